@@ -22,6 +22,7 @@ type follower struct {
 	assembler assembler
 	prefetch  *prefetcher
 	pulse     pulse
+	steady    steady
 	supply    func(source string) (why, do string, ok bool) // of Edges; may be nil
 
 	mu      sync.Mutex

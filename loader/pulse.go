@@ -1,6 +1,7 @@
 package loader
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -42,6 +43,8 @@ const (
 	beats = 600
 	// lately is how far back rates look at least.
 	lately = 10 * time.Second
+	// lastMinute is how far back the pace of a run is judged.
+	lastMinute = time.Minute
 )
 
 func (p *pulse) add(b beat) {
@@ -84,11 +87,43 @@ func (p *pulse) still(now time.Time) time.Duration {
 	return now.Sub(p.moved)
 }
 
-// waiting returns in which part of the last seconds a rank waited for a step that was not planned.
+// steps returns how many steps the last beats within a span added.
+func (p *pulse) steps(span time.Duration) uint64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	from, to, ok := p.within(span)
+	if !ok {
+		return 0
+	}
+	return to.steps - min(to.steps, from.steps)
+}
+
+// interval returns the mean time between the steps of the last beats within a span; 0 with fewer than two steps.
+func (p *pulse) interval(span time.Duration) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	from, to, ok := p.within(span)
+	if !ok || to.steps < from.steps+2 {
+		return 0
+	}
+	return to.at.Sub(from.at) / time.Duration(to.steps-from.steps)
+}
+
+// within returns the oldest beat within a span and the newest one; false without beats. The caller holds mu.
+func (p *pulse) within(span time.Duration) (from, to beat, ok bool) {
+	if len(p.beats) == 0 {
+		return from, to, false
+	}
+	to = p.beats[len(p.beats)-1]
+	i, _ := slices.BinarySearchFunc(p.beats, to.at.Add(-span), func(b beat, at time.Time) int { return b.at.Compare(at) })
+	return p.beats[i], to, true
+}
+
+// waiting returns in which part of the last minute a rank waited for a step that was not planned.
 func (p *pulse) waiting() float64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	last := p.beats[max(0, len(p.beats)-int(lately/tellEvery)):]
+	last := p.beats[max(0, len(p.beats)-int(lastMinute/tellEvery)):]
 	n := 0
 	for _, b := range last {
 		if b.waits {

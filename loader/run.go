@@ -216,8 +216,8 @@ func (r *Run) Assemble(ctx context.Context, s *plan.Step, first, n int) (*Batch,
 // Cause says why a step is not there yet, as its reader would be told; nil when it is, or when the run has ended.
 func (r *Run) Cause(step uint64) *Error { return r.follower.explain(step) }
 
-// Verdict says in a sentence how the run does.
-func (r *Run) Verdict() Verdict { return r.follower.verdict() }
+// Verdict describes in a sentence how the run does, as of the last second.
+func (r *Run) Verdict() Verdict { return r.follower.shownVerdict() }
 
 // Leads reports whether this process plans the run, as far as it knows.
 func (r *Run) Leads() bool { return r.office.present() != nil }

@@ -45,8 +45,6 @@ func (v Verdict) Line() string {
 }
 
 const (
-	// standsAfter is for how long no step must have come, though one is wanted, before a run waits: one whose documents are slow runs.
-	standsAfter = 3 * time.Second
 	// idleAfter is for how long ranks may ask for no step before that is what the verdict says: a training step may take long.
 	idleAfter = time.Minute
 	// takeover is how long it takes at most until another daemon leads.
@@ -55,8 +53,8 @@ const (
 	lagging = 4
 )
 
-// verdict judges the run as it is known to this daemon.
-func (f *follower) verdict() Verdict {
+// verdict judges the run at this moment, as it is known to this daemon. shown is the verdict that is shown until now.
+func (f *follower) verdict(at time.Time, shown Verdict) Verdict {
 	now := f.plan.now()
 	w := f.look(now.steps)
 	switch {
@@ -65,10 +63,10 @@ func (f *follower) verdict() Verdict {
 	case now.ended:
 		return w.ended(now.steps)
 	}
-	still, waits, readers := f.pulse.still(time.Now()), w.demand.waits(now.steps), len(w.demand.Jobs) > 0
+	still, waits, readers := f.pulse.still(at), w.demand.waits(now.steps), len(w.demand.Jobs) > 0
 	full := now.steps >= w.report.Wanted+uint64(f.options.Ahead)
 	e := w.broken()
-	if e == nil && (waits || !readers && !full) && (now.steps == 0 || still >= standsAfter) {
+	if e == nil && (waits || !readers && !full) && (now.steps == 0 || f.pulse.stalls(at, shown.stalled())) {
 		e = w.missing()
 	}
 	switch {
@@ -80,11 +78,11 @@ func (f *follower) verdict() Verdict {
 	case !readers:
 		return Verdict{Health: Waiting, Sentence: fmt.Sprintf("Planning ahead: %s of %d, no reader is connected", quantity.Things(int(now.steps-min(now.steps, w.report.Wanted)), "step"), f.options.Ahead),
 			Limits: LimitRanks, Do: "start the trainer when you like"}
-	case !waits && still >= idleAfter && full:
+	case !waits && full && f.pulse.idles(at):
 		return Verdict{Health: Waiting, Sentence: fmt.Sprintf("Waiting for the ranks, %s: they have steps and ask for none", quantity.Time(still)), Limits: LimitRanks,
 			Detail: w.holds(0), Do: "look whether the trainer evaluates, writes a checkpoint or hangs"}
 	}
-	return w.running(f.pulse.waiting())
+	return w.running(f.pulse.waiting(), shown)
 }
 
 func are(steps int) string {
@@ -137,15 +135,30 @@ func (w *wait) ended(steps uint64) Verdict {
 	return v
 }
 
+// stalled reports whether readers wait for a step that something keeps from being planned.
+func (v Verdict) stalled() bool { return v.Health == Waiting && v.Reason != "" }
+
+// outpaced reports whether ranks wait for documents most of the time, given in which part of the last minute one waited.
+// What is shown holds until the other is clear.
+func (v Verdict) outpaced(waits float64) bool {
+	switch {
+	case v.Health == Running && v.Limits == LimitRanks:
+		return waits >= .6
+	case v.Health == Running && v.Limits != "":
+		return waits >= .4
+	}
+	return waits >= .5
+}
+
 // running is the verdict where steps come.
-func (w *wait) running(waits float64) Verdict {
+func (w *wait) running(waits float64, shown Verdict) Verdict {
 	r := w.rates
 	v := Verdict{Health: Running, Sentence: fmt.Sprintf("Running: %s tokens/s", quantity.Short(r.Tokens)), Limits: LimitRanks}
 	switch holds := w.holds(waits); {
 	case holds != "":
 		v.Sentence += ", " + holds
 		v.Do = "look at that rank if it falls further behind"
-	case waits < .5:
+	case !shown.outpaced(waits):
 		v.Sentence += ", the ranks set the pace"
 	case w.backlog():
 		v.Sentence += ", the tokenizer sets the pace"

@@ -106,7 +106,7 @@ func TestVerdicts(t *testing.T) {
 		}
 		r.Close()
 		j.w.docs.lengths(slices.Repeat([]int{16}, 9)...)
-		time.Sleep(1500 * time.Millisecond)
+		time.Sleep(4500 * time.Millisecond)
 		j.says(loader.Waiting, "Planning ahead: 0 steps of 4, no reader is connected", loader.LimitRanks)
 	})
 	judge(t, "the first step comes", documents(2), func(j judged) {

@@ -35,6 +35,7 @@ func (f *follower) tellWaits(ctx context.Context) {
 		select {
 		case <-tick.C:
 			f.beat(time.Now())
+			f.judge(time.Now())
 			w.look(time.Now())
 		case <-ctx.Done():
 			return

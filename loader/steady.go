@@ -1,0 +1,88 @@
+package loader
+
+import (
+	"sync"
+	"time"
+)
+
+const (
+	// changeAfter is how long another kind of verdict lasts before it is shown, unless the run fails or ends.
+	changeAfter = 3 * time.Second
+	// stallAfter is the least time without a step after which readers that wait make a run Waiting.
+	stallAfter = 10 * time.Second
+	// slowStep is the longest interval between the steps of a run that is Running while its readers wait.
+	slowStep = 30 * time.Second
+)
+
+// steady holds the verdict that is shown. It changes its kind only when another kind has lasted; the figures of the
+// sentence are always those of the last look.
+type steady struct {
+	mu      sync.Mutex
+	shown   Verdict
+	known   bool
+	differs time.Time // since when verdicts are of another kind than shown; zero while they are not
+}
+
+// kind is what a verdict says without its figures.
+type kind struct {
+	health Health
+	reason Reason
+	limits string
+}
+
+func (v Verdict) kind() kind { return kind{v.Health, v.Reason, v.Limits} }
+
+// take takes in the verdict of a moment. An urgent one is shown at once.
+func (s *steady) take(now time.Time, v Verdict, urgent bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case !s.known, urgent, v.kind() == s.shown.kind():
+	case s.differs.IsZero():
+		s.differs = now
+		return
+	case now.Sub(s.differs) < changeAfter:
+		return
+	}
+	s.shown, s.known, s.differs = v, true, time.Time{}
+}
+
+// verdict returns the verdict that is shown; false before the first.
+func (s *steady) verdict() (Verdict, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.shown, s.known
+}
+
+// judge looks at the run, and updates the verdict that is shown.
+func (f *follower) judge(now time.Time) {
+	shown, _ := f.steady.verdict()
+	v := f.verdict(now, shown)
+	f.steady.take(now, v, v.Health == Failing || f.plan.now().ended)
+}
+
+// shownVerdict returns the verdict of the last look, or why the run has stopped: then nothing looks any longer.
+func (f *follower) shownVerdict() Verdict {
+	if err := f.plan.now().failed; err != nil {
+		return failed(err)
+	}
+	if v, known := f.steady.verdict(); known {
+		return v
+	}
+	return f.verdict(time.Now(), Verdict{})
+}
+
+// stalls reports whether a run whose readers wait is Waiting: no step has come for longer than its steps took lately. One
+// that is Waiting already is Running again with the second step within slowStep. So no steady pace of documents makes a
+// run change between the two.
+func (p *pulse) stalls(now time.Time, waiting bool) bool {
+	if waiting && p.steps(slowStep) < 2 {
+		return true
+	}
+	return p.still(now) >= min(max(stallAfter, 3*p.interval(lastMinute)), slowStep)
+}
+
+// idles reports whether ranks that ask for no step have been idle for longer than their steps take.
+func (p *pulse) idles(now time.Time) bool {
+	return p.still(now) >= max(idleAfter, 3*p.interval(beats*tellEvery))
+}
