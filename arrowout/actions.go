@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/apache/arrow/go/v17/arrow/flight"
@@ -51,6 +52,7 @@ type asked struct {
 	dryRun    bool
 	decided   *uint64 // behind so many steps a change of the mixture was decided on, and is made once
 	request   string  // identifies the request for a change of the mixture
+	rank      rankReport
 }
 
 var actions = []action{
@@ -63,6 +65,8 @@ var actions = []action{
 	{"status", access.Read, `{"run"}: how the run does: a sentence, rates, stages, sources, ranks, daemons, events`, "", (*service).status, costLittle},
 	{"history", access.Read, `{"run"}: how the run went, by step and by time`, "", (*service).history, costLittle},
 	{"cause", access.Read, `{"run","step"}: why the step is not there yet, while a reader waits for it`, "step", (*service).cause, costLittle},
+	{"consumed", access.Read, `{"run","job","rank","world","peer","session","taken","waiting","still","left"}: the steps that the trainer of a rank has taken`,
+		"job? rank? world? peer? session taken waiting? still? left?", (*service).consumed, costLittle},
 	{"ledger", access.Operate, `{"run","step","documents"}: the rows of a step; with documents: true, where its documents came from`, "step documents?", (*service).ledger, costLittle},
 	{"find", access.Operate, `{"run","sequence"} or {"run","id"}: the rows that hold a document; of a run with several sources {"run","source","sequence"}`, "sequence? id? source?", (*service).find, costSearch},
 	{"text", access.Operate, `{"run","sequence","start","tokens"}: a document's tokens from start on, each with the text that it stands for; of a run with several sources {"run","source","sequence"}`, "source? sequence start? tokens?", (*service).text, costLittle},
@@ -150,13 +154,14 @@ func parseAction(b []byte, a action, info loader.Info) (asked, error) {
 	}
 	q := asked{}
 	run, id := info.Run, ""
+	reported := q.rank.keys()
 	keys := map[string]func(json.RawMessage) error{"run": runName(&run), "run_id": runID(&id)}
-	missing := ""
+	var missing []string
 	for _, key := range strings.Fields(a.keys) {
 		key, optional := strings.CutSuffix(key, "?")
 		key, as, _ := strings.Cut(key, ":")
 		if !optional {
-			missing = key
+			missing = append(missing, key)
 		}
 		read := map[string]func(json.RawMessage) error{"step": number(&q.step, 0, maxNumber), "keeper": text(&q.keeper), "documents": boolean(&q.documents),
 			"sequence": number(&q.sequence, 1, maxNumber), "id": text(&q.id), "request_id": text(&q.request), "source": text(&q.source), "dry_run": boolean(&q.dryRun),
@@ -166,16 +171,17 @@ func parseAction(b []byte, a action, info loader.Info) (asked, error) {
 				q.decided = new(uint64)
 				return number(q.decided, 0, maxNumber)(raw)
 			}}[cmp.Or(as, key)]
+		if read == nil {
+			read = reported[key]
+		}
 		keys[key] = func(raw json.RawMessage) error {
-			if missing == key {
-				missing = ""
-			}
+			missing = slices.DeleteFunc(missing, func(m string) bool { return m == key })
 			return read(raw)
 		}
 	}
 	err := decodeObject(b, keys)
-	if err == nil && missing != "" {
-		err = fmt.Errorf("the key %q is missing", missing)
+	if err == nil && len(missing) > 0 {
+		err = fmt.Errorf("the key %q is missing", missing[0])
 	}
 	if err != nil {
 		return q, &loader.Error{Reason: loader.BadTicket, Message: fmt.Sprintf("body of action %s: %v", a.name, err), Do: "send " + a.about}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/apache/arrow/go/v17/arrow/flight"
 	"google.golang.org/grpc/codes"
@@ -26,6 +27,12 @@ func TestActions(t *testing.T) {
 	f.steps[1].Cursor = plan.Behind(99)
 	f.steps[0].Rows = nil
 	f.info.Length = &loader.Length{Steps: 900, Error: 12, Open: []string{"web"}, Measured: .5}
+	f.consumed = func(at loader.Place, c loader.Consumption) loader.Receipt {
+		if at == (loader.Place{Job: "eval", Rank: 1, World: 2, Peer: 3}) && c == (loader.Consumption{Taken: 35, Waiting: true, Still: 20500 * time.Millisecond, Left: true}) {
+			return loader.Receipt{Known: true, Window: 64}
+		}
+		return loader.Receipt{Window: 8}
+	}
 	c := dial(t, serve(t, f))
 	for _, tc := range []struct{ name, body, want string }{
 		{"commit", `{"run":"fake","step":5}`, `{"run":"fake","committed":5}`},
@@ -37,6 +44,9 @@ func TestActions(t *testing.T) {
 		{"drain", `{}`, `{"run":"fake","sequence":7}`},
 		{"cause", `{"step":1}`, `{"run":"fake","step":1}`},
 		{"cause", `{"step":2}`, `{"run":"fake","step":2,"reason":"POOL_FILLING","message":"not yet","do":"wait","facts":{"rows_there":"3"}}`},
+		{"consumed", `{"job":"eval","rank":1,"world":2,"peer":3,"session":"` + strings.Repeat("5e", 16) + `","taken":35,"waiting":true,"still":20.5,"left":true}`,
+			`{"run":"fake","known":true,"window":64}`},
+		{"consumed", `{"session":"` + strings.Repeat("5e", 16) + `","taken":0}`, `{"run":"fake","known":false,"window":8}`},
 		{"measure", `{"run":"fake"}`, `{"run":"fake","length":{"steps":900,"error":12,"exact":false,"open":["web"],"measured":0.5}}`},
 		{"find", `{"sequence":2}`, `{"run":"fake","step":1,"bucket":16,"row":0,"pieces":[{"sequence":2,"start":0,"length":1,"loss_tokens":1}]}`},
 		{"find", `{"id":"two"}`, `{"run":"fake","step":1,"bucket":16,"row":0,"pieces":[{"sequence":2,"start":0,"length":1,"loss_tokens":1}]}`},
@@ -101,7 +111,7 @@ func TestListActionsNamesThemAll(t *testing.T) {
 			t.Errorf("%s: %v", a.Type, err)
 		}
 		if _, err := act(c, a.Type, `{"run":"other"`+map[bool]string{true: `,"step":1`}[strings.Contains(a.Description, `"step"`)]+
-			map[bool]string{true: `,"sequence":1`}[a.Type == "text"]+`}`); infoOf(t, err,
+			map[string]string{"text": `,"sequence":1`, "consumed": `,"session":"` + strings.Repeat("5e", 16) + `","taken":1`}[a.Type]+`}`); infoOf(t, err,
 			codes.FailedPrecondition).Reason != "RUN_MISMATCH" {
 			t.Errorf("%s: %v", a.Type, err)
 		}

@@ -56,6 +56,8 @@ func (b benchRun) Assemble(_ context.Context, s *plan.Step, first, n int) (*load
 
 type benchReader struct{ run benchRun }
 
+func (r *benchReader) Report(uint64)                            {}
+func (r *benchReader) Room(context.Context) error               { return nil }
 func (r *benchReader) Next(context.Context) (*plan.Step, error) { return r.run.steps[0], nil }
 func (r *benchReader) Dropped() <-chan error                    { return nil }
 func (r *benchReader) Close()                                   {}

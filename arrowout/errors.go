@@ -26,7 +26,8 @@ const (
 	TooManySegments loader.Reason = "TOO_MANY_SEGMENTS" // a row has more segments than segment_ids can number
 	Unsupported     loader.Reason = "UNSUPPORTED"       // a call or an action that this server does not have
 	Limited         loader.Reason = "LIMITED"           // there are too many such calls at this moment
-	Replaced        loader.Reason = "REPLACED"          // another stream of the identity reads in this one's place
+	Replaced        loader.Reason = "REPLACED"          // another stream reads in this one's place
+	DuplicateRank   loader.Reason = "DUPLICATE_RANK"    // another client reads as this rank of the job
 	SlowReader      loader.Reason = "SLOW_READER"       // a reader takes nothing, and its batches hold memory
 	Internal        loader.Reason = "INTERNAL"          // a failure that has no reason of its own; the daemon's log has the cause
 )
@@ -34,12 +35,12 @@ const (
 // Code is the gRPC status code of a reason. docs/errors.md is the table for readers; a test compares the two.
 func Code(r loader.Reason) codes.Code {
 	switch r {
-	case loader.SourceDry, loader.SourceDown, loader.TokenizerBehind, loader.PoolFilling, loader.RankBehind, loader.Replaying,
+	case loader.SourceDry, loader.SourceDown, loader.TokenizerBehind, loader.PoolFilling, loader.RankBehind, loader.RankMissing, loader.Replaying,
 		loader.NotLeading, loader.PlanLogDown, loader.StorageFull, loader.StorageDown, loader.CauseUnknown,
 		ShuttingDown, Limited, SlowReader, loader.SilentReader:
 		return codes.Unavailable
 	case loader.PlanMismatch, loader.StreamMismatch, loader.PlanTruncated, loader.PlanForeign, loader.RunMismatch, loader.RunReplaced, loader.WorldMismatch, Replaced,
-		TooManySegments:
+		DuplicateRank, TooManySegments:
 		return codes.FailedPrecondition
 	case loader.StepReleased, loader.StepNotPlanned:
 		return codes.OutOfRange

@@ -42,6 +42,10 @@ type fakeRun struct {
 	onJoin     func(place loader.Place, step uint64) error
 	act        func(action string, step uint64) (uint64, error)
 
+	reporting []uint64 // steps taken of the readers whose clients report
+	room      func(ctx context.Context, step uint64) error
+	consumed  func(place loader.Place, c loader.Consumption) loader.Receipt
+
 	readers   atomic.Int64
 	assembled atomic.Int64
 	mu        sync.Mutex
@@ -214,6 +218,13 @@ func (f *fakeRun) Join(place loader.Place, step uint64) (*fakeReader, error) {
 		f.joined(r)
 	}
 	return r, nil
+}
+
+func (f *fakeRun) Consumed(place loader.Place, c loader.Consumption) loader.Receipt {
+	if f.consumed == nil {
+		return loader.Receipt{}
+	}
+	return f.consumed(place, c)
 }
 
 func (f *fakeRun) Assemble(_ context.Context, s *plan.Step, first, n int) (*loader.Batch, error) {
@@ -396,6 +407,19 @@ func (r *fakeReader) Next(ctx context.Context) (*plan.Step, error) {
 	}
 	r.step++
 	return r.run.steps[r.step-1], nil
+}
+
+func (r *fakeReader) Report(taken uint64) {
+	r.run.mu.Lock()
+	defer r.run.mu.Unlock()
+	r.run.reporting = append(r.run.reporting, taken)
+}
+
+func (r *fakeReader) Room(ctx context.Context) error {
+	if r.run.room == nil {
+		return nil
+	}
+	return r.run.room(ctx, r.step)
 }
 
 func (r *fakeReader) Close() { r.run.readers.Add(-1) }

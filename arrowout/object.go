@@ -8,6 +8,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
@@ -15,6 +16,9 @@ import (
 
 // maxNumber bounds step numbers on the wire: what a double, and so every JSON library, holds exactly.
 const maxNumber = 1<<53 - 1
+
+// maxSeconds bounds durations on the wire, to some years.
+const maxSeconds = 1 << 28
 
 // decodeObject reads one JSON object strictly: only the given keys, each at most once, none null, nothing behind the object.
 // Every key's decoder gets the raw value. What was sent is never guessed at: a typing error in a ticket must not train on other rows.
@@ -117,6 +121,38 @@ func runID(into *string) func(json.RawMessage) error {
 		if json.Unmarshal(raw, into) != nil || !plan.ValidID(*into) {
 			return errors.New("want the run_id that info gives, or leave the key out")
 		}
+		return nil
+	}
+}
+
+// keeperName reads the name of a job.
+func keeperName(into *string) func(json.RawMessage) error {
+	return func(raw json.RawMessage) error {
+		if err := text(into)(raw); err != nil {
+			return err
+		}
+		return plan.ValidKeeper(*into)
+	}
+}
+
+// sessionID reads the id of a client's session.
+func sessionID(into *string) func(json.RawMessage) error {
+	return func(raw json.RawMessage) error {
+		if json.Unmarshal(raw, into) != nil || *into == "" || !plan.ValidID(*into) {
+			return errors.New("want 32 hexadecimal digits")
+		}
+		return nil
+	}
+}
+
+// seconds reads a duration.
+func seconds(into *time.Duration) func(json.RawMessage) error {
+	return func(raw json.RawMessage) error {
+		var s float64
+		if json.Unmarshal(raw, &s) != nil || s < 0 || s > maxSeconds {
+			return fmt.Errorf("want seconds, 0 to %d", int64(maxSeconds))
+		}
+		*into = time.Duration(s * float64(time.Second))
 		return nil
 	}
 }

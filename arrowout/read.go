@@ -104,6 +104,9 @@ func (r *reading) batch(ctx context.Context, step *plan.Step, p part, about Meta
 
 // next waits for the next step, and says for how long.
 func (r *reading) next(ctx context.Context, reader Reader) (step *plan.Step, waited time.Duration, err error) {
+	if err := reader.Room(ctx); err != nil {
+		return nil, 0, err
+	}
 	start := time.Now()
 	r.flow.asks(start)
 	step, err = reader.Next(ctx)

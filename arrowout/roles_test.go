@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -61,12 +62,13 @@ func received(stream interface{ RecvMsg(any) error }, into any, err error) error
 func TestWhoMayDoWhat(t *testing.T) {
 	needs := map[string]access.Role{
 		"commit": access.Train, "leave": access.Train, "checkpoint": access.Operate, "info": access.Read, "stats": access.Read, "cause": access.Read,
-		"status": access.Read, "history": access.Read,
+		"consumed": access.Read,
+		"status":   access.Read, "history": access.Read,
 		"ledger": access.Operate, "find": access.Operate, "seal": access.Operate, "drain": access.Operate,
 		"text": access.Operate, "peek": access.Operate, "mix": access.Operate, "measure": access.Train,
 	}
 	bodies := map[string]string{"commit": `{"step":1}`, "cause": `{"step":1}`, "ledger": `{"step":1}`, "find": `{"source":"code","sequence":2}`, "text": `{"source":"code","sequence":2}`,
-		"mix": `{"weights":{"web":1}}`}
+		"mix": `{"weights":{"web":1}}`, "consumed": `{"session":"` + strings.Repeat("5e", 16) + `","taken":1}`}
 	file := filepath.Join(t.TempDir(), "identities.json")
 	_, unknown := access.NewToken()
 	identities := map[string]struct {

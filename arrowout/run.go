@@ -12,6 +12,10 @@ import (
 type Reader interface {
 	// Next waits for the next step: io.EOF behind the last one, a *loader.Error with the cause when it does not come in time.
 	Next(ctx context.Context) (*plan.Step, error)
+	// Report declares that the client reports its consumption and had taken so many steps when it opened the stream. Room waits until the client
+	// has taken enough of what it was sent; it returns at once without Report.
+	Report(taken uint64)
+	Room(ctx context.Context) error
 	// Dropped gets the cause when the run gives the reader up by itself: it has not asked for its next step for long.
 	Dropped() <-chan error
 	// Close gives the place up, so that it no longer holds the plan back.
@@ -39,6 +43,8 @@ type Unjoined interface {
 	// step before which those of all keepers do.
 	Commit(ctx context.Context, keeper string, step uint64) (committed uint64, err error)
 	Leave(ctx context.Context, keeper string) (committed uint64, err error)
+	// Consumed records what the trainer of a rank has taken.
+	Consumed(place loader.Place, c loader.Consumption) loader.Receipt
 	// Describe says where one document came from.
 	Describe(ctx context.Context, sequence uint64) (loader.DocumentInfo, error)
 	// Show returns one document for people, as the plan names it, used or not; Upcoming the next ones that the planner takes: n of a source, or

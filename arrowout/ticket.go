@@ -25,6 +25,9 @@ type Ticket struct {
 	Steps       uint64   `json:"steps"`                 // how many; 0: until the end of the run
 	Columns     []string `json:"columns"`               // in the order in which they are sent
 	Job         string   `json:"job,omitempty"`         // that the rank belongs to; empty: plan.DefaultKeeper
+	Session     string   `json:"session,omitempty"`     // of a client that reports what its trainer has taken (action consumed); kept over reconnects
+	Peer        int      `json:"peer,omitempty"`        // of several processes that read as one rank
+	Taken       uint64   `json:"taken,omitempty"`       // steps that the trainer has taken; with Session
 }
 
 // request is a ticket that has been checked against the run.
@@ -36,7 +39,7 @@ type request struct {
 
 // place is the ticket's place in the run.
 func (t Ticket) place() loader.Place {
-	return loader.Place{Rank: t.Rank, World: t.World, Job: cmp.Or(t.Job, plan.DefaultKeeper)}
+	return loader.Place{Rank: t.Rank, World: t.World, Job: cmp.Or(t.Job, plan.DefaultKeeper), Peer: t.Peer}
 }
 
 func (t Ticket) encode() []byte {
@@ -50,7 +53,8 @@ func (t Ticket) encode() []byte {
 // parseTicket reads a ticket's bytes, fills defaults in and checks it against the run.
 func parseTicket(b []byte, info loader.Info, who access.Identity) (request, error) {
 	t := request{Ticket: Ticket{Run: info.Run, World: 1}}
-	var rank, world, columns = uint64(0), uint64(1), []string(nil)
+	var rank, world, peer, columns = uint64(0), uint64(1), uint64(0), []string(nil)
+	taken := false
 	err := decodeObject(b, map[string]func(json.RawMessage) error{
 		"run":         runName(&t.Run),
 		"run_id":      runID(&t.RunID),
@@ -59,12 +63,10 @@ func parseTicket(b []byte, info loader.Info, who access.Identity) (request, erro
 		"world":       number(&world, 1, maxWorld),
 		"step":        number(&t.Step, 0, maxNumber),
 		"steps":       number(&t.Steps, 0, maxNumber),
-		"job": func(raw json.RawMessage) error {
-			if err := text(&t.Job)(raw); err != nil {
-				return err
-			}
-			return plan.ValidKeeper(t.Job) // by which the job commits
-		},
+		"job":         keeperName(&t.Job), // by which the job commits
+		"session":     sessionID(&t.Session),
+		"peer":        number(&peer, 0, maxWorld-1),
+		"taken":       func(raw json.RawMessage) error { taken = true; return number(&t.Taken, 0, maxNumber)(raw) },
 		"columns": func(raw json.RawMessage) error {
 			if err := names(&columns)(raw); err != nil {
 				return err
@@ -78,7 +80,10 @@ func parseTicket(b []byte, info loader.Info, who access.Identity) (request, erro
 	if err != nil {
 		return request{}, badTicket("%w", err)
 	}
-	t.Rank, t.World = int(rank), int(world)
+	t.Rank, t.World, t.Peer = int(rank), int(world), int(peer)
+	if t.Session != "" && !taken {
+		t.Taken = t.Step
+	}
 	if t.Rank >= t.World {
 		return request{}, badTicket("rank %d of world %d: want a rank of 0 to %d", t.Rank, t.World, t.World-1)
 	}

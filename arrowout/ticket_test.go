@@ -23,7 +23,8 @@ func TestTickets(t *testing.T) {
 		says         string
 	}{
 		{"nothing asked", `{}`, "", ""},
-		{"everything", ` {"run":"r1","fingerprint":"f00d","rank":2,"world":3,"step":9007199254740991,"steps":1,"columns":["labels"],"job":"eval"} `, "", ""},
+		{"everything", ` {"run":"r1","fingerprint":"f00d","rank":2,"world":3,"step":9007199254740991,"steps":1,"columns":["labels"],"job":"eval","peer":1,
+			"session":"` + strings.Repeat("5e", 16) + `","taken":9007199254740990} `, "", ""},
 		{"a run without a name", `{"run":""}`, loader.BadTicket, "leave the key out"},
 		{"narrow ids", `{"columns":["input_ids:uint16"]}`, "", ""},
 
@@ -35,7 +36,9 @@ func TestTickets(t *testing.T) {
 		{"cut off", `{"rank":`, loader.BadTicket, `value of "rank"`},
 		{"not closed", `{"rank":0`, loader.BadTicket, "malformed JSON"},
 		{"two objects", `{}{}`, loader.BadTicket, "more behind"},
-		{"unknown key", `{"ranks":1}`, loader.BadTicket, `unknown key "ranks", want one of columns, fingerprint, job, rank, run, run_id, step, steps, world`},
+		{"unknown key", `{"ranks":1}`, loader.BadTicket, `unknown key "ranks", want one of columns, fingerprint, job, peer, rank, run, run_id, session, step, steps, taken, world`},
+		{"a session of four digits", `{"session":"5e5e"}`, loader.BadTicket, "want 32 hexadecimal digits"},
+		{"no session", `{"session":""}`, loader.BadTicket, "want 32 hexadecimal digits"},
 		{"wrong case", `{"Rank":1}`, loader.BadTicket, "unknown key"},
 		{"key twice", `{"rank":0,"rank":0}`, loader.BadTicket, "twice"},
 		{"null value", `{"run":null}`, loader.BadTicket, "leave the key out"},

@@ -112,6 +112,7 @@ type Place struct {
 	Job   string // of one job the slowest rank counts, and jobs do not wait for each other; empty stands for plan.DefaultKeeper
 	Rank  int
 	World int
+	Peer  int // of several processes that read as one rank, such as those of tensor parallelism
 }
 
 // Slice returns the rows [first, first+n) of a step of the given number of rows that the rank takes (invariant: world-size freedom).

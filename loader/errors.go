@@ -20,6 +20,7 @@ const (
 	TokenizerBehind Reason = "TOKENIZER_BEHIND" // documents are fetched and wait to be tokenized
 	PoolFilling     Reason = "POOL_FILLING"     // documents flow, pool or shuffle window or step are not full yet
 	RankBehind      Reason = "RANK_BEHIND"      // another rank holds the plan back
+	RankMissing     Reason = "RANK_MISSING"     // a rank of the job is not connected, does not answer, or holds its step
 	Replaying       Reason = "REPLAYING"        // the daemon re-plans after a restart
 	NotLeading      Reason = "NOT_LEADING"      // no daemon plans the run, or this one stops
 	PlanLogDown     Reason = "PLAN_LOG_DOWN"    // the plan log cannot be written or read

@@ -57,7 +57,8 @@ func (f *follower) join(run string, place Place, step uint64) (*Reader, error) {
 	if err := CheckWorld(f.config, place.World); err != nil {
 		return nil, err
 	}
-	reader := &Reader{follower: f, place: place, next: step, reads: step, idle: time.Now(), dropped: make(chan error, 1)}
+	place.Job = place.job()
+	reader := &Reader{follower: f, place: place, next: step, reads: step, idle: time.Now(), dropped: make(chan error, 1), room: make(chan struct{}, 1)}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	now := f.plan.now()

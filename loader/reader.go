@@ -20,8 +20,12 @@ type Reader struct {
 	idle  time.Time   // since when it has had its step and not asked for the next one; zero while it asks
 	gone  *Error      // why it was dropped; nil else
 	at    [orders]int // where it stands among the follower's readers
+	// Consumption of a client that reports it, see Report:
+	reports bool
+	taken   uint64
 
 	dropped chan error
+	room    chan struct{} // signals that taken has changed
 }
 
 // Next waits for the next step. It returns io.EOF behind the last step, or a *Error with the cause after Options.Stall. Rows of the step

@@ -91,6 +91,10 @@ type Info struct {
 	Leader string `json:"leader,omitempty"`
 	// Length is how many steps the run has or will have; nil while that is not known.
 	Length *Length `json:"length,omitempty"`
+	// Ahead is how many steps may be planned beyond what readers asked for.
+	Ahead int `json:"ahead,omitempty"`
+	// Reports says that clients may report what their trainers have taken, in the action consumed.
+	Reports bool `json:"reports,omitempty"`
 	// Columns are those that a ticket may ask for; the Flight server says.
 	Columns []string `json:"columns,omitempty"`
 }
@@ -171,7 +175,7 @@ func (r *Run) Info() Info {
 	h, begun := r.plan.head()
 	daemons, leader := r.office.addresses()
 	info := Info{Run: r.office.name, Fingerprint: h.Fingerprint, Config: r.office.config, Start: h.Start, Planned: now.steps, Ended: now.ended,
-		Committed: now.keepers.Committed(), Oldest: now.oldest, Keepers: now.keepers, Begun: begun, Daemons: daemons, Leader: leader, Length: r.Length()}
+		Committed: now.keepers.Committed(), Oldest: now.oldest, Keepers: now.keepers, Begun: begun, Daemons: daemons, Leader: leader, Length: r.Length(), Ahead: r.office.options.Ahead, Reports: true}
 	if begun {
 		info.ID = h.ID
 	}

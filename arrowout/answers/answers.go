@@ -75,6 +75,13 @@ type Cause struct {
 	Facts   map[string]string `json:"facts,omitempty"`
 }
 
+// Consumed answers consumed.
+type Consumed struct {
+	Run    string `json:"run"`
+	Known  bool   `json:"known"`  // the rank has a stream, or had one
+	Window int    `json:"window"` // steps that the rank is sent beyond those taken
+}
+
 // Step is what the ledger says of a step beside its rows.
 type Step struct {
 	Run    string `json:"run"`

@@ -170,7 +170,10 @@ func (p *prebuilt) Stock(context.Context) ([]loader.StreamState, error) { return
 func (p *prebuilt) Checkpoint(context.Context) (uint64, error)          { return 0, nil }
 func (p *prebuilt) Stats() loader.Stats                                 { return loader.Stats{Run: p.info.Run} }
 func (p *prebuilt) Cause(uint64) *loader.Error                          { return nil }
-func (p *prebuilt) Measure(context.Context) error                       { return nil }
+func (p *prebuilt) Consumed(loader.Place, loader.Consumption) loader.Receipt {
+	return loader.Receipt{}
+}
+func (p *prebuilt) Measure(context.Context) error { return nil }
 
 type place struct {
 	run  *prebuilt
@@ -186,5 +189,7 @@ func (p *place) Next(ctx context.Context) (*plan.Step, error) {
 	return s, err
 }
 
-func (p *place) Dropped() <-chan error { return nil }
-func (p *place) Close()                {}
+func (p *place) Dropped() <-chan error      { return nil }
+func (p *place) Report(uint64)              {}
+func (p *place) Room(context.Context) error { return nil }
+func (p *place) Close()                     {}

@@ -1,0 +1,41 @@
+package arrowout
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"loaderd/arrowout/answers"
+	"loaderd/loader"
+	"loaderd/loader/plan"
+)
+
+// rankReport is the body of the action consumed.
+type rankReport struct {
+	rank, world, peer uint64
+	job, session      string
+	loader.Consumption
+}
+
+// keys decode the body.
+func (r *rankReport) keys() map[string]func(json.RawMessage) error {
+	r.world = 1
+	return map[string]func(json.RawMessage) error{"rank": number(&r.rank, 0, maxWorld-1), "world": number(&r.world, 1, maxWorld), "peer": number(&r.peer, 0, maxWorld-1),
+		"job": keeperName(&r.job), "session": sessionID(&r.session), "taken": number(&r.Taken, 0, maxNumber), "waiting": boolean(&r.Waiting), "still": seconds(&r.Still), "left": boolean(&r.Left)}
+}
+
+func (r *rankReport) place() loader.Place {
+	return loader.Place{Job: r.job, Rank: int(r.rank), World: int(r.world), Peer: int(r.peer)}
+}
+
+// consumed records what the trainer of a rank has taken.
+func (s *service) consumed(ctx context.Context, q asked, send func(any) error) error {
+	who, r := callerOf(ctx), q.rank
+	if r.job == "" {
+		r.job = who.Keeper(plan.DefaultKeeper)
+	} else if !who.Keeps(r.job) {
+		return forbidden(who, fmt.Sprintf("job %s is not its own", excerpt([]byte(r.job))))
+	}
+	receipt := s.run.Consumed(r.place(), r.Consumption)
+	return send(answers.Consumed{Run: s.run.Info().Run, Known: receipt.Known, Window: receipt.Window})
+}

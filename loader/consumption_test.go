@@ -1,0 +1,66 @@
+package loader_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"loaderd/loader"
+)
+
+// A reader whose client reports is sent a window of steps beyond those that its trainer has taken, however many are planned.
+func TestReader_RoomKeepsWindow(t *testing.T) {
+	bubble(t, "window", func(t *testing.T) {
+		const window = 8
+		w := newWorld(config("concat"))
+		w.docs.lengths(slices.Repeat([]int{16}, 600)...)
+		run, stop := w.start(t)
+		place := loader.Place{Rank: 0, World: 1}
+		r, err := run.Join(place, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Report(0)
+		sent := make(chan uint64, 100)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			for r.Room(ctx) == nil {
+				s, err := r.Next(ctx)
+				if err != nil {
+					return
+				}
+				sent <- s.Index
+			}
+		}()
+		for taken := uint64(0); taken < 30; taken += 5 {
+			if got := run.Consumed(loader.Place{Job: "trainer", Rank: 0, World: 1}, loader.Consumption{Taken: taken}); !got.Known || got.Window != window {
+				t.Errorf("%+v", got)
+			}
+			time.Sleep(time.Minute / 2)
+			synctest.Wait()
+			if n := len(sent); uint64(n) != taken+window {
+				t.Fatalf("%d steps were sent with %d taken, want %d", n, taken, taken+window)
+			}
+		}
+		if got := run.Consumed(loader.Place{Job: "trainer", Rank: 0, World: 1}, loader.Consumption{Taken: 1 << 50}); !got.Known {
+			t.Errorf("%+v", got)
+		}
+		synctest.Wait()
+		if n := len(sent); n != 25+2*window {
+			t.Errorf("%d steps were sent with all taken of %d", n, 25+window)
+		}
+		cancel()
+		<-done
+		if got := run.Consumed(loader.Place{Job: "trainer", Rank: 0, World: 2}, loader.Consumption{}); got.Known {
+			t.Error("a rank without a stream is known")
+		}
+		r.Close()
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
