@@ -133,6 +133,13 @@ func (p *pulse) waiting() float64 {
 	return float64(n) / float64(max(1, len(last)))
 }
 
+// waits reports whether a rank waited at the last beat.
+func (p *pulse) waits() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.beats) > 0 && p.beats[len(p.beats)-1].waits
+}
+
 // rates are those of the pulse.
 func (p *pulse) rates() Rates {
 	from, to, ok := p.span()

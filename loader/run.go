@@ -223,6 +223,9 @@ func (r *Run) Cause(step uint64) *Error { return r.follower.explain(step) }
 // Verdict describes in a sentence how the run does, as of the last second.
 func (r *Run) Verdict() Verdict { return r.follower.shownVerdict() }
 
+// Waits reports whether a rank waits for a step that is not planned, as of the last second.
+func (r *Run) Waits() bool { return r.follower.pulse.waits() }
+
 // Leads reports whether this process plans the run, as far as it knows.
 func (r *Run) Leads() bool { return r.office.present() != nil }
 

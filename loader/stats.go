@@ -18,6 +18,7 @@ type planStats struct {
 	Pool         packonline.Pending
 	Window       int
 	Queued       int
+	Capacity     plan.Capacity
 	Queues       []plan.QueueStat
 	Lacks        plan.Shortage
 	Cursor       plan.Position
@@ -44,6 +45,7 @@ func (l *leader) snapshot() {
 	var s planStats
 	s.Counts, s.Packed = p.Counts()
 	s.Pool, s.Window, s.Queued = p.Waiting()
+	s.Capacity = p.Capacity()
 	s.Queues = p.Queues()
 	s.Lacks = p.Shortage()
 	s.Cursor = p.Cursor()
@@ -101,6 +103,7 @@ type Stats struct {
 	PoolTokens      int64            `json:"pool_tokens"` // of the pieces in the pool and in these rows
 	WindowRows      int              `json:"shuffle_rows"`
 	QueueRows       int              `json:"queue_rows"`
+	Capacity        plan.Capacity    `json:"capacity"`    // of pool, held rows and queues
 	Queues          []plan.QueueStat `json:"queues"`      // by bucket
 	RowsNeeded      int              `json:"rows_needed"` // before the next step comes, at the least; see plan.Shortage
 	RowsThere       int              `json:"rows_there"`  // of the rows needed
@@ -139,7 +142,7 @@ func (r *Run) Stats() Stats {
 		Tokens: p.Packed.Tokens, Rows: p.Counts.Rows, Slots: p.Counts.Slots, Padding: p.Counts.Slots - p.Counts.Tokens,
 		Truncated: p.Packed.Truncated, Dropped: p.Packed.Dropped + p.Counts.LeftTokens, Repeated: p.Packed.Repeated, AgeMax: p.Counts.AgeMax,
 		PoolPieces: p.Pool.Pieces, HeldRows: int(p.Pool.Held.Rows), HeldPieces: int(p.Pool.Held.Pieces), PoolTokens: p.Pool.Tokens,
-		WindowRows: p.Window, QueueRows: p.Queued, Queues: p.Queues, RowsNeeded: p.Lacks.Needed, RowsThere: p.Lacks.There, WaitMax: p.Counts.WaitMax,
+		WindowRows: p.Window, QueueRows: p.Queued, Capacity: p.Capacity, Queues: p.Queues, RowsNeeded: p.Lacks.Needed, RowsThere: p.Lacks.There, WaitMax: p.Counts.WaitMax,
 		Cursor: p.Cursor.Last(), Floor: p.Floor.Next(), Trouble: from.Trouble, Published: from.published(), Packing: p.Detail, Sources: slices.Clone(p.Sources)}
 	for i := range s.Sources {
 		s.Sources[i].Stream = from.Sources[s.Sources[i].Name]

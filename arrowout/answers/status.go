@@ -84,11 +84,12 @@ const (
 	StagePublished = "published" // documents that the run has taken, of those that the streams hold
 	StageTokenized = "tokenized" // bytes of documents that are fetched, tokenized or not, and not planned yet
 	StagePool      = "pool"      // pieces
+	StageHeld      = "held"      // pieces of finished rows that are held back for short documents; left out where none can be
 	StageWindow    = "window"    // atoms in the shuffle window
 	StageQueues    = "queues"    // rows that wait for a step
 	StageAhead     = "ahead"     // steps planned beyond those that ranks asked for
 	StageRead      = "read"      // steps that all ranks have, of those planned
-	StageCommitted = "committed" // steps that all keepers have committed, of those read
+	StageCommitted = "committed" // steps that all keepers have committed, of those planned
 )
 
 // Stage is one of the places where a run's documents wait, as a bar that fills.
@@ -106,8 +107,8 @@ type Stage struct {
 type SourceStatus struct {
 	Name        string     `json:"name"`
 	Target      float64    `json:"target"`       // share that it is to have
-	Share       float64    `json:"share"`        // of all tokens taken
-	Recent      float64    `json:"recent_share"` // of the last steps
+	Share       *float64   `json:"share"`        // of all tokens taken; null before the first
+	Recent      *float64   `json:"recent_share"` // of the last steps; null before the first
 	Tokens      int64      `json:"tokens"`       // taken
 	Emitted     int64      `json:"emitted"`      // in steps
 	Epoch       uint64     `json:"epoch"`

@@ -160,7 +160,7 @@ func stageOf(x answers.Stage) string {
 
 func sourceLines(w io.Writer, s answers.Status) {
 	for _, x := range s.Sources {
-		fmt.Fprintf(w, "%s\t%.2f %%\t%.2f %%\t%.2f %%\t%s\t%d of %s\t%s\n", x.Name, 100*x.Target, 100*x.Share, 100*x.Recent, quantity.Short(float64(x.Tokens)), x.Epoch+1, x.Epochs, top.StateOf(x, s.Time))
+		fmt.Fprintf(w, "%s\t%.2f %%\t%s\t%s\t%s\t%d of %s\t%s\n", x.Name, 100*x.Target, top.Share(x.Share), top.Share(x.Recent), quantity.Short(float64(x.Tokens)), x.Epoch+1, x.Epochs, top.StateOf(x, s.Time))
 	}
 }
 

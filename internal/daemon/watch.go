@@ -11,7 +11,7 @@ import (
 func (d *Daemon) newWatch(name string, events *status.Events, plan *planlog.Log) *status.Watch {
 	c := d.config
 	return status.New(status.Options{Run: d.run, Plan: plan, Ranks: d.ranks(name), Dead: d.deadStatus, Pulls: d.pulls.answers, Bus: planlog.NewStatusBus(d.store, c.Run), Events: events, Log: d.log.With("run", c.Run),
-		Bounds: status.Bounds{Pool: c.Plan.Packing.Pool + c.Plan.Packing.Relevant().Held(), Window: c.Plan.Shuffle.Window, Rows: c.Plan.Steps.Full(c.Plan.Packing.Buckets), Ahead: c.Serve.Ahead, BufferBytes: c.Stream.BufferBytes, Method: string(c.Plan.Packing.Method)},
+		Bounds: status.Bounds{Window: c.Plan.Shuffle.Window, Ahead: c.Serve.Ahead, BufferBytes: c.Stream.BufferBytes, Method: string(c.Plan.Packing.Method)},
 		Name:   name, Version: build.This().Version, Flight: d.advertised, HTTP: d.http.url()})
 }
 

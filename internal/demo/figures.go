@@ -27,9 +27,9 @@ type Figures struct {
 
 	Now, Mean stats.Rates // of documents that are packed and tokens that are read: lately, and since the start
 
-	Pool, Window, Rows, Ahead int // bounds of the levels
-	CacheBytes                int64
-	Note                      string // what needs attention
+	Window, Ahead int // bounds of the levels
+	CacheBytes    int64
+	Note          string // what needs attention
 }
 
 // Lag is how many planned steps the readers have not finished.
@@ -44,7 +44,7 @@ func (f Figures) counts() stats.Counts {
 func (j *Job) Figures() Figures {
 	c := j.Config
 	f := Figures{Settings: settings(c.Plan, c.Tokenizer.Name, j.World), Phase: "starting", Elapsed: time.Since(j.Began), World: j.World,
-		Pool: c.Plan.Packing.Pool, Window: c.Plan.Shuffle.Window, Rows: c.Plan.Steps.Full(c.Plan.Packing.Buckets), Ahead: c.Serve.Ahead, CacheBytes: c.Serve.CacheBytes,
+		Window: c.Plan.Shuffle.Window, Ahead: c.Serve.Ahead, CacheBytes: c.Serve.CacheBytes,
 		Note: j.Notes.last()}
 	progress := j.progress()
 	j.mu.Lock()

@@ -69,7 +69,7 @@ func (w *Watch) look(now time.Time) history.Sample {
 	}
 	w.status = out
 	return history.Sample{At: now, Planned: s.Planned, Read: read, Committed: s.Committed, Tokens: s.Slots - s.Padding, Documents: s.Documents,
-		Published: s.Published, Bytes: bytes, Waits: verdict.Health != loader.Running, Health: verdict.Health, Split: s.Truncated,
+		Published: s.Published, Bytes: bytes, Waits: w.Run.Waits(), Health: verdict.Health, Split: s.Truncated,
 		RowsRelated: s.Packing["rows_ended_related"], RowsSpliced: spliced(s)}
 }
 
@@ -143,10 +143,17 @@ func sourcesOf(s loader.Stats, recent map[string]float64) (out []answers.SourceS
 		tokens += x.Status.Tokens
 	}
 	for _, x := range s.Sources {
-		y := answers.SourceStatus{Name: x.Name, Target: x.Target, Share: stats.Share(x.Status.Tokens, tokens), Recent: recent[x.Name], Tokens: x.Status.Tokens, Emitted: x.Emitted,
+		y := answers.SourceStatus{Name: x.Name, Target: x.Target, Tokens: x.Status.Tokens, Emitted: x.Emitted,
 			Epoch: x.Epoch, Epochs: x.Epochs.String(), Documents: x.Arrived, Undecodable: x.Skipped.Of(plan.SkipUndecodable),
 			LeftOut: x.Skipped.Total(), Stored: x.Stream.Last, Next: x.Next,
 			Sealed: x.Sealed, Resting: x.Resting, Removed: x.Removed, UsedUp: x.UsedUp}
+		if tokens > 0 {
+			share := stats.Share(x.Status.Tokens, tokens)
+			y.Share = &share
+		}
+		if share, any := recent[x.Name]; any {
+			y.Recent = &share
+		}
 		if at := x.Stream.DrySince; !at.IsZero() {
 			y.DrySince = &at
 		}
@@ -179,14 +186,17 @@ func (w *Watch) flow(s loader.Stats, read uint64, readers bool, r loader.Rates, 
 		taken += float64(x.Delivered)
 		buffered += float64(x.Buffered)
 	}
-	return []answers.Stage{
+	ahead := s.Planned - min(s.Planned, s.Wanted) // one document can complete several steps, so this may pass the bound
+	stages := []answers.Stage{
 		stage(answers.StagePublished, taken, float64(s.Published), "documents", r.Published, "documents"),
 		stage(answers.StageTokenized, buffered, float64(w.Bounds.BufferBytes), "bytes", r.TokensIn, "tokens"),
-		stage(answers.StagePool, float64(s.PoolPieces+s.HeldPieces), float64(w.Bounds.Pool), "pieces", r.Documents, "documents"),
+		stage(answers.StagePool, float64(s.PoolPieces), float64(s.Capacity.Pool), "pieces", r.Documents, "documents"),
+		stage(answers.StageHeld, float64(s.HeldPieces), float64(s.Capacity.Held), "pieces", 0, "rows"),
 		stage(answers.StageWindow, float64(s.WindowRows), float64(w.Bounds.Window), "atoms", r.Rows, "rows"),
-		stage(answers.StageQueues, float64(s.QueueRows), float64(w.Bounds.Rows), "rows", r.Steps, "steps"),
-		stage(answers.StageAhead, float64(s.Planned-min(s.Planned, read)), float64(w.Bounds.Ahead), "steps", r.Steps, "steps"),
+		stage(answers.StageQueues, float64(s.QueueRows), float64(s.Capacity.Rows), "rows", r.Steps, "steps"),
+		stage(answers.StageAhead, float64(ahead), float64(max(uint64(w.Bounds.Ahead), ahead)), "steps", r.Steps, "steps"),
 		stage(answers.StageRead, float64(read), float64(s.Planned), "steps", r.Read, "steps"),
-		stage(answers.StageCommitted, float64(s.Committed), float64(read), "steps", 0, "steps"),
+		stage(answers.StageCommitted, float64(s.Committed), float64(s.Planned), "steps", 0, "steps"),
 	}
+	return slices.DeleteFunc(stages, func(x answers.Stage) bool { return x.Name == answers.StageHeld && x.Of == 0 })
 }

@@ -25,12 +25,14 @@ type fakeRun struct {
 	info    loader.Info
 	verdict loader.Verdict
 	rates   loader.Rates
+	waits   bool
 }
 
 func (f *fakeRun) Stats() loader.Stats     { return f.stats }
 func (f *fakeRun) Info() loader.Info       { return f.info }
 func (f *fakeRun) Verdict() loader.Verdict { return f.verdict }
 func (f *fakeRun) Rates() loader.Rates     { return f.rates }
+func (f *fakeRun) Waits() bool             { return f.waits }
 
 // fakePlan is a plan log in memory.
 type fakePlan struct {
@@ -122,7 +124,7 @@ func start(name string, run *fakeRun, log *fakePlan, words status.Bus) *daemon {
 	events := status.NewEvents(name)
 	d.log = slog.New(events.Handler(slog.DiscardHandler))
 	d.Watch = status.New(status.Options{Run: run, Plan: log, Ranks: d.served, Bus: words, Events: events, Log: d.log, Name: name,
-		Flight: func() string { return "grpc://" + name + ":1" }, HTTP: "http://" + name + ":2", Bounds: status.Bounds{Pool: 8, Window: 4, Rows: 2, Ahead: 6, BufferBytes: 100, Method: "bfd"}})
+		Flight: func() string { return "grpc://" + name + ":1" }, HTTP: "http://" + name + ":2", Bounds: status.Bounds{Window: 4, Ahead: 6, BufferBytes: 100, Method: "bfd"}})
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan struct{})
 	go func() {
@@ -172,10 +174,10 @@ func TestEveryDaemonShowsTheSame(t *testing.T) {
 			if x := flow[answers.StageRead]; x.Value != 40 || x.Of != 50 || !x.Limits {
 				t.Errorf("read %+v", x)
 			}
-			if x := flow[answers.StageAhead]; x.Value != 10 || x.Of != 6 || x.Limits {
+			if x := flow[answers.StageAhead]; x.Value != 5 || x.Of != 6 || x.Limits {
 				t.Errorf("ahead %+v", x)
 			}
-			if x := flow[answers.StageCommitted]; x.Value != 30 || x.Of != 40 {
+			if x := flow[answers.StageCommitted]; x.Value != 30 || x.Of != 50 {
 				t.Errorf("committed %+v", x)
 			}
 		}

@@ -22,6 +22,8 @@ type Run interface {
 	Info() loader.Info
 	Verdict() loader.Verdict
 	Rates() loader.Rates
+	// Waits reports whether a rank waits for a step that is not planned.
+	Waits() bool
 }
 
 // Plan is the run's plan log.
@@ -50,9 +52,9 @@ type Options struct {
 
 // Bounds are when the stages of a flow are full.
 type Bounds struct {
-	Pool, Window, Rows, Ahead int
-	BufferBytes               int64
-	Method                    string
+	Window, Ahead int
+	BufferBytes   int64
+	Method        string
 }
 
 // Watch watches a run.

@@ -19,6 +19,7 @@ type noRun struct{}
 func (noRun) Stats() loader.Stats     { return loader.Stats{} }
 func (noRun) Info() loader.Info       { return loader.Info{} }
 func (noRun) Verdict() loader.Verdict { return loader.Verdict{} }
+func (noRun) Waits() bool             { return false }
 func (noRun) Rates() loader.Rates     { return loader.Rates{} }
 
 // Words that no daemon says are not heard.

@@ -38,7 +38,7 @@ func Picture(s answers.Status) screen.Picture {
 	if len(s.Sources) > 0 {
 		p.Tables = append(p.Tables, table(len(s.Sources), "SOURCE\tTARGET\tRECENT\tTOKENS\tEPOCH\tSTATE", func(w io.Writer, i int) {
 			x := s.Sources[i]
-			fmt.Fprintf(w, "%s\t%.2f %%\t%.2f %%\t%s\t%d of %s\t%s\n", x.Name, 100*x.Target, 100*x.Recent, quantity.Short(float64(x.Tokens)), x.Epoch+1, x.Epochs, StateOf(x, s.Time))
+			fmt.Fprintf(w, "%s\t%.2f %%\t%s\t%s\t%d of %s\t%s\n", x.Name, 100*x.Target, Share(x.Recent), quantity.Short(float64(x.Tokens)), x.Epoch+1, x.Epochs, StateOf(x, s.Time))
 		}))
 	}
 	if len(s.Ranks) > 0 {
@@ -116,6 +116,14 @@ func furthestBehind(ranks []answers.RankStatus) []answers.RankStatus {
 // Wait writes a time in seconds that a rank waited.
 func Wait(seconds float64) string {
 	return time.Duration(seconds * float64(time.Second)).Round(100 * time.Microsecond).String()
+}
+
+// Share writes a share of the tokens, "-" where there is none yet.
+func Share(v *float64) string {
+	if v == nil {
+		return "-"
+	}
+	return fmt.Sprintf("%.2f %%", 100**v)
 }
 
 // StateOf says in a word or two how a source stands.

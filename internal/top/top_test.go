@@ -27,7 +27,7 @@ func someStatus() answers.Status {
 		Rates:   answers.Rates{Rates: loader.Rates{Tokens: 12.4e6, Documents: 5120}, Bytes: 52e6},
 		Flow: []answers.Stage{{Name: "published", Value: 120_000, Of: 120_500, Unit: "documents", Limits: true}, {Name: "tokenized", Value: 5 << 20, Of: 64 << 20, Unit: "bytes"},
 			{Name: "pool", Value: 4000, Of: 8192, Unit: "pieces"}, {Name: "ahead", Value: 70, Of: 64, Unit: "steps"}, {Name: "committed", Value: 7000}},
-		Sources: []answers.SourceStatus{{Name: "code", Target: .25, Recent: .2512, Tokens: 31e6, Epochs: "1", Sealed: true}, {Name: "math", Target: .75, Recent: .7488, Tokens: 93e6, Epochs: "forever", DrySince: &dry, Next: 9, Stored: 8}},
+		Sources: []answers.SourceStatus{{Name: "code", Target: .25, Recent: new(.2512), Tokens: 31e6, Epochs: "1", Sealed: true}, {Name: "math", Target: .75, Recent: new(.7488), Tokens: 93e6, Epochs: "forever", DrySince: &dry, Next: 9, Stored: 8}},
 		Packing: answers.PackingStatus{Padding: .0012, Split: .31}, Dead: answers.DeadStatus{Total: 12},
 		Events: []answers.Event{{Time: at, Kind: "warning", Text: "readers wait for a step, step 7231"}}}
 	for i := range 16 {

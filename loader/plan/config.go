@@ -120,14 +120,6 @@ type StepsConfig struct {
 	Last string `koanf:"last" json:"last"`
 }
 
-// Full is how many rows the queues of all buckets hold when each has a full step.
-func (c StepsConfig) Full(buckets []int) (rows int) {
-	for _, n := range c.PerBucket(buckets) {
-		rows += n
-	}
-	return rows
-}
-
 // PerBucket returns the rows of a step for each bucket.
 func (c StepsConfig) PerBucket(buckets []int) []int {
 	rows := make([]int, len(buckets))

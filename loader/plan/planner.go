@@ -454,6 +454,30 @@ func (p *Planner) Waiting() (pool packonline.Pending, window, queued int) {
 	return p.pending(), p.window.Len(), queued
 }
 
+// Capacity is how much can wait in a planner.
+type Capacity struct {
+	Pool int `json:"pool"` // pieces to be packed; 0 where a method without a pool packs: its rows have any number
+	Held int `json:"held"` // pieces of finished rows that packers hold back
+	Rows int `json:"rows"` // of atoms that are not complete, and of steps
+}
+
+// Capacity returns how much can wait in the packers of all sources and behind the shuffle window.
+func (p *Planner) Capacity() Capacity {
+	c := Capacity{Rows: p.queues.capacity()}
+	pools := true
+	for i := range p.packs {
+		k := &p.packs[i]
+		pools = pools && slices.Contains(packonline.Parameters(k.config.Method), "pool")
+		c.Pool += k.config.Pool
+		c.Held += k.config.Relevant().Held()
+		c.Rows += len(k.lines) * k.atomRows
+	}
+	if !pools {
+		c.Pool = 0
+	}
+	return c
+}
+
 // Queues describes the rows that wait for a step, bucket by bucket.
 func (p *Planner) Queues() []QueueStat { return p.queues.stats(p.counts.Arrived) }
 

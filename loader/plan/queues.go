@@ -196,6 +196,16 @@ func (q *queues) restoreState(r *varints, previous *uint64, now int64) {
 	}
 }
 
+// capacity returns how many rows can wait: Backlog full steps, and less than a step of each bucket.
+func (q *queues) capacity() (rows int) {
+	most := 0
+	for i := range q.buckets {
+		rows += q.buckets[i].rows - 1
+		most = max(most, q.buckets[i].rows)
+	}
+	return rows + q.backlog*most
+}
+
 // QueueStat describes the rows of one bucket that wait for a step.
 type QueueStat struct {
 	Bucket int   `json:"bucket"` // length of a row in tokens

@@ -41,9 +41,9 @@ func levels(f demo.Figures) []screen.Level {
 	return []screen.Level{
 		{Label: "published", Part: f.Published, Long: quantity.Count(f.Offered) + " documents", Brief: quantity.Short(float64(f.Offered))},
 		of("stream", int64(s.Cursor), int64(s.Source.Last), "documents"),
-		of("pool", int64(s.PoolPieces), int64(f.Pool), "pieces"),
+		of("pool", int64(s.PoolPieces), int64(s.Capacity.Pool), "pieces"),
 		of("shuffle", int64(s.WindowRows), int64(f.Window), "rows"),
-		of("queue", int64(s.QueueRows), int64(f.Rows), "rows"),
+		of("queue", int64(s.QueueRows), int64(s.Capacity.Rows), "rows"),
 		of("reader lag", f.Lag(), int64(f.Ahead), "steps"),
 		cache,
 	}

@@ -6,11 +6,12 @@ const stages = {
   published: ["Published", "taken by the run, of those that are stored"],
   tokenized: ["Tokenized", "of documents that are fetched and not planned yet"],
   pool: ["Pool", "that wait to be packed into rows"],
+  held: ["Held rows", "of finished rows, held back for short documents"],
   window: ["Shuffle window", "that wait to be drawn"],
   queues: ["Bucket queues", "that wait for their step to be full"],
   ahead: ["Planned ahead", "beyond what ranks asked for"],
   read: ["Read", "that all ranks have, of those planned"],
-  committed: ["Committed", "that all keepers' checkpoints cover, of those read"],
+  committed: ["Committed", "that all keepers' checkpoints cover, of those planned"],
 };
 
 export function updateFlow(s) {

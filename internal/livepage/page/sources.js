@@ -14,7 +14,7 @@ export function updateSources(s) {
     all = table("Sources", columns, (x) => x.name, (x) => (x.down_since ? "failing" : dry(x) ? "waiting" : ""));
     byId("sources").append(all.node);
   }
-  const most = Math.max(...sources.map((x) => Math.max(x.recent_share, x.target)), 0.01);
+  const most = Math.max(...sources.map((x) => Math.max(x.recent_share ?? 0, x.target)), 0.01);
   all.update(sources.map((x, i) => ({ ...x, i, most })));
 }
 
@@ -24,7 +24,7 @@ const columns = [
   { name: "Source", left: true, cell: nameCell },
   { name: "Share of the last steps", left: true, cell: shareCell },
   { name: "Target", text: (x) => percent(x.target) },
-  { name: "Share so far", about: "of all tokens taken", text: (x) => percent(x.share) },
+  { name: "Share so far", about: "of all tokens taken", text: (x) => share(x.share) },
   { name: "Tokens", about: "taken", text: (x) => short(x.tokens) },
   { name: "Epoch", text: (x) => `${x.epoch + 1} of ${x.epochs === "forever" ? "any number" : x.epochs}` },
   { name: "Documents left", about: "stored and not yet taken, in this epoch", text: (x) => (x.next && x.stored >= x.next ? count(x.stored - x.next + 1) : "0") },
@@ -41,10 +41,13 @@ function shareCell(cell, x) {
   if (!cell.firstElementChild) cell.append(el("div", { class: "share", "aria-hidden": "true" }, el("i"), el("b")), el("span"));
   const [bar, text] = cell.children;
   mark(bar.firstElementChild, "class", `c-${x.i % 8}`);
-  bar.firstElementChild.style.width = `${((100 * x.recent_share) / x.most).toFixed(1)}%`;
+  bar.firstElementChild.style.width = `${((100 * (x.recent_share ?? 0)) / x.most).toFixed(1)}%`;
   bar.lastElementChild.style.left = `${((100 * x.target) / x.most).toFixed(1)}%`;
-  say(text, percent(x.recent_share));
+  say(text, share(x.recent_share));
 }
+
+// share writes a share; there is none before the first step.
+const share = (v) => (v == null ? "–" : percent(v));
 
 const dry = (x) => x.dry_since && !x.used_up && !x.removed && Date.parse(now) - Date.parse(x.dry_since) > quiet * 1000;
 
