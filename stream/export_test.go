@@ -16,3 +16,6 @@ func Copied(answered time.Duration, create func(copies int) error) error {
 	s.few.since = time.Now().Add(-answered)
 	return s.copied(create)
 }
+
+// SetDiskFree replaces the probe of the disk's free space.
+func (s *Store) SetDiskFree(f func() (int64, error)) { s.diskFree = f }

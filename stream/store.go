@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/url"
 	"strings"
+	"sync"
 
 	"github.com/nats-io/nuid"
 
@@ -23,10 +24,13 @@ type Store struct {
 	config Config
 	log    *slog.Logger
 	server *server.Server // nil with a remote one
-	own    *Store         // nil where both accounts are one
-	made   made
-	few    fewServers
-	keys   [][]byte // of plans
+	// diskFree returns the free space of the embedded server's disk, in bytes; nil with a remote server.
+	diskFree func() (int64, error)
+	lowered  *sync.Map // names of the streams whose lowered bounds the log has; shared by all stores of the connection
+	own      *Store    // nil where both accounts are one
+	made     made
+	few      fewServers
+	keys     [][]byte // of plans
 }
 
 // Open starts the embedded server or connects to the remote ones. It waits and retries where waiting can help (no server
@@ -56,7 +60,7 @@ func open(ctx context.Context, cfg Config, listens, producer bool, log *slog.Log
 	if len(bad) > 0 {
 		return nil, errors.Join(bad...)
 	}
-	s := &Store{config: cfg, log: log}
+	s := &Store{config: cfg, log: log, lowered: &sync.Map{}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Close())
@@ -77,7 +81,7 @@ func open(ctx context.Context, cfg Config, listens, producer bool, log *slog.Log
 	if who.own == nil {
 		return s, nil
 	}
-	s.own = &Store{config: cfg, log: log, server: s.server, keys: s.keys}
+	s.own = &Store{config: cfg, log: log, server: s.server, diskFree: s.diskFree, lowered: s.lowered, keys: s.keys}
 	if s.own.Client, err = conn.Dial(ctx, *who.own, log); err != nil {
 		return nil, err
 	}
@@ -100,7 +104,7 @@ func (s *Store) identify(ctx context.Context, listens, producer bool) (who ident
 		if err != nil {
 			return who, err
 		}
-		o.Server = s.server
+		o.Server, s.diskFree = s.server, s.server.DiskFree
 		return both(o, s.server.Inside), nil
 	}
 	if c.Own != (Login{}) && !producer {

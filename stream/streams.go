@@ -170,11 +170,8 @@ func (s *Store) create(ctx context.Context, want jetstream.StreamConfig) (jetstr
 	if err != nil {
 		return nil, err
 	}
-	if room < want.MaxBytes {
-		s.log.Warn("the disk is smaller than a stream may grow: the stream's bound is lowered", "stream", want.Name,
-			"configured_bytes", want.MaxBytes, "bytes", room)
-		want.MaxBytes = room
-	}
+	s.logLowered(want, room)
+	want.MaxBytes = min(want.MaxBytes, room)
 	var st jetstream.Stream
 	err = s.copied(func(copies int) (err error) {
 		want.Replicas = copies
@@ -219,14 +216,58 @@ func (s *Store) overlap(ctx context.Context, err error, subject string) error {
 
 // room is how large a stream with a bound of wanted bytes may become: on an embedded server at most half of the free disk, which sources share.
 func (s *Store) room(wanted int64) (int64, error) {
-	if s.server == nil {
+	if s.diskFree == nil {
 		return wanted, nil
 	}
-	free, err := s.server.DiskFree()
+	free, err := s.diskFree()
 	if err != nil {
 		return 0, err
 	}
 	return max(min(wanted, free/2/int64(max(s.config.Shares, 1))), 1<<20), nil
+}
+
+// logLowered warns, once per process, that the disk is too small for the bound that the configuration gives a stream.
+func (s *Store) logLowered(want jetstream.StreamConfig, bytes int64) {
+	if bytes >= want.MaxBytes {
+		return
+	}
+	if _, logged := s.lowered.LoadOrStore(want.Name, true); logged {
+		return
+	}
+	setting := "stream.plan_bytes"
+	switch want.Name {
+	case s.config.Name:
+		setting = "stream.max_bytes"
+	case s.config.DeadLetterName():
+		setting = "stream.dead_letter_bytes"
+	}
+	keys := []any{"stream", want.Name, "setting", setting, "configured_bytes", want.MaxBytes, "bytes", bytes}
+	if free := s.DiskFree(); free != nil {
+		keys = append(keys, "free_bytes", *free)
+	}
+	s.log.Warn("stream bound is below its setting, the disk has too little space", append(keys, "event", "stream.lowered",
+		"do", fmt.Sprintf("free space on the disk and restart the daemon, or set %s to what the disk has space for", setting))...)
+}
+
+// ConfiguredBound is the setting that the bound of the document stream follows; 0 with a remote server, whose streams keep
+// the bounds that their owner gave them.
+func (s *Store) ConfiguredBound() int64 {
+	if s.server == nil {
+		return 0
+	}
+	return s.config.MaxBytes
+}
+
+// DiskFree returns the free space on the disk of the embedded server, in bytes; nil where it is not known.
+func (s *Store) DiskFree() *int64 {
+	if s.diskFree == nil {
+		return nil
+	}
+	free, err := s.diskFree()
+	if err != nil {
+		return nil
+	}
+	return &free
 }
 
 // follow brings the bounds of an embedded server's stream in line with the configuration; they can change without losing anything.
@@ -245,6 +286,7 @@ func (s *Store) follow(ctx context.Context, st jetstream.Stream, want jetstream.
 	if want.Discard == jetstream.DiscardOld {
 		bytes = max(bytes, int64(info.State.Bytes)) // lowering it would drop letters at once
 	}
+	s.logLowered(want, bytes)
 	if present.MaxBytes == bytes && present.MaxMsgSize == want.MaxMsgSize {
 		return s.replicate(ctx, st), nil
 	}

@@ -1,8 +1,11 @@
 package stream_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -205,5 +208,44 @@ func TestNoRoomForABound(t *testing.T) {
 	_, err := store.EnsureDocuments(natstest.Context(t))
 	if err == nil || !strings.Contains(err.Error(), "lower stream.max_bytes") {
 		t.Errorf("error %v, want one that says what to lower", err)
+	}
+}
+
+// A stream whose bound the disk lowers is logged at every start, also when the stream is there already.
+func TestStreams_LoweredBoundIsLoggedAtEveryStart(t *testing.T) {
+	c := natstest.Config(t)
+	c.MaxBytes = 64 << 20
+	for i, tc := range []struct{ free, want int64 }{{16 << 20, 8 << 20}, {8 << 20, 8 << 20}, {40 << 20, 20 << 20}, {1 << 40, 64 << 20}} {
+		var log bytes.Buffer
+		store, err := stream.Open(natstest.Within(t, time.Minute), c, slog.New(slog.NewTextHandler(&log, nil)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		store.SetDiskFree(func() (int64, error) { return tc.free, nil })
+		for range 2 {
+			docs, err := store.EnsureDocuments(natstest.Within(t, time.Minute))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := docs.CachedInfo().Config.MaxBytes; got != tc.want {
+				t.Errorf("start %d: bound %d, want %d", i, got, tc.want)
+			}
+		}
+		if err := store.Close(); err != nil {
+			t.Fatal(err)
+		}
+		want := 1
+		if tc.want == c.MaxBytes {
+			want = 0
+		}
+		if n := strings.Count(log.String(), "event=stream.lowered"); n != want {
+			t.Errorf("start %d: logged %d times, want %d:\n%s", i, n, want, &log)
+		}
+		for _, part := range []string{"stream=DOCS", "setting=stream.max_bytes", "configured_bytes=67108864",
+			fmt.Sprintf("bytes=%d", tc.want), fmt.Sprintf("free_bytes=%d", tc.free), "do="} {
+			if want == 1 && !strings.Contains(log.String(), part) {
+				t.Errorf("start %d: no %s in %s", i, part, &log)
+			}
+		}
 	}
 }
