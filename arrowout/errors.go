@@ -35,7 +35,8 @@ const (
 // Code is the gRPC status code of a reason. docs/errors.md is the table for readers; a test compares the two.
 func Code(r loader.Reason) codes.Code {
 	switch r {
-	case loader.SourceDry, loader.SourceDown, loader.TokenizerBehind, loader.PoolFilling, loader.RankBehind, loader.RankMissing, loader.Replaying,
+	case loader.SourceDry, loader.SourceDown, loader.TokenizerBehind, loader.PoolFilling, loader.StreamFull,
+		loader.RankBehind, loader.RankMissing, loader.Replaying,
 		loader.NotLeading, loader.PlanLogDown, loader.StorageFull, loader.StorageDown, loader.CauseUnknown,
 		ShuttingDown, Limited, SlowReader, loader.SilentReader:
 		return codes.Unavailable

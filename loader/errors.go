@@ -19,6 +19,7 @@ const (
 	SourceDown      Reason = "SOURCE_DOWN"      // the document stream cannot be reached
 	TokenizerBehind Reason = "TOKENIZER_BEHIND" // documents are fetched and wait to be tokenized
 	PoolFilling     Reason = "POOL_FILLING"     // documents flow, pool or shuffle window or step are not full yet
+	StreamFull      Reason = "STREAM_FULL"      // the document stream has no room, and the next step needs more documents
 	RankBehind      Reason = "RANK_BEHIND"      // another rank holds the plan back
 	RankMissing     Reason = "RANK_MISSING"     // a rank of the job is not connected, does not answer, or holds its step
 	Replaying       Reason = "REPLAYING"        // the daemon re-plans after a restart

@@ -46,17 +46,18 @@ type leader struct {
 	demand          demand // of the followers
 	wanted          uint64 // no reader has ever asked for this step or a later one
 	figures         planStats
-	readers         map[int]Source    // of the documents, by source
-	opening         *opening          // the stream that is being opened; nil without one
-	opened          map[int]time.Time // when the reader of each source was opened
-	planned         time.Time         // when the last document was planned; zero before
-	counted         bool              // whether a snapshot of the planner was taken
-	renewing        time.Time         // since when an append waits for the lease to be renewed; zero without one
-	storing         time.Time         // when the append under way began; zero without one
-	replays         bool              // whether it still plans again what the log holds
-	trouble         string            // what is wrong with the document stream, empty when all is well
-	stored          []Stored          // checkpoints, by ascending step
-	checkpointed    uint64            // step of the newest checkpoint
+	readers         map[int]Source     // of the documents, by source
+	opening         *opening           // the stream that is being opened; nil without one
+	opened          map[int]time.Time  // when the reader of each source was opened
+	planned         time.Time          // when the last document was planned; zero before
+	counted         bool               // whether a snapshot of the planner was taken
+	renewing        time.Time          // since when an append waits for the lease to be renewed; zero without one
+	storing         time.Time          // when the append under way began; zero without one
+	replays         bool               // whether it still plans again what the log holds
+	trouble         string             // what is wrong with the document stream, empty when all is well
+	fills           map[int]*fillMeter // of the document streams, by source
+	stored          []Stored           // checkpoints, by ascending step
+	checkpointed    uint64             // step of the newest checkpoint
 	checkpointBytes int64
 }
 
@@ -91,6 +92,7 @@ type report struct {
 	Storing         time.Duration `json:"storing,omitempty"` // how long the append under way has taken
 	Replays         bool          `json:"replays,omitempty"`
 	Trouble         string        `json:"trouble,omitempty"`
+	Streams         []StreamFill  `json:"streams,omitempty"` // by the numbers of their sources
 	Checkpointed    uint64        `json:"checkpointed"`
 	CheckpointBytes int64         `json:"checkpoint_bytes"`
 	Length          *Length       `json:"length,omitempty"`
@@ -127,7 +129,7 @@ func (l *leader) want(d demand) {
 func (l *leader) report() report {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	r := report{PlanStats: l.figures, Steps: l.plan.planned(), Wanted: l.wanted, Slowest: l.demand.leading(), Replays: l.replays, Trouble: l.trouble,
+	r := report{PlanStats: l.figures, Steps: l.plan.planned(), Wanted: l.wanted, Slowest: l.demand.leading(), Replays: l.replays, Trouble: l.trouble, Streams: fillsOf(l.fills),
 		Checkpointed: l.checkpointed, CheckpointBytes: l.checkpointBytes, Length: l.howLong()}
 	if l.opening != nil {
 		o := *l.opening

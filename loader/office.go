@@ -112,7 +112,7 @@ func newOffice(name string, c plan.Config, o Options, e Edges, s *streams, log *
 
 func (o *office) newLeader() *leader {
 	return &leader{name: o.name, config: o.config, options: o.options, edges: o.edges, streams: o.streams, log: o.log, plan: o.plan, requests: make(chan request),
-		more: make(chan struct{}, 1), news: newAnnouncement(), readers: map[int]Source{},
+		more: make(chan struct{}, 1), news: newAnnouncement(), readers: map[int]Source{}, fills: map[int]*fillMeter{},
 		opened: map[int]time.Time{}, replays: true, audience: o.audience, demand: noDemand(), done: make(chan struct{}),
 		long: length{wake: make(chan struct{}, 1)}}
 }

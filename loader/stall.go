@@ -38,13 +38,13 @@ func (f *follower) cause(step uint64) *Error {
 }
 
 func (w *wait) cause() *Error {
-	return first(w.storage, w.leaderless, w.storing, w.opening, w.replaying, w.behind, w.idle, w.down, w.renewing, w.dry,
+	return first(w.storage, w.leaderless, w.storing, w.opening, w.replaying, w.behind, w.idle, w.down, w.renewing, w.full, w.dry,
 		w.tokenizing, w.filling, w.disconnected, w.unknown)
 }
 
 // look takes in what is known of a wait for a step.
 func (f *follower) look(step uint64) *wait {
-	w := &wait{step: step, planned: f.plan.planned(), report: f.leader.report(), demand: f.leader.demanded(), rates: f.pulse.rates(), config: f.config, options: f.options, supply: f.supply}
+	w := &wait{step: step, planned: f.plan.planned(), keepers: f.plan.now().keepers, report: f.leader.report(), demand: f.leader.demanded(), rates: f.pulse.rates(), config: f.config, options: f.options, supply: f.supply}
 	if step >= w.report.Wanted+uint64(f.options.Ahead) {
 		w.brake = w.report.Slowest
 	}
@@ -81,7 +81,7 @@ func (w *wait) broken() *Error {
 
 // missing returns what keeps the next step from being planned.
 func (w *wait) missing() *Error {
-	return first(w.behind, w.idle, w.dry, w.tokenizing, w.filling, w.disconnected, w.unknown)
+	return first(w.behind, w.idle, w.full, w.dry, w.tokenizing, w.filling, w.disconnected, w.unknown)
 }
 
 // wait is what is known about a wait for a step. Each of its methods up to unknown checks the evidence of one possible
@@ -89,6 +89,7 @@ func (w *wait) missing() *Error {
 type wait struct {
 	step    uint64
 	planned uint64 // steps that are
+	keepers plan.Keepers
 	report  report
 	source  SourceStatus
 	demand  demand      // of the readers of all daemons
@@ -108,8 +109,11 @@ func stalled(reason Reason, sentence, detail, do string, facts map[string]string
 	return e
 }
 
-// factsOf are the facts of a cause, and those of every wait.
+// factsOf are the facts of a cause, and those of every wait. A full stream has its own alone: a status carries 16.
 func (w *wait) factsOf(e *Error) map[string]string {
+	if e.Reason == StreamFull {
+		return e.Facts
+	}
 	facts := w.facts()
 	maps.Copy(facts, e.Facts)
 	return facts
@@ -265,11 +269,10 @@ func (w *wait) down() *Error {
 // dry: the last document of the stream is planned, none has been stored for dryFor or since the stream was opened, and
 // the stream is not sealed.
 func (w *wait) dry() *Error {
-	s, lacks := w.source, w.report.PlanStats.Lacks
-	quiet := time.Since(s.DrySince) >= min(dryFor, w.options.Stall/2) || w.report.Idle >= w.report.Reading
-	if s.DrySince.IsZero() || s.Delivered < s.Fetched || !quiet || w.sealed() {
+	if !w.exhausted() {
 		return nil
 	}
+	s, lacks := w.source, w.report.PlanStats.Lacks
 	sentence := "Waiting for documents"
 	facts := map[string]string{"dry_since": s.DrySince.UTC().Format(time.RFC3339Nano)}
 	detail := fmt.Sprintf("document %d was the last, and the step is not full: %s", s.Last, lacks)
@@ -296,6 +299,13 @@ func (w *wait) dry() *Error {
 		}
 	}
 	return stalled(SourceDry, sentence+", "+quantity.Time(time.Since(s.DrySince)), detail, do, facts)
+}
+
+// exhausted reports whether the run has taken every document that is stored, as dry states it.
+func (w *wait) exhausted() bool {
+	s := w.source
+	quiet := time.Since(s.DrySince) >= min(dryFor, w.options.Stall/2) || w.report.Idle >= w.report.Reading
+	return !s.DrySince.IsZero() && s.Delivered >= s.Fetched && quiet && !w.sealed()
 }
 
 // sealed reports whether no document follows the last one of the stream that the plan waits for.
@@ -334,6 +344,9 @@ func (w *wait) idle() *Error {
 		if s.Resting && !s.Removed {
 			rest = append(rest, s.Name)
 		}
+	}
+	if e := w.fullOf(time.Time{}, rest...); e != nil {
+		return e
 	}
 	if len(rest) > 0 {
 		return stalled(SourceDry, "Waiting for documents of any source", strings.Join(rest, ", ")+" rest until they have some",

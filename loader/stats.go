@@ -117,6 +117,8 @@ type Stats struct {
 	Source          SourceStatus     `json:"source"`
 	// Sources are those of a run with several, in the order of their numbers; then Source is the one that comes next.
 	Sources []SourceStats `json:"sources,omitempty"`
+	// Streams is how full the document streams are, in the order of their sources.
+	Streams []StreamFill `json:"streams,omitempty"`
 	// Trouble is what is wrong with the document stream although it can be reached; empty when all is well.
 	Trouble string `json:"stream_trouble,omitempty"`
 	// Packing is what the packing method itself counts: of splice how rows ended, see docs/splice.md. Nobody changes it.
@@ -143,7 +145,8 @@ func (r *Run) Stats() Stats {
 		Truncated: p.Packed.Truncated, Dropped: p.Packed.Dropped + p.Counts.LeftTokens, Repeated: p.Packed.Repeated, AgeMax: p.Counts.AgeMax,
 		PoolPieces: p.Pool.Pieces, HeldRows: int(p.Pool.Held.Rows), HeldPieces: int(p.Pool.Held.Pieces), PoolTokens: p.Pool.Tokens,
 		WindowRows: p.Window, QueueRows: p.Queued, Capacity: p.Capacity, Queues: p.Queues, RowsNeeded: p.Lacks.Needed, RowsThere: p.Lacks.There, WaitMax: p.Counts.WaitMax,
-		Cursor: p.Cursor.Last(), Floor: p.Floor.Next(), Trouble: from.Trouble, Published: from.published(), Packing: p.Detail, Sources: slices.Clone(p.Sources)}
+		Cursor: p.Cursor.Last(), Floor: p.Floor.Next(), Trouble: from.Trouble, Published: from.published(), Packing: p.Detail,
+		Streams: from.Streams, Sources: slices.Clone(p.Sources)}
 	for i := range s.Sources {
 		s.Sources[i].Stream = from.Sources[s.Sources[i].Name]
 	}

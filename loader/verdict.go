@@ -96,7 +96,7 @@ func are(steps int) string {
 func (w *wait) judge(e *Error) Verdict {
 	v := Verdict{Health: Waiting, Sentence: e.brief, Detail: e.detail, Do: e.Do, Reason: e.Reason, Facts: w.factsOf(e)}
 	switch e.Reason {
-	case SourceDown, PlanLogDown, StorageFull, StorageDown:
+	case SourceDown, StreamFull, PlanLogDown, StorageFull, StorageDown:
 		v.Health = Failing
 	case NotLeading:
 		if w.report.Silent >= takeover {
@@ -104,7 +104,7 @@ func (w *wait) judge(e *Error) Verdict {
 		}
 	}
 	switch e.Reason {
-	case SourceDown, SourceDry, PoolFilling:
+	case SourceDown, SourceDry, StreamFull, PoolFilling:
 		v.Limits = LimitDocuments
 	case TokenizerBehind, Replaying:
 		v.Limits = LimitTokenizer

@@ -24,20 +24,21 @@ type Status struct {
 	Length    *loader.Length `json:"length,omitempty"`
 	EndsIn    *float64       `json:"ends_in_seconds,omitempty"` // until the last step is read, at the rate of late; nil where that is not known
 
-	Rates   Rates           `json:"rates"`
-	Flow    []Stage         `json:"flow"` // from the producers to the trainers' checkpoints
-	Sources []SourceStatus  `json:"sources,omitempty"`
-	Pulls   []PullStatus    `json:"pulls,omitempty"` // of sources that daemons fill themselves
-	Buckets []BucketStatus  `json:"buckets"`
-	Packing PackingStatus   `json:"packing"`
-	Ranks   []RankStatus    `json:"ranks"`       // of all daemons; the MaxRanks that are furthest behind where there are more
-	Readers int             `json:"ranks_total"` // all of them
-	Keepers []KeeperStatus  `json:"keepers"`
-	Daemons []DaemonStatus  `json:"daemons"`
-	Skipped []SkippedStatus `json:"skipped"` // documents that are not used, by reason; reasons without documents are left out
-	Dead    DeadStatus      `json:"dead_letters"`
-	Events  []Event         `json:"events"` // the last MaxEvents, newest first
-	May     []string        `json:"may"`    // the actions that whoever asks may ask for
+	Rates   Rates               `json:"rates"`
+	Flow    []Stage             `json:"flow"` // from the producers to the trainers' checkpoints
+	Sources []SourceStatus      `json:"sources,omitempty"`
+	Streams []loader.StreamFill `json:"streams,omitempty"` // of the run, in the order of their sources
+	Pulls   []PullStatus        `json:"pulls,omitempty"`   // of sources that daemons fill themselves
+	Buckets []BucketStatus      `json:"buckets"`
+	Packing PackingStatus       `json:"packing"`
+	Ranks   []RankStatus        `json:"ranks"`       // of all daemons; the MaxRanks that are furthest behind where there are more
+	Readers int                 `json:"ranks_total"` // all of them
+	Keepers []KeeperStatus      `json:"keepers"`
+	Daemons []DaemonStatus      `json:"daemons"`
+	Skipped []SkippedStatus     `json:"skipped"` // documents that are not used, by reason; reasons without documents are left out
+	Dead    DeadStatus          `json:"dead_letters"`
+	Events  []Event             `json:"events"` // the last MaxEvents, newest first
+	May     []string            `json:"may"`    // the actions that whoever asks may ask for
 }
 
 // SkippedStatus is a reason for which documents are not used.

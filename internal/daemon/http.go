@@ -15,6 +15,7 @@ import (
 	"loaderd/internal/access"
 	"loaderd/internal/config"
 	"loaderd/internal/livepage"
+	"loaderd/loader"
 	"loaderd/stream/server"
 )
 
@@ -112,6 +113,9 @@ func (d *Daemon) ready() error {
 		return errors.New(s.Trouble)
 	case s.Replaying:
 		return fmt.Errorf("re-planning after a restart: at document %d", s.Cursor)
+	}
+	if v := d.run.Verdict(); v.Reason == loader.StreamFull {
+		return errors.New(v.Line())
 	}
 	return nil
 }

@@ -162,6 +162,9 @@ func (m runMetrics) Describe(out chan<- *prometheus.Desc) {
 	for _, x := range sourceMetrics {
 		out <- x.desc
 	}
+	for _, x := range streamMetrics {
+		out <- x.desc
+	}
 	out <- leftOut
 	out <- ended
 	out <- silent
@@ -179,5 +182,10 @@ func (m runMetrics) Collect(out chan<- prometheus.Metric) {
 		}
 	}
 	collectSources(out, s.Stats, time.Now())
+	for _, x := range streamMetrics {
+		for _, f := range s.Streams {
+			out <- prometheus.MustNewConstMetric(x.desc, prometheus.GaugeValue, x.value(f), f.Name, f.Source)
+		}
+	}
 	collectSplice(out, s.Packing)
 }

@@ -120,7 +120,7 @@ func madeUp(n uint64) answers.Status {
 	steps := 7231 + n
 	dry := now.Add(-190 * time.Second)
 	wave := 1 + 0.05*math.Sin(float64(n)/5)
-	remaining := 5400.0
+	remaining, fills := 5400.0, 2400.0
 	return answers.Status{
 		Run: "demo", ID: "9f2c41d07ab3e5586610", Fingerprint: "sha256:ab", Time: now, Daemon: "gpu-01.4711", Version: "0.20.0",
 		Verdict: loader.Verdict{Health: loader.Waiting, Sentence: "Rank 3 of 4 holds the others up: 40 steps behind", Reason: loader.RankBehind,
@@ -138,6 +138,8 @@ func madeUp(n uint64) answers.Status {
 			{Name: answers.StageRead, Value: float64(steps), Of: float64(steps + 40), Unit: "steps", Rate: 9.2, Leaves: "steps", Limits: true},
 			{Name: answers.StageCommitted, Value: 7100, Of: float64(steps + 40), Unit: "steps", Rate: 9.1, Leaves: "steps"},
 		},
+		Streams: []loader.StreamFill{{Source: "web", Name: "DOCS_web", Bytes: 900 << 20, MaxBytes: 1 << 30, FullIn: &fills},
+			{Source: "math", Name: "DOCS_math"}},
 		Sources: []answers.SourceStatus{
 			{Name: "web", Target: 0.7, Share: new(0.702), Recent: new(0.712), Tokens: 5.2e9, Emitted: 5.1e9, Epochs: "1", Documents: 600_000, Stored: 760_000, Next: 600_001, Undecodable: 12, LeftOut: 20},
 			{Name: "math", Target: 0.3, Share: new(0.298), Recent: new(0.288), Tokens: 2.2e9, Emitted: 2.1e9, Epoch: 1, Epochs: "4", Documents: 212_400, Stored: 230_000, Next: 212_401, DrySince: &dry, Sealed: true},

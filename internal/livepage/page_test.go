@@ -28,7 +28,7 @@ func TestPageShowsEverySection(t *testing.T) {
 
 	p.says("#top", "Waiting", "Rank 3 of 4 holds the others up: 40 steps behind", "What to do: look at rank 3 of job train", "demo", "7,271 steps planned", "7,100 steps committed",
 		"≈ 21,400 steps in all", "90 min until the end", "4 ranks read", "20 MiB/s sent to ranks", "0.31 % padding", "12.7 % documents split")
-	p.says("#flow", "Published 812k of 990k documents taken by the run", "Tokenized 61 MiB of 64 MiB", "Pool 4,000 of 4,096 pieces", "Shuffle window 1,020 of 1,024 atoms", "Bucket queues 88 of 320 rows",
+	p.says("#flow", "Stored 900 MiB of 1 GiB in stream DOCS_web full in about 40 min", "Published 812k of 990k documents taken by the run", "Tokenized 61 MiB of 64 MiB", "Pool 4,000 of 4,096 pieces", "Shuffle window 1,020 of 1,024 atoms", "Bucket queues 88 of 320 rows",
 		"Planned ahead 64 of 64 steps beyond", "9.6 steps/s", "Committed 7,100 of")
 	if limiting := eval[string](p, `[...document.querySelectorAll(".stage[data-limits]")].map((x) => x.innerText).join("|")`); !strings.Contains(limiting, "Read") || !strings.Contains(limiting, "Holds the others up") || strings.Contains(limiting, "|") {
 		t.Errorf("what limits: %q", limiting)

@@ -28,7 +28,11 @@ var lines = map[string]line{
 	"connection to NATS is back":                                          {"source", "The connection to NATS is back", ""},
 	"document stream can be read again":                                   {"source", "Stream {stream} can be read again, after {down}", ""},
 	"read again":                                                          {"access", "Read again: {what}", ""},
+	"document stream has room again":                                      {"source", "Stream {stream} has room again", ""},
 	// Warnings and errors are events anyhow.
+	"document stream is nearly full":                                      {"", "Stream {stream} is nearly full: {bytes} of {max_bytes} bytes", ""},
+	"document stream is full, producers wait":                             {"", "Stream {stream} is full: {bytes} of {max_bytes} bytes. Producers wait", ""},
+	"stream bound is below its setting, the disk has too little space":    {"", "Stream {stream} may hold {bytes} bytes, not the {configured_bytes} of {setting}: the disk has too little space", ""},
 	"readers wait for a step":                                             {"", "{readers} ranks wait for step {step}, {waited} so far: {cause}", ""},
 	"readers wait no more":                                                {"", "Step {step} is there: ranks have waited for {waited}", "nothing: steps come again"},
 	"connection to NATS lost, reconnecting":                               {"", "The connection to NATS is lost: {error}", "nothing, if it comes back by itself; else look at the NATS servers"},

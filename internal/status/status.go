@@ -29,7 +29,7 @@ func (w *Watch) look(now time.Time) history.Sample {
 	order.Sort(daemons, func(a, b answers.DaemonStatus) int { return cmp.Compare(a.Name, b.Name) })
 	lags(ranks)
 	out := answers.Status{Run: info.Run, ID: info.ID, Fingerprint: info.Fingerprint, Time: now.UTC(), Daemon: w.Name, Version: w.Version, Verdict: verdict,
-		Planned: s.Planned, Ended: s.Ended, Committed: s.Committed, Oldest: s.Oldest, Length: info.Length,
+		Planned: s.Planned, Ended: s.Ended, Committed: s.Committed, Oldest: s.Oldest, Length: info.Length, Streams: s.Streams,
 		Rates: answers.Rates{Rates: rates, Bytes: bytes}, Skipped: []answers.SkippedStatus{}, Buckets: []answers.BucketStatus{}, Keepers: []answers.KeeperStatus{}, Ranks: furthestBehind(ranks), Readers: readers, Daemons: daemons, Events: w.Events.newest()}
 	read := leastStep(ranks)
 	if len(ranks) > 0 {

@@ -113,7 +113,12 @@ func (l *Log) State(ctx context.Context) (loader.StreamState, error) {
 	if err != nil {
 		return loader.StreamState{}, err
 	}
-	state := loader.StreamState{Stream: plan.Stream{Name: l.name, Created: stream.Created(info)}, First: max(info.State.FirstSeq, 1), Last: info.State.LastSeq}
+	state := loader.StreamState{Stream: plan.Stream{Name: l.name, Created: stream.Created(info)}, First: max(info.State.FirstSeq, 1), Last: info.State.LastSeq,
+		Bytes: int64(info.State.Bytes), MaxBytes: info.Config.MaxBytes, MaxMessage: int64(info.Config.MaxMsgSize),
+		Configured: l.store.ConfiguredBound(), Free: l.store.DiskFree()}
+	if state.MaxMessage <= 0 {
+		state.MaxMessage = l.store.Conn().MaxPayload()
+	}
 	if last, sealed := stream.Sealed(info.Config); sealed {
 		state.Sealed, state.Last = true, min(state.Last, last)
 	}

@@ -1,8 +1,9 @@
 // The flow: a bar for each place where documents wait, from the producers to the trainers' checkpoints.
 import { byId, el, keyed, mark, say } from "./dom.js";
-import { bytes, short } from "./format.js";
+import { bytes, duration, short } from "./format.js";
 
 const stages = {
+  stored: ["Stored"],
   published: ["Published", "taken by the run, of those that are stored"],
   tokenized: ["Tokenized", "of documents that are fetched and not planned yet"],
   pool: ["Pool", "that wait to be packed into rows"],
@@ -16,7 +17,16 @@ const stages = {
 
 export function updateFlow(s) {
   const paces = s.verdict?.health === "running";
-  keyed(byId("flow"), s.flow ?? [], (x) => x.name, make, (row, stage) => update(row, stage, paces));
+  keyed(byId("flow"), [...stored(s), ...(s.flow ?? [])], (x) => x.name, make, (row, stage) => update(row, stage, paces));
+}
+
+// stored is the stage of the stream that uses most of its bound; none where no stream has one.
+function stored(s) {
+  const bounded = (s.streams ?? []).filter((x) => x.max_bytes > 0);
+  const [x] = bounded.sort((a, b) => b.bytes / b.max_bytes - a.bytes / a.max_bytes);
+  if (!x) return [];
+  const note = x.full ? "full" : x.full_in_seconds === undefined ? "" : `full in about ${duration(x.full_in_seconds)}`;
+  return [{ name: "stored", value: x.bytes, of: x.max_bytes, unit: "bytes", about: `in stream ${x.name}`, note }];
 }
 
 function make(stage) {
@@ -40,7 +50,7 @@ function update(row, stage, paces) {
   const unit = stage.unit === "bytes" ? "" : stage.unit;
   const amount = write(stage.value);
   const of = stage.of > 0 ? `of ${write(stage.of)}` : "";
-  const about = `${unit} ${stages[stage.name]?.[1] ?? ""}`.trim();
+  const about = stage.about ?? `${unit} ${stages[stage.name]?.[1] ?? ""}`.trim();
   mark(row.meter, "aria-valuemax", Math.max(stage.of, stage.value));
   mark(row.meter, "aria-valuenow", stage.value);
   mark(row.meter, "aria-valuetext", `${amount} ${of} ${about}`);
@@ -48,7 +58,7 @@ function update(row, stage, paces) {
   say(row.value, amount);
   say(row.of, of);
   say(row.about, about);
-  say(row.rate, `${short(stage.rate)} ${stage.rate_unit}/s`);
+  say(row.rate, stage.note ?? `${short(stage.rate)} ${stage.rate_unit}/s`);
   mark(row.node, "data-limits", stage.limits ? (paces ? "paces" : "holds") : null);
   say(row.tag, stage.limits ? (paces ? "Sets the pace" : "Holds the others up") : "");
 }

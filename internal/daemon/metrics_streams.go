@@ -1,0 +1,26 @@
+package daemon
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"loaderd/loader"
+)
+
+// streamMetric is a gauge of each document stream.
+type streamMetric struct {
+	desc  *prometheus.Desc
+	value func(loader.StreamFill) float64
+}
+
+func ofStream(name, help string, value func(loader.StreamFill) float64) streamMetric {
+	return streamMetric{prometheus.NewDesc("loaderd_stream_"+name, help, []string{"stream", "source"}, nil), value}
+}
+
+var streamMetrics = []streamMetric{
+	ofStream("bytes", "Bytes that the document stream holds.",
+		func(f loader.StreamFill) float64 { return float64(f.Bytes) }),
+	ofStream("max_bytes", "Bytes that the document stream may hold; 0 where nothing bounds it.",
+		func(f loader.StreamFill) float64 { return float64(f.MaxBytes) }),
+	ofStream("full", "1 while the document stream may have no room for the next document, so that producers wait.",
+		func(f loader.StreamFill) float64 { return truth(f.Full) }),
+}

@@ -1,0 +1,163 @@
+package loader
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"slices"
+	"time"
+
+	"loaderd/internal/quantity"
+)
+
+// StreamFill is how full a document stream is, as its run's leader measures it.
+type StreamFill struct {
+	Source     string   `json:"source,omitempty"` // of a run with several
+	Name       string   `json:"name"`             // of the JetStream stream
+	Bytes      int64    `json:"bytes"`
+	MaxBytes   int64    `json:"max_bytes"`                  // 0: unlimited
+	Configured int64    `json:"configured_bytes,omitempty"` // StreamState.Configured
+	Free       *int64   `json:"free_bytes,omitempty"`       // StreamState.Free
+	Full       bool     `json:"full"`                       // the next document may find no room
+	FullIn     *float64 `json:"full_in_seconds,omitempty"`  // at the growth of the last minute; nil without
+}
+
+const (
+	// growthOver is the time over which the growth of a stream is measured.
+	growthOver = time.Minute
+	// growthFrom is the least time that a growth is derived of.
+	growthFrom = 10 * time.Second
+	// fullSoon is how long before it is full a stream that is half full is reported, at its present growth.
+	fullSoon = time.Hour
+)
+
+// fillLevel is what the log has reported of a stream's fill.
+type fillLevel int
+
+const (
+	fillRoom fillLevel = iota
+	fillNear           // 90 % of the bound are used, or half of it and the rest will be within fullSoon
+	fillFull
+)
+
+// fillMeter measures the fill of one stream.
+type fillMeter struct {
+	fill    StreamFill
+	level   fillLevel
+	samples []fillSample // of the last growthOver, about one per second
+}
+
+type fillSample struct {
+	at    time.Time
+	bytes int64
+}
+
+// add takes in the state of a stream. It reports whether the level has changed.
+func (m *fillMeter) add(now time.Time, source string, s StreamState) (changed bool) {
+	m.fill = StreamFill{Source: source, Name: s.Name, Bytes: s.Bytes, MaxBytes: max(s.MaxBytes, 0),
+		Configured: s.Configured, Free: s.Free}
+	if n := len(m.samples); n == 0 || now.Sub(m.samples[n-1].at) >= time.Second {
+		m.samples = append(m.samples, fillSample{now, s.Bytes})
+	}
+	m.samples = slices.DeleteFunc(m.samples, func(x fillSample) bool { return now.Sub(x.at) > growthOver })
+	before := m.level
+	if m.fill.MaxBytes == 0 {
+		m.level = fillRoom
+		return m.level != before
+	}
+	room := m.fill.MaxBytes - s.Bytes
+	m.fill.Full = room < leastRoom(s)
+	soon := false
+	if growth := m.growth(now); growth > 0 && !m.fill.Full {
+		in := float64(room) / growth
+		m.fill.FullIn = &in
+		soon = 2*s.Bytes >= m.fill.MaxBytes && in <= fullSoon.Seconds()
+	}
+	switch share := float64(s.Bytes) / float64(m.fill.MaxBytes); {
+	case m.fill.Full:
+		m.level = fillFull
+	case share >= .9 || soon:
+		m.level = max(m.level, fillNear)
+	case share < .85: // between the two thresholds the level stays
+		m.level = fillRoom
+	}
+	return m.level != before
+}
+
+// growth returns the growth of the stream in bytes per second; 0 where it is not known.
+func (m *fillMeter) growth(now time.Time) float64 {
+	if len(m.samples) == 0 {
+		return 0
+	}
+	first := m.samples[0]
+	over := now.Sub(first.at)
+	if over < growthFrom {
+		return 0
+	}
+	return float64(m.fill.Bytes-first.bytes) / over.Seconds()
+}
+
+// leastRoom is the room below which a stream counts as full: that of its largest message, at most a tenth of the bound.
+// Producers with a larger document than the room wait, and the server does not report that they do.
+func leastRoom(s StreamState) int64 { return min(s.MaxMessage, s.MaxBytes/10) }
+
+// String is the fill for people: 1.0 GiB of 1.0 GiB.
+func (f *StreamFill) String() string {
+	return quantity.Bytes(f.Bytes) + " of " + quantity.Bytes(f.MaxBytes)
+}
+
+// measureFill takes in the state of a source's stream, and logs when it fills, is full and has room again.
+func (l *leader) measureFill(source int, name string, s StreamState) {
+	l.mu.Lock()
+	m := l.fills[source]
+	if m == nil {
+		m = &fillMeter{}
+		l.fills[source] = m
+	}
+	changed := m.add(time.Now(), name, s)
+	level, f := m.level, m.fill
+	l.mu.Unlock()
+	if !changed {
+		return
+	}
+	keys := []any{"stream", f.Name, "bytes", f.Bytes, "max_bytes", f.MaxBytes}
+	if name != "" {
+		keys = append(keys, "source", name)
+	}
+	switch level {
+	case fillNear:
+		if f.FullIn != nil {
+			keys = append(keys, "full_in", quantity.Time(time.Duration(*f.FullIn*float64(time.Second))))
+		}
+		l.log.Warn("document stream is nearly full", append(keys, "event", "stream.fills", "do", f.raise())...)
+	case fillFull:
+		severity := slog.LevelError
+		if l.options.Release == ReleasePurge { // it has room again when the trainers commit
+			severity = slog.LevelWarn
+		}
+		l.log.Log(context.Background(), severity, "document stream is full, producers wait",
+			append(keys, "event", "stream.full", "do", f.raise())...)
+	default:
+		l.log.Info("document stream has room again", append(keys, "event", "stream.room")...)
+	}
+}
+
+// raise is the advice that gives the stream more room.
+func (f *StreamFill) raise() string {
+	switch {
+	case f.Configured == 0:
+		return "raise the bound of stream " + f.Name +
+			" (stream.max_bytes of the daemon that runs the NATS server, or nats stream edit --max-bytes)"
+	case f.Configured > f.MaxBytes:
+		return "free space on the disk of the NATS server, then restart the daemon: the bound is at most half of what is free"
+	}
+	return "raise stream.max_bytes and restart the daemon"
+}
+
+// fillsOf returns the fills of all streams by the numbers of their sources.
+func fillsOf(meters map[int]*fillMeter) (out []StreamFill) {
+	for _, source := range slices.Sorted(maps.Keys(meters)) {
+		out = append(out, meters[source].fill)
+	}
+	return out
+}

@@ -1,0 +1,182 @@
+package loader
+
+import (
+	"bytes"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"loaderd/loader/mixture"
+	"loaderd/loader/plan"
+)
+
+// filled is a wait for documents of a stream of which 1,000 of 1,024 KiB are used, and all are planned.
+func filled(release string) *wait {
+	w := unexplained()
+	w.options.Release = release
+	w.source = SourceStatus{Last: 60, Fetched: 60, Delivered: 60, DrySince: ago(time.Minute)}
+	w.report.Streams = []StreamFill{{Name: "DOCS", Bytes: 1000 << 10, MaxBytes: 1 << 20, Configured: 1 << 20, Full: true}}
+	return w
+}
+
+func TestWait_FullStream(t *testing.T) {
+	free := int64(3 << 30)
+	several := func(w *wait) {
+		w.report.Streams = []StreamFill{{Source: "code", Name: "DOCS_code", Bytes: 5, MaxBytes: 1 << 20},
+			{Source: "web", Name: "DOCS_web", Bytes: 1 << 20, MaxBytes: 1 << 20, Full: true}}
+		w.report.PlanStats.Sources = []SourceStats{{Status: mixture.Status{Name: "code"}},
+			{Status: mixture.Status{Name: "web"}}}
+		w.report.PlanStats.Wants = 1
+	}
+	for _, tc := range []struct {
+		name, release string
+		change        func(w *wait)
+		want          Reason
+		sentence, do  string // parts
+	}{
+		{"keep", ReleaseKeep, func(*wait) {}, StreamFull,
+			`The document stream "DOCS" is full (1000.0 KiB of 1.0 MiB): producers wait for room, and the run ` +
+				`waits for documents, 60 s`,
+			"raise stream.max_bytes and restart the daemon, or set serve.release: purge"},
+		{"first step", ReleasePurge, func(w *wait) { w.planned = 0 }, StreamFull, "",
+			"fewer documents than the first step needs"},
+		{"purge, no job has committed", ReleasePurge, func(*wait) {}, StreamFull, "",
+			"let the trainers commit their checkpoints, none has"},
+		{"purge, a job is behind", ReleasePurge, func(w *wait) {
+			w.keepers = plan.Keepers{"train": 7, "eval": 2}
+		}, StreamFull, "",
+			`let job "eval" commit, it has committed 2 of 7 steps; if it has ended, remove it (action leave); ` +
+				`or raise stream.max_bytes`},
+		{"purge, all have committed", ReleasePurge, func(w *wait) { w.keepers = plan.Keepers{"train": 7} }, StreamFull, "",
+			"it must hold the documents of pool and shuffle window"},
+		{"remote server", ReleaseKeep, func(w *wait) { w.report.Streams[0].Configured = 0 }, StreamFull, "",
+			"nats stream edit"},
+		{"lowered bound", ReleaseKeep, func(w *wait) {
+			w.report.Streams[0].Configured, w.report.Streams[0].Free = 64<<30, &free
+		}, StreamFull, "", "free space on the disk of the NATS server"},
+		{"several sources", ReleaseKeep, several, StreamFull,
+			`The document stream "DOCS_web" of source "web" is full`, ""},
+		{"several sources, another is full", ReleaseKeep, func(w *wait) {
+			several(w)
+			w.report.PlanStats.Wants = 0
+		}, SourceDry, "Waiting for documents of source", ""},
+		{"several sources rest", ReleaseKeep, func(w *wait) {
+			several(w)
+			w.report.PlanStats.Idle = true
+			for i := range w.report.PlanStats.Sources {
+				w.report.PlanStats.Sources[i].Resting = true
+			}
+		}, StreamFull, `"DOCS_web" of source "web" is full (1.0 MiB of 1.0 MiB)`, ""},
+		{"room", ReleaseKeep, func(w *wait) { w.report.Streams[0].Full = false }, SourceDry, "Waiting for documents", ""},
+		{"documents are left", ReleaseKeep, func(w *wait) {
+			w.source.Delivered, w.source.Tokenizing = 50, true
+		}, TokenizerBehind, "", ""},
+		{"sealed", ReleaseKeep, func(w *wait) { w.report.PlanStats.Sealed = new(uint64) }, CauseUnknown, "", ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := filled(tc.release)
+				tc.change(w)
+				w.source = w.report.reader()
+				for _, e := range []*Error{w.cause(), w.missing()} {
+					if e.Reason != tc.want || !strings.Contains(e.brief, tc.sentence) || !strings.Contains(e.Do, tc.do) {
+						t.Errorf("cause is %v, want %s with %q and %q", e, tc.want, tc.sentence, tc.do)
+					}
+				}
+				v := w.judge(w.missing())
+				if v.Reason == StreamFull && (v.Health != Failing || v.Limits != LimitDocuments ||
+					len(v.Facts) > 16 || v.Facts["max_bytes"] != "1048576") {
+					t.Errorf("verdict %+v, want failing with the facts of the stream", v)
+				}
+			})
+		})
+	}
+}
+
+// A stream is full when its largest message may find no room. Before that it is reported once as filling, and its level
+// does not flip around a threshold.
+func TestFillMeter_Levels(t *testing.T) {
+	const mib = 1 << 20
+	m, now := &fillMeter{}, time.Now()
+	at := func(after time.Duration, bytes, bound int64, want fillLevel) {
+		t.Helper()
+		now = now.Add(after)
+		m.add(now, "", StreamState{Bytes: bytes, MaxBytes: bound, MaxMessage: 4 * mib})
+		if m.level != want {
+			t.Fatalf("%d of %d bytes: level %d, want %d", bytes, bound, m.level, want)
+		}
+	}
+	at(0, 10*mib, 1000*mib, fillRoom)
+	at(30*time.Second, 100*mib, 1000*mib, fillRoom) // full in five minutes, but most is free
+	at(time.Hour, 899*mib, 1000*mib, fillRoom)
+	at(time.Second, 900*mib, 1000*mib, fillNear)
+	at(time.Second, 870*mib, 1000*mib, fillNear)
+	at(time.Second, 996*mib, 1000*mib, fillNear)
+	if m.fill.Full {
+		t.Error("full with room for the largest message")
+	}
+	at(time.Second, 997*mib, 1000*mib, fillFull)
+	at(time.Second, 870*mib, 1000*mib, fillFull)
+	at(time.Second, 840*mib, 1000*mib, fillRoom)
+	at(time.Second, 91*mib, 100*mib, fillNear) // of a small stream a tenth of its bound counts
+	at(time.Second, 97*mib, 100*mib, fillFull)
+	at(time.Second, 97*mib, -1, fillRoom)
+	if m.fill.MaxBytes != 0 || m.fill.FullIn != nil {
+		t.Errorf("an unlimited stream has a bound: %+v", m.fill)
+	}
+}
+
+func TestFillMeter_Growth(t *testing.T) {
+	m, now := &fillMeter{}, time.Now()
+	for i := range 121 {
+		at := now.Add(time.Duration(i) * watchInterval)
+		m.add(at, "", StreamState{Bytes: 600 + int64(i), MaxBytes: 1000, MaxMessage: 1})
+	}
+	if in := m.fill.FullIn; in == nil || *in != 140 { // 2 bytes per second, 280 are free
+		t.Errorf("full in %v, want 140 s", in)
+	}
+	if m.level != fillNear {
+		t.Errorf("level %d of a stream that is full in 140 s, want %d", m.level, fillNear)
+	}
+	if len(m.samples) > 62 {
+		t.Errorf("%d samples of a minute", len(m.samples))
+	}
+	m.add(now.Add(2*time.Minute), "", StreamState{Bytes: 720, MaxBytes: 1000, MaxMessage: 1})
+	if m.fill.FullIn != nil {
+		t.Errorf("full in %v s after a minute without a sample", *m.fill.FullIn)
+	}
+}
+
+// The log has one line per change of the level. A full stream is an error unless documents are purged.
+func TestLeader_FillIsLogged(t *testing.T) {
+	for release, severity := range map[string]string{ReleaseKeep: "ERROR", ReleasePurge: "WARN"} {
+		var log bytes.Buffer
+		l := &leader{log: slog.New(slog.NewTextHandler(&log, nil)), options: Options{Release: release},
+			fills: map[int]*fillMeter{}}
+		for _, n := range []int64{10, 95, 96, 100, 100, 20, 20} {
+			l.measureFill(1, "web", StreamState{Stream: plan.Stream{Name: "DOCS_web"}, Bytes: n, MaxBytes: 100,
+				MaxMessage: 2})
+		}
+		var events []string
+		for line := range strings.Lines(log.String()) {
+			_, event, _ := strings.Cut(line, "event=")
+			event, _, _ = strings.Cut(strings.TrimSpace(event), " ")
+			events = append(events, event)
+			if !strings.Contains(line, "stream=DOCS_web") || !strings.Contains(line, "source=web") {
+				t.Errorf("line without stream and source: %s", line)
+			}
+		}
+		if want := []string{"stream.fills", "stream.full", "stream.room"}; !slices.Equal(events, want) {
+			t.Errorf("%s: events %v, want %v", release, events, want)
+		}
+		if !strings.Contains(log.String(), "level="+severity+` msg="document stream is full`) {
+			t.Errorf("%s: no line of level %s in %s", release, severity, &log)
+		}
+		if f := fillsOf(l.fills); len(f) != 1 || f[0].Source != "web" || f[0].Full {
+			t.Errorf("fills %+v, want that of web", f)
+		}
+	}
+}

@@ -1,0 +1,90 @@
+package loader
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"loaderd/internal/quantity"
+	"loaderd/loader/plan"
+)
+
+// full: every document of a stream that has no room is planned, and the step needs more. Producers wait for room and
+// the run waits for documents.
+func (w *wait) full() *Error {
+	if !w.exhausted() {
+		return nil
+	}
+	name := ""
+	if x := w.wanted(); x != nil {
+		name = x.Name
+	}
+	return w.fullOf(w.source.DrySince, name)
+}
+
+// fullOf returns the cause for the first of some sources whose stream is full; nil if none is.
+func (w *wait) fullOf(since time.Time, sources ...string) *Error {
+	i := slices.IndexFunc(w.report.Streams, func(f StreamFill) bool {
+		return f.Full && slices.Contains(sources, f.Source)
+	})
+	if i < 0 {
+		return nil
+	}
+	f := w.report.Streams[i]
+	facts := map[string]string{"step": strconv.FormatUint(w.step, 10), "stream": f.Name, "release": w.options.Release,
+		"bytes": strconv.FormatInt(f.Bytes, 10), "max_bytes": strconv.FormatInt(f.MaxBytes, 10)}
+	stream, waited := fmt.Sprintf("%q", f.Name), ""
+	if f.Source != "" {
+		facts["source"] = f.Source
+		stream += fmt.Sprintf(" of source %q", f.Source)
+	}
+	if !since.IsZero() {
+		waited = ", " + quantity.Time(time.Since(since))
+	}
+	sentence := fmt.Sprintf("The document stream %s is full (%s): producers wait for room, and the run "+
+		"waits for documents%s", stream, &f, waited)
+	detail := fmt.Sprintf("%s of room are left, and the step is not full: %s",
+		quantity.Bytes(f.MaxBytes-f.Bytes), w.report.PlanStats.Lacks)
+	if f.Free != nil {
+		facts["free_bytes"] = strconv.FormatInt(*f.Free, 10)
+	}
+	if f.Configured > 0 {
+		facts["configured_bytes"] = strconv.FormatInt(f.Configured, 10)
+	}
+	if f.Configured > f.MaxBytes {
+		detail += fmt.Sprintf("; the bound is below stream.max_bytes (%s), which the disk has no space for",
+			quantity.Bytes(f.Configured))
+	}
+	return stalled(StreamFull, sentence, detail, w.whenFull(&f, facts), facts)
+}
+
+// whenFull is the advice for a full stream. It notes the job that holds the documents in the facts.
+func (w *wait) whenFull(f *StreamFill, facts map[string]string) string {
+	job, committed := behindKeeper(w.keepers)
+	switch {
+	case w.planned == 0:
+		return f.raise() + "; it holds fewer documents than the first step needs"
+	case w.options.Release != ReleasePurge:
+		return f.raise() + ", or set serve.release: purge and let the trainers commit"
+	case job == "":
+		return "let the trainers commit their checkpoints, none has; or " + f.raise()
+	case committed < w.planned:
+		facts["job"], facts["committed_step"] = job, strconv.FormatUint(committed, 10)
+		return fmt.Sprintf("let job %q commit, it has committed %s of %s; if it has ended, remove it (action leave); or %s",
+			job, quantity.Count(committed), quantity.Things(int(w.planned), "step"), f.raise())
+	}
+	return f.raise() + "; it must hold the documents of pool and shuffle window, those since the planner's checkpoints, " +
+		"and those that other runs need"
+}
+
+// behindKeeper returns the keeper that has committed least, and the step; an empty name without keepers.
+func behindKeeper(k plan.Keepers) (name string, step uint64) {
+	if len(k) == 0 {
+		return "", 0
+	}
+	name = slices.MinFunc(slices.Sorted(maps.Keys(k)), func(a, b string) int { return cmp.Compare(k[a], k[b]) })
+	return name, k[name]
+}
