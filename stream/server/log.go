@@ -31,9 +31,14 @@ const (
 	failuresEvery = time.Second
 )
 
-// failure tells some of the lines of a kind, and how many there were between. The kind is what stands behind the name of the client, which is its own.
+// failure logs some of the lines of a kind, and how many there were between. The kind is the message of a line that is
+// known, else what stands behind the name of the client, which is its own.
 func (l *serverLog) failure(level slog.Level, format string, v []any) {
-	kind := format[strings.LastIndex(format, " - ")+1:]
+	message, keys, known := translate(format, v)
+	kind := message
+	if !known {
+		message, kind = fmt.Sprintf(format, v...), format[strings.LastIndex(format, " - ")+1:]
+	}
 	tell := -1
 	l.mu.Lock()
 	f := l.of[kind]
@@ -47,11 +52,11 @@ func (l *serverLog) failure(level slog.Level, format string, v []any) {
 	f.left++
 	f.told.Do(func() { tell, f.left = f.left-1, 0 })
 	l.mu.Unlock()
-	switch {
-	case tell > 0:
-		l.log.Log(context.Background(), level, fmt.Sprintf(format, v...), "like_it_before", tell)
-	case tell == 0:
-		l.write(level, format, v)
+	if tell > 0 {
+		keys = append(keys, "like_it_before", tell)
+	}
+	if tell >= 0 {
+		l.log.Log(context.Background(), level, message, keys...)
 	}
 }
 
@@ -61,12 +66,19 @@ func (l *serverLog) write(level slog.Level, format string, v []any) {
 	}
 }
 
-// The server's notices are steps of its start and stop: details, to the daemon's user.
+// Noticef logs steps of the server's start and stop, which are details to the daemon's user, and clients that the
+// server has disconnected because they read too slowly.
+func (l *serverLog) Noticef(format string, v ...any) {
+	if strings.Contains(format, "Slow Consumer Detected: ") || strings.Contains(format, "Slow Consumer %s: ") {
+		l.failure(slog.LevelWarn, format, v)
+		return
+	}
+	l.write(slog.LevelDebug, format, v)
+}
 
-func (l *serverLog) Noticef(format string, v ...any) { l.write(slog.LevelDebug, format, v) }
-func (l *serverLog) Errorf(format string, v ...any)  { l.failure(slog.LevelError, format, v) }
-func (l *serverLog) Debugf(format string, v ...any)  { l.write(slog.LevelDebug-1, format, v) }
-func (l *serverLog) Tracef(format string, v ...any)  { l.write(slog.LevelDebug-2, format, v) }
+func (l *serverLog) Errorf(format string, v ...any) { l.failure(slog.LevelError, format, v) }
+func (l *serverLog) Debugf(format string, v ...any) { l.write(slog.LevelDebug-1, format, v) }
+func (l *serverLog) Tracef(format string, v ...any) { l.write(slog.LevelDebug-2, format, v) }
 
 // Warnf leaves out the advice against large payloads, which are large documents here.
 func (l *serverLog) Warnf(format string, v ...any) {
