@@ -285,7 +285,7 @@ func TestSituations(t *testing.T) {
 			s.publish(3000, "")
 			s.rank(0, 2, func(uint64) {})
 			s.rank(1, 2, s.every(time.Second))
-			status := s.says(loader.Running, `Running: [0-9.]+k tokens/s, rank 1 of 2 holds the others \(\d steps behind\)$`)
+			status := s.says(loader.Running, `Running: [0-9.]+k tokens/s, rank 1 of 2 of job "trainer" holds the others \(\d steps behind\)$`)
 			if len(status.Ranks) != 2 || status.Ranks[1].Lag == 0 {
 				s.Errorf("ranks %+v", status.Ranks)
 			}
@@ -351,7 +351,7 @@ func TestSituations(t *testing.T) {
 			s.publish(300, "")
 			s.rank(0, 1, s.every(3*time.Second))
 			seal(s.T, s.d)
-			s.says(loader.Running, `Ended at step 10, rank 0 of 1 has \d steps? to go$`)
+			s.says(loader.Running, `All 10 steps are planned: rank 0 of 1 of job "trainer" has been sent \d+$`)
 		}},
 		{"the document stream is made anew", nil, func(s *scene) {
 			s.remote()

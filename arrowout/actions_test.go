@@ -28,7 +28,7 @@ func TestActions(t *testing.T) {
 	f.steps[0].Rows = nil
 	f.info.Length = &loader.Length{Steps: 900, Error: 12, Open: []string{"web"}, Measured: .5}
 	f.consumed = func(at loader.Place, c loader.Consumption) loader.Receipt {
-		if at == (loader.Place{Job: "eval", Rank: 1, World: 2, Peer: 3}) && c == (loader.Consumption{Taken: 35, Waiting: true, Still: 20500 * time.Millisecond, Left: true}) {
+		if at == (loader.Place{Job: "eval", Rank: 1, World: 2, Peer: 3}) && c == (loader.Consumption{Session: strings.Repeat("5e", 16), Taken: 35, Waiting: true, Still: 20500 * time.Millisecond, Left: true}) {
 			return loader.Receipt{Known: true, Window: 64}
 		}
 		return loader.Receipt{Window: 8}

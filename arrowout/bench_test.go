@@ -48,7 +48,9 @@ func newBenchRun(size int) benchRun {
 	return run
 }
 
-func (b benchRun) Join(loader.Place, uint64) (*benchReader, error) { return &benchReader{run: b}, nil }
+func (b benchRun) JoinAs(loader.Place, uint64, loader.Client) (*benchReader, error) {
+	return &benchReader{run: b}, nil
+}
 
 func (b benchRun) Assemble(_ context.Context, s *plan.Step, first, n int) (*loader.Batch, error) {
 	return &loader.Batch{Bucket: 2048, First: first, Rows: n, Pieces: s.Rows[first : first+n], Contents: b.contents}, nil
@@ -56,7 +58,6 @@ func (b benchRun) Assemble(_ context.Context, s *plan.Step, first, n int) (*load
 
 type benchReader struct{ run benchRun }
 
-func (r *benchReader) Report(uint64)                            {}
 func (r *benchReader) Room(context.Context) error               { return nil }
 func (r *benchReader) Next(context.Context) (*plan.Step, error) { return r.run.steps[0], nil }
 func (r *benchReader) Dropped() <-chan error                    { return nil }

@@ -13,7 +13,7 @@ import (
 // rankReport is the body of the action consumed.
 type rankReport struct {
 	rank, world, peer uint64
-	job, session      string
+	job               string
 	loader.Consumption
 }
 
@@ -21,7 +21,7 @@ type rankReport struct {
 func (r *rankReport) keys() map[string]func(json.RawMessage) error {
 	r.world = 1
 	return map[string]func(json.RawMessage) error{"rank": number(&r.rank, 0, maxWorld-1), "world": number(&r.world, 1, maxWorld), "peer": number(&r.peer, 0, maxWorld-1),
-		"job": keeperName(&r.job), "session": sessionID(&r.session), "taken": number(&r.Taken, 0, maxNumber), "waiting": boolean(&r.Waiting), "still": seconds(&r.Still), "left": boolean(&r.Left)}
+		"job": keeperName(&r.job), "session": sessionID(&r.Session), "taken": number(&r.Taken, 0, maxNumber), "waiting": boolean(&r.Waiting), "still": seconds(&r.Still), "left": boolean(&r.Left)}
 }
 
 func (r *rankReport) place() loader.Place {
@@ -36,6 +36,7 @@ func (s *service) consumed(ctx context.Context, q asked, send func(any) error) e
 	} else if !who.Keeps(r.job) {
 		return forbidden(who, fmt.Sprintf("job %s is not its own", excerpt([]byte(r.job))))
 	}
+	s.places.report(r.place(), r.Session)
 	receipt := s.run.Consumed(r.place(), r.Consumption)
-	return send(answers.Consumed{Run: s.run.Info().Run, Known: receipt.Known, Window: receipt.Window})
+	return send(answers.Consumed{Run: s.run.Info().Run, Known: receipt.Known, Window: receipt.Window, Alert: receipt.Alert})
 }

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/apache/arrow/go/v17/arrow/flight"
+
+	"loaderd/loader"
 )
 
 // DoGet streams the batches of a ticket: the schema at once, then a batch for every step (or part of one) as it becomes ready.
@@ -25,17 +27,17 @@ func (s *service) DoGet(t *flight.Ticket, stream flight.FlightService_DoGetServe
 		return err
 	}
 	defer done()
-	reader, err := s.run.Join(req.place(), req.Step)
-	if err != nil {
+	if err := s.places.admit(stream.Context(), who, req.place(), req.Session); err != nil {
 		return err
 	}
-	if req.Session != "" {
-		reader.Report(req.Taken)
+	reader, err := s.run.JoinAs(req.place(), req.Step, loader.Client{Session: req.Session, Taken: req.Taken, Steps: req.Steps, Address: addressOf(stream.Context())})
+	if err != nil {
+		return err
 	}
 	ctx, cancel := context.WithCancelCause(stream.Context())
 	defer cancel(nil)
 	defer context.AfterFunc(s.stopping, func() { cancel(context.Cause(s.stopping)) })()
-	left, err := s.places.take(who, req.place(), cancel)
+	left, err := s.places.take(who, req.place(), req.Session, addressOf(ctx), cancel)
 	if err != nil {
 		reader.Close()
 		return err

@@ -42,9 +42,9 @@ type fakeRun struct {
 	onJoin     func(place loader.Place, step uint64) error
 	act        func(action string, step uint64) (uint64, error)
 
-	reporting []uint64 // steps taken of the readers whose clients report
-	room      func(ctx context.Context, step uint64) error
-	consumed  func(place loader.Place, c loader.Consumption) loader.Receipt
+	clients  []loader.Client
+	room     func(ctx context.Context, step uint64) error
+	consumed func(place loader.Place, c loader.Consumption) loader.Receipt
 
 	readers   atomic.Int64
 	assembled atomic.Int64
@@ -206,7 +206,10 @@ func (f *fakeRun) Info() loader.Info {
 	return info
 }
 
-func (f *fakeRun) Join(place loader.Place, step uint64) (*fakeReader, error) {
+func (f *fakeRun) JoinAs(place loader.Place, step uint64, client loader.Client) (*fakeReader, error) {
+	f.mu.Lock()
+	f.clients = append(f.clients, client)
+	f.mu.Unlock()
 	if f.onJoin != nil {
 		if err := f.onJoin(place, step); err != nil {
 			return nil, err
@@ -409,12 +412,6 @@ func (r *fakeReader) Next(ctx context.Context) (*plan.Step, error) {
 	return r.run.steps[r.step-1], nil
 }
 
-func (r *fakeReader) Report(taken uint64) {
-	r.run.mu.Lock()
-	defer r.run.mu.Unlock()
-	r.run.reporting = append(r.run.reporting, taken)
-}
-
 func (r *fakeReader) Room(ctx context.Context) error {
 	if r.run.room == nil {
 		return nil
@@ -427,7 +424,7 @@ func (r *fakeReader) Close() { r.run.readers.Add(-1) }
 // serve starts a server on loopback that stops with the test.
 func serve[R arrowout.Reader](t testing.TB, run interface {
 	arrowout.Unjoined
-	Join(loader.Place, uint64) (R, error)
+	JoinAs(loader.Place, uint64, loader.Client) (R, error)
 }, change ...func(*arrowout.Config)) *arrowout.Server {
 	t.Helper()
 	cfg := arrowout.Default()

@@ -12,9 +12,7 @@ import (
 type Reader interface {
 	// Next waits for the next step: io.EOF behind the last one, a *loader.Error with the cause when it does not come in time.
 	Next(ctx context.Context) (*plan.Step, error)
-	// Report declares that the client reports its consumption and had taken so many steps when it opened the stream. Room waits until the client
-	// has taken enough of what it was sent; it returns at once without Report.
-	Report(taken uint64)
+	// Room waits until a client that reports has taken enough of what it was sent.
 	Room(ctx context.Context) error
 	// Dropped gets the cause when the run gives the reader up by itself: it has not asked for its next step for long.
 	Dropped() <-chan error
@@ -25,8 +23,8 @@ type Reader interface {
 // Run is what the server serves. Use Serving to make one of a *loader.Run.
 type Run interface {
 	Unjoined
-	// Join registers a reader that will ask for steps from step on.
-	Join(place loader.Place, step uint64) (Reader, error)
+	// JoinAs registers a reader that will ask for steps from step on.
+	JoinAs(place loader.Place, step uint64, client loader.Client) (Reader, error)
 }
 
 // Unjoined is a Run but for its readers.
@@ -72,13 +70,13 @@ type Unjoined interface {
 	Stats() loader.Stats
 }
 
-// Serving makes a Run of a type whose Join returns a reader type of its own, as that of *loader.Run does.
+// Serving makes a Run of a type whose JoinAs returns a reader type of its own, as that of *loader.Run does.
 func Serving[R Reader](run interface {
 	Unjoined
-	Join(place loader.Place, step uint64) (R, error)
+	JoinAs(place loader.Place, step uint64, client loader.Client) (R, error)
 }) Run {
-	return joined{run, func(place loader.Place, step uint64) (Reader, error) {
-		r, err := run.Join(place, step)
+	return joined{run, func(place loader.Place, step uint64, client loader.Client) (Reader, error) {
+		r, err := run.JoinAs(place, step, client)
 		if err != nil {
 			return nil, err // not a Reader that holds a nil R
 		}
@@ -88,7 +86,9 @@ func Serving[R Reader](run interface {
 
 type joined struct {
 	Unjoined
-	join func(loader.Place, uint64) (Reader, error)
+	join func(loader.Place, uint64, loader.Client) (Reader, error)
 }
 
-func (j joined) Join(place loader.Place, step uint64) (Reader, error) { return j.join(place, step) }
+func (j joined) JoinAs(place loader.Place, step uint64, client loader.Client) (Reader, error) {
+	return j.join(place, step, client)
+}

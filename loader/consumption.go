@@ -3,11 +3,22 @@ package loader
 import (
 	"context"
 	"time"
+
+	"loaderd/loader/census"
 )
+
+// Client is who reads, as far as a reader's place does not say.
+type Client struct {
+	Session string // of a client that reports what its trainer has taken, see Consumption; else empty
+	Taken   uint64 // steps that its trainer had taken when it opened the stream
+	Steps   uint64 // that it asks for; 0: until the end of the run
+	Address string
+}
 
 // Consumption is a client's report of the steps that its trainer has taken from it. It decides when the next steps are sent, and is no
 // part of the plan.
 type Consumption struct {
+	Session string        // of the client
 	Taken   uint64        // steps handed to the trainer: the index of the next one
 	Waiting bool          // the trainer waits for that step; else it holds the one before
 	Still   time.Duration // since Taken or Waiting changed
@@ -16,8 +27,9 @@ type Consumption struct {
 
 // Receipt answers a Consumption.
 type Receipt struct {
-	Known  bool // the rank has a stream, or had one
-	Window int  // steps that the rank is sent beyond those taken
+	Known  bool   // the rank has a stream, or had one
+	Window int    // steps that the rank is sent beyond those taken
+	Alert  *Error // which rank of the job holds the others; nil when none does
 }
 
 // minWindow is the least window, so that a reporting client is not slowed by the round trip of its reports.
@@ -26,17 +38,8 @@ const minWindow = 8
 // window returns how many steps a reporting rank is sent beyond those that its trainer has taken.
 func (o Options) window() int { return max(o.Ahead, minWindow) }
 
-// Report declares that the client of the reader reports its consumption, and had taken so many steps when it opened the stream. Call it
-// before Room.
-func (r *Reader) Report(taken uint64) {
-	f := r.follower
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	r.reports, r.taken = true, min(taken, r.next)
-}
-
-// Room waits until the client has taken enough of what it was sent: at most a window of steps is sent beyond that. Without Report it
-// returns at once.
+// Room waits until the client has taken enough of what it was sent: at most a window of steps is sent beyond that. For a client that does not
+// report it returns at once.
 func (r *Reader) Room(ctx context.Context) error {
 	for {
 		if r.hasRoom() {
@@ -54,26 +57,58 @@ func (r *Reader) hasRoom() bool {
 	f := r.follower
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return !r.reports || r.next < r.taken+uint64(f.options.window())
+	return r.client.Session == "" || r.next < r.client.Taken+uint64(f.options.window())
 }
 
-// consume records a report for the reader. The caller holds the follower's mu.
-func (r *Reader) consume(c Consumption) {
-	r.taken = max(r.taken, min(c.Taken, r.next)) // a client cannot have taken what it was not sent
-	signal(r.room)
+// consume records how many steps the client has taken: none that it was not sent. The caller holds the follower's mu.
+func (r *Reader) consume(taken uint64) {
+	if taken = min(taken, r.next); taken > r.client.Taken {
+		r.client.Taken = taken
+		signal(r.room)
+	}
 }
 
-// Consumed records a report of the client that reads at a place, on this daemon or another one.
+// Consumed records a report of the client that reads at a place, from this daemon or another one.
 func (r *Run) Consumed(place Place, c Consumption) Receipt {
 	f := r.follower
+	place.Job = place.job()
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	out := Receipt{Window: f.options.window()}
-	for _, x := range f.readers.all() {
-		if x.reports && x.place == place {
-			x.consume(c)
-			out.Known = true
+	sent := uint64(0)
+	for _, x := range f.readers.byPlace[place] {
+		if x.client.Session == c.Session {
+			x.consume(c.Taken)
+			sent = max(sent, x.next)
 		}
 	}
-	return out
+	f.mu.Unlock()
+	if sent > 0 {
+		c.Taken = min(c.Taken, sent)
+	}
+	return Receipt{Known: f.ranks.report(place, c, r.plan.planned()), Window: f.options.window(), Alert: f.alert(idOf(place).Key)}
 }
+
+// muster judges the ranks anew, and passes reports that other daemons received to the readers here.
+func (f *follower) muster() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	sent := map[Place]uint64{}
+	for _, x := range f.readers.all() {
+		sent[x.place] = max(sent[x.place], x.next)
+	}
+	for _, j := range f.ranks.look(sent, f.plan.now().keepers).Jobs {
+		for _, r := range j.Ranks {
+			for _, x := range f.readers.byPlace[placeOf(r.ID)] {
+				if x.client.Session != "" {
+					x.consume(r.Taken)
+				}
+			}
+		}
+	}
+}
+
+func placeOf(id census.ID) Place {
+	return Place{Job: id.Job, Rank: id.Rank, World: id.World, Peer: id.Peer}
+}
+
+// Ranks returns the ranks of all daemons, as they were judged last.
+func (r *Run) Ranks() census.View { return r.follower.ranks.last() }

@@ -18,11 +18,10 @@ func TestReader_RoomKeepsWindow(t *testing.T) {
 		w.docs.lengths(slices.Repeat([]int{16}, 600)...)
 		run, stop := w.start(t)
 		place := loader.Place{Rank: 0, World: 1}
-		r, err := run.Join(place, 0)
+		r, err := run.JoinAs(place, 0, loader.Client{Session: "s"})
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.Report(0)
 		sent := make(chan uint64, 100)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
@@ -37,7 +36,7 @@ func TestReader_RoomKeepsWindow(t *testing.T) {
 			}
 		}()
 		for taken := uint64(0); taken < 30; taken += 5 {
-			if got := run.Consumed(loader.Place{Job: "trainer", Rank: 0, World: 1}, loader.Consumption{Taken: taken}); !got.Known || got.Window != window {
+			if got := run.Consumed(loader.Place{Job: "trainer", Rank: 0, World: 1}, loader.Consumption{Session: "s", Taken: taken}); !got.Known || got.Window != window {
 				t.Errorf("%+v", got)
 			}
 			time.Sleep(time.Minute / 2)
@@ -46,7 +45,7 @@ func TestReader_RoomKeepsWindow(t *testing.T) {
 				t.Fatalf("%d steps were sent with %d taken, want %d", n, taken, taken+window)
 			}
 		}
-		if got := run.Consumed(loader.Place{Job: "trainer", Rank: 0, World: 1}, loader.Consumption{Taken: 1 << 50}); !got.Known {
+		if got := run.Consumed(loader.Place{Job: "trainer", Rank: 0, World: 1}, loader.Consumption{Session: "s", Taken: 1 << 50}); !got.Known {
 			t.Errorf("%+v", got)
 		}
 		synctest.Wait()
@@ -55,7 +54,7 @@ func TestReader_RoomKeepsWindow(t *testing.T) {
 		}
 		cancel()
 		<-done
-		if got := run.Consumed(loader.Place{Job: "trainer", Rank: 0, World: 2}, loader.Consumption{}); got.Known {
+		if got := run.Consumed(loader.Place{Job: "trainer", Rank: 0, World: 2}, loader.Consumption{Session: "s"}); got.Known {
 			t.Error("a rank without a stream is known")
 		}
 		r.Close()

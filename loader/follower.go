@@ -23,6 +23,7 @@ type follower struct {
 	prefetch  *prefetcher
 	pulse     pulse
 	steady    steady
+	ranks     *rankRegistry
 	supply    func(source string) (why, do string, ok bool) // of Edges; may be nil
 
 	mu      sync.Mutex
@@ -43,14 +44,14 @@ type leading interface {
 }
 
 func newFollower(v *planView, c plan.Config, o Options, s *streams, log *slog.Logger) *follower {
-	f := &follower{plan: v, config: c, options: o, log: log, readers: newReaders(), demand: noDemand(),
+	f := &follower{plan: v, config: c, options: o, log: log, readers: newReaders(), demand: noDemand(), ranks: newRankRegistry(),
 		assembler: assembler{again: newAgain(s, newContentCache(o.CacheBytes, v.recent), o.Stall), pad: c.Tokenizer.Pad}}
 	f.prefetch = newPrefetcher(f, o.CacheBytes)
 	return f
 }
 
 // join registers a reader.
-func (f *follower) join(run string, place Place, step uint64) (*Reader, error) {
+func (f *follower) join(run string, place Place, step uint64, client Client) (*Reader, error) {
 	if place.World < 1 || place.Rank < 0 || place.Rank >= place.World {
 		return nil, &Error{Reason: BadTicket, Message: fmt.Sprintf("rank %d of world %d", place.Rank, place.World), Do: "ask for 0 <= rank < world"}
 	}
@@ -58,7 +59,8 @@ func (f *follower) join(run string, place Place, step uint64) (*Reader, error) {
 		return nil, err
 	}
 	place.Job = place.job()
-	reader := &Reader{follower: f, place: place, next: step, reads: step, idle: time.Now(), dropped: make(chan error, 1), room: make(chan struct{}, 1)}
+	client.Taken = min(client.Taken, step)
+	reader := &Reader{follower: f, place: place, client: client, from: step, next: step, reads: step, idle: time.Now(), dropped: make(chan error, 1), room: make(chan struct{}, 1)}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	now := f.plan.now()
@@ -77,6 +79,7 @@ func (f *follower) join(run string, place Place, step uint64) (*Reader, error) {
 		return nil, notPlanned(step, now.steps)
 	}
 	f.readers.add(reader)
+	f.ranks.open(place, client, step)
 	f.passed()
 	f.demand.Needed, f.demand.Furthest = min(f.demand.Needed, step), max(f.demand.Furthest, step)
 	f.leader.want(f.demand)
@@ -91,6 +94,9 @@ func unheard(step, planned uint64) error {
 
 // remove takes a reader out. The caller holds mu.
 func (f *follower) remove(r *Reader) {
+	if !r.left {
+		f.ranks.close(r.place, r.ended)
+	}
 	f.readers.remove(r)
 	f.passed()
 	f.raise()

@@ -71,6 +71,7 @@ type office struct {
 	streams  *streams
 	log      *slog.Logger
 	plan     *planView
+	ranks    *rankRegistry // of the follower
 	audience audience      // of leaders here
 	flight   string        // where readers find this daemon; empty when they need not be told
 	news     chan struct{} // signals that there is something to say

@@ -8,7 +8,8 @@ import (
 	"loaderd/loader/plan"
 )
 
-// Rates are how fast a run gets on, of the last ten seconds, and further back where less than two steps came in them; a second each.
+// Rates are how fast a run gets on, per second, in the last ten seconds. Of steps that come more slowly they are those of the last step, until
+// the next one is overdue.
 type Rates struct {
 	Published   float64 `json:"published_documents"` // into the streams of the run
 	Documents   float64 `json:"documents"`           // planned
@@ -16,7 +17,7 @@ type Rates struct {
 	Tokens      float64 `json:"tokens"`              // in steps, padding left out
 	Rows        float64 `json:"rows"`                // in steps
 	Steps       float64 `json:"steps"`               // planned
-	Read        float64 `json:"steps_read"`          // by the rank that is furthest behind
+	Read        float64 `json:"steps_read"`          // consumed by the rank that is furthest behind
 	Undecodable float64 `json:"undecodable_documents"`
 }
 
@@ -60,21 +61,25 @@ func (p *pulse) add(b beat) {
 	p.beats = append(p.beats, b)
 }
 
-// span returns the newest beat and the one before it that rates count from; false while there are no two.
-func (p *pulse) span() (from, to beat, ok bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if len(p.beats) < 2 {
+// stepwise returns the beats between which steps are counted: those of the last ten seconds or, with fewer than two steps in them, those that
+// brought the last two. There are none once the next step is overdue by an interval. The caller holds mu.
+func (p *pulse) stepwise(steps func(beat) uint64) (from, to beat, ok bool) {
+	from, to, ok = p.within(lately)
+	if !ok || steps(to) >= steps(from)+2 {
+		return from, to, ok
+	}
+	last := len(p.beats) - 1
+	for last > 0 && steps(p.beats[last-1]) == steps(to) {
+		last--
+	}
+	first := last - 1
+	for first > 0 && steps(p.beats[first-1]) == steps(p.beats[first]) {
+		first--
+	}
+	if last == 0 || to.at.Sub(p.beats[last].at) > 2*p.beats[last].at.Sub(p.beats[first].at) {
 		return from, to, false
 	}
-	to = p.beats[len(p.beats)-1]
-	for i := len(p.beats) - 2; i >= 0; i-- {
-		from = p.beats[i]
-		if to.at.Sub(from.at) >= lately && (to.ended || to.steps >= from.steps+2) {
-			break
-		}
-	}
-	return from, to, true
+	return p.beats[first], p.beats[last], true
 }
 
 // still returns for how long no step has come.
@@ -141,27 +146,40 @@ func (p *pulse) waits() bool {
 }
 
 // rates are those of the pulse.
-func (p *pulse) rates() Rates {
-	from, to, ok := p.span()
-	if !ok {
-		return Rates{}
+func (p *pulse) rates() (r Rates) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	rate := func(from, to beat, of func(beat) float64) float64 {
+		return max(0, of(to)-of(from)) / max(to.at.Sub(from.at).Seconds(), 1e-3)
 	}
-	a := func(v float64) float64 { return max(0, v) / max(to.at.Sub(from.at).Seconds(), 1e-3) }
-	return Rates{Published: a(float64(to.published) - float64(from.published)), Documents: a(float64(to.documents - from.documents)), TokensIn: a(float64(to.tokensIn - from.tokensIn)),
-		Tokens: a(float64(to.tokens - from.tokens)), Rows: a(float64(to.rows - from.rows)), Steps: a(float64(to.steps) - float64(from.steps)),
-		Read: a(float64(to.read) - float64(from.read)), Undecodable: a(float64(to.undec - from.undec))}
+	if from, to, ok := p.within(lately); ok {
+		r.Published = rate(from, to, func(b beat) float64 { return float64(b.published) })
+		r.Documents = rate(from, to, func(b beat) float64 { return float64(b.documents) })
+		r.TokensIn = rate(from, to, func(b beat) float64 { return float64(b.tokensIn) })
+		r.Undecodable = rate(from, to, func(b beat) float64 { return float64(b.undec) })
+	}
+	if from, to, ok := p.stepwise(func(b beat) uint64 { return b.steps }); ok {
+		r.Steps = rate(from, to, func(b beat) float64 { return float64(b.steps) })
+		r.Tokens = rate(from, to, func(b beat) float64 { return float64(b.tokens) })
+		r.Rows = rate(from, to, func(b beat) float64 { return float64(b.rows) })
+	}
+	if from, to, ok := p.stepwise(func(b beat) uint64 { return b.read }); ok {
+		r.Read = rate(from, to, func(b beat) float64 { return float64(b.read) })
+	}
+	return r
 }
 
 // beat looks how far the run is.
 func (f *follower) beat(now time.Time) {
-	r, d := f.leader.report(), f.leader.demanded()
-	p := &r.PlanStats
 	known := f.plan.now()
+	w := f.look(known.steps)
+	r := &w.report
+	p := &r.PlanStats
 	b := beat{at: now, steps: known.steps, ended: known.ended, documents: p.Packed.Documents + p.Counts.Skipped.Of(plan.SkipUndecodable), tokensIn: p.Packed.Tokens, undec: p.Counts.Skipped.Of(plan.SkipUndecodable), tokens: p.Counts.Tokens, rows: p.Counts.Rows,
 		published: r.published()}
-	b.waits = d.waits(b.steps)
-	if s := d.leading(); s != nil {
-		b.read = s.Step
+	b.waits = w.waits()
+	for _, j := range w.ranks.Jobs {
+		b.read = max(b.read, j.Least)
 	}
 	f.pulse.add(b)
 }

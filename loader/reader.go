@@ -13,19 +13,19 @@ type Reader struct {
 	follower *follower
 	place    Place
 	// Under the follower's mu:
-	next  uint64      // step that is asked for next
-	reads uint64      // first step whose rows may be asked for: the one that Next returned last
-	turn  uint64      // step from which on another window is read ahead
-	left  bool        // closed, or dropped
-	idle  time.Time   // since when it has had its step and not asked for the next one; zero while it asks
-	gone  *Error      // why it was dropped; nil else
-	at    [orders]int // where it stands among the follower's readers
-	// Consumption of a client that reports it, see Report:
-	reports bool
-	taken   uint64
+	from   uint64      // first step
+	next   uint64      // step that is asked for next
+	reads  uint64      // first step whose rows may be asked for: the one that Next returned last
+	turn   uint64      // step from which on another window is read ahead
+	left   bool        // closed, or dropped
+	idle   time.Time   // since when it has had its step and not asked for the next one; zero while it asks
+	gone   *Error      // why it was dropped; nil else
+	at     [orders]int // where it stands among the follower's readers
+	client Client
+	ended  bool // it was handed all steps that it asks for
 
 	dropped chan error
-	room    chan struct{} // signals that taken has changed
+	room    chan struct{} // signals that client.Taken has changed
 }
 
 // Next waits for the next step. It returns io.EOF behind the last step, or a *Error with the cause after Options.Stall. Rows of the step
@@ -48,6 +48,7 @@ func (r *Reader) Next(ctx context.Context) (*plan.Step, error) {
 			}
 			return s, err
 		case now.ended:
+			r.end()
 			return nil, io.EOF
 		case now.failed != nil:
 			return nil, now.failed
@@ -91,10 +92,18 @@ func (r *Reader) advance() {
 	defer r.follower.mu.Unlock()
 	r.idle = time.Now()
 	r.follower.readers.move(r, r.next+1, r.reads)
+	r.ended = r.client.Steps > 0 && r.next == r.from+r.client.Steps
 	if d := &r.follower.demand; d.Furthest < r.next {
 		d.Furthest = r.next
 		r.follower.leader.want(*d)
 	}
+}
+
+// end notes that no step follows.
+func (r *Reader) end() {
+	r.follower.mu.Lock()
+	defer r.follower.mu.Unlock()
+	r.ended = true
 }
 
 // Close deregisters the reader.

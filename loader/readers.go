@@ -3,13 +3,15 @@ package loader
 import (
 	"cmp"
 	"container/heap"
+	"slices"
 )
 
 // readers are a follower's readers in the orders that a demand needs, so that what a rank's step costs does not grow with the number of ranks.
 type readers struct {
 	byJob    map[string]*queue // of each job its readers, the one first that is furthest behind
-	needs    *queue            // the reader first that may ask for rows of the earliest step
-	furthest *queue            // the reader first that is furthest on
+	byPlace  map[Place][]*Reader
+	needs    *queue // the reader first that may ask for rows of the earliest step
+	furthest *queue // the reader first that is furthest on
 }
 
 // The orders in which a reader stands.
@@ -21,7 +23,7 @@ const (
 )
 
 func newReaders() readers {
-	return readers{map[string]*queue{},
+	return readers{map[string]*queue{}, map[Place][]*Reader{},
 		&queue{order: inNeeds, compare: func(a, b *Reader) int { return cmp.Compare(a.reads, b.reads) }},
 		&queue{order: inFurthest, compare: func(a, b *Reader) int { return cmp.Compare(b.next, a.next) }}}
 }
@@ -39,6 +41,7 @@ func (s readers) add(r *Reader) {
 	for _, q := range []*queue{s.byJob[job], s.needs, s.furthest} {
 		heap.Push(q, r)
 	}
+	s.byPlace[r.place] = append(s.byPlace[r.place], r)
 }
 
 // remove takes a reader out, if it has not left before.
@@ -53,6 +56,9 @@ func (s readers) remove(r *Reader) {
 	}
 	if s.byJob[job].Len() == 0 {
 		delete(s.byJob, job)
+	}
+	if s.byPlace[r.place] = slices.DeleteFunc(s.byPlace[r.place], func(x *Reader) bool { return x == r }); len(s.byPlace[r.place]) == 0 {
+		delete(s.byPlace, r.place)
 	}
 }
 

@@ -127,7 +127,7 @@ func Open(ctx context.Context, name string, c plan.Config, o Options, e Edges) (
 	office := newOffice(name, c, o, e, streams, log, view)
 	f := newFollower(view, c, o, streams, log)
 	f.supply = e.Supply
-	f.leader, office.audience = office, f.assembler.again.cache
+	f.leader, office.audience, office.ranks = office, f.assembler.again.cache, f.ranks
 	if err := office.open(ctx); err != nil {
 		return nil, fmt.Errorf("open run %s: %w", name, err)
 	}
@@ -190,8 +190,11 @@ func (r *Run) Info() Info {
 
 // Join registers a reader that will ask for steps from step on. It checks rank, world and step. Readers decide how far ahead the leader
 // plans, never what it plans.
-func (r *Run) Join(place Place, step uint64) (*Reader, error) {
-	reader, err := r.follower.join(r.office.name, place, step)
+func (r *Run) Join(place Place, step uint64) (*Reader, error) { return r.JoinAs(place, step, Client{}) }
+
+// JoinAs is Join for a client that is described.
+func (r *Run) JoinAs(place Place, step uint64, client Client) (*Reader, error) {
+	reader, err := r.follower.join(r.office.name, place, step, client)
 	var refused *Error
 	if !errors.As(err, &refused) || refused.Reason != StepNotPlanned {
 		return reader, err
@@ -200,7 +203,7 @@ func (r *Run) Join(place Place, step uint64) (*Reader, error) {
 	if !elsewhere {
 		return reader, err
 	}
-	reader, err = r.follower.join(r.office.name, place, step)
+	reader, err = r.follower.join(r.office.name, place, step, client)
 	if errors.As(err, &refused) && refused.Reason == StepNotPlanned && !heard {
 		return nil, unheard(step, r.plan.planned())
 	}

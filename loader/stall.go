@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"loaderd/internal/quantity"
+	"loaderd/loader/census"
 	"loaderd/loader/plan"
 )
 
@@ -38,13 +39,14 @@ func (f *follower) cause(step uint64) *Error {
 }
 
 func (w *wait) cause() *Error {
-	return first(w.storage, w.leaderless, w.storing, w.opening, w.replaying, w.behind, w.idle, w.down, w.renewing, w.full, w.dry,
+	return first(w.storage, w.leaderless, w.storing, w.opening, w.replaying, w.missingRank, w.behind, w.idle, w.down, w.renewing, w.full, w.dry,
 		w.tokenizing, w.filling, w.disconnected, w.unknown)
 }
 
 // look takes in what is known of a wait for a step.
 func (f *follower) look(step uint64) *wait {
-	w := &wait{step: step, planned: f.plan.planned(), keepers: f.plan.now().keepers, report: f.leader.report(), demand: f.leader.demanded(), rates: f.pulse.rates(), config: f.config, options: f.options, supply: f.supply}
+	w := &wait{step: step, planned: f.plan.planned(), keepers: f.plan.now().keepers, report: f.leader.report(), demand: f.leader.demanded(), ranks: f.ranks.last(), rates: f.pulse.rates(),
+		config: f.config, options: f.options, supply: f.supply}
 	if step >= w.report.Wanted+uint64(f.options.Ahead) {
 		w.brake = w.report.Slowest
 	}
@@ -81,7 +83,7 @@ func (w *wait) broken() *Error {
 
 // missing returns what keeps the next step from being planned.
 func (w *wait) missing() *Error {
-	return first(w.behind, w.idle, w.full, w.dry, w.tokenizing, w.filling, w.disconnected, w.unknown)
+	return first(w.missingRank, w.behind, w.idle, w.full, w.dry, w.tokenizing, w.filling, w.disconnected, w.unknown)
 }
 
 // wait is what is known about a wait for a step. Each of its methods up to unknown checks the evidence of one possible
@@ -93,6 +95,7 @@ type wait struct {
 	report  report
 	source  SourceStatus
 	demand  demand      // of the readers of all daemons
+	ranks   census.View // of all daemons
 	brake   *ReaderStat // reader that holds the plan back
 	rates   Rates
 	config  plan.Config
@@ -109,9 +112,9 @@ func stalled(reason Reason, sentence, detail, do string, facts map[string]string
 	return e
 }
 
-// factsOf are the facts of a cause, and those of every wait. A full stream has its own alone: a status carries 16.
+// factsOf are the facts of a cause, and those of every wait. A full stream and a missing rank have their own alone: a status carries 16.
 func (w *wait) factsOf(e *Error) map[string]string {
-	if e.Reason == StreamFull {
+	if e.Reason == StreamFull || e.Reason == RankMissing {
 		return e.Facts
 	}
 	facts := w.facts()

@@ -2,9 +2,11 @@ package loader
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"loaderd/internal/quantity"
+	"loaderd/loader/census"
 )
 
 // Health says how a run does, in one word.
@@ -57,21 +59,31 @@ const (
 func (f *follower) verdict(at time.Time, shown Verdict) Verdict {
 	now := f.plan.now()
 	w := f.look(now.steps)
+	var e *Error
+	if now.failed == nil && !now.ended {
+		e = w.broken()
+	}
+	found, starves := w.finding()
 	switch {
 	case now.failed != nil:
 		return failed(now.failed)
+	case e == nil && found != nil && found.Level == census.Red && !starves:
+		return w.judge(rankCause(found))
 	case now.ended:
 		return w.ended(now.steps)
 	}
-	still, waits, readers := f.pulse.still(at), w.demand.waits(now.steps), len(w.demand.Jobs) > 0
+	still, waits, readers := f.pulse.still(at), w.waits(), len(w.demand.Jobs) > 0
 	full := now.steps >= w.report.Wanted+uint64(f.options.Ahead)
-	e := w.broken()
 	if e == nil && (waits || !readers && !full) && (now.steps == 0 || f.pulse.stalls(at, shown.stalled())) {
 		e = w.missing()
 	}
 	switch {
 	case e != nil:
-		return w.judge(e)
+		v := w.judge(e)
+		if found != nil && e.Reason != RankMissing {
+			v.Detail = strings.TrimPrefix(v.Detail+"; "+rankNote(found), "; ")
+		}
+		return v
 	case !readers && full:
 		return Verdict{Health: Waiting, Sentence: fmt.Sprintf("Waiting for ranks: %s planned ahead", are(f.options.Ahead)), Limits: LimitRanks,
 			Detail: "no reader is connected", Do: "start the trainer; it reads at once"}
@@ -80,7 +92,7 @@ func (f *follower) verdict(at time.Time, shown Verdict) Verdict {
 			Limits: LimitRanks, Do: "start the trainer when you like"}
 	case !waits && full && f.pulse.idles(at):
 		return Verdict{Health: Waiting, Sentence: fmt.Sprintf("Waiting for the ranks, %s: they have steps and ask for none", quantity.Time(still)), Limits: LimitRanks,
-			Detail: w.holds(0), Do: "look whether the trainer evaluates, writes a checkpoint or hangs"}
+			Detail: w.idlers(), Do: "look whether the trainer evaluates, writes a checkpoint or hangs"}
 	}
 	return w.running(f.pulse.waiting(), shown)
 }
@@ -96,7 +108,7 @@ func are(steps int) string {
 func (w *wait) judge(e *Error) Verdict {
 	v := Verdict{Health: Waiting, Sentence: e.brief, Detail: e.detail, Do: e.Do, Reason: e.Reason, Facts: w.factsOf(e)}
 	switch e.Reason {
-	case SourceDown, StreamFull, PlanLogDown, StorageFull, StorageDown:
+	case SourceDown, StreamFull, PlanLogDown, StorageFull, StorageDown, RankMissing:
 		v.Health = Failing
 	case NotLeading:
 		if w.report.Silent >= takeover {
@@ -110,7 +122,7 @@ func (w *wait) judge(e *Error) Verdict {
 		v.Limits = LimitTokenizer
 	case PlanLogDown, NotLeading, StorageFull, StorageDown:
 		v.Limits = LimitPlan
-	case RankBehind:
+	case RankBehind, RankMissing:
 		v.Limits = LimitRanks
 	}
 	return v
@@ -126,13 +138,44 @@ func failed(err error) Verdict {
 	return v
 }
 
+// ended is the verdict once the last step is planned: the run has ended when all ranks have consumed it.
 func (w *wait) ended(steps uint64) Verdict {
 	v := Verdict{Health: Running, Sentence: "Ended at step " + quantity.Count(steps), Detail: w.skipped()}
-	if s := w.demand.leading(); s != nil && s.Step < steps {
-		v.Sentence += fmt.Sprintf(", %s has %s to go", s.name(), quantity.Things(int(steps-s.Step), "step"))
+	var last *census.Rank
+	for _, j := range w.ranks.Jobs {
+		for i, r := range j.Ranks {
+			if r.Consumed() < steps && r.State != census.Left && (r.Streams > 0 || r.Reports) && (last == nil || r.Consumed() < last.Consumed()) {
+				last = &j.Ranks[i]
+			}
+		}
+	}
+	if last != nil {
+		v.Sentence = fmt.Sprintf("All %s are planned: %s", quantity.Things(int(steps), "step"), progress(last))
 		v.Limits = LimitRanks
+		return v
+	}
+	for _, j := range w.ranks.Gone {
+		for i, r := range j.Ranks {
+			if r.Reports && !r.Left && r.Consumed() < min(steps, r.Sent) && (last == nil || r.Consumed() < last.Consumed()) {
+				last = &j.Ranks[i]
+			}
+		}
+	}
+	if last != nil {
+		v.Health, v.Limits = Waiting, LimitRanks
+		v.Sentence = fmt.Sprintf("All %s are planned, and job %q has gone: %s", quantity.Things(int(steps), "step"), last.Job, progress(last))
+		v.Do = "start the trainer again; it resumes from its checkpoint"
 	}
 	return v
+}
+
+// progress says how far a rank is: rank 0 of 1 of job "trainer" has consumed 1 (120 sent).
+func progress(r *census.Rank) string {
+	name := fmt.Sprintf("rank %d of %d of job %q", r.Rank, r.World, r.Job)
+	if r.Reports {
+		return fmt.Sprintf("%s has consumed %s (%s sent)", name, quantity.Count(r.Consumed()), quantity.Count(r.Sent))
+	}
+	return fmt.Sprintf("%s has been sent %s", name, quantity.Count(r.Sent))
 }
 
 // stalled reports whether readers wait for a step that something keeps from being planned.
@@ -154,10 +197,14 @@ func (v Verdict) outpaced(waits float64) bool {
 func (w *wait) running(waits float64, shown Verdict) Verdict {
 	r := w.rates
 	v := Verdict{Health: Running, Sentence: fmt.Sprintf("Running: %s tokens/s", quantity.Short(r.Tokens)), Limits: LimitRanks}
+	found, _ := w.finding()
 	switch holds := w.holds(waits); {
+	case found != nil:
+		v.Sentence += ", " + rankNote(found)
+		v.Do = rankCause(found).Do
 	case holds != "":
 		v.Sentence += ", " + holds
-		v.Do = "look at that rank if it falls further behind"
+		v.Do = "look at that rank: its trainer is slower than the others"
 	case !shown.outpaced(waits):
 		v.Sentence += ", the ranks set the pace"
 	case w.backlog():
@@ -182,18 +229,47 @@ func (w *wait) running(waits float64, shown Verdict) Verdict {
 	return v
 }
 
-// holds names the rank that the others wait for, or that is behind them; empty where none is. waits is in which part of the last seconds a rank waited.
+// holds names the rank that the others wait for, or that is behind them; empty where none is. waits is in which part of the last minute a
+// rank waited.
 func (w *wait) holds(waits float64) string {
-	s := w.demand.leading()
-	if s == nil || w.demand.Furthest < s.Step+lagging {
+	slowest, behind := w.slowest()
+	if behind < lagging {
 		return ""
 	}
-	behind := w.demand.Furthest - s.Step
 	steps := quantity.Things(int(behind), "step")
 	if waits >= .5 && behind+2 >= uint64(w.options.Ahead) { // the plan goes no further ahead of it
-		return fmt.Sprintf("%s holds the others (%s behind)", s.name(), steps)
+		return fmt.Sprintf("%s holds the others (%s behind)", slowest, steps)
 	}
-	return fmt.Sprintf("%s is %s behind", s.name(), steps)
+	return fmt.Sprintf("%s is %s behind", slowest, steps)
+}
+
+// slowest returns the rank that is furthest behind the others of its job, in steps consumed, and how far.
+func (w *wait) slowest() (name string, behind uint64) {
+	for _, j := range w.ranks.Jobs {
+		if j.Most-j.Least <= behind {
+			continue
+		}
+		for _, r := range j.Ranks {
+			if r.State == census.Reading && r.Consumed() == j.Least {
+				name, behind = fmt.Sprintf("rank %d of %d of job %q", r.Rank, r.World, r.Job), j.Most-j.Least
+				break
+			}
+		}
+	}
+	return name, behind
+}
+
+// idlers says what ranks do that ask for no step.
+func (w *wait) idlers() string {
+	if holds := w.holds(0); holds != "" {
+		return holds
+	}
+	for _, j := range w.ranks.Jobs {
+		if j.Reports && j.Least == j.Most {
+			return fmt.Sprintf("%s of job %q hold step %d", quantity.Things(j.Present, "rank"), j.Job, j.Least)
+		}
+	}
+	return ""
 }
 
 // backlog reports whether documents wait for the daemon: its own work is what takes the time.

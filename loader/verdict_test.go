@@ -175,7 +175,7 @@ func TestVerdicts(t *testing.T) {
 			time.Sleep(time.Second)
 			j.next(slow)
 		}
-		v := j.says(loader.Running, "Running: 64 tokens/s, rank 1 of 2 holds the others (", loader.LimitRanks)
+		v := j.says(loader.Running, `Running: 64 tokens/s, rank 1 of 2 of job "trainer" holds the others (`, loader.LimitRanks)
 		time.Sleep(20 * time.Second)
 		v = j.says(loader.Waiting, "Waiting for rank 1 of 2, ", loader.LimitRanks)
 		if v.Reason != loader.RankBehind || v.Facts["rank"] != "1" {
@@ -199,7 +199,7 @@ func TestVerdicts(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		time.Sleep(2 * time.Second)
-		j.says(loader.Running, "Ended at step 15, rank 0 of 1 has ", loader.LimitRanks)
+		j.says(loader.Running, `All 15 steps are planned: rank 0 of 1 of job "trainer" has been sent 1`, loader.LimitRanks)
 	})
 	judge(t, "NATS is lost", func(w *world) {
 		documents(400)(w)
@@ -272,12 +272,13 @@ func TestVerdicts(t *testing.T) {
 		r := j.join(0, 1, 0)
 		defer r.Close()
 		read := make(chan struct{})
-		go func() {
-			defer close(read)
+		reads := func() {
 			for range 16 {
 				j.next(r)
 			}
-		}()
+			read <- struct{}{}
+		}
+		go reads()
 		for range 20 {
 			j.w.docs.lengths(16, 16, 16, 16)
 			j.undecodable(1)
@@ -288,6 +289,7 @@ func TestVerdicts(t *testing.T) {
 			j.Errorf("%+v", v)
 		}
 		<-read
+		go reads()
 		for range 20 {
 			j.w.docs.lengths(16, 16, 16, 16)
 			j.undecodable(12)
@@ -296,6 +298,7 @@ func TestVerdicts(t *testing.T) {
 		if v := j.run.Verdict(); v.Health != loader.Failing {
 			j.Errorf("with three quarters undecodable: %+v", v)
 		}
+		<-read
 	})
 }
 

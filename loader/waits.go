@@ -4,6 +4,8 @@ import (
 	"context"
 	"maps"
 	"time"
+
+	"loaderd/loader/census"
 )
 
 const (
@@ -21,22 +23,25 @@ type waits struct {
 	since  time.Time // when the wait began that the log knows of; zero without one
 	reason Reason    // that the log was told last
 	facts  map[string]string
-	told   map[Reason]time.Time // when the log was last told of each reason
-	gone   time.Time            // since when there is no reader; zero while there is one
+	told   map[Reason]time.Time  // when the log was last told of each reason
+	gone   time.Time             // since when there is no reader; zero while there is one
+	ranks  map[census.Key]string // jobs whose missing ranks were logged, and which ranks
 }
 
 // tellWaits looks until ctx is done.
 func (f *follower) tellWaits(ctx context.Context) {
-	w := waits{follower: f, told: map[Reason]time.Time{}}
+	w := waits{follower: f, told: map[Reason]time.Time{}, ranks: map[census.Key]string{}}
 	f.beat(time.Now())
 	tick := time.NewTicker(tellEvery)
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.C:
+			f.muster()
 			f.beat(time.Now())
 			f.judge(time.Now())
 			w.look(time.Now())
+			w.logRanks(f.ranks.last())
 		case <-ctx.Done():
 			return
 		}
@@ -73,4 +78,30 @@ func (w *waits) look(now time.Time) {
 	w.since, w.reason, w.facts, w.told[e.Reason] = since, e.Reason, e.Facts, now
 	w.log.Warn("readers wait for a step", "step", plan.steps, "readers", readers, "waited", now.Sub(since).Round(time.Second),
 		"reason", e.Reason, "cause", e.Message, "do", e.Do)
+}
+
+// logRanks logs which ranks hold their jobs, and that they no longer do. Of several daemons the leader does.
+func (w *waits) logRanks(v census.View) {
+	if w.leader.report().Elsewhere {
+		clear(w.ranks)
+		return
+	}
+	missing := map[census.Key]string{}
+	for _, j := range v.Jobs {
+		f := j.Finding
+		if f == nil || f.Level < census.Red {
+			continue
+		}
+		ranks := joined(f.Ranks)
+		if missing[j.Key] = ranks; w.ranks[j.Key] != ranks {
+			e := rankCause(f)
+			w.log.Warn("rank missing", "event", "rank.missing", "job", f.Job, "world", f.World, "ranks", ranks, "state", f.State, "step", f.Step, "cause", e.Message, "do", e.Do)
+		}
+	}
+	for k, ranks := range w.ranks {
+		if missing[k] == "" {
+			w.log.Info("missing rank resolved", "event", "rank.resolved", "job", k.Job, "world", k.World, "ranks", ranks)
+		}
+	}
+	w.ranks = missing
 }

@@ -8,18 +8,21 @@ import (
 	"strings"
 	"time"
 
+	"loaderd/loader/census"
 	"loaderd/loader/plan"
 )
 
 // word is what a daemon says to the others of its run.
 type word struct {
-	Daemon string  `json:"daemon"`
-	Flight string  `json:"flight,omitempty"` // where readers find it
-	Demand demand  `json:"demand"`
-	Left   bool    `json:"left,omitempty"`   // it stops
-	Lead   *report `json:"lead,omitempty"`   // when it leads
-	At     uint64  `json:"at,omitempty"`     // likewise: last record of the plan
-	Oldest uint64  `json:"oldest,omitempty"` // likewise: steps before it cannot be read
+	Daemon string `json:"daemon"`
+	Flight string `json:"flight,omitempty"` // where readers find it
+	Demand demand `json:"demand"`
+	Left   bool   `json:"left,omitempty"` // it stops
+	// Roll has the ranks that it serves, once per rollEvery.
+	Roll   *census.Roll `json:"roll,omitempty"`
+	Lead   *report      `json:"lead,omitempty"`   // when it leads
+	At     uint64       `json:"at,omitempty"`     // likewise: last record of the plan
+	Oldest uint64       `json:"oldest,omitempty"` // likewise: steps before it cannot be read
 }
 
 // Bounds of what others say. Whoever reaches the NATS servers may say anything, in any daemon's name.
@@ -45,6 +48,11 @@ func decodeWord(b []byte) (w word, err error) {
 	}
 	if len(w.Demand.Jobs) > maxJobs {
 		return w, fmt.Errorf("%d jobs", len(w.Demand.Jobs))
+	}
+	if w.Roll != nil {
+		if err := w.Roll.Check(plan.ValidKeeper); err != nil {
+			return w, err
+		}
 	}
 	for name, r := range w.Demand.Jobs {
 		if err := errors.Join(plan.ValidKeeper(name), plan.ValidKeeper(r.Job)); err != nil {
@@ -129,7 +137,7 @@ func (o *office) speak(ctx context.Context) error {
 func (o *office) word() word {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	w := word{Demand: o.own}
+	w := word{Demand: o.own, Roll: o.ranks.roll()}
 	if o.leads {
 		r := o.leader.report()
 		r.Connection = o.connection.Load()
@@ -154,6 +162,9 @@ func (o *office) hear(b []byte) {
 	w, err := decodeWord(b)
 	if err != nil || w.Daemon == o.edges.Daemon {
 		return
+	}
+	if w.Roll != nil || w.Left {
+		o.ranks.merge(w.Daemon, w.Roll)
 	}
 	w.Demand = w.Demand.within(o.furthest())
 	o.mu.Lock()

@@ -17,7 +17,9 @@ func listener() *office {
 	v := newPlanView(nil, plan.Config{}, o)
 	v.steps, v.daemon, v.keepers = 10, "host/7/a", plan.Keepers{"trainer": 6}
 	e := Edges{Daemon: "me", Log: slog.New(slog.DiscardHandler)}
-	return newOffice("run", plan.Config{}, o, e, newStreams(e, v), slog.New(slog.DiscardHandler), v)
+	x := newOffice("run", plan.Config{}, o, e, newStreams(e, v), slog.New(slog.DiscardHandler), v)
+	x.ranks = newRankRegistry()
+	return x
 }
 
 func said(t testing.TB, w word) []byte {
@@ -83,6 +85,8 @@ func FuzzWords(f *testing.F) {
 	f.Add(said(f, word{Daemon: "a", Flight: "grpc://a:1", Demand: noDemand(), Lead: &report{Source: &SourceStatus{}}, At: 3, Oldest: 1}))
 	f.Add(said(f, word{Daemon: "host/7/a", Lead: &report{}, Demand: demand{Jobs: map[string]ReaderStat{"j": {Job: "j"}}}}))
 	f.Add([]byte(`{"daemon":"a","left":true}`))
+	f.Add([]byte(`{"daemon":"a","roll":{"jobs":[{"job":"j","world":2,"ranks":[[1,0,1,1,0,35,64,100,20000,300000],[0,1,31,0,7,9,9,9007199254740991,0,0]]}]}}`))
+	f.Add([]byte(`{"daemon":"a","roll":{"jobs":[{"job":"j","world":1048576,"ranks":[[1]]}],"partial":true}}`))
 	f.Add([]byte(`{"daemon":"\u0000"}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		o := listener()
@@ -92,6 +96,11 @@ func FuzzWords(f *testing.F) {
 		}
 		_, _ = o.addresses()
 		_ = o.report()
+		for _, job := range o.ranks.look(nil, nil).Jobs {
+			if len(job.Missing) > job.World || job.Present > job.World || job.Least > job.Most {
+				t.Fatalf("%+v", job)
+			}
+		}
 	})
 }
 

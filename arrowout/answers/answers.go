@@ -80,6 +80,8 @@ type Consumed struct {
 	Run    string `json:"run"`
 	Known  bool   `json:"known"`  // the rank has a stream, or had one
 	Window int    `json:"window"` // steps that the rank is sent beyond those taken
+	// Alert names the rank of the job that holds the others.
+	Alert *loader.Error `json:"alert,omitempty"`
 }
 
 // Step is what the ledger says of a step beside its rows.

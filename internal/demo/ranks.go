@@ -56,7 +56,7 @@ func (r *ranks) read(ctx context.Context, uri string) error {
 
 // rank reads one rank's batches. It reports each step when its last part is there and goes on when it is released.
 func (r *ranks) rank(ctx context.Context, uri string, rank int, shares chan<- share, release <-chan struct{}) error {
-	client, err := reader.Open(uri, reader.Options{Reuse: true})
+	client, err := reader.Open(uri, reader.Options{Reuse: true, Report: true})
 	if err != nil {
 		return err
 	}

@@ -34,7 +34,7 @@ func TestPageOfADaemon(t *testing.T) {
 	p := open(t, browser, d.PageURL(), usual)
 	p.ready()
 
-	p.until(`/rank 3 of 4 holds the others/i.test(document.querySelector("#sentence").textContent) && document.querySelector(".cell[data-holds]")?.textContent === "3"`)
+	p.until(`/rank 3 of 4 of job "[^"]+" holds the others/i.test(document.querySelector("#sentence").textContent) && document.querySelector(".cell[data-holds]")?.textContent === "3"`)
 	var now answers.Status
 	_, body := call(t, "GET", d.PageURL()+"/api/status", "")
 	if err := json.Unmarshal([]byte(body), &now); err != nil {

@@ -40,6 +40,9 @@ type Options struct {
 	Window int32
 	// Reuse takes the memory of a batch for those behind it: a batch is good until the call that it is handed to returns.
 	Reuse bool
+	// Report reports what Read's callers consume: a step counts as taken when f is called with its first part, and as consumed when f returns from
+	// its last one.
+	Report bool
 }
 
 // Ticket asks for one rank's rows of consecutive steps; docs/wire.md says what the keys mean. The zero value reads the whole run as
@@ -53,14 +56,18 @@ type Ticket struct {
 	Step        uint64   `json:"step"`
 	Steps       uint64   `json:"steps,omitempty"`
 	Columns     []string `json:"columns,omitempty"`
+	Session     string   `json:"session,omitempty"`
+	Peer        int      `json:"peer,omitempty"`
+	Taken       uint64   `json:"taken,omitempty"`
 }
 
 // Client is a connection to a daemon's Flight server. Many goroutines may use it.
 type Client struct {
-	uri    string
-	token  string
-	reuse  bool
-	flight flight.Client
+	uri     string
+	token   string
+	reuse   bool
+	reports bool
+	flight  flight.Client
 }
 
 // Open prepares a connection to grpc://HOST:PORT or grpc+tls://HOST:PORT. It does not wait for the server.
@@ -83,7 +90,7 @@ func Open(uri string, o Options) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", uri, err)
 	}
-	return &Client{uri: uri, token: o.Token, reuse: o.Reuse, flight: c}, nil
+	return &Client{uri: uri, token: o.Token, reuse: o.Reuse, reports: o.Report, flight: c}, nil
 }
 
 // Close ends the connection and every read on it.
@@ -92,6 +99,20 @@ func (c *Client) Close() error { return c.flight.Close() }
 // Read calls f with every record batch of a ticket, in order. It returns nil behind the last one, f's error as soon as f returns one,
 // and the server's otherwise: Reason has its cause.
 func (c *Client) Read(ctx context.Context, t Ticket, f func(Batch) error) error {
+	if c.reports {
+		t.Session, t.Taken = newSession(), t.Step
+		x, stop := c.report(ctx, t)
+		defer stop()
+		inner := f
+		f = func(b Batch) error {
+			x.takes(b.Meta.Step)
+			err := inner(b)
+			if b.Meta.Part == b.Meta.Parts-1 && err == nil {
+				x.consumed()
+			}
+			return err
+		}
+	}
 	return c.ReadRecords(ctx, t, func(r arrow.Record, metadata []byte) error {
 		b, err := decode(r, metadata)
 		if err != nil {

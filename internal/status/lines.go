@@ -16,6 +16,7 @@ type line struct {
 var lines = map[string]line{
 	"a reader has come":          {"reader", "Rank {rank} of {world} has come, from step {from_step} on", ""},
 	"a reader has gone":          {"reader", "Rank {rank} of {world} has gone at step {at_step}: {why}", "nothing, if its trainer has stopped on purpose; else look at that rank's log"},
+	"missing rank resolved":      {"reader", "Job {job}, world size {world}: rank {ranks} no longer holds the others", ""},
 	"new run":                    {"leader", "The run begins with document {first_document}", ""},
 	"this process leads the run": {"leader", "This daemon leads the run, term {term}", ""},
 	"planner restored":           {"leader", "The planner is restored at step {step}", ""},
@@ -34,6 +35,7 @@ var lines = map[string]line{
 	"document stream is full, producers wait":                             {"", "Stream {stream} is full: {bytes} of {max_bytes} bytes. Producers wait", ""},
 	"stream bound is below its setting, the disk has too little space":    {"", "Stream {stream} may hold {bytes} bytes, not the {configured_bytes} of {setting}: the disk has too little space", ""},
 	"readers wait for a step":                                             {"", "{readers} ranks wait for step {step}, {waited} so far: {cause}", ""},
+	"rank missing":                                                        {"", "{cause}", ""},
 	"readers wait no more":                                                {"", "Step {step} is there: ranks have waited for {waited}", "nothing: steps come again"},
 	"connection to NATS lost, reconnecting":                               {"", "The connection to NATS is lost: {error}", "nothing, if it comes back by itself; else look at the NATS servers"},
 	"document stream cannot be read, trying again":                        {"", "Stream {stream} cannot be read: {error}", "look at the NATS servers; the daemon goes on by itself"},

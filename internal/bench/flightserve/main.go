@@ -130,7 +130,7 @@ func newPrebuilt(rows, bucket int, steps uint64, end string) *prebuilt {
 
 func (p *prebuilt) Info() loader.Info { return p.info }
 
-func (p *prebuilt) Join(_ loader.Place, step uint64) (arrowout.Reader, error) {
+func (p *prebuilt) JoinAs(_ loader.Place, step uint64, _ loader.Client) (arrowout.Reader, error) {
 	return &place{p, step}, nil
 }
 
@@ -190,6 +190,5 @@ func (p *place) Next(ctx context.Context) (*plan.Step, error) {
 }
 
 func (p *place) Dropped() <-chan error      { return nil }
-func (p *place) Report(uint64)              {}
 func (p *place) Room(context.Context) error { return nil }
 func (p *place) Close()                     {}

@@ -1,0 +1,105 @@
+package reader
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"sync"
+	"time"
+
+	"loaderd/arrowout/answers"
+)
+
+// consumption reports to the daemon which steps of a ticket f has been called with, as docs/wire.md has it.
+type consumption struct {
+	client *Client
+	ticket Ticket
+
+	mu      sync.Mutex
+	taken   uint64
+	waiting bool
+	changed time.Time
+	sent    uint64 // taken, as it was reported last
+	window  uint64
+	early   chan struct{} // signals that half a window was taken since
+}
+
+const (
+	// reportEvery is how often consumption is reported.
+	reportEvery = time.Second
+	// reportLimit bounds one report.
+	reportLimit = 2 * time.Second
+)
+
+func newSession() string {
+	var id [16]byte
+	_, _ = rand.Read(id[:]) // never fails
+	return hex.EncodeToString(id[:])
+}
+
+// report begins to report the consumption of a ticket, until stop is called.
+func (c *Client) report(ctx context.Context, t Ticket) (x *consumption, stop func()) {
+	x = &consumption{client: c, ticket: t, taken: t.Taken, sent: t.Taken, waiting: true, changed: time.Now(), window: 2, early: make(chan struct{}, 1)}
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(reportEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+			case <-x.early:
+			case <-ctx.Done():
+				return
+			}
+			x.send(ctx, false)
+		}
+	}()
+	return x, func() {
+		cancel()
+		<-done
+		x.send(context.WithoutCancel(ctx), true)
+	}
+}
+
+// send makes one report. A report that fails is made again with the next one.
+func (x *consumption) send(ctx context.Context, left bool) {
+	x.mu.Lock()
+	body := struct {
+		ofRun
+		Job     string  `json:"job,omitempty"`
+		Rank    int     `json:"rank"`
+		World   int     `json:"world,omitempty"`
+		Peer    int     `json:"peer"`
+		Session string  `json:"session"`
+		Taken   uint64  `json:"taken"`
+		Waiting bool    `json:"waiting"`
+		Still   float64 `json:"still"`
+		Left    bool    `json:"left"`
+	}{ofRun{x.ticket.Run}, x.ticket.Job, x.ticket.Rank, x.ticket.World, x.ticket.Peer, x.ticket.Session, x.taken, x.waiting, time.Since(x.changed).Seconds(), left}
+	x.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, reportLimit)
+	defer cancel()
+	_ = each(ctx, x.client, "consumed", body, func(a answers.Consumed) {
+		x.mu.Lock()
+		x.sent, x.window = body.Taken, uint64(a.Window)
+		x.mu.Unlock()
+	})
+}
+
+// takes notes that f is called with a batch of a step, consumed that it has returned from the last one.
+func (x *consumption) takes(step uint64) { x.set(step+1, false) }
+func (x *consumption) consumed()         { x.set(0, true) }
+
+func (x *consumption) set(taken uint64, waiting bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.taken, x.waiting, x.changed = max(x.taken, taken), waiting, time.Now()
+	if x.taken-x.sent >= max(x.window/2, 1) {
+		select {
+		case x.early <- struct{}{}:
+		default:
+		}
+	}
+}

@@ -1,0 +1,407 @@
+package census_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"loaderd/loader/census"
+)
+
+// job is a simulated training job: its processes open streams, take steps and report once per second.
+type job struct {
+	t     *testing.T
+	key   census.Key
+	c     *census.Census
+	now   time.Time
+	ranks []*rank
+	// first is when each finding was first made, in seconds behind the fault.
+	first map[string]int
+	fault time.Time
+	also  []*census.Census // daemons that receive the rolls
+}
+
+type rank struct {
+	id      census.ID
+	taken   uint64
+	waiting bool
+	moved   time.Time
+	alive   bool // reports
+	open    bool
+	session string
+}
+
+var began = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func newJob(t *testing.T, name string, world, present int) *job {
+	j := &job{t: t, key: census.Key{Job: name, World: world}, c: census.New(), now: began, first: map[string]int{}}
+	for n := range present {
+		j.open(n)
+	}
+	return j
+}
+
+func (j *job) open(n int) *rank {
+	r := &rank{id: census.ID{Key: j.key, Rank: n}, moved: j.now, alive: true, open: true, session: fmt.Sprint(len(j.ranks))}
+	j.ranks = append(j.ranks, r)
+	j.c.Open(r.id, census.Client{Session: r.session, Taken: 0}, 0, j.now)
+	return r
+}
+
+// step has every rank that lives consume steps in lock step and begin the next one.
+func (j *job) step() {
+	for _, r := range j.ranks {
+		if r.alive && r.open {
+			r.taken, r.waiting, r.moved = r.taken+1, false, j.now
+		}
+	}
+}
+
+// second passes: reports arrive, and the job is judged.
+func (j *job) second() {
+	j.now = j.now.Add(time.Second)
+	for _, r := range j.ranks {
+		j.c.Send(r.id, r.taken+8, j.now)
+		if r.alive {
+			j.c.Report(r.id, census.Report{Session: r.session, Taken: r.taken, Waiting: r.waiting, Still: j.now.Sub(r.moved)}, j.now)
+		}
+	}
+	for _, x := range append([]*census.Census{j.c}, j.also...) {
+		if x != j.c {
+			x.Merge("a", j.c.Roll(j.now), j.now)
+		}
+		for _, job := range x.View(j.now).Jobs {
+			if f := job.Finding; f != nil {
+				if _, known := j.first[say(f)]; !known {
+					j.first[say(f)] = int(j.now.Sub(j.fault).Seconds())
+				}
+			}
+		}
+	}
+}
+
+func (j *job) seconds(n int) {
+	for range n {
+		j.second()
+	}
+}
+
+// train steps once per second.
+func (j *job) train(steps int) {
+	for range steps {
+		j.step()
+		j.second()
+	}
+	j.fault = j.now
+}
+
+func say(f *census.Finding) string {
+	level := map[census.Level]string{census.Named: "named", census.Red: "red"}[f.Level]
+	return fmt.Sprintf("%s %s %v of %d of %s at %d", level, f.State, f.Ranks, f.World, f.Job, f.Step)
+}
+
+// found checks the findings and when each was made at the latest.
+func (j *job) found(want map[string]int) {
+	j.t.Helper()
+	for text, at := range want {
+		if got, made := j.first[text]; !made || got > at {
+			j.t.Errorf("%q after %d s (%v), want at most %d", text, got, made, at)
+		}
+	}
+	for text, at := range j.first {
+		if _, expected := want[text]; !expected {
+			j.t.Errorf("%q after %d s", text, at)
+		}
+	}
+}
+
+// lockStep has the ranks that live finish the step that they hold and wait for the collective of the next one.
+func (j *job) lockStep() {
+	for _, r := range j.ranks {
+		if r.alive && r.open {
+			r.taken, r.moved = r.taken+1, j.now
+		}
+	}
+}
+
+func (j *job) close(r *rank) {
+	r.open = false
+	j.c.Close(r.id, false, j.now)
+}
+
+func TestCensus_HungRank(t *testing.T) {
+	j := newJob(t, "pretrain", 4, 4)
+	j.train(34)
+	j.ranks[3].alive = false // SIGSTOP
+	j.lockStep()
+	j.seconds(50)
+	j.close(j.ranks[3]) // the server has had no answer to its pings
+	j.seconds(130)
+	j.found(map[string]int{"named silent [3] of 4 of pretrain at 33": 5, "red silent [3] of 4 of pretrain at 33": 11, "red absent [3] of 4 of pretrain at 33": 51})
+}
+
+func TestCensus_KilledRank(t *testing.T) {
+	j := newJob(t, "ddp", 2, 2)
+	j.train(10)
+	j.ranks[1].alive = false
+	j.close(j.ranks[1])
+	j.seconds(180)
+	j.found(map[string]int{"named absent [1] of 2 of ddp at 9": 6, "red absent [1] of 2 of ddp at 9": 11})
+	j.now = j.now.Add(time.Second)
+	j.c.Open(j.ranks[1].id, census.Client{Session: "another", Taken: 9}, 9, j.now)
+	j.ranks[1].session, j.ranks[1].alive, j.ranks[1].open, j.ranks[1].moved = "another", true, true, j.now
+	j.first = map[string]int{}
+	j.second()
+	j.found(nil)
+}
+
+func TestCensus_RankNeverCame(t *testing.T) {
+	j := newJob(t, "pretrain", 4, 3)
+	j.fault = j.now
+	j.seconds(20) // the others wait for it before their first step
+	j.step()      // or hang within it
+	j.seconds(15)
+	j.found(map[string]int{"named absent [3] of 4 of pretrain at 0": 5, "red absent [3] of 4 of pretrain at 0": 31})
+}
+
+func TestCensus_DuplicateRank(t *testing.T) {
+	c, id := census.New(), census.ID{Key: census.Key{Job: "trainer", World: 2}}
+	c.Open(id, census.Client{}, 0, began) // stock clients
+	c.Open(id, census.Client{}, 0, began)
+	c.Send(id, 5, began.Add(time.Second))
+	v := c.View(began.Add(12 * time.Second))
+	if f := v.Jobs[0].Finding; f == nil || say(f) != "red absent [1] of 2 of trainer at 5" || f.Twice == nil || *f.Twice != 0 || !f.Never {
+		t.Errorf("%+v", f)
+	}
+}
+
+func TestCensus_RankLeaves(t *testing.T) {
+	j := newJob(t, "pretrain", 2, 2)
+	j.train(10)
+	for range 60 { // rank 0 writes the last checkpoint
+		j.now = j.now.Add(time.Second)
+		j.c.Report(j.ranks[0].id, census.Report{Session: "0", Taken: 10, Still: time.Second}, j.now)
+		j.c.Report(j.ranks[1].id, census.Report{Session: "1", Taken: 10, Left: true}, j.now)
+		if f := j.c.View(j.now).Jobs[0].Finding; f != nil {
+			t.Fatal(say(f))
+		}
+	}
+	for range 60 { // it begins another step
+		j.now = j.now.Add(time.Second)
+		j.c.Report(j.ranks[0].id, census.Report{Session: "0", Taken: 11, Still: 30 * time.Second}, j.now)
+	}
+	j.c.Close(j.ranks[1].id, false, j.now)
+	for range 20 {
+		j.now = j.now.Add(time.Second)
+		j.c.Report(j.ranks[0].id, census.Report{Session: "0", Taken: 11, Still: 30 * time.Second}, j.now)
+	}
+	if f := j.c.View(j.now).Jobs[0].Finding; f == nil || f.State != census.Left {
+		t.Errorf("%+v", f)
+	}
+}
+
+// What looks like a fault and is none: nobody is blamed in red.
+func TestCensus_PausesAreNoFaults(t *testing.T) {
+	red := func(j *job) {
+		t.Helper()
+		for text := range j.first {
+			if text[:3] == "red" {
+				t.Error(text)
+			}
+		}
+	}
+	t.Run("rank 0 evaluates for 90 s", func(t *testing.T) {
+		j := newJob(t, "pretrain", 4, 4)
+		j.train(20)
+		for _, r := range j.ranks[1:] {
+			r.taken, r.moved = r.taken+1, j.now
+		}
+		j.seconds(90)
+		red(j)
+		j.seconds(40)
+		if at := j.first["red stuck [0] of 4 of pretrain at 19"]; at < 115 {
+			t.Errorf("red after %d s", at)
+		}
+	})
+	t.Run("all write a checkpoint for 5 minutes", func(t *testing.T) {
+		j := newJob(t, "pretrain", 4, 4)
+		j.train(20)
+		j.seconds(300)
+		j.found(nil)
+	})
+	t.Run("the first step compiles for 50 s without reports", func(t *testing.T) {
+		j := newJob(t, "pretrain", 4, 4)
+		j.step()
+		j.second()
+		for _, r := range j.ranks {
+			r.alive = false
+		}
+		j.seconds(50)
+		j.found(nil)
+	})
+	t.Run("documents are missing", func(t *testing.T) {
+		j := newJob(t, "pretrain", 2, 2)
+		j.train(20)
+		for _, r := range j.ranks {
+			r.waiting, r.moved = true, j.now
+		}
+		j.seconds(300)
+		j.found(nil)
+	})
+	t.Run("streams are opened again", func(t *testing.T) {
+		j := newJob(t, "pretrain", 2, 2)
+		j.train(20)
+		j.c.Close(j.ranks[1].id, false, j.now)
+		j.seconds(60) // the client reports
+		j.c.Open(j.ranks[1].id, census.Client{Session: "1", Taken: 20}, 28, j.now)
+		j.seconds(2)
+		j.found(nil)
+	})
+	t.Run("all leave", func(t *testing.T) {
+		j := newJob(t, "pretrain", 2, 2)
+		j.train(20)
+		for _, r := range j.ranks {
+			r.alive = false
+			j.close(r)
+		}
+		j.seconds(60)
+		j.found(nil)
+		if v := j.c.View(j.now); len(v.Jobs) != 0 || len(v.Gone) != 1 || v.Gone[0].Most != 0 && v.Gone[0].Key != j.key {
+			t.Errorf("%+v", v)
+		}
+	})
+	t.Run("a rank has all that it asked for", func(t *testing.T) {
+		j := newJob(t, "pretrain", 2, 2)
+		j.train(20)
+		j.ranks[1].alive, j.ranks[1].open = false, false
+		j.c.Close(j.ranks[1].id, true, j.now)
+		j.seconds(60)
+		j.found(nil)
+	})
+}
+
+func TestCensus_SlowStepsAreNotSilence(t *testing.T) {
+	j := newJob(t, "pretrain", 2, 2)
+	for range 6 {
+		j.step()
+		j.seconds(20)
+	}
+	j.fault = j.now
+	j.step()
+	j.ranks[1].alive = false
+	j.seconds(120)
+	j.found(map[string]int{"named silent [1] of 2 of pretrain at 5": 6, "red silent [1] of 2 of pretrain at 5": 42})
+}
+
+func TestCensus_JobsAndWorldsAreJudgedSeparately(t *testing.T) {
+	j := newJob(t, "pretrain", 2, 2)
+	other := newJob(t, "eval", 1, 1)
+	notebook := newJob(t, "pretrain", 1, 1)
+	other.c, notebook.c = j.c, j.c
+	other.c.Open(other.ranks[0].id, census.Client{Session: "0", Taken: 0}, 0, began)
+	notebook.c.Open(notebook.ranks[0].id, census.Client{Session: "0", Taken: 0}, 0, began)
+	for range 20 {
+		other.step()
+		other.second()
+		notebook.step()
+		notebook.second()
+		j.step()
+		j.second()
+	}
+	j.fault = j.now
+	j.ranks[1].alive = false
+	j.lockStep()
+	for range 30 {
+		other.step()
+		other.second()
+		notebook.second()
+		j.second()
+	}
+	j.found(map[string]int{"named silent [1] of 2 of pretrain at 19": 6, "red silent [1] of 2 of pretrain at 19": 11})
+	v := j.c.View(j.now)
+	if len(v.Jobs) != 3 || v.Jobs[0].Finding != nil || v.Jobs[1].Finding != nil {
+		t.Errorf("%+v", v.Jobs)
+	}
+}
+
+func TestCensus_WorldChanges(t *testing.T) {
+	j := newJob(t, "pretrain", 4, 4)
+	j.train(20)
+	j.ranks[3].alive = false
+	j.close(j.ranks[3])
+	j.seconds(20)
+	for _, r := range j.ranks[:3] {
+		r.alive = false
+		j.close(r)
+	}
+	j.first = map[string]int{}
+	k := newJob(t, "pretrain", 2, 0)
+	k.c, k.now, k.fault = j.c, j.now.Add(6*time.Second), j.now
+	k.open(0)
+	k.open(1)
+	k.train(20)
+	k.found(nil)
+	if v := k.c.View(k.now); len(v.Jobs) != 1 || len(v.Gone) != 0 {
+		t.Errorf("%+v", v)
+	}
+}
+
+func TestCensus_JobLeaves(t *testing.T) {
+	j := newJob(t, "pretrain", 2, 2)
+	j.train(20)
+	j.ranks[1].alive = false
+	j.close(j.ranks[1])
+	j.c.Leave("pretrain", j.now)
+	j.seconds(60)
+	j.found(nil)
+}
+
+// Two daemons serve a job: a daemon knows of the ranks of the other one, and its own reports count there.
+func TestCensus_TwoDaemons(t *testing.T) {
+	a, b := census.New(), census.New()
+	id := func(n int) census.ID { return census.ID{Key: census.Key{Job: "pretrain", World: 2}, Rank: n} }
+	a.Open(id(0), census.Client{Session: "0", Taken: 0}, 0, began)
+	b.Open(id(1), census.Client{Session: "1", Taken: 0}, 0, began)
+	now, taken := began, uint64(0)
+	second := func(alive bool, at *census.Census) *census.Finding {
+		t.Helper()
+		now = now.Add(time.Second)
+		if !a.Report(id(0), census.Report{Session: "0", Taken: taken}, now) {
+			t.Fatal("unknown")
+		}
+		if alive {
+			at.Report(id(1), census.Report{Session: "1", Taken: taken}, now)
+		}
+		b.Merge("a", a.Roll(now), now)
+		if alive || at == b {
+			a.Merge("b", b.Roll(now), now)
+		}
+		v := a.View(now)
+		if len(v.Jobs) != 1 {
+			t.Fatalf("%+v", v)
+		}
+		return v.Jobs[0].Finding
+	}
+	for taken = 1; taken < 20; taken++ {
+		at := b
+		if taken > 10 { // the client of rank 1 reports to the daemon that does not serve it
+			at = a
+		}
+		if f := second(true, at); f != nil {
+			t.Fatal(say(f))
+		}
+	}
+	first := map[string]int{}
+	for n := range 30 { // rank 1 and the daemon that serves it are gone
+		if f := second(false, a); f != nil && first[say(f)] == 0 {
+			first[say(f)] = n + 1
+		}
+	}
+	if want := map[string]int{"named absent [1] of 2 of pretrain at 18": 6, "red absent [1] of 2 of pretrain at 18": 10}; fmt.Sprint(first) != fmt.Sprint(want) {
+		t.Errorf("%v, want %v", first, want)
+	}
+	a.Open(id(1), census.Client{Session: "2", Taken: 19}, 19, now)
+	if f := second(false, a); f != nil {
+		t.Error(say(f))
+	}
+}

@@ -1,0 +1,132 @@
+package census
+
+import (
+	"cmp"
+	"fmt"
+	"iter"
+	"slices"
+	"time"
+)
+
+// Roll is what a daemon sends to the other daemons of its run about the processes in its own census. Times are ages: the clocks of two machines
+// are not compared.
+type Roll struct {
+	Jobs []JobRoll `json:"jobs,omitempty"`
+	// Partial says that there were too many processes for a roll.
+	Partial bool `json:"partial,omitempty"`
+}
+
+// JobRoll is the part of a Roll for one job and world size. A rank is [rank, peer, flags, streams, from, taken, sent, heard, still, since], with
+// the last three in milliseconds before the roll; heard and still are 0 without a report.
+type JobRoll struct {
+	Job   string     `json:"job"`
+	World int        `json:"world"`
+	Ranks [][]uint64 `json:"ranks"`
+}
+
+// Flags of a rank. Readers ignore others.
+const (
+	flagReports = 1 << iota
+	flagWaiting
+	flagLeft
+	flagEnded
+	flagStarves
+)
+
+// Bounds of a roll.
+const (
+	maxRollRanks = 8192
+	maxRollJobs  = 1024
+	maxWorld     = 1 << 20
+	maxCount     = 1<<53 - 1
+	rankFields   = 10
+)
+
+// Roll returns the roll of the daemon's own census.
+func (c *Census) Roll(now time.Time) Roll {
+	ids := make([]ID, 0, len(c.own))
+	for id := range c.own {
+		ids = append(ids, id)
+	}
+	slices.SortFunc(ids, compareIDs)
+	out := Roll{Partial: c.cut}
+	for i, id := range ids {
+		n := len(out.Jobs)
+		if i == maxRollRanks || n == maxRollJobs && ids[i-1].Key != id.Key {
+			out.Partial = true
+			break
+		}
+		if n == 0 || ids[i-1].Key != id.Key {
+			out.Jobs = append(out.Jobs, JobRoll{Job: id.Job, World: id.World})
+			n++
+		}
+		out.Jobs[n-1].Ranks = append(out.Jobs[n-1].Ranks, c.own[id].encode(id, now))
+	}
+	return out
+}
+
+func compareIDs(a, b ID) int {
+	return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.World, b.World), cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Peer, b.Peer))
+}
+
+func (e *Entry) encode(id ID, now time.Time) []uint64 {
+	age := func(t time.Time) uint64 {
+		if t.IsZero() {
+			return maxCount
+		}
+		return uint64(max(0, now.Sub(t).Milliseconds()))
+	}
+	var flags uint64
+	for i, set := range []bool{e.Reports, e.Waiting, e.Left, e.Ended, e.Starves} {
+		if set {
+			flags |= 1 << i
+		}
+	}
+	return []uint64{uint64(id.Rank), uint64(id.Peer), flags, uint64(e.Streams), e.From, e.Taken, e.Sent, age(e.Heard), age(e.Moved), age(e.Since)}
+}
+
+// Check returns an error for a roll that no daemon sends; validJob checks the name of a job.
+func (r Roll) Check(validJob func(string) error) error {
+	if len(r.Jobs) > maxRollJobs {
+		return fmt.Errorf("roll of %d jobs", len(r.Jobs))
+	}
+	ranks := 0
+	for _, j := range r.Jobs {
+		if err := validJob(j.Job); err != nil {
+			return err
+		}
+		if j.World < 1 || j.World > maxWorld {
+			return fmt.Errorf("roll of world %d", j.World)
+		}
+		if ranks += len(j.Ranks); ranks > maxRollRanks {
+			return fmt.Errorf("roll of more than %d ranks", maxRollRanks)
+		}
+		for _, x := range j.Ranks {
+			if len(x) != rankFields || x[0] >= uint64(j.World) || slices.Max(x) > maxCount || x[1] >= maxWorld || x[3] > maxWorld {
+				return fmt.Errorf("roll with rank %d of world %d", x, j.World)
+			}
+		}
+	}
+	return nil
+}
+
+// entries returns the processes of a checked roll that arrives now.
+func (r Roll) entries(now time.Time) iter.Seq2[ID, Entry] {
+	at := func(age uint64) time.Time {
+		if age == maxCount {
+			return time.Time{}
+		}
+		return now.Add(-time.Duration(min(age, uint64(2*forgetAfter/time.Millisecond))) * time.Millisecond)
+	}
+	return func(yield func(ID, Entry) bool) {
+		for _, j := range r.Jobs {
+			for _, x := range j.Ranks {
+				e := Entry{Streams: int(x[3]), From: x[4], Taken: x[5], Sent: x[6], Heard: at(x[7]), Moved: at(x[8]), Since: at(x[9]),
+					Reports: x[2]&flagReports != 0, Waiting: x[2]&flagWaiting != 0, Left: x[2]&flagLeft != 0, Ended: x[2]&flagEnded != 0, Starves: x[2]&flagStarves != 0}
+				if !yield(ID{Key{j.Job, j.World}, int(x[0]), int(x[1])}, e) {
+					return
+				}
+			}
+		}
+	}
+}

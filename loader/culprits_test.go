@@ -1,0 +1,372 @@
+package loader_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"regexp"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"loaderd/loader"
+)
+
+// trainer is a job whose clients report what they have taken, as the Python client does. Its ranks take steps when the test has them take some.
+type trainer struct {
+	*testing.T
+	ranks []*trainee
+	// since is when the fault began, first when each sentence was first shown, in seconds behind it.
+	since time.Time
+	first map[string]int
+	order []string
+}
+
+// trainee is one rank: its stream fills a buffer, and the trainer takes steps from it.
+type trainee struct {
+	run     *loader.Run
+	place   loader.Place
+	sent    atomic.Uint64
+	taken   uint64
+	waiting bool
+	moved   time.Time
+	hung    bool // its process is stopped
+	end     context.CancelFunc
+	done    chan struct{}
+}
+
+func newTrainer(t *testing.T) *trainer { return &trainer{T: t, first: map[string]int{}} }
+
+// figures change from second to second.
+var figures = regexp.MustCompile(`\d+ (s|min|tokens/s|steps behind)\b`)
+
+// join has a rank open its stream at a daemon.
+func (x *trainer) join(run *loader.Run, job string, rank, world int) *trainee {
+	x.Helper()
+	defer time.Sleep(time.Second) // its first steps are sent
+	r := &trainee{run: run, place: loader.Place{Job: job, Rank: rank, World: world}, moved: time.Now(), done: make(chan struct{})}
+	reader, err := run.JoinAs(r.place, 0, loader.Client{Session: fmt.Sprint(job, rank), Address: fmt.Sprintf("10.0.0.%d:4000", rank)})
+	if err != nil {
+		x.Fatal(err)
+	}
+	var ctx context.Context
+	ctx, r.end = context.WithCancel(x.Context())
+	go func() {
+		defer close(r.done)
+		defer reader.Close()
+		for reader.Room(ctx) == nil {
+			s, err := reader.Next(ctx)
+			if err != nil {
+				return
+			}
+			r.sent.Store(s.Index + 1)
+		}
+	}()
+	x.ranks = append(x.ranks, r)
+	return r
+}
+
+// take has a rank take its next step, if it was sent, or wait for it.
+func (r *trainee) take() {
+	if r.hung {
+		return
+	}
+	if r.waiting = r.taken == r.sent.Load(); !r.waiting {
+		r.taken++
+		r.moved = time.Now()
+	}
+}
+
+// kill ends the process of a rank.
+func (r *trainee) kill() {
+	r.hung = true
+	r.end()
+	<-r.done
+}
+
+func (x *trainer) stop() {
+	for _, r := range x.ranks {
+		r.kill()
+	}
+}
+
+// second lets a second pass: clients report, and what the run shows is recorded.
+func (x *trainer) second(shows *loader.Run) {
+	time.Sleep(time.Second)
+	for _, r := range x.ranks {
+		if !r.hung {
+			r.run.Consumed(r.place, loader.Consumption{Session: fmt.Sprint(r.place.Job, r.place.Rank), Taken: r.taken, Waiting: r.waiting, Still: time.Since(r.moved)})
+		}
+	}
+	if v := shows.Verdict(); !x.since.IsZero() {
+		shown := figures.ReplaceAllString(fmt.Sprintf("%s: %s; %s", v.Health, v.Sentence, v.Do), "N $1")
+		if _, known := x.first[shown]; !known {
+			x.first[shown] = int(time.Since(x.since).Seconds())
+			x.order = append(x.order, shown)
+		}
+	}
+}
+
+func (x *trainer) seconds(shows *loader.Run, n int) {
+	for range n {
+		x.second(shows)
+	}
+}
+
+// train has all ranks take a step per second.
+func (x *trainer) train(shows *loader.Run, steps int) {
+	for range steps {
+		for _, r := range x.ranks {
+			r.take()
+		}
+		x.second(shows)
+	}
+	x.since = time.Now()
+}
+
+// blames checks that a sentence was shown within 15 seconds, and that no sentence names what is innocent.
+func (x *trainer) blames(culprit string, innocent ...string) {
+	x.Helper()
+	named := slices.IndexFunc(x.order, func(s string) bool { return strings.Contains(s, culprit) })
+	if named < 0 || x.first[x.order[named]] > 15 {
+		x.Errorf("%q was not shown within 15 s", culprit)
+	}
+	for _, shown := range x.order {
+		for _, name := range append(innocent, "documents", "tokenizer", "publish") {
+			if strings.Contains(shown, name) {
+				x.Errorf("after %d s: %q names %q", x.first[shown], shown, name)
+			}
+		}
+	}
+	if x.Failed() {
+		for _, shown := range x.order {
+			x.Logf("%4d s %s", x.first[shown], shown)
+		}
+	}
+}
+
+func TestVerdict_HungRank(t *testing.T) {
+	var log strings.Builder
+	judge(t, "lock step", func(w *world) {
+		documents(4000)(w)
+		w.edges = func(e *loader.Edges) { e.Log = slog.New(slog.NewTextHandler(&log, nil)) }
+	}, func(j judged) {
+		x := newTrainer(j.T)
+		defer x.stop()
+		for rank := range 4 {
+			x.join(j.run, "pretrain", rank, 4)
+		}
+		x.train(j.run, 35)
+		x.ranks[3].hung = true // while it computes step 34
+		for _, r := range x.ranks[:3] {
+			r.take()
+		}
+		x.seconds(j.run, 180)
+		x.blames(`failing: Rank 3 of 4 of job "pretrain" has not consumed step 34 for N s`, "ank 0", "ank 1 ", "ank 2")
+		got := j.run.Consumed(x.ranks[0].place, loader.Consumption{Session: "pretrain0", Taken: 36})
+		if a := got.Alert; a == nil || a.Reason != loader.RankMissing || a.Facts["rank"] != "3" || a.Facts["state"] != "silent" {
+			j.Errorf("the other ranks get the alert %+v", a)
+		}
+		x.ranks[3].hung = false // SIGCONT
+		x.ranks[3].take()
+		x.train(j.run, 6)
+		if v := j.run.Verdict(); v.Health != loader.Running {
+			j.Errorf("it is back: %+v", v)
+		}
+	})
+	for _, event := range []string{"event=rank.missing", "event=rank.resolved"} {
+		if strings.Count(log.String(), event) != 1 {
+			t.Errorf("the log has %s, want %s once", log.String(), event)
+		}
+	}
+}
+
+func TestVerdict_KilledRank(t *testing.T) {
+	judge(t, "lock step", documents(400), func(j judged) { // all of them are planned
+		x := newTrainer(j.T)
+		defer x.stop()
+		x.join(j.run, "ddp", 0, 2)
+		x.join(j.run, "ddp", 1, 2)
+		x.train(j.run, 20)
+		x.ranks[1].kill()
+		x.seconds(j.run, 180)
+		x.blames(`failing: Rank 1 of 2 of job "ddp" has not consumed step 19 for N s`, "ank 0")
+	})
+}
+
+func TestVerdict_RankNeverCame(t *testing.T) {
+	judge(t, "in the first collective", documents(4000), func(j judged) {
+		x := newTrainer(j.T)
+		defer x.stop()
+		for rank := range 3 {
+			x.join(j.run, "pretrain", rank, 4)
+		}
+		x.seconds(j.run, 3)
+		x.since = time.Now()
+		for _, r := range x.ranks {
+			r.take()
+		}
+		x.seconds(j.run, 60)
+		x.blames(`Rank 3 of 4 of job "pretrain" has not connected`, "ank 0", "ank 1", "ank 2")
+	})
+}
+
+func TestVerdict_SlowRank(t *testing.T) {
+	judge(t, "full buffers", documents(8000), func(j judged) {
+		x := newTrainer(j.T)
+		defer x.stop()
+		for rank := range 4 {
+			x.join(j.run, "sft", rank, 4)
+		}
+		x.second(j.run)
+		x.since = time.Now()
+		for range 50 {
+			for _, r := range x.ranks[:3] {
+				for range 8 {
+					r.take()
+				}
+			}
+			x.ranks[3].take()
+			x.second(j.run)
+		}
+		x.blames(`rank 3 of 4 of job "sft" is N steps behind`, "ank 0", "ank 1", "ank 2")
+		v := j.run.Ranks().Jobs[0]
+		if v.Least > 50 || v.Most < v.Least+8 || v.Ranks[3].Sent > v.Ranks[3].Taken+8 {
+			j.Errorf("%+v", v)
+		}
+	})
+}
+
+func TestVerdict_OneOfTwoJobsIsStuck(t *testing.T) {
+	judge(t, "two jobs", documents(8000), func(j judged) {
+		x, eval := newTrainer(j.T), newTrainer(j.T)
+		defer x.stop()
+		defer eval.stop()
+		x.join(j.run, "pretrain", 0, 2)
+		x.join(j.run, "pretrain", 1, 2)
+		x.join(j.run, "eval", 0, 1)
+		x.train(j.run, 20)
+		x.ranks[1].hung = true
+		x.ranks[0].take()
+		for range 60 {
+			x.ranks[2].take()
+			x.second(j.run)
+		}
+		x.blames(`failing: Rank 1 of 2 of job "pretrain" has not consumed step 19`, "eval", "ank 0")
+		if x.ranks[2].taken != 80 {
+			j.Errorf("the other job has taken %d steps", x.ranks[2].taken)
+		}
+	})
+}
+
+func TestVerdict_EndedWithATrainerBehind(t *testing.T) {
+	judge(t, "sealed", documents(80), func(j judged) {
+		x := newTrainer(j.T)
+		defer x.stop()
+		r := x.join(j.run, "trainer", 0, 1)
+		if _, err := j.run.Seal(j.Context()); err != nil {
+			j.Fatal(err)
+		}
+		for range 12 {
+			r.take()
+			x.second(j.run)
+		}
+		x.seconds(j.run, 2)
+		j.says(loader.Running, `All 20 steps are planned: rank 0 of 1 of job "trainer" has consumed 11 (20 sent)`, loader.LimitRanks)
+		for range 9 {
+			r.take()
+			x.second(j.run)
+		}
+		r.waiting = true
+		x.seconds(j.run, 2)
+		j.says(loader.Running, "Ended at step 20", "")
+		r.taken, r.waiting = 15, false
+		r.kill()
+	})
+}
+
+// What looks like a fault and is none.
+func TestVerdict_PausesAreNoFaults(t *testing.T) {
+	judge(t, "rank 0 evaluates, all write a checkpoint", documents(4000), func(j judged) {
+		x := newTrainer(j.T)
+		defer x.stop()
+		for rank := range 2 {
+			x.join(j.run, "pretrain", rank, 2)
+		}
+		x.train(j.run, 20)
+		x.ranks[1].take()
+		x.seconds(j.run, 90)
+		x.ranks[0].take()
+		x.seconds(j.run, 90)
+		for _, shown := range x.order {
+			if strings.HasPrefix(shown, "failing") {
+				j.Errorf("after %d s: %s", x.first[shown], shown)
+			}
+		}
+	})
+}
+
+// Three daemons serve a job. The rank that one of them serves is killed, and then that daemon: all that are left name the rank.
+func TestDaemons_RankLostOnOneOfThree(t *testing.T) {
+	bubble(t, "a rank and its daemon", func(t *testing.T) {
+		w, c := newWorld(config("concat")), newCompany()
+		documents(4000)(w)
+		x := newTrainer(t)
+		var runs []*loader.Run
+		var stops []func() error
+		for rank, name := range []string{"a", "b", "c"} {
+			run, stop := w.join(t, c, name)
+			runs, stops = append(runs, run), append(stops, stop)
+			time.Sleep(time.Second)
+			x.join(run, "pretrain", rank, 4)
+		}
+		x.join(runs[2], "pretrain", 3, 4)
+		defer x.stop()
+		x.train(runs[2], 20)
+		for n, v := range []loader.Verdict{runs[0].Verdict(), runs[1].Verdict(), runs[2].Verdict()} {
+			if jobs := runs[n].Ranks().Jobs; v.Health != loader.Running || len(jobs) != 1 || jobs[0].Present != 4 || jobs[0].Finding != nil {
+				t.Fatalf("daemon %d before the fault: %+v, %+v", n, v, jobs)
+			}
+		}
+		x.ranks[1].kill()
+		x.seconds(runs[2], 5)
+		if err := stops[1](); err != nil {
+			t.Fatal(err)
+		}
+		x.seconds(runs[2], 20)
+		x.blames(`failing: Rank 1 of 4 of job "pretrain" has not consumed step`, "ank 0", "ank 2", "ank 3")
+		if v := runs[0].Verdict(); v.Reason != loader.RankMissing {
+			t.Errorf("%+v", v)
+		}
+	})
+}
+
+// A client may report to another daemon than the one that serves it.
+func TestDaemons_ReportsReachTheServingDaemon(t *testing.T) {
+	bubble(t, "a report elsewhere", func(t *testing.T) {
+		w, c := newWorld(config("concat")), newCompany()
+		documents(4000)(w)
+		a, _ := w.join(t, c, "a")
+		b, _ := w.join(t, c, "b")
+		time.Sleep(time.Second)
+		x := newTrainer(t)
+		defer x.stop()
+		r := x.join(a, "pretrain", 0, 1)
+		x.seconds(b, 3)
+		r.run = b
+		for range 5 {
+			for range 4 {
+				r.take()
+			}
+			x.seconds(b, 4)
+		}
+		if sent := r.sent.Load(); r.taken != 20 || sent != 28 {
+			t.Errorf("%d taken, %d sent", r.taken, sent)
+		}
+		if got := b.Consumed(loader.Place{Job: "pretrain", Rank: 0, World: 9}, loader.Consumption{Session: "s"}); got.Known {
+			t.Error("a rank without a stream is known")
+		}
+	})
+}

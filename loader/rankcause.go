@@ -1,0 +1,151 @@
+package loader
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"loaderd/internal/quantity"
+	"loaderd/loader/census"
+)
+
+// rankCause returns the cause that a finding of the census is.
+func rankCause(f *census.Finding) *Error {
+	waited := quantity.Time(f.For)
+	sentence := fmt.Sprintf("%s %s not consumed step %d for %s", ranksOf(f), has(f), f.Step, waited)
+	switch {
+	case f.Never:
+		sentence = fmt.Sprintf("%s %s not connected, %s", ranksOf(f), has(f), waited)
+	case f.All:
+		sentence = fmt.Sprintf("No rank of job %q reports, %s: all %d hold step %d", f.Job, waited, f.Count, f.Step)
+	}
+	detail, do := "", fmt.Sprintf("look at the process of %s; the others continue when it does, or when the job restarts with another world size", rankAt(f))
+	switch {
+	case f.Never:
+		do = fmt.Sprintf("start that rank, or start the job with a world size of %d", f.World-f.Count)
+	case f.All:
+		detail, do = "their streams are open, and their clients have stopped to report",
+			"look whether the job was stopped, or its machines are out of reach"
+	case f.State == census.Absent:
+		detail = "it is not connected"
+	case f.State == census.Silent:
+		detail = "its process does not answer"
+	case f.State == census.Stuck:
+		detail = "it holds the step, and other ranks have asked for a later one"
+	case f.State == census.Left:
+		detail = "its client was closed, and other ranks have asked for a later step"
+	}
+	if f.Twice != nil {
+		detail = strings.TrimPrefix(fmt.Sprintf("%s; rank %d is read by several clients", detail, *f.Twice), "; ")
+		do = "give every process its own rank"
+	}
+	facts := map[string]string{"job": f.Job, "rank": joined(f.Ranks), "world": strconv.Itoa(f.World), "step": strconv.FormatUint(f.Step, 10),
+		"since_seconds": strconv.FormatInt(int64(f.For.Seconds()), 10), "state": string(f.State)}
+	return stalled(RankMissing, strings.ToUpper(sentence[:1])+sentence[1:], detail, do, facts)
+}
+
+// rankNote names the ranks of a finding within the sentence of a run that goes on.
+func rankNote(f *census.Finding) string {
+	is, waited := "is", quantity.Time(f.For)
+	if f.Count > 1 {
+		is = "are"
+	}
+	switch {
+	case f.All:
+		return fmt.Sprintf("no rank of job %q reports, %s", f.Job, waited)
+	case f.State == census.Absent:
+		return fmt.Sprintf("%s %s not connected, %s", ranksOf(f), is, waited)
+	case f.State == census.Silent:
+		return fmt.Sprintf("%s %s silent, %s", ranksOf(f), is, waited)
+	case f.State == census.Left:
+		return fmt.Sprintf("%s %s left", ranksOf(f), has(f))
+	}
+	return fmt.Sprintf("%s %s held step %d for %s", ranksOf(f), has(f), f.Step, waited)
+}
+
+// ranksOf names the ranks of a finding: rank 3 of 4 of job "pretrain".
+func ranksOf(f *census.Finding) string {
+	ranks := "rank " + joined(f.Ranks)
+	if f.Count > 1 {
+		ranks = "ranks " + joined(f.Ranks)
+	}
+	if more := f.Count - len(f.Ranks); more > 0 {
+		ranks += fmt.Sprintf(" and %d more", more)
+	}
+	return fmt.Sprintf("%s of %d of job %q", ranks, f.World, f.Job)
+}
+
+func joined(ranks []int) string {
+	words := make([]string, len(ranks))
+	for i, n := range ranks {
+		words[i] = strconv.Itoa(n)
+	}
+	return strings.Join(words, ", ")
+}
+
+func has(f *census.Finding) string {
+	if f.Count > 1 {
+		return "have"
+	}
+	return "has"
+}
+
+// rankAt says where the first rank of a finding is.
+func rankAt(f *census.Finding) string {
+	where := fmt.Sprintf("rank %d", f.Ranks[0])
+	if r := f.Rank; r != nil && r.Address != "" {
+		where += " at " + r.Address
+	} else if r != nil && r.Daemon != "" {
+		where += ", which daemon " + r.Daemon + " served"
+	}
+	return where
+}
+
+// finding returns the worst finding of all jobs, and whether that job waits for a step that is not planned; nil when all is well.
+func (w *wait) finding() (worst *census.Finding, waits bool) {
+	for _, j := range w.ranks.Jobs {
+		if f := j.Finding; f != nil && (worst == nil || f.Level > worst.Level) {
+			worst, waits = f, w.jobWaits(j)
+		}
+	}
+	return worst, waits
+}
+
+// missingRank: the reader that holds the plan back is one of a job whose ranks are missing.
+func (w *wait) missingRank() *Error {
+	if w.brake == nil || w.report.Replays {
+		return nil
+	}
+	for _, j := range w.ranks.Jobs {
+		if f := j.Finding; f != nil && f.Level == census.Red && j.Key == (census.Key{Job: w.brake.Job, World: w.brake.World}) {
+			return rankCause(f)
+		}
+	}
+	return nil
+}
+
+// alert returns the red finding of a job as an error; nil when there is none.
+func (f *follower) alert(k census.Key) *Error {
+	for _, j := range f.ranks.last().Jobs {
+		if j.Key == k && j.Finding != nil && j.Finding.Level == census.Red {
+			return rankCause(j.Finding)
+		}
+	}
+	return nil
+}
+
+// waits reports whether a trainer waits for a step that is not planned. For a client that does not report, its stream counts.
+func (w *wait) waits() bool {
+	return len(w.ranks.Jobs) == 0 && w.demand.waits(w.planned) || slices.ContainsFunc(w.ranks.Jobs, w.jobWaits)
+}
+
+// jobWaits is waits for one job.
+func (w *wait) jobWaits(j census.Job) bool {
+	for _, r := range j.Ranks {
+		if r.Starves && r.State == census.Reading || !r.Reports && r.Streams > 0 && w.demand.waits(w.planned) {
+			return true
+		}
+	}
+	return false
+}

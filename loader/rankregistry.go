@@ -1,0 +1,95 @@
+package loader
+
+import (
+	"sync"
+	"time"
+
+	"loaderd/loader/census"
+	"loaderd/loader/plan"
+)
+
+// rankRegistry is the census of a daemon. Its follower, its heartbeats and the reports of clients use it concurrently.
+type rankRegistry struct {
+	mu      sync.Mutex
+	census  *census.Census
+	view    census.View
+	rolled  time.Time    // when the last roll was sent
+	keepers plan.Keepers // of the last view
+}
+
+// rollEvery is how often a daemon sends its roll to the others.
+const rollEvery = time.Second
+
+func newRankRegistry() *rankRegistry { return &rankRegistry{census: census.New()} }
+
+func idOf(p Place) census.ID {
+	return census.ID{Key: census.Key{Job: p.job(), World: p.World}, Rank: p.Rank, Peer: p.Peer}
+}
+
+// open records the stream of a reader, close its end.
+func (s *rankRegistry) open(place Place, c Client, step uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.census.Open(idOf(place), census.Client{Session: c.Session, Taken: c.Taken, Address: c.Address}, step, time.Now())
+}
+
+func (s *rankRegistry) close(place Place, ended bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.census.Close(idOf(place), ended, time.Now())
+}
+
+// report records what the trainer of a rank has taken. planned is the number of steps that are.
+func (s *rankRegistry) report(place Place, c Consumption, planned uint64) (known bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.census.Report(idOf(place), census.Report{Session: c.Session, Taken: c.Taken, Waiting: c.Waiting, Starves: c.Waiting && c.Taken >= planned, Still: c.Still, Left: c.Left}, time.Now())
+}
+
+// look judges the ranks anew. sent are the steps that readers were handed.
+func (s *rankRegistry) look(sent map[Place]uint64, keepers plan.Keepers) census.View {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	for place, step := range sent {
+		s.census.Send(idOf(place), step, now)
+	}
+	for job := range s.keepers {
+		if _, stays := keepers[job]; !stays {
+			s.census.Leave(job, now)
+		}
+	}
+	s.keepers = keepers
+	s.view = s.census.View(now)
+	return s.view
+}
+
+// last returns the last judgement.
+func (s *rankRegistry) last() census.View {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.view
+}
+
+// roll returns what the other daemons are to be sent; nil when they were a moment ago.
+func (s *rankRegistry) roll() *census.Roll {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	if now.Sub(s.rolled) < rollEvery {
+		return nil
+	}
+	s.rolled = now
+	r := s.census.Roll(now)
+	return &r
+}
+
+// merge takes in the roll of another daemon; nil when it stops.
+func (s *rankRegistry) merge(daemon string, r *census.Roll) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r == nil {
+		r = &census.Roll{}
+	}
+	s.census.Merge(daemon, *r, time.Now())
+}
