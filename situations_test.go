@@ -290,7 +290,7 @@ func TestSituations(t *testing.T) {
 				s.Errorf("ranks %+v", status.Ranks)
 			}
 		}},
-		{"a rank that stands still", nil, func(s *scene) {
+		{"a rank that stands still", func(c *config.Config) { c.Serve.Stall = 20 * time.Second }, func(s *scene) {
 			s.open()
 			s.publish(1000, "")
 			ended := s.rank(0, 2, func(uint64) {})
