@@ -41,6 +41,17 @@ type Status struct {
 	May     []string            `json:"may"`    // the actions that whoever asks may ask for
 }
 
+// FullestStream returns the document stream that uses most of its bound; nil where no stream has one.
+func (s *Status) FullestStream() (most *loader.StreamFill) {
+	share := func(f *loader.StreamFill) float64 { return float64(f.Bytes) / float64(f.MaxBytes) }
+	for i := range s.Streams {
+		if f := &s.Streams[i]; f.MaxBytes > 0 && (most == nil || share(f) > share(most)) {
+			most = f
+		}
+	}
+	return most
+}
+
 // SkippedStatus is a reason for which documents are not used.
 type SkippedStatus struct {
 	Reason    string `json:"reason"` // undecodable, empty, masked, duplicate, split, short, long

@@ -99,7 +99,7 @@ func writeStatus(w io.Writer, s answers.Status) error {
 	}
 	line("length", "%s", length)
 	line("padding", "%.2f %%, %.1f %% of the documents split", 100*s.Packing.Padding, 100*s.Packing.Split)
-	if x := fullest(s.Streams); x != nil {
+	if x := s.FullestStream(); x != nil {
 		line("stored", "%s", storedIn(x))
 	}
 	for _, x := range s.Flow {
@@ -141,17 +141,6 @@ func writeStatus(w io.Writer, s answers.Status) error {
 		}
 	}
 	return nil
-}
-
-// fullest returns the stream that uses most of its bound; nil where no stream has one.
-func fullest(streams []loader.StreamFill) (most *loader.StreamFill) {
-	share := func(f *loader.StreamFill) float64 { return float64(f.Bytes) / float64(f.MaxBytes) }
-	for i := range streams {
-		if f := &streams[i]; f.MaxBytes > 0 && (most == nil || share(f) > share(most)) {
-			most = f
-		}
-	}
-	return most
 }
 
 // storedIn shows how full a document stream is.

@@ -32,6 +32,10 @@ func Picture(s answers.Status) screen.Picture {
 		p.Lines = append(p.Lines, "-> "+s.Verdict.Do)
 	}
 	p.Cells = cells(s)
+	if x := s.FullestStream(); x != nil {
+		stored := answers.Stage{Name: "stored", Value: float64(x.Bytes), Of: float64(x.MaxBytes), Unit: "bytes"}
+		p.Levels = append(p.Levels, level(stored))
+	}
 	for _, x := range s.Flow {
 		p.Levels = append(p.Levels, level(x))
 	}
