@@ -3,6 +3,7 @@ package arrowout
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -78,7 +79,7 @@ func (x *visit) end(err error) {
 	case err == nil:
 		why = "the run has ended"
 	case errors.As(err, &typed):
-		why, again = string(typed.Reason)+": "+typed.Message, Code(typed.Reason) == codes.Unavailable && typed.Reason != ShuttingDown
+		why, again = fmt.Sprintf("%s (%s)", typed.Message, typed.Reason), Code(typed.Reason) == codes.Unavailable && typed.Reason != ShuttingDown
 	case x.ctx.Err() != nil || errors.Is(err, context.Canceled):
 		why = "it has left, or its connection is lost"
 	default:

@@ -99,11 +99,11 @@ func TestReadersAreToldWhenTheyComeAndGo(t *testing.T) {
 	cancel()
 	want := []string{
 		"a reader has come rank=1 world=2 from_step=0",
-		"a reader has gone rank=1 world=2 from_step=0 at_step=4 why=SOURCE_DRY: nothing new",
+		"a reader has gone rank=1 world=2 from_step=0 at_step=4 why=nothing new (SOURCE_DRY)",
 		"a reader has come rank=1 world=2 job=eval from_step=4",
-		"a reader has gone rank=1 world=2 job=eval from_step=4 at_step=4 why=SOURCE_DRY: nothing new",
+		"a reader has gone rank=1 world=2 job=eval from_step=4 at_step=4 why=nothing new (SOURCE_DRY)",
 		"a reader has come rank=1 world=2 from_step=3",
-		"a reader has gone rank=1 world=2 from_step=3 at_step=4 why=SOURCE_DRY: nothing new",
+		"a reader has gone rank=1 world=2 from_step=3 at_step=4 why=nothing new (SOURCE_DRY)",
 		"a reader has come rank=0 world=1 from_step=0",
 		"a reader has gone rank=0 world=1 from_step=0 at_step=1 why=it has the steps that it asked for",
 		"a reader has gone rank=0 world=1 from_step=3 at_step=4 why=it has left, or its connection is lost",
@@ -118,7 +118,7 @@ func TestReadersAreToldWhenTheyComeAndGo(t *testing.T) {
 	waits.Next()
 	<-s.Ended()
 	want = append(want, "a reader has come rank=3 world=4 job=eval from_step=4",
-		"a reader has gone rank=3 world=4 job=eval from_step=4 at_step=4 why=SHUTTING_DOWN: the daemon stops")
+		"a reader has gone rank=3 world=4 job=eval from_step=4 at_step=4 why=the daemon stops (SHUTTING_DOWN)")
 	if got := strings.Join(log.said, "\n"); got != strings.Join(want, "\n") {
 		t.Errorf("the log says\n%s\nwant\n%s", got, strings.Join(want, "\n"))
 	}
