@@ -59,10 +59,14 @@ torch.manual_seed(0)
 with StepLoader(args.url, labels="shifted", fields=FIELDS) as loader:
     gpt = GPT(loader.info.vocab_size, max(loader.buckets), width=64, layers=2, heads=4)
     optimizer = torch.optim.AdamW(gpt.parameters(), lr=3e-3)
+    total = torch.tensor(loader.total_steps or loader.measure() if first else 0)  # of the whole run, wherever this process begins
+    dist.broadcast(total, 0)
+    schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1, 0, total_iters=int(total))
     if args.checkpoint and os.path.exists(args.checkpoint):
         state = torch.load(args.checkpoint, weights_only=True)
         gpt.load_state_dict(state["model"])
         optimizer.load_state_dict(state["optimizer"])
+        schedule.load_state_dict(state["schedule"])
         loader.load_state_dict(state["loader"])
         if first:
             print(f"resumed at step {loader.step}", flush=True)
@@ -70,7 +74,7 @@ with StepLoader(args.url, labels="shifted", fields=FIELDS) as loader:
 
     def keep() -> None:
         if args.checkpoint and first:
-            parts = {"model": gpt, "optimizer": optimizer, "loader": loader}
+            parts = {"model": gpt, "optimizer": optimizer, "schedule": schedule, "loader": loader}
             save(args.checkpoint, {name: part.state_dict() for name, part in parts.items()})
             loader.commit()  # only now: documents of earlier steps may be released
 
@@ -82,6 +86,7 @@ with StepLoader(args.url, labels="shifted", fields=FIELDS) as loader:
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
+        schedule.step()
         optimizer.zero_grad()
         sums = by_source(losses, batch, len(loader.sources))  # of each source its losses, without weights, and how many
         dist.all_reduce(loss := loss.detach() / world)
