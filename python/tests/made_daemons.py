@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from queue import SimpleQueue
+from typing import Any
 
 import pyarrow.flight as flight
 import pytest
@@ -16,7 +18,8 @@ STEPS = 40
 
 class Made(flight.FlightServerBase):
     """A daemon that is made up: it has steps 0 ... 39 and refuses other plans. For steps from `until` on streams raise
-    `refusal`, or without one they wait."""
+    `refusal`, or without one they wait. With `reports` it takes reports of consumption, which `consumed` has, and
+    answers them by `receipt`."""
 
     def __init__(self) -> None:
         super().__init__("grpc://127.0.0.1:0")
@@ -30,6 +33,9 @@ class Made(flight.FlightServerBase):
         self.cause: dict[str, object] = {}
         self.tickets: list[dict[str, object]] = []
         self.actions: list[tuple[str, dict[str, object]]] = []
+        self.reports = False
+        self.consumed: SimpleQueue[dict[str, Any]] = SimpleQueue()
+        self.receipt: Callable[[], dict[str, object]] = dict
 
     def do_get(self, context: flight.ServerCallContext, ticket: flight.Ticket) -> flight.GeneratorStream:
         asked = json.loads(ticket.ticket)
@@ -51,7 +57,11 @@ class Made(flight.FlightServerBase):
     def do_action(self, context: object, action: flight.Action) -> list[bytes]:
         body = json.loads(action.body.to_pybytes())
         if action.type == "info":
-            return [json.dumps(INFO | {"fingerprint": self.fingerprint, "daemons": self.daemons}).encode()]
+            reports = {"reports": True, "ahead": 8} if self.reports else {}
+            return [json.dumps(INFO | {"fingerprint": self.fingerprint, "daemons": self.daemons} | reports).encode()]
+        if action.type == "consumed":
+            self.consumed.put(body)
+            return [json.dumps({"run": "r", "known": True, "window": 8} | self.receipt()).encode()]
         if action.type == "cause":
             return [json.dumps(body | self.cause).encode()]
         self.actions.append((action.type, body))

@@ -445,7 +445,7 @@ def test_a_released_step(module_daemon: Callable[..., Daemon]) -> None:
 WAIT = """
 import sys, threading, loaderd
 how, url = sys.argv[1:]
-client = loaderd.Client(url)
+client = loaderd.Client(url, job=how)
 client.info()
 print("ready", flush=True)
 sys.stdin.readline()

@@ -298,6 +298,7 @@ def test_the_id_of_a_run_that_begins_later(serve: Callable[..., Server]) -> None
         next(stream)
         assert stream.run_id == ID
         next(stream)
+        stream.cancel()
     assert [t.get("run_id") for t in server.tickets] == [None, ID]
 
 

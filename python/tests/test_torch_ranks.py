@@ -58,20 +58,35 @@ def test_precedence(group):
 )
 def test_mesh(group, shape, names, dims, data):
     """Processes that differ in a data-parallel coordinate have different ranks, all others share one."""
-    places = {}
+    places, readers = {}, set()
     for rank, at in enumerate(itertools.product(*map(range, shape))):
         group(rank, 8)
         place = find_place(mesh=init_device_mesh("cpu", shape, mesh_dim_names=names), mesh_dims=dims)
         key = tuple(at[d] for d in data)
         assert places.setdefault(key, place.rank) == place.rank
+        readers.add((place.rank, place.peer))
         assert place.world == len(set(itertools.product(*(range(shape[d]) for d in data))))
     assert list(places.values()) == list(range(len(places)))  # row-major, as torch counts the ranks of a mesh
+    assert len(readers) == 8, "processes of a rank are told apart"
 
 
 def test_submesh(group):
     group(5, 8)
     mesh = init_device_mesh("cpu", (2, 4), mesh_dim_names=("dp", "tp"))
     assert find_place(mesh=mesh["dp"])[:2] == (1, 2)
+
+
+def test_Place_PeerTellsProcessesOfARankApart(group):
+    """Where there are more processes than ranks it is the process's number, by torch.distributed or else the environment."""
+    for environ, peer in (({}, 0), ({"RANK": "5", "WORLD_SIZE": "8"}, 5), ({"RANK": "1", "WORLD_SIZE": "2"}, 0), ({"RANK": "five"}, 0)):
+        assert find_place(1, 2, environ=environ).peer == peer
+    group(3, 4)
+    assert find_place(environ={}).peer == 0
+    assert find_place(3, 4, environ={}).peer == 0
+    assert find_place(1, 2, environ={"RANK": "5", "WORLD_SIZE": "8"}).peer == 3
+    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
+    assert find_place(mesh=mesh).peer == find_place(mesh=mesh["dp"]).peer == 3
+    assert find_place(mesh=mesh, mesh_dims=["dp", "tp"]).peer == 0
 
 
 @pytest.mark.parametrize(

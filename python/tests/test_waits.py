@@ -98,10 +98,10 @@ def test_a_wait_names_its_cause_again_when_it_changes(slow: Slow, warnings: Call
         take = reading_on(client if threaded else client.stream())
         wait_for(lambda: len(slow.asked) > 3)
         (only,) = warnings()
-        assert only.startswith("step 0 of run r for rank 0 of 1 has not come for 0 s: SOURCE_DRY: 310 there; publish")
+        assert only == 'step 0 of run "r" for rank 0 of 1 has not come for 0 s: 310 there; publish (SOURCE_DRY)'
         slow.cause = {"reason": "POOL_FILLING", "message": "400 there", "do": "wait", "facts": {"rows_there": "400"}}
         wait_for(lambda: len(warnings()) == 2)
-        assert "POOL_FILLING: 400 there" in warnings()[1]
+        assert warnings()[1].endswith(": 400 there; wait (POOL_FILLING)")
         slow.cause = {}
         wait_for(lambda: len(warnings()) == 3)
         assert "on their way" in warnings()[2]
@@ -210,7 +210,7 @@ def test_a_prefetcher_of_something_else_tells_nothing(warnings: Callable[[], lis
 def test_what_a_daemon_says(daemon: Callable[..., Daemon], warnings: Callable[[], list[str]]) -> None:
     """The figures are the daemon's own; asking them changes nothing about what comes."""
     d = daemon({**SETTINGS, "serve.stall_timeout": "60s"})
-    with Client(d.flight_url) as client, Client(d.flight_url) as undisturbed:
+    with Client(d.flight_url) as client, Client(d.flight_url, job="undisturbed") as undisturbed:
         take = reading_on(client)
         wait_for(lambda: warnings())
         assert " rows needed, 0 there" in warnings()[0]

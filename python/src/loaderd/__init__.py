@@ -16,6 +16,7 @@ from loaderd.errors import (
     CauseUnknown,
     ClosedClient,
     DocumentLost,
+    DuplicateRank,
     Forbidden,
     ForkedClient,
     InternalError,
@@ -29,6 +30,7 @@ from loaderd.errors import (
     PoolFilling,
     ProtocolError,
     RankBehind,
+    RankMissing,
     Replaced,
     Replaying,
     RunFailed,
@@ -43,6 +45,7 @@ from loaderd.errors import (
     StepReleased,
     StorageDown,
     StorageFull,
+    StreamFull,
     StreamMismatch,
     TokenizerBehind,
     TooManySegments,
@@ -79,10 +82,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "TLS", "BadDocument", "BadTicket", "BadToken", "CauseUnknown", "Chat", "Client", "ClosedClient", "DocumentLost", "DocumentTooLarge",
-    "Documents", "Forbidden", "ForkedClient", "InputChanged", "InternalError", "Limited", "LoaderdError", "MixtureChange", "NoDaemon", "NoStream", "NotAccepted", "NotLeading",
+    "Documents", "DuplicateRank", "Forbidden", "ForkedClient", "InputChanged", "InternalError", "Limited", "LoaderdError", "MixtureChange", "NoDaemon", "NoStream", "NotAccepted", "NotLeading",
     "NotPermitted", "Part", "PlanLogDown", "PlanForeign", "PlanMismatch", "PlanTruncated", "PoolFilling", "Prefetcher", "ProtocolError",
-    "PublishError", "Published", "Publisher", "RankBehind", "Replaced", "Replaying", "RunFailed", "RunInfo", "RunIntake", "RunLength", "RunMismatch", "RunReplaced", "RunStatus", "Served", "ShuttingDown",
-    "SilentReader", "SlowReader", "SourceDown", "SourceCount", "SourceDry", "Sources", "Step", "StepNotPlanned", "StepReleased", "StepStream", "StorageDown", "StorageFull", "StreamMismatch",
+    "PublishError", "Published", "Publisher", "RankBehind", "RankMissing", "Replaced", "Replaying", "RunFailed", "RunInfo", "RunIntake", "RunLength", "RunMismatch", "RunReplaced", "RunStatus", "Served", "ShuttingDown",
+    "SilentReader", "SlowReader", "SourceDown", "SourceCount", "SourceDry", "Sources", "Step", "StepNotPlanned", "StepReleased", "StepStream", "StorageDown", "StorageFull", "StreamFull", "StreamMismatch",
     "TokenizerBehind", "TooManySegments", "Unavailable", "Unreachable", "Unsupported", "WorldMismatch", "apublish",
     "documents", "keep_memory", "publish", "serve",
 ]  # fmt: skip

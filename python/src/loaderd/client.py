@@ -51,6 +51,7 @@ class Client(Iterator[Step]):
         weights: bool = False,
         columns: Sequence[str] = (),
         job: str = DEFAULT_JOB,
+        peer: int = 0,
         token: str | None = None,
         tls: TLS | None = None,
         patience: float = 300.0,
@@ -63,7 +64,8 @@ class Client(Iterator[Step]):
         `run`, `fingerprint` and `run_id`, when given, must be those of the daemon's run (RunMismatch, PlanMismatch, RunReplaced: a run
         that was deleted and begun again has another id); a client keeps to the ones it finds first. It reads `steps` steps from `step` on, all by default, and of each the rows of
         `rank` of `world`. `job` names the job of these ranks: another one that reads the same run neither waits for it nor
-        makes it wait. `documents` asks for `Step.sources`, `sources` for these with their numbers, of a run with several (BadTicket by another; None: where it has
+        makes it wait. `peer` tells processes apart that read as the same rank, such as those of tensor parallelism: without it the second one gets
+        DuplicateRank. `documents` asks for `Step.sources`, `sources` for these with their numbers, of a run with several (BadTicket by another; None: where it has
         several), `weights` for the weight of each piece's loss, `columns` for columns that documents bring along (`Step.column`, `Step.values`; BadTicket
         for one that the run has not). `token` is the daemon's bearer token. `prefetch` steps
         are read ahead.
@@ -73,11 +75,14 @@ class Client(Iterator[Step]):
         which Unreachable is raised."""
         if not 0 <= rank < world:
             raise ValueError(f"rank {rank} of {world}: want a rank from 0 to world - 1")
+        if peer < 0:
+            raise ValueError(f"peer {peer}: want a number from 0 on")
         if step < 0 or (steps is not None and steps < 0):
             raise ValueError(f"step {step}, steps {steps}: want numbers from 0 on")
         if prefetch < 1:
             raise ValueError(f"prefetch {prefetch}: want 1 step or more")
-        self.rank, self.world = rank, world
+        self.rank, self.world, self.peer = rank, world, peer
+        self._session = uuid.uuid4().hex
         self._run, self._fingerprint, self._documents = run, fingerprint, documents
         self._run_id, self._sources, self._weights, self._columns = run_id, sources, weights, tuple(columns)
         self._patience, self._connect_timeout, self._prefetch = patience, connect_timeout, prefetch
@@ -103,7 +108,7 @@ class Client(Iterator[Step]):
             reader = self._reader
             if reader is None:
                 self._stream = self.stream(self._next)
-                reader = self._reader = Prefetcher(self._stream, self._prefetch, waits=self._stream.waits)
+                reader = self._reader = Prefetcher(self._stream, self._prefetch)
             try:
                 step = next(reader)
             except StopIteration:
@@ -140,6 +145,8 @@ class Client(Iterator[Step]):
             masks=masks,
             columns=self._columns,
             job=self._job,
+            peer=self.peer,
+            session=self._session,
             patience=self._patience,
             connect_timeout=self._connect_timeout,
         )
@@ -268,6 +275,8 @@ class Client(Iterator[Step]):
     def _rewind(self) -> None:
         reader, self._reader = self._reader, None
         if reader is not None:
+            if self._stream is not None and not self._stop.is_set():
+                self._stream.suspend()
             reader.close()
         self._adopt()
 

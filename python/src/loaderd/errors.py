@@ -58,6 +58,19 @@ class RankBehind(Unavailable):
     reason = "RANK_BEHIND"
 
 
+class RankMissing(Unavailable):
+    """A rank of the job is not connected, does not answer, or holds a step that the other ranks have finished: look at its process (`facts`: job, rank,
+    world, step, since_seconds, state)."""
+
+    reason = "RANK_MISSING"
+
+
+class StreamFull(Unavailable):
+    """The document stream has reached its bound: producers wait for room, and the run waits for documents (`facts`: stream, bytes, max_bytes, release)."""
+
+    reason = "STREAM_FULL"
+
+
 class Replaying(Unavailable):
     """The daemon plans again what its log holds, after a restart."""
 
@@ -155,9 +168,16 @@ class RunReplaced(LoaderdError):
 
 
 class Replaced(LoaderdError):
-    """Another stream of the same identity reads as this rank of the job: the newest has the place."""
+    """Another stream reads as this rank of the job: one of the same identity, or one whose predecessor no longer reported."""
 
     reason = "REPLACED"
+
+
+class DuplicateRank(LoaderdError):
+    """Another client reads as this rank of the job: give every process its own rank, another `job`, or another `peer` where processes share a rank on
+    purpose (`facts`: job, rank, world, address, since)."""
+
+    reason = "DUPLICATE_RANK"
 
 
 class WorldMismatch(LoaderdError):
@@ -256,9 +276,9 @@ class ClosedClient(LoaderdError):
 FROM_DAEMON: dict[str, type[LoaderdError]] = {
     cls.reason: cls
     for cls in (
-        SourceDry, SourceDown, TokenizerBehind, PoolFilling, RankBehind, Replaying, NotLeading, PlanLogDown,
+        SourceDry, SourceDown, TokenizerBehind, PoolFilling, RankBehind, RankMissing, StreamFull, Replaying, NotLeading, PlanLogDown,
         StorageFull, StorageDown, CauseUnknown, ShuttingDown, Limited, SlowReader, SilentReader, PlanMismatch, StreamMismatch, PlanTruncated, PlanForeign, RunMismatch,
-        RunReplaced, Replaced, WorldMismatch, TooManySegments, StepReleased, StepNotPlanned, BadTicket, BadToken, Forbidden, Unsupported, DocumentLost, RunFailed, InternalError,
+        RunReplaced, Replaced, DuplicateRank, WorldMismatch, TooManySegments, StepReleased, StepNotPlanned, BadTicket, BadToken, Forbidden, Unsupported, DocumentLost, RunFailed, InternalError,
     )
 }  # fmt: skip
 """The class of every reason that the daemon gives."""

@@ -20,10 +20,12 @@ from loaderd.errors import (
     PlanMismatch,
     PoolFilling,
     RankBehind,
+    RankMissing,
     RunFailed,
     RunReplaced,
     SourceDry,
     StepNotPlanned,
+    StreamFull,
     TokenizerBehind,
     Unavailable,
     Unreachable,
@@ -33,7 +35,7 @@ from loaderd.wire import RunInfo
 
 log = logging.getLogger("loaderd")
 
-OF_THE_RUN = (SourceDry, TokenizerBehind, PoolFilling, RankBehind)
+OF_THE_RUN = (SourceDry, TokenizerBehind, PoolFilling, RankBehind, RankMissing, StreamFull)
 """Causes that pass and that every daemon of the run would give: to go to another one is of no use."""
 _OF_ONE = (RunFailed, InternalError, DocumentLost, StepNotPlanned)
 # What does not pass, but may be the matter of one daemon: the others are asked before it is raised.

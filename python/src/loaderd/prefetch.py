@@ -32,18 +32,17 @@ class Prefetcher(Iterator[T]):
     `next()` gives the items in order, what the iterator raised at its place, and StopIteration at the end; a wait in it
     sees Ctrl-C. With a `transform` the thread applies it to every item first. `close()` cancels the iterator and waits
     until the thread is gone; so does leaving a `with` block, the garbage collector, and the end of the interpreter. The
-    thread starts with the first `next()`. `waits` is told when somebody waits: those of a StepStream, which says why."""
+    thread starts with the first `next()`. A StepStream logs what `next()` waits for, and reports which steps it gave."""
 
     def __init__(
         self,
         iterator: Cancellable[object],
         depth: int = 2,
         transform: Callable[..., T] | None = None,
-        waits: Waits | None = None,
     ) -> None:
         if depth < 1:
             raise ValueError(f"prefetch depth {depth}: 1 or more")
-        self._shared: _Shared[T] = _Shared(iterator, depth, transform, waits or Waits())
+        self._shared: _Shared[T] = _Shared(iterator, depth, transform)
         self._close = weakref.finalize(self, _Shared.close, self._shared)
 
     def __next__(self) -> T:
@@ -73,11 +72,10 @@ class _Shared(Generic[T]):
     Both wait in queues of the interpreter's own, which cost neither Python code nor a lock that the other one waits for: `items` has what is finished, and
     `room` an entry for every item that may be made. What ends both, an error or a close, is `_END` in them, for good."""
 
-    def __init__(
-        self, iterator: Cancellable[object], depth: int, transform: Callable[..., T] | None, waits: Waits
-    ) -> None:
-        self.iterator, self.transform, self.waits = iterator, transform, waits
-        waits.ahead = True
+    def __init__(self, iterator: Cancellable[object], depth: int, transform: Callable[..., T] | None) -> None:
+        self.iterator, self.transform = iterator, transform
+        self.waits: Waits = getattr(iterator, "waits", None) or Waits()  # a StepStream has some
+        self.waits.ahead = True
         self.items: SimpleQueue[Any] = SimpleQueue()
         self.room: SimpleQueue[object] = SimpleQueue()
         for _ in range(depth):
@@ -100,6 +98,7 @@ class _Shared(Generic[T]):
             item = self.items.get()
         if item is not _END and not self.closed:
             self.room.put(None)
+            self.waits.consumption.take()
             return cast(T, item)
         self.items.put(_END)
         if self.closed:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
+import uuid
 import weakref
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
 from typing import Any
 
+from loaderd.consumption import Reporter
 from loaderd.connection import FAILURES, Connection, Lost, Opening, translate
 from loaderd.daemons import Daemons
 from loaderd.errors import FROM_DAEMON, ClosedClient, LoaderdError, ProtocolError, Unavailable, Unreachable, Unsupported
@@ -37,7 +38,8 @@ class StepStream(Iterator[Step]):
     grows by one. A lost connection, or a cause worth waiting for, leads to the same step again, by another daemon where
     there are several. `cancel()`, from any
     thread, ends it with ClosedClient. After another exception `next()` may be called again: it goes on with the same
-    step. What whoever takes the steps waits for, the daemon is asked aside, and the log has its answer (`waits`)."""
+    step. What whoever takes the steps waits for, the daemon is asked aside, and the log has its answer (`waits`). Which steps were taken is reported to
+    the daemon (`Reporter`)."""
 
     def __init__(
         self,
@@ -56,11 +58,13 @@ class StepStream(Iterator[Step]):
         masks: bool = True,
         columns: Sequence[str] = (),
         job: str = DEFAULT_JOB,
+        peer: int = 0,
+        session: str | None = None,
         patience: float = 300.0,
         connect_timeout: float = 60.0,
     ) -> None:
         """As `loaderd.Client` and `Client.stream`; `sources` None asks for them where the run has several. Without a `fingerprint` or a `run_id` the one
-        found first must stay."""
+        found first must stay. `session` identifies the client to the daemon: streams of one session replace each other."""
         self.daemons, self.rank, self.world, self.next_step = daemons, rank, world, step
         daemons.rank = rank
         self.run, self.fingerprint, self.documents, self.job = run, fingerprint, documents, job
@@ -77,7 +81,10 @@ class StepStream(Iterator[Step]):
         self._on: Connection | None = None  # that the last stream was opened on
         self._attempts: Patience | None = None  # at the step that is waited for
         self._gone: LoaderdError | None = None  # why a daemon was left while a stream was open
-        self.waits = Waits()
+        self.peer, self.session = peer, session or uuid.uuid4().hex
+        self.waits = Waits(taken=step)
+        self._reporter = Reporter(daemons, self.waits.consumption)
+        weakref.finalize(self, self._reporter.close, left=True)
         self._probed, self._explains = 0.0, True
         self._explained: LoaderdError | None = None  # why the step does not come, as the daemon said aside
         self._watch = Watch(patience, self._cancel_reader, min(LOOK_SECONDS, PROBE_SECONDS), self._alive)
@@ -85,6 +92,14 @@ class StepStream(Iterator[Step]):
 
     def __next__(self) -> Step:
         self.daemons.check_fork()
+        if self.waits.ahead:
+            return self._advance()
+        with self.waits:
+            step = self._advance()
+            self.waits.consumption.take()
+            return step
+
+    def _advance(self) -> Step:
         if self._ended or self.next_step == self._end:
             self._drop()
             raise StopIteration
@@ -92,7 +107,7 @@ class StepStream(Iterator[Step]):
         if self._reader is not None:
             attempts.on = self._on
         self._attempts, self._probed, self._explained, self._gone = attempts, time.monotonic(), None, None
-        with self._watch, nullcontext() if self.waits.ahead else self.waits:
+        with self._watch:
             while True:
                 try:
                     if self._reader is None:
@@ -122,10 +137,15 @@ class StepStream(Iterator[Step]):
             return
 
     def cancel(self) -> None:
-        """Ends reading, now and for ever."""
+        """Ends reading, now and for ever. The daemon is told that the client has left its rank."""
         self._stop.set()
         self._watch.close()
         self._drop()
+        self._reporter.close(left=True)
+
+    def suspend(self) -> None:
+        """Ends the reports, for good. Call it before `cancel` when another stream is to go on in this one's place."""
+        self._reporter.close(left=False)
 
     def _cause(self, error: LoaderdError, attempts: Patience) -> LoaderdError:
         """What a failed attempt means; the stream it had is given up."""
@@ -158,9 +178,11 @@ class StepStream(Iterator[Step]):
         columns += ((DOCUMENTS,) if self.documents or sources or self.weights else ()) + ((SOURCES,) if sources else ())
         columns += ((LOSS_RUNS,) if self.masks and LOSS_RUNS in info.columns else ()) + ((LOSS_WEIGHTS,) if self.weights else ()) + self.columns
         steps = None if self._end is None else self._end - self.next_step
-        opening = connection.read(
-            Ticket(self.rank, self.world, self.next_step, steps, columns, self.run, self.fingerprint, self.job, asked)
+        session, taken = (self.session, self.waits.consumption.progress.taken) if info.reports else (None, 0)
+        ticket = Ticket(
+            self.rank, self.world, self.next_step, steps, columns, self.run, self.fingerprint, self.job, asked, session, self.peer, taken
         )
+        opening = connection.read(ticket)
         with self._lock:
             self._opening = opening
             if self._stop.is_set() or self._watch.expired:
@@ -175,6 +197,10 @@ class StepStream(Iterator[Step]):
             self._opening = None
             if not (self._stop.is_set() or self._watch.expired):
                 self._reader, self._on = reader, connection
+                if info.reports:
+                    self._reporter.begin(connection, ticket.identity(), info.ahead)
+                else:
+                    self._reporter.pause()
                 return
         reader.cancel()
         raise attempts.last or Lost("the stream was not open in time")
@@ -272,7 +298,7 @@ class StepStream(Iterator[Step]):
 
     def _awaited(self) -> str:
         """The step that is waited for, in words."""
-        run = f" of run {self.run}" if self.run else ""
+        run = f' of run "{self.run}"' if self.run else ""
         return f"step {self.next_step}{run} for rank {self.rank} of {self.world}"
 
     def _drop(self) -> None:

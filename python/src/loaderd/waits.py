@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Mapping
 
+from loaderd.consumption import Consumption
 from loaderd.errors import LoaderdError
 
 log = logging.getLogger("loaderd")
@@ -21,10 +22,11 @@ class Waits:
     """`with waits:` around a wait of whoever takes what a reader makes. Other threads `tell` why, which is logged when the
     wait has lasted, once for every cause.
 
-    `ahead` says that the reader works ahead in a thread: its own waits are nobody's."""
+    `ahead` says that the reader works ahead in a thread: its own waits are nobody's. `consumption` is what was taken from the reader."""
 
-    def __init__(self) -> None:
+    def __init__(self, taken: int = 0) -> None:
         self.ahead = False
+        self.consumption = Consumption(taken)
         self._lock = threading.Lock()
         self._since: float | None = None
         self._asked = -AGAIN_SECONDS
@@ -35,6 +37,7 @@ class Waits:
     def __enter__(self) -> Waits:
         with self._lock:
             self._since, self._spoke = time.monotonic(), False
+        self.consumption.wait()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -63,4 +66,4 @@ class Waits:
                 return
             self._last, self._told[error.reason], self._spoke = last, now, True
             waited = now - self._since
-        log.warning("%s has not come for %.0f s: %s", what, waited, error)
+        log.warning("%s has not come for %.0f s: %s (%s)", what, waited, str(error).removeprefix(f"{error.reason}: "), error.reason)

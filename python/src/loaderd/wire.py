@@ -23,7 +23,8 @@ NARROW_LIMIT = 1 << 16
 
 @dataclass(frozen=True)
 class Ticket:
-    """Which steps a rank of a job asks for: `steps` of them from `step` on, all when it is None."""
+    """Which steps a rank of a job asks for: `steps` of them from `step` on, all when it is None. With a `session`, which not every daemon takes, the client
+    reports consumption: the trainer has taken the steps before `taken` so far."""
 
     rank: int = 0
     world: int = 1
@@ -34,22 +35,26 @@ class Ticket:
     fingerprint: str | None = None
     job: str = DEFAULT_JOB
     run_id: str | None = None
+    session: str | None = None
+    peer: int = 0
+    taken: int = 0
 
     def encode(self) -> bytes:
-        body: dict[str, Any] = {
-            "rank": self.rank,
-            "world": self.world,
-            "step": self.step,
-            "columns": list(self.columns),
-        }
-        body |= {
-            k: v
-            for k, v in (("steps", self.steps), ("run", self.run), ("fingerprint", self.fingerprint), ("run_id", self.run_id))
-            if v is not None
-        }
+        body = self.identity() | {"step": self.step, "columns": list(self.columns)}
+        body |= {k: v for k, v in (("steps", self.steps), ("fingerprint", self.fingerprint)) if v is not None}
+        if self.session is not None:
+            body["taken"] = self.taken
+        return json.dumps(body).encode()
+
+    def identity(self) -> dict[str, Any]:
+        """The keys that a report of the rank's consumption shares with the ticket."""
+        body: dict[str, Any] = {"rank": self.rank, "world": self.world}
+        body |= {k: v for k, v in (("run", self.run), ("run_id", self.run_id)) if v is not None}
         if self.job != DEFAULT_JOB:  # daemons of before there were jobs refuse the key
             body["job"] = self.job
-        return json.dumps(body).encode()
+        if self.session is not None:
+            body |= {"session": self.session, "peer": self.peer}
+        return body
 
 
 @dataclass(frozen=True)
@@ -217,7 +222,7 @@ class RunInfo:
     the addresses of its live daemons when there are several. `sources` has the names of a run with several sources: number n of
     `Step.source_ids` and `batch["sources"]` is `sources[n]`; one that comes to the run later is appended. `length` says how
     many steps the run will have; None while that is not known, and by older daemons. `columns` has those that the daemon sends, none where it does not
-    say."""
+    say. `reports`: clients may report what their trainers have taken; `ahead` is the daemon's serve.ahead then."""
 
     name: str
     fingerprint: str
@@ -239,6 +244,8 @@ class RunInfo:
     sources: tuple[str, ...] = ()
     length: RunLength | None = None
     columns: tuple[str, ...] = ()
+    reports: bool = False
+    ahead: int = 0
 
     @classmethod
     def decode(cls, body: Mapping[str, Any]) -> RunInfo:
@@ -267,6 +274,8 @@ class RunInfo:
                 sources=tuple(str(s["name"]) for s in body.get("sources") or ()) or tuple(sorted(config.get("sources") or ())),
                 length=RunLength.decode(body.get("length")),
                 columns=tuple(str(name) for name in body.get("columns") or ()),
+                reports=body.get("reports") is True,
+                ahead=int(body.get("ahead", 0)),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ProtocolError(f"description of the run: {type(error).__name__}: {error}") from error

@@ -391,19 +391,21 @@ class StepLoader(IterableDataset[Batch]):
         """A reader from the present step on, and what its thread needs."""
         self._describe()  # a state can then be taken whether the daemon is there or not
         client, place = self._connected(), find_place(*self._where)
-        client.rank, client.world = place.rank, place.world
+        client.rank, client.world, client.peer = place.rank, place.world, place.peer
         mover = Mover(self._device, self._pin)
         unused = 4 * (self._prefetch + 2)  # a batch has three tensors of a size, and one of another bucket's
         make = _Maker(self._form, Buffers(pinned=mover.pinned, keep=unused), mover)
         self._place = place
         client.keep_to_id(self._identify())
         stream = self._stream = client.stream(self._step, masks=self._form.masks)
-        self._reader = Prefetcher(stream, self._prefetch, make, stream.waits)
+        self._reader = Prefetcher(stream, self._prefetch, make)
         return self._reader
 
     def _stop(self) -> None:
         reader, self._reader, self._place = self._reader, None, None
         if reader is not None:
+            if self._stream is not None and not self._closed:
+                self._stream.suspend()
             reader.close()
 
 

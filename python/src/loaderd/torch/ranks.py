@@ -29,12 +29,13 @@ MODEL_PARALLEL = frozenset(
 
 class Place(NamedTuple):
     """Rank `rank` of `world` reads rows [rank*R/world, (rank+1)*R/world) of a step of R rows; `source` says who
-    told.
+    told. `peer` tells the processes of a rank apart: it is the process's number among all where there are more processes than ranks, else 0.
     """
 
     rank: int
     world: int
     source: str
+    peer: int = 0
 
 
 def find_place(
@@ -56,12 +57,24 @@ def find_place(
             raise ValueError("give either rank and world, or a mesh")
         if rank is None or world is None:
             raise ValueError(f"rank and world go together, got rank={rank}, world={world}")
-        return _checked(rank, world, "rank= and world=")
+        return _among(_checked(rank, world, "rank= and world="), environ)
     if mesh is not None:
-        return _of_mesh(mesh, mesh_dims)
+        return _among(_of_mesh(mesh, mesh_dims), environ)
     if dist.is_available() and dist.is_initialized():
         return _checked(dist.get_rank(), dist.get_world_size(), "torch.distributed")
     return _of_environment(environ)
+
+
+def _among(place: Place, environ: Mapping[str, str]) -> Place:
+    """The place with this process's number among all, by torch.distributed or the environment."""
+    if dist.is_available() and dist.is_initialized():
+        number, processes = dist.get_rank(), dist.get_world_size()
+    else:
+        try:
+            number, processes = _of_environment(environ)[:2]
+        except ValueError:
+            return place
+    return place._replace(peer=number) if processes > place.world else place
 
 
 def _of_environment(environ: Mapping[str, str]) -> Place:

@@ -1,0 +1,174 @@
+"""What the trainer has taken from the client's buffers, and its report to the daemon."""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import threading
+import time
+from collections.abc import Mapping
+from queue import Empty, SimpleQueue
+from typing import Any, NamedTuple
+
+from loaderd.connection import Connection
+from loaderd.daemons import Daemons
+from loaderd.errors import ClosedClient, LoaderdError, Unsupported
+
+log = logging.getLogger("loaderd")
+
+REPORT_SECONDS = 1.0
+"""Seconds between two reports while few steps are taken."""
+AGAIN_SECONDS = 60.0
+"""Seconds until the log has the same alert again."""
+_ANSWER_SECONDS = 2.0
+_LEAVE_SECONDS = 0.5
+_LEAST_WINDOW = 8  # of a daemon, whatever its serve.ahead
+
+
+class Progress(NamedTuple):
+    """`taken` is the index of the step that the trainer takes next. When it is not `waiting` for that step, it holds
+    the one before. `since`: when either changed, by time.monotonic()."""
+
+    taken: int
+    waiting: bool
+    since: float
+
+
+class Consumption:
+    """The progress of the trainer, which one thread changes and another one reports. The trainer's thread takes no
+    lock: it stores one tuple per step."""
+
+    def __init__(self, taken: int = 0) -> None:
+        self.progress = Progress(taken, False, time.monotonic())
+        self.due = math.inf  # the number of steps taken at which the reporter is woken
+        self.wake: SimpleQueue[None] = SimpleQueue()
+
+    def wait(self) -> None:
+        """Records that the trainer asks for the next step, and has therefore consumed the one before."""
+        self.progress = Progress(self.progress.taken, True, time.monotonic())
+
+    def take(self) -> None:
+        """Records that the trainer got the next step."""
+        taken = self.progress.taken + 1
+        self.progress = Progress(taken, False, time.monotonic())
+        if taken >= self.due:
+            self.due = math.inf
+            self.wake.put(None)
+
+
+class Reporter:
+    """Reports a Consumption in a daemon thread: every REPORT_SECONDS, and when a quarter of the daemon's window was
+    taken since the last report. A report that fails is lost; the next one goes to another daemon."""
+
+    def __init__(self, daemons: Daemons, consumption: Consumption) -> None:
+        self._daemons, self._consumption = daemons, consumption
+        self._pid = os.getpid()
+        self._on: Connection | None = None  # of the stream; None while its daemon takes no reports
+        self._body: Mapping[str, Any] = {}
+        self._failed: frozenset[str] = frozenset()  # addresses, since the last report that arrived
+        self._window = _LEAST_WINDOW
+        self._alerts = Alerts()
+        self._ended = self._left = False
+        self._thread: threading.Thread | None = None
+
+    def begin(self, on: Connection, body: Mapping[str, Any], ahead: int) -> None:
+        """Reports over the connection of a stream that was opened. `body` identifies the rank, `ahead` is serve.ahead
+        of the daemon."""
+        self._body, self._failed, self._window, self._on = body, frozenset(), max(ahead, _LEAST_WINDOW), on
+        self._schedule(self._consumption.progress.taken)
+        if self._thread is None and not self._ended:
+            self._thread = threading.Thread(target=self._run, name="loaderd-report", daemon=True)
+            self._thread.start()
+
+    def pause(self) -> None:
+        """Reports nothing until `begin`."""
+        self._on = None
+
+    def close(self, left: bool) -> None:
+        """Ends the thread, for good. With `left` its last report is that the client was closed on purpose; `close`
+        waits for that report, but not for long."""
+        if os.getpid() != self._pid or self._ended:
+            return
+        self._ended, self._left = True, left
+        self._consumption.wake.put(None)
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(timeout=_LEAVE_SECONDS)
+
+    def _run(self) -> None:
+        while not self._ended:
+            self._pause()
+            if not self._ended:
+                self._report(_ANSWER_SECONDS)
+        if self._left:
+            self._report(_LEAVE_SECONDS)
+
+    def _pause(self) -> None:
+        try:
+            self._consumption.wake.get(timeout=REPORT_SECONDS)
+            while True:
+                self._consumption.wake.get_nowait()
+        except Empty:
+            pass
+
+    def _report(self, timeout: float) -> None:
+        on = self._on
+        if on is None:
+            return
+        if self._failed:
+            try:
+                on = self._daemons.pick(self._failed) or on
+            except ClosedClient:
+                return
+        progress = self._consumption.progress
+        still = max(0.0, time.monotonic() - progress.since)
+        own = {"taken": progress.taken, "waiting": progress.waiting, "still": round(still, 3), "left": self._left}
+        try:
+            found = on.act("consumed", {**self._body, **own}, timeout)
+        except Unsupported:
+            self._on = None
+        except LoaderdError:
+            self._failed = frozenset() if on.url in self._failed else self._failed | {on.url}
+        else:
+            self._failed = frozenset()
+            self._answered(found[0] if found else {})
+            self._schedule(progress.taken)
+
+    def _schedule(self, reported: int) -> None:
+        """Has the trainer's thread wake this one when enough steps were taken since a report."""
+        due = reported + max(2, self._window // 4)
+        if self._consumption.progress.taken >= due:
+            self._consumption.wake.put(None)
+        else:
+            self._consumption.due = due
+
+    def _answered(self, answer: Mapping[str, Any]) -> None:
+        window, alert = answer.get("window"), answer.get("alert")
+        if type(window) is int and window > 0:
+            self._window = window
+        self._alerts.show(alert if isinstance(alert, dict) else None)
+
+
+class Alerts:
+    """Logs the daemon's alerts about the job of this rank: each cause once per AGAIN_SECONDS, and its end."""
+
+    def __init__(self) -> None:
+        self._logged: dict[tuple[str, ...], float] = {}  # when each cause was
+        self._open = ""  # the last one, until it is resolved
+
+    def show(self, alert: Mapping[str, Any] | None) -> None:
+        """Logs an alert, unless the log has its cause. None: there is none now."""
+        if alert is None:
+            if self._open:
+                log.info("resolved: %s", self._open)
+            self._open = ""
+            return
+        facts = alert.get("facts")
+        facts = facts if isinstance(facts, dict) else {}
+        cause = (str(alert.get("reason")), *(str(facts.get(k)) for k in ("job", "rank", "state")))
+        now = time.monotonic()
+        if now - self._logged.get(cause, -math.inf) < AGAIN_SECONDS:
+            return
+        self._logged = {k: t for k, t in self._logged.items() if now - t < AGAIN_SECONDS} | {cause: now}
+        self._open = str(alert.get("message"))
+        log.warning("%s; %s (%s)", self._open, alert.get("do"), alert.get("reason"))
