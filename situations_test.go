@@ -301,6 +301,40 @@ func TestSituations(t *testing.T) {
 			})
 			s.told(ended, s.says(loader.Waiting, `Waiting for rank 1 of 2, \d+ steps behind$`).Verdict)
 		}},
+		{"a rank is killed, and the other one waits for it in a collective", nil, func(s *scene) {
+			s.open()
+			s.publish(3000, "")
+			both := make([]*reader.Client, 2)
+			stands := make(chan struct{})
+			for rank := range both {
+				client, err := reader.Open(s.flight, reader.Options{Report: true})
+				if err != nil {
+					s.Fatal(err)
+				}
+				both[rank] = client
+				left := make(chan struct{})
+				s.Cleanup(func() { s.end(); <-left; client.Close() })
+				go func() {
+					defer close(left)
+					_ = client.Read(s.ctx, reader.Ticket{Rank: rank, World: 2, Job: "ddp"}, func(b reader.Batch) error {
+						if b.Meta.Step < 20 {
+							return nil
+						}
+						if rank == 1 {
+							close(stands)
+						}
+						<-s.ctx.Done()
+						return s.ctx.Err()
+					})
+				}()
+			}
+			<-stands
+			both[1].Close() // its kernel does so
+			status := s.says(loader.Failing, `Rank 1 of 2 of job "ddp" has not consumed step (1\d|20) for \d+ s$`)
+			if len(status.Ranks) != 2 || status.Ranks[1].State != "absent" || status.Ranks[1].Unit != answers.UnitRead || status.Verdict.Reason != loader.RankMissing || len(status.Jobs) != 1 || !status.Jobs[0].Failing {
+				s.Errorf("%+v, %+v, %+v", status.Verdict, status.Jobs, status.Ranks)
+			}
+		}},
 		{"NATS is lost", nil, func(s *scene) {
 			s.remote()
 			s.open()

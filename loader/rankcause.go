@@ -10,8 +10,8 @@ import (
 	"loaderd/loader/census"
 )
 
-// rankCause returns the cause that a finding of the census is.
-func rankCause(f *census.Finding) *Error {
+// RankCause returns a finding of the census as the cause of a wait.
+func RankCause(f *census.Finding) *Error {
 	waited := quantity.Time(f.For)
 	sentence := fmt.Sprintf("%s %s not consumed step %d for %s", ranksOf(f), has(f), f.Step, waited)
 	switch {
@@ -119,7 +119,7 @@ func (w *wait) missingRank() *Error {
 	}
 	for _, j := range w.ranks.Jobs {
 		if f := j.Finding; f != nil && f.Level == census.Red && j.Key == (census.Key{Job: w.brake.Job, World: w.brake.World}) {
-			return rankCause(f)
+			return RankCause(f)
 		}
 	}
 	return nil
@@ -129,7 +129,7 @@ func (w *wait) missingRank() *Error {
 func (f *follower) alert(k census.Key) *Error {
 	for _, j := range f.ranks.last().Jobs {
 		if j.Key == k && j.Finding != nil && j.Finding.Level == census.Red {
-			return rankCause(j.Finding)
+			return RankCause(j.Finding)
 		}
 	}
 	return nil

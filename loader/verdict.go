@@ -68,7 +68,7 @@ func (f *follower) verdict(at time.Time, shown Verdict) Verdict {
 	case now.failed != nil:
 		return failed(now.failed)
 	case e == nil && found != nil && found.Level == census.Red && !starves:
-		return w.judge(rankCause(found))
+		return w.judge(RankCause(found))
 	case now.ended:
 		return w.ended(now.steps)
 	}
@@ -201,7 +201,7 @@ func (w *wait) running(waits float64, shown Verdict) Verdict {
 	switch holds := w.holds(waits); {
 	case found != nil:
 		v.Sentence += ", " + rankNote(found)
-		v.Do = rankCause(found).Do
+		v.Do = RankCause(found).Do
 	case holds != "":
 		v.Sentence += ", " + holds
 		v.Do = "look at that rank: its trainer is slower than the others"

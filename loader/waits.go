@@ -94,7 +94,7 @@ func (w *waits) logRanks(v census.View) {
 		}
 		ranks := joined(f.Ranks)
 		if missing[j.Key] = ranks; w.ranks[j.Key] != ranks {
-			e := rankCause(f)
+			e := RankCause(f)
 			w.log.Warn("rank missing", "event", "rank.missing", "job", f.Job, "world", f.World, "ranks", ranks, "state", f.State, "step", f.Step, "cause", e.Message, "do", e.Do)
 		}
 	}

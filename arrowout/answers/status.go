@@ -31,6 +31,7 @@ type Status struct {
 	Pulls   []PullStatus        `json:"pulls,omitempty"`   // of sources that daemons fill themselves
 	Buckets []BucketStatus      `json:"buckets"`
 	Packing PackingStatus       `json:"packing"`
+	Jobs    []JobStatus         `json:"jobs"`
 	Ranks   []RankStatus        `json:"ranks"`       // of all daemons; the MaxRanks that are furthest behind where there are more
 	Readers int                 `json:"ranks_total"` // all of them
 	Keepers []KeeperStatus      `json:"keepers"`
@@ -158,20 +159,50 @@ type PackingStatus struct {
 	Counts   map[string]int64 `json:"method_counts,omitempty"` // what the method itself counts, such as how rows of splice ended
 }
 
-// RankStatus is a rank that reads at this moment.
+// JobStatus describes the ranks of a job with one world size.
+type JobStatus struct {
+	Job      string `json:"job"`
+	World    int    `json:"world"`
+	Present  int    `json:"present"`            // ranks
+	Missing  []int  `json:"missing,omitempty"`  // numbers of ranks that are not present, the first ones
+	Least    uint64 `json:"least"`              // steps consumed by the rank that is furthest behind
+	Most     uint64 `json:"most"`               // by the one that is furthest on
+	Reports  bool   `json:"reports"`            // its clients report what their trainers have taken; else Least and Most are steps sent
+	State    string `json:"state"`              // reading, or what ranks that hold the others are: as RankStatus.State
+	Failing  bool   `json:"failing,omitempty"`  // the job cannot continue without help
+	Sentence string `json:"sentence,omitempty"` // which ranks hold the others
+}
+
+// StateReading is the RankStatus.State of a rank that is not missing.
+const StateReading = "reading"
+
+// Units of RankStatus.Consumed.
+const (
+	UnitRead = "read" // by the trainer, as the client reports
+	UnitSent = "sent" // by the daemon: the client does not report
+)
+
+// RankStatus is a process that reads, or that its job misses.
 type RankStatus struct {
-	Job     string    `json:"job"`
-	Rank    int       `json:"rank"`
-	World   int       `json:"world"`
-	Step    uint64    `json:"step"`     // that it asks for next
-	Lag     uint64    `json:"lag"`      // steps behind the furthest rank of its job
-	WaitP50 float64   `json:"wait_p50"` // seconds that it waited for a step, of the last minute
-	WaitP99 float64   `json:"wait_p99"`
-	Bytes   float64   `json:"bytes"` // a second, of the last ten
-	Since   time.Time `json:"since"` // when it came
-	Who     string    `json:"identity,omitempty"`
-	Address string    `json:"address"`
-	Daemon  string    `json:"daemon"` // that serves it
+	Job      string    `json:"job"`
+	Rank     int       `json:"rank"`
+	World    int       `json:"world"`
+	Peer     int       `json:"peer,omitempty"`     // of several processes that read as one rank
+	State    string    `json:"state"`              // reading, absent, silent, stuck or left
+	StateFor float64   `json:"state_seconds"`      // for which it has been in its state, where that is not reading
+	Unit     string    `json:"unit"`               // of Consumed: read or sent
+	Consumed uint64    `json:"consumed"`           // steps
+	Buffered uint64    `json:"buffered,omitempty"` // steps sent that the trainer has not taken
+	Streams  int       `json:"streams"`            // open ones
+	Step     uint64    `json:"step"`               // behind the last one that it was sent whole
+	Lag      uint64    `json:"lag"`                // steps that it has consumed less than the furthest rank of its job
+	WaitP50  float64   `json:"wait_p50"`           // seconds that it waited for a step, of the last minute
+	WaitP99  float64   `json:"wait_p99"`
+	Bytes    float64   `json:"bytes"` // a second, of the last ten
+	Since    time.Time `json:"since"` // when it came
+	Who      string    `json:"identity,omitempty"`
+	Address  string    `json:"address"`
+	Daemon   string    `json:"daemon"` // that serves it
 }
 
 // KeeperStatus is a trainer that keeps checkpoints.

@@ -98,7 +98,8 @@ scrape_configs: [{job_name: loaderd, static_configs: [{targets: [%q]}]}]
 			names[name] = true
 		}
 	}
-	delete(names, "loaderd_waits") // nobody waits for long
+	delete(names, "loaderd_rank_missing_seconds") // no rank is missing
+	delete(names, "loaderd_waits")                // nobody waits for long
 	for name := range names {
 		missing["metric "+name] = name
 	}

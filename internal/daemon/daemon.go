@@ -148,7 +148,7 @@ func Start(ctx context.Context, c config.Config, log *slog.Logger) (_ *Daemon, e
 	if err := d.flight.Start(); err != nil {
 		return nil, err
 	}
-	ours.MustRegister(runMetrics{d.run, d.docs}, pullMetrics{d.pulls}, deadLetterMetrics{d.dead}, rankMetrics{d.flight.Traffic, func() plan.Keepers { return d.run.Info().Keepers }},
+	ours.MustRegister(runMetrics{d.run, d.docs}, pullMetrics{d.pulls}, deadLetterMetrics{d.dead}, rankMetrics{d.flight.Traffic, d.run.Ranks, func() plan.Keepers { return d.run.Info().Keepers }},
 		daemonMetrics{d.run.Leads, d.watch.Term, d.run.Verdict}, buildInfo(build.This()))
 	d.run.ServesAt(d.advertised())
 	d.leads.ServesAt(d.advertised())

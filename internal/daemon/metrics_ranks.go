@@ -10,6 +10,7 @@ import (
 
 	"loaderd/arrowout"
 	"loaderd/internal/order"
+	"loaderd/loader/census"
 	"loaderd/loader/plan"
 )
 
@@ -22,6 +23,7 @@ const (
 // rankMetrics shows what ranks get by this daemon. The label is train_job, as Prometheus gives every series a label job of its own.
 type rankMetrics struct {
 	traffic func() []arrowout.Traffic
+	ranks   func() census.View
 	keepers func() plan.Keepers
 }
 
@@ -72,6 +74,13 @@ var jobFigures = []jobMetric{
 	{jobDesc("fastest_step", "Step that the job's furthest rank has not been sent whole."), func(j job) float64 { return float64(j.fastest) }},
 }
 
+// missing, consumed and world are what the census of all daemons has, so that every daemon of the run shows them alike.
+var (
+	missing  = prometheus.NewDesc("loaderd_rank_missing_seconds", "For how long a rank that is missing has consumed no step: it is absent, silent or stuck, and its job cannot continue (RANK_MISSING); of 64 at most, none while all is well.", []string{"train_job", "rank"}, nil)
+	consumed = prometheus.NewDesc("loaderd_rank_consumed_step", "Steps that the rank's trainer has consumed; of the 64 ranks that have consumed least.", []string{"train_job", "rank"}, nil)
+	world    = jobDesc("world", "Ranks that the job has by its world size, present or not.")
+)
+
 // committed is how far the checkpoints of each keeper reach.
 var committed = jobDesc("committed_step", "By keeper: its own checkpoints cover all steps before this one.")
 
@@ -83,7 +92,9 @@ func (m rankMetrics) Describe(out chan<- *prometheus.Desc) {
 	for _, x := range jobFigures {
 		out <- x.desc
 	}
-	out <- committed
+	for _, x := range []*prometheus.Desc{committed, missing, consumed, world} {
+		out <- x
+	}
 }
 
 // Collect implements prometheus.Collector.
@@ -99,9 +110,47 @@ func (m rankMetrics) Collect(out chan<- prometheus.Metric) {
 			out <- prometheus.MustNewConstMetric(x.desc, prometheus.GaugeValue, x.value(j), j.name)
 		}
 	}
+	m.collectCensus(out)
 	keepers := m.keepers()
 	for _, name := range first(slices.Sorted(maps.Keys(keepers)), jobsShown) {
 		out <- prometheus.MustNewConstMetric(committed, prometheus.GaugeValue, float64(keepers[name]), name)
+	}
+}
+
+// collectCensus shows what the census has. Of several world sizes of a job the largest one counts.
+func (m rankMetrics) collectCensus(out chan<- prometheus.Metric) {
+	type key struct {
+		job  string
+		rank int
+	}
+	worlds, lost, steps := map[string]int{}, map[key]float64{}, map[key]uint64{}
+	for _, j := range m.ranks().Jobs {
+		worlds[j.Job] = max(worlds[j.Job], j.World)
+		if f := j.Finding; f != nil && f.Level == census.Red {
+			for _, n := range f.Ranks {
+				lost[key{j.Job, n}] = max(lost[key{j.Job, n}], f.For.Seconds())
+			}
+		}
+		for _, r := range j.Ranks {
+			k := key{j.Job, r.Rank}
+			if step, known := steps[k]; r.Reports && (!known || r.Consumed() < step) {
+				steps[k] = r.Consumed()
+			}
+		}
+	}
+	gauge := func(desc *prometheus.Desc, value float64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
+	}
+	for _, job := range first(slices.Sorted(maps.Keys(worlds)), jobsShown) {
+		gauge(world, float64(worlds[job]), job)
+	}
+	byKey := func(a, b key) int { return cmp.Or(cmp.Compare(a.job, b.job), cmp.Compare(a.rank, b.rank)) }
+	for _, k := range first(slices.SortedFunc(maps.Keys(lost), byKey), ranksShown) {
+		gauge(missing, lost[k], k.job, strconv.Itoa(k.rank))
+	}
+	least := func(a, b key) int { return cmp.Or(cmp.Compare(steps[a], steps[b]), byKey(a, b)) }
+	for _, k := range first(slices.SortedFunc(maps.Keys(steps), least), ranksShown) {
+		gauge(consumed, float64(steps[k]), k.job, strconv.Itoa(k.rank))
 	}
 }
 

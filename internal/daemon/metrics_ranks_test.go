@@ -2,11 +2,13 @@ package daemon
 
 import (
 	"fmt"
+	"maps"
 	"testing"
 	"time"
 
 	"loaderd/arrowout"
 	"loaderd/loader"
+	"loaderd/loader/census"
 	"loaderd/loader/plan"
 )
 
@@ -16,7 +18,7 @@ func reads(job string, rank int, step uint64) arrowout.Traffic {
 }
 
 func ranked(streams ...arrowout.Traffic) rankMetrics {
-	return rankMetrics{func() []arrowout.Traffic { return streams }, func() plan.Keepers { return plan.Keepers{"a": 7, "gone": 3} }}
+	return rankMetrics{func() []arrowout.Traffic { return streams }, func() census.View { return census.View{} }, func() plan.Keepers { return plan.Keepers{"a": 7, "gone": 3} }}
 }
 
 // Each rank and each job has its figures. Where two streams read as one rank, the slower one counts, and the collection stays valid.
@@ -51,5 +53,33 @@ func TestRankMetricsAreBounded(t *testing.T) {
 		if _, there := have[fmt.Sprintf("loaderd_rank_step %d big", i)]; there != shown {
 			t.Errorf("rank %d is shown: %v, want %v", i, there, shown)
 		}
+	}
+}
+
+// A rank that is missing has a figure, as every rank whose client reports and every job; by rank the process counts that has consumed least.
+func TestRankMetrics_MissingRank(t *testing.T) {
+	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	c := census.New()
+	for n := range 3 {
+		id := census.ID{Key: census.Key{Job: "a", World: 4}, Rank: n / 2, Peer: n % 2}
+		c.Open(id, census.Client{Session: "s"}, 0, at)
+		c.Report(id, census.Report{Session: "s", Taken: 40 + uint64(n), Waiting: true}, at)
+	}
+	c.Open(census.ID{Key: census.Key{Job: "a", World: 1}}, census.Client{}, 0, at)
+	m := ranked()
+	m.ranks = func() census.View { return c.View(at.Add(4 * time.Second)) }
+	want := map[string]float64{"loaderd_rank_consumed_step 0 a": 40, "loaderd_rank_consumed_step 1 a": 42, "loaderd_job_world a": 4,
+		"loaderd_job_committed_step a": 7, "loaderd_job_committed_step gone": 3}
+	if have := gathered(t, m); !maps.Equal(have, want) {
+		t.Errorf("%v, want %v", have, want)
+	}
+	m.ranks = func() census.View {
+		return census.View{Jobs: []census.Job{{Key: census.Key{Job: "a", World: 4}, Finding: &census.Finding{State: census.Absent, Level: census.Red, Ranks: []int{2, 3}, For: 20 * time.Second}},
+			{Key: census.Key{Job: "b", World: 2}, Finding: &census.Finding{State: census.Stuck, Level: census.Named, Ranks: []int{0}, For: 20 * time.Second}}}}
+	}
+	want = map[string]float64{"loaderd_rank_missing_seconds 2 a": 20, "loaderd_rank_missing_seconds 3 a": 20, "loaderd_job_world a": 4, "loaderd_job_world b": 2,
+		"loaderd_job_committed_step a": 7, "loaderd_job_committed_step gone": 3}
+	if have := gathered(t, m); !maps.Equal(have, want) {
+		t.Errorf("%v, want %v", have, want)
 	}
 }

@@ -34,7 +34,7 @@ func TestPageShowsEverySection(t *testing.T) {
 		t.Errorf("what limits: %q", limiting)
 	}
 	p.says("#sources", "web 71.2 % 70.0 % 70.2 % 5.2G 1 of 1 160,000 open, 12 documents undecodable", "math 28.8 % 30.0 % 29.8 % 2.2G 2 of 4 17,600 dry for 3 min")
-	p.says("#jobs", "Job train: 4 ranks, the first at step", "Rank 3 holds the others up: 40 steps behind", "3 of 4", "40 steps", "10.0.0.13:5015", "gpu-02.812", "31 min")
+	p.says("#jobs", "Job train: 4 ranks, the first has consumed", "Rank 3 holds the others up: 40 steps behind", "3 of 4", "40 steps", "10.0.0.13:5015", "gpu-02.812", "31 min")
 	if first := p.text(".job tbody tr:first-child th"); first != "3 of 4" {
 		t.Errorf("the first rank of the table is %s, not who is furthest behind", first)
 	}
@@ -191,13 +191,29 @@ func TestPageFits(t *testing.T) {
 func manyRanks(s *answers.Status) {
 	s.Ranks = nil
 	for i := range 256 {
-		r := answers.RankStatus{Job: "train", Rank: i, World: 256, Step: 8000 - uint64(i%3), Lag: uint64(i % 3), WaitP99: 0.3, Bytes: 1e6, Since: s.Time, Address: "10.0.0.1:99", Daemon: "gpu-01.4711"}
+		r := answers.RankStatus{Job: "train", Rank: i, World: 256, State: answers.StateReading, Unit: answers.UnitSent, Consumed: 8000 - uint64(i%3), Lag: uint64(i % 3), WaitP99: 0.3, Bytes: 1e6, Since: s.Time, Address: "10.0.0.1:99", Daemon: "gpu-01.4711"}
 		if i == 77 {
-			r.Step, r.Lag = 7910, 90
+			r.Consumed, r.Lag = 7910, 90
 		}
 		s.Ranks = append(s.Ranks, r)
 	}
 	s.Readers = 256
+}
+
+// A rank that is missing stays in the table, is marked, and the job says what is known.
+func TestPage_MissingRank(t *testing.T) {
+	f := newFake()
+	f.set(func(f *fake) {
+		f.change = func(s *answers.Status) {
+			s.Ranks[1].State, s.Ranks[1].StateFor, s.Ranks[1].Consumed = "absent", 20, 34
+			s.Jobs = []answers.JobStatus{{Job: "train", World: 4, Present: 3, Missing: []int{1}, State: "absent", Failing: true,
+				Sentence: `Rank 1 of 4 of job "train" has not consumed step 34 for 20 s: it is not connected`}}
+		}
+	})
+	p := open(t, chromium(t), serve(t, f).URL, usual)
+	p.ready()
+	p.says("#jobs", `Rank 1 of 4 of job "train" has not consumed step 34 for 20 s: it is not connected`, "absent, 20 s", "1 ✕")
+	p.until(`document.querySelectorAll(".cell[data-missing]").length === 1 && document.querySelector(".held[data-failing]") && document.querySelector("#jobs tr.missing th, #jobs tr.missing td")`)
 }
 
 // Who may not act sees no actions; who is not known is asked for a token, which stays in the tab.

@@ -11,6 +11,7 @@ import (
 	"io"
 	"net"
 	"strings"
+	"sync"
 
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/flight"
@@ -68,6 +69,10 @@ type Client struct {
 	reuse   bool
 	reports bool
 	flight  flight.Client
+
+	reporting sync.RWMutex // held by a report that is under way
+	open      context.Context
+	shut      context.CancelFunc // ends open
 }
 
 // Open prepares a connection to grpc://HOST:PORT or grpc+tls://HOST:PORT. It does not wait for the server.
@@ -90,11 +95,17 @@ func Open(uri string, o Options) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", uri, err)
 	}
-	return &Client{uri: uri, token: o.Token, reuse: o.Reuse, reports: o.Report, flight: c}, nil
+	open, shut := context.WithCancel(context.Background())
+	return &Client{open: open, shut: shut, uri: uri, token: o.Token, reuse: o.Reuse, reports: o.Report, flight: c}, nil
 }
 
 // Close ends the connection and every read on it.
-func (c *Client) Close() error { return c.flight.Close() }
+func (c *Client) Close() error {
+	c.shut()
+	c.reporting.Lock() // reports are not safe beside it
+	defer c.reporting.Unlock()
+	return c.flight.Close()
+}
 
 // Read calls f with every record batch of a ticket, in order. It returns nil behind the last one, f's error as soon as f returns one,
 // and the server's otherwise: Reason has its cause.

@@ -79,8 +79,14 @@ func (x *consumption) send(ctx context.Context, left bool) {
 		Left    bool    `json:"left"`
 	}{ofRun{x.ticket.Run}, x.ticket.Job, x.ticket.Rank, x.ticket.World, x.ticket.Peer, x.ticket.Session, x.taken, x.waiting, time.Since(x.changed).Seconds(), left}
 	x.mu.Unlock()
+	x.client.reporting.RLock()
+	defer x.client.reporting.RUnlock()
+	if x.client.open.Err() != nil {
+		return
+	}
 	ctx, cancel := context.WithTimeout(ctx, reportLimit)
 	defer cancel()
+	defer context.AfterFunc(x.client.open, cancel)()
 	_ = each(ctx, x.client, "consumed", body, func(a answers.Consumed) {
 		x.mu.Lock()
 		x.sent, x.window = body.Taken, uint64(a.Window)

@@ -27,11 +27,13 @@ func (w *Watch) look(now time.Time) history.Sample {
 		readers, bytes = readers+o.Readers, bytes+o.Sent
 	}
 	order.Sort(daemons, func(a, b answers.DaemonStatus) int { return cmp.Compare(a.Name, b.Name) })
-	lags(ranks)
+	view := w.Run.Ranks()
+	ranks = ranksOf(view, ranks, w.Name)
+	readers = max(readers, len(ranks))
 	out := answers.Status{Run: info.Run, ID: info.ID, Fingerprint: info.Fingerprint, Time: now.UTC(), Daemon: w.Name, Version: w.Version, Verdict: verdict,
 		Planned: s.Planned, Ended: s.Ended, Committed: s.Committed, Oldest: s.Oldest, Length: info.Length, Streams: s.Streams,
-		Rates: answers.Rates{Rates: rates, Bytes: bytes}, Skipped: []answers.SkippedStatus{}, Buckets: []answers.BucketStatus{}, Keepers: []answers.KeeperStatus{}, Ranks: furthestBehind(ranks), Readers: readers, Daemons: daemons, Events: w.Events.newest()}
-	read := leastStep(ranks)
+		Rates: answers.Rates{Rates: rates, Bytes: bytes}, Skipped: []answers.SkippedStatus{}, Buckets: []answers.BucketStatus{}, Keepers: []answers.KeeperStatus{}, Ranks: furthestBehind(ranks), Readers: readers, Jobs: jobsOf(view), Daemons: daemons, Events: w.Events.newest()}
+	read := leastStep(view)
 	if len(ranks) > 0 {
 		out.EndsIn = endsIn(read, info.Length, rates)
 	}
@@ -80,44 +82,6 @@ func (w *Watch) own(ranks []answers.RankStatus) answers.DaemonStatus {
 		d.Bytes += r.Bytes
 	}
 	return d
-}
-
-// lags counts how far each rank is behind the furthest one of its job.
-func lags(ranks []answers.RankStatus) {
-	furthest := map[string]uint64{}
-	for _, r := range ranks {
-		furthest[r.Job] = max(furthest[r.Job], r.Step)
-	}
-	for i := range ranks {
-		ranks[i].Lag = furthest[ranks[i].Job] - ranks[i].Step
-	}
-}
-
-// furthestBehind are the ranks that are shown, by job, world and rank.
-func furthestBehind(ranks []answers.RankStatus) []answers.RankStatus {
-	ranks = append([]answers.RankStatus{}, ranks...)
-	if len(ranks) > answers.MaxRanks {
-		order.Sort(ranks, func(a, b answers.RankStatus) int { return cmp.Compare(a.Step, b.Step) })
-		ranks = ranks[:answers.MaxRanks]
-	}
-	order.Sort(ranks, func(a, b answers.RankStatus) int {
-		return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.World, b.World), cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Daemon, b.Daemon))
-	})
-	return ranks
-}
-
-// leastStep is where the rank is that is furthest behind in the job that is furthest on; 0 without ranks.
-func leastStep(ranks []answers.RankStatus) (step uint64) {
-	least := map[string]uint64{}
-	for _, r := range ranks {
-		if n, ok := least[r.Job]; !ok || r.Step < n {
-			least[r.Job] = r.Step
-		}
-	}
-	for _, n := range least {
-		step = max(step, n)
-	}
-	return step
 }
 
 // endsIn is how long it takes until the last step is read by those who have read so many, in seconds; nil where that is not known.

@@ -15,6 +15,7 @@ import (
 	"loaderd/arrowout/answers"
 	"loaderd/internal/status"
 	"loaderd/loader"
+	"loaderd/loader/census"
 	"loaderd/loader/plan"
 	"loaderd/packonline"
 )
@@ -26,6 +27,7 @@ type fakeRun struct {
 	verdict loader.Verdict
 	rates   loader.Rates
 	waits   bool
+	ranks   *census.Census
 }
 
 func (f *fakeRun) Stats() loader.Stats     { return f.stats }
@@ -33,6 +35,21 @@ func (f *fakeRun) Info() loader.Info       { return f.info }
 func (f *fakeRun) Verdict() loader.Verdict { return f.verdict }
 func (f *fakeRun) Rates() loader.Rates     { return f.rates }
 func (f *fakeRun) Waits() bool             { return f.waits }
+
+func (f *fakeRun) Ranks() census.View {
+	if f.ranks == nil {
+		return census.View{}
+	}
+	return f.ranks.View(time.Now())
+}
+
+// present has a rank of job j be at a step. Its client reports.
+func (f *fakeRun) present(rank, world int, step uint64) {
+	id := census.ID{Key: census.Key{Job: "j", World: world}, Rank: rank}
+	f.ranks.Open(id, census.Client{Session: "s"}, 0, time.Now())
+	f.ranks.Send(id, step+5, time.Now())
+	f.ranks.Report(id, census.Report{Session: "s", Taken: step, Waiting: true}, time.Now())
+}
 
 // fakePlan is a plan log in memory.
 type fakePlan struct {
@@ -144,7 +161,7 @@ func TestEveryDaemonShowsTheSame(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		words, log := &bus{}, &fakePlan{}
 		log.add(plan.Header{Run: "r"}, plan.Term{Daemon: "a"}, plan.Term{Daemon: "b"})
-		run := &fakeRun{stats: loader.Stats{Planned: 50, Wanted: 45, Committed: 30}, info: loader.Info{Run: "r", Keepers: plan.Keepers{"k": 30}}, verdict: loader.Verdict{Sentence: "Running", Limits: loader.LimitRanks}}
+		run := &fakeRun{stats: loader.Stats{Planned: 50, Wanted: 45, Committed: 30}, info: loader.Info{Run: "r", Keepers: plan.Keepers{"k": 30}}, verdict: loader.Verdict{Sentence: "Running", Limits: loader.LimitRanks}, ranks: census.New()}
 		a, b := start("a", run, log, words), start("b", run, log, words)
 		a.serves(rank("j", 0, 3, 45, "a"), rank("j", 2, 3, 40, "a"))
 		b.serves(rank("j", 1, 3, 44, "b"))
@@ -153,9 +170,14 @@ func TestEveryDaemonShowsTheSame(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		c := start("c", run, log, words) // it hears what has happened before
 		time.Sleep(3 * time.Second)
+		for n, step := range []uint64{45, 44, 40} {
+			run.present(n, 3, step)
+		}
+		time.Sleep(time.Second)
 		for _, d := range []*daemon{a, b, c} {
 			s := d.Status()
-			if len(s.Ranks) != 3 || s.Readers != 3 || s.Ranks[0].Lag != 0 || s.Ranks[1].Lag != 1 || s.Ranks[2].Lag != 5 || s.Ranks[1].Daemon != "b" || s.Rates.Bytes != 3000 {
+			if len(s.Ranks) != 3 || s.Readers != 3 || s.Ranks[0].Lag != 0 || s.Ranks[1].Lag != 1 || s.Ranks[2].Lag != 5 || s.Ranks[1].Daemon != "b" || s.Rates.Bytes != 3000 ||
+				s.Ranks[2].State != "reading" || s.Ranks[2].Unit != answers.UnitRead || s.Ranks[2].Consumed != 40 || s.Ranks[2].Buffered != 5 {
 				t.Errorf("%s: ranks %+v", s.Daemon, s.Ranks)
 			}
 			if len(s.Daemons) != 3 || s.Daemons[0].Leads || !s.Daemons[1].Leads || s.Daemons[1].Term != 3 || s.Daemons[0].Ranks != 2 || s.Daemons[1].HTTP != "http://b:2" {
@@ -182,9 +204,17 @@ func TestEveryDaemonShowsTheSame(t *testing.T) {
 			}
 		}
 		b.stop() // it says so
-		time.Sleep(time.Second)
-		if s := a.Status(); len(s.Daemons) != 2 || len(s.Ranks) != 2 {
+		run.ranks.Close(census.ID{Key: census.Key{Job: "j", World: 3}, Rank: 1}, false, time.Now())
+		for range 12 {
+			time.Sleep(time.Second)
+			for _, n := range []int{0, 2} {
+				run.ranks.Report(census.ID{Key: census.Key{Job: "j", World: 3}, Rank: n}, census.Report{Session: "s", Taken: 46}, time.Now())
+			}
+		}
+		if s := a.Status(); len(s.Daemons) != 2 || len(s.Ranks) != 3 || s.Ranks[1].State != "absent" || s.Ranks[1].Consumed != 44 {
 			t.Errorf("after b has left: %+v, %+v", s.Daemons, s.Ranks)
+		} else if j := s.Jobs[0]; len(s.Jobs) != 1 || j.Present != 2 || len(j.Missing) != 1 || j.Missing[0] != 1 || !j.Failing || !strings.HasPrefix(j.Sentence, `Rank 1 of 3 of job "j" has not consumed step 44 for `) {
+			t.Errorf("after b has left: %+v", s.Jobs)
 		}
 		a.stop()
 		c.stop()
@@ -215,13 +245,14 @@ func TestASilentDaemon(t *testing.T) {
 // Of very many ranks those are shown that are furthest behind, and all are counted.
 func TestManyRanks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		run := &fakeRun{info: loader.Info{Run: "r"}}
-		a := start("a", run, &fakePlan{}, nil)
-		defer a.stop()
+		run := &fakeRun{info: loader.Info{Run: "r"}, ranks: census.New()}
 		var ranks []answers.RankStatus
 		for i := range 1000 {
+			run.present(i, 1000, uint64(2000-i))
 			ranks = append(ranks, rank("j", i, 1000, uint64(2000-i), "a"))
 		}
+		a := start("a", run, &fakePlan{}, nil)
+		defer a.stop()
 		a.serves(ranks...)
 		time.Sleep(2 * time.Second)
 		s := a.Status()

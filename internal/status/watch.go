@@ -13,6 +13,7 @@ import (
 	"loaderd/arrowout/answers"
 	"loaderd/internal/history"
 	"loaderd/loader"
+	"loaderd/loader/census"
 	"loaderd/loader/plan"
 )
 
@@ -22,6 +23,7 @@ type Run interface {
 	Info() loader.Info
 	Verdict() loader.Verdict
 	Rates() loader.Rates
+	Ranks() census.View
 	// Waits reports whether a rank waits for a step that is not planned.
 	Waits() bool
 }

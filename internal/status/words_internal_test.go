@@ -12,6 +12,7 @@ import (
 
 	"loaderd/arrowout/answers"
 	"loaderd/loader"
+	"loaderd/loader/census"
 )
 
 type noRun struct{}
@@ -20,6 +21,7 @@ func (noRun) Stats() loader.Stats     { return loader.Stats{} }
 func (noRun) Info() loader.Info       { return loader.Info{} }
 func (noRun) Verdict() loader.Verdict { return loader.Verdict{} }
 func (noRun) Waits() bool             { return false }
+func (noRun) Ranks() census.View      { return census.View{} }
 func (noRun) Rates() loader.Rates     { return loader.Rates{} }
 
 // Words that no daemon says are not heard.

@@ -47,9 +47,9 @@ func Picture(s answers.Status) screen.Picture {
 	}
 	if len(s.Ranks) > 0 {
 		ranks := furthestBehind(s.Ranks)
-		p.Tables = append(p.Tables, table(len(ranks), "RANK\tSTEP\tLAG\tWAIT P50\tP99\tBYTES/S", func(w io.Writer, i int) {
+		p.Tables = append(p.Tables, table(len(ranks), "RANK\tSTATE\tCONSUMED\tLAG\tWAIT P50\tP99\tBYTES/S", func(w io.Writer, i int) {
 			r := ranks[i]
-			fmt.Fprintf(w, "%s %d of %d\t%s\t%s\t%s\t%s\t%s\n", r.Job, r.Rank, r.World, quantity.Count(r.Step), quantity.Count(r.Lag), Wait(r.WaitP50), Wait(r.WaitP99), quantity.Bytes(int64(r.Bytes)))
+			fmt.Fprintf(w, "%s %d of %d\t%s\t%s\t%s\t%s\t%s\t%s\n", r.Job, r.Rank, r.World, RankState(r), Consumed(r), quantity.Count(r.Lag), Wait(r.WaitP50), Wait(r.WaitP99), quantity.Bytes(int64(r.Bytes)))
 		}))
 	}
 	if len(s.Events) > 0 {
@@ -110,11 +110,28 @@ func table(n int, head string, line func(w io.Writer, i int)) []string {
 	return lines
 }
 
-// furthestBehind puts the ranks first that are furthest behind.
+// furthestBehind puts the ranks first that do not read, then those that are furthest behind.
 func furthestBehind(ranks []answers.RankStatus) []answers.RankStatus {
 	ranks = slices.Clone(ranks)
 	order.SortStable(ranks, func(a, b answers.RankStatus) int { return cmp.Compare(b.Lag, a.Lag) })
-	return ranks
+	missing := func(r answers.RankStatus) bool { return r.State != answers.StateReading }
+	return append(slices.DeleteFunc(slices.Clone(ranks), func(r answers.RankStatus) bool { return !missing(r) }), slices.DeleteFunc(ranks, missing)...)
+}
+
+// RankState writes the state of a rank, and for how long it has been in it: absent 20 s.
+func RankState(r answers.RankStatus) string {
+	if r.State == answers.StateReading {
+		return r.State
+	}
+	return r.State + " " + quantity.Time(time.Duration(r.StateFor*float64(time.Second)))
+}
+
+// Consumed writes how many steps a rank has consumed: 34, or 34 sent where its client does not report.
+func Consumed(r answers.RankStatus) string {
+	if r.Unit == answers.UnitSent {
+		return quantity.Count(r.Consumed) + " sent"
+	}
+	return quantity.Count(r.Consumed)
 }
 
 // Wait writes a time in seconds that a rank waited.

@@ -32,9 +32,9 @@ func someStatus() answers.Status {
 		Packing: answers.PackingStatus{Padding: .0012, Split: .31}, Dead: answers.DeadStatus{Total: 12},
 		Events: []answers.Event{{Time: at, Kind: "warning", Text: "readers wait for a step, step 7231"}}}
 	for i := range 16 {
-		s.Ranks = append(s.Ranks, answers.RankStatus{Job: "trainer", Rank: i, World: 16, Step: 7231, WaitP50: .0123, WaitP99: 1.5, Bytes: 3e6})
+		s.Ranks = append(s.Ranks, answers.RankStatus{Job: "trainer", Rank: i, World: 16, Step: 7231, Consumed: 7231, State: answers.StateReading, Unit: answers.UnitRead, WaitP50: .0123, WaitP99: 1.5, Bytes: 3e6})
 	}
-	s.Ranks[5].Lag, s.Ranks[5].Step = 40, 7191
+	s.Ranks[5].Lag, s.Ranks[5].Consumed, s.Ranks[5].State, s.Ranks[5].StateFor = 40, 7191, "silent", 20
 	return s
 }
 

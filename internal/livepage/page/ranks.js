@@ -21,7 +21,7 @@ function makeJob([name]) {
   const title = el("h3");
   const held = el("p", { class: "held" });
   const strip = el("div", { class: "strip", role: "img" });
-  const all = table(`Ranks of job ${name}`, columns, (r) => `${r.rank} ${r.daemon} ${r.address}`, (r) => (r.holds ? "holds" : ""));
+  const all = table(`Ranks of job ${name}`, columns, (r) => `${r.rank} ${r.daemon} ${r.address}`, (r) => (missing(r) ? "missing" : r.holds ? "holds" : ""));
   const more = el("button", { type: "button", class: "plain" });
   const job = { all, more, title, held, strip, open: false };
   more.addEventListener("click", () => {
@@ -33,9 +33,12 @@ function makeJob([name]) {
   return job;
 }
 
+const missing = (r) => r.state !== "reading";
+
 const columns = [
   { name: "Rank", text: (r) => `${r.rank} of ${r.world}`, left: true },
-  { name: "Step", about: "that it asks for next", text: (r) => count(r.step) },
+  { name: "State", text: (r) => (missing(r) ? `${r.state}, ${duration(r.state_seconds)}` : r.state), left: true },
+  { name: "Consumed", about: "steps that its trainer has consumed, or that were sent to a client that does not report", text: (r) => (r.unit === "sent" ? `${count(r.consumed)} sent` : count(r.consumed)) },
   { name: "Behind", about: "steps behind the furthest rank of its job", text: (r) => (r.lag ? several(r.lag, "step") : "0") },
   { name: "Wait, median", about: "for a step, over the last minute", text: (r) => duration(r.wait_p50) },
   { name: "Wait, 99 %", about: "99 of 100 waits of the last minute were no longer", text: (r) => duration(r.wait_p99) },
@@ -50,16 +53,18 @@ function updateJob(job, name, ranks, s) {
   const most = Math.max(...ranks.map((r) => r.lag));
   const holders = ranks.filter((r) => most > slack && r.lag === most);
   ranks.forEach((r) => (r.holds = holders.includes(r)));
-  const front = Math.max(...ranks.map((r) => r.step));
+  const front = Math.max(...ranks.map((r) => r.consumed));
+  const found = (s.jobs ?? []).filter((j) => j.job === name && j.sentence);
   const left = s.ranks_total > s.ranks.length ? `, the furthest behind of ${count(s.ranks_total)}` : "";
-  say(job.title, `${name ? `Job ${name}` : "Ranks"}: ${several(ranks.length, "rank")}${left}, the first at step ${count(front)}`);
-  say(job.held, holders.length ? holding(holders, most) : "");
-  show(job.held, holders.length > 0);
+  say(job.title, `${name ? `Job ${name}` : "Ranks"}: ${several(ranks.length, "rank")}${left}, the first has consumed ${several(front, "step")}`);
+  say(job.held, found.length ? found.map((j) => j.sentence).join("; ") : holders.length ? holding(holders, most) : "");
+  mark(job.held, "data-failing", found.some((j) => j.failing) ? "" : null);
+  show(job.held, found.length + holders.length > 0);
   const inOrder = [...ranks].sort((a, b) => a.rank - b.rank);
   mark(job.strip, "aria-label", `${several(ranks.length, "rank")}. ${job.held.textContent || "None is behind."} The table below has each.`);
   mark(job.strip, "data-many", ranks.length > numbered ? "" : null);
   keyed(job.strip, inOrder, (r) => `${r.rank} ${r.daemon} ${r.address}`, makeCell, (cell, r) => updateCell(cell, r, most));
-  const worst = [...ranks].sort((a, b) => b.lag - a.lag || b.wait_p99 - a.wait_p99 || a.rank - b.rank);
+  const worst = [...ranks].sort((a, b) => missing(b) - missing(a) || b.lag - a.lag || b.wait_p99 - a.wait_p99 || a.rank - b.rank);
   job.all.update(job.open ? worst : worst.slice(0, few));
   show(job.more, ranks.length > few);
   say(job.more, job.open ? `Show the ${few} furthest behind` : `Show all ${count(ranks.length)} ranks`);
@@ -83,9 +88,10 @@ function makeCell() {
 // updateCell fills a cell as far as the rank has come: full at the front, low for who is furthest behind.
 function updateCell(cell, r, most) {
   cell.fill.style.height = `${(100 - (85 * r.lag) / Math.max(most, 8)).toFixed(1)}%`;
-  say(cell.label, String(r.rank));
+  say(cell.label, missing(r) ? `${r.rank} ✕` : String(r.rank));
   mark(cell.node, "data-holds", r.holds ? "" : null);
-  mark(cell.node, "title", `rank ${r.rank} of ${r.world}: step ${count(r.step)}, ${several(r.lag, "step")} behind, waits ${duration(r.wait_p99)} at most, by ${daemonName(r.daemon)}`);
+  mark(cell.node, "data-missing", missing(r) ? "" : null);
+  mark(cell.node, "title", `rank ${r.rank} of ${r.world}: ${r.state}, ${several(r.consumed, "step")} ${r.unit === "sent" ? "sent" : "consumed"}, ${several(r.lag, "step")} behind, waits ${duration(r.wait_p99)} at most, by ${daemonName(r.daemon)}`);
 }
 
 let keepers;
