@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -234,4 +235,16 @@ func waits(b *testing.B, next func() bool) {
 	slices.Sort(took)
 	b.ReportMetric(float64(took[len(took)/2].Nanoseconds())/1e3, "p50_us")
 	b.ReportMetric(float64(took[len(took)*99/100].Nanoseconds())/1e3, "p99_us")
+}
+
+// BenchmarkConsumed is what a report costs a daemon, beside the batch of a small step.
+func BenchmarkConsumed(b *testing.B) {
+	s := serve(b, newFake(2, 2, 16))
+	c := dial(b, s)
+	body := `{"rank":1,"world":2,"session":"` + strings.Repeat("5e", 16) + `","taken":35,"waiting":true,"still":0.5}`
+	for b.Loop() {
+		if _, err := act(c, "consumed", body); err != nil {
+			b.Fatal(err)
+		}
+	}
 }

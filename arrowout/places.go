@@ -98,8 +98,8 @@ func (p *places) take(who access.Identity, at loader.Place, session, address str
 		before.end(&loader.Error{Reason: Replaced, Message: fmt.Sprintf("another stream of identity %s reads as rank %d of %d of job %s now", who, at.Rank, at.World, at.Job),
 			Do: "let one stream read as each rank of a job; readers that have nothing to do with each other need jobs of their own, such as " + who.Name + "/2"})
 	default:
-		before.end(&loader.Error{Reason: Replaced, Message: fmt.Sprintf("another client reads as rank %d of %d of job %q now, from %s: this one had not reported for %s",
-			at.Rank, at.World, at.Job, address, duplicateWait), Do: "let one process read as each rank of a job"})
+		before.end(&loader.Error{Reason: Replaced, Message: fmt.Sprintf("another stream reads as rank %d of %d of job %q now, from %s",
+			at.Rank, at.World, at.Job, address), Do: "let one process read as each rank of a job"})
 	}
 	p.of[at] = h
 	return func() {

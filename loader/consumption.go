@@ -89,13 +89,16 @@ func (r *Run) Consumed(place Place, c Consumption) Receipt {
 
 // muster judges the ranks anew, and passes reports that other daemons received to the readers here.
 func (f *follower) muster() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
 	sent := map[Place]uint64{}
+	f.mu.Lock()
 	for _, x := range f.readers.all() {
 		sent[x.place] = max(sent[x.place], x.next)
 	}
-	for _, j := range f.ranks.look(sent, f.plan.now().keepers).Jobs {
+	f.mu.Unlock()
+	view := f.ranks.look(sent, f.plan.now().keepers)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, j := range view.Jobs {
 		for _, r := range j.Ranks {
 			for _, x := range f.readers.byPlace[placeOf(r.ID)] {
 				if x.client.Session != "" {

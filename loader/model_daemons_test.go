@@ -26,6 +26,7 @@ func TestModelOfDaemons(t *testing.T) {
 				"":               m.either(m.check),
 				"publish":        m.publish,
 				"read":           m.either(m.read),
+				"report":         m.either(m.report),
 				"join":           m.either(m.join),
 				"read on":        m.either(m.readOn),
 				"leave a reader": m.either(m.part),

@@ -32,6 +32,7 @@ func TestModel(t *testing.T) {
 			"":               m.check,
 			"publish":        m.publish,
 			"read":           m.read,
+			"report":         m.report,
 			"join":           m.join,
 			"read on":        m.readOn,
 			"leave a reader": m.part,
@@ -288,7 +289,7 @@ func (m *machine) place(rt *rapid.T) loader.Place {
 func (m *machine) read(rt *rapid.T) {
 	info := m.run.Info()
 	from := uint64(rapid.IntRange(int(info.Oldest), int(info.Planned)).Draw(rt, "from"))
-	r, err := m.run.Join(m.place(rt), from)
+	r, err := m.run.JoinAs(m.place(rt), from, loader.Client{Session: rapid.SampledFrom([]string{"", "s"}).Draw(rt, "session"), Taken: from})
 	if m.released(err, from) {
 		return
 	}
@@ -346,6 +347,12 @@ func (m *machine) ahead() uint64 {
 		return slowest[0] + uint64(m.world.options.Ahead)
 	}
 	return slowest[0] + 1 + uint64(m.world.options.Ahead)
+}
+
+// report has a client report what its trainer has taken, true or not: no step may differ by it.
+func (m *machine) report(rt *rapid.T) {
+	m.run.Consumed(m.place(rt), loader.Consumption{Session: "s", Taken: rapid.Uint64Range(0, 60).Draw(rt, "taken"), Waiting: rapid.Bool().Draw(rt, "waiting"),
+		Still: time.Duration(rapid.IntRange(0, 200).Draw(rt, "still")) * time.Second, Left: rapid.Bool().Draw(rt, "left")})
 }
 
 // join leaves a reader behind that may ask for what it has not read, whenever it likes.

@@ -203,7 +203,8 @@ func (c *Census) elsewhere(id ID) (Entry, bool) {
 // Leave records that a job has left: what is missing of it is not missed until one of its ranks opens another stream.
 func (c *Census) Leave(job string, now time.Time) { c.left[job] = now }
 
-// Merge takes in the roll of another daemon. Processes that the roll no longer has keep their last state, without streams.
+// Merge takes in the roll of another daemon, an empty one of a daemon that stops. Processes that the roll no longer has keep their last state,
+// without streams.
 func (c *Census) Merge(daemon string, r Roll, now time.Time) {
 	s := c.others[daemon]
 	if s == nil {
@@ -234,9 +235,6 @@ func (c *Census) merged() (n int) {
 	}
 	return n
 }
-
-// DaemonLeft records that a daemon has stopped.
-func (c *Census) DaemonLeft(daemon string, now time.Time) { c.Merge(daemon, Roll{}, now) }
 
 // forget removes what no judgement needs any longer.
 func (c *Census) forget(now time.Time) {
