@@ -71,6 +71,7 @@ func settings(t testing.TB, url string) config.Config {
 	c.Plan.Packing.Buckets, c.Plan.Packing.Pool, c.Plan.Packing.MaxAge = []int{512}, 128, 512
 	c.Plan.Shuffle.Window, c.Plan.Steps.Rows = 32, 8
 	c.Serve.Checkpoint = 16
+	c.Serve.FirstStepQuiet, c.Serve.FirstStepDocuments = 0, 0 // a plan holds the drains that a test asks for
 	return c
 }
 

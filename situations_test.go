@@ -239,7 +239,7 @@ func TestSituations(t *testing.T) {
 			s.publish(500, "code")
 			s.publish(40, "math")
 			ended := s.rank(0, 1, func(uint64) {})
-			s.told(ended, s.says(loader.Waiting, `Waiting for documents of source math, \d+ s$`).Verdict)
+			s.told(ended, s.says(loader.Waiting, `Waiting for documents of source "math", \d+ s$`).Verdict)
 		}},
 		{"all sources rest", func(c *config.Config) {
 			mixed("code", "math")(c)
@@ -249,7 +249,7 @@ func TestSituations(t *testing.T) {
 			s.publish(40, "code")
 			s.publish(40, "math")
 			ended := s.rank(0, 1, func(uint64) {})
-			s.told(ended, s.says(loader.Waiting, `Waiting for documents of (any source|source (code|math), \d+ s)$`).Verdict)
+			s.told(ended, s.says(loader.Waiting, `Waiting for documents of (any source|source "(code|math)", \d+ s)$`).Verdict)
 		}},
 		{"no source that has documents has a weight", mixed("code", "math"), func(s *scene) {
 			s.open()

@@ -47,7 +47,7 @@ func (w *wait) fullOf(since time.Time, sources ...string) *Error {
 	sentence := fmt.Sprintf("The document stream %s is full (%s): producers wait for room, and the run "+
 		"waits for documents%s", stream, &f, waited)
 	detail := fmt.Sprintf("%s of room are left, and the step is not full: %s",
-		quantity.Bytes(f.MaxBytes-f.Bytes), w.report.PlanStats.Lacks)
+		quantity.Bytes(f.MaxBytes-f.Bytes), w.lacks())
 	if f.Free != nil {
 		facts["free_bytes"] = strconv.FormatInt(*f.Free, 10)
 	}

@@ -14,6 +14,7 @@ type Intake struct {
 	Text        bool       `json:"text"`        // whether it accepts texts
 	Read        uint64     `json:"read"`        // last document that is planned
 	Full        bool       `json:"full"`        // it reads no further until ranks request steps, or not at all
+	Filling     bool       `json:"filling"`     // an early drain may come: its shuffle window is not full
 	Documents   int64      `json:"documents"`   // planned, used or not
 	Skipped     plan.Skips `json:"skipped"`     // of these
 }
@@ -64,7 +65,8 @@ func (l *leader) intake(source int) Intake {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	p := &l.figures
-	out := Intake{Tokenizer: t.Name, Fingerprint: t.Fingerprint, Text: t.Name != noTokenizer, Full: now.ended || p.Idle || now.steps >= l.wanted+uint64(l.options.Ahead)}
+	out := Intake{Tokenizer: t.Name, Fingerprint: t.Fingerprint, Text: t.Name != noTokenizer, Full: now.ended || p.Idle || now.steps >= l.wanted+uint64(l.options.Ahead),
+		Filling: p.Lacks.Early && !now.ended}
 	if !l.config.Mixed() {
 		out.Read, out.Documents, out.Skipped = p.Cursor.Last(), p.Counts.Arrived, p.Counts.Skipped
 		return out

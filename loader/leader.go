@@ -37,6 +37,8 @@ type leader struct {
 	news     announcement
 	done     chan struct{} // closed when it leads no more
 	long     length
+	// earlyDrains is the loop's.
+	earlyDrains earlyDrains
 	// sure waits while it is in doubt whether this process leads; nil where no other could.
 	sure func(context.Context) error
 	// audience sees what passes: a follower in the same process caches it, for its readers soon ask for it.

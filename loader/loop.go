@@ -142,7 +142,7 @@ func (l *loop) refresh(ctx context.Context) error {
 	if l.replay == nil {
 		l.skips.write(time.Now(), l.figures.Sources, l.log)
 	}
-	return errors.Join(l.linger(ctx), l.dryness(ctx))
+	return errors.Join(l.drainEarly(ctx), l.dryness(ctx))
 }
 
 // addHeld plans the next document that a feed holds.

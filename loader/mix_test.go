@@ -330,7 +330,7 @@ func TestMixedDry(t *testing.T) {
 		s["code"].lengths(5, 5)
 		run, stop := w.start(t)
 		o := readAll(t, run, 0)
-		if reason(o.err) != loader.SourceDry || !strings.Contains(o.err.Error(), "Waiting for documents of source code, 20 s") {
+		if reason(o.err) != loader.SourceDry || !strings.Contains(o.err.Error(), "Waiting for documents of source \"code\", 20 s") {
 			t.Errorf("%v", o.err)
 		}
 		must(t, stop())

@@ -3,7 +3,6 @@ package loader
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"loaderd/loader/plan"
 )
@@ -128,20 +127,4 @@ func (l *loop) control(ctx context.Context, c plan.Control, stored func(context.
 	l.applier.Record(c)
 	l.long.recorded()
 	return l.append(ctx, write{records: [][]byte{plan.EncodeRecord(c)}, stored: stored})
-}
-
-// linger records a drain for a reader that waits, when the stream has been quiet for Options.Linger and a drain could fill a step. The clock
-// decides only when the drain is recorded: the plan follows from the record.
-func (l *loop) linger(ctx context.Context) error {
-	if l.options.Linger <= 0 || l.repeats() || l.applier.Ended || len(l.applier.Pending) > 0 || !l.waitedFor() {
-		return nil
-	}
-	planner := l.applier.Planner
-	dry, ok := l.dry()
-	if !ok || dry < l.options.Linger || !planner.Drains() {
-		return nil
-	}
-	at := planner.Clock()
-	l.log.Info("the stream is quiet and a reader waits: pool and window are drained", "document", at, "quiet", dry.Round(time.Millisecond))
-	return l.control(ctx, plan.Drain{At: at}, nil)
 }

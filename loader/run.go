@@ -30,6 +30,11 @@ type Options struct {
 	Silent time.Duration `koanf:"silent_reader"`
 	// Linger is how long the document stream may be quiet while a reader waits, before the waiting documents are packed for it as by Drain. 0 never.
 	Linger time.Duration `koanf:"linger"`
+	// FirstStepQuiet and FirstStepDocuments are the bounds of an early drain: as long as the shuffle window has not
+	// filled, the waiting documents are packed for a waiting reader as by Drain. The first is how long the document
+	// stream must be quiet, the second how many documents must have arrived. 0 never.
+	FirstStepQuiet     time.Duration `koanf:"first_step_quiet"`
+	FirstStepDocuments int64         `koanf:"first_step_documents"`
 	// Release says what becomes of documents that neither a step behind the keepers' commits nor a restart needs: keep or purge.
 	Release string `koanf:"release"`
 	// ReleaseAfter is how long they are kept then.

@@ -276,14 +276,22 @@ func (w *wait) dry() *Error {
 		return nil
 	}
 	s, lacks := w.source, w.report.PlanStats.Lacks
+	if lacks.Drains && w.drainsQuiet() {
+		return w.firstStep()
+	}
 	sentence := "Waiting for documents"
 	facts := map[string]string{"dry_since": s.DrySince.UTC().Format(time.RFC3339Nano)}
-	detail := fmt.Sprintf("document %d was the last, and the step is not full: %s", s.Last, lacks)
-	if s.Last == 0 {
-		detail = fmt.Sprintf("there is none yet, and the step needs them: %s", lacks)
+	detail := fmt.Sprintf("document %d was the last, and the step is not full: %s", s.Last, w.lacks())
+	switch {
+	case s.Last == 0 && lacks.Early:
+		detail = fmt.Sprintf("there is none yet, a step has %s", quantity.Things(lacks.Needed, "row"))
+	case s.Last == 0:
+		detail = fmt.Sprintf("there is none yet, and the step needs them: %s", w.lacks())
+	case lacks.Early:
+		detail = w.lacks()
 	}
 	if x := w.wanted(); x != nil {
-		sentence += " of source " + x.Name
+		sentence += fmt.Sprintf(" of source %q", x.Name)
 		facts["source"] = x.Name
 		if x.Epochs.Another(x.Epoch + 1) {
 			detail += fmt.Sprintf("; its next epoch begins when it is sealed (epochs: %s)", x.Epochs)
@@ -292,7 +300,7 @@ func (w *wait) dry() *Error {
 	if skipped := w.skipped(); skipped != "" {
 		detail += "; " + skipped
 	}
-	do := w.whenDry(lacks.Drains)
+	do := w.whenDry(facts["source"])
 	if w.supply != nil {
 		if why, mend, ok := w.supply(facts["source"]); ok {
 			detail = why + "; " + detail
@@ -342,34 +350,46 @@ func (w *wait) idle() *Error {
 	if !p.Idle {
 		return nil
 	}
-	var rest []string
+	var rest, quoted []string
 	for _, s := range p.Sources {
 		if s.Resting && !s.Removed {
 			rest = append(rest, s.Name)
+			quoted = append(quoted, strconv.Quote(s.Name))
 		}
 	}
 	if e := w.fullOf(time.Time{}, rest...); e != nil {
 		return e
 	}
 	if len(rest) > 0 {
-		return stalled(SourceDry, "Waiting for documents of any source", strings.Join(rest, ", ")+" rest until they have some",
-			"publish documents to one of them, or seal them to end the run", map[string]string{"source": strings.Join(rest, ",")})
+		return stalled(SourceDry, "Waiting for documents of any source", "sources without documents: "+strings.Join(quoted, ", "),
+			"publish more documents, or end the run with loaderd seal", map[string]string{"source": strings.Join(rest, ",")})
 	}
 	return stalled(SourceDry, "Waiting for a change of the mixture", "no source that has documents left has a weight",
-		"give one a weight (loaderd mix --set NAME=1), or seal the run to end it", nil)
+		"give one a weight with loaderd mix --set NAME=1", nil)
 }
 
-// whenDry is what helps when no documents come.
-func (w *wait) whenDry(drains bool) string {
-	switch {
-	case drains && w.options.Linger > 0:
-		return fmt.Sprintf("publish more documents, or wait: what is there is packed when the stream has been quiet for %s (serve.linger)", w.options.Linger)
-	case drains:
-		return "publish more documents, drain the run (or set serve.linger) for the steps that what is there fills, or seal the run to get the rest"
+// whenDry is what helps when no documents come, with one command at most. source is the one that comes next, empty with
+// one document stream.
+func (w *wait) whenDry(source string) string {
+	const publish = "publish more documents, or "
+	switch lacks := w.report.PlanStats.Lacks; {
+	case source == "" && w.source.Last == 0:
+		return "publish documents with loaderd publish"
+	case lacks.Drains && w.options.Linger > 0:
+		return fmt.Sprintf("%swait: what is there is packed when the stream has been quiet for %s (serve.linger)",
+			publish, w.options.Linger)
+	case lacks.Drains:
+		return publish + "pack what is there with loaderd drain"
+	case source != "":
+		return publish + "end this source with loaderd seal " + source
+	case !lacks.Early || lacks.There == 0:
+		return publish + "end the run with loaderd seal"
 	case w.config.Steps.Last == plan.LastPad:
-		return "publish more documents, or seal the run to get the rest; a drain would fill no step"
+		return fmt.Sprintf("%send the run with loaderd seal: its last step then has %s of documents and %d of padding",
+			publish, quantity.Things(lacks.There, "row"), lacks.Needed-lacks.There)
+	default:
+		return fmt.Sprintf("%send the run with loaderd seal: what is left fills no step and is dropped", publish)
 	}
-	return "publish more documents; neither a drain nor a seal would fill a step with what is there"
 }
 
 // tokenizing: the planner waits for the tokens of documents that are fetched.
@@ -391,10 +411,7 @@ func (w *wait) filling() *Error {
 	if !w.report.reads() || w.report.Idle >= flowFor {
 		return nil
 	}
-	sentence := "Next step"
-	if w.planned == 0 {
-		sentence = "First step"
-	}
+	sentence := w.nextStep()
 	switch {
 	case w.report.Idle >= w.report.Reading:
 		left := w.source.Last - w.source.Delivered
@@ -404,15 +421,17 @@ func (w *wait) filling() *Error {
 		stored := quantity.Things(int(left), "document")
 		return stalled(PoolFilling, fmt.Sprintf("%s: reading begins, %s stored", sentence, stored),
 			"none has been received yet", asks, nil)
+	case lacks.Early:
+		return w.firstStep()
 	case lacks.Needed == 0: // nothing is known yet
 		sentence += ": documents flow, pool and shuffle window fill"
 	default:
 		if lacks.Documents > 0 && w.rates.Documents > 0 {
 			sentence += " in about " + quantity.Time(time.Duration(float64(lacks.Documents)/w.rates.Documents*float64(time.Second)))
 		}
-		sentence += fmt.Sprintf(": %s rows needed, %s there", quantity.Count(lacks.Needed), quantity.Count(lacks.There))
+		sentence += fmt.Sprintf(": %s needed, %s there", quantity.Things(lacks.Needed, "row"), quantity.Count(lacks.There))
 	}
-	detail := fmt.Sprintf("documents flow, but the step is not full yet: %s; pool %s pieces, shuffle window %s, queues %s", lacks, f["pool"], f["window"], f["queued_rows"])
+	detail := fmt.Sprintf("documents flow, but the step is not full yet: %s; pool %s pieces, shuffle window %s, queues %s", w.lacks(), f["pool"], f["window"], f["queued_rows"])
 	if skipped := w.skipped(); skipped != "" {
 		detail += "; " + skipped
 	}
@@ -495,6 +514,14 @@ func (f *follower) unanswered() *Error {
 	}
 	e.Facts = w.factsOf(e)
 	return e
+}
+
+// nextStep begins a sentence about the step that comes next.
+func (w *wait) nextStep() string {
+	if w.planned == 0 {
+		return "First step"
+	}
+	return "Next step"
 }
 
 // note adds the figures to the facts of a cause.

@@ -20,7 +20,8 @@ type planStats struct {
 	Queued       int
 	Capacity     plan.Capacity
 	Queues       []plan.QueueStat
-	Lacks        plan.Shortage
+	Lacks        plan.Shortage // of an early drain, while one may come
+	DrainAt      int64         `json:",omitempty"` // documents that must be packed before an early drain; 0: their number makes none
 	Cursor       plan.Position
 	CursorBefore plan.Position // of the snapshot before
 	Floor        plan.Position
@@ -47,7 +48,11 @@ func (l *leader) snapshot() {
 	s.Pool, s.Window, s.Queued = p.Waiting()
 	s.Capacity = p.Capacity()
 	s.Queues = p.Queues()
-	s.Lacks = p.Shortage()
+	if l.options.drainsEarly() && !p.Primed() {
+		s.Lacks, s.DrainAt = p.EarlyShortage(), l.earlyDrains.due(l.options.FirstStepDocuments)
+	} else {
+		s.Lacks = p.Shortage()
+	}
 	s.Cursor = p.Cursor()
 	s.Floor = p.Floor()
 	s.Detail = p.Detail()

@@ -312,7 +312,7 @@ func TestVerdictOfSources(t *testing.T) {
 		s["code"].lengths(5, 5)
 		run, stop := w.start(t)
 		time.Sleep(3 * time.Minute)
-		judged{t, w, run}.says(loader.Waiting, "Waiting for documents of source code, 3 min", loader.LimitDocuments)
+		judged{t, w, run}.says(loader.Waiting, `Waiting for documents of source "code", 3 min`, loader.LimitDocuments)
 		must(t, stop())
 	})
 	bubble(t, "all rest", func(t *testing.T) {

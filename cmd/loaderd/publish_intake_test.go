@@ -91,7 +91,7 @@ func TestPublish_SummaryHasWhatRunsSkip(t *testing.T) {
 		{"long.jsonl", exitOK, 1, skips(0, 1), ""},
 	} {
 		code, sum, stderr := publish(tt.name)
-		if code != tt.code || len(sum.Runs) != 1 || sum.Runs[0] != (publishing.RunIntake{Run: "a", Read: tt.read, Skipped: tt.skipped}) || !strings.Contains(stderr, tt.stderr) {
+		if code != tt.code || len(sum.Runs) != 1 || sum.Runs[0] != (publishing.RunIntake{Run: "a", Read: tt.read, Skipped: tt.skipped, Filling: true}) || !strings.Contains(stderr, tt.stderr) {
 			t.Errorf("%s: exit status %d, %+v: %s", tt.name, code, sum.Runs, stderr)
 		}
 	}

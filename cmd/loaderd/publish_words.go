@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 
 	"loaderd/internal/corpus"
@@ -65,6 +66,9 @@ func writePublished(w io.Writer, s publishing.Summary, asJSON bool) error {
 			fmt.Fprintln(&b, line)
 		}
 	}
+	if line := fillingLine(s.Runs); line != "" {
+		fmt.Fprintln(&b, line)
+	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }
@@ -80,6 +84,24 @@ func intakeLine(r publishing.RunIntake) string {
 		line += fmt.Sprintf("; not read yet: %s", documentCount(int64(r.Unread)))
 	}
 	return line
+}
+
+// fillingLine names the command that ends the wait of runs for their first steps, empty where none waits for documents.
+func fillingLine(runs []publishing.RunIntake) string {
+	var names []string
+	for _, r := range runs {
+		if r.Filling {
+			names = append(names, strconv.Quote(r.Run))
+		}
+	}
+	switch len(names) {
+	case 0:
+		return ""
+	case 1:
+		return fmt.Sprintf("run %s packs these when no new document has come for a while; if these were the last: loaderd seal", names[0])
+	}
+	return fmt.Sprintf("runs %s pack these when no new document has come for a while; if these were the last: loaderd seal for each run",
+		strings.Join(names, ", "))
 }
 
 // rejectedError is a publish whose documents are committed, of which a run could not decode some.

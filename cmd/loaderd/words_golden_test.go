@@ -21,7 +21,7 @@ func TestPublishSummaryGolden(t *testing.T) {
 	for name, s := range map[string]publishing.Summary{
 		"all": all,
 		"one": {Subject: "docs.files", Inputs: 1, InputsComplete: 1, Documents: 1, Bytes: 1023, Seconds: 0.001, LastSequence: 1,
-			Skipped: map[string]int64{"bad record": 1}},
+			Skipped: map[string]int64{"bad record": 1}, Runs: []publishing.RunIntake{{Run: "default", Read: 1, Filling: true}}},
 		"again": {Subject: "docs.files", Inputs: 1, InputsComplete: 1, Already: 1, Skipped: map[string]int64{}},
 		"interrupted": {Subject: "docs.files", Inputs: 2, Interrupted: true, Error: "interrupted", Seconds: 3,
 			Repeated: &publishing.Repeats{Documents: 1, Sequence: 2, Path: "-"}},

@@ -57,6 +57,7 @@ func TestDefault(t *testing.T) {
 		Pull:      config.Pull{From: []string{}, Format: "auto", CSVQuoting: "auto", CSVEscape: "auto"},
 		Flight:    arrowout.Default(),
 		Serve: loader.Options{Ahead: 64, CacheBytes: 256 << 20, Stall: time.Minute, Silent: 10 * time.Minute, Checkpoint: 200, Release: loader.ReleaseKeep,
+			FirstStepQuiet: 30 * time.Second, FirstStepDocuments: 2000,
 			Forecast: time.Minute, Measure: 100e6},
 		HTTP:     config.HTTP{Listen: "127.0.0.1:9815", Names: []string{}},
 		Trace:    tracing.Config{Share: 0.0001},

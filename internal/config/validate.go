@@ -118,6 +118,8 @@ func (v *validation) serve(c Config) {
 	v.check(s.Release == loader.ReleaseKeep || s.Release == loader.ReleasePurge, "serve.release", s.Release, loader.ReleaseKeep+" or "+loader.ReleasePurge)
 	v.check(s.Silent >= 0, "serve.silent_reader", s.Silent, "0 (never) or more")
 	v.check(s.Linger >= 0, "serve.linger", s.Linger, "0 (never) or more")
+	v.check(s.FirstStepQuiet >= 0, "serve.first_step_quiet", s.FirstStepQuiet, "0 (never) or more")
+	v.check(s.FirstStepDocuments >= 0 && s.FirstStepDocuments <= 1<<30, "serve.first_step_documents", s.FirstStepDocuments, "0 (never) to 2^30 documents")
 	v.check(s.ReleaseAfter >= 0, "serve.release_after", s.ReleaseAfter, "0 or more")
 	v.check(s.Forecast == 0 || s.Forecast >= time.Second, "serve.forecast", s.Forecast, "0 (never), or 1s or more")
 	v.check(s.CacheBytes >= 0, "serve.cache_bytes", s.CacheBytes, "0 bytes or more")

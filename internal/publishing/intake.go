@@ -16,6 +16,8 @@ type RunIntake struct {
 	Read    int64      `json:"read"`             // documents, used or not
 	Skipped plan.Skips `json:"skipped"`          // of these
 	Unread  uint64     `json:"unread,omitempty"` // documents up to the last one published that it has not read yet
+	// Filling says that its shuffle window is not full yet: a seal ends the wait for its first step.
+	Filling bool `json:"filling,omitempty"`
 }
 
 // NotAcceptedError says that the runs over a document stream would reject every document that is to be published.
@@ -102,7 +104,7 @@ func (a Audience) since(before Audience, last uint64) (all []RunIntake) {
 		if was.Documents > x.Documents { // another run of this name
 			was = loader.Intake{}
 		}
-		out := RunIntake{Run: run, Read: x.Documents - was.Documents, Skipped: x.Skipped.Minus(was.Skipped)}
+		out := RunIntake{Run: run, Read: x.Documents - was.Documents, Skipped: x.Skipped.Minus(was.Skipped), Filling: x.Filling}
 		if x.Read < last {
 			out.Unread = last - x.Read
 		}

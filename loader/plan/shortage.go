@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"fmt"
 	"math"
 	"slices"
 )
@@ -14,6 +13,7 @@ type Shortage struct {
 	Held      int   // finished rows that the packer holds back; not counted in There
 	Documents int64 // that must still come at least, if as long as those before on average; 0 when there were none
 	Drains    bool  // a drain would complete a step
+	Early     bool  // it is an EarlyShortage: rows count as There as soon as their documents wait
 }
 
 // Shortage says what the next step lacks.
@@ -38,7 +38,7 @@ func (p *Planner) Shortage() Shortage {
 		if packed.Rows > 0 {
 			length = float64(packed.Slots) / float64(packed.Rows) / min(p.config.Packing.Atom, 1)
 		}
-		mean := float64(packed.Tokens) / float64(packed.Documents)
+		mean := p.meanLength()
 		tokens := float64(missing) * length
 		if lacks := p.config.Packing.Relevant().Held() - int(pool.Held.Pieces) - pool.Pieces; lacks > 0 {
 			tokens += float64(lacks) * min(mean, length) // held rows are filled first
@@ -71,15 +71,4 @@ func (q *queues) missing() int {
 		}
 	}
 	return rows
-}
-
-func (s Shortage) String() string {
-	text := fmt.Sprintf("%d rows needed, %d there", s.Needed, s.There)
-	if s.Held > 0 {
-		text += fmt.Sprintf(" and %d held back", s.Held)
-	}
-	if s.Documents > 0 {
-		text += fmt.Sprintf(" (at least %d more documents as long as those so far)", s.Documents)
-	}
-	return text
 }

@@ -1,12 +1,16 @@
 package plan_test
 
 import (
+	"fmt"
+	"math"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
 
 	"loaderd/loader/internal/plantest"
 	"loaderd/loader/plan"
+	"loaderd/packonline"
 )
 
 // The rows that a step is said to lack are those that come before it: exactly with one bucket, at least with several. Nothing else sends a
@@ -39,4 +43,70 @@ func TestShortageIsWhatComes(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A planner is primed once its shuffle window is full, without a window once its pool nearly is. A drain undoes that.
+func TestPlanner_Primed(t *testing.T) {
+	for _, method := range packonline.Methods() {
+		for _, window := range []int{0, 6} {
+			t.Run(fmt.Sprintf("%s, window %d", method, window), func(t *testing.T) {
+				c := plantest.Config(method)
+				c.Shuffle.Window = window
+				p, err := plan.NewPlanner(c, 1)
+				if err != nil {
+					t.Fatal(err)
+				}
+				pool := slices.Contains(packonline.Parameters(method), "pool")
+				if got, want := p.Primed(), window == 0 && !pool; got != want {
+					t.Errorf("a new planner is primed: %t, want %t", got, want)
+				}
+				primed := false
+				for i := range 200 {
+					if _, err := p.Add(plan.Arrival{Sequence: uint64(i + 1), Length: 5 + i%9}); err != nil {
+						t.Fatal(err)
+					}
+					primed = primed || p.Primed()
+					if p.Primed() && window > 0 {
+						if _, n, _ := p.Waiting(); n < window {
+							t.Fatalf("primed with %d of %d atoms in the window", n, window)
+						}
+					}
+				}
+				if !primed {
+					t.Error("200 documents prime no planner")
+				}
+				p.Drain()
+				if got, want := p.Primed(), window == 0 && !pool; got != want {
+					t.Errorf("primed after a drain: %t, want %t", got, want)
+				}
+			})
+		}
+	}
+}
+
+// A drain makes a step of what waits whenever an early shortage says so, with one bucket.
+func TestPlanner_EarlyShortage(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		method := rapid.SampledFrom(packonline.Methods()).Draw(t, "method")
+		c := plantest.Configs(method).Draw(t, "configuration")
+		p := newPlanner(t, c)
+		for _, a := range drawArrivals(t, c.Documents.Several()) {
+			if _, err := p.Add(a); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s, least := p.EarlyShortage(), int64(math.MaxInt64)
+		for i, rows := range c.Steps.PerBucket(c.Packing.Buckets) {
+			least = min(least, int64(rows)*int64(c.Packing.Buckets[i]))
+		}
+		if s.There < 0 || s.There > s.Needed || !s.Drains && s.There == s.Needed || s.Drains && p.WaitingTokens() < least {
+			t.Fatalf("%+v with %d tokens, a step has %d", s, p.WaitingTokens(), least)
+		}
+		if steps := p.Drain(); s.Drains && len(steps) == 0 && len(c.Packing.Buckets) == 1 {
+			t.Fatalf("%+v, and a drain made no step", s)
+		}
+		if again := p.EarlyShortage(); again.Drains {
+			t.Fatalf("after a drain another one makes a step: %+v", again)
+		}
+	})
 }

@@ -293,7 +293,7 @@ def test_a_client_keeps_to_the_run_that_it_found(dry: Daemon, sealed: Daemon) ->
 def test_patience_ends_with_the_cause(dry: Daemon) -> None:
     with Client(dry.flight_url, patience=1.2) as client:
         for _ in range(2):  # and it may be asked again
-            with pytest.raises(loaderd.SourceDry, match="publish more documents") as caught:
+            with pytest.raises(loaderd.SourceDry, match="publish documents with loaderd publish") as caught:
                 next(client)
             assert caught.value.facts["step"] == "0"
 

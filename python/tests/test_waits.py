@@ -213,6 +213,6 @@ def test_what_a_daemon_says(daemon: Callable[..., Daemon], warnings: Callable[[]
     with Client(d.flight_url) as client, Client(d.flight_url, job="undisturbed") as undisturbed:
         take = reading_on(client)
         wait_for(lambda: warnings())
-        assert " rows needed, 0 there" in warnings()[0]
+        assert "there is none yet, a step has 8 rows" in warnings()[0]
         publish_tokens(d.nats_url, documents(400))
         assert (take().input_ids == next(undisturbed).input_ids).all()

@@ -1,0 +1,252 @@
+package loader_test
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	defaults "loaderd/internal/config"
+	"loaderd/loader"
+	"loaderd/loader/mixture"
+	"loaderd/loader/plan"
+)
+
+// defaultWorld is a world with pool, hold, shuffle window and step of the defaults.
+func defaultWorld() *world {
+	c, d := config("bucket"), defaults.Default()
+	c.Packing, c.Shuffle, c.Steps = d.Plan.Packing, d.Plan.Shuffle, d.Plan.Steps
+	w := newWorld(c)
+	w.options.FirstStepQuiet, w.options.FirstStepDocuments = d.Serve.FirstStepQuiet, d.Serve.FirstStepDocuments
+	w.options.Stall, w.options.Checkpoint = time.Hour, 0
+	return w
+}
+
+// drains returns where the plan was drained.
+func (w *world) drains(t *testing.T) (at []uint64) {
+	t.Helper()
+	for _, b := range w.plan.records {
+		e, err := plan.DecodeRecord(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d, ok := e.(plan.Drain); ok {
+			at = append(at, d.At)
+		}
+	}
+	return at
+}
+
+// trickle publishes a document of a length every second, n of them.
+func (w *world) trickle(n, length int) {
+	for range n {
+		w.docs.lengths(length)
+		time.Sleep(time.Second)
+	}
+	time.Sleep(time.Second / 2) // no document arrives at the moment of a look
+}
+
+func TestFirstStep_SmallCorpus(t *testing.T) {
+	for _, last := range []string{plan.LastPad, plan.LastDrop} {
+		bubble(t, last, func(t *testing.T) {
+			w := defaultWorld()
+			w.config.Steps.Last = last
+			w.docs.lengths(slices.Repeat([]int{1000}, 300)...)
+			run, stop := w.start(t)
+			j := judged{t, w, run}
+			r := j.join(0, 1, 0)
+			told := j.asks(r)
+			for _, after := range []time.Duration{2 * time.Second, 4 * time.Second, 20 * time.Second} {
+				time.Sleep(after)
+				v := j.says(loader.Waiting, "First step", loader.LimitDocuments)
+				if v.Reason != loader.PoolFilling || !strings.HasSuffix(v.Sentence, ": 300 documents are there") ||
+					v.Detail != "they are packed after 30 s without a new one, or at 2,000 documents" ||
+					!strings.HasSuffix(v.Do, "loaderd seal when no more documents come") {
+					t.Errorf("after %v: %+v", after, v)
+				}
+			}
+			time.Sleep(5 * time.Second)
+			if err := told(); err != nil {
+				t.Fatal(err)
+			}
+			if planned := run.Stats().Planned; planned != 2 {
+				t.Errorf("%d steps are planned after 31 s, want 2", planned)
+			}
+			have := read(t, run, loader.Place{World: 1}, 0, 2)
+			j.next(r)
+			j.asks(r)
+			time.Sleep(time.Minute)
+			v := j.says(loader.Waiting, "Waiting for documents, ", loader.LimitDocuments)
+			left := "publish more documents, or end the run with loaderd seal: "
+			if last == plan.LastPad {
+				left += "its last step then has 22 rows of documents and 42 of padding"
+			} else {
+				left += "what is left fills no step and is dropped"
+			}
+			if !strings.HasPrefix(v.Detail, "22 rows are left, a step has 64 (at least 87 more documents") || v.Do != left {
+				t.Errorf("%+v", v)
+			}
+			if v.Facts["rows_needed"] != "64" || v.Facts["rows_there"] != "22" || v.Facts["documents_needed"] != "87" {
+				t.Errorf("facts are %v", v.Facts)
+			}
+			if err := stop(); err != nil {
+				t.Fatal(err)
+			}
+			if at := w.drains(t); !slices.Equal(at, []uint64{300}) {
+				t.Errorf("drained behind %v, want 300", at)
+			}
+			if _, err := loader.Audit(t.Context(), w.edgesOf(), w.config.Tokenizer, nil); err != nil {
+				t.Error(err)
+			}
+			w.options.FirstStepQuiet, w.options.FirstStepDocuments = 0, 0
+			run, _ = w.start(t) // plans again from the start
+			if again := read(t, run, loader.Place{World: 1}, 0, 2); !reflect.DeepEqual(again, have) {
+				t.Error("the plan with an early drain does not replay")
+			}
+		})
+	}
+}
+
+func TestFirstStep_DocumentsFlow(t *testing.T) {
+	bubble(t, "a document a second", func(t *testing.T) {
+		w := defaultWorld()
+		run, stop := w.start(t)
+		j := judged{t, w, run}
+		r := j.join(0, 1, 0)
+		told := j.asks(r)
+		w.trickle(300, 1000)
+		j.says(loader.Waiting, "First step in about 28 min: 300 documents are there", loader.LimitDocuments)
+		w.trickle(1701, 1000)
+		if err := told(); err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			for {
+				if _, err := r.Next(t.Context()); err != nil {
+					return
+				}
+			}
+		}()
+		w.trickle(16_000, 1000)
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		if at := w.drains(t); !slices.Equal(at, []uint64{2000, 6000}) {
+			t.Errorf("drained behind %v, want 2000 and 6000", at)
+		}
+	})
+}
+
+// trickleTo starts a run of a world with a reader that asks for one step after the other, and lets documents trickle.
+func trickleTo(t *testing.T, w *world, documents, length int) *loader.Run {
+	run, _ := w.start(t)
+	r := judged{t, w, run}.join(0, 1, 0)
+	go func() {
+		for {
+			if _, err := r.Next(t.Context()); err != nil {
+				return
+			}
+		}
+	}()
+	w.trickle(documents, length)
+	return run
+}
+
+func TestFirstStep_PrimedRunIsNotDrained(t *testing.T) {
+	bubble(t, "trickle", func(t *testing.T) {
+		w := defaultWorld()
+		w.docs.lengths(slices.Repeat([]int{1000}, 12_000)...) // fill the window before a reader has waited for long
+		run := trickleTo(t, w, 600, 1000)
+		if run.Stats().Planned == 0 {
+			t.Error("no step is planned")
+		}
+		time.Sleep(time.Hour) // quiet
+		if at := w.drains(t); len(at) > 0 {
+			t.Errorf("drained behind %v", at)
+		}
+	})
+}
+
+func TestFirstStep_NoReaderNoDrain(t *testing.T) {
+	bubble(t, "quiet", func(t *testing.T) {
+		w := defaultWorld()
+		w.docs.lengths(slices.Repeat([]int{1000}, 3000)...)
+		run, _ := w.start(t)
+		time.Sleep(time.Hour)
+		judged{t, w, run}.says(loader.Waiting, "First step: 3,000 documents are there", loader.LimitDocuments)
+		if at := w.drains(t); len(at) > 0 {
+			t.Errorf("drained behind %v", at)
+		}
+	})
+}
+
+func TestFirstStep_ShortDocumentsWait(t *testing.T) {
+	bubble(t, "chat", func(t *testing.T) {
+		w := defaultWorld()
+		run := trickleTo(t, w, 64, 60)
+		j := judged{t, w, run}
+		j.says(loader.Waiting, "First step in about 35 min: 64 documents are there", loader.LimitDocuments)
+		time.Sleep(10 * time.Minute)
+		v := j.says(loader.Waiting, "Waiting for documents, 10 min", loader.LimitDocuments)
+		if !strings.HasPrefix(v.Detail, "2 rows are there, a step has 64 (at least 2,117 more documents") {
+			t.Errorf("%+v", v)
+		}
+		if at := w.drains(t); len(at) > 0 {
+			t.Errorf("drained behind %v", at)
+		}
+	})
+}
+
+func TestFirstStep_TakeoverDrainsOnce(t *testing.T) {
+	bubble(t, "restart", func(t *testing.T) {
+		w := defaultWorld()
+		run := trickleTo(t, w, 300, 1000)
+		time.Sleep(time.Minute)
+		steps := run.Stats().Planned
+		for range 2 {
+			again, _ := w.start(t) // the one before is deposed
+			r := judged{t, w, again}.join(0, 1, steps)
+			judged{t, w, again}.asks(r)
+			time.Sleep(time.Minute)
+		}
+		if at := w.drains(t); !slices.Equal(at, []uint64{300}) || steps != 2 {
+			t.Errorf("drained behind %v with %d steps, want 300 and 2", at, steps)
+		}
+	})
+}
+
+// Of a run with several sources, the one that comes next decides whether the documents are quiet.
+func TestFirstStep_SeveralSources(t *testing.T) {
+	for _, dry := range []string{mixture.DryWait, mixture.DryShare} {
+		bubble(t, dry, func(t *testing.T) {
+			d := defaultWorld()
+			c := d.config
+			c.Sources = sources(map[string]float64{"code": 1, "web": 1})
+			c.Mix.Dry, c.Mix.DryAfter = dry, time.Minute
+			w, s := mixed(c, "code", "web")
+			w.options = d.options
+			s["code"].lengths(slices.Repeat([]int{1000}, 100)...)
+			s["web"].lengths(slices.Repeat([]int{1000}, 400)...)
+			run, stop := w.start(t)
+			r := judged{t, w, run}.join(0, 1, 0)
+			told := judged{t, w, run}.asks(r)
+			time.Sleep(31 * time.Second)
+			must(t, told())
+			if n := len(w.drains(t)); n != 1 {
+				t.Errorf("drained %d times after 31 s, want once", n)
+			}
+			before := readAll(t, run, 1)
+			must(t, before.err)
+			must(t, stop())
+			w.options.FirstStepQuiet, w.options.FirstStepDocuments = 0, 0
+			run, stop = w.start(t)
+			after := readAll(t, run, 1)
+			must(t, after.err)
+			if !reflect.DeepEqual(before.batches, after.batches) {
+				t.Error("the plan with an early drain does not replay")
+			}
+			must(t, stop())
+		})
+	}
+}
