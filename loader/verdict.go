@@ -246,7 +246,7 @@ func (w *wait) holds(waits float64) string {
 // slowest returns the rank that is furthest behind the others of its job, in steps consumed, and how far.
 func (w *wait) slowest() (name string, behind uint64) {
 	for _, j := range w.ranks.Jobs {
-		if j.Most-j.Least <= behind {
+		if j.Most-j.Least <= max(behind, j.Slack) {
 			continue
 		}
 		for _, r := range j.Ranks {

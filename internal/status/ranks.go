@@ -44,7 +44,9 @@ func ranksOf(v census.View, streams []answers.RankStatus, own string) []answers.
 		if r.Reports {
 			x.Unit, x.Buffered = answers.UnitRead, r.Sent-min(r.Sent, r.Taken)
 		}
-		x.Lag = j.Most - min(j.Most, x.Consumed)
+		if x.Lag = j.Most - min(j.Most, x.Consumed); x.Lag <= j.Slack {
+			x.Lag = 0 // reports are of different moments
+		}
 		out = append(out, x)
 	}
 	for _, j := range v.Jobs {

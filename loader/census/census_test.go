@@ -405,3 +405,42 @@ func TestCensus_TwoDaemons(t *testing.T) {
 		t.Error(say(f))
 	}
 }
+
+// A job takes many steps between two reports. The ranks are not apart by as many steps as their reports are, and the step that a hung rank holds
+// is the one that the others hold.
+func TestCensus_FastSteps(t *testing.T) {
+	c, now, taken, moved := census.New(), began, uint64(0), began
+	id := func(n int) census.ID { return census.ID{Key: census.Key{Job: "pretrain", World: 4}, Rank: n} }
+	for n := range 4 {
+		c.Open(id(n), census.Client{Session: "s"}, 0, now)
+	}
+	tick := func(step uint64, alive int) census.Job {
+		if now, taken = now.Add(100*time.Millisecond), taken+step; step > 0 {
+			moved = now
+		}
+		tenth := int(now.Sub(began)/(100*time.Millisecond)) % 10
+		for n := range alive { // each reports once per second, at a tenth of its own
+			if tenth == 3*n {
+				c.Report(id(n), census.Report{Session: "s", Taken: taken, Still: now.Sub(moved)}, now)
+			}
+		}
+		if tenth != 5 {
+			return census.Job{}
+		}
+		return c.View(now).Jobs[0]
+	}
+	for range 300 {
+		if j := tick(1, 4); j.World > 0 && now.Sub(began) > 5*time.Second && (j.Most-j.Least < 5 || j.Most-j.Least > j.Slack || j.Finding != nil) {
+			t.Fatalf("%d to %d, %d of it may be reports: %+v", j.Least, j.Most, j.Slack, j.Finding)
+		}
+	}
+	var last census.Job
+	for range 150 { // rank 3 hangs in step 299
+		if j := tick(0, 3); j.World > 0 {
+			last = j
+		}
+	}
+	if f := last.Finding; f == nil || say(f) != "red silent [3] of 4 of pretrain at 299" {
+		t.Errorf("%+v", f)
+	}
+}

@@ -37,6 +37,8 @@ const (
 	maxStands  = time.Minute
 	stuckRed   = 2 * time.Minute
 	maxNamed   = 8
+	// reportJitter is by how much the last reports of two clients may differ in time.
+	reportJitter = 1500 * time.Millisecond
 )
 
 // judgement is what a job is judged by.
@@ -154,6 +156,11 @@ func (j *Job) judge(x judgement) {
 	slices.Sort(j.Missing)
 	j.Missing = slices.Compact(j.Missing)
 	j.Missing = j.Missing[:min(len(j.Missing), maxNamed)]
+	if worst.State == Silent || worst.State == Absent {
+		if step, ok := j.held(); ok && (j.Slack > 1 || step > worst.Step+1) { // its last report is some steps old
+			worst.Step = max(worst.Step, step)
+		}
+	}
 	if worst.Level > 0 && (x.left.IsZero() || since.After(x.left)) {
 		worst.Key = j.Key
 		if worst.State == Absent {
@@ -161,6 +168,20 @@ func (j *Job) judge(x judgement) {
 		}
 		j.Finding = &worst
 	}
+}
+
+// held returns the step that all processes hold which read: they wait in its collective for the others, however old the last reports of those are.
+func (j *Job) held() (step uint64, ok bool) {
+	for _, r := range j.Ranks {
+		if r.State != Reading {
+			continue
+		}
+		if !r.Holds() || ok && r.Consumed() != step {
+			return 0, false
+		}
+		step, ok = r.Consumed(), true
+	}
+	return step, ok
 }
 
 func level(red bool) Level {

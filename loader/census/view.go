@@ -22,6 +22,7 @@ type Job struct {
 	Least   uint64   // steps consumed by the present process that is furthest behind
 	Most    uint64   // steps consumed by the one that is furthest on
 	Reports bool     // a process reports what its trainer has taken; else Least and Most are what was sent
+	Slack   uint64   // steps by which Least and Most may differ because reports are of different moments
 	Finding *Finding // the worst; nil when all is well
 }
 
@@ -91,6 +92,9 @@ func (c *Census) View(now time.Time) View {
 			c.paces[j.Key] = p
 		}
 		p.advance(j.Most, now)
+		if i := p.interval(); j.Reports && i > 0 {
+			j.Slack = uint64(reportJitter / i)
+		}
 		j.judge(judgement{now: now, interval: p.interval(), partial: cut, left: c.left[j.Job]})
 		v.Jobs = append(v.Jobs, j)
 	}
