@@ -269,6 +269,7 @@ func TestVerdicts(t *testing.T) {
 		}
 	})
 	judge(t, "poison", func(w *world) {}, func(j judged) {
+		time.Sleep(300 * time.Millisecond) // the run is judged between the documents
 		r := j.join(0, 1, 0)
 		defer r.Close()
 		read := make(chan struct{})
