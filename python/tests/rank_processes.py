@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import faulthandler
 import json
+import logging
 import multiprocessing
 import os
 import signal
 import sys
+import threading
 import zlib
 from collections.abc import Callable
 from multiprocessing.process import BaseProcess
@@ -28,6 +30,7 @@ from torch.nn.parallel import DistributedDataParallel
 from waiting import wait_for
 
 from loaderd.torch import StepLoader
+from loaderd.wire import DEFAULT_JOB
 
 TIMEOUT = 90  # seconds for a job
 
@@ -49,12 +52,14 @@ def lock_step(rank: int, world: int, folder: Path, url: str, changes: dict[str, 
     had.
 
     `changes`: `every` (steps between checkpoints), `stop` (step at which the job ends in good order), `kill` ([step,
-    rank]: that rank dies there by SIGKILL), `ask` (step at which rank 0 waits until `folder`/answer exists, having made
-    `folder`/question).
+    rank]: that rank dies there by SIGKILL), `freeze` (the same by SIGSTOP), `hang` (a failed collective does not end
+    the process: it hangs, as NCCL does without a watchdog), `job` (of the loader), `ask` (step at which rank 0 waits
+    until `folder`/answer exists, having made `folder`/question).
     """
     join(rank, world, folder)
     log = (folder / "log").open("a", buffering=1)
-    with StepLoader(url, patience=60) as loader:
+    log_warnings(folder, rank)
+    with StepLoader(url, patience=60, job=changes.get("job", DEFAULT_JOB)) as loader:
         assert (loader.rank, loader.world) == (rank, world)
         state = {"loader": loader, "trained": torch.zeros(1, dtype=torch.int64)}
         if newest := newest_checkpoint(folder):
@@ -71,15 +76,19 @@ def lock_step(rank: int, world: int, folder: Path, url: str, changes: dict[str, 
                 "loss_global": batch["num_loss_tokens_global"],
             }
             everyone: list[Any] = [None] * world
-            dist.all_gather_object(everyone, mine)
+            try:
+                dist.all_gather_object(everyone, mine)
+            except RuntimeError:
+                if changes.get("hang"):
+                    threading.Event().wait()
+                raise
             for key in ("step", "bucket", "shape", "loss_global"):
                 assert len({str(e[key]) for e in everyone}) == 1, (key, everyone)
             assert mine["loss_global"] == sum(e["loss"] for e in everyone)
             if rank == 0:
                 rows = [d for e in everyone for d in e["rows"]]
                 log.write(json.dumps({"step": step, "bucket": mine["bucket"], "rows": rows, "world": world}) + "\n")
-            if changes.get("kill") == [step, rank]:
-                os.kill(os.getpid(), signal.SIGKILL)
+            suffer(step, rank, changes)
             if changes.get("ask") == step and rank == 0:
                 (folder / "question").touch()
                 wait_for((folder / "answer").exists)
@@ -91,6 +100,44 @@ def lock_step(rank: int, world: int, folder: Path, url: str, changes: dict[str, 
                 save(state, loader, folder)
                 break
     leave()
+
+
+def own_pace(rank: int, world: int, folder: Path, url: str, changes: dict[str, Any]) -> None:
+    """Trains without waiting for the other ranks.
+
+    `changes`: `kill`, `freeze` and `job` as for lock_step; `seconds` (how long a step takes), `slow` ([rank, seconds]:
+    how long it takes that rank), `absent` (a rank that makes no loader), `twin` ([rank, other]: the rank reads as the
+    other one).
+    """
+    if changes.get("absent") == rank:
+        threading.Event().wait()
+    twin, other = changes.get("twin", [rank, rank])
+    slow, seconds = changes.get("slow", [rank, changes["seconds"]])
+    log_warnings(folder, rank)
+    pause = threading.Event()
+    place = other if rank == twin else rank
+    with StepLoader(url, rank=place, world=world, job=changes.get("job", DEFAULT_JOB)) as loader:
+        for _ in loader:
+            pause.wait(seconds if rank == slow else changes["seconds"])
+            suffer(loader.step - 1, rank, changes)
+
+
+def suffer(step: int, rank: int, changes: dict[str, Any]) -> None:
+    """The faults that `changes` has for a rank at a step."""
+    for name, fault in (("kill", signal.SIGKILL), ("freeze", signal.SIGSTOP)):
+        if changes.get(name) == [step, rank]:
+            os.kill(os.getpid(), fault)
+
+
+def log_warnings(folder: Path, rank: int) -> None:
+    """Writes what the client logs to the file that `warnings_of` reads."""
+    logging.getLogger("loaderd").addHandler(logging.FileHandler(folder / f"warnings-{rank}"))
+
+
+def warnings_of(folder: Path, rank: int) -> str:
+    """What the client of a rank has logged so far."""
+    file = folder / f"warnings-{rank}"
+    return file.read_text() if file.exists() else ""
 
 
 def save(state: dict[str, Any], loader: StepLoader, folder: Path) -> None:
@@ -221,6 +268,11 @@ class Job:
                 raise AssertionError(f"rank {self.processes.index(p)} has not ended in {TIMEOUT} s (stack on stderr)")
         return [p.exitcode for p in self.processes]
 
+    def stop(self) -> None:
+        """Ends all processes, by SIGKILL."""
+        for p in self.processes:
+            p.kill()
+            p.join()
 
     def _kill(self) -> None:
         for p in self.processes:
