@@ -95,7 +95,7 @@ func unheard(step, planned uint64) error {
 // remove takes a reader out. The caller holds mu.
 func (f *follower) remove(r *Reader) {
 	if !r.left {
-		f.ranks.close(r.place, r.ended)
+		f.ranks.close(r.place, r.next, r.ended)
 	}
 	f.readers.remove(r)
 	f.passed()

@@ -26,17 +26,19 @@ func idOf(p Place) census.ID {
 	return census.ID{Key: census.Key{Job: p.job(), World: p.World}, Rank: p.Rank, Peer: p.Peer}
 }
 
-// open records the stream of a reader, close its end.
+// open records the stream of a reader, close its end and how many steps it was handed.
 func (s *rankRegistry) open(place Place, c Client, step uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.census.Open(idOf(place), census.Client{Session: c.Session, Taken: c.Taken, Address: c.Address}, step, time.Now())
 }
 
-func (s *rankRegistry) close(place Place, ended bool) {
+func (s *rankRegistry) close(place Place, sent uint64, ended bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.census.Close(idOf(place), ended, time.Now())
+	now := time.Now()
+	s.census.Send(idOf(place), sent, now)
+	s.census.Close(idOf(place), ended, now)
 }
 
 // report records what the trainer of a rank has taken. planned is the number of steps that are.

@@ -9,7 +9,7 @@ const (
 	// changeAfter is how long another kind of verdict lasts before it is shown, unless the run fails or ends.
 	changeAfter = 3 * time.Second
 	// stallAfter is the least time without a step after which readers that wait make a run Waiting.
-	stallAfter = 10 * time.Second
+	stallAfter = 5 * time.Second
 	// slowStep is the longest interval between the steps of a run that is Running while its readers wait.
 	slowStep = 30 * time.Second
 )
@@ -58,15 +58,13 @@ func (s *steady) verdict() (Verdict, bool) {
 func (f *follower) judge(now time.Time) {
 	shown, _ := f.steady.verdict()
 	v := f.verdict(now, shown)
-	f.steady.take(now, v, v.Health == Failing || f.plan.now().ended)
+	f.steady.take(now, v, v.Health == Failing)
 }
 
-// shownVerdict returns the verdict of the last look, or why the run has stopped: then nothing looks any longer.
+// shownVerdict returns the verdict of the last look. The end of a run and its failure are shown at once.
 func (f *follower) shownVerdict() Verdict {
-	if err := f.plan.now().failed; err != nil {
-		return failed(err)
-	}
-	if v, known := f.steady.verdict(); known {
+	now := f.plan.now()
+	if v, known := f.steady.verdict(); known && !now.ended && now.failed == nil {
 		return v
 	}
 	return f.verdict(time.Now(), Verdict{})

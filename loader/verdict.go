@@ -90,7 +90,7 @@ func (f *follower) verdict(at time.Time, shown Verdict) Verdict {
 	case !readers:
 		return Verdict{Health: Waiting, Sentence: fmt.Sprintf("Planning ahead: %s of %d, no reader is connected", quantity.Things(int(now.steps-min(now.steps, w.report.Wanted)), "step"), f.options.Ahead),
 			Limits: LimitRanks, Do: "start the trainer when you like"}
-	case !waits && full && f.pulse.idles(at):
+	case !waits && f.pulse.idles(at):
 		return Verdict{Health: Waiting, Sentence: fmt.Sprintf("Waiting for the ranks, %s: they have steps and ask for none", quantity.Time(still)), Limits: LimitRanks,
 			Detail: w.idlers(), Do: "look whether the trainer evaluates, writes a checkpoint or hangs"}
 	}

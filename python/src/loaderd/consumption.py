@@ -7,7 +7,8 @@ import math
 import os
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 
@@ -43,10 +44,16 @@ class Consumption:
         self.progress = Progress(taken, False, time.monotonic())
         self.due = math.inf  # the number of steps taken at which the reporter is woken
         self.wake: SimpleQueue[None] = SimpleQueue()
+        self.on_end: Callable[[], None] = lambda: None
 
     def wait(self) -> None:
         """Records that the trainer asks for the next step, and has therefore consumed the one before."""
         self.progress = Progress(self.progress.taken, True, time.monotonic())
+
+    def end(self) -> None:
+        """Records that the trainer has consumed the last step and gets no more."""
+        self.wait()
+        self.on_end()
 
     def take(self) -> None:
         """Records that the trainer got the next step."""
@@ -71,6 +78,7 @@ class Reporter:
         self._alerts = Alerts()
         self._ended = self._left = False
         self._thread: threading.Thread | None = None
+        consumption.on_end = partial(self.close, left=True)
 
     def begin(self, on: Connection, body: Mapping[str, Any], ahead: int) -> None:
         """Reports over the connection of a stream that was opened. `body` identifies the rank, `ahead` is serve.ahead
@@ -86,8 +94,8 @@ class Reporter:
         self._on = None
 
     def close(self, left: bool) -> None:
-        """Ends the thread, for good. With `left` its last report is that the client was closed on purpose; `close`
-        waits for that report, but not for long."""
+        """Ends the thread, for good. With `left` its last report is that the client was closed on purpose or has all
+        steps; `close` waits for that report, but not for long."""
         if os.getpid() != self._pid or self._ended:
             return
         self._ended, self._left = True, left

@@ -105,7 +105,10 @@ class _Shared(Generic[T]):
             raise ClosedClient("the reader is closed")
         raised, self.raised = self.raised, None
         self.stale = not waited and isinstance(raised, (Unavailable, Unreachable))
-        raise StopIteration if raised is None else raised
+        if raised is None:
+            self.waits.consumption.end()
+            raise StopIteration
+        raise raised
 
     def start(self) -> None:
         with self.starting:

@@ -95,7 +95,11 @@ class StepStream(Iterator[Step]):
         if self.waits.ahead:
             return self._advance()
         with self.waits:
-            step = self._advance()
+            try:
+                step = self._advance()
+            except StopIteration:
+                self.waits.consumption.end()
+                raise
             self.waits.consumption.take()
             return step
 
