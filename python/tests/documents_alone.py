@@ -93,6 +93,7 @@ def with_torchtitan(url: str) -> None:
     batches = iter(loader)
     next(batches)
     state, (following, _) = loader.state_dict(), next(batches)
+    loader.loader.close()  # one reader for each rank
     again = Rows.Config(url=url).build(**given)
     again.load_state_dict(state)
     assert torch.equal(next(iter(again))[0]["input"], following["input"])

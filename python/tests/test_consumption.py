@@ -92,10 +92,10 @@ def test_Consumption_EndOfRun(daemons: list[Made]) -> None:
 
 
 def test_Reporter_CountsSteps(by_count: Made) -> None:
-    """A report is sent when a quarter of the window was taken, without waiting for its turn."""
-    by_count.receipt = lambda: {"window": 40}
+    """A report is sent when half of the window was taken, without waiting for its turn."""
+    by_count.receipt = lambda: {"window": 20}
     with Client(by_count.url) as client:
-        for n, taken in ((2, 2), (9, None), (1, 12), (10, 22)):
+        for n, taken in ((4, 4), (9, None), (1, 14), (10, 24)):
             for _ in range(n):
                 next(client)
             if taken:
@@ -108,7 +108,7 @@ def test_Reporter_SilentDaemonDelaysNoStep(by_count: Made) -> None:
     by_count.receipt = lambda: {"window": int(over.wait(LIMIT))}
     with Client(by_count.url) as client:
         assert [step.index for step in client] == list(range(STEPS))
-        assert by_count.consumed.get(timeout=LIMIT)["taken"] >= 2
+        assert by_count.consumed.get(timeout=LIMIT)["taken"] >= 4
     over.set()
     no_thread_is_left()
 
@@ -146,8 +146,8 @@ def test_Reporter_Unsupported(by_count: Made) -> None:
 
     by_count.receipt = refuse
     with Client(by_count.url) as client:
-        next(client)
-        next(client)
+        for _ in range(4):
+            next(client)
         by_count.consumed.get(timeout=LIMIT)
         for _ in range(20):
             next(client)

@@ -134,7 +134,7 @@ def test_Culprit_HungOrKilledRankInLockStep(
         wait_for(logged(tmp_path, rank, *range(culprit)), LIMIT)
     watcher.blames_only(culprit, job=name)
     steps = re.findall(rf"{rank}(\d+)", " ".join(map(text, watcher.seen)))
-    assert steps and all(34 - 16 <= int(step) <= 34 + 1 for step in steps)
+    assert steps and all(34 - 32 <= int(step) <= 34 + 1 for step in steps)
     job.stop()
 
 

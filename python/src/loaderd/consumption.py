@@ -65,7 +65,7 @@ class Consumption:
 
 
 class Reporter:
-    """Reports a Consumption in a daemon thread: every REPORT_SECONDS, and when a quarter of the daemon's window was
+    """Reports a Consumption in a daemon thread: every REPORT_SECONDS, and when half of the daemon's window was
     taken since the last report. A report that fails is lost; the next one goes to another daemon."""
 
     def __init__(self, daemons: Daemons, consumption: Consumption) -> None:
@@ -144,7 +144,7 @@ class Reporter:
 
     def _schedule(self, reported: int) -> None:
         """Has the trainer's thread wake this one when enough steps were taken since a report."""
-        due = reported + max(2, self._window // 4)
+        due = reported + max(1, self._window // 2)
         if self._consumption.progress.taken >= due:
             self._consumption.wake.put(None)
         else:
