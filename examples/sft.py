@@ -1,13 +1,13 @@
 """Trains a tiny chat model on chats mixed with plain text: of the chats only what the assistant says has a loss, and each document has its weight.
 
-Kill it when you like and start it again: it goes on where its checkpoint ends, with the same losses. A line has the mean loss of each source and the
-number of its labels, the labels of the step as the plan has counted them, and the loss that was trained on.
+Kill it when you like and start it again: it continues at its checkpoint, with the same losses. A line has the mean loss and the labels of each source,
+those of the step, and its loss.
 
     python examples/sft_documents.py tokenizer
     loaderd serve -c examples/sft.yaml
     python examples/sft_documents.py publish
     loaderd seal                                    # all documents are there: sources are read again, and the run has an end
-    python examples/sft.py --checkpoint sft.pt      # half a minute on one core
+    python examples/sft.py --checkpoint sft.pt      # a minute on one core
     torchrun --nproc-per-node 2 examples/sft.py --checkpoint sft.pt
 """
 
@@ -52,21 +52,16 @@ flags.add_argument("--checkpoint", help="file to save to and to go on from")
 flags.add_argument("--save-every", type=int, default=50, metavar="STEPS")
 args = flags.parse_args()
 
-alone = {} if "RANK" in os.environ else {"store": dist.HashStore(), "rank": 0, "world_size": 1}  # torchrun sets RANK
-dist.init_process_group("gloo", **alone)
+dist.init_process_group("gloo", **({} if "RANK" in os.environ else {"store": dist.HashStore(), "rank": 0, "world_size": 1}))  # torchrun sets RANK
 first, world = dist.get_rank() == 0, dist.get_world_size()
 torch.manual_seed(0)
 with StepLoader(args.url, labels="shifted", fields=FIELDS) as loader:
     gpt = GPT(loader.info.vocab_size, max(loader.buckets), width=64, layers=2, heads=4)
     optimizer = torch.optim.AdamW(gpt.parameters(), lr=3e-3)
-    total = torch.tensor(loader.total_steps or loader.measure() if first else 0)  # of the whole run, wherever this process begins
-    dist.broadcast(total, 0)
-    schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1, 0, total_iters=int(total))
     if args.checkpoint and os.path.exists(args.checkpoint):
         state = torch.load(args.checkpoint, weights_only=True)
         gpt.load_state_dict(state["model"])
         optimizer.load_state_dict(state["optimizer"])
-        schedule.load_state_dict(state["schedule"])
         loader.load_state_dict(state["loader"])
         if first:
             print(f"resumed at step {loader.step}", flush=True)
@@ -74,19 +69,18 @@ with StepLoader(args.url, labels="shifted", fields=FIELDS) as loader:
 
     def keep() -> None:
         if args.checkpoint and first:
-            parts = {"model": gpt, "optimizer": optimizer, "schedule": schedule, "loader": loader}
-            save(args.checkpoint, {name: part.state_dict() for name, part in parts.items()})
+            save(args.checkpoint, {"model": gpt.state_dict(), "optimizer": optimizer.state_dict(), "loader": loader.state_dict()})
             loader.commit()  # only now: documents of earlier steps may be released
 
     for batch in islice(loader, max(0, args.steps - loader.step)):
         # Prompts have labels of -100 and so losses of 0. The losses of the rest are weighted, and divided by the labels on all ranks: the plan knows how many
-        # these are, so that every rank divides by the same number without asking the others. DDP takes the mean over ranks: times their number it is the sum.
+        # these are: every rank divides by the same number without asking the others. DDP takes the mean over ranks: times their number it is the sum.
         losses = model(batch["input_ids"], batch["position_ids"], batch["segment_ids"], batch["labels"], reduction="none")
         loss = (losses * batch["loss_weights"].flatten()).sum() * world / max(batch["num_loss_tokens_global"], 1)
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.param_groups[0]["lr"] = 3e-3 * min(1, (100 / loader.step) ** 0.5)
         optimizer.step()
-        schedule.step()
         optimizer.zero_grad()
         sums = by_source(losses, batch, len(loader.sources))  # of each source its losses, without weights, and how many
         dist.all_reduce(loss := loss.detach() / world)
