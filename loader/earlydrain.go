@@ -140,7 +140,7 @@ func (w *wait) untilDrain() (left time.Duration, ok bool) {
 	return time.Duration(float64(missing) / w.rates.Documents * float64(time.Second)), true
 }
 
-// lacks says what the next step lacks.
+// lacks describes what the next step lacks.
 func (w *wait) lacks() string {
 	s, more := w.report.PlanStats.Lacks, ""
 	if s.Documents > 0 {

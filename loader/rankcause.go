@@ -91,7 +91,7 @@ func has(f *census.Finding) string {
 	return "has"
 }
 
-// rankAt says where the first rank of a finding is.
+// rankAt returns where the first rank of a finding is: its address, or the daemon that served it.
 func rankAt(f *census.Finding) string {
 	where := fmt.Sprintf("rank %d", f.Ranks[0])
 	if r := f.Rank; r != nil && r.Address != "" {

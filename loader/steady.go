@@ -23,7 +23,7 @@ type steady struct {
 	differs time.Time // since when verdicts are of another kind than shown; zero while they are not
 }
 
-// kind is what a verdict says without its figures.
+// kind is a verdict without its text and figures.
 type kind struct {
 	health Health
 	reason Reason

@@ -9,7 +9,7 @@ import (
 	"loaderd/loader/census"
 )
 
-// Health says how a run does, in one word.
+// Health is the state of a run in one word.
 type Health string
 
 // Healths, the best first.
@@ -27,7 +27,7 @@ const (
 	LimitRanks     = "read"      // ranks ask for no more
 )
 
-// Verdict says in one sentence how a run does: the same on the page, in loaderd status and in the errors of readers that wait.
+// Verdict describes the state of a run in one sentence: the same on the page, in loaderd status and in the errors of readers that wait.
 type Verdict struct {
 	Health   Health            `json:"health"`
 	Sentence string            `json:"sentence"`
@@ -47,7 +47,7 @@ func (v Verdict) Line() string {
 }
 
 const (
-	// idleAfter is for how long ranks may ask for no step before that is what the verdict says: a training step may take long.
+	// idleAfter is the least time without a request for a step after which ranks are waited for: a training step may take long.
 	idleAfter = time.Minute
 	// takeover is how long it takes at most until another daemon leads.
 	takeover = 15 * time.Second
@@ -169,7 +169,7 @@ func (w *wait) ended(steps uint64) Verdict {
 	return v
 }
 
-// progress says how far a rank is: rank 0 of 1 of job "trainer" has consumed 1 (120 sent).
+// progress describes how far a rank is: rank 0 of 1 of job "trainer" has consumed 1 (120 sent).
 func progress(r *census.Rank) string {
 	name := fmt.Sprintf("rank %d of %d of job %q", r.Rank, r.World, r.Job)
 	if r.Reports {
@@ -259,7 +259,7 @@ func (w *wait) slowest() (name string, behind uint64) {
 	return name, behind
 }
 
-// idlers says what ranks do that ask for no step.
+// idlers describes what ranks do that ask for no step.
 func (w *wait) idlers() string {
 	if holds := w.holds(0); holds != "" {
 		return holds

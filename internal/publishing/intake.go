@@ -16,7 +16,7 @@ type RunIntake struct {
 	Read    int64      `json:"read"`             // documents, used or not
 	Skipped plan.Skips `json:"skipped"`          // of these
 	Unread  uint64     `json:"unread,omitempty"` // documents up to the last one published that it has not read yet
-	// Filling says that its shuffle window is not full yet: a seal ends the wait for its first step.
+	// Filling reports whether its shuffle window is not full yet: a seal ends the wait for its first step.
 	Filling bool `json:"filling,omitempty"`
 }
 

@@ -161,7 +161,7 @@ func (c *Census) Send(id ID, sent uint64, now time.Time) {
 	}
 }
 
-// Close records the end of a stream; ended says that it was sent all steps that it asked for.
+// Close records the end of a stream; ended reports whether it was sent all steps that it asked for.
 func (c *Census) Close(id ID, ended bool, now time.Time) {
 	if e := c.own[id]; e != nil && e.Streams > 0 {
 		if e.Streams--; e.Streams == 0 {

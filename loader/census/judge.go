@@ -34,7 +34,7 @@ const (
 	namedAfter = 5 * time.Second
 	redAfter   = 10 * time.Second
 	warmup     = time.Minute
-	maxStands  = time.Minute
+	maxStall   = time.Minute
 	stuckRed   = 2 * time.Minute
 	maxNamed   = 8
 	// reportJitter is by how much the last reports of two clients may differ in time.
@@ -49,8 +49,8 @@ type judgement struct {
 	left     time.Time     // when the job left; zero else
 }
 
-// standsFor returns for how long no step must have been consumed before the job stands.
-func (x judgement) standsFor() time.Duration { return min(max(namedAfter, 2*x.interval), maxStands) }
+// stallAfter returns how long no step is consumed before the job is stalled.
+func (x judgement) stallAfter() time.Duration { return min(max(namedAfter, 2*x.interval), maxStall) }
 
 // verdict is the judgement of one process, or of the numbers that have none.
 type verdict struct {
@@ -80,7 +80,7 @@ func (j *Job) judge(x judgement) {
 		}
 		warm = warm && (!r.Reports || r.Consumed() >= r.From+2)
 	}
-	stands := x.now.Sub(moved) >= x.standsFor()
+	stalled := x.now.Sub(moved) >= x.stallAfter()
 	grace := func(usual time.Duration) time.Duration {
 		if warm {
 			return usual
@@ -95,7 +95,7 @@ func (j *Job) judge(x judgement) {
 		case !there && r.Left:
 			v := verdict{Left, 0, gone}
 			if asked > r.asked() && gone >= namedAfter {
-				v.level = level(stands && gone >= redAfter)
+				v.level = level(stalled && gone >= redAfter)
 			}
 			return v
 		case !there:
@@ -106,8 +106,8 @@ func (j *Job) judge(x judgement) {
 			return v
 		case r.Reports && r.Streams > 0 && x.now.Sub(r.Heard) >= grace(namedAfter):
 			silent := x.now.Sub(r.Heard)
-			return verdict{Silent, level(stands && silent >= redAfter), silent}
-		case r.Holds() && asked > r.asked() && still >= grace(max(redAfter, x.standsFor())):
+			return verdict{Silent, level(stalled && silent >= redAfter), silent}
+		case r.Holds() && asked > r.asked() && still >= grace(max(redAfter, x.stallAfter())):
 			return verdict{Stuck, level(still >= max(stuckRed, 3*x.interval)), still}
 		}
 		return verdict{Reading, 0, 0}

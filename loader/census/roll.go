@@ -12,7 +12,7 @@ import (
 // are not compared.
 type Roll struct {
 	Jobs []JobRoll `json:"jobs,omitempty"`
-	// Partial says that there were too many processes for a roll.
+	// Partial reports whether there were too many processes for a roll.
 	Partial bool `json:"partial,omitempty"`
 }
 
