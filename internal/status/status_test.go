@@ -27,6 +27,7 @@ type fakeRun struct {
 	verdict loader.Verdict
 	rates   loader.Rates
 	waits   bool
+	mu      sync.Mutex // guards ranks: several daemons watch one run
 	ranks   *census.Census
 }
 
@@ -37,18 +38,28 @@ func (f *fakeRun) Rates() loader.Rates     { return f.rates }
 func (f *fakeRun) Waits() bool             { return f.waits }
 
 func (f *fakeRun) Ranks() census.View {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if f.ranks == nil {
 		return census.View{}
 	}
 	return f.ranks.View(time.Now())
 }
 
+func (f *fakeRun) change(do func(*census.Census)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	do(f.ranks)
+}
+
 // present has a rank of job j be at a step. Its client reports.
 func (f *fakeRun) present(rank, world int, step uint64) {
 	id := census.ID{Key: census.Key{Job: "j", World: world}, Rank: rank}
-	f.ranks.Open(id, census.Client{Session: "s"}, 0, time.Now())
-	f.ranks.Send(id, step+5, time.Now())
-	f.ranks.Report(id, census.Report{Session: "s", Taken: step, Waiting: true}, time.Now())
+	f.change(func(c *census.Census) {
+		c.Open(id, census.Client{Session: "s"}, 0, time.Now())
+		c.Send(id, step+5, time.Now())
+		c.Report(id, census.Report{Session: "s", Taken: step, Waiting: true}, time.Now())
+	})
 }
 
 // fakePlan is a plan log in memory.
@@ -204,11 +215,13 @@ func TestEveryDaemonShowsTheSame(t *testing.T) {
 			}
 		}
 		b.stop() // it says so
-		run.ranks.Close(census.ID{Key: census.Key{Job: "j", World: 3}, Rank: 1}, false, time.Now())
+		id := census.ID{Key: census.Key{Job: "j", World: 3}, Rank: 1}
+		run.change(func(c *census.Census) { c.Close(id, false, time.Now()) })
 		for range 12 {
 			time.Sleep(time.Second)
 			for _, n := range []int{0, 2} {
-				run.ranks.Report(census.ID{Key: census.Key{Job: "j", World: 3}, Rank: n}, census.Report{Session: "s", Taken: 46}, time.Now())
+				id.Rank = n
+				run.change(func(c *census.Census) { c.Report(id, census.Report{Session: "s", Taken: 46}, time.Now()) })
 			}
 		}
 		if s := a.Status(); len(s.Daemons) != 2 || len(s.Ranks) != 3 || s.Ranks[1].State != "absent" || s.Ranks[1].Consumed != 44 {
