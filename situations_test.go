@@ -280,7 +280,7 @@ func TestSituations(t *testing.T) {
 			defer s.flow(func() { s.publish(32, "") })()
 			s.says(loader.Running, `Running: [0-9.]+k tokens/s, the documents set the pace$`)
 		}},
-		{"a slow rank", nil, func(s *scene) {
+		{"a slow rank", func(c *config.Config) { c.Serve.Stall = 20 * time.Second }, func(s *scene) {
 			s.open()
 			s.publish(3000, "")
 			s.rank(0, 2, func(uint64) {})
