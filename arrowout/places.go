@@ -19,7 +19,7 @@ import (
 type places struct {
 	mu sync.Mutex
 	of map[loader.Place]*holder
-	// silence returns when a client that has a place is given up if it has not reported.
+	// silence returns when a client that has a place is given up unless it has reported.
 	silence func() <-chan time.Time
 }
 
@@ -39,7 +39,7 @@ func newPlaces() *places {
 	return &places{of: map[loader.Place]*holder{}, silence: func() <-chan time.Time { return time.After(duplicateWait) }}
 }
 
-// named reports whether an identity is known by a name of its own.
+// named reports whether an identity has its own name.
 func named(who access.Identity) bool { return who.Name != "" && !who.Shared }
 
 // admit refuses a newcomer whose place a client of another session has that reports.

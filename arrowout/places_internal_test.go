@@ -35,7 +35,7 @@ func TestPlaces_SecondSessionIsRefused(t *testing.T) {
 	ended, _ := holding(t, p, at, "a")
 	go func() {
 		<-waits
-		p.report(at, "b") // of nobody who reads
+		p.report(at, "b") // no such client reads
 		p.report(at, "a")
 	}()
 	err := p.admit(t.Context(), access.Identity{}, at, "b")
@@ -86,7 +86,7 @@ func TestPlaces_ReconnectingSessionReplacesItself(t *testing.T) {
 	}
 	holding(t, p, at, "a")
 	if reasonIn(<-ended) != Replaced {
-		t.Error("the stream before goes on")
+		t.Error("the former stream continues")
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 	"loaderd/loader/census"
 )
 
-// Client is who reads, as far as a reader's place does not say.
+// Client describes a client beyond its place.
 type Client struct {
 	Session string // of a client that reports what its trainer has taken, see Consumption; else empty
 	Taken   uint64 // steps that its trainer had taken when it opened the stream

@@ -282,8 +282,6 @@ func TestVerdict_EndedWithATrainerBehind(t *testing.T) {
 		r.waiting = true
 		x.seconds(j.run, 2)
 		j.says(loader.Running, "Ended at step 20", "")
-		r.taken, r.waiting = 15, false
-		r.kill()
 	})
 }
 

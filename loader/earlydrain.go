@@ -82,27 +82,25 @@ func (l *loop) drainEarly(ctx context.Context) error {
 	return l.control(ctx, plan.Drain{At: at}, nil)
 }
 
-// drainsQuiet reports whether an early drain comes when the stream has been quiet.
+// drainsQuiet reports whether an early drain is recorded once the stream has been quiet.
 func (w *wait) drainsQuiet() bool {
 	return w.report.PlanStats.Lacks.Early && w.options.FirstStepQuiet > 0
 }
 
-// firstStep is the cause while the shuffle window has not filled and an early drain may come.
+// firstStep is the cause while the shuffle window has not filled and an early drain is possible.
 func (w *wait) firstStep() *Error {
 	p, waits := &w.report.PlanStats, w.demand.waits(w.planned)
 	sentence := w.nextStep()
 	if left, ok := w.untilDrain(); ok && waits {
 		sentence += " in about " + quantity.Time(left)
 	}
-	switch there := p.Packed.Documents; {
+	switch {
 	case w.planned > 0 && p.Lacks.Drains:
 		sentence += ": enough documents are there"
 	case w.planned > 0:
 		sentence += ": more documents are needed"
-	case there == 1:
-		sentence += ": 1 document is there"
 	default:
-		sentence += fmt.Sprintf(": %s documents are there", quantity.Count(there))
+		sentence += ": " + quantity.Are(int(p.Packed.Documents), "document") + " there"
 	}
 	detail := w.lacks()
 	if p.Lacks.Drains {
@@ -147,14 +145,11 @@ func (w *wait) lacks() string {
 		more = fmt.Sprintf(" (at least %s as long as those so far)", quantity.Things(int(s.Documents), "more document"))
 	}
 	if s.Early {
-		are, place := "are", "left"
-		if s.There == 1 {
-			are = "is"
-		}
+		place := "left"
 		if w.planned == 0 {
 			place = "there"
 		}
-		return fmt.Sprintf("%s %s %s, a step has %s", quantity.Things(s.There, "row"), are, place, quantity.Count(s.Needed)) + more
+		return fmt.Sprintf("%s %s, a step has %s", quantity.Are(s.There, "row"), place, quantity.Count(s.Needed)) + more
 	}
 	text := fmt.Sprintf("%s needed, %s there", quantity.Things(s.Needed, "row"), quantity.Count(s.There))
 	if s.Held > 0 {

@@ -216,7 +216,7 @@ func TestFirstStep_TakeoverDrainsOnce(t *testing.T) {
 	})
 }
 
-// Of a run with several sources, the one that comes next decides whether the documents are quiet.
+// Of a run with several sources, the next one decides whether the documents are quiet.
 func TestFirstStep_SeveralSources(t *testing.T) {
 	for _, dry := range []string{mixture.DryWait, mixture.DryShare} {
 		bubble(t, dry, func(t *testing.T) {

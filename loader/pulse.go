@@ -8,7 +8,7 @@ import (
 	"loaderd/loader/plan"
 )
 
-// Rates are how fast a run gets on, per second, in the last ten seconds. Of steps that come more slowly they are those of the last step, until
+// Rates are the speed of a run, per second, in the last ten seconds. Of slower steps they are those of the last step, until
 // the next one is overdue.
 type Rates struct {
 	Published   float64 `json:"published_documents"` // into the streams of the run
@@ -29,7 +29,6 @@ type beat struct {
 	tokens, rows               int64
 	published                  uint64
 	waits                      bool // a rank waits for a step that is not planned
-	ended                      bool
 }
 
 // pulse remembers the beats of the last minutes. The leader's figures start anew with another leader at most by what that plans again.
@@ -175,7 +174,7 @@ func (f *follower) beat(now time.Time) {
 	w := f.look(known.steps)
 	r := &w.report
 	p := &r.PlanStats
-	b := beat{at: now, steps: known.steps, ended: known.ended, documents: p.Packed.Documents + p.Counts.Skipped.Of(plan.SkipUndecodable), tokensIn: p.Packed.Tokens, undec: p.Counts.Skipped.Of(plan.SkipUndecodable), tokens: p.Counts.Tokens, rows: p.Counts.Rows,
+	b := beat{at: now, steps: known.steps, documents: p.Packed.Documents + p.Counts.Skipped.Of(plan.SkipUndecodable), tokensIn: p.Packed.Tokens, undec: p.Counts.Skipped.Of(plan.SkipUndecodable), tokens: p.Counts.Tokens, rows: p.Counts.Rows,
 		published: r.published()}
 	b.waits = w.waits()
 	for _, j := range w.ranks.Jobs {

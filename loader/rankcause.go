@@ -45,7 +45,7 @@ func RankCause(f *census.Finding) *Error {
 	return stalled(RankMissing, strings.ToUpper(sentence[:1])+sentence[1:], detail, do, facts)
 }
 
-// rankNote names the ranks of a finding within the sentence of a run that goes on.
+// rankNote names the ranks of a finding within the sentence of a run that continues.
 func rankNote(f *census.Finding) string {
 	is, waited := "is", quantity.Time(f.For)
 	if f.Count > 1 {

@@ -98,7 +98,7 @@ type Info struct {
 	Length *Length `json:"length,omitempty"`
 	// Ahead is how many steps may be planned beyond what readers asked for.
 	Ahead int `json:"ahead,omitempty"`
-	// Reports says that clients may report what their trainers have taken, in the action consumed.
+	// Reports reports whether clients may report what their trainers have taken, in the action consumed.
 	Reports bool `json:"reports,omitempty"`
 	// Columns are those that a ticket may ask for; the Flight server says.
 	Columns []string `json:"columns,omitempty"`

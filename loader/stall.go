@@ -269,8 +269,7 @@ func (w *wait) down() *Error {
 		"check the NATS server; the daemon reconnects by itself", map[string]string{"down_since": s.DownSince.UTC().Format(time.RFC3339Nano)})
 }
 
-// dry: the last document of the stream is planned, none has been stored for dryFor or since the stream was opened, and
-// the stream is not sealed.
+// dry: the stream is exhausted.
 func (w *wait) dry() *Error {
 	if !w.exhausted() {
 		return nil
@@ -312,7 +311,8 @@ func (w *wait) dry() *Error {
 	return stalled(SourceDry, sentence+", "+quantity.Time(time.Since(s.DrySince)), detail, do, facts)
 }
 
-// exhausted reports whether the run has taken every document that is stored, as dry states it.
+// exhausted reports whether the last document of the stream is planned, none has been stored for dryFor or since the
+// stream was opened, and the stream is not sealed.
 func (w *wait) exhausted() bool {
 	s := w.source
 	quiet := time.Since(s.DrySince) >= min(dryFor, w.options.Stall/2) || w.report.Idle >= w.report.Reading
@@ -368,7 +368,7 @@ func (w *wait) idle() *Error {
 		"give one a weight with loaderd mix --set NAME=1", nil)
 }
 
-// whenDry is what helps when no documents come, with one command at most. source is the one that comes next, empty with
+// whenDry is the advice where no documents arrive, with one command at most. source is the next one, empty with
 // one document stream.
 func (w *wait) whenDry(source string) string {
 	const publish = "publish more documents, or "
@@ -516,7 +516,7 @@ func (f *follower) unanswered() *Error {
 	return e
 }
 
-// nextStep begins a sentence about the step that comes next.
+// nextStep begins a sentence about the next step.
 func (w *wait) nextStep() string {
 	if w.planned == 0 {
 		return "First step"

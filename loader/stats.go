@@ -20,7 +20,7 @@ type planStats struct {
 	Queued       int
 	Capacity     plan.Capacity
 	Queues       []plan.QueueStat
-	Lacks        plan.Shortage // of an early drain, while one may come
+	Lacks        plan.Shortage // of an early drain, while one is possible
 	DrainAt      int64         `json:",omitempty"` // documents that must be packed before an early drain; 0: their number makes none
 	Cursor       plan.Position
 	CursorBefore plan.Position // of the snapshot before

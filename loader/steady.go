@@ -70,7 +70,7 @@ func (f *follower) shownVerdict() Verdict {
 	return f.verdict(time.Now(), Verdict{})
 }
 
-// stalls reports whether a run whose readers wait is Waiting: no step has come for longer than its steps took lately. One
+// stalls reports whether a run whose readers wait is Waiting: no step was planned for longer than its steps took lately. One
 // that is Waiting already is Running again with the second step within slowStep. So no steady pace of documents makes a
 // run change between the two.
 func (p *pulse) stalls(now time.Time, waiting bool) bool {

@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// pace feeds a follower's pulse with the beats of a run whose ranks wait for steps that come at these moments.
+// pace feeds a follower's pulse with the beats of a run whose ranks wait for the steps that are planned at these moments.
 type pace struct {
 	p      pulse
 	s      steady
@@ -18,7 +18,7 @@ type pace struct {
 	steps  uint64
 }
 
-// beat is a second in which so many steps come.
+// beat is a second in which so many steps are planned.
 func (x *pace) beat(steps int, waits bool) {
 	now := x.start.Add(time.Duration(x.second) * time.Second)
 	x.second++
@@ -36,7 +36,7 @@ func (x *pace) beat(steps int, waits bool) {
 	}
 }
 
-// A run whose documents come at any steady pace settles in one verdict within three minutes.
+// A run whose documents arrive at any steady pace settles in one verdict within three minutes.
 func TestSteady_NoPaceFlips(t *testing.T) {
 	for interval := 1; interval <= 120; interval++ {
 		x := &pace{start: time.Unix(1e9, 0)}

@@ -85,7 +85,7 @@ func (f *follower) verdict(at time.Time, shown Verdict) Verdict {
 		}
 		return v
 	case !readers && full:
-		return Verdict{Health: Waiting, Sentence: fmt.Sprintf("Waiting for ranks: %s planned ahead", are(f.options.Ahead)), Limits: LimitRanks,
+		return Verdict{Health: Waiting, Sentence: fmt.Sprintf("Waiting for ranks: %s planned ahead", quantity.Are(f.options.Ahead, "step")), Limits: LimitRanks,
 			Detail: "no reader is connected", Do: "start the trainer; it reads at once"}
 	case !readers:
 		return Verdict{Health: Waiting, Sentence: fmt.Sprintf("Planning ahead: %s of %d, no reader is connected", quantity.Things(int(now.steps-min(now.steps, w.report.Wanted)), "step"), f.options.Ahead),
@@ -95,13 +95,6 @@ func (f *follower) verdict(at time.Time, shown Verdict) Verdict {
 			Detail: w.idlers(), Do: "look whether the trainer evaluates, writes a checkpoint or hangs"}
 	}
 	return w.running(f.pulse.waiting(), shown)
-}
-
-func are(steps int) string {
-	if steps == 1 {
-		return "1 step is"
-	}
-	return quantity.Count(steps) + " steps are"
 }
 
 // judge makes a verdict of what a reader would be told.

@@ -56,6 +56,14 @@ func Things(n int, thing string) string {
 	return fmt.Sprintf("%s %ss", Count(n), thing)
 }
 
+// Are counts things with a verb: 1 reader is, 2,000 readers are.
+func Are(n int, thing string) string {
+	if n == 1 {
+		return Things(n, thing) + " is"
+	}
+	return Things(n, thing) + " are"
+}
+
 // Range names the least and the greatest of some numbers: 2,048, or 1,024 to 16,384; of none it is no.
 func Range(numbers []int) string {
 	if len(numbers) == 0 {

@@ -40,7 +40,7 @@ var lines = map[string]line{
 	"readers wait for a step":                                             {"", "Step {step} has not come for {waited}, readers that wait: {readers}. {cause}", ""},
 	"readers wait no more":                                                {"", "Step {step} is there: ranks have waited for {waited}", "nothing: steps come again"},
 	"connection to NATS lost, reconnecting":                               {"", "The connection to NATS is lost: {error}", "nothing, if it comes back by itself; else look at the NATS servers"},
-	"document stream cannot be read, trying again":                        {"", `Stream "{stream}" cannot be read: {error}`, "look at the NATS servers; the daemon goes on by itself"},
+	"document stream cannot be read, trying again":                        {"", `Stream "{stream}" cannot be read: {error}`, "look at the NATS servers; the daemon tries again"},
 	"this daemon leads the run no more":                                   {"", "This daemon leads the run no more", "nothing: another daemon leads"},
 	"document is undecodable and went to the dead letters":                {"", `Document {sequence} of "{stream}" cannot be decoded: {reason}: {problem}`, "look at it (loaderd dead list), and at its producer"},
 	"a source has no documents: the others share its weight until it has": {"", `Source "{source}" has no documents: the others share its weight`, "publish documents to it, or end it with loaderd seal and its name"},

@@ -200,7 +200,7 @@ func TestCensus_RankLeaves(t *testing.T) {
 	}
 }
 
-// What looks like a fault and is none: nobody is blamed in red.
+// What looks like a fault and is none: no rank is blamed in red.
 func TestCensus_PausesAreNoFaults(t *testing.T) {
 	red := func(j *job) {
 		t.Helper()

@@ -22,7 +22,7 @@ type Finding struct {
 	Ranks []int // the first maxNamed numbers
 	Count int   // of them
 	All   bool  // of a silent job: no present process reports
-	Never bool  // of absent ranks: no process has come, or none that is remembered
+	Never bool  // of absent ranks: no process has connected, or none that is remembered
 	Step  uint64
 	For   time.Duration // since they last consumed a step or asked for one
 	Twice *int          // rank that is read by several streams, where numbers are absent

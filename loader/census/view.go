@@ -98,7 +98,7 @@ func (c *Census) View(now time.Time) View {
 		j.judge(judgement{now: now, interval: p.interval(), partial: cut, left: c.left[j.Job]})
 		v.Jobs = append(v.Jobs, j)
 	}
-	v.Gone = slices.DeleteFunc(v.Gone, func(j Job) bool { return j.latest().Before(latest[j.Job]) }) // it goes on with another world size
+	v.Gone = slices.DeleteFunc(v.Gone, func(j Job) bool { return j.latest().Before(latest[j.Job]) }) // it continues with another world size
 	byKey := func(a, b Job) int { return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.World, b.World)) }
 	slices.SortFunc(v.Jobs, byKey)
 	slices.SortFunc(v.Gone, byKey)

@@ -64,7 +64,7 @@ class Client(Iterator[Step]):
         `run`, `fingerprint` and `run_id`, when given, must be those of the daemon's run (RunMismatch, PlanMismatch, RunReplaced: a run
         that was deleted and begun again has another id); a client keeps to the ones it finds first. It reads `steps` steps from `step` on, all by default, and of each the rows of
         `rank` of `world`. `job` names the job of these ranks: another one that reads the same run neither waits for it nor
-        makes it wait. `peer` tells processes apart that read as the same rank, such as those of tensor parallelism: without it the second one gets
+        makes it wait. `peer` distinguishes processes that read as the same rank, such as those of tensor parallelism: without it the second one gets
         DuplicateRank. `documents` asks for `Step.sources`, `sources` for these with their numbers, of a run with several (BadTicket by another; None: where it has
         several), `weights` for the weight of each piece's loss, `columns` for columns that documents bring along (`Step.column`, `Step.values`; BadTicket
         for one that the run has not). `token` is the daemon's bearer token. `prefetch` steps

@@ -24,7 +24,7 @@ AGAIN_SECONDS = 60.0
 """Seconds until the log has the same alert again."""
 _ANSWER_SECONDS = 2.0
 _LEAVE_SECONDS = 0.5
-_LEAST_WINDOW = 8  # of a daemon, whatever its serve.ahead
+_LEAST_WINDOW = 8  # of any daemon
 
 
 class Progress(NamedTuple):

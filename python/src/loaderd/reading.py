@@ -141,7 +141,7 @@ class StepStream(Iterator[Step]):
             return
 
     def cancel(self) -> None:
-        """Ends reading, now and for ever. The daemon is told that the client has left its rank."""
+        """Ends reading for good, and reports that the client has left its rank."""
         self._stop.set()
         self._watch.close()
         self._drop()
