@@ -433,10 +433,10 @@ def test_a_released_step(module_daemon: Callable[..., Daemon]) -> None:
         client.checkpoint()
         wait_for(lambda: client.info().oldest)  # released soon after
         oldest = client.info().oldest
-        with Client(d.flight_url) as behind, pytest.raises(loaderd.StepReleased) as caught:
+        with Client(d.flight_url, job="behind") as behind, pytest.raises(loaderd.StepReleased) as caught:
             next(behind)
         assert caught.value.facts["oldest"] == str(oldest)
-        with Client(d.flight_url, step=oldest) as behind:
+        with Client(d.flight_url, job="behind", step=oldest) as behind:
             assert next(behind).index == oldest
 
 
