@@ -20,6 +20,7 @@ import (
 	"loaderd/internal/daemon"
 	"loaderd/internal/natstest"
 	"loaderd/internal/reader"
+	"loaderd/internal/statustest"
 	"loaderd/internal/testscale"
 	"loaderd/loader"
 	"loaderd/loader/mixture"
@@ -140,6 +141,11 @@ func (s *scene) shown() (answers.Status, error) {
 	}
 	if err == nil {
 		err = json.Unmarshal(b, &status)
+	}
+	if err == nil {
+		for _, wrong := range statustest.Contradictions(&status) {
+			s.Errorf("the status of %q: %s", status.Verdict.Sentence, wrong)
+		}
 	}
 	return status, err
 }

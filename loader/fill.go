@@ -2,6 +2,7 @@ package loader
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -146,7 +147,7 @@ func (l *leader) measureFill(source int, name string, s StreamState) {
 func (f *StreamFill) raise() string {
 	switch {
 	case f.Configured == 0:
-		return "raise the bound of stream " + f.Name +
+		return fmt.Sprintf("raise the bound of stream %q", f.Name) +
 			" (stream.max_bytes of the daemon that runs the NATS server, or nats stream edit --max-bytes)"
 	case f.Configured > f.MaxBytes:
 		return "free space on the disk of the NATS server, then restart the daemon: the bound is at most half of what is free"

@@ -449,7 +449,7 @@ func (o *opening) stream() string {
 	if o.Source == "" {
 		return "the document stream"
 	}
-	return "the stream of source " + o.Source
+	return fmt.Sprintf("the stream of source %q", o.Source)
 }
 
 // onOpenAttempt notes an attempt to open a source's stream, and the error of the one before; nil at the first attempt.

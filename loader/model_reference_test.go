@@ -10,6 +10,9 @@ import (
 
 	"pgregory.net/rapid"
 
+	"loaderd/arrowout/answers"
+	"loaderd/internal/status"
+	"loaderd/internal/statustest"
 	"loaderd/loader"
 	"loaderd/loader/plan"
 	"loaderd/packonline"
@@ -410,7 +413,9 @@ func (m *machine) check(rt *rapid.T) {
 		}
 	}
 	m.answered(rt)
-	for _, wrong := range contradictions(m.run.Stats(), m.world.config) {
+	shown := status.New(status.Options{Run: m.run, Ranks: func() []answers.RankStatus { return nil }, Events: status.NewEvents("a"), Name: "a", Flight: func() string { return "" },
+		Bounds: status.Bounds{Window: m.world.config.Shuffle.Window, Ahead: m.world.options.Ahead}}).Status()
+	for _, wrong := range append(contradictions(m.run.Stats()), statustest.Contradictions(&shown)...) {
 		rt.Fatal(wrong)
 	}
 	if info.Oldest > m.most {
@@ -436,27 +441,17 @@ func (m *machine) check(rt *rapid.T) {
 	}
 }
 
-// contradictions lists the figures of a run that are larger than what they are a part of.
-func contradictions(s loader.Stats, c plan.Config) (wrong []string) {
+// contradictions lists the figures of a run that are larger than what they are a part of, and that no status has.
+func contradictions(s loader.Stats) (wrong []string) {
 	within := func(name string, value, of int64) {
 		if value < 0 || value > of {
 			wrong = append(wrong, fmt.Sprintf("%s: %d of %d", name, value, of))
 		}
 	}
-	if s.Capacity.Pool > 0 {
-		within("pool", int64(s.PoolPieces), int64(s.Capacity.Pool))
-	}
-	within("held pieces", int64(s.HeldPieces), int64(s.Capacity.Held))
-	within("shuffle window", int64(s.WindowRows), int64(c.Shuffle.Window))
-	within("queues", int64(s.QueueRows), int64(s.Capacity.Rows))
 	within("rows there", int64(s.RowsThere), int64(s.RowsNeeded))
 	within("padding", s.Padding, s.Slots)
 	within("masked tokens", s.MaskedTokens, s.Slots-s.Padding)
-	within("committed", int64(s.Committed), int64(s.Planned))
 	within("delivered", int64(s.Source.Delivered), int64(s.Source.Fetched))
-	for _, x := range s.Sources {
-		within("emitted of "+x.Name, x.Emitted, x.Status.Tokens+s.Repeated)
-	}
 	return wrong
 }
 

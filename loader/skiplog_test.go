@@ -86,7 +86,7 @@ func TestSkipLog_EndOfRun(t *testing.T) {
 			!strings.Contains(got[1], "skipped=20 since_last_logged=20 last_document=20") {
 			t.Errorf("the log has %q", got)
 		}
-		want := "21 of 21 documents were skipped: 1 without text or tokens, 20 without a token that has a loss"
+		want := "skipped 21 of 21 documents: 1 without text or tokens, 20 without a token that has a loss"
 		if v := run.Verdict(); v.Sentence != "Ended at step 0" || v.Detail != want {
 			t.Errorf("the verdict is %+v, want the detail %q", v, want)
 		}

@@ -129,8 +129,8 @@ func (w *wait) facts() map[string]string {
 		"planned":       strconv.FormatUint(w.planned, 10),
 		"last_document": strconv.FormatUint(w.source.Last, 10),
 		"read_document": r.Cursor.String(),
-		"pool":          fmt.Sprintf("%d of %d", r.Pool.Pieces, w.config.Packing.Pool),
-		"held_rows":     fmt.Sprintf("%d (%d of %d pieces)", r.Pool.Held.Rows, r.Pool.Held.Pieces, w.config.Packing.Relevant().Held()),
+		"pool":          quantity.Of(r.Pool.Pieces, r.Capacity.Pool, "piece"),
+		"held_rows":     fmt.Sprintf("%d (%s)", r.Pool.Held.Rows, quantity.Of(int(r.Pool.Held.Pieces), r.Capacity.Held, "piece")),
 		"window":        fmt.Sprintf("%d of %d", r.Window, w.config.Shuffle.Window),
 		"queued_rows":   queueNote(r.Queues),
 	}
@@ -339,7 +339,7 @@ func (w *wait) wanted() *SourceStats {
 // stream names the document stream that the plan waits for.
 func (w *wait) stream() string {
 	if x := w.wanted(); x != nil {
-		return "source " + x.Name
+		return fmt.Sprintf("source %q", x.Name)
 	}
 	return "the document stream"
 }
@@ -431,7 +431,7 @@ func (w *wait) filling() *Error {
 		}
 		sentence += fmt.Sprintf(": %s needed, %s there", quantity.Things(lacks.Needed, "row"), quantity.Count(lacks.There))
 	}
-	detail := fmt.Sprintf("documents flow, but the step is not full yet: %s; pool %s pieces, shuffle window %s, queues %s", w.lacks(), f["pool"], f["window"], f["queued_rows"])
+	detail := fmt.Sprintf("documents flow, but the step is not full yet: %s; pool %s, shuffle window %s, queues %s", w.lacks(), f["pool"], f["window"], f["queued_rows"])
 	if skipped := w.skipped(); skipped != "" {
 		detail += "; " + skipped
 	}
@@ -476,7 +476,7 @@ func (w *wait) unknown() *Error {
 	if r.Opening == nil && w.sealed() {
 		add("it is sealed")
 	}
-	add("%d of %d rows are ready", r.PlanStats.Lacks.There, r.PlanStats.Lacks.Needed)
+	add("rows ready: %d of %d", r.PlanStats.Lacks.There, r.PlanStats.Lacks.Needed)
 	if r.Storing > 0 {
 		add("an append has taken %s", quantity.Time(r.Storing))
 	}
@@ -492,16 +492,16 @@ func (w *wait) skipped() string {
 	if n == 0 || 2*n < c.Arrived {
 		return ""
 	}
-	return fmt.Sprintf("%s of %s documents were skipped: %s", quantity.Count(n), quantity.Count(c.Arrived), c.Skipped)
+	return fmt.Sprintf("skipped %s: %s", quantity.Of(int(n), int(c.Arrived), "document"), c.Skipped)
 }
 
-// queueNote shows the rows that wait for a step: 1024: 3 of 48 rows, 2048: 1 of 24 rows.
+// queueNote shows the rows that wait for a step: 1024: 3 rows, a step has 48; 2048: 1 row, a step has 24.
 func queueNote(queues []plan.QueueStat) string {
 	parts := make([]string, len(queues))
 	for i, q := range queues {
-		parts[i] = fmt.Sprintf("%d: %d of %d rows", q.Bucket, q.Rows, q.Of)
+		parts[i] = fmt.Sprintf("%d: %s, a step has %d", q.Bucket, quantity.Things(q.Rows, "row"), q.Of)
 	}
-	return strings.Join(parts, ", ")
+	return strings.Join(parts, "; ")
 }
 
 // unanswered says why a request has had no answer within Options.Stall.

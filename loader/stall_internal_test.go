@@ -130,7 +130,7 @@ func TestWait_CauseRestsOnEvidence(t *testing.T) {
 		{"source dry and sealed", func(w *wait) {
 			dry(w)
 			w.report.PlanStats.Sources = []SourceStats{{Status: mixture.Status{Name: "web", Sealed: true}}}
-		}, CauseUnknown, "source web ends at document 60"},
+		}, CauseUnknown, `source "web" ends at document 60`},
 		{"documents of a dry stream not planned", func(w *wait) {
 			dry(w)
 			w.source.Delivered = 50

@@ -143,7 +143,7 @@ func (w *wait) ended(steps uint64) Verdict {
 		}
 	}
 	if last != nil {
-		v.Sentence = fmt.Sprintf("All %s are planned: %s", quantity.Things(int(steps), "step"), progress(last))
+		v.Sentence = fmt.Sprintf("%s planned: %s", allOf(steps), progress(last))
 		v.Limits = LimitRanks
 		return v
 	}
@@ -156,10 +156,18 @@ func (w *wait) ended(steps uint64) Verdict {
 	}
 	if last != nil {
 		v.Health, v.Limits = Waiting, LimitRanks
-		v.Sentence = fmt.Sprintf("All %s are planned, and job %q has gone: %s", quantity.Things(int(steps), "step"), last.Job, progress(last))
+		v.Sentence = fmt.Sprintf("%s planned, and job %q has gone: %s", allOf(steps), last.Job, progress(last))
 		v.Do = "start the trainer again; it resumes from its checkpoint"
 	}
 	return v
+}
+
+// allOf begins a sentence about all steps of a run that has ended: All 10 steps are.
+func allOf(steps uint64) string {
+	if steps == 1 {
+		return "The only step is"
+	}
+	return "All " + quantity.Are(int(steps), "step")
 }
 
 // progress describes how far a rank is: rank 0 of 1 of job "trainer" has consumed 1 (120 sent).

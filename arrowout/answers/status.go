@@ -18,6 +18,8 @@ type Status struct {
 	Verdict     loader.Verdict `json:"verdict"`
 
 	Planned   uint64         `json:"planned_steps"`
+	Sent      *uint64        `json:"sent_steps"`     // that every rank of the job furthest on was sent; nil before any rank
+	Consumed  *uint64        `json:"consumed_steps"` // that their trainers have consumed; nil before any rank
 	Ended     bool           `json:"ended"`
 	Committed uint64         `json:"committed_step"`
 	Oldest    uint64         `json:"oldest_step"` // that can be read
@@ -167,6 +169,7 @@ type JobStatus struct {
 	Missing  []int  `json:"missing,omitempty"`  // numbers of ranks that are not present, the first ones
 	Least    uint64 `json:"least"`              // steps consumed by the rank that is furthest behind
 	Most     uint64 `json:"most"`               // by the one that is furthest on
+	Sent     uint64 `json:"sent_steps"`         // to the rank that was sent least
 	Reports  bool   `json:"reports"`            // its clients report what their trainers have taken; else Least and Most are steps sent
 	State    string `json:"state"`              // reading, or what ranks that hold the others are: as RankStatus.State
 	Failing  bool   `json:"failing,omitempty"`  // the job cannot continue without help
@@ -194,9 +197,9 @@ type RankStatus struct {
 	Consumed uint64    `json:"consumed"`           // steps
 	Buffered uint64    `json:"buffered,omitempty"` // steps sent that the trainer has not taken
 	Streams  int       `json:"streams"`            // open ones
-	Step     uint64    `json:"step"`               // behind the last one that it was sent whole
-	Lag      uint64    `json:"lag"`                // steps that it has consumed less than the furthest rank of its job
-	WaitP50  float64   `json:"wait_p50"`           // seconds that it waited for a step, of the last minute
+	Sent     uint64    `json:"sent_steps"`
+	Lag      uint64    `json:"lag"`      // steps that it has consumed less than the furthest rank of its job
+	WaitP50  float64   `json:"wait_p50"` // seconds that it waited for a step, of the last minute
 	WaitP99  float64   `json:"wait_p99"`
 	Bytes    float64   `json:"bytes"` // a second, of the last ten
 	Since    time.Time `json:"since"` // when it came
@@ -302,7 +305,7 @@ type TimeSeries struct {
 	Documents []float64   `json:"documents"`         // a second
 	Published []float64   `json:"published"`         // documents a second
 	Bytes     []float64   `json:"bytes"`             // a second
-	Waiting   []float64   `json:"waiting"`           // part of the time in which a rank waited for a step that was not planned
+	Waiting   []*float64  `json:"waiting"`           // part of the time in which a rank waited for a step that was not planned; nil where no rank read
 	Health    []string    `json:"health"`            // the worst
 	Split     []float64   `json:"split"`             // documents in more than one piece, of those packed in the point
 	Related   []float64   `json:"related,omitempty"` // splice: rows that did not run out of related documents, of those packed in the point

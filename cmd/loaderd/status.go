@@ -92,7 +92,11 @@ func writeStatus(w io.Writer, s answers.Status) error {
 		line("what to do", "%s", s.Verdict.Do)
 	}
 	line("run", "%s, id %s", s.Run, shortID(s.ID))
-	line("steps", "%s planned, %s committed", quantity.Count(s.Planned), quantity.Count(s.Committed))
+	steps := quantity.Count(s.Planned) + " planned"
+	if s.Sent != nil && s.Consumed != nil {
+		steps += fmt.Sprintf(", %s sent, %s consumed", quantity.Count(*s.Sent), quantity.Count(*s.Consumed))
+	}
+	line("steps", "%s, %s committed", steps, quantity.Count(s.Committed))
 	length := lengthOf(s.Length)
 	if s.EndsIn != nil {
 		length += "; the last is read in about " + quantity.Time(time.Duration(*s.EndsIn*float64(time.Second)))
@@ -115,7 +119,7 @@ func writeStatus(w io.Writer, s answers.Status) error {
 	}{
 		{"SOURCE\tTARGET\tSHARE\tRECENT\tTOKENS\tEPOCH\tSTATE", func(w io.Writer) { sourceLines(w, s) }, len(s.Sources)},
 		{"PULLED\tDOCUMENTS\tLEFT OUT\tBYTES\tSTATE", func(w io.Writer) { pullLines(w, s) }, len(s.Pulls)},
-		{"JOB\tRANK\tSTATE\tCONSUMED\tLAG\tWAIT P50\tP99\tBYTES/S\tDAEMON", func(w io.Writer) { rankLines(w, s) }, len(s.Ranks)},
+		{"JOB\tRANK\tSTATE\tSENT\tCONSUMED\tLAG\tWAIT P50\tP99\tBYTES/S\tDAEMON", func(w io.Writer) { rankLines(w, s) }, len(s.Ranks)},
 		{"KEEPER\tCOMMITTED", func(w io.Writer) {
 			for _, k := range s.Keepers {
 				fmt.Fprintf(w, "%s\t%s\n", k.Keeper, quantity.Count(k.Step))
@@ -187,7 +191,7 @@ func pullLines(w io.Writer, s answers.Status) {
 
 func rankLines(w io.Writer, s answers.Status) {
 	for _, r := range s.Ranks {
-		fmt.Fprintf(w, "%s\t%d of %d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.Job, r.Rank, r.World, top.RankState(r), top.Consumed(r), quantity.Count(r.Lag), top.Wait(r.WaitP50), top.Wait(r.WaitP99), quantity.Bytes(int64(r.Bytes)), r.Daemon)
+		fmt.Fprintf(w, "%s\t%d of %d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.Job, r.Rank, r.World, top.RankState(r), quantity.Count(r.Sent), top.Consumed(r), quantity.Count(r.Lag), top.Wait(r.WaitP50), top.Wait(r.WaitP99), quantity.Bytes(int64(r.Bytes)), r.Daemon)
 	}
 	if n := s.Readers - len(s.Ranks); n > 0 {
 		fmt.Fprintf(w, "and %s that are not as far behind\n", quantity.Things(n, "rank"))

@@ -15,11 +15,11 @@ func (d *Daemon) newWatch(name string, events *status.Events, plan *planlog.Log)
 		Name:   name, Version: build.This().Version, Flight: d.advertised, HTTP: d.http.url()})
 }
 
-// ranks are those that this daemon serves.
+// ranks are what the streams get that this daemon serves.
 func (d *Daemon) ranks(name string) func() []answers.RankStatus {
 	return func() (out []answers.RankStatus) {
 		for _, r := range d.flight.Traffic() {
-			out = append(out, answers.RankStatus{Job: r.Job, Rank: r.Rank, World: r.World, Peer: r.Peer, Step: r.Step, WaitP50: r.WaitP50.Seconds(), WaitP99: r.WaitP99.Seconds(), Bytes: r.Bytes,
+			out = append(out, answers.RankStatus{Job: r.Job, Rank: r.Rank, World: r.World, Peer: r.Peer, Sent: r.Step, WaitP50: r.WaitP50.Seconds(), WaitP99: r.WaitP99.Seconds(), Bytes: r.Bytes,
 				Since: r.Since.UTC(), Who: r.Who, Address: r.Address, Daemon: name})
 		}
 		return out

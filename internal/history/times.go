@@ -14,7 +14,8 @@ type Sample struct {
 	Tokens, Documents        int64 // tokens in steps, documents packed
 	Published                uint64
 	Bytes                    float64 // sent a second
-	Waits                    bool    // a rank waits for a step that is not planned
+	Reads                    bool    // a rank is present
+	Waits                    bool    // and waits for a step that is not planned
 	Health                   loader.Health
 	Split                    int64 // documents in more than one piece
 	RowsRelated, RowsSpliced int64 // rows of splice that did not run out of related documents, and all of them
@@ -32,7 +33,7 @@ type moment struct {
 	seconds                      float64
 	planned, read, committed     uint64
 	tokens, documents, published float64
-	bytes, waits                 float64 // times seconds
+	bytes, reads, waits          float64 // times seconds
 	health                       loader.Health
 	split, related, spliced      float64
 }
@@ -43,7 +44,7 @@ func NewTimes() *Times { return &Times{pyramid: newPyramid(joinMoments)} }
 func joinMoments(m *moment, n moment) {
 	n.seconds += m.seconds
 	n.tokens, n.documents, n.published = n.tokens+m.tokens, n.documents+m.documents, n.published+m.published
-	n.bytes, n.waits = n.bytes+m.bytes, n.waits+m.waits
+	n.bytes, n.reads, n.waits = n.bytes+m.bytes, n.reads+m.reads, n.waits+m.waits
 	n.split, n.related, n.spliced = n.split+m.split, n.related+m.related, n.spliced+m.spliced
 	if rank(m.health) > rank(n.health) {
 		n.health = m.health
@@ -77,7 +78,10 @@ func (t *Times) Add(s Sample) {
 		split:   since(s.Split, before.Split),
 		related: since(s.RowsRelated, before.RowsRelated), spliced: since(s.RowsSpliced, before.RowsSpliced)}
 	m.bytes = s.Bytes * m.seconds
-	if s.Waits {
+	if s.Reads {
+		m.reads = m.seconds
+	}
+	if s.Reads && s.Waits {
 		m.waits = m.seconds
 	}
 	t.pyramid.add(m, m)
@@ -105,7 +109,11 @@ func series(all []moment) (out answers.TimeSeries) {
 		out.At = append(out.At, m.at)
 		out.Planned, out.Read, out.Committed = append(out.Planned, m.planned), append(out.Read, m.read), append(out.Committed, m.committed)
 		out.Tokens, out.Documents, out.Published = append(out.Tokens, a(m.tokens)), append(out.Documents, a(m.documents)), append(out.Published, a(m.published))
-		out.Bytes, out.Waiting = append(out.Bytes, a(m.bytes)), append(out.Waiting, a(m.waits))
+		var waiting *float64
+		if m.reads > 0 {
+			waiting = new(m.waits / m.reads)
+		}
+		out.Bytes, out.Waiting = append(out.Bytes, a(m.bytes)), append(out.Waiting, waiting)
 		out.Health = append(out.Health, string(m.health))
 		out.Split = append(out.Split, of(m.split, m.documents))
 		if splices {

@@ -126,7 +126,7 @@ func madeUp(n uint64) answers.Status {
 		Verdict: loader.Verdict{Health: loader.Waiting, Sentence: "Rank 3 of 4 holds the others up: 40 steps behind", Reason: loader.RankBehind,
 			Detail: "7,271 steps are planned, 64 of them beyond what rank 3 has asked for.", Do: "look at rank 3 of job train at 10.0.0.13; the plan goes on when it does",
 			Facts: map[string]string{"rank": "3", "world": "4"}},
-		Planned: steps + 40, Committed: 7100, Oldest: 6800, Length: &loader.Length{Steps: 21_400, Error: 120, Open: []string{"web"}}, EndsIn: &remaining,
+		Planned: steps + 40, Sent: &steps, Consumed: &steps, Committed: 7100, Oldest: 6800, Length: &loader.Length{Steps: 21_400, Error: 120, Open: []string{"web"}}, EndsIn: &remaining,
 		Rates: answers.Rates{Rates: loader.Rates{Published: 1520, Documents: 1490 * wave, TokensIn: 1.31e6, Tokens: 1.24e6 * wave, Rows: 610, Steps: 9.6, Read: 9.2, Undecodable: 0.2}, Bytes: 21e6},
 		Flow: []answers.Stage{
 			{Name: answers.StagePublished, Value: 812_400, Of: 990_000, Unit: "documents", Rate: 1490 * wave, Leaves: "documents"},
@@ -147,10 +147,10 @@ func madeUp(n uint64) answers.Status {
 		Buckets: []answers.BucketStatus{{Bucket: 1024, Steps: 3100, Rows: 12, Of: 64}, {Bucket: 2048, Steps: 2900, Rows: 60, Of: 64}, {Bucket: 4096, Steps: 1231, Rows: 16, Of: 64}},
 		Packing: answers.PackingStatus{Method: "bfd", Padding: 0.0031, Split: 0.127, AgeMax: 8100, WaitMax: 4000},
 		Ranks: []answers.RankStatus{
-			{Job: "train", Rank: 0, World: 4, State: answers.StateReading, Unit: answers.UnitRead, Consumed: steps + 40, Step: steps + 40, WaitP50: 0.0004, WaitP99: 0.9, Bytes: 5.6e6, Since: now.Add(-4 * time.Hour), Who: "trainer", Address: "10.0.0.10:5012", Daemon: "gpu-01.4711"},
-			{Job: "train", Rank: 1, World: 4, State: answers.StateReading, Unit: answers.UnitRead, Consumed: steps + 40, Step: steps + 40, WaitP50: 0.0004, WaitP99: 1.1, Bytes: 5.6e6, Since: now.Add(-4 * time.Hour), Who: "trainer", Address: "10.0.0.11:5013", Daemon: "gpu-01.4711"},
-			{Job: "train", Rank: 2, World: 4, State: answers.StateReading, Unit: answers.UnitRead, Consumed: steps + 39, Step: steps + 39, Lag: 1, WaitP50: 0.0005, WaitP99: 1.0, Bytes: 5.5e6, Since: now.Add(-4 * time.Hour), Who: "trainer", Address: "10.0.0.12:5014", Daemon: "gpu-02.812"},
-			{Job: "train", Rank: 3, World: 4, State: answers.StateReading, Unit: answers.UnitRead, Consumed: steps, Step: steps, Lag: 40, WaitP50: 0.0001, WaitP99: 0.0002, Bytes: 4.1e6, Since: now.Add(-31 * time.Minute), Who: "trainer", Address: "10.0.0.13:5015", Daemon: "gpu-02.812"},
+			{Job: "train", Rank: 0, World: 4, State: answers.StateReading, Unit: answers.UnitRead, Consumed: steps + 40, Sent: steps + 40, WaitP50: 0.0004, WaitP99: 0.9, Bytes: 5.6e6, Since: now.Add(-4 * time.Hour), Who: "trainer", Address: "10.0.0.10:5012", Daemon: "gpu-01.4711"},
+			{Job: "train", Rank: 1, World: 4, State: answers.StateReading, Unit: answers.UnitRead, Consumed: steps + 40, Sent: steps + 40, WaitP50: 0.0004, WaitP99: 1.1, Bytes: 5.6e6, Since: now.Add(-4 * time.Hour), Who: "trainer", Address: "10.0.0.11:5013", Daemon: "gpu-01.4711"},
+			{Job: "train", Rank: 2, World: 4, State: answers.StateReading, Unit: answers.UnitRead, Consumed: steps + 39, Sent: steps + 39, Lag: 1, WaitP50: 0.0005, WaitP99: 1.0, Bytes: 5.5e6, Since: now.Add(-4 * time.Hour), Who: "trainer", Address: "10.0.0.12:5014", Daemon: "gpu-02.812"},
+			{Job: "train", Rank: 3, World: 4, State: answers.StateReading, Unit: answers.UnitRead, Consumed: steps, Sent: steps, Lag: 40, WaitP50: 0.0001, WaitP99: 0.0002, Bytes: 4.1e6, Since: now.Add(-31 * time.Minute), Who: "trainer", Address: "10.0.0.13:5015", Daemon: "gpu-02.812"},
 		},
 		Readers: 4,
 		Keepers: []answers.KeeperStatus{{Keeper: "trainer", Step: 7100}, {Keeper: "trainer/eval", Step: 7180}},
@@ -237,7 +237,7 @@ func madeUpTimes(now time.Time, points int, seconds float64) answers.TimeSeries 
 		s.At, s.Health = append(s.At, at), append(s.Health, health)
 		s.Planned, s.Read, s.Committed = append(s.Planned, planned), append(s.Read, planned-40), append(s.Committed, planned-170+uint64(i%100))
 		s.Tokens, s.Documents, s.Published = append(s.Tokens, speed), append(s.Documents, speed/830), append(s.Published, 1520+50*math.Sin(x/3))
-		s.Bytes, s.Waiting = append(s.Bytes, speed*17), append(s.Waiting, math.Max(0, 0.02*math.Sin(x/10)))
+		s.Bytes, s.Waiting = append(s.Bytes, speed*17), append(s.Waiting, new(math.Max(0, 0.02*math.Sin(x/10))))
 		s.Split, s.Related = append(s.Split, 0.127+0.01*math.Sin(x/8)), append(s.Related, 0.8+0.1*math.Sin(x/15))
 	}
 	return s

@@ -56,6 +56,14 @@ func Things(n int, thing string) string {
 	return fmt.Sprintf("%s %ss", Count(n), thing)
 }
 
+// Of counts a part of things: 1 of 2,000 readers; without a whole the part alone.
+func Of(part, whole int, thing string) string {
+	if whole == 0 {
+		return Things(part, thing)
+	}
+	return Count(part) + " of " + Things(whole, thing)
+}
+
 // Are counts things with a verb: 1 reader is, 2,000 readers are.
 func Are(n int, thing string) string {
 	if n == 1 {

@@ -2,6 +2,7 @@ package status
 
 import (
 	"cmp"
+	"slices"
 
 	"loaderd/arrowout/answers"
 	"loaderd/internal/order"
@@ -17,65 +18,60 @@ type place struct {
 
 func placeOf(r answers.RankStatus) place { return place{r.Job, r.Rank, r.World, r.Peer} }
 
-// ranksOf describes the processes of all jobs, by the run's census and what their streams get. A rank that is missing has a row, as long as its job
-// misses it.
-func ranksOf(v census.View, streams []answers.RankStatus, own string) []answers.RankStatus {
-	open := map[place]answers.RankStatus{}
+// byPlace joins the streams of each process.
+func byPlace(streams []answers.RankStatus) map[place]answers.RankStatus {
+	out := map[place]answers.RankStatus{}
 	for _, s := range streams {
-		if before, several := open[placeOf(s)]; several {
+		if before, known := out[placeOf(s)]; known {
 			s.Bytes += before.Bytes
-			s.Step = min(s.Step, before.Step)
 		}
-		open[placeOf(s)] = s
+		out[placeOf(s)] = s
 	}
-	var out []answers.RankStatus
-	add := func(j census.Job, r census.Rank) {
-		key := place{j.Job, r.Rank, j.World, r.Peer}
-		x, reads := open[key]
-		if !reads {
-			if r.State == census.Ended || r.State == census.Left && (j.Finding == nil || j.Finding.State != census.Left) {
-				return
-			}
-			x = answers.RankStatus{Job: j.Job, Rank: r.Rank, World: j.World, Peer: r.Peer, Step: r.Sent, Address: r.Address, Daemon: cmp.Or(r.Daemon, own)}
-		}
-		delete(open, key)
-		x.State, x.StateFor, x.Streams, x.Unit = string(r.State), r.For.Seconds(), r.Streams, answers.UnitSent
-		x.Consumed = r.Consumed()
-		if r.Reports {
-			x.Unit, x.Buffered = answers.UnitRead, r.Sent-min(r.Sent, r.Taken)
-		}
-		if x.Lag = j.Most - min(j.Most, x.Consumed); x.Lag <= j.Slack {
-			x.Lag = 0 // reports are of different moments
-		}
-		out = append(out, x)
-	}
+	return out
+}
+
+// ranksOf describes the processes that the census has: of the streams it takes what they get. A rank that is missing has a row as long as its job
+// misses it. No rank has more steps than are planned: another daemon may know of a step that this one does not know yet.
+func ranksOf(v census.View, streams []answers.RankStatus, planned uint64, own string) (out []answers.RankStatus) {
+	open := byPlace(streams)
 	for _, j := range v.Jobs {
-		known := map[int]bool{}
+		most, known := min(j.Most, planned), map[int]bool{}
 		for _, r := range j.Ranks {
 			known[r.Rank] = true
-			add(j, r)
+			if r.State == census.Ended || r.State == census.Left && (j.Finding == nil || j.Finding.State != census.Left) {
+				continue
+			}
+			var x answers.RankStatus
+			if r.Streams > 0 {
+				x = open[place{j.Job, r.Rank, j.World, r.Peer}]
+			}
+			x.Job, x.Rank, x.World, x.Peer, x.Streams, x.Unit = j.Job, r.Rank, j.World, r.Peer, r.Streams, answers.UnitSent
+			x.Address, x.Daemon = cmp.Or(x.Address, r.Address), cmp.Or(x.Daemon, r.Daemon, own)
+			x.State, x.StateFor = string(r.State), r.For.Seconds()
+			x.Sent, x.Consumed = min(r.Sent, planned), min(r.Consumed(), planned)
+			if r.Reports {
+				x.Unit, x.Buffered = answers.UnitRead, x.Sent-min(x.Sent, r.Taken)
+			}
+			if x.Lag = most - min(most, x.Consumed); x.Lag <= j.Slack {
+				x.Lag = 0 // reports are of different moments
+			}
+			out = append(out, x)
 		}
 		for _, n := range j.Missing {
-			if !known[n] {
-				out = append(out, answers.RankStatus{Job: j.Job, Rank: n, World: j.World, State: string(census.Absent), Unit: answers.UnitRead, Consumed: j.Least, Step: j.Least, Lag: j.Most - j.Least})
+			if least := min(j.Least, planned); !known[n] {
+				out = append(out, answers.RankStatus{Job: j.Job, Rank: n, World: j.World, State: string(census.Absent), Unit: answers.UnitRead, Consumed: least, Sent: least, Lag: most - least})
 			}
-		}
-	}
-	for _, s := range streams { // opened since the census was taken
-		if x, reads := open[placeOf(s)]; reads {
-			delete(open, placeOf(s))
-			x.State, x.Unit, x.Consumed, x.Streams = answers.StateReading, answers.UnitSent, x.Step, 1
-			out = append(out, x)
 		}
 	}
 	return out
 }
 
 // jobsOf describes the jobs of a run.
-func jobsOf(v census.View) []answers.JobStatus {
+func jobsOf(v census.View, planned uint64) []answers.JobStatus {
 	out := []answers.JobStatus{}
 	for _, j := range v.Jobs {
-		x := answers.JobStatus{Job: j.Job, World: j.World, Present: j.Present, Missing: j.Missing, Least: j.Least, Most: j.Most, Reports: j.Reports, State: answers.StateReading}
+		x := answers.JobStatus{Job: j.Job, World: j.World, Present: j.Present, Missing: j.Missing, Least: min(j.Least, planned), Most: min(j.Most, planned), Sent: min(j.Sent, planned),
+			Reports: j.Reports, State: answers.StateReading}
 		if j.Finding != nil {
 			x.State, x.Failing, x.Sentence = string(j.Finding.State), j.Finding.Level == census.Red, loader.RankCause(j.Finding).Message
 		}
@@ -84,12 +80,37 @@ func jobsOf(v census.View) []answers.JobStatus {
 	return out
 }
 
+// progress returns how many steps the ranks of the job that is furthest on were sent, and how many they have consumed: all of them. Where no job is
+// present the last ones count. Both are nil before any rank.
+func progress(v census.View, planned uint64) (sent, consumed *uint64) {
+	include := func(s, c uint64) {
+		if s, c = min(s, planned), min(c, planned); consumed == nil || c > *consumed {
+			sent, consumed = &s, &c
+		}
+	}
+	for _, j := range v.Jobs {
+		include(j.Sent, j.Least)
+	}
+	if len(v.Jobs) > 0 {
+		return sent, consumed
+	}
+	for _, j := range v.Gone {
+		least := func(of func(census.Rank) uint64) uint64 {
+			return of(slices.MinFunc(j.Ranks, func(a, b census.Rank) int { return cmp.Compare(of(a), of(b)) }))
+		}
+		if len(j.Ranks) > 0 {
+			include(least(func(r census.Rank) uint64 { return r.Sent }), least(func(r census.Rank) uint64 { return r.Consumed() }))
+		}
+	}
+	return sent, consumed
+}
+
 // furthestBehind are the ranks that are shown, by job, world and rank: first those that do not read.
 func furthestBehind(ranks []answers.RankStatus) []answers.RankStatus {
 	ranks = append([]answers.RankStatus{}, ranks...)
 	if len(ranks) > answers.MaxRanks {
 		order.Sort(ranks, func(a, b answers.RankStatus) int {
-			return cmp.Or(boolean(reads(a))-boolean(reads(b)), cmp.Compare(a.Step, b.Step))
+			return cmp.Or(boolean(reads(a))-boolean(reads(b)), cmp.Compare(a.Consumed, b.Consumed), cmp.Compare(a.Sent, b.Sent))
 		})
 		ranks = ranks[:answers.MaxRanks]
 	}
@@ -106,12 +127,4 @@ func boolean(b bool) int {
 		return 1
 	}
 	return 0
-}
-
-// leastStep is how many steps the rank has consumed that is furthest behind in the job that is furthest on; 0 without ranks.
-func leastStep(v census.View) (step uint64) {
-	for _, j := range v.Jobs {
-		step = max(step, j.Least)
-	}
-	return step
 }

@@ -14,30 +14,35 @@ import (
 	"loaderd/loader/plan"
 )
 
-// look puts the figures of this moment together, and returns what the history has of them.
+// look composes the status of this moment, and returns what the history has of it. What is read later is never behind what was read before: the
+// verdict, the ranks, the figures of the planner, the plan.
 func (w *Watch) look(now time.Time) history.Sample {
-	s, info, verdict, rates := w.Run.Stats(), w.Run.Info(), w.Run.Verdict(), w.Run.Rates()
-	ranks := w.Ranks()
-	own := w.own(ranks)
-	daemons, readers, bytes := []answers.DaemonStatus{own}, len(ranks), own.Bytes
+	verdict, rates, waits, view := w.Run.Verdict(), w.Run.Rates(), w.Run.Waits(), w.Run.Ranks()
+	streams := w.Ranks()
+	own := w.own(streams)
+	daemons, bytes := []answers.DaemonStatus{own}, own.Bytes
 	for _, o := range w.others.all(now) {
 		d := o.DaemonStatus
 		d.Silent, d.Ranks, d.Bytes = now.Sub(o.at).Seconds(), o.Readers, o.Sent
-		daemons, ranks = append(daemons, d), append(ranks, o.Reading...)
-		readers, bytes = readers+o.Readers, bytes+o.Sent
+		daemons, streams = append(daemons, d), append(streams, o.Reading...)
+		bytes += o.Sent
 	}
 	order.Sort(daemons, func(a, b answers.DaemonStatus) int { return cmp.Compare(a.Name, b.Name) })
-	view := w.Run.Ranks()
-	ranks = ranksOf(view, ranks, w.Name)
-	readers = max(readers, len(ranks))
+	s, info := w.Run.Stats(), w.Run.Info()
+	ranks := ranksOf(view, streams, info.Planned, w.Name)
+	sent, consumed := progress(view, info.Planned)
 	out := answers.Status{Run: info.Run, ID: info.ID, Fingerprint: info.Fingerprint, Time: now.UTC(), Daemon: w.Name, Version: w.Version, Verdict: verdict,
-		Planned: s.Planned, Ended: s.Ended, Committed: s.Committed, Oldest: s.Oldest, Length: info.Length, Streams: s.Streams,
-		Rates: answers.Rates{Rates: rates, Bytes: bytes}, Skipped: []answers.SkippedStatus{}, Buckets: []answers.BucketStatus{}, Keepers: []answers.KeeperStatus{}, Ranks: furthestBehind(ranks), Readers: readers, Jobs: jobsOf(view), Daemons: daemons, Events: w.Events.newest()}
-	read := leastStep(view)
-	if len(ranks) > 0 {
+		Planned: info.Planned, Sent: sent, Consumed: consumed, Ended: info.Ended, Committed: info.Committed, Oldest: info.Oldest, Length: info.Length, Streams: s.Streams,
+		Rates: answers.Rates{Rates: rates, Bytes: bytes}, Skipped: []answers.SkippedStatus{}, Buckets: []answers.BucketStatus{}, Keepers: []answers.KeeperStatus{},
+		Ranks: furthestBehind(ranks), Readers: len(ranks), Jobs: jobsOf(view, info.Planned), Daemons: daemons, Events: w.Events.newest()}
+	read := min(s.Wanted, info.Planned)
+	if consumed != nil {
+		read = *consumed
+	}
+	if len(view.Jobs) > 0 {
 		out.EndsIn = endsIn(read, info.Length, rates)
 	}
-	out.Flow = w.flow(s, read, len(ranks) > 0, rates, verdict)
+	out.Flow = w.flow(s, &out, read)
 	for _, q := range s.Queues {
 		out.Buckets = append(out.Buckets, answers.BucketStatus{Bucket: q.Bucket, Steps: q.Steps, Rows: q.Rows, Of: q.Of})
 	}
@@ -70,15 +75,15 @@ func (w *Watch) look(now time.Time) history.Sample {
 		}
 	}
 	w.status = out
-	return history.Sample{At: now, Planned: s.Planned, Read: read, Committed: s.Committed, Tokens: s.Slots - s.Padding, Documents: s.Documents,
-		Published: s.Published, Bytes: bytes, Waits: w.Run.Waits(), Health: verdict.Health, Split: s.Truncated,
+	return history.Sample{At: now, Planned: info.Planned, Read: read, Committed: info.Committed, Tokens: s.Slots - s.Padding, Documents: s.Documents,
+		Published: s.Published, Bytes: bytes, Reads: len(view.Jobs) > 0, Waits: waits, Health: verdict.Health, Split: s.Truncated,
 		RowsRelated: s.Packing["rows_ended_related"], RowsSpliced: spliced(s)}
 }
 
 // own is this daemon.
-func (w *Watch) own(ranks []answers.RankStatus) answers.DaemonStatus {
-	d := answers.DaemonStatus{Name: w.Name, Flight: w.Flight(), HTTP: w.HTTP, Version: w.Version, Ranks: len(ranks)}
-	for _, r := range ranks {
+func (w *Watch) own(streams []answers.RankStatus) answers.DaemonStatus {
+	d := answers.DaemonStatus{Name: w.Name, Flight: w.Flight(), HTTP: w.HTTP, Version: w.Version, Ranks: len(byPlace(streams))}
+	for _, r := range streams {
 		d.Bytes += r.Bytes
 	}
 	return d
@@ -129,14 +134,11 @@ func sourcesOf(s loader.Stats, recent map[string]float64) (out []answers.SourceS
 	return out
 }
 
-// flow are the stages from the producers to the trainers' checkpoints.
-func (w *Watch) flow(s loader.Stats, read uint64, readers bool, r loader.Rates, v loader.Verdict) []answers.Stage {
-	if !readers {
-		read = s.Wanted
-	}
-	read = min(read, s.Planned)
+// flow are the stages from the producers to the trainers' checkpoints. All ranks have read so many steps.
+func (w *Watch) flow(s loader.Stats, out *answers.Status, read uint64) []answers.Stage {
+	r, planned := out.Rates, out.Planned
 	stage := func(name string, value, of float64, unit string, rate float64, leaves string) answers.Stage {
-		return answers.Stage{Name: name, Value: value, Of: of, Unit: unit, Rate: rate, Leaves: leaves, Limits: v.Limits == name}
+		return answers.Stage{Name: name, Value: value, Of: of, Unit: unit, Rate: rate, Leaves: leaves, Limits: out.Verdict.Limits == name}
 	}
 	var taken, buffered float64
 	sources := []loader.SourceStatus{s.Source}
@@ -150,7 +152,7 @@ func (w *Watch) flow(s loader.Stats, read uint64, readers bool, r loader.Rates, 
 		taken += float64(x.Delivered)
 		buffered += float64(x.Buffered)
 	}
-	ahead := s.Planned - min(s.Planned, s.Wanted) // one document can complete several steps, so this may pass the bound
+	ahead := planned - min(planned, s.Wanted) // one document can complete several steps, so this may pass the bound
 	stages := []answers.Stage{
 		stage(answers.StagePublished, taken, float64(s.Published), "documents", r.Published, "documents"),
 		stage(answers.StageTokenized, buffered, float64(w.Bounds.BufferBytes), "bytes", r.TokensIn, "tokens"),
@@ -159,8 +161,8 @@ func (w *Watch) flow(s loader.Stats, read uint64, readers bool, r loader.Rates, 
 		stage(answers.StageWindow, float64(s.WindowRows), float64(w.Bounds.Window), "atoms", r.Rows, "rows"),
 		stage(answers.StageQueues, float64(s.QueueRows), float64(s.Capacity.Rows), "rows", r.Steps, "steps"),
 		stage(answers.StageAhead, float64(ahead), float64(max(uint64(w.Bounds.Ahead), ahead)), "steps", r.Steps, "steps"),
-		stage(answers.StageRead, float64(read), float64(s.Planned), "steps", r.Read, "steps"),
-		stage(answers.StageCommitted, float64(s.Committed), float64(s.Planned), "steps", 0, "steps"),
+		stage(answers.StageRead, float64(read), float64(planned), "steps", r.Read, "steps"),
+		stage(answers.StageCommitted, float64(out.Committed), float64(planned), "steps", 0, "steps"),
 	}
 	return slices.DeleteFunc(stages, func(x answers.Stage) bool { return x.Name == answers.StageHeld && x.Of == 0 })
 }

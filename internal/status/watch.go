@@ -38,7 +38,7 @@ type Plan interface {
 type Options struct {
 	Run     Run
 	Plan    Plan
-	Ranks   func() []answers.RankStatus // that this daemon serves
+	Ranks   func() []answers.RankStatus // what the streams get that this daemon serves; which ranks there are is for Run.Ranks to say
 	Dead    func() answers.DeadStatus   // may be nil
 	Bus     Bus                         // may be nil: there is no other daemon
 	Events  *Events
@@ -211,10 +211,10 @@ func (w *Watch) tell(since uint64) uint64 {
 }
 
 func (w *Watch) word(since uint64) word {
-	ranks := w.Ranks()
+	streams := w.Ranks()
 	events, _ := w.Events.since(since)
-	own := w.own(ranks)
-	return word{DaemonStatus: own, Readers: len(ranks), Reading: furthestBehind(ranks), Sent: own.Bytes, Events: events}
+	own := w.own(streams)
+	return word{DaemonStatus: own, Readers: own.Ranks, Reading: furthestBehind(streams), Sent: own.Bytes, Events: events}
 }
 
 func (w *Watch) say(said word) {

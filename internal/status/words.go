@@ -23,7 +23,7 @@ type Bus interface {
 type word struct {
 	answers.DaemonStatus
 	Readers int                  `json:"readers"` // all of its ranks
-	Reading []answers.RankStatus `json:"reading"` // those that are furthest behind
+	Reading []answers.RankStatus `json:"reading"` // what the streams get of those that are furthest behind
 	Sent    float64              `json:"sent"`    // bytes a second
 	Events  []answers.Event      `json:"events,omitempty"`
 	Left    bool                 `json:"left,omitempty"` // it stops

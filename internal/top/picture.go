@@ -47,9 +47,9 @@ func Picture(s answers.Status) screen.Picture {
 	}
 	if len(s.Ranks) > 0 {
 		ranks := furthestBehind(s.Ranks)
-		p.Tables = append(p.Tables, table(len(ranks), "RANK\tSTATE\tCONSUMED\tLAG\tWAIT P50\tP99\tBYTES/S", func(w io.Writer, i int) {
+		p.Tables = append(p.Tables, table(len(ranks), "RANK\tSTATE\tSENT\tCONSUMED\tLAG\tWAIT P50\tP99\tBYTES/S", func(w io.Writer, i int) {
 			r := ranks[i]
-			fmt.Fprintf(w, "%s %d of %d\t%s\t%s\t%s\t%s\t%s\t%s\n", r.Job, r.Rank, r.World, RankState(r), Consumed(r), quantity.Count(r.Lag), Wait(r.WaitP50), Wait(r.WaitP99), quantity.Bytes(int64(r.Bytes)))
+			fmt.Fprintf(w, "%s %d of %d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.Job, r.Rank, r.World, RankState(r), quantity.Count(r.Sent), Consumed(r), quantity.Count(r.Lag), Wait(r.WaitP50), Wait(r.WaitP99), quantity.Bytes(int64(r.Bytes)))
 		}))
 	}
 	if len(s.Events) > 0 {
@@ -64,17 +64,24 @@ func Picture(s answers.Status) screen.Picture {
 func cells(s answers.Status) []screen.Cell {
 	ends := "-"
 	switch {
-	case s.Ended:
+	case s.Ended && (s.Consumed == nil || *s.Consumed == s.Planned):
 		ends = "ended"
 	case s.EndsIn != nil:
 		ends = quantity.Time(time.Duration(*s.EndsIn * float64(time.Second)))
 	}
 	return []screen.Cell{
-		{Label: "tokens/s", Value: quantity.Short(s.Rates.Tokens)}, {Label: "documents/s", Value: quantity.Short(s.Rates.Documents)}, {Label: "bytes/s", Value: quantity.Bytes(int64(s.Rates.Bytes))},
-		{Label: "steps", Value: quantity.Count(s.Planned)}, {Label: "committed", Value: quantity.Count(s.Committed)}, {Label: "ends in", Value: ends},
-		{Label: "padding", Value: fmt.Sprintf("%.2f %%", 100*s.Packing.Padding)}, {Label: "split", Value: fmt.Sprintf("%.1f %%", 100*s.Packing.Split)},
-		{Label: "dead letters", Value: quantity.Count(s.Dead.Total)},
+		{Label: "tokens/s", Value: quantity.Short(s.Rates.Tokens)}, {Label: "documents/s", Value: quantity.Short(s.Rates.Documents)}, {Label: "padding", Value: fmt.Sprintf("%.2f %%", 100*s.Packing.Padding)},
+		{Label: "planned", Value: quantity.Count(s.Planned)}, {Label: "sent", Value: steps(s.Sent)}, {Label: "consumed", Value: steps(s.Consumed)},
+		{Label: "committed", Value: quantity.Count(s.Committed)}, {Label: "ends in", Value: ends}, {Label: "dead letters", Value: quantity.Count(s.Dead.Total)},
 	}
+}
+
+// steps writes a number of steps, "-" where none is known.
+func steps(n *uint64) string {
+	if n == nil {
+		return "-"
+	}
+	return quantity.Count(*n)
 }
 
 func level(x answers.Stage) screen.Level {
@@ -126,10 +133,10 @@ func RankState(r answers.RankStatus) string {
 	return r.State + " " + quantity.Time(time.Duration(r.StateFor*float64(time.Second)))
 }
 
-// Consumed writes how many steps a rank has consumed: 34, or 34 sent where its client does not report.
+// Consumed writes how many steps a rank has consumed, "-" where its client does not report.
 func Consumed(r answers.RankStatus) string {
 	if r.Unit == answers.UnitSent {
-		return quantity.Count(r.Consumed) + " sent"
+		return "-"
 	}
 	return quantity.Count(r.Consumed)
 }

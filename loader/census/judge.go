@@ -148,11 +148,20 @@ func (j *Job) judge(x judgement) {
 	if n := j.World - len(known); n > 0 && never.level > worst.Level {
 		worst = Finding{State: Absent, Level: never.level, Ranks: slices.Clone(j.Missing), Count: n, Never: true, Step: j.Least, For: never.age}
 	}
+	lost := map[int]bool{} // numbers of which a process is missing
 	for _, r := range j.Ranks {
 		if r.State == Absent || r.State == Left && r.asked() < asked {
 			j.Missing = append(j.Missing, r.Rank)
+			lost[r.Rank] = true
 		}
 	}
+	present := map[int]bool{}
+	for _, r := range j.Ranks {
+		if r.present(x.now) && !lost[r.Rank] {
+			present[r.Rank] = true
+		}
+	}
+	j.Present = len(present)
 	slices.Sort(j.Missing)
 	j.Missing = slices.Compact(j.Missing)
 	j.Missing = j.Missing[:min(len(j.Missing), maxNamed)]

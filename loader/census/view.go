@@ -17,10 +17,11 @@ type View struct {
 type Job struct {
 	Key
 	Ranks   []Rank   // its processes, by rank and peer
-	Present int      // numbers of ranks that are present
+	Present int      // numbers of ranks of which every process is present
 	Missing []int    // the first maxNamed numbers of those that are not
 	Least   uint64   // steps consumed by the present process that is furthest behind
 	Most    uint64   // steps consumed by the one that is furthest on
+	Sent    uint64   // steps sent to the present process that was sent least
 	Reports bool     // a process reports what its trainer has taken; else Least and Most are what was sent
 	Slack   uint64   // steps by which Least and Most may differ because reports are of different moments
 	Finding *Finding // the worst; nil when all is well
@@ -142,7 +143,6 @@ func newJob(g map[ID]Rank, now time.Time) (j Job, present bool) {
 			first = r.Since
 		}
 	}
-	numbers := map[int]bool{}
 	for _, r := range g {
 		there := r.present(now)
 		if !there && !first.IsZero() && r.Since.Add(namedAfter).Before(first) {
@@ -157,15 +157,13 @@ func newJob(g map[ID]Rank, now time.Time) (j Job, present bool) {
 			continue
 		}
 		if consumed := r.Consumed(); !present {
-			j.Least, j.Most = consumed, consumed
+			j.Least, j.Most, j.Sent = consumed, consumed, r.Sent
 		} else {
-			j.Least, j.Most = min(j.Least, consumed), max(j.Most, consumed)
+			j.Least, j.Most, j.Sent = min(j.Least, consumed), max(j.Most, consumed), min(j.Sent, r.Sent)
 		}
 		present = true
-		numbers[r.Rank] = true
 		j.Reports = j.Reports || r.Reports
 	}
-	j.Present = len(numbers)
 	slices.SortFunc(j.Ranks, func(a, b Rank) int { return compareIDs(a.ID, b.ID) })
 	return j, present
 }

@@ -9,7 +9,7 @@ let spoken = "";
 
 export function updateVerdict(s) {
   const v = s.verdict ?? {};
-  const health = s.ended && v.health === "running" ? "Ended" : words[v.health] ?? v.health ?? "";
+  const health = v.health === "running" && v.sentence.startsWith("Ended") ? "Ended" : words[v.health] ?? v.health ?? "";
   mark(byId("top"), "data-health", v.health);
   say(byId("health"), health);
   say(byId("sentence"), without(v.sentence ?? "", health));
@@ -45,6 +45,9 @@ function make([text, label]) {
   return { node: el("li", {}, value, el("span", {}, label)), value };
 }
 
+// counted is a number of steps, null before any rank.
+const counted = (n) => (n === null || n === undefined ? "-" : count(n));
+
 // facts are [value, label, what that is].
 function facts(s) {
   const r = s.rates ?? {};
@@ -52,6 +55,8 @@ function facts(s) {
     [short(r.tokens ?? 0), "tokens/s", "tokens in planned steps, padding left out"],
     [short(r.steps_read ?? 0), "steps/s read", "by the rank that is furthest behind"],
     [count(s.planned_steps), "steps planned"],
+    [counted(s.sent_steps), "steps sent", "to every rank of the job that is furthest on"],
+    [counted(s.consumed_steps), "steps consumed", "by the trainers of all of its ranks"],
     [count(s.committed_step), "steps committed", "all keepers' checkpoints cover them"],
   ];
   const length = s.length;
