@@ -92,12 +92,12 @@ func TestWait_CauseRestsOnEvidence(t *testing.T) {
 		{"stream of another source cannot be opened", func(w *wait) {
 			w.report.Opening = &opening{Source: "b", Error: "no responders"}
 			w.source.Tokenizing, w.report.Idle = true, time.Second
-		}, SourceDown, "the stream of source b to open"},
+		}, SourceDown, "the stream of source \"b\" to open"},
 		{"stream of another source being opened", func(w *wait) {
 			w.report.Opening = &opening{Source: "b", Since: ago(time.Minute)}
 			dry(w)
 			w.report.Replays = true
-		}, CauseUnknown, "the stream of source b has been opening for 60 s, without an error"},
+		}, CauseUnknown, "the stream of source \"b\" has been opening for 60 s, without an error"},
 		{"stream not open", notOpen, CauseUnknown, "the document stream is not open"},
 		{"stream lost", func(w *wait) {
 			w.source.DownSince, w.source.DownReason = ago(time.Minute), "no heartbeat"
