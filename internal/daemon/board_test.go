@@ -56,7 +56,7 @@ func boardQueries(t *testing.T) map[string]string {
 
 // emptyOnBoard are queries of the board that find nothing of a run that is well.
 var emptyOnBoard = []string{
-	"What it waits for A", "What expires A", "Another daemon leads",
+	"What it waits for A", "What expires A", "Another daemon leads", "Missing ranks A",
 }
 
 // firing are alerts of the rules that the run of the test gives cause for: others find nothing.
@@ -154,7 +154,7 @@ func ruleQueries(t *testing.T, p *promtest.Server) map[string]string {
 // train publishes documents of two sources, some of which cannot be decoded, and has two ranks read and commit, until stop is called. Somebody asks for what there is not.
 func train(t *testing.T, d *Daemon) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
-	client, err := reader.Open(d.FlightURI(), reader.Options{})
+	client, err := reader.Open(d.FlightURI(), reader.Options{Report: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -33,7 +33,7 @@ type rankMetric struct {
 	value func(rank) float64
 }
 
-// rank is a rank that reads, and how many steps it is behind the furthest one of its job here.
+// rank is a rank that reads, and how many steps it has consumed less than the furthest one of its job.
 type rank struct {
 	arrowout.Traffic
 	lag uint64
@@ -45,39 +45,25 @@ func ofRank(name, help string, value func(rank) float64) rankMetric {
 
 var rankFigures = []rankMetric{
 	ofRank("step", "Step that the rank has not been sent whole; of the 64 ranks that are furthest behind, of those that read from this daemon.", func(r rank) float64 { return float64(r.Step) }),
-	ofRank("lag_steps", "Steps behind the furthest rank of the job that this daemon serves.", func(r rank) float64 { return float64(r.lag) }),
+	ofRank("lag_steps", "Steps that the rank has consumed less than the furthest one of its job, of all daemons; 0 where reports are too far apart in time to tell.", func(r rank) float64 { return float64(r.lag) }),
 	ofRank("wait_p50_seconds", "Half of the rank's waits for its next step were shorter, in the last minute, the present one included.", func(r rank) float64 { return r.WaitP50.Seconds() }),
 	ofRank("wait_p99_seconds", "99 of 100 of the rank's waits for its next step were shorter, in the last minute.", func(r rank) float64 { return r.WaitP99.Seconds() }),
 	ofRank("bytes_per_second", "Bytes that the rank was sent a second, in the last ten.", func(r rank) float64 { return r.Bytes }),
-}
-
-// jobMetric is a figure of each job that reads.
-type jobMetric struct {
-	desc  *prometheus.Desc
-	value func(job) float64
-}
-
-// job is a job whose ranks read from this daemon.
-type job struct {
-	name             string
-	ranks            int
-	slowest, fastest uint64
 }
 
 func jobDesc(name, help string) *prometheus.Desc {
 	return prometheus.NewDesc("loaderd_job_"+name, help, []string{"train_job"}, nil)
 }
 
-var jobFigures = []jobMetric{
-	{jobDesc("ranks", "Ranks of the job that read from this daemon; of 64 jobs at most."), func(j job) float64 { return float64(j.ranks) }},
-	{jobDesc("slowest_step", "Step that the job's rank furthest behind has not been sent whole, of those that read from this daemon."), func(j job) float64 { return float64(j.slowest) }},
-	{jobDesc("fastest_step", "Step that the job's furthest rank has not been sent whole."), func(j job) float64 { return float64(j.fastest) }},
-}
+// jobRanks counts the ranks of each job that read from this daemon.
+var jobRanks = jobDesc("ranks", "Ranks of the job that read from this daemon; of 64 jobs at most.")
 
-// missing, consumed and world are what the census of all daemons has, so that every daemon of the run shows them alike.
+// What the census of all daemons has, so that every daemon of the run shows it alike.
 var (
 	missing  = prometheus.NewDesc("loaderd_rank_missing_seconds", "For how long a rank that is missing has consumed no step: it is absent, silent or stuck, and its job cannot continue (RANK_MISSING); of 64 at most, none while all is well.", []string{"train_job", "rank"}, nil)
 	consumed = prometheus.NewDesc("loaderd_rank_consumed_step", "Steps that the rank's trainer has consumed; of the 64 ranks that have consumed least.", []string{"train_job", "rank"}, nil)
+	slowest  = jobDesc("slowest_step", "Steps consumed by the job's rank that is furthest behind; steps sent, where no client of the job reports.")
+	fastest  = jobDesc("fastest_step", "Steps consumed by the job's rank that is furthest on; the same as the slowest where reports are too far apart in time to tell.")
 	world    = jobDesc("world", "Ranks that the job has by its world size, present or not.")
 )
 
@@ -89,28 +75,24 @@ func (m rankMetrics) Describe(out chan<- *prometheus.Desc) {
 	for _, x := range rankFigures {
 		out <- x.desc
 	}
-	for _, x := range jobFigures {
-		out <- x.desc
-	}
-	for _, x := range []*prometheus.Desc{committed, missing, consumed, world} {
+	for _, x := range []*prometheus.Desc{jobRanks, committed, missing, consumed, slowest, fastest, world} {
 		out <- x
 	}
 }
 
 // Collect implements prometheus.Collector.
 func (m rankMetrics) Collect(out chan<- prometheus.Metric) {
-	ranks, jobs := readingRanks(m.traffic())
+	view := m.ranks()
+	ranks, jobs := readingRanks(m.traffic(), lags(view))
 	for _, r := range ranks {
 		for _, x := range rankFigures {
 			out <- prometheus.MustNewConstMetric(x.desc, prometheus.GaugeValue, x.value(r), r.Job, strconv.Itoa(r.Rank))
 		}
 	}
-	for _, j := range jobs {
-		for _, x := range jobFigures {
-			out <- prometheus.MustNewConstMetric(x.desc, prometheus.GaugeValue, x.value(j), j.name)
-		}
+	for _, name := range first(slices.Sorted(maps.Keys(jobs)), jobsShown) {
+		out <- prometheus.MustNewConstMetric(jobRanks, prometheus.GaugeValue, float64(jobs[name]), name)
 	}
-	m.collectCensus(out)
+	collectCensus(view, out)
 	keepers := m.keepers()
 	for _, name := range first(slices.Sorted(maps.Keys(keepers)), jobsShown) {
 		out <- prometheus.MustNewConstMetric(committed, prometheus.GaugeValue, float64(keepers[name]), name)
@@ -118,14 +100,16 @@ func (m rankMetrics) Collect(out chan<- prometheus.Metric) {
 }
 
 // collectCensus shows what the census has. Of several world sizes of a job the largest one counts.
-func (m rankMetrics) collectCensus(out chan<- prometheus.Metric) {
+func collectCensus(view census.View, out chan<- prometheus.Metric) {
 	type key struct {
 		job  string
 		rank int
 	}
-	worlds, lost, steps := map[string]int{}, map[key]float64{}, map[key]uint64{}
-	for _, j := range m.ranks().Jobs {
-		worlds[j.Job] = max(worlds[j.Job], j.World)
+	worlds, lost, steps := map[string]census.Job{}, map[key]float64{}, map[key]uint64{}
+	for _, j := range view.Jobs {
+		if j.World > worlds[j.Job].World {
+			worlds[j.Job] = j
+		}
 		if f := j.Finding; f != nil && f.Level == census.Red {
 			for _, n := range f.Ranks {
 				lost[key{j.Job, n}] = max(lost[key{j.Job, n}], f.For.Seconds())
@@ -142,7 +126,10 @@ func (m rankMetrics) collectCensus(out chan<- prometheus.Metric) {
 		out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
 	}
 	for _, job := range first(slices.Sorted(maps.Keys(worlds)), jobsShown) {
-		gauge(world, float64(worlds[job]), job)
+		j := worlds[job]
+		gauge(world, float64(j.World), job)
+		gauge(slowest, float64(j.Least), job)
+		gauge(fastest, float64(j.Least+lag(&j, j.Least)), job)
 	}
 	byKey := func(a, b key) int { return cmp.Or(cmp.Compare(a.job, b.job), cmp.Compare(a.rank, b.rank)) }
 	for _, k := range first(slices.SortedFunc(maps.Keys(lost), byKey), ranksShown) {
@@ -154,40 +141,52 @@ func (m rankMetrics) collectCensus(out chan<- prometheus.Metric) {
 	}
 }
 
-// readingRanks are the ranks that are shown, those furthest behind first, and the jobs that are. Of a rank that several read as, the stream counts that is
-// furthest behind.
-func readingRanks(traffic []arrowout.Traffic) ([]rank, []job) {
+// lag returns how many steps less than the furthest rank of a job one has consumed; 0 where reports are too far apart in time to tell.
+func lag(j *census.Job, consumed uint64) uint64 {
+	if behind := j.Most - min(j.Most, consumed); behind > j.Slack {
+		return behind
+	}
+	return 0
+}
+
+// lags returns the lag of every process.
+func lags(v census.View) map[census.ID]uint64 {
+	out := map[census.ID]uint64{}
+	for _, j := range v.Jobs {
+		for _, r := range j.Ranks {
+			out[r.ID] = lag(&j, r.Consumed())
+		}
+	}
+	return out
+}
+
+// readingRanks are the ranks that are shown, those furthest behind first, and how many each job has here. Of a rank that several read as, the stream counts
+// that was sent least.
+func readingRanks(traffic []arrowout.Traffic, lags map[census.ID]uint64) (ranks []rank, jobs map[string]int) {
 	type key struct {
 		job  string
 		rank int
 	}
-	slowest, jobs := map[key]arrowout.Traffic{}, map[string]*job{}
+	slowest := map[key]rank{}
+	jobs = map[string]int{}
 	for _, t := range traffic {
 		k := key{t.Job, t.Rank}
-		if before, known := slowest[k]; !known || t.Step < before.Step {
-			slowest[k] = t
+		x := rank{t, lags[census.ID{Key: census.Key{Job: t.Job, World: t.World}, Rank: t.Rank, Peer: t.Peer}]}
+		if before, known := slowest[k]; !known {
+			jobs[t.Job]++
+		} else {
+			x.lag = max(x.lag, before.lag)
+			if before.Step < t.Step {
+				x.Traffic = before.Traffic
+			}
 		}
-		j := jobs[t.Job]
-		if j == nil {
-			j = &job{name: t.Job, slowest: t.Step}
-			jobs[t.Job] = j
-		}
-		j.slowest, j.fastest = min(j.slowest, t.Step), max(j.fastest, t.Step)
+		slowest[k] = x
 	}
-	ranks := make([]rank, 0, len(slowest))
-	for _, t := range slowest {
-		j := jobs[t.Job]
-		j.ranks++
-		ranks = append(ranks, rank{t, j.fastest - t.Step})
-	}
+	ranks = slices.Collect(maps.Values(slowest))
 	order.Sort(ranks, func(a, b rank) int {
 		return cmp.Or(cmp.Compare(b.lag, a.lag), cmp.Compare(a.Job, b.Job), cmp.Compare(a.Rank, b.Rank))
 	})
-	shown := make([]job, 0, len(jobs))
-	for _, name := range first(slices.Sorted(maps.Keys(jobs)), jobsShown) {
-		shown = append(shown, *jobs[name])
-	}
-	return first(ranks, ranksShown), shown
+	return first(ranks, ranksShown), jobs
 }
 
 // first are the first of a list, n at most.

@@ -14,11 +14,16 @@ import (
 
 // reads is a stream that has got the steps before one.
 func reads(job string, rank int, step uint64) arrowout.Traffic {
-	return arrowout.Traffic{Place: loader.Place{Job: job, Rank: rank, World: 8}, Step: step, WaitP50: 20 * time.Millisecond, WaitP99: 3 * time.Second, Bytes: 1e6}
+	return arrowout.Traffic{Place: loader.Place{Job: job, Rank: rank, World: 1000}, Step: step, WaitP50: 20 * time.Millisecond, WaitP99: 3 * time.Second, Bytes: 1e6}
 }
 
+// ranked serves streams. None of their clients reports.
 func ranked(streams ...arrowout.Traffic) rankMetrics {
-	return rankMetrics{func() []arrowout.Traffic { return streams }, func() census.View { return census.View{} }, func() plan.Keepers { return plan.Keepers{"a": 7, "gone": 3} }}
+	at, c := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), census.New()
+	for _, t := range streams {
+		c.Open(census.ID{Key: census.Key{Job: t.Job, World: t.World}, Rank: t.Rank, Peer: t.Peer}, census.Client{}, t.Step, at)
+	}
+	return rankMetrics{func() []arrowout.Traffic { return streams }, func() census.View { return c.View(at) }, func() plan.Keepers { return plan.Keepers{"a": 7, "gone": 3} }}
 }
 
 // Each rank and each job has its figures. Where two streams read as one rank, the slower one counts, and the collection stays valid.
@@ -34,7 +39,7 @@ func TestRankMetrics(t *testing.T) {
 			t.Errorf("%s is %v, want %v", name, got, want)
 		}
 	}
-	if want := 3*5 + 2*3 + 2; len(have) != want {
+	if want := 3*5 + 2*4 + 2; len(have) != want {
 		t.Errorf("%d figures, want %d: %v", len(have), want, have)
 	}
 }
@@ -46,7 +51,7 @@ func TestRankMetricsAreBounded(t *testing.T) {
 		streams = append(streams, reads("big", i, uint64(1000+i)), reads(fmt.Sprintf("job-%d", i), 0, 5))
 	}
 	have := gathered(t, ranked(streams...))
-	if want := ranksShown*len(rankFigures) + jobsShown*len(jobFigures) + 2; len(have) != want {
+	if want := ranksShown*len(rankFigures) + jobsShown*4 + 2; len(have) != want {
 		t.Errorf("%d figures, want %d", len(have), want)
 	}
 	for i, shown := range map[int]bool{0: true, ranksShown - 1: true, ranksShown: false, 999: false} {
@@ -69,15 +74,16 @@ func TestRankMetrics_MissingRank(t *testing.T) {
 	m := ranked()
 	m.ranks = func() census.View { return c.View(at.Add(4 * time.Second)) }
 	want := map[string]float64{"loaderd_rank_consumed_step 0 a": 40, "loaderd_rank_consumed_step 1 a": 42, "loaderd_job_world a": 4,
-		"loaderd_job_committed_step a": 7, "loaderd_job_committed_step gone": 3}
+		"loaderd_job_slowest_step a": 40, "loaderd_job_fastest_step a": 42, "loaderd_job_committed_step a": 7, "loaderd_job_committed_step gone": 3}
 	if have := gathered(t, m); !maps.Equal(have, want) {
 		t.Errorf("%v, want %v", have, want)
 	}
 	m.ranks = func() census.View {
-		return census.View{Jobs: []census.Job{{Key: census.Key{Job: "a", World: 4}, Finding: &census.Finding{State: census.Absent, Level: census.Red, Ranks: []int{2, 3}, For: 20 * time.Second}},
+		return census.View{Jobs: []census.Job{{Key: census.Key{Job: "a", World: 4}, Least: 30, Most: 34, Slack: 5, Finding: &census.Finding{State: census.Absent, Level: census.Red, Ranks: []int{2, 3}, For: 20 * time.Second}},
 			{Key: census.Key{Job: "b", World: 2}, Finding: &census.Finding{State: census.Stuck, Level: census.Named, Ranks: []int{0}, For: 20 * time.Second}}}}
 	}
 	want = map[string]float64{"loaderd_rank_missing_seconds 2 a": 20, "loaderd_rank_missing_seconds 3 a": 20, "loaderd_job_world a": 4, "loaderd_job_world b": 2,
+		"loaderd_job_slowest_step a": 30, "loaderd_job_fastest_step a": 30, "loaderd_job_slowest_step b": 0, "loaderd_job_fastest_step b": 0,
 		"loaderd_job_committed_step a": 7, "loaderd_job_committed_step gone": 3}
 	if have := gathered(t, m); !maps.Equal(have, want) {
 		t.Errorf("%v, want %v", have, want)
