@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc/mem"
 
+	"loaderd/internal/logsample"
 	"loaderd/loader"
 )
 
@@ -226,7 +227,7 @@ func TestAConnectionIsLost(t *testing.T) {
 // A stream that waits for long takes the place of the one of its share that has stood still for longest, and of no other one.
 func TestWhoHasStoodStillForLongestMakesRoom(t *testing.T) {
 	b := newBudget(1200 * kib)
-	s := &slowness{budget: b, log: slog.New(slog.DiscardHandler), samples: newSampler(), cuts: counterFor(t)}
+	s := &slowness{budget: b, log: slog.New(slog.DiscardHandler), samples: logsample.New(), cuts: counterFor(t)}
 	other := b.stream("other", nil)
 	other.asks(t, 100*kib)
 	(<-other.taken).sends(100 * kib)

@@ -32,8 +32,10 @@ type Config struct {
 	Insecure bool `koanf:"insecure"`
 	// BatchBytes is the size above which a rank's part of a step is sent as several record batches.
 	BatchBytes int `koanf:"batch_bytes"`
-	// MaxConnections, MaxStreams and MaxStreamsOfOne bound connections, open DoGet streams, and those of one identity.
-	MaxConnections  int `koanf:"max_connections"`
+	// MaxConnections and MaxConnectionsPerHost bound connections, of all and of one host.
+	MaxConnections        int `koanf:"max_connections"`
+	MaxConnectionsPerHost int `koanf:"max_connections_per_host"`
+	// MaxStreams and MaxStreamsOfOne bound open DoGet streams, and those of one identity.
 	MaxStreams      int `koanf:"max_streams"`
 	MaxStreamsOfOne int `koanf:"max_streams_of_one"`
 	// MaxKeepersOfOne bounds the keepers of an identity that may commit for its own alone.
@@ -62,7 +64,7 @@ const (
 // Default is a server on loopback without TLS and token.
 func Default() Config {
 	return Config{Listen: "127.0.0.1:8815", BatchBytes: 2 << 20, Keepalive: 30 * time.Second,
-		MaxConnections: 4096, MaxStreams: 16384, MaxStreamsOfOne: 4096, MaxKeepersOfOne: 16, SendBytes: 1 << 30, SlowReader: 5 * time.Minute}
+		MaxConnections: 4096, MaxConnectionsPerHost: 1024, MaxStreams: 16384, MaxStreamsOfOne: 4096, MaxKeepersOfOne: 16, SendBytes: 1 << 30, SlowReader: 5 * time.Minute}
 }
 
 // FieldError is a bad field of a Config.
@@ -112,7 +114,7 @@ func (c Config) Validate() []FieldError {
 	for _, x := range []struct {
 		field string
 		n     int
-	}{{"max_connections", c.MaxConnections}, {"max_streams", c.MaxStreams}, {"max_streams_of_one", c.MaxStreamsOfOne}, {"max_keepers_of_one", c.MaxKeepersOfOne}} {
+	}{{"max_connections", c.MaxConnections}, {"max_connections_per_host", c.MaxConnectionsPerHost}, {"max_streams", c.MaxStreams}, {"max_streams_of_one", c.MaxStreamsOfOne}, {"max_keepers_of_one", c.MaxKeepersOfOne}} {
 		if x.n < 1 || x.n > 1<<20 {
 			add(x.field, x.n, "1 to 2^20")
 		}

@@ -27,7 +27,7 @@ func TestValidate(t *testing.T) {
 		{"cert missing", func(c *arrowout.Config) { c.Key, c.ClientCA = "a", "b" }, "[cert client_ca]"},
 		{"small batch", func(c *arrowout.Config) { c.BatchBytes = 64<<10 - 1 }, "[batch_bytes]"},
 		{"large batch", func(c *arrowout.Config) { c.BatchBytes = 4 << 20 }, "[batch_bytes]"},
-		{"all", func(c *arrowout.Config) { *c = arrowout.Config{Key: "k", Keepalive: 2 * time.Hour} }, "[listen cert batch_bytes keepalive send_bytes slow_reader max_connections max_streams max_streams_of_one max_keepers_of_one]"},
+		{"all", func(c *arrowout.Config) { *c = arrowout.Config{Key: "k", Keepalive: 2 * time.Hour} }, "[listen cert batch_bytes keepalive send_bytes slow_reader max_connections max_connections_per_host max_streams max_streams_of_one max_keepers_of_one]"},
 	} {
 		c := arrowout.Default()
 		tc.change(&c)

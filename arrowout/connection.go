@@ -5,12 +5,21 @@ import (
 	"net"
 	"sync/atomic"
 
+	"golang.org/x/time/rate"
 	"google.golang.org/grpc/peer"
+
+	"loaderd/internal/connlimit"
+)
+
+// A client may give up resetsPerSecond calls of a connection beyond a burst: as many as it may have open, and some more.
+const (
+	resetsPerSecond = 10
+	resetsBurst     = 2 * maxCalls
 )
 
 // connections is a listener whose connections can be found by the calls that come over them, and tell of their end.
 type connections struct {
-	net.Listener
+	*connlimit.Listener
 	ended func(*connection)
 }
 
@@ -19,13 +28,14 @@ func (l connections) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &connection{Conn: c, ended: l.ended}, nil
+	return &connection{Conn: c.(*connlimit.Conn), ended: l.ended, resets: rate.NewLimiter(resetsPerSecond, resetsBurst)}, nil
 }
 
 // connection is one of a client's. gRPC shows a call nothing of it but its address, so that the address names it.
 type connection struct {
-	net.Conn
+	*connlimit.Conn
 	ended  func(*connection)
+	resets *rate.Limiter // calls that the client may give up
 	closed atomic.Bool
 	isCut  atomic.Bool
 }
@@ -52,11 +62,15 @@ func (c *connection) cut() bool {
 	if c.isCut.Swap(true) {
 		return false
 	}
-	if t, ok := c.Conn.(*net.TCPConn); ok {
-		_ = t.SetLinger(0) // else an error of one that is closed, which it is to be
-	}
-	_ = c.Conn.Close()
+	c.Cut()
 	return true
+}
+
+// gaveUp notes a call that the client gave up, or that was refused before it began. Too many of them end the connection.
+func (c *connection) gaveUp() {
+	if !c.closed.Load() && !c.resets.Allow() && !c.isCut.Swap(true) {
+		c.Misuse("too many calls are given up or refused")
+	}
 }
 
 // connectionOf is the connection of a call, nil if it did not come over one of connections.

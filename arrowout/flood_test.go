@@ -23,6 +23,18 @@ type flood struct {
 	ended chan struct{} // closed when the server has ended it
 }
 
+// callsOfOne is how many calls a flood makes over one connection.
+const callsOfOne = 250
+
+// openFloods is openFlood over as many connections as so many calls need.
+func openFloods(t testing.TB, s *arrowout.Server, calls int, window uint32, token, ticket string) (all []*flood) {
+	t.Helper()
+	for from := 0; from < calls; from += callsOfOne {
+		all = append(all, openFlood(t, s, min(callsOfOne, calls-from), window, token, strings.ReplaceAll(ticket, "#", fmt.Sprintf("%d-#", from))))
+	}
+	return all
+}
+
 // openFlood calls DoGet so many times with a ticket, in which # stands for the number of the call. window is what each stream has room for. It costs this process next to no memory.
 func openFlood(t testing.TB, s *arrowout.Server, calls int, window uint32, token, ticket string) *flood {
 	t.Helper()

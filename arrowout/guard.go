@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"loaderd/internal/access"
+	"loaderd/internal/logsample"
 	"loaderd/loader"
 )
 
@@ -29,11 +30,12 @@ type guard struct {
 	log     *slog.Logger
 	metrics *metrics
 	calls   atomic.Uint64
-	samples *sampler
+	samples *logsample.Sampler
 	refused refusals
 }
 
 func (g *guard) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (resp any, err error) {
+	callIn(ctx).received()
 	err = g.call(ctx, info.FullMethod, func(md metadata.MD) { _ = grpc.SetTrailer(ctx, md) }, func(ctx context.Context) (err error) {
 		resp, err = handle(ctx, req)
 		return err
@@ -53,6 +55,12 @@ type identified struct {
 
 func (s identified) Context() context.Context { return s.ctx }
 
+func (s identified) RecvMsg(m any) error {
+	err := s.ServerStream.RecvMsg(m)
+	callIn(s.ctx).received()
+	return err
+}
+
 // callerKey is the key of who has called, in a context.
 type callerKey struct{}
 
@@ -64,6 +72,7 @@ func callerOf(ctx context.Context) access.Identity {
 
 func (g *guard) call(ctx context.Context, method string, trailer func(metadata.MD), handle func(ctx context.Context) error) error {
 	s, err := g.admit(ctx, method, handle)
+	callIn(ctx).end(ctx)
 	if err == nil {
 		return nil
 	}
@@ -73,23 +82,29 @@ func (g *guard) call(ctx context.Context, method string, trailer func(metadata.M
 
 // admit lets handle do what was called for, for who has called, and tells log and metrics of an error. The status is what Flight clients get of it.
 func (g *guard) admit(ctx context.Context, method string, handle func(ctx context.Context) error) (*status.Status, error) {
-	who, err := g.identify(ctx, method)
+	who, err := g.identityOf(ctx, method)
 	if err == nil {
 		err = guarded(func() error { return handle(context.WithValue(ctx, callerKey{}, who)) })
 	}
 	if err == nil {
 		return nil, nil
 	}
+	s := g.refuse(ctx, method, err)
+	if slows(reasonOf(s)) {
+		g.refused.wait(ctx, addressOf(ctx))
+	}
+	return s, err
+}
+
+// refuse counts and logs an error, and returns the status that Flight clients get of it.
+func (g *guard) refuse(ctx context.Context, method string, err error) *status.Status {
 	id := g.calls.Add(1)
 	s := statusOf(err, id)
 	if s.Code() != codes.Canceled { // how readers usually stop
 		g.metrics.errors.WithLabelValues(reasonOf(s)).Inc()
 	}
 	g.report(ctx, id, method, s.Code(), err)
-	if slows(reasonOf(s)) {
-		g.refused.wait(ctx, addressOf(ctx))
-	}
-	return s, err
+	return s
 }
 
 func (g *guard) report(ctx context.Context, id uint64, method string, code codes.Code, err error) {
@@ -109,7 +124,7 @@ func (g *guard) report(ctx context.Context, id uint64, method string, code codes
 		args = append(args, "stack", string(p.stack))
 	}
 	if level < slog.LevelError {
-		tell, left := g.samples.tell(code.String())
+		tell, left := g.samples.Allow(code.String())
 		if !tell {
 			return
 		}
@@ -120,9 +135,17 @@ func (g *guard) report(ctx context.Context, id uint64, method string, code codes
 	g.log.Log(context.WithoutCancel(ctx), level, "flight call failed", args...)
 }
 
+// identityOf returns who calls: what the tap has found, or for a caller by HTTP finds it out.
+func (g *guard) identityOf(ctx context.Context, method string) (access.Identity, error) {
+	if x := callIn(ctx); x != nil {
+		return x.who, x.unknown
+	}
+	return g.identify(ctx, method)
+}
+
 // identify finds out who calls. Health checks need no identity, as load balancers have none.
 func (g *guard) identify(ctx context.Context, method string) (access.Identity, error) {
-	if strings.HasPrefix(method, "/grpc.health.v1.Health/") {
+	if isHealth(method) {
 		return access.Identity{}, nil
 	}
 	var verified *x509.Certificate

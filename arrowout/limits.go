@@ -23,9 +23,6 @@ const (
 	// searchesPerSecond is how many an identity may ask for, beyond a burst.
 	searchesPerSecond = 2
 	searchesBurst     = 20
-	// failuresPerSecond is how many failed calls the log tells of, by code, beyond a burst.
-	failuresPerSecond = 1
-	failuresBurst     = 20
 )
 
 // limits bound what identities cost.
@@ -65,6 +62,13 @@ func (l *limits) set(c Config) {
 
 func limited(what string, most int) *loader.Error {
 	return &loader.Error{Reason: Limited, Message: fmt.Sprintf("%s: at most %d", what, most), Do: "wait a little and ask again; close what is not used"}
+}
+
+// streamsOfOne is how many streams an identity may have open.
+func (l *limits) streamsOfOne() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.ofOne
 }
 
 // user is what an identity uses. Those that use nothing for long are forgotten. The caller holds mu.
@@ -167,31 +171,4 @@ func (l *limits) action(who access.Identity, name string, c cost) (done func(), 
 		}, nil
 	}
 	return func() {}, nil
-}
-
-// sampler lets some of many equal lines through.
-type sampler struct {
-	mu   sync.Mutex
-	of   map[string]*rate.Limiter
-	left map[string]int
-}
-
-func newSampler() *sampler { return &sampler{of: map[string]*rate.Limiter{}, left: map[string]int{}} }
-
-// tell says whether a line is told, and how many of its kind were not since the last one.
-func (s *sampler) tell(kind string) (tell bool, left int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	l := s.of[kind]
-	if l == nil {
-		l = rate.NewLimiter(failuresPerSecond, failuresBurst)
-		s.of[kind] = l
-	}
-	if !l.Allow() {
-		s.left[kind]++
-		return false, 0
-	}
-	left = s.left[kind]
-	s.left[kind] = 0
-	return true, left
 }

@@ -46,7 +46,7 @@ func TestReadersThatNeverRead(t *testing.T) {
 	before := inUse()
 	var floods []*flood
 	for i := range 2 {
-		floods = append(floods, openFlood(t, s, calls/2, []uint32{0, 64 << 10}[i], "", `{}`))
+		floods = append(floods, openFloods(t, s, calls/2, []uint32{0, 64 << 10}[i], "", `{}`)...)
 	}
 	eventually(t, "all have come", func() bool { return f.readers.Load() == int64(calls) })
 	eventually(t, "they hold what one share may", func() bool { return metric("held_bytes") > float64(budget)*3/8 })

@@ -10,7 +10,6 @@ import (
 
 	"github.com/apache/arrow/go/v17/arrow/flight"
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/net/netutil"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/health"
@@ -18,15 +17,22 @@ import (
 	"google.golang.org/grpc/keepalive"
 
 	"loaderd/internal/access"
+	"loaderd/internal/connlimit"
+	"loaderd/internal/logsample"
 	"loaderd/loader"
 )
 
 // What a connection costs and bears. (Windows are the client's to set: those of a server bound only what it receives.)
 const (
-	maxRequest    = 64 << 10 // bytes of a ticket or an action's body
-	socketBuffer  = 256 << 10
+	maxRequest    = 64 << 10  // bytes of a ticket or an action's body
+	readBuffer    = 16 << 10  // each connection has one
+	writeBuffer   = 256 << 10 // each connection has one while it sends
+	window        = 64 << 10  // bytes that a client may send of a call before they are read
 	pingTimeout   = 20 * time.Second
 	minClientPing = 10 * time.Second
+	// handshakeWithin is how long a client may take for TLS and the preface of HTTP/2, identifyWithin for its first identified call.
+	handshakeWithin = 10 * time.Second
+	identifyWithin  = 30 * time.Second
 )
 
 // Server is a Flight server for one run.
@@ -65,40 +71,58 @@ func NewServer(cfg Config, run Run, log *slog.Logger, reg prometheus.Registerer)
 	if err != nil {
 		return nil, err
 	}
-	options := transportOptions(cfg, certificates)
 	budget := newBudget(int64(cfg.SendBytes))
 	m, err := newMetrics(reg, budget)
 	if err != nil {
 		return nil, err
 	}
-	g := &guard{gate: gate, run: run.Info().Run, log: log, metrics: m, samples: newSampler()}
-	options = append(options,
+	g := &guard{gate: gate, run: run.Info().Run, log: log, metrics: m, samples: logsample.New()}
+	limits := newLimits(cfg)
+	options := append(transportOptions(cfg, certificates, log),
+		grpc.InTapHandle(newCalls(g, limits).admit),
 		grpc.ForceServerCodecV2(newCodec()),
 		grpc.ChainUnaryInterceptor(g.unary),
 		grpc.ChainStreamInterceptor(g.stream))
 
 	stopping, stop := context.WithCancelCause(context.Background())
 	s := &Server{cfg: cfg, gate: gate, certificates: certificates, log: log, grpc: grpc.NewServer(options...), health: health.NewServer(), stop: stop, ended: make(chan error, 1),
-		budget: budget, slowness: &slowness{budget: budget, log: log, samples: newSampler(), cuts: m.cuts}, limits: newLimits(cfg), guard: g, traffic: newTraffic()}
+		budget: budget, slowness: &slowness{budget: budget, log: log, samples: logsample.New(), cuts: m.cuts}, limits: limits, guard: g, traffic: newTraffic()}
 	s.Limit(cfg)
 	s.service = &service{run: run, actions: actions, batchBytes: cfg.BatchBytes, metrics: m, visits: newVisits(log), audit: audit{log.With("part", "audit")}, limits: s.limits,
 		budget: budget, places: newPlaces(), shelf: &shelf{}, traffic: s.traffic, trainMayMix: cfg.TrainMayMix, stopping: stopping}
 	flight.RegisterFlightServiceServer(s.grpc, s.service)
-	grpc_health_v1.RegisterHealthServer(s.grpc, s.health)
+	grpc_health_v1.RegisterHealthServer(s.grpc, healthChecks{s.health})
 	return s, nil
 }
 
-func transportOptions(cfg Config, certificates *access.Certificates) []grpc.ServerOption {
+func transportOptions(cfg Config, certificates *access.Certificates, log *slog.Logger) []grpc.ServerOption {
 	options := []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(maxRequest),
-		grpc.ReadBufferSize(socketBuffer), grpc.WriteBufferSize(socketBuffer),
+		grpc.MaxHeaderListSize(maxHeaders), grpc.MaxConcurrentStreams(maxCalls), grpc.ConnectionTimeout(handshakeWithin),
+		grpc.StaticStreamWindowSize(window), grpc.StaticConnWindowSize(window),
+		grpc.ReadBufferSize(readBuffer), grpc.WriteBufferSize(writeBuffer), grpc.SharedWriteBuffer(true),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: cfg.Keepalive, Timeout: pingTimeout}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minClientPing, PermitWithoutStream: true}),
 	}
 	if c := certificates.Config("h2"); c != nil {
-		options = append(options, grpc.Creds(credentials.NewTLS(c)))
+		options = append(options, grpc.Creds(handshakes{credentials.NewTLS(c), log, logsample.New()}))
 	}
 	return options
+}
+
+// handshakes logs those that fail, some of many.
+type handshakes struct {
+	credentials.TransportCredentials
+	log     *slog.Logger
+	samples *logsample.Sampler
+}
+
+func (h handshakes) ServerHandshake(c net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	secure, info, err := h.TransportCredentials.ServerHandshake(c)
+	if err != nil {
+		h.samples.Log(h.log, slog.LevelInfo, "TLS handshake failed", "address", c.RemoteAddr().String(), "error", err)
+	}
+	return secure, info, err
 }
 
 // ShowTexts lets documents be shown with their tokens' texts: f appends what a token stands for. It is called before Start; a nil f, as without it, shows
@@ -112,7 +136,7 @@ func (s *Server) Start() error {
 		return fmt.Errorf("listen for Flight clients on %s: %w: choose another address with flight.listen (port 0 takes a free one)", s.cfg.Listen, err)
 	}
 	s.listen = l
-	l = netutil.LimitListener(connections{l, s.budget.lost}, s.cfg.MaxConnections)
+	l = connections{connlimit.New(l, connlimit.Config{Max: s.cfg.MaxConnections, MaxPerHost: s.cfg.MaxConnectionsPerHost, IdentifyWithin: identifyWithin, Log: s.log}), s.budget.lost}
 	if a, ok := l.Addr().(*net.TCPAddr); ok && !a.IP.IsLoopback() && s.cfg.Insecure {
 		s.log.Warn("whoever reaches this address may do everything, or hear the tokens: flight.insecure is set", "listen", l.Addr().String())
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"loaderd/internal/access"
+	"loaderd/internal/logsample"
 	"loaderd/loader"
 )
 
@@ -27,7 +28,7 @@ const (
 type slowness struct {
 	budget  *budget
 	log     *slog.Logger
-	samples *sampler
+	samples *logsample.Sampler
 	cuts    prometheus.Counter
 	after   atomic.Int64 // nanoseconds that a reader may take nothing
 }
@@ -95,7 +96,7 @@ func (s *slowness) cut(c *connection, of []slow) {
 		return
 	}
 	s.cuts.Inc()
-	if tell, left := s.samples.tell("slow reader"); tell {
+	if tell, left := s.samples.Allow("slow reader"); tell {
 		longest, bytes := time.Duration(0), int64(0)
 		for _, x := range of {
 			longest, bytes = max(longest, x.waited), bytes+x.bytes

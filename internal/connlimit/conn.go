@@ -1,0 +1,143 @@
+package connlimit
+
+import (
+	"container/list"
+	"log/slog"
+	"net"
+	"sync/atomic"
+	"time"
+)
+
+// Conn is a connection of a Listener.
+type Conn struct {
+	net.Conn
+	listener   *Listener
+	host       *host
+	identified atomic.Bool
+	closed     chan struct{}
+
+	// Under the mutex of listener:
+	state    state
+	requests int // identified, open
+	removed  bool
+	expiry   *time.Timer
+	in, of   *list.Element // of the queues of listener and host
+}
+
+// Identified notes an identified request, until done is called. The connection is not closed for others meanwhile.
+func (c *Conn) Identified() (done func()) {
+	c.listener.mu.Lock()
+	defer c.listener.mu.Unlock()
+	if c.requests++; c.requests == 1 && c.state != spare {
+		c.expiry.Stop()
+		c.identified.Store(true)
+		c.move(busy)
+	}
+	return func() {
+		c.listener.mu.Lock()
+		defer c.listener.mu.Unlock()
+		if c.requests--; c.requests == 0 && c.state == busy {
+			c.move(idle)
+		}
+	}
+}
+
+// Spare reports whether the connection is beyond the bounds: it serves only requests that need no identity.
+func (c *Conn) Spare() bool {
+	c.listener.mu.Lock()
+	defer c.listener.mu.Unlock()
+	return c.state == spare
+}
+
+// Misuse closes the connection, and has its host open few new ones for a while.
+func (c *Conn) Misuse(cause string) {
+	c.listener.mu.Lock()
+	c.host.misused = time.Now()
+	c.listener.refused(c, cause)
+	c.listener.mu.Unlock()
+	c.Cut()
+}
+
+// Cut closes the connection at once. What is still to be sent is discarded, by the kernel as well.
+func (c *Conn) Cut() {
+	c.discard()
+	cut(c.Conn)
+}
+
+// Close closes the connection.
+func (c *Conn) Close() error {
+	c.discard()
+	return c.Conn.Close()
+}
+
+// Read reads what the host sends. Without an identified request it waits where the host has sent too much.
+func (c *Conn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if c.identified.Load() || n == 0 {
+		return n, err
+	}
+	if wait := c.host.bytes.ReserveN(time.Now(), min(n, unidentifiedBurst)).Delay(); wait > 0 {
+		timer := time.NewTimer(wait)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-c.closed:
+		}
+	}
+	return n, err
+}
+
+// expire closes the connection if it has had no identified request.
+func (c *Conn) expire() {
+	l := c.listener
+	l.mu.Lock()
+	late := !c.identified.Load() && !c.removed
+	l.mu.Unlock()
+	if late {
+		l.samples.Log(l.config.Log, slog.LevelInfo, "closed a connection without an identified request", "address", c.RemoteAddr().String())
+		c.Cut()
+	}
+}
+
+func (c *Conn) discard() {
+	c.listener.mu.Lock()
+	defer c.listener.mu.Unlock()
+	c.remove()
+}
+
+// remove takes the connection out of the counts. The caller holds the mutex of listener, as of all below.
+func (c *Conn) remove() {
+	if c.removed {
+		return
+	}
+	c.removed = true
+	close(c.closed)
+	c.expiry.Stop()
+	c.leave()
+	c.host.connections--
+}
+
+func (c *Conn) move(to state) {
+	if !c.removed {
+		c.leave()
+		c.enter(to)
+	}
+}
+
+func (c *Conn) enter(to state) {
+	c.state = to
+	c.in, c.of = c.listener.queue[to].PushBack(c), c.host.queue[to].PushBack(c)
+}
+
+func (c *Conn) leave() {
+	c.listener.queue[c.state].Remove(c.in)
+	c.host.queue[c.state].Remove(c.of)
+}
+
+// cut closes a connection with a reset.
+func cut(c net.Conn) {
+	if t, ok := c.(*net.TCPConn); ok {
+		_ = t.SetLinger(0) // an error means that it is closed already
+	}
+	_ = c.Close()
+}

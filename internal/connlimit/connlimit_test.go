@@ -1,0 +1,192 @@
+package connlimit_test
+
+import (
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"loaderd/internal/connlimit"
+)
+
+// site is a listener, and the connections that it has accepted.
+type site struct {
+	*connlimit.Listener
+	accepted chan *connlimit.Conn
+}
+
+func listen(t *testing.T, c connlimit.Config) site {
+	t.Helper()
+	inner, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.IdentifyWithin == 0 {
+		c.IdentifyWithin = time.Hour
+	}
+	s := site{connlimit.New(inner, c), make(chan *connlimit.Conn, 1000)}
+	var ended sync.WaitGroup
+	ended.Go(func() {
+		for {
+			c, err := s.Accept()
+			if err != nil {
+				return
+			}
+			s.accepted <- c.(*connlimit.Conn)
+		}
+	})
+	t.Cleanup(func() {
+		_ = s.Close()
+		ended.Wait()
+		close(s.accepted)
+		for c := range s.accepted {
+			_ = c.Close()
+		}
+	})
+	return s
+}
+
+// dial opens a connection from a host on loopback.
+func (s site) dial(t *testing.T, host string) net.Conn {
+	t.Helper()
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(host)}}
+	c, err := d.Dial("tcp", s.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// connect opens a connection that is accepted.
+func (s site) connect(t *testing.T, host string) (net.Conn, *connlimit.Conn) {
+	t.Helper()
+	c := s.dial(t, host)
+	accepted := <-s.accepted
+	t.Cleanup(func() { _ = accepted.Close() })
+	return c, accepted
+}
+
+// isClosed waits until the other end has closed a connection.
+func isClosed(t *testing.T, c net.Conn) {
+	t.Helper()
+	if _, err := c.Read(make([]byte, 1)); !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("got %v, want a closed connection", err)
+	}
+}
+
+// isOpen sends a byte both ways.
+func isOpen(t *testing.T, c net.Conn, accepted *connlimit.Conn) {
+	t.Helper()
+	if _, err := c.Write([]byte("x")); err != nil {
+		t.Errorf("write: %v", err)
+	}
+	if _, err := io.ReadFull(accepted, make([]byte, 1)); err != nil {
+		t.Errorf("read: %v", err)
+	}
+}
+
+func TestListener_ClosesTheOldestUnidentifiedConnection(t *testing.T) {
+	for name, config := range map[string]connlimit.Config{"of all": {Max: 3, MaxPerHost: 100}, "of a host": {Max: 100, MaxPerHost: 3}} {
+		t.Run(name, func(t *testing.T) {
+			s := listen(t, config)
+			first, one := s.connect(t, "127.0.0.1")
+			second, _ := s.connect(t, "127.0.0.1")
+			third, three := s.connect(t, "127.0.0.1")
+			done := one.Identified()
+			_, _ = s.connect(t, "127.0.0.1")
+			isClosed(t, second)
+			isOpen(t, first, one)
+			isOpen(t, third, three)
+			done()
+			_, _ = s.connect(t, "127.0.0.1")
+			isClosed(t, third)
+			isOpen(t, first, one)
+			if n := s.Open(); n != 3 {
+				t.Errorf("%d connections are open", n)
+			}
+		})
+	}
+}
+
+func TestListener_RefusesWhereAllServeRequests(t *testing.T) {
+	s := listen(t, connlimit.Config{Max: 2, MaxPerHost: 2})
+	first, one := s.connect(t, "127.0.0.1")
+	_, two := s.connect(t, "127.0.0.1")
+	done := one.Identified()
+	two.Identified()
+	if c, err := net.Dial("tcp", s.Addr().String()); err == nil { // else it was refused before the call returned
+		isClosed(t, c)
+	}
+	isOpen(t, first, one)
+	done() // it is idle now
+	_, _ = s.connect(t, "127.0.0.1")
+	isClosed(t, first)
+}
+
+func TestListener_LimitOfOneHostLeavesOthersAlone(t *testing.T) {
+	s := listen(t, connlimit.Config{Max: 100, MaxPerHost: 2})
+	other, accepted := s.connect(t, "127.0.0.2")
+	for range 10 {
+		s.connect(t, "127.0.0.1")
+	}
+	isOpen(t, other, accepted)
+	if n := s.Open(); n != 3 {
+		t.Errorf("%d connections are open", n)
+	}
+}
+
+func TestListener_SpareConnectionsServeHealth(t *testing.T) {
+	s := listen(t, connlimit.Config{Max: 1, MaxPerHost: 1, Spare: 1})
+	_, one := s.connect(t, "127.0.0.1")
+	one.Identified()
+	first, two := s.connect(t, "127.0.0.1")
+	if one.Spare() || !two.Spare() {
+		t.Errorf("spare: %v and %v", one.Spare(), two.Spare())
+	}
+	second, three := s.connect(t, "127.0.0.1")
+	isClosed(t, first)
+	isOpen(t, second, three)
+}
+
+func TestListener_ClosesWhatIsNotIdentifiedInTime(t *testing.T) {
+	s := listen(t, connlimit.Config{Max: 10, MaxPerHost: 10, IdentifyWithin: time.Millisecond})
+	c := s.dial(t, "127.0.0.1")
+	isClosed(t, c)
+	<-s.accepted
+	if n := s.Open(); n != 0 {
+		t.Errorf("%d connections are open", n)
+	}
+}
+
+func TestListener_MisuseLimitsNewConnectionsOfTheHost(t *testing.T) {
+	s := listen(t, connlimit.Config{Max: 1000, MaxPerHost: 1000})
+	first, one := s.connect(t, "127.0.0.1")
+	one.Misuse("resets")
+	isClosed(t, first)
+	for range 200 {
+		if c, err := net.Dial("tcp", s.Addr().String()); err == nil { // else it was refused before the call returned
+			t.Cleanup(func() { _ = c.Close() })
+		}
+	}
+	_, _ = s.connect(t, "127.0.0.2") // is accepted behind all of them
+	if n := s.Open(); n > 150 {
+		t.Errorf("%d connections are open", n)
+	}
+}
+
+func TestHostOf(t *testing.T) {
+	for address, want := range map[string]string{"127.0.0.1:1": "127.0.0.1/32", "[::ffff:10.0.0.1]:1": "10.0.0.1/32",
+		"[2001:db8:1:2:3:4:5:6]:1": "2001:db8:1:2::/64", "[fe80::1%eth0]:1": "fe80::/64", "nothing": "invalid Prefix"} {
+		if got := connlimit.HostOf(address).String(); got != want {
+			t.Errorf("%s: got %s, want %s", address, got, want)
+		}
+	}
+}
