@@ -19,8 +19,16 @@ type StreamFill struct {
 	MaxBytes   int64    `json:"max_bytes"`                  // 0: unlimited
 	Configured int64    `json:"configured_bytes,omitempty"` // StreamState.Configured
 	Free       *int64   `json:"free_bytes,omitempty"`       // StreamState.Free
+	Account    *Quota   `json:"account,omitempty"`          // of the storage of its JetStream account; nil without a limit
 	Full       bool     `json:"full"`                       // the next document may find no room
 	FullIn     *float64 `json:"full_in_seconds,omitempty"`  // at the growth of the last minute; nil without
+}
+
+// Quota is how much of a limit is used.
+type Quota struct {
+	Bytes    int64 `json:"bytes"`
+	MaxBytes int64 `json:"max_bytes"`
+	Full     bool  `json:"full"` // the next document may find no room
 }
 
 const (
@@ -46,6 +54,8 @@ type fillMeter struct {
 	fill    StreamFill
 	level   fillLevel
 	samples []fillSample // of the last growthOver, about one per second
+	last    StreamState
+	largest int64 // bytes of a document: the mean of those that arrived between two looks, at its highest
 }
 
 type fillSample struct {
@@ -61,13 +71,24 @@ func (m *fillMeter) add(now time.Time, source string, s StreamState) (changed bo
 		m.samples = append(m.samples, fillSample{now, s.Bytes})
 	}
 	m.samples = slices.DeleteFunc(m.samples, func(x fillSample) bool { return now.Sub(x.at) > growthOver })
+	if n := s.Messages - m.last.Messages; n > 0 && s.First == m.last.First {
+		m.largest = max(m.largest, (s.Bytes-m.last.Bytes)/n)
+	}
+	m.last = s
 	before := m.level
+	if s.AccountMax > 0 {
+		m.fill.Account = &Quota{s.AccountBytes, s.AccountMax, s.AccountMax-s.AccountBytes < m.leastRoom(s, s.AccountMax)}
+		m.fill.Full = m.fill.Account.Full
+	}
 	if m.fill.MaxBytes == 0 {
 		m.level = fillRoom
+		if m.fill.Full {
+			m.level = fillFull
+		}
 		return m.level != before
 	}
 	room := m.fill.MaxBytes - s.Bytes
-	m.fill.Full = room < leastRoom(s)
+	m.fill.Full = m.fill.Full || room < m.leastRoom(s, m.fill.MaxBytes)
 	soon := false
 	if growth := m.growth(now); growth > 0 && !m.fill.Full {
 		in := float64(room) / growth
@@ -98,14 +119,21 @@ func (m *fillMeter) growth(now time.Time) float64 {
 	return float64(m.fill.Bytes-first.bytes) / over.Seconds()
 }
 
-// leastRoom is the room below which a stream counts as full: that of its largest message, at most a tenth of the bound.
-// Producers with a larger document than the room wait, and the server does not report that they do.
-func leastRoom(s StreamState) int64 { return min(s.MaxMessage, s.MaxBytes/10) }
-
-// String is the fill for people: 1.0 GiB of 1.0 GiB.
-func (f *StreamFill) String() string {
-	return quantity.Bytes(f.Bytes) + " of " + quantity.Bytes(f.MaxBytes)
+// leastRoom is the room below a bound at which a stream counts as full: that of the largest message that it accepts, at most a tenth of the bound, or
+// that of a document as large as those that it holds. Producers with a larger document than the room wait, and the server does not report that they do.
+func (m *fillMeter) leastRoom(s StreamState, bound int64) int64 {
+	mean := int64(0)
+	if s.Messages > 0 {
+		mean = s.Bytes / s.Messages
+	}
+	return min(s.MaxMessage, max(bound/10, mean, m.largest))
 }
+
+// String is the use for people: 1.0 GiB of 1.0 GiB.
+func (q Quota) String() string { return quantity.Bytes(q.Bytes) + " of " + quantity.Bytes(q.MaxBytes) }
+
+// accountFull reports whether the account has no room for the stream's next document, whatever the bound of the stream is.
+func (f *StreamFill) accountFull() bool { return f.Account != nil && f.Account.Full }
 
 // measureFill takes in the state of a source's stream, and logs when it fills, is full and has room again.
 func (l *leader) measureFill(source int, name string, s StreamState) {
@@ -122,6 +150,9 @@ func (l *leader) measureFill(source int, name string, s StreamState) {
 		return
 	}
 	keys := []any{"stream", f.Name, "bytes", f.Bytes, "max_bytes", f.MaxBytes}
+	if f.accountFull() {
+		keys = append(keys, "account_bytes", f.Account.Bytes, "account_max_bytes", f.Account.MaxBytes)
+	}
 	if name != "" {
 		keys = append(keys, "source", name)
 	}
@@ -146,6 +177,8 @@ func (l *leader) measureFill(source int, name string, s StreamState) {
 // raise is the advice that gives the stream more room.
 func (f *StreamFill) raise() string {
 	switch {
+	case f.accountFull():
+		return "raise the storage limit of the JetStream account, or delete streams of it that are not used"
 	case f.Configured == 0:
 		return fmt.Sprintf("raise the bound of stream %q", f.Name) +
 			" (stream.max_bytes of the daemon that runs the NATS server, or nats stream edit --max-bytes)"

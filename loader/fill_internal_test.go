@@ -70,6 +70,9 @@ func TestWait_FullStream(t *testing.T) {
 				w.report.PlanStats.Sources[i].Resting = true
 			}
 		}, StreamFull, `"DOCS_web" of source "web" is full (1.0 MiB of 1.0 MiB)`, ""},
+		{"account", ReleaseKeep, func(w *wait) {
+			w.report.Streams[0] = StreamFill{Name: "DOCS", Bytes: 5, Full: true, Account: &Quota{1 << 20, 1 << 20, true}}
+		}, StreamFull, `The JetStream account of document stream "DOCS" is full (1.0 MiB of 1.0 MiB)`, "raise the storage limit of the JetStream account"},
 		{"room", ReleaseKeep, func(w *wait) { w.report.Streams[0].Full = false }, SourceDry, "Waiting for documents", ""},
 		{"documents are left", ReleaseKeep, func(w *wait) {
 			w.source.Delivered, w.source.Tokenizing = 50, true
@@ -126,6 +129,31 @@ func TestFillMeter_Levels(t *testing.T) {
 	at(time.Second, 97*mib, -1, fillRoom)
 	if m.fill.MaxBytes != 0 || m.fill.FullIn != nil {
 		t.Errorf("an unlimited stream has a bound: %+v", m.fill)
+	}
+}
+
+// A stream of large documents is full when the room is less than one of them takes, be that more than a tenth of its bound.
+func TestFillMeter_LargeDocuments(t *testing.T) {
+	const kib = 1 << 10
+	state := func(messages, bytes int64) StreamState {
+		return StreamState{Messages: messages, Bytes: bytes * kib, MaxBytes: 1024 * kib, MaxMessage: 8192 * kib}
+	}
+	for name, tc := range map[string]struct {
+		looks []StreamState
+		full  bool
+	}{
+		"room for another":          {[]StreamState{state(2, 600)}, false},
+		"no room for another":       {[]StreamState{state(3, 900)}, true},
+		"the last ones were larger": {[]StreamState{state(10, 100), state(12, 800)}, true},
+		"documents were purged":     {[]StreamState{{Stream: plan.Stream{}, First: 1, Messages: 10, Bytes: 100 * kib, MaxBytes: 1024 * kib, MaxMessage: 8192 * kib}, state(11, 500)}, false},
+	} {
+		m := &fillMeter{}
+		for i, s := range tc.looks {
+			m.add(time.Now().Add(time.Duration(i)*time.Second), "", s)
+		}
+		if m.fill.Full != tc.full {
+			t.Errorf("%s: full is %v, want %v", name, m.fill.Full, tc.full)
+		}
 	}
 }
 

@@ -34,9 +34,17 @@ func (w *wait) fullOf(since time.Time, sources ...string) *Error {
 		return nil
 	}
 	f := w.report.Streams[i]
+	of := Quota{Bytes: f.Bytes, MaxBytes: f.MaxBytes}
+	if f.accountFull() {
+		of = *f.Account
+	}
 	facts := map[string]string{"step": strconv.FormatUint(w.step, 10), "stream": f.Name, "release": w.options.Release,
-		"bytes": strconv.FormatInt(f.Bytes, 10), "max_bytes": strconv.FormatInt(f.MaxBytes, 10)}
-	stream, waited := fmt.Sprintf("%q", f.Name), ""
+		"bytes": strconv.FormatInt(of.Bytes, 10), "max_bytes": strconv.FormatInt(of.MaxBytes, 10), "limit": "stream"}
+	stream, waited := fmt.Sprintf("document stream %q", f.Name), ""
+	if f.accountFull() {
+		facts["limit"] = "account"
+		stream = fmt.Sprintf("JetStream account of document stream %q", f.Name)
+	}
 	if f.Source != "" {
 		facts["source"] = f.Source
 		stream += fmt.Sprintf(" of source %q", f.Source)
@@ -44,10 +52,10 @@ func (w *wait) fullOf(since time.Time, sources ...string) *Error {
 	if !since.IsZero() {
 		waited = ", " + quantity.Time(time.Since(since))
 	}
-	sentence := fmt.Sprintf("The document stream %s is full (%s): producers wait for room, and the run "+
-		"waits for documents%s", stream, &f, waited)
+	sentence := fmt.Sprintf("The %s is full (%s): producers wait for room, and the run "+
+		"waits for documents%s", stream, of, waited)
 	detail := fmt.Sprintf("%s of room are left, and the step is not full: %s",
-		quantity.Bytes(f.MaxBytes-f.Bytes), w.lacks())
+		quantity.Bytes(max(0, of.MaxBytes-of.Bytes)), w.lacks())
 	if f.Free != nil {
 		facts["free_bytes"] = strconv.FormatInt(*f.Free, 10)
 	}

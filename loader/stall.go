@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -197,8 +198,13 @@ func (w *wait) storing() *Error {
 	if w.report.Storing <= w.storeFor() {
 		return nil
 	}
-	return stalled(PlanLogDown, "Waiting for JetStream to store the plan, "+quantity.Time(w.report.Storing),
-		w.connected("the append is not acknowledged"), "check the JetStream server and its disk", nil)
+	detail, do := "the append is not acknowledged", "check the JetStream server and its disk"
+	if i := slices.IndexFunc(w.report.Streams, func(f StreamFill) bool { return f.accountFull() }); i >= 0 {
+		f := w.report.Streams[i]
+		detail += fmt.Sprintf(", and the JetStream account of document stream %q is full (%s)", f.Name, f.Account)
+		do = f.raise()
+	}
+	return stalled(PlanLogDown, "Waiting for JetStream to store the plan, "+quantity.Time(w.report.Storing), w.connected(detail), do, nil)
 }
 
 // renewing: an append waits until the daemon is sure that its lease has not expired.

@@ -37,7 +37,7 @@ func (c Config) subjects() []string {
 
 // Source is the store of one of so many sources' documents, over the same connections.
 func (s *Store) Source(name string, sources int) *Store {
-	x := &Store{Client: s.Client, config: s.config.OfSource(name, sources), log: s.log.With("source", name), server: s.server, diskFree: s.diskFree,
+	x := &Store{Client: s.Client, config: s.config.OfSource(name, sources), log: s.log.With("source", name), server: s.server, diskFree: s.diskFree, account: s.account,
 		lowered: s.lowered, own: s.own, keys: s.keys}
 	if x.own == nil {
 		x.own = s

@@ -26,6 +26,7 @@ type Store struct {
 	server *server.Server // nil with a remote one
 	// diskFree returns the free space of the embedded server's disk, in bytes; nil with a remote server.
 	diskFree func() (int64, error)
+	account  *accountStorage
 	lowered  *sync.Map // names of the streams whose lowered bounds the log has; shared by all stores of the connection
 	own      *Store    // nil where both accounts are one
 	made     made
@@ -60,7 +61,7 @@ func open(ctx context.Context, cfg Config, listens, producer bool, log *slog.Log
 	if len(bad) > 0 {
 		return nil, errors.Join(bad...)
 	}
-	s := &Store{config: cfg, log: log, lowered: &sync.Map{}}
+	s := &Store{config: cfg, log: log, account: &accountStorage{}, lowered: &sync.Map{}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Close())
@@ -81,7 +82,7 @@ func open(ctx context.Context, cfg Config, listens, producer bool, log *slog.Log
 	if who.own == nil {
 		return s, nil
 	}
-	s.own = &Store{config: cfg, log: log, server: s.server, diskFree: s.diskFree, lowered: s.lowered, keys: s.keys}
+	s.own = &Store{config: cfg, log: log, server: s.server, diskFree: s.diskFree, account: &accountStorage{}, lowered: s.lowered, keys: s.keys}
 	if s.own.Client, err = conn.Dial(ctx, *who.own, log); err != nil {
 		return nil, err
 	}

@@ -149,8 +149,10 @@ func writeStatus(w io.Writer, s answers.Status) error {
 
 // storedIn shows how full a document stream is.
 func storedIn(f *loader.StreamFill) string {
-	text := fmt.Sprintf("%s in stream %s", f, f.Name)
+	text := fmt.Sprintf("%s in stream %s", loader.Quota{Bytes: f.Bytes, MaxBytes: f.MaxBytes}, f.Name)
 	switch {
+	case f.Account != nil && f.Account.Full:
+		text += fmt.Sprintf("; its JetStream account is full (%s)", f.Account)
 	case f.Full:
 		text += ", full"
 	case f.FullIn != nil:

@@ -92,9 +92,19 @@ func overfilled(t *testing.T, c config.Config, n int) (d *Daemon, published chan
 	})
 	producer := c.Stream
 	producer.URL = natstest.URL(d.Store())
-	store := natstest.Open(t, producer)
+	waits, published := publishDocuments(t, producer, n)
+	if reason := <-waits; !strings.Contains(reason, "full") {
+		t.Fatalf("the publisher waits because %q", reason)
+	}
+	return d, published
+}
+
+// publishDocuments publishes n documents of 4 KiB, and returns why it waits, and how it ended.
+func publishDocuments(t *testing.T, c stream.Config, n int) (waits chan string, published chan error) {
+	t.Helper()
+	store := natstest.Open(t, c)
 	t.Cleanup(func() { _ = store.Close() })
-	waits := make(chan string, 1000)
+	waits = make(chan string, 1000)
 	p, err := publisher.New(t.Context(), store, "test",
 		publisher.Options{BatchMessages: 20, OnWait: func(reason string) { waits <- reason }})
 	if err != nil {
@@ -117,10 +127,7 @@ func overfilled(t *testing.T, c config.Config, n int) (d *Daemon, published chan
 		}
 		published <- err
 	}()
-	if reason := <-waits; !strings.Contains(reason, "full") {
-		t.Fatalf("the publisher waits because %q", reason)
-	}
-	return d, published
+	return waits, published
 }
 
 // fullVerdict waits until the status of a daemon names its full stream, and checks that it is not ready.

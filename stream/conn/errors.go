@@ -12,6 +12,7 @@ import (
 
 // Codes of the server's refusals that are told apart. The client library names few of them.
 const (
+	CodeAccountFull       jetstream.ErrorCode = 10002 // the storage limit of the account is reached
 	CodeMessageTooLarge   jetstream.ErrorCode = 10054
 	CodeSubjectsOverlap   jetstream.ErrorCode = 10065
 	CodeStoreFailed       jetstream.ErrorCode = 10077 // with DiscardNew: the stream is full
@@ -28,7 +29,6 @@ const (
 	codeRestoreNameTaken jetstream.ErrorCode = 10130
 	codePurgeDenied      jetstream.ErrorCode = 10110 // by the stream's configuration
 
-	codeAccountFull       jetstream.ErrorCode = 10002
 	codeInsufficient      jetstream.ErrorCode = 10023 // server out of memory or disk
 	codeNoStorage         jetstream.ErrorCode = 10047
 	codeWrongLast         jetstream.ErrorCode = 10071
@@ -59,7 +59,7 @@ const noStorage = "insufficient storage"
 
 func wantsRoom(e *jetstream.APIError) bool {
 	switch e.ErrorCode {
-	case codeAccountFull, codeInsufficient, codeNoStorage:
+	case CodeAccountFull, codeInsufficient, codeNoStorage:
 		return true
 	case CodeStoreFailed:
 		return strings.Contains(e.Description, "maximum") && !strings.Contains(e.Description, "message size")

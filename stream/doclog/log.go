@@ -116,6 +116,8 @@ func (l *Log) State(ctx context.Context) (loader.StreamState, error) {
 	state := loader.StreamState{Stream: plan.Stream{Name: l.name, Created: stream.Created(info)}, First: max(info.State.FirstSeq, 1), Last: info.State.LastSeq,
 		Bytes: int64(info.State.Bytes), MaxBytes: info.Config.MaxBytes, MaxMessage: int64(info.Config.MaxMsgSize),
 		Configured: l.store.ConfiguredBound(), Free: l.store.DiskFree()}
+	state.Messages = int64(info.State.Msgs)
+	state.AccountBytes, state.AccountMax = l.store.AccountStorage(ctx)
 	if state.MaxMessage <= 0 {
 		state.MaxMessage = l.store.Conn().MaxPayload()
 	}

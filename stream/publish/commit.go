@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -133,6 +134,13 @@ func (c *committer) settle(ctx context.Context, err error, pending []entry, n in
 		}
 		// No answer: stored or not, nobody knows before the read back.
 		c.unsure = true
+		size := int64(0)
+		for _, e := range pending[:n] {
+			size += int64(len(e.message.Data))
+		}
+		if used, limit := c.p.store.AccountStorage(ctx); limit > 0 && limit-used < size { // the server does not answer a batch then
+			return wait.pause(ctx, accountFull(c.p.store.Config().Name, used, limit))
+		}
 		return wait.pause(ctx, "no acknowledgement from the server: "+err.Error())
 	}
 	err = refusal{refused}
@@ -180,14 +188,33 @@ func (r refusal) Unwrap() error { return r.APIError }
 
 func (c *committer) fullReason(ctx context.Context, e *jetstream.APIError) string {
 	name := c.p.store.Config().Name
-	if e.ErrorCode != conn.CodeStoreFailed {
-		return fmt.Sprintf("stream %s: the server has no space left: %v", name, refusal{e})
+	switch {
+	case e.ErrorCode == conn.CodeAccountFull:
+		used, limit := c.p.store.AccountStorage(ctx)
+		return accountFull(name, used, limit)
+	case e.ErrorCode != conn.CodeStoreFailed:
+		return fmt.Sprintf("%v: the NATS server of %s has no storage left (%v); raise max_file_store in its jetstream settings, or free space on its disk",
+			conn.ErrFull, name, refusal{e})
 	}
-	if info, err := c.p.stream.Info(ctx); err == nil {
+	info, err := c.p.stream.Info(ctx)
+	switch {
+	case err == nil && strings.Contains(e.Description, "messages"):
+		return fmt.Sprintf("%v: %s holds %d of %d messages; raise its max_msgs to make room", conn.ErrFull, name, info.State.Msgs, info.Config.MaxMsgs)
+	case err == nil:
 		return fmt.Sprintf("%v: %s holds %d documents, %d of %d bytes; raise stream.max_bytes (the daemon's configuration) to make room",
 			conn.ErrFull, name, info.State.Msgs, info.State.Bytes, info.Config.MaxBytes)
 	}
 	return fmt.Sprintf("%v: %s: %s", conn.ErrFull, name, e.Description)
+}
+
+// accountFull is why documents wait where the streams of the account hold as many bytes as it may store.
+func accountFull(stream string, used, limit int64) string {
+	of := ""
+	if limit > 0 {
+		of = fmt.Sprintf(": its streams hold %d of %d bytes", used, limit)
+	}
+	return fmt.Sprintf("%v: the JetStream account of %s has no storage left%s; raise the storage limit of the account, or delete streams that are not used",
+		conn.ErrFull, stream, of)
 }
 
 // accept accounts for messages that the server acknowledged.

@@ -1,0 +1,66 @@
+package daemon
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	"loaderd/internal/config"
+	"loaderd/internal/natstest"
+	"loaderd/loader"
+)
+
+// limitedAccount runs a NATS server with one account, which may store so many bytes, and returns its address.
+func limitedAccount(t *testing.T, store int64) string {
+	t.Helper()
+	account := server.NewAccount("TEAM")
+	s := natstest.PlainServer(t, &server.Options{JetStream: true, Accounts: []*server.Account{account}, Users: []*server.User{{Username: "team", Password: "p", Account: account}}})
+	registered, err := s.LookupAccount("TEAM")
+	if err == nil {
+		err = registered.EnableJetStream(map[string]server.JetStreamAccountLimits{"": {MaxMemory: -1, MaxStore: store, MaxStreams: -1, MaxConsumers: -1}}, nil)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return "nats://team:p@" + s.Addr().String()
+}
+
+// An account that may store no more is the cause, whatever the bound of the stream is. The server does not answer the batch of a publisher then.
+func TestFullStream_AccountLimit(t *testing.T) {
+	c := settings(t)
+	c.Stream.Dir, c.Stream.Listen, c.Stream.URL = "", "", limitedAccount(t, 16<<20)
+	c.Stream.MaxBytes, c.Stream.PlanBytes, c.Stream.DeadLetterBytes = 2<<20, 2<<20, 1<<20
+	c.Plan.Packing, c.Plan.Shuffle.Window = config.Default().Plan.Packing, config.Default().Plan.Shuffle.Window
+	c.Plan.Packing.Buckets, c.Plan.Packing.Pool = []int{1024}, 8192
+	c.Plan.Shuffle.Window = 32
+	d := start(t, c)
+	t.Cleanup(func() {
+		if err := stop(d, time.Minute); err != nil {
+			t.Error(err)
+		}
+	})
+	js := d.Store().JetStream()
+	st, err := js.Stream(t.Context(), "DOCS")
+	if err != nil {
+		t.Fatal(err)
+	}
+	unbounded := st.CachedInfo().Config
+	unbounded.MaxBytes = -1
+	if _, err := js.UpdateStream(t.Context(), unbounded); err != nil {
+		t.Fatal(err)
+	}
+	waits, _ := publishDocuments(t, c.Stream, 6000)
+	for reason := range waits {
+		if strings.Contains(reason, "the JetStream account of DOCS has no storage left: its streams hold 16") {
+			break
+		}
+	}
+	natstest.Soon(t, "the status names the account", func() bool { return d.run.Verdict().Reason == loader.StreamFull })
+	v := d.run.Verdict()
+	if !strings.Contains(v.Sentence, `The JetStream account of document stream "DOCS" is full (16.0 MiB of 16.0 MiB)`) || !strings.Contains(v.Do, "raise the storage limit of the JetStream account") ||
+		v.Facts["limit"] != "account" || v.Health != loader.Failing {
+		t.Errorf("%+v", v)
+	}
+}

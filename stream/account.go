@@ -1,0 +1,49 @@
+package stream
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// accountStorage is the storage of a JetStream account, as the server reported it last.
+type accountStorage struct {
+	mu          sync.Mutex
+	asked       time.Time
+	used, limit int64
+}
+
+const (
+	// accountEvery is how often the server is asked for the storage of an account.
+	accountEvery = 5 * time.Second
+	// accountPatience bounds the wait for the answer.
+	accountPatience = 2 * time.Second
+)
+
+// AccountStorage returns how many bytes the streams of the documents' account hold, and how many they may hold together. The limit is 0 where there is
+// none, or it is not known. The server inside a daemon sets none.
+func (s *Store) AccountStorage(ctx context.Context) (used, limit int64) {
+	if s.server != nil {
+		return 0, 0
+	}
+	a := s.account
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if time.Since(a.asked) < accountEvery {
+		return a.used, a.limit
+	}
+	a.asked, a.used, a.limit = time.Now(), 0, 0
+	ctx, cancel := context.WithTimeout(ctx, accountPatience)
+	defer cancel()
+	info, err := s.JetStream().AccountInfo(ctx)
+	if err != nil {
+		return 0, 0
+	}
+	tier := info.Tier
+	if t, tiered := info.Tiers[fmt.Sprintf("R%d", max(1, s.config.Replicas))]; tiered {
+		tier = t
+	}
+	a.used, a.limit = int64(tier.Store), max(0, tier.Limits.MaxStore)
+	return a.used, a.limit
+}
