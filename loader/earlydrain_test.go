@@ -26,6 +26,8 @@ func defaultWorld() *world {
 // drains returns where the plan was drained.
 func (w *world) drains(t *testing.T) (at []uint64) {
 	t.Helper()
+	w.plan.mu.Lock()
+	defer w.plan.mu.Unlock()
 	for _, b := range w.plan.records {
 		e, err := plan.DecodeRecord(b)
 		if err != nil {

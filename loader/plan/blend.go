@@ -169,7 +169,6 @@ func (p *Planner) meet() error {
 	b.history.grow(b.mix.Len())
 	b.rows.grow(b.mix.Len())
 	b.steps.grow(b.mix.Len())
-	p.noteShares()
 	return nil
 }
 
@@ -206,6 +205,7 @@ func (p *Planner) take(a Arrival) ([]Step, error) {
 	p.steps = p.steps[:0]
 	p.used = 0
 	b.refs.add(Ref(source, sequence))
+	b.history.add(b.mix.Tokens(), b.mix)
 	config, first := b.mix.Config(source), 0
 	for i := range a.count() {
 		x := a.part(i)
@@ -257,7 +257,7 @@ func (p *Planner) settle() []Step {
 	b := p.blend
 	steps := p.finish(p.cursor)
 	b.mix.Settle()
-	p.noteShares()
+	p.forgetShares()
 	for i := range b.parts {
 		p.turn(i)
 	}

@@ -13,7 +13,7 @@ import (
 
 // AlgorithmVersion changes whenever an equal configuration and log could give another plan than before. It stands in the header of
 // every plan; a planner of another version refuses to continue it.
-const AlgorithmVersion = 11
+const AlgorithmVersion = 12
 
 // Counts are a planner's totals since the start of the run.
 type Counts struct {
@@ -155,7 +155,7 @@ func (p *Planner) Drain() []Step {
 	p.drain(false)
 	steps := p.finish(p.cursor)
 	if p.blend != nil {
-		p.noteShares() // a fork at one of these steps does, too
+		p.forgetShares() // a fork at one of these steps does, too
 	}
 	return steps
 }

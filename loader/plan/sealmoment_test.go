@@ -8,8 +8,10 @@ import (
 
 	"pgregory.net/rapid"
 
+	"loaderd/loader/internal/plantest"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
+	"loaderd/packonline"
 )
 
 // sealed returns the steps of a run whose sources have so many documents. seals says behind which arrival the seal of a source is recorded, where
@@ -56,11 +58,9 @@ func TestPlanner_MomentOfSealChangesNoStep(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c, sources := drawBlend(t)
 		documents, early, late := make([]int, len(sources)), make([]int, len(sources)), make([]int, len(sources))
-		order := make([]int, len(sources))
 		names := map[string]float64{}
 		for i := range sources {
 			sources[i].Sealed, sources[i].Last = false, 0
-			order[i] = i
 			documents[i] = rapid.IntRange(0, 60).Draw(t, "documents")
 			late[i] = rapid.IntRange(0, 200).Draw(t, "seal")
 			names[sources[i].Name] = float64(i)
@@ -74,18 +74,41 @@ func TestPlanner_MomentOfSealChangesNoStep(t *testing.T) {
 			s.Weight = 0
 			c.Sources["s1"] = s
 		}
-		want := sealed(t, c, sources, documents, early, order)
-		have := sealed(t, c, sources, documents, late, rapid.Permutation(slices.Clone(order)).Draw(t, "order"))
-		if !reflect.DeepEqual(want.taken, have.taken) {
-			t.Fatalf("documents are taken in another order: %v, %v", want.taken, have.taken)
-		}
-		if !reflect.DeepEqual(want.steps, have.steps) {
-			for i := range want.steps {
-				if i >= len(have.steps) || !reflect.DeepEqual(want.steps[i], have.steps[i]) {
-					t.Fatalf("step %d of %d differs: %+v\n%+v", i, len(want.steps), want.steps[i], have.steps[min(i, len(have.steps)-1)])
-				}
-			}
-			t.Fatal(fmt.Sprint(len(want.steps), " steps, ", len(have.steps)))
-		}
+		sealMomentChangesNothing(t, c, sources, documents, early, late)
 	})
+}
+
+// A source that gets its weight from the schedule, when the others have ended, has no documents. Its share is the target of no step.
+func TestPlanner_MomentOfSealOfEmptySource(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		c := plantest.Configs(rapid.SampledFrom(packonline.Methods()).Draw(t, "method")).Draw(t, "configuration")
+		c.Sources = map[string]mixture.Source{"s0": {Weight: 1, Epochs: 1}, "s1": {Weight: 0, Epochs: 1}}
+		c.Mix = mixture.Mix{Dry: mixture.DryWait, End: mixture.EndAll, Schedule: []mixture.Point{{Tokens: 400, Weights: map[string]float64{"s0": 0, "s1": 1}}}}
+		if len(c.Validate()) > 0 {
+			t.Skip()
+		}
+		documents := []int{rapid.IntRange(1, 5).Draw(t, "documents"), 0}
+		sealMomentChangesNothing(t, c, []plan.SourceBegin{{Name: "s0", Start: 1}, {Name: "s1", Start: 1}}, documents, []int{0, 0}, []int{0, 10})
+	})
+}
+
+// sealMomentChangesNothing fails where the moment of the seals changes the steps.
+func sealMomentChangesNothing(t *rapid.T, c plan.Config, sources []plan.SourceBegin, documents, early, late []int) {
+	order := make([]int, len(sources))
+	for i := range order {
+		order[i] = i
+	}
+	want := sealed(t, c, sources, documents, early, order)
+	have := sealed(t, c, sources, documents, late, rapid.Permutation(slices.Clone(order)).Draw(t, "order"))
+	if !reflect.DeepEqual(want.taken, have.taken) {
+		t.Fatalf("documents are taken in another order: %v, %v", want.taken, have.taken)
+	}
+	if !reflect.DeepEqual(want.steps, have.steps) {
+		for i := range want.steps {
+			if i >= len(have.steps) || !reflect.DeepEqual(want.steps[i], have.steps[i]) {
+				t.Fatalf("step %d of %d differs: %+v\n%+v", i, len(want.steps), want.steps[i], have.steps[min(i, len(have.steps)-1)])
+			}
+		}
+		t.Fatal(fmt.Sprint(len(want.steps), " steps, ", len(have.steps)))
+	}
 }

@@ -23,15 +23,15 @@ type shareSpan struct {
 	shares []int64 // by source: parts of mixture.Unit
 }
 
-// add notes the shares that hold behind so many tokens taken. While no source has a share, the last ones hold.
+// add notes the shares by which a document is taken when so many tokens have been taken. Shares that change while no
+// document is taken have no tokens: those of a source that turns out to have ended, for example.
 func (h *shareHistory) add(tokens int64, m *mixture.Mixture) {
 	last := &h.spans[len(h.spans)-1]
-	same, sum := true, int64(0)
+	same := true
 	for s, x := range last.shares {
-		n := m.Parts(s)
-		same, sum = same && n == x, sum+n
+		same = same && m.Parts(s) == x
 	}
-	if same || sum == 0 {
+	if same {
 		return
 	}
 	shares := make([]int64, len(last.shares))

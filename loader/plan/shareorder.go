@@ -18,10 +18,9 @@ func (q *queues) slack() float64 {
 	return float64(x * x)
 }
 
-// noteShares notes by which shares the next documents are taken, and forgets those of which nothing waits.
-func (p *Planner) noteShares() {
-	h := &p.blend.history
-	if h.add(p.blend.mix.Tokens(), p.blend.mix); len(h.spans) > 1 {
+// forgetShares forgets the shares of documents of which nothing waits.
+func (p *Planner) forgetShares() {
+	if h := &p.blend.history; len(h.spans) > 1 {
 		_, steps := p.positions()
 		h.forget(steps)
 	}
