@@ -32,11 +32,29 @@ type Receipt struct {
 	Alert  *Error // which rank of the job holds the others; nil when none does
 }
 
-// minWindow is the least window, so that a reporting client is not slowed by the round trip of its reports.
-const minWindow = 8
+const (
+	// minWindow is the least window, so that a reporting client is not slowed by the round trip of its reports.
+	minWindow = 8
+	// windowTime is how long the window of a fast trainer lasts. A client reports twice per window.
+	windowTime = 500 * time.Millisecond
+)
 
-// window returns how many steps a reporting rank is sent beyond those that its trainer has taken.
-func (o Options) window() int { return max(o.Ahead, minWindow) }
+// consumptionRate is how fast a trainer takes steps, measured over half of windowTime or more.
+type consumptionRate struct {
+	since time.Time
+	taken uint64 // at that time
+	steps int    // taken in windowTime, as measured before since
+}
+
+// measure measures the rate anew if enough time has passed.
+func (r *consumptionRate) measure(now time.Time, taken uint64) {
+	if over := now.Sub(r.since); over >= windowTime/2 {
+		*r = consumptionRate{since: now, taken: taken, steps: int(float64(taken-r.taken) * float64(windowTime) / float64(over))}
+	}
+}
+
+// window returns how many steps a reporting rank is sent beyond those that its trainer has taken: Ahead, or as many as it takes in windowTime.
+func (o Options) window(rate consumptionRate) int { return max(o.Ahead, minWindow, rate.steps) }
 
 // Room waits until the client has taken enough of what it was sent: at most a window of steps is sent beyond that. For a client that does not
 // report it returns at once.
@@ -57,7 +75,7 @@ func (r *Reader) hasRoom() bool {
 	f := r.follower
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return r.client.Session == "" || r.next < r.client.Taken+uint64(f.options.window())
+	return r.client.Session == "" || r.next < r.client.Taken+uint64(f.options.window(r.rate))
 }
 
 // consume records how many steps the client has taken: none that it was not sent. The caller holds the follower's mu.
@@ -66,6 +84,7 @@ func (r *Reader) consume(taken uint64) {
 		r.client.Taken = taken
 		signal(r.room)
 	}
+	r.rate.measure(time.Now(), r.client.Taken)
 }
 
 // Consumed records a report of the client that reads at a place, from this daemon or another one.
@@ -73,18 +92,18 @@ func (r *Run) Consumed(place Place, c Consumption) Receipt {
 	f := r.follower
 	place.Job = place.job()
 	f.mu.Lock()
-	sent := uint64(0)
+	sent, rate := uint64(0), consumptionRate{}
 	for _, x := range f.readers.byPlace[place] {
 		if x.client.Session == c.Session {
 			x.consume(c.Taken)
-			sent = max(sent, x.next)
+			sent, rate = max(sent, x.next), x.rate
 		}
 	}
 	f.mu.Unlock()
 	if sent > 0 {
 		c.Taken = min(c.Taken, sent)
 	}
-	return Receipt{Known: f.ranks.report(place, c, r.plan.planned()), Window: f.options.window(), Alert: f.alert(idOf(place).Key)}
+	return Receipt{Known: f.ranks.report(place, c, r.plan.planned()), Window: f.options.window(rate), Alert: f.alert(idOf(place).Key)}
 }
 
 // muster judges the ranks anew, and passes reports that other daemons received to the readers here.

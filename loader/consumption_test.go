@@ -63,3 +63,53 @@ func TestReader_RoomKeepsWindow(t *testing.T) {
 		}
 	})
 }
+
+// The window of a trainer that takes many steps per second is what it takes in half a second. It is the usual one again when it is slow.
+func TestReader_WindowFollowsRate(t *testing.T) {
+	bubble(t, "rate", func(t *testing.T) {
+		const usual = 8
+		w := newWorld(config("concat"))
+		w.docs.lengths(slices.Repeat([]int{16}, 3000)...)
+		run, stop := w.start(t)
+		place := loader.Place{Job: "trainer", Rank: 0, World: 1}
+		r, err := run.JoinAs(place, 0, loader.Client{Session: "s"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		sent, done := 0, make(chan struct{})
+		go func() {
+			defer close(done)
+			for r.Room(ctx) == nil {
+				if _, err := r.Next(ctx); err != nil {
+					return
+				}
+				sent++
+			}
+		}()
+		taken := 0
+		report := func(steps int, after time.Duration) (window int) {
+			time.Sleep(after)
+			taken += steps
+			window = run.Consumed(place, loader.Consumption{Session: "s", Taken: uint64(taken)}).Window
+			synctest.Wait()
+			return window
+		}
+		for i, want := range []int{usual, usual, 30, 30, 30} { // 6 steps in 100 ms are 30 in half a second
+			if got := report(6, 100*time.Millisecond); got != want || sent != taken+want {
+				t.Errorf("report %d: the window is %d, %d steps were sent with %d taken, want a window of %d", i, got, sent, taken, want)
+			}
+		}
+		for range 2 {
+			if got := report(1, time.Second); got != usual {
+				t.Errorf("with one step in a second the window is %d, want %d", got, usual)
+			}
+		}
+		cancel()
+		<-done
+		r.Close()
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}

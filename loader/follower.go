@@ -60,7 +60,7 @@ func (f *follower) join(run string, place Place, step uint64, client Client) (*R
 	}
 	place.Job = place.job()
 	client.Taken = min(client.Taken, step)
-	reader := &Reader{follower: f, place: place, client: client, from: step, next: step, reads: step, idle: time.Now(), dropped: make(chan error, 1), room: make(chan struct{}, 1)}
+	reader := &Reader{follower: f, place: place, client: client, from: step, next: step, reads: step, idle: time.Now(), rate: consumptionRate{since: time.Now(), taken: client.Taken}, dropped: make(chan error, 1), room: make(chan struct{}, 1)}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	now := f.plan.now()

@@ -22,7 +22,8 @@ type Reader struct {
 	gone   *Error      // why it was dropped; nil else
 	at     [orders]int // where it stands among the follower's readers
 	client Client
-	ended  bool // it was handed all steps that it asks for
+	rate   consumptionRate // of a client that reports
+	ended  bool            // it was handed all steps that it asks for
 
 	dropped chan error
 	room    chan struct{} // signals that client.Taken has changed
