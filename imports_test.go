@@ -27,7 +27,7 @@ var arrows = map[string][]string{
 	"internal/manual":   {},
 	"internal/daemon":   {"internal/access", "internal/build", "internal/config", "internal/corpus", "internal/pulling", "internal/livepage", "internal/stats", "internal/status", "internal/tracing", "stream", "stream/planlog", "stream/doclog", "arrowout", "loader", "loader/census", "tokenizer"},
 	"internal/livepage": {"internal/access", "internal/ledger", "arrowout/answers", "loader"},
-	"internal/status":   {"internal/history", "internal/stats", "arrowout/answers", "loader", "loader/census"},
+	"internal/status":   {"internal/access", "internal/history", "internal/stats", "arrowout/answers", "loader", "loader/census"},
 	"internal/history":  {"arrowout/answers", "loader"},
 	"internal/tracing":  {"internal/build", "loader"},
 	"internal/config":   {"internal/access", "internal/corpus", "internal/objects", "internal/tracing", "stream", "arrowout", "loader", "tokenizer"},

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"loaderd/arrowout/answers"
+	"loaderd/internal/access"
 	"loaderd/internal/order"
 )
 
@@ -66,6 +67,9 @@ func (h handler) WithGroup(name string) slog.Handler {
 	return h
 }
 
+// nameless is the identity of callers without a name, in the log.
+var nameless = access.Identity{}.String()
+
 // together is within which time like events become one.
 const together = 5 * time.Second
 
@@ -93,12 +97,15 @@ func (e *Events) hear(r slog.Record, attrs []slog.Attr) {
 		if values["dry_run"] == "true" {
 			return
 		}
-		l, message = audited[values["action"]], text
+		l, message, values["by"] = audited[values["action"]], text, ""
+		if who := values["identity"]; who != nameless {
+			values["by"] = " by " + who
+		}
 		if source := values["source"]; source != "" && l.kind == "seal" {
-			l.text = "{identity} has sealed source {source}"
+			l.text = `Source "{source}" was sealed{by}`
 		}
 		if values["error"] != "" {
-			l.text = "{identity} was refused {action}: {error}"
+			l.text = "The action {action}{by} was refused: {error}"
 		}
 	}
 	x := event{Event: answers.Event{Time: r.Time, Daemon: e.daemon, Kind: l.kind, Do: cmp.Or(values["do"], l.do)}, message: message}

@@ -50,13 +50,13 @@ var lines = map[string]line{
 	"expires soon: replace it, it is read again by itself":                {"", "Expires on {expires}: {what}", "replace the file: it is read again by itself"},
 }
 
-// audited are the actions of which the audit's line is an event, by name.
+// audited are the actions of which the audit's line is an event, by name. {by} is the identity that asked, where it has a name.
 var audited = map[string]line{
-	"seal":       {"seal", "{identity} has sealed the run", ""},
-	"drain":      {"drain", "{identity} has drained the run", ""},
-	"mix":        {"weights", "{identity} has set the weights {weights}", ""},
-	"checkpoint": {"checkpoint", "{identity} has had a checkpoint stored", ""},
-	"leave":      {"keeper", `Keeper "{keeper}" keeps no checkpoints any more`, ""},
+	"seal":       {"seal", "The run was sealed{by}", ""},
+	"drain":      {"drain", "The run was drained{by}", ""},
+	"mix":        {"weights", "The weights were set{by}: {weights}", ""},
+	"checkpoint": {"checkpoint", "A checkpoint was stored on request{by}", ""},
+	"leave":      {"keeper", `Keeper "{keeper}" was removed{by}`, ""},
 }
 
 var places = regexp.MustCompile(`\{[a-z_]+\}`)

@@ -360,7 +360,7 @@ func TestEvents(t *testing.T) {
 		if e[2].Kind != "reader" || e[2].Text != "Rank 0 of 64 has come, from step 7 on (and 63 like it)" {
 			t.Errorf("%+v", e[2])
 		}
-		if e[1].Kind != "seal" || e[1].Text != "alice has sealed source web" {
+		if e[1].Kind != "seal" || e[1].Text != `Source "web" was sealed by alice` {
 			t.Errorf("%+v", e[1])
 		}
 		if e[0].Kind != "warning" || e[0].Text != "The connection to NATS is lost: EOF" || e[0].Do == "" {
@@ -369,8 +369,14 @@ func TestEvents(t *testing.T) {
 		a.log.With("part", "audit").Info("audit", "action", "drain", "identity", "bob", "error", errors.New("FORBIDDEN"))
 		a.log.Info("ready", "nothing", "else")
 		time.Sleep(2 * time.Second)
-		if e := a.Status().Events; e[1].Text != "bob was refused drain: FORBIDDEN" && e[0].Text != "bob was refused drain: FORBIDDEN" || e[0].Text != "ready, nothing else" && e[1].Text != "ready, nothing else" {
+		const refused = "The action drain by bob was refused: FORBIDDEN"
+		if e := a.Status().Events; e[1].Text != refused && e[0].Text != refused || e[0].Text != "ready, nothing else" && e[1].Text != "ready, nothing else" {
 			t.Errorf("%+v", e[:2])
+		}
+		a.log.With("part", "audit").Info("audit", "action", "seal", "identity", "anybody", "role", "operate")
+		time.Sleep(2 * time.Second)
+		if e := a.Status().Events; e[0].Text != "The run was sealed" {
+			t.Errorf("%+v", e[0])
 		}
 		for i := range 150 {
 			a.log.Error(fmt.Sprint("failure ", i), "more", strings.Repeat("x", 1000))

@@ -159,7 +159,7 @@ def newest_checkpoint(folder: Path) -> Path | None:
 
 def mesh_peers(rank: int, world: int, folder: Path, url: str, steps: int) -> None:
     """Data-parallel by tensor-parallel: peers in the second read the same rows, those in the first share out a
-    step's.
+    step's. The daemon tells peers apart: each has its own row in the status.
     """
     join(rank, world, folder)
     mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
@@ -172,6 +172,10 @@ def mesh_peers(rank: int, world: int, folder: Path, url: str, steps: int) -> Non
                 dist.all_gather_object(everyone, row_digests(batch), group=mesh.get_group("tp"))
                 assert everyone[0] == everyone[1]
                 log.write(json.dumps(row_digests(batch)) + "\n")
+        if rank == 0:
+            processes = {(n // 2, n) for n in range(world)}
+            wait_for(lambda: {(r["rank"], r.get("peer", 0)) for r in loader.status().figures["ranks"] if r["streams"] == 1 and r["consumed"] == steps - 1} == processes)
+        dist.barrier()
     leave()
 
 
