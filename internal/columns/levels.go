@@ -109,6 +109,10 @@ func checkValues(c *schema.Column, h pageHeader, data []byte) error {
 		if head[0] == 0 || head[0] > blockMost || head[1] == 0 || head[1] > head[0] || head[2] > uint64(h.values) || required && head[2] < uint64(h.values) {
 			return short
 		}
+		// The decoder would take a prefix of the first value from the page before, so that values could grow from page to page.
+		if first, _ := binary.Varint(data); encoding == parquet.Encodings.DeltaByteArray && head[2] > 0 && first != 0 {
+			return damaged("a page whose first value has a prefix of %d bytes", first)
+		}
 	}
 	return nil
 }

@@ -27,6 +27,7 @@ type pageReader struct {
 	codec compress.Compression
 	limit int64 // bytes of a page
 	page  file.Page
+	data  pageHeader // of the last data page
 	err   error
 	zstd  zstdPages
 }
@@ -39,6 +40,8 @@ type pageHeader struct {
 	// Of a data page of the second version.
 	nulls, rows, definitionBytes, repetitionBytes int64
 	plain                                         bool // not compressed
+
+	number int // of a data page, from 1
 }
 
 func (p *pageReader) SetMaxPageHeaderSize(int) {}
@@ -142,6 +145,7 @@ func (p *pageReader) take(h pageHeader) error {
 		return damaged("a page of %d values, at most %d in this encoding", h.values, deltaValues)
 	}
 	p.left -= h.values
+	p.data, p.data.number = h, p.data.number+1
 	return nil
 }
 

@@ -73,21 +73,21 @@ func (p *Parquet) NumRows() int64 { return p.pf.NumRows() }
 // NumRowGroups is how many parts the file's rows lie in.
 func (p *Parquet) NumRowGroups() int { return p.pf.NumRowGroups() }
 
-// column reads a leaf column of a row group.
-func (p *Parquet) column(group, leaf int) (file.ColumnChunkReader, error) {
+// column reads a leaf column of a row group, page by page.
+func (p *Parquet) column(group, leaf int) (file.ColumnChunkReader, *pageReader, error) {
 	chunk, err := p.pf.RowGroup(group).MetaData().ColumnChunk(leaf)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if chunk.CryptoMetadata() != nil {
-		return nil, errors.New("the column is encrypted")
+		return nil, nil, errors.New("the column is encrypted")
 	}
 	start, length := chunk.DataPageOffset(), chunk.TotalCompressedSize()
 	if d := chunk.DictionaryPageOffset(); chunk.HasDictionaryPage() && d > 0 && d < start {
 		start = d
 	}
 	if start < 0 || length < 0 || start > p.size || length > p.size-start {
-		return nil, damaged("a column of %d bytes at %d in a file of %d", length, start, p.size)
+		return nil, nil, damaged("a column of %d bytes at %d in a file of %d", length, start, p.size)
 	}
 	const oldDictionaryHeader = 100 // some old writers leave it out of the length
 	length = min(length+oldDictionaryHeader, p.size-start)
@@ -96,7 +96,7 @@ func (p *Parquet) column(group, leaf int) (file.ColumnChunkReader, error) {
 		r: bufio.NewReaderSize(io.NewSectionReader(p.f, start, length), 64<<10), leaf: column, left: chunk.NumValues(),
 		codec: chunk.Compression(), limit: p.mem.limit,
 	}
-	return file.NewColumnReader(column, pages, p.mem, &p.pool), nil
+	return file.NewColumnReader(column, pages, p.mem, &p.pool), pages, nil
 }
 
 // Guard runs f. The decoders panic on some damaged data: that is an error.

@@ -14,6 +14,7 @@ import (
 // level is 0, and a value is there where the definition level is the highest.
 type Values struct {
 	r        file.ColumnChunkReader
+	pages    *pageReader
 	list     bool
 	unsigned bool
 	most     int16 // definition level of a value that is there
@@ -28,7 +29,12 @@ type Values struct {
 	bits     []bool
 	at, n    int // levels that are passed, of those that are decoded
 	value    int // values that are passed
+	page     int // number of the page that they are of
+	decoded  int // levels of that page
 }
+
+// sharedBytes bounds the values of one batch that share bytes in their page, and get their own when they are decoded.
+const sharedBytes = 16 << 20
 
 // Presence says what a place in a column holds.
 type Presence uint8
@@ -44,12 +50,12 @@ const (
 // Values reads a leaf column of a row group: integers of 32 or 64 bits or bytes, numbers or bools, or lists of them. batch is how many values are decoded at a
 // time. It may panic where the data is damaged, as may More: see Guard.
 func (p *Parquet) Values(group, leaf, batch int) (*Values, error) {
-	r, err := p.column(group, leaf)
+	r, pages, err := p.column(group, leaf)
 	if err != nil {
 		return nil, err
 	}
 	c := r.Descriptor()
-	v := &Values{r: r, most: c.MaxDefinitionLevel(), list: c.MaxRepetitionLevel() > 0, unsigned: isUnsigned(c),
+	v := &Values{r: r, pages: pages, most: c.MaxDefinitionLevel(), list: c.MaxRepetitionLevel() > 0, unsigned: isUnsigned(c),
 		def: make([]int16, batch), rep: make([]int16, batch)}
 	for n := c.SchemaNode(); n != nil && n.Parent() != nil; n = n.Parent() {
 		if v.element > 0 && n.RepetitionType() != parquet.Repetitions.Required {
@@ -87,19 +93,20 @@ func (v *Values) More() (bool, error) {
 	}
 	var levels int64
 	var err error
+	batch := v.batch()
 	switch r := v.r.(type) {
 	case *file.Int32ColumnChunkReader:
-		levels, _, err = r.ReadBatch(int64(len(v.def)), v.small, v.def, v.rep)
+		levels, _, err = r.ReadBatch(batch, v.small, v.def, v.rep)
 	case *file.Int64ColumnChunkReader:
-		levels, _, err = r.ReadBatch(int64(len(v.def)), v.large, v.def, v.rep)
+		levels, _, err = r.ReadBatch(batch, v.large, v.def, v.rep)
 	case *file.Float32ColumnChunkReader:
-		levels, _, err = r.ReadBatch(int64(len(v.def)), v.singles, v.def, v.rep)
+		levels, _, err = r.ReadBatch(batch, v.singles, v.def, v.rep)
 	case *file.Float64ColumnChunkReader:
-		levels, _, err = r.ReadBatch(int64(len(v.def)), v.doubles, v.def, v.rep)
+		levels, _, err = r.ReadBatch(batch, v.doubles, v.def, v.rep)
 	case *file.BooleanColumnChunkReader:
-		levels, _, err = r.ReadBatch(int64(len(v.def)), v.bits, v.def, v.rep)
+		levels, _, err = r.ReadBatch(batch, v.bits, v.def, v.rep)
 	case *file.ByteArrayColumnChunkReader:
-		levels, _, err = r.ReadBatch(int64(len(v.def)), v.texts, v.def, v.rep)
+		levels, _, err = r.ReadBatch(batch, v.texts, v.def, v.rep)
 	default:
 		err = fmt.Errorf("a column of %s", v.r.Type())
 	}
@@ -110,7 +117,21 @@ func (v *Values) More() (bool, error) {
 		clear(v.rep)
 	}
 	v.n = int(levels)
+	v.decoded += v.n
 	return levels > 0, err
+}
+
+// batch returns how many values are decoded next: only those of one page, because a value is at most as long as its page.
+func (v *Values) batch() int64 {
+	page := v.pages.data
+	if page.number != v.page {
+		v.page, v.decoded = page.number, 0
+	}
+	n := min(int64(len(v.def)), page.values-int64(v.decoded))
+	if parquet.Encoding(page.encoding) == parquet.Encodings.DeltaByteArray {
+		n = min(n, sharedBytes/max(page.uncompressed, 1))
+	}
+	return max(n, 1)
 }
 
 // Pass goes on behind the value.

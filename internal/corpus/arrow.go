@@ -78,14 +78,32 @@ func (o Options) arrowSchema(schema *arrow.Schema) error {
 		}
 	}
 	kind := columnType(schema.Fields(), o.TextField)
-	if o.Tokens && !isList(kind) || !o.Tokens && !isText(kind) {
-		want := "text"
-		if o.Tokens {
-			want = "a list of token ids"
+	switch {
+	case o.Tokens && !isTokens(kind):
+		return fmt.Errorf("column %q is %s: want a list of token ids", o.TextField, kind)
+	case !o.Tokens && !isText(kind):
+		return fmt.Errorf("column %q is %s: want text", o.TextField, kind)
+	}
+	if o.IDField != "" {
+		if kind := columnType(schema.Fields(), o.IDField); !isText(kind) && !arrow.IsInteger(kind.ID()) {
+			return fmt.Errorf("column %q is %s: want text or integers", o.IDField, kind)
 		}
-		return fmt.Errorf("column %q is %s: want %s", o.TextField, kind, want)
+	}
+	for _, m := range o.Meta {
+		if kind := columnType(schema.Fields(), m.Column); kind != nil && isNested(kind) {
+			return fmt.Errorf("column %q is %s: want a plain column", m.Column, kind)
+		}
 	}
 	return nil
+}
+
+// isNested reports whether a value can hold many others: then a small file can have values of any size.
+func isNested(kind arrow.DataType) bool {
+	if _, ok := kind.(arrow.NestedType); ok {
+		return true
+	}
+	dictionary, ok := kind.(*arrow.DictionaryType)
+	return ok && isNested(dictionary.ValueType)
 }
 
 func (o Options) missingColumn(name string, names []string) error {
@@ -184,8 +202,8 @@ func (o Options) arrowRow(rows arrowRows, i int) (Document, error) {
 	}
 	if l, ok := rows.text.(array.ListLike); ok {
 		var err error
-		if d.Data, err = listTokens(l, i); err != nil {
-			return Document{}, bad("column %q: %w", o.TextField, err)
+		if d.Data, err = o.listTokens(l, i); err != nil {
+			return Document{}, err
 		}
 	} else {
 		// The bytes are copied because the next batch takes the same memory.
@@ -212,7 +230,7 @@ func (o Options) arrowRow(rows arrowRows, i int) (Document, error) {
 	} else {
 		d.ID = rows.id.ValueStr(i)
 	}
-	return d, o.checkID(d.ID)
+	return d, o.checkID(len(d.ID))
 }
 
 // nameAt is a text or an integer, and empty for anything else.
@@ -230,14 +248,14 @@ func nameAt(a arrow.Array, i int) string {
 	return ""
 }
 
-func isList(t arrow.DataType) bool {
-	switch t.ID() {
-	case arrow.LIST, arrow.LARGE_LIST, arrow.LIST_VIEW, arrow.LARGE_LIST_VIEW:
-		return true
-	case arrow.FIXED_SIZE_LIST:
-		return t.(*arrow.FixedSizeListType).Len() > 0
+// isTokens reports whether a type is a list of integers.
+func isTokens(t arrow.DataType) bool {
+	list, ok := t.(arrow.ListLikeType)
+	if !ok || !arrow.IsInteger(list.Elem().ID()) {
+		return false
 	}
-	return false
+	fixed, ok := t.(*arrow.FixedSizeListType)
+	return t.ID() != arrow.MAP && (!ok || fixed.Len() > 0)
 }
 
 func isText(t arrow.DataType) bool {
@@ -271,23 +289,30 @@ func textAt(a arrow.Array, i int) string {
 	return ""
 }
 
-func listTokens(l array.ListLike, i int) ([]byte, error) {
+// listTokens returns the ids of a row. Its error is a *badRecord.
+func (o Options) listTokens(l array.ListLike, i int) ([]byte, error) {
 	from, to := l.ValueOffsets(i)
 	values := l.ListValues()
+	wrong := func(format string, args ...any) error {
+		return bad("column %q: %w", o.TextField, fmt.Errorf(format, args...))
+	}
 	if from < 0 || to < from || to > int64(values.Len()) {
-		return nil, fmt.Errorf("a list from %d to %d of %d values", from, to, values.Len())
+		return nil, wrong("a list from %d to %d of %d values", from, to, values.Len())
+	}
+	if 4*(to-from) > o.MaxDocument {
+		return nil, o.tooLarge(int(4 * (to - from)))
 	}
 	b := make([]byte, 0, 4*(to-from))
 	for j := int(from); j < int(to); j++ {
 		if values.IsNull(j) {
-			return nil, fmt.Errorf("token %d is null", j-int(from))
+			return nil, wrong("token %d is null", j-int(from))
 		}
 		id, err := integerAt(values, j)
 		if err == nil {
 			b, err = appendToken(b, id)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("token %d: %w", j-int(from), err)
+			return nil, wrong("token %d: %w", j-int(from), err)
 		}
 	}
 	return b, nil

@@ -234,7 +234,7 @@ func (o Options) csvDocument(record *csvRecord, columns map[string]int) (Documen
 		return Document{}, bad("no column %s", strconv.Quote(o.IDField))
 	}
 	d.ID = value(o.IDField)
-	return d, o.checkID(d.ID)
+	return d, o.checkID(len(d.ID))
 }
 
 // skipMarks reads byte order marks at the beginning.

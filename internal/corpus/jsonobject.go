@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"sync"
 
@@ -45,11 +46,11 @@ func (o object) names() []string {
 // JSON leave in numbers, are replaced in raw by empty objects, which no field takes. An error is one of encoding/json.
 func readObject(raw []byte) (object, error) {
 	o, err := scanObject(raw)
-	if err != nil && replaceInfinities(raw) {
+	if err != nil && err != errManyFields && replaceInfinities(raw) {
 		o, err = scanObject(raw)
 	}
-	if err == nil {
-		return o, nil
+	if err == nil || err == errManyFields {
+		return o, err
 	}
 	var fields map[string]json.RawMessage
 	if worded := json.Unmarshal(raw, &fields); worded != nil {
@@ -57,6 +58,11 @@ func readObject(raw []byte) (object, error) {
 	}
 	return nil, err
 }
+
+// maxFields bounds the fields of an object: each takes ten times the memory that an empty one has in a file.
+const maxFields = 1 << 16
+
+var errManyFields = fmt.Errorf("an object with more than %d fields", maxFields)
 
 func scanObject(raw []byte) (o object, err error) {
 	d := borrowDecoder(raw)
@@ -71,6 +77,9 @@ func scanObject(raw []byte) (o object, err error) {
 	}
 	o = make(object, 0, 8)
 	for d.PeekKind() != '}' {
+		if len(o) == maxFields {
+			return nil, errManyFields
+		}
 		name, err := d.ReadToken()
 		if err != nil {
 			return nil, err

@@ -173,7 +173,7 @@ func (o Options) mdsDocument(c mdsColumns, values []mds.Value) (d Document, err 
 	if d.ID, err = id(value(o.IDField)); err != nil {
 		return Document{}, bad("column %q: %w", o.IDField, err)
 	}
-	return d, o.checkID(d.ID)
+	return d, o.checkID(len(d.ID))
 }
 
 // mdsContent is a document of a value. It does not share its memory.

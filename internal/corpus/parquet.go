@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -13,8 +14,12 @@ import (
 	"loaderd/internal/columns"
 )
 
-// parquetRows is how many rows of a column are decoded at a time.
-const parquetRows = 256
+const (
+	// parquetRows is how many rows of a column are read at a time.
+	parquetRows = 256
+	// batchBytes bounds the documents of these rows: rows of a small file can have the same large value.
+	batchBytes = 4 << 20
+)
 
 // parquet yields a document a row, row group after row group.
 func (in *Input) parquet(ctx context.Context, s source, yield yielder) bool {
@@ -213,20 +218,22 @@ func openGroup(p *columns.Parquet, g int, leaves []int) (*parquetGroup, error) {
 	})
 }
 
-// next reads rows of all columns and says how many.
+// next reads rows of all columns and says how many. Of names it keeps no more than an id may have.
 func (g *parquetGroup) next(most int64) (n int, err error) {
+	if g.cells[textColumn], err = g.columns[textColumn].next(parquetRows, batchBytes, most); err != nil {
+		return 0, err
+	}
+	n = len(g.cells[textColumn])
 	for i, c := range g.columns {
-		if c == nil {
+		if c == nil || i == textColumn {
 			continue
 		}
 		if same := slices.Index(g.columns[:i], c); same >= 0 {
 			g.cells[i] = g.cells[same]
-		} else if g.cells[i], err = c.next(parquetRows, most); err != nil {
+		} else if g.cells[i], err = c.next(max(n, 1), math.MaxInt, idMost); err != nil {
 			return 0, err
 		}
-		if i == textColumn {
-			n = len(g.cells[i])
-		} else if len(g.cells[i]) != n {
+		if len(g.cells[i]) != n {
 			return 0, errors.New("its columns have different numbers of rows: the file is damaged")
 		}
 	}
@@ -261,9 +268,10 @@ func (o Options) parquetRow(g *parquetGroup, i int) (Document, error) {
 	if g.columns[idColumn] == nil {
 		return d, nil
 	}
-	if cell(idColumn).null {
+	id := cell(idColumn)
+	if id.null {
 		return Document{}, bad("column %q is null", o.IDField)
 	}
-	d.ID = string(cell(idColumn).data)
-	return d, o.checkID(d.ID)
+	d.ID = string(id.data)
+	return d, o.checkID(max(int(id.size), len(id.data)))
 }

@@ -46,9 +46,9 @@ func isName(c *schema.Column) bool {
 // parquetColumn reads a leaf column row by row.
 type parquetColumn struct{ *columns.Values }
 
-// next reads up to n rows. Of a row it keeps no more than most bytes.
-func (p *parquetColumn) next(n int, most int64) ([]parquetCell, error) {
-	cells := make([]parquetCell, 0, n)
+// next reads up to n rows, and fewer once they have so many bytes together. Of a row it keeps no more than most bytes.
+func (p *parquetColumn) next(n, bytes int, most int64) ([]parquetCell, error) {
+	cells, size := make([]parquetCell, 0, n), 0
 	for len(cells) <= n {
 		more, err := p.More()
 		if err != nil {
@@ -58,7 +58,10 @@ func (p *parquetColumn) next(n int, most int64) ([]parquetCell, error) {
 			break
 		}
 		begins := p.Begins()
-		if begins && len(cells) == n {
+		if begins && len(cells) > 0 {
+			size += len(cells[len(cells)-1].data)
+		}
+		if begins && (len(cells) == n || size >= bytes) {
 			break
 		}
 		if !begins && len(cells) == 0 {

@@ -92,7 +92,7 @@ func (o Options) document(fields object) (Document, error) {
 	if d.ID, err = id(value); err != nil {
 		return Document{}, bad("field %q: %w", o.IDField, err)
 	}
-	return d, o.checkID(d.ID)
+	return d, o.checkID(len(d.ID))
 }
 
 // within finds a field, by its name or by names with dots between them; nil without one.
@@ -145,25 +145,37 @@ func (o Options) content(fields object) (d Document, err error) {
 
 // textInParts checks [{"text", "loss"}, ...] and returns it as a document's message has it.
 func textInParts(raw []byte) ([]byte, error) {
-	var parts []struct {
-		Text *uncopied `json:"text"`
-		Loss *bool     `json:"loss"`
-	}
-	if err := json.Unmarshal(raw, &parts); err != nil || parts == nil {
-		return nil, errors.New(`want a list of objects with a string under "text", and true or false under "loss"`)
-	}
-	any := false
-	for i, p := range parts {
-		if p.Text == nil {
-			return nil, fmt.Errorf(`part %d has no "text"`, i)
+	any, count := false, 0
+	err := eachElement(raw, func(element []byte) error {
+		var part struct {
+			Text *uncopied `json:"text"`
+			Loss *bool     `json:"loss"`
 		}
-		any = any || !p.Text.empty
+		if err := json.Unmarshal(element, &part); err != nil {
+			return err
+		}
+		if part.Text == nil {
+			return &noTextError{count}
+		}
+		any, count = any || !part.Text.empty, count+1
+		return nil
+	})
+	if lacks := (*noTextError)(nil); errors.As(err, &lacks) {
+		return nil, err
+	}
+	if err != nil {
+		return nil, errors.New(`want a list of objects with a string under "text", and true or false under "loss"`)
 	}
 	if !any {
 		return nil, nil
 	}
 	return slices.Concat([]byte(`{"parts":`), raw, []byte("}")), nil
 }
+
+// noTextError is of a part without a text.
+type noTextError struct{ part int }
+
+func (e *noTextError) Error() string { return fmt.Sprintf(`part %d has no "text"`, e.part) }
 
 // uncopied is a JSON string that is not decoded.
 type uncopied struct{ empty bool }
@@ -220,9 +232,9 @@ func mask(raw []byte, tokens int) (lengths []int32, _ error) {
 	return lengths, nil
 }
 
-func (o Options) checkID(id string) error {
-	if len(id) > idMost {
-		return bad("the id in %q has %d bytes, more than %d", o.IDField, len(id), idMost)
+func (o Options) checkID(size int) error {
+	if size > idMost {
+		return bad("the id in %q has %d bytes, more than %d", o.IDField, size, idMost)
 	}
 	return nil
 }

@@ -124,5 +124,5 @@ func (o Options) warcDocument(r *warc.Record) (d Document, err error) {
 	if d.ID = r.Get(o.IDField); d.ID == "" {
 		return Document{}, bad("no field %q", o.IDField)
 	}
-	return d, o.checkID(d.ID)
+	return d, o.checkID(len(d.ID))
 }
