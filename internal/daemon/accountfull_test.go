@@ -29,8 +29,27 @@ func limitedAccount(t *testing.T, store int64) string {
 
 // An account that may store no more is the cause, whatever the bound of the stream is. The server does not answer the batch of a publisher then.
 func TestFullStream_AccountLimit(t *testing.T) {
+	t.Parallel()
+	d := publishesBeyond(t, limitedAccount(t, 16<<20), "the JetStream account of DOCS has no storage left: its streams hold 16")
+	natstest.Soon(t, "the status names the account", func() bool { return d.run.Verdict().Reason == loader.StreamFull })
+	v := d.run.Verdict()
+	if !strings.Contains(v.Sentence, `The JetStream account of document stream "DOCS" is full (16.0 MiB of 16.0 MiB)`) || !strings.Contains(v.Do, "raise the storage limit of the JetStream account") ||
+		v.Facts["limit"] != "account" || v.Health != loader.Failing {
+		t.Errorf("%+v", v)
+	}
+}
+
+// A server that may store no more is named by the publisher, which alone is told.
+func TestFullStream_ServerLimit(t *testing.T) {
+	t.Parallel()
+	publishesBeyond(t, "nats://"+natstest.Plain(t, &server.Options{JetStream: true, JetStreamMaxStore: 16 << 20}), "the NATS server of DOCS has no storage left")
+}
+
+// publishesBeyond starts a daemon on a server, whose document stream has no bound, and publishes 24 MiB until the publisher waits for a reason.
+func publishesBeyond(t *testing.T, url, why string) *Daemon {
+	t.Helper()
 	c := settings(t)
-	c.Stream.Dir, c.Stream.Listen, c.Stream.URL = "", "", limitedAccount(t, 16<<20)
+	c.Stream.Dir, c.Stream.Listen, c.Stream.URL = "", "", url
 	c.Stream.MaxBytes, c.Stream.PlanBytes, c.Stream.DeadLetterBytes = 2<<20, 2<<20, 1<<20
 	c.Plan.Packing, c.Plan.Shuffle.Window = config.Default().Plan.Packing, config.Default().Plan.Shuffle.Window
 	c.Plan.Packing.Buckets, c.Plan.Packing.Pool = []int{1024}, 8192
@@ -53,14 +72,10 @@ func TestFullStream_AccountLimit(t *testing.T) {
 	}
 	waits, _ := publishDocuments(t, c.Stream, 6000)
 	for reason := range waits {
-		if strings.Contains(reason, "the JetStream account of DOCS has no storage left: its streams hold 16") {
+		if strings.Contains(reason, why) {
 			break
 		}
+		t.Logf("the publisher waits: %s", reason)
 	}
-	natstest.Soon(t, "the status names the account", func() bool { return d.run.Verdict().Reason == loader.StreamFull })
-	v := d.run.Verdict()
-	if !strings.Contains(v.Sentence, `The JetStream account of document stream "DOCS" is full (16.0 MiB of 16.0 MiB)`) || !strings.Contains(v.Do, "raise the storage limit of the JetStream account") ||
-		v.Facts["limit"] != "account" || v.Health != loader.Failing {
-		t.Errorf("%+v", v)
-	}
+	return d
 }

@@ -173,8 +173,9 @@ def mesh_peers(rank: int, world: int, folder: Path, url: str, steps: int) -> Non
                 assert everyone[0] == everyone[1]
                 log.write(json.dumps(row_digests(batch)) + "\n")
         if rank == 0:
-            processes = {(n // 2, n) for n in range(world)}
-            wait_for(lambda: {(r["rank"], r.get("peer", 0)) for r in loader.status().figures["ranks"] if r["streams"] == 1 and r["consumed"] == steps - 1} == processes)
+            want = [(n // 2, n, 1, steps - 1) for n in range(world)]
+            rows = lambda: loader.status().figures["ranks"]  # noqa: E731
+            wait_for(lambda: [(r["rank"], r.get("peer", 0), r["streams"], r["consumed"]) for r in rows()] == want)
         dist.barrier()
     leave()
 
