@@ -14,7 +14,8 @@ import signal
 import sys
 import threading
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
 from waiting import wait_for
 
+from loaderd import LoaderdError
 from loaderd.torch import StepLoader
 from loaderd.wire import DEFAULT_JOB
 
@@ -52,15 +54,17 @@ def lock_step(rank: int, world: int, folder: Path, url: str, changes: dict[str, 
     had.
 
     `changes`: `every` (steps between checkpoints), `stop` (step at which the job ends in good order), `kill` ([step,
-    rank]: that rank dies there by SIGKILL), `freeze` (the same by SIGSTOP), `hang` (a failed collective does not end
-    the process: it hangs, as NCCL does without a watchdog), `job` (of the loader), `ask` (step at which rank 0 waits
+    rank]: that rank dies there by SIGKILL), `freeze` (the same by SIGSTOP), `pause` ([step, ranks, seconds]: these
+    ranks compute there for so long), `hang` (a failed collective does not end the process: it hangs, as NCCL does
+    without a watchdog), `seconds` (how long a step takes), `job` (of the loader), `ask` (step at which rank 0 waits
     until `folder`/answer exists, having made `folder`/question).
     """
     join(rank, world, folder)
     log = (folder / "log").open("a", buffering=1)
-    log_warnings(folder, rank)
-    with StepLoader(url, patience=60, job=changes.get("job", DEFAULT_JOB)) as loader:
+    step_ends = threading.Event()
+    with record_messages(folder, rank), StepLoader(url, patience=60, job=changes.get("job", DEFAULT_JOB)) as loader:
         assert (loader.rank, loader.world) == (rank, world)
+        (folder / f"connected-{rank}").touch()
         state = {"loader": loader, "trained": torch.zeros(1, dtype=torch.int64)}
         if newest := newest_checkpoint(folder):
             dcp.load(state, checkpoint_id=newest)
@@ -88,7 +92,8 @@ def lock_step(rank: int, world: int, folder: Path, url: str, changes: dict[str, 
             if rank == 0:
                 rows = [d for e in everyone for d in e["rows"]]
                 log.write(json.dumps({"step": step, "bucket": mine["bucket"], "rows": rows, "world": world}) + "\n")
-            suffer(step, rank, changes)
+            step_ends.wait(changes.get("seconds", 0))
+            suffer(step, rank, folder, changes)
             if changes.get("ask") == step and rank == 0:
                 (folder / "question").touch()
                 wait_for((folder / "answer").exists)
@@ -105,38 +110,62 @@ def lock_step(rank: int, world: int, folder: Path, url: str, changes: dict[str, 
 def own_pace(rank: int, world: int, folder: Path, url: str, changes: dict[str, Any]) -> None:
     """Trains without waiting for the other ranks.
 
-    `changes`: `kill`, `freeze` and `job` as for lock_step; `seconds` (how long a step takes), `slow` ([rank, seconds]:
-    how long it takes that rank), `absent` (a rank that makes no loader), `twin` ([rank, other]: the rank reads as the
-    other one).
+    `changes`: `kill`, `freeze`, `pause` and `job` as for lock_step; `seconds` (how long a step takes, as long as
+    `folder`/hurry does not exist), `slow` ([rank, seconds]: how long it takes that rank), `absent` (a rank that makes
+    no loader), `twin` ([rank, other]: the rank reads as the other one), `commit` (steps after which it commits).
     """
     if changes.get("absent") == rank:
         threading.Event().wait()
     twin, other = changes.get("twin", [rank, rank])
     slow, seconds = changes.get("slow", [rank, changes["seconds"]])
-    log_warnings(folder, rank)
-    pause = threading.Event()
+    step_ends = threading.Event()
     place = other if rank == twin else rank
-    with StepLoader(url, rank=place, world=world, job=changes.get("job", DEFAULT_JOB)) as loader:
+    job = changes.get("job", DEFAULT_JOB)
+    with record_messages(folder, rank), StepLoader(url, rank=place, world=world, job=job, patience=60) as loader:
+        (folder / f"connected-{rank}").touch()
         for _ in loader:
-            pause.wait(seconds if rank == slow else changes["seconds"])
-            suffer(loader.step - 1, rank, changes)
+            (folder / f"stepped-{rank}").touch()
+            if not (folder / "hurry").exists():
+                step_ends.wait(seconds if rank == slow else changes["seconds"])
+            if loader.step == changes.get("commit"):
+                loader.commit(loader.step)
+            suffer(loader.step - 1, rank, folder, changes)
 
 
-def suffer(step: int, rank: int, changes: dict[str, Any]) -> None:
-    """The faults that `changes` has for a rank at a step."""
+def suffer(step: int, rank: int, folder: Path, changes: dict[str, Any]) -> None:
+    """The faults that `changes` has for a rank at a step. `folder`/fault exists once one begins."""
     for name, fault in (("kill", signal.SIGKILL), ("freeze", signal.SIGSTOP)):
         if changes.get(name) == [step, rank]:
+            (folder / "fault").touch()
             os.kill(os.getpid(), fault)
+    at, ranks, seconds = changes.get("pause", [None, [], 0])
+    if step == at and rank in ranks:
+        (folder / "fault").touch()
+        threading.Event().wait(seconds)
 
 
-def log_warnings(folder: Path, rank: int) -> None:
-    """Writes what the client logs to the file that `warnings_of` reads."""
-    logging.getLogger("loaderd").addHandler(logging.FileHandler(folder / f"warnings-{rank}"))
+@contextmanager
+def record_messages(folder: Path, rank: int) -> Iterator[None]:
+    """Writes what the client logs and raises to the files that `warnings_of` and `error_of` read."""
+    handler = logging.FileHandler(folder / f"warnings-{rank}")
+    handler.setFormatter(logging.Formatter("%(created).1f %(message)s"))
+    logging.getLogger("loaderd").addHandler(handler)
+    try:
+        yield
+    except LoaderdError as error:
+        (folder / f"error-{rank}").write_text(f"{type(error).__name__}: {error}")
+        raise
 
 
 def warnings_of(folder: Path, rank: int) -> str:
-    """What the client of a rank has logged so far."""
+    """What the client of a rank has logged so far: a line per warning, which begins with its time by time.time()."""
     file = folder / f"warnings-{rank}"
+    return file.read_text() if file.exists() else ""
+
+
+def error_of(folder: Path, rank: int) -> str:
+    """The typed error by which the loader of a rank has ended; empty while it has not."""
+    file = folder / f"error-{rank}"
     return file.read_text() if file.exists() else ""
 
 
@@ -251,6 +280,7 @@ class Job:
 
     def __init__(self, program: Callable[..., None], world: int, folder: Path, url: str, argument: Any) -> None:
         Job.count += 1
+        self.folder = folder
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(["pytest", __name__])
         self.processes: list[BaseProcess] = [

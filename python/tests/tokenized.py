@@ -28,10 +28,10 @@ SETTINGS = {
 }
 
 
-def documents(n: int, seed: int = 1) -> list[np.ndarray]:
-    """Documents of 1 to 200 tokens."""
+def documents(n: int, seed: int = 1, longest: int = 200) -> list[np.ndarray]:
+    """Documents of 1 to so many tokens."""
     rng = np.random.default_rng(seed)
-    return [rng.integers(1, VOCABULARY - 1, int(length), dtype=np.int32) for length in rng.integers(1, 201, n)]
+    return [rng.integers(1, VOCABULARY - 1, int(length), dtype=np.int32) for length in rng.integers(1, longest + 1, n)]
 
 
 def publish_tokens(nats_url: str, tokens: list[np.ndarray], source: str = "test") -> None:
