@@ -258,6 +258,11 @@ bench-papers: ## rewrite the tables of docs/results/papers.md, three minutes; TA
 bench-guarantees: ## checkpoints, recovery, the plan log, ranks in lock step, buckets, attention cost by rank
 	@$(GO) build -o bin/guarantees ./internal/bench/guarantees && bin/guarantees
 
+.PHONY: bench-culprits
+bench-culprits: build ## what is shown while a rank or a full stream holds a job, into docs/results/culprits.md; seven minutes
+	@venv=$(VENV) && LOADERD_BIN=$(BIN) PYTHONPATH=python/src PYTHONDONTWRITEBYTECODE=1 "$$venv" python/tests/record_culprits.py \
+		docs/results/culprits.md $(CULPRITS)
+
 .PHONY: bench-peers
 bench-peers: ## packing against TRL, Grain, OLMo-core, LLM Foundry, Axolotl and torchtune
 	@$(GO) build -o bin/peers ./internal/bench/peers && \
