@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -50,7 +49,7 @@ func (in *Input) openBytes(ctx context.Context, s source) (*decompressed, error)
 		}
 		return decompress(s.name(), counted{r, &in.read}, r.Close)
 	}
-	f, err := os.Open(s.origin)
+	f, err := s.open()
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -186,6 +188,19 @@ type source struct {
 	companions                          // of token ids
 	shard               *mds.Shard      // MDS
 	object              *objects.Object // where it is in a store
+	within              string          // the folder that a file named by a manifest must be in; else empty
+}
+
+// open opens a file.
+func (s source) open() (*os.File, error) {
+	if s.within == "" {
+		return os.Open(s.origin)
+	}
+	name, err := filepath.Rel(s.within, s.origin)
+	if err != nil {
+		return nil, err
+	}
+	return os.OpenInRoot(s.within, name)
 }
 
 // Format is what the input's files hold, Auto where that is looked up when they are read.

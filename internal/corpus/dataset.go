@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -140,8 +141,8 @@ func (f folderOf) parts(o Options) (all []*Input, err error) {
 	}
 	o.Split = allSplits // the dataset's names count, whatever each part calls itself
 	for _, name := range splits {
-		if !filepath.IsLocal(name) {
-			return nil, fmt.Errorf("read %s: it names the part %q, which is not below it", filepath.Join(f.dir, partsName), name)
+		if _, err := f.within(name); err != nil {
+			return nil, fmt.Errorf("read %s: the part %q: %w", filepath.Join(f.dir, partsName), name, err)
 		}
 		inputs, ok, err := dataset(path.Join(f.given, name), filepath.Join(f.dir, name), path.Join(f.base, name), o)
 		if err == nil && !ok {
@@ -160,8 +161,9 @@ func (f folderOf) parts(o Options) (all []*Input, err error) {
 
 // member is the input of a file that the folder's manifest names.
 func (f folderOf) member(name string, format Format, shard *mds.Shard, o Options) (*Input, error) {
-	if !filepath.IsLocal(filepath.FromSlash(name)) {
-		return nil, fmt.Errorf("read %s: it names the file %q, which is not below it", f.dir, name)
+	within, err := f.within(filepath.FromSlash(name))
+	if err != nil {
+		return nil, fmt.Errorf("read %s: the file %q: %w", f.dir, name, err)
 	}
 	origin := filepath.Join(f.dir, filepath.FromSlash(name))
 	info, err := os.Stat(origin)
@@ -169,9 +171,29 @@ func (f folderOf) member(name string, format Format, shard *mds.Shard, o Options
 		return nil, fmt.Errorf("find documents: a file that %s names: %w", f.dir, err)
 	}
 	in := newInput(origin, format, o)
-	in.add(source{path: path.Join(f.base, name), given: path.Join(f.given, name), origin: origin, size: info.Size(), shard: shard}, info)
+	in.add(source{path: path.Join(f.base, name), given: path.Join(f.given, name), origin: origin, size: info.Size(), shard: shard, within: within}, info)
 	in.finish()
 	return in.Input, nil
+}
+
+// within refuses a name from a manifest that leads out of the folder, by itself or by symbolic links. It returns the
+// folder that the file has to be opened in: none for a file of a snapshot of the hub's cache, which is a link to a blob.
+func (f folderOf) within(name string) (dir string, err error) {
+	if !filepath.IsLocal(name) {
+		return "", errors.New("it is not in the folder")
+	}
+	if isCacheLink(filepath.Join(f.dir, name)) {
+		return "", nil
+	}
+	root, err := os.OpenRoot(f.dir)
+	if err != nil {
+		return "", err
+	}
+	defer root.Close() // nothing was written
+	if _, err := root.Stat(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", err
+	}
+	return f.dir, nil
 }
 
 // shards are the inputs of an index of MDS, each a file.

@@ -420,8 +420,8 @@ func TestSavedDataset(t *testing.T) {
 		"which part":         {"", "", "", `has the parts "test", "train": say with --split`},
 		"no such part":       {"", "", "val", `has no part "val"`},
 		"a missing file":     {"train/state.json", `{"_data_files": [{"filename": "data-3.arrow"}]}`, "train", "data-3.arrow"},
-		"a file elsewhere":   {"train/state.json", `{"_data_files": [{"filename": "../test/data-1.arrow"}]}`, "train", "not below it"},
-		"a part elsewhere":   {"dataset_dict.json", `{"splits": [".."]}`, "", "not below it"},
+		"a file elsewhere":   {"train/state.json", `{"_data_files": [{"filename": "../test/data-1.arrow"}]}`, "train", "not in the folder"},
+		"a part elsewhere":   {"dataset_dict.json", `{"splits": [".."]}`, "", "not in the folder"},
 		"no parts":           {"dataset_dict.json", `{}`, "", "does not say which parts"},
 		"a part without any": {"dataset_dict.json", `{"splits": ["other"]}`, "", `no files of the part "other"`},
 		"rows of others":     {"train/state.json", `{"_data_files": [{"filename": "data-1.arrow"}], "_indices_data_files": [{}]}`, "train", "selection"},
@@ -435,6 +435,27 @@ func TestSavedDataset(t *testing.T) {
 		}
 		if _, _, err := read(t, []string{folder(t, changed)}, nil, corpus.Options{Split: c.split}); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", what, err, c.want)
+		}
+	}
+}
+
+// Names in a manifest do not lead out of the folder by symbolic links either, but for the blobs of the hub's cache.
+func TestSavedDataset_LinksOutOfFolder(t *testing.T) {
+	state := `{"_data_files": [{"filename": "data.arrow"}]}`
+	batch := string(arrowStream(t, 1))
+	dir := folder(t, map[string]string{
+		"elsewhere/data.arrow": batch, "elsewhere/state.json": state, "file/state.json": state, "part/dataset_dict.json": `{"splits": ["train"]}`,
+		"inside/state.json": state, "inside/blob": batch, "shards/index.json": `{"version": 2, "shards": [{"version": 2, "format": "mds", "column_names": ["text"],
+			"column_encodings": ["str"], "column_sizes": [null], "compression": null, "hashes": [], "samples": 1, "size_limit": 1, "zip_data": null,
+			"raw_data": {"basename": "shard.mds", "bytes": 24, "hashes": {}}}]}`, "elsewhere/shard.mds": "secret",
+		"datasets--a--b/blobs/0a": batch, "datasets--a--b/snapshots/rev/state.json": state,
+	})
+	link(t, dir, map[string]string{"file/data.arrow": "../elsewhere/data.arrow", "part/train": "../elsewhere", "inside/data.arrow": "blob",
+		"shards/shard.mds": "../elsewhere/shard.mds", "datasets--a--b/snapshots/rev/data.arrow": "../../blobs/0a"})
+	for name, want := range map[string]string{"file": "escapes", "part": "escapes", "shards": "escapes", "inside": "", "datasets--a--b/snapshots/rev": ""} {
+		docs, _, err := read(t, []string{filepath.Join(dir, name)}, nil, corpus.Options{})
+		if want == "" && (err != nil || len(docs) == 0) || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %q, %v, want %q", name, docs, err, want)
 		}
 	}
 }
