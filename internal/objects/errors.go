@@ -87,6 +87,9 @@ func unreachable(ctx context.Context, where string, err error) error {
 	if errors.As(err, &at) { // names the whole address
 		err = at.Err
 	}
+	if refused := (*redirectError)(nil); errors.As(err, &refused) {
+		return &Error{Kind: Unusable, URL: where, Err: refused, hint: "give the address of the object itself"}
+	}
 	return &Error{Kind: Down, URL: where, Err: err}
 }
 

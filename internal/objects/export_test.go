@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"strconv"
 )
 
@@ -43,3 +44,11 @@ func PutAzure(ctx context.Context, container, name string, data []byte) error {
 	}
 	return nil
 }
+
+// TreatAsPrivate decides which addresses count as those of this machine or its network.
+func (s *Stores) TreatAsPrivate(private func(netip.Addr) bool) {
+	s.web = webClient(http.DefaultTransport.(*http.Transport).Clone(), private)
+}
+
+// IsPrivate is isPrivate.
+var IsPrivate = isPrivate

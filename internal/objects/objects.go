@@ -39,6 +39,7 @@ type Options struct {
 type Stores struct {
 	options Options
 	client  *http.Client
+	web     *http.Client             // for servers that need not be trusted
 	aws     *credentials.Credentials // of all buckets of S3
 
 	mu      sync.Mutex
@@ -67,7 +68,7 @@ func New(o Options) *Stores {
 	transport.ResponseHeaderTimeout = headerPatience
 	transport.DisableCompression = true // an object's bytes are what is stored
 	client := &http.Client{Transport: transport}
-	return &Stores{options: o, client: client, aws: credentials.New(&awsIdentity{client: client}), opened: map[string]store{}, secrets: map[string]string{}}
+	return &Stores{options: o, client: client, web: webClient(transport, isPrivate), aws: credentials.New(&awsIdentity{client: client}), opened: map[string]store{}, secrets: map[string]string{}}
 }
 
 // headerPatience is how long an answer may take to begin.
@@ -145,7 +146,7 @@ func (s *Stores) store(ctx context.Context, a address) (store, error) {
 	case "hf":
 		st, err = openHub(s.client, a.bucket)
 	default:
-		st = &web{s.client, s}
+		st = &web{s.web, s}
 	}
 	if err != nil {
 		return nil, &Error{Kind: Unusable, URL: key, Err: err}

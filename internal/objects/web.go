@@ -48,7 +48,7 @@ func (s *Stores) address(ctx context.Context, address string) (o Object, err err
 	s.mu.Lock()
 	s.secrets[o.URL] = address
 	s.mu.Unlock()
-	st := &web{s.client, s}
+	st := &web{s.web, s}
 	err = s.again(ctx, "look up "+o.URL, func() (err error) {
 		o, err = st.look(ctx, o)
 		return err
@@ -64,7 +64,7 @@ func (w *web) request(ctx context.Context, name string) (*http.Request, error) {
 	if !ok {
 		address = name
 	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	r, err := http.NewRequestWithContext(context.WithValue(ctx, sourceKey{}, &sourceAddress{}), http.MethodGet, address, nil)
 	if err != nil {
 		return nil, &Error{Kind: Unusable, URL: name, Err: errors.New("it is no web address")}
 	}
