@@ -97,12 +97,19 @@ func (f *follower) verdict(at time.Time, shown Verdict) Verdict {
 	return w.running(f.pulse.waiting(), shown)
 }
 
+// storeFails is how long an append to the plan log takes before the run fails. A busy disk can take seconds.
+const storeFails = 10 * time.Second
+
 // judge makes a verdict of what a reader would be told.
 func (w *wait) judge(e *Error) Verdict {
 	v := Verdict{Health: Waiting, Sentence: e.brief, Detail: e.detail, Do: e.Do, Reason: e.Reason, Facts: w.factsOf(e)}
 	switch e.Reason {
-	case SourceDown, StreamFull, PlanLogDown, StorageFull, StorageDown, RankMissing:
+	case SourceDown, StreamFull, StorageFull, StorageDown, RankMissing:
 		v.Health = Failing
+	case PlanLogDown:
+		if w.report.Storing >= storeFails {
+			v.Health = Failing
+		}
 	case NotLeading:
 		if w.report.Silent >= takeover {
 			v.Health = Failing

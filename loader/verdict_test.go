@@ -219,7 +219,9 @@ func TestVerdicts(t *testing.T) {
 		defer release()
 		j.next(r)
 		j.next(r)
-		time.Sleep(40 * time.Second)
+		time.Sleep(8 * time.Second)
+		j.says(loader.Waiting, "Waiting for JetStream to store the plan, ", loader.LimitPlan)
+		time.Sleep(5 * time.Second)
 		j.says(loader.Failing, "Waiting for JetStream to store the plan, ", loader.LimitPlan)
 	})
 	judge(t, "documents wait for the tokenizer", func(w *world) {
