@@ -153,6 +153,7 @@ func madeUp(n uint64) answers.Status {
 			{Job: "train", Rank: 3, World: 4, State: answers.StateReading, Unit: answers.UnitRead, Consumed: steps, Sent: steps, Lag: 40, WaitP50: 0.0001, WaitP99: 0.0002, Bytes: 4.1e6, Since: now.Add(-31 * time.Minute), Who: "trainer", Address: "10.0.0.13:5015", Daemon: "gpu-02.812"},
 		},
 		Readers: 4,
+		Jobs:    []answers.JobStatus{{Job: "train", World: 4, Present: 4, Least: steps, Most: steps + 40, Sent: steps, Reports: true, State: answers.StateReading}},
 		Keepers: []answers.KeeperStatus{{Keeper: "trainer", Step: 7100}, {Keeper: "trainer/eval", Step: 7180}},
 		Daemons: []answers.DaemonStatus{
 			{Name: "gpu-01.4711", Flight: "grpc://gpu-01:8815", HTTP: "http://gpu-01:9815/", Version: "0.20.0", Leads: true, Term: 3, Ranks: 2, Bytes: 11.2e6, Silent: 0},

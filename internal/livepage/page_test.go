@@ -26,7 +26,7 @@ func TestPageShowsEverySection(t *testing.T) {
 	p := open(t, chromium(t), s.URL, usual, "404") // of a step that is not planned, which is asked for below
 	p.ready()
 
-	p.says("#top", "Waiting", "Rank 3 of 4 holds the others up: 40 steps behind", "What to do: look at rank 3 of job train", "demo", "7,271 steps planned", "7,100 steps committed",
+	p.says("#top", "Waiting", "Rank 3 of 4 holds the others up: 40 steps behind", "What to do: look at rank 3 of job train", "demo", "7,271 steps planned", "steps sent", "steps consumed", "7,100 steps committed",
 		"≈ 21,400 steps in all", "90 min until the end", "4 ranks read", "20 MiB/s sent to ranks", "0.31 % padding", "12.7 % documents split")
 	p.says("#flow", "Stored 900 MiB of 1 GiB in stream DOCS_web full in about 40 min", "Published 812k of 990k documents taken by the run", "Tokenized 61 MiB of 64 MiB", "Pool 4,000 of 4,096 pieces", "Shuffle window 1,020 of 1,024 atoms", "Bucket queues 88 of 320 rows",
 		"Planned ahead 64 of 64 steps beyond", "9.6 steps/s", "Committed 7,100 of")
@@ -198,6 +198,7 @@ func manyRanks(s *answers.Status) {
 		s.Ranks = append(s.Ranks, r)
 	}
 	s.Readers = 256
+	s.Jobs = []answers.JobStatus{{Job: "train", World: 256, Present: 256, Least: 7910, Most: 8000, Sent: 7910, State: answers.StateReading}}
 }
 
 // A rank that is missing stays in the table, is marked, and the job says what is known.
@@ -213,6 +214,7 @@ func TestPage_MissingRank(t *testing.T) {
 	p := open(t, chromium(t), serve(t, f).URL, usual)
 	p.ready()
 	p.says("#jobs", `Rank 1 of 4 of job "train" has not consumed step 34 for 20 s: it is not connected`, "absent, 20 s", "1 ✕")
+	p.says("#top", "3 of 4 ranks read")
 	p.until(`document.querySelectorAll(".cell[data-missing]").length === 1 && document.querySelector(".held[data-failing]") && document.querySelector("#jobs tr.missing th, #jobs tr.missing td")`)
 }
 

@@ -124,9 +124,6 @@ func (c *contradictions) jobs(s *answers.Status) {
 		if (j.State == answers.StateReading) != (j.Sentence == "") || j.Failing && j.Sentence == "" {
 			c.add("%s is %s, failing %v: %q", name, j.State, j.Failing, j.Sentence)
 		}
-		if j.Failing && s.Verdict.Health == "" {
-			c.add("%s fails, and the run has no health", name)
-		}
 	}
 }
 

@@ -48,6 +48,13 @@ function make([text, label]) {
 // counted is a number of steps, null before any rank.
 const counted = (n) => (n === null || n === undefined ? "-" : count(n));
 
+// present is how many ranks read, of how many by the world sizes of their jobs where some do not.
+function present(s) {
+  const sum = (of) => (s.jobs ?? []).reduce((n, j) => n + of(j), 0);
+  const [world, there] = [sum((j) => j.world), sum((j) => j.present)];
+  return [there < world ? `${count(there)} of ${count(world)}` : count(world), world === 1 ? "rank reads" : "ranks read"];
+}
+
 // facts are [value, label, what that is].
 function facts(s) {
   const r = s.rates ?? {};
@@ -63,7 +70,7 @@ function facts(s) {
   if (length?.steps && !s.ended) out.push([(length.exact ? "" : "≈ ") + count(length.steps), "steps in all", length.exact ? "" : `give or take ${count(length.error)}`]);
   if (s.ends_in_seconds !== null && s.ends_in_seconds !== undefined) out.push([duration(s.ends_in_seconds), "until the end"]);
   out.push(
-    [count(s.ranks_total), s.ranks_total === 1 ? "rank reads" : "ranks read"],
+    present(s),
     [`${bytes(r.bytes ?? 0)}/s`, "sent to ranks"],
     [percent(s.packing?.padding ?? 0), "padding", "of the tokens of rows"],
     [percent(s.packing?.split ?? 0), "documents split", "in more than one piece, of those packed"],

@@ -1,0 +1,105 @@
+package census_test
+
+import (
+	"testing"
+	"time"
+
+	"loaderd/loader/census"
+)
+
+// A rank whose client does not report holds no other as long as the job consumes steps: it is named, and the job does not fail.
+func TestCensus_SilentRankOfAJobThatMoves(t *testing.T) {
+	j := newJob(t, "pretrain", 2, 2)
+	j.train(10)
+	j.ranks[1].alive = false
+	var last *census.Finding
+	for range 60 {
+		j.step()
+		j.second()
+		if last = j.c.View(j.now).Jobs[0].Finding; last != nil && last.Level == census.Red {
+			t.Fatal(say(last))
+		}
+	}
+	if last == nil || last.State != census.Silent || last.Ranks[0] != 1 {
+		t.Errorf("%+v", last)
+	}
+}
+
+// Of two faults at once the one that explains the other comes first: a rank that is gone, before one that does not answer.
+func TestCensus_AbsentBeforeSilent(t *testing.T) {
+	j := newJob(t, "pretrain", 3, 3)
+	j.train(10)
+	j.ranks[1].alive, j.ranks[2].alive = false, false
+	j.close(j.ranks[2])
+	j.lockStep()
+	j.seconds(30)
+	if v := j.c.View(j.now); v.Jobs[0].Finding == nil || say(v.Jobs[0].Finding) != "red absent [2] of 3 of pretrain at 9" {
+		t.Errorf("%+v", v.Jobs[0].Finding)
+	}
+}
+
+// A job that begins again does not miss the processes of its former life before they have had the time to come.
+func TestCensus_JobBeginsAgain(t *testing.T) {
+	j := newJob(t, "pretrain", 2, 2)
+	j.train(10)
+	for _, r := range j.ranks {
+		r.alive = false
+		j.close(r)
+	}
+	j.seconds(60)
+	j.first, j.fault, j.ranks = map[string]int{}, j.now, nil
+	j.open(0).session = "again"
+	j.c.Open(j.ranks[0].id, census.Client{Session: "again"}, 0, j.now)
+	j.second()
+	j.found(nil)
+	if v := j.c.View(j.now); len(v.Jobs) != 1 || len(v.Jobs[0].Ranks) != 1 || v.Jobs[0].Least != 0 {
+		t.Errorf("%+v", v.Jobs)
+	}
+}
+
+// A daemon that has started again sends a roll without the processes that it served: they have no stream.
+func TestCensus_RollWithoutAProcess(t *testing.T) {
+	a, b := census.New(), census.New()
+	id := func(n int) census.ID { return census.ID{Key: census.Key{Job: "pretrain", World: 2}, Rank: n} }
+	a.Open(id(0), census.Client{Session: "0"}, 0, began)
+	b.Open(id(1), census.Client{}, 0, began)
+	streams := func(r census.Roll) int {
+		a.Merge("b", r, began)
+		for _, x := range a.View(began).Jobs[0].Ranks {
+			if x.Rank == 1 {
+				return x.Streams
+			}
+		}
+		return -1
+	}
+	if n := streams(b.Roll(began)); n != 1 {
+		t.Fatalf("%d streams", n)
+	}
+	if n := streams(census.Roll{}); n != 0 {
+		t.Errorf("%d streams of a process that no daemon serves", n)
+	}
+}
+
+// The report of another client changes nothing.
+func TestCensus_ReportOfAnotherSession(t *testing.T) {
+	c, id := census.New(), census.ID{Key: census.Key{Job: "pretrain", World: 1}}
+	c.Open(id, census.Client{Session: "s"}, 0, began)
+	c.Report(id, census.Report{Session: "s", Taken: 3}, began)
+	if c.Report(id, census.Report{Session: "t", Taken: 9}, began) {
+		t.Error("the report of another session is taken in")
+	}
+	if r := c.View(began).Jobs[0].Ranks[0]; r.Taken != 3 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// Where a daemon could not name all of its processes, no rank counts as one that never came.
+func TestCensus_PartialRoll(t *testing.T) {
+	j := newJob(t, "pretrain", 4, 3)
+	for range 60 {
+		j.step()
+		j.c.Merge("b", census.Roll{Partial: true}, j.now.Add(time.Second))
+		j.second()
+	}
+	j.found(nil)
+}
