@@ -377,7 +377,8 @@ func TestNATSTemplateOnACluster(t *testing.T) {
 
 // elsewhere are shares that are needed by what this test does not do.
 var elsewhere = []share{
-	{"PRODUCERS", "$JS.API.STREAM.MSG.GET.DOCS"}, // on a cluster a producer asks the server that leads the stream
+	{"PRODUCERS", "$JS.API.STREAM.MSG.GET.DOCS"},           // on a cluster a producer asks the server that leads the stream
+	{"PRODUCERS", "$JS.API.DIRECT.GET.KV_loaderd_publish"}, // it is asked which input a repeated document is of
 	// The Python producer finds the stream, and who reads it, by these.
 	{"PRODUCERS", "$JS.API.STREAM.NAMES"}, {"PRODUCERS", "$JS.API.DIRECT.GET.KV_loaderd_readers.>"},
 }

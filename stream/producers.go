@@ -2,7 +2,6 @@ package stream
 
 import (
 	"context"
-	"slices"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -23,25 +22,28 @@ func (s *Store) EnsureRecords(ctx context.Context) (jetstream.KeyValue, error) {
 	return s.EnsureKeyValue(ctx, RecordsBucket, "what loaderd publish has committed, by source and input")
 }
 
-// producers is what a producer may do on a server inside a daemon: publish documents, find out what has arrived of its own, keep its record, and see who
-// reads what it publishes. It makes, purges and deletes no stream. Reading the documents comes with it: to go on behind an interruption a producer
-// reads what is stored.
+// producers are the requests that a producer may make of a server inside a daemon: publish documents, find out what has
+// arrived of its own, keep its record, and see which runs read what it publishes. It makes, changes, purges and deletes
+// no stream and no consumer: what is stored it reads by gets.
 func (c Config) producers() server.Producers {
-	records, readers := keyValuePrefix+RecordsBucket, keyValuePrefix+ReadersBucket
-	may := []string{
-		c.Subject + ".>", "$KV." + RecordsBucket + ".>",
-		"$JS.API.INFO", "$JS.API.STREAM.NAMES",
+	const (
+		info, get, direct = "$JS.API.STREAM.INFO.", "$JS.API.STREAM.MSG.GET.", "$JS.API.DIRECT.GET."
+		records, readers  = keyValuePrefix + RecordsBucket, keyValuePrefix + ReadersBucket
+	)
+	may := server.Producers{
+		Requests: []string{
+			c.Subject + ".>", "$KV." + RecordsBucket + ".>", "$JS.API.INFO", "$JS.API.STREAM.NAMES",
+			info + records, direct + records + ".>", get + readers, direct + readers + ".>",
+		},
+		Reads: []string{direct + records},
 	}
 	documents := []string{c.Name}
 	for _, source := range c.Sources {
 		documents = append(documents, c.OfSource(source, 1).Name)
 	}
-	for _, name := range append(slices.Clone(documents), records, readers) {
-		may = append(may, "$JS.API.STREAM.INFO."+name, "$JS.API.STREAM.MSG.GET."+name, "$JS.API.DIRECT.GET."+name, "$JS.API.DIRECT.GET."+name+".>")
+	for _, name := range documents {
+		may.Requests = append(may.Requests, info+name, get+name, direct+name+".>")
+		may.Reads = append(may.Reads, direct+name)
 	}
-	for _, name := range append(documents, records) { // what is stored is read by consumers
-		may = append(may, "$JS.API.CONSUMER.CREATE."+name, "$JS.API.CONSUMER.CREATE."+name+".>", "$JS.API.CONSUMER.INFO."+name+".>",
-			"$JS.API.CONSUMER.DELETE."+name+".>", "$JS.API.CONSUMER.MSG.NEXT."+name+".>", "$JS.FC."+name+".>")
-	}
-	return server.Producers{Publish: may, Subscribe: []string{"_INBOX.>"}}
+	return may
 }

@@ -45,14 +45,14 @@ func (s *Store) Source(name string, sources int) *Store {
 	return x
 }
 
-// LetPublish lets producers that connect to the embedded server from now on publish to the streams of these sources too.
-func (s *Store) LetPublish(sources ...string) {
+// LetPublish lets producers publish to the streams of these sources of the embedded server too.
+func (s *Store) LetPublish(sources ...string) error {
 	if s.server == nil {
-		return
+		return nil
 	}
 	c := s.config
-	c.Sources = slices.Compact(slices.Sorted(slices.Values(append(slices.Clone(c.Sources), sources...))))
-	s.server.Let(c.producers())
+	c.Sources = sources
+	return s.server.Share(c.producers())
 }
 
 // SourceOf is the store of the source whose stream takes documents of <subject>.<source>, or the store itself where one stream takes all.

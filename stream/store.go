@@ -111,7 +111,7 @@ func (s *Store) identify(ctx context.Context, listens, producer bool) (who ident
 	if c.Own != (Login{}) && !producer {
 		own := o
 		own.Credentials, own.NKey = c.Own.Credentials, c.Own.NKey
-		o.Inbox = daemonInbox()
+		o.Inbox = "_LOADERD." + nuid.Next() // producers in the account of the documents may hear the usual inboxes
 		return identity{o, &own}, nil
 	}
 	token, err := c.token(!producer)
@@ -158,12 +158,8 @@ func both(o conn.Options, login func(server.User) (name, password string)) ident
 	own := o
 	own.Login = as(login(server.Own))
 	o.Login = as(login(server.Documents))
-	o.Inbox = daemonInbox()
 	return identity{o, &own}
 }
-
-// daemonInbox is where answers to a daemon come in the account of the documents, of which producers may hear the usual inboxes.
-func daemonInbox() string { return "_LOADERD." + nuid.Next() }
 
 // anonymous says whether nothing is configured of who connects.
 func (c Config) anonymous() bool {

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"fmt"
 	"sync"
 
 	"loaderd/loader"
@@ -21,9 +22,8 @@ type sources struct {
 	config plan.Config // its sources share what is buffered
 	dead   *deadletter.Tallies
 
-	mu    sync.Mutex
-	names []string
-	open  []*doclog.Log
+	mu   sync.Mutex
+	open []*doclog.Log
 }
 
 // Open implements loader.Sources.
@@ -40,9 +40,11 @@ func (s *sources) Open(ctx context.Context, name string, c mixture.Source) (load
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.open, s.names = append(s.open, docs), append(s.names, name)
+	if err := s.store.LetPublish(name); err != nil { // it may have been added while the run goes on
+		return loader.Stream{}, fmt.Errorf("let producers publish to source %s: %w", name, err)
+	}
+	s.open = append(s.open, docs)
 	s.dead.Add(store, name)
-	s.store.LetPublish(s.names...) // it may have come while the run goes on
 	return loader.Stream{Documents: docs, Floors: floors}, nil
 }
 

@@ -137,27 +137,30 @@ def test_publishing_again_adds_nothing(daemon):
     assert stats(d)["skipped_documents"]["duplicate"] == 0  # none was stored
 
 
-def test_named_input_goes_on_where_no_consumers_are_to_be_had(daemon, monkeypatch):
+def test_named_input_is_read_back_by_consumers_where_they_are_permitted(daemon, monkeypatch):
     from nats.js import JetStreamContext
-    from nats.js.errors import ServiceUnavailableError
 
-    refused = 0
+    subscribe = JetStreamContext.subscribe
+    consumers = 0
 
-    async def none(self, *args, **kwargs):  # as in an account that gets few requests of JetStream from another one
-        nonlocal refused
-        refused += 1
-        raise ServiceUnavailableError
+    async def counted(self, *args, **kwargs):
+        nonlocal consumers
+        found = await subscribe(self, *args, **kwargs)
+        consumers += 1
+        return found
 
-    monkeypatch.setattr(JetStreamContext, "subscribe", none)
+    monkeypatch.setattr(JetStreamContext, "subscribe", counted)
     d = daemon(SETTINGS)
     tokens = made_up(300)
-    options = {"url": d.nats_url, "source": "web", "tokenizer": TOKENIZER}
-    assert publish(tokens[:200], name="part 1", **options).documents == 200
-    assert publish(tokens[:10], name="part 2", **options).documents == 10
-    assert publish(tokens[:20], **options).documents == 20
-    assert publish(tokens, name="part 1", **options).documents == 100
-    assert refused > 0
-    assert in_order(d) == ended(tokens[:200] + tokens[:10] + tokens[:20] + tokens[200:])
+    token = (d.folder / "data" / "operator.token").read_text().strip()
+    for url, permitted in ((d.nats_url, False), (f"nats://documents:{token}@{d.nats}", True)):
+        consumers = 0
+        options = {"url": url, "source": f"web{permitted}", "tokenizer": TOKENIZER}
+        assert publish(tokens[:200], name="part 1", **options).documents == 200
+        assert publish(tokens[:10], name="part 2", **options).documents == 10
+        assert publish(tokens[:20], **options).documents == 20
+        assert publish(tokens, name="part 1", **options).documents == 100
+        assert (consumers > 0) == permitted
 
 
 def test_named_input_goes_on_where_it_stands(daemon):

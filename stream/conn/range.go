@@ -3,6 +3,7 @@ package conn
 import (
 	"context"
 	"fmt"
+	"math"
 	"strconv"
 	"time"
 
@@ -21,6 +22,19 @@ func (c *Client) GetRange(ctx context.Context, name string, first, last uint64, 
 		return err
 	})
 	return found, next, err
+}
+
+// lastOfEachMost is how many subjects a server answers for.
+const lastOfEachMost = 1024
+
+// GetLastOfEach returns the last message of each subject that matches a pattern, as a replica has them. More than 1,024
+// subjects are an error. It makes one attempt.
+func (c *Client) GetLastOfEach(ctx context.Context, name, pattern string) (found []*jetstream.RawStreamMsg, err error) {
+	err = c.Attempt(ctx, AttemptLimit, func(ctx context.Context) error {
+		found, _, err = c.getRange(ctx, name, fmt.Appendf(nil, `{"multi_last":[%q]}`, pattern), lastOfEachMost, math.MaxUint64)
+		return err
+	})
+	return found, err
 }
 
 // getRange asks for at most n messages up to sequence last.

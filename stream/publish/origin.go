@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	"loaderd/stream"
 	"loaderd/stream/conn"
 )
@@ -27,32 +25,20 @@ func (p *Publisher) Origin(ctx context.Context, sequence uint64) (Origin, error)
 		return Origin{}, fmt.Errorf("read document %d: %w", sequence, err)
 	}
 	o := Origin{Path: m.Header.Get(stream.HeaderPath)}
-	kv, err := p.records(ctx)
-	if err != nil {
-		return o, err
-	}
-	watch, err := kv.WatchFiltered(ctx, []string{p.source + ".*"}, jetstream.IgnoreDeletes())
+	records, err := p.store.GetLastOfEach(ctx, "KV_"+stream.RecordsBucket, "$KV."+stream.RecordsBucket+"."+p.source+".*")
 	if err != nil {
 		return o, fmt.Errorf("read the records of source %s: %w", p.source, err)
 	}
-	defer func() { _ = watch.Stop() }()
 	var inputs []string
-	for {
-		select {
-		case e := <-watch.Updates():
-			if e == nil { // all that is there has come
-				if len(inputs) == 1 {
-					o.Input = inputs[0]
-				}
-				return o, nil
-			}
-			var v recordValue
-			ours := json.Unmarshal(e.Value(), &v) == nil && v.Stream == p.store.Config().Name && v.Created.Equal(p.created)
-			if ours && v.FirstSequence < sequence && sequence <= v.LastSequence {
-				inputs = append(inputs, v.Input)
-			}
-		case <-ctx.Done():
-			return o, ctx.Err()
+	for _, r := range records {
+		var v recordValue
+		ours := json.Unmarshal(r.Data, &v) == nil && v.Stream == p.store.Config().Name && v.Created.Equal(p.created)
+		if ours && v.FirstSequence < sequence && sequence <= v.LastSequence {
+			inputs = append(inputs, v.Input)
 		}
 	}
+	if len(inputs) == 1 {
+		o.Input = inputs[0]
+	}
+	return o, nil
 }

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -20,11 +21,13 @@ import (
 	"loaderd/internal/access"
 )
 
-// The server's accounts. What is in one of them cannot be named in another: permissions within one account would not do, because who may make
-// a consumer may have it deliver to any subject of the account, the plan's too.
+// The server's accounts. What is in one of them cannot be named in another. Permissions within one account would not
+// do: a client names the subject of each answer, and the server publishes there past the client's permissions. A stored
+// document, sent as such an answer, would be a request to JetStream.
 const (
 	accountOwn       = "LOADERD"   // plans, checkpoints, floors, leads, and the words between daemons
 	accountDocuments = "DOCUMENTS" // documents, dead letters, what publishers have committed
+	accountProducers = "PRODUCERS" // no JetStream: single requests of DOCUMENTS, imported one by one
 )
 
 // User is as whom a client connects. The operator's token opens both accounts: the user's name says which.
@@ -34,7 +37,7 @@ type User string
 const (
 	Own       User = "own"       // everything in the account of the daemon's own streams
 	Documents User = "documents" // everything in the account of the documents
-	Producer  User = "producer"  // what a producer needs there
+	Producer  User = "producer"  // what a producer needs of them
 )
 
 // Tokens are the secrets of the users, as they are kept in the data folder: each in a file of its own, which only its owner may read.
@@ -52,20 +55,32 @@ func OperatorToken(token string) bool { return strings.HasPrefix(token, operator
 // ProducerToken says whether a token is one of producers.
 func ProducerToken(token string) bool { return strings.HasPrefix(token, producerPrefix) }
 
-// Producers says what producers may do in the account of the documents.
+// Producers says which requests of the account of the documents producers may make.
 type Producers struct {
-	Publish   []string // subjects that they may publish to, requests to JetStream among them
-	Subscribe []string
+	Requests []string // subjects with at most one answer
+	Reads    []string // subjects with any number of answers
 }
+
+// Limits on how long the server keeps where the answer to a producer's request goes. The answers to a read are counted
+// from the one before.
+const (
+	answerLimit = 30 * time.Second
+	readLimit   = 10 * time.Second
+)
+
+// jetStream is what the subjects of JetStream's requests begin with.
+const jetStream = "$JS.API."
 
 // users knows who may connect. It is asked by the server.
 type users struct {
-	server    *server.Server // set before it starts
-	dir       string
-	producers atomic.Pointer[Producers]
-	secret    string // of the cluster's members; empty without one
-	inside    string // of this process, for its own connections
-	tokens    atomic.Pointer[tokens]
+	server *server.Server // set before it starts
+	dir    string
+	secret string // of the cluster's members; empty without one
+	inside string // of this process, for its own connections
+	tokens atomic.Pointer[tokens]
+
+	mu     sync.Mutex // guards shared
+	shared map[string]bool
 }
 
 // tokens are the hashes of the tokens as they were read last.
@@ -76,13 +91,66 @@ func openUsers(o Options) (*users, error) {
 	if err != nil {
 		return nil, err
 	}
-	u := &users{dir: o.Dir, secret: secret, inside: random()}
-	u.producers.Store(&o.Producers)
+	u := &users{dir: o.Dir, secret: secret, inside: random(), shared: map[string]bool{}}
 	return u, u.Reload()
 }
 
-// Let says what producers may do that connect from now on.
-func (s *Server) Let(p Producers) { s.users.producers.Store(&p) }
+// Share lets producers make further requests, beside those that they may make.
+func (s *Server) Share(p Producers) error { return s.users.share(p) }
+
+// permissions are those of producers in their account. Requests to JetStream are not listed one by one: where one is
+// not imported the server answers at once that it has no responders, and clients do without.
+func (u *users) permissions() *server.Permissions {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	publish := []string{jetStream + ">"}
+	for subject := range u.shared {
+		if !strings.HasPrefix(subject, jetStream) {
+			publish = append(publish, subject)
+		}
+	}
+	return &server.Permissions{
+		Publish:   &server.SubjectPermission{Allow: publish},
+		Subscribe: &server.SubjectPermission{Allow: []string{"_INBOX.>"}},
+	}
+}
+
+// share exports requests of the account of the documents to that of producers, which imports them.
+func (u *users) share(p Producers) error {
+	documents, err := u.server.LookupAccount(accountDocuments)
+	if err != nil {
+		return fmt.Errorf("look up account %s: %w", accountDocuments, err)
+	}
+	producers, err := u.server.LookupAccount(accountProducers)
+	if err != nil {
+		return fmt.Errorf("look up account %s: %w", accountProducers, err)
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	share := func(subject string, answers server.ServiceRespType, limit time.Duration) error {
+		if u.shared[subject] {
+			return nil
+		}
+		if err := documents.AddServiceExportWithResponse(subject, answers, []*server.Account{producers}); err != nil {
+			return fmt.Errorf("export %s: %w", subject, err)
+		}
+		if err := documents.SetServiceExportResponseThreshold(subject, limit); err != nil {
+			return fmt.Errorf("limit answers of %s: %w", subject, err)
+		}
+		if err := producers.AddServiceImport(documents, subject, subject); err != nil {
+			return fmt.Errorf("import %s: %w", subject, err)
+		}
+		u.shared[subject] = true
+		return nil
+	}
+	for _, subject := range p.Requests {
+		err = errors.Join(err, share(subject, server.Singleton, answerLimit))
+	}
+	for _, subject := range p.Reads {
+		err = errors.Join(err, share(subject, server.Streamed, readLimit))
+	}
+	return err
+}
 
 // Files implements access.Reloader.
 func (u *users) Files() []string {
@@ -155,11 +223,7 @@ func (u *users) Check(c server.ClientAuthentication) bool {
 		}
 		return u.register(c, name, nil)
 	case hash == known.producer:
-		may := u.producers.Load()
-		return u.register(c, accountDocuments, &server.Permissions{
-			Publish:   &server.SubjectPermission{Allow: may.Publish},
-			Subscribe: &server.SubjectPermission{Allow: may.Subscribe},
-		})
+		return u.register(c, accountProducers, u.permissions())
 	}
 	return false
 }
@@ -175,7 +239,8 @@ func (u *users) register(c server.ClientAuthentication, account string, may *ser
 
 // accounts are the server's accounts, as its configuration names them.
 func accounts(o *server.Options) error {
-	return o.ProcessConfigString(fmt.Sprintf("accounts { %s: {jetstream: enabled}, %s: {jetstream: enabled} }", accountOwn, accountDocuments))
+	return o.ProcessConfigString(fmt.Sprintf("accounts { %s: {jetstream: enabled}, %s: {jetstream: enabled}, %s: {} }",
+		accountOwn, accountDocuments, accountProducers))
 }
 
 // Inside are the user's name and password for a connection of this process.

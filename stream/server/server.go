@@ -101,6 +101,9 @@ func Start(ctx context.Context, o Options, log *slog.Logger) (_ *Server, err err
 	sink := &serverLog{log: log.With("part", "nats-server"), fatal: make(chan error, 1)}
 	srv.SetLoggerV2(sink, log.Enabled(ctx, slog.LevelDebug-1), false, false)
 	users.server = srv
+	if err := users.share(o.Producers); err != nil {
+		return nil, err
+	}
 	s := &Server{server: srv, folder: folder, users: users, certs: certs, started: make(chan struct{})}
 	s.health.check = s.checkHealth
 	if err := s.start(ctx, sink.fatal); err != nil {

@@ -28,6 +28,8 @@ BUSY = (429, 500, 503)
 """Codes of a server that may answer otherwise a moment later; 503 without an error number: no server answers."""
 NO_LEADER = 10008
 """Error number of a cluster without a leader, of JetStream or of a stream."""
+GET_MESSAGES, GET_BYTES = 1000, 8 << 20
+"""Most messages and bytes of one answer while a subject is read back."""
 BEHIND_SECONDS = 2.0
 """How long a server of a cluster may have nothing new before others are asked, and they before a reading is begun anew."""
 
@@ -341,20 +343,44 @@ class Session:
         try:
             await self._unless_lost(read())
         except (nats.errors.NoRespondersError, nats.js.errors.ServiceUnavailableError):
-            await self._headers_one_by_one(stream, subject, first, last, each)
+            await self._headers_by_gets(stream, subject, first, last, each)
         except nats.errors.Error as error:
             raise Lost(f"read back {subject}: {error}") from error
 
-    async def _headers_one_by_one(
+    async def _headers_by_gets(
         self, stream: str, subject: str, first: int, last: int, each: Callable[[int, dict[str, str]], None]
     ) -> None:
-        """`_headers_of_one` without a consumer, for an account that may make none: a request a message."""
-        while first <= last:
-            sequence, headers = await self._following(stream, subject, first)
-            if not sequence:
-                return
-            each(sequence, headers)
-            first = sequence + 1
+        """`_headers_of_one` without a consumer, for an account that may make none: by gets, which send payloads too."""
+        import nats.errors
+
+        client = self._live()
+        inbox = client.new_inbox()
+        sub = await client.subscribe(inbox)
+
+        async def read(first: int) -> int:
+            """The sequence behind the last message of one answer; 0 when there is none."""
+            question = {"seq": first, "next_by_subj": subject, "batch": GET_MESSAGES, "max_bytes": GET_BYTES}
+            await client.publish(f"$JS.API.DIRECT.GET.{stream}", json.dumps(question).encode(), reply=inbox)
+            behind = 0
+            while True:
+                message = await sub.next_msg(timeout=ANSWER_SECONDS)
+                found = message.headers or {}
+                if found.get("Status") == "204" and "Nats-Sequence" not in found:
+                    return behind
+                sequence, headers = _direct(message)
+                if not sequence:
+                    return 0
+                behind = sequence + 1
+                each(sequence, headers)
+
+        try:
+            while first and first <= last:
+                first = await self._unless_lost(read(first))
+        except nats.errors.Error as error:
+            raise Lost(f"read back {subject}: {error}") from error
+        finally:
+            if self.connected:
+                await sub.unsubscribe()
 
 
 def _direct(message: Any) -> tuple[int, dict[str, str]]:
