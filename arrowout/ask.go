@@ -59,12 +59,7 @@ func (s *service) may(who access.Identity) (names []string) {
 // Ask asks for an action for a caller that came by HTTP. Roles, limits, audit and errors (*loader.Error) are those of Flight, with one difference: where no
 // token is asked for, a caller from beyond loopback, or one without the certificate that Flight asks for, may read and no more.
 func (s *Server) Ask(ctx context.Context, from access.Caller, action string, body []byte) (results []json.RawMessage, err error) {
-	p := &peer.Peer{Addr: httpAddress(from.Address)}
-	if from.Certificate != nil {
-		p.AuthInfo = credentials.TLSInfo{State: tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{from.Certificate}}}}
-	}
-	ctx = metadata.NewIncomingContext(peer.NewContext(ctx, p), metadata.MD{"authorization": from.Authorization})
-	_, err = s.guard.admit(ctx, "HTTP "+action, func(ctx context.Context) error {
+	_, err = s.guard.admit(incoming(ctx, from), "HTTP "+action, func(ctx context.Context) error {
 		if !s.gate.Asks() && (s.cfg.ClientCA != "" && from.Certificate == nil || !access.OnLoopback(from.Address)) {
 			who := callerOf(ctx)
 			who.Role = access.Read
@@ -76,6 +71,24 @@ func (s *Server) Ask(ctx context.Context, from access.Caller, action string, bod
 		})
 	})
 	return results, err
+}
+
+// Identify returns who sends a request by HTTP, from its headers alone: before its body is read. what names the request in the log.
+func (s *Server) Identify(ctx context.Context, from access.Caller, what string) (who access.Identity, err error) {
+	_, err = s.guard.admit(incoming(ctx, from), "HTTP "+what, func(ctx context.Context) error {
+		who = callerOf(ctx)
+		return nil
+	})
+	return who, err
+}
+
+// incoming is the context of a call by HTTP.
+func incoming(ctx context.Context, from access.Caller) context.Context {
+	p := &peer.Peer{Addr: httpAddress(from.Address)}
+	if from.Certificate != nil {
+		p.AuthInfo = credentials.TLSInfo{State: tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{from.Certificate}}}}
+	}
+	return metadata.NewIncomingContext(peer.NewContext(ctx, p), metadata.MD{"authorization": from.Authorization})
 }
 
 // httpAddress is where a request came from: host:port.

@@ -94,6 +94,9 @@ type HTTP struct {
 	Names []string `koanf:"names"`
 	// Insecure permits to listen beyond loopback without asking who calls, or without TLS.
 	Insecure bool `koanf:"insecure"`
+	// MaxConnections and MaxConnectionsPerHost bound connections, of all and of one host.
+	MaxConnections        int `koanf:"max_connections"`
+	MaxConnectionsPerHost int `koanf:"max_connections_per_host"`
 }
 
 // Log shapes the log on stderr.

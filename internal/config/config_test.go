@@ -59,7 +59,7 @@ func TestDefault(t *testing.T) {
 		Serve: loader.Options{Ahead: 64, CacheBytes: 256 << 20, Stall: time.Minute, Silent: 10 * time.Minute, Checkpoint: 200, Release: loader.ReleaseKeep,
 			FirstStepQuiet: 30 * time.Second, FirstStepDocuments: 2000,
 			Forecast: time.Minute, Measure: 100e6},
-		HTTP:     config.HTTP{Listen: "127.0.0.1:9815", Names: []string{}},
+		HTTP:     config.HTTP{Listen: "127.0.0.1:9815", Names: []string{}, MaxConnections: 1024, MaxConnectionsPerHost: 512},
 		Trace:    tracing.Config{Share: 0.0001},
 		Log:      config.Log{Level: "info", Format: "text", Progress: time.Minute},
 		Shutdown: config.Shutdown{Timeout: 20 * time.Second},

@@ -139,6 +139,8 @@ func (v *validation) serve(c Config) {
 func (v *validation) addresses(c Config) {
 	v.address("http.listen", c.HTTP.Listen)
 	v.check((c.HTTP.Cert == "") == (c.HTTP.Key == ""), "http.cert", c.HTTP.Cert, "cert and key together, or neither")
+	v.check(c.HTTP.MaxConnections >= 1 && c.HTTP.MaxConnections <= 1<<20, "http.max_connections", c.HTTP.MaxConnections, "1 to 2^20")
+	v.check(c.HTTP.MaxConnectionsPerHost >= 1 && c.HTTP.MaxConnectionsPerHost <= 1<<20, "http.max_connections_per_host", c.HTTP.MaxConnectionsPerHost, "1 to 2^20")
 	if !c.HTTP.Insecure && access.Exposed(c.HTTP.Listen) {
 		v.check(c.Flight.TokenFile != "" || c.Flight.Identities != "", "http.listen", c.HTTP.Listen,
 			"a loopback address, because whoever reaches it sees all figures: say who is let in (flight.identities, http.cert, http.key), or set http.insecure: true")

@@ -19,6 +19,7 @@ import (
 	"loaderd/internal/access"
 	"loaderd/internal/build"
 	"loaderd/internal/config"
+	"loaderd/internal/connlimit"
 	"loaderd/internal/status"
 	"loaderd/internal/tracing"
 	"loaderd/loader"
@@ -63,6 +64,7 @@ func Start(ctx context.Context, c config.Config, log *slog.Logger) (_ *Daemon, e
 	holder := Holder()
 	events := status.NewEvents(holder.Name())
 	log = slog.New(events.Handler(log.Handler()))
+	fitDescriptors(&c, connlimit.Descriptors(), log)
 	d := &Daemon{config: c, log: log, dead: deadletter.NewTallies(), metrics: prometheus.NewRegistry(), again: make(chan struct{}, 1), ended: make(chan struct{}), stopRun: func() {},
 		unbound: boundMemory(c)}
 	defer func() {

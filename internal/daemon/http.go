@@ -14,6 +14,7 @@ import (
 
 	"loaderd/internal/access"
 	"loaderd/internal/config"
+	"loaderd/internal/httplimit"
 	"loaderd/internal/livepage"
 	"loaderd/loader"
 	"loaderd/stream/server"
@@ -28,6 +29,9 @@ type httpServer struct {
 	ended        chan error
 }
 
+// maxScrapes bounds the requests for metrics that are answered at the same time.
+const maxScrapes = 8
+
 func listenHTTP(c config.HTTP, d *Daemon) (*httpServer, error) {
 	certificates, err := access.OpenCertificates(c.Cert, c.Key, "")
 	if err != nil {
@@ -37,12 +41,13 @@ func listenHTTP(c config.HTTP, d *Daemon) (*httpServer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("http.listen: %w: choose a free address", err)
 	}
-	h := &httpServer{certificates: certificates, listen: l, address: l.Addr().String(), ended: make(chan error, 1)}
+	limits := httplimit.Config{Open: health, Identified: d.identified, MaxConnections: c.MaxConnections, MaxConnectionsPerHost: c.MaxConnectionsPerHost, Log: d.log}
+	h := &httpServer{certificates: certificates, listen: limits.Listen(l), address: l.Addr().String(), ended: make(chan error, 1)}
 	if t := certificates.Config("h2", "http/1.1"); t != nil {
-		h.listen = tls.NewListener(l, t)
+		h.listen = tls.NewListener(h.listen, t)
 	}
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", d.only(access.Read, promhttp.HandlerFor(d.metrics, promhttp.HandlerOpts{EnableOpenMetrics: true})))
+	mux.Handle("GET /metrics", d.only(access.Read, promhttp.HandlerFor(d.metrics, promhttp.HandlerOpts{EnableOpenMetrics: true, MaxRequestsInFlight: maxScrapes})))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		select {
 		case <-d.ended:
@@ -64,29 +69,38 @@ func listenHTTP(c config.HTTP, d *Daemon) (*httpServer, error) {
 	}
 	page := livepage.New(livepage.Config{Asker: d.flight, Asks: d.flight.Gate().Asks, Names: names, Log: d.log})
 	mux.Handle("/", page)
-	h.server = &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	limits.Handler = mux
+	h.server = limits.Server()
 	h.server.RegisterOnShutdown(page.Close)
 	return h, nil
 }
 
-// only lets those in who have a role, by the tokens of the Flight server. Health needs none, as load balancers have none.
+// only serves callers that have a role, by the tokens of the Flight server.
 func (d *Daemon) only(role access.Role, next http.Handler) http.Handler {
-	gate := d.flight.Gate()
 	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-		if gate.Asks() {
-			who, err := gate.Identify(q.Header.Values("Authorization"), nil)
-			if err != nil {
-				w.Header().Set("WWW-Authenticate", "Bearer")
-				http.Error(w, err.Error(), http.StatusUnauthorized)
-				return
-			}
-			if !who.Role.Includes(role) || !who.Sees(d.config.Run) {
-				http.Error(w, fmt.Sprintf("identity %s may not see this: it takes the role %s, and the run %s", who, role, d.config.Run), http.StatusForbidden)
-				return
-			}
+		who, err := d.flight.Identify(q.Context(), livepage.CallerOf(q), q.URL.Path)
+		var refused *loader.Error
+		switch {
+		case errors.As(err, &refused) && refused.Reason == loader.BadToken:
+			w.Header().Set("WWW-Authenticate", "Bearer")
+			http.Error(w, err.Error(), http.StatusUnauthorized)
+		case err != nil:
+			http.Error(w, err.Error(), http.StatusForbidden)
+		case !who.Role.Includes(role):
+			http.Error(w, fmt.Sprintf("identity %s may not see this: it takes the role %s", who, role), http.StatusForbidden)
+		default:
+			next.ServeHTTP(w, q)
 		}
-		next.ServeHTTP(w, q)
 	})
+}
+
+// health reports whether a request needs no identity, as load balancers have none.
+func health(q *http.Request) bool { return q.URL.Path == "/healthz" || q.URL.Path == "/readyz" }
+
+// identified reports whether the caller of a request is known, where anybody is asked.
+func (d *Daemon) identified(q *http.Request) bool {
+	_, err := d.flight.Gate().Identify(q.Header.Values("Authorization"), nil)
+	return err == nil
 }
 
 // ready says whether a reader that connects now can expect steps.

@@ -12,12 +12,13 @@ import (
 	"strconv"
 
 	"loaderd/arrowout/answers"
+	"loaderd/internal/httplimit"
 	"loaderd/internal/ledger"
 	"loaderd/loader"
 )
 
 // maxBody bounds what an action is asked with.
-const maxBody = 1 << 20
+const maxBody = 64 << 10
 
 // changes are the actions that the page asks for; all others have a place of their own, or are for programs.
 var changes = map[string]bool{"drain": true, "seal": true, "mix": true, "checkpoint": true, "measure": true}
@@ -28,7 +29,7 @@ func (p *Page) ask(q *http.Request, action string, body any) ([]json.RawMessage,
 	if err != nil {
 		return nil, fmt.Errorf("encode the body of %s: %w", action, err)
 	}
-	return p.config.Asker.Ask(q.Context(), callerOf(q), action, b)
+	return p.config.Asker.Ask(q.Context(), CallerOf(q), action, b)
 }
 
 // reply answers with a document, or with an error.
@@ -125,7 +126,12 @@ func (p *Page) action(w http.ResponseWriter, q *http.Request) {
 		p.unknown(w, q)
 		return
 	}
+	if _, err := p.config.Asker.Identify(q.Context(), CallerOf(q), name); err != nil { // before its body takes memory
+		refuse(w, err)
+		return
+	}
 	b, err := io.ReadAll(http.MaxBytesReader(w, q.Body, maxBody))
+	httplimit.BodyRead(w)
 	if err == nil && len(b) > 0 && !json.Valid(b) {
 		err = errors.New("it is no JSON")
 	}

@@ -63,6 +63,15 @@ func (f *fake) role(from access.Caller) access.Role {
 	return role
 }
 
+func (f *fake) Identify(_ context.Context, from access.Caller, _ string) (access.Identity, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.role(from) == "" {
+		return access.Identity{}, &loader.Error{Reason: loader.BadToken, Message: "the call has no bearer token", Do: "send one"}
+	}
+	return access.Identity{Name: "somebody"}, nil
+}
+
 func (f *fake) Ask(_ context.Context, from access.Caller, action string, body []byte) ([]json.RawMessage, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

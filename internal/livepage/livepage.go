@@ -16,6 +16,8 @@ import (
 // failed are *loader.Error.
 type Asker interface {
 	Ask(ctx context.Context, from access.Caller, action string, body []byte) (results []json.RawMessage, err error)
+	// Identify returns who calls, or why Ask would refuse the caller whatever it asks for.
+	Identify(ctx context.Context, from access.Caller, what string) (access.Identity, error)
 }
 
 // Config says what a Page needs to know of its daemon.
@@ -63,8 +65,8 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, q *http.Request) { p.handler.Ser
 // Close ends all streams of events, which an http.Server that shuts down would wait for.
 func (p *Page) Close() { p.close() }
 
-// callerOf is who sends a request.
-func callerOf(q *http.Request) access.Caller {
+// CallerOf is who sends a request.
+func CallerOf(q *http.Request) access.Caller {
 	c := access.Caller{Authorization: q.Header.Values("Authorization"), Address: q.RemoteAddr}
 	if q.TLS != nil && len(q.TLS.VerifiedChains) > 0 && len(q.TLS.VerifiedChains[0]) > 0 {
 		c.Certificate = q.TLS.VerifiedChains[0][0]

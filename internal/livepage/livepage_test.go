@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -448,4 +449,28 @@ func FuzzQueries(f *testing.F) {
 		}
 		t.Errorf("%s?%s: %d %s", path, query, w.Code, w.Body)
 	})
+}
+
+func TestPage_IdentifiesCallersBeforeTheBody(t *testing.T) {
+	s := serve(t, newFake())
+	u, err := url.Parse(s.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := net.Dial("tcp", u.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := io.WriteString(c, "POST /api/action/mix HTTP/1.1\r\nHost: localhost\r\nContent-Length: 50000\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	r, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	if r.StatusCode != http.StatusUnauthorized {
+		t.Error(r.Status)
+	}
 }
