@@ -50,6 +50,21 @@ func TestPlaces_SecondSessionIsRefused(t *testing.T) {
 	}
 }
 
+// The report of another client is no sign of life of the one that has the place.
+func TestPlaces_ReportOfAnotherSession(t *testing.T) {
+	p, at := newPlaces(), loader.Place{Job: "trainer", Rank: 0, World: 2}
+	holding(t, p, at, "a")
+	reported := p.of[at].reported
+	p.report(at, "b")
+	select {
+	case <-reported:
+		t.Error("the holder counts as one that reports")
+	default:
+	}
+	p.report(at, "a")
+	<-reported
+}
+
 func TestPlaces_SilentHolderIsReplaced(t *testing.T) {
 	p, at := newPlaces(), loader.Place{Job: "trainer", Rank: 0, World: 2}
 	over := make(chan time.Time)
@@ -80,6 +95,12 @@ func TestPlaces_HolderLeavesMeanwhile(t *testing.T) {
 
 func TestPlaces_ReconnectingSessionReplacesItself(t *testing.T) {
 	p, at := newPlaces(), loader.Place{Job: "trainer", Rank: 0, World: 2}
+	p.silence = func() <-chan time.Time {
+		t.Error("a client waits for its own report")
+		over := make(chan time.Time)
+		close(over)
+		return over
+	}
 	ended, _ := holding(t, p, at, "a")
 	if err := p.admit(t.Context(), access.Identity{}, at, "a"); err != nil {
 		t.Fatal(err)

@@ -32,12 +32,12 @@ type kind struct {
 
 func (v Verdict) kind() kind { return kind{v.Health, v.Reason, v.Limits} }
 
-// take takes in the verdict of a moment. An urgent one is shown at once.
-func (s *steady) take(now time.Time, v Verdict, urgent bool) {
+// take takes in the verdict of a moment. That of a run that fails is shown at once.
+func (s *steady) take(now time.Time, v Verdict) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case !s.known, urgent, v.kind() == s.shown.kind():
+	case !s.known, v.Health == Failing, v.kind() == s.shown.kind():
 	case s.differs.IsZero():
 		s.differs = now
 		return
@@ -57,8 +57,7 @@ func (s *steady) verdict() (Verdict, bool) {
 // judge looks at the run, and updates the verdict that is shown.
 func (f *follower) judge(now time.Time) {
 	shown, _ := f.steady.verdict()
-	v := f.verdict(now, shown)
-	f.steady.take(now, v, v.Health == Failing)
+	f.steady.take(now, f.verdict(now, shown))
 }
 
 // shownVerdict returns the verdict of the last look. The end of a run and its failure are shown at once.

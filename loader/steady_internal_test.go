@@ -29,7 +29,7 @@ func (x *pace) beat(steps int, waits bool) {
 	if waits && x.p.stalls(now, shown.stalled()) {
 		v = Verdict{Health: Waiting, Reason: SourceDry, Limits: LimitDocuments}
 	}
-	x.s.take(now, v, v.Health == Failing)
+	x.s.take(now, v)
 	shown, _ = x.s.verdict()
 	if k := fmt.Sprint(shown.kind()); len(x.kinds) == 0 || x.kinds[len(x.kinds)-1] != k {
 		x.kinds = append(x.kinds, k)
@@ -59,8 +59,8 @@ func TestSteady_NoPaceFlips(t *testing.T) {
 func TestSteady_FailureIsShownAtOnce(t *testing.T) {
 	var s steady
 	now := time.Unix(1e9, 0)
-	s.take(now, Verdict{Health: Running, Limits: LimitRanks}, false)
-	s.take(now, Verdict{Health: Failing, Reason: SourceDown}, true)
+	s.take(now, Verdict{Health: Running, Limits: LimitRanks})
+	s.take(now, Verdict{Health: Failing, Reason: SourceDown})
 	if v, _ := s.verdict(); v.Health != Failing {
 		t.Errorf("%+v is shown", v)
 	}
@@ -78,7 +78,7 @@ func TestSteady_ChangesWhatLasts(t *testing.T) {
 		for i := range rapid.IntRange(1, 200).Draw(t, "seconds") {
 			before, _ := s.verdict()
 			v := rapid.SampledFrom(kinds).Draw(t, "verdict")
-			s.take(now, v, false)
+			s.take(now, v)
 			shown, _ := s.verdict()
 			lasted := now.Sub(same) > changeAfter
 			switch changes := shown.kind() != before.kind(); {
