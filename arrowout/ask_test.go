@@ -7,6 +7,11 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/apache/arrow/go/v17/arrow/flight"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
 	"loaderd/arrowout"
 	"loaderd/arrowout/answers"
 	"loaderd/internal/access"
@@ -94,6 +99,35 @@ func TestAskWithoutTokens(t *testing.T) {
 		}
 		if _, reason := asks(t, s, access.Caller{Address: address}, "status", ""); reason != "" {
 			t.Errorf("status from %q: %q", address, reason)
+		}
+	}
+}
+
+func TestAsk_CallersBehindAProxyAreNotLocal(t *testing.T) {
+	s := serve(t, newFake(2, 2, 16))
+	from := access.Caller{Address: "127.0.0.1:99", Forwarded: true}
+	if _, reason := asks(t, s, from, "drain", ""); reason != loader.Forbidden {
+		t.Errorf("drain: %q", reason)
+	}
+	if _, reason := asks(t, s, from, "status", ""); reason != "" {
+		t.Errorf("status: %q", reason)
+	}
+}
+
+func TestServer_CallersBehindAProxyAreNotLocal(t *testing.T) {
+	for _, insecure := range []bool{false, true} {
+		s := serve(t, newFake(2, 2, 16), func(c *arrowout.Config) { c.Insecure = insecure })
+		c := dial(t, s)
+		for _, header := range []string{"", "forwarded", "x-forwarded-for", "via", "x-real-ip"} {
+			ctx := t.Context()
+			if header != "" {
+				ctx = metadata.AppendToOutgoingContext(ctx, header, "192.0.2.7")
+			}
+			stream, err := c.DoAction(ctx, &flight.Action{Type: "drain"})
+			err = received(stream, &flight.Result{}, err)
+			if want := header != "" && !insecure; want != (status.Code(err) == codes.PermissionDenied) {
+				t.Errorf("insecure %v, header %q: %v", insecure, header, err)
+			}
 		}
 	}
 }

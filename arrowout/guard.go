@@ -25,13 +25,15 @@ import (
 // guard stands around every call: it finds out who calls, turns panics into errors and errors into statuses that every
 // Flight client understands, and counts them.
 type guard struct {
-	gate    *access.Gate
-	run     string // that is served
-	log     *slog.Logger
-	metrics *metrics
-	calls   atomic.Uint64
-	samples *logsample.Sampler
-	refused refusals
+	gate *access.Gate
+	run  string // that is served
+	// insecure has callers of any machine do everything where no token is asked for.
+	insecure bool
+	log      *slog.Logger
+	metrics  *metrics
+	calls    atomic.Uint64
+	samples  *logsample.Sampler
+	refused  refusals
 }
 
 func (g *guard) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (resp any, err error) {
@@ -162,6 +164,9 @@ func (g *guard) identify(ctx context.Context, method string) (access.Identity, e
 	}
 	if err != nil {
 		return who, err
+	}
+	if !g.gate.Asks() && !g.insecure && access.Forwarded(md.Get) { // the caller may be on any machine
+		who.Role = access.Read
 	}
 	if !who.Sees(g.run) {
 		return who, forbidden(who, "it does not see the run that this daemon serves")

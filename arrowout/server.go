@@ -76,7 +76,7 @@ func NewServer(cfg Config, run Run, log *slog.Logger, reg prometheus.Registerer)
 	if err != nil {
 		return nil, err
 	}
-	g := &guard{gate: gate, run: run.Info().Run, log: log, metrics: m, samples: logsample.New()}
+	g := &guard{gate: gate, run: run.Info().Run, insecure: cfg.Insecure, log: log, metrics: m, samples: logsample.New()}
 	limits := newLimits(cfg)
 	options := append(transportOptions(cfg, certificates, log),
 		grpc.InTapHandle(newCalls(g, limits).admit),

@@ -1,10 +1,26 @@
 package access
 
-import "crypto/x509"
+import (
+	"crypto/x509"
+	"slices"
+)
 
 // Caller is who asks for something over HTTP, as far as a request tells; a Gate finds out who that is.
 type Caller struct {
 	Authorization []string          // headers of that name
 	Address       string            // host:port that the request came from
 	Certificate   *x509.Certificate // of the client, where one was verified
+	Forwarded     bool              // by a proxy, whose address is Address
+}
+
+// Local reports whether the caller is on this machine, as far as a request tells.
+func (c Caller) Local() bool { return OnLoopback(c.Address) && !c.Forwarded }
+
+// proxyHeaders are the headers of requests that a proxy forwards.
+var proxyHeaders = []string{"Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip"}
+
+// Forwarded reports whether a request has a header that proxies add: its caller may be on any machine, whatever address the
+// request came from. values returns the headers of a name.
+func Forwarded(values func(name string) []string) bool {
+	return slices.ContainsFunc(proxyHeaders, func(name string) bool { return len(values(name)) > 0 })
 }

@@ -67,7 +67,7 @@ func (p *Page) Close() { p.close() }
 
 // CallerOf is who sends a request.
 func CallerOf(q *http.Request) access.Caller {
-	c := access.Caller{Authorization: q.Header.Values("Authorization"), Address: q.RemoteAddr}
+	c := access.Caller{Authorization: q.Header.Values("Authorization"), Address: q.RemoteAddr, Forwarded: access.Forwarded(q.Header.Values)}
 	if q.TLS != nil && len(q.TLS.VerifiedChains) > 0 && len(q.TLS.VerifiedChains[0]) > 0 {
 		c.Certificate = q.TLS.VerifiedChains[0][0]
 	}

@@ -474,3 +474,16 @@ func TestPage_IdentifiesCallersBeforeTheBody(t *testing.T) {
 		t.Error(r.Status)
 	}
 }
+
+func TestCallerOf_NotesProxies(t *testing.T) {
+	for _, header := range []string{"", "Accept", "Forwarded", "X-Forwarded-For", "Via", "X-Real-IP"} {
+		q := httptest.NewRequest(http.MethodGet, "/api/status", nil)
+		q.RemoteAddr = "127.0.0.1:99"
+		if header != "" {
+			q.Header.Set(header, "192.0.2.7")
+		}
+		if got, want := livepage.CallerOf(q).Local(), header == "" || header == "Accept"; got != want {
+			t.Errorf("%q: local is %v", header, got)
+		}
+	}
+}

@@ -59,7 +59,7 @@ type viewer struct {
 // join returns who calls as the identity of from, and what to call when it is not needed any more.
 func (v *viewers) join(from access.Caller) (*viewer, func()) {
 	h := sha256.New()
-	fmt.Fprintln(h, access.OnLoopback(from.Address)) // where no token is asked for, callers of this machine may do more than others
+	fmt.Fprintln(h, from.Local()) // where no token is asked for, callers of this machine may do more than others
 	for _, a := range from.Authorization {
 		fmt.Fprintf(h, "%q ", a)
 	}
