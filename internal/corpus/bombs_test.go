@@ -48,7 +48,7 @@ func parquetWith(t *testing.T, dictionary bool, texts func(row int) string) stri
 }
 
 // allocatedUntilFirst reads the first document or error of a file and returns the bytes that were allocated for it.
-func allocatedUntilFirst(t *testing.T, name, content string, o corpus.Options) (d corpus.Document, err error, allocated uint64) {
+func allocatedUntilFirst(t *testing.T, name, content string, o corpus.Options) (d corpus.Document, allocated uint64, err error) {
 	t.Helper()
 	path := filepath.Join(folder(t, map[string]string{name: content}), name)
 	var before, after runtime.MemStats
@@ -61,7 +61,7 @@ func allocatedUntilFirst(t *testing.T, name, content string, o corpus.Options) (
 		break
 	}
 	runtime.ReadMemStats(&after)
-	return d, err, after.TotalAlloc - before.TotalAlloc
+	return d, after.TotalAlloc - before.TotalAlloc, err
 }
 
 func TestParquet_MemoryOfRepeatedLargeText(t *testing.T) {
@@ -80,7 +80,7 @@ func TestParquet_MemoryOfRepeatedLargeText(t *testing.T) {
 			if len(file) > 64<<10 {
 				t.Fatalf("the file has %d bytes", len(file))
 			}
-			d, err, allocated := allocatedUntilFirst(t, "a.parquet", file, corpus.Options{})
+			d, allocated, err := allocatedUntilFirst(t, "a.parquet", file, corpus.Options{})
 			if err != nil || string(d.Data) != c.texts(0) {
 				t.Fatalf("a document of %d bytes: %v", len(d.Data), err)
 			}
@@ -113,7 +113,7 @@ func TestArrow_NestedNamesAreRefused(t *testing.T) {
 		"want a plain column":     {Meta: []corpus.Meta{{Name: "names", Column: "names"}}},
 		"want a list of token id": {TextField: "names", Tokens: true},
 	} {
-		if _, err, _ := allocatedUntilFirst(t, "a.arrow", file, o); err == nil || !strings.Contains(err.Error(), name) {
+		if _, _, err := allocatedUntilFirst(t, "a.arrow", file, o); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
@@ -127,7 +127,7 @@ func TestArrow_LargeListOfTokens(t *testing.T) {
 	ids.ValueBuilder().(*array.Int8Builder).AppendValues(make([]int8, tokens), nil)
 	schema := arrow.NewSchema([]arrow.Field{{Name: "ids", Type: arrow.ListOf(arrow.PrimitiveTypes.Int8)}}, nil)
 	file := ipcOf(t, array.NewRecord(schema, []arrow.Array{ids.NewArray()}, 1))
-	_, err, allocated := allocatedUntilFirst(t, "a.arrow", file, corpus.Options{TextField: "ids", Tokens: true, MaxDocument: 1 << 20})
+	_, allocated, err := allocatedUntilFirst(t, "a.arrow", file, corpus.Options{TextField: "ids", Tokens: true, MaxDocument: 1 << 20})
 	var skip *corpus.SkipError
 	if !errors.As(err, &skip) || skip.Reason != corpus.TooLarge {
 		t.Fatalf("%v", err)
@@ -146,7 +146,7 @@ func TestJSON_MemoryOfManyValues(t *testing.T) {
 		"empty":  {`{"parts":[{}` + strings.Repeat(`,{}`, values) + `]}`, `part 0 has no "text"`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err, allocated := allocatedUntilFirst(t, "a.jsonl", c.line+"\n", corpus.Options{})
+			_, allocated, err := allocatedUntilFirst(t, "a.jsonl", c.line+"\n", corpus.Options{})
 			var skip *corpus.SkipError
 			if c.want == "" && err != nil || c.want != "" && (!errors.As(err, &skip) || !strings.Contains(err.Error(), c.want)) {
 				t.Fatalf("%v", err)
