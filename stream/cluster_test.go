@@ -2,6 +2,8 @@ package stream_test
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -21,11 +23,11 @@ func members(t *testing.T) []stream.Config {
 	for range 3 {
 		peers = append(peers, natstest.FreeAddress(t))
 	}
-	configs := make([]stream.Config, 3)
+	secret, configs := natstest.ClusterSecret(t), make([]stream.Config, 3)
 	for i := range configs {
 		configs[i] = natstest.Config(t)
 		configs[i].Replicas = 3
-		configs[i].Cluster = server.Cluster{Name: "corpus", Listen: peers[i], Peers: peers}
+		configs[i].Cluster = server.Cluster{Name: "corpus", Listen: peers[i], Peers: peers, SecretFile: secret}
 	}
 	return configs
 }
@@ -49,6 +51,43 @@ func openMembers(t *testing.T, configs []stream.Config) []*stream.Store {
 		t.FailNow()
 	}
 	return stores
+}
+
+// The first member makes the secret in its data folder; a copy of the file lets the others in.
+func TestEmbeddedCluster_MembersShareCopiedSecret(t *testing.T) {
+	configs := members(t)
+	for i := range configs {
+		configs[i].Cluster.SecretFile = ""
+	}
+	stores := make([]*stream.Store, len(configs))
+	opening := sync.WaitGroup{}
+	open := func(i int) {
+		opening.Go(func() {
+			var err error
+			if stores[i], err = stream.Open(natstest.Within(t, time.Minute), configs[i], quiet()); err != nil {
+				t.Errorf("open member %d: %v", i, err)
+			}
+		})
+	}
+	open(0)
+	var secret []byte
+	natstest.Soon(t, "the first member makes the secret", func() (made bool) {
+		var err error
+		secret, err = os.ReadFile(filepath.Join(configs[0].Dir, server.SecretFile))
+		return err == nil
+	})
+	for i, c := range configs[1:] {
+		if err := os.WriteFile(filepath.Join(c.Dir, server.SecretFile), secret, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		open(i + 1)
+	}
+	opening.Wait()
+	for _, s := range stores {
+		if s != nil {
+			defer s.Close() //nolint:errcheck // the test ends
+		}
+	}
 }
 
 // Three daemons' own servers are a cluster: what one stores all have, also without it, and after all were stopped.
@@ -105,13 +144,10 @@ func TestClusterConfiguration(t *testing.T) {
 		{"a cluster of three", func(*stream.Config) {}, ""},
 		{"another machine reaches the routes", func(c *stream.Config) { c.Cluster.Listen = "0.0.0.0:6222" },
 			"cluster.listen: 0.0.0.0:6222: want a loopback address: routes between machines need certificates"},
-		{"other machines, with certificates and a secret", func(c *stream.Config) {
-			c.Cluster.Listen, c.Cluster.Peers[1], c.Cluster.SecretFile = "0.0.0.0:6222", "host-b:6222", "secret"
+		{"other machines, with certificates", func(c *stream.Config) {
+			c.Cluster.Listen, c.Cluster.Peers[1] = "0.0.0.0:6222", "host-b:6222"
 			c.TLS = conn.TLS{CA: "ca.pem", Cert: "member.pem", Key: "member.key"}
 		}, ""},
-		{"other machines, without a secret", func(c *stream.Config) {
-			c.Cluster.Listen, c.TLS = "0.0.0.0:6222", conn.TLS{CA: "ca.pem", Cert: "member.pem", Key: "member.key"}
-		}, "a secret that all members have (stream.cluster.secret_file)"},
 		{"members that cannot tell whose certificates they see", func(c *stream.Config) { c.TLS = conn.TLS{Cert: "member.pem", Key: "member.key"} },
 			"tls.ca: : want the authorities"},
 		{"routes to another machine", func(c *stream.Config) { c.Cluster.Peers[1] = "host-b:6222" }, "cluster.peers[1]: host-b:6222: want a loopback address"},

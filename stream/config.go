@@ -165,9 +165,8 @@ func (c Config) Validate() []plan.FieldError {
 // checkCluster checks the membership of a cluster.
 func (c Config) checkCluster(check func(ok bool, field string, value any, want string)) {
 	m := c.Cluster
-	safe := c.TLS.Cert != "" && c.TLS.CA != "" && m.SecretFile != ""
-	const notSafe = "a loopback address: routes between machines need certificates (stream.tls.cert, key and ca) and a secret that all members have " +
-		"(stream.cluster.secret_file)"
+	safe := c.TLS.Cert != "" && c.TLS.CA != ""
+	const notSafe = "a loopback address: routes between machines need certificates (stream.tls.cert, key and ca)"
 	check(streamName.MatchString(m.Name), "cluster.name", m.Name, "1 to 64 letters, digits, - and _")
 	check(validPeer(m.Listen), "cluster.listen", m.Listen, "host:port with a port of 1 to 65535, which the other members name in their peers")
 	check(safe || !validPeer(m.Listen) || access.OnLoopback(m.Listen), "cluster.listen", m.Listen, notSafe)

@@ -141,9 +141,9 @@ func TestClusterWithTLSAndASecret(t *testing.T) {
 	}
 	enough := 3*time.Since(began) + time.Second
 	for name, edit := range map[string]func(*stream.Config){
-		"another secret": func(c *stream.Config) { c.Cluster.SecretFile = file("other", "a-secret-of-somebody-else") },
-		"no secret":      func(c *stream.Config) { c.Cluster.SecretFile = "" },
-		"no certificate": func(c *stream.Config) { c.TLS = conn.TLS{} },
+		"another secret":      func(c *stream.Config) { c.Cluster.SecretFile = file("other", "a-secret-of-somebody-else") },
+		"a secret of its own": func(c *stream.Config) { c.Cluster.SecretFile = "" },
+		"no certificate":      func(c *stream.Config) { c.TLS = conn.TLS{} },
 		"a certificate of another authority": func(c *stream.Config) {
 			c.TLS.Cert, c.TLS.Key = certtest.SelfSigned(t, t.TempDir(), "server")
 		},

@@ -47,6 +47,16 @@ func Config(t testing.TB) stream.Config {
 	return c
 }
 
+// ClusterSecret makes a file with a secret for the members of a cluster.
+func ClusterSecret(t testing.TB) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "cluster.secret")
+	if err := os.WriteFile(name, []byte("the-secret-of-the-members\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
 // FreeAddress returns an address on loopback where nothing listens. It is below the ports that systems give to connections and to those who ask for any: a
 // daemon that is killed and started again finds it free.
 func FreeAddress(t testing.TB) string {

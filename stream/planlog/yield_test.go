@@ -18,10 +18,12 @@ import (
 func embeddedCluster(t *testing.T) []*stream.Store {
 	t.Helper()
 	peers := []string{natstest.FreeAddress(t), natstest.FreeAddress(t), natstest.FreeAddress(t)}
+	secret := natstest.ClusterSecret(t)
 	stores, opening := make([]*stream.Store, len(peers)), sync.WaitGroup{}
 	for i, peer := range peers {
 		c := natstest.Config(t)
-		c.Replicas, c.Cluster = len(peers), server.Cluster{Name: "corpus", Listen: peer, Peers: peers}
+		c.Replicas, c.Cluster = len(peers), server.Cluster{Name: "corpus", Listen: peer, Peers: peers,
+			SecretFile: secret}
 		opening.Go(func() {
 			s, err := stream.Open(natstest.Within(t, time.Minute), c, slog.New(slog.DiscardHandler))
 			if err != nil {

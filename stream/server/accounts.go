@@ -86,12 +86,8 @@ type users struct {
 // tokens are the hashes of the tokens as they were read last.
 type tokens struct{ operator, producer [32]byte }
 
-func openUsers(o Options) (*users, error) {
-	secret, err := o.Cluster.secret()
-	if err != nil {
-		return nil, err
-	}
-	u := &users{dir: o.Dir, secret: secret, inside: random(), shared: map[string]bool{}}
+func openUsers(dir, secret string) (*users, error) {
+	u := &users{dir: dir, secret: secret, inside: random(), shared: map[string]bool{}}
 	return u, u.Reload()
 }
 

@@ -30,7 +30,7 @@ func (c certificates) use(o *server.Options) {
 	}
 	o.TLS, o.TLSTimeout = true, tlsTimeout
 	if c.members != nil {
-		o.Cluster.TLSConfig, o.Cluster.TLSTimeout = c.members.Mutual(), tlsTimeout
+		o.Cluster.TLSConfig = c.members.Mutual()
 	}
 }
 

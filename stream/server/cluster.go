@@ -3,10 +3,14 @@ package server
 import (
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"io/fs"
+	"log/slog"
 	"net"
 	"net/url"
 	"os"
+	"path/filepath"
 	"regexp"
 	"time"
 
@@ -25,26 +29,42 @@ type Cluster struct {
 	Advertise string `koanf:"advertise"`
 	// Peers are the addresses of all members, host:port, this one's too: the same list for all.
 	Peers []string `koanf:"peers"`
-	// SecretFile holds a secret that all members have, and nobody else. Routes are taken from members only, and the tokens of the members are the same.
+	// SecretFile holds the secret of the members. Routes are taken from members only, and the tokens of the members are
+	// the same. Empty takes SecretFile of the data folder, which the first start makes.
 	SecretFile string `koanf:"secret_file"`
 }
 
-// secret reads the members' secret; without a file it is empty.
-func (c Cluster) secret() (string, error) {
-	if c.Name == "" || c.SecretFile == "" {
+// SecretFile is the file of the data folder with the secret of a cluster's members.
+const SecretFile = "cluster.secret"
+
+const minSecret = 16 // characters
+
+// secret reads the members' secret; it is empty for a server that stands alone. Where no file is configured it makes
+// that of the data folder.
+func (c Cluster) secret(dir string, log *slog.Logger) (string, error) {
+	if c.Name == "" {
 		return "", nil
 	}
-	secret, err := access.ReadToken(c.SecretFile)
-	if err == nil && len(secret) < minSecret {
-		err = fmt.Errorf("%s holds %d characters: want %d at least", c.SecretFile, len(secret), minSecret)
+	name := c.SecretFile
+	if name == "" {
+		name = filepath.Join(dir, SecretFile)
+	}
+	secret, err := access.ReadToken(name)
+	switch {
+	case c.SecretFile == "" && errors.Is(err, fs.ErrNotExist):
+		secret = random()
+		if err = writeWhole(name, []byte(secret+"\n")); err == nil {
+			log.Warn("made the secret of the cluster", "event", "cluster.secret", "file", name, "cluster", c.Name,
+				"do", "copy the file to the data folders of the other members before they start (docs/cluster.md)")
+		}
+	case err == nil && len(secret) < minSecret:
+		err = fmt.Errorf("%s holds %d characters: want %d at least", name, len(secret), minSecret)
 	}
 	if err != nil {
 		return "", fmt.Errorf("read the secret of the cluster (stream.cluster.secret_file): %w", err)
 	}
 	return secret, nil
 }
-
-const minSecret = 16 // characters
 
 // routeUser is as whom a member connects to the others.
 const routeUser = "member"
@@ -91,7 +111,7 @@ func everywhere(host string) bool {
 }
 
 // options are the server's options for its routes.
-func (c Cluster) options() (server.ClusterOpts, []*url.URL, error) {
+func (c Cluster) options(secret string) (server.ClusterOpts, []*url.URL, error) {
 	if c.Name == "" {
 		return server.ClusterOpts{}, nil, nil
 	}
@@ -99,19 +119,16 @@ func (c Cluster) options() (server.ClusterOpts, []*url.URL, error) {
 	if err != nil {
 		return server.ClusterOpts{}, nil, fmt.Errorf("read address of routes (stream.cluster.listen): %w", err)
 	}
-	opts := server.ClusterOpts{Name: c.Name, Host: host, Port: port, Advertise: c.Advertise, PingInterval: routePing, MaxPingsOut: routePingsOut}
-	secret, err := c.secret()
-	if err != nil {
-		return opts, nil, err
+	opts := server.ClusterOpts{
+		Name: c.Name, Host: host, Port: port, Advertise: c.Advertise, PingInterval: routePing, MaxPingsOut: routePingsOut,
+		Username: routeUser, Password: derived(secret, "routes"), TLSTimeout: tlsTimeout,
 	}
-	var user *url.Userinfo
-	if secret != "" {
-		opts.Username, opts.Password = routeUser, derived(secret, "routes")
-		user = url.UserPassword(opts.Username, opts.Password)
+	if opts.TLSConfig, err = routeTLS(secret, append([]string{c.Listen, c.Advertise}, c.Peers...)); err != nil {
+		return opts, nil, err
 	}
 	var routes []*url.URL
 	for _, peer := range c.Peers {
-		routes = append(routes, &url.URL{Scheme: "nats", User: user, Host: peer})
+		routes = append(routes, &url.URL{Scheme: "nats", User: url.UserPassword(opts.Username, opts.Password), Host: peer})
 	}
 	return opts, routes, nil
 }

@@ -75,15 +75,19 @@ func Start(ctx context.Context, o Options, log *slog.Logger) (_ *Server, err err
 	if err != nil {
 		return nil, err
 	}
-	opts, err := serverOptions(o, member.Server, certs)
-	if err != nil {
-		return nil, err
-	}
 	if err := probeListens(ctx, o); err != nil {
 		return nil, err
 	}
 	// Every check is above: a refused start leaves the folder as it was, except for its lock file.
-	users, err := openUsers(o)
+	secret, err := o.Cluster.secret(o.Dir, log)
+	if err != nil {
+		return nil, err
+	}
+	opts, err := serverOptions(o, member.Server, secret, certs)
+	if err != nil {
+		return nil, err
+	}
+	users, err := openUsers(o.Dir, secret)
 	if err != nil {
 		return nil, err
 	}
@@ -119,18 +123,15 @@ func Start(ctx context.Context, o Options, log *slog.Logger) (_ *Server, err err
 	if a, ok := srv.Addr().(*net.TCPAddr); ok && !a.IP.IsLoopback() && opts.TLSConfig == nil {
 		log.Warn("tokens and documents travel in the clear: the server inside the daemon has no certificate (stream.tls.cert)", "stream.listen", a.String())
 	}
-	if o.Cluster.Name != "" && o.Cluster.SecretFile == "" {
-		log.Warn("who may log in to this machine can join the cluster: its routes have no secret (stream.cluster.secret_file)", "cluster", o.Cluster.Name)
-	}
 	return s, nil
 }
 
-func serverOptions(o Options, name string, certs certificates) (*server.Options, error) {
+func serverOptions(o Options, name, secret string, certs certificates) (*server.Options, error) {
 	host, port, err := hostPort(o.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("read listen address (stream.listen): %w", err)
 	}
-	cluster, routes, err := o.Cluster.options()
+	cluster, routes, err := o.Cluster.options(secret)
 	if err != nil {
 		return nil, err
 	}
