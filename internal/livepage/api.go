@@ -127,6 +127,7 @@ func (p *Page) action(w http.ResponseWriter, q *http.Request) {
 		return
 	}
 	if _, err := p.config.Asker.Identify(q.Context(), CallerOf(q), name); err != nil { // before its body takes memory
+		w.Header().Set("Connection", "close") // else the server would read the body before it answers
 		refuse(w, err)
 		return
 	}

@@ -452,7 +452,9 @@ func FuzzQueries(f *testing.F) {
 }
 
 func TestPage_IdentifiesCallersBeforeTheBody(t *testing.T) {
-	s := serve(t, newFake())
+	f := newFake()
+	f.open = false
+	s := serve(t, f)
 	u, err := url.Parse(s.URL)
 	if err != nil {
 		t.Fatal(err)
