@@ -146,6 +146,9 @@ func TestTargets(t *testing.T) {
 	h.Config.Mix.Schedule = []mixture.Point{{Tokens: 100, Ramp: 100, Weights: map[string]float64{"code": 3, "web": 1}}}
 	s := history.NewSteps()
 	take(t, s, h)
+	if r := s.Recent(); len(r) > 0 {
+		t.Errorf("recent shares before the first step: %v", r)
+	}
 	for i := range uint64(30) { // 10 tokens each
 		take(t, s, part(i, 64, 5, 5))
 	}

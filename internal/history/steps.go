@@ -188,7 +188,7 @@ func weightsOf(weights map[string]float64) string {
 // Known is how many steps have been taken in.
 func (s *Steps) Known() uint64 { return s.known }
 
-// Recent returns of each source its share of the tokens of the newest steps.
+// Recent returns of each source its share of the tokens of the newest steps; none before the first.
 func (s *Steps) Recent() map[string]float64 {
 	sums, all := make([]int64, len(s.names)), int64(0)
 	newest := s.pyramid.newest
@@ -199,8 +199,11 @@ func (s *Steps) Recent() map[string]float64 {
 		}
 	}
 	out := map[string]float64{}
+	if all == 0 {
+		return out
+	}
 	for i, n := range sums {
-		out[s.names[i]] = float64(n) / float64(max(all, 1))
+		out[s.names[i]] = float64(n) / float64(all)
 	}
 	return out
 }
