@@ -397,7 +397,7 @@ func TestCensus_TwoDaemons(t *testing.T) {
 			first[say(f)] = n + 1
 		}
 	}
-	if want := map[string]int{"named absent [1] of 2 of pretrain at 18": 6, "red absent [1] of 2 of pretrain at 18": 10}; fmt.Sprint(first) != fmt.Sprint(want) {
+	if want := map[string]int{"named absent [1] of 2 of pretrain at 19": 6, "red absent [1] of 2 of pretrain at 19": 10}; fmt.Sprint(first) != fmt.Sprint(want) {
 		t.Errorf("%v, want %v", first, want)
 	}
 	a.Open(id(1), census.Client{Session: "2", Taken: 19}, 19, now)
@@ -442,5 +442,30 @@ func TestCensus_FastSteps(t *testing.T) {
 	}
 	if f := last.Finding; f == nil || say(f) != "red silent [3] of 4 of pretrain at 299" {
 		t.Errorf("%+v", f)
+	}
+}
+
+// Ranks of two daemons: what a daemon has of the ranks of the other one is older than its own reports, by as much as passes between two rolls.
+func TestCensus_FastStepsOfTwoDaemons(t *testing.T) {
+	a, b, now, taken := census.New(), census.New(), began, uint64(0)
+	id := func(n int) census.ID { return census.ID{Key: census.Key{Job: "pretrain", World: 2}, Rank: n} }
+	a.Open(id(0), census.Client{Session: "s"}, 0, now)
+	b.Open(id(1), census.Client{Session: "s"}, 0, now)
+	for tenth := range 300 {
+		moved := now
+		now, taken = now.Add(100*time.Millisecond), taken+2
+		report := census.Report{Session: "s", Taken: taken, Still: now.Sub(moved)}
+		switch tenth % 10 {
+		case 0:
+			a.Merge("b", b.Roll(now), now) // a moment before the next report
+		case 1:
+			b.Report(id(1), report, now)
+		case 9:
+			a.Report(id(0), report, now)
+			j := a.View(now).Jobs[0]
+			if tenth > 50 && (j.Most-j.Least < 30 || j.Most-j.Least > j.Slack || j.Finding != nil) {
+				t.Fatalf("%d to %d, %d of it may be reports: %+v", j.Least, j.Most, j.Slack, j.Finding)
+			}
+		}
 	}
 }

@@ -39,6 +39,8 @@ const (
 	maxNamed   = 8
 	// reportJitter is by how much the last reports of two clients may differ in time.
 	reportJitter = 1500 * time.Millisecond
+	// rollJitter is how much older the report is that another daemon has received.
+	rollJitter = 1500 * time.Millisecond
 )
 
 // judgement is what a job is judged by.

@@ -94,7 +94,7 @@ func (c *Census) View(now time.Time) View {
 		}
 		p.advance(j.Most, now)
 		if i := p.interval(); j.Reports && i > 0 {
-			j.Slack = uint64(reportJitter / i)
+			j.Slack = uint64(j.jitter() / i)
 		}
 		j.judge(judgement{now: now, interval: p.interval(), partial: cut, left: c.left[j.Job]})
 		v.Jobs = append(v.Jobs, j)
@@ -104,6 +104,14 @@ func (c *Census) View(now time.Time) View {
 	slices.SortFunc(v.Jobs, byKey)
 	slices.SortFunc(v.Gone, byKey)
 	return v
+}
+
+// jitter returns by how much the last reports of two processes may differ in time. Those that another daemon has received arrive with its rolls.
+func (j *Job) jitter() time.Duration {
+	if slices.ContainsFunc(j.Ranks, func(r Rank) bool { return r.Daemon != "" }) {
+		return reportJitter + rollJitter
+	}
+	return reportJitter
 }
 
 // join merges what two daemons have of one process, in either order.
