@@ -23,7 +23,7 @@ type ID struct {
 // Entry is the state of a process. It begins with its first stream and outlives its streams.
 type Entry struct {
 	Streams int       // that are open
-	Since   time.Time // when the first of them was opened or, without any, when the last one ended
+	Since   time.Time // when the process opened its first stream or, while none is open, when the last one ended
 	From    uint64    // first step of the process
 	Sent    uint64    // steps that its streams were handed
 	Ended   bool      // its last stream was sent all steps that it asked for
@@ -39,6 +39,8 @@ type Entry struct {
 
 	Moved   time.Time // when the process last consumed a step or asked for one
 	Address string    // of the client
+
+	opened time.Time // when the client opened its first stream here
 }
 
 // Consumed returns how many steps the trainer has consumed: those taken but for the one that it holds. Of a client that does not report it is
@@ -137,11 +139,15 @@ func (c *Census) Open(id ID, client Client, from uint64, now time.Time) {
 		e = &Entry{From: from}
 		c.own[id] = e
 	}
-	if e.Streams == 0 {
-		e.Since = now
-	}
-	if e.Session != session || session == "" || taken < e.Taken { // another process, or one that resumes
+	another := e.Session != session || session == "" || taken < e.Taken // another process, or one that resumes
+	if another {
 		e.From, e.Waiting, e.Starves, e.Moved = taken, false, false, now
+	}
+	if e.Streams == 0 {
+		if another || e.opened.IsZero() {
+			e.opened = now
+		}
+		e.Since = e.opened
 	}
 	e.Streams++
 	e.Sent, e.Ended, e.Left, e.Address = from, false, false, client.Address

@@ -155,6 +155,26 @@ func TestCensus_KilledRank(t *testing.T) {
 	j.found(nil)
 }
 
+// The other ranks wait for a step, are told the cause, and open their streams again: they are no job that begins anew.
+func TestCensus_OthersOpenTheirStreamsAgain(t *testing.T) {
+	j := newJob(t, "pretrain", 3, 3)
+	j.train(10)
+	j.ranks[2].alive = false
+	j.close(j.ranks[2])
+	for range 8 {
+		j.seconds(10)
+		for _, r := range j.ranks[:2] {
+			j.close(r)
+			j.c.Open(r.id, census.Client{Session: r.session, Taken: r.taken}, r.taken, j.now)
+			r.open = true
+		}
+	}
+	j.found(map[string]int{"named absent [2] of 3 of pretrain at 9": 6, "red absent [2] of 3 of pretrain at 9": 11})
+	if f := j.c.View(j.now).Jobs[0].Finding; f == nil || f.Level != census.Red {
+		t.Errorf("%+v", f)
+	}
+}
+
 func TestCensus_RankNeverCame(t *testing.T) {
 	j := newJob(t, "pretrain", 4, 3)
 	j.fault = j.now

@@ -223,6 +223,11 @@ def hung_rank(stage: Stage) -> None:
     stage.fault_at(stage.job(lock_step, 4, changes) / "fault")
 
 
+def hung_rank_alone(stage: Stage) -> None:
+    run_of_tokens(stage)
+    stage.fault_at(stage.job(own_pace, 4, {"job": "alone", "freeze": [34, 3], "seconds": 0.05}) / "fault")
+
+
 def killed_rank(stage: Stage) -> None:
     run_of_tokens(stage)
     changes = {"job": "killed", "kill": [34, 1], "hang": True, "seconds": 0.05}
@@ -375,6 +380,14 @@ HUNG = Scene(
     job="hung",
     rank=3,
 )
+HUNG_ALONE = Scene(
+    "hung, no lock step",
+    "Rank 3 of 4 is stopped; the others read up to the end of its window",
+    hung_rank_alone,
+    missing(3, 4, "alone", "consumed"),
+    job="alone",
+    rank=3,
+)
 KILLED = Scene(
     "killed",
     "Rank 1 of 2, in lock step, is killed (kill -9)",
@@ -455,5 +468,5 @@ CHECKPOINT = Scene("checkpoint", "All ranks write a checkpoint for 25 s", checkp
 RESTART = Scene("restart", "The daemon is restarted", restart, outcome=last_step)
 TAKEOVER = Scene("takeover", "The leader of three daemons is killed, with its NATS server", takeover, outcome=last_step)
 
-FAULTS = [SLOW_RANK, HUNG, KILLED, ABSENT, TWINS, TWO_JOBS, CLUSTER, FULL_KEEP, FULL_PURGE, SMALL, BEHIND]
+FAULTS = [SLOW_RANK, HUNG, HUNG_ALONE, KILLED, ABSENT, TWINS, TWO_JOBS, CLUSTER, FULL_KEEP, FULL_PURGE, SMALL, BEHIND]
 PAUSES = [EVALUATION, CHECKPOINT, RESTART, TAKEOVER]
