@@ -305,7 +305,7 @@ func TestSituations(t *testing.T) {
 					<-s.ctx.Done()
 				}
 			})
-			s.told(ended, s.says(loader.Waiting, `Waiting for rank 1 of 2, \d+ steps behind$`).Verdict)
+			s.told(ended, s.says(loader.Waiting, `Waiting for rank 1 of 2 of job "\w+", \d+ steps behind$`).Verdict)
 		}},
 		{"a rank is killed, and the other one waits for it in a collective", nil, func(s *scene) {
 			s.open()

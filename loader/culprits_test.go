@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"loaderd/loader"
+	"loaderd/loader/census"
 )
 
 // trainer is a job whose clients report what they have taken, as the Python client does. Its ranks take steps when the test has them take some.
@@ -367,4 +368,24 @@ func TestDaemons_ReportsReachTheServingDaemon(t *testing.T) {
 			t.Error("a rank without a stream is known")
 		}
 	})
+}
+
+func TestRankCause_CountsRanks(t *testing.T) {
+	for _, x := range []struct {
+		state census.State
+		ranks []int
+		want  string
+	}{
+		{census.Absent, []int{3}, `Rank 3 of 4 of job "a" has not consumed step 7 for 20 s: it is not connected`},
+		{census.Absent, []int{1, 3}, `Ranks 1, 3 of 4 of job "a" have not consumed step 7 for 20 s: they are not connected`},
+		{census.Silent, []int{1, 3}, `Ranks 1, 3 of 4 of job "a" have not consumed step 7 for 20 s: their processes do not answer`},
+		{census.Left, []int{3}, `Rank 3 of 4 of job "a" has not consumed step 7 for 20 s: ` +
+			"its client was closed, and other ranks have asked for a later step"},
+	} {
+		f := census.Finding{Key: census.Key{Job: "a", World: 4}, State: x.state, Level: census.Red, Ranks: x.ranks,
+			Count: len(x.ranks), Step: 7, For: 20 * time.Second}
+		if got := loader.RankCause(&f).Message; got != x.want {
+			t.Errorf("%q, want %q", got, x.want)
+		}
+	}
 }

@@ -27,14 +27,8 @@ func RankCause(f *census.Finding) *Error {
 	case f.All:
 		detail, do = "their streams are open, and their clients have stopped to report",
 			"look whether the job was stopped, or its machines are out of reach"
-	case f.State == census.Absent:
-		detail = "it is not connected"
-	case f.State == census.Silent:
-		detail = "its process does not answer"
-	case f.State == census.Stuck:
-		detail = "it holds the step, and other ranks have asked for a later one"
-	case f.State == census.Left:
-		detail = "its client was closed, and other ranks have asked for a later step"
+	default:
+		detail = detailOf(f)
 	}
 	if f.Twice != nil {
 		detail = strings.TrimPrefix(fmt.Sprintf("%s; rank %d is read by several clients", detail, *f.Twice), "; ")
@@ -43,6 +37,24 @@ func RankCause(f *census.Finding) *Error {
 	facts := map[string]string{"job": f.Job, "rank": joined(f.Ranks), "world": strconv.Itoa(f.World), "step": strconv.FormatUint(f.Step, 10),
 		"since_seconds": strconv.FormatInt(int64(f.For.Seconds()), 10), "state": string(f.State)}
 	return stalled(RankMissing, strings.ToUpper(sentence[:1])+sentence[1:], detail, do, facts)
+}
+
+// detailOf describes what the ranks of a finding do instead of consuming a step.
+func detailOf(f *census.Finding) string {
+	several := f.Count > 1
+	switch f.State {
+	case census.Absent:
+		return map[bool]string{false: "it is not connected", true: "they are not connected"}[several]
+	case census.Silent:
+		return map[bool]string{false: "its process does not answer", true: "their processes do not answer"}[several]
+	case census.Stuck:
+		return map[bool]string{false: "it holds", true: "they hold"}[several] +
+			" the step, and other ranks have asked for a later one"
+	case census.Left:
+		return map[bool]string{false: "its client was closed", true: "their clients were closed"}[several] +
+			", and other ranks have asked for a later step"
+	}
+	return ""
 }
 
 // rankNote names the ranks of a finding within the sentence of a run that continues.

@@ -260,7 +260,7 @@ func (w *wait) behind() *Error {
 		return nil
 	}
 	steps := quantity.Things(int(w.step-min(w.step, b.Step)), "step")
-	return stalled(RankBehind, fmt.Sprintf("Waiting for %s, %s behind", b.name(), steps),
+	return stalled(RankBehind, fmt.Sprintf("Waiting for %s of job %q, %s behind", b.name(), b.Job, steps),
 		fmt.Sprintf("it has asked for no step beyond %d, and %d steps are planned beyond that", b.Step, w.options.Ahead), "look at that rank; the plan goes on when it does",
 		map[string]string{"rank": strconv.Itoa(b.Rank), "world": strconv.Itoa(b.World), "rank_step": strconv.FormatUint(b.Step, 10)})
 }

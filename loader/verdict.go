@@ -274,7 +274,8 @@ func (w *wait) idlers() string {
 	}
 	for _, j := range w.ranks.Jobs {
 		if j.Reports && j.Least == j.Most {
-			return fmt.Sprintf("%s of job %q hold step %d", quantity.Things(j.Present, "rank"), j.Job, j.Least)
+			return fmt.Sprintf("%s of job %q %s step %d", quantity.Things(j.Present, "rank"), j.Job,
+				map[bool]string{true: "holds", false: "hold"}[j.Present == 1], j.Least)
 		}
 	}
 	return ""

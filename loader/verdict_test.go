@@ -177,7 +177,7 @@ func TestVerdicts(t *testing.T) {
 		}
 		v := j.says(loader.Running, `Running: 64 tokens/s, rank 1 of 2 of job "trainer" holds the others (`, loader.LimitRanks)
 		time.Sleep(20 * time.Second)
-		v = j.says(loader.Waiting, "Waiting for rank 1 of 2, ", loader.LimitRanks)
+		v = j.says(loader.Waiting, `Waiting for rank 1 of 2 of job "trainer", `, loader.LimitRanks)
 		if v.Reason != loader.RankBehind || v.Facts["rank"] != "1" {
 			j.Errorf("%+v", v)
 		}
