@@ -259,7 +259,7 @@ bench-guarantees: ## checkpoints, recovery, the plan log, ranks in lock step, bu
 	@$(GO) build -o bin/guarantees ./internal/bench/guarantees && bin/guarantees
 
 .PHONY: bench-culprits
-bench-culprits: build ## what is shown while a rank or a full stream holds a job, into docs/results/culprits.md; seven minutes
+bench-culprits: build ## what is shown while a rank or a full stream holds a job, into docs/results/culprits.md; eight minutes
 	@venv=$(VENV) && LOADERD_BIN=$(BIN) PYTHONPATH=python/src PYTHONDONTWRITEBYTECODE=1 "$$venv" python/tests/record_culprits.py \
 		docs/results/culprits.md $(CULPRITS)
 

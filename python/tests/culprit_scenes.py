@@ -28,9 +28,10 @@ LIMIT = 300  # seconds until a culprit is named; docs/operations.md has the time
 LOOK = 0.5
 NAMED_RANK = re.compile(r"(?i)\branks? (\d+)")
 NAMED_JOB = re.compile(r'job "([^"]+)"')
-DEFAULTS = {name: value for name, value in SETTINGS.items() if name.startswith("tokenizer.")}
-TEXT = {name: value for name, value in SETTINGS.items() if not name.startswith("tokenizer.")}
-SLOW = {**SETTINGS, "packing.buckets": 2048, "sources.code.weight": 1, "sources.web.weight": 1}
+TOKENS = {name: value for name, value in SETTINGS.items() if name != "serve.stall_timeout"}
+DEFAULTS = {name: value for name, value in TOKENS.items() if name.startswith("tokenizer.")}
+TEXT = {name: value for name, value in TOKENS.items() if not name.startswith("tokenizer.")}
+SLOW = {**TOKENS, "packing.buckets": 2048, "sources.code.weight": 1, "sources.web.weight": 1}
 
 
 @dataclass(frozen=True)
@@ -211,7 +212,7 @@ class Scene:
 
 def run_of_tokens(stage: Stage) -> Daemon:
     """A run that is not short of documents: each makes five steps."""
-    d = stage.serve(SETTINGS)
+    d = stage.serve(TOKENS)
     stage.publish(1000 if stage.long else 200)
     stage.plan_ahead()
     return d
@@ -244,7 +245,7 @@ def slow_rank(stage: Stage) -> None:
 
 def absent_rank(stage: Stage) -> None:
     run_of_tokens(stage)
-    stage.fault_at(stage.job(own_pace, 4, {"job": "absent", "absent": 2, "seconds": 0.05}) / "connected-0")
+    stage.fault_at(stage.job(own_pace, 4, {"job": "absent", "absent": 2, "seconds": 0.05}) / "stepped-0")
 
 
 def duplicate_rank(stage: Stage) -> None:
@@ -272,7 +273,7 @@ def cluster(stage: Stage) -> None:
     secret.write_text("the-secret-of-all-members\n")
     secret.chmod(0o600)
     routes = [f"127.0.0.1:{port}" for port in free_ports(3)]
-    shared = {**SETTINGS, "stream.cluster.name": "scene", "stream.cluster.peers": ",".join(routes)}
+    shared = {**TOKENS, "stream.cluster.name": "scene", "stream.cluster.peers": ",".join(routes)}
     shared |= {"stream.cluster.secret_file": secret, "stream.replicas": 3, "stream.max_bytes": "1GiB"}
     shared |= {"stream.dead_letter_bytes": "64MiB", "stream.plan_bytes": "256MiB"}
     stage.serve(*({**shared, "stream.cluster.listen": route} for route in routes))
@@ -307,7 +308,7 @@ def small_corpus(stage: Stage) -> None:
 
 
 def trainer_behind(stage: Stage) -> None:
-    d = stage.serve({**SETTINGS, "packing.buckets": 512})
+    d = stage.serve({**TOKENS, "packing.buckets": 512})
     stage.publish(300, longest=2000)
     stage.job(own_pace, 1, {"job": "trainer", "seconds": 3.0})
     wait_for(lambda: (s := page_status(d)) and [r["unit"] for r in s.figures["ranks"]] == ["read"], LIMIT)
@@ -365,7 +366,7 @@ def first_step(stage: Stage) -> str:
 
 def last_step(stage: Stage) -> str:
     last = (stage.folder / "pretrain" / "log").read_text().splitlines()[-1]
-    return f"step {json.loads(last)['step']} in the end"
+    return f"step {json.loads(last)['step']} at the end"
 
 
 def missing(rank: int, world: int, job: str, state: str) -> str:

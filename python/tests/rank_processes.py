@@ -108,7 +108,7 @@ def lock_step(rank: int, world: int, folder: Path, url: str, changes: dict[str, 
 
 
 def own_pace(rank: int, world: int, folder: Path, url: str, changes: dict[str, Any]) -> None:
-    """Trains without waiting for the other ranks.
+    """Trains without waiting for the other ranks, but for their start.
 
     `changes`: `kill`, `freeze`, `pause` and `job` as for lock_step; `seconds` (how long a step takes, as long as
     `folder`/hurry does not exist), `slow` ([rank, seconds]: how long it takes that rank), `absent` (a rank that makes
@@ -123,6 +123,8 @@ def own_pace(rank: int, world: int, folder: Path, url: str, changes: dict[str, A
     job = changes.get("job", DEFAULT_JOB)
     with record_messages(folder, rank), StepLoader(url, rank=place, world=world, job=job, patience=60) as loader:
         (folder / f"connected-{rank}").touch()
+        others = set(range(world)) - {changes.get("absent")}
+        wait_for(lambda: all((folder / f"connected-{n}").exists() for n in others))
         for _ in loader:
             (folder / f"stepped-{rank}").touch()
             if not (folder / "hurry").exists():

@@ -121,7 +121,7 @@ def log_cell(m: Moment) -> str:
 
 def summary(records: list[Record]) -> list[str]:
     lines = [
-        "| scene | what happens | named after | in red after | logged by other ranks after | raised | wrong ones |",
+        "| scene | what happens | named | red | logged | raised | wrong |",
         "| --- | --- | ---: | ---: | ---: | --- | --- |",
     ]
     for r in records:
@@ -167,9 +167,8 @@ def main(page: Path, only: list[str]) -> int:
             for r in pool.map(lambda s: record(binary, s), scenes[n : n + TOGETHER]):
                 done[r.scene.name] = r
     records = [done[s.name] for s in FAULTS + PAUSES if s.name in done]
-    revision = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
     day = time.strftime("%Y-%m-%d", time.gmtime())
-    about = f"{os.cpu_count()} cores, {platform.machine()}. {day}, revision {revision}."
+    about = f"{os.cpu_count()} cores, {platform.machine()}. {day}."
     made = {"named": [*summary(records), "", about], "sentences": sentences(records)}
     if only:
         print("\n\n".join("\n".join(lines) for lines in made.values()))

@@ -111,7 +111,9 @@ def test_Culprit_RankOfACluster(stage: Stage) -> None:
 
 @scale.everything
 @pytest.mark.parametrize(
-    "scene", [scenes.SLOW_RANK, scenes.FULL_KEEP, scenes.FULL_PURGE, scenes.SMALL], ids=lambda s: s.name
+    "scene",
+    [scenes.SLOW_RANK, scenes.HUNG_ALONE, scenes.FULL_KEEP, scenes.FULL_PURGE, scenes.SMALL],
+    ids=lambda s: s.name,
 )
 def test_Culprit_IsNamed(stage: Stage, scene: Scene) -> None:
     play(scene, stage)
@@ -131,3 +133,13 @@ def test_Culprit_PauseIsNoFault(stage: Stage, scene: Scene) -> None:
     scene.play(stage)
     wait_for(scenes.steps_taken(stage.folder / "pretrain", 300), LIMIT)
     assert not scene.wrong(stage)
+
+
+def test_Page_HasEveryScene() -> None:
+    """The page was written when all scenes were there, and none of them showed a wrong culprit."""
+    rows = [line.strip("| ").split(" | ") for line in PAGE.read_text().splitlines() if line.startswith("| ")]
+    named = {row[0]: row for row in rows if len(row) == 7}
+    for scene in scenes.FAULTS + scenes.PAUSES:
+        assert named[scene.name][-1] == "none"
+        assert scene.culprit or named[scene.name][3] == "never"
+        assert [row[:2] for row in rows].count([scene.name, "5 s"]) == 1
