@@ -54,6 +54,7 @@ func (b benchRun) JoinAs(loader.Place, uint64, loader.Client) (*benchReader, err
 }
 
 func (b benchRun) Assemble(_ context.Context, s *plan.Step, first, n int) (*loader.Batch, error) {
+	b.assembled.Add(1)
 	return &loader.Batch{Bucket: 2048, First: first, Rows: n, Pieces: s.Rows[first : first+n], Contents: b.contents}, nil
 }
 

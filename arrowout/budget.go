@@ -13,9 +13,14 @@ const provenAfter = 4
 // othersShare is how many times as much as it leaves to others an identity may hold.
 const othersShare = 3
 
+// streamBytes is what an open stream costs beside its batches: goroutines, what gRPC and the run keep of it, and what its client may
+// send and leave unread.
+const streamBytes = 96 << 10
+
 // budget bounds the bytes of record batches that are being assembled, or that gRPC has not written yet, over all streams.
 //
-//  1. All hold at most size together, but for a batch that is larger: it is held when nothing else is.
+//  0. Open streams cost perStream each, three quarters of size at most; the rest is for batches.
+//  1. All batches take at most that rest together, but for a batch that is larger: it is held when nothing else is.
 //  2. A share is what one identity holds by one connection. An identity takes its next batch only while it then holds no more than three times what
 //     is left free for others, and by one connection no more than what it may still take by others. So however much is asked for by streams that
 //     never read, whoever else comes finds room: another identity a quarter of the budget, another connection of that identity a part of its own.
@@ -28,6 +33,8 @@ const othersShare = 3
 //
 // A stream that never reads still keeps a part of its share from others of it: what to do about that is the caller's (slow.go).
 type budget struct {
+	perStream int64
+
 	mu            sync.Mutex
 	size, held    int64
 	fresh, proven class // of streams: those that have not shown that they read, and those that have
@@ -82,19 +89,22 @@ type wait struct {
 	line  int
 }
 
-func newBudget(size int64) *budget {
-	return &budget{size: size, shares: map[shareKey]*share{}, holds: map[*hold]struct{}{}, fresh: class{of: map[string]int64{}}, proven: class{of: map[string]int64{}}}
+func newBudget(size, perStream int64) *budget {
+	return &budget{size: size, perStream: perStream, shares: map[shareKey]*share{}, holds: map[*hold]struct{}{}, fresh: class{of: map[string]int64{}}, proven: class{of: map[string]int64{}}}
 }
 
-// open makes the hold of a stream of an identity, at an address. end ends the stream.
-func (b *budget) open(who, address string, from *connection, end func(error)) *hold {
+// open makes the hold of a stream of an identity, at an address. end ends the stream. It is an error where streams cost too much already.
+func (b *budget) open(who, address string, from *connection, end func(error)) (*hold, error) {
 	h := &hold{budget: b, from: from, end: end}
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.streamsCost() > b.size/4*3-b.perStream {
+		return nil, limited("open streams, by the memory that they take (flight.send_bytes)", len(b.holds))
+	}
 	h.gone = from != nil && from.closed.Load()
 	b.enter(h, shareKey{who: who, from: address})
 	b.holds[h] = struct{}{}
-	return h
+	return h, nil
 }
 
 // close says that nothing more is assembled for a stream. It holds what gRPC has of it until that is written.
@@ -168,6 +178,12 @@ func (b *budget) inUse() int64 {
 }
 
 // Everything below is called with mu held.
+
+// streamsCost is what open streams cost beside their batches.
+func (b *budget) streamsCost() int64 { return int64(len(b.holds)) * b.perStream }
+
+// available is what batches may take.
+func (b *budget) available() int64 { return max(b.size-b.streamsCost(), b.size/4) }
 
 // charge adds to what a stream holds.
 func (b *budget) charge(h *hold, bytes int64) {

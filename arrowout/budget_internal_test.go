@@ -31,13 +31,13 @@ type stream struct {
 
 func (b *budget) stream(who string, from *connection) *stream {
 	s := &stream{taken: make(chan *charge, 1), refused: make(chan error, 1)}
-	s.hold = b.open(who, who, from, func(err error) { s.ended = err })
+	s.hold, _ = b.open(who, who, from, func(err error) { s.ended = err })
 	return s
 }
 
 func (b *budget) streamOf(who, address string) *stream {
 	s := &stream{taken: make(chan *charge, 1), refused: make(chan error, 1)}
-	s.hold = b.open(who, address, nil, func(error) {})
+	s.hold, _ = b.open(who, address, nil, func(error) {})
 	return s
 }
 
@@ -82,7 +82,7 @@ func holds(t *testing.T, b *budget, want int64) {
 
 // One connection, and one identity, leave room to others.
 func TestWhatOneMayHold(t *testing.T) {
-	b := newBudget(1200 * kib) // of which 900 are there for those who have not shown that they read
+	b := newBudget(1200*kib, 0) // of which 900 are there for those who have not shown that they read
 	hold := func(who, from string) (had int) {
 		for range 20 {
 			if b.streamOf(who, from).asks(t, 50*kib) {
@@ -107,7 +107,7 @@ func TestWhatOneMayHold(t *testing.T) {
 
 // A stream with a batch waits for another one while others could have their first.
 func TestFirstBatchesComeFirst(t *testing.T) {
-	b := newBudget(1600 * kib)
+	b := newBudget(1600*kib, 0)
 	ahead := b.stream("a", nil)
 	had := 0
 	for ; had < 16 && ahead.asks(t, 100*kib); had++ {
@@ -123,7 +123,7 @@ func TestFirstBatchesComeFirst(t *testing.T) {
 
 // A stream whose reader has taken batches is not kept from more by those of its connection that have taken none, nor by any number of others.
 func TestStreamsThatReadAreAClassOfTheirOwn(t *testing.T) {
-	b := newBudget(1200 * kib)
+	b := newBudget(1200*kib, 0)
 	reads := b.stream("trainer", nil)
 	for range provenAfter {
 		reads.asks(t, 50*kib)
@@ -149,7 +149,7 @@ func TestStreamsThatReadAreAClassOfTheirOwn(t *testing.T) {
 
 // A batch that is larger than the budget is had alone, and nobody overtakes it.
 func TestABatchLargerThanTheBudget(t *testing.T) {
-	b := newBudget(100 * kib)
+	b := newBudget(100*kib, 0)
 	small, large, later := b.stream("a", nil), b.stream("b", nil), b.stream("c", nil)
 	small.asks(t, 10*kib)
 	if large.asks(t, 300*kib) || later.asks(t, 10*kib) {
@@ -163,7 +163,7 @@ func TestABatchLargerThanTheBudget(t *testing.T) {
 
 // What lacks bytes of the whole budget is not overtaken by streams that read either.
 func TestALargeBatchAmongStreamsThatRead(t *testing.T) {
-	b := newBudget(1000 * kib)
+	b := newBudget(1000*kib, 0)
 	var reading []*stream
 	for range 2 {
 		s := b.stream("trainer", nil)
@@ -183,7 +183,7 @@ func TestALargeBatchAmongStreamsThatRead(t *testing.T) {
 
 // A stream that waits can be cancelled, and does not stand in the way of the next one.
 func TestAWaitIsCancelled(t *testing.T) {
-	b := newBudget(100 * kib)
+	b := newBudget(100*kib, 0)
 	holder, waits, next := b.stream("a", nil), b.stream("b", nil), b.stream("c", nil)
 	holder.asks(t, 50*kib)
 	if waits.asks(t, 70*kib) || next.asks(t, 20*kib) {
@@ -199,7 +199,7 @@ func TestAWaitIsCancelled(t *testing.T) {
 
 // What a connection's streams held is free when it has ended, and gRPC's letting go of it later changes nothing.
 func TestAConnectionIsLost(t *testing.T) {
-	b := newBudget(1000 * kib)
+	b := newBudget(1000*kib, 0)
 	c := &connection{}
 	s, waits := b.stream("a", c), b.stream("a", c)
 	s.asks(t, 400*kib)
@@ -226,7 +226,7 @@ func TestAConnectionIsLost(t *testing.T) {
 
 // A stream that waits for long takes the place of the one of its share that has stood still for longest, and of no other one.
 func TestWhoHasStoodStillForLongestMakesRoom(t *testing.T) {
-	b := newBudget(1200 * kib)
+	b := newBudget(1200*kib, 0)
 	s := &slowness{budget: b, log: slog.New(slog.DiscardHandler), samples: logsample.New(), cuts: counterFor(t)}
 	other := b.stream("other", nil)
 	other.asks(t, 100*kib)
@@ -267,7 +267,7 @@ func TestWhoHasStoodStillForLongestMakesRoom(t *testing.T) {
 func TestAnyOrderOfStreams(t *testing.T) {
 	for seed := range uint64(200) {
 		rng := rand.New(rand.NewPCG(seed, 1))
-		b := newBudget(1000 * kib)
+		b := newBudget(1000*kib, 0)
 		var streams []*stream
 		var out []mem.BufferSlice
 		conns := []*connection{{}, {}, {}}
@@ -360,9 +360,24 @@ func (b *budget) check(t *testing.T) {
 
 func counterFor(t *testing.T) prometheus.Counter {
 	t.Helper()
-	m, err := newMetrics(nil, newBudget(0))
+	m, err := newMetrics(nil, newBudget(0, 0))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return m.cuts
+}
+
+func TestBudget_StreamsCostMemoryBesideTheirBatches(t *testing.T) {
+	b := newBudget(1000*kib, 100*kib)
+	for i := range 7 {
+		if _, err := b.open("who", "address", nil, nil); err != nil {
+			t.Fatalf("stream %d: %v", i, err)
+		}
+	}
+	if got := b.available(); got != 300*kib {
+		t.Errorf("%d bytes are for batches", got)
+	}
+	if _, err := b.open("who", "address", nil, nil); err == nil {
+		t.Error("an eighth stream is open, which costs more than three quarters")
+	}
 }

@@ -27,6 +27,13 @@ func (s *service) DoGet(t *flight.Ticket, stream flight.FlightService_DoGetServe
 		return err
 	}
 	defer done()
+	ctx, cancel := context.WithCancelCause(stream.Context())
+	defer cancel(nil)
+	memory, err := s.budget.open(who.Name, addressOf(ctx), connectionOf(ctx), cancel)
+	if err != nil {
+		return err
+	}
+	defer memory.close()
 	if err := s.places.admit(stream.Context(), who, req.place(), req.Session); err != nil {
 		return err
 	}
@@ -34,8 +41,6 @@ func (s *service) DoGet(t *flight.Ticket, stream flight.FlightService_DoGetServe
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancelCause(stream.Context())
-	defer cancel(nil)
 	defer context.AfterFunc(s.stopping, func() { cancel(context.Cause(s.stopping)) })()
 	left, err := s.places.take(who, req.place(), req.Session, addressOf(ctx), cancel)
 	if err != nil {
@@ -50,8 +55,6 @@ func (s *service) DoGet(t *flight.Ticket, stream flight.FlightService_DoGetServe
 	flow := s.traffic.begin(time.Now(), req.place(), who.Name, addressOf(ctx), req.Step)
 	defer func() { s.traffic.end(time.Now(), flow) }()
 
-	memory := s.budget.open(who.Name, addressOf(ctx), connectionOf(ctx), cancel)
-	defer memory.close()
 	r := &reading{run: s.run, request: req, encoder: enc, limit: s.batchBytes, metrics: s.metrics, memory: memory, flow: flow}
 	ready := make(chan sending)
 	var failed error // set before ready is closed

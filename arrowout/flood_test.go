@@ -53,6 +53,9 @@ func openFlood(t testing.TB, s *arrowout.Server, calls int, window uint32, token
 		}
 	}
 	must(framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: window}))
+	if window > 64<<10 {
+		must(framer.WriteWindowUpdate(0, 1<<30))
+	}
 	var headers bytes.Buffer
 	compressed := hpack.NewEncoder(&headers)
 	for i := range calls {

@@ -55,12 +55,13 @@ func flooded(t testing.TB) site {
 			return func() { close(done); <-ended }
 		}
 	}
-	never := func(of, name string) func(testing.TB) func() {
+	never := func(of, name string, window uint32) func(testing.TB) func() {
 		return func(t testing.TB) func() {
 			var all []*flood
 			for i := range 2 {
-				all = append(all, openFloods(t, s, testscale.Of(200, 1000), 0, of, fmt.Sprintf(`{"job":"%s/%d/#"}`, name, i))...)
+				all = append(all, openFloods(t, s, testscale.Of(200, 1000), window, of, fmt.Sprintf(`{"job":"%s/%d/#"}`, name, i))...)
 			}
+			settle(run.fakeRun)
 			return func() {
 				for _, f := range all {
 					f.close()
@@ -69,9 +70,17 @@ func flooded(t testing.TB) site {
 		}
 	}
 	return site{s, good, run.tokens * 6, []aFlood{
-		{"readers-that-never-read", never(bad, "bad")}, {"of-its-own-identity", never(good, "good")},
+		{"readers-that-never-read", never(bad, "bad", 0)}, {"of-its-own-identity", never(good, "good", 0)},
+		{"readers-that-stop", never(bad, "bad", 5<<20)}, {"stopped-of-its-own-identity", never(good, "good", 5<<20)},
 		{"calls-without-a-token", calls("", "info", "")}, {"commits", calls(bad, "commit", `{"step":1}`)}, {"searches", calls(bad, "find", `{"id":"two"}`)},
 	}}
+}
+
+// settle waits until a flood of readers has taken what it takes: until then the server sends to them.
+func settle(run *fakeRun) {
+	for before := int64(-1); before != run.assembled.Load(); time.Sleep(200 * time.Millisecond) {
+		before = run.assembled.Load()
+	}
 }
 
 // A reader that reads goes on, whatever others do to the server.

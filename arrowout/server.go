@@ -71,7 +71,7 @@ func NewServer(cfg Config, run Run, log *slog.Logger, reg prometheus.Registerer)
 	if err != nil {
 		return nil, err
 	}
-	budget := newBudget(int64(cfg.SendBytes))
+	budget := newBudget(int64(cfg.SendBytes), streamBytes)
 	m, err := newMetrics(reg, budget)
 	if err != nil {
 		return nil, err

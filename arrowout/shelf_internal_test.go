@@ -36,8 +36,8 @@ func TestSizesOfAShelf(t *testing.T) {
 func TestMemoryComesBackWithTheLastReference(t *testing.T) {
 	returned := 0
 	from := &shelf{returned: func([]byte) { returned++ }}
-	b := newBudget(1 << 30)
-	h := b.open("", "", nil, nil)
+	b := newBudget(1<<30, 0)
+	h, _ := b.open("", "", nil, nil)
 	c, err := h.take(t.Context(), 1<<20)
 	if err != nil {
 		t.Fatal(err)

@@ -182,7 +182,7 @@ func BenchmarkTraffic(b *testing.B) {
 
 // BenchmarkSent is what it costs to count a batch in which 256 documents begin; of_copy, as a part of what copying its 1 MiB once takes.
 func BenchmarkSent(b *testing.B) {
-	m, err := newMetrics(nil, newBudget(1))
+	m, err := newMetrics(nil, newBudget(1, 0))
 	if err != nil {
 		b.Fatal(err)
 	}

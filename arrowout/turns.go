@@ -81,14 +81,14 @@ func (b *budget) next(turns []*share) (int, *wait) {
 }
 
 // full says that there is not as much as a stream waits for.
-func (b *budget) full(w *wait) bool { return b.held > 0 && b.held+w.bytes > b.size }
+func (b *budget) full(w *wait) bool { return b.held > 0 && b.held+w.bytes > b.available() }
 
 // freshFull says that streams that are not proven hold what they may.
 func (b *budget) freshFull(w *wait) bool {
 	return !w.in.proven && b.fresh.held > 0 && b.fresh.held+w.bytes > b.freshSize()
 }
 
-func (b *budget) freshSize() int64 { return b.size / 4 * 3 }
+func (b *budget) freshSize() int64 { return b.available() / 4 * 3 }
 
 // shareFull says that a share, or its identity, holds what it may.
 func (b *budget) shareFull(w *wait) bool {
@@ -104,7 +104,7 @@ func (b *budget) identityFull(w *wait) bool { return b.class(w.in).of[w.in.who] 
 
 // room is what an identity could take behind what a stream of it waits for.
 func (b *budget) room(w *wait) int64 {
-	leaves := b.size - b.held
+	leaves := b.available() - b.held
 	if !w.in.proven {
 		leaves = min(leaves, b.freshSize()-b.fresh.held)
 	}
