@@ -122,9 +122,7 @@ func (c *calls) count(who access.Identity, identified bool, from *connection) (r
 		return func() {
 			c.mu.Lock()
 			defer c.mu.Unlock()
-			if c.ofIdentity[who.Name]--; c.ofIdentity[who.Name] == 0 {
-				delete(c.ofIdentity, who.Name)
-			}
+			decrement(c.ofIdentity, who.Name)
 		}, nil
 	}
 	if c.unidentified >= unidentifiedCalls {
@@ -139,9 +137,7 @@ func (c *calls) count(who access.Identity, identified bool, from *connection) (r
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.unidentified--
-		if c.ofConnection[from]--; c.ofConnection[from] == 0 {
-			delete(c.ofConnection, from)
-		}
+		decrement(c.ofConnection, from)
 	}, nil
 }
 

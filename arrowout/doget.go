@@ -22,7 +22,7 @@ func (s *service) DoGet(t *flight.Ticket, stream flight.FlightService_DoGetServe
 		return err
 	}
 	who := callerOf(stream.Context())
-	done, err := s.limits.stream(who)
+	done, err := s.limits.stream(who, req.place().Job)
 	if err != nil {
 		return err
 	}

@@ -30,13 +30,13 @@ const callsOfOne = 250
 func openFloods(t testing.TB, s *arrowout.Server, calls int, window uint32, token, ticket string) (all []*flood) {
 	t.Helper()
 	for from := 0; from < calls; from += callsOfOne {
-		all = append(all, openFlood(t, s, min(callsOfOne, calls-from), window, token, strings.ReplaceAll(ticket, "#", fmt.Sprintf("%d-#", from))))
+		all = append(all, openFlood(t, s, from, min(callsOfOne, calls-from), window, token, ticket))
 	}
 	return all
 }
 
-// openFlood calls DoGet so many times with a ticket, in which # stands for the number of the call. window is what each stream has room for. It costs this process next to no memory.
-func openFlood(t testing.TB, s *arrowout.Server, calls int, window uint32, token, ticket string) *flood {
+// openFlood calls DoGet so many times with a ticket, in which # stands for the number of the call, from first on. window is what each stream has room for. It costs this process next to no memory.
+func openFlood(t testing.TB, s *arrowout.Server, first, calls int, window uint32, token, ticket string) *flood {
 	t.Helper()
 	conn, err := net.Dial("tcp", s.Addr().String())
 	if err != nil {
@@ -70,7 +70,7 @@ func openFlood(t testing.TB, s *arrowout.Server, calls int, window uint32, token
 		}
 		id := uint32(2*i + 1)
 		must(framer.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: headers.Bytes(), EndHeaders: true}))
-		must(framer.WriteData(id, true, message(t, strings.ReplaceAll(ticket, "#", fmt.Sprint(i)))))
+		must(framer.WriteData(id, true, message(t, strings.ReplaceAll(ticket, "#", fmt.Sprint(first+i)))))
 	}
 	go f.answer(framer, &out)
 	return f

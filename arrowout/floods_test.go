@@ -59,7 +59,7 @@ func flooded(t testing.TB) site {
 		return func(t testing.TB) func() {
 			var all []*flood
 			for i := range 2 {
-				all = append(all, openFloods(t, s, testscale.Of(200, 1000), window, of, fmt.Sprintf(`{"job":"%s/%d/#"}`, name, i))...)
+				all = append(all, openFloods(t, s, testscale.Of(200, 1000), window, of, fmt.Sprintf(`{"job":"%s/%d","world":4096,"rank":#}`, name, i))...)
 			}
 			settle(run.fakeRun)
 			return func() {

@@ -17,6 +17,10 @@ const (
 	// job may commit at the same moment.
 	recordsPerSecond = 100
 	recordsBurst     = 2048
+	// jobs bounds the jobs that streams read as at the same time, jobsOfOne those of one identity: daemons send each other the place of each job
+	// in their heartbeats.
+	jobs      = 256
+	jobsOfOne = 64
 	// searches are how many searches for documents may run at the same time, and searchesOfOne how many of one identity: each reads much of the plan.
 	searches      = 4
 	searchesOfOne = 1
@@ -34,6 +38,7 @@ type limits struct {
 	keepersOfOne int
 
 	open    int
+	jobs    map[string]int    // open streams of each job
 	of      map[string]*usage // by the name of the identity
 	search  int
 	forgets time.Time
@@ -42,13 +47,14 @@ type limits struct {
 // usage is what one identity uses.
 type usage struct {
 	streams, searches int
+	jobs              map[string]int // open streams of each
 	keepers           map[string]int // that it asks for at this moment, by how many calls each
 	records, finds    *rate.Limiter
 	last              time.Time
 }
 
 func newLimits(c Config) *limits {
-	l := &limits{of: map[string]*usage{}}
+	l := &limits{jobs: map[string]int{}, of: map[string]*usage{}}
 	l.set(c)
 	return l
 }
@@ -84,7 +90,7 @@ func (l *limits) user(who access.Identity) *usage {
 	}
 	u := l.of[who.Name]
 	if u == nil {
-		u = &usage{keepers: map[string]int{}, records: rate.NewLimiter(recordsPerSecond, recordsBurst),
+		u = &usage{jobs: map[string]int{}, keepers: map[string]int{}, records: rate.NewLimiter(recordsPerSecond, recordsBurst),
 			finds: rate.NewLimiter(searchesPerSecond, searchesBurst)}
 		l.of[who.Name] = u
 	}
@@ -92,8 +98,8 @@ func (l *limits) user(who access.Identity) *usage {
 	return u
 }
 
-// stream counts a stream of an identity until done is called.
-func (l *limits) stream(who access.Identity) (done func(), err error) {
+// stream counts a stream of an identity, which reads as a job, until done is called.
+func (l *limits) stream(who access.Identity, job string) (done func(), err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	u := l.user(who)
@@ -102,13 +108,28 @@ func (l *limits) stream(who access.Identity) (done func(), err error) {
 		return nil, limited("open streams (flight.max_streams)", l.streams)
 	case u.streams >= l.ofOne:
 		return nil, limited(fmt.Sprintf("open streams of identity %s (flight.max_streams_of_one)", who), l.ofOne)
+	case l.jobs[job] == 0 && len(l.jobs) >= jobs:
+		return nil, limited("jobs that read", jobs)
+	case u.jobs[job] == 0 && len(u.jobs) >= jobsOfOne:
+		return nil, limited(fmt.Sprintf("jobs of identity %s that read", who), jobsOfOne)
 	}
 	l.open, u.streams = l.open+1, u.streams+1
+	l.jobs[job]++
+	u.jobs[job]++
 	return func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.open, u.streams = l.open-1, u.streams-1
+		decrement(l.jobs, job)
+		decrement(u.jobs, job)
 	}, nil
+}
+
+// decrement counts one less under a key, and forgets keys with none.
+func decrement[K comparable](counts map[K]int, key K) {
+	if counts[key]--; counts[key] == 0 {
+		delete(counts, key)
+	}
 }
 
 // keeper counts a commit of a keeper until done is called, for an identity that may commit for its own keepers alone. there are the run's keepers: one
@@ -138,9 +159,7 @@ func (l *limits) keeper(who access.Identity, keeper string, there plan.Keepers) 
 	return func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		if u.keepers[keeper]--; u.keepers[keeper] == 0 {
-			delete(u.keepers, keeper)
-		}
+		decrement(u.keepers, keeper)
 	}, nil
 }
 

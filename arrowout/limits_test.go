@@ -2,6 +2,7 @@ package arrowout_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 
 	"google.golang.org/grpc/codes"
@@ -84,5 +85,22 @@ func TestARowOfManySegments(t *testing.T) {
 				t.Error(r.Err())
 			}
 		}
+	}
+}
+
+func TestServer_BoundsJobsOfAnIdentity(t *testing.T) {
+	f := newFake(1, 4, 16)
+	f.last = nil // streams stay open
+	s := serve(t, f)
+	c := dial(t, s)
+	const jobs = 64
+	for i := range jobs {
+		for range 2 { // a second stream of a job is none of another job
+			mustGet(t, c, fmt.Sprintf(`{"job":"job-%d"}`, i))
+		}
+	}
+	_, _, err := get(t, c, `{"job":"another"}`)
+	if infoOf(t, err, codes.Unavailable).Reason != "LIMITED" {
+		t.Errorf("got %v", err)
 	}
 }

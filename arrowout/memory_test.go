@@ -80,7 +80,7 @@ func TestASlowReaderLosesItsConnection(t *testing.T) {
 	cfg := arrowout.Default()
 	cfg.Listen, cfg.SlowReader = "127.0.0.1:0", 200*time.Millisecond
 	s, metric := meteredBy(t, cfg, f, slog.New(slog.NewTextHandler(&log, nil)))
-	x := openFlood(t, s, 20, 1<<10, "", `{}`)
+	x := openFlood(t, s, 0, 20, 1<<10, "", `{}`)
 	<-x.ended
 	eventually(t, "its memory is given back", func() bool { return f.readers.Load() == 0 && metric("held_bytes") == 0 })
 	if n := metric("cut_connections_total"); n != 1 {
@@ -98,7 +98,7 @@ func TestASlowReaderLosesItsConnection(t *testing.T) {
 func TestAConnectionIsCutOnce(t *testing.T) {
 	f := newFake(40, 4, 64<<10)
 	s, metric := metered(t, f, func(*arrowout.Config) {})
-	x := openFlood(t, s, 20, 1<<10, "", `{}`)
+	x := openFlood(t, s, 0, 20, 1<<10, "", `{}`)
 	eventually(t, "it holds memory", func() bool { return f.readers.Load() == 20 && metric("held_bytes") > 0 })
 	later := time.Now().Add(2 * arrowout.Default().SlowReader)
 	for ended := false; !ended; {
@@ -183,7 +183,7 @@ func TestADroppedReader(t *testing.T) {
 			joined := make(chan *fakeReader, 1)
 			f.joined = func(r *fakeReader) { joined <- r }
 			s, metric := metered(t, f, func(*arrowout.Config) {})
-			openFlood(t, s, 1, 1<<10, "", `{}`)
+			openFlood(t, s, 0, 1, 1<<10, "", `{}`)
 			r := <-joined
 			eventually(t, "its batches are there", func() bool { return f.assembled.Load() == int64(min(steps, 3)) })
 			r.dropped <- &loader.Error{Reason: loader.SilentReader, Message: "it has not asked for long"}

@@ -75,7 +75,7 @@ func TestLimitsOfARunningServer(t *testing.T) {
 		stream, err := c.DoAction(withToken(trainer), &flight.Action{Type: "commit", Body: fmt.Appendf(nil, `{"step":1,"keeper":%q}`, keeper)})
 		return received(stream, &flight.Result{}, err)
 	}
-	x := openFlood(t, s, 9, 0, trainer, `{"job":"big/#"}`)
+	x := openFlood(t, s, 0, 9, 0, trainer, `{"job":"big/#"}`)
 	eventually(t, "nine read", func() bool { return f.readers.Load() == 9 })
 	for _, keeper := range []string{"big", "big/1"} {
 		if err := commit(keeper); (err == nil) != (keeper == "big") {
@@ -97,7 +97,7 @@ func TestLimitsOfARunningServer(t *testing.T) {
 		t.Errorf("another keeper: %v", err)
 	}
 	eventually(t, "there is more memory", func() bool { return metric("held_bytes") > 16<<20 })
-	openFlood(t, s, 1, 0, trainer, `{}`)
+	openFlood(t, s, 0, 1, 0, trainer, `{}`)
 	eventually(t, "ten read", func() bool { return f.readers.Load() == 10 })
 	cfg.SlowReader = 100 * time.Millisecond
 	s.Limit(cfg)
