@@ -9,6 +9,7 @@ import os
 import random
 import re
 import signal
+import socket
 import ssl
 import subprocess
 import sys
@@ -272,6 +273,38 @@ def test_the_token_of_a_daemon_on_this_machine_is_found(daemon, monkeypatch, tmp
     (tmp_path / "loaderd-data").symlink_to(d.folder / "data")
     assert publish(tokens[10:], plain, source="web", tokenizer=TOKENIZER, start=10).documents == 10
     assert in_order(d) == ended(tokens)
+
+
+@pytest.mark.parametrize("nonce", [', "nonce": "uhTm8MPwoNhhV9g"', ""], ids=["nonce", "no nonce"])
+@pytest.mark.parametrize("given", ["found", "token", "password", "url"])
+def test_no_token_is_sent_to_a_process_that_listens_where_the_daemon_was(tmp_path, monkeypatch, given, nonce):
+    token = "producer_" + 64 * "7"
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        (tmp_path / "lock").write_text(json.dumps({"host": "h", "pid": 1, "nats": f"nats://{address}"}))
+        (tmp_path / "producer.token").write_text(token)
+        monkeypatch.setenv("LOADERD_STREAM__DIR", str(tmp_path if given == "found" else tmp_path / "none"))
+        options = {"token": token} if given == "token" else {"password": token, "user": "x"} if given == "password" else {}
+        url = f"nats://producer:{token}@{address}" if given == "url" else f"nats://{address}"
+        sent = []
+
+        def impostor() -> None:
+            connection, _ = server.accept()
+            with connection, connection.makefile("rwb") as lines:
+                info = '"server_id": "N", "version": "2.15.2", "proto": 1, "headers": true, "auth_required": true, "max_payload": 1048576'
+                lines.write(f"INFO {{{info}{nonce}}}\r\n".encode())
+                lines.flush()
+                sent.append(lines.readline())
+                lines.write(b"-ERR 'Authorization Violation'\r\n")
+                lines.flush()
+
+        thread = threading.Thread(target=impostor, daemon=True)
+        thread.start()
+        with pytest.raises((NotPermitted, Unreachable)):
+            publish([[1]], url, source="web", tokenizer=TOKENIZER, connect_timeout=0.1, **options)
+        thread.join(60)
+    assert sent and sent[0].startswith(b"CONNECT") and token.encode() not in sent[0]
+    assert (b'"sig"' in sent[0]) == bool(nonce)
 
 
 def test_full_stream_is_waited_for(daemon):

@@ -24,8 +24,9 @@ type Options struct {
 	URL string
 	// Credentials is a NATS credentials file; NKey an NKey seed file.
 	Credentials, NKey string
-	// Login is asked at every connection for user and password, Token for a token; nil and empty: there is none.
-	Login func() (user, password string)
+	// Login returns, at every connection, the user and the token of a server inside a daemon; nil and an empty user: there
+	// is none. It is sent to a Server only; at a URL it signs the server's nonce. Token is sent as it is.
+	Login func() (user, token string)
 	Token string
 	// Inbox is what the subjects begin with on which answers come, empty for the usual _INBOX. Who may listen to those cannot hear or make up answers on others.
 	Inbox string

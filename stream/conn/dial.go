@@ -91,8 +91,11 @@ func clientOptions(o Options, st *status, l *lines, log *slog.Logger) ([]nats.Op
 		}),
 		nats.NoCallbacksAfterClientClose(),
 	}
-	if o.Login != nil {
+	switch {
+	case o.Login != nil && o.Server != nil:
 		opts = append(opts, nats.UserInfoHandler(o.Login))
+	case o.Login != nil:
+		opts = append(opts, signed(o.Login)...)
 	}
 	if o.Token != "" {
 		opts = append(opts, nats.Token(o.Token))
@@ -130,6 +133,30 @@ func clientOptions(o Options, st *status, l *lines, log *slog.Logger) ([]nats.Op
 		opts = append(opts, opt)
 	}
 	return opts, nil
+}
+
+// errNoNonce says that a server cannot be the one that is inside a daemon.
+var errNoNonce = errors.New("the server sends no nonce to sign: it is not the server inside a daemon")
+
+// signed has a connection name the user and prove the token by a signature of the server's nonce.
+func signed(login func() (user, token string)) []nats.Option {
+	user := func() (string, string) {
+		user, _ := login()
+		return user, ""
+	}
+	instead := func() (string, error) { // of a JWT, with which the library signs; the server looks at none
+		user, _ := login()
+		return user, nil
+	}
+	sign := func(nonce []byte) ([]byte, error) {
+		_, token := login()
+		signature := access.SignNonce(token, nonce)
+		if signature == nil {
+			return nil, errNoNonce
+		}
+		return signature, nil
+	}
+	return []nats.Option{nats.UserInfoHandler(user), nats.UserJWT(instead, sign)}
 }
 
 // diagnose says what to do about an error of the first connect, and whether trying again is of no use.

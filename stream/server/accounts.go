@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
@@ -205,31 +206,38 @@ func keepToken(name, token string, must bool) (string, error) {
 
 // Check implements server.Authentication. Tokens are compared by their hashes: how long that takes says nothing of them.
 func (u *users) Check(c server.ClientAuthentication) bool {
-	o := c.GetOpts()
-	secret := o.Password
-	if secret == "" {
-		secret = o.Token
-	}
-	hash, known := sha256.Sum256([]byte(secret)), u.tokens.Load()
+	user, has := claim(c)
+	known := u.tokens.Load()
 	switch {
-	case hash == sha256.Sum256([]byte(u.inside)), hash == known.operator:
-		name := accountDocuments
-		if User(o.Username) == Own {
-			name = accountOwn
+	case has(sha256.Sum256([]byte(u.inside))), has(known.operator):
+		account := accountDocuments
+		if user == Own {
+			account = accountOwn
 		}
-		return u.register(c, name, nil)
-	case hash == known.producer:
-		return u.register(c, accountProducers, u.permissions())
+		return u.register(c, user, account, nil)
+	case has(known.producer):
+		return u.register(c, user, accountProducers, u.permissions())
 	}
 	return false
 }
 
-func (u *users) register(c server.ClientAuthentication, account string, may *server.Permissions) bool {
+// claim returns the user that a client names, and whether it has the token of a hash: by a signature of the nonce, or
+// by sending it, as any NATS client can.
+func claim(c server.ClientAuthentication) (user User, has func(hash [32]byte) bool) {
+	o := c.GetOpts()
+	if o.Sig != "" {
+		return User(o.Username), func(hash [32]byte) bool { return access.SignedNonce(o.Sig, hash, c.GetNonce()) }
+	}
+	sent := sha256.Sum256([]byte(cmp.Or(o.Password, o.Token)))
+	return User(o.Username), func(hash [32]byte) bool { return hash == sent }
+}
+
+func (u *users) register(c server.ClientAuthentication, user User, account string, may *server.Permissions) bool {
 	a, err := u.server.LookupAccount(account)
 	if err != nil {
 		return false
 	}
-	c.RegisterUser(&server.User{Username: c.GetOpts().Username, Account: a, Permissions: may})
+	c.RegisterUser(&server.User{Username: string(user), Account: a, Permissions: may})
 	return true
 }
 

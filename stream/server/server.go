@@ -143,6 +143,8 @@ func serverOptions(o Options, name, secret string, certs certificates) (*server.
 		Port:       port,
 		DontListen: o.Private,
 		NoSigs:     true,
+		// Clients sign the nonce with their token, so that a process which listens here while the daemon is down gets none.
+		AlwaysEnableNonce: true,
 		// A member that is away is tried once a second, and is a line in the log once a minute.
 		ReconnectErrorReports: 60,
 		MaxPayload:            int32(o.MaxPayload),

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from loaderd.connection import TLS
 from loaderd.errors import Unreachable
-from loaderd.producer.login import data_folder, find_login
+from loaderd.producer.login import USER, data_folder, find_login, is_token, signed
 from loaderd.producer.errors import NoStream, NotPermitted, PublishError
 
 if TYPE_CHECKING:
@@ -84,21 +84,34 @@ class Access:
         return ", ".join(f"{s.partition('://')[0]}://{s.partition('://')[2].rpartition('@')[2]}" for s in self.servers)
 
     def options(self) -> dict[str, Any]:
-        """Arguments of nats.connect."""
+        """Arguments of nats.connect. Tokens of the server inside a daemon are not sent."""
+        token = self._token()
         return {
+            "servers": [f"{s.partition('://')[0]}://{s.rpartition('@')[2]}" if token and "@" in s else s for s in self.servers],
             "user_credentials": None if self.credentials is None else os.fspath(self.credentials),
             "nkeys_seed": None if self.nkey is None else os.fspath(self.nkey),
             "user": self.user, "password": self.password, "token": self.token,
             "tls": context(self.tls) if isinstance(self.tls, TLS) else self.tls,
             "tls_hostname": self.tls.server_name if isinstance(self.tls, TLS) else None,
+            **(signed(*token) if token else {}),
         }  # fmt: skip
+
+    def _token(self) -> tuple[str, str] | None:
+        """User and token for the server inside a daemon, from the arguments or the URL."""
+        if is_token(secret := self.token or self.password):
+            return self.user or USER, secret or ""
+        for server in self.servers:
+            parts = urlsplit(server)
+            if is_token(secret := parts.password or parts.username):
+                return (parts.username if parts.password else None) or USER, secret or ""
+        return None
 
     def login(self) -> dict[str, Any]:
         """More arguments of nats.connect, looked up for each connection: a daemon on this machine may start later, or with another token."""
         if any(x is not None for x in (self.credentials, self.nkey, self.user, self.token)) or "@" in self.url:
             return {}
         found = find_login(self.servers)
-        return {} if found is None else {"user": found[0], "password": found[1]}
+        return {} if found is None else signed(*found)
 
 
 def context(tls: TLS) -> ssl.SSLContext:
@@ -164,7 +177,7 @@ class Session:
             causes.append(error)
 
         connect = nats.connect(
-            self.access.servers, name="loaderd", allow_reconnect=False, max_reconnect_attempts=1, reconnect_time_wait=0,
+            name="loaderd", allow_reconnect=False, max_reconnect_attempts=1, reconnect_time_wait=0,
             connect_timeout=int(ATTEMPT_SECONDS), ping_interval=10, max_outstanding_pings=2, pending_size=0,
             closed_cb=closed, disconnected_cb=closed, error_cb=failed, **{**self._options, **self.access.login()},
         )  # fmt: skip
