@@ -152,6 +152,28 @@ func TestAProducersAcknowledgementsDoNothing(t *testing.T) {
 	}
 }
 
+// The token of producers takes a bounded number of descriptors; the operator connects all the same.
+func TestProducerToken_ConnectionsAreBounded(t *testing.T) {
+	s := natstest.StartEmbedded(t)
+	url := natstest.URLAs(s.Store().ClientURL(), s.Config().Dir, server.ProducerFile)
+	connect := func() error {
+		nc, err := nats.Connect(url, nats.NoReconnect(), nats.Timeout(time.Minute))
+		if err == nil {
+			t.Cleanup(nc.Close)
+		}
+		return err
+	}
+	for i := range server.MaxProducers {
+		if err := connect(); err != nil {
+			t.Fatalf("connection %d: %v", i, err)
+		}
+	}
+	if err := connect(); !errors.Is(err, nats.ErrMaxAccountConnectionsExceeded) {
+		t.Errorf("one connection more: %v", err)
+	}
+	as(t, s, server.OperatorFile, server.Documents)
+}
+
 // Producers hear nothing of what the daemon asks, and cannot answer in the server's place.
 func TestAProducerHearsNoAnswersOfOthers(t *testing.T) {
 	s := natstest.StartEmbedded(t)

@@ -62,6 +62,9 @@ type Producers struct {
 	Reads    []string // subjects with any number of answers
 }
 
+// MaxProducers bounds the connections with the token of producers.
+const MaxProducers = 256
+
 // Limits on how long the server keeps where the answer to a producer's request goes. The answers to a read are counted
 // from the one before.
 const (
@@ -243,8 +246,9 @@ func (u *users) register(c server.ClientAuthentication, user User, account strin
 
 // accounts are the server's accounts, as its configuration names them.
 func accounts(o *server.Options) error {
-	return o.ProcessConfigString(fmt.Sprintf("accounts { %s: {jetstream: enabled}, %s: {jetstream: enabled}, %s: {} }",
-		accountOwn, accountDocuments, accountProducers))
+	return o.ProcessConfigString(fmt.Sprintf(
+		"accounts { %s: {jetstream: enabled}, %s: {jetstream: enabled}, %s: {limits: {max_connections: %d}} }",
+		accountOwn, accountDocuments, accountProducers, MaxProducers))
 }
 
 // Inside are the user's name and password for a connection of this process.
