@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/tap"
 
 	"loaderd/internal/access"
+	"loaderd/loader"
 )
 
 const (
@@ -31,6 +32,8 @@ const (
 	actionsOfOne = 256
 	// requestWithin is how long a client may take to send the message of a call.
 	requestWithin = 10 * time.Second
+	// revokeEvery is how often the identities of open calls are checked.
+	revokeEvery = 5 * time.Second
 )
 
 // calls bounds open calls from the moment that their headers have arrived: gRPC takes memory for the metadata, a goroutine and a
@@ -44,10 +47,11 @@ type calls struct {
 	unidentified int
 	ofConnection map[*connection]int // unidentified
 	ofIdentity   map[string]int
+	open         map[*call]struct{} // identified
 }
 
 func newCalls(g *guard, l *limits) *calls {
-	return &calls{guard: g, limits: l, requestWithin: requestWithin, ofConnection: map[*connection]int{}, ofIdentity: map[string]int{}}
+	return &calls{guard: g, limits: l, requestWithin: requestWithin, ofConnection: map[*connection]int{}, ofIdentity: map[string]int{}, open: map[*call]struct{}{}}
 }
 
 // call is an open call.
@@ -55,7 +59,14 @@ type call struct {
 	who     access.Identity
 	unknown error // why it has no identity
 	request *time.Timer
-	ended   atomic.Bool // by the server
+	ended   atomic.Bool // by the server, not by the client
+	over    atomic.Bool // its handler has returned
+
+	ctx     context.Context
+	method  string
+	from    *connection
+	cancel  context.CancelCauseFunc
+	revoked bool // under the mu of calls
 }
 
 // callKey is the key of the call in a context.
@@ -73,9 +84,13 @@ func (c *call) received() {
 	}
 }
 
-// end notes that the server ends the call, if the client has not given it up before.
+// end notes that the handler of the call returns; the server ends it, if the client has not given it up before.
 func (c *call) end(ctx context.Context) {
-	if c != nil && ctx.Err() == nil {
+	if c == nil {
+		return
+	}
+	c.over.Store(true)
+	if ctx.Err() == nil {
 		c.ended.Store(true)
 	}
 }
@@ -96,18 +111,77 @@ func (c *calls) admit(ctx context.Context, info *tap.Info) (context.Context, err
 	if identified && from != nil {
 		done = from.Identified()
 	}
-	ctx, cancel := context.WithCancel(context.WithValue(ctx, callKey{}, x))
-	x.request = time.AfterFunc(c.requestWithin, cancel)
-	context.AfterFunc(ctx, func() { // gRPC ends the context of every call
+	x.method, x.from = info.FullMethodName, from
+	x.ctx, x.cancel = context.WithCancelCause(context.WithValue(ctx, callKey{}, x))
+	x.request = time.AfterFunc(c.requestWithin, func() { x.cancel(nil) })
+	if identified {
+		c.follow(x)
+	}
+	context.AfterFunc(x.ctx, func() { // gRPC ends the context of every call
 		x.request.Stop()
-		cancel()
+		x.cancel(nil)
 		done()
 		release()
+		c.leave(x)
 		if !x.ended.Load() && from != nil {
 			from.gaveUp()
 		}
 	})
-	return ctx, nil
+	return x.ctx, nil
+}
+
+// follow has the identity of an open call checked again, leave ends that.
+func (c *calls) follow(x *call) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.open[x] = struct{}{}
+}
+
+func (c *calls) leave(x *call) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !x.revoked { // else revoke drops it
+		delete(c.open, x)
+	}
+}
+
+// watch ends calls whose identity is revoked, until ctx is done.
+func (c *calls) watch(ctx context.Context) {
+	tick := time.NewTicker(revokeEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			c.revoke()
+		}
+	}
+}
+
+// revoke ends open calls whose caller is no longer known, has another role or an expired certificate, and closes the
+// connections of calls that go on although it has ended them before.
+func (c *calls) revoke() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for x := range c.open {
+		if x.revoked {
+			delete(c.open, x)
+			if x.from != nil && !x.over.Load() {
+				x.from.cut()
+			}
+			continue
+		}
+		who, err := c.guard.identify(x.ctx, x.method)
+		if err == nil && who.Name == x.who.Name && who.Role == x.who.Role {
+			continue
+		}
+		if err == nil {
+			err = &loader.Error{Reason: loader.BadToken, Message: "the identity of the call has changed", Do: "call again"}
+		}
+		x.revoked = true
+		x.cancel(err)
+	}
 }
 
 // count counts a call until release is called.

@@ -28,18 +28,19 @@ import (
 	"google.golang.org/grpc/status"
 
 	"loaderd/arrowout"
+	"loaderd/internal/access"
 )
 
 func TestBearerToken(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
-	if err := os.WriteFile(file, []byte(" s3cret\n"), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(" s3cret-0123456789\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	s := serve(t, newFake(1, 4, 16), func(c *arrowout.Config) { c.TokenFile = file })
 	c := dial(t, s)
 	for header, ok := range map[string]bool{
-		"": false, "Bearer": false, "Bearer ": false, "Bearer wrong": false, "Bearer s3cre": false, "Bearer s3crett": false,
-		"Basic s3cret": false, "s3cret": false, "Bearer s3cret": true, "bearer s3cret": true,
+		"": false, "Bearer": false, "Bearer ": false, "Bearer wrong": false, "Bearer s3cret-012345678": false, "Bearer s3cret-0123456789t": false,
+		"Basic s3cret-0123456789": false, "s3cret-0123456789": false, "Bearer s3cret-0123456789": true, "bearer s3cret-0123456789": true,
 	} {
 		ctx := context.Background()
 		if header != "" {
@@ -58,7 +59,7 @@ func TestBearerToken(t *testing.T) {
 			if !ok && infoOf(t, err, codes.Unauthenticated).Reason != "BAD_TOKEN" {
 				t.Errorf("%q: %v", header, err)
 			}
-			if err != nil && strings.Contains(err.Error(), "s3cret") {
+			if err != nil && strings.Contains(err.Error(), "s3cret-0123456789") {
 				t.Errorf("the error tells the token: %v", err)
 			}
 		}
@@ -190,5 +191,45 @@ func TestNewServerRefusesWhatCannotWork(t *testing.T) {
 			!strings.Contains(err.Error(), tc.says) {
 			t.Errorf("got %v, want ...%s...", err, tc.says)
 		}
+	}
+}
+
+func TestServer_EndsStreamsOfRevokedIdentities(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "identities.json")
+	stays, goes := let(t, file, access.Identity{Name: "stays", Role: access.Read}), let(t, file, access.Identity{Name: "goes", Role: access.Read})
+	f := newFake(1, 4, 16)
+	f.last = nil
+	s := serve(t, f, func(c *arrowout.Config) { c.Identities = file })
+	open := func(token string) flight.FlightService_DoGetClient {
+		stream, err := dial(t, s).DoGet(withToken(token), &flight.Ticket{Ticket: []byte("{}")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 { // schema and batch
+			if _, err := stream.Recv(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return stream
+	}
+	kept, revoked := open(stays), open(goes)
+	if err := access.Remove(file, "goes"); err != nil {
+		t.Fatal(err)
+	}
+	s.Revoke() // the gate has not read the file yet
+	if n := f.readers.Load(); n != 2 {
+		t.Errorf("%d streams are open", n)
+	}
+	if err := s.Gate().Reload(); err != nil {
+		t.Fatal(err)
+	}
+	s.Revoke()
+	if _, err := revoked.Recv(); infoOf(t, err, codes.Unauthenticated).Reason != "BAD_TOKEN" {
+		t.Errorf("got %v", err)
+	}
+	s.Revoke()
+	eventually(t, "its stream has ended", func() bool { return f.readers.Load() == 1 })
+	if err := kept.Context().Err(); err != nil {
+		t.Errorf("the stream of another identity has ended: %v", err)
 	}
 }

@@ -86,7 +86,7 @@ func TestPlacesThatAreLeft(t *testing.T) {
 	dir := t.TempDir()
 	file, shared := filepath.Join(dir, "identities.json"), filepath.Join(dir, "token")
 	trainer, operator := let(t, file, access.Identity{Name: "big", Role: access.Train}), let(t, file, access.Identity{Name: "me", Role: access.Operate})
-	if err := os.WriteFile(shared, []byte("the-one-token"), 0o600); err != nil {
+	if err := os.WriteFile(shared, []byte("the-one-token-of-all"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	f := newFake(3, 2, 16)
@@ -105,7 +105,7 @@ func TestPlacesThatAreLeft(t *testing.T) {
 	}
 	f.last = nil
 	for range 3 {
-		stream, err := c.DoGet(withToken("the-one-token"), &flight.Ticket{Ticket: []byte(`{"job":"big"}`)})
+		stream, err := c.DoGet(withToken("the-one-token-of-all"), &flight.Ticket{Ticket: []byte(`{"job":"big"}`)})
 		if err := received(stream, &flight.FlightData{}, err); err != nil {
 			t.Error(err)
 		}

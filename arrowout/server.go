@@ -50,6 +50,7 @@ type Server struct {
 	slowness     *slowness
 	limits       *limits
 	guard        *guard
+	calls        *calls
 	service      *service
 	traffic      *traffic
 }
@@ -78,15 +79,16 @@ func NewServer(cfg Config, run Run, log *slog.Logger, reg prometheus.Registerer)
 	}
 	g := &guard{gate: gate, run: run.Info().Run, insecure: cfg.Insecure, log: log, metrics: m, samples: logsample.New()}
 	limits := newLimits(cfg)
+	calls := newCalls(g, limits)
 	options := append(transportOptions(cfg, certificates, log),
-		grpc.InTapHandle(newCalls(g, limits).admit),
+		grpc.InTapHandle(calls.admit),
 		grpc.ForceServerCodecV2(newCodec()),
 		grpc.ChainUnaryInterceptor(g.unary),
 		grpc.ChainStreamInterceptor(g.stream))
 
 	stopping, stop := context.WithCancelCause(context.Background())
 	s := &Server{cfg: cfg, gate: gate, certificates: certificates, log: log, grpc: grpc.NewServer(options...), health: health.NewServer(), stop: stop, ended: make(chan error, 1),
-		budget: budget, slowness: &slowness{budget: budget, log: log, samples: logsample.New(), cuts: m.cuts}, limits: limits, guard: g, traffic: newTraffic()}
+		budget: budget, slowness: &slowness{budget: budget, log: log, samples: logsample.New(), cuts: m.cuts}, limits: limits, guard: g, calls: calls, traffic: newTraffic()}
 	s.Limit(cfg)
 	s.service = &service{run: run, actions: actions, batchBytes: cfg.BatchBytes, metrics: m, visits: newVisits(log), audit: audit{log.With("part", "audit")}, limits: s.limits,
 		budget: budget, places: newPlaces(), shelf: &shelf{}, traffic: s.traffic, trainMayMix: cfg.TrainMayMix, stopping: stopping}
@@ -142,6 +144,7 @@ func (s *Server) Start() error {
 	}
 	watch, end := context.WithCancel(context.Background())
 	go s.slowness.watch(watch)
+	go s.calls.watch(watch)
 	go func() {
 		defer end()
 		err := s.grpc.Serve(l)

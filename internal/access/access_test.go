@@ -3,6 +3,7 @@ package access_test
 import (
 	"bytes"
 	"context"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -185,8 +186,8 @@ func TestAnIdentityExpires(t *testing.T) {
 }
 
 func TestTheTokenOfAFile(t *testing.T) {
-	g := open(t, access.Config{TokenFile: write(t, "token", " s3cret\n", 0o600)})
-	if who, err := g.Identify(bearer("s3cret"), nil); err != nil || who.Role != access.Operate {
+	g := open(t, access.Config{TokenFile: write(t, "token", " s3cret-0123456789\n", 0o600)})
+	if who, err := g.Identify(bearer("s3cret-0123456789"), nil); err != nil || who.Role != access.Operate {
 		t.Errorf("%+v, %v", who, err)
 	}
 	if who, err := open(t, access.Config{}).Identify(nil, nil); err != nil || who.Role != access.Operate {
@@ -194,15 +195,30 @@ func TestTheTokenOfAFile(t *testing.T) {
 	}
 }
 
+func TestGate_RefusesExpiredCertificates(t *testing.T) {
+	g := open(t, access.Config{Certificates: true})
+	for after, ok := range map[time.Duration]bool{time.Hour: true, -time.Second: false} {
+		if _, err := g.Identify(nil, &x509.Certificate{NotAfter: time.Now().Add(after)}); (err == nil) != ok {
+			t.Errorf("expires in %v: %v", after, err)
+		}
+	}
+}
+
+func TestGate_RefusesShortTokens(t *testing.T) {
+	if _, err := access.Open(access.Config{TokenFile: write(t, "token", "fifteen-letters", 0o600)}); err == nil || !strings.Contains(err.Error(), "use 16 at least") {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestSecretsOfOthersEyes(t *testing.T) {
 	for _, mode := range []fs.FileMode{0o644, 0o640, 0o604, 0o660} {
-		name := write(t, "token", "s3cret", mode)
+		name := write(t, "token", "s3cret-0123456789", mode)
 		if _, err := access.Open(access.Config{TokenFile: name}); err == nil || !strings.Contains(err.Error(), "chmod 600 "+name) {
 			t.Errorf("mode %o: %v", mode, err)
 		}
 	}
 	for _, mode := range []fs.FileMode{0o600, 0o400} {
-		if _, err := access.Open(access.Config{TokenFile: write(t, "token", "s3cret", mode)}); err != nil {
+		if _, err := access.Open(access.Config{TokenFile: write(t, "token", "s3cret-0123456789", mode)}); err != nil {
 			t.Errorf("mode %o: %v", mode, err)
 		}
 	}
@@ -234,7 +250,7 @@ func TestFilesThatCannotBe(t *testing.T) {
 
 // What cannot be read again leaves what was read before.
 func TestWatch(t *testing.T) {
-	name := write(t, "token", "first", 0o600)
+	name := write(t, "token", "first-0123456789", 0o600)
 	g := open(t, access.Config{TokenFile: name})
 	ctx, stop := context.WithCancel(t.Context())
 	var log lines
@@ -254,17 +270,17 @@ func TestWatch(t *testing.T) {
 			}
 		}
 	}
-	write(t, name, "second!", 0o600)
+	write(t, name, "second!-0123456789", 0o600)
 	again <- struct{}{}
-	until("the second token lets in", func() bool { return lets("second!") && !lets("first") })
+	until("the second token lets in", func() bool { return lets("second!-0123456789") && !lets("first-0123456789") })
 	write(t, name, "a b c", 0o600)
 	until("a token that is none is told", func() bool { return strings.Contains(log.String(), "what was read before stands") })
-	if !lets("second!") {
+	if !lets("second!-0123456789") {
 		t.Error("what could not be read again has taken the place of what was there")
 	}
 	write(t, name, "third token", 0o600)
-	write(t, name, "third", 0o600)
-	until("the third token lets in by itself", func() bool { return lets("third") })
+	write(t, name, "third-0123456789", 0o600)
+	until("the third token lets in by itself", func() bool { return lets("third-0123456789") })
 	if strings.Count(log.String(), "expires soon") != 1 {
 		t.Errorf("the log says %s", log.String())
 	}

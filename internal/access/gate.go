@@ -2,11 +2,15 @@ package access
 
 import (
 	"crypto/x509"
+	"fmt"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
 )
+
+// minToken is the least length of a token that an operator chooses: a shorter one is found by trying.
+const minToken = 16
 
 // Config says by what callers are known.
 type Config struct {
@@ -53,6 +57,9 @@ func (g *Gate) Reload() error {
 		if err != nil {
 			return err
 		}
+		if len(token) < minToken {
+			return fmt.Errorf("read bearer token: %s has a token of %d characters: use %d at least, as openssl rand -hex 16 makes them", g.config.TokenFile, len(token), minToken)
+		}
 		k.add(Identity{Name: "token_file", Role: Operate, SHA256: hashOf(token), Shared: true})
 	}
 	g.known.Store(k)
@@ -92,6 +99,9 @@ func (e *UnknownError) Error() string { return e.Message + ": " + e.Do }
 // Identify finds out who calls, by the headers authorization of the call, else by the certificate that was verified. It looks hashes up: how long that
 // takes says nothing of a token. It returns *UnknownError for who is not known.
 func (g *Gate) Identify(authorization []string, verified *x509.Certificate) (Identity, error) {
+	if verified != nil && time.Now().After(verified.NotAfter) { // it was valid when the connection was made
+		return Identity{}, &UnknownError{Message: "the certificate of the connection has expired on " + verified.NotAfter.Format(time.DateOnly), Do: "connect with a new one"}
+	}
 	if !g.Asks() {
 		who := Identity{Role: Operate}
 		if g.config.Certificates && verified != nil {

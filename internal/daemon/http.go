@@ -69,7 +69,7 @@ func listenHTTP(c config.HTTP, d *Daemon) (*httpServer, error) {
 	}
 	page := livepage.New(livepage.Config{Asker: d.flight, Asks: d.flight.Gate().Asks, Names: names, Log: d.log})
 	mux.Handle("/", page)
-	limits.Handler = mux
+	limits.Handler = page.Guard(mux)
 	h.server = limits.Server()
 	h.server.RegisterOnShutdown(page.Close)
 	return h, nil

@@ -62,6 +62,9 @@ func New(c Config) *Page {
 
 func (p *Page) ServeHTTP(w http.ResponseWriter, q *http.Request) { p.handler.ServeHTTP(w, q) }
 
+// Guard refuses requests for another handler that another site's page may have sent, as the page's own.
+func (p *Page) Guard(next http.Handler) http.Handler { return guarded(p.config, next) }
+
 // Close ends all streams of events, which an http.Server that shuts down would wait for.
 func (p *Page) Close() { p.close() }
 

@@ -292,10 +292,10 @@ def test_a_slow_path(big: Daemon, undisturbed: Digest) -> None:
 def test_bearer_token(daemon: Callable[..., Daemon], tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.touch(0o600)  # one that others can read is refused
-    file.write_text("s3cret\n")
+    file.write_text("s3cret-0123456789\n")
     d = daemon({**SETTINGS, "flight.token_file": file})
     publish_tokens(d.nats_url, documents(200))
-    with Client(d.flight_url, token="s3cret") as client:
+    with Client(d.flight_url, token="s3cret-0123456789") as client:
         client.seal()
         assert next(client).index == 0 and client.commit(1) == 1
     for token in (None, "wrong"):
@@ -303,7 +303,7 @@ def test_bearer_token(daemon: Callable[..., Daemon], tmp_path: Path) -> None:
             for call in (lambda: next(client), client.info, lambda: client.commit(1)):
                 with pytest.raises(loaderd.BadToken) as caught:
                     call()
-                assert "s3cret" not in str(caught.value)
+                assert "s3cret-0123456789" not in str(caught.value)
 
 
 def outcome(url: str, tls: TLS | None) -> str:
