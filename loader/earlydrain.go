@@ -16,7 +16,7 @@ const firstStepWait = 30 * time.Second
 
 // earlyDrains are the drains that a leader has recorded before the shuffle window was full.
 type earlyDrains struct {
-	documents int64 // that were packed at the last one, or when this leader had planned again what the log holds
+	documents int64 // that were packed at the last one, or when this leader had replayed the log
 	drains    int
 	step      uint64    // that a reader waits for ...
 	since     time.Time // ... since then; zero while none waits
@@ -53,7 +53,6 @@ func (l *loop) drainEarly(ctx context.Context) error {
 	planner, lacks := l.applier.Planner, l.figures.Lacks
 	_, packed := planner.Counts()
 	if l.repeats() {
-		l.earlyDrains.documents = packed.Documents
 		return nil
 	}
 	waits := l.waitedFor()

@@ -218,6 +218,51 @@ func TestFirstStep_TakeoverDrainsOnce(t *testing.T) {
 	})
 }
 
+// The number of documents drains for a reader that has waited, and not for one that has just come.
+func TestFirstStep_NumberWaitsForReader(t *testing.T) {
+	bubble(t, "trickle", func(t *testing.T) {
+		w := defaultWorld()
+		w.docs.lengths(slices.Repeat([]int{1000}, 3000)...)
+		run, _ := w.start(t)
+		w.trickle(60, 1000)
+		j := judged{t, w, run}
+		told := j.asks(j.join(0, 1, 0))
+		w.trickle(28, 1000)
+		if at := w.drains(t); len(at) > 0 {
+			t.Errorf("drained behind %v", at)
+		}
+		w.trickle(5, 1000)
+		must(t, told())
+		if at := w.drains(t); len(at) != 1 || at[0] < 3088 {
+			t.Errorf("drained behind %v, want one behind 3088 or later", at)
+		}
+	})
+}
+
+// A daemon that takes over counts the documents from the last record of the log.
+func TestFirstStep_TakeoverCountsFromTheLog(t *testing.T) {
+	bubble(t, "restart", func(t *testing.T) {
+		w := defaultWorld()
+		trickleTo(t, w, 2500, 1000)
+		if at := w.drains(t); !slices.Equal(at, []uint64{2000}) {
+			t.Fatalf("drained behind %v, want 2000", at)
+		}
+		again, _ := w.start(t) // the one before is deposed
+		r := judged{t, w, again}.join(0, 1, 0)
+		go func() {
+			for {
+				if _, err := r.Next(t.Context()); err != nil {
+					return
+				}
+			}
+		}()
+		w.trickle(2100, 1000)
+		if at := w.drains(t); !slices.Equal(at, []uint64{2000, 4000}) {
+			t.Errorf("drained behind %v, want 2000 and 4000", at)
+		}
+	})
+}
+
 // Of a run with several sources, the next one decides whether the documents are quiet.
 func TestFirstStep_SeveralSources(t *testing.T) {
 	for _, dry := range []string{mixture.DryWait, mixture.DryShare} {

@@ -192,6 +192,8 @@ func (l *loop) prepare() error {
 		}
 		behind := l.replay.behind
 		l.replay = nil
+		_, packed := l.applier.Planner.Counts()
+		l.earlyDrains.documents = packed.Documents
 		l.plan.replayed(l.tail.Position, behind, l.applier.Keepers)
 		l.skips.replayed()
 		l.applier.Resume()
