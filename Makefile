@@ -199,6 +199,12 @@ bench: bench-programs ## one table: every measure beside its baseline, into BENC
 bench-programs: build
 	@$(GO) build -o bin/ ./internal/bench/...
 
+FLOODS ?= .
+
+.PHONY: bench-security
+bench-security: ## a reader's speed and the server's memory under each flood of FLOODS (a pattern), against none in the same run; three minutes
+	$(GO) test -run '^$$' -bench 'GoodReader/$(FLOODS)' -benchtime 500x -timeout 20m ./arrowout
+
 .PHONY: bench-compare
 bench-compare: ## which ratios of run B (.json) are worse than those of run A by a tenth or more; exits with an error then
 	@$(PYTHON) python/bench/table/compare.py $(A) $(B)

@@ -49,8 +49,13 @@ func attack(t testing.TB, s *arrowout.Server) *attacker {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := &attacker{t: t, conn: conn, next: 1, settings: 1}
 	t.Cleanup(func() { _ = conn.Close() })
+	return attackOver(t, conn)
+}
+
+// attackOver is attack over a connection that the caller closes.
+func attackOver(t testing.TB, conn net.Conn) *attacker {
+	a := &attacker{t: t, conn: conn, next: 1, settings: 1}
 	a.framer, a.hpack = http2.NewFramer(&a.out, conn), hpack.NewEncoder(&a.fields)
 	a.out.WriteString(http2.ClientPreface)
 	a.must(a.framer.WriteSettings())
@@ -207,6 +212,12 @@ func TestServer_ClosesConnectionsThatResetCalls(t *testing.T) {
 		}
 		if resets > 2000 {
 			t.Errorf("%s: %d calls of a connection are reset", path, resets)
+		}
+	}
+	r := mustGet(t, dial(t, s), `{}`) // another client of that host
+	for step := range 40 {
+		if !r.Next() {
+			t.Fatalf("step %d: %v", step, r.Err())
 		}
 	}
 }

@@ -15,6 +15,9 @@ import (
 const (
 	resetsPerSecond = 10
 	resetsBurst     = 2 * maxCalls
+	// Where the host has lost a connection by that lately, these hold: it would open one connection after the other.
+	fewResetsPerSecond = 1
+	fewResetsBurst     = 8
 )
 
 // connections is a listener whose connections can be found by the calls that come over them, and tell of their end.
@@ -28,7 +31,7 @@ func (l connections) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &connection{Conn: c.(*connlimit.Conn), ended: l.ended, resets: rate.NewLimiter(resetsPerSecond, resetsBurst)}, nil
+	return &connection{Conn: c.(*connlimit.Conn), ended: l.ended, resets: rate.NewLimiter(resetsPerSecond, resetsBurst), few: rate.NewLimiter(fewResetsPerSecond, fewResetsBurst)}, nil
 }
 
 // connection is one of a client's. gRPC shows a call nothing of it but its address, so that the address names it.
@@ -36,6 +39,7 @@ type connection struct {
 	*connlimit.Conn
 	ended  func(*connection)
 	resets *rate.Limiter // calls that the client may give up
+	few    *rate.Limiter // the same for a host that misuses connections
 	closed atomic.Bool
 	isCut  atomic.Bool
 }
@@ -68,7 +72,8 @@ func (c *connection) cut() bool {
 
 // gaveUp notes a call that the client gave up, or that was refused before it began. Too many of them end the connection.
 func (c *connection) gaveUp() {
-	if !c.closed.Load() && !c.resets.Allow() && !c.isCut.Swap(true) {
+	many := !c.resets.Allow() || c.HostMisuses() && !c.few.Allow()
+	if many && !c.closed.Load() && !c.isCut.Swap(true) {
 		c.Misuse("too many calls are given up or refused")
 	}
 }

@@ -3,11 +3,15 @@ package arrowout_test
 import (
 	"context"
 	"fmt"
+	"net"
 	"path/filepath"
+	"runtime"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/apache/arrow/go/v17/arrow/flight"
+	"golang.org/x/net/http2"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/encoding"
@@ -69,7 +73,62 @@ func flooded(t testing.TB) site {
 			}
 		}
 	}
+	// again has connections attack one after the other, each until the server closes it or attack returns false.
+	again := func(attack func(*attacker) bool) func(testing.TB) func() {
+		return func(t testing.TB) func() {
+			done, ended := make(chan struct{}), make(chan struct{})
+			go func() {
+				defer close(ended)
+				var open []net.Conn
+				for {
+					select {
+					case <-done:
+						for _, c := range open {
+							_ = c.Close()
+						}
+						return
+					default:
+					}
+					conn, err := net.Dial("tcp", s.Addr().String())
+					if err != nil {
+						continue // it is refused
+					}
+					if open = append(open, conn); len(open) > 2000 {
+						_ = open[0].Close()
+						open = open[1:]
+					}
+					a := attackOver(t, conn)
+					for a.served() && attack(a) {
+						select {
+						case <-done:
+							_ = conn.Close()
+						default:
+						}
+					}
+				}
+			}()
+			return func() { close(done); <-ended }
+		}
+	}
+	resets := func(a *attacker) bool {
+		for range 100 {
+			a.must(a.framer.WriteRSTStream(a.call(pathOfDoGet, "authorization", "Bearer "+bad), http2.ErrCodeCancel))
+		}
+		return true
+	}
+	headers := func(a *attacker) bool {
+		a.call(pathOfCheck, "a", strings.Repeat("x", 1<<20))
+		return a.served()
+	}
+	unfinished := func(a *attacker) bool {
+		for range 100 {
+			a.call(pathOfSchema)
+		}
+		return a.served() && false
+	}
 	return site{s, good, run.tokens * 6, []aFlood{
+		{"resets", again(resets)}, {"metadata", again(headers)}, {"calls-without-a-message", again(unfinished)},
+		{"connections-that-ping", again(func(*attacker) bool { return false })},
 		{"readers-that-never-read", never(bad, "bad", 0)}, {"of-its-own-identity", never(good, "good", 0)},
 		{"readers-that-stop", never(bad, "bad", 5<<20)}, {"stopped-of-its-own-identity", never(good, "good", 5<<20)},
 		{"calls-without-a-token", calls("", "info", "")}, {"commits", calls(bad, "commit", `{"step":1}`)}, {"searches", calls(bad, "find", `{"id":"two"}`)},
@@ -98,13 +157,15 @@ func TestAGoodReaderAmongOthers(t *testing.T) {
 	}
 }
 
-// BenchmarkGoodReader reports MB/s of a reader while others do what they can to a server and, as of_alone, the fraction of what it reads when it is alone.
+// BenchmarkGoodReader reports MB/s of a reader while others do what they can to a server and, as of_alone, the fraction of what it reads when it is alone; MiB are those of
+// the server and all clients.
 // The floods share the processors with it: what is left to a reader beside one that calls as fast as it can is a matter of their number.
 func BenchmarkGoodReader(b *testing.B) {
 	x := flooded(b)
 	for _, flood := range x.floods {
 		b.Run(flood.name, func(b *testing.B) {
 			var alone, beside time.Duration
+			var memory uint64 // of server and clients, at most
 			b.SetBytes(int64(x.size))
 			b.ResetTimer()
 			for range rounds {
@@ -114,10 +175,14 @@ func BenchmarkGoodReader(b *testing.B) {
 				b.StartTimer()
 				beside += readFor(b, x.server, x.good, b.N/rounds)
 				b.StopTimer()
+				var m runtime.MemStats
+				runtime.ReadMemStats(&m)
+				memory = max(memory, m.HeapInuse+m.StackInuse)
 				end()
 			}
 			if b.N > 1 {
 				b.ReportMetric(float64(alone)/float64(beside), "of_alone")
+				b.ReportMetric(float64(memory>>20), "MiB")
 			}
 		})
 	}

@@ -49,7 +49,14 @@ func (c *Conn) Spare() bool {
 	return c.state == spare
 }
 
-// Misuse closes the connection, and has its host open few new ones for a while.
+// HostMisuses reports whether a connection of the host was closed for misuse lately.
+func (c *Conn) HostMisuses() bool {
+	c.listener.mu.Lock()
+	defer c.listener.mu.Unlock()
+	return time.Since(c.host.misused) < misuseFor
+}
+
+// Misuse closes the connection, and remembers that of its host for a while.
 func (c *Conn) Misuse(cause string) {
 	c.listener.mu.Lock()
 	c.host.misused = time.Now()

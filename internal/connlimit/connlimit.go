@@ -32,9 +32,8 @@ const (
 	// beyond a burst: all frames and handshakes that cost processor time before the caller is known.
 	unidentifiedBytes = 256 << 10
 	unidentifiedBurst = 4 << 20
-	// misusePause is for how long after a misuse a host may open only newPerSecond connections per second.
-	misusePause  = 10 * time.Second
-	newPerSecond = 20
+	// misuseFor is for how long a misuse is remembered of a host.
+	misuseFor = 10 * time.Second
 	// spareLife is how long a spare connection stays.
 	spareLife = 5 * time.Second
 	// maxHosts is how many hosts without connections are remembered.
@@ -84,7 +83,6 @@ func (q *queue) evictable() *Conn {
 type host struct {
 	queue       queue
 	bytes       *rate.Limiter // that it sends unidentified
-	newcomers   *rate.Limiter // after a misuse
 	misused     time.Time
 	connections int // of any state
 }
@@ -112,12 +110,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 func (l *Listener) admit(inner net.Conn) *Conn {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	now, name := time.Now(), HostOf(inner.RemoteAddr().String())
-	h := l.host(name)
-	if now.Sub(h.misused) < misusePause && !h.newcomers.AllowN(now, 1) {
-		l.refused(inner, "misuse by the host")
-		return nil
-	}
+	h := l.host(HostOf(inner.RemoteAddr().String()))
 	c := &Conn{Conn: inner, listener: l, host: h, closed: make(chan struct{})}
 	life, evicted, full := l.config.IdentifyWithin, (*Conn)(nil), ""
 	switch {
@@ -160,7 +153,7 @@ func (l *Listener) host(name netip.Prefix) *host {
 			}
 		}
 	}
-	h = &host{bytes: rate.NewLimiter(unidentifiedBytes, unidentifiedBurst), newcomers: rate.NewLimiter(newPerSecond, newPerSecond)}
+	h = &host{bytes: rate.NewLimiter(unidentifiedBytes, unidentifiedBurst)}
 	l.hosts[name] = h
 	return h
 }

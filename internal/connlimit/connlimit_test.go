@@ -166,19 +166,15 @@ func TestListener_ClosesWhatIsNotIdentifiedInTime(t *testing.T) {
 	}
 }
 
-func TestListener_MisuseLimitsNewConnectionsOfTheHost(t *testing.T) {
+func TestListener_RemembersTheMisuseOfAHost(t *testing.T) {
 	s := listen(t, connlimit.Config{Max: 1000, MaxPerHost: 1000})
 	first, one := s.connect(t, "127.0.0.1")
 	one.Misuse("resets")
 	isClosed(t, first)
-	for range 200 {
-		if c, err := net.Dial("tcp", s.Addr().String()); err == nil { // else it was refused before the call returned
-			t.Cleanup(func() { _ = c.Close() })
-		}
-	}
-	_, _ = s.connect(t, "127.0.0.2") // is accepted behind all of them
-	if n := s.Open(); n > 150 {
-		t.Errorf("%d connections are open", n)
+	_, two := s.connect(t, "127.0.0.1")
+	_, three := s.connect(t, "127.0.0.2")
+	if !two.HostMisuses() || three.HostMisuses() {
+		t.Errorf("misuse of the host: %v, of another one: %v", two.HostMisuses(), three.HostMisuses())
 	}
 }
 
