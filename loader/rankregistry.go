@@ -15,6 +15,9 @@ type rankRegistry struct {
 	view    census.View
 	rolled  time.Time    // when the last roll was sent
 	keepers plan.Keepers // of the last view
+	// The job of the last report of a rank without a stream, as after a restart of the daemon, and when that came.
+	buffers    string
+	bufferedAt time.Time
 }
 
 // rollEvery is how often a daemon sends its roll to the others.
@@ -45,7 +48,20 @@ func (s *rankRegistry) close(place Place, sent uint64, ended bool) {
 func (s *rankRegistry) report(place Place, c Consumption, planned uint64) (known bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.census.Report(idOf(place), census.Report{Session: c.Session, Taken: c.Taken, Waiting: c.Waiting, Starves: c.Waiting && c.Taken >= planned, Still: c.Still, Left: c.Left}, time.Now())
+	now := time.Now()
+	known = s.census.Report(idOf(place), census.Report{Session: c.Session, Taken: c.Taken, Waiting: c.Waiting, Starves: c.Waiting && c.Taken >= planned, Still: c.Still, Left: c.Left}, now)
+	if !known && !c.Left {
+		s.buffers, s.bufferedAt = place.job(), now
+	}
+	return known
+}
+
+// buffered returns a job whose ranks report and have no streams: they read what they were sent before.
+func (s *rankRegistry) buffered() (job string, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	const reports = 3 * time.Second // more than the time between two
+	return s.buffers, !s.bufferedAt.IsZero() && time.Since(s.bufferedAt) < reports
 }
 
 // look judges the ranks anew. sent are the steps that readers were handed.

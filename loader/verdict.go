@@ -85,8 +85,12 @@ func (f *follower) verdict(at time.Time, shown Verdict) Verdict {
 		}
 		return v
 	case !readers && full:
-		return Verdict{Health: Waiting, Sentence: fmt.Sprintf("Waiting for ranks: %s planned ahead", quantity.Are(f.options.Ahead, "step")), Limits: LimitRanks,
+		v := Verdict{Health: Waiting, Sentence: fmt.Sprintf("Waiting for ranks: %s planned ahead", quantity.Are(f.options.Ahead, "step")), Limits: LimitRanks,
 			Detail: "no reader is connected", Do: "start the trainer; it reads at once"}
+		if job, ok := f.ranks.buffered(); ok {
+			v.Detail, v.Do = fmt.Sprintf("the ranks of job %q read what they were sent before", job), "wait: they connect when they need the next step"
+		}
+		return v
 	case !readers:
 		return Verdict{Health: Waiting, Sentence: fmt.Sprintf("Planning ahead: %s of %d, no reader is connected", quantity.Things(int(now.steps-min(now.steps, w.report.Wanted)), "step"), f.options.Ahead),
 			Limits: LimitRanks, Do: "start the trainer when you like"}

@@ -92,6 +92,21 @@ func TestVerdicts(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		j.says(loader.Waiting, "Waiting for ranks: 4 steps are planned ahead", loader.LimitRanks)
 	})
+	judge(t, "ranks read what they were sent before a restart", documents(400), func(j judged) {
+		time.Sleep(5 * time.Second)
+		place := loader.Place{Job: "pretrain", Rank: 1, World: 4}
+		j.run.Consumed(place, loader.Consumption{Session: "s", Taken: 7})
+		time.Sleep(2 * time.Second)
+		v := j.says(loader.Waiting, "Waiting for ranks: 4 steps are planned ahead", loader.LimitRanks)
+		if v.Detail != `the ranks of job "pretrain" read what they were sent before` || !strings.HasPrefix(v.Do, "wait: ") {
+			j.Errorf("%+v", v)
+		}
+		j.run.Consumed(place, loader.Consumption{Session: "s", Taken: 7, Left: true})
+		time.Sleep(3 * time.Second)
+		if v := j.says(loader.Waiting, "Waiting for ranks: 4 steps are planned ahead", loader.LimitRanks); v.Detail != "no reader is connected" {
+			j.Errorf("%+v", v)
+		}
+	})
 	judge(t, "no documents, no readers", documents(0), func(j judged) {
 		time.Sleep(3 * time.Minute)
 		j.says(loader.Waiting, "Waiting for documents, 3 min", loader.LimitDocuments)
