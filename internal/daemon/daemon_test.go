@@ -148,7 +148,7 @@ func TestStartsAndStops(t *testing.T) {
 			t.Errorf("Wait = %v", err)
 		}
 		answer := httptest.NewRecorder()
-		d.http.server.Handler.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/readyz", nil))
+		d.http.server.Handler.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "http://localhost/readyz", nil))
 		if s := answer.Body.String(); answer.Code != http.StatusServiceUnavailable || strings.Contains(s, "nil") {
 			t.Errorf("readyz of a stopped daemon says %d %q", answer.Code, s)
 		}
