@@ -57,7 +57,7 @@ func (s *service) may(who access.Identity) (names []string) {
 }
 
 // Ask asks for an action for a caller that came by HTTP. Roles, limits, audit and errors (*loader.Error) are those of Flight, with one difference: where no
-// token is asked for, a caller from beyond loopback or behind a proxy, or one without the certificate that Flight asks for, may read and no more.
+// token is asked for, a caller from beyond loopback or behind a proxy, or one without the certificate that Flight asks for, may only read.
 func (s *Server) Ask(ctx context.Context, from access.Caller, action string, body []byte) (results []json.RawMessage, err error) {
 	_, err = s.guard.admit(incoming(ctx, from), "HTTP "+action, func(ctx context.Context) error {
 		if !s.gate.Asks() && (s.cfg.ClientCA != "" && from.Certificate == nil || !from.Local()) {

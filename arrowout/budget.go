@@ -13,7 +13,7 @@ const provenAfter = 4
 // othersShare is how many times as much as it leaves to others an identity may hold.
 const othersShare = 3
 
-// streamBytes is what an open stream costs beside its batches: goroutines, what gRPC and the run keep of it, and what its client may
+// streamBytes is what an open stream costs in addition to its batches: goroutines, what gRPC and the run keep of it, and what its client may
 // send and leave unread.
 const streamBytes = 96 << 10
 
@@ -179,7 +179,7 @@ func (b *budget) inUse() int64 {
 
 // Everything below is called with mu held.
 
-// streamsCost is what open streams cost beside their batches.
+// streamsCost is what open streams cost in addition to their batches.
 func (b *budget) streamsCost() int64 { return int64(len(b.holds)) * b.perStream }
 
 // available is what batches may take.

@@ -22,13 +22,13 @@ import (
 const (
 	// maxCalls bounds the open calls of a connection, and the goroutines that serve them.
 	maxCalls = 256
-	// maxHeaders bounds the metadata of a call, by the count of HTTP/2: 32 bytes per field beside its name and value.
+	// maxHeaders bounds the metadata of a call, by the count of HTTP/2: 32 bytes per field in addition to its name and value.
 	maxHeaders = 8 << 10
 	// unidentifiedCalls bounds the open calls whose callers have no identity, health checks among them; unidentifiedOfOne those of
 	// a connection.
 	unidentifiedCalls = 256
 	unidentifiedOfOne = 16
-	// actionsOfOne is how many calls an identity may have open beside its streams.
+	// actionsOfOne is how many calls an identity may have open in addition to its streams.
 	actionsOfOne = 256
 	// requestWithin is how long a client may take to send the message of a call.
 	requestWithin = 10 * time.Second

@@ -218,7 +218,7 @@ func TestFirstStep_TakeoverDrainsOnce(t *testing.T) {
 	})
 }
 
-// The number of documents drains for a reader that has waited, and not for one that has just come.
+// The number of documents drains for a reader that has waited, and not for one that has just connected.
 func TestFirstStep_NumberWaitsForReader(t *testing.T) {
 	bubble(t, "trickle", func(t *testing.T) {
 		w := defaultWorld()

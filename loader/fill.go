@@ -132,7 +132,7 @@ func (m *fillMeter) leastRoom(s StreamState, bound int64) int64 {
 // String is the use for people: 1.0 GiB of 1.0 GiB.
 func (q Quota) String() string { return quantity.Bytes(q.Bytes) + " of " + quantity.Bytes(q.MaxBytes) }
 
-// accountFull reports whether the account has no room for the stream's next document, whatever the bound of the stream is.
+// accountFull reports whether the account has no room for the stream's next document, independent of the bound of the stream.
 func (f *StreamFill) accountFull() bool { return f.Account != nil && f.Account.Full }
 
 // measureFill takes in the state of a source's stream, and logs when it fills, is full and has room again.

@@ -15,7 +15,7 @@ type rankRegistry struct {
 	view    census.View
 	rolled  time.Time    // when the last roll was sent
 	keepers plan.Keepers // of the last view
-	// The job of the last report of a rank without a stream, as after a restart of the daemon, and when that came.
+	// The job of the last report of a rank without a stream, as after a restart of the daemon, and its time.
 	buffers    string
 	bufferedAt time.Time
 }

@@ -386,7 +386,7 @@ func reachNothing(t *testing.T, s *site) {
 	natstest.Publish(t, store, natstest.Documents(21, 1)...)
 }
 
-// changes says whether a request is one of those that change something.
+// changes reports whether a request is one of those that change something.
 func changes(request string) bool {
 	for _, harmless := range []string{
 		"INFO", "STREAM.NAMES", "STREAM.LIST", "STREAM.INFO.", "STREAM.MSG.GET.", "CONSUMER.LIST.", "CONSUMER.INFO.",

@@ -18,7 +18,7 @@ func SignNonce(token string, nonce []byte) []byte {
 	return signNonce(sha256.Sum256([]byte(token)), nonce)
 }
 
-// SignedNonce says whether a signature in unpadded base64 (URL alphabet) is that of SignNonce, by the SHA-256 of the
+// SignedNonce reports whether a signature in unpadded base64 (URL alphabet) is that of SignNonce, by the SHA-256 of the
 // token.
 func SignedNonce(signature string, hash [32]byte, nonce []byte) bool {
 	mac, err := base64.RawURLEncoding.DecodeString(signature)

@@ -79,7 +79,7 @@ func (q *queue) evictable() *Conn {
 	return nil
 }
 
-// host is an address that connections come from.
+// host is the source address of connections.
 type host struct {
 	queue       queue
 	bytes       *rate.Limiter // that it sends unidentified
@@ -174,11 +174,4 @@ func HostOf(address string) netip.Prefix {
 	}
 	p, _ := ip.Prefix(bits)
 	return p
-}
-
-// Open returns the number of open connections, spare ones included.
-func (l *Listener) Open() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.queue.open() + l.queue[spare].Len()
 }

@@ -218,7 +218,7 @@ func openGroup(p *columns.Parquet, g int, leaves []int) (*parquetGroup, error) {
 	})
 }
 
-// next reads rows of all columns and says how many. Of names it keeps no more than an id may have.
+// next reads rows of all columns and returns how many. Of names it keeps no more than an id may have.
 func (g *parquetGroup) next(most int64) (n int, err error) {
 	if g.cells[textColumn], err = g.columns[textColumn].next(parquetRows, batchBytes, most); err != nil {
 		return 0, err

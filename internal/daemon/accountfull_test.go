@@ -27,7 +27,7 @@ func limitedAccount(t *testing.T, store int64) string {
 	return "nats://team:p@" + s.Addr().String()
 }
 
-// An account that may store no more is the cause, whatever the bound of the stream is. The server does not answer the batch of a publisher then.
+// An account that may store no more is the cause, independent of the bound of the stream. The server does not answer the batch of a publisher then.
 func TestFullStream_AccountLimit(t *testing.T) {
 	t.Parallel()
 	d := publishesBeyond(t, limitedAccount(t, 16<<20), "the JetStream account of DOCS has no storage left: its streams hold 16")
@@ -39,7 +39,7 @@ func TestFullStream_AccountLimit(t *testing.T) {
 	}
 }
 
-// A server that may store no more is named by the publisher, which alone is told.
+// A server that may store no more is named by the publisher, which alone learns of it.
 func TestFullStream_ServerLimit(t *testing.T) {
 	t.Parallel()
 	publishesBeyond(t, "nats://"+natstest.Plain(t, &server.Options{JetStream: true, JetStreamMaxStore: 16 << 20}), "the NATS server of DOCS has no storage left")

@@ -16,7 +16,7 @@ import (
 // failed are *loader.Error.
 type Asker interface {
 	Ask(ctx context.Context, from access.Caller, action string, body []byte) (results []json.RawMessage, err error)
-	// Identify returns who calls, or why Ask would refuse the caller whatever it asks for.
+	// Identify returns who calls, or why Ask would refuse every call of the caller.
 	Identify(ctx context.Context, from access.Caller, what string) (access.Identity, error)
 }
 

@@ -38,7 +38,7 @@ type Plan interface {
 type Options struct {
 	Run     Run
 	Plan    Plan
-	Ranks   func() []answers.RankStatus // what the streams get that this daemon serves; which ranks there are is for Run.Ranks to say
+	Ranks   func() []answers.RankStatus // what the streams get that this daemon serves; Run.Ranks has the ranks
 	Dead    func() answers.DeadStatus   // may be nil
 	Bus     Bus                         // may be nil: there is no other daemon
 	Events  *Events

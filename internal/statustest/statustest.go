@@ -171,7 +171,7 @@ func (c *contradictions) ranks(s *answers.Status) {
 	}
 }
 
-// sources: no more is emitted than was taken.
+// sources: at most what was taken is emitted.
 func (c *contradictions) sources(s *answers.Status) {
 	for _, x := range s.Sources {
 		within(c, "tokens of source "+x.Name+" in steps", x.Emitted, x.Tokens+s.Packing.Repeated)

@@ -25,7 +25,7 @@ func TestCensus_SilentRankOfAJobThatMoves(t *testing.T) {
 	}
 }
 
-// Of two faults at once the one that explains the other comes first: a rank that is gone, before one that does not answer.
+// Of two faults at once the one that explains the other is named: a rank that is gone, before one that does not answer.
 func TestCensus_AbsentBeforeSilent(t *testing.T) {
 	j := newJob(t, "pretrain", 3, 3)
 	j.train(10)
@@ -38,7 +38,7 @@ func TestCensus_AbsentBeforeSilent(t *testing.T) {
 	}
 }
 
-// A job that begins again does not miss the processes of its former life before they have had the time to come.
+// A job that begins again does not miss its former processes before they have had the time to connect.
 func TestCensus_JobBeginsAgain(t *testing.T) {
 	j := newJob(t, "pretrain", 2, 2)
 	j.train(10)
@@ -93,7 +93,7 @@ func TestCensus_ReportOfAnotherSession(t *testing.T) {
 	}
 }
 
-// Where a daemon could not name all of its processes, no rank counts as one that never came.
+// Where a daemon could not name all of its processes, no rank counts as one that never connected.
 func TestCensus_PartialRoll(t *testing.T) {
 	j := newJob(t, "pretrain", 4, 3)
 	for range 60 {

@@ -1,4 +1,4 @@
-"""What reports of consumption cost: processor time per step of client and daemon, beside the same steps read without reports.
+"""What reports of consumption cost: processor time per step of client and daemon, compared with the same steps read without reports.
 
 A sealed run of tokens is read whole by one Client, in turn with and without reports, after a first time that is not counted. A trainer that does nothing
 reads as fast as it can; with `--pause` it takes so long per step. Each pair of readings gives a ratio; their median is printed, with the least and the most.

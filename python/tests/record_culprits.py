@@ -29,19 +29,19 @@ FIGURES = re.compile(r"\d[\d,.]*\w?( (tokens/s|s|min|h)\b)?")
 
 @dataclass(frozen=True)
 class Moment:
-    """What a user finds at a moment: `said` by `loaderd status`, `page` on the live page, and the newest line in the
+    """What a user finds at a moment: `status` by `loaderd status`, `page` on the live page, and the newest line in the
     logs of the ranks."""
 
     seconds: int
     exit_status: int
-    said: str
+    status: str
     page: str
     logged: str
 
     @property
     def shown(self) -> str:
-        same = self.page == "" or FIGURES.sub("N", self.said) == FIGURES.sub("N", self.page)
-        return self.said if same else f"{self.said} (page: {self.page})"
+        same = self.page == "" or FIGURES.sub("N", self.status) == FIGURES.sub("N", self.page)
+        return self.status if same else f"{self.status} (page: {self.page})"
 
 
 @dataclass(frozen=True)
@@ -96,8 +96,8 @@ def moment(stage: Stage, seconds: int) -> Moment:
     page = page_status(d)
     lines = [line for text in stage.messages(warnings_of).values() for line in text.splitlines()]
     newest = max(lines, key=lambda line: float(line.split()[0]), default="")
-    said, shown, logged = done.stdout.partition("\n")[0], page.sentence if page else "", newest.partition(" ")[2]
-    return Moment(seconds, done.returncode, said, shown, logged)
+    status, shown, logged = done.stdout.partition("\n")[0], page.sentence if page else "", newest.partition(" ")[2]
+    return Moment(seconds, done.returncode, status, shown, logged)
 
 
 def seconds(value: float | None) -> str:
@@ -115,7 +115,7 @@ def log_cell(m: Moment) -> str:
     sentence, reason = m.logged.partition(";")[0], reason_of(m.logged)
     if len(sentence) > LONGEST:
         sentence = sentence[:LONGEST].rpartition(" ")[0] + " ..."
-    same = FIGURES.sub("N", m.said) in FIGURES.sub("N", m.logged)
+    same = FIGURES.sub("N", m.status) in FIGURES.sub("N", m.logged)
     return f"the same, {reason}" if same else cell(f"{sentence} ({reason})" if reason else sentence)
 
 

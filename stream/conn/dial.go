@@ -135,7 +135,7 @@ func clientOptions(o Options, st *status, l *lines, log *slog.Logger) ([]nats.Op
 	return opts, nil
 }
 
-// errNoNonce says that a server cannot be the one that is inside a daemon.
+// errNoNonce is the error of a server that cannot be the one that is inside a daemon.
 var errNoNonce = errors.New("the server sends no nonce to sign: it is not the server inside a daemon")
 
 // signed has a connection name the user and prove the token by a signature of the server's nonce.

@@ -95,7 +95,7 @@ func openUsers(dir, secret string) (*users, error) {
 	return u, u.Reload()
 }
 
-// Share lets producers make further requests, beside those that they may make.
+// Share lets producers make further requests, in addition to those that they may make.
 func (s *Server) Share(p Producers) error { return s.users.share(p) }
 
 // permissions are those of producers in their account. Requests to JetStream are not listed one by one: where one is

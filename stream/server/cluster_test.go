@@ -81,7 +81,7 @@ func TestRoutePortInUse(t *testing.T) {
 	}
 }
 
-// hears reads what a server sends until a line, or until the server ends the connection; it says whether the line came.
+// hears reads what a server sends until a line, or until the server ends the connection; it reports whether the line arrived.
 func hears(t *testing.T, c net.Conn, line string) bool {
 	t.Helper()
 	if err := c.SetDeadline(time.Now().Add(time.Minute)); err != nil {

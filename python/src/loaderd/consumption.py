@@ -51,7 +51,7 @@ class Consumption:
         self.progress = Progress(self.progress.taken, True, time.monotonic())
 
     def end(self) -> None:
-        """Records that the trainer has consumed the last step and gets no more."""
+        """Records that the trainer has consumed the last step. No step follows."""
         self.wait()
         self.on_end()
 

@@ -1,0 +1,8 @@
+package connlimit
+
+// Open returns the number of open connections, spare ones included.
+func (l *Listener) Open() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.queue.open() + l.queue[spare].Len()
+}
