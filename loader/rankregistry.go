@@ -16,8 +16,8 @@ type rankRegistry struct {
 	rolled  time.Time    // when the last roll was sent
 	keepers plan.Keepers // of the last view
 	// The job of the last report of a rank without a stream, as after a restart of the daemon, and its time.
-	buffers    string
-	bufferedAt time.Time
+	bufferedJob string
+	bufferedAt  time.Time
 }
 
 // rollEvery is how often a daemon sends its roll to the others.
@@ -51,7 +51,7 @@ func (s *rankRegistry) report(place Place, c Consumption, planned uint64) (known
 	now := time.Now()
 	known = s.census.Report(idOf(place), census.Report{Session: c.Session, Taken: c.Taken, Waiting: c.Waiting, Starves: c.Waiting && c.Taken >= planned, Still: c.Still, Left: c.Left}, now)
 	if !known && !c.Left {
-		s.buffers, s.bufferedAt = place.job(), now
+		s.bufferedJob, s.bufferedAt = place.job(), now
 	}
 	return known
 }
@@ -61,7 +61,7 @@ func (s *rankRegistry) buffered() (job string, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	const reports = 3 * time.Second // more than the time between two
-	return s.buffers, !s.bufferedAt.IsZero() && time.Since(s.bufferedAt) < reports
+	return s.bufferedJob, !s.bufferedAt.IsZero() && time.Since(s.bufferedAt) < reports
 }
 
 // look judges the ranks anew. sent are the steps that readers were handed.
