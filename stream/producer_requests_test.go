@@ -341,10 +341,11 @@ func reachNothing(t *testing.T, s *site) {
 		t.Fatal(err)
 	}
 	work := jetstream.ConsumerConfig{Durable: "work", AckPolicy: jetstream.AckNonePolicy, FilterSubject: "docs.carried"}
+	taken := listen(t, store)
 	if _, err := docs.CreateConsumer(ctx, work); err != nil {
 		t.Fatal(err)
 	}
-	done := listen(t, store)
+	until(t, taken, "$JS.API.CONSUMER.CREATE.DOCS.work.docs.carried")
 	snapshot := func() [2]map[string]string { return [2]map[string]string{held(t, store), held(t, store.Own())} }
 	before := snapshot()
 	requests := serverRequests(t, "DOCS", "PLAN_r")
@@ -373,7 +374,10 @@ func reachNothing(t *testing.T, s *site) {
 			t.Fatalf("%s: streams were %d and %d, and are %d and %d", name, len(before[0]), len(before[1]), len(after[0]), len(after[1]))
 		}
 	}
-	executed := done()
+	if err := docs.DeleteConsumer(ctx, "work"); err != nil {
+		t.Fatal(err)
+	}
+	executed := until(t, taken, "$JS.API.CONSUMER.DELETE.DOCS.work")
 	if !executed["$JS.API.STREAM.INFO.DOCS"] {
 		t.Errorf("the server reports %d requests, without those that producers may make", len(executed))
 	}
@@ -398,9 +402,8 @@ func changes(request string) bool {
 	return true
 }
 
-// listen collects the requests that the server reports it took in the account of the documents; done ends that and
-// returns them.
-func listen(t *testing.T, store *stream.Store) (done func() map[string]bool) {
+// listen returns the subjects of the requests that the server reports to have executed in the account of the documents.
+func listen(t *testing.T, store *stream.Store) <-chan string {
 	t.Helper()
 	taken := make(chan string, 1<<16)
 	sub, err := store.Conn().Subscribe("$JS.EVENT.ADVISORY.API", func(m *nats.Msg) {
@@ -414,17 +417,26 @@ func listen(t *testing.T, store *stream.Store) (done func() map[string]bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { _ = sub.Unsubscribe() })
 	if err := store.Conn().Flush(); err != nil {
 		t.Fatal(err)
 	}
-	return func() map[string]bool {
-		if err := errors.Join(store.Conn().Flush(), sub.Unsubscribe()); err != nil {
-			t.Error(err)
+	return taken
+}
+
+// until returns the requests that the server reports before one that the test has made itself: reports follow the answers.
+func until(t *testing.T, taken <-chan string, last string) map[string]bool {
+	t.Helper()
+	all, limit := map[string]bool{}, time.After(time.Minute)
+	for {
+		select {
+		case request := <-taken:
+			if request == last {
+				return all
+			}
+			all[request] = true
+		case <-limit:
+			t.Fatalf("the server does not report %s", last)
 		}
-		all := map[string]bool{}
-		for len(taken) > 0 {
-			all[<-taken] = true
-		}
-		return all
 	}
 }
