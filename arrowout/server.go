@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/apache/arrow/go/v17/arrow/flight"
@@ -175,6 +176,17 @@ func (s *Server) Limit(c Config) {
 	s.limits.set(c)
 	s.budget.resize(int64(c.SendBytes))
 	s.slowness.after.Store(int64(c.SlowReader))
+}
+
+// Methods returns the full names of the gRPC methods that the server has, in order.
+func (s *Server) Methods() (names []string) {
+	for service, info := range s.grpc.GetServiceInfo() {
+		for _, m := range info.Methods {
+			names = append(names, "/"+service+"/"+m.Name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // Addr is the address that Start listens on.

@@ -23,6 +23,7 @@ import (
 // httpServer serves the live page with its JSON, /metrics, /healthz and /readyz.
 type httpServer struct {
 	server       *http.Server
+	page         *livepage.Page
 	certificates *access.Certificates
 	listen       net.Listener
 	address      string
@@ -46,32 +47,30 @@ func listenHTTP(c config.HTTP, d *Daemon) (*httpServer, error) {
 	if t := certificates.Config("h2", "http/1.1"); t != nil {
 		h.listen = tls.NewListener(h.listen, t)
 	}
-	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", d.only(access.Read, promhttp.HandlerFor(d.metrics, promhttp.HandlerOpts{EnableOpenMetrics: true, MaxRequestsInFlight: maxScrapes})))
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+	names := c.Names
+	if host, _, err := net.SplitHostPort(c.Listen); err == nil && host != "" {
+		names = append(slices.Clone(names), host)
+	}
+	h.page = livepage.New(livepage.Config{Asker: d.flight, Asks: d.flight.Gate().Asks, Names: names, Log: d.log})
+	h.page.Handle("GET /metrics", d.only(access.Read, promhttp.HandlerFor(d.metrics, promhttp.HandlerOpts{EnableOpenMetrics: true, MaxRequestsInFlight: maxScrapes})))
+	h.page.Handle("GET /healthz", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		select {
 		case <-d.ended:
 			http.Error(w, d.over().Error(), http.StatusServiceUnavailable)
 		default:
 			fmt.Fprintln(w, "ok")
 		}
-	})
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+	}))
+	h.page.Handle("GET /readyz", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		if err := d.ready(); err != nil {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 			return
 		}
 		fmt.Fprintln(w, "ready")
-	})
-	names := c.Names
-	if host, _, err := net.SplitHostPort(c.Listen); err == nil && host != "" {
-		names = append(slices.Clone(names), host)
-	}
-	page := livepage.New(livepage.Config{Asker: d.flight, Asks: d.flight.Gate().Asks, Names: names, Log: d.log})
-	mux.Handle("/", page)
-	limits.Handler = page.Guard(mux)
+	}))
+	limits.Handler = h.page
 	h.server = limits.Server()
-	h.server.RegisterOnShutdown(page.Close)
+	h.server.RegisterOnShutdown(h.page.Close)
 	return h, nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"log/slog"
 	"net/http"
+	"slices"
 	"sync/atomic"
 
 	"loaderd/internal/access"
@@ -30,9 +31,12 @@ type Config struct {
 	Log   *slog.Logger
 }
 
-// Page is the handler of the page and its JSON. Its methods may be called from several goroutines.
+// Page is the handler of the page, its JSON and further routes of a daemon. Except Handle, its methods may be called from
+// several goroutines.
 type Page struct {
 	config  Config
+	mux     *http.ServeMux
+	routes  []string // patterns of mux
 	handler http.Handler
 	viewers viewers
 	streams atomic.Int64 // of events, open now
@@ -40,30 +44,36 @@ type Page struct {
 	close   context.CancelFunc
 }
 
-// New returns the handler for all paths of a daemon that nothing else serves.
+// New returns the handler for all paths of a daemon: its own, and those that Handle adds.
 func New(c Config) *Page {
-	p := &Page{config: c, viewers: viewers{all: map[string]*viewer{}}}
+	p := &Page{config: c, mux: http.NewServeMux(), viewers: viewers{all: map[string]*viewer{}}}
 	p.closing, p.close = context.WithCancel(context.Background())
 	p.viewers.asker = c.Asker
 
-	mux := http.NewServeMux()
-	mux.Handle("/", assets())
-	mux.HandleFunc("GET /api/status", p.shared(status))
-	mux.HandleFunc("GET /api/history", p.shared(history))
-	mux.HandleFunc("GET /api/events", p.events)
-	mux.HandleFunc("GET /api/step/{step}", p.step)
-	mux.HandleFunc("GET /api/find", p.find)
-	mux.HandleFunc("GET /api/text", p.text)
-	mux.HandleFunc("POST /api/action/{action}", p.action)
-	mux.HandleFunc("/api/", p.unknown)
-	p.handler = guarded(c, mux)
+	p.Handle("/", assets())
+	p.Handle("GET /api/status", p.shared(status))
+	p.Handle("GET /api/history", p.shared(history))
+	p.Handle("GET /api/events", http.HandlerFunc(p.events))
+	p.Handle("GET /api/step/{step}", http.HandlerFunc(p.step))
+	p.Handle("GET /api/find", http.HandlerFunc(p.find))
+	p.Handle("GET /api/text", http.HandlerFunc(p.text))
+	p.Handle("POST /api/action/{action}", http.HandlerFunc(p.action))
+	p.Handle("/api/", http.HandlerFunc(p.unknown))
+	p.handler = guarded(c, p.mux)
 	return p
 }
 
-func (p *Page) ServeHTTP(w http.ResponseWriter, q *http.Request) { p.handler.ServeHTTP(w, q) }
+// Handle adds a route, by a pattern of http.ServeMux, before the page serves requests. Requests that another site's page may have
+// sent are refused there too.
+func (p *Page) Handle(pattern string, h http.Handler) {
+	p.routes = append(p.routes, pattern)
+	p.mux.Handle(pattern, h)
+}
 
-// Guard refuses requests for another handler that another site's page may have sent, as the page's own.
-func (p *Page) Guard(next http.Handler) http.Handler { return guarded(p.config, next) }
+// Routes returns the patterns of all routes.
+func (p *Page) Routes() []string { return slices.Clone(p.routes) }
+
+func (p *Page) ServeHTTP(w http.ResponseWriter, q *http.Request) { p.handler.ServeHTTP(w, q) }
 
 // Close ends all streams of events, which an http.Server that shuts down would wait for.
 func (p *Page) Close() { p.close() }
