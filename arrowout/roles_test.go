@@ -8,10 +8,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/apache/arrow/go/v17/arrow/flight"
 	"google.golang.org/grpc"
@@ -24,7 +22,6 @@ import (
 	"loaderd/internal/access"
 	"loaderd/internal/testscale"
 	"loaderd/loader"
-	"loaderd/loader/plan"
 )
 
 // let adds an identity to a file and returns its token.
@@ -55,111 +52,6 @@ func received(stream interface{ RecvMsg(any) error }, into any, err error) error
 		return nil
 	}
 	return err
-}
-
-// Every identity makes every call that the server has, and every action that it lists: what the role permits is answered, all else is refused, with
-// the reason, and has no effect.
-func TestWhoMayDoWhat(t *testing.T) {
-	needs := map[string]access.Role{
-		"commit": access.Train, "leave": access.Train, "checkpoint": access.Operate, "info": access.Read, "stats": access.Read, "cause": access.Read,
-		"consumed": access.Read,
-		"status":   access.Read, "history": access.Read,
-		"ledger": access.Operate, "find": access.Operate, "seal": access.Operate, "drain": access.Operate,
-		"text": access.Operate, "peek": access.Operate, "mix": access.Operate, "measure": access.Train,
-	}
-	bodies := map[string]string{"commit": `{"step":1}`, "cause": `{"step":1}`, "ledger": `{"step":1}`, "find": `{"source":"code","sequence":2}`, "text": `{"source":"code","sequence":2}`,
-		"mix": `{"weights":{"web":1}}`, "consumed": `{"session":"` + strings.Repeat("5e", 16) + `","taken":1}`}
-	file := filepath.Join(t.TempDir(), "identities.json")
-	_, unknown := access.NewToken()
-	identities := map[string]struct {
-		token  string
-		role   access.Role
-		reason string // of a refusal of all; empty: by role
-	}{
-		"nobody":      {reason: "BAD_TOKEN"},
-		"unknown":     {token: unknown, reason: "BAD_TOKEN"},
-		"expired":     {token: let(t, file, access.Identity{Name: "expired", Role: access.Operate, Expires: time.Now().Add(-time.Hour)}), reason: "BAD_TOKEN"},
-		"another run": {token: let(t, file, access.Identity{Name: "another", Role: access.Operate, Runs: []string{"other", "fak"}}), reason: "FORBIDDEN"},
-		"this run":    {token: let(t, file, access.Identity{Name: "this", Role: access.Operate, Runs: []string{"other", "fa*"}}), role: access.Operate},
-	}
-	for _, role := range access.Roles {
-		identities[string(role)] = struct {
-			token  string
-			role   access.Role
-			reason string
-		}{token: let(t, file, access.Identity{Name: string(role), Role: role}), role: role}
-	}
-	actions := actionsOf(t, dial(t, serve(t, newFake(2, 2, 16))))
-	for name, who := range identities {
-		t.Run(name, func(t *testing.T) {
-			f := shared(newMixed(2, 2, 16, plan.AttentionDocument), 0.5, 0.25, 0.25)
-			f.last = io.EOF
-			c := dial(t, serve(t, f, func(c *arrowout.Config) { c.Identities = file }))
-			ctx := withToken(who.token)
-			calls := map[string]func() error{
-				"GetSchema":     func() error { _, err := c.GetSchema(ctx, pathOf("fake")); return err },
-				"GetFlightInfo": func() error { _, err := c.GetFlightInfo(ctx, pathOf("fake")); return err },
-				"ListFlights": func() error {
-					s, err := c.ListFlights(ctx, &flight.Criteria{})
-					return received(s, &flight.FlightInfo{}, err)
-				},
-				"ListActions": func() error {
-					s, err := c.ListActions(ctx, &flight.Empty{})
-					return received(s, &flight.ActionType{}, err)
-				},
-				"DoGet": func() error {
-					s, err := c.DoGet(ctx, &flight.Ticket{Ticket: []byte("{}")})
-					return received(s, &flight.FlightData{}, err)
-				},
-			}
-			check := func(call string, role access.Role, err error) {
-				t.Helper()
-				want, code := who.reason, codes.PermissionDenied
-				if want == "" && !who.role.Includes(role) {
-					want = "FORBIDDEN"
-				}
-				if want == "BAD_TOKEN" {
-					code = codes.Unauthenticated
-				}
-				switch {
-				case want == "" && err != nil:
-					t.Errorf("%s: %v", call, err)
-				case want != "" && infoOf(t, err, code).Reason != want:
-					t.Errorf("%s: %v, want %s", call, err, want)
-				}
-			}
-			for call, do := range calls {
-				check(call, access.Read, do())
-			}
-			for _, action := range actions {
-				role, ok := needs[action]
-				if !ok {
-					t.Errorf("action %s: which role does it take?", action)
-				}
-				s, err := c.DoAction(ctx, &flight.Action{Type: action, Body: []byte(bodies[action])})
-				check(action, role, received(s, &flight.Result{}, err))
-			}
-			if changed := len(f.committed) > 0; changed != who.role.Includes(access.Train) {
-				t.Errorf("committed: %v by %v", f.committed, f.keepers)
-			}
-		})
-	}
-}
-
-// actionsOf are the names of the actions that a server lists.
-func actionsOf(t *testing.T, c flight.Client) (names []string) {
-	t.Helper()
-	stream, err := c.ListActions(context.Background(), &flight.Empty{})
-	for err == nil {
-		var a *flight.ActionType
-		if a, err = stream.Recv(); err == nil {
-			names = append(names, a.Type)
-		}
-	}
-	if err != io.EOF {
-		t.Fatal(err)
-	}
-	return names
 }
 
 // Who trains commits and leaves for keepers of its own, and joins jobs of its own, by default the one of its name.
