@@ -124,6 +124,7 @@ def typed(reason: str, code: int = 14) -> Exception:
         ([(message(1, rows=1)[0], message(1)[1])], "has 1 rows"),
         ([(message(1, bucket=8)[0], message(1)[1])], "2 rows of 4"),
         ([(message(1)[0], None)], "without metadata"),
+        ([(message(100)[0], message(1)[1])], "part 0 of step 1 of run r has 8 token ids outside the vocabulary of 100 ids, 100 first"),
     ],
 )
 def test_nothing_but_the_expected_step_is_accepted(

@@ -3,13 +3,14 @@ malformed accepted."""
 
 import dataclasses
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from loaderd import ProtocolError, Step, TooManySegments
-from loaderd.step import _are_ends, part_of, step_of
+from loaderd.step import Part, _are_ends, check_ids, part_of, step_of
 from loaderd.wire import Metadata
 
 PAD = 3
@@ -228,3 +229,26 @@ def test_where_segments_end_is_checked_in_every_row():
         assert bool(_are_ends(offsets, ends, 7)) is good, rows
         found[good] += 1
     assert min(found.values()) > 500
+
+
+@pytest.mark.parametrize(
+    ("ids", "dtype", "vocabulary", "wrong"),
+    [
+        ([99, 0], np.int32, 100, None),
+        ([99, 100], np.int32, 100, 100),
+        ([7, -1], np.int32, 100, -1),
+        ([-(2**31), 7], np.int32, 2**31 - 1, -(2**31)),
+        ([99, 0], np.uint16, 100, None),
+        ([99, 100], np.uint16, 100, 100),
+        ([65_535, 0], np.uint16, 65_535, 65_535),
+        ([65_535, 0], np.uint16, 65_536, None),
+        ([], np.int32, 100, None),
+    ],
+)
+def test_ids_outside_the_vocabulary_are_refused(ids: list[int], dtype: Any, vocabulary: int, wrong: int | None) -> None:
+    part = Part(np.array([ids], dtype), np.zeros(2, np.int32), np.array([0, 2], np.int32))
+    if wrong is None:
+        check_ids(part, vocabulary, "it")
+        return
+    with pytest.raises(ProtocolError, match=f"it has 1 token ids outside the vocabulary of {vocabulary:,} ids, {wrong} first"):
+        check_ids(part, vocabulary, "it")

@@ -14,7 +14,7 @@ from loaderd.connection import FAILURES, Connection, Lost, Opening, translate
 from loaderd.daemons import Daemons
 from loaderd.errors import FROM_DAEMON, ClosedClient, LoaderdError, ProtocolError, Unavailable, Unreachable, Unsupported
 from loaderd.patience import OF_THE_RUN, Patience
-from loaderd.step import Part, Step, part_of, step_of
+from loaderd.step import Part, Step, check_ids, part_of, step_of
 from loaderd.waits import Waits
 from loaderd.watch import Watch
 from loaderd.wire import (
@@ -233,6 +233,8 @@ class StepStream(Iterator[Step]):
             self._expect(meta, metas)
             metas.append(meta)
             parts.append(part_of(chunk.data, meta))
+            if self.info is not None:
+                check_ids(parts[-1], self.info.ids, f"part {meta.part} of step {meta.step} of run {meta.run}")
         step = step_of(metas, parts)
         whole = self.info.rows.get(step.bucket) if self.info else None
         if step.rows * self.world != whole:

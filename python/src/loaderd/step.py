@@ -265,6 +265,19 @@ def part_of(batch: pa.RecordBatch, meta: Metadata, *, counted: bool = True) -> P
     return Part(ids.reshape(meta.rows, meta.bucket), ends, cu, sources, runs, *_beside(columns, meta, where))
 
 
+def check_ids(part: Part, vocabulary: int, where: str) -> None:
+    """Raises ProtocolError where a token id is not one of a vocabulary of so many ids. As an index of an embedding on a GPU it would end the trainer
+    by an assertion that names neither the step nor the id."""
+    ids = part.input_ids
+    if ids.dtype == np.int32:
+        ids = ids.view(np.uint32)  # in which what is below 0 is large
+    elif vocabulary > np.iinfo(np.uint16).max:
+        return
+    if ids.size and int(ids.max()) >= vocabulary:
+        wrong = part.input_ids[ids >= vocabulary]  # in order of rows
+        raise ProtocolError(f"{where} has {wrong.size} token ids outside the vocabulary of {vocabulary:,} ids, {wrong[0]} first")
+
+
 _OURS = frozenset((INPUT_IDS, CU_SEQLENS, DOCUMENTS, SOURCES, LOSS_RUNS, LOSS_WEIGHTS))
 
 

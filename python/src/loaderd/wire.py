@@ -285,6 +285,11 @@ class RunInfo:
         return run_id or None if self.run_id is not None else None
 
     @property
+    def ids(self) -> int:
+        """Token ids of the run, the padding's among them, are below this."""
+        return max(self.vocab_size, self.pad + 1)
+
+    @property
     def narrow(self) -> bool:
         """Whether every token id fits uint16."""
         return self.vocab_size <= NARROW_LIMIT and 0 <= self.pad < NARROW_LIMIT
