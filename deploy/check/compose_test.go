@@ -15,15 +15,46 @@ import (
 // project is docker compose config, by the library that Compose is made of.
 func project(t *testing.T, files ...string) *types.Project {
 	t.Helper()
-	options, err := cli.NewProjectOptions(files, cli.WithName("loaderd"), cli.WithConsistency(true))
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := options.LoadProject(t.Context())
+	p, err := load(t, []string{"GRAFANA_PASSWORD=a-password-of-a-test"}, files...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return p
+}
+
+// load reads files with an environment.
+func load(t *testing.T, environment []string, files ...string) (*types.Project, error) {
+	t.Helper()
+	options, err := cli.NewProjectOptions(files, cli.WithName("loaderd"), cli.WithConsistency(true), cli.WithEnv(environment))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return options.LoadProject(t.Context())
+}
+
+// Grafana has no password that everybody has: without one of the operator's it does not start.
+func TestCompose_RefusesGrafanaWithoutPassword(t *testing.T) {
+	for _, environment := range [][]string{nil, {"GRAFANA_PASSWORD="}} {
+		if _, err := load(t, environment, "../compose.yaml"); err == nil || !strings.Contains(err.Error(), "GRAFANA_PASSWORD") || !strings.Contains(err.Error(), "deploy/.env") {
+			t.Errorf("with %q: %v", environment, err)
+		}
+	}
+	if s := project(t, "../compose.yaml").Services["grafana"]; *s.Environment["GF_SECURITY_ADMIN_PASSWORD"] != "a-password-of-a-test" {
+		t.Errorf("Grafana has the password %q", *s.Environment["GF_SECURITY_ADMIN_PASSWORD"])
+	}
+}
+
+func TestCompose_TakesImagesByDigest(t *testing.T) {
+	digest := "@sha256:" + strings.Repeat("0123456789abcdef", 4)
+	p, err := load(t, []string{"GRAFANA_PASSWORD=x", "PROMETHEUS_IMAGE=prom/prometheus" + digest, "GRAFANA_IMAGE=grafana/grafana" + digest}, "../compose.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"prometheus", "grafana"} {
+		if s := p.Services[name]; !strings.HasSuffix(s.Image, digest) {
+			t.Errorf("%s runs %s", name, s.Image)
+		}
+	}
 }
 
 // Both ways to use the files are whole: services, volumes, files that are mounted and built from.

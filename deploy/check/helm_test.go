@@ -26,6 +26,7 @@ import (
 	core "k8s.io/api/core/v1"
 	networking "k8s.io/api/networking/v1"
 	policy "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 )
@@ -311,6 +312,7 @@ func fits(t *testing.T, objects map[string]any, set *apps.StatefulSet) {
 			if diff := cmp.Diff(ports, open); diff != "" {
 				t.Errorf("ports of pods and of the network policy: -pods +policy:\n%s", diff)
 			}
+			confines(t, o)
 		case *monitoring.ServiceMonitor:
 			service := objects["Service "+set.Spec.ServiceName].(*core.Service)
 			for k, v := range o.Spec.Selector.MatchLabels {
@@ -325,6 +327,96 @@ func fits(t *testing.T, objects map[string]any, set *apps.StatefulSet) {
 	}
 	if services != 2 || objects["Service "+set.Spec.ServiceName] == nil {
 		t.Errorf("%d services, and %v", services, objects["Service "+set.Spec.ServiceName])
+	}
+}
+
+// confines checks that a policy names the peers of every rule, and that no rule is for every pod of the cluster to enter.
+func confines(t *testing.T, p *networking.NetworkPolicy) {
+	t.Helper()
+	if !slices.Equal(p.Spec.PolicyTypes, []networking.PolicyType{networking.PolicyTypeIngress, networking.PolicyTypeEgress}) {
+		t.Errorf("the network policy is for %v, want ingress and egress", p.Spec.PolicyTypes)
+	}
+	for _, rule := range p.Spec.Ingress {
+		for _, from := range rule.From {
+			if n := from.NamespaceSelector; n != nil && len(n.MatchLabels) == 0 && len(n.MatchExpressions) == 0 {
+				t.Errorf("every namespace may connect to %v", rule.Ports)
+			}
+		}
+		if len(rule.From) == 0 {
+			t.Errorf("every host may connect to %v", rule.Ports)
+		}
+	}
+	for _, rule := range p.Spec.Egress {
+		if len(rule.To) == 0 || len(rule.Ports) == 0 {
+			t.Errorf("an egress rule without peers or ports: %v", rule)
+		}
+	}
+}
+
+func TestChart_EgressReachesWhatTheConfigurationNames(t *testing.T) {
+	for name, want := range map[string]string{"alone": "53 53", "cluster": "53 53 routes", "nats": "53 53 4222 4318 443 8443 80"} {
+		files, err := render(t, given(t, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, objects := manifests(t, files)
+		var ports []string
+		for _, rule := range objects["NetworkPolicy pretrain-loaderd"].(*networking.NetworkPolicy).Spec.Egress {
+			for _, p := range rule.Ports {
+				ports = append(ports, p.Port.String())
+			}
+		}
+		if got := strings.Join(ports, " "); got != want {
+			t.Errorf("%s: egress to ports %s, want %s", name, got, want)
+		}
+	}
+}
+
+// TestMemoryLimits_HoldTheDefaults compares the memory limits of the service and of the chart with what the defaults allow: the
+// budgets, 64 MiB in addition, and a third of it all as room for the garbage collector.
+func TestMemoryLimits_HoldTheDefaults(t *testing.T) {
+	out, err := exec.CommandContext(t.Context(), loaderd(t), "serve", "--print-config").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var defaults struct {
+		Flight struct {
+			SendBytes string `json:"send_bytes"`
+		} `json:"flight"`
+		Serve struct {
+			CacheBytes string `json:"cache_bytes"`
+		} `json:"serve"`
+		Stream struct {
+			BufferBytes string `json:"buffer_bytes"`
+		} `json:"stream"`
+	}
+	if err := yaml.Unmarshal(out, &defaults); err != nil {
+		t.Fatal(err)
+	}
+	need := resource.MustParse("64Mi")
+	for _, size := range []string{defaults.Flight.SendBytes, defaults.Serve.CacheBytes, defaults.Stream.BufferBytes} {
+		need.Add(resource.MustParse(strings.TrimSuffix(size, "B")))
+	}
+	unit, err := os.ReadFile("../systemd/loaderd.service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	limit := regexp.MustCompile(`(?m)^MemoryMax=(\d+[KMGT])$`).FindSubmatch(unit)
+	if limit == nil {
+		t.Fatal("the service has no MemoryMax")
+	}
+	files, err := render(t, given(t, "alone"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, objects := manifests(t, files)
+	pod := objects["StatefulSet pretrain-loaderd"].(*apps.StatefulSet).Spec.Template.Spec
+	for what, have := range map[string]resource.Quantity{
+		"MemoryMax": resource.MustParse(string(limit[1]) + "i"), "resources.limits.memory": *pod.Containers[0].Resources.Limits.Memory(),
+	} {
+		if have.Value() < need.Value()*4/3 {
+			t.Errorf("%s is %s; the defaults allow %s, and the collector a third more", what, &have, &need)
+		}
 	}
 }
 

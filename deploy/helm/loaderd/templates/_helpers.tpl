@@ -33,7 +33,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 {{- if include "loaderd.clustered" . }}
 {{- if lt (int .Values.replicas) 3 }}{{ fail "replicas: a cluster of the servers inside the daemons has 3 or more; else set 1, or nats.url" }}{{ end }}
 {{- if not $tls }}{{ fail "tls.secret or tls.issuer: routes between daemons take TLS; name a Secret with tls.crt, tls.key and ca.crt" }}{{ end }}
-{{- if not .Values.cluster.secret }}{{ fail "cluster.secret: name a Secret with the key secret: kubectl create secret generic NAME --from-literal=secret=$(openssl rand -hex 32)" }}{{ end }}
+{{- if not .Values.cluster.secret }}{{ fail "cluster.secret: name a Secret with the key secret: openssl rand -hex 32 | kubectl create secret generic NAME --from-file=secret=/dev/stdin" }}{{ end }}
 {{- end }}
 {{- if not .Values.auth.insecure }}
 {{- if not $tls }}{{ fail "tls.secret or tls.issuer: tokens would travel in the clear; or set auth.insecure" }}{{ end }}
@@ -72,4 +72,21 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 {{- end }}
 {{- $made := dict "stream" $stream "flight" $flight "http" $http "log" (dict "format" "json") }}
 {{- toYaml (mustMergeOverwrite $made (deepCopy .Values.config)) }}
+{{- end }}
+
+{{/* The ports of the NATS servers of nats.url. */}}
+{{- define "loaderd.natsPorts" -}}
+{{- $ports := list }}
+{{- range splitList "," . }}{{ $ports = append $ports (regexFind ":[0-9]+/?$" (trim .) | default ":4222" | trimPrefix ":" | trimSuffix "/") }}{{ end }}
+{{- range $i, $port := $ports | uniq }}{{ if $i }}, {{ end }}{port: {{ $port }}, protocol: TCP}{{ end }}
+{{- end }}
+
+{{/* The ports of the addresses that config and extraEnv have: sources, object stores, a collector of traces. */}}
+{{- define "loaderd.sourcePorts" -}}
+{{- $text := printf "%s\n%s" (toYaml .Values.config) (toYaml .Values.extraEnv) }}
+{{- $ports := list }}
+{{- range regexFindAll "(https?|s3|gs|az|hf)://[^/?#\\s\"',]+" $text -1 }}
+{{- $ports = append $ports (regexFind ":[0-9]+$" . | default (ternary ":80" ":443" (hasPrefix "http:" .)) | trimPrefix ":") }}
+{{- end }}
+{{- range $i, $port := $ports | uniq | sortAlpha }}{{ if $i }}, {{ end }}{port: {{ $port }}, protocol: TCP}{{ end }}
 {{- end }}
