@@ -1,8 +1,11 @@
 package corpus_test
 
 import (
+	"archive/tar"
 	"bytes"
+	"compress/gzip"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -155,5 +158,46 @@ func TestJSON_MemoryOfManyValues(t *testing.T) {
 				t.Errorf("a line of %d bytes takes %d bytes, %.1f times as many", len(c.line), allocated, float64(allocated)/float64(len(c.line)))
 			}
 		})
+	}
+}
+
+// What was read of an archive leaves nothing in memory, however many files it has.
+func TestTar_MemoryOfManyFiles(t *testing.T) {
+	const files, most = 100_000, 4 << 20
+	var archive bytes.Buffer
+	z, err := gzip.NewWriterLevel(&archive, gzip.BestSpeed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := tar.NewWriter(z)
+	for i := range files {
+		if err := w.WriteHeader(&tar.Header{Name: fmt.Sprintf("%07d.txt", i), Typeflag: tar.TypeReg}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(w.Close(), z.Close()); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(folder(t, map[string]string{"a.tar.gz": archive.String()}), "a.tar.gz")
+	inputs, err := corpus.Open(t.Context(), []string{path}, nil, corpus.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, n := uint64(0), 0
+	for range inputs[0].Documents(t.Context()) {
+		if n++; n%(files/4) > 0 {
+			continue
+		}
+		var m runtime.MemStats
+		runtime.GC()
+		if runtime.ReadMemStats(&m); first == 0 {
+			first = m.HeapAlloc
+		}
+		if m.HeapAlloc > first+most {
+			t.Fatalf("behind %d files %d bytes are in use, behind %d %d", n, m.HeapAlloc, files/4, first)
+		}
+	}
+	if n != files {
+		t.Errorf("%d of %d files", n, files)
 	}
 }
