@@ -268,7 +268,7 @@ def part_of(batch: pa.RecordBatch, meta: Metadata, *, counted: bool = True) -> P
 def check_ids(part: Part, vocabulary: int, where: str) -> None:
     """Raises ProtocolError where a token id is not one of a vocabulary of so many ids. As an index of an embedding on a GPU it would end the trainer
     by an assertion that names neither the step nor the id."""
-    ids = part.input_ids
+    ids: npt.NDArray[np.unsignedinteger[Any] | np.int32] = part.input_ids
     if ids.dtype == np.int32:
         ids = ids.view(np.uint32)  # in which what is below 0 is large
     elif vocabulary > np.iinfo(np.uint16).max:
