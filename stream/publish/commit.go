@@ -169,6 +169,10 @@ func (c *committer) settle(ctx context.Context, err error, pending []entry, n in
 		c.unsure = true
 		return wait.pause(ctx, "")
 	case conn.CodeMessageTooLarge:
+		if n > 1 { // asked one by one the server says which
+			c.single = n
+			return nil
+		}
 		return fmt.Errorf("document %s: %w", pending[0].message.Path, err)
 	default:
 		if conn.Transient(err) {

@@ -19,6 +19,7 @@ from loaderd.producer.session import BUSY, Lost, Refused, Session
 
 # The server's error numbers.
 INSUFFICIENT, NO_STORAGE, ACCOUNT_FULL, STORE_FAILED = 10023, 10047, 10002, 10077
+MESSAGE_TOO_LARGE = 10054
 WRONG_LAST, WRONG_LAST_CONSTANT = 10071, 10164
 ATOMIC_DISABLED, BATCH_INCOMPLETE, BATCH_TOO_LARGE, BATCH_DUPLICATE, TOO_MANY_INFLIGHT = 10174, 10176, 10199, 10201, 10210
 DUPLICATE_IN_FLIGHT = 10158
@@ -213,7 +214,7 @@ class Committer:
     async def _settle(self, error: Refused, pending: Sequence[Message], count: int) -> None:
         """Decides what a refusal means for the next attempt."""
         number = error.number
-        if number == BATCH_DUPLICATE:  # asked one by one the server says which
+        if number == BATCH_DUPLICATE or (number == MESSAGE_TOO_LARGE and count > 1):  # asked one by one the server says which
             self._single = count
         elif number in (STORE_FAILED, ACCOUNT_FULL, NO_STORAGE, INSUFFICIENT):
             if number == STORE_FAILED and "maximum" not in error.description:
