@@ -5,6 +5,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"loaderd/stream/proxy"
 	"loaderd/stream/server"
 )
 
@@ -24,26 +25,22 @@ func (s *Store) EnsureRecords(ctx context.Context) (jetstream.KeyValue, error) {
 
 // producers are the requests that a producer may make of a server inside a daemon: publish documents, find out what has
 // arrived of its own, keep its record, and see which runs read what it publishes. It makes, changes, purges and deletes
-// no stream and no consumer: what is stored it reads by gets.
+// no stream and no consumer: what is stored it reads by gets, of documents the headers.
 func (c Config) producers() server.Producers {
-	const (
-		info, get, direct = "$JS.API.STREAM.INFO.", "$JS.API.STREAM.MSG.GET.", "$JS.API.DIRECT.GET."
-		records, readers  = keyValuePrefix + RecordsBucket, keyValuePrefix + ReadersBucket
-	)
+	const info = "$JS.API.STREAM.INFO."
 	may := server.Producers{
 		Requests: []string{
-			c.Subject + ".>", "$KV." + RecordsBucket + ".>", "$JS.API.INFO", "$JS.API.STREAM.NAMES",
-			info + records, direct + records + ".>", get + readers, direct + readers + ".>",
+			c.Subject + ".>", "$KV." + RecordsBucket + ".>", "$JS.API.INFO", "$JS.API.STREAM.NAMES", info + keyValuePrefix + RecordsBucket,
 		},
-		Reads: []string{direct + records},
+		Reads: []proxy.Stream{{Name: keyValuePrefix + RecordsBucket}, {Name: keyValuePrefix + ReadersBucket}},
 	}
-	documents := []string{c.Name}
+	documents := []Config{c}
 	for _, source := range c.Sources {
-		documents = append(documents, c.OfSource(source, 1).Name)
+		documents = append(documents, c.OfSource(source, 1))
 	}
-	for _, name := range documents {
-		may.Requests = append(may.Requests, info+name, get+name, direct+name+".>")
-		may.Reads = append(may.Reads, direct+name)
+	for _, d := range documents {
+		may.Requests = append(may.Requests, info+d.Name)
+		may.Reads = append(may.Reads, proxy.Stream{Name: d.Name, Subjects: d.subjects()})
 	}
 	return may
 }

@@ -11,11 +11,12 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"loaderd/stream/conn"
+	"loaderd/stream/proxy"
 )
 
-// duplicateWindow is how long the server itself recognises a message id. It absorbs a producer's retries; the planner's own window
-// (documents.dedupe) is counted in documents and does the rest.
-const duplicateWindow = 2 * time.Minute
+// duplicateWindow is how long the server itself recognises a message id, which it keeps in memory for that time. It
+// absorbs a producer's retries; the planner's own window (documents.dedupe) is counted in documents and does the rest.
+const duplicateWindow = proxy.IDWindow
 
 // SettingsError says that an existing stream's settings would lose data or cannot do what the daemon needs.
 type SettingsError struct {

@@ -59,7 +59,7 @@ it is given here. Nothing is taken for a duplicate because of these; --id-column
 
 What is committed is recorded beside the stream (key-value bucket loaderd_publish), by source and input. The same command again
 adds nothing; after an interruption, or a kill, it goes on where it stopped; of a file that has changed it adds what is new. Standard
-input and pipes have no record: there only the server's own window (two minutes) recognises what was sent before.
+input and pipes have no record: there only the server's own window (30 seconds) recognises what was sent before.
 
 With --follow it goes on with files that appear, in the order in which they become whole, until SIGTERM. Names that begin with a dot, or end in
 .tmp, .part, .partial or .crdownload, are passed over.

@@ -434,6 +434,14 @@ def test_what_came_before_an_error_is_confirmed(daemon):
     assert in_order(d) == ended(tokens[:1234] + tokens[:2] + [tokens[1234], tokens[1237]])
 
 
+def test_publish_names_the_document_whose_id_is_too_long(daemon):
+    d = daemon(SETTINGS)
+    documents = [{"ids": tokens, "id": str(i)} for i, tokens in enumerate(made_up(10))]
+    documents[7]["id"] = "i" * 600
+    with pytest.raises(PublishError, match=r"document 7\) .*message id \(Nats-Msg-Id\) has 600 bytes, producers may use at most 512"):
+        publish(documents, d.nats_url, source="web", tokenizer=TOKENIZER)
+
+
 def test_one_by_one(daemon):
     d = daemon(SETTINGS)
     tokens = made_up(400)

@@ -5,6 +5,7 @@ import (
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
+	"crypto/subtle"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -20,6 +21,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"loaderd/internal/access"
+	"loaderd/stream/proxy"
 )
 
 // The server's accounts. What is in one of them cannot be named in another. Permissions within one account would not
@@ -58,19 +60,15 @@ func ProducerToken(token string) bool { return strings.HasPrefix(token, producer
 
 // Producers says which requests of the account of the documents producers may make.
 type Producers struct {
-	Requests []string // subjects with at most one answer
-	Reads    []string // subjects with any number of answers
+	Requests []string       // subjects with at most one answer
+	Reads    []proxy.Stream // streams of which the proxy gets messages for them
 }
 
 // MaxProducers bounds the connections with the token of producers.
 const MaxProducers = 256
 
-// Limits on how long the server keeps where the answer to a producer's request goes. The answers to a read are counted
-// from the one before.
-const (
-	answerLimit = 30 * time.Second
-	readLimit   = 10 * time.Second
-)
+// answerLimit bounds how long the server keeps where the answer to a producer's request goes.
+const answerLimit = 30 * time.Second
 
 // jetStream is what the subjects of JetStream's requests begin with.
 const jetStream = "$JS.API."
@@ -81,6 +79,7 @@ type users struct {
 	dir    string
 	secret string // of the cluster's members; empty without one
 	inside string // of this process, for its own connections
+	proxy  string // of the proxy, for connections that it makes for clients
 	tokens atomic.Pointer[tokens]
 
 	mu     sync.Mutex // guards shared
@@ -91,19 +90,25 @@ type users struct {
 type tokens struct{ operator, producer [32]byte }
 
 func openUsers(dir, secret string) (*users, error) {
-	u := &users{dir: dir, secret: secret, inside: random(), shared: map[string]bool{}}
+	u := &users{dir: dir, secret: secret, inside: random(), proxy: random(), shared: map[string]bool{}}
 	return u, u.Reload()
 }
 
 // Share lets producers make further requests, in addition to those that they may make.
-func (s *Server) Share(p Producers) error { return s.users.share(p) }
+func (s *Server) Share(p Producers) error {
+	if s.proxy != nil {
+		s.proxy.Share(p.Reads...)
+	}
+	return s.users.share(p)
+}
 
 // permissions are those of producers in their account. Requests to JetStream are not listed one by one: where one is
-// not imported the server answers at once that it has no responders, and clients do without.
+// not imported the server answers at once that it has no responders, and clients do without. To inboxes the proxy
+// publishes, and no producer.
 func (u *users) permissions() *server.Permissions {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	publish := []string{jetStream + ">"}
+	publish := []string{jetStream + ">", "_INBOX.>"}
 	for subject := range u.shared {
 		if !strings.HasPrefix(subject, jetStream) {
 			publish = append(publish, subject)
@@ -127,14 +132,14 @@ func (u *users) share(p Producers) error {
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	share := func(subject string, answers server.ServiceRespType, limit time.Duration) error {
+	share := func(subject string) error {
 		if u.shared[subject] {
 			return nil
 		}
-		if err := documents.AddServiceExportWithResponse(subject, answers, []*server.Account{producers}); err != nil {
+		if err := documents.AddServiceExportWithResponse(subject, server.Singleton, []*server.Account{producers}); err != nil {
 			return fmt.Errorf("export %s: %w", subject, err)
 		}
-		if err := documents.SetServiceExportResponseThreshold(subject, limit); err != nil {
+		if err := documents.SetServiceExportResponseThreshold(subject, answerLimit); err != nil {
 			return fmt.Errorf("limit answers of %s: %w", subject, err)
 		}
 		if err := producers.AddServiceImport(documents, subject, subject); err != nil {
@@ -144,10 +149,7 @@ func (u *users) share(p Producers) error {
 		return nil
 	}
 	for _, subject := range p.Requests {
-		err = errors.Join(err, share(subject, server.Singleton, answerLimit))
-	}
-	for _, subject := range p.Reads {
-		err = errors.Join(err, share(subject, server.Streamed, readLimit))
+		err = errors.Join(err, share(subject))
 	}
 	return err
 }
@@ -209,30 +211,43 @@ func keepToken(name, token string, must bool) (string, error) {
 
 // Check implements server.Authentication. Tokens are compared by their hashes: how long that takes says nothing of them.
 func (u *users) Check(c server.ClientAuthentication) bool {
-	user, has := claim(c)
-	known := u.tokens.Load()
+	o := c.GetOpts()
+	has := claim(o, c.GetNonce())
+	proxied := subtle.ConstantTimeCompare([]byte(o.ProxySig), []byte(u.proxy)) == 1
+	known, user := u.tokens.Load(), User(o.Username)
 	switch {
-	case has(sha256.Sum256([]byte(u.inside))), has(known.operator):
+	case has(sha256.Sum256([]byte(u.inside))), proxied && has(known.operator):
 		account := accountDocuments
 		if user == Own {
 			account = accountOwn
 		}
 		return u.register(c, user, account, nil)
-	case has(known.producer):
+	case proxied && has(known.producer):
 		return u.register(c, user, accountProducers, u.permissions())
 	}
 	return false
 }
 
-// claim returns the user that a client names, and whether it has the token of a hash: by a signature of the nonce, or
-// by sending it, as any NATS client can.
-func claim(c server.ClientAuthentication) (user User, has func(hash [32]byte) bool) {
-	o := c.GetOpts()
+// identify returns the role of a client of the proxy.
+func (u *users) identify(o *server.ClientOpts, nonce []byte) proxy.Role {
+	has, known := claim(o, nonce), u.tokens.Load()
+	switch {
+	case has(known.operator):
+		return proxy.Operator
+	case has(known.producer):
+		return proxy.Producer
+	}
+	return proxy.Unknown
+}
+
+// claim returns whether a client has the token of a hash: by a signature of the nonce, or by sending it, as any NATS
+// client can.
+func claim(o *server.ClientOpts, nonce []byte) (has func(hash [32]byte) bool) {
 	if o.Sig != "" {
-		return User(o.Username), func(hash [32]byte) bool { return access.SignedNonce(o.Sig, hash, c.GetNonce()) }
+		return func(hash [32]byte) bool { return access.SignedNonce(o.Sig, hash, nonce) }
 	}
 	sent := sha256.Sum256([]byte(cmp.Or(o.Password, o.Token)))
-	return User(o.Username), func(hash [32]byte) bool { return hash == sent }
+	return func(hash [32]byte) bool { return hash == sent }
 }
 
 func (u *users) register(c server.ClientAuthentication, user User, account string, may *server.Permissions) bool {

@@ -24,13 +24,13 @@ func openCertificates(o Options) (c certificates, err error) {
 // tlsTimeout bounds a handshake, in seconds: on a busy machine the server's default of two is short.
 const tlsTimeout = 10
 
+// use is for routes. The proxy uses those of clients.
 func (c certificates) use(o *server.Options) {
-	if o.TLSConfig = c.clients.Config(); o.TLSConfig == nil {
+	if c.members == nil {
 		return
 	}
-	o.TLS, o.TLSTimeout = true, tlsTimeout
-	if c.members != nil {
-		o.Cluster.TLSConfig = c.members.Mutual()
+	if mutual := c.members.Mutual(); mutual != nil {
+		o.Cluster.TLSConfig = mutual
 	}
 }
 

@@ -4,17 +4,22 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"regexp"
 	"strings"
 	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
+
+	"loaderd/stream/proxy"
 )
 
 // serverLog hands the embedded server's log lines to slog and its fatal errors to whoever waits for the start.
 type serverLog struct {
 	log   *slog.Logger
 	fatal chan error // buffered: the first fatal error
+	// clients are the addresses of clients of the proxy.
+	clients *proxy.Addresses
 
 	mu sync.Mutex
 	of map[string]*failures
@@ -34,6 +39,7 @@ const (
 // failure logs some of the lines of a kind, and how many there were between. The kind is the message of a line that is
 // known, else what stands behind the name of the client, which is its own.
 func (l *serverLog) failure(level slog.Level, format string, v []any) {
+	format = l.addressed(format)
 	message, keys, known := translate(format, v)
 	kind := message
 	if !known {
@@ -58,6 +64,22 @@ func (l *serverLog) failure(level slog.Level, format string, v []any) {
 	if tell >= 0 {
 		l.log.Log(context.Background(), level, message, keys...)
 	}
+}
+
+// inProcess is how a line begins that is about a client in this process.
+var inProcess = regexp.MustCompile(`^pipe - cid:(\d+) - `)
+
+// addressed is a line with the address of the client that it is about.
+func (l *serverLog) addressed(format string) string {
+	client := inProcess.FindStringSubmatch(format)
+	if client == nil {
+		return format
+	}
+	address := l.clients.Find(client[1])
+	if address == "" {
+		return format
+	}
+	return strings.ReplaceAll(address, "%", "%%") + strings.TrimPrefix(format, "pipe")
 }
 
 func (l *serverLog) write(level slog.Level, format string, v []any) {

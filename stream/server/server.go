@@ -17,6 +17,9 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+
+	"loaderd/stream/proxy"
 )
 
 // stopLimit bounds the embedded server's shutdown: it only has to flush what is already synced.
@@ -43,6 +46,8 @@ type Server struct {
 	folder  *folder
 	users   *users
 	certs   certificates
+	proxy   *proxy.Proxy // nil for a private server
+	inside  *nats.Conn   // of the proxy
 	url     string
 	started chan struct{} // closed when the server has done with starting, well or not
 	health  health
@@ -75,7 +80,7 @@ func Start(ctx context.Context, o Options, log *slog.Logger) (_ *Server, err err
 	if err != nil {
 		return nil, err
 	}
-	if err := probeListens(ctx, o); err != nil {
+	if o.Listen, err = probeListens(ctx, o); err != nil {
 		return nil, err
 	}
 	// Every check is above: a refused start leaves the folder as it was, except for its lock file.
@@ -102,7 +107,7 @@ func Start(ctx context.Context, o Options, log *slog.Logger) (_ *Server, err err
 	if err != nil {
 		return nil, fmt.Errorf("make embedded NATS server: %w", err)
 	}
-	sink := &serverLog{log: log.With("part", "nats-server"), fatal: make(chan error, 1)}
+	sink := &serverLog{log: log.With("part", "nats-server"), fatal: make(chan error, 1), clients: &proxy.Addresses{}}
 	srv.SetLoggerV2(sink, log.Enabled(ctx, slog.LevelDebug-1), false, false)
 	users.server = srv
 	if err := users.share(o.Producers); err != nil {
@@ -116,14 +121,39 @@ func Start(ctx context.Context, o Options, log *slog.Logger) (_ *Server, err err
 	if o.Private {
 		return s, nil
 	}
-	s.url = clientURL(srv.Addr())
+	if err := s.listen(ctx, o, sink); err != nil {
+		return nil, errors.Join(err, s.shutdown())
+	}
+	s.url = clientURL(s.proxy.Addr())
 	if err := folder.announce(s.url); err != nil {
 		return nil, errors.Join(err, s.shutdown())
 	}
-	if a, ok := srv.Addr().(*net.TCPAddr); ok && !a.IP.IsLoopback() && opts.TLSConfig == nil {
+	if a, ok := s.proxy.Addr().(*net.TCPAddr); ok && !a.IP.IsLoopback() && certs.clients.Config() == nil {
 		log.Warn("tokens and documents travel in the clear: the server inside the daemon has no certificate (stream.tls.cert)", "stream.listen", a.String())
 	}
 	return s, nil
+}
+
+// listen accepts clients by a proxy.
+func (s *Server) listen(ctx context.Context, o Options, log *serverLog) (err error) {
+	user, password := s.Inside(Documents)
+	s.inside, err = nats.Connect("", nats.InProcessServer(s), nats.UserInfo(user, password), nats.Name("loaderd proxy"),
+		nats.MaxReconnects(-1))
+	if err != nil {
+		return fmt.Errorf("connect the proxy to the embedded NATS server: %w", err)
+	}
+	var config net.ListenConfig
+	l, err := config.Listen(ctx, "tcp", o.Listen)
+	if err != nil {
+		return fmt.Errorf("listen for NATS clients on %s (stream.listen): %w", o.Listen, err)
+	}
+	s.proxy = proxy.New(l, proxy.Options{
+		Server: s, Addresses: log.clients, Documents: s.inside, Secret: s.users.proxy, Identify: s.users.identify,
+		TLS: s.certs.clients.Config(), Timeout: tlsTimeout * time.Second, Members: len(o.Cluster.Peers), Log: log,
+	})
+	s.proxy.Share(o.Producers.Reads...)
+	go s.proxy.Serve()
+	return nil
 }
 
 func serverOptions(o Options, name, secret string, certs certificates) (*server.Options, error) {
@@ -139,10 +169,12 @@ func serverOptions(o Options, name, secret string, certs certificates) (*server.
 		ServerName: name,
 		Cluster:    cluster,
 		Routes:     routes,
+		NoSigs:     true,
 		Host:       host,
 		Port:       port,
-		DontListen: o.Private,
-		NoSigs:     true,
+		// Clients connect to the proxy.
+		DontListen:  true,
+		AuthTimeout: tlsTimeout + authTimeout,
 		// Clients sign the nonce with their token, so that a process which listens here while the daemon is down gets none.
 		AlwaysEnableNonce: true,
 		// A member that is away is tried once a second, and is a line in the log once a minute.
@@ -156,9 +188,44 @@ func serverOptions(o Options, name, secret string, certs certificates) (*server.
 		// against the disk when a stream is created.
 		JetStreamMaxStore:  math.MaxInt64 / 4,
 		JetStreamMaxMemory: 64 << 20, // ordered consumers only; every stream of ours is on disk
+		// Producers cannot take all places for uncommitted batches.
+		JetStreamLimits: server.JSLimitOpts{MaxBatchInflightPerStream: proxy.StagedBatches*MaxProducers + operatorBatches},
+	}
+	if o.Cluster.Name != "" {
+		// The server tells the other members, and their clients, where its clients connect. It does so only where it
+		// listens; it takes no client there, who lacks the secret of the proxy.
+		opts.DontListen, opts.Host, opts.Port, opts.ClientAdvertise = false, "127.0.0.1", server.RANDOM_PORT, advertised(o.Listen)
 	}
 	certs.use(opts)
 	return opts, accounts(opts)
+}
+
+const (
+	// authTimeout is how long a client has for CONNECT, in seconds, apart from a TLS handshake. The proxy gives it less.
+	authTimeout = 6
+	// operatorBatches are the uncommitted batches of a stream that others than producers may have.
+	operatorBatches = 128
+)
+
+// advertised is where clients on other machines reach an address.
+func advertised(address string) string {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return address
+	}
+	if ip := net.ParseIP(host); host != "" && !ip.IsUnspecified() {
+		return address
+	}
+	all, err := net.InterfaceAddrs()
+	if err != nil {
+		return address
+	}
+	for _, a := range all {
+		if n, ok := a.(*net.IPNet); ok && n.IP.IsGlobalUnicast() {
+			return net.JoinHostPort(n.IP.String(), port)
+		}
+	}
+	return net.JoinHostPort("127.0.0.1", port)
 }
 
 // hostPort reads an address to listen on, as the server's options want it.
@@ -183,27 +250,30 @@ func (s *Server) URL() string { return s.url }
 // InProcessConn connects a client inside this process, past the network.
 func (s *Server) InProcessConn() (net.Conn, error) { return s.server.InProcessConn() }
 
-// probeListens finds out that an address cannot be had before anything is started, when the cause is still at hand.
-func probeListens(ctx context.Context, o Options) error {
+// probeListens finds out that an address cannot be had before anything is started, when the cause is still at hand. It
+// returns the address for clients: the members of a cluster are told its port, which must be known before the start.
+func probeListens(ctx context.Context, o Options) (string, error) {
 	if o.Private {
-		return nil
+		return o.Listen, nil
 	}
-	if err := probeListen(ctx, o.Listen, "NATS clients", "stream.listen"); err != nil || o.Cluster.Name == "" {
-		return err
+	address, err := probeListen(ctx, o.Listen, "NATS clients", "stream.listen")
+	if err != nil || o.Cluster.Name == "" {
+		return o.Listen, err
 	}
-	return probeListen(ctx, o.Cluster.Listen, "routes of the cluster", "stream.cluster.listen")
+	_, err = probeListen(ctx, o.Cluster.Listen, "routes of the cluster", "stream.cluster.listen")
+	return address, err
 }
 
-func probeListen(ctx context.Context, address, whose, key string) error {
+func probeListen(ctx context.Context, address, whose, key string) (string, error) {
 	var config net.ListenConfig
 	l, err := config.Listen(ctx, "tcp", address)
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return fmt.Errorf("listen for %s on %s: %w: another program has this port; choose another with %s%s", whose, address, err, key, freePort(key))
+		return "", fmt.Errorf("listen for %s on %s: %w: another program has this port; choose another with %s%s", whose, address, err, key, freePort(key))
 	}
 	if err != nil {
-		return fmt.Errorf("listen for %s on %s (%s): %w", whose, address, key, err)
+		return "", fmt.Errorf("listen for %s on %s (%s): %w", whose, address, key, err)
 	}
-	return l.Close()
+	return l.Addr().String(), l.Close()
 }
 
 // freePort is what port 0 does where it does it: other members must know where routes go.
@@ -272,6 +342,12 @@ func (s *Server) shutdown() error {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
+		if s.inside != nil {
+			s.inside.Close()
+		}
+		if s.proxy != nil {
+			_ = s.proxy.Close() // the address is given back
+		}
 		<-s.started // a server that is shut down while it starts goes on starting, and writing
 		s.server.Shutdown()
 		s.server.WaitForShutdown()

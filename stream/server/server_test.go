@@ -1,9 +1,14 @@
 package server_test
 
 import (
+	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -53,5 +58,43 @@ func TestOneServerAFolder(t *testing.T) {
 		if err := s.Stop(); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// The server takes no client that connects past the proxy, whatever its token: the limits on producers are the proxy's.
+func TestServer_RefusesClientsPastTheProxy(t *testing.T) {
+	dir := t.TempDir()
+	s, err := start(t, server.Options{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := s.Stop(); err != nil {
+			t.Error(err)
+		}
+	}()
+	for user, file := range map[server.User]string{server.Documents: server.OperatorFile, server.Producer: server.ProducerFile} {
+		token, err := os.ReadFile(filepath.Join(dir, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		password := strings.TrimSpace(string(token))
+		past, err := s.InProcessConn()
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := bufio.NewScanner(past)
+		lines.Scan() // INFO
+		fmt.Fprintf(past, "CONNECT {\"user\":%q,\"pass\":%q}\r\n", user, password)
+		if lines.Scan(); !strings.Contains(lines.Text(), "Authorization Violation") {
+			t.Errorf("%s past the proxy gets %q, %v", user, lines.Text(), lines.Err())
+		}
+		past.Close()
+		nc, err := nats.Connect(s.URL(), nats.UserInfo(string(user), password))
+		if err != nil {
+			t.Errorf("%s over the proxy: %v", user, err)
+			continue
+		}
+		nc.Close()
 	}
 }

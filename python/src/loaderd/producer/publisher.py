@@ -128,7 +128,7 @@ def publish(
     and perhaps `id`, `path`, `domain`, `weight` (a factor of its loss), and `meta`.
 
     `source` (letters, digits, - and _) becomes a part of the subject. A document without an id of its own gets one made of source,
-    name, position and content, so that publishing the same input again within the server's window for ids (two minutes) adds nothing.
+    name, position and content, so that publishing the same input again within the server's window for ids (30 seconds) adds nothing.
     With `name`, the lasting name of the input, there is no window: the messages carry their place in the input, and those that the stream
     has are skipped, also after a crash. An iterable with a method `skip` (loaderd.documents) is skipped by it. `start` instead says at which position
     of the input `documents` begins, and asks nothing.

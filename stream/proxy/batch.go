@@ -1,0 +1,146 @@
+package proxy
+
+import (
+	"sync"
+	"time"
+)
+
+// Limits on atomic batches of producers that are not committed. The server keeps them next to the stream, past the
+// stream's bound: on disk, or in memory where the stream has several replicas.
+const (
+	StagedBatch   = 64 << 20  // bytes of one
+	StagedBytes   = 256 << 20 // bytes of all; a cluster's members share them
+	StagedBatches = 2         // of one connection
+)
+
+// batchIdle is how long a batch is counted behind its last message. The server drops it after ten seconds.
+const batchIdle = 15 * time.Second
+
+// batchID names a batch: an id is that of one stream.
+type batchID struct{ stream, id string }
+
+// batch is a batch that is not committed.
+type batch struct {
+	id      batchID
+	owner   *producer // nil when its connection is closed
+	subject string    // of its first message
+	bytes   int64
+	began   uint64 // its place among all
+	last    time.Time
+	refused *refusal // of the messages that follow
+}
+
+// batches counts what producers have staged.
+type batches struct {
+	limit int64
+
+	mu    sync.Mutex
+	open  map[batchID]*batch
+	began uint64
+	bytes int64
+}
+
+func newBatches(limit int64) *batches { return &batches{limit: limit, open: map[batchID]*batch{}} }
+
+// part is a message of a batch.
+type part struct {
+	subject string
+	size    int64
+	commit  bool
+	refused *refusal // why the batch is refused for it; nil: it is not
+}
+
+// stage counts a message of a batch. It returns the batches that the server must abandon, and why the message must not
+// be forwarded. Where the limit on all is reached the oldest batches give way: those of a publisher that commits are
+// young.
+func (b *batches) stage(owner *producer, id batchID, m part, now time.Time) (abandoned []*batch, refused *refusal) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	x := b.open[id]
+	if x == nil {
+		if m.commit {
+			return nil, m.refused // it is stored at once, or refused for what is missing
+		}
+		b.expire(now)
+		for b.count(owner) >= StagedBatches {
+			abandoned = append(abandoned, b.removeOldest(owner))
+		}
+		b.began++
+		x = &batch{id: id, owner: owner, subject: m.subject, began: b.began}
+		b.open[id] = x
+	}
+	x.last = now
+	if m.refused == nil && x.bytes+m.size > StagedBatch {
+		m.refused = refuse(codeBatchTooLarge, "batch has more than %d bytes, the most that producers may publish in one",
+			StagedBatch)
+	}
+	switch {
+	case x.refused != nil:
+	case m.refused != nil:
+		x.refused = m.refused
+		abandoned = append(abandoned, x)
+		b.bytes -= x.bytes
+		x.bytes = 0
+	default:
+		x.bytes += m.size
+		b.bytes += m.size
+	}
+	if m.commit {
+		b.remove(x)
+	}
+	for b.bytes > b.limit {
+		abandoned = append(abandoned, b.removeOldest(nil))
+	}
+	return abandoned, x.refused
+}
+
+// release returns the batches that a closed connection leaves, which the server must abandon. They are counted for a
+// while: the server may read the connection's last messages afterwards.
+func (b *batches) release(owner *producer) (left []*batch) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, x := range b.open {
+		if x.owner == owner {
+			x.owner = nil
+			left = append(left, x)
+		}
+	}
+	return left
+}
+
+// expire forgets batches that the server has dropped. The caller holds b.mu.
+func (b *batches) expire(now time.Time) {
+	for _, x := range b.open {
+		if now.Sub(x.last) > batchIdle {
+			b.remove(x)
+		}
+	}
+}
+
+// removeOldest forgets the oldest batch of a connection, or of all for nil, and returns it. There must be one. The
+// caller holds b.mu.
+func (b *batches) removeOldest(owner *producer) (oldest *batch) {
+	for _, x := range b.open {
+		if (owner == nil || x.owner == owner) && (oldest == nil || x.began < oldest.began) {
+			oldest = x
+		}
+	}
+	b.remove(oldest)
+	return oldest
+}
+
+// count counts the batches of a connection. The caller holds b.mu.
+func (b *batches) count(owner *producer) (n int) {
+	for _, x := range b.open {
+		if x.owner == owner {
+			n++
+		}
+	}
+	return n
+}
+
+// remove forgets a batch. The caller holds b.mu.
+func (b *batches) remove(x *batch) {
+	delete(b.open, x.id)
+	b.bytes -= x.bytes
+}

@@ -1,0 +1,267 @@
+package proxy
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+)
+
+// Stream is a stream that producers may read by gets.
+type Stream struct {
+	Name string
+	// Subjects are those of documents: one of them, or all below one ("docs.>"). Producers get headers of documents
+	// without payloads. A stream without subjects is a key-value bucket, whose values they get.
+	Subjects []string
+}
+
+// streams are those that are known.
+type streams struct {
+	mu  sync.Mutex
+	all []*Stream
+}
+
+func (s *streams) add(all ...Stream) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, x := range all {
+		if !slices.ContainsFunc(s.all, func(y *Stream) bool { return y.Name == x.Name }) {
+			s.all = append(s.all, &x)
+		}
+	}
+}
+
+// of returns the stream that takes documents of a subject. Where several match, the one with the longest pattern is the
+// stream of a source.
+func (s *streams) of(subject string) *Stream {
+	longest := 0
+	return s.find(func(x *Stream) bool {
+		better := false
+		for _, pattern := range x.Subjects {
+			below, wildcard := strings.CutSuffix(pattern, ">")
+			if n := len(pattern); (pattern == subject || wildcard && strings.HasPrefix(subject, below)) && n > longest {
+				longest, better = n, true
+			}
+		}
+		return better
+	})
+}
+
+// Requests that get stored messages: of any replica, and of the leader.
+const (
+	directGet = "$JS.API.DIRECT.GET."
+	leaderGet = "$JS.API.STREAM.MSG.GET."
+)
+
+// requested returns the stream that a request gets messages of; nil for another request.
+func (s *streams) requested(request string) *Stream {
+	name, found := strings.CutPrefix(request, leaderGet)
+	if !found {
+		if name, found = strings.CutPrefix(request, directGet); !found {
+			return nil
+		}
+		name, _, _ = strings.Cut(name, ".")
+	}
+	return s.find(func(x *Stream) bool { return x.Name == name })
+}
+
+// find returns the last stream that matches.
+func (s *streams) find(match func(*Stream) bool) (found *Stream) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, x := range s.all {
+		if match(x) {
+			found = x
+		}
+	}
+	return found
+}
+
+const (
+	// getsAtOnce bounds the gets that the proxy makes at a time: each holds getBytes and one message.
+	getsAtOnce = 2
+	getBytes   = 8 << 20
+	// getMessages bounds the messages of one get.
+	getMessages = 1024
+	// answerBytes bounds the answer to one get: headers of documents, values of a bucket.
+	answerBytes = 128 << 10
+	// getPending is what may wait for a client before the next of its gets is made.
+	getPending = 128 << 10
+	// getTimeout bounds the wait for each message of an answer.
+	getTimeout = 5 * time.Second
+)
+
+// got is one message of an answer.
+type got struct{ head, payload []byte }
+
+// get makes a producer's get, one at a time of a connection, and answers it.
+func (c *producer) get(stream *Stream, m message, question []byte) error {
+	if !strings.HasPrefix(m.reply, inboxPrefix) {
+		c.deny(m.subject, "the answer to a get goes to an inbox")
+		return nil
+	}
+	if err := c.toServ.Flush(); err != nil { // what was published before may be what is got
+		return err
+	}
+	if !c.box.drained(getPending) {
+		return net.ErrClosed
+	}
+	parts, err := c.p.get(c.ctx, stream, m.subject, question)
+	if err != nil {
+		return c.ctx.Err() // the client waits for no answer longer than that took
+	}
+	for _, x := range parts {
+		if err := c.answer(message{subject: m.reply}, x.head, x.payload); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// get makes a get and returns its answer.
+func (p *Proxy) get(ctx context.Context, stream *Stream, request string, question []byte) ([]got, error) {
+	if err := p.gets.Acquire(ctx, 1); err != nil {
+		return nil, err
+	}
+	defer p.gets.Release(1)
+	var asked server.JSApiMsgGetRequest
+	leader := strings.HasPrefix(request, leaderGet)
+	a := answer{stream: stream, leader: leader}
+	if !leader && json.Unmarshal(question, &asked) == nil {
+		a.latest = len(asked.MultiLastFor) > 0
+		a.several = a.latest || asked.Batch != 0
+	}
+	if a.several {
+		asked.Batch = min(asked.Batch, getMessages)
+		if asked.MaxBytes <= 0 || asked.MaxBytes > getBytes {
+			asked.MaxBytes = getBytes
+		}
+		var err error
+		if question, err = json.Marshal(asked); err != nil {
+			return nil, err
+		}
+	}
+	reply := p.o.Documents.NewInbox()
+	sub, err := p.o.Documents.SubscribeSync(reply)
+	if err != nil {
+		return nil, err
+	}
+	defer sub.Unsubscribe() //nolint:errcheck // the connection is closed
+	if err := sub.SetPendingLimits(-1, -1); err != nil {
+		return nil, err
+	}
+	if err := p.o.Documents.PublishRequest(request, reply, question); err != nil {
+		return nil, err
+	}
+	for !a.ended {
+		m, err := next(ctx, sub)
+		if err != nil {
+			return nil, err
+		}
+		if err := a.add(m); err != nil {
+			return nil, err
+		}
+	}
+	return a.parts, nil
+}
+
+func next(ctx context.Context, sub *nats.Subscription) (*nats.Msg, error) {
+	ctx, cancel := context.WithTimeout(ctx, getTimeout)
+	defer cancel()
+	return sub.NextMsgWithContext(ctx)
+}
+
+// answer is the answer to a get, as the producer gets it.
+type answer struct {
+	stream  *Stream
+	several bool // messages, and a status behind them
+	latest  bool // ... the last of each subject
+	leader  bool // the leader's, in JSON
+
+	parts []got
+	bytes int
+	ended bool
+}
+
+// add adds a message of the server's answer.
+func (a *answer) add(m *nats.Msg) error {
+	status := m.Header.Get("Status") != "" && m.Header.Get("Nats-Sequence") == ""
+	a.ended = !a.several || status
+	x := got{head: encode(m.Header, status)}
+	switch {
+	case status:
+	case a.leader:
+		var err error
+		if x.payload, err = a.ofLeader(m.Data); err != nil {
+			return err
+		}
+	case len(a.stream.Subjects) == 0:
+		x.payload = m.Data
+	}
+	if len(x.payload) > 2*valueLimit { // in base64
+		*a = answer{ended: true, parts: []got{{head: tooLarge}}}
+		return nil
+	}
+	a.parts = append(a.parts, x)
+	if a.bytes += len(x.head) + len(x.payload); a.bytes < answerBytes || a.ended {
+		return nil
+	}
+	// The rest is left to the next get, as after max_bytes. Of a bucket there is no next one.
+	a.ended = true
+	if a.latest {
+		a.parts = []got{{head: tooLarge}}
+		return nil
+	}
+	end := fmt.Appendf(nil, endOfBatch, m.Header.Get("Nats-Num-Pending"), m.Header.Get("Nats-Sequence"))
+	a.parts = append(a.parts, got{head: end})
+	return nil
+}
+
+// endOfBatch is what the server sends behind the messages of an answer.
+const endOfBatch = "NATS/1.0 204 EOB\r\nNats-Num-Pending: %s\r\nNats-Last-Sequence: %s\r\n\r\n"
+
+var tooLarge = []byte("NATS/1.0 413 Answer Too Large\r\n\r\n")
+
+// ofLeader is a leader's answer without the payload of a document.
+func (a *answer) ofLeader(text []byte) ([]byte, error) {
+	if len(a.stream.Subjects) == 0 {
+		return text, nil
+	}
+	var response server.JSApiMsgGetResponse
+	if err := json.Unmarshal(text, &response); err != nil {
+		return nil, err
+	}
+	if response.Message != nil {
+		response.Message.Data = nil
+	}
+	return json.Marshal(response)
+}
+
+// encode writes headers as the server sends them: a status is part of the first line.
+func encode(h nats.Header, status bool) []byte {
+	if len(h) == 0 {
+		return nil
+	}
+	b := []byte("NATS/1.0")
+	if status {
+		b = bytes.TrimRight(fmt.Appendf(b, " %s %s", h.Get("Status"), h.Get("Description")), " ")
+	}
+	b = append(b, crlf...)
+	for key, values := range h {
+		if key == "Status" || key == "Description" { // a document's own would pass for one of the server
+			continue
+		}
+		for _, v := range values {
+			b = append(append(append(append(b, key...), ": "...), v...), crlf...)
+		}
+	}
+	return append(b, crlf...)
+}

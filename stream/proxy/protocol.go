@@ -1,0 +1,147 @@
+package proxy
+
+import (
+	"bufio"
+	"bytes"
+	"strconv"
+)
+
+// readLine reads a line with its end, behind a prefix. It keeps no more than limit bytes.
+func readLine(r *bufio.Reader, into []byte, limit int) ([]byte, error) {
+	for {
+		part, err := r.ReadSlice('\n')
+		if len(into)+len(part) > limit {
+			return nil, errProtocol
+		}
+		into = append(into, part...)
+		if err != bufio.ErrBufferFull {
+			return into, err
+		}
+	}
+}
+
+// words are the parts of a line, its verb included. No line has more.
+type words struct {
+	at [6][]byte
+	n  int
+}
+
+// split splits a line at blanks. It returns false for a line with too many parts or none.
+func split(line []byte) (w words, ok bool) {
+	for {
+		line = bytes.TrimLeft(line, " \t\r\n")
+		if len(line) == 0 {
+			return w, w.n > 0
+		}
+		if w.n == len(w.at) {
+			return w, false
+		}
+		end := bytes.IndexAny(line, " \t\r\n")
+		if end < 0 {
+			end = len(line)
+		}
+		w.at[w.n], line = line[:end], line[end:]
+		w.n++
+	}
+}
+
+// args are the parts behind the verb.
+func (w *words) args() [][]byte { return w.at[1:w.n] }
+
+// message is a message of either direction, without its content.
+type message struct {
+	subject, reply string
+	head, size     int // bytes of the headers, and of headers and payload together
+}
+
+// number reads digits. The server takes no more of them for a size.
+func number(word []byte) (int, bool) {
+	const most = 9
+	if len(word) == 0 || len(word) > most {
+		return 0, false
+	}
+	n := 0
+	for _, c := range word {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		n = 10*n + int(c-'0')
+	}
+	return n, true
+}
+
+// sizes reads the numbers at the end of a line and returns the parts before them.
+func sizes(args [][]byte, headers bool) (before [][]byte, head, size int, ok bool) {
+	n := len(args) - 1
+	if headers {
+		n--
+	}
+	if n < 0 {
+		return nil, 0, 0, false
+	}
+	if size, ok = number(args[len(args)-1]); ok && headers {
+		head, ok = number(args[n])
+		ok = ok && head <= size
+	}
+	return args[:n], head, size, ok
+}
+
+// published reads what stands behind PUB and HPUB.
+func published(args [][]byte, headers bool) (m message, ok bool) {
+	args, m.head, m.size, ok = sizes(args, headers)
+	if !ok || len(args) < 1 || len(args) > 2 {
+		return m, false
+	}
+	m.subject = string(args[0])
+	if len(args) == 2 {
+		m.reply = string(args[1])
+	}
+	return m, true
+}
+
+// line is a message's line for the server.
+func (m *message) line(b []byte) []byte {
+	verb := "PUB "
+	if m.head > 0 {
+		verb = "HPUB "
+	}
+	b = append(append(append(b, verb...), m.subject...), ' ')
+	if m.reply != "" {
+		b = append(append(b, m.reply...), ' ')
+	}
+	if m.head > 0 {
+		b = append(strconv.AppendInt(b, int64(m.head), 10), ' ')
+	}
+	return append(strconv.AppendInt(b, int64(m.size), 10), '\r', '\n')
+}
+
+// headers are those that the proxy looks at.
+type headers struct {
+	longestID int // bytes of the longest message id
+	batch     []byte
+	commit    bool // ends the batch
+}
+
+var (
+	crlf        = []byte("\r\n")
+	idKey       = []byte("Nats-Msg-Id:")
+	batchKey    = []byte("Nats-Batch-Id:")
+	batchCommit = []byte("Nats-Batch-Commit:")
+)
+
+// scan reads the headers of a message as the server does: the first one of a name counts, and case matters.
+func scan(head []byte) (h headers) {
+	_, head, _ = bytes.Cut(head, crlf) // the version
+	for len(head) > 0 {
+		var line []byte
+		line, head, _ = bytes.Cut(head, crlf)
+		if id, ok := bytes.CutPrefix(line, idKey); ok {
+			h.longestID = max(h.longestID, len(bytes.TrimLeft(id, " ")))
+		}
+		if id, ok := bytes.CutPrefix(line, batchKey); ok && h.batch == nil {
+			h.batch = bytes.TrimLeft(id, " ")
+		}
+		h.commit = h.commit || bytes.HasPrefix(line, batchCommit)
+	}
+	return h
+}
