@@ -68,6 +68,11 @@ class Daemon:
         return f"nats://producer:{(self.folder / 'data' / 'producer.token').read_text().strip()}@{self.nats}"
 
     @property
+    def operator_url(self) -> str:
+        """`nats_url` with the operator's token, which reads documents."""
+        return f"nats://documents:{(self.folder / 'data' / 'operator.token').read_text().strip()}@{self.nats}"
+
+    @property
     def flags(self) -> list[str]:
         """The settings as --set flags, for other commands that are to find this daemon."""
         return [x for key, value in self.settings.items() for x in ("--set", f"{key}={value}")]

@@ -66,12 +66,12 @@ Stored = tuple[str, dict[str, str], bytes]
 
 
 async def stored(url: str) -> list[Stored]:
-    """All messages of the document stream."""
+    """All messages of the document stream, which the operator's token gets."""
     nc = await nats.connect(url)
     try:
         stream, now, found = nc.jetstream(), await state(url), []
         for sequence in range(now.first_seq, now.last_seq + 1):
-            message = await stream.get_msg("DOCS", sequence, direct=True)  # a producer may make no consumer
+            message = await stream.get_msg("DOCS", sequence, direct=True)
             found.append((message.subject or "", message.headers or {}, message.data or b""))
         return found
     finally:

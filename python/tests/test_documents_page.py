@@ -109,7 +109,7 @@ def test_several_in_a_message(daemon: Callable[..., Any], tokenizer: Any, tmp_pa
     exec(code, {"loaderd": loaderd, "url": d.nats_url, "tokenizer": tokenizer})
 
     async def stored() -> Any:
-        nc = await nats.connect(d.nats_url)
+        nc = await nats.connect(d.operator_url)
         try:
             return await nc.jetstream().get_msg("DOCS", 1)
         finally:

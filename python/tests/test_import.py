@@ -76,7 +76,7 @@ def check(loaderd: Path, d: Any, folder: Path, cases: dict[str, Any]) -> None:
         flags = ["--nats", d.nats_url, "--source", name.replace(".", "-"), *(["--meta", ",".join(case["meta"])] if "meta" in case else [])]
         summary = imported(loaderd, folder, case, *flags)
         assert (summary["documents"], summary["inputs"]) == (len(wanted), summary["inputs_complete"]), (name, summary)
-        messages = asyncio.run(stored(d.nats_url, last + 1, len(wanted)))
+        messages = asyncio.run(stored(d.operator_url, last + 1, len(wanted)))
         found = [np.frombuffer(m.data, "<i4").tolist() if case.get("tokens") else m.data.decode() for m in messages]
         assert found == wanted, name
         keys = {m.partition(":")[0].partition("=")[0] for m in case.get("meta", [])}

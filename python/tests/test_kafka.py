@@ -159,7 +159,7 @@ def test_records_of_kafka_once_and_in_the_order_of_their_partitions(daemon, kafk
     last.process.send_signal(signal.SIGTERM)
     assert last.process.wait(60) == 0, last.said
     assert kafka.committed() == kafka.sent
-    messages = asyncio.run(stored(d.nats_url))
+    messages = asyncio.run(stored(d.operator_url))
     assert documents(messages) == kafka.expected
     assert trained_on(d, tokenizer) == [content(message)[0] + tokenizer.eos_token for message in messages]
 
@@ -182,7 +182,7 @@ def test_two_processes_share_the_partitions_of_kafka(daemon, kafka, started, tok
         kafka.fill(1000)
         second.has_published(d.nats_url, kafka.documents)
         first = second
-    assert documents(asyncio.run(stored(d.nats_url))) == kafka.expected
+    assert documents(asyncio.run(stored(d.operator_url))) == kafka.expected
 
 
 @everything
@@ -200,7 +200,7 @@ def test_suspended_process_that_lost_its_partitions_adds_nothing(daemon, kafka, 
     wait_for(lambda: first.said.count("following") > 1 or first.ended())
     kafka.fill(100)
     second.has_published(d.nats_url, kafka.documents)
-    assert documents(asyncio.run(stored(d.nats_url))) == kafka.expected
+    assert documents(asyncio.run(stored(d.operator_url))) == kafka.expected
 
 
 @everything
@@ -226,7 +226,7 @@ def test_released_partition_of_kafka_goes_on_where_the_group_was(daemon, kafka, 
     assert asyncio.run(length(d.nats_url)) == before
     example = started(d, "--trust-commits")
     example.has_published(d.nats_url, kafka.documents)
-    found = documents(asyncio.run(stored(d.nats_url)))
+    found = documents(asyncio.run(stored(d.operator_url)))
     assert found == [wanted[-len(had) :] for wanted, had in zip(kafka.expected, found, strict=True)]
     assert len(found[0]) == 98
 
@@ -243,7 +243,7 @@ def test_what_kafka_has_that_is_no_document(daemon, kafka, started, tokenizer, t
     example = started(d, *json_flags)
     wait_for(lambda: example.said.count("leaves out") == 12)
     example.has_published(d.nats_url, 6)
-    found = documents(asyncio.run(stored(d.nats_url)))
+    found = documents(asyncio.run(stored(d.operator_url)))
     assert found == [[], [], [(i, f"{TOPIC}/2/{i}", f"{TOPIC}/k%20/%FF", f"text {i}", {}) for i in range(6)], []]
 
 

@@ -192,7 +192,7 @@ def test_committed_rows_of_postgres_once_and_in_commit_order(daemon, loaderd, po
         follower.process.terminate()
         assert follower.process.wait(60) == 0, follower.said
 
-        found = asyncio.run(stored(d.nats_url))
+        found = asyncio.run(stored(d.operator_url))
         assert [headers["Loaderd-Path"] for _, headers, _ in found] == [f"public.articles/{key}" for key in expected]
         followed = found[500:]
         assert [int(headers["Loaderd-Input"].partition(" ")[0]) for _, headers, _ in followed] == [*range(len(expected) - 500)]
