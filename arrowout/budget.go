@@ -10,6 +10,9 @@ import (
 // never does is less, unless its batches are small.
 const provenAfter = 4
 
+// establishedAfter is how many batches a stream's reader has to have taken before it may have the whole reserve.
+const establishedAfter = 64
+
 // othersShare is how many times as much as it leaves to others an identity may hold.
 const othersShare = 3
 
@@ -20,26 +23,33 @@ const streamBytes = 96 << 10
 // budget bounds the bytes of record batches that are being assembled, or that gRPC has not written yet, over all streams.
 //
 //  0. Open streams cost perStream each, three quarters of size at most; the rest is for batches.
-//  1. All batches take at most that rest together, but for a batch that is larger: it is held when nothing else is.
+//  1. All batches take at most that rest together, but for a batch that is larger: it is held when nothing else is. An eighth of it is a reserve (6).
 //  2. A share is what one identity holds by one connection. An identity takes its next batch only while it then holds no more than three times what
 //     is left free for others, and by one connection no more than what it may still take by others. So however much is asked for by streams that
 //     never read, whoever else comes finds room: another identity a quarter of the budget, another connection of that identity a part of its own.
 //     A stream that has a batch takes another one only where its share may take twice as much: streams that read ahead do not keep others from their
 //     first batch.
-//  3. Streams that have not shown that they read are a class of their own, which has three quarters of the budget: what comes from any number of
-//     connections leaves a quarter to those that read.
+//  3. Streams that have not shown that they read are a class of their own, which has five eighths of the budget: what comes from any number of
+//     connections leaves the rest to those that read. The first batch of a share that holds nothing is granted beyond the limits of identity and class,
+//     up to 13/16 of the budget.
 //  4. Where several shares wait they take turns, and within one the streams come in the order in which they asked. A stream whose share may have its
-//     batch is not overtaken.
+//     batch is not overtaken, but for the reserve.
+//  5. A stream that is stalled takes no further batch, and does not wait in turn: its reader has had a batch for a second and taken nothing of it.
+//  6. A stream whose reader has taken a batch and holds nothing has its next one from the reserve, where it cannot have it otherwise, whatever its
+//     identity and connection hold. A share has one batch of the reserve at a time, and half of the reserve is for established streams, whose readers have
+//     taken many batches. So a reader that reads goes on, however many others have stopped.
 //
-// A stream that never reads still keeps a part of its share from others of it: what to do about that is the caller's (slow.go).
+// A stalled stream keeps what it holds: what to do about that is the caller's (slow.go).
 type budget struct {
 	perStream int64
 
 	mu            sync.Mutex
 	size, held    int64
+	spare         int64 // of what is held, that of the reserve
 	fresh, proven class // of streams: those that have not shown that they read, and those that have
 	shares        map[shareKey]*share
 	holds         map[*hold]struct{}
+	readers       []*wait // of those that wait, the streams that may have the reserve: established ones first, and in the order in which they asked
 }
 
 // class is what streams of one kind hold.
@@ -58,6 +68,7 @@ type shareKey struct {
 type share struct {
 	shareKey
 	held    int64
+	spare   int64 // of these, those of the reserve
 	streams int
 	waits   [lines][]*wait
 }
@@ -72,12 +83,15 @@ type hold struct {
 	share *share
 	bytes int64
 	out   int64     // of these, what gRPC has
+	spare int64     // of these, those of the reserve
 	moved time.Time // when gRPC last wrote some of out, or came to have any
 	taken int       // batches that were written whole
 	wait  *wait     // nil while it does not wait
 	ended bool      // nothing more is assembled for it
 	gone  bool      // so is its connection, and what gRPC had of it
 	told  bool      // that it is slow
+	// stalled says that nothing of out was written for stallAfter.
+	stalled bool
 }
 
 type wait struct {
@@ -85,7 +99,8 @@ type wait struct {
 	bytes int64
 	since time.Time
 	ready chan struct{} // closed when it has the bytes
-	in    *share        // in a line of which it stands
+	spare bool          // it has them of the reserve
+	in    *share        // in a line of which it stands; nil while its stream is stalled
 	line  int
 }
 
@@ -125,8 +140,9 @@ func (b *budget) lost(c *connection) {
 			if h.wait != nil { // its call ends
 				b.leave(h.wait)
 			}
-			b.charge(h, -h.bytes)
-			h.out, h.gone = 0, true
+			b.charge(h, -h.spare, true)
+			b.charge(h, -h.bytes, false)
+			h.out, h.stalled, h.gone = 0, false, true
 			b.forget(h)
 		}
 	}
@@ -147,14 +163,14 @@ func (h *hold) take(ctx context.Context, bytes int64) (*charge, error) {
 	b.mu.Unlock()
 	select {
 	case <-w.ready:
-		return &charge{hold: h, bytes: bytes}, nil
+		return &charge{hold: h, bytes: bytes, spare: w.spare}, nil
 	case <-ctx.Done():
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	select {
 	case <-w.ready: // at the same moment
-		b.charge(h, -bytes)
+		b.charge(h, -bytes, w.spare)
 	default:
 		b.leave(w)
 	}
@@ -185,15 +201,38 @@ func (b *budget) streamsCost() int64 { return int64(len(b.holds)) * b.perStream 
 // available is what batches may take.
 func (b *budget) available() int64 { return max(b.size-b.streamsCost(), b.size/4) }
 
-// charge adds to what a stream holds.
-func (b *budget) charge(h *hold, bytes int64) {
+// charge adds to what a stream holds, of the reserve or not.
+func (b *budget) charge(h *hold, bytes int64, spare bool) {
 	if h.gone {
 		return
 	}
 	h.bytes += bytes
 	b.held += bytes
+	if spare {
+		h.spare += bytes
+		h.share.spare += bytes
+		b.spare += bytes
+	}
 	b.count(h.share, bytes)
-	if w := h.wait; w != nil && w.line != lineOf(h) { // what it waits for would be its first batch now
+	if w := h.wait; w != nil && w.in != nil && w.line != lineOf(h) { // what it waits for would be its first batch now
+		b.leave(w)
+		b.join(w)
+	}
+}
+
+// move notes that gRPC has come to have a batch of a stream, or written some.
+func (b *budget) move(h *hold) {
+	h.moved = time.Now()
+	h.stalled = false
+	if w := h.wait; w != nil && w.in == nil {
+		b.join(w)
+	}
+}
+
+// stall notes that the reader of a stream takes nothing.
+func (b *budget) stall(h *hold) {
+	h.stalled = true
+	if w := h.wait; w != nil {
 		b.leave(w)
 		b.join(w)
 	}
@@ -225,9 +264,11 @@ func (b *budget) prove(h *hold) {
 	key := h.share.shareKey
 	key.proven = true
 	b.count(h.share, -h.bytes)
+	h.share.spare -= h.spare
 	b.exit(h)
 	b.enter(h, key)
 	b.count(h.share, h.bytes)
+	h.share.spare += h.spare
 	if w != nil {
 		b.join(w)
 	}

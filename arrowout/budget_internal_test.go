@@ -7,11 +7,13 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc/mem"
+	"pgregory.net/rapid"
 
 	"loaderd/internal/logsample"
 	"loaderd/loader"
@@ -37,7 +39,7 @@ func (b *budget) stream(who string, from *connection) *stream {
 
 func (b *budget) streamOf(who, address string) *stream {
 	s := &stream{taken: make(chan *charge, 1), refused: make(chan error, 1)}
-	s.hold, _ = b.open(who, address, nil, func(error) {})
+	s.hold, _ = b.open(who, address, nil, func(err error) { s.ended = err })
 	return s
 }
 
@@ -82,7 +84,7 @@ func holds(t *testing.T, b *budget, want int64) {
 
 // One connection, and one identity, leave room to others.
 func TestWhatOneMayHold(t *testing.T) {
-	b := newBudget(1200*kib, 0) // of which 900 are there for those who have not shown that they read
+	b := newBudget(1200*kib, 0) // of which 750 are there for those who have not shown that they read
 	hold := func(who, from string) (had int) {
 		for range 20 {
 			if b.streamOf(who, from).asks(t, 50*kib) {
@@ -91,16 +93,16 @@ func TestWhatOneMayHold(t *testing.T) {
 		}
 		return had
 	}
-	if n := hold("hog", "1"); n != 10 { // 500: three times the 400 that are left, and as much again less than that
+	if n := hold("hog", "1"); n != 9 { // 450: three times the 300 that are left, and as much again less than that
 		t.Errorf("one connection has %d batches", n)
 	}
-	if n := hold("hog", "2"); n != 2 {
+	if n := hold("hog", "2"); n != 1 {
 		t.Errorf("another connection of the identity has %d batches", n)
 	}
-	if n := hold("hog", "3") + hold("hog", "4") + hold("hog", "5"); n != 1 { // 650, of which 750 would be three times what is left
+	if n := hold("hog", "3") + hold("hog", "4") + hold("hog", "5"); n != 3 { // the first batch of each
 		t.Errorf("further connections of the identity have %d batches", n)
 	}
-	if n := hold("other", "6"); n < 3 {
+	if n := hold("other", "6"); n < 1 {
 		t.Errorf("another identity has %d batches", n)
 	}
 }
@@ -113,7 +115,7 @@ func TestFirstBatchesComeFirst(t *testing.T) {
 	for ; had < 16 && ahead.asks(t, 100*kib); had++ {
 		<-ahead.taken
 	}
-	if had != 6 { // 600: half of three times the 600 that are left, less as much again
+	if had != 5 { // 500: half of three times the 500 that are left, less as much again
 		t.Errorf("it has %d batches", had)
 	}
 	if !b.stream("a", nil).asks(t, 100*kib) {
@@ -136,14 +138,140 @@ func TestStreamsThatReadAreAClassOfTheirOwn(t *testing.T) {
 	for n := range 100 {
 		b.stream(fmt.Sprint(n), nil).asks(t, 50*kib)
 	}
-	if got := b.inUse(); got > 900*kib {
+	if got := b.inUse(); got > 975*kib {
 		t.Errorf("%d bytes are held by those who have taken nothing", got)
 	}
-	for n := range 2 {
-		if !reads.asks(t, 50*kib) {
-			t.Fatal("it waits for batch", n)
+	reads.reads(t, 20, 50*kib)
+}
+
+// reads lets a stream take so many batches one after the other, each of which it must have at once.
+func (s *stream) reads(t *testing.T, batches int, bytes int64) {
+	t.Helper()
+	for n := range batches {
+		if !s.asks(t, bytes) {
+			t.Fatalf("a stream that reads waits for batch %d", n)
 		}
-		<-reads.taken
+		sent := (<-s.taken).sends(bytes)
+		sent.Free()
+	}
+}
+
+// stalls lets the streams of a budget stand still for a time, but for some.
+func (s *slowness) stalls(after time.Duration, but ...*stream) {
+	b := s.budget
+	b.mu.Lock()
+	for h := range b.holds {
+		if !slices.ContainsFunc(but, func(x *stream) bool { return x.hold == h }) {
+			h.moved = h.moved.Add(-after)
+		}
+	}
+	b.mu.Unlock()
+	s.look(time.Now(), time.Hour)
+}
+
+// Streams that have read and stand still fill what one may hold. Another one of the same identity reads on, batch after batch, and no stream is ended for it.
+func TestBudget_ReaderGoesOnBesideStalledStreams(t *testing.T) {
+	for _, stalled := range []bool{true, false} {
+		b := newBudget(1200*kib, 0)
+		s := &slowness{budget: b, log: slog.New(slog.DiscardHandler), samples: logsample.New(), cuts: counterFor(t)}
+		good := b.streamOf("trainer", "good")
+		good.reads(t, 1, 50*kib)
+		var all []*stream
+		for range 100 {
+			x := b.streamOf("trainer", "flood")
+			if x.asks(t, 50*kib) {
+				sent := (<-x.taken).sends(50 * kib)
+				sent.Free()
+				if x.asks(t, 50*kib) {
+					(<-x.taken).sends(50 * kib)
+				}
+			}
+			all = append(all, x)
+		}
+		if stalled {
+			s.stalls(stallAfter)
+		}
+		for range 20 {
+			good.reads(t, 50, 50*kib)
+			if stalled {
+				s.stalls(0, good)
+			}
+		}
+		for _, x := range all {
+			if x.ended != nil {
+				t.Fatal(x.ended)
+			}
+		}
+	}
+}
+
+// A stream whose reader takes nothing has no further batch before the reader takes something.
+func TestBudget_StalledStreamTakesNoFurtherBatch(t *testing.T) {
+	b := newBudget(1200*kib, 0)
+	s := &slowness{budget: b, log: slog.New(slog.DiscardHandler), samples: logsample.New(), cuts: counterFor(t)}
+	x := b.stream("a", nil)
+	if !x.asks(t, 50*kib) {
+		t.Fatal("there was room")
+	}
+	sent := (<-x.taken).sends(50 * kib)
+	s.stalls(stallAfter)
+	if x.asks(t, 50*kib) {
+		t.Fatal("a stalled stream has another batch")
+	}
+	if len(b.fresh.turns)+len(b.proven.turns) > 0 {
+		t.Error("a stalled stream waits in turn")
+	}
+	sent.Free()
+	<-x.taken
+}
+
+// The first batch of a connection is there, however many others of the identity have taken theirs.
+func TestBudget_NewcomerHasItsFirstBatch(t *testing.T) {
+	b := newBudget(1200*kib, 0)
+	for c := range 5 {
+		for range 100 {
+			b.streamOf("trainer", fmt.Sprint(c)).asks(t, 50*kib)
+		}
+	}
+	if !b.streamOf("trainer", "newcomer").asks(t, 50*kib) {
+		t.Error("a newcomer waits for its first batch")
+	}
+}
+
+// Streams that have taken the reserve and stand still lose it when one that reads has waited for it, and no other stream loses anything.
+func TestBudget_StalledStreamsLeaveTheReserve(t *testing.T) {
+	b := newBudget(1200*kib, 0)
+	s := &slowness{budget: b, log: slog.New(slog.DiscardHandler), samples: logsample.New(), cuts: counterFor(t)}
+	var all []*stream
+	for i := range 30 {
+		x := b.streamOf("a", fmt.Sprint(i))
+		x.reads(t, 1, 50*kib)
+		all = append(all, x)
+	}
+	good := b.streamOf("a", "good")
+	good.reads(t, 1, 50*kib)
+	for _, x := range all {
+		if x.asks(t, 50*kib) {
+			(<-x.taken).sends(50 * kib)
+		}
+	}
+	if b.spare != 50*kib || good.asks(t, 50*kib) {
+		t.Fatalf("%d bytes of the reserve are held", b.spare)
+	}
+	s.stalls(stallAfter)
+	for _, x := range all {
+		if x.ended != nil {
+			t.Fatal("a stream has ended before one that reads waited for long")
+		}
+	}
+	b.mu.Lock()
+	good.wait.since = good.wait.since.Add(-readerPressing)
+	b.mu.Unlock()
+	s.stalls(readerPressing)
+	for i, x := range all {
+		if ended := x.ended != nil; ended != (x.spare > 0) {
+			t.Errorf("stream %d with %d bytes of the reserve: %v", i, x.spare, x.ended)
+		}
 	}
 }
 
@@ -262,17 +390,121 @@ func TestWhoHasStoodStillForLongestMakesRoom(t *testing.T) {
 	}
 }
 
+// abandoned is a stream whose client reads some batches and then nothing.
+type abandoned struct {
+	*stream
+	reads int
+	asked bool // for a batch that it has not got
+	gone  bool
+	out   []mem.BufferSlice
+}
+
+// goOn lets the client do what it does with a batch that its stream has got, and the stream ask for the next one.
+func (x *abandoned) goOn(t *testing.T, bytes int64) {
+	for !x.gone && x.waits() == nil {
+		if x.asked {
+			if sent := (<-x.taken).sends(bytes); x.reads > 0 {
+				x.reads--
+				sent.Free()
+			} else {
+				x.out = append(x.out, sent)
+			}
+			x.asked = false
+		}
+		if len(x.out) == 3 { // one that gRPC writes, and two ahead
+			return
+		}
+		x.asks(t, bytes)
+		x.asked = true
+	}
+}
+
+// cut ends the client's connection.
+func (x *abandoned) cut() {
+	x.gone = true
+	x.cancel()
+	if x.asked {
+		select {
+		case c := <-x.taken:
+			c.drop()
+		case <-x.refused:
+		}
+	}
+	for _, sent := range x.out {
+		sent.Free()
+	}
+	x.close()
+}
+
+// However many streams of whatever identities and connections have stopped to read, and after however many batches, a stream that reads has its first batches
+// when it is its turn, once others have stood still, and further ones at once.
+func TestBudget_ServesStreamsThatRead(t *testing.T) {
+	const bytes = 50 * kib
+	rapid.Check(t, func(rt *rapid.T) {
+		b := newBudget(1200*kib, 0)
+		s := &slowness{budget: b, log: slog.New(slog.DiscardHandler), samples: logsample.New(), cuts: counterFor(t)}
+		var all []*abandoned
+		goOn := func() {
+			for _, x := range all {
+				x.goOn(t, bytes)
+			}
+			b.check(t)
+		}
+		identity := rapid.SampledFrom([]string{"a", "b", "c"})
+		for range rapid.IntRange(0, 60).Draw(rt, "streams") {
+			x := &abandoned{stream: b.streamOf(identity.Draw(rt, "identity"), fmt.Sprint(rapid.IntRange(0, 30).Draw(rt, "connection"))), reads: rapid.IntRange(0, 6).Draw(rt, "reads")}
+			all = append(all, x)
+			goOn()
+		}
+		good := b.streamOf(identity.Draw(rt, "identity of the reader"), "good")
+		for batch := range establishedAfter + 30 {
+			limit := time.Duration(-1)
+			if batch < establishedAfter {
+				limit = pressing + time.Duration(1+len(all))*(readerPressing+time.Second)
+			}
+			has := good.asks(t, bytes)
+			for waited := time.Duration(0); !has; waited += time.Second {
+				if waited > limit {
+					rt.Fatalf("a stream that reads has waited for %s for batch %d", waited, batch)
+				}
+				b.mu.Lock()
+				for h := range b.holds {
+					h.moved = h.moved.Add(-time.Second)
+					if h.wait != nil {
+						h.wait.since = h.wait.since.Add(-time.Second)
+					}
+				}
+				b.mu.Unlock()
+				s.look(time.Now(), time.Hour)
+				for _, x := range all {
+					if x.ended != nil && !x.gone {
+						x.cut()
+					}
+				}
+				goOn()
+				has = good.waits() == nil
+			}
+			sent := (<-good.taken).sends(bytes)
+			sent.Free()
+			goOn()
+		}
+	})
+}
+
 // Streams come, take, send, are read, are cancelled and lose their connections in any order: what is held stays within the budget, nobody waits when
 // nothing is held, and in the end nothing is.
 func TestAnyOrderOfStreams(t *testing.T) {
 	for seed := range uint64(200) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		b := newBudget(1000*kib, 0)
+		look := &slowness{budget: b, log: slog.New(slog.DiscardHandler), samples: logsample.New(), cuts: counterFor(t)}
 		var streams []*stream
 		var out []mem.BufferSlice
 		conns := []*connection{{}, {}, {}}
 		for range 300 {
-			switch rng.IntN(6) {
+			switch rng.IntN(7) {
+			case 6:
+				look.stalls(stallAfter)
 			case 0, 1:
 				n := rng.IntN(len(conns))
 				s := b.stream(fmt.Sprint(n), conns[n])
@@ -335,23 +567,43 @@ func (b *budget) check(t *testing.T) {
 	t.Helper()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	held, fresh, waits := int64(0), int64(0), 0
+	held, fresh, spare, waits, largest := int64(0), int64(0), int64(0), 0, int64(0)
 	for h := range b.holds {
-		held += h.bytes
+		held, spare, largest = held+h.bytes, spare+h.spare, max(largest, h.bytes)
+		if h.spare > h.bytes || h.spare < 0 || h.stalled && h.out == 0 {
+			t.Fatalf("a stream holds %d, %d of the reserve, %d are out, stalled %v", h.bytes, h.spare, h.out, h.stalled)
+		}
 		if !h.share.proven {
 			fresh += h.bytes
 		}
-		if h.wait != nil {
+		if h.wait != nil && !h.stalled {
 			waits++
 		}
 	}
 	shares := int64(0)
 	for _, s := range b.shares {
 		shares += s.held
+		spare -= s.spare
 		waits -= s.waiting()
 	}
 	if held != b.held || fresh != b.fresh.held || fresh+b.proven.held != held || shares != held || waits != 0 || held > b.size {
 		t.Fatalf("noted: %d held, %d fresh; streams hold %d and %d fresh, shares %d; %d waits differ", b.held, b.fresh.held, held, fresh, shares, waits)
+	}
+	if spare != 0 {
+		t.Fatalf("shares hold %d bytes of the reserve less than streams", spare)
+	}
+	if spare = b.spare; spare > b.reserve() || held > max(b.available(), largest) {
+		t.Fatalf("%d bytes are held, %d of the reserve, which are %d; of %d and %d", held, spare, b.spare, b.available(), b.reserve())
+	}
+	for _, w := range b.readers {
+		if w.hold.wait != w || w.hold.taken == 0 || w.hold.bytes > 0 || w.hold.stalled {
+			t.Fatal("a stream that may not have the reserve waits for it")
+		}
+	}
+	if len(b.readers) > 0 {
+		if w := b.readers[0]; w.in.spare == 0 && spare+w.bytes <= b.reserveOf(w) && held+w.bytes <= b.available() && largest <= b.common() {
+			t.Fatal("a stream that reads waits although the reserve has room")
+		}
 	}
 	if held == 0 && len(b.fresh.turns)+len(b.proven.turns) > 0 {
 		t.Fatal("somebody waits although nothing is held")

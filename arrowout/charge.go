@@ -1,8 +1,6 @@
 package arrowout
 
 import (
-	"time"
-
 	"google.golang.org/grpc/mem"
 )
 
@@ -13,6 +11,7 @@ type charge struct {
 
 	// Under the budget's mu:
 	bytes   int64 // that it still holds
+	spare   bool  // of the reserve
 	buffers int   // that gRPC has
 	loan    *loan // memory of these, for others when gRPC has none of them any more
 }
@@ -49,7 +48,7 @@ func (c *charge) hand(buffers int, of *loan) {
 		return
 	}
 	if h.out == 0 {
-		h.moved = time.Now()
+		h.budget.move(h)
 	}
 	h.out += c.bytes
 }
@@ -74,7 +73,7 @@ func (c *charge) written(buffer *[]byte) (last bool) {
 	}
 	if !h.gone {
 		h.out -= bytes
-		h.moved = time.Now()
+		b.move(h)
 		if c.buffers == 0 {
 			h.taken++
 		}
@@ -96,7 +95,7 @@ func (c *charge) Get(length int) *[]byte {
 func (c *charge) give(bytes int64) {
 	b := c.hold.budget
 	c.bytes -= bytes
-	b.charge(c.hold, -bytes)
+	b.charge(c.hold, -bytes, c.spare)
 	b.forget(c.hold)
 	b.grant()
 }

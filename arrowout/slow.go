@@ -19,7 +19,11 @@ import (
 const (
 	// pressing is for how long a stream waits for memory before others lose theirs that have stood still for as long.
 	pressing = 10 * time.Second
-	// looks is how often within the shortest of these times slow readers are looked for.
+	// readerPressing is the same for a stream whose reader reads, and streams that keep the reserve from it.
+	readerPressing = 2 * time.Second
+	// stallAfter is for how long a reader may take nothing before its stream is stalled.
+	stallAfter = time.Second
+	// looks is how often within the longer of these times slow readers are looked for.
 	looks = 8
 )
 
@@ -40,7 +44,7 @@ func (s *slowness) watch(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case now := <-time.After(min(after, pressing) / looks):
+		case now := <-time.After(min(after/looks, stallAfter/2)):
 			s.look(now, after)
 		}
 	}
@@ -52,6 +56,12 @@ func (s *slowness) look(now time.Time, after time.Duration) {
 	cuts := map[*connection][]slow{}
 	b := s.budget
 	b.mu.Lock()
+	for h := range b.holds {
+		if h.out > 0 && !h.stalled && now.Sub(h.moved) >= stallAfter {
+			b.stall(h)
+		}
+	}
+	b.grant() // what stalled streams waited for
 	pressed := b.pressed(now, min(after, pressing))
 	for h := range b.holds {
 		if h.out == 0 {
@@ -110,8 +120,17 @@ func (s *slowness) cut(c *connection, of []slow) {
 }
 
 // pressed returns the streams that stand still for after, from the one that does for longest, as many as make room for the one that has waited for
-// as long. Those that do not keep it from its bytes are left alone. The caller holds mu.
+// as long. Those that do not keep it from its bytes are left alone. All streams that stand still with bytes of the reserve are among them where one that
+// may have it has waited for readerPressing. The caller holds mu.
 func (b *budget) pressed(now time.Time, after time.Duration) map[*hold]bool {
+	out := map[*hold]bool{}
+	if within := min(after, readerPressing); slices.ContainsFunc(b.readers, func(w *wait) bool { return now.Sub(w.since) >= within }) {
+		for h := range b.holds {
+			if h.spare > 0 && h.out > 0 && now.Sub(h.moved) >= within {
+				out[h] = true
+			}
+		}
+	}
 	var w *wait
 	for _, s := range slices.Concat(b.fresh.turns, b.proven.turns) {
 		for _, line := range s.waits {
@@ -121,7 +140,7 @@ func (b *budget) pressed(now time.Time, after time.Duration) map[*hold]bool {
 		}
 	}
 	if w == nil || now.Sub(w.since) < after {
-		return nil
+		return out
 	}
 	var still []*hold
 	for h := range b.holds {
@@ -139,7 +158,7 @@ func (b *budget) pressed(now time.Time, after time.Duration) map[*hold]bool {
 		}
 	}
 	slices.SortFunc(still, func(x, y *hold) int { return x.moved.Compare(y.moved) })
-	out, room := map[*hold]bool{}, int64(0)
+	room := int64(0)
 	for _, h := range still {
 		if room >= w.bytes {
 			break
