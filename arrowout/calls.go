@@ -162,16 +162,13 @@ func (c *calls) watch(ctx context.Context) {
 // revoke ends open calls whose caller is no longer known, has another role or an expired certificate, and closes the
 // connections of calls that go on although it has ended them before.
 func (c *calls) revoke() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for x := range c.open {
-		if x.revoked {
-			delete(c.open, x)
-			if x.from != nil && !x.over.Load() {
-				x.from.cut()
-			}
-			continue
+	open, revoked := c.followed()
+	for _, x := range revoked {
+		if x.from != nil && !x.over.Load() {
+			x.from.cut()
 		}
+	}
+	for _, x := range open { // without mu, which every new call takes
 		who, err := c.guard.identify(x.ctx, x.method)
 		if err == nil && who.Name == x.who.Name && who.Role == x.who.Role {
 			continue
@@ -179,9 +176,34 @@ func (c *calls) revoke() {
 		if err == nil {
 			err = &loader.Error{Reason: loader.BadToken, Message: "the identity of the call has changed", Do: "call again"}
 		}
-		x.revoked = true
-		x.cancel(err)
+		if c.mark(x) {
+			x.cancel(err)
+		}
 	}
+}
+
+// followed returns the open calls whose identities are checked, and forgets those that it has revoked.
+func (c *calls) followed() (open, revoked []*call) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	open = make([]*call, 0, len(c.open))
+	for x := range c.open {
+		if x.revoked {
+			delete(c.open, x)
+			revoked = append(revoked, x)
+		} else {
+			open = append(open, x)
+		}
+	}
+	return open, revoked
+}
+
+// mark notes that an open call is revoked; false where it has ended.
+func (c *calls) mark(x *call) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, x.revoked = c.open[x]
+	return x.revoked
 }
 
 // count counts a call until release is called.
