@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/apache/arrow/go/v17/arrow/flight"
@@ -142,7 +143,7 @@ func permits(who access.Identity, a action, q asked, needs access.Role) error {
 	return nil
 }
 
-func forbidden(who access.Identity, why string) error {
+func forbidden(who access.Identity, why string) *loader.Error {
 	return &loader.Error{Reason: loader.Forbidden, Message: fmt.Sprintf("identity %s may not do this: %s", who, why),
 		Do: "ask with a token that may, or have whoever operates the daemon change what this one may (loaderd token)", Facts: map[string]string{"identity": who.String()}}
 }
@@ -190,13 +191,32 @@ func parseAction(b []byte, a action, info loader.Info) (asked, error) {
 }
 
 func (s *service) commit(ctx context.Context, q asked, send func(any) error) error {
-	done, err := s.limits.keeper(callerOf(ctx), q.keeper, s.run.Info().Keepers)
+	who, keepers := callerOf(ctx), s.run.Info().Keepers
+	done, err := s.limits.keeper(who, q.keeper, keepers)
 	if err != nil {
 		return err
 	}
 	defer done()
+	if err := s.checkSent(ctx, who, q, keepers); err != nil {
+		return err
+	}
 	committed, err := s.run.Commit(ctx, q.keeper, q.step)
 	return s.keepers(committed, err, send)
+}
+
+// checkSent refuses a commit of steps that no job of the caller was sent. One by a keeper of what it has committed before changes nothing.
+func (s *service) checkSent(ctx context.Context, who access.Identity, q asked, keepers plan.Keepers) error {
+	if who.Role.Includes(access.Operate) || q.step <= keepers[q.keeper] {
+		return nil
+	}
+	sent := s.run.Sent(ctx, q.step, who.Keeps)
+	if q.step <= sent {
+		return nil
+	}
+	e := forbidden(who, fmt.Sprintf("commit of step %d for keeper %s: its jobs were sent the steps before %d", q.step, excerpt([]byte(q.keeper)), sent))
+	e.Do = "commit what its jobs have read; where a daemon has restarted since, open the job's stream first"
+	e.Facts["step"], e.Facts["sent"] = strconv.FormatUint(q.step, 10), strconv.FormatUint(sent, 10)
+	return e
 }
 
 func (s *service) leave(ctx context.Context, q asked, send func(any) error) error {

@@ -37,7 +37,7 @@ func (s *service) DoGet(t *flight.Ticket, stream flight.FlightService_DoGetServe
 	if err := s.places.admit(stream.Context(), who, req.place(), req.Session); err != nil {
 		return err
 	}
-	reader, err := s.run.JoinAs(req.place(), req.Step, loader.Client{Session: req.Session, Taken: req.Taken, Steps: req.Steps, Address: addressOf(stream.Context())})
+	reader, err := s.run.JoinAs(req.place(), req.Step, loader.Client{Session: req.Session, Taken: req.Taken, Steps: req.Steps, Read: req.Read, Address: addressOf(stream.Context())})
 	if err != nil {
 		return err
 	}

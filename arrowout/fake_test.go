@@ -43,6 +43,7 @@ type fakeRun struct {
 	act        func(action string, step uint64) (uint64, error)
 
 	clients  []loader.Client
+	sent     map[string]uint64 // steps that jobs were sent; nil: all
 	room     func(ctx context.Context, step uint64) error
 	consumed func(place loader.Place, c loader.Consumption) loader.Receipt
 
@@ -221,6 +222,18 @@ func (f *fakeRun) JoinAs(place loader.Place, step uint64, client loader.Client) 
 		f.joined(r)
 	}
 	return r, nil
+}
+
+func (f *fakeRun) Sent(_ context.Context, step uint64, of func(job string) bool) (sent uint64) {
+	if f.sent == nil {
+		return step
+	}
+	for job, steps := range f.sent {
+		if of(job) {
+			sent = max(sent, steps)
+		}
+	}
+	return sent
 }
 
 func (f *fakeRun) Consumed(place loader.Place, c loader.Consumption) loader.Receipt {

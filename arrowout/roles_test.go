@@ -8,6 +8,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -22,6 +24,7 @@ import (
 	"loaderd/internal/access"
 	"loaderd/internal/testscale"
 	"loaderd/loader"
+	"loaderd/loader/plan"
 )
 
 // let adds an identity to a file and returns its token.
@@ -97,6 +100,52 @@ func TestKeepersAndJobsOfOnesOwn(t *testing.T) {
 	}
 	if fmt.Sprint(jobs) != "map[big:true eval:true]" {
 		t.Errorf("jobs %v", jobs)
+	}
+}
+
+// A trainer commits what a job of its own was sent, and no more: what is purged follows from commits.
+func TestServer_RefusesCommitsOfStepsThatWereNotSent(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "identities.json")
+	token := map[string]string{}
+	for _, who := range []access.Identity{{Name: "big", Role: access.Train}, {Name: "lazy", Role: access.Train}, {Name: "me", Role: access.Operate},
+		{Name: "team", Role: access.Train, Keepers: []string{"team-*"}}} {
+		token[who.Name] = let(t, file, who)
+	}
+	f := newFake(200, 2, 16)
+	f.sent, f.kept = map[string]uint64{"big": 10, "big/copy": 30, "bigger": 100, "team-7": 50}, plan.Keepers{"big": 25, "lazy": 5}
+	c := dial(t, serve(t, f, func(c *arrowout.Config) { c.Identities = file }))
+	for _, tc := range []struct {
+		who, keeper string
+		step        uint64
+		sent        string // that a refusal names; empty: the commit is recorded
+	}{
+		{"lazy", "lazy", 5, ""}, // as before
+		{"lazy", "lazy", 6, "0"},
+		{"lazy", "lazy/3", 0, ""}, // it becomes a keeper
+		{"lazy", "lazy/2", 1, "0"},
+		{"big", "big", 30, ""},
+		{"big", "big/2", 30, ""},
+		{"big", "big", 31, "30"},
+		{"big", "big/2", 100, "30"},
+		{"team", "team-9", 50, ""},
+		{"team", "team-9", 51, "50"},
+		{"me", "lazy", 150, ""},
+	} {
+		s, err := c.DoAction(withToken(token[tc.who]), &flight.Action{Type: "commit", Body: fmt.Appendf(nil, `{"step":%d,"keeper":%q}`, tc.step, tc.keeper)})
+		err = received(s, &flight.Result{}, err)
+		if tc.sent == "" {
+			if err != nil {
+				t.Errorf("%+v: %v", tc, err)
+			}
+			continue
+		}
+		info := infoOf(t, err, codes.PermissionDenied)
+		if info.Reason != "FORBIDDEN" || info.Metadata["sent"] != tc.sent || info.Metadata["step"] != fmt.Sprint(tc.step) || !strings.Contains(err.Error(), "were sent the steps before "+tc.sent) {
+			t.Errorf("%+v: %v", tc, err)
+		}
+	}
+	if want := []uint64{5, 0, 30, 30, 50, 150}; !slices.Equal(f.committed, want) {
+		t.Errorf("committed %v, want %v", f.committed, want)
 	}
 }
 

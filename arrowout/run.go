@@ -41,6 +41,8 @@ type Unjoined interface {
 	// step before which those of all keepers do.
 	Commit(ctx context.Context, keeper string, step uint64) (committed uint64, err error)
 	Leave(ctx context.Context, keeper string) (committed uint64, err error)
+	// Sent returns how many steps readers of some jobs were handed; it waits for what other daemons report where that is less than step.
+	Sent(ctx context.Context, step uint64, of func(job string) bool) uint64
 	// Consumed records what the trainer of a rank has taken.
 	Consumed(place loader.Place, c loader.Consumption) loader.Receipt
 	// Describe says where one document came from.

@@ -28,6 +28,7 @@ type Ticket struct {
 	Session     string   `json:"session,omitempty"`     // of a client that reports what its trainer has taken (action consumed); kept over reconnects
 	Peer        int      `json:"peer,omitempty"`        // of several processes that read as one rank
 	Taken       uint64   `json:"taken,omitempty"`       // steps that the trainer has taken; with Session
+	Read        uint64   `json:"read,omitempty"`        // steps before Step that the client has read by earlier streams
 }
 
 // request is a ticket that has been checked against the run.
@@ -67,6 +68,7 @@ func parseTicket(b []byte, info loader.Info, who access.Identity) (request, erro
 		"session":     sessionID(&t.Session),
 		"peer":        number(&peer, 0, maxWorld-1),
 		"taken":       func(raw json.RawMessage) error { taken = true; return number(&t.Taken, 0, maxNumber)(raw) },
+		"read":        number(&t.Read, 0, maxNumber),
 		"columns": func(raw json.RawMessage) error {
 			if err := names(&columns)(raw); err != nil {
 				return err

@@ -36,7 +36,7 @@ func TestTickets(t *testing.T) {
 		{"cut off", `{"rank":`, loader.BadTicket, `value of "rank"`},
 		{"not closed", `{"rank":0`, loader.BadTicket, "malformed JSON"},
 		{"two objects", `{}{}`, loader.BadTicket, "more behind"},
-		{"unknown key", `{"ranks":1}`, loader.BadTicket, `unknown key "ranks", want one of columns, fingerprint, job, peer, rank, run, run_id, session, step, steps, taken, world`},
+		{"unknown key", `{"ranks":1}`, loader.BadTicket, `unknown key "ranks", want one of columns, fingerprint, job, peer, rank, read, run, run_id, session, step, steps, taken, world`},
 		{"a session of four digits", `{"session":"5e5e"}`, loader.BadTicket, "want 32 hexadecimal digits"},
 		{"no session", `{"session":""}`, loader.BadTicket, "want 32 hexadecimal digits"},
 		{"wrong case", `{"Rank":1}`, loader.BadTicket, "unknown key"},
@@ -144,7 +144,7 @@ func TestNarrowIDsNeedASmallVocabulary(t *testing.T) {
 }
 
 func FuzzTicket(f *testing.F) {
-	for _, s := range []string{`{}`, `{"run":"r1","run_id":"1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a","rank":1,"world":2,"step":3,"steps":4,"columns":["labels","documents"],"job":"eval"}`, `{"rank":-1}`, "\xff", `{"a":{`} {
+	for _, s := range []string{`{}`, `{"run":"r1","run_id":"1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a","rank":1,"world":2,"step":3,"steps":4,"columns":["labels","documents"],"job":"eval"}`, `{"rank":-1}`, `{"step":9,"read":4}`, "\xff", `{"a":{`} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {

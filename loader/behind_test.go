@@ -271,7 +271,7 @@ func TestAReleaseThatOneHasNotReadOf(t *testing.T) {
 		w.options.Ahead, w.options.Checkpoint, w.options.ReleaseAfter = 2, 2, time.Millisecond
 		w.docs.lengths(slices.Repeat([]int{16}, 400)...)
 		first, stop := w.join(t, company, "first")
-		read(t, first, loader.Place{World: 1}, 0, 30)
+		read(t, first, loader.Place{Job: "a", World: 1}, 0, 30)
 		second, stopSecond := w.join(t, company, "second")
 		eventually(t, func() bool { return second.Info().Planned == first.Info().Planned })
 		early, err := second.Step(t.Context(), 3)

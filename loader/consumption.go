@@ -12,6 +12,7 @@ type Client struct {
 	Session string // of a client that reports what its trainer has taken, see Consumption; else empty
 	Taken   uint64 // steps that its trainer had taken when it opened the stream
 	Steps   uint64 // that it asks for; 0: until the end of the run
+	Read    uint64 // steps before the stream's first one that it has read by earlier streams, of another daemon or before a restart
 	Address string
 }
 
@@ -99,6 +100,9 @@ func (r *Run) Consumed(place Place, c Consumption) Receipt {
 			sent, rate = max(sent, x.next), x.rate
 		}
 	}
+	if sent == 0 {
+		f.resumes(place.Job, c.Taken)
+	}
 	f.mu.Unlock()
 	if sent > 0 {
 		c.Taken = min(c.Taken, sent)
@@ -115,6 +119,7 @@ func (f *follower) muster() {
 	}
 	f.mu.Unlock()
 	view := f.ranks.look(sent, f.plan.now().keepers)
+	f.retain()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, j := range view.Jobs {

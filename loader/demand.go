@@ -1,45 +1,80 @@
 package loader
 
-import "loaderd/loader/plan"
+import (
+	"cmp"
+	"encoding/json"
+	"maps"
+	"slices"
+
+	"loaderd/loader/plan"
+)
 
 // demand is what the readers of a follower, or of all followers, want and may still ask for. The leader plans ahead of it and keeps what it
 // names. It is a value that holds no times: it stays right when it comes from another machine, and late.
 type demand struct {
-	// Jobs holds, by the name of each job, its reader that is furthest behind. The ranks of a job advance together, so that one which stops
-	// makes the plan wait instead of grow; jobs do not hold each other back.
-	Jobs     map[string]ReaderStat `json:"jobs,omitempty"`
-	Needed   uint64                `json:"needed"`   // the first step that a reader may still ask rows of; everyStep without readers
-	Furthest uint64                `json:"furthest"` // the highest step that any reader asks for next; meaningless without readers
+	// Jobs has, by its name, each job that reads, and each that retains documents without readers. The ranks of a job advance together, so that one which
+	// stops makes the plan wait instead of grow; jobs do not hold each other back.
+	Jobs     map[string]jobDemand `json:"jobs,omitempty"`
+	Needed   uint64               `json:"needed"`   // the first step that a reader may still ask rows of; everyStep without readers
+	Furthest uint64               `json:"furthest"` // the highest step that any reader asks for next; meaningless without readers
+}
+
+// jobDemand is what the readers of a job want, and which documents it retains.
+type jobDemand struct {
+	Rank  int    `json:"rank,omitempty"`  // of the reader that is furthest behind
+	World int    `json:"world,omitempty"` // likewise; 0 without readers
+	Step  uint64 `json:"step,omitempty"`  // that this reader asks for next
+	From  uint64 `json:"from,omitempty"`  // first step whose documents the job retains until it commits
+	Sent  uint64 `json:"sent,omitempty"`  // steps that were handed to its reader that is furthest on
 }
 
 // everyStep is behind all steps.
 const everyStep = 1<<64 - 1
 
-func noDemand() demand { return demand{Jobs: map[string]ReaderStat{}, Needed: everyStep} }
+func noDemand() demand { return demand{Jobs: map[string]jobDemand{}, Needed: everyStep} }
 
-// include takes in a reader, if it is the slowest of its job.
-func (d *demand) include(r ReaderStat) {
-	if slowest, ok := d.Jobs[r.Job]; !ok || r.Step < slowest.Step {
-		d.Jobs[r.Job] = r
+// reads reports whether the job has a reader.
+func (x jobDemand) reads() bool { return x.World > 0 }
+
+// join returns what two followers report of one job.
+func (x jobDemand) join(y jobDemand) jobDemand {
+	out := x
+	if !x.reads() || y.reads() && y.Step < x.Step {
+		out = y
 	}
+	out.From, out.Sent = min(x.From, y.From), max(x.Sent, y.Sent)
+	return out
 }
 
 // join takes in the demand of another follower.
 func (d *demand) join(e demand) {
-	for _, r := range e.Jobs {
-		d.include(r)
+	for job, x := range e.Jobs {
+		if there, ok := d.Jobs[job]; ok {
+			x = there.join(x)
+		}
+		d.Jobs[job] = x
 	}
 	d.Needed, d.Furthest = min(d.Needed, e.Needed), max(d.Furthest, e.Furthest)
 }
 
 // within returns the demand without what lies behind a step: no reader wants it.
 func (d demand) within(furthest uint64) demand {
-	for job, r := range d.Jobs {
-		r.Step = min(r.Step, furthest)
-		d.Jobs[job] = r
+	for job, x := range d.Jobs {
+		x.Step, x.From, x.Sent = min(x.Step, furthest), min(x.From, furthest), min(x.Sent, furthest)
+		d.Jobs[job] = x
 	}
 	d.Furthest = min(d.Furthest, furthest)
 	return d
+}
+
+// read reports whether any job has a reader.
+func (d demand) read() bool {
+	for _, x := range d.Jobs {
+		if x.reads() {
+			return true
+		}
+	}
+	return false
 }
 
 // wanted returns the first step that no job has asked for. The slowest rank of a job counts.
@@ -53,9 +88,9 @@ func (d demand) wanted() uint64 {
 // leading returns the slowest reader of the job that is furthest on; nil without readers.
 func (d demand) leading() *ReaderStat {
 	var out *ReaderStat
-	for _, r := range d.Jobs {
-		if out == nil || r.Step > out.Step || r.Step == out.Step && r.Job < out.Job {
-			out = &r
+	for job, x := range d.Jobs {
+		if x.reads() && (out == nil || x.Step > out.Step || x.Step == out.Step && job < out.Job) {
+			out = &ReaderStat{job, x.Rank, x.World, x.Step}
 		}
 	}
 	return out
@@ -63,6 +98,82 @@ func (d demand) leading() *ReaderStat {
 
 // waits reports whether a reader asks for a step that is not planned yet; planned is the number of steps that are.
 func (d demand) waits(planned uint64) bool { return d.Needed != everyStep && d.Furthest >= planned }
+
+// retained returns the job without a commit that retains the documents of the earliest step, and that step; everyStep where no job retains any.
+func (d demand) retained(keepers plan.Keepers) (job string, step uint64) {
+	step = everyStep
+	for name, x := range d.Jobs {
+		if _, committed := keepers[name]; !committed && (x.From < step || x.From == step && name < job) {
+			job, step = name, x.From
+		}
+	}
+	return job, step
+}
+
+// sent returns how many steps were handed to the readers of some jobs.
+func (d demand) sent(of func(job string) bool) (steps uint64) {
+	for job, x := range d.Jobs {
+		if job != unnamedJob && x.Sent > steps && of(job) {
+			steps = x.Sent
+		}
+	}
+	return steps
+}
+
+// shortened returns the demand with jobs of so many encoded bytes: those whose readers are furthest on and furthest behind, then those without readers. The
+// others are not named; what they retain is retained for unnamedJob. The first two are kept in any case.
+func (d demand) shortened(bytes int, keepers plan.Keepers) demand {
+	names := slices.SortedFunc(maps.Keys(d.Jobs), func(a, b string) int {
+		x, y := d.Jobs[a], d.Jobs[b]
+		return cmp.Or(cmp.Compare(x.Step, y.Step), cmp.Compare(b, a)) // the last one is leading
+	})
+	reads := func(job string) bool { return d.Jobs[job].reads() }
+	order := fromBothEnds(slices.DeleteFunc(slices.Clone(names), func(job string) bool { return !reads(job) }))
+	order = append(order, slices.DeleteFunc(names, reads)...)
+	out := demand{Jobs: map[string]jobDemand{}, Needed: d.Needed, Furthest: d.Furthest}
+	fold := func(x jobDemand) {
+		x = jobDemand{From: x.From}
+		if rest, ok := out.Jobs[unnamedJob]; ok {
+			x = rest.join(x)
+		}
+		out.Jobs[unnamedJob] = x
+	}
+	bytes -= encodedJob(unnamedJob, jobDemand{From: everyStep})
+	for i, job := range order {
+		x := d.Jobs[job]
+		bytes -= encodedJob(job, x)
+		_, committed := keepers[job]
+		switch {
+		case job == unnamedJob:
+			fold(x)
+		case bytes >= 0 || i < 2:
+			out.Jobs[job] = x
+		case !committed:
+			fold(x)
+		}
+	}
+	return out
+}
+
+// fromBothEnds returns names from the last and the first one on, in turn.
+func fromBothEnds(names []string) []string {
+	out := make([]string, 0, len(names))
+	for first, last := 0, len(names)-1; first <= last; last-- {
+		out = append(out, names[last])
+		if first < last {
+			out = append(out, names[first])
+		}
+		first++
+	}
+	return out
+}
+
+// encodedJob returns the bytes of a job in an encoded demand.
+func encodedJob(job string, x jobDemand) int {
+	name, _ := json.Marshal(job) // neither can fail
+	value, _ := json.Marshal(x)
+	return len(name) + len(value) + len(":,")
+}
 
 // job returns the name of a reader's job.
 func (p Place) job() string {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"strconv"
 	"sync"
 	"time"
@@ -28,6 +29,8 @@ type follower struct {
 
 	mu      sync.Mutex
 	readers readers
+	spans   *spans
+	began   time.Time
 	demand  demand    // what the leader was told last
 	starved uint64    // the step that readers wait for
 	since   time.Time // when the first of them began to wait; meaningless once the step is planned
@@ -44,7 +47,7 @@ type leading interface {
 }
 
 func newFollower(v *planView, c plan.Config, o Options, s *streams, log *slog.Logger) *follower {
-	f := &follower{plan: v, config: c, options: o, log: log, readers: newReaders(), demand: noDemand(), ranks: newRankRegistry(),
+	f := &follower{plan: v, config: c, options: o, log: log, readers: newReaders(), spans: newSpans(o), began: time.Now(), demand: noDemand(), ranks: newRankRegistry(),
 		assembler: assembler{again: newAgain(s, newContentCache(o.CacheBytes, v.recent), o.Stall), pad: c.Tokenizer.Pad}}
 	f.prefetch = newPrefetcher(f, o.CacheBytes)
 	return f
@@ -81,6 +84,9 @@ func (f *follower) join(run string, place Place, step uint64, client Client) (*R
 	f.readers.add(reader)
 	f.ranks.open(place, client, step)
 	f.passed()
+	at := time.Now()
+	reader.span = f.spans.open(place.Job, step-min(client.Read, step), step, at)
+	f.demand.Jobs = f.spans.addTo(f.demand.Jobs, at)
 	f.demand.Needed, f.demand.Furthest = min(f.demand.Needed, step), max(f.demand.Furthest, step)
 	f.leader.want(f.demand)
 	return reader, nil
@@ -94,10 +100,14 @@ func unheard(step, planned uint64) error {
 
 // remove takes a reader out. The caller holds mu.
 func (f *follower) remove(r *Reader) {
-	if !r.left {
+	open := !r.left
+	if open {
 		f.ranks.close(r.place, r.next, r.ended)
 	}
 	f.readers.remove(r)
+	if open && f.readers.byJob[r.place.job()] == nil {
+		f.spans.close(r.place.job(), f.plan.now().keepers, time.Now())
+	}
 	f.passed()
 	f.raise()
 	f.prefetch.turn()
@@ -109,7 +119,49 @@ func (f *follower) passed() { f.assembler.again.cache.pass(f.readers.needed()) }
 // raise tells the leader what readers want now. The caller holds mu.
 func (f *follower) raise() {
 	f.demand = f.readers.demand()
+	f.demand.Jobs = f.spans.addTo(f.demand.Jobs, time.Now())
 	f.leader.want(f.demand)
+}
+
+// retain tells the leader what jobs retain now: less where one has left, or has been without readers for long.
+func (f *follower) retain() {
+	left := f.plan.departures()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, job := range left {
+		f.spans.leave(job)
+	}
+	if jobs := f.spans.addTo(f.demand.Jobs, time.Now()); !maps.Equal(jobs, f.demand.Jobs) {
+		f.demand.Jobs = jobs
+		f.leader.want(f.demand)
+	}
+}
+
+// resumes takes in how many steps a trainer without a stream has taken: it goes on with what it was sent before a restart. Where the daemons know the job, or
+// this one has run for long, that does not count. The caller holds mu.
+func (f *follower) resumes(job string, taken uint64) {
+	now := time.Now()
+	_, elsewhere := f.leader.demanded().Jobs[job]
+	if f.spans.of[job] != nil || elsewhere || now.Sub(f.began) >= spanRetention {
+		return
+	}
+	taken = min(taken, f.plan.planned())
+	f.spans.open(job, taken, taken, now)
+	f.spans.close(job, f.plan.now().keepers, now)
+	f.demand.Jobs = f.spans.addTo(f.demand.Jobs, now)
+	f.leader.want(f.demand)
+}
+
+// sent returns how many steps were handed to the readers of some jobs here.
+func (f *follower) sent(of func(job string) bool) (steps uint64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for job, x := range f.spans.of {
+		if job != unnamedJob && x.sent > steps && of(job) {
+			steps = x.sent
+		}
+	}
+	return steps
 }
 
 // waiting returns since when readers have waited for the step that is planned next, and how many readers do; zeros while none does.

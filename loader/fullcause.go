@@ -72,6 +72,7 @@ func (w *wait) fullOf(since time.Time, sources ...string) *Error {
 // whenFull is the advice for a full stream. It notes the job that holds the documents in the facts.
 func (w *wait) whenFull(f *StreamFill, facts map[string]string) string {
 	job, committed := behindKeeper(w.keepers)
+	reads, from := w.demand.retained(w.keepers)
 	switch {
 	case w.planned == 0:
 		return f.raise() + "; it holds fewer documents than the first step needs"
@@ -79,6 +80,12 @@ func (w *wait) whenFull(f *StreamFill, facts map[string]string) string {
 		return f.raise() + ", or set serve.release: purge and let the trainers commit"
 	case job == "":
 		return "let the trainers commit their checkpoints, none has; or " + f.raise()
+	case from < committed && reads == unnamedJob:
+		return "let the jobs that read commit their checkpoints, or let them end; or " + f.raise()
+	case from < committed:
+		facts["job"], facts["retained_step"] = reads, strconv.FormatUint(from, 10)
+		return fmt.Sprintf("let job %q commit, it has read from step %d on and has not committed; or let it end, or commit in its name; or %s",
+			reads, from, f.raise())
 	case committed < w.planned:
 		facts["job"], facts["committed_step"] = job, strconv.FormatUint(committed, 10)
 		return fmt.Sprintf("let job %q commit, it has committed %s of %s; if it has ended, remove it (action leave); or %s",

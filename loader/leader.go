@@ -47,6 +47,7 @@ type leader struct {
 	mu              sync.Mutex
 	demand          demand // of the followers
 	wanted          uint64 // no reader has ever asked for this step or a later one
+	given           uint64 // documents of steps before it may be released
 	figures         planStats
 	readers         map[int]Source     // of the documents, by source
 	opening         *opening           // the stream that is being opened; nil without one

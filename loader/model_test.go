@@ -416,14 +416,31 @@ func (m *machine) commit(rt *rapid.T) {
 		}
 		return
 	}
-	after := maps.Clone(m.keepers[0])
-	after[name] = max(step, after[name], after.Committed())
-	m.keepers = append(m.keepers, after)
+	before := m.keepers[0]
+	least, known := before[name]
+	least = max(step, least)
+	most := least
+	if !known { // it begins where the others are, or before that where a job of its name retains documents
+		most = max(step, before.Committed())
+	}
+	for at := least; at <= most; at++ {
+		after := maps.Clone(before)
+		after[name] = at
+		m.keepers = append(m.keepers, after)
+	}
 	committed, err := m.run.Commit(m.t.Context(), name, step)
 	if m.died(rt, err) {
 		return
 	}
-	m.keepers = m.keepers[1:]
+	for m.ignorant() {
+		time.Sleep(10 * time.Millisecond)
+	}
+	m.settle(rt)
+	have := m.run.Info().Keepers
+	if !slices.ContainsFunc(m.keepers[1:], func(k plan.Keepers) bool { return maps.Equal(k, have) }) {
+		rt.Fatalf("after a commit of step %d for %s the keepers are %v, before they were %v", step, name, have, before)
+	}
+	m.keepers = []plan.Keepers{have}
 	m.kept(rt, committed)
 }
 

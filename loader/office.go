@@ -50,6 +50,8 @@ var ErrNobodyLeads = errors.New("no daemon leads the run")
 const (
 	// sayEvery is how often a daemon says what its readers want, and the leader how far it is, when nothing has changed.
 	sayEvery = 250 * time.Millisecond
+	// reportTime is within which every live daemon has said what its readers want now.
+	reportTime = 2 * sayEvery
 	// sayPause is the least time between two such words.
 	sayPause = 5 * time.Millisecond
 	// silentAfter is when a daemon that says nothing counts as gone: what its readers wanted is forgotten.
@@ -84,12 +86,14 @@ type office struct {
 	leads   bool    // the leader's term has begun, or there are no other daemons
 	own     demand  // of this process's follower
 	daemons map[string]*daemon
-	told    report    // by the leader elsewhere ...
-	heard   time.Time // ... then
-	any     bool      // it has been told something
-	times   uint64    // that it was told
-	claimed uint64    // the first step that can be read, as it was told; 0 when that has been looked at
-	rumour  rumour
+	// departed are the jobs of daemons that stopped or are silent: they retain documents until they read from another daemon.
+	departed *spans
+	told     report    // by the leader elsewhere ...
+	heard    time.Time // ... then
+	any      bool      // it has been told something
+	times    uint64    // that it was told
+	claimed  uint64    // the first step that can be read, as it was told; 0 when that has been looked at
+	rumour   rumour
 }
 
 // rumour is the last word of a daemon that says it leads, which the plan, as far as it is known here, does not say. It may have the next term,
@@ -108,7 +112,7 @@ type daemon struct {
 
 func newOffice(name string, c plan.Config, o Options, e Edges, s *streams, log *slog.Logger, v *planView) *office {
 	return &office{name: name, config: c, options: o, edges: e, streams: s, log: log, plan: v, news: make(chan struct{}, 1), hint: make(chan struct{}, 1),
-		own: noDemand(), daemons: map[string]*daemon{}, heard: time.Now()}
+		own: noDemand(), daemons: map[string]*daemon{}, departed: newSpans(o), heard: time.Now()}
 }
 
 func (o *office) newLeader() *leader {
@@ -313,12 +317,29 @@ func (o *office) demandOfAll() demand {
 	d.join(o.own)
 	for id, x := range o.daemons {
 		if time.Since(x.heard) > silentAfter {
-			delete(o.daemons, id)
+			o.depart(id)
 			continue
 		}
 		d.join(x.demand)
 	}
+	if now := time.Now(); len(o.departed.of) > 0 {
+		d.join(demand{Jobs: o.departed.addTo(nil, now), Needed: everyStep})
+	}
 	return d
+}
+
+// depart forgets another daemon, but for what its jobs retain. The caller holds mu.
+func (o *office) depart(id string) {
+	x := o.daemons[id]
+	if x == nil {
+		return
+	}
+	delete(o.daemons, id)
+	now, keepers := time.Now(), o.plan.now().keepers
+	for job, d := range x.demand.Jobs {
+		o.departed.open(job, d.From, d.Sent, now)
+		o.departed.close(job, keepers, now)
+	}
 }
 
 // demanded implements leading.
@@ -326,6 +347,13 @@ func (o *office) demanded() demand {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.demandOfAll()
+}
+
+// accompanied reports whether other daemons of the run have been heard of lately.
+func (o *office) accompanied() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.daemons) > 0
 }
 
 // report implements leading.

@@ -37,8 +37,9 @@ type planView struct {
 	ended     bool          // no step follows
 	endAt     uint64        // record that says so; 0 while none was read
 	keepers   plan.Keepers
-	oldest    uint64 // steps before it cannot be read: their documents are purged
-	failed    error  // why this process stores no further step, though the run has not ended
+	left      []string // keepers that have left since departures was called
+	oldest    uint64   // steps before it cannot be read: their documents are purged
+	failed    error    // why this process stores no further step, though the run has not ended
 	newest    map[uint64]*plan.Step
 }
 
@@ -187,8 +188,25 @@ func (v *planView) wroteEntry(b []byte) error {
 		v.begins(h)
 		return nil
 	}
+	v.leaves(e)
 	_, err = v.behind.Take(e)
 	return err
+}
+
+// leaves notes a keeper that leaves. The caller holds mu.
+func (v *planView) leaves(e plan.Entry) {
+	if x, ok := e.(plan.Leave); ok {
+		v.left = append(v.left, x.Keeper)
+	}
+}
+
+// departures returns the keepers that have left since it was called before.
+func (v *planView) departures() []string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	left := v.left
+	v.left = nil
+	return left
 }
 
 // begins takes in the header of the plan. The caller holds mu.
@@ -237,6 +255,7 @@ func (v *planView) take(e plan.Entry) error {
 	if s != nil {
 		v.add(s)
 	}
+	v.leaves(e)
 	switch e := e.(type) {
 	case plan.Term:
 		v.daemon = e.Daemon

@@ -20,8 +20,12 @@ type rankRegistry struct {
 	bufferedAt  time.Time
 }
 
-// rollEvery is how often a daemon sends its roll to the others.
-const rollEvery = time.Second
+const (
+	// rollEvery is how often a daemon sends its roll to the others.
+	rollEvery = time.Second
+	// wordMargin is more than a word has around a page of a roll.
+	wordMargin = 1 << 10
+)
 
 func newRankRegistry() *rankRegistry { return &rankRegistry{census: census.New()} }
 
@@ -89,8 +93,8 @@ func (s *rankRegistry) last() census.View {
 	return s.view
 }
 
-// roll returns what the other daemons are to be sent; nil when they were a moment ago.
-func (s *rankRegistry) roll() *census.Roll {
+// roll returns the pages of what the other daemons are to be sent; none when they were a moment ago.
+func (s *rankRegistry) roll() []census.Roll {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
@@ -98,8 +102,7 @@ func (s *rankRegistry) roll() *census.Roll {
 		return nil
 	}
 	s.rolled = now
-	r := s.census.Roll(now)
-	return &r
+	return s.census.Roll(now).Split(maxWordBytes - wordMargin)
 }
 
 // merge takes in the roll of another daemon; nil when it stops.

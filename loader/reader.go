@@ -22,6 +22,7 @@ type Reader struct {
 	gone   *Error      // why it was dropped; nil else
 	at     [orders]int // where it stands among the follower's readers
 	client Client
+	span   *span           // of its job
 	rate   consumptionRate // of a client that reports
 	ended  bool            // it was handed all steps that it asks for
 
@@ -93,6 +94,7 @@ func (r *Reader) advance() {
 	defer r.follower.mu.Unlock()
 	r.idle = time.Now()
 	r.follower.readers.move(r, r.next+1, r.reads)
+	r.span.sent = max(r.span.sent, r.next)
 	r.ended = r.client.Steps > 0 && r.next == r.from+r.client.Steps
 	if d := &r.follower.demand; d.Furthest < r.next {
 		d.Furthest = r.next

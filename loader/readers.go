@@ -78,7 +78,9 @@ func (s readers) all() []*Reader { return s.needs.readers }
 
 // tells reports whether a demand is right after a reader of a job has moved, so that the leader need not be told again.
 func (s readers) tells(d demand, job string) bool {
-	return d.Jobs[job] == s.byJob[job].readers[0].stat() && d.Needed == s.needs.readers[0].reads && d.Furthest == s.furthest.readers[0].next
+	slowest, told := s.byJob[job].readers[0], d.Jobs[job]
+	return told.Rank == slowest.place.Rank && told.World == slowest.place.World && told.Step == slowest.next &&
+		d.Needed == s.needs.readers[0].reads && d.Furthest == s.furthest.readers[0].next
 }
 
 // needed is the first step of which a reader may ask for rows; everyStep without readers.
@@ -92,8 +94,9 @@ func (s readers) needed() uint64 {
 // demand is what the readers want.
 func (s readers) demand() demand {
 	d := noDemand()
-	for _, q := range s.byJob {
-		d.include(q.readers[0].stat())
+	for job, q := range s.byJob {
+		slowest := q.readers[0]
+		d.Jobs[job] = jobDemand{Rank: slowest.place.Rank, World: slowest.place.World, Step: slowest.next}
 	}
 	if s.needs.Len() > 0 {
 		d.Needed, d.Furthest = s.needed(), s.furthest.readers[0].next

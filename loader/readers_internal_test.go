@@ -47,7 +47,7 @@ func TestReadersDemand(t *testing.T) {
 			want := noDemand()
 			for r := range all {
 				if x, ok := want.Jobs[r.place.Job]; !ok || r.next < x.Step || r.next == x.Step && r.place.Rank < x.Rank {
-					want.Jobs[r.place.Job] = r.stat()
+					want.Jobs[r.place.Job] = jobDemand{Rank: r.place.Rank, World: r.place.World, Step: r.next}
 				}
 				want.Needed, want.Furthest = min(want.Needed, r.reads), max(want.Furthest, r.next)
 			}

@@ -56,10 +56,8 @@ func (l *leader) releaseDocuments(ctx context.Context) error {
 	if !l.streams.purges() || l.options.Release != ReleasePurge {
 		return nil // its floor stays where it was claimed
 	}
-	if l.edges.Leads != nil { // until then the readers of other daemons may not have been heard of
-		if err := pause(ctx, silentAfter); err != nil {
-			return err
-		}
+	if err := pause(ctx, l.releaseGrace()); err != nil {
+		return err
 	}
 	tick := time.NewTicker(releaseInterval)
 	defer tick.Stop()
@@ -85,6 +83,21 @@ func (l *leader) releaseDocuments(ctx context.Context) error {
 		case <-tick.C:
 		}
 	}
+}
+
+// returnGrace is how long the leader of a plan with steps releases nothing at its start. Readers connect again meanwhile, or their daemons report them:
+// what their jobs retain is not in the plan.
+const returnGrace = 10 * time.Second
+
+// releaseGrace returns how long the leader releases nothing at its start.
+func (l *leader) releaseGrace() time.Duration {
+	switch {
+	case l.found.steps > 0:
+		return returnGrace
+	case l.edges.Leads != nil:
+		return silentAfter
+	}
+	return 0
 }
 
 // releases are documents that are no longer needed and wait for their time to go.
@@ -142,12 +155,28 @@ func (l *leader) purge(ctx context.Context, floor plan.Position) error {
 	return l.plan.release(ctx, from) // from now on other runs may purge up to the floor at any time
 }
 
-// needed returns the first step that a keeper or a reader may still ask for. While replays it is not known yet.
+// needed returns the first step that a keeper, a reader or a job that has not committed may still ask for. While replays it is not known yet.
 func (l *leader) needed() (step uint64, replays bool) {
-	committed := l.plan.now().keepers.Committed()
+	keepers := l.plan.now().keepers
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return min(committed, l.demand.Needed), l.replays
+	_, retained := l.demand.retained(keepers)
+	step = min(keepers.Committed(), l.demand.Needed, retained)
+	if !l.replays {
+		l.given = max(l.given, step)
+	}
+	return step, l.replays
+}
+
+// retains returns the first step of which everything is there that a job needs which reads and has not committed; everyStep for any other job.
+func (l *leader) retains(job string) uint64 {
+	oldest := l.plan.now().oldest
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if x, ok := l.demand.Jobs[job]; ok {
+		return max(x.From, l.given, oldest)
+	}
+	return everyStep
 }
 
 // needs returns the floor of all that this run may still need: what the steps need that a keeper or a reader may ask for, and

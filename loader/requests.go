@@ -61,6 +61,9 @@ func (l *loop) commit(ctx context.Context, c plan.Commit, q request) error {
 	planned, keepers := l.plan.planned(), l.applier.Keepers
 	_, known := keepers[c.Keeper]
 	step, changes := keepers.After(c)
+	if !known { // documents that the others have committed may be gone, but for those that its own job retains
+		step = max(step, min(keepers.Committed(), l.retains(c.Keeper)))
+	}
 	switch {
 	case c.Step > planned:
 		return l.tell(ctx, q, refusal(BadTicket, "commit of step %d, but the plan holds %d steps", c.Step, planned))

@@ -361,6 +361,18 @@ func (r *Run) Commit(ctx context.Context, keeper string, step uint64) (committed
 	return r.ask(ctx, plan.Commit{Keeper: keeper, Step: step})
 }
 
+// Sent returns how many steps readers of some jobs were handed, by any daemon: the index of the next step of the one that is furthest on. Where that is
+// less than step it waits for what the other daemons report.
+func (r *Run) Sent(ctx context.Context, step uint64, of func(job string) bool) (sent uint64) {
+	const look = 10 * time.Millisecond
+	for began := time.Now(); ; {
+		sent = max(r.follower.sent(of), r.office.demanded().sent(of))
+		if sent >= step || !r.office.accompanied() || time.Since(began) >= reportTime || pause(ctx, look) != nil {
+			return sent
+		}
+	}
+}
+
 // Leave records that a keeper keeps no checkpoints any more: it no longer counts. Idempotent.
 func (r *Run) Leave(ctx context.Context, keeper string) (committed uint64, err error) {
 	if err := plan.ValidKeeper(keeper); err != nil {

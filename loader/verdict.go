@@ -72,7 +72,7 @@ func (f *follower) verdict(at time.Time, shown Verdict) Verdict {
 	case now.ended:
 		return w.ended(now.steps)
 	}
-	still, waits, readers := f.pulse.still(at), w.waits(), len(w.demand.Jobs) > 0
+	still, waits, readers := f.pulse.still(at), w.waits(), w.demand.read()
 	full := now.steps >= w.report.Wanted+uint64(f.options.Ahead)
 	if e == nil && (waits || !readers && !full) && (now.steps == 0 || f.pulse.stalls(at, shown.stalled())) {
 		e = w.missing()

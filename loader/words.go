@@ -14,11 +14,11 @@ import (
 
 // word is what a daemon says to the others of its run.
 type word struct {
-	Daemon string `json:"daemon"`
-	Flight string `json:"flight,omitempty"` // where readers find it
-	Demand demand `json:"demand"`
-	Left   bool   `json:"left,omitempty"` // it stops
-	// Roll has the ranks that it serves, once per rollEvery.
+	Daemon string  `json:"daemon"`
+	Flight string  `json:"flight,omitempty"` // where readers find it
+	Demand *demand `json:"demand,omitempty"`
+	Left   bool    `json:"left,omitempty"` // it stops
+	// Roll is a page of the ranks that it serves, in a word of its own.
 	Roll   *census.Roll `json:"roll,omitempty"`
 	Lead   *report      `json:"lead,omitempty"`   // when it leads
 	At     uint64       `json:"at,omitempty"`     // likewise: last record of the plan
@@ -31,6 +31,31 @@ const (
 	maxJobs     = 1024
 	maxWordName = 255
 )
+
+const (
+	// maxWordBytes bounds an encoded word, as far as readers make it long.
+	maxWordBytes = 64 << 10
+	// wordBytesPerSecond bounds how many bytes of words a daemon sends.
+	wordBytesPerSecond = 1 << 20
+)
+
+// encode returns the encoded word. Where it would be longer than maxWordBytes it does not name all jobs.
+func (w word) encode(keepers plan.Keepers) ([]byte, error) {
+	b, err := json.Marshal(w)
+	if err != nil || len(b) <= maxWordBytes || w.Demand == nil {
+		return b, err
+	}
+	without := *w.Demand
+	without.Jobs = nil
+	x := w
+	x.Demand = &without
+	if b, err = json.Marshal(x); err != nil {
+		return nil, err
+	}
+	short := w.Demand.shortened(maxWordBytes-len(b)-len(`"jobs":{},`), keepers)
+	x.Demand = &short
+	return json.Marshal(x)
+}
 
 // decodeWord reads a word; it refuses one that no daemon says.
 func decodeWord(b []byte) (w word, err error) {
@@ -46,16 +71,19 @@ func decodeWord(b []byte) (w word, err error) {
 	if len(w.Flight) > maxWordName || strings.ContainsFunc(w.Flight, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return w, fmt.Errorf("%q is no address", w.Flight)
 	}
-	if len(w.Demand.Jobs) > maxJobs {
-		return w, fmt.Errorf("%d jobs", len(w.Demand.Jobs))
-	}
 	if w.Roll != nil {
 		if err := w.Roll.Check(plan.ValidKeeper); err != nil {
 			return w, err
 		}
 	}
-	for name, r := range w.Demand.Jobs {
-		if err := errors.Join(plan.ValidKeeper(name), plan.ValidKeeper(r.Job)); err != nil {
+	if w.Demand == nil {
+		return w, nil
+	}
+	if len(w.Demand.Jobs) > maxJobs {
+		return w, fmt.Errorf("%d jobs", len(w.Demand.Jobs))
+	}
+	for job := range w.Demand.Jobs {
+		if err := plan.ValidKeeper(job); err != nil && job != unnamedJob {
 			return w, err
 		}
 	}
@@ -115,8 +143,11 @@ func (o *office) speak(ctx context.Context) error {
 		if o.present() == nil {
 			changed = nil // what this process knows of the plan it has from the others
 		}
-		o.say(o.word())
-		if err := pause(ctx, sayPause); err != nil { // nothing is said more often than this
+		bytes := o.say(o.word())
+		for _, page := range o.ranks.roll() {
+			bytes += o.say(word{Roll: &page})
+		}
+		if err := pause(ctx, max(sayPause, time.Duration(bytes)*time.Second/wordBytesPerSecond)); err != nil { // nothing is said more often than this
 			return err
 		}
 		select {
@@ -137,7 +168,8 @@ func (o *office) speak(ctx context.Context) error {
 func (o *office) word() word {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	w := word{Demand: o.own, Roll: o.ranks.roll()}
+	own := o.own
+	w := word{Demand: &own}
 	if o.leads {
 		r := o.leader.report()
 		r.Connection = o.connection.Load()
@@ -146,15 +178,17 @@ func (o *office) word() word {
 	return w
 }
 
-func (o *office) say(w word) {
+// say returns how many bytes the word has.
+func (o *office) say(w word) int {
 	w.Daemon, w.Flight = o.edges.Daemon, o.flight
-	b, err := json.Marshal(w)
+	b, err := w.encode(o.plan.now().keepers)
 	if err == nil {
 		err = o.edges.Bus.Say(b)
 	}
 	if err != nil {
 		o.log.Debug("the other daemons of the run do not hear this one", "error", err)
 	}
+	return len(b)
 }
 
 // hear takes in what another daemon says.
@@ -166,13 +200,19 @@ func (o *office) hear(b []byte) {
 	if w.Roll != nil || w.Left {
 		o.ranks.merge(w.Daemon, w.Roll)
 	}
-	w.Demand = w.Demand.within(o.furthest())
+	if w.Roll != nil {
+		return
+	}
+	wants := noDemand()
+	if w.Demand != nil {
+		wants = w.Demand.within(o.furthest())
+	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if w.Left {
-		delete(o.daemons, w.Daemon)
+		o.depart(w.Daemon)
 	} else if o.daemons[w.Daemon] != nil || len(o.daemons) < maxDaemons {
-		o.daemons[w.Daemon] = &daemon{w.Flight, w.Demand, time.Now()}
+		o.daemons[w.Daemon] = &daemon{w.Flight, wants, time.Now()}
 	}
 	if o.leader != nil {
 		o.leader.want(o.demandOfAll())

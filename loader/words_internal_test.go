@@ -1,9 +1,13 @@
 package loader
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -34,9 +38,9 @@ func said(t testing.TB, w word) []byte {
 // What strangers say neither drives the plan on without bounds, nor stops it, nor keeps readers from steps that they can read.
 func TestWordsOfStrangers(t *testing.T) {
 	o := listener()
-	far := demand{Jobs: map[string]ReaderStat{"a": {Job: "a", Step: 1<<64 - 1}}, Furthest: 1<<64 - 1}
-	o.hear(said(t, word{Daemon: "stranger", Demand: far}))
-	if d := o.demandOfAll(); d.wanted() > 10+2*4+3 || d.Furthest > 10+2*4+2 || d.wanted() == 0 {
+	far := demand{Jobs: map[string]jobDemand{"a": {World: 1, Step: 1<<64 - 1, Sent: 1<<64 - 1}}, Furthest: 1<<64 - 1}
+	o.hear(said(t, word{Daemon: "stranger", Demand: &far}))
+	if d := o.demandOfAll(); d.wanted() > 10+2*4+3 || d.Furthest > 10+2*4+2 || d.wanted() == 0 || d.Jobs["a"].Sent > 10+2*4+2 {
 		t.Errorf("a stranger wants %+v of a plan of 10 steps", d)
 	}
 	o.hear(said(t, word{Daemon: "stranger", Lead: &report{Steps: 1 << 40, Wanted: 1 << 40}, At: 1 << 40, Oldest: 1 << 40}))
@@ -82,8 +86,10 @@ func TestQuestionsForRecordsThatOnlyLeadersWrite(t *testing.T) {
 }
 
 func FuzzWords(f *testing.F) {
-	f.Add(said(f, word{Daemon: "a", Flight: "grpc://a:1", Demand: noDemand(), Lead: &report{Source: &SourceStatus{}}, At: 3, Oldest: 1}))
-	f.Add(said(f, word{Daemon: "host/7/a", Lead: &report{}, Demand: demand{Jobs: map[string]ReaderStat{"j": {Job: "j"}}}}))
+	none, some := noDemand(), demand{Jobs: map[string]jobDemand{"j": {World: 2, Step: 7, From: 3, Sent: 9}, "gone": {From: 1, Sent: 2}, unnamedJob: {From: 1}}}
+	f.Add(said(f, word{Daemon: "a", Flight: "grpc://a:1", Demand: &none, Lead: &report{Source: &SourceStatus{}}, At: 3, Oldest: 1}))
+	f.Add(said(f, word{Daemon: "host/7/a", Lead: &report{}, Demand: &some}))
+	f.Add([]byte(`{"daemon":"a","roll":{"jobs":[{"job":"j","world":2,"ranks":[[1,0,1,1,0,35,64,100,20000,300000]]}],"page":1,"pages":3}}`))
 	f.Add([]byte(`{"daemon":"a","left":true}`))
 	f.Add([]byte(`{"daemon":"a","roll":{"jobs":[{"job":"j","world":2,"ranks":[[1,0,1,1,0,35,64,100,20000,300000],[0,1,31,0,7,9,9,9007199254740991,0,0]]}]}}`))
 	f.Add([]byte(`{"daemon":"a","roll":{"jobs":[{"job":"j","world":1048576,"ranks":[[1]]}],"partial":true}}`))
@@ -91,8 +97,13 @@ func FuzzWords(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		o := listener()
 		o.hear(b)
-		if d := o.demandOfAll(); d.wanted() > 21 || o.plan.now().oldest > 0 {
+		d := o.demandOfAll()
+		if d.wanted() > 21 || d.sent(func(string) bool { return true }) > 20 || o.plan.now().oldest > 0 {
 			t.Fatalf("it wants %+v", d)
+		}
+		b, err := word{Daemon: "me", Demand: &d}.encode(nil)
+		if err != nil || len(b) > maxWordBytes {
+			t.Fatalf("a word of %d bytes: %v", len(b), err)
 		}
 		_, _ = o.addresses()
 		_ = o.report()
@@ -102,6 +113,54 @@ func FuzzWords(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A daemon of many jobs with long names sends words of bounded size. What the planner takes from them stays: the reader that is furthest on, the first step
+// that is needed, and the first one that is retained.
+func TestWord_IsBoundedInBytes(t *testing.T) {
+	d := noDemand()
+	for i := range uint64(512) {
+		x := jobDemand{From: 1000 + i, Sent: 1<<52 + i}
+		if i%2 == 0 {
+			x.Rank, x.World, x.Step = 1<<20-2, 1<<20, 1<<52+i
+		}
+		d.Jobs[fmt.Sprintf("%04d%s", (i*7)%512, strings.Repeat("<", 60))] = x
+	}
+	d.Needed, d.Furthest = 900, 1<<52+600
+	committed := plan.Keepers{}
+	for job, x := range d.Jobs {
+		if x.From < 1003 {
+			committed[job] = x.From
+		}
+	}
+	for name, w := range map[string]word{"follower": {Daemon: "a", Demand: &d}, "leader": {Daemon: "a", Demand: &d, Lead: &report{Trouble: strings.Repeat("x", 9000)}}} {
+		b, err := w.encode(committed)
+		if err != nil || len(b) > 64<<10 || len(b) < 50<<10 {
+			t.Fatalf("%s: a word of %d bytes: %v", name, len(b), err)
+		}
+		got, err := decodeWord(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		have := *got.Demand
+		if have.Needed != d.Needed || have.Furthest != d.Furthest || *have.leading() != *d.leading() || have.wanted() != d.wanted() {
+			t.Errorf("%s: the readers want %d, %d and %+v, of %d, %d and %+v", name, have.Needed, have.Furthest, have.leading(), d.Needed, d.Furthest, d.leading())
+		}
+		slowest := slices.MinFunc(slices.Collect(maps.Values(d.Jobs)), func(x, y jobDemand) int {
+			return cmp.Or(-cmp.Compare(min(1, x.World), min(1, y.World)), cmp.Compare(x.Step, y.Step))
+		})
+		if !slices.Contains(slices.Collect(maps.Values(have.Jobs)), slowest) {
+			t.Errorf("%s: the slowest reader, %+v, is not named", name, slowest)
+		}
+		if _, step := have.retained(committed); step != 1003 {
+			t.Errorf("%s: documents are retained from step %d on, want 1003", name, step)
+		}
+	}
+	small := noDemand()
+	small.Jobs["a"] = jobDemand{World: 1, Step: 3, From: 1, Sent: 3}
+	if b, err := (word{Daemon: "a", Demand: &small}).encode(nil); err != nil || string(b) != string(said(t, word{Daemon: "a", Demand: &small})) {
+		t.Errorf("%s: %v", b, err)
+	}
 }
 
 func FuzzQuestions(f *testing.F) {

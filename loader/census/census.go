@@ -110,6 +110,8 @@ type station struct {
 	heard   time.Time // when its last roll arrived
 	entries map[ID]Entry
 	cut     bool
+	page    int         // that continues the roll which is being merged
+	rolled  map[ID]bool // processes on the pages before it; nil where a page is missing
 }
 
 // New returns an empty census.
@@ -209,8 +211,8 @@ func (c *Census) elsewhere(id ID) (Entry, bool) {
 // Leave records that a job has left: what is missing of it is not missed until one of its ranks opens another stream.
 func (c *Census) Leave(job string, now time.Time) { c.left[job] = now }
 
-// Merge takes in the roll of another daemon, an empty one of a daemon that stops. Processes that the roll no longer has keep their last state,
-// without streams.
+// Merge takes in the roll of another daemon or its next page, an empty one of a daemon that stops. Processes that the roll no longer has keep their last
+// state, without streams: after its last page, unless a page is missing.
 func (c *Census) Merge(daemon string, r Roll, now time.Time) {
 	s := c.others[daemon]
 	if s == nil {
@@ -218,17 +220,28 @@ func (c *Census) Merge(daemon string, r Roll, now time.Time) {
 		c.others[daemon] = s
 	}
 	s.heard, s.cut = now, r.Partial
-	open := map[ID]bool{}
+	switch {
+	case r.Page == 0:
+		s.rolled = map[ID]bool{}
+	case r.Page != s.page:
+		s.rolled = nil
+	}
+	s.page = r.Page + 1
 	for id, e := range r.entries(now) {
 		if _, known := s.entries[id]; !known && c.merged() >= maxRanks {
 			s.cut = true
 			continue
 		}
 		s.entries[id] = e
-		open[id] = true
+		if s.rolled != nil {
+			s.rolled[id] = true
+		}
+	}
+	if s.rolled == nil || s.page < r.Pages {
+		return
 	}
 	for id, e := range s.entries {
-		if !open[id] && e.Streams > 0 {
+		if !s.rolled[id] && e.Streams > 0 {
 			e.Streams, e.Since = 0, now
 			s.entries[id] = e
 		}

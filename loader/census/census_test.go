@@ -1,7 +1,10 @@
 package census_test
 
 import (
+	"encoding/json"
 	"fmt"
+	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -487,5 +490,66 @@ func TestCensus_FastStepsOfTwoDaemons(t *testing.T) {
 				t.Fatalf("%d to %d, %d of it may be reports: %+v", j.Least, j.Most, j.Slack, j.Finding)
 			}
 		}
+	}
+}
+
+// A roll that is sent in pages is merged as if it were sent whole; processes are gone by a whole roll alone.
+func TestRoll_PagesMergeAsTheWhole(t *testing.T) {
+	const bytes = 4096
+	here, now := census.New(), began
+	open := func(name string, world, from, to int) {
+		for n := from; n < to; n++ {
+			here.Open(census.ID{Key: census.Key{Job: name, World: world}, Rank: n}, census.Client{Session: "s", Taken: 1 << 50}, 1<<50, now)
+		}
+	}
+	long := strings.Repeat("<", 60)
+	open("a", 400, 0, 400)
+	open(long, 100, 0, 100)
+	for n := range 50 {
+		open(fmt.Sprintf("%s%02d", long, n), 1, 0, 1)
+	}
+	there, paged := census.New(), census.New()
+	merge := func(skip int) {
+		t.Helper()
+		whole := here.Roll(now)
+		there.Merge("d", whole, now)
+		pages := whole.Split(bytes)
+		if len(pages) < 5 {
+			t.Fatalf("%d pages", len(pages))
+		}
+		for i, p := range pages {
+			b, err := json.Marshal(p)
+			if err != nil || len(b) > bytes {
+				t.Fatalf("page %d has %d bytes: %v", i, len(b), err)
+			}
+			if err := p.Check(func(string) error { return nil }); err != nil {
+				t.Fatal(err)
+			}
+			if i != skip {
+				paged.Merge("d", p, now)
+			}
+		}
+	}
+	merge(-1)
+	if a, b := there.View(now), paged.View(now); !reflect.DeepEqual(a, b) {
+		t.Fatalf("merged whole: %+v\nin pages: %+v", a, b)
+	}
+	streams := func() (n int) {
+		for _, j := range paged.View(now).Jobs {
+			for _, r := range j.Ranks {
+				n += r.Streams
+			}
+		}
+		return n
+	}
+	merge(3)
+	if n := streams(); n != 550 {
+		t.Errorf("%d streams when a page is lost, want 550", n)
+	}
+	here = census.New() // its daemon has restarted, and serves fewer
+	open("a", 400, 0, 300)
+	merge(-1)
+	if n := streams(); n != 300 {
+		t.Errorf("%d streams, want 300", n)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strconv"
 	"time"
 )
 
@@ -14,6 +15,9 @@ type Roll struct {
 	Jobs []JobRoll `json:"jobs,omitempty"`
 	// Partial reports whether there were too many processes for a roll.
 	Partial bool `json:"partial,omitempty"`
+	// Page counts the pages of a roll that is sent in parts, Pages is how many it has; 0 where it is sent whole.
+	Page  int `json:"page,omitempty"`
+	Pages int `json:"pages,omitempty"`
 }
 
 // JobRoll is the part of a Roll for one job and world size. A rank is [rank, peer, flags, streams, from, taken, sent, heard, still, since], with
@@ -40,6 +44,7 @@ const (
 	maxWorld     = 1 << 20
 	maxCount     = 1<<53 - 1
 	rankFields   = 10
+	maxPages     = 1024
 )
 
 // Roll returns the roll of the daemon's own census.
@@ -65,6 +70,51 @@ func (c *Census) Roll(now time.Time) Roll {
 	return out
 }
 
+// Split returns the pages of the roll, of so many encoded bytes at most. Another daemon merges them in order.
+func (r Roll) Split(bytes int) []Roll {
+	pages := []Roll{{Partial: r.Partial}}
+	size := rollBytes
+	for _, j := range r.Jobs {
+		head := jobBytes + nameBytes*len(j.Job)
+		begun := false // on this page
+		for _, rank := range j.Ranks {
+			n := len(rank) + len("[],")
+			for _, x := range rank {
+				n += len(strconv.FormatUint(x, 10))
+			}
+			if !begun {
+				n += head
+			}
+			if size > rollBytes && size+n > bytes {
+				if begun {
+					n += head
+				}
+				pages, size, begun = append(pages, Roll{Partial: r.Partial}), rollBytes, false
+			}
+			p := &pages[len(pages)-1]
+			if !begun {
+				p.Jobs, begun = append(p.Jobs, JobRoll{Job: j.Job, World: j.World}), true
+			}
+			last := &p.Jobs[len(p.Jobs)-1]
+			last.Ranks = append(last.Ranks, rank)
+			size += n
+		}
+	}
+	if len(pages) > 1 {
+		for i := range pages {
+			pages[i].Page, pages[i].Pages = i, len(pages)
+		}
+	}
+	return pages
+}
+
+// Encoded bytes around the ranks of a page and of a job, and of a byte of a job's name, at most.
+const (
+	rollBytes = 80
+	jobBytes  = 40
+	nameBytes = 6
+)
+
 func compareIDs(a, b ID) int {
 	return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.World, b.World), cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Peer, b.Peer))
 }
@@ -89,6 +139,9 @@ func (e *Entry) encode(id ID, now time.Time) []uint64 {
 func (r Roll) Check(validJob func(string) error) error {
 	if len(r.Jobs) > maxRollJobs {
 		return fmt.Errorf("roll of %d jobs", len(r.Jobs))
+	}
+	if r.Page < 0 || r.Pages < 0 || r.Pages > maxPages || r.Page > 0 && r.Page >= r.Pages {
+		return fmt.Errorf("page %d of %d of a roll", r.Page, r.Pages)
 	}
 	ranks := 0
 	for _, j := range r.Jobs {

@@ -146,7 +146,7 @@ func TestApplierFollowsTheLog(t *testing.T) {
 	} {
 		a.Record(e)
 	}
-	if len(before) > 0 || fmt.Sprint(a.Keepers) != "map[a:5 b:5]" {
+	if len(before) > 0 || fmt.Sprint(a.Keepers) != "map[a:5 b:2]" {
 		t.Errorf("keepers %v, and %v before", a.Keepers, before)
 	}
 	a.Resume()

@@ -29,10 +29,10 @@ func (k Keepers) Committed() uint64 {
 }
 
 // After returns where a keeper stands after it has committed a step. It never goes back: a step below the keeper's last one changes
-// nothing, and a new keeper begins at least where the others already are.
+// nothing.
 func (k Keepers) After(c Commit) (step uint64, changes bool) {
 	before, known := k[c.Keeper]
-	step = max(c.Step, before, k.Committed())
+	step = max(c.Step, before)
 	return step, !known || step != before
 }
 

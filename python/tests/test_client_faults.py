@@ -341,6 +341,42 @@ def test_identities(daemon: Callable[..., Daemon], request: pytest.FixtureReques
         assert client.commit(1, "anybody") == 1
 
 
+def test_commits_of_steps_that_were_not_sent(daemon: Callable[..., Daemon], request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    """A trainer commits what its jobs were sent, and after a restart of the daemon what it reads then."""
+    binary = request.getfixturevalue("loaderd")
+    file, tokens = tmp_path / "identities.json", {}
+    for name, role in (("big", "train"), ("lazy", "train"), ("me", "operate")):
+        made = subprocess.run(
+            [binary, "token", "create", name, "--role", role, "--identities", file],
+            check=True, capture_output=True, text=True,
+        )  # fmt: skip
+        tokens[name] = made.stdout.strip()
+    d = daemon({**SETTINGS, "flight.identities": file})
+    publish_tokens(d.nats_url, documents(400))
+    with Client(d.flight_url, token=tokens["me"]) as client:
+        client.seal()
+
+    def refused(client: Client, step: int) -> str:
+        with pytest.raises(loaderd.Forbidden, match="were sent the steps before") as caught:
+            client.commit(step)
+        assert caught.value.facts["step"] == str(step)
+        return caught.value.facts["sent"]
+
+    with Client(d.flight_url, token=tokens["big"]) as big, Client(d.flight_url, token=tokens["lazy"]) as lazy:
+        assert [next(big).index for _ in range(3)] == [0, 1, 2]
+        assert refused(lazy, 1) == "0" and lazy.commit(0) == 0
+        assert int(refused(big, 1 << 40)) >= 3
+        assert big.commit(3) == 0 and big.info().keepers == {"big": 3, "lazy": 0}
+        d.stop()
+        d.start()
+        assert big.commit(2) == 0 and refused(lazy, 1) == "0"
+        assert next(big).index == 3 and big.commit(4) == 0
+    with Client(d.flight_url, token=tokens["big"], step=4) as resumed:
+        assert next(resumed).index == 4 and resumed.commit(5) == 0
+    with Client(d.flight_url, token=tokens["me"]) as client:
+        assert client.leave("lazy") == 5 and client.commit(6, "big") == 6
+
+
 def test_tls(daemon: Callable[..., Daemon], tmp_path: Path) -> None:
     for file in CERTIFICATES.iterdir():  # a key that others can read is refused
         (tmp_path / file.name).touch(0o600)

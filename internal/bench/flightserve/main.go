@@ -166,10 +166,12 @@ func (p *prebuilt) SealSource(context.Context, string, string) (uint64, error) {
 func (p *prebuilt) Mix(context.Context, loader.MixRequest) (loader.MixResult, error) {
 	return loader.MixResult{}, nil
 }
-func (p *prebuilt) Stock(context.Context) ([]loader.StreamState, error) { return nil, nil }
-func (p *prebuilt) Checkpoint(context.Context) (uint64, error)          { return 0, nil }
-func (p *prebuilt) Stats() loader.Stats                                 { return loader.Stats{Run: p.info.Run} }
-func (p *prebuilt) Cause(uint64) *loader.Error                          { return nil }
+func (p *prebuilt) Stock(context.Context) ([]loader.StreamState, error)             { return nil, nil }
+func (p *prebuilt) Checkpoint(context.Context) (uint64, error)                      { return 0, nil }
+func (p *prebuilt) Stats() loader.Stats                                             { return loader.Stats{Run: p.info.Run} }
+func (p *prebuilt) Cause(uint64) *loader.Error                                      { return nil }
+func (p *prebuilt) Sent(_ context.Context, step uint64, _ func(string) bool) uint64 { return step }
+
 func (p *prebuilt) Consumed(loader.Place, loader.Consumption) loader.Receipt {
 	return loader.Receipt{}
 }

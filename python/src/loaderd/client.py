@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 import uuid
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from loaderd.connection import TLS, attended, interruptible
 from loaderd.daemons import Daemons, URLs
-from loaderd.errors import ClosedClient, LoaderdError, ProtocolError
+from loaderd.errors import ClosedClient, Forbidden, LoaderdError, ProtocolError
 from loaderd.passes import Passes
 from loaderd.patience import Patience
 from loaderd.prefetch import Prefetcher
@@ -88,6 +89,8 @@ class Client(Iterator[Step]):
         self._patience, self._connect_timeout, self._prefetch = patience, connect_timeout, prefetch
         self._next, self._end = step, None if steps is None else step + steps
         self._job = job
+        self._first: int | None = None  # step that it has read
+        self._latest: weakref.ref[StepStream] | None = None
         self._daemons = Daemons(url, rank=rank, token=token, tls=tls)
         self._stream: StepStream | None = None
         self._reader: Prefetcher[Step] | None = None
@@ -129,13 +132,14 @@ class Client(Iterator[Step]):
         """A reader of its own, without a thread, from a step on (`next_step` when none is given): for those who read
         ahead themselves. Without `masks` it does not ask which tokens have a loss: `Step.loss_mask` and `Step.labels` are not for its steps then."""
         self._check_open()
-        first = self._next if step is None else step
-        return StepStream(
+        begins = self._next if step is None else step
+        self._first = begins if self._first is None else min(self._first, begins)
+        stream = StepStream(
             self._daemons,
             rank=self.rank,
             world=self.world,
-            step=first,
-            steps=None if self._end is None else max(0, self._end - first),
+            step=begins,
+            steps=None if self._end is None else max(0, self._end - begins),
             run=self._run,
             fingerprint=self._fingerprint,
             run_id=self._run_id,
@@ -147,9 +151,12 @@ class Client(Iterator[Step]):
             job=self._job,
             peer=self.peer,
             session=self._session,
+            first=self._first,
             patience=self._patience,
             connect_timeout=self._connect_timeout,
         )
+        self._latest = weakref.ref(stream)
+        return stream
 
     def info(self) -> RunInfo:
         """The run as it is now. The first answer fixes run, fingerprint and id for this client."""
@@ -167,8 +174,22 @@ class Client(Iterator[Step]):
         keepers. Who names none commits for the keeper "trainer", or, where the daemon knows callers by name, for the one of its own name.
 
         Documents that no later step needs may be released then: commit when the checkpoint is on disk, not when it is
-        begun."""
+        begun. Raises Forbidden for steps that no job of the caller was sent, unless its role is operate."""
+        try:
+            return self._number("commit", "committed", step=step, **_named(keeper))
+        except Forbidden as error:
+            if "sent" not in error.facts or not self._report(step):
+                raise
         return self._number("commit", "committed", step=step, **_named(keeper))
+
+    def _report(self, taken: int) -> bool:
+        """Reports that the trainer has taken the steps before `taken`, where it has, to a daemon that does not know: it was started since these were sent."""
+        stream = self._latest() if self._latest is not None else None
+        body = stream.report_of(taken) if stream is not None else None
+        if body is None:
+            return False
+        self._one("consumed", **body)
+        return True
 
     def leave(self, keeper: str | None = None) -> int:
         """Says that the keeper keeps no checkpoints any more; returns the least committed step of those that remain."""

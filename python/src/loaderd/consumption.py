@@ -89,6 +89,10 @@ class Reporter:
             self._thread = threading.Thread(target=self._run, name="loaderd-report", daemon=True)
             self._thread.start()
 
+    def report_of(self, taken: int) -> dict[str, Any] | None:
+        """The body of a report that the trainer has taken the steps before `taken`; None where it has not, or the daemon of the stream takes no reports."""
+        return None if not self._body or self._consumption.progress.taken < taken else {**self._body, "taken": taken}
+
     def pause(self) -> None:
         """Reports nothing until `begin`."""
         self._on = None

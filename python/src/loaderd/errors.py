@@ -217,7 +217,8 @@ class BadToken(LoaderdError):
 
 
 class Forbidden(LoaderdError):
-    """The daemon knows who asks, and they may not do this: another run, another's keeper, or an action that takes another role."""
+    """The daemon knows who asks, and they may not do this: another run, another's keeper, an action that takes another role, or a commit of steps that none
+    of their jobs was sent (`facts`: step, sent)."""
 
     reason = "FORBIDDEN"
 

@@ -60,11 +60,13 @@ class StepStream(Iterator[Step]):
         job: str = DEFAULT_JOB,
         peer: int = 0,
         session: str | None = None,
+        first: int | None = None,
         patience: float = 300.0,
         connect_timeout: float = 60.0,
     ) -> None:
         """As `loaderd.Client` and `Client.stream`; `sources` None asks for them where the run has several. Without a `fingerprint` or a `run_id` the one
-        found first must stay. `session` identifies the client to the daemon: streams of one session replace each other."""
+        found first must stay. `session` identifies the client to the daemon: streams of one session replace each other. `first` is the first step that the
+        client has read, `step` by default: its job retains documents from there on until it commits."""
         self.daemons, self.rank, self.world, self.next_step = daemons, rank, world, step
         daemons.rank = rank
         self.run, self.fingerprint, self.documents, self.job = run, fingerprint, documents, job
@@ -82,6 +84,7 @@ class StepStream(Iterator[Step]):
         self._attempts: Patience | None = None  # at the step that is waited for
         self._gone: LoaderdError | None = None  # why a daemon was left while a stream was open
         self.peer, self.session = peer, session or uuid.uuid4().hex
+        self.first = step if first is None else first
         self.waits = Waits(taken=step)
         self._reporter = Reporter(daemons, self.waits.consumption)
         weakref.finalize(self, self._reporter.close, left=True)
@@ -147,6 +150,10 @@ class StepStream(Iterator[Step]):
         self._drop()
         self._reporter.close(left=True)
 
+    def report_of(self, taken: int) -> dict[str, Any] | None:
+        """As `Reporter.report_of`."""
+        return self._reporter.report_of(taken)
+
     def suspend(self) -> None:
         """Ends the reports, for good. Call it before `cancel` when another stream is to go on in this one's place."""
         self._reporter.close(left=False)
@@ -183,8 +190,9 @@ class StepStream(Iterator[Step]):
         columns += ((LOSS_RUNS,) if self.masks and LOSS_RUNS in info.columns else ()) + ((LOSS_WEIGHTS,) if self.weights else ()) + self.columns
         steps = None if self._end is None else self._end - self.next_step
         session, taken = (self.session, self.waits.consumption.progress.taken) if info.reports else (None, 0)
+        read = self.next_step - self.first
         ticket = Ticket(
-            self.rank, self.world, self.next_step, steps, columns, self.run, self.fingerprint, self.job, asked, session, self.peer, taken
+            self.rank, self.world, self.next_step, steps, columns, self.run, self.fingerprint, self.job, asked, session, self.peer, taken, read
         )
         opening = connection.read(ticket)
         with self._lock:

@@ -24,7 +24,7 @@ NARROW_LIMIT = 1 << 16
 @dataclass(frozen=True)
 class Ticket:
     """Which steps a rank of a job asks for: `steps` of them from `step` on, all when it is None. With a `session`, which not every daemon takes, the client
-    reports consumption: the trainer has taken the steps before `taken` so far."""
+    reports consumption: the trainer has taken the steps before `taken` so far, and the client has read `read` steps before `step`."""
 
     rank: int = 0
     world: int = 1
@@ -38,12 +38,13 @@ class Ticket:
     session: str | None = None
     peer: int = 0
     taken: int = 0
+    read: int = 0
 
     def encode(self) -> bytes:
         body = self.identity() | {"step": self.step, "columns": list(self.columns)}
         body |= {k: v for k, v in (("steps", self.steps), ("fingerprint", self.fingerprint)) if v is not None}
         if self.session is not None:
-            body["taken"] = self.taken
+            body |= {"taken": self.taken, "read": self.read}
         return json.dumps(body).encode()
 
     def identity(self) -> dict[str, Any]:

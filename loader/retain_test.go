@@ -1,0 +1,211 @@
+package loader_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"loaderd/loader"
+	"loaderd/loader/plan"
+)
+
+// A job that reads retains its documents until it commits, whatever others have committed before; without readers it does for Options.Silent.
+func TestRelease_JobRetainsUntilItCommits(t *testing.T) {
+	late := loader.Place{Job: "late", World: 1}
+	// begin has one job read 20 steps, and another one 40, which it commits.
+	begin := func(t *testing.T) (w *world, run *loader.Run, stop func() error, r *loader.Reader) {
+		w, _ = purging(config("bfd"))
+		w.options.Silent = time.Minute
+		run, stop = w.start(t)
+		w.docs.lengths(someLengths(9, 400)...)
+		r, err := run.Join(late, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 20 {
+			if _, err := r.Next(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		read(t, run, loader.Place{World: 1}, 0, 40)
+		commit(t, run, plan.DefaultKeeper, 40)
+		return w, run, stop, r
+	}
+	retains := func(t *testing.T, run *loader.Run, want bool) {
+		t.Helper()
+		from, err := run.Needs(t.Context())
+		if err != nil || (from == 1) != want {
+			t.Fatalf("the run needs documents from %d on: %v", from, err)
+		}
+	}
+	bubble(t, "commits", func(t *testing.T) {
+		_, run, _, r := begin(t)
+		defer r.Close()
+		retains(t, run, true)
+		commit(t, run, "late", 10)
+		if info := run.Info(); info.Keepers["late"] != 10 || info.Committed != 10 {
+			t.Fatalf("committed is %d of %v", info.Committed, info.Keepers)
+		}
+		retains(t, run, false)
+		if err := run.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if again := read(t, run, late, 10, 5); len(again) != 5 {
+			t.Fatalf("%d steps behind the commit", len(again))
+		}
+		commit(t, run, "another", 5) // which has not read: the others' documents are all that it can have
+		if at := run.Info().Keepers["another"]; at != 10 {
+			t.Fatalf("a keeper that has not read begins at %d", at)
+		}
+	})
+	bubble(t, "is gone", func(t *testing.T) {
+		_, run, _, r := begin(t)
+		r.Close()
+		<-time.After(58 * time.Second)
+		retains(t, run, true)
+		<-time.After(4 * time.Second)
+		retains(t, run, false)
+	})
+	bubble(t, "leaves", func(t *testing.T) {
+		_, run, _, r := begin(t)
+		defer r.Close()
+		commit(t, run, "late", 0)
+		retains(t, run, true)
+		if _, err := run.Leave(t.Context(), "late"); err != nil {
+			t.Fatal(err)
+		}
+		<-time.After(3 * time.Second)
+		retains(t, run, false)
+	})
+	bubble(t, "connects again after a restart", func(t *testing.T) {
+		w, _, stop, r := begin(t)
+		r.Close()
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		run, _ := w.start(t)
+		<-time.After(5 * time.Second)
+		if first := w.first(); first != 1 {
+			t.Fatalf("document %d is the first one left before readers could connect", first)
+		}
+		r, err := run.JoinAs(late, 20, loader.Client{Session: "s", Taken: 20, Read: 20})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		<-time.After(20 * time.Second)
+		if first := w.first(); first != 1 {
+			t.Fatalf("document %d is the first one left", first)
+		}
+		commit(t, run, "late", 20)
+		<-time.After(5 * time.Second)
+		if first := w.first(); first == 1 {
+			t.Fatal("no document is released")
+		}
+	})
+}
+
+// What a job retains stays when the daemon from which it reads stops, until the job reads from another one and commits.
+func TestRelease_JobRetainsBeyondItsDaemon(t *testing.T) {
+	bubble(t, "stops", func(t *testing.T) {
+		w, _ := purging(config("bfd"))
+		company := newCompany()
+		w.options.Stall = 10 * time.Second
+		w.docs.lengths(someLengths(9, 400)...)
+		first, _ := w.join(t, company, "first")
+		eventually(t, first.Leads)
+		second, stop := w.join(t, company, "second")
+		eventually(t, func() bool { return len(second.Info().Daemons) == 2 })
+		read(t, second, loader.Place{Job: "late", World: 1}, 0, 20)
+		read(t, first, loader.Place{World: 1}, 0, 40)
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		commit(t, first, plan.DefaultKeeper, 40)
+		<-time.After(30 * time.Second)
+		if from, err := first.Needs(t.Context()); err != nil || from != 1 {
+			t.Fatalf("the run needs documents from %d on: %v", from, err)
+		}
+		commit(t, first, "late", 15)
+		if at := first.Info().Keepers["late"]; at != 15 {
+			t.Errorf("the job begins at %d", at)
+		}
+	})
+}
+
+func commit(t *testing.T, run *loader.Run, keeper string, step uint64) {
+	t.Helper()
+	if _, err := run.Commit(t.Context(), keeper, step); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A trainer that goes on with what it was sent before a restart reports how far it is: that counts while the daemon cannot know better.
+func TestRun_ReportsAfterRestartCountAsSent(t *testing.T) {
+	bubble(t, "restart", func(t *testing.T) {
+		w := newWorld(config("concat"))
+		w.docs.lengths(slices.Repeat([]int{16}, 400)...)
+		run, stop := w.start(t)
+		read(t, run, loader.Place{Job: "a", World: 1}, 0, 12)
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		run, _ = w.start(t)
+		eventually(t, func() bool { return !run.Stats().Replaying })
+		check := func(job string, taken, want uint64) {
+			t.Helper()
+			run.Consumed(loader.Place{Job: job, World: 1}, loader.Consumption{Session: "s", Taken: taken})
+			if sent := run.Sent(t.Context(), want, func(x string) bool { return x == job }); sent != want {
+				t.Errorf("job %s was sent %d steps after a report of %d, want %d", job, sent, taken, want)
+			}
+		}
+		check("a", 9, 9)
+		check("a", 11, 9)
+		check("b", 1<<40, run.Info().Planned)
+		<-time.After(11 * time.Minute)
+		check("c", 5, 0)
+	})
+}
+
+// How far jobs were sent steps is known by all daemons, and after their readers have closed.
+func TestRun_SentOfJobs(t *testing.T) {
+	w, company := newWorld(config("concat")), newCompany()
+	w.options.Stall = 10 * time.Second
+	w.docs.lengths(slices.Repeat([]int{16}, 400)...)
+	first, _ := w.join(t, company, "first")
+	second, _ := w.join(t, company, "second")
+	eventually(t, func() bool { return len(first.Info().Daemons) == 2 && len(second.Info().Daemons) == 2 })
+	r, err := first.Join(loader.Place{Job: "a", World: 1}, 5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := func(names ...string) func(string) bool {
+		return func(job string) bool { return slices.Contains(names, job) }
+	}
+	check := func(when string, want uint64) {
+		t.Helper()
+		for _, run := range []*loader.Run{first, second} {
+			if sent := run.Sent(t.Context(), want, named("a", "b")); sent != want {
+				t.Errorf("%s: sent %d, want %d", when, sent, want)
+			}
+			if sent := run.Sent(t.Context(), 0, named("c", "")); sent != 0 {
+				t.Errorf("%s: others were sent %d", when, sent)
+			}
+		}
+	}
+	check("when it has opened its stream", 5)
+	for range 3 {
+		if _, err := r.Next(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.Close()
+	check("when it has read 3 steps", 8)
+	if len(read(t, second, loader.Place{Job: "b", World: 1}, 7, 5)) != 5 {
+		t.Fatal("too few steps")
+	}
+	check("when another job has read on", 12)
+	if sent := first.Sent(t.Context(), 13, named("a", "b")); sent != 12 {
+		t.Errorf("sent %d of a step that was not", sent)
+	}
+}
