@@ -77,10 +77,10 @@ func arrowData(tb testing.TB, options ...ipc.Option) []byte {
 	return out.Bytes()
 }
 
-// readParquet reads all columns and returns how many levels they have.
-func readParquet(tb testing.TB, data []byte) (levels int64, err error) {
+// readParquet reads all columns of a file, which it writes to a folder, and returns how many levels they have.
+func readParquet(tb testing.TB, dir string, data []byte) (levels int64, err error) {
 	tb.Helper()
-	path := filepath.Join(tb.TempDir(), "x.parquet")
+	path := filepath.Join(dir, "x.parquet")
 	if err := os.WriteFile(path, data, 0o644); err != nil {
 		tb.Fatal(err)
 	}
@@ -192,7 +192,7 @@ func init() {
 
 func TestParquet(t *testing.T) {
 	for name, options := range variants {
-		if levels, err := readParquet(t, parquetData(t, options...)); err != nil || levels != 20+20+40 {
+		if levels, err := readParquet(t, t.TempDir(), parquetData(t, options...)); err != nil || levels != 20+20+40 {
 			t.Errorf("%s: %d values, %v, want 80", name, levels, err)
 		}
 	}
@@ -221,12 +221,13 @@ func frugal(tb testing.TB, what string, f func()) {
 // Whatever byte of a file is whatever else: reading it ends, and takes no memory to speak of. Four bytes at once are what counts and
 // lengths lie in.
 func TestDamageIsBounded(t *testing.T) {
+	dir := t.TempDir()
 	parquetFile, arrowStream := parquetData(t, parquet.WithCompression(compress.Codecs.Zstd)), arrowData(t)
 	for _, value := range []uint32{math.MaxInt32, math.MaxUint32, 1 << 24} {
 		for at := 0; at+4 <= len(parquetFile); at += 13 {
 			data := bytes.Clone(parquetFile)
 			binary.LittleEndian.PutUint32(data[at:], value)
-			frugal(t, "Parquet", func() { _, _ = readParquet(t, data) }) // an error, or other values
+			frugal(t, "Parquet", func() { _, _ = readParquet(t, dir, data) }) // an error, or other values
 		}
 		for at := 0; at+4 <= len(arrowStream); at += 6 {
 			data := bytes.Clone(arrowStream)
@@ -240,8 +241,9 @@ func FuzzParquet(f *testing.F) {
 	for _, options := range variants {
 		f.Add(parquetData(f, options...))
 	}
+	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, data []byte) {
-		frugal(t, "Parquet", func() { _, _ = readParquet(t, data) }) // an error, or some values
+		frugal(t, "Parquet", func() { _, _ = readParquet(t, dir, data) }) // an error, or some values
 	})
 }
 

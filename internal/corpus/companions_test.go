@@ -2,6 +2,7 @@ package corpus_test
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -116,8 +117,13 @@ func FuzzCompanions(f *testing.F) {
 	f.Add([]byte(shorts(1, 9, 2)), []byte("\x00\x01\x01"), []byte("0,2\n2,3\n"))
 	f.Add([]byte(shorts(1)), []byte(""), []byte("0,18446744073709551615\n"))
 	f.Add([]byte(shorts(1)), []byte("\x01"), []byte("0,9223372036854775807\n"))
+	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, ids, mask, bounds []byte) {
-		dir := folder(t, map[string]string{"token_ids.npy": string(ids), "labels_mask.npy": string(mask), "token_ids.csv.gz": gzipped(t, string(bounds))})
+		for name, data := range map[string]string{"token_ids.npy": string(ids), "labels_mask.npy": string(mask), "token_ids.csv.gz": gzipped(t, string(bounds))} {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(data), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
 		inputs, err := corpus.Open(t.Context(), []string{dir}, nil, olmo(t))
 		if err != nil {
 			return

@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
-	"runtime"
+	"runtime/metrics"
 	"slices"
 	"strings"
 	"testing"
@@ -18,18 +18,24 @@ import (
 // frugal runs f, which may take little memory.
 func frugal(tb testing.TB, f func()) {
 	tb.Helper()
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
+	before := allocated()
 	f()
-	runtime.ReadMemStats(&after)
-	if took := after.TotalAlloc - before.TotalAlloc; took > 1<<30 {
+	if took := allocated() - before; took > 1<<30 {
 		tb.Errorf("takes %d MiB", took>>20)
 	}
 }
 
-// readFile reads a file of some bytes: no panic, little memory, and an error that names the file.
-func readFile(t *testing.T, name string, data []byte, o corpus.Options) (docs, skipped []string, err error) {
-	path := filepath.Join(t.TempDir(), name)
+// allocated is how many bytes were allocated so far. It stops no other goroutine, as runtime.ReadMemStats does.
+func allocated() uint64 {
+	sample := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
+	metrics.Read(sample)
+	return sample[0].Value.Uint64()
+}
+
+// readFile reads a file of some bytes, which it writes to a folder: no panic, little memory, and an error that names the file. A fuzz
+// target has one folder for all executions: making and removing one takes longer than reading the file.
+func readFile(t *testing.T, dir, name string, data []byte, o corpus.Options) (docs, skipped []string, err error) {
+	path := filepath.Join(dir, name)
 	if err := os.WriteFile(path, data, 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -45,8 +51,9 @@ func FuzzCompressed(f *testing.F) {
 		"\x1f\x8b\x08", gzipped(f, twoLines) + "\x00\x00\n" + gzipped(f, twoLines), "\x50\x2a\x4d\x18\x01\x00\x00\x00x" + zstandard(f, twoLines)} {
 		f.Add([]byte(s))
 	}
+	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, data []byte) {
-		_, _, _ = readFile(t, "a.dat", data, corpus.Options{MaxDocument: 1 << 16}) // an error, or some documents
+		_, _, _ = readFile(t, dir, "a.dat", data, corpus.Options{MaxDocument: 1 << 16}) // an error, or some documents
 	})
 }
 
@@ -57,9 +64,10 @@ func FuzzCSV(f *testing.F) {
 		f.Add([]byte(s), corpus.QuotingOff, corpus.EscapeBackslash)
 		f.Add([]byte(s), corpus.QuotingOn, corpus.EscapeNone)
 	}
+	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, data []byte, quoting, escape string) {
 		o := corpus.Options{Format: corpus.CSV, MaxDocument: 1 << 10, CSV: corpus.CSVOptions{Quoting: quoting, Escape: escape}}
-		docs, skipped, err := readFile(t, "a.csv", data, o)
+		docs, skipped, err := readFile(t, dir, "a.csv", data, o)
 		if again, _, partsErr := read(t, []string{"-"}, &oneByte{bytes.NewReader(data)}, o); err == nil && partsErr == nil && !slices.Equal(texts(docs), texts(again)) {
 			t.Fatalf("%q of a file, %q in parts", docs, again)
 		}
@@ -75,8 +83,9 @@ func FuzzJSON(f *testing.F) {
 		`{"text":"a"}]`, `[{"a":NaN,"text":"-Infinity \\" NaN"},{"text":Infinity}]`, "{\n\"text\":1}\ufeff{\"a\":-Infinity}"} {
 		f.Add([]byte(s))
 	}
+	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, data []byte) {
-		docs, skipped, err := readFile(t, "a.json", data, corpus.Options{Format: corpus.JSON, MaxDocument: 1 << 20})
+		docs, skipped, err := readFile(t, dir, "a.json", data, corpus.Options{Format: corpus.JSON, MaxDocument: 1 << 20})
 		var list []json.RawMessage
 		if json.Unmarshal(data, &list) == nil && bytes.HasPrefix(bytes.TrimSpace(data), []byte("[")) {
 			if err != nil || len(docs)+len(skipped) != len(list) {
@@ -99,11 +108,12 @@ func FuzzLook(f *testing.F) {
 	}
 	names := map[string]bool{"a.json": true, "a.jsonl": true, "a.csv": true, "a.tsv": true, "a.txt": true, "a": true, "a.parquet": true, "a.arrow": true,
 		"a.gz": true}
+	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, name string, data []byte) {
 		if !names[name] {
 			name = "a"
 		}
-		_, _, _ = readFile(t, name, data, corpus.Options{MaxDocument: 1 << 12})
+		_, _, _ = readFile(t, dir, name, data, corpus.Options{MaxDocument: 1 << 12})
 		_, _, _ = read(t, []string{"-"}, bytes.NewReader(data), corpus.Options{MaxDocument: 1 << 12})
 	})
 }
@@ -116,8 +126,9 @@ func FuzzParquet(f *testing.F) {
 	f.Add(whole, false)
 	f.Add(whole, true)
 	f.Add(append(whole[:len(whole):len(whole)], whole...), false)
+	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, data []byte, asTokens bool) {
-		_, _, _ = readFile(t, "a.parquet", data, corpus.Options{Format: corpus.Parquet, Tokens: asTokens, MaxDocument: 1 << 16})
+		_, _, _ = readFile(t, dir, "a.parquet", data, corpus.Options{Format: corpus.Parquet, Tokens: asTokens, MaxDocument: 1 << 16})
 	})
 }
 
@@ -128,7 +139,8 @@ func FuzzArrow(f *testing.F) {
 	f.Add(arrowStream(f, 5, ipc.WithLZ4()), true)
 	f.Add([]byte(inArrowFile(f, "one")), false)
 	f.Add([]byte(inArrowStream(f, "one")+inArrowStream(f, "two")), false)
+	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, data []byte, asTokens bool) {
-		_, _, _ = readFile(t, "a.arrow", data, corpus.Options{Format: corpus.Arrow, Tokens: asTokens, MaxDocument: 1 << 16})
+		_, _, _ = readFile(t, dir, "a.arrow", data, corpus.Options{Format: corpus.Arrow, Tokens: asTokens, MaxDocument: 1 << 16})
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -555,24 +556,33 @@ func FuzzTar(f *testing.F) {
 	f.Add([]byte(tarOf(f, "a.txt", "text", "a.json", `{"id": 1}`, "b.json", `{"text": "x"}`)), false)
 	f.Add([]byte(tarOf(f, "a.txt", "text")+strings.Repeat("\x00", 512)+tarOf(f, "a.txt", "text")), false)
 	f.Add([]byte(tarOf(f, "a.npy", npyFile("<u2", "1,", shorts(9)), "b.json", `{"ids": [1]}`)), true)
+	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, data []byte, tokens bool) {
-		_, _, _ = readFile(t, "a.tar", data, corpus.Options{Format: corpus.Tar, Tokens: tokens, MaxDocument: 1 << 10})
+		_, _, _ = readFile(t, dir, "a.tar", data, corpus.Options{Format: corpus.Tar, Tokens: tokens, MaxDocument: 1 << 10})
 	})
 }
 
 func FuzzWebArchive(f *testing.F) {
 	f.Add([]byte(warcRecord("conversion", "text/plain", "x") + httpResponse("text/plain", "y")))
 	f.Add([]byte(gzipped(f, warcRecord("conversion", "text/plain", "x")) + "x" + gzipped(f, warcRecord("conversion", "text/plain", "y"))))
+	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, data []byte) {
-		_, _, _ = readFile(t, "a.warc", data, corpus.Options{Format: corpus.WARC, MaxDocument: 1 << 10})
+		_, _, _ = readFile(t, dir, "a.warc", data, corpus.Options{Format: corpus.WARC, MaxDocument: 1 << 10})
 	})
 }
 
 func FuzzManifests(f *testing.F) {
 	f.Add([]byte(`{"_data_files": [{"filename": "x.arrow"}]}`), []byte(`{"splits": ["a"]}`), []byte(`{"version": 2, "shards": [{"column_encodings": ["str"]}]}`))
+	dirs := map[string]string{}
+	for _, name := range []string{"state.json", "dataset_dict.json", "index.json"} {
+		dirs[name] = f.TempDir()
+	}
 	f.Fuzz(func(t *testing.T, state, parts, index []byte) {
 		for name, data := range map[string][]byte{"state.json": state, "dataset_dict.json": parts, "index.json": index} {
-			_, _, _ = read(t, []string{folder(t, map[string]string{name: string(data)})}, nil, corpus.Options{}) // whatever it is, no panic
+			if err := os.WriteFile(filepath.Join(dirs[name], name), data, 0o644); err != nil {
+				t.Fatal(err)
+			}
+			_, _, _ = read(t, []string{dirs[name]}, nil, corpus.Options{}) // whatever it is, no panic
 		}
 	})
 }

@@ -144,7 +144,7 @@ func TestDamagedParquet(t *testing.T) {
 // The Arrow schema that a file may carry is nobody's business: damaged, it takes no memory, and the documents are what they are.
 func TestDamagedArrowSchemaInParquet(t *testing.T) {
 	for name, data := range damagedSchemas(t) {
-		docs, _, err := readFile(t, "a.parquet", data, corpus.Options{})
+		docs, _, err := readFile(t, t.TempDir(), "a.parquet", data, corpus.Options{})
 		if err != nil || len(docs) != 3 {
 			t.Fatalf("%s: %d documents, %v, want 3", name, len(docs), err)
 		}
