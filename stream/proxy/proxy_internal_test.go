@@ -3,6 +3,7 @@ package proxy
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -299,5 +300,28 @@ func TestScan_ReadsHeadersAsTheServer(t *testing.T) {
 		if h.longestID != want.longestID || h.commit != want.commit || !bytes.Equal(h.batch, want.batch) {
 			t.Errorf("%q: %+v, want %+v", head, h, want)
 		}
+	}
+}
+
+// Ids of producers are slowed down beyond the burst, when what was published before has been forwarded.
+func TestProducer_WaitsForTheLimitOnIDs(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel() // it ends the first wait
+	var out bytes.Buffer
+	c := &producer{p: New(nil, Options{}), ctx: ctx, toServ: bufio.NewWriter(&out)}
+	if _, err := c.toServ.WriteString("PING\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	allowed := 0
+	for c.wait(headers{longestID: IDLimit}) == nil {
+		if allowed += IDLimit + IDOverhead; allowed > IDBytes {
+			t.Fatalf("%d bytes of ids are forwarded at once", allowed)
+		}
+	}
+	if allowed < idBurst-IDLimit-IDOverhead || out.String() != "PING\r\n" {
+		t.Errorf("%d bytes of ids are forwarded, the server gets %q", allowed, out.String())
+	}
+	if err := c.wait(headers{}); err != nil {
+		t.Errorf("a message without an id: %v", err)
 	}
 }
