@@ -199,11 +199,16 @@ bench: bench-programs ## one table: every measure beside its baseline, into BENC
 bench-programs: build
 	@$(GO) build -o bin/ ./internal/bench/...
 
-FLOODS ?= .
+FLOODS ?=
 
 .PHONY: bench-security
-bench-security: ## a reader's speed and the server's memory under each flood of FLOODS (a pattern), against none in the same run; three minutes
-	$(GO) test -run '^$$' -bench 'GoodReader/$(FLOODS)' -benchtime 500x -timeout 20m ./arrowout
+bench-security: ## a reader's speed and the daemon's memory under floods, into docs/results/security.md, five minutes; FLOODS has names of some, printed
+	@$(GO) build -o bin/floods ./internal/bench/floods
+	bin/floods $(if $(FLOODS),$(FLOODS),-page docs/results/security.md)
+
+.PHONY: bench-security-flight
+bench-security-flight: ## the same of Flight, with attackers in the server's process; three minutes
+	$(GO) test -run '^$$' -bench 'GoodReader' -benchtime 500x -timeout 20m ./arrowout
 
 .PHONY: bench-compare
 bench-compare: ## which ratios of run B (.json) are worse than those of run A by a tenth or more; exits with an error then
@@ -222,6 +227,7 @@ bench-moment: build ## every benchmark for a moment: do they still run? Part of 
 	bin/endtoend -documents 300 -tokenized -python $(VENV)
 	$(MAKE) bench-columns COLUMNS="--messages 20 --rounds 1"
 	$(MAKE) bench-reports REPORTS="--steps 250 --rounds 1"
+	bin/floods -rounds 1 -phase 100ms -settle 100ms
 	bin/guarantees -documents 16000 -steps 4 tail
 	bin/guarantees -planned 60000 -repeats 1 shares order balance mixspeed mixpicture mixneighbours
 	LOADERD_SCALE=moment $(GO) test -count=1 -run '^TestScale$$' .

@@ -65,6 +65,7 @@ var arrows = map[string][]string{
 	"internal/bench/splice":      {"internal/bench/record", "internal/relatedness", "packonline", "tokenizer"},
 	"internal/bench/peers":       {"internal/bench/record", "internal/lengths", "packonline"},
 	"internal/bench/cores":       {"internal/bench/record", "internal/daemon", "internal/config", "internal/corpus", "internal/lengths", "internal/reader", "stream", "stream/publish", "tokenizer"},
+	"internal/bench/floods":      {"internal/bench/page", "internal/bench/record", "internal/access", "internal/config", "internal/daemon", "internal/lengths", "internal/reader", "stream", "stream/publish", "stream/server"},
 	"internal/bench/endtoend":    {"internal/bench/record", "internal/daemon", "internal/config", "internal/corpus", "stream", "stream/publish", "tokenizer"},
 	"internal/bench/pull":        {"internal/daemon", "internal/config", "internal/reader", "arrowout/answers", "stream", "stream/publish", "loader", "tokenizer"},
 	"internal/bench/tokenizers":  {"tokenizer"},

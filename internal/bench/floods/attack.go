@@ -1,0 +1,280 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/net/http2"
+)
+
+// flood is a way to attack a daemon.
+type flood struct {
+	name, about string
+	tls         bool // the daemon has TLS
+	connections int  // that attack at the same time
+	// attack uses one connection. The next one follows at once, after an error after retryAfter.
+	attack func(c net.Conn, t target) error
+	to     func(t target) string // host:port; nil: HTTP
+}
+
+func overHTTP(t target) string   { return host(t.HTTP) }
+func overNATS(t target) string   { return t.NATS }
+func overFlight(t target) string { return host(t.Flight) }
+
+// floods are in the order of the page.
+var floods = []flood{
+	{name: "http-idle", about: "connections that send nothing", connections: 2000, attack: idle},
+	{name: "http-slow-headers", about: "requests whose headers do not end, a byte twice per second", connections: 2000, attack: slowHeaders},
+	{name: "http-slow-bodies", about: "actions of a known identity, a byte of the body twice per second", connections: 2000, attack: slowBody},
+	{name: "http-unread", about: "requests for the metrics, with a token, whose answers are not read", connections: 500, attack: unread},
+	{name: "http-requests", about: "requests without a token, one after the other", connections: 64, attack: requests},
+	{name: "tls-handshakes", about: "TLS handshakes that the client ends, with HTTP and Flight in turns", tls: true, connections: 64, attack: handshake},
+	{name: "flight-resets", about: "calls of a known identity that are reset at once", connections: 16, attack: resets, to: overFlight},
+	{name: "flight-refused", about: "calls without a token, one after the other", connections: 64, attack: refused, to: overFlight},
+	{name: "nats-connections", about: "connections with a wrong token", connections: 64, attack: wrongToken, to: overNATS},
+	{name: "nats-unread", about: "with the token of producers: requests for documents whose answers are not read", connections: 64, attack: unreadDocuments, to: overNATS},
+	{name: "nats-publish", about: "with the token of producers: documents of 1 KB, as many as the daemon takes", connections: 4, attack: publishing, to: overNATS},
+}
+
+// attackAs attacks the daemon that is described on in, until the process is killed.
+func attackAs(name string, in io.Reader) error {
+	var t target
+	if err := json.NewDecoder(in).Decode(&t); err != nil {
+		return fmt.Errorf("read the target: %w", err)
+	}
+	for _, f := range floods {
+		if f.name != name {
+			continue
+		}
+		if f.to == nil {
+			f.to = overHTTP
+		}
+		var all sync.WaitGroup
+		for n := range f.connections {
+			all.Go(func() {
+				for {
+					if f.once(t, n) != nil {
+						time.Sleep(retryAfter)
+					}
+				}
+			})
+		}
+		all.Wait()
+		return nil
+	}
+	return fmt.Errorf("no flood %q", name)
+}
+
+// retryAfter is how long an attacker waits when the daemon has refused or closed a connection.
+const retryAfter = 100 * time.Millisecond
+
+// hosts are the addresses that an attacker connects from in turns: limits are per host.
+const hosts = 8
+
+// once attacks over one connection.
+func (f flood) once(t target, n int) error {
+	dialer := net.Dialer{Timeout: 10 * time.Second}
+	if runtime.GOOS == "linux" { // elsewhere 127.0.0.1 alone is there
+		dialer.LocalAddr = &net.TCPAddr{IP: net.IPv4(127, 0, 1, byte(1+n%hosts))}
+	}
+	c, err := dialer.Dial("tcp", f.to(t))
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return f.attack(c, t)
+}
+
+func idle(c net.Conn, _ target) error {
+	_, err := io.Copy(io.Discard, c)
+	return cmp.Or(err, io.EOF)
+}
+
+// drip writes a byte twice per second.
+func drip(c net.Conn) error {
+	for {
+		if _, err := io.WriteString(c, "x"); err != nil {
+			return err
+		}
+		time.Sleep(500 * time.Millisecond)
+	}
+}
+
+func slowHeaders(c net.Conn, _ target) error {
+	if _, err := io.WriteString(c, "GET /api/status HTTP/1.1\r\nHost: localhost\r\nA: "); err != nil {
+		return err
+	}
+	return drip(c)
+}
+
+func slowBody(c net.Conn, t target) error {
+	if _, err := fmt.Fprintf(c, "POST /api/action/drain HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nContent-Length: 60000\r\n\r\n", t.Bad); err != nil {
+		return err
+	}
+	return drip(c)
+}
+
+func unread(c net.Conn, t target) error {
+	for {
+		if _, err := fmt.Fprintf(c, "GET /metrics HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\n\r\n", t.Bad); err != nil {
+			return err
+		}
+	}
+}
+
+func requests(c net.Conn, _ target) error {
+	answers := bufio.NewReader(c)
+	for {
+		if _, err := io.WriteString(c, "GET /api/status HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
+			return err
+		}
+		r, err := http.ReadResponse(answers, nil)
+		if err != nil {
+			return err
+		}
+		if _, err := io.Copy(io.Discard, r.Body); err != nil {
+			return err
+		}
+	}
+}
+
+// handshakes counts, so that HTTP and Flight are attacked in turns.
+var handshakes atomic.Int64
+
+// handshake trusts no authority: it ends the handshake behind the server's certificate, for which the server has signed.
+func handshake(c net.Conn, t target) error {
+	if handshakes.Add(1)%2 == 0 {
+		other, err := net.DialTimeout("tcp", overFlight(t), 10*time.Second)
+		if err != nil {
+			return err
+		}
+		defer other.Close()
+		c = other
+	}
+	if err := tls.Client(c, &tls.Config{ServerName: "127.0.0.1", MinVersion: tls.VersionTLS12}).Handshake(); err == nil {
+		return fmt.Errorf("the certificate of %s is trusted", c.RemoteAddr())
+	}
+	return nil
+}
+
+// frames begins a connection of HTTP/2 and returns what writes its calls.
+func frames(c net.Conn) (*calls, error) {
+	if _, err := io.WriteString(c, http2.ClientPreface); err != nil {
+		return nil, err
+	}
+	return newCalls(c)
+}
+
+func resets(c net.Conn, t target) error {
+	calls, err := frames(c)
+	for err == nil {
+		var id uint32
+		if id, err = calls.open("/arrow.flight.protocol.FlightService/DoGet", t.Bad); err == nil {
+			err = calls.reset(id)
+		}
+	}
+	return err
+}
+
+func refused(c net.Conn, _ target) error {
+	calls, err := frames(c)
+	for err == nil {
+		if _, err = calls.open("/arrow.flight.protocol.FlightService/GetSchema", ""); err == nil {
+			err = calls.answered()
+		}
+	}
+	return err
+}
+
+// connect identifies a client of NATS.
+func connect(c net.Conn, token string) (*bufio.Reader, error) {
+	in := bufio.NewReader(c)
+	if _, err := in.ReadString('\n'); err != nil { // INFO
+		return nil, err
+	}
+	_, err := fmt.Fprintf(c, "CONNECT {\"verbose\":false,\"headers\":true,\"no_responders\":true,\"user\":\"producer\",\"pass\":%q}\r\nPING\r\n", token)
+	return in, err
+}
+
+func wrongToken(c net.Conn, _ target) error {
+	in, err := connect(c, "producer_"+strings.Repeat("0", 43))
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(io.Discard, in)
+	return err
+}
+
+func unreadDocuments(c net.Conn, t target) error {
+	if _, err := connect(c, t.Producer); err != nil {
+		return err
+	}
+	if _, err := io.WriteString(c, "SUB _INBOX.floods 1\r\n"); err != nil {
+		return err
+	}
+	for n := 1; ; n++ {
+		body := fmt.Sprintf(`{"seq":%d}`, 1+n%5000)
+		if _, err := fmt.Fprintf(c, "PUB $JS.API.DIRECT.GET.DOCS _INBOX.floods %d\r\n%s\r\n", len(body), body); err != nil {
+			return err
+		}
+	}
+}
+
+func publishing(c net.Conn, t target) error {
+	in, err := connect(c, t.Producer)
+	if err != nil {
+		return err
+	}
+	go func() { _, _ = io.Copy(io.Discard, in) }() // PINGs are left without a PONG, which the server bears for minutes
+	out := bufio.NewWriterSize(c, 64<<10)
+	body := strings.Repeat("\x01\x00\x00\x00", 256)
+	for n := 0; ; n++ {
+		id := strconv.FormatInt(time.Now().UnixNano(), 36) + strconv.Itoa(n)
+		headers := "NATS/1.0\r\nNats-Msg-Id: " + id + "\r\nContent-Type: application/vnd.loaderd.tokens\r\nLoaderd-Tokenizer: " + fingerprint + "\r\n\r\n"
+		if _, err := fmt.Fprintf(out, "HPUB %s %d %d\r\n%s%s\r\n", subject, len(headers), len(headers)+len(body), headers, body); err != nil {
+			return err
+		}
+	}
+}
+
+// burn takes so many processors for as long as the process lives: it computes for a part of every 10 ms.
+func burn(share string) error {
+	processors, err := strconv.ParseFloat(share, 64)
+	if err != nil {
+		return err
+	}
+	const turn = 10 * time.Millisecond
+	var all sync.WaitGroup
+	for ; processors > 0; processors-- {
+		part := time.Duration(min(processors, 1) * float64(turn))
+		all.Go(func() {
+			for {
+				began, x := time.Now(), uint64(1)
+				for time.Since(began) < part {
+					for range 1000 {
+						x = x*6364136223846793005 + 1442695040888963407
+					}
+				}
+				burned.Store(x)
+				time.Sleep(turn - min(turn, time.Since(began)))
+			}
+		})
+	}
+	all.Wait()
+	return nil
+}
+
+// burned keeps the compiler from leaving the computation out.
+var burned atomic.Uint64

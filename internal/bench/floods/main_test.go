@@ -1,0 +1,45 @@
+package main
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"loaderd/internal/bench/page"
+	"loaderd/internal/bench/record"
+)
+
+// TestPage_HasAllFloods compares the rows of the page with the floods that the program has.
+func TestPage_HasAllFloods(t *testing.T) {
+	p, err := page.Read("../../../docs/results/security.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := p.Blocks()
+	if len(blocks) != 1 || blocks[0].Name != tableName || !slices.Equal(blocks[0].Commands(), []string{command}) {
+		t.Fatalf("the page has the blocks %v", blocks)
+	}
+	var rows []string
+	for line := range strings.Lines(blocks[0].Content) {
+		if name, _, found := strings.Cut(strings.TrimPrefix(line, "| "), " |"); found && strings.HasPrefix(line, "| ") {
+			rows = append(rows, name)
+		}
+	}
+	want := []string{"flood", "---"}
+	for _, f := range floods {
+		want = append(want, f.name)
+	}
+	if !slices.Equal(rows, want) {
+		t.Errorf("the page has the rows %q, want %q: run make bench-security", rows, want)
+	}
+}
+
+func TestPrintTable_SharesOfTheSpeedAlone(t *testing.T) {
+	at := func(steps int, memory int64) phase { return phase{steps, time.Second, time.Second / 2, memory << 20} }
+	var out strings.Builder
+	err := printTable(&out, []result{{name: "http-idle", alone: at(200, 100), flooded: at(150, 140), burned: at(180, 300), nice: at(190, 150), attacker: 0.25}}, record.Machine{})
+	if want := "| http-idle | 200 | 75 % | 90 % | 95 % | 0.25 | 2500 | 3333 | 100 | 150 |\n"; err != nil || !strings.Contains(out.String(), want) {
+		t.Errorf("got %s, %v", out.String(), err)
+	}
+}

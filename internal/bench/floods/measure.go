@@ -1,0 +1,266 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"time"
+
+	"loaderd/internal/reader"
+)
+
+// phase is what the reader and the daemon did in all rounds of a phase.
+type phase struct {
+	steps  int
+	took   time.Duration
+	cpu    time.Duration // of the daemon
+	memory int64         // resident, of the daemon, at most
+}
+
+func (p phase) perSecond() float64 { return float64(p.steps) / p.took.Seconds() }
+
+// perStep is the daemon's processor time per step.
+func (p phase) perStep() time.Duration { return p.cpu / time.Duration(max(p.steps, 1)) }
+
+func (p *phase) add(q phase) {
+	p.steps, p.took, p.cpu, p.memory = p.steps+q.steps, p.took+q.took, p.cpu+q.cpu, max(p.memory, q.memory)
+}
+
+// result is the measurement of a flood.
+type result struct {
+	name                         string
+	alone, flooded, burned, nice phase
+	attacker                     float64 // processors that it takes
+}
+
+// measure measures a flood against a daemon of its own.
+func measure(ctx context.Context, f flood, o options) (r result, err error) {
+	r.name = f.name
+	folder, err := os.MkdirTemp("", "loaderd-floods")
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
+	d, err := startDaemon(ctx, folder, f.tls)
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, d.stop()) }()
+	if _, err := d.read(ctx, o.phase); err != nil { // fills the cache
+		return r, err
+	}
+	var spent, lasted time.Duration // of attackers
+	for range o.rounds {
+		phases := []func() error{
+			func() error { return d.phase(ctx, o, &r.alone) },
+			func() error {
+				cpu, took, err := d.beside(ctx, o, &r.flooded, d.attacker(ctx, f.name, false))
+				spent, lasted = spent+cpu, lasted+took
+				return err
+			},
+			func() error {
+				r.attacker = spent.Seconds() / lasted.Seconds()
+				_, _, err := d.beside(ctx, o, &r.burned, self(ctx, "burn", fmt.Sprint(r.attacker)))
+				return err
+			},
+			func() error {
+				_, _, err := d.beside(ctx, o, &r.nice, d.attacker(ctx, f.name, true))
+				return err
+			},
+		}
+		for _, p := range phases {
+			if err := p(); err != nil {
+				return r, err
+			}
+		}
+	}
+	return r, nil
+}
+
+// running is a daemon in a process of its own.
+type running struct {
+	target
+	process *exec.Cmd
+	end     io.Closer // its standard input: it stops when that is closed
+}
+
+// startDaemon starts a daemon over documents for some steps and waits until these are planned.
+func startDaemon(ctx context.Context, folder string, tls bool) (*running, error) {
+	args := []string{"daemon", folder}
+	if tls {
+		args = append(args, "tls")
+	}
+	d := &running{process: self(ctx, args...)}
+	in, err := d.process.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	d.end = in
+	out, err := d.process.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := d.process.Start(); err != nil {
+		return nil, err
+	}
+	line, err := bufio.NewReader(out).ReadBytes('\n')
+	if err == nil {
+		err = json.Unmarshal(line, &d.target)
+	}
+	if err == nil && d.Flight == "" {
+		err = errNoTarget
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("start a daemon: %w", err), d.stop())
+	}
+	return d, nil
+}
+
+func (d *running) stop() error {
+	return errors.Join(d.end.Close(), d.process.Wait())
+}
+
+// self is a command of this program, which prints errors where this one does.
+func self(ctx context.Context, args ...string) *exec.Cmd {
+	program, err := os.Executable()
+	if err != nil {
+		program = os.Args[0]
+	}
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Stderr = os.Stderr
+	return cmd
+}
+
+// process is an attacker as a command.
+func (d *running) attacker(ctx context.Context, name string, nice bool) *exec.Cmd {
+	cmd := self(ctx, "attack", name)
+	if nice {
+		cmd.Args = append([]string{"nice", "-n", "19", cmd.Path}, cmd.Args[1:]...)
+		cmd.Path = "/usr/bin/nice"
+		if path, err := exec.LookPath("nice"); err == nil {
+			cmd.Path = path
+		}
+	}
+	told, _ := json.Marshal(d.target) // of strings
+	cmd.Stdin = strings.NewReader(string(told))
+	return cmd
+}
+
+// beside measures a phase while another process runs, and returns the processor time that this took, and for how long it ran.
+func (d *running) beside(ctx context.Context, o options, p *phase, other *exec.Cmd) (spent, lasted time.Duration, err error) {
+	began := time.Now()
+	if err := other.Start(); err != nil {
+		return 0, 0, err
+	}
+	wait(ctx, o.settle)
+	err = d.phase(ctx, o, p)
+	_ = other.Process.Kill() // it has no end
+	lasted = time.Since(began)
+	_ = other.Wait() // it was killed
+	return other.ProcessState.UserTime() + other.ProcessState.SystemTime(), lasted, err
+}
+
+// phase reads for the time of a phase.
+func (d *running) phase(ctx context.Context, o options, p *phase) error {
+	one, err := d.read(ctx, o.phase)
+	p.add(one)
+	return err
+}
+
+// memoryEvery is how often the daemon's memory is read.
+const memoryEvery = 20 * time.Millisecond
+
+// read reads steps, again and again, and looks at the daemon's memory.
+func (d *running) read(ctx context.Context, long time.Duration) (p phase, err error) {
+	config, err := d.trust()
+	if err != nil {
+		return p, err
+	}
+	client, err := reader.Open(d.Flight, reader.Options{Token: d.Good, TLS: config, Window: reader.BulkWindow, Reuse: true})
+	if err != nil {
+		return p, err
+	}
+	defer func() { err = errors.Join(err, client.Close()) }()
+	watching, stop := context.WithCancel(ctx)
+	most := make(chan int64, 1)
+	go func() { most <- d.highest(watching) }()
+	defer func() { stop(); p.memory = <-most }()
+	before := processorTime(d.process.Process.Pid)
+	defer func() { p.cpu = processorTime(d.process.Process.Pid) - before }()
+	began := time.Now()
+	over, end := context.WithCancel(ctx) // without a deadline, which the daemon would be sent
+	defer time.AfterFunc(long, end).Stop()
+	defer end()
+	for err == nil {
+		err = client.Read(over, reader.Ticket{Steps: steps}, func(reader.Batch) error {
+			p.steps++
+			return over.Err()
+		})
+	}
+	p.took = time.Since(began)
+	if over.Err() != nil && ctx.Err() == nil { // the phase is over, whatever the reader waits for
+		err = nil
+	}
+	return p, err
+}
+
+// highest returns the most memory that the daemon has had until ctx ends.
+func (d *running) highest(ctx context.Context) (most int64) {
+	for {
+		most = max(most, resident(d.process.Process.Pid))
+		if wait(ctx, memoryEvery); ctx.Err() != nil {
+			return most
+		}
+	}
+}
+
+// resident is the memory of a process in bytes, 0 where it is not known.
+func resident(pid int) int64 {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(status)) {
+		if size, found := strings.CutPrefix(line, "VmRSS:"); found {
+			kib, _ := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(size), " kB"), 10, 64)
+			return kib << 10
+		}
+	}
+	return 0
+}
+
+// processorTime is what a process has taken of the processors, 0 where it is not known.
+func processorTime(pid int) time.Duration {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0
+	}
+	_, rest, _ := strings.Cut(string(stat), ") ") // behind the name
+	fields := strings.Fields(rest)
+	if len(fields) < 13 {
+		return 0
+	}
+	var ticks int64
+	for _, f := range fields[11:13] { // of user and system
+		n, _ := strconv.ParseInt(f, 10, 64)
+		ticks += n
+	}
+	return time.Duration(ticks) * time.Second / 100 // USER_HZ of Linux
+}
+
+// wait returns after a time, or when ctx ends.
+func wait(ctx context.Context, long time.Duration) {
+	timer := time.NewTimer(long)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
