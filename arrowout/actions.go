@@ -36,6 +36,7 @@ const (
 	costLittle cost = iota
 	costRecord      // a record of the plan, for ever, or a state in the object store
 	costSearch      // a reading of much of the plan
+	costScrape      // a gathering of all metrics
 )
 
 // asked is the body of an action.

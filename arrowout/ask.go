@@ -82,6 +82,16 @@ func (s *Server) Identify(ctx context.Context, from access.Caller, what string) 
 	return who, err
 }
 
+// Scrape is Identify for a request for metrics. It refuses an identity that makes too many of them (LIMITED).
+func (s *Server) Scrape(ctx context.Context, from access.Caller, what string) (who access.Identity, err error) {
+	_, err = s.guard.admit(incoming(ctx, from), "HTTP "+what, func(ctx context.Context) error {
+		who = callerOf(ctx)
+		_, err := s.limits.action(who, "requests for metrics", costScrape)
+		return err
+	})
+	return who, err
+}
+
 // incoming is the context of a call by HTTP.
 func incoming(ctx context.Context, from access.Caller) context.Context {
 	p := &peer.Peer{Addr: httpAddress(from.Address)}

@@ -27,6 +27,9 @@ const (
 	// searchesPerSecond is how many an identity may ask for, beyond a burst.
 	searchesPerSecond = 2
 	searchesBurst     = 20
+	// scrapesPerSecond is how many requests for metrics an identity may make, beyond a burst: each gathers all of them.
+	scrapesPerSecond = 10
+	scrapesBurst     = 100
 )
 
 // limits bound what identities cost.
@@ -50,6 +53,7 @@ type usage struct {
 	jobs              map[string]int // open streams of each
 	keepers           map[string]int // that it asks for at this moment, by how many calls each
 	records, finds    *rate.Limiter
+	scrapes           *rate.Limiter
 	last              time.Time
 }
 
@@ -91,7 +95,7 @@ func (l *limits) user(who access.Identity) *usage {
 	u := l.of[who.Name]
 	if u == nil {
 		u = &usage{jobs: map[string]int{}, keepers: map[string]int{}, records: rate.NewLimiter(recordsPerSecond, recordsBurst),
-			finds: rate.NewLimiter(searchesPerSecond, searchesBurst)}
+			finds: rate.NewLimiter(searchesPerSecond, searchesBurst), scrapes: rate.NewLimiter(scrapesPerSecond, scrapesBurst)}
 		l.of[who.Name] = u
 	}
 	u.last = now
@@ -172,6 +176,10 @@ func (l *limits) action(who access.Identity, name string, c cost) (done func(), 
 	case costRecord:
 		if !u.records.Allow() {
 			return nil, limited(fmt.Sprintf("%s and the like of identity %s a second", name, who), recordsPerSecond)
+		}
+	case costScrape:
+		if !u.scrapes.Allow() {
+			return nil, limited(fmt.Sprintf("%s of identity %s per second", name, who), scrapesPerSecond)
 		}
 	case costSearch:
 		switch {

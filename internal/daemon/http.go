@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"loaderd/arrowout"
 	"loaderd/internal/access"
 	"loaderd/internal/config"
 	"loaderd/internal/httplimit"
@@ -74,15 +75,18 @@ func listenHTTP(c config.HTTP, d *Daemon) (*httpServer, error) {
 	return h, nil
 }
 
-// only serves callers that have a role, by the tokens of the Flight server.
+// only serves metrics to callers that have a role, by the tokens of the Flight server, and that do not request them too often.
 func (d *Daemon) only(role access.Role, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-		who, err := d.flight.Identify(q.Context(), livepage.CallerOf(q), q.URL.Path)
+		who, err := d.flight.Scrape(q.Context(), livepage.CallerOf(q), q.URL.Path)
 		var refused *loader.Error
 		switch {
 		case errors.As(err, &refused) && refused.Reason == loader.BadToken:
 			w.Header().Set("WWW-Authenticate", "Bearer")
 			http.Error(w, err.Error(), http.StatusUnauthorized)
+		case errors.As(err, &refused) && refused.Reason == arrowout.Limited:
+			w.Header().Set("Retry-After", "1")
+			http.Error(w, err.Error(), http.StatusTooManyRequests)
 		case err != nil:
 			http.Error(w, err.Error(), http.StatusForbidden)
 		case !who.Role.Includes(role):

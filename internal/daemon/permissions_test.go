@@ -426,6 +426,32 @@ func TestPermissionMatrix(t *testing.T) {
 	})
 }
 
+// TestMetrics_RequestsOfAnIdentityAreLimited makes more requests than an identity may make within seconds.
+func TestMetrics_RequestsOfAnIdentityAreLimited(t *testing.T) {
+	d := start(t, settings(t))
+	defer stop(d, time.Minute) //nolint:errcheck // the test is over
+	client := &http.Client{}
+	defer client.CloseIdleConnections()
+	for range 1000 {
+		r, err := client.Get(d.PageURL() + "/metrics")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.Copy(io.Discard, r.Body); err != nil {
+			t.Fatal(err)
+		}
+		r.Body.Close()
+		switch r.StatusCode {
+		case http.StatusOK:
+		case http.StatusTooManyRequests:
+			return
+		default:
+			t.Fatal(r.Status)
+		}
+	}
+	t.Error("1,000 requests for metrics were answered")
+}
+
 func callName(call, about string) string {
 	call = "`" + call + "`"
 	if about != "" {
