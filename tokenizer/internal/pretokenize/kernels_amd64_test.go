@@ -9,19 +9,35 @@ import (
 	"loaderd/internal/processor"
 )
 
-// FuzzBlocks compares the kernels with their twins in Go; a processor without AVX2 has no kernels to compare.
-func FuzzBlocks(f *testing.F) {
+// blocks are bytes that blocks are made of: all of them, ASCII and other characters.
+func blocks(seed uint64) [][]byte {
 	every := make([]byte, 256)
 	for b := range every {
 		every[b] = byte(b)
 	}
+	return [][]byte{every[:1+seed%256], []byte("aZ09'\n\r\t\v\f \x7f\x1f!/[`{@:"), []byte("é\u0301бБǅʰ中カا“\u3000٣👩")}
+}
+
+func TestBlocks_KernelsAgreeWithTheirTwins(t *testing.T) {
+	compare := compareKernels()
 	for seed := range uint64(300) {
-		f.Add(seed, every[:1+seed%256])
-		f.Add(seed, []byte("aZ09'\n\r\t\v\f \x7f\x1f!/[`{@:"))
-		f.Add(seed, []byte("é\u0301бБǅʰ中カا“\u3000٣👩"))
+		for _, some := range blocks(seed) {
+			compare(t, seed, some)
+		}
 	}
+}
+
+func FuzzBlocks(f *testing.F) {
+	for _, some := range blocks(255) {
+		f.Add(uint64(1), some)
+	}
+	f.Fuzz(compareKernels())
+}
+
+// compareKernels compares the kernels with their twins in Go; a processor without AVX2 has no kernels to compare.
+func compareKernels() func(t *testing.T, seed uint64, some []byte) {
 	letters := []*letterKinds{plainLetters(), lettersAndMarks(), casedLetters(), casedNotHan()}
-	f.Fuzz(func(t *testing.T, seed uint64, some []byte) {
+	return func(t *testing.T, seed uint64, some []byte) {
 		if !processor.AVX2 || len(some) == 0 {
 			return
 		}
@@ -50,5 +66,5 @@ func FuzzBlocks(f *testing.F) {
 				t.Fatalf("the bits of %x from %d on are %v, want %v", b, i, places, ends)
 			}
 		}
-	})
+	}
 }
