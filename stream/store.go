@@ -210,6 +210,15 @@ func (s *Store) Reloaders() map[string]access.Reloader {
 	return s.server.Reloaders()
 }
 
+// FlightToken is the token of the data folder for calls to the daemon's Flight and HTTP servers from this machine. With
+// servers elsewhere the folder holds nothing but that token.
+func (s *Store) FlightToken() access.KeptToken {
+	if s.server == nil {
+		return access.FlightToken(s.config.Dir, "")
+	}
+	return s.server.FlightToken()
+}
+
 // Own is the store of the daemon's own streams: what runs have decided, what they need, who leads them. Without an account of their own they are
 // where the documents are.
 func (s *Store) Own() *Store {

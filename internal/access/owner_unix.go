@@ -12,3 +12,6 @@ func ownedByUs(info fs.FileInfo) bool {
 	s, ok := info.Sys().(*syscall.Stat_t)
 	return ok && int(s.Uid) == os.Getuid()
 }
+
+// hasOwners says whether the modes of files say who may read them.
+const hasOwners = true

@@ -3,6 +3,7 @@ package access
 import (
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"strings"
 )
@@ -15,9 +16,13 @@ func Private(name string) error {
 		return err
 	}
 	if mode := info.Mode().Perm(); mode&0o077 != 0 && ownedByUs(info) {
-		return fmt.Errorf("%s is a secret that others can read or change (mode %04o): chmod 600 %s", name, mode, name)
+		return openToOthers(name, mode)
 	}
 	return nil
+}
+
+func openToOthers(name string, mode fs.FileMode) error {
+	return fmt.Errorf("%s is a secret that others can read or change (mode %04o): chmod 600 %s", name, mode, name)
 }
 
 // readSecret reads a file that only its owner may read.

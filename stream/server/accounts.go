@@ -2,16 +2,11 @@ package server
 
 import (
 	"cmp"
-	"crypto/hmac"
-	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -64,6 +59,12 @@ type Producers struct {
 	Reads    []proxy.Stream // streams of which the proxy gets messages for them
 }
 
+// FlightToken is the token of the data folder for calls to the daemon's Flight and HTTP servers from this machine. All
+// members of a cluster have the same one.
+func (s *Server) FlightToken() access.KeptToken {
+	return access.FlightToken(s.users.dir, s.users.secret)
+}
+
 // MaxProducers bounds the connections with the token of producers.
 const MaxProducers = 256
 
@@ -90,7 +91,7 @@ type users struct {
 type tokens struct{ operator, producer [32]byte }
 
 func openUsers(dir, secret string) (*users, error) {
-	u := &users{dir: dir, secret: secret, inside: random(), proxy: random(), shared: map[string]bool{}}
+	u := &users{dir: dir, secret: secret, inside: access.Random(), proxy: access.Random(), shared: map[string]bool{}}
 	return u, u.Reload()
 }
 
@@ -170,11 +171,7 @@ func (u *users) Reload() error {
 		file, prefix string
 		hash         *[32]byte
 	}{{OperatorFile, operatorPrefix, &now.operator}, {ProducerFile, producerPrefix, &now.producer}} {
-		token := t.prefix + random()
-		if u.secret != "" {
-			token = t.prefix + derived(u.secret, t.file)
-		}
-		token, err := keepToken(filepath.Join(u.dir, t.file), token, u.secret != "")
+		token, err := access.KeptToken{File: filepath.Join(u.dir, t.file), Prefix: t.prefix, Secret: u.secret}.Read()
 		if err != nil {
 			return err
 		}
@@ -182,31 +179,6 @@ func (u *users) Reload() error {
 	}
 	u.tokens.Store(&now)
 	return nil
-}
-
-func random() string {
-	var b [32]byte
-	rand.Read(b[:]) //nolint:errcheck // it never returns one
-	return hex.EncodeToString(b[:])
-}
-
-// derived makes a secret for one purpose from another one.
-func derived(secret, purpose string) string {
-	m := hmac.New(sha256.New, []byte(secret))
-	m.Write([]byte(purpose))
-	return hex.EncodeToString(m.Sum(nil))
-}
-
-// keepToken returns the token in a file, which is written when it is absent, or when it must be another one.
-func keepToken(name, token string, must bool) (string, error) {
-	is, err := access.ReadToken(name)
-	switch {
-	case err == nil && (is == token || !must):
-		return is, nil
-	case err != nil && !errors.Is(err, fs.ErrNotExist):
-		return "", fmt.Errorf("%w; where the file is not there the server makes another token", err)
-	}
-	return token, writeWhole(name, []byte(token+"\n"))
 }
 
 // Check implements server.Authentication. Tokens are compared by their hashes: how long that takes says nothing of them.
@@ -301,36 +273,4 @@ func hostOf(url string) string {
 		host = host[at+1:]
 	}
 	return strings.TrimSuffix(host, "/")
-}
-
-// writeWhole writes a file whole or not at all, and on disk. Only its owner may read it.
-func writeWhole(name string, text []byte) (err error) {
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("write %s: %w", name, err)
-		}
-	}()
-	file, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+"-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(file.Name()) //nolint:errcheck // it is gone where it was renamed
-	_, err = file.Write(text)
-	err = errors.Join(err, file.Sync(), file.Close())
-	if err == nil {
-		err = os.Rename(file.Name(), name)
-	}
-	if err != nil {
-		return err
-	}
-	return syncFolder(filepath.Dir(name))
-}
-
-// syncFolder has what was renamed in a folder stay so.
-func syncFolder(name string) error {
-	folder, err := os.Open(name)
-	if err != nil {
-		return err
-	}
-	return errors.Join(folder.Sync(), folder.Close())
 }

@@ -52,8 +52,8 @@ func (c Cluster) secret(dir string, log *slog.Logger) (string, error) {
 	secret, err := access.ReadToken(name)
 	switch {
 	case c.SecretFile == "" && errors.Is(err, fs.ErrNotExist):
-		secret = random()
-		if err = writeWhole(name, []byte(secret+"\n")); err == nil {
+		secret = access.Random()
+		if err = access.WritePrivate(name, []byte(secret+"\n")); err == nil {
 			log.Warn("made the secret of the cluster", "event", "cluster.secret", "file", name, "cluster", c.Name,
 				"do", "copy the file to the data folders of the other members before they start (docs/cluster.md)")
 		}
@@ -121,7 +121,7 @@ func (c Cluster) options(secret string) (server.ClusterOpts, []*url.URL, error) 
 	}
 	opts := server.ClusterOpts{
 		Name: c.Name, Host: host, Port: port, Advertise: c.Advertise, PingInterval: routePing, MaxPingsOut: routePingsOut,
-		Username: routeUser, Password: derived(secret, "routes"), TLSTimeout: tlsTimeout,
+		Username: routeUser, Password: access.Derived(secret, "routes"), TLSTimeout: tlsTimeout,
 	}
 	if opts.TLSConfig, err = routeTLS(secret, append([]string{c.Listen, c.Advertise}, c.Peers...)); err != nil {
 		return opts, nil, err

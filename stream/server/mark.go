@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"loaderd/internal/access"
 )
 
 // ErrOtherCluster says that a data folder belongs to a server of another cluster, or to one that stands alone, than the one that is started.
@@ -87,5 +89,5 @@ func writeMark(name string, m mark) error {
 	if present, err := os.ReadFile(name); err == nil && string(present) == string(text) {
 		return nil
 	}
-	return writeWhole(name, text)
+	return access.WritePrivate(name, text)
 }

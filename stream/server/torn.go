@@ -14,6 +14,8 @@ import (
 
 	"github.com/minio/highwayhash"
 	"github.com/nats-io/nats-server/v2/server"
+
+	"loaderd/internal/access"
 )
 
 // completeSettings writes the checksums that settings of streams lack. The server writes settings whole and their checksum then. Killed in between, it passes
@@ -70,7 +72,7 @@ func completeSum(settings string) (completed bool, err error) {
 	if is, err := os.ReadFile(sum); err == nil && string(is) == want {
 		return false, nil
 	}
-	return true, writeWhole(sum, []byte(want))
+	return true, access.WritePrivate(sum, []byte(want))
 }
 
 // settingsSum is the checksum as the server makes it.
