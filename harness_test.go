@@ -68,6 +68,7 @@ func settings(t testing.TB, url string) config.Config {
 	c.Stream.MaxBytes, c.Stream.DeadLetterBytes, c.Stream.PlanBytes = 1<<30, 64<<20, 256<<20
 	c.Stream.ReconnectWait = 100 * time.Millisecond
 	c.Flight.Listen, c.HTTP.Listen = "127.0.0.1:0", "127.0.0.1:0"
+	c.Flight.Insecure = true // these tests are not about who calls
 	c.Plan.Packing.Buckets, c.Plan.Packing.Pool, c.Plan.Packing.MaxAge = []int{512}, 128, 512
 	c.Plan.Shuffle.Window, c.Plan.Steps.Rows = 32, 8
 	c.Serve.Checkpoint = 16

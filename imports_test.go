@@ -39,7 +39,7 @@ var arrows = map[string][]string{
 	"internal/stats":       {"loader"},
 
 	"internal/ledger":  {"internal/reader", "arrowout/answers", "loader"},
-	"internal/reader":  {"arrowout/answers"},
+	"internal/reader":  {"internal/access", "arrowout/answers"},
 	"arrowout/answers": {"loader"},
 
 	"internal/documents":         {"internal/jsonlines", "internal/relatedness", "internal/simulation"},

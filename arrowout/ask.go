@@ -92,12 +92,24 @@ func (s *Server) Scrape(ctx context.Context, from access.Caller, what string) (w
 	return who, err
 }
 
+// LogIn returns a bearer token for a page, for a code of access.SignPage.
+func (s *Server) LogIn(ctx context.Context, from access.Caller, code string) (token string, err error) {
+	if token, err = s.gate.LogIn(code); err != nil {
+		_, err = s.guard.answer(incoming(ctx, from), "HTTP login", badToken(err))
+	}
+	return token, err
+}
+
+// fromKey is the key of the caller of a request by HTTP, in a context.
+type fromKey struct{}
+
 // incoming is the context of a call by HTTP.
 func incoming(ctx context.Context, from access.Caller) context.Context {
 	p := &peer.Peer{Addr: httpAddress(from.Address)}
 	if from.Certificate != nil {
 		p.AuthInfo = credentials.TLSInfo{State: tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{from.Certificate}}}}
 	}
+	ctx = context.WithValue(ctx, fromKey{}, from)
 	return metadata.NewIncomingContext(peer.NewContext(ctx, p), metadata.MD{"authorization": from.Authorization})
 }
 

@@ -115,8 +115,8 @@ func TestAsk_CallersBehindAProxyAreNotLocal(t *testing.T) {
 }
 
 func TestServer_CallersBehindAProxyAreNotLocal(t *testing.T) {
-	for _, insecure := range []bool{false, true} {
-		s := serve(t, newFake(2, 2, 16), func(c *arrowout.Config) { c.Insecure = insecure })
+	for listen, exposed := range map[string]bool{"127.0.0.1:0": false, "0.0.0.0:0": true} {
+		s := serve(t, newFake(2, 2, 16), func(c *arrowout.Config) { c.Insecure, c.Listen = true, listen })
 		c := dial(t, s)
 		for _, header := range []string{"", "forwarded", "x-forwarded-for", "via", "x-real-ip"} {
 			ctx := t.Context()
@@ -125,8 +125,8 @@ func TestServer_CallersBehindAProxyAreNotLocal(t *testing.T) {
 			}
 			stream, err := c.DoAction(ctx, &flight.Action{Type: "drain"})
 			err = received(stream, &flight.Result{}, err)
-			if want := header != "" && !insecure; want != (status.Code(err) == codes.PermissionDenied) {
-				t.Errorf("insecure %v, header %q: %v", insecure, header, err)
+			if want := header != "" && !exposed; want != (status.Code(err) == codes.PermissionDenied) {
+				t.Errorf("%s, header %q: %v", listen, header, err)
 			}
 		}
 	}

@@ -98,7 +98,7 @@ func (c *call) end(ctx context.Context) {
 // admit counts a call until it ends, or refuses it. It is a tap of gRPC, which calls it with the headers of a call.
 func (c *calls) admit(ctx context.Context, info *tap.Info) (context.Context, error) {
 	x, from := &call{}, connectionOf(ctx)
-	x.who, x.unknown = c.guard.identify(ctx, info.FullMethodName)
+	x.who, x.unknown = c.guard.identify(ctx, info.FullMethodName, c.guard.gate.Identify)
 	identified := x.unknown == nil && !isHealth(info.FullMethodName)
 	release, err := c.count(x.who, identified, from)
 	if err != nil {
@@ -169,7 +169,7 @@ func (c *calls) revoke() {
 		}
 	}
 	for _, x := range open { // without mu, which every new call takes
-		who, err := c.guard.identify(x.ctx, x.method)
+		who, err := c.guard.identify(x.ctx, x.method, c.guard.gate.IdentifyOpen)
 		if err == nil && who.Name == x.who.Name && who.Role == x.who.Role {
 			continue
 		}

@@ -20,15 +20,18 @@ type Config struct {
 	Listen string `koanf:"listen"`
 	// Advertise is the host:port at which readers on other machines find this daemon; empty stands for listen, with the host's name for a wildcard.
 	Advertise string `koanf:"advertise"`
-	// TokenFile holds one bearer token, with which everything is permitted; empty asks for none.
+	// TokenFile holds one bearer token, with which everything is permitted.
 	TokenFile string `koanf:"token_file"`
-	// Identities is a file of those who are let in, each with a role; empty asks for none.
+	// OwnToken is the token of the daemon's data folder, which is asked for where AsksOwnToken is true; nil for none.
+	OwnToken *access.KeptToken `koanf:"-"`
+	// Identities is a file of those who are let in, each with a role.
 	Identities string `koanf:"identities"`
 	// Cert and Key are PEM files for TLS; ClientCA asks clients for certificates.
 	Cert     string `koanf:"cert"`
 	Key      string `koanf:"key"`
 	ClientCA string `koanf:"client_ca"`
-	// Insecure permits to listen beyond loopback without asking who calls, or without TLS.
+	// Insecure asks for no token where nothing else is configured, and permits to listen beyond loopback without one, or
+	// without TLS.
 	Insecure bool `koanf:"insecure"`
 	// BatchBytes is the size above which a rank's part of a step is sent as several record batches.
 	BatchBytes int `koanf:"batch_bytes"`
@@ -67,6 +70,14 @@ func Default() Config {
 		MaxConnections: 4096, MaxConnectionsPerHost: 1024, MaxStreams: 16384, MaxStreamsOfOne: 4096, MaxKeepersOfOne: 16, SendBytes: 1 << 30, SlowReader: 5 * time.Minute}
 }
 
+// Anonymous reports whether nothing is configured by which callers are known.
+func (c Config) Anonymous() bool {
+	return c.TokenFile == "" && c.Identities == "" && c.ClientCA == ""
+}
+
+// AsksOwnToken reports whether callers have to have the token of the daemon's data folder.
+func (c Config) AsksOwnToken() bool { return c.Anonymous() && !c.Insecure }
+
 // FieldError is a bad field of a Config.
 type FieldError = plan.FieldError
 
@@ -83,7 +94,7 @@ func (c Config) Validate() []FieldError {
 	}
 	if !c.Insecure && access.Exposed(c.Listen) {
 		switch {
-		case c.TokenFile == "" && c.Identities == "" && c.ClientCA == "":
+		case c.Anonymous():
 			add("listen", c.Listen, "a loopback address, because whoever reaches it could do everything: say who is let in (flight.identities, flight.cert, flight.key), "+
 				"or set flight.insecure: true")
 		case c.Cert == "":

@@ -27,13 +27,13 @@ import (
 type guard struct {
 	gate *access.Gate
 	run  string // that is served
-	// insecure has callers of any machine do everything where no token is asked for.
-	insecure bool
-	log      *slog.Logger
-	metrics  *metrics
-	calls    atomic.Uint64
-	samples  *logsample.Sampler
-	refused  refusals
+	// exposed has callers of any machine do everything: no token is asked for beyond loopback.
+	exposed bool
+	log     *slog.Logger
+	metrics *metrics
+	calls   atomic.Uint64
+	samples *logsample.Sampler
+	refused refusals
 }
 
 func (g *guard) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (resp any, err error) {
@@ -88,6 +88,11 @@ func (g *guard) admit(ctx context.Context, method string, handle func(ctx contex
 	if err == nil {
 		err = guarded(func() error { return handle(context.WithValue(ctx, callerKey{}, who)) })
 	}
+	return g.answer(ctx, method, err)
+}
+
+// answer tells log and metrics of an error, and has a caller wait who is refused often.
+func (g *guard) answer(ctx context.Context, method string, err error) (*status.Status, error) {
 	if err == nil {
 		return nil, nil
 	}
@@ -142,11 +147,19 @@ func (g *guard) identityOf(ctx context.Context, method string) (access.Identity,
 	if x := callIn(ctx); x != nil {
 		return x.who, x.unknown
 	}
-	return g.identify(ctx, method)
+	who, err := g.identify(ctx, method, g.gate.Identify)
+	from, _ := ctx.Value(fromKey{}).(access.Caller)
+	if err != nil && from.MayRead && len(from.Authorization) == 0 && g.gate.OwnOnly() {
+		return access.Identity{Role: access.Read}, nil
+	}
+	return who, err
 }
 
+// identifier is a method of a Gate: Identify, or IdentifyOpen.
+type identifier func(authorization []string, verified *x509.Certificate) (access.Identity, error)
+
 // identify finds out who calls. Health checks need no identity, as load balancers have none.
-func (g *guard) identify(ctx context.Context, method string) (access.Identity, error) {
+func (g *guard) identify(ctx context.Context, method string, known identifier) (access.Identity, error) {
 	if isHealth(method) {
 		return access.Identity{}, nil
 	}
@@ -157,21 +170,29 @@ func (g *guard) identify(ctx context.Context, method string) (access.Identity, e
 		}
 	}
 	md, _ := metadata.FromIncomingContext(ctx)
-	who, err := g.gate.Identify(md.Get("authorization"), verified)
-	var unknown *access.UnknownError
-	if errors.As(err, &unknown) {
-		return who, &loader.Error{Reason: loader.BadToken, Message: unknown.Message, Do: unknown.Do}
-	}
+	who, err := known(md.Get("authorization"), verified)
 	if err != nil {
-		return who, err
+		return who, badToken(err)
 	}
-	if !g.gate.Asks() && !g.insecure && access.Forwarded(md.Get) { // the caller may be on any machine
+	if !g.gate.Asks() && !g.exposed && access.Forwarded(md.Get) { // the caller may be on any machine
 		who.Role = access.Read
 	}
 	if !who.Sees(g.run) {
 		return who, forbidden(who, "it does not see the run that this daemon serves")
 	}
 	return who, nil
+}
+
+// badToken is what a caller gets of an error of a Gate.
+func badToken(err error) error {
+	var unknown *access.UnknownError
+	if errors.As(err, &unknown) && unknown.Again {
+		return &loader.Error{Reason: Limited, Message: unknown.Message, Do: unknown.Do}
+	}
+	if errors.As(err, &unknown) {
+		return &loader.Error{Reason: loader.BadToken, Message: unknown.Message, Do: unknown.Do}
+	}
+	return err
 }
 
 // panicked is a panic that was caught.

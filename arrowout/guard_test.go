@@ -233,3 +233,48 @@ func TestServer_EndsStreamsOfRevokedIdentities(t *testing.T) {
 		t.Errorf("the stream of another identity has ended: %v", err)
 	}
 }
+
+// A stream outlives the time for which its signature is good. It ends with the token.
+func TestServer_EndsSignedStreamsWithTheirToken(t *testing.T) {
+	own := access.FlightToken(t.TempDir(), "")
+	f := newFake(1, 4, 16)
+	f.last = nil
+	s := serve(t, f, func(c *arrowout.Config) { c.OwnToken = &own })
+	token, err := own.Read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	signature := access.SignCall(token, s.Addr().String(), time.Now())
+	signed := metadata.AppendToOutgoingContext(t.Context(), "authorization", signature)
+	open := func() (flight.FlightService_DoGetClient, error) {
+		stream, err := dial(t, s).DoGet(signed, &flight.Ticket{Ticket: []byte("{}")})
+		for range 2 { // schema and batch
+			if err == nil {
+				_, err = stream.Recv()
+			}
+		}
+		return stream, err
+	}
+	stream, err := open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Gate().ServesFlight(s.Addr().String()) // the signature is older than that now
+	if _, err := open(); infoOf(t, err, codes.Unavailable).Reason != "LIMITED" {
+		t.Errorf("with an old signature: %v", err)
+	}
+	s.Revoke()
+	if n := f.readers.Load(); n != 1 || stream.Context().Err() != nil {
+		t.Errorf("%d streams are open, %v", n, stream.Context().Err())
+	}
+	if err := os.Remove(own.File); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Gate().Reload(); err != nil {
+		t.Fatal(err)
+	}
+	s.Revoke()
+	if _, err := stream.Recv(); infoOf(t, err, codes.Unauthenticated).Reason != "BAD_TOKEN" {
+		t.Errorf("got %v", err)
+	}
+}

@@ -65,7 +65,8 @@ func NewServer(cfg Config, run Run, log *slog.Logger, reg prometheus.Registerer)
 	if err := errors.Join(bad...); err != nil {
 		return nil, fmt.Errorf("configure the flight server: %w", err)
 	}
-	gate, err := access.Open(access.Config{TokenFile: cfg.TokenFile, Identities: cfg.Identities, Certificates: cfg.ClientCA != ""})
+	gate, err := access.Open(access.Config{TokenFile: cfg.TokenFile, Identities: cfg.Identities, Own: cfg.OwnToken,
+		Certificates: cfg.ClientCA != ""})
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +79,8 @@ func NewServer(cfg Config, run Run, log *slog.Logger, reg prometheus.Registerer)
 	if err != nil {
 		return nil, err
 	}
-	g := &guard{gate: gate, run: run.Info().Run, insecure: cfg.Insecure, log: log, metrics: m, samples: logsample.New()}
+	g := &guard{gate: gate, run: run.Info().Run, exposed: cfg.Insecure && access.Exposed(cfg.Listen), log: log, metrics: m,
+		samples: logsample.New()}
 	limits := newLimits(cfg)
 	calls := newCalls(g, limits)
 	options := append(transportOptions(cfg, certificates, log),
@@ -139,6 +141,7 @@ func (s *Server) Start() error {
 		return fmt.Errorf("listen for Flight clients on %s: %w: choose another address with flight.listen (port 0 takes a free one)", s.cfg.Listen, err)
 	}
 	s.listen = l
+	s.gate.ServesFlight(l.Addr().String())
 	l = connections{connlimit.New(l, connlimit.Config{Max: s.cfg.MaxConnections, MaxPerHost: s.cfg.MaxConnectionsPerHost, IdentifyWithin: identifyWithin, Log: s.log}), s.budget.lost}
 	if a, ok := l.Addr().(*net.TCPAddr); ok && !a.IP.IsLoopback() && s.cfg.Insecure {
 		s.log.Warn("whoever reaches this address may do everything, or hear the tokens: flight.insecure is set", "listen", l.Addr().String())

@@ -171,7 +171,7 @@ func TestDemoStays(t *testing.T) {
 	if err := json.NewDecoder(bufio.NewReader(in)).Decode(&s); err != nil {
 		t.Fatal(err)
 	}
-	client, err := reader.Open(s.Flight, reader.Options{})
+	client, err := reader.Open(s.Flight, reader.Options{DataDir: s.Folder})
 	if err != nil {
 		t.Fatal(err)
 	}

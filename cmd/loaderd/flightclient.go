@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -15,17 +16,20 @@ import (
 
 	"loaderd/internal/access"
 	"loaderd/internal/reader"
+	"loaderd/loader"
+	"loaderd/stream"
 )
 
 // flightClient are the flags of commands that talk to a running daemon.
 type flightClient struct {
-	uri, tokenFile, ca, cert, key, run string
+	uri, tokenFile, dataDir, ca, cert, key, run string
 }
 
 func (f *flightClient) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.uri, "flight", "grpc://127.0.0.1:8815", "`URI` of the daemon's Flight server (grpc:// or grpc+tls://)")
 	flags.StringVar(&f.tokenFile, "token-file", "", "`file` with the bearer token")
+	flags.StringVar(&f.dataDir, "data-dir", dataDir(), "data `folder` of a daemon on this machine, with its token")
 	flags.StringVar(&f.ca, "tls-ca", "", "PEM `file` of the authority that signed the daemon's certificate")
 	flags.StringVar(&f.cert, "tls-cert", "", "PEM `file` of the client's certificate, where the daemon asks for one; with --tls-key")
 	flags.StringVar(&f.key, "tls-key", "", "PEM `file` of the key of --tls-cert")
@@ -56,9 +60,25 @@ func (f *flightClient) ask(ctx context.Context, action string, ask func(*reader.
 		return nil
 	}
 	if s, ok := status.FromError(errors.Unwrap(err)); ok && s != nil { // the daemon's sentence without gRPC's frame
-		return fmt.Errorf("%s at %s: %s%s", action, f.uri, s.Message(), f.advice(ctx, s))
+		return fmt.Errorf("%s at %s: %s%s", action, f.uri, s.Message(), f.advice(ctx, s)+f.noToken(err))
 	}
 	return err
+}
+
+// dataDir is the data folder where the token of a daemon on this machine is looked for.
+func dataDir() string { return cmp.Or(os.Getenv("LOADERD_STREAM__DIR"), stream.Default().Dir) }
+
+// noToken says why the token of a daemon that asks for one was not found.
+func (f *flightClient) noToken(err error) string {
+	_, address, _ := strings.Cut(f.uri, "://")
+	if f.tokenFile != "" || reader.Reason(errors.Unwrap(err)) != string(loader.BadToken) {
+		return ""
+	}
+	_, err = access.NewLocalCaller(f.dataDir, address).Authorization()
+	if err == nil {
+		return ""
+	}
+	return " (" + err.Error() + ")"
 }
 
 const hungUp = "the daemon hung up: does it ask for a client certificate, or another one? (--tls-cert and --tls-key)"
@@ -97,7 +117,7 @@ func (f *flightClient) advice(ctx context.Context, s *status.Status) string {
 }
 
 func (f *flightClient) options() (reader.Options, error) {
-	o := reader.Options{Window: reader.BulkWindow}
+	o := reader.Options{Window: reader.BulkWindow, DataDir: f.dataDir}
 	switch {
 	case (f.cert == "") != (f.key == ""):
 		return o, usageError{errors.New("want --tls-cert and --tls-key together")}

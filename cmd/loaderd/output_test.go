@@ -51,7 +51,7 @@ func TestFullDisk(t *testing.T) {
 
 // fullDisk is the same for the commands that ask a daemon.
 func (s *site) fullDisk(t *testing.T) {
-	flight := []string{"--flight", "grpc://" + s.flight}
+	flight := []string{"--flight", "grpc://" + s.flight, "--data-dir", s.dir}
 	for _, how := range [][]string{{"--step", "2"}, {"--step", "2", "--documents"}, {"--sequence", "1"}, {"--find", "nothing"}} {
 		for format := range ledger.Formats {
 			outputFails(t, "", append(append([]string{"ledger", "--format", format}, how...), flight...)...)

@@ -52,7 +52,7 @@ func TestPeek(t *testing.T) {
 	if len(texts) != 2 || strings.Join(texts[1].Texts, "") != "One more of" || texts[1].Sequence != texts[0].Sequence+1 || texts[1].Total != 6 {
 		t.Errorf("the next are %+v", texts)
 	}
-	client, err := reader.Open("grpc://"+s.flight, reader.Options{})
+	client, err := reader.Open("grpc://"+s.flight, reader.Options{DataDir: s.dir})
 	if err != nil {
 		t.Fatal(err)
 	}

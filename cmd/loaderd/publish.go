@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -133,7 +132,7 @@ func publishCommand(cmd *cobra.Command) *cobra.Command {
 	fl := cmd.Flags()
 	fl.StringVar(&f.config.URL, "nats", "nats://127.0.0.1:4222", "NATS servers, comma separated (nats:// or tls://)")
 	fl.StringVar(&f.config.Credentials, "creds", "", "NATS credentials file")
-	fl.StringVar(&f.config.Dir, "data-dir", cmp.Or(os.Getenv("LOADERD_STREAM__DIR"), f.config.Dir), "data folder of a daemon on this machine, which has the token for its server")
+	fl.StringVar(&f.config.Dir, "data-dir", dataDir(), "data folder of a daemon on this machine, which has the token for its server")
 	fl.StringVar(&f.config.TokenFile, "token-file", os.Getenv("LOADERD_STREAM__TOKEN_FILE"), "file with the token of the server inside a daemon elsewhere: producer.token of its data folder")
 	fl.StringVar(&f.config.NKey, "nkey", "", "NKey seed file")
 	fl.StringVar(&f.config.TLS.CA, "tls-ca", "", "certificates of the authorities that signed the server's")

@@ -146,6 +146,7 @@ batches over Arrow Flight. The same configuration over the same stream gives the
 		newStatusCmd(),
 		newHealthCmd(),
 		newTopCmd(),
+		newPageCmd(),
 		newInfoCmd(),
 		newLedgerCmd(),
 		newPeekCmd(),

@@ -49,7 +49,7 @@ func (s *site) loaderd(args ...string) (code int, stdout, stderr string) {
 	case "publish":
 		args = append(args, "--nats", "nats://"+s.nats, "--data-dir", s.dir)
 	default:
-		args = append(args, "--flight", "grpc://"+s.flight)
+		args = append(args, "--flight", "grpc://"+s.flight, "--data-dir", s.dir)
 	}
 	var out, errs bytes.Buffer
 	code = run(s.t.Context(), args, nil, &out, &errs)
@@ -109,7 +109,7 @@ func (s *site) serve(args ...string) (stop func()) {
 // read returns all steps of the run that is served, with more columns than it always asks for.
 func (s *site) read(more ...string) (out []reader.Batch) {
 	s.t.Helper()
-	client, err := reader.Open("grpc://"+s.flight, reader.Options{})
+	client, err := reader.Open("grpc://"+s.flight, reader.Options{DataDir: s.dir})
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -21,7 +21,10 @@ func newServeCmd() *cobra.Command {
 same data, it continues the run's plan.
 
 Settings come from the built-in defaults, the file of --config, the environment (LOADERD_STREAM__DIR sets stream.dir) and flags, the
-later over the earlier. --print-config shows every setting with its meaning.`,
+later over the earlier. --print-config shows every setting with its meaning.
+
+Where no identities are configured the daemon answers this user alone: by a token in its data folder, which commands and
+the Python client find there. On a terminal it prints a link that opens the live page; loaderd page prints another one.`,
 		Example: `  # everything at its default: a NATS server inside, data in ./loaderd-data, Flight on 127.0.0.1:8815
   loaderd serve
 
@@ -52,7 +55,7 @@ later over the earlier. --print-config shows every setting with its meaning.`,
 			if flags.file == "-" { // which has been read
 				again = func() (config.Config, error) { return c, nil }
 			}
-			return serve(ctx, c, again, newLogger(c.Log, cmd.ErrOrStderr()))
+			return serve(ctx, c, again, newLogger(c.Log, cmd.ErrOrStderr()), terminal(cmd.ErrOrStderr()) != nil)
 		},
 	}
 	flags.register(cmd)

@@ -13,8 +13,11 @@ import (
 
 // serve runs a daemon until it fails or ctx ends, then stops it within the configured time. Readers with an open stream are told the
 // cause before their connections end.
-// again reads the configuration again, of which a running daemon takes the limits.
-func serve(ctx context.Context, c config.Config, again func() (config.Config, error), log *slog.Logger) error {
+// again reads the configuration again, of which a running daemon takes the limits. attended logs a link that opens the
+// page: it is for a terminal, not for logs that are kept.
+func serve(
+	ctx context.Context, c config.Config, again func() (config.Config, error), log *slog.Logger, attended bool,
+) error {
 	var started atomic.Pointer[daemon.Daemon]
 	defer outlive(log, func() {
 		d := started.Load()
@@ -34,6 +37,9 @@ func serve(ctx context.Context, c config.Config, again func() (config.Config, er
 		return fmt.Errorf("start daemon: %w", err)
 	}
 	started.Store(d)
+	if attended {
+		log.Info("the live page", "link", d.PageLink())
+	}
 	ended := make(chan error, 1)
 	go func() { ended <- d.Wait() }()
 	var failed error

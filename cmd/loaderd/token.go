@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"loaderd/internal/access"
+	"loaderd/internal/config"
 	"loaderd/stream/server"
 )
 
@@ -22,39 +23,73 @@ func newTokenCmd() *cobra.Command {
   loaderd token create prometheus --role read --days 90 > prometheus.token
   loaderd token list
   loaderd token revoke trainer
-  loaderd token producer --data-dir /data > producer.token`, newTokenCreateCmd(), newTokenListCmd(), newTokenRevokeCmd(), newTokenProducerCmd())
+  loaderd token producer --data-dir /data > producer.token
+  loaderd token flight --data-dir /data > flight.token`,
+		newTokenCreateCmd(), newTokenListCmd(), newTokenRevokeCmd(), newTokenProducerCmd(), newTokenFlightCmd())
+}
+
+func newTokenFlightCmd() *cobra.Command {
+	return keptTokenCmd(&cobra.Command{
+		Use:   "flight",
+		Short: "Print the token for calls from this machine",
+		Long: `Print the token that the daemon of this machine asks for, from its data folder: by Flight and HTTP, for everything
+but health, where neither identities nor a token file are configured. Commands and the Python client find it there
+themselves. Other clients send it as the header authorization: Bearer TOKEN.`,
+		Example: `  loaderd token flight --data-dir /data > flight.token
+  curl -H "Authorization: Bearer $(loaderd token flight)" http://127.0.0.1:9815/metrics`,
+	}, access.FlightTokenFile, func(c config.Config) error {
+		if !c.Flight.AsksOwnToken() {
+			return errors.New("this configuration asks for no token of the data folder: flight.identities, flight.token_file, " +
+				"flight.client_ca or flight.insecure is set")
+		}
+		return nil
+	})
 }
 
 func newTokenProducerCmd() *cobra.Command {
-	var flags configFlags
-	cmd := &cobra.Command{
+	return keptTokenCmd(&cobra.Command{
 		Use:   "producer",
 		Short: "Print the token with which producers publish",
 		Long: `Print the token with which producers publish to the NATS server inside the daemon of this machine, from its data folder. All daemons of a cluster have
 the same one. Whoever has it may publish documents and learn what has become of them, and no more.`,
 		Example: `  loaderd token producer --data-dir /data > producer.token
   kubectl exec pretrain-loaderd-0 -- loaderd token producer -c /etc/loaderd/loaderd.yaml > producer.token`,
-		Args: noArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := flags.load(cmd)
-			if err != nil {
-				return err
-			}
-			if c.Stream.URL != "" {
-				return usageError{fmt.Errorf("stream.url is set: producers are known by what the NATS servers at %s know them by", c.Stream.URL)}
-			}
-			token, err := access.ReadToken(filepath.Join(c.Stream.Dir, server.ProducerFile))
-			if errors.Is(err, fs.ErrNotExist) {
-				return fmt.Errorf("there is no token of producers in %s: it is made when a daemon starts there; name its data folder by --data-dir or -c", c.Stream.Dir)
-			}
-			if err == nil {
-				_, err = fmt.Fprintln(cmd.OutOrStdout(), token)
-			}
+	}, server.ProducerFile, func(c config.Config) error {
+		if c.Stream.URL != "" {
+			return fmt.Errorf("stream.url is set: producers are known by what the NATS servers at %s know them by", c.Stream.URL)
+		}
+		return nil
+	})
+}
+
+// keptTokenCmd gives a command the work of printing a token of the data folder, where the configuration has one.
+func keptTokenCmd(cmd *cobra.Command, file string, check func(config.Config) error) *cobra.Command {
+	var flags configFlags
+	cmd.Args = noArguments
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		c, err := flags.load(cmd)
+		if err != nil {
 			return err
-		},
+		}
+		if err := check(c); err != nil {
+			return usageError{err}
+		}
+		token, err := access.ReadToken(filepath.Join(c.Stream.Dir, file))
+		if errors.Is(err, fs.ErrNotExist) {
+			return noKeptToken(file, c.Stream.Dir)
+		}
+		if err == nil {
+			_, err = fmt.Fprintln(cmd.OutOrStdout(), token)
+		}
+		return err
 	}
 	flags.registerStore(cmd)
 	return cmd
+}
+
+func noKeptToken(file, dir string) error {
+	return fmt.Errorf("there is no %s in %s: it is made when a daemon starts there; name its data folder by --data-dir or -c",
+		file, dir)
 }
 
 func identitiesFlag(cmd *cobra.Command, file *string) {

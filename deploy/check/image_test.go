@@ -119,8 +119,8 @@ const story = `
 image /usr/bin/loaderd health --ready --wait 2m
 image $HEALTH
 seq 1 3000 | sed 's/.*/{"text": "document & is a short one, and yet it has some words", "id": "&"}/' | image /usr/bin/loaderd publish --data-dir /data/loaderd -
-image /usr/bin/loaderd seal
-image /usr/bin/loaderd ledger --step 0 | sed -n 1p
+image /usr/bin/loaderd seal --data-dir /data/loaderd
+image /usr/bin/loaderd ledger --data-dir /data/loaderd --step 0 | sed -n 1p
 if image /usr/bin/touch /x 2>/dev/null; then echo there is a program beside loaderd; exit 1; fi
 grep -q '^Uid:[[:space:]]*65532' /proc/$daemon/status || { echo the daemon is another user; exit 1; }
 kill -TERM $daemon

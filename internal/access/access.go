@@ -43,7 +43,7 @@ type Identity struct {
 	Keepers []string  `json:"keepers,omitempty"`
 	Created time.Time `json:"created,omitzero"`
 	Expires time.Time `json:"expires,omitzero"` // zero: never
-	// Shared says that it is whoever has the token of a token file: several parties may be the same.
+	// Shared says that several parties may be the same: all that have the token of a token file or of the data folder.
 	Shared bool `json:"-"`
 }
 
@@ -72,7 +72,12 @@ func (i Identity) Keeper(usual string) string {
 	return i.Name
 }
 
-func (i Identity) String() string { return cmp.Or(i.Name, "anybody") }
+func (i Identity) String() string {
+	if i.Shared {
+		return cmp.Or(i.Name, "data folder")
+	}
+	return cmp.Or(i.Name, "anybody")
+}
 
 func matches(patterns []string, name string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool {

@@ -11,6 +11,7 @@ type Caller struct {
 	Address       string            // host:port that the request came from
 	Certificate   *x509.Certificate // of the client, where one was verified
 	Forwarded     bool              // by a proxy, whose address is Address
+	MayRead       bool              // without a token, where only that of the data folder is asked for
 }
 
 // Local reports whether the caller is on this machine, as far as a request shows.

@@ -1,10 +1,12 @@
 package access
 
 import (
+	"crypto/sha256"
 	"crypto/x509"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -18,6 +20,8 @@ type Config struct {
 	TokenFile string
 	// Identities is a file of identities.
 	Identities string
+	// Own is the token of the daemon's data folder, with which everything is permitted; nil for none.
+	Own *KeptToken
 	// Certificates says that every caller has a certificate that was verified. Without identities all of them may do everything.
 	Certificates bool
 }
@@ -26,23 +30,34 @@ type Config struct {
 type Gate struct {
 	config Config
 	known  atomic.Pointer[known]
+	random string // of this process, for the tokens of pages
+	// flight and page are where the servers listen that signatures of the own token are for.
+	flight, page atomic.Pointer[endpoint]
+
+	mu   sync.Mutex
+	used map[time.Time]bool // codes of pages, by when they were made
 }
 
 // known are the identities of one reading of the files.
 type known struct {
 	tokens, certificates map[string]Identity // by the token's hash; by name
+	own                  *[32]byte           // hash of the own token
 	soonest              time.Time           // when the next one expires; zero: never
 }
 
 // Open reads the files of a configuration.
 func Open(c Config) (*Gate, error) {
-	g := &Gate{config: c}
+	g := &Gate{config: c, random: Random(), used: map[time.Time]bool{}}
 	return g, g.Reload()
 }
 
+// ServesFlight and ServesPage note where the daemon's servers listen, from now on.
+func (g *Gate) ServesFlight(address string) { g.flight.Store(&endpoint{address, time.Now()}) }
+func (g *Gate) ServesPage(address string)   { g.page.Store(&endpoint{address, time.Now()}) }
+
 // Reload reads the files again. After an error those stand that stood before.
 func (g *Gate) Reload() error {
-	k := &known{map[string]Identity{}, map[string]Identity{}, time.Time{}}
+	k := &known{tokens: map[string]Identity{}, certificates: map[string]Identity{}}
 	if g.config.Identities != "" {
 		all, err := ReadFile(g.config.Identities)
 		if err != nil {
@@ -57,12 +72,32 @@ func (g *Gate) Reload() error {
 		if err != nil {
 			return err
 		}
-		if len(token) < minToken {
-			return fmt.Errorf("read bearer token: %s has a token of %d characters: use %d at least, as openssl rand -hex 16 makes them", g.config.TokenFile, len(token), minToken)
+		if err := longEnough(token, g.config.TokenFile); err != nil {
+			return err
 		}
 		k.add(Identity{Name: "token_file", Role: Operate, SHA256: hashOf(token), Shared: true})
 	}
+	if g.config.Own != nil {
+		token, err := g.config.Own.Read()
+		if err != nil {
+			return err
+		}
+		if err := longEnough(token, g.config.Own.File); err != nil {
+			return err
+		}
+		hash := sha256.Sum256([]byte(token))
+		k.own = &hash
+		k.tokens[hashOf(token)] = ownIdentity
+	}
 	g.known.Store(k)
+	return nil
+}
+
+func longEnough(token, file string) error {
+	if len(token) < minToken {
+		return fmt.Errorf("read bearer token: %s has a token of %d characters: use %d at least, as openssl rand -hex 16 makes them",
+			file, len(token), minToken)
+	}
 	return nil
 }
 
@@ -79,10 +114,23 @@ func (k *known) add(i Identity) {
 }
 
 // Asks says whether callers have to say who they are.
-func (g *Gate) Asks() bool { return g.config.TokenFile != "" || g.config.Identities != "" }
+func (g *Gate) Asks() bool {
+	return g.config.TokenFile != "" || g.config.Identities != "" || g.config.Own != nil
+}
+
+// OwnOnly says whether they say it by the token of the data folder alone.
+func (g *Gate) OwnOnly() bool {
+	return g.config.Own != nil && g.config.TokenFile == "" && g.config.Identities == ""
+}
 
 // Files are the files that Reload reads.
-func (g *Gate) Files() []string { return given(g.config.TokenFile, g.config.Identities) }
+func (g *Gate) Files() []string {
+	own := ""
+	if g.config.Own != nil {
+		own = g.config.Own.File
+	}
+	return given(g.config.TokenFile, g.config.Identities, own)
+}
 
 func given(files ...string) []string {
 	return slices.DeleteFunc(files, func(f string) bool { return f == "" })
@@ -92,13 +140,26 @@ func given(files ...string) []string {
 func (g *Gate) Expires() time.Time { return g.known.Load().soonest }
 
 // UnknownError says that who calls is not known.
-type UnknownError struct{ Message, Do string }
+type UnknownError struct {
+	Message, Do string
+	Again       bool // the same caller is known when it calls again
+}
 
 func (e *UnknownError) Error() string { return e.Message + ": " + e.Do }
 
 // Identify finds out who calls, by the headers authorization of the call, else by the certificate that was verified. It looks hashes up: how long that
 // takes says nothing of a token. It returns *UnknownError for who is not known.
 func (g *Gate) Identify(authorization []string, verified *x509.Certificate) (Identity, error) {
+	return g.identify(authorization, verified, false)
+}
+
+// IdentifyOpen is Identify for a call that was identified when it was made, at any time.
+func (g *Gate) IdentifyOpen(authorization []string, verified *x509.Certificate) (Identity, error) {
+	return g.identify(authorization, verified, true)
+}
+
+// identify is Identify, or for a call that is open IdentifyOpen.
+func (g *Gate) identify(authorization []string, verified *x509.Certificate, open bool) (Identity, error) {
 	if verified != nil && time.Now().After(verified.NotAfter) { // it was valid when the connection was made
 		return Identity{}, &UnknownError{Message: "the certificate of the connection has expired on " + verified.NotAfter.Format(time.DateOnly), Do: "connect with a new one"}
 	}
@@ -110,11 +171,30 @@ func (g *Gate) Identify(authorization []string, verified *x509.Certificate) (Ide
 		return who, nil
 	}
 	k, now := g.known.Load(), time.Now()
-	found, ok := Identity{}, false
+	if k.own == nil { // clients sign calls to any daemon on this machine
+		authorization = slices.DeleteFunc(slices.Clone(authorization), func(v string) bool {
+			scheme, _, _ := strings.Cut(v, " ")
+			return strings.EqualFold(scheme, SignedScheme)
+		})
+	}
+	found, ok, stale := Identity{}, false, false
 	for _, v := range authorization {
-		scheme, token, _ := strings.Cut(v, " ")
-		if i, is := k.tokens[hashOf(strings.TrimSpace(token))]; is && strings.EqualFold(scheme, "bearer") {
-			found, ok = i, true
+		scheme, value, _ := strings.Cut(v, " ")
+		value = strings.TrimSpace(value)
+		switch {
+		case strings.EqualFold(scheme, "bearer"):
+			if i, is := k.tokens[hashOf(value)]; is {
+				found, ok = i, true
+			} else if k.own != nil && g.inSession(*k.own, value) {
+				found, ok = ownIdentity, true
+			}
+		case strings.EqualFold(scheme, SignedScheme):
+			flight := g.flight.Load()
+			if made, is := flight.verified(*k.own, forCall, value); is {
+				if stale = !open && !flight.fresh(made, callLasts); !stale {
+					found, ok = ownIdentity, true
+				}
+			}
 		}
 	}
 	if !ok && verified != nil && len(authorization) == 0 {
@@ -127,6 +207,9 @@ func (g *Gate) Identify(authorization []string, verified *x509.Certificate) (Ide
 	}
 	unknown := &UnknownError{Message: "the call has no bearer token",
 		Do: "send the header authorization: Bearer TOKEN with a token of the daemon's (loaderd token create)"}
+	if g.OwnOnly() {
+		unknown.Do = ownAdvice
+	}
 	switch {
 	case ok && !found.Expires.IsZero() && now.After(found.Expires):
 		unknown.Message = "identity " + found.Name + " has expired on " + found.Expires.Format(time.DateOnly)
@@ -135,8 +218,24 @@ func (g *Gate) Identify(authorization []string, verified *x509.Certificate) (Ide
 		return found, nil
 	case len(authorization) > 0:
 		unknown.Message = "the call's bearer token is wrong"
+		if stale {
+			unknown.Message, unknown.Do = "the call was signed too long ago, or before this daemon listened", "call again"
+			unknown.Again = true
+			break
+		}
+		if g.OwnOnly() {
+			unknown.Message = "the call's token, or what it is signed with, is not the token of this daemon"
+		}
 	case verified != nil && len(k.certificates) > 0:
 		unknown.Message = "no identity has a name of the call's certificate"
 	}
 	return Identity{}, unknown
 }
+
+// ownAdvice is what a caller does whom a daemon does not know that asks for the token of its data folder.
+const ownAdvice = "the token is in flight.token of the daemon's data folder, for its user: run clients and commands in the " +
+	"folder where the daemon was started, or name the data folder by LOADERD_STREAM__DIR or --data-dir, or give the token by " +
+	"token= or --token-file; a page is opened by loaderd page"
+
+// ownIdentity is who has the token of the data folder.
+var ownIdentity = Identity{Role: Operate, Shared: true}

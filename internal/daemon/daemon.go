@@ -2,13 +2,16 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
 	"net"
+	"net/url"
 	"os"
+	"path/filepath"
 	"sync/atomic"
 	"time"
 
@@ -89,6 +92,9 @@ func Start(ctx context.Context, c config.Config, log *slog.Logger) (_ *Daemon, e
 		tokens.Tracer = d.tracer
 	}
 	if d.store, err = stream.Open(ctx, c.Stream, log); err != nil {
+		return nil, err
+	}
+	if c.Flight.OwnToken, err = d.ownToken(); err != nil {
 		return nil, err
 	}
 	if !c.Stream.Embedded() {
@@ -191,6 +197,25 @@ func (d *Daemon) checkPlan(ctx context.Context, c plan.Config) error {
 		return fmt.Errorf("open run %s: %w", d.config.Run, err)
 	}
 	return nil
+}
+
+// ownToken is the token of the data folder where callers have to have it, else nil: on loopback any user of the machine
+// reaches the daemon.
+func (d *Daemon) ownToken() (*access.KeptToken, error) {
+	c := d.config
+	if !c.Flight.AsksOwnToken() {
+		return nil, nil
+	}
+	const instead = "say who is let in (flight.identities, flight.token_file), or set flight.insecure: true"
+	if c.Stream.Dir == "" {
+		return nil, errors.New("stream.dir: want a folder for the token of Flight, also with streams elsewhere; or " + instead)
+	}
+	if err := os.MkdirAll(c.Stream.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make the folder of the token of Flight (stream.dir): %w; or %s", err, instead)
+	}
+	own := d.store.FlightToken()
+	_, err := own.Read()
+	return &own, err
 }
 
 // documents opens the document stream, or says how those of sources are opened.
@@ -356,6 +381,31 @@ func (d *Daemon) Store() *stream.Store { return d.store }
 
 // PageURL is where the live page is.
 func (d *Daemon) PageURL() string { return d.http.url() }
+
+// PageLink is a link that opens the live page, once, within ten minutes. Where the page asks for no token of the data
+// folder it is the page's address.
+func (d *Daemon) PageLink() string {
+	link, err := PageLink(d.config.Stream.Dir, d.PageURL())
+	if err != nil || !d.flight.Gate().OwnOnly() {
+		return d.PageURL()
+	}
+	return link
+}
+
+// PageLink is a link that opens the live page at a URL, by the token of the daemon's data folder.
+func PageLink(dir, page string) (string, error) {
+	token, err := access.ReadToken(filepath.Join(dir, access.FlightTokenFile))
+	if err != nil {
+		return "", err
+	}
+	u, err := url.Parse(page)
+	if err != nil {
+		return "", fmt.Errorf("read the page's address: %w", err)
+	}
+	u.Path = cmp.Or(u.Path, "/")
+	u.Fragment = "login=" + access.SignPage(token, access.LoopbackIP(u.Host), time.Now())
+	return u.String(), nil
+}
 
 // FlightURI is where Flight clients connect.
 func (d *Daemon) FlightURI() string {

@@ -32,6 +32,7 @@ func settings(t *testing.T) config.Config {
 	c.Stream.Dir, c.Stream.Listen = t.TempDir(), "127.0.0.1:0"
 	c.Stream.MaxBytes, c.Stream.DeadLetterBytes, c.Stream.PlanBytes = 1<<30, 64<<20, 256<<20
 	c.Flight.Listen, c.HTTP.Listen = "127.0.0.1:0", "127.0.0.1:0"
+	c.Flight.Insecure = true // most of these tests are not about who calls
 	c.Plan.Packing.Method, c.Plan.Packing.Buckets = "concat", []int{1024}
 	c.Plan.Shuffle.Window, c.Plan.Steps.Rows = 0, 4
 	return c

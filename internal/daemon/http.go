@@ -52,7 +52,9 @@ func listenHTTP(c config.HTTP, d *Daemon) (*httpServer, error) {
 	if host, _, err := net.SplitHostPort(c.Listen); err == nil && host != "" {
 		names = append(slices.Clone(names), host)
 	}
-	h.page = livepage.New(livepage.Config{Asker: d.flight, Asks: d.flight.Gate().Asks, Names: names, Log: d.log})
+	d.flight.Gate().ServesPage(h.address)
+	asks := func() bool { return d.flight.Gate().Asks() && !d.readsWithoutToken() }
+	h.page = livepage.New(livepage.Config{Asker: d.flight, Asks: asks, MayRead: c.Insecure, Names: names, Log: d.log})
 	h.page.Handle("GET /metrics", d.only(access.Read, promhttp.HandlerFor(d.metrics, promhttp.HandlerOpts{EnableOpenMetrics: true, MaxRequestsInFlight: maxScrapes})))
 	h.page.Handle("GET /healthz", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		select {
@@ -78,7 +80,9 @@ func listenHTTP(c config.HTTP, d *Daemon) (*httpServer, error) {
 // only serves metrics to callers that have a role, by the tokens of the Flight server, and that do not request them too often.
 func (d *Daemon) only(role access.Role, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-		who, err := d.flight.Scrape(q.Context(), livepage.CallerOf(q), q.URL.Path)
+		from := livepage.CallerOf(q)
+		from.MayRead = d.config.HTTP.Insecure
+		who, err := d.flight.Scrape(q.Context(), from, q.URL.Path)
 		var refused *loader.Error
 		switch {
 		case errors.As(err, &refused) && refused.Reason == loader.BadToken:
@@ -103,7 +107,13 @@ func health(q *http.Request) bool { return q.URL.Path == "/healthz" || q.URL.Pat
 // identified reports whether the caller of a request is known, where anybody is asked.
 func (d *Daemon) identified(q *http.Request) bool {
 	_, err := d.flight.Gate().Identify(q.Header.Values("Authorization"), nil)
-	return err == nil
+	return err == nil || d.readsWithoutToken()
+}
+
+// readsWithoutToken reports whether callers by HTTP may read without a token although Flight asks for that of the data
+// folder.
+func (d *Daemon) readsWithoutToken() bool {
+	return d.config.HTTP.Insecure && d.flight.Gate().OwnOnly()
 }
 
 // ready says whether a reader that connects now can expect steps.

@@ -49,8 +49,10 @@ The calls are those that a daemon registers: its gRPC methods, its actions and i
 | other run | an identity with the role ` + "`operate`" + ` for another run |
 | read, train, operate | an identity with this role |
 | by proxy | an identity with the role ` + "`operate`" + `; the request has a header of a proxy |
-| open | no token, from the daemon's own machine, where the daemon asks for none |
+| open | no token, from the daemon's own machine, where the daemon asks for none (` + "`flight.insecure`" + `) |
 | open, by proxy | the same; the request has a header of a proxy |
+| default, none | no token, from the daemon's own machine, with the default configuration |
+| default, token | the same, with the token of the daemon's data folder |
 
 | cell | answer |
 | --- | --- |
@@ -71,8 +73,8 @@ type caller struct {
 	http        *http.Client
 }
 
-// callers returns a caller per column of the matrix: the first group calls a daemon that asks for tokens, the second one that
-// does not.
+// callers returns a caller per column of the matrix: the first group calls a daemon with identities, the second one daemons
+// without.
 func callers(t *testing.T) (groups [2][]*caller) {
 	file := filepath.Join(t.TempDir(), "identities.json")
 	let := func(name string, role access.Role, change ...func(*access.Identity)) string {
@@ -108,11 +110,18 @@ func callers(t *testing.T) (groups [2][]*caller) {
 		t.Fatal(err)
 	}
 	open := startMixed(t, func(*config.Config) {})
-	for group, d := range []*Daemon{asking, open} {
-		for i, c := range groups[group] {
-			c.connect(t, d, byte(2+10*group+i))
+	own := startMixed(t, func(c *config.Config) { c.Flight.Insecure = false })
+	token, err := access.ReadToken(filepath.Join(own.config.Stream.Dir, access.FlightTokenFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defaults := []*caller{{name: "default, none"}, {name: "default, token", token: token}}
+	for group, all := range [][]*caller{groups[0], groups[1], defaults} {
+		for i, c := range all {
+			c.connect(t, []*Daemon{asking, open, own}[group], byte(2+10*group+i))
 		}
 	}
+	groups[1] = append(groups[1], defaults...)
 	return groups
 }
 

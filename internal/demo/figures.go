@@ -13,7 +13,7 @@ import (
 // Figures are what the live view shows of one moment.
 type Figures struct {
 	From     string // what the documents are
-	Page     string // address of the live page; empty before there is one
+	Page     string // link to the live page, which opens it once; empty before there is one
 	Settings string
 	Phase    string
 	Elapsed  time.Duration
@@ -56,7 +56,7 @@ func (j *Job) Figures() Figures {
 	if j.daemon == nil {
 		return f
 	}
-	f.Page, f.Stats = j.daemon.PageURL(), j.daemon.Run().Stats()
+	f.Page, f.Stats = j.link(), j.daemon.Run().Stats()
 	f.Published, f.Offered = j.publishedShare(progress), progress.Offered
 	f.Read, f.Tokens = j.ranks.steps.Load(), j.ranks.tokens.Load()
 	f.Mean = stats.Between(stats.Counts{}, f.counts(), f.Elapsed)

@@ -45,6 +45,8 @@ type Job struct {
 	daemon     *daemon.Daemon
 	publishing *publishing.Publishing // nil before it has connected
 	ranks      *ranks
+	page       string    // link to the live page
+	linked     time.Time // when it was made
 	complete   bool
 	elapsed    time.Duration // of the whole job, once it has ended
 
@@ -106,10 +108,21 @@ func (j *Job) start(ctx context.Context) error {
 		}
 		j.mu.Lock()
 		defer j.mu.Unlock()
-		j.daemon, j.ranks = d, newRanks(j.World, j.Config.Plan, func() { j.firstBatch.Store(int64(time.Since(j.Began))) })
+		j.daemon, j.ranks = d, newRanks(j.World, j.Config.Stream.Dir, j.Config.Plan, func() { j.firstBatch.Store(int64(time.Since(j.Began))) })
 		return nil
 	})
 	return both.Wait()
+}
+
+// linkFor is how long a link to the page is shown before another one is made, as it is good for some minutes only.
+const linkFor = 5 * time.Minute
+
+// link is a link to the live page. The job has a daemon, and is locked.
+func (j *Job) link() string {
+	if time.Since(j.linked) > linkFor {
+		j.page, j.linked = j.daemon.PageLink(), time.Now()
+	}
+	return j.page
 }
 
 // conserved checks that the plan has every document that was published, and that the readers got all of its steps and every token

@@ -16,6 +16,7 @@ import (
 // finished the one before, as the collectives of a training step would have it.
 type ranks struct {
 	world  int
+	dir    string      // data folder of the daemon
 	rows   map[int]int // of a step over all ranks, by the length of its rows
 	steps  atomic.Uint64
 	tokens atomic.Int64
@@ -23,8 +24,8 @@ type ranks struct {
 	began  func() // called with the first batch
 }
 
-func newRanks(world int, c plan.Config, began func()) *ranks {
-	r := &ranks{world: world, rows: map[int]int{}, began: began}
+func newRanks(world int, dir string, c plan.Config, began func()) *ranks {
+	r := &ranks{world: world, dir: dir, rows: map[int]int{}, began: began}
 	for i, rows := range c.Steps.PerBucket(c.Packing.Buckets) {
 		r.rows[c.Packing.Buckets[i]] = rows
 	}
@@ -56,7 +57,7 @@ func (r *ranks) read(ctx context.Context, uri string) error {
 
 // rank reads one rank's batches. It reports each step when its last part is there and goes on when it is released.
 func (r *ranks) rank(ctx context.Context, uri string, rank int, shares chan<- share, release <-chan struct{}) error {
-	client, err := reader.Open(uri, reader.Options{Reuse: true, Report: true})
+	client, err := reader.Open(uri, reader.Options{Reuse: true, Report: true, DataDir: r.dir})
 	if err != nil {
 		return err
 	}

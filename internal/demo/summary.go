@@ -1,9 +1,11 @@
 package demo
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -50,7 +52,8 @@ type Summary struct {
 	NATS               string  `json:"nats"`
 	Folder             string  `json:"folder"`
 
-	whole bool // documents that fit into a row stay whole
+	link  string // opens the live page, once
+	whole bool   // documents that fit into a row stay whole
 }
 
 // Summary is of a job that has ended.
@@ -72,6 +75,7 @@ func (j *Job) Summary() Summary {
 	sum.From, sum.Format = j.documents.From, string(j.documents.Format)
 	sum.Complete, sum.ReadersAgreed = j.complete, j.complete
 	if j.daemon != nil {
+		sum.link = j.link()
 		sum.Page, sum.Flight, sum.NATS = j.daemon.PageURL(), j.daemon.FlightURI(), j.daemon.Store().ClientURL()
 		sum.TextBytes, sum.LeftOut = progress.OfferedBytes, progress.LeftOut
 		if sum.Seconds > 0 {
@@ -138,7 +142,8 @@ func (s Summary) WriteText(w io.Writer, stays bool) error {
 	switch {
 	case !s.Complete:
 	case stays:
-		fmt.Fprintf(&b, "\nStill serving. The live page is at %s\n\nThe same steps from Python (pip install pyarrow numpy):\n\n%s\nctrl-C ends it.\n", s.Page, snippet(s.Flight, s.Readers))
+		fmt.Fprintf(&b, "\nStill serving. The live page is at %s\n\nThe same steps from Python (pip install pyarrow numpy):\n\n%s\nctrl-C ends it.\n",
+			cmp.Or(s.link, s.Page), snippet(s.Flight, s.Folder, s.Readers))
 	default:
 		format := ""
 		if s.Format != "" {
@@ -153,7 +158,7 @@ A daemon of your own, and documents for it:
 Its steps from Python (pip install pyarrow numpy). loaderd demo --stay has the
 same for the steps of the demo itself.
 
-%s`, format, s.From, snippet("grpc://127.0.0.1:8815", s.Readers))
+%s`, format, s.From, snippet("grpc://127.0.0.1:8815", "loaderd-data", s.Readers))
 	}
 	if _, err := io.WriteString(w, b.String()); err != nil {
 		return fmt.Errorf("write summary: %w", err)
@@ -161,17 +166,19 @@ same for the steps of the demo itself.
 	return nil
 }
 
-// snippet reads a rank's steps with stock pyarrow.
-func snippet(uri string, world int) string {
+// snippet reads a rank's steps with stock pyarrow, with the token of a data folder.
+func snippet(uri, dir string, world int) string {
 	return fmt.Sprintf(`  import json
   import pyarrow.flight as flight
 
+  token = open("%s/flight.token", "rb").read().strip()
+  options = flight.FlightCallOptions(headers=[(b"authorization", b"Bearer " + token)])
   client = flight.connect("%s")
   ticket = {"rank": 0, "world": %d, "step": 0}
-  for chunk in client.do_get(flight.Ticket(json.dumps(ticket))):
+  for chunk in client.do_get(flight.Ticket(json.dumps(ticket)), options):
       meta = json.loads(chunk.app_metadata.to_pybytes())
       ids = chunk.data["input_ids"].flatten().to_numpy()
       ids = ids.reshape(meta["rows"], meta["bucket"])
       print("step", meta["step"], ids.shape, ids[0, :8])
-`, uri, world)
+`, filepath.ToSlash(dir), uri, world)
 }

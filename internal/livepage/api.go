@@ -29,7 +29,7 @@ func (p *Page) ask(q *http.Request, action string, body any) ([]json.RawMessage,
 	if err != nil {
 		return nil, fmt.Errorf("encode the body of %s: %w", action, err)
 	}
-	return p.config.Asker.Ask(q.Context(), CallerOf(q), action, b)
+	return p.config.Asker.Ask(q.Context(), p.caller(q), action, b)
 }
 
 // reply answers with a document, or with an error.
@@ -126,7 +126,7 @@ func (p *Page) action(w http.ResponseWriter, q *http.Request) {
 		p.unknown(w, q)
 		return
 	}
-	if _, err := p.config.Asker.Identify(q.Context(), CallerOf(q), name); err != nil { // before its body takes memory
+	if _, err := p.config.Asker.Identify(q.Context(), p.caller(q), name); err != nil { // before its body takes memory
 		w.Header().Set("Connection", "close") // else the server would read the body before it answers
 		refuse(w, err)
 		return
@@ -144,6 +144,24 @@ func (p *Page) action(w http.ResponseWriter, q *http.Request) {
 		b = []byte("{}")
 	}
 	p.one(w, q, name, json.RawMessage(b))
+}
+
+// maxLogin bounds the body of a login.
+const maxLogin = 1 << 10
+
+// logIn answers the code of the page's link with a token.
+func (p *Page) logIn(w http.ResponseWriter, q *http.Request) {
+	var body struct {
+		Code string `json:"code"`
+	}
+	err := json.NewDecoder(http.MaxBytesReader(w, q.Body, maxLogin)).Decode(&body)
+	httplimit.BodyRead(w)
+	if err != nil {
+		refuse(w, bad("body of login: "+err.Error(), `send {"code": ...}, that of the link`))
+		return
+	}
+	token, err := p.config.Asker.LogIn(q.Context(), p.caller(q), body.Code)
+	p.reply(w, q, map[string]string{"token": token}, err)
 }
 
 // one answers with the one result of an action.

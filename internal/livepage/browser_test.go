@@ -94,7 +94,8 @@ var usual = view{1280, 900, false}
 // open opens the page of a server in a new tab; it fails the test for errors of the console and requests to others.
 func open(t *testing.T, browser context.Context, server string, v view, expected ...string) *tab {
 	t.Helper()
-	p := &tab{t: t, server: server, expected: expected}
+	site, _, _ := strings.Cut(server, "/#") // a link of the page
+	p := &tab{t: t, server: site, expected: expected}
 	ctx, end := chromedp.NewContext(browser, chromedp.WithListener(p.listen))
 	ctx, stop := context.WithTimeout(ctx, patience)
 	p.ctx = ctx

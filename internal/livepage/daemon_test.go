@@ -119,6 +119,7 @@ func serving(t *testing.T, change func(*config.Config)) *daemon.Daemon {
 	c.Stream.Dir, c.Stream.Listen = t.TempDir(), "127.0.0.1:0"
 	c.Stream.MaxBytes, c.Stream.DeadLetterBytes, c.Stream.PlanBytes = 256<<20, 64<<20, 256<<20
 	c.Flight.Listen, c.HTTP.Listen = "127.0.0.1:0", "127.0.0.1:0"
+	c.Flight.Insecure = true // most of these tests are not about who calls
 	c.Plan.Packing.Buckets, c.Plan.Packing.Pool, c.Plan.Packing.MaxAge = []int{512}, 64, 256
 	c.Plan.Shuffle.Window, c.Plan.Steps.Rows, c.Serve.Ahead = 16, 8, 8
 	change(&c)

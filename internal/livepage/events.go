@@ -69,7 +69,7 @@ func (p *Page) events(w http.ResponseWriter, q *http.Request) {
 		refuse(w, &loader.Error{Reason: limited, Message: "1,024 pages are open at this daemon", Do: "close some, or look at another daemon of the run"})
 		return
 	}
-	v, leave := p.viewers.join(CallerOf(q))
+	v, leave := p.viewers.join(p.caller(q))
 	defer leave()
 	if _, err := v.ask(q.Context(), status); err != nil { // as a status of HTTP, where the stream has not begun
 		refuse(w, err)

@@ -24,7 +24,8 @@ type fake struct {
 	fail   error             // all questions are answered with it
 	change func(*answers.Status)
 	past   answers.History
-	open   bool // nobody is asked for a token; else "read" and "operate" are tokens
+	codes  []string // of links, each good once, for the token "operate"
+	open   bool     // nobody is asked for a token; else "read" and "operate" are tokens
 }
 
 func newFake() *fake {
@@ -70,6 +71,17 @@ func (f *fake) Identify(_ context.Context, from access.Caller, _ string) (access
 		return access.Identity{}, &loader.Error{Reason: loader.BadToken, Message: "the call has no bearer token", Do: "send one"}
 	}
 	return access.Identity{Name: "somebody"}, nil
+}
+
+func (f *fake) LogIn(_ context.Context, _ access.Caller, code string) (string, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	at := slices.Index(f.codes, code)
+	if at < 0 {
+		return "", &loader.Error{Reason: loader.BadToken, Message: "the link of the page has been used", Do: "make another one"}
+	}
+	f.codes = slices.Delete(f.codes, at, at+1)
+	return "operate", nil
 }
 
 func (f *fake) Ask(_ context.Context, from access.Caller, action string, body []byte) ([]json.RawMessage, error) {

@@ -19,6 +19,8 @@ type Asker interface {
 	Ask(ctx context.Context, from access.Caller, action string, body []byte) (results []json.RawMessage, err error)
 	// Identify returns who calls, or why Ask would refuse every call of the caller.
 	Identify(ctx context.Context, from access.Caller, what string) (access.Identity, error)
+	// LogIn returns a bearer token for a page, for the code of its link.
+	LogIn(ctx context.Context, from access.Caller, code string) (token string, err error)
 }
 
 // Config says what a Page needs to know of its daemon.
@@ -26,6 +28,8 @@ type Config struct {
 	Asker Asker
 	// Asks says whether callers have to say who they are. While nobody has to, only requests that name this machine are answered.
 	Asks func() bool
+	// MayRead says that callers without a token may read, where only the token of the data folder is asked for.
+	MayRead bool
 	// Names are host names that stand for this machine in requests, beside localhost, its own name and IP addresses.
 	Names []string
 	Log   *slog.Logger
@@ -58,6 +62,7 @@ func New(c Config) *Page {
 	p.Handle("GET /api/find", http.HandlerFunc(p.find))
 	p.Handle("GET /api/text", http.HandlerFunc(p.text))
 	p.Handle("POST /api/action/{action}", http.HandlerFunc(p.action))
+	p.Handle("POST /api/login", http.HandlerFunc(p.logIn))
 	p.Handle("/api/", http.HandlerFunc(p.unknown))
 	p.handler = guarded(c, p.mux)
 	return p
@@ -77,6 +82,13 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, q *http.Request) { p.handler.Ser
 
 // Close ends all streams of events, which an http.Server that shuts down would wait for.
 func (p *Page) Close() { p.close() }
+
+// caller is who sends a request to the page.
+func (p *Page) caller(q *http.Request) access.Caller {
+	c := CallerOf(q)
+	c.MayRead = p.config.MayRead
+	return c
+}
 
 // CallerOf is who sends a request.
 func CallerOf(q *http.Request) access.Caller {

@@ -431,6 +431,31 @@ func TestClose(t *testing.T) {
 	http.DefaultClient.CloseIdleConnections()
 }
 
+func TestPage_LogsInOnce(t *testing.T) {
+	f := newFake()
+	f.open, f.codes = false, []string{"17.once"}
+	s := serve(t, f)
+	for _, test := range []struct {
+		method, body string
+		header       []string
+		status       int
+		part         string
+	}{
+		{"GET", "", nil, 404, ""},
+		{"POST", "{", nil, 400, "body of login"},
+		{"POST", `{"code":"` + strings.Repeat("a", 2000) + `"}`, nil, 400, "body of login"},
+		{"POST", `{"code":"16.guess"}`, nil, 401, "BAD_TOKEN"},
+		{"POST", `{"code":"17.once"}`, []string{"Sec-Fetch-Site", "cross-site"}, 403, "another site"},
+		{"POST", `{"code":"17.once"}`, nil, 200, `"token":"operate"`},
+		{"POST", `{"code":"17.once"}`, nil, 401, "BAD_TOKEN"},
+	} {
+		r, body := call(t, test.method, s.URL+"/api/login", test.body, test.header...)
+		if r.StatusCode != test.status || !strings.Contains(body, test.part) {
+			t.Errorf("%s %.40s: %s %s, want %d and %q", test.method, test.body, r.Status, body, test.status, test.part)
+		}
+	}
+}
+
 func FuzzQueries(f *testing.F) {
 	for _, seed := range []string{"id=a&source=b", "sequence=1", "sequence=-1", "documents=1", "%zz", "a=b;c=d", "start=4&tokens=99999999999999999999"} {
 		f.Add("step/4", seed)

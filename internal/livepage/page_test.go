@@ -218,6 +218,28 @@ func TestPage_MissingRank(t *testing.T) {
 	p.until(`document.querySelectorAll(".cell[data-missing]").length === 1 && document.querySelector(".held[data-failing]") && document.querySelector("#jobs tr.missing th, #jobs tr.missing td")`)
 }
 
+// A link logs the page in once. Its code leaves the address, and the token stays in the tab.
+func TestPage_OpensByLinkOnce(t *testing.T) {
+	f := newFake()
+	f.open, f.codes = false, []string{"17.once"}
+	s := serve(t, f)
+	browser := chromium(t)
+	p := open(t, browser, s.URL+"/#login=17.once", usual)
+	p.ready()
+	kept := eval[string](p, `JSON.stringify([{...sessionStorage}, {...localStorage}, document.cookie, location.hash])`)
+	if kept != `[{"loaderd-token":"operate"},{},"",""]` {
+		t.Errorf("the tab keeps %s", kept)
+	}
+	p.do(chromedp.Reload())
+	p.ready()
+	again := open(t, browser, s.URL+"/#login=17.once", usual, "401")
+	again.until(`Boolean(document.querySelector("#token-input"))`)
+	again.says("#token", "loaderd page")
+	f.set(func(f *fake) { f.codes = []string{"18.another"} })
+	again.do(chromedp.Navigate(s.URL + "/#login=18.another")) // in the same tab
+	again.ready()
+}
+
 // Who may not act sees no actions; who is not known is asked for a token, which stays in the tab.
 func TestPageByRole(t *testing.T) {
 	f := newFake()

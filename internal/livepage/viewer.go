@@ -141,7 +141,7 @@ func line(b []byte) []byte {
 // shared serves the answer to a question.
 func (p *Page) shared(asked question) http.HandlerFunc {
 	return func(w http.ResponseWriter, q *http.Request) {
-		v, leave := p.viewers.join(CallerOf(q))
+		v, leave := p.viewers.join(p.caller(q))
 		defer leave()
 		a, err := v.ask(q.Context(), asked)
 		if err != nil {

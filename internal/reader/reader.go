@@ -23,6 +23,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+
+	"loaderd/internal/access"
 )
 
 // Flow-control windows of a connection.
@@ -35,8 +37,11 @@ const (
 
 // Options of a connection.
 type Options struct {
-	Token string      // bearer token; empty sends none
-	TLS   *tls.Config // for grpc+tls; nil takes the system's authorities
+	Token string // bearer token; empty sends none
+	// DataDir is the data folder of a daemon on this machine: without a Token calls to loopback are signed with the token
+	// in it.
+	DataDir string
+	TLS     *tls.Config // for grpc+tls; nil takes the system's authorities
 	// Window is how many bytes the server may send before they are taken; 0: RankWindow.
 	Window int32
 	// Reuse takes the memory of a batch for those behind it: a batch is good until the call that it is handed to returns.
@@ -66,6 +71,7 @@ type Ticket struct {
 type Client struct {
 	uri     string
 	token   string
+	local   *access.LocalCaller // nil where calls are not signed
 	reuse   bool
 	reports bool
 	flight  flight.Client
@@ -90,13 +96,20 @@ func Open(uri string, o Options) (*Client, error) {
 	if _, _, err := net.SplitHostPort(address); err != nil {
 		return nil, fmt.Errorf("connect to %q: %w", uri, err)
 	}
+	var local *access.LocalCaller
+	if o.Token == "" {
+		local = access.NewLocalCaller(o.DataDir, address)
+	}
+	if local != nil && scheme != "grpc+tls" { // a certificate says that the server is the right one
+		address = access.LoopbackIP(address)
+	}
 	c, err := flight.NewClientWithMiddleware(address, nil, nil, grpc.WithTransportCredentials(security),
 		grpc.WithInitialWindowSize(cmp.Or(o.Window, RankWindow)), grpc.WithInitialConnWindowSize(cmp.Or(o.Window, RankWindow)))
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", uri, err)
 	}
 	open, shut := context.WithCancel(context.Background())
-	return &Client{open: open, shut: shut, uri: uri, token: o.Token, reuse: o.Reuse, reports: o.Report, flight: c}, nil
+	return &Client{open: open, shut: shut, uri: uri, token: o.Token, local: local, reuse: o.Reuse, reports: o.Report, flight: c}, nil
 }
 
 // Close ends the connection and every read on it.
@@ -208,10 +221,14 @@ func (c *Client) Results(ctx context.Context, action string, body any, f func([]
 }
 
 func (c *Client) outgoing(ctx context.Context) context.Context {
+	header := "Bearer " + c.token
 	if c.token == "" {
-		return ctx
+		var err error
+		if header, err = c.local.Authorization(); err != nil { // a daemon that wants it says so
+			return ctx
+		}
 	}
-	return metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+c.token)
+	return metadata.AppendToOutgoingContext(ctx, "authorization", header)
 }
 
 func (c *Client) failed(what string, err error) error {

@@ -22,6 +22,7 @@ func serve(t *testing.T) *daemon.Daemon {
 	t.Helper()
 	c := config.Default()
 	c.Stream.Dir, c.Stream.Listen, c.Flight.Listen, c.HTTP.Listen = t.TempDir(), "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
+	c.Flight.Insecure = true // these tests are not about who calls
 	c.Stream.MaxBytes, c.Stream.DeadLetterBytes, c.Stream.PlanBytes = 64<<20, 16<<20, 64<<20
 	c.Plan.Packing.Method, c.Plan.Packing.Buckets, c.Plan.Shuffle.Window, c.Plan.Steps.Rows = "concat", []int{8}, 0, 2
 	d, err := daemon.Start(t.Context(), c, slog.New(slog.DiscardHandler))

@@ -35,6 +35,7 @@ func openServing(ctx context.Context, steps uint64) (m measured, err error) {
 	}()
 	c := config.Default()
 	c.Stream.Dir, c.Stream.Listen, c.Flight.Listen, c.HTTP.Listen = folder, "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
+	c.Flight.Insecure = true // its readers are in this process
 	c.Tokenizer = config.Tokenizer{Name: config.TokenizerNone, Fingerprint: fingerprint, VocabSize: vocabulary, End: config.None, Pad: "0"}
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
 	if err := fill(ctx, c, int64(steps)*c.Plan.StepTokens(), log); err != nil {

@@ -90,6 +90,7 @@ func run() (err error) {
 
 	c := config.Default()
 	c.Stream.Dir, c.Stream.Listen, c.Flight.Listen, c.HTTP.Listen = dir, "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
+	c.Flight.Insecure = true // its readers are in this process
 	c.Tokenizer.Name = *name
 	r := result{Documents: *documents, Tokenized: *tokenized, Tokenizer: *name, Workers: runtime.GOMAXPROCS(0)}
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))

@@ -29,6 +29,7 @@ func (b *bench) settings(run string) config.Config {
 	c.Tokenizer = config.Tokenizer{Name: config.TokenizerNone, Fingerprint: fingerprint, VocabSize: vocabulary, End: config.None, Pad: "0"}
 	c.Stream.Dir = filepath.Join(b.folder, "documents")
 	c.Stream.Listen, c.Flight.Listen, c.HTTP.Listen = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
+	c.Flight.Insecure = true // its readers are in this process
 	return c
 }
 

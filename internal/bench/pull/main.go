@@ -103,6 +103,7 @@ type bench struct {
 func (b *bench) settings(dir string) config.Config {
 	c := config.Default()
 	c.Stream.Dir, c.Stream.Listen, c.Flight.Listen, c.HTTP.Listen = dir, "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
+	c.Flight.Insecure = true // its readers are in this process
 	c.Stream.DeadLetterBytes, c.Stream.PlanBytes = 64<<20, 1<<30
 	c.Tokenizer.Name = b.model.Name()
 	const tokenBytes = 4 // of text, about

@@ -11,6 +11,21 @@ export const token = {
   forget: () => sessionStorage.removeItem(key),
 };
 
+// login exchanges the code of the page's link for a token. The code leaves the address at once: it opens the page once.
+export async function login() {
+  const code = new URLSearchParams(location.hash.slice(1)).get("login");
+  if (!code) return;
+  history.replaceState(null, "", location.pathname + location.search);
+  try {
+    token.set((await post("api/login", { code })).token);
+  } catch { // the page asks for a token then
+  }
+}
+
+addEventListener("hashchange", () => { // the link was opened in this tab
+  if (location.hash.startsWith("#login=")) location.reload();
+});
+
 // Problem is an error that the daemon answered with, or that there was no answer.
 export class Problem extends Error {
   constructor(status, { reason = "", message = "", do: advice = "" }) {
@@ -47,7 +62,11 @@ export async function get(path, query = {}) {
 
 // act asks for an action.
 export async function act(name, body = {}) {
-  const answer = await request(`api/action/${name}`, { method: "POST", body: JSON.stringify(body), headers: { "Content-Type": "application/json" } });
+  return post(`api/action/${name}`, body);
+}
+
+async function post(path, body) {
+  const answer = await request(path, { method: "POST", body: JSON.stringify(body), headers: { "Content-Type": "application/json" } });
   return answer.json();
 }
 

@@ -1,7 +1,7 @@
 // The page: hears how the run does once a second, and how it went now and then, and hands both to the sections.
 import { startEvents, updateEvents } from "./events.js";
 import { updateActions } from "./actions.js";
-import { follow, get } from "./connection.js";
+import { follow, get, login } from "./connection.js";
 import { updateDaemons } from "./daemons.js";
 import { updateDead } from "./dead.js";
 import { byId, mark, say, show } from "./dom.js";
@@ -23,6 +23,7 @@ let latest = null;
 let asked = 0; // when history was asked for last
 let every = soonEvery;
 
+await login();
 startToken();
 startHistory();
 startEvents();

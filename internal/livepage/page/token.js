@@ -2,6 +2,9 @@
 import { token } from "./connection.js";
 import { byId, el, mark, say, show } from "./dom.js";
 
+const advice = "Open the link that loaderd page prints, or give a token of the daemon's (loaderd token flight, loaderd token create, " +
+  "or the file that flight.token_file names). It stays in this tab.";
+
 // askForToken shows why one is asked for, and returns when another one was given.
 export function askForToken(problem) {
   return new Promise((given) => {
@@ -18,7 +21,7 @@ export function askForToken(problem) {
       given();
     } }, el("label", { for: "token-input" }, "Token"), input, el("button", { type: "submit" }, "Look"));
     const node = el("section", { id: "token", "aria-labelledby": "token-title" }, el("h2", { id: "token-title" }, "This daemon asks who you are"),
-      el("p", { class: wrong ? "problem" : "small" }, wrong ? `${problem.message}. ${problem.advice}` : "Give a token of the daemon's (loaderd token create, or the file that flight.token_file names). It stays in this tab."), form);
+      el("p", { class: wrong ? "problem" : "small" }, wrong ? `${problem.message}. ${problem.advice}` : advice), form);
     byId("top").after(node);
     show(byId("main"), false);
     mark(document.documentElement, "data-denied", "");

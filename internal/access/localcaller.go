@@ -1,0 +1,45 @@
+package access
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+	"time"
+)
+
+// LocalCaller proves to a daemon on this machine that a client can read the token of its data folder.
+type LocalCaller struct{ file, address string }
+
+// NewLocalCaller returns the LocalCaller for a data folder and an address, host:port. It is nil for an address that other
+// machines may have.
+func NewLocalCaller(dir, address string) *LocalCaller {
+	if dir == "" || !OnLoopback(address) {
+		return nil
+	}
+	return &LocalCaller{filepath.Join(dir, FlightTokenFile), LoopbackIP(address)}
+}
+
+// LoopbackIP replaces the host localhost by its address: another process may listen at the other one that it has.
+func LoopbackIP(address string) string {
+	if host, port, err := net.SplitHostPort(address); err == nil && host == "localhost" {
+		return net.JoinHostPort("127.0.0.1", port)
+	}
+	return address
+}
+
+// errNotLocal is the error of a caller of other machines.
+var errNotLocal = errors.New("the daemon is not on this machine")
+
+// Authorization returns the header of a call that is made now. The token is read for each: a daemon that starts later may
+// make another one.
+func (c *LocalCaller) Authorization() (string, error) {
+	if c == nil {
+		return "", errNotLocal
+	}
+	token, err := ReadToken(c.file)
+	if err != nil {
+		return "", fmt.Errorf("find the token of a daemon on this machine: %w", err)
+	}
+	return SignCall(token, c.address, time.Now()), nil
+}

@@ -1,0 +1,87 @@
+package access
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// SignedScheme is the scheme of an Authorization header with a signature of SignCall.
+const SignedScheme = "Loaderd"
+
+// A signature proves that its maker can read the token of a data folder, without sending it: a process that listens where
+// the daemon was must not receive it. It is for one purpose and one address of the daemon, and lasts for a short time.
+const (
+	forCall = "call" // to Flight
+	forPage = "page" // to log a page in, once
+
+	callLasts = time.Minute
+	pageLasts = 10 * time.Minute
+	ahead     = 5 * time.Second // that a signer's clock may be
+
+	macBytes = 16
+)
+
+// SignCall returns the Authorization header of a call to a Flight server on this machine, at host:port.
+func SignCall(token, address string, now time.Time) string {
+	return SignedScheme + " " + sign(token, forCall, address, now)
+}
+
+// SignPage returns a code that logs the page of a daemon on this machine in, once. address is host:port of its HTTP
+// server.
+func SignPage(token, address string, now time.Time) string { return sign(token, forPage, address, now) }
+
+// sign returns MICROSECONDS.MAC: hexadecimal digits, and unpadded base64 (URL alphabet).
+func sign(token, purpose, address string, now time.Time) string {
+	stamp := strconv.FormatInt(now.UnixMicro(), 16)
+	return stamp + "." + base64.RawURLEncoding.EncodeToString(mac(sha256.Sum256([]byte(token)), purpose, address, stamp))
+}
+
+func mac(key [32]byte, parts ...string) []byte {
+	m := hmac.New(sha256.New, key[:])
+	m.Write([]byte("loaderd " + strings.Join(parts, "\x00")))
+	return m.Sum(nil)[:macBytes]
+}
+
+// endpoint is where a server of the daemon listens, and since when.
+type endpoint struct {
+	address string
+	since   time.Time
+}
+
+// verified reports whether a signature is one of the daemon's token, for its address. It returns when it was made.
+func (e *endpoint) verified(key [32]byte, purpose, signature string) (made time.Time, ok bool) {
+	stamp, text, _ := strings.Cut(signature, ".")
+	micro, err := strconv.ParseInt(stamp, 16, 64)
+	if e == nil || err != nil {
+		return made, false
+	}
+	sent, err := base64.RawURLEncoding.DecodeString(text)
+	if err != nil {
+		return made, false
+	}
+	for _, address := range e.addresses() {
+		ok = ok || hmac.Equal(sent, mac(key, purpose, address, stamp))
+	}
+	return time.UnixMicro(micro), ok
+}
+
+// fresh reports whether a signature was made lately, and while the server listened: another process may have received one
+// that was made before.
+func (e *endpoint) fresh(made time.Time, lasts time.Duration) bool {
+	age := time.Since(made)
+	return age > -ahead && age <= min(lasts, time.Since(e.since))
+}
+
+// addresses are those by which this machine reaches the endpoint.
+func (e *endpoint) addresses() []string {
+	host, port, err := net.SplitHostPort(e.address)
+	if ip := net.ParseIP(host); err == nil && ip != nil && ip.IsUnspecified() {
+		return []string{net.JoinHostPort("127.0.0.1", port), net.JoinHostPort("::1", port)}
+	}
+	return []string{e.address}
+}
