@@ -1,10 +1,13 @@
 """Fixtures: the loaderd binary, and daemons that live as long as a test."""
 
+import atexit
 import os
 import random
+import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -13,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pyarrow.flight as flight
 import pytest
 import scale
 
@@ -20,6 +24,23 @@ ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
 READY_SECONDS = 60
 STOP_SECONDS = 40  # longer than the daemon's own bound on a stop
+TOKEN = "flight_" + 64 * "7"  # in the data folder of every daemon
+
+
+def write_token(folder: Path) -> None:
+    (folder / "flight.token").touch(0o600)
+    (folder / "flight.token").write_text(TOKEN + "\n")
+
+
+def share_token() -> None:
+    """Clients and commands of these tests find the token of the daemons, as that of a daemon on this machine."""
+    folder, owner = Path(tempfile.mkdtemp(prefix="loaderd-tests-")), os.getpid()
+    atexit.register(lambda: os.getpid() == owner and shutil.rmtree(folder, ignore_errors=True))
+    write_token(folder)
+    os.environ["LOADERD_STREAM__DIR"] = str(folder)
+
+
+share_token()  # before modules copy the environment; benchmarks use this one too
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -77,8 +98,22 @@ class Daemon:
         """The settings as --set flags, for other commands that are to find this daemon."""
         return [x for key, value in self.settings.items() for x in ("--set", f"{key}={value}")]
 
+    @property
+    def with_token(self) -> flight.FlightCallOptions:
+        """Options of a stock Flight client's calls."""
+        return flight.FlightCallOptions(headers=[(b"authorization", b"Bearer " + TOKEN.encode())])
+
+    def open(self, path: str, timeout: float = 5) -> Any:
+        """The answer of a path of the HTTP server, to a caller with the token."""
+        request = urllib.request.Request(self.http_url + path, headers={"Authorization": f"Bearer {TOKEN}"})
+        return urllib.request.urlopen(request, timeout=timeout)
+
     def start(self) -> "Daemon":
         """Start and wait until the daemon serves."""
+        data = Path(str(self.settings["stream.dir"]))
+        if not data.exists():
+            data.mkdir(mode=0o700)
+            write_token(data)
         environ = {k: v for k, v in os.environ.items() if not k.startswith("LOADERD_")}
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
@@ -99,8 +134,8 @@ class Daemon:
     def answers(self, path: str) -> bool:
         """Whether a path of the HTTP server answers with 200."""
         try:
-            with urllib.request.urlopen(self.http_url + path, timeout=5) as response:
-                return response.status == 200
+            with self.open(path) as response:
+                return bool(response.status == 200)
         except urllib.error.HTTPError as error:
             self.said = error.read().decode(errors="replace")
         except (urllib.error.URLError, OSError) as error:
@@ -109,7 +144,7 @@ class Daemon:
 
     def metric(self, name: str) -> float:
         """The value of a metric without labels but the run's, 0 where there is none."""
-        with urllib.request.urlopen(self.http_url + "/metrics", timeout=5) as response:
+        with self.open("/metrics") as response:
             lines = [line.split() for line in response.read().decode().splitlines()]
         return next((float(line[1]) for line in lines if line[0].partition("{")[0] == name), 0.0)
 

@@ -9,7 +9,6 @@ import re
 import subprocess
 import threading
 import time
-import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -162,7 +161,7 @@ def staged(binary: Path, folder: Path, long: bool = False) -> Iterator[Stage]:
 def page_status(d: Daemon) -> RunStatus | None:
     """What the live page of a daemon shows; None while it does not answer."""
     try:
-        with urllib.request.urlopen(d.http_url + "/api/status", timeout=2) as response:
+        with d.open("/api/status", timeout=2) as response:
             return RunStatus.decode(json.load(response))
     except OSError:
         return None

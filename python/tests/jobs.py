@@ -34,7 +34,7 @@ class Python:
         return [self.program, *launcher, str(EXAMPLES / example), *map(str, args)]
 
     def environ(self) -> dict[str, str]:
-        mine = {k: v for k, v in os.environ.items() if not k.startswith("LOADERD_")}
+        mine = {k: v for k, v in os.environ.items() if not k.startswith("LOADERD_") or k == "LOADERD_STREAM__DIR"}
         path = os.pathsep.join(str(folder) for folder in (ROOT / "python" / "src", *self.folders))
         mine |= {"PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
         return mine | self.variables

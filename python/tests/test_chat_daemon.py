@@ -48,7 +48,7 @@ def weights(daemon: Any) -> dict[int, float]:
     """The weight of every document that is read."""
     found = {}
     ticket = {"rank": 0, "world": 1, "columns": ["documents", "loss_weights"]}
-    for chunk in flight.connect(daemon.flight_url).do_get(flight.Ticket(json.dumps(ticket).encode())):
+    for chunk in flight.connect(daemon.flight_url).do_get(flight.Ticket(json.dumps(ticket).encode()), daemon.with_token):
         for pieces, some in zip(chunk.data["documents"].to_pylist(), chunk.data["loss_weights"].to_pylist(), strict=True):
             found |= {piece["sequence"]: weight for piece, weight in zip(pieces, some)}
     return found

@@ -35,6 +35,7 @@ BIG = {
     "steps.backlog": 1,
     "flight.batch_bytes": 65_536,
     "serve.stall_timeout": "5s",
+    "flight.insecure": "true",  # the token of the data folder is good at the daemon's address, not at a proxy's
 }
 
 
@@ -160,7 +161,7 @@ def test_hangs_are_noticed(
     again."""
     monkeypatch.setattr(connection, "KEEPALIVE_MS", 10_200)  # more often than every 10 s the daemon sends pings away
     monkeypatch.setattr(connection, "PING_TIMEOUT_MS", 1_000)
-    d, dry = daemon(BIG), daemon({**SETTINGS, "serve.stall_timeout": "60s"})
+    d, dry = daemon(BIG), daemon({**SETTINGS, "serve.stall_timeout": "60s", "flight.insecure": "true"})
     publish_tokens(d.nats_url, LONG)
 
     budgets = iter([1_000_000])
@@ -205,7 +206,7 @@ def test_hangs_that_pings_do_not_find(monkeypatch: pytest.MonkeyPatch, daemon: C
     monkeypatch.setattr(connection, "PING_TIMEOUT_MS", 10**9)
     monkeypatch.setattr(reading, "PROBE_SECONDS", 0.5)
     monkeypatch.setattr(reading, "PROBE_ANSWER_SECONDS", 0.5)
-    dry = daemon({**SETTINGS, "serve.stall_timeout": "60s"})
+    dry = daemon({**SETTINGS, "serve.stall_timeout": "60s", "flight.insecure": "true"})
     with Proxy(port_of(dry)) as path, Client(path.url, steps=1) as idle, Client(dry.flight_url) as aside:
         waiting = threading.Thread(target=lambda: steps.extend(idle))
         steps: list[loaderd.Step] = []

@@ -140,7 +140,7 @@ def test_row(daemon: Callable[..., Any], tokenizer: Any, tmp_path: Any) -> None:
 
     with loaderd.Client(d.flight_url) as client:
         client.seal()
-    [chunk] = flight.connect(d.flight_url).do_get(flight.Ticket(json.dumps({"columns": list(wire)}).encode()))
+    [chunk] = flight.connect(d.flight_url).do_get(flight.Ticket(json.dumps({"columns": list(wire)}).encode()), d.with_token)
     [row], meta = chunk.data.to_pylist(), json.loads(chunk.app_metadata.to_pybytes())
     pad = tokenizer.convert_tokens_to_ids("<|endoftext|>")
     assert [*spelled(tokenizer, row["input_ids"][:9]), *["PAD" if i == pad else "" for i in row["input_ids"][9:]]] == wire["input_ids"].split()

@@ -38,14 +38,14 @@ def publish(daemon, messages: list[tuple[bytes, dict[str, str]]], subject: str =
 
 def action(daemon, name: str, **body: object) -> list[dict]:
     client = flight.connect(daemon.flight_url)
-    return [json.loads(r.body.to_pybytes()) for r in client.do_action(flight.Action(name, json.dumps(body).encode()))]
+    return [json.loads(r.body.to_pybytes()) for r in client.do_action(flight.Action(name, json.dumps(body).encode()), daemon.with_token)]
 
 
 def read(daemon, **ticket: object) -> list[tuple[dict, dict[str, np.ndarray]]]:
     """The metadata and columns of every batch of a ticket."""
     client = flight.connect(daemon.flight_url)
     out = []
-    for chunk in client.do_get(flight.Ticket(json.dumps(ticket).encode())):
+    for chunk in client.do_get(flight.Ticket(json.dumps(ticket).encode()), daemon.with_token):
         meta = json.loads(chunk.app_metadata.to_pybytes())
         columns = {}
         for name in chunk.data.schema.names:
@@ -173,7 +173,7 @@ def test_errors_name_their_cause(daemon, ticket, exception, reason):
     action(d, "checkpoint")  # it leads: before, it cannot tell which steps there are
     client = flight.connect(d.flight_url)
     with pytest.raises(Exception) as caught:
-        list(client.do_get(flight.Ticket(ticket)))
+        list(client.do_get(flight.Ticket(ticket), d.with_token))
     error = caught.value
     assert reason in str(error)
     if isinstance(error, flight.FlightError):
@@ -185,11 +185,12 @@ def test_errors_name_their_cause(daemon, ticket, exception, reason):
 def test_readme_example(daemon):
     """The pyarrow example of the README, as it stands there."""
     (example,) = [e for e in re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S) if "pyarrow" in e]
-    assert len([line for line in example.splitlines() if line]) == 10
+    assert len([line for line in example.splitlines() if line]) == 12
     d = daemon(SMALL)
     publish(d, [(t.encode(), {}) for t in texts(60)])
     action(d, "seal")
     example = example.replace("grpc://127.0.0.1:8815", d.flight_url)
-    out = subprocess.run([sys.executable, "-c", example], capture_output=True, text=True, check=True, timeout=60).stdout
+    (d.folder / "loaderd-data").symlink_to(d.folder / "data")
+    out = subprocess.run([sys.executable, "-c", example], cwd=d.folder, capture_output=True, text=True, check=True, timeout=60).stdout
     lines = out.splitlines()
     assert lines[0].startswith("0 (4, 256) tokens: ") and len(lines) == read(d)[-1][0]["step"] + 1

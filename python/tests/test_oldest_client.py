@@ -11,6 +11,7 @@ import loaderd
 from loaderd import Client, serve
 
 [OLDEST] = (Path(__file__).parent / "oldest").glob("*.whl")
+OPEN = {"flight.insecure": True}  # the oldest client looks for no token
 TODAY = Path(__file__).resolve().parents[1] / "src"
 
 READ = """
@@ -76,7 +77,7 @@ def script(text: str, *arguments: object) -> str:
 
 def test_a_training_that_it_began_goes_on(loaderd_program: None) -> None:
     texts = [f"Document {n} is about {'things ' * (n % 9 + 1)}" for n in range(100)]
-    with loaderd.serve(texts, settings={"steps.rows": 4, "packing.buckets": 64, "serve.release": "keep"}) as url:
+    with loaderd.serve(texts, settings={"steps.rows": 4, "packing.buckets": 64, "serve.release": "keep", **OPEN}) as url:
         state = script(LEAVE, OLDEST, url)
         with loaderd.Client(url, step=3) as client:
             want = [step.input_ids.tolist() for step in client]
@@ -91,7 +92,7 @@ def read(where: Path, url: str, rank: int, world: int, how: str) -> list[str]:
 @pytest.mark.parametrize("how", ["numpy", "torch"])
 def test_it_reads_what_todays_reads(loaderd_program: None, how: str) -> None:
     texts = [f"Document {n} is about {'things ' * (n % 9 + 1)}" for n in range(300)]
-    with loaderd.serve(texts, settings={"steps.rows": 4, "packing.buckets": [64, 128], "serve.release": "keep"}) as url:
+    with loaderd.serve(texts, settings={"steps.rows": 4, "packing.buckets": [64, 128], "serve.release": "keep", **OPEN}) as url:
         for rank in range(2):
             have = read(OLDEST, url, rank, 2, how)
             assert len(have) > 3

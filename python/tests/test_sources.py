@@ -151,7 +151,7 @@ def test_mix_keeps_what_the_change_before_set(mixed):
     with loaderd.Client(mixed.flight_url) as client, pyarrow.flight.connect(mixed.flight_url) as flight:
 
         def action(**weights):
-            (result,) = flight.do_action(pyarrow.flight.Action("mix", json.dumps({"weights": weights}).encode()))
+            (result,) = flight.do_action(pyarrow.flight.Action("mix", json.dumps({"weights": weights}).encode()), mixed.with_token)
             return json.loads(result.body.to_pybytes())
 
         def call(**weights):

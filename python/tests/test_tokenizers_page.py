@@ -71,7 +71,7 @@ def test_producer_of_tokens(daemon: Callable[..., Any], loaderd: pathlib.Path, t
     subprocess.run([loaderd, "seal", "--flight", running.flight_url], check=True, capture_output=True)
     got = []
     with flight.connect(running.flight_url) as client:
-        for chunk in client.do_get(flight.Ticket(json.dumps({"step": 0}).encode())):
+        for chunk in client.do_get(flight.Ticket(json.dumps({"step": 0}).encode()), running.with_token):
             got += [i for row in chunk.data["input_ids"].to_pylist() for i in row]
     documents = sorted(tokenizer.encode(t, add_special_tokens=False).ids + [1] for t in TEXTS)
     assert sorted(pieces(got)) == documents

@@ -68,8 +68,10 @@ class Client(Iterator[Step]):
         makes it wait. `peer` distinguishes processes that read as the same rank, such as those of tensor parallelism: without it the second one gets
         DuplicateRank. `documents` asks for `Step.sources`, `sources` for these with their numbers, of a run with several (BadTicket by another; None: where it has
         several), `weights` for the weight of each piece's loss, `columns` for columns that documents bring along (`Step.column`, `Step.values`; BadTicket
-        for one that the run has not). `token` is the daemon's bearer token. `prefetch` steps
-        are read ahead.
+        for one that the run has not). `token` is the daemon's bearer token. On the daemon's machine its user needs none: without
+        one the client finds the daemon's data folder as LOADERD_STREAM__DIR, or as ./loaderd-data, and signs its calls with the
+        token in it. It does not send that token.
+        `prefetch` steps are read ahead.
 
         `patience`: seconds without a step after which the cause is raised. It belongs below the timeout of the
         trainer's collectives, so that the rank says why it waits. `connect_timeout`: seconds without any answer after

@@ -17,6 +17,7 @@ import pyarrow.flight as flight
 
 from loaderd import forks
 from loaderd.errors import BadToken, ClosedClient, ForkedClient, LoaderdError, ProtocolError, from_status
+from loaderd.local import data_folder, local_caller
 from loaderd.status import decode
 from loaderd.wire import RunInfo, Ticket, loads
 
@@ -88,9 +89,11 @@ class Connection:
     """Flight calls to one daemon, each tried once. It connects with the first call, and again after a loss. Threads may
     share it."""
 
-    def __init__(self, url: str, *, token: str | None = None, tls: TLS | None = None) -> None:
+    def __init__(
+        self, url: str, *, token: str | None = None, tls: TLS | None = None, folder: Path | None = None
+    ) -> None:
         """`url` is grpc://host:port, or grpc+tls://host:port for TLS, which `tls` implies; `token` is the daemon's
-        bearer token."""
+        bearer token. Without one calls to this machine are signed with the token of a data folder, where it has one."""
         self.url = normalized(url, tls is not None)
         self.secure = is_secure(self.url)
         if forks.after_use():
@@ -98,7 +101,10 @@ class Connection:
                 "this process was forked from one that had made a client, and no client works in it: "
                 "fork before the first client is made, or start processes by spawn or forkserver"
             )
-        self._headers = [(b"authorization", b"Bearer " + token.encode())] if token else []
+        self._bearer = [(b"authorization", b"Bearer " + token.encode())] if token else []
+        self._local = None if token else local_caller(folder or data_folder(), self.url)
+        # With TLS the certificate says that the daemon is the right one.
+        self._location = self.url if self.secure or self._local is None else f"grpc://{self._local.address}"
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self._arguments = {"generic_options": _options(), **(tls._arguments() if tls else {})}
@@ -116,7 +122,7 @@ class Connection:
         daemon answers."""
         client = self._opened()
         action = flight.Action(name, json.dumps({k: v for k, v in body.items() if v is not None}).encode())
-        options = flight.FlightCallOptions(timeout=timeout, headers=self._headers)
+        options = flight.FlightCallOptions(timeout=timeout, headers=self._headers())
         try:
             return [loads(r.body.to_pybytes(), f"result of {name}") for r in client.do_action(action, options)]
         except FAILURES as error:
@@ -143,7 +149,7 @@ class Connection:
     def read(self, ticket: Ticket) -> Opening:
         """Opens the stream of a ticket."""
         client = self._opened()
-        options = flight.FlightCallOptions(headers=self._headers)
+        options = flight.FlightCallOptions(headers=self._headers())
 
         def open() -> Any:
             try:
@@ -161,8 +167,11 @@ class Connection:
             if client is not None:
                 client.close()
 
+    def _headers(self) -> list[tuple[bytes, bytes]]:
+        return self._bearer if self._local is None else self._local.headers()
+
     def _connect(self) -> Any:
-        return forks.transport(flight.FlightClient(self.url, **self._arguments))
+        return forks.transport(flight.FlightClient(self._location, **self._arguments))
 
     def _failed(self, client: Any, error: Exception) -> LoaderdError:
         """The error of a call. A channel that failed is let go of: it would hold on to a dead connection, or wait before

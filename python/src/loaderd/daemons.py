@@ -7,9 +7,11 @@ import os
 import threading
 import time
 from collections.abc import Collection, Iterable, Sequence
+from pathlib import Path
 
 from loaderd.connection import TLS, Connection, is_secure, normalized
 from loaderd.errors import ClosedClient, ForkedClient, LoaderdError
+from loaderd.local import data_folder
 
 URLs = str | Sequence[str]
 """Addresses of a run's daemons: one, several with commas between them, or a sequence of such."""
@@ -44,13 +46,14 @@ class Daemons:
 
     def __init__(self, url: URLs, *, rank: int = 0, token: str | None = None, tls: TLS | None = None) -> None:
         """`url` has addresses grpc://host:port, or grpc+tls://host:port for TLS, which `tls` implies; `token` is the
-        bearer token of all daemons."""
+        bearer token of all daemons. Without one the token of a data folder of this machine proves who calls: of that of
+        `loaderd.serve`, where the URL is what it gave."""
         self.rank = rank
-        self._token, self._tls = token, tls
+        self._token, self._tls, self._folder = token, tls, _folder(url)
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self._closed = False
-        given = [Connection(u, token=token, tls=tls) for u in _addresses(url)]
+        given = [Connection(u, token=token, tls=tls, folder=self._folder) for u in _addresses(url)]
         self.secure = any(c.secure for c in given)
         self._given = sorted({c.url for c in given})
         self._all = {c.url: _Daemon(c) for c in given}
@@ -131,7 +134,7 @@ class Daemons:
             self._all = {u: d for u, d in self._all.items() if u in known}
             for u in self._listed:
                 if u not in self._all:
-                    self._all[u] = _Daemon(Connection(u, token=self._token, tls=self._tls))
+                    self._all[u] = _Daemon(Connection(u, token=self._token, tls=self._tls, folder=self._folder))
                 self._all[u].revive(now)
 
     def said(self) -> list[tuple[str, str]]:
@@ -171,6 +174,12 @@ class Daemons:
         turn = self.rank // n % max(1, n - 1)
         order = [urls[first], *others[turn:], *others[:turn]]
         return order + [u for u in self._all if u not in order]
+
+
+def _folder(url: URLs) -> Path:
+    """The data folder of the daemons: of loaderd.serve's URL, else that of this process."""
+    served = (getattr(text, "folder", None) for text in ([url] if isinstance(url, str) else url))
+    return next((folder for folder in served if folder is not None), data_folder()).absolute()
 
 
 def _addresses(url: URLs) -> list[str]:

@@ -211,7 +211,8 @@ class BadTicket(LoaderdError):
 
 
 class BadToken(LoaderdError):
-    """The bearer token is missing or wrong."""
+    """The token is missing or wrong. That of a daemon on this machine is found in its data folder: LOADERD_STREAM__DIR,
+    or ./loaderd-data."""
 
     reason = "BAD_TOKEN"
 

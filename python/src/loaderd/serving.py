@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 
 from loaderd.client import Client
 from loaderd.errors import LoaderdError
+from loaderd.local import FLIGHT_TOKEN, read_token, sign
 
 if TYPE_CHECKING:
     from loaderd.producer.message import Document
@@ -39,10 +40,21 @@ class Served(str):
 
     nats: str
     """Where documents are published, with the producer's token: loaderd.publish(documents, url.nats, source=...)."""
-    page: str
-    """The live page."""
+    http: str
+    """The address of the HTTP server, with the live page, its JSON and metrics."""
     folder: Path
-    """The daemon's data, and daemon.log."""
+    """The daemon's data, and daemon.log. Clients find the daemon's token there; those of a process that has the URL as
+    plain text need the folder in LOADERD_STREAM__DIR."""
+    token: str | None
+    """The daemon's token, for other clients of Flight and HTTP: the header authorization: Bearer TOKEN. None where the
+    settings have identities, a token file or flight.insecure."""
+
+    @property
+    def page(self) -> str:
+        """A link that opens the live page, once, within ten minutes; another one each time."""
+        if self.token is None:
+            return self.http
+        return f"{self.http}/#login={sign(self.token, 'page', urlsplit(self.http).netloc, time.time())}"
 
 
 def serve(
@@ -164,9 +176,12 @@ class Serving:
             _pipes.add(self._process.stdin)
         said = self._ready(began)
         served = Served(said["flight"])
-        served.page, served.folder, served.nats = said["http"], folder, said["nats"]
+        served.http, served.folder, served.nats = said["http"], folder, said["nats"]
+        served.token = None
+        with contextlib.suppress(OSError):
+            served.token = read_token(folder, FLIGHT_TOKEN)
         with contextlib.suppress(OSError):  # where a cluster of NATS servers is configured, there is none
-            token = (folder / "producer.token").read_text().strip()
+            token = read_token(folder, "producer.token")
             served.nats = f"nats://producer:{token}@{urlsplit(said['nats']).netloc}"
         return served
 

@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import hmac
-import ipaddress
 import json
-import os
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
+
+from loaderd.local import data_folder, is_loopback, mac, read_token, unpadded
 
 USER = "producer"
 NONCE_BYTES = 8
 """The shortest nonce that is signed."""
-
-
-def data_folder() -> Path:
-    """Where a daemon keeps its data, unless it was told otherwise in a file or by flags."""
-    return Path(os.environ.get("LOADERD_STREAM__DIR") or "loaderd-data")
 
 
 def find_login(servers: Iterable[str]) -> tuple[str, str] | None:
@@ -30,7 +21,7 @@ def find_login(servers: Iterable[str]) -> tuple[str, str] | None:
         held = urlsplit(json.loads((folder / "lock").read_text()).get("nats") or "")
         if not any(_same(held, urlsplit(server)) for server in servers):
             return None
-        return USER, (folder / "producer.token").read_text().strip()
+        return USER, read_token(folder, "producer.token")
     except (OSError, ValueError, AttributeError):
         return None
 
@@ -46,18 +37,12 @@ def signed(user: str, token: str) -> dict[str, Any]:
     def sign(nonce: str) -> bytes:
         if len(nonce) < NONCE_BYTES:
             return b""
-        mac = hmac.new(hashlib.sha256(token.encode()).digest(), b"loaderd nats\0" + nonce.encode(), hashlib.sha256).digest()
-        return base64.urlsafe_b64encode(mac).rstrip(b"=")
+        return unpadded(mac(token, "loaderd nats\0" + nonce)).encode()
 
     return {"user": user, "password": None, "token": None, "signature_cb": sign}
 
 
 def _same(a: SplitResult, b: SplitResult) -> bool:
-    return a.port is not None and a.port == (b.port or 4222) and (a.hostname == b.hostname or _loopback(a.hostname) and _loopback(b.hostname))
-
-
-def _loopback(host: str | None) -> bool:
-    try:
-        return host == "localhost" or ipaddress.ip_address(host or "").is_loopback
-    except ValueError:
+    if a.port is None or a.port != (b.port or 4222):
         return False
+    return a.hostname == b.hostname or is_loopback(a.hostname) and is_loopback(b.hostname)

@@ -14,7 +14,8 @@ from urllib.parse import urlsplit
 
 from loaderd.connection import TLS
 from loaderd.errors import Unreachable
-from loaderd.producer.login import USER, data_folder, find_login, is_token, signed
+from loaderd.local import data_folder
+from loaderd.producer.login import USER, find_login, is_token, signed
 from loaderd.producer.errors import NoStream, NotPermitted, PublishError
 
 if TYPE_CHECKING:
