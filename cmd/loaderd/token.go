@@ -36,7 +36,7 @@ func newTokenFlightCmd() *cobra.Command {
 but health, where neither identities nor a token file are configured. Commands and the Python client find it there
 themselves. Other clients send it as the header authorization: Bearer TOKEN.`,
 		Example: `  loaderd token flight --data-dir /data > flight.token
-  curl -H "Authorization: Bearer $(loaderd token flight)" http://127.0.0.1:9815/metrics`,
+  printf 'Authorization: Bearer %s' "$(loaderd token flight)" | curl -H @- http://127.0.0.1:9815/metrics`,
 	}, access.FlightTokenFile, func(c config.Config) error {
 		if !c.Flight.AsksOwnToken() {
 			return errors.New("this configuration asks for no token of the data folder: flight.identities, flight.token_file, " +
