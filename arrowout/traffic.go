@@ -2,10 +2,10 @@ package arrowout
 
 import (
 	"cmp"
+	"slices"
 	"sync"
 	"time"
 
-	"loaderd/internal/order"
 	"loaderd/loader"
 )
 
@@ -110,7 +110,7 @@ func (t *traffic) now(now time.Time) []Traffic {
 	for f := range t.open {
 		out = append(out, f.now(now))
 	}
-	order.Sort(out, func(a, b Traffic) int {
+	slices.SortFunc(out, func(a, b Traffic) int {
 		return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.World, b.World), cmp.Compare(a.Rank, b.Rank), a.Since.Compare(b.Since))
 	})
 	return out

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"sync"
 
-	"loaderd/internal/order"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
 	"loaderd/shuffle"
@@ -130,7 +129,7 @@ func (s *sample) read(ctx context.Context, docs Documents, places map[uint64]uin
 		defer mu.Unlock()
 		out = append(out, drawn{places[d.Sequence], s.runs, d.arrival().Lengths()})
 	})
-	order.Sort(out, func(a, b drawn) int { return cmp.Compare(a.place, b.place) })
+	slices.SortFunc(out, func(a, b drawn) int { return cmp.Compare(a.place, b.place) })
 	return out, err
 }
 

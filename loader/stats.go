@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"loaderd/internal/order"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
 	"loaderd/packonline"
@@ -156,7 +155,7 @@ func (r *Run) Stats() Stats {
 		s.Sources[i].Stream = from.Sources[s.Sources[i].Name]
 	}
 	s.CacheBytes, s.CacheHits, s.CacheMisses = r.follower.assembler.again.cache.stats()
-	order.Sort(s.Readers, func(a, b ReaderStat) int {
+	slices.SortFunc(s.Readers, func(a, b ReaderStat) int {
 		return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.World, b.World), cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Step, b.Step))
 	})
 	if from.Source != nil {

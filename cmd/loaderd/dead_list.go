@@ -14,7 +14,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"loaderd/internal/order"
 	"loaderd/internal/quantity"
 	"loaderd/stream/deadletter"
 )
@@ -107,7 +106,7 @@ func (d *deadLetters) list(ctx context.Context, boxes []*deadletter.Box, most in
 		}
 		out.Letters = append(out.Letters, of...)
 	}
-	order.SortStable(out.Letters, func(a, b listedLetter) int { return a.Time.Compare(b.Time) })
+	slices.SortStableFunc(out.Letters, func(a, b listedLetter) int { return a.Time.Compare(b.Time) })
 	if most > 0 {
 		out.Letters = out.Letters[max(len(out.Letters)-most, 0):]
 	}

@@ -9,8 +9,6 @@ import (
 	"github.com/knadh/koanf/providers/env/v2"
 	"github.com/knadh/koanf/providers/rawbytes"
 	"github.com/knadh/koanf/v2"
-
-	"loaderd/internal/order"
 )
 
 // EnvPrefix begins the name of every environment variable that is read. The rest is the field's path in capitals with __ between
@@ -96,6 +94,6 @@ func overrideSettings(overrides []Override) []setting {
 }
 
 func sorted(settings []setting) []setting {
-	order.Sort(settings, func(a, b setting) int { return strings.Compare(a.path, b.path) })
+	slices.SortFunc(settings, func(a, b setting) int { return strings.Compare(a.path, b.path) })
 	return settings
 }

@@ -6,13 +6,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/apache/arrow/go/v17/parquet/schema"
 
 	"loaderd/internal/columns"
 	"loaderd/internal/mds"
-	"loaderd/internal/order"
 )
 
 // Field is a column, or a field of the first record, and its type in the format's own words.
@@ -123,7 +123,7 @@ func recordFields(data []byte, array bool) (fields []Field) {
 	for _, name := range record.names() {
 		fields = append(fields, Field{name, jsonType(record.value(name))})
 	}
-	order.Sort(fields, func(a, b Field) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(fields, func(a, b Field) int { return strings.Compare(a.Name, b.Name) })
 	return fields
 }
 

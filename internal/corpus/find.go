@@ -18,7 +18,6 @@ import (
 
 	"loaderd/internal/mds"
 	"loaderd/internal/objects"
-	"loaderd/internal/order"
 )
 
 // Open finds the inputs of paths ("-" is stdin) and looks at the beginning of each file. Folders are searched recursively. Addresses of stores may be
@@ -305,7 +304,7 @@ func openFolder(given, root string, o Options) ([]*Input, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find documents: %w", err)
 	}
-	order.Sort(rest, func(a, b placed) int { return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.place, b.place)) })
+	slices.SortFunc(rest, func(a, b placed) int { return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.place, b.place)) })
 	var all []*Input
 	if len(text.files) > 0 || len(text.skipped) > 0 {
 		text.finish()

@@ -9,7 +9,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"loaderd/arrowout"
-	"loaderd/internal/order"
 	"loaderd/loader/census"
 	"loaderd/loader/plan"
 )
@@ -183,7 +182,7 @@ func readingRanks(traffic []arrowout.Traffic, lags map[census.ID]uint64) (ranks 
 		slowest[k] = x
 	}
 	ranks = slices.Collect(maps.Values(slowest))
-	order.Sort(ranks, func(a, b rank) int {
+	slices.SortFunc(ranks, func(a, b rank) int {
 		return cmp.Or(cmp.Compare(b.lag, a.lag), cmp.Compare(a.Job, b.Job), cmp.Compare(a.Rank, b.Rank))
 	})
 	return first(ranks, ranksShown), jobs

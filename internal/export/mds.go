@@ -14,7 +14,6 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/array"
 
 	"loaderd/internal/mds"
-	"loaderd/internal/order"
 )
 
 // shard is a file of MDS. It is held in memory, as its places are in front: MosaicML's writer does the same.
@@ -64,7 +63,7 @@ func mdsColumns(s *arrow.Schema) (out []mdsColumn) {
 		}
 		out = append(out, mdsColumn{name: f.Name, encoding: encoding, column: i, field: -1})
 	}
-	order.Sort(out, func(a, b mdsColumn) int { return strings.Compare(a.name, b.name) })
+	slices.SortFunc(out, func(a, b mdsColumn) int { return strings.Compare(a.name, b.name) })
 	return out
 }
 

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"slices"
 
-	"loaderd/internal/order"
 	"loaderd/loader"
 )
 
@@ -32,7 +31,7 @@ func (s Step) each() (all []single) {
 			all = append(all, single{of(d).String(), 0, d})
 			continue
 		}
-		order.SortStable(several, func(a, b single) int { return cmp.Compare(a.index, b.index) })
+		slices.SortStableFunc(several, func(a, b single) int { return cmp.Compare(a.index, b.index) })
 		all = append(all, slices.CompactFunc(several, func(a, b single) bool { return a.index == b.index })...)
 	}
 	return all

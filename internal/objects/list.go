@@ -8,8 +8,6 @@ import (
 	"strings"
 
 	"github.com/bmatcuk/doublestar/v4"
-
-	"loaderd/internal/order"
 )
 
 // List returns the objects of a pattern, sorted by their URLs: * stands for any characters but /, ** for any folders, ? for one character, {a,b} for
@@ -46,7 +44,7 @@ func (s *Stores) List(ctx context.Context, pattern string) (all []Object, err er
 	if len(all) == 0 {
 		return nil, &Error{Kind: Missing, URL: pattern, Err: fmt.Errorf("no object matches"), hint: "list the bucket with its own tool to see the names that are there"}
 	}
-	order.Sort(all, func(x, y Object) int { return cmp.Compare(x.URL, y.URL) })
+	slices.SortFunc(all, func(x, y Object) int { return cmp.Compare(x.URL, y.URL) })
 	return slices.CompactFunc(all, func(x, y Object) bool { return x.URL == y.URL }), nil
 }
 

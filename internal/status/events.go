@@ -12,7 +12,6 @@ import (
 
 	"loaderd/arrowout/answers"
 	"loaderd/internal/access"
-	"loaderd/internal/order"
 )
 
 // Events are the newest things that happened to a run, of all daemons. Those of this daemon are what its log says: warnings and errors, and the lines that
@@ -152,7 +151,7 @@ func (e *Events) add(x event, own bool) {
 		x.own = e.next
 	}
 	e.all = append(e.all, x)
-	order.SortStable(e.all, func(a, b event) int { return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Daemon, b.Daemon)) })
+	slices.SortStableFunc(e.all, func(a, b event) int { return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Daemon, b.Daemon)) })
 	if len(e.all) > answers.MaxEvents {
 		e.all = slices.Delete(e.all, 0, len(e.all)-answers.MaxEvents)
 	}

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"loaderd/arrowout/answers"
-	"loaderd/internal/order"
 	"loaderd/loader"
 	"loaderd/loader/census"
 )
@@ -109,12 +108,12 @@ func progress(v census.View, planned uint64) (sent, consumed *uint64) {
 func furthestBehind(ranks []answers.RankStatus) []answers.RankStatus {
 	ranks = append([]answers.RankStatus{}, ranks...)
 	if len(ranks) > answers.MaxRanks {
-		order.Sort(ranks, func(a, b answers.RankStatus) int {
+		slices.SortFunc(ranks, func(a, b answers.RankStatus) int {
 			return cmp.Or(boolean(reads(a))-boolean(reads(b)), cmp.Compare(a.Consumed, b.Consumed), cmp.Compare(a.Sent, b.Sent))
 		})
 		ranks = ranks[:answers.MaxRanks]
 	}
-	order.Sort(ranks, func(a, b answers.RankStatus) int {
+	slices.SortFunc(ranks, func(a, b answers.RankStatus) int {
 		return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.World, b.World), cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Peer, b.Peer), cmp.Compare(a.Daemon, b.Daemon))
 	})
 	return ranks

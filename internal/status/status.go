@@ -8,7 +8,6 @@ import (
 
 	"loaderd/arrowout/answers"
 	"loaderd/internal/history"
-	"loaderd/internal/order"
 	"loaderd/internal/stats"
 	"loaderd/loader"
 	"loaderd/loader/plan"
@@ -27,7 +26,7 @@ func (w *Watch) look(now time.Time) history.Sample {
 		daemons, streams = append(daemons, d), append(streams, o.Reading...)
 		bytes += o.Sent
 	}
-	order.Sort(daemons, func(a, b answers.DaemonStatus) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(daemons, func(a, b answers.DaemonStatus) int { return cmp.Compare(a.Name, b.Name) })
 	s, info := w.Run.Stats(), w.Run.Info()
 	ranks := ranksOf(view, streams, info.Planned, w.Name)
 	sent, consumed := progress(view, info.Planned)

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"loaderd/arrowout/answers"
-	"loaderd/internal/order"
 	"loaderd/internal/quantity"
 	"loaderd/internal/screen"
 	"loaderd/loader"
@@ -120,7 +119,7 @@ func table(n int, head string, line func(w io.Writer, i int)) []string {
 // furthestBehind puts the ranks first that do not read, then those that are furthest behind.
 func furthestBehind(ranks []answers.RankStatus) []answers.RankStatus {
 	ranks = slices.Clone(ranks)
-	order.SortStable(ranks, func(a, b answers.RankStatus) int { return cmp.Compare(b.Lag, a.Lag) })
+	slices.SortStableFunc(ranks, func(a, b answers.RankStatus) int { return cmp.Compare(b.Lag, a.Lag) })
 	missing := func(r answers.RankStatus) bool { return r.State != answers.StateReading }
 	return append(slices.DeleteFunc(slices.Clone(ranks), func(r answers.RankStatus) bool { return !missing(r) }), slices.DeleteFunc(ranks, missing)...)
 }

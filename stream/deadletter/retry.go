@@ -14,7 +14,6 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"loaderd/internal/order"
 	"loaderd/stream"
 	"loaderd/stream/conn"
 )
@@ -90,7 +89,7 @@ type again struct {
 
 // Do publishes letters of a box again, given by their sequences. An error ends it; what became of the letters before is told.
 func (r Retry) Do(ctx context.Context, b *Box, letters []uint64) error {
-	letters = slices.Compact(order.Sorted(slices.Values(letters), cmp.Compare))
+	letters = slices.Compact(slices.SortedFunc(slices.Values(letters), cmp.Compare))
 	if len(letters) == 0 {
 		return nil
 	}
@@ -472,6 +471,6 @@ func (w *work) find(ctx context.Context, u underway, last uint64) (done []uint64
 	if err != nil {
 		return nil, fmt.Errorf("look for letters that were published again: %w", err)
 	}
-	order.Sort(done, cmp.Compare)
+	slices.SortFunc(done, cmp.Compare)
 	return slices.Compact(done), nil
 }

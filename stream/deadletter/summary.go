@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"slices"
 	"time"
-
-	"loaderd/internal/order"
 )
 
 // Bounds of a Summary.
@@ -58,7 +56,7 @@ func Merge(all ...Summary) Summary {
 	for _, r := range of {
 		out.Reasons = append(out.Reasons, r)
 	}
-	order.Sort(out.Reasons, byLetters)
+	slices.SortFunc(out.Reasons, byLetters)
 	if rest := len(out.Reasons) - maxReasons; rest > 0 {
 		out.Reasons = fold(out.Reasons)
 	}
@@ -85,13 +83,13 @@ func fold(all []Reason) []Reason {
 		other.Samples = append(other.Samples, r.Samples...)
 	}
 	kept = append(kept, other)
-	order.Sort(kept, byLetters)
+	slices.SortFunc(kept, byLetters)
 	return kept
 }
 
 // newest keeps the newest samples of a reason.
 func newest(r *Reason) {
-	order.Sort(r.Samples, func(a, b Sample) int {
+	slices.SortFunc(r.Samples, func(a, b Sample) int {
 		return cmp.Or(b.Time.Compare(a.Time), cmp.Compare(a.Source, b.Source), cmp.Compare(b.Letter, a.Letter))
 	})
 	r.Samples = slices.Clip(r.Samples[:min(len(r.Samples), maxSamples)])

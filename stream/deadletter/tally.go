@@ -12,7 +12,6 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"loaderd/internal/order"
 	"loaderd/stream"
 	"loaderd/stream/conn"
 )
@@ -247,7 +246,7 @@ func (t *Tally) Summary() Summary {
 			out.Reasons = append(out.Reasons, reason)
 		}
 	}
-	order.Sort(out.Reasons, byLetters)
+	slices.SortFunc(out.Reasons, byLetters)
 	return out
 }
 

@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"loaderd/internal/order"
 	"loaderd/stream"
 )
 
@@ -48,7 +48,7 @@ func ListKept(ctx context.Context, s *stream.Store) ([]Kept, error) {
 				found[run] = k
 			}
 		}
-		all = order.Sorted(maps.Values(found), func(a, b Kept) int { return cmp.Compare(a.Run, b.Run) })
+		all = slices.SortedFunc(maps.Values(found), func(a, b Kept) int { return cmp.Compare(a.Run, b.Run) })
 		return streams.Err()
 	})
 	return all, err

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"loaderd/internal/order"
 	"loaderd/stream"
 )
 
@@ -132,6 +132,6 @@ func Readers(ctx context.Context, s *stream.Store) ([]Reading, error) {
 	for run, r := range told.Value.Runs {
 		all = append(all, Reading{Run: run, Sealed: r.Sealed, End: r.End})
 	}
-	order.Sort(all, func(a, b Reading) int { return strings.Compare(a.Run, b.Run) })
+	slices.SortFunc(all, func(a, b Reading) int { return strings.Compare(a.Run, b.Run) })
 	return all, nil
 }

@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"loaderd/internal/order"
 	"loaderd/stream"
 )
 
@@ -69,7 +69,7 @@ func runs(ctx context.Context, s *stream.Store) ([]Reading, error) {
 	if err := inCell(ctx, kv, floorsKey(documents.CachedInfo()), began, found); err != nil {
 		return nil, err
 	}
-	return order.Sorted(maps.Values(found), func(a, b Reading) int { return strings.Compare(a.Run, b.Run) }), nil
+	return slices.SortedFunc(maps.Values(found), func(a, b Reading) int { return strings.Compare(a.Run, b.Run) }), nil
 }
 
 // olderFloors are what older binaries recorded, a key for each run of a document stream and one for where it ends.

@@ -2,12 +2,12 @@ package definition
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"unicode/utf8"
 
 	hf "github.com/sugarme/tokenizer"
 
-	"loaderd/internal/order"
 	"loaderd/tokenizer/internal/added"
 	"loaderd/tokenizer/internal/format"
 	"loaderd/tokenizer/internal/merge"
@@ -74,5 +74,5 @@ func (d *Definition) AddedSets() (raw, normalized added.Set, err error) {
 }
 
 func sortAdded(list []added.Token) {
-	order.Sort(list, func(a, b added.Token) int { return int(a.ID) - int(b.ID) })
+	slices.SortFunc(list, func(a, b added.Token) int { return int(a.ID) - int(b.ID) })
 }

@@ -13,7 +13,6 @@ import (
 	"strconv"
 	"unicode/utf16"
 
-	"loaderd/internal/order"
 	"loaderd/tokenizer/internal/added"
 	"loaderd/tokenizer/internal/format"
 	"loaderd/tokenizer/internal/merge"
@@ -34,7 +33,7 @@ func (id *Identity) Fingerprint(s Shapes) string {
 	options, merges, vocab := id.reduced()
 	h := sha256.New()
 	w := bufio.NewWriterSize(h, 1<<16)
-	list(w, `{"added_tokens":`, slices.Values(order.Sorted(slices.Values(s.Added), byIDThenContent)), func(t added.Token) {
+	list(w, `{"added_tokens":`, slices.Values(slices.SortedFunc(slices.Values(s.Added), byIDThenContent)), func(t added.Token) {
 		fmt.Fprintf(w, "[%d,", t.ID)
 		writeString(w, t.Content)
 		fmt.Fprintf(w, ",%t,%t,%t,%t,%t]", t.SingleWord, t.Lstrip, t.Rstrip, t.Normalized, t.Special)
