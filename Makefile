@@ -5,10 +5,6 @@ PYTHON   ?= python3
 FUZZTIME ?= 30s
 BIN      := $(CURDIR)/bin/loaderd
 
-# Without this tag gRPC brings pages about its own calls, which nobody asks for; a template of theirs makes the linker keep every exported method of the
-# program: 6 MB. It stands here, and not in a target, so that the tests run with what is built.
-export GOFLAGS := $(strip $(GOFLAGS) -tags=grpcnotrace)
-
 # Four at a time, the longest first: they wait for daemons, timeouts and each other's processes as much as they compute. What each prints comes when it ends,
 # and one that fails ends none of the others.
 TOGETHER = @$(MAKE) --no-print-directory -k -j4 -Otarget
@@ -74,7 +70,7 @@ test-go-all: browser ## all Go tests, with the race detector
 # in Go, on texts that end where a page begins that must not be read.
 .PHONY: test-kernels
 test-kernels: ## packages with kernels in assembly: plain Go, no AVX2, checked pointers, address sanitizer
-	$(GO) test -tags grpcnotrace,purego -timeout 20m ./tokenizer/... ./packonline/related
+	$(GO) test -tags purego -timeout 20m ./tokenizer/... ./packonline/related
 	GODEBUG=cpu.avx2=off $(GO) test -timeout 20m ./tokenizer/... ./packonline/related
 	$(GO) test -gcflags=all=-d=checkptr -timeout 20m ./tokenizer/... ./packonline/related
 	$(GO) test -asan -timeout 20m $(addprefix ./tokenizer/internal/,lookup norm pretokenize) ./packonline/related
@@ -149,10 +145,11 @@ ARCHES ?= amd64 arm64
 .PHONY: packages
 packages: ## deb and rpm in bin/packages for ARCHES (amd64 arm64): the program, manual pages, completion, the service with its user
 	@rm -rf bin/packages && mkdir -p bin/packages && $(GO) -C deploy/check build -o ../../bin/packages/nfpm github.com/goreleaser/nfpm/v2/cmd/nfpm
-	@SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct 2>/dev/null || date +%s) $(GO) run -tags grpcnotrace,manual ./cmd/loaderd bin/packages/manual
+	@SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct 2>/dev/null || date +%s) $(GO) run -tags manual ./cmd/loaderd bin/packages/manual
 	@gzip -9n bin/packages/manual/man/*.1
 	@version=$$($(PYTHON) python/version.py) && for arch in $(ARCHES); do \
-		$(GO) run ./internal/release -ldflags "-X loaderd/internal/build.release=$$version" linux/$$arch bin/packages/$$arch/loaderd && \
+		CGO_ENABLED=0 GOOS=linux GOARCH=$$arch $(GO) build -trimpath -ldflags "-s -w -X loaderd/internal/build.release=$$version" \
+			-o bin/packages/$$arch/loaderd ./cmd/loaderd && \
 		$(GO) run ./internal/supply notices bin/packages/$$arch/loaderd > bin/packages/$$arch/notices || exit 1; \
 		for kind in deb rpm; do \
 			ARCH=$$arch VERSION=$$(echo "$$version" | sed 's/\.dev/~dev/') \
@@ -163,11 +160,6 @@ packages: ## deb and rpm in bin/packages for ARCHES (amd64 arm64): the program, 
 .PHONY: test-deploy
 test-deploy: ## what is handed to operators, by the libraries of their tools: the chart, the image, compose files, units, packages
 	cd deploy/check && $(GO) vet ./... && $(GO) test -count=1 -timeout 20m ./...
-
-.PHONY: size
-size: ## what the bytes of the program are, by section and package (linux/amd64)
-	@$(GO) run ./internal/release -symbols linux/amd64 bin/loaderd-symbols
-	@$(GO) run ./internal/bench/size bin/loaderd-symbols
 
 TOOLS = $$($(PYTHON) python/venv python/requirements-audit.txt)/bin
 BILLS = bin/loaderd.cdx.json bin/loaderd-python.cdx.json

@@ -143,6 +143,3 @@ tool (
 	golang.org/x/vuln/cmd/govulncheck
 	honnef.co/go/tools/cmd/staticcheck
 )
-
-// Arrow's JSON, which the program never uses, by the standard library: see internal/gojson/json.go.
-replace github.com/goccy/go-json => ./internal/gojson

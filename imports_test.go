@@ -61,7 +61,6 @@ var arrows = map[string][]string{
 	"internal/bench/page":        {},
 	"internal/bench/record":      {"internal/relatedness"},
 	"internal/bench/papers":      {"internal/bench/page", "internal/bench/record", "internal/lengths", "internal/simulation", "packonline", "shuffle"},
-	"internal/bench/size":        {},
 	"internal/bench/splice":      {"internal/bench/record", "internal/relatedness", "packonline", "tokenizer"},
 	"internal/bench/peers":       {"internal/bench/record", "internal/lengths", "packonline"},
 	"internal/bench/cores":       {"internal/bench/record", "internal/daemon", "internal/config", "internal/corpus", "internal/lengths", "internal/reader", "stream", "stream/publish", "tokenizer"},

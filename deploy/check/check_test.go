@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"sync"
 	"testing"
 
@@ -56,8 +55,9 @@ func loaderd(t *testing.T) string {
 			return
 		}
 		binary = filepath.Join(folder, "loaderd")
-		cmd := exec.Command("go", "run", "./internal/release", runtime.GOOS+"/"+runtime.GOARCH, binary)
+		cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", binary, "./cmd/loaderd")
 		cmd.Dir = "../.."
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			failed = &exec.Error{Name: string(out), Err: err}
 		}
