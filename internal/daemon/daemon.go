@@ -17,6 +17,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	"go.opentelemetry.io/otel/attribute"
 
 	"loaderd/arrowout"
 	"loaderd/internal/access"
@@ -86,7 +87,7 @@ func Start(ctx context.Context, c config.Config, log *slog.Logger) (_ *Daemon, e
 	}
 	tokens.Hints = c.Plan.Packing.Related()
 	if c.Trace.Endpoint != "" {
-		if d.tracer, err = tracing.New(ctx, c.Trace, "loaderd", log, slog.String("loaderd.run", c.Run), slog.String("service.instance.id", holder.Name())); err != nil {
+		if d.tracer, err = tracing.New(ctx, c.Trace, "loaderd", log, attribute.String("loaderd.run", c.Run), attribute.String("service.instance.id", holder.Name())); err != nil {
 			return nil, err
 		}
 		tokens.Tracer = d.tracer

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -33,8 +32,8 @@ func export(t *testing.T, url string) string {
 	return log.String()
 }
 
-// The environment's headers, certificates and compression count, those for traces before those for everything.
-func TestTheEnvironmentCounts(t *testing.T) {
+// The exporter takes headers, certificates and compression from the environment.
+func TestNew_TakesExporterSettingsOfTheEnvironment(t *testing.T) {
 	c := &tracetest.Collector{}
 	var headers http.Header
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
@@ -51,7 +50,7 @@ func TestTheEnvironmentCounts(t *testing.T) {
 	server.StartTLS()
 	t.Cleanup(server.Close)
 	for name, value := range map[string]string{"CERTIFICATE": cert, "CLIENT_CERTIFICATE": cert, "CLIENT_KEY": key, "COMPRESSION": "gzip",
-		"HEADERS": "api-key=general", "TRACES_HEADERS": "api-key=a%20secret, tenant = 7,"} {
+		"HEADERS": "api-key=general", "TRACES_HEADERS": "api-key=a%20secret,tenant=7"} {
 		t.Setenv("OTEL_EXPORTER_OTLP_"+name, value)
 	}
 	if log := export(t, server.URL+"/v1/traces"); log != "" {
@@ -65,26 +64,32 @@ func TestTheEnvironmentCounts(t *testing.T) {
 	}
 }
 
-// What the environment says wrongly is an error that names it.
-func TestTheEnvironmentIsWrong(t *testing.T) {
-	empty := filepath.Join(t.TempDir(), "empty")
-	if err := os.WriteFile(empty, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for name, value := range map[string]string{"HEADERS": "api-key", "CERTIFICATE": empty, "CLIENT_CERTIFICATE": empty} {
-		t.Run(name, func(t *testing.T) {
-			t.Setenv("OTEL_EXPORTER_OTLP_"+name, value)
-			t.Setenv("OTEL_EXPORTER_OTLP_CLIENT_KEY", empty)
-			_, err := tracing.New(t.Context(), tracing.Config{Endpoint: "http://127.0.0.1:4318"}, "test", slog.New(slog.DiscardHandler))
-			if err == nil || !strings.Contains(err.Error(), "OTEL_EXPORTER_OTLP_"+name) || name == "HEADERS" && strings.Contains(err.Error(), value) {
-				t.Errorf("the error is %v", err)
-			}
-		})
+// A setting of the environment that cannot be used is logged.
+func TestNew_LogsWrongEnvironment(t *testing.T) {
+	c := tracetest.Start(t)
+	t.Setenv("OTEL_EXPORTER_OTLP_CERTIFICATE", filepath.Join(t.TempDir(), "absent.pem"))
+	if log := export(t, c.URL); !strings.Contains(log, "absent.pem") {
+		t.Errorf("log is %q", log)
 	}
 }
 
-// What a collector does not take, the log says with the collector's own words.
-func TestWhatACollectorRefuses(t *testing.T) {
+// Resource attributes of the environment describe the process.
+func TestNew_TakesResourceAttributesOfTheEnvironment(t *testing.T) {
+	c := tracetest.Start(t)
+	t.Setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=staging")
+	export(t, c.URL)
+	for _, spans := range c.Traces() {
+		if about := spans[0].About; about["deployment.environment.name"] != "staging" || about["service.name"] != "test" {
+			t.Errorf("attributes are %v", about)
+		}
+	}
+	if len(c.Traces()) != 1 {
+		t.Errorf("the collector has the traces %v", c.Traces())
+	}
+}
+
+// Spans that a collector refuses are logged with its message.
+func TestTracer_LogsRefusals(t *testing.T) {
 	partial, err := proto.Marshal(&collector.ExportTraceServiceResponse{PartialSuccess: &collector.ExportTracePartialSuccess{RejectedSpans: 3, ErrorMessage: "too old"}})
 	if err != nil {
 		t.Fatal(err)
@@ -96,10 +101,9 @@ func TestWhatACollectorRefuses(t *testing.T) {
 		want   string
 	}{
 		{"all taken", http.StatusOK, nil, ""},
-		{"nothing taken", http.StatusServiceUnavailable, []byte("come later"), "come later"},
-		{"some taken", http.StatusOK, partial, "refuses 3 spans: too old"},
-		{"cut short", http.StatusOK, partial[:len(partial)-1], "unexpected EOF"},
-		{"no message", http.StatusOK, []byte("<html>"), "the collector's answer"},
+		{"nothing taken", http.StatusForbidden, []byte("no quota"), "no quota"},
+		{"some taken", http.StatusOK, partial, "too old"},
+		{"no message", http.StatusOK, []byte("<html>"), "the export of traces failed"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -115,8 +119,8 @@ func TestWhatACollectorRefuses(t *testing.T) {
 	}
 }
 
-// What a collector does not take now, it is sent again.
-func TestACollectorThatIsBusy(t *testing.T) {
+// Spans are sent again to a collector that is busy.
+func TestTracer_RetriesBusyCollector(t *testing.T) {
 	c := &tracetest.Collector{}
 	taken := make(chan struct{})
 	asked := 0
@@ -134,7 +138,7 @@ func TestACollectorThatIsBusy(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer tracer.Close(t.Context())
-	for range 512 { // as many as are sent together, at once
+	for range 512 { // the size of a batch
 		_, stored := tracer.Publish("docs", "a")
 		stored()
 	}

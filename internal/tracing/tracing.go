@@ -1,34 +1,37 @@
-// Package tracing follows sampled documents from their producer to the ranks: a trace each, handed to an OpenTelemetry collector. Producers write the W3C
-// trace context into a document's message. Of documents without one a share is sampled by their place in their stream, which is also what the trace's ids
-// are made of: so all daemons that meet a document sample it alike, and their spans are of one trace, without a word between them.
+// Package tracing records the way of sampled documents from their publisher to the ranks as spans of OpenTelemetry, one trace for each document. Publishers
+// write the W3C trace context into the document's message. Daemons sample a share of the documents without one. The ids of such a trace are derived from the
+// document's position in its stream: all daemons make the same decision, and record spans of the same trace.
 package tracing
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
 	"log/slog"
-	"math"
 	"net/url"
-	"os"
-	"slices"
-	"sync"
+	"strings"
 	"time"
 
-	common "go.opentelemetry.io/proto/otlp/common/v1"
-	spans "go.opentelemetry.io/proto/otlp/trace/v1"
+	"github.com/go-logr/logr"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/sdk/resource"
+	"go.opentelemetry.io/otel/sdk/trace"
+	api "go.opentelemetry.io/otel/trace"
+	"golang.org/x/time/rate"
 
 	"loaderd/internal/build"
 	"loaderd/loader"
 	"loaderd/loader/plan"
 )
 
-// Config says which documents are traced, and who gets their traces.
+// Config names the collector and the share of documents that are sampled.
 type Config struct {
-	// Endpoint is the URL of a collector that takes OTLP over HTTP; empty: nothing is traced.
+	// Endpoint is the URL of a collector that accepts OTLP over HTTP; empty: nothing is traced.
 	Endpoint string `koanf:"endpoint"`
-	// Share of the documents that are sampled here, of those whose producer has not decided: 0 to 1.
+	// Share of the documents without a trace context that are sampled: 0 to 1.
 	Share float64 `koanf:"share"`
 }
 
@@ -43,76 +46,90 @@ func (c Config) Validate() (bad []plan.FieldError) {
 	return bad
 }
 
-// Tracer makes spans of what it is told. It never blocks: spans that the collector does not take in time are dropped.
+// Tracer records spans. It never blocks: spans beyond the queue of the exporter are dropped.
 type Tracer struct {
-	collector *collector
-	about     []*common.KeyValue // of whom the spans are
-	log       *slog.Logger
-	below     uint64 // documents whose draw is less are sampled
-
-	waiting   chan *spans.Span
-	closing   chan struct{}
-	closeOnce sync.Once
-	exported  chan struct{} // closed with the last export
-	told      time.Time     // when the log was last told of an error; for export alone
-	ctx       context.Context
-	cancel    context.CancelFunc
+	provider *trace.TracerProvider
+	tracer   api.Tracer
+	sampler  trace.Sampler
+	log      *slog.Logger
 }
 
-// New makes a tracer whose spans say that they are of a service, such as loaderd, with these attributes and those of OTEL_RESOURCE_ATTRIBUTES. Errors of the
-// collector go to the log, once a minute.
-func New(ctx context.Context, c Config, service string, log *slog.Logger, about ...slog.Attr) (*Tracer, error) {
-	collector, err := newCollector(c.Endpoint)
+// shutdownTimeout bounds the export of the last spans.
+const shutdownTimeout = 2 * time.Second
+
+// retries are those of a collector that is busy.
+var retries = otlptracehttp.RetryConfig{Enabled: true, InitialInterval: 500 * time.Millisecond, MaxInterval: 5 * time.Second, MaxElapsedTime: 30 * time.Second}
+
+// New returns a Tracer that exports to the collector of c. Of the environment it takes what OpenTelemetry defines: OTEL_EXPORTER_OTLP_* without the endpoint,
+// OTEL_BSP_* and OTEL_RESOURCE_ATTRIBUTES. attributes describe the process in addition to its service and version. It sets OpenTelemetry's handler of errors
+// for the whole process.
+func New(ctx context.Context, c Config, service string, log *slog.Logger, attributes ...attribute.KeyValue) (*Tracer, error) {
+	failures := rate.Sometimes{Interval: time.Minute}
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
+		failures.Do(func() { log.Warn("the export of traces failed", "error", err) })
+	}))
+	otel.SetLogger(logr.FromSlogHandler(log.Handler()))
+	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(strings.TrimSuffix(c.Endpoint, "/")), otlptracehttp.WithRetry(retries))
 	if err != nil {
 		return nil, fmt.Errorf("trace.endpoint %s: %w", c.Endpoint, err)
 	}
-	others, err := readPairs("OTEL_RESOURCE_ATTRIBUTES", os.Getenv("OTEL_RESOURCE_ATTRIBUTES"))
+	attributes = append(attributes, attribute.String("service.name", service), attribute.String("service.version", build.This().Version))
+	process, err := resource.New(ctx, resource.WithAttributes(attributes...), resource.WithFromEnv())
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("OTEL_RESOURCE_ATTRIBUTES: %w", err)
 	}
-	about = append(about, slog.String("service.name", service), slog.String("service.version", build.This().Version))
-	for name, value := range others {
-		if !slices.ContainsFunc(about, func(a slog.Attr) bool { return a.Key == name }) {
-			about = append(about, slog.String(name, value))
-		}
-	}
-	t := &Tracer{collector: collector, about: attributes(about), log: log, waiting: make(chan *spans.Span, mostWaiting), closing: make(chan struct{}), exported: make(chan struct{})}
-	t.ctx, t.cancel = context.WithCancel(context.WithoutCancel(ctx))
-	switch {
-	case c.Share >= 1:
-		t.below = math.MaxUint64
-	case c.Share > 0:
-		t.below = uint64(c.Share * math.MaxUint64)
-	}
-	go t.export()
-	return t, nil
+	sampler := trace.TraceIDRatioBased(c.Share)
+	provider := trace.NewTracerProvider(trace.WithBatcher(exporter), trace.WithResource(process), trace.WithSampler(trace.ParentBased(sampler)), trace.WithIDGenerator(idGenerator{}))
+	return &Tracer{provider: provider, tracer: provider.Tracer("loaderd"), sampler: sampler, log: log}, nil
 }
 
-// Sample implements doclog.Tracer.
+// Close exports the last spans, for two seconds at most.
+func (t *Tracer) Close(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, shutdownTimeout)
+	defer cancel()
+	if err := t.provider.Shutdown(ctx); err != nil {
+		t.log.Warn("the last traces are lost", "error", err)
+	}
+}
+
+// traceContext reads and writes the header traceparent of the W3C trace context.
+var traceContext = propagation.TraceContext{}
+
+const header = "traceparent"
+
+// Sample returns the trace of a document, or nil if it is not sampled. A document with a trace context is sampled if its publisher sampled it. Of the others a share
+// is, by the stream's creation time and the document's sequence.
 func (t *Tracer) Sample(traceparent string, created time.Time, sequence uint64) *loader.Trace {
 	if traceparent != "" {
-		return readTraceparent(traceparent)
+		publisher := api.SpanContextFromContext(traceContext.Extract(context.Background(), propagation.MapCarrier{header: traceparent}))
+		if !publisher.IsSampled() {
+			return nil
+		}
+		return &loader.Trace{ID: publisher.TraceID(), Parent: publisher.SpanID()}
 	}
-	if draw(uint64(created.UnixNano()), sequence) >= t.below {
+	id := traceID(uint64(created.UnixNano()), sequence)
+	if t.sampler.ShouldSample(trace.SamplingParameters{ParentContext: context.Background(), TraceID: id}).Decision != trace.RecordAndSample {
 		return nil
 	}
-	x := &loader.Trace{Ours: true}
-	hash := originOf(created, sequence)
-	copy(x.ID[:], hash[:])
-	copy(x.Parent[:], hash[len(x.ID):])
-	return x
+	return &loader.Trace{Ours: true, ID: id, Parent: rootID(id)}
 }
 
-// draw is even over all numbers (the finalizer of splitmix64).
-func draw(stream, sequence uint64) uint64 {
-	x := stream ^ sequence*0x9e3779b97f4a7c15
+// traceID derives the id of a trace from a document's position. The sampler draws by its last eight bytes.
+func traceID(stream, sequence uint64) (id api.TraceID) {
+	binary.BigEndian.PutUint64(id[:8], mix(stream+sequence*0xd6e8feb86659fd93))
+	binary.BigEndian.PutUint64(id[8:], mix(stream^sequence*0x9e3779b97f4a7c15))
+	return id
+}
+
+// rootID is the id of the first span of such a trace.
+func rootID(of api.TraceID) (id api.SpanID) {
+	binary.BigEndian.PutUint64(id[:], mix(binary.BigEndian.Uint64(of[:8])^mix(binary.BigEndian.Uint64(of[8:]))))
+	return id
+}
+
+// mix is the finalizer of splitmix64.
+func mix(x uint64) uint64 {
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb
 	return x ^ x>>31
-}
-
-// originOf is what the ids of a document that was sampled here are made of.
-func originOf(created time.Time, sequence uint64) [sha256.Size]byte {
-	b := binary.BigEndian.AppendUint64([]byte("loaderd trace"), uint64(created.UnixNano()))
-	return sha256.Sum256(binary.BigEndian.AppendUint64(b, sequence))
 }
