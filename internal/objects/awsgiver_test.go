@@ -53,6 +53,7 @@ func (g *giver) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(out, asJSON, "BOX", "boxed", time.Now().Add(time.Hour).UTC().Format(time.RFC3339))
 	case path == "/latest/api/token":
 		g.asked++
+		out.Header().Set("X-Aws-Ec2-Metadata-Token-Ttl-Seconds", "60")
 		_, _ = out.Write([]byte("session"))
 	case !g.machine && strings.HasPrefix(path, "/latest/"):
 		http.NotFound(out, r)
@@ -70,7 +71,7 @@ func (g *giver) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 // role gives keys by which a test knows who asked for which role, and how.
 func (g *giver) role(out http.ResponseWriter, r *http.Request) {
 	_, name, _ := strings.Cut(r.FormValue("RoleArn"), "role/")
-	by := objecttest.Asked(r) + r.FormValue("WebIdentityToken")
+	by := objecttest.Asked(r) + strings.TrimSpace(r.FormValue("WebIdentityToken"))
 	action := r.FormValue("Action")
 	if name == "forbidden" || action == "AssumeRole" && !strings.Contains(r.Header.Get("Authorization"), "/eu-north-1/sts/aws4_request") {
 		out.WriteHeader(http.StatusForbidden)

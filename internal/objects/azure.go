@@ -3,7 +3,6 @@ package objects
 import (
 	"cmp"
 	"context"
-	"encoding/xml"
 	"errors"
 	"fmt"
 	"io"
@@ -11,142 +10,158 @@ import (
 	"net/url"
 	"os"
 	"strings"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 )
 
 const deniedAzure = "credentials come from AZURE_STORAGE_CONNECTION_STRING, AZURE_STORAGE_ACCOUNT with AZURE_STORAGE_KEY or AZURE_STORAGE_SAS_TOKEN, or else from " +
 	"AZURE_CLIENT_ID and its secret, a workload or managed identity, or `az login`; they need the role Storage Blob Data Reader on the container"
 
-// azure is a container of Azure Blob Storage, by its HTTP interface.
-type azure struct {
-	client    *http.Client // puts on each request who asks
-	base      string       // of the container, without a query
-	container string
+// azureContainer is a container of Azure Blob Storage.
+type azureContainer struct {
+	client *container.Client
+	name   string
 }
 
-// azureVersion is that of the interface.
-const azureVersion = "2021-12-02"
-
-func openAzure(client *http.Client, container string) (store, error) {
-	s, err := azureSettings()
-	if err != nil {
-		return nil, err
-	}
-	endpoint, err := url.Parse(strings.TrimSuffix(s["BlobEndpoint"], "/"))
-	if err != nil || endpoint.Host == "" {
-		return nil, errors.New("the endpoint of the storage account is no address: want such as https://ACCOUNT.blob.core.windows.net")
-	}
-	from := &azureTransport{next: client.Transport, account: s["AccountName"]}
-	switch {
-	case s["AccountKey"] != "":
-		err = from.setKey(s["AccountKey"])
-	case s["SharedAccessSignature"] != "":
-		from.signature, err = url.ParseQuery(strings.TrimPrefix(s["SharedAccessSignature"], "?"))
-	case endpoint.Scheme == "https":
-		err = from.setIdentity(client)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return &azure{&http.Client{Transport: from}, endpoint.String() + "/" + url.PathEscape(container), container}, nil
+func openAzure(client *http.Client, name string) (store, error) {
+	c, err := azureClient(client, name)
+	return &azureContainer{c, name}, err
 }
 
-// azureSettings are where blobs are and who asks, by the names that a connection string has for them.
-func azureSettings() (map[string]string, error) {
-	s := map[string]string{}
-	for part := range strings.SplitSeq(os.Getenv("AZURE_STORAGE_CONNECTION_STRING"), ";") {
-		if key, value, ok := strings.Cut(strings.TrimSpace(part), "="); ok {
-			s[key] = value
+// azureClient takes the account and its credentials from the environment. Requests are anonymous where it has no credentials and the endpoint has no TLS.
+func azureClient(client *http.Client, name string) (*container.Client, error) {
+	core := azcore.ClientOptions{Transport: client, Retry: policy.RetryOptions{MaxRetries: -1}} // Stores retry
+	options := &container.ClientOptions{ClientOptions: core}
+	if s := os.Getenv("AZURE_STORAGE_CONNECTION_STRING"); s != "" {
+		c, err := container.NewClientFromConnectionString(s, name, options)
+		if err != nil { // it may repeat the string
+			return nil, errors.New("AZURE_STORAGE_CONNECTION_STRING can not be used: want such as Azure's portal shows, with AccountKey or SharedAccessSignature")
 		}
+		return c, nil
 	}
-	if s["UseDevelopmentStorage"] == "true" {
-		return nil, errors.New("AZURE_STORAGE_CONNECTION_STRING: give the emulator's account, key and endpoint, not UseDevelopmentStorage")
-	}
-	set := func(key string, names ...string) {
-		for _, name := range names {
-			s[key] = cmp.Or(s[key], os.Getenv(name))
-		}
-	}
-	set("AccountName", "AZURE_STORAGE_ACCOUNT", "AZURE_STORAGE_ACCOUNT_NAME")
-	set("AccountKey", "AZURE_STORAGE_KEY", "AZURE_STORAGE_ACCOUNT_KEY")
-	set("SharedAccessSignature", "AZURE_STORAGE_SAS_TOKEN")
-	set("BlobEndpoint", "AZURE_STORAGE_ENDPOINT")
-	if s["BlobEndpoint"] == "" {
-		if s["AccountName"] == "" {
+	account := cmp.Or(os.Getenv("AZURE_STORAGE_ACCOUNT"), os.Getenv("AZURE_STORAGE_ACCOUNT_NAME"))
+	endpoint := os.Getenv("AZURE_STORAGE_ENDPOINT")
+	if endpoint == "" {
+		if account == "" {
 			return nil, errors.New("no storage account is named: set AZURE_STORAGE_ACCOUNT, or AZURE_STORAGE_CONNECTION_STRING")
 		}
-		s["BlobEndpoint"] = cmp.Or(s["DefaultEndpointsProtocol"], "https") + "://" + s["AccountName"] + ".blob." + cmp.Or(s["EndpointSuffix"], "core.windows.net")
+		endpoint = "https://" + account + ".blob.core.windows.net"
 	}
-	return s, nil
+	u, err := url.Parse(endpoint)
+	if err != nil || u.Host == "" {
+		return nil, errors.New("the endpoint of the storage account is no address: want such as https://ACCOUNT.blob.core.windows.net")
+	}
+	u = u.JoinPath(name)
+	key := cmp.Or(os.Getenv("AZURE_STORAGE_KEY"), os.Getenv("AZURE_STORAGE_ACCOUNT_KEY"))
+	switch signature := os.Getenv("AZURE_STORAGE_SAS_TOKEN"); {
+	case key != "":
+		shared, err := container.NewSharedKeyCredential(account, key)
+		if err != nil {
+			return nil, errors.New("the storage account's key is no base64")
+		}
+		return container.NewClientWithSharedKeyCredential(u.String(), shared, options)
+	case signature != "":
+		u.RawQuery = strings.TrimPrefix(signature, "?")
+	case u.Scheme == "https":
+		found, err := azidentity.NewDefaultAzureCredential(&azidentity.DefaultAzureCredentialOptions{ClientOptions: policy.ClientOptions{Transport: client}})
+		if err != nil {
+			return nil, err
+		}
+		return container.NewClient(u.String(), azureIdentity{found}, options)
+	}
+	return container.NewClientWithNoCredential(u.String(), options)
 }
 
-func (s *azure) where(name string) string {
-	if name == "" {
-		return "az://" + s.container
+// azureIdentity replaces the errors of an identity, which repeat what was sent.
+type azureIdentity struct{ azcore.TokenCredential }
+
+// GetToken implements azcore.TokenCredential.
+func (i azureIdentity) GetToken(ctx context.Context, o policy.TokenRequestOptions) (azcore.AccessToken, error) {
+	limited, cancel := context.WithTimeout(ctx, headerPatience)
+	defer cancel()
+	token, err := i.TokenCredential.GetToken(limited, o)
+	if err != nil {
+		err = errNoIdentity
 	}
-	return "az://" + s.container + "/" + name
+	return token, err
 }
 
-func (s *azure) list(ctx context.Context, prefix string, yield func(string, Object) error) error {
-	query := url.Values{"restype": {"container"}, "comp": {"list"}, "prefix": {prefix}}
-	for {
-		r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.base+"?"+query.Encode(), nil)
+var errNoIdentity = errors.New("no identity is found that could ask")
+
+func (c *azureContainer) list(ctx context.Context, prefix string, yield func(string, Object) error) error {
+	for pages := c.client.NewListBlobsFlatPager(&container.ListBlobsFlatOptions{Prefix: &prefix}); pages.More(); {
+		page, err := pages.NextPage(ctx)
 		if err != nil {
-			return err
+			return c.wrong(ctx, "", err)
 		}
-		answer, err := ask(s.client, r, s.where(""), deniedAzure)
-		if err != nil {
-			return noIdentity(err)
+		if page.Segment == nil {
+			return &Error{Kind: Unusable, URL: c.where(""), Err: errors.New("the answer is no listing of blobs")}
 		}
-		var page struct {
-			Blobs struct {
-				Blob []struct {
-					Name       string
-					Properties struct {
-						Size int64  `xml:"Content-Length"`
-						ETag string `xml:"Etag"`
-					}
-				}
+		for _, b := range page.Segment.BlobItems {
+			if b.Name == nil || b.Properties == nil || b.Properties.ContentLength == nil || *b.Properties.ContentLength < 0 {
+				return &Error{Kind: Unusable, URL: c.where(""), Err: errors.New("the listing has a blob without a name or a size")}
 			}
-			NextMarker string
-		}
-		err = xml.NewDecoder(io.LimitReader(answer.Body, answerMost)).Decode(&page)
-		answer.Body.Close() // nothing was written
-		if err != nil {
-			return &Error{Kind: Down, URL: s.where(""), Err: fmt.Errorf("the listing is cut off or damaged: %w", err)}
-		}
-		for _, b := range page.Blobs.Blob {
-			if b.Properties.Size < 0 {
-				return &Error{Kind: Unusable, URL: s.where(""), Err: fmt.Errorf("the listing has no size of %q", b.Name)}
+			o := Object{Size: *b.Properties.ContentLength}
+			if b.Properties.ETag != nil {
+				o.Version = strings.Trim(string(*b.Properties.ETag), `"`)
 			}
-			if err := yield(b.Name, Object{Size: b.Properties.Size, Version: strings.Trim(b.Properties.ETag, `"`)}); err != nil {
+			if err := yield(*b.Name, o); err != nil {
 				return err
 			}
 		}
-		if page.NextMarker == "" {
-			return nil
-		}
-		query.Set("marker", page.NextMarker)
 	}
+	return nil
 }
 
-func (s *azure) get(ctx context.Context, name string, o Object, from, to int64) (io.ReadCloser, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.base+"/"+escapePath(name), nil)
-	if err != nil {
-		return nil, &Error{Kind: Unusable, URL: o.URL, Err: errors.New("it is no name of a blob")}
-	}
+func (c *azureContainer) get(ctx context.Context, name string, o Object, from, to int64) (io.ReadCloser, error) {
+	options := &blob.DownloadStreamOptions{Range: blob.HTTPRange{Offset: from, Count: to - from}}
 	if o.Version != "" {
-		r.Header.Set("If-Match", `"`+o.Version+`"`)
+		tag := azcore.ETag(`"` + o.Version + `"`)
+		options.AccessConditions = &blob.AccessConditions{ModifiedAccessConditions: &blob.ModifiedAccessConditions{IfMatch: &tag}}
 	}
-	body, _, err := getRange(s.client, r, o, from, to, deniedAzure)
-	return body, noIdentity(err)
+	answer, err := c.client.NewBlobClient(name).DownloadStream(ctx, options)
+	if err != nil {
+		return nil, c.wrong(ctx, name, err)
+	}
+	var contentRange, tag string
+	if answer.ContentRange != nil {
+		contentRange = *answer.ContentRange
+	}
+	if answer.ETag != nil {
+		tag = strings.Trim(string(*answer.ETag), `"`)
+	}
+	if err := sameObject(o, contentRange, tag); err != nil {
+		return nil, errors.Join(err, answer.Body.Close())
+	}
+	return answer.Body, nil
 }
 
-// noIdentity tells an identity that cannot be had from a store that does not answer.
-func noIdentity(err error) error {
-	var none *identityError
-	var e *Error
-	if errors.As(err, &none) && errors.As(err, &e) {
-		return &Error{Kind: Denied, URL: e.URL, Err: none, hint: deniedAzure}
+func (c *azureContainer) where(name string) string {
+	if name == "" {
+		return "az://" + c.name
 	}
-	return err
+	return "az://" + c.name + "/" + name
+}
+
+// wrong converts an error of the library.
+func (c *azureContainer) wrong(ctx context.Context, name string, err error) error {
+	var answer *azcore.ResponseError
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.Is(err, errNoIdentity):
+		return &Error{Kind: Denied, URL: c.where(name), Err: errNoIdentity, hint: deniedAzure}
+	case errors.As(err, &answer):
+		e := &Error{URL: c.where(name), Err: fmt.Errorf("the store answers %d %s", answer.StatusCode, answer.ErrorCode)}
+		kindOf(e, answer.StatusCode, deniedAzure)
+		if answer.RawResponse != nil {
+			e.wait = retryAfter(answer.RawResponse.Header)
+		}
+		return e
+	}
+	return unreachable(ctx, c.where(name), err)
 }

@@ -97,10 +97,17 @@ func unreachable(ctx context.Context, where string, err error) error {
 func refused(answer *http.Response, where, denied string) error {
 	e := &Error{URL: where, Err: fmt.Errorf("the store answers %s%s", strings.ToLower(answer.Status), said(answer))}
 	kindOf(e, answer.StatusCode, denied)
-	if n, err := strconv.Atoi(answer.Header.Get("Retry-After")); err == nil && n > 0 {
-		e.wait = min(time.Duration(n)*time.Second, longestPause)
-	}
+	e.wait = retryAfter(answer.Header)
 	return e
+}
+
+// retryAfter is the pause that a store asks for.
+func retryAfter(h http.Header) time.Duration {
+	n, err := strconv.Atoi(h.Get("Retry-After"))
+	if err != nil || n <= 0 {
+		return 0
+	}
+	return min(time.Duration(n)*time.Second, longestPause)
 }
 
 // kindOf tells what is wrong by a status.

@@ -7,6 +7,13 @@ import (
 	"net/http"
 	"testing"
 	"time"
+
+	"cloud.google.com/go/storage"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"google.golang.org/api/option"
 )
 
 // answers is a server that says the same to everything.
@@ -31,6 +38,7 @@ func FuzzAnswers(f *testing.F) {
 	f.Add(200, []byte(`{"sha":"0123456789abcdef0123456789abcdef01234567"}`), `<//elsewhere>; rel="next"`, "bytes */0")
 	f.Add(200, []byte(`{"items":[{"name":"x","size":"3","generation":"7"}],"nextPageToken":"more"}`), "", "")
 	f.Add(200, []byte(`<EnumerationResults><Blobs><Blob><Name>x</Name><Properties><Content-Length>3</Content-Length><Etag>0x8</Etag></Properties></Blob></Blobs><NextMarker/></EnumerationResults>`), "", "")
+	f.Add(200, []byte(`<ListBucketResult><Name>b</Name><Contents><Key>x</Key><ETag>"e"</ETag><Size>3</Size></Contents></ListBucketResult>`), "", "")
 	f.Add(206, []byte("abc"), "", "bytes 0-2/3")
 	f.Add(503, []byte("<Error><Code>SlowDown</Code></Error>"), "", "")
 	f.Fuzz(func(t *testing.T, status int, body []byte, link, ranges string) {
@@ -41,7 +49,7 @@ func FuzzAnswers(f *testing.F) {
 		stores := []store{
 			&hub{client: answer(), endpoint: "https://hub", name: "o/n", revision: "main", whole: "hf://datasets/o/n"},
 			&hub{client: answer(), endpoint: "https://hub", name: "o/n", revision: "0123456789abcdef0123456789abcdef01234567", whole: "hf://datasets/o/n"},
-			&gs{client: answer(), base: "https://gs", bucket: "b"}, &azure{client: answer(), base: "https://az/b", container: "b"}, &web{answer(), s},
+			gcsAnswering(t, answer()), azureAnswering(t, answer()), &s3Bucket{access: awsAnswering(answer()), bucket: "bucket"}, &web{answer(), s},
 		}
 		for _, st := range stores {
 			_ = st.list(context.Background(), "", func(_ string, o Object) error {
@@ -60,4 +68,25 @@ func FuzzAnswers(f *testing.F) {
 			t.Errorf("an object of %d bytes", o.Size)
 		}
 	})
+}
+
+func gcsAnswering(t *testing.T, client *http.Client) store {
+	service, err := storage.NewClient(t.Context(), option.WithHTTPClient(client), storage.WithJSONReads())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &gcsBucket{service.Bucket("b").Retryer(storage.WithPolicy(storage.RetryNever)), "b"}
+}
+
+func azureAnswering(t *testing.T, client *http.Client) store {
+	core := azcore.ClientOptions{Transport: client, Retry: policy.RetryOptions{MaxRetries: -1}}
+	c, err := container.NewClientWithNoCredential("https://az/b", &container.ClientOptions{ClientOptions: core})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &azureContainer{c, "b"}
+}
+
+func awsAnswering(client *http.Client) *awsAccess {
+	return &awsAccess{config: &aws.Config{Region: defaultRegion, Credentials: aws.AnonymousCredentials{}, HTTPClient: client, Retryer: func() aws.Retryer { return aws.NopRetryer{} }}}
 }

@@ -12,8 +12,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/minio/minio-go/v7/pkg/credentials"
 )
 
 // Object is an object as a listing has it.
@@ -39,8 +37,8 @@ type Options struct {
 type Stores struct {
 	options Options
 	client  *http.Client
-	web     *http.Client             // for servers that need not be trusted
-	aws     *credentials.Credentials // of all buckets of S3
+	web     *http.Client // for servers that need not be trusted
+	aws     awsAccess
 
 	mu      sync.Mutex
 	opened  map[string]store
@@ -64,15 +62,19 @@ func New(o Options) *Stores {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.MaxIdleConnsPerHost = 16
+	transport.MaxIdleConnsPerHost = idleConnections
 	transport.ResponseHeaderTimeout = headerPatience
 	transport.DisableCompression = true // an object's bytes are what is stored
 	client := &http.Client{Transport: transport}
-	return &Stores{options: o, client: client, web: webClient(transport, isPrivate), aws: credentials.New(&awsIdentity{client: client}), opened: map[string]store{}, secrets: map[string]string{}}
+	return &Stores{options: o, client: client, web: webClient(transport, isPrivate), opened: map[string]store{}, secrets: map[string]string{}}
 }
 
-// headerPatience is how long an answer may take to begin.
-const headerPatience = time.Minute
+const (
+	// headerPatience is how long an answer may take to begin.
+	headerPatience = time.Minute
+	// idleConnections are those that are kept open for each host.
+	idleConnections = 16
+)
 
 // Schemes are those of addresses that are read.
 var Schemes = []string{"s3", "gs", "az", "https", "http", "hf"}
@@ -138,9 +140,9 @@ func (s *Stores) store(ctx context.Context, a address) (store, error) {
 	var err error
 	switch a.scheme {
 	case "s3":
-		st, err = openS3(s.client, s.aws, a.bucket)
+		st = &s3Bucket{access: &s.aws, bucket: a.bucket}
 	case "gs":
-		st, err = openGS(ctx, s.client, a.bucket)
+		st, err = openGCS(ctx, s.client, a.bucket)
 	case "az":
 		st, err = openAzure(s.client, a.bucket)
 	case "hf":

@@ -266,7 +266,7 @@ func TestAddresses(t *testing.T) {
 	for pattern, want := range map[string]string{
 		"s3://*/x": "path alone", "hf://datasets/owner": "want hf://datasets/OWNER/NAME", "hf://models/a/b/c": "want hf://datasets/OWNER/NAME",
 		"https://host/*.jsonl": "lists nothing", "ftp://x/y": "not read", "s3://bucket/[a": "bracket",
-		"s3://b/x": "shorter than 3", "s3://bucket/" + strings.Repeat("x", 1025): "longer than 1024",
+		"s3://b/x": "3 to 63 letters", "s3://bucket/" + strings.Repeat("x", 1025): "longer than 1024",
 	} {
 		if _, err := objects.New(objects.Options{}).List(t.Context(), pattern); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v; want %q", pattern, err, want)

@@ -7,108 +7,170 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
-	"os"
+	"regexp"
+	"strings"
+	"sync"
+	"unicode/utf8"
 
-	"github.com/minio/minio-go/v7"
-	"github.com/minio/minio-go/v7/pkg/credentials"
-	"github.com/minio/minio-go/v7/pkg/s3utils"
+	"github.com/aws/aws-sdk-go-v2/aws"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 )
 
-// s3 is a bucket of S3, or of a server that speaks its protocol.
-type s3 struct {
-	core   *minio.Core
+// s3Bucket is a bucket of S3, or of a server with its protocol.
+type s3Bucket struct {
+	access *awsAccess
 	bucket string
+
+	mu     sync.Mutex
+	region string // of the bucket, once it is known
 }
 
-func openS3(client *http.Client, who *credentials.Credentials, bucket string) (store, error) {
-	p, err := readProfile(namedProfile())
+// defaultRegion is that of requests where neither configuration nor S3 names another one.
+const defaultRegion = "us-east-1"
+
+// client returns a client of the bucket.
+func (b *s3Bucket) client(ctx context.Context) (*s3.Client, error) {
+	c, err := b.access.get(ctx)
 	if err != nil {
-		return nil, err
+		return nil, b.at("", err)
 	}
-	endpoint := cmp.Or(os.Getenv("AWS_ENDPOINT_URL_S3"), os.Getenv("AWS_ENDPOINT_URL"), p.settings["endpoint_url"], "https://s3.amazonaws.com")
-	u, err := url.Parse(endpoint)
-	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return nil, errors.New("AWS_ENDPOINT_URL is no address: want such as https://minio.example.org:9000")
+	client := s3.NewFromConfig(c, s3Options)
+	if client.Options().BaseEndpoint != nil { // another server, which has no regions
+		return client, nil
 	}
-	core, err := minio.NewCore(u.Host, &minio.Options{
-		Creds: who, Secure: u.Scheme == "https", Transport: onTheWay{client.Transport}, MaxRetries: 1, Region: awsRegion(p),
-	})
-	if err != nil {
-		return nil, err
-	}
-	return &s3{core, bucket}, nil
+	c.Region = b.regionOf(ctx, client)
+	return s3.NewFromConfig(c, s3Options), nil
 }
 
-// awsRegion is the region that the environment or the profile names; empty where neither does.
-func awsRegion(p awsProfile) string {
-	return cmp.Or(os.Getenv("AWS_REGION"), os.Getenv("AWS_DEFAULT_REGION"), p.settings["region"])
+func s3Options(o *s3.Options) {
+	o.UsePathStyle = o.BaseEndpoint != nil
+	o.ResponseChecksumValidation = aws.ResponseChecksumValidationWhenRequired // ranges have no checksum
 }
 
-// checkS3 refuses names that S3 has not, which no server needs to be asked about.
+// regionOf returns the region of the bucket, which S3 names even where it refuses a request. It is that of the configuration where S3 does not answer.
+func (b *s3Bucket) regionOf(ctx context.Context, client *s3.Client) string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.region != "" {
+		return b.region
+	}
+	head, err := client.HeadBucket(ctx, &s3.HeadBucketInput{Bucket: &b.bucket})
+	var response *awshttp.ResponseError
+	switch {
+	case err == nil:
+		b.region = aws.ToString(head.BucketRegion)
+	case errors.As(err, &response) && response.Response != nil:
+		b.region = response.Response.Header.Get("X-Amz-Bucket-Region")
+	}
+	return cmp.Or(b.region, client.Options().Region)
+}
+
+var s3BucketName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]{1,61}[A-Za-z0-9]$`)
+
+const maxS3Key = 1024
+
+// checkS3 refuses names that cannot be names in S3, without a request.
 func checkS3(a address) error {
-	if err := errors.Join(s3utils.CheckValidBucketName(a.bucket), s3utils.CheckValidObjectNamePrefix(literal(a.name))); err != nil {
-		return fmt.Errorf("this can be no name in S3: %w", err)
+	switch {
+	case !s3BucketName.MatchString(a.bucket):
+		return errors.New("the name of a bucket has 3 to 63 letters, digits, dots and hyphens, and begins and ends with a letter or digit")
+	case len(literal(a.name)) > maxS3Key:
+		return fmt.Errorf("the name of an object in S3 is not longer than %d bytes", maxS3Key)
+	case !utf8.ValidString(a.name):
+		return errors.New("the name of an object in S3 is valid UTF-8")
 	}
 	return nil
 }
 
-func (s *s3) list(ctx context.Context, prefix string, yield func(string, Object) error) error {
-	ctx, cancel := context.WithCancel(ctx) // ends the listing where it is left
-	defer cancel()
-	for o := range s.core.ListObjectsIter(ctx, s.bucket, minio.ListObjectsOptions{Prefix: prefix, Recursive: true}) {
-		if o.Err != nil {
-			return s.wrong(ctx, "", o.Err)
+func (b *s3Bucket) list(ctx context.Context, prefix string, yield func(string, Object) error) error {
+	client, err := b.client(ctx)
+	if err != nil {
+		return err
+	}
+	pages := s3.NewListObjectsV2Paginator(client, &s3.ListObjectsV2Input{Bucket: &b.bucket, Prefix: &prefix, EncodingType: types.EncodingTypeUrl})
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return b.wrong(ctx, client, "", err)
 		}
-		if err := yield(o.Key, Object{Size: o.Size, Version: o.ETag}); err != nil {
-			return err
+		if page.Name == nil {
+			return b.at("", &Error{Kind: Unusable, Err: errors.New("the answer is no listing of S3")})
+		}
+		for _, o := range page.Contents {
+			name := aws.ToString(o.Key)
+			if page.EncodingType == types.EncodingTypeUrl {
+				name, err = url.QueryUnescape(name)
+			}
+			if err != nil || o.Size == nil || *o.Size < 0 {
+				return b.at("", &Error{Kind: Unusable, Err: fmt.Errorf("the listing has no name and size of %q", name)})
+			}
+			if err := yield(name, Object{Size: *o.Size, Version: strings.Trim(aws.ToString(o.ETag), `"`)}); err != nil {
+				return err
+			}
 		}
 	}
-	return ctx.Err()
+	return nil
 }
 
-func (s *s3) get(ctx context.Context, name string, o Object, from, to int64) (io.ReadCloser, error) {
-	var options minio.GetObjectOptions
-	if err := options.SetRange(from, to-1); err != nil {
+func (b *s3Bucket) get(ctx context.Context, name string, o Object, from, to int64) (io.ReadCloser, error) {
+	client, err := b.client(ctx)
+	if err != nil {
 		return nil, err
 	}
+	in := &s3.GetObjectInput{Bucket: &b.bucket, Key: &name, Range: aws.String(byteRange(from, to))}
 	if o.Version != "" {
-		if err := options.SetMatchETag(o.Version); err != nil {
-			return nil, err
-		}
+		in.IfMatch = aws.String(`"` + o.Version + `"`)
 	}
-	body, info, header, err := s.core.GetObject(ctx, s.bucket, name, options)
+	answer, err := client.GetObject(ctx, in)
 	if err != nil {
-		return nil, s.wrong(ctx, name, err)
+		return nil, b.wrong(ctx, client, name, err)
 	}
-	if err := sameObject(o, header.Get("Content-Range"), info.ETag); err != nil {
-		return nil, errors.Join(err, body.Close())
+	if err := sameObject(o, aws.ToString(answer.ContentRange), strings.Trim(aws.ToString(answer.ETag), `"`)); err != nil {
+		return nil, errors.Join(err, answer.Body.Close())
 	}
-	return body, nil
+	return answer.Body, nil
 }
 
-// wrong is an error of the library in our words.
-func (s *s3) wrong(ctx context.Context, name string, err error) error {
-	where := "s3://" + s.bucket
-	if name != "" {
-		where += "/" + name
+// at is an error with the address of the bucket or of an object in it.
+func (b *s3Bucket) at(name string, err error) error {
+	var e *Error
+	if !errors.As(err, &e) {
+		return err
 	}
+	located := *e
+	if located.URL = "s3://" + b.bucket; name != "" {
+		located.URL += "/" + name
+	}
+	return &located
+}
+
+// wrong converts an error of the library.
+func (b *s3Bucket) wrong(ctx context.Context, client *s3.Client, name string, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if own := (*Error)(nil); errors.As(err, &own) { // of who asks
-		e := *own
-		e.URL = where
-		return &e
+	host := "S3"
+	if endpoint := client.Options().BaseEndpoint; endpoint != nil {
+		if u, err := url.Parse(*endpoint); err == nil {
+			host = u.Host
+		}
 	}
-	answer := minio.ToErrorResponse(err)
-	if answer.StatusCode == 0 {
-		return s.unanswered(where, err)
+	var response *awshttp.ResponseError
+	if !errors.As(err, &response) {
+		return b.at(name, unanswered(host, err))
 	}
-	e := &Error{URL: where, Err: fmt.Errorf("%s answers %s", s.core.EndpointURL().Host, answer.Code)}
-	kindOf(e, answer.StatusCode, deniedS3)
-	switch answer.Code {
+	status, code := response.HTTPStatusCode(), awsCode(err)
+	if status == 0 || status == http.StatusOK || status == http.StatusPartialContent {
+		return b.at(name, unanswered(host, err))
+	}
+	e := &Error{Err: fmt.Errorf("%s answers %d %s", host, status, code)}
+	kindOf(e, status, deniedS3)
+	switch code {
 	case "NoSuchBucket":
 		e.Kind, e.Err = Missing, errors.New("there is no such bucket")
 	case "NoSuchKey":
@@ -120,23 +182,23 @@ func (s *s3) wrong(ctx context.Context, name string, err error) error {
 	case "ExpiredToken", "RequestTimeTooSkewed", "AuthorizationHeaderMalformed":
 		e.Kind, e.hint = Denied, deniedS3
 	}
-	return e
+	return b.at(name, e)
 }
 
-// unanswered is an error of the library that is no server's answer: of the way to it, which may pass, or of what is asked, which does not.
-func (s *s3) unanswered(where string, err error) *Error {
-	e := &Error{Kind: Unusable, URL: where, Err: err}
-	var at *url.Error
-	var broken *wayError
+// unanswered is the error of a request without an answer, or with one that is cut off, which may pass, or that is not of the protocol, which does not.
+func unanswered(host string, err error) *Error {
+	var network net.Error
 	var text *xml.SyntaxError
 	switch {
-	case errors.As(err, &at):
-		e.Kind, err = Down, at.Err
-	case errors.As(err, &broken), err == io.EOF, errors.As(err, &text) && text.Msg == "unexpected EOF": // the last two of answers without a length
-		e.Kind = Down
+	case errors.As(err, &network), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.As(err, &text) && text.Msg == "unexpected EOF":
+		var at *url.Error
+		if errors.As(err, &at) { // it has the whole address
+			err = at.Err
+		}
+		return &Error{Kind: Down, Err: fmt.Errorf("%s does not answer: %w", host, err)}
 	}
-	if e.Kind == Down {
-		e.Err = fmt.Errorf("%s does not answer: %w", s.core.EndpointURL().Host, err)
-	}
-	return e
+	return &Error{Kind: Unusable, Err: err}
 }
+
+// byteRange is the header Range of the bytes from from to before to.
+func byteRange(from, to int64) string { return fmt.Sprintf("bytes=%d-%d", from, to-1) }

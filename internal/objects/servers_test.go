@@ -11,8 +11,10 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/minio/minio-go/v7"
-	"github.com/minio/minio-go/v7/pkg/credentials"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
 
 	"loaderd/internal/objects"
 	"loaderd/internal/objecttest"
@@ -32,15 +34,9 @@ const bucket = "corpus"
 
 func s3Server(t *testing.T) server {
 	address := objecttest.S3(t)
-	u, err := url.Parse(address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := minio.New(u.Host, &minio.Options{Creds: credentials.NewStaticV4(objecttest.S3Access, objecttest.S3Secret, ""), Region: "us-east-1"})
-	if err == nil {
-		err = c.MakeBucket(t.Context(), bucket, minio.MakeBucketOptions{})
-	}
-	if err != nil {
+	c := s3.New(s3.Options{BaseEndpoint: &address, UsePathStyle: true, Region: "us-east-1",
+		Credentials: credentials.NewStaticCredentialsProvider(objecttest.S3Access, objecttest.S3Secret, "")})
+	if _, err := c.CreateBucket(t.Context(), &s3.CreateBucketInput{Bucket: aws.String(bucket)}); err != nil {
 		t.Fatal(err)
 	}
 	return server{"s3", address, func(t *testing.T, address string) {
@@ -49,7 +45,7 @@ func s3Server(t *testing.T) server {
 		t.Setenv("AWS_SECRET_ACCESS_KEY", objecttest.S3Secret)
 		t.Setenv("AWS_REGION", "us-east-1")
 	}, func(t *testing.T, name string, data []byte) {
-		if _, err := c.PutObject(context.Background(), bucket, name, bytes.NewReader(data), int64(len(data)), minio.PutObjectOptions{}); err != nil {
+		if _, err := c.PutObject(context.Background(), &s3.PutObjectInput{Bucket: aws.String(bucket), Key: &name, Body: bytes.NewReader(data)}); err != nil {
 			t.Fatal(err)
 		}
 	}, func(t *testing.T) { t.Setenv("AWS_SECRET_ACCESS_KEY", "wrong-secret") }}
@@ -82,12 +78,19 @@ func azureServer(t *testing.T) server {
 		t.Setenv("AZURE_STORAGE_CONNECTION_STRING", fmt.Sprintf("DefaultEndpointsProtocol=http;AccountName=%s;AccountKey=%s;BlobEndpoint=%s;",
 			objecttest.AzureAccount, objecttest.AzureKey, address))
 	}
-	reach(t, address)
-	if err := objects.PutAzure(t.Context(), bucket, "", nil); err != nil {
+	key, err := container.NewSharedKeyCredential(objecttest.AzureAccount, objecttest.AzureKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := container.NewClientWithSharedKeyCredential(address+"/"+bucket, key, nil)
+	if err == nil {
+		_, err = c.Create(t.Context(), nil)
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 	return server{"az", address, reach, func(t *testing.T, name string, data []byte) {
-		if err := objects.PutAzure(context.Background(), bucket, name, data); err != nil {
+		if _, err := c.NewBlockBlobClient(name).UploadBuffer(context.Background(), data, nil); err != nil {
 			t.Fatal(err)
 		}
 	}, func(t *testing.T) {

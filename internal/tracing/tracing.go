@@ -57,6 +57,9 @@ type Tracer struct {
 // shutdownTimeout bounds the export of the last spans.
 const shutdownTimeout = 2 * time.Second
 
+// tracesPath is the path of the protocol, which an endpoint without a path leaves out.
+const tracesPath = "/v1/traces"
+
 // retries are those of a collector that is busy.
 var retries = otlptracehttp.RetryConfig{Enabled: true, InitialInterval: 500 * time.Millisecond, MaxInterval: 5 * time.Second, MaxElapsedTime: 30 * time.Second}
 
@@ -69,7 +72,11 @@ func New(ctx context.Context, c Config, service string, log *slog.Logger, attrib
 		failures.Do(func() { log.Warn("the export of traces failed", "error", err) })
 	}))
 	otel.SetLogger(logr.FromSlogHandler(log.Handler()))
-	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(strings.TrimSuffix(c.Endpoint, "/")), otlptracehttp.WithRetry(retries))
+	collector := []otlptracehttp.Option{otlptracehttp.WithEndpointURL(c.Endpoint), otlptracehttp.WithRetry(retries)}
+	if u, err := url.Parse(c.Endpoint); err == nil && strings.Trim(u.Path, "/") == "" {
+		collector = append(collector, otlptracehttp.WithURLPath(tracesPath))
+	}
+	exporter, err := otlptracehttp.New(ctx, collector...)
 	if err != nil {
 		return nil, fmt.Errorf("trace.endpoint %s: %w", c.Endpoint, err)
 	}
