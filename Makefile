@@ -34,7 +34,9 @@ lint-go: ## gofmt, go vet, staticcheck
 	@unformatted=$$(gofmt -l .) || exit 1; \
 	if [ -n "$$unformatted" ]; then echo "gofmt these files:"; echo "$$unformatted"; exit 1; fi
 	$(GO) vet ./...
-	$(GO) tool staticcheck ./...
+	$(GO) -C bench vet ./...
+	$(GO) tool -modfile=$(CURDIR)/tools/go.mod staticcheck ./...
+	cd bench && $(GO) tool -modfile=$(CURDIR)/tools/go.mod staticcheck ./...
 
 .PHONY: lint-python
 lint-python: venv ## mypy, strict
@@ -61,10 +63,12 @@ test-go-raced:
 .PHONY: test-go-plain
 test-go-plain: browser
 	$(GO) test -p 4 -timeout 20m $(filter-out $(RACED),$(shell $(GO) list ./...))
+	$(GO) -C bench test -timeout 20m ./...
 
 .PHONY: test-go-all
 test-go-all: browser ## all Go tests, with the race detector
 	LOADERD_TEST=all $(GO) test -race -timeout 40m ./...
+	LOADERD_TEST=all $(GO) -C bench test -race -timeout 40m ./...
 
 # The race detector switches the checks of pointers on too, but like the address sanitizer knows nothing of what kernels do: those are compared with their twins
 # in Go, on texts that end where a page begins that must not be read.
@@ -185,11 +189,11 @@ MOMENT ?=
 
 .PHONY: bench
 bench: bench-programs ## one table: every measure beside its baseline, into BENCH.json and BENCH.md; ENTRIES="flight splice" for some
-	@$(PYTHON) python/bench/table/run.py --out $(BENCH) $(if $(MOMENT),--moment) $(ENTRIES:%=--only %)
+	@$(PYTHON) bench/python/table/run.py --out $(BENCH) $(if $(MOMENT),--moment) $(ENTRIES:%=--only %)
 
 .PHONY: bench-programs
 bench-programs: build
-	@$(GO) build -o bin/ ./internal/bench/...
+	@$(GO) -C bench build -o $(CURDIR)/bin/ ./...
 
 FLOODS ?=
 
@@ -204,7 +208,7 @@ bench-security-flight: ## the same of Flight, with attackers in the server's pro
 
 .PHONY: bench-compare
 bench-compare: ## which ratios of run B (.json) are worse than those of run A by a tenth or more; exits with an error then
-	@$(PYTHON) python/bench/table/compare.py $(A) $(B)
+	@$(PYTHON) bench/python/table/compare.py $(A) $(B)
 
 .PHONY: bench-go
 bench-go: ## all benchmarks of Go
@@ -237,30 +241,30 @@ FLIGHT ?=
 
 .PHONY: bench-flight
 bench-flight: ## Flight into pyarrow against a raw socket
-	@$(GO) build -o bin/flightserve ./internal/bench/flightserve || exit 1; \
+	@$(GO) -C bench build -o $(CURDIR)/bin/flightserve ./flightserve || exit 1; \
 	for rows in 85 170; do \
 		bin/flightserve -listen 127.0.0.1:18815 -raw 127.0.0.1:18816 -rows $$rows -bucket 2048 & server=$$!; sleep 1; \
-		$(VENV) python/bench/flight_read.py --address 127.0.0.1:18815 --raw 127.0.0.1:18816 $(FLIGHT); status=$$?; kill $$server; \
+		$(VENV) bench/python/flight_read.py --address 127.0.0.1:18815 --raw 127.0.0.1:18816 $(FLIGHT); status=$$?; kill $$server; \
 		[ $$status = 0 ] || exit $$status; \
 	done
 
 .PHONY: bench-endtoend
 bench-endtoend: ## JetStream to pyarrow, text and tokens, memory, and tokenizing alone as the baseline
-	@$(GO) build -o bin/endtoend ./internal/bench/endtoend; venv=$(VENV); \
+	@$(GO) -C bench build -o $(CURDIR)/bin/endtoend ./endtoend; venv=$(VENV); \
 	bin/endtoend -documents 40000 -python $$venv; \
 	bin/endtoend -documents 40000 -tokenized -python $$venv; \
 	bin/endtoend -documents 400000 -python $$venv; \
-	$$venv python/bench/tokenize_only.py
+	$$venv bench/python/tokenize_only.py
 
 TABLES ?=
 
 .PHONY: bench-papers
 bench-papers: ## rewrite the tables of docs/results/papers.md, three minutes; TABLES="seamless robust" for some
-	@$(GO) run ./internal/bench/papers -write $(TABLES)
+	@$(GO) -C bench build -o $(CURDIR)/bin/papers ./papers && bin/papers -write $(TABLES)
 
 .PHONY: bench-guarantees
 bench-guarantees: ## checkpoints, recovery, the plan log, ranks in lock step, buckets, attention cost by rank
-	@$(GO) build -o bin/guarantees ./internal/bench/guarantees && bin/guarantees
+	@$(GO) -C bench build -o $(CURDIR)/bin/guarantees ./guarantees && bin/guarantees
 
 .PHONY: bench-culprits
 bench-culprits: build ## what is shown while a rank or a full stream holds a job, into docs/results/culprits.md; eight minutes
@@ -269,40 +273,40 @@ bench-culprits: build ## what is shown while a rank or a full stream holds a job
 
 .PHONY: bench-peers
 bench-peers: ## packing against TRL, Grain, OLMo-core, LLM Foundry, Axolotl and torchtune
-	@$(GO) build -o bin/peers ./internal/bench/peers && \
+	@$(GO) -C bench build -o $(CURDIR)/bin/peers ./peers && \
 	venv=$$($(PYTHON) python/venv python/requirements-peers.txt --no-deps) && \
-	PYTHONDONTWRITEBYTECODE=1 "$$venv/bin/python" python/bench/peers/run.py --loaderd bin/peers
+	PYTHONDONTWRITEBYTECODE=1 "$$venv/bin/python" bench/python/peers/run.py --loaderd bin/peers
 
 TOKENIZERS_VENV = $$($(PYTHON) python/venv python/requirements-tokenizers.txt --no-deps)/bin/python
 
 .PHONY: bench-tokenizers
 bench-tokenizers: ## encoding against tokenizers, tiktoken, gigatoken, fastokens and rs-bpe, about an hour
-	@$(GO) build -o bin/tokenizers ./internal/bench/tokenizers && venv=$(TOKENIZERS_VENV) && \
-	PYTHONDONTWRITEBYTECODE=1 "$$venv" python/bench/tokenizers/run.py && \
-	PYTHONDONTWRITEBYTECODE=1 "$$venv" python/bench/tokenizers/run.py --hostile --cores 1 --rounds 1 --passes 2 --timeout 60 --vocabularies gpt2,cl100k,llama2
+	@$(GO) -C bench build -o $(CURDIR)/bin/tokenizers ./tokenizers && venv=$(TOKENIZERS_VENV) && \
+	PYTHONDONTWRITEBYTECODE=1 "$$venv" bench/python/tokenizers/run.py && \
+	PYTHONDONTWRITEBYTECODE=1 "$$venv" bench/python/tokenizers/run.py --hostile --cores 1 --rounds 1 --passes 2 --timeout 60 --vocabularies gpt2,cl100k,llama2
 
 LOADING ?=
 
 .PHONY: bench-loading
 bench-loading: ## loading tokenizers on one core against Hugging Face tokenizers, two minutes; LOADING has flags
-	@$(GO) build -o bin/tokenizers ./internal/bench/tokenizers && venv=$(VENV) && \
-	PYTHONDONTWRITEBYTECODE=1 "$$venv" python/bench/tokenizers/loading.py $(LOADING)
+	@$(GO) -C bench build -o $(CURDIR)/bin/tokenizers ./tokenizers && venv=$(VENV) && \
+	PYTHONDONTWRITEBYTECODE=1 "$$venv" bench/python/tokenizers/loading.py $(LOADING)
 
 .PHONY: bench-chats
 bench-chats: ## which tokens of the same chats have a loss with TRL, Axolotl and loaderd
-	@venv=$(VENV) && PYTHONDONTWRITEBYTECODE=1 "$$venv" python/bench/chats/run.py
+	@venv=$(VENV) && PYTHONDONTWRITEBYTECODE=1 "$$venv" bench/python/chats/run.py
 
 COLUMNS ?=
 
 .PHONY: bench-columns
 bench-columns: build ## what columns of documents cost: bytes, processor time, memory; COLUMNS has flags
-	@venv=$(VENV) && LOADERD_BIN=$(BIN) PYTHONDONTWRITEBYTECODE=1 "$$venv" python/bench/columns.py $(COLUMNS)
+	@venv=$(VENV) && LOADERD_BIN=$(BIN) PYTHONDONTWRITEBYTECODE=1 "$$venv" bench/python/columns.py $(COLUMNS)
 
 REPORTS ?=
 
 .PHONY: bench-reports
 bench-reports: build ## what reports of consumption cost client and daemon, two minutes; REPORTS has flags
-	@venv=$(VENV) && LOADERD_BIN=$(BIN) PYTHONDONTWRITEBYTECODE=1 "$$venv" python/bench/reports.py $(REPORTS)
+	@venv=$(VENV) && LOADERD_BIN=$(BIN) PYTHONDONTWRITEBYTECODE=1 "$$venv" bench/python/reports.py $(REPORTS)
 
 LOADERS ?=
 
@@ -311,13 +315,13 @@ bench-loaders: build ## StepLoader against DataLoader, MosaicML Streaming, Huggi
 	@venv=$$($(PYTHON) python/venv) && loaders=$$($(PYTHON) python/venv python/requirements-loaders.txt --no-deps) && \
 	site() { "$$1/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))'; } && \
 	PYTHONPATH="$$(site $$venv):$$(site $$loaders)" PYTHONDONTWRITEBYTECODE=1 \
-	"$$venv/bin/python" python/bench/loaders/run.py --loaderd $(BIN) $(LOADERS)
+	"$$venv/bin/python" bench/python/loaders/run.py --loaderd $(BIN) $(LOADERS)
 
 GPU ?=
 
 .PHONY: bench-gpu
 bench-gpu: build ## a GPT that trains on a GPU from live text, against one batch that is there; GPU has flags
-	@venv=$(VENV) && PYTHONDONTWRITEBYTECODE=1 "$$venv" python/bench/gpu/train.py --loaderd $(BIN) --text "$$($(GO) env GOROOT)/src" $(GPU)
+	@venv=$(VENV) && PYTHONDONTWRITEBYTECODE=1 "$$venv" bench/python/gpu/train.py --loaderd $(BIN) --text "$$($(GO) env GOROOT)/src" $(GPU)
 
 MIXTURES ?=
 
@@ -328,21 +332,21 @@ bench-import: build ## reading every format of loaderd import beside the origina
 	@venv=$$($(PYTHON) python/venv) && formats=$$($(PYTHON) python/venv python/requirements-formats.txt --no-deps) && \
 	site() { echo "$$1"/lib/python*/site-packages; } && \
 	PYTHONPATH="$$(site $$venv):$$(site $$formats)" PYTHONDONTWRITEBYTECODE=1 \
-	"$$venv/bin/python" python/bench/formats/run.py --loaderd $(BIN) $(FORMATS)
+	"$$venv/bin/python" bench/python/formats/run.py --loaderd $(BIN) $(FORMATS)
 
 .PHONY: bench-mixtures
 bench-mixtures: ## shares, changes and epochs of several sources against six other libraries, about half an hour; MIXTURES has flags
-	@$(GO) build -o bin/mixing ./internal/bench/mixing && \
+	@$(GO) -C bench build -o $(CURDIR)/bin/mixing ./mixing && \
 	venv=$$($(PYTHON) python/venv) && mixtures=$$($(PYTHON) python/venv python/requirements-mixtures.txt --no-deps) && \
 	site() { "$$1/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))'; } && \
 	PYTHONPATH="$$(site $$venv):$$(site $$mixtures)" PYTHONDONTWRITEBYTECODE=1 JAX_PLATFORMS=cpu \
-	"$$venv/bin/python" python/bench/mixtures/run.py --loaderd bin/mixing $(MIXTURES)
+	"$$venv/bin/python" bench/python/mixtures/run.py --loaderd bin/mixing $(MIXTURES)
 
 PULL ?=
 
 .PHONY: bench-pull
 bench-pull: ## a corpus goes from an object server through a small stream into steps, every document counted; PULL="--bytes 20e9 --window 2e9"
-	@$(GO) run ./internal/bench/pull $(PULL)
+	@$(GO) -C bench build -o $(CURDIR)/bin/pull ./pull && bin/pull $(PULL)
 
 # The text of Go's library and of the modules that the program is built of. It depends on the Go release and on the
 # platform, so the page has the SHA-256 of the documents.
@@ -351,11 +355,11 @@ SPLICE_FOLDERS ?= $(shell $(GO) env GOROOT)/src \
 
 .PHONY: bench-splice
 bench-splice: ## related documents in one row, against bm25s and faiss, into docs/results; six minutes
-	@$(GO) build -o bin/splice ./internal/bench/splice && \
+	@$(GO) -C bench build -o $(CURDIR)/bin/splice ./splice && \
 	bin/splice -bytes 16000000 -pool 4096,16384 -record docs/results/splice.json -figure docs/img/splice.svg \
 		-hand bin/splice-pools $(SPLICE_FOLDERS) && \
 	venv=$$($(PYTHON) python/venv python/requirements-splice.txt) && \
-	PYTHONDONTWRITEBYTECODE=1 "$$venv/bin/python" python/bench/splice/queries.py \
+	PYTHONDONTWRITEBYTECODE=1 "$$venv/bin/python" bench/python/splice/queries.py \
 		--record docs/results/splice-queries.json bin/splice-pools/4096 bin/splice-pools/16384 && \
 	rm -r bin/splice-pools
 	@$(MAKE) --no-print-directory bench-papers \

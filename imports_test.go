@@ -5,6 +5,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"os"
 	"maps"
 	"path"
 	"path/filepath"
@@ -57,19 +58,6 @@ var arrows = map[string][]string{
 	"internal/pulling":           {"arrowout/answers", "internal/corpus", "internal/objects", "internal/publishing", "stream", "stream/publish", "stream/planlog", "loader"},
 	"internal/publishing":        {"internal/corpus", "stream", "stream/publish", "stream/planlog"},
 
-	"internal/bench/flightserve": {"arrowout", "loader"},
-	"internal/bench/page":        {},
-	"internal/bench/record":      {"internal/relatedness"},
-	"internal/bench/papers":      {"internal/bench/page", "internal/bench/record", "internal/lengths", "internal/simulation", "packonline", "shuffle"},
-	"internal/bench/splice":      {"internal/bench/record", "internal/relatedness", "packonline", "tokenizer"},
-	"internal/bench/peers":       {"internal/bench/record", "internal/lengths", "packonline"},
-	"internal/bench/cores":       {"internal/bench/record", "internal/daemon", "internal/config", "internal/corpus", "internal/lengths", "internal/reader", "stream", "stream/publish", "tokenizer"},
-	"internal/bench/floods":      {"internal/bench/page", "internal/bench/record", "internal/access", "internal/config", "internal/daemon", "internal/lengths", "internal/reader", "stream", "stream/publish", "stream/server"},
-	"internal/bench/endtoend":    {"internal/bench/record", "internal/daemon", "internal/config", "internal/corpus", "stream", "stream/publish", "tokenizer"},
-	"internal/bench/pull":        {"internal/daemon", "internal/config", "internal/reader", "arrowout/answers", "stream", "stream/publish", "loader", "tokenizer"},
-	"internal/bench/tokenizers":  {"tokenizer"},
-	"internal/bench/mixing":      {"internal/bench/record", "internal/config", "loader"},
-	"internal/bench/guarantees":  {"internal/bench/page", "internal/bench/record", "internal/daemon", "internal/config", "internal/lengths", "internal/reader", "stream", "stream/publish", "stream/planlog", "loader", "packonline"},
 
 	"internal/supply": {},
 
@@ -261,7 +249,7 @@ func readImports(root string) (map[string][]string, error) {
 			return err
 		}
 		name := d.Name()
-		if d.IsDir() && file != root && (strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_") || name == "testdata") {
+		if d.IsDir() && file != root && (strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_") || name == "testdata" || isModule(file)) {
 			return fs.SkipDir
 		}
 		if d.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
@@ -285,4 +273,10 @@ func readImports(root string) (map[string][]string, error) {
 		return nil
 	})
 	return imports, err
+}
+
+// isModule reports whether a folder is a module of its own.
+func isModule(folder string) bool {
+	_, err := os.Stat(filepath.Join(folder, "go.mod"))
+	return err == nil
 }

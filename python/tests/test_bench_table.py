@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "bench" / "table"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench" / "python" / "table"))
 import compare  # noqa: E402
 import render  # noqa: E402
 from measures import Measure  # noqa: E402

@@ -136,7 +136,7 @@ def test_chats_among_texts_and_what_fails(daemon: Any) -> None:
 @pytest.mark.parametrize("name", MODELS)
 def test_other_trainers_mask_the_same(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """TRL learns exactly the same tokens, and Axolotl of the published template, but for what it does with answers that are empty."""
-    monkeypatch.setattr(sys, "path", [*sys.path, str(site()), str(Path(__file__).resolve().parents[1] / "bench" / "chats")])
+    monkeypatch.setattr(sys, "path", [*sys.path, str(site()), str(Path(__file__).resolve().parents[2] / "bench" / "python" / "chats")])
     import chat_masks as masks
 
     answered = {label: some for label, some in CHATS.items() if label != "no answer"}

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "bench" / "mixtures"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench" / "python" / "mixtures"))
 import mixers  # noqa: E402
 import mixture_tables  # noqa: E402
 import order_figures as figures  # noqa: E402

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "bench" / "peers"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench" / "python" / "peers"))
 from documents import Documents  # noqa: E402
 from ledger import Account, Ledger  # noqa: E402
 from table import behind, markdown  # noqa: E402

@@ -1,0 +1,240 @@
+// Endtoend measures the whole path in one run: documents that lie in JetStream, through the daemon of this process, to a stock
+// pyarrow reader in a process of its own. It prints one JSON object: text and tokens a second, CPU by stage, peak memory.
+//
+//	bin/endtoend -documents 20000
+//	bin/endtoend -documents 20000 -tokenized
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"runtime"
+	"runtime/pprof"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"loaderd/bench/record"
+	"loaderd/internal/config"
+	"loaderd/internal/corpus"
+	"loaderd/internal/daemon"
+	"loaderd/stream"
+	"loaderd/stream/publish"
+	"loaderd/tokenizer"
+)
+
+type result struct {
+	Documents  int                `json:"documents"`
+	Tokenized  bool               `json:"tokenized"`
+	Tokenizer  string             `json:"tokenizer"`
+	Workers    int                `json:"workers"`
+	TextMB     float64            `json:"text_mb"`
+	Seconds    float64            `json:"seconds"`
+	TextMBs    float64            `json:"text_mb_per_second"`
+	TokensS    float64            `json:"tokens_per_second"`
+	FirstBatch float64            `json:"first_batch_seconds"`
+	CPUSeconds float64            `json:"daemon_cpu_seconds"`
+	Stages     map[string]float64 `json:"daemon_cpu_share"`
+	PeakMB     int64              `json:"peak_rss_mb"`
+	AloneMBs   float64            `json:"alone_mb_per_second,omitempty"` // tokenizing the same text and nothing else
+	ReaderMB   int64              `json:"reader_peak_rss_mb"`
+	ReaderCPU  float64            `json:"reader_cpu_seconds"` // its start, which imports pyarrow, included
+	Reader     json.RawMessage    `json:"reader"`
+}
+
+func main() {
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, "endtoend:", err)
+		os.Exit(1)
+	}
+}
+
+func run() (err error) {
+	documents := flag.Int("documents", 20000, "documents to publish, files of Go's library again and again")
+	tokenized := flag.Bool("tokenized", false, "publish token ids instead of text")
+	name := flag.String("tokenizer", "gpt2", "built-in tokenizer")
+	python := flag.String("python", "python3", "Python with pyarrow and numpy")
+	heap := flag.String("heap", "", "write a heap profile of the daemon here at the end")
+	cpuFile := flag.String("cpu", "", "write the daemon's CPU profile here")
+	script := flag.String("reader", "bench/python/read_all.py", "the reader")
+	baseline := flag.Bool("alone", false, "measure tokenizing alone too, in a process of its own")
+	only := flag.Bool("only-alone", false, "only tokenize, and print the bytes of text a second")
+	filling := flag.String("fill", "", "only publish, into this data folder, and print the bytes of text")
+	flag.Parse()
+	ctx := context.Background()
+	if *only {
+		texts, err := goSource(ctx)
+		if err != nil {
+			return err
+		}
+		speed, err := alone(texts, *documents, *name)
+		fmt.Println(speed)
+		return err
+	}
+	dir := *filling
+	if dir == "" {
+		if dir, err = os.MkdirTemp("", "loaderd-bench"); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	}
+
+	c := config.Default()
+	c.Stream.Dir, c.Stream.Listen, c.Flight.Listen, c.HTTP.Listen = dir, "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
+	c.Flight.Insecure = true // its readers are in this process
+	c.Tokenizer.Name = *name
+	r := result{Documents: *documents, Tokenized: *tokenized, Tokenizer: *name, Workers: runtime.GOMAXPROCS(0)}
+	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	if *filling != "" {
+		n, err := fill(ctx, c, *documents, *tokenized, log)
+		fmt.Println(n)
+		return err
+	}
+	n, err := child("-fill", dir)
+	if err != nil {
+		return fmt.Errorf("publish: %w", err)
+	}
+	r.TextMB = n / 1e6
+	if *baseline {
+		if r.AloneMBs, err = child("-only-alone"); err != nil {
+			return fmt.Errorf("tokenize alone: %w", err)
+		}
+		r.AloneMBs /= 1e6
+	}
+
+	var profile bytes.Buffer
+	if err := pprof.StartCPUProfile(&profile); err != nil {
+		return err
+	}
+	began, cpu := time.Now(), record.ProcessorTime()
+	d, err := daemon.Start(ctx, c, log)
+	if err != nil {
+		return err
+	}
+	if _, err := d.Run().Seal(ctx); err != nil {
+		return err
+	}
+	reader := exec.Command(*python, *script, d.FlightURI())
+	reader.Stderr = os.Stderr
+	if r.Reader, err = reader.Output(); err != nil {
+		return fmt.Errorf("%s: %w", *script, err)
+	}
+	r.CPUSeconds = (record.ProcessorTime() - cpu).Seconds()
+	r.ReaderCPU = (reader.ProcessState.UserTime() + reader.ProcessState.SystemTime()).Seconds()
+	pprof.StopCPUProfile()
+	if *cpuFile != "" {
+		if err := os.WriteFile(*cpuFile, profile.Bytes(), 0o666); err != nil {
+			return err
+		}
+	}
+	var read struct {
+		Tokens     float64 `json:"tokens"`
+		FirstBatch float64 `json:"first_batch_at"`
+		LastBatch  float64 `json:"last_batch_at"`
+		PeakMB     int64   `json:"peak_rss_mb"`
+	}
+	if err := json.Unmarshal(r.Reader, &read); err != nil {
+		return fmt.Errorf("decode the reader's figures: %w", err)
+	}
+	zero := float64(began.UnixMicro()) / 1e6
+	r.Seconds, r.FirstBatch, r.ReaderMB = read.LastBatch-zero, read.FirstBatch-zero, read.PeakMB
+	r.TextMBs, r.TokensS = r.TextMB/r.Seconds, read.Tokens/r.Seconds
+	if r.Stages, err = stages(&profile); err != nil {
+		return err
+	}
+	if r.PeakMB, err = peakMB(); err != nil {
+		return err
+	}
+	if *heap != "" {
+		runtime.GC()
+		f, err := os.Create(*heap)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(pprof.WriteHeapProfile(f), f.Close()); err != nil {
+			return err
+		}
+	}
+	if err := d.Stop(ctx); err != nil {
+		return err
+	}
+	e := json.NewEncoder(os.Stdout)
+	e.SetIndent("", "  ")
+	return e.Encode(r)
+}
+
+// child runs this program with more flags, as its memory is not to be the daemon's, and returns the number that it prints.
+func child(flags ...string) (float64, error) {
+	command := exec.Command(os.Args[0], append(os.Args[1:], flags...)...)
+	command.Stderr = os.Stderr
+	out, err := command.Output()
+	if err != nil {
+		return 0, err
+	}
+	return strconv.ParseFloat(strings.TrimSpace(string(out)), 64)
+}
+
+// fill publishes the documents and returns their bytes of text. It stops its server, so that the measured daemon begins cold.
+func fill(ctx context.Context, c config.Config, documents int, tokenized bool, log *slog.Logger) (total int64, err error) {
+	texts, err := goSource(ctx)
+	if err != nil {
+		return 0, err
+	}
+	store, err := stream.Open(ctx, c.Stream, log)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	p, err := publish.New(ctx, store, "bench", publish.Options{})
+	if err != nil {
+		return 0, err
+	}
+	defer p.Close()
+	model, err := tokenizer.Load(c.Tokenizer.Name, tokenizer.Options{})
+	if err != nil {
+		return 0, err
+	}
+	encoder := model.NewEncoder()
+	for i := range documents {
+		text := texts[i%len(texts)]
+		total += int64(len(text))
+		m := stream.Message{Subject: "docs.bench", ID: strconv.Itoa(i), Data: text}
+		if tokenized {
+			m.ContentType, m.Tokenizer = stream.TypeTokens, model.Fingerprint()
+			m.Data = stream.AppendTokens(nil, encoder.Encode(nil, text))
+		}
+		if err := p.Publish(ctx, m); err != nil {
+			return 0, err
+		}
+	}
+	_, err = p.Flush(ctx)
+	return total, err
+}
+
+// goSource returns the files of Go's library, pieces of at most 16 KB.
+func goSource(ctx context.Context) ([][]byte, error) {
+	var out [][]byte
+	for b, err := range corpus.GoFiles(ctx) {
+		if err != nil {
+			return nil, err
+		}
+		out = slices.AppendSeq(out, slices.Chunk(b, 16<<10))
+	}
+	return out, nil
+}
+
+// peakMB is the largest resident size of this process, the JetStream server included.
+func peakMB() (int64, error) {
+	var u syscall.Rusage
+	err := syscall.Getrusage(syscall.RUSAGE_SELF, &u)
+	return u.Maxrss / 1024, err
+}

@@ -1,0 +1,66 @@
+#!/usr/bin/env python3
+"""Prints which tokens of the same chats have a loss with TRL, Axolotl and loaderd.
+
+    $(python3 python/venv)/bin/python bench/python/chats/run.py
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+PYTHON = HERE.parents[2] / "python"
+sys.path[:0] = [str(PYTHON / "src"), str(PYTHON / "tests"), str(HERE)]
+
+import chat_masks as masks  # noqa: E402
+from chat_tokenizers import MODELS, TURN_ENDS, with_template  # noqa: E402
+from chats import CHATS  # noqa: E402
+from published_templates import site, template  # noqa: E402
+
+
+def compared(name: str, of: str, folder: Path) -> str:
+    """A row of the table."""
+    tokenizer = with_template(name, of)
+    chats = [chat for label, chat in CHATS.items() if label != "no answer"]  # which TRL refuses
+    theirs = masks.trl(tokenizer, chats, folder)
+    columns: list[list[masks.Masked | str]] = [
+        list(theirs), list(masks.axolotl(tokenizer, chats, template(of), [TURN_ENDS[name]])), masks.loaderd(tokenizer, chats),
+    ]  # fmt: skip
+    plain = of.removesuffix("_training")
+    tokenizer = with_template(name, plain)
+    columns += [list(masks.axolotl(tokenizer, chats, template(plain), [TURN_ENDS[name]])), masks.loaderd(tokenizer, chats)]
+    return f"| {name} | {' | '.join(said(column, theirs, tokenizer).replace('|', chr(92) + '|') for column in columns)} |"
+
+
+def said(column: list[masks.Masked | str], trl: list[masks.Masked], tokenizer: Any) -> str:
+    """Tokens with a loss of all tokens, and which of TRL's have none (-) where the tokens are the same."""
+    made = [(one, theirs) for one, theirs in zip(column, trl, strict=True) if not isinstance(one, str)]
+    words = [f"{sum(sum(loss) for (_, loss), _ in made)}/{sum(len(ids) for (ids, _), _ in made)}"] if made else []
+    less, more, other = Counter[str](), Counter[str](), 0
+    for (ids, loss), (reference, learnt) in made:
+        other += ids != reference
+        if ids == reference:
+            less.update(tokenizer.decode([i]) for i, a, b in zip(ids, loss, learnt, strict=True) if b and not a)
+            more.update(tokenizer.decode([i]) for i, a, b in zip(ids, loss, learnt, strict=True) if a and not b)
+    words += [f"-{count} `{text!r}`" for text, count in sorted(less.items())]
+    words += [f"+{count} `{text!r}`" for text, count in sorted(more.items())]
+    words += [f"{other} chats of other tokens"] if other else []
+    words += [f"{len(column) - len(made)} chats refused"] if len(made) < len(column) else []
+    return ", ".join(words)
+
+
+def main() -> None:
+    sys.path.append(str(site()))
+    print("| tokenizer | TRL, marks | Axolotl, marks | loaderd, marks | Axolotl, published | loaderd, published |")
+    print("| --- | --- | --- | --- | --- | --- |")
+    with tempfile.TemporaryDirectory() as folder:
+        for name, of in MODELS.items():
+            print(compared(name, of, Path(folder)), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,64 @@
+"""What every entry of the table works with: built programs, environments of Python, a folder, and how long it may take."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+PYTHON = Path(__file__).resolve().parents[3] / "python"
+ROOT = PYTHON.parent
+
+
+class Missing(Exception):
+    """Something that the project does not bring along cannot be had: a peer, a published file."""
+
+
+@dataclass(frozen=True)
+class Bench:
+    folder: Path  # goes at the end
+    moment: bool  # as little work as shows that the programs run
+    kept: Path = ROOT / "bin"  # built programs, and data that is made once
+
+    def program(self, name: str) -> Path:
+        return self.kept / name
+
+    def script(self, path: str) -> Path:
+        return ROOT / "bench" / "python" / path
+
+    def say(self, command: Sequence[object], cores: int | None = None, **more: Any) -> str:
+        """What a command writes to standard output, bound to the first cores."""
+        words = list(map(str, command))
+        if cores is not None:
+            words = ["taskset", "--cpu-list", ",".join(map(str, first_cores(cores))), *words]
+        environment = os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}
+        done = subprocess.run(words, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more)
+        if done.returncode != 0:
+            last = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
+            raise RuntimeError(f"{Path(words[0]).name if cores is None else Path(words[3]).name} exited with {done.returncode}: {last[:300]}")
+        return done.stdout
+
+    def ask(self, command: Sequence[object], cores: int | None = None) -> Any:
+        """The JSON that a command writes."""
+        return json.loads(self.say(command, cores))
+
+
+def first_cores(n: int) -> list[int]:
+    return sorted(os.sched_getaffinity(0))[:n]
+
+
+@cache
+def python(requirements: str = "requirements-test.txt") -> Path:
+    """The interpreter of an environment, which is built if it is not there."""
+    options = [] if requirements == "requirements-test.txt" else ["--no-deps"]
+    command = [sys.executable, str(PYTHON / "venv"), str(PYTHON / requirements), *options]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
+    if done.returncode != 0:
+        raise Missing(f"{requirements} cannot be installed")
+    return Path(done.stdout.strip()) / "bin" / "python"

@@ -1,0 +1,97 @@
+"""Measures what loaderd is to be fast and small at, each line beside its baseline from the same run, and prints one table.
+
+    make bench
+    python3 bench/python/table/run.py --only flight --only splice
+
+Programs are those of `make bench-programs`. An entry that fails has a line that says so, the rest runs, and the exit status is 1. What only
+lacks a peer that cannot be installed says that and is no failure.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import cores
+import daemon
+import encoding
+import flight
+import loaders
+import loading
+import packing
+from bench import ROOT, Bench, Missing, first_cores
+from measures import Measure
+from render import Run, page, text
+
+Entry = Callable[[Bench], Iterable[Measure]]
+ENTRIES: dict[str, Entry] = {
+    "encoding": encoding.text,
+    "random": encoding.noise,
+    "loading": loading.loading,
+    "flight": flight.flight,
+    "waits": daemon.waits,
+    "endtoend": daemon.end_to_end,
+    "loaders": loaders.loaders,
+    "demo": daemon.demo,
+    "idle": daemon.idle,
+    "splice": packing.splice,
+    "cores": cores.cores,
+}
+
+
+def measure(entries: dict[str, Entry], bench: Bench, failed: list[str]) -> Iterator[Measure]:
+    """The lines of all entries; the names of those that failed are added to failed."""
+    began = time.monotonic()
+    for name, entry in entries.items():
+        print(f"{time.monotonic() - began:5.0f} s  {name}", file=sys.stderr)
+        try:
+            yield from entry(bench)
+        except Missing as missing:
+            yield Measure(name, note=str(missing))
+        except Exception as error:
+            failed.append(name)
+            yield Measure(name, note=f"failed: {type(error).__name__}: {error}")
+
+
+def machine() -> str:
+    model = next((line.partition(":")[2].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")), "")
+    go = subprocess.run(["go", "version"], stdout=subprocess.PIPE, text=True).stdout.split()
+    return f"{len(first_cores(1 << 16))} cores of {model or platform.machine()}, {go[2] if len(go) > 2 else 'no go'}, Python {platform.python_version()}"
+
+
+def revision() -> str:
+    done = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    return done.stdout.strip() or "unknown"
+
+
+def main() -> int:
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--moment", action="store_true", help="as little as shows that everything runs; the figures mean nothing")
+    p.add_argument("--only", action="append", choices=list(ENTRIES), help="an entry; may be repeated")
+    p.add_argument("--out", type=Path, default=ROOT / "bin" / "bench", help="where the run is kept: .json and .md are appended")
+    a = p.parse_args()
+    began, failed = time.monotonic(), list[str]()
+    with tempfile.TemporaryDirectory(prefix="loaderd-bench-") as folder:
+        chosen = {k: v for k, v in ENTRIES.items() if not a.only or k in a.only}
+        found = [m.json() for m in measure(chosen, Bench(Path(folder), a.moment), failed)]
+    run: Run = {
+        "moment": a.moment,
+        "left_out": [k for k in ENTRIES if k not in chosen],
+        "machine": machine(), "date": datetime.date.today().isoformat(), "revision": revision(), "seconds": time.monotonic() - began, "measures": found,
+    }  # fmt: skip
+    a.out.with_suffix(".json").write_text(json.dumps(run, indent=1) + "\n")
+    a.out.with_suffix(".md").write_text(page(run))
+    print(text(run))
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
