@@ -124,15 +124,9 @@ batches over Arrow Flight. The same configuration over the same stream gives the
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	// Cobra's own --version wants a template, and with text/template in it the linker keeps every exported method of the program.
-	version := root.Flags().BoolP("version", "v", false, "version for loaderd")
-	root.RunE = func(cmd *cobra.Command, _ []string) error {
-		if !*version {
-			return cmd.Help()
-		}
-		_, err := io.WriteString(cmd.OutOrStdout(), buildText(build.This()))
-		return err
-	}
+	root.Version = buildText(build.This())
+	root.SetVersionTemplate("{{.Version}}")
+	root.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(
 		newDemoCmd(),
