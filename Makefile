@@ -106,7 +106,7 @@ PYTEST = LOADERD_BIN=$(BIN) PYTHONDONTWRITEBYTECODE=1 "$$venv/bin/python" -m pyt
 OLDEST = test_step test_errors test_prefetch test_client test_client_faults test_client_failover test_client_daemons test_client_protocol test_torch_batch test_torch_buffers test_torch_ranks test_torch_loader test_masks
 
 TOKENIZERS = test_tokenizer*.py test_fingerprint.py
-DOCUMENTS = test_chat*.py test_columns.py test_frozen.py test_import.py test_oldest_client.py test_publish.py test_sft.py test_transformations.py
+DOCUMENTS = test_chat*.py test_columns.py test_frozen.py test_import.py test_publish.py test_sft.py test_transformations.py
 TORCH = test_torch*.py test_masks.py test_distributed.py test_culprits.py test_integrations.py test_examples.py
 CLIENT = test_client*.py test_prefetch.py
 PYTHON_TESTS = $(addprefix test-python-,documents client others torch tokenizers)
