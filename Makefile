@@ -20,11 +20,27 @@ test-fresh: ## make test with empty caches, as on a fresh machine and as CI runs
 .PHONY: test-all
 test-all: lint test-go-all test-kernels test-python-all test-deploy bench-moment audit ## everything: races, every step, thirty kills, the oldest versions, all examples, what operators get, licences
 
-VENV = $$($(PYTHON) python/venv)/bin/python
+UV_VERSION = 0.13.9
+UV := $(CURDIR)/bin/uv-$(UV_VERSION)/bin/uv
+
+$(UV):
+	@$(PYTHON) -m venv --clear $(CURDIR)/bin/uv-$(UV_VERSION) && $(CURDIR)/bin/uv-$(UV_VERSION)/bin/pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+
+GROUP ?= test
+
+.PHONY: environment
+environment: $(UV) ## print the folder of the virtual environment of GROUP, a dependency group of python/pyproject.toml; it is made or updated
+	@folder=$${XDG_CACHE_HOME:-$$HOME/.cache}/loaderd/venv-$(GROUP)-$$(cksum < python/uv.lock | cut -d' ' -f1) && \
+	UV_PROJECT_ENVIRONMENT=$$folder UV_PYTHON_DOWNLOADS=never $(UV) sync --quiet --frozen --no-build --project python --python $(PYTHON) --only-group $(GROUP) && \
+	echo $$folder
+
+# The folder of a group's environment, and the interpreter of the tests' environment.
+environment_of = $$($(MAKE) --silent --no-print-directory environment GROUP=$(1))
+VENV = $(call environment_of,test)/bin/python
 
 .PHONY: venv
-venv: ## the virtual environment of the Python tests
-	@$(PYTHON) python/venv >/dev/null
+venv: $(UV) ## the virtual environment of the Python tests
+	@$(MAKE) --silent --no-print-directory environment GROUP=test >/dev/null
 
 .PHONY: lint
 lint: lint-go lint-python ## formatting and static checks
@@ -122,12 +138,12 @@ test-python-documents:  FILES = $(DOCUMENTS:%=python/tests/%)
 test-python-client:     FILES = $(CLIENT:%=python/tests/%)
 test-python-others:     FILES = python/tests $(patsubst %,--ignore-glob='*/%',$(TOKENIZERS) $(TORCH) $(DOCUMENTS) $(CLIENT))
 $(PYTHON_TESTS): build venv
-	@venv=$$($(PYTHON) python/venv) && $(PYTEST) $(FILES)
+	@venv=$(call environment_of,test) && $(PYTEST) $(FILES)
 
 .PHONY: test-python-all
 test-python-all: ## all Python tests, those of recipes with their libraries among them, and those of client and loader with the oldest versions
 	LOADERD_TEST=all $(MAKE) --no-print-directory test-python
-	export LOADERD_TEST=all; venv=$$($(PYTHON) python/venv python/requirements-oldest.txt) && $(PYTEST) $(OLDEST:%=python/tests/%.py)
+	export LOADERD_TEST=all; venv=$(call environment_of,oldest) && $(PYTEST) $(OLDEST:%=python/tests/%.py)
 
 .PHONY: build
 build: ## bin/loaderd
@@ -141,7 +157,7 @@ dist: ## wheels of daemon and client in bin/dist, for all platforms or those in 
 
 .PHONY: docs
 docs: ## the pages of docs/ as a site, bin/site/index.html; a broken link is an error
-	@venv=$$($(PYTHON) python/venv python/requirements-docs.txt) && NO_MKDOCS_2_WARNING=1 PYTHONDONTWRITEBYTECODE=1 "$$venv/bin/mkdocs" build --strict
+	@venv=$(call environment_of,docs) && NO_MKDOCS_2_WARNING=1 PYTHONDONTWRITEBYTECODE=1 "$$venv/bin/mkdocs" build --strict
 
 ARCHES ?= amd64 arm64
 
@@ -165,7 +181,7 @@ packages: ## deb and rpm in bin/packages for ARCHES (amd64 arm64): the program, 
 test-deploy: ## what is handed to operators, by the libraries of their tools: the chart, the image, compose files, units, packages
 	cd deploy/check && $(GO) vet ./... && $(GO) test -count=1 -timeout 20m ./...
 
-TOOLS = $$($(PYTHON) python/venv python/requirements-audit.txt)/bin
+TOOLS = $(call environment_of,audit)/bin
 BILLS = bin/loaderd.cdx.json bin/loaderd-python.cdx.json
 
 .PHONY: sbom
@@ -274,10 +290,10 @@ bench-culprits: build ## what is shown while a rank or a full stream holds a job
 .PHONY: bench-peers
 bench-peers: ## packing against TRL, Grain, OLMo-core, LLM Foundry, Axolotl and torchtune
 	@$(GO) -C bench build -o $(CURDIR)/bin/peers ./peers && \
-	venv=$$($(PYTHON) python/venv python/requirements-peers.txt --no-deps) && \
+	venv=$(call environment_of,peers) && \
 	PYTHONDONTWRITEBYTECODE=1 "$$venv/bin/python" bench/python/peers/run.py --loaderd bin/peers
 
-TOKENIZERS_VENV = $$($(PYTHON) python/venv python/requirements-tokenizers.txt --no-deps)/bin/python
+TOKENIZERS_VENV = $(call environment_of,tokenizers)/bin/python
 
 .PHONY: bench-tokenizers
 bench-tokenizers: ## encoding against tokenizers, tiktoken, gigatoken, fastokens and rs-bpe, about an hour
@@ -312,7 +328,7 @@ LOADERS ?=
 
 .PHONY: bench-loaders
 bench-loaders: build ## StepLoader against DataLoader, MosaicML Streaming, Hugging Face datasets and LitData; LOADERS has flags
-	@venv=$$($(PYTHON) python/venv) && loaders=$$($(PYTHON) python/venv python/requirements-loaders.txt --no-deps) && \
+	@venv=$(call environment_of,test) && loaders=$(call environment_of,loaders) && \
 	site() { "$$1/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))'; } && \
 	PYTHONPATH="$$(site $$venv):$$(site $$loaders)" PYTHONDONTWRITEBYTECODE=1 \
 	"$$venv/bin/python" bench/python/loaders/run.py --loaderd $(BIN) $(LOADERS)
@@ -329,7 +345,7 @@ FORMATS ?=
 
 .PHONY: bench-import
 bench-import: build ## reading every format of loaderd import beside the original library; FORMATS has flags
-	@venv=$$($(PYTHON) python/venv) && formats=$$($(PYTHON) python/venv python/requirements-formats.txt --no-deps) && \
+	@venv=$(call environment_of,test) && formats=$(call environment_of,formats) && \
 	site() { echo "$$1"/lib/python*/site-packages; } && \
 	PYTHONPATH="$$(site $$venv):$$(site $$formats)" PYTHONDONTWRITEBYTECODE=1 \
 	"$$venv/bin/python" bench/python/formats/run.py --loaderd $(BIN) $(FORMATS)
@@ -337,7 +353,7 @@ bench-import: build ## reading every format of loaderd import beside the origina
 .PHONY: bench-mixtures
 bench-mixtures: ## shares, changes and epochs of several sources against six other libraries, about half an hour; MIXTURES has flags
 	@$(GO) -C bench build -o $(CURDIR)/bin/mixing ./mixing && \
-	venv=$$($(PYTHON) python/venv) && mixtures=$$($(PYTHON) python/venv python/requirements-mixtures.txt --no-deps) && \
+	venv=$(call environment_of,test) && mixtures=$(call environment_of,mixtures) && \
 	site() { "$$1/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))'; } && \
 	PYTHONPATH="$$(site $$venv):$$(site $$mixtures)" PYTHONDONTWRITEBYTECODE=1 JAX_PLATFORMS=cpu \
 	"$$venv/bin/python" bench/python/mixtures/run.py --loaderd bin/mixing $(MIXTURES)
@@ -358,7 +374,7 @@ bench-splice: ## related documents in one row, against bm25s and faiss, into doc
 	@$(GO) -C bench build -o $(CURDIR)/bin/splice ./splice && \
 	bin/splice -bytes 16000000 -pool 4096,16384 -record docs/results/splice.json -figure docs/img/splice.svg \
 		-hand bin/splice-pools $(SPLICE_FOLDERS) && \
-	venv=$$($(PYTHON) python/venv python/requirements-splice.txt) && \
+	venv=$(call environment_of,splice) && \
 	PYTHONDONTWRITEBYTECODE=1 "$$venv/bin/python" bench/python/splice/queries.py \
 		--record docs/results/splice-queries.json bin/splice-pools/4096 bin/splice-pools/16384 && \
 	rm -r bin/splice-pools

@@ -130,11 +130,11 @@ loaderd.publish(Lines(), url, source="python", name="input", tokenizer=tokenizer
 // byPython publishes an input by the Python package.
 func byPython(t *testing.T, nats, input string) *producer {
 	t.Helper()
-	venv, err := exec.Command("python3", "python/venv").Output()
+	environment, err := exec.Command("make", "--silent", "--no-print-directory", "environment").Output()
 	if err != nil {
-		t.Fatalf("python3 python/venv: %v", err)
+		t.Fatalf("make environment: %v", err)
 	}
-	python := filepath.Join(strings.TrimSpace(string(venv)), "bin", "python")
+	python := filepath.Join(strings.TrimSpace(string(environment)), "bin", "python")
 	return &producer{name: "the Python publisher", make: func(ctx context.Context) *exec.Cmd {
 		cmd := exec.CommandContext(ctx, python, "-c", pythonProducer, nats, tokens, input)
 		cmd.Env = append(os.Environ(), "PYTHONPATH=python/src", "PYTHONDONTWRITEBYTECODE=1")

@@ -15,17 +15,6 @@ from conftest import ROOT
 from nats.js.api import StreamState
 from waiting import wait_for
 
-STREAMS = ROOT / "python" / "requirements-streams.txt"
-
-
-def libraries() -> Path:
-    """Where those of requirements-streams.txt are."""
-    command = [sys.executable, ROOT / "python" / "venv", STREAMS, "--no-deps"]
-    venv = subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
-    (found,) = Path(venv).glob("lib/python*/site-packages")
-    return found
-
-
 def environment(site: Path) -> dict[str, str]:
     """That of an example which needs what lies there."""
     paths = [str(ROOT / "python" / "src"), str(site), *(path for path in sys.path if path.endswith("site-packages"))]

@@ -4,21 +4,13 @@ from __future__ import annotations
 
 import functools
 import pathlib
-import subprocess
-import sys
 
-PYTHON = pathlib.Path(__file__).resolve().parents[1]
+from environments import site_packages
 
 
-@functools.cache
 def site() -> pathlib.Path:
-    """The folder of the packages of requirements-chats.txt, which are installed once."""
-    command = [sys.executable, PYTHON / "venv", PYTHON / "requirements-chats.txt", "--no-deps"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        raise RuntimeError(f"install requirements-chats.txt: {done.stderr.strip()}")
-    [folder] = pathlib.Path(done.stdout.strip()).glob("lib/python3*/site-packages")
-    return folder
+    """The folder of the packages that have the templates."""
+    return site_packages("chats")
 
 
 @functools.cache

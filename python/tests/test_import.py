@@ -13,13 +13,13 @@ from typing import Any
 import nats
 import numpy as np
 import pytest
+from environments import site_packages
 from scale import everything
 from tokenized import SETTINGS
 
 from loaderd import Client
 
 HERE = Path(__file__).resolve().parent
-LIBRARIES = HERE.parent / "requirements-formats.txt"
 
 
 def made(folder: Path, *which: str, libraries: bool = False) -> dict[str, Any]:
@@ -37,9 +37,7 @@ def made_by_libraries(program: str, folder: Path, *arguments: str) -> Any:
 def environment(folder: Path, libraries: bool) -> dict[str, str]:
     paths = [site for site in sys.path if site.endswith("site-packages")]
     if libraries:
-        command = [sys.executable, HERE.parent / "venv", LIBRARIES, "--no-deps"]
-        venv = subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
-        paths += [str(p) for p in Path(venv).glob("lib/python*/site-packages")]
+        paths.append(str(site_packages("formats")))
     return os.environ | {"PYTHONPATH": os.pathsep.join(paths), "PYTHONDONTWRITEBYTECODE": "1", "HF_HOME": str(folder / "cache")}
 
 

@@ -18,7 +18,8 @@ import numpy as np
 import pytest
 import scale
 from conftest import ROOT
-from followers import Example, Stored, content, environment, length, libraries, state, stored
+from environments import site_packages
+from followers import Example, Stored, content, environment, length, state, stored
 from jobs import EXAMPLES
 from scale import everything
 from tokenized import of_text
@@ -84,7 +85,7 @@ class Kafka:
 @pytest.fixture
 def site(monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where confluent-kafka is, which this process can import too."""
-    found = libraries()
+    found = site_packages("streams")
     monkeypatch.setattr(sys, "path", [*sys.path, str(found)])
     return found
 

@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 from conftest import ROOT, free_ports
-from followers import Example, content, environment, length, libraries, stored
+from environments import site_packages
+from followers import Example, content, environment, length, stored
 from scale import everything
 from tokenized import of_text
 from waiting import wait_for
@@ -87,7 +88,7 @@ class Postgres:
 @pytest.fixture
 def site() -> Path:
     """Where psycopg2 and Postgres are."""
-    return libraries()
+    return site_packages("streams")
 
 
 @pytest.fixture

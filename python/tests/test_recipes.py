@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from conftest import free_ports
+from environments import environment
 from jobs import BLOCK, EXAMPLES, ROOT, Python, check_part, killed, losses, run, started
 from scale import everything
 from tokenized import SETTINGS, TOKENIZER, documents
@@ -18,7 +20,6 @@ from tokenized import SETTINGS, TOKENIZER, documents
 import loaderd
 
 HERE = Path(__file__).resolve().parent
-LIBRARIES = HERE.parent / "requirements-recipes.txt"
 CLOSE = {"rel": 2e-5}  # the order of additions differs with the number of processes
 STEADY = {**SETTINGS, "shuffle.window": 8, "packing.pool": 32, "steps.backlog": 2}
 
@@ -26,8 +27,7 @@ STEADY = {**SETTINGS, "shuffle.window": 8, "packing.pool": 32, "steps.backlog": 
 @pytest.fixture(scope="module")
 def libraries() -> Path:
     """An environment of its own, without torch."""
-    command = [sys.executable, HERE.parent / "venv", LIBRARIES, "--no-deps"]
-    return Path(subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip())
+    return environment("recipes")
 
 
 @pytest.fixture(scope="module")
@@ -154,7 +154,8 @@ def test_megatron(even, torches, tmp_path):
 def test_the_page_names_what_is_there() -> None:
     """docs/recipes.md: its versions are those that are tested, its files are examples, its snippets parts of them."""
     page = (ROOT / "docs" / "recipes.md").read_text()
-    pinned = dict(re.findall(r"^([\w.-]+)==(\S+)$", LIBRARIES.read_text() + (HERE.parent / "requirements-test.txt").read_text(), re.M))
+    groups = tomllib.loads((HERE.parent / "pyproject.toml").read_text())["dependency-groups"]
+    pinned = dict(requirement.split("==") for requirement in groups["recipes"] + groups["test"])
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.splitlines() if line.startswith("| [")]
     assert len(rows) >= 7
     for _, versions, *_ in rows:

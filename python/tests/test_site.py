@@ -2,22 +2,19 @@
 
 import os
 import subprocess
-import sys
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
+from environments import environment
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="session")
 def mkdocs():
-    """The builder of requirements-docs.txt, which is installed once."""
-    done = subprocess.run([sys.executable, ROOT / "python" / "venv", ROOT / "python" / "requirements-docs.txt"], capture_output=True, text=True)
-    assert done.returncode == 0, f"install requirements-docs.txt: {done.stderr}"
-    return Path(done.stdout.strip()) / "bin" / "mkdocs"
+    return environment("docs") / "bin" / "mkdocs"
 
 
 def build(mkdocs, folder, config=ROOT / "mkdocs.yml"):

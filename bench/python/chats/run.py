@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Prints which tokens of the same chats have a loss with TRL, Axolotl and loaderd.
 
-    $(python3 python/venv)/bin/python bench/python/chats/run.py
+    $(make -s environment)/bin/python bench/python/chats/run.py
 """
 
 from __future__ import annotations

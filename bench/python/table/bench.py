@@ -8,12 +8,14 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 PYTHON = Path(__file__).resolve().parents[3] / "python"
 ROOT = PYTHON.parent
+sys.path.append(str(PYTHON / "tests"))
+
+from environments import environment  # noqa: E402
 
 
 class Missing(Exception):
@@ -53,12 +55,9 @@ def first_cores(n: int) -> list[int]:
     return sorted(os.sched_getaffinity(0))[:n]
 
 
-@cache
-def python(requirements: str = "requirements-test.txt") -> Path:
-    """The interpreter of an environment, which is built if it is not there."""
-    options = [] if requirements == "requirements-test.txt" else ["--no-deps"]
-    command = [sys.executable, str(PYTHON / "venv"), str(PYTHON / requirements), *options]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
-    if done.returncode != 0:
-        raise Missing(f"{requirements} cannot be installed")
-    return Path(done.stdout.strip()) / "bin" / "python"
+def python(group: str = "test") -> Path:
+    """The interpreter of the environment of a dependency group of python/pyproject.toml."""
+    try:
+        return environment(group) / "bin" / "python"
+    except RuntimeError as error:
+        raise Missing(str(error)) from error

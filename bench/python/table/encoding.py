@@ -51,7 +51,7 @@ def measured(bench: Bench, options: list[object]) -> tuple[Results, str]:
     """The figures of bench/tokenizers, of loaderd alone where the others cannot be installed, and then why."""
     note = ""
     try:
-        interpreter = python("requirements-tokenizers.txt")
+        interpreter = python("tokenizers")
     except Missing as missing:
         interpreter, note = python(), str(missing)
         options = [*options, "--only", OURS]
