@@ -153,7 +153,7 @@ PLATFORMS ?=
 
 .PHONY: dist
 dist: ## wheels of daemon and client in bin/dist, for all platforms or those in PLATFORMS (linux-amd64 linux-arm64 darwin-arm64 windows-amd64)
-	@$(VENV) python/dist bin/dist $(PLATFORMS)
+	@$(VENV) tools/dist.py bin/dist $(PLATFORMS)
 
 .PHONY: docs
 docs: ## the pages of docs/ as a site, bin/site/index.html; a broken link is an error
@@ -170,7 +170,7 @@ packages: ## deb and rpm in bin/packages for ARCHES (amd64 arm64): the program, 
 	@version=$$($(PYTHON) python/version.py) && for arch in $(ARCHES); do \
 		CGO_ENABLED=0 GOOS=linux GOARCH=$$arch $(GO) build -trimpath -ldflags "-s -w -X loaderd/internal/build.release=$$version" \
 			-o bin/packages/$$arch/loaderd ./cmd/loaderd && \
-		$(GO) run ./internal/supply notices bin/packages/$$arch/loaderd > bin/packages/$$arch/notices || exit 1; \
+		$(PYTHON) tools/notices.py bin/packages/$$arch/loaderd > bin/packages/$$arch/notices || exit 1; \
 		for kind in deb rpm; do \
 			ARCH=$$arch VERSION=$$(echo "$$version" | sed 's/\.dev/~dev/') \
 				bin/packages/nfpm package --config deploy/packages/nfpm.yaml --packager $$kind --target bin/packages || exit 1; \
@@ -181,23 +181,20 @@ packages: ## deb and rpm in bin/packages for ARCHES (amd64 arm64): the program, 
 test-deploy: ## what is handed to operators, by the libraries of their tools: the chart, the image, compose files, units, packages
 	cd deploy/check && $(GO) vet ./... && $(GO) test -count=1 -timeout 20m ./...
 
-TOOLS = $(call environment_of,audit)/bin
 BILLS = bin/loaderd.cdx.json bin/loaderd-python.cdx.json
 
 .PHONY: sbom
-sbom: build ## bills of materials (CycloneDX): the binary's modules, and what the Python package needs, in bin/*.cdx.json
-	$(GO) run ./internal/supply binary $(BIN) > bin/loaderd.cdx.json
-	@venv=$(VENV) && tools=$(TOOLS) && \
-	"$$tools/cyclonedx-py" environment --pyproject python/pyproject.toml --output-reproducible -o bin/environment.cdx.json "$$venv" && \
-	"$$venv" python/bill bin/environment.cdx.json > bin/loaderd-python.cdx.json && \
-	"$$tools/python" python/validate-bill $(BILLS)
+sbom: build $(UV) ## bills of materials (CycloneDX): the modules in the program, and what the Python package needs with all extras, in bin/*.cdx.json
+	$(GO) tool -modfile=tools/go.mod cyclonedx-gomod bin -json -licenses -assert-licenses -std -noserial -output bin/loaderd.cdx.json $(BIN)
+	$(UV) export --quiet --project python --frozen --all-extras --no-default-groups --no-emit-project --format cyclonedx1.5 --output-file $(CURDIR)/bin/loaderd-python.cdx.json >/dev/null
 
 AUDIT_STRICT ?=
 VULNDB ?=
 
 .PHONY: audit
 audit: sbom ## licences, known vulnerabilities where databases can be asked (AUDIT_STRICT=1: they must be; VULNDB: a copy of vuln.go.dev)
-	@tools=$(TOOLS) && $(GO) run ./internal/supply audit $(if $(AUDIT_STRICT),-strict) -binary $(BIN) -db "$(VULNDB)" -pip-audit "$$tools/pip-audit" $(BILLS)
+	@tools=$(call environment_of,audit) && tests=$(call environment_of,test) && \
+	"$$tools/bin/python" tools/audit.py --program $(BIN) --bills $(BILLS) --site "$$(echo "$$tests"/lib/python*/site-packages)" --db "$(VULNDB)" $(if $(AUDIT_STRICT),--strict)
 
 BENCH ?= bin/bench
 ENTRIES ?=

@@ -59,7 +59,6 @@ var arrows = map[string][]string{
 	"internal/publishing":        {"internal/corpus", "stream", "stream/publish", "stream/planlog"},
 
 
-	"internal/supply": {},
 
 	"stream":            {"stream/conn", "stream/proxy", "stream/server", "loader", "internal/access"},
 	"stream/doclog":     {"stream/deadletter", "stream", "internal/invalidutf8"},

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 PYTHON = Path(__file__).resolve().parents[1]
+ROOT = PYTHON.parent
 LARGEST_WHEEL = 32_000_000
 
 USE = """
@@ -37,7 +38,7 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The client, and the daemon for this machine."""
     here = {"x86_64": "linux-amd64", "aarch64": "linux-arm64"}[platform.machine()]
     folder = tmp_path_factory.mktemp("dist")
-    subprocess.run([sys.executable, PYTHON / "dist", folder, here], check=True)
+    subprocess.run([sys.executable, ROOT / "tools" / "dist.py", folder, here], check=True)
     return folder
 
 
@@ -85,7 +86,7 @@ def test_a_wheel_holds_the_program_alone(released: Path) -> None:
 )
 def test_every_platform_has_a_wheel(target: str, tag: str, begins: bytes, tmp_path: Path) -> None:
     """Of other platforms it is known that they build, with which size, and that the program is theirs: nothing here runs it."""
-    print(subprocess.run([sys.executable, PYTHON / "dist", tmp_path / "dist", target], check=True, stdout=subprocess.PIPE, text=True).stdout)
+    print(subprocess.run([sys.executable, ROOT / "tools" / "dist.py", tmp_path / "dist", target], check=True, stdout=subprocess.PIPE, text=True).stdout)
     [wheel] = tmp_path.glob(f"dist/loaderd-*{tag}*.whl")
     assert wheel.stat().st_size < LARGEST_WHEEL
     with zipfile.ZipFile(wheel) as z:

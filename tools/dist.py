@@ -1,7 +1,6 @@
-#!/usr/bin/env python3
 """Build what is released, into a folder: a wheel of the daemon for each platform, the client's wheel and source, and their SHA-256 sums.
 
-    python/dist FOLDER [PLATFORM...]
+    tools/dist.py FOLDER [PLATFORM...]
 
 A platform is one of linux-amd64, linux-arm64, darwin-arm64 and windows-amd64; all by default. Needs Go, and hatchling for the Python that runs this.
 The same source gives the same bytes, with the same Go and hatchling.
@@ -15,7 +14,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-PYTHON = Path(__file__).resolve().parent
+ROOT = Path(__file__).resolve().parents[1]
+PYTHON = ROOT / "python"
 sys.path.insert(0, str(PYTHON))
 from version import git, version  # noqa: E402
 
@@ -37,7 +37,7 @@ def program(platform: str, said: str, folder: Path) -> Path:
     system, _, processor = platform.partition("-")
     environment = {**os.environ, "CGO_ENABLED": "0", "GOOS": system, "GOARCH": processor}
     command = ["go", "build", "-buildvcs=false", "-trimpath", "-ldflags", f"-s -w {stamp}", "-o", path, "./cmd/loaderd"]
-    subprocess.run(command, cwd=PYTHON.parent, env=environment, check=True)
+    subprocess.run(command, cwd=ROOT, env=environment, check=True)
     return path
 
 
@@ -51,7 +51,7 @@ def built(project: Path, kinds: list[str], folder: Path, **environment: str) -> 
 
 def main(target: str, *platforms: str) -> None:
     if unknown := set(platforms) - PLATFORMS.keys():
-        raise SystemExit(f"python/dist: unknown platforms {', '.join(sorted(unknown))}: want some of {', '.join(PLATFORMS)}")
+        raise SystemExit(f"tools/dist.py: unknown platforms {', '.join(sorted(unknown))}: want some of {', '.join(PLATFORMS)}")
     folder, said = Path(target).absolute(), version()
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -62,7 +62,7 @@ def main(target: str, *platforms: str) -> None:
         shutil.copy(PYTHON / "version.py", temporary)
         for platform in platforms or PLATFORMS:
             made = program(platform, said, Path(temporary))
-            (project / NOTICES).write_bytes(subprocess.check_output(["go", "run", "./internal/supply", "notices", made], cwd=PYTHON.parent))
+            (project / NOTICES).write_bytes(subprocess.check_output([sys.executable, ROOT / "tools" / "notices.py", made], cwd=ROOT))
             built(project, ["wheel"], folder, LOADERD_VERSION=said, LOADERD_PROGRAM=str(made), LOADERD_PLATFORM=PLATFORMS[platform])
     files = sorted(folder.iterdir())
     sums = {f.name: hashlib.sha256(f.read_bytes()).hexdigest() for f in files}
