@@ -115,7 +115,7 @@ func runName(into *string) func(json.RawMessage) error {
 	}
 }
 
-// runID reads the id of a run. An empty one is that of a run which has none: nothing to check.
+// runID reads the id of a run.
 func runID(into *string) func(json.RawMessage) error {
 	return func(raw json.RawMessage) error {
 		if json.Unmarshal(raw, into) != nil || !plan.ValidID(*into) {
@@ -138,7 +138,7 @@ func keeperName(into *string) func(json.RawMessage) error {
 // sessionID reads the id of a client's session.
 func sessionID(into *string) func(json.RawMessage) error {
 	return func(raw json.RawMessage) error {
-		if json.Unmarshal(raw, into) != nil || *into == "" || !plan.ValidID(*into) {
+		if json.Unmarshal(raw, into) != nil || !plan.ValidID(*into) {
 			return errors.New("want 32 hexadecimal digits")
 		}
 		return nil

@@ -132,7 +132,7 @@ func checkRunID(id string, info loader.Info) error {
 		return &loader.Error{Reason: loader.NotLeading, Message: fmt.Sprintf("this daemon has not seen the plan of run %q yet", info.Run), Do: "ask again"}
 	}
 	return &loader.Error{Reason: loader.RunReplaced,
-		Message: fmt.Sprintf("run %q was deleted and begun again: it has the id %s, the request is for %s", info.Run, cmp.Or(info.ID, "(none)"), id),
+		Message: fmt.Sprintf("run %q was deleted and begun again: it has the id %s, the request is for %s", info.Run, info.ID, id),
 		Do:      "its steps need not be those of before: resume from a checkpoint of this run, begin at step 0 without one, or restore the former run's plan from its backup",
 		Facts:   map[string]string{"run": info.Run, "want": id, "have": info.ID}}
 }

@@ -104,7 +104,6 @@ func TestAnIDBeforeTheRunHasBegun(t *testing.T) {
 		wants loader.Reason
 	}{
 		{"not begun, or not read yet", loader.Info{Run: "r1", Config: about.Config}, loader.NotLeading},
-		{"begun by an older binary", loader.Info{Run: "r1", Begun: true, Config: about.Config}, loader.RunReplaced},
 		{"begun again", about, loader.RunReplaced},
 	} {
 		_, err := parseTicket(ticket, tc.info, access.Identity{Role: access.Operate})

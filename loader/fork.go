@@ -9,7 +9,7 @@ import (
 
 // Fork returns the header of a run that goes on where step of another run begins, with a configuration of its own, and the header of the
 // other run: every token that the other run's steps before that one do not hold is planned again, and no other. docs is the document
-// stream, which must be the other run's. A plan of an older algorithm does not name its stream: then nothing is checked.
+// stream, which must be the other run's.
 // Documents below the floor of step are fed again only for their ids, as many as documents.dedupe looks back. ForkSources does it for runs with several sources.
 func Fork(ctx context.Context, parent PlanLog, step uint64, name string, c plan.Config, docs StreamState) (forked, from plan.Header, err error) {
 	p := &planReader{log: parent}
@@ -20,10 +20,8 @@ func Fork(ctx context.Context, parent PlanLog, step uint64, name string, c plan.
 	if old.Config.Mixed() || c.Mixed() {
 		return forked, from, fmt.Errorf("fork: %w", oneKind(old))
 	}
-	if old.Stream != (plan.Stream{}) {
-		if err := madeOf(old.Run, old.Stream, docs.Stream); err != nil {
-			return forked, from, fmt.Errorf("fork: %w", err)
-		}
+	if err := madeOf(old.Run, old.Stream, docs.Stream); err != nil {
+		return forked, from, fmt.Errorf("fork: %w", err)
 	}
 	if err := documentsAs(old, c); err != nil {
 		return forked, from, fmt.Errorf("fork: %w", err)

@@ -188,8 +188,8 @@ func TestForkRefusesWhatCanNotBe(t *testing.T) {
 	}
 }
 
-// A plan of an older algorithm, which does not say what document stream it was made of, is not gone on with, but can be forked.
-func TestForkOfAnOlderPlan(t *testing.T) {
+// A plan of another algorithm version is not continued, but can be forked.
+func TestFork_OtherAlgorithmVersion(t *testing.T) {
 	w := newWorld(config("bfd"))
 	w.docs.lengths(someLengths(1, 200)...)
 	run, stop := w.start(t)
@@ -203,13 +203,12 @@ func TestForkOfAnOlderPlan(t *testing.T) {
 	if err := json.Unmarshal(b[4:len(b)-4], &header); err != nil {
 		t.Fatal(err)
 	}
-	delete(header, "stream")
-	header["algorithm"] = plan.AlgorithmVersion - 1
-	older, err := json.Marshal(header)
+	header["algorithm"] = plan.AlgorithmVersion + 1
+	other, err := json.Marshal(header)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.plan.records[0] = planRecord(b[3], older)
+	w.plan.records[0] = planRecord(b[3], other)
 	if _, err := w.open(t); reason(err) != loader.PlanMismatch || !strings.Contains(err.Error(), "loaderd fork --run test --step N") {
 		t.Errorf("Open = %v", err)
 	}

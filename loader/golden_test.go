@@ -198,7 +198,7 @@ func must(t *testing.T, err error) {
 func decisions(t *testing.T, records [][]byte) [][]byte {
 	t.Helper()
 	records = slices.Clone(records)
-	records[0] = withoutID(t, records[0])
+	records[0] = zeroID(t, records[0])
 	return slices.DeleteFunc(records, func(b []byte) bool {
 		e, err := plan.DecodeRecord(b)
 		must(t, err)
@@ -207,8 +207,8 @@ func decisions(t *testing.T, records [][]byte) [][]byte {
 	})
 }
 
-// withoutID is the header of a run without its id, and its parent's.
-func withoutID(t *testing.T, header []byte) []byte {
+// zeroID replaces the id in a header, and its parent's.
+func zeroID(t *testing.T, header []byte) []byte {
 	t.Helper()
 	e, err := plan.DecodeRecord(header)
 	must(t, err)
@@ -216,9 +216,9 @@ func withoutID(t *testing.T, header []byte) []byte {
 	if len(h.ID) != 32 || h.Parent != nil && len(h.Parent.ID) != 32 {
 		t.Errorf("run %s has the id %q, its parent %+v", h.Run, h.ID, h.Parent)
 	}
-	h.ID = ""
+	h.ID = strings.Repeat("0", 32)
 	if h.Parent != nil {
-		h.Parent.ID = ""
+		h.Parent.ID = h.ID
 	}
 	return plan.EncodeRecord(h)
 }

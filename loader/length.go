@@ -220,7 +220,7 @@ func (l *leader) endless(c copied) bool {
 func (r *Run) Measure(ctx context.Context) error {
 	limit, cancel := context.WithTimeout(ctx, r.office.options.Stall)
 	defer cancel()
-	_, err := r.asks(ctx, limit, question{Measure: true, Record: recordless})
+	_, err := r.asks(ctx, limit, question{Measure: true})
 	return err
 }
 

@@ -73,8 +73,7 @@ type Edges struct {
 // Info describes a run to readers.
 type Info struct {
 	Run string `json:"run"`
-	// ID tells the run from others of its name: one that was deleted and begun again has another. Empty before it begins, and of a run that
-	// an older binary began.
+	// ID tells the run from others of its name: one that was deleted and begun again has another. Empty before it begins.
 	ID          string       `json:"run_id"`
 	Fingerprint string       `json:"fingerprint"`
 	Config      plan.Config  `json:"config"`

@@ -80,26 +80,6 @@ func TestARunThatHasNotBegunHasNoID(t *testing.T) {
 	}
 }
 
-// Plans of older binaries have no id; they go on.
-func TestAPlanWithoutAnIDGoesOn(t *testing.T) {
-	w := newWorld(config("bfd"))
-	w.docs.lengths(someLengths(2, 120)...)
-	run, stop := w.start(t)
-	read(t, run, loader.Place{World: 1}, 0, 4)
-	if err := stop(); err != nil {
-		t.Fatal(err)
-	}
-	w.plan.records[0] = withoutID(t, w.plan.records[0])
-	run, stop = w.start(t)
-	read(t, run, loader.Place{World: 1}, 0, 6)
-	if info := run.Info(); !info.Begun || info.ID != "" {
-		t.Errorf("%+v", info)
-	}
-	if err := stop(); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // A fork has an id of its own and names its parent's; a repaired copy is the run that it is a copy of.
 func TestIDsOfForksAndCopies(t *testing.T) {
 	w, _ := drained(t)

@@ -247,16 +247,13 @@ type question struct {
 	DryRun bool `json:"dry_run,omitempty"`
 	// Measure asks for no record, but that the run is measured.
 	Measure bool `json:"measure,omitempty"`
-	// Length asks for no record either, but how long the run will be. Both come with a record that nobody can ask for: an older leader refuses it.
+	// Length asks for no record either, but how long the run will be.
 	Length bool `json:"length,omitempty"`
 }
 
-// recordless is in a question that asks for no record.
-var recordless = plan.EncodeRecord(plan.End{})
-
 // AskLength asks the leader of a run, over the bus of its daemons, how many steps the run will have; nil where that is not known.
 func AskLength(ctx context.Context, b Bus) (*Length, error) {
-	q, err := json.Marshal(question{Length: true, Record: recordless})
+	q, err := json.Marshal(question{Length: true})
 	if err != nil {
 		return nil, err
 	}

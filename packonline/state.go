@@ -19,7 +19,7 @@ import (
 //	the rows that are held, where a hold is configured (hold_state.go)
 //
 // Distances are varints, all other numbers uvarints. The tokens that came follow by conservation.
-const stateVersion = 3
+const stateVersion = 1
 
 var errShort = errors.New("state is cut short")
 

@@ -17,7 +17,7 @@ import (
 //	target, credit (varint), epoch, documents of it, tokens of it, tokens of all; during a ramp the targets before and behind it
 //
 // Numbers are uvarints where nothing else is said.
-const stateVersion = 2
+const stateVersion = 1
 
 // Flags of a source.
 const (

@@ -10,7 +10,7 @@ import (
 
 const (
 	checkpointMagic   = "LC"
-	checkpointVersion = 2
+	checkpointVersion = 1
 )
 
 // Checkpoint is the whole state of an applier behind a record of the plan log. It makes a restart short; no plan depends on it.

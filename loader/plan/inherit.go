@@ -14,7 +14,7 @@ import (
 // documents Floor ... Cursor, and all that follow.
 type Parent struct {
 	Run         string `json:"run"`
-	ID          string `json:"id,omitempty"` // of that run
+	ID          string `json:"id"` // of that run
 	Step        uint64 `json:"step"`
 	Fingerprint string `json:"fingerprint"`
 	Floor       uint64 `json:"floor"`  // all documents below are used up

@@ -31,8 +31,7 @@ type Order struct {
 
 // Order is that of the records behind the header.
 func (h Header) Order() Order {
-	// Before runs had ids a daemon could begin a plan without a term.
-	o := Order{Known: true, Led: h.ID == "", Config: &h.Config, sources: h.Infos()}
+	o := Order{Known: true, Config: &h.Config, sources: h.Infos()}
 	if h.Heir() {
 		o.parts = h.Parent.Records
 	}

@@ -13,7 +13,7 @@ import (
 
 // AlgorithmVersion changes whenever an equal configuration and log could give another plan than before. It stands in the header of
 // every plan; a planner of another version refuses to continue it.
-const AlgorithmVersion = 12
+const AlgorithmVersion = 1
 
 // Counts are a planner's totals since the start of the run.
 type Counts struct {

@@ -15,7 +15,7 @@ import (
 )
 
 // FormatVersion is the version of the plan's records. docs/plan.md describes them.
-const FormatVersion = 2
+const FormatVersion = 1
 
 // Kinds of records.
 const (
@@ -55,8 +55,8 @@ type Header struct {
 	Algorithm int    `json:"algorithm"`
 	Run       string `json:"run"`
 	// ID tells the run from every other one of its name: 32 hexadecimal digits, drawn when it began and kept by a repaired copy. Nothing
-	// that the run plans depends on it. Empty in plans of older binaries.
-	ID          string `json:"id,omitempty"`
+	// that the run plans depends on it.
+	ID          string `json:"id"`
 	Fingerprint string `json:"fingerprint"`
 	// Keyed says that the run was begun with a plan key: no record counts without a code of it.
 	Keyed  bool   `json:"keyed,omitempty"`
@@ -283,9 +283,9 @@ func decodeHeader(b []byte) (Entry, error) {
 // idDigits are the hexadecimal digits of a run's id.
 const idDigits = 32
 
-// ValidID reports whether a run may have an id, or that of a run that has none: the empty one.
+// ValidID reports whether a run may have an id.
 func ValidID(id string) bool {
-	return id == "" || len(id) == idDigits && strings.Trim(id, "0123456789abcdef") == ""
+	return len(id) == idDigits && strings.Trim(id, "0123456789abcdef") == ""
 }
 
 func (r *varints) stepPart(mixed, masked bool) StepPart {

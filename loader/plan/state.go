@@ -22,7 +22,7 @@ import (
 //	which tokens of the documents that wait have no loss (losses.appendState)
 //
 // An atom in the window is its packer's number where there are several, its bucket's index, the number of its rows, and each of them.
-const stateVersion = 6
+const stateVersion = 1
 
 // AppendState appends the planner's whole state: references to documents, never tokens.
 func (p *Planner) AppendState(b []byte) []byte {

@@ -303,13 +303,6 @@ def test_the_id_of_a_run_that_begins_later(serve: Callable[..., Server]) -> None
     assert [t.get("run_id") for t in server.tickets] == [None, ID]
 
 
-def test_an_older_daemon_is_not_asked_for_an_id(serve: Callable[..., Server]) -> None:
-    server = serve([message(0)])
-    with Client(server.url, run_id=ID) as client:
-        next(client)
-    assert "run_id" not in server.tickets[0], "it would refuse the key"
-
-
 def test_another_plan_after_an_exception(serve: Callable[..., Server]) -> None:
     server = serve([message(0), typed("RUN_FAILED")], [message(1)])
     with Client(server.url) as client:

@@ -349,7 +349,7 @@ def test_wrong_states(sealed):
         with pytest.raises(ValueError):
             loader.load_state_dict({})
         assert loader.step == 1 and digest(next(loader))  # none of them did anything
-        loader.load_state_dict({k: v for k, v in fine.items() if k != "run_id"})  # of an older package
+        loader.load_state_dict({k: v for k, v in fine.items() if k != "run_id"})  # saved before the run had begun
         assert loader.step == 1 and digest(next(loader)) and loader.state_dict()["run_id"] == fine["run_id"]
     with StepLoader(sealed.flight_url, run="other") as loader:
         for use in (loader.state_dict, lambda: next(loader), loader.get_mock_batch):

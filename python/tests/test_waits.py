@@ -149,17 +149,6 @@ def test_reading_ahead_is_no_wait(slow: Slow, warnings: Callable[[], list[str]])
     assert not [w for w in warnings() if w.startswith("step 1 ")]
 
 
-def test_a_daemon_that_cannot_say(slow: Slow, warnings: Callable[[], list[str]]) -> None:
-    slow.cause = flight.FlightServerError("no", extra_info=status(12, "UNSUPPORTED: no", "UNSUPPORTED", {}))
-    with Client(slow.url) as client:
-        take = reading_on(client)
-        wait_for(lambda: warnings())
-        assert "older than this package" in warnings()[0]
-        slow.steps += 1
-        assert take().index == 0
-    assert len(slow.asked) == 1, "it was asked once"
-
-
 @pytest.mark.parametrize("cause", [{"facts": 7, "reason": "NEW"}, {"reason": 7}, flight.FlightServerError("broken")])
 def test_answers_that_make_no_sense_do_no_harm(slow: Slow, warnings: Callable[[], list[str]], cause: object) -> None:
     slow.cause = cause  # type: ignore[assignment]

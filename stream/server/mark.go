@@ -15,7 +15,7 @@ import (
 var ErrOtherCluster = errors.New("data folder belongs to another server")
 
 // markFormat is the version of the mark's format, and of the folder's: its streams are in accounts.
-const markFormat = 2
+const markFormat = 1
 
 // mark says what kind of server a data folder belongs to. A member of a cluster deletes the streams of a server that stood alone, and
 // a server alone takes no part in what the other members store.

@@ -340,7 +340,7 @@ class Client(Iterator[Step]):
         another = connection.run_id and self._run_id and connection.run_id != self._run_id
         if self._fingerprint is None or connection.plan != self._fingerprint or another:  # another plan's is none of ours to change
             self._keep_to(self._described(attempts))
-        body = {"run": self._run} | ({"run_id": self._run_id} if connection.run_id is not None else {}) | body
+        body = {"run": self._run, "run_id": self._run_id} | body
         if not self._daemons.several:
             return connection.act(action, body, attempts.left())
         return attended(

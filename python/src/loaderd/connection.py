@@ -110,7 +110,7 @@ class Connection:
         self._arguments = {"generic_options": _options(), **(tls._arguments() if tls else {})}
         self._client: Any = self._connect()
         self.plan: str | None = None  # fingerprint of the plan of whoever is there, as far as is known
-        self.run_id: str | None = None  # likewise; None also of an older daemon, which takes no ids
+        self.run_id = ""  # likewise; empty before the run has begun
 
     def check_fork(self) -> None:
         """Raises ForkedClient in a process that was forked after the connection was made: in there it would hang."""

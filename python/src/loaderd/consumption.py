@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from loaderd.connection import Connection
 from loaderd.daemons import Daemons
-from loaderd.errors import ClosedClient, LoaderdError, Unsupported
+from loaderd.errors import ClosedClient, LoaderdError
 
 log = logging.getLogger("loaderd")
 
@@ -137,8 +137,6 @@ class Reporter:
         own = {"taken": progress.taken, "waiting": progress.waiting, "still": round(still, 3), "left": self._left}
         try:
             found = on.act("consumed", {**self._body, **own}, timeout)
-        except Unsupported:
-            self._on = None
         except LoaderdError:
             self._failed = frozenset() if on.url in self._failed else self._failed | {on.url}
         else:

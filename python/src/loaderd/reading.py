@@ -12,7 +12,7 @@ from typing import Any
 from loaderd.consumption import Reporter
 from loaderd.connection import FAILURES, Connection, Lost, Opening, translate
 from loaderd.daemons import Daemons
-from loaderd.errors import FROM_DAEMON, ClosedClient, LoaderdError, ProtocolError, Unavailable, Unreachable, Unsupported
+from loaderd.errors import FROM_DAEMON, ClosedClient, LoaderdError, ProtocolError, Unavailable, Unreachable
 from loaderd.patience import OF_THE_RUN, Patience
 from loaderd.step import Part, Step, check_ids, part_of, step_of
 from loaderd.waits import Waits
@@ -88,7 +88,7 @@ class StepStream(Iterator[Step]):
         self.waits = Waits(taken=step)
         self._reporter = Reporter(daemons, self.waits.consumption)
         weakref.finalize(self, self._reporter.close, left=True)
-        self._probed, self._explains = 0.0, True
+        self._probed = 0.0
         self._explained: LoaderdError | None = None  # why the step does not come, as the daemon said aside
         self._watch = Watch(patience, self._cancel_reader, min(LOOK_SECONDS, PROBE_SECONDS), self._alive)
         weakref.finalize(self, self._watch.close)
@@ -182,8 +182,7 @@ class StepStream(Iterator[Step]):
             connection, info = attempts.turn(), attempts.described(self.run, self.fingerprint or info.fingerprint, self.run_id or info.run_id)
         self.info, self.run, self.fingerprint = info, info.name, self.fingerprint or info.fingerprint
         self.run_id = self.run_id or info.run_id or None
-        self._identified = self.run_id is not None or info.run_id is None
-        asked = info.asking_for(self.run_id)
+        self._identified = self.run_id is not None
         sources = bool(info.sources) if self.sources is None else self.sources
         columns: tuple[str, ...] = (NARROW_IDS if info.narrow else INPUT_IDS, CU_SEQLENS)
         columns += ((DOCUMENTS,) if self.documents or sources or self.weights else ()) + ((SOURCES,) if sources else ())
@@ -192,7 +191,7 @@ class StepStream(Iterator[Step]):
         session, taken = (self.session, self.waits.consumption.progress.taken) if info.reports else (None, 0)
         read = self.next_step - self.first
         ticket = Ticket(
-            self.rank, self.world, self.next_step, steps, columns, self.run, self.fingerprint, self.job, asked, session, self.peer, taken, read
+            self.rank, self.world, self.next_step, steps, columns, self.run, self.fingerprint, self.job, self.run_id, session, self.peer, taken, read
         )
         opening = connection.read(ticket)
         with self._lock:
@@ -266,27 +265,22 @@ class StepStream(Iterator[Step]):
         on, reader = attempts.on if attempts else None, self._reader
         if on is None or attempts is None or (several and reader is None):
             return True  # an attempt to open a stream has an end of its own
-        due = self._explains and self.waits.due()
+        due = self.waits.due()
         if not due and now < self._probed + (NEAR_PROBE_SECONDS if several else PROBE_SECONDS):
             return True
         self._probed, what = now, self._awaited()
-        action, body = ("cause", {"step": self.next_step}) if self._explains else ("info", {})
         try:
-            found = on.act(action, {"run": self.run} | body, attempts.answer() if several else PROBE_ANSWER_SECONDS)
+            found = on.act("cause", {"run": self.run, "step": self.next_step}, attempts.answer() if several else PROBE_ANSWER_SECONDS)
         except Lost as error:
             if several and self._reader is not reader:
                 return True  # it has been left meanwhile
             self._gone = error
             self.waits.tell(what, Unreachable(f"no answer from {on.url}: {error}", facts={"url": on.url}))
             return False
-        except Unsupported:
-            self._explains = False
-            self.waits.tell(what, Unsupported("the daemon, older than this package, says why when its serve.stall_timeout ends"))
         except LoaderdError as error:  # an answer too, and for the stream to give
             self.waits.tell(what, error)
         else:
-            if self._explains:
-                return self._explained_by(_cause_of(found[0] if found else {}), on, attempts, reader)
+            return self._explained_by(_cause_of(found[0] if found else {}), on, attempts, reader)
         return True
 
     def _explained_by(self, cause: LoaderdError, on: Connection, attempts: Patience, reader: Any) -> bool:

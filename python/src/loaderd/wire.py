@@ -218,12 +218,10 @@ class RunInfo:
 
     `rows` has the rows of a step over all ranks for every bucket (row length in tokens). Steps `oldest` ... `planned` -
     1 can be read; all steps before `committed` are in every keeper's checkpoint; no step follows when `ended`. `start`
-    is the sequence of the run's first document. `run_id` tells the run from another one of its name: empty before it has begun and of a
-    run that has none, None when an older daemon does not say. `was` has names that the run had before its plan was repaired, `daemons`
+    is the sequence of the run's first document. `run_id` tells the run from another one of its name: empty before it has begun. `was` has names that the run had before its plan was repaired, `daemons`
     the addresses of its live daemons when there are several. `sources` has the names of a run with several sources: number n of
     `Step.source_ids` and `batch["sources"]` is `sources[n]`; one that comes to the run later is appended. `length` says how
-    many steps the run will have; None while that is not known, and by older daemons. `columns` has those that the daemon sends, none where it does not
-    say. `reports`: clients may report what their trainers have taken; `ahead` is the daemon's serve.ahead then."""
+    many steps the run will have; None while that is not known. `columns` has those that the daemon sends. `reports`: clients may report what their trainers have taken; `ahead` is the daemon's serve.ahead then."""
 
     name: str
     fingerprint: str
@@ -241,7 +239,7 @@ class RunInfo:
     configuration: Mapping[str, Any]
     was: tuple[str, ...] = ()
     daemons: tuple[str, ...] = ()
-    run_id: str | None = None
+    run_id: str = ""
     sources: tuple[str, ...] = ()
     length: RunLength | None = None
     columns: tuple[str, ...] = ()
@@ -271,7 +269,7 @@ class RunInfo:
                 configuration=config,
                 was=tuple(str(name) for name in body.get("was") or ()),
                 daemons=tuple(str(url) for url in body.get("daemons") or ()),
-                run_id=str(body["run_id"]) if "run_id" in body else None,
+                run_id=str(body.get("run_id") or ""),
                 sources=tuple(str(s["name"]) for s in body.get("sources") or ()) or tuple(sorted(config.get("sources") or ())),
                 length=RunLength.decode(body.get("length")),
                 columns=tuple(str(name) for name in body.get("columns") or ()),
@@ -280,10 +278,6 @@ class RunInfo:
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ProtocolError(f"description of the run: {type(error).__name__}: {error}") from error
-
-    def asking_for(self, run_id: str | None) -> str | None:
-        """An id in the form in which the daemon is sent it: None where there is none, or to an older daemon, which refuses the key."""
-        return run_id or None if self.run_id is not None else None
 
     @property
     def ids(self) -> int:
