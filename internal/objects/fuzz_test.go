@@ -8,12 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"cloud.google.com/go/storage"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"google.golang.org/api/option"
 )
 
 // answers is a server that says the same to everything.
@@ -49,7 +47,7 @@ func FuzzAnswers(f *testing.F) {
 		stores := []store{
 			&hub{client: answer(), endpoint: "https://hub", name: "o/n", revision: "main", whole: "hf://datasets/o/n"},
 			&hub{client: answer(), endpoint: "https://hub", name: "o/n", revision: "0123456789abcdef0123456789abcdef01234567", whole: "hf://datasets/o/n"},
-			gcsAnswering(t, answer()), azureAnswering(t, answer()), &s3Bucket{access: awsAnswering(answer()), bucket: "bucket"}, &web{answer(), s},
+			&gs{client: answer(), base: "https://gs", bucket: "b"}, azureAnswering(t, answer()), &s3Bucket{access: awsAnswering(answer()), bucket: "bucket"}, &web{answer(), s},
 		}
 		for _, st := range stores {
 			_ = st.list(context.Background(), "", func(_ string, o Object) error {
@@ -68,14 +66,6 @@ func FuzzAnswers(f *testing.F) {
 			t.Errorf("an object of %d bytes", o.Size)
 		}
 	})
-}
-
-func gcsAnswering(t *testing.T, client *http.Client) store {
-	service, err := storage.NewClient(t.Context(), option.WithHTTPClient(client), storage.WithJSONReads())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &gcsBucket{service.Bucket("b").Retryer(storage.WithPolicy(storage.RetryNever)), "b"}
 }
 
 func azureAnswering(t *testing.T, client *http.Client) store {

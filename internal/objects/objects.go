@@ -142,7 +142,7 @@ func (s *Stores) store(ctx context.Context, a address) (store, error) {
 	case "s3":
 		st = &s3Bucket{access: &s.aws, bucket: a.bucket}
 	case "gs":
-		st, err = openGCS(ctx, s.client, a.bucket)
+		st, err = openGS(ctx, s.client, a.bucket)
 	case "az":
 		st, err = openAzure(s.client, a.bucket)
 	case "hf":

@@ -1,0 +1,127 @@
+package objects
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/oauth2"
+	"golang.org/x/oauth2/google"
+)
+
+const deniedGS = "credentials come from GOOGLE_APPLICATION_CREDENTIALS, `gcloud auth application-default login`, or the machine's service account; " +
+	"they need the role Storage Object Viewer on the bucket"
+
+// gs is a bucket of Google Cloud Storage, by its JSON interface.
+type gs struct {
+	client       *http.Client
+	base, bucket string
+	tokens       oauth2.TokenSource // nil: nobody is asked who they are
+}
+
+func openGS(ctx context.Context, client *http.Client, bucket string) (store, error) {
+	if host := os.Getenv("STORAGE_EMULATOR_HOST"); host != "" {
+		if !strings.Contains(host, "://") {
+			host = "http://" + host
+		}
+		return &gs{client: client, base: strings.TrimSuffix(host, "/"), bucket: bucket}, nil
+	}
+	s := &gs{client: client, base: "https://storage.googleapis.com", bucket: bucket}
+	ctx = context.WithValue(context.WithoutCancel(ctx), oauth2.HTTPClient, client)
+	found, err := google.FindDefaultCredentials(ctx, "https://www.googleapis.com/auth/devstorage.read_only")
+	switch {
+	case err == nil:
+		s.tokens = found.TokenSource
+	case os.Getenv("GOOGLE_APPLICATION_CREDENTIALS") != "":
+		return nil, errors.New("the file of GOOGLE_APPLICATION_CREDENTIALS can not be used: want a key of a service account, or what gcloud writes")
+	}
+	return s, nil
+}
+
+func (s *gs) url(name string) string {
+	if name == "" {
+		return "gs://" + s.bucket
+	}
+	return "gs://" + s.bucket + "/" + name
+}
+
+// request asks for something below the bucket.
+func (s *gs) request(ctx context.Context, path string, query url.Values) (*http.Request, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.base+"/storage/v1/b/"+url.PathEscape(s.bucket)+path+"?"+query.Encode(), nil)
+	if err != nil {
+		return nil, &Error{Kind: Unusable, URL: s.url(""), Err: errors.New("STORAGE_EMULATOR_HOST is no address")}
+	}
+	r.Header.Set("Accept-Encoding", "gzip") // else what is stored compressed comes decompressed, and in no ranges
+	if s.tokens == nil {
+		return r, nil
+	}
+	token, err := s.tokens.Token()
+	var refused *oauth2.RetrieveError
+	switch {
+	case errors.As(err, &refused):
+		return nil, &Error{Kind: Denied, URL: s.url(""), Err: fmt.Errorf("no token is given (%s)", refused.ErrorCode), hint: deniedGS}
+	case err != nil:
+		return nil, &Error{Kind: Down, URL: s.url(""), Err: errors.New("a token can not be had")}
+	}
+	token.SetAuthHeader(r)
+	return r, nil
+}
+
+func (s *gs) list(ctx context.Context, prefix string, yield func(string, Object) error) error {
+	query := url.Values{"prefix": {prefix}, "fields": {"items(name,size,generation),nextPageToken"}}
+	for {
+		r, err := s.request(ctx, "/o", query)
+		if err != nil {
+			return err
+		}
+		answer, err := ask(s.client, r, s.url(""), deniedGS)
+		if err != nil {
+			return err
+		}
+		var page struct {
+			Items []struct {
+				Name, Generation string
+				Size             int64 `json:",string"`
+			}
+			NextPageToken string
+		}
+		err = readJSON(answer, s.url(""), &page)
+		answer.Body.Close() // nothing was written
+		if err != nil {
+			return err
+		}
+		for _, x := range page.Items {
+			if _, err := strconv.ParseUint(x.Generation, 10, 64); err != nil || x.Size < 0 {
+				return &Error{Kind: Unusable, URL: s.url(""), Err: fmt.Errorf("the listing has no size and generation of %q", x.Name)}
+			}
+			if err := yield(x.Name, Object{Size: x.Size, Version: x.Generation}); err != nil {
+				return err
+			}
+		}
+		if page.NextPageToken == "" {
+			return nil
+		}
+		query.Set("pageToken", page.NextPageToken)
+	}
+}
+
+func (s *gs) get(ctx context.Context, name string, o Object, from, to int64) (io.ReadCloser, error) {
+	r, err := s.request(ctx, "/o/"+url.PathEscape(name), url.Values{"alt": {"media"}, "ifGenerationMatch": {o.Version}})
+	if err != nil {
+		return nil, err
+	}
+	body, header, err := getRange(s.client, r, o, from, to, deniedGS)
+	if err != nil {
+		return nil, err
+	}
+	if now := header.Get("X-Goog-Generation"); now != "" && now != o.Version {
+		return nil, errors.Join(changed(o, "its generation is another one"), body.Close())
+	}
+	return body, nil
+}
