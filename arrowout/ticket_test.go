@@ -69,7 +69,7 @@ func TestTickets(t *testing.T) {
 		{"a name that the run had", `{"run":"r0"}`, "", ""},
 		{"other run", `{"run":"r2"}`, loader.RunMismatch, `serves run "r1", not "r2"`},
 		{"the run by its id", `{"run_id":"` + about.ID + `"}`, "", ""},
-		{"any id", `{"run_id":""}`, "", ""},
+		{"an empty id", `{"run_id":""}`, loader.BadTicket, "want the run_id that info gives"},
 		{"no id", `{"run_id":"1A"}`, loader.BadTicket, "want the run_id that info gives"},
 		{"another id", `{"run_id":"` + strings.Repeat("2b", 16) + `"}`, loader.RunReplaced, "deleted and begun again: it has the id 1a1a"},
 		{"other plan", `{"fingerprint":"beef"}`, loader.PlanMismatch, "wants the plan beef"},

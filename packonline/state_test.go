@@ -45,7 +45,7 @@ func TestRestoreRefusesOtherConfigurations(t *testing.T) {
 		})
 	}
 	state[0] = 77
-	if _, err := newPacker(t, c).RestoreState(state); err == nil || !strings.Contains(err.Error(), "format version 77, this program reads 3") {
+	if _, err := newPacker(t, c).RestoreState(state); err == nil || !strings.Contains(err.Error(), "format version 77, this program reads 1") {
 		t.Fatalf("error is %v", err)
 	}
 }
@@ -65,7 +65,7 @@ func TestRestoreRefusesImpossibleStates(t *testing.T) {
 		for k, v := range f {
 			values[k] = v
 		}
-		b := append([]byte{3, byte(len(c.Method))}, c.Method...)
+		b := append([]byte{1, byte(len(c.Method))}, c.Method...)
 		b = append(b, 1, 8, 4, byte(c.Pool), 0, 9, 0, 0, 0, 0) // row length, atom, pool, hold, max age, then zeros
 		for _, name := range names {
 			if signed[name] {

@@ -217,7 +217,6 @@ func TestOpen_IncompatibleFolderIsLeftUnchanged(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, text := range map[string]string{
-		"older":   `{"format":1,"cluster":"","server":"loaderd"}`,
 		"newer":   `{"format":99,"cluster":"","server":"loaderd"}`,
 		"no mark": "",
 	} {

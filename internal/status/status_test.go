@@ -194,7 +194,7 @@ func rank(job string, rank, world int, step uint64, of string) answers.RankStatu
 func TestEveryDaemonShowsTheSame(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		words, log := &bus{}, &fakePlan{}
-		log.add(plan.Header{Run: "r"}, plan.Term{Daemon: "a"}, plan.Term{Daemon: "b"})
+		log.add(plan.Header{Run: "r", ID: strings.Repeat("0", 32)}, plan.Term{Daemon: "a"}, plan.Term{Daemon: "b"})
 		run := &fakeRun{stats: loader.Stats{Planned: 50, Wanted: 45, Committed: 30}, info: loader.Info{Run: "r", Keepers: plan.Keepers{"k": 30}}, verdict: loader.Verdict{Health: loader.Running, Sentence: "Running", Limits: loader.LimitRanks}, ranks: census.New()}
 		a, b := start("a", run, log, words), start("b", run, log, words)
 		a.serves(rank("j", 0, 3, 45, "a"), rank("j", 2, 3, 40, "a"))
@@ -302,7 +302,7 @@ func TestManyRanks(t *testing.T) {
 func TestHistoryFollowsThePlan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &fakePlan{}
-		h := plan.Header{Run: "r"}
+		h := plan.Header{Run: "r", ID: strings.Repeat("0", 32)}
 		h.Config.Packing.Buckets = []int{16}
 		log.add(h, plan.Term{Daemon: "a"})
 		for i := range uint64(1000) {

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -52,7 +53,7 @@ func (b *blended) fork(t *rapid.T, inputs []plan.Control, step uint64, c plan.Co
 	if forked.Floor() != floor {
 		t.Fatalf("the fork's floor is %s, its parent's %s", forked.Floor(), floor)
 	}
-	h := plan.Header{Config: c, Start: 1, Run: "heir"}
+	h := plan.Header{Config: c, Start: 1, Run: "heir", ID: strings.Repeat("0", 32)}
 	h.Sources, h.Parent, h.State = forked.Heritage(b.header, step)
 	heir = &blended{header: written(t, h), tokens: map[uint64]int{}}
 	if heir.applier, err = heir.header.Begin(); err != nil {

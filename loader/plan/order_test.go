@@ -74,11 +74,3 @@ func TestWhatCanStandWhere(t *testing.T) {
 		})
 	}
 }
-
-// Before runs had ids a plan could begin without a term.
-func TestOldPlansBeginWithoutATerm(t *testing.T) {
-	o := plan.Header{Config: plan.Config{Packing: packonline.Config{Buckets: []int{8}}, Steps: plan.StepsConfig{Rows: 2}}}.Order()
-	if err := o.Step(rowsOf(0, 5, 3)); err != nil {
-		t.Error(err)
-	}
-}
