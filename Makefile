@@ -185,7 +185,8 @@ BILLS = bin/loaderd.cdx.json bin/loaderd-python.cdx.json
 
 .PHONY: sbom
 sbom: build $(UV) ## bills of materials (CycloneDX): the modules in the program, and what the Python package needs with all extras, in bin/*.cdx.json
-	$(GO) tool -modfile=tools/go.mod cyclonedx-gomod bin -json -licenses -assert-licenses -std -noserial -output bin/loaderd.cdx.json $(BIN)
+	$(GO) tool -modfile=tools/go.mod cyclonedx-gomod bin -json -licenses -assert-licenses -std -noserial -version v$$($(PYTHON) python/version.py) \
+		-output bin/loaderd.cdx.json $(BIN)
 	$(UV) export --quiet --project python --frozen --all-extras --no-default-groups --no-emit-project --format cyclonedx1.5 --output-file $(CURDIR)/bin/loaderd-python.cdx.json >/dev/null
 
 AUDIT_STRICT ?=

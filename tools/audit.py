@@ -79,7 +79,8 @@ def check_licences(bills: list[str], site: str) -> Iterator[str]:
             yield f"{bill} lists no components"
         for c in components:
             purl = c.get("purl", "").split("?")[0]
-            listed = [decided[purl]] if purl in decided else licences_of(c) or packages.get(canonical(c["name"]), [])
+            decision = decided.get(purl) or decided.get(purl.split("@")[0])
+            listed = [decision] if decision else licences_of(c) or packages.get(canonical(c["name"]), [])
             print(f"  {c['name']} {c.get('version', '')}: {', '.join(listed)}")
             if not listed:
                 yield f"{purl}: no licence is known"
@@ -96,9 +97,10 @@ def govulncheck(program: str, database: str) -> tuple[bool | None, str]:
     return done.returncode == VULNERABLE, done.stdout
 
 
-def pip_audit(bill: str) -> tuple[bool | None, str]:
-    """The same of Python packages."""
-    pins = sorted({f"{c['name']}=={c['version']}" for c in json.loads(Path(bill).read_text())["components"]})
+def pip_audit(bill: str, site: str) -> tuple[bool | None, str]:
+    """The same of the Python packages of the bill, in the versions that are installed in SITE."""
+    names = {canonical(c["name"]) for c in json.loads(Path(bill).read_text())["components"]}
+    pins = sorted(f"{d.metadata['Name']}=={d.version}" for d in distributions(path=[site]) if canonical(d.metadata["Name"]) in names)
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
         file.write("\n".join(pins))
         file.flush()
@@ -125,7 +127,7 @@ def main() -> None:
     p.add_argument("--strict", action="store_true")
     options = p.parse_args()
     problems = list(check_licences(options.bills, options.site))
-    for tool, (known, text) in {"govulncheck": govulncheck(options.program, options.db), "pip-audit": pip_audit(options.bills[1])}.items():
+    for tool, (known, text) in {"govulncheck": govulncheck(options.program, options.db), "pip-audit": pip_audit(options.bills[1], options.site)}.items():
         if known is None:
             print(f"{tool}: not run: {text}")
             problems += [f"{tool}: not run"] if options.strict else []
