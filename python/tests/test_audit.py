@@ -23,23 +23,26 @@ def audit(program: Path, folder: Path, *components: dict, strict: bool = False, 
     return done.returncode, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize(
-    ("licences", "problem"),
-    [
-        ([{"license": {"id": "MIT"}}], None),
-        ([{"expression": "GPL-3.0-only OR (Apache-2.0 AND BSD-3-Clause)"}], None),
-        ([{"expression": "Apache-2.0 WITH LLVM-exception"}], None),
-        ([{"expression": "MIT AND GPL-3.0-only"}], "not allowed: GPL-3.0-only"),
-        ([{"license": {"id": "MIT"}}, {"license": {"name": "Somebody's own"}}], "not allowed: Somebody's own"),
-        ([], "no licence is known"),
-    ],
-)
-def test_licences_are_compared_with_the_policy(loaderd: Path, tmp_path: Path, licences: list, problem: str | None) -> None:
-    status, said = audit(loaderd, tmp_path, {"name": "x", "version": "2", "purl": "pkg:golang/x@2", "licenses": licences})
-    assert (status == 0) == (problem is None), said
-    assert problem is None or f"pkg:golang/x@2: {problem}" in said
+CASES: dict[str, tuple[list[dict[str, object]], str]] = {
+    "permissive": ([{"license": {"id": "MIT"}}], ""),
+    "choice": ([{"expression": "GPL-3.0-only OR (Apache-2.0 AND BSD-3-Clause)"}], ""),
+    "exception": ([{"expression": "Apache-2.0 WITH LLVM-exception"}], ""),
+    "both": ([{"expression": "MIT AND GPL-3.0-only"}], "not allowed: GPL-3.0-only"),
+    "own": ([{"license": {"id": "MIT"}}, {"license": {"name": "Somebody's own"}}], "not allowed: Somebody's own"),
+    "none": ([], "no licence is known"),
+}
 
 
+@pytest.mark.everything
+def test_licences_are_compared_with_the_policy(loaderd: Path, tmp_path: Path) -> None:
+    components = [{"name": name, "version": "2", "purl": f"pkg:golang/{name}@2", "licenses": licences} for name, (licences, _) in CASES.items()]
+    status, said = audit(loaderd, tmp_path, *components)
+    assert status == 1
+    problems = [line.strip() for line in said.partition("tools/audit.py:")[2].splitlines() if line.strip()]
+    assert problems == [f"pkg:golang/{name}@2: {problem}" for name, (_, problem) in CASES.items() if problem]
+
+
+@pytest.mark.everything
 def test_a_database_that_does_not_answer_fails_only_a_strict_audit(loaderd: Path, tmp_path: Path) -> None:
     component = {"name": "x", "version": "2", "purl": "pkg:golang/x@2", "licenses": [{"license": {"id": "MIT"}}]}
     status, said = audit(loaderd, tmp_path, component)
@@ -48,22 +51,28 @@ def test_a_database_that_does_not_answer_fails_only_a_strict_audit(loaderd: Path
     assert status == 1 and "govulncheck: not run" in said.splitlines()[-1] + said, said
 
 
-def test_a_known_vulnerability_fails(loaderd: Path, tmp_path: Path) -> None:
-    database = tmp_path / "db"
-    entry = {
-        "id": "GO-2026-0001", "modified": "2026-01-01T00:00:00Z", "published": "2026-01-01T00:00:00Z", "summary": "A made-up hole",
-        "affected": [{"package": {"name": "github.com/nats-io/nats.go", "ecosystem": "Go"}, "ranges": [{"type": "SEMVER", "events": [{"introduced": "0"}]}],
-                      "ecosystem_specific": {"imports": [{"path": "github.com/nats-io/nats.go", "symbols": ["Connect"]}]}}],
-    }  # fmt: skip
-    for path, content in {
-        "index/db.json": {"modified": entry["modified"]}, f"ID/{entry['id']}.json": entry,
-        "index/vulns.json": [{"id": entry["id"], "modified": entry["modified"]}],
-        "index/modules.json": [{"path": "github.com/nats-io/nats.go", "vulns": [{"id": entry["id"], "modified": entry["modified"]}]}],
-    }.items():  # fmt: skip
+@pytest.mark.everything
+@pytest.mark.parametrize(("fixed", "known"), [("4.0.0", True), ("1.0.0", False)])
+def test_a_known_vulnerability_fails(loaderd: Path, tmp_path: Path, fixed: str, known: bool) -> None:
+    name, module, database, time = "GO-2026-9999", "go.yaml.in/yaml/v3", tmp_path / "db", "2026-01-01T00:00:00Z"
+    affected = {
+        "package": {"name": module, "ecosystem": "Go"},
+        "ranges": [{"type": "SEMVER", "events": [{"introduced": "0"}, {"fixed": fixed}]}],
+        "ecosystem_specific": {"imports": [{"path": module, "symbols": ["Decoder.Decode"]}]},
+    }
+    entry = {"schema_version": "1.3.1", "id": name, "modified": time, "published": time, "summary": "A made-up hole", "affected": [affected]}
+    for path, content in (
+        ("index/db.json", {"modified": time}),
+        ("index/modules.json", [{"path": module, "vulns": [{"id": name, "modified": time, "fixed": fixed}]}]),
+        ("index/vulns.json", [{"id": name, "modified": time}]),
+        (f"ID/{name}.json", entry | {"database_specific": {"url": "https://vuln.example"}}),
+    ):
         (database / path).parent.mkdir(parents=True, exist_ok=True)
         (database / path).write_text(json.dumps(content))
     status, said = audit(loaderd, tmp_path, HARMLESS, db=f"file://{database}")
-    assert status == 1 and "A made-up hole" in said and "govulncheck: vulnerabilities are known" in said
+    assert (status == 1) == known, said
+    assert ("A made-up hole" in said and "govulncheck: vulnerabilities are known" in said) == known, said
+    assert ("govulncheck: no vulnerability is known" in said) != known, said
 
 
 def test_notices_have_the_licences_of_what_is_linked(loaderd: Path) -> None:
