@@ -138,23 +138,6 @@ def test_Reporter_OlderDaemon(daemons: list[Made]) -> None:
     assert not {"session", "peer", "taken"} & ticket.keys() and daemons[0].consumed.empty()
 
 
-def test_Reporter_Unsupported(by_count: Made) -> None:
-    """A daemon that does not take them after all is sent one."""
-
-    def refuse() -> dict[str, object]:
-        raise flight.FlightServerError("no", extra_info=status(12, "UNSUPPORTED: no", "UNSUPPORTED", {}))
-
-    by_count.receipt = refuse
-    with Client(by_count.url) as client:
-        for _ in range(4):
-            next(client)
-        by_count.consumed.get(timeout=LIMIT)
-        for _ in range(20):
-            next(client)
-    no_thread_is_left()
-    assert by_count.consumed.empty()
-
-
 BAD_ANSWERS: list[dict[str, object]] = [
     {"window": "many"},
     {"window": -1, "alert": 7},
