@@ -5,8 +5,8 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
-	"os"
 	"maps"
+	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -57,8 +57,6 @@ var arrows = map[string][]string{
 	"internal/runs":              {"stream", "stream/planlog", "stream/doclog", "stream/publish", "loader", "packonline"},
 	"internal/pulling":           {"arrowout/answers", "internal/corpus", "internal/objects", "internal/publishing", "stream", "stream/publish", "stream/planlog", "loader"},
 	"internal/publishing":        {"internal/corpus", "stream", "stream/publish", "stream/planlog"},
-
-
 
 	"stream":            {"stream/conn", "stream/proxy", "stream/server", "loader", "internal/access"},
 	"stream/doclog":     {"stream/deadletter", "stream", "internal/invalidutf8"},

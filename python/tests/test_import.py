@@ -12,7 +12,6 @@ from typing import Any
 
 import nats
 import numpy as np
-import pytest
 from environments import site_packages
 from scale import everything
 from tokenized import SETTINGS

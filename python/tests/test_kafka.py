@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 import pytest
 import scale
-from conftest import ROOT
 from environments import site_packages
 from followers import Example, Stored, content, environment, length, state, stored
 from jobs import EXAMPLES

@@ -12,7 +12,6 @@ import pyarrow.flight as flight
 import pytest
 from conftest import Daemon, free_ports
 from test_client_protocol import INFO, SCHEMA, message
-from test_errors import status
 from tokenized import SETTINGS, documents, publish_tokens
 from waiting import wait_for
 
