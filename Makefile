@@ -213,7 +213,7 @@ FLOODS ?=
 
 .PHONY: bench-security
 bench-security: ## a reader's speed and the daemon's memory under floods, into docs/results/security.md, five minutes; FLOODS has names of some, printed
-	@$(GO) build -o bin/floods ./internal/bench/floods
+	@$(GO) -C bench build -o $(CURDIR)/bin/floods ./floods
 	bin/floods $(if $(FLOODS),$(FLOODS),-page docs/results/security.md)
 
 .PHONY: bench-security-flight

@@ -1,9 +1,9 @@
 // Floods measures how fast a good reader reads, and how much memory the daemon takes, while an attacker floods the daemon. The
 // daemon, the attacker and the reader are processes of their own.
 //
-//	go run ./internal/bench/floods                                     # all floods, printed
-//	go run ./internal/bench/floods http-idle nats-publish              # some; -list names them
-//	go run ./internal/bench/floods -page docs/results/security.md      # rewrites the table on the page
+//	bin/floods                                     # all floods, printed
+//	bin/floods http-idle nats-publish              # some; -list names them
+//	bin/floods -page docs/results/security.md      # rewrites the table on the page
 //
 // Attacker and daemon share the processors, which a flood from another machine does not. So each round also measures the reader
 // in company of a process that computes and takes as much processor time as the attacker did, and of an attacker with the
@@ -23,14 +23,14 @@ import (
 	"syscall"
 	"time"
 
-	"loaderd/internal/bench/page"
-	"loaderd/internal/bench/record"
+	"loaderd/bench/page"
+	"loaderd/bench/record"
 )
 
 // tableName is the block of the page, command what prints it.
 const (
 	tableName = "floods"
-	command   = "go run ./internal/bench/floods"
+	command   = "bin/floods"
 )
 
 // options are those of a measurement.

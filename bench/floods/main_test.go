@@ -6,13 +6,13 @@ import (
 	"testing"
 	"time"
 
-	"loaderd/internal/bench/page"
-	"loaderd/internal/bench/record"
+	"loaderd/bench/page"
+	"loaderd/bench/record"
 )
 
 // TestPage_HasAllFloods compares the rows of the page with the floods that the program has.
 func TestPage_HasAllFloods(t *testing.T) {
-	p, err := page.Read("../../../docs/results/security.md")
+	p, err := page.Read("../../docs/results/security.md")
 	if err != nil {
 		t.Fatal(err)
 	}
