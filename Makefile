@@ -35,7 +35,7 @@ environment: $(UV) ## print the folder of the virtual environment of GROUP, a de
 	echo $$folder
 
 # The folder of a group's environment, and the interpreter of the tests' environment.
-environment_of = $$($(MAKE) --silent --no-print-directory environment GROUP=$(1))
+environment_of = $$(MAKEFLAGS= $(MAKE) --silent --no-print-directory environment GROUP=$(1))
 VENV = $(call environment_of,test)/bin/python
 
 .PHONY: venv
@@ -58,11 +58,10 @@ lint-go: ## gofmt, go vet, staticcheck
 lint-python: venv ## mypy, strict
 	@venv=$(VENV) && cd python && "$$venv" -m mypy --cache-dir $(CURDIR)/bin/mypy
 
-# Packages whose goroutines share much, and whose tests take at most a minute with the race detector. All other packages
-# run with it in test-all: whole daemons, clusters, the Flight server and the live page take two to four times as long
-# with it, and code that only computes takes ten times as long.
-RACED = $(addprefix loaderd/,stream/conn stream/deadletter stream/server \
-	$(addprefix internal/,access ledger publishing reader runs status top tracing))
+# Packages whose goroutines share much, whose tests take at most a minute with the race detector, and which do not link the clients of object stores: those
+# take minutes to compile with it. All other packages run with it in test-all: whole daemons, clusters, the Flight server and the live page take two to four
+# times as long with it, and code that only computes takes ten times as long.
+RACED = $(addprefix loaderd/,stream/conn stream/deadletter stream/proxy stream/server $(addprefix internal/,access ledger runs status top tracing))
 
 .PHONY: browser
 browser: ## Chromium and axe-core for the tests of the live page, where they are not there yet
