@@ -19,6 +19,7 @@ import (
 	"loaderd/internal/natstest"
 	"loaderd/internal/publishing"
 	"loaderd/internal/reader"
+	"loaderd/loader/plan"
 	"loaderd/stream"
 	"loaderd/stream/conn"
 	"loaderd/stream/planlog"
@@ -123,8 +124,10 @@ func TestPermissions(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	if err := client.Do(t.Context(), "commit", map[string]any{"step": 70}, nil); err != nil {
-		t.Error(err)
+	for _, keeper := range []string{plan.DefaultKeeper, "other"} {
+		if err := client.Do(t.Context(), "commit", map[string]any{"step": 70, "keeper": keeper}, nil); err != nil {
+			t.Error(err)
+		}
 	}
 	if _, err := client.FindID(t.Context(), c.Run, "fmt/print.go"); err != nil {
 		t.Error(err)

@@ -51,7 +51,7 @@ func trained(t *testing.T, uri string, step func(n int)) (ids [][]int32) {
 		err = client.Read(t.Context(), reader.Ticket{Step: uint64(len(ids)), Job: "train", Columns: []string{"input_ids"}}, func(b reader.Batch) error {
 			ids = append(ids, slices.Clone(b.InputIDs))
 			step(len(ids))
-			return client.Do(t.Context(), "commit", map[string]any{"step": len(ids)}, nil)
+			return client.Do(t.Context(), "commit", map[string]any{"step": len(ids), "keeper": "train"}, nil)
 		})
 		ended = err == nil
 		if closed := client.Close(); closed != nil && ended {

@@ -75,6 +75,21 @@ def patient(module_daemon: Callable[..., Daemon]) -> Daemon:
     return module_daemon({**SETTINGS, "serve.stall_timeout": "60s", "flight.insecure": "true"})  # a proxy's address is not signed for
 
 
+def test_a_named_job_commits_for_itself(module_daemon: Callable[..., Daemon]) -> None:
+    """The documents that a job retains are those that it has not committed, so a keeper has the name of its job."""
+    d = module_daemon(SETTINGS)
+    publish_tokens(d.nats_url, documents(400))
+    with Client(d.flight_url) as trainer, Client(d.flight_url, job="eval") as other:
+        for client, steps in ((trainer, 3), (other, 2)):
+            for _ in range(steps):
+                next(client)
+            client.commit(steps)
+        assert trainer.info().keepers == {"trainer": 3, "eval": 2}
+        other.leave()
+        other.commit(2, keeper="another")
+        assert trainer.info().keepers.keys() == {"trainer", "another"}
+
+
 @pytest.mark.parametrize(("kind", "rows", "buckets"), [("sealed", 8, {64, 128}), ("parts", 24, {2048, 4096})])
 def test_steps_are_what_a_stock_client_reads(
     request: pytest.FixtureRequest, kind: str, rows: int, buckets: set[int]

@@ -173,16 +173,21 @@ class Client(Iterator[Step]):
 
     def commit(self, step: int, keeper: str | None = None) -> int:
         """Says that the keeper's durable checkpoint covers all steps before `step`; returns the least such step of all
-        keepers. Who names none commits for the keeper "trainer", or, where the daemon knows callers by name, for the one of its own name.
+        keepers. The keeper is the client's job unless it is named. A client without a job commits for the keeper "trainer", or, where the daemon knows
+        callers by name, for the one of its own name.
 
         Documents that no later step needs may be released then: commit when the checkpoint is on disk, not when it is
         begun. Raises Forbidden for steps that no job of the caller was sent, unless its role is operate."""
         try:
-            return self._number("commit", "committed", step=step, **_named(keeper))
+            return self._number("commit", "committed", step=step, **self._keeper(keeper))
         except Forbidden as error:
             if "sent" not in error.facts or not self._report(step):
                 raise
-        return self._number("commit", "committed", step=step, **_named(keeper))
+        return self._number("commit", "committed", step=step, **self._keeper(keeper))
+
+    def _keeper(self, keeper: str | None) -> dict[str, str]:
+        named = keeper if keeper is not None or self._job == DEFAULT_JOB else self._job
+        return {} if named is None else {"keeper": named}
 
     def _report(self, taken: int) -> bool:
         """Reports that the trainer has taken the steps before `taken`, where it has, to a daemon that does not know: it was started since these were sent."""
@@ -195,7 +200,7 @@ class Client(Iterator[Step]):
 
     def leave(self, keeper: str | None = None) -> int:
         """Says that the keeper keeps no checkpoints any more; returns the least committed step of those that remain."""
-        return self._number("leave", "committed", **_named(keeper))
+        return self._number("leave", "committed", **self._keeper(keeper))
 
     def checkpoint(self) -> int:
         """Has the daemon store its planner's state now; returns the step it stands at."""
@@ -378,7 +383,3 @@ def _weight(source: str, value: Any) -> float:
     if not 0 <= weight <= MAX_WEIGHT:
         raise ValueError(f"weight {weight} of source {source}: want a number from 0 to 1e9")
     return weight
-
-
-def _named(keeper: str | None) -> dict[str, str]:
-    return {} if keeper is None else {"keeper": keeper}
