@@ -31,7 +31,7 @@ GROUP ?= test
 .PHONY: environment
 environment: $(UV) ## print the folder of the virtual environment of GROUP, a dependency group of python/pyproject.toml; it is made or updated
 	@folder=$${XDG_CACHE_HOME:-$$HOME/.cache}/loaderd/venv-$(GROUP)-$$(cksum < python/uv.lock | cut -d' ' -f1) && \
-	UV_PROJECT_ENVIRONMENT=$$folder UV_PYTHON_DOWNLOADS=never $(UV) sync --quiet --frozen --no-build --project python --python $(PYTHON) --only-group $(GROUP) && \
+	UV_PROJECT_ENVIRONMENT=$$folder UV_PYTHON_DOWNLOADS=never UV_SYSTEM_CERTS=1 UV_HTTP_TIMEOUT=180 $(UV) sync --quiet --frozen --no-build --project python --python $(PYTHON) --only-group $(GROUP) && \
 	echo $$folder
 
 # The folder of a group's environment, and the interpreter of the tests' environment.
