@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -187,6 +188,7 @@ const (
 var (
 	errProtocol = errors.New("unknown protocol operation")
 	errConnect  = errors.New("authorization violation")
+	errTimeout  = errors.New("authentication timeout")
 )
 
 // shake introduces client and server to each other, up to CONNECT. With an error it may return a session, too.
@@ -239,6 +241,9 @@ func (p *Proxy) shake(ctx context.Context, raw, inner net.Conn) (*session, error
 func (p *Proxy) connect(s *session, nonce []byte) error {
 	for {
 		line, err := readLine(s.fromUser, nil, controlLine)
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return errTimeout
+		}
 		if err != nil {
 			return errConnect
 		}
