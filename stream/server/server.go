@@ -128,13 +128,14 @@ func Start(ctx context.Context, o Options, log *slog.Logger) (_ *Server, err err
 	if err := folder.announce(s.url); err != nil {
 		return nil, errors.Join(err, s.shutdown())
 	}
+	go s.proxy.Serve() // after the address is announced: clients that know it find their token by it
 	if a, ok := s.proxy.Addr().(*net.TCPAddr); ok && !a.IP.IsLoopback() && certs.clients.Config() == nil {
 		log.Warn("tokens and documents travel in the clear: the server inside the daemon has no certificate (stream.tls.cert)", "stream.listen", a.String())
 	}
 	return s, nil
 }
 
-// listen accepts clients by a proxy.
+// listen makes the proxy that clients connect to. It accepts them once it serves.
 func (s *Server) listen(ctx context.Context, o Options, log *serverLog) (err error) {
 	user, password := s.Inside(Documents)
 	s.inside, err = nats.Connect("", nats.InProcessServer(s), nats.UserInfo(user, password), nats.Name("loaderd proxy"),
@@ -152,7 +153,6 @@ func (s *Server) listen(ctx context.Context, o Options, log *serverLog) (err err
 		TLS: s.certs.clients.Config(), Timeout: tlsTimeout * time.Second, Members: len(o.Cluster.Peers), Log: log,
 	})
 	s.proxy.Share(o.Producers.Reads...)
-	go s.proxy.Serve()
 	return nil
 }
 
