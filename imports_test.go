@@ -272,7 +272,7 @@ func readImports(root string) (map[string][]string, error) {
 	return imports, err
 }
 
-// isModule reports whether a folder is a module of its own.
+// isModule reports whether a folder has a go.mod.
 func isModule(folder string) bool {
 	_, err := os.Stat(filepath.Join(folder, "go.mod"))
 	return err == nil

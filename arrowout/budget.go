@@ -37,7 +37,7 @@ const streamBytes = 96 << 10
 //  5. A stream that is stalled takes no further batch, and does not wait in turn: its reader has had a batch for a second and taken nothing of it.
 //  6. A stream whose reader has taken a batch and holds nothing has its next one from the reserve, where it cannot have it otherwise, whatever its
 //     identity and connection hold. A share has one batch of the reserve at a time, and half of the reserve is for established streams, whose readers have
-//     taken many batches. So a reader that reads goes on, however many others have stopped.
+//     taken many batches. A reader that reads continues, however many others have stopped.
 //
 // A stalled stream keeps what it holds: what to do about that is the caller's (slow.go).
 type budget struct {

@@ -103,7 +103,7 @@ func TestKeepersAndJobsOfOnesOwn(t *testing.T) {
 	}
 }
 
-// A trainer commits what a job of its own was sent, and no more: what is purged follows from commits.
+// A trainer commits at most what its own job was sent, because commits decide what is purged.
 func TestServer_RefusesCommitsOfStepsThatWereNotSent(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "identities.json")
 	token := map[string]string{}

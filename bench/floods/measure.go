@@ -84,7 +84,7 @@ func measure(ctx context.Context, f flood, o options) (r result, err error) {
 	return r, nil
 }
 
-// running is a daemon in a process of its own.
+// running is a daemon in another process.
 type running struct {
 	target
 	process *exec.Cmd

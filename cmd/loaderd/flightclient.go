@@ -68,7 +68,7 @@ func (f *flightClient) ask(ctx context.Context, action string, ask func(*reader.
 // dataDir is the data folder where the token of a daemon on this machine is looked for.
 func dataDir() string { return cmp.Or(os.Getenv("LOADERD_STREAM__DIR"), stream.Default().Dir) }
 
-// noToken says why the token of a daemon that asks for one was not found.
+// noToken returns the reason why the token of a daemon that asks for one was not found.
 func (f *flightClient) noToken(err error) string {
 	_, address, _ := strings.Cut(f.uri, "://")
 	if f.tokenFile != "" || reader.Reason(errors.Unwrap(err)) != string(loader.BadToken) {

@@ -6,7 +6,7 @@ import (
 	"strconv"
 )
 
-// readLine reads a line with its end, behind a prefix. It keeps no more than limit bytes.
+// readLine reads a line with its end, behind a prefix. It keeps at most limit bytes.
 func readLine(r *bufio.Reader, into []byte, limit int) ([]byte, error) {
 	for {
 		part, err := r.ReadSlice('\n')
@@ -86,7 +86,7 @@ func sizes(args [][]byte, headers bool) (before [][]byte, head, size int, ok boo
 	return args[:n], head, size, ok
 }
 
-// published reads what stands behind PUB and HPUB.
+// published reads the arguments of PUB and HPUB.
 func published(args [][]byte, headers bool) (m message, ok bool) {
 	args, m.head, m.size, ok = sizes(args, headers)
 	if !ok || len(args) < 1 || len(args) > 2 {
