@@ -100,7 +100,7 @@ func objectName(step uint64, by fence) string {
 	return fmt.Sprintf("step-%020d.plan-%d.term-%d.%s", step, by.Plan, by.Term, nuid.Next())
 }
 
-// storedBy is the fence of who stored an object, the lowest for one that an older binary stored.
+// storedBy is the fence of the daemon that stored an object, the lowest for a name that no daemon gives.
 func storedBy(name string) (by fence) {
 	var step uint64
 	if _, err := fmt.Sscanf(name, "step-%d.plan-%d.term-%d.", &step, &by.Plan, &by.Term); err != nil {

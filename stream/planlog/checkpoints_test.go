@@ -120,7 +120,7 @@ func TestADeposedLeadersCheckpoints(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, left := range []string{"step-00000000000000000090", "step-00000000000000000097.plan-1.term-9.x"} { // of an older binary, of an earlier plan
+	for _, left := range []string{"step-00000000000000000090", "step-00000000000000000097.plan-1.term-9.x"} { // of no daemon, of an earlier plan
 		if _, err := objects.PutBytes(ctx, left, []byte("left")); err != nil {
 			t.Fatal(err)
 		}

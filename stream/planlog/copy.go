@@ -3,7 +3,6 @@ package planlog
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"loaderd/stream"
 )
@@ -30,41 +29,17 @@ func CopyKeys(ctx context.Context, from, to *stream.Store, run string) error {
 	return err
 }
 
+// copyFloors copies a run's floor over the document stream, with what is given up.
 func copyFloors(ctx context.Context, from, to *stream.Store, run string) error {
 	documents, err := from.Find(ctx, "the document stream", from.Config().Name, errNoDocuments)
 	if err != nil {
 		return err
 	}
-	keys, err := floorsKeys(ctx, from)
-	if err != nil {
+	key := floorsKey(documents.CachedInfo())
+	value, err := lastValue(ctx, from, floorsBucket, key)
+	if err != nil || len(value) == 0 {
 		return err
 	}
-	cellKey, older := floorsKey(documents.CachedInfo()), from.Config().Name+"."+run
-	for _, key := range keys {
-		if key != cellKey && key != older && key != older+endKey {
-			continue
-		}
-		value, err := lastValue(ctx, from, floorsBucket, key)
-		if err != nil {
-			return err
-		}
-		if len(value) == 0 { // deleted
-			continue
-		}
-		if !strings.Contains(key, "/") {
-			err = putKey(ctx, to, floorsBucket, key, value)
-		} else {
-			err = copyFloor(ctx, to, key, value, run)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// copyFloor copies a run's floor out of a cell, with what is given up.
-func copyFloor(ctx context.Context, to *stream.Store, key string, value []byte, run string) error {
 	all, err := decodeCell[floors](value)
 	if err != nil {
 		return fmt.Errorf("key %s of bucket %s: %w", key, floorsBucket, err)
@@ -84,19 +59,6 @@ func copyFloor(ctx context.Context, to *stream.Store, key string, value []byte, 
 		return there, nil
 	})
 	return err
-}
-
-// putKey writes a key of a bucket, which is made when it is absent.
-func putKey(ctx context.Context, s *stream.Store, bucket, key string, value []byte) error {
-	s = s.Own()
-	kv, err := s.EnsureKeyValue(ctx, bucket, "")
-	if err != nil {
-		return err
-	}
-	return s.Retry(ctx, fmt.Sprintf("write key %s of bucket %s", key, bucket), func(ctx context.Context) error {
-		_, err := kv.Put(ctx, key, value)
-		return err
-	})
 }
 
 // ObjectsStream is the stream in which the checkpoints of a run are kept.

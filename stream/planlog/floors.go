@@ -3,8 +3,6 @@ package planlog
 import (
 	"context"
 	"fmt"
-	"strconv"
-	"strings"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -12,9 +10,8 @@ import (
 	"loaderd/stream"
 )
 
-// floorsBucket is the key-value bucket in which runs say what they need. Under STREAM/CREATED, the second being when the document stream was
-// made, in nanoseconds, stand the floors of all its runs in one cell. Older binaries wrote STREAM.RUN and STREAM.RUN.end, sequences in
-// decimal: these are read, and count for runs that have no floor in the cell.
+// floorsBucket is the key-value bucket with the floors of all runs: one cell for each document stream. Its key is STREAM/CREATED, where
+// CREATED is when the document stream was created, in nanoseconds.
 const floorsBucket = "loaderd_floors"
 
 // Floors is one run's floor among those of all runs that read the document stream. It implements loader.Floors.
@@ -179,10 +176,6 @@ func (f *Floors) giveUp(ctx context.Context, term, from uint64) (uint64, error) 
 	if err != nil {
 		return 0, err
 	}
-	older, err := f.older(ctx, before.Value.Runs)
-	if err != nil {
-		return 0, err
-	}
 	all, err := f.change(ctx, term, func(all *floors, own floor) floor {
 		own.From = max(own.From, from)
 		least := own.From
@@ -194,9 +187,6 @@ func (f *Floors) giveUp(ctx context.Context, term, from uint64) (uint64, error) 
 			default:
 				least = min(least, floor.From)
 			}
-		}
-		for _, floor := range older {
-			least = min(least, floor)
 		}
 		all.Purged = max(all.Purged, least)
 		return own
@@ -244,39 +234,6 @@ func (f *Floors) gone(ctx context.Context, runs map[string]floor) (map[string]fl
 		}
 		if f.patience.over(run, floor, absent) {
 			out[run] = floor
-		}
-	}
-	return out, nil
-}
-
-// older returns the floors that older binaries recorded, of runs that have none in the cell.
-func (f *Floors) older(ctx context.Context, runs map[string]floor) (map[string]uint64, error) {
-	keys, err := floorsKeys(ctx, f.store)
-	if err != nil {
-		return nil, err
-	}
-	out := map[string]uint64{}
-	for _, key := range keys {
-		run, ours := strings.CutPrefix(key, f.docs.Config().Name+".")
-		if _, there := runs[run]; there || !ours || strings.Contains(run, ".") {
-			continue
-		}
-		absent, err := f.absence(ctx, run, fence{})
-		if err != nil {
-			return nil, err
-		}
-		if f.patience.over(run, floor{}, absent) {
-			continue
-		}
-		value, err := lastValue(ctx, f.store, floorsBucket, key)
-		if err != nil {
-			return nil, err
-		}
-		if len(value) == 0 { // deleted
-			continue
-		}
-		if out[run], err = strconv.ParseUint(string(value), 10, 64); err != nil {
-			return nil, fmt.Errorf("key %s of bucket %s: %q is no sequence", key, floorsBucket, value)
 		}
 	}
 	return out, nil

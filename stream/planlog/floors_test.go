@@ -67,28 +67,7 @@ func TestRunsThatReadTheStream(t *testing.T) {
 		t.Fatal(err)
 	}
 	openDocuments(t, store)
-	wants()                                                                                                     // they read another stream
-	for key, value := range map[string]string{"DOCS.a": "1", "DOCS.b": "1", "DOCS.b.end": "9", "DOCS.c": "1"} { // of older binaries
-		putFloor(t, store, key, value)
-	}
-	wants(planlog.Reading{Run: "a"})
-	openPlan(t, store, "b")
-	putFloor(t, store, "DOCS.b.end", "9")
-	wants(planlog.Reading{Run: "a"}, planlog.Reading{Run: "b", Sealed: true, End: 9})
-	begin("b")
-	wants(planlog.Reading{Run: "a"}, planlog.Reading{Run: "b"})
-}
-
-// putFloor writes a key as older binaries did.
-func putFloor(t *testing.T, s *stream.Store, key, value string) {
-	t.Helper()
-	kv, err := s.Own().JetStream().KeyValue(natstest.Context(t), "loaderd_floors")
-	if err == nil {
-		_, err = kv.PutString(natstest.Context(t), key, value)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	wants() // they read another stream
 }
 
 // openFloors opens the floor of a run, as a process of its own would.
@@ -283,39 +262,6 @@ func TestAFloorThatComesAmidAPurge(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-}
-
-// Floors that older binaries recorded count as long as there is a plan of the run, until it has one in the cell.
-func TestFloorsOfOlderBinaries(t *testing.T) {
-	defer planlog.SetGonePatience(300 * time.Millisecond)()
-	ctx := natstest.Context(t)
-	store := natstest.Start(t).Store()
-	openDocuments(t, store)
-	natstest.Publish(t, store, natstest.Documents(1, 100)...)
-	old := openPlan(t, store, "old")
-	if err := old.Append(ctx, 0, []byte("header")); err != nil {
-		t.Fatal(err)
-	}
-	a := openFloors(t, store, "a")
-	putFloor(t, store, "DOCS.old", "20")
-	putFloor(t, store, "DOCS.old.end", "1")
-	putFloor(t, store, "DOCS.gone", "5")
-	putFloor(t, store, "OTHER.old", "1")
-	released := func(want uint64) {
-		t.Helper()
-		natstest.Soon(t, fmt.Sprint("documents from ", want, " on are left"), func() bool {
-			first, err := a.Release(ctx, 2, 60)
-			if err != nil || first > want {
-				t.Fatalf("release left documents from %d on: %v, want %d", first, err, want)
-			}
-			return first == want
-		})
-	}
-	released(20) // once the one that is gone does not count
-	if _, err := openFloors(t, store, "old").Claim(ctx, 2, 40); err != nil {
-		t.Fatal(err)
-	}
-	released(40)
 }
 
 // A run that recorded its floor and was killed before it began holds the documents for a while only; one that has begun holds them for ever.

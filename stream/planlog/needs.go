@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -27,39 +26,22 @@ func Needs(ctx context.Context, s *stream.Store) (all []Need, err error) {
 	if err != nil {
 		return nil, err
 	}
-	older := map[Need]uint64{} // what older binaries recorded counts for runs that have no floor in a cell
 	for _, key := range keys {
 		value, err := lastValue(ctx, s, floorsBucket, key)
 		if err != nil {
 			return nil, err
 		}
-		name, _, isCell := strings.Cut(key, "/")
-		switch {
-		case len(value) == 0: // deleted
-		case isCell:
-			cell, err := decodeCell[floors](value)
-			if err != nil {
-				return nil, fmt.Errorf("key %s of bucket %s: %w", key, floorsBucket, err)
-			}
-			for run, floor := range cell.Value.Runs {
-				all = append(all, Need{name, run, floor.From, floor.End})
-			}
-		default:
-			name, run, _ := strings.Cut(key, ".")
-			if strings.HasSuffix(run, endKey) {
-				continue
-			}
-			if older[Need{Stream: name, Run: run}], err = strconv.ParseUint(string(value), 10, 64); err != nil {
-				return nil, fmt.Errorf("key %s of bucket %s: %q is no sequence", key, floorsBucket, value)
-			}
+		if len(value) == 0 { // deleted
+			continue
 		}
-	}
-	for _, n := range all {
-		delete(older, Need{Stream: n.Stream, Run: n.Run})
-	}
-	for n, from := range older {
-		n.From = from
-		all = append(all, n)
+		cell, err := decodeCell[floors](value)
+		if err != nil {
+			return nil, fmt.Errorf("key %s of bucket %s: %w", key, floorsBucket, err)
+		}
+		name, _, _ := strings.Cut(key, "/")
+		for run, floor := range cell.Value.Runs {
+			all = append(all, Need{name, run, floor.From, floor.End})
+		}
 	}
 	return all, nil
 }
@@ -89,19 +71,14 @@ func floorsKeys(ctx context.Context, s *stream.Store) (keys []string, err error)
 	return keys, err
 }
 
-// dropFloors removes the floors and ends of a run, over all document streams.
+// dropFloors removes the floors of a run, over all document streams.
 func dropFloors(ctx context.Context, s *stream.Store, run string) (dropped bool, err error) {
 	keys, err := floorsKeys(ctx, s)
 	if err != nil {
 		return false, err
 	}
 	for _, key := range keys {
-		there := false
-		if strings.Contains(key, "/") {
-			there, err = dropFromCell(ctx, s, key, run)
-		} else if _, of, _ := strings.Cut(key, "."); of == run || of == run+endKey {
-			there, err = dropKey(ctx, s, floorsBucket, key)
-		}
+		there, err := dropFromCell(ctx, s, key, run)
 		if err != nil {
 			return dropped, err
 		}

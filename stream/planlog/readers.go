@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
-	"strings"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -128,10 +126,5 @@ func Readers(ctx context.Context, s *stream.Store) ([]Reading, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read which runs read stream %s: %w", s.Config().Name, err)
 	}
-	var all []Reading
-	for run, r := range told.Value.Runs {
-		all = append(all, Reading{Run: run, Sealed: r.Sealed, End: r.End})
-	}
-	slices.SortFunc(all, func(a, b Reading) int { return strings.Compare(a.Run, b.Run) })
-	return all, nil
+	return told.Value.list(), nil
 }
