@@ -21,7 +21,7 @@ from test_sources import MIXED
 from tokenized import SETTINGS, TOKENIZER, documents, publish_tokens
 
 from loaderd import Client, Step, publish
-from loaderd.errors import LoaderdError
+from loaderd.errors import LoaderdError, ProtocolError
 from loaderd.frozen import Frozen
 from loaderd.step import Sources
 from loaderd.torch.batch import FIELDS, OF_SOURCES, Form, make_batch
@@ -152,6 +152,21 @@ def test_an_export_goes_on_and_is_checked(sealed, loaderd, tmp_path):
     assert "another run with the id" in refused("--format", "parquet", "--file-steps", "7", "--steps", "0:24")
     (folder / "manifest.json").unlink()
     assert "holds no export" in refused("--format", "parquet")
+
+
+@pytest.mark.parametrize("kind", ["arrow", "npy", "mds"])  # whose values are not compressed
+def test_Frozen_RefusesIDsOutsideTheVocabulary(sealed, loaderd, tmp_path, kind):
+    folder = tmp_path / "x"
+    config = export(loaderd, sealed, folder, kind, "--steps", "0:7")["config"]["tokenizer"]
+    size = max(config["vocab_size"], config["pad"] + 1)
+    found = next(Frozen(folder)).input_ids
+    index, length = found.size // 2, len(found.tobytes()) // found.size
+    file = next(f for f in [folder / f"part-00000000.{kind}", folder / "part-00000000" / "input_ids.npy"] if f.exists())
+    data = file.read_bytes()
+    at = data.index(found.ravel()[index : index + 8].tobytes())
+    file.write_bytes(data[:at] + size.to_bytes(length, "little") + data[at + length :])
+    with pytest.raises(ProtocolError, match=rf"step 0 of run .* has 1 token ids outside the vocabulary of {size:,} ids, {size} first"):
+        next(Frozen(folder))
 
 
 def test_other_programs_read_the_files(sealed, loaderd, tmp_path):

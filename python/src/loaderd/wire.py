@@ -282,12 +282,18 @@ class RunInfo:
     @property
     def ids(self) -> int:
         """Token ids of the run, the padding's among them, are below this."""
-        return max(self.vocab_size, self.pad + 1)
+        return token_ids(self.configuration)
 
     @property
     def narrow(self) -> bool:
         """Whether every token id fits uint16."""
         return self.vocab_size <= NARROW_LIMIT and 0 <= self.pad < NARROW_LIMIT
+
+
+def token_ids(configuration: Mapping[str, Any]) -> int:
+    """The number of token ids of a plan's configuration: its ids, padding included, are below it."""
+    tokenizer = configuration["tokenizer"]
+    return max(int(tokenizer["vocab_size"]), int(tokenizer["pad"]) + 1)
 
 
 def _rows(steps: Mapping[str, Any], buckets: tuple[int, ...]) -> list[int]:

@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from loaderd.errors import LoaderdError
 from loaderd.frozen.files import rows_of
-from loaderd.step import Part, Step, part_of, step_of
-from loaderd.wire import CU_SEQLENS, DOCUMENTS, INPUT_IDS, LOSS_RUNS, LOSS_WEIGHTS, SOURCES, Metadata, SourceCount
+from loaderd.step import Part, Step, check_ids, part_of, step_of
+from loaderd.wire import CU_SEQLENS, DOCUMENTS, INPUT_IDS, LOSS_RUNS, LOSS_WEIGHTS, SOURCES, Metadata, SourceCount, token_ids
 
 _OURS = (CU_SEQLENS, LOSS_RUNS, LOSS_WEIGHTS, DOCUMENTS, SOURCES)
 """Columns that are read for what a step says of itself, where the folder has them."""
@@ -28,7 +28,7 @@ class Frozen(Iterator[Step]):
     there by `step=`, or `load_state_dict()`, on as many ranks as there are then.
 
     Iterating raises LoaderdError where the rows of a step cannot be shared by the ranks, a file is damaged, or a step has tokens without a loss and the export no
-    column `loss_runs`."""
+    column `loss_runs`. It raises ProtocolError where a token id is outside the run's vocabulary."""
 
     def __init__(
         self,
@@ -56,6 +56,7 @@ class Frozen(Iterator[Step]):
             raise LoaderdError(f"the export in {self.folder} is not complete: run the same loaderd export again")
         self.first, self.end = int(self.manifest["first"]), int(self.manifest["end"])
         self.run, self.fingerprint = str(self.manifest["run"]), str(self.manifest["fingerprint"])
+        self._ids = token_ids(self.manifest["config"])
         self._types = {c["name"]: str(c["type"]) for c in self.manifest["schema"]}
         self._sources = SOURCES in self._types if sources is None else sources
         self._documents, self._weights = documents or self._sources or weights, weights
@@ -127,6 +128,7 @@ class Frozen(Iterator[Step]):
         shared: dict[str, Any] = {k: of.get(k) for k in ("step_tokens", "step_segments", "step_loss_tokens", "step_loss_segments", "step_sources")}
         meta = Metadata(self.run, of["step"], 0, 1, of["bucket"], rows, 0, 0, 0, 0, **shared)
         part = part_of(mine, meta, counted=False)
+        check_ids(part, self._ids, f"step {meta.step} of run {meta.run} in {self.folder}")
         meta = self._counted(meta, part)
         if meta.loss_tokens == meta.tokens:
             part = replace(part, loss_runs=None)
