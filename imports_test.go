@@ -64,8 +64,8 @@ var arrows = map[string][]string{
 	"stream/planlog":    {"stream"},
 	"stream/publish":    {"stream"},
 	"stream/conn":       {"internal/access"},
-	"stream/server":     {"stream/proxy", "internal/access"},
-	"stream/proxy":      {},
+	"stream/server":     {"stream/proxy", "internal/access", "internal/connlimit"},
+	"stream/proxy":      {"internal/connlimit"},
 
 	"arrowout":       {"arrowout/answers", "loader", "internal/access", "internal/connlimit", "internal/logsample"},
 	"loader":         {"loader/plan", "loader/census"},

@@ -71,7 +71,7 @@ func refuse(code int, format string, v ...any) *refusal {
 type producer struct {
 	p      *Proxy
 	ctx    context.Context
-	raw    net.Conn
+	raw    connection
 	client net.Conn // above TLS
 	server net.Conn
 
@@ -92,7 +92,7 @@ type subscription struct {
 	left  int // deliveries until it ends; 0 for no end
 }
 
-func newProducer(ctx context.Context, p *Proxy, raw net.Conn, s *session) *producer {
+func newProducer(ctx context.Context, p *Proxy, raw connection, s *session) *producer {
 	c := &producer{
 		p: p, ctx: ctx, raw: raw, client: s.client, server: s.server, fromServ: s.fromServ,
 		toServ: bufio.NewWriterSize(s.server, copyBytes), box: newOutbox(), subs: map[string]*subscription{},
@@ -146,10 +146,7 @@ func (c *producer) deliver() {
 		}
 		if !c.box.add(whole) {
 			c.p.o.Log.Noticef(logged(c.raw)+"Slow Consumer Detected: MaxPending of %d Exceeded", PendingBytes)
-			if tcp, ok := c.raw.(*net.TCPConn); ok {
-				_ = tcp.SetLinger(0) // what the client has not read is dropped
-			}
-			_ = c.raw.Close()
+			c.raw.Cut() // what the client has not read is dropped
 			return
 		}
 		if cap(whole) > copyBytes {

@@ -26,6 +26,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"golang.org/x/sync/semaphore"
 	"golang.org/x/time/rate"
+
+	"loaderd/internal/connlimit"
 )
 
 // Options configure a Proxy.
@@ -68,10 +70,17 @@ const (
 	Operator             // none do
 )
 
+// connection is that of a client, a *connlimit.Conn.
+type connection interface {
+	net.Conn
+	Identified() (done func())
+	Cut()
+}
+
 // Proxy accepts clients of a server.
 type Proxy struct {
 	o        Options
-	listener net.Listener
+	listener *connlimit.Listener
 	streams  streams
 	inboxes  inboxes
 	batches  *batches
@@ -83,8 +92,9 @@ type Proxy struct {
 	serving sync.WaitGroup
 }
 
-// New returns a proxy for a listener. Serve accepts its clients.
-func New(l net.Listener, o Options) *Proxy {
+// New returns a proxy for a listener, which bounds connections. Clients are identified once their token is known to be
+// right. Serve accepts them.
+func New(l *connlimit.Listener, o Options) *Proxy {
 	members := int64(max(o.Members, 1))
 	p := &Proxy{
 		o: o, listener: l,
@@ -121,7 +131,7 @@ func (p *Proxy) Serve() {
 			continue
 		}
 		pause = shortest
-		p.serving.Go(func() { p.serve(conn) })
+		p.serving.Go(func() { p.serve(conn.(*connlimit.Conn)) })
 	}
 }
 
@@ -134,7 +144,7 @@ func (p *Proxy) Close() error {
 }
 
 // serve serves one client to its end.
-func (p *Proxy) serve(raw net.Conn) {
+func (p *Proxy) serve(raw connection) {
 	ctx, cancel := context.WithCancel(p.ctx)
 	defer cancel()
 	inner, err := p.o.Server.InProcessConn()
@@ -156,9 +166,12 @@ func (p *Proxy) serve(raw net.Conn) {
 	if err != nil {
 		return
 	}
-	switch s.role {
-	case Unknown:
+	if s.role == Unknown {
 		_, _ = io.CopyN(s.client, s.fromServ, controlLine) // why the server refuses it
+		return
+	}
+	defer raw.Identified()()
+	switch s.role {
 	case Producer:
 		newProducer(ctx, p, raw, s).run()
 	case Operator:

@@ -78,6 +78,12 @@ func documents(t testing.TB) *nats.Conn {
 	return nc
 }
 
+// unlimited is a connection without the limits of a listener.
+type unlimited struct{ net.Conn }
+
+func (unlimited) Identified() (done func()) { return func() {} }
+func (u unlimited) Cut()                    { _ = u.Close() }
+
 // toEnd has exchange read until the proxy ends the connection.
 const toEnd = 1 << 30
 
@@ -91,7 +97,7 @@ func exchange(t testing.TB, nc *nats.Conn, sent, answers []byte, read int) (toSe
 	p.Share(Stream{Name: "DOCS", Subjects: []string{"docs.>"}}, Stream{Name: "KV_records"})
 	near, far := net.Pipe()
 	var serving sync.WaitGroup
-	serving.Go(func() { p.serve(far) })
+	serving.Go(func() { p.serve(unlimited{far}) })
 	written := make(chan struct{})
 	serving.Go(func() {
 		defer close(written)

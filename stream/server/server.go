@@ -19,6 +19,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
+	"loaderd/internal/connlimit"
 	"loaderd/stream/proxy"
 )
 
@@ -148,7 +149,11 @@ func (s *Server) listen(ctx context.Context, o Options, log *serverLog) (err err
 	if err != nil {
 		return fmt.Errorf("listen for NATS clients on %s (stream.listen): %w", o.Listen, err)
 	}
-	s.proxy = proxy.New(l, proxy.Options{
+	bounded := connlimit.New(l, connlimit.Config{
+		Max: min(MaxConnections, connlimit.Descriptors()/descriptorPart), MaxPerHost: MaxConnectionsPerHost,
+		IdentifyWithin: (tlsTimeout + authTimeout) * time.Second, Log: log.log,
+	})
+	s.proxy = proxy.New(bounded, proxy.Options{
 		Server: s, Addresses: log.clients, Documents: s.inside, Secret: s.users.proxy, Identify: s.users.identify,
 		TLS: s.certs.clients.Config(), Timeout: tlsTimeout * time.Second, Members: len(o.Cluster.Peers), Log: log,
 	})
@@ -203,6 +208,12 @@ func serverOptions(o Options, name, secret string, certs certificates) (*server.
 const (
 	// authTimeout is how long a client has for CONNECT, in seconds, apart from a TLS handshake. The proxy gives it less.
 	authTimeout = 6
+	// MaxConnections and MaxConnectionsPerHost bound the connections of clients, of all and of one host. At a bound the
+	// oldest one without a right token is closed for a new one.
+	MaxConnections        = 1024
+	MaxConnectionsPerHost = 512
+	// descriptorPart is the part of the process's descriptors that clients take at most: one in so many.
+	descriptorPart = 8
 	// operatorBatches are the uncommitted batches of a stream that others than producers may have.
 	operatorBatches = 128
 )
