@@ -56,6 +56,20 @@ func Buckets(name string) bool {
 	return m != nil && m.several
 }
 
+// MaxDropped returns the most tokens that a configuration drops from the end of a packed row: of an atom, where that is a part of a row.
+func MaxDropped(c Config) int {
+	m := find(c.Method)
+	switch {
+	case m == nil || len(c.Buckets) == 0:
+		return 0
+	case m.reads("extra"):
+		return c.Extra
+	case m.reads("splice") && c.Splice.Fill == "trim": // the last piece of a row begins in it
+		return int(float64(c.Buckets[0])*min(c.Atom, 1)) - 1
+	}
+	return 0
+}
+
 // Joins reports whether a method says itself, by Rows.Joined, which rows belong to an atom of several. All others fill such atoms one
 // row after the other.
 func Joins(name string) bool {

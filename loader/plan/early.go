@@ -26,13 +26,13 @@ func (p *Planner) Primed() bool {
 }
 
 // EarlyShortage returns what the next step lacks if everything that waits is drained for it. Drains is true only if that
-// has the tokens of the smallest step: a few short documents make no step of padding.
+// has the tokens of the smallest step, and those that packing may drop from it: a few short documents make no step of
+// padding.
 func (p *Planner) EarlyShortage() Shortage {
 	s := Shortage{Early: true}
 	least := int64(math.MaxInt64)
 	for i := range p.queues.buckets {
-		b := &p.queues.buckets[i]
-		least = min(least, int64(b.rows)*int64(b.length))
+		least = min(least, int64(p.queues.buckets[i].rows)*p.rowTokens(i))
 	}
 	s.Drains = p.WaitingTokens() >= least && p.Drains()
 	lacks := 0
@@ -62,8 +62,18 @@ func (p *Planner) rowsOf(bucket int) int {
 			rows += l.waiting()
 		}
 	}
-	length := int64(p.queues.buckets[bucket].length)
-	return rows + int((unpacked+length-1)/length)
+	n := p.rowTokens(bucket)
+	return rows + int((unpacked+n-1)/n)
+}
+
+// rowTokens returns the most tokens of documents that packing takes for a row of a bucket, dropped ones included.
+func (p *Planner) rowTokens(bucket int) int64 {
+	dropped := 0
+	for _, k := range p.packs {
+		atoms := int(math.Ceil(1 / min(k.config.Atom, 1))) // of a row
+		dropped = max(dropped, atoms*packonline.MaxDropped(k.config))
+	}
+	return int64(p.queues.buckets[bucket].length) + int64(dropped)
 }
 
 // meanLength returns the mean length of the documents that were packed; 0 before the first.

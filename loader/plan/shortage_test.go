@@ -110,3 +110,29 @@ func TestPlanner_EarlyShortage(t *testing.T) {
 		}
 	})
 }
+
+// Methods that drop tokens may pack a row of more than its length: their drain is not promised for a step's tokens alone.
+func TestPlanner_EarlyShortageOfMethodsThatDrop(t *testing.T) {
+	extra, trim := plantest.Config("bfd-m"), plantest.Config("splice")
+	extra.Packing.Extra, trim.Packing.Splice.Fill = 8, "trim"
+	for name, c := range map[string]plan.Config{"bfd-m": extra, "splice": trim} {
+		c.Shuffle.Window = 0
+		c.Packing.Buckets, c.Packing.Atom, c.Packing.Pool, c.Steps = []int{8}, 1, 16, plan.StepsConfig{Rows: 2, Last: plan.LastPad}
+		for n := 1; n <= 12; n++ {
+			p, err := plan.NewPlanner(c, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range n {
+				if _, err := p.Add(plan.Arrival{Sequence: uint64(i + 1), Length: 4, Traits: plan.Traits{Hint: plantest.Hint(uint64(i + 1))}}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if s, steps := p.EarlyShortage(), p.Drain(); s.Drains && len(steps) == 0 {
+				t.Errorf("%s: %d documents: %+v, and a drain made no step", name, n, s)
+			} else if !s.Drains && n >= 8 {
+				t.Errorf("%s: %d documents: %+v", name, n, s)
+			}
+		}
+	}
+}
