@@ -36,6 +36,7 @@ from loaderd import (
 )  # fmt: skip
 from loaderd.producer import advice
 from loaderd.producer.audience import Audience, Intake, find_audience
+from loaderd.producer.login import find_login
 from loaderd.producer.message import Encoder
 from loaderd.producer.session import Access, Session
 
@@ -305,6 +306,25 @@ def test_no_token_is_sent_to_a_process_that_listens_where_the_daemon_was(tmp_pat
         thread.join(60)
     assert sent and sent[0].startswith(b"CONNECT") and token.encode() not in sent[0]
     assert (b'"sig"' in sent[0]) == bool(nonce)
+
+
+@pytest.mark.parametrize(
+    ("url", "found"),
+    [
+        ("nats://127.0.0.1:4222", True),
+        ("nats://127.0.0.1", True),
+        ("tls://127.0.0.1:4222/", True),
+        ("nats://[::1]:4222", False),
+        ("nats://localhost:4222", False),
+        ("nats://127.0.0.2:4222", False),
+        ("nats://127.0.0.1:4223", False),
+    ],
+)
+def test_FindLogin_AnnouncedAddressAlone(tmp_path, monkeypatch, url, found):
+    (tmp_path / "lock").write_text(json.dumps({"host": "h", "pid": 1, "nats": "nats://127.0.0.1:4222"}))
+    (tmp_path / "producer.token").write_text("producer_7")
+    monkeypatch.setenv("LOADERD_STREAM__DIR", str(tmp_path))
+    assert find_login([url]) == (("producer", "producer_7") if found else None)
 
 
 def test_full_stream_is_waited_for(daemon):

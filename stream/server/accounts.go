@@ -6,8 +6,9 @@ import (
 	"crypto/subtle"
 	"errors"
 	"fmt"
-	"net"
+	"net/url"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -242,7 +243,7 @@ func accounts(o *server.Options) error {
 func (s *Server) Inside(user User) (name, password string) { return string(user), s.users.inside }
 
 // TokenFor finds the token of a server inside a daemon on this machine, by the data folder that the daemon holds: that of the operator if it is wanted,
-// else of producers. It is empty where the address is not that server's, or its tokens are not for us.
+// else of producers. It is empty where the address is not the one that the daemon has announced, or its tokens are not for us.
 func TokenFor(dir, address string, operator bool) string {
 	if !sameServer(HolderURL(dir), address) {
 		return ""
@@ -258,19 +259,10 @@ func TokenFor(dir, address string, operator bool) string {
 	return token
 }
 
-// sameServer says whether two URLs are of one server on this machine.
-func sameServer(a, b string) bool {
-	first, second := hostOf(a), hostOf(b)
-	_, port, err := net.SplitHostPort(first)
-	_, other, otherErr := net.SplitHostPort(second)
-	return err == nil && otherErr == nil && port == other && (first == second || access.OnLoopback(first) && access.OnLoopback(second))
-}
-
-// hostOf is host:port of a URL, without its scheme and user.
-func hostOf(url string) string {
-	_, host, _ := strings.Cut(url, "://")
-	if at := strings.LastIndexByte(host, '@'); at >= 0 {
-		host = host[at+1:]
-	}
-	return strings.TrimSuffix(host, "/")
+// sameServer reports whether an address is the one that a server has announced, host and port. Another loopback address of the
+// port may be that of another process, which would pass the server's nonce on to be signed.
+func sameServer(announced, address string) bool {
+	a, err := url.Parse(announced)
+	b, otherErr := url.Parse(address)
+	return err == nil && otherErr == nil && a.Host != "" && a.Hostname() == b.Hostname() && a.Port() == cmp.Or(b.Port(), strconv.Itoa(server.DEFAULT_PORT))
 }

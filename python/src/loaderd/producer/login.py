@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
-from loaderd.local import data_folder, is_loopback, mac, read_token, unpadded
+from loaderd.local import data_folder, mac, read_token, unpadded
 
 USER = "producer"
 NONCE_BYTES = 8
@@ -42,7 +42,7 @@ def signed(user: str, token: str) -> dict[str, Any]:
     return {"user": user, "password": None, "token": None, "signature_cb": sign}
 
 
-def _same(a: SplitResult, b: SplitResult) -> bool:
-    if a.port is None or a.port != (b.port or 4222):
-        return False
-    return a.hostname == b.hostname or is_loopback(a.hostname) and is_loopback(b.hostname)
+def _same(announced: SplitResult, server: SplitResult) -> bool:
+    """Whether a server has the announced address. Another loopback address of the port may be that of another process, which would pass the
+    server's nonce on to be signed."""
+    return announced.port is not None and (announced.hostname, announced.port) == (server.hostname, server.port or 4222)

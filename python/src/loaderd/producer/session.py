@@ -148,7 +148,7 @@ class Session:
                 if _final(cause):
                     raise NotPermitted(
                         f"connect to NATS at {self.access.shown}: {cause}: the server inside a daemon wants token=, the text of producer.token in the"
-                        f" daemon's data folder, which is found by itself as {data_folder()} (LOADERD_STREAM__DIR)"
+                        f" daemon's data folder; it is found in {data_folder()} (LOADERD_STREAM__DIR) for the address in the lock file there"
                     ) from cause
                 if time.monotonic() + wait > deadline:
                     raise Unreachable(
