@@ -1,8 +1,21 @@
-// Package columns reads columns of Parquet files and of Arrow IPC data that others wrote, perhaps badly: whatever the bytes are, memory
-// stays within a bound that follows from the data's size, and what can not be read is an error.
+// Package columns reads columns of untrusted Parquet files and Arrow IPC data. Memory is bounded by the size of the data,
+// decoding ends, and data that cannot be read is an error.
 //
-// The decoders are those of Arrow's own library. They trust the sizes that a file names, so everything that they would allocate by is
-// looked at here before: counts in the footer, sizes in page headers, lengths in flatbuffers, what a page grows to.
+// The decoders are those of Arrow's library. They trust the counts and sizes in a file. The size of the file, its row
+// groups and a recovered panic do not bound them. A file of 49 bytes makes the library request 32 GiB, and a deep
+// schema overflows its stack: both end the process without a panic. A page of 120 bytes keeps it in an endless loop.
+// So this package checks before it decodes:
+//
+//   - the tree of a schema: children are allocated as named, levels are calls (checkFooter, schemaCheck);
+//   - vectors of flatbuffers, and fields that share children (checkMessage);
+//   - sizes of pages, what they decompress to, the values of a dictionary (pageReader);
+//   - levels and delta encodings of a page: the decoder loops where levels or blocks are missing, and allocates as many
+//     values as named (checkV1, checkV2);
+//   - bytes that are named but not there (readUpTo), and what decoders request in total (bounded).
+//
+// Each check has a file in hostile_test.go. Without the check the file ends the process, takes gibibytes, does not end,
+// or is read without an error. What the library bounds is not checked: lists in footers, indices of dictionaries,
+// places of buffers.
 package columns
 
 import (

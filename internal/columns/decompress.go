@@ -29,10 +29,6 @@ const lz4Raw = compress.Compression(7)
 
 // lz4Block decodes one block of n bytes.
 func lz4Block(raw []byte, n int64) ([]byte, error) {
-	const growth = 255 // of LZ4 at the most
-	if n > int64(len(raw))*growth {
-		return nil, damaged("a page of %d bytes from %d of LZ4", n, len(raw))
-	}
 	data := make([]byte, n)
 	have, err := lz4.UncompressBlock(raw, data)
 	if err != nil {

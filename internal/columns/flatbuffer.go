@@ -90,14 +90,8 @@ func checkBatch(b flatbuffers.Table) error {
 	if n := b.GetInt64Slot(vtable(0), 0); n < 0 || n > most {
 		return errors.New("a batch of too many rows")
 	}
-	nodes, n, err := vector(b, 1, 16)
-	if err != nil {
+	if err := checkVector(b, 1, 16); err != nil {
 		return err
-	}
-	for i := range n {
-		if length := b.GetInt64(nodes + flatbuffers.UOffsetT(16*i)); length < 0 || length > most {
-			return errors.New("a column of too many values")
-		}
 	}
 	_, buffers, err := vector(b, 2, 16)
 	if err != nil {

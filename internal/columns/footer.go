@@ -3,12 +3,14 @@ package columns
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 
 	"github.com/apache/arrow/go/v17/parquet/metadata"
+	"github.com/apache/thrift/lib/go/thrift"
 )
 
 // schemaDepth bounds how deep columns lie in each other.
@@ -16,8 +18,8 @@ const schemaDepth = 100
 
 const parquetMagic = "PAR1"
 
-// checkFooter looks at a Parquet file's footer before the decoder does: every list in it has the elements that it names, and the
-// elements of the schema make one tree. It returns where the footer begins.
+// checkFooter checks that the elements of the schema in a Parquet file's footer make one tree, and returns where the
+// footer begins. The decoder makes room for as many children as an element names, and calls itself for each level.
 func checkFooter(r io.ReaderAt, size int64) (int64, error) {
 	var tail [8]byte
 	if size < int64(len(parquetMagic)+len(tail)) {
@@ -36,12 +38,12 @@ func checkFooter(r io.ReaderAt, size int64) (int64, error) {
 		return 0, damaged("a footer of %d bytes in a file of %d", n, size)
 	}
 	begin := size - int64(len(tail)) - n
-	t := &thrift{r: bufio.NewReader(io.NewSectionReader(r, begin, n))}
-	err := t.fields(func(id int64, kind byte) error {
-		if id == 2 && kind == thriftList {
-			return t.schema()
+	c := newCompact(io.NewSectionReader(r, begin, n))
+	err := c.fields(func(id int16, kind thrift.TType) error {
+		if id == 2 && kind == thrift.LIST {
+			return c.schema()
 		}
-		return t.skip(kind)
+		return c.skip(kind)
 	})
 	if err != nil {
 		return 0, damaged("its footer: %w", err)
@@ -92,13 +94,13 @@ func checkAlone(r io.ReaderAt, undescribed int64) error {
 }
 
 // schema reads FileMetaData.schema, a tree in depth-first order: every element names how many children follow it.
-func (t *thrift) schema() error {
-	n, kind, err := t.list()
+func (c compact) schema() error {
+	kind, n, err := c.ReadListBegin(context.Background())
 	if err != nil {
 		return err
 	}
-	if kind != thriftStruct {
-		return errThrift
+	if kind != thrift.STRUCT {
+		return errors.New("the schema is no list of elements")
 	}
 	open := []int64{1} // elements that are still to come, a level
 	for range n {
@@ -106,17 +108,17 @@ func (t *thrift) schema() error {
 			return errors.New("the schema has more elements than its tree")
 		}
 		children := int64(0)
-		err := t.fields(func(id int64, kind byte) (err error) {
-			if id == 5 && kind == thriftI32 {
-				children, err = t.number()
+		err := c.fields(func(id int16, kind thrift.TType) (err error) {
+			if id == 5 && kind == thrift.I32 {
+				children, err = c.number()
 				return err
 			}
-			return t.skip(kind)
+			return c.skip(kind)
 		})
 		switch {
 		case err != nil:
 			return err
-		case children < 0 || uint64(children) >= n:
+		case children < 0 || children >= int64(n):
 			return errors.New("the schema has fewer elements than its tree")
 		case len(open) > schemaDepth:
 			return errors.New("the schema is too deep")

@@ -87,15 +87,12 @@ func holds(data []byte, width int, n int64) bool {
 	return true
 }
 
-// checkValues looks at values where no level counts them: indices of a dictionary, and delta encodings, which say how many they are.
+// checkValues checks the counts of delta encodings: the decoder makes room for as many values as they name, and does not
+// end where a block has none.
 func checkValues(c *schema.Column, h pageHeader, data []byte) error {
 	required := c.MaxDefinitionLevel() == 0
 	short := damaged("a page has fewer values than the %d that it is said to", h.values)
 	switch encoding := parquet.Encoding(h.encoding); encoding {
-	case parquet.Encodings.PlainDict, parquet.Encodings.RLEDict:
-		if required && h.values > 0 && (len(data) == 0 || data[0] > 32 || !holds(data[1:], int(data[0]), h.values)) {
-			return short
-		}
 	case parquet.Encodings.DeltaBinaryPacked, parquet.Encodings.DeltaByteArray, parquet.Encodings.DeltaLengthByteArray:
 		var head [3]uint64 // values of a block, blocks within it, values
 		for i := range head {

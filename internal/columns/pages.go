@@ -2,6 +2,7 @@ package columns
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"io"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/apache/arrow/go/v17/parquet/compress"
 	"github.com/apache/arrow/go/v17/parquet/file"
 	"github.com/apache/arrow/go/v17/parquet/schema"
+	"github.com/apache/thrift/lib/go/thrift"
 )
 
 // Types of pages.
@@ -64,7 +66,7 @@ func (p *pageReader) Next() bool {
 
 // next reads a page; nil for one that holds no data.
 func (p *pageReader) next() (file.Page, error) {
-	h, err := readPageHeader(&thrift{r: p.r})
+	h, err := readPageHeader(newCompact(p.r))
 	if err != nil {
 		return nil, damaged("a page's header: %w", err)
 	}
@@ -149,40 +151,42 @@ func (p *pageReader) take(h pageHeader) error {
 	return nil
 }
 
-func readPageHeader(t *thrift) (h pageHeader, err error) {
+func readPageHeader(c compact) (h pageHeader, err error) {
 	read := func(to *int64) error {
 		var err error
-		*to, err = t.number()
+		*to, err = c.number()
 		return err
 	}
 	// inner reads the struct of one of the three kinds: its fields are numbers, save one, and statistics, which nobody asks for.
 	inner := func(fields ...*int64) error {
-		return t.fields(func(id int64, kind byte) error {
-			if kind == thriftI32 && id >= 1 && id <= int64(len(fields)) {
+		return c.fields(func(id int16, kind thrift.TType) error {
+			switch {
+			case kind == thrift.I32 && id >= 1 && int(id) <= len(fields):
 				return read(fields[id-1])
+			case kind == thrift.BOOL && id == 7:
+				compressed, err := c.ReadBool(context.Background())
+				h.plain = !compressed
+				return err
 			}
-			if kind == thriftFalse && id == 7 {
-				h.plain = true
-			}
-			return t.skip(kind)
+			return c.skip(kind)
 		})
 	}
-	err = t.fields(func(id int64, kind byte) error {
+	err = c.fields(func(id int16, kind thrift.TType) error {
 		switch {
-		case id == 1 && kind == thriftI32:
+		case id == 1 && kind == thrift.I32:
 			return read(&h.kind)
-		case id == 2 && kind == thriftI32:
+		case id == 2 && kind == thrift.I32:
 			return read(&h.uncompressed)
-		case id == 3 && kind == thriftI32:
+		case id == 3 && kind == thrift.I32:
 			return read(&h.compressed)
-		case id == 5 && kind == thriftStruct:
+		case id == 5 && kind == thrift.STRUCT:
 			return inner(&h.values, &h.encoding, &h.definition, &h.repetition)
-		case id == 7 && kind == thriftStruct:
+		case id == 7 && kind == thrift.STRUCT:
 			return inner(&h.values, &h.encoding)
-		case id == 8 && kind == thriftStruct:
+		case id == 8 && kind == thrift.STRUCT:
 			return inner(&h.values, &h.nulls, &h.rows, &h.encoding, &h.definitionBytes, &h.repetitionBytes)
 		}
-		return t.skip(kind)
+		return c.skip(kind)
 	})
 	return h, err
 }
@@ -202,4 +206,12 @@ func readUpTo(r io.Reader, n int64) ([]byte, error) {
 		b = b[:cap(b)]
 	}
 	return b, nil
+}
+
+// unexpected is an end where there should be more.
+func unexpected(err error) error {
+	if err == io.EOF {
+		return io.ErrUnexpectedEOF
+	}
+	return err
 }

@@ -1,0 +1,46 @@
+package columns
+
+import (
+	"context"
+	"io"
+
+	"github.com/apache/thrift/lib/go/thrift"
+)
+
+// compact reads Thrift's compact protocol field by field: footers and headers of pages. It holds one value at a time, so
+// its memory is bounded by the bytes that are there.
+type compact struct{ *thrift.TCompactProtocol }
+
+// newCompact returns a reader of r. It reads ahead unless r is a *bufio.Reader.
+func newCompact(r io.Reader) compact {
+	return compact{thrift.NewTCompactProtocolConf(thrift.NewStreamTransportR(r), nil)}
+}
+
+// fields calls f with every field of a struct; f reads the field or calls skip.
+func (c compact) fields(f func(id int16, kind thrift.TType) error) error {
+	ctx := context.Background()
+	if _, err := c.ReadStructBegin(ctx); err != nil {
+		return err
+	}
+	for {
+		_, kind, id, err := c.ReadFieldBegin(ctx)
+		if err != nil {
+			return err
+		}
+		if kind == thrift.STOP {
+			return c.ReadStructEnd(ctx)
+		}
+		if err := f(id, kind); err != nil {
+			return err
+		}
+	}
+}
+
+// skip reads past a field.
+func (c compact) skip(kind thrift.TType) error { return c.Skip(context.Background(), kind) }
+
+// number reads an integer of 32 bits.
+func (c compact) number() (int64, error) {
+	v, err := c.ReadI32(context.Background())
+	return int64(v), err
+}
