@@ -48,8 +48,15 @@ var floods = []flood{
 	{name: "nats-publish", about: "with the token of producers: documents of 1 KB, as many as the daemon takes", connections: 4, attack: publishing, to: overNATS},
 }
 
-// attackAs attacks the daemon that is described on in, until the process is killed.
-func attackAs(name string, in io.Reader) error {
+// attackAs attacks the daemon that is described on in from one processor, until the process is killed.
+func attackAs(name, processor string, in io.Reader) error {
+	n, err := strconv.Atoi(processor)
+	if err != nil {
+		return err
+	}
+	if err := pin([]int{n}); err != nil {
+		return err
+	}
 	var t target
 	if err := json.NewDecoder(in).Decode(&t); err != nil {
 		return fmt.Errorf("read the target: %w", err)
@@ -156,7 +163,9 @@ var handshakes atomic.Int64
 // handshake trusts no authority: it ends the handshake behind the server's certificate, for which the server has signed.
 func handshake(c net.Conn, t target) error {
 	if handshakes.Add(1)%2 == 0 {
-		other, err := net.DialTimeout("tcp", overFlight(t), 10*time.Second)
+		from, _ := c.LocalAddr().(*net.TCPAddr)
+		dialer := net.Dialer{Timeout: 10 * time.Second, LocalAddr: &net.TCPAddr{IP: from.IP}}
+		other, err := dialer.Dial("tcp", overFlight(t))
 		if err != nil {
 			return err
 		}
@@ -221,12 +230,14 @@ func unreadDocuments(c net.Conn, t target) error {
 	if _, err := connect(c, t.Producer); err != nil {
 		return err
 	}
-	if _, err := io.WriteString(c, "SUB _INBOX.floods 1\r\n"); err != nil {
+	_, port, _ := net.SplitHostPort(c.LocalAddr().String())
+	inbox := "_INBOX.floods" + port
+	if _, err := fmt.Fprintf(c, "SUB %s 1\r\n", inbox); err != nil {
 		return err
 	}
 	for n := 1; ; n++ {
 		body := fmt.Sprintf(`{"seq":%d}`, 1+n%5000)
-		if _, err := fmt.Fprintf(c, "PUB $JS.API.DIRECT.GET.DOCS _INBOX.floods %d\r\n%s\r\n", len(body), body); err != nil {
+		if _, err := fmt.Fprintf(c, "PUB $JS.API.DIRECT.GET.DOCS %s %d\r\n%s\r\n", inbox, len(body), body); err != nil {
 			return err
 		}
 	}
@@ -248,33 +259,3 @@ func publishing(c net.Conn, t target) error {
 		}
 	}
 }
-
-// burn takes so many processors for as long as the process lives: it computes for a part of every 10 ms.
-func burn(share string) error {
-	processors, err := strconv.ParseFloat(share, 64)
-	if err != nil {
-		return err
-	}
-	const turn = 10 * time.Millisecond
-	var all sync.WaitGroup
-	for ; processors > 0; processors-- {
-		part := time.Duration(min(processors, 1) * float64(turn))
-		all.Go(func() {
-			for {
-				began, x := time.Now(), uint64(1)
-				for time.Since(began) < part {
-					for range 1000 {
-						x = x*6364136223846793005 + 1442695040888963407
-					}
-				}
-				burned.Store(x)
-				time.Sleep(turn - min(turn, time.Since(began)))
-			}
-		})
-	}
-	all.Wait()
-	return nil
-}
-
-// burned keeps the compiler from leaving the computation out.
-var burned atomic.Uint64

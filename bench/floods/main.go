@@ -5,9 +5,8 @@
 //	bin/floods http-idle nats-publish              # some; -list names them
 //	bin/floods -page docs/results/security.md      # rewrites the table on the page
 //
-// Attacker and daemon share the processors, which a flood from another machine does not. So each round also measures the reader
-// in company of a process that computes and takes as much processor time as the attacker did, and of an attacker with the
-// lowest priority (nice 19).
+// Daemon and reader run on all processors but the last, in every phase. The attacker runs on the last one, as a flood from another
+// machine takes no processor of the daemon's.
 package main
 
 import (
@@ -38,6 +37,8 @@ type options struct {
 	rounds int
 	phase  time.Duration // how long the reader reads
 	settle time.Duration // how long a flood lasts before the reader reads
+
+	attacker int // the attacker's processor
 }
 
 func main() {
@@ -53,9 +54,7 @@ func run(ctx context.Context, args []string) error {
 		case "daemon":
 			return serve(ctx, args[1], len(args) > 2)
 		case "attack":
-			return attackAs(args[1], os.Stdin)
-		case "burn":
-			return burn(args[1])
+			return attackAs(args[1], args[2], os.Stdin)
 		}
 	}
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
@@ -64,9 +63,9 @@ func run(ctx context.Context, args []string) error {
 	list := flags.Bool("list", false, "name the floods")
 	path := flags.String("page", "", "rewrite the table of this `page`, and print nothing")
 	o := options{}
-	flags.IntVar(&o.rounds, "rounds", 2, "how often all phases are measured in turns")
+	flags.IntVar(&o.rounds, "rounds", 4, "how often both phases are measured in turns")
 	flags.DurationVar(&o.phase, "phase", time.Second, "how long the reader reads in each phase")
-	flags.DurationVar(&o.settle, "settle", time.Second/2, "how long a flood lasts before the reader reads")
+	flags.DurationVar(&o.settle, "settle", 2*time.Second, "how long a flood lasts before the reader reads")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -91,6 +90,17 @@ func run(ctx context.Context, args []string) error {
 		if err := onPage.CheckNames([]string{tableName}, []string{tableName}); err != nil {
 			return err
 		}
+	}
+	all, err := processors()
+	if err != nil {
+		return err
+	}
+	if len(all) < 2 {
+		return errors.New("daemon and attacker take a processor each: run it where there are two or more")
+	}
+	o.attacker = all[len(all)-1]
+	if err := pin(all[:len(all)-1]); err != nil { // the daemon inherits it
+		return err
 	}
 	record.WarnOfLoad(os.Stderr)
 	machine := record.ThisMachine()
@@ -119,17 +129,14 @@ func run(ctx context.Context, args []string) error {
 // printTable prints the results of floods as a table.
 func printTable(out io.Writer, results []result, machine record.Machine) error {
 	table := page.Markdown{}
-	table.Row("flood", "alone, steps/s", "with the flood", "with a process that computes as much", "with the flood at nice 19", "processors of the attacker",
-		"daemon per step alone, us", "daemon per step with the flood, us", "daemon alone, MiB", "daemon with the flood, MiB")
+	table.Row("flood", "alone, steps/s", "with the flood", "daemon per step alone, us", "daemon per step with the flood, us", "daemon alone, MiB",
+		"daemon with the flood, MiB")
 	for _, r := range results {
-		alone := r.alone.perSecond()
-		table.Row(r.name, fmt.Sprintf("%.0f", alone), share(r.flooded, alone), share(r.burned, alone), share(r.nice, alone),
-			fmt.Sprintf("%.2f", r.attacker), fmt.Sprint(r.alone.perStep().Microseconds()), fmt.Sprint(r.flooded.perStep().Microseconds()), fmt.Sprint(r.alone.memory>>20), fmt.Sprint(max(r.flooded.memory, r.nice.memory)>>20))
+		table.Row(r.name, fmt.Sprintf("%.0f", r.alone.perSecond()), fmt.Sprintf("%.0f %%", 100*r.flooded.perSecond()/r.alone.perSecond()),
+			fmt.Sprint(r.alone.perStep().Microseconds()), fmt.Sprint(r.flooded.perStep().Microseconds()),
+			fmt.Sprint(r.alone.memory>>20), fmt.Sprint(r.flooded.memory>>20))
 	}
 	return table.Print(out, machine)
 }
-
-// share is a speed as a part of another one.
-func share(p phase, of float64) string { return fmt.Sprintf("%.0f %%", 100*p.perSecond()/of) }
 
 var errNoTarget = errors.New("the daemon named no addresses")

@@ -35,9 +35,8 @@ func (p *phase) add(q phase) {
 
 // result is the measurement of a flood.
 type result struct {
-	name                         string
-	alone, flooded, burned, nice phase
-	attacker                     float64 // processors that it takes
+	name           string
+	alone, flooded phase
 }
 
 // measure measures a flood against a daemon of its own.
@@ -56,29 +55,15 @@ func measure(ctx context.Context, f flood, o options) (r result, err error) {
 	if _, err := d.read(ctx, o.phase); err != nil { // fills the cache
 		return r, err
 	}
-	var spent, lasted time.Duration // of attackers
 	for range o.rounds {
-		phases := []func() error{
-			func() error { return d.phase(ctx, o, &r.alone) },
-			func() error {
-				cpu, took, err := d.beside(ctx, o, &r.flooded, d.attacker(ctx, f.name, false))
-				spent, lasted = spent+cpu, lasted+took
-				return err
-			},
-			func() error {
-				r.attacker = spent.Seconds() / lasted.Seconds()
-				_, _, err := d.beside(ctx, o, &r.burned, self(ctx, "burn", fmt.Sprint(r.attacker)))
-				return err
-			},
-			func() error {
-				_, _, err := d.beside(ctx, o, &r.nice, d.attacker(ctx, f.name, true))
-				return err
-			},
+		if err := d.phase(ctx, o, &r.alone); err != nil {
+			return r, err
 		}
-		for _, p := range phases {
-			if err := p(); err != nil {
-				return r, err
-			}
+		if err := d.flooded(ctx, o, f, &r.flooded); err != nil {
+			return r, err
+		}
+		if err := d.idle(ctx); err != nil {
+			return r, err
 		}
 	}
 	return r, nil
@@ -138,33 +123,46 @@ func self(ctx context.Context, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// process is an attacker as a command.
-func (d *running) attacker(ctx context.Context, name string, nice bool) *exec.Cmd {
-	cmd := self(ctx, "attack", name)
-	if nice {
-		cmd.Args = append([]string{"nice", "-n", "19", cmd.Path}, cmd.Args[1:]...)
-		cmd.Path = "/usr/bin/nice"
-		if path, err := exec.LookPath("nice"); err == nil {
-			cmd.Path = path
-		}
-	}
+// flooded measures a phase while an attacker runs.
+func (d *running) flooded(ctx context.Context, o options, f flood, p *phase) error {
+	attacker := self(ctx, "attack", f.name, strconv.Itoa(o.attacker))
 	told, _ := json.Marshal(d.target) // of strings
-	cmd.Stdin = strings.NewReader(string(told))
-	return cmd
-}
-
-// beside measures a phase while another process runs, and returns the processor time that this took, and for how long it ran.
-func (d *running) beside(ctx context.Context, o options, p *phase, other *exec.Cmd) (spent, lasted time.Duration, err error) {
-	began := time.Now()
-	if err := other.Start(); err != nil {
-		return 0, 0, err
+	attacker.Stdin = strings.NewReader(string(told))
+	if err := attacker.Start(); err != nil {
+		return err
 	}
 	wait(ctx, o.settle)
-	err = d.phase(ctx, o, p)
-	_ = other.Process.Kill() // it has no end
-	lasted = time.Since(began)
-	_ = other.Wait() // it was killed
-	return other.ProcessState.UserTime() + other.ProcessState.SystemTime(), lasted, err
+	err := d.phase(ctx, o, p)
+	_ = attacker.Process.Kill() // it has no end
+	_ = attacker.Wait()         // it was killed
+	return err
+}
+
+const (
+	// idleWindow is how long a daemon takes idleShare of a processor at most, idleWindows times in a row, before it counts as idle.
+	idleWindow  = 200 * time.Millisecond
+	idleShare   = 0.1
+	idleWindows = 4
+	// idleWithin bounds the wait for that.
+	idleWithin = time.Minute
+)
+
+// idle waits until the daemon has finished what a flood has left, so that the next phase does not include it.
+func (d *running) idle(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, idleWithin)
+	defer cancel()
+	before := processorTime(d.process.Process.Pid)
+	for quiet := 0; quiet < idleWindows; {
+		if wait(ctx, idleWindow); ctx.Err() != nil {
+			return fmt.Errorf("wait until the daemon is idle: %w", ctx.Err())
+		}
+		spent := processorTime(d.process.Process.Pid)
+		if quiet++; spent-before > time.Duration(idleShare*float64(idleWindow)) {
+			quiet = 0
+		}
+		before = spent
+	}
+	return nil
 }
 
 // phase reads for the time of a phase.
