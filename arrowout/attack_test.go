@@ -3,6 +3,7 @@ package arrowout_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"net"
@@ -10,8 +11,10 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 
+	"github.com/apache/arrow/go/v17/arrow/flight"
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 	"google.golang.org/grpc"
@@ -21,6 +24,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"loaderd/arrowout"
+	"loaderd/internal/access"
 )
 
 const (
@@ -222,6 +226,37 @@ func TestServer_ClosesConnectionsThatResetCalls(t *testing.T) {
 	}
 }
 
+func TestServer_BoundsResetsOfIdentityOverConnections(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "identities.json")
+	good, bad := let(t, file, access.Identity{Name: "good", Role: access.Read}), let(t, file, access.Identity{Name: "bad", Role: access.Read})
+	s, _ := metered(t, newFake(40, 4, 64), func(c *arrowout.Config) { c.Identities = file })
+	const ofConnection, connections = 400, 60 // 400 calls of one connection may be given up
+	for n := 0; ; n++ {
+		if n == connections {
+			t.Fatalf("an identity may give up %d calls", connections*ofConnection)
+		}
+		a := attack(t, s)
+		open := true
+		for sent := 0; open && sent < ofConnection; sent += 100 {
+			for range 100 {
+				a.must(a.framer.WriteRSTStream(a.call(pathOfSchema, "authorization", "Bearer "+bad), http2.ErrCodeCancel))
+			}
+			open = a.served()
+		}
+		_ = a.conn.Close()
+		if !open {
+			break
+		}
+	}
+	stream, err := dial(t, s).DoGet(withToken(good), &flight.Ticket{Ticket: []byte(`{}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stream.Recv(); err != nil {
+		t.Errorf("a reader of the same host: %v", err)
+	}
+}
+
 func TestServer_AcceptsReadersBesideConnectionsThatOnlyPing(t *testing.T) {
 	for name, change := range map[string]func(*arrowout.Config){
 		"of all":     func(c *arrowout.Config) { c.MaxConnections = 20 },
@@ -254,7 +289,15 @@ func TestServer_KeepsReadersWhenConnectionsFlood(t *testing.T) {
 	r := mustGet(t, dial(t, s), `{}`)
 	for step := range 40 {
 		for range 10 {
-			attack(t, s).served()
+			conn, err := net.Dial("tcp", s.Addr().String())
+			if errors.Is(err, syscall.ECONNRESET) {
+				continue // too many of this host
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			attackOver(t, conn).served()
+			defer conn.Close() //nolint:errcheck // it may be closed
 		}
 		if !r.Next() {
 			t.Fatalf("step %d: %v", step, r.Err())

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health"
@@ -30,6 +31,11 @@ const (
 	unidentifiedOfOne = 16
 	// actionsOfOne is how many calls an identity may have open in addition to its streams.
 	actionsOfOne = 256
+	// identityResetsPerSecond is how many calls per second an identity may give up beyond a burst, over all its connections. Where
+	// callers are not asked who they are it holds for a host. The burst is about twice the calls that it may have open by default:
+	// all processes of a cluster may give up all of theirs at once.
+	identityResetsPerSecond = 100
+	identityResetsBurst     = 8192
 	// requestWithin is how long a client may take to send the message of a call.
 	requestWithin = 10 * time.Second
 	// revokeEvery is how often the identities of open calls are checked.
@@ -46,12 +52,18 @@ type calls struct {
 	mu           sync.Mutex
 	unidentified int
 	ofConnection map[*connection]int // unidentified
-	ofIdentity   map[string]int
+	ofIdentity   map[string]*identityCalls
 	open         map[*call]struct{} // identified
 }
 
 func newCalls(g *guard, l *limits) *calls {
-	return &calls{guard: g, limits: l, requestWithin: requestWithin, ofConnection: map[*connection]int{}, ofIdentity: map[string]int{}, open: map[*call]struct{}{}}
+	return &calls{guard: g, limits: l, requestWithin: requestWithin, ofConnection: map[*connection]int{}, ofIdentity: map[string]*identityCalls{}, open: map[*call]struct{}{}}
+}
+
+// identityCalls are the calls of an identity.
+type identityCalls struct {
+	open   int
+	resets *rate.Limiter // calls that it may give up
 }
 
 // call is an open call.
@@ -98,12 +110,15 @@ func (c *call) end(ctx context.Context) {
 // admit counts a call until it ends, or refuses it. It is a tap of gRPC, which calls it with the headers of a call.
 func (c *calls) admit(ctx context.Context, info *tap.Info) (context.Context, error) {
 	x, from := &call{}, connectionOf(ctx)
+	if from != nil && !from.opened() {
+		return nil, errConnectionClosed
+	}
 	x.who, x.unknown = c.guard.identify(ctx, info.FullMethodName, c.guard.gate.Identify)
 	identified := x.unknown == nil && !isHealth(info.FullMethodName)
-	release, err := c.count(x.who, identified, from)
+	release, few, err := c.count(x.who, identified, from)
 	if err != nil {
 		if from != nil {
-			from.gaveUp()
+			from.gaveUp(few)
 		}
 		return nil, c.guard.refuse(ctx, info.FullMethodName, err).Err()
 	}
@@ -121,10 +136,15 @@ func (c *calls) admit(ctx context.Context, info *tap.Info) (context.Context, err
 		x.request.Stop()
 		x.cancel(nil)
 		done()
-		release()
+		byServer := x.ended.Load()
+		release(byServer)
 		c.leave(x)
-		if !x.ended.Load() && from != nil {
-			from.gaveUp()
+		switch {
+		case from == nil:
+		case byServer:
+			from.endedByServer()
+		default:
+			from.gaveUp(false)
 		}
 	})
 	return x.ctx, nil
@@ -206,35 +226,61 @@ func (c *calls) mark(x *call) bool {
 	return x.revoked
 }
 
-// count counts a call until release is called.
-func (c *calls) count(who access.Identity, identified bool, from *connection) (release func(), err error) {
+// errConnectionClosed is for calls of a connection that is closed, which no client receives.
+var errConnectionClosed = status.Error(codes.Unavailable, "the connection is closed")
+
+// count counts a call until release is called, with true where the client did not give it up. With an error it reports whether the
+// identity has given up too many calls.
+func (c *calls) count(who access.Identity, identified bool, from *connection) (release func(byServer bool), gaveUp bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if identified {
-		if most := c.limits.streamsOfOne() + actionsOfOne; c.ofIdentity[who.Name] >= most {
-			return nil, limited(fmt.Sprintf("open calls of identity %s", who), most)
-		}
-		c.ofIdentity[who.Name]++
-		return func() {
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			decrement(c.ofIdentity, who.Name)
-		}, nil
+		return c.countIdentified(who, from)
 	}
 	if c.unidentified >= unidentifiedCalls {
-		return nil, limited("open calls without an identity", unidentifiedCalls)
+		return nil, false, limited("open calls without an identity", unidentifiedCalls)
 	}
 	if c.ofConnection[from] >= unidentifiedOfOne {
-		return nil, limited("open calls without an identity of a connection", unidentifiedOfOne)
+		return nil, false, limited("open calls without an identity of a connection", unidentifiedOfOne)
 	}
 	c.unidentified++
 	c.ofConnection[from]++
-	return func() {
+	return func(bool) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.unidentified--
 		decrement(c.ofConnection, from)
-	}, nil
+	}, false, nil
+}
+
+// countIdentified is count for a call of an identity. The caller holds mu.
+func (c *calls) countIdentified(who access.Identity, from *connection) (release func(byServer bool), gaveUp bool, err error) {
+	key := who.Name
+	if key == "" && from != nil { // all callers are that
+		key = from.Host().String()
+	}
+	of := c.ofIdentity[key]
+	if of == nil {
+		of = &identityCalls{resets: rate.NewLimiter(identityResetsPerSecond, identityResetsBurst)}
+		c.ofIdentity[key] = of
+	}
+	if most := c.limits.streamsOfOne() + actionsOfOne; of.open >= most {
+		return nil, false, limited(fmt.Sprintf("open calls of identity %s", who), most)
+	}
+	if of.resets.Tokens() < 1 {
+		return nil, true, limited(fmt.Sprintf("calls per second that identity %s gives up", who), identityResetsPerSecond)
+	}
+	of.open++
+	return func(byServer bool) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if !byServer {
+			of.resets.Allow()
+		}
+		if of.open--; of.open == 0 && of.resets.Tokens() == identityResetsBurst {
+			delete(c.ofIdentity, key)
+		}
+	}, false, nil
 }
 
 // isHealth reports whether a method is a health check, which needs no identity: load balancers have none.

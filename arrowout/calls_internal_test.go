@@ -2,11 +2,15 @@ package arrowout
 
 import (
 	"context"
+	"log/slog"
+	"net"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/tap"
 
 	"loaderd/internal/access"
+	"loaderd/internal/connlimit"
 )
 
 func TestCalls_EndWithoutTheirMessage(t *testing.T) {
@@ -21,4 +25,37 @@ func TestCalls_EndWithoutTheirMessage(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-ctx.Done()
+}
+
+func TestConnection_CountsCallsWhenTheyBegin(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	limited := connections{connlimit.New(l, connlimit.Config{Max: 1, MaxPerHost: 1, IdentifyWithin: time.Hour, Log: slog.New(slog.DiscardHandler)}), func(*connection) {}}
+	client, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	accepted, err := limited.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer accepted.Close()
+	c := accepted.(*connection)
+	for range 4 * resetsBurst {
+		if !c.opened() {
+			t.Fatal("a connection is closed although all its calls are ended by the server")
+		}
+		c.endedByServer()
+	}
+	n := 0
+	for n < 4*resetsBurst && c.opened() { // no call has ended
+		n++
+	}
+	if n < resetsBurst || n > 2*resetsBurst || c.opened() {
+		t.Errorf("%d open calls are counted as given up, want %d and then a closed connection", n, resetsBurst)
+	}
 }

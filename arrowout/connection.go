@@ -3,7 +3,9 @@ package arrowout
 import (
 	"context"
 	"net"
+	"sync"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/time/rate"
 	"google.golang.org/grpc/peer"
@@ -15,7 +17,7 @@ import (
 const (
 	resetsPerSecond = 10
 	resetsBurst     = 2 * maxCalls
-	// Where the host has lost a connection by that lately, these hold: it would open one connection after the other.
+	// Where the host has lost a connection by that lately, or the identity has given up too many, these hold: it would open one connection after the other.
 	fewResetsPerSecond = 1
 	fewResetsBurst     = 8
 )
@@ -31,15 +33,17 @@ func (l connections) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &connection{Conn: c.(*connlimit.Conn), ended: l.ended, resets: rate.NewLimiter(resetsPerSecond, resetsBurst), few: rate.NewLimiter(fewResetsPerSecond, fewResetsBurst)}, nil
+	return &connection{Conn: c.(*connlimit.Conn), ended: l.ended, resets: newAllowance(resetsPerSecond, resetsBurst), few: rate.NewLimiter(fewResetsPerSecond, fewResetsBurst)}, nil
 }
 
 // connection is one of a client's. gRPC shows a call nothing of it but its address, so that the address names it.
 type connection struct {
 	*connlimit.Conn
-	ended  func(*connection)
-	resets *rate.Limiter // calls that the client may give up
-	few    *rate.Limiter // the same for a host that misuses connections
+	ended func(*connection)
+	few   *rate.Limiter // calls that the client may give up where the host misuses connections
+
+	mu     sync.Mutex
+	resets *allowance // calls that it may give up, less those that are open
 	closed atomic.Bool
 	isCut  atomic.Bool
 }
@@ -70,10 +74,39 @@ func (c *connection) cut() bool {
 	return true
 }
 
-// gaveUp notes a call that the client gave up, or that was refused before it began. Too many of them end the connection.
-func (c *connection) gaveUp() {
-	many := !c.resets.Allow() || c.HostMisuses() && !c.few.Allow()
-	if many && !c.closed.Load() && !c.isCut.Swap(true) {
+// opened counts a call that begins as one that is given up, until endedByServer. It does so before the call costs anything, as a
+// client can send many within the time that the end of the first takes to be seen. It returns false, and ends the connection,
+// where there are too many.
+func (c *connection) opened() bool {
+	if c.closed.Load() || c.isCut.Load() {
+		return false
+	}
+	c.mu.Lock()
+	ok := c.resets.take(time.Now())
+	c.mu.Unlock()
+	if !ok {
+		c.misuse()
+	}
+	return ok
+}
+
+// endedByServer notes that a call was not given up.
+func (c *connection) endedByServer() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.resets.putBack()
+}
+
+// gaveUp notes a call that the client gave up, or that was refused before it began. It ends the connection where only few are
+// permitted: where the host misuses connections, or the limit of the identity is reached.
+func (c *connection) gaveUp(few bool) {
+	if (few || c.HostMisuses()) && !c.few.Allow() {
+		c.misuse()
+	}
+}
+
+func (c *connection) misuse() {
+	if !c.closed.Load() && !c.isCut.Swap(true) {
 		c.Misuse("too many calls are given up or refused")
 	}
 }

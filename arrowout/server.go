@@ -26,7 +26,7 @@ import (
 // What a connection costs and bears. (Windows are the client's to set: those of a server bound only what it receives.)
 const (
 	maxRequest    = 64 << 10  // bytes of a ticket or an action's body
-	readBuffer    = 16 << 10  // each connection has one
+	readBuffer    = 1 << 10   // each connection has one; a connection that is closed serves what its buffer holds
 	writeBuffer   = 256 << 10 // each connection has one while it sends
 	window        = 64 << 10  // bytes that a client may send of a call before they are read
 	pingTimeout   = 20 * time.Second

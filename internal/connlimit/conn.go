@@ -4,6 +4,7 @@ import (
 	"container/list"
 	"log/slog"
 	"net"
+	"net/netip"
 	"sync/atomic"
 	"time"
 )
@@ -20,6 +21,7 @@ type Conn struct {
 	state    state
 	requests int // identified, open
 	removed  bool
+	misused  bool
 	expiry   *time.Timer
 	in, of   *list.Element // of the queues of listener and host
 }
@@ -49,6 +51,9 @@ func (c *Conn) Spare() bool {
 	return c.state == spare
 }
 
+// Host returns the source of the connection: an IPv4 address or an IPv6 prefix of 64 bits.
+func (c *Conn) Host() netip.Prefix { return c.host.name }
+
 // HostMisuses reports whether a connection of the host was closed for misuse lately.
 func (c *Conn) HostMisuses() bool {
 	c.listener.mu.Lock()
@@ -59,7 +64,7 @@ func (c *Conn) HostMisuses() bool {
 // Misuse closes the connection, and remembers that of its host for a while.
 func (c *Conn) Misuse(cause string) {
 	c.listener.mu.Lock()
-	c.host.misused = time.Now()
+	c.host.misused, c.misused = time.Now(), true
 	c.listener.refused(c, cause)
 	c.listener.mu.Unlock()
 	c.Cut()
@@ -101,7 +106,7 @@ func (c *Conn) expire() {
 	late := !c.identified.Load() && !c.removed
 	l.mu.Unlock()
 	if late {
-		l.samples.Log(l.config.Log, slog.LevelInfo, "closed a connection without an identified request", "address", c.RemoteAddr().String())
+		l.samples.Log(l.config.Log, slog.LevelInfo, "closed a connection without an identified request", "address", text{c.RemoteAddr()})
 		c.Cut()
 	}
 }
@@ -122,6 +127,9 @@ func (c *Conn) remove() {
 	c.expiry.Stop()
 	c.leave()
 	c.host.connections--
+	if !c.identified.Load() || c.misused {
+		c.host.countUnused()
+	}
 }
 
 func (c *Conn) move(to state) {

@@ -1,5 +1,5 @@
 // Package connlimit bounds the connections of a server before their callers are identified: all of them, those of one
-// host, the time without an identified request, and the bytes that a host sends in it.
+// host, the time without an identified request, the bytes that a host sends in it, and how many of them a host opens.
 package connlimit
 
 import (
@@ -32,6 +32,16 @@ const (
 	// beyond a burst: all frames and handshakes that cost processor time before the caller is known.
 	unidentifiedBytes = 256 << 10
 	unidentifiedBurst = 4 << 20
+	// unusedPerSecond is how many connections per second of a host may end without an identified request, or by misuse,
+	// beyond a burst: each costs processor time for its goroutines, for TLS and for its end. Beyond that new connections
+	// of the host are closed at once. Those of a cluster, of any number of processes behind one address, have identified
+	// requests.
+	unusedPerSecond = 16
+	unusedBurst     = 256
+	// refusedPerSecond is how many connections per second are closed at once, beyond a burst. All others wait in the
+	// queue of the kernel, so that they cannot take the processors.
+	refusedPerSecond = 1000
+	refusedBurst     = 64
 	// misuseFor is for how long a misuse is remembered of a host.
 	misuseFor = 10 * time.Second
 	// spareLife is how long a spare connection stays.
@@ -47,6 +57,7 @@ type Listener struct {
 	net.Listener
 	config  Config
 	samples *logsample.Sampler
+	refuse  *rate.Limiter // connections that are closed at once
 
 	mu    sync.Mutex
 	queue queue
@@ -81,15 +92,26 @@ func (q *queue) evictable() *Conn {
 
 // host is the source address of connections.
 type host struct {
+	name        netip.Prefix
 	queue       queue
 	bytes       *rate.Limiter // that it sends unidentified
+	unused      *rate.Limiter // connections that end unidentified, or by misuse
 	misused     time.Time
 	connections int // of any state
 }
 
+// countUnused counts a connection that ended unidentified, or by misuse. Connections that were open at the same time
+// count beyond the burst as well, up to the burst again: for so long the host opens none.
+func (h *host) countUnused() {
+	if h.unused.Tokens() > -unusedBurst {
+		h.unused.Reserve()
+	}
+}
+
 // New returns a Listener over l.
 func New(l net.Listener, c Config) *Listener {
-	return &Listener{Listener: l, config: c, samples: logsample.New(), hosts: map[netip.Prefix]*host{}}
+	return &Listener{Listener: l, config: c, samples: logsample.New(), refuse: rate.NewLimiter(refusedPerSecond, refusedBurst),
+		hosts: map[netip.Prefix]*host{}}
 }
 
 // Accept waits for the next connection within the bounds, a *Conn.
@@ -103,14 +125,24 @@ func (l *Listener) Accept() (net.Conn, error) {
 			return c, nil
 		}
 		cut(inner)
+		if wait := l.refuse.Reserve().Delay(); wait > minPause {
+			time.Sleep(wait)
+		}
 	}
 }
+
+// minPause is the shortest pause of Accept: timers of a few microseconds cost more than the connections.
+const minPause = 2 * time.Millisecond
 
 // admit returns the connection if it may be served.
 func (l *Listener) admit(inner net.Conn) *Conn {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	h := l.host(HostOf(inner.RemoteAddr().String()))
+	h := l.host(hostOf(inner.RemoteAddr()))
+	if h.unused.Tokens() < 1 {
+		l.refused(inner, "too many connections of the host without an identified request")
+		return nil
+	}
 	c := &Conn{Conn: inner, listener: l, host: h, closed: make(chan struct{})}
 	life, evicted, full := l.config.IdentifyWithin, (*Conn)(nil), ""
 	switch {
@@ -153,22 +185,27 @@ func (l *Listener) host(name netip.Prefix) *host {
 			}
 		}
 	}
-	h = &host{bytes: rate.NewLimiter(unidentifiedBytes, unidentifiedBurst)}
+	h = &host{name: name, bytes: rate.NewLimiter(unidentifiedBytes, unidentifiedBurst), unused: rate.NewLimiter(unusedPerSecond, unusedBurst)}
 	l.hosts[name] = h
 	return h
 }
 
 func (l *Listener) refused(c net.Conn, cause string) {
-	l.samples.Log(l.config.Log, slog.LevelWarn, "closed a connection", "address", c.RemoteAddr().String(), "cause", cause)
+	l.samples.Log(l.config.Log, slog.LevelWarn, "closed a connection", "address", text{c.RemoteAddr()}, "cause", cause)
 }
 
-// HostOf returns the host of an address, host:port: an IPv4 address, or the prefix of 64 bits that one party has of IPv6.
-func HostOf(address string) netip.Prefix {
-	a, err := netip.ParseAddrPort(address)
-	if err != nil {
+// text is an address in a log: it is written only where the line is.
+type text struct{ net.Addr }
+
+func (t text) LogValue() slog.Value { return slog.StringValue(t.String()) }
+
+// hostOf returns the host of an address: an IPv4 address, or the prefix of 64 bits that one party has of IPv6.
+func hostOf(address net.Addr) netip.Prefix {
+	a, ok := address.(*net.TCPAddr)
+	if !ok {
 		return netip.Prefix{}
 	}
-	ip, bits := a.Addr().Unmap().WithZone(""), 32
+	ip, bits := a.AddrPort().Addr().Unmap().WithZone(""), 32
 	if ip.Is6() {
 		bits = 64
 	}

@@ -5,6 +5,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/netip"
 	"sync"
 	"syscall"
 	"testing"
@@ -178,10 +179,71 @@ func TestListener_RemembersTheMisuseOfAHost(t *testing.T) {
 	}
 }
 
+// accepts opens connections of a host one after the other, has the server end each, and returns how many are accepted
+// before one is closed at once; all of them where none is.
+func (s site) accepts(t *testing.T, host string, connections int, end func(*connlimit.Conn)) int {
+	t.Helper()
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(host)}}
+	for n := range connections {
+		c, err := dialer.Dial("tcp", s.Addr().String())
+		if errors.Is(err, syscall.ECONNRESET) {
+			return n
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		closed := make(chan struct{})
+		go func() {
+			defer close(closed)
+			isClosed(t, c)
+		}()
+		select {
+		case accepted := <-s.accepted:
+			end(accepted)
+			<-closed
+		case <-closed:
+			return n
+		}
+		_ = c.Close()
+	}
+	return connections
+}
+
+func TestListener_BoundsConnectionsThatHaveNoRequest(t *testing.T) {
+	s := listen(t, connlimit.Config{Max: 4, MaxPerHost: 4})
+	const burst, many = 256, 2000
+	for host, bounded := range map[string]func(*connlimit.Conn){
+		"127.0.0.2": func(c *connlimit.Conn) { _ = c.Close() },
+		"127.0.0.3": func(c *connlimit.Conn) {
+			c.Identified()
+			c.Misuse("test")
+		},
+	} {
+		if n := s.accepts(t, host, many, bounded); n < burst || n == many {
+			t.Errorf("%s: %d of %d connections are accepted, want %d and some", host, n, many, burst)
+		}
+	}
+	used := func(c *connlimit.Conn) {
+		c.Identified()()
+		_ = c.Close()
+	}
+	if n := s.accepts(t, "127.0.0.4", many, used); n != many {
+		t.Errorf("connection %d is closed although all before had an identified request", n)
+	}
+}
+
+func addressOf(text string) net.Addr {
+	a, err := netip.ParseAddrPort(text)
+	if err != nil {
+		return &net.UnixAddr{Name: text}
+	}
+	return net.TCPAddrFromAddrPort(a)
+}
+
 func TestHostOf(t *testing.T) {
 	for address, want := range map[string]string{"127.0.0.1:1": "127.0.0.1/32", "[::ffff:10.0.0.1]:1": "10.0.0.1/32",
 		"[2001:db8:1:2:3:4:5:6]:1": "2001:db8:1:2::/64", "[fe80::1%eth0]:1": "fe80::/64", "nothing": "invalid Prefix"} {
-		if got := connlimit.HostOf(address).String(); got != want {
+		if got := connlimit.HostOf(addressOf(address)).String(); got != want {
 			t.Errorf("%s: got %s, want %s", address, got, want)
 		}
 	}

@@ -6,3 +6,6 @@ func (l *Listener) Open() int {
 	defer l.mu.Unlock()
 	return l.queue.open() + l.queue[spare].Len()
 }
+
+// HostOf is hostOf for tests.
+var HostOf = hostOf
