@@ -117,6 +117,21 @@ func TestProducerToken_UnreadAnswersAreBounded(t *testing.T) {
 	}
 }
 
+// An answer to an inbox of another connection would have no reader whose slowness bounds it.
+func TestProducerToken_GetsOnlyIntoItsOwnInbox(t *testing.T) {
+	s := natstest.StartEmbedded(t)
+	openDocuments(t, s.Store())
+	natstest.Publish(t, s.Store(), stream.Message{Data: []byte("x")})
+	owner, other := dialProducer(t, s.Store()), dialProducer(t, s.Store())
+	fmt.Fprint(owner, "SUB _INBOX.owner.> 1\r\nPING\r\n")
+	owner.expect(t, "PONG")
+	const get = "PUB $JS.API.DIRECT.GET.DOCS _INBOX.owner.x 9\r\n{\"seq\":1}\r\n"
+	fmt.Fprint(other, get)
+	other.expect(t, "-ERR 'Permissions Violation for Publish")
+	fmt.Fprint(owner, get)
+	owner.expect(t, "HMSG _INBOX.owner.x 1 ")
+}
+
 // A producer that does not read is closed before the server holds much for it.
 func TestProducerToken_ClosesConnectionThatDoesNotRead(t *testing.T) {
 	s := natstest.StartEmbedded(t)

@@ -54,6 +54,14 @@ func (c *Conn) Spare() bool {
 // Host returns the source of the connection: an IPv4 address or an IPv6 prefix of 64 bits.
 func (c *Conn) Host() netip.Prefix { return c.host.name }
 
+// SetWriteBuffer sets how many bytes the kernel holds that are still to be sent.
+func (c *Conn) SetWriteBuffer(bytes int) error {
+	if t, ok := c.Conn.(*net.TCPConn); ok {
+		return t.SetWriteBuffer(bytes)
+	}
+	return nil
+}
+
 // HostMisuses reports whether a connection of the host was closed for misuse lately.
 func (c *Conn) HostMisuses() bool {
 	c.listener.mu.Lock()

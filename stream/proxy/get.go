@@ -89,8 +89,11 @@ const (
 	// getsAtOnce bounds the gets that the proxy makes at a time: each holds getBytes and one message.
 	getsAtOnce = 2
 	getBytes   = 8 << 20
-	// getMessages bounds the messages of one get.
-	getMessages = 1024
+	// A get counts as getWeight operations, and as many more for each weighedMessages of its answer.
+	getWeight       = 10
+	weighedMessages = 256
+	// GetMessages bounds the messages of one get.
+	GetMessages = 1024
 	// answerBytes bounds the answer to one get: headers of documents, values of a bucket.
 	answerBytes = 128 << 10
 	// getPending is what may wait for a client before the next of its gets is made.
@@ -104,9 +107,8 @@ type got struct{ head, payload []byte }
 
 // get makes a producer's get, one at a time of a connection, and answers it.
 func (c *producer) get(stream *Stream, m message, question []byte) error {
-	if !strings.HasPrefix(m.reply, inboxPrefix) {
-		c.deny(m.subject, "the answer to a get goes to an inbox")
-		return nil
+	if !c.p.inboxes.has(inboxOf(m.reply), c) {
+		return c.deny(m.subject, "the answer to a get goes to an inbox that the connection has subscribed to")
 	}
 	if err := c.toServ.Flush(); err != nil { // what was published before may be what is got
 		return err
@@ -114,10 +116,14 @@ func (c *producer) get(stream *Stream, m message, question []byte) error {
 	if !c.box.drained(getPending) {
 		return net.ErrClosed
 	}
+	if err := c.wait(c.p.others, getWeight); err != nil {
+		return err
+	}
 	parts, err := c.p.get(c.ctx, stream, m.subject, question)
 	if err != nil {
 		return c.ctx.Err() // the client waits for no answer longer than that took
 	}
+	c.p.others.ReserveN(time.Now(), getWeight*len(parts)/weighedMessages)
 	for _, x := range parts {
 		if err := c.answer(message{subject: m.reply}, x.head, x.payload); err != nil {
 			return err
@@ -140,7 +146,7 @@ func (p *Proxy) get(ctx context.Context, stream *Stream, request string, questio
 		a.several = a.latest || asked.Batch != 0
 	}
 	if a.several {
-		asked.Batch = min(asked.Batch, getMessages)
+		asked.Batch = min(asked.Batch, GetMessages)
 		if asked.MaxBytes <= 0 || asked.MaxBytes > getBytes {
 			asked.MaxBytes = getBytes
 		}

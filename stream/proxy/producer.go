@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"golang.org/x/time/rate"
 )
 
 // Limits on message ids of producers. The server keeps an id for the stream's duplicate window, with about IDOverhead
@@ -37,6 +38,10 @@ const (
 	valueLimit = 64 << 10
 	// subscriptionLimit bounds the subscriptions of a connection, each of which gets a copy of an answer.
 	subscriptionLimit = 64
+	// othersPerSecond bounds the operations of all producers that publish nothing, beyond a burst: pings, subscriptions, requests,
+	// and messages that are refused.
+	othersPerSecond = 5000
+	othersBurst     = 10_000
 	// batchIDLimit is the server's own.
 	batchIDLimit = 64
 	// lingerTimeout bounds the wait for a client to take what waits when its connection ends.
@@ -97,6 +102,7 @@ func newProducer(ctx context.Context, p *Proxy, raw connection, s *session) *pro
 		p: p, ctx: ctx, raw: raw, client: s.client, server: s.server, fromServ: s.fromServ,
 		toServ: bufio.NewWriterSize(s.server, copyBytes), box: newOutbox(), subs: map[string]*subscription{},
 	}
+	_ = raw.SetWriteBuffer(sendBuffer) // an error means that it is closed
 	first, _ := s.fromUser.Peek(s.fromUser.Buffered())
 	c.fromUser = bufio.NewReaderSize(io.MultiReader(bytes.NewReader(first), flushing{c}), headerLimit)
 	return c
@@ -146,7 +152,7 @@ func (c *producer) deliver() {
 		}
 		if !c.box.add(whole) {
 			c.p.o.Log.Noticef(logged(c.raw)+"Slow Consumer Detected: MaxPending of %d Exceeded", PendingBytes)
-			c.raw.Cut() // what the client has not read is dropped
+			c.raw.Misuse("answers are not read") // they are dropped
 			return
 		}
 		if cap(whole) > copyBytes {
@@ -202,7 +208,13 @@ func (c *producer) forward() error {
 			}
 			return errProtocol
 		}
-		switch args := w.args(); strings.ToUpper(string(w.at[0])) {
+		args, verb := w.args(), strings.ToUpper(string(w.at[0]))
+		if verb != "PUB" && verb != "HPUB" {
+			if err := c.wait(c.p.others, 1); err != nil {
+				return err
+			}
+		}
+		switch verb {
 		case "PING":
 			_, err = c.toServ.WriteString("PING\r\n")
 		case "PONG":
@@ -234,8 +246,10 @@ func (c *producer) publish(args [][]byte, hasHeaders bool) error {
 	case strings.HasPrefix(m.subject, apiPrefix):
 		return c.request(m)
 	case strings.HasPrefix(m.subject, inboxPrefix):
-		c.deny(m.subject, "answers are the server's")
-		return c.skip(m.size)
+		if err := c.skip(m.size); err != nil {
+			return err
+		}
+		return c.deny(m.subject, "answers are the server's")
 	case m.head > headerLimit:
 		return c.refuse(m, refuse(codeMessageTooLarge, "message has %d bytes of headers, at most %d are permitted",
 			m.head, headerLimit))
@@ -257,7 +271,7 @@ func (c *producer) publish(args [][]byte, hasHeaders bool) error {
 		default:
 			return c.refuse(m, refused)
 		}
-		if err := c.wait(h); err != nil {
+		if err := c.waitForID(h); err != nil {
 			return err
 		}
 	}
@@ -286,15 +300,23 @@ func (c *producer) check(m message, h headers) (refused *refusal) {
 	return refused
 }
 
-// wait waits for the limit on ids of all producers.
-func (c *producer) wait(h headers) error {
-	if h.longestID == 0 || c.p.ids.AllowN(time.Now(), h.longestID+IDOverhead) {
+// waitForID waits for the limit on ids.
+func (c *producer) waitForID(h headers) error {
+	if h.longestID == 0 {
+		return nil
+	}
+	return c.wait(c.p.ids, h.longestID+IDOverhead)
+}
+
+// wait waits for a limit of all producers.
+func (c *producer) wait(l *rate.Limiter, n int) error {
+	if l.AllowN(time.Now(), n) {
 		return nil
 	}
 	if err := c.toServ.Flush(); err != nil {
 		return err
 	}
-	return c.p.ids.WaitN(c.ctx, h.longestID+IDOverhead)
+	return l.WaitN(c.ctx, n)
 }
 
 // abandon makes the server drop a batch: a message with a wrong place ends it, and does nothing where there is none.
@@ -343,6 +365,9 @@ func (c *producer) content(size int, to io.Writer) error {
 
 // request forwards a request to JetStream, or answers it.
 func (c *producer) request(m message) error {
+	if err := c.wait(c.p.others, 1); err != nil {
+		return err
+	}
 	if m.size > requestLimit {
 		return c.refuse(m, refuse(codeMessageTooLarge, "request has %d bytes, at most %d are permitted",
 			m.size, requestLimit))
@@ -382,8 +407,10 @@ func (c *producer) refuse(m message, why *refusal) error {
 		return err
 	}
 	if !strings.HasPrefix(m.reply, inboxPrefix) {
-		c.deny(m.subject, why.Description)
-		return nil
+		return c.deny(m.subject, why.Description)
+	}
+	if err := c.wait(c.p.others, 1); err != nil {
+		return err
 	}
 	text, err := json.Marshal(struct {
 		Error *refusal `json:"error"`
@@ -395,8 +422,9 @@ func (c *producer) refuse(m message, why *refusal) error {
 }
 
 // deny tells the client that a message was dropped. Libraries take that form for no reason to disconnect.
-func (c *producer) deny(subject, why string) {
+func (c *producer) deny(subject, why string) error {
 	c.tell(fmt.Sprintf("Permissions Violation for Publish to %q: %s", subject, why))
+	return c.wait(c.p.others, 1)
 }
 
 // tell sends an error of the protocol. Where there is no room for it the client does not read.

@@ -74,7 +74,8 @@ const (
 type connection interface {
 	net.Conn
 	Identified() (done func())
-	Cut()
+	Misuse(cause string)
+	SetWriteBuffer(bytes int) error
 }
 
 // Proxy accepts clients of a server.
@@ -86,6 +87,7 @@ type Proxy struct {
 	batches  *batches
 	ids      *rate.Limiter
 	gets     *semaphore.Weighted
+	others   *rate.Limiter // operations of producers other than publishing
 
 	ctx     context.Context
 	cancel  context.CancelFunc
@@ -101,6 +103,7 @@ func New(l *connlimit.Listener, o Options) *Proxy {
 		batches: newBatches(max(StagedBytes/members, StagedBatch)),
 		ids:     rate.NewLimiter(rate.Limit(float64((IDBytes-idBurst)/members)/IDWindow.Seconds()), idBurst),
 		gets:    semaphore.NewWeighted(getsAtOnce),
+		others:  rate.NewLimiter(othersPerSecond, othersBurst),
 	}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	return p

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -82,7 +83,8 @@ func documents(t testing.TB) *nats.Conn {
 type unlimited struct{ net.Conn }
 
 func (unlimited) Identified() (done func()) { return func() {} }
-func (u unlimited) Cut()                    { _ = u.Close() }
+func (u unlimited) Misuse(string)           { _ = u.Close() }
+func (unlimited) SetWriteBuffer(int) error  { return nil }
 
 // toEnd has exchange read until the proxy ends the connection.
 const toEnd = 1 << 30
@@ -319,7 +321,7 @@ func TestProducer_WaitsForTheLimitOnIDs(t *testing.T) {
 		t.Fatal(err)
 	}
 	allowed := 0
-	for c.wait(headers{longestID: IDLimit}) == nil {
+	for c.waitForID(headers{longestID: IDLimit}) == nil {
 		if allowed += IDLimit + IDOverhead; allowed > IDBytes {
 			t.Fatalf("%d bytes of ids are forwarded at once", allowed)
 		}
@@ -327,7 +329,26 @@ func TestProducer_WaitsForTheLimitOnIDs(t *testing.T) {
 	if allowed < idBurst-IDLimit-IDOverhead || out.String() != "PING\r\n" {
 		t.Errorf("%d bytes of ids are forwarded, the server gets %q", allowed, out.String())
 	}
-	if err := c.wait(headers{}); err != nil {
+	if err := c.waitForID(headers{}); err != nil {
 		t.Errorf("a message without an id: %v", err)
+	}
+}
+
+// Operations that publish nothing are slowed down beyond the burst.
+func TestProducer_WaitsForTheLimitOnOtherOperations(t *testing.T) {
+	for _, operation := range []string{"PING\r\n", "PUB $JS.API.INFO _INBOX.a 0\r\n\r\n", "PUB _INBOX.a 0\r\n\r\n", "UNSUB 1\r\n",
+		"PUB $JS.API.DIRECT.GET.DOCS _INBOX.a 0\r\n\r\n"} {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel() // it ends the first wait
+		c := &producer{p: New(nil, Options{}), ctx: ctx, toServ: bufio.NewWriter(io.Discard), box: newOutbox()}
+		c.p.Share(Stream{Name: "DOCS", Subjects: []string{"docs.>"}})
+		sent := strings.NewReader(strings.Repeat(operation, 3*othersBurst))
+		c.fromUser = bufio.NewReaderSize(sent, controlLine)
+		if err := c.forward(); !errors.Is(err, context.Canceled) {
+			t.Errorf("%q: got %v, want a wait for the limit", operation, err)
+		}
+		if done := 3*othersBurst - sent.Len()/len(operation); done > 2*othersBurst {
+			t.Errorf("%q: %d of them are forwarded at once", operation, done)
+		}
 	}
 }

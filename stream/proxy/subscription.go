@@ -40,6 +40,14 @@ func (i *inboxes) take(name string, owner *producer) bool {
 	return true
 }
 
+// has reports whether a connection has subscribed to an inbox.
+func (i *inboxes) has(name string, owner *producer) bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	x := i.of[name]
+	return x != nil && x.owner == owner
+}
+
 func (i *inboxes) leave(name string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -140,7 +140,7 @@ func Start(ctx context.Context, o Options, log *slog.Logger) (_ *Server, err err
 func (s *Server) listen(ctx context.Context, o Options, log *serverLog) (err error) {
 	user, password := s.Inside(Documents)
 	s.inside, err = nats.Connect("", nats.InProcessServer(s), nats.UserInfo(user, password), nats.Name("loaderd proxy"),
-		nats.MaxReconnects(-1))
+		nats.MaxReconnects(-1), nats.SyncQueueLen(proxy.GetMessages+1)) // one for the status behind them
 	if err != nil {
 		return fmt.Errorf("connect the proxy to the embedded NATS server: %w", err)
 	}
