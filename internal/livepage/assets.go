@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
+	"errors"
 	"io/fs"
 	"mime"
 	"net/http"
@@ -15,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"loaderd/internal/webui"
 	"loaderd/loader"
 )
 
@@ -27,18 +29,21 @@ type asset struct {
 	body
 }
 
-// assets serves the files of the page, by their names; / is index.html. A browser asks each time whether one has changed: after an update of the daemon no
+// assets serves the files of the page, those of webui included, by their names; / is index.html. A browser asks each time whether one has changed: after an update of the daemon no
 // page is made of two versions.
 func assets() http.Handler {
 	all := map[string]*asset{}
-	err := fs.WalkDir(files, "page", func(name string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
+	own, err := fs.Sub(files, "page")
+	for _, folder := range []fs.FS{own, webui.Files} {
+		err = errors.Join(err, fs.WalkDir(folder, ".", func(name string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() {
+				return err
+			}
+			b, err := fs.ReadFile(folder, name)
+			all["/"+name] = assetOf(name, b)
 			return err
-		}
-		b, err := files.ReadFile(name)
-		all[strings.TrimPrefix(name, "page")] = assetOf(name, b)
-		return err
-	})
+		}))
+	}
 	if err != nil {
 		panic(err) // they are in the binary
 	}
