@@ -64,8 +64,8 @@ lint-python: venv ## mypy, strict
 RACED = $(addprefix loaderd/,stream/conn stream/deadletter stream/proxy stream/server $(addprefix internal/,access ledger runs status top tracing))
 
 .PHONY: browser
-browser: ## Chromium and axe-core for the tests of the live page, where they are not there yet
-	@PYTHON=$(PYTHON) internal/livepage/browser
+browser: ## Chromium and axe-core for the tests of pages, where they are not there yet
+	@PYTHON=$(PYTHON) internal/browsertest/browser
 
 .PHONY: test-go
 test-go: test-go-raced test-go-plain ## Go tests, with the race detector where it takes a minute at the most

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"loaderd/arrowout/answers"
+	"loaderd/internal/browsertest"
 	"loaderd/internal/config"
 	"loaderd/internal/daemon"
 	"loaderd/internal/natstest"
@@ -27,82 +28,82 @@ import (
 // The page of a real daemon: two sources, four ranks one of which stands still, a producer whose documents cannot be decoded. It says who holds the run up,
 // shows what was in a step, and seals the run, which then ends.
 func TestPageOfADaemon(t *testing.T) {
-	browser := chromium(t)
+	browser := browsertest.Chromium(t)
 	d := twoSources(t)
 	publishBoth(t, d.Store(), 600)
 	release, finished := fourRanks(t, d.FlightURI())
-	p := open(t, browser, d.PageURL(), usual)
-	p.ready()
+	p := browsertest.Open(t, browser, d.PageURL(), browsertest.Usual)
+	ready(p)
 
-	p.until(`/rank 3 of 4 of job "[^"]+" holds the others/i.test(document.querySelector("#sentence").textContent) && document.querySelector(".cell[data-holds]")?.textContent === "3"`)
+	p.Until(`/rank 3 of 4 of job "[^"]+" holds the others/i.test(document.querySelector("#sentence").textContent) && document.querySelector(".cell[data-holds]")?.textContent === "3"`)
 	var now answers.Status
 	_, body := call(t, "GET", d.PageURL()+"/api/status", "")
 	if err := json.Unmarshal([]byte(body), &now); err != nil {
 		t.Fatal(err)
 	}
-	p.says("#top", now.Run, "4 ranks read")
-	p.says("#jobs", "4 ranks", "Rank 3 holds the others up", "3 of 4")
-	p.says("#flow", "Published", "Planned ahead", "Committed")
-	p.says("#sources", "web", "70.0 %", "math", "30.0 %")
-	p.says("#sources", "documents undecodable")
-	p.until(`document.querySelectorAll("#dead li li").length > 0`)
-	p.says("#dead-section", "could not be decoded", "BAD_JSON", "Document math/")
-	p.until(`document.querySelector("#daemons").textContent.includes("leads, term")`)
-	p.says("#daemons", now.Daemon[:strings.LastIndex(now.Daemon, "/")], "(this page)")
-	p.until(`document.querySelectorAll("#events > li").length > 0`)
-	p.until(`document.querySelector("#chart-shares svg")?.getAttribute("aria-label").includes("web, target 70.0 %")`)
+	p.Says("#top", now.Run, "4 ranks read")
+	p.Says("#jobs", "4 ranks", "Rank 3 holds the others up", "3 of 4")
+	p.Says("#flow", "Published", "Planned ahead", "Committed")
+	p.Says("#sources", "web", "70.0 %", "math", "30.0 %")
+	p.Says("#sources", "documents undecodable")
+	p.Until(`document.querySelectorAll("#dead li li").length > 0`)
+	p.Says("#dead-section", "could not be decoded", "BAD_JSON", "Document math/")
+	p.Until(`document.querySelector("#daemons").textContent.includes("leads, term")`)
+	p.Says("#daemons", now.Daemon[:strings.LastIndex(now.Daemon, "/")], "(this page)")
+	p.Until(`document.querySelectorAll("#events > li").length > 0`)
+	p.Until(`document.querySelector("#chart-shares svg")?.getAttribute("aria-label").includes("web, target 70.0 %")`)
 
-	p.enter("#step", "1")
-	p.until(`document.querySelectorAll(".row").length === 8`)
-	p.says("#step-note", "Step 1: 8 rows of 512 tokens")
-	p.click(".piece")
-	p.until(`document.querySelectorAll(".token").length > 5`)
-	p.says(".about-piece", "Source", "Path", "published")
-	path := eval[string](p, `[...document.querySelectorAll(".origin dt")].find((x) => x.textContent === "Path").nextElementSibling.textContent`)
-	p.enter("#document", path)
-	p.until(`document.querySelectorAll("#found li").length > 0 && document.querySelector("#found").textContent.includes("Step 1,")`)
+	p.Enter("#step", "1")
+	p.Until(`document.querySelectorAll(".row").length === 8`)
+	p.Says("#step-note", "Step 1: 8 rows of 512 tokens")
+	p.Click(".piece")
+	p.Until(`document.querySelectorAll(".token").length > 5`)
+	p.Says(".about-piece", "Source", "Path", "published")
+	path := browsertest.Eval[string](p, `[...document.querySelectorAll(".origin dt")].find((x) => x.textContent === "Path").nextElementSibling.textContent`)
+	p.Enter("#document", path)
+	p.Until(`document.querySelectorAll("#found li").length > 0 && document.querySelector("#found").textContent.includes("Step 1,")`)
 
-	p.click("#action-seal")
-	p.click("dialog button.do")
-	p.until(`document.querySelector("#acted").textContent.includes("recorded behind document")`)
+	p.Click("#action-seal")
+	p.Click("dialog button.do")
+	p.Until(`document.querySelector("#acted").textContent.includes("recorded behind document")`)
 	release()
 	for range 4 {
 		if err := <-finished; err != nil {
 			t.Error(err)
 		}
 	}
-	p.until(`document.querySelector("#health").textContent === "Ended" && document.querySelector("#sentence").textContent.includes("step")`)
-	p.until(`document.querySelector("#events").textContent.includes("seal")`)
+	p.Until(`document.querySelector("#health").textContent === "Ended" && document.querySelector("#sentence").textContent.includes("step")`)
+	p.Until(`document.querySelector("#events").textContent.includes("seal")`)
 }
 
 // A daemon with one document stream shows no sources but ages, and one that has seen no document yet breaks nothing.
 func TestPageOfOneStream(t *testing.T) {
 	d := serving(t, func(*config.Config) {})
-	p := open(t, chromium(t), d.PageURL(), usual)
-	p.ready()
-	p.says("#top", "Waiting", "0 steps planned")
-	p.says("#ranks-section", "No rank reads")
-	p.says("#dead-section", "There are none")
+	p := browsertest.Open(t, browsertest.Chromium(t), d.PageURL(), browsertest.Usual)
+	ready(p)
+	p.Says("#top", "Waiting", "0 steps planned")
+	p.Says("#ranks-section", "No rank reads")
+	p.Says("#dead-section", "There are none")
 	publishBoth(t, d.Store(), 200)
 	finished := make(chan error, 1)
 	go func() { finished <- read(t.Context(), d.FlightURI(), 0, 1, func(int) {}) }()
-	p.until(`document.querySelectorAll(".cell").length === 1`)
-	p.says("#jobs", "1 rank,", "0 of 1")
-	p.click("#action-seal")
-	p.click("dialog button.do")
+	p.Until(`document.querySelectorAll(".cell").length === 1`)
+	p.Says("#jobs", "1 rank,", "0 of 1")
+	p.Click("#action-seal")
+	p.Click("dialog button.do")
 	if err := <-finished; err != nil {
 		t.Error(err)
 	}
-	p.until(`document.querySelector("#health").textContent === "Ended"`)
-	p.until(`Boolean(document.querySelector("#chart-age path")?.getAttribute("d"))`)
-	if shown := eval[bool](p, `!document.querySelector("#sources-section").hidden || Boolean(document.querySelector("#chart-shares"))`); shown {
+	p.Until(`document.querySelector("#health").textContent === "Ended"`)
+	p.Until(`Boolean(document.querySelector("#chart-age path")?.getAttribute("d"))`)
+	if shown := browsertest.Eval[bool](p, `!document.querySelector("#sources-section").hidden || Boolean(document.querySelector("#chart-shares"))`); shown {
 		t.Error("a run with one stream shows shares of sources")
 	}
-	p.enter("#step", "0")
-	p.until(`document.querySelectorAll(".row").length === 8`)
-	p.click(".piece")
-	p.until(`document.querySelectorAll(".token").length > 5`)
-	p.says(".about-piece", "before its step was planned, published")
+	p.Enter("#step", "0")
+	p.Until(`document.querySelectorAll(".row").length === 8`)
+	p.Click(".piece")
+	p.Until(`document.querySelectorAll(".token").length > 5`)
+	p.Says(".about-piece", "before its step was planned, published")
 }
 
 // twoSources starts a daemon whose run has two.

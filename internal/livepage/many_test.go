@@ -10,19 +10,20 @@ import (
 	"time"
 
 	"loaderd/arrowout/answers"
+	"loaderd/internal/browsertest"
 )
 
 // Two hundred pages are open at once, some of them in a browser: all of them get every update, for little memory.
 func TestManyPages(t *testing.T) {
 	const pages, tabs, rounds = 200, 3, 8
-	browser := chromium(t)
+	browser := browsertest.Chromium(t)
 	f := newFake()
 	f.set(func(f *fake) { f.change = manyRanks })
 	s := serve(t, f)
-	shown := []*tab{}
+	shown := []*browsertest.Tab{}
 	for range tabs {
-		p := open(t, browser, s.URL, usual)
-		p.ready()
+		p := browsertest.Open(t, browser, s.URL, browsertest.Usual)
+		ready(p)
 		shown = append(shown, p)
 	}
 	before, cpu := heap(), used(t)
@@ -70,8 +71,8 @@ func TestManyPages(t *testing.T) {
 		t.Errorf("%d of %d updates were missed", missed, pages*rounds)
 	}
 	for _, p := range shown {
-		p.says("#health", "Waiting")
-		p.until(`document.documentElement.dataset.updates > 3`)
+		p.Says("#health", "Waiting")
+		p.Until(`document.documentElement.dataset.updates > 3`)
 	}
 	t.Logf("%d updates missed", missed)
 	t.Logf("%d pages and %d tabs for %s: %.1f %% of a processor with the readers in this process, %.1f MiB of heap more, %d goroutines", pages, tabs, took.Round(time.Second),

@@ -1,9 +1,9 @@
-package livepage_test
+// Package browsertest drives pages in a real Chromium, for tests.
+package browsertest
 
 import (
 	"context"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -24,23 +24,21 @@ import (
 	"github.com/chromedp/chromedp/kb"
 )
 
-var pictures = flag.Bool("pictures", false, "write the pictures of docs/img")
-
 // patience bounds everything that a browser is waited for: it may share two processors with everything else.
 const patience = 2 * time.Minute
 
 // missing says loudly that something was not tested. Where a change is checked before it lands that is an error.
 func missing(t *testing.T, what string) {
 	t.Helper()
-	fmt.Fprintf(os.Stderr, "\n*** %s DID NOT RUN: %s; internal/livepage/browser gets it ***\n\n", t.Name(), what)
+	fmt.Fprintf(os.Stderr, "\n*** %s DID NOT RUN: %s; internal/browsertest/browser gets it ***\n\n", t.Name(), what)
 	if os.Getenv("CI") != "" {
 		t.Fatal(what)
 	}
 	t.Skip(what)
 }
 
-// chromium starts a browser.
-func chromium(t *testing.T) context.Context {
+// Chromium starts a browser, which ends with the test.
+func Chromium(t *testing.T) context.Context {
 	t.Helper()
 	found := ""
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "chromium-headless-shell"} {
@@ -72,8 +70,8 @@ func chromium(t *testing.T) context.Context {
 	return ctx
 }
 
-// tab is a page in a browser.
-type tab struct {
+// Tab is a page in a browser.
+type Tab struct {
 	t      *testing.T
 	ctx    context.Context
 	server string
@@ -83,19 +81,30 @@ type tab struct {
 	expected []string // parts of problems that are meant to be
 }
 
-// view is how a tab is looked at.
-type view struct {
-	width, height int64
-	dark          bool
+// View is the size of a window in pixels and the scheme of its colors.
+type View struct {
+	Width, Height int64
+	Dark          bool
 }
 
-var usual = view{1280, 900, false}
+// Light returns a view with light colors.
+func Light(width, height int64) View { return View{width, height, false} }
 
-// open opens the page of a server in a new tab; it fails the test for errors of the console and requests to others.
-func open(t *testing.T, browser context.Context, server string, v view, expected ...string) *tab {
+// Dark returns a view with dark colors.
+func Dark(width, height int64) View { return View{width, height, true} }
+
+// Usual is the view of most tests.
+var Usual = Light(1280, 900)
+
+// Sizes are the views that a page has to fit.
+var Sizes = []View{Light(420, 900), Dark(420, 900), Light(768, 1000), Dark(768, 1000), Usual, Dark(1280, 900),
+	Light(2560, 1440), Dark(2560, 1440)}
+
+// Open opens the page of a server in a new tab; it fails the test for errors of the console and requests to others.
+func Open(t *testing.T, browser context.Context, server string, v View, expected ...string) *Tab {
 	t.Helper()
 	site, _, _ := strings.Cut(server, "/#") // a link of the page
-	p := &tab{t: t, server: site, expected: expected}
+	p := &Tab{t: t, server: site, expected: expected}
 	ctx, end := chromedp.NewContext(browser, chromedp.WithListener(p.listen))
 	ctx, stop := context.WithTimeout(ctx, patience)
 	p.ctx = ctx
@@ -105,17 +114,17 @@ func open(t *testing.T, browser context.Context, server string, v view, expected
 		end()
 	})
 	scheme := "light"
-	if v.dark {
+	if v.Dark {
 		scheme = "dark"
 	}
-	p.do(chromedp.EmulateViewport(v.width, v.height))
-	command(p, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+	p.Do(chromedp.EmulateViewport(v.Width, v.Height))
+	Command(p, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
 		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion", Value: "reduce"}}})
-	p.do(chromedp.Navigate(server))
+	p.Do(chromedp.Navigate(server))
 	return p
 }
 
-func (p *tab) listen(event any) {
+func (p *Tab) listen(event any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch e := event.(type) {
@@ -137,7 +146,7 @@ func (p *tab) listen(event any) {
 }
 
 // close looks at what the console said.
-func (p *tab) close() {
+func (p *Tab) close() {
 	p.t.Helper()
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -148,15 +157,15 @@ func (p *tab) close() {
 	}
 }
 
-func (p *tab) do(actions ...chromedp.Action[chromedp.Void]) {
+func (p *Tab) Do(actions ...chromedp.Action[chromedp.Void]) {
 	p.t.Helper()
 	if err := chromedp.Do(p.ctx, actions...); err != nil {
 		p.t.Fatal(err)
 	}
 }
 
-// command sends the browser one of its protocol.
-func command[P, R any](p *tab, c cdp.Command[P, R], params P) R {
+// Command sends the browser one of its protocol.
+func Command[P, R any](p *Tab, c cdp.Command[P, R], params P) R {
 	p.t.Helper()
 	r, err := chromedp.Call(p.ctx, c, params)
 	if err != nil {
@@ -165,34 +174,34 @@ func command[P, R any](p *tab, c cdp.Command[P, R], params P) R {
 	return r
 }
 
-// click clicks as somebody does: where the element is.
-func (p *tab) click(selector string) {
+// Click clicks as somebody does: where the element is.
+func (p *Tab) Click(selector string) {
 	p.t.Helper()
-	p.do(chromedp.Click(chromedp.CSS(selector)))
+	p.Do(chromedp.Click(chromedp.CSS(selector)))
 }
 
-// enter writes something into a field and sends its form.
-func (p *tab) enter(selector, value string) {
+// Enter writes something into a field and sends its form.
+func (p *Tab) Enter(selector, value string) {
 	p.t.Helper()
-	p.do(chromedp.SetValue(chromedp.CSS(selector), value), chromedp.Focus(chromedp.CSS(selector)), chromedp.KeyEvent(kb.Enter))
+	p.Do(chromedp.SetValue(chromedp.CSS(selector), value), chromedp.Focus(chromedp.CSS(selector)), chromedp.KeyEvent(kb.Enter))
 }
 
-// press presses keys, one after the other.
-func (p *tab) press(keys ...string) {
+// Press presses keys, one after the other.
+func (p *Tab) Press(keys ...string) {
 	p.t.Helper()
 	for _, k := range keys {
-		p.do(chromedp.KeyEvent(k))
+		p.Do(chromedp.KeyEvent(k))
 	}
 }
 
-// run runs a script for what it does.
-func (p *tab) run(script string) {
+// Run runs a script for what it does.
+func (p *Tab) Run(script string) {
 	p.t.Helper()
-	p.do(chromedp.Evaluate[chromedp.Void](script))
+	p.Do(chromedp.Evaluate[chromedp.Void](script))
 }
 
-// eval returns what an expression is.
-func eval[T any](p *tab, expression string) T {
+// Eval returns what an expression is.
+func Eval[T any](p *Tab, expression string) T {
 	p.t.Helper()
 	value, err := chromedp.Run(p.ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
 	if err != nil {
@@ -204,8 +213,8 @@ func eval[T any](p *tab, expression string) T {
 // reloads are what a browser says of an expression when the page is loaded again meanwhile.
 var reloads = []string{"context with specified id", "context was destroyed", "Inspected target navigated"}
 
-// until waits until an expression is true, also beyond a reload of the page.
-func (p *tab) until(expression string) {
+// Until waits until an expression is true, also beyond a reload of the page.
+func (p *Tab) Until(expression string) {
 	p.t.Helper()
 	for {
 		_, err := chromedp.Run(p.ctx, chromedp.Poll[chromedp.Void](expression, chromedp.WithPollingTimeout(20*time.Second), chromedp.WithPollingInterval(50*time.Millisecond)))
@@ -222,22 +231,16 @@ func (p *tab) until(expression string) {
 	}
 }
 
-// ready waits until all of the page is drawn.
-func (p *tab) ready() {
+// Text is what somebody reads of an element.
+func (p *Tab) Text(selector string) string {
 	p.t.Helper()
-	p.until(`document.documentElement.dataset.updates > 0 && document.querySelectorAll("#charts .plot :is(svg, .empty)").length >= 8`)
+	return Eval[string](p, fmt.Sprintf(`document.querySelector(%q)?.innerText ?? "(not there)"`, selector))
 }
 
-// text is what somebody reads of an element.
-func (p *tab) text(selector string) string {
+// Says fails the test when an element does not say something.
+func (p *Tab) Says(selector string, wants ...string) {
 	p.t.Helper()
-	return eval[string](p, fmt.Sprintf(`document.querySelector(%q)?.innerText ?? "(not there)"`, selector))
-}
-
-// says fails the test when an element does not say something.
-func (p *tab) says(selector string, wants ...string) {
-	p.t.Helper()
-	text := strings.Join(strings.Fields(p.text(selector)), " ")
+	text := strings.Join(strings.Fields(p.Text(selector)), " ")
 	for _, want := range wants {
 		if !strings.Contains(text, want) {
 			p.t.Errorf("%s says %.1500q, not %q", selector, text, want)
@@ -245,23 +248,31 @@ func (p *tab) says(selector string, wants ...string) {
 	}
 }
 
-// picture takes one of what the window shows, for docs/img; none without a name.
-func (p *tab) picture(name string) {
+// Screenshot returns what the window shows as a PNG.
+func (p *Tab) Screenshot() []byte {
 	p.t.Helper()
-	if !*pictures || name == "" {
-		return
-	}
-	b := command(p, page.CaptureScreenshot, page.CaptureScreenshotParams{}).Data
-	if err := os.WriteFile(filepath.Join("..", "..", "docs", "img", name+".png"), b, 0o644); err != nil {
-		p.t.Fatal(err)
-	}
+	return Command(p, page.CaptureScreenshot, page.CaptureScreenshotParams{}).Data
 }
 
-// barriers are what axe-core finds that keeps people out, by the rules of WCAG 2 A and AA.
-func (p *tab) barriers(axe string) (found []string) {
+// Expect adds parts of problems that are meant to be.
+func (p *Tab) Expect(parts ...string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.expected = append(p.expected, parts...)
+}
+
+// In reports failures to a subtest until the returned function is called.
+func (p *Tab) In(t *testing.T) (end func()) {
+	outer := p.t
+	p.t = t
+	return func() { p.t = outer }
+}
+
+// Barriers are what axe-core finds that keeps people out, by the rules of WCAG 2 A and AA.
+func (p *Tab) Barriers(axe string) (found []string) {
 	p.t.Helper()
-	p.run(axe + "; null")
-	result := eval[string](p, `axe.run(document, {runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"]}).then((r) => JSON.stringify(r.violations.map((v) =>
+	p.Run(axe + "; null")
+	result := Eval[string](p, `axe.run(document, {runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"]}).then((r) => JSON.stringify(r.violations.map((v) =>
 		v.id + " (" + v.help + "): " + v.nodes.slice(0, 3).map((n) => n.target + " " + n.failureSummary).join("; "))))`)
 	if err := json.Unmarshal([]byte(result), &found); err != nil {
 		p.t.Fatal(err)
@@ -269,8 +280,8 @@ func (p *tab) barriers(axe string) (found []string) {
 	return found
 }
 
-// axe is axe-core.
-func axe(t *testing.T) string {
+// Axe returns axe-core.
+func Axe(t *testing.T) string {
 	t.Helper()
 	cache, err := os.UserCacheDir()
 	if err != nil {
