@@ -1,72 +1,69 @@
-// A chart: lines or stacked areas over steps or time, drawn as SVG as wide as its place, with a legend, what stands under the pointer, and a table behind it.
-import { el, keyed, mark, say, show, svg } from "./dom.js";
+// A chart: lines or stacked areas over steps, time or another axis, with what stands under the pointer.
+import { el, mark, say, svg } from "./dom.js";
+import { Figure } from "./figure.js";
 import { powers, scale, ticks, times } from "./scale.js";
 
 const height = 190;
 const edge = { top: 10, right: 12, bottom: 24, left: 52 };
 const spoken = 24; // rows of the table behind a chart
 
-// Chart shows what draw is given: {x, xKind ("step" or "time"), xText, series, yText, low, high, log, stacked, marks}; series are
-// {name, color (0 to 7, or a name of charts.css), values, dashed}, a value each for an entry of x; null leaves a gap. marks are {x, text}.
-export class Chart {
-  constructor(id, title, about) {
-    this.title = title;
-    this.plot = el("div", { class: "plot" });
-    this.legend = el("ul", { class: "legend" });
-    this.readout = el("p", { class: "readout small", "aria-hidden": "true" });
-    this.table = el("div", { class: "scroll", role: "region", tabindex: 0, "aria-label": `${title}, a table` });
-    this.behind = el("details", { ontoggle: () => this.tabulate() }, el("summary", {}, "Table"), this.table);
-    this.node = el("section", { class: "chart", "aria-labelledby": `${id}-title`, id },
-      el("h3", { id: `${id}-title` }, title), el("p", { class: "small" }, about), this.legend, this.plot, this.readout, this.behind);
+// Chart shows what draw is given: {x, xKind ("step", "time" or another noun), xText, xLog, series, yText, low, high,
+// log, stacked, marks}; log and xLog are bases of logarithmic axes. series are {name, color (0 to 7, or a name of
+// charts.css), values, dashed}, a value each for an entry of x; null leaves a gap. marks are {x, text}. Without a
+// legend of the data, the series are it.
+export class Chart extends Figure {
+  constructor(...args) {
+    super(...args);
     this.plot.addEventListener("pointermove", (e) => this.point(e));
     this.plot.addEventListener("pointerleave", () => this.point(null));
-    new ResizeObserver(() => this.data && this.render()).observe(this.plot);
   }
 
   draw(data) {
-    this.data = data;
-    keyed(this.legend, data.series, (s) => s.name, () => {
-      const swatch = el("i");
-      const text = el("span");
-      return { node: el("li", {}, swatch, text), swatch, text };
-    }, (row, s) => {
-      mark(row.swatch, "class", `c-${s.color}${s.dashed ? " dashed" : ""}`);
-      say(row.text, s.name);
-    });
-    show(this.legend, data.series.length > 1 || Boolean(data.series[0]?.dashed));
-    this.render();
-    this.tabulate();
+    const own = data.series.length > 1 || data.series[0]?.dashed;
+    const series = data.series.map((s) => ({ name: s.name, color: s.color, kind: s.dashed ? "dashed" : "" }));
+    super.draw({ ...data, legend: data.legend ?? (own ? series : []) });
   }
 
-  render() {
+  render(width) {
     const d = this.data;
-    const width = Math.round(this.plot.clientWidth);
-    if (!width) return;
-    if (!d.x.length) {
-      this.plot.replaceChildren(el("p", { class: "empty" }, "Nothing yet"));
-      return;
-    }
+    if (!d.x.length) return el("p", { class: "empty" }, "Nothing yet");
     const [low, high] = this.range();
     const [first, last] = [d.x[0], d.x.at(-1)];
     const right = width - edge.right;
     const bottom = height - edge.bottom;
-    const x = (this.place = scale(first, last, edge.left, right));
+    const x = (this.place = scale(first, last, edge.left, right, d.xLog));
     const y = scale(low, high, bottom, edge.top, d.log);
-    const out = svg("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": this.describe() });
-    for (const v of d.log ? powers(low, high, 6) : ticks(low, high, 4)) {
-      out.append(svg("line", { class: "gridline", x1: edge.left, x2: right, y1: y(v), y2: y(v) }),
-        svg("text", { class: "label", x: edge.left - 6, y: y(v) + 4, "text-anchor": "end" }, d.yText(v)));
+    const out = svg("svg", {
+      viewBox: `0 0 ${width} ${height}`,
+      width,
+      height,
+      role: "img",
+      "aria-label": this.describe(),
+    });
+    for (const v of d.log ? powers(low, high, 6, d.log) : ticks(low, high, 4)) {
+      out.append(
+        svg("line", { class: "gridline", x1: edge.left, x2: right, y1: y(v), y2: y(v) }),
+        svg("text", { class: "label", x: edge.left - 6, y: y(v) + 4, "text-anchor": "end" }, d.yText(v)),
+      );
     }
     const room = Math.max(2, Math.floor(width / 110));
     let before = "";
-    for (const v of d.xKind === "time" ? times(first, last, room) : ticks(first, last, room)) {
+    for (const v of this.xTicks(first, last, room)) {
       if (d.xText(v) === before) continue; // a few steps have fewer numbers than an axis has room for
       before = d.xText(v);
-      out.append(svg("text", { class: "label", x: x(v), y: height - 6, "text-anchor": x(v) > right - 20 ? "end" : "middle" }, d.xText(v)));
+      out.append(
+        svg(
+          "text",
+          { class: "label", x: x(v), y: height - 6, "text-anchor": x(v) > right - 20 ? "end" : "middle" },
+          d.xText(v),
+        ),
+      );
     }
     for (const m of d.marks ?? []) {
       if (m.x <= first || m.x > last) continue;
-      out.append(svg("line", { class: "mark", x1: x(m.x), x2: x(m.x), y1: edge.top, y2: bottom }, svg("title", {}, m.text)));
+      out.append(
+        svg("line", { class: "mark", x1: x(m.x), x2: x(m.x), y1: edge.top, y2: bottom }, svg("title", {}, m.text)),
+      );
     }
     const base = d.x.map(() => 0);
     for (const s of d.series) {
@@ -77,18 +74,28 @@ export class Chart {
         out.append(svg("polygon", { class: `area c-${s.color}`, points: [...up, ...down].join(" ") }));
         top.forEach((v, i) => (base[i] = v));
       } else {
-        out.append(svg("path", { class: `line c-${s.color}${s.dashed ? " dashed" : ""}`, d: path(d.x, s.values, x, y) }));
+        out.append(
+          svg("path", { class: `line c-${s.color}${s.dashed ? " dashed" : ""}`, d: path(d.x, s.values, x, y) }),
+        );
       }
     }
     this.cross = svg("line", { class: "cross", y1: edge.top, y2: bottom, visibility: "hidden" });
     out.append(this.cross);
-    this.plot.replaceChildren(out);
+    return out;
+  }
+
+  xTicks(first, last, room) {
+    const { xKind, xLog } = this.data;
+    if (xLog) return powers(first, last, room, xLog);
+    return xKind === "time" ? times(first, last, room) : ticks(first, last, room);
   }
 
   // range is that of the values, rounded to what the axis shows.
   range() {
     const d = this.data;
-    const all = d.stacked ? [1] : d.series.flatMap((s) => s.values.filter((v) => v !== null && Number.isFinite(v) && (!d.log || v > 0)));
+    const all = d.stacked
+      ? [1]
+      : d.series.flatMap((s) => s.values.filter((v) => v !== null && Number.isFinite(v) && (!d.log || v > 0)));
     const low = d.low ?? (all.length ? Math.min(...all) : d.log ? 1 : 0);
     const high = d.high ?? Math.max(all.length ? Math.max(...all) * (d.log ? 1.3 : 1.08) : 1, d.atLeast ?? 0);
     return high > low ? [low, high] : [low, low + 1]; // a single value, or none
@@ -99,7 +106,8 @@ export class Chart {
     const { series, yText, x, xText, xKind } = this.data;
     if (!x.length) return `${this.title}: nothing yet`;
     const last = series.map((s) => `${s.name} ${text(s.values.at(-1), yText)}`).join(", ");
-    return `${this.title}, from ${xKind} ${xText(x[0])} to ${xText(x.at(-1))}. At the end: ${last}. The table behind has more.`;
+    const span = `${this.title}, from ${xKind} ${xText(x[0])} to ${xText(x.at(-1))}.`;
+    return `${span} At the end: ${last}. The table behind has more.`;
   }
 
   point(e) {
@@ -119,17 +127,24 @@ export class Chart {
     mark(this.cross, "x2", px);
     mark(this.cross, "visibility", "visible");
     const near = (d.marks ?? []).filter((m) => Math.abs(this.place(m.x) - px) < 6).map((m) => m.text);
-    say(this.readout, [`${d.xKind === "time" ? "" : "step "}${d.xText(d.x[best])}`, ...d.series.map((s) => `${s.name} ${text(s.values[best], d.yText)}`), ...near].join("  ·  "));
+    say(
+      this.readout,
+      [
+        `${d.xKind === "time" ? "" : `${d.xKind} `}${d.xText(d.x[best])}`,
+        ...d.series.map((s) => `${s.name} ${text(s.values[best], d.yText)}`),
+        ...near,
+      ].join("  ·  "),
+    );
   }
 
-  tabulate() {
-    if (!this.behind.open || !this.data) return;
+  rows() {
     const { x, xText, xKind, series, yText } = this.data;
     const every = Math.max(1, Math.ceil(x.length / spoken));
-    const rows = x.map((_, i) => i).filter((i) => i % every === 0 || i === x.length - 1);
-    this.table.replaceChildren(el("table", {}, el("caption", { class: "unseen" }, this.title),
-      el("thead", {}, el("tr", {}, el("th", { scope: "col" }, xKind === "time" ? "Time" : "Step"), ...series.map((s) => el("th", { scope: "col" }, s.name)))),
-      el("tbody", {}, ...rows.map((i) => el("tr", {}, el("th", { scope: "row" }, xText(x[i])), ...series.map((s) => el("td", {}, text(s.values[i], yText))))))));
+    const shown = x.map((_, i) => i).filter((i) => i % every === 0 || i === x.length - 1);
+    return [
+      [xKind[0].toUpperCase() + xKind.slice(1), ...series.map((s) => s.name)],
+      ...shown.map((i) => [xText(x[i]), ...series.map((s) => text(s.values[i], yText))]),
+    ];
   }
 }
 

@@ -30,11 +30,16 @@ export function bytes(n) {
   return `${count(n)} B`;
 }
 
-// percent writes a share: 40.1 %.
+// percent writes a share with as many digits as tell it from others: 40.1 %, 0.055 %.
 export function percent(share) {
   const p = share * 100;
-  return `${p.toFixed(p !== 0 && p < 1 ? 2 : 1)} %`;
+  if (p === 0) return "0 %";
+  if (p < 0.00001) return "< 0.00001 %";
+  return `${p < 9.95 ? p.toFixed(Math.max(0, 1 - Math.floor(Math.log10(p)))) : p.toFixed(1)} %`;
 }
+
+// percentTick writes a round share: 40 %.
+export const percentTick = (share) => `${Number((share * 100).toPrecision(6))} %`;
 
 // duration writes seconds: 40 ms, 2.5 s, 3 min, 2 h 5 min, 3 d 4 h.
 export function duration(s) {

@@ -11,14 +11,27 @@ export function ticks(low, high, n) {
   return out;
 }
 
-// powers returns the powers of two from low to high, at most n of them.
-export function powers(low, high, n) {
+// powers returns the powers of a base from low to high, at most n of them.
+export function powers(low, high, n, base = 2) {
+  const exponent = (v) => Math.log(v) / Math.log(base);
   const out = [];
-  const from = Math.ceil(Math.log2(low));
-  const to = Math.floor(Math.log2(high));
+  const from = Math.ceil(exponent(low) - 1e-9);
+  const to = Math.floor(exponent(high) + 1e-9);
   const every = Math.max(1, Math.ceil((to - from + 1) / n));
-  for (let i = from; i <= to; i += every) out.push(2 ** i);
+  for (let i = from; i <= to; i += every) out.push(base ** i);
   return out;
+}
+
+// spaced returns as many of the ticks as have room for their texts, evenly chosen from the last one; a zero at the beginning stays.
+export function spaced(ticks, place, text) {
+  const room = (a, b) => place(b) - place(a) - 3.5 * (text(a).length + text(b).length) >= 10;
+  const zero = ticks[0] === 0;
+  for (let every = 1; every < ticks.length; every++) {
+    const some = ticks.filter((v, i) => (ticks.length - 1 - i) % every === 0 || (i === 0 && zero));
+    if (zero && some.length > 2 && !room(some[0], some[1])) some.splice(1, 1);
+    if (some.every((v, i) => i === 0 || room(some[i - 1], v))) return some;
+  }
+  return ticks.slice(-1);
 }
 
 const spans = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800, 1209600];
@@ -37,4 +50,12 @@ export function scale(low, high, from, to, log = false) {
   const f = log ? Math.log : (v) => v;
   const width = f(high) - f(low);
   return (v) => (width ? from + ((f(v) - f(low)) / width) * (to - from) : (from + to) / 2);
+}
+
+const gap = 0.1; // of the axis, between zero and the least positive value
+
+// scaleFromZero is a logarithmic scale with a place for zero at its beginning, as a part of 1.
+export function scaleFromZero(low, high) {
+  const log = scale(low, high, gap, 1, true);
+  return (v) => (v <= 0 ? 0 : high > low ? log(Math.max(v, low)) : 1);
 }

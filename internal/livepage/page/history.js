@@ -2,7 +2,7 @@
 import { Chart } from "./chart.js";
 import { byId, el, keyed, say, show } from "./dom.js";
 import { clock, count, percent, short } from "./format.js";
-import { Lengths } from "./lengths.js";
+import { lengthsData, newLengths } from "./lengths.js";
 
 const most = 8; // sources that a chart can tell apart
 
@@ -28,10 +28,10 @@ function render() {
   const times = (late ? h.recent_times : h.times) ?? {};
   const made = [...byStep(h, steps), ...byTime(times)];
   keyed(byId("charts"), [...made, { id: "chart-corpus" }], (c) => c.id, (c) => {
-    if (c.id === "chart-corpus") return (lengths = new Lengths());
+    if (c.id === "chart-corpus") return (lengths = newLengths());
     return (charts[c.id] = new Chart(c.id, c.title, c.about));
   }, (chart, c) => (c.data ? chart.draw(c.data) : undefined));
-  lengths.draw(h.lengths ?? []);
+  lengths.draw(lengthsData(h.lengths ?? []));
   const note = byId("history-note");
   const planned = steps.first?.length ? steps.first.at(-1) + steps.steps.at(-1) : 0;
   const waits = h.known_steps < planned;
@@ -64,7 +64,7 @@ function byStep(h, s) {
       { name: "pieces not whole", color: 1, values: ratio(s.continued ?? [], s.pieces ?? []) }] } });
   out.push({ id: "chart-age", title: "Ages", about: "In documents that have come since: the oldest one that still waits for a step, and the oldest in the step.", data: { ...axis, yText: short, low: 0,
     series: [{ name: "oldest that waits", color: 1, values: s.waits ?? [] }, ...(s.age?.length ? [{ name: "oldest in the step", color: 0, values: s.age }] : [])] } });
-  out.push({ id: "chart-lengths", title: "Lengths by step", about: "Of the pieces of each step, in tokens: a tenth is shorter, half, nine tenths.", data: { ...axis, yText: short, log: true,
+  out.push({ id: "chart-lengths", title: "Lengths by step", about: "Of the pieces of each step, in tokens: a tenth is shorter, half, nine tenths.", data: { ...axis, yText: short, log: 2,
     series: [["9 of 10", 3, s.length_p90], ["median", 0, s.length_p50], ["1 of 10", 2, s.length_p10]].map(([name, color, values]) => ({ name, color, values: values ?? [] })) } });
   return out;
 }

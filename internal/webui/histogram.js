@@ -1,0 +1,74 @@
+// A histogram over a logarithmic axis: bars, and where wanted a second distribution as a line and upright marks.
+import { svg } from "./dom.js";
+import { Figure } from "./figure.js";
+import { percent, percentTick } from "./format.js";
+import { scale, spaced, ticks } from "./scale.js";
+
+const edge = { top: 10, right: 12, bottom: 24, left: 52 };
+
+// Histogram shows {bins, low, high, xTicks, xText, marks, label, columns, height}: bins are {from, to, name, share,
+// line}, share and line parts of 1; marks are {x, text}, whose texts stand above them; columns are [name, text(bin)] of
+// the table.
+export class Histogram extends Figure {
+  render(width) {
+    const { bins, low, high, xTicks, xText, marks = [], label, height = 190 } = this.data;
+    const bottom = height - edge.bottom;
+    const top = edge.top + (marks.length ? 14 : 0);
+    const most = Math.max(...bins.map((b) => Math.max(b.share, b.line ?? 0)), 1e-9) * 1.04;
+    const x = scale(low, high, edge.left, width - edge.right, true);
+    const y = scale(0, most, bottom, top);
+    const out = svg("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": label });
+    for (const v of ticks(0, most, 4)) {
+      out.append(
+        svg("line", { class: "gridline", x1: edge.left, x2: width - edge.right, y1: y(v), y2: y(v) }),
+        svg("text", { class: "label", x: edge.left - 6, y: y(v) + 4, "text-anchor": "end" }, percentTick(v)),
+      );
+    }
+    for (const b of bins) {
+      out.append(
+        svg(
+          "rect",
+          {
+            class: "bar-c",
+            x: x(b.from) + 0.5,
+            y: y(b.share),
+            width: Math.max(x(b.to) - x(b.from) - 1, 0.5),
+            height: bottom - y(b.share),
+          },
+          svg("title", {}, `${b.name} tokens: ${percent(b.share)}`),
+        ),
+      );
+    }
+    let free = width;
+    for (const m of [...marks].reverse()) {
+      out.append(svg("line", { class: "mark", x1: x(m.x), x2: x(m.x), y1: top, y2: bottom }));
+      const half = 3.5 * m.text.length;
+      const at = Math.min(x(m.x), width - half);
+      if (at + half > free) continue; // no room for its text
+      out.append(svg("text", { class: "label", x: at, y: 12, "text-anchor": "middle" }, m.text));
+      free = at - half - 4;
+    }
+    if (bins[0]?.line !== undefined) {
+      out.append(
+        svg("path", {
+          class: "line c-warn",
+          d: bins
+            .map((b, i) => `${i ? "L" : "M"}${x(b.from).toFixed(1)},${y(b.line).toFixed(1)}H${x(b.to).toFixed(1)}`)
+            .join(""),
+        }),
+      );
+    }
+    for (const v of spaced(xTicks, x, xText)) {
+      out.append(svg("text", { class: "label", x: x(v), y: height - 6, "text-anchor": "middle" }, xText(v)));
+    }
+    return out;
+  }
+
+  rows() {
+    const { bins, columns } = this.data;
+    return [
+      ["Tokens", ...columns.map(([name]) => name)],
+      ...bins.filter((b) => b.share > 0).map((b) => [b.name, ...columns.map(([, text]) => text(b))]),
+    ];
+  }
+}
