@@ -15,8 +15,8 @@ type column struct {
 	neutral           bool // none is the best
 }
 
-// title is the name with the unit.
-func (c column) title() string {
+// Title is the name with the unit.
+func (c column) Title() string {
 	if c.Name == "" || c.Unit == "" {
 		return c.Name + c.Unit
 	}

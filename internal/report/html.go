@@ -1,134 +1,140 @@
 package report
 
 import (
-	_ "embed"
+	"bytes"
+	"crypto/sha256"
+	"embed"
+	"encoding/base64"
+	"encoding/json"
 	"fmt"
+	"html/template"
 	"io"
-
-	"golang.org/x/net/html"
+	"io/fs"
 
 	"loaderd/internal/quantity"
+	"loaderd/internal/webui"
 )
 
-//go:embed page.css
-var styleSheet string
+//go:embed page
+var files embed.FS
 
-// Widths of a drawing on a screen and on a phone: each is drawn twice, so that its text is readable on both.
-const (
-	wide   = 600
-	narrow = 340
-)
+var page = template.Must(template.ParseFS(files, "page/index.html"))
 
-// WriteHTML writes the report as one page that needs nothing else.
+// filled is what the page is filled with: texts and tables, the data of its figures, the style sheet and the script,
+// which the policy names.
+type filled struct {
+	*Report
+	Setting string
+	Facts   [][2]string
+	Tables  []pageTable
+	Data    template.JS
+	Style   template.CSS
+	Script  template.JS
+	Policy  string
+}
+
+// WriteHTML writes the report as one page that loads nothing: texts and tables as HTML, the figures as the JSON of the
+// report with the modules that draw them.
 func (r *Report) WriteHTML(w io.Writer) error {
-	page := &html.Node{Type: html.DocumentNode}
-	page.AppendChild(&html.Node{Type: html.DoctypeNode, Data: "html"})
-	page.AppendChild(element("html", []string{"lang", "en"}, r.head(), tag("body", tag("main", lines(r.body()...)...))))
-	if err := html.Render(w, page); err != nil {
+	style, script, err := parts()
+	if err != nil {
+		return fmt.Errorf("write report: %w", err)
+	}
+	data, err := json.Marshal(r) // which escapes what could end the script element
+	if err != nil {
+		return fmt.Errorf("write report: %w", err)
+	}
+	policy := fmt.Sprintf("default-src 'none'; style-src '%s'; script-src '%s'; base-uri 'none'; form-action 'none'; "+
+		"require-trusted-types-for 'script'; trusted-types 'none'", hash(style), hash(script))
+	err = page.Execute(w, filled{Report: r, Setting: r.setting(), Facts: r.facts(), Tables: r.tables(),
+		Data: template.JS(data), Style: template.CSS(style), Script: template.JS(script), Policy: policy})
+	if err != nil {
 		return fmt.Errorf("write report: %w", err)
 	}
 	return nil
 }
 
-func (r *Report) head() *html.Node {
-	return tag("head", lines(
-		element("meta", []string{"charset", "utf-8"}),
-		element("meta", []string{"name", "viewport", "content", "width=device-width, initial-scale=1"}),
-		element("meta", []string{"name", "color-scheme", "content", "light dark"}),
-		tag("title", text("Packing methods on "+r.Input)),
-		tag("style", text(styleSheet)),
-	)...)
-}
-
-func (r *Report) body() (parts []*html.Node) {
-	hero := []*html.Node{r.verdict()}
-	var figures []*html.Node
-	for i, f := range r.figures() {
-		if i == 0 {
-			hero = append(hero, f.section())
-		} else {
-			figures = append(figures, f.section())
+// parts are the style sheet and the script of the page.
+func parts() (style, script string, err error) {
+	own, err := fs.Sub(files, "page")
+	if err != nil {
+		return "", "", err
+	}
+	var sheets bytes.Buffer
+	for _, sheet := range []struct {
+		folder fs.FS
+		name   string
+	}{{webui.Files, "theme.css"}, {webui.Files, "charts.css"}, {own, "report.css"}} {
+		b, err := fs.ReadFile(sheet.folder, sheet.name)
+		if err != nil {
+			return "", "", err
 		}
+		sheets.Write(b)
 	}
-	parts = append(parts, classed("div", "grid hero", lines(hero...)...), classed("div", "grid", lines(figures...)...))
-	parts = append(parts, r.tables()...)
-	for _, s := range r.Skipped {
-		parts = append(parts, classed("p", "small", text("Left out: "), tag("code", text(s.Method)), text(": "+s.Reason)))
-	}
-	return append(parts, classed("p", "small", text("Made with "), tag("code", text(r.Command))))
+	script, err = webui.Bundle(own, "main.js")
+	return sheets.String(), script, err
 }
 
-// verdict says which method to take, why, and what the documents are.
-func (r *Report) verdict() *html.Node {
-	title := tag("h1", text("No method packs into these rows"))
-	if r.Best != "" {
-		title = tag("h1", text("For these lengths, pack with "), tag("code", text(r.Best)))
-	}
-	why := classed("p", "why")
-	for _, sentence := range r.Why {
-		why.AppendChild(text(sentence + " "))
-	}
+// hash names a text for a Content-Security-Policy.
+func hash(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return "sha256-" + base64.StdEncoding.EncodeToString(sum[:])
+}
+
+// facts describe the documents: a number, and what it counts.
+func (r *Report) facts() [][2]string {
 	d := r.Lengths
-	facts := classed("ul", "facts")
-	for _, f := range [][2]string{
+	return [][2]string{
 		{quantity.Count(d.Documents), "documents"}, {short(float64(d.Tokens)), "tokens"},
 		{quantity.Count(d.Median), "median length"}, {quantity.Count(int64(d.Mean + 0.5)), "mean length"},
 		{quantity.Count(d.P99), "99 % are no longer"}, {quantity.Count(d.Max), "longest"},
+	}
+}
+
+// pageTable is a table of the page with the meanings of its columns.
+type pageTable struct {
+	Title, First string // First names the first column
+	Columns      []column
+	Rows         []pageRow
+}
+
+type pageRow struct {
+	Name  string
+	Best  bool // of the method to take
+	Cells []pageCell
+}
+
+type pageCell struct {
+	Text   string
+	Marked bool // best of its column
+}
+
+// tables are all figures in numbers. Those without a row are left out.
+func (r *Report) tables() (all []pageTable) {
+	for _, t := range []struct {
+		title, first string
+		columns      []column
+		results      []Result
+		best         string
+	}{
+		{"All figures", "method", columns, r.Results, r.Best},
+		{"Documents that share a row", "method", relatedColumns, r.related(), r.Best},
+		{"Sources", "source", sourceColumns, r.sources(), ""},
+		{"By source", "source, method", mixedColumns, r.bySource(), ""},
 	} {
-		facts.AppendChild(tag("li", tag("b", text(f[0])), tag("span", text(f[1]))))
-	}
-	return tag("div", lines(title, why, facts, classed("p", "small", text(r.setting()+". Lengths from "+r.Input+".")))...)
-}
-
-func (f figure) section() *html.Node {
-	parts := []*html.Node{tag("h2", text(f.title)), classed("p", "small", text(f.note))}
-	if len(f.legend) > 0 {
-		legend := classed("ul", "legend")
-		for _, s := range f.legend {
-			legend.AppendChild(tag("li", element("i", []string{"style", s.style}), text(s.text)))
+		if len(t.results) == 0 {
+			continue
 		}
-		parts = append(parts, legend)
-	}
-	return tag("section", lines(append(parts, classed("div", "wide", f.draw(wide)), classed("div", "narrow", f.draw(narrow)))...)...)
-}
-
-// tables are all figures in numbers. Those without a line are left out.
-func (r *Report) tables() (all []*html.Node) {
-	add := func(title, first string, columns []column, results []Result) {
-		if len(results) > 0 {
-			all = append(all, r.tableSection(title, first, columns, results))
+		rows := make([]pageRow, len(t.results))
+		for i, x := range t.results {
+			rows[i] = pageRow{Name: x.Method, Best: t.best != "" && x.Method == t.best}
 		}
-	}
-	add("All figures", "method", columns, r.Results)
-	add("Documents that share a row", "method", relatedColumns, r.related())
-	add("Sources", "source", sourceColumns, r.sources())
-	add("By source", "source, method", mixedColumns, r.bySource())
-	return all
-}
-
-// tableSection has a line for every result, which first names, and below it says what the columns are.
-func (r *Report) tableSection(title, first string, columns []column, results []Result) *html.Node {
-	names := tag("tr", tag("th", text(first)))
-	about := tag("dl")
-	rows := make([]*html.Node, len(results))
-	for i, x := range results {
-		rows[i] = tag("tr", tag("td", text(x.Method)))
-		if x.Method == r.Best {
-			rows[i] = classed("tr", "best", tag("td", text(x.Method)))
-		}
-	}
-	for _, c := range columns {
-		names.AppendChild(tag("th", text(c.Name), tag("small", text(c.Unit))))
-		about.AppendChild(tag("dt", text(c.title())))
-		about.AppendChild(tag("dd", text(c.About)))
-		for i, marked := range c.marks(results) {
-			cell := tag("td", text(c.text(c.value(results[i]))))
-			if marked {
-				cell.Attr = []html.Attribute{{Key: "class", Val: "top"}}
+		for _, c := range t.columns {
+			for i, marked := range c.marks(t.results) {
+				rows[i].Cells = append(rows[i].Cells, pageCell{c.text(c.value(t.results[i])), marked})
 			}
-			rows[i].AppendChild(cell)
 		}
+		all = append(all, pageTable{t.title, t.first, t.columns, rows})
 	}
-	table := tag("table", tag("thead", names), tag("tbody", lines(rows...)...))
-	return tag("section", lines(tag("h2", text(title)), classed("div", "scroll", table), about)...)
+	return all
 }

@@ -46,30 +46,6 @@ func short(v float64) string {
 	return significant(v, 2)
 }
 
-// round is a round number on an axis.
-func round(v float64) string {
-	for _, u := range []struct {
-		size float64
-		name string
-	}{{1e9, "G"}, {1e6, "M"}, {1e3, "k"}} {
-		if v >= u.size {
-			return strconv.FormatFloat(v/u.size, 'g', 6, 64) + u.name
-		}
-	}
-	return strconv.FormatFloat(v, 'g', 6, 64)
-}
-
-// percentStep is a round share on an axis.
-func percentStep(share float64) string { return strconv.FormatFloat(100*share, 'g', 6, 64) + " %" }
-
-// length is a length in tokens on an axis: rows are multiples of 1,024 more often than not.
-func length(n int) string {
-	if n >= 1024 && n%1024 == 0 {
-		return strconv.Itoa(n/1024) + "k"
-	}
-	return quantity.Count(n)
-}
-
 // rows says row lengths in words.
 func rows(lengths []int) string {
 	if len(lengths) > 4 {

@@ -2,10 +2,7 @@ package report
 
 import (
 	"fmt"
-	"math"
 	"slices"
-
-	"golang.org/x/net/html"
 )
 
 // relatedColumns are the figures that say how much the documents of a row have to do with one another. They are there when documents
@@ -40,114 +37,45 @@ func (r *Report) related() (some []Result) {
 	return some
 }
 
-// zipfs shows the exponents of single rows: nine of ten within the bar, half within the thick one, the median as a dot.
-func (r *Report) zipfs() perMethod {
-	results := r.related()
-	least, most := math.Inf(1), 0.0
-	for _, x := range results {
-		slices.Sort(x.Related.Zipfs)
-		least, most = min(least, quantile(x.Related.Zipfs, 0.05)), max(most, quantile(x.Related.Zipfs, 0.95))
-	}
-	least, most = math.Floor(20*least)/20, math.Ceil(20*most+0.01)/20
-	var ticks []tick
-	for v := least; v < most+0.001; v += 0.05 {
-		ticks = append(ticks, tick{v, fmt.Sprintf("%.2f", v)})
-	}
-	return perMethod{
-		about: "Zipf's exponent of the token counts of single rows: quantiles", results: results, best: r.burstiest(),
-		scale: linear, least: least, most: most,
-		figure: func(x Result) string { return thousandths(x.Related.ZipfMLE.Mean) },
-		ticks:  ticks,
-		paint: func(d *drawing, res Result, color string, x func(float64) float64, y float64) {
-			at := func(share float64) float64 { return x(quantile(res.Related.Zipfs, share)) }
-			d.box(color, at(0.05), y-2.5, at(0.95), y+2.5)
-			d.box(color, at(0.25), y-6, at(0.75), y+6)
-			d.median(at(0.5), y)
-		},
-	}
+// ZipfQuantile is an exponent that a share of the rows do not exceed.
+type ZipfQuantile struct {
+	Share    float64 `json:"share"`
+	Exponent float64 `json:"exponent"`
 }
 
-func quantile(sorted []float64, share float64) float64 {
-	return sorted[min(int(share*float64(len(sorted))), len(sorted)-1)]
+// zipfShares are the quantiles of the exponents of single rows.
+var zipfShares = []float64{0.05, 0.25, 0.5, 0.75, 0.95}
+
+func zipfQuantiles(exponents []float64) (all []ZipfQuantile) {
+	sorted := slices.Sorted(slices.Values(exponents))
+	for _, share := range zipfShares {
+		if n := len(sorted); n > 0 {
+			all = append(all, ZipfQuantile{share, sorted[min(int(share*float64(n)), n-1)]})
+		}
+	}
+	return all
 }
 
-// burstiest is the method with the lowest exponent.
-func (r *Report) burstiest() string {
-	results := r.related()
-	return slices.MinFunc(results, func(a, b Result) int {
-		if a.Related.ZipfMLE.Mean < b.Related.ZipfMLE.Mean {
-			return -1
-		}
-		return 1
-	}).Method
+// TokenCount is the share of a row's distinct tokens that occur Count times in it or more, in the mean over rows.
+type TokenCount struct {
+	Count int     `json:"count"`
+	Share float64 `json:"share"`
 }
 
-// tokenCounts shows which share of a row's distinct tokens comes so often in it or more, on logarithmic axes: a power law is a line, and
-// the flatter it is the burstier are the rows.
-func (r *Report) tokenCounts(width float64) *html.Node {
-	results := r.related()
-	best := r.burstiest()
-	curves := make([][]float64, len(results))
-	for i, x := range results {
-		curves[i] = atLeast(x.Related.Counts)
-	}
-	least, most := seen(curves)
-	p := plot{drawing: newDrawing(width, 300, "Share of a row's distinct tokens by how often they come in it")}
-	p.x = axis{least: 1, most: float64(max(most, 2)), place: logarithmic}
-	p.y = axis{least: min(least, 0.5), most: 1, place: logarithmic}
-	p.x.ticks, p.y.ticks = decades(1, p.x.most, round), decades(p.y.least, 1, percentTick)
-	p.frame(textSize)
-	p.gridY()
-	p.gridX()
-	for i, res := range results {
-		if res.Method != best {
-			p.descent(curves[i], mark, 1.5)
-		}
-	}
-	for i, res := range results {
-		if res.Method == best {
-			p.descent(curves[i], accent, 2.5)
-		}
-	}
-	return p.svg
-}
+// leastShare is the least share of a TokenCount.
+const leastShare = 1e-4
 
-// atLeast sums shares from behind: of counts k+1 ([k]) those of k+1 or more.
-func atLeast(shares []float64) []float64 {
-	sums, sum := make([]float64, len(shares)), 0.0
-	for k := len(shares) - 1; k >= 0; k-- {
-		sum += shares[k]
-		sums[k] = sum
+// tokenCounts sums a distribution of counts, [k] the share of those of k+1, from its end. Of counts that differ by less
+// than a fiftieth the first is kept.
+func tokenCounts(distribution []float64) (all []TokenCount) {
+	atLeast := slices.Clone(distribution)
+	for k := len(atLeast) - 2; k >= 0; k-- {
+		atLeast[k] += atLeast[k+1]
 	}
-	return sums
-}
-
-// seen is the least share of the curves that is large enough to be seen, and the greatest count that has such a one.
-func seen(curves [][]float64) (least float64, most int) {
-	least, most = 1, 1
-	for _, curve := range curves {
-		for k, v := range curve {
-			if v >= 1e-4 {
-				least, most = min(least, v), max(most, k+1)
-			}
+	for k, share := range atLeast {
+		if n := len(all); share >= leastShare && (n == 0 || 50*(k+1) >= 51*all[n-1].Count) {
+			all = append(all, TokenCount{k + 1, share})
 		}
 	}
-	return least, most
-}
-
-// descent draws the part of a curve over counts from 1 on that is within the plot's axes.
-func (p *plot) descent(curve []float64, color string, width float64) {
-	var points []point
-	for k, v := range curve {
-		if v < p.y.least || float64(k+1) > p.x.most {
-			continue
-		}
-		next := point{p.x.at(float64(k + 1)), p.y.at(v)}
-		if n := len(points); n == 0 || k+1 == len(curve) || math.Abs(next.x-points[n-1].x)+math.Abs(next.y-points[n-1].y) >= 0.5 {
-			points = append(points, next) // nearer ones cannot be told apart
-		}
-	}
-	if len(points) > 1 {
-		p.curve(color, width, points)
-	}
+	return all
 }

@@ -1,5 +1,5 @@
 // Package report compares how packing methods did on the same document lengths: as a table for a terminal, as JSON, and as one HTML
-// page with plots that opens without a network.
+// page that draws figures of the JSON without a network.
 package report
 
 import (
@@ -33,6 +33,9 @@ type Result struct {
 	Ages []AgeQuantile `json:"ages"`
 	// Related says how related the documents of a row are, where documents were packed, not lengths.
 	Related *relatedness.Figures `json:"related,omitempty"`
+	// Zipf and TokenCounts are there with Related: exponents of single rows, and how often tokens occur in them.
+	Zipf        []ZipfQuantile `json:"zipf_quantiles,omitempty"`
+	TokenCounts []TokenCount   `json:"token_counts,omitempty"`
 
 	source *simulation.Source // in lines about one source of a mixture
 }
@@ -43,8 +46,8 @@ type AgeQuantile struct {
 	Age   uint32  `json:"age"`
 }
 
-// ageShares are the quantiles that the plot of ages shows.
-var ageShares = []float64{0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1}
+// ageShares are the quantiles of ages; 0 is the youngest.
+var ageShares = []float64{0, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1}
 
 // Skipped is a method that can not pack into these rows, with the reason.
 type Skipped struct {
@@ -57,6 +60,9 @@ func (r *Report) Add(s *simulation.Result, related *relatedness.Figures) {
 	x := Result{Result: s, Related: related}
 	for _, share := range ageShares {
 		x.Ages = append(x.Ages, AgeQuantile{share, s.AgeQuantile(share)})
+	}
+	if related != nil {
+		x.Zipf, x.TokenCounts = zipfQuantiles(related.Zipfs), tokenCounts(related.Counts)
 	}
 	r.Results = append(r.Results, x)
 }

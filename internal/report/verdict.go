@@ -43,7 +43,7 @@ func judge(r *Report) (best string, why []string) {
 
 // needless is how many cuts a document suffers, in the mean, beyond those that the longest row demands.
 func (r *Report) needless(x Result) float64 {
-	return ratio(float64(x.Pieces-r.Lengths.Pieces), float64(x.Documents))
+	return share(x.Pieces-r.Lengths.Pieces, x.Documents)
 }
 
 // reasons says what speaks for a method, and what others do better.
