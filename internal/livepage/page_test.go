@@ -22,6 +22,12 @@ import (
 	"loaderd/loader"
 )
 
+// cutLabels are the labels that reach beyond their chart.
+const cutLabels = `[...document.querySelectorAll(".plot svg text")].filter((t) => {
+	const [a, b] = [t.getBoundingClientRect(), t.closest("svg").getBoundingClientRect()];
+	return a.left < b.left || a.right > b.right;
+}).map((t) => t.textContent)`
+
 // Every section says what the document says.
 func TestPageShowsEverySection(t *testing.T) {
 	f := newFake()
@@ -52,6 +58,9 @@ func TestPageShowsEverySection(t *testing.T) {
 		t.Errorf("links to daemons: %s", links)
 	}
 	p.Says("#charts", "Shares of sources", "web, target", "Buckets", "1,024", "Padding and parts", "Lengths by step", "Lengths of the whole run", "Speed", "Waiting", "Split and related", "Steps that wait")
+	if cut := browsertest.Eval[[]string](p, cutLabels); len(cut) > 0 {
+		t.Errorf("labels of charts are cut off: %q", cut)
+	}
 	if label := browsertest.Eval[string](p, `document.querySelector("#chart-age svg").getAttribute("aria-label")`); !strings.Contains(label, "oldest that waits") || strings.Contains(label, "oldest in the step") {
 		t.Errorf("a run with several sources shows ages so: %s", label)
 	}

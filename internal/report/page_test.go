@@ -119,10 +119,10 @@ const misplaced = `(() => {
 		const apart = (a, b) => after(a, b) || after(b, a) || below(a, b) || below(b, a);
 		const inside = (a, b) => a.left >= b.left && a.right <= b.right && a.top >= b.top && a.bottom <= b.bottom;
 		const boxes = [...figure.querySelectorAll(".plot :is(text, span)")]
-			.map((t) => [t.textContent, t.getBoundingClientRect()])
+			.map((t) => [t.textContent, t.getBoundingClientRect(), t.closest(".plot > svg")?.getBoundingClientRect()])
 			.filter(([text, a]) => text && a.width);
-		boxes.forEach(([text, a], i) => {
-			if (!inside(a, frame)) found.push(figure.id + ": " + text + " leaves its frame");
+		boxes.forEach(([text, a, drawing], i) => {
+			if (!inside(a, drawing ?? frame)) found.push(figure.id + ": " + text + " leaves its frame");
 			for (const [other, b] of boxes.slice(i + 1)) {
 				if (!apart(a, b)) found.push(figure.id + ": " + text + " overlaps " + other);
 			}

@@ -59,7 +59,8 @@ export class Histogram extends Figure {
       );
     }
     for (const v of spaced(xTicks, x, xText)) {
-      out.append(svg("text", { class: "label", x: x(v), y: height - 6, "text-anchor": "middle" }, xText(v)));
+      const at = Math.min(x(v), width - 3.5 * xText(v).length);
+      out.append(svg("text", { class: "label", x: at, y: height - 6, "text-anchor": "middle" }, xText(v)));
     }
     return out;
   }
