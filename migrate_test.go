@@ -17,7 +17,8 @@ import (
 	"loaderd/internal/runs"
 	"loaderd/internal/testscale"
 	"loaderd/stream"
-	"loaderd/stream/planlog"
+	"loaderd/stream/lease"
+	"loaderd/stream/retention"
 )
 
 // briefly are settings by which a document soon is needed no more.
@@ -59,7 +60,7 @@ func migration(t *testing.T, c config.Config, cluster *natstest.Cluster) *runs.M
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = from.Close() })
-	return &runs.Migration{From: from, To: cluster.Store(), Holder: planlog.NewHolder("test", 1), Progress: func(string, int64, int64) {}}
+	return &runs.Migration{From: from, To: cluster.Store(), Self: lease.NewLeaderInfo("test", 1), Progress: func(string, int64, int64) {}}
 }
 
 // A run that began on one machine goes on on a cluster of three, with the steps that it would have had, however often its copy was broken off.
@@ -119,7 +120,7 @@ func TestARunMovesToACluster(t *testing.T) {
 
 // anew is the same migration in another process.
 func anew(m *runs.Migration) *runs.Migration {
-	return &runs.Migration{From: m.From, To: m.To, Holder: m.Holder, Progress: m.Progress}
+	return &runs.Migration{From: m.From, To: m.To, Self: m.Self, Progress: m.Progress}
 }
 
 // checkMoved looks at what a run has on the cluster.
@@ -142,7 +143,7 @@ func checkMoved(t *testing.T, d *daemon.Daemon) {
 	if s := docs.CachedInfo().State; s.FirstSeq != 4 || s.NumDeleted != 2 || s.LastSeq != 300 {
 		t.Errorf("the documents are %d to %d, %d deleted among them, want 4 to 300 and 2", s.FirstSeq, s.LastSeq, s.NumDeleted)
 	}
-	if runs, err := planlog.Runs(t.Context(), d.Store()); err != nil || len(runs) != 1 || !runs[0].Sealed {
+	if runs, err := retention.Runs(t.Context(), d.Store()); err != nil || len(runs) != 1 || !runs[0].Sealed {
 		t.Errorf("runs over the stream: %+v, %v, want the sealed one", runs, err)
 	}
 }

@@ -26,8 +26,8 @@ import (
 	"loaderd/internal/reader"
 	"loaderd/internal/runs"
 	"loaderd/stream"
-	"loaderd/stream/planlog"
 	"loaderd/stream/publish"
+	"loaderd/stream/retention"
 )
 
 // The accounts of the templates in docs/nats, and the user in each.
@@ -277,7 +277,7 @@ func produce(ctx context.Context, store *stream.Store, messages []stream.Message
 	if err := input("as it is now"); err != nil {
 		return err
 	}
-	_, err := planlog.Readers(ctx, store)
+	_, err := retention.Readers(ctx, store)
 	return err
 }
 

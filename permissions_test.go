@@ -22,7 +22,7 @@ import (
 	"loaderd/loader/plan"
 	"loaderd/stream"
 	"loaderd/stream/conn"
-	"loaderd/stream/planlog"
+	"loaderd/stream/permissions"
 )
 
 // permitted returns what docs/cluster.md lists for a party, under a heading such as "publish".
@@ -181,14 +181,14 @@ func TestMissingPermissionsToPull(t *testing.T) {
 		c.URL = fmt.Sprintf("nats://user%d:d@%s", i, s.Addr())
 		store := natstest.Open(t, c)
 		t.Cleanup(func() { store.Close() })
-		does := planlog.Doing{Purges: true}
-		if err := planlog.Permitted(t.Context(), store, "pretrain", does); err != nil {
+		does := permissions.Tasks{Purges: true}
+		if err := permissions.Check(t.Context(), store, "pretrain", does); err != nil {
 			t.Errorf("who pulls nothing does not need %s: %v", subject, err)
 		}
 		web := store.Source("web", 1)
-		does.Pulls = []planlog.Pulling{{Documents: web, Subject: web.Config().Subject, Seals: true}}
-		err := planlog.Permitted(t.Context(), store, "pretrain", does)
-		var missing *planlog.NotPermittedError
+		does.Pulls = []permissions.Pull{{Documents: web, Subject: web.Config().Subject, Seals: true}}
+		err := permissions.Check(t.Context(), store, "pretrain", does)
+		var missing *permissions.MissingError
 		if !errors.As(err, &missing) || len(missing.Missing) != 1 || missing.Missing[0].Subject != subject {
 			t.Errorf("without %s: %v", subject, err)
 		}
@@ -210,7 +210,7 @@ func TestPullNotPermitted(t *testing.T) {
 	c, _ := pulling(t, true)
 	c.Stream.URL = "nats://daemon:d@" + s.Addr().String()
 	_, err = daemon.Start(natstest.Within(t, time.Minute), c, slog.New(slog.DiscardHandler))
-	if !errors.As(err, new(*planlog.NotPermittedError)) || !strings.Contains(err.Error(), "publish to docs.code,") || !strings.Contains(err.Error(), "STREAM.UPDATE.DOCS_web") {
+	if !errors.As(err, new(*permissions.MissingError)) || !strings.Contains(err.Error(), "publish to docs.code,") || !strings.Contains(err.Error(), "STREAM.UPDATE.DOCS_web") {
 		t.Errorf("%v", err)
 	}
 }
@@ -272,18 +272,18 @@ func TestMissingPermissionsAreNamed(t *testing.T) {
 	ctx := natstest.Within(t, time.Minute)
 	all := open("all")
 	check := func(when string) {
-		if err := planlog.Permitted(ctx, open("listed"), "pretrain", planlog.Doing{Purges: true}); err != nil {
+		if err := permissions.Check(ctx, open("listed"), "pretrain", permissions.Tasks{Purges: true}); err != nil {
 			t.Errorf("%s: %v", when, err)
 		}
 		for _, l := range lacks {
-			err := planlog.Permitted(ctx, open(l.user), "pretrain", planlog.Doing{Purges: true})
+			err := permissions.Check(ctx, open(l.user), "pretrain", permissions.Tasks{Purges: true})
 			if when != "before there are streams" && l.pattern == "$JS.API.STREAM.CREATE.*" {
 				if err != nil {
 					t.Errorf("%s: without permission to make streams, which are there: %v", when, err)
 				}
 				continue
 			}
-			var missing *planlog.NotPermittedError
+			var missing *permissions.MissingError
 			if !errors.As(err, &missing) || !strings.Contains(err.Error(), "docs/cluster.md#permissions") {
 				t.Errorf("%s, without permission to %s to %s: %v", when, l.what, l.pattern, err)
 				continue
@@ -314,7 +314,7 @@ func TestMissingPermissionsAreNamed(t *testing.T) {
 		t.Errorf("asking changed streams from %v to %v", before, after)
 	}
 	c.Stream.URL = "nats://" + lacks[0].user + ":d@" + s.Addr().String()
-	if _, err := daemon.Start(ctx, c, slog.New(slog.DiscardHandler)); !errors.As(err, new(*planlog.NotPermittedError)) {
+	if _, err := daemon.Start(ctx, c, slog.New(slog.DiscardHandler)); !errors.As(err, new(*permissions.MissingError)) {
 		t.Errorf("a daemon starts without %s: %v", lacks[0].pattern, err)
 	}
 }

@@ -33,6 +33,7 @@ import (
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
 	"loaderd/stream"
+	"loaderd/stream/checkpoints"
 	"loaderd/stream/planlog"
 	"loaderd/stream/publish"
 )
@@ -457,7 +458,7 @@ func (v *victim) spoil(i int) {
 	if err != nil {
 		return
 	}
-	checkpoints, err := planlog.OpenCheckpoints(ctx, plan)
+	checkpoints, err := checkpoints.Open(ctx, plan)
 	if err != nil {
 		return
 	}

@@ -80,7 +80,7 @@ func (l *leader) tellEnd(ctx context.Context, e ending) error {
 	if err = x.Floors.Ends(ctx, l.term, e.at); err == nil {
 		err = x.Floors.Tell(ctx)
 	}
-	if errors.Is(err, ErrDeposed) {
+	if errors.Is(err, ErrLeadershipLost) {
 		return l.deposed(err)
 	}
 	if err != nil && ctx.Err() == nil {

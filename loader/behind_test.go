@@ -109,9 +109,9 @@ func TestADaemonThatHasNotHeardOfALeader(t *testing.T) {
 }
 
 // neverLeads is a candidate that does not get the lead.
-type neverLeads struct{ loader.Leads }
+type neverLeads struct{ loader.Elector }
 
-func (neverLeads) Take(ctx context.Context) (loader.Lead, error) {
+func (neverLeads) Acquire(ctx context.Context) (loader.Lease, error) {
 	<-ctx.Done()
 	return nil, ctx.Err()
 }
@@ -136,7 +136,7 @@ func behindWhenAnotherLeads(t *testing.T, deaf bool) {
 			plan := w.edges
 			w.edges = func(e *loader.Edges) {
 				plan(e)
-				e.Leads, e.Bus, e.Daemon = neverLeads{company}, company, "third"
+				e.Elector, e.Bus, e.Daemon = neverLeads{company}, company, "third"
 			}
 			return w.open(t)
 		}()

@@ -12,7 +12,7 @@ import (
 	"loaderd/loader/plan"
 )
 
-// Checkpoints stores planner states of a run. What a term is for, is refused with ErrDeposed once a later one has claimed them.
+// Checkpoints stores planner states of a run. What a term is for, is refused with ErrLeadershipLost once a later one has claimed them.
 type Checkpoints interface {
 	// Claim makes a term the one that stores them, and returns those that count. Of a plan that has just begun, those of an earlier plan of
 	// the run do not count any more.
@@ -90,8 +90,8 @@ func (l *loop) answer(ctx context.Context) error {
 	l.askers = nil
 	return l.save(ctx, func(err error) {
 		switch {
-		case errors.Is(err, ErrDeposed), errors.Is(err, context.Canceled): // this process leads no more
-			err = ErrNobodyLeads
+		case errors.Is(err, ErrLeadershipLost), errors.Is(err, context.Canceled): // this process leads no more
+			err = ErrNoLeader
 		case err != nil:
 			err = &Error{Reason: PlanLogDown, Message: "the checkpoint was not stored", Err: err,
 				Do: "check the JetStream server and its disk, and ask again"}
@@ -226,7 +226,7 @@ func (l *leader) reaches(ctx context.Context, position uint64) (bool, error) {
 		if err != nil || last >= position {
 			return err == nil, err
 		}
-		if l.edges.Leads == nil || time.Since(began) >= behindFor {
+		if l.edges.Elector == nil || time.Since(began) >= behindFor {
 			return false, nil
 		}
 		if err := pause(ctx, leadPause); err != nil {

@@ -280,7 +280,7 @@ func TestTheEndOfThePlanComesLate(t *testing.T) {
 			eventually(t, func() bool { return first.Stats().Checkpoint >= 20 })
 			must(t, stop())
 			w.edges = func(e *loader.Edges) {
-				e.Plan, e.Leads, e.Bus, e.Daemon = lateLog{w.plan, 9, time.Now().Add(late)}, company, company, "second"
+				e.Plan, e.Elector, e.Bus, e.Daemon = lateLog{w.plan, 9, time.Now().Add(late)}, company, company, "second"
 			}
 			began := time.Now()
 			_, err := w.open(t)

@@ -15,7 +15,7 @@ import (
 // company is the daemons of one run: who leads, and what carries their words.
 type company struct {
 	mu      sync.Mutex
-	leader  *memLead
+	leader  *memLease
 	free    chan struct{} // closed when nobody leads
 	ears    map[int]func([]byte)
 	answers map[int]func(context.Context, []byte) []byte
@@ -33,8 +33,8 @@ func newCompany() *company {
 	return c
 }
 
-// memLead is the lead of one daemon.
-type memLead struct {
+// memLease is the lease of one daemon.
+type memLease struct {
 	c     *company
 	over  chan struct{}
 	blind bool // it is sure of itself, whoever leads
@@ -49,11 +49,11 @@ const (
 	blind  ousted = "knows nothing"
 )
 
-func (c *company) Take(ctx context.Context) (loader.Lead, error) {
+func (c *company) Acquire(ctx context.Context) (loader.Lease, error) {
 	for {
 		c.mu.Lock()
 		if c.leader == nil {
-			c.leader, c.free = &memLead{c: c, over: make(chan struct{})}, make(chan struct{})
+			c.leader, c.free = &memLease{c: c, over: make(chan struct{})}, make(chan struct{})
 			defer c.mu.Unlock()
 			return c.leader, nil
 		}
@@ -85,17 +85,17 @@ func (c *company) oust(knows ousted) {
 	close(c.free)
 }
 
-func (l *memLead) Sure(context.Context) error {
+func (l *memLease) Verify(context.Context) error {
 	l.c.mu.Lock()
 	defer l.c.mu.Unlock()
 	if l.c.leader != l && !l.blind {
-		return loader.ErrDeposed
+		return loader.ErrLeadershipLost
 	}
 	return nil
 }
 
-func (l *memLead) Over() <-chan struct{} { return l.over }
-func (l *memLead) Close() error {
+func (l *memLease) Lost() <-chan struct{} { return l.over }
+func (l *memLease) Close() error {
 	l.c.mu.Lock()
 	defer l.c.mu.Unlock()
 	if l.c.leader == l {
@@ -105,7 +105,7 @@ func (l *memLead) Close() error {
 	return nil
 }
 
-func (c *company) Say(word []byte) error {
+func (c *company) Publish(word []byte) error {
 	c.mu.Lock()
 	ears := slices.Collect(maps.Values(c.ears))
 	if c.deaf {
@@ -118,7 +118,7 @@ func (c *company) Say(word []byte) error {
 	return nil
 }
 
-func (c *company) Hear(f func([]byte)) (func(), error) {
+func (c *company) Subscribe(f func([]byte)) (func(), error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.next++
@@ -127,7 +127,7 @@ func (c *company) Hear(f func([]byte)) (func(), error) {
 	return func() { c.mu.Lock(); defer c.mu.Unlock(); delete(c.ears, id) }, nil
 }
 
-func (c *company) Answer(f func(context.Context, []byte) []byte) (func(), error) {
+func (c *company) Serve(f func(context.Context, []byte) []byte) (func(), error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.next++
@@ -136,12 +136,12 @@ func (c *company) Answer(f func(context.Context, []byte) []byte) (func(), error)
 	return func() { c.mu.Lock(); defer c.mu.Unlock(); delete(c.answers, id) }, nil
 }
 
-func (c *company) Ask(ctx context.Context, question []byte) ([]byte, error) {
+func (c *company) Request(ctx context.Context, question []byte) ([]byte, error) {
 	c.mu.Lock()
 	all := slices.Collect(maps.Values(c.answers))
 	c.mu.Unlock()
 	if len(all) == 0 {
-		return nil, loader.ErrNobodyLeads
+		return nil, loader.ErrNoLeader
 	}
 	answer := all[rand.IntN(len(all))](ctx, question)
 	c.mu.Lock()
@@ -150,7 +150,7 @@ func (c *company) Ask(ctx context.Context, question []byte) ([]byte, error) {
 	c.mu.Unlock()
 	if mute {
 		c.oust(told)
-		return nil, loader.ErrNobodyLeads
+		return nil, loader.ErrNoLeader
 	}
 	return answer, nil
 }
@@ -164,7 +164,7 @@ func (w *world) join(t *testing.T, c *company, name string, more ...func(*loader
 		if before != nil {
 			before(e)
 		}
-		e.Leads, e.Bus, e.Daemon = c, c, name
+		e.Elector, e.Bus, e.Daemon = c, c, name
 		for _, change := range more {
 			change(e)
 		}

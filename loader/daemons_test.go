@@ -107,7 +107,7 @@ func TestADaemonThatFollows(t *testing.T) {
 func TestNobodyLeads(t *testing.T) {
 	w, company := newWorld(config("concat")), newCompany()
 	w.docs.lengths(slices.Repeat([]int{16}, 400)...)
-	if _, err := company.Take(t.Context()); err != nil { // somebody who never plans
+	if _, err := company.Acquire(t.Context()); err != nil { // somebody who never plans
 		t.Fatal(err)
 	}
 	w.options.Stall = 4 * time.Second

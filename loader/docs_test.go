@@ -119,7 +119,7 @@ type memFloors struct {
 // passes refuses a term when a later one speaks for the run.
 func (f *memFloors) passes(term uint64) error {
 	if term < f.term {
-		return fmt.Errorf("%w: term %d follows term %d", loader.ErrDeposed, f.term, term)
+		return fmt.Errorf("%w: term %d follows term %d", loader.ErrLeadershipLost, f.term, term)
 	}
 	f.term = term
 	return nil

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// ErrDeposed says that another process writes the run's plan: this one must stop.
-var ErrDeposed = errors.New("another process writes this run's plan")
+// ErrLeadershipLost says that another process writes the run's plan: this one must stop.
+var ErrLeadershipLost = errors.New("another process writes this run's plan")
 
 // Reason is the stable name of a cause, the same on the wire, in logs and in metrics.
 type Reason string

@@ -6,7 +6,7 @@ import "context"
 func (r *Run) Needs(ctx context.Context) (uint64, error) {
 	l := r.office.present()
 	if l == nil {
-		return 0, ErrNobodyLeads
+		return 0, ErrNoLeader
 	}
 	floor, err := l.needs(ctx)
 	return floor.Next(), err
@@ -16,7 +16,7 @@ func (r *Run) Needs(ctx context.Context) (uint64, error) {
 func (r *Run) Release(ctx context.Context) error {
 	l := r.office.present()
 	if l == nil {
-		return ErrNobodyLeads
+		return ErrNoLeader
 	}
 	floor, err := l.needs(ctx)
 	if err != nil {

@@ -18,7 +18,7 @@ const noteAttempts = 16
 // record: so what stands there and is no term is not the run's. It may look right, a seal for instance, and whoever reads the plan next could
 // not tell. So the plan gets a note of it, behind which nothing is followed.
 func (l *leader) foreign(ctx context.Context, after uint64, records [][]byte, failed error) error {
-	if !errors.Is(failed, ErrDeposed) || l.term == 0 {
+	if !errors.Is(failed, ErrLeadershipLost) || l.term == 0 {
 		return failed
 	}
 	at, b, err := l.other(ctx, after, records)
@@ -66,7 +66,7 @@ func (l *leader) note(ctx context.Context, f plan.Foreign) error {
 		if last, err = l.edges.Plan.Last(ctx); err != nil {
 			return err
 		}
-		if err = l.edges.Plan.Append(ctx, last, plan.EncodeRecord(f)); !errors.Is(err, ErrDeposed) {
+		if err = l.edges.Plan.Append(ctx, last, plan.EncodeRecord(f)); !errors.Is(err, ErrLeadershipLost) {
 			return err
 		}
 	}

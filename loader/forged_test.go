@@ -279,7 +279,7 @@ func TestATermIsNoForeignRecord(t *testing.T) {
 		if o := readAll(t, run, 0); reason(o.err) != loader.NotLeading {
 			t.Errorf("the reader is told %v", o.err)
 		}
-		if err := stop(); !errors.Is(err, loader.ErrDeposed) {
+		if err := stop(); !errors.Is(err, loader.ErrLeadershipLost) {
 			t.Errorf("Serve = %v", err)
 		}
 		for _, b := range w.plan.records {

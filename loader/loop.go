@@ -181,7 +181,7 @@ func (l *loop) prepare() error {
 		return err
 	}
 	if l.later > 0 { // whoever goes on behind it writes into the term of another
-		return l.deposed(fmt.Errorf("record %d begins a later term: %w", l.later, ErrDeposed))
+		return l.deposed(fmt.Errorf("record %d begins a later term: %w", l.later, ErrLeadershipLost))
 	}
 	if !maps.Equal(before, l.applier.Keepers) {
 		l.plan.keepBy(l.replay.tail.Position, l.applier.Keepers)

@@ -197,10 +197,10 @@ type forgetful struct {
 	asked *atomic.Int32
 }
 
-func (f forgetful) Ask(ctx context.Context, question []byte) ([]byte, error) {
-	answer, err := f.company.Ask(ctx, question)
+func (f forgetful) Request(ctx context.Context, question []byte) ([]byte, error) {
+	answer, err := f.company.Request(ctx, question)
 	if f.asked.Add(1)%2 == 1 {
-		return nil, loader.ErrNobodyLeads
+		return nil, loader.ErrNoLeader
 	}
 	return answer, err
 }

@@ -70,11 +70,11 @@ type mortalBus struct {
 	killed *atomic.Bool
 }
 
-func (b mortalBus) Say(word []byte) error {
+func (b mortalBus) Publish(word []byte) error {
 	if b.killed.Load() {
 		return nil
 	}
-	return b.company.Say(word)
+	return b.company.Publish(word)
 }
 
 // daemon is the name of the present life of the process.

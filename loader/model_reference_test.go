@@ -62,7 +62,7 @@ func (f runFloors) change(term uint64, change func(was uint64) uint64) (uint64, 
 	defer f.docs.mu.Unlock()
 	was := f.all[f.run]
 	if term < was.term {
-		return 0, fmt.Errorf("%w: term %d follows term %d", loader.ErrDeposed, was.term, term)
+		return 0, fmt.Errorf("%w: term %d follows term %d", loader.ErrLeadershipLost, was.term, term)
 	}
 	f.all[f.run] = runFloor{change(was.from), term}
 	return f.all[f.run].from, nil

@@ -159,7 +159,7 @@ func (m *machine) start(rt *rapid.T) {
 		}
 		e.Plan, e.Checkpoints = roomyLog{mortalLog{m.world.plan, m.life}}, mortalCheckpoints{m.world.checkpoints, m.life}
 		if m.company != nil {
-			e.Leads, e.Bus, e.Daemon = m.company, mortalBus{m.company, m.killed}, m.daemon()
+			e.Elector, e.Bus, e.Daemon = m.company, mortalBus{m.company, m.killed}, m.daemon()
 		}
 	}
 	var err error
@@ -497,7 +497,7 @@ func (m *machine) seal(rt *rapid.T) {
 func (m *machine) release(rt *rapid.T) {
 	err := m.run.Release(m.t.Context())
 	// It has died, or another daemon leads.
-	if err != nil && !errors.Is(err, loader.ErrNobodyLeads) && !(m.company != nil && errors.Is(err, loader.ErrDeposed)) {
+	if err != nil && !errors.Is(err, loader.ErrNoLeader) && !(m.company != nil && errors.Is(err, loader.ErrLeadershipLost)) {
 		rt.Fatal(err)
 	}
 }

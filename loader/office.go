@@ -15,37 +15,37 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Leads says which of the daemons of a run leads it. It spares them work in vain; it is not what keeps a plan sound: against two that
-// both believe that they lead stands the expected position of every append, and the term behind which everything shared is changed.
-type Leads interface {
-	// Take waits until this daemon leads, or ctx ends.
-	Take(ctx context.Context) (Lead, error)
+// Elector elects the daemon that leads a run. It only saves work. The plan stays correct if two daemons believe that they lead: every append
+// names the position that it expects, and every change of shared state names its term.
+type Elector interface {
+	// Acquire waits until this daemon leads, or ctx ends.
+	Acquire(ctx context.Context) (Lease, error)
 }
 
-// Lead is the right to plan a run.
-type Lead interface {
-	// Sure waits while it is in doubt whether the right still stands. It returns ErrDeposed when another daemon leads.
-	Sure(ctx context.Context) error
-	// Over is closed when another daemon leads.
-	Over() <-chan struct{}
-	// Close gives the right up, so that another daemon takes it at once.
+// Lease is the right to plan a run.
+type Lease interface {
+	// Verify waits while it is unknown whether the lease is still held. It returns ErrLeadershipLost when another daemon leads.
+	Verify(ctx context.Context) error
+	// Lost is closed when another daemon leads.
+	Lost() <-chan struct{}
+	// Close releases the lease, so that another daemon can acquire it at once.
 	Close() error
 }
 
-// Bus carries words between the daemons of a run. A word may be lost.
+// Bus carries messages between the daemons of a run. A message may be lost.
 type Bus interface {
-	// Say tells all daemons.
-	Say(word []byte) error
-	// Hear calls f with what any daemon says, one after the other, until stop is called.
-	Hear(f func(word []byte)) (stop func(), err error)
-	// Ask puts a question to the daemon that leads. ErrNobodyLeads says that nobody has heard it.
-	Ask(ctx context.Context, question []byte) (answer []byte, err error)
-	// Answer has f answer the questions of others, several at a time, until stop is called.
-	Answer(f func(ctx context.Context, question []byte) (answer []byte)) (stop func(), err error)
+	// Publish sends a heartbeat to all daemons.
+	Publish(heartbeat []byte) error
+	// Subscribe calls f with the heartbeats of all daemons, one after the other, until stop is called.
+	Subscribe(f func(heartbeat []byte)) (stop func(), err error)
+	// Request sends a request to the leader. It returns ErrNoLeader when no daemon has received it.
+	Request(ctx context.Context, request []byte) (response []byte, err error)
+	// Serve answers the requests of other daemons with f, several at a time, until stop is called.
+	Serve(f func(ctx context.Context, request []byte) (response []byte)) (stop func(), err error)
 }
 
-// ErrNobodyLeads says that no daemon leads the run at this moment.
-var ErrNobodyLeads = errors.New("no daemon leads the run")
+// ErrNoLeader says that no daemon leads the run at this moment.
+var ErrNoLeader = errors.New("no daemon leads the run")
 
 const (
 	// sayEvery is how often a daemon says what its readers want, and the leader how far it is, when nothing has changed.
@@ -137,11 +137,11 @@ func (o *office) open(ctx context.Context) error {
 
 // serve leads while it is this process's turn, and follows the plan of others else, until ctx is done or something fails for good.
 func (o *office) serve(ctx context.Context) error {
-	if o.edges.Leads == nil {
+	if o.edges.Elector == nil {
 		defer o.close()
 		return o.leader.serve(ctx)
 	}
-	stop, err := o.edges.Bus.Hear(o.hear)
+	stop, err := o.edges.Bus.Subscribe(o.hear)
 	if err != nil {
 		return err
 	}
@@ -157,18 +157,18 @@ func (o *office) serve(ctx context.Context) error {
 func (o *office) run(ctx context.Context) error {
 	defer o.close()
 	for {
-		lead, err := o.edges.Leads.Take(ctx)
+		lead, err := o.edges.Elector.Acquire(ctx)
 		if err != nil {
 			return err
 		}
 		err = o.lead(ctx, lead)
 		o.close()
 		err = errors.Join(err, lead.Close())
-		if ctx.Err() != nil && errors.Is(err, ErrDeposed) { // who stops need not lead
+		if ctx.Err() != nil && errors.Is(err, ErrLeadershipLost) { // who stops need not lead
 			return ctx.Err()
 		}
 		var refused *Error
-		if ctx.Err() != nil || !errors.Is(err, ErrDeposed) && !(errors.As(err, &refused) && refused.Reason == NotLeading) {
+		if ctx.Err() != nil || !errors.Is(err, ErrLeadershipLost) && !(errors.As(err, &refused) && refused.Reason == NotLeading) {
 			return err
 		}
 		o.log.Warn("this daemon leads the run no more", "cause", err)
@@ -179,13 +179,13 @@ func (o *office) run(ctx context.Context) error {
 }
 
 // lead plans until ctx is done, another daemon leads, or something fails. Once another leads, that is why it ends, whatever failed by it.
-func (o *office) lead(ctx context.Context, lead Lead) (err error) {
+func (o *office) lead(ctx context.Context, lead Lease) (err error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	deposed := make(chan struct{})
 	go func() {
 		select {
-		case <-lead.Over():
+		case <-lead.Lost():
 			close(deposed)
 			stop()
 		case <-ctx.Done():
@@ -194,7 +194,7 @@ func (o *office) lead(ctx context.Context, lead Lead) (err error) {
 	defer func() {
 		select {
 		case <-deposed:
-			err = ErrDeposed
+			err = ErrLeadershipLost
 		default:
 		}
 	}()
@@ -206,7 +206,7 @@ func (o *office) lead(ctx context.Context, lead Lead) (err error) {
 			return err
 		}
 	}
-	quiet, err := o.edges.Bus.Answer(o.answer)
+	quiet, err := o.edges.Bus.Serve(o.answer)
 	if err != nil {
 		return err
 	}
@@ -215,7 +215,7 @@ func (o *office) lead(ctx context.Context, lead Lead) (err error) {
 	if err != nil && ctx.Err() == nil { // to one that leads no more what others have released looks lost
 		limit, cancel := context.WithTimeout(ctx, o.options.Stall)
 		defer cancel()
-		if sure := lead.Sure(limit); errors.Is(sure, ErrDeposed) {
+		if sure := lead.Verify(limit); errors.Is(sure, ErrLeadershipLost) {
 			return errors.Join(sure, err)
 		}
 	}
@@ -223,12 +223,12 @@ func (o *office) lead(ctx context.Context, lead Lead) (err error) {
 }
 
 // begins lets the leader that is prepared lead, unless the plan has grown since it was: then it would have too much to plan again.
-func (o *office) begins(lead Lead) bool {
+func (o *office) begins(lead Lease) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.leads = o.leader != nil && !o.overtaken()
 	if o.leads {
-		o.leader.sure = lead.Sure
+		o.leader.sure = lead.Verify
 	}
 	return o.leads
 }
@@ -268,7 +268,7 @@ func (o *office) present() *leader {
 
 // here is present. The caller holds mu.
 func (o *office) here() *leader {
-	if o.leads || o.edges.Leads == nil {
+	if o.leads || o.edges.Elector == nil {
 		return o.leader
 	}
 	return nil
@@ -306,7 +306,7 @@ func (o *office) want(d demand) {
 	if o.leader != nil {
 		o.leader.want(o.demandOfAll())
 	}
-	if o.edges.Leads != nil {
+	if o.edges.Elector != nil {
 		signal(o.news)
 	}
 }
@@ -397,7 +397,7 @@ func (o *office) listen() (elsewhere, heard bool) {
 func (o *office) addresses() (daemons []string, leader string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.edges.Leads == nil || o.flight == "" {
+	if o.edges.Elector == nil || o.flight == "" {
 		return nil, ""
 	}
 	switch {

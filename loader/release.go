@@ -11,11 +11,11 @@ import (
 	"loaderd/loader/plan"
 )
 
-// Floors is where the runs of one document stream say what they still need. What a term says is refused with ErrDeposed once a later one has
+// Floors is where the runs of one document stream say what they still need. What a term says is refused with ErrLeadershipLost once a later one has
 // claimed to speak for the run.
 type Floors interface {
 	// Begin records, before the first record of the run's plan, that it will need the documents from sequence from on. It returns the first
-	// document that is not given up. A run that has begun is refused with ErrDeposed.
+	// document that is not given up. A run that has begun is refused with ErrLeadershipLost.
 	Begin(ctx context.Context, from uint64) (first uint64, err error)
 	// Claim makes a term the one that speaks for the run, which needs the documents from sequence from on, as far as they are not given up. It
 	// returns the first of them.
@@ -71,7 +71,7 @@ func (l *leader) releaseDocuments(ctx context.Context) error {
 				}
 			}
 		}
-		if errors.Is(err, ErrDeposed) {
+		if errors.Is(err, ErrLeadershipLost) {
 			return l.deposed(err)
 		}
 		if err != nil && ctx.Err() == nil {
@@ -94,7 +94,7 @@ func (l *leader) releaseGrace() time.Duration {
 	switch {
 	case l.found.steps > 0:
 		return returnGrace
-	case l.edges.Leads != nil:
+	case l.edges.Elector != nil:
 		return silentAfter
 	}
 	return 0

@@ -58,9 +58,9 @@ type Edges struct {
 	Keyed bool
 	// Daemon is the name of this process: the plan says who led when. It may be empty where no other daemon may serve the run.
 	Daemon string
-	// Leads and Bus are who leads the run and what carries the daemons' words where several may serve it; else nil.
-	Leads Leads
-	Bus   Bus
+	// Elector and Bus are set where several daemons may serve the run; else nil.
+	Elector Elector
+	Bus     Bus
 	// Tracer is told of sampled documents; nil: none are.
 	Tracer Tracer
 	// Connection returns the state of the connection to the servers of the streams. It may be nil.
@@ -395,7 +395,7 @@ func (r *Run) ask(ctx context.Context, e plan.Entry) (uint64, error) {
 	}
 	limit, cancel := context.WithTimeout(ctx, r.office.options.Stall)
 	defer cancel()
-	if _, drain := e.(plan.Drain); drain && r.office.edges.Leads != nil && r.office.streams.sources == nil {
+	if _, drain := e.(plan.Drain); drain && r.office.edges.Elector != nil && r.office.streams.sources == nil {
 		state, err := r.office.edges.Documents.State(limit)
 		if err != nil {
 			return 0, err
@@ -415,7 +415,7 @@ func (r *Run) asks(ctx, limit context.Context, q question) (answer, error) {
 		}
 		a, err := r.office.ask(limit, q)
 		switch {
-		case limit.Err() == nil && errors.Is(err, ErrNobodyLeads):
+		case limit.Err() == nil && errors.Is(err, ErrNoLeader):
 		case ctx.Err() != nil:
 			return answer{}, ctx.Err()
 		case limit.Err() != nil:

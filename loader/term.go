@@ -28,7 +28,7 @@ func (l *leader) lead(ctx context.Context) error {
 			l.log.Info("this process leads the run", "term", l.term)
 			return l.claim(ctx)
 		}
-		if !errors.Is(err, ErrDeposed) {
+		if !errors.Is(err, ErrLeadershipLost) {
 			return fmt.Errorf("append to the plan log: %w", err)
 		}
 		if err := pause(ctx, termPause); err != nil {
@@ -77,9 +77,9 @@ func (l *leader) again(ctx context.Context, stored []Stored) error {
 	return nil
 }
 
-// deposed turns ErrDeposed into the reason why this process does not lead any more. Other errors stay as they are.
+// deposed turns ErrLeadershipLost into the reason why this process does not lead any more. Other errors stay as they are.
 func (l *leader) deposed(err error) error {
-	if !errors.Is(err, ErrDeposed) {
+	if !errors.Is(err, ErrLeadershipLost) {
 		return err
 	}
 	return &Error{Reason: NotLeading, Message: "another process leads run " + l.name, Err: err, Do: "let it lead, or stop it and restart this one"}

@@ -79,7 +79,7 @@ func TestATermDeposesTheLeaderBefore(t *testing.T) {
 	if _, err := first.Commit(t.Context(), plan.DefaultKeeper, 2); reason(err) != loader.NotLeading {
 		t.Errorf("a commit with the leader before: %v", err)
 	}
-	if err := stopFirst(); !errors.Is(err, loader.ErrDeposed) {
+	if err := stopFirst(); !errors.Is(err, loader.ErrLeadershipLost) {
 		t.Errorf("the leader before ended with %v", err)
 	}
 	again := read(t, second, loader.Place{World: 1}, 0, 20)
@@ -130,7 +130,7 @@ func TestADeposedLeaderEnds(t *testing.T) {
 			if _, err := floors.Claim(t.Context(), 1000, 1); err != nil {
 				t.Fatal(err)
 			}
-			if err := run.Release(t.Context()); !errors.Is(err, loader.ErrDeposed) {
+			if err := run.Release(t.Context()); !errors.Is(err, loader.ErrLeadershipLost) {
 				t.Errorf("Release = %v", err)
 			}
 			time.Sleep(time.Minute) // its own turn comes
@@ -155,7 +155,7 @@ func TestADeposedLeaderEnds(t *testing.T) {
 				eventually(t, func() bool { return run.Info().Planned == 4 })
 				act(t, run, w, floors)
 				synctest.Wait() // it has ended before it is stopped
-				if err := stop(); reason(err) != loader.NotLeading || !errors.Is(err, loader.ErrDeposed) {
+				if err := stop(); reason(err) != loader.NotLeading || !errors.Is(err, loader.ErrLeadershipLost) {
 					t.Errorf("Serve = %v", err)
 				}
 			})

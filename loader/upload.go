@@ -37,7 +37,7 @@ func (u *uploads) put(ctx context.Context, x upload) {
 	select {
 	case u.queue <- x:
 	case <-u.ended:
-		u.finish(x, ErrDeposed)
+		u.finish(x, ErrLeadershipLost)
 	case <-ctx.Done():
 		u.finish(x, ctx.Err())
 	}
@@ -57,7 +57,7 @@ func (l *leader) upload(ctx context.Context, u *uploads) error {
 		err := l.storeCheckpoint(limit, x.step, x.state.Encode())
 		cancel()
 		u.finish(x, err)
-		if errors.Is(err, ErrDeposed) {
+		if errors.Is(err, ErrLeadershipLost) {
 			return l.deposed(err)
 		}
 	}

@@ -12,10 +12,10 @@ func TestLeader_DeposedReportsNoLostDocuments(t *testing.T) {
 	verified := 0
 	l := &leader{sure: func(context.Context) error {
 		verified++
-		return ErrDeposed
+		return ErrLeadershipLost
 	}}
 	trouble, err := l.gone(t.Context(), 0, opened{}, 60)
-	if trouble != nil || !errors.Is(err, ErrDeposed) || verified != 1 {
-		t.Errorf("gone = %v, %v after %d verifications of the lease, want no verdict and ErrDeposed", trouble, err, verified)
+	if trouble != nil || !errors.Is(err, ErrLeadershipLost) || verified != 1 {
+		t.Errorf("gone = %v, %v after %d verifications of the lease, want no verdict and ErrLeadershipLost", trouble, err, verified)
 	}
 }

@@ -183,7 +183,7 @@ func (o *office) say(w word) int {
 	w.Daemon, w.Flight = o.edges.Daemon, o.flight
 	b, err := w.encode(o.plan.now().keepers)
 	if err == nil {
-		err = o.edges.Bus.Say(b)
+		err = o.edges.Bus.Publish(b)
 	}
 	if err != nil {
 		o.log.Debug("the other daemons of the run do not hear this one", "error", err)
@@ -257,7 +257,7 @@ func AskLength(ctx context.Context, b Bus) (*Length, error) {
 	if err != nil {
 		return nil, err
 	}
-	answer, err := b.Ask(ctx, q)
+	answer, err := b.Request(ctx, q)
 	if err != nil {
 		return nil, err
 	}
@@ -290,7 +290,7 @@ func (o *office) answer(ctx context.Context, b []byte) []byte {
 		out.At, out.Mix = a.at, a.mix
 	}
 	switch {
-	case errors.Is(err, ErrNobodyLeads) || ctx.Err() != nil:
+	case errors.Is(err, ErrNoLeader) || ctx.Err() != nil:
 		out.Nobody = true
 	case err != nil && !errors.As(err, &out.Error):
 		out.Error = &Error{Reason: RunFailed, Message: err.Error()}
@@ -302,9 +302,9 @@ func (o *office) answer(ctx context.Context, b []byte) []byte {
 	return b
 }
 
-// ask has the leader, wherever it is, answer a question. ErrNobodyLeads asks to put it again.
+// ask has the leader, wherever it is, answer a question. ErrNoLeader asks to put it again.
 func (o *office) ask(ctx context.Context, q question) (answer, error) {
-	if o.present() != nil || o.edges.Leads == nil {
+	if o.present() != nil || o.edges.Elector == nil {
 		return o.record(ctx, q)
 	}
 	b, err := json.Marshal(q)
@@ -313,19 +313,19 @@ func (o *office) ask(ctx context.Context, q question) (answer, error) {
 	}
 	attempt, cancel := context.WithTimeout(ctx, askLimit)
 	defer cancel()
-	b, err = o.edges.Bus.Ask(attempt, b)
+	b, err = o.edges.Bus.Request(attempt, b)
 	switch {
 	case ctx.Err() != nil:
 		return answer{}, ctx.Err()
 	case attempt.Err() != nil: // the leader may be gone
-		return answer{}, ErrNobodyLeads
+		return answer{}, ErrNoLeader
 	case err != nil:
 		return answer{}, err
 	}
 	var a reply
 	switch err := json.Unmarshal(b, &a); {
 	case err != nil, a.Nobody: // no leader's answer is anything else
-		return answer{}, ErrNobodyLeads
+		return answer{}, ErrNoLeader
 	case a.Error != nil:
 		return answer{}, a.Error
 	}
@@ -336,7 +336,7 @@ func (o *office) ask(ctx context.Context, q question) (answer, error) {
 func (o *office) record(ctx context.Context, q question) (answer, error) {
 	l := o.present()
 	if l == nil {
-		return answer{}, ErrNobodyLeads
+		return answer{}, ErrNoLeader
 	}
 	if q.Measure {
 		return answer{}, l.measure(ctx)
@@ -407,7 +407,7 @@ func (l *leader) ask(ctx context.Context, q request) (answer, error) {
 		case a := <-reply:
 			return a, a.err
 		case <-l.done:
-			return answer{}, ErrNobodyLeads
+			return answer{}, ErrNoLeader
 		case <-ctx.Done():
 			return answer{}, ctx.Err()
 		}

@@ -82,7 +82,7 @@ func (l *memLog) Append(ctx context.Context, last uint64, records ...[]byte) err
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if uint64(len(l.records)) != last {
-		return fmt.Errorf("append behind %d: %w", last, loader.ErrDeposed)
+		return fmt.Errorf("append behind %d: %w", last, loader.ErrLeadershipLost)
 	}
 	for _, r := range records {
 		if len(r) > l.MaxRecord() {
@@ -148,7 +148,7 @@ func (c *memCheckpoints) passes(term uint64) error {
 		c.owner, c.term = now, 0
 	}
 	if term < c.term {
-		return fmt.Errorf("%w: term %d follows term %d", loader.ErrDeposed, c.term, term)
+		return fmt.Errorf("%w: term %d follows term %d", loader.ErrLeadershipLost, c.term, term)
 	}
 	c.term = term
 	return nil

@@ -12,8 +12,10 @@ import (
 	"loaderd/internal/natstest"
 	"loaderd/internal/testscale"
 	"loaderd/stream"
+	"loaderd/stream/checkpoints"
 	"loaderd/stream/conn"
 	"loaderd/stream/planlog"
+	"loaderd/stream/retention"
 )
 
 // openWithCopies opens a store that asks for a number of copies, and everything that is kept in streams.
@@ -38,10 +40,10 @@ func openRun(t *testing.T, s *stream.Store, run string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := planlog.OpenCheckpoints(ctx, plan); err != nil {
+	if _, err := checkpoints.Open(ctx, plan); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := planlog.OpenFloors(ctx, plan); err != nil {
+	if _, err := retention.Open(ctx, plan, plan.Documents()); err != nil {
 		t.Fatal(err)
 	}
 }

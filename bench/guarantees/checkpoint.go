@@ -14,6 +14,7 @@ import (
 	"loaderd/bench/page"
 	"loaderd/loader/plan"
 	"loaderd/stream"
+	"loaderd/stream/checkpoints"
 	"loaderd/stream/planlog"
 )
 
@@ -57,7 +58,7 @@ func measureState(ctx context.Context, store *stream.Store, c plan.Config, b *be
 	if err != nil {
 		return f, err
 	}
-	objects, err := planlog.OpenCheckpoints(ctx, log)
+	objects, err := checkpoints.Open(ctx, log)
 	if err != nil {
 		return f, err
 	}

@@ -85,7 +85,7 @@ func (f *migrateFlags) migrate(ctx context.Context, c config.Config, log *slog.L
 		return err
 	}
 	defer func() { err = errors.Join(err, to.Close()) }()
-	m := runs.Migration{From: from, To: to, Run: f.run, Holder: daemon.Holder(), Progress: tellNowAndThen(progress)}
+	m := runs.Migration{From: from, To: to, Run: f.run, Self: daemon.Self(), Progress: tellNowAndThen(progress)}
 	do := m.Do
 	if f.dry {
 		do = m.Look

@@ -15,7 +15,7 @@ import (
 
 	"loaderd/internal/quantity"
 	"loaderd/stream/deadletter"
-	"loaderd/stream/planlog"
+	"loaderd/stream/retention"
 )
 
 func newDeadRetryCmd() *cobra.Command {
@@ -181,7 +181,7 @@ func (r *retrying) summary(b *deadletter.Box) string {
 
 // warn names the runs that read nothing of what was published.
 func (r *retrying) warn(ctx context.Context, b *deadletter.Box) {
-	readers, _ := planlog.Readers(ctx, b.Store()) // advice only
+	readers, _ := retention.Readers(ctx, b.Store()) // advice only
 	for _, x := range readers {
 		if x.Sealed {
 			fmt.Fprintf(r.errs, "run %s ends behind document %d of stream %s: it reads none of these\n", x.Run, x.End, b.Documents())

@@ -10,7 +10,7 @@ import (
 	"loaderd/internal/publishing"
 	"loaderd/loader/plan"
 	"loaderd/stream"
-	"loaderd/stream/planlog"
+	"loaderd/stream/retention"
 )
 
 // reported waits until a run has reported to producers.
@@ -21,7 +21,7 @@ func (s *site) reported(run string) {
 	store := natstest.Open(s.t, c)
 	defer store.Close()
 	natstest.Soon(s.t, "the run has reported to producers", func() bool {
-		known, err := planlog.Intakes(s.t.Context(), store, []string{run})
+		known, err := retention.Intakes(s.t.Context(), store, []string{run})
 		_, ok := known[run]
 		return err == nil && ok
 	})

@@ -10,7 +10,7 @@ import (
 	"loaderd/internal/natstest"
 	"loaderd/internal/publishing"
 	"loaderd/stream"
-	"loaderd/stream/planlog"
+	"loaderd/stream/retention"
 )
 
 // Who publishes behind the end of a run is told so, and which run reads it all the same.
@@ -49,8 +49,8 @@ func TestPublishBehindASeal(t *testing.T) {
 	store := natstest.Open(t, c)
 	defer store.Close()
 	natstest.Soon(t, "the second run is known to producers", func() bool {
-		known, err := planlog.Readers(t.Context(), store)
-		return err == nil && slices.Contains(known, planlog.Reading{Run: "second"})
+		known, err := retention.Readers(t.Context(), store)
+		return err == nil && slices.Contains(known, retention.Reading{Run: "second"})
 	})
 	code, stdout, stderr := s.loaderd("publish", file("c.jsonl"))
 	if code != exitOK || !strings.Contains(stdout, "not read by run first, which ends behind document 50\n") || !strings.Contains(stderr, "read by second") {

@@ -77,7 +77,7 @@ func repair(ctx context.Context, c config.Config, name string, before uint64, lo
 		return d, err
 	}
 	defer func() { err = closeAfter(ctx, store, err) }()
-	run, err := runs.Inspect(ctx, store, c.Run, daemon.Holder(), before)
+	run, err := runs.Inspect(ctx, store, c.Run, daemon.Self(), before)
 	if run != nil {
 		d = run.Damage
 	}

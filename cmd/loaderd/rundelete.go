@@ -18,6 +18,7 @@ import (
 	"loaderd/internal/quantity"
 	"loaderd/internal/runs"
 	"loaderd/stream"
+	"loaderd/stream/lease"
 	"loaderd/stream/planlog"
 )
 
@@ -74,13 +75,13 @@ func deleteRun(ctx context.Context, c config.Config, log *slog.Logger, out io.Wr
 		return err
 	}
 	if l := run.Leader; l != nil && l.Answers {
-		return &planlog.LedError{Run: c.Run, Holder: l.Holder}
+		return &lease.HeldError{Run: c.Run, Leader: l.LeaderInfo}
 	}
 	if err := sure(fmt.Sprintf("Delete run %s, %s, with its plan (%s) and its checkpoints (%s)?", c.Run, describeRun(run),
 		quantity.Bytes(int64(run.PlanBytes)), quantity.Bytes(int64(run.CheckpointBytes)))); err != nil {
 		return err
 	}
-	removed, err := runs.Remove(ctx, store, c.Run, daemon.Holder())
+	removed, err := runs.Remove(ctx, store, c.Run, daemon.Self())
 	if err != nil {
 		return err
 	}
@@ -129,7 +130,7 @@ func writeRemoved(w io.Writer, r runs.Listed, removed runs.Removed) {
 		what string
 	}{
 		{removed.Plan, fmt.Sprintf("plan (%s)", quantity.Bytes(int64(r.PlanBytes)))},
-		{removed.Floor, "floor"},
+		{removed.LowWatermark, "floor"},
 		{removed.Checkpoints, fmt.Sprintf("checkpoints (%s)", quantity.Bytes(int64(r.CheckpointBytes)))},
 	} {
 		if p.gone {

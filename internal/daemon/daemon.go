@@ -29,9 +29,15 @@ import (
 	"loaderd/loader"
 	"loaderd/loader/plan"
 	"loaderd/stream"
+	"loaderd/stream/checkpoints"
+	"loaderd/stream/daemonbus"
 	"loaderd/stream/deadletter"
 	"loaderd/stream/doclog"
+	"loaderd/stream/lease"
+	"loaderd/stream/permissions"
 	"loaderd/stream/planlog"
+	"loaderd/stream/retention"
+	"loaderd/stream/runstate"
 )
 
 // Daemon is a running daemon.
@@ -39,7 +45,7 @@ type Daemon struct {
 	config  config.Config
 	log     *slog.Logger
 	store   *stream.Store
-	leads   *planlog.Leads
+	elector *lease.Elector
 	docs    letters
 	dead    *deadletter.Tallies
 	run     *loader.Run
@@ -65,8 +71,8 @@ type Daemon struct {
 // Start brings everything up and returns when readers can connect. ctx bounds the start only.
 func Start(ctx context.Context, c config.Config, log *slog.Logger) (_ *Daemon, err error) {
 	began := time.Now()
-	holder := Holder()
-	events := status.NewEvents(holder.Name())
+	self := Self()
+	events := status.NewEvents(self.Name())
 	log = slog.New(events.Handler(log.Handler()))
 	fitDescriptors(&c, connlimit.Descriptors(), log)
 	d := &Daemon{config: c, log: log, dead: deadletter.NewTallies(), metrics: prometheus.NewRegistry(), again: make(chan struct{}, 1), ended: make(chan struct{}), stopRun: func() {},
@@ -87,7 +93,7 @@ func Start(ctx context.Context, c config.Config, log *slog.Logger) (_ *Daemon, e
 	}
 	tokens.Hints = c.Plan.Packing.Related()
 	if c.Trace.Endpoint != "" {
-		if d.tracer, err = tracing.New(ctx, c.Trace, "loaderd", log, attribute.String("loaderd.run", c.Run), attribute.String("service.instance.id", holder.Name())); err != nil {
+		if d.tracer, err = tracing.New(ctx, c.Trace, "loaderd", log, attribute.String("loaderd.run", c.Run), attribute.String("service.instance.id", self.Name())); err != nil {
 			return nil, err
 		}
 		tokens.Tracer = d.tracer
@@ -99,7 +105,7 @@ func Start(ctx context.Context, c config.Config, log *slog.Logger) (_ *Daemon, e
 		return nil, err
 	}
 	if !c.Stream.Embedded() {
-		if err = planlog.Permitted(ctx, d.store, c.Run, d.doing(c)); err != nil {
+		if err = permissions.Check(ctx, d.store, c.Run, d.doing(c)); err != nil {
 			return nil, err
 		}
 	}
@@ -111,10 +117,10 @@ func Start(ctx context.Context, c config.Config, log *slog.Logger) (_ *Daemon, e
 			return nil, err
 		}
 	}
-	if d.leads, err = planlog.OpenLeads(ctx, d.store, c.Run, holder); err != nil {
+	if d.elector, err = runstate.NewElector(ctx, d.store, c.Run, self); err != nil {
 		return nil, err
 	}
-	edges := loader.Edges{Log: log, Leads: d.leads, Bus: planlog.NewBus(d.store, c.Run), Daemon: holder.Name()}
+	edges := loader.Edges{Log: log, Elector: d.elector, Bus: daemonbus.New(d.store, c.Run), Daemon: self.Name()}
 	steps, err := planlog.Open(ctx, d.store, c.Run)
 	if err != nil {
 		return nil, err
@@ -128,10 +134,10 @@ func Start(ctx context.Context, c config.Config, log *slog.Logger) (_ *Daemon, e
 	}
 	edges.Connection = func() loader.Connection { return connection(d.store.Status()) }
 	edges.Supply = func(source string) (why, do string, ok bool) { return d.pulls.supply(source) }
-	if d.pulls, err = d.newPulls(ctx, c, holder, log); err != nil {
+	if d.pulls, err = d.newPulls(ctx, c, self, log); err != nil {
 		return nil, err
 	}
-	if edges.Checkpoints, err = planlog.OpenCheckpoints(ctx, steps); err != nil {
+	if edges.Checkpoints, err = checkpoints.Open(ctx, steps); err != nil {
 		return nil, err
 	}
 	if d.run, err = loader.Open(ctx, c.Run, c.Plan, c.Serve, edges); err != nil {
@@ -152,7 +158,7 @@ func Start(ctx context.Context, c config.Config, log *slog.Logger) (_ *Daemon, e
 	if d.tracer != nil {
 		d.flight.Trace(d.tracer)
 	}
-	d.watch = d.newWatch(holder.Name(), events, steps)
+	d.watch = d.newWatch(self.Name(), events, steps)
 	d.flight.Watch(d.watch)
 	if err := d.flight.Start(); err != nil {
 		return nil, err
@@ -160,7 +166,7 @@ func Start(ctx context.Context, c config.Config, log *slog.Logger) (_ *Daemon, e
 	ours.MustRegister(runMetrics{d.run, d.docs}, pullMetrics{d.pulls}, deadLetterMetrics{d.dead}, rankMetrics{d.flight.Traffic, d.run.Ranks, func() plan.Keepers { return d.run.Info().Keepers }},
 		daemonMetrics{d.run.Leads, d.watch.Term, d.run.Verdict}, buildInfo(build.This()))
 	d.run.ServesAt(d.advertised())
-	d.leads.ServesAt(d.advertised())
+	d.elector.ServesAt(d.advertised())
 	// Nothing of a new run is written before all else is up: a start that fails leaves no trace of its configuration.
 	runCtx, stopRun := context.WithCancel(context.WithoutCancel(ctx))
 	d.stopRun = stopRun
@@ -232,18 +238,18 @@ func (d *Daemon) documents(ctx context.Context, c config.Config, tokens doclog.T
 	}
 	d.docs, e.Documents = docs, docs
 	d.dead.Add(d.store, "")
-	floors, err := planlog.OpenFloors(ctx, steps)
+	floors, err := retention.Open(ctx, steps, steps.Documents())
 	e.Floors = floors
 	return err
 }
 
-// Holder is what this process says of itself when it leads a run.
-func Holder() planlog.Holder {
+// Self describes this process as a leader.
+func Self() lease.LeaderInfo {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown"
 	}
-	return planlog.NewHolder(host, os.Getpid())
+	return lease.NewLeaderInfo(host, os.Getpid())
 }
 
 // Reload reads certificates, tokens and identities again, which also happens by itself when their files change.
@@ -325,8 +331,8 @@ func (d *Daemon) close(ctx context.Context) (err error) {
 	if d.http != nil {
 		err = errors.Join(err, d.http.shutdown(ctx))
 	}
-	if d.leads != nil {
-		err = errors.Join(err, d.leads.Close())
+	if d.elector != nil {
+		err = errors.Join(err, d.elector.Close())
 	}
 	if d.tracer != nil {
 		d.tracer.Close(ctx)

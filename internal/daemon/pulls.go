@@ -11,7 +11,8 @@ import (
 	"loaderd/internal/corpus"
 	"loaderd/internal/pulling"
 	"loaderd/stream"
-	"loaderd/stream/planlog"
+	"loaderd/stream/lease"
+	"loaderd/stream/permissions"
 )
 
 // pullerOfRun is the name of the run's one document stream as a source of documents: their subject ends with it.
@@ -43,17 +44,17 @@ func (d *Daemon) pulledInto(c config.Config, name string) (docs *stream.Store, s
 }
 
 // doing is what this daemon does that not every one does.
-func (d *Daemon) doing(c config.Config) planlog.Doing {
-	does := planlog.Doing{Purges: c.Serve.Release == "purge"}
+func (d *Daemon) doing(c config.Config) permissions.Tasks {
+	does := permissions.Tasks{Purges: c.Serve.Release == "purge"}
 	for _, name := range pulled(c) {
 		docs, source := d.pulledInto(c, name)
-		does.Pulls = append(does.Pulls, planlog.Pulling{Documents: docs, Subject: pulling.Subject(docs, source), Seals: c.Pull.Follow == 0})
+		does.Pulls = append(does.Pulls, permissions.Pull{Documents: docs, Subject: pulling.Subject(docs, source), Seals: c.Pull.Follow == 0})
 	}
 	return does
 }
 
 // newPulls opens them.
-func (d *Daemon) newPulls(ctx context.Context, c config.Config, holder planlog.Holder, log *slog.Logger) (*pulls, error) {
+func (d *Daemon) newPulls(ctx context.Context, c config.Config, self lease.LeaderInfo, log *slog.Logger) (*pulls, error) {
 	p := &pulls{of: map[string]*pulling.Puller{}}
 	streams := c.Pull.Streams()
 	for _, name := range pulled(c) {
@@ -72,7 +73,7 @@ func (d *Daemon) newPulls(ctx context.Context, c config.Config, holder planlog.H
 		if o.How.Tokens {
 			o.Fingerprint = c.Tokenizer.Fingerprint
 		}
-		puller, err := pulling.New(ctx, docs, holder, o)
+		puller, err := pulling.New(ctx, docs, self, o)
 		if err != nil {
 			return nil, err
 		}

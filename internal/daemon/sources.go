@@ -12,6 +12,7 @@ import (
 	"loaderd/stream/deadletter"
 	"loaderd/stream/doclog"
 	"loaderd/stream/planlog"
+	"loaderd/stream/retention"
 )
 
 // sources open the streams of a run with several sources. It implements loader.Sources.
@@ -34,7 +35,7 @@ func (s *sources) Open(ctx context.Context, name string, c mixture.Source) (load
 	if err != nil {
 		return loader.Stream{}, err
 	}
-	floors, err := planlog.OpenFloorsOf(ctx, s.plan, store)
+	floors, err := retention.Open(ctx, s.plan, store)
 	if err != nil {
 		return loader.Stream{}, err
 	}

@@ -4,13 +4,14 @@ import (
 	"loaderd/arrowout/answers"
 	"loaderd/internal/build"
 	"loaderd/internal/status"
+	"loaderd/stream/daemonbus"
 	"loaderd/stream/planlog"
 )
 
 // newWatch makes what knows how the run does.
 func (d *Daemon) newWatch(name string, events *status.Events, plan *planlog.Log) *status.Watch {
 	c := d.config
-	return status.New(status.Options{Run: d.run, Plan: plan, Ranks: d.ranks(name), Dead: d.deadStatus, Pulls: d.pulls.answers, Bus: planlog.NewStatusBus(d.store, c.Run), Events: events, Log: d.log.With("run", c.Run),
+	return status.New(status.Options{Run: d.run, Plan: plan, Ranks: d.ranks(name), Dead: d.deadStatus, Pulls: d.pulls.answers, Bus: daemonbus.NewStatus(d.store, c.Run), Events: events, Log: d.log.With("run", c.Run),
 		Bounds: status.Bounds{Window: c.Plan.Shuffle.Window, Ahead: c.Serve.Ahead, BufferBytes: c.Stream.BufferBytes, Method: string(c.Plan.Packing.Method)},
 		Name:   name, Version: build.This().Version, Flight: d.advertised, HTTP: d.http.url()})
 }

@@ -6,8 +6,8 @@ import (
 	"loaderd/internal/corpus"
 	"loaderd/loader"
 	"loaderd/stream"
-	"loaderd/stream/planlog"
 	"loaderd/stream/publish"
+	"loaderd/stream/retention"
 )
 
 // Summary is what came of a publishing. Other programs read its JSON: fields may be added, and none may change its name or meaning.
@@ -105,7 +105,7 @@ type Audience struct {
 // AudienceOf asks who reads documents that are stored now, up to sequence last. A producer need not be permitted to ask, and nothing
 // depends on the answer: without one there is nobody to tell of.
 func AudienceOf(ctx context.Context, store *stream.Store, last uint64) (a Audience) {
-	runs, err := planlog.Readers(ctx, store)
+	runs, err := retention.Readers(ctx, store)
 	if err != nil {
 		return Audience{}
 	}
@@ -116,7 +116,7 @@ func AudienceOf(ctx context.Context, store *stream.Store, last uint64) (a Audien
 			a.Reads = append(a.Reads, r.Run)
 		}
 	}
-	if a.intakes, err = planlog.Intakes(ctx, store, a.Reads); err != nil {
+	if a.intakes, err = retention.Intakes(ctx, store, a.Reads); err != nil {
 		a.intakes = nil
 	}
 	return a

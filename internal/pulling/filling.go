@@ -17,7 +17,7 @@ import (
 	"loaderd/loader"
 	"loaderd/stream"
 	"loaderd/stream/conn"
-	"loaderd/stream/planlog"
+	"loaderd/stream/pullrecord"
 )
 
 // filling is one term of a puller.
@@ -30,10 +30,10 @@ import (
 //	all messages purged                         the stream's end stays
 type filling struct {
 	*Puller
-	lead    loader.Lead
+	lease   loader.Lease
 	stream  jetstream.Stream
 	created time.Time
-	record  planlog.Pulled
+	record  pullrecord.Record
 	how     How
 	listing []objects.Object
 	saved   time.Time
@@ -159,7 +159,7 @@ func (f *filling) extend(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		for len(raw) > planlog.MaxPart {
+		for len(raw) > pullrecord.MaxPart {
 			n /= 2
 			if raw, err = json.Marshal(rest[:n]); err != nil {
 				return err
@@ -298,7 +298,7 @@ func (f *filling) append(ctx context.Context, b batch) error {
 	pauses := f.docs.Backoff()
 	pause := func() error { return f.docs.Pause(ctx, min(pauses.NextBackOff(), longestWait), nil) }
 	for len(rest) > 0 {
-		if err := f.lead.Sure(ctx); err != nil {
+		if err := f.lease.Verify(ctx); err != nil {
 			return err
 		}
 		n = min(n, len(rest))

@@ -19,8 +19,9 @@ import (
 	"loaderd/loader"
 	"loaderd/stream"
 	"loaderd/stream/conn"
-	"loaderd/stream/planlog"
+	"loaderd/stream/lease"
 	"loaderd/stream/publish"
+	"loaderd/stream/pullrecord"
 )
 
 // Options say what a stream is filled with.
@@ -61,7 +62,7 @@ type Status answers.PullStatus
 type Puller struct {
 	options Options
 	docs    *stream.Store
-	pulls   *planlog.Pulls
+	pulls   *pullrecord.Store
 	stores  *objects.Stores
 	log     *slog.Logger
 	limit   int64
@@ -83,11 +84,11 @@ const (
 )
 
 // New prepares to fill the document stream of a store, which is made where it is absent.
-func New(ctx context.Context, docs *stream.Store, holder planlog.Holder, o Options) (*Puller, error) {
+func New(ctx context.Context, docs *stream.Store, self lease.LeaderInfo, o Options) (*Puller, error) {
 	if o.BatchBytes <= 0 {
 		o.BatchBytes = batchBytes
 	}
-	pulls, err := planlog.OpenPulls(ctx, docs, holder)
+	pulls, err := pullrecord.Open(ctx, docs, self)
 	if err != nil {
 		return nil, err
 	}
@@ -130,11 +131,11 @@ func (p *Puller) Serve(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		if err != nil && !errors.Is(err, loader.ErrDeposed) {
+		if err != nil && !errors.Is(err, loader.ErrLeadershipLost) {
 			p.trouble(err.Error())
 			p.log.Warn("documents of a source are not read on, trying again", "error", err, "again_in", pause)
 		}
-		if p.Status().Documents > before || errors.Is(err, loader.ErrDeposed) {
+		if p.Status().Documents > before || errors.Is(err, loader.ErrLeadershipLost) {
 			pause = least
 		}
 		select {
@@ -146,12 +147,12 @@ func (p *Puller) Serve(ctx context.Context) {
 
 // turn waits until this process may fill the stream, and does it until another one may, or something is wrong.
 func (p *Puller) turn(ctx context.Context) error {
-	candidate, err := p.pulls.Candidate(ctx)
+	elector, err := p.pulls.Elector(ctx)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = candidate.Close() }() // nobody asks any more
-	lead, err := candidate.Take(ctx)
+	defer func() { _ = elector.Close() }() // fails only on a closed connection
+	held, err := elector.Acquire(ctx)
 	if err != nil {
 		return err
 	}
@@ -159,19 +160,19 @@ func (p *Puller) turn(ctx context.Context) error {
 	defer stop()
 	go func() {
 		select {
-		case <-lead.Over():
+		case <-held.Lost():
 			stop()
 		case <-ctx.Done():
 		}
 	}()
 	defer p.yours()
-	err = p.fill(ctx, lead)
+	err = p.fill(ctx, held)
 	select {
-	case <-lead.Over():
-		err = loader.ErrDeposed
+	case <-held.Lost():
+		err = loader.ErrLeadershipLost
 	default:
 	}
-	return errors.Join(err, lead.Close())
+	return errors.Join(err, held.Close())
 }
 
 // yours says that this process does not fill the stream any more.
@@ -185,7 +186,7 @@ func (p *Puller) yours() {
 var errMoved = errors.New("the stream has grown without this process")
 
 // fill fills the stream.
-func (p *Puller) fill(ctx context.Context, lead loader.Lead) error {
+func (p *Puller) fill(ctx context.Context, held loader.Lease) error {
 	st, info, err := p.state(ctx)
 	if err != nil {
 		return err
@@ -194,7 +195,7 @@ func (p *Puller) fill(ctx context.Context, lead loader.Lead) error {
 	if err != nil {
 		return err
 	}
-	f := &filling{Puller: p, lead: lead, stream: st, created: stream.Created(info), record: record}
+	f := &filling{Puller: p, lease: held, stream: st, created: stream.Created(info), record: record}
 	if f.record.Trouble != "" {
 		f.record.Trouble = ""
 	}
@@ -203,7 +204,7 @@ func (p *Puller) fill(ctx context.Context, lead loader.Lead) error {
 	p.mu.Unlock()
 	p.show(f.record, "", "")
 	err = f.run(ctx)
-	if err != nil && ctx.Err() == nil && !errors.Is(err, loader.ErrDeposed) {
+	if err != nil && ctx.Err() == nil && !errors.Is(err, loader.ErrLeadershipLost) {
 		f.record.Trouble = err.Error()
 		err = errors.Join(err, f.pulls.Write(ctx, f.record))
 	}
@@ -254,7 +255,7 @@ func (p *Puller) watch(ctx context.Context) {
 }
 
 // show makes a record the status.
-func (p *Puller) show(r planlog.Pulled, trouble, waits string) {
+func (p *Puller) show(r pullrecord.Record, trouble, waits string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	from := p.status.From
@@ -278,7 +279,7 @@ func (p *Puller) waits(why string) {
 }
 
 // read counts bytes of the object that is read.
-func (p *Puller) read(r planlog.Pulled, more int64) {
+func (p *Puller) read(r pullrecord.Record, more int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.status.BytesRead, p.status.Documents, p.status.Read, p.status.LeftOut = r.Done+more, r.Documents, r.Object, r.LeftOut

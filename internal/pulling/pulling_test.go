@@ -23,7 +23,8 @@ import (
 	"loaderd/internal/pulling"
 	"loaderd/loader"
 	"loaderd/stream"
-	"loaderd/stream/planlog"
+	"loaderd/stream/lease"
+	"loaderd/stream/pullrecord"
 )
 
 func TestMain(m *testing.M) { natstest.VerifyTestMain(m) }
@@ -69,7 +70,7 @@ func start(t *testing.T, docs *stream.Store, o pulling.Options) running {
 	if o.From == nil {
 		o.From = []string{pattern}
 	}
-	p, err := pulling.New(t.Context(), docs, planlog.NewHolder("test", 1), o)
+	p, err := pulling.New(t.Context(), docs, lease.NewLeaderInfo("test", 1), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -246,7 +247,7 @@ func TestPurgedBehindTheRecord(t *testing.T) {
 	if err := st.Purge(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	pulls, err := planlog.OpenPulls(t.Context(), docs, planlog.NewHolder("test", 1))
+	pulls, err := pullrecord.Open(t.Context(), docs, lease.NewLeaderInfo("test", 1))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -370,8 +371,8 @@ func TestDeposedPullerRecordsNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	made := stream.Created(st.CachedInfo())
-	open := func(name string) *planlog.Pulls {
-		p, err := planlog.OpenPulls(t.Context(), docs, planlog.NewHolder(name, 1))
+	open := func(name string) *pullrecord.Store {
+		p, err := pullrecord.Open(t.Context(), docs, lease.NewLeaderInfo(name, 1))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -402,13 +403,13 @@ func TestDeposedPullerRecordsNothing(t *testing.T) {
 			t.Errorf("%s the record is %+v, want %+v (%v)", when, r, newer, err)
 		}
 	}
-	if err := first.Write(t.Context(), late); !errors.Is(err, loader.ErrDeposed) || !strings.Contains(err.Error(), newer.Puller) {
+	if err := first.Write(t.Context(), late); !errors.Is(err, loader.ErrLeadershipLost) || !strings.Contains(err.Error(), newer.Puller) {
 		t.Errorf("the first one's writing: %v", err)
 	}
 	recorded("behind the first one's writing")
 	other := newer
 	other.Created = made.Add(time.Second)
-	if err := second.Write(t.Context(), other); !errors.Is(err, loader.ErrDeposed) {
+	if err := second.Write(t.Context(), other); !errors.Is(err, loader.ErrLeadershipLost) {
 		t.Errorf("the record of another stream of the same name: %v", err)
 	}
 	recorded("behind one of another stream")

@@ -12,8 +12,8 @@ import (
 	"loaderd/internal/publishing"
 	"loaderd/stream"
 	"loaderd/stream/conn"
-	"loaderd/stream/planlog"
 	"loaderd/stream/publish"
+	"loaderd/stream/pullrecord"
 )
 
 // headerBytes is room for the headers of a message: an id of 16 KiB, a path, a label, the object's URL.
@@ -22,7 +22,7 @@ const headerBytes = 24 << 10
 // batch are documents that follow each other, and what the record says behind them. An err is what comes behind them instead of more.
 type batch struct {
 	messages []stream.Message
-	behind   planlog.Pulled
+	behind   pullrecord.Record
 	partly   int64  // bytes of the present object that are read
 	last     string // where the last document lies in its object
 	err      error
@@ -31,7 +31,7 @@ type batch struct {
 // reading reads the documents behind a record's place, in a goroutine of its own, a batch ahead of who takes them.
 type reading struct {
 	f      *filling
-	at     planlog.Pulled
+	at     pullrecord.Record
 	skip   uint64 // so many documents are counted, not returned
 	count  uint64
 	cancel context.CancelFunc
@@ -42,7 +42,7 @@ type reading struct {
 }
 
 // newReading reads from a place on; the first skip documents are passed, and end the reading.
-func newReading(f *filling, at planlog.Pulled, skip uint64) *reading {
+func newReading(f *filling, at pullrecord.Record, skip uint64) *reading {
 	return &reading{f: f, at: at, skip: skip, out: make(chan batch, 1), cancel: func() {}}
 }
 
@@ -96,7 +96,7 @@ func (r *reading) objects(ctx context.Context) error {
 			return err
 		}
 		r.at.Done += r.f.listing[r.at.Object].Size
-		r.at.Object, r.at.Entry, r.at.Place = r.at.Object+1, 0, planlog.Place{}
+		r.at.Object, r.at.Entry, r.at.Place = r.at.Object+1, 0, pullrecord.Place{}
 	}
 	return nil
 }
@@ -136,7 +136,7 @@ func (r *reading) object(ctx context.Context) error {
 		if err := r.entry(ctx, in, d, err != nil || len(d.Data) == 0); err != nil {
 			return err
 		}
-		r.at.Place = planlog.Place(in.At())
+		r.at.Place = pullrecord.Place(in.At())
 	}
 	return nil
 }

@@ -18,8 +18,9 @@ import (
 	"loaderd/loader"
 	"loaderd/loader/plan"
 	"loaderd/stream"
+	"loaderd/stream/daemonbus"
 	"loaderd/stream/doclog"
-	"loaderd/stream/planlog"
+	"loaderd/stream/lease"
 )
 
 var firstKey, secondKey = strings.Repeat("a1", 32), strings.Repeat("b2", 32)
@@ -100,7 +101,7 @@ func TestAKeyedRun(t *testing.T) {
 	if err := opened(t, none, "fork"); reasonOf(err) != loader.PlanMismatch {
 		t.Errorf("the fork without a key: %v", err)
 	}
-	d, err := runs.Inspect(ctx, rotated, "plain", planlog.NewHolder("here", 1), 6)
+	d, err := runs.Inspect(ctx, rotated, "plain", lease.NewLeaderInfo("here", 1), 6)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,7 +170,7 @@ func TestForgedRecordsOfAKeyedRun(t *testing.T) {
 				if err := edges(t, store, run).Plan.Scan(ctx, 2, func(uint64, []byte) error { return nil }); reasonOf(err) != loader.PlanForeign {
 					t.Errorf("Scan = %v", err)
 				}
-				d, err := runs.Inspect(ctx, store, run, planlog.NewHolder("here", 1), 0)
+				d, err := runs.Inspect(ctx, store, run, lease.NewLeaderInfo("here", 1), 0)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -230,7 +231,7 @@ func TestWordsWithCodes(t *testing.T) {
 	store, with := keyed(t, firstKey)
 	ctx, rotated := natstest.Context(t), with(secondKey, firstKey)
 	heard := make(chan string, 16)
-	quiet, err := planlog.NewBus(rotated, "run").Hear(func(word []byte) { heard <- string(word) })
+	quiet, err := daemonbus.New(rotated, "run").Subscribe(func(word []byte) { heard <- string(word) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -239,11 +240,11 @@ func TestWordsWithCodes(t *testing.T) {
 		t.Fatal(err)
 	}
 	for word, s := range map[string]*stream.Store{"of a stranger": with(), "of another key": with(strings.Repeat("c3", 32))} {
-		if err := errors.Join(planlog.NewBus(s, "run").Say([]byte(word)), s.Own().Conn().Flush()); err != nil {
+		if err := errors.Join(daemonbus.New(s, "run").Publish([]byte(word)), s.Own().Conn().Flush()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := planlog.NewBus(store, "run").Say([]byte("of a daemon")); err != nil {
+	if err := daemonbus.New(store, "run").Publish([]byte("of a daemon")); err != nil {
 		t.Fatal(err)
 	}
 	if word := <-heard; word != "of a daemon" {
@@ -260,7 +261,7 @@ func TestWordsWithCodes(t *testing.T) {
 	}
 	defer evil.Unsubscribe() //nolint:errcheck // fails only on a closed connection
 	first := make(chan struct{})
-	quiet, err = planlog.NewBus(rotated, "run").Answer(func(_ context.Context, q []byte) []byte {
+	quiet, err = daemonbus.New(rotated, "run").Serve(func(_ context.Context, q []byte) []byte {
 		<-first
 		if string(q) != "question" {
 			t.Errorf("the daemon is asked %q", q)
@@ -275,15 +276,15 @@ func TestWordsWithCodes(t *testing.T) {
 		t.Fatal(err)
 	}
 	go func() { <-asked; close(first) }() // the stranger has answered
-	if b, err := planlog.NewBus(rotated, "run").Ask(ctx, []byte("question")); err != nil || string(b) != "question answered" {
+	if b, err := daemonbus.New(rotated, "run").Request(ctx, []byte("question")); err != nil || string(b) != "question answered" {
 		t.Errorf("Ask = %q, %v", b, err)
 	}
 	limit, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	if b, err := planlog.NewBus(with(strings.Repeat("c3", 32)), "run").Ask(limit, []byte("of another key")); err == nil {
+	if b, err := daemonbus.New(with(strings.Repeat("c3", 32)), "run").Request(limit, []byte("of another key")); err == nil {
 		t.Errorf("a question of another key is answered with %q", b)
 	}
-	if _, err := planlog.NewBus(with(firstKey), "nobody").Ask(ctx, []byte("x")); !errors.Is(err, loader.ErrNobodyLeads) {
+	if _, err := daemonbus.New(with(firstKey), "nobody").Request(ctx, []byte("x")); !errors.Is(err, loader.ErrNoLeader) {
 		t.Errorf("where nobody is: %v", err)
 	}
 }

@@ -8,7 +8,12 @@ import (
 
 	"loaderd/loader"
 	"loaderd/stream"
+	"loaderd/stream/checkpoints"
+	"loaderd/stream/daemonbus"
+	"loaderd/stream/lease"
 	"loaderd/stream/planlog"
+	"loaderd/stream/retention"
+	"loaderd/stream/runstate"
 )
 
 // State says how far a run is.
@@ -64,25 +69,25 @@ type ListedSource struct {
 
 // Leader is who leads a run by its record.
 type Leader struct {
-	planlog.Holder
+	lease.LeaderInfo
 	// Answers says that it has answered just now. One that was killed or is cut off does not.
 	Answers bool `json:"answers"`
 }
 
 // List returns all runs of which the server keeps something, over whatever document stream, in the order of their names. It changes nothing.
 func List(ctx context.Context, store *stream.Store) ([]Listed, error) {
-	kept, err := planlog.ListKept(ctx, store)
+	kept, err := runstate.List(ctx, store)
 	if err != nil {
 		return nil, err
 	}
-	needs, err := planlog.Needs(ctx, store)
+	needs, err := retention.Needs(ctx, store)
 	if err != nil {
 		return nil, err
 	}
 	out := make([]Listed, len(kept))
 	for i, k := range kept {
 		if out[i], err = look(ctx, store, k, needs); err != nil {
-			return nil, fmt.Errorf("look at run %s: %w", k.Run, err)
+			return nil, fmt.Errorf("look at run %s: %w", k.Name, err)
 		}
 	}
 	return out, nil
@@ -90,15 +95,15 @@ func List(ctx context.Context, store *stream.Store) ([]Listed, error) {
 
 // Look returns a run as List does; planlog.ErrNoPlan says that nothing of it is kept.
 func Look(ctx context.Context, store *stream.Store, run string) (Listed, error) {
-	kept, err := planlog.ListKept(ctx, store)
+	kept, err := runstate.List(ctx, store)
 	if err != nil {
 		return Listed{}, err
 	}
-	i := slices.IndexFunc(kept, func(k planlog.Kept) bool { return k.Run == run })
+	i := slices.IndexFunc(kept, func(k runstate.Run) bool { return k.Name == run })
 	if i < 0 {
 		return Listed{}, fmt.Errorf("run %s: %w", run, planlog.ErrNoPlan)
 	}
-	needs, err := planlog.Needs(ctx, store)
+	needs, err := retention.Needs(ctx, store)
 	if err != nil {
 		return Listed{}, err
 	}
@@ -106,9 +111,9 @@ func Look(ctx context.Context, store *stream.Store, run string) (Listed, error) 
 }
 
 // look finds out about one run. A plan that cannot be read is told, and is no error.
-func look(ctx context.Context, store *stream.Store, k planlog.Kept, needs []planlog.Need) (Listed, error) {
-	l := Listed{Run: k.Run, State: Remainder, Begun: k.Begun, PlanBytes: k.PlanBytes, CheckpointBytes: k.CheckpointBytes}
-	h, answers, found, err := planlog.Leader(ctx, store, k.Run)
+func look(ctx context.Context, store *stream.Store, k runstate.Run, needs []retention.Need) (Listed, error) {
+	l := Listed{Run: k.Name, State: Remainder, Begun: k.Begun, PlanBytes: k.PlanBytes, CheckpointBytes: k.CheckpointBytes}
+	h, answers, found, err := lease.Leader(ctx, store, k.Name)
 	if err != nil {
 		return l, err
 	}
@@ -118,7 +123,7 @@ func look(ctx context.Context, store *stream.Store, k planlog.Kept, needs []plan
 	if k.Begun.IsZero() {
 		return l, nil
 	}
-	s, begun, err := summarize(ctx, store, k.Run)
+	s, begun, err := summarize(ctx, store, k.Name)
 	switch {
 	case ctx.Err() != nil:
 		return l, ctx.Err()
@@ -151,7 +156,7 @@ func look(ctx context.Context, store *stream.Store, k planlog.Kept, needs []plan
 }
 
 // floors takes in what the run has said that it needs.
-func (l *Listed) floors(needs []planlog.Need) {
+func (l *Listed) floors(needs []retention.Need) {
 	for _, n := range needs {
 		if n.Run != l.Run {
 			continue
@@ -181,7 +186,7 @@ func howLong(ctx context.Context, store *stream.Store, l Listed) *loader.Length 
 	}
 	ctx, cancel := context.WithTimeout(ctx, askLimit)
 	defer cancel()
-	length, err := loader.AskLength(ctx, planlog.NewBus(store, l.Run))
+	length, err := loader.AskLength(ctx, daemonbus.New(store, l.Run))
 	if err != nil {
 		store.Log().Debug("the leader of a run does not say how long it will be", "run", l.Run, "error", err)
 	}
@@ -198,7 +203,7 @@ func summarize(ctx context.Context, store *stream.Store, run string) (s loader.S
 	if err != nil || last == 0 {
 		return s, false, err
 	}
-	checkpoint, err := planlog.NewestCheckpoint(ctx, log)
+	checkpoint, err := checkpoints.Newest(ctx, log)
 	if err != nil {
 		store.Log().Warn("the newest checkpoint of a run cannot be read; its whole plan is", "run", run, "error", err)
 	}

@@ -14,7 +14,10 @@ import (
 	"loaderd/internal/runs"
 	"loaderd/loader"
 	"loaderd/stream"
+	"loaderd/stream/checkpoints"
+	"loaderd/stream/lease"
 	"loaderd/stream/planlog"
+	"loaderd/stream/runstate"
 )
 
 // list returns what List finds, in words.
@@ -92,11 +95,11 @@ func TestList(t *testing.T) {
 	if err := bad.Append(ctx, 0, []byte("no header")); err != nil {
 		t.Fatal(err)
 	}
-	leads, err := planlog.OpenLeads(ctx, store, "young", planlog.NewHolder("here", 1))
+	leads, err := runstate.NewElector(ctx, store, "young", lease.NewLeaderInfo("here", 1))
 	if err != nil {
 		t.Fatal(err)
 	}
-	lead, err := leads.Take(ctx)
+	lead, err := leads.Acquire(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +111,7 @@ func TestList(t *testing.T) {
 	rest := "rest of DOCS is live with 0 steps, floor 7"
 	wantList(t, store, "bad of  is unreadable with 0 steps", fmt.Sprintf("going of DOCS is live with %d steps, committed 5, floor 1", going.Steps), rest, whole,
 		"young of  is not begun with 0 steps, led by here (true)")
-	if err := leads.Close(); err != nil { // it does not answer, and has not given the lead up
+	if err := leads.Close(); err != nil { // it does not answer, and holds the lease
 		t.Fatal(err)
 	}
 	if have := list(t, store); !strings.HasSuffix(have[4], "led by here (false)") {
@@ -118,7 +121,7 @@ func TestList(t *testing.T) {
 		t.Fatal(err)
 	}
 	if have := list(t, store); strings.Contains(have[4], "led") {
-		t.Errorf("a lead that was given up: %s", have[4])
+		t.Errorf("a released lease: %s", have[4])
 	}
 	if _, err := runs.Look(ctx, store, "nobody"); !errors.Is(err, planlog.ErrNoPlan) {
 		t.Errorf("of a run that is not there: %v", err)
@@ -139,7 +142,7 @@ func TestListWithoutCheckpoints(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	checkpoint, err := planlog.NewestCheckpoint(ctx, openPlan(t, store, "run"))
+	checkpoint, err := checkpoints.Newest(ctx, openPlan(t, store, "run"))
 	if err != nil || len(checkpoint) == 0 {
 		t.Fatalf("no checkpoint: %v", err)
 	}
@@ -160,7 +163,7 @@ func TestListWithoutCheckpoints(t *testing.T) {
 func TestRemove(t *testing.T) {
 	store, ctx := published(t), natstest.Context(t)
 	before := streams(t, store)
-	holder := planlog.NewHolder("here", 1)
+	holder := lease.NewLeaderInfo("here", 1)
 	if _, err := runs.Remove(ctx, store, "nobody", holder); !errors.Is(err, planlog.ErrNoPlan) {
 		t.Errorf("a run that is not there: %v", err)
 	}
@@ -169,7 +172,7 @@ func TestRemove(t *testing.T) {
 	for _, want := range []runs.StreamFloor{{Stream: "DOCS", Runs: 1, From: 1, By: "two"}, {Stream: "DOCS"}} {
 		run := map[string]string{"two": "one", "": "two"}[want.By]
 		removed, err := runs.Remove(ctx, store, run, holder)
-		if err != nil || !removed.Plan || !removed.Floor || !removed.Checkpoints || !slices.Equal(removed.Floors, []runs.StreamFloor{want}) {
+		if err != nil || !removed.Plan || !removed.LowWatermark || !removed.Checkpoints || !slices.Equal(removed.Floors, []runs.StreamFloor{want}) {
 			t.Errorf("removal of %s: %+v, %v", run, removed, err)
 		}
 		if _, err := runs.Remove(ctx, store, run, holder); !errors.Is(err, planlog.ErrNoPlan) {
@@ -192,17 +195,17 @@ func TestRemoveOfALedRun(t *testing.T) {
 	store, ctx := published(t), natstest.Context(t)
 	serve(t, store, "run", config("bfd"))
 	was := list(t, store)
-	leads, err := planlog.OpenLeads(ctx, store, "run", planlog.NewHolder("here", 1))
+	leads, err := runstate.NewElector(ctx, store, "run", lease.NewLeaderInfo("here", 1))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer leads.Close()
-	lead, err := leads.Take(ctx)
+	lead, err := leads.Acquire(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
-	led := new(planlog.LedError)
-	if _, err := runs.Remove(ctx, store, "run", planlog.NewHolder("there", 2)); !errors.As(err, &led) || led.Holder.Host != "here" {
+	led := new(lease.HeldError)
+	if _, err := runs.Remove(ctx, store, "run", lease.NewLeaderInfo("there", 2)); !errors.As(err, &led) || led.Leader.Host != "here" {
 		t.Errorf("%v", err)
 	}
 	if err := lead.Close(); err != nil {
@@ -238,8 +241,8 @@ func TestRemoveThatWasBrokenOff(t *testing.T) {
 						t.Errorf("%d steps, want %d", len(have), len(steps))
 					}
 				}
-				removed, err := runs.Remove(ctx, store, "run", planlog.NewHolder("here", 1))
-				if err != nil || removed.Plan != again || !removed.Floor {
+				removed, err := runs.Remove(ctx, store, "run", lease.NewLeaderInfo("here", 1))
+				if err != nil || removed.Plan != again || !removed.LowWatermark {
 					t.Errorf("%+v, %v", removed, err)
 				}
 				wantList(t, store)

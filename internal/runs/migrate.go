@@ -10,8 +10,11 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"loaderd/stream"
+	"loaderd/stream/checkpoints"
+	"loaderd/stream/lease"
 	"loaderd/stream/planlog"
 	"loaderd/stream/publish"
+	"loaderd/stream/runstate"
 )
 
 // Migration copies what belongs to runs over a document stream, and the stream itself, to other servers, where they go on as if they had always been
@@ -26,7 +29,7 @@ import (
 type Migration struct {
 	From, To *stream.Store
 	Run      string // only this one; empty: all
-	Holder   planlog.Holder
+	Self     lease.LeaderInfo
 	// Progress is told now and then what is done, how much of it, in bytes or messages, and of how much.
 	Progress func(what string, done, of int64)
 
@@ -60,7 +63,7 @@ var ErrThere = errors.New("there is such a stream already")
 // Look finds out what is to be copied, and whether it can be. It changes nothing.
 func (m *Migration) Look(ctx context.Context) (Migrated, error) {
 	var out Migrated
-	kept, err := planlog.ListKept(ctx, m.From)
+	kept, err := runstate.List(ctx, m.From)
 	if err != nil {
 		return out, err
 	}
@@ -71,7 +74,7 @@ func (m *Migration) Look(ctx context.Context) (Migrated, error) {
 		return out, err
 	}
 	for _, k := range kept {
-		if m.Run != "" && k.Run != m.Run {
+		if m.Run != "" && k.Name != m.Run {
 			continue
 		}
 		if err := m.lookAtRun(ctx, k); err != nil {
@@ -88,7 +91,7 @@ func (m *Migration) Look(ctx context.Context) (Migrated, error) {
 }
 
 // lookAtRun adds a run to what is copied, if it is over the document stream and has begun.
-func (m *Migration) lookAtRun(ctx context.Context, k planlog.Kept) error {
+func (m *Migration) lookAtRun(ctx context.Context, k runstate.Run) error {
 	listed, err := look(ctx, m.From, k, nil)
 	if err != nil {
 		return err
@@ -97,17 +100,17 @@ func (m *Migration) lookAtRun(ctx context.Context, k planlog.Kept) error {
 	case listed.State == Remainder, listed.State == NotBegun:
 		return nil
 	case listed.State == Unreadable:
-		return fmt.Errorf("run %s cannot be read: %s: mend it (loaderd repair), or name the runs to copy one by one (--run)", k.Run, listed.Problem)
+		return fmt.Errorf("run %s cannot be read: %s: mend it (loaderd repair), or name the runs to copy one by one (--run)", k.Name, listed.Problem)
 	case listed.Stream != m.From.Config().Name:
 		return nil
 	case listed.Leader != nil && listed.Leader.Answers:
-		return &planlog.LedError{Run: k.Run, Holder: listed.Leader.Holder}
+		return &lease.HeldError{Run: k.Name, Leader: listed.Leader.LeaderInfo}
 	}
-	m.runs = append(m.runs, k.Run)
-	if err := m.lookAt(ctx, planlog.ObjectsStream(k.Run), false); err != nil {
+	m.runs = append(m.runs, k.Name)
+	if err := m.lookAt(ctx, checkpoints.Stream(k.Name), false); err != nil {
 		return err
 	}
-	return m.lookAt(ctx, m.From.Config().PlanStream(k.Run).Name, true)
+	return m.lookAt(ctx, m.From.Config().PlanStream(k.Name).Name, true)
 }
 
 // lookAt adds a stream to what is copied.
@@ -165,17 +168,17 @@ func (m *Migration) Do(ctx context.Context) (done Migrated, err error) {
 	if done, err = m.Look(ctx); err != nil {
 		return done, err
 	}
-	for _, run := range m.runs { // nobody leads it meanwhile
-		leads, err := planlog.OpenLeads(ctx, m.From, run, m.Holder)
+	for _, run := range m.runs { // no daemon leads it meanwhile
+		elector, err := runstate.NewElector(ctx, m.From, run, m.Self)
 		if err != nil {
 			return done, err
 		}
-		defer leads.Close() //nolint:errcheck // it has answered nobody who matters
-		lead, err := leads.Seize(ctx)
+		defer elector.Close() //nolint:errcheck // fails only on a closed connection
+		held, err := elector.TryAcquire(ctx)
 		if err != nil {
 			return done, err
 		}
-		defer lead.Close() //nolint:errcheck // it counts no more once it is silent
+		defer held.Close() //nolint:errcheck // the lease times out
 	}
 	for _, s := range m.streams {
 		if err := m.copy(ctx, s); err != nil {
@@ -186,8 +189,8 @@ func (m *Migration) Do(ctx context.Context) (done Migrated, err error) {
 		}
 	}
 	for _, run := range m.runs {
-		if err := planlog.CopyKeys(ctx, m.From, m.To, run); err != nil {
-			return done, fmt.Errorf("copy the floor and the checkpoints of run %s: %w", run, err)
+		if err := runstate.Copy(ctx, m.From, m.To, run); err != nil {
+			return done, fmt.Errorf("copy the low watermark and the checkpoints of run %s: %w", run, err)
 		}
 	}
 	if done.Records, err = publish.CopyRecords(ctx, m.From, m.To); err != nil {

@@ -7,12 +7,14 @@ import (
 	"slices"
 
 	"loaderd/stream"
-	"loaderd/stream/planlog"
+	"loaderd/stream/lease"
+	"loaderd/stream/retention"
+	"loaderd/stream/runstate"
 )
 
 // Removed says what of a run was removed, and what the others need.
 type Removed struct {
-	planlog.Removed
+	runstate.Removed
 	// Floors are those of the document streams in which the run had one.
 	Floors []StreamFloor
 }
@@ -25,24 +27,25 @@ type StreamFloor struct {
 	By     string // a run that has it
 }
 
-// Remove removes all that the server keeps of a run. It takes the lead for the holder meanwhile, so that no daemon leads the run; one that
-// does is a *planlog.LedError. Of a run of which nothing is there the error is planlog.ErrNoPlan. After it was broken off it is called again.
-func Remove(ctx context.Context, store *stream.Store, run string, holder planlog.Holder) (removed Removed, err error) {
-	leads, err := planlog.OpenLeads(ctx, store, run, holder)
+// Remove removes all that the server keeps of a run. It holds the lease meanwhile, so that no daemon leads the run. It
+// returns *lease.HeldError while a daemon leads the run, and planlog.ErrNoPlan if nothing of the run exists. After an interruption it can be
+// called again.
+func Remove(ctx context.Context, store *stream.Store, run string, self lease.LeaderInfo) (removed Removed, err error) {
+	elector, err := runstate.NewElector(ctx, store, run, self)
 	if err != nil {
 		return removed, err
 	}
-	defer func() { err = errors.Join(err, leads.Close()) }()
-	lead, err := leads.Seize(ctx)
+	defer func() { err = errors.Join(err, elector.Close()) }()
+	held, err := elector.TryAcquire(ctx)
 	if err != nil {
 		return removed, err
 	}
-	defer func() { err = errors.Join(err, lead.Close()) }()
-	before, err := planlog.Needs(ctx, store)
+	defer func() { err = errors.Join(err, held.Close()) }()
+	before, err := retention.Needs(ctx, store)
 	if err != nil {
 		return removed, err
 	}
-	if removed.Removed, err = planlog.Remove(ctx, store, run); err != nil {
+	if removed.Removed, err = runstate.Remove(ctx, store, run); err != nil {
 		return removed, fmt.Errorf("delete run %s: %w", run, err)
 	}
 	for _, n := range before {
@@ -60,16 +63,16 @@ func Remove(ctx context.Context, store *stream.Store, run string, holder planlog
 // least returns the least floor of the runs over a document stream that have a plan.
 func least(ctx context.Context, store *stream.Store, name string) (f StreamFloor, err error) {
 	f.Stream = name
-	kept, err := planlog.ListKept(ctx, store)
+	kept, err := runstate.List(ctx, store)
 	if err != nil {
 		return f, err
 	}
-	needs, err := planlog.Needs(ctx, store)
+	needs, err := retention.Needs(ctx, store)
 	if err != nil {
 		return f, err
 	}
 	for _, n := range needs {
-		there := slices.ContainsFunc(kept, func(k planlog.Kept) bool { return k.Run == n.Run && !k.Begun.IsZero() })
+		there := slices.ContainsFunc(kept, func(k runstate.Run) bool { return k.Name == n.Run && !k.Begun.IsZero() })
 		if n.Stream != name || !there {
 			continue
 		}

@@ -7,32 +7,35 @@ import (
 
 	"loaderd/loader"
 	"loaderd/stream"
+	"loaderd/stream/checkpoints"
 	"loaderd/stream/doclog"
+	"loaderd/stream/lease"
 	"loaderd/stream/planlog"
+	"loaderd/stream/runstate"
 )
 
 // Damaged is a run whose plan may be damaged. Nobody appends to the plan until Close.
 type Damaged struct {
 	loader.Damage
 
-	store *stream.Store
-	from  loader.Edges
-	leads *planlog.Leads
-	lead  loader.Lead // nil until it is taken
+	store   *stream.Store
+	from    loader.Edges
+	elector *lease.Elector
+	lease   loader.Lease // nil until it is acquired
 }
 
-// Inspect takes the lead of a run for the holder, which says for others who has it, and looks at its plan: at the records before one, 0 for all.
-// It changes nothing. Where the looking fails, what has been seen by then comes with the error, closed.
-func Inspect(ctx context.Context, store *stream.Store, run string, holder planlog.Holder, before uint64) (*Damaged, error) {
+// Inspect acquires the lease of a run and reads its plan: the records before one, or all of them if before is 0. It changes nothing. If
+// reading fails, it returns what was read, closed, with the error.
+func Inspect(ctx context.Context, store *stream.Store, run string, self lease.LeaderInfo, before uint64) (*Damaged, error) {
 	d := &Damaged{store: store}
 	if err := d.open(ctx, run); err != nil {
 		return nil, fmt.Errorf("repair run %s: %w", run, err)
 	}
 	var err error
-	if d.leads, err = planlog.OpenLeads(ctx, store, run, holder); err != nil {
+	if d.elector, err = runstate.NewElector(ctx, store, run, self); err != nil {
 		return nil, err
 	}
-	if d.lead, err = d.leads.Seize(ctx); err != nil {
+	if d.lease, err = d.elector.TryAcquire(ctx); err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
 	if d.Damage, err = loader.Inspect(ctx, d.from.Plan, d.from.Checkpoints, before); err != nil {
@@ -54,16 +57,16 @@ func (d *Damaged) open(ctx context.Context, run string) (err error) {
 	} else if !errors.Is(err, doclog.ErrNoStream) { // there is none where a run has several sources
 		return err
 	}
-	d.from.Checkpoints, err = planlog.OpenCheckpoints(ctx, plan)
+	d.from.Checkpoints, err = checkpoints.Open(ctx, plan)
 	return err
 }
 
-// Close gives the lead of the run back.
+// Close releases the lease of the run.
 func (d *Damaged) Close() error {
-	if d.lead == nil {
-		return d.leads.Close()
+	if d.lease == nil {
+		return d.elector.Close()
 	}
-	return errors.Join(d.lead.Close(), d.leads.Close())
+	return errors.Join(d.lease.Close(), d.elector.Close())
 }
 
 // Copy copies what can be used of the plan, and the checkpoints that fit, into a new run. progress is told how many records are copied.

@@ -14,8 +14,10 @@ import (
 	"loaderd/loader/plan"
 	"loaderd/packonline"
 	"loaderd/stream"
+	"loaderd/stream/checkpoints"
 	"loaderd/stream/doclog"
 	"loaderd/stream/planlog"
+	"loaderd/stream/retention"
 )
 
 // Fork begins run name where a step of another run begins, with a configuration of its own. It returns the headers of both. Documents of a run with several
@@ -80,7 +82,7 @@ func forkSources(ctx context.Context, store *stream.Store, parent *planlog.Log, 
 		}
 	}
 	old := loader.Edges{Plan: parent, Sources: sources{store: store, tokens: tokens.Shared(store.Config().Workers), config: from.Config}}
-	if old.Checkpoints, err = planlog.OpenCheckpoints(ctx, parent); err != nil {
+	if old.Checkpoints, err = checkpoints.Open(ctx, parent); err != nil {
 		return forked, from, err
 	}
 	if forked, from, err = loader.ForkSources(ctx, old, step, name, c); err != nil {
@@ -107,10 +109,10 @@ func openNew(ctx context.Context, store *stream.Store, name string, c plan.Confi
 	e.Plan, e.Keyed = plan, plan.Keyed()
 	if c.Mixed() {
 		e.Sources = sources{store: store, config: c, plan: plan}
-	} else if e.Floors, err = planlog.OpenFloors(ctx, plan); err != nil {
+	} else if e.Floors, err = retention.Open(ctx, plan, plan.Documents()); err != nil {
 		return e, err
 	}
-	e.Checkpoints, err = planlog.OpenCheckpoints(ctx, plan)
+	e.Checkpoints, err = checkpoints.Open(ctx, plan)
 	return e, err
 }
 
@@ -155,7 +157,7 @@ func (s sources) Open(ctx context.Context, name string, c mixture.Source) (loade
 	if err != nil || s.plan == nil {
 		return loader.Stream{Documents: docs}, err
 	}
-	floors, err := planlog.OpenFloorsOf(ctx, s.plan, store)
+	floors, err := retention.Open(ctx, s.plan, store)
 	return loader.Stream{Documents: docs, Floors: floors}, err
 }
 
@@ -165,11 +167,11 @@ var ErrPackDifferently = errors.New("pack differently")
 // Packing asks how the runs over the stream pack, and which ones these are. Of several runs those count that are not sealed, if there are any.
 // Without a run, and where none may ask, it is nil.
 func Packing(ctx context.Context, store *stream.Store) (own *packonline.Config, names []string, err error) {
-	runs, err := planlog.Runs(ctx, store)
+	runs, err := retention.Runs(ctx, store)
 	if err != nil {
 		return nil, nil, nil // there is no such stream, which reading it says better, or none may ask
 	}
-	if open := slices.DeleteFunc(slices.Clone(runs), func(r planlog.Reading) bool { return r.Sealed }); len(open) > 0 {
+	if open := slices.DeleteFunc(slices.Clone(runs), func(r retention.Reading) bool { return r.Sealed }); len(open) > 0 {
 		runs = open
 	}
 	for _, r := range runs {

@@ -17,8 +17,11 @@ import (
 	"loaderd/loader/plan"
 	"loaderd/packonline"
 	"loaderd/stream"
+	"loaderd/stream/checkpoints"
 	"loaderd/stream/doclog"
+	"loaderd/stream/lease"
 	"loaderd/stream/planlog"
+	"loaderd/stream/retention"
 )
 
 func TestMain(m *testing.M) { natstest.VerifyTestMain(m) }
@@ -67,9 +70,9 @@ func edges(t *testing.T, store *stream.Store, run string) (e loader.Edges) {
 	log, err := planlog.Open(ctx, store, run)
 	fail(err)
 	e.Plan, e.Keyed = log, log.Keyed()
-	e.Checkpoints, err = planlog.OpenCheckpoints(ctx, log)
+	e.Checkpoints, err = checkpoints.Open(ctx, log)
 	fail(err)
-	e.Floors, err = planlog.OpenFloors(ctx, log)
+	e.Floors, err = retention.Open(ctx, log, log.Documents())
 	fail(err)
 	e.Documents, err = doclog.OpenReadOnly(ctx, store, tokenizing)
 	fail(err)
@@ -216,7 +219,7 @@ func TestRepair(t *testing.T) {
 	steps := serve(t, store, "run", config("bfd"))
 	inspect := func() *runs.Damaged {
 		t.Helper()
-		d, err := runs.Inspect(ctx, store, "run", planlog.NewHolder("here", 1), 0)
+		d, err := runs.Inspect(ctx, store, "run", lease.NewLeaderInfo("here", 1), 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -226,8 +229,8 @@ func TestRepair(t *testing.T) {
 	if d.Why != "" || d.Steps != uint64(len(steps)) {
 		t.Errorf("a whole plan of %d steps: %d, damaged: %s", len(steps), d.Steps, d.Why)
 	}
-	led := new(planlog.LedError)
-	if _, err := runs.Inspect(ctx, store, "run", planlog.NewHolder("there", 2), 0); !errors.As(err, &led) || led.Run != "run" || led.Holder.Host != "here" {
+	led := new(lease.HeldError)
+	if _, err := runs.Inspect(ctx, store, "run", lease.NewLeaderInfo("there", 2), 0); !errors.As(err, &led) || led.Run != "run" || led.Leader.Host != "here" {
 		t.Errorf("another one: %v", err)
 	}
 	if err := d.Close(); err != nil {

@@ -15,7 +15,9 @@ import (
 	"loaderd/loader"
 	"loaderd/loader/plan"
 	"loaderd/stream"
-	"loaderd/stream/planlog"
+	"loaderd/stream/daemonbus"
+	"loaderd/stream/lease"
+	"loaderd/stream/runstate"
 )
 
 // daemon runs a daemon's part in a run that several may serve. It returns how Serve ended.
@@ -23,11 +25,11 @@ func daemon(t *testing.T, store *stream.Store, name string) (r *loader.Run, stop
 	t.Helper()
 	ctx := natstest.Context(t)
 	e := edges(t, store, "run")
-	leads, err := planlog.OpenLeads(ctx, store, "run", planlog.NewHolder(name, 1))
+	leads, err := runstate.NewElector(ctx, store, "run", lease.NewLeaderInfo(name, 1))
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.Leads, e.Bus, e.Daemon = leads, planlog.NewBus(store, "run"), name
+	e.Elector, e.Bus, e.Daemon = leads, daemonbus.New(store, "run"), name
 	r, err = loader.Open(ctx, "run", config("bfd"), loader.Options{Ahead: 4, CacheBytes: 1 << 20, Stall: time.Minute, Checkpoint: 4}, e)
 	if err != nil {
 		t.Fatal(err)
@@ -92,10 +94,10 @@ func TestAStrangerAmongTheDaemons(t *testing.T) {
 func TestAnAnswerIsNoLead(t *testing.T) {
 	store, ctx := published(t), natstest.Context(t)
 	serve(t, store, "run", config("bfd"))
-	gone := planlog.NewHolder("evil", 666)
+	gone := lease.NewLeaderInfo("evil", 666)
 	kv, err := store.Own().JetStream().KeyValue(ctx, "loaderd_leads")
 	if err != nil {
-		leads, openErr := planlog.OpenLeads(ctx, store, "other", planlog.NewHolder("here", 1))
+		leads, openErr := runstate.NewElector(ctx, store, "other", lease.NewLeaderInfo("here", 1))
 		if openErr != nil {
 			t.Fatal(openErr)
 		}
@@ -112,7 +114,7 @@ func TestAnAnswerIsNoLead(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer sub.Unsubscribe() //nolint:errcheck // fails only on a closed connection
-	d, err := runs.Inspect(ctx, store, "run", planlog.NewHolder("here", 1), 0)
+	d, err := runs.Inspect(ctx, store, "run", lease.NewLeaderInfo("here", 1), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +142,7 @@ func TestRepairBehindAStranger(t *testing.T) {
 			!strings.Contains(err.Error(), "loaderd repair") {
 			t.Errorf("%q: Open = %v", forged, err)
 		}
-		d, err := runs.Inspect(ctx, store, name, planlog.NewHolder("here", 1), 0)
+		d, err := runs.Inspect(ctx, store, name, lease.NewLeaderInfo("here", 1), 0)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -85,7 +85,7 @@ func randomStatus(rt *rapid.T) {
 			if err != nil {
 				rt.Fatal(err)
 			}
-			_ = words.Say(fmt.Appendf(nil, `{"name":"b","readers":1,"sent":5,"reading":[%s]}`, x))
+			_ = words.Publish(fmt.Appendf(nil, `{"name":"b","readers":1,"sent":5,"reading":[%s]}`, x))
 		},
 		"plan": ranks(func(rt *rapid.T, _ *census.Census) {
 			run.stats.Planned = steps.Draw(rt, "planned")

@@ -108,7 +108,7 @@ type bus struct {
 	next  int
 }
 
-func (b *bus) Say(word []byte) error {
+func (b *bus) Publish(word []byte) error {
 	b.mu.Lock()
 	var all []func([]byte)
 	for _, f := range b.hears {
@@ -121,7 +121,7 @@ func (b *bus) Say(word []byte) error {
 	return nil
 }
 
-func (b *bus) Hear(f func([]byte)) (func(), error) {
+func (b *bus) Subscribe(f func([]byte)) (func(), error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.next++
@@ -264,7 +264,7 @@ func TestASilentDaemon(t *testing.T) {
 		a := start("a", run, log, words)
 		defer a.stop()
 		synctest.Wait()
-		if err := words.Say([]byte(`{"name":"b","readers":1,"reading":[{"job":"j","rank":0,"world":1,"step":3}]}`)); err != nil {
+		if err := words.Publish([]byte(`{"name":"b","readers":1,"reading":[{"job":"j","rank":0,"world":1,"step":3}]}`)); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(10*time.Second + time.Millisecond)

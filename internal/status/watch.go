@@ -96,7 +96,7 @@ const (
 // Serve watches until ctx is done.
 func (w *Watch) Serve(ctx context.Context) {
 	if w.Bus != nil {
-		if stop, err := w.Bus.Hear(w.hear); err != nil {
+		if stop, err := w.Bus.Subscribe(w.hear); err != nil {
 			w.Log.Warn("what other daemons say of themselves is not heard", "error", err)
 		} else {
 			defer stop()
@@ -220,7 +220,7 @@ func (w *Watch) word(since uint64) word {
 func (w *Watch) say(said word) {
 	b, err := json.Marshal(said)
 	if err == nil {
-		_ = w.Bus.Say(b) // it is said again
+		_ = w.Bus.Publish(b) // it is sent again
 	}
 }
 

@@ -13,10 +13,10 @@ import (
 	"loaderd/loader/plan"
 )
 
-// Bus carries words between the daemons of a run. A word may be lost.
+// Bus carries status messages between the daemons of a run. A message may be lost.
 type Bus interface {
-	Say(word []byte) error
-	Hear(f func(word []byte)) (stop func(), err error)
+	Publish(message []byte) error
+	Subscribe(f func(message []byte)) (stop func(), err error)
 }
 
 // word is what a daemon says of itself once a second, so that every daemon can show all of them.

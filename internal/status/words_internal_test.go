@@ -88,5 +88,5 @@ func FuzzWords(f *testing.F) {
 
 type silent struct{}
 
-func (silent) Say([]byte) error                  { return nil }
-func (silent) Hear(func([]byte)) (func(), error) { return func() {}, nil }
+func (silent) Publish([]byte) error                   { return nil }
+func (silent) Subscribe(func([]byte)) (func(), error) { return func() {}, nil }

@@ -1,5 +1,4 @@
-// Package planlog keeps what a run has decided and what it needs: its plan, the checkpoints of its planner, who leads it,
-// and its floor among those of all runs that read the same documents.
+// Package planlog keeps the plan of a run: an append-only log of steps and control records in a JetStream stream.
 package planlog
 
 import (
@@ -14,7 +13,9 @@ import (
 
 	"loaderd/loader"
 	"loaderd/stream"
+	"loaderd/stream/casvalue"
 	"loaderd/stream/conn"
+	"loaderd/stream/mac"
 )
 
 // Errors of the plan log.
@@ -41,7 +42,7 @@ type Log struct {
 	created  time.Time // of the stream
 	readOnly bool
 	holes    bool // it may have some: it is looked at for what is left
-	keys     keyring
+	keys     mac.Keyring
 	binding  atomic.Pointer[bound] // once it is known
 	known    atomic.Uint64         // an end that a server has told: another one that does not know of it yet is behind
 }
@@ -122,6 +123,20 @@ func newLog(s *stream.Store, st jetstream.Stream, run string) *Log {
 		keys: s.PlanKeys()}
 }
 
+// Store returns the store of the plan's stream.
+func (l *Log) Store() *stream.Store { return l.store }
+
+// Documents returns the store of the document stream.
+func (l *Log) Documents() *stream.Store { return l.docs }
+
+// Run returns the name of the run.
+func (l *Log) Run() string { return l.run }
+
+// Fence returns the fence of a term of this plan.
+func (l *Log) Fence(term uint64) casvalue.Fence {
+	return casvalue.Fence{Plan: l.created.UnixNano(), Term: term}
+}
+
 // whole says whether the log can be used: it has no holes.
 func (l *Log) whole(ctx context.Context) error {
 	_, err := l.Last(ctx)
@@ -167,7 +182,7 @@ func (l *Log) Get(ctx context.Context, position uint64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return m.Data, l.authentic(ctx, position, m.Data, m.Header.Get(macHeader))
+	return m.Data, l.authentic(ctx, position, m.Data, m.Header.Get(mac.Header))
 }
 
 func (l *Log) message(ctx context.Context, position uint64) (*jetstream.RawStreamMsg, error) {
@@ -246,7 +261,7 @@ func (l *Log) fetch(ctx context.Context, next, last uint64) (records [][]byte, c
 		if m.Sequence != next+uint64(i) {
 			break
 		}
-		records, codes = append(records, m.Data), append(codes, m.Header.Get(macHeader))
+		records, codes = append(records, m.Data), append(codes, m.Header.Get(mac.Header))
 	}
 	if len(records) == 0 {
 		err = conn.ErrBehind

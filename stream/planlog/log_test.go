@@ -148,7 +148,7 @@ func TestOfTwoWritersOneIsDeposed(t *testing.T) {
 					switch {
 					case err == nil:
 						won++
-					case !errors.Is(err, loader.ErrDeposed):
+					case !errors.Is(err, loader.ErrLeadershipLost):
 						t.Fatal(err)
 					}
 				}
@@ -197,7 +197,7 @@ func TestAServerThatIsBehindDeposesNobody(t *testing.T) {
 	if end, err := l.Last(ctx); err != nil || end != 15 {
 		t.Errorf("the log ends at %d, %v", end, err)
 	}
-	if err := behind.Append(ctx, 10, planRecords(10, 5)...); !errors.Is(err, loader.ErrDeposed) {
+	if err := behind.Append(ctx, 10, planRecords(10, 5)...); !errors.Is(err, loader.ErrLeadershipLost) {
 		t.Errorf("Append = %v where others have appended", err)
 	}
 }
@@ -382,8 +382,8 @@ func TestAppendBehindALostConnectionIsDeposed(t *testing.T) {
 			t.Fatal(err)
 		}
 		link.Mend()
-		if err := <-done; !errors.Is(err, loader.ErrDeposed) {
-			t.Errorf("append of %d: error %v, want ErrDeposed", n, err)
+		if err := <-done; !errors.Is(err, loader.ErrLeadershipLost) {
+			t.Errorf("append of %d: error %v, want ErrLeadershipLost", n, err)
 		}
 	}
 }

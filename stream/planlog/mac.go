@@ -2,72 +2,14 @@ package planlog
 
 import (
 	"context"
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"strconv"
 
 	"loaderd/loader"
 	"loaderd/loader/plan"
+	"loaderd/stream/mac"
 )
-
-// macHeader is the header of a record, or of a word between daemons, with its message authentication code in hexadecimal digits. The record's
-// bytes stay as they are without one.
-const macHeader = "Loaderd-Mac"
-
-// macBytes is the length of a code: the first half of an HMAC-SHA256.
-const macBytes = 16
-
-// keyring makes and checks codes. The first key makes them, any verifies. Without a key there are no codes.
-type keyring [][]byte
-
-// What codes are for: one that was made for one thing is none for another.
-const (
-	macRecord     = "record"
-	macCheckpoint = "checkpoint"
-	macWord       = "word"
-	macStatus     = "status"
-	macQuestion   = "question"
-	macAnswer     = "answer"
-)
-
-// mac is the code of the parts of a thing of a run: HMAC-SHA256 over what it is for and each part, with their lengths before them.
-func mac(key []byte, what, run string, parts ...[]byte) []byte {
-	h := hmac.New(sha256.New, key)
-	var length [8]byte
-	for _, p := range append([][]byte{[]byte("loaderd " + what), []byte(run)}, parts...) {
-		binary.LittleEndian.PutUint64(length[:], uint64(len(p)))
-		_, _ = h.Write(length[:])
-		_, _ = h.Write(p)
-	}
-	return h.Sum(nil)[:macBytes]
-}
-
-func (k keyring) make(what, run string, parts ...[]byte) []byte {
-	return mac(k[0], what, run, parts...)
-}
-
-func (k keyring) verifies(code []byte, what, run string, parts ...[]byte) bool {
-	for _, key := range k {
-		if hmac.Equal(code, mac(key, what, run, parts...)) {
-			return true
-		}
-	}
-	return false
-}
-
-// text and read are a code as it travels in a header.
-func (k keyring) text(what, run string, parts ...[]byte) string {
-	return hex.EncodeToString(k.make(what, run, parts...))
-}
-
-func (k keyring) read(text, what, run string, parts ...[]byte) bool {
-	code, err := hex.DecodeString(text)
-	return err == nil && k.verifies(code, what, run, parts...)
-}
 
 // place is a record's position as it stands in its code.
 func place(position uint64) []byte { return strconv.AppendUint(nil, position, 10) }
@@ -93,7 +35,7 @@ func (l *Log) binds(record []byte, code string) (*bound, error) {
 		return nil, l.wrongKey("was begun with a plan key, and this process has none", "set stream.plan_key_file to the file with the key of the run")
 	case !h.Keyed && len(l.keys) > 0 && !l.readOnly:
 		return nil, l.wrongKey("was begun without a plan key, and this process has one", "leave stream.plan_key_file out, or begin a run or a fork with it")
-	case h.Keyed && !l.keys.read(code, macRecord, l.run, []byte(h.ID), place(1), record):
+	case h.Keyed && !l.keys.VerifyText(code, mac.Record, l.run, []byte(h.ID), place(1), record):
 		return nil, l.stranger(1)
 	}
 	return &bound{h.ID, h.Keyed}, nil
@@ -125,7 +67,7 @@ func (l *Log) bound(ctx context.Context) (*bound, error) {
 		}
 		return nil, err
 	}
-	b, err := l.binds(m.Data, m.Header.Get(macHeader))
+	b, err := l.binds(m.Data, m.Header.Get(mac.Header))
 	if err == nil {
 		l.binding.Store(b)
 	}
@@ -142,7 +84,7 @@ func (l *Log) authentic(ctx context.Context, position uint64, record []byte, cod
 	if err != nil || !b.keyed {
 		return err
 	}
-	if !l.keys.read(code, macRecord, l.run, []byte(b.id), place(position), record) {
+	if !l.keys.VerifyText(code, mac.Record, l.run, []byte(b.id), place(position), record) {
 		return l.stranger(position)
 	}
 	return nil
@@ -169,7 +111,7 @@ func (l *Log) codes(ctx context.Context, last uint64, records [][]byte) ([]strin
 	}
 	codes := make([]string, len(records))
 	for i, r := range records {
-		codes[i] = l.keys.text(macRecord, l.run, []byte(b.id), place(last+1+uint64(i)), r)
+		codes[i] = l.keys.Text(mac.Record, l.run, []byte(b.id), place(last+1+uint64(i)), r)
 	}
 	return codes, nil
 }
@@ -177,8 +119,8 @@ func (l *Log) codes(ctx context.Context, last uint64, records [][]byte) ([]strin
 // Keyed reports whether what this log begins gets codes.
 func (l *Log) Keyed() bool { return len(l.keys) > 0 }
 
-// seal appends its code to a checkpoint that is to be stored under a name, where the plan has codes.
-func (l *Log) seal(ctx context.Context, name string, data []byte) ([]byte, error) {
+// Seal appends its code to a checkpoint that is to be stored under a name, where the plan has codes.
+func (l *Log) Seal(ctx context.Context, name string, data []byte) ([]byte, error) {
 	if len(l.keys) == 0 {
 		return data, nil
 	}
@@ -186,14 +128,14 @@ func (l *Log) seal(ctx context.Context, name string, data []byte) ([]byte, error
 	if err != nil || !b.keyed {
 		return data, err
 	}
-	return append(data[:len(data):len(data)], l.keys.make(macCheckpoint, l.run, []byte(b.id), []byte(name), data)...), nil
+	return append(data[:len(data):len(data)], l.keys.Code(mac.Checkpoint, l.run, []byte(b.id), []byte(name), data)...), nil
 }
 
 // errSealed says that a checkpoint is none that a daemon of the run stored under its name.
 var errSealed = errors.New("it has no code of a key of the run: none of its daemons stored it under this name")
 
-// unseal checks what seal made, and returns the checkpoint.
-func (l *Log) unseal(ctx context.Context, name string, data []byte) ([]byte, error) {
+// Unseal verifies the code of what Seal returned, and returns the checkpoint.
+func (l *Log) Unseal(ctx context.Context, name string, data []byte) ([]byte, error) {
 	if len(l.keys) == 0 {
 		return data, nil
 	}
@@ -201,8 +143,8 @@ func (l *Log) unseal(ctx context.Context, name string, data []byte) ([]byte, err
 	if err != nil || !b.keyed {
 		return data, err
 	}
-	n := len(data) - macBytes
-	if n < 0 || !l.keys.verifies(data[n:], macCheckpoint, l.run, []byte(b.id), []byte(name), data[:n]) {
+	n := len(data) - mac.Size
+	if n < 0 || !l.keys.Verify(data[n:], mac.Checkpoint, l.run, []byte(b.id), []byte(name), data[:n]) {
 		return nil, errSealed
 	}
 	return data[:n:n], nil

@@ -1,6 +1,6 @@
 """The runs that read what is published: where those end that are sealed, what each accepts, and what it has read and skipped.
 
-stream/planlog/readers.go and stream/planlog/intake.go write it.
+stream/retention/readers.go and stream/retention/intake.go write it.
 """
 
 from __future__ import annotations

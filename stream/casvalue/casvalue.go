@@ -1,0 +1,170 @@
+// Package casvalue keeps values that several daemons change: JSON in key-value buckets of JetStream, changed by compare-and-set, and fences
+// that refuse the changes of an earlier leader.
+package casvalue
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
+
+	"loaderd/stream"
+	"loaderd/stream/conn"
+)
+
+// Value is a value that several processes share: JSON under one key of a key-value bucket. It changes by compare-and-set alone: of two
+// processes that read the same value, one is refused and reads again. A read may return an old value. An update that starts from an old
+// value is refused.
+type Value[T Checked] struct {
+	store   *stream.Store
+	stream  string // behind the bucket
+	key     string
+	subject string
+	what    string // description for errors
+}
+
+// Checked is a value that can report content that no daemon writes.
+type Checked interface{ Check() error }
+
+// Stored is the form of a value in the bucket.
+type Stored[T any] struct {
+	// Change is an id of the change that made the value. It tells, when the answer to it is lost, whether it was stored.
+	Change string `json:"change"`
+	Value  T      `json:"value"`
+}
+
+// Open opens the value under a key. It creates the bucket, with a description, when it is absent. what describes the value in errors.
+func Open[T Checked](ctx context.Context, s *stream.Store, bucket, description, key, what string) (*Value[T], error) {
+	kv, err := s.EnsureKeyValue(ctx, bucket, description)
+	if err != nil {
+		return nil, err
+	}
+	c := &Value[T]{store: s, key: key, what: what}
+	c.stream, c.subject = At(kv.Bucket(), key)
+	return c, nil
+}
+
+// Key returns the key of the value in its bucket.
+func (c *Value[T]) Key() string { return c.key }
+
+// At returns the stream behind a bucket and the subject of one of its keys.
+func At(bucket, key string) (stream, subject string) {
+	return "KV_" + bucket, "$KV." + bucket + "." + key
+}
+
+// Read returns the value as some server has it, the zero value where none was written, and its revision.
+func (c *Value[T]) Read(ctx context.Context) (v Stored[T], revision uint64, err error) {
+	err = c.store.Retry(ctx, "read "+c.what, func(ctx context.Context) error {
+		v, revision = Stored[T]{}, 0
+		m, err := c.store.GetLast(ctx, c.stream, c.subject)
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if revision = m.Sequence; len(m.Data) == 0 { // deleted
+			return nil
+		}
+		if v, err = Decode[T](m.Data); err != nil {
+			return fmt.Errorf("%w (revision %d of stream %s): none of the daemons wrote that; restore the stream from its backup", err, revision, c.stream)
+		}
+		return nil
+	})
+	return v, revision, err
+}
+
+// Decode reads the stored form of a value. It refuses what no daemon writes: other processes may write to the bucket.
+func Decode[T Checked](b []byte) (v Stored[T], err error) {
+	if err = json.Unmarshal(b, &v); err == nil {
+		err = v.Value.Check()
+	}
+	return v, err
+}
+
+// Update changes the value and returns the new one. change gets the value, which it may alter, and returns the value to be written, or an
+// error to write none. It is called again after another process has changed the value, so it must have no other effect. Update repeats a
+// request whose answer is lost, without making the change twice.
+func (c *Value[T]) Update(ctx context.Context, change func(T) (T, error)) (value T, err error) {
+	id, wait, began := nuid.Next(), c.store.Backoff(), time.Now()
+	for attempt := 1; ; attempt++ {
+		old, revision, err := c.Read(ctx)
+		if err != nil {
+			return value, err
+		}
+		if old.Change == id {
+			return old.Value, nil
+		}
+		next, err := change(old.Value)
+		if err != nil {
+			return value, fmt.Errorf("change %s: %w", c.what, err)
+		}
+		err = c.store.Attempt(ctx, c.store.Limit(began), func(ctx context.Context) error { return c.write(ctx, revision, Stored[T]{id, next}) })
+		switch {
+		case err == nil:
+			return next, nil
+		case conn.WrongLast(err): // another process changed the value, the value that was read is old, or an earlier attempt was stored
+		case !conn.Transient(err) && ctx.Err() == nil:
+			return value, fmt.Errorf("change %s: %w", c.what, err)
+		case attempt == 1:
+			c.store.Log().Warn("JetStream does not answer, trying again", "action", "change "+c.what, "error", err)
+		}
+		if err := c.store.Pause(ctx, wait.NextBackOff(), err); err != nil {
+			return value, fmt.Errorf("change %s: %w", c.what, err)
+		}
+	}
+}
+
+// write makes one attempt to write a value in place of the one of a revision.
+func (c *Value[T]) write(ctx context.Context, revision uint64, v Stored[T]) error {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	m := nats.NewMsg(c.subject)
+	m.Data = data
+	m.Header.Set(jetstream.ExpectedLastSubjSeqHeader, strconv.FormatUint(revision, 10))
+	m.Header.Set(jetstream.ExpectedStreamHeader, c.stream)
+	_, err = c.store.Commit(ctx, false, m)
+	return conn.AsFull(err)
+}
+
+// Last returns the value of a key of a bucket, nothing where the key was never written or is deleted, or there is no such bucket.
+func Last(ctx context.Context, s *stream.Store, bucket, key string) (value []byte, err error) {
+	s = s.Own()
+	err = s.Retry(ctx, fmt.Sprintf("read key %s of bucket %s", key, bucket), func(ctx context.Context) error {
+		stream, subject := At(bucket, key)
+		m, err := s.GetLast(ctx, stream, subject)
+		if errors.Is(err, jetstream.ErrMsgNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) {
+			return nil
+		}
+		if err == nil {
+			value = m.Data
+		}
+		return err
+	})
+	return value, err
+}
+
+// Delete removes a key of a bucket. existed is false where the bucket or the key does not exist.
+func Delete(ctx context.Context, s *stream.Store, bucket, key string) (existed bool, err error) {
+	value, err := Last(ctx, s, bucket, key)
+	if err != nil || len(value) == 0 {
+		return false, err
+	}
+	s = s.Own()
+	err = s.Retry(ctx, fmt.Sprintf("remove key %s of bucket %s", key, bucket), func(ctx context.Context) error {
+		kv, err := s.JetStream().KeyValue(ctx, bucket)
+		if err != nil {
+			return err
+		}
+		return kv.Purge(ctx, key)
+	})
+	return err == nil, err
+}

@@ -1,0 +1,338 @@
+// Package checkpoints keeps the planner's checkpoints of a run in a JetStream object store.
+package checkpoints
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
+
+	"loaderd/loader"
+	"loaderd/stream"
+	"loaderd/stream/casvalue"
+	"loaderd/stream/conn"
+	"loaderd/stream/planlog"
+)
+
+// ErrNotFound says that there is no checkpoint of a name.
+var ErrNotFound = errors.New("there is no such object")
+
+// transferLimit bounds one attempt to read a checkpoint: a large one over a slow link. One to store it, whose size is known, may take as long as
+// a link of slowestLink bytes a second does.
+const (
+	transferLimit = 2 * time.Minute
+	slowestLink   = 256 << 10
+)
+
+// Bucket is the key-value bucket with the manifest of each run's checkpoints.
+const Bucket = "loaderd_checkpoints"
+
+// manifestAbout is the description of the bucket.
+const manifestAbout = "which checkpoints of each run count"
+
+// ObjectStore is the name of the object store of a run.
+func ObjectStore(run string) string { return "CHECKPOINTS_" + run }
+
+// Stream is the name of the stream behind the object store of a run.
+func Stream(run string) string { return "OBJ_" + ObjectStore(run) }
+
+// Store implements loader.Checkpoints. The checkpoints that the manifest names are valid. The manifest holds the fence of the leader that
+// wrote it. An object has a unique name and is never written again: a late delete of an object that no manifest names, or will name, is
+// harmless. A checkpoint appears whole or not at all, and its digest is verified when it is read.
+//
+// What a crash leaves behind each step, and what follows:
+//
+//	Put: chunks            chunks that no entry names            they count against the store's bound until the run's store is deleted
+//	Put: object            an object that no manifest names      whoever claims next deletes it with its first Put
+//	Put: manifest          the new one counts, and those that    a start takes the newest that fits the plan; whoever claims next deletes
+//	                       it does not name any more remain      the others
+//	Put: objects deleted   nothing to mend
+//	Claim                  a term that has stored nothing        the next one has a higher term
+type Store struct {
+	plan     *planlog.Log
+	store    *stream.Store
+	bucket   jetstream.ObjectStore
+	manifest *casvalue.Value[manifest]
+	name     string
+	claimed  bool // since the last sweep
+}
+
+// manifest names the checkpoints that count, by ascending step.
+type manifest struct {
+	casvalue.Fence
+	Checkpoints []loader.Stored `json:"checkpoints"`
+}
+
+// maxManifest bounds the checkpoints of a manifest, and maxObjectName the bytes of an object's name.
+const (
+	maxManifest   = 64
+	maxObjectName = 512
+)
+
+// Check implements casvalue.Checked.
+func (m manifest) Check() error {
+	if len(m.Checkpoints) > maxManifest {
+		return fmt.Errorf("%d checkpoints count", len(m.Checkpoints))
+	}
+	for _, s := range m.Checkpoints {
+		if s.Name == "" || len(s.Name) > maxObjectName || strings.ContainsFunc(s.Name, func(r rune) bool { return r <= ' ' || r > '~' }) || s.Bytes < 0 {
+			return fmt.Errorf("%q with %d bytes is no checkpoint", s.Name, s.Bytes)
+		}
+	}
+	return nil
+}
+
+var _ loader.Checkpoints = (*Store)(nil)
+
+// Open opens the checkpoints of a plan's run and creates their object store when it is absent.
+func Open(ctx context.Context, plan *planlog.Log) (*Store, error) {
+	s := plan.Store()
+	c := &Store{plan: plan, store: s, name: ObjectStore(plan.Run())}
+	var err error
+	c.bucket, err = s.EnsureObjectStore(ctx, c.name, "planner checkpoints of run "+plan.Run(), s.Config().PlanBytes)
+	if err != nil {
+		return nil, err
+	}
+	c.manifest, err = openManifest(ctx, s, plan.Run())
+	return c, err
+}
+
+func openManifest(ctx context.Context, s *stream.Store, run string) (*casvalue.Value[manifest], error) {
+	return casvalue.Open[manifest](ctx, s, Bucket, manifestAbout, run, "the checkpoints of run "+run)
+}
+
+// The client stores objects in chunks of objectChunk, unless it is told otherwise; a chunk must fit into a message beside its headers.
+const (
+	objectChunk = 128 << 10
+	objectRoom  = 4 << 10
+)
+
+// objectName is a name that no object had before, nor will have. It tells the fence of who stores it.
+func objectName(step uint64, by casvalue.Fence) string {
+	return fmt.Sprintf("step-%020d.plan-%d.term-%d.%s", step, by.Plan, by.Term, nuid.Next())
+}
+
+// storedBy is the fence of the daemon that stored an object, the lowest for a name that no daemon gives.
+func storedBy(name string) (by casvalue.Fence) {
+	var step uint64
+	if _, err := fmt.Sscanf(name, "step-%d.plan-%d.term-%d.", &step, &by.Plan, &by.Term); err != nil {
+		return casvalue.Fence{}
+	}
+	return by
+}
+
+// Claim makes a term the one that stores checkpoints, and returns those that count. Of a plan that has just begun, those of an earlier plan
+// do not count any more; any other plan is taken for what was restored of that one. What does not count is deleted by the first Put: a
+// leader claims while readers wait, and finding out what there is takes long.
+func (c *Store) Claim(ctx context.Context, term uint64, begun bool) ([]loader.Stored, error) {
+	own := c.plan.Fence(term)
+	m, err := c.manifest.Update(ctx, func(m manifest) (manifest, error) {
+		if err := own.Check(m.Fence); err != nil {
+			return m, err
+		}
+		if begun && m.Plan != own.Plan {
+			m.Checkpoints = nil
+		}
+		m.Fence = own
+		return m, nil
+	})
+	c.claimed = c.claimed || err == nil
+	return m.Checkpoints, err
+}
+
+// sweep deletes the objects that a claimed manifest does not name and whose writers led before: no manifest will name them. Those of
+// later leaders are not its business, even if this process sleeps in the middle.
+func (c *Store) sweep(ctx context.Context, m manifest) error {
+	counts := map[string]bool{}
+	for _, s := range m.Checkpoints {
+		counts[s.Name] = true
+	}
+	names, err := c.objects(ctx)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if counts[name] || !storedBy(name).Before(m.Fence) {
+			continue
+		}
+		if err := c.delete(ctx, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Put stores the planner's state behind so many steps and returns the checkpoints that count now.
+func (c *Store) Put(ctx context.Context, term, step uint64, data []byte) ([]loader.Stored, error) {
+	own := c.plan.Fence(term)
+	put := loader.Stored{Name: objectName(step, own), Step: step, Bytes: int64(len(data))}
+	sealed, err := c.plan.Seal(ctx, put.Name, data)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.putObject(ctx, put.Name, sealed); err != nil {
+		return nil, err
+	}
+	var dropped []loader.Stored
+	m, err := c.manifest.Update(ctx, func(m manifest) (manifest, error) {
+		if err := own.Check(m.Fence); err != nil {
+			return m, err
+		}
+		m.Fence = own
+		m.Checkpoints, dropped = loader.KeepCheckpoints(m.Checkpoints, put)
+		return m, nil
+	})
+	switch {
+	case errors.Is(err, loader.ErrLeadershipLost):
+		dropped = []loader.Stored{put}
+	case err != nil: // whether it counts is unknown
+		return nil, err
+	}
+	for _, s := range dropped {
+		if err := c.delete(ctx, s.Name); err != nil {
+			c.store.Log().Warn("a checkpoint that does not count is not deleted yet", "object", s.Name, "error", err)
+		}
+	}
+	if err != nil || !c.claimed {
+		return m.Checkpoints, err
+	}
+	if err := c.sweep(ctx, m); err != nil {
+		c.store.Log().Warn("checkpoints that do not count are not deleted yet", "objects", c.name, "error", err)
+	} else {
+		c.claimed = false
+	}
+	return m.Checkpoints, nil
+}
+
+func (c *Store) putObject(ctx context.Context, name string, data []byte) error {
+	limit := conn.AttemptLimit + time.Duration(len(data))*time.Second/slowestLink
+	return c.store.RetryWithin(ctx, limit, fmt.Sprintf("store object %s in %s", name, c.name), func(ctx context.Context) error {
+		meta := jetstream.ObjectMeta{Name: name}
+		if most := c.store.Conn().MaxPayload() - objectRoom; most > 0 && most < objectChunk {
+			meta.Opts = &jetstream.ObjectMetaOptions{ChunkSize: uint32(most)}
+		}
+		_, err := c.bucket.Put(ctx, meta, bytes.NewReader(data))
+		return conn.AsFull(err)
+	})
+}
+
+// Get returns a checkpoint's bytes, ErrNotFound when there is none, and an error when they are not what was stored.
+func (c *Store) Get(ctx context.Context, name string) ([]byte, error) {
+	var data []byte
+	began := time.Now()
+	err := c.store.RetryWithin(ctx, transferLimit, fmt.Sprintf("read object %s of %s", name, c.name), func(ctx context.Context) (err error) {
+		data, err = c.store.GetObject(ctx, c.name, name)
+		err = asMissing(err)
+		gone := errors.Is(err, conn.ErrBehind) // a part of it
+		switch {
+		case !gone && !errors.Is(err, ErrNotFound):
+			return err
+		case c.store.Clustered() && time.Since(began) < missingFor:
+			return conn.Passing(err) // any of the bucket's servers answers, also one that is behind
+		case gone:
+			return fmt.Errorf("%w: %s", jetstream.ErrDigestMismatch, err.Error())
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return c.plan.Unseal(ctx, name, data)
+}
+
+// missingFor is for how long a cluster has to say that there is no such checkpoint, or not all of it.
+const missingFor = 5 * time.Second
+
+// List returns the checkpoints that count, by ascending step.
+func (c *Store) List(ctx context.Context) ([]loader.Stored, error) {
+	m, _, err := c.manifest.Read(ctx)
+	stored := m.Value.Checkpoints
+	for i := range stored {
+		stored[i].Earlier = m.Value.Plan < c.plan.Fence(0).Plan
+	}
+	return stored, err
+}
+
+// objects are the names of all objects, whether they count or not.
+func (c *Store) objects(ctx context.Context) ([]string, error) {
+	var infos []*jetstream.ObjectInfo
+	err := c.store.Retry(ctx, "list objects of "+c.name, func(ctx context.Context) (err error) {
+		infos, err = c.bucket.List(ctx)
+		if errors.Is(err, jetstream.ErrNoObjectsFound) {
+			infos, err = nil, nil
+		}
+		return err
+	})
+	names := make([]string, len(infos))
+	for i, info := range infos {
+		names[i] = info.Name
+	}
+	return names, err
+}
+
+// delete removes an object. One that is not there is no error.
+func (c *Store) delete(ctx context.Context, name string) error {
+	return c.store.Retry(ctx, fmt.Sprintf("delete object %s of %s", name, c.name), func(ctx context.Context) error {
+		if err := asMissing(c.bucket.Delete(ctx, name)); !errors.Is(err, ErrNotFound) {
+			return err
+		}
+		return nil
+	})
+}
+
+func asMissing(err error) error {
+	if errors.Is(err, jetstream.ErrObjectNotFound) {
+		return ErrNotFound
+	}
+	return err
+}
+
+// Newest returns the newest valid checkpoint of a plan's run, nil without one. It changes nothing.
+func Newest(ctx context.Context, plan *planlog.Log) (checkpoint []byte, err error) {
+	value, err := casvalue.Last(ctx, plan.Store(), Bucket, plan.Run())
+	if err != nil || len(value) == 0 {
+		return nil, err
+	}
+	m, err := casvalue.Decode[manifest](value)
+	if err != nil {
+		return nil, fmt.Errorf("read which checkpoints of run %s count (bucket %s): %w", plan.Run(), Bucket, err)
+	}
+	if len(m.Value.Checkpoints) == 0 {
+		return nil, nil
+	}
+	newest := m.Value.Checkpoints[len(m.Value.Checkpoints)-1]
+	err = plan.Store().RetryWithin(ctx, transferLimit, "read checkpoint "+newest.Name, func(ctx context.Context) error {
+		objects, err := plan.Store().JetStream().ObjectStore(ctx, ObjectStore(plan.Run()))
+		if err == nil {
+			checkpoint, err = objects.GetBytes(ctx, newest.Name)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return plan.Unseal(ctx, newest.Name, checkpoint)
+}
+
+// Copy copies the manifest of a run's checkpoints to other servers.
+func Copy(ctx context.Context, from, to *stream.Store, run string) error {
+	value, err := casvalue.Last(ctx, from, Bucket, run)
+	if err != nil || len(value) == 0 {
+		return err
+	}
+	m, err := casvalue.Decode[manifest](value)
+	if err != nil {
+		return fmt.Errorf("key %s of bucket %s: %w", run, Bucket, err)
+	}
+	c, err := openManifest(ctx, to.Own(), run)
+	if err != nil {
+		return err
+	}
+	_, err = c.Update(ctx, func(manifest) (manifest, error) { return m.Value, nil })
+	return err
+}

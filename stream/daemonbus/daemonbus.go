@@ -1,0 +1,156 @@
+// Package daemonbus carries messages between the daemons of a run over core NATS.
+package daemonbus
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/nats-io/nats.go"
+
+	"loaderd/loader"
+	"loaderd/stream"
+	"loaderd/stream/mac"
+)
+
+// Bus implements loader.Bus. With plan keys each message has a code, and one without is ignored. A replayed message of a daemon is not
+// recognised: heartbeats and requests are such that a replay does no harm.
+type Bus struct {
+	nc         *nats.Conn
+	run        string
+	heartbeats string // subject
+	purpose    string // of the codes of heartbeats
+	requests   string // subject
+	keys       mac.Keyring
+}
+
+var _ loader.Bus = (*Bus)(nil)
+
+// Subjects returns those of a run, to which its daemons send and of which they receive.
+func Subjects(run string) (heartbeats, status, requests string) {
+	return stream.ServiceSubject + ".word." + run, stream.ServiceSubject + ".status." + run, stream.ServiceSubject + ".ask." + run
+}
+
+// New returns the bus of a run.
+func New(s *stream.Store, run string) *Bus {
+	heartbeats, _, requests := Subjects(run)
+	return &Bus{nc: s.Own().Conn(), run: run, heartbeats: heartbeats, purpose: mac.Heartbeat, requests: requests, keys: s.PlanKeys()}
+}
+
+// NewStatus returns another bus of a run, for the status messages of its daemons. Nothing of the run depends on them, and no daemon sends
+// requests over it.
+func NewStatus(s *stream.Store, run string) *Bus {
+	b := New(s, run)
+	_, b.heartbeats, _ = Subjects(run)
+	b.purpose = mac.Status
+	return b
+}
+
+// message returns a message with its code, which also covers what the message responds to.
+func (b *Bus) message(subject, purpose string, data []byte, to ...[]byte) *nats.Msg {
+	m := nats.NewMsg(subject)
+	m.Data = data
+	if len(b.keys) > 0 {
+		m.Header.Set(mac.Header, b.keys.Text(purpose, b.run, append(to, data)...))
+	}
+	return m
+}
+
+// valid reports whether a daemon of the run may have sent a message.
+func (b *Bus) valid(m *nats.Msg, purpose string, to ...[]byte) bool {
+	return len(b.keys) == 0 || b.keys.VerifyText(m.Header.Get(mac.Header), purpose, b.run, append(to, m.Data)...)
+}
+
+// Publish implements loader.Bus.
+func (b *Bus) Publish(heartbeat []byte) error {
+	return b.nc.PublishMsg(b.message(b.heartbeats, b.purpose, heartbeat))
+}
+
+// Subscribe implements loader.Bus.
+func (b *Bus) Subscribe(f func(heartbeat []byte)) (stop func(), err error) {
+	return b.subscribe(b.heartbeats, func(m *nats.Msg) {
+		if b.valid(m, b.purpose) {
+			f(m.Data)
+		}
+	})
+}
+
+// Request implements loader.Bus.
+func (b *Bus) Request(ctx context.Context, request []byte) ([]byte, error) {
+	if len(b.keys) > 0 {
+		return b.requestWithCode(ctx, request)
+	}
+	m, err := b.nc.RequestWithContext(ctx, b.requests, request)
+	switch {
+	case err == nil:
+		return m.Data, nil
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	}
+	return nil, fmt.Errorf("%w: %w", loader.ErrNoLeader, err)
+}
+
+// requestWithCode is Request where responses have codes: it waits for the first valid one.
+func (b *Bus) requestWithCode(ctx context.Context, request []byte) ([]byte, error) {
+	inbox := b.nc.NewInbox()
+	responses, err := b.nc.SubscribeSync(inbox)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", loader.ErrNoLeader, err)
+	}
+	defer responses.Unsubscribe() //nolint:errcheck // fails only when the connection is closed
+	sent := b.message(b.requests, mac.Request, request)
+	sent.Reply = inbox
+	err = b.nc.PublishMsg(sent)
+	for err == nil {
+		var m *nats.Msg
+		if m, err = responses.NextMsgWithContext(ctx); err != nil {
+			break
+		}
+		if len(m.Data) == 0 && m.Header.Get("Status") == "503" {
+			err = nats.ErrNoResponders
+		} else if b.valid(m, mac.Response, request) { // else a process without a key has responded
+			return m.Data, nil
+		}
+	}
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	return nil, fmt.Errorf("%w: %w", loader.ErrNoLeader, err)
+}
+
+// maxRequests bounds how many requests are served at a time.
+const maxRequests = 1024
+
+// Serve implements loader.Bus.
+func (b *Bus) Serve(f func(ctx context.Context, request []byte) []byte) (stop func(), err error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	room := make(chan struct{}, maxRequests)
+	unsubscribe, err := b.subscribe(b.requests, func(m *nats.Msg) {
+		if !b.valid(m, mac.Request) {
+			return
+		}
+		select {
+		case room <- struct{}{}:
+		default:
+			return // the daemon repeats a request without a response
+		}
+		go func() {
+			defer func() { <-room }()
+			_ = m.RespondMsg(b.message(m.Reply, mac.Response, f(ctx, m.Data), m.Data)) // the daemon repeats a request without a response
+		}()
+	})
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	return func() { unsubscribe(); cancel() }, nil
+}
+
+func (b *Bus) subscribe(subject string, f nats.MsgHandler) (stop func(), err error) {
+	sub, err := b.nc.Subscribe(subject, f)
+	if err != nil {
+		return nil, fmt.Errorf("listen to %s: %w", subject, err)
+	}
+	return func() {
+		_ = sub.Unsubscribe() // fails only when the connection is closed
+	}, nil
+}

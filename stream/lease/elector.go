@@ -1,0 +1,316 @@
+// Package lease elects the daemon that leads a run, by a record in a key-value bucket that the leader renews.
+//
+// The lease spares daemons work; it does not protect the plan. That is protected by terms and by appends at an expected position.
+package lease
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
+
+	"loaderd/loader"
+	"loaderd/stream"
+	"loaderd/stream/casvalue"
+	"loaderd/stream/conn"
+)
+
+// Bucket is the key-value bucket with the leader of each run.
+const Bucket = "loaderd_leads"
+
+const (
+	// timeout is for how long a record has to stay unchanged before another daemon acquires the lease. Each candidate measures it on its
+	// own clock, from when it first read the record.
+	timeout = 2 * time.Second
+	// pollInterval is how often a candidate reads the record.
+	pollInterval = 250 * time.Millisecond
+	// logInterval is how often a candidate that cannot read the record logs that.
+	logInterval = 10 * time.Second
+	// pingTimeout is how long a candidate waits for the leader to answer.
+	pingTimeout = 500 * time.Millisecond
+)
+
+// LeaderInfo describes the leader of a run.
+type LeaderInfo struct {
+	ID      string    `json:"id"` // unique among all processes
+	Host    string    `json:"host"`
+	PID     int       `json:"pid"`
+	Started time.Time `json:"started"`
+	Flight  string    `json:"flight"` // where readers find it; empty of a process that serves none
+}
+
+// NewLeaderInfo describes a process that may lead a run.
+func NewLeaderInfo(host string, pid int) LeaderInfo {
+	return LeaderInfo{ID: nuid.Next(), Host: host, PID: pid, Started: time.Now().UTC()}
+}
+
+func (h LeaderInfo) String() string {
+	s := fmt.Sprintf("process %d on %s, started %s", h.PID, h.Host, h.Started.Format(time.RFC3339))
+	if h.Flight != "" {
+		s += ", serving at " + h.Flight
+	}
+	return s
+}
+
+// maxText bounds the bytes of an id, a host and an address.
+const maxText = 255
+
+// decodeLeaderInfo reads the record of a lease. It refuses one that no daemon writes: it is printed.
+func decodeLeaderInfo(b []byte) (h LeaderInfo, err error) {
+	if err := json.Unmarshal(b, &h); err != nil {
+		return LeaderInfo{}, err
+	}
+	for _, s := range []string{h.ID, h.Host, h.Flight} {
+		if len(s) > maxText || strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' }) {
+			return LeaderInfo{}, fmt.Errorf("%q is no name or address", s)
+		}
+	}
+	if h.ID == "" || strings.ContainsAny(h.ID, ".*>") {
+		return LeaderInfo{}, fmt.Errorf("%q is no id of a daemon", h.ID)
+	}
+	return h, nil
+}
+
+// Name identifies the process in a plan's records and among the daemons of a run.
+func (h LeaderInfo) Name() string { return fmt.Sprintf("%s/%d/%s", h.Host, h.PID, h.ID) }
+
+// HeldError is the error of TryAcquire while a live daemon leads the run.
+type HeldError struct {
+	Run    string
+	Leader LeaderInfo
+}
+
+func (e *HeldError) Error() string {
+	return fmt.Sprintf("run %s is led by %s: stop it first", e.Run, e.Leader)
+}
+
+// Elector elects one of the daemons of a run: the lease is a record that its holder refreshes, and that another daemon replaces by
+// compare-and-set once it has stayed unchanged. The record has no time to live, so no two clocks are compared.
+type Elector struct {
+	store    *stream.Store // of the leases
+	docs     *stream.Store // of the documents
+	kv       jetstream.KeyValue
+	name     string
+	self     LeaderInfo
+	handOver []string
+	alive    *nats.Subscription // answers candidates that check whether this daemon is running
+}
+
+var _ loader.Elector = (*Elector)(nil)
+
+// NewElector makes this process a candidate for a lease: the name of a run, or of other work that one process at a time does. handOver are
+// streams whose leader is moved away from the server of the process that holds the lease, so that both are not lost together. To the first
+// of them the holder appends, and must call Verify before that.
+func NewElector(ctx context.Context, s *stream.Store, name string, self LeaderInfo, handOver ...string) (*Elector, error) {
+	l := &Elector{store: s.Own(), docs: s, name: name, self: self, handOver: handOver}
+	var err error
+	if l.kv, err = l.store.EnsureKeyValue(ctx, Bucket, "which daemon leads each run"); err != nil {
+		return nil, err
+	}
+	if l.alive, err = l.store.Conn().Subscribe(AliveSubject(self.ID), func(m *nats.Msg) { _ = m.Respond(nil) }); err != nil {
+		return nil, fmt.Errorf("answer other daemons: %w", err)
+	}
+	return l, nil
+}
+
+// ServesAt sets where readers find this daemon, before it acquires the lease.
+func (l *Elector) ServesAt(flight string) { l.self.Flight = flight }
+
+// AliveSubject is the subject on which the daemon with an id answers that it is running.
+func AliveSubject(id string) string { return stream.ServiceSubject + ".alive." + id }
+
+// ping asks a daemon whether it is running. The error is nats.ErrNoResponders where no process listens.
+func ping(ctx context.Context, s *stream.Store, leader LeaderInfo) error {
+	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
+	defer cancel()
+	_, err := s.Own().Conn().RequestWithContext(ctx, AliveSubject(leader.ID), nil)
+	return err
+}
+
+// Close stops answering other daemons.
+func (l *Elector) Close() error {
+	if err := l.alive.Unsubscribe(); err != nil && !errors.Is(err, nats.ErrConnectionClosed) && !errors.Is(err, nats.ErrBadSubscription) {
+		return fmt.Errorf("close the elector of %s: %w", l.name, err)
+	}
+	return nil
+}
+
+// Acquire implements loader.Elector.
+func (l *Elector) Acquire(ctx context.Context) (loader.Lease, error) {
+	freed, err := l.store.Conn().SubscribeSync(ReleasedSubject(l.name))
+	if err != nil {
+		return nil, err
+	}
+	defer freed.Unsubscribe() //nolint:errcheck // fails only on a closed connection
+	var seen candidate
+	var logged time.Time
+	for {
+		lease, err := l.try(ctx, &seen)
+		if err != nil && ctx.Err() == nil && time.Since(logged) > logInterval {
+			logged = time.Now()
+			l.store.Log().Warn("cannot read the leader of the run, trying again", "run", l.name, "error", err)
+		}
+		if lease != nil || ctx.Err() != nil || err != nil && !conn.Transient(err) {
+			if lease == nil && err == nil {
+				err = ctx.Err()
+			}
+			return lease, err
+		}
+		poll, cancel := context.WithTimeout(ctx, seen.next())
+		_, err = freed.NextMsgWithContext(poll)
+		cancel()
+		if err != nil && ctx.Err() == nil && poll.Err() == nil { // the connection is closed
+			return nil, fmt.Errorf("acquire the lease of %s: %w", l.name, err)
+		}
+	}
+}
+
+// TryAcquire acquires the lease if no live daemon holds it, else it returns *HeldError.
+func (l *Elector) TryAcquire(ctx context.Context) (loader.Lease, error) {
+	var seen candidate
+	for {
+		var lease loader.Lease
+		err := l.store.Retry(ctx, "acquire the lease of "+l.name, func(ctx context.Context) (err error) {
+			lease, err = l.try(ctx, &seen)
+			return err
+		})
+		if lease != nil || err != nil {
+			return lease, err
+		}
+		if seen.refreshed { // an answer to a ping is no proof: any process can send it
+			return nil, &HeldError{l.name, seen.leader}
+		}
+		select {
+		case <-time.After(pollInterval):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// candidate is what a candidate has read of a lease that another daemon holds.
+type candidate struct {
+	leader    LeaderInfo
+	revision  uint64
+	since     time.Time // when the record was first read
+	refreshed bool      // it has changed since it was first read
+	behind    time.Time // since when only older records are read; zero while none is
+}
+
+// read reads the record as the leader of its stream has it. free is true when there is none, or when it was released.
+func (l *Elector) read(ctx context.Context) (record []byte, revision uint64, free bool, err error) {
+	stream, subject := casvalue.At(Bucket, l.name)
+	m, err := l.store.GetLast(ctx, stream, subject)
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return nil, 0, true, nil
+	}
+	if err != nil {
+		return nil, 0, false, err
+	}
+	return m.Data, m.Sequence, m.Header.Get("KV-Operation") != "", nil
+}
+
+// observe takes a record. Only a newer one counts as refreshed: a server that is behind, or that no longer leads the stream, returns an old
+// record, which would look like a change while servers alternate. If only older records are read for long, the bucket was created again.
+func (c *candidate) observe(revision uint64, leader LeaderInfo, now time.Time) {
+	switch {
+	case revision == c.revision:
+		c.behind = time.Time{}
+	case revision < c.revision && c.behind.IsZero():
+		c.behind = now
+	case revision > c.revision, now.Sub(c.behind) > 2*timeout:
+		*c = candidate{leader: leader, revision: revision, since: now, refreshed: c.revision != 0}
+	}
+}
+
+// next returns when to read the record again: at the latest when it has stayed unchanged for the timeout.
+func (c *candidate) next() time.Duration {
+	if left := timeout - time.Since(c.since); left > 0 && left < pollInterval {
+		return left
+	}
+	return pollInterval
+}
+
+// try makes one attempt; it returns nil without an error while another daemon leads.
+func (l *Elector) try(ctx context.Context, seen *candidate) (loader.Lease, error) {
+	began := time.Now()
+	attempt, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	record, revision, free, err := l.read(attempt)
+	if err != nil {
+		return nil, err
+	}
+	if free && revision >= seen.revision {
+		revision, err := l.kv.Create(attempt, l.name, l.record())
+		return l.acquired(revision, began, err)
+	}
+	leader, err := decodeLeaderInfo(record)
+	if err != nil && revision != seen.revision { // no daemon wrote it, and none will refresh it
+		l.store.Log().Warn("invalid record of the leader of a run", "run", l.name, "bucket", Bucket, "error", err)
+	}
+	seen.observe(revision, leader, began)
+	if time.Since(seen.since) < timeout && l.mayRun(ctx, seen) {
+		return nil, nil
+	}
+	revision, err = l.kv.Update(attempt, l.name, l.record(), seen.revision)
+	return l.acquired(revision, began, err)
+}
+
+// mayRun reports whether the process that holds a lease may be running. One server knows the subscriptions of all processes. In a cluster
+// the route to a process may be cut, so that only the timeout of its record counts.
+func (l *Elector) mayRun(ctx context.Context, seen *candidate) bool {
+	if l.store.Clustered() {
+		return true
+	}
+	if seen.leader.ID == "" {
+		return false
+	}
+	return !errors.Is(ping(ctx, l.store, seen.leader), nats.ErrNoResponders)
+}
+
+func (l *Elector) record() []byte {
+	b, err := json.Marshal(l.self)
+	if err != nil {
+		panic(fmt.Sprintf("lease: marshal leader: %v", err)) // strings, a number and a time always encode
+	}
+	return b
+}
+
+func (l *Elector) acquired(revision uint64, began time.Time, err error) (loader.Lease, error) {
+	switch {
+	case err == nil:
+		x := &Lease{elector: l, revision: revision, renewed: began, lost: make(chan struct{}), verified: make(chan struct{}, 1)}
+		held, stop := context.WithCancel(context.Background())
+		x.stop = stop
+		x.running.Go(func() { x.renew(held) })
+		if len(l.handOver) > 0 {
+			x.running.Go(func() { x.handOverStreams(held) })
+		}
+		return x, nil
+	case conn.WrongLast(err), errors.Is(err, jetstream.ErrKeyExists): // another candidate was faster, or the record that was read is old
+		return nil, nil
+	}
+	return nil, err
+}
+
+// ReleasedSubject is the subject on which the release of a lease is announced.
+func ReleasedSubject(name string) string { return stream.ServiceSubject + ".freed." + name }
+
+// Leader returns the leader of a run by its record, and whether that process answers. found is false where no process holds the lease.
+func Leader(ctx context.Context, s *stream.Store, run string) (leader LeaderInfo, answers, found bool, err error) {
+	record, err := casvalue.Last(ctx, s, Bucket, run)
+	if err != nil || len(record) == 0 {
+		return leader, false, false, err
+	}
+	if leader, err = decodeLeaderInfo(record); err != nil { // no daemon wrote it
+		s.Log().Warn("invalid record of the leader of a run", "run", run, "bucket", Bucket, "error", err)
+		return LeaderInfo{Host: "unknown"}, false, true, nil
+	}
+	return leader, ping(ctx, s, leader) == nil, true, ctx.Err()
+}

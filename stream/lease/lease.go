@@ -1,0 +1,199 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"loaderd/loader"
+	"loaderd/stream/conn"
+)
+
+const (
+	// renewInterval is how often the holder of a lease renews its record.
+	renewInterval = 500 * time.Millisecond
+	// validFor is for how long after the beginning of the last successful renewal the holder trusts its lease.
+	validFor = timeout * 8 / 10
+	// renewTimeout bounds one attempt to renew: a request to a server that is frozen is lost, and there is time for another one.
+	renewTimeout = validFor / 2
+	// firstHandOver is when, after the lease is acquired, its holder's own server hands over the streams that it leads: by then readers no
+	// longer wait for the plan, and the server that failed before is known. handOverInterval is the time to the next check. It doubles
+	// whenever there was a stream to hand over, so that runs that share streams do not pass them back and forth.
+	firstHandOver    = 3 * time.Second
+	handOverInterval = 15 * time.Second
+	handOverTimeout  = 10 * time.Second
+	// pauseTimeout bounds for how long nothing is appended while the first stream is handed over: an append in between may get no answer.
+	pauseTimeout = 500 * time.Millisecond
+)
+
+// Lease is a lease that this process holds.
+type Lease struct {
+	elector  *Elector
+	running  sync.WaitGroup
+	stop     context.CancelFunc
+	lost     chan struct{}
+	verified chan struct{} // has a value when a renewal has succeeded
+
+	mu       sync.Mutex
+	revision uint64
+	renewed  time.Time     // beginning of the last successful renewal
+	paused   chan struct{} // closed when the first stream has been handed over; nil while it is not
+}
+
+// renew renews the record until the lease is released or another daemon holds it.
+func (x *Lease) renew(held context.Context) {
+	tick := time.NewTicker(renewInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-held.Done():
+			return
+		case <-tick.C:
+		}
+		if x.renewOnce() {
+			close(x.lost)
+			return
+		}
+	}
+}
+
+// renewOnce makes one attempt, and reports whether the record of another daemon has been read.
+func (x *Lease) renewOnce() (lost bool) {
+	l := x.elector
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(context.Background(), renewTimeout)
+	defer cancel()
+	revision, err := l.kv.Update(ctx, l.name, l.record(), x.revision)
+	if conn.WrongLast(err) { // by another daemon, or by an earlier renewal whose answer was lost
+		record, revision, _, err := l.read(ctx)
+		if err != nil || revision <= x.revision {
+			return false
+		}
+		if leader, err := decodeLeaderInfo(record); err != nil || leader.ID != l.self.ID {
+			return true
+		}
+		x.mu.Lock()
+		x.revision = revision
+		x.mu.Unlock()
+		return false
+	}
+	if err != nil {
+		return false
+	}
+	x.mu.Lock()
+	x.revision, x.renewed = revision, began
+	x.mu.Unlock()
+	select {
+	case x.verified <- struct{}{}:
+	default:
+	}
+	return false
+}
+
+// handOverStreams moves the leaders of the streams that a takeover needs away from this process's own server: the streams would be without
+// a leader if the server fails together with this process.
+func (x *Lease) handOverStreams(held context.Context) {
+	s, run := x.elector.store, x.elector.name
+	if !s.Config().Clustered() {
+		return
+	}
+	interval := handOverInterval
+	for wait := firstHandOver; ; wait = interval {
+		select {
+		case <-time.After(wait):
+		case <-x.lost:
+			return
+		case <-held.Done():
+			return
+		}
+		moved, err := x.handOverOnce(held)
+		if err != nil {
+			s.Log().Debug("streams may be led by the server of the daemon that leads the run", "run", run, "error", err)
+		}
+		if len(moved) > 0 {
+			s.Log().Info("handed over streams of the run to other servers", "run", run, "streams", moved)
+			interval = min(2*interval, time.Hour)
+		}
+	}
+}
+
+// handOverOnce hands over the first stream, to which nothing is appended meanwhile, and the others. It returns those that it has handed over.
+func (x *Lease) handOverOnce(held context.Context) ([]string, error) {
+	streams := x.elector.handOver
+	ctx, cancel := context.WithTimeout(held, pauseTimeout)
+	resume := x.pause()
+	first, failed := x.elector.docs.Yield(ctx, streams[0])
+	resume()
+	cancel()
+	ctx, cancel = context.WithTimeout(held, handOverTimeout)
+	defer cancel()
+	rest, err := x.elector.docs.Yield(ctx, streams...)
+	return append(first, rest...), errors.Join(failed, err)
+}
+
+// pause makes Verify wait until resume is called.
+func (x *Lease) pause() (resume func()) {
+	paused := make(chan struct{})
+	x.mu.Lock()
+	x.paused = paused
+	x.mu.Unlock()
+	return func() {
+		x.mu.Lock()
+		x.paused = nil
+		x.mu.Unlock()
+		close(paused)
+	}
+}
+
+// Verify implements loader.Lease.
+func (x *Lease) Verify(ctx context.Context) error {
+	for {
+		x.mu.Lock()
+		left, paused := validFor-time.Since(x.renewed), x.paused
+		x.mu.Unlock()
+		select {
+		case <-x.lost:
+			return loader.ErrLeadershipLost
+		default:
+		}
+		if left > 0 && paused == nil {
+			return nil
+		}
+		select {
+		case <-paused:
+		case <-x.verified:
+		case <-x.lost:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// Lost implements loader.Lease.
+func (x *Lease) Lost() <-chan struct{} { return x.lost }
+
+// Close implements loader.Lease.
+func (x *Lease) Close() error {
+	x.stop()
+	x.running.Wait()
+	select {
+	case <-x.lost:
+		return nil
+	default:
+	}
+	l := x.elector
+	if l.store.Conn().IsClosed() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), validFor)
+	defer cancel()
+	if err := l.kv.Delete(ctx, l.name, jetstream.LastRevision(x.revision)); err != nil {
+		l.store.Log().Warn("cannot release the lease: another daemon has to wait for its timeout", "run", l.name, "error", err)
+		return nil
+	}
+	_ = l.store.Conn().Publish(ReleasedSubject(l.name), nil) // a candidate that misses it polls
+	return nil
+}

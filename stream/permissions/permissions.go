@@ -1,0 +1,224 @@
+// Package permissions checks that the NATS users of a daemon may do what the daemon does.
+package permissions
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/nats-io/nuid"
+
+	"loaderd/internal/access"
+	"loaderd/stream"
+	"loaderd/stream/casvalue"
+	"loaderd/stream/checkpoints"
+	"loaderd/stream/conn"
+	"loaderd/stream/daemonbus"
+	"loaderd/stream/lease"
+	"loaderd/stream/pullrecord"
+	"loaderd/stream/retention"
+)
+
+// MissingError lists the permissions that the daemon's NATS user needs and lacks.
+type MissingError struct {
+	Missing []Permission
+}
+
+// Permission is one that a daemon needs.
+type Permission struct {
+	Subject   string
+	Subscribe bool // else to publish
+	For       string
+
+	absent string // needed where there is no stream of this name alone
+}
+
+func (e *MissingError) Error() string {
+	var b strings.Builder
+	b.WriteString("the daemon's user of NATS may not do what a daemon does (docs/cluster.md#permissions has templates); it lacks permission to")
+	for _, p := range e.Missing {
+		what := "publish"
+		if p.Subscribe {
+			what = "subscribe"
+		}
+		fmt.Fprintf(&b, "\n  %s to %s, %s", what, p.Subject, p.For)
+	}
+	return b.String()
+}
+
+// Tasks are what only some daemons do.
+type Tasks struct {
+	Purges bool
+	Pulls  []Pull
+}
+
+// Pull is a document stream that a daemon fills.
+type Pull struct {
+	Documents *stream.Store
+	Subject   string // of its documents
+	Seals     bool   // when all are there
+}
+
+// Check returns a *MissingError when the store's users may not do all that a daemon of a run does, as far as harmless requests can show it. A
+// request that is not permitted has no answer: without this check a daemon would wait, and report only the first one. It logs a warning where
+// other users may do the same as the daemon, and where permissions cannot be read, which is no error.
+func Check(ctx context.Context, s *stream.Store, run string, t Tasks) error {
+	needs, own := neededOfDocuments(s, t.Purges), neededOfOwn(s.Own(), run)
+	for _, p := range t.Pulls {
+		needs, own = append(needs, neededToPull(p)...), append(own, neededOfRecord(p)...)
+	}
+	if s.Own() == s {
+		needs, own = append(needs, own...), nil
+	}
+	missing := lacks(ctx, s, needs)
+	if own != nil {
+		missing = append(missing, lacks(ctx, s.Own(), own)...)
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	return &MissingError{missing}
+}
+
+// lacks returns those of some permissions that a store's user has not.
+func lacks(ctx context.Context, s *stream.Store, needs []Permission) (missing []Permission) {
+	publish, subscribe := []string{conn.UserInfo}, []string{}
+	for _, p := range needs {
+		if p.Subscribe {
+			subscribe = append(subscribe, p.Subject)
+		} else {
+			publish = append(publish, p.Subject)
+		}
+	}
+	notPublish, notSubscribe, err := s.Refused(ctx, publish, subscribe)
+	if err != nil {
+		s.Log().Warn("it cannot be found out what the daemon's user of NATS may do", "error", err)
+		return nil
+	}
+	if !slices.Contains(notPublish, conn.UserInfo) {
+		if account, err := s.Account(ctx); err == nil && open(account, s.ClientURL()) {
+			s.Log().Warn("the daemon's user of NATS is in the default account, as is whoever else connects there: a producer there can forge the plan. "+
+				"Give daemons an account of their own (docs/cluster.md#permissions has templates)", "account", account)
+		}
+	}
+	for _, p := range needs {
+		refused := notPublish
+		if p.Subscribe {
+			refused = notSubscribe
+		}
+		if !slices.Contains(refused, p.Subject) || slices.ContainsFunc(missing, func(m Permission) bool { return m.Subject == p.Subject && m.Subscribe == p.Subscribe }) {
+			continue
+		}
+		if p.absent != "" && !slices.Contains(notPublish, s.API("STREAM.INFO", p.absent)) {
+			if _, err := s.Find(ctx, "stream "+p.absent, p.absent, errNoStream); !errors.Is(err, errNoStream) {
+				continue // or it cannot be told: whoever opens the stream says so
+			}
+		}
+		missing = append(missing, p)
+	}
+	return missing
+}
+
+// open says whether an account is one that all users of servers without accounts share, and the server one that others reach.
+func open(account, server string) bool {
+	u, err := url.Parse(server)
+	return err == nil && account == "$G" && !access.OnLoopback(u.Host)
+}
+
+var errNoStream = errors.New("there is no such stream")
+
+// neededOfDocuments lists what a daemon publishes and subscribes to where the documents are, with subjects as it uses them.
+func neededOfDocuments(s *stream.Store, purges bool) []Permission {
+	c := s.Config()
+	n := needed{store: s}
+	n.hear("to hear answers", s.Conn().NewInbox())
+	n.streams(c.Name, c.DeadLetterName())
+	n.add("to read documents", s.API("STREAM.MSG.GET", c.Name), s.API("DIRECT.GET", c.Name), s.API("CONSUMER.CREATE", c.Name, nuid.Next()),
+		s.API("CONSUMER.MSG.NEXT", c.Name, nuid.Next()), s.API("CONSUMER.INFO", c.Name, nuid.Next()), s.API("CONSUMER.DELETE", c.Name, nuid.Next()))
+	n.add("to keep documents that cannot be decoded", c.DeadLetterSubject(c.Subject+".x"))
+	n.bucket(stream.ReadersBucket, "x")
+	if purges {
+		n.add("to release documents (serve.release: purge)", s.API("STREAM.PURGE", c.Name))
+	}
+	return n.all
+}
+
+// neededToPull lists what else a daemon publishes to where it fills a document stream.
+func neededToPull(p Pull) []Permission {
+	name := p.Documents.Config().Name
+	n := needed{store: p.Documents}
+	n.streams(name)
+	n.add("to put documents into stream "+name+", which this daemon fills (pull)", p.Subject)
+	n.add("to see how far stream "+name+" is filled", n.store.API("STREAM.MSG.GET", name), n.store.API("DIRECT.GET", name))
+	if p.Seals {
+		n.add("to seal stream "+name+" behind its last document", n.store.API("STREAM.UPDATE", name))
+	}
+	return n.all
+}
+
+// neededOfRecord lists what it takes, where the daemon's own streams are, to fill a document stream in turn with other daemons.
+func neededOfRecord(p Pull) []Permission {
+	name := p.Documents.Config().Name
+	n := needed{store: p.Documents.Own()}
+	n.bucket(pullrecord.Bucket, name)
+	n.bucket(lease.Bucket, pullrecord.LeaseName(name))
+	freed := lease.ReleasedSubject(pullrecord.LeaseName(name))
+	n.add("to tell other daemons that they may fill stream "+name, freed)
+	n.hear("to hear that it may fill stream "+name, freed)
+	return n.all
+}
+
+// neededOfOwn lists what a daemon of a run publishes and subscribes to where its own streams are.
+func neededOfOwn(s *stream.Store, run string) []Permission {
+	plan, objects := s.Config().PlanStream(run), checkpoints.Stream(run)
+	n := needed{store: s}
+	n.streams(plan.Name, objects)
+	for _, bucket := range []string{lease.Bucket, retention.Bucket, checkpoints.Bucket} {
+		n.bucket(bucket, run)
+	}
+	n.add("to plan", plan.Subjects[0])
+	n.add("to read the plan", s.API("STREAM.MSG.GET", plan.Name), s.API("DIRECT.GET", plan.Name))
+	n.add("to store checkpoints", "$O."+checkpoints.ObjectStore(run)+".C.x", "$O."+checkpoints.ObjectStore(run)+".M.x")
+	n.add("to remove old checkpoints", s.API("STREAM.PURGE", objects))
+	alive := lease.AliveSubject(nuid.Next())
+	heartbeats, status, _ := daemonbus.Subjects(run)
+	n.add("to talk to other daemons", alive, lease.ReleasedSubject(run))
+	n.hear("to hear answers", s.Conn().NewInbox())
+	n.hear("to hear other daemons", heartbeats)
+	n.hear("to show other daemons", status)
+	n.hear("to tell other daemons that it is there", alive)
+	return n.all
+}
+
+// needed collects permissions.
+type needed struct {
+	store *stream.Store
+	all   []Permission
+}
+
+func (n *needed) add(why string, subjects ...string) {
+	for _, subject := range subjects {
+		n.all = append(n.all, Permission{Subject: subject, For: why})
+	}
+}
+
+func (n *needed) hear(why, subject string) {
+	n.all = append(n.all, Permission{Subject: subject, Subscribe: true, For: why})
+}
+
+func (n *needed) streams(names ...string) {
+	for _, name := range names {
+		n.add("to find stream "+name, n.store.API("STREAM.INFO", name))
+		n.all = append(n.all, Permission{Subject: n.store.API("STREAM.CREATE", name), For: "to make stream " + name + ", which is not there", absent: name})
+	}
+}
+
+func (n *needed) bucket(name, key string) {
+	behind, subject := casvalue.At(name, key)
+	n.streams(behind)
+	n.add("to read bucket "+name, n.store.API("STREAM.MSG.GET", behind), n.store.API("DIRECT.GET", behind)+"."+subject)
+	n.add("to write to bucket "+name, subject)
+}

@@ -1,0 +1,81 @@
+package retention
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"loaderd/stream"
+	"loaderd/stream/casvalue"
+)
+
+// absence is what is missing of a run that has a low watermark.
+type absence int
+
+const (
+	present  absence = iota // its plan is there, or may be
+	notBegun                // its plan has no record
+	notFound                // there is no plan of it
+)
+
+// beginTimeout is how long a run may take from its watermark to the first record of its plan. A daemon that is killed in between leaves a
+// watermark that would retain the documents for ever.
+var beginTimeout = 10 * time.Minute
+
+// deletedTimeout is how long a plan has to be missing before it counts as deleted: a server that has just started, or is cut off, does not
+// know all streams.
+var deletedTimeout = 30 * time.Second
+
+// absence looks for the plan of a run that has a low watermark. by is the fence of the daemon that recorded it.
+func (f *LowWatermarks) absence(ctx context.Context, run string, by casvalue.Fence) (a absence, err error) {
+	err = f.store.Retry(ctx, "look for the plan of run "+run, func(ctx context.Context) error {
+		plan, err := f.store.JetStream().Stream(ctx, f.store.Config().PlanStream(run).Name)
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			a = notFound
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		info := plan.CachedInfo()
+		a = present
+		if info.State.LastSeq == 0 && (by.Term == 0 || stream.Created(info).UnixNano() > by.Plan) {
+			a = notBegun
+		}
+		return nil
+	})
+	return a, err
+}
+
+// absences notes since when something has been missing of runs, by this process's own clock.
+type absences map[string]missing
+
+type missing struct {
+	watermark watermark // at that time
+	what      absence
+	since     time.Time
+}
+
+// timedOut reports whether something has been missing of a run, at every check, for so long that its watermark no longer counts. A
+// watermark that has changed meanwhile starts the time again.
+func (p *absences) timedOut(run string, now watermark, what absence) bool {
+	if what == present {
+		delete(*p, run)
+		return false
+	}
+	before, known := (*p)[run]
+	if !known || before.watermark != now || before.what != what {
+		if *p == nil {
+			*p = absences{}
+		}
+		before = missing{now, what, time.Now()}
+		(*p)[run] = before
+	}
+	limit := deletedTimeout
+	if what == notBegun {
+		limit = beginTimeout
+	}
+	return time.Since(before.since) >= limit
+}

@@ -1,0 +1,47 @@
+package retention
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"loaderd/stream"
+)
+
+// Reading is a run that reads the document stream.
+type Reading struct {
+	Run string
+	// Sealed says that the run reads no document behind sequence End.
+	Sealed bool
+	End    uint64
+}
+
+// runsWithin bounds how long Runs asks.
+const runsWithin = 5 * time.Second
+
+// Runs returns the runs that read the document stream, in the order of their names, by their low watermarks. Of a run that was
+// sealed by a daemon that did not record it, it does not know the end. It changes nothing.
+func Runs(ctx context.Context, s *stream.Store) ([]Reading, error) {
+	ctx, cancel := context.WithTimeout(ctx, runsWithin)
+	defer cancel()
+	documents, err := s.JetStream().Stream(ctx, s.Config().Name)
+	if err != nil {
+		return nil, fmt.Errorf("ask which runs read stream %s: %w", s.Config().Name, err)
+	}
+	all, err := reading(ctx, s.Own(), valueKey(documents.CachedInfo()))
+	if err != nil {
+		return nil, fmt.Errorf("ask which runs read stream %s: %w", s.Config().Name, err)
+	}
+	return all.list(), nil
+}
+
+// list returns the runs in the order of their names.
+func (r readers) list() []Reading {
+	var all []Reading
+	for _, run := range slices.Sorted(maps.Keys(r.Runs)) {
+		all = append(all, Reading{Run: run, Sealed: r.Runs[run].Sealed, End: r.Runs[run].End})
+	}
+	return all
+}
