@@ -235,7 +235,6 @@ bench-moment: build ## every benchmark for a moment: do they still run? Part of 
 	bin/endtoend -documents 300 -python $(VENV)
 	bin/endtoend -documents 300 -tokenized -python $(VENV)
 	$(MAKE) bench-columns COLUMNS="--messages 20 --rounds 1"
-	$(MAKE) bench-reports REPORTS="--steps 250 --rounds 1"
 	bin/floods -rounds 1 -phase 100ms -settle 100ms
 	bin/guarantees -documents 16000 -steps 4 tail
 	bin/guarantees -planned 60000 -repeats 1 shares order balance mixspeed mixpicture mixneighbours
@@ -314,12 +313,6 @@ COLUMNS ?=
 .PHONY: bench-columns
 bench-columns: build ## what columns of documents cost: bytes, processor time, memory; COLUMNS has flags
 	@venv=$(VENV) && LOADERD_BIN=$(BIN) PYTHONDONTWRITEBYTECODE=1 "$$venv" bench/python/columns.py $(COLUMNS)
-
-REPORTS ?=
-
-.PHONY: bench-reports
-bench-reports: build ## what reports of consumption cost client and daemon, two minutes; REPORTS has flags
-	@venv=$(VENV) && LOADERD_BIN=$(BIN) PYTHONDONTWRITEBYTECODE=1 "$$venv" bench/python/reports.py $(REPORTS)
 
 LOADERS ?=
 

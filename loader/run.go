@@ -97,8 +97,6 @@ type Info struct {
 	Length *Length `json:"length,omitempty"`
 	// Ahead is how many steps may be planned beyond what readers asked for.
 	Ahead int `json:"ahead,omitempty"`
-	// Reports reports whether clients may report what their trainers have taken, in the action consumed.
-	Reports bool `json:"reports,omitempty"`
 	// Columns are those that a ticket may ask for; the Flight server says.
 	Columns []string `json:"columns,omitempty"`
 }
@@ -179,7 +177,7 @@ func (r *Run) Info() Info {
 	h, begun := r.plan.head()
 	daemons, leader := r.office.addresses()
 	info := Info{Run: r.office.name, Fingerprint: h.Fingerprint, Config: r.office.config, Start: h.Start, Planned: now.steps, Ended: now.ended,
-		Committed: now.keepers.Committed(), Oldest: now.oldest, Keepers: now.keepers, Begun: begun, Daemons: daemons, Leader: leader, Length: r.Length(), Ahead: r.office.options.Ahead, Reports: true}
+		Committed: now.keepers.Committed(), Oldest: now.oldest, Keepers: now.keepers, Begun: begun, Daemons: daemons, Leader: leader, Length: r.Length(), Ahead: r.office.options.Ahead}
 	if begun {
 		info.ID = h.ID
 	}

@@ -18,8 +18,8 @@ STEPS = 40
 
 class Made(flight.FlightServerBase):
     """A daemon that is made up: it has steps 0 ... 39 and refuses other plans. For steps from `until` on streams raise
-    `refusal`, or without one they wait. With `reports` it takes reports of consumption, which `consumed` has, and
-    answers them by `receipt`."""
+    `refusal`, or without one they wait. It takes reports of consumption, which `consumed` has, and answers
+    them by `receipt`."""
 
     def __init__(self) -> None:
         super().__init__("grpc://127.0.0.1:0")
@@ -33,7 +33,6 @@ class Made(flight.FlightServerBase):
         self.cause: dict[str, object] = {}
         self.tickets: list[dict[str, object]] = []
         self.actions: list[tuple[str, dict[str, object]]] = []
-        self.reports = False
         self.consumed: SimpleQueue[dict[str, Any]] = SimpleQueue()
         self.receipt: Callable[[], dict[str, object]] = dict
 
@@ -57,8 +56,7 @@ class Made(flight.FlightServerBase):
     def do_action(self, context: object, action: flight.Action) -> list[bytes]:
         body = json.loads(action.body.to_pybytes())
         if action.type == "info":
-            reports = {"reports": True, "ahead": 8} if self.reports else {}
-            return [json.dumps(INFO | {"fingerprint": self.fingerprint, "daemons": self.daemons} | reports).encode()]
+            return [json.dumps(INFO | {"fingerprint": self.fingerprint, "daemons": self.daemons, "ahead": 8}).encode()]
         if action.type == "consumed":
             self.consumed.put(body)
             return [json.dumps({"run": "r", "known": True, "window": 8} | self.receipt()).encode()]

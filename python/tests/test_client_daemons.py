@@ -156,7 +156,7 @@ def test_a_daemon_that_others_list_is_alive_again(monkeypatch: pytest.MonkeyPatc
 
 
 def test_tickets_name_the_job(made: list[Made]) -> None:
-    """That of the trainer goes without saying, for daemons of before there were jobs."""
+    """The default job is the daemon's choice."""
     with Client(made[0].url) as client, StepLoader(made[1].url, job="eval", rank=0, world=1) as loader:
         next(client)
         assert np.array_equal(next(loader)["input_ids"].numpy(), np.zeros((2, 4)))

@@ -23,8 +23,6 @@ LIMIT = 60  # seconds for what does not come
 def daemons(made: list[Made], monkeypatch: pytest.MonkeyPatch) -> list[Made]:  # noqa: F811
     """Daemons that take reports, which are sent every 10 ms."""
     monkeypatch.setattr(consumption, "REPORT_SECONDS", 0.01)
-    for d in made:
-        d.reports = True
     return made
 
 
@@ -128,14 +126,6 @@ def test_Reporter_GoesToAnotherDaemon(daemons: list[Made]) -> None:
         [second] = [d for d in others if not d.consumed.empty()]
         next(client)
         report(second, taken=2)
-
-
-def test_Reporter_OlderDaemon(daemons: list[Made]) -> None:
-    daemons[0].reports = False
-    with Client(daemons[0].url) as client:
-        assert len(list(client)) == STEPS
-    [ticket] = daemons[0].tickets
-    assert not {"session", "peer", "taken"} & ticket.keys() and daemons[0].consumed.empty()
 
 
 BAD_ANSWERS: list[dict[str, object]] = [

@@ -71,7 +71,7 @@ class Reporter:
     def __init__(self, daemons: Daemons, consumption: Consumption) -> None:
         self._daemons, self._consumption = daemons, consumption
         self._pid = os.getpid()
-        self._on: Connection | None = None  # of the stream; None while its daemon takes no reports
+        self._on: Connection | None = None  # of the stream; None before the first
         self._body: Mapping[str, Any] = {}
         self._failed: frozenset[str] = frozenset()  # addresses, since the last report that arrived
         self._window = _LEAST_WINDOW
@@ -90,12 +90,8 @@ class Reporter:
             self._thread.start()
 
     def report_of(self, taken: int) -> dict[str, Any] | None:
-        """The body of a report that the trainer has taken the steps before `taken`; None where it has not, or the daemon of the stream takes no reports."""
+        """The body of a report that the trainer has taken the steps before `taken`; None where it has not, or before the first stream."""
         return None if not self._body or self._consumption.progress.taken < taken else {**self._body, "taken": taken}
-
-    def pause(self) -> None:
-        """Reports nothing until `begin`."""
-        self._on = None
 
     def close(self, left: bool) -> None:
         """Ends the thread, for good. With `left` its last report is that the client was closed on purpose or has all

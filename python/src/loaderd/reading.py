@@ -188,10 +188,9 @@ class StepStream(Iterator[Step]):
         columns += ((DOCUMENTS,) if self.documents or sources or self.weights else ()) + ((SOURCES,) if sources else ())
         columns += ((LOSS_RUNS,) if self.masks and LOSS_RUNS in info.columns else ()) + ((LOSS_WEIGHTS,) if self.weights else ()) + self.columns
         steps = None if self._end is None else self._end - self.next_step
-        session, taken = (self.session, self.waits.consumption.progress.taken) if info.reports else (None, 0)
-        read = self.next_step - self.first
+        taken, read = self.waits.consumption.progress.taken, self.next_step - self.first
         ticket = Ticket(
-            self.rank, self.world, self.next_step, steps, columns, self.run, self.fingerprint, self.job, self.run_id, session, self.peer, taken, read
+            self.rank, self.world, self.next_step, steps, columns, self.run, self.fingerprint, self.job, self.run_id, self.session, self.peer, taken, read
         )
         opening = connection.read(ticket)
         with self._lock:
@@ -208,10 +207,7 @@ class StepStream(Iterator[Step]):
             self._opening = None
             if not (self._stop.is_set() or self._watch.expired):
                 self._reader, self._on = reader, connection
-                if info.reports:
-                    self._reporter.begin(connection, ticket.identity(), info.ahead)
-                else:
-                    self._reporter.pause()
+                self._reporter.begin(connection, ticket.identity(), info.ahead)
                 return
         reader.cancel()
         raise attempts.last or Lost("the stream was not open in time")

@@ -23,7 +23,7 @@ NARROW_LIMIT = 1 << 16
 
 @dataclass(frozen=True)
 class Ticket:
-    """Which steps a rank of a job asks for: `steps` of them from `step` on, all when it is None. With a `session`, which not every daemon takes, the client
+    """Which steps a rank of a job asks for: `steps` of them from `step` on, all when it is None. With a `session` the client
     reports consumption: the trainer has taken the steps before `taken` so far, and the client has read `read` steps before `step`."""
 
     rank: int = 0
@@ -51,7 +51,7 @@ class Ticket:
         """The keys that a report of the rank's consumption shares with the ticket."""
         body: dict[str, Any] = {"rank": self.rank, "world": self.world}
         body |= {k: v for k, v in (("run", self.run), ("run_id", self.run_id)) if v is not None}
-        if self.job != DEFAULT_JOB:  # daemons of before there were jobs refuse the key
+        if self.job != DEFAULT_JOB:  # else the daemon decides: the caller's keeper may be the default
             body["job"] = self.job
         if self.session is not None:
             body |= {"session": self.session, "peer": self.peer}
@@ -221,7 +221,7 @@ class RunInfo:
     is the sequence of the run's first document. `run_id` tells the run from another one of its name: empty before it has begun. `was` has names that the run had before its plan was repaired, `daemons`
     the addresses of its live daemons when there are several. `sources` has the names of a run with several sources: number n of
     `Step.source_ids` and `batch["sources"]` is `sources[n]`; one that comes to the run later is appended. `length` says how
-    many steps the run will have; None while that is not known. `columns` has those that the daemon sends. `reports`: clients may report what their trainers have taken; `ahead` is the daemon's serve.ahead then."""
+    many steps the run will have; None while that is not known. `columns` has those that the daemon sends, `ahead` is its serve.ahead."""
 
     name: str
     fingerprint: str
@@ -243,7 +243,6 @@ class RunInfo:
     sources: tuple[str, ...] = ()
     length: RunLength | None = None
     columns: tuple[str, ...] = ()
-    reports: bool = False
     ahead: int = 0
 
     @classmethod
@@ -273,7 +272,6 @@ class RunInfo:
                 sources=tuple(str(s["name"]) for s in body.get("sources") or ()) or tuple(sorted(config.get("sources") or ())),
                 length=RunLength.decode(body.get("length")),
                 columns=tuple(str(name) for name in body.get("columns") or ()),
-                reports=body.get("reports") is True,
                 ahead=int(body.get("ahead", 0)),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
