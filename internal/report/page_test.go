@@ -218,7 +218,7 @@ func TestPage_HostileNames(t *testing.T) {
 	}
 }
 
-// The page keeps nobody out, in light and dark, at all widths.
+// axe-core finds no barriers, in light and dark, at all widths.
 func TestPage_Accessible(t *testing.T) {
 	rules, browser := browsertest.Axe(t), browsertest.Chromium(t)
 	r := mixed(t, 3, 2000, "concat", "bfd")

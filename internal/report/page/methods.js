@@ -10,7 +10,7 @@ const axis = 26; // pixels below the lines, for the labels of the axis
 // a line in pixels, place(v) the place of a value as a part of the axis, number(result) the text at the end, and table is
 // [heads, ...lines]. paint(result, y, width) returns drawn marks, with y the middle of the line and places along the
 // axis in percent, so that the drawing fits any width.
-export class MethodFigure extends Figure {
+class MethodFigure extends Figure {
   render(width) {
     const { results, best, each = 22, place, ticks, tickText, number, paint, label } = this.data;
     const tall = results.length * each;
@@ -73,7 +73,7 @@ export const dot = (at, y, properties = {}) =>
   svg("circle", { class: "m-fill", cx: percents(at), cy: y, r: 4.5, ...properties });
 
 // median is a dot that is seen on a bar.
-export const median = (at, y) => svg("circle", { class: "m-median", cx: percents(at), cy: y, r: 3.25 });
+const median = (at, y) => svg("circle", { class: "m-median", cx: percents(at), cy: y, r: 3.25 });
 
 // curves draws shapes over the whole axis: their points have x from 0 to 1, and y from 0 to 1 over the height,
 // downward.
