@@ -88,6 +88,7 @@ type office struct {
 	daemons map[string]*daemon
 	// departed are the jobs of daemons that stopped or are silent: they retain documents until they read from another daemon.
 	departed *spans
+	pages    reportPages
 	told     report    // by the leader elsewhere ...
 	heard    time.Time // ... then
 	any      bool      // it has been told something

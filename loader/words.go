@@ -19,10 +19,12 @@ type word struct {
 	Demand *demand `json:"demand,omitempty"`
 	Left   bool    `json:"left,omitempty"` // it stops
 	// Roll is a page of the ranks that it serves, in a word of its own.
-	Roll   *census.Roll `json:"roll,omitempty"`
-	Lead   *report      `json:"lead,omitempty"`   // when it leads
-	At     uint64       `json:"at,omitempty"`     // likewise: last record of the plan
-	Oldest uint64       `json:"oldest,omitempty"` // likewise: steps before it cannot be read
+	Roll *census.Roll `json:"roll,omitempty"`
+	// Sources is a page of the report of a leader, in a word of its own ahead of the report.
+	Sources *sourcePage `json:"sources,omitempty"`
+	Lead    *report     `json:"lead,omitempty"`   // when it leads
+	At      uint64      `json:"at,omitempty"`     // likewise: last record of the plan
+	Oldest  uint64      `json:"oldest,omitempty"` // likewise: steps before it cannot be read
 }
 
 // Bounds of what others say. Whoever reaches the NATS servers may say anything, in any daemon's name.
@@ -33,7 +35,7 @@ const (
 )
 
 const (
-	// maxWordBytes bounds an encoded word, as far as readers make it long.
+	// maxWordBytes bounds an encoded word, as far as readers and sources make it long.
 	maxWordBytes = 64 << 10
 	// wordBytesPerSecond bounds how many bytes of words a daemon sends.
 	wordBytesPerSecond = 1 << 20
@@ -75,6 +77,14 @@ func decodeWord(b []byte) (w word, err error) {
 		if err := w.Roll.Check(plan.ValidKeeper); err != nil {
 			return w, err
 		}
+	}
+	if w.Sources != nil {
+		if err := w.Sources.check(len(b)); err != nil {
+			return w, err
+		}
+	}
+	if w.Lead != nil && (w.Lead.Pages < 0 || w.Lead.Pages > maxReportPages) {
+		return w, fmt.Errorf("a report of %d pages", w.Lead.Pages)
 	}
 	if w.Demand == nil {
 		return w, nil
@@ -138,12 +148,12 @@ func (o *office) speak(ctx context.Context) error {
 	defer o.say(word{Left: true})
 	tick := time.NewTicker(sayEvery)
 	defer tick.Stop()
-	for {
+	for round := uint64(1); ; round++ {
 		changed := o.plan.now().changed
 		if o.present() == nil {
 			changed = nil // what this process knows of the plan it has from the others
 		}
-		bytes := o.say(o.word())
+		bytes := o.sayReport(o.word(), round)
 		for _, page := range o.ranks.roll() {
 			bytes += o.say(word{Roll: &page})
 		}
@@ -163,6 +173,18 @@ func (o *office) speak(ctx context.Context) error {
 			return ctx.Err()
 		}
 	}
+}
+
+// sayReport says a word, after the pages of its report where that has some. It returns how many bytes all have.
+func (o *office) sayReport(w word, round uint64) (bytes int) {
+	if w.Lead != nil {
+		lead, pages := w.Lead.split(round)
+		for _, page := range pages {
+			bytes += o.say(word{Sources: &page})
+		}
+		w.Lead = &lead
+	}
+	return bytes + o.say(w)
 }
 
 func (o *office) word() word {
@@ -200,7 +222,12 @@ func (o *office) hear(b []byte) {
 	if w.Roll != nil || w.Left {
 		o.ranks.merge(w.Daemon, w.Roll)
 	}
-	if w.Roll != nil {
+	if w.Sources != nil && o.plan.ledBy(w.Daemon) {
+		o.mu.Lock()
+		o.pages.add(w.Sources)
+		o.mu.Unlock()
+	}
+	if w.Roll != nil || w.Sources != nil {
 		return
 	}
 	wants := noDemand()
@@ -223,7 +250,7 @@ func (o *office) hear(b []byte) {
 			signal(o.hint)
 		}
 	} else if w.Lead != nil && !o.leads {
-		o.told, o.heard, o.any, o.times = *w.Lead, time.Now(), true, o.times+1
+		o.told, o.heard, o.any, o.times = o.pages.join(*w.Lead, o.told), time.Now(), true, o.times+1
 		o.told.Flight = w.Flight
 		o.claimed = max(o.claimed, w.Oldest)
 		if !w.Lead.Replays {

@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
 )
 
@@ -94,6 +96,8 @@ func FuzzWords(f *testing.F) {
 	f.Add([]byte(`{"daemon":"a","roll":{"jobs":[{"job":"j","world":2,"ranks":[[1,0,1,1,0,35,64,100,20000,300000],[0,1,31,0,7,9,9,9007199254740991,0,0]]}]}}`))
 	f.Add([]byte(`{"daemon":"a","roll":{"jobs":[{"job":"j","world":1048576,"ranks":[[1]]}],"partial":true}}`))
 	f.Add([]byte(`{"daemon":"\u0000"}`))
+	f.Add([]byte(`{"daemon":"host/7/a","sources":{"round":3,"page":0,"figures":[{"name":"a"}],"status":{"a":{}},"streams":[{"name":"DOCS"}],"open":["a"]}}`))
+	f.Add([]byte(`{"daemon":"host/7/a","lead":{"pages":1,"round":3,"length":{}}}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		o := listener()
 		o.hear(b)
@@ -181,4 +185,65 @@ func FuzzQuestions(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A leader's words are bounded, too, however many sources and jobs a run has, and other daemons get all of its report.
+func TestReport_OfManySourcesIsPaged(t *testing.T) {
+	for _, n := range []int{0, 3, mixture.MaxSources} {
+		r := report{Steps: 9, Length: &Length{Steps: 20}, Trouble: "none"}
+		if n == mixture.MaxSources {
+			r.Trouble, r.Opening = strings.Repeat("x", 1<<20), &opening{Error: strings.Repeat("ü", 1<<20)}
+		}
+		r.Sources = map[string]SourceStatus{}
+		for i := range n {
+			name := fmt.Sprintf("%04d%s", i, strings.Repeat("x", 40))
+			r.PlanStats.Sources = append(r.PlanStats.Sources, SourceStats{Status: mixture.Status{Name: name, Tokens: 1 << 50, Epochs: 1}, Next: 1 << 50})
+			r.Sources[name] = SourceStatus{Last: 1 << 50, FetchedAt: time.Unix(1<<33, 7).UTC(), DownReason: strings.Repeat("connection refused ", 20)}
+			r.Streams = append(r.Streams, StreamFill{Source: name, Name: "DOCS_" + name, Bytes: 1 << 40})
+			r.Length.Open = append(r.Length.Open, name)
+		}
+		d := noDemand()
+		for i := range uint64(4000) {
+			d.Jobs[fmt.Sprintf("job%04d", i)] = jobDemand{Rank: 1 << 19, World: 1 << 20, Step: 1<<52 + i, From: 7, Sent: 1<<52 + i}
+		}
+		leader, follower, bus := listener(), listener(), &words{}
+		leader.edges.Daemon, leader.edges.Bus, leader.flight = "host/7/a", bus, "grpc://a:1"
+		for round := range uint64(2) {
+			bus.all = nil
+			sent := leader.sayReport(word{Demand: &d, Lead: &r}, round+1)
+			total := 0
+			for i, b := range bus.all {
+				if total += len(b); len(b) > maxWordBytes {
+					t.Errorf("%d sources: word %d has %d bytes", n, i, len(b))
+				}
+				if round == 0 || i != 0 || len(bus.all) == 1 { // one is lost of the second report
+					follower.hear(b)
+				}
+			}
+			if total != sent || (len(bus.all) > 1) != (n > 3) {
+				t.Errorf("%d sources: %d bytes in %d words, reported %d", n, total, len(bus.all), sent)
+			}
+			var want report // as in a word without a bound
+			if b, err := json.Marshal(r); err != nil || json.Unmarshal(b, &want) != nil {
+				t.Fatal(err)
+			}
+			want.Trouble = shortText(want.Trouble)
+			have := follower.report()
+			if have.Steps != want.Steps || have.Trouble != want.Trouble || !reflect.DeepEqual(have.Length, want.Length) || !slices.Equal(have.Streams, want.Streams) ||
+				!slices.Equal(have.PlanStats.Sources, want.PlanStats.Sources) || !maps.Equal(have.Sources, want.Sources) {
+				t.Errorf("%d sources: the report differs in round %d", n, round)
+			}
+		}
+	}
+}
+
+// words is a Bus that keeps what is said.
+type words struct {
+	Bus
+	all [][]byte
+}
+
+func (w *words) Say(b []byte) error {
+	w.all = append(w.all, b)
+	return nil
 }
