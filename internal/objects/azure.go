@@ -127,6 +127,9 @@ func (c *azureContainer) get(ctx context.Context, name string, o Object, from, t
 	if err != nil {
 		return nil, c.wrong(ctx, name, err)
 	}
+	if answer.Body == nil { // an answer 304, which the library takes for a success
+		return nil, fmt.Errorf("read %s: the store answers that the object has not changed, and no data", c.where(name))
+	}
 	var contentRange, tag string
 	if answer.ContentRange != nil {
 		contentRange = *answer.ContentRange
