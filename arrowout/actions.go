@@ -159,7 +159,7 @@ func parseAction(b []byte, a action, info loader.Info) (asked, error) {
 	reported := q.rank.keys()
 	keys := map[string]func(json.RawMessage) error{"run": runName(&run), "run_id": runID(&id)}
 	var missing []string
-	for _, key := range strings.Fields(a.keys) {
+	for key := range strings.FieldsSeq(a.keys) {
 		key, optional := strings.CutSuffix(key, "?")
 		key, as, _ := strings.Cut(key, ":")
 		if !optional {

@@ -57,8 +57,7 @@ func TestShutdown_ClosesConnectionOfClientThatDoesNotRead(t *testing.T) {
 	f := newFake(100, 4, 64<<10)
 	s := started(t, f)
 	c := dial(t, s, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithStaticStreamWindowSize(64<<10))
-	callCtx, cancelCall := context.WithCancel(context.Background())
-	defer cancelCall()
+	callCtx := t.Context()
 	if _, err := c.DoGet(callCtx, &flight.Ticket{Ticket: []byte(`{}`)}); err != nil {
 		t.Fatal(err)
 	}

@@ -46,7 +46,7 @@ func serveTexts(t *testing.T, f *fakeRun) *arrowout.Server {
 // textsOf are the answers to text or peek.
 func textsOf(t *testing.T, answer string) (out []answers.Text) {
 	t.Helper()
-	for _, line := range strings.Split(answer, "\n") {
+	for line := range strings.SplitSeq(answer, "\n") {
 		if line == "" {
 			continue
 		}

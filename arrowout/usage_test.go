@@ -140,7 +140,7 @@ func TestKeepersOfOne(t *testing.T) {
 	f := newFake(2, 2, 16)
 	c := dial(t, serve(t, f, func(c *arrowout.Config) { c.Identities, c.MaxKeepersOfOne = file, 3 }))
 	try := func(token, action, keeper string) error {
-		s, err := c.DoAction(withToken(token), &flight.Action{Type: action, Body: []byte(fmt.Sprintf(`{%s"keeper":%q}`, map[string]string{"commit": `"step":1,`}[action], keeper))})
+		s, err := c.DoAction(withToken(token), &flight.Action{Type: action, Body: fmt.Appendf(nil, `{%s"keeper":%q}`, map[string]string{"commit": `"step":1,`}[action], keeper)})
 		return received(s, &flight.Result{}, err)
 	}
 	for _, x := range []struct {

@@ -110,7 +110,7 @@ func TestPageOfTheWire(t *testing.T) {
 			break
 		}
 		body := strings.Join(quotedIn(row[1]), " ")
-		for _, key := range strings.Fields(actions[i].keys) {
+		for key := range strings.FieldsSeq(actions[i].keys) {
 			key, _, _ = strings.Cut(strings.TrimSuffix(key, "?"), ":")
 			if !strings.Contains(body, fmt.Sprintf("%q", key)) {
 				t.Errorf("docs/wire.md does not say that %s takes %s", actions[i].name, key)

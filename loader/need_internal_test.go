@@ -1,6 +1,7 @@
 package loader
 
 import (
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -144,9 +145,7 @@ func TestNothingNeededGoesBeforeWhatIsNot(t *testing.T) {
 		c.pass(0)
 		for range 300 {
 			before := map[uint64]*cached{}
-			for d, x := range c.held {
-				before[d] = x
-			}
+			maps.Copy(before, c.held)
 			newest := uint64(0)
 			switch r.IntN(4) {
 			case 0, 1:

@@ -131,7 +131,7 @@ func TestWhatACheckpointRefersToIsNotPurged(t *testing.T) {
 	w.options.Checkpoint = 60
 	w.docs.lengths(someLengths(3, 9000)...)
 	run, stop := w.start(t)
-	for step := uint64(0); step < 110; step++ {
+	for step := range uint64(110) {
 		read(t, run, loader.Place{World: 1}, step, 1)
 		if _, err := run.Commit(t.Context(), plan.DefaultKeeper, step+1); err != nil {
 			t.Fatal(err)

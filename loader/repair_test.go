@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -76,9 +77,7 @@ func TestAForkForgetsOldCheckpoints(t *testing.T) {
 	w, _ := drained(t)
 	next := newWorld(w.config)
 	next.docs = w.docs
-	for name, data := range w.checkpoints.data {
-		next.checkpoints.data[name] = data
-	}
+	maps.Copy(next.checkpoints.data, w.checkpoints.data)
 	h, _, err := loader.Fork(t.Context(), w.plan, 8, "test", next.config, w.docs.state())
 	if err != nil {
 		t.Fatal(err)

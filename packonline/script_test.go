@@ -133,7 +133,7 @@ func (s *script) run(line string, w *strings.Builder) error {
 
 func scriptConfig(words []string) (c packonline.Config, err error) {
 	c = packonline.Config{Method: words[0], Atom: 1}
-	for _, word := range strings.Split(words[1], ",") {
+	for word := range strings.SplitSeq(words[1], ",") {
 		n, err := strconv.Atoi(word)
 		if err != nil {
 			return c, err

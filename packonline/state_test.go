@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"math"
 	"strings"
 	"testing"
@@ -62,9 +63,7 @@ func TestRestoreRefusesImpossibleStates(t *testing.T) {
 		if c.Method == "concat" {
 			values["length 2"], values["start 2"] = 2<<1|1, 0
 		}
-		for k, v := range f {
-			values[k] = v
-		}
+		maps.Copy(values, f)
 		b := append([]byte{1, byte(len(c.Method))}, c.Method...)
 		b = append(b, 1, 8, 4, byte(c.Pool), 0, 9, 0, 0, 0, 0) // row length, atom, pool, hold, max age, then zeros
 		for _, name := range names {

@@ -140,7 +140,7 @@ func (c Config) Validate() []plan.FieldError {
 	} else {
 		check(c.Cluster.Name == "", "cluster.name", c.Cluster.Name, "nothing beside servers elsewhere (url): a cluster is made of embedded servers")
 		check(len(c.Cluster.Peers) == 0, "cluster.peers", c.Cluster.Peers, "nothing beside servers elsewhere (url): a cluster is made of embedded servers")
-		for _, u := range strings.Split(c.URL, ",") {
+		for u := range strings.SplitSeq(c.URL, ",") {
 			check(validURL(u), "url", conn.Redacted(u), "nats://host:port or tls://host:port, comma separated")
 		}
 		given := slices.DeleteFunc([]string{c.Credentials, c.NKey, c.TokenFile}, func(s string) bool { return s == "" })

@@ -184,7 +184,7 @@ func (c Config) token(operator bool) (string, error) {
 		}
 		return token, nil
 	}
-	for _, raw := range strings.Split(c.URL, ",") {
+	for raw := range strings.SplitSeq(c.URL, ",") {
 		if u, err := url.Parse(strings.TrimSpace(raw)); err == nil {
 			if token, _ := u.User.Password(); server.OperatorToken(token) || server.ProducerToken(token) {
 				return token, nil
@@ -194,7 +194,7 @@ func (c Config) token(operator bool) (string, error) {
 	if !c.anonymous() {
 		return "", nil
 	}
-	for _, u := range strings.Split(c.URL, ",") {
+	for u := range strings.SplitSeq(c.URL, ",") {
 		if token := server.TokenFor(c.Dir, strings.TrimSpace(u), operator); token != "" {
 			return token, nil
 		}

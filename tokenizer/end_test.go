@@ -2,6 +2,7 @@ package tokenizer
 
 import (
 	"encoding/json"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -60,9 +61,7 @@ func TestEndOfText_Source(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			files := map[string]string{}
-			for name, text := range tt.files {
-				files[name] = text
-			}
+			maps.Copy(files, tt.files)
 			m, err := loadFolder(t, tt.edit, files)
 			if err != nil {
 				t.Fatal(err)

@@ -33,8 +33,8 @@ func held(t *testing.T, v reflect.Value) (n int) {
 			n += held(t, v.Index(i))
 		}
 	case reflect.Struct:
-		for i := range v.NumField() {
-			n += held(t, v.Field(i))
+		for _, field := range v.Fields() {
+			n += held(t, field)
 		}
 	case reflect.String:
 		n = v.Len()
@@ -52,8 +52,8 @@ func leads(t reflect.Type) bool {
 	case reflect.Array:
 		return leads(t.Elem())
 	case reflect.Struct:
-		for i := range t.NumField() {
-			if leads(t.Field(i).Type) {
+		for field := range t.Fields() {
+			if leads(field.Type) {
 				return true
 			}
 		}

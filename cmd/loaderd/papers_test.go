@@ -36,7 +36,7 @@ func TestPapersPage_CommandsParse(t *testing.T) {
 		t.Fatalf("the page has %d commands", len(commands))
 	}
 	for _, command := range commands {
-		for _, part := range strings.Split(command, "|") {
+		for part := range strings.SplitSeq(command, "|") {
 			cmd, rest, err := newRootCmd().Find(strings.Fields(part)[1:])
 			if err == nil {
 				err = cmd.ParseFlags(rest)

@@ -44,7 +44,7 @@ func (f *publishFlags) connect(ctx context.Context, log *slog.Logger, open opene
 // dialServers asks the network why no server could be reached: the client does not tell. The servers are named without passwords.
 func dialServers(ctx context.Context, urls string) (servers string, why error) {
 	var names, causes []string
-	for _, raw := range strings.Split(urls, ",") {
+	for raw := range strings.SplitSeq(urls, ",") {
 		u, err := url.Parse(strings.TrimSpace(raw))
 		if err != nil {
 			continue // refused before

@@ -73,7 +73,7 @@ func TestRunsAndKeepers(t *testing.T) {
 		{access.Identity{Role: access.Operate}, "any", "", "trainer", "", "trainer"},
 	} {
 		check := func(names string, is func(string) bool, want bool) {
-			for _, name := range strings.Fields(names) {
+			for name := range strings.FieldsSeq(names) {
 				if is(name) != want {
 					t.Errorf("%+v, %s: %v", c.who, name, !want)
 				}

@@ -41,8 +41,8 @@ func TestEveryFieldIsDocumented(t *testing.T) {
 func TestEveryFieldHasAName(t *testing.T) {
 	var walk func(reflect.Type, string)
 	walk = func(s reflect.Type, at string) {
-		for i := range s.NumField() {
-			f := s.Field(i)
+		for f := range s.Fields() {
+			f := f
 			tag, ok := f.Tag.Lookup("koanf")
 			if !ok {
 				t.Errorf("%s%s has no koanf tag", at, f.Name)

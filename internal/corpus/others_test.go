@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -428,9 +429,7 @@ func TestSavedDataset(t *testing.T) {
 		"rows of others":     {"train/state.json", `{"_data_files": [{"filename": "data-1.arrow"}], "_indices_data_files": [{}]}`, "train", "selection"},
 	} {
 		changed := map[string]string{}
-		for name, content := range files {
-			changed[name] = content
-		}
+		maps.Copy(changed, files)
 		if c.name != "" {
 			changed[c.name] = c.content
 		}

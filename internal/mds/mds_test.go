@@ -15,7 +15,8 @@ import (
 
 var little = binary.LittleEndian
 
-func size(n int64) *int64 { return &n }
+//go:fix inline
+func size(n int64) *int64 { return new(n) }
 
 // shard is one of three columns: a number, a text and bytes.
 var columns = mds.Shard{Version: 2, Format: "mds", Names: []string{"n", "text", "x"}, Encodings: []string{"int", "str", "bytes"}, Sizes: []*int64{size(8), nil, nil}}

@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -85,12 +86,7 @@ func Remote(path string) bool {
 	if !found {
 		return false
 	}
-	for _, s := range Schemes {
-		if scheme == s {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(Schemes, scheme)
 }
 
 // address is a pattern, or an object's URL, in its parts.

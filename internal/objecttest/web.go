@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -97,9 +98,7 @@ func (w *Web) respond(out http.ResponseWriter, r *http.Request, good func(out ht
 	w.mu.Unlock()
 	if faults != nil {
 		f := faults(r)
-		for name, values := range f.Header {
-			out.Header()[name] = values
-		}
+		maps.Copy(out.Header(), f.Header)
 		if f.Status != 0 {
 			out.WriteHeader(f.Status)
 			return

@@ -59,7 +59,8 @@ func raw(order binary.ByteOrder, ids ...any) (b []byte) {
 
 var little = binary.LittleEndian
 
-func id(n uint32) *uint32 { return &n }
+//go:fix inline
+func id(n uint32) *uint32 { return new(n) }
 
 func npy(descr, shape string, data []byte) []byte {
 	header := fmt.Sprintf("{'descr': '%s', 'fortran_order': False, 'shape': (%s), }", descr, shape)

@@ -472,12 +472,6 @@ func TestWalk(t *testing.T) {
 	}
 }
 
-func TestRanges(t *testing.T) {
-	if have := mixture.Ranges([]uint64{9, 3, 4, 8, 2}); !slices.Equal(have, [][2]uint64{{2, 4}, {8, 9}}) {
-		t.Error(have)
-	}
-}
-
 // Names decide where credits are equal, not the order in which sources came.
 func TestTies(t *testing.T) {
 	c := config(map[string]mixture.Source{"b": plain(1)})

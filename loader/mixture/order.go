@@ -2,7 +2,6 @@ package mixture
 
 import (
 	"fmt"
-	"slices"
 
 	"loaderd/shuffle"
 )
@@ -112,19 +111,6 @@ func (w *Walk) draw(group uint64) {
 		j := w.key.Below(1<<63|(base+uint64(i)), i+1)
 		w.docs[i], w.docs[j] = w.docs[j], w.docs[i]
 	}
-}
-
-// Ranges returns the documents of a group as ranges [first, last] of sequences in ascending order.
-func Ranges(docs []uint64) (out [][2]uint64) {
-	docs = slices.Sorted(slices.Values(docs))
-	for _, s := range docs {
-		if n := len(out); n > 0 && out[n-1][1]+1 == s {
-			out[n-1][1] = s
-			continue
-		}
-		out = append(out, [2]uint64{s, s})
-	}
-	return out
 }
 
 // permutation is a bijection of 0 ... n-1: a Feistel network over the least even number of bits that holds n numbers, followed until it leaves the numbers from

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
+	"maps"
 	"strconv"
 	"strings"
 )
@@ -115,11 +116,7 @@ func (s Skips) String() string {
 
 // MarshalJSON writes an object of counts by reason.
 func (s Skips) MarshalJSON() ([]byte, error) {
-	out := make(map[Skip]int64, len(s))
-	for why, n := range s.All() {
-		out[why] = n
-	}
-	return json.Marshal(out)
+	return json.Marshal(maps.Collect(s.All()))
 }
 
 // UnmarshalJSON reads an object of counts by reason. A reason that is not in the list is an error.

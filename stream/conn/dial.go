@@ -192,7 +192,7 @@ func diagnose(err error) (advice string, final bool) {
 
 func servers(urls string) string {
 	var out []string
-	for _, u := range strings.Split(urls, ",") {
+	for u := range strings.SplitSeq(urls, ",") {
 		out = append(out, Redacted(u))
 	}
 	return strings.Join(out, ", ")

@@ -27,7 +27,7 @@ func notNATS(ctx context.Context, urls string, err error) string {
 	if !errors.Is(err, nats.ErrTimeout) && !(errors.As(err, &late) && late.Timeout()) {
 		return ""
 	}
-	for _, raw := range strings.Split(urls, ",") {
+	for raw := range strings.SplitSeq(urls, ",") {
 		u, err := url.Parse(strings.TrimSpace(raw))
 		if err != nil {
 			continue

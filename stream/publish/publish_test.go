@@ -187,7 +187,7 @@ func TestPublishWaitsForRoom(t *testing.T) {
 	big := strings.Repeat("x", 4000)
 	var docs []stream.Message
 	for i := range 1000 {
-		docs = append(docs, stream.Message{ID: fmt.Sprint(i), Data: []byte(fmt.Sprint(i, big))})
+		docs = append(docs, stream.Message{ID: fmt.Sprint(i), Data: fmt.Append(nil, i, big)})
 	}
 	published := make(chan error, 1)
 	go func() {

@@ -65,25 +65,6 @@ func unpack(data []byte) (*Vocabulary, error) {
 	return v, nil
 }
 
-// pack is unpack from the other side.
-func (v *Vocabulary) pack(out io.Writer) error {
-	n := len(v.Merges)
-	data := append(v.Bytes[:], make([]byte, planes*n)...)
-	for i, parts := range v.Merges {
-		for k := range planes {
-			data[256+k*n+i] = byte(parts[k/3] >> (k % 3 * 8))
-		}
-	}
-	w, err := flate.NewWriter(out, flate.BestCompression)
-	if err != nil {
-		return err
-	}
-	if _, err := w.Write(data); err != nil {
-		return err
-	}
-	return w.Close()
-}
-
 // Texts are the tokens by rank, each byte as spell writes it.
 func (v *Vocabulary) Texts(spell func(string) string) []string {
 	texts := make([]string, 256, 256+len(v.Merges))

@@ -2,7 +2,9 @@ package published
 
 import (
 	"bytes"
+	"compress/flate"
 	"flag"
+	"io"
 	"os"
 	"slices"
 	"strings"
@@ -44,6 +46,25 @@ func fromRankFile(t *testing.T, name string) (*Vocabulary, []string) {
 		v.Merges = append(v.Merges, [2]uint32{x.Left, x.Right})
 	}
 	return v, tokens
+}
+
+// pack writes a vocabulary as Read reads it.
+func (v *Vocabulary) pack(out io.Writer) error {
+	n := len(v.Merges)
+	data := append(v.Bytes[:], make([]byte, planes*n)...)
+	for i, parts := range v.Merges {
+		for k := range planes {
+			data[256+k*n+i] = byte(parts[k/3] >> (k % 3 * 8))
+		}
+	}
+	w, err := flate.NewWriter(out, flate.BestCompression)
+	if err != nil {
+		return err
+	}
+	if _, err := w.Write(data); err != nil {
+		return err
+	}
+	return w.Close()
 }
 
 // TestRead: all tokens have the ranks of tiktoken's files, and the merges are those that the ranks stand for.

@@ -120,7 +120,7 @@ func (b *Backtracker) repeat(e *pattern.Expr, text string, then func(rest string
 // NaiveWords cuts a text by the parts of a family, given by its name, one after the other.
 func NaiveWords(name, text string) []string {
 	words := []string{text}
-	for _, part := range strings.Split(name, pretokenize.BetweenParts) {
+	for part := range strings.SplitSeq(name, pretokenize.BetweenParts) {
 		e, ok := parts.Load(part)
 		if !ok {
 			e = parse(part)
