@@ -1,356 +1,48 @@
+// Package loaderd_test shows what loaderd promises, end to end on real parts: real text into a JetStream server, through a daemon, out of Flight
+// sockets. The packages below test/ check it at length.
 package loaderd_test
 
 import (
-	"bytes"
-	"context"
-	"log/slog"
 	"reflect"
-	"slices"
-	"strings"
 	"testing"
-	"time"
 
-	"github.com/nats-io/nats.go"
-
-	"loaderd/arrowout/answers"
-	"loaderd/internal/daemon"
+	"loaderd/internal/daemontest"
 	"loaderd/internal/natstest"
 	"loaderd/internal/reader"
-	"loaderd/packonline"
-	"loaderd/stream"
-	"loaderd/stream/publish"
 )
 
-// The promise, end to end and on real parts: real text into a real JetStream server, through the daemon, out of real Flight sockets.
+// Every token of every document arrives exactly once. The steps are the same for any number of ranks, and after a restart in the middle.
+func TestPromise(t *testing.T) {
+	documents := daemontest.GoSource(t, 300)
 
-func TestEveryTokenArrivesOnceInTheRowsOfTheLedger(t *testing.T) {
-	messages := goSource(t, 300)
-	for _, x := range []struct {
-		method string
-		atom   float64
-	}{{"bfd", 1}, {"concat", 0.5}, {"pad", 2}, {"splice", 1}} {
-		t.Run(x.method, func(t *testing.T) {
-			c := settings(t, "")
-			c.Plan.Packing.Method, c.Plan.Packing.Atom = x.method, x.atom
-			d := start(t, c)
-			publishTo(t, natstest.URL(d.Store()), messages)
-			seal(t, d)
-			one := world(t, d.FlightURI(), 1)
-			conserved(t, one, messages)
-			for _, n := range []int{2, 4} {
-				if other := world(t, d.FlightURI(), n); !reflect.DeepEqual(other, one) {
-					t.Errorf("%d ranks got other rows than one", n)
-				}
-			}
-			for i, b := range one {
-				s, err := d.Run().Step(t.Context(), uint64(i))
-				if err != nil {
-					t.Fatal(err)
-				}
-				for k, row := range s.Rows {
-					var pieces []answers.Piece
-					for _, p := range row {
-						pieces = append(pieces, answers.Piece{Sequence: p.Doc, Start: p.Start, Length: p.Length})
-					}
-					if !slices.Equal(pieces, b.Documents[k]) {
-						t.Fatalf("step %d row %d: the ledger says %v, the batch %v", i, k, pieces, b.Documents[k])
-					}
-				}
-			}
-		})
-	}
-}
+	// An undisturbed run, read by one rank.
+	d := daemontest.Start(t, daemontest.Settings(t, ""))
+	daemontest.Publish(t, natstest.URL(d.Store()), documents)
+	daemontest.Seal(t, d)
+	want := daemontest.ReadAll(t, d.FlightURI(), 1)
+	daemontest.CheckTokens(t, want, documents)
 
-// Two runs over equal logs differ in everything that must not matter: workers, buffers, cache, how far they plan ahead, who reads.
-func TestTwoRunsAreByteIdentical(t *testing.T) {
-	messages := goSource(t, 200)
-	var runs [2][]reader.Batch
-	for i := range runs {
-		c := settings(t, "")
-		if i == 1 {
-			c.Stream.Workers, c.Stream.BufferBytes = 1, 1<<20
-			c.Serve.Ahead, c.Serve.CacheBytes, c.Serve.Checkpoint = 1, 1<<20, 0
+	// Two and four ranks read the same steps.
+	for _, ranks := range []int{2, 4} {
+		if have := daemontest.ReadAll(t, d.FlightURI(), ranks); !reflect.DeepEqual(have, want) {
+			t.Errorf("%d ranks read other steps than one", ranks)
 		}
-		d := start(t, c)
-		if i == 1 { // the documents come one by one while a rank already reads
-			go func() {
-				for _, m := range messages {
-					publishTo(t, natstest.URL(d.Store()), []stream.Message{m})
-				}
-				seal(t, d)
-			}()
-		} else {
-			publishTo(t, natstest.URL(d.Store()), messages)
-			seal(t, d)
-		}
-		runs[i] = world(t, d.FlightURI(), 1+i)
 	}
-	if !reflect.DeepEqual(runs[0], runs[1]) {
-		t.Error("the runs differ")
-	}
-}
 
-func TestARestartInTheMiddleContinues(t *testing.T) {
-	for name, change := range map[string]func(*packonline.Config){
-		"bucket":                func(c *packonline.Config) { c.Method = "bucket" },
-		"splice by rare tokens": func(c *packonline.Config) { c.Method, c.Splice.PathBonus = "splice", 50 },
-		"splice by folders":     func(c *packonline.Config) { c.Method, c.Splice.Retriever, c.Splice.Order = "splice", "repo", "shuffle" },
-	} {
-		t.Run(name, func(t *testing.T) { restartInTheMiddle(t, change) })
+	// Another run over equal documents, which arrive while it is read. Its daemon restarts after five steps.
+	c := daemontest.Settings(t, "")
+	d = daemontest.Start(t, c)
+	daemontest.Publish(t, natstest.URL(d.Store()), documents[:100])
+	have := daemontest.Read(t, d.FlightURI(), reader.Ticket{Steps: 5})
+	daemontest.Stop(t, d)
+	d = daemontest.Start(t, c)
+	daemontest.Publish(t, natstest.URL(d.Store()), documents[100:])
+	daemontest.Seal(t, d)
+	have = append(have, daemontest.Read(t, d.FlightURI(), reader.Ticket{Step: 5})...)
+	for i := range have {
+		have[i].Meta = reader.Meta{}
 	}
-}
-
-func restartInTheMiddle(t *testing.T, change func(*packonline.Config)) {
-	messages := goSource(t, 300)
-	c := settings(t, "")
-	change(&c.Plan.Packing)
-	d := start(t, c)
-	publishTo(t, natstest.URL(d.Store()), messages)
-	seal(t, d)
-	want := world(t, d.FlightURI(), 1)
-
-	c = settings(t, "")
-	change(&c.Plan.Packing)
-	var got []reader.Batch
-	for i := 0; len(got) < len(want); i++ {
-		d := start(t, c)
-		if from := i * 100; from < len(messages) {
-			publishTo(t, natstest.URL(d.Store()), messages[from:from+100])
-		} else {
-			seal(t, d)
-		}
-		n := uint64(len(want)-len(got)+3) / 4 // a quarter of what is left, or all that the stream holds
-		if i < 3 {
-			n = 5
-		}
-		for _, b := range read(t, d.FlightURI(), reader.Ticket{Step: uint64(len(got)), Steps: n}) {
-			b.Meta = reader.Meta{}
-			got = append(got, b)
-		}
-		stop(t, d)
+	if !reflect.DeepEqual(have, want) {
+		t.Error("a restart changed the steps")
 	}
-	for i := range want {
-		if !reflect.DeepEqual(got[i], want[i]) {
-			t.Fatalf("step %d differs after restarts", i)
-		}
-	}
-}
-
-func TestPoisonDoesNotStopTheRun(t *testing.T) {
-	messages := goSource(t, 60)
-	d := start(t, settings(t, ""))
-	nc, err := nats.Connect(natstest.URL(d.Store()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nc.Close()
-	js, err := nc.JetStream()
-	if err != nil {
-		t.Fatal(err)
-	}
-	publishTo(t, natstest.URL(d.Store()), messages[:30])
-	poison := []*nats.Msg{
-		{Subject: "docs.x", Data: []byte(`{"text": `), Header: nats.Header{"Content-Type": {"application/json"}}},
-		{Subject: "docs.x", Data: []byte(`{"text": 5}`), Header: nats.Header{"Content-Type": {"application/json"}}},
-		{Subject: "docs.x", Data: bytes.Repeat([]byte{1}, 7), Header: nats.Header{"Content-Type": {"application/vnd.loaderd.tokens"}}},
-		{Subject: "docs.x", Data: []byte("%PDF"), Header: nats.Header{"Content-Type": {"application/pdf"}}},
-	}
-	for _, m := range poison {
-		if _, err := js.PublishMsg(m); err != nil {
-			t.Fatal(err)
-		}
-	}
-	publishTo(t, natstest.URL(d.Store()), messages[30:])
-	seal(t, d)
-	steps := world(t, d.FlightURI(), 1)
-	documents := map[uint64]bool{}
-	for _, b := range steps {
-		for _, row := range b.Documents {
-			for _, p := range row {
-				documents[p.Sequence] = true
-			}
-		}
-	}
-	if len(documents) != len(messages) {
-		t.Errorf("%d documents came, want %d", len(documents), len(messages))
-	}
-	info, err := js.StreamInfo("DOCS_DEAD")
-	if err != nil || info.State.Msgs != uint64(len(poison)) {
-		t.Errorf("dead letters: %+v, %v; want %d", info, err, len(poison))
-	}
-}
-
-func TestAFullStreamMakesTheProducerWait(t *testing.T) {
-	server := natstest.Start(t)
-	c := settings(t, natstest.URL(server.Store()))
-	c.Stream.MaxBytes = 1 << 20
-	d := start(t, c)
-	messages := goSource(t, 900)
-	total := 0
-	for _, m := range messages {
-		total += len(m.Data)
-	}
-	if total < 2<<20 {
-		t.Fatalf("%d bytes of documents do not fill the stream", total)
-	}
-	producer := natstest.Open(t, c.Stream)
-	defer producer.Close()
-	waits := make(chan string, 100)
-	p, err := publish.New(t.Context(), producer, "go", publish.Options{BatchMessages: 20, OnWait: func(reason string) { waits <- reason }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer p.Close()
-	done := make(chan error, 1)
-	go func() {
-		err := p.Publish(t.Context(), messages...)
-		if err == nil {
-			_, err = p.Flush(t.Context())
-		}
-		done <- err
-	}()
-	if reason := <-waits; !strings.Contains(reason, "full") {
-		t.Errorf("the producer waits because %q", reason)
-	}
-	select {
-	case err := <-done:
-		t.Fatalf("the producer did not wait: %v", err)
-	default:
-	}
-	js := d.Store().JetStream()
-	st, err := js.Stream(t.Context(), "DOCS")
-	if err != nil {
-		t.Fatal(err)
-	}
-	wider := st.CachedInfo().Config
-	wider.MaxBytes = 1 << 30
-	if _, err := js.UpdateStream(t.Context(), wider); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
-	seal(t, d)
-	conserved(t, world(t, d.FlightURI(), 2), messages)
-}
-
-// The NATS server goes away in the middle and comes back: readers that wait get the cause, then the run goes on.
-func TestNATSGoesAwayAndComesBack(t *testing.T) {
-	server := natstest.Start(t)
-	c := settings(t, natstest.URL(server.Store()))
-	c.Serve.Stall = 5 * time.Second
-	d := start(t, c)
-	messages := goSource(t, 200)
-	publishTo(t, natstest.URL(server.Store()), messages[:100])
-	first := read(t, d.FlightURI(), reader.Ticket{Steps: 2})
-	server.Stop()
-	client, err := reader.Open(d.FlightURI(), reader.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	err = client.Read(t.Context(), reader.Ticket{Columns: everything}, func(reader.Batch) error { return nil })
-	if reason := reader.Reason(err); !slices.Contains([]string{"SOURCE_DOWN", "PLAN_LOG_DOWN"}, reason) {
-		t.Errorf("while NATS is away: %v", err)
-	}
-	server.Restart()
-	until(t, func() bool { return d.Run().Stats().Source.DownSince.IsZero() })
-	publishTo(t, natstest.URL(server.Store()), messages[100:])
-	seal(t, d)
-	steps := world(t, d.FlightURI(), 1)
-	conserved(t, steps, messages)
-	for i, b := range first {
-		if !slices.Equal(b.InputIDs, steps[i].InputIDs) {
-			t.Errorf("step %d differs from what was read before", i)
-		}
-	}
-}
-
-// A second daemon of a run serves the same steps, and goes on when the first one stops.
-func TestASecondDaemon(t *testing.T) {
-	server := natstest.Start(t)
-	c := settings(t, natstest.URL(server.Store()))
-	first := start(t, c)
-	second := start(t, c)
-	messages := goSource(t, 400)
-	publishTo(t, natstest.URL(server.Store()), messages[:300])
-	at := read(t, second.FlightURI(), reader.Ticket{Steps: 3})
-	for i, b := range read(t, first.FlightURI(), reader.Ticket{Steps: 3}) {
-		if !slices.Equal(b.InputIDs, at[i].InputIDs) {
-			t.Errorf("step %d differs", i)
-		}
-	}
-	until(t, func() bool { return len(second.Run().Info().Daemons) == 2 })
-	bounded, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	if err := first.Stop(bounded); err != nil {
-		t.Fatal(err)
-	}
-	publishTo(t, natstest.URL(server.Store()), messages[300:])
-	seal(t, second)
-	steps := world(t, second.FlightURI(), 2)
-	conserved(t, steps, messages)
-	for i, b := range read(t, second.FlightURI(), reader.Ticket{Steps: 3}) {
-		if !slices.Equal(b.InputIDs, at[i].InputIDs) {
-			t.Errorf("step %d differs from what was read before", i)
-		}
-	}
-	c.Run = "other" // runs share a document stream
-	start(t, c)
-}
-
-func TestASecondDaemonOnAFolder(t *testing.T) {
-	log := slog.New(slog.DiscardHandler)
-	c := settings(t, "")
-	start(t, c)
-	c.Run = "other"
-	if _, err := daemon.Start(t.Context(), c, log); err == nil || !strings.Contains(err.Error(), c.Stream.Dir) {
-		t.Errorf("a second daemon on one folder: %v", err)
-	}
-}
-
-func TestALedgerActionTellsTheStep(t *testing.T) {
-	d := start(t, settings(t, ""))
-	publishTo(t, natstest.URL(d.Store()), goSource(t, 60))
-	seal(t, d)
-	b := world(t, d.FlightURI(), 1)[0]
-	client, err := reader.Open(d.FlightURI(), reader.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	var page struct{ Rows [][]answers.Piece }
-	if err := client.Do(t.Context(), "ledger", map[string]any{"step": 0}, &page); err != nil {
-		t.Fatal(err)
-	}
-	if !reflect.DeepEqual(page.Rows, b.Documents) {
-		t.Errorf("the ledger says %+v, the batch %+v", page.Rows, b.Documents)
-	}
-}
-
-// An empty stream ends at once for every rank, and a stream with one document gives one padded step.
-func TestTinyStreamsEnd(t *testing.T) {
-	for n := range 2 {
-		d := start(t, settings(t, ""))
-		messages := goSource(t, n)
-		if n > 0 {
-			publishTo(t, natstest.URL(d.Store()), messages)
-		}
-		seal(t, d)
-		steps := world(t, d.FlightURI(), 2)
-		conserved(t, steps, messages)
-		if n == 0 && len(steps) != 0 {
-			t.Errorf("an empty stream gives %d steps", len(steps))
-		}
-	}
-}
-
-// A document as large as a message may be goes through whole.
-func TestALargeDocument(t *testing.T) {
-	d := start(t, settings(t, ""))
-	text := bytes.Repeat([]byte("the quick brown fox jumps over the lazy dog\n"), 30_000_000/44)
-	messages := []stream.Message{{ID: "small", Data: []byte("before")}, {ID: "large", Data: text}, {ID: "after", Data: []byte("behind")}}
-	publishTo(t, natstest.URL(d.Store()), messages)
-	seal(t, d)
-	conserved(t, world(t, d.FlightURI(), 1), messages)
 }

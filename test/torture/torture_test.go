@@ -1,4 +1,5 @@
-package loaderd_test
+// Package torture_test kills, cuts off and replaces daemons while documents are published and ranks read.
+package torture_test
 
 import (
 	"bytes"
@@ -26,6 +27,7 @@ import (
 
 	"loaderd/internal/config"
 	"loaderd/internal/daemon"
+	"loaderd/internal/daemontest"
 	"loaderd/internal/lengths"
 	"loaderd/internal/natstest"
 	"loaderd/internal/reader"
@@ -48,6 +50,9 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 		return
+	}
+	if err := os.Chdir("../.."); err != nil { // where the program is built
+		panic(err)
 	}
 	// The client's listener for reconnects stays when its connection is closed while the first object is being put: daemons are stopped
 	// here with their servers gone. It was seen once.
@@ -212,7 +217,7 @@ func (v *victim) rank(place reader.Ticket, seed uint64) ([]reader.Batch, error) 
 func readOn(ctx context.Context, uris []string, place reader.Ticket, seed uint64) ([]reader.Batch, error) {
 	r := rand.New(rand.NewPCG(seed, uint64(place.Rank)))
 	if place.Columns == nil {
-		place.Columns = everything
+		place.Columns = daemontest.Columns
 	}
 	var out []reader.Batch
 	for try := place.Rank; ; try++ {
@@ -320,7 +325,7 @@ func ofSources(t *testing.T, kills int, seed uint64) (config.Config, func(*victi
 
 // ofTokens are settings of a daemon that is killed often.
 func ofTokens(t *testing.T) config.Config {
-	c := settings(t, "")
+	c := daemontest.Settings(t, "")
 	c.Stream.Listen, c.Flight.Listen = natstest.FreeAddress(t), natstest.FreeAddress(t)
 	c.Tokenizer = config.Tokenizer{Name: config.TokenizerNone, Fingerprint: tokens, VocabSize: 1 << 16, End: "none", Pad: "0"}
 	c.Plan.Steps.Rows, c.Serve.Checkpoint, c.Serve.Ahead = 12, 5, 8

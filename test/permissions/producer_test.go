@@ -1,4 +1,4 @@
-package loaderd_test
+package permissions_test
 
 import (
 	"encoding/json"
@@ -8,6 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"loaderd/internal/daemontest"
 	"loaderd/internal/natstest"
 	"loaderd/internal/reader"
 	natsserver "loaderd/stream/server"
@@ -16,12 +17,12 @@ import (
 // A document that the server sends to the subject of a request, as the answer to a get, changes nothing: the daemon
 // reads all documents.
 func TestProducerToken_StoredDocumentIsNoRequest(t *testing.T) {
-	c := settings(t, "")
-	d := start(t, c)
+	c := daemontest.Settings(t, "")
+	d := daemontest.Start(t, c)
 	ctx := natstest.Within(t, time.Minute)
-	messages := goSource(t, 400)
+	messages := daemontest.GoSource(t, 400)
 	producer := natstest.URLAs(d.Store().ClientURL(), c.Stream.Dir, natsserver.ProducerFile)
-	publishTo(t, natstest.URL(d.Store()), messages[:300])
+	daemontest.Publish(t, natstest.URL(d.Store()), messages[:300])
 	nc, err := nats.Connect(producer)
 	if err != nil {
 		t.Fatal(err)
@@ -52,7 +53,7 @@ func TestProducerToken_StoredDocumentIsNoRequest(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	publishTo(t, natstest.URL(d.Store()), messages[300:])
+	daemontest.Publish(t, natstest.URL(d.Store()), messages[300:])
 	st, err := d.Store().JetStream().Stream(ctx, "DOCS")
 	if err != nil {
 		t.Fatal(err)
@@ -63,7 +64,7 @@ func TestProducerToken_StoredDocumentIsNoRequest(t *testing.T) {
 	if letters, err := d.Store().JetStream().Stream(ctx, "DOCS_DEAD"); err != nil || letters.CachedInfo().State.Msgs > 0 {
 		t.Errorf("a producer made a dead letter: %v, %v", letters, err)
 	}
-	if got := read(t, d.FlightURI(), reader.Ticket{Steps: 80}); len(got) != 80 {
+	if got := daemontest.Read(t, d.FlightURI(), reader.Ticket{Steps: 80}); len(got) != 80 {
 		t.Errorf("%d steps, want 80", len(got))
 	}
 }

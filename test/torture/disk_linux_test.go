@@ -1,4 +1,4 @@
-package loaderd_test
+package torture_test
 
 import (
 	"errors"
@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"loaderd/internal/config"
+	"loaderd/internal/daemontest"
 	"loaderd/internal/natstest"
 	"loaderd/internal/reader"
 )
@@ -25,7 +26,7 @@ func (v *victim) room(bytes uint64) {
 
 // When nothing more can be written readers get the cause in time; with room again and a restart the run goes on as if nothing had been.
 func TestADiskWithoutRoom(t *testing.T) {
-	c := settings(t, "")
+	c := daemontest.Settings(t, "")
 	c.Stream.Listen, c.Flight.Listen = natstest.FreeAddress(t), natstest.FreeAddress(t)
 	c.Tokenizer = config.Tokenizer{Name: config.TokenizerNone, Fingerprint: tokens, VocabSize: 1 << 16, End: "none", Pad: "0"}
 	c.Plan.Steps.Rows, c.Serve.Checkpoint, c.Serve.Ahead, c.Serve.Stall = 12, 5, 4, 2*time.Second

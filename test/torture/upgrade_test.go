@@ -1,4 +1,4 @@
-package loaderd_test
+package torture_test
 
 import (
 	"os/exec"
@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"loaderd/internal/config"
+	"loaderd/internal/daemontest"
 	"loaderd/internal/reader"
 	"loaderd/internal/testscale"
 )
@@ -35,7 +36,7 @@ func TestRollingUpgrade(t *testing.T) {
 		t.Skip("it takes a minute: LOADERD_TEST=all")
 	}
 	before, after := release(t, "v1.0.0"), release(t, "v1.0.1")
-	c := settings(t, "")
+	c := daemontest.Settings(t, "")
 	c.Tokenizer = config.Tokenizer{Name: config.TokenizerNone, Fingerprint: tokens, VocabSize: 1 << 16, End: "none", Pad: "0"}
 	c.Plan.Steps.Rows, c.Serve.Checkpoint, c.Serve.Ahead, c.Serve.Stall = 12, 20, 8, 20*time.Second
 	f := newFleet(t, c)

@@ -1,4 +1,4 @@
-package loaderd_test
+package permissions_test
 
 import (
 	"context"
@@ -22,6 +22,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nkeys"
 
+	"loaderd/internal/daemontest"
 	"loaderd/internal/natstest"
 	"loaderd/internal/reader"
 	"loaderd/internal/runs"
@@ -284,16 +285,16 @@ func produce(ctx context.Context, store *stream.Store, messages []stream.Message
 // A daemon, a producer and an observer do all that they do as users of the templates, with NKeys and with credentials of an operator: the server refuses
 // nothing. The producer and the observer can do nothing else, whatever they ask for.
 func TestNATSTemplates(t *testing.T) {
-	messages := goSource(t, 400)
+	messages := daemontest.GoSource(t, 400)
 	for name, make := range map[string]func(*testing.T) template{"NKeys": func(t *testing.T) template { return byNKeys(t) }, "operator": byOperator} {
 		t.Run(name, func(t *testing.T) {
 			all := make(t)
 			all.serve(t)
 			all.makeStreams(t)
-			c := settings(t, "")
+			c := daemontest.Settings(t, "")
 			c.Stream.URL, c.Stream.NKey, c.Stream.Credentials = all.users["LOADERD"].URL, all.users["LOADERD"].NKey, all.users["LOADERD"].Credentials
 			c.Serve.Release, c.Serve.ReleaseAfter = "purge", time.Millisecond
-			d := start(t, c)
+			d := daemontest.Start(t, c)
 			ctx := natstest.Within(t, time.Minute)
 			if account, err := d.Store().Account(ctx); err != nil || account == "$G" {
 				t.Errorf("the daemon is in account %q, %v", account, err)
@@ -309,7 +310,7 @@ func TestNATSTemplates(t *testing.T) {
 				t.Errorf("%d documents are stored, want %d", n, len(messages)+3)
 			}
 			heard := hearAll(t, all)
-			first := read(t, d.FlightURI(), reader.Ticket{Steps: 80})
+			first := daemontest.Read(t, d.FlightURI(), reader.Ticket{Steps: 80})
 			client, err := reader.Open(d.FlightURI(), reader.Options{})
 			if err != nil {
 				t.Fatal(err)
@@ -318,7 +319,7 @@ func TestNATSTemplates(t *testing.T) {
 			if err := client.Do(ctx, "commit", map[string]any{"step": 70}, nil); err != nil {
 				t.Error(err)
 			}
-			until(t, func() bool { return d.Run().Info().Oldest > 0 })
+			daemontest.Eventually(t, func() bool { return d.Run().Info().Oldest > 0 })
 			for _, subject := range heard() {
 				if !strings.HasPrefix(subject, "docs.") && !strings.HasPrefix(subject, "$KV.loaderd_publish.") && !strings.HasPrefix(subject, "$JS.API.") && !strings.HasPrefix(subject, "_INBOX.") {
 					t.Errorf("a producer hears %s", subject)
@@ -336,9 +337,9 @@ func TestNATSTemplates(t *testing.T) {
 					reachNoMore(t, all, account, d.Store(), c.Run)
 				}
 			}
-			stop(t, d)
-			again := start(t, c)
-			second := read(t, again.FlightURI(), reader.Ticket{Step: 71, Steps: 9})
+			daemontest.Stop(t, d)
+			again := daemontest.Start(t, c)
+			second := daemontest.Read(t, again.FlightURI(), reader.Ticket{Step: 71, Steps: 9})
 			for i, b := range second {
 				if !reflect.DeepEqual(b, first[71+i]) {
 					t.Fatalf("step %d is another one after a restart", 71+i)
@@ -347,14 +348,14 @@ func TestNATSTemplates(t *testing.T) {
 			if _, err := client.Drain(ctx, c.Run); err == nil {
 				t.Error("the daemon that was stopped answers")
 			}
-			stop(t, again)
+			daemontest.Stop(t, again)
 		})
 	}
 }
 
 // On a cluster a producer believes what the leader of the stream says: it may not have it confirmed by a purge.
 func TestNATSTemplateOnACluster(t *testing.T) {
-	messages := goSource(t, 20)
+	messages := daemontest.GoSource(t, 20)
 	all := byNKeys(t)
 	cluster := natstest.StartCluster(t, 3, func(c *natstest.ClusterConfig) { c.Accounts = all.config })
 	for account, c := range all.users {
@@ -385,7 +386,7 @@ var elsewhere = []share{
 
 // What a template shares is needed: without it, what producers or observers do asks for it and gets no answer.
 func TestNATSTemplatesShareWhatIsNeeded(t *testing.T) {
-	messages := goSource(t, 5)
+	messages := daemontest.GoSource(t, 5)
 	for _, s := range sharesOf(t) {
 		if slices.Contains(elsewhere, s) {
 			continue
@@ -403,11 +404,11 @@ func TestNATSTemplatesShareWhatIsNeeded(t *testing.T) {
 			}
 			does := func(ctx context.Context, store *stream.Store) error { return produce(ctx, store, messages) }
 			if s.account == "OBSERVERS" {
-				c := settings(t, "")
+				c := daemontest.Settings(t, "")
 				c.Stream.URL, c.Stream.NKey = all.users["LOADERD"].URL, all.users["LOADERD"].NKey
-				start(t, c)
+				daemontest.Start(t, c)
 				own := all.open(t, "LOADERD")
-				until(t, func() bool {
+				daemontest.Eventually(t, func() bool {
 					led, err := runs.List(t.Context(), own)
 					return err == nil && len(led) == 1 && led[0].Leader != nil
 				})

@@ -1,7 +1,9 @@
-package loaderd_test
+// Package daemontest runs daemons in the test process and reads what they serve.
+package daemontest
 
 import (
 	"context"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -17,14 +19,18 @@ import (
 	"loaderd/internal/corpus"
 	"loaderd/internal/daemon"
 	"loaderd/internal/natstest"
+	"loaderd/internal/objecttest"
 	"loaderd/internal/reader"
+	"loaderd/internal/testscale"
+	"loaderd/loader"
+	"loaderd/loader/mixture"
 	"loaderd/stream"
 	"loaderd/stream/doclog"
 	"loaderd/stream/publish"
 )
 
-// goSource returns real documents: files of Go's own library.
-func goSource(t testing.TB, n int) []stream.Message {
+// GoSource returns n real documents: source files of Go's standard library.
+func GoSource(t testing.TB, n int) []stream.Message {
 	t.Helper()
 	root, err := corpus.GoSource(t.Context())
 	if err != nil {
@@ -60,8 +66,8 @@ var gpt2 = sync.OnceValue(func() doclog.Tokenizing {
 	return t
 })
 
-// settings of a small run on free ports.
-func settings(t testing.TB, url string) config.Config {
+// Settings returns the configuration of a small run on free ports. An empty url is an embedded server.
+func Settings(t testing.TB, url string) config.Config {
 	t.Helper()
 	c := config.Default()
 	c.Stream.Dir, c.Stream.Listen, c.Stream.URL = t.TempDir(), "127.0.0.1:0", url
@@ -76,18 +82,18 @@ func settings(t testing.TB, url string) config.Config {
 	return c
 }
 
-func start(t testing.TB, c config.Config) *daemon.Daemon {
+func Start(t testing.TB, c config.Config) *daemon.Daemon {
 	t.Helper()
 	gpt2()
 	d, err := daemon.Start(t.Context(), c, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { stop(t, d) })
+	t.Cleanup(func() { Stop(t, d) })
 	return d
 }
 
-func stop(t testing.TB, d *daemon.Daemon) {
+func Stop(t testing.TB, d *daemon.Daemon) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -96,7 +102,7 @@ func stop(t testing.TB, d *daemon.Daemon) {
 	}
 }
 
-func publishTo(t testing.TB, url string, messages []stream.Message) publish.Committed {
+func Publish(t testing.TB, url string, messages []stream.Message) publish.Committed {
 	t.Helper()
 	c := natstest.Config(t)
 	c.URL = url
@@ -117,17 +123,18 @@ func publishTo(t testing.TB, url string, messages []stream.Message) publish.Comm
 	return done
 }
 
-var everything = []string{"input_ids", "segment_ids", "documents"}
+// Columns are those that Read and ReadAll request.
+var Columns = []string{"input_ids", "segment_ids", "documents"}
 
-// read returns the batches of one rank: from a step on, as many as asked for, 0 for all.
-func read(t testing.TB, uri string, ticket reader.Ticket) []reader.Batch {
+// Read returns the batches of one rank: from a step on, as many as asked for, 0 for all.
+func Read(t testing.TB, uri string, ticket reader.Ticket) []reader.Batch {
 	t.Helper()
 	client, err := reader.Open(uri, reader.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	ticket.Columns = everything
+	ticket.Columns = Columns
 	var out []reader.Batch
 	err = client.Read(t.Context(), ticket, func(b reader.Batch) error {
 		out = append(out, b)
@@ -139,13 +146,13 @@ func read(t testing.TB, uri string, ticket reader.Ticket) []reader.Batch {
 	return out
 }
 
-// world reads all ranks at a time and puts each step's rows together.
-func world(t *testing.T, uri string, n int) []reader.Batch {
+// ReadAll reads all ranks at a time and puts each step's rows together.
+func ReadAll(t *testing.T, uri string, n int) []reader.Batch {
 	t.Helper()
 	ranks := make([][]reader.Batch, n)
 	var wg sync.WaitGroup
 	for rank := range n {
-		wg.Go(func() { ranks[rank] = read(t, uri, reader.Ticket{Rank: rank, World: n}) })
+		wg.Go(func() { ranks[rank] = Read(t, uri, reader.Ticket{Rank: rank, World: n}) })
 	}
 	wg.Wait()
 	var out []reader.Batch
@@ -170,8 +177,8 @@ func world(t *testing.T, uri string, n int) []reader.Batch {
 	return out
 }
 
-// conserved checks that every token of every document came exactly once, and that segment ids say where pieces end.
-func conserved(t *testing.T, steps []reader.Batch, messages []stream.Message) {
+// CheckTokens checks that every token of every document came exactly once, and that segment ids say where pieces end.
+func CheckTokens(t *testing.T, steps []reader.Batch, messages []stream.Message) {
 	t.Helper()
 	end := gpt2().End
 	encoder := gpt2().NewEncoder()
@@ -214,8 +221,8 @@ func conserved(t *testing.T, steps []reader.Batch, messages []stream.Message) {
 	}
 }
 
-// until waits for a condition that the daemon brings about.
-func until(t *testing.T, ok func() bool) {
+// Eventually waits for a condition that the daemon brings about.
+func Eventually(t *testing.T, ok func() bool) {
 	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
@@ -228,9 +235,58 @@ func until(t *testing.T, ok func() bool) {
 	}
 }
 
-func seal(t *testing.T, d *daemon.Daemon) {
+func Seal(t *testing.T, d *daemon.Daemon) {
 	t.Helper()
 	if _, err := d.Run().Seal(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// PullSettings returns the configuration of a run that pulls its documents from a hub through a stream that holds a part of them. With several
+// it has two sources.
+func PullSettings(t *testing.T, several bool) (config.Config, *objecttest.Hub) {
+	h := objecttest.NewHub(t)
+	t.Setenv("HF_ENDPOINT", h.URL)
+	t.Setenv("HF_TOKEN", "")
+	for i := range 6 {
+		h.Put("o/n", fmt.Sprintf("web/%d.jsonl", i), objecttest.Lines(fmt.Sprintf("web%d", i), testscale.Of(250, 1200), 2000))
+		h.Put("o/n", fmt.Sprintf("code/%d.jsonl", i), objecttest.Lines(fmt.Sprintf("code%d", i), 100, 2000))
+	}
+	c := Settings(t, "")
+	c.Stream.MaxBytes = 2 << 20
+	c.Serve.Release, c.Serve.Ahead, c.Serve.Checkpoint = loader.ReleasePurge, 4, 4
+	c.Stream.Listen, c.Flight.Listen = natstest.FreeAddress(t), natstest.FreeAddress(t)
+	c.Pull.From = []string{"hf://datasets/o/n/web/*.jsonl"}
+	if several {
+		c.Pull.From = nil
+		c.Plan.Sources = map[string]mixture.Source{"web": {Weight: 3, Epochs: 1, Block: 32}, "code": {Weight: 1, Epochs: 1, Block: 32}}
+		c.Pull.Sources = map[string][]string{"web": {"hf://datasets/o/n/web/*.jsonl"}, "code": {"hf://datasets/o/n/code/*.jsonl"}}
+	}
+	return c, h
+}
+
+// Train reads a run to its end as a training job does: it commits each step, and reconnects after a daemon has stopped. It returns the token
+// ids of each step and calls step with their number.
+func Train(t *testing.T, uri string, step func(n int)) (ids [][]int32) {
+	t.Helper()
+	deadline := time.Now().Add(5 * time.Minute)
+	for ended := false; !ended; {
+		client, err := reader.Open(uri, reader.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = client.Read(t.Context(), reader.Ticket{Step: uint64(len(ids)), Job: "train", Columns: []string{"input_ids"}}, func(b reader.Batch) error {
+			ids = append(ids, slices.Clone(b.InputIDs))
+			step(len(ids))
+			return client.Do(t.Context(), "commit", map[string]any{"step": len(ids), "keeper": "train"}, nil)
+		})
+		ended = err == nil
+		if closed := client.Close(); closed != nil && ended {
+			t.Error(closed)
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d steps so far: %v", len(ids), err)
+		}
+	}
+	return ids
 }

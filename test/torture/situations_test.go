@@ -1,4 +1,4 @@
-package loaderd_test
+package torture_test
 
 import (
 	"context"
@@ -18,6 +18,7 @@ import (
 	"loaderd/arrowout/answers"
 	"loaderd/internal/config"
 	"loaderd/internal/daemon"
+	"loaderd/internal/daemontest"
 	"loaderd/internal/natstest"
 	"loaderd/internal/reader"
 	"loaderd/internal/statustest"
@@ -43,7 +44,7 @@ type scene struct {
 
 // settingsOfScenes are those of a run whose first step takes 32 documents of a row.
 func settingsOfScenes(t *testing.T, url string) config.Config {
-	c := settings(t, url)
+	c := daemontest.Settings(t, url)
 	c.Tokenizer = config.Tokenizer{Name: config.TokenizerNone, Fingerprint: tokens, VocabSize: 1 << 16, End: "none", Pad: "0"}
 	c.Plan.Packing.Method, c.Plan.Packing.Buckets, c.Plan.Shuffle.Window = "concat", []int{2048}, 0
 	c.Plan.Steps.Rows, c.Serve.Ahead, c.Serve.Stall = 32, 6, 4*time.Second // 256 KiB a step: what stands in buffers is a step or two
@@ -380,7 +381,7 @@ func TestSituations(t *testing.T) {
 			s.open()
 			s.publish(100, "")
 			ended := s.rank(0, 1, func(uint64) {})
-			seal(s.T, s.d)
+			daemontest.Seal(s.T, s.d)
 			s.says(loader.Running, `Ended at step 4$`)
 			if err := <-ended; err != nil {
 				s.Error(err)
@@ -390,7 +391,7 @@ func TestSituations(t *testing.T) {
 			s.open()
 			s.publish(300, "")
 			s.rank(0, 1, s.every(3*time.Second))
-			seal(s.T, s.d)
+			daemontest.Seal(s.T, s.d)
 			s.says(loader.Running, `All 10 steps are planned: rank 0 of 1 of job "trainer" has been sent \d+$`)
 		}},
 		{"the document stream is made anew", nil, func(s *scene) {
@@ -525,7 +526,7 @@ func TestSituationsOfProcesses(t *testing.T) {
 			all = append(all, stream.Message{Data: text})
 		}
 		natstest.Publish(t, store(v), all...)
-		until(t, func() bool {
+		daemontest.Eventually(t, func() bool {
 			s, err := v.scene(t).shown()
 			return err == nil && s.Planned > 200
 		})
@@ -564,7 +565,7 @@ func TestSituationsOfProcesses(t *testing.T) {
 		publishRows(t, alone.Store(), 100, "")
 		s := second.scene(t)
 		status := s.says(loader.Waiting, `Waiting for documents|Waiting for ranks|Planning ahead`)
-		until(t, func() bool { status, _ = s.shown(); return len(status.Daemons) == 2 })
+		daemontest.Eventually(t, func() bool { status, _ = s.shown(); return len(status.Daemons) == 2 })
 		leads := func(name string) bool {
 			status, _ := s.shown()
 			for _, d := range status.Daemons {
@@ -579,9 +580,9 @@ func TestSituationsOfProcesses(t *testing.T) {
 		}
 		first.signal(syscall.SIGSTOP)
 		defer first.signal(syscall.SIGCONT)
-		until(t, func() bool { return leads(second.uri()) })
+		daemontest.Eventually(t, func() bool { return leads(second.uri()) })
 		s.says(loader.Waiting, `Waiting for documents|Waiting for ranks|Planning ahead`)
-		until(t, func() bool {
+		daemontest.Eventually(t, func() bool {
 			status, _ := s.shown()
 			for _, d := range status.Daemons {
 				if d.Silent > 5 {

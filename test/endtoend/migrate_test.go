@@ -1,4 +1,4 @@
-package loaderd_test
+package endtoend_test
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 
 	"loaderd/internal/config"
 	"loaderd/internal/daemon"
+	"loaderd/internal/daemontest"
 	"loaderd/internal/natstest"
 	"loaderd/internal/reader"
 	"loaderd/internal/runs"
@@ -24,7 +25,7 @@ import (
 // briefly are settings by which a document soon is needed no more.
 func briefly(t *testing.T) config.Config {
 	t.Helper()
-	c := settings(t, "")
+	c := daemontest.Settings(t, "")
 	c.Plan.Packing.Pool, c.Plan.Packing.MaxAge, c.Plan.Shuffle.Window = 16, 64, 4
 	return c
 }
@@ -33,9 +34,9 @@ func briefly(t *testing.T) config.Config {
 func begun(t *testing.T, messages []stream.Message, steps uint64) (config.Config, []reader.Batch) {
 	t.Helper()
 	c := briefly(t)
-	d := start(t, c)
-	publishTo(t, natstest.URL(d.Store()), messages)
-	first := read(t, d.FlightURI(), reader.Ticket{Steps: steps})
+	d := daemontest.Start(t, c)
+	daemontest.Publish(t, natstest.URL(d.Store()), messages)
+	first := daemontest.Read(t, d.FlightURI(), reader.Ticket{Steps: steps})
 	kept, err := d.Store().JetStream().Stream(t.Context(), "DOCS")
 	if err != nil {
 		t.Fatal(err)
@@ -48,7 +49,7 @@ func begun(t *testing.T, messages []stream.Message, steps uint64) (config.Config
 			t.Fatal(err)
 		}
 	}
-	stop(t, d)
+	daemontest.Stop(t, d)
 	return c, first
 }
 
@@ -65,13 +66,13 @@ func migration(t *testing.T, c config.Config, cluster *natstest.Cluster) *runs.M
 
 // A run that began on one machine goes on on a cluster of three, with the steps that it would have had, however often its copy was broken off.
 func TestARunMovesToACluster(t *testing.T) {
-	messages := goSource(t, 300)
+	messages := daemontest.GoSource(t, 300)
 	c := briefly(t)
-	undisturbed := start(t, c)
-	publishTo(t, natstest.URL(undisturbed.Store()), messages)
-	seal(t, undisturbed)
-	want := read(t, undisturbed.FlightURI(), reader.Ticket{})
-	stop(t, undisturbed)
+	undisturbed := daemontest.Start(t, c)
+	daemontest.Publish(t, natstest.URL(undisturbed.Store()), messages)
+	daemontest.Seal(t, undisturbed)
+	want := daemontest.Read(t, undisturbed.FlightURI(), reader.Ticket{})
+	daemontest.Stop(t, undisturbed)
 
 	const steps, resumed = 40, 60 // the documents of steps between are purged or deleted
 	c, first := begun(t, messages[:250], steps)
@@ -108,10 +109,10 @@ func TestARunMovesToACluster(t *testing.T) {
 	cluster.StepDown("PLAN_default")
 
 	c.Stream.URL = cluster.Config().URL
-	moved := start(t, c)
-	publishTo(t, cluster.Config().URL, messages[250:])
-	seal(t, moved)
-	got := read(t, moved.FlightURI(), reader.Ticket{Step: resumed})
+	moved := daemontest.Start(t, c)
+	daemontest.Publish(t, cluster.Config().URL, messages[250:])
+	daemontest.Seal(t, moved)
+	got := daemontest.Read(t, moved.FlightURI(), reader.Ticket{Step: resumed})
 	if !reflect.DeepEqual(got, want[resumed:]) {
 		t.Errorf("the %d steps behind the move differ from the %d of the run that did not move", len(got), len(want)-resumed)
 	}

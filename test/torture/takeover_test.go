@@ -1,4 +1,4 @@
-package loaderd_test
+package torture_test
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"loaderd/internal/config"
+	"loaderd/internal/daemontest"
 	"loaderd/internal/reader"
 	"loaderd/loader"
 	"loaderd/stream"
@@ -78,7 +79,7 @@ func (a *arrivals) note() {
 // train reads a rank's steps one by one, from one daemon after the other, to the end of the run or of ctx, and calls trained behind each.
 func (f *fleet) train(rank reader.Ticket, first int, trained func(reader.Batch)) {
 	uris := f.uris()
-	rank.Steps, rank.Columns = 1, everything // a step each: none waits in buffers on its way
+	rank.Steps, rank.Columns = 1, daemontest.Columns // a step each: none waits in buffers on its way
 	for try := first; f.ctx.Err() == nil; try++ {
 		client, err := reader.Open(uris[try%len(uris)], reader.Options{})
 		if err != nil {
@@ -114,7 +115,7 @@ func TestTakeovers(t *testing.T) {
 	if n == 0 {
 		t.Skip("it measures: make bench-takeover")
 	}
-	c := settings(t, "")
+	c := daemontest.Settings(t, "")
 	c.Tokenizer = config.Tokenizer{Name: config.TokenizerNone, Fingerprint: tokens, VocabSize: 1 << 16, End: "none", Pad: "0"}
 	c.Plan.Steps.Rows, c.Serve.Checkpoint, c.Serve.Ahead = 4, 50, 1
 	c.Serve.Stall = 20 * time.Second

@@ -1,4 +1,4 @@
-package loaderd_test
+package torture_test
 
 import (
 	"fmt"
@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"loaderd/internal/config"
+	"loaderd/internal/daemontest"
 	"loaderd/internal/natstest"
 	"loaderd/internal/reader"
 	"loaderd/stream"
@@ -137,7 +138,7 @@ func (f *fleet) readers(jobs, world, steps int, pace time.Duration, at func(job,
 
 // scaleSettings are of a run over documents of tokens.
 func scaleSettings(t *testing.T, url string) config.Config {
-	c := settings(t, url)
+	c := daemontest.Settings(t, url)
 	c.Stream.MaxBytes = 8 << 30
 	c.Tokenizer = config.Tokenizer{Name: config.TokenizerNone, Fingerprint: tokens, VocabSize: 1 << 16, End: "none", Pad: "0"}
 	c.Plan.Packing.Pool, c.Plan.Packing.MaxAge, c.Plan.Shuffle.Window = 1024, 4096, 256

@@ -1,4 +1,4 @@
-package loaderd_test
+package permissions_test
 
 import (
 	"errors"
@@ -16,6 +16,7 @@ import (
 	"loaderd/internal/config"
 	"loaderd/internal/corpus"
 	"loaderd/internal/daemon"
+	"loaderd/internal/daemontest"
 	"loaderd/internal/natstest"
 	"loaderd/internal/publishing"
 	"loaderd/internal/reader"
@@ -112,13 +113,13 @@ func serveRefusingNothing(t *testing.T, users ...*server.User) string {
 func TestPermissions(t *testing.T) {
 	at := serveRefusingNothing(t, &server.User{Username: "daemon", Password: "d", Permissions: permitted(t, "daemon")},
 		&server.User{Username: "producer", Password: "p", Permissions: permitted(t, "producer")})
-	c := settings(t, "nats://daemon:d@"+at)
+	c := daemontest.Settings(t, "nats://daemon:d@"+at)
 	c.Serve.Release, c.Serve.ReleaseAfter = "purge", time.Millisecond
-	d, other := start(t, c), start(t, c)
-	publishTo(t, "nats://producer:p@"+at, goSource(t, 400))
+	d, other := daemontest.Start(t, c), daemontest.Start(t, c)
+	daemontest.Publish(t, "nats://producer:p@"+at, daemontest.GoSource(t, 400))
 	publishFolder(t, "nats://producer:p@"+at, "docs")
-	read(t, d.FlightURI(), reader.Ticket{Steps: 80})
-	read(t, other.FlightURI(), reader.Ticket{Steps: 20, Job: "other"})
+	daemontest.Read(t, d.FlightURI(), reader.Ticket{Steps: 80})
+	daemontest.Read(t, other.FlightURI(), reader.Ticket{Steps: 20, Job: "other"})
 	client, err := reader.Open(other.FlightURI(), reader.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -132,12 +133,12 @@ func TestPermissions(t *testing.T) {
 	if _, err := client.FindID(t.Context(), c.Run, "fmt/print.go"); err != nil {
 		t.Error(err)
 	}
-	until(t, func() bool { return d.Run().Info().Oldest > 0 })
-	stop(t, d)
+	daemontest.Eventually(t, func() bool { return d.Run().Info().Oldest > 0 })
+	daemontest.Stop(t, d)
 	if _, err := client.Drain(t.Context(), c.Run); err != nil {
 		t.Error(err)
 	}
-	stop(t, other)
+	daemontest.Stop(t, other)
 }
 
 // A daemon fetches documents by itself, through a stream that holds a part of them and to its end, with what docs/cluster.md lists for one that does: the
@@ -147,14 +148,14 @@ func TestPermissionsToPull(t *testing.T) {
 	for i, several := range []bool{false, true} {
 		url := serveRefusingNothing(t, &server.User{Username: "daemon", Password: "d", Permissions: &server.Permissions{Subscribe: daemonMay.Subscribe,
 			Publish: &server.SubjectPermission{Allow: slices.Concat(daemonMay.Publish.Allow, more.Publish.Allow)}}})
-		c, _ := pulling(t, several)
+		c, _ := daemontest.PullSettings(t, several)
 		c.Run, c.Stream.URL = fmt.Sprint("pulled", i), "nats://daemon:d@"+url
-		d, other := start(t, c), start(t, withFlight(c, natstest.FreeAddress(t)))
-		if steps := trained(t, d.FlightURI(), func(int) {}); len(steps) == 0 {
+		d, other := daemontest.Start(t, c), daemontest.Start(t, withFlight(c, natstest.FreeAddress(t)))
+		if steps := daemontest.Train(t, d.FlightURI(), func(int) {}); len(steps) == 0 {
 			t.Error("no steps")
 		}
-		stop(t, d)
-		stop(t, other)
+		daemontest.Stop(t, d)
+		daemontest.Stop(t, other)
 	}
 }
 
@@ -207,7 +208,7 @@ func TestPullNotPermitted(t *testing.T) {
 	if !s.ReadyForConnections(time.Minute) {
 		t.Fatal("the server does not listen")
 	}
-	c, _ := pulling(t, true)
+	c, _ := daemontest.PullSettings(t, true)
 	c.Stream.URL = "nats://daemon:d@" + s.Addr().String()
 	_, err = daemon.Start(natstest.Within(t, time.Minute), c, slog.New(slog.DiscardHandler))
 	if !errors.As(err, new(*permissions.MissingError)) || !strings.Contains(err.Error(), "publish to docs.code,") || !strings.Contains(err.Error(), "STREAM.UPDATE.DOCS_web") {
@@ -302,12 +303,12 @@ func TestMissingPermissionsAreNamed(t *testing.T) {
 	if n, err := all.JetStream().AccountInfo(ctx); err != nil || n.Streams > 0 {
 		t.Errorf("asking made %d streams, %v", n.Streams, err)
 	}
-	c := settings(t, "nats://all:d@"+s.Addr().String())
+	c := daemontest.Settings(t, "nats://all:d@"+s.Addr().String())
 	c.Run = "pretrain"
-	d := start(t, c)
-	publishTo(t, c.Stream.URL, goSource(t, 50))
-	read(t, d.FlightURI(), reader.Ticket{Steps: 4})
-	stop(t, d)
+	d := daemontest.Start(t, c)
+	daemontest.Publish(t, c.Stream.URL, daemontest.GoSource(t, 50))
+	daemontest.Read(t, d.FlightURI(), reader.Ticket{Steps: 4})
+	daemontest.Stop(t, d)
 	before := states(t, all)
 	check("where there are streams")
 	if after := states(t, all); !maps.Equal(before, after) {

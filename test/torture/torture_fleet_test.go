@@ -1,4 +1,4 @@
-package loaderd_test
+package torture_test
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package loaderd_test
+package torture_test
 
 import (
 	"math/rand/v2"
@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"loaderd/internal/config"
+	"loaderd/internal/daemontest"
 	"loaderd/internal/reader"
 	"loaderd/internal/testscale"
 	"loaderd/loader"
@@ -27,7 +28,7 @@ func TestTortureOfACluster(t *testing.T) {
 		t.Skip("it takes minutes: LOADERD_TEST=all")
 	}
 	n, seed := tortures(t, 10)
-	torturedCluster(t, settings(t, ""), n, seed, nil)
+	torturedCluster(t, daemontest.Settings(t, ""), n, seed, nil)
 }
 
 // TestTortureOfAMixedCluster does the same to a run with a source for each producer, whose mixture is changed all the while. Ranks have what the run gives
@@ -37,7 +38,7 @@ func TestTortureOfAMixedCluster(t *testing.T) {
 		t.Skip("it takes minutes: LOADERD_TEST=all")
 	}
 	n, seed := tortures(t, 6)
-	c := settings(t, "")
+	c := daemontest.Settings(t, "")
 	c.Plan.Mix.Dry, c.Plan.Mix.DryAfter = mixture.DryShare, time.Second
 	c.Plan.Sources = map[string]mixture.Source{"command": {Weight: 2, Epochs: 1}, "python": {Weight: 1, Epochs: 1}}
 	torturedCluster(t, c, n, seed, newMixer(nil, seed, "command", "python"))
@@ -63,9 +64,9 @@ func torturedCluster(t *testing.T, c config.Config, n int, seed uint64, m *mixer
 	}
 	jobs := []string{"trainer", "evaluator"}
 	const ranks = 2
-	columns := everything
+	columns := daemontest.Columns
 	if m != nil {
-		columns = append(slices.Clone(everything), "sources")
+		columns = append(slices.Clone(daemontest.Columns), "sources")
 	}
 	read := func(job string, rank int) ([]reader.Batch, error) {
 		return readOn(f.ctx, f.uris(), reader.Ticket{Job: job, Rank: rank, World: ranks, Columns: columns}, seed)

@@ -1,4 +1,4 @@
-package loaderd_test
+package endtoend_test
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"loaderd/internal/daemontest"
 	"loaderd/internal/natstest"
 	"loaderd/internal/reader"
 )
@@ -37,17 +38,20 @@ func holds(t *testing.T) held {
 var leakAllowed = held{5, 3, 8 << 20}
 
 // A daemon holds no more after 1,000 readers that came, left amid a batch or a wait, were cut off, or spoke nonsense.
+// errGone ends a client in the middle of a stream.
+var errGone = errors.New("gone")
+
 func TestReadersThatComeAndGoLeaveNothing(t *testing.T) {
-	d := start(t, settings(t, ""))
-	publishTo(t, natstest.URL(d.Store()), goSource(t, 60))
-	steps := uint64(len(read(t, d.FlightURI(), reader.Ticket{Steps: 4})))
+	d := daemontest.Start(t, daemontest.Settings(t, ""))
+	daemontest.Publish(t, natstest.URL(d.Store()), daemontest.GoSource(t, 60))
+	steps := uint64(len(daemontest.Read(t, d.FlightURI(), reader.Ticket{Steps: 4})))
 	link := natstest.NewLink(t, d.FlightURI())
 	linked := "grpc://" + link.URL()[len("nats://"):]
 	visit := func(i int) {
 		uri := d.FlightURI()
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		ticket := reader.Ticket{Columns: everything}
+		ticket := reader.Ticket{Columns: daemontest.Columns}
 		after := i % 5
 		switch i % 4 {
 		case 1: // leaves at any moment of a wait for a step that does not come
@@ -90,14 +94,14 @@ func TestReadersThatComeAndGoLeaveNothing(t *testing.T) {
 		visit(i)
 	}
 	gone := func() bool { return len(d.Run().Stats().Readers) == 0 }
-	until(t, gone)
+	daemontest.Eventually(t, gone)
 	before := holds(t)
 	for i := range 1000 {
 		visit(i)
 	}
-	until(t, gone)
+	daemontest.Eventually(t, gone)
 	var after held
-	until(t, func() bool {
+	daemontest.Eventually(t, func() bool {
 		after = holds(t)
 		return t.Context().Err() != nil || after.goroutines <= before.goroutines+leakAllowed.goroutines &&
 			after.files <= before.files+leakAllowed.files && after.heap <= before.heap+leakAllowed.heap

@@ -1,0 +1,15 @@
+// Package architecture_test checks the repository itself: imports, links, pages and the size of the program.
+package architecture_test
+
+import (
+	"os"
+	"testing"
+)
+
+// TestMain runs the tests in the root of the repository.
+func TestMain(m *testing.M) {
+	if err := os.Chdir("../.."); err != nil {
+		panic(err)
+	}
+	os.Exit(m.Run())
+}
