@@ -283,6 +283,40 @@ func staged(t *testing.T, dir string) (bytes int64) {
 	return bytes
 }
 
+// What the server keeps of message ids is at most what the limit on ids counts. Longer ids are not kept.
+func TestProducerToken_MemoryOfMessageIDsIsBounded(t *testing.T) {
+	const documents, longer, slack = 10_000, 3000, 64 << 20
+	s := natstest.StartEmbedded(t)
+	openDocuments(t, s.Store())
+	producer := as(t, s, server.ProducerFile, server.Producer)
+	producer.SetErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}) // of the longer ids
+	message := func(bytes, i int) *nats.Msg {
+		id := fmt.Sprintf("%0*d", bytes, i)
+		return &nats.Msg{Subject: "docs.a", Data: []byte("x"), Header: nats.Header{"Nats-Msg-Id": {id}}}
+	}
+	before := heap()
+	for i := range documents {
+		if err := producer.PublishMsg(message(proxy.IDLimit, i)); err != nil {
+			t.Fatal(err)
+		}
+		if i < longer {
+			if err := producer.PublishMsg(message(60<<10, i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	last, err := producer.RequestMsg(message(proxy.IDLimit, documents), time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(last.Data), fmt.Sprintf(`"seq":%d`, documents+1)) {
+		t.Errorf("the last of %d documents: %s", documents+1, last.Data)
+	}
+	if grown, bound := heap()-before, int64(documents*(proxy.IDLimit+proxy.IDOverhead)+slack); grown > bound {
+		t.Errorf("%d ids take %d MiB of memory, want %d MiB at most", documents, grown>>20, bound>>20)
+	}
+}
+
 // Uncommitted batches of producers take a bounded part of the disk, and never all places for batches.
 func TestProducerToken_UncommittedBatchesAreBounded(t *testing.T) {
 	const attackers, messages, slack = 60, 8, 32 << 20
