@@ -228,7 +228,8 @@ func TestServer_ClosesConnectionsThatResetCalls(t *testing.T) {
 
 func TestServer_BoundsResetsOfIdentityOverConnections(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "identities.json")
-	good, bad := let(t, file, access.Identity{Name: "good", Role: access.Read}), let(t, file, access.Identity{Name: "bad", Role: access.Read})
+	good := let(t, file, access.Identity{Name: "good", Role: access.Read})
+	bad := let(t, file, access.Identity{Name: "bad", Role: access.Read})
 	s, _ := metered(t, newFake(40, 4, 64), func(c *arrowout.Config) { c.Identities = file })
 	const ofConnection, connections = 400, 60 // 400 calls of one connection may be given up
 	for n := 0; ; n++ {

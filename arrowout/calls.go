@@ -31,9 +31,9 @@ const (
 	unidentifiedOfOne = 16
 	// actionsOfOne is how many calls an identity may have open in addition to its streams.
 	actionsOfOne = 256
-	// identityResetsPerSecond is how many calls per second an identity may give up beyond a burst, over all its connections. Where
-	// callers are not asked who they are it holds for a host. The burst is about twice the calls that it may have open by default:
-	// all processes of a cluster may give up all of theirs at once.
+	// identityResetsPerSecond is how many calls per second an identity may give up beyond a burst, over all its
+	// connections. Where callers are not asked who they are it holds for a host. The burst is about twice the calls that
+	// it may have open by default: all processes of a cluster may give up all of theirs at once.
 	identityResetsPerSecond = 100
 	identityResetsBurst     = 8192
 	// requestWithin is how long a client may take to send the message of a call.
@@ -229,9 +229,11 @@ func (c *calls) mark(x *call) bool {
 // errConnectionClosed is for calls of a connection that is closed, which no client receives.
 var errConnectionClosed = status.Error(codes.Unavailable, "the connection is closed")
 
-// count counts a call until release is called, with true where the client did not give it up. With an error it reports whether the
-// identity has given up too many calls.
-func (c *calls) count(who access.Identity, identified bool, from *connection) (release func(byServer bool), gaveUp bool, err error) {
+// counted notes the end of a call, and whether the server ended it or the client gave it up.
+type counted func(byServer bool)
+
+// count counts a call until release is called. With an error it reports whether the identity has given up too many calls.
+func (c *calls) count(who access.Identity, identified bool, from *connection) (release counted, gaveUp bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if identified {
@@ -254,7 +256,7 @@ func (c *calls) count(who access.Identity, identified bool, from *connection) (r
 }
 
 // countIdentified is count for a call of an identity. The caller holds mu.
-func (c *calls) countIdentified(who access.Identity, from *connection) (release func(byServer bool), gaveUp bool, err error) {
+func (c *calls) countIdentified(who access.Identity, from *connection) (release counted, gaveUp bool, err error) {
 	key := who.Name
 	if key == "" && from != nil { // all callers are that
 		key = from.Host().String()

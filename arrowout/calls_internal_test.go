@@ -33,7 +33,9 @@ func TestConnection_CountsCallsWhenTheyBegin(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	limited := connections{connlimit.New(l, connlimit.Config{Max: 1, MaxPerHost: 1, IdentifyWithin: time.Hour, Log: slog.New(slog.DiscardHandler)}), func(*connection) {}}
+	log := slog.New(slog.DiscardHandler)
+	bounded := connlimit.New(l, connlimit.Config{Max: 1, MaxPerHost: 1, IdentifyWithin: time.Hour, Log: log})
+	limited := connections{bounded, func(*connection) {}}
 	client, err := net.Dial("tcp", l.Addr().String())
 	if err != nil {
 		t.Fatal(err)

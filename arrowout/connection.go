@@ -74,8 +74,8 @@ func (c *connection) cut() bool {
 	return true
 }
 
-// opened counts a call that begins as one that is given up, until endedByServer. It does so before the call costs anything, as a
-// client can send many within the time that the end of the first takes to be seen. It returns false, and ends the connection,
+// opened counts a call that begins as one that is given up, until endedByServer. It does so before the call costs
+// anything, as a client can send many before the end of the first is seen. It returns false, and ends the connection,
 // where there are too many.
 func (c *connection) opened() bool {
 	if c.closed.Load() || c.isCut.Load() {
@@ -97,8 +97,8 @@ func (c *connection) endedByServer() {
 	c.resets.putBack()
 }
 
-// gaveUp notes a call that the client gave up, or that was refused before it began. It ends the connection where only few are
-// permitted: where the host misuses connections, or the limit of the identity is reached.
+// gaveUp notes a call that the client gave up, or that was refused before it began. It ends the connection where only
+// few are permitted: where the host misuses connections, or the limit of the identity is reached.
 func (c *connection) gaveUp(few bool) {
 	if (few || c.HostMisuses()) && !c.few.Allow() {
 		c.misuse()

@@ -114,7 +114,8 @@ func (c *Conn) expire() {
 	late := !c.identified.Load() && !c.removed
 	l.mu.Unlock()
 	if late {
-		l.samples.Log(l.config.Log, slog.LevelInfo, "closed a connection without an identified request", "address", text{c.RemoteAddr()})
+		l.samples.Log(l.config.Log, slog.LevelInfo, "closed a connection without an identified request",
+			"address", text{c.RemoteAddr()})
 		c.Cut()
 	}
 }

@@ -110,8 +110,10 @@ func (h *host) countUnused() {
 
 // New returns a Listener over l.
 func New(l net.Listener, c Config) *Listener {
-	return &Listener{Listener: l, config: c, samples: logsample.New(), refuse: rate.NewLimiter(refusedPerSecond, refusedBurst),
-		hosts: map[netip.Prefix]*host{}}
+	return &Listener{
+		Listener: l, config: c, samples: logsample.New(), hosts: map[netip.Prefix]*host{},
+		refuse: rate.NewLimiter(refusedPerSecond, refusedBurst),
+	}
 }
 
 // Accept waits for the next connection within the bounds, a *Conn.
@@ -185,7 +187,10 @@ func (l *Listener) host(name netip.Prefix) *host {
 			}
 		}
 	}
-	h = &host{name: name, bytes: rate.NewLimiter(unidentifiedBytes, unidentifiedBurst), unused: rate.NewLimiter(unusedPerSecond, unusedBurst)}
+	h = &host{
+		name: name, bytes: rate.NewLimiter(unidentifiedBytes, unidentifiedBurst),
+		unused: rate.NewLimiter(unusedPerSecond, unusedBurst),
+	}
 	l.hosts[name] = h
 	return h
 }

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// sendBuffer is what the kernel holds of a producer's answers, in addition. It would take several MiB by default, for which a
-// connection that does not read could make gets.
+// sendBuffer is what the kernel holds of a producer's answers, in addition. It would take several MiB by default, for
+// which a connection that does not read could make gets.
 const sendBuffer = 128 << 10
 
 // PendingBytes bounds what waits for a producer that does not read. It is closed beyond that.

@@ -20,7 +20,8 @@ func TestProducer_BoundsTheSendBuffer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := connlimit.New(inner, connlimit.Config{Max: 1, MaxPerHost: 1, IdentifyWithin: time.Hour, Log: slog.New(slog.DiscardHandler)})
+	log := slog.New(slog.DiscardHandler)
+	l := connlimit.New(inner, connlimit.Config{Max: 1, MaxPerHost: 1, IdentifyWithin: time.Hour, Log: log})
 	defer l.Close()
 	client, err := net.Dial("tcp", l.Addr().String())
 	if err != nil {
@@ -33,13 +34,15 @@ func TestProducer_BoundsTheSendBuffer(t *testing.T) {
 	}
 	defer accepted.Close()
 	raw := accepted.(*connlimit.Conn)
-	newProducer(context.Background(), New(nil, Options{}), raw, &session{client: raw, server: raw, fromUser: bufio.NewReader(strings.NewReader(""))})
+	s := &session{client: raw, server: raw, fromUser: bufio.NewReader(strings.NewReader(""))}
+	newProducer(context.Background(), New(nil, Options{}), raw, s)
 	control, err := raw.Conn.(*net.TCPConn).SyscallConn()
 	if err != nil {
 		t.Fatal(err)
 	}
 	size := 0
-	if err := control.Control(func(fd uintptr) { size, err = unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_SNDBUF) }); err != nil {
+	read := func(fd uintptr) { size, err = unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_SNDBUF) }
+	if err := control.Control(read); err != nil {
 		t.Fatal(err)
 	}
 	if err != nil || size > 2*sendBuffer { // Linux doubles what is asked for
