@@ -255,6 +255,14 @@ func (s *Store) Config() Config { return s.config }
 // PlanKeys are the keys by which the records of plans are authenticated, the first for those that are written; none without plan_key_file.
 func (s *Store) PlanKeys() [][]byte { return s.keys }
 
+// Reading notes that readers wait for documents, until done is called. Producers of an embedded server yield to them.
+func (s *Store) Reading() (done func()) {
+	if s.server == nil {
+		return func() {}
+	}
+	return s.server.Reading()
+}
+
 // Close ends the connection and stops the embedded server, within bounded time. What was acknowledged is on disk already.
 func (s *Store) Close() error {
 	if s.own != nil && s.own.Client != nil {

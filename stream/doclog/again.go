@@ -26,6 +26,7 @@ const (
 // that lie close together are read by one request. What cannot be read now is left out, and Content says why; an error says that no more
 // can be read now.
 func (l *Log) Again(ctx context.Context, sequences []uint64, f func(loader.Document)) error {
+	defer l.store.Reading()()
 	c := again{log: l, deliver: f, workers: make(chan struct{}, l.workers)}
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(rangesAtOnce)

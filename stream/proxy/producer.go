@@ -38,8 +38,8 @@ const (
 	valueLimit = 64 << 10
 	// subscriptionLimit bounds the subscriptions of a connection, each of which gets a copy of an answer.
 	subscriptionLimit = 64
-	// othersPerSecond bounds the operations of all producers that publish nothing, beyond a burst: pings, subscriptions, requests,
-	// and messages that are refused.
+	// othersPerSecond bounds the operations of all producers that publish no document, beyond a burst: pings,
+	// subscriptions, requests, records, and messages that are refused.
 	othersPerSecond = 5000
 	othersBurst     = 10_000
 	// batchIDLimit is the server's own.
@@ -85,6 +85,7 @@ type producer struct {
 	toServ   *bufio.Writer // of the goroutine that reads the client
 	box      *outbox
 	scratch  []byte
+	window   window
 
 	mu   sync.Mutex
 	subs map[string]*subscription // by sid
@@ -257,12 +258,15 @@ func (c *producer) publish(args [][]byte, hasHeaders bool) error {
 		return c.refuse(m, refuse(codeMessageTooLarge, "record has %d bytes, producers may store at most %d",
 			m.size, valueLimit))
 	}
+	staged, commit := false, false // documents of an atomic batch are stored with the last one
 	if m.head > 0 {
 		head, err := c.fromUser.Peek(m.head)
 		if err != nil {
 			return err
 		}
 		h := scan(head)
+		commit = len(h.batch) > 0 && h.commit
+		staged = len(h.batch) > 0 && !h.commit
 		refused := c.check(m, h)
 		switch {
 		case refused == nil:
@@ -275,7 +279,10 @@ func (c *producer) publish(args [][]byte, hasHeaders bool) error {
 			return err
 		}
 	}
-	return c.copy(m)
+	if err := c.copy(m); err != nil || staged {
+		return err
+	}
+	return c.published(m, commit)
 }
 
 // check applies the limits on ids and batches.

@@ -87,7 +87,9 @@ type Proxy struct {
 	batches  *batches
 	ids      *rate.Limiter
 	gets     *semaphore.Weighted
-	others   *rate.Limiter // operations of producers other than publishing
+	parts    *semaphore.Weighted // of documents, that are not stored
+	reads    reads
+	others   *rate.Limiter // operations of producers that publish no document
 
 	ctx     context.Context
 	cancel  context.CancelFunc
@@ -103,6 +105,7 @@ func New(l *connlimit.Listener, o Options) *Proxy {
 		batches: newBatches(max(StagedBytes/members, StagedBatch)),
 		ids:     rate.NewLimiter(rate.Limit(float64((IDBytes-idBurst)/members)/IDWindow.Seconds()), idBurst),
 		gets:    semaphore.NewWeighted(getsAtOnce),
+		parts:   semaphore.NewWeighted(partsUnstored),
 		others:  rate.NewLimiter(othersPerSecond, othersBurst),
 	}
 	p.ctx, p.cancel = context.WithCancel(context.Background())

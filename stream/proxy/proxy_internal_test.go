@@ -334,10 +334,12 @@ func TestProducer_WaitsForTheLimitOnIDs(t *testing.T) {
 	}
 }
 
-// Operations that publish nothing are slowed down beyond the burst.
+// Operations that publish no document are slowed down beyond the burst.
 func TestProducer_WaitsForTheLimitOnOtherOperations(t *testing.T) {
-	for _, operation := range []string{"PING\r\n", "PUB $JS.API.INFO _INBOX.a 0\r\n\r\n", "PUB _INBOX.a 0\r\n\r\n", "UNSUB 1\r\n",
-		"PUB $JS.API.DIRECT.GET.DOCS _INBOX.a 0\r\n\r\n"} {
+	for _, operation := range []string{
+		"PING\r\n", "UNSUB 1\r\n", "PUB $JS.API.INFO _INBOX.a 0\r\n\r\n", "PUB _INBOX.a 0\r\n\r\n",
+		"PUB $JS.API.DIRECT.GET.DOCS _INBOX.a 0\r\n\r\n", "PUB plan.a 0\r\n\r\n",
+	} {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel() // it ends the first wait
 		c := &producer{p: New(nil, Options{}), ctx: ctx, toServ: bufio.NewWriter(io.Discard), box: newOutbox()}
@@ -350,5 +352,65 @@ func TestProducer_WaitsForTheLimitOnOtherOperations(t *testing.T) {
 		if done := 3*othersBurst - sent.Len()/len(operation); done > 2*othersBurst {
 			t.Errorf("%q: %d of them are forwarded at once", operation, done)
 		}
+	}
+}
+
+// A producer that does not wait for acknowledgements is read no faster than the server stores.
+func TestProducer_BoundsDocumentsThatAreNotStored(t *testing.T) {
+	for name, document := range map[string]string{
+		"documents": "PUB docs.a 4\r\nxxxx\r\n",
+		"batches":   "HPUB docs.a 52 52\r\nNATS/1.0\r\nNats-Batch-Id: b\r\nNats-Batch-Commit: 1\r\n\r\n\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			nc := documents(t)
+			p := New(nil, Options{Documents: nc})
+			p.Share(Stream{Name: "DOCS", Subjects: []string{"docs.>"}})
+			asked := 0
+			_, err := nc.Subscribe("docs.>", func(m *nats.Msg) { // a server that stores nothing
+				if m.Header.Get(nats.ExpectedStreamHdr) == "" {
+					t.Errorf("the proxy publishes %q %q", m.Header, m.Data)
+				}
+				if asked++; asked == partsUnstored {
+					cancel()
+				}
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			const sent = 4 * partsUnstored * partMessages
+			var out bytes.Buffer
+			c := &producer{p: p, ctx: ctx, toServ: bufio.NewWriter(&out), box: newOutbox()}
+			c.fromUser = bufio.NewReaderSize(strings.NewReader(strings.Repeat(document, sent)), headerLimit)
+			if err := c.forward(); !errors.Is(err, context.Canceled) {
+				t.Errorf("got %v, want a wait for the server", err)
+			}
+			if n := bytes.Count(out.Bytes(), []byte("PUB docs.a")); n > (partsUnstored+1)*partMessages {
+				t.Errorf("%d of %d are forwarded although none is stored", n, sent)
+			}
+			p.cancel()
+			p.serving.Wait()
+		})
+	}
+}
+
+func TestReads_ProducersYield(t *testing.T) {
+	p := New(nil, Options{})
+	yields := func(done int64, want time.Duration) {
+		t.Helper()
+		if got := p.reads.yield(done, time.Millisecond); got != want {
+			t.Errorf("got %v, want %v", got, want)
+		}
+	}
+	yields(0, 0)
+	done := p.Reading()
+	yields(0, yieldFactor*time.Millisecond)
+	done()
+	yields(0, yieldFactor*time.Millisecond)
+	yields(1, 0)
+	p.Reading()
+	if got := p.reads.yield(1, time.Hour); got != maxYield {
+		t.Errorf("got %v, want %v at most", got, maxYield)
 	}
 }

@@ -258,6 +258,14 @@ func hostPort(address string) (string, int, error) {
 // URL is where any NATS client reaches the server; empty for a private one.
 func (s *Server) URL() string { return s.url }
 
+// Reading notes that readers wait for documents, until done is called. Producers yield to them.
+func (s *Server) Reading() (done func()) {
+	if s.proxy == nil {
+		return func() {}
+	}
+	return s.proxy.Reading()
+}
+
 // InProcessConn connects a client inside this process, past the network.
 func (s *Server) InProcessConn() (net.Conn, error) { return s.server.InProcessConn() }
 

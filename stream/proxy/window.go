@@ -1,0 +1,93 @@
+package proxy
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// The server queues what producers publish faster than it stores, drops what is beyond its queue, and syncs its disk
+// for each document or batch, for which readers wait. So the proxy stops reading from producers while too many documents
+// are not stored, and lets readers go first.
+const (
+	// partMessages and partBytes are after what a connection's documents count as a part. An atomic batch is one.
+	partMessages = 32
+	partBytes    = 1 << 20
+	// partsUnstored bounds the parts of all producers that are not stored.
+	partsUnstored = 8
+	// yieldFactor is for how many times as long as it took to store a part the part counts as not stored yet, where readers
+	// have read meanwhile. A producer that waits for its batches to be stored, a few at a time, is not slowed down by that.
+	yieldFactor = 6
+	maxYield    = 3 * time.Second
+	// storedTimeout bounds the wait for a part, where the server does not answer.
+	storedTimeout = 30 * time.Second
+)
+
+// reads are those that readers wait for.
+type reads struct{ open, done atomic.Int64 }
+
+// yield returns for how long producers yield to readers behind a part that took some time, in whose beginning some reads
+// were done.
+func (r *reads) yield(done int64, took time.Duration) time.Duration {
+	if r.open.Load() == 0 && r.done.Load() == done {
+		return 0
+	}
+	return min(yieldFactor*took, maxYield)
+}
+
+// Reading notes that readers wait for documents of the server, until done is called. Producers yield to them.
+func (p *Proxy) Reading() (done func()) {
+	p.reads.open.Add(1)
+	return func() {
+		p.reads.done.Add(1)
+		p.reads.open.Add(-1)
+	}
+}
+
+// window counts the documents of a connection since its last part.
+type window struct{ messages, bytes int }
+
+// published counts a document that was forwarded, and waits where too many are not stored.
+func (c *producer) published(m message, endsBatch bool) error {
+	if c.p.streams.of(m.subject) == nil { // no document
+		return c.wait(c.p.others, 1)
+	}
+	c.window.messages++
+	c.window.bytes += m.size
+	if !endsBatch && c.window.messages < partMessages && c.window.bytes < partBytes {
+		return nil
+	}
+	c.window = window{}
+	if err := c.toServ.Flush(); err != nil {
+		return err
+	}
+	if err := c.p.parts.Acquire(c.ctx, 1); err != nil {
+		return err
+	}
+	c.p.serving.Go(func() {
+		defer c.p.parts.Release(1)
+		began, done := time.Now(), c.p.reads.done.Load()
+		c.p.awaitStored(m.subject)
+		c.p.pause(c.p.reads.yield(done, time.Since(began)))
+	})
+	return nil
+}
+
+// awaitStored returns when the server has stored the documents of a subject's stream that it has received so far. It
+// answers messages to a stream in their order. This one expects another stream, so it is refused.
+func (p *Proxy) awaitStored(subject string) {
+	ctx, cancel := context.WithTimeout(p.ctx, storedTimeout)
+	defer cancel()
+	_, _ = p.o.Documents.RequestMsgWithContext(ctx, &nats.Msg{Subject: subject, Header: nats.Header{nats.ExpectedStreamHdr: {"-"}}})
+}
+
+func (p *Proxy) pause(long time.Duration) {
+	timer := time.NewTimer(long)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-p.ctx.Done():
+	}
+}
