@@ -12,6 +12,7 @@ import pytest
 PYTHON = Path(__file__).resolve().parents[1]
 ROOT = PYTHON.parent
 LARGEST_WHEEL = 32_000_000
+LARGEST_PROGRAM = 80_000_000
 
 USE = """
 import importlib.metadata, subprocess, time
@@ -62,7 +63,6 @@ def test_it_is_installed_and_used(released: Path, tmp_path: Path) -> None:
 @pytest.mark.everything
 def test_a_wheel_holds_the_program_alone(released: Path) -> None:
     [wheel] = released.glob("loaderd-*.whl")
-    assert wheel.stat().st_size < LARGEST_WHEEL
     with zipfile.ZipFile(wheel) as z:
         names = [name.partition("/")[2] for name in z.namelist()]
         metadata = z.read(next(n for n in z.namelist() if n.endswith("METADATA"))).decode()
@@ -84,14 +84,15 @@ def test_a_wheel_holds_the_program_alone(released: Path) -> None:
         ("windows-amd64", "win_amd64", b"MZ"),
     ],
 )
-def test_every_platform_has_a_wheel(target: str, tag: str, begins: bytes, tmp_path: Path) -> None:
-    """Of other platforms it is known that they build, with which size, and that the program is theirs: nothing here runs it."""
+def test_Wheel_SizeOfEachPlatform(target: str, tag: str, begins: bytes, tmp_path: Path) -> None:
+    """The wheel of a platform has its program, and both are within their budgets. Those of other platforms are not run here."""
     print(subprocess.run([sys.executable, ROOT / "tools" / "dist.py", tmp_path / "dist", target], check=True, stdout=subprocess.PIPE, text=True).stdout)
     [wheel] = tmp_path.glob(f"dist/loaderd-*{tag}*.whl")
     assert wheel.stat().st_size < LARGEST_WHEEL
     with zipfile.ZipFile(wheel) as z:
         [program] = [n for n in z.namelist() if "/scripts/loaderd" in n]
         assert z.read(program).startswith(begins)
+        assert z.getinfo(program).file_size < LARGEST_PROGRAM
 
 
 @pytest.mark.everything
