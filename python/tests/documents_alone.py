@@ -22,7 +22,7 @@ def pieces(step: loaderd.Step) -> list[np.ndarray]:
 def fullest(url: str) -> tuple[loaderd.Step, loaderd.RunInfo]:
     """The step with the most documents."""
     with loaderd.Client(url) as client:
-        return max(client, key=lambda step: step.step_segments or 0), client.info()
+        return max(client, key=lambda step: step.step_segments), client.info()
 
 
 def with_jax(url: str) -> None:

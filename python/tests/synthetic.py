@@ -111,8 +111,8 @@ def step_of_rows(
         step_tokens=tokens * ranks,
         step_segments=segments * ranks,
         parts=tuple(made),
-        step_loss_tokens=None if masks is None else losses * ranks,
-        step_loss_segments=None if masks is None else sum(s[0] for row in flags for s in row) * ranks,
+        step_loss_tokens=losses * ranks,
+        step_loss_segments=sum(s[0] for row in flags for s in row) * ranks,
         weighted=weights is not None,
     )
 

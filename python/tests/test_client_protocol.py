@@ -44,6 +44,10 @@ def message(step: int, **change: object) -> Message:
         "loss_tokens": 8,
         "documents": 2,
         "max_seqlen": 4,
+        "step_tokens": 8,
+        "step_segments": 2,
+        "step_loss_tokens": 8,
+        "step_loss_segments": 2,
     }
     meta |= change
     n, length = int(str(meta["rows"])), int(str(meta["bucket"]))
@@ -136,16 +140,19 @@ def test_nothing_but_the_expected_step_is_accepted(
         with pytest.raises(loaderd.ProtocolError, match=match):
             next(client)
         assert client.next_step == 1
-    assert server.tickets == [
-        {
-            "rank": 0,
-            "world": 1,
-            "step": 0,
-            "columns": ["input_ids:uint16", "cu_seqlens"],
-            "run": "r",
-            "fingerprint": "sha256:1",
-        }
-    ]
+    [ticket] = server.tickets
+    assert len(str(ticket.pop("session"))) == 32
+    assert ticket == {
+        "rank": 0,
+        "world": 1,
+        "step": 0,
+        "columns": ["input_ids:uint16", "cu_seqlens"],
+        "run": "r",
+        "fingerprint": "sha256:1",
+        "peer": 0,
+        "taken": 0,
+        "read": 0,
+    }
 
 
 def test_an_end_in_the_middle_of_a_step(serve: Callable[..., Server]) -> None:

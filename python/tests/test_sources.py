@@ -223,7 +223,7 @@ def test_malformed_sources_are_refused():
     ):
         with pytest.raises(loaderd.ProtocolError):
             read(numbers, kind, sources)
-    body = {"run": "r"} | {k: 1 for k in ("step", "part", "parts", "bucket", "rows", "tokens", "loss_tokens", "documents", "max_seqlen")}
+    body = {k: v for k, v in vars(metadata(3, 4)).items() if k not in ("sources", "step_sources", "weighted")}
     good = Metadata.decode(json.dumps(body | {"sources": {"web": {"tokens": 3, "loss_tokens": 2, "more": 1}}, "step_sources": 2}).encode())
     assert good.sources == {"web": SourceCount(3, 2)} and good.step_sources == 2
     for bad in ([], 3, None, {"web": 1}, {"web": {"tokens": 1}}, {"web": {"tokens": -1, "loss_tokens": 0}}, {"web": {"tokens": 1.5, "loss_tokens": 0}}):

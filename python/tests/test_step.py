@@ -31,6 +31,8 @@ def metadata(rows: int, bucket: int, part: int = 0, parts: int = 1) -> Metadata:
         max_seqlen=part + 5,
         step_tokens=9,
         step_segments=4,
+        step_loss_tokens=9,
+        step_loss_segments=4,
     )
 
 

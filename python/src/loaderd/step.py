@@ -75,8 +75,8 @@ class Step:
     `tokens`, `loss_tokens` and `documents` count this rank's tokens without padding, those with a label, and pieces;
     `max_seqlen` is the longest segment, padding left out. `step_tokens` and `step_segments` count those of the whole
     step on all ranks, `step_loss_tokens` and `step_loss_segments` those of them that have a loss, and that begin with a token that has one: a loss that
-    leaves out every segment's first token has step_loss_tokens - step_loss_segments terms. (None
-    from a daemon that does not tell.) `weighted` says that a piece of this rank's rows has another weight than 1. Of a run with several sources `source_counts` has, by name, what this rank's rows have of each, and
+    leaves out every segment's first token has step_loss_tokens - step_loss_segments terms.
+    `weighted` says that a piece of this rank's rows has another weight than 1. Of a run with several sources `source_counts` has, by name, what this rank's rows have of each, and
     `step_sources` bounds their numbers, the same on every rank; else they are None."""
 
     run: str
@@ -87,13 +87,13 @@ class Step:
     loss_tokens: int
     documents: int
     max_seqlen: int
-    step_tokens: int | None
-    step_segments: int | None
+    step_tokens: int
+    step_segments: int
+    step_loss_tokens: int
+    step_loss_segments: int
     parts: tuple[Part, ...]
     source_counts: Mapping[str, SourceCount] | None = None
     step_sources: int | None = None
-    step_loss_tokens: int | None = None
-    step_loss_segments: int | None = None
     weighted: bool = False
 
     @property

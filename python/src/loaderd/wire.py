@@ -81,11 +81,11 @@ class Metadata:
     loss_tokens: int
     documents: int
     max_seqlen: int
-    step_tokens: int | None = None
-    step_segments: int | None = None
+    step_tokens: int
+    step_segments: int
+    step_loss_tokens: int
+    step_loss_segments: int
     step_sources: int | None = None
-    step_loss_tokens: int | None = None
-    step_loss_segments: int | None = None
     weighted: bool = False
     sources: Mapping[str, SourceCount] | None = None
 
@@ -95,7 +95,7 @@ class Metadata:
         aside."""
         body = loads(data, "metadata of a batch")
         run, numbers = body.get("run"), {k: body.get(k) for k in _NUMBERS}
-        numbers |= {k: body[k] for k in _OPTIONAL if k in body}
+        numbers |= {k: body[k] for k in ("step_sources",) if k in body}
         bad = [k for k, v in numbers.items() if type(v) is not int or v < 0]
         if bad or not isinstance(run, str):
             raise ProtocolError(
@@ -105,8 +105,10 @@ class Metadata:
         return cls(run=run, sources=sources, weighted=body.get("weighted") is True, **numbers)  # type: ignore[arg-type]
 
 
-_NUMBERS = ("step", "part", "parts", "bucket", "rows", "tokens", "loss_tokens", "documents", "max_seqlen")
-_OPTIONAL = ("step_tokens", "step_segments", "step_sources", "step_loss_tokens", "step_loss_segments")
+_NUMBERS = (
+    "step", "part", "parts", "bucket", "rows", "tokens", "loss_tokens", "documents", "max_seqlen", "step_tokens", "step_segments", "step_loss_tokens",
+    "step_loss_segments",
+)  # fmt: skip
 
 
 def _source_counts(body: Any) -> dict[str, SourceCount]:

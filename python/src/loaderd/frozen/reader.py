@@ -125,8 +125,8 @@ class Frozen(Iterator[Step]):
             raise LoaderdError(f"the {total} rows of step {of['step']} cannot be shared by {self.world} ranks: want a divisor of it")
         rows = total // self.world
         mine = _decoded(batch.slice(self.rank * rows, rows))
-        shared: dict[str, Any] = {k: of.get(k) for k in ("step_tokens", "step_segments", "step_loss_tokens", "step_loss_segments", "step_sources")}
-        meta = Metadata(self.run, of["step"], 0, 1, of["bucket"], rows, 0, 0, 0, 0, **shared)
+        shared: dict[str, Any] = {k: of[k] for k in ("step_tokens", "step_segments", "step_loss_tokens", "step_loss_segments")}
+        meta = Metadata(self.run, of["step"], 0, 1, of["bucket"], rows, 0, 0, 0, 0, **shared, step_sources=of.get("step_sources"))
         part = part_of(mine, meta, counted=False)
         check_ids(part, self._ids, f"step {meta.step} of run {meta.run} in {self.folder}")
         meta = self._counted(meta, part)

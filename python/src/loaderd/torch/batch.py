@@ -128,10 +128,7 @@ def make_batch(step: Step, form: Form, buffers: Buffers) -> dict[str, Any]:
             firsts = segments.bounds[:-1][segments.numbers > 0]
             batch[field] = step.loss_tokens - (len(firsts) if mask is None else int(mask[firsts].sum()))
         elif field == "num_loss_tokens_global":
-            if step.step_loss_tokens is not None and step.step_loss_segments is not None:
-                batch[field] = step.step_loss_tokens - step.step_loss_segments
-            elif step.step_tokens is not None and step.step_segments is not None:  # else the daemon is too old to tell
-                batch[field] = step.step_tokens - step.step_segments
+            batch[field] = step.step_loss_tokens - step.step_loss_segments
         elif field == "loss_weights":
             batch[field] = tensor = buffers.take(step.rows, step.bucket, torch.float32)
             weights = step.loss_weights()
