@@ -237,13 +237,13 @@ func TestReport_OfManySourcesIsPaged(t *testing.T) {
 	}
 }
 
-// words is a Bus that keeps what is said.
+// words is a Bus that keeps what is published.
 type words struct {
 	Bus
 	all [][]byte
 }
 
-func (w *words) Say(b []byte) error {
+func (w *words) Publish(b []byte) error {
 	w.all = append(w.all, b)
 	return nil
 }
