@@ -63,9 +63,9 @@ func run(ctx context.Context, args []string) error {
 	list := flags.Bool("list", false, "name the floods")
 	path := flags.String("page", "", "rewrite the table of this `page`, and print nothing")
 	o := options{}
-	flags.IntVar(&o.rounds, "rounds", 4, "how often both phases are measured in turns")
+	flags.IntVar(&o.rounds, "rounds", 3, "how often both phases are measured in turns")
 	flags.DurationVar(&o.phase, "phase", time.Second, "how long the reader reads in each phase")
-	flags.DurationVar(&o.settle, "settle", 2*time.Second, "how long a flood lasts before the reader reads")
+	flags.DurationVar(&o.settle, "settle", 4*time.Second, "how long a flood lasts before the reader reads")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
