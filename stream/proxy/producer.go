@@ -279,8 +279,12 @@ func (c *producer) publish(args [][]byte, hasHeaders bool) error {
 			return err
 		}
 	}
-	if err := c.copy(m); err != nil || staged {
+	if err := c.copy(m); err != nil {
 		return err
+	}
+	if staged {
+		c.window.staged++
+		return nil
 	}
 	return c.published(m, commit)
 }

@@ -395,6 +395,27 @@ func TestProducer_BoundsDocumentsThatAreNotStored(t *testing.T) {
 	}
 }
 
+// A large batch is a part, for which producers do not yield. A small one counts as a document.
+func TestWindow_Parts(t *testing.T) {
+	var w window
+	add := func(staged, size int, endsBatch, wantComplete, wantBatch bool) {
+		t.Helper()
+		w.staged += staged
+		if complete, batch := w.add(size, endsBatch); complete != wantComplete || batch != wantBatch {
+			t.Errorf("got a part: %t, a batch: %t; want %t, %t", complete, batch, wantComplete, wantBatch)
+		}
+	}
+	add(partMessages-1, 1, true, true, true)
+	add(partMessages-2, 1, true, false, false)
+	for range partMessages - 2 {
+		add(0, 1, false, false, false)
+	}
+	add(partMessages-1, 1, true, true, true)
+	add(0, 1, true, true, false)
+	add(0, partBytes, false, true, false)
+	add(0, 1, false, false, false)
+}
+
 func TestReads_ProducersYield(t *testing.T) {
 	p := New(nil, Options{})
 	yields := func(done int64, want time.Duration) {

@@ -12,13 +12,14 @@ import (
 // for each document or batch, for which readers wait. So the proxy stops reading from producers while too many documents
 // are not stored, and lets readers go first.
 const (
-	// partMessages and partBytes are after what a connection's documents count as a part. An atomic batch is one.
+	// partMessages and partBytes are after what a connection's documents count as a part. An atomic batch of so many
+	// documents is one: the server syncs its disk once for it. A smaller batch counts as a document.
 	partMessages = 32
 	partBytes    = 1 << 20
 	// partsUnstored bounds the parts of all producers that are not stored.
 	partsUnstored = 8
-	// yieldFactor is for how many times as long as it took to store a part the part counts as not stored yet, where readers
-	// have read meanwhile. A producer that waits for its batches to be stored, a few at a time, is not slowed down by that.
+	// yieldFactor is for how many times as long as it took to store a part of single documents the part counts as not
+	// stored yet, where readers have read meanwhile.
 	yieldFactor = 6
 	maxYield    = 3 * time.Second
 	// storedTimeout bounds the wait for a part, where the server does not answer.
@@ -46,20 +47,40 @@ func (p *Proxy) Reading() (done func()) {
 	}
 }
 
-// window counts the documents of a connection since its last part.
-type window struct{ messages, bytes int }
+// window counts what a connection has published since its last part.
+type window struct {
+	messages, bytes int // single documents
+	staged          int // documents of an atomic batch before its last one
+}
 
-// published counts a document that was forwarded, and waits where too many are not stored.
+// add counts a document that is not staged. It reports whether a part is complete, and whether that is a batch.
+func (w *window) add(size int, endsBatch bool) (complete, batch bool) {
+	if endsBatch {
+		batch = w.staged >= partMessages-1
+		w.staged = 0
+	}
+	if batch {
+		return true, true
+	}
+	w.messages++
+	w.bytes += size
+	if w.messages < partMessages && w.bytes < partBytes {
+		return false, false
+	}
+	w.messages, w.bytes = 0, 0
+	return true, false
+}
+
+// published counts a document that was forwarded and is not of a batch, or the last one of a batch. It waits where too
+// many are not stored.
 func (c *producer) published(m message, endsBatch bool) error {
 	if c.p.streams.of(m.subject) == nil { // no document
 		return c.wait(c.p.others, 1)
 	}
-	c.window.messages++
-	c.window.bytes += m.size
-	if !endsBatch && c.window.messages < partMessages && c.window.bytes < partBytes {
+	complete, batch := c.window.add(m.size, endsBatch)
+	if !complete {
 		return nil
 	}
-	c.window = window{}
 	if err := c.toServ.Flush(); err != nil {
 		return err
 	}
@@ -70,6 +91,9 @@ func (c *producer) published(m message, endsBatch bool) error {
 		defer c.p.parts.Release(1)
 		began, done := time.Now(), c.p.reads.done.Load()
 		c.p.awaitStored(m.subject)
+		if batch {
+			return
+		}
 		c.p.pause(c.p.reads.yield(done, time.Since(began)))
 	})
 	return nil
