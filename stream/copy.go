@@ -9,6 +9,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"loaderd/stream/conn"
+	"loaderd/stream/messages"
+	"loaderd/stream/streamcopy"
 )
 
 // copyKey marks a copy that is not finished, with when its original was made.
@@ -30,7 +32,7 @@ func (s *Store) CopyStream(ctx context.Context, from *Store, name string, create
 		if err := s.dropCopy(ctx, name, created); err != nil {
 			return err
 		}
-		err := from.Client.CopyStream(ctx, s.Client, name, func(c *jetstream.StreamConfig) {
+		err := streamcopy.Copy(ctx, from.Client, s.Client, name, func(c *jetstream.StreamConfig) {
 			at := created.UTC().Format(time.RFC3339Nano)
 			if c.Metadata == nil {
 				c.Metadata = map[string]string{}
@@ -107,7 +109,7 @@ func (s *Store) SpreadCopy(ctx context.Context, name string) error {
 			return soon(err)
 		}
 		info := st.CachedInfo()
-		if !conn.Led(info) || info.Cluster != nil && len(info.Cluster.Replicas)+1 < info.Config.Replicas {
+		if !messages.Led(info) || info.Cluster != nil && len(info.Cluster.Replicas)+1 < info.Config.Replicas {
 			return errSpreading
 		}
 		if info.Cluster != nil {

@@ -22,6 +22,7 @@ import (
 
 	"loaderd/internal/natstest"
 	"loaderd/stream"
+	"loaderd/stream/messages"
 	"loaderd/stream/proxy"
 	"loaderd/stream/server"
 )
@@ -319,7 +320,7 @@ func TestProducerToken_MemoryOfMessageIDsIsBounded(t *testing.T) {
 
 // Uncommitted batches of producers take a bounded part of the disk, and never all places for batches.
 func TestProducerToken_UncommittedBatchesAreBounded(t *testing.T) {
-	const attackers, messages, slack = 60, 8, 32 << 20
+	const attackers, count, slack = 60, 8, 32 << 20
 	s := natstest.StartEmbedded(t)
 	ctx := natstest.Within(t, 5*time.Minute)
 	openDocuments(t, s.Store())
@@ -335,7 +336,7 @@ func TestProducerToken_UncommittedBatchesAreBounded(t *testing.T) {
 	for i := range attackers {
 		l := dialProducer(t, s.Store())
 		lines = append(lines, l)
-		for n := range messages {
+		for n := range count {
 			id, place := fmt.Sprintf("Nats-Batch-Id: b%d", i), fmt.Sprintf("Nats-Batch-Sequence: %d", n+1)
 			if err := l.publish("docs.web", "", payload, id, place); err != nil {
 				t.Fatal(err)
@@ -346,7 +347,7 @@ func TestProducerToken_UncommittedBatchesAreBounded(t *testing.T) {
 	}
 	batch := func() error {
 		first, second := nats.NewMsg("docs.good"), nats.NewMsg("docs.good")
-		_, err := producer.Commit(ctx, true, first, second)
+		_, err := messages.Commit(ctx, producer.Client, true, first, second)
 		return err
 	}
 	if err := batch(); err != nil {

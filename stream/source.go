@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"loaderd/stream/conn"
+	"loaderd/stream/messages"
 )
 
 // OfSource is the configuration of one of so many sources of a run: its documents are in a stream of their own, DOCS_web with subjects docs.web and
@@ -129,7 +130,7 @@ func (s *Store) SealDocuments(ctx context.Context) (last uint64, err error) {
 		if err != nil {
 			return err
 		}
-		if !conn.Led(info) {
+		if !messages.Led(info) {
 			return conn.Passing(errors.New("the stream has no leader"))
 		}
 		var sealed bool

@@ -3,8 +3,10 @@ package stream
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"loaderd/stream/conn"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -38,7 +40,7 @@ func (s *Store) Yield(ctx context.Context, streams ...string) (moved []string, e
 			if to = heir(c, together); to == "" {
 				continue
 			}
-			if err := in.MoveLeader(ctx, name, to); err != nil {
+			if err := MoveLeader(ctx, in.Client, name, to); err != nil {
 				failed = append(failed, fmt.Errorf("hand stream %s over to %s: %w", name, to, err))
 				continue
 			}
@@ -87,4 +89,33 @@ func heir(c *jetstream.ClusterInfo, wanted string) string {
 		return wanted
 	}
 	return ready[rand.IntN(len(ready))]
+}
+
+// MoveLeader asks the leader of a stream to hand that over to another of the stream's servers. It makes one attempt.
+func MoveLeader(ctx context.Context, c *conn.Client, name, to string) error {
+	type placement struct {
+		Preferred string `json:"preferred"`
+	}
+	question, err := json.Marshal(struct {
+		Placement placement `json:"placement"`
+	}{placement{to}})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.ReadTimeout())
+	defer cancel()
+	reply, err := c.Conn().RequestWithContext(ctx, c.API("STREAM.LEADER.STEPDOWN", name), question)
+	if err != nil {
+		return err
+	}
+	var answer struct {
+		Error *jetstream.APIError `json:"error"`
+	}
+	if err := json.Unmarshal(reply.Data, &answer); err != nil {
+		return conn.Passing(fmt.Errorf("read the answer of stream %s: %w", name, err))
+	}
+	if answer.Error != nil {
+		return answer.Error
+	}
+	return nil
 }

@@ -17,6 +17,7 @@ import (
 	"loaderd/loader"
 	"loaderd/stream"
 	"loaderd/stream/conn"
+	"loaderd/stream/messages"
 	"loaderd/stream/pullrecord"
 )
 
@@ -241,7 +242,7 @@ func (f *filling) settle(ctx context.Context) error {
 
 // own refuses a stream whose last document is not the one that belongs there, while it is still there.
 func (f *filling) own(ctx context.Context, input string, last uint64) error {
-	m, err := f.docs.Get(ctx, f.stream, last)
+	m, err := messages.Get(ctx, f.docs.Client, f.stream, last)
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return nil
 	}
@@ -337,13 +338,13 @@ const longestWait = time.Second
 
 // send makes one attempt to store documents behind a sequence, all or none.
 func (f *filling) send(ctx context.Context, after uint64, documents []stream.Message) error {
-	messages := make([]*nats.Msg, len(documents))
+	batch := make([]*nats.Msg, len(documents))
 	for i, d := range documents {
-		messages[i] = d.NATS()
+		batch[i] = d.NATS()
 	}
-	messages[0].Header.Set(jetstream.ExpectedLastSeqHeader, strconv.FormatUint(after, 10))
+	batch[0].Header.Set(jetstream.ExpectedLastSeqHeader, strconv.FormatUint(after, 10))
 	return f.docs.Attempt(ctx, sendLimit, func(ctx context.Context) error {
-		a, err := f.docs.Commit(ctx, false, messages...)
+		a, err := messages.Commit(ctx, f.docs.Client, false, batch...)
 		if err == nil && a.Duplicate {
 			err = errMoved
 		}

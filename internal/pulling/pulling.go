@@ -20,6 +20,7 @@ import (
 	"loaderd/stream"
 	"loaderd/stream/conn"
 	"loaderd/stream/lease"
+	"loaderd/stream/messages"
 	"loaderd/stream/publish"
 	"loaderd/stream/pullrecord"
 )
@@ -217,7 +218,7 @@ func (p *Puller) state(ctx context.Context) (st jetstream.Stream, info *jetstrea
 		if st, err = p.docs.JetStream().Stream(ctx, p.docs.Config().Name); err != nil {
 			return err
 		}
-		if info, err = st.Info(ctx); err == nil && !conn.Led(info) {
+		if info, err = st.Info(ctx); err == nil && !messages.Led(info) {
 			err = conn.Passing(errors.New("the stream has no leader"))
 		}
 		return err

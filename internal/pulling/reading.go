@@ -11,7 +11,7 @@ import (
 	"loaderd/internal/corpus"
 	"loaderd/internal/publishing"
 	"loaderd/stream"
-	"loaderd/stream/conn"
+	"loaderd/stream/messages"
 	"loaderd/stream/publish"
 	"loaderd/stream/pullrecord"
 )
@@ -183,7 +183,7 @@ func (r *reading) entry(ctx context.Context, in *corpus.Input, d corpus.Document
 	m.ID = publish.DocumentID(r.f.options.Source, d.Origin, int(index), m.Data, m.Meta)
 	m.Input = strconv.FormatInt(index, 10) + " " + d.Origin
 	size := len(m.Data) + 512
-	if len(r.next.messages) > 0 && (r.size+size > r.f.options.BatchBytes || len(r.next.messages) == conn.MaxCommit) {
+	if len(r.next.messages) > 0 && (r.size+size > r.f.options.BatchBytes || len(r.next.messages) == messages.MaxCommit) {
 		at := r.at
 		r.at.Entry--
 		r.give(ctx)

@@ -15,6 +15,7 @@ import (
 	"loaderd/stream/planlog"
 	"loaderd/stream/publish"
 	"loaderd/stream/runstate"
+	"loaderd/stream/streamcopy"
 )
 
 // Migration copies what belongs to runs over a document stream, and the stream itself, to other servers, where they go on as if they had always been
@@ -234,7 +235,7 @@ func (m *Migration) compare(ctx context.Context, s Moved) error {
 				s.Stream, side.ClientURL(), is.Messages, is.First, is.Last, s.Messages, s.First, s.Last)
 		}
 	}
-	n, err := m.From.Of(s.Stream).CompareStreams(ctx, m.To.Of(s.Stream).Client, s.Stream, s.First, s.Last, func(sequence uint64) {
+	n, err := streamcopy.Compare(ctx, m.From.Of(s.Stream).Client, m.To.Of(s.Stream).Client, s.Stream, s.First, s.Last, func(sequence uint64) {
 		m.Progress("compare "+s.Stream, int64(sequence-s.First+1), int64(s.Last-s.First+1))
 	})
 	if err == nil && n != s.Messages {

@@ -16,6 +16,7 @@ import (
 
 	"loaderd/stream"
 	"loaderd/stream/conn"
+	"loaderd/stream/messages"
 )
 
 // Value is a value that several processes share: JSON under one key of a key-value bucket. It changes by compare-and-set alone: of two
@@ -62,7 +63,7 @@ func At(bucket, key string) (stream, subject string) {
 func (c *Value[T]) Read(ctx context.Context) (v Stored[T], revision uint64, err error) {
 	err = c.store.Retry(ctx, "read "+c.what, func(ctx context.Context) error {
 		v, revision = Stored[T]{}, 0
-		m, err := c.store.GetLast(ctx, c.stream, c.subject)
+		m, err := messages.GetLast(ctx, c.store.Client, c.stream, c.subject)
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
 			return nil
 		}
@@ -131,7 +132,7 @@ func (c *Value[T]) write(ctx context.Context, revision uint64, v Stored[T]) erro
 	m.Data = data
 	m.Header.Set(jetstream.ExpectedLastSubjSeqHeader, strconv.FormatUint(revision, 10))
 	m.Header.Set(jetstream.ExpectedStreamHeader, c.stream)
-	_, err = c.store.Commit(ctx, false, m)
+	_, err = messages.Commit(ctx, c.store.Client, false, m)
 	return conn.AsFull(err)
 }
 
@@ -140,7 +141,7 @@ func Last(ctx context.Context, s *stream.Store, bucket, key string) (value []byt
 	s = s.Own()
 	err = s.Retry(ctx, fmt.Sprintf("read key %s of bucket %s", key, bucket), func(ctx context.Context) error {
 		stream, subject := At(bucket, key)
-		m, err := s.GetLast(ctx, stream, subject)
+		m, err := messages.GetLast(ctx, s.Client, stream, subject)
 		if errors.Is(err, jetstream.ErrMsgNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) {
 			return nil
 		}

@@ -16,6 +16,7 @@ import (
 	"loaderd/stream"
 	"loaderd/stream/casvalue"
 	"loaderd/stream/conn"
+	"loaderd/stream/messages"
 	"loaderd/stream/planlog"
 )
 
@@ -226,7 +227,7 @@ func (c *Store) Get(ctx context.Context, name string) ([]byte, error) {
 	var data []byte
 	began := time.Now()
 	err := c.store.RetryWithin(ctx, transferLimit, fmt.Sprintf("read object %s of %s", name, c.name), func(ctx context.Context) (err error) {
-		data, err = c.store.GetObject(ctx, c.name, name)
+		data, err = messages.GetObject(ctx, c.store.Client, c.name, name)
 		err = asMissing(err)
 		gone := errors.Is(err, conn.ErrBehind) // a part of it
 		switch {

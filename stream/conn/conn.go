@@ -1,6 +1,4 @@
-// Package conn is a client's connection to JetStream: it is made, watched and made again, and what is asked over it is asked again while
-// that can help. Beside the client library's calls it has those that the library lacks: a get for which the leader's word counts, many
-// messages in one answer, and several messages stored at once.
+// Package conn is a client's connection to JetStream: it connects, reports its state, reconnects, and retries requests while that can help.
 package conn
 
 import (
@@ -154,6 +152,9 @@ func (c *Client) Conn() *nats.Conn { return c.nc }
 
 // JetStream is the connection's JetStream context.
 func (c *Client) JetStream() jetstream.JetStream { return c.js }
+
+// Options returns what the client was made with.
+func (c *Client) Options() Options { return c.options }
 
 // Log is where the client reports.
 func (c *Client) Log() *slog.Logger { return c.log }

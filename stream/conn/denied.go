@@ -10,14 +10,14 @@ import (
 
 // The operations that a client may be without, as subjects name them. It does something else then.
 const (
-	opPurge          = "STREAM.PURGE"
-	opCreateConsumer = "CONSUMER.CREATE"
+	OpPurge          = "STREAM.PURGE"
+	OpCreateConsumer = "CONSUMER.CREATE"
 )
 
-// denied says whether a request of an operation on a stream failed because this client may not make it, and remembers that. Its permissions may deny it: then
+// Denied reports whether a request of an operation on a stream failed because this client may not make it, and remembers that. Its permissions may deny it: then
 // the last thing that a server said of the connection is so, and the request has no answer. Or its account gets only some of JetStream's requests from another
 // account: then nobody takes this one, while JetStream itself answers.
-func (c *Client) denied(ctx context.Context, operation, stream string, err error) bool {
+func (c *Client) Denied(ctx context.Context, operation, stream string, err error) bool {
 	if err == nil {
 		return false
 	}
@@ -41,8 +41,8 @@ func (c *Client) nobodyTakes(ctx context.Context, subject string) bool {
 	return errors.Is(err, nats.ErrNoResponders)
 }
 
-// mayNot says whether an operation was denied before.
-func (c *Client) mayNot(operation string) bool {
+// MayNot reports whether an operation was denied before.
+func (c *Client) MayNot(operation string) bool {
 	_, denied := c.denies.Load(operation)
 	return denied
 }

@@ -55,7 +55,7 @@ func connect(ctx context.Context, o Options, st *status, l *lines, log *slog.Log
 
 // One of several servers is given less time to take a connection than the only one: another one may take it.
 const (
-	connectLimit     = 5 * time.Second
+	ConnectTimeout   = 5 * time.Second
 	connectOneOfMany = 2 * time.Second
 )
 
@@ -104,9 +104,9 @@ func clientOptions(o Options, st *status, l *lines, log *slog.Logger) ([]nats.Op
 		opts = append(opts, nats.CustomInboxPrefix(o.Inbox))
 	}
 	if o.Server != nil {
-		return append(opts, nats.Timeout(connectLimit), nats.InProcessServer(o.Server)), nil
+		return append(opts, nats.Timeout(ConnectTimeout), nats.InProcessServer(o.Server)), nil
 	}
-	l.dialer.Timeout = connectLimit
+	l.dialer.Timeout = ConnectTimeout
 	if strings.Contains(o.URL, ",") {
 		l.dialer.Timeout = connectOneOfMany
 	}

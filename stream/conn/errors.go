@@ -136,3 +136,6 @@ func Transient(err error) bool {
 	}
 	return false
 }
+
+// ErrBehind comes from a replica that a message has not reached yet: messages are read from any replica.
+var ErrBehind = Passing(errors.New("the server has not got this record yet"))

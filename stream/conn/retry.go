@@ -98,3 +98,15 @@ func (c *Client) Pause(ctx context.Context, d time.Duration, last error) error {
 		return nil
 	}
 }
+
+// clusterReadTimeout is how long a server of a cluster may leave a read without an answer: one that is frozen, or cut off from the stream's
+// leader, takes the request along, and another one answers at once.
+const clusterReadTimeout = time.Second
+
+// ReadTimeout returns how long the answer to a read, or the next of several messages that answer it, may take.
+func (c *Client) ReadTimeout() time.Duration {
+	if c.Clustered() {
+		return clusterReadTimeout
+	}
+	return AttemptLimit
+}

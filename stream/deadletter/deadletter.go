@@ -17,6 +17,7 @@ import (
 
 	"loaderd/stream"
 	"loaderd/stream/conn"
+	"loaderd/stream/messages"
 )
 
 // Headers of a dead letter. The original message's own headers come with the prefix Original-, its payload as it was.
@@ -291,7 +292,7 @@ func newLetter(c stream.Config, m Original, problem *Problem, limit int64) *nats
 func original(header nats.Header) nats.Header {
 	out := make(nats.Header, len(header))
 	for k, v := range header {
-		if !conn.OfDirectGet(k) {
+		if !messages.OfDirectGet(k) {
 			out[originalPrefix+k] = v
 		}
 	}

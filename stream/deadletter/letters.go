@@ -13,7 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"loaderd/stream"
-	"loaderd/stream/conn"
+	"loaderd/stream/messages"
 )
 
 // Letter is a dead letter as its stream holds it.
@@ -105,7 +105,7 @@ func (b *Box) Each(ctx context.Context, f func(Letter) (more bool)) error {
 	if b.First > b.Last {
 		return nil
 	}
-	err := b.store.EachHead(ctx, b.stream, "", b.First, b.Last, func(m conn.Head) bool {
+	err := messages.EachHead(ctx, b.store.Client, b.stream, "", b.First, b.Last, func(m messages.Head) bool {
 		return m.Sequence <= b.Last && f(b.letter(m))
 	})
 	if err != nil {
@@ -117,14 +117,14 @@ func (b *Box) Each(ctx context.Context, f func(Letter) (more bool)) error {
 // Get returns one letter, whole.
 func (b *Box) Get(ctx context.Context, letter uint64) (l Letter, err error) {
 	err = b.store.Retry(ctx, "read stream "+b.Name(), func(ctx context.Context) error {
-		m, err := b.store.Get(ctx, b.stream, letter)
+		m, err := messages.Get(ctx, b.store.Client, b.stream, letter)
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
 			return ErrNoLetter
 		}
 		if err != nil {
 			return err
 		}
-		l = b.letter(conn.Head{Sequence: m.Sequence, Subject: m.Subject, Header: m.Header, Time: m.Time})
+		l = b.letter(messages.Head{Sequence: m.Sequence, Subject: m.Subject, Header: m.Header, Time: m.Time})
 		l.Header, l.Data = headerOf(m.Header), m.Data
 		return nil
 	})
@@ -135,7 +135,7 @@ func (b *Box) Get(ctx context.Context, letter uint64) (l Letter, err error) {
 }
 
 // letter is what a message's headers say of a letter. Whoever may publish letters may write anything into them.
-func (b *Box) letter(m conn.Head) Letter {
+func (b *Box) letter(m messages.Head) Letter {
 	h := m.Header
 	sequence, _ := strconv.ParseUint(h.Get(HeaderOriginalSequence), 10, 64) // 0 where a foreign letter says none
 	return Letter{Letter: m.Sequence, Source: b.Source, Stream: h.Get(HeaderOriginalStream), Sequence: sequence, Subject: h.Get(HeaderOriginalSubject),

@@ -12,6 +12,7 @@ import (
 
 	"loaderd/stream"
 	"loaderd/stream/conn"
+	"loaderd/stream/messages"
 )
 
 // retriesBucket keeps which letters were published again, beside the documents.
@@ -129,7 +130,7 @@ func get[T any](ctx context.Context, r *retried, key string) (value T, made time
 	err = r.store.Retry(ctx, "read which dead letters were published again", func(ctx context.Context) error {
 		var zero T
 		value, revision = zero, 0
-		m, err := r.store.GetLast(ctx, "KV_"+retriesBucket, "$KV."+retriesBucket+"."+key)
+		m, err := messages.GetLast(ctx, r.store.Client, "KV_"+retriesBucket, "$KV."+retriesBucket+"."+key)
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
 			return nil
 		}

@@ -16,6 +16,7 @@ import (
 
 	"loaderd/stream"
 	"loaderd/stream/conn"
+	"loaderd/stream/messages"
 )
 
 // HeaderRetryOf is the header of a document that says of which dead letter it is the retry: stream, time of its creation in nanoseconds since 1970, sequence.
@@ -185,7 +186,7 @@ func (w *work) whole(ctx context.Context, l Letter) (Letter, error) {
 		return l, gone
 	}
 	err := w.box.store.Retry(ctx, "read document", func(ctx context.Context) error {
-		m, err := w.box.store.Get(ctx, w.documents, l.Sequence)
+		m, err := messages.Get(ctx, w.box.store.Client, w.documents, l.Sequence)
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
 			return gone
 		}
@@ -407,7 +408,7 @@ var errSettled = errors.New("somebody else has found out what became of the lett
 func (w *work) end(ctx context.Context) (last uint64, now time.Time, err error) {
 	s := w.box.store
 	err = s.Retry(ctx, "read stream "+w.box.Documents(), func(ctx context.Context) error {
-		if err := s.Confirm(ctx, w.documents); err != nil {
+		if err := messages.Confirm(ctx, s.Client, w.documents); err != nil {
 			return err
 		}
 		info, err := w.documents.Info(ctx)
@@ -462,7 +463,7 @@ func (w *work) find(ctx context.Context, u underway, last uint64) (done []uint64
 	if u.From >= last {
 		return nil, nil
 	}
-	err = w.box.store.EachHead(ctx, w.documents, "", u.From+1, last, func(m conn.Head) bool {
+	err = messages.EachHead(ctx, w.box.store.Client, w.documents, "", u.From+1, last, func(m messages.Head) bool {
 		if letter, ours := wanted[m.Header.Get(HeaderRetryOf)]; ours {
 			done = append(done, letter)
 		}

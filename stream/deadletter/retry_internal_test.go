@@ -8,7 +8,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"loaderd/stream"
-	"loaderd/stream/conn"
+	"loaderd/stream/messages"
 )
 
 // Whoever may publish dead letters may write anything into them: what is taken out of them is bounded, and no header of a letter passes for one of the
@@ -27,12 +27,12 @@ func FuzzLetter(f *testing.F) {
 			}
 		}
 		b := &Box{}
-		if l := b.letter(conn.Head{Sequence: 1, Header: letter}); l.Reason != Other && !reasonForm.MatchString(l.Reason) {
+		if l := b.letter(messages.Head{Sequence: 1, Header: letter}); l.Reason != Other && !reasonForm.MatchString(l.Reason) {
 			t.Errorf("reason %q", l.Reason)
 		}
 		x := NewTally(nil, "web")
 		x.clear(x.created, 1)
-		x.add(conn.Head{Sequence: 1, Header: letter})
+		x.add(messages.Head{Sequence: 1, Header: letter})
 		if s := x.Summary(); len(s.Reasons) != 1 || len(s.Reasons[0].Samples[0].Problem) > maxProblem+3 {
 			t.Errorf("it is counted as %+v", s)
 		}

@@ -14,6 +14,7 @@ import (
 
 	"loaderd/stream"
 	"loaderd/stream/conn"
+	"loaderd/stream/messages"
 )
 
 // Tally counts the dead letters that a stream holds, by reason, and keeps the newest of each. It reads headers alone, each letter's once, and remembers
@@ -72,7 +73,7 @@ func (t *Tally) Refresh(ctx context.Context) error {
 	next := t.follow(info)
 	last := info.State.LastSeq
 	if next <= last && info.State.Msgs > 0 {
-		err = t.store.EachHead(ctx, t.stream, "", next, last, func(m conn.Head) bool {
+		err = messages.EachHead(ctx, t.store.Client, t.stream, "", next, last, func(m messages.Head) bool {
 			if m.Sequence <= last {
 				t.add(m)
 			}
@@ -175,7 +176,7 @@ func (t *Tally) drop(first uint64) {
 }
 
 // add counts a letter.
-func (t *Tally) add(m conn.Head) {
+func (t *Tally) add(m messages.Head) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.reach(m.Sequence - 1)

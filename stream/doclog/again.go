@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"loaderd/loader"
+	"loaderd/stream/messages"
 )
 
 const (
@@ -76,7 +77,7 @@ func (c again) one(ctx context.Context, sequence uint64) error {
 // several reads documents that lie close together.
 func (c again) several(ctx context.Context, wanted []uint64) error {
 	for len(wanted) > 0 {
-		found, next, err := c.log.store.GetRange(ctx, c.log.name, wanted[0], wanted[len(wanted)-1], rangeBytes)
+		found, next, err := messages.GetRange(ctx, c.log.store.Client, c.log.name, wanted[0], wanted[len(wanted)-1], rangeBytes)
 		if err != nil {
 			return err
 		}

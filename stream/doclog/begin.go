@@ -2,6 +2,7 @@ package doclog
 
 import (
 	"context"
+	"loaderd/stream/messages"
 	"slices"
 	"time"
 
@@ -61,7 +62,7 @@ func (r *reader) direct(ctx context.Context) error {
 		if !ok || room == 0 { // a document of any size passes alone
 			return r.flush(ctx)
 		}
-		raw, _, err := r.log.store.GetRange(ctx, r.log.name, r.next, r.next+rangeDocuments-1, int(min(room, rangeBytes)))
+		raw, _, err := messages.GetRange(ctx, r.log.store.Client, r.log.name, r.next, r.next+rangeDocuments-1, int(min(room, rangeBytes)))
 		if err != nil || len(raw) == 0 {
 			return r.flush(ctx)
 		}

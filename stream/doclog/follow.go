@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"loaderd/stream/conn"
+	"loaderd/stream/feed"
 )
 
 // fetch keeps following the stream until ctx ends or nothing can help.
@@ -87,7 +88,7 @@ func (r *reader) follow(ctx context.Context) error {
 
 // await returns the consumer's next message, or nil when there is something else to do first. Before it waits, the chunk that is being filled
 // goes to the workers.
-func (r *reader) await(ctx context.Context, p *pull, tick <-chan time.Time, lost <-chan nats.Status) (*conn.Delivery, error) {
+func (r *reader) await(ctx context.Context, p *pull, tick <-chan time.Time, lost <-chan nats.Status) (*feed.Delivery, error) {
 	if len(p.come) > 0 {
 		return p.first()
 	}
@@ -192,7 +193,7 @@ func (r *reader) wants() (bytes int64, ok bool) {
 }
 
 // take accepts one message of the consumer.
-func (r *reader) take(ctx context.Context, p *pull, in *conn.Delivery) error {
+func (r *reader) take(ctx context.Context, p *pull, in *feed.Delivery) error {
 	bytes := p.bytes
 	m, pending, tooBig, err := p.receive(in)
 	if err != nil {

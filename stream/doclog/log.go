@@ -17,6 +17,7 @@ import (
 	"loaderd/stream"
 	"loaderd/stream/conn"
 	"loaderd/stream/deadletter"
+	"loaderd/stream/messages"
 )
 
 // Log is the document stream as a run needs it: read in order, and by sequence. It implements loader.Documents.
@@ -156,7 +157,7 @@ func (l *Log) ask(ctx context.Context) (*jetstream.StreamInfo, error) {
 	switch {
 	case errors.Is(err, jetstream.ErrStreamNotFound):
 		return nil, l.another("it was deleted", time.Time{})
-	case err == nil && !conn.Led(info):
+	case err == nil && !messages.Led(info):
 		err = errNoLeader
 	}
 	if err != nil {
@@ -320,7 +321,7 @@ func (l *Log) fetch(ctx context.Context, sequence uint64) (m *message, err error
 
 // get is one attempt at a message; jetstream.ErrMsgNotFound is what servers say, and no verdict in a cluster.
 func (l *Log) get(ctx context.Context, sequence uint64) (*message, error) {
-	raw, err := l.store.Get(ctx, l.stream, sequence)
+	raw, err := messages.Get(ctx, l.store.Client, l.stream, sequence)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return nil, l.another("it was deleted", time.Time{})
 	}

@@ -10,13 +10,14 @@ import (
 
 	"loaderd/loader"
 	"loaderd/stream"
+	"loaderd/stream/messages"
 )
 
 // Lookup returns the sequences of the messages with a name, in order: a producer's id, a label or a path, or the id of a document in a message of
 // several. It reads the headers of the whole stream, and one at a time the payloads of JSON documents without an id or a path there, and of messages of
 // several.
 func (l *Log) Lookup(ctx context.Context, name string) ([]uint64, error) {
-	if err := l.store.Confirm(ctx, l.stream); err != nil {
+	if err := messages.Confirm(ctx, l.store.Client, l.stream); err != nil {
 		return nil, l.down("write to stream "+l.name, err)
 	}
 	info, err := l.info(ctx)
@@ -28,7 +29,7 @@ func (l *Log) Lookup(ctx context.Context, name string) ([]uint64, error) {
 	}
 	var found []uint64
 	var failed error
-	err = l.store.EachHeader(ctx, l.stream, "", 1, info.State.LastSeq, func(sequence uint64, h nats.Header) bool {
+	err = messages.EachHeader(ctx, l.store.Client, l.stream, "", 1, info.State.LastSeq, func(sequence uint64, h nats.Header) bool {
 		f := fieldsOf(h)
 		id, path := f.id(), f.get(stream.HeaderPath)
 		if (id == "" || path == "") && strings.HasPrefix(f.get(stream.HeaderContentType), stream.TypeJSON) {

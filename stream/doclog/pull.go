@@ -16,6 +16,7 @@ import (
 
 	"loaderd/stream/conn"
 	"loaderd/stream/deadletter"
+	"loaderd/stream/feed"
 )
 
 // message is one message of the document stream.
@@ -26,13 +27,13 @@ type message struct {
 	garbled  bool   // it has headers that cannot be read
 	raw      []byte // in place of header, until read is called with those of the last message
 	data     []byte
-	block    *conn.Block // in which raw and data lie; nil: in memory of their own
+	block    *feed.Block // in which raw and data lie; nil: in memory of their own
 	size     int         // bytes on the wire
 	time     time.Time
 }
 
 // delivered is a message of which its place is not known yet.
-func delivered(d *conn.Delivery) message {
+func delivered(d *feed.Delivery) message {
 	return message{subject: d.Subject, header: d.Header, garbled: d.Garbled, raw: d.Raw, data: d.Data, block: d.Block, size: d.Size}
 }
 
@@ -62,8 +63,8 @@ type pull struct {
 	subject string        // takes requests for messages
 	drop    string        // takes a request to drop the consumer
 	inbox   string        // inbox.<request> takes what they bring
-	feed    *conn.Feed
-	come    []conn.Delivery // of the feed, not looked at yet
+	feed    *feed.Feed
+	come    []feed.Delivery // of the feed, not looked at yet
 	seen    uint64          // messages that the consumer has sent
 
 	request int       // number of the last request
@@ -127,14 +128,14 @@ func openPull(ctx context.Context, client *conn.Client, stream jetstream.Stream,
 		}
 		return nil, fmt.Errorf("create consumer: %w", err)
 	}
-	if p.feed, err = client.Subscribe(p.inbox+".*", pullRoom); err != nil {
+	if p.feed, err = feed.Open(client, p.inbox+".*", pullRoom); err != nil {
 		return nil, fmt.Errorf("subscribe: %w", err)
 	}
 	return p, nil
 }
 
 // first takes the first of the messages that have come; there is none where the feed has ended.
-func (p *pull) first() (*conn.Delivery, error) {
+func (p *pull) first() (*feed.Delivery, error) {
 	if len(p.come) == 0 {
 		return nil, errDisconnected
 	}
@@ -168,7 +169,7 @@ func (p *pull) ask(maxBytes int64) error {
 
 // receive accounts what came. m has no sequence when it was not a document; tooBig says that the next document does not fit the request's bytes.
 // pending is the number of messages behind m.
-func (p *pull) receive(in *conn.Delivery) (m message, pending uint64, tooBig bool, err error) {
+func (p *pull) receive(in *feed.Delivery) (m message, pending uint64, tooBig bool, err error) {
 	m = delivered(in)
 	if len(in.Reply) == 0 {
 		m.read(&headers{})

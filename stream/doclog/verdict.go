@@ -12,6 +12,7 @@ import (
 
 	"loaderd/loader"
 	"loaderd/stream/conn"
+	"loaderd/stream/messages"
 )
 
 // A server that stands alone is believed at once. In a cluster no read tells the present: a server that is behind, or a leader that is none any
@@ -134,7 +135,7 @@ func (l *Log) absent(ctx context.Context, from, to uint64) error {
 	if !l.store.Clustered() {
 		return l.lost(from, to)
 	}
-	following, err := l.store.Following(ctx, l.name, from)
+	following, err := messages.Following(ctx, l.store.Client, l.name, from)
 	switch {
 	case err != nil:
 		return err
@@ -163,7 +164,7 @@ func (l *Log) absent(ctx context.Context, from, to uint64) error {
 func (l *Log) settle(ctx context.Context, look func(ctx context.Context) error) error {
 	began := time.Now()
 	for looks := 1; ; looks++ {
-		if err := l.store.Barrier(ctx, l.stream); err != nil {
+		if err := messages.Barrier(ctx, l.store.Client, l.stream); err != nil {
 			return l.down("write to stream "+l.name, conn.Passing(err))
 		}
 		err := look(ctx)

@@ -19,6 +19,7 @@ import (
 	"loaderd/stream"
 	"loaderd/stream/casvalue"
 	"loaderd/stream/conn"
+	"loaderd/stream/messages"
 )
 
 // Bucket is the key-value bucket with the leader of each run.
@@ -206,7 +207,7 @@ type candidate struct {
 // read reads the record as the leader of its stream has it. free is true when there is none, or when it was released.
 func (l *Elector) read(ctx context.Context) (record []byte, revision uint64, free bool, err error) {
 	stream, subject := casvalue.At(Bucket, l.name)
-	m, err := l.store.GetLast(ctx, stream, subject)
+	m, err := messages.GetLast(ctx, l.store.Client, stream, subject)
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return nil, 0, true, nil
 	}

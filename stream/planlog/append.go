@@ -14,6 +14,7 @@ import (
 	"loaderd/loader"
 	"loaderd/stream/conn"
 	"loaderd/stream/mac"
+	"loaderd/stream/messages"
 )
 
 // appendBytes bounds the records of one atomic batch.
@@ -53,7 +54,7 @@ func (l *Log) Append(ctx context.Context, last uint64, records ...[]byte) error 
 	}
 	for len(records) > 0 {
 		n, size := 0, 0
-		for n < len(records) && n < conn.MaxCommit && (n == 0 || size+len(records[n]) <= appendBytes) {
+		for n < len(records) && n < messages.MaxCommit && (n == 0 || size+len(records[n]) <= appendBytes) {
 			size += len(records[n])
 			n++
 		}
@@ -165,18 +166,18 @@ func (l *Log) readBack(ctx context.Context, id string, last uint64, records [][]
 
 // send makes one attempt. A careful one finds out why the server refuses, at the price of one more answer.
 func (l *Log) send(ctx context.Context, id string, last uint64, records [][]byte, codes []string, careful bool) error {
-	messages := make([]*nats.Msg, len(records))
+	batch := make([]*nats.Msg, len(records))
 	for i, r := range records {
-		messages[i] = nats.NewMsg(l.subject)
-		messages[i].Data = r
+		batch[i] = nats.NewMsg(l.subject)
+		batch[i].Data = r
 		if codes != nil {
-			messages[i].Header.Set(mac.Header, codes[i])
+			batch[i].Header.Set(mac.Header, codes[i])
 		}
 	}
-	first := messages[0].Header
+	first := batch[0].Header
 	first.Set(appendHeader, id)
 	first.Set(jetstream.ExpectedLastSeqHeader, strconv.FormatUint(last, 10))
 	first.Set(jetstream.ExpectedStreamHeader, l.name)
-	_, err := l.store.Commit(ctx, careful, messages...)
+	_, err := messages.Commit(ctx, l.store.Client, careful, batch...)
 	return conn.AsFull(err)
 }

@@ -16,6 +16,7 @@ import (
 	"loaderd/stream/casvalue"
 	"loaderd/stream/conn"
 	"loaderd/stream/mac"
+	"loaderd/stream/messages"
 )
 
 // Errors of the plan log.
@@ -191,8 +192,8 @@ func (l *Log) message(ctx context.Context, position uint64) (*jetstream.RawStrea
 	}
 	var m *jetstream.RawStreamMsg
 	began := time.Now()
-	err := l.store.RetryWithin(ctx, conn.GetLimit, fmt.Sprintf("read %s at %d", l.name, position), func(ctx context.Context) (err error) {
-		m, err = l.store.Get(ctx, l.stream, position)
+	err := l.store.RetryWithin(ctx, messages.GetLimit, fmt.Sprintf("read %s at %d", l.name, position), func(ctx context.Context) (err error) {
+		m, err = messages.Get(ctx, l.store.Client, l.stream, position)
 		if !errors.Is(err, jetstream.ErrMsgNotFound) {
 			return err
 		}
@@ -250,10 +251,10 @@ func (l *Log) Scan(ctx context.Context, from uint64, f func(position uint64, rec
 func (l *Log) fetch(ctx context.Context, next, last uint64) (records [][]byte, codes []string, err error) {
 	n := min(last-next+1, fetchRecords)
 	if len(l.keys) == 0 {
-		records, err = l.store.GetBatch(ctx, l.name, next, n, fetchBytes)
+		records, err = messages.GetBatch(ctx, l.store.Client, l.name, next, n, fetchBytes)
 		return records, nil, err
 	}
-	found, _, err := l.store.GetRange(ctx, l.name, next, next+n-1, fetchBytes)
+	found, _, err := messages.GetRange(ctx, l.store.Client, l.name, next, next+n-1, fetchBytes)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"loaderd/stream/conn"
+	"loaderd/stream/messages"
 )
 
 // committer commits batches one at a time. It is used by the publisher's goroutine only.
@@ -222,7 +223,7 @@ func accountFull(stream string, used, limit int64) string {
 }
 
 // accept accounts for messages that the server acknowledged.
-func (c *committer) accept(sent []entry, a conn.Ack) {
+func (c *committer) accept(sent []entry, a messages.Ack) {
 	c.unsure, c.broken = false, 0
 	c.single = max(0, c.single-len(sent))
 	c.size = min(2*c.size, c.p.options.BatchMessages)
@@ -291,19 +292,19 @@ func (c *committer) count(documents int, bytes, duplicates int64, last uint64) {
 const noFence = -1
 
 // send makes one attempt to store messages behind sequence fence of their subject, all or none.
-func (c *committer) send(ctx context.Context, es []entry, fence int64) (a conn.Ack, err error) {
-	messages := make([]*nats.Msg, len(es))
+func (c *committer) send(ctx context.Context, es []entry, fence int64) (a messages.Ack, err error) {
+	batch := make([]*nats.Msg, len(es))
 	for i, e := range es {
-		messages[i] = e.message.NATS()
+		batch[i] = e.message.NATS()
 	}
 	if fence != noFence {
-		if messages[0].Header == nil {
-			messages[0].Header = nats.Header{}
+		if batch[0].Header == nil {
+			batch[0].Header = nats.Header{}
 		}
-		messages[0].Header.Set(jetstream.ExpectedLastSubjSeqHeader, strconv.FormatInt(fence, 10))
+		batch[0].Header.Set(jetstream.ExpectedLastSubjSeqHeader, strconv.FormatInt(fence, 10))
 	}
 	err = c.p.store.Attempt(ctx, c.p.options.Timeout, func(ctx context.Context) (err error) {
-		a, err = c.p.store.Commit(ctx, false, messages...)
+		a, err = messages.Commit(ctx, c.p.store.Client, false, batch...)
 		return err
 	})
 	return a, err

@@ -7,6 +7,7 @@ import (
 
 	"loaderd/stream"
 	"loaderd/stream/conn"
+	"loaderd/stream/messages"
 )
 
 // Origin is where a document of the stream came from, as far as it is known.
@@ -20,12 +21,12 @@ type Origin struct {
 func (p *Publisher) Origin(ctx context.Context, sequence uint64) (Origin, error) {
 	ctx, cancel := context.WithTimeout(ctx, conn.AttemptLimit)
 	defer cancel()
-	m, err := p.store.Get(ctx, p.stream, sequence)
+	m, err := messages.Get(ctx, p.store.Client, p.stream, sequence)
 	if err != nil {
 		return Origin{}, fmt.Errorf("read document %d: %w", sequence, err)
 	}
 	o := Origin{Path: m.Header.Get(stream.HeaderPath)}
-	records, err := p.store.GetLastOfEach(ctx, "KV_"+stream.RecordsBucket, "$KV."+stream.RecordsBucket+"."+p.source+".*")
+	records, err := messages.GetLastOfEach(ctx, p.store.Client, "KV_"+stream.RecordsBucket, "$KV."+stream.RecordsBucket+"."+p.source+".*")
 	if err != nil {
 		return o, fmt.Errorf("read the records of source %s: %w", p.source, err)
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"loaderd/stream"
-	"loaderd/stream/conn"
+	"loaderd/stream/messages"
 )
 
 // Options tune a Publisher. The zero value is right for most.
@@ -159,11 +159,11 @@ func New(ctx context.Context, s *stream.Store, source string, o Options) (*Publi
 	if err := CheckSource(source); err != nil {
 		return nil, err
 	}
-	if o.BatchMessages < 0 || o.BatchMessages > conn.MaxCommit {
-		return nil, fmt.Errorf("batch of %d messages: want 1 to %d", o.BatchMessages, conn.MaxCommit)
+	if o.BatchMessages < 0 || o.BatchMessages > messages.MaxCommit {
+		return nil, fmt.Errorf("batch of %d messages: want 1 to %d", o.BatchMessages, messages.MaxCommit)
 	}
 	if o.BatchMessages == 0 {
-		o.BatchMessages = conn.MaxCommit
+		o.BatchMessages = messages.MaxCommit
 	}
 	if o.BatchBytes <= 0 {
 		o.BatchBytes = batchBytes

@@ -13,6 +13,7 @@ import (
 
 	"loaderd/internal/natstest"
 	"loaderd/stream"
+	"loaderd/stream/messages"
 	"loaderd/stream/publish"
 )
 
@@ -81,7 +82,7 @@ func stored(tb testing.TB, s *stream.Store) []string {
 	}
 	var all []string
 	for seq := info.State.FirstSeq; seq <= info.State.LastSeq; seq++ {
-		m, err := s.Get(tb.Context(), st, seq)
+		m, err := messages.Get(tb.Context(), s.Client, st, seq)
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
 			continue
 		}

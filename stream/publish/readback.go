@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"loaderd/stream/messages"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -33,7 +34,7 @@ const readBackPatience = 10 * time.Second
 // newest is the last message of the publisher's subject. In a cluster any server answers a direct get, also one that is behind the others.
 func (p *Publisher) newest(ctx context.Context) (*jetstream.RawStreamMsg, error) {
 	if p.store.Clustered() {
-		return p.store.GetLast(ctx, p.store.Config().Name, p.subject)
+		return messages.GetLast(ctx, p.store.Client, p.store.Config().Name, p.subject)
 	}
 	return p.stream.GetLastMsgForSubject(ctx, p.subject)
 }
@@ -43,7 +44,7 @@ func (p *Publisher) newest(ctx context.Context) (*jetstream.RawStreamMsg, error)
 // refuses what follows from too little.
 func (p *Publisher) readBackSurely(ctx context.Context, after uint64) (known ids, err error) {
 	err = p.store.RetryWithin(ctx, readBackLimit, "read back "+p.subject, func(ctx context.Context) error {
-		if err := p.store.Confirm(ctx, p.stream); err != nil {
+		if err := messages.Confirm(ctx, p.store.Client, p.stream); err != nil {
 			return err
 		}
 		known, _, err = p.readBack(ctx, after)
@@ -82,7 +83,7 @@ func (p *Publisher) readBack(ctx context.Context, after uint64) (ids, uint64, er
 		return known, last, nil
 	}
 	// The last one may be purged meanwhile: it was added before.
-	err = p.store.EachHeader(ctx, p.stream, p.subject, after+1, last-1, func(sequence uint64, h nats.Header) bool {
+	err = messages.EachHeader(ctx, p.store.Client, p.stream, p.subject, after+1, last-1, func(sequence uint64, h nats.Header) bool {
 		if sequence < last {
 			add(h.Get(jetstream.MsgIDHeader))
 		}

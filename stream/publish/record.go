@@ -16,6 +16,7 @@ import (
 
 	"loaderd/stream"
 	"loaderd/stream/conn"
+	"loaderd/stream/messages"
 )
 
 // recordEvery is how often a record is written while its input is published. What was committed after the last write is found by
@@ -160,7 +161,7 @@ func (p *Publisher) patiently(ctx context.Context, what string, ask func(ctx con
 // state is the stream's, as its leader tells it.
 func (p *Publisher) state(ctx context.Context) (info *jetstream.StreamInfo, err error) {
 	err = p.patiently(ctx, "read state of stream "+p.store.Config().Name, func(ctx context.Context) error {
-		if info, err = p.stream.Info(ctx); err == nil && !conn.Led(info) {
+		if info, err = p.stream.Info(ctx); err == nil && !messages.Led(info) {
 			err = conn.Passing(errors.New("the server that answers knows of no leader of the stream"))
 		}
 		return err

@@ -10,6 +10,7 @@ import (
 	"loaderd/loader"
 	"loaderd/stream"
 	"loaderd/stream/casvalue"
+	"loaderd/stream/messages"
 )
 
 // intake is what a run reports to producers, under its own key in the bucket of the document stream's readers.
@@ -57,7 +58,7 @@ func Intakes(ctx context.Context, s *stream.Store, runs []string) (map[string]lo
 	out := map[string]loader.Intake{}
 	for _, run := range runs {
 		behind, subject := casvalue.At(stream.ReadersBucket, intakeKey(documents.CachedInfo(), run))
-		m, err := s.GetLast(ctx, behind, subject)
+		m, err := messages.GetLast(ctx, s.Client, behind, subject)
 		if errors.Is(err, jetstream.ErrMsgNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) {
 			continue
 		}

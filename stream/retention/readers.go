@@ -10,6 +10,7 @@ import (
 
 	"loaderd/stream"
 	"loaderd/stream/casvalue"
+	"loaderd/stream/messages"
 )
 
 // readers are the runs over a document stream as they are reported to producers, in the account of the documents. It is advice, and may be
@@ -117,7 +118,7 @@ func Readers(ctx context.Context, s *stream.Store) ([]Reading, error) {
 		return nil, fmt.Errorf("ask which runs read stream %s: %w", s.Config().Name, err)
 	}
 	behind, subject := casvalue.At(stream.ReadersBucket, valueKey(documents.CachedInfo()))
-	m, err := s.GetLast(ctx, behind, subject)
+	m, err := messages.GetLast(ctx, s.Client, behind, subject)
 	if errors.Is(err, jetstream.ErrMsgNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) {
 		return nil, nil
 	}

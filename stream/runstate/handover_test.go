@@ -89,7 +89,7 @@ func TestElector_HandsStreamsOver(t *testing.T) {
 			if leader == "" || leader == own {
 				return leader == own
 			}
-			_ = stores[1].Of(name).MoveLeader(natstest.Within(t, time.Second), name, own)
+			_ = stream.MoveLeader(natstest.Within(t, time.Second), stores[1].Of(name).Client, name, own)
 			return false
 		})
 	}

@@ -1,8 +1,10 @@
-package conn
+// Package feed delivers the messages of a subject. From a server inside the process they stay in the memory into which they were read.
+package feed
 
 import (
 	"errors"
 	"fmt"
+	"loaderd/stream/conn"
 
 	"github.com/nats-io/nats.go"
 )
@@ -34,19 +36,19 @@ type Delivery struct {
 
 var errRoom = errors.New("more messages came than there is room for")
 
-// Subscribe opens a feed of a subject, with room for so many messages that nobody has taken: what was requested has to fit.
-func (c *Client) Subscribe(subject string, room int) (*Feed, error) {
+// Open opens a feed of a subject, with room for so many messages that nobody has taken: what was requested has to fit.
+func Open(c *conn.Client, subject string, room int) (*Feed, error) {
 	out := make(chan []Delivery, room)
-	f := &Feed{Messages: out, out: out, nc: c.nc}
+	f := &Feed{Messages: out, out: out, nc: c.Conn()}
 	var err error
-	if c.options.Server != nil {
-		if f.own, err = openLine(c.options, subject); err != nil {
-			return nil, Passing(fmt.Errorf("connect to the embedded NATS server: %w", err))
+	if c.Options().Server != nil {
+		if f.own, err = openLine(c.Options(), subject); err != nil {
+			return nil, conn.Passing(fmt.Errorf("connect to the embedded NATS server: %w", err))
 		}
 		go f.read()
 		return f, nil
 	}
-	if f.sub, err = c.nc.Subscribe(subject, f.take); err != nil {
+	if f.sub, err = c.Conn().Subscribe(subject, f.take); err != nil {
 		return nil, err
 	}
 	return f, f.sub.SetPendingLimits(-1, -1) // what was requested is bounded already

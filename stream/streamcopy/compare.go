@@ -1,9 +1,11 @@
-package conn
+package streamcopy
 
 import (
 	"bytes"
 	"context"
 	"fmt"
+	"loaderd/stream/conn"
+	"loaderd/stream/messages"
 	"maps"
 	"slices"
 	"time"
@@ -18,21 +20,21 @@ const (
 	compareBytes     = 4 << 20
 )
 
-// CompareStreams reads sequences first to last of a stream and of its copy on other servers, and returns how many messages both have there. That
+// Compare reads sequences first to last of a stream and of its copy on other servers, and returns how many messages both have there. That
 // they differ is an error. A server of a cluster that is behind is given time. progress is told how far it is.
-func (c *Client) CompareStreams(ctx context.Context, to *Client, name string, first, last uint64, progress func(sequence uint64)) (n uint64, err error) {
+func Compare(ctx context.Context, from, to *conn.Client, name string, first, last uint64, progress func(sequence uint64)) (n uint64, err error) {
 	for first <= last {
 		var original []*jetstream.RawStreamMsg
 		var next uint64
-		err := c.Retry(ctx, "read stream "+name, func(ctx context.Context) (err error) {
-			original, next, err = c.GetRange(ctx, name, first, min(last, first+compareSequences-1), compareBytes)
+		err := from.Retry(ctx, "read stream "+name, func(ctx context.Context) (err error) {
+			original, next, err = messages.GetRange(ctx, from, name, first, min(last, first+compareSequences-1), compareBytes)
 			return err
 		})
 		if err != nil {
 			return n, err
 		}
 		until := min(max(next, first+1)-1, last, first+compareSequences-1) // a hole is passed over in one go
-		if err := to.sameRange(ctx, name, original, first, until); err != nil {
+		if err := sameRange(ctx, to, name, original, first, until); err != nil {
 			return n, err
 		}
 		n += uint64(len(original))
@@ -43,10 +45,10 @@ func (c *Client) CompareStreams(ctx context.Context, to *Client, name string, fi
 }
 
 // sameRange compares what a copy has at sequences first to last.
-func (c *Client) sameRange(ctx context.Context, name string, original []*jetstream.RawStreamMsg, first, last uint64) error {
+func sameRange(ctx context.Context, c *conn.Client, name string, original []*jetstream.RawStreamMsg, first, last uint64) error {
 	wait, began := c.Backoff(), time.Now()
 	for {
-		copied, err := c.wholeRange(ctx, name, first, last)
+		copied, err := wholeRange(ctx, c, name, first, last)
 		if err == nil {
 			err = differ(name, original, copied)
 		}
@@ -62,9 +64,9 @@ func (c *Client) sameRange(ctx context.Context, name string, original []*jetstre
 // compareFor is how long a copy may take to show what is in the original: any server of a cluster answers, once it has caught up.
 const compareFor = 30 * time.Second
 
-func (c *Client) wholeRange(ctx context.Context, name string, first, last uint64) (all []*jetstream.RawStreamMsg, err error) {
+func wholeRange(ctx context.Context, c *conn.Client, name string, first, last uint64) (all []*jetstream.RawStreamMsg, err error) {
 	for first <= last {
-		found, next, err := c.GetRange(ctx, name, first, last, compareBytes)
+		found, next, err := messages.GetRange(ctx, c, name, first, last, compareBytes)
 		if err != nil {
 			return nil, fmt.Errorf("read the copy of stream %s: %w", name, err)
 		}
@@ -95,7 +97,7 @@ func sameHeaders(a, b nats.Header) bool {
 func ownHeaders(h nats.Header) nats.Header {
 	own := maps.Clone(h)
 	maps.DeleteFunc(own, func(name string, _ []string) bool {
-		return OfDirectGet(name) || name == "Nats-Num-Pending" || name == "Nats-UpTo-Sequence"
+		return messages.OfDirectGet(name) || name == "Nats-Num-Pending" || name == "Nats-UpTo-Sequence"
 	})
 	return own
 }

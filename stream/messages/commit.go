@@ -1,9 +1,10 @@
-package conn
+package messages
 
 import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"loaderd/stream/conn"
 	"strconv"
 
 	"github.com/nats-io/nats.go"
@@ -40,10 +41,10 @@ type answer struct {
 // Commit stores messages, all or none: one by a plain publish, up to MaxCommit by an atomic batch. It makes one attempt and sets headers of
 // the messages. A refusal is a *jetstream.APIError, and nothing is stored; after any other error nobody knows. A careful commit waits for
 // the answer to a batch's first message, which tells why the server refuses batches where its answer to the last only tells that it has none.
-func (c *Client) Commit(ctx context.Context, careful bool, messages ...*nats.Msg) (Ack, error) {
+func Commit(ctx context.Context, c *conn.Client, careful bool, messages ...*nats.Msg) (Ack, error) {
 	last := messages[len(messages)-1]
 	if len(messages) == 1 {
-		return c.commitLast(ctx, last, "", 1)
+		return commitLast(ctx, c, last, "", 1)
 	}
 	id := nuid.Next() // a new one for every attempt: the server may still hold a part of the one before
 	for i, m := range messages {
@@ -55,21 +56,21 @@ func (c *Client) Commit(ctx context.Context, careful bool, messages ...*nats.Msg
 		if m == last {
 			break
 		}
-		send := c.nc.PublishMsg
+		send := c.Conn().PublishMsg
 		if careful && i == 0 {
-			send = func(m *nats.Msg) error { return c.openBatch(ctx, m) }
+			send = func(m *nats.Msg) error { return openBatch(ctx, c, m) }
 		}
 		if err := send(m); err != nil {
 			return Ack{}, err
 		}
 	}
 	last.Header.Set(batchCommitHeader, "1")
-	return c.commitLast(ctx, last, id, len(messages))
+	return commitLast(ctx, c, last, id, len(messages))
 }
 
 // openBatch sends a batch's first message. The answer is empty when all is well.
-func (c *Client) openBatch(ctx context.Context, m *nats.Msg) error {
-	reply, err := c.nc.RequestMsgWithContext(ctx, m)
+func openBatch(ctx context.Context, c *conn.Client, m *nats.Msg) error {
+	reply, err := c.Conn().RequestMsgWithContext(ctx, m)
 	if err != nil || len(reply.Data) == 0 {
 		return err
 	}
@@ -84,8 +85,8 @@ func (c *Client) openBatch(ctx context.Context, m *nats.Msg) error {
 }
 
 // commitLast sends the message whose answer counts for n messages of a batch, or for itself.
-func (c *Client) commitLast(ctx context.Context, m *nats.Msg, batch string, n int) (Ack, error) {
-	reply, err := c.nc.RequestMsgWithContext(ctx, m)
+func commitLast(ctx context.Context, c *conn.Client, m *nats.Msg, batch string, n int) (Ack, error) {
+	reply, err := c.Conn().RequestMsgWithContext(ctx, m)
 	if err != nil {
 		return Ack{}, err
 	}

@@ -1,4 +1,4 @@
-package conn_test
+package messages_test
 
 import (
 	"fmt"
@@ -12,6 +12,7 @@ import (
 
 	"loaderd/internal/natstest"
 	"loaderd/stream"
+	"loaderd/stream/messages"
 )
 
 // Headers are read the same by who may make consumers, by who may not, and from an account that gets some of JetStream's requests from another one and
@@ -98,7 +99,7 @@ func TestEachHeaderWithoutConsumers(t *testing.T) {
 // places reads headers and returns where they stand, with what they say.
 func places(t *testing.T, s *stream.Store, st jetstream.Stream, subject string, first, last uint64) (all []string) {
 	t.Helper()
-	err := s.EachHeader(natstest.Within(t, time.Minute), st, subject, first, last, func(sequence uint64, h nats.Header) bool {
+	err := messages.EachHeader(natstest.Within(t, time.Minute), s.Client, st, subject, first, last, func(sequence uint64, h nats.Header) bool {
 		all = append(all, fmt.Sprint(sequence, h.Get(stream.HeaderPath)))
 		return true
 	})

@@ -1,4 +1,4 @@
-package conn_test
+package messages_test
 
 import (
 	"testing"
@@ -8,6 +8,7 @@ import (
 
 	"loaderd/internal/natstest"
 	"loaderd/internal/testscale"
+	"loaderd/stream/messages"
 )
 
 // A server that lost its disk and is catching up takes consumers, and says that nothing is left: the others have all that was asked for.
@@ -31,7 +32,7 @@ func TestEachHeaderPastAServerThatIsBehind(t *testing.T) {
 	early := 0
 	for range testscale.Of(5, 40) {
 		seen := uint64(0)
-		err := s.EachHeader(ctx, st, "docs.test", 1, n, func(sequence uint64, _ nats.Header) bool {
+		err := messages.EachHeader(ctx, s.Client, st, "docs.test", 1, n, func(sequence uint64, _ nats.Header) bool {
 			if sequence != seen+1 {
 				t.Fatalf("document %d follows %d", sequence, seen)
 			}

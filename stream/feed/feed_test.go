@@ -1,4 +1,4 @@
-package conn_test
+package feed_test
 
 import (
 	"bytes"
@@ -14,6 +14,7 @@ import (
 
 	"loaderd/internal/natstest"
 	"loaderd/stream/conn"
+	"loaderd/stream/feed"
 )
 
 // inside is a server inside this process, which can cut its connections.
@@ -21,7 +22,6 @@ type inside struct {
 	*server.Server
 	password string // with which clients log in
 	made     []net.Conn
-	health   func() error // nil: it is well
 }
 
 func (s *inside) InProcessConn() (net.Conn, error) {
@@ -33,12 +33,7 @@ func (s *inside) InProcessConn() (net.Conn, error) {
 func (s *inside) URL() string        { return s.ClientURL() }
 func (s *inside) CheckHealth() error { return nil }
 
-func (s *inside) Health() error {
-	if s.health == nil {
-		return nil
-	}
-	return s.health()
-}
+func (s *inside) Health() error { return nil }
 
 // dialInside connects to a server inside this process, which knows users by name and password.
 func dialInside(t *testing.T) (*conn.Client, *inside) {
@@ -46,7 +41,7 @@ func dialInside(t *testing.T) (*conn.Client, *inside) {
 	s := natstest.PlainServer(t, &server.Options{JetStream: true, NoLog: true, MaxPayload: 8 << 20, Users: []*server.User{{Username: "who", Password: "secret"}}})
 	in := &inside{Server: s, password: "secret"}
 	login := func() (string, string) { return "who", in.password }
-	c, err := conn.Dial(natstest.Within(t, time.Minute), conn.Options{Server: in, Login: login, ReconnectWait: reconnectWait}, slog.New(slog.DiscardHandler))
+	c, err := conn.Dial(natstest.Within(t, time.Minute), conn.Options{Server: in, Login: login, ReconnectWait: 200 * time.Millisecond}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +50,7 @@ func dialInside(t *testing.T) (*conn.Client, *inside) {
 }
 
 // next returns the feed's next message; false when it has ended.
-func next(t *testing.T, f *conn.Feed, rest *[]conn.Delivery) (d conn.Delivery, ok bool) {
+func next(t *testing.T, f *feed.Feed, rest *[]feed.Delivery) (d feed.Delivery, ok bool) {
 	t.Helper()
 	if len(*rest) == 0 {
 		select {
@@ -74,10 +69,15 @@ func next(t *testing.T, f *conn.Feed, rest *[]conn.Delivery) (d conn.Delivery, o
 // What comes over a connection of the feed's own is what was sent, of any size, with and without headers, also where its blocks are used again; so is what comes by the library.
 func TestFeed(t *testing.T) {
 	in, _ := dialInside(t)
-	out, _ := dial(t, asIs)
+	url := "nats://" + natstest.Plain(t, &server.Options{JetStream: true})
+	out, err := conn.Dial(natstest.Within(t, time.Minute), conn.Options{URL: url, ReconnectWait: 200 * time.Millisecond}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(out.Close)
 	for name, c := range map[string]*conn.Client{"inside": in, "outside": out} {
 		t.Run(name, func(t *testing.T) {
-			f, err := c.Subscribe("to.*", 1000)
+			f, err := feed.Open(c, "to.*", 1000)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -102,7 +102,7 @@ func TestFeed(t *testing.T) {
 					}
 				}
 			}()
-			var rest []conn.Delivery
+			var rest []feed.Delivery
 			for i := range rounds * len(sizes) {
 				d, ok := next(t, f, &rest)
 				if !ok {
@@ -150,12 +150,12 @@ func TestFeedRequests(t *testing.T) {
 	if err := c.Conn().Flush(); err != nil {
 		t.Fatal(err)
 	}
-	f, err := c.Subscribe("back.*", 10)
+	f, err := feed.Open(c, "back.*", 10)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	var rest []conn.Delivery
+	var rest []feed.Delivery
 	for _, body := range []string{"", "a", "two\r\nlines"} {
 		if err := f.Request("ask", "back.1", []byte(body)); err != nil {
 			t.Fatal(err)
@@ -177,11 +177,11 @@ func TestFeedEnds(t *testing.T) {
 	c, in := dialInside(t)
 	for _, tt := range []struct {
 		why string
-		end func(f *conn.Feed)
+		end func(f *feed.Feed)
 	}{
-		{"the connection is cut", func(*conn.Feed) { _ = in.made[len(in.made)-1].Close() }},
-		{"it is closed", (*conn.Feed).Close},
-		{"there is no room", func(f *conn.Feed) {
+		{"the connection is cut", func(*feed.Feed) { _ = in.made[len(in.made)-1].Close() }},
+		{"it is closed", (*feed.Feed).Close},
+		{"there is no room", func(f *feed.Feed) {
 			for began := time.Now(); f.Request("nobody", "nowhere", nil) == nil && time.Since(began) < 20*time.Second; {
 				if err := c.Conn().Publish("much", nil); err != nil {
 					t.Error(err)
@@ -193,12 +193,12 @@ func TestFeedEnds(t *testing.T) {
 		}},
 	} {
 		t.Run(tt.why, func(t *testing.T) {
-			f, err := c.Subscribe("much", 3)
+			f, err := feed.Open(c, "much", 3)
 			if err != nil {
 				t.Fatal(err)
 			}
 			tt.end(f)
-			var rest []conn.Delivery
+			var rest []feed.Delivery
 			for {
 				if _, ok := next(t, f, &rest); !ok {
 					break
@@ -215,7 +215,7 @@ func TestFeedEnds(t *testing.T) {
 func TestFeedWithoutLogin(t *testing.T) {
 	c, in := dialInside(t)
 	in.password = "wrong"
-	if _, err := c.Subscribe("to", 1); err == nil || !strings.Contains(err.Error(), "Authorization Violation") {
+	if _, err := feed.Open(c, "to", 1); err == nil || !strings.Contains(err.Error(), "Authorization Violation") {
 		t.Errorf("with a wrong password: %v", err)
 	}
 }

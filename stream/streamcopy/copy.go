@@ -1,10 +1,12 @@
-package conn
+// Package streamcopy copies a stream to other servers by JetStream's snapshots, and compares the copy with the original.
+package streamcopy
 
 import (
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"loaderd/stream/conn"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -17,12 +19,12 @@ const (
 	snapshotSilence = 30 * time.Second
 )
 
-// CopyStream copies a stream to other servers as it is there: with its sequences and what is missing between them, times, subjects, headers and
+// Copy copies a stream to other servers as it is there: with its sequences and what is missing between them, times, subjects, headers and
 // payloads, by JetStream's own snapshot. edit changes the settings of the copy. Its consumers stay behind. The copy appears whole or not at
 // all; of one that was broken off nothing is left after 5 s. progress is told the bytes of every part. It makes one attempt.
-func (c *Client) CopyStream(ctx context.Context, to *Client, name string, edit func(*jetstream.StreamConfig), progress func(bytes int)) error {
-	inbox := c.nc.NewRespInbox()
-	parts, err := c.nc.SubscribeSync(inbox)
+func Copy(ctx context.Context, from, to *conn.Client, name string, edit func(*jetstream.StreamConfig), progress func(bytes int)) error {
+	inbox := from.Conn().NewRespInbox()
+	parts, err := from.Conn().SubscribeSync(inbox)
 	if err != nil {
 		return err
 	}
@@ -30,19 +32,19 @@ func (c *Client) CopyStream(ctx context.Context, to *Client, name string, edit f
 	if err := parts.SetPendingLimits(-1, -1); err != nil {
 		return err
 	}
-	chunk := min(snapshotChunk, c.nc.MaxPayload(), to.nc.MaxPayload())
+	chunk := min(snapshotChunk, from.Conn().MaxPayload(), to.Conn().MaxPayload())
 	var taken struct {
 		Config jetstream.StreamConfig `json:"config"`
 		State  json.RawMessage        `json:"state"`
 	}
-	if err := c.askFor(ctx, c.API("STREAM.SNAPSHOT", name), map[string]any{"deliver_subject": inbox, "no_consumers": true, "chunk_size": chunk}, &taken); err != nil {
+	if err := askFor(ctx, from, from.API("STREAM.SNAPSHOT", name), map[string]any{"deliver_subject": inbox, "no_consumers": true, "chunk_size": chunk}, &taken); err != nil {
 		return fmt.Errorf("take a snapshot of stream %s: %w", name, err)
 	}
 	edit(&taken.Config)
 	var put struct {
 		Subject string `json:"deliver_subject"`
 	}
-	if err := to.askFor(ctx, to.API("STREAM.RESTORE", name), map[string]any{"config": taken.Config, "state": taken.State}, &put); err != nil {
+	if err := askFor(ctx, to, to.API("STREAM.RESTORE", name), map[string]any{"config": taken.Config, "state": taken.State}, &put); err != nil {
 		return fmt.Errorf("make a copy of stream %s: %w", name, err)
 	}
 	for {
@@ -51,7 +53,7 @@ func (c *Client) CopyStream(ctx context.Context, to *Client, name string, edit f
 			return fmt.Errorf("read the snapshot of stream %s: %w", name, err)
 		}
 		var answer struct{}
-		if err := to.askFor(ctx, put.Subject, part.Data, &answer); err != nil {
+		if err := askFor(ctx, to, put.Subject, part.Data, &answer); err != nil {
 			return fmt.Errorf("write the copy of stream %s: %w", name, err)
 		}
 		if len(part.Data) == 0 { // the end
@@ -76,13 +78,13 @@ func nextPart(ctx context.Context, parts *nats.Subscription) (*nats.Msg, error) 
 		return nil, err
 	}
 	if status := part.Header.Get("Status"); len(part.Data) == 0 && status != "" && status != "204" {
-		return nil, Passing(fmt.Errorf("the server answers %s %s", status, part.Header.Get("Description")))
+		return nil, conn.Passing(fmt.Errorf("the server answers %s %s", status, part.Header.Get("Description")))
 	}
 	return part, nil
 }
 
 // askFor sends a question, as JSON unless it is bytes already, and reads the answer, which may be empty.
-func (c *Client) askFor(ctx context.Context, subject string, question, answer any) error {
+func askFor(ctx context.Context, c *conn.Client, subject string, question, answer any) error {
 	data, raw := question.([]byte)
 	if !raw {
 		var err error
@@ -92,7 +94,7 @@ func (c *Client) askFor(ctx context.Context, subject string, question, answer an
 	}
 	ctx, cancel := context.WithTimeout(ctx, snapshotSilence)
 	defer cancel()
-	reply, err := c.nc.RequestWithContext(ctx, subject, data)
+	reply, err := c.Conn().RequestWithContext(ctx, subject, data)
 	if err != nil || len(reply.Data) == 0 {
 		return err
 	}

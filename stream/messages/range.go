@@ -1,8 +1,9 @@
-package conn
+package messages
 
 import (
 	"context"
 	"fmt"
+	"loaderd/stream/conn"
 	"math"
 	"strconv"
 	"time"
@@ -14,11 +15,11 @@ import (
 // GetRange returns those messages of sequences first to last that a replica has, in order, by one request that the stream answers with many
 // messages: no more behind maxBytes, but one at least. next is the sequence behind those that were looked at. That a message is not among
 // them proves nothing: another replica may have it, or its own headers may hide its place. It makes one attempt.
-func (c *Client) GetRange(ctx context.Context, name string, first, last uint64, maxBytes int) (found []*jetstream.RawStreamMsg, next uint64, err error) {
+func GetRange(ctx context.Context, c *conn.Client, name string, first, last uint64, maxBytes int) (found []*jetstream.RawStreamMsg, next uint64, err error) {
 	n := last - first + 1
 	question := fmt.Appendf(nil, `{"seq":%d,"batch":%d,"max_bytes":%d}`, first, n, maxBytes)
-	err = c.Attempt(ctx, AttemptLimit, func(ctx context.Context) error {
-		found, next, err = c.getRange(ctx, name, question, n, last)
+	err = c.Attempt(ctx, conn.AttemptLimit, func(ctx context.Context) error {
+		found, next, err = getRange(ctx, c, name, question, n, last)
 		return err
 	})
 	return found, next, err
@@ -29,17 +30,17 @@ const lastOfEachMost = 1024
 
 // GetLastOfEach returns the last message of each subject that matches a pattern, as a replica has them. More than 1,024
 // subjects are an error. It makes one attempt.
-func (c *Client) GetLastOfEach(ctx context.Context, name, pattern string) (found []*jetstream.RawStreamMsg, err error) {
-	err = c.Attempt(ctx, AttemptLimit, func(ctx context.Context) error {
-		found, _, err = c.getRange(ctx, name, fmt.Appendf(nil, `{"multi_last":[%q]}`, pattern), lastOfEachMost, math.MaxUint64)
+func GetLastOfEach(ctx context.Context, c *conn.Client, name, pattern string) (found []*jetstream.RawStreamMsg, err error) {
+	err = c.Attempt(ctx, conn.AttemptLimit, func(ctx context.Context) error {
+		found, _, err = getRange(ctx, c, name, fmt.Appendf(nil, `{"multi_last":[%q]}`, pattern), lastOfEachMost, math.MaxUint64)
 		return err
 	})
 	return found, err
 }
 
 // getRange asks for at most n messages up to sequence last.
-func (c *Client) getRange(ctx context.Context, name string, question []byte, n, last uint64) (found []*jetstream.RawStreamMsg, next uint64, err error) {
-	err = c.answers(ctx, name, question, n, func(m *nats.Msg) (done bool, err error) {
+func getRange(ctx context.Context, c *conn.Client, name string, question []byte, n, last uint64) (found []*jetstream.RawStreamMsg, next uint64, err error) {
+	err = answers(ctx, c, name, question, n, func(m *nats.Msg) (done bool, err error) {
 		var raw *jetstream.RawStreamMsg
 		if raw, next, err = rangeAnswer(m, last); err != nil || next > 0 {
 			return true, err
@@ -64,10 +65,10 @@ func rangeAnswer(m *nats.Msg, last uint64) (raw *jetstream.RawStreamMsg, next ui
 		}
 		raw = &jetstream.RawStreamMsg{Subject: m.Header.Get(jetstream.SubjectHeader), Header: m.Header, Data: m.Data}
 		if raw.Sequence, err = strconv.ParseUint(at[0], 10, 64); err != nil {
-			return nil, 0, Passing(fmt.Errorf("read the sequence of a message: %w", err))
+			return nil, 0, conn.Passing(fmt.Errorf("read the sequence of a message: %w", err))
 		}
 		if raw.Time, err = time.Parse(time.RFC3339Nano, m.Header.Get(jetstream.TimeStampHeaer)); err != nil {
-			return nil, 0, Passing(fmt.Errorf("read the time of a message: %w", err))
+			return nil, 0, conn.Passing(fmt.Errorf("read the time of a message: %w", err))
 		}
 		return raw, 0, nil
 	}
@@ -77,7 +78,7 @@ func rangeAnswer(m *nats.Msg, last uint64) (raw *jetstream.RawStreamMsg, next ui
 	case "204": // behind the last message
 		at, err := strconv.ParseUint(m.Header.Get(jetstream.LastSequenceHeader), 10, 64)
 		if err != nil {
-			return nil, 0, Passing(fmt.Errorf("read the end of a range: %w", err))
+			return nil, 0, conn.Passing(fmt.Errorf("read the end of a range: %w", err))
 		}
 		return nil, at + 1, nil
 	case "404": // nothing at or behind the first one
@@ -85,6 +86,6 @@ func rangeAnswer(m *nats.Msg, last uint64) (raw *jetstream.RawStreamMsg, next ui
 	case "503":
 		return nil, 0, nats.ErrNoResponders
 	default:
-		return nil, 0, Passing(fmt.Errorf("get a range: the server answers %q", m.Header.Get("Description")))
+		return nil, 0, conn.Passing(fmt.Errorf("get a range: the server answers %q", m.Header.Get("Description")))
 	}
 }

@@ -1,4 +1,4 @@
-package conn_test
+package messages_test
 
 import (
 	"strings"
@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"loaderd/internal/natstest"
+	"loaderd/stream/messages"
 )
 
 // Who may not purge a stream takes the word of its leader; anybody else gets it confirmed, or an error.
@@ -28,7 +29,7 @@ func TestConfirmWherePurgesAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.Settle("DOCS", "CLOSED")
-	if err := s.Barrier(ctx, closed); err == nil {
+	if err := messages.Barrier(ctx, s.Client, closed); err == nil {
 		t.Error("a stream that denies purges takes a barrier")
 	}
 	config := c.Config()
@@ -40,9 +41,9 @@ func TestConfirmWherePurgesAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for what, confirm := range map[string]func() error{
-		"a stream":                          func() error { return s.Confirm(ctx, open) },
-		"one that denies purges":            func() error { return s.Confirm(ctx, closed) },
-		"one that the client may not purge": func() error { return reader.Confirm(ctx, ofReader) },
+		"a stream":                          func() error { return messages.Confirm(ctx, s.Client, open) },
+		"one that denies purges":            func() error { return messages.Confirm(ctx, s.Client, closed) },
+		"one that the client may not purge": func() error { return messages.Confirm(ctx, reader.Client, ofReader) },
 	} {
 		if err := confirm(); err != nil {
 			t.Errorf("%s: Confirm = %v", what, err)
@@ -55,7 +56,7 @@ func TestConfirmWherePurgesAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.Isolate(old)
-	if err := cutOff.Confirm(ctx, ofCutOff); err == nil {
+	if err := messages.Confirm(ctx, cutOff.Client, ofCutOff); err == nil {
 		t.Error("Confirm takes the word of a leader that is cut off")
 	}
 }

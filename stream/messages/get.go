@@ -1,10 +1,13 @@
-package conn
+// Package messages reads and writes the messages of streams: reads that the leader of a stream confirms, many messages in one answer, headers
+// without payloads, and atomic batches.
+package messages
 
 import (
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"loaderd/stream/conn"
 	"slices"
 	"strconv"
 	"time"
@@ -14,22 +17,22 @@ import (
 )
 
 // GetLimit is how long a Get may take at most: one attempt at any replica, one at the leader.
-const GetLimit = 2 * AttemptLimit
+const GetLimit = 2 * conn.AttemptLimit
 
 // Get reads the message at a sequence, jetstream.ErrMsgNotFound when the stream's leader has none there. It makes one attempt.
 //
 // A direct get may go to any replica. One that lags says "not found", and a message's own headers can pass for a status: the leader's
 // word counts. So it does where the answer's place is told twice, by the producer too.
-func (c *Client) Get(ctx context.Context, st jetstream.Stream, sequence uint64) (m *jetstream.RawStreamMsg, err error) {
-	err = c.Attempt(ctx, c.silence(), func(ctx context.Context) (err error) {
+func Get(ctx context.Context, c *conn.Client, st jetstream.Stream, sequence uint64) (m *jetstream.RawStreamMsg, err error) {
+	err = c.Attempt(ctx, c.ReadTimeout(), func(ctx context.Context) (err error) {
 		m, err = st.GetMsg(ctx, sequence)
 		return err
 	})
-	if err == nil && !copied(m.Header) || err != nil && !c.nc.IsConnected() {
+	if err == nil && !copied(m.Header) || err != nil && !c.Conn().IsConnected() {
 		return m, err
 	}
-	err = c.Attempt(ctx, AttemptLimit, func(ctx context.Context) (err error) {
-		m, err = c.leaderGet(ctx, st.CachedInfo().Config.Name, fmt.Appendf(nil, `{"seq":%d}`, sequence))
+	err = c.Attempt(ctx, conn.AttemptLimit, func(ctx context.Context) (err error) {
+		m, err = leaderGet(ctx, c, st.CachedInfo().Config.Name, fmt.Appendf(nil, `{"seq":%d}`, sequence))
 		return err
 	})
 	return m, err
@@ -50,15 +53,15 @@ func copied(h nats.Header) bool {
 }
 
 // GetLast reads the last message on a subject from a stream's leader, jetstream.ErrMsgNotFound when it has none. It makes one attempt.
-func (c *Client) GetLast(ctx context.Context, name, subject string) (*jetstream.RawStreamMsg, error) {
-	return c.leaderGet(ctx, name, fmt.Appendf(nil, `{"last_by_subj":%q}`, subject))
+func GetLast(ctx context.Context, c *conn.Client, name, subject string) (*jetstream.RawStreamMsg, error) {
+	return leaderGet(ctx, c, name, fmt.Appendf(nil, `{"last_by_subj":%q}`, subject))
 }
 
 // leaderGet asks a stream's leader for a message, where a direct get asks any replica.
-func (c *Client) leaderGet(ctx context.Context, name string, question []byte) (*jetstream.RawStreamMsg, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.silence())
+func leaderGet(ctx context.Context, c *conn.Client, name string, question []byte) (*jetstream.RawStreamMsg, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.ReadTimeout())
 	defer cancel()
-	resp, err := c.nc.RequestWithContext(ctx, c.API("STREAM.MSG.GET", name), question)
+	resp, err := c.Conn().RequestWithContext(ctx, c.API("STREAM.MSG.GET", name), question)
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +76,7 @@ func (c *Client) leaderGet(ctx context.Context, name string, question []byte) (*
 		} `json:"message"`
 	}
 	if err := json.Unmarshal(resp.Data, &answer); err != nil {
-		return nil, Passing(fmt.Errorf("read the answer of stream %s: %w", name, err))
+		return nil, conn.Passing(fmt.Errorf("read the answer of stream %s: %w", name, err))
 	}
 	switch m := answer.Message; {
 	case answer.Error != nil && answer.Error.ErrorCode == jetstream.JSErrCodeMessageNotFound:
@@ -91,21 +94,18 @@ func (c *Client) leaderGet(ctx context.Context, name string, question []byte) (*
 	}
 }
 
-// ErrBehind comes from a replica that a message has not reached yet: messages are read from any replica.
-var ErrBehind = Passing(errors.New("the server has not got this record yet"))
-
 // GetBatch returns the payloads of messages from sequence first on, at least one and at most n, and no more behind maxBytes, by one
-// request that the stream answers with many messages. A replica that has none of them yet is ErrBehind. It makes one attempt.
+// request that the stream answers with many messages. A replica that has none of them yet is conn.ErrBehind. It makes one attempt.
 //
 // The library has no call for it, and its consumers ask for ever for a message that is larger than what they may have on the way.
-func (c *Client) GetBatch(ctx context.Context, name string, first, n uint64, maxBytes int) ([][]byte, error) {
+func GetBatch(ctx context.Context, c *conn.Client, name string, first, n uint64, maxBytes int) ([][]byte, error) {
 	question := fmt.Appendf(nil, `{"seq":%d,"batch":%d,"max_bytes":%d,"no_hdr":true}`, first, n, maxBytes)
-	records, last, err := c.directGet(ctx, name, question, n)
+	records, last, err := directGet(ctx, c, name, question, n)
 	switch {
 	case err != nil:
 		return nil, err
 	case len(records) == 0:
-		return nil, ErrBehind
+		return nil, conn.ErrBehind
 	case last != first+uint64(len(records))-1: // a hole shows in the sequence of the last message
 		return nil, fmt.Errorf("%d records from %d on end at %d: some are gone", len(records), first, last)
 	}
@@ -114,10 +114,10 @@ func (c *Client) GetBatch(ctx context.Context, name string, first, n uint64, max
 
 // Following returns the sequence of the first message at or behind a sequence that some replica has; 0 says that it has none, yet or any more.
 // A sequence that is passed over is in no replica: each takes messages in their order. It makes one attempt.
-func (c *Client) Following(ctx context.Context, name string, sequence uint64) (following uint64, err error) {
-	err = c.Attempt(ctx, AttemptLimit, func(ctx context.Context) error {
-		_, following, err = c.directGet(ctx, name, fmt.Appendf(nil, `{"seq":%d,"batch":1,"no_hdr":true}`, sequence), 1)
-		if errors.Is(err, ErrBehind) {
+func Following(ctx context.Context, c *conn.Client, name string, sequence uint64) (following uint64, err error) {
+	err = c.Attempt(ctx, conn.AttemptLimit, func(ctx context.Context) error {
+		_, following, err = directGet(ctx, c, name, fmt.Appendf(nil, `{"seq":%d,"batch":1,"no_hdr":true}`, sequence), 1)
+		if errors.Is(err, conn.ErrBehind) {
 			return nil
 		}
 		return err
@@ -126,22 +126,22 @@ func (c *Client) Following(ctx context.Context, name string, sequence uint64) (f
 }
 
 // directGet asks any replica for at most n consecutive messages. It returns their payloads and the sequence of the last of them; where the
-// replica has none of them, ErrBehind. The question asks for a batch without headers: those of a producer may pass for an answer's.
-func (c *Client) directGet(ctx context.Context, name string, question []byte, n uint64) (payloads [][]byte, last uint64, err error) {
-	err = c.answers(ctx, name, question, n, func(m *nats.Msg) (done bool, err error) {
+// replica has none of them, conn.ErrBehind. The question asks for a batch without headers: those of a producer may pass for an answer's.
+func directGet(ctx context.Context, c *conn.Client, name string, question []byte, n uint64) (payloads [][]byte, last uint64, err error) {
+	err = answers(ctx, c, name, question, n, func(m *nats.Msg) (done bool, err error) {
 		switch m.Header.Get("Status") {
 		case "":
 			payloads = append(payloads, m.Data)
 			return false, nil
 		case "204": // the end of the answer
 			if last, err = strconv.ParseUint(m.Header.Get(jetstream.LastSequenceHeader), 10, 64); err != nil {
-				err = fmt.Errorf("read the end of an answer of stream %s: %w", name, Passing(err))
+				err = fmt.Errorf("read the end of an answer of stream %s: %w", name, conn.Passing(err))
 			}
 			return true, err
 		case "503":
 			return true, nats.ErrNoResponders
 		default:
-			return true, fmt.Errorf("%w: it answers %q", ErrBehind, m.Header.Get("Description"))
+			return true, fmt.Errorf("%w: it answers %q", conn.ErrBehind, m.Header.Get("Description"))
 		}
 	})
 	if err != nil {

@@ -1,10 +1,11 @@
-package conn
+package feed
 
 import (
 	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"loaderd/stream/conn"
 	"net"
 	"strconv"
 	"sync"
@@ -54,12 +55,12 @@ type hello struct {
 }
 
 // openLine connects and subscribes.
-func openLine(o Options, subject string) (_ *ownLine, err error) {
-	conn, err := o.Server.InProcessConn()
+func openLine(o conn.Options, subject string) (_ *ownLine, err error) {
+	raw, err := o.Server.InProcessConn()
 	if err != nil {
 		return nil, err
 	}
-	l := &ownLine{conn: conn, block: newBlock(0), whole: lineBytes}
+	l := &ownLine{conn: raw, block: newBlock(0), whole: lineBytes}
 	defer func() {
 		if err != nil {
 			l.close()
@@ -73,7 +74,7 @@ func openLine(o Options, subject string) (_ *ownLine, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := conn.SetReadDeadline(time.Now().Add(connectLimit)); err != nil {
+	if err := raw.SetReadDeadline(time.Now().Add(conn.ConnectTimeout)); err != nil {
 		return nil, err
 	}
 	if err := l.await(&l.informed); err != nil {
@@ -85,7 +86,7 @@ func openLine(o Options, subject string) (_ *ownLine, err error) {
 	if err := l.await(&l.answered); err != nil {
 		return nil, err
 	}
-	return l, conn.SetReadDeadline(time.Time{})
+	return l, raw.SetReadDeadline(time.Time{})
 }
 
 // await reads until the server has said something. Messages do not come before they are requested.
@@ -210,7 +211,7 @@ func (l *ownLine) message(line, behind []byte, headers bool) (d Delivery, size i
 func (l *ownLine) write(b []byte) error {
 	l.writing.Lock()
 	defer l.writing.Unlock()
-	if err := l.conn.SetWriteDeadline(time.Now().Add(connectLimit)); err != nil {
+	if err := l.conn.SetWriteDeadline(time.Now().Add(conn.ConnectTimeout)); err != nil {
 		return err
 	}
 	_, err := l.conn.Write(b)

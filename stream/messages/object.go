@@ -1,4 +1,4 @@
-package conn
+package messages
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"loaderd/stream/conn"
 	"math"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -18,13 +19,13 @@ const (
 	objectBytes = 8 << 20
 )
 
-// GetObject reads an object of an object store: jetstream.ErrObjectNotFound where the store's leader knows of none, ErrBehind where a replica
+// GetObject reads an object of an object store: jetstream.ErrObjectNotFound where the store's leader knows of none, conn.ErrBehind where a replica
 // has not all of it, jetstream.ErrDigestMismatch where it is not what was stored. It makes one attempt.
 //
 // The library reads objects, and lists them, through a consumer. While a cluster elects the leader that makes consumers, it waits for one.
-func (c *Client) GetObject(ctx context.Context, bucket, name string) ([]byte, error) {
+func GetObject(ctx context.Context, c *conn.Client, bucket, name string) ([]byte, error) {
 	stream := "OBJ_" + bucket
-	m, err := c.GetLast(ctx, stream, "$O."+bucket+".M."+base64.URLEncoding.EncodeToString([]byte(name)))
+	m, err := GetLast(ctx, c, stream, "$O."+bucket+".M."+base64.URLEncoding.EncodeToString([]byte(name)))
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return nil, jetstream.ErrObjectNotFound
 	}
@@ -42,12 +43,12 @@ func (c *Client) GetObject(ctx context.Context, bucket, name string) ([]byte, er
 	parts, next := uint32(0), uint64(1)
 	for parts < info.Chunks {
 		question := fmt.Appendf(nil, `{"next_by_subj":%q,"seq":%d,"batch":%d,"max_bytes":%d}`, "$O."+bucket+".C."+info.NUID, next, objectParts, objectBytes)
-		found, after, err := c.getRange(ctx, stream, question, objectParts, math.MaxUint64-1)
+		found, after, err := getRange(ctx, c, stream, question, objectParts, math.MaxUint64-1)
 		if err != nil {
 			return nil, err
 		}
 		if len(found) == 0 {
-			return nil, fmt.Errorf("%w: object %s has %d parts, it has %d of them", ErrBehind, name, info.Chunks, parts)
+			return nil, fmt.Errorf("%w: object %s has %d parts, it has %d of them", conn.ErrBehind, name, info.Chunks, parts)
 		}
 		for _, part := range found {
 			data = append(data, part.Data...)

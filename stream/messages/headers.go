@@ -1,9 +1,10 @@
-package conn
+package messages
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"loaderd/stream/conn"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -14,7 +15,7 @@ import (
 const headerPatience = 10 * time.Second
 
 // errEarly is a reading of headers that ended before the last message, on a server that is behind the others.
-var errEarly = Passing(errors.New("a server that is behind the others says that nothing is left"))
+var errEarly = conn.Passing(errors.New("a server that is behind the others says that nothing is left"))
 
 // Head is a message without its payload.
 type Head struct {
@@ -25,9 +26,9 @@ type Head struct {
 }
 
 // EachHeader is EachHead for who wants sequence and headers alone.
-func (c *Client) EachHeader(ctx context.Context, st jetstream.Stream, subject string, first, last uint64,
+func EachHeader(ctx context.Context, c *conn.Client, st jetstream.Stream, subject string, first, last uint64,
 	f func(sequence uint64, h nats.Header) (more bool)) error {
-	return c.EachHead(ctx, st, subject, first, last, func(m Head) bool { return f(m.Sequence, m.Header) })
+	return EachHead(ctx, c, st, subject, first, last, func(m Head) bool { return f(m.Sequence, m.Header) })
 }
 
 // EachHead calls f with a stream's messages from sequence first to last, of one subject or of all (""), in order, until f returns false. Payloads are
@@ -35,7 +36,7 @@ func (c *Client) EachHeader(ctx context.Context, st jetstream.Stream, subject st
 //
 // In a cluster the reading is done by some server, which may be behind the others: there "nothing is left" is a hint. What follows is asked of the
 // stream's leader, behind a write that a majority took, and read as long as it has something. A server that is gone is no end either.
-func (c *Client) EachHead(ctx context.Context, st jetstream.Stream, subject string, first, last uint64, f func(m Head) (more bool)) error {
+func EachHead(ctx context.Context, c *conn.Client, st jetstream.Stream, subject string, first, last uint64, f func(m Head) (more bool)) error {
 	next, stopped := max(first, 1), false
 	each := func(m Head) bool {
 		stopped = !f(m)
@@ -45,7 +46,7 @@ func (c *Client) EachHead(ctx context.Context, st jetstream.Stream, subject stri
 	wait, moved := c.Backoff(), time.Now()
 	for {
 		from := next
-		err := c.eachHead(ctx, st, subject, from, last, each)
+		err := eachHead(ctx, c, st, subject, from, last, each)
 		if stopped || next > last || !c.Clustered() {
 			return err
 		}
@@ -54,9 +55,9 @@ func (c *Client) EachHead(ctx context.Context, st jetstream.Stream, subject stri
 			wait.Reset()
 		}
 		if err == nil {
-			err = c.nothingFrom(ctx, st, subject, next, last)
+			err = nothingFrom(ctx, c, st, subject, next, last)
 		}
-		if err == nil || !Transient(err) || time.Since(moved) >= headerPatience {
+		if err == nil || !conn.Transient(err) || time.Since(moved) >= headerPatience {
 			return err
 		}
 		if err := c.Pause(ctx, wait.NextBackOff(), err); err != nil {
@@ -67,16 +68,16 @@ func (c *Client) EachHead(ctx context.Context, st jetstream.Stream, subject stri
 
 // nothingFrom is nil when a stream has no message of a subject at sequences first to last, as a majority of its servers has it, and
 // errEarly when it has.
-func (c *Client) nothingFrom(ctx context.Context, st jetstream.Stream, subject string, first, last uint64) error {
-	if err := c.Confirm(ctx, st); err != nil {
+func nothingFrom(ctx context.Context, c *conn.Client, st jetstream.Stream, subject string, first, last uint64) error {
+	if err := Confirm(ctx, c, st); err != nil {
 		return err
 	}
 	if subject == "" {
 		subject = ">"
 	}
 	var following uint64
-	err := c.Attempt(ctx, AttemptLimit, func(ctx context.Context) error {
-		m, err := c.leaderGet(ctx, st.CachedInfo().Config.Name, fmt.Appendf(nil, `{"seq":%d,"next_by_subj":%q}`, first, subject))
+	err := c.Attempt(ctx, conn.AttemptLimit, func(ctx context.Context) error {
+		m, err := leaderGet(ctx, c, st.CachedInfo().Config.Name, fmt.Appendf(nil, `{"seq":%d,"next_by_subj":%q}`, first, subject))
 		if err == nil {
 			following = m.Sequence
 		}
@@ -93,26 +94,26 @@ func (c *Client) nothingFrom(ctx context.Context, st jetstream.Stream, subject s
 
 // eachHead is EachHead by what one server has, to its end: by a consumer, or where none can be made, as by who may not, by gets of many messages, which
 // send payloads too.
-func (c *Client) eachHead(ctx context.Context, st jetstream.Stream, subject string, first, last uint64, f func(m Head) (more bool)) error {
-	if !c.mayNot(opCreateConsumer) {
-		consumer, err := c.headersConsumer(ctx, st, subject, first)
+func eachHead(ctx context.Context, c *conn.Client, st jetstream.Stream, subject string, first, last uint64, f func(m Head) (more bool)) error {
+	if !c.MayNot(conn.OpCreateConsumer) {
+		consumer, err := headersConsumer(ctx, c, st, subject, first)
 		if err == nil {
 			return consumeHeaders(ctx, consumer, f)
 		}
 		var refused *jetstream.APIError
-		if !c.denied(ctx, opCreateConsumer, st.CachedInfo().Config.Name, err) && (errors.As(err, &refused) || ctx.Err() != nil) {
+		if !c.Denied(ctx, conn.OpCreateConsumer, st.CachedInfo().Config.Name, err) && (errors.As(err, &refused) || ctx.Err() != nil) {
 			return err
 		}
 	}
-	return c.getHeaders(ctx, st, subject, first, last, f)
+	return getHeaders(ctx, c, st, subject, first, last, f)
 }
 
-func (c *Client) headersConsumer(ctx context.Context, st jetstream.Stream, subject string, first uint64) (jetstream.Consumer, error) {
+func headersConsumer(ctx context.Context, c *conn.Client, st jetstream.Stream, subject string, first uint64) (jetstream.Consumer, error) {
 	config := jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: first, HeadersOnly: true}
 	if subject != "" {
 		config.FilterSubjects = []string{subject}
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.silence()) // a server that does not know of the stream yet says nothing
+	ctx, cancel := context.WithTimeout(ctx, c.ReadTimeout()) // a server that does not know of the stream yet says nothing
 	defer cancel()
 	return st.OrderedConsumer(ctx, config)
 }
@@ -123,10 +124,10 @@ const (
 	headersBytes  = 8 << 20
 )
 
-func (c *Client) getHeaders(ctx context.Context, st jetstream.Stream, subject string, first, last uint64, f func(m Head) (more bool)) error {
+func getHeaders(ctx context.Context, c *conn.Client, st jetstream.Stream, subject string, first, last uint64, f func(m Head) (more bool)) error {
 	for next := first; next <= last; {
 		end := min(last, next+headersAtOnce-1)
-		found, behind, err := c.GetRange(ctx, st.CachedInfo().Config.Name, next, end, headersBytes)
+		found, behind, err := GetRange(ctx, c, st.CachedInfo().Config.Name, next, end, headersBytes)
 		if err != nil {
 			return err
 		}

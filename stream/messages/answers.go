@@ -1,0 +1,38 @@
+package messages
+
+import (
+	"context"
+	"loaderd/stream/conn"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// answers puts a question to a stream, any replica of which answers with at most n messages and one that ends them. It calls f with each, in
+// order, until f says that it was the last.
+func answers(ctx context.Context, c *conn.Client, name string, question []byte, n uint64, f func(*nats.Msg) (last bool, err error)) error {
+	inbox, answers := c.Conn().NewRespInbox(), make(chan *nats.Msg, n+1)
+	sub, err := c.Conn().ChanSubscribe(inbox, answers)
+	if err != nil {
+		return err
+	}
+	defer sub.Unsubscribe() //nolint:errcheck // fails only on a closed connection
+	if err := c.Conn().PublishRequest(c.API("DIRECT.GET", name), inbox, question); err != nil {
+		return err
+	}
+	silence := time.NewTimer(c.ReadTimeout())
+	defer silence.Stop()
+	for {
+		select {
+		case m := <-answers:
+			if last, err := f(m); last || err != nil {
+				return err
+			}
+			silence.Reset(c.ReadTimeout())
+		case <-silence.C:
+			return nats.ErrTimeout
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
