@@ -6,9 +6,9 @@ import (
 	"reflect"
 	"testing"
 
+	"loaderd/internal/api"
 	"loaderd/internal/daemontest"
 	"loaderd/internal/natstest"
-	"loaderd/internal/reader"
 )
 
 // Every token of every document arrives exactly once. The steps are the same for any number of ranks, and after a restart
@@ -34,14 +34,14 @@ func TestPromise(t *testing.T) {
 	c := daemontest.Settings(t, "")
 	d = daemontest.Start(t, c)
 	daemontest.Publish(t, natstest.URL(d.Store()), documents[:100])
-	have := daemontest.Read(t, d.FlightURI(), reader.Ticket{Steps: 5})
+	have := daemontest.Read(t, d.FlightURI(), api.Ticket{Steps: 5})
 	daemontest.Stop(t, d)
 	d = daemontest.Start(t, c)
 	daemontest.Publish(t, natstest.URL(d.Store()), documents[100:])
 	daemontest.Seal(t, d)
-	have = append(have, daemontest.Read(t, d.FlightURI(), reader.Ticket{Step: 5})...)
+	have = append(have, daemontest.Read(t, d.FlightURI(), api.Ticket{Step: 5})...)
 	for i := range have {
-		have[i].Meta = reader.Meta{}
+		have[i].Meta = api.Metadata{}
 	}
 	if !reflect.DeepEqual(have, want) {
 		t.Error("a restart changed the steps")

@@ -12,8 +12,8 @@ import (
 
 	"github.com/apache/arrow/go/v17/arrow/flight"
 
-	"loaderd/arrowout/answers"
 	"loaderd/internal/access"
+	"loaderd/internal/api"
 	"loaderd/loader"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
@@ -229,7 +229,7 @@ func (s *service) keepers(committed uint64, err error, send func(any) error) err
 	if err != nil {
 		return err
 	}
-	return send(answers.Committed{Run: s.run.Info().Run, Step: committed})
+	return send(api.Committed{Run: s.run.Info().Run, Step: committed})
 }
 
 func (s *service) checkpoint(ctx context.Context, _ asked, send func(any) error) error {
@@ -237,7 +237,7 @@ func (s *service) checkpoint(ctx context.Context, _ asked, send func(any) error)
 	if err != nil {
 		return err
 	}
-	return send(answers.Checkpoint{Run: s.run.Info().Run, Step: step})
+	return send(api.Checkpoint{Run: s.run.Info().Run, Step: step})
 }
 
 func (s *service) info(_ context.Context, _ asked, send func(any) error) error {
@@ -251,7 +251,7 @@ func (s *service) measure(ctx context.Context, _ asked, send func(any) error) er
 		return err
 	}
 	info := s.run.Info()
-	return send(answers.Measured{Run: info.Run, Length: info.Length})
+	return send(api.Measured{Run: info.Run, Length: info.Length})
 }
 
 func (s *service) stats(_ context.Context, _ asked, send func(any) error) error {
@@ -259,7 +259,7 @@ func (s *service) stats(_ context.Context, _ asked, send func(any) error) error 
 }
 
 func (s *service) cause(_ context.Context, q asked, send func(any) error) error {
-	answer := answers.Cause{Run: s.run.Info().Run, Step: q.step}
+	answer := api.Cause{Run: s.run.Info().Run, Step: q.step}
 	if e := s.run.Cause(q.step); e != nil {
 		answer.Reason, answer.Message, answer.Do, answer.Facts = e.Reason, e.Message, e.Do, e.Facts
 	}
@@ -272,7 +272,7 @@ func (s *service) seal(ctx context.Context, q asked, send func(any) error) error
 		if err != nil {
 			return err
 		}
-		return send(answers.Recorded{Run: s.run.Info().Run, Sequence: sequence, Source: q.source})
+		return send(api.Recorded{Run: s.run.Info().Run, Sequence: sequence, Source: q.source})
 	}
 	return s.position(send)(s.run.SealBy(ctx, callerOf(ctx).Name))
 }
@@ -286,6 +286,6 @@ func (s *service) position(send func(any) error) func(uint64, error) error {
 		if err != nil {
 			return err
 		}
-		return send(answers.Recorded{Run: s.run.Info().Run, Sequence: sequence})
+		return send(api.Recorded{Run: s.run.Info().Run, Sequence: sequence})
 	}
 }

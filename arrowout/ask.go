@@ -10,8 +10,8 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 
-	"loaderd/arrowout/answers"
 	"loaderd/internal/access"
+	"loaderd/internal/api"
 	"loaderd/loader"
 	"loaderd/loader/mixture"
 )
@@ -19,8 +19,8 @@ import (
 // Watcher knows how the run does, beyond what a Run tells of itself.
 type Watcher interface {
 	// Status and History are of this moment. Nobody changes what they hold; of the Status, May is left to the server.
-	Status() answers.Status
-	History() answers.History
+	Status() api.Status
+	History() api.History
 }
 
 // Watch lets the server answer status and history. It is called before Start.

@@ -13,8 +13,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	"loaderd/arrowout"
-	"loaderd/arrowout/answers"
 	"loaderd/internal/access"
+	"loaderd/internal/api"
 	"loaderd/loader"
 )
 
@@ -76,7 +76,7 @@ func TestStatusNamesWhatOneMayDo(t *testing.T) {
 	s := serve(t, newFake(2, 2, 16), func(c *arrowout.Config) { c.Identities = file })
 	may := func(token string) []string {
 		results, reason := asks(t, s, access.Caller{Authorization: []string{"Bearer " + token}}, "status", "")
-		var status answers.Status
+		var status api.Status
 		if reason != "" || json.Unmarshal(results[0], &status) != nil || status.Planned != 7 {
 			t.Fatalf("%s, %s", reason, results)
 		}

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc/codes"
 
-	"loaderd/arrowout"
+	"loaderd/internal/api"
 	"loaderd/loader"
 	"loaderd/loader/plan"
 	"loaderd/packonline"
@@ -237,7 +237,7 @@ func TestAnUnknownSource(t *testing.T) {
 
 func compareBatch(t *testing.T, f *fakeRun, rec arrow.Record, metadata []byte, step *plan.Step, first, n int) {
 	t.Helper()
-	want := arrowout.Metadata{Run: "fake", Step: step.Index, Parts: 1, Bucket: int(step.Bucket), Rows: n, StepSources: f.begun}
+	want := api.Metadata{Run: "fake", Step: step.Index, Parts: 1, Bucket: int(step.Bucket), Rows: n, StepSources: f.begun}
 	for _, row := range step.Rows {
 		m := model(f, row, step.Bucket)
 		want.StepTokens += m.Cu[len(m.Cu)-1]
@@ -268,7 +268,7 @@ func compareBatch(t *testing.T, f *fakeRun, rec arrow.Record, metadata []byte, s
 		want.Documents += len(row)
 	}
 	if f.info.Config.Mixed() {
-		want.Sources = map[string]arrowout.SourceCount{} // of rows of padding alone, too
+		want.Sources = map[string]api.SourceCount{} // of rows of padding alone, too
 	}
 	for _, row := range step.Rows[first : first+n] {
 		for _, l := range model(f, row, step.Bucket).Labels {
@@ -285,12 +285,12 @@ func compareBatch(t *testing.T, f *fakeRun, rec arrow.Record, metadata []byte, s
 						c.LossTokens++
 					}
 				}
-				want.Sources[name] = arrowout.SourceCount{Tokens: c.Tokens + int64(p.Length), LossTokens: c.LossTokens}
+				want.Sources[name] = api.SourceCount{Tokens: c.Tokens + int64(p.Length), LossTokens: c.LossTokens}
 			}
 		}
 	}
 	want.Weighted = f.masks
-	var got arrowout.Metadata
+	var got api.Metadata
 	if err := json.Unmarshal(metadata, &got); err != nil {
 		t.Fatal(err)
 	}

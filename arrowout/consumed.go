@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"loaderd/arrowout/answers"
+	"loaderd/internal/api"
 	"loaderd/loader"
 	"loaderd/loader/plan"
 )
@@ -38,5 +38,5 @@ func (s *service) consumed(ctx context.Context, q asked, send func(any) error) e
 	}
 	s.places.report(r.place(), r.Session)
 	receipt := s.run.Consumed(r.place(), r.Consumption)
-	return send(answers.Consumed{Run: s.run.Info().Run, Known: receipt.Known, Window: receipt.Window, Alert: receipt.Alert})
+	return send(api.Consumed{Run: s.run.Info().Run, Known: receipt.Known, Window: receipt.Window, Alert: receipt.Alert})
 }

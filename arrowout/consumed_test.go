@@ -9,6 +9,7 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/flight"
 
 	"loaderd/arrowout"
+	"loaderd/internal/api"
 	"loaderd/internal/reader"
 	"loaderd/loader"
 )
@@ -55,7 +56,7 @@ func TestConsumed_SlowRankBehindFullBuffers(t *testing.T) {
 	got, done := make(chan uint64, steps), make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = c.Read(ctx, reader.Ticket{Rank: 1, World: 2, Session: session, Peer: 4}, func(b reader.Batch) error {
+		_ = c.Read(ctx, api.Ticket{Rank: 1, World: 2, Session: session, Peer: 4}, func(b reader.Batch) error {
 			got <- b.Meta.Step
 			return nil
 		})

@@ -22,7 +22,7 @@ func (s *service) DoGet(t *flight.Ticket, stream flight.FlightService_DoGetServe
 		return err
 	}
 	who := callerOf(stream.Context())
-	done, err := s.limits.stream(who, req.place().Job)
+	done, err := s.limits.stream(who, place(req.Ticket).Job)
 	if err != nil {
 		return err
 	}
@@ -34,15 +34,15 @@ func (s *service) DoGet(t *flight.Ticket, stream flight.FlightService_DoGetServe
 		return err
 	}
 	defer memory.close()
-	if err := s.places.admit(stream.Context(), who, req.place(), req.Session); err != nil {
+	if err := s.places.admit(stream.Context(), who, place(req.Ticket), req.Session); err != nil {
 		return err
 	}
-	reader, err := s.run.JoinAs(req.place(), req.Step, loader.Client{Session: req.Session, Taken: req.Taken, Steps: req.Steps, Read: req.Read, Address: addressOf(stream.Context())})
+	reader, err := s.run.JoinAs(place(req.Ticket), req.Step, loader.Client{Session: req.Session, Taken: req.Taken, Steps: req.Steps, Read: req.Read, Address: addressOf(stream.Context())})
 	if err != nil {
 		return err
 	}
 	defer context.AfterFunc(s.stopping, func() { cancel(context.Cause(s.stopping)) })()
-	left, err := s.places.take(who, req.place(), req.Session, addressOf(ctx), cancel)
+	left, err := s.places.take(who, place(req.Ticket), req.Session, addressOf(ctx), cancel)
 	if err != nil {
 		reader.Close()
 		return err
@@ -52,7 +52,7 @@ func (s *service) DoGet(t *flight.Ticket, stream flight.FlightService_DoGetServe
 	defer s.metrics.streams.Dec()
 	visit := s.visits.begin(stream.Context(), req)
 	defer func() { visit.end(err) }()
-	flow := s.traffic.begin(time.Now(), req.place(), who.Name, addressOf(ctx), req.Step)
+	flow := s.traffic.begin(time.Now(), place(req.Ticket), who.Name, addressOf(ctx), req.Step)
 	defer func() { s.traffic.end(time.Now(), flow) }()
 
 	r := &reading{run: s.run, request: req, encoder: enc, limit: s.batchBytes, metrics: s.metrics, memory: memory, flow: flow}

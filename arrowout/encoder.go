@@ -7,6 +7,7 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/array"
 	"github.com/apache/arrow/go/v17/arrow/ipc"
 
+	"loaderd/internal/api"
 	"loaderd/loader"
 )
 
@@ -39,13 +40,13 @@ func (e *encoder) schemaMessage() (*message, error) {
 }
 
 // batch is one record batch with its metadata, the body aligned.
-func (e *encoder) batch(b *loader.Batch, m Metadata) (*message, Metadata, error) {
+func (e *encoder) batch(b *loader.Batch, m api.Metadata) (*message, api.Metadata, error) {
 	memory := &loan{shelf: e.shelf}
 	l, err := newLayout(b, e.sources, memory)
 	if err != nil {
 		return nil, m, err
 	}
-	m.count(l)
+	countBatch(&m, l)
 	built := make([]arrow.Array, len(e.columns))
 	for i, c := range e.columns {
 		data, err := c.build(l)
@@ -64,7 +65,7 @@ func (e *encoder) batch(b *loader.Batch, m Metadata) (*message, Metadata, error)
 		out.dictionaries, e.began = out.dictionaries[1:], true
 	}
 	e.written = nil // it would live as long as the next batch is waited for
-	out.loan, out.metadata = memory, m.encode()
+	out.loan, out.metadata = memory, encodeMetadata(m)
 	out.align()
 	return out, m, nil
 }

@@ -19,7 +19,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"loaderd/arrowout"
-	"loaderd/arrowout/answers"
+	"loaderd/internal/api"
 	"loaderd/loader"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
@@ -460,8 +460,8 @@ func serve[R arrowout.Reader](t testing.TB, run interface {
 // fakeWatcher knows nothing of note.
 type fakeWatcher struct{}
 
-func (fakeWatcher) Status() answers.Status   { return answers.Status{Run: "fake", Planned: 7} }
-func (fakeWatcher) History() answers.History { return answers.History{Run: "fake", Known: 7} }
+func (fakeWatcher) Status() api.Status   { return api.Status{Run: "fake", Planned: 7} }
+func (fakeWatcher) History() api.History { return api.History{Run: "fake", Known: 7} }
 
 func stop(t testing.TB, s *arrowout.Server) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)

@@ -4,7 +4,7 @@ import (
 	"context"
 	"slices"
 
-	"loaderd/arrowout/answers"
+	"loaderd/internal/api"
 	"loaderd/loader"
 	"loaderd/loader/plan"
 	"loaderd/packonline"
@@ -32,7 +32,7 @@ func (s *service) find(ctx context.Context, q asked, send func(any) error) error
 			if err != nil || len(pieces) == 0 {
 				return err
 			}
-			return send(answers.Found{Run: info.Run, Step: step.Index, Bucket: int(step.Bucket), Row: row, Pieces: pieces})
+			return send(api.Found{Run: info.Run, Step: step.Index, Bucket: int(step.Bucket), Row: row, Pieces: pieces})
 		})
 		if err != nil {
 			return err
@@ -51,7 +51,7 @@ type finding struct {
 }
 
 // pieces are those of a row that are of the document that is sought: where the message holds documents of its id, of these alone.
-func (f *finding) pieces(ctx context.Context, step *plan.Step, row int) ([]answers.Piece, error) {
+func (f *finding) pieces(ctx context.Context, step *plan.Step, row int) ([]api.Piece, error) {
 	told := f.named.told(step)
 	if told && f.shown == nil {
 		shown, err := f.service.run.Show(ctx, f.document)
@@ -61,12 +61,12 @@ func (f *finding) pieces(ctx context.Context, step *plan.Step, row int) ([]answe
 		f.shown = &shown
 	}
 	within := told && f.id != "" && slices.Contains(f.shown.IDs, f.id)
-	var found []answers.Piece
+	var found []api.Piece
 	for k, p := range f.named.row(step, row) {
 		if step.Rows[row][k].Doc != f.document {
 			continue
 		}
-		if one := []*answers.Piece{&p}; told {
+		if one := []*api.Piece{&p}; told {
 			f.named.tell(one, *f.shown)
 		} else {
 			whole(one)

@@ -101,7 +101,7 @@ func (s *service) flightInfo(d *flight.FlightDescriptor, info loader.Info, who a
 	for _, r := range ranks {
 		t := req.Ticket
 		t.Rank = r
-		f.Endpoint = append(f.Endpoint, &flight.FlightEndpoint{Ticket: &flight.Ticket{Ticket: t.encode()}, Location: locations})
+		f.Endpoint = append(f.Endpoint, &flight.FlightEndpoint{Ticket: &flight.Ticket{Ticket: encodeTicket(t)}, Location: locations})
 	}
 	if protobuf.Size(f) > maxInfoBytes {
 		return nil, badTicket("world %d has too many ranks for one answer that lists %d daemons: name a rank", req.World, len(info.Daemons))

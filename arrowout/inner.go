@@ -1,7 +1,7 @@
 package arrowout
 
 import (
-	"loaderd/arrowout/answers"
+	"loaderd/internal/api"
 	"loaderd/loader"
 	"loaderd/loader/plan"
 )
@@ -11,7 +11,7 @@ import (
 func (s *sources) told(step *plan.Step) bool { return s.config.Documents.Several() || step.Masked > 0 }
 
 // tell says of pieces of a document what the document tells: nothing where it has not these tokens, as one that is not the one that was planned.
-func (s *sources) tell(pieces []*answers.Piece, d loader.Shown) {
+func (s *sources) tell(pieces []*api.Piece, d loader.Shown) {
 	for _, p := range pieces {
 		n, there := d.LossTokens(p.Start+p.Repeats, p.Start+p.Length)
 		if !there {
@@ -19,7 +19,7 @@ func (s *sources) tell(pieces []*answers.Piece, d loader.Shown) {
 		}
 		p.LossTokens = &n
 		if in, several := d.Inner(p.Start); several {
-			p.Inner = &answers.Inner{Index: in.Index, Within: p.Start - in.Start, ID: in.ID, Weight: in.Weight, Meta: s.meta(d, p.Start)}
+			p.Inner = &api.Inner{Index: in.Index, Within: p.Start - in.Start, ID: in.ID, Weight: in.Weight, Meta: s.meta(d, p.Start)}
 		}
 	}
 }
@@ -40,7 +40,7 @@ func (s *sources) meta(d loader.Shown, token int32) (values map[string]any) {
 }
 
 // whole says of pieces whose tokens all have a loss that they have.
-func whole(pieces []*answers.Piece) {
+func whole(pieces []*api.Piece) {
 	for _, p := range pieces {
 		p.LossTokens = &p.Length
 	}

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"loaderd/arrowout/answers"
+	"loaderd/internal/api"
 	"loaderd/loader"
 	"loaderd/loader/plan"
 )
@@ -43,7 +43,7 @@ func (s *service) ledger(ctx context.Context, q asked, send func(any) error) err
 	if err := named.meet(ctx, step); err != nil {
 		return err
 	}
-	page := answers.Page{Step: answers.Step{Run: run, Index: step.Index, Bucket: int(step.Bucket), Cursor: step.Cursor.Last(), Masked: step.Masked}, Total: len(step.Rows)}
+	page := api.Page{Step: api.Step{Run: run, Index: step.Index, Bucket: int(step.Bucket), Cursor: step.Cursor.Last(), Masked: step.Masked}, Total: len(step.Rows)}
 	pieces, most := 0, ledgerPieces
 	if q.documents {
 		most = describedPieces
@@ -62,11 +62,11 @@ func (s *service) ledger(ctx context.Context, q asked, send func(any) error) err
 }
 
 // page sends a part of a step, described with where the documents of its rows came from.
-func (s *service) page(ctx context.Context, page answers.Page, named *sources, step *plan.Step, described bool, send func(any) error) error {
+func (s *service) page(ctx context.Context, page api.Page, named *sources, step *plan.Step, described bool, send func(any) error) error {
 	if !described {
 		return send(page)
 	}
-	pieces := map[uint64][]*answers.Piece{} // by document
+	pieces := map[uint64][]*api.Piece{} // by document
 	for i, row := range page.Rows {
 		for k, p := range step.Rows[page.First+i] {
 			pieces[p.Doc] = append(pieces[p.Doc], &row[k])
@@ -92,7 +92,7 @@ func (s *service) page(ctx context.Context, page answers.Page, named *sources, s
 }
 
 // describe says where a document came from, and of its pieces what only the document tells. Of one that was released nothing but its place is known.
-func (s *service) describe(ctx context.Context, named *sources, step *plan.Step, document uint64, pieces []*answers.Piece) (info loader.DocumentInfo, err error) {
+func (s *service) describe(ctx context.Context, named *sources, step *plan.Step, document uint64, pieces []*api.Piece) (info loader.DocumentInfo, err error) {
 	if named.told(step) {
 		var shown loader.Shown
 		shown, err = s.run.Show(ctx, document)
@@ -115,10 +115,10 @@ func isLost(err error) bool {
 }
 
 // row is a row of a step as it is shown.
-func (s *sources) row(step *plan.Step, i int) []answers.Piece {
-	out := make([]answers.Piece, len(step.Rows[i]))
+func (s *sources) row(step *plan.Step, i int) []api.Piece {
+	out := make([]api.Piece, len(step.Rows[i]))
 	for k, p := range step.Rows[i] {
-		out[k] = answers.Piece{Source: s.name(p.Doc), Sequence: s.sequence(p.Doc), Start: p.Start, Length: p.Length}
+		out[k] = api.Piece{Source: s.name(p.Doc), Sequence: s.sequence(p.Doc), Start: p.Start, Length: p.Length}
 	}
 	first := sort.Search(len(step.Repeats), func(k int) bool { return step.Repeats[k].Row >= i })
 	for _, r := range step.Repeats[first:] {

@@ -5,8 +5,8 @@ import (
 	"maps"
 	"slices"
 
-	"loaderd/arrowout/answers"
 	"loaderd/internal/access"
+	"loaderd/internal/api"
 	"loaderd/loader"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
@@ -26,7 +26,7 @@ func (s *service) mix(ctx context.Context, q asked, send func(any) error) error 
 	if (q.decided != nil || q.request != "") && (q.dryRun || !q.mixes()) {
 		return badBody("mix", "decided and request_id are for a change that is made", `send "weights", "add" or "remove" as well, and no "dry_run"`)
 	}
-	answer := answers.Mixture{Run: info.Run, Step: info.Planned, DryRun: q.dryRun}
+	answer := api.Mixture{Run: info.Run, Step: info.Planned, DryRun: q.dryRun}
 	if !q.mixes() {
 		if q.dryRun {
 			return badBody("mix", "dry_run without a change", `send "weights", "add" or "remove" as well`)
@@ -73,7 +73,7 @@ func targets(weights map[string]float64) map[string]float64 {
 const recentSteps = 100
 
 // describeMixture says how things stand: shares, and what is left of each source.
-func (s *service) describeMixture(ctx context.Context, info loader.Info, now []loader.SourceStats, answer *answers.Mixture) error {
+func (s *service) describeMixture(ctx context.Context, info loader.Info, now []loader.SourceStats, answer *api.Mixture) error {
 	stock, err := s.run.Stock(ctx)
 	if err != nil {
 		return err
@@ -91,7 +91,7 @@ func (s *service) describeMixture(ctx context.Context, info loader.Info, now []l
 	}
 	answer.Tokens, answer.RecentSteps, answer.Target = taken, steps, map[string]float64{}
 	for i, x := range now {
-		m := answers.MixedSource{Name: x.Name, Target: x.Target, Tokens: x.Status.Tokens, Share: portion(x.Status.Tokens, taken), Recent: portion(recent[i], emitted),
+		m := api.MixedSource{Name: x.Name, Target: x.Target, Tokens: x.Status.Tokens, Share: portion(x.Status.Tokens, taken), Recent: portion(recent[i], emitted),
 			Epoch: x.Epoch, Epochs: x.Epochs, Resting: x.Resting, Removed: x.Removed, Sealed: x.Sealed, UsedUp: x.UsedUp}
 		if !x.Removed {
 			answer.Target[x.Name] = x.Target

@@ -14,8 +14,8 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"loaderd/arrowout"
-	"loaderd/arrowout/answers"
 	"loaderd/internal/access"
+	"loaderd/internal/api"
 	"loaderd/loader"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
@@ -155,12 +155,12 @@ func TestHowAMixtureStands(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var have answers.Mixture
+	var have api.Mixture
 	if err := json.Unmarshal([]byte(got), &have); err != nil {
 		t.Fatal(err)
 	}
 	steps := func(n int64) *int64 { return &n }
-	want := answers.Mixture{Run: "fake", Step: 120, Tokens: 2000, RecentSteps: 100, Target: map[string]float64{"code": 0.5, "web": 0.25, "books": 0.25}, Sources: []answers.MixedSource{
+	want := api.Mixture{Run: "fake", Step: 120, Tokens: 2000, RecentSteps: 100, Target: map[string]float64{"code": 0.5, "web": 0.25, "books": 0.25}, Sources: []api.MixedSource{
 		{Name: "code", Target: 0.5, Share: 0.3, Recent: 0.75, Tokens: 600, Epochs: 1, Left: 40, Lasts: steps(40 * 60 / 8)},
 		{Name: "web", Target: 0.25, Share: 0.1, Recent: 0.25, Tokens: 200, Epochs: 1, Left: 0, Lasts: steps(0)},
 		{Name: "books", Target: 0.25, Share: 0.6, Tokens: 1200, Epoch: 1, Epochs: 4, Sealed: true, Left: 20 + 2*25, Lasts: steps(70 * 40 / 4)},
@@ -174,7 +174,7 @@ func TestHowAMixtureStands(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	have = answers.Mixture{}
+	have = api.Mixture{}
 	if err := json.Unmarshal([]byte(got), &have); err != nil {
 		t.Fatal(err)
 	}
@@ -297,7 +297,7 @@ func TestLedgerOfSeveralSources(t *testing.T) {
 		t.Error(err)
 	}
 	f.lost = true
-	var page answers.Page
+	var page api.Page
 	if got, err := act(c, "ledger", `{"step":0,"documents":true}`); err != nil || json.Unmarshal([]byte(got), &page) != nil ||
 		!cmp.Equal(page.Documents, []loader.DocumentInfo{{Source: "code", Sequence: 5}, {Source: "web", Sequence: 5}}) {
 		t.Errorf("ledger with documents: %s, %v", got, err)

@@ -3,6 +3,7 @@ package arrowout
 import (
 	"encoding/json"
 
+	"loaderd/internal/api"
 	"loaderd/loader/plan"
 )
 
@@ -40,38 +41,8 @@ func (p part) memory(s *plan.Step, columns []column) int64 {
 	return int64(n)
 }
 
-// Metadata travels with every record batch as JSON in app_metadata. Counts are of this batch alone, so that those of a step's
-// parts and ranks add up to the step's; those of the whole step say so in their names.
-type Metadata struct {
-	Run        string `json:"run"`
-	Step       uint64 `json:"step"`
-	Part       int    `json:"part"`        // 0 ... Parts-1
-	Parts      int    `json:"parts"`       // record batches that make this rank's part of the step
-	Bucket     int    `json:"bucket"`      // length of every row in tokens
-	Rows       int    `json:"rows"`        // rows of this batch
-	Tokens     int64  `json:"tokens"`      // slots that are not padding
-	LossTokens int64  `json:"loss_tokens"` // slots whose label is not -100
-	Documents  int    `json:"documents"`   // pieces; a document cut in two counts twice
-	MaxSeqlen  int    `json:"max_seqlen"`  // longest attention segment in tokens, padding left out
-
-	// What a loss that leaves out every segment's first token is divided by, StepTokens - StepSegments, without asking the other ranks, where every token
-	// has a loss.
-	StepTokens   int64 `json:"step_tokens"`   // tokens of the whole step, on all ranks, without padding
-	StepSegments int64 `json:"step_segments"` // attention segments of the whole step, on all ranks
-	// The same where not every token has a loss: such a loss is divided by StepLossTokens - StepLossSegments.
-	StepLossTokens   int64 `json:"step_loss_tokens"`   // tokens of the whole step with a loss
-	StepLossSegments int64 `json:"step_loss_segments"` // segments of the whole step whose first token has a loss
-
-	// Weighted says that the loss of a piece of this batch has another weight than 1: the column loss_weights tells.
-	Weighted bool `json:"weighted,omitempty"`
-
-	// StepSources is how many sources the step's numbers may be of: those that the run began with, and more where one of them came later.
-	StepSources int                    `json:"step_sources,omitempty"`
-	Sources     map[string]SourceCount `json:"sources,omitzero"` // of a run with several: what this batch has of each, by name
-}
-
 // countStep counts what all ranks and parts of a step share.
-func (m *Metadata) countStep(s *plan.Step, sources *sources) {
+func countStep(m *api.Metadata, s *plan.Step, sources *sources) {
 	m.StepSources = len(sources.config.Sources)
 	for _, row := range s.Rows {
 		for _, p := range row {
@@ -89,7 +60,8 @@ func (m *Metadata) countStep(s *plan.Step, sources *sources) {
 	m.StepLossTokens, m.StepLossSegments = m.StepTokens-s.Masked, m.StepSegments-s.MaskedFirst
 }
 
-func (m *Metadata) count(l layout) {
+// countBatch counts what a batch has.
+func countBatch(m *api.Metadata, l layout) {
 	m.Bucket, m.Rows = l.Bucket, l.Rows
 	for i, segments := range l.segments {
 		m.Documents += len(l.Pieces[i])
@@ -102,14 +74,14 @@ func (m *Metadata) count(l layout) {
 	for i := range l.Loss {
 		m.LossTokens -= l.masked(i, 0, int32(l.Bucket))
 	}
-	m.countSources(l)
+	countSources(m, l)
 }
 
-func (m *Metadata) countSources(l layout) {
+func countSources(m *api.Metadata, l layout) {
 	if !l.sources.mixed {
 		return
 	}
-	m.Sources = map[string]SourceCount{}
+	m.Sources = map[string]api.SourceCount{}
 	for i, row := range l.Pieces {
 		at := int32(0)
 		for _, p := range row {
@@ -123,7 +95,8 @@ func (m *Metadata) countSources(l layout) {
 	}
 }
 
-func (m Metadata) encode() []byte {
+// encodeMetadata returns the JSON of the metadata of a batch.
+func encodeMetadata(m api.Metadata) []byte {
 	b, err := json.Marshal(m)
 	if err != nil {
 		panic(err) // strings and integers always encode

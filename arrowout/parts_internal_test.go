@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"loaderd/internal/api"
 	"loaderd/loader"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
@@ -51,7 +52,7 @@ func TestMemoryOfAPart(t *testing.T) {
 			}
 		}
 		b := &loader.Batch{Bucket: bucket, Rows: rows, Pieces: s.Rows, Contents: contents}
-		m, _, err := newEncoder(columns, sourcesOf(nil, info), &shelf{}).batch(b, Metadata{Run: info.Run})
+		m, _, err := newEncoder(columns, sourcesOf(nil, info), &shelf{}).batch(b, api.Metadata{Run: info.Run})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"time"
 
+	"loaderd/internal/api"
 	"loaderd/loader"
 	"loaderd/loader/plan"
 )
@@ -16,7 +17,7 @@ type sending struct {
 	began   time.Time // when it was assembled
 	begins  []int64   // as in loader.Batch
 	traced  []loader.Traced
-	Metadata
+	api.Metadata
 }
 
 // reading turns the steps that a ticket asks for into messages, one batch ahead: while gRPC sends a batch, reading waits for the next step,
@@ -34,7 +35,7 @@ type reading struct {
 
 // batches hands every batch to out, until the steps asked for or the run end (nil), the context ends or something fails.
 func (r *reading) batches(ctx context.Context, reader Reader, out chan<- sending) error {
-	place := r.request.place()
+	place := place(r.request.Ticket)
 	for n := uint64(0); r.request.Steps == 0 || n < r.request.Steps; n++ {
 		step, waited, err := r.next(ctx, reader)
 		if err != nil {
@@ -52,8 +53,8 @@ func (r *reading) batches(ctx context.Context, reader Reader, out chan<- sending
 		}
 		first, rows := place.Slice(len(step.Rows))
 		parts := split(step, r.request.columns, first, rows, r.limit)
-		about := Metadata{Run: r.request.Run, Step: step.Index, Parts: len(parts)}
-		about.countStep(step, r.encoder.sources)
+		about := api.Metadata{Run: r.request.Run, Step: step.Index, Parts: len(parts)}
+		countStep(&about, step, r.encoder.sources)
 		for i, p := range parts {
 			about.Part = i
 			s, err := r.batch(ctx, step, p, about)
@@ -75,7 +76,7 @@ func (r *reading) batches(ctx context.Context, reader Reader, out chan<- sending
 }
 
 // batch assembles one part of a step, as soon as there is memory for it.
-func (r *reading) batch(ctx context.Context, step *plan.Step, p part, about Metadata) (s sending, err error) {
+func (r *reading) batch(ctx context.Context, step *plan.Step, p part, about api.Metadata) (s sending, err error) {
 	start := time.Now()
 	charge, err := r.memory.take(ctx, p.memory(step, r.request.columns))
 	r.metrics.memory.Add(time.Since(start).Seconds())

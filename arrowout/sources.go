@@ -73,12 +73,6 @@ func (s *sources) name(document uint64) string {
 	return ""
 }
 
-// SourceCount is what a batch has of one source.
-type SourceCount struct {
-	Tokens     int64 `json:"tokens"`
-	LossTokens int64 `json:"loss_tokens"` // of those whose label is not -100
-}
-
 // bytesOfSource is more than a SourceCount takes with its name.
 const bytesOfSource = 160
 

@@ -22,6 +22,7 @@ import (
 	protobuf "google.golang.org/protobuf/proto"
 
 	"loaderd/arrowout"
+	"loaderd/internal/api"
 	"loaderd/loader/plan"
 	"loaderd/packonline"
 )
@@ -61,9 +62,9 @@ func TestStepAndStepsChooseTheRange(t *testing.T) {
 	}
 }
 
-func metadataOf(t *testing.T, r *flight.Reader) arrowout.Metadata {
+func metadataOf(t *testing.T, r *flight.Reader) api.Metadata {
 	t.Helper()
-	var m arrowout.Metadata
+	var m api.Metadata
 	if err := json.Unmarshal(r.LatestAppMetadata(), &m); err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"loaderd/arrowout"
-	"loaderd/arrowout/answers"
+	"loaderd/internal/api"
 	"loaderd/loader"
 	"loaderd/loader/plan"
 )
@@ -44,13 +44,13 @@ func serveTexts(t *testing.T, f *fakeRun) *arrowout.Server {
 }
 
 // textsOf are the answers to text or peek.
-func textsOf(t *testing.T, answer string) (out []answers.Text) {
+func textsOf(t *testing.T, answer string) (out []api.Text) {
 	t.Helper()
 	for line := range strings.SplitSeq(answer, "\n") {
 		if line == "" {
 			continue
 		}
-		var text answers.Text
+		var text api.Text
 		if err := json.Unmarshal([]byte(line), &text); err != nil {
 			t.Fatal(err)
 		}

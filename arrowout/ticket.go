@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"loaderd/internal/access"
+	"loaderd/internal/api"
 	"loaderd/loader"
 	"loaderd/loader/plan"
 )
@@ -14,36 +15,20 @@ import (
 // maxWorld bounds the world size of a ticket: a step has at most that many rows.
 const maxWorld = 1 << 20
 
-// Ticket asks for one rank's rows of consecutive steps. On the wire it is a JSON object; every key may be left out.
-type Ticket struct {
-	Run         string   `json:"run,omitempty"`         // name of the run; empty: the one that is served
-	RunID       string   `json:"run_id,omitempty"`      // of the run; when given it must match
-	Fingerprint string   `json:"fingerprint,omitempty"` // of the plan; when given it must match
-	Rank        int      `json:"rank"`                  // data-parallel rank, 0 ... World-1
-	World       int      `json:"world"`                 // number of data-parallel ranks
-	Step        uint64   `json:"step"`                  // first step to read
-	Steps       uint64   `json:"steps"`                 // how many; 0: until the end of the run
-	Columns     []string `json:"columns"`               // in the order in which they are sent
-	Job         string   `json:"job,omitempty"`         // that the rank belongs to; empty: plan.DefaultKeeper
-	Session     string   `json:"session,omitempty"`     // of a client that reports what its trainer has taken (action consumed); kept over reconnects
-	Peer        int      `json:"peer,omitempty"`        // of several processes that read as one rank
-	Taken       uint64   `json:"taken,omitempty"`       // steps that the trainer has taken; with Session
-	Read        uint64   `json:"read,omitempty"`        // steps before Step that the client has read by earlier streams
-}
-
 // request is a ticket that has been checked against the run.
 type request struct {
-	Ticket
+	api.Ticket
 	columns   []column
 	namesRank bool // the ticket named its rank itself
 }
 
-// place is the ticket's place in the run.
-func (t Ticket) place() loader.Place {
+// place returns the place of a ticket in the run.
+func place(t api.Ticket) loader.Place {
 	return loader.Place{Rank: t.Rank, World: t.World, Job: cmp.Or(t.Job, plan.DefaultKeeper), Peer: t.Peer}
 }
 
-func (t Ticket) encode() []byte {
+// encodeTicket returns the JSON of a ticket.
+func encodeTicket(t api.Ticket) []byte {
 	b, err := json.Marshal(t)
 	if err != nil {
 		panic(err) // strings and integers always encode
@@ -53,7 +38,7 @@ func (t Ticket) encode() []byte {
 
 // parseTicket reads a ticket's bytes, fills defaults in and checks it against the run.
 func parseTicket(b []byte, info loader.Info, who access.Identity) (request, error) {
-	t := request{Ticket: Ticket{Run: info.Run, World: 1}}
+	t := request{Ticket: api.Ticket{Run: info.Run, World: 1}}
 	var rank, world, peer, columns = uint64(0), uint64(1), uint64(0), []string(nil)
 	taken := false
 	err := decodeObject(b, map[string]func(json.RawMessage) error{

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"loaderd/internal/api"
 	"loaderd/loader"
 )
 
@@ -94,7 +95,7 @@ func TestRateOfRecentBytes(t *testing.T) {
 
 // batchOf is the last batch of a step, of so many bytes.
 func batchOf(step uint64, bytes int) sending {
-	return sending{message: &message{bodyLen: bytes}, Metadata: Metadata{Step: step, Parts: 1}}
+	return sending{message: &message{bodyLen: bytes}, Metadata: api.Metadata{Step: step, Parts: 1}}
 }
 
 // A reader that comes again within a minute goes on with what it got before, as the same reader alone; nobody else does.

@@ -43,7 +43,7 @@ type visit struct {
 
 // begin tells that a reader has come.
 func (v *visits) begin(ctx context.Context, q request) *visit {
-	place := q.place()
+	place := place(q.Ticket)
 	v.mu.Lock()
 	step, known := v.expected[place]
 	delete(v.expected, place)
@@ -90,7 +90,7 @@ func (x *visit) end(err error) {
 		if len(v.expected) >= maxExpected {
 			clear(v.expected)
 		}
-		v.expected[q.place()] = step
+		v.expected[place(q.Ticket)] = step
 		v.mu.Unlock()
 	}
 	x.tell(again && x.continues, "a reader has gone", "from_step", q.Step, "at_step", step, "after", time.Since(x.began).Round(time.Millisecond), "why", why)

@@ -12,6 +12,7 @@ import (
 	"github.com/apache/arrow/go/v17/arrow"
 
 	"loaderd/internal/access"
+	"loaderd/internal/api"
 )
 
 // tableOf are the rows of the first table in a section of docs/wire.md, cell by cell, without the head.
@@ -89,8 +90,8 @@ func TestPageOfTheWire(t *testing.T) {
 		}
 		return names
 	}
-	same("keys of a ticket", first("Tickets"), keysOf(Ticket{}))
-	same("keys of the metadata", first("Metadata"), keysOf(Metadata{}))
+	same("keys of a ticket", first("Tickets"), keysOf(api.Ticket{}))
+	same("keys of the metadata", first("Metadata"), keysOf(api.Metadata{}))
 
 	var columns, wantColumns []string
 	for _, row := range tableOf(t, page, "Columns") {

@@ -10,7 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"loaderd/arrowout/answers"
+	"loaderd/internal/api"
 	"loaderd/internal/status"
 	"loaderd/internal/statustest"
 	"loaderd/loader"
@@ -413,7 +413,7 @@ func (m *machine) check(rt *rapid.T) {
 		}
 	}
 	m.answered(rt)
-	shown := status.New(status.Options{Run: m.run, Ranks: func() []answers.RankStatus { return nil }, Events: status.NewEvents("a"), Name: "a", Flight: func() string { return "" },
+	shown := status.New(status.Options{Run: m.run, Ranks: func() []api.RankStatus { return nil }, Events: status.NewEvents("a"), Name: "a", Flight: func() string { return "" },
 		Bounds: status.Bounds{Window: m.world.config.Shuffle.Window, Ahead: m.world.options.Ahead}}).Status()
 	for _, wrong := range append(contradictions(m.run.Stats()), statustest.Contradictions(&shown)...) {
 		rt.Fatal(wrong)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"strconv"
 
+	"loaderd/internal/api"
 	"loaderd/internal/config"
 	"loaderd/internal/daemon"
 	"loaderd/internal/lengths"
@@ -50,7 +51,7 @@ func openServing(ctx context.Context, steps uint64) (m measured, err error) {
 		if err != nil {
 			return 0, err
 		}
-		err = client.Read(ctx, reader.Ticket{World: 1, Steps: steps}, func(b reader.Batch) error {
+		err = client.Read(ctx, api.Ticket{World: 1, Steps: steps}, func(b reader.Batch) error {
 			size += int64(len(b.InputIDs)) * slotBytes
 			return nil
 		})

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"loaderd/arrowout"
+	"loaderd/internal/api"
 	"loaderd/internal/reader"
 )
 
@@ -30,7 +31,7 @@ func TestServe(t *testing.T) {
 		t.Fatal(err)
 	}
 	steps := 0
-	err = client.Read(ctx, reader.Ticket{World: 2}, func(b reader.Batch) error {
+	err = client.Read(ctx, api.Ticket{World: 2}, func(b reader.Batch) error {
 		if b.L != 1024 || b.Rows != 2 {
 			t.Errorf("step %d has %d rows of %d, want 2 of 1024", steps, b.Rows, b.L)
 		}

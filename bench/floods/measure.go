@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"loaderd/internal/api"
 	"loaderd/internal/reader"
 )
 
@@ -197,7 +198,7 @@ func (d *running) read(ctx context.Context, long time.Duration) (p phase, err er
 	defer time.AfterFunc(long, end).Stop()
 	defer end()
 	for err == nil {
-		err = client.Read(over, reader.Ticket{Steps: steps}, func(reader.Batch) error {
+		err = client.Read(over, api.Ticket{Steps: steps}, func(reader.Batch) error {
 			p.steps++
 			return over.Err()
 		})

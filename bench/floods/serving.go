@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"loaderd/internal/access"
+	"loaderd/internal/api"
 	"loaderd/internal/config"
 	"loaderd/internal/daemon"
 	"loaderd/internal/lengths"
@@ -88,7 +89,7 @@ func serve(ctx context.Context, folder string, secure bool) (err error) {
 	if err != nil {
 		return err
 	}
-	err = client.Read(ctx, reader.Ticket{Steps: steps}, func(reader.Batch) error { return nil }) // returns when they are planned
+	err = client.Read(ctx, api.Ticket{Steps: steps}, func(reader.Batch) error { return nil }) // returns when they are planned
 	if err = errors.Join(err, client.Close()); err != nil {
 		return err
 	}

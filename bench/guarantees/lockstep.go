@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"loaderd/bench/page"
+	"loaderd/internal/api"
 	"loaderd/internal/daemon"
 	"loaderd/internal/reader"
 )
@@ -37,7 +38,7 @@ func printLockstep(ctx context.Context, b *bench, out io.Writer) error {
 			var s paces
 			if err := serving(ctx, c, func(d *daemon.Daemon) (err error) {
 				s, err = lockstep(ctx, world, b.steps, between, func(ctx context.Context, rank int, step func() error) error {
-					return readRank(ctx, d, reader.Options{Reuse: true}, reader.Ticket{Rank: rank, World: world, Steps: uint64(b.steps)}, step)
+					return readRank(ctx, d, reader.Options{Reuse: true}, api.Ticket{Rank: rank, World: world, Steps: uint64(b.steps)}, step)
 				})
 				return err
 			}); err != nil {
@@ -159,7 +160,7 @@ func (b *barrier) gather(ctx context.Context) (first, last time.Time, err error)
 }
 
 // readRank reads one rank's steps from the daemon.
-func readRank(ctx context.Context, d *daemon.Daemon, o reader.Options, t reader.Ticket, step func() error) (err error) {
+func readRank(ctx context.Context, d *daemon.Daemon, o reader.Options, t api.Ticket, step func() error) (err error) {
 	client, err := reader.Open(d.FlightURI(), o)
 	if err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"loaderd/bench/page"
+	"loaderd/internal/api"
 	"loaderd/internal/daemon"
 	"loaderd/internal/reader"
 	"loaderd/loader"
@@ -54,7 +55,7 @@ func batchOf(ctx context.Context, d *daemon.Daemon, step uint64) error {
 	if err != nil {
 		return err
 	}
-	err = client.Read(ctx, reader.Ticket{Step: step, Steps: 1}, func(reader.Batch) error { return nil })
+	err = client.Read(ctx, api.Ticket{Step: step, Steps: 1}, func(reader.Batch) error { return nil })
 	return errors.Join(err, client.Close())
 }
 

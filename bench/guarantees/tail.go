@@ -9,6 +9,7 @@ import (
 
 	"loaderd/bench/page"
 	"loaderd/bench/record"
+	"loaderd/internal/api"
 	"loaderd/internal/daemon"
 	"loaderd/internal/reader"
 )
@@ -53,7 +54,7 @@ func printTail(ctx context.Context, b *bench, out io.Writer) error {
 		if err := serving(ctx, b.settings(fmt.Sprintf("tail-%d-%d", window, time.Now().UnixNano())), func(d *daemon.Daemon) (err error) {
 			before := record.ProcessorTime()
 			s, err = lockstep(ctx, tailWorld, b.steps, pause, func(ctx context.Context, rank int, step func() error) error {
-				return readRank(ctx, d, reader.Options{Window: window, Reuse: true}, reader.Ticket{Rank: rank, World: tailWorld, Steps: uint64(b.steps)}, step)
+				return readRank(ctx, d, reader.Options{Window: window, Reuse: true}, api.Ticket{Rank: rank, World: tailWorld, Steps: uint64(b.steps)}, step)
 			})
 			cpu, misses = record.ProcessorTime()-before, d.Run().Stats().CacheMisses
 			return err

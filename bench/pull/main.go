@@ -18,6 +18,7 @@ import (
 	"sync"
 	"time"
 
+	"loaderd/internal/api"
 	"loaderd/internal/config"
 	"loaderd/internal/daemon"
 	"loaderd/internal/reader"
@@ -219,7 +220,7 @@ func (b *bench) read(ctx context.Context, d *daemon.Daemon, f *figures, counted 
 	if err != nil {
 		return err
 	}
-	err = client.Read(ctx, reader.Ticket{Job: "train", Columns: []string{"input_ids", "documents"}}, func(batch reader.Batch) error {
+	err = client.Read(ctx, api.Ticket{Job: "train", Columns: []string{"input_ids", "documents"}}, func(batch reader.Batch) error {
 		if f.Steps++; f.Steps == 1 {
 			f.FirstStep = time.Since(began).Seconds()
 		}

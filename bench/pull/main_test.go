@@ -8,7 +8,7 @@ import (
 	"net/http/httptest"
 	"testing"
 
-	"loaderd/arrowout/answers"
+	"loaderd/internal/api"
 	"loaderd/internal/reader"
 	"loaderd/tokenizer"
 )
@@ -83,7 +83,7 @@ func TestCounts(t *testing.T) {
 				to = len(ids)
 			}
 			b := reader.Batch{Rows: 1, L: to - from, InputIDs: ids[from:to],
-				Documents: [][]answers.Piece{{{Sequence: uint64(p.sequence), Start: int32(from), Length: int32(to - from)}}}}
+				Documents: [][]api.Piece{{{Sequence: uint64(p.sequence), Start: int32(from), Length: int32(to - from)}}}}
 			if err := counted.take(b); err != nil {
 				t.Fatal(err)
 			}

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"loaderd/internal/api"
 	"loaderd/internal/corpus"
 	"loaderd/internal/demo"
 	"loaderd/internal/reader"
@@ -177,7 +178,7 @@ func TestDemoStays(t *testing.T) {
 	}
 	defer client.Close()
 	read := int64(0)
-	if err := client.Read(ctx, reader.Ticket{World: 1}, func(b reader.Batch) error { read += b.Meta.Tokens; return nil }); err != nil || read != tokens {
+	if err := client.Read(ctx, api.Ticket{World: 1}, func(b reader.Batch) error { read += b.Meta.Tokens; return nil }); err != nil || read != tokens {
 		t.Errorf("read %d tokens, %v, want %d", read, err, tokens)
 	}
 	select {

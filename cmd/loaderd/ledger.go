@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"loaderd/arrowout/answers"
+	"loaderd/internal/api"
 	"loaderd/internal/ledger"
 	"loaderd/internal/reader"
 	"loaderd/tokenizer"
@@ -103,7 +103,7 @@ func (a ledgerAsked) step(ctx context.Context, client *flightClient, step uint64
 	return s, err
 }
 
-func (a ledgerAsked) find(ctx context.Context, client *flightClient) (found []answers.Found, err error) {
+func (a ledgerAsked) find(ctx context.Context, client *flightClient) (found []api.Found, err error) {
 	err = client.ask(ctx, "find", func(c *reader.Client) (err error) {
 		if a.id != "" {
 			found, err = c.FindID(ctx, client.run, a.id)

@@ -14,7 +14,7 @@ import (
 	"github.com/knadh/koanf/parsers/yaml"
 	"github.com/spf13/cobra"
 
-	"loaderd/arrowout/answers"
+	"loaderd/internal/api"
 	"loaderd/internal/quantity"
 	"loaderd/internal/reader"
 	"loaderd/loader/mixture"
@@ -40,7 +40,7 @@ source in a configuration. Its stream (DOCS_NAME) is made where it is absent.
   loaderd mix --add 'forum={weight: 0.2, epochs: 2}' --remove code`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			change := reader.MixChange{Remove: remove, DryRun: dryRun}
+			change := api.MixChange{Remove: remove, DryRun: dryRun}
 			var err error
 			if change.Weights, err = readWeights(set); err == nil {
 				change.Add, err = readAdded(add)
@@ -48,7 +48,7 @@ source in a configuration. Its stream (DOCS_NAME) is made where it is absent.
 			if err != nil {
 				return usageError{err}
 			}
-			var m answers.Mixture
+			var m api.Mixture
 			err = client.ask(cmd.Context(), "mix", func(c *reader.Client) (err error) {
 				m, err = c.Mix(cmd.Context(), client.run, change)
 				return err
@@ -121,7 +121,7 @@ func readAdded(add []string) (map[string]json.RawMessage, error) {
 }
 
 // writeMixture writes how a mixture stands, or what a change of it does.
-func writeMixture(w io.Writer, m answers.Mixture) error {
+func writeMixture(w io.Writer, m api.Mixture) error {
 	if m.Sources == nil {
 		verb := "changes from"
 		if m.DryRun {
@@ -155,7 +155,7 @@ func shares(target map[string]float64) string {
 }
 
 // sourceState says in a word what is special about a source.
-func sourceState(s answers.MixedSource) string {
+func sourceState(s api.MixedSource) string {
 	switch {
 	case s.Removed:
 		return "removed"

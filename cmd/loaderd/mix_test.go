@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"loaderd/arrowout/answers"
+	"loaderd/internal/api"
 	"loaderd/internal/goldentest"
 	"loaderd/loader/mixture"
 )
@@ -45,10 +45,10 @@ func TestReadAdded(t *testing.T) {
 // What mix says.
 func TestMixtureGolden(t *testing.T) {
 	lasts := int64(4711)
-	for name, m := range map[string]answers.Mixture{
+	for name, m := range map[string]api.Mixture{
 		"changed": {Run: "pretrain", Step: 1234, Target: map[string]float64{"web": .6, "code": .4}},
 		"dry":     {Run: "pretrain", Step: 1234, DryRun: true, Target: map[string]float64{"web": 1}},
-		"state": {Run: "pretrain", Step: 1234, Tokens: 123_456_789, RecentSteps: 100, Sources: []answers.MixedSource{
+		"state": {Run: "pretrain", Step: 1234, Tokens: 123_456_789, RecentSteps: 100, Sources: []api.MixedSource{
 			{Name: "code", Target: .25, Share: .2511, Recent: .249, Epochs: 1, Left: 120_000, Lasts: &lasts},
 			{Name: "forum", Target: .05, Share: .04, Recent: .06, Epoch: 1, Epochs: mixture.Forever, Left: 12, Sealed: true, Endless: true},
 			{Name: "math", Target: .1, Epochs: 2, Resting: true}, {Name: "old", Epochs: 1, Removed: true}, {Name: "web", Target: .6, Epochs: 1, UsedUp: true}}},

@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"loaderd/arrowout/answers"
+	"loaderd/internal/api"
 	"loaderd/internal/quantity"
 	"loaderd/internal/reader"
 )
@@ -40,7 +40,7 @@ Without --source: of a run with one document stream the next ones, of one with s
 			if tokens < 1 || tokens > 4096 {
 				return usageError{fmt.Errorf("--tokens %d: want 1 to 4096", tokens)}
 			}
-			var texts []answers.Text
+			var texts []api.Text
 			err := client.ask(cmd.Context(), "peek", func(c *reader.Client) (err error) {
 				texts, err = c.Peek(cmd.Context(), client.run, source, documents, tokens)
 				return err
@@ -75,7 +75,7 @@ Without --source: of a run with one document stream the next ones, of one with s
 }
 
 // writeTexts shows documents, one below the other.
-func writeTexts(w io.Writer, texts []answers.Text, borders func(tokens []string) string) error {
+func writeTexts(w io.Writer, texts []api.Text, borders func(tokens []string) string) error {
 	if len(texts) == 0 {
 		_, err := fmt.Fprintln(w, "no document follows: all that are stored are planned")
 		return err
@@ -110,7 +110,7 @@ func writeTexts(w io.Writer, texts []answers.Text, borders func(tokens []string)
 }
 
 // textHead says which document it is, and where it came from.
-func textHead(t answers.Text) []string {
+func textHead(t api.Text) []string {
 	name := "document " + strconv.FormatUint(t.Sequence, 10)
 	if t.Source != "" {
 		name += " of " + t.Source

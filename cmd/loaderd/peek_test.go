@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"loaderd/arrowout/answers"
+	"loaderd/internal/api"
 	"loaderd/internal/goldentest"
 	"loaderd/internal/reader"
 	"loaderd/loader"
@@ -16,7 +16,7 @@ import (
 
 // What peek says.
 func TestPeekGolden(t *testing.T) {
-	texts := []answers.Text{
+	texts := []api.Text{
 		{DocumentInfo: loader.DocumentInfo{Source: "math", Sequence: 7, Subject: "docs.math", Path: "a/b.txt", ID: "a/b.txt", Bytes: 1234}, Total: 9,
 			Tokens: []int32{1, 2, 3, 4, 5, 6}, Texts: []string{"Hello", " wor", "ld\nand", `\xE4`, "\t\x1b[2J", "<|endoftext|>"}},
 		{DocumentInfo: loader.DocumentInfo{Sequence: 8, Subject: "docs.x", ID: "x"}, Total: 3, Tokens: []int32{10, 20, 30}},
@@ -41,9 +41,9 @@ func TestPeek(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.does("publish", folder)
-	var texts []answers.Text
+	var texts []api.Text
 	for line := range strings.Lines(s.does("peek", "-n", "2", "--tokens", "3", "--json")) {
-		var text answers.Text
+		var text api.Text
 		if err := json.Unmarshal([]byte(line), &text); err != nil {
 			t.Fatal(err)
 		}

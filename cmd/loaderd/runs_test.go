@@ -16,7 +16,7 @@ import (
 	"github.com/apache/arrow/go/v17/parquet/file"
 	"github.com/apache/arrow/go/v17/parquet/pqarrow"
 
-	"loaderd/arrowout/answers"
+	"loaderd/internal/api"
 	"loaderd/internal/ledger"
 	"loaderd/internal/natstest"
 	"loaderd/internal/reader"
@@ -114,7 +114,7 @@ func (s *site) read(more ...string) (out []reader.Batch) {
 		s.t.Fatal(err)
 	}
 	defer client.Close()
-	err = client.Read(s.t.Context(), reader.Ticket{Columns: append([]string{"input_ids", "segment_ids", "documents"}, more...)}, func(b reader.Batch) error {
+	err = client.Read(s.t.Context(), api.Ticket{Columns: append([]string{"input_ids", "segment_ids", "documents"}, more...)}, func(b reader.Batch) error {
 		out = append(out, b)
 		return nil
 	})
@@ -278,7 +278,7 @@ func (s *site) ledger(t *testing.T, whole []reader.Batch) {
 	id := page.Documents[slices.IndexFunc(page.Documents, func(d loader.DocumentInfo) bool { return d.Sequence == sought })].ID
 	for _, how := range [][]string{{"--find", id}, {"--sequence", fmt.Sprint(sought)}} {
 		args := append([]string{"ledger"}, how...)
-		var found []answers.Found
+		var found []api.Found
 		if err := json.Unmarshal([]byte(s.does(append(args, "--format", "json")...)), &found); err != nil {
 			t.Fatal(err)
 		}
@@ -304,7 +304,7 @@ func (s *site) ledger(t *testing.T, whole []reader.Batch) {
 }
 
 // pieceLine is what is compared of a piece.
-func pieceLine(step uint64, bucket, row int, p answers.Piece, subject, path string) string {
+func pieceLine(step uint64, bucket, row int, p api.Piece, subject, path string) string {
 	return fmt.Sprint(step, bucket, row, p.Sequence, p.Start, p.Length, subject, path)
 }
 
@@ -321,7 +321,7 @@ func stepLines(s ledger.Step) (out []string) {
 	return out
 }
 
-func foundLines(found []answers.Found) (out []string) {
+func foundLines(found []api.Found) (out []string) {
 	for _, f := range found {
 		for _, p := range f.Pieces {
 			out = append(out, pieceLine(f.Step, f.Bucket, f.Row, p, "", ""))
@@ -369,7 +369,7 @@ func fromRecords(t *testing.T, r array.RecordReader) (out []string) {
 		number := func(name string, i int) int { return int(column(name).(*array.Int32).Value(i)) }
 		text := func(name string, i int) string { return column(name).(*array.String).Value(i) }
 		for i := range int(rec.NumRows()) {
-			p := answers.Piece{Sequence: column("sequence").(*array.Uint64).Value(i), Start: int32(number("start", i)), Length: int32(number("length", i))}
+			p := api.Piece{Sequence: column("sequence").(*array.Uint64).Value(i), Start: int32(number("start", i)), Length: int32(number("length", i))}
 			out = append(out, pieceLine(column("step").(*array.Uint64).Value(i), number("bucket", i), number("row", i), p, text("subject", i), text("path", i)))
 		}
 	}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"loaderd/arrowout/answers"
+	"loaderd/internal/api"
 	"loaderd/internal/reader"
 )
 
@@ -31,7 +31,7 @@ ends that one alone; its weight goes to the others when it is used up, and with 
 				return client.record(cmd, "seal", (*reader.Client).Seal, "run %s ends behind document %d\n",
 					"run %s ends when its sources are used up, each behind its present last document: %s\n")
 			}
-			seal := func(c *reader.Client, ctx context.Context, run string) (answers.Recorded, error) {
+			seal := func(c *reader.Client, ctx context.Context, run string) (api.Recorded, error) {
 				return c.SealSource(ctx, run, args[0])
 			}
 			return client.record(cmd, "seal", seal, "source "+args[0]+" of run %s ends behind document %d\n", "")
@@ -62,9 +62,9 @@ plan, so a restart repeats it. serve.linger drains a quiet stream by itself.`,
 
 // record asks for a record of the plan behind the present last document, and says which that is; of a run with several sources, whose documents that one
 // number does not name, with their names.
-func (f *flightClient) record(cmd *cobra.Command, action string, ask func(*reader.Client, context.Context, string) (answers.Recorded, error),
+func (f *flightClient) record(cmd *cobra.Command, action string, ask func(*reader.Client, context.Context, string) (api.Recorded, error),
 	done, ofSources string) error {
-	var recorded answers.Recorded
+	var recorded api.Recorded
 	var sources []string
 	err := f.ask(cmd.Context(), action, func(c *reader.Client) (err error) {
 		if recorded, err = ask(c, cmd.Context(), f.run); err != nil || recorded.Source != "" {

@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"loaderd/arrowout/answers"
+	"loaderd/internal/api"
 	"loaderd/internal/quantity"
 	"loaderd/internal/reader"
 	"loaderd/internal/top"
@@ -45,7 +45,7 @@ The exit status is 0 when the run gets on or has ended, 1 when it waits (for doc
   loaderd status --json | jq -r .verdict.sentence`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			var s answers.Status
+			var s api.Status
 			err := client.ask(cmd.Context(), "status", func(c *reader.Client) (err error) {
 				s, err = c.Status(cmd.Context(), client.run)
 				return err
@@ -79,7 +79,7 @@ The exit status is 0 when the run gets on or has ended, 1 when it waits (for doc
 	return cmd
 }
 
-func writeStatus(w io.Writer, s answers.Status) error {
+func writeStatus(w io.Writer, s api.Status) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(t, "%s\n", s.Verdict.Sentence)
 	line := func(name, format string, args ...any) {
@@ -162,7 +162,7 @@ func storedIn(f *loader.StreamFill) string {
 }
 
 // stageOf shows how full a stage is, and what leaves it.
-func stageOf(x answers.Stage) string {
+func stageOf(x api.Stage) string {
 	number := func(v float64) string {
 		if x.Unit == "bytes" {
 			return quantity.Bytes(int64(v))
@@ -179,19 +179,19 @@ func stageOf(x answers.Stage) string {
 	return text
 }
 
-func sourceLines(w io.Writer, s answers.Status) {
+func sourceLines(w io.Writer, s api.Status) {
 	for _, x := range s.Sources {
 		fmt.Fprintf(w, "%s\t%.2f %%\t%s\t%s\t%s\t%d of %s\t%s\n", x.Name, 100*x.Target, top.Share(x.Share), top.Share(x.Recent), quantity.Short(float64(x.Tokens)), x.Epoch+1, x.Epochs, top.StateOf(x, s.Time))
 	}
 }
 
-func pullLines(w io.Writer, s answers.Status) {
+func pullLines(w io.Writer, s api.Status) {
 	for _, x := range s.Pulls {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s of %s\t%s\n", cmp.Or(x.Source, "documents"), quantity.Count(x.Documents), quantity.Count(x.LeftOut), quantity.Bytes(x.BytesRead), quantity.Bytes(x.Bytes), x.Says)
 	}
 }
 
-func rankLines(w io.Writer, s answers.Status) {
+func rankLines(w io.Writer, s api.Status) {
 	for _, r := range s.Ranks {
 		fmt.Fprintf(w, "%s\t%d of %d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.Job, r.Rank, r.World, top.RankState(r), quantity.Count(r.Sent), top.Consumed(r), quantity.Count(r.Lag), top.Wait(r.WaitP50), top.Wait(r.WaitP99), quantity.Bytes(int64(r.Bytes)), r.Daemon)
 	}
@@ -200,7 +200,7 @@ func rankLines(w io.Writer, s answers.Status) {
 	}
 }
 
-func daemonLines(w io.Writer, s answers.Status) {
+func daemonLines(w io.Writer, s api.Status) {
 	for _, d := range s.Daemons {
 		state := ""
 		switch {
@@ -213,7 +213,7 @@ func daemonLines(w io.Writer, s answers.Status) {
 	}
 }
 
-func deadLines(w io.Writer, s answers.Status) {
+func deadLines(w io.Writer, s api.Status) {
 	for _, x := range s.Dead.Reasons {
 		newest := ""
 		if len(x.Samples) > 0 {

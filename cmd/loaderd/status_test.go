@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"loaderd/arrowout/answers"
+	"loaderd/internal/api"
 	"loaderd/loader"
 )
 
@@ -28,7 +28,7 @@ func TestStatus_FillOfTheStreams(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var out strings.Builder
-			if err := writeStatus(&out, answers.Status{Streams: tc.streams}); err != nil {
+			if err := writeStatus(&out, api.Status{Streams: tc.streams}); err != nil {
 				t.Fatal(err)
 			}
 			if got := out.String(); strings.Contains(got, "stored") != (tc.want != "") || !strings.Contains(got, tc.want) {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"loaderd/arrowout/answers"
+	"loaderd/internal/api"
 	"loaderd/internal/reader"
 	"loaderd/internal/top"
 )
@@ -30,7 +30,7 @@ The same as a page in a browser is at the daemon's http.listen; for scripts ther
 				return usageError{errors.New("top draws on a terminal; here use loaderd status")}
 			}
 			return client.ask(cmd.Context(), "status", func(c *reader.Client) error {
-				return top.Show(cmd.Context(), client.uri, func(ctx context.Context) (answers.Status, error) { return c.Status(ctx, client.run) }, out)
+				return top.Show(cmd.Context(), client.uri, func(ctx context.Context) (api.Status, error) { return c.Status(ctx, client.run) }, out)
 			})
 		},
 	}

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"loaderd/internal/api"
 	"loaderd/internal/config"
 	"loaderd/internal/natstest"
 	"loaderd/internal/promtest"
@@ -159,7 +160,7 @@ func train(t *testing.T, d *Daemon) (stop func()) {
 		t.Fatal(err)
 	}
 	var running sync.WaitGroup
-	if err := client.Read(ctx, reader.Ticket{Rank: 5, World: 2}, nil); reader.Reason(err) != "BAD_TICKET" { // so that there is an error to be shown
+	if err := client.Read(ctx, api.Ticket{Rank: 5, World: 2}, nil); reader.Reason(err) != "BAD_TICKET" { // so that there is an error to be shown
 		t.Errorf("rank 5 of 2 got %v", err)
 	}
 	tokens := make([]byte, 4*1024)
@@ -185,7 +186,7 @@ func train(t *testing.T, d *Daemon) (stop func()) {
 	})
 	for rank := range 2 {
 		running.Go(func() {
-			err := client.Read(ctx, reader.Ticket{Rank: rank, World: 2}, func(b reader.Batch) error {
+			err := client.Read(ctx, api.Ticket{Rank: rank, World: 2}, func(b reader.Batch) error {
 				if rank > 0 || b.Meta.Step%4 != 0 {
 					return nil
 				}

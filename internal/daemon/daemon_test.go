@@ -18,6 +18,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"loaderd/internal/api"
 	"loaderd/internal/config"
 	"loaderd/internal/reader"
 	"loaderd/loader"
@@ -86,7 +87,7 @@ func following(t *testing.T, d *Daemon) (batches chan reader.Batch, result chan 
 	batches, result = make(chan reader.Batch), make(chan error, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
-		result <- client.Read(ctx, reader.Ticket{}, func(b reader.Batch) error {
+		result <- client.Read(ctx, api.Ticket{}, func(b reader.Batch) error {
 			select {
 			case batches <- b:
 				return nil

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"loaderd/arrowout/answers"
+	"loaderd/internal/api"
 	"loaderd/internal/natstest"
 	"loaderd/internal/reader"
 	"loaderd/loader/mixture"
@@ -15,14 +15,14 @@ import (
 )
 
 // dead waits until the status of a daemon counts so many dead letters, which its metrics do before.
-func dead(t *testing.T, d *Daemon, letters int64, metrics ...string) answers.DeadStatus {
+func dead(t *testing.T, d *Daemon, letters int64, metrics ...string) api.DeadStatus {
 	t.Helper()
 	client, err := reader.Open(d.FlightURI(), reader.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	var s answers.Status
+	var s api.Status
 	natstest.Soon(t, fmt.Sprint(letters, " letters are counted"), func() bool {
 		if err := client.Do(t.Context(), "status", map[string]any{}, &s); err != nil {
 			t.Fatal(err)
@@ -81,7 +81,7 @@ func TestDeadLettersOfSources(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	if _, err := client.Mix(t.Context(), "", reader.MixChange{Add: map[string]json.RawMessage{"late": json.RawMessage(`{"weight":100}`)}}); err != nil {
+	if _, err := client.Mix(t.Context(), "", api.MixChange{Add: map[string]json.RawMessage{"late": json.RawMessage(`{"weight":100}`)}}); err != nil {
 		t.Fatal(err)
 	}
 	natstest.Publish(t, d.Store(), badDocument("docs.late"), badDocument("docs.late"))

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/health/grpc_health_v1"
 
 	"loaderd/internal/access"
+	"loaderd/internal/api"
 	"loaderd/internal/config"
 	"loaderd/internal/reader"
 	"loaderd/loader"
@@ -82,7 +83,7 @@ func TestDaemon_AnswersItsUserAlone(t *testing.T) {
 		}
 	}
 	ignore := func(reader.Batch) error { return nil }
-	err = stranger.Read(t.Context(), reader.Ticket{Rank: 1, World: 2}, ignore)
+	err = stranger.Read(t.Context(), api.Ticket{Rank: 1, World: 2}, ignore)
 	if reader.Reason(err) != string(loader.BadToken) {
 		t.Errorf("joins as rank 1 of 2: %v", err)
 	}

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"sync"
 
-	"loaderd/arrowout/answers"
+	"loaderd/internal/api"
 	"loaderd/internal/config"
 	"loaderd/internal/corpus"
 	"loaderd/internal/pulling"
@@ -103,9 +103,9 @@ func (p *pulls) status() (out []pulling.Status) {
 }
 
 // answers are the same for those who ask.
-func (p *pulls) answers() (out []answers.PullStatus) {
+func (p *pulls) answers() (out []api.PullStatus) {
 	for _, s := range p.status() {
-		out = append(out, answers.PullStatus(s))
+		out = append(out, api.PullStatus(s))
 	}
 	return out
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"loaderd/internal/api"
 	"loaderd/internal/config"
 	"loaderd/internal/natstest"
 	"loaderd/internal/reader"
@@ -46,7 +47,7 @@ func TestManySources(t *testing.T) {
 		t.Fatal(err)
 	}
 	tokens := map[string]int64{}
-	if err := client.Read(t.Context(), reader.Ticket{}, func(b reader.Batch) error {
+	if err := client.Read(t.Context(), api.Ticket{}, func(b reader.Batch) error {
 		for name, n := range b.Meta.Sources {
 			tokens[name] += n.Tokens
 		}

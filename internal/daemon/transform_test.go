@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"loaderd/internal/api"
 	"loaderd/internal/config"
 	"loaderd/internal/natstest"
 	"loaderd/internal/reader"
@@ -86,7 +87,7 @@ func contents(t *testing.T, d *Daemon) (steps []int32, labels []int32, documents
 		t.Fatal(err)
 	}
 	documents = map[uint64][]int32{}
-	err = client.Read(t.Context(), reader.Ticket{Columns: []string{"input_ids", "labels", "documents"}}, func(b reader.Batch) error {
+	err = client.Read(t.Context(), api.Ticket{Columns: []string{"input_ids", "labels", "documents"}}, func(b reader.Batch) error {
 		steps, labels = append(steps, b.InputIDs...), append(labels, b.Labels...)
 		for r, row := range b.Documents {
 			at := r * b.L

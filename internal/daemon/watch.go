@@ -1,7 +1,7 @@
 package daemon
 
 import (
-	"loaderd/arrowout/answers"
+	"loaderd/internal/api"
 	"loaderd/internal/build"
 	"loaderd/internal/status"
 	"loaderd/stream/daemonbus"
@@ -17,10 +17,10 @@ func (d *Daemon) newWatch(name string, events *status.Events, plan *planlog.Log)
 }
 
 // ranks are what the streams get that this daemon serves.
-func (d *Daemon) ranks(name string) func() []answers.RankStatus {
-	return func() (out []answers.RankStatus) {
+func (d *Daemon) ranks(name string) func() []api.RankStatus {
+	return func() (out []api.RankStatus) {
 		for _, r := range d.flight.Traffic() {
-			out = append(out, answers.RankStatus{Job: r.Job, Rank: r.Rank, World: r.World, Peer: r.Peer, Sent: r.Step, WaitP50: r.WaitP50.Seconds(), WaitP99: r.WaitP99.Seconds(), Bytes: r.Bytes,
+			out = append(out, api.RankStatus{Job: r.Job, Rank: r.Rank, World: r.World, Peer: r.Peer, Sent: r.Step, WaitP50: r.WaitP50.Seconds(), WaitP99: r.WaitP99.Seconds(), Bytes: r.Bytes,
 				Since: r.Since.UTC(), Who: r.Who, Address: r.Address, Daemon: name})
 		}
 		return out

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"loaderd/internal/api"
 	"loaderd/internal/config"
 	"loaderd/internal/corpus"
 	"loaderd/internal/daemon"
@@ -127,7 +128,7 @@ func Publish(t testing.TB, url string, messages []stream.Message) publish.Commit
 var Columns = []string{"input_ids", "segment_ids", "documents"}
 
 // Read returns the batches of one rank: from a step on, as many as asked for, 0 for all.
-func Read(t testing.TB, uri string, ticket reader.Ticket) []reader.Batch {
+func Read(t testing.TB, uri string, ticket api.Ticket) []reader.Batch {
 	t.Helper()
 	client, err := reader.Open(uri, reader.Options{})
 	if err != nil {
@@ -152,7 +153,7 @@ func ReadAll(t *testing.T, uri string, n int) []reader.Batch {
 	ranks := make([][]reader.Batch, n)
 	var wg sync.WaitGroup
 	for rank := range n {
-		wg.Go(func() { ranks[rank] = Read(t, uri, reader.Ticket{Rank: rank, World: n}) })
+		wg.Go(func() { ranks[rank] = Read(t, uri, api.Ticket{Rank: rank, World: n}) })
 	}
 	wg.Wait()
 	var out []reader.Batch
@@ -275,7 +276,7 @@ func Train(t *testing.T, uri string, step func(n int)) (ids [][]int32) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = client.Read(t.Context(), reader.Ticket{Step: uint64(len(ids)), Job: "train", Columns: []string{"input_ids"}}, func(b reader.Batch) error {
+		err = client.Read(t.Context(), api.Ticket{Step: uint64(len(ids)), Job: "train", Columns: []string{"input_ids"}}, func(b reader.Batch) error {
 			ids = append(ids, slices.Clone(b.InputIDs))
 			step(len(ids))
 			return client.Do(t.Context(), "commit", map[string]any{"step": len(ids), "keeper": "train"}, nil)

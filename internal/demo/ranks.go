@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"loaderd/internal/api"
 	"loaderd/internal/reader"
 	"loaderd/loader/plan"
 )
@@ -76,7 +77,7 @@ func (r *ranks) rank(ctx context.Context, uri string, rank int, shares chan<- sh
 		}
 	}
 	s, parts := share{rank: rank}, 0
-	err = client.Read(ctx, reader.Ticket{Rank: rank, World: r.world}, func(b reader.Batch) error {
+	err = client.Read(ctx, api.Ticket{Rank: rank, World: r.world}, func(b reader.Batch) error {
 		r.first.Do(r.began)
 		tokens := int64(0)
 		for _, segment := range b.SegmentIDs {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/apache/arrow/go/v17/arrow"
 
+	"loaderd/internal/api"
 	"loaderd/internal/reader"
 	"loaderd/loader"
 )
@@ -195,7 +196,7 @@ func (e *exporter) run(ctx context.Context, c *reader.Client) error {
 	if first >= e.manifest.End {
 		return e.complete()
 	}
-	ticket := reader.Ticket{Run: e.manifest.Run, Fingerprint: e.manifest.Fingerprint, World: 1, Job: job, Step: first, Steps: e.manifest.End - first,
+	ticket := api.Ticket{Run: e.manifest.Run, Fingerprint: e.manifest.Fingerprint, World: 1, Job: job, Step: first, Steps: e.manifest.End - first,
 		Columns: e.manifest.Columns}
 	if err := c.ReadRecords(ctx, ticket, e.take); err != nil {
 		return err

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"loaderd/arrowout/answers"
+	"loaderd/internal/api"
 	"loaderd/internal/history"
 	"loaderd/loader"
 	"loaderd/loader/mixture"
@@ -56,7 +56,7 @@ func TestStepsKeepTheWholeRun(t *testing.T) {
 			take(t, s, part(uint64(i), bucket, code, w))
 			tokens, web, slots, continued = tokens+int64(code+w), web+int64(w), slots+int64(bucket), continued+int64(i%2)
 		}
-		var h answers.History
+		var h api.History
 		s.Fill(&h)
 		x := h.Steps
 		if h.Known != uint64(steps) || s.Known() != h.Known || sum(x.Steps) != uint64(steps) || sum(x.Tokens) != tokens || sum(x.Sources[1]) != web || sum(x.Slots) != slots ||
@@ -99,7 +99,7 @@ func TestAges(t *testing.T) {
 		row := []packonline.Piece{{Doc: 10 + i, Length: 5}, {Doc: 20, Length: 5}}
 		take(t, s, plan.StepPart{Step: plan.Step{Index: i, Bucket: 64, Rows: [][]packonline.Piece{row}, Cursor: plan.Behind(100 * (i + 1)), Floor: plan.Before(8)}, Parts: 1})
 	}
-	var out answers.History
+	var out api.History
 	s.Fill(&out)
 	if !slices.Equal(out.Lately.Age, []uint64{90, 189, 288}) || !slices.Equal(out.Lately.Waits, []uint64{93, 193, 293}) {
 		t.Errorf("ages %v, waits %v", out.Lately.Age, out.Lately.Waits)
@@ -124,7 +124,7 @@ func TestStepsInParts(t *testing.T) {
 		}
 		take(t, parts, b)
 	}
-	var a, b answers.History
+	var a, b api.History
 	whole.Fill(&a)
 	parts.Fill(&b)
 	if !reflect.DeepEqual(a, b) {
@@ -154,7 +154,7 @@ func TestTargets(t *testing.T) {
 	}
 	take(t, s, plan.Mix{By: "alice", Change: mixture.Change{Weights: map[string]float64{"code": 0, "web": 1, "math": 1}}, Begins: []plan.SourceBegin{{Name: "math"}}})
 	take(t, s, part(30, 64, 5, 5))
-	var out answers.History
+	var out api.History
 	s.Fill(&out)
 	target := func(source, step int) float64 { return out.Steps.Targets[source][step] }
 	for _, c := range []struct {
@@ -165,7 +165,7 @@ func TestTargets(t *testing.T) {
 			t.Errorf("step %d: %v %v %v, want %v", c.step, a, b, m, c)
 		}
 	}
-	if want := []answers.Mark{{Step: 30, Kind: "weights", Text: "weights code 0, math 1, web 1 by alice"}}; !slices.Equal(out.Marks, want) {
+	if want := []api.Mark{{Step: 30, Kind: "weights", Text: "weights code 0, math 1, web 1 by alice"}}; !slices.Equal(out.Marks, want) {
 		t.Errorf("marks %+v", out.Marks)
 	}
 	if r := s.Recent(); math.Abs(r["code"]-.5) > 1e-9 || r["math"] != 0 {
@@ -179,7 +179,7 @@ func TestAChangeEndsARamp(t *testing.T) {
 	h.Config.Mix.Schedule = []mixture.Point{{Tokens: 10, Ramp: 1000, Weights: map[string]float64{"code": 3, "web": 1}}}
 	s := history.NewSteps()
 	take(t, s, h, part(0, 64, 5, 5), part(1, 64, 5, 5), plan.Mix{Change: mixture.Change{Weights: map[string]float64{"code": 1, "web": 1}}}, part(2, 64, 5, 5), part(3, 64, 5, 5))
-	var out answers.History
+	var out api.History
 	s.Fill(&out)
 	if a := out.Steps.Targets[0]; a[1] <= .25 || a[2] != .5 || a[3] != .5 {
 		t.Errorf("targets %v", a)
@@ -192,7 +192,7 @@ func TestLengthQuantiles(t *testing.T) {
 	take(t, s, header())
 	take(t, s, part(0, 128, 1, 100))
 	take(t, s, part(1, 128, 1, 100))
-	var out answers.History
+	var out api.History
 	s.Fill(&out)
 	if p := out.Lately; p.P10[0] != 1 || p.P90[0] < 65 || p.P90[0] > 128 {
 		t.Errorf("%+v", p)
@@ -221,7 +221,7 @@ func TestTimesOfADayAndAMonth(t *testing.T) {
 		if grown := int64(after.HeapAlloc) - int64(before.HeapAlloc); grown > 1<<20 {
 			t.Errorf("%d days take %d bytes", days, grown)
 		}
-		var h answers.History
+		var h api.History
 		x.Fill(&h)
 		p := h.Times
 		var covered, tokens float64
@@ -259,7 +259,7 @@ func TestTimesThatGoBack(t *testing.T) {
 		x.Add(s)
 	}
 	x.Add(history.Sample{At: at, Tokens: 1000})
-	var h answers.History
+	var h api.History
 	x.Fill(&h)
 	if !slices.Equal(h.Times.Tokens, []float64{0, 20}) {
 		t.Errorf("%v tokens a second", h.Times.Tokens)

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"loaderd/arrowout/answers"
+	"loaderd/internal/api"
 	"loaderd/loader/plan"
 )
 
@@ -27,7 +27,7 @@ type Steps struct {
 	part    point  // of the step whose parts come
 	pyramid pyramid[point]
 	lengths [bins]int64
-	marks   []answers.Mark
+	marks   []api.Mark
 }
 
 // point is the summary of one step or of several.
@@ -174,7 +174,7 @@ func (s *Steps) mark(kind, text, by string) {
 	if len(s.marks) == maxMarks {
 		s.marks = slices.Delete(s.marks, 0, 1)
 	}
-	s.marks = append(s.marks, answers.Mark{Step: s.known, Kind: kind, Text: text})
+	s.marks = append(s.marks, api.Mark{Step: s.known, Kind: kind, Text: text})
 }
 
 func weightsOf(weights map[string]float64) string {
@@ -212,14 +212,14 @@ func (s *Steps) Recent() map[string]float64 {
 const recentShare = 100
 
 // Fill writes what is known into a History.
-func (s *Steps) Fill(h *answers.History) {
+func (s *Steps) Fill(h *api.History) {
 	h.Run, h.Sources, h.Buckets, h.Known = s.header.Run, slices.Clone(s.names), slices.Clone(s.buckets), s.known
 	h.Steps, h.Lately = s.series(s.pyramid.whole, uint64(s.pyramid.width)), s.series(s.pyramid.newest, 1)
 	h.Marks, h.Lengths = slices.Clone(s.marks), slices.Clone(s.lengths[:])
 }
 
-func (s *Steps) series(all []point, width uint64) answers.StepSeries {
-	out := answers.StepSeries{Width: width, Buckets: make([][]uint64, len(s.buckets))}
+func (s *Steps) series(all []point, width uint64) api.StepSeries {
+	out := api.StepSeries{Width: width, Buckets: make([][]uint64, len(s.buckets))}
 	mixed := len(s.names) > 0
 	if mixed {
 		out.Sources, out.Targets = make([][]int64, len(s.names)), make([][]float64, len(s.names))

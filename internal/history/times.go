@@ -3,7 +3,7 @@ package history
 import (
 	"time"
 
-	"loaderd/arrowout/answers"
+	"loaderd/internal/api"
 	"loaderd/loader"
 )
 
@@ -88,11 +88,11 @@ func (t *Times) Add(s Sample) {
 }
 
 // Fill writes what is known into a History.
-func (t *Times) Fill(h *answers.History) {
+func (t *Times) Fill(h *api.History) {
 	h.Times, h.Minutes = series(t.pyramid.whole), series(t.pyramid.newest)
 }
 
-func series(all []moment) (out answers.TimeSeries) {
+func series(all []moment) (out api.TimeSeries) {
 	splices := false
 	for _, m := range all {
 		splices = splices || m.spliced > 0

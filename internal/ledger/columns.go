@@ -11,7 +11,7 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/ipc"
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
-	"loaderd/arrowout/answers"
+	"loaderd/internal/api"
 	"loaderd/loader"
 )
 
@@ -20,7 +20,7 @@ type usedPiece struct {
 	step   uint64
 	bucket int
 	row    int
-	piece  answers.Piece
+	piece  api.Piece
 	from   loader.DocumentInfo
 }
 
@@ -39,8 +39,8 @@ func stepPieces(write func(io.Writer, []usedPiece) error) func(io.Writer, Step) 
 }
 
 // foundPieces makes a writer of pieces one of what was found of a document.
-func foundPieces(write func(io.Writer, []usedPiece) error) func(io.Writer, []answers.Found) error {
-	return func(w io.Writer, found []answers.Found) error {
+func foundPieces(write func(io.Writer, []usedPiece) error) func(io.Writer, []api.Found) error {
+	return func(w io.Writer, found []api.Found) error {
 		var used []usedPiece
 		for _, f := range found {
 			for _, p := range f.Pieces {
@@ -79,13 +79,13 @@ var more = []column{
 			b.(*array.Float32Builder).Append(*p.from.Weight)
 		}},
 	textColumn("meta", func(p usedPiece) string { return metaOf(p.from) }),
-	numberColumn("index", func(p usedPiece) *int32 { return inner(p, func(in *answers.Inner) *int32 { return &in.Index }) }),
-	numberColumn("start_within", func(p usedPiece) *int32 { return inner(p, func(in *answers.Inner) *int32 { return &in.Within }) }),
+	numberColumn("index", func(p usedPiece) *int32 { return inner(p, func(in *api.Inner) *int32 { return &in.Index }) }),
+	numberColumn("start_within", func(p usedPiece) *int32 { return inner(p, func(in *api.Inner) *int32 { return &in.Within }) }),
 	numberColumn("loss_tokens", func(p usedPiece) *int32 { return p.piece.LossTokens }),
 }
 
 // inner is a number of a document of a message that holds several, nil where the message is one.
-func inner(p usedPiece, of func(*answers.Inner) *int32) *int32 {
+func inner(p usedPiece, of func(*api.Inner) *int32) *int32 {
 	if p.piece.Inner == nil {
 		return nil
 	}

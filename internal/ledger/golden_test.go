@@ -15,7 +15,7 @@ import (
 	"github.com/apache/arrow/go/v17/parquet/file"
 	"github.com/apache/arrow/go/v17/parquet/pqarrow"
 
-	"loaderd/arrowout/answers"
+	"loaderd/internal/api"
 	"loaderd/internal/goldentest"
 	"loaderd/loader"
 )
@@ -23,12 +23,12 @@ import (
 // someStep has a document in two rows, a row without pieces, documents that are known in part, and texts of every kind.
 func someStep() Step {
 	piece := func(sequence uint64, start, length int32, text string) Piece {
-		return Piece{answers.Piece{Sequence: sequence, Start: start, Length: length}, &Text{[]byte(text)}}
+		return Piece{api.Piece{Sequence: sequence, Start: start, Length: length}, &Text{[]byte(text)}}
 	}
-	return Step{Step: answers.Step{Run: "whole", Index: 7, Bucket: 16, Cursor: 1 << 40}, Rows: [][]Piece{
+	return Step{Step: api.Step{Run: "whole", Index: 7, Bucket: 16, Cursor: 1 << 40}, Rows: [][]Piece{
 		{piece(1, 0, 9, "a \"first\" <line>\nand more"), piece(1<<53, 3, 7, "cut \xe4\xb8")},
 		{},
-		{piece(1, 9, 4, strings.Repeat("x", 200)), {Piece: answers.Piece{Sequence: 3, Length: 1}}},
+		{piece(1, 9, 4, strings.Repeat("x", 200)), {Piece: api.Piece{Sequence: 3, Length: 1}}},
 	}, Documents: []loader.DocumentInfo{
 		{Sequence: 1, Subject: "docs.web", ID: "corpus/1.txt", Path: "corpus/1.txt", Domain: "law"},
 		{Sequence: 3},
@@ -37,25 +37,25 @@ func someStep() Step {
 }
 
 // pieceWithin is a piece of a document of a message that holds several.
-func pieceWithin(sequence uint64, start, length, loss int32, in answers.Inner) answers.Piece {
-	return answers.Piece{Sequence: sequence, Start: start, Length: length, LossTokens: &loss, Inner: &in}
+func pieceWithin(sequence uint64, start, length, loss int32, in api.Inner) api.Piece {
+	return api.Piece{Sequence: sequence, Start: start, Length: length, LossTokens: &loss, Inner: &in}
 }
 
 // severalStep has documents of a message that holds several, one of them in two rows, beside a message that is one document.
 func severalStep() Step {
 	loss, weight := int32(7), float32(0.5)
-	seventh := answers.Inner{Index: 7, Within: 0, ID: "x7", Weight: &weight, Meta: map[string]any{"lang": "de"}}
+	seventh := api.Inner{Index: 7, Within: 0, ID: "x7", Weight: &weight, Meta: map[string]any{"lang": "de"}}
 	rest := seventh
 	rest.Within = 23
-	return Step{Step: answers.Step{Run: "whole", Index: 7, Bucket: 64, Cursor: 3, Masked: 3}, Rows: [][]Piece{
-		{{Piece: pieceWithin(2, 128, 23, 20, seventh)}, {Piece: pieceWithin(2, 0, 9, 9, answers.Inner{})}},
-		{{Piece: pieceWithin(2, 151, 4, 4, rest)}, {Piece: answers.Piece{Sequence: 1, Length: 7, LossTokens: &loss}}, {Piece: answers.Piece{Sequence: 3, Length: 1}}},
+	return Step{Step: api.Step{Run: "whole", Index: 7, Bucket: 64, Cursor: 3, Masked: 3}, Rows: [][]Piece{
+		{{Piece: pieceWithin(2, 128, 23, 20, seventh)}, {Piece: pieceWithin(2, 0, 9, 9, api.Inner{})}},
+		{{Piece: pieceWithin(2, 151, 4, 4, rest)}, {Piece: api.Piece{Sequence: 1, Length: 7, LossTokens: &loss}}, {Piece: api.Piece{Sequence: 3, Length: 1}}},
 	}, Documents: []loader.DocumentInfo{{Sequence: 1, Subject: "docs.web", ID: "alone", Weight: &weight},
 		{Sequence: 2, Subject: "docs.web", ID: "message"}, {Sequence: 3}}}
 }
 
-var foundWithin = []answers.Found{{Run: "whole", Step: 7, Bucket: 64, Row: 1, Pieces: []answers.Piece{
-	pieceWithin(2, 151, 4, 3, answers.Inner{Index: 7, Within: 23, ID: "x7", Meta: map[string]any{"lang": "de"}}), {Sequence: 3, Length: 1}}}}
+var foundWithin = []api.Found{{Run: "whole", Step: 7, Bucket: 64, Row: 1, Pieces: []api.Piece{
+	pieceWithin(2, 151, 4, 3, api.Inner{Index: 7, Within: 23, ID: "x7", Meta: map[string]any{"lang": "de"}}), {Sequence: 3, Length: 1}}}}
 
 // withoutText is a step as it comes without --text.
 func withoutText(s Step) Step {
@@ -69,14 +69,14 @@ func withoutText(s Step) Step {
 
 // What the ledger writes in every format.
 func TestLedgerGolden(t *testing.T) {
-	found := []answers.Found{
-		{Run: "whole", Step: 7, Bucket: 16, Row: 0, Pieces: []answers.Piece{{Sequence: 1, Length: 9}}},
-		{Run: "whole", Step: 12, Bucket: 4096, Row: 31, Pieces: []answers.Piece{{Sequence: 1, Start: 9, Length: 4}, {Sequence: 1, Start: 13, Length: 4000}}},
+	found := []api.Found{
+		{Run: "whole", Step: 7, Bucket: 16, Row: 0, Pieces: []api.Piece{{Sequence: 1, Length: 9}}},
+		{Run: "whole", Step: 12, Bucket: 4096, Row: 31, Pieces: []api.Piece{{Sequence: 1, Start: 9, Length: 4}, {Sequence: 1, Start: 13, Length: 4000}}},
 	}
 	bare := withoutText(someStep())
 	bare.Documents = nil
 	steps := map[string]Step{"step": bare, "documents": withoutText(someStep()), "text": someStep(),
-		"empty": {Step: answers.Step{Run: "whole", Index: 1, Bucket: 8}}}
+		"empty": {Step: api.Step{Run: "whole", Index: 1, Bucket: 8}}}
 	mixed := withoutText(someStep()) // the same sequences in two sources
 	for i, row := range mixed.Rows {
 		for k := range row {
@@ -85,7 +85,7 @@ func TestLedgerGolden(t *testing.T) {
 	}
 	mixed.Documents = nil
 	for _, source := range []string{"web", "code"} {
-		mixed.Add(answers.Page{Step: mixed.Step, Documents: []loader.DocumentInfo{{Source: source, Sequence: 3, Subject: "docs." + source, Path: "three"}, {Source: source, Sequence: 1, ID: source}}})
+		mixed.Add(api.Page{Step: mixed.Step, Documents: []loader.DocumentInfo{{Source: source, Sequence: 3, Subject: "docs." + source, Path: "three"}, {Source: source, Sequence: 1, ID: source}}})
 	}
 	steps["sources"] = mixed
 	says := withoutText(someStep())
@@ -113,7 +113,7 @@ func TestLedgerGolden(t *testing.T) {
 			goldentest.Compare(t, "found-several."+format, listed(format, func(w io.Writer) error { return write.Found(w, foundWithin) }))
 		})
 		t.Run("none "+format, func(t *testing.T) {
-			goldentest.Compare(t, "none."+format, listed(format, func(w io.Writer) error { return write.Found(w, []answers.Found{}) }))
+			goldentest.Compare(t, "none."+format, listed(format, func(w io.Writer) error { return write.Found(w, []api.Found{}) }))
 		})
 	}
 }

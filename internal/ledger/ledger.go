@@ -9,20 +9,20 @@ import (
 	"slices"
 	"strconv"
 
-	"loaderd/arrowout/answers"
+	"loaderd/internal/api"
 	"loaderd/loader"
 )
 
 // Step is a whole step: its rows, and the pieces of documents that make each row.
 type Step struct {
-	answers.Step
+	api.Step
 	Rows      [][]Piece             `json:"rows"`
 	Documents []loader.DocumentInfo `json:"documents,omitempty"` // of the rows, by source and sequence, where they are known
 }
 
 // Piece is a part of a row, with its text where that has been read.
 type Piece struct {
-	answers.Piece
+	api.Piece
 	Text *Text `json:"text,omitempty"`
 }
 
@@ -30,7 +30,7 @@ func (p Piece) String() string { return name(p.Piece) }
 
 // name writes a piece as SEQUENCE:START+LENGTH, in a run with several sources as SOURCE/SEQUENCE:START+LENGTH; of a document of a message with several
 // as SEQUENCE#INDEX:START+LENGTH, where START counts the document's tokens. Behind it in brackets comes how many of them have a loss, where not all do.
-func name(p answers.Piece) string {
+func name(p api.Piece) string {
 	start, loss := p.Start, ""
 	if p.Inner != nil {
 		start = p.Within
@@ -42,7 +42,7 @@ func name(p answers.Piece) string {
 }
 
 // within names the document that a piece is of: by its index too, of a message that holds several.
-func within(p answers.Piece) string {
+func within(p api.Piece) string {
 	d := document{p.Source, p.Sequence}.String()
 	if p.Inner == nil {
 		return d
@@ -51,7 +51,7 @@ func within(p answers.Piece) string {
 }
 
 // about is what is known of the document that a piece is of, where that much is known of its message.
-func about(p answers.Piece, message loader.DocumentInfo) loader.DocumentInfo {
+func about(p api.Piece, message loader.DocumentInfo) loader.DocumentInfo {
 	if p.Inner != nil {
 		message.ID, message.Weight, message.Meta = p.ID, p.Weight, p.Meta
 	}
@@ -74,7 +74,7 @@ func (d document) String() string {
 func of(d loader.DocumentInfo) document { return document{d.Source, d.Sequence} }
 
 // Add adds the next page of the step.
-func (s *Step) Add(page answers.Page) {
+func (s *Step) Add(page api.Page) {
 	s.Step = page.Step
 	for _, row := range page.Rows {
 		pieces := make([]Piece, len(row))
@@ -105,14 +105,14 @@ func (s Step) origins() map[document]loader.DocumentInfo {
 // Format writes steps, and rows in which a document was found.
 type Format struct {
 	Step  func(io.Writer, Step) error
-	Found func(io.Writer, []answers.Found) error
+	Found func(io.Writer, []api.Found) error
 	Texts bool // it can show the text of pieces
 }
 
 // Formats are the formats by their names.
 var Formats = map[string]Format{
 	"table":   {writeTable, writeFoundTable, true},
-	"json":    {writeJSON[Step], writeJSON[[]answers.Found], true},
+	"json":    {writeJSON[Step], writeJSON[[]api.Found], true},
 	"arrow":   {stepPieces(writeArrow), foundPieces(writeArrow), false},
 	"parquet": {stepPieces(writeParquet), foundPieces(writeParquet), false},
 }

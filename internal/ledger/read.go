@@ -4,14 +4,14 @@ import (
 	"context"
 	"fmt"
 
-	"loaderd/arrowout/answers"
+	"loaderd/internal/api"
 	"loaderd/internal/reader"
 )
 
 // Read asks a daemon for a step; with documents, also where its documents came from.
 func Read(ctx context.Context, c *reader.Client, run string, step uint64, documents bool) (Step, error) {
 	var s Step
-	err := c.Ledger(ctx, run, step, documents, func(page answers.Page) { s.Add(page) })
+	err := c.Ledger(ctx, run, step, documents, func(page api.Page) { s.Add(page) })
 	return s, err
 }
 
@@ -25,7 +25,7 @@ type Decoder interface {
 // ReadTexts gives every piece of the step its text: the tokens as a rank reads them from a daemon, decoded.
 func (s *Step) ReadTexts(ctx context.Context, c *reader.Client, d Decoder) error {
 	first := 0 // row of the step that a batch begins with
-	ticket := reader.Ticket{Run: s.Run, Step: s.Index, Steps: 1, Columns: []string{"input_ids", "documents"}}
+	ticket := api.Ticket{Run: s.Run, Step: s.Index, Steps: 1, Columns: []string{"input_ids", "documents"}}
 	return c.Read(ctx, ticket, func(b reader.Batch) error {
 		for i, pieces := range b.Documents {
 			if err := s.decodeRow(first+i, b.InputIDs[i*b.L:], pieces, d); err != nil {
@@ -38,7 +38,7 @@ func (s *Step) ReadTexts(ctx context.Context, c *reader.Client, d Decoder) error
 }
 
 // decodeRow gives the pieces of a row their texts; ids begin with the row's.
-func (s *Step) decodeRow(row int, ids []int32, pieces []answers.Piece, d Decoder) error {
+func (s *Step) decodeRow(row int, ids []int32, pieces []api.Piece, d Decoder) error {
 	for k, p := range pieces {
 		if row >= len(s.Rows) || k >= len(s.Rows[row]) {
 			return fmt.Errorf("step %d: row %d holds more than the ledger names", s.Index, row)

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"loaderd/arrowout/answers"
+	"loaderd/internal/api"
 	"loaderd/loader"
 )
 
@@ -117,7 +117,7 @@ func (s Step) writeTexts(w io.Writer) error {
 	return nil
 }
 
-func writeFoundTable(w io.Writer, found []answers.Found) error {
+func writeFoundTable(w io.Writer, found []api.Found) error {
 	if len(found) == 0 {
 		_, err := fmt.Fprintln(w, "no step of the plan holds a document of that name")
 		return err

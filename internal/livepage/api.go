@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strconv"
 
-	"loaderd/arrowout/answers"
+	"loaderd/internal/api"
 	"loaderd/internal/httplimit"
 	"loaderd/internal/ledger"
 	"loaderd/loader"
@@ -71,7 +71,7 @@ func (p *Page) step(w http.ResponseWriter, q *http.Request) {
 	results, err := p.ask(q, "ledger", map[string]any{"step": step, "documents": documents})
 	whole := ledger.Step{}
 	for _, r := range results {
-		var part answers.Page
+		var part api.Page
 		if e := json.Unmarshal(r, &part); e != nil && err == nil {
 			err = fmt.Errorf("read a page of step %d: %w", step, e)
 		}

@@ -16,7 +16,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
-	"loaderd/arrowout/answers"
+	"loaderd/internal/api"
 	"loaderd/internal/browsertest"
 	"loaderd/internal/config"
 	"loaderd/internal/daemon"
@@ -36,7 +36,7 @@ func TestPageOfADaemon(t *testing.T) {
 	ready(p)
 
 	p.Until(`/rank 3 of 4 of job "[^"]+" holds the others/i.test(document.querySelector("#sentence").textContent) && document.querySelector(".cell[data-holds]")?.textContent === "3"`)
-	var now answers.Status
+	var now api.Status
 	_, body := call(t, "GET", d.PageURL()+"/api/status", "")
 	if err := json.Unmarshal([]byte(body), &now); err != nil {
 		t.Fatal(err)

@@ -11,8 +11,8 @@ import (
 	"sync"
 	"time"
 
-	"loaderd/arrowout/answers"
 	"loaderd/internal/access"
+	"loaderd/internal/api"
 	"loaderd/loader"
 )
 
@@ -22,8 +22,8 @@ type fake struct {
 	asked  map[string]int    // how often each action was
 	bodies map[string]string // what each was asked with last
 	fail   error             // all questions are answered with it
-	change func(*answers.Status)
-	past   answers.History
+	change func(*api.Status)
+	past   api.History
 	codes  []string // of links, each good once, for the token "operate"
 	open   bool     // nobody is asked for a token; else "read" and "operate" are tokens
 }
@@ -115,13 +115,13 @@ func (f *fake) Ask(_ context.Context, from access.Caller, action string, body []
 	case "text":
 		return results(textOf(body)), nil
 	case "checkpoint":
-		return results(answers.Checkpoint{Run: "demo", Step: 7230}), nil
+		return results(api.Checkpoint{Run: "demo", Step: 7230}), nil
 	case "mix":
-		return results(answers.Mixture{Run: "demo", Step: 7300}), nil
+		return results(api.Mixture{Run: "demo", Step: 7300}), nil
 	case "measure":
-		return results(answers.Measured{Run: "demo"}), nil
+		return results(api.Measured{Run: "demo"}), nil
 	}
-	return results(answers.Recorded{Run: "demo", Sequence: 99_120}), nil
+	return results(api.Recorded{Run: "demo", Sequence: 99_120}), nil
 }
 
 func results(documents ...any) (out []json.RawMessage) {
@@ -136,58 +136,58 @@ func results(documents ...any) (out []json.RawMessage) {
 }
 
 // madeUp is the n-th status of a run with two sources and four ranks, one of which holds the others up.
-func madeUp(n uint64) answers.Status {
+func madeUp(n uint64) api.Status {
 	now := time.Now().UTC().Truncate(time.Millisecond)
 	steps := 7231 + n
 	dry := now.Add(-190 * time.Second)
 	wave := 1 + 0.05*math.Sin(float64(n)/5)
 	remaining, fills := 5400.0, 2400.0
-	return answers.Status{
+	return api.Status{
 		Run: "demo", ID: "9f2c41d07ab3e5586610", Fingerprint: "sha256:ab", Time: now, Daemon: "gpu-01.4711", Version: "0.20.0",
 		Verdict: loader.Verdict{Health: loader.Waiting, Sentence: "Rank 3 of 4 holds the others up: 40 steps behind", Reason: loader.RankBehind,
 			Detail: "7,271 steps are planned, 64 of them beyond what rank 3 has asked for.", Do: "look at rank 3 of job train at 10.0.0.13; the plan goes on when it does",
 			Facts: map[string]string{"rank": "3", "world": "4"}},
 		Planned: steps + 40, Sent: &steps, Consumed: &steps, Committed: 7100, Oldest: 6800, Length: &loader.Length{Steps: 21_400, Error: 120, Open: []string{"web"}}, EndsIn: &remaining,
-		Rates: answers.Rates{Rates: loader.Rates{Published: 1520, Documents: 1490 * wave, TokensIn: 1.31e6, Tokens: 1.24e6 * wave, Rows: 610, Steps: 9.6, Read: 9.2, Undecodable: 0.2}, Bytes: 21e6},
-		Flow: []answers.Stage{
-			{Name: answers.StagePublished, Value: 812_400, Of: 990_000, Unit: "documents", Rate: 1490 * wave, Leaves: "documents"},
-			{Name: answers.StageTokenized, Value: 61 << 20, Of: 64 << 20, Unit: "bytes", Rate: 1.31e6, Leaves: "tokens"},
-			{Name: answers.StagePool, Value: 4000, Of: 4096, Unit: "pieces", Rate: 640, Leaves: "rows"},
-			{Name: answers.StageWindow, Value: 1020, Of: 1024, Unit: "atoms", Rate: 640, Leaves: "rows"},
-			{Name: answers.StageQueues, Value: 88, Of: 320, Unit: "rows", Rate: 9.6, Leaves: "steps"},
-			{Name: answers.StageAhead, Value: 64, Of: 64, Unit: "steps", Rate: 9.6, Leaves: "steps"},
-			{Name: answers.StageRead, Value: float64(steps), Of: float64(steps + 40), Unit: "steps", Rate: 9.2, Leaves: "steps", Limits: true},
-			{Name: answers.StageCommitted, Value: 7100, Of: float64(steps + 40), Unit: "steps", Rate: 9.1, Leaves: "steps"},
+		Rates: api.Rates{Rates: loader.Rates{Published: 1520, Documents: 1490 * wave, TokensIn: 1.31e6, Tokens: 1.24e6 * wave, Rows: 610, Steps: 9.6, Read: 9.2, Undecodable: 0.2}, Bytes: 21e6},
+		Flow: []api.Stage{
+			{Name: api.StagePublished, Value: 812_400, Of: 990_000, Unit: "documents", Rate: 1490 * wave, Leaves: "documents"},
+			{Name: api.StageTokenized, Value: 61 << 20, Of: 64 << 20, Unit: "bytes", Rate: 1.31e6, Leaves: "tokens"},
+			{Name: api.StagePool, Value: 4000, Of: 4096, Unit: "pieces", Rate: 640, Leaves: "rows"},
+			{Name: api.StageWindow, Value: 1020, Of: 1024, Unit: "atoms", Rate: 640, Leaves: "rows"},
+			{Name: api.StageQueues, Value: 88, Of: 320, Unit: "rows", Rate: 9.6, Leaves: "steps"},
+			{Name: api.StageAhead, Value: 64, Of: 64, Unit: "steps", Rate: 9.6, Leaves: "steps"},
+			{Name: api.StageRead, Value: float64(steps), Of: float64(steps + 40), Unit: "steps", Rate: 9.2, Leaves: "steps", Limits: true},
+			{Name: api.StageCommitted, Value: 7100, Of: float64(steps + 40), Unit: "steps", Rate: 9.1, Leaves: "steps"},
 		},
 		Streams: []loader.StreamFill{{Source: "web", Name: "DOCS_web", Bytes: 900 << 20, MaxBytes: 1 << 30, FullIn: &fills},
 			{Source: "math", Name: "DOCS_math"}},
-		Sources: []answers.SourceStatus{
+		Sources: []api.SourceStatus{
 			{Name: "web", Target: 0.7, Share: new(0.702), Recent: new(0.712), Tokens: 5.2e9, Emitted: 5.1e9, Epochs: "1", Documents: 600_000, Stored: 760_000, Next: 600_001, Undecodable: 12, LeftOut: 20},
 			{Name: "math", Target: 0.3, Share: new(0.298), Recent: new(0.288), Tokens: 2.2e9, Emitted: 2.1e9, Epoch: 1, Epochs: "4", Documents: 212_400, Stored: 230_000, Next: 212_401, DrySince: &dry, Sealed: true},
 		},
-		Buckets: []answers.BucketStatus{{Bucket: 1024, Steps: 3100, Rows: 12, Of: 64}, {Bucket: 2048, Steps: 2900, Rows: 60, Of: 64}, {Bucket: 4096, Steps: 1231, Rows: 16, Of: 64}},
-		Packing: answers.PackingStatus{Method: "bfd", Padding: 0.0031, Split: 0.127, AgeMax: 8100, WaitMax: 4000},
-		Ranks: []answers.RankStatus{
-			{Job: "train", Rank: 0, World: 4, State: answers.StateReading, Unit: answers.UnitRead, Consumed: steps + 40, Sent: steps + 40, WaitP50: 0.0004, WaitP99: 0.9, Bytes: 5.6e6, Since: now.Add(-4 * time.Hour), Who: "trainer", Address: "10.0.0.10:5012", Daemon: "gpu-01.4711"},
-			{Job: "train", Rank: 1, World: 4, State: answers.StateReading, Unit: answers.UnitRead, Consumed: steps + 40, Sent: steps + 40, WaitP50: 0.0004, WaitP99: 1.1, Bytes: 5.6e6, Since: now.Add(-4 * time.Hour), Who: "trainer", Address: "10.0.0.11:5013", Daemon: "gpu-01.4711"},
-			{Job: "train", Rank: 2, World: 4, State: answers.StateReading, Unit: answers.UnitRead, Consumed: steps + 39, Sent: steps + 39, Lag: 1, WaitP50: 0.0005, WaitP99: 1.0, Bytes: 5.5e6, Since: now.Add(-4 * time.Hour), Who: "trainer", Address: "10.0.0.12:5014", Daemon: "gpu-02.812"},
-			{Job: "train", Rank: 3, World: 4, State: answers.StateReading, Unit: answers.UnitRead, Consumed: steps, Sent: steps, Lag: 40, WaitP50: 0.0001, WaitP99: 0.0002, Bytes: 4.1e6, Since: now.Add(-31 * time.Minute), Who: "trainer", Address: "10.0.0.13:5015", Daemon: "gpu-02.812"},
+		Buckets: []api.BucketStatus{{Bucket: 1024, Steps: 3100, Rows: 12, Of: 64}, {Bucket: 2048, Steps: 2900, Rows: 60, Of: 64}, {Bucket: 4096, Steps: 1231, Rows: 16, Of: 64}},
+		Packing: api.PackingStatus{Method: "bfd", Padding: 0.0031, Split: 0.127, AgeMax: 8100, WaitMax: 4000},
+		Ranks: []api.RankStatus{
+			{Job: "train", Rank: 0, World: 4, State: api.StateReading, Unit: api.UnitRead, Consumed: steps + 40, Sent: steps + 40, WaitP50: 0.0004, WaitP99: 0.9, Bytes: 5.6e6, Since: now.Add(-4 * time.Hour), Who: "trainer", Address: "10.0.0.10:5012", Daemon: "gpu-01.4711"},
+			{Job: "train", Rank: 1, World: 4, State: api.StateReading, Unit: api.UnitRead, Consumed: steps + 40, Sent: steps + 40, WaitP50: 0.0004, WaitP99: 1.1, Bytes: 5.6e6, Since: now.Add(-4 * time.Hour), Who: "trainer", Address: "10.0.0.11:5013", Daemon: "gpu-01.4711"},
+			{Job: "train", Rank: 2, World: 4, State: api.StateReading, Unit: api.UnitRead, Consumed: steps + 39, Sent: steps + 39, Lag: 1, WaitP50: 0.0005, WaitP99: 1.0, Bytes: 5.5e6, Since: now.Add(-4 * time.Hour), Who: "trainer", Address: "10.0.0.12:5014", Daemon: "gpu-02.812"},
+			{Job: "train", Rank: 3, World: 4, State: api.StateReading, Unit: api.UnitRead, Consumed: steps, Sent: steps, Lag: 40, WaitP50: 0.0001, WaitP99: 0.0002, Bytes: 4.1e6, Since: now.Add(-31 * time.Minute), Who: "trainer", Address: "10.0.0.13:5015", Daemon: "gpu-02.812"},
 		},
 		Readers: 4,
-		Jobs:    []answers.JobStatus{{Job: "train", World: 4, Present: 4, Least: steps, Most: steps + 40, Sent: steps, Reports: true, State: answers.StateReading}},
-		Keepers: []answers.KeeperStatus{{Keeper: "trainer", Step: 7100}, {Keeper: "trainer/eval", Step: 7180}},
-		Daemons: []answers.DaemonStatus{
+		Jobs:    []api.JobStatus{{Job: "train", World: 4, Present: 4, Least: steps, Most: steps + 40, Sent: steps, Reports: true, State: api.StateReading}},
+		Keepers: []api.KeeperStatus{{Keeper: "trainer", Step: 7100}, {Keeper: "trainer/eval", Step: 7180}},
+		Daemons: []api.DaemonStatus{
 			{Name: "gpu-01.4711", Flight: "grpc://gpu-01:8815", HTTP: "http://gpu-01:9815/", Version: "0.20.0", Leads: true, Term: 3, Ranks: 2, Bytes: 11.2e6, Silent: 0},
 			{Name: "gpu-02.812", Flight: "grpc://gpu-02:8815", HTTP: "http://gpu-02:9815/", Version: "0.20.0", Ranks: 2, Bytes: 9.6e6, Silent: 0.4},
 			{Name: "gpu-03.90", Flight: "grpc://gpu-03:8815", HTTP: "javascript:alert(1)", Version: "0.19.2", Silent: 12},
 		},
-		Skipped: []answers.SkippedStatus{{Reason: "undecodable", Documents: 15, Text: "undecodable", Do: "see the dead letters"},
+		Skipped: []api.SkippedStatus{{Reason: "undecodable", Documents: 15, Text: "undecodable", Do: "see the dead letters"},
 			{Reason: "masked", Documents: 1200, Text: "without a token that has a loss", Do: "mark what is to be trained on <script>alert(1)</script>"}},
-		Dead: answers.DeadStatus{Total: 15, Waiting: 1, Reasons: []answers.DeadReason{
-			{Reason: "not UTF-8", Letters: 12, Samples: []answers.DeadSample{
+		Dead: api.DeadStatus{Total: 15, Waiting: 1, Reasons: []api.DeadReason{
+			{Reason: "not UTF-8", Letters: 12, Samples: []api.DeadSample{
 				{Letter: 15, Source: "web", Sequence: 599_870, Subject: "docs.web", Problem: "byte 0xff at offset 2,114 is no UTF-8", Time: now.Add(-40 * time.Second)},
 				{Letter: 13, Source: "web", Sequence: 598_001, Subject: "docs.web", Problem: "byte 0xc3 at offset 9 is no UTF-8", Time: now.Add(-9 * time.Minute)}}},
-			{Reason: "token out of range", Letters: 3, Samples: []answers.DeadSample{
+			{Reason: "token out of range", Letters: 3, Samples: []api.DeadSample{
 				{Letter: 14, Source: "math", Sequence: 211_411, Subject: "docs.math", Problem: "token 60,000 at 17: the vocabulary has 50,257 <script>alert(1)</script>", Time: now.Add(-3 * time.Minute)}}},
 		}},
 		Events: madeUpEvents(now.Truncate(time.Hour)),
@@ -195,8 +195,8 @@ func madeUp(n uint64) answers.Status {
 	}
 }
 
-func madeUpEvents(now time.Time) []answers.Event {
-	out := []answers.Event{
+func madeUpEvents(now time.Time) []api.Event {
+	out := []api.Event{
 		{Time: now.Add(-3 * time.Minute), Kind: "warning", Text: "source math has had nothing new for 10 s", Do: "look at the producer of math, or seal the source", Daemon: "gpu-01.4711"},
 		{Time: now.Add(-12 * time.Minute), Kind: "weights", Text: "web 0.7, math 0.3, by operator", Daemon: "gpu-01.4711"},
 		{Time: now.Add(-31 * time.Minute), Kind: "reader", Text: "rank 3 of 4 of job train came from 10.0.0.13", Daemon: "gpu-02.812"},
@@ -204,22 +204,22 @@ func madeUpEvents(now time.Time) []answers.Event {
 		{Time: now.Add(-50 * time.Minute), Kind: "leader", Text: "gpu-01.4711 leads, term 3", Daemon: "gpu-01.4711"},
 	}
 	for i := range 12 {
-		out = append(out, answers.Event{Time: now.Add(-time.Duration(60+i) * time.Minute), Kind: "reader", Text: fmt.Sprintf("rank %d of 4 of job train came", i%4), Daemon: "gpu-01.4711"})
+		out = append(out, api.Event{Time: now.Add(-time.Duration(60+i) * time.Minute), Kind: "reader", Text: fmt.Sprintf("rank %d of 4 of job train came", i%4), Daemon: "gpu-01.4711"})
 	}
 	return out
 }
 
 // madeUpHistory is that of a run of 7,200 steps whose weights changed in the middle.
-func madeUpHistory() answers.History {
+func madeUpHistory() api.History {
 	now := time.Now().UTC()
-	return answers.History{Run: "demo", Sources: []string{"web", "math"}, Buckets: []int{1024, 2048, 4096}, Known: 7200, Steps: madeUpSteps(0, 240, 30), Lately: madeUpSteps(7080, 120, 1),
+	return api.History{Run: "demo", Sources: []string{"web", "math"}, Buckets: []int{1024, 2048, 4096}, Known: 7200, Steps: madeUpSteps(0, 240, 30), Lately: madeUpSteps(7080, 120, 1),
 		Times: madeUpTimes(now, 240, 60), Minutes: madeUpTimes(now, 300, 2),
-		Marks:   []answers.Mark{{Step: 0, Kind: "leader", Text: "gpu-02.812 leads, term 1"}, {Step: 3600, Kind: "weights", Text: "web 0.7, math 0.3"}, {Step: 6900, Kind: "leader", Text: "gpu-01.4711 leads, term 3"}},
+		Marks:   []api.Mark{{Step: 0, Kind: "leader", Text: "gpu-02.812 leads, term 1"}, {Step: 3600, Kind: "weights", Text: "web 0.7, math 0.3"}, {Step: 6900, Kind: "leader", Text: "gpu-01.4711 leads, term 3"}},
 		Lengths: []int64{40, 120, 700, 2100, 9000, 31_000, 90_000, 180_000, 260_000, 240_000, 130_000, 52_000, 9000}}
 }
 
-func madeUpSteps(first uint64, points int, width uint64) answers.StepSeries {
-	s := answers.StepSeries{Width: width, Buckets: make([][]uint64, 3), Sources: make([][]int64, 2), Targets: make([][]float64, 2)}
+func madeUpSteps(first uint64, points int, width uint64) api.StepSeries {
+	s := api.StepSeries{Width: width, Buckets: make([][]uint64, 3), Sources: make([][]int64, 2), Targets: make([][]float64, 2)}
 	for i := range points {
 		step := first + uint64(i)*width
 		x := float64(i)
@@ -245,8 +245,8 @@ func madeUpSteps(first uint64, points int, width uint64) answers.StepSeries {
 	return s
 }
 
-func madeUpTimes(now time.Time, points int, seconds float64) answers.TimeSeries {
-	s := answers.TimeSeries{Seconds: seconds}
+func madeUpTimes(now time.Time, points int, seconds float64) api.TimeSeries {
+	s := api.TimeSeries{Seconds: seconds}
 	for i := range points {
 		x := float64(i)
 		at := now.Add(-time.Duration(float64(points-i) * seconds * float64(time.Second)))
@@ -277,18 +277,18 @@ func ledgerPages(body []byte) ([]json.RawMessage, error) {
 	if q.Step > 7271 {
 		return nil, &loader.Error{Reason: loader.StepNotPlanned, Message: fmt.Sprintf("step %d is not planned", q.Step), Do: "ask for an earlier step"}
 	}
-	page := answers.Page{Step: answers.Step{Run: "demo", Index: q.Step, Bucket: 1024, Cursor: 812_400}, Total: 16}
+	page := api.Page{Step: api.Step{Run: "demo", Index: q.Step, Bucket: 1024, Cursor: 812_400}, Total: 16}
 	names := map[uint64]bool{}
 	sequence := 600_000 - q.Step
 	for r := range 16 {
-		var row []answers.Piece
+		var row []api.Piece
 		for filled, i := int32(0), 0; filled < 1000; i++ {
 			length := min(int32(37+(r*53+i*101)%420), 1024-filled)
-			p := answers.Piece{Source: []string{"web", "math"}[(r+i)%3%2], Sequence: sequence, Start: int32(i%2) * 512, Length: length}
+			p := api.Piece{Source: []string{"web", "math"}[(r+i)%3%2], Sequence: sequence, Start: int32(i%2) * 512, Length: length}
 			names[sequence] = p.Source == "web"
 			if r == 15 && q.Documents { // of messages that hold several documents
 				loss, weight := length-2, float32(0.5)
-				p.LossTokens, p.Inner = &loss, &answers.Inner{Index: 7, Within: 3, ID: "inner", Weight: &weight, Meta: map[string]any{"lang": "de"}}
+				p.LossTokens, p.Inner = &loss, &api.Inner{Index: 7, Within: 3, ID: "inner", Weight: &weight, Meta: map[string]any{"lang": "de"}}
 			}
 			row, filled, sequence = append(row, p), filled+length, sequence+1
 		}
@@ -315,13 +315,13 @@ func found(body []byte) []json.RawMessage {
 	if !strings.Contains(string(body), "crawl-7") {
 		return nil
 	}
-	inner := &answers.Inner{Index: 3, Within: 12, ID: "crawl-7"}
-	piece := answers.Piece{Source: "web", Sequence: 7, Start: 300, Length: 512, Inner: inner}
-	return results(answers.Found{Run: "demo", Step: 12, Bucket: 1024, Row: 3, Pieces: []answers.Piece{piece}},
-		answers.Found{Run: "demo", Step: 19, Bucket: 1024, Row: 9, Pieces: []answers.Piece{{Source: "web", Sequence: 7, Start: 512, Length: 80}}})
+	inner := &api.Inner{Index: 3, Within: 12, ID: "crawl-7"}
+	piece := api.Piece{Source: "web", Sequence: 7, Start: 300, Length: 512, Inner: inner}
+	return results(api.Found{Run: "demo", Step: 12, Bucket: 1024, Row: 3, Pieces: []api.Piece{piece}},
+		api.Found{Run: "demo", Step: 19, Bucket: 1024, Row: 9, Pieces: []api.Piece{{Source: "web", Sequence: 7, Start: 512, Length: 80}}})
 }
 
-func textOf(body []byte) answers.Text {
+func textOf(body []byte) api.Text {
 	var q struct {
 		Source        string
 		Sequence      uint64
@@ -330,7 +330,7 @@ func textOf(body []byte) answers.Text {
 	if err := json.Unmarshal(body, &q); err != nil {
 		panic(err)
 	}
-	t := answers.Text{DocumentInfo: loader.DocumentInfo{Source: q.Source, Sequence: q.Sequence}, Total: 4000, Start: q.Start}
+	t := api.Text{DocumentInfo: loader.DocumentInfo{Source: q.Source, Sequence: q.Sequence}, Total: 4000, Start: q.Start}
 	words := []string{"The", " loader", " packs", " docu", "ments", " into", " rows", ";", "\n", "\\xE4", " <b>not", " bold</b>", "."}
 	for i := range min(q.Tokens, 100) {
 		t.Tokens, t.Texts = append(t.Tokens, int32(1000+i)), append(t.Texts, words[i%len(words)])

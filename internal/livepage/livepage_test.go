@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"loaderd/arrowout"
-	"loaderd/arrowout/answers"
+	"loaderd/internal/api"
 	"loaderd/internal/ledger"
 	"loaderd/internal/livepage"
 	"loaderd/internal/natstest"
@@ -73,16 +73,16 @@ func TestDocuments(t *testing.T) {
 		into       any
 		check      func(any) bool
 	}{
-		{"status", "/api/status", &answers.Status{}, func(v any) bool { return v.(*answers.Status).Run == "demo" && len(v.(*answers.Status).Ranks) == 4 }},
-		{"history", "/api/history", &answers.History{}, func(v any) bool { return len(v.(*answers.History).Steps.First) == 240 }},
+		{"status", "/api/status", &api.Status{}, func(v any) bool { return v.(*api.Status).Run == "demo" && len(v.(*api.Status).Ranks) == 4 }},
+		{"history", "/api/history", &api.History{}, func(v any) bool { return len(v.(*api.History).Steps.First) == 240 }},
 		{"a step in parts", "/api/step/12?documents=true", &ledger.Step{}, func(v any) bool {
 			s := v.(*ledger.Step)
 			return len(s.Rows) == 16 && s.Index == 12 && len(s.Documents) > 16
 		}},
 		{"a step without documents", "/api/step/12", &ledger.Step{}, func(v any) bool { return len(v.(*ledger.Step).Documents) == 0 }},
-		{"find", "/api/find?id=crawl-7", &[]answers.Found{}, func(v any) bool { return len(*v.(*[]answers.Found)) == 2 }},
-		{"find nothing", "/api/find?source=web&sequence=9", &[]answers.Found{}, func(v any) bool { return *v.(*[]answers.Found) != nil && len(*v.(*[]answers.Found)) == 0 }},
-		{"text", "/api/text?source=web&sequence=9&start=4&tokens=3", &answers.Text{}, func(v any) bool { return len(v.(*answers.Text).Tokens) == 3 && v.(*answers.Text).Start == 4 }},
+		{"find", "/api/find?id=crawl-7", &[]api.Found{}, func(v any) bool { return len(*v.(*[]api.Found)) == 2 }},
+		{"find nothing", "/api/find?source=web&sequence=9", &[]api.Found{}, func(v any) bool { return *v.(*[]api.Found) != nil && len(*v.(*[]api.Found)) == 0 }},
+		{"text", "/api/text?source=web&sequence=9&start=4&tokens=3", &api.Text{}, func(v any) bool { return len(v.(*api.Text).Tokens) == 3 && v.(*api.Text).Start == 4 }},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r, body := call(t, "GET", s.URL+test.path, "")
@@ -237,7 +237,7 @@ func TestRoles(t *testing.T) {
 			t.Errorf("%s %s as %q: %s %.200s, want %d", test.method, test.path, test.token, r.Status, body, test.status)
 		}
 	}
-	var may [2]answers.Status
+	var may [2]api.Status
 	for i, token := range []string{"read", "operate"} {
 		_, body := call(t, "GET", s.URL+"/api/status", "", "Authorization", "Bearer "+token)
 		if err := json.Unmarshal([]byte(body), &may[i]); err != nil {
@@ -321,7 +321,7 @@ func TestEvents(t *testing.T) {
 	var before uint64
 	for range 3 {
 		name, data := next()
-		var got answers.Status
+		var got api.Status
 		if err := json.Unmarshal(data, &got); err != nil || name != "status" || got.Planned <= before || len(got.May) != 2 {
 			t.Fatalf("%v: %s %.200s", err, name, data)
 		}

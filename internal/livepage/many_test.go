@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"loaderd/arrowout/answers"
+	"loaderd/internal/api"
 	"loaderd/internal/browsertest"
 )
 
@@ -38,7 +38,7 @@ func TestManyPages(t *testing.T) {
 		wg.Go(func() {
 			for range rounds {
 				name, data := next()
-				var status answers.Status
+				var status api.Status
 				if err := json.Unmarshal(data, &status); err != nil || name != "status" {
 					got[i] = append(got[i], 0)
 					t.Errorf("page %d: %v: %s %.200s", i, err, name, data)

@@ -15,7 +15,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
-	"loaderd/arrowout/answers"
+	"loaderd/internal/api"
 	"loaderd/internal/browsertest"
 	"loaderd/internal/livepage"
 	"loaderd/internal/testscale"
@@ -31,7 +31,7 @@ const cutLabels = `[...document.querySelectorAll(".plot svg text")].filter((t) =
 // Every section says what the document says.
 func TestPageShowsEverySection(t *testing.T) {
 	f := newFake()
-	f.set(func(f *fake) { f.change = func(s *answers.Status) { s.Planned = 7271 } })
+	f.set(func(f *fake) { f.change = func(s *api.Status) { s.Planned = 7271 } })
 	s := serve(t, f)
 	p := browsertest.Open(t, browsertest.Chromium(t), s.URL, browsertest.Usual, "404") // of a step that is not planned, which is asked for below
 	ready(p)
@@ -88,7 +88,7 @@ func TestPageShowsEverySection(t *testing.T) {
 	t.Run("a history of nothing", func(t *testing.T) {
 		before := browsertest.Eval[string](p, `document.querySelector("#chart-buckets .empty")?.textContent ?? ""`)
 		f.set(func(f *fake) {
-			f.past = answers.History{Run: "demo", Buckets: []int{1024}, Steps: answers.StepSeries{Buckets: [][]uint64{nil}, Sources: [][]int64{nil}}, Lately: answers.StepSeries{Buckets: [][]uint64{nil}}}
+			f.past = api.History{Run: "demo", Buckets: []int{1024}, Steps: api.StepSeries{Buckets: [][]uint64{nil}, Sources: [][]int64{nil}}, Lately: api.StepSeries{Buckets: [][]uint64{nil}}}
 		})
 		p.Until(`document.querySelector("#chart-buckets .empty")?.textContent === "Nothing yet"`)
 		if note := browsertest.Eval[bool](p, `document.querySelector("#history-note").hidden`); before != "" || !note {
@@ -98,10 +98,10 @@ func TestPageShowsEverySection(t *testing.T) {
 	})
 	t.Run("another verdict", func(t *testing.T) {
 		f.set(func(f *fake) {
-			f.change = func(s *answers.Status) {
+			f.change = func(s *api.Status) {
 				s.Verdict = loader.Verdict{Health: loader.Failing, Sentence: "The NATS server is out of reach for 12 s", Do: "check it"}
 				s.Sources, s.Ranks, s.Keepers, s.Flow = nil, nil, nil, nil
-				s.Dead = answers.DeadStatus{}
+				s.Dead = api.DeadStatus{}
 			}
 		})
 		p.Until(`document.querySelector("#health").textContent === "Failing"`)
@@ -217,26 +217,26 @@ func TestPageFits(t *testing.T) {
 	})
 }
 
-func manyRanks(s *answers.Status) {
+func manyRanks(s *api.Status) {
 	s.Ranks = nil
 	for i := range 256 {
-		r := answers.RankStatus{Job: "train", Rank: i, World: 256, State: answers.StateReading, Unit: answers.UnitSent, Consumed: 8000 - uint64(i%3), Lag: uint64(i % 3), WaitP99: 0.3, Bytes: 1e6, Since: s.Time, Address: "10.0.0.1:99", Daemon: "gpu-01.4711"}
+		r := api.RankStatus{Job: "train", Rank: i, World: 256, State: api.StateReading, Unit: api.UnitSent, Consumed: 8000 - uint64(i%3), Lag: uint64(i % 3), WaitP99: 0.3, Bytes: 1e6, Since: s.Time, Address: "10.0.0.1:99", Daemon: "gpu-01.4711"}
 		if i == 77 {
 			r.Consumed, r.Lag = 7910, 90
 		}
 		s.Ranks = append(s.Ranks, r)
 	}
 	s.Readers = 256
-	s.Jobs = []answers.JobStatus{{Job: "train", World: 256, Present: 256, Least: 7910, Most: 8000, Sent: 7910, State: answers.StateReading}}
+	s.Jobs = []api.JobStatus{{Job: "train", World: 256, Present: 256, Least: 7910, Most: 8000, Sent: 7910, State: api.StateReading}}
 }
 
 // A rank that is missing stays in the table, is marked, and the job says what is known.
 func TestPage_MissingRank(t *testing.T) {
 	f := newFake()
 	f.set(func(f *fake) {
-		f.change = func(s *answers.Status) {
+		f.change = func(s *api.Status) {
 			s.Ranks[1].State, s.Ranks[1].StateFor, s.Ranks[1].Consumed = "absent", 20, 34
-			s.Jobs = []answers.JobStatus{{Job: "train", World: 4, Present: 3, Missing: []int{1}, State: "absent", Failing: true,
+			s.Jobs = []api.JobStatus{{Job: "train", World: 4, Present: 3, Missing: []int{1}, State: "absent", Failing: true,
 				Sentence: `Rank 1 of 4 of job "train" has not consumed step 34 for 20 s: it is not connected`}}
 		}
 	})

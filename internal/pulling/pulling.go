@@ -13,7 +13,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"loaderd/arrowout/answers"
+	"loaderd/internal/api"
 	"loaderd/internal/corpus"
 	"loaderd/internal/objects"
 	"loaderd/loader"
@@ -57,7 +57,7 @@ type How struct {
 }
 
 // Status is how far a stream is filled.
-type Status answers.PullStatus
+type Status api.PullStatus
 
 // Puller fills one stream while it is its turn.
 type Puller struct {

@@ -8,43 +8,21 @@ import (
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/array"
 
-	"loaderd/arrowout/answers"
+	"loaderd/internal/api"
 )
-
-// Meta is the app_metadata of a record batch. Counts are of this batch alone.
-type Meta struct {
-	Run        string `json:"run"`
-	Step       uint64 `json:"step"`
-	Part       int    `json:"part"`  // 0 ... Parts-1
-	Parts      int    `json:"parts"` // record batches that make this rank's part of the step
-	Bucket     int    `json:"bucket"`
-	Rows       int    `json:"rows"`
-	Tokens     int64  `json:"tokens"` // slots that are not padding
-	LossTokens int64  `json:"loss_tokens"`
-	Documents  int    `json:"documents"` // pieces
-	MaxSeqlen  int    `json:"max_seqlen"`
-	// Sources are those of a run with several, by name.
-	Sources map[string]SourceCount `json:"sources"`
-}
-
-// SourceCount is what a batch has of one source.
-type SourceCount struct {
-	Tokens     int64 `json:"tokens"`
-	LossTokens int64 `json:"loss_tokens"`
-}
 
 // Batch is one record batch: Rows rows of L tokens each, row after row. Columns that the ticket did not ask for are nil. It may be
 // kept, unless Options.Reuse says otherwise; nothing writes to it later.
 type Batch struct {
-	Meta        Meta
+	Meta        api.Metadata
 	Rows, L     int
 	InputIDs    []int32  // Rows*L
 	SegmentIDs  []uint16 // Rows*L; 1, 2, ... and 0 for padding
 	PositionIDs []int32  // Rows*L
 	Labels      []int32  // Rows*L; -100 on padding
 	CuSeqlens   [][]int32
-	Documents   [][]answers.Piece // of each row
-	Sources     [][]uint16        // of each row's pieces, as indices into the sources of info
+	Documents   [][]api.Piece // of each row
+	Sources     [][]uint16    // of each row's pieces, as indices into the sources of info
 }
 
 // decode reads a record and checks that its columns have the shape that its metadata promises.
@@ -148,7 +126,7 @@ func lists[T any](column *array.List, values []T) ([][]T, error) {
 	return rows, nil
 }
 
-func pieces(column *array.List) ([][]answers.Piece, error) {
+func pieces(column *array.List) ([][]api.Piece, error) {
 	values, ok := column.ListValues().(*array.Struct)
 	if !ok || values.NumField() != 3 {
 		return nil, fmt.Errorf("has values of %s, want {sequence, start, length}", column.ListValues().DataType())
@@ -159,15 +137,15 @@ func pieces(column *array.List) ([][]answers.Piece, error) {
 	if !ok1 || !ok2 || !ok3 {
 		return nil, fmt.Errorf("has values of %s, want {sequence: uint64, start: int32, length: int32}", values.DataType())
 	}
-	rows := make([][]answers.Piece, column.Len())
+	rows := make([][]api.Piece, column.Len())
 	for i := range rows {
 		from, to, err := span(column, i)
 		if err != nil {
 			return nil, err
 		}
-		rows[i] = make([]answers.Piece, 0, to-from)
+		rows[i] = make([]api.Piece, 0, to-from)
 		for k := from; k < to; k++ {
-			rows[i] = append(rows[i], answers.Piece{Sequence: sequences.Value(k), Start: starts.Value(k), Length: lengths.Value(k)})
+			rows[i] = append(rows[i], api.Piece{Sequence: sequences.Value(k), Start: starts.Value(k), Length: lengths.Value(k)})
 		}
 	}
 	return rows, nil

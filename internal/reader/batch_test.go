@@ -2,6 +2,7 @@ package reader
 
 import (
 	"encoding/json"
+	"loaderd/internal/api"
 	"math"
 	"strings"
 	"testing"
@@ -59,7 +60,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add("cu_seqlens", 2, math.MaxInt, int32(-1), int32(3), int32(1), uint8(2))
 	f.Add("labels", 2, math.MaxInt/2+1, int32(0), int32(0), int32(0), uint8(0))
 	f.Fuzz(func(t *testing.T, column string, rows, bucket int, a, b, c int32, values uint8) {
-		metadata, err := json.Marshal(Meta{Rows: rows, Bucket: bucket})
+		metadata, err := json.Marshal(api.Metadata{Rows: rows, Bucket: bucket})
 		if err != nil {
 			t.Fatal(err)
 		}

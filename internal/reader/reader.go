@@ -25,6 +25,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"loaderd/internal/access"
+	"loaderd/internal/api"
 )
 
 // Flow-control windows of a connection.
@@ -49,22 +50,6 @@ type Options struct {
 	// Report reports what Read's callers consume: a step counts as taken when f is called with its first part, and as consumed when f returns from
 	// its last one.
 	Report bool
-}
-
-// Ticket asks for one rank's rows of consecutive steps; docs/wire.md says what the keys mean. The zero value reads the whole run as
-// the only rank.
-type Ticket struct {
-	Run         string   `json:"run,omitempty"`
-	Fingerprint string   `json:"fingerprint,omitempty"`
-	Rank        int      `json:"rank"`
-	World       int      `json:"world,omitempty"`
-	Job         string   `json:"job,omitempty"`
-	Step        uint64   `json:"step"`
-	Steps       uint64   `json:"steps,omitempty"`
-	Columns     []string `json:"columns,omitempty"`
-	Session     string   `json:"session,omitempty"`
-	Peer        int      `json:"peer,omitempty"`
-	Taken       uint64   `json:"taken,omitempty"`
 }
 
 // Client is a connection to a daemon's Flight server. Many goroutines may use it.
@@ -122,7 +107,7 @@ func (c *Client) Close() error {
 
 // Read calls f with every record batch of a ticket, in order. It returns nil behind the last one, f's error as soon as f returns one,
 // and the server's otherwise: Reason has its cause.
-func (c *Client) Read(ctx context.Context, t Ticket, f func(Batch) error) error {
+func (c *Client) Read(ctx context.Context, t api.Ticket, f func(Batch) error) error {
 	if c.reports {
 		t.Session, t.Taken = newSession(), t.Step
 		x, stop := c.report(ctx, t)
@@ -147,7 +132,7 @@ func (c *Client) Read(ctx context.Context, t Ticket, f func(Batch) error) error 
 }
 
 // ReadRecords is Read with the record batches as they come, and their app_metadata. A record is good until f returns.
-func (c *Client) ReadRecords(ctx context.Context, t Ticket, f func(r arrow.Record, metadata []byte) error) error {
+func (c *Client) ReadRecords(ctx context.Context, t api.Ticket, f func(r arrow.Record, metadata []byte) error) error {
 	ticket, err := json.Marshal(t)
 	if err != nil {
 		return fmt.Errorf("encode ticket: %w", err)

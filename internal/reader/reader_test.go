@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"loaderd/internal/api"
 	"loaderd/internal/config"
 	"loaderd/internal/daemon"
 	"loaderd/internal/reader"
@@ -72,7 +73,7 @@ func open(t *testing.T, uri string) *reader.Client {
 	return c
 }
 
-func read(t *testing.T, c *reader.Client, ticket reader.Ticket) []reader.Batch {
+func read(t *testing.T, c *reader.Client, ticket api.Ticket) []reader.Batch {
 	t.Helper()
 	var all []reader.Batch
 	if err := c.Read(t.Context(), ticket, func(b reader.Batch) error { all = append(all, b); return nil }); err != nil {
@@ -86,7 +87,7 @@ var everyColumn = []string{"input_ids", "segment_ids", "cu_seqlens", "position_i
 func TestColumnsAgree(t *testing.T) {
 	d := serveSealed(t)
 	c := open(t, d.FlightURI())
-	all := read(t, c, reader.Ticket{World: 1, Columns: everyColumn})
+	all := read(t, c, api.Ticket{World: 1, Columns: everyColumn})
 	tokens := int64(0)
 	covered := map[uint64]int32{}
 	for i, b := range all {
@@ -126,7 +127,7 @@ func TestColumnsAgree(t *testing.T) {
 // A client that takes the memory of a batch for those behind it reads what another reads.
 func TestReuse(t *testing.T) {
 	d := serveSealed(t)
-	ticket := reader.Ticket{World: 1, Columns: everyColumn}
+	ticket := api.Ticket{World: 1, Columns: everyColumn}
 	want := read(t, open(t, d.FlightURI()), ticket)
 	c, err := reader.Open(d.FlightURI(), reader.Options{Reuse: true})
 	if err != nil {
@@ -151,18 +152,18 @@ func TestReuse(t *testing.T) {
 
 func TestTickets(t *testing.T) {
 	c := open(t, serveSealed(t).FlightURI())
-	whole := read(t, c, reader.Ticket{})
+	whole := read(t, c, api.Ticket{})
 	if len(whole) < 2 || whole[0].SegmentIDs == nil || whole[0].Labels != nil {
 		t.Fatalf("%d steps with segments %v and labels %v, want at least 2 with the default columns", len(whole), whole[0].SegmentIDs, whole[0].Labels)
 	}
-	second := read(t, c, reader.Ticket{Rank: 1, World: 2, Step: 1, Steps: 1, Columns: []string{"input_ids:uint16"}})
+	second := read(t, c, api.Ticket{Rank: 1, World: 2, Step: 1, Steps: 1, Columns: []string{"input_ids:uint16"}})
 	if len(second) != 1 || second[0].Meta.Step != 1 || second[0].Rows != 1 {
 		t.Fatalf("got %+v, want one row of step 1", second)
 	}
 	if diff := cmp.Diff(whole[1].InputIDs[8:], second[0].InputIDs); diff != "" {
 		t.Errorf("second row of step 1, -whole +rank 1:\n%s", diff)
 	}
-	if behind := read(t, c, reader.Ticket{Step: uint64(len(whole))}); len(behind) != 0 {
+	if behind := read(t, c, api.Ticket{Step: uint64(len(whole))}); len(behind) != 0 {
 		t.Errorf("%d batches behind the end", len(behind))
 	}
 }
@@ -172,7 +173,7 @@ func TestStopReading(t *testing.T) {
 	d := serve(t)
 	enough := errors.New("enough")
 	calls := 0
-	if err := open(t, d.FlightURI()).Read(t.Context(), reader.Ticket{}, func(reader.Batch) error { calls++; return enough }); err != enough || calls != 1 {
+	if err := open(t, d.FlightURI()).Read(t.Context(), api.Ticket{}, func(reader.Batch) error { calls++; return enough }); err != enough || calls != 1 {
 		t.Fatalf("got %v after %d calls", err, calls)
 	}
 	look, limit := time.NewTicker(5*time.Millisecond), time.After(2*time.Minute)
@@ -188,11 +189,11 @@ func TestStopReading(t *testing.T) {
 
 func TestErrors(t *testing.T) {
 	c := open(t, serveSealed(t).FlightURI())
-	refused := c.Read(t.Context(), reader.Ticket{Rank: 2, World: 2}, func(reader.Batch) error { return nil })
+	refused := c.Read(t.Context(), api.Ticket{Rank: 2, World: 2}, func(reader.Batch) error { return nil })
 	if reader.Reason(refused) != "BAD_TICKET" || !strings.Contains(refused.Error(), "rank 2 of world 2") {
 		t.Errorf("rank 2 of 2: %v", refused)
 	}
-	read(t, c, reader.Ticket{}) // to the end: from there on the counts are final
+	read(t, c, api.Ticket{}) // to the end: from there on the counts are final
 	var stats struct {
 		Documents int `json:"documents"`
 	}
@@ -210,7 +211,7 @@ func TestErrors(t *testing.T) {
 			t.Errorf("Open(%q): %v", uri, err)
 		}
 	}
-	if err := open(t, "grpc://127.0.0.1:1").Read(t.Context(), reader.Ticket{}, nil); err == nil || !strings.Contains(err.Error(), "grpc://127.0.0.1:1") {
+	if err := open(t, "grpc://127.0.0.1:1").Read(t.Context(), api.Ticket{}, nil); err == nil || !strings.Contains(err.Error(), "grpc://127.0.0.1:1") {
 		t.Errorf("nothing listens: %v", err)
 	}
 }

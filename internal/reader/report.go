@@ -7,13 +7,13 @@ import (
 	"sync"
 	"time"
 
-	"loaderd/arrowout/answers"
+	"loaderd/internal/api"
 )
 
 // consumption reports to the daemon which steps of a ticket f has been called with, as docs/wire.md has it.
 type consumption struct {
 	client *Client
-	ticket Ticket
+	ticket api.Ticket
 
 	mu      sync.Mutex
 	taken   uint64
@@ -38,7 +38,7 @@ func newSession() string {
 }
 
 // report begins to report the consumption of a ticket, until stop is called.
-func (c *Client) report(ctx context.Context, t Ticket) (x *consumption, stop func()) {
+func (c *Client) report(ctx context.Context, t api.Ticket) (x *consumption, stop func()) {
 	x = &consumption{client: c, ticket: t, taken: t.Taken, sent: t.Taken, waiting: true, changed: time.Now(), window: 2, early: make(chan struct{}, 1)}
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
@@ -66,18 +66,8 @@ func (c *Client) report(ctx context.Context, t Ticket) (x *consumption, stop fun
 // send makes one report. A report that fails is made again with the next one.
 func (x *consumption) send(ctx context.Context, left bool) {
 	x.mu.Lock()
-	body := struct {
-		ofRun
-		Job     string  `json:"job,omitempty"`
-		Rank    int     `json:"rank"`
-		World   int     `json:"world,omitempty"`
-		Peer    int     `json:"peer"`
-		Session string  `json:"session"`
-		Taken   uint64  `json:"taken"`
-		Waiting bool    `json:"waiting"`
-		Still   float64 `json:"still"`
-		Left    bool    `json:"left"`
-	}{ofRun{x.ticket.Run}, x.ticket.Job, x.ticket.Rank, x.ticket.World, x.ticket.Peer, x.ticket.Session, x.taken, x.waiting, time.Since(x.changed).Seconds(), left}
+	body := api.ConsumedRequest{Run: api.Run{Run: x.ticket.Run}, Job: x.ticket.Job, Rank: x.ticket.Rank, World: x.ticket.World, Peer: x.ticket.Peer,
+		Session: x.ticket.Session, Taken: x.taken, Waiting: x.waiting, Still: time.Since(x.changed).Seconds(), Left: left}
 	x.mu.Unlock()
 	x.client.reporting.RLock()
 	defer x.client.reporting.RUnlock()
@@ -87,7 +77,7 @@ func (x *consumption) send(ctx context.Context, left bool) {
 	ctx, cancel := context.WithTimeout(ctx, reportLimit)
 	defer cancel()
 	defer context.AfterFunc(x.client.open, cancel)()
-	_ = each(ctx, x.client, "consumed", body, func(a answers.Consumed) {
+	_ = each(ctx, x.client, "consumed", body, func(a api.Consumed) {
 		x.mu.Lock()
 		x.sent, x.window = body.Taken, uint64(a.Window)
 		x.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 	"sync"
 	"time"
 
-	"loaderd/arrowout/answers"
 	"loaderd/internal/access"
+	"loaderd/internal/api"
 )
 
 // Events are the newest things that happened to a run, of all daemons. Those of this daemon are what its log says: warnings and errors, and the lines that
@@ -25,7 +25,7 @@ type Events struct {
 }
 
 type event struct {
-	answers.Event
+	api.Event
 	message string // of the log line, by which like ones are joined
 	more    int    // like ones since
 	own     uint64 // number among the daemon's own, from 1; 0 of another's
@@ -107,7 +107,7 @@ func (e *Events) hear(r slog.Record, attrs []slog.Attr) {
 			l.text = "The action {action}{by} was refused: {error}"
 		}
 	}
-	x := event{Event: answers.Event{Time: r.Time, Daemon: e.daemon, Kind: l.kind, Do: cmp.Or(values["do"], l.do)}, message: message}
+	x := event{Event: api.Event{Time: r.Time, Daemon: e.daemon, Kind: l.kind, Do: cmp.Or(values["do"], l.do)}, message: message}
 	switch {
 	case r.Level >= slog.LevelError:
 		x.Kind = "error"
@@ -152,18 +152,18 @@ func (e *Events) add(x event, own bool) {
 	}
 	e.all = append(e.all, x)
 	slices.SortStableFunc(e.all, func(a, b event) int { return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Daemon, b.Daemon)) })
-	if len(e.all) > answers.MaxEvents {
-		e.all = slices.Delete(e.all, 0, len(e.all)-answers.MaxEvents)
+	if len(e.all) > api.MaxEvents {
+		e.all = slices.Delete(e.all, 0, len(e.all)-api.MaxEvents)
 	}
 }
 
 const more = " (and "
 
 // newest returns all events, the newest first.
-func (e *Events) newest() []answers.Event {
+func (e *Events) newest() []api.Event {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	out := make([]answers.Event, 0, len(e.all))
+	out := make([]api.Event, 0, len(e.all))
 	for _, x := range slices.Backward(e.all) {
 		out = append(out, x.Event)
 	}
@@ -171,7 +171,7 @@ func (e *Events) newest() []answers.Event {
 }
 
 // since returns this daemon's own events behind one, oldest first, and the number of the last.
-func (e *Events) since(own uint64) (events []answers.Event, last uint64) {
+func (e *Events) since(own uint64) (events []api.Event, last uint64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, x := range e.all {
@@ -183,7 +183,7 @@ func (e *Events) since(own uint64) (events []answers.Event, last uint64) {
 }
 
 // others takes in events of another daemon. One that was heard before is left out; one that has become many since takes its place.
-func (e *Events) others(daemon string, events []answers.Event) {
+func (e *Events) others(daemon string, events []api.Event) {
 	for _, x := range events {
 		x.Daemon = daemon
 		message, _, _ := strings.Cut(x.Text, more)

@@ -11,7 +11,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"loaderd/arrowout/answers"
+	"loaderd/internal/api"
 	"loaderd/internal/status"
 	"loaderd/internal/statustest"
 	"loaderd/loader"
@@ -30,8 +30,8 @@ func randomStatus(rt *rapid.T) {
 	steps := rapid.Uint64Range(0, 40)
 	run := &fakeRun{info: loader.Info{Run: "r"}, ranks: census.New(), verdict: loader.Verdict{Health: loader.Running, Sentence: "Running"}}
 	other, words := census.New(), &bus{}
-	var streams []answers.RankStatus
-	served := func() []answers.RankStatus {
+	var streams []api.RankStatus
+	served := func() []api.RankStatus {
 		run.mu.Lock()
 		defer run.mu.Unlock()
 		return streams
@@ -47,8 +47,8 @@ func randomStatus(rt *rapid.T) {
 		world := rapid.SampledFrom([]int{1, 2, 4}).Draw(rt, "world")
 		return census.ID{Key: census.Key{Job: rapid.SampledFrom([]string{"a", "b"}).Draw(rt, "job"), World: world}, Rank: rapid.IntRange(0, world-1).Draw(rt, "rank"), Peer: rapid.IntRange(0, 1).Draw(rt, "peer")}
 	}
-	rankOf := func(x census.ID) answers.RankStatus {
-		return answers.RankStatus{Job: x.Job, Rank: x.Rank, World: x.World, Peer: x.Peer, Sent: steps.Draw(rt, "sent"), Bytes: 10, WaitP50: 1, WaitP99: 2}
+	rankOf := func(x census.ID) api.RankStatus {
+		return api.RankStatus{Job: x.Job, Rank: x.Rank, World: x.World, Peer: x.Peer, Sent: steps.Draw(rt, "sent"), Bytes: 10, WaitP50: 1, WaitP99: 2}
 	}
 	session := rapid.SampledFrom([]string{"", "s", "t"})
 	ranks := func(do func(*rapid.T, *census.Census)) func(*rapid.T) {

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"slices"
 
-	"loaderd/arrowout/answers"
+	"loaderd/internal/api"
 	"loaderd/loader"
 	"loaderd/loader/census"
 )
@@ -15,11 +15,11 @@ type place struct {
 	rank, world, peer int
 }
 
-func placeOf(r answers.RankStatus) place { return place{r.Job, r.Rank, r.World, r.Peer} }
+func placeOf(r api.RankStatus) place { return place{r.Job, r.Rank, r.World, r.Peer} }
 
 // byPlace joins the streams of each process.
-func byPlace(streams []answers.RankStatus) map[place]answers.RankStatus {
-	out := map[place]answers.RankStatus{}
+func byPlace(streams []api.RankStatus) map[place]api.RankStatus {
+	out := map[place]api.RankStatus{}
 	for _, s := range streams {
 		if before, known := out[placeOf(s)]; known {
 			s.Bytes += before.Bytes
@@ -31,7 +31,7 @@ func byPlace(streams []answers.RankStatus) map[place]answers.RankStatus {
 
 // ranksOf describes the processes that the census has: of the streams it takes what they get. A rank that is missing has a row as long as its job
 // misses it. No rank has more steps than are planned: another daemon may know of a step that this one does not know yet.
-func ranksOf(v census.View, streams []answers.RankStatus, planned uint64, own string) (out []answers.RankStatus) {
+func ranksOf(v census.View, streams []api.RankStatus, planned uint64, own string) (out []api.RankStatus) {
 	open := byPlace(streams)
 	for _, j := range v.Jobs {
 		most, known := min(j.Most, planned), map[int]bool{}
@@ -40,16 +40,16 @@ func ranksOf(v census.View, streams []answers.RankStatus, planned uint64, own st
 			if r.State == census.Ended || r.State == census.Left && (j.Finding == nil || j.Finding.State != census.Left) {
 				continue
 			}
-			var x answers.RankStatus
+			var x api.RankStatus
 			if r.Streams > 0 {
 				x = open[place{j.Job, r.Rank, j.World, r.Peer}]
 			}
-			x.Job, x.Rank, x.World, x.Peer, x.Streams, x.Unit = j.Job, r.Rank, j.World, r.Peer, r.Streams, answers.UnitSent
+			x.Job, x.Rank, x.World, x.Peer, x.Streams, x.Unit = j.Job, r.Rank, j.World, r.Peer, r.Streams, api.UnitSent
 			x.Address, x.Daemon = cmp.Or(x.Address, r.Address), cmp.Or(x.Daemon, r.Daemon, own)
 			x.State, x.StateFor = string(r.State), r.For.Seconds()
 			x.Sent, x.Consumed = min(r.Sent, planned), min(r.Consumed(), planned)
 			if r.Reports {
-				x.Unit, x.Buffered = answers.UnitRead, x.Sent-min(x.Sent, r.Taken)
+				x.Unit, x.Buffered = api.UnitRead, x.Sent-min(x.Sent, r.Taken)
 			}
 			if x.Lag = most - min(most, x.Consumed); x.Lag <= j.Slack {
 				x.Lag = 0 // reports are of different moments
@@ -58,7 +58,7 @@ func ranksOf(v census.View, streams []answers.RankStatus, planned uint64, own st
 		}
 		for _, n := range j.Missing {
 			if least := min(j.Least, planned); !known[n] {
-				out = append(out, answers.RankStatus{Job: j.Job, Rank: n, World: j.World, State: string(census.Absent), Unit: answers.UnitRead, Consumed: least, Sent: least, Lag: most - least})
+				out = append(out, api.RankStatus{Job: j.Job, Rank: n, World: j.World, State: string(census.Absent), Unit: api.UnitRead, Consumed: least, Sent: least, Lag: most - least})
 			}
 		}
 	}
@@ -66,11 +66,11 @@ func ranksOf(v census.View, streams []answers.RankStatus, planned uint64, own st
 }
 
 // jobsOf describes the jobs of a run.
-func jobsOf(v census.View, planned uint64) []answers.JobStatus {
-	out := []answers.JobStatus{}
+func jobsOf(v census.View, planned uint64) []api.JobStatus {
+	out := []api.JobStatus{}
 	for _, j := range v.Jobs {
-		x := answers.JobStatus{Job: j.Job, World: j.World, Present: j.Present, Missing: j.Missing, Least: min(j.Least, planned), Most: min(j.Most, planned), Sent: min(j.Sent, planned),
-			Reports: j.Reports, State: answers.StateReading}
+		x := api.JobStatus{Job: j.Job, World: j.World, Present: j.Present, Missing: j.Missing, Least: min(j.Least, planned), Most: min(j.Most, planned), Sent: min(j.Sent, planned),
+			Reports: j.Reports, State: api.StateReading}
 		if j.Finding != nil {
 			x.State, x.Failing, x.Sentence = string(j.Finding.State), j.Finding.Level == census.Red, loader.RankCause(j.Finding).Message
 		}
@@ -105,21 +105,21 @@ func progress(v census.View, planned uint64) (sent, consumed *uint64) {
 }
 
 // furthestBehind are the ranks that are shown, by job, world and rank: first those that do not read.
-func furthestBehind(ranks []answers.RankStatus) []answers.RankStatus {
-	ranks = append([]answers.RankStatus{}, ranks...)
-	if len(ranks) > answers.MaxRanks {
-		slices.SortFunc(ranks, func(a, b answers.RankStatus) int {
+func furthestBehind(ranks []api.RankStatus) []api.RankStatus {
+	ranks = append([]api.RankStatus{}, ranks...)
+	if len(ranks) > api.MaxRanks {
+		slices.SortFunc(ranks, func(a, b api.RankStatus) int {
 			return cmp.Or(boolean(reads(a))-boolean(reads(b)), cmp.Compare(a.Consumed, b.Consumed), cmp.Compare(a.Sent, b.Sent))
 		})
-		ranks = ranks[:answers.MaxRanks]
+		ranks = ranks[:api.MaxRanks]
 	}
-	slices.SortFunc(ranks, func(a, b answers.RankStatus) int {
+	slices.SortFunc(ranks, func(a, b api.RankStatus) int {
 		return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.World, b.World), cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Peer, b.Peer), cmp.Compare(a.Daemon, b.Daemon))
 	})
 	return ranks
 }
 
-func reads(r answers.RankStatus) bool { return r.State == "" || r.State == answers.StateReading }
+func reads(r api.RankStatus) bool { return r.State == "" || r.State == api.StateReading }
 
 func boolean(b bool) int {
 	if b {

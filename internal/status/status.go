@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"loaderd/arrowout/answers"
+	"loaderd/internal/api"
 	"loaderd/internal/history"
 	"loaderd/internal/stats"
 	"loaderd/loader"
@@ -19,20 +19,20 @@ func (w *Watch) look(now time.Time) history.Sample {
 	verdict, rates, waits, view := w.Run.Verdict(), w.Run.Rates(), w.Run.Waits(), w.Run.Ranks()
 	streams := w.Ranks()
 	own := w.own(streams)
-	daemons, bytes := []answers.DaemonStatus{own}, own.Bytes
+	daemons, bytes := []api.DaemonStatus{own}, own.Bytes
 	for _, o := range w.others.all(now) {
 		d := o.DaemonStatus
 		d.Silent, d.Ranks, d.Bytes = now.Sub(o.at).Seconds(), o.Readers, o.Sent
 		daemons, streams = append(daemons, d), append(streams, o.Reading...)
 		bytes += o.Sent
 	}
-	slices.SortFunc(daemons, func(a, b answers.DaemonStatus) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(daemons, func(a, b api.DaemonStatus) int { return cmp.Compare(a.Name, b.Name) })
 	s, info := w.Run.Stats(), w.Run.Info()
 	ranks := ranksOf(view, streams, info.Planned, w.Name)
 	sent, consumed := progress(view, info.Planned)
-	out := answers.Status{Run: info.Run, ID: info.ID, Fingerprint: info.Fingerprint, Time: now.UTC(), Daemon: w.Name, Version: w.Version, Verdict: verdict,
+	out := api.Status{Run: info.Run, ID: info.ID, Fingerprint: info.Fingerprint, Time: now.UTC(), Daemon: w.Name, Version: w.Version, Verdict: verdict,
 		Planned: info.Planned, Sent: sent, Consumed: consumed, Ended: info.Ended, Committed: info.Committed, Oldest: info.Oldest, Length: info.Length, Streams: s.Streams,
-		Rates: answers.Rates{Rates: rates, Bytes: bytes}, Skipped: []answers.SkippedStatus{}, Buckets: []answers.BucketStatus{}, Keepers: []answers.KeeperStatus{},
+		Rates: api.Rates{Rates: rates, Bytes: bytes}, Skipped: []api.SkippedStatus{}, Buckets: []api.BucketStatus{}, Keepers: []api.KeeperStatus{},
 		Ranks: furthestBehind(ranks), Readers: len(ranks), Jobs: jobsOf(view, info.Planned), Daemons: daemons, Events: w.Events.newest()}
 	read := min(s.Wanted, info.Planned)
 	if consumed != nil {
@@ -43,16 +43,16 @@ func (w *Watch) look(now time.Time) history.Sample {
 	}
 	out.Flow = w.flow(s, &out, read)
 	for _, q := range s.Queues {
-		out.Buckets = append(out.Buckets, answers.BucketStatus{Bucket: q.Bucket, Steps: q.Steps, Rows: q.Rows, Of: q.Of})
+		out.Buckets = append(out.Buckets, api.BucketStatus{Bucket: q.Bucket, Steps: q.Steps, Rows: q.Rows, Of: q.Of})
 	}
-	out.Packing = answers.PackingStatus{Method: w.Bounds.Method, Padding: stats.Padding(s), Split: stats.Truncated(s), Dropped: s.Dropped, Repeated: s.Repeated, AgeMax: s.AgeMax, WaitMax: s.WaitMax,
+	out.Packing = api.PackingStatus{Method: w.Bounds.Method, Padding: stats.Padding(s), Split: stats.Truncated(s), Dropped: s.Dropped, Repeated: s.Repeated, AgeMax: s.AgeMax, WaitMax: s.WaitMax,
 		Counts: s.Packing}
 	for _, keeper := range slices.Sorted(maps.Keys(info.Keepers)) {
-		out.Keepers = append(out.Keepers, answers.KeeperStatus{Keeper: keeper, Step: info.Keepers[keeper]})
+		out.Keepers = append(out.Keepers, api.KeeperStatus{Keeper: keeper, Step: info.Keepers[keeper]})
 	}
 	for why, n := range s.Skipped.All() {
 		if n > 0 {
-			out.Skipped = append(out.Skipped, answers.SkippedStatus{Reason: string(why), Documents: n, Text: why.Text(), Do: why.Do()})
+			out.Skipped = append(out.Skipped, api.SkippedStatus{Reason: string(why), Documents: n, Text: why.Text(), Do: why.Do()})
 		}
 	}
 	if w.Dead != nil {
@@ -62,7 +62,7 @@ func (w *Watch) look(now time.Time) history.Sample {
 		out.Pulls = w.Pulls()
 	}
 	if out.Dead.Reasons == nil {
-		out.Dead.Reasons = []answers.DeadReason{}
+		out.Dead.Reasons = []api.DeadReason{}
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -80,8 +80,8 @@ func (w *Watch) look(now time.Time) history.Sample {
 }
 
 // own is this daemon.
-func (w *Watch) own(streams []answers.RankStatus) answers.DaemonStatus {
-	d := answers.DaemonStatus{Name: w.Name, Flight: w.Flight(), HTTP: w.HTTP, Version: w.Version, Ranks: len(byPlace(streams))}
+func (w *Watch) own(streams []api.RankStatus) api.DaemonStatus {
+	d := api.DaemonStatus{Name: w.Name, Flight: w.Flight(), HTTP: w.HTTP, Version: w.Version, Ranks: len(byPlace(streams))}
 	for _, r := range streams {
 		d.Bytes += r.Bytes
 	}
@@ -105,13 +105,13 @@ func spliced(s loader.Stats) (n int64) {
 	return n
 }
 
-func sourcesOf(s loader.Stats, recent map[string]float64) (out []answers.SourceStatus) {
+func sourcesOf(s loader.Stats, recent map[string]float64) (out []api.SourceStatus) {
 	var tokens int64
 	for _, x := range s.Sources {
 		tokens += x.Status.Tokens
 	}
 	for _, x := range s.Sources {
-		y := answers.SourceStatus{Name: x.Name, Target: x.Target, Tokens: x.Status.Tokens, Emitted: x.Emitted,
+		y := api.SourceStatus{Name: x.Name, Target: x.Target, Tokens: x.Status.Tokens, Emitted: x.Emitted,
 			Epoch: x.Epoch, Epochs: x.Epochs.String(), Documents: x.Arrived, Undecodable: x.Skipped.Of(plan.SkipUndecodable),
 			LeftOut: x.Skipped.Total(), Stored: x.Stream.Last, Next: x.Next,
 			Sealed: x.Sealed, Resting: x.Resting, Removed: x.Removed, UsedUp: x.UsedUp}
@@ -134,10 +134,10 @@ func sourcesOf(s loader.Stats, recent map[string]float64) (out []answers.SourceS
 }
 
 // flow are the stages from the producers to the trainers' checkpoints. All ranks have read so many steps.
-func (w *Watch) flow(s loader.Stats, out *answers.Status, read uint64) []answers.Stage {
+func (w *Watch) flow(s loader.Stats, out *api.Status, read uint64) []api.Stage {
 	r, planned := out.Rates, out.Planned
-	stage := func(name string, value, of float64, unit string, rate float64, leaves string) answers.Stage {
-		return answers.Stage{Name: name, Value: value, Of: of, Unit: unit, Rate: rate, Leaves: leaves, Limits: out.Verdict.Limits == name}
+	stage := func(name string, value, of float64, unit string, rate float64, leaves string) api.Stage {
+		return api.Stage{Name: name, Value: value, Of: of, Unit: unit, Rate: rate, Leaves: leaves, Limits: out.Verdict.Limits == name}
 	}
 	var taken, buffered float64
 	sources := []loader.SourceStatus{s.Source}
@@ -152,16 +152,16 @@ func (w *Watch) flow(s loader.Stats, out *answers.Status, read uint64) []answers
 		buffered += float64(x.Buffered)
 	}
 	ahead := planned - min(planned, s.Wanted) // one document can complete several steps, so this may pass the bound
-	stages := []answers.Stage{
-		stage(answers.StagePublished, taken, float64(s.Published), "documents", r.Published, "documents"),
-		stage(answers.StageTokenized, buffered, float64(w.Bounds.BufferBytes), "bytes", r.TokensIn, "tokens"),
-		stage(answers.StagePool, float64(s.PoolPieces), float64(s.Capacity.Pool), "pieces", r.Documents, "documents"),
-		stage(answers.StageHeld, float64(s.HeldPieces), float64(s.Capacity.Held), "pieces", 0, "rows"),
-		stage(answers.StageWindow, float64(s.WindowRows), float64(w.Bounds.Window), "atoms", r.Rows, "rows"),
-		stage(answers.StageQueues, float64(s.QueueRows), float64(s.Capacity.Rows), "rows", r.Steps, "steps"),
-		stage(answers.StageAhead, float64(ahead), float64(max(uint64(w.Bounds.Ahead), ahead)), "steps", r.Steps, "steps"),
-		stage(answers.StageRead, float64(read), float64(planned), "steps", r.Read, "steps"),
-		stage(answers.StageCommitted, float64(out.Committed), float64(planned), "steps", 0, "steps"),
+	stages := []api.Stage{
+		stage(api.StagePublished, taken, float64(s.Published), "documents", r.Published, "documents"),
+		stage(api.StageTokenized, buffered, float64(w.Bounds.BufferBytes), "bytes", r.TokensIn, "tokens"),
+		stage(api.StagePool, float64(s.PoolPieces), float64(s.Capacity.Pool), "pieces", r.Documents, "documents"),
+		stage(api.StageHeld, float64(s.HeldPieces), float64(s.Capacity.Held), "pieces", 0, "rows"),
+		stage(api.StageWindow, float64(s.WindowRows), float64(w.Bounds.Window), "atoms", r.Rows, "rows"),
+		stage(api.StageQueues, float64(s.QueueRows), float64(s.Capacity.Rows), "rows", r.Steps, "steps"),
+		stage(api.StageAhead, float64(ahead), float64(max(uint64(w.Bounds.Ahead), ahead)), "steps", r.Steps, "steps"),
+		stage(api.StageRead, float64(read), float64(planned), "steps", r.Read, "steps"),
+		stage(api.StageCommitted, float64(out.Committed), float64(planned), "steps", 0, "steps"),
 	}
-	return slices.DeleteFunc(stages, func(x answers.Stage) bool { return x.Name == answers.StageHeld && x.Of == 0 })
+	return slices.DeleteFunc(stages, func(x api.Stage) bool { return x.Name == api.StageHeld && x.Of == 0 })
 }

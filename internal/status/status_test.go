@@ -12,7 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"loaderd/arrowout/answers"
+	"loaderd/internal/api"
 	"loaderd/internal/status"
 	"loaderd/internal/statustest"
 	"loaderd/loader"
@@ -144,17 +144,17 @@ type daemon struct {
 	stop func()
 
 	mu    sync.Mutex
-	ranks []answers.RankStatus
+	ranks []api.RankStatus
 }
 
 // serves sets the ranks that the daemon serves.
-func (d *daemon) serves(ranks ...answers.RankStatus) {
+func (d *daemon) serves(ranks ...api.RankStatus) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.ranks = ranks
 }
 
-func (d *daemon) served() []answers.RankStatus {
+func (d *daemon) served() []api.RankStatus {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return slices.Clone(d.ranks)
@@ -177,7 +177,7 @@ func start(name string, run *fakeRun, log *fakePlan, words status.Bus) *daemon {
 }
 
 // checked returns the status of a daemon, and reports what contradicts itself in it.
-func (d *daemon) checked(t *testing.T) answers.Status {
+func (d *daemon) checked(t *testing.T) api.Status {
 	t.Helper()
 	s := d.Status()
 	for _, wrong := range statustest.Contradictions(&s) {
@@ -186,8 +186,8 @@ func (d *daemon) checked(t *testing.T) answers.Status {
 	return s
 }
 
-func rank(job string, rank, world int, step uint64, of string) answers.RankStatus {
-	return answers.RankStatus{Job: job, Rank: rank, World: world, Sent: step, Bytes: 1000, Daemon: of}
+func rank(job string, rank, world int, step uint64, of string) api.RankStatus {
+	return api.RankStatus{Job: job, Rank: rank, World: world, Sent: step, Bytes: 1000, Daemon: of}
 }
 
 // Every daemon shows the ranks, events and daemons of all, and who leads by the plan.
@@ -211,7 +211,7 @@ func TestEveryDaemonShowsTheSame(t *testing.T) {
 		for _, d := range []*daemon{a, b, c} {
 			s := d.checked(t)
 			if len(s.Ranks) != 3 || s.Readers != 3 || s.Ranks[0].Lag != 0 || s.Ranks[1].Lag != 1 || s.Ranks[2].Lag != 5 || s.Ranks[1].Daemon != "b" || s.Rates.Bytes != 3000 ||
-				s.Ranks[2].State != "reading" || s.Ranks[2].Unit != answers.UnitRead || s.Ranks[2].Consumed != 40 || s.Ranks[2].Sent != 45 || s.Ranks[2].Buffered != 5 || *s.Sent != 45 || *s.Consumed != 40 {
+				s.Ranks[2].State != "reading" || s.Ranks[2].Unit != api.UnitRead || s.Ranks[2].Consumed != 40 || s.Ranks[2].Sent != 45 || s.Ranks[2].Buffered != 5 || *s.Sent != 45 || *s.Consumed != 40 {
 				t.Errorf("%s: ranks %+v", s.Daemon, s.Ranks)
 			}
 			if len(s.Daemons) != 3 || s.Daemons[0].Leads || !s.Daemons[1].Leads || s.Daemons[1].Term != 3 || s.Daemons[0].Ranks != 2 || s.Daemons[1].HTTP != "http://b:2" {
@@ -220,20 +220,20 @@ func TestEveryDaemonShowsTheSame(t *testing.T) {
 			if len(s.Events) != 2 || s.Events[0].Kind != "warning" || s.Events[0].Do != "publish" || s.Events[0].Daemon != "b" || s.Events[1].Kind != "reader" || s.Events[1].Daemon != "a" {
 				t.Errorf("%s: events %+v", s.Daemon, s.Events)
 			}
-			if len(s.Keepers) != 1 || s.Keepers[0] != (answers.KeeperStatus{Keeper: "k", Step: 30}) {
+			if len(s.Keepers) != 1 || s.Keepers[0] != (api.KeeperStatus{Keeper: "k", Step: 30}) {
 				t.Errorf("keepers %+v", s.Keepers)
 			}
-			flow := map[string]answers.Stage{}
+			flow := map[string]api.Stage{}
 			for _, x := range s.Flow {
 				flow[x.Name] = x
 			}
-			if x := flow[answers.StageRead]; x.Value != 40 || x.Of != 50 || !x.Limits {
+			if x := flow[api.StageRead]; x.Value != 40 || x.Of != 50 || !x.Limits {
 				t.Errorf("read %+v", x)
 			}
-			if x := flow[answers.StageAhead]; x.Value != 5 || x.Of != 6 || x.Limits {
+			if x := flow[api.StageAhead]; x.Value != 5 || x.Of != 6 || x.Limits {
 				t.Errorf("ahead %+v", x)
 			}
-			if x := flow[answers.StageCommitted]; x.Value != 30 || x.Of != 50 {
+			if x := flow[api.StageCommitted]; x.Value != 30 || x.Of != 50 {
 				t.Errorf("committed %+v", x)
 			}
 		}
@@ -282,7 +282,7 @@ func TestASilentDaemon(t *testing.T) {
 func TestManyRanks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		run := &fakeRun{info: loader.Info{Run: "r"}, stats: loader.Stats{Planned: 3000}, verdict: loader.Verdict{Health: loader.Running, Sentence: "Running"}, ranks: census.New()}
-		var ranks []answers.RankStatus
+		var ranks []api.RankStatus
 		for i := range 1000 {
 			run.present(i, 1000, uint64(2000-i))
 			ranks = append(ranks, rank("j", i, 1000, uint64(2000-i), "a"))
@@ -292,7 +292,7 @@ func TestManyRanks(t *testing.T) {
 		a.serves(ranks...)
 		time.Sleep(2 * time.Second)
 		s := a.checked(t)
-		if len(s.Ranks) != answers.MaxRanks || s.Readers != 1000 || s.Ranks[0].Rank != 1000-answers.MaxRanks || s.Ranks[len(s.Ranks)-1].Lag != 999 {
+		if len(s.Ranks) != api.MaxRanks || s.Readers != 1000 || s.Ranks[0].Rank != 1000-api.MaxRanks || s.Ranks[len(s.Ranks)-1].Lag != 999 {
 			t.Errorf("%d of %d ranks, from %+v", len(s.Ranks), s.Readers, s.Ranks[0])
 		}
 	})
@@ -382,7 +382,7 @@ func TestEvents(t *testing.T) {
 			a.log.Error(fmt.Sprint("failure ", i), "more", strings.Repeat("x", 1000))
 		}
 		time.Sleep(2 * time.Second)
-		if e := a.Status().Events; len(e) != answers.MaxEvents || !strings.HasPrefix(e[0].Text, "failure 149") || len(e[0].Text) > 500 {
+		if e := a.Status().Events; len(e) != api.MaxEvents || !strings.HasPrefix(e[0].Text, "failure 149") || len(e[0].Text) > 500 {
 			t.Errorf("%d events, the newest %.50q", len(e), e[0].Text)
 		}
 	})

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"loaderd/arrowout/answers"
+	"loaderd/internal/api"
 	"loaderd/internal/history"
 	"loaderd/loader"
 	"loaderd/loader/census"
@@ -38,9 +38,9 @@ type Plan interface {
 type Options struct {
 	Run     Run
 	Plan    Plan
-	Ranks   func() []answers.RankStatus // what the streams get that this daemon serves; Run.Ranks has the ranks
-	Dead    func() answers.DeadStatus   // may be nil
-	Bus     Bus                         // may be nil: there is no other daemon
+	Ranks   func() []api.RankStatus // what the streams get that this daemon serves; Run.Ranks has the ranks
+	Dead    func() api.DeadStatus   // may be nil
+	Bus     Bus                     // may be nil: there is no other daemon
 	Events  *Events
 	Log     *slog.Logger
 	Bounds  Bounds
@@ -49,7 +49,7 @@ type Options struct {
 	Flight  func() string // where ranks find it; it is called when somebody has asked, or behind Serve
 	HTTP    string        // where its page is
 	// Pulls are the sources that daemons fill themselves; nil: there are none.
-	Pulls func() []answers.PullStatus
+	Pulls func() []api.PullStatus
 }
 
 // Bounds are when the stages of a flow are full.
@@ -66,14 +66,14 @@ type Watch struct {
 
 	looking sync.Mutex // held by who looks; guards status.Time for those who do
 	mu      sync.Mutex
-	status  answers.Status
+	status  api.Status
 	steps   *history.Steps
 	times   *history.Times
 	at      uint64 // record of the plan that steps has come to
 	term    uint64
 	leader  string
 	failed  error // why the plan is read no further
-	history answers.History
+	history api.History
 	made    time.Time // when history was
 }
 
@@ -100,7 +100,7 @@ func (w *Watch) Serve(ctx context.Context) {
 			w.Log.Warn("what other daemons say of themselves is not heard", "error", err)
 		} else {
 			defer stop()
-			defer w.say(word{DaemonStatus: answers.DaemonStatus{Name: w.Name}, Left: true})
+			defer w.say(word{DaemonStatus: api.DaemonStatus{Name: w.Name}, Left: true})
 		}
 	}
 	var reading sync.WaitGroup
@@ -225,7 +225,7 @@ func (w *Watch) say(said word) {
 }
 
 // Status implements arrowout.Watcher.
-func (w *Watch) Status() answers.Status {
+func (w *Watch) Status() api.Status {
 	w.looking.Lock()
 	if now := time.Now(); now.Sub(w.status.Time) > fresh {
 		w.look(now)
@@ -244,11 +244,11 @@ func (w *Watch) Term() uint64 {
 }
 
 // History implements arrowout.Watcher.
-func (w *Watch) History() answers.History {
+func (w *Watch) History() api.History {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if now := time.Now(); now.Sub(w.made) > remake {
-		w.made, w.history = now, answers.History{}
+		w.made, w.history = now, api.History{}
 		w.steps.Fill(&w.history)
 		w.times.Fill(&w.history)
 	}

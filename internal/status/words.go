@@ -9,7 +9,7 @@ import (
 	"time"
 	"unicode"
 
-	"loaderd/arrowout/answers"
+	"loaderd/internal/api"
 	"loaderd/loader/plan"
 )
 
@@ -21,12 +21,12 @@ type Bus interface {
 
 // word is what a daemon says of itself once a second, so that every daemon can show all of them.
 type word struct {
-	answers.DaemonStatus
-	Readers int                  `json:"readers"` // all of its ranks
-	Reading []answers.RankStatus `json:"reading"` // what the streams get of those that are furthest behind
-	Sent    float64              `json:"sent"`    // bytes a second
-	Events  []answers.Event      `json:"events,omitempty"`
-	Left    bool                 `json:"left,omitempty"` // it stops
+	api.DaemonStatus
+	Readers int              `json:"readers"` // all of its ranks
+	Reading []api.RankStatus `json:"reading"` // what the streams get of those that are furthest behind
+	Sent    float64          `json:"sent"`    // bytes a second
+	Events  []api.Event      `json:"events,omitempty"`
+	Left    bool             `json:"left,omitempty"` // it stops
 }
 
 // Bounds of what others say. Whoever reaches the NATS servers may say anything, in any daemon's name, unless the run has a plan key.
@@ -43,7 +43,7 @@ func decodeWord(b []byte) (w word, err error) {
 	switch {
 	case w.Name == "":
 		return w, errors.New("a word of nobody")
-	case len(w.Reading) > answers.MaxRanks || len(w.Events) > answers.MaxEvents:
+	case len(w.Reading) > api.MaxRanks || len(w.Events) > api.MaxEvents:
 		return w, fmt.Errorf("%d ranks, %d events", len(w.Reading), len(w.Events))
 	}
 	texts := []string{w.Name, w.Flight, w.HTTP, w.Version}

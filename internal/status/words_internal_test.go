@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"loaderd/arrowout/answers"
+	"loaderd/internal/api"
 	"loaderd/loader"
 	"loaderd/loader/census"
 )
@@ -69,15 +69,15 @@ func TestLinesAreOfTheLog(t *testing.T) {
 
 // Whatever is said, a daemon goes on, and what it shows stays bounded.
 func FuzzWords(f *testing.F) {
-	good, _ := json.Marshal(word{DaemonStatus: answers.DaemonStatus{Name: "b", Flight: "grpc://b:1"}, Readers: 1, Reading: []answers.RankStatus{{Job: "j", World: 1}}, Events: []answers.Event{{Kind: "reader", Text: "t"}}})
+	good, _ := json.Marshal(word{DaemonStatus: api.DaemonStatus{Name: "b", Flight: "grpc://b:1"}, Readers: 1, Reading: []api.RankStatus{{Job: "j", World: 1}}, Events: []api.Event{{Kind: "reader", Text: "t"}}})
 	f.Add(good)
 	f.Add([]byte(`{"name":"a","left":true}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		w := New(Options{Run: noRun{}, Ranks: func() []answers.RankStatus { return nil }, Events: NewEvents("a"), Log: slog.New(slog.DiscardHandler), Name: "a", Bus: silent{}, Flight: func() string { return "" }})
+		w := New(Options{Run: noRun{}, Ranks: func() []api.RankStatus { return nil }, Events: NewEvents("a"), Log: slog.New(slog.DiscardHandler), Name: "a", Bus: silent{}, Flight: func() string { return "" }})
 		w.hear(b)
 		w.hear(b)
 		w.look(w.status.Time)
-		if s := w.Status(); len(s.Ranks) > answers.MaxRanks || len(s.Events) > answers.MaxEvents || len(s.Daemons) > 2 {
+		if s := w.Status(); len(s.Ranks) > api.MaxRanks || len(s.Events) > api.MaxEvents || len(s.Daemons) > 2 {
 			t.Errorf("%d ranks, %d events, %d daemons", len(s.Ranks), len(s.Events), len(s.Daemons))
 		}
 		if _, err := json.Marshal(w.Status()); err != nil {

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"loaderd/arrowout/answers"
+	"loaderd/internal/api"
 	"loaderd/loader"
 )
 
@@ -33,7 +33,7 @@ func within[T number](c *contradictions, name string, part, whole T) {
 }
 
 // Contradictions returns what contradicts itself in a status; nothing in that of a correct daemon, at any moment.
-func Contradictions(s *answers.Status) []string {
+func Contradictions(s *api.Status) []string {
 	var c contradictions
 	c.steps(s)
 	c.flow(s)
@@ -46,7 +46,7 @@ func Contradictions(s *answers.Status) []string {
 }
 
 // steps: planned, sent and consumed steps are three numbers in this order.
-func (c *contradictions) steps(s *answers.Status) {
+func (c *contradictions) steps(s *api.Status) {
 	within(c, "committed steps of those planned", s.Committed, s.Planned)
 	within(c, "oldest step of those planned", s.Oldest, s.Planned)
 	if (s.Sent == nil) != (s.Consumed == nil) {
@@ -78,7 +78,7 @@ func (c *contradictions) steps(s *answers.Status) {
 			c.add("%q: %d steps are planned, ended is %v", s.Verdict.Sentence, s.Planned, s.Ended)
 		}
 		for _, r := range s.Ranks {
-			if r.State == answers.StateReading && r.Consumed < s.Planned {
+			if r.State == api.StateReading && r.Consumed < s.Planned {
 				c.add("%q: rank %d of job %q has consumed %d", s.Verdict.Sentence, r.Rank, r.Job, r.Consumed)
 			}
 		}
@@ -86,7 +86,7 @@ func (c *contradictions) steps(s *answers.Status) {
 }
 
 // flow: no stage is filled beyond its bound.
-func (c *contradictions) flow(s *answers.Status) {
+func (c *contradictions) flow(s *api.Status) {
 	for _, x := range s.Flow {
 		whole := x.Of
 		if whole == 0 && x.Unit != "steps" && x.Unit != "documents" {
@@ -107,7 +107,7 @@ func (c *contradictions) flow(s *answers.Status) {
 }
 
 // jobs: no job has more ranks than its world size, nor more steps than are planned.
-func (c *contradictions) jobs(s *answers.Status) {
+func (c *contradictions) jobs(s *api.Status) {
 	for _, j := range s.Jobs {
 		name := fmt.Sprintf("job %q of %d", j.Job, j.World)
 		within(c, "present and missing ranks of "+name, j.Present+len(j.Missing), j.World)
@@ -121,15 +121,15 @@ func (c *contradictions) jobs(s *answers.Status) {
 		for _, n := range j.Missing {
 			within(c, "missing rank of "+name, n, j.World-1)
 		}
-		if (j.State == answers.StateReading) != (j.Sentence == "") || j.Failing && j.Sentence == "" {
+		if (j.State == api.StateReading) != (j.Sentence == "") || j.Failing && j.Sentence == "" {
 			c.add("%s is %s, failing %v: %q", name, j.State, j.Failing, j.Sentence)
 		}
 	}
 }
 
 // ranks: of each process planned >= sent >= consumed, and one row.
-func (c *contradictions) ranks(s *answers.Status) {
-	within(c, "ranks shown", len(s.Ranks), min(s.Readers, answers.MaxRanks))
+func (c *contradictions) ranks(s *api.Status) {
+	within(c, "ranks shown", len(s.Ranks), min(s.Readers, api.MaxRanks))
 	type process struct {
 		job               string
 		rank, world, peer int
@@ -145,20 +145,20 @@ func (c *contradictions) ranks(s *answers.Status) {
 		within(c, "seconds of "+name, r.StateFor, math.MaxFloat64)
 		within(c, "bytes of "+name, r.Bytes, math.MaxFloat64)
 		switch {
-		case r.Unit == answers.UnitSent && (r.Consumed != r.Sent || r.Buffered != 0), r.Unit != answers.UnitSent && r.Unit != answers.UnitRead:
+		case r.Unit == api.UnitSent && (r.Consumed != r.Sent || r.Buffered != 0), r.Unit != api.UnitSent && r.Unit != api.UnitRead:
 			c.add("%s: %d consumed, %d sent, %d buffered in unit %q", name, r.Consumed, r.Sent, r.Buffered, r.Unit)
 		case r.Streams == 0 && r.Bytes > 0:
 			c.add("%s has no stream, and %v bytes per second", name, r.Bytes)
-		case r.Daemon == "" && r.State == answers.StateReading:
+		case r.Daemon == "" && r.State == api.StateReading:
 			c.add("%s reads from no daemon", name)
 		}
-		i := slices.IndexFunc(s.Jobs, func(j answers.JobStatus) bool { return j.Job == r.Job && j.World == r.World })
+		i := slices.IndexFunc(s.Jobs, func(j api.JobStatus) bool { return j.Job == r.Job && j.World == r.World })
 		if i < 0 {
 			c.add("%s is of no job", name)
 			continue
 		}
 		j := s.Jobs[i]
-		if r.State == answers.StateReading {
+		if r.State == api.StateReading {
 			within(c, "least steps of the job of "+name, j.Least, r.Consumed)
 			within(c, "steps consumed by "+name+" of most of its job", r.Consumed, j.Most)
 			within(c, "lag of "+name, r.Lag, j.Most-r.Consumed)
@@ -172,7 +172,7 @@ func (c *contradictions) ranks(s *answers.Status) {
 }
 
 // sources: at most what was taken is emitted.
-func (c *contradictions) sources(s *answers.Status) {
+func (c *contradictions) sources(s *api.Status) {
 	for _, x := range s.Sources {
 		within(c, "tokens of source "+x.Name+" in steps", x.Emitted, x.Tokens+s.Packing.Repeated)
 		within(c, "undecodable documents of source "+x.Name, x.Undecodable, x.LeftOut)
@@ -190,7 +190,7 @@ func (c *contradictions) sources(s *answers.Status) {
 		}
 		within(c, "seconds of silence of daemon "+d.Name, d.Silent, math.MaxFloat64)
 	}
-	if leads > 1 || !slices.ContainsFunc(s.Daemons, func(d answers.DaemonStatus) bool { return d.Name == s.Daemon }) {
+	if leads > 1 || !slices.ContainsFunc(s.Daemons, func(d api.DaemonStatus) bool { return d.Name == s.Daemon }) {
 		c.add("%d daemons lead; %q answers, of %+v", leads, s.Daemon, s.Daemons)
 	}
 	within(c, "padding", s.Packing.Padding, 1)
@@ -198,8 +198,8 @@ func (c *contradictions) sources(s *answers.Status) {
 }
 
 // shares: those of all sources add up to the whole, or none has one.
-func (c *contradictions) shares(s *answers.Status) {
-	whole := func(name string, zero bool, of func(answers.SourceStatus) *float64) {
+func (c *contradictions) shares(s *api.Status) {
+	whole := func(name string, zero bool, of func(api.SourceStatus) *float64) {
 		sum, known := 0., 0
 		for _, x := range s.Sources {
 			if v := of(x); v != nil {
@@ -211,9 +211,9 @@ func (c *contradictions) shares(s *answers.Status) {
 			c.add("%s shares add up to %v", name, sum)
 		}
 	}
-	whole("target", true, func(x answers.SourceStatus) *float64 { return &x.Target })
-	whole("total", false, func(x answers.SourceStatus) *float64 { return x.Share })
-	whole("recent", false, func(x answers.SourceStatus) *float64 { return x.Recent })
+	whole("target", true, func(x api.SourceStatus) *float64 { return &x.Target })
+	whole("total", false, func(x api.SourceStatus) *float64 { return x.Share })
+	whole("recent", false, func(x api.SourceStatus) *float64 { return x.Recent })
 }
 
 // unitsOfSentences are the nouns that are counted.
@@ -228,7 +228,7 @@ var (
 )
 
 // sentences: numbers agree with their nouns, names are quoted, and no error code is in them.
-func (c *contradictions) sentences(s *answers.Status) {
+func (c *contradictions) sentences(s *api.Status) {
 	if s.Verdict.Sentence == "" || !slices.Contains([]loader.Health{loader.Running, loader.Waiting, loader.Failing}, s.Verdict.Health) {
 		c.add("the verdict is %q, %q", s.Verdict.Health, s.Verdict.Sentence)
 	}

@@ -9,7 +9,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"loaderd/arrowout/answers"
+	"loaderd/internal/api"
 	"loaderd/internal/quantity"
 	"loaderd/internal/screen"
 	"loaderd/loader"
@@ -19,7 +19,7 @@ import (
 const maxLines = 12
 
 // Picture is a status as a terminal shows it.
-func Picture(s answers.Status) screen.Picture {
+func Picture(s api.Status) screen.Picture {
 	p := screen.Picture{Title: "loaderd top  " + s.Run, State: s.Daemon, Verdict: s.Verdict.Sentence, Keys: "q leaves"}
 	switch s.Verdict.Health {
 	case loader.Waiting:
@@ -32,7 +32,7 @@ func Picture(s answers.Status) screen.Picture {
 	}
 	p.Cells = cells(s)
 	if x := s.FullestStream(); x != nil {
-		stored := answers.Stage{Name: "stored", Value: float64(x.Bytes), Of: float64(x.MaxBytes), Unit: "bytes"}
+		stored := api.Stage{Name: "stored", Value: float64(x.Bytes), Of: float64(x.MaxBytes), Unit: "bytes"}
 		p.Levels = append(p.Levels, level(stored))
 	}
 	for _, x := range s.Flow {
@@ -60,7 +60,7 @@ func Picture(s answers.Status) screen.Picture {
 	return p
 }
 
-func cells(s answers.Status) []screen.Cell {
+func cells(s api.Status) []screen.Cell {
 	ends := "-"
 	switch {
 	case s.Ended && (s.Consumed == nil || *s.Consumed == s.Planned):
@@ -83,7 +83,7 @@ func steps(n *uint64) string {
 	return quantity.Count(*n)
 }
 
-func level(x answers.Stage) screen.Level {
+func level(x api.Stage) screen.Level {
 	l := screen.Level{Label: x.Name, Brief: quantity.Short(x.Value), Long: quantity.Count(int64(x.Value)), Marked: x.Limits}
 	if x.Unit == "bytes" {
 		l.Long, l.Brief = quantity.Bytes(int64(x.Value)), quantity.Bytes(int64(x.Value))
@@ -117,24 +117,24 @@ func table(n int, head string, line func(w io.Writer, i int)) []string {
 }
 
 // furthestBehind puts the ranks first that do not read, then those that are furthest behind.
-func furthestBehind(ranks []answers.RankStatus) []answers.RankStatus {
+func furthestBehind(ranks []api.RankStatus) []api.RankStatus {
 	ranks = slices.Clone(ranks)
-	slices.SortStableFunc(ranks, func(a, b answers.RankStatus) int { return cmp.Compare(b.Lag, a.Lag) })
-	missing := func(r answers.RankStatus) bool { return r.State != answers.StateReading }
-	return append(slices.DeleteFunc(slices.Clone(ranks), func(r answers.RankStatus) bool { return !missing(r) }), slices.DeleteFunc(ranks, missing)...)
+	slices.SortStableFunc(ranks, func(a, b api.RankStatus) int { return cmp.Compare(b.Lag, a.Lag) })
+	missing := func(r api.RankStatus) bool { return r.State != api.StateReading }
+	return append(slices.DeleteFunc(slices.Clone(ranks), func(r api.RankStatus) bool { return !missing(r) }), slices.DeleteFunc(ranks, missing)...)
 }
 
 // RankState writes the state of a rank, and for how long it has been in it: absent 20 s.
-func RankState(r answers.RankStatus) string {
-	if r.State == answers.StateReading {
+func RankState(r api.RankStatus) string {
+	if r.State == api.StateReading {
 		return r.State
 	}
 	return r.State + " " + quantity.Time(time.Duration(r.StateFor*float64(time.Second)))
 }
 
 // Consumed writes how many steps a rank has consumed, "-" where its client does not report.
-func Consumed(r answers.RankStatus) string {
-	if r.Unit == answers.UnitSent {
+func Consumed(r api.RankStatus) string {
+	if r.Unit == api.UnitSent {
 		return "-"
 	}
 	return quantity.Count(r.Consumed)
@@ -154,7 +154,7 @@ func Share(v *float64) string {
 }
 
 // StateOf says in a word or two how a source stands.
-func StateOf(x answers.SourceStatus, now time.Time) string {
+func StateOf(x api.SourceStatus, now time.Time) string {
 	switch {
 	case x.Removed:
 		return "removed"

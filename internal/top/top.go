@@ -10,12 +10,12 @@ import (
 	tea "github.com/charmbracelet/bubbletea"
 	"github.com/charmbracelet/lipgloss"
 
-	"loaderd/arrowout/answers"
+	"loaderd/internal/api"
 	"loaderd/internal/screen"
 )
 
 // Ask asks a daemon how the run does.
-type Ask func(ctx context.Context) (answers.Status, error)
+type Ask func(ctx context.Context) (api.Status, error)
 
 // every is how often a daemon is asked.
 const every = 500 * time.Millisecond
@@ -39,14 +39,14 @@ type model struct {
 	ask           Ask
 	view          screen.View
 	now           func() time.Time
-	status        *answers.Status // nil before the first answer
-	err           error           // of the last attempt
+	status        *api.Status // nil before the first answer
+	err           error       // of the last attempt
 	width, height int
 }
 
 type (
 	answered struct {
-		status answers.Status
+		status api.Status
 		err    error
 	}
 	again struct{}

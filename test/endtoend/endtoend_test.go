@@ -12,7 +12,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"loaderd/arrowout/answers"
+	"loaderd/internal/api"
 	"loaderd/internal/daemon"
 	"loaderd/internal/daemontest"
 	"loaderd/internal/natstest"
@@ -49,9 +49,9 @@ func TestEveryTokenArrivesOnceInTheRowsOfTheLedger(t *testing.T) {
 					t.Fatal(err)
 				}
 				for k, row := range s.Rows {
-					var pieces []answers.Piece
+					var pieces []api.Piece
 					for _, p := range row {
-						pieces = append(pieces, answers.Piece{Sequence: p.Doc, Start: p.Start, Length: p.Length})
+						pieces = append(pieces, api.Piece{Sequence: p.Doc, Start: p.Start, Length: p.Length})
 					}
 					if !slices.Equal(pieces, b.Documents[k]) {
 						t.Fatalf("step %d row %d: the ledger says %v, the batch %v", i, k, pieces, b.Documents[k])
@@ -124,8 +124,8 @@ func restartInTheMiddle(t *testing.T, change func(*packonline.Config)) {
 		if i < 3 {
 			n = 5
 		}
-		for _, b := range daemontest.Read(t, d.FlightURI(), reader.Ticket{Step: uint64(len(got)), Steps: n}) {
-			b.Meta = reader.Meta{}
+		for _, b := range daemontest.Read(t, d.FlightURI(), api.Ticket{Step: uint64(len(got)), Steps: n}) {
+			b.Meta = api.Metadata{}
 			got = append(got, b)
 		}
 		daemontest.Stop(t, d)
@@ -243,14 +243,14 @@ func TestNATSGoesAwayAndComesBack(t *testing.T) {
 	d := daemontest.Start(t, c)
 	messages := daemontest.GoSource(t, 200)
 	daemontest.Publish(t, natstest.URL(server.Store()), messages[:100])
-	first := daemontest.Read(t, d.FlightURI(), reader.Ticket{Steps: 2})
+	first := daemontest.Read(t, d.FlightURI(), api.Ticket{Steps: 2})
 	server.Stop()
 	client, err := reader.Open(d.FlightURI(), reader.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	err = client.Read(t.Context(), reader.Ticket{Columns: daemontest.Columns}, func(reader.Batch) error { return nil })
+	err = client.Read(t.Context(), api.Ticket{Columns: daemontest.Columns}, func(reader.Batch) error { return nil })
 	if reason := reader.Reason(err); !slices.Contains([]string{"SOURCE_DOWN", "PLAN_LOG_DOWN"}, reason) {
 		t.Errorf("while NATS is away: %v", err)
 	}
@@ -275,8 +275,8 @@ func TestASecondDaemon(t *testing.T) {
 	second := daemontest.Start(t, c)
 	messages := daemontest.GoSource(t, 400)
 	daemontest.Publish(t, natstest.URL(server.Store()), messages[:300])
-	at := daemontest.Read(t, second.FlightURI(), reader.Ticket{Steps: 3})
-	for i, b := range daemontest.Read(t, first.FlightURI(), reader.Ticket{Steps: 3}) {
+	at := daemontest.Read(t, second.FlightURI(), api.Ticket{Steps: 3})
+	for i, b := range daemontest.Read(t, first.FlightURI(), api.Ticket{Steps: 3}) {
 		if !slices.Equal(b.InputIDs, at[i].InputIDs) {
 			t.Errorf("step %d differs", i)
 		}
@@ -291,7 +291,7 @@ func TestASecondDaemon(t *testing.T) {
 	daemontest.Seal(t, second)
 	steps := daemontest.ReadAll(t, second.FlightURI(), 2)
 	daemontest.CheckTokens(t, steps, messages)
-	for i, b := range daemontest.Read(t, second.FlightURI(), reader.Ticket{Steps: 3}) {
+	for i, b := range daemontest.Read(t, second.FlightURI(), api.Ticket{Steps: 3}) {
 		if !slices.Equal(b.InputIDs, at[i].InputIDs) {
 			t.Errorf("step %d differs from what was read before", i)
 		}
@@ -320,7 +320,7 @@ func TestALedgerActionTellsTheStep(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	var page struct{ Rows [][]answers.Piece }
+	var page struct{ Rows [][]api.Piece }
 	if err := client.Do(t.Context(), "ledger", map[string]any{"step": 0}, &page); err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"loaderd/internal/api"
 	"loaderd/internal/daemontest"
 	"loaderd/internal/natstest"
 	"loaderd/internal/reader"
@@ -44,14 +45,14 @@ var errGone = errors.New("gone")
 func TestReadersThatComeAndGoLeaveNothing(t *testing.T) {
 	d := daemontest.Start(t, daemontest.Settings(t, ""))
 	daemontest.Publish(t, natstest.URL(d.Store()), daemontest.GoSource(t, 60))
-	steps := uint64(len(daemontest.Read(t, d.FlightURI(), reader.Ticket{Steps: 4})))
+	steps := uint64(len(daemontest.Read(t, d.FlightURI(), api.Ticket{Steps: 4})))
 	link := natstest.NewLink(t, d.FlightURI())
 	linked := "grpc://" + link.URL()[len("nats://"):]
 	visit := func(i int) {
 		uri := d.FlightURI()
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		ticket := reader.Ticket{Columns: daemontest.Columns}
+		ticket := api.Ticket{Columns: daemontest.Columns}
 		after := i % 5
 		switch i % 4 {
 		case 1: // leaves at any moment of a wait for a step that does not come

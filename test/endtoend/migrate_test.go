@@ -10,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"loaderd/internal/api"
 	"loaderd/internal/config"
 	"loaderd/internal/daemon"
 	"loaderd/internal/daemontest"
@@ -36,7 +37,7 @@ func begun(t *testing.T, messages []stream.Message, steps uint64) (config.Config
 	c := briefly(t)
 	d := daemontest.Start(t, c)
 	daemontest.Publish(t, natstest.URL(d.Store()), messages)
-	first := daemontest.Read(t, d.FlightURI(), reader.Ticket{Steps: steps})
+	first := daemontest.Read(t, d.FlightURI(), api.Ticket{Steps: steps})
 	kept, err := d.Store().JetStream().Stream(t.Context(), "DOCS")
 	if err != nil {
 		t.Fatal(err)
@@ -71,7 +72,7 @@ func TestARunMovesToACluster(t *testing.T) {
 	undisturbed := daemontest.Start(t, c)
 	daemontest.Publish(t, natstest.URL(undisturbed.Store()), messages)
 	daemontest.Seal(t, undisturbed)
-	want := daemontest.Read(t, undisturbed.FlightURI(), reader.Ticket{})
+	want := daemontest.Read(t, undisturbed.FlightURI(), api.Ticket{})
 	daemontest.Stop(t, undisturbed)
 
 	const steps, resumed = 40, 60 // the documents of steps between are purged or deleted
@@ -112,7 +113,7 @@ func TestARunMovesToACluster(t *testing.T) {
 	moved := daemontest.Start(t, c)
 	daemontest.Publish(t, cluster.Config().URL, messages[250:])
 	daemontest.Seal(t, moved)
-	got := daemontest.Read(t, moved.FlightURI(), reader.Ticket{Step: resumed})
+	got := daemontest.Read(t, moved.FlightURI(), api.Ticket{Step: resumed})
 	if !reflect.DeepEqual(got, want[resumed:]) {
 		t.Errorf("the %d steps behind the move differ from the %d of the run that did not move", len(got), len(want)-resumed)
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nkeys"
 
+	"loaderd/internal/api"
 	"loaderd/internal/daemontest"
 	"loaderd/internal/natstest"
 	"loaderd/internal/reader"
@@ -310,7 +311,7 @@ func TestNATSTemplates(t *testing.T) {
 				t.Errorf("%d documents are stored, want %d", n, len(messages)+3)
 			}
 			heard := hearAll(t, all)
-			first := daemontest.Read(t, d.FlightURI(), reader.Ticket{Steps: 80})
+			first := daemontest.Read(t, d.FlightURI(), api.Ticket{Steps: 80})
 			client, err := reader.Open(d.FlightURI(), reader.Options{})
 			if err != nil {
 				t.Fatal(err)
@@ -339,7 +340,7 @@ func TestNATSTemplates(t *testing.T) {
 			}
 			daemontest.Stop(t, d)
 			again := daemontest.Start(t, c)
-			second := daemontest.Read(t, again.FlightURI(), reader.Ticket{Step: 71, Steps: 9})
+			second := daemontest.Read(t, again.FlightURI(), api.Ticket{Step: 71, Steps: 9})
 			for i, b := range second {
 				if !reflect.DeepEqual(b, first[71+i]) {
 					t.Fatalf("step %d is another one after a restart", 71+i)

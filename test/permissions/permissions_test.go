@@ -13,6 +13,7 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 
+	"loaderd/internal/api"
 	"loaderd/internal/config"
 	"loaderd/internal/corpus"
 	"loaderd/internal/daemon"
@@ -118,8 +119,8 @@ func TestPermissions(t *testing.T) {
 	d, other := daemontest.Start(t, c), daemontest.Start(t, c)
 	daemontest.Publish(t, "nats://producer:p@"+at, daemontest.GoSource(t, 400))
 	publishFolder(t, "nats://producer:p@"+at, "docs")
-	daemontest.Read(t, d.FlightURI(), reader.Ticket{Steps: 80})
-	daemontest.Read(t, other.FlightURI(), reader.Ticket{Steps: 20, Job: "other"})
+	daemontest.Read(t, d.FlightURI(), api.Ticket{Steps: 80})
+	daemontest.Read(t, other.FlightURI(), api.Ticket{Steps: 20, Job: "other"})
 	client, err := reader.Open(other.FlightURI(), reader.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -307,7 +308,7 @@ func TestMissingPermissionsAreNamed(t *testing.T) {
 	c.Run = "pretrain"
 	d := daemontest.Start(t, c)
 	daemontest.Publish(t, c.Stream.URL, daemontest.GoSource(t, 50))
-	daemontest.Read(t, d.FlightURI(), reader.Ticket{Steps: 4})
+	daemontest.Read(t, d.FlightURI(), api.Ticket{Steps: 4})
 	daemontest.Stop(t, d)
 	before := states(t, all)
 	check("where there are streams")

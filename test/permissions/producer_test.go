@@ -8,9 +8,9 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"loaderd/internal/api"
 	"loaderd/internal/daemontest"
 	"loaderd/internal/natstest"
-	"loaderd/internal/reader"
 	natsserver "loaderd/stream/server"
 )
 
@@ -64,7 +64,7 @@ func TestProducerToken_StoredDocumentIsNoRequest(t *testing.T) {
 	if letters, err := d.Store().JetStream().Stream(ctx, "DOCS_DEAD"); err != nil || letters.CachedInfo().State.Msgs > 0 {
 		t.Errorf("a producer made a dead letter: %v, %v", letters, err)
 	}
-	if got := daemontest.Read(t, d.FlightURI(), reader.Ticket{Steps: 80}); len(got) != 80 {
+	if got := daemontest.Read(t, d.FlightURI(), api.Ticket{Steps: 80}); len(got) != 80 {
 		t.Errorf("%d steps, want 80", len(got))
 	}
 }

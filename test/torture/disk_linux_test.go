@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"loaderd/internal/api"
 	"loaderd/internal/config"
 	"loaderd/internal/daemontest"
 	"loaderd/internal/natstest"
@@ -42,7 +43,7 @@ func TestADiskWithoutRoom(t *testing.T) {
 	}
 	defer client.Close()
 	n := 0
-	err = client.Read(v.ctx, reader.Ticket{}, func(reader.Batch) error {
+	err = client.Read(v.ctx, api.Ticket{}, func(reader.Batch) error {
 		if n++; n == 5 {
 			v.room(1)
 		}
@@ -52,13 +53,13 @@ func TestADiskWithoutRoom(t *testing.T) {
 		if again == 3 || status.Code(errors.Unwrap(err)) != codes.Unavailable || reader.Reason(err) == "" {
 			t.Fatalf("behind %d steps the reader got %v", n, err)
 		}
-		err = client.Read(v.ctx, reader.Ticket{Step: uint64(n)}, func(reader.Batch) error { n++; return nil })
+		err = client.Read(v.ctx, api.Ticket{Step: uint64(n)}, func(reader.Batch) error { n++; return nil })
 	}
 	v.kill()
 
 	v.start()
 	v.do("seal", map[string]any{})
-	got, err := v.rank(reader.Ticket{World: 1}, 7)
+	got, err := v.rank(api.Ticket{World: 1}, 7)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +67,7 @@ func TestADiskWithoutRoom(t *testing.T) {
 	v.c.Run = "calm"
 	v.start()
 	v.do("seal", map[string]any{})
-	want, err := v.rank(reader.Ticket{World: 1}, 7)
+	want, err := v.rank(api.Ticket{World: 1}, 7)
 	if err != nil || len(want) <= n {
 		t.Fatalf("%d steps of the undisturbed run: %v", len(want), err)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"loaderd/internal/api"
 	"loaderd/internal/config"
 	"loaderd/internal/daemontest"
 	"loaderd/internal/natstest"
@@ -120,7 +121,7 @@ func (f *fleet) readers(jobs, world, steps int, pace time.Duration, at func(job,
 	g, ctx := errgroup.WithContext(f.ctx)
 	for job := range jobs {
 		for rank := range world {
-			ticket := reader.Ticket{Job: fmt.Sprint("job-", job), Rank: rank, World: world, Steps: uint64(steps)}
+			ticket := api.Ticket{Job: fmt.Sprint("job-", job), Rank: rank, World: world, Steps: uint64(steps)}
 			g.Go(func() error {
 				return clients[at(job, rank)].Read(ctx, ticket, func(b reader.Batch) error {
 					all.Add(b.Meta.Tokens)

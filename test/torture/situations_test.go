@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"loaderd/arrowout/answers"
+	"loaderd/internal/api"
 	"loaderd/internal/config"
 	"loaderd/internal/daemon"
 	"loaderd/internal/daemontest"
@@ -95,7 +95,7 @@ func (s *scene) rank(rank, world int, each func(step uint64)) (ended <-chan erro
 	s.Cleanup(func() { s.end(); leave(); <-left; client.Close() })
 	go func() {
 		defer close(left)
-		done <- client.Read(ctx, reader.Ticket{Rank: rank, World: world}, func(b reader.Batch) error {
+		done <- client.Read(ctx, api.Ticket{Rank: rank, World: world}, func(b reader.Batch) error {
 			each(b.Meta.Step)
 			return ctx.Err()
 		})
@@ -129,8 +129,8 @@ func (s *scene) flow(publish func()) (stop func()) {
 var numbers = regexp.MustCompile(`[0-9][0-9,.]*`)
 
 // shown is the sentence on the page, by its own interface.
-func (s *scene) shown() (answers.Status, error) {
-	var status answers.Status
+func (s *scene) shown() (api.Status, error) {
+	var status api.Status
 	response, err := http.Get(s.page + "/api/status")
 	if err != nil {
 		return status, err
@@ -152,10 +152,10 @@ func (s *scene) shown() (answers.Status, error) {
 }
 
 // says waits until the page says what is meant, and checks that Flight's action says the same.
-func (s *scene) says(health loader.Health, sentence string) answers.Status {
+func (s *scene) says(health loader.Health, sentence string) api.Status {
 	s.Helper()
 	want := regexp.MustCompile("^" + sentence)
-	var status answers.Status
+	var status api.Status
 	var err error
 	for deadline := time.Now().Add(90 * time.Second); ; time.Sleep(50 * time.Millisecond) {
 		status, err = s.shown()
@@ -323,7 +323,7 @@ func TestSituations(t *testing.T) {
 				s.Cleanup(func() { s.end(); <-left; client.Close() })
 				go func() {
 					defer close(left)
-					_ = client.Read(s.ctx, reader.Ticket{Rank: rank, World: 2, Job: "ddp"}, func(b reader.Batch) error {
+					_ = client.Read(s.ctx, api.Ticket{Rank: rank, World: 2, Job: "ddp"}, func(b reader.Batch) error {
 						if b.Meta.Step < 20 {
 							return nil
 						}
@@ -338,7 +338,7 @@ func TestSituations(t *testing.T) {
 			<-stands
 			both[1].Close() // its kernel does so
 			status := s.says(loader.Failing, `Rank 1 of 2 of job "ddp" has not consumed step (1\d|20) for \d+ s$`)
-			if len(status.Ranks) != 2 || status.Ranks[1].State != "absent" || status.Ranks[1].Unit != answers.UnitRead || status.Verdict.Reason != loader.RankMissing || len(status.Jobs) != 1 || !status.Jobs[0].Failing {
+			if len(status.Ranks) != 2 || status.Ranks[1].State != "absent" || status.Ranks[1].Unit != api.UnitRead || status.Verdict.Reason != loader.RankMissing || len(status.Jobs) != 1 || !status.Jobs[0].Failing {
 				s.Errorf("%+v, %+v, %+v", status.Verdict, status.Jobs, status.Ranks)
 			}
 		}},

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"loaderd/internal/api"
 	"loaderd/internal/config"
 	"loaderd/internal/daemontest"
 	"loaderd/internal/reader"
@@ -77,7 +78,7 @@ func (a *arrivals) note() {
 }
 
 // train reads a rank's steps one by one, from one daemon after the other, to the end of the run or of ctx, and calls trained behind each.
-func (f *fleet) train(rank reader.Ticket, first int, trained func(reader.Batch)) {
+func (f *fleet) train(rank api.Ticket, first int, trained func(reader.Batch)) {
 	uris := f.uris()
 	rank.Steps, rank.Columns = 1, daemontest.Columns // a step each: none waits in buffers on its way
 	for try := first; f.ctx.Err() == nil; try++ {
@@ -131,7 +132,7 @@ func TestTakeovers(t *testing.T) {
 	defer store.Close()
 	ranks := make([]arrivals, 3)
 	for i := range ranks {
-		go f.train(reader.Ticket{Job: fmt.Sprint(i)}, i, func(reader.Batch) { ranks[i].note() })
+		go f.train(api.Ticket{Job: fmt.Sprint(i)}, i, func(reader.Batch) { ranks[i].note() })
 	}
 	r := rand.New(rand.NewPCG(1, 1))
 	for _, kind := range []struct {

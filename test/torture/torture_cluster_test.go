@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"loaderd/internal/api"
 	"loaderd/internal/config"
 	"loaderd/internal/daemontest"
 	"loaderd/internal/reader"
@@ -69,7 +70,7 @@ func torturedCluster(t *testing.T, c config.Config, n int, seed uint64, m *mixer
 		columns = append(slices.Clone(daemontest.Columns), "sources")
 	}
 	read := func(job string, rank int) ([]reader.Batch, error) {
-		return readOn(f.ctx, f.uris(), reader.Ticket{Job: job, Rank: rank, World: ranks, Columns: columns}, seed)
+		return readOn(f.ctx, f.uris(), api.Ticket{Job: job, Rank: rank, World: ranks, Columns: columns}, seed)
 	}
 	got := make([][]reader.Batch, len(jobs)*ranks)
 	errs := make([]error, len(got))

@@ -25,6 +25,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"loaderd/internal/api"
 	"loaderd/internal/config"
 	"loaderd/internal/daemon"
 	"loaderd/internal/daemontest"
@@ -208,13 +209,13 @@ func pause(ctx context.Context, d time.Duration) {
 var errGone = errors.New("gone")
 
 // rank reads its part of a run to its end, whatever happens to the daemon.
-func (v *victim) rank(place reader.Ticket, seed uint64) ([]reader.Batch, error) {
+func (v *victim) rank(place api.Ticket, seed uint64) ([]reader.Batch, error) {
 	return readOn(v.ctx, []string{v.uri()}, place, seed)
 }
 
 // readOn reads a rank's part of a run to its end, whatever happens to the daemons: it asks one after the other for the step behind the last
 // one that it got.
-func readOn(ctx context.Context, uris []string, place reader.Ticket, seed uint64) ([]reader.Batch, error) {
+func readOn(ctx context.Context, uris []string, place api.Ticket, seed uint64) ([]reader.Batch, error) {
 	r := rand.New(rand.NewPCG(seed, uint64(place.Rank)))
 	if place.Columns == nil {
 		place.Columns = daemontest.Columns
@@ -230,7 +231,7 @@ func readOn(ctx context.Context, uris []string, place reader.Ticket, seed uint64
 			if b.Meta.Step != uint64(len(out)) || b.Meta.Parts != 1 {
 				return fmt.Errorf("rank %d got step %d where step %d should be", place.Rank, b.Meta.Step, len(out))
 			}
-			b.Meta = reader.Meta{}
+			b.Meta = api.Metadata{}
 			out = append(out, b)
 			if r.IntN(50) == 0 {
 				return errGone
@@ -347,7 +348,7 @@ func tortured(t *testing.T, c config.Config, kills int, seed uint64, publish fun
 	errs := make([]error, ranks)
 	var reading sync.WaitGroup
 	for rank := range ranks {
-		reading.Go(func() { got[rank], errs[rank] = v.rank(reader.Ticket{Rank: rank, World: ranks}, seed) })
+		reading.Go(func() { got[rank], errs[rank] = v.rank(api.Ticket{Rank: rank, World: ranks}, seed) })
 	}
 	var m *mixer
 	if changes != nil {
@@ -400,7 +401,7 @@ func tortured(t *testing.T, c config.Config, kills int, seed uint64, publish fun
 	v.do("seal", map[string]any{})
 	want := make([][]reader.Batch, ranks)
 	for rank := range ranks {
-		reading.Go(func() { want[rank], errs[rank] = v.rank(reader.Ticket{Rank: rank, World: ranks}, seed) })
+		reading.Go(func() { want[rank], errs[rank] = v.rank(api.Ticket{Rank: rank, World: ranks}, seed) })
 	}
 	reading.Wait()
 	for rank := range ranks {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"loaderd/internal/api"
 	"loaderd/internal/config"
 	"loaderd/internal/daemontest"
 	"loaderd/internal/reader"
@@ -51,9 +52,9 @@ func TestRollingUpgrade(t *testing.T) {
 	var training sync.WaitGroup
 	for i, job := range jobs {
 		training.Go(func() {
-			f.train(reader.Ticket{Job: job}, i, func(b reader.Batch) {
+			f.train(api.Ticket{Job: job}, i, func(b reader.Batch) {
 				at[i].note()
-				b.Meta = reader.Meta{}
+				b.Meta = api.Metadata{}
 				got[i] = append(got[i], b)
 			})
 		})
@@ -87,7 +88,7 @@ func TestRollingUpgrade(t *testing.T) {
 	}
 	f.startAll()
 	f.do("seal", map[string]any{})
-	want, err := readOn(f.ctx, f.uris(), reader.Ticket{}, 1)
+	want, err := readOn(f.ctx, f.uris(), api.Ticket{}, 1)
 	if err != nil || len(want) == 0 {
 		t.Fatalf("the undisturbed run: %d steps, %v\n%s", len(want), err, f.logs())
 	}

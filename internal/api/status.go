@@ -1,4 +1,4 @@
-package answers
+package api
 
 import (
 	"time"

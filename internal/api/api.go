@@ -1,7 +1,7 @@
-// Package answers is what a daemon answers to its Flight actions, in JSON: one definition for the server that sends an answer, the Go client
-// that reads it and the commands that show it. The actions info and stats answer with loader.Info and loader.Stats as they are. docs/wire.md
-// is the page for other languages: fields may be added, none may change its name or meaning.
-package answers
+// Package api defines the JSON of the Flight interface: tickets, the metadata of record batches, and the bodies and responses of actions.
+// Server, Go client, web page and commands share the definitions. The actions info and stats respond with loader.Info and loader.Stats.
+// docs/wire.md is the page for other languages: fields may be added, none may change its name or meaning.
+package api
 
 import (
 	"loaderd/loader"
