@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"loaderd/internal/build"
+	"loaderd/internal/cli"
 	"loaderd/internal/manual"
 )
 
@@ -18,11 +19,11 @@ import (
 func main() {
 	if len(os.Args) != 2 {
 		fmt.Fprintln(os.Stderr, "usage: go run -tags manual ./cmd/loaderd FOLDER")
-		os.Exit(exitUsage)
+		os.Exit(2)
 	}
 	if err := writeManual(os.Args[1]); err != nil {
 		fmt.Fprintln(os.Stderr, err)
-		os.Exit(exitFailed)
+		os.Exit(1)
 	}
 }
 
@@ -37,10 +38,10 @@ func writeManual(folder string) error {
 			return err
 		}
 	}
-	if err := manual.Man(man, newRootCmd(), build.This().Version, day); err != nil {
+	if err := manual.Man(man, cli.NewRootCmd(), build.This().Version, day); err != nil {
 		return err
 	}
-	root := newRootCmd()
+	root := cli.NewRootCmd()
 	for name, write := range map[string]func(string) error{
 		"loaderd.bash": func(f string) error { return root.GenBashCompletionFileV2(f, true) },
 		"_loaderd":     root.GenZshCompletionFile,

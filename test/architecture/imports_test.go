@@ -21,7 +21,8 @@ const module = "loaderd"
 
 // arrows are the imports between packages, inward. A package may import what its arrows lead to, over one or several.
 var arrows = map[string][]string{
-	"cmd/loaderd": {"internal/build", "internal/daemon", "internal/config", "internal/report", "internal/simulation", "internal/corpus", "internal/ledger",
+	"cmd/loaderd": {"internal/cli", "internal/manual"},
+	"internal/cli": {"internal/build", "internal/daemon", "internal/config", "internal/report", "internal/simulation", "internal/corpus", "internal/ledger",
 		"internal/lengths/lengthsin", "internal/lengths", "internal/demo/screen", "internal/top", "internal/publishing", "internal/objects", "internal/tracing",
 		"internal/documents", "internal/runs", "internal/reader", "internal/survey", "internal/export", "internal/manual", "internal/api",
 		"stream", "stream/publish", "stream/lease", "stream/planlog", "stream/doclog", "arrowout", "loader", "tokenizer", "internal/access"},

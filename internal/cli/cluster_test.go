@@ -1,0 +1,58 @@
+package cli
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+
+	"loaderd/internal/natstest"
+)
+
+// Runs move from a folder to a server, and from that to another one, all or one of them, and go on there.
+func TestRunsMoveToOtherServers(t *testing.T) {
+	s := newSite(t)
+	files := map[string]string{}
+	for i := range 120 {
+		files[fmt.Sprintf("%03d.txt", i)] = strings.Repeat(fmt.Sprintf("This is document %d of a run. ", i), 1+i*7%23)
+	}
+	stop := s.serve("--run", "first")
+	s.does("publish", "--source", "files", corpusFolder(t, files))
+	s.does("seal")
+	want := s.read()
+	near, far := natstest.URL(natstest.StartEmbedded(t).Store()), natstest.URL(natstest.StartEmbedded(t).Store())
+	refused := func(code int, part string, args ...string) {
+		t.Helper()
+		if have, stdout, stderr := s.loaderd(append([]string{"cluster", "migrate"}, args...)...); have != code || !strings.Contains(stderr, part) || stdout != "" {
+			t.Errorf("%v: exit status %d, %q, %q, want %d and %q", args, have, stdout, stderr, code, part)
+		}
+	}
+	refused(exitUsage, "--to", "--data-dir", s.dir)
+	refused(exitFailed, "run first is led by", "--data-dir", s.dir, "--to", near)
+	refused(exitFailed, "run first is led by", "--nats", "nats://"+s.nats, "--data-dir", s.dir, "--to", near, "--dry-run")
+	stop()
+	stop = s.serve("--run", "second")
+	s.does("seal")
+	s.read()
+	stop()
+
+	refused(exitFailed, "nobody", "--data-dir", s.dir, "--to", near, "--run", "nobody")
+	says := func(want string, args ...string) {
+		t.Helper()
+		if said := s.does(append([]string{"cluster", "migrate"}, args...)...); !strings.Contains(said, want) {
+			t.Errorf("%v says %q, want %q", args, said, want)
+		}
+	}
+	says("to be copied: 6 streams with 2 runs (first, second)", "--data-dir", s.dir, "--to", near, "--dry-run")
+	says("with 2 runs (first, second)", "--data-dir", s.dir, "--to", near)
+	refused(exitFailed, "there is such a stream already", "--data-dir", s.dir, "--to", near)
+	says("with 1 run (first)", "--nats", near, "--to", far, "--run", "first")
+	if said := s.does("runs", "--nats", far); !strings.Contains(said, "first") || strings.Contains(said, "second") {
+		t.Errorf("the runs are %s", said)
+	}
+
+	s.serve("--run", "first", "--nats", far)
+	if have := s.read(); !reflect.DeepEqual(have, want) {
+		t.Errorf("the run has %d other steps where it was moved to, want %d", len(have), len(want))
+	}
+}

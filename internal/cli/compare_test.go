@@ -1,0 +1,178 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"loaderd/internal/natstest"
+	"loaderd/internal/report"
+	"loaderd/stream"
+)
+
+// streamState is what a server holds, streams and consumers included.
+func streamState(t *testing.T, js jetstream.JetStream) (state []string) {
+	t.Helper()
+	ctx := context.WithoutCancel(t.Context())
+	streams := js.ListStreams(ctx)
+	for info := range streams.Info() {
+		state = append(state, fmt.Sprintf("%s: %d messages, %d to %d, %+v", info.Config.Name, info.State.Msgs, info.State.FirstSeq, info.State.LastSeq, info.Config))
+	}
+	if err := streams.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return state
+}
+
+// TestCompareStream takes lengths from a server: text is tokenized, tokens are counted, what is no document is passed over, and nothing
+// changes.
+func TestCompareStream(t *testing.T) {
+	s := natstest.Start(t)
+	ctx := context.WithoutCancel(t.Context())
+	if _, err := s.Store().EnsureDocuments(ctx); err != nil {
+		t.Fatal(err)
+	}
+	js := s.Store().JetStream()
+	for _, m := range []stream.Message{
+		{Data: []byte("purged")},
+		{Data: []byte("hello world")}, // 2 tokens and the end
+		{Data: []byte(`{"text":"hello"}`), ContentType: stream.TypeJSON},
+		{Data: []byte(`{"text":`), ContentType: stream.TypeJSON}, // undecodable
+		{Data: nil}, // empty
+		{Data: []byte(strings.Repeat(" hello", 100))},
+		{Data: []byte("hello world again")},
+	} {
+		m.Subject = "docs.test"
+		if _, err := js.PublishMsg(ctx, m.NATS()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	docs, err := js.Stream(ctx, "DOCS")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := docs.Purge(ctx, jetstream.WithPurgeSequence(2)); err != nil {
+		t.Fatal(err)
+	}
+	before := streamState(t, js)
+	for _, x := range []struct {
+		name  string
+		args  []string
+		want  [3]int // documents, tokens, longest
+		input string
+		rows  []int
+		pool  int
+	}{
+		{"all", []string{"--nats", natstest.URL(s.Store())}, [3]int{4, 3 + 2 + 101 + 4, 101}, "stream DOCS, sequences 2 to 7",
+			[]int{1024, 2048, 4096, 8192, 16384}, 4096},
+		{"the first", []string{"--nats", natstest.URL(s.Store()), "-n", "2"}, [3]int{2, 5, 3}, "stream DOCS, sequences 2 to 3",
+			[]int{1024, 2048, 4096, 8192, 16384}, 4096},
+		{"as the daemon packs", []string{"-c", writeFile(t, "c.yaml", []byte("packing: {buckets: [64], pool: 7}\nstream: {dir: \""+s.Config().Dir+"\", listen: \""+s.Config().Listen+"\"}\n"))},
+			[3]int{4, 110, 101}, "stream DOCS, sequences 2 to 7", []int{64}, 7},
+		{"other than the daemon packs", []string{"--length", "32", "-c", writeFile(t, "c.yaml", []byte("packing: {buckets: [64], pool: 7}\n")),
+			"--nats", natstest.URL(s.Store())},
+			[3]int{4, 110, 101}, "stream DOCS, sequences 2 to 7", []int{32}, 7},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			dir := t.TempDir()
+			var out, stderr bytes.Buffer
+			args := append([]string{"compare", "--from-stream", "--out", dir, "--methods", "concat,bfd"}, x.args...)
+			if code := Run(t.Context(), args, nil, &out, &stderr); code != exitOK {
+				t.Fatalf("exit %d: %s", code, &stderr)
+			}
+			var r report.Report
+			b, err := os.ReadFile(filepath.Join(dir, "compare.json"))
+			if err == nil {
+				err = json.Unmarshal(b, &r)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if have := [3]int{r.Lengths.Documents, int(r.Lengths.Tokens), int(r.Lengths.Max)}; have != x.want || r.Input != x.input || r.Pool != x.pool ||
+				!cmp.Equal(r.Rows, x.rows) {
+				t.Errorf("%v of %s into %v, pool %d; want %+v", have, r.Input, r.Rows, r.Pool, x)
+			}
+			if strings.Contains(r.Command, "nats") {
+				t.Errorf("the report names the server: %s", r.Command)
+			}
+		})
+	}
+	if diff := cmp.Diff(before, streamState(t, js)); diff != "" {
+		t.Errorf("reading changed the server, -before +after:\n%s", diff)
+	}
+}
+
+func TestCompareStreamFails(t *testing.T) {
+	s := natstest.Start(t)
+	url := natstest.URL(s.Store())
+	compare := func(args ...string) (int, string) {
+		var stderr bytes.Buffer
+		code := Run(t.Context(), append([]string{"compare", "--from-stream", "--out", t.TempDir()}, args...), nil, &bytes.Buffer{}, &stderr)
+		return code, stderr.String()
+	}
+	for name, x := range map[string]struct {
+		args []string
+		code int
+		want string
+	}{
+		"no stream":          {[]string{"--nats", url}, exitFailed, "stream DOCS: there is no such document stream at " + s.Store().ClientURL()},
+		"no such tokenizer":  {[]string{"--nats", url, "--tokenizer", "gpt7"}, exitUsage, "tokenizer.name: \"gpt7\""},
+		"a bad setting":      {[]string{"--nats", url, "--set", "packing.pool=0"}, exitUsage, "packing.pool"},
+		"no such file":       {[]string{"-c", filepath.Join(t.TempDir(), "absent.yaml")}, exitFailed, "absent.yaml"},
+		"a negative number":  {[]string{"--nats", url, "-n", "-1"}, exitUsage, "--limit: -1: want 0 (all) or more"},
+		"a column beside it": {[]string{"--nats", url, "--column", "n"}, exitUsage, "--column: want a file"},
+	} {
+		if code, said := compare(x.args...); code != x.code || !strings.Contains(said, x.want) {
+			t.Errorf("%s: exit %d, %s; want %s", name, code, said, x.want)
+		}
+	}
+	if have := streamState(t, s.Store().JetStream()); len(have) > 0 {
+		t.Errorf("streams were made: %v", have)
+	}
+	if _, err := s.Store().EnsureDocuments(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if code, said := compare("--nats", url); code != exitFailed || !strings.Contains(said, "read stream DOCS: it holds no documents yet") {
+		t.Errorf("without documents: exit %d, %s", code, said)
+	}
+}
+
+// compareAsServed: without a configuration the rows that are compared are those of the run, unless others are given.
+func (s *site) compareAsServed(t *testing.T) {
+	for _, x := range []struct {
+		args []string
+		rows []int
+		pool int
+	}{
+		{nil, []int{128}, 64},
+		{[]string{"--pool", "32"}, []int{128}, 32},
+		{[]string{"--length", "256"}, []int{256}, 64},
+	} {
+		dir := t.TempDir()
+		t.Setenv("LOADERD_STREAM__DIR", s.dir) // where the token is
+		var out, stderr bytes.Buffer
+		args := append([]string{"compare", "--from-stream", "--nats", "nats://" + s.nats, "--methods", "concat", "--limit", "40", "--out", dir}, x.args...)
+		if code := Run(t.Context(), args, nil, &out, &stderr); code != exitOK || !strings.Contains(stderr.String(), "those of run whole") {
+			t.Fatalf("%v: exit status %d: %s", x.args, code, &stderr)
+		}
+		var r report.Report
+		b, err := os.ReadFile(filepath.Join(dir, "compare.json"))
+		if err == nil {
+			err = json.Unmarshal(b, &r)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !cmp.Equal(r.Rows, x.rows) || r.Pool != x.pool {
+			t.Errorf("%v: rows of %v, pool %d, want %v and %d", x.args, r.Rows, r.Pool, x.rows, x.pool)
+		}
+	}
+}

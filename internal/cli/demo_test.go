@@ -1,0 +1,281 @@
+package cli
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"loaderd/internal/api"
+	"loaderd/internal/corpus"
+	"loaderd/internal/demo"
+	"loaderd/internal/reader"
+)
+
+// demoFiles writes n files of text, one empty and one binary file, and returns the folder with the text's bytes and gpt2 tokens.
+func demoFiles(t *testing.T, n int) (folder string, size, tokens int64) {
+	t.Helper()
+	folder = t.TempDir()
+	model, err := gpt2()
+	if err != nil {
+		t.Fatal(err)
+	}
+	encoder := model.NewEncoder()
+	write := func(name, text string) {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range n {
+		text := strings.Repeat(fmt.Sprintf("This is document %d of a small corpus.\n", i), 1+i%7)
+		write(fmt.Sprintf("%03d.txt", i), text)
+		size += int64(len(text))
+		tokens += int64(len(encoder.Encode(nil, []byte(text)))) + 1 // and the end of the document
+	}
+	write("empty.txt", "")
+	write("image.png", "\x89PNG\x00\x00")
+	return folder, size, tokens
+}
+
+// runDemo runs the command to its end.
+func runDemo(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	t.Setenv("TMPDIR", t.TempDir())
+	var out, err bytes.Buffer
+	code = Run(t.Context(), append([]string{"demo"}, args...), nil, &out, &err)
+	if left, _ := filepath.Glob(filepath.Join(os.Getenv("TMPDIR"), "*")); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+	return code, out.String(), err.String()
+}
+
+// The demo of the README is given no files: what it finds it can read, to the last file.
+func TestDemoFindsWhatItCanRead(t *testing.T) {
+	found, err := demoDocuments(t.Context(), nil, 7<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, in := range found.Inputs {
+		for _, err := range in.Documents(t.Context()) {
+			if skip := (*corpus.SkipError)(nil); err != nil && !errors.As(err, &skip) {
+				t.Fatal(err)
+			}
+			n++
+		}
+	}
+	if n < 5000 {
+		t.Fatalf("%d documents in %s", n, found.From)
+	}
+}
+
+func TestDemoFigures(t *testing.T) {
+	folder, size, tokens := demoFiles(t, 100)
+	for _, test := range []struct {
+		name     string
+		args     []string
+		world    int
+		method   string
+		rows     int
+		steps    bool // more than one
+		complete int64
+	}{
+		{"defaults", nil, 2, "bucket", 64, false, 100},
+		{"four readers", []string{"--world", "4", "--method", "concat", "--length", "128", "--rows", "8", "--set", "shuffle.window=16"}, 4, "concat", 8, true, 100},
+		{"several row lengths", []string{"--set", "packing.buckets=[64,128,256]", "--set", "steps.tokens=512", "--set", "packing.pool=32",
+			"--set", "shuffle.window=4"}, 2, "bucket", 8, true, 100},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			code, stdout, stderr := runDemo(t, append(test.args, "--json", folder)...)
+			if code != exitOK {
+				t.Fatalf("exit status %d: %s", code, stderr)
+			}
+			var s demo.Summary
+			if err := json.Unmarshal([]byte(stdout), &s); err != nil {
+				t.Fatalf("%v in\n%s", err, stdout)
+			}
+			if !s.Complete || !s.ReadersAgreed || s.Readers != test.world || s.Method != test.method || s.StepRows[0] != test.rows {
+				t.Errorf("%+v", s)
+			}
+			if s.Documents != 100 || s.Packed != 100 || s.LeftOut != 2 || s.TextBytes != size {
+				t.Errorf("%d documents, %d packed, %d left out, %d bytes, want 100, 100, 2, %d", s.Documents, s.Packed, s.LeftOut, s.TextBytes, size)
+			}
+			if s.Tokens != tokens || s.TokensRead != tokens {
+				t.Errorf("%d tokens, %d read, want %d of both", s.Tokens, s.TokensRead, tokens)
+			}
+			if slots := s.Rows * int64(s.RowLengths[0]); len(s.RowLengths) == 1 && (s.Rows != int64(s.Steps)*int64(test.rows) ||
+				slots-tokens != int64(s.PaddingRatio*float64(slots)+0.5)) {
+				t.Errorf("%d rows of %d in %d steps at a padding of %v hold %d tokens", s.Rows, s.RowLengths, s.Steps, s.PaddingRatio, tokens)
+			}
+			if (s.Steps > 1) != test.steps || s.FirstBatchSeconds <= 0 || s.FirstBatchSeconds > s.Seconds || s.PeakMemory < 1<<20 {
+				t.Errorf("%d steps, first batch after %v of %v s, memory %d", s.Steps, s.FirstBatchSeconds, s.Seconds, s.PeakMemory)
+			}
+		})
+	}
+}
+
+func TestDemoText(t *testing.T) {
+	folder, _, _ := demoFiles(t, 20)
+	more, _, _ := demoFiles(t, 1)
+	code, stdout, stderr := runDemo(t, "--limit", "10", folder, more)
+	if code != exitOK {
+		t.Fatalf("exit status %d: %s", code, stderr)
+	}
+	for _, want := range []string{"documents    10 ", "first batch", "agreed on every step", "loaderd publish " + folder + " " + more + "\n",
+		`flight.connect("grpc://127.0.0.1:8815")`} {
+		if !strings.Contains(stdout, want) {
+			t.Errorf("no %q in\n%s", want, stdout)
+		}
+	}
+	if strings.Contains(stdout, "\x1b") {
+		t.Errorf("escape sequences outside a terminal: %q", stdout)
+	}
+}
+
+func TestDemoKeepsFolder(t *testing.T) {
+	folder, _, _ := demoFiles(t, 3)
+	data := filepath.Join(t.TempDir(), "data")
+	if code, _, stderr := runDemo(t, "--json", "--keep", data, folder); code != exitOK {
+		t.Fatalf("exit status %d: %s", code, stderr)
+	}
+	if held, err := os.ReadDir(data); err != nil || len(held) == 0 {
+		t.Errorf("folder holds %v, %v", held, err)
+	}
+	if code, _, stderr := runDemo(t, "--json", "--keep", data, folder); code != exitFailed || !strings.Contains(stderr, "is not empty") {
+		t.Errorf("again: exit status %d: %s", code, stderr)
+	}
+}
+
+// With --stay the steps can be read again at the address of the summary, until the command is told to end.
+func TestDemoStays(t *testing.T) {
+	folder, _, tokens := demoFiles(t, 20)
+	t.Setenv("TMPDIR", t.TempDir())
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	in, out := io.Pipe()
+	ended := make(chan int, 1)
+	var stderr bytes.Buffer
+	go func() {
+		code := Run(ctx, []string{"demo", "--stay", "--json", folder}, nil, out, &stderr)
+		out.Close()
+		ended <- code
+	}()
+	var s demo.Summary
+	if err := json.NewDecoder(bufio.NewReader(in)).Decode(&s); err != nil {
+		t.Fatal(err)
+	}
+	client, err := reader.Open(s.Flight, reader.Options{DataDir: s.Folder})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	read := int64(0)
+	if err := client.Read(ctx, api.Ticket{World: 1}, func(b reader.Batch) error { read += b.Meta.Tokens; return nil }); err != nil || read != tokens {
+		t.Errorf("read %d tokens, %v, want %d", read, err, tokens)
+	}
+	select {
+	case code := <-ended:
+		t.Fatalf("ended by itself with exit status %d", code)
+	default:
+	}
+	cancel()
+	if code := <-ended; code != exitOK {
+		t.Errorf("exit status %d: %s", code, stderr.String())
+	}
+}
+
+// Whenever the command is told to end, it says how far it came and leaves nothing behind.
+func TestDemoInterrupted(t *testing.T) {
+	folder, _, _ := demoFiles(t, 20)
+	for _, after := range []time.Duration{0, 300 * time.Millisecond} {
+		t.Run(after.String(), func(t *testing.T) {
+			t.Setenv("TMPDIR", t.TempDir())
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			if after == 0 {
+				cancel()
+			} else {
+				defer time.AfterFunc(after, cancel).Stop()
+			}
+			var stdout, stderr bytes.Buffer
+			code := Run(ctx, []string{"demo", "--json", folder}, nil, &stdout, &stderr)
+			var s demo.Summary
+			if err := json.Unmarshal(stdout.Bytes(), &s); err != nil {
+				t.Fatalf("%v in %q, stderr %s", err, stdout.String(), stderr.String())
+			}
+			if s.Complete != (code == exitOK) || s.Complete && after == 0 || !s.Complete && !strings.Contains(stderr.String(), "interrupted") {
+				t.Errorf("exit status %d, complete %v, stderr %s", code, s.Complete, stderr.String())
+			}
+			if left, _ := filepath.Glob(filepath.Join(os.Getenv("TMPDIR"), "*")); len(left) > 0 {
+				t.Errorf("left behind: %v", left)
+			}
+		})
+	}
+}
+
+func TestDemoRefuses(t *testing.T) {
+	folder, _, _ := demoFiles(t, 1)
+	none := t.TempDir()
+	binary := t.TempDir()
+	if err := os.WriteFile(filepath.Join(binary, "x"), make([]byte, 100), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		name string
+		args []string
+		code int
+		want string
+	}{
+		{"missing path", []string{filepath.Join(none, "absent")}, exitFailed, "no such file"},
+		{"empty folder", []string{none}, exitFailed, "no file in " + none},
+		{"nothing but binaries", []string{binary}, exitFailed, "holds no text (1 files left out"},
+		{"standard input", []string{"-"}, exitUsage, "not standard input"},
+		{"uneven world", []string{"--world", "3", folder}, exitUsage, "divides the 64 rows"},
+		{"no readers", []string{"--world", "0", folder}, exitUsage, "--world 0"},
+		{"negative limit", []string{"--limit", "-1", folder}, exitUsage, "--limit -1"},
+		{"bad settings", []string{"--length", "1", "--method", "best", folder}, exitUsage, "2 problems"},
+		{"a remote server", []string{"--set", "stream.url=nats://127.0.0.1:1", folder}, exitUsage, "a NATS server of its own"},
+		{"address in use", []string{"--set", "flight.listen=203.0.113.1:1", "--set", "flight.insecure=true", folder}, exitFailed, "203.0.113.1:1"},
+		{"folder that can not be made", []string{"--keep", filepath.Join(binary, "x", "y"), folder}, exitFailed, "make data folder"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			code, stdout, stderr := runDemo(t, append(test.args, "--json")...)
+			if code != test.code || !strings.Contains(stderr, test.want) || stdout != "" {
+				t.Errorf("exit status %d, want %d; stdout %q; stderr %q, want %q", code, test.code, stdout, stderr, test.want)
+			}
+		})
+	}
+}
+
+func TestGoTree(t *testing.T) {
+	root := t.TempDir()
+	t.Setenv("GOROOT", root)
+	if tree, err := goTree(t.Context()); err == nil || !strings.Contains(err.Error(), "loaderd demo ~/src") {
+		t.Errorf("without sources: %q, %v", tree, err)
+	}
+	if err := os.Mkdir(filepath.Join(root, "src"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if tree, err := goTree(t.Context()); err != nil || tree != filepath.Join(root, "src") {
+		t.Errorf("got %q, %v", tree, err)
+	}
+	t.Setenv("GOROOT", "")
+	t.Setenv("PATH", root)
+	if tree, err := goTree(t.Context()); err == nil || !strings.Contains(err.Error(), "no Go installation") {
+		t.Errorf("without go: %q, %v", tree, err)
+	}
+}
+
+var errWrite = errors.New("no room")
+
+type fullWriter struct{}
+
+func (fullWriter) Write([]byte) (int, error) { return 0, errWrite }

@@ -1,0 +1,85 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"loaderd/arrowout"
+	"loaderd/internal/certtest"
+	"loaderd/internal/natstest"
+	"loaderd/loader"
+)
+
+// sealingRun is a run that can be sealed, and nothing else.
+type sealingRun struct{ arrowout.Run }
+
+func (sealingRun) Info() loader.Info                              { return loader.Info{Run: "r"} }
+func (sealingRun) SealBy(context.Context, string) (uint64, error) { return 7, nil }
+
+// sealingServer returns the address of a Flight server on loopback.
+func sealingServer(t *testing.T, change func(*arrowout.Config)) string {
+	t.Helper()
+	cfg := arrowout.Default()
+	cfg.Listen = "127.0.0.1:0"
+	change(&cfg)
+	s, err := arrowout.NewServer(cfg, sealingRun{}, slog.New(slog.DiscardHandler), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		s.Shutdown(ctx)
+	})
+	return s.Addr().String()
+}
+
+// Every way to meet a server with the wrong flags says which flags are right.
+func TestFlightClient(t *testing.T) {
+	serverCert, serverKey := certtest.SelfSigned(t, t.TempDir(), "server")
+	clientCert, clientKey := certtest.SelfSigned(t, t.TempDir(), "client")
+	otherCert, otherKey := certtest.SelfSigned(t, t.TempDir(), "other")
+	plain := sealingServer(t, func(*arrowout.Config) {})
+	secure := sealingServer(t, func(c *arrowout.Config) { c.Cert, c.Key = serverCert, serverKey })
+	mutual := sealingServer(t, func(c *arrowout.Config) { c.Cert, c.Key, c.ClientCA = serverCert, serverKey, clientCert })
+	nats := natstest.Start(t).Config().Listen
+	for _, c := range []struct {
+		name string
+		args []string
+		code int
+		says string
+	}{
+		{"plain", []string{"--flight", "grpc://" + plain}, exitOK, "ends behind document 7"},
+		{"NATS", []string{"--flight", "grpc://" + nats}, exitFailed,
+			"a NATS server listens there, where documents are published; the Flight server is at the daemon's flight.listen"},
+		{"NATS with TLS", []string{"--flight", "grpc+tls://" + nats}, exitFailed, "a NATS server listens there"},
+		{"TLS", []string{"--flight", "grpc+tls://" + secure, "--tls-ca", serverCert}, exitOK, "ends behind document 7"},
+		{"mutual TLS", []string{"--flight", "grpc+tls://" + mutual, "--tls-ca", serverCert, "--tls-cert", clientCert, "--tls-key", clientKey}, exitOK,
+			"ends behind document 7"},
+		{"plain to TLS", []string{"--flight", "grpc://" + secure}, exitFailed, "--flight grpc+tls://" + secure},
+		{"TLS to plain", []string{"--flight", "grpc+tls://" + plain}, exitFailed, "--flight grpc://" + plain},
+		{"no authority", []string{"--flight", "grpc+tls://" + secure}, exitFailed, "--tls-ca"},
+		{"no client certificate", []string{"--flight", "grpc+tls://" + mutual, "--tls-ca", serverCert}, exitFailed, "--tls-cert and --tls-key"},
+		{"another client certificate", []string{"--flight", "grpc+tls://" + mutual, "--tls-ca", serverCert, "--tls-cert", otherCert, "--tls-key", otherKey},
+			exitFailed, "--tls-cert and --tls-key"},
+		{"no key", []string{"--flight", "grpc+tls://" + mutual, "--tls-cert", clientCert}, exitUsage, "--tls-key"},
+		{"certificates without TLS", []string{"--flight", "grpc://" + plain, "--tls-ca", serverCert}, exitUsage, "grpc+tls://"},
+		{"no server", []string{"--flight", "grpc://127.0.0.1:1"}, exitFailed, "is loaderd serve running at 127.0.0.1:1?"},
+		{"no server with TLS", []string{"--flight", "grpc+tls://127.0.0.1:1"}, exitFailed, "is loaderd serve running at 127.0.0.1:1?"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var out, errs bytes.Buffer
+			code := Run(t.Context(), append([]string{"seal"}, c.args...), nil, &out, &errs)
+			if said := out.String() + errs.String(); code != c.code || !strings.Contains(said, c.says) {
+				t.Errorf("exit %d, %q; want exit %d and %q", code, said, c.code, c.says)
+			}
+		})
+	}
+}

@@ -1,0 +1,137 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"loaderd/internal/reader"
+)
+
+// fill publishes documents of a source.
+func (s *site) fill(source string, documents int) {
+	s.t.Helper()
+	files := map[string]string{}
+	for i := range documents {
+		files[fmt.Sprintf("%03d.txt", i)] = strings.Repeat(fmt.Sprintf("This is document %d of %s. ", i, source), 1+i*7%11)
+	}
+	s.does("publish", "--source", source, corpusFolder(s.t, files))
+}
+
+// tokensBySource are the tokens of each source in batches.
+func tokensBySource(batches ...reader.Batch) map[string]int {
+	out, names := map[string]int{}, []string{"code", "math", "web", "forum"} // in the order in which they came to the run
+	for _, b := range batches {
+		for i, row := range b.Documents {
+			for k, x := range row {
+				out[names[b.Sources[i][k]]] += int(x.Length)
+			}
+		}
+	}
+	return out
+}
+
+// The mixture of a run is changed while it goes on: other weights, a source that comes with its own packing, one that goes. A fork of it makes the same
+// steps from one on, and is audited, listed, and asked for what is in its steps; another fork packs anew, in another mixture.
+func TestMixAndForkOfSeveralSources(t *testing.T) {
+	s := newSite(t)
+	config := filepath.Join(t.TempDir(), "mixed.yaml")
+	write := func(text string) {
+		if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(`
+sources:
+  web:  {weight: 3}
+  code: {weight: 1, packing: {method: splice}}
+  math: {weight: 1, epochs: 2, block: 4}
+mix: {schedule: [{tokens: 4000, ramp: 6000, weights: {web: 1, code: 1, math: 1}}]}
+`)
+	s.dir = t.TempDir()
+	stop := s.serve("-c", config, "--run", "parent")
+	for source, n := range map[string]int{"web": 90, "code": 40, "math": 20} {
+		s.fill(source, n)
+	}
+	if said := s.does("mix", "--set", "web=0.5", "--dry-run"); !strings.Contains(said, "web") {
+		t.Errorf("a dry run says %s", said)
+	}
+	s.does("mix", "--set", "web=0.5", "--set", "math=0.2")
+	s.does("mix", "--add", "forum={weight: 0.3, packing: {method: concat}}", "--remove", "code")
+	s.fill("forum", 50)
+	if code, _, stderr := s.loaderd("mix", "--add", "code=0.5"); code == exitOK || !strings.Contains(stderr, "is or was a source of the run") {
+		t.Errorf("a source that was removed comes back: exit status %d: %s", code, stderr)
+	}
+	s.does("seal")
+	parent := s.read("sources")
+	whole := tokensBySource(parent...)
+	if whole["forum"] == 0 || whole["web"] == 0 || whole["math"] == 0 {
+		t.Errorf("the steps have tokens of %v", whole)
+	}
+	if said := s.does("mix"); !strings.Contains(said, "forum") {
+		t.Errorf("mix says %s", said)
+	}
+	// while the parent is served
+	at := len(parent) / 3
+	if said := s.does("fork", "-c", config, "--run", "parent", "--step", fmt.Sprint(at), "--new", "child"); !strings.Contains(said, "nothing in the configuration changed") ||
+		!strings.Contains(said, "  source forum: ") {
+		t.Errorf("fork says %s", said)
+	}
+	if code, _, stderr := s.loaderd("fork", "-c", config, "--run", "parent", "--step", "3", "--new", "child"); code == exitOK || !strings.Contains(stderr, "there is a run of that name") {
+		t.Errorf("forked into a run that there is: exit status %d: %s", code, stderr)
+	}
+	stop()
+	stop = s.serve("-c", config, "--run", "child")
+	child := s.read("sources")
+	if len(child) != len(parent)-at {
+		t.Fatalf("%d steps of the fork, %d of its parent from step %d on", len(child), len(parent)-at, at)
+	}
+	for i, b := range child {
+		if want := parent[at+i]; !reflect.DeepEqual(b.InputIDs, want.InputIDs) || !reflect.DeepEqual(b.SegmentIDs, want.SegmentIDs) || !reflect.DeepEqual(b.Documents, want.Documents) {
+			t.Fatalf("step %d of the fork is not step %d of its parent", i, at+i)
+		}
+	}
+	if said := s.does("ledger", "--step", "0"); !strings.Contains(said, " web/") {
+		t.Errorf("the ledger says %s", said)
+	}
+	stop()
+	for _, run := range []string{"parent", "child"} {
+		if said := s.does("audit", "-c", config, "--run", run); !strings.Contains(said, "steps come out again as the log has them; the run has ended") {
+			t.Errorf("audit of %s: %s", run, said)
+		}
+	}
+	write(`
+sources:
+  web:   {weight: 1}
+  code:  {weight: 1}
+  forum: {weight: 2}
+  math:  {weight: 1, epochs: 3, block: 4}
+`)
+	other := []string{"-c", config, "--set", "packing.method=bfd", "--set", "steps.rows=3"}
+	if said := s.does(slices.Concat([]string{"fork", "--run", "child", "--step", "2", "--new", "grandchild"}, other)...); !strings.Contains(said, "steps.rows: 4 -> 3") {
+		t.Errorf("fork says %s", said)
+	}
+	stop = s.serve(append(other, "--run", "grandchild")...)
+	s.does("seal")
+	last := s.read("sources")
+	tokens := tokensBySource(slices.Concat(parent[:at], child[:2], last)...)
+	if tokens["web"] != whole["web"] || tokens["forum"] != whole["forum"] || 2*tokens["math"] != 3*whole["math"] || tokens["code"] <= whole["code"] {
+		t.Errorf("tokens of each source over three generations are %v, in the first one alone %v", tokens, whole)
+	}
+	stop()
+	if said := s.does("runs"); !strings.Contains(said, "grandchild") || strings.Contains(said, "unreadable") {
+		t.Errorf("runs says %s", said)
+	}
+	if said := s.does(slices.Concat([]string{"repair", "--run", "grandchild", "--new", "copy", "--before", "9"}, other)...); !strings.Contains(said, "8 records") {
+		t.Errorf("repair says %s", said)
+	}
+	stop = s.serve(append(other, "--run", "copy")...)
+	if copied := s.read("sources"); len(copied) != len(last) || !reflect.DeepEqual(copied[len(copied)-1].InputIDs, last[len(last)-1].InputIDs) {
+		t.Errorf("%d steps of the repaired copy, want %d", len(copied), len(last))
+	}
+	stop()
+}

@@ -1,0 +1,91 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// asked runs loaderd health and returns its exit status with all that it said.
+func asked(t *testing.T, args ...string) (int, string) {
+	t.Helper()
+	var said bytes.Buffer
+	code := Run(t.Context(), append([]string{"health"}, args...), strings.NewReader(""), &said, &said)
+	return code, said.String()
+}
+
+// Health goes by the configuration of the daemon, asks what it is told to ask, and says why not.
+func TestHealth(t *testing.T) {
+	answers := http.NewServeMux()
+	answers.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	answers.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "re-planning after a restart: at document 7", http.StatusServiceUnavailable)
+	})
+	plain, secret := httptest.NewServer(answers), httptest.NewTLSServer(answers)
+	t.Cleanup(plain.Close)
+	t.Cleanup(secret.Close)
+	folder := t.TempDir()
+	write := func(name, text string) string {
+		file := filepath.Join(folder, name)
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	_, port, _ := net.SplitHostPort(secret.Listener.Addr().String())
+	configured := write("loaderd.yaml", fmt.Sprintf("http: {listen: %q, cert: cert.pem, key: key.pem, insecure: true}", "0.0.0.0:"+port))
+	for _, test := range []struct {
+		name string
+		args []string
+		code int
+		want string
+	}{
+		{"lives", []string{"--set", "http.listen=" + plain.Listener.Addr().String()}, exitOK, "ok\n"},
+		{"is not ready", []string{"--ready", "--http", plain.URL + "/"}, exitFailed, "loaderd: re-planning after a restart: at document 7\n"},
+		{"has a certificate of another name", []string{"-c", configured}, exitOK, "ok\n"},
+		{"is named, and cannot be trusted", []string{"--http", secret.URL}, exitFailed, "certificate"},
+		{"has any port", []string{"--set", "http.listen=127.0.0.1:0"}, exitUsage, `http.listen: "127.0.0.1:0": want a port that can be known`},
+		{"has a wrong setting", []string{"--set", "http.lissten=x"}, exitUsage, "did you mean http.listen"},
+		{"is not there", []string{"--http", "http://127.0.0.1:1"}, exitFailed, "ask the daemon: "},
+		{"is no URL", []string{"--http", "http://%"}, exitUsage, "--http: "},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if code, said := asked(t, test.args...); code != test.code || !strings.Contains(said, test.want) {
+				t.Errorf("status %d, %q; want %d, %q", code, said, test.code, test.want)
+			}
+		})
+	}
+}
+
+// With --wait it asks again until the daemon is there, and stops when it is told to.
+func TestHealthWaits(t *testing.T) {
+	asks := 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if asks++; asks < 3 {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintln(w, "ready")
+	}))
+	t.Cleanup(server.Close)
+	if code, said := asked(t, "--ready", "--wait", "5m", "--http", server.URL); code != exitOK || said != "ready\n" || asks != 3 {
+		t.Errorf("status %d, %q after %d questions", code, said, asks)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	hung := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		stop()
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}))
+	t.Cleanup(hung.Close)
+	var said bytes.Buffer
+	if code := Run(ctx, []string{"health", "--wait", "10h", "--http", hung.URL}, nil, &said, &said); code != exitFailed {
+		t.Errorf("status %d, %q", code, said.String())
+	}
+}

@@ -1,0 +1,174 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"loaderd/internal/goldentest"
+	"loaderd/internal/survey"
+	"loaderd/stream"
+)
+
+// pairOfIDs are the ids of a document as they are published.
+func pairOfIDs(i int) string {
+	return string(binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint32(nil, uint32(100+i)), 99))
+}
+
+// npyOfPairs is an array of NumPy's of n documents of two ids, the second of which ends it.
+func npyOfPairs(n int) string {
+	header := fmt.Sprintf("{'descr': '<u4', 'fortran_order': False, 'shape': (%d,), }", 2*n)
+	var b strings.Builder
+	b.WriteString("\x93NUMPY\x01\x00" + string(binary.LittleEndian.AppendUint16(nil, uint16(len(header)))) + header)
+	for i := range n {
+		b.WriteString(pairOfIDs(i))
+	}
+	return b.String()
+}
+
+func imports(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	code = Run(t.Context(), append([]string{"import"}, args...), strings.NewReader(""), &out, &errs)
+	return code, out.String(), errs.String()
+}
+
+// What --dry-run says, without any server.
+func TestDryRun(t *testing.T) {
+	texts := corpusFolder(t, map[string]string{
+		"a.jsonl": `{"text":"one","lang":"en","n":1}` + "\n" + `{"n":2}` + "\n" + `{"text":""}` + "\n" + `{"text":"three\nlines","tags":[]}`, "b.txt": "plain", "c.bin": "\x00",
+	})
+	dir := corpusFolder(t, map[string]string{
+		"ids.npy": npyOfPairs(40), "html.warc": "WARC/1.0\r\nWARC-Type: resource\r\nContent-Type: text/html\r\nContent-Length: 3\r\n\r\n<p>\r\n\r\n",
+	})
+	at := func(name string) string { return filepath.Join(dir, name) }
+	for _, c := range []struct {
+		name   string
+		args   []string
+		code   int
+		stderr string
+	}{
+		{"texts", []string{texts}, exitFailed, "--skip-bad"},
+		{"ids", []string{"--tokenizer", "gpt2", "--end-token", "99", at("ids.npy")}, exitOK, ""},
+		{"ids-without-tokenizer", []string{"--end-token", "99", at("ids.npy")}, exitFailed, "publishing it takes --tokenizer"},
+		{"ids-not-cut", []string{at("ids.npy")}, exitFailed, "it cannot be published as it is"},
+		{"html", []string{at("html.warc")}, exitFailed, "no documents in"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			code, out, stderr := imports(t, append([]string{"--dry-run"}, c.args...)...)
+			if code != c.code || !strings.Contains(stderr, c.stderr) {
+				t.Errorf("exit %d: %s", code, stderr)
+			}
+			goldentest.Compare(t, "import/"+c.name+".txt", func(w io.Writer) error {
+				_, err := io.WriteString(w, strings.NewReplacer(dir, "DIR", texts, "TEXTS").Replace(out))
+				return err
+			})
+		})
+	}
+	few := corpusFolder(t, map[string]string{"a.txt": strings.Repeat("word ", 100) + "\xff"})
+	if code, out, stderr := imports(t, "--dry-run", few); code != exitOK || !strings.Contains(out, "replaced     1 byte") {
+		t.Errorf("bytes that are not UTF-8: exit %d, %s%s", code, out, stderr)
+	}
+	code, out, stderr := imports(t, "--dry-run", "--json", texts)
+	var r survey.Report
+	if err := json.Unmarshal([]byte(out), &r); err != nil || code != exitFailed || r.Documents != 3 || r.LeftOut["bad record"].Count != 1 || !r.Complete {
+		t.Errorf("exit %d, %+v, %v: %s", code, r, err, stderr)
+	}
+}
+
+// A dry run has the status that the import has.
+func TestDryRun_ExitsAsTheImport(t *testing.T) {
+	dir := corpusFolder(t, map[string]string{
+		"good.jsonl": jsonLines(2), "bad.jsonl": jsonLines(1) + "nonsense", "only_bad.jsonl": `{"n":1}`, "large.txt": strings.Repeat("x", stream.MaxDocumentLimit-10), "empty.jsonl": "",
+		"cut.jsonl.gz": "\x1f\x8b\x08", "binary.dat": "\x00", "ids.npy": npyOfPairs(4), "page.html.warc": "WARC/1.0\r\nWARC-Type: resource\r\nContent-Type: text/html\r\nContent-Length: 3\r\n\r\n<p>\r\n\r\n",
+	})
+	s := documentServer(t)
+	for i, c := range []struct {
+		args []string
+		code int
+	}{
+		{[]string{"good.jsonl"}, exitOK}, {[]string{"bad.jsonl"}, exitFailed}, {[]string{"--skip-bad", "bad.jsonl"}, exitOK}, {[]string{"--skip-bad", "only_bad.jsonl"}, exitOK},
+		{[]string{"large.txt"}, exitFailed}, {[]string{"--skip-too-large", "large.txt"}, exitOK}, {[]string{"empty.jsonl"}, exitFailed}, {[]string{"cut.jsonl.gz"}, exitFailed},
+		{[]string{"good.jsonl", "cut.jsonl.gz"}, exitFailed}, {[]string{"binary.dat"}, exitFailed}, {[]string{"ids.npy"}, exitFailed},
+		{[]string{"--tokenizer", "gpt2", "--end-token", "99", "ids.npy"}, exitOK}, {[]string{"page.html.warc"}, exitFailed}, {[]string{"absent"}, exitFailed},
+		{[]string{"--id-column", "none", "good.jsonl"}, exitFailed}, {[]string{"--text-column", "none", "good.jsonl"}, exitFailed}, {[]string{"--split", "", "--format", "x", "good.jsonl"}, exitUsage},
+	} {
+		args := slices.Clone(c.args)
+		for i, arg := range args {
+			if _, err := os.Stat(filepath.Join(dir, arg)); err == nil && arg != "" {
+				args[i] = filepath.Join(dir, arg)
+			}
+		}
+		published, _, stderr := publishes(t, s, "", append([]string{"--source", fmt.Sprint("s", i)}, args...)...)
+		dry, _, said := imports(t, append([]string{"--dry-run"}, args...)...)
+		if published != c.code || dry != c.code {
+			t.Errorf("%q: published with %d, dry run with %d, want %d\n%s%s", c.args, published, dry, c.code, stderr, said)
+		}
+	}
+}
+
+// Ids that the tokenizer does not have are no documents of it.
+func TestIDsOfTheVocabulary(t *testing.T) {
+	s := documentServer(t)
+	path := filepath.Join(corpusFolder(t, map[string]string{"a.jsonl": `{"ids":[1,50256]}` + "\n" + `{"ids":[50257]}`}), "a.jsonl")
+	code, sum, stderr := publishes(t, s, "", "--tokenizer", "gpt2", path)
+	if code != exitFailed || sum.Documents != 1 || !strings.Contains(stderr, "token 0 has the id 50257, the tokenizer's vocabulary has 50257") {
+		t.Errorf("exit %d, %+v: %s", code, sum, stderr)
+	}
+	code, sum, stderr = publishes(t, s, "", "--tokenizer", "gpt2", "--source", "other", "--skip-bad", path)
+	if code != exitOK || sum.Documents != 1 || sum.Skipped["bad record"] != 1 {
+		t.Errorf("left out: exit %d, %+v: %s", code, sum, stderr)
+	}
+}
+
+func TestImportFlags(t *testing.T) {
+	path := filepath.Join(corpusFolder(t, map[string]string{"a.npy": npyOfPairs(1)}), "a.npy")
+	missing := filepath.Join(t.TempDir(), "absent.json")
+	for _, c := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"--token-type", "float32"}, exitUsage, `--token-type: "float32" is no type of token ids`},
+		{[]string{"--end-token", "-1"}, exitUsage, `--end-token "-1"`},
+		{[]string{"--begin-token", "x"}, exitUsage, `--begin-token "x"`},
+		{[]string{"--tokenizer", ""}, exitUsage, "--tokenizer is empty"},
+		{[]string{"--tokenizer", "gpt2", "--tokenizer-fingerprint", "sha256:" + strings.Repeat("0a", 32)}, exitUsage, "not both"},
+		{[]string{"--tokenizer", missing}, exitFailed, missing},
+		{[]string{"--text-column", "a", "--text-column", "b"}, exitUsage, `the flag is given twice, first with "a"`},
+		{[]string{"--id-column", "text"}, exitUsage, `column "text" is named twice`},
+		{[]string{"--meta", "a,b,a=c"}, exitUsage, `--meta names "a" twice`},
+		{[]string{"--split", "test", "--end-token", "99"}, exitFailed, "has no splits"},
+		{[]string{"--format", "npz"}, exitUsage, "want one of auto, text"},
+	} {
+		if code, _, stderr := imports(t, append(append([]string{"--dry-run"}, c.args...), path)...); code != c.code || !strings.Contains(stderr, c.want) {
+			t.Errorf("%v: exit %d: %s, want %q", c.args, code, stderr, c.want)
+		}
+	}
+	if _, err := os.Stat(path); err != nil {
+		t.Error(err)
+	}
+}
+
+// Values of a text in parts are in its JSON, as headers have those of texts and tokens alone. With other values the same documents are others.
+func TestMetaOfParts(t *testing.T) {
+	s := documentServer(t)
+	path := filepath.Join(corpusFolder(t, map[string]string{"a.jsonl": `{"parts":[{"text":"x","loss":true}],"lang":"de"}`}), "a.jsonl")
+	for _, meta := range []string{"lang", "language=lang"} {
+		if code, sum, stderr := publishes(t, s, "", "--meta", meta, path); code != exitOK || sum.Documents != 1 {
+			t.Errorf("exit %d, %+v: %s", code, sum, stderr)
+		}
+	}
+	want := []string{`docs.files a.jsonl  {"meta":{"lang":"de"},"parts":[{"text":"x","loss":true}]}`,
+		`docs.files a.jsonl  {"meta":{"language":"de"},"parts":[{"text":"x","loss":true}]}`}
+	if got := streamed(t, s); !slices.Equal(got, want) {
+		t.Errorf("stream holds %q, want %q", got, want)
+	}
+}

@@ -1,0 +1,109 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"loaderd/internal/goldentest"
+	"loaderd/loader"
+	"loaderd/loader/plan"
+)
+
+// What info says.
+func TestInfoGolden(t *testing.T) {
+	info := loader.Info{Run: "pretrain", ID: "0123456789abcdef", Planned: 12_345, Committed: 12_000, Oldest: 10_240}
+	with := func(change func(*loader.Info)) loader.Info {
+		x := info
+		change(&x)
+		return x
+	}
+	for name, i := range map[string]loader.Info{
+		"unknown":  info,
+		"ended":    with(func(i *loader.Info) { i.Ended, i.Length = true, &loader.Length{Steps: 12_345, Exact: true} }),
+		"estimate": with(func(i *loader.Info) { i.Length = &loader.Length{Steps: 1_234_567, Error: 23_456, Measured: 0.421} }),
+		"open": with(func(i *loader.Info) {
+			i.Length = &loader.Length{Steps: 20_000, Error: 150, Open: []string{"code", "web"}}
+			i.Leader = "grpc://one:8815"
+			for _, name := range []string{"code", "math", "web"} {
+				i.Sources = append(i.Sources, plan.SourceInfo{SourceBegin: plan.SourceBegin{Name: name}})
+			}
+		}),
+		"endless": with(func(i *loader.Info) { i.Length = &loader.Length{Endless: true} }),
+		"idle":    with(func(i *loader.Info) { i.Length = &loader.Length{Idle: true} }),
+	} {
+		goldentest.Compare(t, "info/"+name+".txt", func(w io.Writer) error { return writeInfo(w, i) })
+	}
+}
+
+// Of a daemon over real streams: an estimate while something is open, the exact number once all is sealed and measured, and that many steps come.
+func TestInfoOfADaemon(t *testing.T) {
+	s := newSite(t)
+	mixed := []string{"--run", "mixed", "--set", "sources.code.weight=1", "--set", "sources.web.weight=2", "--set", "sources.web.epochs=2",
+		"--set", "serve.ahead=2", "--set", "serve.measure_tokens=0"}
+	stop := s.serve(mixed...)
+	for i, source := range []string{"code", "web"} {
+		files := map[string]string{}
+		for k := range 150 {
+			files[fmt.Sprintf("%03d.txt", k)] = strings.Repeat(fmt.Sprintf("This is document %d of %s. ", k, source), 1+k*7%(20+i*13))
+		}
+		s.does("publish", "--source", source, corpusFolder(t, files))
+	}
+	if code, _, said := s.loaderd("info", "--measure"); code != exitFailed || !strings.Contains(said, "[code web] may get more documents") {
+		t.Errorf("measured although nothing is sealed: %s", said)
+	}
+	within(t, func() bool { return strings.Contains(s.does("runs"), " so far ") })
+	s.lists(t, "live", `\d+ ± \d+ so far`, "open")
+	if said := s.does("seal"); said != "run mixed ends when its sources are used up, each behind its present last document: code, web\n" {
+		t.Errorf("seal says %s", said)
+	}
+	said := ""
+	within(t, func() bool { said = s.does("info"); return strings.Contains(said, "give or take") })
+	if !strings.Contains(said, "sources  code, web") {
+		t.Errorf("info says %s", said)
+	}
+	var info loader.Info
+	if err := json.Unmarshal([]byte(s.does("info", "--measure", "--json")), &info); err != nil || !info.Length.Exact || info.Ended {
+		t.Fatalf("info is %+v, %v", info, err)
+	}
+	s.lists(t, "sealed", fmt.Sprint(info.Length.Steps), "sealed at 150")
+	if steps := len(s.read()); uint64(steps) != info.Length.Steps {
+		t.Errorf("%d steps come, and %d were measured", steps, info.Length.Steps)
+	}
+	if said := s.does("info"); !strings.Contains(said, fmt.Sprintf("%d steps, exactly", info.Length.Steps)) {
+		t.Errorf("info says %s", said)
+	}
+	s.lists(t, "ended", fmt.Sprint(info.Length.Steps), "sealed at 150")
+	stop()
+}
+
+// lists checks what runs says of a run with sources code and web.
+func (s *site) lists(t *testing.T, state, length, source string) {
+	t.Helper()
+	said := s.does("runs")
+	for _, line := range []string{`mixed +[0-9a-f]{8} +- +` + state + ` +\d+ +` + length + ` +- +\S+:\d+ +- +`,
+		`  code +DOCS_code +` + source + ` +1 +$`, `  web +DOCS_web +` + source + ` +1 +$`} {
+		if !regexp.MustCompile("(?m)^" + line).MatchString(said) {
+			t.Errorf("runs says\n%swant %s", said, line)
+		}
+	}
+}
+
+// within waits until something is so.
+func within(t *testing.T, so func() bool) {
+	t.Helper()
+	deadline := time.After(time.Minute)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !so() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatal("it did not come about")
+		}
+	}
+}

@@ -1,0 +1,14 @@
+package cli
+
+import (
+	"io"
+	"testing"
+
+	"loaderd/internal/goldentest"
+	"loaderd/internal/manual"
+)
+
+// docs/commands.md is what the commands say of themselves; -update writes it.
+func TestPageOfCommands(t *testing.T) {
+	goldentest.Compare(t, "../../../docs/commands.md", func(w io.Writer) error { return manual.Markdown(w, NewRootCmd()) })
+}

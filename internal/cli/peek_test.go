@@ -1,0 +1,80 @@
+package cli
+
+import (
+	"encoding/json"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"loaderd/internal/api"
+	"loaderd/internal/goldentest"
+	"loaderd/internal/reader"
+	"loaderd/loader"
+)
+
+// What peek says.
+func TestPeekGolden(t *testing.T) {
+	texts := []api.Text{
+		{DocumentInfo: loader.DocumentInfo{Source: "math", Sequence: 7, Subject: "docs.math", Path: "a/b.txt", ID: "a/b.txt", Bytes: 1234}, Total: 9,
+			Tokens: []int32{1, 2, 3, 4, 5, 6}, Texts: []string{"Hello", " wor", "ld\nand", `\xE4`, "\t\x1b[2J", "<|endoftext|>"}},
+		{DocumentInfo: loader.DocumentInfo{Sequence: 8, Subject: "docs.x", ID: "x"}, Total: 3, Tokens: []int32{10, 20, 30}},
+		{DocumentInfo: loader.DocumentInfo{Sequence: 9, Subject: "docs.x", Bytes: 9}, Skip: "undecodable", Problem: "BAD_JSON: payload is \x1b not JSON"},
+	}
+	goldentest.Compare(t, "peek/plain.txt", func(w io.Writer) error { return writeTexts(w, texts, plainBorders) })
+	goldentest.Compare(t, "peek/coloured.txt", func(w io.Writer) error { return writeTexts(w, texts, colouredBorders) })
+	goldentest.Compare(t, "peek/none.txt", func(w io.Writer) error { return writeTexts(w, nil, plainBorders) })
+}
+
+// The next documents of a daemon's run, with the texts that were published.
+func TestPeek(t *testing.T) {
+	s := newSite(t)
+	s.serve("--set", "serve.ahead=2")
+	folder := t.TempDir()
+	for name, text := range map[string]string{"1.txt": "Hello world.\nThis is \x1b[31mred\x1b[0m and long enough to stay.", "2.txt": "Another one."} {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(folder, "3.jsonl"), []byte(strings.Repeat(`{"text":"One more of those."}`+"\n", 6000)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.does("publish", folder)
+	var texts []api.Text
+	for line := range strings.Lines(s.does("peek", "-n", "2", "--tokens", "3", "--json")) {
+		var text api.Text
+		if err := json.Unmarshal([]byte(line), &text); err != nil {
+			t.Fatal(err)
+		}
+		texts = append(texts, text)
+	}
+	if len(texts) != 2 || strings.Join(texts[1].Texts, "") != "One more of" || texts[1].Sequence != texts[0].Sequence+1 || texts[1].Total != 6 {
+		t.Errorf("the next are %+v", texts)
+	}
+	client, err := reader.Open("grpc://"+s.flight, reader.Options{DataDir: s.dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if got, err := client.Text(t.Context(), "", "", 1, 2, 3); err != nil || strings.Join(got.Texts, "|") != ".|\n|This" || got.Start != 2 || !strings.HasSuffix(got.Path, "1.txt") {
+		t.Errorf("from token 2 on document 1 is %+v, %v", got, err)
+	}
+	if _, err := client.Text(t.Context(), "", "", 1<<40, 0, 0); reader.Reason(err) != "DOCUMENT_LOST" {
+		t.Errorf("a document that is not there: %v", err)
+	}
+	if out := s.does("peek", "-n", "1"); !strings.Contains(out, "One| more| of| those|.|<|endoftext|>") {
+		t.Errorf("peek says %s", out)
+	}
+	for _, c := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{[]string{"-n", "17"}, exitUsage, "1 to 16"}, {[]string{"--tokens", "0"}, exitUsage, "1 to 4096"}, {[]string{"--source", "math"}, exitFailed, "BAD_TICKET"},
+	} {
+		if code, _, stderr := s.loaderd(append([]string{"peek"}, c.args...)...); code != c.code || !strings.Contains(stderr, c.says) {
+			t.Errorf("%v: exit status %d: %s", c.args, code, stderr)
+		}
+	}
+}

@@ -1,0 +1,89 @@
+package cli
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"loaderd/internal/natstest"
+)
+
+// A server that is not there ends the publish in time, and is told of once.
+func TestPublishWithoutServer(t *testing.T) {
+	address := natstest.FreeAddress(t)
+	var out, errs bytes.Buffer
+	code := Run(t.Context(), []string{"publish", "--nats", "nats://user:secret@" + address, "--wait", "1s", t.TempDir()}, nil, &out, &errs)
+	said := errs.String()
+	for _, part := range []string{address, "connection refused", "start loaderd serve", "--nats", "1s"} {
+		if !strings.Contains(said, part) {
+			t.Errorf("error does not say %q: %s", part, said)
+		}
+	}
+	if n := strings.Count(said, "trying again"); code != exitFailed || n != 1 {
+		t.Errorf("exit %d and %d warnings, want exit %d and one: %s", code, n, exitFailed, said)
+	}
+	if strings.Contains(said, "secret") || strings.Contains(said, "stream.") {
+		t.Errorf("error gives the password away, or names keys instead of flags: %s", said)
+	}
+}
+
+// A server that comes in time is waited for.
+func TestPublishWaitsForTheServer(t *testing.T) {
+	s := natstest.Start(t)
+	url := natstest.URL(s.Store())
+	s.Stop()
+	stderr := &notifyingWriter{part: "trying again", found: make(chan struct{})}
+	ended := make(chan int, 1)
+	var out bytes.Buffer
+	go func() {
+		ended <- Run(t.Context(), []string{"publish", "--nats", url, "--wait", "1m", "-"}, strings.NewReader(`{"text":"one"}`), &out, stderr)
+	}()
+	<-stderr.found
+	s.Restart()
+	if code := <-ended; code != exitOK || !strings.Contains(out.String(), "committed 1 document ") {
+		t.Errorf("exit %d: %s%s", code, &out, &stderr.said)
+	}
+}
+
+func TestErrorsNameFlags(t *testing.T) {
+	err := flagNamed{errors.New("stream.url stream.tls.ca stream.tls.cert stream.tls.key stream.credentials stream.nkey stream.token_file stream.name stream.subject " +
+		"stream.max_bytes")}
+	if want := "--nats --tls-ca --tls-cert --tls-key --creds --nkey --token-file --stream --subject stream.max_bytes"; err.Error() != want {
+		t.Errorf("got %q, want %q", err, want)
+	}
+}
+
+func TestSeldom(t *testing.T) {
+	var out bytes.Buffer
+	h := newSeldom(slog.NewTextHandler(&out, nil))
+	start := time.Now()
+	say := func(second int, message, cause string) {
+		t.Helper()
+		r := slog.NewRecord(start.Add(time.Duration(second)*time.Second), slog.LevelWarn, message, 0)
+		r.Add("attempt", second, "error", cause)
+		if err := h.Handle(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for second := range 21 {
+		say(second, "again", "one")
+	}
+	say(20, "again", "two")
+	say(20, "other", "one")
+	if n := strings.Count(out.String(), "\n"); n != 5 {
+		t.Errorf("%d records, want 5: three of the first, one of the others each:\n%s", n, out.String())
+	}
+}
+
+// --wait 0 is one attempt, which may take a moment.
+func TestPublishTriesOnce(t *testing.T) {
+	srv := natstest.Start(t)
+	var out, errs bytes.Buffer
+	args := []string{"publish", "--nats", natstest.URL(srv.Store()), "--wait", "0s", "-"}
+	if code := Run(t.Context(), args, strings.NewReader(`{"text":"one"}`), &out, &errs); code != 0 {
+		t.Errorf("exit status %d: %s", code, errs.String())
+	}
+}

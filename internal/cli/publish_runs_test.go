@@ -1,0 +1,59 @@
+package cli
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"loaderd/internal/natstest"
+	"loaderd/internal/publishing"
+	"loaderd/stream"
+	"loaderd/stream/retention"
+)
+
+// Who publishes behind the end of a run is told so, and which run reads it all the same.
+func TestPublishBehindASeal(t *testing.T) {
+	s := newSite(t)
+	dir := corpusFolder(t, map[string]string{"a.jsonl": jsonLines(50), "b.jsonl": jsonLines(60), "c.jsonl": jsonLines(70)})
+	file := func(name string) string { return filepath.Join(dir, name) }
+	publish := func(name string) (publishing.Summary, string) {
+		t.Helper()
+		code, stdout, stderr := s.loaderd("publish", "--json", file(name))
+		var sum publishing.Summary
+		if err := json.Unmarshal([]byte(stdout), &sum); code != exitOK || err != nil {
+			t.Fatalf("exit status %d, %v: %s%s", code, err, stdout, stderr)
+		}
+		return sum, stderr
+	}
+	stop := s.serve("--run", "first")
+	if sum, stderr := publish("a.jsonl"); sum.UnreadBy != nil || stderr != "" {
+		t.Errorf("before the seal: %+v %s", sum, stderr)
+	}
+	s.does("seal")
+	sum, stderr := publish("b.jsonl")
+	if !slices.Equal(sum.UnreadBy, []publishing.SealedRun{{Run: "first", End: 50}}) {
+		t.Errorf("behind the seal: %+v", sum)
+	}
+	for _, part := range []string{"run first is sealed behind document 50", "no other run reads this stream", "loaderd serve --run", "loaderd fork"} {
+		if !strings.Contains(stderr, part) {
+			t.Errorf("behind the seal it does not say %q: %s", part, stderr)
+		}
+	}
+	stop()
+	stop = s.serve("--run", "second")
+	defer stop()
+	c := stream.Default()
+	c.URL, c.Dir = "nats://"+s.nats, s.dir
+	store := natstest.Open(t, c)
+	defer store.Close()
+	natstest.Soon(t, "the second run is known to producers", func() bool {
+		known, err := retention.Readers(t.Context(), store)
+		return err == nil && slices.Contains(known, retention.Reading{Run: "second"})
+	})
+	code, stdout, stderr := s.loaderd("publish", file("c.jsonl"))
+	if code != exitOK || !strings.Contains(stdout, "not read by run first, which ends behind document 50\n") || !strings.Contains(stderr, "read by second") {
+		t.Errorf("with another run: exit status %d: %s%s", code, stdout, stderr)
+	}
+}

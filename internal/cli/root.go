@@ -1,0 +1,165 @@
+// Package cli is the command line of loaderd: flags and arguments, calls of other packages, and output.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"loaderd/internal/build"
+	"loaderd/internal/config"
+)
+
+// Exit statuses.
+const (
+	exitOK     = 0
+	exitFailed = 1 // the work failed
+	exitUsage  = 2 // the command line or the configuration is wrong
+	// exitRejected is the status of a publish whose documents are committed, where a run could not decode some.
+	exitRejected = 3
+)
+
+// usageError marks an error that a command finds in its arguments itself: it exits with exitUsage.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+// Run runs the program and returns its exit code. The first SIGINT or SIGTERM cancels the context; a second one ends the process.
+func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	ctx, restore := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer restore()
+	context.AfterFunc(ctx, restore)
+
+	root := NewRootCmd()
+	root.SetArgs(args)
+	root.SetIn(stdin)
+	out := &output{Writer: stdout}
+	root.SetOut(out)
+	root.SetErr(stderr)
+	started := false // the command line was in order
+	noteStart(root, &started)
+
+	cmd, err := root.ExecuteContextC(ctx)
+	var usage usageError
+	var quiet silently
+	var rejected rejectedError
+	var problems config.Problems
+	if out.err != nil && (err == nil || !started) {
+		err, started = out.err, true
+	}
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, &quiet):
+		return quiet.code
+	case errors.As(err, &rejected):
+		fmt.Fprintf(stderr, "loaderd: %v\n", err)
+		return exitRejected
+	case errors.As(err, &problems):
+		fmt.Fprintf(stderr, "loaderd: %v\n", err)
+		return exitUsage
+	case !started || errors.As(err, &usage):
+		fmt.Fprintf(stderr, "loaderd: %v\nSee %s --help.\n", err, cmd.CommandPath())
+		return exitUsage
+	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
+		fmt.Fprintln(stderr, "loaderd: interrupted")
+		return exitFailed
+	}
+	fmt.Fprintf(stderr, "loaderd: %v\n", err)
+	return exitFailed
+}
+
+// noteStart makes every command below cmd set started when its own work begins: errors before that are about the command line.
+func noteStart(cmd *cobra.Command, started *bool) {
+	if work := cmd.RunE; work != nil {
+		cmd.RunE = func(cmd *cobra.Command, args []string) error {
+			*started = true
+			return work(cmd, args)
+		}
+	}
+	for _, c := range cmd.Commands() {
+		noteStart(c, started)
+	}
+}
+
+// noArguments refuses arguments. Cobra would call the first an unknown command.
+func noArguments(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return fmt.Errorf("%s takes no arguments: %q", cmd.CommandPath(), args[0])
+	}
+	return nil
+}
+
+// group makes a command that has no work of its own but its subcommands'.
+func group(use, short, example string, subcommands ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: use, Short: short, Example: example, Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(subcommands...)
+	return cmd
+}
+
+// NewRootCmd returns the command loaderd with all its subcommands.
+func NewRootCmd() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "loaderd",
+		Short: "Stream documents into training batches",
+		Long: `loaderd stands between a live stream of documents and the ranks of a training job. It reads documents from NATS JetStream, turns
+them into tokens, packs them online into rows, shuffles the rows and serves every rank its part of every step as Arrow record
+batches over Arrow Flight. The same configuration over the same stream gives the same batches, byte for byte.`,
+		Example: `  # a daemon with a NATS server inside, and documents for it
+  loaderd serve --data-dir /data/loaderd --tokenizer gpt2
+  loaderd publish corpus/*.jsonl.zst
+
+  # a daemon on an existing NATS cluster
+  loaderd serve -c loaderd.yaml --nats nats://nats-1:4222,nats://nats-2:4222
+
+  # which settings are in effect
+  loaderd serve -c loaderd.yaml --print-config`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	root.Version = buildText(build.This())
+	root.SetVersionTemplate("{{.Version}}")
+	root.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	root.CompletionOptions.HiddenDefaultCmd = true
+	root.AddCommand(
+		newDemoCmd(),
+		newServeCmd(),
+		newPublishCmd(),
+		newImportCmd(),
+		newSealCmd(),
+		newDrainCmd(),
+		newMixCmd(),
+		newSourceCmd(),
+		newStatusCmd(),
+		newHealthCmd(),
+		newTopCmd(),
+		newPageCmd(),
+		newInfoCmd(),
+		newLedgerCmd(),
+		newPeekCmd(),
+		newExportCmd(),
+		newRunsCmd(),
+		newRunCmd(),
+		newDeadCmd(),
+		newClusterCmd(),
+		newTokenCmd(),
+		newForkCmd(),
+		newAuditCmd(),
+		newRepairCmd(),
+		newTokenizeCmd(),
+		newSimulateCmd(),
+		newCompareCmd(),
+		newGenLengthsCmd(),
+		newVersionCmd(),
+	)
+	return root
+}

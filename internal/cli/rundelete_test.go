@@ -1,0 +1,64 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+
+	"loaderd/internal/runs"
+)
+
+// Runs are listed beside their daemon and on its data folder, and a run is deleted when no daemon leads it.
+func TestRunsAreListedAndDeleted(t *testing.T) {
+	s := newSite(t)
+	stop := s.serve("--run", "first")
+	files := map[string]string{}
+	for i := range 40 {
+		files[fmt.Sprintf("%03d.txt", i)] = strings.Repeat(fmt.Sprintf("This is document %d of a run. ", i), 1+i*7%23)
+	}
+	s.does("publish", "--source", "files", corpusFolder(t, files))
+	s.does("seal")
+	steps := len(s.read())
+	line := fmt.Sprintf(`(?m)^first +[0-9a-f]{8} +DOCS +ended +%d +%[1]d +- +\S+:\d+ +1 +[0-9.]+ (KiB|B) +[0-9.]+ (KiB|B)$`, steps)
+	if said := s.does("runs"); !regexp.MustCompile(line).MatchString(said) {
+		t.Errorf("beside the daemon: %s", said)
+	}
+	refused := func(code int, want string, args ...string) {
+		t.Helper()
+		if have, stdout, stderr := s.loaderd(args...); have != code || !strings.Contains(stderr, want) || stdout != "" {
+			t.Errorf("%v: exit status %d, %s%s, want %d and %q", args, have, stdout, stderr, code, want)
+		}
+	}
+	refused(exitFailed, "run first is led by process", "run", "delete", "first", "--yes")
+	stop()
+
+	refused(exitUsage, "--yes", "run", "delete", "first")
+	refused(exitUsage, "run name", "run", "delete", "fir st")
+	refused(exitFailed, "there is no run second", "run", "delete", "second", "--yes")
+	var all []runs.Listed
+	if err := json.Unmarshal([]byte(s.does("runs", "--json")), &all); err != nil || len(all) != 1 || all[0].Run != "first" || all[0].Steps != uint64(steps) ||
+		all[0].Leader != nil {
+		t.Errorf("%+v, %v", all, err)
+	}
+	said := s.does("run", "delete", "first", "--yes")
+	for _, part := range []string{"run first is deleted: plan (", "floor, checkpoints (", "stream DOCS: no run needs its documents"} {
+		if !strings.Contains(said, part) {
+			t.Errorf("delete does not say %q: %s", part, said)
+		}
+	}
+	if said := s.does("runs"); said != "there are no runs\n" {
+		t.Errorf("afterwards: %s", said)
+	}
+}
+
+func TestAsk(t *testing.T) {
+	for answer, want := range map[string]bool{"y\n": true, "Yes\n": true, "yes": true, "n\n": false, "\n": false, "": false, "yesterday\n": false} {
+		var out bytes.Buffer
+		if err := ask(strings.NewReader(answer), &out, "Delete it?"); (err == nil) != want || out.String() != "Delete it? [y/N] " {
+			t.Errorf("%q: %v, %q", answer, err, out.String())
+		}
+	}
+}

@@ -1,0 +1,53 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"loaderd/internal/daemon"
+	"loaderd/tokenizer"
+)
+
+// gpt2 keeps the model that the commands of these tests share: each would make it anew.
+var gpt2 = sync.OnceValues(func() (*tokenizer.Model, error) { return daemon.Model("gpt2", tokenizer.Options{}) })
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){
+		"loaderd": func() { os.Exit(Run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) },
+	})
+}
+
+// The command line, as stories: each file of testdata/script is one.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{Dir: "testdata/script", RequireExplicitExec: true, RequireUniqueNames: true, Setup: func(e *testscript.Env) error {
+		return os.WriteFile(filepath.Join(e.WorkDir, "bytes.json"), bytesTokenizer(t), 0o600)
+	}})
+}
+
+// bytesTokenizer is a tokenizer.json without merges: a token for every byte, in GPT-2's alphabet, and one for the end of a document.
+func bytesTokenizer(t *testing.T) []byte {
+	vocab := map[string]int{}
+	for b, next := 0, rune(256); b < 256; b++ {
+		r := rune(b)
+		if b < '!' || b > '~' && b < 0xa1 || b == 0xad {
+			r, next = next, next+1
+		}
+		vocab[string(r)] = b
+	}
+	file, err := json.Marshal(map[string]any{
+		"pre_tokenizer": map[string]any{"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true},
+		"added_tokens": []map[string]any{{"id": 256, "content": "<|endoftext|>", "single_word": false, "lstrip": false, "rstrip": false, "normalized": false,
+			"special": true}},
+		"model": map[string]any{"type": "BPE", "vocab": vocab, "merges": []string{}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return file
+}

@@ -1,0 +1,78 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+
+	"github.com/spf13/cobra"
+
+	"loaderd/internal/config"
+)
+
+func newServeCmd() *cobra.Command {
+	var flags configFlags
+	var printConfig, untilEOF bool
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Run the daemon",
+		Long: `Run the daemon: read documents from the stream, plan steps and serve them to readers until SIGTERM or SIGINT. Started again over the
+same data, it continues the run's plan.
+
+Settings come from the built-in defaults, the file of --config, the environment (LOADERD_STREAM__DIR sets stream.dir) and flags, the
+later over the earlier. --print-config shows every setting with its meaning.
+
+Where no identities are configured the daemon answers this user alone: by a token in its data folder, which commands and
+the Python client find there. On a terminal it prints a link that opens the live page; loaderd page prints another one.`,
+		Example: `  # everything at its default: a NATS server inside, data in ./loaderd-data, Flight on 127.0.0.1:8815
+  loaderd serve
+
+  # from a file, with one setting changed
+  loaderd serve -c loaderd.yaml --set steps.rows=256
+
+  # write a configuration file to start from
+  loaderd serve --tokenizer o200k_base --print-config > loaderd.yaml`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := flags.load(cmd)
+			if err != nil {
+				return err
+			}
+			if printConfig {
+				return c.Print(cmd.OutOrStdout())
+			}
+			ctx := cmd.Context()
+			if untilEOF {
+				if flags.file == "-" {
+					return usageError{errors.New("--until-eof and --config - both read standard input: give the configuration as a file")}
+				}
+				var cancel context.CancelFunc
+				ctx, cancel = whileOpen(ctx, cmd.InOrStdin())
+				defer cancel()
+			}
+			again := func() (config.Config, error) { return flags.load(cmd) }
+			if flags.file == "-" { // which has been read
+				again = func() (config.Config, error) { return c, nil }
+			}
+			return serve(ctx, c, again, newLogger(c.Log, cmd.ErrOrStderr()), terminal(cmd.ErrOrStderr()) != nil)
+		},
+	}
+	flags.register(cmd)
+	cmd.Flags().BoolVar(&printConfig, "print-config", false, "print the effective configuration as YAML and stop")
+	cmd.Flags().BoolVar(&untilEOF, "until-eof", false, "stop when standard input ends too: for programs that start a daemon of their own, which is not to outlive them")
+	return cmd
+}
+
+// newLogger logs as configured; the configuration has been validated.
+func newLogger(c config.Log, w io.Writer) *slog.Logger {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(c.Level)); err != nil {
+		level = slog.LevelInfo
+	}
+	options := &slog.HandlerOptions{Level: level}
+	if c.Format == "json" {
+		return slog.New(slog.NewJSONHandler(w, options))
+	}
+	return slog.New(slog.NewTextHandler(w, options))
+}

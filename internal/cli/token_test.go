@@ -1,0 +1,87 @@
+package cli
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Who is let in is made, listed and revoked by commands, while the daemon runs.
+func TestTokens(t *testing.T) {
+	s := newSite(t)
+	file := filepath.Join(t.TempDir(), "identities.json")
+	token := func(code int, part string, args ...string) string {
+		t.Helper()
+		var out, errs bytes.Buffer
+		have := Run(t.Context(), append([]string{"token"}, append(args, "--identities", file)...), nil, &out, &errs)
+		if have != code || !strings.Contains(out.String()+errs.String(), part) {
+			t.Errorf("token %v: exit status %d, %s%s, want %d and %q", args, have, out.String(), errs.String(), code, part)
+		}
+		return strings.TrimSpace(out.String())
+	}
+	tokenFile := func(name, text string) string {
+		name = filepath.Join(t.TempDir(), name)
+		if err := os.WriteFile(name, []byte(text+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return name
+	}
+	operator := tokenFile("operator", token(exitOK, "loaderd_", "create", "operator", "--role", "operate"))
+	reader := tokenFile("reader", token(exitOK, "loaderd_", "create", "reader", "--role", "read", "--days", "3"))
+	token(exitUsage, "want read, train or operate", "create", "x", "--role", "admin")
+	token(exitUsage, "letters, digits", "create", "a b", "--role", "read")
+	token(exitFailed, "same name", "create", "reader", "--role", "read")
+	token(exitOK, "host.corp", "create", "host", "--role", "train", "--certificate", "host.corp", "--run", "pre*")
+	if list := token(exitOK, "operator", "list"); strings.Contains(list, "loaderd_") || len(strings.Split(list, "\n")) != 4 {
+		t.Errorf("the list is\n%s", list)
+	}
+	s.serve("--set", "flight.identities="+file)
+	s.does("publish", "--source", "files", corpusFolder(t, map[string]string{"a.txt": "one two three"}))
+	refused := func(part, with string, args ...string) {
+		t.Helper()
+		if with != "" {
+			args = append(args, "--token-file", with)
+		}
+		if code, _, stderr := s.loaderd(args...); code != exitFailed || !strings.Contains(stderr, part) {
+			t.Errorf("%v: exit status %d, %s, want %q", args, code, stderr, part)
+		}
+	}
+	refused("the call has no bearer token", "", "seal")
+	refused("identity reader may not do this: action seal takes the role operate, and it has the role read", reader, "seal")
+	s.does("seal", "--token-file", operator)
+	token(exitOK, "no more", "revoke", "operator")
+	token(exitFailed, "no such identity", "revoke", "operator")
+	for len(operator) > 0 { // within seconds
+		if code, _, stderr := s.loaderd("seal", "--token-file", operator); code == exitFailed && strings.Contains(stderr, "bearer token is wrong") {
+			break
+		}
+		if t.Context().Err() != nil {
+			t.Fatal("a revoked token is still good")
+		}
+	}
+	if err := os.Chmod(reader, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	refused("chmod 600", reader, "seal")
+}
+
+// The token of producers is printed from the daemon's folder.
+func TestTokenOfProducers(t *testing.T) {
+	s := newSite(t)
+	token := func(args ...string) (int, string) {
+		var out bytes.Buffer
+		return Run(t.Context(), append([]string{"token", "producer", "--data-dir", s.dir}, args...), nil, &out, &out), out.String()
+	}
+	if code, said := token(); code != exitFailed || !strings.Contains(said, "made when a daemon starts there") {
+		t.Errorf("without a daemon: exit status %d, %s", code, said)
+	}
+	s.serve()
+	if code, said := token(); code != exitOK || !strings.HasPrefix(said, "producer_") || strings.Count(said, "\n") != 1 {
+		t.Errorf("exit status %d, %s", code, said)
+	}
+	if code, said := token("--nats", "nats://127.0.0.1:1"); code != exitUsage || !strings.Contains(said, "stream.url is set") {
+		t.Errorf("with servers of one's own: exit status %d, %s", code, said)
+	}
+}
