@@ -16,7 +16,7 @@ func (s *service) DoGet(t *flight.Ticket, stream flight.FlightService_DoGetServe
 	if err != nil {
 		return err
 	}
-	enc := newEncoder(req.columns, sourcesOf(s.run, info), s.shelf)
+	enc := newEncoder(req.columns, sourcesOf(s.run, info), s.buffers)
 	schema, err := enc.schemaMessage()
 	if err != nil {
 		return err

@@ -15,15 +15,15 @@ import (
 type encoder struct {
 	columns []column
 	sources *sources
-	shelf   *shelf
+	buffers *buffers
 	schema  *arrow.Schema
 	writer  *ipc.Writer
 	began   bool       // the writer has written a batch
 	written []*message // by the writer, since the last batch
 }
 
-func newEncoder(columns []column, s *sources, from *shelf) *encoder {
-	e := &encoder{columns: columns, sources: s, shelf: from, schema: schemaOf(columns)}
+func newEncoder(columns []column, s *sources, from *buffers) *encoder {
+	e := &encoder{columns: columns, sources: s, buffers: from, schema: schemaOf(columns)}
 	e.writer = ipc.NewWriterWithPayloadWriter((*payloads)(e), ipc.WithSchema(e.schema))
 	return e
 }
@@ -41,7 +41,7 @@ func (e *encoder) schemaMessage() (*message, error) {
 
 // batch is one record batch with its metadata, the body aligned.
 func (e *encoder) batch(b *loader.Batch, m api.Metadata) (*message, api.Metadata, error) {
-	memory := &loan{shelf: e.shelf}
+	memory := &loan{from: e.buffers}
 	l, err := newLayout(b, e.sources, memory)
 	if err != nil {
 		return nil, m, err

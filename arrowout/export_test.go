@@ -8,7 +8,7 @@ func (s *Server) LookForSlowReaders(at time.Time) {
 }
 
 // OnReturned has f look at memory that batches have given back, before others take it.
-func (s *Server) OnReturned(f func(memory []byte)) { s.service.shelf.returned = f }
+func (s *Server) OnReturned(f func(memory []byte)) { s.service.buffers.returned = f }
 
 // Revoke checks the identities of open calls, as the server does every few seconds.
 func (s *Server) Revoke() { s.calls.revoke() }

@@ -26,7 +26,7 @@ type service struct {
 	limits      *limits
 	budget      *budget
 	places      *places
-	shelf       *shelf
+	buffers     *buffers
 	traffic     *traffic
 	tracer      Tracer                            // nil: no document is traced
 	tokenText   func(dst []byte, id int32) []byte // what a token stands for; nil where that is not known

@@ -52,7 +52,7 @@ func TestMemoryOfAPart(t *testing.T) {
 			}
 		}
 		b := &loader.Batch{Bucket: bucket, Rows: rows, Pieces: s.Rows, Contents: contents}
-		m, _, err := newEncoder(columns, sourcesOf(nil, info), &shelf{}).batch(b, api.Metadata{Run: info.Run})
+		m, _, err := newEncoder(columns, sourcesOf(nil, info), newBuffers()).batch(b, api.Metadata{Run: info.Run})
 		if err != nil {
 			t.Fatal(err)
 		}

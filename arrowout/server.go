@@ -94,7 +94,7 @@ func NewServer(cfg Config, run Run, log *slog.Logger, reg prometheus.Registerer)
 		budget: budget, slowness: &slowness{budget: budget, log: log, samples: logsample.New(), cuts: m.cuts}, limits: limits, guard: g, calls: calls, traffic: newTraffic()}
 	s.Limit(cfg)
 	s.service = &service{run: run, actions: actions, batchBytes: cfg.BatchBytes, metrics: m, visits: newVisits(log), audit: audit{log.With("part", "audit")}, limits: s.limits,
-		budget: budget, places: newPlaces(), shelf: &shelf{}, traffic: s.traffic, trainMayMix: cfg.TrainMayMix, stopping: stopping}
+		budget: budget, places: newPlaces(), buffers: newBuffers(), traffic: s.traffic, trainMayMix: cfg.TrainMayMix, stopping: stopping}
 	flight.RegisterFlightServiceServer(s.grpc, s.service)
 	grpc_health_v1.RegisterHealthServer(s.grpc, healthChecks{s.health})
 	return s, nil

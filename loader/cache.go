@@ -202,7 +202,8 @@ func (c *contentCache) dropOf(in *class, newest *cached) bool {
 	c.need.forget(x)
 	delete(c.held, x.document)
 	if x.again && x.lent == 0 {
-		giveMemory(x.content.Narrow)
+		ids := x.content.Narrow
+		narrowIDs.Put(&ids)
 	}
 	return true
 }

@@ -84,9 +84,9 @@ func (c Content) Narrowed() Content {
 	if c.Tokens == nil {
 		return c
 	}
-	ids, again := takeMemory(len(c.Tokens))
+	ids, from := narrowIDs.Get(len(c.Tokens))
 	if fits16(narrow(ids, c.Tokens)) {
-		c.Tokens, c.Narrow, c.Again = nil, ids, again
+		c.Tokens, c.Narrow, c.Again = nil, ids, from != nil
 	} else {
 		c.Tokens = slices.Clone(c.Tokens)
 	}

@@ -3,30 +3,9 @@ package loader
 import (
 	"slices"
 	"testing"
-)
 
-// Memory of any number of ids is as large as needed and at most an eighth larger, and what was given back serves documents that it is large enough for.
-func TestTokenMemory(t *testing.T) {
-	sizes := map[int]int{}
-	for n := 1; n <= mostMemory+1; n += 1 + n/50 {
-		ids, again := takeMemory(n)
-		if len(ids) != n || again != (n >= leastMemory && n <= mostMemory) || cap(ids) > n+n/memorySteps+1 && again {
-			t.Fatalf("for %d ids there are %d of %d, to be used again: %v", n, len(ids), cap(ids), again)
-		}
-		if !again {
-			continue
-		}
-		size, at := memorySize(n)
-		if other, ok := sizes[at]; ok && other != size || size != cap(ids) {
-			t.Fatalf("%d ids are of size %d, the memory is of %d, and others there of %d", n, size, cap(ids), other)
-		}
-		sizes[at] = size
-		if same, there := memorySize(size); same != size || there != at {
-			t.Fatalf("memory of %d ids from %d goes to %d", size, at, there)
-		}
-		giveMemory(ids)
-	}
-}
+	"loaderd/internal/bufpool"
+)
 
 // What a cache has lent stays as it is when the document is dropped, until it is given back; so does what others may have. All else is used again.
 func TestMemoryIsUsedAgainWhenNobodyHasIt(t *testing.T) {
@@ -54,16 +33,16 @@ func TestMemoryIsUsedAgainWhenNobodyHasIt(t *testing.T) {
 			}
 			used := false
 			for range 100 { // with the race detector some of what is given back is left to the collector
-				ids, _ := takeMemory(tokens)
+				ids, _ := narrowIDs.Get(tokens)
 				used = used || &ids[0] == &content.Narrow[0]
 			}
 			if used && !x.again {
 				t.Error("its memory is used again")
 			}
-			if !overwrites && !used && x.again {
+			if !bufpool.Overwrites && !used && x.again {
 				t.Error("its memory is not used again")
 			}
-			if whole := slices.Equal(content.Narrow, narrowed(tokens)); whole == (x.again && overwrites) {
+			if whole := slices.Equal(content.Narrow, narrowed(tokens)); whole == (x.again && bufpool.Overwrites) {
 				t.Errorf("its ids are as they were: %v", whole)
 			}
 			c.giveBack([]*cached{lost}) // too late
@@ -78,7 +57,7 @@ func TestMemoryOfWhatIsReadAgainIsLeftToTheCollector(t *testing.T) {
 	content := c.held[1].content
 	c.show(2, 1, wide(1000).Narrowed())
 	for range 100 {
-		if ids, _ := takeMemory(1000); &ids[0] == &content.Narrow[0] {
+		if ids, _ := narrowIDs.Get(1000); &ids[0] == &content.Narrow[0] {
 			t.Fatal("its memory is used again")
 		}
 	}

@@ -1,0 +1,59 @@
+// Package bufpool keeps buffers that are used again, in size classes. New memory for each costs page faults, clearing and
+// garbage collection. A buffer that is not taken for two collections is freed.
+package bufpool
+
+import (
+	"math/bits"
+	"sync"
+)
+
+// steps is how many size classes there are from one power of two to the next: a buffer is at most an eighth larger than
+// requested.
+const steps = 8
+
+// Pool keeps buffers of T. It is safe for concurrent use.
+//
+// With the race detector a buffer that is put back is overwritten, so that a test finds code that still reads it.
+type Pool[T ~uint8 | ~uint16] struct {
+	least, most int
+	classes     [64 * steps]sync.Pool // of *[]T with the size of the class as capacity
+}
+
+// New returns a pool that keeps buffers of least to most elements. Others are allocated and left to the collector.
+func New[T ~uint8 | ~uint16](least, most int) *Pool[T] {
+	return &Pool[T]{least: max(least, steps+1), most: most}
+}
+
+// class returns the size of the class for n elements, and its index.
+func class(n int) (size, index int) {
+	shift := bits.Len(uint(n-1)) - bits.Len(steps) // sizes are multiples of 1 << shift
+	multiple := (n-1)>>shift + 1
+	return multiple << shift, shift*steps + multiple - steps
+}
+
+// Get returns a buffer of n elements with any contents. from is what Put takes when the buffer is no longer read; it is nil
+// for a buffer that the pool does not keep.
+func (p *Pool[T]) Get(n int) (b []T, from *[]T) {
+	if n < p.least || n > p.most {
+		return make([]T, n), nil
+	}
+	size, i := class(n)
+	from, ok := p.classes[i].Get().(*[]T)
+	if !ok {
+		fresh := make([]T, size)
+		from = &fresh
+	}
+	return (*from)[:n], from
+}
+
+// Put takes a buffer back. It may be a slice of the whole buffer that Get returned.
+func (p *Pool[T]) Put(from *[]T) {
+	*from = (*from)[:cap(*from)]
+	if Overwrites {
+		for i := range *from {
+			(*from)[i] = 0xad
+		}
+	}
+	_, i := class(cap(*from))
+	p.classes[i].Put(from)
+}

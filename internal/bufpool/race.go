@@ -1,0 +1,6 @@
+//go:build race
+
+package bufpool
+
+// Overwrites reports whether buffers that are put back are overwritten.
+const Overwrites = true
