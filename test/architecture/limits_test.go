@@ -1,0 +1,195 @@
+package architecture_test
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// Limits on what a reader has to hold in mind at once.
+const (
+	maxPackageLines     = 5000
+	maxFields           = 20
+	maxMethods          = 30
+	maxInterfaceMethods = 8
+)
+
+// beyond are the packages and types that are beyond a limit. Each entry has the present number, which may only get smaller.
+var beyond = map[string]int{
+	"fields internal/api.Status":         31, // JSON
+	"fields internal/daemon.Daemon":      22, // the wiring of a process
+	"fields internal/demo.Summary":       35, // JSON
+	"fields internal/publishing.Summary": 25, // JSON
+	"fields internal/simulation.Result":  26, // JSON
+	"fields loader.Stats":                44, // figures
+	"fields loader.leader":               40,
+	"fields loader.office":               26,
+	"fields loader.planView":             21,
+	"fields loader.report":               24,
+	"fields loader/plan.Planner":         23,
+	"fields stream.Config":               24, // settings
+	"fields stream/publish.Publisher":    22,
+	"interface arrowout.Unjoined":        21,
+	"lines arrowout":                     5844,
+	"lines internal/cli":                 6529,
+	"lines internal/corpus":              6171,
+	"lines loader":                       13073,
+	"lines loader/plan":                  5970,
+	"methods arrowout.budget":            32,
+	"methods arrowout.service":           44,
+	"methods internal/corpus.Input":      41,
+	"methods internal/corpus.Options":    43,
+	"methods internal/natstest.Cluster":  35,
+	"methods loader.Run":                 38,
+	"methods loader.leader":              62,
+	"methods loader.loop":                34,
+	"methods loader.office":              32,
+	"methods loader.planView":            34,
+	"methods loader.wait":                46,
+	"methods loader/mixture.Mixture":     46,
+	"methods loader/plan.Planner":        88,
+	"methods packonline.bucket":          31,
+	"methods packonline.splice":          39,
+	"methods stream.Store":               47,
+	"methods stream/doclog.Log":          35,
+}
+
+func TestLimits(t *testing.T) {
+	got := map[string]int{}
+	sizes, err := measure(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, n := range sizes {
+		if limit := limitOf(name); n > limit {
+			got[name] = n
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(got)) {
+		if n, known := beyond[name]; !known {
+			t.Errorf("%s: %d, at most %d are permitted", name, got[name], limitOf(name))
+		} else if got[name] > n {
+			t.Errorf("%s: %d, it had %d", name, got[name], n)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(beyond)) {
+		if got[name] == 0 {
+			t.Errorf("%s is within its limit: remove it from beyond", name)
+		}
+	}
+}
+
+// limitOf returns the limit of a measure by its kind, the first word of its name.
+func limitOf(name string) int {
+	kind, _, _ := strings.Cut(name, " ")
+	return map[string]int{
+		"lines": maxPackageLines, "fields": maxFields, "methods": maxMethods, "interface": maxInterfaceMethods,
+	}[kind]
+}
+
+// measure counts, below a folder and outside tests: "lines PACKAGE", "fields TYPE" and "methods TYPE" of structs, and
+// "interface TYPE", its methods.
+func measure(root string) (map[string]int, error) {
+	sizes := map[string]int{}
+	err := filepath.WalkDir(root, func(file string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			if name := d.Name(); file != root && (strings.HasPrefix(name, ".") || name == "testdata" || isModule(file)) {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if path.Ext(file) != ".go" || strings.HasSuffix(file, "_test.go") {
+			return nil
+		}
+		set := token.NewFileSet()
+		f, err := parser.ParseFile(set, file, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		pkg := filepath.ToSlash(filepath.Dir(file))
+		sizes["lines "+pkg] += set.File(f.Pos()).LineCount()
+		for _, d := range f.Decls {
+			count(sizes, pkg, d)
+		}
+		return nil
+	})
+	return sizes, err
+}
+
+// count counts what a declaration adds to types.
+func count(sizes map[string]int, pkg string, d ast.Decl) {
+	switch d := d.(type) {
+	case *ast.FuncDecl:
+		if d.Recv != nil {
+			sizes[fmt.Sprintf("methods %s.%s", pkg, receiver(d.Recv.List[0].Type))]++
+		}
+	case *ast.GenDecl:
+		for _, s := range d.Specs {
+			spec, ok := s.(*ast.TypeSpec)
+			if !ok {
+				continue
+			}
+			switch x := spec.Type.(type) {
+			case *ast.StructType:
+				sizes[fmt.Sprintf("fields %s.%s", pkg, spec.Name)] = x.Fields.NumFields()
+			case *ast.InterfaceType:
+				sizes[fmt.Sprintf("interface %s.%s", pkg, spec.Name)] = x.Methods.NumFields()
+			}
+		}
+	}
+}
+
+// receiver returns the name of the type of a receiver.
+func receiver(x ast.Expr) string {
+	for {
+		switch t := x.(type) {
+		case *ast.StarExpr:
+			x = t.X
+		case *ast.IndexExpr:
+			x = t.X
+		case *ast.IndexListExpr:
+			x = t.X
+		case *ast.Ident:
+			return t.Name
+		default:
+			return "?"
+		}
+	}
+}
+
+// What is counted is seen in a small package.
+func TestLimits_Count(t *testing.T) {
+	const source = `package p
+type s struct { a, b int; t }
+type t[V any] struct { V }
+func (*s) f() {}
+func (t[V]) g() {}
+func (t[V]) h() {}
+type i interface { a(); b() }
+`
+	f, err := parser.ParseFile(token.NewFileSet(), "p.go", source, parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]int{}
+	for _, d := range f.Decls {
+		count(got, "p", d)
+	}
+	want := map[string]int{"fields p.s": 3, "fields p.t": 1, "methods p.s": 1, "methods p.t": 2, "interface p.i": 2}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
