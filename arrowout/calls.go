@@ -123,8 +123,12 @@ func (c *calls) admit(ctx context.Context, info *tap.Info) (context.Context, err
 		return nil, c.guard.refuse(ctx, info.FullMethodName, err).Err()
 	}
 	done := func() {}
-	if identified && from != nil {
+	switch {
+	case from == nil:
+	case identified:
 		done = from.Identified()
+	case isHealth(info.FullMethodName):
+		from.Served()
 	}
 	x.method, x.from = info.FullMethodName, from
 	x.ctx, x.cancel = context.WithCancelCause(context.WithValue(ctx, callKey{}, x))

@@ -22,6 +22,7 @@ type Conn struct {
 	requests int // identified, open
 	removed  bool
 	misused  bool
+	served   bool // a request without an identity
 	expiry   *time.Timer
 	in, of   *list.Element // of the queues of listener and host
 }
@@ -42,6 +43,13 @@ func (c *Conn) Identified() (done func()) {
 			c.move(idle)
 		}
 	}
+}
+
+// Served notes a request that needs no identity, as that of a health check.
+func (c *Conn) Served() {
+	c.listener.mu.Lock()
+	defer c.listener.mu.Unlock()
+	c.served = true
 }
 
 // Spare reports whether the connection is beyond the bounds: it serves only requests that need no identity.
@@ -136,8 +144,14 @@ func (c *Conn) remove() {
 	c.expiry.Stop()
 	c.leave()
 	c.host.connections--
-	if !c.identified.Load() || c.misused {
-		c.host.countUnused()
+	switch {
+	case c.misused:
+		count(c.host.unused)
+	case c.identified.Load():
+	case c.served:
+		count(c.host.open)
+	default:
+		count(c.host.unused)
 	}
 }
 

@@ -38,6 +38,9 @@ const (
 	// requests.
 	unusedPerSecond = 16
 	unusedBurst     = 256
+	// openPerSecond is the same for connections that have served a request without an identity, as health checks do.
+	openPerSecond = 64
+	openBurst     = 1024
 	// refusedPerSecond is how many connections per second are closed at once, beyond a burst. All others wait in the
 	// queue of the kernel, so that they cannot take the processors.
 	refusedPerSecond = 1000
@@ -95,16 +98,17 @@ type host struct {
 	name        netip.Prefix
 	queue       queue
 	bytes       *rate.Limiter // that it sends unidentified
-	unused      *rate.Limiter // connections that end unidentified, or by misuse
+	unused      *rate.Limiter // connections that end without a request, or by misuse
+	open        *rate.Limiter // connections that end after requests without an identity
 	misused     time.Time
 	connections int // of any state
 }
 
-// countUnused counts a connection that ended unidentified, or by misuse. Connections that were open at the same time
-// count beyond the burst as well, up to the burst again: for so long the host opens none.
-func (h *host) countUnused() {
-	if h.unused.Tokens() > -unusedBurst {
-		h.unused.Reserve()
+// count counts a connection that ended. Connections that were open at the same time count beyond the burst as well, up
+// to the burst again: for so long the host opens none.
+func count(l *rate.Limiter) {
+	if l.Tokens() > -float64(l.Burst()) {
+		l.Reserve()
 	}
 }
 
@@ -141,7 +145,7 @@ func (l *Listener) admit(inner net.Conn) *Conn {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	h := l.host(hostOf(inner.RemoteAddr()))
-	if h.unused.Tokens() < 1 {
+	if h.unused.Tokens() < 1 || h.open.Tokens() < 1 {
 		l.refused(inner, "too many connections of the host without an identified request")
 		return nil
 	}
@@ -189,7 +193,7 @@ func (l *Listener) host(name netip.Prefix) *host {
 	}
 	h = &host{
 		name: name, bytes: rate.NewLimiter(unidentifiedBytes, unidentifiedBurst),
-		unused: rate.NewLimiter(unusedPerSecond, unusedBurst),
+		unused: rate.NewLimiter(unusedPerSecond, unusedBurst), open: rate.NewLimiter(openPerSecond, openBurst),
 	}
 	l.hosts[name] = h
 	return h

@@ -223,6 +223,13 @@ func TestListener_BoundsConnectionsThatHaveNoRequest(t *testing.T) {
 			t.Errorf("%s: %d of %d connections are accepted, want %d and some", host, n, many, burst)
 		}
 	}
+	served := func(c *connlimit.Conn) {
+		c.Served()
+		_ = c.Close()
+	}
+	if n := s.accepts(t, "127.0.0.5", many, served); n < 4*burst || n == many {
+		t.Errorf("%d of %d connections with a request are accepted, want %d and some", n, many, 4*burst)
+	}
 	used := func(c *connlimit.Conn) {
 		c.Identified()()
 		_ = c.Close()

@@ -3,6 +3,7 @@ package daemon
 import (
 	"encoding/binary"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -164,7 +165,10 @@ func readyAgain(t *testing.T, d *Daemon) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.Body.Close()
+		defer r.Body.Close()
+		if _, err := io.Copy(io.Discard, r.Body); err != nil { // so that the connection is used again
+			t.Fatal(err)
+		}
 		return r.StatusCode == http.StatusOK
 	})
 }

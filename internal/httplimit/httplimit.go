@@ -75,7 +75,12 @@ func (c Config) serve(w http.ResponseWriter, q *http.Request) {
 	if q.ContentLength == 0 {
 		BodyRead(out)
 	}
-	if conn, ok := q.Context().Value(connKey{}).(*connlimit.Conn); ok && !c.Open(q) {
+	conn, ok := q.Context().Value(connKey{}).(*connlimit.Conn)
+	switch {
+	case !ok:
+	case c.Open(q):
+		conn.Served()
+	default:
 		if conn.Spare() {
 			out.Header().Set("Connection", "close")
 			http.Error(out, "too many connections", http.StatusServiceUnavailable)
