@@ -6,12 +6,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"loaderd/stream/conn"
 	"math/rand/v2"
 	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"loaderd/stream/conn"
 )
 
 // Yield hands those of these streams that this process's own server leads over to other members of its cluster, and returns their names.

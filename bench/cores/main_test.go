@@ -3,10 +3,11 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"loaderd/bench/record"
 	"sync"
 	"testing"
 	"time"
+
+	"loaderd/bench/record"
 )
 
 // TestRun: every number of workers is compared with one, for everything that is measured.

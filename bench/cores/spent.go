@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"loaderd/bench/record"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -10,6 +9,8 @@ import (
 	"runtime/pprof"
 	"sync"
 	"time"
+
+	"loaderd/bench/record"
 )
 
 // spent is what some work took.

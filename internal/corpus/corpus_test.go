@@ -18,9 +18,10 @@ import (
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
 
-	"loaderd/internal/corpus"
 	"runtime"
 	"strconv"
+
+	"loaderd/internal/corpus"
 )
 
 // folder writes files and returns their folder.

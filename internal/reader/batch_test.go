@@ -2,7 +2,6 @@ package reader
 
 import (
 	"encoding/json"
-	"loaderd/internal/api"
 	"math"
 	"strings"
 	"testing"
@@ -10,6 +9,8 @@ import (
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/array"
 	"github.com/apache/arrow/go/v17/arrow/memory"
+
+	"loaderd/internal/api"
 )
 
 // record is a record of one list column whose offsets nobody has checked.

@@ -3,8 +3,6 @@ package conn_test
 import (
 	"bytes"
 	"context"
-	"loaderd/internal/natstest"
-	"loaderd/stream/conn"
 	"log/slog"
 	"strings"
 	"testing"
@@ -13,6 +11,9 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"loaderd/internal/natstest"
+	"loaderd/stream/conn"
 )
 
 const reconnectWait = 200 * time.Millisecond

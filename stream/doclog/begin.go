@@ -2,11 +2,12 @@ package doclog
 
 import (
 	"context"
-	"loaderd/stream/messages"
 	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"loaderd/stream/messages"
 )
 
 // beginEvery is how often documents are asked for while a consumer is being made.

@@ -4,9 +4,10 @@ package feed
 import (
 	"errors"
 	"fmt"
-	"loaderd/stream/conn"
 
 	"github.com/nats-io/nats.go"
+
+	"loaderd/stream/conn"
 )
 
 // Feed is a subscription for many messages, which come because they were requested over it. To a server inside this process it is a connection of its own,

@@ -5,13 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"loaderd/stream/conn"
 	"net"
 	"strconv"
 	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"loaderd/stream/conn"
 )
 
 // ownLine is a connection to a server inside this process, for one subscription. It speaks as much of NATS' protocol as that takes.

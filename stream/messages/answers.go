@@ -2,10 +2,11 @@ package messages
 
 import (
 	"context"
-	"loaderd/stream/conn"
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"loaderd/stream/conn"
 )
 
 // answers puts a question to a stream, any replica of which answers with at most n messages and one that ends them. It calls f with each, in

@@ -3,11 +3,12 @@ package messages
 import (
 	"context"
 	"errors"
-	"loaderd/stream/conn"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
+
+	"loaderd/stream/conn"
 )
 
 // barrierLimit bounds a write that changes nothing; a stream without a majority stores none, and does not say so.

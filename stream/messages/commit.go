@@ -4,12 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"loaderd/stream/conn"
 	"strconv"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
+
+	"loaderd/stream/conn"
 )
 
 // The server's protocol for atomic batches: every message carries the batch's id and its place, from 1; the last one also

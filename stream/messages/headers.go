@@ -4,11 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"loaderd/stream/conn"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"loaderd/stream/conn"
 )
 
 // headerPatience bounds the wait for one more message's headers: longer means that the server is gone.

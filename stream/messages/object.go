@@ -7,10 +7,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"loaderd/stream/conn"
 	"math"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"loaderd/stream/conn"
 )
 
 // A request for parts of an object brings at most this many, and no more behind this many bytes.

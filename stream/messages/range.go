@@ -3,13 +3,14 @@ package messages
 import (
 	"context"
 	"fmt"
-	"loaderd/stream/conn"
 	"math"
 	"strconv"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"loaderd/stream/conn"
 )
 
 // GetRange returns those messages of sequences first to last that a replica has, in order, by one request that the stream answers with many

@@ -4,14 +4,15 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"loaderd/stream/conn"
-	"loaderd/stream/messages"
 	"maps"
 	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"loaderd/stream/conn"
+	"loaderd/stream/messages"
 )
 
 // Messages are compared by ranges of so many sequences, a range in parts of so many bytes.

@@ -6,11 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"loaderd/stream/conn"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"loaderd/stream/conn"
 )
 
 // snapshotChunk is the largest part of a snapshot that travels in one message, in bytes, and snapshotSilence how long the next may take.
