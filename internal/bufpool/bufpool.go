@@ -50,10 +50,16 @@ func (p *Pool[T]) Get(n int) (b []T, from *[]T) {
 func (p *Pool[T]) Put(from *[]T) {
 	*from = (*from)[:cap(*from)]
 	if Overwrites {
-		for i := range *from {
-			(*from)[i] = 0xad
-		}
+		overwrite(*from)
 	}
 	_, i := class(cap(*from))
 	p.classes[i].Put(from)
+}
+
+// overwrite fills a buffer by copies: the race detector checks a copy at once, and a loop element by element.
+func overwrite[T ~uint8 | ~uint16](b []T) {
+	b[0] = 0xad
+	for n := 1; n < len(b); n *= 2 {
+		copy(b[n:], b[:n])
+	}
 }

@@ -47,3 +47,15 @@ func TestPool_BuffersAreUsedAgain(t *testing.T) {
 		t.Error("the buffer is not overwritten")
 	}
 }
+
+func TestOverwrite(t *testing.T) {
+	for n := 1; n < 100; n++ {
+		b := make([]uint16, n)
+		overwrite(b)
+		for i, x := range b {
+			if x != 0xad {
+				t.Fatalf("element %d of %d is %#x", i, n, x)
+			}
+		}
+	}
+}
