@@ -24,7 +24,8 @@ const (
 	maxInterfaceMethods = 8
 )
 
-// beyond are the packages and types that are beyond a limit. Each entry has the present number, which may only get smaller.
+// beyond are the packages and types that are beyond a limit. Each entry has the present number, of lines in full hundreds,
+// which may only get smaller.
 var beyond = map[string]int{
 	"fields internal/api.Status":         31, // JSON
 	"fields internal/daemon.Daemon":      22, // the wiring of a process
@@ -40,11 +41,11 @@ var beyond = map[string]int{
 	"fields stream.Config":               24, // settings
 	"fields stream/publish.Publisher":    22,
 	"interface arrowout.Unjoined":        21,
-	"lines arrowout":                     5844,
-	"lines internal/cli":                 6529,
-	"lines internal/corpus":              6171,
-	"lines loader":                       13073,
-	"lines loader/plan":                  5970,
+	"lines arrowout":                     5900,
+	"lines internal/cli":                 6600,
+	"lines internal/corpus":              6200,
+	"lines loader":                       13100,
+	"lines loader/plan":                  6000,
 	"methods arrowout.budget":            32,
 	"methods arrowout.service":           44,
 	"methods internal/corpus.Input":      41,
