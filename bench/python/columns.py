@@ -14,8 +14,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parent / "src"), str(HERE.parent / "tests")]
+PYTHON = Path(__file__).resolve().parents[2] / "python"
+sys.path[:0] = [str(PYTHON / "src"), str(PYTHON / "tests")]
 
 import nats  # noqa: E402
 import numpy as np  # noqa: E402
