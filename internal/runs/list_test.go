@@ -12,6 +12,7 @@ import (
 
 	"loaderd/internal/natstest"
 	"loaderd/internal/runs"
+	"loaderd/internal/runstatetest"
 	"loaderd/loader"
 	"loaderd/stream"
 	"loaderd/stream/checkpoints"
@@ -65,15 +66,6 @@ func goesOn(t *testing.T, store *stream.Store, run string, f func(context.Contex
 	f(natstest.Context(t), r)
 }
 
-func openPlan(t *testing.T, store *stream.Store, run string) *planlog.Log {
-	t.Helper()
-	log, err := planlog.Open(natstest.Context(t), store, run)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return log
-}
-
 // Runs in all their states are listed with what their plans and floors say.
 func TestList(t *testing.T) {
 	store, ctx := published(t), natstest.Context(t)
@@ -82,7 +74,7 @@ func TestList(t *testing.T) {
 	if _, _, err := runs.Fork(ctx, store, "whole", 3, "rest", config("concat"), tokenizing); err != nil {
 		t.Fatal(err)
 	}
-	openPlan(t, store, "young")
+	runstatetest.Open(t, store, "young")
 	goesOn(t, store, "going", func(ctx context.Context, r *loader.Run) {
 		if _, err := r.Commit(ctx, "trainer", 5); err != nil {
 			t.Error(err)
@@ -91,7 +83,7 @@ func TestList(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	bad := openPlan(t, store, "bad")
+	bad := runstatetest.Open(t, store, "bad")
 	if err := bad.Append(ctx, 0, []byte("no header")); err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +134,7 @@ func TestListWithoutCheckpoints(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	checkpoint, err := checkpoints.Newest(ctx, openPlan(t, store, "run"))
+	checkpoint, err := checkpoints.Newest(ctx, runstatetest.Open(t, store, "run"))
 	if err != nil || len(checkpoint) == 0 {
 		t.Fatalf("no checkpoint: %v", err)
 	}
@@ -153,7 +145,7 @@ func TestListWithoutCheckpoints(t *testing.T) {
 	if without := list(t, store); !slices.Equal(with, without) || !strings.Contains(with[0], "committed 6") {
 		t.Errorf("with checkpoints %s, without %s", with, without)
 	}
-	s, err := loader.Summarize(ctx, openPlan(t, store, "run"), checkpoint)
+	s, err := loader.Summarize(ctx, runstatetest.Open(t, store, "run"), checkpoint)
 	if err != nil || s.Keepers["trainer"] != 6 {
 		t.Errorf("%+v, %v", s, err)
 	}

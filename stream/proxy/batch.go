@@ -21,13 +21,14 @@ type batchID struct{ stream, id string }
 
 // batch is a batch that is not committed.
 type batch struct {
-	id      batchID
-	owner   *producer // nil when its connection is closed
-	subject string    // of its first message
-	bytes   int64
-	began   uint64 // its place among all
-	last    time.Time
-	refused *refusal // of the messages that follow
+	id        batchID
+	owner     *producer // nil when its connection is closed
+	subject   string    // of its first message
+	bytes     int64
+	documents int
+	began     uint64 // its place among all
+	last      time.Time
+	refused   *refusal // of the messages that follow
 }
 
 // batches counts what producers have staged.
@@ -50,16 +51,16 @@ type part struct {
 	refused *refusal // why the batch is refused for it; nil: it is not
 }
 
-// stage counts a message of a batch. It returns the batches that the server must abandon, and why the message must not
-// be forwarded. Where the limit on all is reached the oldest batches give way: those of a publisher that commits are
+// stage counts a message of a batch. It returns how many documents the batch has, the batches that the server must
+// abandon, and why the message must not be forwarded. Where the limit on all is reached the oldest batches give way: those of a publisher that commits are
 // young.
-func (b *batches) stage(owner *producer, id batchID, m part, now time.Time) (abandoned []*batch, refused *refusal) {
+func (b *batches) stage(owner *producer, id batchID, m part, now time.Time) (documents int, abandoned []*batch, refused *refusal) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	x := b.open[id]
 	if x == nil {
 		if m.commit {
-			return nil, m.refused // it is stored at once, or refused for what is missing
+			return 1, nil, m.refused // it is stored at once, or refused for what is missing
 		}
 		b.expire(now)
 		for b.count(owner) >= StagedBatches {
@@ -70,6 +71,7 @@ func (b *batches) stage(owner *producer, id batchID, m part, now time.Time) (aba
 		b.open[id] = x
 	}
 	x.last = now
+	x.documents++
 	if m.refused == nil && x.bytes+m.size > StagedBatch {
 		m.refused = refuse(codeBatchTooLarge, "batch has more than %d bytes, the most that producers may publish in one",
 			StagedBatch)
@@ -91,7 +93,7 @@ func (b *batches) stage(owner *producer, id batchID, m part, now time.Time) (aba
 	for b.bytes > b.limit {
 		abandoned = append(abandoned, b.removeOldest(nil))
 	}
-	return abandoned, x.refused
+	return x.documents, abandoned, x.refused
 }
 
 // release returns the batches that a closed connection leaves, which the server must abandon. They are counted for a

@@ -258,19 +258,19 @@ func (c *producer) publish(args [][]byte, hasHeaders bool) error {
 		return c.refuse(m, refuse(codeMessageTooLarge, "record has %d bytes, producers may store at most %d",
 			m.size, valueLimit))
 	}
-	staged, commit := false, false // documents of an atomic batch are stored with the last one
+	documents, staged := 1, false // documents of an atomic batch are stored with the last one
 	if m.head > 0 {
 		head, err := c.fromUser.Peek(m.head)
 		if err != nil {
 			return err
 		}
 		h := scan(head)
-		commit = len(h.batch) > 0 && h.commit
 		staged = len(h.batch) > 0 && !h.commit
-		refused := c.check(m, h)
+		var refused *refusal
+		documents, refused = c.check(m, h)
 		switch {
 		case refused == nil:
-		case len(h.batch) > 0 && !h.commit && m.reply == "": // the answer to the last message of the batch has the reason
+		case staged && m.reply == "": // the answer to the last message of the batch has the reason
 			return c.skip(m.size)
 		default:
 			return c.refuse(m, refused)
@@ -279,36 +279,33 @@ func (c *producer) publish(args [][]byte, hasHeaders bool) error {
 			return err
 		}
 	}
-	if err := c.copy(m); err != nil {
+	if err := c.copy(m); err != nil || staged {
 		return err
 	}
-	if staged {
-		c.window.staged++
-		return nil
-	}
-	return c.published(m, commit)
+	return c.published(m, documents)
 }
 
-// check applies the limits on ids and batches.
-func (c *producer) check(m message, h headers) (refused *refusal) {
+// check applies the limits on ids and batches. It returns how many documents the message's batch has so far, 1 without a
+// batch.
+func (c *producer) check(m message, h headers) (documents int, refused *refusal) {
 	if h.longestID > IDLimit {
 		refused = refuse(codeMessageTooLarge, "message id (Nats-Msg-Id) has %d bytes, producers may use at most %d",
 			h.longestID, IDLimit)
 	}
 	if len(h.batch) == 0 || len(h.batch) > batchIDLimit {
-		return refused
+		return 1, refused
 	}
 	stream := c.p.streams.of(m.subject)
 	if stream == nil {
-		return refuse(codeAtomicDisabled, "atomic batches are for documents")
+		return 1, refuse(codeAtomicDisabled, "atomic batches are for documents")
 	}
 	id := batchID{stream.Name, string(h.batch)}
 	x := part{m.subject, int64(len(m.subject) + m.size), h.commit, refused}
-	abandoned, refused := c.p.batches.stage(c, id, x, time.Now())
+	documents, abandoned, refused := c.p.batches.stage(c, id, x, time.Now())
 	for _, x := range abandoned {
 		c.p.abandon(x)
 	}
-	return refused
+	return documents, refused
 }
 
 // waitForID waits for the limit on ids.

@@ -244,13 +244,31 @@ func TestOutbox_HoldsNoMoreThanItsLimit(t *testing.T) {
 	}
 }
 
+// Two batches of a connection are counted apart.
+func TestBatches_CountsDocuments(t *testing.T) {
+	a, all := &producer{}, newBatches(StagedBatch)
+	stage := func(id string, commit bool, want int) {
+		t.Helper()
+		m := part{subject: "docs.a", size: 10, commit: commit}
+		if n, _, why := all.stage(a, batchID{"DOCS", id}, m, time.Now()); n != want || why != nil {
+			t.Errorf("batch %s has %d documents, %v; want %d", id, n, why, want)
+		}
+	}
+	stage("1", false, 1)
+	stage("2", false, 1)
+	stage("1", false, 2)
+	stage("2", true, 2)
+	stage("1", true, 3)
+	stage("1", true, 1) // another batch of that name
+}
+
 // The limits on batches, by messages of connections a and b.
 func TestBatches_Limits(t *testing.T) {
 	a, b, start := &producer{}, &producer{}, time.Now()
 	all := newBatches(4 * StagedBatch)
 	stage := func(owner *producer, id string, size int64, commit bool, after time.Duration) (gone string, refused bool) {
 		m := part{subject: "docs.a", size: size, commit: commit}
-		ended, why := all.stage(owner, batchID{"DOCS", id}, m, start.Add(after))
+		_, ended, why := all.stage(owner, batchID{"DOCS", id}, m, start.Add(after))
 		for _, x := range ended {
 			gone += x.id.id
 		}
@@ -398,22 +416,21 @@ func TestProducer_BoundsDocumentsThatAreNotStored(t *testing.T) {
 // A large batch is a part, for which producers do not yield. A small one counts as a document.
 func TestWindow_Parts(t *testing.T) {
 	var w window
-	add := func(staged, size int, endsBatch, wantComplete, wantBatch bool) {
+	add := func(size, documents int, wantComplete, wantBatch bool) {
 		t.Helper()
-		w.staged += staged
-		if complete, batch := w.add(size, endsBatch); complete != wantComplete || batch != wantBatch {
+		if complete, batch := w.add(size, documents); complete != wantComplete || batch != wantBatch {
 			t.Errorf("got a part: %t, a batch: %t; want %t, %t", complete, batch, wantComplete, wantBatch)
 		}
 	}
-	add(partMessages-1, 1, true, true, true)
-	add(partMessages-2, 1, true, false, false)
+	add(1, partMessages, true, true)
+	add(1, partMessages-1, false, false)
 	for range partMessages - 2 {
-		add(0, 1, false, false, false)
+		add(1, 1, false, false)
 	}
-	add(partMessages-1, 1, true, true, true)
-	add(0, 1, true, true, false)
-	add(0, partBytes, false, true, false)
-	add(0, 1, false, false, false)
+	add(1, partMessages, true, true)
+	add(1, 1, true, false)
+	add(partBytes, 1, true, false)
+	add(1, 1, false, false)
 }
 
 func TestReads_ProducersYield(t *testing.T) {

@@ -47,19 +47,13 @@ func (p *Proxy) Reading() (done func()) {
 	}
 }
 
-// window counts what a connection has published since its last part.
-type window struct {
-	messages, bytes int // single documents
-	staged          int // documents of an atomic batch before its last one
-}
+// window counts single documents of a connection since its last part.
+type window struct{ messages, bytes int }
 
-// add counts a document that is not staged. It reports whether a part is complete, and whether that is a batch.
-func (w *window) add(size int, endsBatch bool) (complete, batch bool) {
-	if endsBatch {
-		batch = w.staged >= partMessages-1
-		w.staged = 0
-	}
-	if batch {
+// add counts a document, or the last one of a batch of so many documents. It reports whether a part is complete, and
+// whether that is a batch.
+func (w *window) add(size, documents int) (complete, batch bool) {
+	if documents >= partMessages {
 		return true, true
 	}
 	w.messages++
@@ -71,13 +65,13 @@ func (w *window) add(size int, endsBatch bool) (complete, batch bool) {
 	return true, false
 }
 
-// published counts a document that was forwarded and is not of a batch, or the last one of a batch. It waits where too
+// published counts a document that was forwarded, or the last one of a batch of so many documents. It waits where too
 // many are not stored.
-func (c *producer) published(m message, endsBatch bool) error {
+func (c *producer) published(m message, documents int) error {
 	if c.p.streams.of(m.subject) == nil { // no document
 		return c.wait(c.p.others, 1)
 	}
-	complete, batch := c.window.add(m.size, endsBatch)
+	complete, batch := c.window.add(m.size, documents)
 	if !complete {
 		return nil
 	}
