@@ -5,13 +5,13 @@ import (
 	"sync/atomic"
 )
 
-// Block is memory in which messages lie as they were read. It is used again when all who use it have left.
+// Block is memory into which messages were read. It is used again after all its users have left.
 type Block struct {
 	bytes []byte
 	users atomic.Int32
 }
 
-// blockBytes is the size of a block. A message that does not fit has one of its own, which is not used again.
+// blockBytes is the size of a block. A message that does not fit has a separate one, which is not used again.
 const blockBytes = 256 << 10
 
 var blocks = sync.Pool{New: func() any { return &Block{bytes: make([]byte, blockBytes)} }}
@@ -31,7 +31,7 @@ func newBlock(size int) *Block {
 // use adds a user.
 func (b *Block) use() { b.users.Add(1) }
 
-// Leave says that a message in the block is not used any more. Where nobody says it, the block is not used again.
+// Leave ends the use of a message in the block. A block that is not left is freed by the collector.
 func (b *Block) Leave() {
 	if b != nil && b.users.Add(-1) == 0 && len(b.bytes) == blockBytes {
 		blocks.Put(b)

@@ -10,11 +10,12 @@ import (
 	"loaderd/stream/conn"
 )
 
-// Feed is a subscription for many messages, which come because they were requested over it. To a server inside this process it is a connection of its own,
-// where what comes stays in the blocks in which it was read: the library copies each message two or three times, and makes a payload, headers and an object
-// of it in new memory, which was up to two fifths of all that a daemon's collector had to look for.
+// Feed is a subscription for many messages that are requested over it. For a server inside this process it is a separate
+// connection, whose messages stay in the blocks into which they were read. The client library copies each message two or
+// three times into new memory; this was up to two fifths of what a daemon's garbage collector had to scan.
 type Feed struct {
-	// Messages has what comes, in order, a few at a time. It is closed when the server inside this process sends nothing any more.
+	// Messages delivers messages in order, a few at a time. It is closed when the server inside this process has closed the
+	// connection.
 	Messages <-chan []Delivery
 
 	out chan<- []Delivery
@@ -37,7 +38,7 @@ type Delivery struct {
 
 var errRoom = errors.New("more messages came than there is room for")
 
-// Open opens a feed of a subject, with room for so many messages that nobody has taken: what was requested has to fit.
+// Open opens a feed of a subject, with room for so many messages that are not taken yet. It must hold all that is requested.
 func Open(c *conn.Client, subject string, room int) (*Feed, error) {
 	out := make(chan []Delivery, room)
 	f := &Feed{Messages: out, out: out, nc: c.Conn()}
@@ -62,7 +63,7 @@ func (f *Feed) take(m *nats.Msg) {
 		Garbled: m.Header == nil && m.Size() > len(m.Subject)+len(m.Reply)+len(m.Data)}}
 }
 
-// read takes what comes over a connection of its own, until that ends.
+// read delivers the messages of a separate connection until that ends.
 func (f *Feed) read() {
 	defer close(f.out)
 	defer f.own.close()
@@ -81,7 +82,7 @@ func (f *Feed) read() {
 	}
 }
 
-// Request asks for messages, which come to reply.
+// Request asks for messages, which are sent to reply.
 func (f *Feed) Request(subject, reply string, body []byte) error {
 	if f.own == nil {
 		return f.nc.PublishRequest(subject, reply, body)
@@ -89,7 +90,7 @@ func (f *Feed) Request(subject, reply string, body []byte) error {
 	return f.own.write(fmt.Appendf(nil, "PUB %s %s %d\r\n%s\r\n", subject, reply, len(body), body))
 }
 
-// Close ends the feed. What nobody has taken is lost.
+// Close ends the feed. Messages that are not taken are lost.
 func (f *Feed) Close() {
 	if f.own != nil {
 		f.own.close()

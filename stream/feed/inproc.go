@@ -20,13 +20,13 @@ type ownLine struct {
 	conn    net.Conn
 	writing sync.Mutex
 
-	// Of who reads.
+	// Of the reader.
 	block    *Block
 	from, to int    // what was read and not yet taken: block.bytes[from:to]
 	whole    int    // how many bytes it takes at least before the next can be taken
 	subject  string // of the last message: most have the same
 	last     int    // how many messages were taken at once the last time
-	informed bool   // the server has said what it is
+	informed bool   // the server has sent INFO
 	answered bool   // ... and answered what was asked first
 }
 
@@ -41,7 +41,7 @@ var (
 	pong    = []byte("PONG\r\n")
 )
 
-// hello is what a client says of itself.
+// hello is the CONNECT message of a client.
 type hello struct {
 	Verbose      bool   `json:"verbose"`
 	Pedantic     bool   `json:"pedantic"`
@@ -90,7 +90,7 @@ func openLine(o conn.Options, subject string) (_ *ownLine, err error) {
 	return l, raw.SetReadDeadline(time.Time{})
 }
 
-// await reads until the server has said something. Messages do not come before they are requested.
+// await reads until the server has answered. It sends no message before one is requested.
 func (l *ownLine) await(said *bool) error {
 	for {
 		if _, err := l.take(); err != nil || *said {
@@ -160,7 +160,7 @@ func (l *ownLine) take() (some []Delivery, err error) {
 		case "PONG":
 			l.answered = true
 		case "-ERR":
-			return some, fmt.Errorf("the server says %s", rest)
+			return some, fmt.Errorf("the server reports %s", rest)
 		}
 		l.from += n
 	}

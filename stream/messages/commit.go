@@ -24,13 +24,13 @@ const (
 // MaxCommit is how many messages the server takes in one atomic batch. It queues at most 128 MiB of one.
 const MaxCommit = 1000
 
-// Ack is the server's word that messages are stored.
+// Ack is the server's acknowledgement that messages are stored.
 type Ack struct {
 	Sequence  uint64 // of the last of them
-	Duplicate bool   // a single message whose id the server knows: it stands at Sequence already
+	Duplicate bool   // a single message whose id the server knows: it is stored at Sequence already
 }
 
-// answer is what the server says to a message.
+// answer is the server's answer to a message.
 type answer struct {
 	Error     *jetstream.APIError `json:"error"`
 	Sequence  uint64              `json:"seq"`
@@ -40,8 +40,8 @@ type answer struct {
 }
 
 // Commit stores messages, all or none: one by a plain publish, up to MaxCommit by an atomic batch. It makes one attempt and sets headers of
-// the messages. A refusal is a *jetstream.APIError, and nothing is stored; after any other error nobody knows. A careful commit waits for
-// the answer to a batch's first message, which tells why the server refuses batches where its answer to the last only tells that it has none.
+// the messages. A refusal is a *jetstream.APIError, and nothing is stored; after any other error they may be stored. A careful commit waits
+// for the answer to the first message of a batch: it has the reason for which the server refuses batches, and the answer to the last has not.
 func Commit(ctx context.Context, c *conn.Client, careful bool, messages ...*nats.Msg) (Ack, error) {
 	last := messages[len(messages)-1]
 	if len(messages) == 1 {

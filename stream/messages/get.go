@@ -22,8 +22,9 @@ const GetLimit = 2 * conn.AttemptLimit
 
 // Get reads the message at a sequence, jetstream.ErrMsgNotFound when the stream's leader has none there. It makes one attempt.
 //
-// A direct get may go to any replica. One that lags says "not found", and a message's own headers can pass for a status: the leader's
-// word counts. So it does where the answer's place is told twice, by the producer too.
+// A direct get may go to any replica. A replica that lags answers "not found", and the headers of a message can look like a
+// status. Get then asks the leader. It does so as well where an answer names its place twice, because the producer's
+// headers do.
 func Get(ctx context.Context, c *conn.Client, st jetstream.Stream, sequence uint64) (m *jetstream.RawStreamMsg, err error) {
 	err = c.Attempt(ctx, c.ReadTimeout(), func(ctx context.Context) (err error) {
 		m, err = st.GetMsg(ctx, sequence)
@@ -44,11 +45,10 @@ var directGetHeaders = []string{
 	jetstream.StreamHeader, jetstream.SubjectHeader, jetstream.SequenceHeader, jetstream.TimeStampHeaer, jetstream.LastSequenceHeader,
 }
 
-// OfDirectGet says whether a header is one that a direct get adds to a message.
+// OfDirectGet reports whether a header is one that a direct get adds to a message.
 func OfDirectGet(header string) bool { return slices.Contains(directGetHeaders, header) }
 
-// copied tells whether a message has headers of a direct get beside those of this one: it was got once before, and its producer passed
-// them on.
+// copied reports whether a message has headers of an earlier direct get, which its producer has passed on.
 func copied(h nats.Header) bool {
 	return slices.ContainsFunc(directGetHeaders, func(name string) bool { return len(h[name]) > 1 })
 }
@@ -95,7 +95,7 @@ func leaderGet(ctx context.Context, c *conn.Client, name string, question []byte
 	}
 }
 
-// GetBatch returns the payloads of messages from sequence first on, at least one and at most n, and no more behind maxBytes, by one
+// GetBatch returns the payloads of messages from sequence first on, at least one and at most n, and none after maxBytes, by one
 // request that the stream answers with many messages. A replica that has none of them yet is conn.ErrBehind. It makes one attempt.
 //
 // The library has no call for it, and its consumers ask for ever for a message that is larger than what they may have on the way.
@@ -113,7 +113,7 @@ func GetBatch(ctx context.Context, c *conn.Client, name string, first, n uint64,
 	return records, nil
 }
 
-// Following returns the sequence of the first message at or behind a sequence that some replica has; 0 says that it has none, yet or any more.
+// Following returns the sequence of the first message at or behind a sequence that some replica has, 0 where it has none.
 // A sequence that is passed over is in no replica: each takes messages in their order. It makes one attempt.
 func Following(ctx context.Context, c *conn.Client, name string, sequence uint64) (following uint64, err error) {
 	err = c.Attempt(ctx, conn.AttemptLimit, func(ctx context.Context) error {

@@ -16,7 +16,7 @@ import (
 const headerPatience = 10 * time.Second
 
 // errEarly is a reading of headers that ended before the last message, on a server that is behind the others.
-var errEarly = conn.Passing(errors.New("a server that is behind the others says that nothing is left"))
+var errEarly = conn.Passing(errors.New("a server that lags reports the end of the stream"))
 
 // Head is a message without its payload.
 type Head struct {
@@ -26,7 +26,7 @@ type Head struct {
 	Time     time.Time // when the stream took it
 }
 
-// EachHeader is EachHead for who wants sequence and headers alone.
+// EachHeader is EachHead with sequence and headers alone.
 func EachHeader(ctx context.Context, c *conn.Client, st jetstream.Stream, subject string, first, last uint64,
 	f func(sequence uint64, h nats.Header) (more bool)) error {
 	return EachHead(ctx, c, st, subject, first, last, func(m Head) bool { return f(m.Sequence, m.Header) })
@@ -114,7 +114,7 @@ func headersConsumer(ctx context.Context, c *conn.Client, st jetstream.Stream, s
 	if subject != "" {
 		config.FilterSubjects = []string{subject}
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.ReadTimeout()) // a server that does not know of the stream yet says nothing
+	ctx, cancel := context.WithTimeout(ctx, c.ReadTimeout()) // a server that does not know the stream yet does not answer
 	defer cancel()
 	return st.OrderedConsumer(ctx, config)
 }

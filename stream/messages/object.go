@@ -14,7 +14,7 @@ import (
 	"loaderd/stream/conn"
 )
 
-// A request for parts of an object brings at most this many, and no more behind this many bytes.
+// A request for parts of an object returns at most this many, and none after this many bytes.
 const (
 	objectParts = 1024
 	objectBytes = 8 << 20

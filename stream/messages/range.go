@@ -14,7 +14,7 @@ import (
 )
 
 // GetRange returns those messages of sequences first to last that a replica has, in order, by one request that the stream answers with many
-// messages: no more behind maxBytes, but one at least. next is the sequence behind those that were looked at. That a message is not among
+// messages: none after maxBytes, but at least one. next is the sequence after those that were looked at. That a message is not among
 // them proves nothing: another replica may have it, or its own headers may hide its place. It makes one attempt.
 func GetRange(ctx context.Context, c *conn.Client, name string, first, last uint64, maxBytes int) (found []*jetstream.RawStreamMsg, next uint64, err error) {
 	n := last - first + 1

@@ -114,7 +114,7 @@ func lacks(ctx context.Context, s *stream.Store, needs []Permission) (missing []
 		}
 		if p.absent != "" && !slices.Contains(notPublish, s.API("STREAM.INFO", p.absent)) {
 			if _, err := s.Find(ctx, "stream "+p.absent, p.absent, errNoStream); !errors.Is(err, errNoStream) {
-				continue // or it cannot be told: whoever opens the stream says so
+				continue // or it is unknown: opening the stream returns the error
 			}
 		}
 		missing = append(missing, p)
@@ -122,7 +122,7 @@ func lacks(ctx context.Context, s *stream.Store, needs []Permission) (missing []
 	return missing
 }
 
-// open says whether an account is one that all users of servers without accounts share, and the server one that others reach.
+// open reports whether an account is one that all users of servers without accounts share, and the server one that others reach.
 func open(account, server string) bool {
 	u, err := url.Parse(server)
 	return err == nil && account == "$G" && !access.OnLoopback(u.Host)

@@ -47,7 +47,7 @@ type Record struct {
 	Documents int64 `json:"documents"`
 	LeftOut   int64 `json:"left_out"`
 	Done      int64 `json:"done_bytes"`
-	// Complete says that all objects are read, and the stream is sealed.
+	// Complete is set when all objects are read, and the stream is sealed.
 	Complete bool `json:"complete"`
 	// Term counts the pullers; a write of a lower term is refused. Puller is the name of the process with this term.
 	Term   uint64 `json:"term"`

@@ -109,7 +109,7 @@ var (
 	errNoDocuments = errors.New("there is no document stream")
 )
 
-// Readers returns the runs that read the document stream, in the order of their names, as producers are told.
+// Readers returns the runs that read the document stream, in the order of their names, as reported to producers.
 func Readers(ctx context.Context, s *stream.Store) ([]Reading, error) {
 	ctx, cancel := context.WithTimeout(ctx, runsWithin)
 	defer cancel()

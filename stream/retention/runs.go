@@ -13,7 +13,7 @@ import (
 // Reading is a run that reads the document stream.
 type Reading struct {
 	Run string
-	// Sealed says that the run reads no document behind sequence End.
+	// Sealed is set when the run reads no document behind sequence End.
 	Sealed bool
 	End    uint64
 }

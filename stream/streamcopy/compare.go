@@ -22,7 +22,7 @@ const (
 )
 
 // Compare reads sequences first to last of a stream and of its copy on other servers, and returns how many messages both have there. That
-// they differ is an error. A server of a cluster that is behind is given time. progress is told how far it is.
+// they differ is an error. A server of a cluster that is behind is given time. progress is called with the last sequence compared.
 func Compare(ctx context.Context, from, to *conn.Client, name string, first, last uint64, progress func(sequence uint64)) (n uint64, err error) {
 	for first <= last {
 		var original []*jetstream.RawStreamMsg
@@ -90,7 +90,7 @@ func differ(name string, original, copied []*jetstream.RawStreamMsg) error {
 	return nil
 }
 
-// sameHeaders compares the headers of two messages but for what the answers tell of the streams.
+// sameHeaders compares the headers of two messages without those that an answer adds.
 func sameHeaders(a, b nats.Header) bool {
 	return maps.EqualFunc(ownHeaders(a), ownHeaders(b), slices.Equal[[]string])
 }

@@ -22,7 +22,7 @@ const (
 
 // Copy copies a stream to other servers as it is there: with its sequences and what is missing between them, times, subjects, headers and
 // payloads, by JetStream's own snapshot. edit changes the settings of the copy. Its consumers stay behind. The copy appears whole or not at
-// all; of one that was broken off nothing is left after 5 s. progress is told the bytes of every part. It makes one attempt.
+// all; of one that was broken off nothing is left after 5 s. progress is called with the bytes of every part. It makes one attempt.
 func Copy(ctx context.Context, from, to *conn.Client, name string, edit func(*jetstream.StreamConfig), progress func(bytes int)) error {
 	inbox := from.Conn().NewRespInbox()
 	parts, err := from.Conn().SubscribeSync(inbox)
