@@ -51,16 +51,18 @@ def served(program: Path, **settings: object) -> loaderd.serving.Serving:
 
 
 @pytest.fixture
-def url(loaderd: Path) -> Iterator[str]:
+def url(loaderd: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """Two row lengths, eight rows."""
     with served(loaderd) as url:
+        monkeypatch.setenv("LOADERD_STREAM__DIR", str(url.folder))  # where other processes find the token
         yield url
 
 
 @pytest.fixture
-def even(loaderd: Path) -> Iterator[str]:
+def even(loaderd: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """One row length, as torchtitan and Megatron want it, four rows."""
     with served(loaderd, **{"packing.buckets": 64, "steps.rows": 4}) as url:
+        monkeypatch.setenv("LOADERD_STREAM__DIR", str(url.folder))
         yield url
 
 
