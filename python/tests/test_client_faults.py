@@ -378,6 +378,26 @@ def test_commits_of_steps_that_were_not_sent(daemon: Callable[..., Daemon], requ
         assert client.leave("lazy") == 5 and client.commit(6, "big") == 6
 
 
+def test_an_operator_reserves_a_trainers_documents(daemon: Callable[..., Daemon], request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    """One that joins at the end of the plan commits there, and releases nothing before the trainer that is to come."""
+    binary = request.getfixturevalue("loaderd")
+    file, tokens = tmp_path / "identities.json", {}
+    for name, role in (("big", "train"), ("hasty", "train"), ("me", "operate")):
+        made = subprocess.run(
+            [binary, "token", "create", name, "--role", role, "--identities", file],
+            check=True, capture_output=True, text=True,
+        )  # fmt: skip
+        tokens[name] = made.stdout.strip()
+    d = daemon({**SETTINGS, "flight.identities": file, "serve.release": "purge", "serve.release_after": "0s"})
+    publish_tokens(d.nats_url, documents(400))
+    with Client(d.flight_url, token=tokens["me"]) as client:
+        assert client.commit(0, keeper="big") == 0
+    with Client(d.flight_url, token=tokens["hasty"], step=5) as hasty:
+        assert next(hasty).index == 5 and hasty.commit(5) == 0
+    with Client(d.flight_url, token=tokens["big"]) as big:
+        assert next(big).index == 0 and big.commit(1) == 1
+
+
 def test_tls(daemon: Callable[..., Daemon], tmp_path: Path) -> None:
     for file in CERTIFICATES.iterdir():  # a key that others can read is refused
         (tmp_path / file.name).touch(0o600)
