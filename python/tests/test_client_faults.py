@@ -268,6 +268,18 @@ def test_close_while_a_stream_does_not_open(lost_while_opening: tuple[Client, Pr
         assert time.monotonic() - begin < 5, "the thread that opens is not waited for"
 
 
+def test_close_while_calls_begin(big: Daemon) -> None:
+    """pyarrow frees a client that is closed, and a call that another thread begins then uses freed memory."""
+    for _ in range(1000):
+        on = connection.Connection(big.flight_url)
+        with ThreadPoolExecutor(4) as threads:
+            calls = [threads.submit(on.info, None, 30) for _ in range(4)]
+            time.sleep(random.random() / 1000)
+            on.close()
+        for error in filter(None, (call.exception() for call in calls)):
+            assert isinstance(error, loaderd.ClosedClient), error
+
+
 def test_a_peer_that_never_answers(big: Daemon) -> None:
     with Proxy(port_of(big)) as proxy:
         proxy.swallow.set()

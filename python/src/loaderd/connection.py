@@ -160,12 +160,11 @@ class Connection:
         return Opening(open, lambda: self._failed(client, flight.FlightTimedOutError("the stream's schema did not come")))
 
     def close(self) -> None:
-        """Ends the connection, for good."""
+        """Ends the connection, for good. The channel is freed with the last call on it: FlightClient.close would free it
+        beneath calls that other threads begin."""
         if os.getpid() == self._pid:
             with self._lock:
-                client, self._client = self._client, None
-            if client is not None:
-                client.close()
+                self._client = None
 
     def _headers(self) -> list[tuple[bytes, bytes]]:
         return self._bearer if self._local is None else self._local.headers()
