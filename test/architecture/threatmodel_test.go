@@ -1,4 +1,4 @@
-package loaderd_test
+package architecture_test
 
 import (
 	"io/fs"
