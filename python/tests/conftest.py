@@ -24,12 +24,17 @@ ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
 READY_SECONDS = 60
 STOP_SECONDS = 40  # longer than the daemon's own bound on a stop
-TOKEN = "flight_" + 64 * "7"  # in the data folder of every daemon
+TOKEN = "flight_" + 64 * "7"  # of every daemon but the members of a cluster, which make theirs from its secret
 
 
-def write_token(folder: Path) -> None:
+def write_token(folder: Path, token: str = TOKEN) -> None:
     (folder / "flight.token").touch(0o600)
-    (folder / "flight.token").write_text(TOKEN + "\n")
+    (folder / "flight.token").write_text(token + "\n")
+
+
+def found_token(token: str = TOKEN) -> None:
+    """Changes the token that clients and commands of these tests find."""
+    write_token(Path(os.environ["LOADERD_STREAM__DIR"]), token)
 
 
 def share_token() -> None:
@@ -99,13 +104,18 @@ class Daemon:
         return [x for key, value in self.settings.items() for x in ("--set", f"{key}={value}")]
 
     @property
+    def token(self) -> str:
+        """The token of the data folder; the daemon has to have been started once."""
+        return (Path(str(self.settings["stream.dir"])) / "flight.token").read_text().strip()
+
+    @property
     def with_token(self) -> flight.FlightCallOptions:
         """Options of a stock Flight client's calls."""
-        return flight.FlightCallOptions(headers=[(b"authorization", b"Bearer " + TOKEN.encode())])
+        return flight.FlightCallOptions(headers=[(b"authorization", b"Bearer " + self.token.encode())])
 
     def open(self, path: str, timeout: float = 5) -> Any:
         """The answer of a path of the HTTP server, to a caller with the token."""
-        request = urllib.request.Request(self.http_url + path, headers={"Authorization": f"Bearer {TOKEN}"})
+        request = urllib.request.Request(self.http_url + path, headers={"Authorization": f"Bearer {self.token}"})
         return urllib.request.urlopen(request, timeout=timeout)
 
     def start(self) -> "Daemon":
