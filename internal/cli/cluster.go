@@ -52,7 +52,7 @@ on: what is copied whole is kept. Start daemons over the new servers when it is 
 				return err
 			}
 			if f.target.URL == "" {
-				return usageError{errors.New("say where to: --to URLS")}
+				return usage(errors.New("say where to: --to URLS"))
 			}
 			return f.migrate(cmd.Context(), c, newLogger(c.Log, cmd.ErrOrStderr()), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
@@ -80,7 +80,7 @@ func (f *migrateFlags) migrate(ctx context.Context, c config.Config, log *slog.L
 	}
 	defer func() { err = errors.Join(err, from.Close()) }()
 	f.target.Name, f.target.Subject, f.target.Dir = c.Stream.Name, c.Stream.Subject, ""
-	to, err := (&publishFlags{config: f.target, wait: runStoreWait}).connect(ctx, log, stream.Open)
+	to, err := connect(ctx, f.target, runStoreWait, log, stream.Open)
 	if err != nil {
 		return err
 	}

@@ -84,7 +84,7 @@ or with --from-stream as the run over the stream has them.`,
 func (f *compareFlags) run(cmd *cobra.Command, args []string) (failed error) {
 	defer func() { failed = errors.Join(failed, f.stream.close()) }()
 	if err := f.sources.check(cmd, args); err != nil {
-		return usageError{err}
+		return usage(err)
 	}
 	daemon, err := f.configuration(cmd, args)
 	if err != nil {
@@ -95,7 +95,7 @@ func (f *compareFlags) run(cmd *cobra.Command, args []string) (failed error) {
 		err = f.checkInput(args)
 	}
 	if err != nil {
-		return usageError{err}
+		return usage(err)
 	}
 	if err := os.MkdirAll(f.out, 0o755); err != nil {
 		return fmt.Errorf("make folder: %w", err)

@@ -33,7 +33,7 @@ The newest are listed, and all that are meant are counted. Daemons may write let
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if most < 0 {
-				return usageError{fmt.Errorf("-n %d: want 0 (all) or more", most)}
+				return usage(fmt.Errorf("-n %d: want 0 (all) or more", most))
 			}
 			return letters.with(cmd, func(ctx context.Context, boxes []*deadletter.Box) error {
 				l, err := letters.list(ctx, boxes, most)

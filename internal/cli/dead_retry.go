@@ -50,9 +50,9 @@ seal) reads nothing behind its end, whatever is published.`,
 			chosen := letters.source != "" || len(letters.reasons) > 0 || letters.since > 0
 			switch {
 			case len(numbers) > 0 && (all || len(letters.reasons) > 0 || letters.since > 0):
-				return usageError{errors.New("want either the numbers of letters, or --reason, --since or --all")}
+				return usage(errors.New("want either the numbers of letters, or --reason, --since or --all"))
 			case len(numbers) == 0 && !chosen && !all:
-				return usageError{errors.New("which letters? Give their numbers, --reason, --source, --since, or --all")}
+				return usage(errors.New("which letters? Give their numbers, --reason, --source, --since, or --all"))
 			}
 			replace, err := readHeaders(headers)
 			if err != nil {
@@ -196,7 +196,7 @@ func readHeaders(flags []string) (map[string]string, error) {
 		name, value, ok := strings.Cut(text, "=")
 		_, twice := out[name]
 		if !ok || twice || name == "" || strings.HasPrefix(strings.ToLower(name), "nats-") || strings.ContainsFunc(name, notOfHeader) || strings.ContainsAny(value, "\r\n") {
-			return nil, usageError{fmt.Errorf("--header %q: want NAME=VALUE, such as Content-Type=text/plain, each name once and none of the server's (Nats-...)", text)}
+			return nil, usage(fmt.Errorf("--header %q: want NAME=VALUE, such as Content-Type=text/plain, each name once and none of the server's (Nats-...)", text))
 		}
 		out[name] = value
 	}

@@ -139,10 +139,10 @@ func (f *demoFlags) report(w io.Writer, s demo.Summary) error {
 // check refuses what can not be published.
 func (f *demoFlags) check(paths []string) error {
 	if f.limit < 0 {
-		return usageError{fmt.Errorf("--limit %d: want 0 (all) or more", f.limit)}
+		return usage(fmt.Errorf("--limit %d: want 0 (all) or more", f.limit))
 	}
 	if slices.Contains(paths, "-") {
-		return usageError{errors.New("demo reads files and folders, not standard input")}
+		return usage(errors.New("demo reads files and folders, not standard input"))
 	}
 	return nil
 }
@@ -194,14 +194,14 @@ func (f *demoFlags) config(folder string) (config.Config, error) {
 	case err != nil:
 		return c, err
 	case !c.Stream.Embedded():
-		return c, usageError{errors.New("--set stream.url: the demo runs a NATS server of its own; for another server see loaderd serve and loaderd publish")}
+		return c, usage(errors.New("--set stream.url: the demo runs a NATS server of its own; for another server see loaderd serve and loaderd publish"))
 	case c.Tokenizer.Name == config.TokenizerNone:
-		return c, usageError{errors.New("--tokenizer none: the demo's documents are text and need a tokenizer")}
+		return c, usage(errors.New("--tokenizer none: the demo's documents are text and need a tokenizer"))
 	case f.world < 1:
-		return c, usageError{fmt.Errorf("--world %d: want 1 reader or more", f.world)}
+		return c, usage(fmt.Errorf("--world %d: want 1 reader or more", f.world))
 	case loader.CheckWorld(c.Plan, f.world) != nil:
-		return c, usageError{fmt.Errorf("--world %d: want a number of readers that divides the %s rows of a step (--rows)", f.world,
-			quantity.Range(c.Plan.Steps.PerBucket(c.Plan.Packing.Buckets)))}
+		return c, usage(fmt.Errorf("--world %d: want a number of readers that divides the %s rows of a step (--rows)", f.world,
+			quantity.Range(c.Plan.Steps.PerBucket(c.Plan.Packing.Buckets))))
 	}
 	return c, nil
 }

@@ -35,10 +35,10 @@ In Python loaderd.frozen.Frozen reads such a folder and gives the steps that loa
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			options.Format, options.Run = export.Format(format), client.run
 			if err := stepRange(steps, &options); err != nil {
-				return usageError{fmt.Errorf("--steps: %w", err)}
+				return usage(fmt.Errorf("--steps: %w", err))
 			}
 			if err := options.Check(); err != nil {
-				return usageError{fmt.Errorf("--%w", err)}
+				return usage(fmt.Errorf("--%w", err))
 			}
 			options.OnPart = func(p export.Part) {
 				fmt.Fprintf(cmd.ErrOrStderr(), "steps %d to %d: %s rows\n", p.First, p.First+p.Steps-1, quantity.Count(p.Rows))

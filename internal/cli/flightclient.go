@@ -44,7 +44,7 @@ func (f *flightClient) open() (*reader.Client, error) {
 	}
 	client, err := reader.Open(f.uri, options)
 	if err != nil {
-		return nil, usageError{fmt.Errorf("--flight: %w", err)}
+		return nil, usage(fmt.Errorf("--flight: %w", err))
 	}
 	return client, nil
 }
@@ -120,9 +120,9 @@ func (f *flightClient) options() (reader.Options, error) {
 	o := reader.Options{Window: reader.BulkWindow, DataDir: f.dataDir}
 	switch {
 	case (f.cert == "") != (f.key == ""):
-		return o, usageError{errors.New("want --tls-cert and --tls-key together")}
+		return o, usage(errors.New("want --tls-cert and --tls-key together"))
 	case f.ca+f.cert != "" && strings.HasPrefix(f.uri, "grpc://"):
-		return o, usageError{fmt.Errorf("--tls-ca and --tls-cert are for TLS, and --flight %s has none: want grpc+tls://", f.uri)}
+		return o, usage(fmt.Errorf("--tls-ca and --tls-cert are for TLS, and --flight %s has none: want grpc+tls://", f.uri))
 	}
 	if f.tokenFile != "" {
 		token, err := access.ReadToken(f.tokenFile)

@@ -6,7 +6,6 @@ import (
 	"io"
 	"log/slog"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -15,9 +14,6 @@ import (
 	"loaderd/internal/runs"
 	"loaderd/loader/plan"
 )
-
-// runStoreWait is how long a server may take to answer at the start.
-const runStoreWait = 30 * time.Second
 
 func newForkCmd() *cobra.Command {
 	var flags configFlags
@@ -43,7 +39,7 @@ the other run is planned again, from the newest of its checkpoints before the st
 				return err
 			}
 			if name == c.Run {
-				return usageError{fmt.Errorf("--new %s: want another name than that of the run to fork", name)}
+				return usage(fmt.Errorf("--new %s: want another name than that of the run to fork", name))
 			}
 			return fork(cmd.Context(), c, step, name, newLogger(c.Log, cmd.ErrOrStderr()), cmd.OutOrStdout())
 		},

@@ -35,7 +35,7 @@ and compare read. The same seed draws the same lengths. --dist list shows the di
 			}
 			d, err := chooseDistribution(dist, cmd.Flags().Changed, n, mu, sigma)
 			if err != nil {
-				return usageError{fmt.Errorf("gen-lengths: %w", err)}
+				return usage(fmt.Errorf("gen-lengths: %w", err))
 			}
 			return writeLengths(cmd.OutOrStdout(), d.Draw(d.Documents, seed))
 		},

@@ -75,7 +75,7 @@ It says nothing of how the run does: that is loaderd status.`,
 func ownAddress(c config.HTTP) (string, error) {
 	host, port, err := net.SplitHostPort(c.Listen)
 	if err != nil || port == "0" {
-		return "", usageError{fmt.Errorf("http.listen: %q: want a port that can be known; else name the daemon with --http", c.Listen)}
+		return "", usage(fmt.Errorf("http.listen: %q: want a port that can be known; else name the daemon with --http", c.Listen))
 	}
 	if host == "" || net.ParseIP(host).IsUnspecified() {
 		host = "127.0.0.1"
@@ -105,7 +105,7 @@ func healthy(ctx context.Context, client *http.Client, url string, wait time.Dur
 func askHealth(ctx context.Context, client *http.Client, url string) (string, error) {
 	q, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
-		return "", usageError{fmt.Errorf("--http: %w", err)}
+		return "", usage(fmt.Errorf("--http: %w", err))
 	}
 	a, err := client.Do(q)
 	if err != nil {

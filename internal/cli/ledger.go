@@ -38,10 +38,10 @@ the id of one of them, whose pieces alone are shown.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			write, ok := ledger.Formats[asked.format]
 			if !ok {
-				return usageError{fmt.Errorf("--format %s: want one of table, json, arrow, parquet", asked.format)}
+				return usage(fmt.Errorf("--format %s: want one of table, json, arrow, parquet", asked.format))
 			}
 			if asked.text && !write.Texts {
-				return usageError{fmt.Errorf("--text --format %s: want table or json", asked.format)}
+				return usage(fmt.Errorf("--text --format %s: want table or json", asked.format))
 			}
 			ctx, out := cmd.Context(), cmd.OutOrStdout()
 			if cmd.Flags().Changed("step") {

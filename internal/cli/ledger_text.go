@@ -35,7 +35,7 @@ func (a ledgerAsked) readTexts(ctx context.Context, client *flightClient, s *led
 // tokenizerOf loads a run's tokenizer, by its own name or by another. It tries the options that a name does not tell until the fingerprint is the run's.
 func tokenizerOf(t plan.Tokenizer, name string, o tokenizer.Options) (*tokenizer.Model, error) {
 	if name = cmp.Or(name, t.Name); name == config.TokenizerNone {
-		return nil, usageError{errors.New("the run's documents arrive tokenized: name their tokenizer with --tokenizer")}
+		return nil, usage(errors.New("the run's documents arrive tokenized: name their tokenizer with --tokenizer"))
 	}
 	found := ""
 	for _, add := range []bool{false, true} {

@@ -47,18 +47,18 @@ func (in *streamInput) settle(cmd *cobra.Command, args []string, packing *packin
 	if !in.from {
 		for _, name := range []string{"limit", "config", "set", "nats", "tokenizer"} {
 			if given(name) && !(name == "tokenizer" && given("documents")) {
-				return config.Config{}, usageError{fmt.Errorf("--%s: want --from-stream with it", name)}
+				return config.Config{}, usage(fmt.Errorf("--%s: want --from-stream with it", name))
 			}
 		}
 		return config.Config{}, nil
 	}
 	switch {
 	case len(args) > 0:
-		return config.Config{}, usageError{fmt.Errorf("--from-stream: want no file beside it: %s", args[0])}
+		return config.Config{}, usage(fmt.Errorf("--from-stream: want no file beside it: %s", args[0]))
 	case given("column"):
-		return config.Config{}, usageError{errors.New("--column: want a file that ends in .parquet")}
+		return config.Config{}, usage(errors.New("--column: want a file that ends in .parquet"))
 	case in.documents < 0:
-		return config.Config{}, usageError{fmt.Errorf("--limit: %d: want 0 (all) or more", in.documents)}
+		return config.Config{}, usage(fmt.Errorf("--limit: %d: want 0 (all) or more", in.documents))
 	}
 	c, err := in.flags.load(cmd)
 	if err != nil {
@@ -87,7 +87,7 @@ func (in *streamInput) served(ctx context.Context, c config.Config, stderr io.Wr
 	own, names, err := runs.Packing(ctx, store)
 	switch {
 	case errors.Is(err, runs.ErrPackDifferently):
-		return nil, usageError{fmt.Errorf("%w: say which with the configuration of one, -c FILE", err)}
+		return nil, usage(fmt.Errorf("%w: say which with the configuration of one, -c FILE", err))
 	case own != nil:
 		fmt.Fprintf(stderr, "row lengths, pool and max_age that are not given are those of run %s\n", strings.Join(names, ", "))
 	}
@@ -98,7 +98,7 @@ func (in *streamInput) served(ctx context.Context, c config.Config, stderr io.Wr
 func (in *streamInput) open(ctx context.Context, c config.Config, stderr io.Writer) (_ *stream.Store, err error) {
 	if in.store == nil {
 		log := slog.New(newSeldom(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn})))
-		in.store, err = (&publishFlags{config: c.Stream, wait: streamWait}).connect(ctx, log, stream.Open)
+		in.store, err = connect(ctx, c.Stream, streamWait, log, stream.Open)
 	}
 	return in.store, err
 }

@@ -46,7 +46,7 @@ source in a configuration. Its stream (DOCS_NAME) is made where it is absent.
 				change.Add, err = readAdded(add)
 			}
 			if err != nil {
-				return usageError{err}
+				return usage(err)
 			}
 			var m api.Mixture
 			err = client.ask(cmd.Context(), "mix", func(c *reader.Client) (err error) {

@@ -34,8 +34,8 @@ token.`,
 				return err
 			}
 			if !c.Flight.AsksOwnToken() {
-				return usageError{errors.New("this configuration asks for no token of the data folder: open the page at " +
-					"http.listen, with a token where it asks for one")}
+				return usage(errors.New("this configuration asks for no token of the data folder: open the page at " +
+					"http.listen, with a token where it asks for one"))
 			}
 			if address == "" {
 				if address, err = ownAddress(c.HTTP); err != nil {

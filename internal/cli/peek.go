@@ -7,7 +7,6 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -35,10 +34,10 @@ Without --source: of a run with one document stream the next ones, of one with s
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if documents < 1 || documents > 16 {
-				return usageError{fmt.Errorf("-n %d: want 1 to 16 documents", documents)}
+				return usage(fmt.Errorf("-n %d: want 1 to 16 documents", documents))
 			}
 			if tokens < 1 || tokens > 4096 {
-				return usageError{fmt.Errorf("--tokens %d: want 1 to 4096", tokens)}
+				return usage(fmt.Errorf("--tokens %d: want 1 to 4096", tokens))
 			}
 			var texts []api.Text
 			err := client.ask(cmd.Context(), "peek", func(c *reader.Client) (err error) {
@@ -140,21 +139,6 @@ func colouredBorders(tokens []string) string {
 			t = on + strings.ReplaceAll(t, "\n", off+"\n"+on) + off
 		}
 		b.WriteString(t)
-	}
-	return b.String()
-}
-
-// visible is text from outside as a terminal can take it: nothing in it moves the cursor. Line feeds stay where lines may.
-func visible(text string, lines bool) string {
-	var b strings.Builder
-	for _, r := range text {
-		switch {
-		case r == '\n' && lines, unicode.IsPrint(r):
-			b.WriteRune(r)
-		default:
-			quoted := strconv.QuoteRune(r)
-			b.WriteString(quoted[1 : len(quoted)-1])
-		}
 	}
 	return b.String()
 }

@@ -167,7 +167,7 @@ func (f *publishFlags) run(cmd *cobra.Command, paths []string) error {
 	for _, text := range f.meta {
 		m, err := corpus.ParseMeta(text)
 		if err != nil {
-			return usageError{fmt.Errorf("--meta: %w", err)}
+			return usage(fmt.Errorf("--meta: %w", err))
 		}
 		f.corpus.Meta = append(f.corpus.Meta, m)
 	}
@@ -175,10 +175,10 @@ func (f *publishFlags) run(cmd *cobra.Command, paths []string) error {
 		return err
 	}
 	if err := f.check(paths, cmd.Flags().Changed("tokenizer-fingerprint")); err != nil {
-		return usageError{err}
+		return usage(err)
 	}
 	if err := f.following.check(cmd.Flags().Changed, paths, f.dryRun); err != nil {
-		return usageError{err}
+		return usage(err)
 	}
 	ctx := cmd.Context()
 	log := slog.New(newSeldom(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn})))
@@ -190,7 +190,7 @@ func (f *publishFlags) run(cmd *cobra.Command, paths []string) error {
 	if f.dryRun {
 		return f.survey(ctx, paths, cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 	}
-	store, err := f.connect(ctx, log, stream.OpenProducer)
+	store, err := connect(ctx, f.config, f.wait, log, stream.OpenProducer)
 	if err != nil {
 		return err
 	}
@@ -204,7 +204,7 @@ func (f *publishFlags) run(cmd *cobra.Command, paths []string) error {
 	}
 	err = f.publish(ctx, store, paths, cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 	if err = errors.Join(err, store.Close()); err != nil {
-		return flagNamed{err}
+		return nameFlags(err)
 	}
 	return nil
 }

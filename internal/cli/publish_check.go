@@ -3,7 +3,6 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"strings"
 
 	"loaderd/internal/corpus"
 	"loaderd/stream/publish"
@@ -19,7 +18,7 @@ func (f *publishFlags) check(paths []string, tokens bool) error {
 		return errors.New("want --tls-cert and --tls-key together")
 	}
 	for _, e := range f.config.Validate() {
-		return flagNamed{fmt.Errorf("stream.%w", e)}
+		return nameFlags(fmt.Errorf("stream.%w", e))
 	}
 	for _, e := range f.trace.Validate() {
 		return fmt.Errorf("--%s: %w", map[string]string{"endpoint": "trace", "share": "trace-share"}[e.Field], e)
@@ -61,15 +60,3 @@ func (f *publishFlags) check(paths []string, tokens bool) error {
 	}
 	return nil
 }
-
-// flagNamed is an error about settings that names the flags they came from, not the keys of the daemon's configuration.
-type flagNamed struct{ error }
-
-var keyFlags = strings.NewReplacer(
-	"stream.tls.ca", "--tls-ca", "stream.tls.cert", "--tls-cert", "stream.tls.key", "--tls-key", "stream.tls", "--tls-ca, --tls-cert",
-	"stream.url", "--nats", "stream.credentials", "--creds", "stream.nkey", "--nkey", "stream.token_file", "--token-file", "stream.name", "--stream", "stream.subject", "--subject",
-)
-
-func (e flagNamed) Error() string { return keyFlags.Replace(e.error.Error()) }
-
-func (e flagNamed) Unwrap() error { return e.error }

@@ -49,8 +49,8 @@ func TestPublishWaitsForTheServer(t *testing.T) {
 }
 
 func TestErrorsNameFlags(t *testing.T) {
-	err := flagNamed{errors.New("stream.url stream.tls.ca stream.tls.cert stream.tls.key stream.credentials stream.nkey stream.token_file stream.name stream.subject " +
-		"stream.max_bytes")}
+	err := nameFlags(errors.New("stream.url stream.tls.ca stream.tls.cert stream.tls.key stream.credentials stream.nkey stream.token_file stream.name stream.subject " +
+		"stream.max_bytes"))
 	if want := "--nats --tls-ca --tls-cert --tls-key --creds --nkey --token-file --stream --subject stream.max_bytes"; err.Error() != want {
 		t.Errorf("got %q, want %q", err, want)
 	}

@@ -32,7 +32,7 @@ func (f *tokensFlags) register(fl *pflag.FlagSet, fingerprint *string) {
 func (f *tokensFlags) apply(fl *pflag.FlagSet, o *corpus.Options, fingerprint *string) (err error) {
 	if f.typ != "" {
 		if o.TokenType, err = tokenfiles.TypeOf(f.typ); err != nil {
-			return usageError{fmt.Errorf("--token-type: %w", err)}
+			return usage(fmt.Errorf("--token-type: %w", err))
 		}
 	}
 	for name, flag := range map[string]struct {
@@ -44,16 +44,16 @@ func (f *tokensFlags) apply(fl *pflag.FlagSet, o *corpus.Options, fingerprint *s
 		}
 		id, err := strconv.ParseUint(flag.text, 10, 31)
 		if err != nil {
-			return usageError{fmt.Errorf("--%s %q: want a token's id", name, flag.text)}
+			return usage(fmt.Errorf("--%s %q: want a token's id", name, flag.text))
 		}
 		at := uint32(id)
 		*flag.id = &at
 	}
 	switch {
 	case f.tokenizer == "" && fl.Changed("tokenizer"):
-		return usageError{errors.New("--tokenizer is empty: want a name or a file")}
+		return usage(errors.New("--tokenizer is empty: want a name or a file"))
 	case f.tokenizer != "" && *fingerprint != "":
-		return usageError{errors.New("want --tokenizer or --tokenizer-fingerprint, not both")}
+		return usage(errors.New("want --tokenizer or --tokenizer-fingerprint, not both"))
 	case f.tokenizer != "":
 		if f.model, err = daemon.Model(f.tokenizer, tokenizer.Options{}); err != nil {
 			return err

@@ -46,10 +46,10 @@ The exit status is 0 for a plan that is whole, and when a copy is made; 1 for a 
 			}
 			if cmd.Flags().Changed("new") {
 				if err := stream.ValidRun(name); err != nil {
-					return usageError{fmt.Errorf("--new: %w", err)}
+					return usage(fmt.Errorf("--new: %w", err))
 				}
 				if name == c.Run {
-					return usageError{fmt.Errorf("--new %s: want another name than that of the damaged run, which stays as it is", name)}
+					return usage(fmt.Errorf("--new %s: want another name than that of the damaged run, which stays as it is", name))
 				}
 			}
 			out := cmd.OutOrStdout()

@@ -16,20 +16,6 @@ import (
 	"loaderd/internal/config"
 )
 
-// Exit statuses.
-const (
-	exitOK     = 0
-	exitFailed = 1 // the work failed
-	exitUsage  = 2 // the command line or the configuration is wrong
-	// exitRejected is the status of a publish whose documents are committed, where a run could not decode some.
-	exitRejected = 3
-)
-
-// usageError marks an error that a command finds in its arguments itself: it exits with exitUsage.
-type usageError struct{ error }
-
-func (e usageError) Unwrap() error { return e.error }
-
 // Run runs the program and returns its exit code. The first SIGINT or SIGTERM cancels the context; a second one ends the process.
 func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	ctx, restore := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
@@ -47,7 +33,7 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 
 	cmd, err := root.ExecuteContextC(ctx)
 	var usage usageError
-	var quiet silently
+	var quiet exitStatus
 	var rejected rejectedError
 	var problems config.Problems
 	if out.err != nil && (err == nil || !started) {
@@ -86,24 +72,6 @@ func noteStart(cmd *cobra.Command, started *bool) {
 	for _, c := range cmd.Commands() {
 		noteStart(c, started)
 	}
-}
-
-// noArguments refuses arguments. Cobra would call the first an unknown command.
-func noArguments(cmd *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		return fmt.Errorf("%s takes no arguments: %q", cmd.CommandPath(), args[0])
-	}
-	return nil
-}
-
-// group makes a command that has no work of its own but its subcommands'.
-func group(use, short, example string, subcommands ...*cobra.Command) *cobra.Command {
-	cmd := &cobra.Command{
-		Use: use, Short: short, Example: example, Args: noArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(subcommands...)
-	return cmd
 }
 
 // NewRootCmd returns the command loaderd with all its subcommands.

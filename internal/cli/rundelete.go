@@ -46,7 +46,7 @@ On a terminal it asks before it deletes; elsewhere it wants --yes.`,
 				return err
 			}
 			if err := stream.ValidRun(args[0]); err != nil {
-				return usageError{err}
+				return usage(err)
 			}
 			c.Run = args[0]
 			sure := func(question string) error { return confirm(cmd.InOrStdin(), cmd.ErrOrStderr(), question) }
@@ -92,7 +92,7 @@ func deleteRun(ctx context.Context, c config.Config, log *slog.Logger, out io.Wr
 // confirm asks a person on a terminal.
 func confirm(in io.Reader, out io.Writer, question string) error {
 	if f, ok := in.(*os.File); !ok || !term.IsTerminal(int(f.Fd())) {
-		return usageError{errors.New("nobody can be asked here: say --yes")}
+		return usage(errors.New("nobody can be asked here: say --yes"))
 	}
 	return ask(in, out, question)
 }

@@ -95,13 +95,6 @@ func writeRuns(w io.Writer, all []runs.Listed) error {
 // shortID shows enough of a run's id to tell it from others.
 func shortID(id string) string { return dash(id[:min(len(id), 8)]) }
 
-func dash(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return s
-}
-
 func stateOf(r runs.Listed) string {
 	if r.State == runs.Sealed && r.Sources != nil {
 		return "sealed"

@@ -7,11 +7,15 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"time"
 
 	"loaderd/internal/config"
 	"loaderd/stream"
 	"loaderd/stream/server"
 )
+
+// runStoreWait is how long a server may take to answer at the start.
+const runStoreWait = 30 * time.Second
 
 // openRunStore opens the streams of a configuration beside the daemon that may use them: the servers of stream.url; else the data
 // folder, or, when a daemon holds that, the server inside it.
@@ -28,7 +32,7 @@ func openRunStore(ctx context.Context, c config.Config, log *slog.Logger) (*stre
 			return nil, err
 		}
 	}
-	return (&publishFlags{config: c.Stream, wait: runStoreWait}).connect(ctx, log, stream.Open)
+	return connect(ctx, c.Stream, runStoreWait, log, stream.Open)
 }
 
 // closeAfter closes a store and returns the error of the work on it, with those of closing; after an error, what the work made is taken away first.

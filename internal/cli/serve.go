@@ -3,8 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"io"
-	"log/slog"
 
 	"github.com/spf13/cobra"
 
@@ -45,7 +43,7 @@ the Python client find there. On a terminal it prints a link that opens the live
 			ctx := cmd.Context()
 			if untilEOF {
 				if flags.file == "-" {
-					return usageError{errors.New("--until-eof and --config - both read standard input: give the configuration as a file")}
+					return usage(errors.New("--until-eof and --config - both read standard input: give the configuration as a file"))
 				}
 				var cancel context.CancelFunc
 				ctx, cancel = whileOpen(ctx, cmd.InOrStdin())
@@ -62,17 +60,4 @@ the Python client find there. On a terminal it prints a link that opens the live
 	cmd.Flags().BoolVar(&printConfig, "print-config", false, "print the effective configuration as YAML and stop")
 	cmd.Flags().BoolVar(&untilEOF, "until-eof", false, "stop when standard input ends too: for programs that start a daemon of their own, which is not to outlive them")
 	return cmd
-}
-
-// newLogger logs as configured; the configuration has been validated.
-func newLogger(c config.Log, w io.Writer) *slog.Logger {
-	var level slog.Level
-	if err := level.UnmarshalText([]byte(c.Level)); err != nil {
-		level = slog.LevelInfo
-	}
-	options := &slog.HandlerOptions{Level: level}
-	if c.Format == "json" {
-		return slog.New(slog.NewJSONHandler(w, options))
-	}
-	return slog.New(slog.NewTextHandler(w, options))
 }

@@ -64,7 +64,7 @@ Method splice packs documents that have to do with one another and reads them wh
 				if err == nil {
 					err = sources.simulate(cmd, &packing, &configuration, input.column, placements)
 				} else {
-					err = usageError{err}
+					err = usage(err)
 				}
 				if err != nil {
 					return fmt.Errorf("simulate: %w", err)
@@ -77,7 +77,7 @@ Method splice packs documents that have to do with one another and reads them wh
 				err = errors.Join(err, errors.New("--column: want lengths, not documents"))
 			}
 			if err != nil {
-				return usageError{fmt.Errorf("simulate: %w", err)}
+				return usage(fmt.Errorf("simulate: %w", err))
 			}
 			var lengths []int32
 			var hints []*related.Hint

@@ -187,7 +187,7 @@ func each(flag string, values []string, sources map[string]mixture.Source, set f
 func (in *sourcesInput) arrivals(cmd *cobra.Command, packing *packingFlags, column string, configured plan.Config) (*simulation.Arrivals, string, error) {
 	m, err := in.configure(configured, packing.config.Seed)
 	if err != nil {
-		return nil, "", usageError{err}
+		return nil, "", usage(err)
 	}
 	return in.read(cmd.Context(), cmd.InOrStdin(), column, m)
 }
@@ -195,7 +195,7 @@ func (in *sourcesInput) arrivals(cmd *cobra.Command, packing *packingFlags, colu
 // read reads the lengths of all sources and says what it read.
 func (in *sourcesInput) read(ctx context.Context, stdin io.Reader, column string, m *simulation.Mixture) (a *simulation.Arrivals, name string, err error) {
 	if column != "" && !slices.ContainsFunc(slices.Collect(maps.Values(in.files)), lengthsin.IsParquet) {
-		return nil, "", usageError{errors.New("--column: want a source whose file ends in .parquet")}
+		return nil, "", usage(errors.New("--column: want a source whose file ends in .parquet"))
 	}
 	m.Lengths = map[string][]int32{}
 	var names []string
@@ -206,7 +206,7 @@ func (in *sourcesInput) read(ctx context.Context, stdin io.Reader, column string
 			one.column = column
 		}
 		if err := one.check(file); err != nil {
-			return nil, "", usageError{fmt.Errorf("--source: %w", err)}
+			return nil, "", usage(fmt.Errorf("--source: %w", err))
 		}
 		list, what, err := one.read(stdin, file)
 		if err != nil {

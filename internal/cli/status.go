@@ -25,11 +25,6 @@ const (
 	exitFailing = 2
 )
 
-// silently makes a command end with a status and without a word: what it wrote says why.
-type silently struct{ code int }
-
-func (silently) Error() string { return "" }
-
 func newStatusCmd() *cobra.Command {
 	var client flightClient
 	var asJSON bool
@@ -56,7 +51,7 @@ The exit status is 0 when the run gets on or has ended, 1 when it waits (for doc
 				return err
 			case err != nil:
 				fmt.Fprintf(cmd.ErrOrStderr(), "loaderd: %v\n", err)
-				return silently{exitFailing}
+				return exitStatus{code: exitFailing}
 			case asJSON:
 				err = json.NewEncoder(cmd.OutOrStdout()).Encode(s)
 			default:
@@ -67,9 +62,9 @@ The exit status is 0 when the run gets on or has ended, 1 when it waits (for doc
 			}
 			switch s.Verdict.Health {
 			case loader.Waiting:
-				return silently{exitWaiting}
+				return exitStatus{code: exitWaiting}
 			case loader.Failing:
-				return silently{exitFailing}
+				return exitStatus{code: exitFailing}
 			}
 			return nil
 		},

@@ -72,7 +72,7 @@ func keptTokenCmd(cmd *cobra.Command, file string, check func(config.Config) err
 			return err
 		}
 		if err := check(c); err != nil {
-			return usageError{err}
+			return usage(err)
 		}
 		token, err := access.ReadToken(filepath.Join(c.Stream.Dir, file))
 		if errors.Is(err, fs.ErrNotExist) {
@@ -115,13 +115,13 @@ With --certificate there is no token: who shows a client certificate with that n
 		RunE: func(cmd *cobra.Command, args []string) error {
 			i.Name, i.Role, i.Created = args[0], access.Role(role), time.Now().UTC().Truncate(time.Second)
 			if err := access.ValidName(i.Name); err != nil {
-				return usageError{err}
+				return usage(err)
 			}
 			if !slices.Contains(access.Roles, i.Role) {
-				return usageError{fmt.Errorf("--role %q: want read, train or operate", role)}
+				return usage(fmt.Errorf("--role %q: want read, train or operate", role))
 			}
 			if days < 0 || days > 36500 {
-				return usageError{fmt.Errorf("--days %d: want 0 (no end) to 36500", days)}
+				return usage(fmt.Errorf("--days %d: want 0 (no end) to 36500", days))
 			}
 			if days > 0 {
 				i.Expires = i.Created.AddDate(0, 0, days)

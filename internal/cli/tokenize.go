@@ -5,7 +5,6 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"loaderd/internal/daemon"
 	"loaderd/internal/jsonlines"
@@ -72,10 +71,4 @@ A line that can not be read is an error that names its number; the lines before 
 		"add the tokens around each text that the file's post_processor asks for (BOS, EOS)")
 	cobra.CheckErr(cmd.MarkFlagRequired("tokenizer"))
 	return cmd
-}
-
-// registerRankFile adds the flags that say what a rank file does not.
-func registerRankFile(f *pflag.FlagSet, o *tokenizer.Options) {
-	f.StringVar(&o.Pattern, "pattern", "", "what cuts text into words, for a rank file: cl100k, llama3, o200k, qwen, kimi, ... or a regular expression")
-	f.StringArrayVar(&o.SpecialTokens, "special-token", nil, "special `TOKEN=ID` of a rank file, or TOKEN for the id behind the one before; may be repeated")
 }

@@ -27,7 +27,7 @@ The same as a page in a browser is at the daemon's http.listen; for scripts ther
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			out := terminal(cmd.OutOrStdout())
 			if out == nil || os.Getenv("TERM") == "dumb" {
-				return usageError{errors.New("top draws on a terminal; here use loaderd status")}
+				return usage(errors.New("top draws on a terminal; here use loaderd status"))
 			}
 			return client.ask(cmd.Context(), "status", func(c *reader.Client) error {
 				return top.Show(cmd.Context(), client.uri, func(ctx context.Context) (api.Status, error) { return c.Status(ctx, client.run) }, out)

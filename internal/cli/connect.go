@@ -22,21 +22,21 @@ const onceWithin = 5 * time.Second
 // opener opens a Store: stream.Open, or stream.OpenProducer.
 type opener func(context.Context, stream.Config, *slog.Logger) (*stream.Store, error)
 
-// connect makes the first connection, within --wait. One that is lost later is waited for without bound.
-func (f *publishFlags) connect(ctx context.Context, log *slog.Logger, open opener) (*stream.Store, error) {
-	wait := cmp.Or(f.wait, onceWithin)
+// connect makes the first connection within wait, or within onceWithin if wait is 0. A connection that is lost later is waited for without bound.
+func connect(ctx context.Context, config stream.Config, wait time.Duration, log *slog.Logger, open opener) (*stream.Store, error) {
+	wait = cmp.Or(wait, onceWithin)
 	first, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	store, err := open(first, f.config, log)
+	store, err := open(first, config, log)
 	if err == nil {
 		return store, nil
 	}
 	if ctx.Err() != nil || !errors.Is(err, nats.ErrNoServers) && !errors.Is(err, nats.ErrTimeout) {
-		return nil, flagNamed{err}
+		return nil, nameFlags(err)
 	}
-	servers, why := dialServers(ctx, f.config.URL)
+	servers, why := dialServers(ctx, config.URL)
 	if why == nil {
-		return nil, flagNamed{err}
+		return nil, nameFlags(err)
 	}
 	return nil, fmt.Errorf("connect to NATS at %s: cannot be reached within %v: %w: start loaderd serve, or name the servers with --nats", servers, wait, why)
 }
@@ -63,3 +63,18 @@ func dialServers(ctx context.Context, urls string) (servers string, why error) {
 	}
 	return strings.Join(names, ", "), why
 }
+
+// flagNamed is an error about settings that names the flags they came from, not the keys of the daemon's configuration.
+type flagNamed struct{ error }
+
+// nameFlags returns err with flags in place of the keys of the configuration.
+func nameFlags(err error) error { return flagNamed{err} }
+
+var keyFlags = strings.NewReplacer(
+	"stream.tls.ca", "--tls-ca", "stream.tls.cert", "--tls-cert", "stream.tls.key", "--tls-key", "stream.tls", "--tls-ca, --tls-cert",
+	"stream.url", "--nats", "stream.credentials", "--creds", "stream.nkey", "--nkey", "stream.token_file", "--token-file", "stream.name", "--stream", "stream.subject", "--subject",
+)
+
+func (e flagNamed) Error() string { return keyFlags.Replace(e.error.Error()) }
+
+func (e flagNamed) Unwrap() error { return e.error }

@@ -1,0 +1,21 @@
+package cli
+
+import (
+	"io"
+	"log/slog"
+
+	"loaderd/internal/config"
+)
+
+// newLogger logs as configured; the configuration has been validated.
+func newLogger(c config.Log, w io.Writer) *slog.Logger {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(c.Level)); err != nil {
+		level = slog.LevelInfo
+	}
+	options := &slog.HandlerOptions{Level: level}
+	if c.Format == "json" {
+		return slog.New(slog.NewJSONHandler(w, options))
+	}
+	return slog.New(slog.NewTextHandler(w, options))
+}
