@@ -35,12 +35,11 @@ func (f *configFlags) registerStore(cmd *cobra.Command) {
 
 // registerFile adds the flags by which any setting can be given.
 func (f *configFlags) registerFile(cmd *cobra.Command) {
-	flags := cmd.Flags()
-	flags.StringVarP(&f.file, "config", "c", "", "YAML configuration `file`; - reads standard input")
-	flags.Var(&overrideFlag{f, "", "--set"}, "set", "override any setting, such as packing.pool=8192; may be repeated")
+	cmd.Flags().StringVarP(&f.file, "config", "c", "", "YAML configuration `file`; - reads standard input")
+	f.override(cmd, "set", "", "override any setting, such as packing.pool=8192; may be repeated")
 }
 
-// override adds a flag for the setting at path.
+// override adds a flag for the setting at path. Without a path its values name a setting each: PATH=VALUE.
 func (f *configFlags) override(cmd *cobra.Command, name, path, usage string) {
 	cmd.Flags().Var(&overrideFlag{f, path, "--" + name}, name, usage)
 }

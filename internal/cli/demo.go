@@ -61,9 +61,9 @@ LOADERD_ settings are not read.`,
 		{"length", "packing.buckets", "`tokens` of a row (default 2048)"},
 		{"rows", "steps.rows", "`rows` of a step over all readers (default 64)"},
 	} {
-		flags.Var(&overrideFlag{&f.settings, x.path, "--" + x.name}, x.name, x.usage)
+		f.settings.override(cmd, x.name, x.path, x.usage)
 	}
-	flags.Var(&overrideFlag{&f.settings, "", "--set"}, "set", "override any setting of loaderd serve, such as packing.pool=8192; may be repeated")
+	f.settings.override(cmd, "set", "", "override any setting of loaderd serve, such as packing.pool=8192; may be repeated")
 	flags.IntVar(&f.world, "world", 2, "readers, each one rank; they share the rows of a step evenly")
 	flags.Int64Var(&f.limit, "limit", 0, "publish at most this many documents; 0 publishes all")
 	flags.StringVar(&f.keep, "keep", "", "put the data into this `folder`, which must be empty or absent, and keep it")

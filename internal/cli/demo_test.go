@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"loaderd/internal/api"
-	"loaderd/internal/corpus"
 	"loaderd/internal/demo"
 	"loaderd/internal/reader"
 )
@@ -55,26 +54,6 @@ func runDemo(t *testing.T, args ...string) (code int, stdout, stderr string) {
 		t.Errorf("left behind: %v", left)
 	}
 	return code, out.String(), err.String()
-}
-
-// The demo of the README is given no files: what it finds it can read, to the last file.
-func TestDemoFindsWhatItCanRead(t *testing.T) {
-	found, err := demoDocuments(t.Context(), nil, 7<<20)
-	if err != nil {
-		t.Fatal(err)
-	}
-	n := 0
-	for _, in := range found.Inputs {
-		for _, err := range in.Documents(t.Context()) {
-			if skip := (*corpus.SkipError)(nil); err != nil && !errors.As(err, &skip) {
-				t.Fatal(err)
-			}
-			n++
-		}
-	}
-	if n < 5000 {
-		t.Fatalf("%d documents in %s", n, found.From)
-	}
 }
 
 func TestDemoFigures(t *testing.T) {
@@ -252,25 +231,6 @@ func TestDemoRefuses(t *testing.T) {
 				t.Errorf("exit status %d, want %d; stdout %q; stderr %q, want %q", code, test.code, stdout, stderr, test.want)
 			}
 		})
-	}
-}
-
-func TestGoTree(t *testing.T) {
-	root := t.TempDir()
-	t.Setenv("GOROOT", root)
-	if tree, err := goTree(t.Context()); err == nil || !strings.Contains(err.Error(), "loaderd demo ~/src") {
-		t.Errorf("without sources: %q, %v", tree, err)
-	}
-	if err := os.Mkdir(filepath.Join(root, "src"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if tree, err := goTree(t.Context()); err != nil || tree != filepath.Join(root, "src") {
-		t.Errorf("got %q, %v", tree, err)
-	}
-	t.Setenv("GOROOT", "")
-	t.Setenv("PATH", root)
-	if tree, err := goTree(t.Context()); err == nil || !strings.Contains(err.Error(), "no Go installation") {
-		t.Errorf("without go: %q, %v", tree, err)
 	}
 }
 

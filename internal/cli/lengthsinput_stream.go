@@ -33,10 +33,10 @@ func (in *streamInput) register(cmd *cobra.Command) {
 	f.BoolVar(&in.from, "from-stream", false, "take the documents of a running daemon's stream")
 	f.IntVarP(&in.documents, "limit", "n", 0, "with --from-stream: how many, from the stream's first on (default all)")
 	f.StringVarP(&in.flags.file, "config", "c", "", "with --from-stream: the daemon's YAML configuration `file`; - reads standard input")
-	f.Var(&overrideFlag{&in.flags, "", "--set"}, "set", "with --from-stream: override any setting of it, such as stream.name=DOCS; may be repeated")
-	f.Var(&overrideFlag{&in.flags, "stream.url", "--nats"}, "nats",
+	in.flags.override(cmd, "set", "", "with --from-stream: override any setting of it, such as stream.name=DOCS; may be repeated")
+	in.flags.override(cmd, "nats", "stream.url",
 		"with --from-stream: `URLs` of the NATS servers (default: the configuration's, else that of the daemon's own server)")
-	f.Var(&overrideFlag{&in.flags, "tokenizer.name", "--tokenizer"}, "tokenizer",
+	in.flags.override(cmd, "tokenizer", "tokenizer.name",
 		"with --from-stream or --documents: gpt2, cl100k_base, o200k_base, none, or a tokenizer.json or rank `file`")
 }
 

@@ -42,7 +42,7 @@ func TestCommands_FindTokenOfDataFolder(t *testing.T) {
 	for _, args := range [][]string{{"seal"}, {"drain"}, {"info"}, {"ledger", "--step", "0"}} {
 		command(exitFailed, "or name the data folder by LOADERD_STREAM__DIR or --data-dir", with(args...)...)
 	}
-	command(exitFailing, filepath.Join("loaderd-data", "flight.token")+": no such file", with("status")...)
+	command(2, filepath.Join("loaderd-data", "flight.token")+": no such file", with("status")...)
 	command(exitFailed, "there is no flight.token in loaderd-data", "page")
 	command(exitFailed, "there is no flight.token in loaderd-data", "token", "flight")
 

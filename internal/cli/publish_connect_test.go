@@ -2,11 +2,8 @@ package cli
 
 import (
 	"bytes"
-	"errors"
-	"log/slog"
 	"strings"
 	"testing"
-	"time"
 
 	"loaderd/internal/natstest"
 )
@@ -45,36 +42,6 @@ func TestPublishWaitsForTheServer(t *testing.T) {
 	s.Restart()
 	if code := <-ended; code != exitOK || !strings.Contains(out.String(), "committed 1 document ") {
 		t.Errorf("exit %d: %s%s", code, &out, &stderr.said)
-	}
-}
-
-func TestErrorsNameFlags(t *testing.T) {
-	err := nameFlags(errors.New("stream.url stream.tls.ca stream.tls.cert stream.tls.key stream.credentials stream.nkey stream.token_file stream.name stream.subject " +
-		"stream.max_bytes"))
-	if want := "--nats --tls-ca --tls-cert --tls-key --creds --nkey --token-file --stream --subject stream.max_bytes"; err.Error() != want {
-		t.Errorf("got %q, want %q", err, want)
-	}
-}
-
-func TestSeldom(t *testing.T) {
-	var out bytes.Buffer
-	h := newSeldom(slog.NewTextHandler(&out, nil))
-	start := time.Now()
-	say := func(second int, message, cause string) {
-		t.Helper()
-		r := slog.NewRecord(start.Add(time.Duration(second)*time.Second), slog.LevelWarn, message, 0)
-		r.Add("attempt", second, "error", cause)
-		if err := h.Handle(t.Context(), r); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for second := range 21 {
-		say(second, "again", "one")
-	}
-	say(20, "again", "two")
-	say(20, "other", "one")
-	if n := strings.Count(out.String(), "\n"); n != 5 {
-		t.Errorf("%d records, want 5: three of the first, one of the others each:\n%s", n, out.String())
 	}
 }
 

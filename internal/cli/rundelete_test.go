@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"regexp"
@@ -51,14 +50,5 @@ func TestRunsAreListedAndDeleted(t *testing.T) {
 	}
 	if said := s.does("runs"); said != "there are no runs\n" {
 		t.Errorf("afterwards: %s", said)
-	}
-}
-
-func TestAsk(t *testing.T) {
-	for answer, want := range map[string]bool{"y\n": true, "Yes\n": true, "yes": true, "n\n": false, "\n": false, "": false, "yesterday\n": false} {
-		var out bytes.Buffer
-		if err := ask(strings.NewReader(answer), &out, "Delete it?"); (err == nil) != want || out.String() != "Delete it? [y/N] " {
-			t.Errorf("%q: %v, %q", answer, err, out.String())
-		}
 	}
 }
