@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"loaderd/internal/cli/command"
 	"loaderd/internal/natstest"
 )
 
@@ -27,16 +28,16 @@ func TestRunsMoveToOtherServers(t *testing.T) {
 			t.Errorf("%v: exit status %d, %q, %q, want %d and %q", args, have, stdout, stderr, code, part)
 		}
 	}
-	refused(exitUsage, "--to", "--data-dir", s.dir)
-	refused(exitFailed, "run first is led by", "--data-dir", s.dir, "--to", near)
-	refused(exitFailed, "run first is led by", "--nats", "nats://"+s.nats, "--data-dir", s.dir, "--to", near, "--dry-run")
+	refused(command.ExitUsage, "--to", "--data-dir", s.dir)
+	refused(command.ExitFailed, "run first is led by", "--data-dir", s.dir, "--to", near)
+	refused(command.ExitFailed, "run first is led by", "--nats", "nats://"+s.nats, "--data-dir", s.dir, "--to", near, "--dry-run")
 	stop()
 	stop = s.serve("--run", "second")
 	s.does("seal")
 	s.read()
 	stop()
 
-	refused(exitFailed, "nobody", "--data-dir", s.dir, "--to", near, "--run", "nobody")
+	refused(command.ExitFailed, "nobody", "--data-dir", s.dir, "--to", near, "--run", "nobody")
 	says := func(want string, args ...string) {
 		t.Helper()
 		if said := s.does(append([]string{"cluster", "migrate"}, args...)...); !strings.Contains(said, want) {
@@ -45,7 +46,7 @@ func TestRunsMoveToOtherServers(t *testing.T) {
 	}
 	says("to be copied: 6 streams with 2 runs (first, second)", "--data-dir", s.dir, "--to", near, "--dry-run")
 	says("with 2 runs (first, second)", "--data-dir", s.dir, "--to", near)
-	refused(exitFailed, "there is such a stream already", "--data-dir", s.dir, "--to", near)
+	refused(command.ExitFailed, "there is such a stream already", "--data-dir", s.dir, "--to", near)
 	says("with 1 run (first)", "--nats", near, "--to", far, "--run", "first")
 	if said := s.does("runs", "--nats", far); !strings.Contains(said, "first") || strings.Contains(said, "second") {
 		t.Errorf("the runs are %s", said)

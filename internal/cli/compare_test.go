@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"loaderd/internal/cli/command"
 	"loaderd/internal/natstest"
 	"loaderd/internal/report"
 	"loaderd/stream"
@@ -85,7 +86,7 @@ func TestCompareStream(t *testing.T) {
 			dir := t.TempDir()
 			var out, stderr bytes.Buffer
 			args := append([]string{"compare", "--from-stream", "--out", dir, "--methods", "concat,bfd"}, x.args...)
-			if code := Run(t.Context(), args, nil, &out, &stderr); code != exitOK {
+			if code := Run(t.Context(), args, nil, &out, &stderr); code != command.ExitOK {
 				t.Fatalf("exit %d: %s", code, &stderr)
 			}
 			var r report.Report
@@ -123,12 +124,12 @@ func TestCompareStreamFails(t *testing.T) {
 		code int
 		want string
 	}{
-		"no stream":          {[]string{"--nats", url}, exitFailed, "stream DOCS: there is no such document stream at " + s.Store().ClientURL()},
-		"no such tokenizer":  {[]string{"--nats", url, "--tokenizer", "gpt7"}, exitUsage, "tokenizer.name: \"gpt7\""},
-		"a bad setting":      {[]string{"--nats", url, "--set", "packing.pool=0"}, exitUsage, "packing.pool"},
-		"no such file":       {[]string{"-c", filepath.Join(t.TempDir(), "absent.yaml")}, exitFailed, "absent.yaml"},
-		"a negative number":  {[]string{"--nats", url, "-n", "-1"}, exitUsage, "--limit: -1: want 0 (all) or more"},
-		"a column beside it": {[]string{"--nats", url, "--column", "n"}, exitUsage, "--column: want a file"},
+		"no stream":          {[]string{"--nats", url}, command.ExitFailed, "stream DOCS: there is no such document stream at " + s.Store().ClientURL()},
+		"no such tokenizer":  {[]string{"--nats", url, "--tokenizer", "gpt7"}, command.ExitUsage, "tokenizer.name: \"gpt7\""},
+		"a bad setting":      {[]string{"--nats", url, "--set", "packing.pool=0"}, command.ExitUsage, "packing.pool"},
+		"no such file":       {[]string{"-c", filepath.Join(t.TempDir(), "absent.yaml")}, command.ExitFailed, "absent.yaml"},
+		"a negative number":  {[]string{"--nats", url, "-n", "-1"}, command.ExitUsage, "--limit: -1: want 0 (all) or more"},
+		"a column beside it": {[]string{"--nats", url, "--column", "n"}, command.ExitUsage, "--column: want a file"},
 	} {
 		if code, said := compare(x.args...); code != x.code || !strings.Contains(said, x.want) {
 			t.Errorf("%s: exit %d, %s; want %s", name, code, said, x.want)
@@ -140,7 +141,7 @@ func TestCompareStreamFails(t *testing.T) {
 	if _, err := s.Store().EnsureDocuments(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if code, said := compare("--nats", url); code != exitFailed || !strings.Contains(said, "read stream DOCS: it holds no documents yet") {
+	if code, said := compare("--nats", url); code != command.ExitFailed || !strings.Contains(said, "read stream DOCS: it holds no documents yet") {
 		t.Errorf("without documents: exit %d, %s", code, said)
 	}
 }
@@ -160,7 +161,7 @@ func (s *site) compareAsServed(t *testing.T) {
 		t.Setenv("LOADERD_STREAM__DIR", s.dir) // where the token is
 		var out, stderr bytes.Buffer
 		args := append([]string{"compare", "--from-stream", "--nats", "nats://" + s.nats, "--methods", "concat", "--limit", "40", "--out", dir}, x.args...)
-		if code := Run(t.Context(), args, nil, &out, &stderr); code != exitOK || !strings.Contains(stderr.String(), "those of run whole") {
+		if code := Run(t.Context(), args, nil, &out, &stderr); code != command.ExitOK || !strings.Contains(stderr.String(), "those of run whole") {
 			t.Fatalf("%v: exit status %d: %s", x.args, code, &stderr)
 		}
 		var r report.Report

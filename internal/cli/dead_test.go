@@ -8,6 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"loaderd/internal/cli/command"
 	"loaderd/internal/natstest"
 	"loaderd/stream"
 	"loaderd/stream/server"
@@ -105,7 +106,7 @@ func TestDead(t *testing.T) {
 			t.Errorf("letter %+v", l)
 		}
 	}
-	if code, out, stderr := s.loaderd("dead", "retry", "--all", "--edit", "echo no >&2; exit 3"); code != exitFailed || !strings.Contains(stderr, "exit status 3: no") ||
+	if code, out, stderr := s.loaderd("dead", "retry", "--all", "--edit", "echo no >&2; exit 3"); code != command.ExitFailed || !strings.Contains(stderr, "exit status 3: no") ||
 		!strings.Contains(out, "0 letters of stream DOCS_DEAD published again; 3 had been before; 1 could not be") {
 		t.Errorf("a command that fails: exit status %d: %s%s", code, out, stderr)
 	}
@@ -123,9 +124,9 @@ func TestDead(t *testing.T) {
 		code int
 		says string
 	}{
-		{[]string{"retry"}, exitUsage, "which letters?"}, {[]string{"retry", "7", "--all"}, exitUsage, "either"}, {[]string{"retry", "7", "--header", "Nats-Msg-Id=x"}, exitUsage, "none of the server's"}, {[]string{"show", "x"}, exitUsage, "want a number"},
-		{[]string{"show", "9-3"}, exitUsage, "want a number"}, {[]string{"show", "99"}, exitFailed, "no such dead letter"},
-		{[]string{"list", "--source", "math"}, exitFailed, "no source has letters"}, {[]string{"list", "-n", "-1"}, exitUsage, "0 (all)"},
+		{[]string{"retry"}, command.ExitUsage, "which letters?"}, {[]string{"retry", "7", "--all"}, command.ExitUsage, "either"}, {[]string{"retry", "7", "--header", "Nats-Msg-Id=x"}, command.ExitUsage, "none of the server's"}, {[]string{"show", "x"}, command.ExitUsage, "want a number"},
+		{[]string{"show", "9-3"}, command.ExitUsage, "want a number"}, {[]string{"show", "99"}, command.ExitFailed, "no such dead letter"},
+		{[]string{"list", "--source", "math"}, command.ExitFailed, "no source has letters"}, {[]string{"list", "-n", "-1"}, command.ExitUsage, "0 (all)"},
 	} {
 		if code, _, stderr := s.loaderd(append([]string{"dead"}, c.args...)...); code != c.code || !strings.Contains(stderr, c.says) {
 			t.Errorf("%v: exit status %d: %s", c.args, code, stderr)

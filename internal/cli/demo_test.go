@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"loaderd/internal/api"
+	"loaderd/internal/cli/command"
 	"loaderd/internal/demo"
 	"loaderd/internal/reader"
 )
@@ -74,7 +75,7 @@ func TestDemoFigures(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			code, stdout, stderr := runDemo(t, append(test.args, "--json", folder)...)
-			if code != exitOK {
+			if code != command.ExitOK {
 				t.Fatalf("exit status %d: %s", code, stderr)
 			}
 			var s demo.Summary
@@ -105,7 +106,7 @@ func TestDemoText(t *testing.T) {
 	folder, _, _ := demoFiles(t, 20)
 	more, _, _ := demoFiles(t, 1)
 	code, stdout, stderr := runDemo(t, "--limit", "10", folder, more)
-	if code != exitOK {
+	if code != command.ExitOK {
 		t.Fatalf("exit status %d: %s", code, stderr)
 	}
 	for _, want := range []string{"documents    10 ", "first batch", "agreed on every step", "loaderd publish " + folder + " " + more + "\n",
@@ -122,13 +123,13 @@ func TestDemoText(t *testing.T) {
 func TestDemoKeepsFolder(t *testing.T) {
 	folder, _, _ := demoFiles(t, 3)
 	data := filepath.Join(t.TempDir(), "data")
-	if code, _, stderr := runDemo(t, "--json", "--keep", data, folder); code != exitOK {
+	if code, _, stderr := runDemo(t, "--json", "--keep", data, folder); code != command.ExitOK {
 		t.Fatalf("exit status %d: %s", code, stderr)
 	}
 	if held, err := os.ReadDir(data); err != nil || len(held) == 0 {
 		t.Errorf("folder holds %v, %v", held, err)
 	}
-	if code, _, stderr := runDemo(t, "--json", "--keep", data, folder); code != exitFailed || !strings.Contains(stderr, "is not empty") {
+	if code, _, stderr := runDemo(t, "--json", "--keep", data, folder); code != command.ExitFailed || !strings.Contains(stderr, "is not empty") {
 		t.Errorf("again: exit status %d: %s", code, stderr)
 	}
 }
@@ -166,7 +167,7 @@ func TestDemoStays(t *testing.T) {
 	default:
 	}
 	cancel()
-	if code := <-ended; code != exitOK {
+	if code := <-ended; code != command.ExitOK {
 		t.Errorf("exit status %d: %s", code, stderr.String())
 	}
 }
@@ -190,7 +191,7 @@ func TestDemoInterrupted(t *testing.T) {
 			if err := json.Unmarshal(stdout.Bytes(), &s); err != nil {
 				t.Fatalf("%v in %q, stderr %s", err, stdout.String(), stderr.String())
 			}
-			if s.Complete != (code == exitOK) || s.Complete && after == 0 || !s.Complete && !strings.Contains(stderr.String(), "interrupted") {
+			if s.Complete != (code == command.ExitOK) || s.Complete && after == 0 || !s.Complete && !strings.Contains(stderr.String(), "interrupted") {
 				t.Errorf("exit status %d, complete %v, stderr %s", code, s.Complete, stderr.String())
 			}
 			if left, _ := filepath.Glob(filepath.Join(os.Getenv("TMPDIR"), "*")); len(left) > 0 {
@@ -213,17 +214,17 @@ func TestDemoRefuses(t *testing.T) {
 		code int
 		want string
 	}{
-		{"missing path", []string{filepath.Join(none, "absent")}, exitFailed, "no such file"},
-		{"empty folder", []string{none}, exitFailed, "no file in " + none},
-		{"nothing but binaries", []string{binary}, exitFailed, "holds no text (1 files left out"},
-		{"standard input", []string{"-"}, exitUsage, "not standard input"},
-		{"uneven world", []string{"--world", "3", folder}, exitUsage, "divides the 64 rows"},
-		{"no readers", []string{"--world", "0", folder}, exitUsage, "--world 0"},
-		{"negative limit", []string{"--limit", "-1", folder}, exitUsage, "--limit -1"},
-		{"bad settings", []string{"--length", "1", "--method", "best", folder}, exitUsage, "2 problems"},
-		{"a remote server", []string{"--set", "stream.url=nats://127.0.0.1:1", folder}, exitUsage, "a NATS server of its own"},
-		{"address in use", []string{"--set", "flight.listen=203.0.113.1:1", "--set", "flight.insecure=true", folder}, exitFailed, "203.0.113.1:1"},
-		{"folder that can not be made", []string{"--keep", filepath.Join(binary, "x", "y"), folder}, exitFailed, "make data folder"},
+		{"missing path", []string{filepath.Join(none, "absent")}, command.ExitFailed, "no such file"},
+		{"empty folder", []string{none}, command.ExitFailed, "no file in " + none},
+		{"nothing but binaries", []string{binary}, command.ExitFailed, "holds no text (1 files left out"},
+		{"standard input", []string{"-"}, command.ExitUsage, "not standard input"},
+		{"uneven world", []string{"--world", "3", folder}, command.ExitUsage, "divides the 64 rows"},
+		{"no readers", []string{"--world", "0", folder}, command.ExitUsage, "--world 0"},
+		{"negative limit", []string{"--limit", "-1", folder}, command.ExitUsage, "--limit -1"},
+		{"bad settings", []string{"--length", "1", "--method", "best", folder}, command.ExitUsage, "2 problems"},
+		{"a remote server", []string{"--set", "stream.url=nats://127.0.0.1:1", folder}, command.ExitUsage, "a NATS server of its own"},
+		{"address in use", []string{"--set", "flight.listen=203.0.113.1:1", "--set", "flight.insecure=true", folder}, command.ExitFailed, "203.0.113.1:1"},
+		{"folder that can not be made", []string{"--keep", filepath.Join(binary, "x", "y"), folder}, command.ExitFailed, "make data folder"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			code, stdout, stderr := runDemo(t, append(test.args, "--json")...)

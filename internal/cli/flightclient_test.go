@@ -10,6 +10,7 @@ import (
 
 	"loaderd/arrowout"
 	"loaderd/internal/certtest"
+	"loaderd/internal/cli/command"
 	"loaderd/internal/natstest"
 	"loaderd/loader"
 )
@@ -56,23 +57,23 @@ func TestFlightClient(t *testing.T) {
 		code int
 		says string
 	}{
-		{"plain", []string{"--flight", "grpc://" + plain}, exitOK, "ends behind document 7"},
-		{"NATS", []string{"--flight", "grpc://" + nats}, exitFailed,
+		{"plain", []string{"--flight", "grpc://" + plain}, command.ExitOK, "ends behind document 7"},
+		{"NATS", []string{"--flight", "grpc://" + nats}, command.ExitFailed,
 			"a NATS server listens there, where documents are published; the Flight server is at the daemon's flight.listen"},
-		{"NATS with TLS", []string{"--flight", "grpc+tls://" + nats}, exitFailed, "a NATS server listens there"},
-		{"TLS", []string{"--flight", "grpc+tls://" + secure, "--tls-ca", serverCert}, exitOK, "ends behind document 7"},
-		{"mutual TLS", []string{"--flight", "grpc+tls://" + mutual, "--tls-ca", serverCert, "--tls-cert", clientCert, "--tls-key", clientKey}, exitOK,
+		{"NATS with TLS", []string{"--flight", "grpc+tls://" + nats}, command.ExitFailed, "a NATS server listens there"},
+		{"TLS", []string{"--flight", "grpc+tls://" + secure, "--tls-ca", serverCert}, command.ExitOK, "ends behind document 7"},
+		{"mutual TLS", []string{"--flight", "grpc+tls://" + mutual, "--tls-ca", serverCert, "--tls-cert", clientCert, "--tls-key", clientKey}, command.ExitOK,
 			"ends behind document 7"},
-		{"plain to TLS", []string{"--flight", "grpc://" + secure}, exitFailed, "--flight grpc+tls://" + secure},
-		{"TLS to plain", []string{"--flight", "grpc+tls://" + plain}, exitFailed, "--flight grpc://" + plain},
-		{"no authority", []string{"--flight", "grpc+tls://" + secure}, exitFailed, "--tls-ca"},
-		{"no client certificate", []string{"--flight", "grpc+tls://" + mutual, "--tls-ca", serverCert}, exitFailed, "--tls-cert and --tls-key"},
+		{"plain to TLS", []string{"--flight", "grpc://" + secure}, command.ExitFailed, "--flight grpc+tls://" + secure},
+		{"TLS to plain", []string{"--flight", "grpc+tls://" + plain}, command.ExitFailed, "--flight grpc://" + plain},
+		{"no authority", []string{"--flight", "grpc+tls://" + secure}, command.ExitFailed, "--tls-ca"},
+		{"no client certificate", []string{"--flight", "grpc+tls://" + mutual, "--tls-ca", serverCert}, command.ExitFailed, "--tls-cert and --tls-key"},
 		{"another client certificate", []string{"--flight", "grpc+tls://" + mutual, "--tls-ca", serverCert, "--tls-cert", otherCert, "--tls-key", otherKey},
-			exitFailed, "--tls-cert and --tls-key"},
-		{"no key", []string{"--flight", "grpc+tls://" + mutual, "--tls-cert", clientCert}, exitUsage, "--tls-key"},
-		{"certificates without TLS", []string{"--flight", "grpc://" + plain, "--tls-ca", serverCert}, exitUsage, "grpc+tls://"},
-		{"no server", []string{"--flight", "grpc://127.0.0.1:1"}, exitFailed, "is loaderd serve running at 127.0.0.1:1?"},
-		{"no server with TLS", []string{"--flight", "grpc+tls://127.0.0.1:1"}, exitFailed, "is loaderd serve running at 127.0.0.1:1?"},
+			command.ExitFailed, "--tls-cert and --tls-key"},
+		{"no key", []string{"--flight", "grpc+tls://" + mutual, "--tls-cert", clientCert}, command.ExitUsage, "--tls-key"},
+		{"certificates without TLS", []string{"--flight", "grpc://" + plain, "--tls-ca", serverCert}, command.ExitUsage, "grpc+tls://"},
+		{"no server", []string{"--flight", "grpc://127.0.0.1:1"}, command.ExitFailed, "is loaderd serve running at 127.0.0.1:1?"},
+		{"no server with TLS", []string{"--flight", "grpc+tls://127.0.0.1:1"}, command.ExitFailed, "is loaderd serve running at 127.0.0.1:1?"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var out, errs bytes.Buffer

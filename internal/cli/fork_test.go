@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"loaderd/internal/cli/command"
 	"loaderd/internal/reader"
 )
 
@@ -63,7 +64,7 @@ mix: {schedule: [{tokens: 4000, ramp: 6000, weights: {web: 1, code: 1, math: 1}}
 	s.does("mix", "--set", "web=0.5", "--set", "math=0.2")
 	s.does("mix", "--add", "forum={weight: 0.3, packing: {method: concat}}", "--remove", "code")
 	s.fill("forum", 50)
-	if code, _, stderr := s.loaderd("mix", "--add", "code=0.5"); code == exitOK || !strings.Contains(stderr, "is or was a source of the run") {
+	if code, _, stderr := s.loaderd("mix", "--add", "code=0.5"); code == command.ExitOK || !strings.Contains(stderr, "is or was a source of the run") {
 		t.Errorf("a source that was removed comes back: exit status %d: %s", code, stderr)
 	}
 	s.does("seal")
@@ -81,7 +82,7 @@ mix: {schedule: [{tokens: 4000, ramp: 6000, weights: {web: 1, code: 1, math: 1}}
 		!strings.Contains(said, "  source forum: ") {
 		t.Errorf("fork says %s", said)
 	}
-	if code, _, stderr := s.loaderd("fork", "-c", config, "--run", "parent", "--step", "3", "--new", "child"); code == exitOK || !strings.Contains(stderr, "there is a run of that name") {
+	if code, _, stderr := s.loaderd("fork", "-c", config, "--run", "parent", "--step", "3", "--new", "child"); code == command.ExitOK || !strings.Contains(stderr, "there is a run of that name") {
 		t.Errorf("forked into a run that there is: exit status %d: %s", code, stderr)
 	}
 	stop()

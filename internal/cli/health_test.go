@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"loaderd/internal/cli/command"
 )
 
 // asked runs loaderd health and returns its exit status with all that it said.
@@ -47,14 +49,14 @@ func TestHealth(t *testing.T) {
 		code int
 		want string
 	}{
-		{"lives", []string{"--set", "http.listen=" + plain.Listener.Addr().String()}, exitOK, "ok\n"},
-		{"is not ready", []string{"--ready", "--http", plain.URL + "/"}, exitFailed, "loaderd: re-planning after a restart: at document 7\n"},
-		{"has a certificate of another name", []string{"-c", configured}, exitOK, "ok\n"},
-		{"is named, and cannot be trusted", []string{"--http", secret.URL}, exitFailed, "certificate"},
-		{"has any port", []string{"--set", "http.listen=127.0.0.1:0"}, exitUsage, `http.listen: "127.0.0.1:0": want a port that can be known`},
-		{"has a wrong setting", []string{"--set", "http.lissten=x"}, exitUsage, "did you mean http.listen"},
-		{"is not there", []string{"--http", "http://127.0.0.1:1"}, exitFailed, "ask the daemon: "},
-		{"is no URL", []string{"--http", "http://%"}, exitUsage, "--http: "},
+		{"lives", []string{"--set", "http.listen=" + plain.Listener.Addr().String()}, command.ExitOK, "ok\n"},
+		{"is not ready", []string{"--ready", "--http", plain.URL + "/"}, command.ExitFailed, "loaderd: re-planning after a restart: at document 7\n"},
+		{"has a certificate of another name", []string{"-c", configured}, command.ExitOK, "ok\n"},
+		{"is named, and cannot be trusted", []string{"--http", secret.URL}, command.ExitFailed, "certificate"},
+		{"has any port", []string{"--set", "http.listen=127.0.0.1:0"}, command.ExitUsage, `http.listen: "127.0.0.1:0": want a port that can be known`},
+		{"has a wrong setting", []string{"--set", "http.lissten=x"}, command.ExitUsage, "did you mean http.listen"},
+		{"is not there", []string{"--http", "http://127.0.0.1:1"}, command.ExitFailed, "ask the daemon: "},
+		{"is no URL", []string{"--http", "http://%"}, command.ExitUsage, "--http: "},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if code, said := asked(t, test.args...); code != test.code || !strings.Contains(said, test.want) {
@@ -75,7 +77,7 @@ func TestHealthWaits(t *testing.T) {
 		fmt.Fprintln(w, "ready")
 	}))
 	t.Cleanup(server.Close)
-	if code, said := asked(t, "--ready", "--wait", "5m", "--http", server.URL); code != exitOK || said != "ready\n" || asks != 3 {
+	if code, said := asked(t, "--ready", "--wait", "5m", "--http", server.URL); code != command.ExitOK || said != "ready\n" || asks != 3 {
 		t.Errorf("status %d, %q after %d questions", code, said, asks)
 	}
 	ctx, stop := context.WithCancel(t.Context())
@@ -85,7 +87,7 @@ func TestHealthWaits(t *testing.T) {
 	}))
 	t.Cleanup(hung.Close)
 	var said bytes.Buffer
-	if code := Run(ctx, []string{"health", "--wait", "10h", "--http", hung.URL}, nil, &said, &said); code != exitFailed {
+	if code := Run(ctx, []string{"health", "--wait", "10h", "--http", hung.URL}, nil, &said, &said); code != command.ExitFailed {
 		t.Errorf("status %d, %q", code, said.String())
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"loaderd/internal/cli/command"
 	"loaderd/internal/goldentest"
 	"loaderd/internal/survey"
 	"loaderd/stream"
@@ -55,11 +56,11 @@ func TestDryRun(t *testing.T) {
 		code   int
 		stderr string
 	}{
-		{"texts", []string{texts}, exitFailed, "--skip-bad"},
-		{"ids", []string{"--tokenizer", "gpt2", "--end-token", "99", at("ids.npy")}, exitOK, ""},
-		{"ids-without-tokenizer", []string{"--end-token", "99", at("ids.npy")}, exitFailed, "publishing it takes --tokenizer"},
-		{"ids-not-cut", []string{at("ids.npy")}, exitFailed, "it cannot be published as it is"},
-		{"html", []string{at("html.warc")}, exitFailed, "no documents in"},
+		{"texts", []string{texts}, command.ExitFailed, "--skip-bad"},
+		{"ids", []string{"--tokenizer", "gpt2", "--end-token", "99", at("ids.npy")}, command.ExitOK, ""},
+		{"ids-without-tokenizer", []string{"--end-token", "99", at("ids.npy")}, command.ExitFailed, "publishing it takes --tokenizer"},
+		{"ids-not-cut", []string{at("ids.npy")}, command.ExitFailed, "it cannot be published as it is"},
+		{"html", []string{at("html.warc")}, command.ExitFailed, "no documents in"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			code, out, stderr := imports(t, append([]string{"--dry-run"}, c.args...)...)
@@ -73,12 +74,12 @@ func TestDryRun(t *testing.T) {
 		})
 	}
 	few := corpusFolder(t, map[string]string{"a.txt": strings.Repeat("word ", 100) + "\xff"})
-	if code, out, stderr := imports(t, "--dry-run", few); code != exitOK || !strings.Contains(out, "replaced     1 byte") {
+	if code, out, stderr := imports(t, "--dry-run", few); code != command.ExitOK || !strings.Contains(out, "replaced     1 byte") {
 		t.Errorf("bytes that are not UTF-8: exit %d, %s%s", code, out, stderr)
 	}
 	code, out, stderr := imports(t, "--dry-run", "--json", texts)
 	var r survey.Report
-	if err := json.Unmarshal([]byte(out), &r); err != nil || code != exitFailed || r.Documents != 3 || r.LeftOut["bad record"].Count != 1 || !r.Complete {
+	if err := json.Unmarshal([]byte(out), &r); err != nil || code != command.ExitFailed || r.Documents != 3 || r.LeftOut["bad record"].Count != 1 || !r.Complete {
 		t.Errorf("exit %d, %+v, %v: %s", code, r, err, stderr)
 	}
 }
@@ -94,11 +95,11 @@ func TestDryRun_ExitsAsTheImport(t *testing.T) {
 		args []string
 		code int
 	}{
-		{[]string{"good.jsonl"}, exitOK}, {[]string{"bad.jsonl"}, exitFailed}, {[]string{"--skip-bad", "bad.jsonl"}, exitOK}, {[]string{"--skip-bad", "only_bad.jsonl"}, exitOK},
-		{[]string{"large.txt"}, exitFailed}, {[]string{"--skip-too-large", "large.txt"}, exitOK}, {[]string{"empty.jsonl"}, exitFailed}, {[]string{"cut.jsonl.gz"}, exitFailed},
-		{[]string{"good.jsonl", "cut.jsonl.gz"}, exitFailed}, {[]string{"binary.dat"}, exitFailed}, {[]string{"ids.npy"}, exitFailed},
-		{[]string{"--tokenizer", "gpt2", "--end-token", "99", "ids.npy"}, exitOK}, {[]string{"page.html.warc"}, exitFailed}, {[]string{"absent"}, exitFailed},
-		{[]string{"--id-column", "none", "good.jsonl"}, exitFailed}, {[]string{"--text-column", "none", "good.jsonl"}, exitFailed}, {[]string{"--split", "", "--format", "x", "good.jsonl"}, exitUsage},
+		{[]string{"good.jsonl"}, command.ExitOK}, {[]string{"bad.jsonl"}, command.ExitFailed}, {[]string{"--skip-bad", "bad.jsonl"}, command.ExitOK}, {[]string{"--skip-bad", "only_bad.jsonl"}, command.ExitOK},
+		{[]string{"large.txt"}, command.ExitFailed}, {[]string{"--skip-too-large", "large.txt"}, command.ExitOK}, {[]string{"empty.jsonl"}, command.ExitFailed}, {[]string{"cut.jsonl.gz"}, command.ExitFailed},
+		{[]string{"good.jsonl", "cut.jsonl.gz"}, command.ExitFailed}, {[]string{"binary.dat"}, command.ExitFailed}, {[]string{"ids.npy"}, command.ExitFailed},
+		{[]string{"--tokenizer", "gpt2", "--end-token", "99", "ids.npy"}, command.ExitOK}, {[]string{"page.html.warc"}, command.ExitFailed}, {[]string{"absent"}, command.ExitFailed},
+		{[]string{"--id-column", "none", "good.jsonl"}, command.ExitFailed}, {[]string{"--text-column", "none", "good.jsonl"}, command.ExitFailed}, {[]string{"--split", "", "--format", "x", "good.jsonl"}, command.ExitUsage},
 	} {
 		args := slices.Clone(c.args)
 		for i, arg := range args {
@@ -119,11 +120,11 @@ func TestIDsOfTheVocabulary(t *testing.T) {
 	s := documentServer(t)
 	path := filepath.Join(corpusFolder(t, map[string]string{"a.jsonl": `{"ids":[1,50256]}` + "\n" + `{"ids":[50257]}`}), "a.jsonl")
 	code, sum, stderr := publishes(t, s, "", "--tokenizer", "gpt2", path)
-	if code != exitFailed || sum.Documents != 1 || !strings.Contains(stderr, "token 0 has the id 50257, the tokenizer's vocabulary has 50257") {
+	if code != command.ExitFailed || sum.Documents != 1 || !strings.Contains(stderr, "token 0 has the id 50257, the tokenizer's vocabulary has 50257") {
 		t.Errorf("exit %d, %+v: %s", code, sum, stderr)
 	}
 	code, sum, stderr = publishes(t, s, "", "--tokenizer", "gpt2", "--source", "other", "--skip-bad", path)
-	if code != exitOK || sum.Documents != 1 || sum.Skipped["bad record"] != 1 {
+	if code != command.ExitOK || sum.Documents != 1 || sum.Skipped["bad record"] != 1 {
 		t.Errorf("left out: exit %d, %+v: %s", code, sum, stderr)
 	}
 }
@@ -136,17 +137,17 @@ func TestImportFlags(t *testing.T) {
 		code int
 		want string
 	}{
-		{[]string{"--token-type", "float32"}, exitUsage, `--token-type: "float32" is no type of token ids`},
-		{[]string{"--end-token", "-1"}, exitUsage, `--end-token "-1"`},
-		{[]string{"--begin-token", "x"}, exitUsage, `--begin-token "x"`},
-		{[]string{"--tokenizer", ""}, exitUsage, "--tokenizer is empty"},
-		{[]string{"--tokenizer", "gpt2", "--tokenizer-fingerprint", "sha256:" + strings.Repeat("0a", 32)}, exitUsage, "not both"},
-		{[]string{"--tokenizer", missing}, exitFailed, missing},
-		{[]string{"--text-column", "a", "--text-column", "b"}, exitUsage, `the flag is given twice, first with "a"`},
-		{[]string{"--id-column", "text"}, exitUsage, `column "text" is named twice`},
-		{[]string{"--meta", "a,b,a=c"}, exitUsage, `--meta names "a" twice`},
-		{[]string{"--split", "test", "--end-token", "99"}, exitFailed, "has no splits"},
-		{[]string{"--format", "npz"}, exitUsage, "want one of auto, text"},
+		{[]string{"--token-type", "float32"}, command.ExitUsage, `--token-type: "float32" is no type of token ids`},
+		{[]string{"--end-token", "-1"}, command.ExitUsage, `--end-token "-1"`},
+		{[]string{"--begin-token", "x"}, command.ExitUsage, `--begin-token "x"`},
+		{[]string{"--tokenizer", ""}, command.ExitUsage, "--tokenizer is empty"},
+		{[]string{"--tokenizer", "gpt2", "--tokenizer-fingerprint", "sha256:" + strings.Repeat("0a", 32)}, command.ExitUsage, "not both"},
+		{[]string{"--tokenizer", missing}, command.ExitFailed, missing},
+		{[]string{"--text-column", "a", "--text-column", "b"}, command.ExitUsage, `the flag is given twice, first with "a"`},
+		{[]string{"--id-column", "text"}, command.ExitUsage, `column "text" is named twice`},
+		{[]string{"--meta", "a,b,a=c"}, command.ExitUsage, `--meta names "a" twice`},
+		{[]string{"--split", "test", "--end-token", "99"}, command.ExitFailed, "has no splits"},
+		{[]string{"--format", "npz"}, command.ExitUsage, "want one of auto, text"},
 	} {
 		if code, _, stderr := imports(t, append(append([]string{"--dry-run"}, c.args...), path)...); code != c.code || !strings.Contains(stderr, c.want) {
 			t.Errorf("%v: exit %d: %s, want %q", c.args, code, stderr, c.want)
@@ -162,7 +163,7 @@ func TestMetaOfParts(t *testing.T) {
 	s := documentServer(t)
 	path := filepath.Join(corpusFolder(t, map[string]string{"a.jsonl": `{"parts":[{"text":"x","loss":true}],"lang":"de"}`}), "a.jsonl")
 	for _, meta := range []string{"lang", "language=lang"} {
-		if code, sum, stderr := publishes(t, s, "", "--meta", meta, path); code != exitOK || sum.Documents != 1 {
+		if code, sum, stderr := publishes(t, s, "", "--meta", meta, path); code != command.ExitOK || sum.Documents != 1 {
 			t.Errorf("exit %d, %+v: %s", code, sum, stderr)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"loaderd/internal/cli/command"
 	"loaderd/loader"
 )
 
@@ -24,7 +25,7 @@ func TestInfoOfADaemon(t *testing.T) {
 		}
 		s.does("publish", "--source", source, corpusFolder(t, files))
 	}
-	if code, _, said := s.loaderd("info", "--measure"); code != exitFailed || !strings.Contains(said, "[code web] may get more documents") {
+	if code, _, said := s.loaderd("info", "--measure"); code != command.ExitFailed || !strings.Contains(said, "[code web] may get more documents") {
 		t.Errorf("measured although nothing is sealed: %s", said)
 	}
 	within(t, func() bool { return strings.Contains(s.does("runs"), " so far ") })

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+
+	"loaderd/internal/cli/command"
 )
 
 // ledgerText compares the texts that the ledger shows with the documents, of which files has the text by its path.
@@ -50,10 +52,10 @@ func (s *site) ledgerText(t *testing.T, files map[string]string) {
 		code int
 		says string
 	}{
-		{[]string{"--step", "2", "--text", "--format", "arrow"}, exitUsage, "table or json"},
-		{[]string{"--find", "x", "--text"}, exitUsage, "text"},
-		{[]string{"--step", "2", "--text", "--tokenizer", "cl100k_base"}, exitFailed, "--tokenizer"},
-		{[]string{"--step", "2", "--text", "--tokenizer", "none"}, exitUsage, "--tokenizer"},
+		{[]string{"--step", "2", "--text", "--format", "arrow"}, command.ExitUsage, "table or json"},
+		{[]string{"--find", "x", "--text"}, command.ExitUsage, "text"},
+		{[]string{"--step", "2", "--text", "--tokenizer", "cl100k_base"}, command.ExitFailed, "--tokenizer"},
+		{[]string{"--step", "2", "--text", "--tokenizer", "none"}, command.ExitUsage, "--tokenizer"},
 	} {
 		code, _, stderr := s.loaderd(append([]string{"ledger"}, c.args...)...)
 		if code != c.code || !strings.Contains(stderr, c.says) {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"loaderd/internal/cli/command"
 	"loaderd/internal/ledger"
 	"loaderd/internal/natstest"
 )
@@ -15,7 +16,7 @@ import (
 func outputFails(t *testing.T, stdin string, args ...string) {
 	t.Helper()
 	var said bytes.Buffer
-	if code := Run(t.Context(), args, strings.NewReader(stdin), fullWriter{}, &said); code != exitFailed || !strings.Contains(said.String(), errWrite.Error()) {
+	if code := Run(t.Context(), args, strings.NewReader(stdin), fullWriter{}, &said); code != command.ExitFailed || !strings.Contains(said.String(), errWrite.Error()) {
 		t.Errorf("%v: exit status %d: %s", args, code, said.String())
 	}
 }

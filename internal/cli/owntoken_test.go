@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"loaderd/internal/access"
+	"loaderd/internal/cli/command"
 	"loaderd/internal/natstest"
 )
 
@@ -26,7 +27,7 @@ func TestCommands_FindTokenOfDataFolder(t *testing.T) {
 	s, home, page := newSite(t), t.TempDir(), natstest.FreeAddress(t)
 	s.dir = filepath.Join(home, "loaderd-data")
 	s.serve("--set", "http.listen="+page)
-	command := func(code int, part string, args ...string) string {
+	loaderd := func(code int, part string, args ...string) string {
 		t.Helper()
 		var out, errs bytes.Buffer
 		have := Run(t.Context(), args, nil, &out, &errs)
@@ -40,22 +41,22 @@ func TestCommands_FindTokenOfDataFolder(t *testing.T) {
 
 	t.Chdir(t.TempDir()) // where no daemon was started
 	for _, args := range [][]string{{"seal"}, {"drain"}, {"info"}, {"ledger", "--step", "0"}} {
-		command(exitFailed, "or name the data folder by LOADERD_STREAM__DIR or --data-dir", with(args...)...)
+		loaderd(command.ExitFailed, "or name the data folder by LOADERD_STREAM__DIR or --data-dir", with(args...)...)
 	}
-	command(2, filepath.Join("loaderd-data", "flight.token")+": no such file", with("status")...)
-	command(exitFailed, "there is no flight.token in loaderd-data", "page")
-	command(exitFailed, "there is no flight.token in loaderd-data", "token", "flight")
+	loaderd(2, filepath.Join("loaderd-data", "flight.token")+": no such file", with("status")...)
+	loaderd(command.ExitFailed, "there is no flight.token in loaderd-data", "page")
+	loaderd(command.ExitFailed, "there is no flight.token in loaderd-data", "token", "flight")
 
 	t.Chdir(home)
-	command(exitOK, "is drained", with("drain")...)
-	link := command(exitOK, "http://"+page+"/#login=", "page", "--http", "http://"+page)
-	token := command(exitOK, "flight_", "token", "flight")
+	loaderd(command.ExitOK, "is drained", with("drain")...)
+	link := loaderd(command.ExitOK, "http://"+page+"/#login=", "page", "--http", "http://"+page)
+	token := loaderd(command.ExitOK, "flight_", "token", "flight")
 
 	t.Chdir(t.TempDir())
-	command(exitOK, "is drained", with("drain", "--data-dir", s.dir)...)
+	loaderd(command.ExitOK, "is drained", with("drain", "--data-dir", s.dir)...)
 	t.Setenv("LOADERD_STREAM__DIR", s.dir)
-	command(exitOK, "is drained", with("drain")...)
-	command(exitUsage, "asks for no token of the data folder", "page", "--set", "flight.insecure=true")
+	loaderd(command.ExitOK, "is drained", with("drain")...)
+	loaderd(command.ExitUsage, "asks for no token of the data folder", "page", "--set", "flight.insecure=true")
 
 	_, code, _ := strings.Cut(link, "#login=")
 	for _, want := range []int{http.StatusOK, http.StatusUnauthorized} { // it opens the page once
@@ -96,7 +97,7 @@ func TestCommands_SendNoTokenToImpostor(t *testing.T) {
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- impostor.Serve(l) }()
-	if code, _, _ := s.loaderd("seal"); code != exitFailed {
+	if code, _, _ := s.loaderd("seal"); code != command.ExitFailed {
 		t.Errorf("exit status %d", code)
 	}
 	impostor.Stop()

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"loaderd/internal/api"
+	"loaderd/internal/cli/command"
 	"loaderd/internal/reader"
 )
 
@@ -55,7 +56,7 @@ func TestPeek(t *testing.T) {
 		code int
 		says string
 	}{
-		{[]string{"-n", "17"}, exitUsage, "1 to 16"}, {[]string{"--tokens", "0"}, exitUsage, "1 to 4096"}, {[]string{"--source", "math"}, exitFailed, "BAD_TICKET"},
+		{[]string{"-n", "17"}, command.ExitUsage, "1 to 16"}, {[]string{"--tokens", "0"}, command.ExitUsage, "1 to 4096"}, {[]string{"--source", "math"}, command.ExitFailed, "BAD_TICKET"},
 	} {
 		if code, _, stderr := s.loaderd(append([]string{"peek"}, c.args...)...); code != c.code || !strings.Contains(stderr, c.says) {
 			t.Errorf("%v: exit status %d: %s", c.args, code, stderr)

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"loaderd/internal/cli/command"
 	"loaderd/internal/natstest"
 )
 
@@ -19,8 +20,8 @@ func TestPublishWithoutServer(t *testing.T) {
 			t.Errorf("error does not say %q: %s", part, said)
 		}
 	}
-	if n := strings.Count(said, "trying again"); code != exitFailed || n != 1 {
-		t.Errorf("exit %d and %d warnings, want exit %d and one: %s", code, n, exitFailed, said)
+	if n := strings.Count(said, "trying again"); code != command.ExitFailed || n != 1 {
+		t.Errorf("exit %d and %d warnings, want exit %d and one: %s", code, n, command.ExitFailed, said)
 	}
 	if strings.Contains(said, "secret") || strings.Contains(said, "stream.") {
 		t.Errorf("error gives the password away, or names keys instead of flags: %s", said)
@@ -40,7 +41,7 @@ func TestPublishWaitsForTheServer(t *testing.T) {
 	}()
 	<-stderr.found
 	s.Restart()
-	if code := <-ended; code != exitOK || !strings.Contains(out.String(), "committed 1 document ") {
+	if code := <-ended; code != command.ExitOK || !strings.Contains(out.String(), "committed 1 document ") {
 		t.Errorf("exit %d: %s%s", code, &out, &stderr.said)
 	}
 }

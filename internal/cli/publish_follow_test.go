@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"testing"
 
+	"loaderd/internal/cli/command"
 	"loaderd/internal/natstest"
 )
 
@@ -75,7 +76,7 @@ func TestFollowPublishesFilesAsTheyAppear(t *testing.T) {
 	appears(t, dir, "end", "")
 	var stdout, stderr bytes.Buffer
 	code := Run(t.Context(), append(args, "--follow-until", filepath.Join(dir, "end")), nil, &stdout, &stderr)
-	if code != exitOK || !strings.Contains(stdout.String(), "committed 1 document ") || !strings.Contains(stdout.String(), "left out: 1 changed") ||
+	if code != command.ExitOK || !strings.Contains(stdout.String(), "committed 1 document ") || !strings.Contains(stdout.String(), "left out: 1 changed") ||
 		!strings.Contains(stderr.String(), filepath.Join(dir, "b.jsonl")+" has changed since it was published") {
 		t.Errorf("exit %d: %s%s", code, &stdout, &stderr)
 	}
@@ -94,7 +95,7 @@ func TestFollow_ContinuesBehindABadFile(t *testing.T) {
 	end := filepath.Join(t.TempDir(), "end")
 	appears(t, filepath.Dir(end), "end", "")
 	code, sum, stderr := publishes(t, s, "", "--follow", "--follow-settle", "0", "--follow-every", "10ms", "--follow-until", end, filepath.Join(dir, "*"))
-	if code != exitFailed || sum.Documents != 2 || sum.InputsComplete != 1 || sum.InputsFailed != 2 ||
+	if code != command.ExitFailed || sum.Documents != 2 || sum.InputsComplete != 1 || sum.InputsFailed != 2 ||
 		strings.Count(stderr, "warning: not read to its end: ") != 2 {
 		t.Errorf("exit %d, %+v: %s", code, sum, stderr)
 	}
@@ -128,7 +129,7 @@ func TestFollowKeepsItsOrderOverAKill(t *testing.T) {
 	end := filepath.Join(t.TempDir(), "end")
 	appears(t, filepath.Dir(end), "end", "")
 	var stdout, stderr bytes.Buffer
-	if code := Run(t.Context(), append(args, "--follow-until", end), nil, &stdout, &stderr); code != exitOK {
+	if code := Run(t.Context(), append(args, "--follow-until", end), nil, &stdout, &stderr); code != command.ExitOK {
 		t.Errorf("exit %d: %s%s", code, &stdout, &stderr)
 	}
 	if got := texts(streamed(t, s)); got != want.String() {
@@ -154,7 +155,7 @@ func TestFollowRefuses(t *testing.T) {
 		{[]string{"--follow-until", "end", "."}, "--follow-until wants --follow"},
 		{[]string{"--follow", "nowhere/*.jsonl"}, "there is no folder"},
 	} {
-		if code, _, stderr := publishes(t, s, "", c.args...); code == exitOK || !strings.Contains(stderr, c.said) {
+		if code, _, stderr := publishes(t, s, "", c.args...); code == command.ExitOK || !strings.Contains(stderr, c.said) {
 			t.Errorf("%v: exit %d: %s", c.args, code, stderr)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"loaderd/internal/cli/command"
 	"loaderd/internal/natstest"
 	"loaderd/internal/publishing"
 	"loaderd/loader/plan"
@@ -34,10 +35,10 @@ func TestPublish_OtherTokenizerThanTheRunsIsRefused(t *testing.T) {
 	s.reported("a")
 	file := filepath.Join(corpusFolder(t, map[string]string{"a.jsonl": `{"ids":[1,2,3]}` + "\n"}), "a.jsonl")
 	code, stdout, stderr := s.loaderd("publish", "--tokenizer", "cl100k_base", file)
-	if code != exitFailed || stdout != "" || !strings.Contains(stderr, "run a has tokenizer gpt2 (sha256:") || !strings.Contains(stderr, "every document would become a dead letter") {
+	if code != command.ExitFailed || stdout != "" || !strings.Contains(stderr, "run a has tokenizer gpt2 (sha256:") || !strings.Contains(stderr, "every document would become a dead letter") {
 		t.Errorf("exit status %d: %s%s", code, stdout, stderr)
 	}
-	if code, stdout, stderr := s.loaderd("publish", "--tokenizer", "gpt2", file); code != exitOK || !strings.HasPrefix(stdout, "committed 1 document ") || strings.Contains(stdout, "skipped") {
+	if code, stdout, stderr := s.loaderd("publish", "--tokenizer", "gpt2", file); code != command.ExitOK || !strings.HasPrefix(stdout, "committed 1 document ") || strings.Contains(stdout, "skipped") {
 		t.Errorf("with the run's own: exit status %d: %s%s", code, stdout, stderr)
 	}
 }
@@ -50,7 +51,7 @@ func TestPublish_TextForTokenIDsIsRefused(t *testing.T) {
 	defer stop()
 	s.reported("a")
 	file := filepath.Join(corpusFolder(t, map[string]string{"a.jsonl": jsonLines(3)}), "a.jsonl")
-	if code, stdout, stderr := s.loaderd("publish", file); code != exitFailed || stdout != "" || !strings.Contains(stderr, "run a takes token ids alone") {
+	if code, stdout, stderr := s.loaderd("publish", file); code != command.ExitFailed || stdout != "" || !strings.Contains(stderr, "run a takes token ids alone") {
 		t.Errorf("exit status %d: %s%s", code, stdout, stderr)
 	}
 }
@@ -85,10 +86,10 @@ func TestPublish_SummaryHasWhatRunsSkip(t *testing.T) {
 		skipped plan.Skips
 		stderr  string
 	}{
-		{"bad.jsonl", exitRejected, 4, skips(2, 1), "run a failed to decode 2 of the 4 documents (of all producers) " +
+		{"bad.jsonl", command.ExitRejected, 4, skips(2, 1), "run a failed to decode 2 of the 4 documents (of all producers) " +
 			"that it read during this publish: see loaderd dead list"},
-		{"good.jsonl", exitOK, 1, skips(0, 0), ""}, // counts begin anew
-		{"long.jsonl", exitOK, 1, skips(0, 1), ""},
+		{"good.jsonl", command.ExitOK, 1, skips(0, 0), ""}, // counts begin anew
+		{"long.jsonl", command.ExitOK, 1, skips(0, 1), ""},
 	} {
 		code, sum, stderr := publish(tt.name)
 		if code != tt.code || len(sum.Runs) != 1 || sum.Runs[0] != (publishing.RunIntake{Run: "a", Read: tt.read, Skipped: tt.skipped, Filling: true}) || !strings.Contains(stderr, tt.stderr) {

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"loaderd/internal/cli/command"
 	"loaderd/internal/natstest"
 )
 
@@ -42,7 +43,7 @@ func TestPublishStopsWhileAPipeWaits(t *testing.T) {
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Wait(); err == nil || cmd.ProcessState.ExitCode() != exitFailed || !strings.Contains(out.String(), "interrupted: committed 3 documents") {
+	if err := cmd.Wait(); err == nil || cmd.ProcessState.ExitCode() != command.ExitFailed || !strings.Contains(out.String(), "interrupted: committed 3 documents") {
 		t.Errorf("%v: %s", err, out)
 	}
 	if got := len(streamed(t, s)); got != 3 {
@@ -68,7 +69,7 @@ func TestPublishDoesNotHoldABatchWhileItsInputPauses(t *testing.T) {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if code := <-ended; code != exitOK || !strings.Contains(out.String(), "committed 3 documents") {
+	if code := <-ended; code != command.ExitOK || !strings.Contains(out.String(), "committed 3 documents") {
 		t.Errorf("exit %d: %s%s", code, &out, &errs)
 	}
 }

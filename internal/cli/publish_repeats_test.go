@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"loaderd/internal/cli/command"
 	"loaderd/internal/publishing"
 )
 
@@ -36,7 +37,7 @@ func TestPublishUnderAnotherName(t *testing.T) {
 		{"standard input that goes on", lines + `{"text":"one more"}`, []string{"-"}, 1, &publishing.Repeats{Documents: 30, Sequence: 21}, "", ""},
 	} {
 		code, sum, stderr := publishes(t, s, c.stdin, c.args...)
-		if code != exitOK || sum.Documents != c.new {
+		if code != command.ExitOK || sum.Documents != c.new {
 			t.Fatalf("%s: exit status %d, %+v: %s", c.name, code, sum, stderr)
 		}
 		switch {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"loaderd/internal/cli/command"
 	"loaderd/internal/natstest"
 	"loaderd/internal/publishing"
 	"loaderd/stream"
@@ -22,7 +23,7 @@ func TestPublishBehindASeal(t *testing.T) {
 		t.Helper()
 		code, stdout, stderr := s.loaderd("publish", "--json", file(name))
 		var sum publishing.Summary
-		if err := json.Unmarshal([]byte(stdout), &sum); code != exitOK || err != nil {
+		if err := json.Unmarshal([]byte(stdout), &sum); code != command.ExitOK || err != nil {
 			t.Fatalf("exit status %d, %v: %s%s", code, err, stdout, stderr)
 		}
 		return sum, stderr
@@ -53,7 +54,7 @@ func TestPublishBehindASeal(t *testing.T) {
 		return err == nil && slices.Contains(known, retention.Reading{Run: "second"})
 	})
 	code, stdout, stderr := s.loaderd("publish", file("c.jsonl"))
-	if code != exitOK || !strings.Contains(stdout, "not read by run first, which ends behind document 50\n") || !strings.Contains(stderr, "read by second") {
+	if code != command.ExitOK || !strings.Contains(stdout, "not read by run first, which ends behind document 50\n") || !strings.Contains(stderr, "read by second") {
 		t.Errorf("with another run: exit status %d: %s%s", code, stdout, stderr)
 	}
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"loaderd/internal/cli/command"
 	"loaderd/internal/natstest"
 	"loaderd/internal/publishing"
 	"loaderd/stream"
@@ -116,17 +117,17 @@ func TestPublishFolderTwice(t *testing.T) {
 	s := documentServer(t)
 	dir := corpusFolder(t, map[string]string{"a.txt": "text a", "b.txt": "", "c.bin": "\x00", "d.jsonl": jsonLines(3)})
 	code, sum, stderr := publishes(t, s, "", "--source", "web", "--id-column", "key", dir)
-	if code != exitOK || sum.Documents != 4 || sum.Inputs != 2 || sum.InputsComplete != 2 || sum.LastSequence != 4 ||
+	if code != command.ExitOK || sum.Documents != 4 || sum.Inputs != 2 || sum.InputsComplete != 2 || sum.LastSequence != 4 ||
 		sum.Skipped["empty"] != 1 || sum.Skipped["binary"] != 1 {
 		t.Errorf("first: exit %d, %+v\n%s", code, sum, stderr)
 	}
 	code, sum, stderr = publishes(t, s, "", "--source", "web", "--id-column", "key", dir)
-	if code != exitOK || sum.Documents != 0 || sum.InputsComplete != 2 || sum.Already != 4 {
+	if code != command.ExitOK || sum.Documents != 0 || sum.InputsComplete != 2 || sum.Already != 4 {
 		t.Errorf("again: exit %d, %+v\n%s", code, sum, stderr)
 	}
 	var out, errs bytes.Buffer
 	args := []string{"publish", "--nats", natstest.URL(s), "--source", "web", "--id-column", "key", dir}
-	if code := Run(t.Context(), args, nil, &out, &errs); code != exitOK || !strings.HasPrefix(out.String(), "already published: 4 documents") {
+	if code := Run(t.Context(), args, nil, &out, &errs); code != command.ExitOK || !strings.HasPrefix(out.String(), "already published: 4 documents") {
 		t.Errorf("in words: exit %d, %s%s", code, &out, &errs)
 	}
 	want := []string{"docs.web a.txt  text a", "docs.web d.jsonl k0 line 0", "docs.web d.jsonl k1 line 1", "docs.web d.jsonl k2 line 2"}
@@ -138,10 +139,10 @@ func TestPublishFolderTwice(t *testing.T) {
 func TestPublishStandardInput(t *testing.T) {
 	s := documentServer(t)
 	fingerprint := "sha256:" + strings.Repeat("0a", 32)
-	if code, sum, stderr := publishes(t, s, `{"text":"one"}`+"\n"+`{"text":"one"}`, "-"); code != exitOK || sum.Documents != 2 {
+	if code, sum, stderr := publishes(t, s, `{"text":"one"}`+"\n"+`{"text":"one"}`, "-"); code != command.ExitOK || sum.Documents != 2 {
 		t.Errorf("text: exit %d, %+v\n%s", code, sum, stderr)
 	}
-	if code, sum, stderr := publishes(t, s, `{"ids":[1,2]}`, "--tokenizer-fingerprint", fingerprint, "-"); code != exitOK || sum.Documents != 1 {
+	if code, sum, stderr := publishes(t, s, `{"ids":[1,2]}`, "--tokenizer-fingerprint", fingerprint, "-"); code != command.ExitOK || sum.Documents != 1 {
 		t.Errorf("tokens: exit %d, %+v\n%s", code, sum, stderr)
 	}
 	want := []string{"docs.files -  one", "docs.files -  one", "docs.files -  \x01\x00\x00\x00\x02\x00\x00\x00"}
@@ -176,25 +177,25 @@ func TestPublishFailures(t *testing.T) {
 		documents int64
 		stderr    []string
 	}{
-		{"bad line", []string{"--source", "a", bad}, exitFailed, 2, []string{"bad.jsonl:3", "--skip-bad", "committed 2 documents"}},
-		{"bad line left out", []string{"--source", "a", "--skip-bad", bad}, exitOK, 1, nil},
-		{"too large", []string{big}, exitFailed, 0, []string{"big.txt", "1024", "--skip-too-large"}},
-		{"too large left out", []string{"--skip-too-large", big}, exitOK, 0, nil},
-		{"no such file", []string{filepath.Join(dir, "absent")}, exitFailed, 0, []string{"absent"}},
-		{"bad source", []string{"--source", "a.b", bad}, exitUsage, 0, []string{`"a.b"`, "--source"}},
-		{"bad format", []string{"--format", "xml", bad}, exitUsage, 0, []string{`"xml"`, "--format"}},
-		{"bad address", []string{"--nats", "http://here", bad}, exitUsage, 0, []string{"--nats", "http://here"}},
-		{"certificate without key", []string{"--tls-cert", "a.pem", bad}, exitUsage, 0, []string{"--tls-key"}},
-		{"bad fingerprint", []string{"--tokenizer-fingerprint", "sha256:00", bad}, exitUsage, 0, []string{"--tokenizer-fingerprint", "64 hexadecimal"}},
-		{"no fingerprint", []string{"--tokenizer-fingerprint", "", bad}, exitUsage, 0, []string{"--tokenizer-fingerprint"}},
-		{"bad wait", []string{"--wait", "-1s", bad}, exitUsage, 0, []string{"--wait"}},
-		{"parquet from stdin", []string{"--format", "parquet", "-"}, exitUsage, 0, []string{"Parquet"}},
-		{"empty folder", []string{t.TempDir()}, exitFailed, 0, []string{"no documents in /"}},
-		{"empty file", []string{empty}, exitFailed, 0, []string{"no documents in ", "empty.jsonl"}},
-		{"empty file again", []string{empty}, exitFailed, 0, []string{"no documents in ", "empty.jsonl"}},
-		{"nothing to read", []string{"-"}, exitFailed, 0, []string{"no documents in standard input"}},
-		{"no path", nil, exitUsage, 0, []string{"requires at least 1 arg"}},
-		{"stdin and a file", []string{"-", bad}, exitUsage, 0, []string{"standard input"}},
+		{"bad line", []string{"--source", "a", bad}, command.ExitFailed, 2, []string{"bad.jsonl:3", "--skip-bad", "committed 2 documents"}},
+		{"bad line left out", []string{"--source", "a", "--skip-bad", bad}, command.ExitOK, 1, nil},
+		{"too large", []string{big}, command.ExitFailed, 0, []string{"big.txt", "1024", "--skip-too-large"}},
+		{"too large left out", []string{"--skip-too-large", big}, command.ExitOK, 0, nil},
+		{"no such file", []string{filepath.Join(dir, "absent")}, command.ExitFailed, 0, []string{"absent"}},
+		{"bad source", []string{"--source", "a.b", bad}, command.ExitUsage, 0, []string{`"a.b"`, "--source"}},
+		{"bad format", []string{"--format", "xml", bad}, command.ExitUsage, 0, []string{`"xml"`, "--format"}},
+		{"bad address", []string{"--nats", "http://here", bad}, command.ExitUsage, 0, []string{"--nats", "http://here"}},
+		{"certificate without key", []string{"--tls-cert", "a.pem", bad}, command.ExitUsage, 0, []string{"--tls-key"}},
+		{"bad fingerprint", []string{"--tokenizer-fingerprint", "sha256:00", bad}, command.ExitUsage, 0, []string{"--tokenizer-fingerprint", "64 hexadecimal"}},
+		{"no fingerprint", []string{"--tokenizer-fingerprint", "", bad}, command.ExitUsage, 0, []string{"--tokenizer-fingerprint"}},
+		{"bad wait", []string{"--wait", "-1s", bad}, command.ExitUsage, 0, []string{"--wait"}},
+		{"parquet from stdin", []string{"--format", "parquet", "-"}, command.ExitUsage, 0, []string{"Parquet"}},
+		{"empty folder", []string{t.TempDir()}, command.ExitFailed, 0, []string{"no documents in /"}},
+		{"empty file", []string{empty}, command.ExitFailed, 0, []string{"no documents in ", "empty.jsonl"}},
+		{"empty file again", []string{empty}, command.ExitFailed, 0, []string{"no documents in ", "empty.jsonl"}},
+		{"nothing to read", []string{"-"}, command.ExitFailed, 0, []string{"no documents in standard input"}},
+		{"no path", nil, command.ExitUsage, 0, []string{"requires at least 1 arg"}},
+		{"stdin and a file", []string{"-", bad}, command.ExitUsage, 0, []string{"standard input"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			code, sum, stderr := publishes(t, s, "", c.args...)
@@ -220,7 +221,7 @@ func TestPublish_ContinuesBehindABadInput(t *testing.T) {
 	paths := []string{filepath.Join(dir, "a.jsonl.gz"), filepath.Join(dir, "b.jsonl"), filepath.Join(dir, "c.jsonl"), filepath.Join(dir, "d.jsonl")}
 	for source, args := range map[string][]string{"folder": {dir}, "files": paths} {
 		code, sum, stderr := publishes(t, s, "", append([]string{"--source", source}, args...)...)
-		if code != exitFailed || sum.Documents != 5 || sum.InputsComplete != 1 || sum.InputsFailed != 3 || len(sum.Problems) != 3 {
+		if code != command.ExitFailed || sum.Documents != 5 || sum.InputsComplete != 1 || sum.InputsFailed != 3 || len(sum.Problems) != 3 {
 			t.Errorf("exit %d, %+v: %s", code, sum, stderr)
 		}
 		for i, what := range []string{"a.jsonl.gz: gzip data is truncated", "b.jsonl:3: not a JSON object", "c.jsonl: its name promises JSON lines"} {
@@ -235,7 +236,7 @@ func TestPublish_ContinuesBehindABadInput(t *testing.T) {
 			t.Fatal(err)
 		}
 		code, sum, stderr = publishes(t, s, "", append([]string{"--source", source, "--skip-bad"}, args...)...)
-		if code != exitFailed || sum.Documents != 1 || sum.InputsFailed != 1 || sum.Skipped["trailing"] != 1 || len(sum.Warnings) != 1 {
+		if code != command.ExitFailed || sum.Documents != 1 || sum.InputsFailed != 1 || sum.Skipped["trailing"] != 1 || len(sum.Warnings) != 1 {
 			t.Errorf("repaired: exit %d, %+v: %s", code, sum, stderr)
 		}
 		if err := os.WriteFile(filepath.Join(dir, "a.jsonl.gz"), []byte("\x1f\x8b\x08"), 0o644); err != nil {
@@ -291,12 +292,12 @@ func TestPublishGoesOnAfterAKill(t *testing.T) {
 func goesOnAfterKills(t *testing.T, n int, want func(i int) string, args ...string) {
 	t.Helper()
 	s := documentServer(t)
-	command := append([]string{"import", "--nats", natstest.URL(s)}, args...)
+	importArgs := append([]string{"import", "--nats", natstest.URL(s)}, args...)
 	for _, stop := range []struct {
 		signal syscall.Signal
 		after  uint64
 	}{{syscall.SIGKILL, 0}, {syscall.SIGKILL, 8_000}, {syscall.SIGINT, 20_000}} {
-		cmd, out := loaderdProcess(command...)
+		cmd, out := loaderdProcess(importArgs...)
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
@@ -310,13 +311,13 @@ func goesOnAfterKills(t *testing.T, n int, want func(i int) string, args ...stri
 			t.Fatalf("%v: ended with %v before the signal: the corpus is too small", stop.signal, err)
 		}
 		if stop.signal == syscall.SIGINT {
-			if exit.ExitCode() != exitFailed || !strings.Contains(out.String(), "interrupted: ") ||
+			if exit.ExitCode() != command.ExitFailed || !strings.Contains(out.String(), "interrupted: ") ||
 				!strings.Contains(out.String(), "the same command again goes on from there") {
 				t.Errorf("interrupted with exit %d: %s", exit.ExitCode(), out)
 			}
 		}
 	}
-	if code, sum, stderr := publishes(t, s, "", args...); code != exitOK || sum.Documents+sum.Duplicates != int64(n) || sum.Documents == int64(n) || sum.Duplicates == 0 {
+	if code, sum, stderr := publishes(t, s, "", args...); code != command.ExitOK || sum.Documents+sum.Duplicates != int64(n) || sum.Documents == int64(n) || sum.Duplicates == 0 {
 		t.Errorf("last run: exit %d, %+v\n%s", code, sum, stderr)
 	}
 	got := streamed(t, s)
@@ -350,8 +351,8 @@ func stopsWhileItWaits(t *testing.T, path string, goesOn bool) {
 	}()
 	<-stderr.found
 	cancel()
-	if code := <-ended; code != exitFailed {
-		t.Errorf("exit %d, want %d", code, exitFailed)
+	if code := <-ended; code != command.ExitFailed {
+		t.Errorf("exit %d, want %d", code, command.ExitFailed)
 	}
 	if strings.Contains(stderr.said.String(), "the same command again goes on from there") != goesOn {
 		t.Errorf("said %q, want a promise to go on: %t", stderr.said.String(), goesOn)

@@ -1,4 +1,4 @@
-// Package cli is the command line of loaderd: flags and arguments, calls of other packages, and output.
+// Package cli is the command line of loaderd: the root command with the commands of the packages below.
 package cli
 
 import (
@@ -13,6 +13,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"loaderd/internal/build"
+	"loaderd/internal/cli/command"
+	"loaderd/internal/cli/daemoncmd"
+	"loaderd/internal/cli/deadcmd"
+	"loaderd/internal/cli/publishcmd"
+	"loaderd/internal/cli/runcmd"
+	"loaderd/internal/cli/simulatecmd"
 	"loaderd/internal/config"
 )
 
@@ -25,40 +31,40 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	root := NewRootCmd()
 	root.SetArgs(args)
 	root.SetIn(stdin)
-	out := &output{Writer: stdout}
+	out := &command.Output{Writer: stdout}
 	root.SetOut(out)
 	root.SetErr(stderr)
 	started := false // the command line was in order
 	noteStart(root, &started)
 
 	cmd, err := root.ExecuteContextC(ctx)
-	var usage usageError
-	var quiet exitStatus
-	var rejected rejectedError
+	var usage command.UsageError
+	var quiet command.ExitStatus
+	var rejected publishcmd.RejectedError
 	var problems config.Problems
-	if out.err != nil && (err == nil || !started) {
-		err, started = out.err, true
+	if out.Err != nil && (err == nil || !started) {
+		err, started = out.Err, true
 	}
 	switch {
 	case err == nil:
-		return exitOK
+		return command.ExitOK
 	case errors.As(err, &quiet):
-		return quiet.code
+		return quiet.Code
 	case errors.As(err, &rejected):
 		fmt.Fprintf(stderr, "loaderd: %v\n", err)
-		return exitRejected
+		return command.ExitRejected
 	case errors.As(err, &problems):
 		fmt.Fprintf(stderr, "loaderd: %v\n", err)
-		return exitUsage
+		return command.ExitUsage
 	case !started || errors.As(err, &usage):
 		fmt.Fprintf(stderr, "loaderd: %v\nSee %s --help.\n", err, cmd.CommandPath())
-		return exitUsage
+		return command.ExitUsage
 	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
 		fmt.Fprintln(stderr, "loaderd: interrupted")
-		return exitFailed
+		return command.ExitFailed
 	}
 	fmt.Fprintf(stderr, "loaderd: %v\n", err)
-	return exitFailed
+	return command.ExitFailed
 }
 
 // noteStart makes every command below cmd set started when its own work begins: errors before that are about the command line.
@@ -99,34 +105,34 @@ batches over Arrow Flight. The same configuration over the same stream gives the
 	root.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(
-		newDemoCmd(),
-		newServeCmd(),
-		newPublishCmd(),
-		newImportCmd(),
-		newSealCmd(),
-		newDrainCmd(),
-		newMixCmd(),
-		newSourceCmd(),
-		newStatusCmd(),
-		newHealthCmd(),
-		newTopCmd(),
-		newPageCmd(),
-		newInfoCmd(),
-		newLedgerCmd(),
-		newPeekCmd(),
-		newExportCmd(),
-		newRunsCmd(),
-		newRunCmd(),
-		newDeadCmd(),
-		newClusterCmd(),
-		newTokenCmd(),
-		newForkCmd(),
-		newAuditCmd(),
-		newRepairCmd(),
+		daemoncmd.NewDemoCmd(),
+		daemoncmd.NewServeCmd(),
+		publishcmd.NewPublishCmd(),
+		publishcmd.NewImportCmd(),
+		runcmd.NewSealCmd(),
+		runcmd.NewDrainCmd(),
+		runcmd.NewMixCmd(),
+		runcmd.NewSourceCmd(),
+		runcmd.NewStatusCmd(),
+		daemoncmd.NewHealthCmd(),
+		runcmd.NewTopCmd(),
+		daemoncmd.NewPageCmd(),
+		runcmd.NewInfoCmd(),
+		runcmd.NewLedgerCmd(),
+		runcmd.NewPeekCmd(),
+		runcmd.NewExportCmd(),
+		runcmd.NewRunsCmd(),
+		runcmd.NewRunCmd(),
+		deadcmd.NewDeadCmd(),
+		daemoncmd.NewClusterCmd(),
+		daemoncmd.NewTokenCmd(),
+		runcmd.NewForkCmd(),
+		runcmd.NewAuditCmd(),
+		runcmd.NewRepairCmd(),
 		newTokenizeCmd(),
-		newSimulateCmd(),
-		newCompareCmd(),
-		newGenLengthsCmd(),
+		simulatecmd.NewSimulateCmd(),
+		simulatecmd.NewCompareCmd(),
+		simulatecmd.NewGenLengthsCmd(),
 		newVersionCmd(),
 	)
 	return root

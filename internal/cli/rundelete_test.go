@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"loaderd/internal/cli/command"
 	"loaderd/internal/runs"
 )
 
@@ -31,12 +32,12 @@ func TestRunsAreListedAndDeleted(t *testing.T) {
 			t.Errorf("%v: exit status %d, %s%s, want %d and %q", args, have, stdout, stderr, code, want)
 		}
 	}
-	refused(exitFailed, "run first is led by process", "run", "delete", "first", "--yes")
+	refused(command.ExitFailed, "run first is led by process", "run", "delete", "first", "--yes")
 	stop()
 
-	refused(exitUsage, "--yes", "run", "delete", "first")
-	refused(exitUsage, "run name", "run", "delete", "fir st")
-	refused(exitFailed, "there is no run second", "run", "delete", "second", "--yes")
+	refused(command.ExitUsage, "--yes", "run", "delete", "first")
+	refused(command.ExitUsage, "run name", "run", "delete", "fir st")
+	refused(command.ExitFailed, "there is no run second", "run", "delete", "second", "--yes")
 	var all []runs.Listed
 	if err := json.Unmarshal([]byte(s.does("runs", "--json")), &all); err != nil || len(all) != 1 || all[0].Run != "first" || all[0].Steps != uint64(steps) ||
 		all[0].Leader != nil {

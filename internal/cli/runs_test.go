@@ -17,6 +17,7 @@ import (
 	"github.com/apache/arrow/go/v17/parquet/pqarrow"
 
 	"loaderd/internal/api"
+	"loaderd/internal/cli/command"
 	"loaderd/internal/ledger"
 	"loaderd/internal/natstest"
 	"loaderd/internal/reader"
@@ -60,7 +61,7 @@ func (s *site) loaderd(args ...string) (code int, stdout, stderr string) {
 func (s *site) does(args ...string) string {
 	s.t.Helper()
 	code, stdout, stderr := s.loaderd(args...)
-	if code != exitOK {
+	if code != command.ExitOK {
 		s.t.Fatalf("%v: exit status %d: %s", args, code, stderr)
 	}
 	return stdout
@@ -98,7 +99,7 @@ func (s *site) serve(args ...string) (stop func()) {
 		}
 		stopped = true
 		cancel()
-		if code := <-ended; code != exitOK {
+		if code := <-ended; code != command.ExitOK {
 			s.t.Errorf("serve %v: exit status %d: %s", args, code, said.said.String())
 		}
 	}
@@ -194,13 +195,13 @@ func TestRunsAreForkedAuditedAndLookedInto(t *testing.T) {
 		code int
 		want string
 	}{
-		{[]string{"fork", "--run", "whole", "--step", "3", "--new", "rest"}, exitFailed, "choose another name"},
-		{[]string{"fork", "--run", "whole", "--step", "100000", "--new", "far"}, exitFailed, "not planned yet"},
-		{[]string{"fork", "--run", "whole", "--step", "3", "--new", "whole"}, exitUsage, "want another name"},
-		{[]string{"fork", "--run", "nobody", "--step", "3", "--new", "far"}, exitFailed, "nobody"},
-		{[]string{"audit", "--run", "nobody"}, exitFailed, "nobody"},
-		{[]string{"ledger", "--step", "100000"}, exitFailed, "ended before step 100000"},
-		{[]string{"ledger", "--run", "rest", "--step", "0"}, exitFailed, "whole"},
+		{[]string{"fork", "--run", "whole", "--step", "3", "--new", "rest"}, command.ExitFailed, "choose another name"},
+		{[]string{"fork", "--run", "whole", "--step", "100000", "--new", "far"}, command.ExitFailed, "not planned yet"},
+		{[]string{"fork", "--run", "whole", "--step", "3", "--new", "whole"}, command.ExitUsage, "want another name"},
+		{[]string{"fork", "--run", "nobody", "--step", "3", "--new", "far"}, command.ExitFailed, "nobody"},
+		{[]string{"audit", "--run", "nobody"}, command.ExitFailed, "nobody"},
+		{[]string{"ledger", "--step", "100000"}, command.ExitFailed, "ended before step 100000"},
+		{[]string{"ledger", "--run", "rest", "--step", "0"}, command.ExitFailed, "whole"},
 	} {
 		if code, stdout, stderr := s.loaderd(refused.args...); code != refused.code || !strings.Contains(stderr, refused.want) || stdout != "" {
 			t.Errorf("%v: exit status %d, %q, want %d and %q", refused.args, code, stderr, refused.code, refused.want)
@@ -298,7 +299,7 @@ func (s *site) ledger(t *testing.T, whole []reader.Batch) {
 	if none := s.does("ledger", "--find", "never published"); !strings.Contains(none, "no step of the plan holds") {
 		t.Errorf("a document that is not there: %s", none)
 	}
-	if code, _, stderr := s.loaderd("ledger", "--step", "0", "--format", "xml"); code != exitUsage || !strings.Contains(stderr, "parquet") {
+	if code, _, stderr := s.loaderd("ledger", "--step", "0", "--format", "xml"); code != command.ExitUsage || !strings.Contains(stderr, "parquet") {
 		t.Errorf("an unknown format: exit status %d: %s", code, stderr)
 	}
 }
@@ -386,7 +387,7 @@ func TestOtherSubjectsOfAStream(t *testing.T) {
 	s.serve()()
 	code, _, stderr := s.loaderd("serve", "--set", "stream.subject=texts")
 	for _, part := range []string{"subjects is [docs.>], want [texts.>]", "set stream.subject to docs, as it was", "stream.name, run"} {
-		if code != exitFailed || !strings.Contains(stderr, part) {
+		if code != command.ExitFailed || !strings.Contains(stderr, part) {
 			t.Errorf("exit status %d, and it does not say %q: %s", code, part, stderr)
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"loaderd/internal/cli/command"
 )
 
 // Who is let in is made, listed and revoked by commands, while the daemon runs.
@@ -28,13 +30,13 @@ func TestTokens(t *testing.T) {
 		}
 		return name
 	}
-	operator := tokenFile("operator", token(exitOK, "loaderd_", "create", "operator", "--role", "operate"))
-	reader := tokenFile("reader", token(exitOK, "loaderd_", "create", "reader", "--role", "read", "--days", "3"))
-	token(exitUsage, "want read, train or operate", "create", "x", "--role", "admin")
-	token(exitUsage, "letters, digits", "create", "a b", "--role", "read")
-	token(exitFailed, "same name", "create", "reader", "--role", "read")
-	token(exitOK, "host.corp", "create", "host", "--role", "train", "--certificate", "host.corp", "--run", "pre*")
-	if list := token(exitOK, "operator", "list"); strings.Contains(list, "loaderd_") || len(strings.Split(list, "\n")) != 4 {
+	operator := tokenFile("operator", token(command.ExitOK, "loaderd_", "create", "operator", "--role", "operate"))
+	reader := tokenFile("reader", token(command.ExitOK, "loaderd_", "create", "reader", "--role", "read", "--days", "3"))
+	token(command.ExitUsage, "want read, train or operate", "create", "x", "--role", "admin")
+	token(command.ExitUsage, "letters, digits", "create", "a b", "--role", "read")
+	token(command.ExitFailed, "same name", "create", "reader", "--role", "read")
+	token(command.ExitOK, "host.corp", "create", "host", "--role", "train", "--certificate", "host.corp", "--run", "pre*")
+	if list := token(command.ExitOK, "operator", "list"); strings.Contains(list, "loaderd_") || len(strings.Split(list, "\n")) != 4 {
 		t.Errorf("the list is\n%s", list)
 	}
 	s.serve("--set", "flight.identities="+file)
@@ -44,17 +46,17 @@ func TestTokens(t *testing.T) {
 		if with != "" {
 			args = append(args, "--token-file", with)
 		}
-		if code, _, stderr := s.loaderd(args...); code != exitFailed || !strings.Contains(stderr, part) {
+		if code, _, stderr := s.loaderd(args...); code != command.ExitFailed || !strings.Contains(stderr, part) {
 			t.Errorf("%v: exit status %d, %s, want %q", args, code, stderr, part)
 		}
 	}
 	refused("the call has no bearer token", "", "seal")
 	refused("identity reader may not do this: action seal takes the role operate, and it has the role read", reader, "seal")
 	s.does("seal", "--token-file", operator)
-	token(exitOK, "no more", "revoke", "operator")
-	token(exitFailed, "no such identity", "revoke", "operator")
+	token(command.ExitOK, "no more", "revoke", "operator")
+	token(command.ExitFailed, "no such identity", "revoke", "operator")
 	for len(operator) > 0 { // within seconds
-		if code, _, stderr := s.loaderd("seal", "--token-file", operator); code == exitFailed && strings.Contains(stderr, "bearer token is wrong") {
+		if code, _, stderr := s.loaderd("seal", "--token-file", operator); code == command.ExitFailed && strings.Contains(stderr, "bearer token is wrong") {
 			break
 		}
 		if t.Context().Err() != nil {
@@ -74,14 +76,14 @@ func TestTokenOfProducers(t *testing.T) {
 		var out bytes.Buffer
 		return Run(t.Context(), append([]string{"token", "producer", "--data-dir", s.dir}, args...), nil, &out, &out), out.String()
 	}
-	if code, said := token(); code != exitFailed || !strings.Contains(said, "made when a daemon starts there") {
+	if code, said := token(); code != command.ExitFailed || !strings.Contains(said, "made when a daemon starts there") {
 		t.Errorf("without a daemon: exit status %d, %s", code, said)
 	}
 	s.serve()
-	if code, said := token(); code != exitOK || !strings.HasPrefix(said, "producer_") || strings.Count(said, "\n") != 1 {
+	if code, said := token(); code != command.ExitOK || !strings.HasPrefix(said, "producer_") || strings.Count(said, "\n") != 1 {
 		t.Errorf("exit status %d, %s", code, said)
 	}
-	if code, said := token("--nats", "nats://127.0.0.1:1"); code != exitUsage || !strings.Contains(said, "stream.url is set") {
+	if code, said := token("--nats", "nats://127.0.0.1:1"); code != command.ExitUsage || !strings.Contains(said, "stream.url is set") {
 		t.Errorf("with servers of one's own: exit status %d, %s", code, said)
 	}
 }

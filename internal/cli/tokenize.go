@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"loaderd/internal/cli/command"
 	"loaderd/internal/daemon"
 	"loaderd/internal/jsonlines"
 	"loaderd/tokenizer"
@@ -63,7 +64,7 @@ A line that can not be read is an error that names its number; the lines before 
 		},
 	}
 	cmd.Flags().StringVar(&name, "tokenizer", "", "built-in name, tokenizer.json or rank file")
-	registerRankFile(cmd.Flags(), &options)
+	command.RegisterRankFile(cmd.Flags(), &options)
 	cmd.Flags().BoolVar(&decode, "decode", false, `the reverse: {"id", "ids"} in; {"id", "text"} out, "base64" where the bytes are not UTF-8`)
 	cmd.Flags().BoolVar(&fingerprint, "fingerprint", false, "print the tokenizer's fingerprint, which documents that are already tokenized must carry, and stop")
 	cmd.Flags().BoolVar(&options.SpecialAsText, "special-as-text", false, "encode special tokens such as <|endoftext|> that are written in a text as text")

@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"loaderd/internal/build"
+	"loaderd/internal/cli/command"
 
 	"github.com/spf13/cobra"
 )
@@ -32,7 +33,7 @@ func newVersionCmd() *cobra.Command {
 algorithm version.`,
 		Example: `  loaderd version
   loaderd version --json | jq .plan_algorithm`,
-		Args: noArguments,
+		Args: command.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			b := build.This()
 			if asJSON {

@@ -1,0 +1,48 @@
+// Package command is what commands share: flags of configuration, connections to daemon and stream, output, errors and exit statuses.
+package command
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+)
+
+// Exit statuses.
+const (
+	ExitOK     = 0
+	ExitFailed = 1 // the work failed
+	ExitUsage  = 2 // the command line or the configuration is wrong
+	// ExitRejected is the status of a publish whose documents are committed, where a run could not decode some.
+	ExitRejected = 3
+)
+
+// UsageError marks an error that a command finds in its arguments itself: it exits with ExitUsage.
+type UsageError struct{ error }
+
+// Usage returns err as an error of the command line.
+func Usage(err error) error { return UsageError{err} }
+
+func (e UsageError) Unwrap() error { return e.error }
+
+// ExitStatus makes a command end with a status and without a word: what it wrote says why.
+type ExitStatus struct{ Code int }
+
+func (ExitStatus) Error() string { return "" }
+
+// NoArguments refuses arguments. Cobra would call the first an unknown command.
+func NoArguments(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return fmt.Errorf("%s takes no arguments: %q", cmd.CommandPath(), args[0])
+	}
+	return nil
+}
+
+// Group makes a command that has no work of its own but its subcommands'.
+func Group(use, short, example string, subcommands ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: use, Short: short, Example: example, Args: NoArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(subcommands...)
+	return cmd
+}

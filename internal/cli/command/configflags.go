@@ -1,0 +1,91 @@
+package command
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"loaderd/internal/config"
+)
+
+// ConfigFlags are the flags that make a configuration, for every command that needs one.
+type ConfigFlags struct {
+	File      string
+	Overrides []config.Override // in the order of the command line
+}
+
+// Register adds the flags of commands that work on one run with its configuration.
+func (f *ConfigFlags) Register(cmd *cobra.Command) {
+	f.RegisterStore(cmd)
+	f.Override(cmd, "run", "run", "`name` of the run")
+	f.Override(cmd, "listen", "flight.listen", "`address` of the Flight server")
+	f.Override(cmd, "tokenizer", "tokenizer.name", "gpt2, cl100k_base, o200k_base, none, or a tokenizer.json or rank `file`")
+}
+
+// RegisterStore adds the flags of commands that need only the place where the runs are.
+func (f *ConfigFlags) RegisterStore(cmd *cobra.Command) {
+	f.RegisterFile(cmd)
+	f.Override(cmd, "data-dir", "stream.dir", "data `folder` of the NATS server inside the daemon")
+	f.Override(cmd, "nats", "stream.url", "`URLs` of NATS servers to use instead of the one inside")
+}
+
+// RegisterFile adds the flags by which any setting can be given.
+func (f *ConfigFlags) RegisterFile(cmd *cobra.Command) {
+	cmd.Flags().StringVarP(&f.File, "config", "c", "", "YAML configuration `file`; - reads standard input")
+	f.Override(cmd, "set", "", "override any setting, such as packing.pool=8192; may be repeated")
+}
+
+// Override adds a flag for the setting at path. Without a path its values name a setting each: PATH=VALUE.
+func (f *ConfigFlags) Override(cmd *cobra.Command, name, path, usage string) {
+	cmd.Flags().Var(&OverrideFlag{f, path, "--" + name}, name, usage)
+}
+
+// Load reads the file, the environment and the flags.
+func (f *ConfigFlags) Load(cmd *cobra.Command) (config.Config, error) {
+	layers := config.Layers{Name: f.File, Environ: os.Environ(), Overrides: f.Overrides}
+	var err error
+	switch f.File {
+	case "":
+	case "-":
+		layers.Name = "standard input"
+		layers.YAML, err = io.ReadAll(cmd.InOrStdin())
+	default:
+		layers.YAML, err = os.ReadFile(f.File)
+	}
+	if err != nil {
+		return config.Config{}, fmt.Errorf("read configuration: %w", err)
+	}
+	return config.Load(layers)
+}
+
+// OverrideFlag is a flag whose values become overrides of the setting at path. Without a path the value itself names one: PATH=VALUE.
+type OverrideFlag struct {
+	flags *ConfigFlags
+	path  string
+	name  string
+}
+
+func (o *OverrideFlag) Set(value string) error {
+	path := o.path
+	if path == "" {
+		var ok bool
+		if path, value, ok = strings.Cut(value, "="); !ok || path == "" {
+			return errors.New("want key=value, such as packing.pool=8192")
+		}
+	}
+	o.flags.Overrides = append(o.flags.Overrides, config.Override{Path: path, Value: value, Flag: o.name})
+	return nil
+}
+
+func (o *OverrideFlag) String() string { return "" }
+
+func (o *OverrideFlag) Type() string {
+	if o.path == "" {
+		return "key=value"
+	}
+	return "string"
+}

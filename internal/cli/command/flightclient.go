@@ -1,0 +1,154 @@
+package command
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"loaderd/internal/access"
+	"loaderd/internal/reader"
+	"loaderd/loader"
+	"loaderd/stream"
+)
+
+// FlightClient are the flags of commands that talk to a running daemon.
+type FlightClient struct {
+	URI, tokenFile, dataDir, ca, cert, key, Run string
+}
+
+// Register adds the flags.
+func (f *FlightClient) Register(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.URI, "flight", "grpc://127.0.0.1:8815", "`URI` of the daemon's Flight server (grpc:// or grpc+tls://)")
+	flags.StringVar(&f.tokenFile, "token-file", "", "`file` with the bearer token")
+	flags.StringVar(&f.dataDir, "data-dir", DataDir(), "data `folder` of a daemon on this machine, with its token")
+	flags.StringVar(&f.ca, "tls-ca", "", "PEM `file` of the authority that signed the daemon's certificate")
+	flags.StringVar(&f.cert, "tls-cert", "", "PEM `file` of the client's certificate, where the daemon asks for one; with --tls-key")
+	flags.StringVar(&f.key, "tls-key", "", "PEM `file` of the key of --tls-cert")
+	flags.StringVar(&f.Run, "run", "", "`name` of the run; the daemon refuses when it serves another")
+}
+
+// Open prepares a connection to the daemon.
+func (f *FlightClient) Open() (*reader.Client, error) {
+	options, err := f.options()
+	if err != nil {
+		return nil, err
+	}
+	client, err := reader.Open(f.URI, options)
+	if err != nil {
+		return nil, Usage(fmt.Errorf("--flight: %w", err))
+	}
+	return client, nil
+}
+
+// Ask has f ask the daemon for an action, and says what to do when the daemon cannot be reached.
+func (f *FlightClient) Ask(ctx context.Context, action string, ask func(*reader.Client) error) error {
+	client, err := f.Open()
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	if err = ask(client); err == nil {
+		return nil
+	}
+	if s, ok := status.FromError(errors.Unwrap(err)); ok && s != nil { // the daemon's sentence without gRPC's frame
+		return fmt.Errorf("%s at %s: %s%s", action, f.URI, s.Message(), f.advice(ctx, s)+f.noToken(err))
+	}
+	return err
+}
+
+// DataDir is the data folder where the token of a daemon on this machine is looked for.
+func DataDir() string { return cmp.Or(os.Getenv("LOADERD_STREAM__DIR"), stream.Default().Dir) }
+
+// noToken returns the reason why the token of a daemon that asks for one was not found.
+func (f *FlightClient) noToken(err error) string {
+	_, address, _ := strings.Cut(f.URI, "://")
+	if f.tokenFile != "" || reader.Reason(errors.Unwrap(err)) != string(loader.BadToken) {
+		return ""
+	}
+	_, err = access.NewLocalCaller(f.dataDir, address).Authorization()
+	if err == nil {
+		return ""
+	}
+	return " (" + err.Error() + ")"
+}
+
+const hungUp = "the daemon hung up: does it ask for a client certificate, or another one? (--tls-cert and --tls-key)"
+
+// advice is what to do about a server that cannot be reached. gRPC tells the cause in its message only.
+func (f *FlightClient) advice(ctx context.Context, s *status.Status) string {
+	if s.Code() != codes.Unavailable {
+		return ""
+	}
+	_, address, _ := strings.Cut(f.URI, "://")
+	secure := strings.HasPrefix(f.URI, "grpc+tls:")
+	for _, c := range []struct {
+		secure       bool
+		part, advice string
+	}{
+		{secure, "connection refused", "is loaderd serve running at " + address + "?"},
+		{false, "error reading server preface", "does the daemon use TLS? then it is --flight grpc+tls://" + address},
+		{true, "first record does not look like a TLS handshake", "the daemon uses no TLS: it is --flight grpc://" + address},
+		{true, "unknown authority", "name the authority that signed the daemon's certificate with --tls-ca"},
+		{true, "certificate required", "the daemon asks for a client certificate: --tls-cert and --tls-key"},
+		{true, "bad certificate", "the daemon does not take the client's certificate: --tls-cert and --tls-key"},
+		{true, "unknown certificate authority", "the daemon does not know who signed the client's certificate: --tls-cert and --tls-key"},
+		// Under TLS 1.3 a client may learn of a refusal by the loss of the connection only.
+		{true, "connection reset by peer", hungUp},
+		{true, "broken pipe", hungUp},
+		{true, "EOF", hungUp},
+	} {
+		if c.secure == secure && strings.Contains(s.Message(), c.part) {
+			if greetsAsNATS(ctx, address) {
+				return ": a NATS server listens there, where documents are published; the Flight server is at the daemon's flight.listen, by default grpc://127.0.0.1:8815"
+			}
+			return ": " + c.advice
+		}
+	}
+	return ""
+}
+
+func (f *FlightClient) options() (reader.Options, error) {
+	o := reader.Options{Window: reader.BulkWindow, DataDir: f.dataDir}
+	switch {
+	case (f.cert == "") != (f.key == ""):
+		return o, Usage(errors.New("want --tls-cert and --tls-key together"))
+	case f.ca+f.cert != "" && strings.HasPrefix(f.URI, "grpc://"):
+		return o, Usage(fmt.Errorf("--tls-ca and --tls-cert are for TLS, and --flight %s has none: want grpc+tls://", f.URI))
+	}
+	if f.tokenFile != "" {
+		token, err := access.ReadToken(f.tokenFile)
+		if err != nil {
+			return o, err
+		}
+		o.Token = token
+	}
+	o.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
+	if f.cert != "" {
+		own, err := tls.LoadX509KeyPair(f.cert, f.key)
+		if err != nil {
+			return o, fmt.Errorf("read client certificate: %w", err)
+		}
+		o.TLS.Certificates = []tls.Certificate{own}
+	}
+	if f.ca != "" {
+		pem, err := os.ReadFile(f.ca)
+		if err != nil {
+			return o, fmt.Errorf("read authority: %w", err)
+		}
+		o.TLS.RootCAs = x509.NewCertPool()
+		if !o.TLS.RootCAs.AppendCertsFromPEM(pem) {
+			return o, fmt.Errorf("read authority: %s holds no PEM certificate", f.ca)
+		}
+	}
+	return o, nil
+}

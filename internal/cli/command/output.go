@@ -1,0 +1,34 @@
+package command
+
+import (
+	"fmt"
+	"io"
+	"os"
+
+	"golang.org/x/term"
+)
+
+// Output is standard output. It keeps the first error of a write, because some writers, such as the help, do not return it.
+type Output struct {
+	io.Writer
+	Err error
+}
+
+func (o *Output) Write(p []byte) (int, error) {
+	n, err := o.Writer.Write(p)
+	if err != nil && o.Err == nil {
+		o.Err = fmt.Errorf("write standard output: %w", err)
+	}
+	return n, err
+}
+
+// Terminal is the terminal that w writes to, nil if it is none.
+func Terminal(w io.Writer) *os.File {
+	if o, ok := w.(*Output); ok {
+		w = o.Writer
+	}
+	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		return f
+	}
+	return nil
+}

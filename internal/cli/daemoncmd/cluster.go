@@ -1,0 +1,140 @@
+package daemoncmd
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"loaderd/internal/cli/command"
+	"loaderd/internal/config"
+	"loaderd/internal/daemon"
+	"loaderd/internal/quantity"
+	"loaderd/internal/runs"
+	"loaderd/stream"
+)
+
+// NewClusterCmd returns the command cluster.
+func NewClusterCmd() *cobra.Command {
+	return command.Group("cluster", "Work on the servers that keep the runs", `  loaderd cluster migrate --data-dir /data/loaderd --to nats://nats-1:4222`, newMigrateCmd())
+}
+
+// migrateFlags say where runs are copied to.
+type migrateFlags struct {
+	source command.ConfigFlags
+	target stream.Config
+	run    string
+	dry    bool
+	json   bool
+}
+
+func newMigrateCmd() *cobra.Command {
+	f := migrateFlags{target: stream.Default()}
+	cmd := &cobra.Command{
+		Use:   "migrate --to URLS [flags]",
+		Short: "Copy runs and their documents from one server to a cluster",
+		Long: `Copy the document stream, its dead letters, and the plans, checkpoints and floors of the runs over it, with the records of publishers, from the data folder
+of a daemon that is stopped, or from NATS servers, to other NATS servers. There the runs go on with the same steps: sequences, gaps, times, headers and
+ids stay as they are. Every message is compared in the end. What was copied stays where it is; start no daemon there any more.
+
+It is refused while a daemon leads one of the runs, and where the servers have one of the streams already. After it was broken off the same command goes
+on: what is copied whole is kept. Start daemons over the new servers when it is done.`,
+		Example: `  loaderd cluster migrate --data-dir /data/loaderd --to nats://nats-1:4222,nats://nats-2:4222 --dry-run
+  loaderd cluster migrate -c loaderd.yaml --to tls://nats-1:4222 --to-creds app.creds`,
+		Args: command.NoArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := f.source.Load(cmd)
+			if err != nil {
+				return err
+			}
+			if f.target.URL == "" {
+				return command.Usage(errors.New("say where to: --to URLS"))
+			}
+			return f.migrate(cmd.Context(), c, command.NewLogger(c.Log, cmd.ErrOrStderr()), cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	f.source.RegisterStore(cmd)
+	fl := cmd.Flags()
+	fl.StringVar(&f.target.URL, "to", "", "NATS servers to copy to, comma separated (nats:// or tls://)")
+	fl.StringVar(&f.target.Credentials, "to-creds", "", "NATS credentials file for --to")
+	fl.StringVar(&f.target.TokenFile, "to-token-file", "", "operator.token of a member's data folder, where --to are servers inside daemons")
+	fl.StringVar(&f.target.NKey, "to-nkey", "", "NKey seed file for --to")
+	fl.StringVar(&f.target.TLS.CA, "to-tls-ca", "", "certificates of the authorities that signed those of --to")
+	fl.StringVar(&f.target.TLS.Cert, "to-tls-cert", "", "client certificate for --to, with --to-tls-key")
+	fl.StringVar(&f.target.TLS.Key, "to-tls-key", "", "key of --to-tls-cert")
+	fl.IntVar(&f.target.Replicas, "to-replicas", 0, "copies of each stream; 0: 3 on a cluster of as many servers, else 1")
+	fl.StringVar(&f.run, "run", "", "copy only this run, with all documents; else all runs over the document stream")
+	fl.BoolVar(&f.dry, "dry-run", false, "say what would be copied, and copy nothing")
+	fl.BoolVar(&f.json, "json", false, "print what was copied as JSON")
+	return cmd
+}
+
+func (f *migrateFlags) migrate(ctx context.Context, c config.Config, log *slog.Logger, out, progress io.Writer) (err error) {
+	from, err := command.OpenRunStore(ctx, c, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, from.Close()) }()
+	f.target.Name, f.target.Subject, f.target.Dir = c.Stream.Name, c.Stream.Subject, ""
+	to, err := command.Connect(ctx, f.target, command.RunStoreWait, log, stream.Open)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, to.Close()) }()
+	m := runs.Migration{From: from, To: to, Run: f.run, Self: daemon.Self(), Progress: tellNowAndThen(progress)}
+	do := m.Do
+	if f.dry {
+		do = m.Look
+	}
+	done, err := do(ctx)
+	if err != nil {
+		return err
+	}
+	if f.json {
+		return json.NewEncoder(out).Encode(done)
+	}
+	f.write(out, done)
+	return nil
+}
+
+// tellNowAndThen tells how far a long copy is.
+func tellNowAndThen(w io.Writer) func(what string, done, of int64) {
+	told := time.Now()
+	return func(what string, done, of int64) {
+		if time.Since(told) < 5*time.Second {
+			return
+		}
+		told = time.Now()
+		fmt.Fprintf(w, "loaderd: %s: %d %%\n", what, min(100, 100*done/max(of, 1)))
+	}
+}
+
+func (f *migrateFlags) write(w io.Writer, done runs.Migrated) {
+	verb := "copied and compared"
+	if f.dry {
+		verb = "to be copied"
+	}
+	for _, s := range done.Streams {
+		there := ""
+		if s.There {
+			there = ", there already"
+		}
+		fmt.Fprintf(w, "stream %s: %s, %s, sequences %s to %s%s\n", s.Stream, quantity.Things(int(s.Messages), "message"), quantity.Bytes(int64(s.Bytes)),
+			quantity.Count(s.First), quantity.Count(s.Last), there)
+	}
+	fmt.Fprintf(w, "%s: %s with %s", verb, quantity.Things(len(done.Streams), "stream"), quantity.Things(len(done.Runs), "run"))
+	if len(done.Runs) > 0 {
+		fmt.Fprintf(w, " (%s)", strings.Join(done.Runs, ", "))
+	}
+	if f.dry {
+		fmt.Fprintln(w)
+		return
+	}
+	fmt.Fprintf(w, ", %s of publishers\nstart the daemons with stream.url set to the new servers, and none over the old ones\n", quantity.Things(done.Records, "record"))
+}

@@ -1,0 +1,218 @@
+package daemoncmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"loaderd/internal/cli/command"
+	"loaderd/internal/config"
+	"loaderd/internal/corpus"
+	"loaderd/internal/demo"
+	"loaderd/internal/demo/screen"
+	"loaderd/internal/quantity"
+	"loaderd/loader"
+)
+
+// demoFlags are the flags of demo.
+type demoFlags struct {
+	settings command.ConfigFlags // only its overrides
+	world    int
+	limit    int64
+	keep     string
+	stay     bool
+	json     bool
+}
+
+// NewDemoCmd returns the command demo.
+func NewDemoCmd() *cobra.Command {
+	var f demoFlags
+	cmd := &cobra.Command{
+		Use:   "demo [flags] [PATH...]",
+		Short: "Watch real documents become training batches, in one process",
+		Long: `Watch real documents become training batches, in one process.
+
+The demo runs everything that a training job would use: a NATS JetStream server, a publisher, the tokenizer, the packing, the
+shuffle, the plan, an Arrow Flight server, and one reader for each rank, which all go from step to step together as ranks do. They
+talk over real sockets on loopback, on free ports. The documents are those of PATH (files or folders, as in loaderd publish), or
+Go's own source tree. Data goes to a temporary folder that is removed at the end.
+
+On a terminal it shows a live view (q stops); elsewhere it prints a line now and then. A summary follows. The environment's
+LOADERD_ settings are not read.`,
+		Example: `  loaderd demo
+  loaderd demo --length 8192 --world 4 --limit 2000 ~/src
+
+  # keep serving afterwards, to read the same steps from Python
+  loaderd demo --stay
+
+  # for machines: one JSON object
+  loaderd demo --json | jq .tokens_per_second`,
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
+	}
+	flags := cmd.Flags()
+	for _, x := range []struct{ name, path, usage string }{
+		{"tokenizer", "tokenizer.name", "gpt2, cl100k_base, o200k_base or a tokenizer.json or rank `file` (default gpt2)"},
+		{"method", "packing.method", "packing `method`, such as bfd or concat (default bucket)"},
+		{"length", "packing.buckets", "`tokens` of a row (default 2048)"},
+		{"rows", "steps.rows", "`rows` of a step over all readers (default 64)"},
+	} {
+		f.settings.Override(cmd, x.name, x.path, x.usage)
+	}
+	f.settings.Override(cmd, "set", "", "override any setting of loaderd serve, such as packing.pool=8192; may be repeated")
+	flags.IntVar(&f.world, "world", 2, "readers, each one rank; they share the rows of a step evenly")
+	flags.Int64Var(&f.limit, "limit", 0, "publish at most this many documents; 0 publishes all")
+	flags.StringVar(&f.keep, "keep", "", "put the data into this `folder`, which must be empty or absent, and keep it")
+	flags.BoolVar(&f.stay, "stay", false, "serve the steps until ctrl-C when all have been read")
+	flags.BoolVar(&f.json, "json", false, "write the summary as one JSON object, and nothing else, to standard output")
+	return cmd
+}
+
+func (f *demoFlags) run(cmd *cobra.Command, paths []string) (err error) {
+	began := time.Now()
+	ctx, stdout, stderr := cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr()
+	if err := f.check(paths); err != nil {
+		return err
+	}
+	folder, remove, err := f.folder()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, remove()) }()
+	c, err := f.config(folder)
+	if err != nil {
+		return err
+	}
+	find := func(ctx context.Context) (demo.Documents, error) {
+		return demoDocuments(ctx, paths, c.Stream.MaxDocument)
+	}
+	if f.keep != "" { // a mistake in a path leaves the folder empty
+		found, err := find(ctx)
+		if err != nil {
+			return err
+		}
+		find = func(context.Context) (demo.Documents, error) { return found, nil }
+	}
+	notes := &demo.Notes{}
+	job := demo.New(demo.Options{Began: began, Config: c, Find: find, World: f.world, Limit: f.limit, Log: command.NewLogger(c.Log, notes), Notes: notes})
+	defer func() { err = errors.Join(err, job.Stop()) }()
+
+	stopped, err := f.show(ctx, job, stdout, stderr)
+	if _, writeErr := stderr.Write(notes.Take()); err == nil {
+		err = writeErr
+	}
+	if err != nil && ctx.Err() == nil {
+		return err
+	}
+	sum := job.Summary()
+	if err := f.report(stdout, sum); err != nil {
+		return err
+	}
+	if ctx.Err() != nil || stopped || !f.stay {
+		return ctx.Err()
+	}
+	return job.Stay(ctx)
+}
+
+// show runs the job and shows it while it runs. It tells whether the user stopped it at the live view.
+func (f *demoFlags) show(ctx context.Context, job *demo.Job, stdout, stderr io.Writer) (stopped bool, err error) {
+	if f.json {
+		return false, screen.Lines(ctx, job, stderr)
+	}
+	if out := command.Terminal(stdout); out != nil && os.Getenv("TERM") != "dumb" {
+		return screen.Live(ctx, job, out)
+	}
+	return false, screen.Lines(ctx, job, stdout)
+}
+
+func (f *demoFlags) report(w io.Writer, s demo.Summary) error {
+	if f.json {
+		return s.WriteJSON(w)
+	}
+	return s.WriteText(w, f.stay)
+}
+
+// check refuses what can not be published.
+func (f *demoFlags) check(paths []string) error {
+	if f.limit < 0 {
+		return command.Usage(fmt.Errorf("--limit %d: want 0 (all) or more", f.limit))
+	}
+	if slices.Contains(paths, "-") {
+		return command.Usage(errors.New("demo reads files and folders, not standard input"))
+	}
+	return nil
+}
+
+// demoDocuments finds what to publish, of at most so many bytes a document, and as which format it is read.
+func demoDocuments(ctx context.Context, paths []string, most int) (found demo.Documents, err error) {
+	if len(paths) == 0 {
+		tree, err := goTree(ctx)
+		if err != nil {
+			return found, err
+		}
+		paths, found.Format = []string{tree}, corpus.Text // among the data of its tests are archives that are broken on purpose
+	}
+	found.From = strings.Join(paths, " ")
+	found.Inputs, err = corpus.Open(ctx, paths, nil, corpus.Options{Format: found.Format, MaxDocument: int64(most), Late: true})
+	if err == nil && len(found.Inputs) == 0 {
+		err = fmt.Errorf("find documents: no file in %s: name files or folders with text", found.From)
+	}
+	return found, err
+}
+
+// folder makes the data folder. remove takes away what is not to be kept.
+func (f *demoFlags) folder() (path string, remove func() error, err error) {
+	if f.keep == "" {
+		path, err := os.MkdirTemp("", "loaderd-demo-")
+		if err != nil {
+			return "", nil, fmt.Errorf("make data folder: %w: set TMPDIR to a folder that can be written, or use --keep", err)
+		}
+		return path, func() error { return os.RemoveAll(path) }, nil
+	}
+	if err := os.MkdirAll(f.keep, 0o755); err != nil {
+		return "", nil, fmt.Errorf("make data folder: %w", err)
+	}
+	held, err := os.ReadDir(f.keep)
+	if err != nil {
+		return "", nil, fmt.Errorf("read data folder: %w", err)
+	}
+	if len(held) > 0 {
+		return "", nil, fmt.Errorf("data folder %s is not empty: name another for --keep, or serve what is in it with loaderd serve --run %s --data-dir %s",
+			f.keep, demo.Run, f.keep)
+	}
+	return f.keep, func() error { return nil }, nil
+}
+
+// config is that of a real daemon, with what the flags set.
+func (f *demoFlags) config(folder string) (config.Config, error) {
+	c, err := demo.Config(folder, f.settings.Overrides)
+	switch {
+	case err != nil:
+		return c, err
+	case !c.Stream.Embedded():
+		return c, command.Usage(errors.New("--set stream.url: the demo runs a NATS server of its own; for another server see loaderd serve and loaderd publish"))
+	case c.Tokenizer.Name == config.TokenizerNone:
+		return c, command.Usage(errors.New("--tokenizer none: the demo's documents are text and need a tokenizer"))
+	case f.world < 1:
+		return c, command.Usage(fmt.Errorf("--world %d: want 1 reader or more", f.world))
+	case loader.CheckWorld(c.Plan, f.world) != nil:
+		return c, command.Usage(fmt.Errorf("--world %d: want a number of readers that divides the %s rows of a step (--rows)", f.world,
+			quantity.Range(c.Plan.Steps.PerBucket(c.Plan.Packing.Buckets))))
+	}
+	return c, nil
+}
+
+// goTree finds the sources of a Go installation: real text that is on every machine that builds this program.
+func goTree(ctx context.Context) (string, error) {
+	tree, err := corpus.GoSource(ctx)
+	if err != nil {
+		return "", fmt.Errorf("find documents: %w: name files or folders with text, as in loaderd demo ~/src", err)
+	}
+	return tree, nil
+}

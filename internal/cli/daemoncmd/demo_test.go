@@ -1,0 +1,50 @@
+package daemoncmd
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"loaderd/internal/corpus"
+)
+
+// The demo of the README is given no files: what it finds it can read, to the last file.
+func TestDemoFindsWhatItCanRead(t *testing.T) {
+	found, err := demoDocuments(t.Context(), nil, 7<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, in := range found.Inputs {
+		for _, err := range in.Documents(t.Context()) {
+			if skip := (*corpus.SkipError)(nil); err != nil && !errors.As(err, &skip) {
+				t.Fatal(err)
+			}
+			n++
+		}
+	}
+	if n < 5000 {
+		t.Fatalf("%d documents in %s", n, found.From)
+	}
+}
+
+func TestGoTree(t *testing.T) {
+	root := t.TempDir()
+	t.Setenv("GOROOT", root)
+	if tree, err := goTree(t.Context()); err == nil || !strings.Contains(err.Error(), "loaderd demo ~/src") {
+		t.Errorf("without sources: %q, %v", tree, err)
+	}
+	if err := os.Mkdir(filepath.Join(root, "src"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if tree, err := goTree(t.Context()); err != nil || tree != filepath.Join(root, "src") {
+		t.Errorf("got %q, %v", tree, err)
+	}
+	t.Setenv("GOROOT", "")
+	t.Setenv("PATH", root)
+	if tree, err := goTree(t.Context()); err == nil || !strings.Contains(err.Error(), "no Go installation") {
+		t.Errorf("without go: %q, %v", tree, err)
+	}
+}

@@ -1,0 +1,68 @@
+package daemoncmd
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync/atomic"
+
+	"loaderd/internal/config"
+	"loaderd/internal/daemon"
+)
+
+// serve runs a daemon until it fails or ctx ends, then stops it within the configured time. Readers with an open stream are told the
+// cause before their connections end.
+// again reads the configuration again, of which a running daemon takes the limits. attended logs a link that opens the
+// page: it is for a terminal, not for logs that are kept.
+func serve(
+	ctx context.Context, c config.Config, again func() (config.Config, error), log *slog.Logger, attended bool,
+) error {
+	var started atomic.Pointer[daemon.Daemon]
+	defer outlive(log, func() {
+		d := started.Load()
+		if d == nil {
+			return
+		}
+		d.Reload()
+		c, err := again()
+		if err != nil {
+			log.Error("the configuration cannot be read again: the limits stay as they are", "error", err)
+			return
+		}
+		d.Limit(c)
+	})()
+	d, err := daemon.Start(ctx, c, log)
+	if err != nil {
+		return fmt.Errorf("start daemon: %w", err)
+	}
+	started.Store(d)
+	if attended {
+		log.Info("the live page", "link", d.PageLink())
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- d.Wait() }()
+	var failed error
+	select {
+	case failed = <-ended:
+		log.Error("the run has failed", "error", failed)
+	case <-ctx.Done():
+	}
+	log.Info("stopping", "timeout", c.Shutdown.Timeout)
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.Shutdown.Timeout)
+	defer cancel()
+	if err := d.Stop(bounded); err != nil && failed == nil {
+		return fmt.Errorf("stop daemon: %w", err)
+	}
+	return failed
+}
+
+// whileOpen returns a context that ends with ctx, or when nothing more comes from r.
+func whileOpen(ctx context.Context, r io.Reader) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		_, _ = io.Copy(io.Discard, r) // however it ends
+		cancel()
+	}()
+	return ctx, cancel
+}

@@ -1,0 +1,66 @@
+// Package daemoncmd is the commands that run a daemon and work on its data folder and its cluster.
+package daemoncmd
+
+import (
+	"context"
+	"errors"
+
+	"github.com/spf13/cobra"
+
+	"loaderd/internal/cli/command"
+	"loaderd/internal/config"
+)
+
+// NewServeCmd returns the command serve.
+func NewServeCmd() *cobra.Command {
+	var flags command.ConfigFlags
+	var printConfig, untilEOF bool
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Run the daemon",
+		Long: `Run the daemon: read documents from the stream, plan steps and serve them to readers until SIGTERM or SIGINT. Started again over the
+same data, it continues the run's plan.
+
+Settings come from the built-in defaults, the file of --config, the environment (LOADERD_STREAM__DIR sets stream.dir) and flags, the
+later over the earlier. --print-config shows every setting with its meaning.
+
+Where no identities are configured the daemon answers this user alone: by a token in its data folder, which commands and
+the Python client find there. On a terminal it prints a link that opens the live page; loaderd page prints another one.`,
+		Example: `  # everything at its default: a NATS server inside, data in ./loaderd-data, Flight on 127.0.0.1:8815
+  loaderd serve
+
+  # from a file, with one setting changed
+  loaderd serve -c loaderd.yaml --set steps.rows=256
+
+  # write a configuration file to start from
+  loaderd serve --tokenizer o200k_base --print-config > loaderd.yaml`,
+		Args: command.NoArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := flags.Load(cmd)
+			if err != nil {
+				return err
+			}
+			if printConfig {
+				return c.Print(cmd.OutOrStdout())
+			}
+			ctx := cmd.Context()
+			if untilEOF {
+				if flags.File == "-" {
+					return command.Usage(errors.New("--until-eof and --config - both read standard input: give the configuration as a file"))
+				}
+				var cancel context.CancelFunc
+				ctx, cancel = whileOpen(ctx, cmd.InOrStdin())
+				defer cancel()
+			}
+			again := func() (config.Config, error) { return flags.Load(cmd) }
+			if flags.File == "-" { // which has been read
+				again = func() (config.Config, error) { return c, nil }
+			}
+			return serve(ctx, c, again, command.NewLogger(c.Log, cmd.ErrOrStderr()), command.Terminal(cmd.ErrOrStderr()) != nil)
+		},
+	}
+	flags.Register(cmd)
+	cmd.Flags().BoolVar(&printConfig, "print-config", false, "print the effective configuration as YAML and stop")
+	cmd.Flags().BoolVar(&untilEOF, "until-eof", false, "stop when standard input ends too: for programs that start a daemon of their own, which is not to outlive them")
+	return cmd
+}

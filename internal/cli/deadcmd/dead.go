@@ -1,0 +1,149 @@
+// Package deadcmd is the command dead: it lists, shows, exports and publishes dead letters.
+package deadcmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"loaderd/internal/cli/command"
+	"loaderd/stream"
+	"loaderd/stream/deadletter"
+)
+
+// NewDeadCmd returns the command dead.
+func NewDeadCmd() *cobra.Command {
+	return command.Group("dead", "Look at documents that could not be decoded, and publish them again", `  loaderd dead list --data-dir /data/loaderd
+  loaderd dead retry --reason BAD_JSON --edit 'jq -c .' --data-dir /data/loaderd`,
+		newDeadListCmd(), newDeadShowCmd(), newDeadExportCmd(), newDeadRetryCmd())
+}
+
+// deadLetters are the flags of commands that work on dead letters: where they are, and which ones are meant.
+type deadLetters struct {
+	command.ConfigFlags
+	source  string
+	reasons []string
+	since   time.Duration
+}
+
+func (d *deadLetters) register(cmd *cobra.Command) {
+	d.RegisterStore(cmd)
+	cmd.Flags().StringVar(&d.source, "source", "", "only those of the source of this `name`, of a run with several")
+}
+
+// registerChoice adds the flags that choose among many letters.
+func (d *deadLetters) registerChoice(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringArrayVar(&d.reasons, "reason", nil, "only those of this `reason`, such as BAD_JSON; may be repeated")
+	f.DurationVar(&d.since, "since", 0, "only those that are not older than this, such as 90m or 24h")
+}
+
+// with calls f with the streams of dead letters that are meant.
+func (d *deadLetters) with(cmd *cobra.Command, f func(ctx context.Context, boxes []*deadletter.Box) error) (err error) {
+	c, err := d.Load(cmd)
+	if err != nil {
+		return err
+	}
+	ctx := cmd.Context()
+	store, err := command.OpenRunStore(ctx, c, command.NewLogger(c.Log, cmd.ErrOrStderr()))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	boxes, err := d.boxes(ctx, store)
+	if err != nil {
+		return err
+	}
+	return f(ctx, boxes)
+}
+
+func (d *deadLetters) boxes(ctx context.Context, store *stream.Store) ([]*deadletter.Box, error) {
+	boxes, err := deadletter.Boxes(ctx, store)
+	if err != nil || d.source == "" {
+		return boxes, err
+	}
+	i := slices.IndexFunc(boxes, func(b *deadletter.Box) bool { return b.Source == d.source })
+	if i < 0 {
+		return nil, fmt.Errorf("there are no dead letters of source %s; %s", d.source, sourcesOf(boxes))
+	}
+	return boxes[i : i+1], nil
+}
+
+func sourcesOf(boxes []*deadletter.Box) string {
+	var names []string
+	for _, b := range boxes {
+		if b.Source != "" {
+			names = append(names, b.Source)
+		}
+	}
+	if len(names) == 0 {
+		return "no source has letters"
+	}
+	return "sources with letters: " + strings.Join(names, ", ")
+}
+
+// one returns the stream that a letter's number is of.
+func one(boxes []*deadletter.Box) (*deadletter.Box, error) {
+	switch len(boxes) {
+	case 0:
+		return nil, errors.New("there are no dead letters")
+	case 1:
+		return boxes[0], nil
+	}
+	return nil, command.Usage(fmt.Errorf("each source has letters of its own: say which with --source (%s)", sourcesOf(boxes)))
+}
+
+// letterNumbers reads the numbers of letters: 7, or 7-12.
+func letterNumbers(args []string) (letters []uint64, err error) {
+	const most = 1 << 20
+	for _, arg := range args {
+		first, last, several := strings.Cut(arg, "-")
+		a, err := strconv.ParseUint(first, 10, 64)
+		b := a
+		if err == nil && several {
+			b, err = strconv.ParseUint(last, 10, 64)
+		}
+		if err != nil || a == 0 || b < a || b-a >= most {
+			return nil, command.Usage(fmt.Errorf("letter %q: want a number as loaderd dead list shows it, or two with a - between", arg))
+		}
+		for n := a; n <= b; n++ {
+			letters = append(letters, n)
+		}
+	}
+	return letters, nil
+}
+
+// chosen calls f with the letters that are meant, oldest first.
+func (d *deadLetters) chosen(ctx context.Context, b *deadletter.Box, f func(deadletter.Letter)) error {
+	oldest := time.Time{}
+	if d.since > 0 {
+		oldest = time.Now().Add(-d.since)
+	}
+	return b.Each(ctx, func(l deadletter.Letter) bool {
+		if !l.Time.Before(oldest) && (len(d.reasons) == 0 || slices.Contains(d.reasons, l.Reason)) {
+			f(l)
+		}
+		return true
+	})
+}
+
+// letterName names a letter as arguments do.
+func letterName(l deadletter.Letter) string {
+	if l.Source == "" {
+		return "letter " + strconv.FormatUint(l.Letter, 10)
+	}
+	return fmt.Sprintf("letter %d of source %s", l.Letter, l.Source)
+}
+
+// none says that there is nothing to work on.
+func none(w io.Writer) error {
+	_, err := fmt.Fprintln(w, "there are no such dead letters")
+	return err
+}

@@ -1,0 +1,106 @@
+package deadcmd
+
+import (
+	"bufio"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"time"
+	"unicode/utf8"
+
+	"github.com/nats-io/nats.go"
+	"github.com/spf13/cobra"
+
+	"loaderd/stream/deadletter"
+)
+
+func newDeadExportCmd() *cobra.Command {
+	var letters deadLetters
+	cmd := &cobra.Command{
+		Use:   "export [LETTER...]",
+		Short: "Write dead letters as JSON lines, with the payloads as they were",
+		Long: `Write dead letters as lines of JSON to standard output: letter, source, reason, problem, stream, sequence and subject of the document, time, headers, and the
+payload as text, or as base64 where it is no UTF-8. What a letter had no room for is named under "truncated". All that are meant are written, oldest
+first, or those whose numbers are given (7, or 7-12).`,
+		Example: `  loaderd dead export --data-dir /data/loaderd > dead.jsonl
+  loaderd dead export --reason BAD_JSON -c loaderd.yaml | jq -r .text`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			numbers, err := letterNumbers(args)
+			if err != nil {
+				return err
+			}
+			return letters.with(cmd, func(ctx context.Context, boxes []*deadletter.Box) (err error) {
+				out := bufio.NewWriter(cmd.OutOrStdout())
+				defer func() { err = errors.Join(err, out.Flush()) }()
+				encoder := json.NewEncoder(out)
+				encoder.SetEscapeHTML(false)
+				return letters.whole(ctx, boxes, numbers, func(l deadletter.Letter) error { return encoder.Encode(exported(l)) })
+			})
+		},
+	}
+	letters.register(cmd)
+	letters.registerChoice(cmd)
+	return cmd
+}
+
+// whole calls f with the letters that are meant, each with its payload: those of some numbers, or all.
+func (d *deadLetters) whole(ctx context.Context, boxes []*deadletter.Box, numbers []uint64, f func(deadletter.Letter) error) error {
+	if len(numbers) > 0 {
+		b, err := one(boxes)
+		if err != nil {
+			return err
+		}
+		boxes = []*deadletter.Box{b}
+	}
+	for _, b := range boxes {
+		asked := len(numbers) > 0
+		of := numbers
+		if !asked {
+			if err := d.chosen(ctx, b, func(l deadletter.Letter) { of = append(of, l.Letter) }); err != nil {
+				return err
+			}
+		}
+		for _, n := range of {
+			l, err := b.Get(ctx, n)
+			if errors.Is(err, deadletter.ErrNoLetter) && !asked {
+				continue // dropped for a newer one since
+			}
+			if err == nil {
+				err = f(l)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// exportedLetter is a letter as a line of JSON.
+type exportedLetter struct {
+	Letter    uint64      `json:"letter"`
+	Source    string      `json:"source,omitempty"`
+	Reason    string      `json:"reason"`
+	Problem   string      `json:"problem"`
+	Stream    string      `json:"stream"`
+	Sequence  uint64      `json:"sequence"`
+	Subject   string      `json:"subject"`
+	Time      time.Time   `json:"time"`
+	Truncated []string    `json:"truncated,omitempty"`
+	Headers   nats.Header `json:"headers,omitempty"`
+	Text      *string     `json:"text,omitempty"`
+	Base64    *string     `json:"base64,omitempty"`
+}
+
+func exported(l deadletter.Letter) exportedLetter {
+	x := exportedLetter{Letter: l.Letter, Source: l.Source, Reason: l.Reason, Problem: l.Problem, Stream: l.Stream, Sequence: l.Sequence, Subject: l.Subject,
+		Time: l.Time, Truncated: l.Truncated, Headers: l.Header}
+	if text := string(l.Data); utf8.ValidString(text) {
+		x.Text = &text
+	} else {
+		encoded := base64.StdEncoding.EncodeToString(l.Data)
+		x.Base64 = &encoded
+	}
+	return x
+}

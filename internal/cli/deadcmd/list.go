@@ -1,0 +1,171 @@
+package deadcmd
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"loaderd/internal/cli/command"
+	"loaderd/internal/quantity"
+	"loaderd/stream/deadletter"
+)
+
+func newDeadListCmd() *cobra.Command {
+	var letters deadLetters
+	var most int
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List dead letters: what could not be decoded, and why",
+		Long: `List dead letters: messages of the document stream that could not be decoded. Each has a number in its stream of dead letters (of a run with several sources
+each source has its own), a reason, and the document that it is of. The stream drops its oldest letters when it is full (stream.dead_letter_bytes).
+The newest are listed, and all that are meant are counted. Daemons may write letters meanwhile; nothing is changed.`,
+		Example: `  loaderd dead list --data-dir /data/loaderd
+  loaderd dead list -c loaderd.yaml --source math --reason BAD_JSON --since 24h --json`,
+		Args: command.NoArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if most < 0 {
+				return command.Usage(fmt.Errorf("-n %d: want 0 (all) or more", most))
+			}
+			return letters.with(cmd, func(ctx context.Context, boxes []*deadletter.Box) error {
+				l, err := letters.list(ctx, boxes, most)
+				if err != nil {
+					return err
+				}
+				if asJSON {
+					return json.NewEncoder(cmd.OutOrStdout()).Encode(l)
+				}
+				return l.write(cmd.OutOrStdout())
+			})
+		},
+	}
+	letters.register(cmd)
+	letters.registerChoice(cmd)
+	cmd.Flags().IntVarP(&most, "number", "n", 50, "how `many` letters to list, the newest; 0 all")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	return cmd
+}
+
+// deadList are letters, counted.
+type deadList struct {
+	Total   int64            `json:"total"`
+	Reasons map[string]int64 `json:"reasons"`
+	Letters []listedLetter   `json:"letters"` // the newest, oldest first
+}
+
+type listedLetter struct {
+	Letter    uint64    `json:"letter"`
+	Source    string    `json:"source,omitempty"`
+	Reason    string    `json:"reason"`
+	Problem   string    `json:"problem"`
+	Sequence  uint64    `json:"sequence"`
+	Subject   string    `json:"subject"`
+	Time      time.Time `json:"time"`
+	Truncated []string  `json:"truncated,omitempty"`
+	Retried   bool      `json:"retried,omitempty"` // published again
+}
+
+// list reads which letters there are. With several sources the newest of all are kept.
+func (d *deadLetters) list(ctx context.Context, boxes []*deadletter.Box, most int) (deadList, error) {
+	out := deadList{Reasons: map[string]int64{}, Letters: []listedLetter{}}
+	for _, b := range boxes {
+		var of []listedLetter
+		err := d.chosen(ctx, b, func(l deadletter.Letter) {
+			out.Total++
+			out.Reasons[l.Reason]++
+			if most > 0 && len(of) == 2*most {
+				of = append(of[:0], of[most:]...)
+			}
+			of = append(of, listedLetter{Letter: l.Letter, Source: l.Source, Reason: l.Reason, Problem: l.Problem, Sequence: l.Sequence, Subject: l.Subject,
+				Time: l.Time, Truncated: l.Truncated})
+		})
+		if err != nil {
+			return out, err
+		}
+		if most > 0 {
+			of = of[max(len(of)-most, 0):]
+		}
+		numbers := make([]uint64, len(of))
+		for i, l := range of {
+			numbers[i] = l.Letter
+		}
+		retried, err := b.Retried(ctx, numbers)
+		if err != nil {
+			return out, err
+		}
+		for i := range of {
+			of[i].Retried = retried[of[i].Letter]
+		}
+		out.Letters = append(out.Letters, of...)
+	}
+	slices.SortStableFunc(out.Letters, func(a, b listedLetter) int { return a.Time.Compare(b.Time) })
+	if most > 0 {
+		out.Letters = out.Letters[max(len(out.Letters)-most, 0):]
+	}
+	return out, nil
+}
+
+func (l deadList) write(w io.Writer) error {
+	if l.Total == 0 {
+		return none(w)
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	named := slices.ContainsFunc(l.Letters, func(x listedLetter) bool { return x.Source != "" })
+	head := []string{"LETTER", "SOURCE", "REASON", "DOCUMENT", "SUBJECT", "TIME (UTC)", "RETRIED", "PROBLEM"}
+	row := func(cells []string) {
+		if !named {
+			cells = slices.Delete(cells, 1, 2)
+		}
+		fmt.Fprintln(t, strings.Join(cells, "\t"))
+	}
+	row(head)
+	for _, x := range l.Letters {
+		retried := "-"
+		if x.Retried {
+			retried = "yes"
+		}
+		row([]string{strconv.FormatUint(x.Letter, 10), command.Dash(x.Source), x.Reason, strconv.FormatUint(x.Sequence, 10), command.Visible(x.Subject, false),
+			x.Time.UTC().Format("2006-01-02 15:04:05"), retried, excerptOf(x.Problem, 100)})
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	left := ""
+	if n := l.Total - int64(len(l.Letters)); n > 0 {
+		left = fmt.Sprintf("; the newest %s are listed (-n 0 lists all)", quantity.Count(len(l.Letters)))
+	}
+	_, err := fmt.Fprintf(w, "%s: %s%s\n", quantity.Things(int(l.Total), "letter"), byReason(l.Reasons), left)
+	return err
+}
+
+// byReason says how many letters each reason has, most first.
+func byReason(reasons map[string]int64) string {
+	names := slices.SortedFunc(maps.Keys(reasons), func(a, b string) int {
+		if reasons[a] != reasons[b] {
+			return int(min(max(reasons[b]-reasons[a], -1), 1))
+		}
+		return strings.Compare(a, b)
+	})
+	for i, name := range names {
+		names[i] = name + " " + quantity.Count(reasons[name])
+	}
+	return strings.Join(names, ", ")
+}
+
+// excerptOf is the beginning of a text from outside, on one line.
+func excerptOf(text string, most int) string {
+	runes := []rune(text)
+	if len(runes) > most {
+		return command.Visible(string(runes[:most]), false) + "..."
+	}
+	return command.Visible(text, false)
+}

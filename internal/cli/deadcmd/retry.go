@@ -1,0 +1,251 @@
+package deadcmd
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"loaderd/internal/cli/command"
+	"loaderd/internal/quantity"
+	"loaderd/stream/deadletter"
+	"loaderd/stream/retention"
+)
+
+func newDeadRetryCmd() *cobra.Command {
+	var letters deadLetters
+	var edit string
+	var headers []string
+	var all, dryRun bool
+	cmd := &cobra.Command{
+		Use:   "retry (LETTER... | --reason REASON | --source NAME | --since TIME | --all)",
+		Short: "Publish dead letters again, mended or as they were",
+		Long: `Publish dead letters again as new documents, behind all others of their stream: payload, subject and headers as they were published first, and the header
+Loaderd-Retry-Of, which says of which letter it is. The letters stay. Each is published again once: that is recorded beside the documents, so that a
+second retry leaves it out, one that was killed goes on where it was, and two at a time do not publish twice. (A retry waits up to a minute for one that
+was killed or is at work.)
+
+--edit COMMAND runs a command for each letter, by sh -c: it gets the payload on standard input and gives the mended one on standard output. It finds
+LOADERD_LETTER, LOADERD_SOURCE, LOADERD_REASON, LOADERD_PROBLEM, LOADERD_SUBJECT and LOADERD_SEQUENCE in its environment. Where it fails the letter
+is left as it is. --header replaces a header, such as a wrong Content-Type. What still cannot be decoded becomes a new letter.
+
+A letter without all of its payload (it was larger than a letter may be) is taken from the document stream, as long as that holds it. Nothing can be published
+to a stream that is sealed (loaderd source seal): then the letters can be exported and published to another source. A run that was sealed (loaderd
+seal) reads nothing behind its end, whatever is published.`,
+		Example: `  loaderd dead retry 17 --edit 'iconv -f latin1 -t utf-8' --data-dir /data/loaderd
+  loaderd dead retry --reason NO_TOKENIZER --dry-run -c loaderd.yaml
+  loaderd dead retry --reason BAD_CONTENT_TYPE --header Content-Type=text/plain -c loaderd.yaml
+  loaderd dead retry --all --source math -c loaderd.yaml`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			numbers, err := letterNumbers(args)
+			if err != nil {
+				return err
+			}
+			chosen := letters.source != "" || len(letters.reasons) > 0 || letters.since > 0
+			switch {
+			case len(numbers) > 0 && (all || len(letters.reasons) > 0 || letters.since > 0):
+				return command.Usage(errors.New("want either the numbers of letters, or --reason, --since or --all"))
+			case len(numbers) == 0 && !chosen && !all:
+				return command.Usage(errors.New("which letters? Give their numbers, --reason, --source, --since, or --all"))
+			}
+			replace, err := readHeaders(headers)
+			if err != nil {
+				return err
+			}
+			return letters.with(cmd, func(ctx context.Context, boxes []*deadletter.Box) error {
+				r := retrying{out: cmd.OutOrStdout(), errs: cmd.ErrOrStderr(), dryRun: dryRun, edit: edit, headers: replace}
+				return r.do(ctx, &letters, boxes, numbers)
+			})
+		},
+	}
+	letters.register(cmd)
+	letters.registerChoice(cmd)
+	f := cmd.Flags()
+	f.BoolVar(&all, "all", false, "all letters, of all sources unless --source names one")
+	f.StringVar(&edit, "edit", "", "`command` that gets each payload on standard input and gives the mended one on standard output")
+	f.StringArrayVar(&headers, "header", nil, "`NAME=VALUE`: another header in place of one; without VALUE none; may be repeated")
+	f.BoolVar(&dryRun, "dry-run", false, "publish and record nothing: run the command, and say what would be published")
+	return cmd
+}
+
+// retrying publishes letters again and says what it did.
+type retrying struct {
+	out, errs io.Writer
+	edit      string
+	headers   map[string]string
+	dryRun    bool
+
+	published, already, left int
+	first, last              uint64 // new documents of the box
+}
+
+func (r *retrying) do(ctx context.Context, d *deadLetters, boxes []*deadletter.Box, numbers []uint64) error {
+	if len(numbers) > 0 {
+		b, err := one(boxes)
+		if err != nil {
+			return err
+		}
+		boxes = []*deadletter.Box{b}
+	}
+	found := false
+	var failed []error
+	for _, b := range boxes {
+		of := numbers
+		if len(numbers) == 0 {
+			if err := d.chosen(ctx, b, func(l deadletter.Letter) { of = append(of, l.Letter) }); err != nil {
+				return err
+			}
+		}
+		if len(of) == 0 {
+			continue
+		}
+		found = true
+		if err := r.box(ctx, b, of); err != nil {
+			failed = append(failed, err)
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	if !found {
+		return none(r.out)
+	}
+	return errors.Join(failed...)
+}
+
+// box publishes letters of one stream again.
+func (r *retrying) box(ctx context.Context, b *deadletter.Box, letters []uint64) error {
+	r.published, r.already, r.left, r.first, r.last = 0, 0, 0, 0, 0
+	retry := deadletter.Retry{DryRun: r.dryRun, Header: r.headers, Told: r.told}
+	if r.edit != "" {
+		retry.Edit = r.mend
+	}
+	err := retry.Do(ctx, b, letters)
+	if _, failed := fmt.Fprintln(r.out, r.summary(b)); failed != nil {
+		return failed
+	}
+	if r.published > 0 {
+		r.warn(ctx, b)
+	}
+	if err == nil && r.left > 0 {
+		err = fmt.Errorf("%s of stream %s could not be published again", quantity.Things(int(r.left), "letter"), b.Name())
+	}
+	return err
+}
+
+func (r *retrying) told(o deadletter.Outcome) {
+	switch {
+	case o.Problem != nil:
+		r.left++
+		fmt.Fprintf(r.errs, "%s: %v\n", letterName(o.Letter), o.Problem)
+	case o.Already:
+		r.already++
+	default:
+		r.published++
+		if o.Document > 0 {
+			if r.first == 0 {
+				r.first = o.Document
+			}
+			r.last = o.Document
+		}
+	}
+}
+
+// summary says what became of the letters of a stream.
+func (r *retrying) summary(b *deadletter.Box) string {
+	verb := "published again"
+	if r.dryRun {
+		verb = "would be published again"
+	}
+	text := fmt.Sprintf("%s of stream %s %s", quantity.Things(int(r.published), "letter"), b.Name(), verb)
+	switch {
+	case r.last > r.first:
+		text += fmt.Sprintf(", as documents %d to %d of stream %s", r.first, r.last, b.Documents())
+	case r.last > 0:
+		text += fmt.Sprintf(", as document %d of stream %s", r.last, b.Documents())
+	}
+	if r.already > 0 {
+		text += fmt.Sprintf("; %d had been before", r.already)
+	}
+	if r.left > 0 {
+		text += fmt.Sprintf("; %d could not be", r.left)
+	}
+	return text
+}
+
+// warn names the runs that read nothing of what was published.
+func (r *retrying) warn(ctx context.Context, b *deadletter.Box) {
+	readers, _ := retention.Readers(ctx, b.Store()) // advice only
+	for _, x := range readers {
+		if x.Sealed {
+			fmt.Fprintf(r.errs, "run %s ends behind document %d of stream %s: it reads none of these\n", x.Run, x.End, b.Documents())
+		}
+	}
+}
+
+// readHeaders reads NAME=VALUE, each name once.
+func readHeaders(flags []string) (map[string]string, error) {
+	out := map[string]string{}
+	for _, text := range flags {
+		name, value, ok := strings.Cut(text, "=")
+		_, twice := out[name]
+		if !ok || twice || name == "" || strings.HasPrefix(strings.ToLower(name), "nats-") || strings.ContainsFunc(name, notOfHeader) || strings.ContainsAny(value, "\r\n") {
+			return nil, command.Usage(fmt.Errorf("--header %q: want NAME=VALUE, such as Content-Type=text/plain, each name once and none of the server's (Nats-...)", text))
+		}
+		out[name] = value
+	}
+	return out, nil
+}
+
+func notOfHeader(r rune) bool { return r <= ' ' || r > '~' || r == ':' }
+
+// mostMended bounds what a command may give for a payload.
+const mostMended = 64 << 20
+
+// mend runs the command that mends a payload.
+func (r *retrying) mend(ctx context.Context, l deadletter.Letter) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, "sh", "-c", r.edit)
+	cmd.Stdin = bytes.NewReader(l.Data)
+	var out, said bounded
+	out.left, said.left = mostMended, 4<<10
+	cmd.Stdout, cmd.Stderr = &out, &said
+	cmd.Env = append(os.Environ(), "LOADERD_LETTER="+strconv.FormatUint(l.Letter, 10), "LOADERD_SOURCE="+l.Source, "LOADERD_REASON="+l.Reason,
+		"LOADERD_PROBLEM="+clean(l.Problem), "LOADERD_SUBJECT="+clean(l.Subject), "LOADERD_SEQUENCE="+strconv.FormatUint(l.Sequence, 10))
+	err := cmd.Run()
+	switch {
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case out.more:
+		return nil, fmt.Errorf("--edit gives more than %d MiB", mostMended>>20)
+	case err != nil && said.kept.Len() > 0:
+		return nil, fmt.Errorf("--edit: %w: %s", err, excerptOf(strings.TrimSpace(said.kept.String()), 300))
+	case err != nil:
+		return nil, fmt.Errorf("--edit: %w", err)
+	}
+	return out.kept.Bytes(), nil
+}
+
+// clean is text from outside without the bytes that no environment takes.
+func clean(text string) string { return strings.ReplaceAll(text, "\x00", "") }
+
+// bounded keeps the beginning of what is written.
+type bounded struct {
+	kept bytes.Buffer // not embedded: what is copied to a buffer goes past Write
+	left int
+	more bool
+}
+
+func (b *bounded) Write(p []byte) (int, error) {
+	n := min(len(p), b.left)
+	b.left -= n
+	b.more = b.more || n < len(p)
+	b.kept.Write(p[:n])
+	return len(p), nil
+}

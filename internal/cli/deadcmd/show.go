@@ -1,0 +1,119 @@
+package deadcmd
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"loaderd/internal/cli/command"
+	"loaderd/internal/quantity"
+	"loaderd/stream/deadletter"
+)
+
+func newDeadShowCmd() *cobra.Command {
+	var letters deadLetters
+	var all bool
+	cmd := &cobra.Command{
+		Use:   "show LETTER",
+		Short: "Show one dead letter: why, where, its headers and its payload",
+		Long: `Show one dead letter, by the number that loaderd dead list shows: the reason, the document that it is of, the headers that this was published with, and its payload.
+A payload of UTF-8 is shown as text, in which what is invisible is written as \t or \x1b; any other as hexadecimal digits. loaderd dead export writes it
+as it was.`,
+		Example: `  loaderd dead show 17 --data-dir /data/loaderd
+  loaderd dead show 3 --source math -c loaderd.yaml`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			numbers, err := letterNumbers(args)
+			if err != nil {
+				return err
+			}
+			return letters.with(cmd, func(ctx context.Context, boxes []*deadletter.Box) error {
+				b, err := one(boxes)
+				if err != nil {
+					return err
+				}
+				l, err := b.Get(ctx, numbers[0])
+				if err != nil {
+					return err
+				}
+				retried, err := b.Retried(ctx, numbers[:1])
+				if err != nil {
+					return err
+				}
+				return writeLetter(cmd.OutOrStdout(), l, retried[l.Letter], all)
+			})
+		},
+	}
+	letters.register(cmd)
+	cmd.Flags().BoolVar(&all, "all", false, "show all of the payload, and not only its beginning")
+	return cmd
+}
+
+// Of a payload so much is shown.
+const (
+	shownText = 4 << 10
+	shownHex  = 512
+)
+
+// writeLetter shows a letter.
+func writeLetter(w io.Writer, l deadletter.Letter, retried, all bool) error {
+	state := ""
+	if retried {
+		state = " (published again)"
+	}
+	fmt.Fprintf(w, "%s%s\n", letterName(l), state)
+	for _, x := range [][2]string{
+		{"reason", l.Reason}, {"problem", l.Problem}, {"document", fmt.Sprintf("%d of stream %s", l.Sequence, l.Stream)}, {"subject", l.Subject},
+		{"stored", l.Time.UTC().Format(time.RFC3339)}, {"left out", strings.Join(l.Truncated, ", ")},
+	} {
+		if x[1] != "" {
+			fmt.Fprintf(w, "  %-9s %s\n", x[0], command.Visible(x[1], false))
+		}
+	}
+	if len(l.Header) > 0 {
+		fmt.Fprintln(w, "headers")
+	}
+	for _, name := range slices.Sorted(maps.Keys(l.Header)) {
+		for _, value := range l.Header[name] {
+			fmt.Fprintf(w, "  %s: %s\n", command.Visible(name, false), command.Visible(value, false))
+		}
+	}
+	_, err := fmt.Fprintf(w, "payload, %s\n%s", quantity.Bytes(int64(len(l.Data))), payload(l.Data, all))
+	return err
+}
+
+// payload is a payload as a terminal can take it.
+func payload(data []byte, all bool) string {
+	text, most := utf8.Valid(data), shownText
+	if !text {
+		most = shownHex
+	}
+	left := 0
+	if len(data) > most && !all {
+		if text {
+			for !utf8.RuneStart(data[most]) {
+				most--
+			}
+		}
+		left, data = len(data)-most, data[:most]
+	}
+	shown := hex.Dump(data)
+	if text {
+		shown = command.Visible(string(data), true)
+		if shown != "" && !strings.HasSuffix(shown, "\n") {
+			shown += "\n"
+		}
+	}
+	if left > 0 {
+		shown += fmt.Sprintf("... %s more (--all)\n", quantity.Bytes(int64(left)))
+	}
+	return shown
+}

@@ -1,0 +1,60 @@
+package publishcmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"loaderd/internal/corpus"
+	"loaderd/internal/objects"
+	"loaderd/internal/publishing"
+)
+
+// followFlags say that files are published as they appear.
+type followFlags struct {
+	on     bool
+	settle time.Duration
+	every  time.Duration
+	until  string
+}
+
+func (f *followFlags) register(fl *pflag.FlagSet) {
+	fl.BoolVar(&f.on, "follow", false, "go on with files that appear: PATHs are folders, or patterns (* and **) in quotes. Ends on SIGTERM, and goes on with the same command")
+	fl.DurationVar(&f.settle, "follow-settle", 5*time.Second, "how long a file's size and time must have been the same; 0 where whole files are renamed into place")
+	fl.DurationVar(&f.every, "follow-every", time.Second, "how often to look for files")
+	fl.StringVar(&f.until, "follow-until", "", "end when this file is there and everything before it is published")
+}
+
+// check finds what is wrong with the flags.
+func (f *followFlags) check(changed func(string) bool, paths []string, dryRun bool) error {
+	if !f.on {
+		for _, name := range []string{"follow-settle", "follow-every", "follow-until"} {
+			if changed(name) {
+				return fmt.Errorf("--%s wants --follow", name)
+			}
+		}
+		return nil
+	}
+	switch {
+	case dryRun:
+		return errors.New("--dry-run looks at what is there: leave --follow out")
+	case f.settle < 0:
+		return fmt.Errorf("--follow-settle %v: want 0 or longer", f.settle)
+	case f.every <= 0:
+		return fmt.Errorf("--follow-every %v: want more than 0", f.every)
+	}
+	for _, path := range paths {
+		if path == "-" || objects.Remote(path) {
+			return fmt.Errorf("--follow wants files of this machine, not %s", path)
+		}
+	}
+	return nil
+}
+
+// follow publishes what appears at paths.
+func (f *publishFlags) follow(ctx context.Context, p *publishing.Publishing, files *corpus.Follower, warn func(string)) (publishing.Summary, error) {
+	return p.Follow(ctx, publishing.Following{Files: files, Every: f.following.every, Until: f.following.until, Corpus: f.corpus, Warn: warn})
+}

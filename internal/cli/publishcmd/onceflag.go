@@ -1,0 +1,26 @@
+package publishcmd
+
+import "fmt"
+
+// onceValue is the value of a string flag that may be given once, because what is given first would silently be lost.
+type onceValue struct {
+	value *string
+	given bool
+}
+
+func (v *onceValue) String() string {
+	if v.value == nil {
+		return ""
+	}
+	return *v.value
+}
+
+func (v *onceValue) Type() string { return "string" }
+
+func (v *onceValue) Set(text string) error {
+	if v.given {
+		return fmt.Errorf("the flag is given twice, first with %q", *v.value)
+	}
+	*v.value, v.given = text, true
+	return nil
+}

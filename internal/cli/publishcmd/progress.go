@@ -1,0 +1,147 @@
+package publishcmd
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+
+	"loaderd/internal/cli/command"
+	"loaderd/internal/corpus"
+	"loaderd/internal/publishing"
+	"loaderd/internal/quantity"
+)
+
+// How often progress is shown: a bar on a terminal, a line elsewhere.
+const (
+	barEvery  = 200 * time.Millisecond
+	lineEvery = 5 * time.Second
+)
+
+// publishReport shows how a publish goes.
+type publishReport struct {
+	ctx context.Context // ends with an interrupt, after which nothing is announced
+	w   io.Writer
+	bar *progressbar.ProgressBar // nil when w is not a terminal
+
+	mu sync.Mutex // guards w
+}
+
+func newPublishReport(ctx context.Context, w io.Writer, inputs []*corpus.Input) *publishReport {
+	r := &publishReport{ctx: ctx, w: w}
+	if command.Terminal(w) != nil {
+		total := int64(0)
+		for _, in := range inputs {
+			total += in.Bytes
+		}
+		if total == 0 {
+			total = -1 // standard input: nobody knows
+		}
+		r.bar = progressbar.NewOptions64(total, progressbar.OptionSetWriter(w), progressbar.OptionShowBytes(true),
+			progressbar.OptionSetPredictTime(false), progressbar.OptionFullWidth(), progressbar.OptionThrottle(barEvery/2),
+			progressbar.OptionClearOnFinish())
+	}
+	return r
+}
+
+// start shows progress until the returned function is called.
+func (r *publishReport) start(progress func() publishing.Progress) (stop func()) {
+	every := lineEvery
+	if r.bar != nil {
+		every = barEvery
+	}
+	quit, ended := make(chan struct{}), make(chan struct{})
+	began := time.Now()
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(every)
+		defer tick.Stop()
+		for {
+			select {
+			case <-quit:
+				if r.bar != nil {
+					r.mu.Lock()
+					defer r.mu.Unlock()
+					_ = r.bar.Finish() // the terminal is gone: nothing to show
+				}
+				return
+			case <-tick.C:
+				r.show(progress(), time.Since(began))
+			}
+		}
+	}()
+	return func() {
+		close(quit)
+		<-ended
+	}
+}
+
+func (r *publishReport) show(now publishing.Progress, took time.Duration) {
+	if r.ctx.Err() != nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	text := fmt.Sprintf("%d documents, %.0f/s", now.Documents, float64(now.Documents)/took.Seconds())
+	left := timeLeft(now.Read, now.Total, took)
+	if now.Waiting != "" {
+		left = ", waiting" // for how long, nobody knows
+	}
+	if r.bar != nil {
+		r.bar.Describe(text + left)
+		_ = r.bar.Set64(now.Read) // the terminal is gone: nothing to show
+		return
+	}
+	fmt.Fprintln(r.w, text+readOf(now.Read, now.Total)+left)
+}
+
+// readOf is how much of the files is read.
+func readOf(read, total int64) string {
+	if total <= 0 {
+		return fmt.Sprintf(", %s read", quantity.Bytes(read))
+	}
+	return fmt.Sprintf(", %s of %s read", quantity.Bytes(read), quantity.Bytes(total))
+}
+
+// timeLeft is the time to the end if it goes on like that; empty when nobody can tell.
+func timeLeft(read, total int64, took time.Duration) string {
+	if read <= 0 || read >= total {
+		return ""
+	}
+	left := time.Duration(float64(took) * float64(total-read) / float64(read))
+	return fmt.Sprintf(", about %s left", left.Round(time.Second))
+}
+
+// waits tells why nothing goes on.
+func (r *publishReport) waits(reason string) {
+	if r.ctx.Err() != nil {
+		return
+	}
+	if reason == "" {
+		reason = "going on"
+	} else {
+		reason = "waiting: " + reason
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.bar != nil {
+		_ = r.bar.Clear() // the terminal is gone: nothing to show
+	}
+	fmt.Fprintln(r.w, reason)
+}
+
+// warn tells what a producer should know, unless it is nothing.
+func (r *publishReport) warn(what string) {
+	if what == "" {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.bar != nil {
+		_ = r.bar.Clear() // the terminal is gone: nothing to show
+	}
+	fmt.Fprintln(r.w, "warning: "+what)
+}

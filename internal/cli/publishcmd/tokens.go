@@ -1,0 +1,70 @@
+package publishcmd
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/spf13/pflag"
+
+	"loaderd/internal/cli/command"
+	"loaderd/internal/corpus"
+	"loaderd/internal/daemon"
+	"loaderd/internal/tokenfiles"
+	"loaderd/tokenizer"
+)
+
+// tokensFlags say what the token ids of files are.
+type tokensFlags struct {
+	tokenizer       string
+	typ, end, begin string
+	model           *tokenizer.Model // of tokenizer
+}
+
+func (f *tokensFlags) register(fl *pflag.FlagSet, fingerprint *string) {
+	fl.StringVar(&f.tokenizer, "tokenizer", "", "documents are token ids, made by this tokenizer: built-in name, tokenizer.json or rank file")
+	fl.StringVar(fingerprint, "tokenizer-fingerprint", "", "documents are token ids, made by the tokenizer of this fingerprint")
+	fl.StringVar(&f.typ, "token-type", "", "how ids lie in files, or columns of bytes, that do not say it: uint16, uint32, int64, ...")
+	fl.StringVar(&f.end, "end-token", "", "`ID` that ends each document of a token file (default: the tokenizer's end of text)")
+	fl.StringVar(&f.begin, "begin-token", "", "`ID` that begins each document of a token file")
+}
+
+// apply says what files hold, and which tokenizer made it.
+func (f *tokensFlags) apply(fl *pflag.FlagSet, o *corpus.Options, fingerprint *string) (err error) {
+	if f.typ != "" {
+		if o.TokenType, err = tokenfiles.TypeOf(f.typ); err != nil {
+			return command.Usage(fmt.Errorf("--token-type: %w", err))
+		}
+	}
+	for name, flag := range map[string]struct {
+		text string
+		id   **uint32
+	}{"end-token": {f.end, &o.Cut.End}, "begin-token": {f.begin, &o.Cut.Begin}} {
+		if flag.text == "" {
+			continue
+		}
+		id, err := strconv.ParseUint(flag.text, 10, 31)
+		if err != nil {
+			return command.Usage(fmt.Errorf("--%s %q: want a token's id", name, flag.text))
+		}
+		at := uint32(id)
+		*flag.id = &at
+	}
+	switch {
+	case f.tokenizer == "" && fl.Changed("tokenizer"):
+		return command.Usage(errors.New("--tokenizer is empty: want a name or a file"))
+	case f.tokenizer != "" && *fingerprint != "":
+		return command.Usage(errors.New("want --tokenizer or --tokenizer-fingerprint, not both"))
+	case f.tokenizer != "":
+		if f.model, err = daemon.Model(f.tokenizer, tokenizer.Options{}); err != nil {
+			return err
+		}
+		*fingerprint, o.Vocabulary = f.model.Fingerprint(), f.model.VocabSize()
+		if end, ok := f.model.EndOfText(); ok && o.Cut == (tokenfiles.Cut{}) {
+			id := uint32(end.ID)
+			o.Cut.End = &id
+		}
+	}
+	o.Tokens = *fingerprint != ""
+	return nil
+}

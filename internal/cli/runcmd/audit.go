@@ -1,0 +1,91 @@
+package runcmd
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+
+	"github.com/spf13/cobra"
+
+	"loaderd/internal/cli/command"
+	"loaderd/internal/config"
+	"loaderd/internal/daemon"
+	"loaderd/internal/quantity"
+	"loaderd/internal/runs"
+	"loaderd/loader"
+)
+
+// NewAuditCmd returns the command audit.
+func NewAuditCmd() *cobra.Command {
+	var flags command.ConfigFlags
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "audit --run NAME [flags]",
+		Short: "Plan a run a second time and prove that its log is right",
+		Long: `Read a run's documents and its plan again from their beginning, plan every step a second time without any checkpoint, and compare: rows,
+order and buckets must be those of the log, and behind every step every token must be accounted for (tokens in = tokens out - repeated +
+dropped + waiting). The exit status is 0 when all is right, else 1 with the first step that differs.
+
+Nothing is changed; a daemon may serve the run meanwhile. The stream must still hold the run's documents from the first on.`,
+		Example: `  loaderd audit --run default --data-dir /data/loaderd
+  loaderd audit -c loaderd.yaml --run pretrain --nats nats://nats-1:4222 --json`,
+		Args: command.NoArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := flags.Load(cmd)
+			if err != nil {
+				return err
+			}
+			seen, err := audit(cmd.Context(), c, command.NewLogger(c.Log, cmd.ErrOrStderr()), cmd.ErrOrStderr())
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return json.NewEncoder(cmd.OutOrStdout()).Encode(seen)
+			}
+			return writeAudited(cmd.OutOrStdout(), c.Run, seen)
+		},
+	}
+	flags.Register(cmd)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	return cmd
+}
+
+func audit(ctx context.Context, c config.Config, log *slog.Logger, stderr io.Writer) (_ loader.Audited, err error) {
+	tokens, tokenizer, err := daemon.Tokens(c.Tokenizer)
+	if err != nil {
+		return loader.Audited{}, err
+	}
+	store, err := command.OpenRunStore(ctx, c, log)
+	if err != nil {
+		return loader.Audited{}, err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	progress := command.NewProgress(stderr)
+	return runs.Audit(ctx, store, c.Run, tokens, tokenizer, func(a loader.Audited) { progress.Say("%d of %d steps", a.Steps, a.Planned) })
+}
+
+func writeAudited(w io.Writer, run string, a loader.Audited) error {
+	state := "the run goes on"
+	if a.Ended {
+		state = "the run has ended"
+	}
+	_, err := fmt.Fprintf(w, `run %s: all %s steps come out again as the log has them; %s
+  documents  %s
+  tokens in  %s
+  in steps   %s, and %s of padding
+  repeated   %s
+  dropped    %s
+  waiting    %s
+Every token is accounted for behind every step.
+`, run, quantity.Count(a.Steps), state, quantity.Count(a.Documents), quantity.Count(a.Tokens),
+		quantity.Count(a.Emitted), quantity.Count(a.Padding), quantity.Count(a.Repeated), quantity.Count(a.Dropped), quantity.Count(a.Waiting))
+	for _, c := range a.Controls {
+		if err == nil {
+			_, err = fmt.Fprintf(w, "Record %d: %s.\n", c.Record, c.What)
+		}
+	}
+	return err
+}

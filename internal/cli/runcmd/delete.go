@@ -1,0 +1,150 @@
+package runcmd
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"loaderd/internal/cli/command"
+	"loaderd/internal/config"
+	"loaderd/internal/daemon"
+	"loaderd/internal/quantity"
+	"loaderd/internal/runs"
+	"loaderd/stream"
+	"loaderd/stream/lease"
+	"loaderd/stream/planlog"
+)
+
+// NewRunCmd returns the command run.
+func NewRunCmd() *cobra.Command {
+	return command.Group("run", "Work on one run", `  loaderd run delete pretrain --data-dir /data/loaderd`, newRunDeleteCmd())
+}
+
+func newRunDeleteCmd() *cobra.Command {
+	var flags command.ConfigFlags
+	var yes bool
+	cmd := &cobra.Command{
+		Use:   "delete NAME [flags]",
+		Short: "Delete all that is kept of a run",
+		Long: `Delete all that is kept of a run: its plan, its checkpoints, its floor and the record of who leads it. Documents stay; those that only this run
+held are purged when another run over the stream releases documents (serve.release: purge).
+
+It is refused while a live daemon leads the run: stop all of its daemons first. A deletion that was broken off is finished by the same command.
+On a terminal it asks before it deletes; elsewhere it wants --yes.`,
+		Example: `  loaderd run delete pretrain --data-dir /data/loaderd
+  loaderd run delete pretrain -c loaderd.yaml --yes`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := flags.Load(cmd)
+			if err != nil {
+				return err
+			}
+			if err := stream.ValidRun(args[0]); err != nil {
+				return command.Usage(err)
+			}
+			c.Run = args[0]
+			sure := func(question string) error { return confirm(cmd.InOrStdin(), cmd.ErrOrStderr(), question) }
+			if yes {
+				sure = func(string) error { return nil }
+			}
+			return deleteRun(cmd.Context(), c, command.NewLogger(c.Log, cmd.ErrOrStderr()), cmd.OutOrStdout(), sure)
+		},
+	}
+	flags.RegisterStore(cmd)
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	return cmd
+}
+
+func deleteRun(ctx context.Context, c config.Config, log *slog.Logger, out io.Writer, sure func(question string) error) (err error) {
+	store, err := command.OpenRunStore(ctx, c, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = command.CloseAfter(ctx, store, err) }()
+	run, err := runs.Look(ctx, store, c.Run)
+	if errors.Is(err, planlog.ErrNoPlan) {
+		return fmt.Errorf("there is no run %s: loaderd runs lists those that there are", c.Run)
+	}
+	if err != nil {
+		return err
+	}
+	if l := run.Leader; l != nil && l.Answers {
+		return &lease.HeldError{Run: c.Run, Leader: l.LeaderInfo}
+	}
+	if err := sure(fmt.Sprintf("Delete run %s, %s, with its plan (%s) and its checkpoints (%s)?", c.Run, describeRun(run),
+		quantity.Bytes(int64(run.PlanBytes)), quantity.Bytes(int64(run.CheckpointBytes)))); err != nil {
+		return err
+	}
+	removed, err := runs.Remove(ctx, store, c.Run, daemon.Self())
+	if err != nil {
+		return err
+	}
+	writeRemoved(out, run, removed)
+	return nil
+}
+
+// confirm asks a person on a terminal.
+func confirm(in io.Reader, out io.Writer, question string) error {
+	if f, ok := in.(*os.File); !ok || !term.IsTerminal(int(f.Fd())) {
+		return command.Usage(errors.New("nobody can be asked here: say --yes"))
+	}
+	return ask(in, out, question)
+}
+
+// ask returns nil for yes.
+func ask(in io.Reader, out io.Writer, question string) error {
+	fmt.Fprintf(out, "%s [y/N] ", question)
+	answer, err := bufio.NewReader(in).ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	switch strings.ToLower(strings.TrimSpace(answer)) {
+	case "y", "yes":
+		return nil
+	}
+	return errors.New("nothing is deleted")
+}
+
+func describeRun(r runs.Listed) string {
+	switch r.State {
+	case runs.Remainder:
+		return "whose plan is gone already"
+	case runs.NotBegun:
+		return "which has not begun"
+	case runs.Unreadable:
+		return "whose plan cannot be read"
+	}
+	return quantity.Things(int(r.Steps), "step") + " over stream " + r.Stream
+}
+
+func writeRemoved(w io.Writer, r runs.Listed, removed runs.Removed) {
+	var parts []string
+	for _, p := range []struct {
+		gone bool
+		what string
+	}{
+		{removed.Plan, fmt.Sprintf("plan (%s)", quantity.Bytes(int64(r.PlanBytes)))},
+		{removed.LowWatermark, "floor"},
+		{removed.Checkpoints, fmt.Sprintf("checkpoints (%s)", quantity.Bytes(int64(r.CheckpointBytes)))},
+	} {
+		if p.gone {
+			parts = append(parts, p.what)
+		}
+	}
+	fmt.Fprintf(w, "run %s is deleted: %s\n", r.Run, strings.Join(parts, ", "))
+	for _, f := range removed.Floors {
+		if f.Runs == 0 {
+			fmt.Fprintf(w, "stream %s: no run needs its documents; all that are there stay until a run releases them\n", f.Stream)
+			continue
+		}
+		fmt.Fprintf(w, "stream %s: the documents from %s on are needed, by run %s\n", f.Stream, quantity.Count(f.From), f.By)
+	}
+}

@@ -1,0 +1,106 @@
+package runcmd
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"loaderd/internal/cli/command"
+	"loaderd/internal/export"
+	"loaderd/internal/quantity"
+	"loaderd/internal/reader"
+)
+
+// NewExportCmd returns the command export.
+func NewExportCmd() *cobra.Command {
+	var client command.FlightClient
+	var options export.Options
+	var steps, format string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "export --format parquet|arrow|mds|npy --out DIR",
+		Short: "Write steps of a run as files, as readers get them",
+		Long: `Export reads steps of a run from its daemon and writes their rows into files, with all columns that a reader can ask for: so a live run can be frozen,
+shared, and trained on without a daemon (docs/import.md). A row has its step, its place in it and its bucket in front; rows of several buckets are in the same files.
+
+The folder has a manifest.json: run, plan, steps, columns, files with their SHA-256. Finished files stay: the same command again goes on where it stopped, and with
+more steps it appends. A folder of another run, plan or form is refused. Steps that are not planned yet are waited for.
+
+In Python loaderd.frozen.Frozen reads such a folder and gives the steps that loaderd.Client gives.`,
+		Example: `  loaderd export --steps 0:1000 --format parquet --out frozen/
+  loaderd export --format npy --columns input_ids,labels --out arrays/`,
+		Args: command.NoArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			options.Format, options.Run = export.Format(format), client.Run
+			if err := stepRange(steps, &options); err != nil {
+				return command.Usage(fmt.Errorf("--steps: %w", err))
+			}
+			if err := options.Check(); err != nil {
+				return command.Usage(fmt.Errorf("--%w", err))
+			}
+			options.OnPart = func(p export.Part) {
+				fmt.Fprintf(cmd.ErrOrStderr(), "steps %d to %d: %s rows\n", p.First, p.First+p.Steps-1, quantity.Count(p.Rows))
+			}
+			var m *export.Manifest
+			err := client.Ask(cmd.Context(), "export", func(c *reader.Client) (err error) {
+				m, err = export.Run(cmd.Context(), c, options)
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				enc := json.NewEncoder(cmd.OutOrStdout())
+				enc.SetIndent("", "  ")
+				return enc.Encode(m)
+			}
+			_, err = fmt.Fprintln(cmd.OutOrStdout(), exportText(m, options.Dir))
+			return err
+		},
+	}
+	client.Register(cmd)
+	f := cmd.Flags()
+	f.StringVar(&steps, "steps", "", "`A:B`: steps A up to, and without, B; from the oldest where A is left out, to the last one that is planned where B is")
+	f.StringVar(&format, "format", "", "parquet, arrow, mds or npy")
+	f.StringVar(&options.Dir, "out", "", "`folder` of the files")
+	f.Uint64Var(&options.FileSteps, "file-steps", 100, "steps in a file")
+	f.StringSliceVar(&options.Columns, "columns", nil, "columns of a ticket, such as input_ids,labels (default: all of the run's)")
+	f.BoolVar(&asJSON, "json", false, "write the manifest")
+	cobra.CheckErr(errors.Join(cmd.MarkFlagRequired("format"), cmd.MarkFlagRequired("out")))
+	return cmd
+}
+
+// stepRange reads A:B.
+func stepRange(text string, o *export.Options) (err error) {
+	from, to, found := strings.Cut(text, ":")
+	if text != "" && !found {
+		return fmt.Errorf("%q: want A:B", text)
+	}
+	if o.FromOldest = from == ""; !o.FromOldest {
+		if o.First, err = strconv.ParseUint(from, 10, 62); err != nil {
+			return fmt.Errorf("%q: want a step's number in front of the colon", text)
+		}
+	}
+	if to != "" {
+		if o.End, err = strconv.ParseUint(to, 10, 62); err != nil || o.End <= o.First {
+			return fmt.Errorf("%q: want a larger number behind the colon", text)
+		}
+	}
+	return nil
+}
+
+func exportText(m *export.Manifest, dir string) string {
+	var rows, bytes int64
+	for _, p := range m.Parts {
+		rows += p.Rows
+		for _, f := range p.Files {
+			bytes += f.Bytes
+		}
+	}
+	return fmt.Sprintf("%s has steps %d to %d of run %s: %s rows in %s, %s", dir, m.First, m.End-1, m.Run, quantity.Count(rows),
+		quantity.Things(len(m.Parts), "part"), quantity.Bytes(bytes))
+}

@@ -1,0 +1,59 @@
+package runcmd
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+
+	"loaderd/internal/cli/command"
+	"loaderd/internal/config"
+	"loaderd/internal/daemon"
+	"loaderd/internal/ledger"
+	"loaderd/loader"
+	"loaderd/loader/plan"
+	"loaderd/tokenizer"
+)
+
+// readTexts gives every piece of a step its text, by the run's tokenizer.
+func (a ledgerAsked) readTexts(ctx context.Context, client *command.FlightClient, s *ledger.Step) error {
+	c, err := client.Open()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	var info loader.Info
+	if err := c.Do(ctx, "info", map[string]any{"run": s.Run}, &info); err != nil {
+		return fmt.Errorf("ask for the run's tokenizer: %w", err)
+	}
+	model, err := tokenizerOf(info.Config.Tokenizer, a.tokenizer, a.options)
+	if err != nil {
+		return err
+	}
+	return s.ReadTexts(ctx, c, model)
+}
+
+// tokenizerOf loads a run's tokenizer, by its own name or by another. It tries the options that a name does not tell until the fingerprint is the run's.
+func tokenizerOf(t plan.Tokenizer, name string, o tokenizer.Options) (*tokenizer.Model, error) {
+	if name = cmp.Or(name, t.Name); name == config.TokenizerNone {
+		return nil, command.Usage(errors.New("the run's documents arrive tokenized: name their tokenizer with --tokenizer"))
+	}
+	found := ""
+	for _, add := range []bool{false, true} {
+		for _, asText := range []bool{t.SpecialAsText, !t.SpecialAsText} {
+			o.SpecialAsText, o.AddSpecialTokens = asText, add
+			m, err := daemon.Model(name, o)
+			if err != nil {
+				if found != "" {
+					continue // its post_processor is not known
+				}
+				return nil, fmt.Errorf("%w (name the run's tokenizer with --tokenizer)", err)
+			}
+			if m.Fingerprint() == t.Fingerprint {
+				return m, nil
+			}
+			found = cmp.Or(found, m.Fingerprint())
+		}
+	}
+	return nil, fmt.Errorf("tokenizer %s has fingerprint %s, the run's has %s: name that one with --tokenizer", name, found, t.Fingerprint)
+}

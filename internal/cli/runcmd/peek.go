@@ -1,0 +1,146 @@
+package runcmd
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"loaderd/internal/api"
+	"loaderd/internal/cli/command"
+	"loaderd/internal/quantity"
+	"loaderd/internal/reader"
+)
+
+// NewPeekCmd returns the command peek.
+func NewPeekCmd() *cobra.Command {
+	var client command.FlightClient
+	var source string
+	var documents, tokens int
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "peek",
+		Short: "Show the next documents that a run takes, as text with the borders of their tokens",
+		Long: `Show the documents that a run takes next, in the order in which it takes them: where they come from, and their texts with the borders of their tokens. On
+a terminal every second token has another background; elsewhere a | stands between tokens. What of a document is no UTF-8 is written as \xE4, a tab or
+another invisible character as \t. A document that is not used says why.
+
+Without --source: of a run with one document stream the next ones, of one with several sources the next of each. Nothing is changed.`,
+		Example: `  loaderd peek
+  loaderd peek --source math -n 5
+  loaderd peek --source math --json | jq -r .path`,
+		Args: command.NoArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if documents < 1 || documents > 16 {
+				return command.Usage(fmt.Errorf("-n %d: want 1 to 16 documents", documents))
+			}
+			if tokens < 1 || tokens > 4096 {
+				return command.Usage(fmt.Errorf("--tokens %d: want 1 to 4096", tokens))
+			}
+			var texts []api.Text
+			err := client.Ask(cmd.Context(), "peek", func(c *reader.Client) (err error) {
+				texts, err = c.Peek(cmd.Context(), client.Run, source, documents, tokens)
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			out := cmd.OutOrStdout()
+			if asJSON {
+				encoder := json.NewEncoder(out)
+				for _, t := range texts {
+					if err := encoder.Encode(t); err != nil {
+						return err
+					}
+				}
+				return nil
+			}
+			border := plainBorders
+			if command.Terminal(out) != nil && os.Getenv("NO_COLOR") == "" {
+				border = colouredBorders
+			}
+			return writeTexts(out, texts, border)
+		},
+	}
+	client.Register(cmd)
+	f := cmd.Flags()
+	f.StringVar(&source, "source", "", "`name` of the source, of a run with several")
+	f.IntVarP(&documents, "documents", "n", 3, "how `many` documents of the source, or of the one stream: 1 to 16")
+	f.IntVar(&tokens, "tokens", 256, "how `many` tokens of each: 1 to 4096")
+	f.BoolVar(&asJSON, "json", false, "print a JSON object a document")
+	return cmd
+}
+
+// writeTexts shows documents, one below the other.
+func writeTexts(w io.Writer, texts []api.Text, borders func(tokens []string) string) error {
+	if len(texts) == 0 {
+		_, err := fmt.Fprintln(w, "no document follows: all that are stored are planned")
+		return err
+	}
+	for i, t := range texts {
+		if i > 0 {
+			fmt.Fprintln(w)
+		}
+		if _, err := fmt.Fprintln(w, strings.Join(textHead(t), "  ")); err != nil {
+			return err
+		}
+		if t.Problem != "" {
+			fmt.Fprintln(w, "  "+command.Visible(t.Problem, false))
+		}
+		if len(t.Tokens) == 0 {
+			continue
+		}
+		shown := make([]string, len(t.Tokens))
+		for k, id := range t.Tokens {
+			if t.Texts == nil {
+				shown[k] = strconv.Itoa(int(id))
+			} else {
+				shown[k] = command.Visible(t.Texts[k], true)
+			}
+		}
+		fmt.Fprintln(w, borders(shown))
+		if left := t.Total - t.Start - len(t.Tokens); left > 0 {
+			fmt.Fprintf(w, "... %s more tokens\n", quantity.Count(left))
+		}
+	}
+	return nil
+}
+
+// textHead says which document it is, and where it came from.
+func textHead(t api.Text) []string {
+	name := "document " + strconv.FormatUint(t.Sequence, 10)
+	if t.Source != "" {
+		name += " of " + t.Source
+	}
+	head := []string{name}
+	for _, part := range []string{t.Subject, t.Path, t.ID} {
+		if part != "" && (part != t.ID || t.ID != t.Path) {
+			head = append(head, command.Visible(part, false))
+		}
+	}
+	head = append(head, quantity.Bytes(int64(t.Bytes)), quantity.Count(t.Total)+" tokens")
+	if t.Skip != "" {
+		head = append(head, "not used: "+t.Skip)
+	}
+	return head
+}
+
+// plainBorders puts a | between tokens.
+func plainBorders(tokens []string) string { return strings.Join(tokens, "|") }
+
+// colouredBorders gives every second token another background. A line ends without one, or the rest of it had it too.
+func colouredBorders(tokens []string) string {
+	const on, off = "\x1b[48;5;24m\x1b[38;5;231m", "\x1b[0m"
+	var b strings.Builder
+	for i, t := range tokens {
+		if i%2 == 1 {
+			t = on + strings.ReplaceAll(t, "\n", off+"\n"+on) + off
+		}
+		b.WriteString(t)
+	}
+	return b.String()
+}

@@ -1,0 +1,162 @@
+// Package runcmd is the commands that show, change, check and delete runs.
+package runcmd
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/url"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"loaderd/internal/cli/command"
+	"loaderd/internal/config"
+	"loaderd/internal/quantity"
+	"loaderd/internal/runs"
+	"loaderd/loader"
+)
+
+// NewRunsCmd returns the command runs.
+func NewRunsCmd() *cobra.Command {
+	var flags command.ConfigFlags
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "runs [flags]",
+		Short: "List the runs: how far each is, who leads it, what it takes and what it keeps",
+		Long: `List all runs of which the server keeps something: the document stream of each, its state, its steps, how many it will have in the end (LENGTH: as the
+daemon says that leads it; "so far" where more documents may come), the step before which every keeper has committed, who leads it, its floor (the first
+document that it still needs) and the bytes of its plan and checkpoints. Below a run with several sources stand these, with the stream, the state and
+the floor of each.
+
+Nothing is changed; daemons may serve the runs meanwhile. A leader with a ? does not answer: it was killed, or is cut off.`,
+		Example: `  loaderd runs --data-dir /data/loaderd
+  loaderd runs -c loaderd.yaml --nats nats://nats-1:4222 --json`,
+		Args: command.NoArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := flags.Load(cmd)
+			if err != nil {
+				return err
+			}
+			all, err := listRuns(cmd.Context(), c, command.NewLogger(c.Log, cmd.ErrOrStderr()))
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return json.NewEncoder(cmd.OutOrStdout()).Encode(all)
+			}
+			return writeRuns(cmd.OutOrStdout(), all)
+		},
+	}
+	flags.RegisterStore(cmd)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON array with an object a run")
+	return cmd
+}
+
+func listRuns(ctx context.Context, c config.Config, log *slog.Logger) (_ []runs.Listed, err error) {
+	store, err := command.OpenRunStore(ctx, c, log)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	return runs.List(ctx, store)
+}
+
+func writeRuns(w io.Writer, all []runs.Listed) error {
+	if len(all) == 0 {
+		_, err := fmt.Fprintln(w, "there are no runs")
+		return err
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "RUN\tID\tDOCUMENTS\tSTATE\tSTEPS\tLENGTH\tCOMMITTED\tLEADER\tFLOOR\tPLAN\tCHECKPOINTS")
+	for _, r := range all {
+		fmt.Fprintln(t, strings.Join([]string{r.Run, shortID(r.ID), command.Dash(r.Stream), stateOf(r), quantity.Count(r.Steps), shortLength(r.Length), countOf(r.Committed), leaderOf(r.Leader), countOf(r.Floor),
+			quantity.Bytes(int64(r.PlanBytes)), quantity.Bytes(int64(r.CheckpointBytes))}, "\t"))
+		for _, x := range r.Sources {
+			fmt.Fprintln(t, strings.Join([]string{"  " + x.Name, "", command.Dash(x.Stream), stateOfSource(x), "", "", "", "", countOf(x.Floor), "", ""}, "\t"))
+		}
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	for _, r := range all {
+		if r.Problem != "" {
+			if _, err := fmt.Fprintf(w, "run %s: %s\n", r.Run, r.Problem); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// shortID shows enough of a run's id to tell it from others.
+func shortID(id string) string { return command.Dash(id[:min(len(id), 8)]) }
+
+func stateOf(r runs.Listed) string {
+	if r.State == runs.Sealed && r.Sources != nil {
+		return "sealed"
+	}
+	if r.State == runs.Sealed {
+		state := fmt.Sprintf("sealed at %s", quantity.Count(r.SealedAt))
+		if r.SealedBy != "" {
+			state += " by " + r.SealedBy
+		}
+		return state
+	}
+	return string(r.State)
+}
+
+func stateOfSource(s runs.ListedSource) string {
+	switch {
+	case s.Removed:
+		return "removed"
+	case s.Sealed:
+		return "sealed at " + quantity.Count(s.SealedAt)
+	}
+	return "open"
+}
+
+// shortLength says how many steps a run has in the end, as far as that is known.
+func shortLength(l *loader.Length) string {
+	switch {
+	case l == nil || l.Idle:
+		return "-"
+	case l.Endless:
+		return "endless"
+	case l.Exact:
+		return quantity.Count(l.Steps)
+	}
+	text := fmt.Sprintf("%s ± %s", quantity.Count(l.Steps), quantity.Count(l.Error))
+	if len(l.Open) > 0 {
+		text += " so far"
+	}
+	return text
+}
+
+func countOf(n *uint64) string {
+	if n == nil {
+		return "-"
+	}
+	return quantity.Count(*n)
+}
+
+// leaderOf names the host and the port where a leader serves readers.
+func leaderOf(l *runs.Leader) string {
+	if l == nil {
+		return "-"
+	}
+	name := l.Host + "/" + strconv.Itoa(l.PID)
+	if u, err := url.Parse(l.Flight); err == nil && u.Port() != "" {
+		name = net.JoinHostPort(l.Host, u.Port())
+	}
+	if !l.Answers {
+		name += "?"
+	}
+	return name
+}

@@ -1,0 +1,91 @@
+package runcmd
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"loaderd/internal/api"
+	"loaderd/internal/cli/command"
+	"loaderd/internal/reader"
+)
+
+// NewSealCmd returns the command seal.
+func NewSealCmd() *cobra.Command {
+	var client command.FlightClient
+	cmd := &cobra.Command{
+		Use:   "seal [SOURCE]",
+		Short: "End a run, or one of its sources, behind the present last document",
+		Long: `End a run behind the document stream's present last document: what waits in the pool is packed, the last step is padded or dropped
+(steps.last), and every rank's stream ends at the same step. The decision is recorded in the plan, so a restart repeats it. Documents
+published later belong to other runs. Sealing twice changes nothing.
+
+Of a run with several sources it ends all, each behind its present last document: the run ends when they are used up. With the name of a SOURCE it
+ends that one alone; its weight goes to the others when it is used up, and with epochs set it is read again.`,
+		Example: `  loaderd publish corpus/ && loaderd seal
+  loaderd seal --flight grpc://trainer-0:8815 --run pretrain-7
+  loaderd seal math`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return record(&client, cmd, "seal", (*reader.Client).Seal, "run %s ends behind document %d\n",
+					"run %s ends when its sources are used up, each behind its present last document: %s\n")
+			}
+			seal := func(c *reader.Client, ctx context.Context, run string) (api.Recorded, error) {
+				return c.SealSource(ctx, run, args[0])
+			}
+			return record(&client, cmd, "seal", seal, "source "+args[0]+" of run %s ends behind document %d\n", "")
+		},
+	}
+	client.Register(cmd)
+	return cmd
+}
+
+// NewDrainCmd returns the command drain.
+func NewDrainCmd() *cobra.Command {
+	var client command.FlightClient
+	cmd := &cobra.Command{
+		Use:   "drain",
+		Short: "Pack what waits, up to the document stream's present last document, and go on",
+		Long: `Pack what waits in pool, hold and shuffle window, up to the document stream's present last document, and go on: readers get the full steps of
+what is there, rows that do not fill a step wait for others. Some rows are padded that would have been filled. The decision is recorded in the
+plan, so a restart repeats it. serve.linger drains a quiet stream by itself.`,
+		Example: `  loaderd publish corpus/ && loaderd drain`,
+		Args:    command.NoArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return record(&client, cmd, "drain", (*reader.Client).Drain, "run %s is drained behind document %d\n",
+				"run %s is drained behind what it has taken of its sources: %s\n")
+		},
+	}
+	client.Register(cmd)
+	return cmd
+}
+
+// record asks for a record of the plan behind the present last document, and says which that is; of a run with several sources, whose documents that one
+// number does not name, with their names.
+func record(client *command.FlightClient, cmd *cobra.Command, action string, ask func(*reader.Client, context.Context, string) (api.Recorded, error),
+	done, ofSources string) error {
+	var recorded api.Recorded
+	var sources []string
+	err := client.Ask(cmd.Context(), action, func(c *reader.Client) (err error) {
+		if recorded, err = ask(c, cmd.Context(), client.Run); err != nil || recorded.Source != "" {
+			return err
+		}
+		info, err := c.Info(cmd.Context(), client.Run)
+		for _, s := range info.Sources {
+			sources = append(sources, s.Name)
+		}
+		return err
+	})
+	switch {
+	case err != nil:
+		return err
+	case len(sources) > 0:
+		fmt.Fprintf(cmd.OutOrStdout(), ofSources, recorded.Run, strings.Join(sources, ", "))
+	default:
+		fmt.Fprintf(cmd.OutOrStdout(), done, recorded.Run, recorded.Sequence)
+	}
+	return nil
+}

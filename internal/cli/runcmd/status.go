@@ -1,0 +1,221 @@
+package runcmd
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"loaderd/internal/api"
+	"loaderd/internal/cli/command"
+	"loaderd/internal/quantity"
+	"loaderd/internal/reader"
+	"loaderd/internal/top"
+	"loaderd/loader"
+)
+
+// Exit statuses of loaderd status.
+const (
+	exitWaiting = 1
+	exitFailing = 2
+)
+
+// NewStatusCmd returns the command status.
+func NewStatusCmd() *cobra.Command {
+	var client command.FlightClient
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "status [flags]",
+		Short: "Say in a sentence how a run does, and show its figures",
+		Long: `Say how the run of a daemon does: a sentence, what to do, the stages between producers and trainers, sources, ranks, keepers and daemons. Every daemon of
+the run says the same.
+
+The exit status is 0 when the run gets on or has ended, 1 when it waits (for documents, ranks or another daemon), and 2 when something is broken, or the daemon cannot be reached.`,
+		Example: `  loaderd status
+  loaderd status --flight grpc+tls://trainer-0:8815 --tls-ca ca.pem --token-file token
+  loaderd status --json | jq -r .verdict.sentence`,
+		Args: command.NoArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var s api.Status
+			err := client.Ask(cmd.Context(), "status", func(c *reader.Client) (err error) {
+				s, err = c.Status(cmd.Context(), client.Run)
+				return err
+			})
+			var usage command.UsageError
+			switch {
+			case errors.As(err, &usage):
+				return err
+			case err != nil:
+				fmt.Fprintf(cmd.ErrOrStderr(), "loaderd: %v\n", err)
+				return command.ExitStatus{Code: exitFailing}
+			case asJSON:
+				err = json.NewEncoder(cmd.OutOrStdout()).Encode(s)
+			default:
+				err = writeStatus(cmd.OutOrStdout(), s)
+			}
+			if err != nil {
+				return err
+			}
+			switch s.Verdict.Health {
+			case loader.Waiting:
+				return command.ExitStatus{Code: exitWaiting}
+			case loader.Failing:
+				return command.ExitStatus{Code: exitFailing}
+			}
+			return nil
+		},
+	}
+	client.Register(cmd)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "write the answer of the action status")
+	return cmd
+}
+
+func writeStatus(w io.Writer, s api.Status) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(t, "%s\n", s.Verdict.Sentence)
+	line := func(name, format string, args ...any) {
+		fmt.Fprintf(t, "  %s\t%s\n", name, fmt.Sprintf(format, args...))
+	}
+	if s.Verdict.Detail != "" {
+		line("what is known", "%s", s.Verdict.Detail)
+	}
+	if s.Verdict.Do != "" {
+		line("what to do", "%s", s.Verdict.Do)
+	}
+	line("run", "%s, id %s", s.Run, shortID(s.ID))
+	steps := quantity.Count(s.Planned) + " planned"
+	if s.Sent != nil && s.Consumed != nil {
+		steps += fmt.Sprintf(", %s sent, %s consumed", quantity.Count(*s.Sent), quantity.Count(*s.Consumed))
+	}
+	line("steps", "%s, %s committed", steps, quantity.Count(s.Committed))
+	length := lengthOf(s.Length)
+	if s.EndsIn != nil {
+		length += "; the last is read in about " + quantity.Time(time.Duration(*s.EndsIn*float64(time.Second)))
+	}
+	line("length", "%s", length)
+	line("padding", "%.2f %%, %.1f %% of the documents split", 100*s.Packing.Padding, 100*s.Packing.Split)
+	if x := s.FullestStream(); x != nil {
+		line("stored", "%s", storedIn(x))
+	}
+	for _, x := range s.Flow {
+		line(x.Name, "%s%s", stageOf(x), map[bool]string{true: "  <- limits"}[x.Limits])
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	tables := []struct {
+		head  string
+		lines func(io.Writer)
+		n     int
+	}{
+		{"SOURCE\tTARGET\tSHARE\tRECENT\tTOKENS\tEPOCH\tSTATE", func(w io.Writer) { sourceLines(w, s) }, len(s.Sources)},
+		{"PULLED\tDOCUMENTS\tLEFT OUT\tBYTES\tSTATE", func(w io.Writer) { pullLines(w, s) }, len(s.Pulls)},
+		{"JOB\tRANK\tSTATE\tSENT\tCONSUMED\tLAG\tWAIT P50\tP99\tBYTES/S\tDAEMON", func(w io.Writer) { rankLines(w, s) }, len(s.Ranks)},
+		{"KEEPER\tCOMMITTED", func(w io.Writer) {
+			for _, k := range s.Keepers {
+				fmt.Fprintf(w, "%s\t%s\n", k.Keeper, quantity.Count(k.Step))
+			}
+		}, len(s.Keepers)},
+		{"DAEMON\tRANKS\tFLIGHT\tPAGE\t", func(w io.Writer) { daemonLines(w, s) }, len(s.Daemons)},
+		{"SKIPPED\tREASON\tWHAT TO DO", func(w io.Writer) {
+			for _, x := range s.Skipped {
+				fmt.Fprintf(w, "%s\t%s: %s\t%s\n", quantity.Count(x.Documents), x.Reason, x.Text, x.Do)
+			}
+		}, len(s.Skipped)},
+		{"DEAD LETTERS\tNUMBER\tTHE NEWEST", func(w io.Writer) { deadLines(w, s) }, len(s.Dead.Reasons)},
+	}
+	for _, x := range tables {
+		if x.n == 0 {
+			continue
+		}
+		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+		fmt.Fprintf(t, "\n%s\n", x.head)
+		x.lines(t)
+		if err := t.Flush(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// storedIn shows how full a document stream is.
+func storedIn(f *loader.StreamFill) string {
+	text := fmt.Sprintf("%s in stream %s", loader.Quota{Bytes: f.Bytes, MaxBytes: f.MaxBytes}, f.Name)
+	switch {
+	case f.Account != nil && f.Account.Full:
+		text += fmt.Sprintf("; its JetStream account is full (%s)", f.Account)
+	case f.Full:
+		text += ", full"
+	case f.FullIn != nil:
+		text += ", full in about " + quantity.Time(time.Duration(*f.FullIn*float64(time.Second)))
+	}
+	return text
+}
+
+// stageOf shows how full a stage is, and what leaves it.
+func stageOf(x api.Stage) string {
+	number := func(v float64) string {
+		if x.Unit == "bytes" {
+			return quantity.Bytes(int64(v))
+		}
+		return quantity.Count(int64(v)) + " " + x.Unit
+	}
+	text := number(x.Value)
+	if x.Of > 0 {
+		text += " of " + strings.TrimSuffix(number(x.Of), " "+x.Unit)
+	}
+	if x.Rate > 0 {
+		text += fmt.Sprintf(", %s %s/s", quantity.Short(x.Rate), x.Leaves)
+	}
+	return text
+}
+
+func sourceLines(w io.Writer, s api.Status) {
+	for _, x := range s.Sources {
+		fmt.Fprintf(w, "%s\t%.2f %%\t%s\t%s\t%s\t%d of %s\t%s\n", x.Name, 100*x.Target, top.Share(x.Share), top.Share(x.Recent), quantity.Short(float64(x.Tokens)), x.Epoch+1, x.Epochs, top.StateOf(x, s.Time))
+	}
+}
+
+func pullLines(w io.Writer, s api.Status) {
+	for _, x := range s.Pulls {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s of %s\t%s\n", cmp.Or(x.Source, "documents"), quantity.Count(x.Documents), quantity.Count(x.LeftOut), quantity.Bytes(x.BytesRead), quantity.Bytes(x.Bytes), x.Says)
+	}
+}
+
+func rankLines(w io.Writer, s api.Status) {
+	for _, r := range s.Ranks {
+		fmt.Fprintf(w, "%s\t%d of %d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.Job, r.Rank, r.World, top.RankState(r), quantity.Count(r.Sent), top.Consumed(r), quantity.Count(r.Lag), top.Wait(r.WaitP50), top.Wait(r.WaitP99), quantity.Bytes(int64(r.Bytes)), r.Daemon)
+	}
+	if n := s.Readers - len(s.Ranks); n > 0 {
+		fmt.Fprintf(w, "and %s that are not as far behind\n", quantity.Things(n, "rank"))
+	}
+}
+
+func daemonLines(w io.Writer, s api.Status) {
+	for _, d := range s.Daemons {
+		state := ""
+		switch {
+		case d.Leads:
+			state = fmt.Sprintf("leads, term %d", d.Term)
+		case d.Silent > 5:
+			state = "silent for " + quantity.Time(time.Duration(d.Silent*float64(time.Second)))
+		}
+		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\n", d.Name, d.Ranks, command.Dash(d.Flight), command.Dash(d.HTTP), state)
+	}
+}
+
+func deadLines(w io.Writer, s api.Status) {
+	for _, x := range s.Dead.Reasons {
+		newest := ""
+		if len(x.Samples) > 0 {
+			newest = x.Samples[0].Problem
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\n", x.Reason, quantity.Count(x.Letters), newest)
+	}
+}

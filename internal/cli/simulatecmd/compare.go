@@ -1,0 +1,285 @@
+package simulatecmd
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"loaderd/internal/cli/command"
+	"loaderd/internal/config"
+	"loaderd/internal/documents"
+	"loaderd/internal/relatedness"
+	"loaderd/internal/report"
+	"loaderd/internal/simulation"
+	"loaderd/packonline"
+)
+
+// compareRows are the row lengths that are compared when none are given.
+var compareRows = []int{1024, 2048, 4096, 8192, 16384}
+
+// compareFlags are the flags of compare.
+type compareFlags struct {
+	packing packingFlags
+	file    lengthsInput
+	sources sourcesInput
+	stream  streamInput
+	whole   documentsInput
+	methods []string
+	out     string
+}
+
+// NewCompareCmd returns the command compare.
+func NewCompareCmd() *cobra.Command {
+	var f compareFlags
+	cmd := &cobra.Command{
+		Use:   "compare [FILE] --out DIR",
+		Short: "Run every packing method on the same lengths and show which suits them",
+		Long: `Compare packs the same documents with every method at its default parameters, shows a table, and writes compare.json and
+report.html, one page with plots that opens without a network.
+
+It reads one length in tokens a line from FILE, a column of FILE.parquet, standard input without a FILE, or, with --from-stream, the
+documents of a running daemon, which it tokenizes and leaves as they are. Lengths count the end-of-document token. Methods with one row
+length take the longest row. With --documents FILE holds JSON lines of documents, as in simulate; splice is then compared too, and the
+report says how related the documents are that share a row. With --source, once for each, it compares on a mixture of sources, as simulate packs one, and the
+report says how each source fares. Without --length and --buckets rows are 1024 to 16384 tokens long, or as in the configuration of -c,
+or with --from-stream as the run over the stream has them.`,
+		Example: `  loaderd gen-lengths --dist fineweb-edu | loaderd compare --out report
+  loaderd compare --length 2048 --methods concat,bfd,bucket --out report lengths
+  loaderd compare --column input_ids --out report corpus.parquet
+
+  # a mixture of two sources; or with the sections sources and mix of a configuration, -c loaderd.yaml
+  loaderd compare --length 2048 --source web=web.txt:0.7 --source code=code.txt:0.3 --out report
+
+  # whole documents: how related are those that share a row?
+  loaderd compare --documents --length 8192 --methods concat,bucket,splice --out report documents.jsonl
+
+  # the documents of a running daemon
+  loaderd compare --from-stream -c loaderd.yaml --out report
+  loaderd compare --from-stream --nats nats://nats-1:4222 --tokenizer gpt2 --limit 100000 --out report`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := f.run(cmd, args); err != nil {
+				return fmt.Errorf("compare: %w", err)
+			}
+			return nil
+		},
+	}
+	f.packing.register(cmd)
+	f.packing.registerSplice(cmd)
+	f.whole.register(cmd, "\"text\" or \"ids\", and optionally \"path\" and \"embedding\"; splice is compared too, and how related the documents of rows are")
+	f.file.register(cmd)
+	f.sources.register(cmd)
+	f.stream.register(cmd)
+	flags := cmd.Flags()
+	flags.StringSliceVar(&f.methods, "methods", nil, "packing methods to compare (default all): "+strings.Join(packonline.Methods(), ", "))
+	flags.StringVarP(&f.out, "out", "o", "", "`folder` for compare.json and report.html; made when absent")
+	_ = cmd.MarkFlagRequired("out")
+	return cmd
+}
+
+func (f *compareFlags) run(cmd *cobra.Command, args []string) (failed error) {
+	defer func() { failed = errors.Join(failed, f.stream.close()) }()
+	if err := f.sources.check(cmd, args); err != nil {
+		return command.Usage(err)
+	}
+	daemon, err := f.configuration(cmd, args)
+	if err != nil {
+		return err
+	}
+	runs, err := f.comparisons(cmd)
+	if err == nil {
+		err = f.checkInput(args)
+	}
+	if err != nil {
+		return command.Usage(err)
+	}
+	if err := os.MkdirAll(f.out, 0o755); err != nil {
+		return fmt.Errorf("make folder: %w", err)
+	}
+	in, err := f.read(cmd, args, daemon)
+	if err != nil {
+		return err
+	}
+	r := &report.Report{Input: in.name, Command: commandLine(cmd, args), Rows: f.packing.config.Buckets, Pool: f.packing.config.Pool,
+		MaxAge: f.packing.config.MaxAge, Short: f.packing.short()}
+	r.Lengths = report.Describe(in.lengths, r.Rows[len(r.Rows)-1])
+	if !cmd.Flags().Changed("methods") {
+		report.LeaveOutSmallPools(runs, len(in.lengths))
+	}
+	progress := command.NewProgress(cmd.ErrOrStderr())
+	err = r.Compare(runs, func(c packonline.Config) (*simulation.Result, *relatedness.Figures, error) {
+		return in.pack(cmd, c, r.Short)
+	},
+		func(i int, method string) { progress.Say("%d of %d: %s", i+1, len(runs), method) })
+	if err != nil {
+		return err
+	}
+	page, err := r.WriteFolder(f.out)
+	if err != nil {
+		return err
+	}
+	if err := r.WriteTable(cmd.OutOrStdout()); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "\n%s\n", page)
+	return err
+}
+
+// configuration is that of the daemon whose documents are compared on, or that of a mixture.
+func (f *compareFlags) configuration(cmd *cobra.Command, args []string) (config.Config, error) {
+	if !f.sources.on() {
+		return f.stream.settle(cmd, args, &f.packing)
+	}
+	c, err := f.stream.flags.Load(cmd)
+	if err == nil && cmd.Flags().Changed("config") {
+		f.packing.like(cmd, &c.Plan.Packing)
+	}
+	return c, err
+}
+
+// checkInput finds what is wrong with the input before anything is read.
+func (f *compareFlags) checkInput(args []string) error {
+	switch {
+	case f.sources.on():
+	case f.whole.on && (f.stream.from || f.file.column != ""):
+		return errors.New("--documents: want JSON lines, not --from-stream or --column")
+	case !f.whole.on && !f.stream.from:
+		return f.file.check(args)
+	}
+	return nil
+}
+
+// compared is what methods are compared on.
+type compared struct {
+	name     string // of where it comes from
+	lengths  []int32
+	set      *documents.Set       // nil where the input holds lengths alone
+	arrivals *simulation.Arrivals // nil without a mixture
+}
+
+// pack packs the input in one way.
+func (in *compared) pack(cmd *cobra.Command, c packonline.Config, below int) (result *simulation.Result, related *relatedness.Figures, err error) {
+	switch {
+	case in.set != nil:
+		return packDocuments(cmd, in.set, c, below)
+	case in.arrivals != nil:
+		result, err = simulation.RunMixture(cmd.Context(), c, in.arrivals, below, nil)
+	default:
+		result, err = simulation.RunDocuments(cmd.Context(), c, in.lengths, nil, below, nil)
+	}
+	return result, nil, err
+}
+
+// read reads the input; an empty one is an error.
+func (f *compareFlags) read(cmd *cobra.Command, args []string, c config.Config) (in compared, err error) {
+	what := "lengths"
+	switch {
+	case f.sources.on():
+		if in.arrivals, in.name, err = f.sources.arrivals(cmd, &f.packing, f.file.column, c.Plan); err == nil {
+			in.lengths = in.arrivals.Lengths
+		}
+	case f.whole.on:
+		what = "documents"
+		f.whole.tokenizer = cmp.Or(f.stream.tokenizer(), "gpt2")
+		if in.set, in.name, err = f.whole.read(cmd.InOrStdin(), args); err == nil {
+			in.lengths = in.set.Lengths()
+		}
+	case f.stream.from:
+		in.lengths, in.name, err = f.stream.read(cmd.Context(), c, cmd.ErrOrStderr())
+	default:
+		in.lengths, in.name, err = f.file.read(cmd.InOrStdin(), args)
+	}
+	if err == nil && len(in.lengths) == 0 {
+		err = fmt.Errorf("%s holds no %s", in.name, what)
+	}
+	return in, err
+}
+
+// comparisons returns what is to be run. A method that was asked for by name must be able to; others are left out with the reason.
+func (f *compareFlags) comparisons(cmd *cobra.Command) ([]report.Comparison, error) {
+	c := &f.packing.config
+	if len(c.Buckets) == 0 && !cmd.Flags().Changed("length") {
+		c.Buckets = compareRows
+	}
+	f.packing.settle(cmd)
+	if bad := report.CommonProblems(*c); len(bad) > 0 {
+		return nil, joined(bad)
+	}
+	if len(f.methods) == 0 {
+		return f.sources.without(report.Comparisons(*c, packonline.Methods(), f.whole.on)), nil
+	}
+	runs := f.sources.without(report.Comparisons(*c, f.methods, f.whole.on))
+	var bad []error
+	for i, m := range f.methods {
+		problem := runs[i].Problem
+		switch {
+		case !slices.Contains(packonline.Methods(), m):
+			bad = append(bad, fmt.Errorf("--methods: %q: want some of %s", m, strings.Join(packonline.Methods(), ", ")))
+		case slices.Contains(f.methods[:i], m):
+			bad = append(bad, fmt.Errorf("--methods: %s is named twice", m))
+		case errors.Is(problem, report.ErrNoDocuments), errors.Is(problem, errOnlyLengths):
+			bad = append(bad, fmt.Errorf("--methods: %s: %w", m, problem))
+		case problem != nil:
+			bad = append(bad, fmt.Errorf("%s: %w", m, problem))
+		}
+	}
+	return runs, errors.Join(bad...)
+}
+
+// packDocuments packs documents and measures how related those are that share a row.
+func packDocuments(cmd *cobra.Command, set *documents.Set, c packonline.Config, below int) (*simulation.Result, *relatedness.Figures, error) {
+	hints, err := documentHints(cmd, set, &c)
+	if err != nil {
+		return nil, nil, err
+	}
+	return set.Pack(cmd.Context(), c, hints, below)
+}
+
+// commandLine is the command as one could type it.
+func commandLine(cmd *cobra.Command, args []string) string {
+	line := cmd.CommandPath()
+	for _, f := range givenFlags(cmd) {
+		line += " " + f
+	}
+	for _, a := range args {
+		line += " " + quoted(a)
+	}
+	return line
+}
+
+// givenFlags are the flags that were given, save those that may hold a server's password.
+func givenFlags(cmd *cobra.Command) (given []string) {
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		values := []string{f.Value.String()}
+		switch v := f.Value.(type) {
+		case *command.OverrideFlag:
+			return
+		case pflag.SliceValue:
+			if values = v.GetSlice(); f.Value.Type() != "stringArray" {
+				values = []string{strings.Join(values, ",")}
+			}
+		}
+		for _, value := range values {
+			text := "--" + f.Name
+			if value != f.NoOptDefVal {
+				text += " " + quoted(value)
+			}
+			given = append(given, text)
+		}
+	})
+	return given
+}
+
+// quoted quotes what a shell would take apart.
+func quoted(s string) string {
+	if s != "" && !strings.ContainsAny(s, " \t\n\"'\\$`*?[]{}()<>|&;#~!") {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}

@@ -1,0 +1,66 @@
+package simulatecmd
+
+import (
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"loaderd/internal/daemon"
+	"loaderd/internal/documents"
+	"loaderd/internal/jsonlines"
+	"loaderd/packonline"
+	"loaderd/packonline/related"
+	"loaderd/tokenizer"
+)
+
+// documentsInput reads whole documents, for methods and figures to which it matters what they are about.
+type documentsInput struct {
+	on        bool
+	tokenizer string
+}
+
+func (in *documentsInput) register(cmd *cobra.Command, why string) {
+	f := cmd.Flags()
+	f.BoolVar(&in.on, "documents", false, "the input holds JSON lines of documents, not lengths: "+why)
+}
+
+// warn warns that the retriever compares what no document has.
+func warn(w io.Writer, c *related.Config, hints []*related.Hint) {
+	if lacks := documents.Lacks(c, hints); lacks != "" {
+		fmt.Fprintf(w, "loaderd: warning: no document has %s: splice with retriever %s relates none to another and packs by length alone; "+
+			"give \"%s\" in the lines, or take --retriever bm25\n", jsonlines.Article(lacks), c.Retriever, lacks)
+	}
+}
+
+// documentHints makes the documents' hints for a configuration, whose dimension it sets to that of the embeddings unless one is given.
+func documentHints(cmd *cobra.Command, s *documents.Set, c *packonline.Config) ([]*related.Hint, error) {
+	if d := s.Dimension(); d > 0 && !cmd.Flags().Changed("dimension") {
+		c.Splice.Dimension = d
+	}
+	hints, err := s.Hints(c.Related())
+	if err == nil && c.Related() != nil {
+		warn(cmd.ErrOrStderr(), c.Related(), hints)
+	}
+	return hints, err
+}
+
+// read reads JSON lines from the file that args name, or from stdin, and says what it read.
+func (in *documentsInput) read(stdin io.Reader, args []string) (*documents.Set, string, error) {
+	name, r := "standard input", stdin
+	if len(args) > 0 && args[0] != "-" {
+		f, err := os.Open(args[0])
+		if err != nil {
+			return nil, "", fmt.Errorf("read documents: %w", err)
+		}
+		defer f.Close()
+		name, r = args[0], f
+	}
+	model, err := daemon.Model(in.tokenizer, tokenizer.Options{})
+	if err != nil {
+		return nil, "", err
+	}
+	set, err := documents.Read(r, name, model)
+	return set, name, err
+}

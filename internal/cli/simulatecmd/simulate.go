@@ -1,0 +1,168 @@
+// Package simulatecmd is the commands simulate, compare and gen-lengths, which pack lengths and documents without a daemon.
+package simulatecmd
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"loaderd/internal/cli/command"
+	"loaderd/internal/documents"
+	"loaderd/internal/simulation"
+	"loaderd/packonline/related"
+)
+
+// NewSimulateCmd returns the command simulate.
+func NewSimulateCmd() *cobra.Command {
+	var packing packingFlags
+	var input lengthsInput
+	var whole documentsInput
+	var sources sourcesInput
+	var configuration command.ConfigFlags
+	var placements string
+	cmd := &cobra.Command{
+		Use:   "simulate --method M (--length L | --buckets A,B,C) [flags] [FILE]",
+		Short: "Pack a list of document lengths and report how well it went",
+		Long: `Simulate packs documents of the given lengths exactly as a run would and reports padding, truncation, ages and speed.
+
+It reads one length in tokens a line from FILE (or a column of FILE.parquet, or standard input without a FILE) and writes one JSON
+object to standard output. Lengths count the end-of-document token. "seconds" covers packing alone, the final flush included.
+Atoms that are a part of a row are merged into rows in the order in which they are packed.
+
+With --source, once for each, it packs a mixture of sources as a run does that reads them all: a file each, all of them sealed, weights as shares of
+tokens, and -c FILE with sections sources and mix as a daemon's configuration has them (schedules, splits, bounds on lengths). The JSON then says of each
+source under "sources" how its share followed its target, what it pads, how long its documents wait, and what was left out.
+
+Method splice packs documents that have to do with one another and reads them whole, as does any method with --documents: JSON lines with
+"text", or "ids" of tokens, and optionally "path" and "embedding" (a list of numbers).`,
+		Example: `  # a million log-normal lengths
+  loaderd gen-lengths --dist fineweb-edu > lengths
+  loaderd simulate --method bfd --length 2048 lengths
+
+  # the whole input at once, as an offline packer has it, with every sequence written out
+  loaderd simulate --method bfd --length 2048 --pool 0 --placements rows.tsv lengths
+
+  # lengths from a column of lists of tokens
+  loaderd simulate --length 4096 --column input_ids corpus.parquet
+
+  # three sources, one of them read up to four times, until the first of the others is used up
+  loaderd simulate --length 2048 --source web=web.txt:0.6 --source code=code.txt:0.3 --source math=math.txt:0.1 --epochs math=4 --tokens 1e9
+
+  # with the schedule of a run
+  loaderd simulate --length 2048 -c loaderd.yaml --source web=web.txt --source code=code.txt
+
+  # related documents in one row
+  loaderd simulate --method splice --length 8192 --retriever repo documents.jsonl`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			packing.settle(cmd)
+			whole.on = whole.on || packing.config.Related() != nil
+			err := errors.Join(packing.check(cmd), sources.check(cmd, args))
+			if sources.on() {
+				if err == nil {
+					err = sources.simulate(cmd, &packing, &configuration, input.column, placements)
+				} else {
+					err = command.Usage(err)
+				}
+				if err != nil {
+					return fmt.Errorf("simulate: %w", err)
+				}
+				return nil
+			}
+			if !whole.on {
+				err = errors.Join(err, input.check(args))
+			} else if input.column != "" {
+				err = errors.Join(err, errors.New("--column: want lengths, not documents"))
+			}
+			if err != nil {
+				return command.Usage(fmt.Errorf("simulate: %w", err))
+			}
+			var lengths []int32
+			var hints []*related.Hint
+			if whole.on {
+				var set *documents.Set
+				if set, _, err = whole.read(cmd.InOrStdin(), args); err == nil {
+					lengths = set.Lengths()
+					hints, err = documentHints(cmd, set, &packing.config)
+				}
+			} else {
+				lengths, _, err = input.read(cmd.InOrStdin(), args)
+			}
+			if err != nil {
+				return fmt.Errorf("simulate: %w", err)
+			}
+			result, err := simulateTo(placements, simulation.Lines, func(each simulation.Sequence) (*simulation.Result, error) {
+				return simulation.RunDocuments(cmd.Context(), packing.config, lengths, hints, packing.short(), each)
+			})
+			if err != nil {
+				return fmt.Errorf("simulate: %w", err)
+			}
+			return writeResult(cmd, result)
+		},
+	}
+	packing.register(cmd)
+	packing.registerMethod(cmd)
+	packing.registerSplice(cmd)
+	input.register(cmd)
+	sources.register(cmd)
+	cmd.Flags().StringVarP(&configuration.File, "config", "c", "", "YAML configuration `file`, of which a mixture takes sources and mix; - reads standard input")
+	whole.register(cmd, "\"text\" or \"ids\", and optionally \"path\" and \"embedding\"")
+	cmd.Flags().StringVar(&whole.tokenizer, "tokenizer", "gpt2", "of documents' text: gpt2, cl100k_base, o200k_base or a tokenizer.json `file`")
+	cmd.Flags().StringVar(&placements, "placements", "", "write every sequence to this `file`: LENGTH<TAB>document:start:length ...")
+	cmd.MarkFlagsOneRequired("length", "buckets")
+	return cmd
+}
+
+// writeResult writes a result as one line.
+func writeResult(cmd *cobra.Command, result *simulation.Result) error {
+	out, err := json.Marshal(result)
+	if err != nil {
+		return fmt.Errorf("simulate: %w", err)
+	}
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s\n", out)
+	return err
+}
+
+// simulate packs the mixture.
+func (in *sourcesInput) simulate(cmd *cobra.Command, packing *packingFlags, configuration *command.ConfigFlags, column, placements string) error {
+	configured, err := configuration.Load(cmd)
+	if err != nil {
+		return err
+	}
+	a, _, err := in.arrivals(cmd, packing, column, configured.Plan)
+	if err != nil {
+		return err
+	}
+	result, err := simulateTo(placements, a.Placements, func(each simulation.Sequence) (*simulation.Result, error) {
+		return simulation.RunMixture(cmd.Context(), packing.config, a, packing.short(), each)
+	})
+	if err != nil {
+		return err
+	}
+	return writeResult(cmd, result)
+}
+
+// simulateTo simulates and writes the sequences to the file named placements, as lines does, if one is named.
+func simulateTo(placements string, lines func(io.Writer) simulation.Sequence, simulate func(simulation.Sequence) (*simulation.Result, error)) (*simulation.Result, error) {
+	if placements == "" {
+		return simulate(nil)
+	}
+	f, err := os.Create(placements)
+	if err != nil {
+		return nil, fmt.Errorf("write placements: %w", err)
+	}
+	w := bufio.NewWriterSize(f, 1<<20)
+	result, err := simulate(lines(w))
+	if err == nil {
+		err = w.Flush()
+	}
+	if closed := f.Close(); err == nil {
+		err = closed
+	}
+	return result, err
+}

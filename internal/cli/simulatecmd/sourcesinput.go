@@ -1,0 +1,221 @@
+package simulatecmd
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"loaderd/internal/cli/command"
+	"loaderd/internal/lengths/lengthsin"
+	"loaderd/internal/report"
+	"loaderd/internal/simulation"
+	"loaderd/loader/mixture"
+	"loaderd/loader/plan"
+)
+
+// sourcesInput reads the lengths of several sources, which make a mixture.
+type sourcesInput struct {
+	given  []string // NAME=FILE or NAME=FILE:WEIGHT
+	epochs []string // N or forever for all sources, NAME=N for one
+	block  []string // likewise
+	end    string
+	tokens float64
+
+	files map[string]string // of the sources, by name
+}
+
+func (in *sourcesInput) register(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringArrayVar(&in.given, "source", nil, "a source of a mixture, `NAME=FILE[:WEIGHT]`, each with its lengths; repeated for every one. "+
+		"Without a weight it is that of -c, else 1")
+	f.StringSliceVar(&in.epochs, "epochs", nil, "how often sources are read, 1 or more, or forever: `N` for all, NAME=N for one (default 1)")
+	f.StringSliceVar(&in.block, "block", nil, "documents that stay together where a source is read in a drawn order: `N` for all, NAME=N for one; "+
+		"0 keeps the order of the file (default "+strconv.Itoa(mixture.DefaultBlock)+")")
+	f.StringVar(&in.end, "end", "", "a mixture ends when all sources are used up, or the first: all or first (default all)")
+	f.Float64Var(&in.tokens, "tokens", 0, "tokens behind which a mixture ends at the latest, such as 1e9; 0 is no bound")
+}
+
+// on reports whether a mixture is asked for.
+func (in *sourcesInput) on() bool { return len(in.given) > 0 }
+
+// check refuses what means something with a mixture alone, or nothing with one.
+func (in *sourcesInput) check(cmd *cobra.Command, args []string) error {
+	given := func(names ...string) (there []string) {
+		for _, name := range names {
+			if f := cmd.Flags().Lookup(name); f != nil && f.Changed {
+				there = append(there, "--"+name)
+			}
+		}
+		return there
+	}
+	if !in.on() {
+		if cmd.Name() == "simulate" && len(given("config")) > 0 {
+			return errors.New("--config: want --source with it: it is about mixtures")
+		}
+		if there := given("epochs", "block", "end", "tokens"); len(there) > 0 {
+			return fmt.Errorf("%s: want --source with it: it is about mixtures", strings.Join(there, ", "))
+		}
+		return nil
+	}
+	var bad []error
+	if f := cmd.Flags().Lookup("method"); f != nil && f.Value.String() == "splice" {
+		bad = append(bad, fmt.Errorf("--method: splice: %w", errOnlyLengths))
+	}
+	if len(args) > 0 {
+		bad = append(bad, fmt.Errorf("--source: want no file beside it: %s; name it as --source NAME=%s", args[0], args[0]))
+	}
+	if there := given("documents", "from-stream", "limit", "set", "nats", "tokenizer"); len(there) > 0 {
+		bad = append(bad, fmt.Errorf("--source: a mixture is of lengths: leave %s out", strings.Join(there, ", ")))
+	}
+	if in.tokens < 0 || in.tokens != float64(int64(in.tokens)) {
+		bad = append(bad, fmt.Errorf("--tokens: %v: want a whole number of tokens, or 0 for no bound", in.tokens))
+	}
+	return errors.Join(bad...)
+}
+
+// errOnlyLengths is the problem of methods that look at documents.
+var errOnlyLengths = errors.New("it packs documents that have to do with one another, and a mixture here is of lengths")
+
+// without says of a mixture why methods that look at documents are left out.
+func (in *sourcesInput) without(runs []report.Comparison) []report.Comparison {
+	for i := range runs {
+		if in.on() && errors.Is(runs[i].Problem, report.ErrNoDocuments) {
+			runs[i].Problem = errOnlyLengths
+		}
+	}
+	return runs
+}
+
+// configure makes the mixture of the flags, over that of a configuration (the default one has no sources). It reads no lengths yet.
+func (in *sourcesInput) configure(configured plan.Config, seed uint64) (*simulation.Mixture, error) {
+	c := mixture.Config{Sources: map[string]mixture.Source{}, Mix: configured.Mix, Seed: seed}
+	bad := in.name(c.Sources, configured.Sources)
+	for _, name := range slices.Sorted(maps.Keys(configured.Sources)) {
+		if _, ok := c.Sources[name]; !ok {
+			bad = append(bad, fmt.Errorf("--source: the configuration has a source %s: say where its lengths are, --source %s=FILE", name, name))
+		}
+		if configured.Sources[name].Packing != nil {
+			bad = append(bad, fmt.Errorf("sources.%s.packing: one method packs all sources here: leave it out", name))
+		}
+	}
+	bad = append(bad, each("--epochs", in.epochs, c.Sources, func(s *mixture.Source, value string) (err error) {
+		s.Epochs, err = mixture.ReadEpochs(value)
+		return err
+	})...)
+	bad = append(bad, each("--block", in.block, c.Sources, func(s *mixture.Source, value string) (err error) {
+		if s.Block, err = strconv.Atoi(value); err != nil {
+			err = fmt.Errorf("%q: want a number of documents", value)
+		}
+		return err
+	})...)
+	c.Mix.End = cmp.Or(in.end, c.Mix.End)
+	if len(bad) > 0 {
+		return nil, errors.Join(bad...)
+	}
+	for _, e := range c.Validate() {
+		bad = append(bad, e)
+	}
+	m := &simulation.Mixture{Config: c, Tokens: int64(in.tokens)}
+	if m.Endless() && m.Tokens == 0 {
+		bad = append(bad, errors.New("--epochs: a source that is read forever keeps the mixture from ending: say --tokens N, or --end first with one that is not"))
+	}
+	return m, errors.Join(bad...)
+}
+
+// name takes the sources that --source names: those of a configuration, if it has any.
+func (in *sourcesInput) name(sources, configured map[string]mixture.Source) (bad []error) {
+	in.files = map[string]string{}
+	for _, given := range in.given {
+		name, from, ok := strings.Cut(given, "=")
+		if !ok || name == "" || from == "" {
+			bad = append(bad, fmt.Errorf("--source: %q: want NAME=FILE or NAME=FILE:WEIGHT, such as web=web.txt:0.6", given))
+			continue
+		}
+		s, known := configured[name]
+		switch {
+		case from == "-" && slices.Contains(slices.Collect(maps.Values(in.files)), "-"):
+			bad = append(bad, errors.New("--source: standard input is one source's: want a file for the others"))
+		case in.files[name] != "":
+			bad = append(bad, fmt.Errorf("--source: %s is named twice", name))
+		case len(configured) > 0 && !known:
+			bad = append(bad, fmt.Errorf("--source: %s is no source of the configuration; they are %v", name, slices.Sorted(maps.Keys(configured))))
+		case !known:
+			s = mixture.Source{Weight: 1, Epochs: 1, Block: mixture.DefaultBlock}
+		}
+		if i := strings.LastIndexByte(from, ':'); i > 0 {
+			if w, err := strconv.ParseFloat(from[i+1:], 64); err == nil {
+				s.Weight, from = w, from[:i]
+			}
+		}
+		in.files[name], sources[name] = from, s
+	}
+	return bad
+}
+
+// each applies the values of a flag: VALUE to all sources, NAME=VALUE to one.
+func each(flag string, values []string, sources map[string]mixture.Source, set func(*mixture.Source, string) error) (bad []error) {
+	for _, given := range values {
+		name, value, one := strings.Cut(given, "=")
+		names := []string{name}
+		if !one {
+			names, value = slices.Sorted(maps.Keys(sources)), given
+		}
+		for _, name := range names {
+			s, ok := sources[name]
+			if !ok {
+				bad = append(bad, fmt.Errorf("%s: %s is no source; they are %v", flag, name, slices.Sorted(maps.Keys(sources))))
+				break
+			}
+			if err := set(&s, value); err != nil {
+				bad = append(bad, fmt.Errorf("%s: %w", flag, err))
+				break
+			}
+			sources[name] = s
+		}
+	}
+	return bad
+}
+
+// arrivals are the documents of the mixture that the flags and a configuration make, and where they come from.
+func (in *sourcesInput) arrivals(cmd *cobra.Command, packing *packingFlags, column string, configured plan.Config) (*simulation.Arrivals, string, error) {
+	m, err := in.configure(configured, packing.config.Seed)
+	if err != nil {
+		return nil, "", command.Usage(err)
+	}
+	return in.read(cmd.Context(), cmd.InOrStdin(), column, m)
+}
+
+// read reads the lengths of all sources and says what it read.
+func (in *sourcesInput) read(ctx context.Context, stdin io.Reader, column string, m *simulation.Mixture) (a *simulation.Arrivals, name string, err error) {
+	if column != "" && !slices.ContainsFunc(slices.Collect(maps.Values(in.files)), lengthsin.IsParquet) {
+		return nil, "", command.Usage(errors.New("--column: want a source whose file ends in .parquet"))
+	}
+	m.Lengths = map[string][]int32{}
+	var names []string
+	for _, source := range slices.Sorted(maps.Keys(in.files)) {
+		file := []string{in.files[source]}
+		one := lengthsInput{}
+		if lengthsin.IsParquet(file[0]) {
+			one.column = column
+		}
+		if err := one.check(file); err != nil {
+			return nil, "", command.Usage(fmt.Errorf("--source: %w", err))
+		}
+		list, what, err := one.read(stdin, file)
+		if err != nil {
+			return nil, "", fmt.Errorf("source %s: %w", source, err)
+		}
+		m.Lengths[source] = list
+		names = append(names, source+" of "+what)
+	}
+	a, err = m.Take(ctx)
+	return a, strings.Join(names, ", "), err
+}

@@ -1,0 +1,144 @@
+package simulatecmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"loaderd/internal/cli/command"
+	"loaderd/internal/config"
+	"loaderd/internal/daemon"
+	"loaderd/internal/lengths/lengthsin"
+	"loaderd/internal/runs"
+	"loaderd/packonline"
+	"loaderd/stream"
+	"loaderd/stream/doclog"
+)
+
+// streamInput takes the lengths of the documents in a running daemon's stream, as its tokenizer makes them.
+type streamInput struct {
+	from      bool
+	documents int
+	flags     command.ConfigFlags
+	store     *stream.Store
+}
+
+func (in *streamInput) register(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.BoolVar(&in.from, "from-stream", false, "take the documents of a running daemon's stream")
+	f.IntVarP(&in.documents, "limit", "n", 0, "with --from-stream: how many, from the stream's first on (default all)")
+	f.StringVarP(&in.flags.File, "config", "c", "", "with --from-stream: the daemon's YAML configuration `file`; - reads standard input")
+	in.flags.Override(cmd, "set", "", "with --from-stream: override any setting of it, such as stream.name=DOCS; may be repeated")
+	in.flags.Override(cmd, "nats", "stream.url",
+		"with --from-stream: `URLs` of the NATS servers (default: the configuration's, else that of the daemon's own server)")
+	in.flags.Override(cmd, "tokenizer", "tokenizer.name",
+		"with --from-stream or --documents: gpt2, cl100k_base, o200k_base, none, or a tokenizer.json or rank `file`")
+}
+
+// settle reads the configuration. Packing settings that are not given as flags are the daemon's: those of the configuration (-c, --set), or without
+// one those of the run that the daemon serves.
+func (in *streamInput) settle(cmd *cobra.Command, args []string, packing *packingFlags) (config.Config, error) {
+	given := cmd.Flags().Changed
+	if !in.from {
+		for _, name := range []string{"limit", "config", "set", "nats", "tokenizer"} {
+			if given(name) && !(name == "tokenizer" && given("documents")) {
+				return config.Config{}, command.Usage(fmt.Errorf("--%s: want --from-stream with it", name))
+			}
+		}
+		return config.Config{}, nil
+	}
+	switch {
+	case len(args) > 0:
+		return config.Config{}, command.Usage(fmt.Errorf("--from-stream: want no file beside it: %s", args[0]))
+	case given("column"):
+		return config.Config{}, command.Usage(errors.New("--column: want a file that ends in .parquet"))
+	case in.documents < 0:
+		return config.Config{}, command.Usage(fmt.Errorf("--limit: %d: want 0 (all) or more", in.documents))
+	}
+	c, err := in.flags.Load(cmd)
+	if err != nil {
+		return config.Config{}, err
+	}
+	if c.Stream.Embedded() {
+		// The daemon's own server, seen from outside.
+		c.Stream.URL = "nats://" + c.Stream.Listen
+	}
+	own := &c.Plan.Packing
+	if !given("config") && !given("set") {
+		if own, err = in.served(cmd.Context(), c, cmd.ErrOrStderr()); err != nil || own == nil {
+			return c, err
+		}
+	}
+	packing.like(cmd, own)
+	return c, nil
+}
+
+// served asks how the runs over the stream pack. Without a run it is nil.
+func (in *streamInput) served(ctx context.Context, c config.Config, stderr io.Writer) (*packonline.Config, error) {
+	store, err := in.open(ctx, c, stderr)
+	if err != nil {
+		return nil, err
+	}
+	own, names, err := runs.Packing(ctx, store)
+	switch {
+	case errors.Is(err, runs.ErrPackDifferently):
+		return nil, command.Usage(fmt.Errorf("%w: say which with the configuration of one, -c FILE", err))
+	case own != nil:
+		fmt.Fprintf(stderr, "row lengths, pool and max_age that are not given are those of run %s\n", strings.Join(names, ", "))
+	}
+	return own, err
+}
+
+// open connects to the servers of a configuration, once. The store is to be closed.
+func (in *streamInput) open(ctx context.Context, c config.Config, stderr io.Writer) (_ *stream.Store, err error) {
+	if in.store == nil {
+		log := slog.New(command.NewSeldom(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn})))
+		in.store, err = command.Connect(ctx, c.Stream, streamWait, log, stream.Open)
+	}
+	return in.store, err
+}
+
+// close ends the connection, if there is one.
+func (in *streamInput) close() error {
+	if in.store == nil {
+		return nil
+	}
+	return in.store.Close()
+}
+
+// tokenizer is the one that was asked for, empty for none.
+func (in *streamInput) tokenizer() (name string) {
+	for _, o := range in.flags.Overrides {
+		if o.Path == "tokenizer.name" {
+			name = o.Value
+		}
+	}
+	return name
+}
+
+// streamWait is how long a server may take to answer at the start.
+const streamWait = 30 * time.Second
+
+// read reads the documents' lengths, end-of-document tokens included, and changes nothing.
+func (in *streamInput) read(ctx context.Context, c config.Config, stderr io.Writer) (list []int32, name string, err error) {
+	tokens, _, err := daemon.Tokens(c.Tokenizer)
+	if err != nil {
+		return nil, "", err
+	}
+	store, err := in.open(ctx, c, stderr)
+	if err != nil {
+		return nil, "", err
+	}
+	documents, err := doclog.OpenReadOnly(ctx, store, tokens)
+	if err != nil {
+		return nil, "", fmt.Errorf("%w at %s: start the daemon, or name its stream with --set stream.name=NAME", err, store.ClientURL())
+	}
+	progress := command.NewProgress(stderr)
+	return lengthsin.ReadStream(ctx, documents, c.Stream.Name, in.documents, func(read, of int) { progress.Say("%d of %d documents read", read, of) })
+}
