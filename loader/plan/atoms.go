@@ -5,6 +5,7 @@ import (
 	"iter"
 	"slices"
 
+	"loaderd/loader/internal/codec"
 	"loaderd/packonline"
 )
 
@@ -247,8 +248,8 @@ func tokens(pieces []packonline.Piece) (n int64) {
 }
 
 // checkRow refuses pieces that no packer can have put into so many tokens.
-func (r *varints) checkRow(pieces []packonline.Piece, length int64) {
-	if n := tokens(pieces); r.err == nil && (len(pieces) == 0 || n > length) {
-		r.fail(fmt.Errorf("a row of %d tokens with %d pieces of %d tokens is impossible", length, len(pieces), n))
+func checkRow(r *codec.Cursor, pieces []packonline.Piece, length int64) {
+	if n := tokens(pieces); r.Err == nil && (len(pieces) == 0 || n > length) {
+		r.Fail(fmt.Errorf("a row of %d tokens with %d pieces of %d tokens is impossible", length, len(pieces), n))
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"math"
 	"slices"
 
+	"loaderd/loader/internal/codec"
 	"loaderd/loader/mixture"
 	"loaderd/packonline"
 )
@@ -432,17 +433,17 @@ func (b *blend) appendState(out []byte, waiting []uint64) []byte {
 }
 
 // restoreBlend reads what appendState wrote.
-func (p *Planner) restoreBlend(r *varints) error {
+func (p *Planner) restoreBlend(r *codec.Cursor) error {
 	b := p.blend
 	var added []SourceInfo
-	if err := json.Unmarshal(r.bytes(int(r.bounded(maxMix))), &added); err != nil {
+	if err := json.Unmarshal(r.Bytes(int(r.Bounded(maxMix))), &added); err != nil {
 		return fmt.Errorf("sources that were added: %w", err)
 	}
-	rest, err := b.mix.RestoreState(r.b)
+	rest, err := b.mix.RestoreState(r.Rest)
 	if err != nil {
 		return err
 	}
-	r.b = rest
+	r.Rest = rest
 	b.infos = append(slices.Clip(b.infos[:b.begun]), added...)
 	if !slices.EqualFunc(b.infos, b.mix.Status(), func(s SourceInfo, x mixture.Status) bool { return s.Name == x.Name }) {
 		return errors.New("the sources that were added are others than those of the mixture")
@@ -452,7 +453,7 @@ func (p *Planner) restoreBlend(r *varints) error {
 	if err := p.meet(); err != nil {
 		return err
 	}
-	b.refs = r.refs(p.cursor.Next(), b.mix.Len())
+	b.refs = readRefs(r, p.cursor.Next(), b.mix.Len())
 	b.history.restoreState(r, b.mix.Tokens(), b.mix.Len())
 	b.rows.follow(b.history.spans[0].shares)
 	b.steps.follow(b.history.spans[0].shares)
@@ -461,15 +462,15 @@ func (p *Planner) restoreBlend(r *varints) error {
 	arrived := int64(0)
 	for i := range b.parts {
 		for _, n := range b.parts[i].counts.fields() {
-			*n = int64(r.bounded(math.MaxInt64))
+			*n = int64(r.Bounded(math.MaxInt64))
 		}
 		arrived += b.parts[i].counts.Arrived
 		if err := b.parts[i].seen.restoreState(r); err != nil {
 			return err
 		}
 	}
-	if r.err == nil && (arrived != p.counts.Arrived || uint64(arrived) < p.cursor.Last() || p.names.bits == 0 && uint64(arrived) > p.cursor.Last()) {
-		r.fail(fmt.Errorf("%d documents of all sources arrived behind arrival %s", arrived, p.cursor))
+	if r.Err == nil && (arrived != p.counts.Arrived || uint64(arrived) < p.cursor.Last() || p.names.bits == 0 && uint64(arrived) > p.cursor.Last()) {
+		r.Fail(fmt.Errorf("%d documents of all sources arrived behind arrival %s", arrived, p.cursor))
 	}
-	return r.err
+	return r.Err
 }

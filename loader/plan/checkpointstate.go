@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"hash/crc32"
 	"slices"
+
+	"loaderd/loader/internal/codec"
 )
 
 const (
@@ -86,22 +88,22 @@ func DecodeCheckpoint(b []byte) (Checkpoint, error) {
 	if crc32.Checksum(body, castagnoli) != sum {
 		return c, errors.New("checksum does not match: it is corrupted or cut short")
 	}
-	in := varints{b: body[3:]}
-	c.Fingerprint = string(in.bytes(int(in.bounded(1 << 10))))
-	c.Tail = Tail{in.uvarint(), uint32(in.bounded(1<<32 - 1))}
-	c.keepers = in.keepers()
-	for range in.bounded(1 << 20) {
-		kind := in.bytes(1)
-		if in.err != nil {
+	in := codec.Cursor{Rest: body[3:]}
+	c.Fingerprint = string(in.Bytes(int(in.Bounded(1 << 10))))
+	c.Tail = Tail{in.Uvarint(), uint32(in.Bounded(1<<32 - 1))}
+	c.keepers = readKeepers(&in)
+	for range in.Bounded(1 << 20) {
+		kind := in.Bytes(1)
+		if in.Err != nil {
 			break
 		}
-		control, ok := in.control(kind[0]).(Control)
-		if in.err != nil || !ok {
-			in.fail(fmt.Errorf("a record of kind %d waits to take effect", kind[0]))
+		control, ok := readControl(&in, kind[0]).(Control)
+		if in.Err != nil || !ok {
+			in.Fail(fmt.Errorf("a record of kind %d waits to take effect", kind[0]))
 			break
 		}
 		c.pending = append(c.pending, control)
 	}
-	c.planner = in.b
-	return c, in.err
+	c.planner = in.Rest
+	return c, in.Err
 }

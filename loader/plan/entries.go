@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 
+	"loaderd/loader/internal/codec"
 	"loaderd/loader/mixture"
 )
 
@@ -267,19 +268,19 @@ func ValidRequest(id string) error {
 	return validName("request", id, maxRequest)
 }
 
-func (r *varints) identity() string {
-	name := r.anyIdentity()
+func readIdentity(r *codec.Cursor) string {
+	name := readAnyIdentity(r)
 	if name == "" {
-		r.fail(errors.New("who asked for it has no name"))
+		r.Fail(errors.New("who asked for it has no name"))
 	}
 	return name
 }
 
-// anyIdentity reads a name, or the empty one of nobody.
-func (r *varints) anyIdentity() string {
-	name := string(r.bytes(int(r.bounded(maxIdentity))))
+// readAnyIdentity reads a name, or the empty one of nobody.
+func readAnyIdentity(r *codec.Cursor) string {
+	name := string(r.Bytes(int(r.Bounded(maxIdentity))))
 	if err := ValidIdentity(name); err != nil {
-		r.fail(err)
+		r.Fail(err)
 	}
 	return name
 }
@@ -287,70 +288,70 @@ func (r *varints) anyIdentity() string {
 // maxMix bounds the bytes of a change of the mixture.
 const maxMix = 1 << 20
 
-func (r *varints) mix() Control {
-	c := Mix{At: r.uvarint(), By: r.anyIdentity()}
-	body := r.bytes(int(r.bounded(maxMix)))
-	if r.err != nil {
+func readMix(r *codec.Cursor) Control {
+	c := Mix{At: r.Uvarint(), By: readAnyIdentity(r)}
+	body := r.Bytes(int(r.Bounded(maxMix)))
+	if r.Err != nil {
 		return c
 	}
 	var m mixBody
 	if err := json.Unmarshal(body, &m); err != nil {
-		r.fail(fmt.Errorf("change of the mixture: %w", err))
+		r.Fail(fmt.Errorf("change of the mixture: %w", err))
 	}
 	c.Change, c.Decided, c.Request, c.Begins = m.Change, m.Decided, m.Request, m.Begins
 	if err := ValidRequest(c.Request); err != nil {
-		r.fail(err)
+		r.Fail(err)
 	}
 	if again, err := json.Marshal(m); err != nil || !bytes.Equal(again, body) {
-		r.fail(errors.New("change of the mixture: it is written in another way than a daemon writes it"))
+		r.Fail(errors.New("change of the mixture: it is written in another way than a daemon writes it"))
 	}
 	return c
 }
 
-func (r *varints) source() int { return int(r.bounded(mixture.MaxSources - 1)) }
+func readSource(r *codec.Cursor) int { return int(r.Bounded(mixture.MaxSources - 1)) }
 
-func (r *varints) daemon() string {
-	t := Term{string(r.bytes(int(r.bounded(maxDaemonName))))}
+func readDaemon(r *codec.Cursor) string {
+	t := Term{string(r.Bytes(int(r.Bounded(maxDaemonName))))}
 	if err := t.Validate(); err != nil {
-		r.fail(err)
+		r.Fail(err)
 	}
 	return t.Daemon
 }
 
-// control reads what appendBody wrote of an entry of a kind, of those that are not a part of a step or a header.
-func (r *varints) control(kind byte) Entry {
+// readControl reads what appendBody wrote of an entry of a kind, of those that are not a part of a step or a header.
+func readControl(r *codec.Cursor, kind byte) Entry {
 	switch kind {
 	case kindSeal:
-		return Seal{At: r.uvarint()}
+		return Seal{At: r.Uvarint()}
 	case kindDrain:
-		return Drain{At: r.uvarint()}
+		return Drain{At: r.Uvarint()}
 	case kindSealBy:
-		at := r.uvarint()
-		return Seal{at, r.identity()}
+		at := r.Uvarint()
+		return Seal{at, readIdentity(r)}
 	case kindDrainBy:
-		at := r.uvarint()
-		return Drain{at, r.identity()}
+		at := r.Uvarint()
+		return Drain{at, readIdentity(r)}
 	case kindCommit:
-		step := r.uvarint()
-		return Commit{r.keeper(), step}
+		step := r.Uvarint()
+		return Commit{readKeeper(r), step}
 	case kindLeave:
-		r.uvarint() // a commit's step, which a leave has not
-		return Leave{r.keeper()}
+		r.Uvarint() // a commit's step, which a leave has not
+		return Leave{readKeeper(r)}
 	case kindEnd:
-		return End{r.uvarint()}
+		return End{r.Uvarint()}
 	case kindTerm:
-		return Term{r.daemon()}
+		return Term{readDaemon(r)}
 	case kindForeign:
-		return Foreign{r.uvarint()}
+		return Foreign{r.Uvarint()}
 	case kindMix:
-		return r.mix()
+		return readMix(r)
 	case kindSealSource:
-		return SealSource{r.uvarint(), r.anyIdentity(), r.source(), r.uvarint()}
+		return SealSource{r.Uvarint(), readAnyIdentity(r), readSource(r), r.Uvarint()}
 	case kindRest:
-		return Rest{r.uvarint(), r.source(), r.bounded(1) == 1}
+		return Rest{r.Uvarint(), readSource(r), r.Bounded(1) == 1}
 	case kindHeritage:
-		return r.heritage()
+		return readHeritage(r)
 	}
-	r.fail(fmt.Errorf("unknown kind %d", kind))
+	r.Fail(fmt.Errorf("unknown kind %d", kind))
 	return nil
 }

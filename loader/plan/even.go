@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"loaderd/loader/internal/codec"
 	"loaderd/loader/mixture"
 	"loaderd/packonline"
 )
@@ -131,11 +132,11 @@ func (e *evenness) appendState(b []byte) []byte {
 // maxLack bounds what a restored source can lack: far more tokens, times mixture.Unit, than evenSteps steps can have.
 const maxLack = 1 << 60
 
-func (e *evenness) restoreState(r *varints) {
+func (e *evenness) restoreState(r *codec.Cursor) {
 	for s := range e.lacks {
-		x := r.varint()
-		if r.err == nil && (x > maxLack || x < -maxLack) {
-			r.fail(fmt.Errorf("source %d lacks %d tokens", s, x/mixture.Unit))
+		x := r.Varint()
+		if r.Err == nil && (x > maxLack || x < -maxLack) {
+			r.Fail(fmt.Errorf("source %d lacks %d tokens", s, x/mixture.Unit))
 		}
 		e.lacks[s] = x
 	}

@@ -8,6 +8,7 @@ import (
 	"math"
 	"slices"
 
+	"loaderd/loader/internal/codec"
 	"loaderd/loader/mixture"
 	"loaderd/packonline"
 )
@@ -44,9 +45,9 @@ func (e Heritage) appendBody(b []byte) []byte {
 
 func (e Heritage) String() string { return fmt.Sprintf("part %d of what the run inherited", e.Part) }
 
-func (r *varints) heritage() Entry {
-	e := Heritage{Part: r.uvarint()}
-	e.State = r.bytes(len(r.b))
+func readHeritage(r *codec.Cursor) Entry {
+	e := Heritage{Part: r.Uvarint()}
+	e.State = r.Bytes(len(r.Rest))
 	return e
 }
 
@@ -139,10 +140,10 @@ func (p *Planner) appendHeritage(b []byte, previous *uint64) []byte {
 		b = binary.AppendUvarint(b, uint64(s.Bucket))
 		b = binary.AppendUvarint(b, uint64(len(s.Rows)))
 		for _, row := range s.Rows {
-			b = appendPieces(b, row, previous)
+			b = codec.AppendPieces(b, row, previous)
 		}
 	}
-	b = appendPieces(b, p.left, previous)
+	b = codec.AppendPieces(b, p.left, previous)
 	var used []byte
 	if p.parent != nil {
 		taken := map[uint64][]span{}
@@ -167,44 +168,44 @@ func (p *Planner) checkLeft() error {
 }
 
 // restoreHeritage reads what appendHeritage wrote.
-func (p *Planner) restoreHeritage(r *varints, previous *uint64) {
+func (p *Planner) restoreHeritage(r *codec.Cursor, previous *uint64) {
 	p.due, p.left, p.parent, p.hints = nil, nil, nil, nil
-	for range r.bounded(uint64(len(r.b)) / 2) {
-		s := Step{Bucket: int32(r.bounded(math.MaxInt32))}
-		rows := int(r.bounded(uint64(len(r.b))))
-		if r.err == nil && !p.config.hasStep(int(s.Bucket), rows) {
-			r.fail(fmt.Errorf("a step of %d rows of %d is none of the run's", rows, s.Bucket))
+	for range r.Bounded(uint64(len(r.Rest)) / 2) {
+		s := Step{Bucket: int32(r.Bounded(math.MaxInt32))}
+		rows := int(r.Bounded(uint64(len(r.Rest))))
+		if r.Err == nil && !p.config.hasStep(int(s.Bucket), rows) {
+			r.Fail(fmt.Errorf("a step of %d rows of %d is none of the run's", rows, s.Bucket))
 		}
 		for range rows {
-			if r.err != nil {
+			if r.Err != nil {
 				return
 			}
-			row := r.pieces(previous)
+			row := r.Pieces(previous)
 			if len(row) > 0 {
-				r.checkRow(row, int64(s.Bucket))
+				checkRow(r, row, int64(s.Bucket))
 			}
 			s.Rows = append(s.Rows, row)
 		}
 		p.due = append(p.due, s)
 	}
-	p.left = r.pieces(previous)
+	p.left = r.Pieces(previous)
 	if !slices.IsSortedFunc(p.left, func(a, b packonline.Piece) int { return compare(a.Doc, b.Doc+1) }) || slices.ContainsFunc(p.left, func(x packonline.Piece) bool { return x.Start > 0 }) {
-		r.fail(fmt.Errorf("%d documents that are left do not come in the order of their arrival", len(p.left)))
+		r.Fail(fmt.Errorf("%d documents that are left do not come in the order of their arrival", len(p.left)))
 	}
-	used := r.bytes(int(r.bounded(uint64(len(r.b)))))
-	if r.err != nil || len(used) == 0 {
+	used := r.Bytes(int(r.Bounded(uint64(len(r.Rest)))))
+	if r.Err != nil || len(used) == 0 {
 		return
 	}
 	taken, err := readTaken(used, 0, p.names.name(p.cursor.Next(), 0)-1)
 	if err != nil {
-		r.fail(err)
+		r.Fail(err)
 		return
 	}
 	waits := map[uint64]bool{}
 	p.unplaced(func(x packonline.Piece) { waits[x.Doc] = true })
 	for arrival := range taken {
 		if !waits[arrival] {
-			r.fail(fmt.Errorf("tokens of arrival %d are used, and nothing of it waits for a packer", arrival))
+			r.Fail(fmt.Errorf("tokens of arrival %d are used, and nothing of it waits for a packer", arrival))
 			return
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sort"
 
+	"loaderd/loader/internal/codec"
 	"loaderd/packonline"
 )
 
@@ -82,31 +83,31 @@ func (p *Parent) taken() (map[uint64][]span, error) {
 
 // readTaken reads what encodeTaken wrote, of documents up to last.
 func readTaken(b []byte, floor, last uint64) (map[uint64][]span, error) {
-	r := varints{b: b}
+	r := codec.Cursor{Rest: b}
 	out := map[uint64][]span{}
 	doc := floor
-	for len(r.b) > 0 && r.err == nil {
-		doc += r.uvarint()
+	for len(r.Rest) > 0 && r.Err == nil {
+		doc += r.Uvarint()
 		if doc > last {
-			r.fail(fmt.Errorf("document %d is behind the last one used, %d", doc, last))
+			r.Fail(fmt.Errorf("document %d is behind the last one used, %d", doc, last))
 		}
 		if out[doc] != nil {
-			r.fail(fmt.Errorf("document %d comes twice", doc))
+			r.Fail(fmt.Errorf("document %d comes twice", doc))
 		}
 		at := uint64(0)
-		for i := range r.bounded(uint64(len(r.b)) / 2) {
-			start := at + r.bounded(math.MaxInt32)
-			end := start + r.bounded(math.MaxInt32)
+		for i := range r.Bounded(uint64(len(r.Rest)) / 2) {
+			start := at + r.Bounded(math.MaxInt32)
+			end := start + r.Bounded(math.MaxInt32)
 			if end > math.MaxInt32 || end == start || i > 0 && start == at {
-				r.fail(fmt.Errorf("tokens [%d, %d) of document %d", start, end, doc))
+				r.Fail(fmt.Errorf("tokens [%d, %d) of document %d", start, end, doc))
 				break
 			}
 			out[doc] = append(out[doc], span{int32(start), int32(end)})
 			at = end
 		}
 	}
-	if r.err != nil {
-		return nil, fmt.Errorf("read used tokens (%s): %w", takenForm, r.err)
+	if r.Err != nil {
+		return nil, fmt.Errorf("read used tokens (%s): %w", takenForm, r.Err)
 	}
 	return out, nil
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"loaderd/loader/internal/codec"
 )
 
 // DefaultKeeper is the keeper of a commit that names none.
@@ -63,10 +65,10 @@ func validName(whose, name string, most int) error {
 	return nil
 }
 
-func (r *varints) keeper() string {
-	name := string(r.bytes(int(r.bounded(maxKeeperName))))
+func readKeeper(r *codec.Cursor) string {
+	name := string(r.Bytes(int(r.Bounded(maxKeeperName))))
 	if err := ValidKeeper(name); err != nil {
-		r.fail(err)
+		r.Fail(err)
 	}
 	return name
 }
@@ -81,12 +83,12 @@ func (k Keepers) appendState(b []byte) []byte {
 	return b
 }
 
-func (r *varints) keepers() Keepers {
+func readKeepers(r *codec.Cursor) Keepers {
 	k := Keepers{}
-	for range r.bounded(MaxKeepers) {
-		name := r.keeper()
-		step := r.uvarint()
-		if r.err != nil {
+	for range r.Bounded(MaxKeepers) {
+		name := readKeeper(r)
+		step := r.Uvarint()
+		if r.Err != nil {
 			break
 		}
 		k[name] = step

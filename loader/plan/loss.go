@@ -8,6 +8,7 @@ import (
 	"math"
 	"slices"
 
+	"loaderd/loader/internal/codec"
 	"loaderd/packonline"
 )
 
@@ -199,9 +200,9 @@ func (l *losses) appendState(b []byte, waits func() []uint64) []byte {
 	return b
 }
 
-// losses reads what appendState wrote.
-func (r *varints) losses(waiting func() []uint64) (l losses) {
-	n := r.bounded(uint64(len(r.b)) / 4)
+// readLosses reads what appendState wrote.
+func readLosses(r *codec.Cursor, waiting func() []uint64) (l losses) {
+	n := r.Bounded(uint64(len(r.Rest)) / 4)
 	if n == 0 {
 		return l
 	}
@@ -211,34 +212,34 @@ func (r *varints) losses(waiting func() []uint64) (l losses) {
 	}
 	document := uint64(0)
 	for range n {
-		d := r.uvarint()
+		d := r.Uvarint()
 		document += d
-		if runs := r.runs(); r.err == nil && (d == 0 || !waits[document]) {
-			r.fail(fmt.Errorf("the loss of document %d, of which nothing waits", document))
-		} else if r.err == nil {
+		if runs := readRuns(r); r.Err == nil && (d == 0 || !waits[document]) {
+			r.Fail(fmt.Errorf("the loss of document %d, of which nothing waits", document))
+		} else if r.Err == nil {
 			l.note(document, runs)
 		}
-		if r.err != nil {
+		if r.Err != nil {
 			return losses{}
 		}
 	}
 	return l
 }
 
-func (r *varints) runs() (runs Runs) {
+func readRuns(r *codec.Cursor) (runs Runs) {
 	sum := uint64(0)
-	for i := range r.bounded(uint64(len(r.b))) {
-		n := r.bounded(math.MaxInt32)
-		if sum += n; r.err == nil && (n == 0 && i > 0 || sum > math.MaxInt32) {
-			r.fail(fmt.Errorf("a run of %d tokens behind %d others", n, i))
+	for i := range r.Bounded(uint64(len(r.Rest))) {
+		n := r.Bounded(math.MaxInt32)
+		if sum += n; r.Err == nil && (n == 0 && i > 0 || sum > math.MaxInt32) {
+			r.Fail(fmt.Errorf("a run of %d tokens behind %d others", n, i))
 		}
-		if r.err != nil {
+		if r.Err != nil {
 			return nil
 		}
 		runs = append(runs, int32(n))
 	}
 	if len(runs) < 2 {
-		r.fail(errors.New("a document with one run or none"))
+		r.Fail(errors.New("a document with one run or none"))
 	}
 	return runs
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 
+	"loaderd/loader/internal/codec"
 	"loaderd/packonline"
 	"loaderd/shuffle"
 )
@@ -158,32 +159,32 @@ func (q *queues) appendState(b []byte, previous *uint64) []byte {
 		b = binary.AppendUvarint(b, uint64(len(q.buckets[i].wait)))
 		for _, r := range q.buckets[i].wait {
 			b = binary.AppendUvarint(b, uint64(r.arrived))
-			b = appendPieces(b, r.pieces, previous)
+			b = codec.AppendPieces(b, r.pieces, previous)
 		}
 	}
 	return b
 }
 
 // restoreState reads what appendState wrote behind now documents.
-func (q *queues) restoreState(r *varints, previous *uint64, now int64) {
-	q.draws = r.uvarint()
+func (q *queues) restoreState(r *codec.Cursor, previous *uint64, now int64) {
+	q.draws = r.Uvarint()
 	full := 0
 	for i := range q.buckets {
 		b := &q.buckets[i]
 		b.wait, b.tokens, b.head = b.wait[:0], 0, b.head[:0]
-		b.steps = int64(r.bounded(math.MaxInt64))
+		b.steps = int64(r.Bounded(math.MaxInt64))
 		last := int64(0)
-		for range r.bounded(uint64(b.rows) * (uint64(q.backlog) + 1)) {
-			arrived := int64(r.bounded(uint64(now)))
-			pieces := r.pieces(previous)
-			r.checkRow(pieces, int64(b.length))
+		for range r.Bounded(uint64(b.rows) * (uint64(q.backlog) + 1)) {
+			arrived := int64(r.Bounded(uint64(now)))
+			pieces := r.Pieces(previous)
+			checkRow(r, pieces, int64(b.length))
 			switch {
-			case r.err != nil:
+			case r.Err != nil:
 				return
 			case arrived < last:
-				r.fail(errors.New("rows wait in another order than they came"))
+				r.Fail(errors.New("rows wait in another order than they came"))
 			case q.maxWait > 0 && now-arrived >= q.maxWait:
-				r.fail(fmt.Errorf("a row has waited for %d documents, the bound is %d", now-arrived, q.maxWait))
+				r.Fail(fmt.Errorf("a row has waited for %d documents, the bound is %d", now-arrived, q.maxWait))
 			}
 			last = arrived
 			b.wait = append(b.wait, queued{pieces, arrived})
@@ -191,8 +192,8 @@ func (q *queues) restoreState(r *varints, previous *uint64, now int64) {
 		}
 		full += b.full()
 	}
-	if full > q.backlog && r.err == nil {
-		r.fail(fmt.Errorf("%d full steps wait, at most %d can", full, q.backlog))
+	if full > q.backlog && r.Err == nil {
+		r.Fail(fmt.Errorf("%d full steps wait, at most %d can", full, q.backlog))
 	}
 }
 

@@ -1,6 +1,10 @@
 package plan
 
-import "testing"
+import (
+	"testing"
+
+	"loaderd/loader/internal/codec"
+)
 
 // Another window knows those of the last documents that both have.
 func TestRecentResized(t *testing.T) {
@@ -19,8 +23,8 @@ func TestRecentResized(t *testing.T) {
 				}
 			}
 			again := newRecent(to)
-			in := varints{b: r.appendState(nil)}
-			if err := again.restoreState(&in); err != nil || len(in.b) > 0 {
+			in := codec.Cursor{Rest: r.appendState(nil)}
+			if err := again.restoreState(&in); err != nil || len(in.Rest) > 0 {
 				t.Errorf("a window of %d that was one of %d is not restored: %v", to, from, err)
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"loaderd/loader/internal/codec"
 	"loaderd/loader/mixture"
 	"loaderd/packonline"
 )
@@ -217,7 +218,7 @@ func encodeRows(s *Step, first int, repeats []Repeat, limit int) ([]byte, int) {
 	var body []byte
 	previous := before{mixed: s.Mixed, bucket: int64(s.Bucket)}
 	for i, pieces := range s.Rows[first:] {
-		next := appendRefs(body, pieces, &previous)
+		next := appendRow(body, pieces, &previous)
 		if len(next)+repeatBytes*repeatsOf(repeats, first+i+1) > limit {
 			return body, i
 		}
@@ -247,21 +248,21 @@ func DecodeRecord(b []byte) (Entry, error) {
 	if crc32.Checksum(body, castagnoli) != sum {
 		return nil, errors.New("decode plan record: checksum does not match: the record is corrupted")
 	}
-	kind, in := b[3], varints{b: body[4:]}
+	kind, in := b[3], codec.Cursor{Rest: body[4:]}
 	if kind == kindHeader {
-		return decodeHeader(in.b)
+		return decodeHeader(in.Rest)
 	}
 	var e Entry
 	if StepKind(kind) {
-		e = in.stepPart(kind == kindMixedStep || kind == kindMixedMaskedStep, kind == kindMaskedStep || kind == kindMixedMaskedStep)
+		e = readStepPart(&in, kind == kindMixedStep || kind == kindMixedMaskedStep, kind == kindMaskedStep || kind == kindMixedMaskedStep)
 	} else {
-		e = in.control(kind)
+		e = readControl(&in, kind)
 	}
-	if in.err == nil && len(in.b) > 0 {
-		in.err = fmt.Errorf("%d bytes too many", len(in.b))
+	if in.Err == nil && len(in.Rest) > 0 {
+		in.Err = fmt.Errorf("%d bytes too many", len(in.Rest))
 	}
-	if in.err != nil {
-		return nil, fmt.Errorf("decode plan record: %w", in.err)
+	if in.Err != nil {
+		return nil, fmt.Errorf("decode plan record: %w", in.Err)
 	}
 	return e, nil
 }
@@ -288,62 +289,62 @@ func ValidID(id string) bool {
 	return len(id) == idDigits && strings.Trim(id, "0123456789abcdef") == ""
 }
 
-func (r *varints) stepPart(mixed, masked bool) StepPart {
+func readStepPart(r *codec.Cursor, mixed, masked bool) StepPart {
 	p := StepPart{Step: Step{Mixed: mixed}}
-	p.Index = r.uvarint()
-	p.Bucket = int32(r.bounded(math.MaxInt32))
-	p.Total = int(r.bounded(1 << 20))
-	p.Cursor = Behind(r.uvarint())
-	floor := r.uvarint()
-	p.Part = int(r.bounded(1 << 20))
-	p.Parts = int(r.bounded(1 << 20))
-	p.First = int(r.bounded(1 << 20))
-	n := int(r.bounded(1 << 20))
-	if r.err == nil && (floor == 0 || p.Part >= p.Parts || p.First+n > p.Total || n > len(r.b)) {
-		r.fail(fmt.Errorf("part %d of %d with rows [%d, +%d) of %d and floor %d is impossible", p.Part, p.Parts, p.First, n, p.Total, floor))
+	p.Index = r.Uvarint()
+	p.Bucket = int32(r.Bounded(math.MaxInt32))
+	p.Total = int(r.Bounded(1 << 20))
+	p.Cursor = Behind(r.Uvarint())
+	floor := r.Uvarint()
+	p.Part = int(r.Bounded(1 << 20))
+	p.Parts = int(r.Bounded(1 << 20))
+	p.First = int(r.Bounded(1 << 20))
+	n := int(r.Bounded(1 << 20))
+	if r.Err == nil && (floor == 0 || p.Part >= p.Parts || p.First+n > p.Total || n > len(r.Rest)) {
+		r.Fail(fmt.Errorf("part %d of %d with rows [%d, +%d) of %d and floor %d is impossible", p.Part, p.Parts, p.First, n, p.Total, floor))
 	}
-	if r.err != nil {
+	if r.Err != nil {
 		return p
 	}
 	p.Floor = Before(floor)
 	if mixed {
-		p.Places = r.places()
-		if r.err == nil && (len(p.Places) > 0) != (p.Part == 0 && p.Index%MarkSteps == 0) {
-			r.fail(fmt.Errorf("part %d of step %d names %d places of sources", p.Part, p.Index, len(p.Places)))
+		p.Places = readPlaces(r)
+		if r.Err == nil && (len(p.Places) > 0) != (p.Part == 0 && p.Index%MarkSteps == 0) {
+			r.Fail(fmt.Errorf("part %d of step %d names %d places of sources", p.Part, p.Index, len(p.Places)))
 		}
 	}
 	if masked {
-		r.masked(&p)
+		readMasked(r, &p)
 	}
 	previous := before{mixed: mixed, bucket: int64(p.Bucket)}
 	p.Rows = make([][]packonline.Piece, n)
 	for i := range p.Rows {
-		p.Rows[i] = r.refsOf(&previous)
+		p.Rows[i] = readRow(r, &previous)
 	}
 	for _, x := range p.Repeats {
-		if r.err != nil {
+		if r.Err != nil {
 			return p
 		}
 		if i := x.Row - p.First; i >= n || x.Piece >= len(p.Rows[i]) || x.Tokens > p.Rows[i][x.Piece].Length {
-			r.fail(fmt.Errorf("piece %d of row %d repeats %d tokens: there are not so many", x.Piece, x.Row, x.Tokens))
+			r.Fail(fmt.Errorf("piece %d of row %d repeats %d tokens: there are not so many", x.Piece, x.Row, x.Tokens))
 		}
 	}
 	return p
 }
 
-// masked reads what appendMasked wrote.
-func (r *varints) masked(p *StepPart) {
-	p.Masked, p.MaskedFirst = int64(r.bounded(math.MaxInt64)), int64(r.bounded(math.MaxInt64))
-	if r.err == nil && (p.Masked == 0 || p.MaskedFirst > p.Masked) {
-		r.fail(fmt.Errorf("%d tokens have no loss, %d of them at the beginning of a segment", p.Masked, p.MaskedFirst))
+// readMasked reads what appendMasked wrote.
+func readMasked(r *codec.Cursor, p *StepPart) {
+	p.Masked, p.MaskedFirst = int64(r.Bounded(math.MaxInt64)), int64(r.Bounded(math.MaxInt64))
+	if r.Err == nil && (p.Masked == 0 || p.MaskedFirst > p.Masked) {
+		r.Fail(fmt.Errorf("%d tokens have no loss, %d of them at the beginning of a segment", p.Masked, p.MaskedFirst))
 	}
 	row := p.First
-	for i := range r.bounded(uint64(len(r.b)) / 3) {
-		x := Repeat{Row: row + int(r.bounded(1<<20)), Piece: int(r.bounded(1 << 31)), Tokens: int32(r.bounded(math.MaxInt32))}
-		if r.err == nil && (x.Tokens == 0 || i > 0 && x.Row == row && x.Piece <= p.Repeats[i-1].Piece) {
-			r.fail(fmt.Errorf("piece %d of row %d repeats %d tokens", x.Piece, x.Row, x.Tokens))
+	for i := range r.Bounded(uint64(len(r.Rest)) / 3) {
+		x := Repeat{Row: row + int(r.Bounded(1<<20)), Piece: int(r.Bounded(1 << 31)), Tokens: int32(r.Bounded(math.MaxInt32))}
+		if r.Err == nil && (x.Tokens == 0 || i > 0 && x.Row == row && x.Piece <= p.Repeats[i-1].Piece) {
+			r.Fail(fmt.Errorf("piece %d of row %d repeats %d tokens", x.Piece, x.Row, x.Tokens))
 		}
-		if r.err != nil {
+		if r.Err != nil {
 			return
 		}
 		p.Repeats = append(p.Repeats, x)
@@ -351,16 +352,16 @@ func (r *varints) masked(p *StepPart) {
 	}
 }
 
-// places reads what appendPlaces wrote.
-func (r *varints) places() []mixture.Place {
-	n := r.bounded(mixture.MaxSources)
+// readPlaces reads what appendPlaces wrote.
+func readPlaces(r *codec.Cursor) []mixture.Place {
+	n := r.Bounded(mixture.MaxSources)
 	if n == 0 {
 		return nil
 	}
 	out := make([]mixture.Place, 0, n)
 	for range n {
-		p := mixture.Place{Epoch: r.uvarint(), Taken: r.uvarint()}
-		if r.err != nil {
+		p := mixture.Place{Epoch: r.Uvarint(), Taken: r.Uvarint()}
+		if r.Err != nil {
 			return nil
 		}
 		out = append(out, p)

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"loaderd/loader/internal/codec"
 )
 
 // Ref names a document in a plan: the number of its source and its sequence there. With one document stream it is the sequence.
@@ -110,17 +112,17 @@ func (r *refs) appendState(b []byte, waiting []uint64) []byte {
 	return b
 }
 
-// refs reads what appendState wrote behind the arrivals before next, of a run with so many sources.
-func (r *varints) refs(next uint64, sources int) *refs {
+// readRefs reads what appendState wrote behind the arrivals before next, of a run with so many sources.
+func readRefs(r *codec.Cursor, next uint64, sources int) *refs {
 	out := newRefs(next)
 	before := uint64(0)
-	for range r.bounded(uint64(len(r.b)) / 3) {
-		d := r.uvarint()
-		a := arrived{before + d, Ref(int(r.bounded(uint64(sources)-1)), r.bounded(maxSequence))}
-		if r.err == nil && (d == 0 || d >= next-before || RefSequence(a.ref) == 0) {
-			r.fail(fmt.Errorf("arrival %d+%d is document %d of source %d, and the next one is arrival %d", before, d, RefSequence(a.ref), RefSource(a.ref), next))
+	for range r.Bounded(uint64(len(r.Rest)) / 3) {
+		d := r.Uvarint()
+		a := arrived{before + d, Ref(int(r.Bounded(uint64(sources)-1)), r.Bounded(maxSequence))}
+		if r.Err == nil && (d == 0 || d >= next-before || RefSequence(a.ref) == 0) {
+			r.Fail(fmt.Errorf("arrival %d+%d is document %d of source %d, and the next one is arrival %d", before, d, RefSequence(a.ref), RefSource(a.ref), next))
 		}
-		if r.err != nil {
+		if r.Err != nil {
 			return out
 		}
 		out.old = append(out.old, a)

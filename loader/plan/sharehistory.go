@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"loaderd/loader/internal/codec"
 	"loaderd/loader/mixture"
 )
 
@@ -87,28 +88,28 @@ func (h *shareHistory) appendState(b []byte) []byte {
 }
 
 // restoreState reads what appendState wrote when so many tokens had been taken from so many sources.
-func (h *shareHistory) restoreState(r *varints, tokens int64, sources int) {
+func (h *shareHistory) restoreState(r *codec.Cursor, tokens int64, sources int) {
 	h.spans = nil
-	for range r.bounded(uint64(len(r.b))) {
-		x, sum := shareSpan{from: int64(r.bounded(uint64(tokens)))}, int64(0)
+	for range r.Bounded(uint64(len(r.Rest))) {
+		x, sum := shareSpan{from: int64(r.Bounded(uint64(tokens)))}, int64(0)
 		for range sources {
-			n := int64(r.bounded(mixture.Unit))
+			n := int64(r.Bounded(mixture.Unit))
 			x.shares, sum = append(x.shares, n), sum+n
 		}
 		switch {
-		case r.err != nil:
+		case r.Err != nil:
 		case sum != 0 && sum != mixture.Unit:
-			r.fail(fmt.Errorf("the shares of %d sources add up to %d", sources, sum))
+			r.Fail(fmt.Errorf("the shares of %d sources add up to %d", sources, sum))
 		case len(h.spans) > 0 && x.from <= h.spans[len(h.spans)-1].from:
-			r.fail(fmt.Errorf("shares from %d tokens on follow those from %d on", x.from, h.spans[len(h.spans)-1].from))
+			r.Fail(fmt.Errorf("shares from %d tokens on follow those from %d on", x.from, h.spans[len(h.spans)-1].from))
 		}
-		if r.err != nil {
+		if r.Err != nil {
 			break
 		}
 		h.spans = append(h.spans, x)
 	}
-	if r.err == nil && len(h.spans) == 0 {
-		r.fail(errors.New("no shares are named"))
+	if r.Err == nil && len(h.spans) == 0 {
+		r.Fail(errors.New("no shares are named"))
 	}
 	h.grow(sources)
 }

@@ -1,0 +1,63 @@
+// Package codec encodes numbers and the pieces of rows, as the records of a plan and the state of a planner hold them.
+package codec
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+// ErrShort is the error of a cursor that reads behind its last byte.
+var ErrShort = errors.New("cut short")
+
+// Cursor decodes numbers. After the first error it returns zeros.
+type Cursor struct {
+	Rest []byte // not read yet
+	Err  error  // the first one
+}
+
+// Fail notes an error, unless there is one, and ends the reading.
+func (r *Cursor) Fail(err error) {
+	if r.Err == nil {
+		r.Err = err
+	}
+	r.Rest = nil
+}
+
+// Uvarint reads a number, as varint.
+func (r *Cursor) Uvarint() uint64 {
+	v, n := binary.Uvarint(r.Rest)
+	if n <= 0 {
+		r.Fail(ErrShort)
+		return 0
+	}
+	r.Rest = r.Rest[n:]
+	return v
+}
+
+// Varint reads a number that may be negative, as zigzag varint.
+func (r *Cursor) Varint() int64 {
+	v := r.Uvarint()
+	return int64(v>>1) ^ -int64(v&1)
+}
+
+// Bytes returns the next n bytes, which it does not copy.
+func (r *Cursor) Bytes(n int) []byte {
+	if n > len(r.Rest) {
+		r.Fail(ErrShort)
+		return nil
+	}
+	out := r.Rest[:n]
+	r.Rest = r.Rest[n:]
+	return out
+}
+
+// Bounded reads a number of at most limit.
+func (r *Cursor) Bounded(limit uint64) uint64 {
+	v := r.Uvarint()
+	if v > limit {
+		r.Fail(fmt.Errorf("%d where at most %d can be", v, limit))
+		return 0
+	}
+	return v
+}

@@ -1,0 +1,80 @@
+package codec
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"loaderd/packonline"
+)
+
+// AppendPieces writes a row: the number of pieces, then for each the document's distance from the previous piece's
+// (zigzag), and its length with a flag for "starts elsewhere than at 0"; the start follows then. previous holds the last
+// document from row to row.
+func AppendPieces(b []byte, pieces []packonline.Piece, previous *uint64) []byte {
+	b = binary.AppendUvarint(b, uint64(len(pieces)))
+	for _, x := range pieces {
+		b = AppendPiece(b, x, previous)
+	}
+	return b
+}
+
+// AppendDocument writes the distance of a document from the one before (zigzag).
+func AppendDocument(b []byte, document uint64, previous *uint64) []byte {
+	b = binary.AppendVarint(b, int64(document-*previous))
+	*previous = document
+	return b
+}
+
+// AppendPiece writes one piece of a row, as AppendPieces does.
+func AppendPiece(b []byte, x packonline.Piece, previous *uint64) []byte {
+	b = AppendDocument(b, x.Doc, previous)
+	if x.Start == 0 {
+		return binary.AppendUvarint(b, uint64(x.Length)<<1)
+	}
+	b = binary.AppendUvarint(b, uint64(x.Length)<<1|1)
+	return binary.AppendUvarint(b, uint64(x.Start))
+}
+
+// Pieces reads what AppendPieces wrote.
+func (r *Cursor) Pieces(previous *uint64) []packonline.Piece {
+	n := r.Bounded(uint64(len(r.Rest)) / 2) // a piece takes two bytes or more
+	if n == 0 {
+		return nil
+	}
+	out := make([]packonline.Piece, 0, n)
+	for range n {
+		x := r.Piece(previous)
+		if r.Err != nil {
+			return nil
+		}
+		out = append(out, x)
+	}
+	return out
+}
+
+// Document reads what AppendDocument wrote.
+func (r *Cursor) Document(previous *uint64) uint64 {
+	d, k := binary.Varint(r.Rest)
+	if k <= 0 {
+		r.Fail(ErrShort)
+		return 0
+	}
+	r.Rest = r.Rest[k:]
+	*previous += uint64(d)
+	return *previous
+}
+
+// Piece reads what AppendPiece wrote.
+func (r *Cursor) Piece(previous *uint64) (x packonline.Piece) {
+	x.Doc = r.Document(previous)
+	l := r.Bounded(math.MaxInt32<<1 | 1)
+	x.Length = int32(l >> 1)
+	if l&1 == 1 {
+		x.Start = int32(r.Bounded(math.MaxInt32))
+	}
+	if r.Err == nil && (x.Length < 1 || int64(x.Start)+int64(x.Length) > math.MaxInt32) {
+		r.Fail(fmt.Errorf("piece [%d, +%d) of document %d is impossible", x.Start, x.Length, x.Doc))
+	}
+	return x
+}

@@ -1,0 +1,113 @@
+package plan
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"loaderd/loader/internal/codec"
+	"loaderd/loader/mixture"
+	"loaderd/packonline"
+)
+
+// before is the document of the piece before: of each source where pieces name documents of several.
+type before struct {
+	mixed    bool
+	bucket   int64 // tokens of a full row
+	document []uint64
+}
+
+// of returns where the piece before of a source is noted.
+func (p *before) of(source int) *uint64 {
+	for len(p.document) <= source {
+		p.document = append(p.document, 0)
+	}
+	return &p.document[source]
+}
+
+// Flags of a row's number of pieces, where the run has several sources.
+const (
+	rowFull  = 1 << iota // the last piece fills the row: its length is not said
+	rowStart             // that piece starts elsewhere than at 0
+	rowFlags = iota
+)
+
+// appendRow writes a row as codec.AppendPieces does. Where the run has several sources, the number of its source precedes
+// each piece, distances are those in its stream, and the last piece of a full row has no length: its start alone where
+// rowStart says so.
+func appendRow(b []byte, pieces []packonline.Piece, p *before) []byte {
+	if !p.mixed {
+		return codec.AppendPieces(b, pieces, p.of(0))
+	}
+	last := len(pieces) - 1
+	set := uint64(0)
+	if last >= 0 && tokens(pieces) == p.bucket {
+		set |= rowFull
+		if pieces[last].Start > 0 {
+			set |= rowStart
+		}
+	}
+	b = binary.AppendUvarint(b, uint64(len(pieces))<<rowFlags|set)
+	for i, x := range pieces {
+		source := RefSource(x.Doc)
+		b = binary.AppendUvarint(b, uint64(source))
+		x.Doc = RefSequence(x.Doc)
+		if i < last || set&rowFull == 0 {
+			b = codec.AppendPiece(b, x, p.of(source))
+			continue
+		}
+		b = codec.AppendDocument(b, x.Doc, p.of(source))
+		if set&rowStart != 0 {
+			b = binary.AppendUvarint(b, uint64(x.Start))
+		}
+	}
+	return b
+}
+
+// readRow reads what appendRow wrote.
+func readRow(r *codec.Cursor, p *before) []packonline.Piece {
+	if !p.mixed {
+		return r.Pieces(p.of(0))
+	}
+	head := r.Bounded(uint64(len(r.Rest))<<rowFlags | rowFull | rowStart)
+	n := head >> rowFlags
+	if r.Err == nil && (n > uint64(len(r.Rest)+1)/3 || head&rowStart != 0 && head&rowFull == 0 || head&rowFull != 0 && n == 0) {
+		r.Fail(fmt.Errorf("a row cannot begin with %d", head))
+	}
+	if r.Err != nil || n == 0 {
+		return nil
+	}
+	out := make([]packonline.Piece, 0, n)
+	left := p.bucket
+	for i := range n {
+		source := int(r.Bounded(mixture.MaxSources - 1))
+		var x packonline.Piece
+		if i < n-1 || head&rowFull == 0 {
+			x = r.Piece(p.of(source))
+		} else {
+			x = readLastPiece(r, p.of(source), left, head&rowStart != 0)
+		}
+		if r.Err == nil && (x.Doc == 0 || x.Doc > maxSequence) {
+			r.Fail(fmt.Errorf("document %d of source %d is impossible", x.Doc, source))
+		}
+		if r.Err != nil {
+			return nil
+		}
+		left -= int64(x.Length)
+		x.Doc = Ref(source, x.Doc)
+		out = append(out, x)
+	}
+	return out
+}
+
+// readLastPiece reads the last piece of a full row, of which so many tokens are left.
+func readLastPiece(r *codec.Cursor, previous *uint64, left int64, starts bool) packonline.Piece {
+	x := packonline.Piece{Doc: r.Document(previous), Length: int32(left)}
+	if starts {
+		x.Start = int32(r.Bounded(math.MaxInt32))
+	}
+	if r.Err == nil && (left < 1 || starts && x.Start == 0 || int64(x.Start)+left > math.MaxInt32) {
+		r.Fail(fmt.Errorf("piece [%d, +%d) of document %d is impossible at the end of a row", x.Start, left, x.Doc))
+	}
+	return x
+}
