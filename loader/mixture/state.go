@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+
+	"loaderd/loader/internal/codec"
 )
 
 // stateVersion is the version of AppendState's format:
@@ -78,45 +80,46 @@ func (s *source) appendState(b []byte, credit int64) []byte {
 // RestoreState replaces the state of a mixture of the same configuration and returns the bytes behind it. What AppendState can not have written is
 // an error and changes nothing.
 func (m *Mixture) RestoreState(b []byte) (rest []byte, err error) {
-	r := reader{b: b}
-	if v := r.bytes(1); r.err == nil && v[0] != stateVersion {
+	r := codec.Cursor{Rest: b}
+	if v := r.Bytes(1); r.Err == nil && v[0] != stateVersion {
 		return nil, fmt.Errorf("restore mixture: state format is version %d, this binary reads %d", v[0], stateVersion)
 	}
 	x := &Mixture{config: m.config, first: m.first}
-	x.tokens = int64(r.bounded(math.MaxInt64 / 2))
-	x.point = int(r.bounded(uint64(len(m.config.Mix.Schedule))))
-	x.ramp.start = r.varint()
-	x.ramp.length = int64(r.bounded(math.MaxInt64 / 2))
-	x.ramp.part = int64(r.bounded(parts - 1))
-	if r.err == nil && (x.ramp.start > x.tokens || x.ramp.start < -(1<<61) || x.ramp.length == 0 && (x.ramp.start != 0 || x.ramp.part != 0)) {
-		r.fail(fmt.Errorf("a ramp from %d tokens on cannot be under way behind %d", x.ramp.start, x.tokens))
+	x.tokens = int64(r.Bounded(math.MaxInt64 / 2))
+	x.point = int(r.Bounded(uint64(len(m.config.Mix.Schedule))))
+	x.ramp.start = r.Varint()
+	x.ramp.length = int64(r.Bounded(math.MaxInt64 / 2))
+	x.ramp.part = int64(r.Bounded(parts - 1))
+	if r.Err == nil && (x.ramp.start > x.tokens || x.ramp.start < -(1<<61) || x.ramp.length == 0 && (x.ramp.start != 0 || x.ramp.part != 0)) {
+		r.Fail(fmt.Errorf("a ramp from %d tokens on cannot be under way behind %d", x.ramp.start, x.tokens))
 	}
 	total := int64(0)
-	for range r.bounded(MaxSources) {
-		s, credit := r.source()
-		if r.err != nil {
+	for range r.Bounded(MaxSources) {
+		s, credit := readSource(&r)
+		if r.Err != nil {
 			break
 		}
 		if i := len(x.sources); i < m.first && (m.sources[i].name != s.name || !equal(m.sources[i].config, s.config) || m.sources[i].begin.First != s.begin.First) {
-			r.fail(fmt.Errorf("source %d is %s, where the run has %s", i, s.name, m.sources[i].name))
+			r.Fail(fmt.Errorf("source %d is %s, where the run has %s", i, s.name, m.sources[i].name))
 			break
 		}
 		x.add(s)
 		x.accounts[len(x.accounts)-1].credit = credit
 		total += s.total
 		if x.ramp.length > 0 {
-			x.ramp.from = append(x.ramp.from, int64(r.bounded(Unit)))
-			x.ramp.to = append(x.ramp.to, int64(r.bounded(Unit)))
+			x.ramp.from = append(x.ramp.from, int64(r.Bounded(Unit)))
+			x.ramp.to = append(x.ramp.to, int64(r.Bounded(Unit)))
 		}
 	}
-	if r.err == nil && (len(x.sources) < m.first || total != x.tokens) {
-		r.fail(fmt.Errorf("%d sources with %d tokens cannot be those of a run of %d tokens", len(x.sources), total, x.tokens))
+	if r.Err == nil && (len(x.sources) < m.first || total != x.tokens) {
+		r.Fail(fmt.Errorf("%d sources with %d tokens cannot be those of a run of %d tokens", len(x.sources), total, x.tokens))
 	}
-	if r.err == nil {
-		r.fail(x.check())
+	err = r.Err
+	if err == nil {
+		err = x.check()
 	}
-	if r.err != nil {
-		return nil, fmt.Errorf("restore mixture: %w", r.err)
+	if err != nil {
+		return nil, fmt.Errorf("restore mixture: %w", err)
 	}
 	x.divide()
 	if !x.endsFirst() && x.next >= 0 && x.sources[x.next].behindEpoch() {
@@ -124,7 +127,7 @@ func (m *Mixture) RestoreState(b []byte) (rest []byte, err error) {
 	}
 	x.Settle()
 	*m = *x
-	return r.b, nil
+	return r.Rest, nil
 }
 
 // check refuses a state in which a change of the schedule is due or a source stands where none can.
@@ -157,78 +160,26 @@ func equal(a, b Source) bool {
 	return bytes.Equal(x, y)
 }
 
-// reader decodes numbers; after the first error it returns zeros.
-type reader struct {
-	b   []byte
-	err error
-}
-
-var errShort = errors.New("state is cut short")
-
-func (r *reader) fail(err error) {
-	if r.err == nil {
-		r.err = err
-	}
-}
-
-func (r *reader) bytes(n int) []byte {
-	if n > len(r.b) {
-		r.fail(errShort)
-	}
-	if r.err != nil {
-		return nil
-	}
-	out := r.b[:n]
-	r.b = r.b[n:]
-	return out
-}
-
-func (r *reader) varint() int64 {
-	v, n := binary.Varint(r.b)
-	if n <= 0 {
-		r.fail(errShort)
-	}
-	if r.err != nil {
-		return 0
-	}
-	r.b = r.b[n:]
-	return v
-}
-
-// bounded reads a uvarint of at most limit.
-func (r *reader) bounded(limit uint64) uint64 {
-	v, n := binary.Uvarint(r.b)
-	if n <= 0 {
-		r.fail(errShort)
-	} else if v > limit {
-		r.fail(fmt.Errorf("%d where at most %d can be", v, limit))
-	}
-	if r.err != nil {
-		return 0
-	}
-	r.b = r.b[n:]
-	return v
-}
-
-func (r *reader) source() (s *source, credit int64) {
-	s = &source{name: string(r.bytes(int(r.bounded(64))))}
-	if config := r.bytes(int(r.bounded(1 << 16))); r.err == nil {
+// readSource reads what source.appendState wrote.
+func readSource(r *codec.Cursor) (s *source, credit int64) {
+	s = &source{name: string(r.Bytes(int(r.Bounded(64))))}
+	if config := r.Bytes(int(r.Bounded(1 << 16))); r.Err == nil {
 		if err := json.Unmarshal(config, &s.config); err != nil {
-			r.fail(err)
+			r.Fail(err)
 		} else if bad := s.config.Validate(); len(bad) > 0 {
-			r.fail(bad[0])
+			r.Fail(bad[0])
 		}
 	}
 	if !ValidName(s.name) {
-		r.fail(fmt.Errorf("%q is no name of a source", s.name))
+		r.Fail(fmt.Errorf("%q is no name of a source", s.name))
 	}
-	s.begin.First = r.bounded(math.MaxUint64 / 2)
-	last := r.bounded(math.MaxUint64 / 2)
-	set := r.bounded(flags - 1)
+	s.begin.First = r.Bounded(math.MaxUint64 / 2)
+	last := r.Bounded(math.MaxUint64 / 2)
+	set := r.Bounded(flags - 1)
 	s.sealed, s.resting, s.removed = set&flagSealed != 0, set&flagResting != 0, set&flagRemoved != 0
 	s.exhausted, s.begin.Sealed = set&flagExhausted != 0, set&flagBegunSealed != 0
-	if r.err == nil && (s.begin.First == 0 || s.sealed != (last > 0) || s.begin.Sealed && !s.sealed) {
-		r.fail(fmt.Errorf("source %s cannot begin at document %d and end before %d", s.name, s.begin.First, last))
+	if r.Err == nil && (s.begin.First == 0 || s.sealed != (last > 0) || s.begin.Sealed && !s.sealed) {
+		r.Fail(fmt.Errorf("source %s cannot begin at document %d and end before %d", s.name, s.begin.First, last))
 	}
 	if s.sealed {
 		s.last = last - 1
@@ -237,11 +188,11 @@ func (r *reader) source() (s *source, credit int64) {
 		s.begin.Last = s.last
 	}
 	s.drawn = s.begin.Sealed && s.config.Block > 0
-	s.target = int64(r.bounded(Unit))
-	credit = r.varint()
-	s.epoch = r.bounded(math.MaxUint64)
-	s.taken = r.bounded(math.MaxUint64)
-	s.fresh = int64(r.bounded(math.MaxInt64))
-	s.total = int64(r.bounded(math.MaxInt64))
+	s.target = int64(r.Bounded(Unit))
+	credit = r.Varint()
+	s.epoch = r.Bounded(math.MaxUint64)
+	s.taken = r.Bounded(math.MaxUint64)
+	s.fresh = int64(r.Bounded(math.MaxInt64))
+	s.total = int64(r.Bounded(math.MaxInt64))
 	return s, credit
 }

@@ -92,7 +92,7 @@ var arrows = map[string][]string{
 	"loader/plan":           {"loader/internal/codec", "loader/mixture", "packonline", "packonline/related", "shuffle"},
 	"loader/census":         {},
 	"loader/internal/codec": {"packonline"},
-	"loader/mixture":        {"packonline", "shuffle"},
+	"loader/mixture":        {"loader/internal/codec", "packonline", "shuffle"},
 	"tokenizer":             {"tokenizer/internal/definition", "tokenizer/internal/lookup"},
 	"packonline":            {"packonline/related"},
 	"shuffle":               {},

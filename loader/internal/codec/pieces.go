@@ -55,12 +55,10 @@ func (r *Cursor) Pieces(previous *uint64) []packonline.Piece {
 
 // Document reads what AppendDocument wrote.
 func (r *Cursor) Document(previous *uint64) uint64 {
-	d, k := binary.Varint(r.Rest)
-	if k <= 0 {
-		r.Fail(ErrShort)
+	d := r.Varint()
+	if r.Err != nil {
 		return 0
 	}
-	r.Rest = r.Rest[k:]
 	*previous += uint64(d)
 	return *previous
 }
