@@ -276,7 +276,7 @@ func readIdentity(r *codec.Cursor) string {
 	return name
 }
 
-// readAnyIdentity reads a name, or the empty one of nobody.
+// readAnyIdentity reads a name, which is empty for a caller without an identity.
 func readAnyIdentity(r *codec.Cursor) string {
 	name := string(r.Bytes(int(r.Bounded(maxIdentity))))
 	if err := ValidIdentity(name); err != nil {

@@ -10,14 +10,14 @@ import (
 	"loaderd/packonline"
 )
 
-// before is the document of the piece before: of each source where pieces name documents of several.
+// before holds the document of the previous piece, of each source in a run of several.
 type before struct {
 	mixed    bool
 	bucket   int64 // tokens of a full row
 	document []uint64
 }
 
-// of returns where the piece before of a source is noted.
+// of returns the document of the previous piece of a source.
 func (p *before) of(source int) *uint64 {
 	for len(p.document) <= source {
 		p.document = append(p.document, 0)
@@ -27,14 +27,14 @@ func (p *before) of(source int) *uint64 {
 
 // Flags of a row's number of pieces, where the run has several sources.
 const (
-	rowFull  = 1 << iota // the last piece fills the row: its length is not said
-	rowStart             // that piece starts elsewhere than at 0
+	rowFull  = 1 << iota // the last piece fills the row: its length is not written
+	rowStart             // that piece has a start other than 0
 	rowFlags = iota
 )
 
-// appendRow writes a row as codec.AppendPieces does. Where the run has several sources, the number of its source precedes
-// each piece, distances are those in its stream, and the last piece of a full row has no length: its start alone where
-// rowStart says so.
+// appendRow writes a row as codec.AppendPieces does. In a run of several sources, each piece follows the number of its
+// source, distances are those in its stream, and the last piece of a full row is written without a length, and with a
+// start only if rowStart is set.
 func appendRow(b []byte, pieces []packonline.Piece, p *before) []byte {
 	if !p.mixed {
 		return codec.AppendPieces(b, pieces, p.of(0))
@@ -71,7 +71,8 @@ func readRow(r *codec.Cursor, p *before) []packonline.Piece {
 	}
 	head := r.Bounded(uint64(len(r.Rest))<<rowFlags | rowFull | rowStart)
 	n := head >> rowFlags
-	if r.Err == nil && (n > uint64(len(r.Rest)+1)/3 || head&rowStart != 0 && head&rowFull == 0 || head&rowFull != 0 && n == 0) {
+	if r.Err == nil && (n > uint64(len(r.Rest)+1)/3 || head&rowStart != 0 && head&rowFull == 0 ||
+		head&rowFull != 0 && n == 0) {
 		r.Fail(fmt.Errorf("a row cannot begin with %d", head))
 	}
 	if r.Err != nil || n == 0 {
@@ -100,7 +101,7 @@ func readRow(r *codec.Cursor, p *before) []packonline.Piece {
 	return out
 }
 
-// readLastPiece reads the last piece of a full row, of which so many tokens are left.
+// readLastPiece reads the last piece of a full row in which left tokens remain.
 func readLastPiece(r *codec.Cursor, previous *uint64, left int64, starts bool) packonline.Piece {
 	x := packonline.Piece{Doc: r.Document(previous), Length: int32(left)}
 	if starts {

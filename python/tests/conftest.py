@@ -32,8 +32,8 @@ def write_token(folder: Path, token: str = TOKEN) -> None:
     (folder / "flight.token").write_text(token + "\n")
 
 
-def found_token(token: str = TOKEN) -> None:
-    """Changes the token that clients and commands of these tests find."""
+def set_found_token(token: str = TOKEN) -> None:
+    """Sets the token that clients and commands of these tests find."""
     write_token(Path(os.environ["LOADERD_STREAM__DIR"]), token)
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from conftest import Daemon, found_token, free_ports
+from conftest import Daemon, free_ports, set_found_token
 from rank_processes import Job, error_of, lock_step, own_pace, warnings_of
 from tokenized import SETTINGS, documents, publish_tokens
 from waiting import wait_for
@@ -133,7 +133,7 @@ class Stage:
 
     def close(self) -> None:
         self.over.set()
-        found_token()
+        set_found_token()
         if self.watch is not None:
             self.watch.join()
         for job in self.jobs:
@@ -276,7 +276,7 @@ def cluster(stage: Stage) -> None:
     shared = {**TOKENS, "stream.cluster.name": "scene", "stream.cluster.peers": ",".join(routes)}
     shared |= {"stream.cluster.secret_file": secret, "stream.replicas": 3, "stream.max_bytes": "1GiB"}
     shared |= {"stream.dead_letter_bytes": "64MiB", "stream.plan_bytes": "256MiB"}
-    found_token(stage.serve(*({**shared, "stream.cluster.listen": route} for route in routes)).token)
+    set_found_token(stage.serve(*({**shared, "stream.cluster.listen": route} for route in routes)).token)
     stage.publish(500 if stage.long else 200)
     stage.plan_ahead()
 

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -268,8 +268,8 @@ def test_close_while_a_stream_does_not_open(lost_while_opening: tuple[Client, Pr
         assert time.monotonic() - begin < 5, "the thread that opens is not waited for"
 
 
-def test_close_while_calls_begin(big: Daemon) -> None:
-    """pyarrow frees a client that is closed, and a call that another thread begins then uses freed memory."""
+def test_Connection_ClosesWhileCallsBegin(big: Daemon) -> None:
+    """FlightClient.close frees memory that a call of another thread may use."""
     for _ in range(1000):
         on = connection.Connection(big.flight_url)
         with ThreadPoolExecutor(4) as threads:
@@ -327,15 +327,18 @@ def outcome(url: str, tls: TLS | None) -> str:
             return type(error).__name__
 
 
+def create_tokens(binary: Path, file: Path, roles: Mapping[str, str]) -> dict[str, str]:
+    """Creates identities, by name their role, in a file; returns their tokens."""
+    tokens = {}
+    for name, role in roles.items():
+        command = [binary, "token", "create", name, "--role", role, "--identities", file]
+        tokens[name] = subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+    return tokens
+
+
 def test_identities(daemon: Callable[..., Daemon], request: pytest.FixtureRequest, tmp_path: Path) -> None:
-    binary = request.getfixturevalue("loaderd")
-    file, tokens = tmp_path / "identities.json", {}
-    for name, role in (("big", "train"), ("eval", "read"), ("me", "operate")):
-        made = subprocess.run(
-            [binary, "token", "create", name, "--role", role, "--identities", file],
-            check=True, capture_output=True, text=True,
-        )  # fmt: skip
-        tokens[name] = made.stdout.strip()
+    file = tmp_path / "identities.json"
+    tokens = create_tokens(request.getfixturevalue("loaderd"), file, {"big": "train", "eval": "read", "me": "operate"})
     d = daemon({**SETTINGS, "flight.identities": file})
     publish_tokens(d.nats_url, documents(200))
     with Client(d.flight_url, token=tokens["me"]) as client:
@@ -356,14 +359,8 @@ def test_identities(daemon: Callable[..., Daemon], request: pytest.FixtureReques
 
 def test_commits_of_steps_that_were_not_sent(daemon: Callable[..., Daemon], request: pytest.FixtureRequest, tmp_path: Path) -> None:
     """A trainer commits what its jobs were sent, and after a restart of the daemon what it reads then."""
-    binary = request.getfixturevalue("loaderd")
-    file, tokens = tmp_path / "identities.json", {}
-    for name, role in (("big", "train"), ("lazy", "train"), ("me", "operate")):
-        made = subprocess.run(
-            [binary, "token", "create", name, "--role", role, "--identities", file],
-            check=True, capture_output=True, text=True,
-        )  # fmt: skip
-        tokens[name] = made.stdout.strip()
+    file = tmp_path / "identities.json"
+    tokens = create_tokens(request.getfixturevalue("loaderd"), file, {"big": "train", "lazy": "train", "me": "operate"})
     d = daemon({**SETTINGS, "flight.identities": file})
     publish_tokens(d.nats_url, documents(400))
     with Client(d.flight_url, token=tokens["me"]) as client:
@@ -390,16 +387,10 @@ def test_commits_of_steps_that_were_not_sent(daemon: Callable[..., Daemon], requ
         assert client.leave("lazy") == 5 and client.commit(6, "big") == 6
 
 
-def test_an_operator_reserves_a_trainers_documents(daemon: Callable[..., Daemon], request: pytest.FixtureRequest, tmp_path: Path) -> None:
-    """One that joins at the end of the plan commits there, and releases nothing before the trainer that is to come."""
-    binary = request.getfixturevalue("loaderd")
-    file, tokens = tmp_path / "identities.json", {}
-    for name, role in (("big", "train"), ("hasty", "train"), ("me", "operate")):
-        made = subprocess.run(
-            [binary, "token", "create", name, "--role", role, "--identities", file],
-            check=True, capture_output=True, text=True,
-        )  # fmt: skip
-        tokens[name] = made.stdout.strip()
+def test_Commit_OfAnOperatorRetainsDocuments(daemon: Callable[..., Daemon], request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    """A trainer that joins at a later step commits there, and the keeper that an operator has added retains the rest."""
+    file = tmp_path / "identities.json"
+    tokens = create_tokens(request.getfixturevalue("loaderd"), file, {"big": "train", "hasty": "train", "me": "operate"})
     d = daemon({**SETTINGS, "flight.identities": file, "serve.release": "purge", "serve.release_after": "0s"})
     publish_tokens(d.nats_url, documents(400))
     with Client(d.flight_url, token=tokens["me"]) as client:

@@ -1,4 +1,5 @@
-// Package command is what commands share: flags of configuration, connections to daemon and stream, output, errors and exit statuses.
+// Package command holds what commands share: configuration flags, connections to daemon and stream, output, errors and
+// exit statuses.
 package command
 
 import (
@@ -24,7 +25,7 @@ func Usage(err error) error { return UsageError{err} }
 
 func (e UsageError) Unwrap() error { return e.error }
 
-// ExitStatus makes a command end with a status and without a word: what it wrote says why.
+// ExitStatus ends a command with a status and without an error message: its output gives the reason.
 type ExitStatus struct{ Code int }
 
 func (ExitStatus) Error() string { return "" }
@@ -37,7 +38,7 @@ func NoArguments(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// Group makes a command that has no work of its own but its subcommands'.
+// Group returns a command that only has subcommands; without one it prints its help.
 func Group(use, short, example string, subcommands ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: use, Short: short, Example: example, Args: NoArguments,

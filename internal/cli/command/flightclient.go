@@ -50,7 +50,7 @@ func (f *FlightClient) Open() (*reader.Client, error) {
 	return client, nil
 }
 
-// Ask has f ask the daemon for an action, and says what to do when the daemon cannot be reached.
+// Ask calls f with a connection for an action. Where the daemon cannot be reached, the error includes what to do.
 func (f *FlightClient) Ask(ctx context.Context, action string, ask func(*reader.Client) error) error {
 	client, err := f.Open()
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Progress says now and then how far a slow command is; a quick one says nothing.
+// Progress reports how far a slow command is, once per second at most; a command of less than a second reports nothing.
 type Progress struct {
 	w    io.Writer
 	last time.Time
@@ -17,7 +17,8 @@ const progressEvery = time.Second
 // NewProgress returns a Progress that writes to w.
 func NewProgress(w io.Writer) *Progress { return &Progress{w, time.Now()} }
 
-func (p *Progress) Say(format string, args ...any) {
+// Report writes a line, unless one was written in the last second.
+func (p *Progress) Report(format string, args ...any) {
 	if now := time.Now(); now.Sub(p.last) >= progressEvery {
 		p.last = now
 		fmt.Fprintf(p.w, format+"\n", args...)

@@ -17,8 +17,8 @@ import (
 // RunStoreWait is how long a server may take to answer at the start.
 const RunStoreWait = 30 * time.Second
 
-// OpenRunStore opens the streams of a configuration beside the daemon that may use them: the servers of stream.url; else the data
-// folder, or, when a daemon holds that, the server inside it.
+// OpenRunStore opens the streams of a configuration: at the servers of stream.url, else in the data folder, or, while a
+// daemon holds the folder, at the server inside that daemon.
 func OpenRunStore(ctx context.Context, c config.Config, log *slog.Logger) (*stream.Store, error) {
 	if c.Stream.Embedded() {
 		if _, err := os.Stat(c.Stream.Dir); errors.Is(err, fs.ErrNotExist) {
@@ -35,7 +35,8 @@ func OpenRunStore(ctx context.Context, c config.Config, log *slog.Logger) (*stre
 	return Connect(ctx, c.Stream, RunStoreWait, log, stream.Open)
 }
 
-// CloseAfter closes a store and returns the error of the work on it, with those of closing; after an error, what the work made is taken away first.
+// CloseAfter closes a store and joins the error of the work on it with those of closing. After an error it first removes
+// what the work has created.
 func CloseAfter(ctx context.Context, store *stream.Store, failed error) error {
 	if failed != nil {
 		failed = errors.Join(failed, store.Withdraw(context.WithoutCancel(ctx)))

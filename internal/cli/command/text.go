@@ -6,15 +6,7 @@ import (
 	"unicode"
 )
 
-// Dash returns s, or a dash for no text.
-func Dash(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return s
-}
-
-// Visible is text from outside as a terminal can take it: nothing in it moves the cursor. Line feeds stay where lines may.
+// Visible returns text from outside with every character that could move the cursor quoted; with lines, line feeds stay.
 func Visible(text string, lines bool) string {
 	var b strings.Builder
 	for _, r := range text {

@@ -1,6 +1,7 @@
 package deadcmd
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -133,7 +134,7 @@ func (l deadList) write(w io.Writer) error {
 		if x.Retried {
 			retried = "yes"
 		}
-		row([]string{strconv.FormatUint(x.Letter, 10), command.Dash(x.Source), x.Reason, strconv.FormatUint(x.Sequence, 10), command.Visible(x.Subject, false),
+		row([]string{strconv.FormatUint(x.Letter, 10), cmp.Or(x.Source, "-"), x.Reason, strconv.FormatUint(x.Sequence, 10), command.Visible(x.Subject, false),
 			x.Time.UTC().Format("2006-01-02 15:04:05"), retried, excerptOf(x.Problem, 100)})
 	}
 	if err := t.Flush(); err != nil {

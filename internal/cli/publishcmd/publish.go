@@ -184,7 +184,7 @@ func (f *publishFlags) run(cmd *cobra.Command, paths []string) error {
 		return command.Usage(err)
 	}
 	ctx := cmd.Context()
-	log := slog.New(command.NewSeldom(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn})))
+	log := slog.New(command.NewRepeatFilter(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn})))
 	f.corpus.Stores = objects.New(objects.Options{Log: log, OnTrouble: func(problem string) {
 		if problem != "" {
 			log.Warn("an object store is asked again", "problem", problem)

@@ -64,7 +64,7 @@ func audit(ctx context.Context, c config.Config, log *slog.Logger, stderr io.Wri
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
 	progress := command.NewProgress(stderr)
-	return runs.Audit(ctx, store, c.Run, tokens, tokenizer, func(a loader.Audited) { progress.Say("%d of %d steps", a.Steps, a.Planned) })
+	return runs.Audit(ctx, store, c.Run, tokens, tokenizer, func(a loader.Audited) { progress.Report("%d of %d steps", a.Steps, a.Planned) })
 }
 
 func writeAudited(w io.Writer, run string, a loader.Audited) error {

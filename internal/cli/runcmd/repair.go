@@ -95,7 +95,7 @@ func repair(ctx context.Context, c config.Config, name string, before uint64, lo
 		return d, fmt.Errorf("the plan of run %s is damaged: copy what can be used with --new NAME", c.Run)
 	}
 	progress := command.NewProgress(stderr)
-	if err := run.Copy(ctx, name, func(n uint64) { progress.Say("%d of %d records copied", n, d.Records) }); err != nil {
+	if err := run.Copy(ctx, name, func(n uint64) { progress.Report("%d of %d records copied", n, d.Records) }); err != nil {
 		return d, err
 	}
 	fmt.Fprintf(out, "run %s is a usable copy; the plan of run %s is as it was. Serve it with the same configuration and --run %s.\n", name, c.Run, name)

@@ -2,6 +2,7 @@
 package runcmd
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -76,10 +77,10 @@ func writeRuns(w io.Writer, all []runs.Listed) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "RUN\tID\tDOCUMENTS\tSTATE\tSTEPS\tLENGTH\tCOMMITTED\tLEADER\tFLOOR\tPLAN\tCHECKPOINTS")
 	for _, r := range all {
-		fmt.Fprintln(t, strings.Join([]string{r.Run, shortID(r.ID), command.Dash(r.Stream), stateOf(r), quantity.Count(r.Steps), shortLength(r.Length), countOf(r.Committed), leaderOf(r.Leader), countOf(r.Floor),
+		fmt.Fprintln(t, strings.Join([]string{r.Run, shortID(r.ID), cmp.Or(r.Stream, "-"), stateOf(r), quantity.Count(r.Steps), shortLength(r.Length), countOf(r.Committed), leaderOf(r.Leader), countOf(r.Floor),
 			quantity.Bytes(int64(r.PlanBytes)), quantity.Bytes(int64(r.CheckpointBytes))}, "\t"))
 		for _, x := range r.Sources {
-			fmt.Fprintln(t, strings.Join([]string{"  " + x.Name, "", command.Dash(x.Stream), stateOfSource(x), "", "", "", "", countOf(x.Floor), "", ""}, "\t"))
+			fmt.Fprintln(t, strings.Join([]string{"  " + x.Name, "", cmp.Or(x.Stream, "-"), stateOfSource(x), "", "", "", "", countOf(x.Floor), "", ""}, "\t"))
 		}
 	}
 	if err := t.Flush(); err != nil {
@@ -96,7 +97,7 @@ func writeRuns(w io.Writer, all []runs.Listed) error {
 }
 
 // shortID shows enough of a run's id to tell it from others.
-func shortID(id string) string { return command.Dash(id[:min(len(id), 8)]) }
+func shortID(id string) string { return cmp.Or(id[:min(len(id), 8)], "-") }
 
 func stateOf(r runs.Listed) string {
 	if r.State == runs.Sealed && r.Sources != nil {

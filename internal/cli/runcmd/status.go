@@ -206,7 +206,7 @@ func daemonLines(w io.Writer, s api.Status) {
 		case d.Silent > 5:
 			state = "silent for " + quantity.Time(time.Duration(d.Silent*float64(time.Second)))
 		}
-		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\n", d.Name, d.Ranks, command.Dash(d.Flight), command.Dash(d.HTTP), state)
+		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\n", d.Name, d.Ranks, cmp.Or(d.Flight, "-"), cmp.Or(d.HTTP, "-"), state)
 	}
 }
 

@@ -116,7 +116,7 @@ func (f *compareFlags) run(cmd *cobra.Command, args []string) (failed error) {
 	err = r.Compare(runs, func(c packonline.Config) (*simulation.Result, *relatedness.Figures, error) {
 		return in.pack(cmd, c, r.Short)
 	},
-		func(i int, method string) { progress.Say("%d of %d: %s", i+1, len(runs), method) })
+		func(i int, method string) { progress.Report("%d of %d: %s", i+1, len(runs), method) })
 	if err != nil {
 		return err
 	}

@@ -98,7 +98,7 @@ func (in *streamInput) served(ctx context.Context, c config.Config, stderr io.Wr
 // open connects to the servers of a configuration, once. The store is to be closed.
 func (in *streamInput) open(ctx context.Context, c config.Config, stderr io.Writer) (_ *stream.Store, err error) {
 	if in.store == nil {
-		log := slog.New(command.NewSeldom(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn})))
+		log := slog.New(command.NewRepeatFilter(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn})))
 		in.store, err = command.Connect(ctx, c.Stream, streamWait, log, stream.Open)
 	}
 	return in.store, err
@@ -140,5 +140,5 @@ func (in *streamInput) read(ctx context.Context, c config.Config, stderr io.Writ
 		return nil, "", fmt.Errorf("%w at %s: start the daemon, or name its stream with --set stream.name=NAME", err, store.ClientURL())
 	}
 	progress := command.NewProgress(stderr)
-	return lengthsin.ReadStream(ctx, documents, c.Stream.Name, in.documents, func(read, of int) { progress.Say("%d of %d documents read", read, of) })
+	return lengthsin.ReadStream(ctx, documents, c.Stream.Name, in.documents, func(read, of int) { progress.Report("%d of %d documents read", read, of) })
 }

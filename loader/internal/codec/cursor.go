@@ -1,4 +1,4 @@
-// Package codec encodes numbers and the pieces of rows, as the records of a plan and the state of a planner hold them.
+// Package codec encodes numbers and the pieces of rows in the records of a plan and in the states of planner and mixture.
 package codec
 
 import (
@@ -7,7 +7,7 @@ import (
 	"fmt"
 )
 
-// ErrShort is the error of a cursor that reads behind its last byte.
+// ErrShort is the error of a read beyond the last byte.
 var ErrShort = errors.New("cut short")
 
 // Cursor decodes numbers. After the first error it returns zeros.
@@ -16,7 +16,7 @@ type Cursor struct {
 	Err  error  // the first one
 }
 
-// Fail notes an error, unless there is one, and ends the reading.
+// Fail keeps err, if it is the first error, and drops the rest of the bytes.
 func (r *Cursor) Fail(err error) {
 	if r.Err == nil {
 		r.Err = err

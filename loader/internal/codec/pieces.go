@@ -8,9 +8,9 @@ import (
 	"loaderd/packonline"
 )
 
-// AppendPieces writes a row: the number of pieces, then for each the document's distance from the previous piece's
-// (zigzag), and its length with a flag for "starts elsewhere than at 0"; the start follows then. previous holds the last
-// document from row to row.
+// AppendPieces writes a row: the number of pieces, then for each piece the distance of its document from that of the
+// previous piece (zigzag), twice its length, plus 1 if it has a start other than 0, and then that start. previous keeps
+// the last document from row to row.
 func AppendPieces(b []byte, pieces []packonline.Piece, previous *uint64) []byte {
 	b = binary.AppendUvarint(b, uint64(len(pieces)))
 	for _, x := range pieces {

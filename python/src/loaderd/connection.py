@@ -160,8 +160,8 @@ class Connection:
         return Opening(open, lambda: self._failed(client, flight.FlightTimedOutError("the stream's schema did not come")))
 
     def close(self) -> None:
-        """Ends the connection, for good. The channel is freed with the last call on it: FlightClient.close would free it
-        beneath calls that other threads begin."""
+        """Ends the connection, for good. The channel is freed after the last call on it. FlightClient.close is not
+        called: it frees memory that a call of another thread may use."""
         if os.getpid() == self._pid:
             with self._lock:
                 self._client = None

@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-func TestSeldom(t *testing.T) {
+func TestRepeatFilter_DropsEqualRecords(t *testing.T) {
 	var out bytes.Buffer
-	h := NewSeldom(slog.NewTextHandler(&out, nil))
+	h := NewRepeatFilter(slog.NewTextHandler(&out, nil))
 	start := time.Now()
-	say := func(second int, message, cause string) {
+	log := func(second int, message, cause string) {
 		t.Helper()
 		r := slog.NewRecord(start.Add(time.Duration(second)*time.Second), slog.LevelWarn, message, 0)
 		r.Add("attempt", second, "error", cause)
@@ -21,10 +21,10 @@ func TestSeldom(t *testing.T) {
 		}
 	}
 	for second := range 21 {
-		say(second, "again", "one")
+		log(second, "again", "one")
 	}
-	say(20, "again", "two")
-	say(20, "other", "one")
+	log(20, "again", "two")
+	log(20, "other", "one")
 	if n := strings.Count(out.String(), "\n"); n != 5 {
 		t.Errorf("%d records, want 5: three of the first, one of the others each:\n%s", n, out.String())
 	}
