@@ -64,8 +64,17 @@ func (l *line) expect(t *testing.T, prefix string) string {
 		t.Fatal(err)
 	}
 	text, err := l.lines.ReadString('\n')
-	for err == nil && strings.HasPrefix(text, "INFO ") && prefix != "INFO " { // again behind CONNECT
-		text, err = l.lines.ReadString('\n')
+	for err == nil && !strings.HasPrefix(text, prefix) {
+		switch {
+		case strings.HasPrefix(text, "INFO "): // again behind CONNECT
+		case strings.HasPrefix(text, "PING"): // the connection has been quiet
+			_, err = fmt.Fprint(l, "PONG\r\n")
+		default:
+			t.Fatalf("the server sends %q, want %s", text, prefix)
+		}
+		if err == nil {
+			text, err = l.lines.ReadString('\n')
+		}
 	}
 	if err != nil || !strings.HasPrefix(text, prefix) {
 		t.Fatalf("the server sends %q, %v, want %s", text, err, prefix)
