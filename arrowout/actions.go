@@ -72,7 +72,7 @@ var actions = []action{
 	{"ledger", access.Operate, `{"run","step","documents"}: the rows of a step; with documents: true, where its documents came from`, "step documents?", (*service).ledger, costLittle},
 	{"find", access.Operate, `{"run","sequence"} or {"run","id"}: the rows that hold a document; of a run with several sources {"run","source","sequence"}`, "sequence? id? source?", (*service).find, costSearch},
 	{"text", access.Operate, `{"run","sequence","start","tokens"}: a document's tokens from start on, each with the text that it stands for; of a run with several sources {"run","source","sequence"}`, "source? sequence start? tokens?", (*service).text, costLittle},
-	{"peek", access.Operate, `{"run","source","documents","tokens"}: the next documents that are planned, as text has them; without source those of the one stream, or the next of each source`, "source? documents:count? tokens?", (*service).peek, costSearch},
+	{"peek", access.Operate, `{"run","source","documents","tokens"}: the next documents that are planned, as text has them; without source those of the only source, or the next of each`, "source? documents:count? tokens?", (*service).peek, costSearch},
 	{"mix", access.Operate, `{"run","weights","add","remove","decided","request_id","dry_run"}: change the mixture of sources; without a change, tell how it stands`, "weights? add? remove? decided? request_id? dry_run?", (*service).mix, costRecord},
 	{"seal", access.Operate, `{"run","source"}: end the stream of documents behind its present last one; without source, that of all sources`, "source?", (*service).seal, costRecord},
 	{"drain", access.Operate, `{"run"}: pack everything that is pending, then go on`, "", (*service).drain, costRecord},

@@ -23,7 +23,7 @@ import (
 
 func TestActions(t *testing.T) {
 	f := newFake(2, 2, 16)
-	f.steps[1].Rows = [][]packonline.Piece{{{Doc: 1 << 60, Start: 3, Length: 9}, {Doc: 2, Length: 1}}, nil}
+	f.steps[1].Rows = [][]packonline.Piece{{{Doc: 1 << 40, Start: 3, Length: 9}, {Doc: 2, Length: 1}}, nil}
 	f.steps[1].Cursor = plan.Behind(99)
 	f.steps[0].Rows = nil
 	f.info.Length = &loader.Length{Steps: 900, Error: 12, Open: []string{"web"}, Measured: .5}
@@ -48,10 +48,10 @@ func TestActions(t *testing.T) {
 			`{"run":"fake","known":true,"window":64}`},
 		{"consumed", `{"session":"` + strings.Repeat("5e", 16) + `","taken":0}`, `{"run":"fake","known":false,"window":8}`},
 		{"measure", `{"run":"fake"}`, `{"run":"fake","length":{"steps":900,"error":12,"exact":false,"open":["web"],"measured":0.5}}`},
-		{"find", `{"sequence":2}`, `{"run":"fake","step":1,"bucket":16,"row":0,"pieces":[{"sequence":2,"start":0,"length":1,"loss_tokens":1}]}`},
-		{"find", `{"id":"two"}`, `{"run":"fake","step":1,"bucket":16,"row":0,"pieces":[{"sequence":2,"start":0,"length":1,"loss_tokens":1}]}`},
+		{"find", `{"sequence":2}`, `{"run":"fake","step":1,"bucket":16,"row":0,"pieces":[{"source":"docs","sequence":2,"start":0,"length":1,"loss_tokens":1}]}`},
+		{"find", `{"id":"two"}`, `{"run":"fake","step":1,"bucket":16,"row":0,"pieces":[{"source":"docs","sequence":2,"start":0,"length":1,"loss_tokens":1}]}`},
 		{"ledger", `{"step":1}`, `{"run":"fake","step":1,"bucket":16,"cursor":99,"total":2,"first":0,"rows":` +
-			`[[{"sequence":1152921504606846976,"start":3,"length":9},{"sequence":2,"start":0,"length":1}],[]]}`},
+			`[[{"source":"docs","sequence":1099511627776,"start":3,"length":9},{"source":"docs","sequence":2,"start":0,"length":1}],[]]}`},
 	} {
 		got, err := act(c, tc.name, tc.body)
 		if err != nil || got != tc.want {
@@ -63,7 +63,7 @@ func TestActions(t *testing.T) {
 	}
 	var page struct{ Documents []loader.DocumentInfo }
 	if got, err := act(c, "ledger", `{"step":1,"documents":true}`); err != nil || json.Unmarshal([]byte(got), &page) != nil ||
-		len(page.Documents) != 2 || page.Documents[0].Path != "/2" || page.Documents[1].Sequence != 1<<60 {
+		len(page.Documents) != 2 || page.Documents[0].Path != "/2" || page.Documents[1].Sequence != 1<<40 {
 		t.Errorf("ledger with documents: %s, %v", got, err)
 	}
 	var stats loader.Stats
@@ -161,7 +161,7 @@ func TestALongLedgerComesInSeveralResults(t *testing.T) {
 	for i := range f.steps[0].Rows {
 		f.steps[0].Rows[i] = make([]packonline.Piece, 1000)
 		for k := range f.steps[0].Rows[i] {
-			f.steps[0].Rows[i][k] = packonline.Piece{Doc: 1<<63 + uint64(i*1000+k), Start: 1 << 30, Length: 1 << 30}
+			f.steps[0].Rows[i][k] = packonline.Piece{Doc: 1<<47 + uint64(i*1000+k), Start: 1 << 30, Length: 1 << 30}
 		}
 	}
 	got, err := act(dial(t, serve(t, f)), "ledger", `{"step":0}`)
@@ -181,7 +181,7 @@ func TestALongLedgerComesInSeveralResults(t *testing.T) {
 			t.Errorf("a result of %d bytes from row %d of %d, want row %d of 50", len(line), page.First, page.Total, rows)
 		}
 		for _, row := range page.Rows {
-			if len(row) != 1000 || row[999].Sequence != 1<<63+uint64(rows*1000+999) {
+			if len(row) != 1000 || row[999].Sequence != 1<<47+uint64(rows*1000+999) {
 				t.Fatalf("row %d differs", rows)
 			}
 			rows++

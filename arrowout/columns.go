@@ -72,16 +72,12 @@ func parseColumns(asked []string, cfg plan.Config) ([]column, error) {
 			return nil, badTicket("input_ids:uint16 cannot hold the ids of tokenizer %s (%d ids, padding %d): ask for input_ids",
 				cfg.Tokenizer.Name, cfg.Tokenizer.VocabSize, cfg.Tokenizer.Pad)
 		}
-		if c.ofSources() && !cfg.Mixed() {
-			return nil, badTicket("the run reads one document stream: it has no column sources")
-		}
 		got = append(got, c)
 	}
 	return got, nil
 }
 
-func (c column) narrow() bool    { return c.ask == "input_ids:uint16" }
-func (c column) ofSources() bool { return c.ask == "sources" }
+func (c column) narrow() bool { return c.ask == "input_ids:uint16" }
 
 // columnsIn are all columns of a run's schema, and those that documents of the run bring along.
 func columnsIn(cfg plan.Config) []column {
@@ -96,7 +92,7 @@ func narrows(cfg plan.Config) bool {
 // columnsOf are the columns that a ticket for a run may ask for.
 func columnsOf(cfg plan.Config) (names []string) {
 	for _, c := range columnsIn(cfg) {
-		if (!c.narrow() || narrows(cfg)) && (!c.ofSources() || cfg.Mixed()) {
+		if !c.narrow() || narrows(cfg) {
 			names = append(names, c.ask)
 		}
 	}

@@ -30,14 +30,12 @@ func model(f *fakeRun, row []packonline.Piece, bucket int32) modelRow {
 	m := modelRow{Cu: []int64{0}}
 	whole := f.info.Config.Attention == plan.AttentionRow
 	for _, p := range row {
-		if f.info.Config.Mixed() {
-			source := plan.RefSource(p.Doc)
-			m.Sources = append(m.Sources, int64(source))
-			if own := f.infos()[source].Config; own.Packing != nil {
-				whole = own.Attention == plan.AttentionRow
-			}
-			p.Doc = plan.RefSequence(p.Doc)
+		source := plan.RefSource(p.Doc)
+		m.Sources = append(m.Sources, int64(source))
+		if own := f.infos()[source].Config; own.Packing != nil {
+			whole = own.Attention == plan.AttentionRow
 		}
+		p.Doc = plan.RefSequence(p.Doc)
 		if f.info.Config.Documents.Several() {
 			in := f.within(p)
 			m.Index = append(m.Index, in.Index)
@@ -182,7 +180,7 @@ func TestEveryColumnEqualsTheModel(t *testing.T) {
 					c := dial(t, serve(t, f))
 					for rank := range world {
 						r := mustGet(t, c, fmt.Sprintf(
-							`{"rank":%d,"world":%d,"columns":["documents","labels","loss_runs","loss_weights","%s","cu_seqlens","position_ids","segment_ids"]}`, rank, world, ids))
+							`{"rank":%d,"world":%d,"columns":["documents","labels","loss_runs","loss_weights","sources","%s","cu_seqlens","position_ids","segment_ids"]}`, rank, world, ids))
 						for _, step := range f.steps {
 							if !r.Next() {
 								t.Fatal("stream ended early:", r.Err())
@@ -267,9 +265,7 @@ func compareBatch(t *testing.T, f *fakeRun, rec arrow.Record, metadata []byte, s
 		want.Tokens += m.Cu[len(m.Cu)-1]
 		want.Documents += len(row)
 	}
-	if f.info.Config.Mixed() {
-		want.Sources = map[string]api.SourceCount{} // of rows of padding alone, too
-	}
+	want.Sources = map[string]api.SourceCount{} // of rows of padding alone, too
 	for _, row := range step.Rows[first : first+n] {
 		for _, l := range model(f, row, step.Bucket).Labels {
 			if l != -100 {
@@ -277,16 +273,14 @@ func compareBatch(t *testing.T, f *fakeRun, rec arrow.Record, metadata []byte, s
 			}
 		}
 		for _, p := range row {
-			if f.info.Config.Mixed() {
-				name := f.infos()[plan.RefSource(p.Doc)].Name
-				c := want.Sources[name]
-				for i := range p.Length {
-					if !f.masked(p, i) {
-						c.LossTokens++
-					}
+			name := f.infos()[plan.RefSource(p.Doc)].Name
+			c := want.Sources[name]
+			for i := range p.Length {
+				if !f.masked(p, i) {
+					c.LossTokens++
 				}
-				want.Sources[name] = api.SourceCount{Tokens: c.Tokens + int64(p.Length), LossTokens: c.LossTokens}
 			}
+			want.Sources[name] = api.SourceCount{Tokens: c.Tokens + int64(p.Length), LossTokens: c.LossTokens}
 		}
 	}
 	want.Weighted = f.masks

@@ -43,7 +43,7 @@ type Config struct {
 	MaxStreamsOfOne int `koanf:"max_streams_of_one"`
 	// MaxKeepersOfOne bounds the keepers of an identity that may commit for its own alone.
 	MaxKeepersOfOne int `koanf:"max_keepers_of_one"`
-	// TrainMayMix lets identities of the role train change the mixture of a run with several sources.
+	// TrainMayMix lets identities of the role train change the mixture of sources.
 	TrainMayMix bool `koanf:"train_may_mix"`
 	// SendBytes bounds the bytes of record batches that are assembled or that clients have not taken yet, over all streams.
 	SendBytes int `koanf:"send_bytes"`

@@ -76,7 +76,7 @@ func newMixed(steps, rows, bucket int, attention string) *fakeRun {
 	f := newFake(steps, rows, bucket)
 	f.info.Config.Attention = attention
 	own := map[string]string{plan.AttentionDocument: plan.AttentionRow, plan.AttentionRow: plan.AttentionDocument}[attention]
-	f.info.Config.Sources = map[string]mixture.Source{}
+	f.info.Config.Sources, f.info.Sources = map[string]mixture.Source{}, nil
 	for i, name := range []string{"code", "web", "books"} {
 		s := mixture.Source{Weight: float64(i + 1), Epochs: 1, Block: 64}
 		if name == "books" {
@@ -88,7 +88,6 @@ func newMixed(steps, rows, bucket int, attention string) *fakeRun {
 	f.begun = 2 // books came later
 	delete(f.info.Config.Sources, "books")
 	for _, s := range f.steps {
-		s.Mixed = true
 		for i, row := range s.Rows {
 			for k, p := range row {
 				source := int(p.Doc) % 2
@@ -107,13 +106,15 @@ func (f *fakeRun) infos() []plan.SourceInfo { return f.info.Sources }
 
 // newFake makes steps of random rows: some full, some padded, some empty.
 func newFake(steps, rows, bucket int) *fakeRun {
-	f := &fakeRun{last: io.EOF, vocab: 50257, kept: plan.Keepers{}}
+	f := &fakeRun{last: io.EOF, vocab: 50257, kept: plan.Keepers{}, begun: 1}
 	f.info = loader.Info{Run: "fake", Fingerprint: "f00d", Config: plan.Config{
 		Attention: plan.AttentionDocument,
 		Tokenizer: plan.Tokenizer{Name: "gpt2", VocabSize: 50257, End: 50256, Pad: 50256},
 		Packing:   packonline.Config{Buckets: []int{bucket}},
 		Steps:     plan.StepsConfig{Rows: rows, Last: plan.LastPad},
+		Sources:   map[string]mixture.Source{"docs": {Weight: 1, Epochs: 1}},
 	}}
+	f.info.Sources = []plan.SourceInfo{{SourceBegin: plan.SourceBegin{Name: "docs", Start: 1}, Config: f.info.Config.Sources["docs"]}}
 	rng, sequence := rand.New(rand.NewPCG(1, 2)), uint64(0)
 	for i := range steps {
 		s := &plan.Step{Index: uint64(i), Bucket: int32(bucket)}
@@ -332,9 +333,7 @@ func (f *fakeRun) Show(ctx context.Context, document uint64) (loader.Shown, erro
 		return shown, nil
 	}
 	info, err := f.Describe(ctx, plan.RefSequence(document))
-	if len(f.info.Sources) > 0 {
-		info.Source = f.info.Sources[plan.RefSource(document)].Name
-	}
+	info.Source = f.info.Sources[plan.RefSource(document)].Name
 	d := loader.Document{Sequence: info.Sequence}
 	for i := range int32(min(info.Sequence, 1<<20)) {
 		d.Tokens = append(d.Tokens, i%200)

@@ -104,9 +104,7 @@ func reference(action string, q asked, info loader.Info) (document uint64, there
 	switch {
 	case err != nil:
 		return 0, false, err
-	case !info.Config.Mixed():
-		return q.sequence, true, nil
-	case q.source == "":
+	case q.source == "" && len(info.Sources) > 1:
 		return 0, false, badBody(action, "each source has sequences of its own", `send {"source":"...","sequence":N}`)
 	case q.sequence != plan.RefSequence(q.sequence):
 		return 0, false, nil

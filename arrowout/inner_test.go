@@ -34,11 +34,11 @@ func TestDocumentsWithinMessages(t *testing.T) {
 	f := newSeveral()
 	c := dial(t, serve(t, f))
 	const (
-		last   = `{"sequence":2,"start":10,"length":5,"loss_tokens":5,"index":2,"start_within":0,"id":"y","meta":{"year":1}}`
-		middle = `{"sequence":2,"start":4,"length":4,"loss_tokens":2,"index":1,"start_within":0,"id":"x","weight":0.5,"meta":{"lang":"de","year":2024}}`
-		rest   = `{"sequence":2,"start":8,"length":2,"loss_tokens":2,"index":1,"start_within":4,"id":"x","weight":0.5,"meta":{"lang":"de","year":2024}}`
-		first  = `{"sequence":2,"start":0,"length":4,"repeats":3,"loss_tokens":1,"index":0,"start_within":0}`
-		alone  = `{"sequence":1,"start":0,"length":9,"loss_tokens":9}`
+		last   = `{"source":"docs","sequence":2,"start":10,"length":5,"loss_tokens":5,"index":2,"start_within":0,"id":"y","meta":{"year":1}}`
+		middle = `{"source":"docs","sequence":2,"start":4,"length":4,"loss_tokens":2,"index":1,"start_within":0,"id":"x","weight":0.5,"meta":{"lang":"de","year":2024}}`
+		rest   = `{"source":"docs","sequence":2,"start":8,"length":2,"loss_tokens":2,"index":1,"start_within":4,"id":"x","weight":0.5,"meta":{"lang":"de","year":2024}}`
+		first  = `{"source":"docs","sequence":2,"start":0,"length":4,"repeats":3,"loss_tokens":1,"index":0,"start_within":0}`
+		alone  = `{"source":"docs","sequence":1,"start":0,"length":9,"loss_tokens":9}`
 	)
 	document := func(sequence, id, more string) string {
 		return `{"sequence":` + sequence + `,"subject":"","id":"` + id + `","content_type":"",` + more + `"bytes":0,"time":"0001-01-01T00:00:00Z"}`
@@ -52,7 +52,7 @@ func TestDocumentsWithinMessages(t *testing.T) {
 		{"find", `{"sequence":2}`, foundIn("0", "0", last+","+middle) + "\n" + foundIn("0", "1", first) + "\n" + foundIn("1", "0", rest)},
 		{"find", `{"sequence":1}`, foundIn("1", "0", alone)},
 		{"ledger", `{"step":1}`, `{"run":"fake","step":1,"bucket":16,"cursor":2,"total":2,"first":0,"rows":` +
-			`[[{"sequence":1,"start":0,"length":9},{"sequence":2,"start":8,"length":2}],[]]}`},
+			`[[{"source":"docs","sequence":1,"start":0,"length":9},{"source":"docs","sequence":2,"start":8,"length":2}],[]]}`},
 		{"ledger", `{"step":0,"documents":true}`, `{"run":"fake","step":0,"bucket":16,"cursor":2,"masked_tokens":5,"total":2,"first":0,"rows":` +
 			`[[` + last + `,` + middle + `],[` + first + `]],"documents":[` + document("2", "message", "") + `]}`},
 		{"ledger", `{"step":1,"documents":true}`, `{"run":"fake","step":1,"bucket":16,"cursor":2,"total":2,"first":0,"rows":` +

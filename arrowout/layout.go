@@ -181,7 +181,7 @@ func (l layout) documents(typ *arrow.StructType) arrow.ArrayData {
 			if l.Within != nil {
 				in = l.Within[i][k]
 			}
-			sequences, starts, lengths = append(sequences, l.sources.sequence(p.Doc)), append(starts, p.Start-in.Start), append(lengths, p.Length)
+			sequences, starts, lengths = append(sequences, plan.RefSequence(p.Doc)), append(starts, p.Start-in.Start), append(lengths, p.Length)
 			if typ == pieceOfType {
 				indices = append(indices, in.Index)
 			}

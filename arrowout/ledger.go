@@ -103,7 +103,7 @@ func (s *service) describe(ctx context.Context, named *sources, step *plan.Step,
 		whole(pieces)
 	}
 	if isLost(err) {
-		return loader.DocumentInfo{Source: named.name(document), Sequence: named.sequence(document)}, nil
+		return loader.DocumentInfo{Source: named.name(document), Sequence: plan.RefSequence(document)}, nil
 	}
 	return info, err
 }
@@ -118,7 +118,7 @@ func isLost(err error) bool {
 func (s *sources) row(step *plan.Step, i int) []api.Piece {
 	out := make([]api.Piece, len(step.Rows[i]))
 	for k, p := range step.Rows[i] {
-		out[k] = api.Piece{Source: s.name(p.Doc), Sequence: s.sequence(p.Doc), Start: p.Start, Length: p.Length}
+		out[k] = api.Piece{Source: s.name(p.Doc), Sequence: plan.RefSequence(p.Doc), Start: p.Start, Length: p.Length}
 	}
 	first := sort.Search(len(step.Repeats), func(k int) bool { return step.Repeats[k].Row >= i })
 	for _, r := range step.Repeats[first:] {

@@ -20,9 +20,6 @@ func (q asked) mixes() bool {
 // mix changes the mixture, or says what a change would do, or how things stand.
 func (s *service) mix(ctx context.Context, q asked, send func(any) error) error {
 	info := s.run.Info()
-	if !info.Config.Mixed() {
-		return badBody("mix", "the run reads one document stream: it has no sources to mix", "begin a run with sources")
-	}
 	if (q.decided != nil || q.request != "") && (q.dryRun || !q.mixes()) {
 		return badBody("mix", "decided and request_id are for a change that is made", `send "weights", "add" or "remove" as well, and no "dry_run"`)
 	}

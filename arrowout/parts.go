@@ -47,9 +47,7 @@ func countStep(m *api.Metadata, s *plan.Step, sources *sources) {
 	for _, row := range s.Rows {
 		for _, p := range row {
 			m.StepTokens += int64(p.Length)
-			if sources.mixed {
-				m.StepSources = max(m.StepSources, plan.RefSource(p.Doc)+1)
-			}
+			m.StepSources = max(m.StepSources, plan.RefSource(p.Doc)+1)
 		}
 		if sources.whole(row) {
 			m.StepSegments += int64(min(len(row), 1))
@@ -78,9 +76,6 @@ func countBatch(m *api.Metadata, l layout) {
 }
 
 func countSources(m *api.Metadata, l layout) {
-	if !l.sources.mixed {
-		return
-	}
 	m.Sources = map[string]api.SourceCount{}
 	for i, row := range l.Pieces {
 		at := int32(0)

@@ -23,7 +23,7 @@ func TestMemoryOfAPart(t *testing.T) {
 	for n := range 500 {
 		info := []loader.Info{about, mixed}[n%2]
 		bucket, rows := 1+rng.IntN(300), rng.IntN(20)
-		s := &plan.Step{Bucket: int32(bucket), Mixed: info.Config.Mixed()}
+		s := &plan.Step{Bucket: int32(bucket)}
 		for range rows {
 			var row []packonline.Piece
 			for free := bucket; free > 0 && rng.IntN(8) > 0; free -= int(row[len(row)-1].Length) {
@@ -47,7 +47,7 @@ func TestMemoryOfAPart(t *testing.T) {
 		}
 		var columns []column
 		for _, c := range columnsIn(info.Config) {
-			if rng.IntN(2) == 0 && (c.ask != "sources" || s.Mixed) {
+			if rng.IntN(2) == 0 {
 				columns = append(columns, c)
 			}
 		}

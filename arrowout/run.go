@@ -48,7 +48,7 @@ type Unjoined interface {
 	// Describe says where one document came from.
 	Describe(ctx context.Context, sequence uint64) (loader.DocumentInfo, error)
 	// Show returns one document for people, as the plan names it, used or not; Upcoming the next ones that the planner takes: n of a source, or
-	// without a name those of the one stream, or the next of each source.
+	// without a name those of the only source, or the next of each.
 	Show(ctx context.Context, document uint64) (loader.Shown, error)
 	Upcoming(ctx context.Context, source string, n int) ([]uint64, error)
 	// Lookup returns the sequences of the messages that have a producer's id, or hold a document that has it, Find calls f with every row that holds a part
@@ -59,9 +59,9 @@ type Unjoined interface {
 	// records who asked for it, empty where callers have no names.
 	SealBy(ctx context.Context, who string) (uint64, error)
 	DrainBy(ctx context.Context, who string) (uint64, error)
-	// SealSource ends one source of a run with several behind its last document, whose sequence it returns.
+	// SealSource ends one source behind its last document, whose sequence it returns.
 	SealSource(ctx context.Context, name, who string) (uint64, error)
-	// Mix changes the mixture of a run with several sources, or tries what a change would do.
+	// Mix changes the mixture of sources, or tries what a change would do.
 	Mix(ctx context.Context, q loader.MixRequest) (loader.MixResult, error)
 	// Stock says what the sources' streams hold now, by their numbers.
 	Stock(ctx context.Context) ([]loader.StreamState, error)

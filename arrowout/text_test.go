@@ -123,9 +123,9 @@ func TestPeek(t *testing.T) {
 		body  string
 		want  string // source, sequence, tokens
 	}{
-		{false, ``, " 5 5, 6 6, 7 7"},
-		{false, `{"documents":1}`, " 5 5"},
-		{false, `{"documents":2,"tokens":3}`, " 5 3, 6 3"},
+		{false, ``, "docs 5 5, docs 6 6, docs 7 7"},
+		{false, `{"documents":1}`, "docs 5 5"},
+		{false, `{"documents":2,"tokens":3}`, "docs 5 3, docs 6 3"},
 		{true, `{"source":"web","documents":1}`, "web 5 5"},
 	} {
 		c := one

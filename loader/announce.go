@@ -37,15 +37,14 @@ func (a announcement) decided(source int, at uint64) {
 
 // announce tells producers that the run reads what they publish, and Floors and them where it ends, once that is decided.
 func (l *leader) announce(ctx context.Context) error {
-	if !l.streams.purges() {
-		close(l.news.told)
-		return nil
-	}
 	all, err := l.streams.all(ctx, l.header)
 	if err != nil {
 		return err
 	}
 	for _, x := range all {
+		if x.Floors == nil {
+			continue
+		}
 		if err := x.Floors.Tell(ctx); err != nil && ctx.Err() == nil {
 			l.log.Warn("those who publish to the document stream are not told that this run reads it", "stream", x.SourceBegin.Stream.Name, "error", err)
 		}
@@ -77,6 +76,9 @@ func (l *leader) tellEnd(ctx context.Context, e ending) error {
 		return err
 	}
 	x := all[e.source]
+	if x.Floors == nil {
+		return nil
+	}
 	if err = x.Floors.Ends(ctx, l.term, e.at); err == nil {
 		err = x.Floors.Tell(ctx)
 	}

@@ -70,20 +70,14 @@ func Audit(ctx context.Context, e Edges, tokenizer plan.Tokenizer, progress func
 		return a.seen, fmt.Errorf("audit: read the end of the plan: %w", err)
 	}
 	a.seen.Planned = end.steps
-	reads := func(_ int, r Source) error {
-		if h.Config.Mixed() {
-			return nil
-		}
-		return end.within(r.Status().Last, h.Run) // the source would wait for the missing documents for ever
-	}
-	if err := a.again(ctx, streams, reads, func(ctx context.Context) *replay { return replayFrom(ctx, e.Plan, 2, a.applier, h.Order()) }); err != nil {
+	if err := a.again(ctx, streams, func(ctx context.Context) *replay { return replayFrom(ctx, e.Plan, 2, a.applier, h.Order()) }); err != nil {
 		return a.seen, fmt.Errorf("audit: %w", err)
 	}
 	return a.seen, nil
 }
 
-// again plans what the log holds a second time, from where the applier is. reads is told of every reader of a source.
-func (a *auditor) again(ctx context.Context, streams *streams, reads func(int, Source) error, from func(context.Context) *replay) error {
+// again plans what the log holds a second time, from where the applier is.
+func (a *auditor) again(ctx context.Context, streams *streams, from func(context.Context) *replay) error {
 	streams.learn(a.applier.Planner.Infos())
 	if err := readTraits(ctx, a.applier.Planner, streams); err != nil {
 		return err
@@ -92,7 +86,7 @@ func (a *auditor) again(ctx context.Context, streams *streams, reads func(int, S
 	group, reading := errgroup.WithContext(ctx)
 	defer group.Wait() // what failed there has failed a run before
 	defer cancel()     // ends the readers, and the scan of the log
-	a.feeds = newFeeds(reading, streams, group, a.onOpenAttempt, reads)
+	a.feeds = newFeeds(reading, a.run, streams, group, a.onOpenAttempt, func(int, Source) {})
 	a.replay = from(ctx)
 	a.replay.read = func(at uint64, e plan.Entry) {
 		if c, ok := e.(plan.Control); ok {
@@ -146,6 +140,9 @@ func (a *auditor) plans(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		if from == nil {
+			return nil
+		}
 		d := from.take()
 		ready, err := a.applier.Document(d.arrival())
 		if err != nil {
@@ -158,7 +155,8 @@ func (a *auditor) plans(ctx context.Context) error {
 	}
 }
 
-// next returns the feed that holds the document which the planner wants.
+// next returns the feed that holds the document which the planner wants. It is nil where the log has no further step and a drain waits for a document of several
+// sources: one that stood behind documents which were there, until another source came and was read in their place.
 func (a *auditor) next(ctx context.Context) (from *feed, err error) {
 	if from, err = a.feeds.next(a.applier.Planner); err != nil {
 		return nil, err
@@ -176,7 +174,10 @@ func (a *auditor) next(ctx context.Context) (from *feed, err error) {
 		case <-look.C:
 			source, sequence, _ := a.applier.Planner.Wants()
 			s := from.reader.Status()
-			if m := a.applier.Planner.Mixture(); m != nil && !s.DrySince.IsZero() && sequence > s.Last && time.Since(s.DrySince) > lostAfter {
+			if m := a.applier.Planner.Mixture(); !s.DrySince.IsZero() && sequence > s.Last && time.Since(s.DrySince) > lostAfter {
+				if a.replay.done && m.Len() > 1 {
+					return nil, nil
+				}
 				return nil, lostOfSource(a.run, m.Name(source), sequence, s.Last)
 			}
 		}

@@ -137,7 +137,7 @@ func TestMessagesOfSeveralDocuments(t *testing.T) {
 			for _, b := range want {
 				whole.checkMessages(t, b)
 			}
-			if _, err := loader.Audit(t.Context(), loader.Edges{Documents: whole.docs, Plan: whole.plan}, c.Tokenizer, nil); err != nil {
+			if _, err := loader.Audit(t.Context(), loader.Edges{Sources: onlySource{Documents: whole.docs}, Plan: whole.plan}, c.Tokenizer, nil); err != nil {
 				t.Error(err)
 			}
 			w := newWorld(c)

@@ -44,17 +44,9 @@ func (x opened) clear(ctx context.Context, h plan.Header) error {
 		if h.Parent != nil {
 			do = "fork at a later step; an epoch of a source can be read again only while all of its documents are there"
 		}
-		err = &Error{Reason: DocumentLost, Message: fmt.Sprintf("document %d%s, where the run was to begin, is purged", x.Start, ofSource(x.name)), Do: do}
+		err = &Error{Reason: DocumentLost, Message: fmt.Sprintf("document %d of source %s, where the run was to begin, is purged", x.Start, x.Name), Do: do}
 	}
 	return err
-}
-
-// ofSource names the source of a document, where there are several.
-func ofSource(name string) string {
-	if name == "" {
-		return ""
-	}
-	return " of source " + name
 }
 
 // headerTerm is the term of who has written the header of a run that others will lead: every leader has a higher one.
@@ -101,7 +93,7 @@ func (e Edges) begin(ctx context.Context, h plan.Header) error {
 	}
 	h.Keyed = e.Keyed
 	var state [][]byte
-	if h.Heir() {
+	if h.Parent != nil {
 		h, state = h.WithState(e.Plan.MaxRecord())
 	}
 	record := plan.EncodeRecord(h)

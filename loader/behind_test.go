@@ -245,7 +245,7 @@ func TestALossSeenByOneThatLeadsNoMore(t *testing.T) {
 		w, company := newWorld(config("concat")), newCompany()
 		w.docs.lengths(slices.Repeat([]int{16}, 100)...)
 		lost := make(chan struct{})
-		w.edges = func(e *loader.Edges) { e.Documents = robbed{w.docs, lost} }
+		w.edges = func(e *loader.Edges) { e.Sources = onlySource{Documents: robbed{w.docs, lost}} }
 		first, stop := w.join(t, company, "first")
 		read(t, first, loader.Place{World: 1}, 0, 3)
 		company.oust(doubts)

@@ -235,12 +235,9 @@ func (l *leader) reaches(ctx context.Context, position uint64) (bool, error) {
 	}
 }
 
-// inTime refuses a restored applier that has taken documents behind which a later control stands. Controls of several sources stand where the planner was:
+// inTime refuses a restored applier that has taken documents behind which a later control stands. Controls stand where the planner was:
 // a daemon that did not use this checkpoint, and had taken less again, may have recorded one before where this one was.
 func (l *leader) inTime(ctx context.Context, a *plan.Applier, tail plan.Tail) error {
-	if a.Planner.Mixture() == nil {
-		return nil
-	}
 	clock := a.Planner.Clock()
 	return l.edges.Plan.Scan(ctx, tail.Position+1, func(at uint64, record []byte) error {
 		e, err := plan.DecodeRecord(record)

@@ -15,7 +15,7 @@ func TestConnection_IsTakenAgain(t *testing.T) {
 		w := newWorld(config("concat"))
 		began := time.Now()
 		w.edges = func(e *loader.Edges) {
-			e.Documents = oddDocs{memDocs: w.docs, unread: true}
+			e.Sources = onlySource{Documents: oddDocs{memDocs: w.docs, unread: true}}
 			e.Connection = func() loader.Connection {
 				if time.Since(began) < 5*time.Second {
 					return loader.Connection{Up: true}

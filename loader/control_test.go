@@ -58,7 +58,7 @@ func TestControlsStayInOrder(t *testing.T) {
 	w.docs.lengths(someLengths(1, 100)...)
 	w.options.Ahead = 1
 	lasts := make(chan uint64, 2)
-	w.edges = func(e *loader.Edges) { e.Documents = shrinkingDocs{w.docs, lasts} }
+	w.edges = func(e *loader.Edges) { e.Sources = onlySource{Documents: shrinkingDocs{w.docs, lasts}} }
 	run, stop := w.start(t)
 	lasts <- 100
 	if at, err := run.Drain(t.Context()); err != nil || at != 100 {
@@ -92,7 +92,7 @@ func TestOpeningWaitsForStreams(t *testing.T) {
 	w := newWorld(config("bfd"))
 	w.docs.lengths(someLengths(1, 500)...)
 	var silent atomic.Int64
-	w.edges = func(e *loader.Edges) { e.Documents = silentDocs{w.docs, &silent} }
+	w.edges = func(e *loader.Edges) { e.Sources = onlySource{Documents: silentDocs{w.docs, &silent}} }
 	run, stop := w.start(t)
 	want := read(t, run, loader.Place{World: 1}, 0, 2)
 	if err := stop(); err != nil {

@@ -271,7 +271,7 @@ func TestAReplayForgetsNothing(t *testing.T) {
 	if _, err := first.Commit(t.Context(), "a", 29); err != nil {
 		t.Fatal(err)
 	}
-	w.edges = func(e *loader.Edges) { e.Documents = shortDocs{w.docs, 60} }
+	w.edges = func(e *loader.Edges) { e.Sources = onlySource{Documents: shortDocs{w.docs, 60}} }
 	second, _ := w.join(t, company, "second")
 	eventually(t, func() bool { return second.Info().Committed == 29 })
 	if err := stop(); err != nil {

@@ -7,6 +7,7 @@ import (
 
 	"loaderd/internal/testscale"
 	"loaderd/loader"
+	"loaderd/loader/internal/plantest"
 	"loaderd/loader/plan"
 	"loaderd/packonline"
 )
@@ -105,7 +106,7 @@ func newResumable(t *testing.T, c plan.Config) *resumable {
 
 func (r *resumable) planner(t *testing.T) *plan.Planner {
 	t.Helper()
-	p, err := plan.NewPlanner(r.config, 1)
+	p, err := plantest.Header(r.config).NewPlanner()
 	if err != nil {
 		t.Fatal(err)
 	}

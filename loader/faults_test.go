@@ -92,7 +92,7 @@ func TestNothingFollowsAnEndAmidWhichTheProcessDied(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if _, err := loader.Audit(t.Context(), loader.Edges{Documents: w.docs, Plan: w.plan}, w.config.Tokenizer, nil); err != nil {
+			if _, err := loader.Audit(t.Context(), loader.Edges{Sources: onlySource{Documents: w.docs}, Plan: w.plan}, w.config.Tokenizer, nil); err != nil {
 				t.Errorf("killed at store %d, stored %v: %v", k, stored, err)
 			}
 		}
@@ -111,7 +111,7 @@ func TestControlsBehindOneDocument(t *testing.T) {
 		if at, err := control(t.Context()); err != nil || at != 60 {
 			t.Fatalf("it takes effect behind document %d: %v", at, err)
 		}
-		if _, err := loader.Audit(t.Context(), loader.Edges{Documents: w.docs, Plan: w.plan}, w.config.Tokenizer, nil); err != nil { // which waits for no further document
+		if _, err := loader.Audit(t.Context(), loader.Edges{Sources: onlySource{Documents: w.docs}, Plan: w.plan}, w.config.Tokenizer, nil); err != nil { // which waits for no further document
 			t.Fatal(err)
 		}
 		eventually(t, func() bool { return run.Stats().Cursor == 60 && run.Stats().PoolPieces == 0 })

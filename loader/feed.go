@@ -13,11 +13,12 @@ import (
 // feeds hand documents from the streams of a run to the leader's loop, which must not block in one while a request waits. Each stream is read by
 // itself: one that the planner asks seldom holds a chunk ready, and keeps no other waiting.
 type feeds struct {
+	run     string // its name
 	streams *streams
 	// onOpenAttempt is called before each attempt to open a reader, with the error of the attempt before.
 	onOpenAttempt func(source string, err error)
-	// onOpened is called with each reader before anything is read; it may refuse one.
-	onOpened func(source int, r Source) error
+	// onOpened is called with each reader before anything is read.
+	onOpened func(source int, r Source)
 	group    *errgroup.Group
 	ctx      context.Context // of the group
 	of       map[int]*feed   // by source
@@ -38,9 +39,9 @@ type feed struct {
 // nothing is the feed where no document is wanted.
 var nothing = &feed{}
 
-func newFeeds(ctx context.Context, s *streams, g *errgroup.Group, onOpenAttempt func(string, error),
-	onOpened func(int, Source) error) *feeds {
-	return &feeds{streams: s, onOpenAttempt: onOpenAttempt, onOpened: onOpened, group: g, ctx: ctx, of: map[int]*feed{}}
+func newFeeds(ctx context.Context, run string, s *streams, g *errgroup.Group, onOpenAttempt func(string, error),
+	onOpened func(int, Source)) *feeds {
+	return &feeds{run: run, streams: s, onOpenAttempt: onOpenAttempt, onOpened: onOpened, group: g, ctx: ctx, of: map[int]*feed{}}
 }
 
 // next returns the feed of the document that the planner wants; nil when it wants none.
@@ -54,10 +55,7 @@ func (f *feeds) next(p *plan.Planner) (*feed, error) {
 
 // open returns the feed of a source that goes on where the planner is with it.
 func (f *feeds) open(p *plan.Planner, source int) (*feed, error) {
-	epoch := uint64(0)
-	if m := p.Mixture(); m != nil {
-		epoch = m.Place(source).Epoch
-	}
+	epoch := p.Mixture().Place(source).Epoch
 	x := f.of[source]
 	if x != nil && x.epoch == epoch {
 		return x, nil
@@ -76,35 +74,28 @@ func (f *feeds) open(p *plan.Planner, source int) (*feed, error) {
 // read begins to read a source.
 func (f *feeds) read(p *plan.Planner, source int, epoch uint64) (*feed, error) {
 	x := &feed{source: source, epoch: epoch, chunks: make(chan []Document), done: make(chan struct{}, 1)}
-	var info plan.SourceInfo
-	if infos := p.Infos(); infos != nil {
-		f.streams.learn(infos) // one may just have been added
-		info = infos[source]
-	}
+	f.streams.learn(p.Infos()) // one may just have been added
+	info := p.Infos()[source]
 	f.onOpenAttempt(info.Name, nil)
 	stream, err := f.streams.named(f.ctx, info.Name, info.Config)
 	if err != nil {
 		return nil, err
 	}
-	docs, from := stream.Documents, p.Cursor().Next()
-	if m := p.Mixture(); m != nil {
-		c := m.Config(source)
-		x.split = func(d Document) bool { return c.Split.Takes(d.ID, d.Sequence) }
-		walk, taken := m.Walk(source, epoch), m.Place(source).Taken
-		if walk.Drawn || epoch > 0 {
-			x.reader = newWalker(docs, walk, taken, walkersTokens/int64(m.Len()))
-		}
-		from = walk.First + taken
-	}
-	if x.reader == nil {
+	docs, m := stream.Documents, p.Mixture()
+	c, walk, taken := m.Config(source), m.Walk(source, epoch), m.Place(source).Taken
+	x.split = func(d Document) bool { return c.Split.Takes(d.ID, d.Sequence) }
+	if walk.Drawn || epoch > 0 {
+		x.reader = newWalker(docs, walk, taken, walkersTokens/int64(m.Len()))
+	} else {
 		failed := func(err error) { f.onOpenAttempt(info.Name, err) }
-		if x.reader, err = OpenSource(f.ctx, docs, from, 0, failed); err != nil {
-			return nil, fmt.Errorf("read documents%s: %w", ofSource(info.Name), err)
+		if x.reader, err = OpenSource(f.ctx, docs, walk.First+taken, 0, failed); err != nil {
+			return nil, fmt.Errorf("read the documents of source %s: %w", info.Name, err)
+		}
+		if last := x.reader.Status().Last; last+1 < walk.First+taken { // documents to come would take the places of others
+			return nil, errors.Join(lostOfSource(f.run, info.Name, walk.First+taken-1, last), x.reader.Close())
 		}
 	}
-	if err := f.onOpened(source, x.reader); err != nil {
-		return nil, errors.Join(err, x.reader.Close())
-	}
+	f.onOpened(source, x.reader)
 	ctx, stop := context.WithCancel(f.ctx)
 	x.stop = stop
 	f.group.Go(func() error {
@@ -151,7 +142,7 @@ func (f *feed) unlessHeld() <-chan []Document {
 func (f *feed) take() Document {
 	d := f.held[0]
 	d.Source = f.source
-	if f.split != nil && d.Skip == "" && len(d.Parts) == 0 && !f.split(d) {
+	if d.Skip == "" && len(d.Parts) == 0 && !f.split(d) {
 		d.Skip = plan.SkipSplit
 	}
 	return d

@@ -45,7 +45,7 @@ func BenchmarkLeader(b *testing.B) {
 	w.config.Shuffle.Window, w.config.Steps.Rows, w.config.Documents.Dedupe = 1024, 64, 100_000
 	w.options.Ahead, w.options.Checkpoint = 1<<30, 0
 	docs := &instantDocs{memDocs: w.docs, docs: make([]loader.Document, b.N), planned: make(chan struct{})}
-	w.edges = func(e *loader.Edges) { e.Documents = docs }
+	w.edges = func(e *loader.Edges) { e.Sources = onlySource{Documents: docs} }
 	lengths, tokens := someLengths(1, 1<<16), make([]int32, 1<<16)
 	for i := range docs.docs {
 		n := min(60*lengths[i&(1<<16-1)], len(tokens))

@@ -13,8 +13,8 @@ import (
 
 // StreamFill is how full a document stream is, as its run's leader measures it.
 type StreamFill struct {
-	Source     string   `json:"source,omitempty"` // of a run with several
-	Name       string   `json:"name"`             // of the JetStream stream
+	Source     string   `json:"source"`
+	Name       string   `json:"name"` // of the JetStream stream
 	Bytes      int64    `json:"bytes"`
 	MaxBytes   int64    `json:"max_bytes"`                  // 0: unlimited
 	Configured int64    `json:"configured_bytes,omitempty"` // StreamState.Configured

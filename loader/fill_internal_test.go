@@ -77,7 +77,7 @@ func TestWait_FullStream(t *testing.T) {
 		{"documents are left", ReleaseKeep, func(w *wait) {
 			w.source.Delivered, w.source.Tokenizing = 50, true
 		}, TokenizerBehind, "", ""},
-		{"sealed", ReleaseKeep, func(w *wait) { w.report.PlanStats.Sealed = new(uint64) }, CauseUnknown, "", ""},
+		{"sealed", ReleaseKeep, func(w *wait) { w.report.PlanStats.Sources = []SourceStats{{Status: mixture.Status{Sealed: true}}} }, CauseUnknown, "", ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -108,13 +108,13 @@ func (f *forecast) left(ctx context.Context, c copied) ([]rest, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := max(len(c.sources), 1)
+	n := len(c.sources)
 	out := make([]rest, n)
 	f.round++
 	size := min(int(f.round)*max(effort.read/n, leastSample), max(effort.sample/n, leastSample))
 	for i := range out {
 		r := &out[i]
-		if c.mix != nil && (c.sources[i].Removed || c.sources[i].UsedUp) {
+		if c.sources[i].Removed || c.sources[i].UsedUp {
 			continue
 		}
 		state, err := streams[i].Documents.State(ctx)
@@ -122,10 +122,7 @@ func (f *forecast) left(ctx context.Context, c copied) ([]rest, error) {
 			return nil, err
 		}
 		walk, place := f.walk(c, i, state.Last)
-		r.last, r.config = walk.Last, mixture.Source{Epochs: 1}
-		if c.mix != nil {
-			r.config = c.mix.Config(i)
-		}
+		r.last, r.config = walk.Last, c.mix.Config(i)
 		r.now = float64(walk.Len() - min(place.Taken, walk.Len()))
 		from := place.Taken
 		if r.config.Epochs.Another(place.Epoch + 1) {
@@ -147,13 +144,6 @@ func (f *forecast) left(ctx context.Context, c copied) ([]rest, error) {
 
 // walk returns the order in which a source's documents are taken up to the last one that is stored, and how far that is.
 func (f *forecast) walk(c copied, source int, last uint64) (*mixture.Walk, mixture.Place) {
-	if c.mix == nil {
-		if c.seal {
-			last = c.sealed
-		}
-		begin := mixture.Begin{First: f.header.Start}
-		return mixture.WalkOf(0, "", mixture.Source{}, begin, max(last, c.clock), 0), mixture.Place{Taken: c.clock + 1 - f.header.Start}
-	}
 	place := c.mix.Place(source)
 	walk := c.mix.Walk(source, place.Epoch)
 	if !c.sources[source].Sealed { // then it is in the order of the stream
@@ -165,17 +155,14 @@ func (f *forecast) walk(c copied, source int, last uint64) (*mixture.Walk, mixtu
 // count counts the tokens that a source has left, by its sample.
 func (r *rest) count(c copied, source int) {
 	mean, off := meanOf(r.first, r.now, r.config)
-	epochs, fresh := 1.0, 0.0
-	if c.mix != nil {
-		s, counts := c.sources[source], c.counts[source]
-		duplicates := counts.Skipped.Of(plan.SkipDuplicate)
-		if used := counts.Arrived - counts.Skipped.Total() + duplicates; used > 0 {
-			r.lost = float64(duplicates) / float64(used)
-		}
-		epochs, fresh = float64(s.Epochs)-float64(s.Epoch), float64(s.Fresh)
-		if s.Epochs == mixture.Forever {
-			epochs = math.Inf(1)
-		}
+	s, counts := c.sources[source], c.counts[source]
+	duplicates := counts.Skipped.Of(plan.SkipDuplicate)
+	if used := counts.Arrived - counts.Skipped.Total() + duplicates; used > 0 {
+		r.lost = float64(duplicates) / float64(used)
+	}
+	epochs, fresh := float64(s.Epochs)-float64(s.Epoch), float64(s.Fresh)
+	if s.Epochs == mixture.Forever {
+		epochs = math.Inf(1)
 	}
 	now := r.now * mean * (1 - r.lost)
 	r.tokens, r.doubt = now, r.now*off*(1-r.lost)
@@ -189,7 +176,7 @@ func (r *rest) count(c copied, source int) {
 
 // estimate says how long the run will be, and how many tokens it still takes.
 func (f *forecast) estimate(ctx context.Context, c copied, left []rest) (known Length, tokens float64, err error) {
-	known.Open = c.open(f.header.Stream.Name)
+	known.Open = c.open()
 	tokens, doubt, how := c.lasts(left)
 	if how != mixture.Ends {
 		known.Endless, known.Idle = how == mixture.Endless, how == mixture.Idle
@@ -210,9 +197,6 @@ func (f *forecast) estimate(ctx context.Context, c copied, left []rest) (known L
 
 // lasts returns how many tokens the run still takes, with the standard error.
 func (c copied) lasts(left []rest) (tokens, doubt float64, how mixture.Ending) {
-	if c.mix == nil {
-		return left[0].tokens, left[0].doubt, mixture.Ends
-	}
 	tokens, how = c.mix.Lasts(tokensOf(left, -1))
 	if how != mixture.Ends {
 		return 0, 0, how
@@ -297,12 +281,6 @@ func (p *played) run(ctx context.Context, c copied) error {
 
 // ends has all that is open end behind the documents that are stored, and what rests wake.
 func (p *played) ends(c copied) {
-	if c.mix == nil {
-		if !c.seal {
-			p.Record(plan.Seal{At: p.left[0].last})
-		}
-		return
-	}
 	for i, s := range c.sources {
 		if !s.Sealed && !s.Removed && !p.sealing(i) {
 			p.Record(plan.SealSource{At: c.clock, Source: i, Last: p.left[i].last})
@@ -326,10 +304,7 @@ func (p *played) sealing(source int) bool {
 // deal returns a document of the sample in place of one to come: in an epoch each as often as the others.
 func (p *played) deal(source int, sequence uint64) (a plan.Arrival, ok bool) {
 	r, at := &p.left[source], &p.dealt[source]
-	epoch := uint64(0)
-	if m := p.Planner.Mixture(); m != nil {
-		epoch = m.Place(source).Epoch
-	}
+	epoch := p.Planner.Mixture().Place(source).Epoch
 	if at.Epoch != epoch {
 		*at = mixture.Place{Epoch: epoch}
 	}

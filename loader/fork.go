@@ -2,76 +2,222 @@ package loader
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	"loaderd/loader/plan"
 )
 
-// Fork returns the header of a run that goes on where step of another run begins, with a configuration of its own, and the header of the
-// other run: every token that the other run's steps before that one do not hold is planned again, and no other. docs is the document
-// stream, which must be the other run's.
-// Documents below the floor of step are fed again only for their ids, as many as documents.dedupe looks back. ForkSources does it for runs with several sources.
-func Fork(ctx context.Context, parent PlanLog, step uint64, name string, c plan.Config, docs StreamState) (forked, from plan.Header, err error) {
-	p := &planReader{log: parent}
-	old, err := p.header(ctx)
-	if err != nil {
-		return forked, from, fmt.Errorf("fork: read the parent's header: %w", err)
+// Fork returns the header of a run that goes on where step of another run begins, with a configuration of its own, and the header of the other run: every
+// token that the other run's steps before that one do not hold is planned, and no other. Of from the plan, the checkpoints and the documents are read, with
+// the parent's tokenizer: the plan is made again from the newest checkpoint before the step, or from its beginning, up to the last record before the step.
+// There the new run begins, with all that waits: every source where it is, with its credit, its end and its rest.
+func Fork(ctx context.Context, from Edges, step uint64, name string, c plan.Config) (forked, parent plan.Header, err error) {
+	f := forking{from: from, step: step, plan: &planReader{log: from.Plan}, streams: newStreams(from, nil)}
+	if forked, err = f.fork(ctx, name, c.Settled()); err != nil {
+		err = fmt.Errorf("fork: %w", err)
 	}
-	if old.Config.Mixed() || c.Mixed() {
-		return forked, from, fmt.Errorf("fork: %w", oneKind(old))
-	}
-	if err := madeOf(old.Run, old.Stream, docs.Stream); err != nil {
-		return forked, from, fmt.Errorf("fork: %w", err)
-	}
-	if err := documentsAs(old, c); err != nil {
-		return forked, from, fmt.Errorf("fork: %w", err)
-	}
-	end, err := p.end(ctx)
-	if err != nil {
-		return forked, from, fmt.Errorf("fork: read the end of the parent's plan: %w", err)
-	}
-	if step > end.steps {
-		return forked, from, fmt.Errorf("fork: %w", notPlanned(step, end.steps))
-	}
-	c = c.Settled()
-	h := plan.Header{Format: plan.FormatVersion, Algorithm: plan.AlgorithmVersion, Run: name, ID: newID(),
-		Fingerprint: c.Fingerprint(), Stream: docs.Stream, Config: c}
-	used, err := p.usedBefore(ctx, step, old)
-	if err != nil {
-		return forked, from, fmt.Errorf("fork: %w", err)
-	}
-	h.Parent = used.Parent(old, step)
-	floor := h.Parent.Floor
-	if !used.Floor.Reaches(plan.Before(docs.First)) {
-		return forked, from, fmt.Errorf("fork: %w", &Error{Reason: DocumentLost,
-			Message: fmt.Sprintf("step %d of run %s needs documents from %d on, and the stream begins at %d", step, old.Run, floor, docs.First),
-			Do:      "fork at a later step"})
-	}
-	h.Start = max(docs.First, old.Start, floor-min(floor, uint64(c.Documents.Dedupe)))
-	return h, old, nil
+	return forked, f.parent, err
 }
 
-// usedBefore finds what the steps of a plan before one hold of documents that are not used up, those included that its own parent had used.
-func (p *planReader) usedBefore(ctx context.Context, before uint64, h plan.Header) (*plan.Inheritance, error) {
-	used, err := h.Inherits()
+// forking is a Fork under way.
+type forking struct {
+	from    Edges
+	step    uint64
+	plan    *planReader
+	streams *streams
+
+	parent  plan.Header
+	before  uint64 // the first record that the fork does not share
+	applier *plan.Applier
+	at      uint64 // the last record that it covers at first; 1 at the beginning
+}
+
+func (f *forking) fork(ctx context.Context, name string, c plan.Config) (h plan.Header, err error) {
+	if err := f.open(ctx, c); err != nil {
+		return h, err
+	}
+	if err := f.restore(ctx); err != nil {
+		return h, err
+	}
+	if err := f.there(ctx); err != nil {
+		return h, err
+	}
+	if err := f.again(ctx); err != nil {
+		return h, err
+	}
+	planner := f.applier.Planner
+	more, err := f.more(ctx, planner.Infos(), c)
 	if err != nil {
-		return nil, err
+		return h, err
 	}
-	if used == nil {
-		used = plan.NewInheritance(h.Start)
+	if planner, err = planner.Fork(c, more); err != nil {
+		return h, &Error{Reason: PlanMismatch, Message: fmt.Sprintf("the configuration cannot go on where step %d of run %s begins: %v", f.step, f.parent.Run, err),
+			Do: "correct the configuration of the new run"}
 	}
-	for step := before; step > 0; step-- {
-		s, err := p.step(ctx, step-1)
+	h = plan.Header{Format: plan.FormatVersion, Algorithm: plan.AlgorithmVersion, Run: name, ID: newID(), Fingerprint: c.Fingerprint(), Config: c}
+	h.Sources, h.Parent, h.State = planner.Heritage(f.parent, f.step)
+	_, err = h.Begin() // it is refused before anything is written
+	return h, err
+}
+
+// open reads the parent's header, and finds the step.
+func (f *forking) open(ctx context.Context, c plan.Config) (err error) {
+	if f.parent, err = f.plan.header(ctx); err != nil {
+		return fmt.Errorf("read the parent's header: %w", err)
+	}
+	old := f.parent
+	if old.Algorithm != plan.AlgorithmVersion {
+		return fmt.Errorf("%s: a fork plans it again: fork it with the binary that planned it", otherAlgorithm(old))
+	}
+	if err := documentsAs(old, c); err != nil {
+		return err
+	}
+	end, err := f.plan.end(ctx)
+	if err != nil {
+		return fmt.Errorf("read the end of the parent's plan: %w", err)
+	}
+	f.before = end.records + 1
+	switch {
+	case f.step > end.steps:
+		return notPlanned(f.step, end.steps)
+	case f.step < end.steps:
+		if f.before, err = f.plan.locate(ctx, f.step); err != nil {
+			return fmt.Errorf("find step %d: %w", f.step, err)
+		}
+	}
+	f.parent.State, err = f.plan.heritage(ctx, old)
+	return err
+}
+
+// documentsAs refuses what would make other tokens of the parent's documents, or none at all: what waits is counted in tokens.
+func documentsAs(old plan.Header, c plan.Config) error {
+	if err := tokensAs(old, c); err != nil {
+		return err
+	}
+	if lost := c.Documents.Unread(old.Config.Documents); len(lost) > 0 {
+		return &Error{Reason: PlanMismatch,
+			Message: fmt.Sprintf("run %s reads documents that the new run could not decode, by %s", old.Run, strings.Join(lost, ", ")),
+			Do:      "keep these; a column or value that is not wanted any more is left out by documents.columns.NAME.type: none"}
+	}
+	return nil
+}
+
+// tokensAs refuses another tokenizer, and other transformations of documents.
+func tokensAs(old plan.Header, c plan.Config) error {
+	if !old.Config.SameTokens(c) {
+		return &Error{Reason: PlanMismatch,
+			Message: fmt.Sprintf("run %s makes other tokens of its documents than the new run (%s): what is left of documents that were used in part is counted in tokens",
+				old.Run, strings.Join(old.Config.Differences(c), "; ")),
+			Do: "keep documents.bos, documents.fim and documents.max_tokens, and with documents.fim the seed, or begin a run that is no fork"}
+	}
+	a, b := old.Config.Tokenizer, c.Tokenizer
+	if a.Fingerprint == b.Fingerprint && a.End == b.End {
+		return nil
+	}
+	return &Error{Reason: PlanMismatch,
+		Message: fmt.Sprintf("run %s has tokenizer %s (end %d), the new run %s (end %d): what is left of documents that were used in part is counted in tokens",
+			old.Run, a.Name, a.End, b.Name, b.End),
+		Do: "keep the tokenizer, or begin a run that is no fork"}
+}
+
+// restore makes the planner: from the newest checkpoint before the step that fits, else at the beginning.
+func (f *forking) restore(ctx context.Context) error {
+	stored, err := f.from.checkpoints(ctx, f.before <= 1)
+	if err != nil {
+		return err
+	}
+	for _, s := range slices.Backward(stored) {
+		b, err := f.from.Checkpoints.Get(ctx, s.Name)
+		if err != nil {
+			return fmt.Errorf("read checkpoint %s: %w", s.Name, err)
+		}
+		c, fits := f.plan.covers(ctx, f.parent, b, f.before-1)
+		if !fits {
+			continue
+		}
+		a, err := f.parent.Restore(c)
+		if err == nil && a.Planner.Next() <= f.step && !a.Planner.Ended() { // behind the end it does not hold what was dropped there
+			f.applier, f.at = a, c.Tail.Position
+			return nil
+		}
+	}
+	f.at = 1
+	f.applier, err = f.parent.Begin()
+	return err
+}
+
+// there refuses streams that are not the parent's, or that do not hold what it takes to plan it again.
+func (f *forking) there(ctx context.Context) error {
+	planner := f.applier.Planner
+	f.streams.learn(planner.Infos())
+	first, err := f.streams.same(ctx, f.parent)
+	if err != nil {
+		return err
+	}
+	infos := planner.Infos()
+	for i, s := range planner.Mixture().Status() {
+		need := infos[i].Floor(planner.Mixture().Place(i))
+		if s.Removed || s.UsedUp || first[i] <= need {
+			continue
+		}
+		return &Error{Reason: DocumentLost,
+			Message: fmt.Sprintf("to plan step %d of run %s again takes documents of source %s from %d on, and its stream begins at %d", f.step, f.parent.Run, s.Name, need, first[i]),
+			Do:      "fork at a later step, behind a checkpoint of the run: it keeps the newest three", Facts: map[string]string{"source": s.Name}}
+	}
+	return nil
+}
+
+// again plans the parent again, up to the last record before the step.
+func (f *forking) again(ctx context.Context) error {
+	order := f.parent.Order()
+	if f.at > 1 {
+		order = f.applier.Order(&f.parent.Config)
+	}
+	f.applier.Planner.Keep(f.step)
+	a := auditor{log: f.from.Log, plan: f.plan, applier: f.applier, run: f.parent.Run}
+	return a.again(ctx, f.streams, func(ctx context.Context) *replay {
+		return replayFrom(ctx, logBefore{f.from.Plan, f.before}, f.at+1, f.applier, order)
+	})
+}
+
+// more says where the sources begin that come by the new configuration.
+func (f *forking) more(ctx context.Context, known []plan.SourceInfo, c plan.Config) (more []plan.SourceBegin, err error) {
+	for _, name := range slices.Sorted(maps.Keys(c.Sources)) {
+		if slices.ContainsFunc(known, func(s plan.SourceInfo) bool { return s.Name == name }) {
+			continue
+		}
+		b, err := f.streams.begin(ctx, name, c.Sources[name])
 		if err != nil {
 			return nil, err
 		}
-		if step == before {
-			used.Floor, used.Cursor = s.Floor, used.Cursor.Most(s.Cursor)
-		}
-		if used.Floor.Reaches(s.Cursor) {
-			break
-		}
-		used.Use(s)
+		more = append(more, b)
 	}
-	return used, nil
+	return more, nil
+}
+
+// logBefore is a plan log up to a record.
+type logBefore struct {
+	PlanLog
+	before uint64
+}
+
+// Scan implements PlanLog.
+func (l logBefore) Scan(ctx context.Context, from uint64, f func(at uint64, record []byte) error) error {
+	if from >= l.before {
+		return nil
+	}
+	err := l.PlanLog.Scan(ctx, from, func(at uint64, record []byte) error {
+		if at >= l.before {
+			return errFound
+		}
+		return f(at, record)
+	})
+	if errors.Is(err, errFound) {
+		return nil
+	}
+	return err
 }

@@ -45,8 +45,8 @@ func (w *wait) fullOf(since time.Time, sources ...string) *Error {
 		facts["limit"] = "account"
 		stream = fmt.Sprintf("JetStream account of document stream %q", f.Name)
 	}
-	if f.Source != "" {
-		facts["source"] = f.Source
+	facts["source"] = f.Source
+	if w.report.several() {
 		stream += fmt.Sprintf(" of source %q", f.Source)
 	}
 	if !since.IsZero() {

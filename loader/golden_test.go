@@ -152,10 +152,10 @@ func goldenRun(t *testing.T, c plan.Config) (g golden) {
 	decided := decisions(t, w.plan.records)
 	g.Records, g.Plan, g.Batches, g.Checkpoint = len(decided), digest(decided...), hex.EncodeToString(sum.Sum(nil)), hex.EncodeToString(states.Sum(nil))
 
-	audited, err := loader.Audit(t.Context(), loader.Edges{Documents: w.docs, Plan: w.plan}, c.Tokenizer, nil)
+	audited, err := loader.Audit(t.Context(), loader.Edges{Sources: onlySource{Documents: w.docs}, Plan: w.plan}, c.Tokenizer, nil)
 	must(t, err)
 	controls := audited.Controls
-	if audited.Controls = nil; len(controls) != 2 || !strings.HasPrefix(controls[0].What, "drain behind") || !strings.HasPrefix(controls[1].What, "seal behind") {
+	if audited.Controls = nil; len(controls) != 2 || !strings.HasPrefix(controls[0].What, "drain behind") || !strings.HasPrefix(controls[1].What, "seal of source 0 behind") {
 		t.Errorf("the audit lists the controls %v", controls)
 	}
 	g.Audit = strings.Replace(fmt.Sprintf("%+v", audited), " Controls:[]", "", 1) // its figures
@@ -163,7 +163,7 @@ func goldenRun(t *testing.T, c plan.Config) (g golden) {
 	fork := newWorld(c)
 	fork.docs, fork.options = w.docs, w.options
 	fork.config.Seed++
-	h, _, err := loader.Fork(t.Context(), w.plan, uint64(g.Steps/2), "test", fork.config, w.docs.state())
+	h, _, err := w.fork(t, uint64(g.Steps/2), "test", fork.config)
 	must(t, err)
 	must(t, loader.Begin(t.Context(), fork.beginning(&memFloors{docs: w.docs}), h))
 	run, stop = fork.start(t)

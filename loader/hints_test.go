@@ -53,7 +53,7 @@ func TestRestartWithDocumentsGone(t *testing.T) {
 			if len(names) < 2 {
 				t.Fatalf("checkpoints %v, want several", names)
 			}
-			w.edges = func(e *loader.Edges) { e.Documents = lostHints{w.docs, lost} }
+			w.edges = func(e *loader.Edges) { e.Sources = onlySource{Documents: lostHints{w.docs, lost}} }
 			if got := serve(w); !reflect.DeepEqual(got, want) {
 				t.Error("other steps after the restart")
 			}

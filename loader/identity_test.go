@@ -28,17 +28,17 @@ func TestAnotherDocumentStreamIsRefused(t *testing.T) {
 		if _, err := w.open(t); reason(err) != loader.StreamMismatch || !strings.Contains(err.Error(), was.String()) || !strings.Contains(err.Error(), other.String()) {
 			t.Errorf("%s: Open = %v", what, err)
 		}
-		if _, err := loader.Audit(t.Context(), loader.Edges{Documents: w.docs, Plan: w.plan}, w.config.Tokenizer, nil); reason(err) != loader.StreamMismatch {
+		if _, err := loader.Audit(t.Context(), loader.Edges{Sources: onlySource{Documents: w.docs}, Plan: w.plan}, w.config.Tokenizer, nil); reason(err) != loader.StreamMismatch {
 			t.Errorf("%s: Audit = %v", what, err)
 		}
-		if _, _, err := loader.Fork(t.Context(), w.plan, 4, "next", w.config, w.docs.state()); reason(err) != loader.StreamMismatch {
+		if _, _, err := w.fork(t, 4, "next", w.config); reason(err) != loader.StreamMismatch {
 			t.Errorf("%s: Fork = %v", what, err)
 		}
 	}
 	w.docs.stream = was
-	h, _, err := loader.Fork(t.Context(), w.plan, 4, "next", w.config, w.docs.state())
-	if err != nil || h.Stream != was {
-		t.Errorf("the fork is made of %v: %v", h.Stream, err)
+	h, _, err := w.fork(t, 4, "next", w.config)
+	if err != nil || !h.Sources[0].Stream.Equal(was) {
+		t.Errorf("the fork is made of %v: %v", h.Sources, err)
 	}
 	if _, err := w.open(t); err != nil {
 		t.Error(err)
@@ -50,7 +50,7 @@ func TestAuditComparesTheTokenizer(t *testing.T) {
 	w, _ := audited(t, "bfd")
 	other := w.config.Tokenizer
 	other.Fingerprint = "g"
-	if _, err := loader.Audit(t.Context(), loader.Edges{Documents: w.docs, Plan: w.plan}, other, nil); reason(err) != loader.PlanMismatch || !strings.Contains(err.Error(), "tokenizer") {
+	if _, err := loader.Audit(t.Context(), loader.Edges{Sources: onlySource{Documents: w.docs}, Plan: w.plan}, other, nil); reason(err) != loader.PlanMismatch || !strings.Contains(err.Error(), "tokenizer") {
 		t.Errorf("Audit = %v", err)
 	}
 }

@@ -27,9 +27,6 @@ const intakeInterval = 500 * time.Millisecond
 
 // reportIntake reports to producers what the run accepts, how far it has read and what it skipped, whenever that changes.
 func (l *leader) reportIntake(ctx context.Context) error {
-	if !l.streams.purges() {
-		return nil
-	}
 	tick := time.NewTicker(intakeInterval)
 	defer tick.Stop()
 	reported, failed := map[int]Intake{}, false
@@ -40,7 +37,7 @@ func (l *leader) reportIntake(ctx context.Context) error {
 		}
 		for i, x := range all {
 			now := l.intake(i)
-			if was, ok := reported[i]; ok && was == now {
+			if was, ok := reported[i]; x.Floors == nil || ok && was == now {
 				continue
 			}
 			switch err := x.Floors.Report(ctx, now); {
@@ -67,17 +64,14 @@ func (l *leader) intake(source int) Intake {
 	p := &l.figures
 	out := Intake{Tokenizer: t.Name, Fingerprint: t.Fingerprint, Text: t.Name != noTokenizer, Full: now.ended || p.Idle || now.steps >= l.wanted+uint64(l.options.Ahead),
 		Filling: p.Lacks.Early && !now.ended}
-	if !l.config.Mixed() {
-		out.Read, out.Documents, out.Skipped = p.Cursor.Last(), p.Counts.Arrived, p.Counts.Skipped
-		return out
-	}
 	if source >= len(p.Sources) { // the planner has no figures of it yet
 		return out
 	}
 	x := &p.Sources[source]
 	out.Documents, out.Skipped = x.Arrived, x.Skipped
-	if out.Read = max(x.Next, 1) - 1; x.Next == 0 || x.Epoch > 0 {
-		out.Full = true // it was read to its end
+	if out.Read = max(x.Next, 1) - 1; x.Next == 0 {
+		out.Read = x.Last
 	}
+	out.Full = out.Full || x.Next == 0 || x.Epoch > 0 // it was read to its end
 	return out
 }

@@ -83,7 +83,7 @@ type report struct {
 	// Source is of the reader that the planner waits for or reads; nil before the document stream is open. While
 	// Opening is set it is of the source before.
 	Source  *SourceStatus           `json:"source,omitempty"`
-	Sources map[string]SourceStatus `json:"sources,omitempty"` // by name, of a run with several
+	Sources map[string]SourceStatus `json:"sources,omitempty"` // by name
 	// Opening is the stream that is being opened; nil without one.
 	Opening *opening      `json:"opening,omitempty"`
 	Reading time.Duration `json:"reading,omitempty"` // how long Source has been open
@@ -154,12 +154,10 @@ func (l *leader) report() report {
 	if !l.renewing.IsZero() {
 		r.Renewing = time.Since(l.renewing)
 	}
-	if len(l.figures.Sources) > 0 {
-		r.Sources = make(map[string]SourceStatus, len(l.readers))
-		for source, x := range l.readers {
-			if source < len(l.figures.Sources) {
-				r.Sources[l.figures.Sources[source].Name] = x.Status()
-			}
+	r.Sources = make(map[string]SourceStatus, len(l.readers))
+	for source, x := range l.readers {
+		if source < len(l.figures.Sources) {
+			r.Sources[l.figures.Sources[source].Name] = x.Status()
 		}
 	}
 	if !l.storing.IsZero() {
@@ -260,13 +258,9 @@ func (l *leader) readHeader(ctx context.Context) (plan.Header, error) {
 	}
 	if last == 0 {
 		l.fresh = true
-		h, err := l.streams.begins(ctx, l.config)
-		if err != nil {
-			return h, fmt.Errorf("read document stream: %w", err)
-		}
-		h.Format, h.Algorithm, h.Run, h.ID, h.Keyed = plan.FormatVersion, plan.AlgorithmVersion, l.name, newID(), l.edges.Keyed
-		h.Fingerprint, h.Config = l.config.Fingerprint(), l.config
-		return h, nil
+		sources, err := l.streams.begins(ctx, l.config)
+		return plan.Header{Format: plan.FormatVersion, Algorithm: plan.AlgorithmVersion, Run: l.name, ID: newID(), Keyed: l.edges.Keyed,
+			Fingerprint: l.config.Fingerprint(), Config: l.config, Sources: sources}, err
 	}
 	h, b, err := readHeader(ctx, l.edges.Plan)
 	if err != nil {
@@ -340,8 +334,7 @@ func accepts(c plan.Config, h plan.Header) error {
 			Facts: map[string]string{"plan_fingerprint": h.Fingerprint, "fingerprint": c.Fingerprint()}}
 	}
 	if h.Algorithm != plan.AlgorithmVersion {
-		return mismatch(otherAlgorithm(h), "continue it with the binary that began it, or go on with this one in a fork: "+
-			"loaderd fork --run "+h.Run+" --step N --new NAME, N being the step that the training is at")
+		return mismatch(otherAlgorithm(h), "continue it with the binary that began it, or begin a new run")
 	}
 	if h.Fingerprint != c.Fingerprint() {
 		return mismatch(fmt.Sprintf("run %s was planned with another configuration: %s", h.Run, strings.Join(h.Config.Differences(c), "; ")),
@@ -361,7 +354,7 @@ func (l *leader) begin(ctx context.Context) error {
 		return err
 	}
 	l.tail = plan.TailOf(1, b)
-	l.log.Info("new run", "fingerprint", header.Fingerprint, "first_document", header.Start)
+	l.log.Info("new run", "fingerprint", header.Fingerprint, "sources", len(header.Sources))
 	return nil
 }
 
@@ -386,7 +379,7 @@ func (l *leader) serve(ctx context.Context) error {
 	uploading, stopUploading := graceful(ctx, writeGrace)
 	defer stopUploading()
 	writes, written := make(chan write, 64), make(chan struct{})
-	documents := newFeeds(ctx, l.streams, g, l.onOpenAttempt, l.onOpened)
+	documents := newFeeds(ctx, l.name, l.streams, g, l.onOpenAttempt, l.onOpened)
 	if _, err := documents.next(l.applier.Planner); err != nil { // nothing else begins when the documents are not there
 		return errors.Join(err, g.Wait())
 	}
@@ -427,32 +420,24 @@ func (l *leader) serve(ctx context.Context) error {
 	return g.Wait()
 }
 
-// onOpened notes the reader of a source. A document stream that ends before what the plan was made of is refused; of
-// several sources the loop finds out.
-func (l *leader) onOpened(source int, r Source) error {
+// onOpened notes the reader of a source.
+func (l *leader) onOpened(source int, r Source) {
 	var attempt *opening
 	l.update(func() { attempt, l.readers[source], l.opened[source], l.opening = l.opening, r, time.Now(), nil })
 	if attempt != nil && attempt.Error != "" {
 		l.log.Info("document stream opened", "source", attempt.Source, "after", time.Since(attempt.Since))
 	}
-	if l.config.Mixed() {
-		return nil
-	}
-	return l.found.within(r.Status().Last, l.name)
 }
 
 // opening is a document stream that is being opened for reading.
 type opening struct {
-	Source string    `json:"source,omitempty"` // of a run with several
+	Source string    `json:"source"`
 	Since  time.Time `json:"since"`
 	Error  string    `json:"error,omitempty"` // of the last attempt
 }
 
 // stream names the document stream.
 func (o *opening) stream() string {
-	if o.Source == "" {
-		return "the document stream"
-	}
 	return fmt.Sprintf("the stream of source %q", o.Source)
 }
 

@@ -24,7 +24,7 @@ type Length struct {
 	// Endless says that a source is read for ever, Idle that sources have documents left and none of them ever gets a weight.
 	Endless bool `json:"endless,omitempty"`
 	Idle    bool `json:"idle,omitempty"`
-	// Open names the sources that are not sealed; of a run with one document stream that stream.
+	// Open names the sources that are not sealed.
 	Open []string `json:"open,omitempty"`
 	// Measured is the part of the steps that a measuring which is under way has come to, from 0 to 1.
 	Measured float64 `json:"measured,omitempty"`
@@ -76,8 +76,6 @@ type copied struct {
 	controls uint64
 	clock    uint64 // last document that it had taken
 	ended    bool
-	sealed   uint64 // last document of a run with one stream, if it has a seal
-	seal     bool
 	sources  []mixture.Status
 	counts   []plan.SourceCounts
 	mix      *mixture.Mixture
@@ -87,13 +85,10 @@ type copied struct {
 func (l *leader) copy(ctx context.Context) (c copied, err error) {
 	taken := make(chan copied, 1) // nobody may take it out, when ctx ends
 	take := func(a *plan.Applier, tail plan.Tail) {
-		c := copied{state: a.Checkpoint(l.header.Fingerprint, tail), controls: l.long.controls.Load(), clock: a.Planner.Clock(), ended: a.Ended}
-		c.sealed, c.seal = a.Sealed()
-		if m := a.Planner.Mixture(); m != nil {
-			l.streams.learn(a.Planner.Infos()) // one may just have been added, and none of it read
-			c.mix, c.sources, c.counts = m.Clone(), m.Status(), a.Planner.SourceCounts()
-		}
-		taken <- c
+		l.streams.learn(a.Planner.Infos()) // one may just have been added, and none of it read
+		m := a.Planner.Mixture()
+		taken <- copied{state: a.Checkpoint(l.header.Fingerprint, tail), controls: l.long.controls.Load(), clock: a.Planner.Clock(), ended: a.Ended,
+			mix: m.Clone(), sources: m.Status(), counts: a.Planner.SourceCounts()}
 	}
 	select {
 	case l.requests <- request{look: take, reply: make(chan answer, 1)}:
@@ -118,10 +113,7 @@ func (l *leader) play(ctx context.Context, c copied) (*plan.Applier, error) {
 }
 
 // open names what has no last document yet.
-func (c copied) open(stream string) (names []string) {
-	if c.mix == nil && !c.seal {
-		return []string{stream}
-	}
+func (c copied) open() (names []string) {
 	for _, s := range c.sources {
 		if !s.Sealed && !s.Removed {
 			names = append(names, s.Name)
@@ -183,7 +175,7 @@ func (l *leader) measure(ctx context.Context) error {
 	if err != nil || c.ended {
 		return err
 	}
-	if open := c.open(l.header.Stream.Name); len(open) > 0 {
+	if open := c.open(); len(open) > 0 {
 		return &Error{Reason: BadTicket, Message: fmt.Sprintf("%v may get more documents: how many steps the run will have is not decided", open),
 			Do: "seal it (loaderd seal, loaderd source seal), or take the estimate"}
 	}
@@ -198,9 +190,6 @@ func (l *leader) measure(ctx context.Context) error {
 
 // endless reports whether a run whose sources are all sealed does not end by itself.
 func (l *leader) endless(c copied) bool {
-	if c.mix == nil {
-		return false
-	}
 	left := make([]float64, len(c.sources))
 	for i, s := range c.sources {
 		switch {

@@ -14,6 +14,7 @@ import (
 
 	"loaderd/internal/testscale"
 	"loaderd/loader"
+	"loaderd/loader/internal/plantest"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
 )
@@ -93,7 +94,7 @@ func TestLengthOfAFork(t *testing.T) {
 	next := newWorld(w.config)
 	next.docs = w.docs
 	next.measured()
-	h, _, err := loader.Fork(t.Context(), w.plan, uint64(all/3), "next", next.config, w.docs.state())
+	h, _, err := w.fork(t, uint64(all/3), "next", next.config)
 	must(t, err)
 	must(t, loader.Begin(t.Context(), next.beginning(&memFloors{docs: w.docs}), h))
 	run, stop := next.start(t)
@@ -192,7 +193,7 @@ func TestLengthAfterAChange(t *testing.T) {
 	w.measured()
 	fillLong(s)
 	gate := &gatedDocs{memDocs: s["web"]}
-	w.edges = func(e *loader.Edges) { e.Documents, e.Sources = nil, gated{s, gate} }
+	w.edges = func(e *loader.Edges) { e.Sources = gated{s, gate} }
 	run, stop := w.start(t)
 	_, err := run.Seal(t.Context())
 	must(t, err)
@@ -326,7 +327,7 @@ func TestLengthOfAGrowingStream(t *testing.T) {
 	for name, c := range map[string]plan.Config{"one": config("bfd"), "several": mixedConfig()} {
 		w, s := mixed(c, "code", "math", "web")
 		streams := []*memDocs{s["code"], s["math"], s["web"]}
-		if !c.Mixed() {
+		if len(c.Sources) == 1 {
 			w = newWorld(c)
 			streams = []*memDocs{w.docs}
 		}
@@ -424,7 +425,7 @@ func TestLengthAtAFollower(t *testing.T) {
 	w.docs.lengths(someLengths(5, 600)...)
 	w.join(t, company, "first")
 	second, _ := w.join(t, company, "second")
-	eventually(t, func() bool { l := second.Length(); return l != nil && len(l.Open) == 1 && l.Open[0] == "DOCS" })
+	eventually(t, func() bool { l := second.Length(); return l != nil && len(l.Open) == 1 && l.Open[0] == plantest.Source })
 	must(t, errOf(second.Seal(t.Context())))
 	eventually(t, func() bool { l := second.Length(); return l != nil && l.Open == nil })
 	must(t, second.Measure(t.Context()))
@@ -454,7 +455,7 @@ func TestLengthEstimate(t *testing.T) {
 				c.Mix.Schedule = []mixture.Point{{Tokens: 200_000, Ramp: 300_000, Weights: map[string]float64{"code": 3, "math": 1, "web": 1}}}
 			}
 			w, docs := newWorld(c), []*memDocs(nil)
-			if c.Mixed() {
+			if len(c.Sources) > 1 {
 				var s shelf
 				w, s = mixed(c, "code", "math", "web")
 				docs = append(docs, s["code"], s["math"], s["web"])
@@ -469,7 +470,7 @@ func TestLengthEstimate(t *testing.T) {
 			w.options.Measure = 0
 			run, stop := w.start(t)
 			read(t, run, loader.Place{World: 1}, 0, 1+int(seed%3)*60)
-			if !c.Mixed() {
+			if len(c.Sources) == 1 {
 				must(t, errOf(run.Seal(t.Context())))
 			}
 			var l loader.Length

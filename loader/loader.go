@@ -14,7 +14,7 @@ import (
 // Document is one message of the document stream, as the Source hands it over. Every sequence of the stream yields exactly one
 // Document, those that are not used too, so that the planner's cursor covers the whole log.
 type Document struct {
-	Source   int       // number of the source that it comes from, 0 for a run with one stream; set by the run
+	Source   int       // number of the source that it comes from; set by the run
 	Sequence uint64    // in the document stream
 	ID       uint64    // hash of the producer's id of the document; 0 when it has none
 	Skip     plan.Skip // why the document is not used; empty for one that is
@@ -89,7 +89,7 @@ type Documents interface {
 
 // DocumentInfo says where a document came from, for the ledger.
 type DocumentInfo struct {
-	Source      string `json:"source,omitempty"` // its source, of a run with several
+	Source      string `json:"source,omitempty"` // the name of its source
 	Sequence    uint64 `json:"sequence"`
 	Subject     string `json:"subject"`
 	ID          string `json:"id,omitempty"` // producer's id

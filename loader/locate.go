@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sort"
 	"sync"
 
 	"loaderd/loader/plan"
@@ -25,19 +24,8 @@ type planReader struct {
 type planEnd struct {
 	records uint64
 	steps   uint64
-	ended   uint64        // position of the record which says that no step follows; 0 without one
-	bare    bool          // nothing but a header, what it inherited, and terms: nothing has been decided yet
-	needs   plan.Position // behind the last document that the plan refers to
-}
-
-// within refuses a document stream that ends before what the plan of a run was made of.
-func (e planEnd) within(last uint64, run string) error {
-	if plan.Behind(last).Reaches(e.needs) {
-		return nil
-	}
-	return &Error{Reason: DocumentLost,
-		Message: fmt.Sprintf("the plan of run %s was made of documents up to %s, the document stream ends at %d", run, e.needs, last),
-		Do:      "restore the stream that the run began with, or start a new run"}
+	ended   uint64 // position of the record which says that no step follows; 0 without one
+	bare    bool   // nothing but a header, what it inherited, and terms: nothing has been decided yet
 }
 
 // ReadHeader reads what a plan begins with: the run's name and its configuration.
@@ -58,9 +46,9 @@ func (p *planReader) header(ctx context.Context) (plan.Header, error) {
 	return h, nil
 }
 
-// heritage reads the state that a fork of a run with several sources begins with; nil for every other run.
+// heritage reads the state that a fork begins with; nil for every other run.
 func (p *planReader) heritage(ctx context.Context, h plan.Header) (state []byte, err error) {
-	if !h.Heir() {
+	if h.Parent == nil {
 		return nil, nil
 	}
 	for part := range h.Parent.Records {
@@ -92,7 +80,7 @@ func (p *planReader) end(ctx context.Context) (e planEnd, err error) {
 			if part.Index+1 >= at { // a step has a record or more, and so has what stands before the first
 				return e, damaged(at, fmt.Errorf("step %d cannot stand there", part.Index))
 			}
-			e.steps, e.needs = part.Index+1, part.Cursor
+			e.steps = part.Index + 1
 			break
 		}
 		behind = append(behind, x)
@@ -105,9 +93,6 @@ func (p *planReader) end(ctx context.Context) (e planEnd, err error) {
 		}
 		if o.Ended && e.ended == 0 {
 			e.ended = e.records - uint64(i)
-		}
-		if c, ok := x.(plan.Control); ok {
-			e.needs = e.needs.Most(plan.Behind(c.Behind()))
 		}
 	}
 	return e, nil
@@ -226,52 +211,6 @@ func (p *planReader) stepFrom(ctx context.Context, from, last uint64) (at, step 
 		before = append(before, e)
 	}
 	return 0, 0, errNoStep
-}
-
-// Find calls f with every step of the plan that holds a part of a document, in order. The floors and cursors of the steps say where
-// to look: it reads about log n steps to find the first, then every step up to the document's last use.
-func Find(ctx context.Context, log PlanLog, document uint64, f func(s *plan.Step, row int, pieces []packonline.Piece) error) error {
-	p := &planReader{log: log}
-	end, err := p.end(ctx)
-	if err != nil {
-		return fmt.Errorf("find document %d: read the end of the plan: %w", document, err)
-	}
-	h, err := p.header(ctx)
-	if err != nil {
-		return fmt.Errorf("find document %d: %w", document, err)
-	}
-	if h.Config.Mixed() {
-		if err := p.findMixed(ctx, h, end.steps, document, f); err != nil {
-			return fmt.Errorf("find document %d of source %d: %w", plan.RefSequence(document), plan.RefSource(document), err)
-		}
-		return nil
-	}
-	var failed error
-	first := sort.Search(int(end.steps), func(i int) bool {
-		s, err := p.step(ctx, uint64(i))
-		if err != nil {
-			failed = err
-			return true
-		}
-		return s.Cursor.Covers(document)
-	})
-	for step := uint64(first); failed == nil && step < end.steps; step++ {
-		s, err := p.step(ctx, step)
-		if err != nil {
-			failed = err
-			break
-		}
-		if err := holds(s, document, f); err != nil {
-			return err
-		}
-		if s.Floor.Covers(document) {
-			break
-		}
-	}
-	if failed != nil {
-		return fmt.Errorf("find document %d: %w", document, failed)
-	}
-	return nil
 }
 
 // holds calls f with every row of a step that holds a part of a document.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"loaderd/loader/plan"
@@ -124,20 +125,21 @@ func (l *loop) ahead() bool {
 	return !l.repeats() && l.applier.End == nil && l.applier.Planner.Next() >= l.limit()
 }
 
-// repeats reports whether the log still says what comes next: steps, or in a run with several sources controls and an end behind documents that were taken
-// before a restart and belong to no step yet. A control stands where the planner is when it is recorded, so that none may be recorded before those.
+// repeats reports whether the log still says what comes next: steps, or changes of the mixture and an end behind documents that were taken before a restart
+// and belong to no step yet. What is asked of the mixture goes by all changes before it. A drain may wait for documents that were only published.
 func (l *loop) repeats() bool {
 	a := l.applier
-	return l.replay != nil || l.config.Mixed() && (len(a.Pending) > 0 || a.End != nil && !a.Ended)
+	return l.replay != nil || a.End != nil && !a.Ended || slices.ContainsFunc(a.Pending, func(c plan.Control) bool {
+		_, drain := c.(plan.Drain)
+		return !drain
+	})
 }
 
 // refresh does what is due every statsInterval.
 func (l *loop) refresh(ctx context.Context) error {
 	l.snapshot()
-	if l.repeats() {
-		if err := l.lost(); err != nil {
-			return err
-		}
+	if err := l.lost(); err != nil {
+		return err
 	}
 	if l.replay == nil {
 		l.skips.write(time.Now(), l.figures.Sources, l.log)
@@ -201,9 +203,6 @@ func (l *loop) prepare() error {
 			l.plan.end()
 		}
 		l.tellSealed()
-		if at, sealed := l.applier.Sealed(); sealed && !l.config.Mixed() {
-			l.news.decided(0, at)
-		}
 		l.update(func() { l.replays = false })
 	}
 	return nil

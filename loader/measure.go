@@ -71,16 +71,11 @@ func (f *forecast) count(ctx context.Context, c copied, known Length) (steps uin
 
 // arrival returns what the planner is told of the next document.
 func (m *measuring) arrival(ctx context.Context, source int, sequence uint64) (plan.Arrival, error) {
-	epoch, taken := uint64(0), m.applier.Planner.Clock()+1-m.header.Start
-	mix := m.applier.Planner.Mixture()
-	if mix != nil {
-		place := mix.Place(source)
-		epoch, taken = place.Epoch, place.Taken
-	}
+	place := m.applier.Planner.Mixture().Place(source)
 	x := m.reading[source]
-	if x == nil || x.epoch != epoch {
+	if x == nil || x.epoch != place.Epoch {
 		var err error
-		if x, err = m.open(ctx, source, epoch, taken); err != nil {
+		if x, err = m.open(ctx, source, place.Epoch, place.Taken); err != nil {
 			return plan.Arrival{}, err
 		}
 		m.reading[source] = x
@@ -98,10 +93,6 @@ func (m *measuring) open(ctx context.Context, source int, epoch, taken uint64) (
 	}
 	x := &lengths{docs: streams[source].Documents, epoch: epoch, at: taken, pause: m.pause}
 	mix := m.applier.Planner.Mixture()
-	if mix == nil {
-		x.walk = mixture.WalkOf(0, "", mixture.Source{}, mixture.Begin{First: m.header.Start}, m.sealed, 0)
-		return x, nil
-	}
 	x.walk = mix.Walk(source, epoch)
 	if m.kept[source] == nil && !m.relates(source) && mix.Config(source).Epochs.Another(epoch+1) && x.walk.Len() <= uint64(m.room) {
 		m.room -= int(x.walk.Len())

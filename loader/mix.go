@@ -12,8 +12,8 @@ import (
 	"loaderd/loader/plan"
 )
 
-// decideMixed records a control of a run with several sources. It takes effect before the next document that the planner takes.
-func (l *loop) decideMixed(ctx context.Context, c plan.Control, q request) error {
+// decide records a control. It takes effect before the next document that the planner takes; a drain of the only source behind the last one that is there.
+func (l *loop) decide(ctx context.Context, c plan.Control, q request) error {
 	if m, mixes := c.(plan.Mix); mixes { // also behind the end: the answer of a change before it may have been lost
 		x, found, err := l.changed(ctx, m)
 		switch {
@@ -27,18 +27,9 @@ func (l *loop) decideMixed(ctx context.Context, c plan.Control, q request) error
 	if l.applier.Ended {
 		return l.tell(ctx, q, l.late(c))
 	}
-	at := l.applier.Planner.Clock()
 	switch c := c.(type) {
 	case plan.Drain:
-		return l.control(ctx, c.PlaceBehind(at), func(context.Context) { q.reply <- answer{at: at} })
-	case plan.Seal:
-		var all []int
-		for i, s := range l.applier.Planner.Mixture().Status() {
-			if !s.Sealed && !s.Removed {
-				all = append(all, i)
-			}
-		}
-		return l.sealSources(ctx, c.By, q, func(uint64) uint64 { return at }, all...)
+		return l.drain(ctx, c, q)
 	case plan.SealSource:
 		status := l.applier.Planner.Mixture().Status()
 		if c.Source >= len(status) || status[c.Source].Removed {
@@ -47,30 +38,63 @@ func (l *loop) decideMixed(ctx context.Context, c plan.Control, q request) error
 		if s := status[c.Source]; s.Sealed {
 			return l.tell(ctx, q, answer{at: s.Last})
 		}
-		return l.sealSources(ctx, c.By, q, func(last uint64) uint64 { return last }, c.Source)
+		return l.sealSources(ctx, c.By, q, c.Source)
 	case plan.Mix:
 		return l.change(ctx, c, q)
 	}
 	return l.tell(ctx, q, refusal(BadTicket, "nobody can ask for a record of kind %d", c.Kind()))
 }
 
-// late answers a control that comes behind the end of the run: nothing is recorded there. To end it, or what has ended, once more is no mistake.
+// drain records a drain.
+func (l *loop) drain(ctx context.Context, c plan.Drain, q request) error {
+	if s := l.applier.Planner.Mixture().Status(); len(s) == 1 && s[0].Sealed {
+		return l.tell(ctx, q, refusal(BadTicket, "the run is sealed behind document %d: nothing is left to drain after it", s[0].Last))
+	}
+	present, err := l.streams.present(ctx, l.header)
+	if err != nil {
+		q.reply <- noEnd(err)
+		return nil
+	}
+	at := max(present, l.applier.Planner.Clock())
+	return l.control(ctx, c.PlaceBehind(at), func(context.Context) { q.reply <- answer{at: at} })
+}
+
+// seal records that all sources end.
+func (l *loop) seal(ctx context.Context, c plan.Seal, q request) error {
+	if l.applier.Ended {
+		return l.tell(ctx, q, answer{at: lastSealed(l.applier.Planner.Mixture().Status())})
+	}
+	var open []int
+	for i, s := range l.applier.Planner.Mixture().Status() {
+		if !s.Sealed && !s.Removed {
+			open = append(open, i)
+		}
+	}
+	return l.sealSources(ctx, c.By, q, open...)
+}
+
+// lastSealed returns the highest sequence of the last documents of sealed sources.
+func lastSealed(sources []mixture.Status) (last uint64) {
+	for _, s := range sources {
+		last = max(last, s.Last)
+	}
+	return last
+}
+
+// late answers a control that comes behind the end of the run: nothing is recorded there. To end what has ended once more is no mistake.
 func (l *loop) late(c plan.Control) answer {
-	switch c := c.(type) {
-	case plan.Seal:
-		return answer{at: l.applier.Planner.Clock()}
-	case plan.SealSource:
+	if c, seal := c.(plan.SealSource); seal {
 		if status := l.applier.Planner.Mixture().Status(); c.Source < len(status) && status[c.Source].Sealed {
 			return answer{at: status[c.Source].Last}
 		}
 	}
-	return refusal(BadTicket, "the run has ended: %s", l.ending())
+	return refusal(BadTicket, "the run has ended: %s", whyEnded(l.applier.Planner.Mixture().Status(), l.config.Mix.End))
 }
 
-// ending returns why the run has ended, from the state of its sources.
-func (l *loop) ending() string {
+// whyEnded returns why the run has ended, from the state of its sources and mix.end.
+func whyEnded(sources []mixture.Status, end string) string {
 	var used, left []string
-	for _, s := range l.applier.Planner.Mixture().Status() {
+	for _, s := range sources {
 		switch {
 		case s.Removed:
 		case s.UsedUp:
@@ -82,14 +106,14 @@ func (l *loop) ending() string {
 	switch {
 	case len(left) == 0:
 		return "all of its sources are used up"
-	case l.config.Mix.End == mixture.EndFirst && len(used) > 0:
+	case end == mixture.EndFirst && len(used) > 0:
 		return "source " + strings.Join(used, ", ") + " is used up, and mix.end is first"
 	}
 	return "all of its sources are sealed, and those with documents left have no weight: " + strings.Join(left, ", ")
 }
 
-// sealSources records that sources end behind their present last documents. say makes the answer of the last of these.
-func (l *loop) sealSources(ctx context.Context, by string, q request, say func(last uint64) uint64, sources ...int) error {
+// sealSources records that sources end behind their present last documents. The answer is the last of these; without any source, that of those which are sealed.
+func (l *loop) sealSources(ctx context.Context, by string, q request, sources ...int) error {
 	streams, err := l.streams.all(ctx, l.header)
 	if err != nil {
 		q.reply <- noEnd(err)
@@ -97,7 +121,10 @@ func (l *loop) sealSources(ctx context.Context, by string, q request, say func(l
 	}
 	var records [][]byte
 	var controls []plan.SealSource
-	last := uint64(0)
+	answered := uint64(0)
+	if len(sources) == 0 {
+		answered = lastSealed(l.applier.Planner.Mixture().Status())
+	}
 	for _, i := range sources {
 		state, err := streams[i].Documents.State(ctx)
 		if err != nil {
@@ -105,7 +132,8 @@ func (l *loop) sealSources(ctx context.Context, by string, q request, say func(l
 			return nil
 		}
 		s := l.applier.Planner.Mixture()
-		last = max(state.Last, s.Sequence(i)-1) // State may be older than what was taken
+		last := max(state.Last, s.Sequence(i)-1, lastNamed(l.applier, i)) // State may be older than what was taken, or named
+		answered = max(answered, last)
 		c := plan.SealSource{At: l.applier.Planner.Clock(), By: by, Source: i, Last: last}
 		controls = append(controls, c)
 		records = append(records, plan.EncodeRecord(c))
@@ -118,8 +146,16 @@ func (l *loop) sealSources(ctx context.Context, by string, q request, say func(l
 		for _, c := range controls {
 			l.news.decided(c.Source, c.Last)
 		}
-		q.reply <- answer{at: say(last)}
+		q.reply <- answer{at: answered}
 	}})
+}
+
+// lastNamed returns the last document of a source behind which a recorded drain stands, where the run has no other source.
+func lastNamed(a *plan.Applier, source int) uint64 {
+	if n := len(a.Pending); n > 0 && a.Planner.Mixture().Len() == 1 {
+		return a.Planner.Infos()[source].Start + a.Pending[n-1].Behind() - 1
+	}
+	return 0
 }
 
 // change records a change of the mixture. It completes the weights here, where all changes before it are in force.
@@ -167,13 +203,18 @@ func (l *loop) dry() (time.Duration, bool) {
 // lostAfter is how long a source may have no further document although the plan was made of more.
 const lostAfter = 5 * time.Second
 
-// lost refuses to wait for documents of a source that the plan was made of and that are not there.
+// lost refuses to wait for documents of a source that are not there although the plan was made of them, or names them.
 func (l *loop) lost() error {
 	dry, ok := l.dry()
-	if !l.config.Mixed() || !ok || dry < lostAfter {
+	if !ok || dry < lostAfter {
 		return nil
 	}
 	source, sequence, _ := l.applier.Planner.Wants()
+	m := l.applier.Planner.Mixture()
+	names := m.Len() == 1 && len(l.applier.Pending) > 0 // a drain stands behind documents that were there
+	if !l.repeats() && !names && !m.Status()[source].Sealed {
+		return nil
+	}
 	return lostOfSource(l.name, l.applier.Planner.Mixture().Name(source), sequence, l.feeds.of[source].reader.Status().Last)
 }
 
@@ -187,7 +228,7 @@ func lostOfSource(run, source string, wanted, last uint64) error {
 // clock decides only when that is recorded: the plan follows from the record.
 func (l *loop) dryness(ctx context.Context) error {
 	m := l.applier.Planner.Mixture()
-	if m == nil || l.config.Mix.Dry != mixture.DryShare || l.repeats() || l.applier.Ended {
+	if m.Len() == 1 || l.config.Mix.Dry != mixture.DryShare || l.repeats() || l.applier.Ended {
 		return nil
 	}
 	at := l.applier.Planner.Clock()
@@ -214,11 +255,7 @@ func (l *loop) dryness(ctx context.Context) error {
 
 // tellSealed tells those who publish where sources end that the plan has sealed.
 func (l *loop) tellSealed() {
-	m := l.applier.Planner.Mixture()
-	if m == nil {
-		return
-	}
-	for i, s := range m.Status() {
+	for i, s := range l.applier.Planner.Mixture().Status() {
 		if s.Sealed {
 			l.news.decided(i, s.Last)
 		}

@@ -36,7 +36,7 @@ func mixed(c plan.Config, names ...string) (*world, shelf) {
 	}
 	c.Mix.Dry, c.Mix.End = cmpOr(c.Mix.Dry, mixture.DryWait), cmpOr(c.Mix.End, mixture.EndAll)
 	w := newWorld(c)
-	w.edges = func(e *loader.Edges) { e.Documents, e.Sources = nil, s }
+	w.edges = func(e *loader.Edges) { e.Sources = s }
 	return w, s
 }
 

@@ -125,7 +125,7 @@ func TestCheckpointBeyondAChange(t *testing.T) {
 		before := w.checkpoints.data
 
 		w.checkpoints.data, w.checkpoints.refuse = map[string][]byte{}, true
-		w.edges = func(e *loader.Edges) { e.Documents, e.Sources = nil, slowShelf{s} }
+		w.edges = func(e *loader.Edges) { e.Sources = slowShelf{s} }
 		run, stop = w.start(t)
 		time.Sleep(2500 * time.Millisecond) // some documents have come
 		_, err = changeMix(t, run, mixture.Change{Weights: map[string]float64{"a": 1, "b": 3}}, "")

@@ -15,7 +15,7 @@ import (
 	"loaderd/packonline"
 )
 
-// sourcesOfModel are the streams that there are beside a run with several sources.
+// sourcesOfModel are the streams that runs may read.
 var sourcesOfModel = []string{"a", "b", "c", "d"}
 
 // drawMixture lets a run begin with some of the sources.
@@ -82,7 +82,7 @@ func drawWeights(rt *rapid.T, names []string) map[string]float64 {
 	return out
 }
 
-// strictShelf are the streams of a run with several sources.
+// strictShelf are the streams of a run.
 type strictShelf struct {
 	docs   shelf
 	floors func(name string) runFloors
@@ -99,7 +99,17 @@ func (s allShelf) Open(_ context.Context, name string, _ mixture.Source) (loader
 	return loader.Stream{Documents: allDocs{s[name]}}, nil
 }
 
-func (m *machine) mixed() bool { return m.docs[""] == nil }
+// mixed reports whether the run has more than one source, or reads it in another way than in the order of its stream.
+func (m *machine) mixed() bool {
+	return len(m.world.config.Sources) > 1 || len(m.infos()) > 1 || !reflect.DeepEqual(m.world.config.Sources[plainSource], plain()[plainSource])
+}
+
+// plainSource is the only source of a run that reads one stream in its order.
+const plainSource = "a"
+
+func plain() map[string]mixture.Source {
+	return map[string]mixture.Source{plainSource: {Weight: 1, Epochs: 1}}
+}
 
 // floorsOf is what the present run needs of one source.
 func (m *machine) floorsOf(name string) runFloors {
@@ -108,7 +118,15 @@ func (m *machine) floorsOf(name string) runFloors {
 
 // infos are the run's sources, those that were removed among them, as its log tells them.
 func (m *machine) infos() []plan.SourceInfo {
+	if m.ref == nil {
+		return nil
+	}
 	infos := m.ref.header.Infos()
+	if p := m.ref.header.Parent; p != nil {
+		for i, x := range p.Sources {
+			infos[i].Sealed, infos[i].Last = x.Sealed, x.Last
+		}
+	}
 	for _, c := range m.ref.known {
 		if mix, ok := c.(plan.Mix); ok {
 			infos = append(infos, mix.Infos()...)
@@ -119,9 +137,6 @@ func (m *machine) infos() []plan.SourceInfo {
 
 // source returns the stream of a source.
 func (m *machine) source(number int) *memDocs {
-	if !m.mixed() {
-		return m.docs[""]
-	}
 	return m.docs[m.infos()[number].Name]
 }
 
@@ -135,25 +150,14 @@ func (m *machine) document(ref uint64) loader.Document {
 
 // leaves reports whether a source is not to take document i of a message.
 func (m *machine) leaves(source int, sequence uint64, i int, x plan.Part) bool {
-	if !m.mixed() {
-		return false
-	}
 	c := m.infos()[source].Config
 	place := sequence + uint64(i-x.Nth)<<48
 	return !c.Split.Takes(x.ID, place) || x.Length < c.MinTokens || c.MaxTokens > 0 && x.Length > c.MaxTokens
 }
 
 // done counts how often each document came before a floor, of those that are used.
-func (m *machine) done(now history, floor uint64) map[member]int {
+func (m *machine) done(floor uint64) map[member]int {
 	out := map[member]int{}
-	if !m.mixed() {
-		for doc := range now.used {
-			if doc.ref < floor {
-				out[doc] = 1
-			}
-		}
-		return out
-	}
 	for i, comes := range m.ref.arrivals {
 		for _, doc := range comes {
 			if uint64(i+1) < floor {
@@ -184,9 +188,9 @@ func (m *machine) present() map[string]bool {
 	return out
 }
 
-// mix changes the mixture of a run with several sources.
+// mix changes the mixture.
 func (m *machine) mix(rt *rapid.T) {
-	if !m.mixed() || m.blind() {
+	if m.blind() {
 		return
 	}
 	m.follow(rt)
@@ -247,15 +251,15 @@ func (m *machine) nonsense(rt *rapid.T, names []string) {
 // answered checks that changes took effect with the steps that were named.
 func (m *machine) answered(rt *rapid.T) {
 	for i, step := range m.answers {
-		if i < len(m.ref.took) && m.ref.took[i] != step {
-			rt.Fatalf("%s took effect before step %d, it was answered with %d", m.ref.known[i], m.ref.took[i], step)
+		if took, does := m.ref.took[i]; does && took != step {
+			rt.Fatalf("%s took effect before step %d, it was answered with %d", m.ref.known[i], took, step)
 		}
 	}
 }
 
-// sealSource ends a source of a run with several.
+// sealSource ends a source.
 func (m *machine) sealSource(rt *rapid.T) {
-	if !m.mixed() || m.blind() {
+	if m.blind() {
 		return
 	}
 	m.follow(rt)
@@ -289,7 +293,7 @@ func (m *machine) allSealed(rt *rapid.T) {
 
 // endStream ends the stream of a source: every run of it finds that out.
 func (m *machine) endStream(rt *rapid.T) {
-	if !m.mixed() || rapid.IntRange(0, 2).Draw(rt, "really") > 0 {
+	if rapid.IntRange(0, 2).Draw(rt, "really") > 0 {
 		return
 	}
 	docs := m.docs[rapid.SampledFrom(sourcesOfModel).Draw(rt, "stream")]

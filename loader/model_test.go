@@ -58,7 +58,7 @@ func TestModel(t *testing.T) {
 // machine is a run and what is known about it.
 type machine struct {
 	t       *testing.T
-	docs    shelf                          // of all runs: by source, under "" where they read one stream
+	docs    shelf                          // of all runs, by source
 	floors  map[string]map[string]runFloor // by source and run
 	several bool                           // messages may be several documents
 	runs    int
@@ -74,6 +74,7 @@ type machine struct {
 	ref      *reference        // nil before the run has begun
 	answers  map[int]uint64    // the steps with which controls were answered, by their places in the log
 	past     history           // of the runs that it was forked from
+	parent   *reference        // of the last of them
 }
 
 // process is one that serves the run.
@@ -97,12 +98,10 @@ func newMachine(t *testing.T, rt *rapid.T, processes int) *machine {
 	m.process = m.crew[0]
 	c := configs(rapid.SampledFrom(packonline.Methods()).Draw(rt, "method")).Draw(rt, "configuration")
 	m.several = c.Documents.Several()
-	names := []string{""}
-	if rapid.Bool().Draw(rt, "several sources") {
-		names = sourcesOfModel
+	if c.Sources = plain(); rapid.Bool().Draw(rt, "several sources") {
 		drawMixture(rt, &c, processes)
 	}
-	for i, name := range names {
+	for i, name := range sourcesOfModel {
 		m.docs[name], m.floors[name] = newDocs(), map[string]runFloor{}
 		m.docs[name].base, m.docs[name].stream.Name = int32(i)*1e7, "DOCS"+name
 	}
@@ -114,7 +113,6 @@ func newMachine(t *testing.T, rt *rapid.T, processes int) *machine {
 
 // adopt makes a world the one that things happen to.
 func (m *machine) adopt(rt *rapid.T, w *world) {
-	w.docs = m.docs[""]
 	w.options.CacheBytes, w.options.Stall = 0, 2*time.Second // every row fetches its documents
 	w.options.Checkpoint = rapid.IntRange(0, 4).Draw(rt, "checkpoint every")
 	w.options.Ahead = rapid.IntRange(1, 5).Draw(rt, "ahead")
@@ -152,11 +150,7 @@ func (m *machine) start(rt *rapid.T) {
 	m.lives++
 	m.killed = &atomic.Bool{}
 	m.world.edges = func(e *loader.Edges) {
-		if m.mixed() {
-			e.Documents, e.Sources = nil, strictShelf{m.docs, m.floorsOf}
-		} else {
-			e.Documents, e.Floors = strictDocs{m.docs[""]}, m.floorsOf("")
-		}
+		e.Sources = strictShelf{m.docs, m.floorsOf}
 		e.Plan, e.Checkpoints = roomyLog{mortalLog{m.world.plan, m.life}}, mortalCheckpoints{m.world.checkpoints, m.life}
 		if m.company != nil {
 			e.Elector, e.Bus, e.Daemon = m.company, mortalBus{m.company, m.killed}, m.daemon()
@@ -538,31 +532,43 @@ func (m *machine) fork(rt *rapid.T) {
 	if m.runs == 4 || m.mixed() {
 		return
 	}
-	docs := m.docs[""]
+	docs := m.docs[plainSource]
 	step := rapid.IntRange(0, int(m.run.Info().Planned)).Draw(rt, "step")
 	m.follow(rt)
 	method := rapid.SampledFrom(packonline.Methods()).Draw(rt, "method")
 	next := newWorld(configs(method).Draw(rt, "configuration"))
-	next.config.Documents = m.world.config.Documents
-	floor := m.ref.floor(step)
-	h, _, err := loader.Fork(m.t.Context(), m.world.plan, uint64(step), "next", next.config, docs.state())
-	if docs.state().First > floor && reason(err) == loader.DocumentLost && uint64(step) < m.most {
-		return
+	next.config.Documents, next.config.Sources = m.world.config.Documents, plain()
+	from := loader.Edges{Sources: strictShelf{m.docs, m.floorsOf}, Plan: m.world.plan, Checkpoints: m.world.checkpoints}
+	h, _, err := loader.Fork(m.t.Context(), from, uint64(step), "next", next.config)
+	if first := docs.state().First; reason(err) == loader.DocumentLost && first > 1 {
+		return // what it takes to plan the step again is gone
+	} else if err == nil && h.Infos()[0].First() < first && uint64(step) < m.most {
+		return // and here what the fork needs
 	}
-	if err != nil || docs.state().First > floor {
-		rt.Fatalf("fork at step %d, whose floor is %d, when the first document is %d: %v", step, floor, docs.state().First, err)
+	if err != nil {
+		rt.Fatalf("fork at step %d: %v", step, err)
+	}
+	a, err := h.Begin()
+	if err != nil {
+		rt.Fatal(err)
+	}
+	for uint64(len(m.ref.arrivals)) < a.Planner.Clock() && m.advance(rt, m.ref) {
+	}
+	for h.Parent.Sources[0].Sealed && m.advance(rt, m.ref) { // what the packer drops at the end is dropped for the fork, too
 	}
 	if err := m.stopAll(); err != nil {
 		rt.Fatalf("stop: %v", err)
 	}
 	parent := m.name
 	m.past.add(rt, m, step)
+	m.parent = m.ref
 	m.adopt(rt, next)
-	if err := loader.Begin(m.t.Context(), next.beginning(m.floorsOf("")), h); err != nil {
+	to := loader.Edges{Sources: strictShelf{m.docs, m.floorsOf}, Plan: next.plan, Checkpoints: next.checkpoints}
+	if err := loader.Begin(m.t.Context(), to, h); err != nil {
 		rt.Fatal(err)
 	}
 	if rapid.Bool().Draw(rt, "the parent goes") {
-		delete(m.floors[""], parent)
+		delete(m.floors[plainSource], parent)
 	}
 	m.startAll(rt)
 }

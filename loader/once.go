@@ -36,7 +36,7 @@ type MixResult struct {
 	Again   bool               `json:"again,omitempty"` // another request made the change, for the same number of steps
 }
 
-// Mix changes the mixture of a run with several sources: weights, sources that come and go. It takes effect with the next document that is planned.
+// Mix changes the mixture: weights, sources that come and go. It takes effect with the next document that is planned.
 func (r *Run) Mix(ctx context.Context, q MixRequest) (MixResult, error) {
 	if err := validWho(q.By); err != nil {
 		return MixResult{}, err

@@ -75,13 +75,7 @@ func (v *planView) head() (h plan.Header, begun bool) {
 	return v.header, v.begun
 }
 
-// start returns the first document of the run.
-func (v *planView) start() uint64 {
-	h, _ := v.head()
-	return h.Start
-}
-
-// infos returns the sources of a run with several, as far as the plan is known.
+// infos returns the sources of the run, as far as the plan is known.
 func (v *planView) infos() []plan.SourceInfo {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -348,7 +342,7 @@ func (v *planView) patient(ctx, limit context.Context, step uint64, err error) e
 // floorBefore returns a position that covers no document which this step or a later one needs.
 func (v *planView) floorBefore(ctx context.Context, step uint64) (plan.Position, error) {
 	if step == 0 {
-		return plan.Before(v.start()), nil
+		return plan.Position{}, nil
 	}
 	s, err := v.step(ctx, step-1)
 	if err != nil {
@@ -370,11 +364,12 @@ func (n needs) reaches(there needs) bool {
 	return true
 }
 
-// needsBehind returns what is needed behind a floor. With several sources the last step before it that says how far they were read decides.
+// needsBehind returns what is needed behind a floor. Where it does not follow from the floor alone, the last step before it that says how far the sources were
+// read decides.
 func (v *planView) needsBehind(ctx context.Context, floor plan.Position) (needs, error) {
-	h, _ := v.head()
-	if !h.Config.Mixed() {
-		return needs{floor.Next()}, nil
+	infos := v.infos()
+	if place, follows := v.placeBehind(floor); follows {
+		return needs{infos[0].Floor(place)}, nil
 	}
 	var failed error
 	marks := sort.Search(int((v.planned()+plan.MarkSteps-1)/plan.MarkSteps), func(mark int) bool {
@@ -393,7 +388,6 @@ func (v *planView) needsBehind(ctx context.Context, floor plan.Position) (needs,
 		}
 		places = s.Places
 	}
-	infos := v.infos()
 	out := make(needs, len(infos))
 	for source := range infos {
 		var place mixture.Place // of a source that was added since
@@ -403,6 +397,13 @@ func (v *planView) needsBehind(ctx context.Context, floor plan.Position) (needs,
 		out[source] = infos[source].Floor(place)
 	}
 	return out, failed
+}
+
+// placeBehind returns how far the only source is read behind an arrival, where that follows from the arrival alone.
+func (v *planView) placeBehind(floor plan.Position) (mixture.Place, bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.behind.Place(floor)
 }
 
 // needsOf returns what this step and later ones need.
@@ -416,13 +417,9 @@ func (v *planView) needsOf(ctx context.Context, step uint64) (needs, error) {
 
 // oldestStep returns the first step from which on no step needs a document that is not there.
 func (v *planView) oldestStep(ctx context.Context, there needs) (uint64, error) {
-	h, _ := v.head()
-	begun := needs{h.Start}
-	if h.Config.Mixed() {
-		begun = begun[:0]
-		for _, s := range v.infos() { // those that were added among them
-			begun = append(begun, s.First())
-		}
+	var begun needs
+	for _, s := range v.infos() { // those that were added among them
+		begun = append(begun, s.First())
 	}
 	if begun.reaches(there) {
 		return 0, nil

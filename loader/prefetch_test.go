@@ -69,7 +69,7 @@ func written(t *testing.T, documents int) (w *world, docs *rangedDocs, want []*l
 		t.Fatal(err)
 	}
 	docs = &rangedDocs{memDocs: w.docs, asked: make(chan []uint64, 100), pass: make(chan struct{}, 100), done: make(chan struct{}, 100), times: map[uint64]int{}}
-	w.edges = func(e *loader.Edges) { e.Documents = docs }
+	w.edges = func(e *loader.Edges) { e.Sources = onlySource{Documents: docs} }
 	return w, docs, want
 }
 

@@ -188,8 +188,5 @@ func (r *report) published() (n uint64) {
 	for _, s := range r.Sources {
 		n += s.Last
 	}
-	if len(r.Sources) == 0 && r.Source != nil {
-		n = r.Source.Last
-	}
 	return n
 }

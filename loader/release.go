@@ -53,7 +53,7 @@ const releaseInterval = time.Second
 // The floor is never raised above what the oldest stored checkpoint needs, and nothing is purged above the floor: so what a restart
 // plans again is there, whichever checkpoint it finds usable.
 func (l *leader) releaseDocuments(ctx context.Context) error {
-	if !l.streams.purges() || l.options.Release != ReleasePurge {
+	if l.options.Release != ReleasePurge {
 		return nil // its floor stays where it was claimed
 	}
 	if err := pause(ctx, l.releaseGrace()); err != nil {
@@ -61,7 +61,7 @@ func (l *leader) releaseDocuments(ctx context.Context) error {
 	}
 	tick := time.NewTicker(releaseInterval)
 	defer tick.Stop()
-	due := releases{said: plan.Before(l.header.Start)}
+	var due releases
 	for {
 		from, err := l.needs(ctx)
 		if err == nil {
@@ -146,6 +146,9 @@ func (l *leader) purge(ctx context.Context, floor plan.Position) error {
 		return err
 	}
 	for i, x := range all[:min(len(all), len(from))] {
+		if x.Floors == nil {
+			continue
+		}
 		first, err := x.Floors.Release(ctx, l.term, from[i])
 		if err != nil {
 			return err
@@ -187,7 +190,7 @@ func (l *leader) needs(ctx context.Context) (plan.Position, error) {
 	stored := l.stored
 	l.mu.Unlock()
 	if replays || len(stored) == 0 || step == 0 || stored[0].Step == 0 {
-		return plan.Before(l.header.Start), nil
+		return plan.Position{}, nil
 	}
 	floor, err := l.plan.floorBefore(ctx, step)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 func purging(c plan.Config) (*world, *memFloors) {
 	w := newWorld(c)
 	floors := &memFloors{docs: w.docs}
-	w.edges = func(e *loader.Edges) { e.Floors = floors }
+	w.edges = func(e *loader.Edges) { e.Sources = onlySource{w.docs, floors} }
 	w.options.Release, w.options.CacheBytes = loader.ReleasePurge, 0
 	return w, floors
 }

@@ -69,7 +69,7 @@ func Inspect(ctx context.Context, plan PlanLog, checkpoints Checkpoints, before 
 	if d.Records == 0 {
 		return d, fmt.Errorf("the plan has no header that can be read (%s): nothing of it can be used", d.Why)
 	}
-	if d.header.Heir() && d.Records <= d.header.Parent.Records {
+	if d.header.Parent != nil && d.Records <= d.header.Parent.Records {
 		return d, fmt.Errorf("what the run inherited of run %s cannot be read (%s): nothing of the plan can be used; fork that run again", d.header.Parent.Run, d.Why)
 	}
 	d.OnceRecords, d.OnceSteps = last, d.Steps

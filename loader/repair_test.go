@@ -78,7 +78,7 @@ func TestAForkForgetsOldCheckpoints(t *testing.T) {
 	next := newWorld(w.config)
 	next.docs = w.docs
 	maps.Copy(next.checkpoints.data, w.checkpoints.data)
-	h, _, err := loader.Fork(t.Context(), w.plan, 8, "test", next.config, w.docs.state())
+	h, _, err := w.fork(t, 8, "test", next.config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,9 +119,9 @@ func TestRecordsOutOfPlaceAreRefused(t *testing.T) {
 			}
 			_, err := w.open(t)
 			refused("Open", err)
-			_, err = loader.Audit(t.Context(), loader.Edges{Documents: w.docs, Plan: w.plan}, w.config.Tokenizer, nil)
+			_, err = loader.Audit(t.Context(), loader.Edges{Sources: onlySource{Documents: w.docs}, Plan: w.plan}, w.config.Tokenizer, nil)
 			refused("Audit", err)
-			_, _, err = loader.Fork(t.Context(), w.plan, 2, "next", w.config, w.docs.state())
+			_, _, err = w.fork(t, 2, "next", w.config)
 			refused("Fork", err)
 			err = loader.Find(t.Context(), w.plan, 3, func(*plan.Step, int, []packonline.Piece) error { return nil })
 			refused("Find", err)
@@ -137,7 +137,7 @@ func TestRecordsOutOfPlaceAreRefused(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "plan record 6: keeper") {
 			t.Errorf("Serve = %v", err)
 		}
-		if _, err := loader.Audit(t.Context(), loader.Edges{Documents: w.docs, Plan: w.plan}, w.config.Tokenizer, nil); err == nil || !strings.Contains(err.Error(), "plan record 6: keeper") {
+		if _, err := loader.Audit(t.Context(), loader.Edges{Sources: onlySource{Documents: w.docs}, Plan: w.plan}, w.config.Tokenizer, nil); err == nil || !strings.Contains(err.Error(), "plan record 6: keeper") {
 			t.Errorf("Audit = %v", err)
 		}
 	})
@@ -164,7 +164,7 @@ func TestRepair(t *testing.T) {
 	}{
 		"a step":                   {func(w *world) { at := w.drainAt() + 8; w.plan.records[at] = w.plan.records[at][1:] }, true, []string{`commit of "trainer" before step 20`}},
 		"the drain":                {func(w *world) { at := w.drainAt() - 1; w.plan.records[at] = nil }, false, []string{`commit of "trainer" before step 20`}},
-		"a step before the drain":  {func(w *world) { w.plan.records[2] = nil }, false, []string{"drain behind document 60", `commit of "trainer" before step 20`}},
+		"a step before the drain":  {func(w *world) { w.plan.records[2] = nil }, false, []string{"drain behind arrival 60", `commit of "trainer" before step 20`}},
 		"the end, which was steps": {func(w *world) { w.plan.records = w.plan.records[:len(w.plan.records)-3] }, true, nil},
 		"the end with the drain":   {func(w *world) { w.plan.records = w.plan.records[:w.drainAt()-1] }, false, nil},
 	} {
@@ -211,7 +211,7 @@ func TestRepair(t *testing.T) {
 			if err := <-served; err != nil {
 				t.Error(err)
 			}
-			if _, err := loader.Audit(t.Context(), loader.Edges{Documents: w.docs, Plan: next.plan}, next.config.Tokenizer, nil); err != nil {
+			if _, err := loader.Audit(t.Context(), loader.Edges{Sources: onlySource{Documents: w.docs}, Plan: next.plan}, next.config.Tokenizer, nil); err != nil {
 				t.Error(err)
 			}
 		})

@@ -50,6 +50,8 @@ func (l *loop) handle(ctx context.Context, q request) error {
 			return l.tell(ctx, q, answer{at: l.applier.Keepers.Committed()})
 		}
 		return l.keep(ctx, e, q)
+	case plan.Seal:
+		return l.seal(ctx, e, q)
 	case plan.Control:
 		return l.decide(ctx, e, q)
 	}
@@ -85,47 +87,12 @@ func (l *loop) keep(ctx context.Context, e plan.Entry, q request) error {
 	}})
 }
 
-// decide records a control behind the present last document of the stream.
-func (l *loop) decide(ctx context.Context, c plan.Control, q request) error {
-	if l.config.Mixed() {
-		return l.decideMixed(ctx, c, q)
-	}
-	_, seal := c.(plan.Seal)
-	if at, sealed := l.applier.Sealed(); sealed {
-		a := answer{at: at}
-		if !seal {
-			a = refusal(BadTicket, "the run is sealed behind document %d: nothing is left to drain after it", at)
-		}
-		return l.tell(ctx, q, a)
-	}
-	switch c.(type) {
-	case plan.Seal, plan.Drain:
-	default:
-		return l.tell(ctx, q, refusal(BadTicket, "the run reads one document stream: it has no sources to mix"))
-	}
-	state, err := l.edges.Documents.State(ctx)
-	if err != nil {
-		q.reply <- noEnd(err)
-		return nil
-	}
-	at := max(state.Last, l.applier.Planner.Clock())
-	if n := len(l.applier.Pending); n > 0 { // State may be older than a control that is recorded: the new one must not stand before it
-		at = max(at, l.applier.Pending[n-1].Behind())
-	}
-	return l.control(ctx, c.PlaceBehind(at), func(context.Context) {
-		if seal {
-			l.news.decided(0, at)
-		}
-		q.reply <- answer{at: at}
-	})
-}
-
 // noEnd is the answer while it is not known which document is the last one.
 func noEnd(err error) answer {
 	return answer{err: &Error{Reason: SourceDown, Message: "cannot read the end of the document stream", Err: err, Do: "try again"}}
 }
 
-// control appends a control; it takes effect when the planner has seen the document that it stands behind.
+// control appends a control; it takes effect when the planner has taken the arrival that it stands behind.
 func (l *loop) control(ctx context.Context, c plan.Control, stored func(context.Context)) error {
 	l.applier.Record(c)
 	l.long.recorded()

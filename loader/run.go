@@ -48,11 +48,9 @@ type Options struct {
 
 // Edges are the parts of the world that a Run works with.
 type Edges struct {
-	Documents   Documents // of a run with one document stream
-	Sources     Sources   // of a run with several; then Documents and Floors are nil
+	Sources     Sources
 	Plan        PlanLog
 	Checkpoints Checkpoints // may be nil
-	Floors      Floors      // may be nil: all documents stay
 	Log         *slog.Logger
 	// Keyed says that Plan authenticates records by a key: a plan that is begun says so.
 	Keyed bool
@@ -65,8 +63,8 @@ type Edges struct {
 	Tracer Tracer
 	// Connection returns the state of the connection to the servers of the streams. It may be nil.
 	Connection func() Connection
-	// Supply says why no documents of a source come, and what to do, where this process knows; ok is false where producers bring them. The empty name
-	// is the one document stream. It may be nil.
+	// Supply says why no documents of a source come, and what to do, where this process knows; ok is false where producers bring them. It may
+	// be nil.
 	Supply func(source string) (why, do string, ok bool)
 }
 
@@ -77,14 +75,13 @@ type Info struct {
 	ID          string       `json:"run_id"`
 	Fingerprint string       `json:"fingerprint"`
 	Config      plan.Config  `json:"config"`
-	Start       uint64       `json:"start"`     // sequence of the first document
 	Planned     uint64       `json:"planned"`   // steps 0 ... Planned-1 can be read
 	Ended       bool         `json:"ended"`     // no step follows
 	Committed   uint64       `json:"committed"` // all keepers' own checkpoints cover all steps before this one
 	Oldest      uint64       `json:"oldest"`    // steps before this one are released: their documents may be gone
 	Keepers     plan.Keepers `json:"keepers"`
-	// Sources are those of a run with several, in the order of their numbers, those that were removed among them.
-	Sources []plan.SourceInfo `json:"sources,omitempty"`
+	// Sources are in the order of their numbers, those that were removed among them.
+	Sources []plan.SourceInfo `json:"sources"`
 	// Was are names that the run had before its plan was repaired: who holds one of them means this run.
 	Was []string `json:"was,omitempty"`
 	// Begun says that the run has a plan, as far as this process knows.
@@ -176,13 +173,13 @@ func (r *Run) Info() Info {
 	now := r.plan.now() // first: a plan with steps has begun
 	h, begun := r.plan.head()
 	daemons, leader := r.office.addresses()
-	info := Info{Run: r.office.name, Fingerprint: h.Fingerprint, Config: r.office.config, Start: h.Start, Planned: now.steps, Ended: now.ended,
+	info := Info{Run: r.office.name, Fingerprint: h.Fingerprint, Config: r.office.config, Planned: now.steps, Ended: now.ended,
 		Committed: now.keepers.Committed(), Oldest: now.oldest, Keepers: now.keepers, Begun: begun, Daemons: daemons, Leader: leader, Length: r.Length(), Ahead: r.office.options.Ahead}
 	if begun {
 		info.ID = h.ID
 	}
-	if h.Config.Mixed() {
-		info.Sources = r.office.streams.infos()
+	if info.Sources = r.office.streams.infos(); len(info.Sources) == 0 { // the run has not begun
+		info.Sources = h.Infos()
 	}
 	if h.Repair != nil {
 		info.Was = h.Repair.Was
@@ -260,8 +257,8 @@ func (r *Run) Describe(ctx context.Context, sequence uint64) (DocumentInfo, erro
 	return r.office.streams.Describe(ctx, sequence)
 }
 
-// Seal ends the stream for this run behind its present last document: the pool drains there and every rank sees the same end. It
-// returns the sequence of that document. Idempotent.
+// Seal ends all sources for this run behind their present last documents: the pool drains there and every rank sees the same end. It
+// returns the sequence of the last one of these documents. Idempotent.
 func (r *Run) Seal(ctx context.Context) (uint64, error) { return r.SealBy(ctx, "") }
 
 // SealBy is Seal for somebody who is known by name, which the plan's record then has.
@@ -276,7 +273,7 @@ func (r *Run) SealBy(ctx context.Context, who string) (uint64, error) {
 	return at, err
 }
 
-// SealSource ends one source of a run with several behind its present last document, whose sequence it returns. Idempotent. who asked for it may be
+// SealSource ends one source behind its present last document, whose sequence it returns. Idempotent. who asked for it may be
 // empty.
 func (r *Run) SealSource(ctx context.Context, name, who string) (uint64, error) {
 	if err := validWho(who); err != nil {
@@ -308,7 +305,7 @@ func (r *Run) sources(ctx context.Context) ([]plan.SourceInfo, error) {
 	for {
 		now := r.plan.now()
 		infos := r.office.streams.infos()
-		if now.failed != nil || len(infos) > 0 || r.office.streams.sources == nil {
+		if now.failed != nil || len(infos) > 0 {
 			return infos, now.failed
 		}
 		select {
@@ -393,12 +390,12 @@ func (r *Run) ask(ctx context.Context, e plan.Entry) (uint64, error) {
 	}
 	limit, cancel := context.WithTimeout(ctx, r.office.options.Stall)
 	defer cancel()
-	if _, drain := e.(plan.Drain); drain && r.office.edges.Elector != nil && r.office.streams.sources == nil {
-		state, err := r.office.edges.Documents.State(limit)
-		if err != nil {
+	if _, drain := e.(plan.Drain); drain && r.office.edges.Elector != nil {
+		h, _ := r.plan.head()
+		var err error
+		if q.Least, err = r.office.streams.present(limit, h); err != nil {
 			return 0, err
 		}
-		q.Least = state.Last
 	}
 	a, err := r.asks(ctx, limit, q)
 	return a.at, err

@@ -83,7 +83,7 @@ func TestARunThatHasNotBegunHasNoID(t *testing.T) {
 // A fork has an id of its own and names its parent's; a repaired copy is the run that it is a copy of.
 func TestIDsOfForksAndCopies(t *testing.T) {
 	w, _ := drained(t)
-	h, old, err := loader.Fork(t.Context(), w.plan, 4, "next", w.config, w.docs.state())
+	h, old, err := w.fork(t, 4, "next", w.config)
 	if err != nil || h.ID == old.ID || len(h.ID) != 32 || h.Parent.ID != old.ID || len(old.ID) != 32 {
 		t.Errorf("id %q, parent %+v, of %q: %v", h.ID, h.Parent, old.ID, err)
 	}

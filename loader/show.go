@@ -62,7 +62,7 @@ func (s *streams) Show(ctx context.Context, ref uint64) (Shown, error) {
 		return Shown{}, err
 	}
 	shown, err := x.Documents.Show(ctx, sequence)
-	if err != nil || s.sources == nil {
+	if err != nil {
 		return shown, err
 	}
 	source := s.infos()[plan.RefSource(ref)]
@@ -74,19 +74,13 @@ func (s *streams) Show(ctx context.Context, ref uint64) (Shown, error) {
 }
 
 // Upcoming returns the next documents that the planner takes, as the plan names them: n of a source, or fewer where fewer are there. Without a name it
-// returns those of a run with one stream, and of one with several the next of each.
+// returns those of the only source, or of several the next of each.
 func (r *Run) Upcoming(ctx context.Context, source string, n int) ([]uint64, error) {
 	stats := r.Stats()
 	h, _ := r.plan.head()
 	all, err := r.office.streams.all(ctx, h)
 	if err != nil {
 		return nil, &Error{Reason: SourceDown, Message: "cannot open the document streams", Err: err, Do: "try again"}
-	}
-	if r.office.streams.sources == nil {
-		if source != "" {
-			return nil, &Error{Reason: BadTicket, Message: fmt.Sprintf("the run reads one document stream, and has no source %q", source), Do: "name no source"}
-		}
-		return r.upcomingOfOne(ctx, all[0], max(h.Start, stats.Cursor+1), n)
 	}
 	if len(stats.Sources) == 0 {
 		return nil, &Error{Reason: NotLeading, Message: "no daemon that plans the run has told how far its sources are read", Do: "ask again"}
@@ -101,7 +95,7 @@ func (r *Run) Upcoming(ctx context.Context, source string, n int) ([]uint64, err
 			continue
 		}
 		most := n
-		if source == "" {
+		if source == "" && len(infos) > 1 {
 			most = 1
 		}
 		state, err := all[i].Documents.State(ctx)
@@ -111,22 +105,6 @@ func (r *Run) Upcoming(ctx context.Context, source string, n int) ([]uint64, err
 		for _, sequence := range follows(h.Config.Seed, x, stats.Sources[i], state.Last, most) {
 			refs = append(refs, plan.Ref(i, sequence))
 		}
-	}
-	return refs, nil
-}
-
-// upcomingOfOne are the documents of the one stream from a sequence on.
-func (r *Run) upcomingOfOne(ctx context.Context, x opened, from uint64, n int) (refs []uint64, err error) {
-	state, err := x.Documents.State(ctx)
-	if err != nil {
-		return nil, err
-	}
-	last := state.Last
-	if at := r.office.report().PlanStats.Sealed; at != nil {
-		last = min(last, *at)
-	}
-	for sequence := from; sequence <= last && len(refs) < n; sequence++ {
-		refs = append(refs, sequence)
 	}
 	return refs, nil
 }

@@ -241,9 +241,9 @@ func (w *wait) replaying() *Error {
 		return nil
 	}
 	p := &w.report.PlanStats
-	sentence := fmt.Sprintf("Planning again after a restart: at document %s", w.report.PlanStats.Cursor)
-	if last := w.report.published(); last > 0 && len(p.Sources) == 0 {
-		sentence += " of " + strconv.FormatUint(last, 10)
+	sentence := fmt.Sprintf("Planning again after a restart: %s are planned", quantity.Things(int(p.Cursor.Last()), "document"))
+	if len(p.Sources) == 1 {
+		sentence = fmt.Sprintf("Planning again after a restart: at document %d of %d", max(p.Sources[0].Next, 1)-1, w.report.published())
 	}
 	detail := ""
 	if w.report.Idle >= flowFor {
@@ -296,8 +296,10 @@ func (w *wait) dry() *Error {
 		detail = w.lacks()
 	}
 	if x := w.wanted(); x != nil {
-		sentence += fmt.Sprintf(" of source %q", x.Name)
 		facts["source"] = x.Name
+		if w.report.several() {
+			sentence += fmt.Sprintf(" of source %q", x.Name)
+		}
 		if x.Epochs.Another(x.Epoch + 1) {
 			detail += fmt.Sprintf("; its next epoch begins when it is sealed (epochs: %s)", x.Epochs)
 		}
@@ -305,7 +307,7 @@ func (w *wait) dry() *Error {
 	if skipped := w.skipped(); skipped != "" {
 		detail += "; " + skipped
 	}
-	do := w.whenDry(facts["source"])
+	do := w.whenDry()
 	if w.supply != nil {
 		if why, mend, ok := w.supply(facts["source"]); ok {
 			detail = why + "; " + detail
@@ -327,13 +329,11 @@ func (w *wait) exhausted() bool {
 
 // sealed reports whether no document follows the last one of the stream that the plan waits for.
 func (w *wait) sealed() bool {
-	if x := w.wanted(); x != nil {
-		return x.Sealed
-	}
-	return w.report.PlanStats.Sealed != nil
+	x := w.wanted()
+	return x != nil && x.Sealed
 }
 
-// wanted returns the source that comes next; nil with one document stream.
+// wanted returns the source that comes next; nil while the leader has not told of it.
 func (w *wait) wanted() *SourceStats {
 	p := &w.report.PlanStats
 	if p.Wants >= len(p.Sources) {
@@ -342,9 +342,12 @@ func (w *wait) wanted() *SourceStats {
 	return &p.Sources[p.Wants]
 }
 
+// several reports whether the run has more than one source: then the one that is waited for is named.
+func (r *report) several() bool { return len(r.PlanStats.Sources) > 1 }
+
 // stream names the document stream that the plan waits for.
 func (w *wait) stream() string {
-	if x := w.wanted(); x != nil {
+	if x := w.wanted(); x != nil && w.report.several() {
 		return fmt.Sprintf("source %q", x.Name)
 	}
 	return "the document stream"
@@ -374,20 +377,19 @@ func (w *wait) idle() *Error {
 		"give one a weight with loaderd mix --set NAME=1", nil)
 }
 
-// whenDry is the advice where no documents arrive, with one command at most. source is the next one, empty with
-// one document stream.
-func (w *wait) whenDry(source string) string {
+// whenDry is the advice where no documents arrive, with one command at most.
+func (w *wait) whenDry() string {
 	const publish = "publish more documents, or "
 	switch lacks := w.report.PlanStats.Lacks; {
-	case source == "" && w.source.Last == 0:
+	case !w.report.several() && w.source.Last == 0:
 		return "publish documents with loaderd publish"
 	case lacks.Drains && w.options.Linger > 0:
 		return fmt.Sprintf("%swait: what is there is packed when the stream has been quiet for %s (serve.linger)",
 			publish, w.options.Linger)
 	case lacks.Drains:
 		return publish + "pack what is there with loaderd drain"
-	case source != "":
-		return publish + "end this source with loaderd seal " + source
+	case w.report.several():
+		return publish + "end this source with loaderd seal " + w.wanted().Name
 	case !lacks.Early || lacks.There == 0:
 		return publish + "end the run with loaderd seal"
 	case w.config.Steps.Last == plan.LastPad:

@@ -123,13 +123,9 @@ func TestWait_CauseRestsOnEvidence(t *testing.T) {
 			dry(w)
 			w.source.DrySince, w.report.Reading, w.report.Idle = ago(time.Second), time.Second, time.Second
 		}, SourceDry, ""},
-		{"stream dry and sealed", func(w *wait) {
-			dry(w)
-			w.report.PlanStats.Sealed = new(uint64)
-		}, CauseUnknown, "it is sealed"},
 		{"source dry and sealed", func(w *wait) {
 			dry(w)
-			w.report.PlanStats.Sources = []SourceStats{{Status: mixture.Status{Name: "web", Sealed: true}}}
+			w.report.PlanStats.Sources = []SourceStats{{Status: mixture.Status{Name: "web", Sealed: true}}, {Status: mixture.Status{Name: "code"}}}
 		}, CauseUnknown, `source "web" ends at document 60`},
 		{"documents of a dry stream not planned", func(w *wait) {
 			dry(w)

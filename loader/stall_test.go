@@ -74,7 +74,7 @@ func planned(t *testing.T) *world {
 
 func (w *world) odd(d oddDocs) {
 	d.memDocs = w.docs
-	w.edges = func(e *loader.Edges) { e.Documents = d }
+	w.edges = func(e *loader.Edges) { e.Sources = onlySource{Documents: d} }
 }
 
 func down(s loader.SourceStatus) loader.SourceStatus {
@@ -185,7 +185,7 @@ func TestStall_SecondSourceCannotBeOpened(t *testing.T) {
 		c.Sources = sources(map[string]float64{"code": 1, "web": 1})
 		w, s := mixed(c, "code", "web")
 		w.options.Stall = time.Second
-		w.edges = func(e *loader.Edges) { e.Documents, e.Sources = nil, oneReader{s, new(atomic.Bool)} }
+		w.edges = func(e *loader.Edges) { e.Sources = oneReader{s, new(atomic.Bool)} }
 		for _, docs := range s {
 			docs.lengths(slices.Repeat([]int{16}, 400)...)
 		}
@@ -204,7 +204,7 @@ func TestStall_SecondSourceCannotBeOpened(t *testing.T) {
 	})
 }
 
-// A document stream that ends before what the plan was made of is another one: the run says so at once, it does not wait for more.
+// A document stream that ends before what the plan was made of is another one: the run says so where it comes to the end, it does not wait for more.
 func TestDocumentStreamShorterThanThePlan(t *testing.T) {
 	for _, control := range []bool{false, true} {
 		w := planned(t)
@@ -217,7 +217,7 @@ func TestDocumentStreamShorterThanThePlan(t *testing.T) {
 			if err := stop(); err != nil {
 				t.Fatal(err)
 			}
-			w.docs.docs = w.docs.docs[:399]
+			w.docs.docs, w.options.Ahead = w.docs.docs[:399], 1<<20 // it plans up to the drain
 		} else {
 			w.docs.docs = w.docs.docs[:10]
 		}

@@ -25,16 +25,16 @@ type planStats struct {
 	CursorBefore plan.Position // of the snapshot before
 	Floor        plan.Position
 	Detail       map[string]int64
-	Wants        int           // number of the source that the planner takes the next document from
-	Idle         bool          // it takes none before a control comes
-	Sealed       *uint64       `json:",omitempty"` // last document, of a run with one stream that is sealed
-	Sources      []SourceStats `json:",omitempty"` // of a run with several
+	Wants        int  // number of the source that the planner takes the next document from
+	Idle         bool // it takes none before a control comes
+	Sources      []SourceStats
 }
 
-// SourceStats describes one source of a run with several.
+// SourceStats describes one source.
 type SourceStats struct {
 	mixture.Status
 	plan.SourceCounts
+	Start  uint64       `json:"start"`           // sequence of the document that the run began with
 	Next   uint64       `json:"next"`            // sequence of the next document, 0 behind the last one
 	Stream SourceStatus `json:"stream,omitzero"` // how far it is read
 }
@@ -57,14 +57,9 @@ func (l *leader) snapshot() {
 	s.Detail = p.Detail()
 	source, _, wants := p.Wants()
 	s.Wants, s.Idle = source, !wants
-	if at, sealed := l.applier.Sealed(); sealed {
-		s.Sealed = &at
-	}
-	if m := p.Mixture(); m != nil {
-		counts := p.SourceCounts()
-		for i, x := range m.Status() {
-			s.Sources = append(s.Sources, SourceStats{Status: x, SourceCounts: counts[i], Next: m.Sequence(i)})
-		}
+	m, counts := p.Mixture(), p.SourceCounts()
+	for i, x := range m.Status() {
+		s.Sources = append(s.Sources, SourceStats{Status: x, SourceCounts: counts[i], Start: p.Infos()[i].Start, Next: m.Sequence(i)})
 	}
 	l.mu.Lock()
 	s.CursorBefore = l.figures.Cursor
@@ -119,7 +114,7 @@ type Stats struct {
 	CacheMisses     int64            `json:"cache_misses"`
 	Published       uint64           `json:"published_documents"` // that the streams of the run have taken, as far as the leader has heard
 	Source          SourceStatus     `json:"source"`
-	// Sources are those of a run with several, in the order of their numbers; then Source is the one that comes next.
+	// Sources are in the order of their numbers; Source is the one that comes next.
 	Sources []SourceStats `json:"sources,omitempty"`
 	// Streams is how full the document streams are, in the order of their sources.
 	Streams []StreamFill `json:"streams,omitempty"`

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// Stock returns what the streams of a run's sources hold now, by the numbers of these. A run with one document stream has one.
+// Stock returns what the streams of a run's sources hold now, by the numbers of these.
 func (r *Run) Stock(ctx context.Context) ([]StreamState, error) {
 	h, _ := r.plan.head()
 	streams, err := r.office.streams.all(ctx, h)
@@ -15,7 +15,7 @@ func (r *Run) Stock(ctx context.Context) ([]StreamState, error) {
 	out := make([]StreamState, len(streams))
 	for i, x := range streams {
 		if out[i], err = x.Documents.State(ctx); err != nil {
-			return nil, &Error{Reason: SourceDown, Message: fmt.Sprintf("cannot read the end of the stream of source %s", x.name), Err: err, Do: "try again"}
+			return nil, &Error{Reason: SourceDown, Message: fmt.Sprintf("cannot read the end of the stream of source %s", x.Name), Err: err, Do: "try again"}
 		}
 	}
 	return out, nil

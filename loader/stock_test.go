@@ -6,7 +6,7 @@ import (
 	"loaderd/loader"
 )
 
-// A run says what the streams of its sources hold, and a run with one document stream what that does.
+// A run says what the streams of its sources hold.
 func TestStock(t *testing.T) {
 	w, s := mixed(mixedConfig(), "code", "math", "web")
 	fill(s)

@@ -21,16 +21,15 @@ type Stream struct {
 	Floors    Floors // may be nil: all documents stay
 }
 
-// Sources opens the streams of a run with several sources.
+// Sources opens the streams of a run.
 type Sources interface {
 	// Open opens the stream of a source, and makes it where it is absent. It is called once for each source.
 	Open(ctx context.Context, name string, c mixture.Source) (Stream, error)
 }
 
-// streams are the document streams of a run by the numbers of their sources. A run with one document stream has it as number 0, and no names:
-// there a document is named by its sequence, and with several by plan.Ref, which of source 0 is the same.
+// streams are the document streams of a run by the numbers of their sources. A document is named by plan.Ref.
 type streams struct {
-	sources Sources   // nil with one stream
+	sources Sources
 	view    *planView // of the run, which names its sources as far as it was followed; nil where the header's are all
 
 	mu    sync.Mutex
@@ -39,11 +38,7 @@ type streams struct {
 }
 
 func newStreams(e Edges, view *planView) *streams {
-	s := &streams{sources: e.Sources, view: view, open: map[string]Stream{}}
-	if e.Sources == nil {
-		s.open[""] = Stream{e.Documents, e.Floors}
-	}
-	return s
+	return &streams{sources: e.Sources, view: view, open: map[string]Stream{}}
 }
 
 // infos returns the sources of the run.
@@ -69,15 +64,12 @@ func (s *streams) learn(infos []plan.SourceInfo) {
 	}
 }
 
-// named returns the stream of a source; of the empty name with one stream.
+// named returns the stream of a source.
 func (s *streams) named(ctx context.Context, name string, c mixture.Source) (Stream, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if x, ok := s.open[name]; ok {
 		return x, nil
-	}
-	if s.sources == nil {
-		return Stream{}, fmt.Errorf("the run reads one document stream, and none of source %s", name)
 	}
 	x, err := s.sources.Open(ctx, name, c)
 	if err != nil {
@@ -90,16 +82,12 @@ func (s *streams) named(ctx context.Context, name string, c mixture.Source) (Str
 // opened is a stream of the run. It is needed from Start on.
 type opened struct {
 	Stream
-	name string // of its source, empty with one stream
 	plan.SourceBegin
+	begin uint64 // document that the run, or the one that it is a fork of, began with
 }
 
 // all returns the streams of the run by their numbers. h is the header of its plan.
 func (s *streams) all(ctx context.Context, h plan.Header) ([]opened, error) {
-	if s.sources == nil {
-		x, err := s.named(ctx, "", mixture.Source{})
-		return []opened{{Stream: x, SourceBegin: plan.SourceBegin{Stream: h.Stream, Start: h.Start}}}, err
-	}
 	infos := s.infos()
 	if len(infos) == 0 {
 		infos = h.Infos()
@@ -110,7 +98,7 @@ func (s *streams) all(ctx context.Context, h plan.Header) ([]opened, error) {
 		if err != nil {
 			return nil, err
 		}
-		out[i] = opened{stream, x.Name, x.SourceBegin}
+		out[i] = opened{stream, x.SourceBegin, x.Start}
 		out[i].Start = x.First()
 	}
 	return out, nil
@@ -126,7 +114,7 @@ func (s *streams) same(ctx context.Context, h plan.Header) (needs, error) {
 	for i, x := range all {
 		state, err := x.Documents.State(ctx)
 		if err != nil {
-			return nil, fmt.Errorf("read document stream%s: %w", ofSource(x.name), err)
+			return nil, fmt.Errorf("read the documents of source %s: %w", x.Name, err)
 		}
 		if err := madeOf(h.Run, x.SourceBegin.Stream, state.Stream); err != nil {
 			return nil, err
@@ -138,9 +126,6 @@ func (s *streams) same(ctx context.Context, h plan.Header) (needs, error) {
 
 // of returns the stream of a document, and its sequence there.
 func (s *streams) of(ctx context.Context, ref uint64) (Stream, uint64, error) {
-	if s.sources == nil {
-		return s.open[""], ref, nil
-	}
 	source := plan.RefSource(ref)
 	infos := s.infos()
 	if source >= len(infos) { // a reader is ahead of what this process has followed of the plan
@@ -158,9 +143,6 @@ func (s *streams) of(ctx context.Context, ref uint64) (Stream, uint64, error) {
 
 // document names a document of the plan for people.
 func (s *streams) document(ref uint64) string {
-	if s.sources == nil {
-		return fmt.Sprintf("document %d", ref)
-	}
 	name := fmt.Sprint(plan.RefSource(ref))
 	if infos := s.infos(); plan.RefSource(ref) < len(infos) {
 		name = infos[plan.RefSource(ref)].Name
@@ -188,9 +170,6 @@ func (s *streams) Traits(ctx context.Context, ref uint64) ([]plan.Part, error) {
 
 // Again is Documents.Again for documents that the plan names; so does their Sequence.
 func (s *streams) Again(ctx context.Context, refs []uint64, f func(Document)) error {
-	if s.sources == nil {
-		return s.open[""].Documents.Again(ctx, refs, f)
-	}
 	g, ctx := errgroup.WithContext(ctx)
 	for len(refs) > 0 {
 		source := plan.RefSource(refs[0])
@@ -221,17 +200,12 @@ func (s *streams) Describe(ctx context.Context, ref uint64) (DocumentInfo, error
 		return DocumentInfo{}, err
 	}
 	info, err := x.Documents.Describe(ctx, sequence)
-	if s.sources != nil {
-		info.Source = s.infos()[plan.RefSource(ref)].Name
-	}
+	info.Source = s.infos()[plan.RefSource(ref)].Name
 	return info, err
 }
 
 // Lookup returns the messages that have a producer's id, or hold a document that has it, as the plan names them: of each source in order.
 func (s *streams) Lookup(ctx context.Context, id string) (refs []uint64, err error) {
-	if s.sources == nil {
-		return s.open[""].Documents.Lookup(ctx, id)
-	}
 	for source, info := range s.infos() {
 		x, err := s.named(ctx, info.Name, info.Config)
 		if err != nil {
@@ -248,21 +222,27 @@ func (s *streams) Lookup(ctx context.Context, id string) (refs []uint64, err err
 	return refs, nil
 }
 
-// begins returns what stands in the header of a new run of what its streams hold now.
-func (s *streams) begins(ctx context.Context, c plan.Config) (h plan.Header, err error) {
-	if s.sources == nil {
-		state, err := s.open[""].Documents.State(ctx)
-		return plan.Header{Start: state.First, Stream: state.Stream}, err
-	}
-	h.Start = 1
+// begins returns where a new run begins with each of its sources, by what their streams hold now.
+func (s *streams) begins(ctx context.Context, c plan.Config) (out []plan.SourceBegin, err error) {
 	for _, name := range slices.Sorted(maps.Keys(c.Sources)) {
 		b, err := s.begin(ctx, name, c.Sources[name])
 		if err != nil {
-			return h, err
+			return nil, err
 		}
-		h.Sources = append(h.Sources, b)
+		out = append(out, b)
 	}
-	return h, nil
+	return out, nil
+}
+
+// present returns the arrival of the last document that the only source of a run holds now. It is 0 for several sources, whose documents arrive in an order
+// that is not known ahead.
+func (s *streams) present(ctx context.Context, h plan.Header) (uint64, error) {
+	all, err := s.all(ctx, h)
+	if err != nil || len(all) > 1 {
+		return 0, err
+	}
+	state, err := all[0].Documents.State(ctx)
+	return max(state.Last+1, all[0].begin) - all[0].begin, err
 }
 
 // begin says where a run that begins now begins with a source.
@@ -311,6 +291,3 @@ func startOf(ctx context.Context, docs Documents, state StreamState, start strin
 	})
 	return state.First + uint64(n), err
 }
-
-// purges reports whether anybody is told what the run needs of its streams.
-func (s *streams) purges() bool { return s.sources != nil || s.open[""].Floors != nil }

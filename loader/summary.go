@@ -2,7 +2,6 @@ package loader
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -13,14 +12,13 @@ import (
 type Summary struct {
 	Header plan.Header
 	Steps  uint64
-	// Sealed says that the run reads no document behind SealedAt, Ended that no step follows.
+	// Sealed says that all sources are sealed, Ended that no step follows.
 	Sealed   bool
-	SealedAt uint64
-	SealedBy string // who asked for it, where that is known
+	SealedBy string // who asked for the last one, where that is known
 	Ended    bool
 	// Keepers have committed so far.
 	Keepers plan.Keepers
-	// Sources are those of a run with several, by their numbers. Then Sealed says that all of them are, and SealedAt nothing.
+	// Sources are by their numbers.
 	Sources []SourceSummary
 }
 
@@ -48,13 +46,11 @@ func Summarize(ctx context.Context, log PlanLog, checkpoint []byte) (s Summary, 
 	s.inherits()
 	if c, fits := p.covers(ctx, s.Header, checkpoint, end.records); fits {
 		from, s.Keepers = c.Tail.Position+1, c.Keepers()
-		if s.Header.Config.Mixed() {
-			if s.Header.State, err = p.heritage(ctx, s.Header); err != nil {
-				return s, err
-			}
-			if err := s.restored(c); err != nil {
-				return s, fmt.Errorf("read the newest checkpoint: %w", err)
-			}
+		if s.Header.State, err = p.heritage(ctx, s.Header); err != nil {
+			return s, err
+		}
+		if err := s.restored(c); err != nil {
+			return s, fmt.Errorf("read the newest checkpoint: %w", err)
 		}
 		for _, e := range c.Pending() {
 			s.note(e)
@@ -68,15 +64,10 @@ func Summarize(ctx context.Context, log PlanLog, checkpoint []byte) (s Summary, 
 		s.note(e)
 		return nil
 	})
-	if err == nil && end.ended >= from && !s.Sealed && !s.Header.Config.Mixed() {
-		err = damaged(end.ended, errors.New("it ends the run, and no seal stands before it"))
-	}
 	if err != nil {
 		return s, fmt.Errorf("read the plan: %w", err)
 	}
-	if s.Header.Config.Mixed() {
-		s.Sealed = !slices.ContainsFunc(s.Sources, func(x SourceSummary) bool { return !x.Sealed && !x.Removed })
-	}
+	s.Sealed = !slices.ContainsFunc(s.Sources, func(x SourceSummary) bool { return !x.Sealed && !x.Removed })
 	return s, nil
 }
 
@@ -89,7 +80,7 @@ func (s *Summary) adds(infos []plan.SourceInfo) {
 
 // inherits takes in the sources as a fork found them.
 func (s *Summary) inherits() {
-	if !s.Header.Heir() {
+	if s.Header.Parent == nil {
 		return
 	}
 	for i, x := range s.Header.Parent.Sources {
@@ -125,8 +116,6 @@ func (p *planReader) covers(ctx context.Context, h plan.Header, checkpoint []byt
 
 func (s *Summary) note(e plan.Entry) {
 	switch e := e.(type) {
-	case plan.Seal:
-		s.Sealed, s.SealedAt, s.SealedBy = true, e.At, e.By
 	case plan.SealSource:
 		if e.Source < len(s.Sources) {
 			s.Sources[e.Source].Sealed, s.Sources[e.Source].Last, s.SealedBy = true, e.Last, e.By

@@ -55,7 +55,7 @@ func TestEveryLeadIsATermOfThePlan(t *testing.T) {
 		if !slices.Equal(who, want) || at[len(at)-1] != max(before, 1)+1 {
 			t.Fatalf("the terms begin at %v, of %q, want those of %q, the last at %d", at, who, want, max(before, 1)+1)
 		}
-		if _, err := loader.Audit(t.Context(), loader.Edges{Documents: w.docs, Plan: w.plan}, w.config.Tokenizer, nil); err != nil {
+		if _, err := loader.Audit(t.Context(), loader.Edges{Sources: onlySource{Documents: w.docs}, Plan: w.plan}, w.config.Tokenizer, nil); err != nil {
 			t.Error(err)
 		}
 		if d, err := loader.Inspect(t.Context(), w.plan, w.checkpoints, 0); err != nil || d.Why != "" {
@@ -183,7 +183,7 @@ func TestARunThatIsTakenForANewOne(t *testing.T) {
 		w.edges = func(e *loader.Edges) {
 			edges(e)
 			if e.Plan = (emptyLog{w.plan}); !fenced {
-				e.Floors = nil
+				e.Sources = onlySource{Documents: w.docs}
 			}
 		}
 		run, err := w.open(t)

@@ -36,7 +36,7 @@ func TestTokensAreRightWhereMemoryIsUsedAgain(t *testing.T) {
 	c.Packing.Buckets = []int{512}
 	w := newWorld(c)
 	w.options.CacheBytes, w.options.Ahead = 60<<10, 16
-	w.edges = func(e *loader.Edges) { e.Documents = narrowDocs{w.docs} }
+	w.edges = func(e *loader.Edges) { e.Sources = onlySource{Documents: narrowDocs{w.docs}} }
 	tokens := func(document uint64) (ids []int32) {
 		for k := range 260 + document*37%250 {
 			ids = append(ids, int32((document*997+k)%60_000))

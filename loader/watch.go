@@ -57,7 +57,7 @@ func (l *leader) look(ctx context.Context, source int, x opened) (trouble, err e
 		return nil, nil
 	}
 	l.grows(source, state.Last)
-	l.measureFill(source, x.name, state)
+	l.measureFill(source, x.Name, state)
 	if state.Sealed {
 		if err := l.ends(ctx, source); err != nil {
 			return nil, nil

@@ -37,7 +37,7 @@ func TestLeader_DeposedBehindACutReportsNoLostDocuments(t *testing.T) {
 		w.options.Ahead, w.options.Checkpoint = 2, 4
 		w.docs.lengths(slices.Repeat([]int{16}, 400)...)
 		docs := cutDocs{w.docs, new(atomic.Bool), new(atomic.Int64)}
-		first, _ := w.join(t, company, "first", func(e *loader.Edges) { e.Documents = docs })
+		first, _ := w.join(t, company, "first", func(e *loader.Edges) { e.Sources = onlySource{Documents: docs} })
 		eventually(t, func() bool { return first.Info().Planned == 2 })
 		second, _ := w.join(t, company, "second")
 

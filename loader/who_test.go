@@ -41,7 +41,7 @@ func TestThePlanNamesWhoAsked(t *testing.T) {
 		t.Error("the batches depend on who asked")
 	}
 	for what, w := range map[string]*world{"": nobody, ", asked for by alice": alice} {
-		audited, err := loader.Audit(t.Context(), loader.Edges{Documents: w.docs, Plan: w.plan}, w.config.Tokenizer, nil)
+		audited, err := loader.Audit(t.Context(), loader.Edges{Sources: onlySource{Documents: w.docs}, Plan: w.plan}, w.config.Tokenizer, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -52,11 +52,11 @@ func TestThePlanNamesWhoAsked(t *testing.T) {
 			}
 			controls = append(controls, c.What)
 		}
-		if said := []string{"drain behind document 60" + what, "seal behind document 120" + what}; !slices.Equal(controls, said) {
+		if said := []string{"drain behind arrival 60" + what, "seal of source 0 behind its document 120, behind arrival 120" + what}; !slices.Equal(controls, said) {
 			t.Errorf("the audit says %q, want %q", controls, said)
 		}
 		s, err := loader.Summarize(t.Context(), w.plan, nil)
-		if err != nil || s.SealedAt != 120 || !strings.HasSuffix(what, s.SealedBy) || (s.SealedBy == "") != (what == "") {
+		if err != nil || s.Sources[0].Last != 120 || !strings.HasSuffix(what, s.SealedBy) || (s.SealedBy == "") != (what == "") {
 			t.Errorf("%+v, %v", s, err)
 		}
 	}

@@ -265,7 +265,7 @@ func (o *office) hear(b []byte) {
 // question asks the leader to record an entry, or for a checkpoint.
 type question struct {
 	Record []byte `json:"record,omitempty"` // of the entry; a control's without its place
-	// Again says that the question was put before and the answer is missing: a drain of the documents up to Least that stands behind record
+	// Again says that the question was put before and the answer is missing: a drain of the arrivals up to Least that stands behind record
 	// After of the plan is the answer.
 	Again bool   `json:"again,omitempty"`
 	After uint64 `json:"after,omitempty"`
@@ -391,7 +391,7 @@ func (o *office) record(ctx context.Context, q question) (answer, error) {
 	return l.ask(ctx, request{entry: e, dryRun: q.DryRun})
 }
 
-// entry is what is asked for: a control without its place, a change of keepers, or nil for a checkpoint.
+// entry is what is asked for: a control without its place, the end of all sources, a change of keepers, or nil for a checkpoint.
 func (q question) entry() (plan.Entry, error) {
 	if q.Record == nil {
 		return nil, nil
@@ -401,7 +401,7 @@ func (q question) entry() (plan.Entry, error) {
 		return nil, &Error{Reason: BadTicket, Message: err.Error()}
 	}
 	switch e.(type) {
-	case plan.Control, plan.Commit, plan.Leave:
+	case plan.Control, plan.Seal, plan.Commit, plan.Leave:
 		return e, nil
 	}
 	return nil, &Error{Reason: BadTicket, Message: fmt.Sprintf("nobody can ask for a record of kind %d", e.Kind())}

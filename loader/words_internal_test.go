@@ -178,7 +178,7 @@ func FuzzQuestions(f *testing.F) {
 			return
 		}
 		switch e, err := q.entry(); e.(type) {
-		case plan.Control, plan.Commit, plan.Leave:
+		case plan.Control, plan.Seal, plan.Commit, plan.Leave:
 		default:
 			if err == nil && q.Record != nil {
 				t.Fatalf("%T can be asked for", e)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"loaderd/loader"
+	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
 )
 
@@ -235,9 +236,22 @@ func newWorld(c plan.Config) *world {
 	return w
 }
 
+// onlySource opens the only source of a run.
+type onlySource loader.Stream
+
+// Open implements loader.Sources.
+func (s onlySource) Open(context.Context, string, mixture.Source) (loader.Stream, error) {
+	return loader.Stream(s), nil
+}
+
+// fork returns the headers of a fork at a step, and of the run.
+func (w *world) fork(t *testing.T, step uint64, name string, c plan.Config) (forked, from plan.Header, err error) {
+	return loader.Fork(t.Context(), w.edgesOf(), step, name, c)
+}
+
 // edgesOf is what a run of the world gets.
 func (w *world) edgesOf() loader.Edges {
-	e := loader.Edges{Documents: w.docs, Plan: w.plan, Checkpoints: w.checkpoints, Log: slog.New(slog.DiscardHandler)}
+	e := loader.Edges{Sources: onlySource{Documents: w.docs}, Plan: w.plan, Checkpoints: w.checkpoints, Log: slog.New(slog.DiscardHandler)}
 	if w.edges != nil {
 		w.edges(&e)
 	}
@@ -246,7 +260,7 @@ func (w *world) edgesOf() loader.Edges {
 
 // beginning is where a fork or a copy begins.
 func (w *world) beginning(floors loader.Floors) loader.Edges {
-	return loader.Edges{Documents: w.docs, Plan: w.plan, Checkpoints: w.checkpoints, Floors: floors}
+	return loader.Edges{Sources: onlySource{w.docs, floors}, Plan: w.plan, Checkpoints: w.checkpoints}
 }
 
 func (w *world) open(t *testing.T) (*loader.Run, error) {

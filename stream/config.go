@@ -64,10 +64,10 @@ type Config struct {
 	BufferBytes int64 `koanf:"buffer_bytes"`
 	// ReconnectWait is the longest pause between attempts to reconnect.
 	ReconnectWait time.Duration `koanf:"reconnect_wait"`
-	// Sources are those whose streams producers may publish to, where the run has several.
+	// Sources are those whose streams producers may publish to beside the document stream.
 	Sources []string `koanf:"-"`
 
-	// Source is whose documents these are; empty for one document stream. Shares is how many sources share the disk and what is buffered.
+	// Source is whose documents these are; empty for the document stream itself. Shares is how many sources share the disk and what is buffered.
 	Source string `koanf:"-"`
 	Shares int    `koanf:"-"`
 }

@@ -15,6 +15,9 @@ import (
 	"loaderd/stream/messages"
 )
 
+// OnlySource is the name of the document stream as the only source of a run: that of its subject.
+func (c Config) OnlySource() string { return strings.ReplaceAll(c.Subject, ".", "-") }
+
 // OfSource is the configuration of one of so many sources of a run: its documents are in a stream of their own, DOCS_web with subjects docs.web and
 // docs.web.>. What is buffered is shared by the sources.
 func (c Config) OfSource(name string, sources int) Config {
@@ -36,8 +39,11 @@ func (c Config) subjects() []string {
 	return []string{c.Subject, c.Subject + ".>"}
 }
 
-// Source is the store of one of so many sources' documents, over the same connections.
+// Source is the store of one of so many sources' documents, over the same connections. The only source has the document stream.
 func (s *Store) Source(name string, sources int) *Store {
+	if name == s.config.OnlySource() {
+		return s
+	}
 	x := &Store{Client: s.Client, config: s.config.OfSource(name, sources), log: s.log.With("source", name), server: s.server, diskFree: s.diskFree, account: s.account,
 		lowered: s.lowered, own: s.own, keys: s.keys}
 	if x.own == nil {

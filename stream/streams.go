@@ -206,7 +206,7 @@ func (s *Store) overlap(ctx context.Context, err error, subject string) error {
 	sources, _ := s.sources(ctx)
 	switch {
 	case s.config.Source != "":
-		return fmt.Errorf("%w: %s takes %s already, as the one document stream of runs without sources: give the streams of sources other subjects and names "+
+		return fmt.Errorf("%w: %s takes %s already, as the document stream of runs without sources: give the streams of sources other subjects and names "+
 			"(stream.subject, stream.name), or name that source otherwise", err, name, subject)
 	case len(sources) > 0:
 		return fmt.Errorf("%w: %s has streams of sources (%s): publish to one of them (--source), or change stream.name and stream.subject", err, subject,

@@ -81,7 +81,7 @@ func measureState(ctx context.Context, store *stream.Store, c plan.Config, b *be
 		}
 		get = append(get, time.Since(began))
 		began = time.Now()
-		again, err := plan.NewPlanner(c, 1)
+		again, err := newPlanner(c)
 		if err != nil {
 			return err
 		}

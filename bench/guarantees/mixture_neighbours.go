@@ -102,7 +102,7 @@ type mixing struct {
 
 // neighbours plans documents in an order.
 func (b *bench) neighbours(ctx context.Context, lengths []int32, order []uint64) (mixing, error) {
-	planner, err := plan.NewPlanner(planConfig(2048), 1)
+	planner, err := newPlanner(planConfig(2048))
 	if err != nil {
 		return mixing{}, err
 	}

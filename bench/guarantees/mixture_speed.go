@@ -102,7 +102,7 @@ func (p *pace) count(steps []plan.Step) error {
 
 // streamPace plans the documents of one stream.
 func (b *bench) streamPace(ctx context.Context) (*pace, error) {
-	planner, err := plan.NewPlanner(planConfig(2048), 1)
+	planner, err := newPlanner(planConfig(2048))
 	if err != nil {
 		return nil, err
 	}

@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"maps"
+	"slices"
 
 	"loaderd/internal/config"
 	"loaderd/internal/lengths"
@@ -37,9 +39,18 @@ func arrivals(n int) []plan.Arrival {
 	return out
 }
 
+// newPlanner is the planner of a run that begins with the first documents of its sources.
+func newPlanner(c plan.Config) (*plan.Planner, error) {
+	h := plan.Header{Config: c}
+	for _, name := range slices.Sorted(maps.Keys(c.Sources)) {
+		h.Sources = append(h.Sources, plan.SourceBegin{Name: name, Start: 1})
+	}
+	return h.NewPlanner()
+}
+
 // planSteps feeds documents to a new planner and tells each of what came of it.
 func planSteps(ctx context.Context, c plan.Config, in []plan.Arrival, each func(p *plan.Planner, a plan.Arrival, steps []plan.Step)) (*plan.Planner, error) {
-	p, err := plan.NewPlanner(c, 1)
+	p, err := newPlanner(c)
 	if err != nil {
 		return nil, err
 	}

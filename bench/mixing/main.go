@@ -114,7 +114,7 @@ func (m *mixer) begin() (err error) {
 		}
 		m.header.Sources = append(m.header.Sources, b)
 	}
-	m.header.Config, m.header.Start = c, 1
+	m.header.Config = c
 	m.applier, err = m.header.Begin()
 	return err
 }

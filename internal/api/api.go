@@ -105,7 +105,7 @@ type Page struct {
 
 // Piece is a part of a row: tokens [Start, Start+Length) of the document of a sequence, or of a message that holds several.
 type Piece struct {
-	Source   string `json:"source,omitempty"` // the document's, of a run with several
+	Source   string `json:"source,omitempty"` // the document's
 	Sequence uint64 `json:"sequence"`
 	Start    int32  `json:"start"`
 	Length   int32  `json:"length"`

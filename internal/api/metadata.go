@@ -26,8 +26,8 @@ type Metadata struct {
 	Weighted bool `json:"weighted,omitempty"`
 
 	// StepSources is how many sources the step's numbers may be of: those that the run began with, and more where one of them came later.
-	StepSources int                    `json:"step_sources,omitempty"`
-	Sources     map[string]SourceCount `json:"sources,omitzero"` // of a run with several: what this batch has of each, by name
+	StepSources int                    `json:"step_sources"`
+	Sources     map[string]SourceCount `json:"sources"` // what this batch has of each, by name
 }
 
 // SourceCount is what a batch has of one source.

@@ -65,11 +65,11 @@ type SkippedStatus struct {
 
 // PullStatus is how far a document stream is filled with objects elsewhere.
 type PullStatus struct {
-	Source    string    `json:"source,omitempty"` // empty of a run with one document stream
-	From      []string  `json:"from"`             // patterns, without secrets
-	Objects   int       `json:"objects"`          // in the listing
-	Read      int       `json:"objects_read"`     // to their ends
-	Bytes     int64     `json:"bytes"`            // of the objects, as they are stored
+	Source    string    `json:"source"`
+	From      []string  `json:"from"`         // patterns, without secrets
+	Objects   int       `json:"objects"`      // in the listing
+	Read      int       `json:"objects_read"` // to their ends
+	Bytes     int64     `json:"bytes"`        // of the objects, as they are stored
 	BytesRead int64     `json:"bytes_read"`
 	Documents int64     `json:"documents"` // put into the stream
 	LeftOut   int64     `json:"left_out"`  // lines, rows and objects that are none
@@ -118,7 +118,7 @@ type Stage struct {
 	Limits bool    `json:"limits,omitempty"` // what the others wait for
 }
 
-// SourceStatus is a source of a run with several.
+// SourceStatus is a source of a run.
 type SourceStatus struct {
 	Name        string     `json:"name"`
 	Target      float64    `json:"target"`       // share that it is to have
@@ -132,6 +132,7 @@ type SourceStatus struct {
 	Undecodable int64      `json:"undecodable"`
 	LeftOut     int64      `json:"left_out"` // documents that are not used, for whatever reason
 	Stored      uint64     `json:"stored"`   // sequence of the last document in its stream
+	Start       uint64     `json:"start"`    // sequence of the document that the run began with
 	Next        uint64     `json:"next"`     // sequence that is taken next; 0 behind the last one
 	DrySince    *time.Time `json:"dry_since,omitempty"`
 	DownSince   *time.Time `json:"down_since,omitempty"`
@@ -285,7 +286,7 @@ type StepSeries struct {
 	Tokens    []int64     `json:"tokens"`  // padding left out
 	Pieces    []int64     `json:"pieces"`
 	Continued []int64     `json:"continued"`         // pieces that go on where one before ended: parts of documents that were split
-	Age       []uint64    `json:"age,omitempty"`     // documents that came between a piece and its step, at most; of a run with one stream
+	Age       []uint64    `json:"age,omitempty"`     // documents that came between a piece and its step, at most; of a run with one source
 	Waits     []uint64    `json:"waits"`             // documents that came since the oldest one that a later step needs, at most
 	Sources   [][]int64   `json:"sources,omitempty"` // by source: tokens
 	Targets   [][]float64 `json:"targets,omitempty"` // by source: share that it was to have

@@ -64,6 +64,7 @@ func TestDefault(t *testing.T) {
 		Log:      config.Log{Level: "info", Format: "text", Progress: time.Minute},
 		Shutdown: config.Shutdown{Timeout: 20 * time.Second},
 	}
+	want.Plan.Sources = map[string]mixture.Source{"docs": {Weight: 1, Epochs: 1}}
 	if diff := cmp.Diff(want, config.Default()); diff != "" {
 		t.Errorf("default.yaml differs from the packages' defaults (-want +got):\n%s", diff)
 	}
@@ -197,16 +198,6 @@ func TestExamples(t *testing.T) {
 		if _, err := config.Load(config.Layers{Name: file, YAML: data}); err != nil {
 			t.Error(err)
 		}
-	}
-}
-
-// A run with one document stream has the fingerprint that it had before there were sources.
-func TestFingerprintWithoutSources(t *testing.T) {
-	c := config.Default().Plan
-	bare := c
-	bare.Sources, bare.Mix = nil, mixture.Mix{}
-	if c.Fingerprint() != bare.Fingerprint() {
-		t.Error("mix shapes a run without sources")
 	}
 }
 
@@ -416,7 +407,7 @@ func TestPull(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := cmp.Diff(c.Pull, again.Pull); d != "" || len(c.Pull.Streams()["web"]) != 1 || len(c.Pull.Streams()["code"]) != 0 {
+	if d := cmp.Diff(c.Pull, again.Pull); d != "" || len(c.Pulled()["web"]) != 1 || len(c.Pulled()["code"]) != 0 {
 		t.Errorf("%+v; again %s", c.Pull, d)
 	}
 	for yaml, want := range map[string]string{

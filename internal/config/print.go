@@ -58,6 +58,9 @@ func (f *field) format(c *Config) string {
 	case []int:
 		return "[" + strings.Trim(strings.ReplaceAll(fmt.Sprint(x), " ", ", "), "[]") + "]"
 	case map[string]mixture.Source:
+		if only, given := x[c.Stream.OnlySource()]; given && len(c.Pull.Sources) == 0 && reflect.DeepEqual(only, onlySource()) {
+			return "{}"
+		}
 		type source struct {
 			mixture.Source
 			From []string `json:"from,omitempty"`

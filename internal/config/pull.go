@@ -10,7 +10,7 @@ import (
 
 // Pull is what document streams are filled with by the daemon itself.
 type Pull struct {
-	// From are patterns of objects, of a run with one document stream.
+	// From are patterns of objects for the only source.
 	From []string `koanf:"from"`
 	// Format, TextColumn and IDColumn are as for loaderd publish.
 	Format     string `koanf:"format"`
@@ -34,18 +34,18 @@ type Pull struct {
 // fromField is the setting of a source that has its patterns.
 const fromField = "from"
 
-// Streams are the patterns by source; the empty name is that of a run with one document stream.
-func (p Pull) Streams() map[string][]string {
-	if len(p.From) > 0 {
-		return map[string][]string{"": p.From}
+// Pulled are the patterns by source.
+func (c Config) Pulled() map[string][]string {
+	if len(c.Pull.From) > 0 {
+		return map[string][]string{c.Stream.OnlySource(): c.Pull.From}
 	}
-	return p.Sources
+	return c.Pull.Sources
 }
 
 // pull checks what documents are to be pulled from.
 func (v *validation) pull(c Config) {
 	p := c.Pull
-	v.check(len(p.From) == 0 || !c.Plan.Mixed(), "pull.from", p.From, "nothing, where there are sources: sources.NAME.from")
+	v.check(len(p.From) == 0 || c.HasOnlySource() && len(p.Sources) == 0, "pull.from", p.From, "nothing, where there are sources: sources.NAME.from")
 	format := corpus.Format(p.Format)
 	v.check(format.Check() == nil && format != corpus.Megatron && format != corpus.MDS, "pull.format", p.Format, "a format of loaderd publish --format that is of single files")
 	_, err := corpus.Encodings(p.Encoding)
@@ -53,9 +53,9 @@ func (v *validation) pull(c Config) {
 	v.check(corpus.CheckQuoting(p.CSVQuoting) == nil, "pull.csv_quoting", p.CSVQuoting, "auto, on or off")
 	v.check(corpus.CheckEscape(p.CSVEscape) == nil, "pull.csv_escape", p.CSVEscape, "auto, none or backslash")
 	v.check(p.Follow >= 0 && (p.Follow == 0 || p.Follow >= time.Second), "pull.follow", p.Follow, "0, or 1s at least")
-	for name, patterns := range p.Streams() {
+	for name, patterns := range c.Pulled() {
 		path := "pull.from"
-		if name != "" {
+		if len(p.From) == 0 {
 			path = mixedField + "." + name + "." + fromField
 			v.check(c.Plan.Sources[name].Epochs == 1 || c.Serve.Release != "purge", path, objectsNamed(patterns), "a source that is read once, or serve.release keep and room for all of it")
 		}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"loaderd/loader/mixture"
 )
 
 //go:embed default.yaml
@@ -57,6 +59,7 @@ func Default() Config {
 	c.Plan.Packing.Buckets = slices.Clone(c.Plan.Packing.Buckets)
 	c.Tokenizer.SpecialTokens = slices.Clone(c.Tokenizer.SpecialTokens)
 	c.Stream.Cluster.Peers = slices.Clone(c.Stream.Cluster.Peers)
+	c.Plan.Sources = map[string]mixture.Source{c.Stream.OnlySource(): onlySource()}
 	c.settleAttention()
 	return c
 }

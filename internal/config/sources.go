@@ -57,17 +57,29 @@ func (c *Config) applySources(settings []setting) (problems Problems) {
 		}
 		bySource[name] = append(bySource[name], setting{rest, x.value, x.origin, x.text})
 	}
+	c.Plan.Sources, c.Stream.Sources = map[string]mixture.Source{}, nil
 	if len(bySource) == 0 {
+		c.Plan.Sources[c.Stream.OnlySource()] = onlySource()
 		return problems
 	}
-	c.Plan.Sources = map[string]mixture.Source{}
 	for _, name := range slices.Sorted(maps.Keys(bySource)) {
 		source, bad := c.source(name, bySource[name])
 		problems = append(problems, bad...)
 		c.Plan.Sources[name] = source
-		c.Stream.Sources = append(c.Stream.Sources, name)
+		if name != c.Stream.OnlySource() {
+			c.Stream.Sources = append(c.Stream.Sources, name)
+		}
 	}
 	return problems
+}
+
+// onlySource is how a run without sources reads the document stream: in its order.
+func onlySource() mixture.Source { return mixture.Source{Weight: 1, Epochs: 1} }
+
+// HasOnlySource reports whether the run reads the document stream, and no streams of sources.
+func (c Config) HasOnlySource() bool {
+	_, only := c.Plan.Sources[c.Stream.OnlySource()]
+	return only
 }
 
 // source decodes the settings of one source, whose paths begin below its name.

@@ -27,6 +27,8 @@ func (c Config) Validate() Problems {
 		}
 		v.add(e.Field, e.Value, e.Want)
 	}
+	only := c.Stream.OnlySource()
+	v.check(!c.HasOnlySource() || len(c.Plan.Sources) == 1, mixedField+"."+only, len(c.Plan.Sources), fmt.Sprintf("another name: %s is the document stream (stream.subject), which takes the documents of all sources", only))
 	v.check(c.Plan.Mix.DryAfter >= 0, "mix.dry_after", c.Plan.Mix.DryAfter, "0 (at once) or longer")
 	for _, e := range c.Stream.Validate() {
 		v.add("stream."+e.Field, e.Value, e.Want)

@@ -32,11 +32,9 @@ import (
 	"loaderd/stream/checkpoints"
 	"loaderd/stream/daemonbus"
 	"loaderd/stream/deadletter"
-	"loaderd/stream/doclog"
 	"loaderd/stream/lease"
 	"loaderd/stream/permissions"
 	"loaderd/stream/planlog"
-	"loaderd/stream/retention"
 	"loaderd/stream/runstate"
 )
 
@@ -129,9 +127,8 @@ func Start(ctx context.Context, c config.Config, log *slog.Logger) (_ *Daemon, e
 	if d.tracer != nil {
 		edges.Tracer = d.tracer
 	}
-	if err = d.documents(ctx, c, tokens, steps, &edges); err != nil {
-		return nil, err
-	}
+	of := &sources{store: d.store, plan: steps, tokens: tokens.Shared(c.Stream.Workers), config: c.Plan, dead: d.dead}
+	d.docs, edges.Sources = of, of
 	edges.Connection = func() loader.Connection { return connection(d.store.Status()) }
 	edges.Supply = func(source string) (why, do string, ok bool) { return d.pulls.supply(source) }
 	if d.pulls, err = d.newPulls(ctx, c, self, log); err != nil {
@@ -223,24 +220,6 @@ func (d *Daemon) ownToken() (*access.KeptToken, error) {
 	own := d.store.FlightToken()
 	_, err := own.Read()
 	return &own, err
-}
-
-// documents opens the document stream, or says how those of sources are opened.
-func (d *Daemon) documents(ctx context.Context, c config.Config, tokens doclog.Tokenizing, steps *planlog.Log, e *loader.Edges) error {
-	if c.Plan.Mixed() {
-		s := &sources{store: d.store, plan: steps, tokens: tokens.Shared(c.Stream.Workers), config: c.Plan, dead: d.dead}
-		d.docs, e.Sources = s, s
-		return nil
-	}
-	docs, err := doclog.Open(ctx, d.store, tokens)
-	if err != nil {
-		return err
-	}
-	d.docs, e.Documents = docs, docs
-	d.dead.Add(d.store, "")
-	floors, err := retention.Open(ctx, steps, steps.Documents())
-	e.Floors = floors
-	return err
 }
 
 // Self describes this process as a leader.

@@ -51,7 +51,7 @@ func TestDeadLettersAreShown(t *testing.T) {
 	d := start(t, settings(t))
 	defer stop(d, time.Minute) //nolint:errcheck // the test is over
 	natstest.Publish(t, d.Store(), badDocument("docs.a"), badDocument("docs.b"), stream.Message{Subject: "docs.a", Data: []byte("text")})
-	s := dead(t, d, 3, `loaderd_dead_letters_held{reason="NO_TOKENIZER",run="default",source=""} 1`, `loaderd_dead_letters_held{reason="BAD_JSON",run="default",source=""} 2`)
+	s := dead(t, d, 3, `loaderd_dead_letters_held{reason="NO_TOKENIZER",run="default",source="docs"} 1`, `loaderd_dead_letters_held{reason="BAD_JSON",run="default",source="docs"} 2`)
 	if s.Total != 3 || len(s.Reasons) != 2 || s.Reasons[0].Reason != "BAD_JSON" || s.Reasons[0].Letters != 2 || len(s.Reasons[0].Samples) != 2 {
 		t.Fatalf("the status has %+v", s)
 	}

@@ -148,7 +148,7 @@ func fullVerdict(t *testing.T, d *Daemon) loader.Verdict {
 	if said := get(t, d.http.url()+"/readyz"); !strings.Contains(said, `"DOCS" is full`) {
 		t.Errorf("/readyz: %s", said)
 	}
-	for _, line := range []string{`loaderd_stream_full{run=%q,source="",stream="DOCS"} 1`,
+	for _, line := range []string{`loaderd_stream_full{run=%q,source="docs",stream="DOCS"} 1`,
 		`loaderd_waits{reason="STREAM_FULL",run=%q} 1`} {
 		line = fmt.Sprintf(line, d.config.Run)
 		if metrics := get(t, d.http.url()+"/metrics"); !strings.Contains(metrics, line) {

@@ -52,8 +52,11 @@ var sourceMetrics = []sourceMetric{
 // leftOut are documents of a source that are not used.
 var leftOut = prometheus.NewDesc("loaderd_source_left_out_documents_total", "Documents of the source that are not used, by why: undecodable, empty, masked, duplicate, split, short, long.", []string{"source", "why"}, nil)
 
-// collectSources shows the figures of each source, and nothing of a run with one document stream. The run's Source is the one that comes next.
+// collectSources shows the figures of each source, of a run with several: those of the only one are the figures of the run. The run's Source is the one that comes next.
 func collectSources(out chan<- prometheus.Metric, s loader.Stats, now time.Time) {
+	if len(s.Sources) < 2 {
+		return
+	}
 	var m mixed
 	next := -1
 	for i, x := range s.Sources {

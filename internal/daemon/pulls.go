@@ -15,18 +15,18 @@ import (
 	"loaderd/stream/permissions"
 )
 
-// pullerOfRun is the name of the run's one document stream as a source of documents: their subject ends with it.
-const pullerOfRun = "pulled"
+// pulledSubject ends the subject of documents that are pulled into the document stream.
+const pulledSubject = "pulled"
 
 // pulls are the sources that daemons fill themselves. All daemons of all runs are candidates for each; one does it.
 type pulls struct {
 	all []*pulling.Puller
-	of  map[string]*pulling.Puller // by source, the empty name of a run with one stream
+	of  map[string]*pulling.Puller // by source
 }
 
 // pulled are the sources that are filled so, in order.
 func pulled(c config.Config) (names []string) {
-	for name, from := range c.Pull.Streams() {
+	for name, from := range c.Pulled() {
 		if len(from) > 0 {
 			names = append(names, name)
 		}
@@ -35,12 +35,13 @@ func pulled(c config.Config) (names []string) {
 	return names
 }
 
-// pulledInto is where documents of a source go, and what they are said to come from.
-func (d *Daemon) pulledInto(c config.Config, name string) (docs *stream.Store, source string) {
-	if name == "" {
-		return d.store, pullerOfRun
+// pulledInto is where documents of a source go, and how their subject ends.
+func (d *Daemon) pulledInto(c config.Config, name string) (docs *stream.Store, subject string) {
+	docs = d.store.Source(name, len(c.Plan.Sources))
+	if docs == d.store {
+		return docs, pulledSubject
 	}
-	return d.store.Source(name, len(c.Plan.Sources)), name
+	return docs, name
 }
 
 // doing is what this daemon does that not every one does.
@@ -56,18 +57,14 @@ func (d *Daemon) doing(c config.Config) permissions.Tasks {
 // newPulls opens them.
 func (d *Daemon) newPulls(ctx context.Context, c config.Config, self lease.LeaderInfo, log *slog.Logger) (*pulls, error) {
 	p := &pulls{of: map[string]*pulling.Puller{}}
-	streams := c.Pull.Streams()
+	streams := c.Pulled()
 	for _, name := range pulled(c) {
 		docs, source := d.pulledInto(c, name)
 		o := pulling.Options{Source: source, Shown: name, From: streams[name], Follow: c.Pull.Follow, Log: log,
 			How: pulling.How{Format: corpus.Format(c.Pull.Format), TextField: c.Pull.TextColumn, IDField: c.Pull.IDColumn, Tokens: c.Tokenizer.Name == config.TokenizerNone,
 				Encoding: c.Pull.Encoding, CSVQuoting: c.Pull.CSVQuoting, CSVEscape: c.Pull.CSVEscape, SkipBad: c.Pull.SkipBad, SkipTooLarge: c.Pull.SkipTooLarge},
 			OnComplete: func(ctx context.Context, _ uint64) (err error) {
-				if name == "" {
-					_, err = d.run.Seal(ctx)
-				} else {
-					_, err = d.run.SealSource(ctx, name, "")
-				}
+				_, err = d.run.SealSource(ctx, name, "")
 				return err
 			}}
 		if o.How.Tokens {

@@ -15,7 +15,7 @@ import (
 	"loaderd/stream/retention"
 )
 
-// sources open the streams of a run with several sources. It implements loader.Sources.
+// sources open the streams of a run. It implements loader.Sources.
 type sources struct {
 	store  *stream.Store
 	plan   *planlog.Log
@@ -41,8 +41,10 @@ func (s *sources) Open(ctx context.Context, name string, c mixture.Source) (load
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.store.LetPublish(name); err != nil { // it may have been added while the run goes on
-		return loader.Stream{}, fmt.Errorf("let producers publish to source %s: %w", name, err)
+	if store != s.store { // it may have been added while the run goes on
+		if err := s.store.LetPublish(name); err != nil {
+			return loader.Stream{}, fmt.Errorf("let producers publish to source %s: %w", name, err)
+		}
 	}
 	s.open = append(s.open, docs)
 	s.dead.Add(store, name)

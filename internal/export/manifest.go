@@ -26,7 +26,7 @@ type Manifest struct {
 	RunID       string          `json:"run_id"`
 	Fingerprint string          `json:"fingerprint"`
 	Config      json.RawMessage `json:"config"`            // of the plan
-	Sources     []string        `json:"sources,omitempty"` // of a run with several, by their numbers
+	Sources     []string        `json:"sources,omitempty"` // by their numbers
 	First       uint64          `json:"first"`             // step
 	End         uint64          `json:"end"`               // steps before this one; while it is not complete, those that are asked for
 	Columns     []string        `json:"columns"`           // as a ticket names them

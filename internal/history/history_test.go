@@ -33,7 +33,7 @@ func header() plan.Header {
 // part is a step of one row with a piece of each source.
 func part(step uint64, bucket int32, code, web int32) plan.StepPart {
 	row := []packonline.Piece{{Doc: plan.Ref(0, step+1), Start: int32(step % 2), Length: code}, {Doc: plan.Ref(1, step+1), Length: web}}
-	return plan.StepPart{Step: plan.Step{Index: step, Bucket: bucket, Rows: [][]packonline.Piece{row}, Mixed: true}, Parts: 1}
+	return plan.StepPart{Step: plan.Step{Index: step, Bucket: bucket, Rows: [][]packonline.Piece{row}}, Parts: 1}
 }
 
 func take(t *testing.T, s *history.Steps, entries ...plan.Entry) {
@@ -91,7 +91,7 @@ func TestStepsKeepTheWholeRun(t *testing.T) {
 
 // Ages are in documents: of the oldest piece of a step, and of the oldest document that a later step needs.
 func TestAges(t *testing.T) {
-	h := plan.Header{Run: "r"}
+	h := plan.Header{Run: "r", Sources: []plan.SourceBegin{{Name: "docs", Start: 1}}}
 	h.Config.Packing.Buckets = []int{64}
 	s := history.NewSteps()
 	take(t, s, h)

@@ -83,8 +83,6 @@ func (s *Steps) Take(e plan.Entry) error {
 		}
 		s.aims.change(s.names, e.Change.Weights)
 		s.mark("weights", "weights "+weightsOf(e.Weights), e.By)
-	case plan.Seal:
-		s.mark("seal", "sealed", e.By)
 	case plan.SealSource:
 		s.mark("seal", "source "+s.name(e.Source)+" sealed", e.By)
 	case plan.Drain:
@@ -139,9 +137,9 @@ func (s *Steps) step(e *plan.StepPart) error {
 			if x.Start > 0 {
 				p.continued++
 			}
-			if !e.Mixed {
-				p.age = max(p.age, e.Cursor.Last()-min(e.Cursor.Last(), x.Doc))
-				continue
+			if len(s.names) == 1 {
+				arrival := plan.RefSequence(x.Doc) + 1 - min(s.header.Sources[0].Start, plan.RefSequence(x.Doc))
+				p.age = max(p.age, e.Cursor.Last()-min(e.Cursor.Last(), arrival))
 			}
 			source := plan.RefSource(x.Doc)
 			if source >= len(s.names) {
@@ -220,7 +218,7 @@ func (s *Steps) Fill(h *api.History) {
 
 func (s *Steps) series(all []point, width uint64) api.StepSeries {
 	out := api.StepSeries{Width: width, Buckets: make([][]uint64, len(s.buckets))}
-	mixed := len(s.names) > 0
+	mixed := len(s.names) > 1
 	if mixed {
 		out.Sources, out.Targets = make([][]int64, len(s.names)), make([][]float64, len(s.names))
 	}

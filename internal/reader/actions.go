@@ -14,13 +14,13 @@ func (c *Client) Seal(ctx context.Context, run string) (api.Recorded, error) {
 	return c.record(ctx, "seal", run)
 }
 
-// SealSource ends one source of a run with several behind its stream's present last document.
+// SealSource ends one source behind its stream's present last document.
 func (c *Client) SealSource(ctx context.Context, run, source string) (recorded api.Recorded, err error) {
 	err = each(ctx, c, "seal", api.SealRequest{Run: api.Run{Run: run}, Source: source}, func(r api.Recorded) { recorded = r })
 	return recorded, err
 }
 
-// Mix changes the mixture of a run with several sources, or asks how it stands.
+// Mix changes the mixture of sources, or asks how it stands.
 func (c *Client) Mix(ctx context.Context, run string, change api.MixChange) (m api.Mixture, err error) {
 	err = each(ctx, c, "mix", api.MixRequest{Run: api.Run{Run: run}, MixChange: change}, func(r api.Mixture) { m = r })
 	return m, err
@@ -87,7 +87,7 @@ func (c *Client) Text(ctx context.Context, run, source string, sequence, start u
 	return text, err
 }
 
-// Peek returns the beginnings, of so many tokens, of the next documents that are planned: n of a source, or without one those of the one stream, or the next
+// Peek returns the beginnings, of so many tokens, of the next documents that are planned: n of a source, or without one those of the only source, or the next
 // of each source. 0 leaves a number to the daemon.
 func (c *Client) Peek(ctx context.Context, run, source string, n, tokens int) (texts []api.Text, err error) {
 	err = each(ctx, c, "peek", api.PeekRequest{Run: api.Run{Run: run}, Source: source, Documents: n, Tokens: tokens}, func(t api.Text) { texts = append(texts, t) })

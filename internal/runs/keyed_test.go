@@ -141,9 +141,9 @@ func TestForgedRecordsOfAKeyedRun(t *testing.T) {
 		return &nats.Msg{Data: m.Data, Header: nats.Header{"Loaderd-Mac": m.Header["Loaderd-Mac"]}}
 	}
 	record := func(e plan.Entry) *nats.Msg { return &nats.Msg{Data: plan.EncodeRecord(e)} }
-	for name, forged := range map[string]*nats.Msg{"rubbish": {Data: []byte("hello")}, "seal": record(plan.Seal{At: 60}), "commit": record(plan.Commit{Keeper: "trainer", Step: 1}),
+	for name, forged := range map[string]*nats.Msg{"rubbish": {Data: []byte("hello")}, "seal": record(plan.SealSource{At: 60, Last: 60}), "commit": record(plan.Commit{Keeper: "trainer", Step: 1}),
 		"term": record(plan.Term{Daemon: "evil"}), "note": record(plan.Foreign{At: 2}), "other-run": taken(4),
-		"wrong-code": {Data: plan.EncodeRecord(plan.Seal{At: 60}), Header: nats.Header{"Loaderd-Mac": {strings.Repeat("00", 16)}}}} {
+		"wrong-code": {Data: plan.EncodeRecord(plan.SealSource{At: 60, Last: 60}), Header: nats.Header{"Loaderd-Mac": {strings.Repeat("00", 16)}}}} {
 		for _, led := range []bool{true, false} {
 			t.Run(name+map[bool]string{true: ", led", false: ", not led"}[led], func(t *testing.T) {
 				run := name + map[bool]string{true: "-led", false: ""}[led]

@@ -31,28 +31,23 @@ const (
 
 // Listed is a run as List finds it.
 type Listed struct {
-	Run    string `json:"run"`
-	ID     string `json:"run_id,omitempty"` // of the run; a run that is deleted and begun again has another
-	Stream string `json:"stream"`           // that its documents come from
-	State  State  `json:"state"`
+	Run   string `json:"run"`
+	ID    string `json:"run_id,omitempty"` // of the run; a run that is deleted and begun again has another
+	State State  `json:"state"`
 	// Problem is why its plan cannot be read.
 	Problem string    `json:"problem,omitempty"`
 	Begun   time.Time `json:"begun,omitzero"`
 	Steps   uint64    `json:"steps"`
 	// Length is how many steps it has in the end, as its leader says; nil where none says so and the run has not ended.
 	Length *loader.Length `json:"length,omitempty"`
-	// Sources are those of a run with several, by their numbers; then Stream is empty, and neither SealedAt nor Floor are set.
-	Sources []ListedSource `json:"sources,omitempty"`
-	// SealedAt is the last document that a sealed run reads; 0 where that is not known.
-	SealedAt uint64 `json:"sealed_at,omitempty"`
+	// Sources are by their numbers.
+	Sources []ListedSource `json:"sources"`
 	// SealedBy is the identity that asked for the seal, where the plan names it behind the newest checkpoint; loaderd audit lists all controls.
 	SealedBy string `json:"sealed_by,omitempty"`
 	// Committed is the step before which every keeper's checkpoint covers all; nil without keepers.
 	Committed *uint64 `json:"committed"`
 	// Leader is who leads the run by its record; nil where nobody does.
-	Leader *Leader `json:"leader"`
-	// Floor is the first document that the run still needs; nil where it has not said so.
-	Floor           *uint64 `json:"floor"`
+	Leader          *Leader `json:"leader"`
 	PlanBytes       uint64  `json:"plan_bytes"`
 	CheckpointBytes uint64  `json:"checkpoint_bytes"`
 }
@@ -134,7 +129,7 @@ func look(ctx context.Context, store *stream.Store, k runstate.Run, needs []rete
 		l.State = NotBegun
 		return l, nil
 	}
-	l.ID, l.Stream, l.Steps, l.SealedAt, l.SealedBy = s.Header.ID, s.Header.Stream.Name, s.Steps, s.SealedAt, s.SealedBy
+	l.ID, l.Steps, l.SealedBy = s.Header.ID, s.Steps, s.SealedBy
 	switch {
 	case s.Ended:
 		l.State = Ended
@@ -165,10 +160,6 @@ func (l *Listed) floors(needs []retention.Need) {
 			if l.Sources[i].Stream == n.Stream {
 				l.Sources[i].Floor = &n.From
 			}
-		}
-		if l.Sources == nil && n.Stream == l.Stream {
-			l.Floor = &n.From
-			l.SealedAt = max(l.SealedAt, n.End) // a checkpoint behind the end of planning does not say
 		}
 	}
 }

@@ -29,15 +29,19 @@ func list(t *testing.T, store *stream.Store) (words []string) {
 		t.Fatal(err)
 	}
 	for _, r := range all {
-		line := fmt.Sprintf("%s of %s is %s with %d steps", r.Run, r.Stream, r.State, r.Steps)
-		if r.SealedAt != 0 {
-			line += fmt.Sprintf(", sealed at %d", r.SealedAt)
+		var of runs.ListedSource
+		if len(r.Sources) > 0 {
+			of = r.Sources[0]
+		}
+		line := fmt.Sprintf("%s of %s is %s with %d steps", r.Run, of.Stream, r.State, r.Steps)
+		if of.SealedAt != 0 {
+			line += fmt.Sprintf(", sealed at %d", of.SealedAt)
 		}
 		if r.Committed != nil {
 			line += fmt.Sprintf(", committed %d", *r.Committed)
 		}
-		if r.Floor != nil {
-			line += fmt.Sprintf(", floor %d", *r.Floor)
+		if of.Floor != nil {
+			line += fmt.Sprintf(", floor %d", *of.Floor)
 		}
 		if r.Leader != nil {
 			line += fmt.Sprintf(", led by %s (%v)", r.Leader.Host, r.Leader.Answers)
@@ -100,7 +104,7 @@ func TestList(t *testing.T) {
 		t.Errorf("%+v, %v", going, err)
 	}
 	whole := fmt.Sprintf("whole of DOCS is ended with %d steps, sealed at %d, floor 1", steps, documents)
-	rest := "rest of DOCS is live with 0 steps, floor 7"
+	rest := fmt.Sprintf("rest of DOCS is sealed with 0 steps, sealed at %d, floor 7", documents) // as the run that it is a fork of
 	wantList(t, store, "bad of  is unreadable with 0 steps", fmt.Sprintf("going of DOCS is live with %d steps, committed 5, floor 1", going.Steps), rest, whole,
 		"young of  is not begun with 0 steps, led by here (true)")
 	if err := leads.Close(); err != nil { // it does not answer, and holds the lease

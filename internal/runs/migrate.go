@@ -102,7 +102,7 @@ func (m *Migration) lookAtRun(ctx context.Context, k runstate.Run) error {
 		return nil
 	case listed.State == Unreadable:
 		return fmt.Errorf("run %s cannot be read: %s: mend it (loaderd repair), or name the runs to copy one by one (--run)", k.Name, listed.Problem)
-	case listed.Stream != m.From.Config().Name:
+	case len(listed.Sources) != 1 || listed.Sources[0].Stream != m.From.Config().Name:
 		return nil
 	case listed.Leader != nil && listed.Leader.Answers:
 		return &lease.HeldError{Run: k.Name, Leader: listed.Leader.LeaderInfo}

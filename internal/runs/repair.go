@@ -8,7 +8,6 @@ import (
 	"loaderd/loader"
 	"loaderd/stream"
 	"loaderd/stream/checkpoints"
-	"loaderd/stream/doclog"
 	"loaderd/stream/lease"
 	"loaderd/stream/planlog"
 	"loaderd/stream/runstate"
@@ -51,12 +50,6 @@ func (d *Damaged) open(ctx context.Context, run string) (err error) {
 		return err
 	}
 	d.from.Plan = plan
-	documents, err := doclog.OpenReadOnly(ctx, d.store, doclog.Tokenizing{})
-	if err == nil {
-		d.from.Documents = documents
-	} else if !errors.Is(err, doclog.ErrNoStream) { // there is none where a run has several sources
-		return err
-	}
 	d.from.Checkpoints, err = checkpoints.Open(ctx, plan)
 	return err
 }
@@ -71,13 +64,9 @@ func (d *Damaged) Close() error {
 
 // Copy copies what can be used of the plan, and the checkpoints that fit, into a new run. progress is told how many records are copied.
 func (d *Damaged) Copy(ctx context.Context, name string, progress func(records uint64)) error {
-	if d.from.Documents == nil && !d.Config().Mixed() {
-		return fmt.Errorf("repair run %s: stream %s: %w", d.Run, d.store.Config().Name, doclog.ErrNoStream)
-	}
 	to, err := openNew(ctx, d.store, name, d.Config())
 	if err != nil {
 		return err
 	}
-	to.Documents = d.from.Documents
 	return d.Damage.Copy(ctx, d.from, name, to, progress)
 }

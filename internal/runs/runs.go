@@ -20,8 +20,8 @@ import (
 	"loaderd/stream/retention"
 )
 
-// Fork begins run name where a step of another run begins, with a configuration of its own. It returns the headers of both. Documents of a run with several
-// sources are made tokens again, up to that step.
+// Fork begins run name where a step of another run begins, with a configuration of its own. It returns the headers of both. The other run is planned again,
+// up to that step: its documents are tokenized for that.
 func Fork(ctx context.Context, store *stream.Store, run string, step uint64, name string, c plan.Config, tokens doclog.Tokenizing) (forked, from plan.Header, err error) {
 	parent, err := planlog.OpenReadOnly(ctx, store, run)
 	if err != nil {
@@ -30,41 +30,13 @@ func Fork(ctx context.Context, store *stream.Store, run string, step uint64, nam
 	if from, err = loader.ReadHeader(ctx, parent); err != nil {
 		return forked, from, fmt.Errorf("fork run %s: %w", run, err)
 	}
-	if from.Config.Mixed() && c.Mixed() {
-		forked, from, err = forkSources(ctx, store, parent, from, step, name, c, tokens)
-		if err != nil {
-			err = fmt.Errorf("fork run %s: %w", run, err)
-		}
-		return forked, from, err
+	if forked, from, err = fork(ctx, store, parent, from, step, name, c, tokens); err != nil {
+		err = fmt.Errorf("fork run %s: %w", run, err)
 	}
-	to, fresh, err := openFork(ctx, store, name, c)
-	if err != nil {
-		return forked, from, err
-	}
-	var left uint64
-	if fresh { // a run that begins: from here on nobody gives up what it may need
-		if left, err = to.Floors.Begin(ctx, 1); err != nil {
-			return forked, from, err
-		}
-	}
-	documents, err := doclog.OpenReadOnly(ctx, store, doclog.Tokenizing{})
-	if err != nil {
-		return forked, from, fmt.Errorf("fork run %s: %w", run, err)
-	}
-	state, err := documents.State(ctx)
-	if err != nil {
-		return forked, from, fmt.Errorf("fork run %s: %w", run, err)
-	}
-	state.First = max(state.First, left)
-	if forked, from, err = loader.Fork(ctx, parent, step, name, c, state); err != nil {
-		return forked, from, err
-	}
-	to.Documents = documents
-	return forked, from, loader.Begin(ctx, to, forked)
+	return forked, from, err
 }
 
-// forkSources is Fork for runs with several sources.
-func forkSources(ctx context.Context, store *stream.Store, parent *planlog.Log, from plan.Header, step uint64, name string, c plan.Config,
+func fork(ctx context.Context, store *stream.Store, parent *planlog.Log, from plan.Header, step uint64, name string, c plan.Config,
 	tokens doclog.Tokenizing) (forked, _ plan.Header, err error) {
 	to, fresh, err := openFork(ctx, store, name, c)
 	if err != nil {
@@ -85,7 +57,7 @@ func forkSources(ctx context.Context, store *stream.Store, parent *planlog.Log, 
 	if old.Checkpoints, err = checkpoints.Open(ctx, parent); err != nil {
 		return forked, from, err
 	}
-	if forked, from, err = loader.ForkSources(ctx, old, step, name, c); err != nil {
+	if forked, from, err = loader.Fork(ctx, old, step, name, c); err != nil {
 		return forked, from, err
 	}
 	return forked, from, loader.Begin(ctx, to, forked)
@@ -107,11 +79,7 @@ func openNew(ctx context.Context, store *stream.Store, name string, c plan.Confi
 		return e, err
 	}
 	e.Plan, e.Keyed = plan, plan.Keyed()
-	if c.Mixed() {
-		e.Sources = sources{store: store, config: c, plan: plan}
-	} else if e.Floors, err = retention.Open(ctx, plan, plan.Documents()); err != nil {
-		return e, err
-	}
+	e.Sources = sources{store: store, config: c, plan: plan}
 	e.Checkpoints, err = checkpoints.Open(ctx, plan)
 	return e, err
 }
@@ -128,19 +96,11 @@ func Audit(ctx context.Context, store *stream.Store, run string, tokens doclog.T
 	if err != nil {
 		return loader.Audited{}, fmt.Errorf("audit run %s: %w", run, err)
 	}
-	e := loader.Edges{Plan: log, Log: store.Log()}
-	if h.Config.Mixed() {
-		e.Sources = sources{store: store, tokens: tokens.Shared(store.Config().Workers), config: h.Config}
-		return loader.Audit(ctx, e, t, progress)
-	}
-	tokens.Hints, tokens.Documents, tokens.Seed = h.Config.Packing.Related(), h.Config.Documents, h.Config.Seed
-	if e.Documents, err = doclog.OpenReadOnly(ctx, store, tokens); err != nil {
-		return loader.Audited{}, fmt.Errorf("audit run %s: %w", run, err)
-	}
+	e := loader.Edges{Plan: log, Log: store.Log(), Sources: sources{store: store, tokens: tokens.Shared(store.Config().Workers), config: h.Config}}
 	return loader.Audit(ctx, e, t, progress)
 }
 
-// sources are the streams of a run with several, to be looked at. It implements loader.Sources.
+// sources are the streams of a run, to be looked at. It implements loader.Sources.
 type sources struct {
 	store  *stream.Store
 	tokens doclog.Tokenizing
@@ -151,7 +111,9 @@ type sources struct {
 // Open implements loader.Sources.
 func (s sources) Open(ctx context.Context, name string, c mixture.Source) (loader.Stream, error) {
 	tokens := s.tokens
-	tokens.Hints, tokens.Documents, tokens.Seed = s.config.PackingOf(c).Related(), s.config.Documents, s.config.Seed
+	if s.plan == nil { // of a run that is made nothing but the state of its streams is read
+		tokens.Hints, tokens.Documents, tokens.Seed = s.config.PackingOf(c).Related(), s.config.Documents, s.config.Seed
+	}
 	store := s.store.Source(name, len(s.config.Sources))
 	docs, err := doclog.OpenReadOnly(ctx, store, tokens)
 	if err != nil || s.plan == nil {

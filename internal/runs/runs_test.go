@@ -14,6 +14,7 @@ import (
 	"loaderd/internal/natstest"
 	"loaderd/internal/runs"
 	"loaderd/loader"
+	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
 	"loaderd/packonline"
 	"loaderd/stream"
@@ -43,7 +44,8 @@ var tokenizing = doclog.Tokenizing{NewEncoder: func() doclog.Encoder { return by
 func config(method string) plan.Config {
 	return plan.Config{Seed: 7, Tokenizer: plan.Tokenizer{Name: "bytes", Fingerprint: "f", VocabSize: 256, End: -1},
 		Packing: packonline.Config{Method: method, Buckets: []int{64}, Atom: 1, Pool: 8, MaxAge: 64},
-		Steps:   plan.StepsConfig{Rows: 2, Last: plan.LastPad}, Attention: plan.AttentionDocument}
+		Steps:   plan.StepsConfig{Rows: 2, Last: plan.LastPad}, Attention: plan.AttentionDocument,
+		Sources: map[string]mixture.Source{"docs": {Weight: 1, Epochs: 1}}, Mix: mixture.Mix{Dry: mixture.DryWait, End: mixture.EndAll}}
 }
 
 // published is a server with documents.
@@ -72,11 +74,20 @@ func edges(t *testing.T, store *stream.Store, run string) (e loader.Edges) {
 	e.Plan, e.Keyed = log, log.Keyed()
 	e.Checkpoints, err = checkpoints.Open(ctx, log)
 	fail(err)
-	e.Floors, err = retention.Open(ctx, log, log.Documents())
+	floors, err := retention.Open(ctx, log, log.Documents())
 	fail(err)
-	e.Documents, err = doclog.OpenReadOnly(ctx, store, tokenizing)
+	docs, err := doclog.OpenReadOnly(ctx, store, tokenizing)
 	fail(err)
+	e.Sources = only{docs, floors}
 	return e
+}
+
+// only is the only source of a run.
+type only loader.Stream
+
+// Open implements loader.Sources.
+func (s only) Open(context.Context, string, mixture.Source) (loader.Stream, error) {
+	return loader.Stream(s), nil
 }
 
 // start runs a daemon's part in a run until the function that it returns is called.

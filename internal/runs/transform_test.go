@@ -24,10 +24,11 @@ func TestTransformedDocuments(t *testing.T) {
 	e := edges(t, store, "run")
 	with := tokenizing
 	with.Documents, with.Seed = c.Documents, c.Seed
-	var err error
-	if e.Documents, err = doclog.OpenReadOnly(ctx, store, with); err != nil {
+	docs, err := doclog.OpenReadOnly(ctx, store, with)
+	if err != nil {
 		t.Fatal(err)
 	}
+	e.Sources = only{Documents: docs}
 	r, stop := startOver(t, "run", c, e)
 	if _, err := r.Seal(ctx); err != nil {
 		t.Fatal(err)

@@ -17,7 +17,7 @@ var lines = map[string]line{
 	"a reader has come":          {"reader", "Rank {rank} of {world} has come, from step {from_step} on", ""},
 	"a reader has gone":          {"reader", "Rank {rank} of {world} has gone at step {at_step}: {why}", "nothing, if its trainer has stopped on purpose; else look at that rank's log"},
 	"missing rank resolved":      {"reader", "Job {job}, world size {world}: rank {ranks} no longer holds the others", ""},
-	"new run":                    {"leader", "The run begins with document {first_document}", ""},
+	"new run":                    {"leader", "The run begins", ""},
 	"this process leads the run": {"leader", "This daemon leads the run, term {term}", ""},
 	"planner restored":           {"leader", "The planner is restored at step {step}", ""},
 	"run ended":                  {"seal", "The run has ended at step {steps}", "stop the trainer when it has read the last step"},

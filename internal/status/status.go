@@ -113,7 +113,7 @@ func sourcesOf(s loader.Stats, recent map[string]float64) (out []api.SourceStatu
 	for _, x := range s.Sources {
 		y := api.SourceStatus{Name: x.Name, Target: x.Target, Tokens: x.Status.Tokens, Emitted: x.Emitted,
 			Epoch: x.Epoch, Epochs: x.Epochs.String(), Documents: x.Arrived, Undecodable: x.Skipped.Of(plan.SkipUndecodable),
-			LeftOut: x.Skipped.Total(), Stored: x.Stream.Last, Next: x.Next,
+			LeftOut: x.Skipped.Total(), Stored: x.Stream.Last, Start: x.Start, Next: x.Next,
 			Sealed: x.Sealed, Resting: x.Resting, Removed: x.Removed, UsedUp: x.UsedUp}
 		if tokens > 0 {
 			share := stats.Share(x.Status.Tokens, tokens)
@@ -140,16 +140,9 @@ func (w *Watch) flow(s loader.Stats, out *api.Status, read uint64) []api.Stage {
 		return api.Stage{Name: name, Value: value, Of: of, Unit: unit, Rate: rate, Leaves: leaves, Limits: out.Verdict.Limits == name}
 	}
 	var taken, buffered float64
-	sources := []loader.SourceStatus{s.Source}
-	if len(s.Sources) > 0 {
-		sources = sources[:0]
-		for _, x := range s.Sources {
-			sources = append(sources, x.Stream)
-		}
-	}
-	for _, x := range sources {
-		taken += float64(x.Delivered)
-		buffered += float64(x.Buffered)
+	for _, x := range s.Sources {
+		taken += float64(x.Stream.Delivered)
+		buffered += float64(x.Stream.Buffered)
 	}
 	ahead := planned - min(planned, s.Wanted) // one document can complete several steps, so this may pass the bound
 	stages := []api.Stage{

@@ -17,6 +17,7 @@ import (
 	"loaderd/internal/statustest"
 	"loaderd/loader"
 	"loaderd/loader/census"
+	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
 	"loaderd/packonline"
 )
@@ -302,11 +303,15 @@ func TestManyRanks(t *testing.T) {
 func TestHistoryFollowsThePlan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &fakePlan{}
-		h := plan.Header{Run: "r", ID: strings.Repeat("0", 32)}
+		h := plan.Header{Run: "r", ID: strings.Repeat("0", 32), Sources: []plan.SourceBegin{{Name: "docs", Start: 1}}}
 		h.Config.Packing.Buckets = []int{16}
 		log.add(h, plan.Term{Daemon: "a"})
 		for i := range uint64(1000) {
-			r, err := plan.EncodeStep(&plan.Step{Index: i, Bucket: 16, Rows: [][]packonline.Piece{{{Doc: 1 + i, Length: 12}}}, Cursor: plan.Behind(1 + i)}, 1<<20)
+			s := plan.Step{Index: i, Bucket: 16, Rows: [][]packonline.Piece{{{Doc: 1 + i, Length: 12}}}, Cursor: plan.Behind(1 + i)}
+			if i%plan.MarkSteps == 0 {
+				s.Places = []mixture.Place{{Taken: 1 + i}}
+			}
+			r, err := plan.EncodeStep(&s, 1<<20)
 			if err != nil {
 				t.Fatal(err)
 			}

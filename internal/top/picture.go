@@ -38,7 +38,7 @@ func Picture(s api.Status) screen.Picture {
 	for _, x := range s.Flow {
 		p.Levels = append(p.Levels, level(x))
 	}
-	if len(s.Sources) > 0 {
+	if len(s.Sources) > 1 {
 		p.Tables = append(p.Tables, table(len(s.Sources), "SOURCE\tTARGET\tRECENT\tTOKENS\tEPOCH\tSTATE", func(w io.Writer, i int) {
 			x := s.Sources[i]
 			fmt.Fprintf(w, "%s\t%.2f %%\t%s\t%s\t%d of %s\t%s\n", x.Name, 100*x.Target, Share(x.Recent), quantity.Short(float64(x.Tokens)), x.Epoch+1, x.Epochs, StateOf(x, s.Time))

@@ -193,8 +193,8 @@ func (c Config) Validate() (bad []FieldError) {
 	add := func(field string, value any, want string) {
 		bad = append(bad, FieldError{Field: field, Value: value, Want: want})
 	}
-	if len(c.Sources) > MaxSources {
-		add("sources", len(c.Sources), fmt.Sprintf("at most %d sources", MaxSources))
+	if n := len(c.Sources); n < 1 || n > MaxSources {
+		add("sources", n, fmt.Sprintf("1 to %d sources", MaxSources))
 	}
 	sum := 0.0
 	for _, name := range slices.Sorted(maps.Keys(c.Sources)) {
@@ -207,7 +207,7 @@ func (c Config) Validate() (bad []FieldError) {
 		}
 		sum += s.Weight
 	}
-	if len(bad) == 0 && len(c.Sources) > 0 && sum == 0 {
+	if len(bad) == 0 && sum == 0 {
 		add("sources", "weights that are all 0", "a weight above 0 for one source at least")
 	}
 	if c.Mix.Dry != DryWait && c.Mix.Dry != DryShare {

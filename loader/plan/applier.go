@@ -1,6 +1,14 @@
 package plan
 
-import "fmt"
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"loaderd/loader/mixture"
+)
 
 // Ready is what an applier's caller has to do before it gives the applier anything else.
 type Ready struct {
@@ -10,16 +18,16 @@ type Ready struct {
 	Ended bool
 }
 
-// Applier gives a planner documents and controls in the only order there is: behind each document the controls that were recorded for it,
+// Applier gives a planner documents and controls in the only order there is: behind each arrival the controls that were recorded for it,
 // in the order of their records. Live planning, replay and audit all use one; they differ in where the inputs come from and where the
 // steps go. Like the planner it is pure, and not safe for concurrent use.
 type Applier struct {
 	Planner *Planner
-	Pending []Control // recorded, and not in effect yet
+	Pending []Control // recorded, and not in effect yet, in the order in which they take effect
 	Keepers Keepers   // the map is replaced, never changed
 	End     *End      // nil until it is recorded
 	Ended   bool      // no document is taken any more
-	Fed     int64     // tokens of used documents, less what a parent had used of them; with several sources what waited there counts
+	Fed     int64     // tokens of used documents; of a fork, with those that waited in its parent
 }
 
 // Begin returns the applier of a run at its beginning.
@@ -35,8 +43,9 @@ func (h Header) Begin() (*Applier, error) {
 func (a *Applier) Record(e Entry) {
 	switch e := e.(type) {
 	case Control:
-		if !a.Ended { // the sources of a run that are sealed at once: the end of one may be that of the run
-			a.Pending = append(a.Pending, e)
+		if !a.Ended { // of sources that are sealed at once, the end of one may be that of the run
+			a.Pending = append(slices.Clip(a.Pending), e)
+			slices.SortStableFunc(a.Pending, func(x, y Control) int { return cmp.Compare(x.Behind(), y.Behind()) })
 		}
 	case Commit, Leave:
 		a.Keepers = a.Keepers.Changed(e)
@@ -49,7 +58,7 @@ func (a *Applier) Record(e Entry) {
 func (a *Applier) Document(d Arrival) (Ready, error) {
 	switch {
 	case a.Ended:
-		return Ready{}, fmt.Errorf("plan document %d: the run has ended behind document %d", d.Sequence, a.Planner.Clock())
+		return Ready{}, fmt.Errorf("plan document %d: the run has ended behind arrival %d", d.Sequence, a.Planner.Clock())
 	case a.Planner.Inherits():
 		return Ready{}, fmt.Errorf("plan document %d: what the run inherited comes first", d.Sequence)
 	case a.due():
@@ -59,7 +68,7 @@ func (a *Applier) Document(d Arrival) (Ready, error) {
 	if err != nil {
 		return Ready{}, err
 	}
-	a.Fed += a.Planner.used
+	a.Fed += a.Planner.taken
 	a.over(a.Planner.Ended())
 	return Ready{Steps: steps, Ended: a.Ended}, nil
 }
@@ -73,10 +82,10 @@ func (a *Applier) due() bool {
 func (a *Applier) control() (Ready, error) {
 	c := a.Pending[0]
 	if now := a.Planner.Clock(); c.Behind() < now {
-		return Ready{}, fmt.Errorf("plan log: a control takes effect behind document %d, but the plan is at document %d", c.Behind(), now)
+		return Ready{}, fmt.Errorf("plan log: a control takes effect behind arrival %d, but the plan is at arrival %d", c.Behind(), now)
 	}
 	a.Pending = a.Pending[1:]
-	steps, ends, err := c.apply(a.Planner)
+	steps, ends, err := a.Planner.apply(c)
 	if err != nil {
 		return Ready{}, fmt.Errorf("plan log: %s: %w", c, err)
 	}
@@ -117,25 +126,29 @@ func (a *Applier) Settle(do func(Ready) error) error {
 	return nil
 }
 
-// Resume is called behind the last record of the log. The run has ended if that is the End and no control is pending; with several sources if the planner says
-// so, too: where no End is recorded, what waits still has to be packed.
-func (a *Applier) Resume() {
-	if a.Planner.Mixture() != nil {
-		a.over(a.End != nil && a.Planner.Ended())
-		return
-	}
-	a.Ended = a.Ended || a.End != nil && len(a.Pending) == 0
-}
+// Resume is called behind the last record of the log. The run has ended if that is the End and no source has a document left: where no End is recorded, what
+// waits still has to be packed.
+func (a *Applier) Resume() { a.over(a.End != nil && a.Planner.Ended()) }
 
-// Sealed returns the sequence of the run's last document once a Seal is recorded.
-func (a *Applier) Sealed() (uint64, bool) {
-	if a.Ended {
-		return a.Planner.Clock(), true
+// apply lets a control take effect and returns the steps that it completes; ends says that no document follows.
+func (p *Planner) apply(c Control) (steps []Step, ends bool, err error) {
+	switch c := c.(type) {
+	case Drain:
+		return p.Drain(), false, nil
+	case Mix:
+		return p.change(func(m *mixture.Mixture) error {
+			if err := p.config.CheckChange(m, c.Change); err != nil {
+				return err
+			}
+			if !slices.EqualFunc(c.Begins, slices.Sorted(maps.Keys(c.Add)), func(b SourceBegin, name string) bool { return b.Name == name }) {
+				return errors.New("it does not say where each source that it adds begins, in the order of their names")
+			}
+			return m.Change(c.Change, begins(c.Begins))
+		}, c.Infos()...)
+	case SealSource:
+		return p.change(func(m *mixture.Mixture) error { return m.Seal(c.Source, c.Last) })
+	case Rest:
+		return p.change(func(m *mixture.Mixture) error { return m.Rest(c.Source, c.Rests) })
 	}
-	for _, c := range a.Pending {
-		if s, ok := c.(Seal); ok {
-			return s.At, true
-		}
-	}
-	return 0, false
+	return nil, false, fmt.Errorf("a record of kind %d is no control", c.Kind())
 }

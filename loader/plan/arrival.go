@@ -5,9 +5,9 @@ import (
 	"loaderd/packonline/related"
 )
 
-// Arrival is what the Planner is told of one document of the stream.
+// Arrival is what the Planner is told of one message of a source.
 type Arrival struct {
-	Source   int // number of the source that it comes from, 0 for a run with one stream
+	Source   int // number of the source that it comes from
 	Sequence uint64
 	ID       uint64 // hash of the producer's id, 0 for none
 	Length   int    // tokens, end-of-document token included
@@ -27,7 +27,7 @@ type Traits struct {
 // Used returns how many tokens of a document a source takes that is configured so, duplicates aside.
 func (a Arrival) Used(c mixture.Source) (tokens int) {
 	for i := range a.count() {
-		if x := a.part(i); skip(&a, i, x, c) == "" {
+		if x := a.part(i); skip(&a, i, &x, &c) == "" {
 			tokens += x.Length
 		}
 	}

@@ -15,7 +15,7 @@ type atom struct {
 	bucket int // in the order of its buckets
 	pieces []packonline.Piece
 	ends   []int // where in pieces the rows end, all but the last
-	// of are its tokens by source, in the shuffle window of a run with several sources.
+	// of are its tokens by source, once they were asked for: see portionsOf.
 	of []portion
 }
 
@@ -129,7 +129,7 @@ func (p *Planner) shuffle(k *pack) {
 		bucket := slices.IndexFunc(k.lines, func(l line) bool { return l.packed == length })
 		l := &k.lines[bucket]
 		p.begin(k, l)
-		placed := p.parent.place(pieces)
+		placed := p.used.place(pieces)
 		if k.once {
 			placed = mark(placed, p.repeats(i))
 		}
@@ -166,18 +166,12 @@ func (p *Planner) submit(l *line) {
 	}
 	a := l.open
 	l.open = atom{pack: a.pack, bucket: a.bucket}
-	if p.blend != nil {
-		p.enter(a)
-		return
-	}
-	p.window.Add(a, p.arrange)
+	p.enter(a)
 }
 
 // arrange makes rows of an atom that leaves the window.
 func (p *Planner) arrange(a atom) {
-	if p.blend != nil {
-		p.leave(&a)
-	}
+	p.leave(&a)
 	l, k := p.lineOf(&a)
 	if k.rowAtoms == 1 {
 		for i := range a.rows() {

@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"loaderd/loader/internal/plantest"
+	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
 	"loaderd/packonline"
 	"loaderd/shuffle"
@@ -146,7 +147,11 @@ func (m *model) merge(bucket int) {
 func (m *model) step(bucket int, row []packonline.Piece) {
 	rows := append(m.rows[bucket], row)
 	if len(rows) == m.c.Steps.Rows {
-		m.steps = append(m.steps, plan.Step{Index: uint64(len(m.steps)), Bucket: int32(bucket), Rows: rows, Cursor: plan.Behind(m.cursor)})
+		s := plan.Step{Index: uint64(len(m.steps)), Bucket: int32(bucket), Rows: rows, Cursor: plan.Behind(m.cursor)}
+		if s.Index%plan.MarkSteps == 0 {
+			s.Places = []mixture.Place{{Taken: m.cursor}}
+		}
+		m.steps = append(m.steps, s)
 		rows = nil
 	}
 	m.rows[bucket] = rows
@@ -218,7 +223,7 @@ func TestAtomsWithoutAShuffle(t *testing.T) {
 	planned := func(atom float64) []plan.Step {
 		c := plantest.Config("concat")
 		c.Packing.Atom, c.Packing.MaxAge, c.Shuffle.Window = atom, 0, 0
-		p, err := plan.NewPlanner(c, 1)
+		p, err := plantest.Header(c).NewPlanner()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -259,7 +264,7 @@ func TestAtomStories(t *testing.T) {
 	} {
 		c := plantest.Config(x.method)
 		c.Packing.Buckets, c.Packing.Atom, c.Shuffle.Window, c.Steps.Rows = []int{8}, x.atom, 0, 2
-		p, err := plan.NewPlanner(c, 1)
+		p, err := plantest.Header(c).NewPlanner()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -35,10 +35,13 @@ type SourceInfo struct {
 // First returns the sequence of the first document that the run needs.
 func (s *SourceInfo) First() uint64 { return max(s.Start, s.From) }
 
+// drawn reports whether the first epoch of the source is read in a drawn order.
+func (s *SourceInfo) drawn() bool { return s.Sealed && s.Config.Block > 0 }
+
 // Floor returns the sequence of the first document that is still taken when the source is read as far as a place. A source that is read in a drawn
 // order, or again, is needed whole until the run ends.
 func (s *SourceInfo) Floor(p mixture.Place) uint64 {
-	if s.Config.Epochs != 1 || s.Sealed && s.Config.Block > 0 {
+	if s.Config.Epochs != 1 || s.drawn() {
 		return s.Start
 	}
 	return max(s.Start+p.Taken, s.From)
@@ -49,7 +52,7 @@ func (h Header) Infos() []SourceInfo {
 	out := make([]SourceInfo, len(h.Sources))
 	for i, s := range h.Sources {
 		out[i] = SourceInfo{SourceBegin: s, Config: h.Config.Sources[s.Name]}
-		if !h.Heir() {
+		if h.Parent == nil {
 			continue
 		}
 		x := h.Parent.Sources[i]
@@ -90,8 +93,8 @@ func (c *SourceCounts) fields() []*int64 {
 	return slices.Concat([]*int64{&c.Arrived}, c.Skipped.fields(), []*int64{&c.Cut, &c.Tokens, &c.Emitted})
 }
 
-// blend is what a planner of a run with several sources keeps beside what all do. Such a planner counts in arrivals: pieces that wait name the
-// arrival of their document, and name the document when a step takes them.
+// blend is what a planner keeps of its sources. The planner counts in arrivals: pieces that wait name the arrival of their document, and
+// name the document when a step takes them.
 type blend struct {
 	mix   *mixture.Mixture
 	infos []SourceInfo // by source
@@ -110,6 +113,7 @@ type blend struct {
 
 // blended is what a planner keeps of one source.
 type blended struct {
+	config mixture.Source
 	pack   int    // that its documents go to
 	epoch  uint64 // that seen is of
 	seen   *recent
@@ -123,35 +127,16 @@ type unread struct {
 	comes bool
 }
 
-// newBlended returns the planner of a run with several sources.
-func newBlended(h Header) (*Planner, error) {
-	if h.Heir() {
-		return newHeir(h)
-	}
-	p, err := NewPlanner(h.Config, 1)
-	if err != nil {
-		return nil, err
-	}
-	mix, err := mixture.New(h.Config.mixture(), begins(h.Sources))
-	if err != nil {
-		return nil, err
-	}
-	if !slices.EqualFunc(h.Sources, mix.Status(), func(s SourceBegin, x mixture.Status) bool { return s.Name == x.Name }) {
-		return nil, fmt.Errorf("the sources of run %s are not in the order of their names", h.Run)
-	}
-	p.blends(mix, h.Infos(), newRefs(1))
-	return p, p.meet()
+func newBlend(c Config, mix *mixture.Mixture, infos []SourceInfo, r *refs) *blend {
+	b := &blend{mix: mix, infos: infos, begun: len(infos), refs: r, names: c.Documents.naming()}
+	b.rows.forget = max(evenSteps*c.StepTokens(), 1)
+	b.steps.forget = b.rows.forget
+	b.history.least = c.StepTokens()
+	return b
 }
 
-// blends makes a planner one of several sources.
-func (p *Planner) blends(mix *mixture.Mixture, infos []SourceInfo, r *refs) {
-	p.blend = &blend{mix: mix, infos: infos, begun: len(infos), refs: r, names: p.names}
-	b := p.blend
-	b.rows.forget = max(evenSteps*p.config.StepTokens(), 1)
-	b.steps.forget = b.rows.forget
-	b.history.least = p.config.StepTokens()
-	p.window.Prefer(func(a *atom) float64 { return b.rows.distance(a.of) })
-}
+// several reports whether the run has had more than one source: only then are the shares of its steps kept even.
+func (b *blend) several() bool { return b.mix.Len() > 1 }
 
 // meet makes room for the sources that the mixture has and the planner does not know yet.
 func (p *Planner) meet() error {
@@ -166,15 +151,22 @@ func (p *Planner) meet() error {
 		}
 		b.parts = append(b.parts, x)
 	}
+	for i := range b.parts { // a fork may have changed it
+		b.parts[i].config = b.mix.Config(i)
+	}
 	b.tally.tokens = make([]int64, b.mix.Len())
 	b.history.grow(b.mix.Len())
 	b.rows.grow(b.mix.Len())
 	b.steps.grow(b.mix.Len())
+	p.window.Prefer(nil)
+	if b.several() {
+		p.window.Prefer(func(a *atom) float64 { return b.rows.distance(b.portionsOf(a)) })
+	}
 	return nil
 }
 
 // skip says why document i of an arrival is not used, by what its source is configured to take.
-func skip(a *Arrival, i int, x Part, c mixture.Source) Skip {
+func skip(a *Arrival, i int, x *Part, c *mixture.Source) Skip {
 	switch {
 	case x.Skip != "":
 		return x.Skip
@@ -188,8 +180,9 @@ func skip(a *Arrival, i int, x Part, c mixture.Source) Skip {
 	return ""
 }
 
-// take is Add for several sources.
-func (p *Planner) take(a Arrival) ([]Step, error) {
+// Add takes in the next document and returns the steps that it completes. The slice is valid until the next call;
+// what the steps refer to stays.
+func (p *Planner) Add(a Arrival) ([]Step, error) {
 	b := p.blend
 	source, sequence, ok := b.mix.Next()
 	switch {
@@ -204,26 +197,26 @@ func (p *Planner) take(a Arrival) ([]Step, error) {
 	arrival := p.cursor.Next()
 	p.cursor = Behind(arrival)
 	p.steps = p.steps[:0]
-	p.used = 0
+	p.taken = 0
 	b.refs.add(Ref(source, sequence))
 	b.history.add(b.mix.Tokens(), b.mix)
-	config, first := b.mix.Config(source), 0
+	of, first := &b.parts[source], 0
 	for i := range a.count() {
 		x := a.part(i)
-		x.Skip = skip(&a, i, x, config)
-		p.takeOne(&b.parts[source], p.names.name(arrival, first), x)
+		x.Skip = skip(&a, i, &x, &of.config)
+		p.takeOne(of, p.names.name(arrival, first), &x)
 		first += x.Length
 		if i+1 < a.count() {
 			p.overdue()
 		}
 	}
-	b.mix.Take(int(p.used))
+	b.mix.Take(int(p.taken))
 	p.overdue()
 	return p.settle(), nil
 }
 
 // takeOne takes in one document of a source.
-func (p *Planner) takeOne(of *blended, name uint64, x Part) {
+func (p *Planner) takeOne(of *blended, name uint64, x *Part) {
 	p.counts.Arrived++
 	of.counts.Arrived++
 	if x.Skip == "" && of.seen.observe(x.identity()) {
@@ -236,7 +229,7 @@ func (p *Planner) takeOne(of *blended, name uint64, x Part) {
 		p.counts.Skipped.Add(x.Skip, 1)
 		return
 	}
-	p.used += int64(x.Length)
+	p.taken += int64(x.Length)
 	of.counts.Tokens += int64(x.Length)
 	if x.Cut {
 		of.counts.Cut++
@@ -335,9 +328,6 @@ func (p *Planner) places() []mixture.Place {
 
 // change lets a control change the mixture.
 func (p *Planner) change(f func(*mixture.Mixture) error, added ...SourceInfo) ([]Step, bool, error) {
-	if p.blend == nil {
-		return nil, false, fmt.Errorf("the run reads one document stream: it has no mixture")
-	}
 	p.steps = p.steps[:0]
 	if err := f(p.blend.mix); err != nil {
 		return nil, false, err
@@ -350,37 +340,19 @@ func (p *Planner) change(f func(*mixture.Mixture) error, added ...SourceInfo) ([
 }
 
 // Infos returns the run's sources in the order of their numbers, those that were removed among them.
-func (p *Planner) Infos() []SourceInfo {
-	if p.blend == nil {
-		return nil
-	}
-	return p.blend.infos
-}
+func (p *Planner) Infos() []SourceInfo { return p.blend.infos }
 
-// Ended reports whether no source of the run has a document left. With one document stream a Seal says so.
-func (p *Planner) Ended() bool { return p.blend != nil && p.blend.mix.Ended() }
+// Ended reports whether no source of the run has a document left.
+func (p *Planner) Ended() bool { return p.blend.mix.Ended() }
 
-// Mixture returns the state of the run's sources, nil for a run with one document stream. It is not to be changed.
-func (p *Planner) Mixture() *mixture.Mixture {
-	if p.blend == nil {
-		return nil
-	}
-	return p.blend.mix
-}
+// Mixture returns the state of the run's sources. It is not to be changed.
+func (p *Planner) Mixture() *mixture.Mixture { return p.blend.mix }
 
 // Wants returns the source and the sequence of the document that comes next; false when none does before a control comes.
-func (p *Planner) Wants() (source int, sequence uint64, ok bool) {
-	if p.blend == nil {
-		return 0, p.cursor.Next(), true
-	}
-	return p.blend.mix.Next()
-}
+func (p *Planner) Wants() (source int, sequence uint64, ok bool) { return p.blend.mix.Next() }
 
-// SourceCounts returns the totals of each source, nil for a run with one document stream.
+// SourceCounts returns the totals of each source.
 func (p *Planner) SourceCounts() []SourceCounts {
-	if p.blend == nil {
-		return nil
-	}
 	out := make([]SourceCounts, len(p.blend.parts))
 	for i := range out {
 		out[i] = p.blend.parts[i].counts
@@ -388,8 +360,8 @@ func (p *Planner) SourceCounts() []SourceCounts {
 	return out
 }
 
-// unreadOf returns the messages of documents whose traits a packer lacks, each once, of a run with several sources.
-func (p *Planner) unreadOf() []uint64 {
+// Unread returns the waiting documents whose traits a restored planner has to be told again, by their messages, each once.
+func (p *Planner) Unread() []uint64 {
 	p.unread = map[uint64][]unread{}
 	for i := range p.packs {
 		if packer, ok := p.packs[i].packer.(packonline.Hinted); ok {

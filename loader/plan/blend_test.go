@@ -26,7 +26,7 @@ type blended struct {
 }
 
 func newBlended(t *rapid.T, c plan.Config, sources []plan.SourceBegin) *blended {
-	h := plan.Header{Config: c, Start: 1, Sources: sources}
+	h := plan.Header{Config: c, Sources: sources}
 	a, err := h.Begin()
 	if err != nil {
 		t.Fatal(err)
@@ -178,6 +178,22 @@ func (b *blended) drawControl(t *rapid.T, added *int) plan.Control {
 	return nil
 }
 
+// finish ends the run: no source has documents behind those that were taken. record gets each control, and next plans each document that is left.
+func (b *blended) finish(record func(plan.Control), next func()) {
+	for i, x := range b.applier.Planner.Mixture().Status() {
+		at := b.applier.Planner.Clock()
+		if !x.Sealed && !x.Removed {
+			record(plan.SealSource{At: at, Source: i, Last: b.applier.Planner.Infos()[i].Start + x.Taken - 1})
+		}
+		if x.Resting && !x.Removed && !b.applier.Ended {
+			record(plan.Rest{At: at, Source: i})
+		}
+	}
+	for !b.applier.Ended {
+		next()
+	}
+}
+
 // A planner of several sources that is restored behind every document and control plans what an undisturbed one plans. Every token of every
 // used document comes out once for each time that it was taken, in rows of one packing, and no step needs what lies below the floor before it.
 func TestBlendRestoredAtEveryDocument(t *testing.T) {
@@ -211,9 +227,10 @@ func TestBlendRestoredAtEveryDocument(t *testing.T) {
 				}
 			}
 		}
-		if !steady.applier.Ended {
-			record(plan.Seal{})
-		}
+		steady.finish(record, func() {
+			steady.next(t)
+			restored.next(t)
+		})
 		if !reflect.DeepEqual(steady.steps, restored.steps) || !steady.applier.Ended || !restored.applier.Ended {
 			t.Fatal("the plans differ")
 		}

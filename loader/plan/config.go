@@ -22,13 +22,10 @@ type Config struct {
 	Steps     StepsConfig       `koanf:"steps" json:"steps"`
 	// Attention is document (each piece its own attention segment, positions restart) or row (one segment a row).
 	Attention string `koanf:"attention" json:"attention"`
-	// Sources are those that the run begins with, by name. Without any it reads one document stream.
+	// Sources are those that the run begins with, by name: at least one.
 	Sources map[string]mixture.Source `koanf:"sources" json:"sources,omitempty"`
 	Mix     mixture.Mix               `koanf:"mix" json:"mix,omitzero"`
 }
-
-// Mixed reports whether the run reads several sources.
-func (c Config) Mixed() bool { return len(c.Sources) > 0 }
 
 // PackingOf returns how the documents of a source are packed: in its own way, or in the run's.
 func (c Config) PackingOf(s mixture.Source) packonline.Config {
@@ -46,12 +43,9 @@ func (c Config) AttentionIn(s mixture.Source) string {
 	return c.Attention
 }
 
-// Settled is the configuration as it stands in a plan: without what a run with one document stream does not read, and without transformations that are off.
+// Settled is the configuration as it stands in a plan: without transformations that are off.
 func (c Config) Settled() Config {
 	c.Documents = c.Documents.settled()
-	if !c.Mixed() {
-		c.Mix = mixture.Mix{}
-	}
 	return c
 }
 
@@ -186,11 +180,8 @@ func (c Config) Validate() []FieldError {
 	return append(bad, c.badSources()...)
 }
 
-// badSources is the part of Validate about several sources.
+// badSources is the part of Validate about sources.
 func (c Config) badSources() (bad []FieldError) {
-	if !c.Mixed() {
-		return nil
-	}
 	for _, e := range c.mixture().Validate() {
 		bad = append(bad, FieldError(e))
 	}

@@ -6,41 +6,35 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 
 	"loaderd/loader/internal/codec"
 	"loaderd/loader/mixture"
 )
 
-// Control is an entry that takes effect behind a document. The record fixes which one: without it the plan would depend on the clock.
+// Control is an entry that takes effect behind an arrival. The record fixes which one: without it the plan would depend on the clock.
 type Control interface {
 	Entry
-	// Behind returns the sequence of that document.
+	// Behind returns the arrival.
 	Behind() uint64
-	// PlaceBehind returns the control behind another document.
-	PlaceBehind(document uint64) Control
-	// apply lets it take effect and returns the steps that it completes; ends says that no document follows.
-	apply(p *Planner) (steps []Step, ends bool, err error)
+	// PlaceBehind returns the control behind another arrival.
+	PlaceBehind(arrival uint64) Control
 	String() string
 }
 
-// Seal ends the run behind a document: everything that waits is packed.
-type Seal struct {
-	At uint64
-	By string // the identity that asked for it, empty where nobody is asked for a name; it shapes nothing
-}
+// Seal is a request to end all sources behind their present last documents. A plan has a SealSource for each of them instead.
+type Seal struct{ By string } // as in Drain
 
-// Drain empties pool and shuffle window behind a document.
+// Drain empties pool and shuffle window behind an arrival.
 type Drain struct {
 	At uint64
-	By string // as in Seal; empty, too, of one that the daemon decided itself
+	// By is the identity that asked for it; empty where nobody is asked for a name, and of one that the daemon decided itself. It shapes nothing.
+	By string
 }
 
 // Mix changes the mixture behind an arrival.
 type Mix struct {
 	At uint64
-	By string // as in Seal
+	By string // as in Drain
 	mixture.Change
 	Decided *uint64       // the number of steps that a trainer had seen when it decided on the change, which is made once for each; nil of others
 	Request string        // identifies the request: a repeated one is not recorded again
@@ -58,7 +52,7 @@ type mixBody struct {
 // SealSource says, behind an arrival, that a source has no document behind Last.
 type SealSource struct {
 	At     uint64
-	By     string // as in Seal
+	By     string // as in Drain
 	Source int
 	Last   uint64
 }
@@ -97,8 +91,8 @@ func (e *ForeignError) Error() string {
 	return "none of the run's daemons wrote it, as the one that led has noted"
 }
 
-func (c Seal) Kind() byte     { return kindBy(c.By, kindSeal, kindSealBy) }
-func (c Drain) Kind() byte    { return kindBy(c.By, kindDrain, kindDrainBy) }
+func (Seal) Kind() byte       { return kindSeal }
+func (Drain) Kind() byte      { return kindDrain }
 func (Mix) Kind() byte        { return kindMix }
 func (SealSource) Kind() byte { return kindSealSource }
 func (Rest) Kind() byte       { return kindRest }
@@ -108,22 +102,12 @@ func (End) Kind() byte        { return kindEnd }
 func (Term) Kind() byte       { return kindTerm }
 func (Foreign) Kind() byte    { return kindForeign }
 
-func (c Seal) Behind() uint64  { return c.At }
-func (c Drain) Behind() uint64 { return c.At }
-
+func (c Drain) Behind() uint64      { return c.At }
 func (c Mix) Behind() uint64        { return c.At }
 func (c SealSource) Behind() uint64 { return c.At }
 func (c Rest) Behind() uint64       { return c.At }
 
-func kindBy(by string, bare, named byte) byte {
-	if by == "" {
-		return bare
-	}
-	return named
-}
-
-func (c Seal) PlaceBehind(document uint64) Control  { return Seal{document, c.By} }
-func (c Drain) PlaceBehind(document uint64) Control { return Drain{document, c.By} }
+func (c Drain) PlaceBehind(arrival uint64) Control { return Drain{arrival, c.By} }
 
 func (c Mix) PlaceBehind(arrival uint64) Control {
 	c.At = arrival
@@ -140,31 +124,10 @@ func (c Rest) PlaceBehind(arrival uint64) Control {
 	return c
 }
 
-func (c Mix) apply(p *Planner) ([]Step, bool, error) {
-	return p.change(func(m *mixture.Mixture) error {
-		if err := p.config.CheckChange(m, c.Change); err != nil {
-			return err
-		}
-		if !slices.EqualFunc(c.Begins, slices.Sorted(maps.Keys(c.Add)), func(b SourceBegin, name string) bool { return b.Name == name }) {
-			return errors.New("it does not say where each source that it adds begins, in the order of their names")
-		}
-		return m.Change(c.Change, begins(c.Begins))
-	}, c.Infos()...)
+func (c Seal) appendBody(b []byte) []byte { return appendName(b, c.By) }
+func (c Drain) appendBody(b []byte) []byte {
+	return appendName(binary.AppendUvarint(b, c.At), c.By)
 }
-
-func (c SealSource) apply(p *Planner) ([]Step, bool, error) {
-	return p.change(func(m *mixture.Mixture) error { return m.Seal(c.Source, c.Last) })
-}
-
-func (c Rest) apply(p *Planner) ([]Step, bool, error) {
-	return p.change(func(m *mixture.Mixture) error { return m.Rest(c.Source, c.Rests) })
-}
-
-func (Seal) apply(p *Planner) ([]Step, bool, error)  { return p.Seal(), true, nil }
-func (Drain) apply(p *Planner) ([]Step, bool, error) { return p.Drain(), false, nil }
-
-func (c Seal) appendBody(b []byte) []byte  { return appendPlace(b, c.At, c.By) }
-func (c Drain) appendBody(b []byte) []byte { return appendPlace(b, c.At, c.By) }
 func (c Mix) appendBody(b []byte) []byte {
 	body, err := json.Marshal(mixBody{c.Change, c.Decided, c.Request, c.Begins})
 	if err != nil {
@@ -192,9 +155,8 @@ func (c End) appendBody(b []byte) []byte     { return binary.AppendUvarint(b, c.
 func (c Foreign) appendBody(b []byte) []byte { return binary.AppendUvarint(b, c.At) }
 func (c Term) appendBody(b []byte) []byte    { return appendName(b, c.Daemon) }
 
-func (c Seal) String() string { return fmt.Sprintf("seal behind document %d%s", c.At, suffixBy(c.By)) }
 func (c Drain) String() string {
-	return fmt.Sprintf("drain behind document %d%s", c.At, suffixBy(c.By))
+	return fmt.Sprintf("drain behind arrival %d%s", c.At, suffixBy(c.By))
 }
 func (c Mix) String() string {
 	body, _ := json.Marshal(mixBody{c.Change, c.Decided, c.Request, nil})
@@ -221,14 +183,6 @@ func suffixBy(by string) string {
 		return ""
 	}
 	return ", asked for by " + by
-}
-
-func appendPlace(b []byte, at uint64, by string) []byte {
-	b = binary.AppendUvarint(b, at)
-	if by == "" {
-		return b
-	}
-	return appendName(b, by)
 }
 
 func appendName(b []byte, name string) []byte {
@@ -268,16 +222,8 @@ func ValidRequest(id string) error {
 	return validName("request", id, maxRequest)
 }
 
+// readIdentity reads a name, which is empty for a caller without an identity.
 func readIdentity(r *codec.Cursor) string {
-	name := readAnyIdentity(r)
-	if name == "" {
-		r.Fail(errors.New("who asked for it has no name"))
-	}
-	return name
-}
-
-// readAnyIdentity reads a name, which is empty for a caller without an identity.
-func readAnyIdentity(r *codec.Cursor) string {
 	name := string(r.Bytes(int(r.Bounded(maxIdentity))))
 	if err := ValidIdentity(name); err != nil {
 		r.Fail(err)
@@ -289,7 +235,7 @@ func readAnyIdentity(r *codec.Cursor) string {
 const maxMix = 1 << 20
 
 func readMix(r *codec.Cursor) Control {
-	c := Mix{At: r.Uvarint(), By: readAnyIdentity(r)}
+	c := Mix{At: r.Uvarint(), By: readIdentity(r)}
 	body := r.Bytes(int(r.Bounded(maxMix)))
 	if r.Err != nil {
 		return c
@@ -322,15 +268,9 @@ func readDaemon(r *codec.Cursor) string {
 func readControl(r *codec.Cursor, kind byte) Entry {
 	switch kind {
 	case kindSeal:
-		return Seal{At: r.Uvarint()}
+		return Seal{readIdentity(r)}
 	case kindDrain:
-		return Drain{At: r.Uvarint()}
-	case kindSealBy:
-		at := r.Uvarint()
-		return Seal{at, readIdentity(r)}
-	case kindDrainBy:
-		at := r.Uvarint()
-		return Drain{at, readIdentity(r)}
+		return Drain{r.Uvarint(), readIdentity(r)}
 	case kindCommit:
 		step := r.Uvarint()
 		return Commit{readKeeper(r), step}
@@ -346,7 +286,7 @@ func readControl(r *codec.Cursor, kind byte) Entry {
 	case kindMix:
 		return readMix(r)
 	case kindSealSource:
-		return SealSource{r.Uvarint(), readAnyIdentity(r), readSource(r), r.Uvarint()}
+		return SealSource{r.Uvarint(), readIdentity(r), readSource(r), r.Uvarint()}
 	case kindRest:
 		return Rest{r.Uvarint(), readSource(r), r.Bounded(1) == 1}
 	case kindHeritage:

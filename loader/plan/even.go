@@ -115,10 +115,13 @@ func (b *blend) count(pieces []packonline.Piece) {
 	}
 }
 
-// portions returns how many tokens of the pieces are of each source.
-func (b *blend) portions(pieces []packonline.Piece) []portion {
-	b.count(pieces)
-	return b.tally.portions(nil)
+// portionsOf returns how many tokens of an atom are of each source.
+func (b *blend) portionsOf(a *atom) []portion {
+	if a.of == nil {
+		b.count(a.pieces)
+		a.of = b.tally.portions(nil)
+	}
+	return a.of
 }
 
 // appendState writes what each source lacks, as zigzag varints.

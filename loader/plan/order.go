@@ -1,9 +1,11 @@
 package plan
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
+	"loaderd/loader/mixture"
 	"loaderd/packonline"
 )
 
@@ -13,26 +15,41 @@ import (
 type Order struct {
 	Steps uint64 // complete steps so far
 	Ended bool
-	// Known says that it is known what stands before, whether a seal does or a term: then a record that takes one is refused without.
-	Known  bool
-	Led    bool // a term has begun
-	Sealed bool
+	// Known says that it is known what stands before: then a record that takes a term, or the end of a source, is refused without.
+	Known bool
+	Led   bool // a term has begun
 	// Config is that of the run, whose steps have its shape; nil where it is not known.
 	Config *Config
 
-	sources []SourceInfo // of a run with several, those that were removed among them
+	sources []SourceInfo // those that were removed among them
+	ends    []sourceEnd  // of each
+	linear  bool         // arrival n is document n of the only source, counted from its first one
 	parts   uint64       // of a Heritage, that follow
 	part    uint64       // the next of them
 
 	cursor Position // of the last step
 	floor  Position // likewise
-	behind uint64   // the document behind which the last control takes effect
+}
+
+// sourceEnd says where a source ends.
+type sourceEnd struct {
+	sealed, removed bool
+	last            uint64 // document of a sealed one
 }
 
 // Order is that of the records behind the header.
 func (h Header) Order() Order {
 	o := Order{Known: true, Config: &h.Config, sources: h.Infos()}
-	if h.Heir() {
+	for i, s := range o.sources {
+		end, epoch := sourceEnd{sealed: s.Sealed, last: s.Last}, uint64(0)
+		if h.Parent != nil {
+			x := h.Parent.Sources[i]
+			end, epoch = sourceEnd{x.Sealed, x.Removed, x.Last}, x.Epoch
+		}
+		o.ends = append(o.ends, end)
+		o.linear = len(o.sources) == 1 && s.Config.Epochs == 1 && epoch == 0 && !s.drawn()
+	}
+	if h.Parent != nil {
 		o.parts = h.Parent.Records
 	}
 	return o
@@ -41,8 +58,10 @@ func (h Header) Order() Order {
 // Order is that of the records behind the last one that the applier has taken.
 func (a *Applier) Order(c *Config) Order {
 	o := Order{Steps: a.Planner.Next(), Known: true, Led: true, Ended: a.End != nil, Config: c}
-	if m := a.Planner.Mixture(); m != nil {
-		o.sources, o.Sealed = a.Planner.Infos(), m.Ended()
+	o.sources = slices.Clone(a.Planner.Infos())
+	for i, s := range a.Planner.Mixture().Status() {
+		o.ends = append(o.ends, sourceEnd{s.Sealed, s.Removed, s.Last})
+		o.linear = len(o.sources) == 1 && s.Epochs == 1 && s.Epoch == 0 && !o.sources[i].drawn()
 	}
 	for _, p := range a.Pending {
 		o.sees(p)
@@ -63,12 +82,10 @@ func (o *Order) Step(s *Step) error {
 	case o.Known && !o.Led:
 		return fmt.Errorf("step %d stands before any daemon has begun to lead", s.Index)
 	case !s.Cursor.Reaches(o.cursor) || !s.Floor.Reaches(o.floor):
-		return fmt.Errorf("step %d goes back: it was made behind document %s with floor %d, the one before it behind %s with floor %d",
+		return fmt.Errorf("step %d goes back: it was made behind arrival %s with floor %d, the one before it behind %s with floor %d",
 			s.Index, s.Cursor, s.Floor.Next(), o.cursor, o.floor.Next())
 	case !s.Cursor.Reaches(s.Floor):
-		return fmt.Errorf("step %d was made behind document %s, and its floor is %d", s.Index, s.Cursor, s.Floor.Next())
-	case o.Sealed && !Behind(o.behind).Reaches(s.Cursor):
-		return fmt.Errorf("step %d was made behind document %s, and the run is sealed behind %d", s.Index, s.Cursor, o.behind)
+		return fmt.Errorf("step %d was made behind arrival %s, and its floor is %d", s.Index, s.Cursor, s.Floor.Next())
 	}
 	if err := o.shape(s); err != nil {
 		return err
@@ -83,22 +100,12 @@ func (o *Order) shape(s *Step) error {
 	if o.Config != nil && !o.Config.hasStep(int(s.Bucket), len(s.Rows)) {
 		return fmt.Errorf("step %d has %d rows of %d, as no step of the run has", s.Index, len(s.Rows), s.Bucket)
 	}
-	if o.Config != nil && s.Mixed != o.Config.Mixed() {
-		return fmt.Errorf("step %d names documents in another way than the run does", s.Index)
-	}
 	for i, row := range s.Rows {
 		tokens := int64(0)
 		for _, p := range row {
 			tokens += int64(p.Length)
-			if s.Mixed { // whether the source was read so far follows when the plan is made again
-				if source := RefSource(p.Doc); o.Config != nil && source >= len(o.sources) {
-					return fmt.Errorf("row %d of step %d names source %d, and the run has %d", i, s.Index, source, len(o.sources))
-				}
-				continue
-			}
-			if p.Doc == 0 || !s.Cursor.Covers(p.Doc) || o.floor.Covers(p.Doc) {
-				return fmt.Errorf("row %d of step %d names document %d: the step was made behind document %s, and those up to %s were used up before it",
-					i, s.Index, p.Doc, s.Cursor, o.floor)
+			if err := o.document(s, p.Doc); err != nil {
+				return fmt.Errorf("row %d of step %d names document %d of source %d: %w", i, s.Index, RefSequence(p.Doc), RefSource(p.Doc), err)
 			}
 		}
 		if tokens > int64(s.Bucket) {
@@ -106,6 +113,38 @@ func (o *Order) shape(s *Step) error {
 		}
 	}
 	return nil
+}
+
+// document refuses a document that no step can name which was made where this one was. Which of several sources was read how far follows when the plan is made
+// again.
+func (o *Order) document(s *Step, ref uint64) error {
+	if o.Config == nil {
+		return nil
+	}
+	source, sequence := RefSource(ref), RefSequence(ref)
+	if source >= len(o.sources) {
+		return fmt.Errorf("the run has %d sources", len(o.sources))
+	}
+	info, end := &o.sources[source], o.ends[source]
+	first, last := info.First(), uint64(maxSequence)
+	if !info.drawn() { // no more documents of it than of all have arrived
+		last = info.Start + s.Cursor.Last() - 1
+	}
+	if o.linear {
+		first = max(first, info.Start+o.floor.Last())
+	}
+	if end.sealed {
+		last = min(last, end.last)
+	}
+	if sequence < first || sequence > last {
+		return fmt.Errorf("the step was made behind arrival %s, and can hold documents %d to %d", s.Cursor, first, last)
+	}
+	return nil
+}
+
+// Place returns how far the only source is read behind an arrival, where that follows from the arrival alone.
+func (o *Order) Place(at Position) (mixture.Place, bool) {
+	return mixture.Place{Taken: at.Last()}, o.linear
 }
 
 // hasStep reports whether a step of this configuration can have so many rows of a length.
@@ -129,6 +168,9 @@ func (o *Order) Between(e Entry) error {
 	if o.part < o.parts {
 		return fmt.Errorf("a record of kind %d stands where part %d of what the run inherited should", e.Kind(), o.part)
 	}
+	if _, request := e.(Seal); request {
+		return errors.New("it is a request, and no record of a plan")
+	}
 	if _, term := e.(Term); !term && o.Known && !o.Led {
 		return fmt.Errorf("a record of kind %d stands before any daemon has begun to lead", e.Kind())
 	}
@@ -145,8 +187,8 @@ func (o *Order) Between(e Entry) error {
 		switch {
 		case o.Ended || e.Steps != o.Steps:
 			return fmt.Errorf("it ends the run with %d steps, and %d steps stand before it", e.Steps, o.Steps)
-		case o.Known && !o.Sealed && (o.Config == nil || !o.Config.Mixed()): // several sources end the run when they are used up
-			return fmt.Errorf("it ends the run with %d steps, and no seal stands before it", e.Steps)
+		case o.Known && !o.ending():
+			return fmt.Errorf("it ends the run with %d steps, and the end of a source is not known", e.Steps)
 		}
 		o.Ended = true
 	case Control:
@@ -163,26 +205,49 @@ func (o *Order) inherits(x Heritage) error {
 	return nil
 }
 
+// ending reports whether so many sources are sealed that the run can have ended.
+func (o *Order) ending() bool {
+	if o.Config.Mix.End == mixture.EndFirst && slices.ContainsFunc(o.ends, func(e sourceEnd) bool { return e.sealed && !e.removed }) {
+		return true
+	}
+	return !slices.ContainsFunc(o.ends, func(e sourceEnd) bool { return !e.sealed && !e.removed })
+}
+
 func (o *Order) control(c Control) error {
 	switch {
 	case o.Ended:
 		return fmt.Errorf("a record of kind %d follows behind the end of the run", c.Kind())
-	case o.Sealed:
-		return fmt.Errorf("a %s follows behind a seal", c)
-	case c.Behind() < o.behind || !Behind(c.Behind()).Reaches(o.cursor):
-		return fmt.Errorf("a %s stands behind what takes effect behind document %d", c, max(o.behind, o.cursor.Last()))
+	case !Behind(c.Behind()).Reaches(o.cursor):
+		return fmt.Errorf("a %s stands behind a step that was made behind arrival %s", c, o.cursor)
+	}
+	if c, ok := c.(SealSource); ok && o.Known {
+		switch {
+		case c.Source >= len(o.ends):
+			return fmt.Errorf("a %s: the run has no source %d", c, c.Source)
+		case o.ends[c.Source].sealed:
+			return fmt.Errorf("a %s follows behind the end of that source", c)
+		}
 	}
 	o.sees(c)
 	return nil
 }
 
 func (o *Order) sees(c Control) {
-	o.behind = c.Behind()
+	o.ends = slices.Clone(o.ends) // a copy of the order may share them
 	switch c := c.(type) {
-	case Seal:
-		o.Sealed = true
+	case SealSource:
+		if c.Source < len(o.ends) {
+			o.ends[c.Source].sealed, o.ends[c.Source].last = true, c.Last
+		}
 	case Mix:
+		for i, s := range o.sources {
+			o.ends[i].removed = o.ends[i].removed || slices.Contains(c.Remove, s.Name)
+		}
 		o.sources = append(slices.Clip(o.sources), c.Infos()...)
+		for _, b := range c.Begins {
+			o.ends = append(o.ends, sourceEnd{sealed: b.Sealed, last: b.Last})
+		}
+		o.linear = o.linear && len(o.sources) == 1
 	}
 }
 
@@ -234,7 +299,7 @@ func (j *Joiner) Add(e Entry) (*Step, error) {
 		return nil, fmt.Errorf("part %d of step %d stands where part %d should", p.Part, p.Index, j.next)
 	}
 	if j.Step == nil {
-		j.Step = &Step{Index: p.Index, Bucket: p.Bucket, Cursor: p.Cursor, Floor: p.Floor, Mixed: p.Mixed, Places: p.Places,
+		j.Step = &Step{Index: p.Index, Bucket: p.Bucket, Cursor: p.Cursor, Floor: p.Floor, Places: p.Places,
 			Masked: p.Masked, MaskedFirst: p.MaskedFirst, Rows: make([][]packonline.Piece, 0, p.Total)}
 	}
 	if p.Masked != j.Step.Masked || p.MaskedFirst != j.Step.MaskedFirst {

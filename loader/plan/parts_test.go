@@ -21,12 +21,7 @@ func pieces(id uint64, n int) (parts []plan.Part) {
 func TestDuplicatesOfPieces(t *testing.T) {
 	c := plantest.Config("concat")
 	c.Documents.MaxTokens = plan.MaxTokens{At: 2, Do: plan.MaxSplit}
-	one, err := plan.NewPlanner(c, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.Mix, c.Sources = mixture.Mix{Dry: mixture.DryWait, End: mixture.EndAll}, map[string]mixture.Source{"a": {Weight: 1, Epochs: 1}}
-	mixed, err := plan.Header{Config: c, Start: 1, Sources: []plan.SourceBegin{{Name: "a", Start: 1}}}.NewPlanner()
+	p, err := plantest.Header(c).NewPlanner()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,13 +29,11 @@ func TestDuplicatesOfPieces(t *testing.T) {
 		parts      []plan.Part
 		duplicates int64 // so far
 	}{{pieces(7, 3), 0}, {pieces(7, 3), 3}, {pieces(8, 2), 3}, {pieces(7, 1), 4}, {pieces(0, 3), 4}, {pieces(0, 3), 4}} {
-		for _, p := range []*plan.Planner{one, mixed} {
-			if _, err := p.Add(plan.Arrival{Sequence: uint64(i + 1), Parts: tt.parts}); err != nil {
-				t.Fatal(err)
-			}
-			if counts, _ := p.Counts(); counts.Skipped.Of(plan.SkipDuplicate) != tt.duplicates {
-				t.Errorf("%d duplicates behind message %d, want %d", counts.Skipped.Of(plan.SkipDuplicate), i+1, tt.duplicates)
-			}
+		if _, err := p.Add(plan.Arrival{Sequence: uint64(i + 1), Parts: tt.parts}); err != nil {
+			t.Fatal(err)
+		}
+		if counts, _ := p.Counts(); counts.Skipped.Of(plan.SkipDuplicate) != tt.duplicates {
+			t.Errorf("%d duplicates behind message %d, want %d", counts.Skipped.Of(plan.SkipDuplicate), i+1, tt.duplicates)
 		}
 	}
 }
@@ -81,7 +74,7 @@ func TestSourcesTakeWholeDocuments(t *testing.T) {
 
 // A run that neither takes messages of several documents nor splits them refuses them.
 func TestMessagesThatAreNotSeveral(t *testing.T) {
-	p, err := plan.NewPlanner(plantest.Config("concat"), 1)
+	p, err := plantest.Header(plantest.Config("concat")).NewPlanner()
 	if err != nil {
 		t.Fatal(err)
 	}

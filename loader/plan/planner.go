@@ -2,10 +2,10 @@ package plan
 
 import (
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 
+	"loaderd/loader/mixture"
 	"loaderd/packonline"
 	"loaderd/packonline/related"
 	"loaderd/shuffle"
@@ -20,7 +20,6 @@ type Counts struct {
 	Arrived      int64 // documents of the stream, used or not
 	Skipped      Skips
 	Cut          int64 // documents that are used without their last tokens, as they had more than they may have
-	Inherited    int64 // documents that the run's parent had used up
 	Rows         int64 // rows in steps
 	Slots        int64 // tokens that those rows hold, padding included
 	Tokens       int64 // tokens of documents in those rows, repeated ones as often as they come
@@ -42,22 +41,21 @@ type Planner struct {
 	names  naming
 	packs  []pack
 	window *shuffle.Window[atom]
-	queues queues       // one a bucket, in the order of Config.Packing.Buckets
-	parent *Inheritance // nil without one; of a run with several sources by arrivals
-	blend  *blend       // nil with one document stream
+	queues queues // one a bucket, in the order of Config.Packing.Buckets
+	used   usedSpans
+	blend  *blend
 	losses losses
 	once   bool                // the loss of a repeated token counts once, in one of the packers
 	unread map[uint64][]unread // by the document's message, as a plan names it
 
-	used   int64 // tokens of the last document, less what a parent had used of them
-	seen   *recent
+	taken  int64 // tokens of the last document
 	counts Counts
-	cursor Position // behind the last document seen
+	cursor Position // behind the last arrival
 	next   uint64   // index of the next step
 	rows   packonline.Rows
 	steps  []Step
 
-	// Of a fork of a run with several sources, and of the planner that it is made from: see Fork.
+	// Of a fork, and of the planner that it is made from: see Fork.
 	keeps bool
 	from  uint64                   // step that is kept, with those behind it
 	kept  []Step                   // their pieces name arrivals
@@ -66,79 +64,35 @@ type Planner struct {
 	hints map[uint64]*related.Hint // of these
 }
 
-// NewPlanner returns the planner of a run whose first document has sequence start.
-func NewPlanner(c Config, start uint64) (*Planner, error) {
+// NewPlanner returns the planner of a run at its beginning.
+func (h Header) NewPlanner() (*Planner, error) {
+	if h.Parent != nil {
+		return newFork(h)
+	}
+	mix, err := mixture.New(h.Config.mixture(), begins(h.Sources))
+	if err != nil {
+		return nil, err
+	}
+	if !slices.EqualFunc(h.Sources, mix.Status(), func(s SourceBegin, x mixture.Status) bool { return s.Name == x.Name }) {
+		return nil, fmt.Errorf("the sources of run %s are not in the order of their names", h.Run)
+	}
+	p, err := newPlanner(h.Config, mix, h.Infos(), newRefs(1))
+	if err != nil {
+		return nil, err
+	}
+	return p, p.meet()
+}
+
+// newPlanner returns a planner of a configuration that has met none of its sources.
+func newPlanner(c Config, mix *mixture.Mixture, infos []SourceInfo, r *refs) (*Planner, error) {
 	c.Packing.Seed, c.Shuffle.Seed = c.Seed, c.Seed
-	p := &Planner{config: c, names: c.Documents.naming(), window: shuffle.New[atom](c.Shuffle), queues: newQueues(c), seen: newRecent(c.Documents.Dedupe), cursor: Before(start)}
+	p := &Planner{config: c, names: c.Documents.naming(), window: shuffle.New[atom](c.Shuffle), queues: newQueues(c)}
+	p.blend = newBlend(c, mix, infos, r)
 	return p, p.addPack(c.Packing)
 }
 
-// NewPlanner returns the planner of a run at its beginning.
-func (h Header) NewPlanner() (*Planner, error) {
-	if h.Config.Mixed() {
-		return newBlended(h)
-	}
-	p, err := NewPlanner(h.Config, h.Start)
-	if err == nil {
-		p.parent, err = h.Inherits()
-		if err == nil && p.parent != nil {
-			p.parent.names = p.names
-		}
-	}
-	return p, err
-}
-
-// Add tells the planner of the next document and returns the steps that it completes. The slice is valid until the next call;
-// what the steps refer to stays.
-func (p *Planner) Add(a Arrival) ([]Step, error) {
-	if p.blend != nil {
-		return p.take(a)
-	}
-	if next := p.cursor.Next(); a.Sequence != next {
-		return nil, fmt.Errorf("plan document %d: the next one is %d", a.Sequence, next)
-	}
-	if err := p.check(&a); err != nil {
-		return nil, err
-	}
-	p.cursor = Behind(a.Sequence)
-	p.steps = p.steps[:0]
-	p.used = 0
-	first := 0
-	for i := range a.count() {
-		x := a.part(i)
-		p.add(p.names.name(a.Sequence, first), x)
-		first += x.Length
-		p.overdue()
-	}
-	steps := p.finish(p.cursor)
-	if p.losses.due() {
-		p.losses.sweep(p.waiting())
-	}
-	return steps, nil
-}
-
-// add takes in one document of a run with one document stream.
-func (p *Planner) add(name uint64, x Part) {
-	p.counts.Arrived++
-	switch {
-	case x.Skip != "":
-		p.seen.observe(0) // dedupe looks back by the stream's documents, so that a fork can
-		p.counts.Skipped.Add(x.Skip, 1)
-	case p.seen.observe(x.identity()) && !p.parent.used(name, int32(x.Length)):
-		p.counts.Skipped.Add(SkipDuplicate, 1)
-	default:
-		left := p.parent.rest(name, int32(x.Length))
-		if left == 0 {
-			p.counts.Inherited++
-			return
-		}
-		p.used += int64(left)
-		p.pack(&p.packs[0], name, left, x)
-	}
-}
-
 // pack gives a document, or what is left of it, to a packer.
-func (p *Planner) pack(k *pack, name uint64, length int32, x Part) {
+func (p *Planner) pack(k *pack, name uint64, length int32, x *Part) {
 	if x.Cut {
 		p.counts.Cut++
 	}
@@ -154,18 +108,14 @@ func (p *Planner) Drain() []Step {
 	p.steps = p.steps[:0]
 	p.drain(false)
 	steps := p.finish(p.cursor)
-	if p.blend != nil {
-		p.forgetShares() // a fork at one of these steps does, too
-	}
+	p.forgetShares() // a fork at one of these steps does, too
 	return steps
 }
 
 // drain is Drain. With last, steps that lack rows leave among the others.
 func (p *Planner) drain(last bool) {
-	if p.blend != nil {
-		p.blend.drains = true
-		defer func() { p.blend.drains = false }()
-	}
+	p.blend.drains = true
+	defer func() { p.blend.drains = false }()
 	for i := range p.packs {
 		k := &p.packs[i]
 		p.rows.Reset()
@@ -175,9 +125,7 @@ func (p *Planner) drain(last bool) {
 			p.submit(&k.lines[i])
 		}
 	}
-	if p.blend != nil {
-		p.followShares()
-	}
+	p.followShares()
 	p.window.Flush(p.arrange)
 	for l := range p.lines() {
 		p.complete(l)
@@ -248,7 +196,7 @@ func (p *Planner) emit(b *queue) {
 		p.followShares()
 		p.blend.steps.leave(p.head(b))
 	}
-	s := Step{Index: p.next, Bucket: b.length, Cursor: p.cursor, Rows: b.take(), Mixed: p.blend != nil}
+	s := Step{Index: p.next, Bucket: b.length, Cursor: p.cursor, Rows: b.take()}
 	if p.config.Steps.Balance && p.config.Attention == AttentionDocument {
 		balance(s.Rows)
 	}
@@ -282,27 +230,13 @@ func (p *Planner) finish(floor Position) []Step {
 		p.losses.count(s, p.once, p.whole)
 		p.counts.MaskedTokens += s.Masked
 	}
-	if p.blend != nil {
-		p.keep()
-	}
+	p.keep()
 	if p.once {
 		for i := range p.steps {
 			p.steps[i].join()
 		}
 	}
-	if p.blend != nil {
-		p.name()
-		return p.steps
-	}
-	if p.names.bits > 0 {
-		for i := range p.steps {
-			for _, row := range p.steps[i].Rows {
-				for k := range row {
-					p.names.emit(&row[k])
-				}
-			}
-		}
-	}
+	p.name()
 	return p.steps
 }
 
@@ -370,22 +304,6 @@ func (p *Planner) Drains() bool {
 	return waiting > 0 && waiting+p.queues.rowsWaiting() >= least
 }
 
-// Unread returns the waiting documents whose traits a restored planner has to be told again.
-func (p *Planner) Unread() []uint64 {
-	if p.blend != nil {
-		return p.unreadOf()
-	}
-	packer, ok := p.packs[0].packer.(packonline.Hinted)
-	if !ok {
-		return nil
-	}
-	p.unread = map[uint64][]unread{}
-	for _, name := range packer.Unhinted() {
-		p.unread[p.names.position(name)] = append(p.unread[p.names.position(name)], unread{0, name, false})
-	}
-	return slices.Sorted(maps.Keys(p.unread))
-}
-
 // Tell tells a restored planner the traits of the documents of a message, as Arrival.Parts has them, of which some wait.
 func (p *Planner) Tell(message uint64, parts []Part) {
 	traits := make(map[int32]Traits, len(parts))
@@ -408,10 +326,10 @@ func (p *Planner) Tell(message uint64, parts []Part) {
 	delete(p.unread, message)
 }
 
-// Cursor returns the position behind the last document that the planner has seen.
+// Cursor returns the position behind the last arrival.
 func (p *Planner) Cursor() Position { return p.cursor }
 
-// Clock returns the sequence of the last document that the planner has seen. Controls take effect by it.
+// Clock returns how many documents of all sources have arrived: the last arrival. Controls take effect by it.
 func (p *Planner) Clock() uint64 { return p.cursor.Last() }
 
 // Next returns the index of the next step.

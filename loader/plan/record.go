@@ -20,27 +20,20 @@ const FormatVersion = 1
 
 // Kinds of records.
 const (
-	kindHeader = 1 // the first one
-	kindStep   = 2 // a step, or a part of one that is larger than a record
-	kindSeal   = 3
-	kindDrain  = 4
-	kindCommit = 5
-	kindEnd    = 6
-	kindLeave  = 7
-	kindTerm   = 8
-	// A seal and a drain that somebody known by name has asked for. Those that nobody is named for are of the kinds above.
-	kindSealBy  = 9
-	kindDrainBy = 10
-	kindForeign = 11
-	// Those of runs with several sources.
-	kindMixedStep  = 12 // as kindStep, with the places of the sources and a source before each piece
-	kindMix        = 13 // a change of the mixture
-	kindSealSource = 14
-	kindRest       = 15
-	kindHeritage   = 16
-	// Steps with tokens that have no loss: as kindStep and kindMixedStep, with these.
-	kindMaskedStep      = 17
-	kindMixedMaskedStep = 18
+	kindHeader     = 1  // the first one
+	kindStep       = 2  // a step, or a part of one that is larger than a record
+	kindMaskedStep = 3  // as kindStep, of a step with tokens that have no loss: with these
+	kindDrain      = 4  // of the pool and the window
+	kindCommit     = 5  // of a keeper
+	kindEnd        = 6  // of the run
+	kindLeave      = 7  // of a keeper
+	kindTerm       = 8  // of a leader
+	kindForeign    = 9  // a note on a record
+	kindMix        = 10 // a change of the mixture
+	kindSealSource = 11 // the end of a source
+	kindRest       = 12 // of a source
+	kindHeritage   = 13 // a part of the state that a fork begins with
+	kindSeal       = 14 // a request to end all sources: no record of a plan
 )
 
 const (
@@ -60,15 +53,13 @@ type Header struct {
 	ID          string `json:"id"`
 	Fingerprint string `json:"fingerprint"`
 	// Keyed says that the run was begun with a plan key: no record counts without a code of it.
-	Keyed  bool   `json:"keyed,omitempty"`
-	Start  uint64 `json:"start"`  // sequence of the run's first document
-	Stream Stream `json:"stream"` // that its documents come from
-	// Sources are the streams of a run with several sources, in the order of their numbers; then Start is 1 and Stream is empty.
-	Sources []SourceBegin `json:"sources,omitempty"`
+	Keyed bool `json:"keyed,omitempty"`
+	// Sources are the streams of the sources that the run begins with, in the order of their numbers.
+	Sources []SourceBegin `json:"sources"`
 	Config  Config        `json:"config"`
 	// Parent is the run that this one was forked from.
 	Parent *Parent `json:"parent,omitempty"`
-	// State is what the planner of a fork of a run with several sources begins with. Records of their own hold it, behind the header: see Heritage.
+	// State is what the planner of a fork begins with. Records of their own hold it, behind the header: see Heritage.
 	State []byte `json:"-"`
 	// Repair says of which damaged plan this one is a copy.
 	Repair *Repair `json:"repair,omitempty"`
@@ -120,12 +111,7 @@ func (h Header) appendBody(b []byte) []byte {
 }
 
 func (p StepPart) Kind() byte {
-	switch {
-	case p.Mixed && p.masks():
-		return kindMixedMaskedStep
-	case p.Mixed:
-		return kindMixedStep
-	case p.masks():
+	if p.masks() {
 		return kindMaskedStep
 	}
 	return kindStep
@@ -133,7 +119,7 @@ func (p StepPart) Kind() byte {
 
 // StepKind reports whether records of a kind are parts of steps.
 func StepKind(kind byte) bool {
-	return kind == kindStep || kind == kindMixedStep || kind == kindMaskedStep || kind == kindMixedMaskedStep
+	return kind == kindStep || kind == kindMaskedStep
 }
 
 func (p StepPart) appendBody(b []byte) []byte {
@@ -141,9 +127,7 @@ func (p StepPart) appendBody(b []byte) []byte {
 		uint64(p.Part), uint64(p.Parts), uint64(p.First), uint64(len(p.Rows))} {
 		b = binary.AppendUvarint(b, v)
 	}
-	if p.Mixed {
-		b = p.appendPlaces(b)
-	}
+	b = p.appendPlaces(b)
 	if p.masks() {
 		b = p.appendMasked(b)
 	}
@@ -183,10 +167,7 @@ func (p *StepPart) appendPlaces(b []byte) []byte {
 
 // EncodeStep writes a step as one record, or as several when it is larger than limit bytes.
 func EncodeStep(s *Step, limit int) ([][]byte, error) {
-	prefix := 9 * binary.MaxVarintLen64
-	if s.Mixed {
-		prefix += (1 + 2*len(s.Places)) * binary.MaxVarintLen64
-	}
+	prefix := (10 + 2*len(s.Places)) * binary.MaxVarintLen64
 	if s.masks() {
 		prefix += 3 * binary.MaxVarintLen64
 	}
@@ -216,7 +197,7 @@ func EncodeStep(s *Step, limit int) ([][]byte, error) {
 // encodeRows writes as many rows from first on as fit in limit bytes with their repeats, and returns their number.
 func encodeRows(s *Step, first int, repeats []Repeat, limit int) ([]byte, int) {
 	var body []byte
-	previous := before{mixed: s.Mixed, bucket: int64(s.Bucket)}
+	previous := before{bucket: int64(s.Bucket)}
 	for i, pieces := range s.Rows[first:] {
 		next := appendRow(body, pieces, &previous)
 		if len(next)+repeatBytes*repeatsOf(repeats, first+i+1) > limit {
@@ -254,7 +235,7 @@ func DecodeRecord(b []byte) (Entry, error) {
 	}
 	var e Entry
 	if StepKind(kind) {
-		e = readStepPart(&in, kind == kindMixedStep || kind == kindMixedMaskedStep, kind == kindMaskedStep || kind == kindMixedMaskedStep)
+		e = readStepPart(&in, kind == kindMaskedStep)
 	} else {
 		e = readControl(&in, kind)
 	}
@@ -289,8 +270,8 @@ func ValidID(id string) bool {
 	return len(id) == idDigits && strings.Trim(id, "0123456789abcdef") == ""
 }
 
-func readStepPart(r *codec.Cursor, mixed, masked bool) StepPart {
-	p := StepPart{Step: Step{Mixed: mixed}}
+func readStepPart(r *codec.Cursor, masked bool) StepPart {
+	var p StepPart
 	p.Index = r.Uvarint()
 	p.Bucket = int32(r.Bounded(math.MaxInt32))
 	p.Total = int(r.Bounded(1 << 20))
@@ -307,16 +288,14 @@ func readStepPart(r *codec.Cursor, mixed, masked bool) StepPart {
 		return p
 	}
 	p.Floor = Before(floor)
-	if mixed {
-		p.Places = readPlaces(r)
-		if r.Err == nil && (len(p.Places) > 0) != (p.Part == 0 && p.Index%MarkSteps == 0) {
-			r.Fail(fmt.Errorf("part %d of step %d names %d places of sources", p.Part, p.Index, len(p.Places)))
-		}
+	p.Places = readPlaces(r)
+	if r.Err == nil && (len(p.Places) > 0) != (p.Part == 0 && p.Index%MarkSteps == 0) {
+		r.Fail(fmt.Errorf("part %d of step %d names %d places of sources", p.Part, p.Index, len(p.Places)))
 	}
 	if masked {
 		readMasked(r, &p)
 	}
-	previous := before{mixed: mixed, bucket: int64(p.Bucket)}
+	previous := before{bucket: int64(p.Bucket)}
 	p.Rows = make([][]packonline.Piece, n)
 	for i := range p.Rows {
 		p.Rows[i] = readRow(r, &previous)

@@ -106,7 +106,7 @@ func FuzzDecodeRecord(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	mixed := &Step{Index: MarkSteps, Bucket: 10, Mixed: true, Cursor: Behind(9), Places: []mixture.Place{{Epoch: 1, Taken: 4}, {Taken: 5}},
+	mixed := &Step{Index: MarkSteps, Bucket: 10, Cursor: Behind(9), Places: []mixture.Place{{Epoch: 1, Taken: 4}, {Taken: 5}},
 		Rows: [][]packonline.Piece{{{Doc: Ref(0, 7), Length: 4}, {Doc: Ref(1, 3), Length: 6}}, {{Doc: Ref(1, 5), Start: 2, Length: 10}}, {{Doc: Ref(0, 2), Length: 3}}, nil}}
 	several, err := EncodeStep(mixed, 300)
 	if err != nil {
@@ -122,7 +122,7 @@ func FuzzDecodeRecord(f *testing.F) {
 		f.Fatal(err)
 	}
 	records = append(records, several...)
-	for _, b := range append(records, EncodeRecord(Seal{At: 77}), EncodeRecord(Seal{77, "alice"}), EncodeRecord(Drain{78, "bob/7"}), EncodeRecord(Commit{"a", 9}), EncodeRecord(Term{"host/7"}), EncodeRecord(Term{}), EncodeRecord(Mix{At: 5, By: "c", Change: mixture.Change{Weights: map[string]float64{"web": 1}}, Decided: new(uint64)}), EncodeRecord(Header{Run: "x"}),
+	for _, b := range append(records, EncodeRecord(Seal{}), EncodeRecord(Seal{"alice"}), EncodeRecord(Drain{78, "bob/7"}), EncodeRecord(SealSource{79, "c", 2, 9}), EncodeRecord(Commit{"a", 9}), EncodeRecord(Term{"host/7"}), EncodeRecord(Term{}), EncodeRecord(Mix{At: 5, By: "c", Change: mixture.Change{Weights: map[string]float64{"web": 1}}, Decided: new(uint64)}), EncodeRecord(Header{Run: "x"}),
 		EncodeRecord(Heritage{3, []byte("state")})) {
 		f.Add(b[:len(b)-4]) // the fuzz function adds the checksum, else nothing else would be reached
 	}
@@ -156,7 +156,7 @@ func FuzzDecodeRecord(f *testing.F) {
 }
 
 func FuzzDecodeCheckpoint(f *testing.F) {
-	good := Checkpoint{"sha256:ab", Tail{7, 9}, Keepers{"a": 3, "b": 9}, []Control{Drain{At: 7}, Drain{8, "bob"}, Seal{12, "alice"}}, []byte("state")}.Encode()
+	good := Checkpoint{"sha256:ab", Tail{7, 9}, Keepers{"a": 3, "b": 9}, []Control{Drain{At: 7}, Drain{8, "bob"}, SealSource{12, "alice", 0, 9}}, []byte("state")}.Encode()
 	f.Add(good[3 : len(good)-4]) // the fuzz function adds the frame, else nothing else would be reached
 	f.Fuzz(func(t *testing.T, body []byte) {
 		b := append([]byte{checkpointMagic[0], checkpointMagic[1], checkpointVersion}, body...)
@@ -171,7 +171,7 @@ func FuzzDecodeCheckpoint(f *testing.F) {
 }
 
 func TestDamagedCheckpointsAreFound(t *testing.T) {
-	good := Checkpoint{"sha256:ab", Tail{7, 9}, Keepers{"a": 3, "b": 9}, []Control{Drain{At: 7}, Drain{8, "bob"}, Seal{12, "alice"}}, []byte("state")}.Encode()
+	good := Checkpoint{"sha256:ab", Tail{7, 9}, Keepers{"a": 3, "b": 9}, []Control{Drain{At: 7}, Drain{8, "bob"}, SealSource{12, "alice", 0, 9}}, []byte("state")}.Encode()
 	if c, err := DecodeCheckpoint(good); err != nil || string(c.planner) != "state" || c.Tail != (Tail{7, 9}) {
 		t.Fatalf("%+v, %v", c, err)
 	}

@@ -9,7 +9,7 @@ import (
 	"loaderd/loader/internal/codec"
 )
 
-// Ref names a document in a plan: the number of its source and its sequence there. With one document stream it is the sequence.
+// Ref names a document in a plan: the number of its source and its sequence there. Of source 0 it is the sequence.
 func Ref(source int, sequence uint64) uint64 { return uint64(source)<<sequenceBits | sequence }
 
 // RefSource returns the number of a document's source.

@@ -4,15 +4,15 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 
 	"loaderd/loader/internal/codec"
 	"loaderd/loader/mixture"
 	"loaderd/packonline"
 )
 
-// before holds the document of the previous piece, of each source in a run of several.
+// before holds the document of the previous piece of each source.
 type before struct {
-	mixed    bool
 	bucket   int64 // tokens of a full row
 	document []uint64
 }
@@ -25,22 +25,24 @@ func (p *before) of(source int) *uint64 {
 	return &p.document[source]
 }
 
-// Flags of a row's number of pieces, where the run has several sources.
+// Flags of a row's number of pieces.
 const (
-	rowFull  = 1 << iota // the last piece fills the row: its length is not written
-	rowStart             // that piece has a start other than 0
-	rowFlags = iota
+	rowFull      = 1 << iota // the last piece fills the row: its length is not written
+	rowStart                 // that piece has a start other than 0
+	rowOneSource             // all pieces are of one source, which is written once
+	rowFlags     = iota
+	rowFlagsMask = 1<<rowFlags - 1
 )
 
-// appendRow writes a row as codec.AppendPieces does. In a run of several sources, each piece follows the number of its
-// source, distances are those in its stream, and the last piece of a full row is written without a length, and with a
-// start only if rowStart is set.
+// appendRow writes a row: its number of pieces with the flags, and the pieces as codec.AppendPiece does. Each piece
+// follows the number of its source, or the first one alone where all are of that source. Distances are those in the
+// source's stream. The last piece of a full row is written without a length, and with a start only if rowStart is set.
 func appendRow(b []byte, pieces []packonline.Piece, p *before) []byte {
-	if !p.mixed {
-		return codec.AppendPieces(b, pieces, p.of(0))
-	}
 	last := len(pieces) - 1
 	set := uint64(0)
+	if oneSource(pieces) {
+		set |= rowOneSource
+	}
 	if last >= 0 && tokens(pieces) == p.bucket {
 		set |= rowFull
 		if pieces[last].Start > 0 {
@@ -50,7 +52,9 @@ func appendRow(b []byte, pieces []packonline.Piece, p *before) []byte {
 	b = binary.AppendUvarint(b, uint64(len(pieces))<<rowFlags|set)
 	for i, x := range pieces {
 		source := RefSource(x.Doc)
-		b = binary.AppendUvarint(b, uint64(source))
+		if i == 0 || set&rowOneSource == 0 {
+			b = binary.AppendUvarint(b, uint64(source))
+		}
 		x.Doc = RefSequence(x.Doc)
 		if i < last || set&rowFull == 0 {
 			b = codec.AppendPiece(b, x, p.of(source))
@@ -66,22 +70,21 @@ func appendRow(b []byte, pieces []packonline.Piece, p *before) []byte {
 
 // readRow reads what appendRow wrote.
 func readRow(r *codec.Cursor, p *before) []packonline.Piece {
-	if !p.mixed {
-		return r.Pieces(p.of(0))
-	}
-	head := r.Bounded(uint64(len(r.Rest))<<rowFlags | rowFull | rowStart)
+	head := r.Bounded(uint64(len(r.Rest))<<rowFlags | rowFlagsMask)
 	n := head >> rowFlags
-	if r.Err == nil && (n > uint64(len(r.Rest)+1)/3 || head&rowStart != 0 && head&rowFull == 0 ||
-		head&rowFull != 0 && n == 0) {
+	if r.Err == nil && (n > uint64(len(r.Rest)+1)/2 || head&rowStart != 0 && head&rowFull == 0 ||
+		head&rowFlagsMask != 0 && n == 0) {
 		r.Fail(fmt.Errorf("a row cannot begin with %d", head))
 	}
 	if r.Err != nil || n == 0 {
 		return nil
 	}
 	out := make([]packonline.Piece, 0, n)
-	left := p.bucket
+	left, source := p.bucket, 0
 	for i := range n {
-		source := int(r.Bounded(mixture.MaxSources - 1))
+		if i == 0 || head&rowOneSource == 0 {
+			source = int(r.Bounded(mixture.MaxSources - 1))
+		}
 		var x packonline.Piece
 		if i < n-1 || head&rowFull == 0 {
 			x = r.Piece(p.of(source))
@@ -98,7 +101,15 @@ func readRow(r *codec.Cursor, p *before) []packonline.Piece {
 		x.Doc = Ref(source, x.Doc)
 		out = append(out, x)
 	}
+	if oneSource(out) != (head&rowOneSource != 0) {
+		r.Fail(fmt.Errorf("a row of %d pieces names their sources in another way than a daemon does", n))
+	}
 	return out
+}
+
+// oneSource reports whether a row has pieces, all of one source.
+func oneSource(pieces []packonline.Piece) bool {
+	return len(pieces) > 0 && !slices.ContainsFunc(pieces, func(x packonline.Piece) bool { return RefSource(x.Doc) != RefSource(pieces[0].Doc) })
 }
 
 // readLastPiece reads the last piece of a full row in which left tokens remain.

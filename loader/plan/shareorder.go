@@ -52,25 +52,28 @@ func (p *Planner) followShares() {
 
 // enter hands an atom to the window. A drain gathers all atoms first, so that the window can choose among them.
 func (p *Planner) enter(a atom) {
-	a.of = p.blend.portions(a.pieces)
 	p.blend.shuffled += tokens(a.pieces)
-	if p.blend.drains && p.config.Shuffle.Window > 1 {
-		p.window.Gather(a)
-		return
+	if p.blend.several() {
+		if p.blend.drains && p.config.Shuffle.Window > 1 {
+			p.window.Gather(a)
+			return
+		}
+		p.followShares()
 	}
-	p.followShares()
 	p.window.Add(a, p.arrange)
 }
 
 // leave notes that an atom has left the window.
 func (p *Planner) leave(a *atom) {
-	p.blend.rows.leave(a.of)
 	p.blend.shuffled -= tokens(a.pieces)
-	p.followShares()
+	if p.blend.several() { // an only source never lacks any of its share
+		p.blend.rows.leave(p.blend.portionsOf(a))
+		p.followShares()
+	}
 }
 
 // evens reports whether buckets are chosen by the shares of their steps.
-func (p *Planner) evens() bool { return p.blend != nil && len(p.queues.buckets) > 1 }
+func (p *Planner) evens() bool { return p.blend.several() && len(p.queues.buckets) > 1 }
 
 // nextStep returns the bucket whose step leaves when more than keep full steps wait, else nil. last says that no row
 // follows.

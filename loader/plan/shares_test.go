@@ -21,7 +21,7 @@ func sharesOf(t *testing.T, c plan.Config, tokens int64) (steps [][]float64, buc
 	for i := range means {
 		sources = append(sources, plan.SourceBegin{Name: string(rune('a' + i)), Start: 1})
 	}
-	a, err := plan.Header{Config: c, Start: 1, Sources: sources}.Begin()
+	a, err := plan.Header{Config: c, Sources: sources}.Begin()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,7 +195,7 @@ func FuzzBlendState(f *testing.F) {
 		Schedule: []mixture.Point{{Tokens: 600, Ramp: 4000, Weights: map[string]float64{"a": 3, "b": 1}}}}
 	c.Sources = map[string]mixture.Source{"a": {Weight: 1, Epochs: 1}, "b": {Weight: 2, Epochs: 2, Block: 2}}
 	sources := []plan.SourceBegin{{Name: "a", Start: 1}, {Name: "b", Start: 1, Sealed: true, Last: 200}}
-	h := plan.Header{Config: c, Start: 1, Sources: sources}
+	h := plan.Header{Config: c, Sources: sources}
 	a, err := h.Begin()
 	if err != nil {
 		f.Fatal(err)

@@ -13,11 +13,10 @@ import (
 // stateVersion is the version of AppendState's format:
 //
 //	version byte, then uvarints: last document, next step, the totals in the order of Counts
-//	recent ids, packer, shuffle window, each in its own format; with several sources the blend (blend.appendState) in place of recent ids,
-//	and as many packers as they have
+//	the sources (blend.appendState), the packers, the shuffle window, each in its own format
 //	for each bucket: rows of the atom that more belong to, each of them; atoms of the row under construction and, if there are
 //	any, the row; the documents that had arrived when the first of these came, and those of them that the packer had, if there are any
-//	the queues of rows that wait for a step (queues.appendState); with several sources what a fork begins with (appendHeritage)
+//	the queues of rows that wait for a step (queues.appendState); what a fork begins with (appendHeritage)
 //	which tokens of the documents that wait have no loss (losses.appendState)
 //
 // An atom in the window is its packer's number where there are several, its bucket's index, the number of its rows, and each of them.
@@ -31,11 +30,7 @@ func (p *Planner) AppendState(b []byte) []byte {
 	for _, n := range p.counts.fields() {
 		b = binary.AppendUvarint(b, uint64(*n))
 	}
-	if p.blend != nil {
-		b = p.blend.appendState(b, p.arrivals())
-	} else {
-		b = p.seen.appendState(b)
-	}
+	b = p.blend.appendState(b, p.arrivals())
 	for i := range p.packs {
 		b = p.packs[i].packer.AppendState(b)
 	}
@@ -65,9 +60,7 @@ func (p *Planner) AppendState(b []byte) []byte {
 		}
 	}
 	b = p.queues.appendState(b, &previous)
-	if p.blend != nil {
-		b = p.appendHeritage(b, &previous)
-	}
+	b = p.appendHeritage(b, &previous)
 	return p.losses.appendState(b, p.waiting)
 }
 
@@ -82,12 +75,8 @@ func (p *Planner) RestoreState(b []byte) error {
 	for _, n := range p.counts.fields() {
 		*n = int64(r.Uvarint())
 	}
-	if p.blend != nil {
-		if err := p.restoreBlend(&r); err != nil {
-			return fmt.Errorf("restore planner: %w", err)
-		}
-	} else if err := p.seen.restoreState(&r); err != nil {
-		return err
+	if err := p.restoreBlend(&r); err != nil {
+		return fmt.Errorf("restore planner: %w", err)
 	}
 	if r.Err != nil {
 		return fmt.Errorf("restore planner: %w", r.Err)
@@ -102,9 +91,7 @@ func (p *Planner) RestoreState(b []byte) error {
 			return fmt.Errorf("restore planner: it is at document %s, its packer before document %d", p.cursor, next)
 		}
 	}
-	if p.blend != nil {
-		p.blend.shuffled = 0
-	}
+	p.blend.shuffled = 0
 	var previous uint64
 	r.Rest, err = p.window.RestoreState(r.Rest, func(b []byte) (atom, []byte, error) {
 		r := codec.Cursor{Rest: b}
@@ -116,10 +103,8 @@ func (p *Planner) RestoreState(b []byte) error {
 		bucket := int(r.Bounded(uint64(len(k.lines)) - 1))
 		a := readAtom(&r, &k.lines[bucket], k.atomRows, &previous)
 		a.pack, a.bucket = pack, bucket
-		if p.blend != nil {
-			a.of = readPortions(&r, p.blend, a.pieces)
-			p.blend.shuffled += tokens(a.pieces)
-		}
+		p.blend.checkWaits(&r, a.pieces)
+		p.blend.shuffled += tokens(a.pieces)
 		if r.Err == nil && a.rows() == 0 {
 			r.Fail(errors.New("an atom without rows waits in the window"))
 		}
@@ -132,11 +117,9 @@ func (p *Planner) RestoreState(b []byte) error {
 		p.restoreLine(l, &r, &previous)
 	}
 	p.queues.restoreState(&r, &previous, p.counts.Arrived)
-	if p.blend != nil {
-		p.restoreHeritage(&r, &previous)
-	}
+	p.restoreHeritage(&r, &previous)
 	p.losses = readLosses(&r, p.waiting)
-	if p.blend != nil && r.Err == nil {
+	if r.Err == nil {
 		if err := p.blend.refs.holds(p.arrivals()); err != nil {
 			r.Fail(err)
 		} else if err := p.checkLeft(); err != nil {
@@ -177,7 +160,7 @@ func (p *Planner) restoreLine(l *line, r *codec.Cursor, previous *uint64) {
 }
 
 func (c *Counts) fields() []*int64 {
-	return slices.Concat([]*int64{&c.Arrived}, c.Skipped.fields(), []*int64{&c.Cut, &c.Inherited, &c.Rows, &c.Slots, &c.Tokens, &c.MaskedTokens, &c.LeftTokens, &c.AgeMax, &c.WaitMax})
+	return slices.Concat([]*int64{&c.Arrived}, c.Skipped.fields(), []*int64{&c.Cut, &c.Rows, &c.Slots, &c.Tokens, &c.MaskedTokens, &c.LeftTokens, &c.AgeMax, &c.WaitMax})
 }
 
 func (r *recent) appendState(b []byte) []byte {
@@ -219,13 +202,12 @@ func readAtom(r *codec.Cursor, l *line, most int, previous *uint64) (a atom) {
 	return a
 }
 
-// readPortions returns how many tokens of the pieces are of each source. It refuses pieces of documents that do not wait.
-func readPortions(r *codec.Cursor, b *blend, pieces []packonline.Piece) []portion {
+// checkWaits refuses pieces of documents that do not wait.
+func (b *blend) checkWaits(r *codec.Cursor, pieces []packonline.Piece) {
 	for _, x := range pieces {
 		if !b.refs.has(b.names.position(x.Doc)) {
 			r.Fail(fmt.Errorf("an atom with tokens of arrival %d waits, which is not named", b.names.position(x.Doc)))
-			return nil
+			return
 		}
 	}
-	return b.portions(pieces)
 }

@@ -9,12 +9,10 @@ import (
 type Step struct {
 	Index  uint64
 	Bucket int32                // length of every row in tokens
-	Rows   [][]packonline.Piece // a row without pieces is all padding
-	Cursor Position             // behind the last document that the planner had seen when the step came out
-	Floor  Position             // before the oldest document that a later step may need
-	// Mixed says that it is of a run with several sources: its pieces name documents by Ref.
-	Mixed bool
-	// Places are how far each source was read at Cursor, in steps whose index is a multiple of MarkSteps of a run with several sources.
+	Rows   [][]packonline.Piece // their pieces name documents by Ref; a row without pieces is all padding
+	Cursor Position             // behind the last arrival when the step came out
+	Floor  Position             // before the oldest arrival that a later step may need
+	// Places are how far each source was read at Cursor, in steps whose index is a multiple of MarkSteps.
 	Places []mixture.Place
 	// Masked is how many tokens have no loss: those that their documents say so of, and repeated ones where a repeated token's loss counts once.
 	Masked int64

@@ -234,7 +234,7 @@ def test_calls_of_a_trainer(sealed: Daemon) -> None:
             "document",
             0,
         )
-        assert (info.vocab_size, info.start, dict(info.rows)) == (1000, 1, {64: 8, 128: 8})
+        assert (info.vocab_size, info.sources, dict(info.rows)) == (1000, ("docs",), {64: 8, 128: 8})
         assert info.configuration["packing"]["pool"] == 64
         assert client.commit(5) == 5 and client.commit(3) == 5
         assert client.commit(7, keeper="other") == 5 and client.commit(9) == 7

@@ -166,7 +166,7 @@ def test_metadata() -> None:
 
 
 INFO = {
-    "run": "r", "fingerprint": "sha256:1", "start": 1, "planned": 5, "ended": False,
+    "run": "r", "fingerprint": "sha256:1", "planned": 5, "ended": False,
     "committed": 2, "oldest": 1, "keepers": {"trainer": 2},
     "config": {"tokenizer": {"vocab_size": 65_536, "pad": 0}, "packing": {"buckets": [64, 128]},
                "steps": {"rows": 8}, "attention": "row"},

@@ -89,8 +89,8 @@ def test_the_command_tells_documents_within_messages(gathered: Any) -> None:
     assert "2#7:0+13(9)" in table
     found = json.loads(ledger("--find", "x7", "--format", "json"))
     step = found[0]["step"]
-    shown = next(line.split() for line in ledger("--step", str(step), "--documents").decode().splitlines() if line.startswith("2#7 "))
-    assert shown == ["2#7", "docs.web", "x7", "0.5", '{"lang":"de","year":2007}']
+    shown = next(line.split() for line in ledger("--step", str(step), "--documents").decode().splitlines() if line.startswith("docs/2#7 "))
+    assert shown == ["docs/2#7", "docs.web", "x7", "0.5", '{"lang":"de","year":2007}']
     rows = pa.ipc.open_stream(ledger("--find", "x7", "--format", "arrow")).read_all().to_pylist()
     columns = [{k: row[k] for k in ("id", "sequence", "index", "start_within", "length", "loss_tokens", "weight", "meta")} for row in rows]
     assert columns == [{"id": "x7", "sequence": 2, "index": 7, "start_within": 0, "length": 13, "loss_tokens": 9, "weight": 0.5,

@@ -195,14 +195,14 @@ def test_sources_that_come_go_and_end(mixed):
         assert [b["num_sources"] for b in rest] == [max(2, int(b["sources"].max()) + 1) for b in rest]  # of the whole step: it is one rank's
 
 
-def test_a_run_with_one_stream_has_no_sources(daemon):
+def test_StepLoader_OneSource(daemon):
     d = daemon(SETTINGS)
     publish_tokens(d.nats_url, documents(900))
     with StepLoader(d.flight_url, patience=30) as loader, StepLoader(d.flight_url, fields=["sources"], job="asks", patience=30) as asks:
-        assert loader.sources == () and "sources" not in next(loader) and "sources" not in loader.get_mock_batch()
-        with pytest.raises(loaderd.BadTicket, match="no column sources"):
-            next(asks)
-        with pytest.raises(loaderd.BadTicket, match="no sources to mix"):
+        assert loader.sources == ("docs",) and "sources" not in next(loader) and "sources" not in loader.get_mock_batch()
+        assert set(next(asks)["sources"].unique().tolist()) <= {0, -1}
+        assert loader.set_mixture({"docs": 3}).target == {"docs": 1}
+        with pytest.raises(loaderd.BadTicket, match="web"):
             loader.set_mixture({"web": 1})
 
 

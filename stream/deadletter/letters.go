@@ -19,7 +19,7 @@ import (
 // Letter is a dead letter as its stream holds it.
 type Letter struct {
 	Letter    uint64      // its sequence in the stream of dead letters
-	Source    string      // whose document it is; empty in a run with one document stream
+	Source    string      // whose document it is
 	Stream    string      // that the document stood in ...
 	Sequence  uint64      // ... under this sequence
 	Subject   string      // of the document
@@ -36,7 +36,7 @@ var ErrNoLetter = errors.New("there is no such dead letter: the stream has dropp
 
 // Box is the stream of dead letters behind a document stream.
 type Box struct {
-	Source string // of the documents; empty where one stream has those of all sources
+	Source string // of the documents
 	store  *stream.Store
 	stream jetstream.Stream
 	// First and Last are the sequences of the letters that it held when it was opened; First is Last+1 for none.

@@ -33,7 +33,7 @@ type Reason struct {
 // Sample is a letter.
 type Sample struct {
 	Letter   uint64 // its sequence in its stream of dead letters
-	Source   string // empty in a run with one document stream
+	Source   string // whose documents they are
 	Sequence uint64 // of the document
 	Subject  string // likewise
 	Problem  string

@@ -28,7 +28,7 @@ const (
 // NewTallies returns those of no source yet.
 func NewTallies() *Tallies { return &Tallies{every: lookEvery, added: make(chan struct{}, 1)} }
 
-// Add takes in the letters behind a store's document stream, which belongs to a source, or to a run with one stream ("").
+// Add takes in the letters behind a store's document stream, which belongs to a source.
 func (t *Tallies) Add(s *stream.Store, source string) {
 	t.mu.Lock()
 	t.all = append(t.all, NewTally(s, source))

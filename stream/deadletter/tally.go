@@ -48,7 +48,7 @@ const most = 1 << 24
 // recountPause lies between two countings from the start.
 const recountPause = time.Minute
 
-// NewTally makes a tally of the dead letters behind a store's document stream, which belongs to a source, or to a run with one stream (""). It is empty until
+// NewTally makes a tally of the dead letters behind a store's document stream, which belongs to a source. It is empty until
 // the first Refresh.
 func NewTally(s *stream.Store, source string) *Tally { return &Tally{store: s, source: source} }
 

@@ -13,6 +13,7 @@ import (
 	"loaderd/internal/natstest"
 	"loaderd/internal/runstatetest"
 	"loaderd/loader"
+	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
 	"loaderd/packonline"
 	"loaderd/shuffle"
@@ -38,6 +39,14 @@ type planner struct {
 	served chan error
 }
 
+// only is the only source of a run.
+type only loader.Stream
+
+// Open implements loader.Sources.
+func (s only) Open(context.Context, string, mixture.Source) (loader.Stream, error) {
+	return loader.Stream(s), nil
+}
+
 // startPlanner starts one over a store of its own. It returns when it has planned again what the plan holds.
 func startPlanner(t *testing.T, s *stream.Store, name string) *planner {
 	t.Helper()
@@ -47,16 +56,18 @@ func startPlanner(t *testing.T, s *stream.Store, name string) *planner {
 		t.Fatal(err)
 	}
 	log := runstatetest.Open(t, s, "run")
-	edges := loader.Edges{Documents: docs, Plan: log, Log: slog.New(slog.DiscardHandler), Daemon: name}
-	if edges.Checkpoints, err = checkpoints.Open(ctx, log); err != nil {
+	floors, err := retention.Open(ctx, log, log.Documents())
+	if err != nil {
 		t.Fatal(err)
 	}
-	if edges.Floors, err = retention.Open(ctx, log, log.Documents()); err != nil {
+	edges := loader.Edges{Sources: only{Documents: docs, Floors: floors}, Plan: log, Log: slog.New(slog.DiscardHandler), Daemon: name}
+	if edges.Checkpoints, err = checkpoints.Open(ctx, log); err != nil {
 		t.Fatal(err)
 	}
 	c := plan.Config{Seed: 7, Tokenizer: plan.Tokenizer{Name: "test", Fingerprint: fenceTokenizer, VocabSize: 1 << 20, End: -1},
 		Packing: packonline.Config{Method: "bfd", Buckets: []int{16}, Atom: 1, Pool: 8, MaxAge: 64}, Shuffle: shuffle.Config{Window: 6},
-		Steps: plan.StepsConfig{Rows: 4, Last: plan.LastPad}, Attention: plan.AttentionDocument}
+		Steps: plan.StepsConfig{Rows: 4, Last: plan.LastPad}, Attention: plan.AttentionDocument,
+		Sources: map[string]mixture.Source{"docs": {Weight: 1, Epochs: 1}}, Mix: mixture.Mix{Dry: mixture.DryWait, End: mixture.EndAll}}
 	o := loader.Options{Ahead: 2, CacheBytes: 1 << 20, Stall: time.Minute, Checkpoint: 3, Release: loader.ReleasePurge}
 	p := &planner{served: make(chan error, 1)}
 	if p.Run, err = loader.Open(ctx, "run", c, o, edges); err != nil {

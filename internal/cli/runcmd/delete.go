@@ -122,7 +122,11 @@ func describeRun(r runs.Listed) string {
 	case runs.Unreadable:
 		return "whose plan cannot be read"
 	}
-	return quantity.Things(int(r.Steps), "step") + " over stream " + r.Stream
+	var streams []string
+	for _, x := range r.Sources {
+		streams = append(streams, x.Stream)
+	}
+	return quantity.Things(int(r.Steps), "step") + " over " + strings.Join(streams, ", ")
 }
 
 func writeRemoved(w io.Writer, r runs.Listed, removed runs.Removed) {

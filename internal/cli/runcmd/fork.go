@@ -25,13 +25,13 @@ func NewForkCmd() *cobra.Command {
 		Use:   "fork --run A --step N --new B [flags]",
 		Short: "Begin a run where a step of another run begins, with a changed configuration",
 		Long: `Begin a run where a step of another run begins, with a changed configuration. Every token that the other run's steps before that one do
-not hold is planned again, and no other: documents that were used in part go on where they were cut. The other run stays as it is.
+not hold is planned, and no other: documents that were used in part go on where they were cut. The other run stays as it is.
 
 The configuration of the new run is that of --config and the other flags; what differs from the other run's is printed. Steps of the new
 run count from 0. Serve it with the same configuration and --run B.
 
-A run with several sources goes on with each where it is; with an unchanged configuration it makes the steps of the other run. To find out where that is
-the other run is planned again, from the newest of its checkpoints before the step, or from its beginning.`,
+The new run goes on with each source where it is; with an unchanged configuration it makes the steps of the other run. To find out where that is the
+other run is planned again, from the newest of its checkpoints before the step, or from its beginning.`,
 		Example: `  loaderd fork -c loaderd.yaml --run pretrain --step 120000 --new anneal --set packing.buckets=[8192] --set steps.rows=32
   loaderd serve -c loaderd.yaml --run anneal --set packing.buckets=[8192] --set steps.rows=32`,
 		Args: command.NoArguments,
@@ -57,11 +57,6 @@ the other run is planned again, from the newest of its checkpoints before the st
 
 // tellFork says where a fork begins.
 func tellFork(out io.Writer, h plan.Header) {
-	if !h.Heir() {
-		fmt.Fprintf(out, "run %s begins where step %d of run %s does: documents below %d are used up, those behind %d are untouched\n",
-			h.Run, h.Parent.Step, h.Parent.Run, h.Parent.Floor, h.Parent.Cursor)
-		return
-	}
 	fmt.Fprintf(out, "run %s begins where step %d of run %s does:\n", h.Run, h.Parent.Step, h.Parent.Run)
 	for i, s := range h.Parent.Sources {
 		fmt.Fprintf(out, "  source %s: %d documents taken", h.Sources[i].Name, s.Taken)

@@ -28,8 +28,8 @@ func NewMixCmd() *cobra.Command {
 	var dryRun, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "mix",
-		Short: "Show or change the mixture of a run with several sources",
-		Long: `Show the mixture of a run with several sources: the share of the tokens that each is to have, has had so far and had in the last steps, and what is left
+		Short: "Show or change the mixture of sources",
+		Long: `Show the mixture of sources: the share of the tokens that each is to have, has had so far and had in the last steps, and what is left
 of it. With --set, --add or --remove it is changed: with the next document that is planned, on all ranks at the same step. The change is a record
 of the plan, so that a restart repeats it. What is in flight (pool, hold, shuffle window) was taken before and comes first.
 

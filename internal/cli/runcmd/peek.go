@@ -29,7 +29,7 @@ func NewPeekCmd() *cobra.Command {
 a terminal every second token has another background; elsewhere a | stands between tokens. What of a document is no UTF-8 is written as \xE4, a tab or
 another invisible character as \t. A document that is not used says why.
 
-Without --source: of a run with one document stream the next ones, of one with several sources the next of each. Nothing is changed.`,
+Without --source: of a run with one source the next ones, of one with several the next of each. Nothing is changed.`,
 		Example: `  loaderd peek
   loaderd peek --source math -n 5
   loaderd peek --source math --json | jq -r .path`,
@@ -69,7 +69,7 @@ Without --source: of a run with one document stream the next ones, of one with s
 	client.Register(cmd)
 	f := cmd.Flags()
 	f.StringVar(&source, "source", "", "`name` of the source, of a run with several")
-	f.IntVarP(&documents, "documents", "n", 3, "how `many` documents of the source, or of the one stream: 1 to 16")
+	f.IntVarP(&documents, "documents", "n", 3, "how `many` documents of the source: 1 to 16")
 	f.IntVar(&tokens, "tokens", 256, "how `many` tokens of each: 1 to 4096")
 	f.BoolVar(&asJSON, "json", false, "print a JSON object a document")
 	return cmd

@@ -77,9 +77,14 @@ func writeRuns(w io.Writer, all []runs.Listed) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "RUN\tID\tDOCUMENTS\tSTATE\tSTEPS\tLENGTH\tCOMMITTED\tLEADER\tFLOOR\tPLAN\tCHECKPOINTS")
 	for _, r := range all {
-		fmt.Fprintln(t, strings.Join([]string{r.Run, shortID(r.ID), cmp.Or(r.Stream, "-"), stateOf(r), quantity.Count(r.Steps), shortLength(r.Length), countOf(r.Committed), leaderOf(r.Leader), countOf(r.Floor),
+		var only runs.ListedSource // of a run with one source
+		several := r.Sources
+		if len(r.Sources) == 1 {
+			only, several = r.Sources[0], nil
+		}
+		fmt.Fprintln(t, strings.Join([]string{r.Run, shortID(r.ID), cmp.Or(only.Stream, "-"), stateOf(r), quantity.Count(r.Steps), shortLength(r.Length), countOf(r.Committed), leaderOf(r.Leader), countOf(only.Floor),
 			quantity.Bytes(int64(r.PlanBytes)), quantity.Bytes(int64(r.CheckpointBytes))}, "\t"))
-		for _, x := range r.Sources {
+		for _, x := range several {
 			fmt.Fprintln(t, strings.Join([]string{"  " + x.Name, "", cmp.Or(x.Stream, "-"), stateOfSource(x), "", "", "", "", countOf(x.Floor), "", ""}, "\t"))
 		}
 	}
@@ -100,11 +105,11 @@ func writeRuns(w io.Writer, all []runs.Listed) error {
 func shortID(id string) string { return cmp.Or(id[:min(len(id), 8)], "-") }
 
 func stateOf(r runs.Listed) string {
-	if r.State == runs.Sealed && r.Sources != nil {
+	if r.State == runs.Sealed && len(r.Sources) != 1 {
 		return "sealed"
 	}
 	if r.State == runs.Sealed {
-		state := fmt.Sprintf("sealed at %s", quantity.Count(r.SealedAt))
+		state := fmt.Sprintf("sealed at %s", quantity.Count(r.Sources[0].SealedAt))
 		if r.SealedBy != "" {
 			state += " by " + r.SealedBy
 		}

@@ -15,7 +15,7 @@ func TestRunsGolden(t *testing.T) {
 		Padding: 1234}
 	goldentest.Compare(t, "runs/audited.txt", func(w io.Writer) error { return writeAudited(w, "pretrain", seen) })
 	seen.Ended = true
-	seen.Controls = []loader.Recorded{{Record: 57, What: plan.Drain{At: 120}.String()}, {Record: 310, What: plan.Seal{At: 12_000, By: "alice"}.String()}}
+	seen.Controls = []loader.Recorded{{Record: 57, What: plan.Drain{At: 120}.String()}, {Record: 310, What: plan.SealSource{At: 11_000, By: "alice", Last: 12_000}.String()}}
 	goldentest.Compare(t, "runs/audited-ended.txt", func(w io.Writer) error { return writeAudited(w, "pretrain", seen) })
 	for name, d := range map[string]loader.Damage{
 		"whole": {Run: "pretrain", Records: 1002, Steps: 1000},

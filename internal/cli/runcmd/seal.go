@@ -18,12 +18,12 @@ func NewSealCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "seal [SOURCE]",
 		Short: "End a run, or one of its sources, behind the present last document",
-		Long: `End a run behind the document stream's present last document: what waits in the pool is packed, the last step is padded or dropped
+		Long: `End a run behind the present last document of each of its sources: what waits in the pool is packed, the last step is padded or dropped
 (steps.last), and every rank's stream ends at the same step. The decision is recorded in the plan, so a restart repeats it. Documents
 published later belong to other runs. Sealing twice changes nothing.
 
-Of a run with several sources it ends all, each behind its present last document: the run ends when they are used up. With the name of a SOURCE it
-ends that one alone; its weight goes to the others when it is used up, and with epochs set it is read again.`,
+The run ends when its sources are used up. With the name of a SOURCE it ends that one alone; its weight goes
+to the others when it is used up, and with epochs set it is read again.`,
 		Example: `  loaderd publish corpus/ && loaderd seal
   loaderd seal --flight grpc://trainer-0:8815 --run pretrain-7
   loaderd seal math`,
@@ -82,7 +82,7 @@ func record(client *command.FlightClient, cmd *cobra.Command, action string, ask
 	switch {
 	case err != nil:
 		return err
-	case len(sources) > 0:
+	case len(sources) > 1:
 		fmt.Fprintf(cmd.OutOrStdout(), ofSources, recorded.Run, strings.Join(sources, ", "))
 	default:
 		fmt.Fprintf(cmd.OutOrStdout(), done, recorded.Run, recorded.Sequence)

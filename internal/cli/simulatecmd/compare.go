@@ -181,7 +181,7 @@ func (f *compareFlags) read(cmd *cobra.Command, args []string, c config.Config) 
 	what := "lengths"
 	switch {
 	case f.sources.on():
-		if in.arrivals, in.name, err = f.sources.arrivals(cmd, &f.packing, f.file.column, c.Plan); err == nil {
+		if in.arrivals, in.name, err = f.sources.arrivals(cmd, &f.packing, f.file.column, c); err == nil {
 			in.lengths = in.arrivals.Lengths
 		}
 	case f.whole.on:

@@ -134,7 +134,7 @@ func (in *sourcesInput) simulate(cmd *cobra.Command, packing *packingFlags, conf
 	if err != nil {
 		return err
 	}
-	a, _, err := in.arrivals(cmd, packing, column, configured.Plan)
+	a, _, err := in.arrivals(cmd, packing, column, configured)
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"loaderd/internal/cli/command"
+	"loaderd/internal/config"
 	"loaderd/internal/lengths/lengthsin"
 	"loaderd/internal/report"
 	"loaderd/internal/simulation"
@@ -185,8 +186,12 @@ func each(flag string, values []string, sources map[string]mixture.Source, set f
 }
 
 // arrivals are the documents of the mixture that the flags and a configuration make, and where they come from.
-func (in *sourcesInput) arrivals(cmd *cobra.Command, packing *packingFlags, column string, configured plan.Config) (*simulation.Arrivals, string, error) {
-	m, err := in.configure(configured, packing.config.Seed)
+func (in *sourcesInput) arrivals(cmd *cobra.Command, packing *packingFlags, column string, configured config.Config) (*simulation.Arrivals, string, error) {
+	of := configured.Plan
+	if configured.HasOnlySource() { // the flags name them all
+		of.Sources = nil
+	}
+	m, err := in.configure(of, packing.config.Seed)
 	if err != nil {
 		return nil, "", command.Usage(err)
 	}

@@ -15,7 +15,7 @@ let latest = {};
 
 export function updateActions(s) {
   latest = s;
-  const mixed = (s.sources ?? []).length > 0;
+  const mixed = (s.sources ?? []).length > 1;
   const may = (s.may ?? []).filter((a) => actions[a] && (mixed || !actions[a].mixed) && !(s.ended && a !== "checkpoint"));
   show(byId("actions-section"), may.length > 0);
   keyed(byId("actions"), Object.keys(actions).filter((a) => may.includes(a)), (a) => a, make, () => {});

@@ -16,7 +16,7 @@ export class Inspector {
     this.status = status;
     this.input = el("input", { id: "step", name: "step", inputmode: "numeric", autocomplete: "off", size: 10, pattern: "[0-9]*" });
     this.note = el("p", { class: "small", role: "status", id: "step-note" });
-    this.origin = new Origin(may);
+    this.origin = new Origin(may, () => status()?.sources ?? []);
     this.rows = new Rows((piece, chosen) => this.origin.show(piece, this.step, chosen), () => (status()?.sources ?? []).map((s) => s.name));
     this.command = copyable();
     const by = (n) => () => this.open((this.step?.step ?? this.newest()) + n);

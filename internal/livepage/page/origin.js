@@ -7,8 +7,9 @@ const atOnce = 512; // tokens of a text that are asked for
 
 // Origin shows pieces; may() are the names of the actions that whoever looks may ask for.
 export class Origin {
-  constructor(may) {
+  constructor(may, sources) {
     this.may = may;
+    this.sources = sources;
     this.facts = el("dl", { class: "origin" });
     this.title = el("h3");
     this.words = el("p", { class: "text", tabindex: 0, role: "region", "aria-label": "Text of the piece, token by token" });
@@ -36,7 +37,7 @@ export class Origin {
       ["With a loss", piece.loss_tokens === undefined ? "" : several(piece.loss_tokens, "token")],
       ["Weight", document.weight === undefined ? "" : String(document.weight)],
       ["Meta", document.meta ? JSON.stringify(document.meta) : ""],
-      ["Kind", document.content_type], ["Size", document.bytes ? bytes(document.bytes) : ""], ["Age", age(piece, step, document)]];
+      ["Kind", document.content_type], ["Size", document.bytes ? bytes(document.bytes) : ""], ["Age", age(piece, step, document, this.sources())]];
     this.facts.replaceChildren(...facts.filter(([, v]) => v).flatMap(([k, v]) => [el("dt", {}, k), el("dd", {}, v)]));
     show(this.node, true);
     if (!chosen || same) return;
@@ -88,10 +89,11 @@ function token(id, text, index) {
   return el("span", { class: `token t${index % 2}`, title: `token ${count(index)}: id ${id}` }, visible);
 }
 
-// age is how old a document was when its step was planned, in documents where the run has one stream, and since it was published.
-function age(piece, step, document) {
+// age is how old a document was when its step was planned, in documents where the run has one source, and since it was published.
+function age(piece, step, document, sources) {
   const parts = [];
-  if (!piece.source && step.cursor >= piece.sequence) parts.push(`${several(step.cursor - piece.sequence, "document")} before its step was planned`);
+  const behind = sources.length === 1 ? step.cursor - (piece.sequence - sources[0].start + 1) : -1;
+  if (behind >= 0) parts.push(`${several(behind, "document")} before its step was planned`);
   if (document.time && !document.time.startsWith("0001")) parts.push(`published ${since(document.time, new Date())} ago`);
   return parts.join(", ");
 }

@@ -29,7 +29,7 @@ export class Rows {
     mark(this.grid, "aria-rowcount", step.rows.length);
     show(this.more, this.drawn < step.rows.length);
     say(this.more, `Show more of the ${several(step.rows.length, "row")}`);
-    const sources = [...new Set(step.rows.flat().map((p) => p.source))].filter(Boolean);
+    const sources = this.sources().length > 1 ? [...new Set(step.rows.flat().map((p) => p.source))] : [];
     this.legend.replaceChildren(...sources.map((s) => el("li", {}, el("i", { class: `c-${this.colors({ source: s })}` }), s)),
       el("li", {}, el("i", { class: "padding" }), "padding"));
     const first = marked === undefined ? this.grid.querySelector("[role=gridcell]") : rows[marked]?.querySelector("[role=gridcell]");
@@ -82,7 +82,7 @@ export class Rows {
 
 const near = (cells, at) => cells[Math.min(at, cells.length - 1)];
 
-// colorsOf returns the color of a piece: its source's, or where the run has one stream, one of its document.
+// colorsOf returns the color of a piece: its source's, or where the run has one source, one of its document.
 function colorsOf(sources) {
-  return (p) => (p.source ? Math.max(sources.indexOf(p.source), 0) : p.sequence * 5 + (p.index ?? 0) * 3) % 8;
+  return (p) => (sources.length > 1 ? Math.max(sources.indexOf(p.source), 0) : p.sequence * 5 + (p.index ?? 0) * 3) % 8;
 }

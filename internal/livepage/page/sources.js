@@ -7,8 +7,8 @@ let now = "";
 
 export function updateSources(s) {
   const sources = s.sources ?? [];
-  show(byId("sources-section"), sources.length > 0);
-  if (!sources.length) return;
+  show(byId("sources-section"), sources.length > 1);
+  if (sources.length < 2) return;
   now = s.time;
   if (!all) {
     all = table("Sources", columns, (x) => x.name, (x) => (x.down_since ? "failing" : dry(x) ? "waiting" : ""));

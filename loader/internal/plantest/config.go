@@ -4,6 +4,7 @@ package plantest
 import (
 	"pgregory.net/rapid"
 
+	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
 	"loaderd/packonline"
 	"loaderd/packonline/related"
@@ -16,7 +17,16 @@ func Config(method string) plan.Config {
 		Documents: plan.DocumentsConfig{Dedupe: 8},
 		Packing: packonline.Config{Method: method, Buckets: []int{16}, Atom: 1, Pool: 8, Hold: 100, MaxAge: 64,
 			Splice: packonline.Splice{Retriever: "bm25", K: 1, Order: "identity", Fill: "exact", Postings: 4096, Dimension: 4}},
-		Shuffle: shuffle.Config{Window: 6}, Steps: plan.StepsConfig{Rows: 4, Last: plan.LastPad}, Attention: plan.AttentionDocument}
+		Shuffle: shuffle.Config{Window: 6}, Steps: plan.StepsConfig{Rows: 4, Last: plan.LastPad}, Attention: plan.AttentionDocument,
+		Sources: map[string]mixture.Source{Source: {Weight: 1, Epochs: 1}}, Mix: mixture.Mix{Dry: mixture.DryWait, End: mixture.EndAll}}
+}
+
+// Source is the only source of Config.
+const Source = "docs"
+
+// Header begins a run of a configuration that has the only source, with its first document.
+func Header(c plan.Config) plan.Header {
+	return plan.Header{Run: "r", Config: c, Sources: []plan.SourceBegin{{Name: Source, Start: 1}}}
 }
 
 // Configs draws any small configuration that the method takes.

@@ -66,7 +66,7 @@ class Client(Iterator[Step]):
         that was deleted and begun again has another id); a client keeps to the ones it finds first. It reads `steps` steps from `step` on, all by default, and of each the rows of
         `rank` of `world`. `job` names the job of these ranks: another one that reads the same run neither waits for it nor
         makes it wait. `peer` distinguishes processes that read as the same rank, such as those of tensor parallelism: without it the second one gets
-        DuplicateRank. `documents` asks for `Step.sources`, `sources` for these with their numbers, of a run with several (BadTicket by another; None: where it has
+        DuplicateRank. `documents` asks for `Step.sources`, `sources` for these with the numbers of their sources (None: where the run has
         several), `weights` for the weight of each piece's loss, `columns` for columns that documents bring along (`Step.column`, `Step.values`; BadTicket
         for one that the run has not). `token` is the daemon's bearer token. On the daemon's machine its user needs none: without
         one the client finds the daemon's data folder as LOADERD_STREAM__DIR, or as ./loaderd-data, and signs its calls with the
@@ -218,7 +218,7 @@ class Client(Iterator[Step]):
         """What a step is made of: `bucket`, `cursor` (the last document that had been seen) and `rows`, each a list of
         pieces {"sequence", "start", "length"}; with `documents` also where the documents came from, in order of their
         sequences, and of each piece its "loss_tokens". A piece of a document in a message with several then has that document's "index", "start_within" (`start` counts the
-        tokens of the message), and where it has them "id", "weight" and "meta". Of a run with several sources pieces and documents have their "source", too."""
+        tokens of the message), and where it has them "id", "weight" and "meta". Pieces and documents have their "source", too."""
         pages = self._results("ledger", step=step, documents=documents)
         if not pages:
             raise ProtocolError("no result of ledger")
@@ -251,7 +251,7 @@ class Client(Iterator[Step]):
         decided: int | None = None,
         dry_run: bool = False,
     ) -> dict[str, Any]:
-        """Changes the mixture of a run with several sources from the next document on that is planned, and returns "step", the first one that can
+        """Changes the mixture of sources from the next document on that is planned, and returns "step", the first one that can
         differ, and "target", the share of tokens that each source is to have. Without a change: how things stand (docs/wire.md).
 
         `weights` are relative to each other; a source that they do not name keeps as its weight the share that is in force where the plan records the

@@ -183,7 +183,7 @@ class StepStream(Iterator[Step]):
         self.info, self.run, self.fingerprint = info, info.name, self.fingerprint or info.fingerprint
         self.run_id = self.run_id or info.run_id or None
         self._identified = self.run_id is not None
-        sources = bool(info.sources) if self.sources is None else self.sources
+        sources = len(info.sources) > 1 if self.sources is None else self.sources
         columns: tuple[str, ...] = (NARROW_IDS if info.narrow else INPUT_IDS, CU_SEQLENS)
         columns += ((DOCUMENTS,) if self.documents or sources or self.weights else ()) + ((SOURCES,) if sources else ())
         columns += ((LOSS_RUNS,) if self.masks and LOSS_RUNS in info.columns else ()) + ((LOSS_WEIGHTS,) if self.weights else ()) + self.columns

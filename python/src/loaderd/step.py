@@ -76,7 +76,7 @@ class Step:
     `max_seqlen` is the longest segment, padding left out. `step_tokens` and `step_segments` count those of the whole
     step on all ranks, `step_loss_tokens` and `step_loss_segments` those of them that have a loss, and that begin with a token that has one: a loss that
     leaves out every segment's first token has step_loss_tokens - step_loss_segments terms.
-    `weighted` says that a piece of this rank's rows has another weight than 1. Of a run with several sources `source_counts` has, by name, what this rank's rows have of each, and
+    `weighted` says that a piece of this rank's rows has another weight than 1. `source_counts` has, by name, what this rank's rows have of each, and
     `step_sources` bounds their numbers, the same on every rank; else they are None."""
 
     run: str
@@ -130,7 +130,7 @@ class Step:
         does not ask for sources, or the run has none."""
         found = self.sources
         if found is None or found.number is None:
-            raise ValueError(f"step {self.index} came without sources: a client of a run with several asks for them with sources=True")
+            raise ValueError(f"step {self.index} came without sources: a client asks for them with sources=True")
         return self._spread(found.offsets, found.length, found.number.astype(np.int32), -1)
 
     def loss_weights(self) -> npt.NDArray[np.float32]:

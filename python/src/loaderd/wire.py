@@ -145,7 +145,7 @@ class RunLength:
     """How many steps a run has, from its first to its last.
 
     `steps` with `exact`: the plan has ended, or was measured to its end, and only a change that somebody makes alters it. Without, it is an estimate: the truth
-    is further off than `error` in one of twenty cases. `open` names the sources that are not sealed (of a run with one document stream: that stream): `steps`
+    is further off than `error` in one of twenty cases. `open` names the sources that are not sealed: `steps`
     is then what the run would have if everything ended behind the documents that are stored now. `endless`: a source is read for ever; `idle`: sources have
     documents left, and none of them a weight; `steps` is 0 then. `measured` is the part of the steps that a measuring which is under way has come to."""
 
@@ -219,9 +219,9 @@ class RunInfo:
     """A run as the daemon describes it.
 
     `rows` has the rows of a step over all ranks for every bucket (row length in tokens). Steps `oldest` ... `planned` -
-    1 can be read; all steps before `committed` are in every keeper's checkpoint; no step follows when `ended`. `start`
-    is the sequence of the run's first document. `run_id` tells the run from another one of its name: empty before it has begun. `was` has names that the run had before its plan was repaired, `daemons`
-    the addresses of its live daemons when there are several. `sources` has the names of a run with several sources: number n of
+    1 can be read; all steps before `committed` are in every keeper's checkpoint; no step follows when `ended`.
+    `run_id` tells the run from another one of its name: empty before it has begun. `was` has names that the run had before its plan was repaired, `daemons`
+    the addresses of its live daemons when there are several. `sources` has the names of its sources: number n of
     `Step.source_ids` and `batch["sources"]` is `sources[n]`; one that comes to the run later is appended. `length` says how
     many steps the run will have; None while that is not known. `columns` has those that the daemon sends, `ahead` is its serve.ahead."""
 
@@ -232,7 +232,6 @@ class RunInfo:
     vocab_size: int
     pad: int
     attention: str
-    start: int
     oldest: int
     planned: int
     committed: int
@@ -261,7 +260,6 @@ class RunInfo:
                 vocab_size=int(config["tokenizer"]["vocab_size"]),
                 pad=int(config["tokenizer"]["pad"]),
                 attention=str(config["attention"]),
-                start=int(body["start"]),
                 oldest=int(body["oldest"]),
                 planned=int(body["planned"]),
                 committed=int(body["committed"]),

@@ -53,7 +53,7 @@ class StepLoader(IterableDataset[Batch]):
     | `max_seqlen` | int: the longest of these segments |
     | `num_loss_tokens` | int: labels other than -100 in this batch |
     | `num_loss_tokens_global` | int: in the batches of all ranks together |
-    | `sources` | int32 [rows, L]: of a run with several sources the number of the token's, an index into `sources` of the loader; -1 in padding |
+    | `sources` | int32 [rows, L]: the number of the token's source, an index into `sources` of the loader; -1 in padding; by default of a run with several |
     | `num_sources` | int: these numbers are below it, on every rank |
     | `loss_weights` | float32 [rows, L], where `fields` names it: the factor of the label's loss that its document carries, 0 in padding |
     | a name in `columns` | [rows, L] of the column's type, its fill where documents have no value; of values of documents (`documents.meta`) a list for every row, with a str, int, float or None for every piece |
@@ -195,7 +195,7 @@ class StepLoader(IterableDataset[Batch]):
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """The names of the run's sources by their numbers, as they are now; empty for a run with one document stream."""
+        """The names of the run's sources by their numbers, as they are now."""
         return self._connected().info().sources
 
     @property
@@ -276,7 +276,8 @@ class StepLoader(IterableDataset[Batch]):
         """
         info = self._describe()
         bucket = max(info.buckets) if bucket is None else bucket
-        step = mock_step(info, bucket, self.rows(bucket), self.world, self._form.columns)
+        sources = len(info.sources) > 1 if self._form.sources is None else self._form.sources
+        step = mock_step(info, bucket, self.rows(bucket), self.world, self._form.columns, sources)
         return to_device(make_batch(step, self._form, Buffers()), self._device)
 
     # Checkpoints

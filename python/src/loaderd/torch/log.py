@@ -76,7 +76,7 @@ class Log:
             "wait_seconds": total.waited - self._start.waited,
             "wait_share": min(1.0, (now.waited - line.waited) / max(seconds, 1e-9)),
         }
-        for name, n in total.sources.items():
+        for name, n in total.sources.items() if len(total.sources) > 1 else ():
             out[f"tokens/{name}"] = float(n - self._start.sources.get(name, 0))
             out[f"share/{name}"] = (now.sources.get(name, 0) - line.sources.get(name, 0)) / max(tokens, 1)
         if len(total.buckets) > 1:

@@ -13,7 +13,7 @@ from loaderd.step import Step
 class Seen:
     """Counts of the batches that this rank was given, and how long it waited for them.
 
-    `tokens` are those of documents, `padding` the others; `sources` has the tokens by source, of a run with several; `buckets` the steps by row length. `waited`
+    `tokens` are those of documents, `padding` the others; `sources` has the tokens by source; `buckets` the steps by row length. `waited`
     is the time in seconds that `next()` took while no batch was ready: what the trainer lost."""
 
     steps: int = 0

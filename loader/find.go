@@ -3,6 +3,7 @@ package loader
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sort"
 
 	"loaderd/loader/mixture"
@@ -44,9 +45,26 @@ func (t *turns) passed(places []mixture.Place) bool {
 	return at.Epoch > t.epoch || at.Epoch == t.epoch && at.Taken > t.place
 }
 
-// findMixed is Find in a run with several sources. The places of the sources, which stand in a step now and then, say where to look: behind the last one at which
-// an epoch has not come to the document, until everything is used up that had come where it has.
-func (p *planReader) findMixed(ctx context.Context, h plan.Header, steps, document uint64, f func(s *plan.Step, row int, pieces []packonline.Piece) error) error {
+// Find calls f with every row of the plan that holds a part of a document, in order.
+func Find(ctx context.Context, log PlanLog, document uint64, f func(s *plan.Step, row int, pieces []packonline.Piece) error) error {
+	p := &planReader{log: log}
+	end, err := p.end(ctx)
+	if err != nil {
+		return fmt.Errorf("find document %d: read the end of the plan: %w", plan.RefSequence(document), err)
+	}
+	h, err := p.header(ctx)
+	if err == nil {
+		err = p.find(ctx, h, end.steps, document, f)
+	}
+	if err != nil {
+		return fmt.Errorf("find document %d of source %d: %w", plan.RefSequence(document), plan.RefSource(document), err)
+	}
+	return nil
+}
+
+// find is Find. The places of the sources, which stand in a step now and then, say where to look: behind the last one at which an epoch has not come to the
+// document, until everything is used up that had come where it has.
+func (p *planReader) find(ctx context.Context, h plan.Header, steps, document uint64, f func(s *plan.Step, row int, pieces []packonline.Piece) error) error {
 	t := &turns{seed: h.Config.Seed, number: plan.RefSource(document), sequence: plan.RefSequence(document)}
 	err := p.source(ctx, h, t)
 	if err != nil {
@@ -114,7 +132,7 @@ func (p *planReader) source(ctx context.Context, h plan.Header, t *turns) error 
 		if t.source.Sealed {
 			t.last = t.source.Last
 		}
-		if h.Heir() && t.number < len(h.Parent.Sources) && h.Parent.Sources[t.number].Sealed {
+		if h.Parent != nil && t.number < len(h.Parent.Sources) && h.Parent.Sources[t.number].Sealed {
 			t.last = h.Parent.Sources[t.number].Last
 		}
 		return t.last > 0 || t.source.Sealed || t.source.Config.Epochs == 1 || t.source.Config.Block == 0

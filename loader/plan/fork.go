@@ -58,26 +58,23 @@ func (p *Planner) Fork(c Config, more []SourceBegin) (*Planner, error) {
 			return nil, fmt.Errorf("source %s: %w", infos[i].Name, bad[0])
 		}
 	}
-	n, err := NewPlanner(c, 1)
+	n, err := newPlanner(c, old.mix, infos, old.refs)
 	if err != nil {
 		return nil, err
 	}
-	if goesOn {
-		n.window = p.window
-	}
-	n.blends(old.mix, infos, old.refs)
 	n.cursor, n.losses, n.blend.history.spans = p.cursor, p.losses, old.history.spans
 	n.counts = Counts{Arrived: p.counts.Arrived, Skipped: p.counts.Skipped, Cut: p.counts.Cut}
 	if goesOn {
+		n.window = p.window
 		n.once = n.once || p.once
-		n.packs, n.queues, n.parent, n.due = p.packs, p.queues, p.parent, slices.Concat(p.due, p.kept)
+		n.packs, n.queues, n.used, n.due = p.packs, p.queues, p.used, slices.Concat(p.due, p.kept)
 		b := n.blend
 		b.parts, b.rows.lacks, b.steps.lacks, b.shuffled = old.parts, old.rows.lacks, old.steps.lacks, old.shuffled
 		for i := range n.queues.buckets {
 			n.queues.buckets[i].steps = 0
 		}
 	} else {
-		n.left, n.parent = p.rest()
+		n.left, n.used = p.rest()
 	}
 	if err := n.meet(); err != nil {
 		return nil, err
@@ -115,7 +112,7 @@ func (p *Planner) rowsAs(c Config) bool {
 }
 
 // rest returns what waits, wherever it does: of each arrival how many tokens, and which of its tokens before the last of these are used.
-func (p *Planner) rest() (left []packonline.Piece, used *Inheritance) {
+func (p *Planner) rest() (left []packonline.Piece, used usedSpans) {
 	waits := map[uint64][]span{}
 	note := func(pieces []packonline.Piece) {
 		for _, x := range pieces {
@@ -124,14 +121,14 @@ func (p *Planner) rest() (left []packonline.Piece, used *Inheritance) {
 			}
 		}
 	}
-	p.unplaced(func(x packonline.Piece) { note(p.parent.place([]packonline.Piece{x})) })
+	p.unplaced(func(x packonline.Piece) { note(p.used.place([]packonline.Piece{x})) })
 	p.beyond(note)
-	used = &Inheritance{taken: map[uint64][]span{}}
+	used = usedSpans{}
 	for _, arrival := range slices.Sorted(maps.Keys(waits)) {
 		x, at := packonline.Piece{Doc: arrival}, int32(0)
 		for _, s := range joinSpans(waits[arrival]) {
 			if s.start > at {
-				used.taken[arrival] = append(used.taken[arrival], span{at, s.start})
+				used[arrival] = append(used[arrival], span{at, s.start})
 			}
 			x.Length += s.end - s.start
 			at = s.end
@@ -161,14 +158,14 @@ func (p *Planner) Inherit() []Step {
 	due := p.due
 	p.due = nil
 	for _, s := range due {
-		s.Index, s.Cursor, s.Mixed = p.next, p.cursor, true
+		s.Index, s.Cursor = p.next, p.cursor
 		p.made(s)
 	}
 	for len(p.left) > 0 {
 		x := p.left[0]
 		p.left = p.left[1:]
 		k := &p.packs[p.blend.parts[RefSource(p.blend.ref(x.Doc))].pack]
-		p.pack(k, x.Doc, x.Length, Part{Traits: Traits{p.hints[x.Doc]}})
+		p.pack(k, x.Doc, x.Length, &Part{Traits: Traits{p.hints[x.Doc]}})
 	}
 	p.hints = nil
 	p.overdue()

@@ -53,7 +53,7 @@ func (b *blended) fork(t *rapid.T, inputs []plan.Control, step uint64, c plan.Co
 	if forked.Floor() != floor {
 		t.Fatalf("the fork's floor is %s, its parent's %s", forked.Floor(), floor)
 	}
-	h := plan.Header{Config: c, Start: 1, Run: "heir", ID: strings.Repeat("0", 32)}
+	h := plan.Header{Config: c, Run: "heir", ID: strings.Repeat("0", 32)}
 	h.Sources, h.Parent, h.State = forked.Heritage(b.header, step)
 	heir = &blended{header: written(t, h), tokens: map[uint64]int{}}
 	if heir.applier, err = heir.header.Begin(); err != nil {
@@ -146,9 +146,7 @@ func drawRun(t *rapid.T, c plan.Config, sources []plan.SourceBegin) (run *blende
 			input(nil)
 		}
 	}
-	if !run.applier.Ended {
-		input(plan.Seal{At: run.applier.Planner.Clock()})
-	}
+	run.finish(input, func() { input(nil) })
 	return run, inputs
 }
 
@@ -236,7 +234,7 @@ func TestForkWithAnotherConfiguration(t *testing.T) {
 				}
 			}
 			if !heir.applier.Ended {
-				input(plan.Seal{At: heir.applier.Planner.Clock()})
+				heir.finish(input, func() { input(nil) })
 			}
 			run, inputs = heir, more
 		}
@@ -345,7 +343,7 @@ func FuzzHeir(f *testing.F) {
 	sources := []plan.SourceBegin{{Name: "a", Start: 1}, {Name: "b", Start: 1, Sealed: true, Last: 20}}
 	var header plan.Header
 	for _, method := range []string{"bfd", "concat"} { // as before, and anew
-		a, err := plan.Header{Config: c, Start: 1, Sources: sources}.Begin()
+		a, err := plan.Header{Config: c, Sources: sources}.Begin()
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -362,7 +360,7 @@ func FuzzHeir(f *testing.F) {
 		if err != nil {
 			f.Fatal(err)
 		}
-		header = plan.Header{Config: next, Start: 1}
+		header = plan.Header{Config: next}
 		header.Sources, header.Parent, header.State = p.Heritage(header, 3)
 		f.Add(method == "bfd", header.State)
 	}

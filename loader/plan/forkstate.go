@@ -13,7 +13,19 @@ import (
 	"loaderd/packonline"
 )
 
-// InheritedSource is how far the parent of a run with several sources had read one of them.
+// Parent is the run that a run was forked from. The new run plans what the parent's steps before Step left.
+type Parent struct {
+	Run         string `json:"run"`
+	ID          string `json:"id"` // of that run
+	Step        uint64 `json:"step"`
+	Fingerprint string `json:"fingerprint"`
+	// Sources are how far each was read, by the numbers of the sources.
+	Sources []InheritedSource `json:"sources"`
+	State   uint64            `json:"state"`   // bytes of the planner's state with which the run begins
+	Records uint64            `json:"records"` // behind the header that have that state
+}
+
+// InheritedSource is how far the parent of a run had read a source.
 type InheritedSource struct {
 	Epoch uint64 `json:"epoch,omitempty"` // that is read, from 0
 	Taken uint64 `json:"taken"`           // documents of it
@@ -30,7 +42,7 @@ type InheritedSource struct {
 // Place is how far the source is read.
 func (s InheritedSource) Place() mixture.Place { return mixture.Place{Epoch: s.Epoch, Taken: s.Taken} }
 
-// Heritage is a part of the planner's state with which a fork of a run with several sources begins. All parts stand directly behind the header.
+// Heritage is a part of the planner's state with which a fork begins. All parts stand directly behind the header.
 type Heritage struct {
 	Part  uint64 // from 0
 	State []byte
@@ -63,25 +75,18 @@ func (h Header) WithState(limit int) (Header, [][]byte) {
 	return h, parts
 }
 
-// Heir reports whether the run begins with the state of another one, as a fork of a run with several sources does.
-func (h Header) Heir() bool { return h.Config.Mixed() && h.Parent != nil }
-
 // check refuses a header whose parts do not fit each other.
 func (h Header) check() error {
-	if h.Heir() && len(h.Parent.Sources) != len(h.Sources) {
+	if h.Parent != nil && len(h.Parent.Sources) != len(h.Sources) {
 		return fmt.Errorf("%d sources of run %s were read, and the run has %d", len(h.Parent.Sources), h.Parent.Run, len(h.Sources))
 	}
 	return nil
 }
 
-// newHeir returns the planner of a fork of a run with several sources.
-func newHeir(h Header) (*Planner, error) {
+// newFork returns the planner of a fork.
+func newFork(h Header) (*Planner, error) {
 	if h.State == nil || uint64(len(h.State)) != h.Parent.State {
 		return nil, fmt.Errorf("run %s begins with a state of %d bytes, and %d are there", h.Run, h.Parent.State, len(h.State))
-	}
-	p, err := NewPlanner(h.Config, 1)
-	if err != nil {
-		return nil, err
 	}
 	infos := h.Infos()
 	known := make([]mixture.Known, len(infos))
@@ -92,7 +97,10 @@ func newHeir(h Header) (*Planner, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.blends(mix, infos, newRefs(1))
+	p, err := newPlanner(h.Config, mix, infos, newRefs(1))
+	if err != nil {
+		return nil, err
+	}
 	if err := p.meet(); err != nil {
 		return nil, err
 	}
@@ -102,11 +110,11 @@ func newHeir(h Header) (*Planner, error) {
 	return p, nil
 }
 
-// Heritage returns what stands in the header of a fork of a run at a step, whose planner this is, and the state that follows the header.
+// Heritage returns what stands in the header of a fork at a step, whose planner this is, and the state that follows the header.
 func (p *Planner) Heritage(of Header, step uint64) (sources []SourceBegin, parent *Parent, state []byte) {
 	b := p.blend
 	state = p.AppendState(nil)
-	parent = &Parent{Run: of.Run, ID: of.ID, Step: step, Fingerprint: of.Fingerprint, Floor: p.Floor().Next(), Cursor: p.cursor.Last(), State: uint64(len(state))}
+	parent = &Parent{Run: of.Run, ID: of.ID, Step: step, Fingerprint: of.Fingerprint, State: uint64(len(state))}
 	needs := make([]uint64, len(b.infos))
 	for i := range b.infos {
 		needs[i] = b.infos[i].Floor(b.mix.Place(i))
@@ -144,17 +152,13 @@ func (p *Planner) appendHeritage(b []byte, previous *uint64) []byte {
 		}
 	}
 	b = codec.AppendPieces(b, p.left, previous)
-	var used []byte
-	if p.parent != nil {
-		taken := map[uint64][]span{}
-		p.unplaced(func(x packonline.Piece) {
-			if spans := p.parent.taken[x.Doc]; len(spans) > 0 {
-				taken[x.Doc] = spans
-			}
-		})
-		used = encodeTaken(taken, 0)
-	}
-	return appendName(b, string(used))
+	used := usedSpans{}
+	p.unplaced(func(x packonline.Piece) {
+		if spans := p.used.of(x.Doc); len(spans) > 0 {
+			used[x.Doc] = spans
+		}
+	})
+	return appendName(b, string(encodeUsed(used)))
 }
 
 // checkLeft refuses documents that are left and that their packer has passed.
@@ -169,7 +173,7 @@ func (p *Planner) checkLeft() error {
 
 // restoreHeritage reads what appendHeritage wrote.
 func (p *Planner) restoreHeritage(r *codec.Cursor, previous *uint64) {
-	p.due, p.left, p.parent, p.hints = nil, nil, nil, nil
+	p.due, p.left, p.used, p.hints = nil, nil, nil, nil
 	for range r.Bounded(uint64(len(r.Rest)) / 2) {
 		s := Step{Bucket: int32(r.Bounded(math.MaxInt32))}
 		rows := int(r.Bounded(uint64(len(r.Rest))))
@@ -192,22 +196,22 @@ func (p *Planner) restoreHeritage(r *codec.Cursor, previous *uint64) {
 	if !slices.IsSortedFunc(p.left, func(a, b packonline.Piece) int { return compare(a.Doc, b.Doc+1) }) || slices.ContainsFunc(p.left, func(x packonline.Piece) bool { return x.Start > 0 }) {
 		r.Fail(fmt.Errorf("%d documents that are left do not come in the order of their arrival", len(p.left)))
 	}
-	used := r.Bytes(int(r.Bounded(uint64(len(r.Rest)))))
-	if r.Err != nil || len(used) == 0 {
+	encoded := r.Bytes(int(r.Bounded(uint64(len(r.Rest)))))
+	if r.Err != nil || len(encoded) == 0 {
 		return
 	}
-	taken, err := readTaken(used, 0, p.names.name(p.cursor.Next(), 0)-1)
+	used, err := readUsed(encoded, p.names.name(p.cursor.Next(), 0)-1)
 	if err != nil {
 		r.Fail(err)
 		return
 	}
 	waits := map[uint64]bool{}
 	p.unplaced(func(x packonline.Piece) { waits[x.Doc] = true })
-	for arrival := range taken {
+	for arrival := range used {
 		if !waits[arrival] {
 			r.Fail(fmt.Errorf("tokens of arrival %d are used, and nothing of it waits for a packer", arrival))
 			return
 		}
 	}
-	p.parent = &Inheritance{taken: taken}
+	p.used = used
 }
