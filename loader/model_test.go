@@ -554,7 +554,11 @@ func (m *machine) fork(rt *rapid.T) {
 	}
 	for uint64(len(m.ref.arrivals)) < a.Planner.Clock() && m.advance(rt, m.ref) {
 	}
-	for h.Parent.Sources[0].Sealed && m.advance(rt, m.ref) { // what the packer drops at the end is dropped for the fork, too
+	settled := func() bool { // what the packer drops at a drain, or at the end, is dropped for the fork, too
+		p := m.ref.applier.Pending
+		return !h.Parent.Sources[0].Sealed && (len(p) == 0 || p[0].Behind() > a.Planner.Clock())
+	}
+	for !settled() && m.advance(rt, m.ref) {
 	}
 	if err := m.stopAll(); err != nil {
 		rt.Fatalf("stop: %v", err)
