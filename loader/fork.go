@@ -12,8 +12,8 @@ import (
 )
 
 // Fork returns the header of a run that goes on where step of another run begins, with a configuration of its own, and the header of the other run: every
-// token that the other run's steps before that one do not hold is planned, and no other. Of from the plan, the checkpoints and the documents are read, with
-// the parent's tokenizer: the plan is made again from the newest checkpoint before the step, or from its beginning, up to the last record before the step.
+// token that the other run's steps before that one do not hold is planned, and no other. It reads the plan, the checkpoints and the documents of the other run,
+// with that run's tokenizer, and plans it again from the newest checkpoint before the step, or from its beginning, up to the last record before the step.
 // There the new run begins, with all that waits: every source where it is, with its credit, its end and its rest.
 func Fork(ctx context.Context, from Edges, step uint64, name string, c plan.Config) (forked, parent plan.Header, err error) {
 	f := forking{from: from, step: step, plan: &planReader{log: from.Plan}, streams: newStreams(from, nil)}

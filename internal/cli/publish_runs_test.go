@@ -37,7 +37,7 @@ func TestPublishBehindASeal(t *testing.T) {
 	if !slices.Equal(sum.UnreadBy, []publishing.SealedRun{{Run: "first", End: 50}}) {
 		t.Errorf("behind the seal: %+v", sum)
 	}
-	for _, part := range []string{"run first is sealed behind document 50", "no other run reads this stream", "loaderd serve --run", "loaderd fork"} {
+	for _, part := range []string{"run first is sealed behind document 50", "no other run reads this stream", "loaderd serve --run", "start of its source"} {
 		if !strings.Contains(stderr, part) {
 			t.Errorf("behind the seal it does not say %q: %s", part, stderr)
 		}

@@ -27,7 +27,7 @@ type Traits struct {
 // Used returns how many tokens of a document a source takes that is configured so, duplicates aside.
 func (a Arrival) Used(c mixture.Source) (tokens int) {
 	for i := range a.count() {
-		if x := a.part(i); skip(&a, i, &x, &c) == "" {
+		if x := a.part(i); skip(&a, i, x, c) == "" {
 			tokens += x.Length
 		}
 	}

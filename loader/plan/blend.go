@@ -113,7 +113,6 @@ type blend struct {
 
 // blended is what a planner keeps of one source.
 type blended struct {
-	config mixture.Source
 	pack   int    // that its documents go to
 	epoch  uint64 // that seen is of
 	seen   *recent
@@ -151,22 +150,20 @@ func (p *Planner) meet() error {
 		}
 		b.parts = append(b.parts, x)
 	}
-	for i := range b.parts { // a fork may have changed it
-		b.parts[i].config = b.mix.Config(i)
-	}
 	b.tally.tokens = make([]int64, b.mix.Len())
 	b.history.grow(b.mix.Len())
 	b.rows.grow(b.mix.Len())
 	b.steps.grow(b.mix.Len())
-	p.window.Prefer(nil)
+	var cost func(*atom) float64
 	if b.several() {
-		p.window.Prefer(func(a *atom) float64 { return b.rows.distance(b.portionsOf(a)) })
+		cost = func(a *atom) float64 { return b.rows.distance(b.portionsOf(a)) }
 	}
+	p.window.Prefer(cost)
 	return nil
 }
 
 // skip says why document i of an arrival is not used, by what its source is configured to take.
-func skip(a *Arrival, i int, x *Part, c *mixture.Source) Skip {
+func skip(a *Arrival, i int, x Part, c mixture.Source) Skip {
 	switch {
 	case x.Skip != "":
 		return x.Skip
@@ -200,11 +197,11 @@ func (p *Planner) Add(a Arrival) ([]Step, error) {
 	p.taken = 0
 	b.refs.add(Ref(source, sequence))
 	b.history.add(b.mix.Tokens(), b.mix)
-	of, first := &b.parts[source], 0
+	config, first := b.mix.Config(source), 0
 	for i := range a.count() {
 		x := a.part(i)
-		x.Skip = skip(&a, i, &x, &of.config)
-		p.takeOne(of, p.names.name(arrival, first), &x)
+		x.Skip = skip(&a, i, x, config)
+		p.takeOne(&b.parts[source], p.names.name(arrival, first), x)
 		first += x.Length
 		if i+1 < a.count() {
 			p.overdue()
@@ -216,7 +213,7 @@ func (p *Planner) Add(a Arrival) ([]Step, error) {
 }
 
 // takeOne takes in one document of a source.
-func (p *Planner) takeOne(of *blended, name uint64, x *Part) {
+func (p *Planner) takeOne(of *blended, name uint64, x Part) {
 	p.counts.Arrived++
 	of.counts.Arrived++
 	if x.Skip == "" && of.seen.observe(x.identity()) {

@@ -165,7 +165,7 @@ func (p *Planner) Inherit() []Step {
 		x := p.left[0]
 		p.left = p.left[1:]
 		k := &p.packs[p.blend.parts[RefSource(p.blend.ref(x.Doc))].pack]
-		p.pack(k, x.Doc, x.Length, &Part{Traits: Traits{p.hints[x.Doc]}})
+		p.pack(k, x.Doc, x.Length, Part{Traits: Traits{p.hints[x.Doc]}})
 	}
 	p.hints = nil
 	p.overdue()

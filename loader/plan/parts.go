@@ -25,7 +25,7 @@ type Part struct {
 const pieceOdds = 0x9e3779b97f4a7c15
 
 // identity is what tells the document from others: equal Parts of documents with the same id have the same one. 0 for none.
-func (x *Part) identity() uint64 {
+func (x Part) identity() uint64 {
 	if x.ID == 0 || x.Nth == 0 {
 		return x.ID
 	}
@@ -90,7 +90,7 @@ func (a Arrival) Bare() Arrival {
 }
 
 // identity is what stands for the id of document i in a split, where it has none.
-func (a *Arrival) identity(i int, x *Part) uint64 { return a.Sequence + uint64(i-x.Nth)<<sequenceBits }
+func (a *Arrival) identity(i int, x Part) uint64 { return a.Sequence + uint64(i-x.Nth)<<sequenceBits }
 
 // check refuses an arrival that the planner cannot name.
 func (p *Planner) check(a *Arrival) error {

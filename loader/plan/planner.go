@@ -92,7 +92,7 @@ func newPlanner(c Config, mix *mixture.Mixture, infos []SourceInfo, r *refs) (*P
 }
 
 // pack gives a document, or what is left of it, to a packer.
-func (p *Planner) pack(k *pack, name uint64, length int32, x *Part) {
+func (p *Planner) pack(k *pack, name uint64, length int32, x Part) {
 	if x.Cut {
 		p.counts.Cut++
 	}

@@ -179,7 +179,7 @@ def test_a_pass_that_yields_nothing_is_told(sealed: Daemon, caplog: pytest.LogCa
         run = client.info().name
         [text] = told(client)  # a second pass
         assert text.startswith(f"nothing is left to read: run {run} ended at step {end}, and reading begins there. To train once more")
-        assert f"loaderd fork --run {run} --step {end} --new NAME" in text
+        assert f"run {run} ended at step {end}" in text and "docs/sources.md" in text
     with Client(sealed.flight_url, step=end) as client:  # a trainer that is started again behind its end
         assert told(client) == [text]
     with Client(sealed.flight_url, steps=2) as client:

@@ -198,8 +198,8 @@ func audienceWarning(a publishing.Audience) string {
 		fmt.Fprintf(&b, "; read by %s", strings.Join(a.Reads, ", "))
 		return b.String()
 	}
-	b.WriteString(", and no other run reads this stream. A new run (loaderd serve --run NAME) reads it from its first document on; " +
-		"loaderd fork goes on behind a sealed run's last step")
+	b.WriteString(", and no other run reads this stream. A new run (loaderd serve --run NAME) reads it from its first document on, " +
+		"or from the one that the start of its source names")
 	return b.String()
 }
 

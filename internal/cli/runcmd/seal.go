@@ -55,7 +55,7 @@ plan, so a restart repeats it. serve.linger drains a quiet stream by itself.`,
 		Example: `  loaderd publish corpus/ && loaderd drain`,
 		Args:    command.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return record(&client, cmd, "drain", (*reader.Client).Drain, "run %s is drained behind document %d\n",
+			return record(&client, cmd, "drain", (*reader.Client).Drain, "run %s is drained behind arrival %d\n",
 				"run %s is drained behind what it has taken of its sources: %s\n")
 		},
 	}
@@ -63,8 +63,8 @@ plan, so a restart repeats it. serve.linger drains a quiet stream by itself.`,
 	return cmd
 }
 
-// record asks for a record of the plan behind the present last document, and says which that is; of a run with several sources, whose documents that one
-// number does not name, with their names.
+// record asks for a record of the plan behind the present last document, and prints which that is; where there are several
+// sources, whose documents one number does not name, it prints their names.
 func record(client *command.FlightClient, cmd *cobra.Command, action string, ask func(*reader.Client, context.Context, string) (api.Recorded, error),
 	done, ofSources string) error {
 	var recorded api.Recorded

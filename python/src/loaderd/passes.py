@@ -29,6 +29,6 @@ class Passes:
             return
         log.warning(
             "nothing is left to read: run %s ended at step %d, and reading begins there. To train once more on its documents use a new run (loaderd serve"
-            " --run NAME); to go on with documents that came later fork it (loaderd fork --run %s --step %d --new NAME)",
-            run, step, run, step,
+            " --run NAME); for documents that were published later let the source of a new run start with them (docs/sources.md)",
+            run, step,
         )  # fmt: skip

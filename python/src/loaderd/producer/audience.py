@@ -117,8 +117,8 @@ class Audience:
         if self.reads:
             return f"{text}; read by {', '.join(self.reads)}"
         return (
-            f"{text}, and no other run reads this stream. A new run (loaderd serve --run NAME) reads it from its first document on;"
-            " loaderd fork goes on behind a sealed run's last step"
+            f"{text}, and no other run reads this stream. A new run (loaderd serve --run NAME) reads it from its first document on,"
+            " or from the one that the start of its source names"
         )
 
 
