@@ -69,7 +69,8 @@ func streamed(t *testing.T, s *stream.Store) []string {
 	defer messages.Stop()
 	var all []string
 	for range info.State.Msgs {
-		m, err := messages.Next(jetstream.NextMaxWait(10 * time.Second))
+		// Longer than the library takes to notice a lost request and to make the consumer again: two heartbeats of 15 seconds.
+		m, err := messages.Next(jetstream.NextMaxWait(time.Minute))
 		if err != nil {
 			t.Fatal(err)
 		}
