@@ -62,7 +62,7 @@ func Audit(ctx context.Context, e Edges, tokenizer plan.Tokenizer, progress func
 	if bad := h.Config.Validate(); len(bad) > 0 {
 		return a.seen, fmt.Errorf("audit: the plan's header has a configuration that no run can have: %w", bad[0])
 	}
-	if a.applier, err = h.Begin(); err != nil {
+	if a.applier, err = plan.NewApplier(h); err != nil {
 		return a.seen, fmt.Errorf("audit: %w", err)
 	}
 	end, err := a.plan.end(ctx)

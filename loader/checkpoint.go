@@ -138,7 +138,7 @@ func (l *leader) restore(ctx context.Context, stored []Stored) (err error) {
 		}
 		l.log.Warn("checkpoint not usable; trying an older one", "checkpoint", s.Name, "error", err)
 	}
-	if l.applier, err = l.header.Begin(); err != nil {
+	if l.applier, err = plan.NewApplier(l.header); err != nil {
 		return err
 	}
 	l.streams.learn(l.applier.Planner.Infos())
@@ -195,7 +195,7 @@ func (l *leader) load(ctx context.Context, s Stored) error {
 	if plan.TailOf(c.Tail.Position, record) != c.Tail {
 		return fmt.Errorf("it belongs to another plan log: record %d differs", c.Tail.Position)
 	}
-	applier, err := l.header.Restore(c)
+	applier, err := plan.Restore(l.header, c)
 	if err != nil {
 		return err
 	}

@@ -106,7 +106,7 @@ func newResumable(t *testing.T, c plan.Config) *resumable {
 
 func (r *resumable) planner(t *testing.T) *plan.Planner {
 	t.Helper()
-	p, err := plantest.Header(r.config).NewPlanner()
+	p, err := plan.New(plantest.Header(r.config))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -60,7 +60,7 @@ func (f *forking) fork(ctx context.Context, name string, c plan.Config) (h plan.
 	}
 	h = plan.Header{Format: plan.FormatVersion, Algorithm: plan.AlgorithmVersion, Run: name, ID: newID(), Fingerprint: c.Fingerprint(), Config: c}
 	h.Sources, h.Parent, h.State = planner.Heritage(f.parent, f.step)
-	_, err = h.Begin() // it is refused before anything is written
+	_, err = plan.NewApplier(h) // it is refused before anything is written
 	return h, err
 }
 
@@ -139,14 +139,14 @@ func (f *forking) restore(ctx context.Context) error {
 		if !fits {
 			continue
 		}
-		a, err := f.parent.Restore(c)
+		a, err := plan.Restore(f.parent, c)
 		if err == nil && a.Planner.Next() <= f.step && !a.Planner.Ended() { // behind the end it does not hold what was dropped there
 			f.applier, f.at = a, c.Tail.Position
 			return nil
 		}
 	}
 	f.at = 1
-	f.applier, err = f.parent.Begin()
+	f.applier, err = plan.NewApplier(f.parent)
 	return err
 }
 

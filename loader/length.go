@@ -105,7 +105,7 @@ func (l *leader) copy(ctx context.Context) (c copied, err error) {
 
 // play returns an applier that goes on from the copy and that nobody else has.
 func (l *leader) play(ctx context.Context, c copied) (*plan.Applier, error) {
-	a, err := l.header.Restore(c.state)
+	a, err := plan.Restore(l.header, c.state)
 	if err == nil {
 		err = readTraits(ctx, a.Planner, l.streams)
 	}

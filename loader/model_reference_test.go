@@ -220,7 +220,7 @@ func (m *machine) begins(rt *rapid.T, h plan.Header, behind [][]byte) {
 			h.State = append(h.State, x.State...)
 		}
 	}
-	a, err := h.Begin()
+	a, err := plan.NewApplier(h)
 	if err != nil {
 		rt.Fatal(err)
 	}
@@ -312,7 +312,7 @@ func (m *machine) observe(r *reference, source int, id [2]uint64) bool {
 // returns some more than are planned.
 func (m *machine) possible(rt *rapid.T) (steps uint64, ended bool) {
 	m.follow(rt)
-	a, err := m.ref.header.Begin()
+	a, err := plan.NewApplier(m.ref.header)
 	if err != nil {
 		rt.Fatal(err)
 	}

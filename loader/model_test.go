@@ -548,7 +548,7 @@ func (m *machine) fork(rt *rapid.T) {
 	if err != nil {
 		rt.Fatalf("fork at step %d: %v", step, err)
 	}
-	a, err := h.Begin()
+	a, err := plan.NewApplier(h)
 	if err != nil {
 		rt.Fatal(err)
 	}

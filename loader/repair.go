@@ -239,7 +239,7 @@ func (in *inspection) beyond(s Stored, c plan.Checkpoint) {
 			in.Records, in.Steps, s.Name, c.Tail.Position, s.Step)
 	}
 	in.OnceRecords, in.OnceSteps = max(in.OnceRecords, c.Tail.Position), max(in.OnceSteps, s.Step)
-	for _, p := range c.Pending() { // not yet in effect there
+	for _, p := range c.Pending { // not yet in effect there
 		what := describe(p)
 		if !slices.ContainsFunc(in.Lost, func(l Lost) bool { return l.What == what }) && !slices.ContainsFunc(in.controls, func(c plan.Control) bool { return reflect.DeepEqual(c, p) }) {
 			in.Lost = append(in.Lost, Lost{0, what, true})

@@ -45,14 +45,14 @@ func Summarize(ctx context.Context, log PlanLog, checkpoint []byte) (s Summary, 
 	s.adds(s.Header.Infos())
 	s.inherits()
 	if c, fits := p.covers(ctx, s.Header, checkpoint, end.records); fits {
-		from, s.Keepers = c.Tail.Position+1, c.Keepers()
+		from, s.Keepers = c.Tail.Position+1, c.Keepers
 		if s.Header.State, err = p.heritage(ctx, s.Header); err != nil {
 			return s, err
 		}
 		if err := s.restored(c); err != nil {
 			return s, fmt.Errorf("read the newest checkpoint: %w", err)
 		}
-		for _, e := range c.Pending() {
+		for _, e := range c.Pending {
 			s.note(e)
 		}
 	}
@@ -92,7 +92,7 @@ func (s *Summary) inherits() {
 
 // restored takes in the sources as they were at a checkpoint.
 func (s *Summary) restored(c plan.Checkpoint) error {
-	a, err := s.Header.Restore(c)
+	a, err := plan.Restore(s.Header, c)
 	if err != nil {
 		return err
 	}

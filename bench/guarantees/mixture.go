@@ -37,7 +37,7 @@ func newMixed(sources map[string]mixture.Source, length func(source int, sequenc
 
 // begin returns the run's applier.
 func (m *mixed) begin() (*plan.Applier, error) {
-	return plan.Header{Config: m.config, Sources: m.begins}.Begin()
+	return plan.NewApplier(plan.Header{Config: m.config, Sources: m.begins})
 }
 
 // next is the document that the run takes next.

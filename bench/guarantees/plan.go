@@ -45,7 +45,7 @@ func newPlanner(c plan.Config) (*plan.Planner, error) {
 	for _, name := range slices.Sorted(maps.Keys(c.Sources)) {
 		h.Sources = append(h.Sources, plan.SourceBegin{Name: name, Start: 1})
 	}
-	return h.NewPlanner()
+	return plan.New(h)
 }
 
 // planSteps feeds documents to a new planner and tells each of what came of it.

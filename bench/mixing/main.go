@@ -115,7 +115,7 @@ func (m *mixer) begin() (err error) {
 		m.header.Sources = append(m.header.Sources, b)
 	}
 	m.header.Config = c
-	m.applier, err = m.header.Begin()
+	m.applier, err = plan.NewApplier(m.header)
 	return err
 }
 
@@ -160,7 +160,7 @@ func (m *mixer) change(weights []float64) error {
 			return err
 		}
 		fed := m.applier.Fed
-		if m.applier, err = m.header.Restore(state); err != nil {
+		if m.applier, err = plan.Restore(m.header, state); err != nil {
 			return err
 		}
 		m.applier.Fed = fed

@@ -30,9 +30,9 @@ type Applier struct {
 	Fed     int64     // tokens of used documents; of a fork, with those that waited in its parent
 }
 
-// Begin returns the applier of a run at its beginning.
-func (h Header) Begin() (*Applier, error) {
-	p, err := h.NewPlanner()
+// NewApplier returns the applier of a run at its beginning.
+func NewApplier(h Header) (*Applier, error) {
+	p, err := New(h)
 	if err != nil {
 		return nil, err
 	}
@@ -151,4 +151,12 @@ func (p *Planner) apply(c Control) (steps []Step, ends bool, err error) {
 		return p.change(func(m *mixture.Mixture) error { return m.Rest(c.Source, c.Rests) })
 	}
 	return nil, false, fmt.Errorf("a record of kind %d is no control", c.Kind())
+}
+
+// Order is that of the records behind the last one that the applier has taken.
+func (a *Applier) Order(c *Config) Order {
+	return OrderBehind(Progress{
+		Config: c, Steps: a.Planner.Next(), Ended: a.End != nil,
+		Sources: a.Planner.Infos(), States: a.Planner.Mixture().Status(), Pending: a.Pending,
+	})
 }

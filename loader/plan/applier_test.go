@@ -22,7 +22,7 @@ func header() plan.Header {
 
 func begin(t *testing.T) *plan.Applier {
 	t.Helper()
-	a, err := header().Begin()
+	a, err := plan.NewApplier(header())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +36,7 @@ func document(sequence uint64) plan.Arrival {
 // A run is fed by hand here and by an applier there, which is replaced by one that was restored from its checkpoint behind every input.
 func TestApplierRestoredAnywhere(t *testing.T) {
 	controls := map[uint64][]plan.Control{20: {plan.Drain{At: 20}, plan.Drain{At: 20}}, 45: {plan.Drain{At: 45}}, 50: {plan.SealSource{At: 50, Last: 60}}}
-	byHand, err := header().NewPlanner()
+	byHand, err := plan.New(header())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func TestApplierRestoredAnywhere(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if a, err = header().Restore(checkpoint); err != nil {
+		if a, err = plan.Restore(header(), checkpoint); err != nil {
 			t.Fatal(err)
 		}
 		ready, err := a.Document(document(sequence))

@@ -26,10 +26,25 @@ type Traits struct {
 
 // Used returns how many tokens of a document a source takes that is configured so, duplicates aside.
 func (a Arrival) Used(c mixture.Source) (tokens int) {
-	for i := range a.count() {
-		if x := a.part(i); skip(&a, i, x, c) == "" {
+	for i := range a.Count() {
+		if x := a.Document(i); a.SkipReason(i, x, c) == "" {
 			tokens += x.Length
 		}
 	}
 	return tokens
+}
+
+// SkipReason returns why document i is not used, by what its source is configured to take; empty where it is used, duplicates aside.
+func (a *Arrival) SkipReason(i int, x Part, c mixture.Source) Skip {
+	switch {
+	case x.Skip != "":
+		return x.Skip
+	case !c.Split.Takes(x.ID, a.identity(i, x)):
+		return SkipSplit
+	case x.Length < c.MinTokens:
+		return SkipShort
+	case c.MaxTokens > 0 && x.Length > c.MaxTokens:
+		return SkipLong
+	}
+	return ""
 }

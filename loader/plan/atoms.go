@@ -234,16 +234,9 @@ func (p *Planner) oldest(pieces []packonline.Piece, floor Position) Position {
 	return floor
 }
 
-func tokens(pieces []packonline.Piece) (n int64) {
-	for _, x := range pieces {
-		n += int64(x.Length)
-	}
-	return n
-}
-
 // checkRow refuses pieces that no packer can have put into so many tokens.
 func checkRow(r *codec.Cursor, pieces []packonline.Piece, length int64) {
-	if n := tokens(pieces); r.Err == nil && (len(pieces) == 0 || n > length) {
+	if n := RowTokens(pieces); r.Err == nil && (len(pieces) == 0 || n > length) {
 		r.Fail(fmt.Errorf("a row of %d tokens with %d pieces of %d tokens is impossible", length, len(pieces), n))
 	}
 }

@@ -223,7 +223,7 @@ func TestAtomsWithoutAShuffle(t *testing.T) {
 	planned := func(atom float64) []plan.Step {
 		c := plantest.Config("concat")
 		c.Packing.Atom, c.Packing.MaxAge, c.Shuffle.Window = atom, 0, 0
-		p, err := plantest.Header(c).NewPlanner()
+		p, err := plan.New(plantest.Header(c))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -264,7 +264,7 @@ func TestAtomStories(t *testing.T) {
 	} {
 		c := plantest.Config(x.method)
 		c.Packing.Buckets, c.Packing.Atom, c.Shuffle.Window, c.Steps.Rows = []int{8}, x.atom, 0, 2
-		p, err := plantest.Header(c).NewPlanner()
+		p, err := plan.New(plantest.Header(c))
 		if err != nil {
 			t.Fatal(err)
 		}

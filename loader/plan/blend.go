@@ -14,64 +14,6 @@ import (
 	"loaderd/packonline"
 )
 
-// SourceBegin says which stream a source is, and where a run begins to read it.
-type SourceBegin struct {
-	Name   string `json:"name"`
-	Stream Stream `json:"stream"`
-	Start  uint64 `json:"start"` // sequence of the run's first document of it
-	// Sealed says that it had ended when the run began; then Last is its last document, Start-1 when there is none.
-	Sealed bool   `json:"sealed,omitempty"`
-	Last   uint64 `json:"last,omitempty"`
-}
-
-// SourceInfo is a source of a run, and how it is read.
-type SourceInfo struct {
-	SourceBegin
-	Config mixture.Source `json:"config"`
-	// From is the first document that the run needs, where a parent had read those before; else 0.
-	From uint64 `json:"from,omitempty"`
-}
-
-// First returns the sequence of the first document that the run needs.
-func (s *SourceInfo) First() uint64 { return max(s.Start, s.From) }
-
-// drawn reports whether the first epoch of the source is read in a drawn order.
-func (s *SourceInfo) drawn() bool { return s.Sealed && s.Config.Block > 0 }
-
-// Floor returns the sequence of the first document that is still taken when the source is read as far as a place. A source that is read in a drawn
-// order, or again, is needed whole until the run ends.
-func (s *SourceInfo) Floor(p mixture.Place) uint64 {
-	if s.Config.Epochs != 1 || s.drawn() {
-		return s.Start
-	}
-	return max(s.Start+p.Taken, s.From)
-}
-
-// Infos returns the sources that a run begins with, in the order of their numbers.
-func (h Header) Infos() []SourceInfo {
-	out := make([]SourceInfo, len(h.Sources))
-	for i, s := range h.Sources {
-		out[i] = SourceInfo{SourceBegin: s, Config: h.Config.Sources[s.Name]}
-		if h.Parent == nil {
-			continue
-		}
-		x := h.Parent.Sources[i]
-		if out[i].From = x.From; x.Config != nil {
-			out[i].Config = *x.Config
-		}
-	}
-	return out
-}
-
-// Infos returns the sources that a change adds, in the order of their numbers.
-func (c Mix) Infos() []SourceInfo {
-	out := make([]SourceInfo, len(c.Begins))
-	for i, s := range c.Begins {
-		out[i] = SourceInfo{SourceBegin: s, Config: c.Add[s.Name]}
-	}
-	return out
-}
-
 func begins(sources []SourceBegin) map[string]mixture.Begin {
 	out := map[string]mixture.Begin{}
 	for _, s := range sources {
@@ -90,7 +32,7 @@ type SourceCounts struct {
 }
 
 func (c *SourceCounts) fields() []*int64 {
-	return slices.Concat([]*int64{&c.Arrived}, c.Skipped.fields(), []*int64{&c.Cut, &c.Tokens, &c.Emitted})
+	return slices.Concat([]*int64{&c.Arrived}, skipFields(&c.Skipped), []*int64{&c.Cut, &c.Tokens, &c.Emitted})
 }
 
 // blend is what a planner keeps of its sources. The planner counts in arrivals: pieces that wait name the arrival of their document, and
@@ -127,7 +69,7 @@ type unread struct {
 }
 
 func newBlend(c Config, mix *mixture.Mixture, infos []SourceInfo, r *refs) *blend {
-	b := &blend{mix: mix, infos: infos, begun: len(infos), refs: r, names: c.Documents.naming()}
+	b := &blend{mix: mix, infos: infos, begun: len(infos), refs: r, names: newNaming(c.Documents)}
 	b.rows.forget = max(evenSteps*c.StepTokens(), 1)
 	b.steps.forget = b.rows.forget
 	b.history.least = c.StepTokens()
@@ -162,21 +104,6 @@ func (p *Planner) meet() error {
 	return nil
 }
 
-// skip says why document i of an arrival is not used, by what its source is configured to take.
-func skip(a *Arrival, i int, x Part, c mixture.Source) Skip {
-	switch {
-	case x.Skip != "":
-		return x.Skip
-	case !c.Split.Takes(x.ID, a.identity(i, x)):
-		return SkipSplit
-	case x.Length < c.MinTokens:
-		return SkipShort
-	case c.MaxTokens > 0 && x.Length > c.MaxTokens:
-		return SkipLong
-	}
-	return ""
-}
-
 // Add takes in the next document and returns the steps that it completes. The slice is valid until the next call;
 // what the steps refer to stays.
 func (p *Planner) Add(a Arrival) ([]Step, error) {
@@ -185,7 +112,7 @@ func (p *Planner) Add(a Arrival) ([]Step, error) {
 	switch {
 	case !ok:
 		return nil, fmt.Errorf("plan document %d of source %d: none is wanted", a.Sequence, a.Source)
-	case a.Source != source || a.Sequence != sequence || sequence > maxSequence:
+	case a.Source != source || a.Sequence != sequence || sequence > MaxSequence:
 		return nil, fmt.Errorf("plan document %d of source %d: the next one is %d of source %d (%s)", a.Sequence, a.Source, sequence, source, b.mix.Name(source))
 	}
 	if err := p.check(&a); err != nil {
@@ -198,12 +125,12 @@ func (p *Planner) Add(a Arrival) ([]Step, error) {
 	b.refs.add(Ref(source, sequence))
 	b.history.add(b.mix.Tokens(), b.mix)
 	config, first := b.mix.Config(source), 0
-	for i := range a.count() {
-		x := a.part(i)
-		x.Skip = skip(&a, i, x, config)
+	for i := range a.Count() {
+		x := a.Document(i)
+		x.Skip = a.SkipReason(i, x, config)
 		p.takeOne(&b.parts[source], p.names.name(arrival, first), x)
 		first += x.Length
-		if i+1 < a.count() {
+		if i+1 < a.Count() {
 			p.overdue()
 		}
 	}
@@ -216,7 +143,7 @@ func (p *Planner) Add(a Arrival) ([]Step, error) {
 func (p *Planner) takeOne(of *blended, name uint64, x Part) {
 	p.counts.Arrived++
 	of.counts.Arrived++
-	if x.Skip == "" && of.seen.observe(x.identity()) {
+	if x.Skip == "" && of.seen.observe(x.Identity()) {
 		x.Skip = SkipDuplicate
 	} else if x.Skip != "" {
 		of.seen.observe(0)
@@ -386,7 +313,7 @@ func (b *blend) appendState(out []byte, waiting []uint64) []byte {
 	if err != nil {
 		panic(fmt.Sprintf("plan: marshal sources: %v", err)) // only numbers, strings and lists of them
 	}
-	out = appendName(out, string(added))
+	out = codec.AppendString(out, string(added))
 	out = b.mix.AppendState(out)
 	out = b.refs.appendState(out, waiting)
 	out = b.history.appendState(out)
@@ -401,11 +328,14 @@ func (b *blend) appendState(out []byte, waiting []uint64) []byte {
 	return out
 }
 
+// maxAddedSources bounds the bytes of the sources that were added to a run.
+const maxAddedSources = 1 << 20
+
 // restoreBlend reads what appendState wrote.
 func (p *Planner) restoreBlend(r *codec.Cursor) error {
 	b := p.blend
 	var added []SourceInfo
-	if err := json.Unmarshal(r.Bytes(int(r.Bounded(maxMix))), &added); err != nil {
+	if err := json.Unmarshal(r.Bytes(int(r.Bounded(maxAddedSources))), &added); err != nil {
 		return fmt.Errorf("sources that were added: %w", err)
 	}
 	rest, err := b.mix.RestoreState(r.Rest)

@@ -27,7 +27,7 @@ type blended struct {
 
 func newBlended(t *rapid.T, c plan.Config, sources []plan.SourceBegin) *blended {
 	h := plan.Header{Config: c, Sources: sources}
-	a, err := h.Begin()
+	a, err := plan.NewApplier(h)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +102,7 @@ func (b *blended) restart(t *rapid.T) {
 	}
 	fed := b.applier.Fed
 	state := b.applier.Planner.AppendState(nil)
-	if b.applier, err = b.header.Restore(c); err != nil {
+	if b.applier, err = plan.Restore(b.header, c); err != nil {
 		t.Fatal(err)
 	}
 	for _, ref := range b.applier.Planner.Unread() {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"slices"
 
 	"loaderd/loader/internal/codec"
 )
@@ -19,9 +18,9 @@ const (
 type Checkpoint struct {
 	Fingerprint string // of the run's configuration
 	Tail        Tail   // last record that it covers
-	keepers     Keepers
-	pending     []Control
-	planner     []byte
+	Keepers     Keepers
+	Pending     []Control // recorded, and not in effect yet
+	Planner     []byte    // its state
 }
 
 // Tail identifies the end of a plan log.
@@ -35,43 +34,18 @@ func TailOf(position uint64, record []byte) Tail {
 	return Tail{position, binary.LittleEndian.Uint32(record[len(record)-4:])}
 }
 
-// Checkpoint returns the state behind a record of the log of a run's plan.
-func (a *Applier) Checkpoint(fingerprint string, tail Tail) Checkpoint {
-	return Checkpoint{fingerprint, tail, a.Keepers, slices.Clone(a.Pending), a.Planner.AppendState(nil)}
-}
-
-// Restore returns an applier that goes on where a checkpoint of the run was taken.
-func (h Header) Restore(c Checkpoint) (*Applier, error) {
-	a, err := h.Begin()
-	if err != nil {
-		return nil, err
-	}
-	a.Keepers, a.Pending = c.keepers, slices.Clone(c.pending)
-	if err := a.Planner.RestoreState(c.planner); err != nil {
-		return nil, err
-	}
-	a.Fed = a.Planner.accounted()
-	return a, nil
-}
-
-// Pending are the controls that were recorded and not in effect when the checkpoint was taken.
-func (c Checkpoint) Pending() []Control { return c.pending }
-
-// Keepers are those of the run when the checkpoint was taken.
-func (c Checkpoint) Keepers() Keepers { return c.keepers }
-
 // Encode writes the checkpoint; docs/plan.md describes the form.
 func (c Checkpoint) Encode() []byte {
 	b := append([]byte(checkpointMagic), checkpointVersion)
-	b = appendName(b, c.Fingerprint)
+	b = codec.AppendString(b, c.Fingerprint)
 	b = binary.AppendUvarint(b, c.Tail.Position)
 	b = binary.AppendUvarint(b, uint64(c.Tail.Check))
-	b = c.keepers.appendState(b)
-	b = binary.AppendUvarint(b, uint64(len(c.pending)))
-	for _, p := range c.pending {
+	b = c.Keepers.appendState(b)
+	b = binary.AppendUvarint(b, uint64(len(c.Pending)))
+	for _, p := range c.Pending {
 		b = p.appendBody(append(b, p.Kind()))
 	}
-	b = append(b, c.planner...)
+	b = append(b, c.Planner...)
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
 }
 
@@ -91,7 +65,7 @@ func DecodeCheckpoint(b []byte) (Checkpoint, error) {
 	in := codec.Cursor{Rest: body[3:]}
 	c.Fingerprint = string(in.Bytes(int(in.Bounded(1 << 10))))
 	c.Tail = Tail{in.Uvarint(), uint32(in.Bounded(1<<32 - 1))}
-	c.keepers = readKeepers(&in)
+	c.Keepers = readKeepers(&in)
 	for range in.Bounded(1 << 20) {
 		kind := in.Bytes(1)
 		if in.Err != nil {
@@ -102,8 +76,8 @@ func DecodeCheckpoint(b []byte) (Checkpoint, error) {
 			in.Fail(fmt.Errorf("a record of kind %d waits to take effect", kind[0]))
 			break
 		}
-		c.pending = append(c.pending, control)
+		c.Pending = append(c.Pending, control)
 	}
-	c.planner = in.Rest
+	c.Planner = in.Rest
 	return c, in.Err
 }

@@ -49,7 +49,8 @@ func (c Config) Settled() Config {
 	return c
 }
 
-func (c Config) mixture() mixture.Config {
+// Mixture returns the configuration of the run's mixture.
+func (c Config) Mixture() mixture.Config {
 	return mixture.Config{Sources: c.Sources, Mix: c.Mix, Seed: c.Seed}
 }
 
@@ -87,13 +88,6 @@ func (c DocumentsConfig) Several() bool { return c.Batches || c.Splits() }
 
 // Splits reports whether documents that are too long are split.
 func (c DocumentsConfig) Splits() bool { return c.MaxTokens.At > 0 && c.MaxTokens.Do == MaxSplit }
-
-func (c DocumentsConfig) naming() (n naming) {
-	if c.Several() {
-		n.bits = partBits
-	}
-	return n
-}
 
 // StepsConfig shapes steps.
 type StepsConfig struct {
@@ -182,20 +176,20 @@ func (c Config) Validate() []FieldError {
 
 // badSources is the part of Validate about sources.
 func (c Config) badSources() (bad []FieldError) {
-	for _, e := range c.mixture().Validate() {
+	for _, e := range c.Mixture().Validate() {
 		bad = append(bad, FieldError(e))
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Sources)) {
 		s := c.Sources[name]
-		for _, e := range c.badPacking(&s) {
+		for _, e := range c.ValidatePacking(&s) {
 			bad = append(bad, FieldError{Field: "sources." + name + "." + e.Field, Value: e.Value, Want: e.Want})
 		}
 	}
 	return bad
 }
 
-// badPacking says what of a source's own packing does not fit the run's.
-func (c Config) badPacking(s *mixture.Source) (bad []FieldError) {
+// ValidatePacking returns the fields of a source's own packing that do not fit the run's.
+func (c Config) ValidatePacking(s *mixture.Source) (bad []FieldError) {
 	if s.Packing == nil {
 		if s.Attention != "" {
 			bad = append(bad, FieldError{Field: "attention", Value: s.Attention, Want: "a packing of the source's own: rows that several sources share have the run's attention"})
@@ -217,7 +211,7 @@ func (c Config) badPacking(s *mixture.Source) (bad []FieldError) {
 // CheckChange refuses a change that cannot be made to a mixture of the run now.
 func (c Config) CheckChange(m *mixture.Mixture, change mixture.Change) error {
 	for name, s := range change.Add {
-		if bad := c.badPacking(&s); len(bad) > 0 {
+		if bad := c.ValidatePacking(&s); len(bad) > 0 {
 			return fmt.Errorf("source %s: %w", name, bad[0])
 		}
 	}
@@ -264,4 +258,14 @@ func (c StepsConfig) validate(buckets []int) []FieldError {
 		add("last", c.Last, fmt.Sprintf("%s or %s", LastPad, LastDrop))
 	}
 	return bad
+}
+
+// HasStep reports whether a step of this configuration can have so many rows of a length.
+func (c *Config) HasStep(bucket, rows int) bool {
+	for i, want := range c.Steps.PerBucket(c.Packing.Buckets) {
+		if c.Packing.Buckets[i] == bucket {
+			return rows == want
+		}
+	}
+	return false
 }

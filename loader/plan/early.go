@@ -56,7 +56,7 @@ func (p *Planner) EarlyShortage() Shortage {
 // rowsOf returns how many rows of a bucket there are if everything that is not packed yet fills such rows.
 func (p *Planner) rowsOf(bucket int) int {
 	rows, unpacked := len(p.queues.buckets[bucket].wait), p.pending().Tokens
-	p.window.Each(func(a atom) { unpacked += tokens(a.pieces) })
+	p.window.Each(func(a atom) { unpacked += RowTokens(a.pieces) })
 	for l := range p.lines() {
 		if l.queue == bucket {
 			rows += l.waiting()

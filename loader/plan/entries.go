@@ -124,20 +124,20 @@ func (c Rest) PlaceBehind(arrival uint64) Control {
 	return c
 }
 
-func (c Seal) appendBody(b []byte) []byte { return appendName(b, c.By) }
+func (c Seal) appendBody(b []byte) []byte { return codec.AppendString(b, c.By) }
 func (c Drain) appendBody(b []byte) []byte {
-	return appendName(binary.AppendUvarint(b, c.At), c.By)
+	return codec.AppendString(binary.AppendUvarint(b, c.At), c.By)
 }
 func (c Mix) appendBody(b []byte) []byte {
 	body, err := json.Marshal(mixBody{c.Change, c.Decided, c.Request, c.Begins})
 	if err != nil {
 		panic(fmt.Sprintf("plan: marshal mixture: %v", err)) // Check has refused what is no number
 	}
-	b = appendName(binary.AppendUvarint(b, c.At), c.By)
-	return appendName(b, string(body))
+	b = codec.AppendString(binary.AppendUvarint(b, c.At), c.By)
+	return codec.AppendString(b, string(body))
 }
 func (c SealSource) appendBody(b []byte) []byte {
-	b = appendName(binary.AppendUvarint(b, c.At), c.By)
+	b = codec.AppendString(binary.AppendUvarint(b, c.At), c.By)
 	return binary.AppendUvarint(binary.AppendUvarint(b, uint64(c.Source)), c.Last)
 }
 func (c Rest) appendBody(b []byte) []byte {
@@ -148,12 +148,14 @@ func (c Rest) appendBody(b []byte) []byte {
 	return binary.AppendUvarint(binary.AppendUvarint(binary.AppendUvarint(b, c.At), uint64(c.Source)), rests)
 }
 func (c Commit) appendBody(b []byte) []byte {
-	return appendName(binary.AppendUvarint(b, c.Step), c.Keeper)
+	return codec.AppendString(binary.AppendUvarint(b, c.Step), c.Keeper)
 }
-func (c Leave) appendBody(b []byte) []byte   { return appendName(binary.AppendUvarint(b, 0), c.Keeper) }
+func (c Leave) appendBody(b []byte) []byte {
+	return codec.AppendString(binary.AppendUvarint(b, 0), c.Keeper)
+}
 func (c End) appendBody(b []byte) []byte     { return binary.AppendUvarint(b, c.Steps) }
 func (c Foreign) appendBody(b []byte) []byte { return binary.AppendUvarint(b, c.At) }
-func (c Term) appendBody(b []byte) []byte    { return appendName(b, c.Daemon) }
+func (c Term) appendBody(b []byte) []byte    { return codec.AppendString(b, c.Daemon) }
 
 func (c Drain) String() string {
 	return fmt.Sprintf("drain behind arrival %d%s", c.At, suffixBy(c.By))
@@ -183,10 +185,6 @@ func suffixBy(by string) string {
 		return ""
 	}
 	return ", asked for by " + by
-}
-
-func appendName(b []byte, name string) []byte {
-	return append(binary.AppendUvarint(b, uint64(len(name))), name...)
 }
 
 // maxDaemonName bounds the bytes of a daemon's name.

@@ -24,7 +24,7 @@ func (p *Planner) keep() {
 		s.Rows = slices.Clone(s.Rows)
 		for i, row := range s.Rows {
 			s.Rows[i] = slices.Clone(row) // the step's own will name documents
-			p.counts.Tokens -= tokens(row)
+			p.counts.Tokens -= RowTokens(row)
 		}
 		p.counts.MaskedTokens -= s.Masked
 		p.counts.Rows -= int64(len(s.Rows))
@@ -38,10 +38,10 @@ func (p *Planner) keep() {
 // packed anew, before any other document. The planner itself is used up.
 func (p *Planner) Fork(c Config, more []SourceBegin) (*Planner, error) {
 	old := p.blend
-	if c.Documents.naming() != p.config.Documents.naming() {
+	if newNaming(c.Documents) != newNaming(p.config.Documents) {
 		return nil, fmt.Errorf("documents.batches: %v: want %v, as the run had it: what waits is named by that", c.Documents.Batches, p.config.Documents.Batches)
 	}
-	if err := old.mix.Continue(c.mixture(), begins(more)); err != nil {
+	if err := old.mix.Continue(c.Mixture(), begins(more)); err != nil {
 		return nil, err
 	}
 	goesOn := p.rowsAs(c)
@@ -54,7 +54,7 @@ func (p *Planner) Fork(c Config, more []SourceBegin) (*Planner, error) {
 			old.mix.Unpack(i)
 		}
 		infos[i].Config, infos[i].From = old.mix.Config(i), 0
-		if bad := c.badPacking(&infos[i].Config); len(bad) > 0 {
+		if bad := c.ValidatePacking(&infos[i].Config); len(bad) > 0 {
 			return nil, fmt.Errorf("source %s: %w", infos[i].Name, bad[0])
 		}
 	}

@@ -30,7 +30,7 @@ func (b *blended) does(t *rapid.T, c plan.Control) {
 func (b *blended) fork(t *rapid.T, inputs []plan.Control, step uint64, c plan.Config) (heir *blended, before *blended, at int) {
 	before = &blended{header: b.header, tokens: map[uint64]int{}}
 	var err error
-	if before.applier, err = b.header.Begin(); err != nil {
+	if before.applier, err = plan.NewApplier(b.header); err != nil {
 		t.Fatal(err)
 	}
 	before.tell()
@@ -56,7 +56,7 @@ func (b *blended) fork(t *rapid.T, inputs []plan.Control, step uint64, c plan.Co
 	h := plan.Header{Config: c, Run: "heir", ID: strings.Repeat("0", 32)}
 	h.Sources, h.Parent, h.State = forked.Heritage(b.header, step)
 	heir = &blended{header: written(t, h), tokens: map[uint64]int{}}
-	if heir.applier, err = heir.header.Begin(); err != nil {
+	if heir.applier, err = plan.NewApplier(heir.header); err != nil {
 		t.Fatal(err)
 	}
 	if state := heir.applier.Planner.AppendState(nil); !bytes.Equal(state, h.State) {
@@ -343,7 +343,7 @@ func FuzzHeir(f *testing.F) {
 	sources := []plan.SourceBegin{{Name: "a", Start: 1}, {Name: "b", Start: 1, Sealed: true, Last: 20}}
 	var header plan.Header
 	for _, method := range []string{"bfd", "concat"} { // as before, and anew
-		a, err := plan.Header{Config: c, Sources: sources}.Begin()
+		a, err := plan.NewApplier(plan.Header{Config: c, Sources: sources})
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -371,14 +371,14 @@ func FuzzHeir(f *testing.F) {
 		if asBefore {
 			h.Config.Packing.Method = "bfd"
 		}
-		a, err := h.Begin()
+		a, err := plan.NewApplier(h)
 		if err != nil {
 			return
 		}
 		again := h
 		again.State = a.Planner.AppendState(nil)
 		parent.State = uint64(len(again.State))
-		if b, err := again.Begin(); err != nil || !bytes.Equal(b.Planner.AppendState(nil), again.State) {
+		if b, err := plan.NewApplier(again); err != nil || !bytes.Equal(b.Planner.AppendState(nil), again.State) {
 			t.Fatalf("what it wrote is not read: %v", err)
 		}
 		nothing := func(plan.Ready) error { return nil }

@@ -77,7 +77,7 @@ func readKeeper(r *codec.Cursor) string {
 func (k Keepers) appendState(b []byte) []byte {
 	b = binary.AppendUvarint(b, uint64(len(k)))
 	for _, name := range slices.Sorted(maps.Keys(k)) {
-		b = appendName(b, name)
+		b = codec.AppendString(b, name)
 		b = binary.AppendUvarint(b, k[name])
 	}
 	return b

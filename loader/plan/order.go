@@ -55,16 +55,26 @@ func (h Header) Order() Order {
 	return o
 }
 
-// Order is that of the records behind the last one that the applier has taken.
-func (a *Applier) Order(c *Config) Order {
-	o := Order{Steps: a.Planner.Next(), Known: true, Led: true, Ended: a.End != nil, Config: c}
-	o.sources = slices.Clone(a.Planner.Infos())
-	for i, s := range a.Planner.Mixture().Status() {
+// Progress is how far a plan is.
+type Progress struct {
+	Config  *Config
+	Steps   uint64 // complete steps
+	Ended   bool   // the End is recorded
+	Sources []SourceInfo
+	States  []mixture.Status // of the sources
+	Pending []Control        // recorded, and not in effect yet
+}
+
+// OrderBehind is that of the records of a plan that is so far.
+func OrderBehind(p Progress) Order {
+	o := Order{Steps: p.Steps, Known: true, Led: true, Ended: p.Ended, Config: p.Config}
+	o.sources = slices.Clone(p.Sources)
+	for i, s := range p.States {
 		o.ends = append(o.ends, sourceEnd{s.Sealed, s.Removed, s.Last})
 		o.linear = len(o.sources) == 1 && s.Epochs == 1 && s.Epoch == 0 && !o.sources[i].drawn()
 	}
-	for _, p := range a.Pending {
-		o.sees(p)
+	for _, c := range p.Pending {
+		o.sees(c)
 	}
 	return o
 }
@@ -97,7 +107,7 @@ func (o *Order) Step(s *Step) error {
 
 // shape refuses a step that is none of the run's, whatever the documents are: who assembles it would read other tokens, or run out of memory.
 func (o *Order) shape(s *Step) error {
-	if o.Config != nil && !o.Config.hasStep(int(s.Bucket), len(s.Rows)) {
+	if o.Config != nil && !o.Config.HasStep(int(s.Bucket), len(s.Rows)) {
 		return fmt.Errorf("step %d has %d rows of %d, as no step of the run has", s.Index, len(s.Rows), s.Bucket)
 	}
 	for i, row := range s.Rows {
@@ -126,7 +136,7 @@ func (o *Order) document(s *Step, ref uint64) error {
 		return fmt.Errorf("the run has %d sources", len(o.sources))
 	}
 	info, end := &o.sources[source], o.ends[source]
-	first, last := info.First(), uint64(maxSequence)
+	first, last := info.First(), uint64(MaxSequence)
 	if !info.drawn() { // no more documents of it than of all have arrived
 		last = info.Start + s.Cursor.Last() - 1
 	}
@@ -145,16 +155,6 @@ func (o *Order) document(s *Step, ref uint64) error {
 // Place returns how far the only source is read behind an arrival, where that follows from the arrival alone.
 func (o *Order) Place(at Position) (mixture.Place, bool) {
 	return mixture.Place{Taken: at.Last()}, o.linear
-}
-
-// hasStep reports whether a step of this configuration can have so many rows of a length.
-func (c *Config) hasStep(bucket, rows int) bool {
-	for i, want := range c.Steps.PerBucket(c.Packing.Buckets) {
-		if c.Packing.Buckets[i] == bucket {
-			return rows == want
-		}
-	}
-	return false
 }
 
 // Between takes a record that stands between steps.
@@ -317,7 +317,7 @@ func (j *Joiner) Add(e Entry) (*Step, error) {
 	}
 	all := int64(0)
 	for _, row := range s.Rows {
-		all += tokens(row)
+		all += RowTokens(row)
 	}
 	if s.Masked > all {
 		return nil, fmt.Errorf("step %d has %d tokens, %d of them without a loss", s.Index, all, s.Masked)

@@ -21,7 +21,7 @@ func pieces(id uint64, n int) (parts []plan.Part) {
 func TestDuplicatesOfPieces(t *testing.T) {
 	c := plantest.Config("concat")
 	c.Documents.MaxTokens = plan.MaxTokens{At: 2, Do: plan.MaxSplit}
-	p, err := plantest.Header(c).NewPlanner()
+	p, err := plan.New(plantest.Header(c))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +74,7 @@ func TestSourcesTakeWholeDocuments(t *testing.T) {
 
 // A run that neither takes messages of several documents nor splits them refuses them.
 func TestMessagesThatAreNotSeveral(t *testing.T) {
-	p, err := plantest.Header(plantest.Config("concat")).NewPlanner()
+	p, err := plan.New(plantest.Header(plantest.Config("concat")))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -64,12 +64,12 @@ type Planner struct {
 	hints map[uint64]*related.Hint // of these
 }
 
-// NewPlanner returns the planner of a run at its beginning.
-func (h Header) NewPlanner() (*Planner, error) {
+// New returns the planner of a run at its beginning.
+func New(h Header) (*Planner, error) {
 	if h.Parent != nil {
 		return newFork(h)
 	}
-	mix, err := mixture.New(h.Config.mixture(), begins(h.Sources))
+	mix, err := mixture.New(h.Config.Mixture(), begins(h.Sources))
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +86,7 @@ func (h Header) NewPlanner() (*Planner, error) {
 // newPlanner returns a planner of a configuration that has met none of its sources.
 func newPlanner(c Config, mix *mixture.Mixture, infos []SourceInfo, r *refs) (*Planner, error) {
 	c.Packing.Seed, c.Shuffle.Seed = c.Seed, c.Seed
-	p := &Planner{config: c, names: c.Documents.naming(), window: shuffle.New[atom](c.Shuffle), queues: newQueues(c)}
+	p := &Planner{config: c, names: newNaming(c.Documents), window: shuffle.New[atom](c.Shuffle), queues: newQueues(c)}
 	p.blend = newBlend(c, mix, infos, r)
 	return p, p.addPack(c.Packing)
 }
@@ -155,7 +155,7 @@ func (p *Planner) seal() Position {
 		case p.keeps: // a fork may still plan them
 		default:
 			for _, r := range b.wait {
-				p.counts.LeftTokens += tokens(r.pieces)
+				p.counts.LeftTokens += RowTokens(r.pieces)
 				floor = p.oldest(r.pieces, floor)
 			}
 			b.wait, b.tokens = nil, 0
@@ -206,7 +206,7 @@ func (p *Planner) emit(b *queue) {
 // made takes in the next step.
 func (p *Planner) made(s Step) {
 	for _, r := range s.Rows {
-		p.counts.Tokens += tokens(r)
+		p.counts.Tokens += RowTokens(r)
 	}
 	p.next++
 	p.counts.Rows += int64(len(s.Rows))
@@ -242,8 +242,8 @@ func (p *Planner) finish(floor Position) []Step {
 
 // WaitingTokens counts the tokens of all pieces that wait, wherever they do.
 func (p *Planner) WaitingTokens() int64 {
-	n := p.pending().Tokens + tokens(p.left)
-	p.beyond(func(pieces []packonline.Piece) { n += tokens(pieces) })
+	n := p.pending().Tokens + RowTokens(p.left)
+	p.beyond(func(pieces []packonline.Piece) { n += RowTokens(pieces) })
 	return n
 }
 

@@ -86,7 +86,7 @@ func lossOf(a plan.Arrival) plan.Runs {
 }
 
 func newPlanner(t *rapid.T, c plan.Config) *plan.Planner {
-	p, err := plantest.Header(c).NewPlanner()
+	p, err := plan.New(plantest.Header(c))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -243,7 +243,7 @@ func conserved(t *rapid.T, c plan.Config, steps []plan.Step, used map[uint64][]b
 // Whatever waits, Drains knows of it if Drain can make a step of it.
 func TestDrainsWhereDrainMakesSteps(t *testing.T) {
 	checkMethods(t, func(rt *rapid.T, c plan.Config) {
-		p, err := plantest.Header(c).NewPlanner()
+		p, err := plan.New(plantest.Header(c))
 		if err != nil {
 			rt.Fatal(err)
 		}
@@ -262,7 +262,7 @@ func TestDrainsWhereDrainMakesSteps(t *testing.T) {
 func TestPlannerRefusesAGap(t *testing.T) {
 	h := plantest.Header(plantest.Config("concat"))
 	h.Sources[0].Start = 5
-	p, err := h.NewPlanner()
+	p, err := plan.New(h)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -278,7 +278,7 @@ func TestPlannerRefusesAGap(t *testing.T) {
 func FuzzPlannerState(f *testing.F) {
 	configs := fuzzConfigs()
 	for i, c := range configs {
-		p, err := plantest.Header(c).NewPlanner()
+		p, err := plan.New(plantest.Header(c))
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -294,7 +294,7 @@ func FuzzPlannerState(f *testing.F) {
 		f.Add(uint8(i), behind)
 	}
 	f.Fuzz(func(t *testing.T, i uint8, state []byte) {
-		p, err := plantest.Header(configs[int(i)%len(configs)]).NewPlanner()
+		p, err := plan.New(plantest.Header(configs[int(i)%len(configs)]))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -333,7 +333,7 @@ func BenchmarkPlanner(b *testing.B) {
 			c := plantest.Config(method)
 			c.Packing.Buckets, c.Packing.Pool, c.Packing.MaxAge = []int{2048}, 4096, 16384
 			c.Shuffle.Window, c.Steps.Rows, c.Documents.Dedupe = 1024, 64, 100_000
-			p, err := plantest.Header(c).NewPlanner()
+			p, err := plan.New(plantest.Header(c))
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -57,7 +57,7 @@ func newQueues(c Config) queues {
 func (q *queues) add(bucket int, pieces []packonline.Piece, now int64) {
 	b := &q.buckets[bucket]
 	b.wait = append(b.wait, queued{pieces, now})
-	b.tokens += tokens(pieces)
+	b.tokens += RowTokens(pieces)
 }
 
 // next returns the bucket whose step leaves when more than keep full steps wait, else nil. With last, a step that lacks
@@ -125,7 +125,7 @@ func (b *queue) take() [][]packonline.Piece {
 	n := min(b.rows, len(b.wait))
 	for i, r := range b.wait[:n] {
 		rows[i] = r.pieces
-		b.tokens -= tokens(r.pieces)
+		b.tokens -= RowTokens(r.pieces)
 	}
 	left := copy(b.wait, b.wait[n:])
 	clear(b.wait[left:])
@@ -188,7 +188,7 @@ func (q *queues) restoreState(r *codec.Cursor, previous *uint64, now int64) {
 			}
 			last = arrived
 			b.wait = append(b.wait, queued{pieces, arrived})
-			b.tokens += tokens(pieces)
+			b.tokens += RowTokens(pieces)
 		}
 		full += b.full()
 	}

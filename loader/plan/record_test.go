@@ -172,7 +172,7 @@ func FuzzDecodeCheckpoint(f *testing.F) {
 
 func TestDamagedCheckpointsAreFound(t *testing.T) {
 	good := Checkpoint{"sha256:ab", Tail{7, 9}, Keepers{"a": 3, "b": 9}, []Control{Drain{At: 7}, Drain{8, "bob"}, SealSource{12, "alice", 0, 9}}, []byte("state")}.Encode()
-	if c, err := DecodeCheckpoint(good); err != nil || string(c.planner) != "state" || c.Tail != (Tail{7, 9}) {
+	if c, err := DecodeCheckpoint(good); err != nil || string(c.Planner) != "state" || c.Tail != (Tail{7, 9}) {
 		t.Fatalf("%+v, %v", c, err)
 	}
 	for i := range good {

@@ -1,27 +1,13 @@
 package plan
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
 
 	"loaderd/loader/internal/codec"
-)
-
-// Ref names a document in a plan: the number of its source and its sequence there. Of source 0 it is the sequence.
-func Ref(source int, sequence uint64) uint64 { return uint64(source)<<sequenceBits | sequence }
-
-// RefSource returns the number of a document's source.
-func RefSource(ref uint64) int { return int(ref >> sequenceBits) }
-
-// RefSequence returns a document's sequence in its source.
-func RefSequence(ref uint64) uint64 { return ref & maxSequence }
-
-// A sequence has 48 bits: a thousand million documents a day for 700 years.
-const (
-	sequenceBits = 48
-	maxSequence  = 1<<sequenceBits - 1
 )
 
 // refs tells which document an arrival was, for the arrivals that something of waits. The planner counts in arrivals; steps name documents.
@@ -49,7 +35,7 @@ func (r *refs) of(arrival uint64) uint64 {
 	if arrival >= r.first {
 		return r.young[arrival-r.first]
 	}
-	i, _ := slices.BinarySearchFunc(r.old, arrival, func(a arrived, b uint64) int { return compare(a.arrival, b) })
+	i, _ := slices.BinarySearchFunc(r.old, arrival, func(a arrived, b uint64) int { return cmp.Compare(a.arrival, b) })
 	return r.old[i].ref
 }
 
@@ -58,18 +44,8 @@ func (r *refs) has(arrival uint64) bool {
 	if arrival >= r.first {
 		return arrival-r.first < uint64(len(r.young))
 	}
-	_, ok := slices.BinarySearchFunc(r.old, arrival, func(a arrived, b uint64) int { return compare(a.arrival, b) })
+	_, ok := slices.BinarySearchFunc(r.old, arrival, func(a arrived, b uint64) int { return cmp.Compare(a.arrival, b) })
 	return ok
-}
-
-func compare(a, b uint64) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
 }
 
 // due reports whether it is time for a sweep.
@@ -118,7 +94,7 @@ func readRefs(r *codec.Cursor, next uint64, sources int) *refs {
 	before := uint64(0)
 	for range r.Bounded(uint64(len(r.Rest)) / 3) {
 		d := r.Uvarint()
-		a := arrived{before + d, Ref(int(r.Bounded(uint64(sources)-1)), r.Bounded(maxSequence))}
+		a := arrived{before + d, Ref(int(r.Bounded(uint64(sources)-1)), r.Bounded(MaxSequence))}
 		if r.Err == nil && (d == 0 || d >= next-before || RefSequence(a.ref) == 0) {
 			r.Fail(fmt.Errorf("arrival %d+%d is document %d of source %d, and the next one is arrival %d", before, d, RefSequence(a.ref), RefSource(a.ref), next))
 		}

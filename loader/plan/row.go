@@ -43,7 +43,7 @@ func appendRow(b []byte, pieces []packonline.Piece, p *before) []byte {
 	if oneSource(pieces) {
 		set |= rowOneSource
 	}
-	if last >= 0 && tokens(pieces) == p.bucket {
+	if last >= 0 && RowTokens(pieces) == p.bucket {
 		set |= rowFull
 		if pieces[last].Start > 0 {
 			set |= rowStart
@@ -91,7 +91,7 @@ func readRow(r *codec.Cursor, p *before) []packonline.Piece {
 		} else {
 			x = readLastPiece(r, p.of(source), left, head&rowStart != 0)
 		}
-		if r.Err == nil && (x.Doc == 0 || x.Doc > maxSequence) {
+		if r.Err == nil && (x.Doc == 0 || x.Doc > MaxSequence) {
 			r.Fail(fmt.Errorf("document %d of source %d is impossible", x.Doc, source))
 		}
 		if r.Err != nil {
@@ -122,4 +122,12 @@ func readLastPiece(r *codec.Cursor, previous *uint64, left int64, starts bool) p
 		r.Fail(fmt.Errorf("piece [%d, +%d) of document %d is impossible at the end of a row", x.Start, left, x.Doc))
 	}
 	return x
+}
+
+// RowTokens returns the number of tokens of pieces.
+func RowTokens(pieces []packonline.Piece) (n int64) {
+	for _, x := range pieces {
+		n += int64(x.Length)
+	}
+	return n
 }

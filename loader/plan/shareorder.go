@@ -29,7 +29,7 @@ func (p *Planner) forgetShares() {
 // positions returns how many tokens have left the window and the queues. The tokens that leave next have the targets
 // of these positions.
 func (p *Planner) positions() (window, queues int64) {
-	window = p.blend.mix.Tokens() - p.pending().Tokens - tokens(p.left) - p.blend.shuffled
+	window = p.blend.mix.Tokens() - p.pending().Tokens - RowTokens(p.left) - p.blend.shuffled
 	queues = window
 	for i := range p.queues.buckets {
 		queues -= p.queues.buckets[i].tokens
@@ -52,7 +52,7 @@ func (p *Planner) followShares() {
 
 // enter hands an atom to the window. A drain gathers all atoms first, so that the window can choose among them.
 func (p *Planner) enter(a atom) {
-	p.blend.shuffled += tokens(a.pieces)
+	p.blend.shuffled += RowTokens(a.pieces)
 	if p.blend.several() {
 		if p.blend.drains && p.config.Shuffle.Window > 1 {
 			p.window.Gather(a)
@@ -65,7 +65,7 @@ func (p *Planner) enter(a atom) {
 
 // leave notes that an atom has left the window.
 func (p *Planner) leave(a *atom) {
-	p.blend.shuffled -= tokens(a.pieces)
+	p.blend.shuffled -= RowTokens(a.pieces)
 	if p.blend.several() { // an only source never lacks any of its share
 		p.blend.rows.leave(p.blend.portionsOf(a))
 		p.followShares()

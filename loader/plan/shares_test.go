@@ -21,7 +21,7 @@ func sharesOf(t *testing.T, c plan.Config, tokens int64) (steps [][]float64, buc
 	for i := range means {
 		sources = append(sources, plan.SourceBegin{Name: string(rune('a' + i)), Start: 1})
 	}
-	a, err := plan.Header{Config: c, Sources: sources}.Begin()
+	a, err := plan.NewApplier(plan.Header{Config: c, Sources: sources})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -196,7 +196,7 @@ func FuzzBlendState(f *testing.F) {
 	c.Sources = map[string]mixture.Source{"a": {Weight: 1, Epochs: 1}, "b": {Weight: 2, Epochs: 2, Block: 2}}
 	sources := []plan.SourceBegin{{Name: "a", Start: 1}, {Name: "b", Start: 1, Sealed: true, Last: 200}}
 	h := plan.Header{Config: c, Sources: sources}
-	a, err := h.Begin()
+	a, err := plan.NewApplier(h)
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -208,7 +208,7 @@ func FuzzBlendState(f *testing.F) {
 	}
 	f.Add(a.Planner.AppendState(nil))
 	f.Fuzz(func(t *testing.T, state []byte) {
-		p, err := h.NewPlanner()
+		p, err := plan.New(h)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -52,7 +52,7 @@ func TestPlanner_Primed(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, window %d", method, window), func(t *testing.T) {
 				c := plantest.Config(method)
 				c.Shuffle.Window = window
-				p, err := plantest.Header(c).NewPlanner()
+				p, err := plan.New(plantest.Header(c))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -119,7 +119,7 @@ func TestPlanner_EarlyShortageOfMethodsThatDrop(t *testing.T) {
 		c.Shuffle.Window = 0
 		c.Packing.Buckets, c.Packing.Atom, c.Packing.Pool, c.Steps = []int{8}, 1, 16, plan.StepsConfig{Rows: 2, Last: plan.LastPad}
 		for n := 1; n <= 12; n++ {
-			p, err := plantest.Header(c).NewPlanner()
+			p, err := plan.New(plantest.Header(c))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -94,15 +94,6 @@ func (s Skips) Minus(before Skips) Skips {
 	return s
 }
 
-// fields are the counts in the order in which a state holds them.
-func (s *Skips) fields() []*int64 {
-	out := make([]*int64, len(s))
-	for i := range s {
-		out[i] = &s[i]
-	}
-	return out
-}
-
 // String lists the reasons with documents: "1 undecodable, 20 without a token that has a loss".
 func (s Skips) String() string {
 	var parts []string

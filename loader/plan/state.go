@@ -104,7 +104,7 @@ func (p *Planner) RestoreState(b []byte) error {
 		a := readAtom(&r, &k.lines[bucket], k.atomRows, &previous)
 		a.pack, a.bucket = pack, bucket
 		p.blend.checkWaits(&r, a.pieces)
-		p.blend.shuffled += tokens(a.pieces)
+		p.blend.shuffled += RowTokens(a.pieces)
 		if r.Err == nil && a.rows() == 0 {
 			r.Fail(errors.New("an atom without rows waits in the window"))
 		}
@@ -160,7 +160,16 @@ func (p *Planner) restoreLine(l *line, r *codec.Cursor, previous *uint64) {
 }
 
 func (c *Counts) fields() []*int64 {
-	return slices.Concat([]*int64{&c.Arrived}, c.Skipped.fields(), []*int64{&c.Cut, &c.Rows, &c.Slots, &c.Tokens, &c.MaskedTokens, &c.LeftTokens, &c.AgeMax, &c.WaitMax})
+	return slices.Concat([]*int64{&c.Arrived}, skipFields(&c.Skipped), []*int64{&c.Cut, &c.Rows, &c.Slots, &c.Tokens, &c.MaskedTokens, &c.LeftTokens, &c.AgeMax, &c.WaitMax})
+}
+
+// skipFields are the counts in the order in which a state holds them.
+func skipFields(s *Skips) []*int64 {
+	out := make([]*int64, len(s))
+	for i := range s {
+		out[i] = &s[i]
+	}
+	return out
 }
 
 func (r *recent) appendState(b []byte) []byte {

@@ -132,7 +132,7 @@ func TestBadTransformations(t *testing.T) {
 // Documents that are cut and left out for their length are counted, also by a planner that goes on from a state.
 func TestCountsOfLongDocuments(t *testing.T) {
 	c := plantest.Config("concat")
-	p, err := plantest.Header(c).NewPlanner()
+	p, err := plan.New(plantest.Header(c))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +142,7 @@ func TestCountsOfLongDocuments(t *testing.T) {
 		if _, err := p.Add(a); err != nil {
 			t.Fatal(err)
 		}
-		next, err := plantest.Header(c).NewPlanner()
+		next, err := plan.New(plantest.Header(c))
 		if err != nil {
 			t.Fatal(err)
 		}

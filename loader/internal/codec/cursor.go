@@ -41,6 +41,11 @@ func (r *Cursor) Varint() int64 {
 	return int64(v>>1) ^ -int64(v&1)
 }
 
+// AppendString writes the number of bytes of a string, and these.
+func AppendString(b []byte, s string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+}
+
 // Bytes returns the next n bytes, which it does not copy.
 func (r *Cursor) Bytes(n int) []byte {
 	if n > len(r.Rest) {

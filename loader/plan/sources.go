@@ -1,0 +1,63 @@
+package plan
+
+import (
+	"loaderd/loader/mixture"
+)
+
+// SourceBegin says which stream a source is, and where a run begins to read it.
+type SourceBegin struct {
+	Name   string `json:"name"`
+	Stream Stream `json:"stream"`
+	Start  uint64 `json:"start"` // sequence of the run's first document of it
+	// Sealed says that it had ended when the run began; then Last is its last document, Start-1 when there is none.
+	Sealed bool   `json:"sealed,omitempty"`
+	Last   uint64 `json:"last,omitempty"`
+}
+
+// SourceInfo is a source of a run, and how it is read.
+type SourceInfo struct {
+	SourceBegin
+	Config mixture.Source `json:"config"`
+	// From is the first document that the run needs, where a parent had read those before; else 0.
+	From uint64 `json:"from,omitempty"`
+}
+
+// First returns the sequence of the first document that the run needs.
+func (s *SourceInfo) First() uint64 { return max(s.Start, s.From) }
+
+// drawn reports whether the first epoch of the source is read in a drawn order.
+func (s *SourceInfo) drawn() bool { return s.Sealed && s.Config.Block > 0 }
+
+// Floor returns the sequence of the first document that is still taken when the source is read as far as a place. A source that is read in a drawn
+// order, or again, is needed whole until the run ends.
+func (s *SourceInfo) Floor(p mixture.Place) uint64 {
+	if s.Config.Epochs != 1 || s.drawn() {
+		return s.Start
+	}
+	return max(s.Start+p.Taken, s.From)
+}
+
+// Infos returns the sources that a run begins with, in the order of their numbers.
+func (h Header) Infos() []SourceInfo {
+	out := make([]SourceInfo, len(h.Sources))
+	for i, s := range h.Sources {
+		out[i] = SourceInfo{SourceBegin: s, Config: h.Config.Sources[s.Name]}
+		if h.Parent == nil {
+			continue
+		}
+		x := h.Parent.Sources[i]
+		if out[i].From = x.From; x.Config != nil {
+			out[i].Config = *x.Config
+		}
+	}
+	return out
+}
+
+// Infos returns the sources that a change adds, in the order of their numbers.
+func (c Mix) Infos() []SourceInfo {
+	out := make([]SourceInfo, len(c.Begins))
+	for i, s := range c.Begins {
+		out[i] = SourceInfo{SourceBegin: s, Config: c.Add[s.Name]}
+	}
+	return out
+}
