@@ -179,7 +179,7 @@ func (f *fakeRun) weight(p packonline.Piece) float32 {
 
 // loss is what a batch says of its rows' loss.
 func (f *fakeRun) loss(b *loader.Batch) {
-	b.Loss, b.Weights = make([]plan.Runs, b.Rows), make([][]float32, b.Rows)
+	b.Loss, b.Weights = make([]plan.LossRuns, b.Rows), make([][]float32, b.Rows)
 	for i, row := range b.Pieces {
 		var lengths []int32
 		for _, p := range row {
@@ -192,7 +192,7 @@ func (f *fakeRun) loss(b *loader.Batch) {
 				}
 			}
 		}
-		b.Loss[i] = plan.Normal(lengths)
+		b.Loss[i] = plan.NewLossRuns(lengths)
 	}
 }
 

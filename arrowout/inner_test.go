@@ -22,7 +22,7 @@ func newSeveral() *fakeRun {
 	f.shown = map[uint64]loader.Shown{
 		1: {Info: loader.DocumentInfo{Sequence: 1, ID: "alone", Weight: &half}, Document: loader.Document{Content: loader.Content{Tokens: make([]int32, 9), Weight: &half}}},
 		2: {Info: loader.DocumentInfo{Sequence: 2, ID: "message"}, IDs: []string{"", "x", "y"}, Document: loader.Document{Content: loader.Content{
-			Tokens: make([]int32, 15), Loss: plan.Runs{6, 2, 7}, Docs: []loader.Doc{{}, {Start: 4, Weight: &half}, {Start: 10}},
+			Tokens: make([]int32, 15), Loss: plan.LossRuns{6, 2, 7}, Docs: []loader.Doc{{}, {Start: 4, Weight: &half}, {Start: 10}},
 			Beside: &loader.Beside{Meta: []any{nil, nil, "de", int64(2024), nil, int64(1)}}}}},
 	}
 	f.lookup = []uint64{2}

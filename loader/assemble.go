@@ -85,9 +85,9 @@ func (b *Batch) lose(s *plan.Step, texts map[uint64]Content) {
 			}
 			lengths = texts[p.Doc].Loss.Append(lengths, p.Start, p.Start+p.Length)
 		}
-		if runs := plan.Normal(lengths); runs != nil {
+		if runs := plan.NewLossRuns(lengths); runs != nil {
 			if b.Loss == nil {
-				b.Loss = make([]plan.Runs, b.Rows)
+				b.Loss = make([]plan.LossRuns, b.Rows)
 			}
 			b.Loss[i] = runs
 		}

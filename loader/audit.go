@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"loaderd/loader/plan"
+	"loaderd/loader/planner"
 )
 
 // Audited is what an audit has seen so far.
@@ -46,7 +47,7 @@ func Audit(ctx context.Context, e Edges, tokenizer plan.Tokenizer, progress func
 		return a.seen, fmt.Errorf("audit: read the plan's header: %w", err)
 	}
 	a.run = h.Run
-	if h.Algorithm != plan.AlgorithmVersion {
+	if h.Algorithm != planner.AlgorithmVersion {
 		return a.seen, fmt.Errorf("audit: %s: audit it with the binary that planned it", otherAlgorithm(h))
 	}
 	if h.State, err = a.plan.heritage(ctx, h); err != nil {
@@ -62,7 +63,7 @@ func Audit(ctx context.Context, e Edges, tokenizer plan.Tokenizer, progress func
 	if bad := h.Config.Validate(); len(bad) > 0 {
 		return a.seen, fmt.Errorf("audit: the plan's header has a configuration that no run can have: %w", bad[0])
 	}
-	if a.applier, err = plan.NewApplier(h); err != nil {
+	if a.applier, err = planner.NewApplier(h); err != nil {
 		return a.seen, fmt.Errorf("audit: %w", err)
 	}
 	end, err := a.plan.end(ctx)
@@ -70,7 +71,7 @@ func Audit(ctx context.Context, e Edges, tokenizer plan.Tokenizer, progress func
 		return a.seen, fmt.Errorf("audit: read the end of the plan: %w", err)
 	}
 	a.seen.Planned = end.steps
-	if err := a.again(ctx, streams, func(ctx context.Context) *replay { return replayFrom(ctx, e.Plan, 2, a.applier, h.Order()) }); err != nil {
+	if err := a.again(ctx, streams, func(ctx context.Context) *replay { return replayFrom(ctx, e.Plan, 2, a.applier, h.Validator()) }); err != nil {
 		return a.seen, fmt.Errorf("audit: %w", err)
 	}
 	return a.seen, nil
@@ -113,7 +114,7 @@ func (a *auditor) onOpenAttempt(source string, err error) {
 type auditor struct {
 	log      *slog.Logger // nil: nothing is logged
 	plan     *planReader
-	applier  *plan.Applier
+	applier  *planner.Applier
 	replay   *replay
 	seen     Audited
 	progress func(Audited)
@@ -186,7 +187,7 @@ func (a *auditor) next(ctx context.Context) (from *feed, err error) {
 }
 
 // compare compares steps with those of the log. Steps behind the log's end are not compared: the daemon had not stored them yet.
-func (a *auditor) compare(ready plan.Ready) error {
+func (a *auditor) compare(ready planner.Ready) error {
 	for i := range ready.Steps {
 		if a.replay.done {
 			return errors.Join(a.replay.early(&ready.Steps[i]), a.conserved())

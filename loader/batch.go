@@ -17,7 +17,7 @@ type Batch struct {
 	Pieces [][]packonline.Piece
 	Pad    int32 // the id of padding
 	// Loss says for every row which of its tokens have a loss, padding left out; nil where those of all rows do.
-	Loss []plan.Runs
+	Loss []plan.LossRuns
 	// Weights has for every row the factors of the loss of its pieces; nil where those of all rows are 1.
 	Weights [][]float32
 	// Within says for every row which documents of their messages its pieces are of; nil where no message of these rows holds several.

@@ -27,7 +27,7 @@ func (w *world) messages(n int) (used []int) {
 		var losses []int32
 		count := 0
 		for k := range 1 + r.IntN(6) {
-			x := plan.Part{Length: 1 + r.IntN(30), Traits: plan.Traits{Hint: hintOf(sequence + uint64(k))}}
+			x := plan.Part{Length: 1 + r.IntN(30), PackingHints: plan.PackingHints{Hint: hintOf(sequence + uint64(k))}}
 			if r.IntN(8) == 0 {
 				x = plan.Part{Skip: plan.SkipEmpty}
 			}
@@ -45,7 +45,7 @@ func (w *world) messages(n int) (used []int) {
 			d.Parts = append(d.Parts, x)
 			losses = append(losses, runs(x)...)
 		}
-		d.Tokens, d.Loss = documentTokens(sequence, len(d.Tokens)), plan.Normal(losses)
+		d.Tokens, d.Loss = documentTokens(sequence, len(d.Tokens)), plan.NewLossRuns(losses)
 		w.docs.publish(d)
 		used = append(used, count)
 	}

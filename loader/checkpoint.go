@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"loaderd/loader/plan"
+	"loaderd/loader/planner"
 )
 
 // Checkpoints stores planner states of a run. What a term is for, is refused with ErrLeadershipLost once a later one has claimed them.
@@ -138,7 +139,7 @@ func (l *leader) restore(ctx context.Context, stored []Stored) (err error) {
 		}
 		l.log.Warn("checkpoint not usable; trying an older one", "checkpoint", s.Name, "error", err)
 	}
-	if l.applier, err = plan.NewApplier(l.header); err != nil {
+	if l.applier, err = planner.NewApplier(l.header); err != nil {
 		return err
 	}
 	l.streams.learn(l.applier.Planner.Infos())
@@ -195,7 +196,7 @@ func (l *leader) load(ctx context.Context, s Stored) error {
 	if plan.TailOf(c.Tail.Position, record) != c.Tail {
 		return fmt.Errorf("it belongs to another plan log: record %d differs", c.Tail.Position)
 	}
-	applier, err := plan.Restore(l.header, c)
+	applier, err := planner.Restore(l.header, c)
 	if err != nil {
 		return err
 	}
@@ -237,7 +238,7 @@ func (l *leader) reaches(ctx context.Context, position uint64) (bool, error) {
 
 // inTime refuses a restored applier that has taken documents behind which a later control stands. Controls stand where the planner was:
 // a daemon that did not use this checkpoint, and had taken less again, may have recorded one before where this one was.
-func (l *leader) inTime(ctx context.Context, a *plan.Applier, tail plan.Tail) error {
+func (l *leader) inTime(ctx context.Context, a *planner.Applier, tail plan.Tail) error {
 	clock := a.Planner.Clock()
 	return l.edges.Plan.Scan(ctx, tail.Position+1, func(at uint64, record []byte) error {
 		e, err := plan.DecodeRecord(record)

@@ -9,9 +9,9 @@ import (
 
 // Content is what a document brings to the rows that hold it: one value a token.
 type Content struct {
-	Tokens []int32   // end-of-document token included; nil where Narrow has them
-	Narrow []uint16  // the tokens in half the memory, where all fit 16 bits; else nil
-	Loss   plan.Runs // which of them have a loss
+	Tokens []int32       // end-of-document token included; nil where Narrow has them
+	Narrow []uint16      // the tokens in half the memory, where all fit 16 bits; else nil
+	Loss   plan.LossRuns // which of them have a loss
 	// Weight is a factor of the loss of its tokens, where that is not 1; else nil.
 	Weight *float32
 	// Beside is what else came with the tokens, where the run takes it along; nil for nearly all.

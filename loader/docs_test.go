@@ -161,7 +161,7 @@ func (f *memFloors) Release(_ context.Context, term, from uint64) (uint64, error
 
 var errPurged = &loader.Error{Reason: loader.DocumentLost, Message: "purged"}
 
-func (d *memDocs) Traits(_ context.Context, seq uint64) ([]plan.Part, error) {
+func (d *memDocs) PackingHints(_ context.Context, seq uint64) ([]plan.Part, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.hints++

@@ -9,6 +9,7 @@ import (
 	"loaderd/loader"
 	"loaderd/loader/internal/plantest"
 	"loaderd/loader/plan"
+	"loaderd/loader/planner"
 	"loaderd/packonline"
 )
 
@@ -84,7 +85,7 @@ func newResumable(t *testing.T, c plan.Config) *resumable {
 		if len(r.steps) >= everySteps {
 			break
 		}
-		a := plan.Arrival{Sequence: uint64(i + 1), Length: n, ID: uint64(i + 1), Traits: plan.Traits{Hint: hintOf(uint64(i + 1))}}
+		a := plan.Arrival{Sequence: uint64(i + 1), Length: n, ID: uint64(i + 1), PackingHints: plan.PackingHints{Hint: hintOf(uint64(i + 1))}}
 		switch i % 20 {
 		case 3:
 			a.ID-- // a duplicate
@@ -104,9 +105,9 @@ func newResumable(t *testing.T, c plan.Config) *resumable {
 	return r
 }
 
-func (r *resumable) planner(t *testing.T) *plan.Planner {
+func (r *resumable) planner(t *testing.T) *planner.Planner {
 	t.Helper()
-	p, err := plan.New(plantest.Header(r.config))
+	p, err := planner.New(plantest.Header(r.config))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +115,7 @@ func (r *resumable) planner(t *testing.T) *plan.Planner {
 }
 
 // tell feeds a document, and drains where every plan is drained.
-func tell(t *testing.T, p *plan.Planner, a plan.Arrival) []plan.Step {
+func tell(t *testing.T, p *planner.Planner, a plan.Arrival) []plan.Step {
 	t.Helper()
 	steps, err := p.Add(a)
 	if err != nil {
@@ -134,7 +135,7 @@ func (r *resumable) resume(t *testing.T, m mark, to int) (steps []plan.Step) {
 		t.Fatalf("behind %d steps: %v", m.steps, err)
 	}
 	tellHints(p, func(ref uint64) []plan.Part {
-		return []plan.Part{{Traits: plan.Traits{Hint: hintOf(plan.RefSequence(ref))}}}
+		return []plan.Part{{PackingHints: plan.PackingHints{Hint: hintOf(plan.RefSequence(ref))}}}
 	})
 	for _, a := range r.arrivals[p.Cursor().Last():] {
 		if steps = append(steps, tell(t, p, a)...); m.steps+len(steps) >= to {

@@ -5,9 +5,10 @@ import (
 	"errors"
 	"fmt"
 
-	"loaderd/loader/plan"
-
 	"golang.org/x/sync/errgroup"
+
+	"loaderd/loader/plan"
+	"loaderd/loader/planner"
 )
 
 // feeds hand documents from the streams of a run to the leader's loop, which must not block in one while a request waits. Each stream is read by
@@ -45,7 +46,7 @@ func newFeeds(ctx context.Context, run string, s *streams, g *errgroup.Group, on
 }
 
 // next returns the feed of the document that the planner wants; nil when it wants none.
-func (f *feeds) next(p *plan.Planner) (*feed, error) {
+func (f *feeds) next(p *planner.Planner) (*feed, error) {
 	source, _, ok := p.Wants()
 	if !ok {
 		return nil, nil
@@ -54,7 +55,7 @@ func (f *feeds) next(p *plan.Planner) (*feed, error) {
 }
 
 // open returns the feed of a source that goes on where the planner is with it.
-func (f *feeds) open(p *plan.Planner, source int) (*feed, error) {
+func (f *feeds) open(p *planner.Planner, source int) (*feed, error) {
 	epoch := p.Mixture().Place(source).Epoch
 	x := f.of[source]
 	if x != nil && x.epoch == epoch {
@@ -72,7 +73,7 @@ func (f *feeds) open(p *plan.Planner, source int) (*feed, error) {
 }
 
 // read begins to read a source.
-func (f *feeds) read(p *plan.Planner, source int, epoch uint64) (*feed, error) {
+func (f *feeds) read(p *planner.Planner, source int, epoch uint64) (*feed, error) {
 	x := &feed{source: source, epoch: epoch, chunks: make(chan []Document), done: make(chan struct{}, 1)}
 	f.streams.learn(p.Infos()) // one may just have been added
 	info := p.Infos()[source]

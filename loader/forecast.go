@@ -7,6 +7,7 @@ import (
 
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
+	"loaderd/loader/planner"
 	"loaderd/shuffle"
 )
 
@@ -225,7 +226,7 @@ func tokensOf(left []rest, more int) []float64 {
 
 // played is a copy of the run's planner that plans documents such as those of the samples, from where the run is. Nothing of it is written.
 type played struct {
-	*plan.Applier
+	*planner.Applier
 	left  []rest
 	key   shuffle.Key
 	dealt []mixture.Place // documents of each source, and of which epoch
@@ -329,7 +330,7 @@ func (p *played) deal(source int, sequence uint64) (a plan.Arrival, ok bool) {
 }
 
 // takes counts steps.
-func (p *played) takes(ready plan.Ready) error {
+func (p *played) takes(ready planner.Ready) error {
 	if ready.Ended {
 		return nil // they are the last, and some of them not full
 	}

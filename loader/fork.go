@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"loaderd/loader/plan"
+	"loaderd/loader/planner"
 )
 
 // Fork returns the header of a run that goes on where step of another run begins, with a configuration of its own, and the header of the other run: every
@@ -32,7 +33,7 @@ type forking struct {
 
 	parent  plan.Header
 	before  uint64 // the first record that the fork does not share
-	applier *plan.Applier
+	applier *planner.Applier
 	at      uint64 // the last record that it covers at first; 1 at the beginning
 }
 
@@ -49,18 +50,18 @@ func (f *forking) fork(ctx context.Context, name string, c plan.Config) (h plan.
 	if err := f.again(ctx); err != nil {
 		return h, err
 	}
-	planner := f.applier.Planner
-	more, err := f.more(ctx, planner.Infos(), c)
+	p := f.applier.Planner
+	more, err := f.more(ctx, p.Infos(), c)
 	if err != nil {
 		return h, err
 	}
-	if planner, err = planner.Fork(c, more); err != nil {
+	if p, err = p.Fork(c, more); err != nil {
 		return h, &Error{Reason: PlanMismatch, Message: fmt.Sprintf("the configuration cannot go on where step %d of run %s begins: %v", f.step, f.parent.Run, err),
 			Do: "correct the configuration of the new run"}
 	}
-	h = plan.Header{Format: plan.FormatVersion, Algorithm: plan.AlgorithmVersion, Run: name, ID: newID(), Fingerprint: c.Fingerprint(), Config: c}
-	h.Sources, h.Parent, h.State = planner.Heritage(f.parent, f.step)
-	_, err = plan.NewApplier(h) // it is refused before anything is written
+	h = plan.Header{Format: plan.FormatVersion, Algorithm: planner.AlgorithmVersion, Run: name, ID: newID(), Fingerprint: c.Fingerprint(), Config: c}
+	h.Sources, h.Parent, h.State = p.ForkState(f.parent, f.step)
+	_, err = planner.NewApplier(h) // it is refused before anything is written
 	return h, err
 }
 
@@ -70,7 +71,7 @@ func (f *forking) open(ctx context.Context, c plan.Config) (err error) {
 		return fmt.Errorf("read the parent's header: %w", err)
 	}
 	old := f.parent
-	if old.Algorithm != plan.AlgorithmVersion {
+	if old.Algorithm != planner.AlgorithmVersion {
 		return fmt.Errorf("%s: a fork plans it again: fork it with the binary that planned it", otherAlgorithm(old))
 	}
 	if err := documentsAs(old, c); err != nil {
@@ -139,14 +140,14 @@ func (f *forking) restore(ctx context.Context) error {
 		if !fits {
 			continue
 		}
-		a, err := plan.Restore(f.parent, c)
+		a, err := planner.Restore(f.parent, c)
 		if err == nil && a.Planner.Next() <= f.step && !a.Planner.Ended() { // behind the end it does not hold what was dropped there
 			f.applier, f.at = a, c.Tail.Position
 			return nil
 		}
 	}
 	f.at = 1
-	f.applier, err = plan.NewApplier(f.parent)
+	f.applier, err = planner.NewApplier(f.parent)
 	return err
 }
 
@@ -173,9 +174,9 @@ func (f *forking) there(ctx context.Context) error {
 
 // again plans the parent again, up to the last record before the step.
 func (f *forking) again(ctx context.Context) error {
-	order := f.parent.Order()
+	order := f.parent.Validator()
 	if f.at > 1 {
-		order = f.applier.Order(&f.parent.Config)
+		order = f.applier.Validator(&f.parent.Config)
 	}
 	f.applier.Planner.Keep(f.step)
 	a := auditor{log: f.from.Log, plan: f.plan, applier: f.applier, run: f.parent.Run}

@@ -10,6 +10,7 @@ import (
 
 	"loaderd/loader"
 	"loaderd/loader/plan"
+	"loaderd/loader/planner"
 )
 
 // uses counts how often each token is in a batch.
@@ -203,7 +204,7 @@ func TestFork_OtherAlgorithmVersion(t *testing.T) {
 	if err := json.Unmarshal(b[4:len(b)-4], &header); err != nil {
 		t.Fatal(err)
 	}
-	header["algorithm"] = plan.AlgorithmVersion + 1
+	header["algorithm"] = planner.AlgorithmVersion + 1
 	other, err := json.Marshal(header)
 	if err != nil {
 		t.Fatal(err)

@@ -16,11 +16,11 @@ type lostHints struct {
 	lost func(sequence uint64) bool
 }
 
-func (d lostHints) Traits(ctx context.Context, sequence uint64) ([]plan.Part, error) {
+func (d lostHints) PackingHints(ctx context.Context, sequence uint64) ([]plan.Part, error) {
 	if d.lost(sequence) {
 		return nil, errPurged
 	}
-	return d.memDocs.Traits(ctx, sequence)
+	return d.memDocs.PackingHints(ctx, sequence)
 }
 
 // A checkpoint whose waiting documents cannot be read again is not used: an older one is, or the start of the run, and the steps are

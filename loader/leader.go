@@ -9,9 +9,10 @@ import (
 	"sync"
 	"time"
 
-	"loaderd/loader/plan"
-
 	"golang.org/x/sync/errgroup"
+
+	"loaderd/loader/plan"
+	"loaderd/loader/planner"
 )
 
 // leader plans a run: it feeds the planner from the document stream, appends the steps to the plan log, stores checkpoints and releases
@@ -25,13 +26,13 @@ type leader struct {
 	log     *slog.Logger
 	plan    *planView
 
-	header   plan.Header   // of the plan
-	fresh    bool          // nothing of the run has been written yet
-	term     uint64        // position of the record by which it leads; 0 before
-	first    needs         // first document that each stream held at the start
-	found    planEnd       // what the end of the plan said at the start
-	applier  *plan.Applier // restored at the start
-	tail     plan.Tail     // last record that the restored applier covers
+	header   plan.Header      // of the plan
+	fresh    bool             // nothing of the run has been written yet
+	term     uint64           // position of the record by which it leads; 0 before
+	first    needs            // first document that each stream held at the start
+	found    planEnd          // what the end of the plan said at the start
+	applier  *planner.Applier // restored at the start
+	tail     plan.Tail        // last record that the restored applier covers
 	requests chan request
 	more     chan struct{} // signals that readers want more
 	news     announcement
@@ -259,7 +260,7 @@ func (l *leader) readHeader(ctx context.Context) (plan.Header, error) {
 	if last == 0 {
 		l.fresh = true
 		sources, err := l.streams.begins(ctx, l.config)
-		return plan.Header{Format: plan.FormatVersion, Algorithm: plan.AlgorithmVersion, Run: l.name, ID: newID(), Keyed: l.edges.Keyed,
+		return plan.Header{Format: plan.FormatVersion, Algorithm: planner.AlgorithmVersion, Run: l.name, ID: newID(), Keyed: l.edges.Keyed,
 			Fingerprint: l.config.Fingerprint(), Config: l.config, Sources: sources}, err
 	}
 	h, b, err := readHeader(ctx, l.edges.Plan)
@@ -315,16 +316,16 @@ func (l *leader) covered() {
 }
 
 // order is that of the records behind the last one that the restored applier covers.
-func (l *leader) order() plan.Order {
+func (l *leader) order() plan.Validator {
 	if l.tail.Position <= 1 {
-		return l.header.Order()
+		return l.header.Validator()
 	}
-	return l.applier.Order(&l.header.Config)
+	return l.applier.Validator(&l.header.Config)
 }
 
 // otherAlgorithm says that another version of the planner made the plan.
 func otherAlgorithm(h plan.Header) string {
-	return fmt.Sprintf("run %s was planned by algorithm version %d, this binary has version %d", h.Run, h.Algorithm, plan.AlgorithmVersion)
+	return fmt.Sprintf("run %s was planned by algorithm version %d, this binary has version %d", h.Run, h.Algorithm, planner.AlgorithmVersion)
 }
 
 // accepts refuses a plan that this configuration or binary would continue differently.
@@ -333,7 +334,7 @@ func accepts(c plan.Config, h plan.Header) error {
 		return &Error{Reason: PlanMismatch, Message: message, Do: do,
 			Facts: map[string]string{"plan_fingerprint": h.Fingerprint, "fingerprint": c.Fingerprint()}}
 	}
-	if h.Algorithm != plan.AlgorithmVersion {
+	if h.Algorithm != planner.AlgorithmVersion {
 		return mismatch(otherAlgorithm(h), "continue it with the binary that began it, or begin a new run")
 	}
 	if h.Fingerprint != c.Fingerprint() {

@@ -10,6 +10,7 @@ import (
 
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
+	"loaderd/loader/planner"
 )
 
 // Length is how many steps a run has from its first to its last one.
@@ -77,14 +78,14 @@ type copied struct {
 	clock    uint64 // last document that it had taken
 	ended    bool
 	sources  []mixture.Status
-	counts   []plan.SourceCounts
+	counts   []planner.SourceCounts
 	mix      *mixture.Mixture
 }
 
 // copy asks the loop for a copy of the planner. It waits until what the log holds is planned again.
 func (l *leader) copy(ctx context.Context) (c copied, err error) {
 	taken := make(chan copied, 1) // nobody may take it out, when ctx ends
-	take := func(a *plan.Applier, tail plan.Tail) {
+	take := func(a *planner.Applier, tail plan.Tail) {
 		l.streams.learn(a.Planner.Infos()) // one may just have been added, and none of it read
 		m := a.Planner.Mixture()
 		taken <- copied{state: a.Checkpoint(l.header.Fingerprint, tail), controls: l.long.controls.Load(), clock: a.Planner.Clock(), ended: a.Ended,
@@ -104,8 +105,8 @@ func (l *leader) copy(ctx context.Context) (c copied, err error) {
 }
 
 // play returns an applier that goes on from the copy and that nobody else has.
-func (l *leader) play(ctx context.Context, c copied) (*plan.Applier, error) {
-	a, err := plan.Restore(l.header, c.state)
+func (l *leader) play(ctx context.Context, c copied) (*planner.Applier, error) {
+	a, err := planner.Restore(l.header, c.state)
 	if err == nil {
 		err = readTraits(ctx, a.Planner, l.streams)
 	}

@@ -20,7 +20,7 @@ type Document struct {
 	Skip     plan.Skip // why the document is not used; empty for one that is
 	Cut      bool      // it had more tokens, which the run's configuration leaves out
 	Content            // owned by the receiver, never changed
-	plan.Traits
+	plan.PackingHints
 	// Parts are the documents of a message with several, whose tokens follow one another in Content; then ID, Loss and Traits are theirs.
 	Parts []plan.Part
 }
@@ -30,7 +30,7 @@ func (d Document) Documents() []plan.Part { return d.arrival().Documents() }
 
 // arrival is what the planner is told of the document.
 func (d Document) arrival() plan.Arrival {
-	return plan.Arrival{Source: d.Source, Sequence: d.Sequence, ID: d.ID, Length: d.Len(), Skip: d.Skip, Loss: d.Loss, Cut: d.Cut, Traits: d.Traits, Parts: d.Parts}
+	return plan.Arrival{Source: d.Source, Sequence: d.Sequence, ID: d.ID, Length: d.Len(), Skip: d.Skip, Loss: d.Loss, Cut: d.Cut, PackingHints: d.PackingHints, Parts: d.Parts}
 }
 
 // Source delivers the documents of the stream in order.
@@ -78,7 +78,7 @@ type Documents interface {
 	Again(ctx context.Context, sequences []uint64, f func(Document)) error
 	// Traits returns what travels beside the length of the documents of a message again, equal to what the Source delivered: one Part of a message that
 	// is one document.
-	Traits(ctx context.Context, sequence uint64) ([]plan.Part, error)
+	PackingHints(ctx context.Context, sequence uint64) ([]plan.Part, error)
 	// Describe says where one document came from.
 	Describe(ctx context.Context, sequence uint64) (DocumentInfo, error)
 	// Show returns one document for people, whatever is wrong with it.

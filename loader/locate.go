@@ -56,7 +56,7 @@ func (p *planReader) heritage(ctx context.Context, h plan.Header) (state []byte,
 		if err != nil {
 			return nil, fmt.Errorf("read part %d of %d of what run %s inherited: %w", part, h.Parent.Records, h.Run, err)
 		}
-		x, ok := e.(plan.Heritage)
+		x, ok := e.(plan.ForkState)
 		if !ok || x.Part != part {
 			return nil, damaged(2+part, fmt.Errorf("it is not part %d of what the run inherited", part))
 		}
@@ -86,9 +86,9 @@ func (p *planReader) end(ctx context.Context) (e planEnd, err error) {
 		behind = append(behind, x)
 	}
 	e.bare = e.steps == 0 && !slices.ContainsFunc(behind, func(x plan.Entry) bool { return !begins(x) })
-	o := plan.Order{Steps: e.steps}
+	o := plan.Validator{Steps: e.steps}
 	for i, x := range slices.Backward(behind) {
-		if err := o.Between(x); err != nil {
+		if err := o.Entry(x); err != nil {
 			return e, damaged(e.records-uint64(i), err)
 		}
 		if o.Ended && e.ended == 0 {
@@ -101,7 +101,7 @@ func (p *planReader) end(ctx context.Context) (e planEnd, err error) {
 // begins reports whether an entry stands in plans of which nothing has been decided yet.
 func begins(e plan.Entry) bool {
 	switch e.(type) {
-	case plan.Term, plan.Heritage:
+	case plan.Term, plan.ForkState:
 		return true
 	}
 	return false
@@ -197,9 +197,9 @@ func (p *planReader) stepFrom(ctx context.Context, from, last uint64) (at, step 
 			return 0, 0, err
 		}
 		if part, ok := e.(plan.StepPart); ok && part.Part == 0 {
-			o := plan.Order{Steps: part.Index}
+			o := plan.Validator{Steps: part.Index}
 			for i, passed := range before {
-				if err := o.Between(passed); err != nil {
+				if err := o.Entry(passed); err != nil {
 					return 0, 0, damaged(from+uint64(i), err)
 				}
 			}

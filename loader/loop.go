@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"loaderd/loader/plan"
+	"loaderd/loader/planner"
 )
 
 // loop is the leader's only goroutine that touches the planner, and that decides what is appended to the plan log.
@@ -67,7 +68,7 @@ func (l *loop) turn(ctx context.Context) error {
 		if err := l.prepare(); err != nil {
 			return err
 		}
-		if err := l.applier.Settle(func(r plan.Ready) error { return l.do(ctx, r) }); err != nil {
+		if err := l.applier.Settle(func(r planner.Ready) error { return l.do(ctx, r) }); err != nil {
 			return err
 		}
 		from := nothing
@@ -209,7 +210,7 @@ func (l *loop) prepare() error {
 }
 
 // do carries out what the applier returned: it appends the steps to the plan log, or compares them with the log's during a replay.
-func (l *loop) do(ctx context.Context, r plan.Ready) error {
+func (l *loop) do(ctx context.Context, r planner.Ready) error {
 	if len(r.Steps) > 0 {
 		l.snapshot() // before a reader can see the steps: figures are never older than a step
 	}

@@ -10,6 +10,7 @@ import (
 
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
+	"loaderd/loader/planner"
 )
 
 // errChanged says that a control was recorded: what was measured is the length of another run.
@@ -29,7 +30,7 @@ const (
 type measuring struct {
 	aside
 	copied
-	applier *plan.Applier
+	applier *planner.Applier
 	reading map[int]*lengths
 	kept    map[int][]plan.Arrival // by source, of documents that come again
 	room    int
@@ -48,7 +49,7 @@ func (f *forecast) count(ctx context.Context, c copied, known Length) (steps uin
 				return 0, err
 			}
 		}
-		if err := m.applier.Settle(func(plan.Ready) error { return nil }); err != nil {
+		if err := m.applier.Settle(func(planner.Ready) error { return nil }); err != nil {
 			return 0, err
 		}
 		if m.applier.Ended {

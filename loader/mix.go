@@ -10,6 +10,7 @@ import (
 
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
+	"loaderd/loader/planner"
 )
 
 // decide records a control. It takes effect before the next document that the planner takes; a drain of the only source behind the last one that is there.
@@ -151,7 +152,7 @@ func (l *loop) sealSources(ctx context.Context, by string, q request, sources ..
 }
 
 // lastNamed returns the last document of a source behind which a recorded drain stands, where the run has no other source.
-func lastNamed(a *plan.Applier, source int) uint64 {
+func lastNamed(a *planner.Applier, source int) uint64 {
 	if n := len(a.Pending); n > 0 && a.Planner.Mixture().Len() == 1 {
 		return a.Planner.Infos()[source].Start + a.Pending[n-1].Behind() - 1
 	}

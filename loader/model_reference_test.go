@@ -16,6 +16,7 @@ import (
 	"loaderd/internal/statustest"
 	"loaderd/loader"
 	"loaderd/loader/plan"
+	"loaderd/loader/planner"
 	"loaderd/packonline"
 )
 
@@ -103,7 +104,7 @@ func (f runFloors) Release(_ context.Context, term, from uint64) (uint64, error)
 // reference is a planner that nothing happens to, with a simple account of what goes into it.
 type reference struct {
 	header   plan.Header
-	applier  *plan.Applier
+	applier  *planner.Applier
 	steps    []plan.Step
 	read     int            // records of the plan log
 	known    []plan.Control // all that were recorded
@@ -216,11 +217,11 @@ func (m *machine) begins(rt *rapid.T, h plan.Header, behind [][]byte) {
 		if err != nil {
 			rt.Fatal(err)
 		}
-		if x, ok := e.(plan.Heritage); ok {
+		if x, ok := e.(plan.ForkState); ok {
 			h.State = append(h.State, x.State...)
 		}
 	}
-	a, err := plan.NewApplier(h)
+	a, err := planner.NewApplier(h)
 	if err != nil {
 		rt.Fatal(err)
 	}
@@ -240,7 +241,7 @@ func (m *machine) begins(rt *rapid.T, h plan.Header, behind [][]byte) {
 func (m *machine) advance(rt *rapid.T, r *reference) bool {
 	p := r.applier.Planner
 	acted := false
-	if err := r.applier.Settle(func(ready plan.Ready) error {
+	if err := r.applier.Settle(func(ready planner.Ready) error {
 		acted = true
 		if len(r.waits) > len(r.applier.Pending) { // else no control did it: all sources were empty at the beginning
 			r.took[r.waits[0]] = p.Next() - uint64(len(ready.Steps))
@@ -259,7 +260,7 @@ func (m *machine) advance(rt *rapid.T, r *reference) bool {
 	default:
 		d := m.document(plan.Ref(source, sequence))
 		m.account(r, source, d)
-		ready, err := r.applier.Document(plan.Arrival{Source: source, Sequence: sequence, ID: d.ID, Length: len(d.Tokens), Skip: d.Skip, Loss: d.Loss, Traits: plan.Traits{Hint: d.Hint}, Parts: d.Parts})
+		ready, err := r.applier.Document(plan.Arrival{Source: source, Sequence: sequence, ID: d.ID, Length: len(d.Tokens), Skip: d.Skip, Loss: d.Loss, PackingHints: plan.PackingHints{Hint: d.Hint}, Parts: d.Parts})
 		if err != nil {
 			rt.Fatal(err)
 		}
@@ -312,7 +313,7 @@ func (m *machine) observe(r *reference, source int, id [2]uint64) bool {
 // returns some more than are planned.
 func (m *machine) possible(rt *rapid.T) (steps uint64, ended bool) {
 	m.follow(rt)
-	a, err := plan.NewApplier(m.ref.header)
+	a, err := planner.NewApplier(m.ref.header)
 	if err != nil {
 		rt.Fatal(err)
 	}

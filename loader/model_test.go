@@ -19,6 +19,7 @@ import (
 	"loaderd/loader/internal/plantest"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
+	"loaderd/loader/planner"
 	"loaderd/packonline"
 )
 
@@ -252,11 +253,11 @@ func severalOf(rt *rapid.T, docs *memDocs) loader.Document {
 	sequence := docs.state().Last + 1
 	d.Loss = plantest.Loss(sequence, 5*40)
 	for i := range rapid.IntRange(1, 5).Draw(rt, "documents of the message") {
-		x := plan.Part{ID: uint64(rapid.IntRange(0, 40).Draw(rt, "id")), Length: rapid.IntRange(1, 40).Draw(rt, "tokens"), Traits: plan.Traits{Hint: hintOf(sequence + uint64(i))}}
+		x := plan.Part{ID: uint64(rapid.IntRange(0, 40).Draw(rt, "id")), Length: rapid.IntRange(1, 40).Draw(rt, "tokens"), PackingHints: plan.PackingHints{Hint: hintOf(sequence + uint64(i))}}
 		if i > 0 && rapid.Bool().Draw(rt, "a piece of the one before") {
 			x.ID, x.Nth = d.Parts[i-1].ID, d.Parts[i-1].Nth+1
 		}
-		x.Loss = plan.Normal(d.Loss.Append(nil, int32(d.Len()), int32(d.Len()+x.Length)))
+		x.Loss = plan.NewLossRuns(d.Loss.Append(nil, int32(d.Len()), int32(d.Len()+x.Length)))
 		if !x.Loss.Any() {
 			x.Skip = plan.SkipMasked
 		}
@@ -264,7 +265,7 @@ func severalOf(rt *rapid.T, docs *memDocs) loader.Document {
 		d.Tokens = append(d.Tokens, make([]int32, x.Length)...)
 		d.Parts = append(d.Parts, x)
 	}
-	d.Tokens, d.Loss = docs.tokens(sequence, d.Len()), plan.Normal(d.Loss.Append(nil, 0, int32(d.Len())))
+	d.Tokens, d.Loss = docs.tokens(sequence, d.Len()), plan.NewLossRuns(d.Loss.Append(nil, 0, int32(d.Len())))
 	return d
 }
 
@@ -548,7 +549,7 @@ func (m *machine) fork(rt *rapid.T) {
 	if err != nil {
 		rt.Fatalf("fork at step %d: %v", step, err)
 	}
-	a, err := plan.NewApplier(h)
+	a, err := planner.NewApplier(h)
 	if err != nil {
 		rt.Fatal(err)
 	}

@@ -26,16 +26,16 @@ type planView struct {
 	patience time.Duration // how long reading a step from the log may take
 
 	mu        sync.Mutex
-	header    plan.Header   // of the plan; while begun is false, the one that this process would write
-	begun     bool          // the plan has a header
-	at        uint64        // last record that was taken in
-	behind    plan.Sequence // of the records behind it
-	changed   chan struct{} // closed and replaced when one of the fields below changes
-	confirmed uint64        // last record that a leader elsewhere has confirmed
-	daemon    string        // that began the last term of them; empty when that is not known
-	steps     uint64        // that the log holds
-	ended     bool          // no step follows
-	endAt     uint64        // record that says so; 0 while none was read
+	header    plan.Header       // of the plan; while begun is false, the one that this process would write
+	begun     bool              // the plan has a header
+	at        uint64            // last record that was taken in
+	behind    plan.RecordReader // of the records behind it
+	changed   chan struct{}     // closed and replaced when one of the fields below changes
+	confirmed uint64            // last record that a leader elsewhere has confirmed
+	daemon    string            // that began the last term of them; empty when that is not known
+	steps     uint64            // that the log holds
+	ended     bool              // no step follows
+	endAt     uint64            // record that says so; 0 while none was read
 	keepers   plan.Keepers
 	left      []string // keepers that have left since departures was called
 	oldest    uint64   // steps before it cannot be read: their documents are purged
@@ -120,7 +120,7 @@ func (v *planView) opened(l *leader) {
 		}
 		v.steps = max(v.steps, l.found.steps)
 		if l.tail.Position > v.at { // what lies between here and the end of the plan is taken in by a replay, or when the view follows the log
-			v.at, v.behind, v.keepers, v.daemon = l.tail.Position, plan.Sequence{Order: l.order()}, l.applier.Keepers, ""
+			v.at, v.behind, v.keepers, v.daemon = l.tail.Position, plan.RecordReader{Validator: l.order()}, l.applier.Keepers, ""
 			v.ended = v.ended || v.behind.Ended
 		}
 	})
@@ -140,7 +140,7 @@ func (v *planView) add(s *plan.Step) {
 }
 
 // replayed notes that this process has planned the records up to one again, and who keeps checkpoints by them.
-func (v *planView) replayed(at uint64, behind plan.Sequence, k plan.Keepers) {
+func (v *planView) replayed(at uint64, behind plan.RecordReader, k plan.Keepers) {
 	v.update(func() {
 		if at > v.at {
 			v.at, v.behind, v.begun, v.keepers, v.daemon = at, behind, true, k, ""
@@ -183,7 +183,7 @@ func (v *planView) wroteEntry(b []byte) error {
 		return nil
 	}
 	v.leaves(e)
-	_, err = v.behind.Take(e)
+	_, err = v.behind.Read(e)
 	return err
 }
 
@@ -205,7 +205,7 @@ func (v *planView) departures() []string {
 
 // begins takes in the header of the plan. The caller holds mu.
 func (v *planView) begins(h plan.Header) {
-	v.header, v.begun, v.behind = h, true, plan.Sequence{Order: h.Order()}
+	v.header, v.begun, v.behind = h, true, plan.RecordReader{Validator: h.Validator()}
 }
 
 // follow takes in the records behind the last one that is known, as far as the log shows them.
@@ -242,7 +242,7 @@ func (v *planView) take(e plan.Entry) error {
 	if v.at == 0 {
 		return fmt.Errorf("it is of kind %d and no header", e.Kind())
 	}
-	s, err := v.behind.Take(e)
+	s, err := v.behind.Read(e)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"loaderd/loader/plan"
+	"loaderd/loader/planner"
 )
 
 // unfinished is the error for a copy that was broken off.
@@ -107,7 +108,7 @@ func inspect(ctx context.Context, log PlanLog, last, before uint64) (*inspection
 			in.Why = fmt.Sprintf("record %d: %v", at, err)
 		}
 	}
-	switch cut := in.records.Cut(); {
+	switch cut := in.records.Incomplete(); {
 	case in.Why != "":
 	case before <= last:
 		in.Why = fmt.Sprintf("record %d: it and what follows are not to be used", before)
@@ -121,8 +122,8 @@ func inspect(ctx context.Context, log PlanLog, last, before uint64) (*inspection
 type inspection struct {
 	*Damage
 	plan    PlanLog
-	records plan.Sequence // behind the header
-	foreign uint64        // up to this one the records behind the part that can be used are noted as nobody's
+	records plan.RecordReader // behind the header
+	foreign uint64            // up to this one the records behind the part that can be used are noted as nobody's
 	// controls are the seals and drains of the part that can be used.
 	controls []plan.Control
 	// Of the records behind the part that can be used:
@@ -147,17 +148,17 @@ func (in *inspection) next(ctx context.Context, at uint64) error {
 		return err
 	}
 	if h, ok := e.(plan.Header); ok && at == 1 {
-		in.header, in.Run, in.records.Order = h, h.Run, h.Order()
+		in.header, in.Run, in.records.Validator = h, h.Run, h.Validator()
 		in.Records = at
 		return nil
 	}
 	if at == 1 {
 		return fmt.Errorf("it is of kind %d and no header", e.Kind())
 	}
-	if _, err := in.records.Take(e); err != nil {
+	if _, err := in.records.Read(e); err != nil {
 		return err
 	}
-	if !in.records.Whole() {
+	if !in.records.Complete() {
 		return nil
 	}
 	if c, ok := e.(plan.Control); ok {
@@ -254,7 +255,7 @@ func (d Damage) Config() plan.Config { return d.header.Config }
 // after it was broken off, it goes on with the copy; until the copy is finished no daemon serves it. The damaged plan stays as it is.
 func (d Damage) Copy(ctx context.Context, from Edges, name string, to Edges, progress func(records uint64)) error {
 	h := d.header
-	if h.Algorithm != plan.AlgorithmVersion {
+	if h.Algorithm != planner.AlgorithmVersion {
 		return fmt.Errorf("copy plan: %s: repair it with the binary that planned it", otherAlgorithm(h))
 	}
 	var was []string

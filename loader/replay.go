@@ -6,18 +6,19 @@ import (
 	"slices"
 
 	"loaderd/loader/plan"
+	"loaderd/loader/planner"
 	"loaderd/packonline"
 )
 
 // replay reads the plan log while an applier plans it again. Controls and other entries of the log go to the applier; the steps that it
 // makes are compared with those of the log.
 type replay struct {
-	applier *plan.Applier
+	applier *planner.Applier
 	records chan planRecord
 	err     error      // why the scan stopped; read after records is closed
 	next    *plan.Step // the step that the planner must make next
 	done    bool       // no step follows in the log
-	behind  plan.Sequence
+	behind  plan.RecordReader
 	nextAt  uint64                        // last record of next
 	ended   uint64                        // position of the End; 0 without one
 	read    func(at uint64, e plan.Entry) // gets every entry but steps; may be nil
@@ -30,8 +31,8 @@ type planRecord struct {
 }
 
 // replayFrom starts to read the log at position from: the applier covers all records before, behind which stand records of such an order.
-func replayFrom(ctx context.Context, log PlanLog, from uint64, a *plan.Applier, o plan.Order) *replay {
-	p := &replay{applier: a, records: make(chan planRecord, 16), behind: plan.Sequence{Order: o}}
+func replayFrom(ctx context.Context, log PlanLog, from uint64, a *planner.Applier, o plan.Validator) *replay {
+	p := &replay{applier: a, records: make(chan planRecord, 16), behind: plan.RecordReader{Validator: o}}
 	go func() {
 		defer close(p.records)
 		p.err = log.Scan(ctx, from, func(at uint64, b []byte) error {
@@ -56,13 +57,13 @@ func (p *replay) prepare() error {
 		r, ok := <-p.records
 		if !ok {
 			p.done = true
-			if cut := p.behind.Cut(); p.err == nil && cut != nil {
+			if cut := p.behind.Incomplete(); p.err == nil && cut != nil {
 				return damaged(p.tail.Position+1, cut)
 			}
 			return p.err
 		}
 		p.tail = r.tail
-		s, err := p.behind.Take(r.entry)
+		s, err := p.behind.Read(r.entry)
 		if err != nil {
 			return damaged(r.tail.Position, err)
 		}

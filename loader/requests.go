@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"loaderd/loader/plan"
+	"loaderd/loader/planner"
 )
 
 // request asks the leader for a record of the plan, or for a checkpoint.
@@ -13,7 +14,7 @@ type request struct {
 	reply chan<- answer
 	// dryRun records nothing, but checks a change of the mixture.
 	dryRun bool
-	look   func(*plan.Applier, plan.Tail) // is shown what there is, and nothing is recorded; nil else
+	look   func(*planner.Applier, plan.Tail) // is shown what there is, and nothing is recorded; nil else
 }
 
 // answer is what a request returns: a change of the mixture, a document's sequence for other controls, a step for commits and checkpoints.

@@ -43,7 +43,7 @@ func TestWarnsOfSilentDocuments(t *testing.T) {
 			var log kept
 			w.edges = func(e *loader.Edges) { e.Log = slog.New(slog.NewTextHandler(&log, nil)) }
 			for i, n := range someLengths(3, 400) {
-				d := loader.Document{Content: loader.Content{Tokens: documentTokens(uint64(i+1), n)}, Traits: plan.Traits{Hint: &related.Hint{}}}
+				d := loader.Document{Content: loader.Content{Tokens: documentTokens(uint64(i+1), n)}, PackingHints: plan.PackingHints{Hint: &related.Hint{}}}
 				if says && i == 10 {
 					d.Hint = hintOf(1)
 				}

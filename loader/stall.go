@@ -12,6 +12,7 @@ import (
 	"loaderd/internal/quantity"
 	"loaderd/loader/census"
 	"loaderd/loader/plan"
+	"loaderd/loader/planner"
 )
 
 // dryFor is how long a stream must have had nothing new before it is called dry: one that trickles is not dry between its documents.
@@ -504,7 +505,7 @@ func (w *wait) skipped() string {
 }
 
 // queueNote shows the rows that wait for a step: 1024: 3 rows, a step has 48; 2048: 1 row, a step has 24.
-func queueNote(queues []plan.QueueStat) string {
+func queueNote(queues []planner.QueueStat) string {
 	parts := make([]string, len(queues))
 	for i, q := range queues {
 		parts[i] = fmt.Sprintf("%d: %s, a step has %d", q.Bucket, quantity.Things(q.Rows, "row"), q.Of)
@@ -533,7 +534,7 @@ func (w *wait) nextStep() string {
 }
 
 // note adds the figures to the facts of a cause.
-func note(s plan.Shortage, facts map[string]string) {
+func note(s planner.Shortage, facts map[string]string) {
 	if s.Needed == 0 {
 		return // nothing is known yet
 	}

@@ -8,6 +8,7 @@ import (
 
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
+	"loaderd/loader/planner"
 )
 
 // unexplained is a wait in which nothing is wrong: 40 documents are stored and not received.
@@ -15,7 +16,7 @@ func unexplained() *wait {
 	w := &wait{step: 7, planned: 7, options: Options{Stall: time.Minute, Ahead: 4}, config: plan.Config{}}
 	w.source = SourceStatus{Last: 100, Fetched: 60, Delivered: 60}
 	w.report = report{Source: &w.source, Reading: time.Hour, Idle: time.Minute, Connection: &Connection{Up: true}}
-	w.report.PlanStats.Lacks = plan.Shortage{Needed: 10, There: 4}
+	w.report.PlanStats.Lacks = planner.Shortage{Needed: 10, There: 4}
 	return w
 }
 

@@ -7,20 +7,21 @@ import (
 
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
+	"loaderd/loader/planner"
 	"loaderd/packonline"
 )
 
 // planStats are the figures of the planner when the leader's loop last took them.
 type planStats struct {
-	Counts       plan.Counts
+	Counts       planner.Counts
 	Packed       packonline.Counts
 	Pool         packonline.Pending
 	Window       int
 	Queued       int
-	Capacity     plan.Capacity
-	Queues       []plan.QueueStat
-	Lacks        plan.Shortage // of an early drain, while one is possible
-	DrainAt      int64         `json:",omitempty"` // documents that must be packed before an early drain; 0: their number makes none
+	Capacity     planner.Capacity
+	Queues       []planner.QueueStat
+	Lacks        planner.Shortage // of an early drain, while one is possible
+	DrainAt      int64            `json:",omitempty"` // documents that must be packed before an early drain; 0: their number makes none
 	Cursor       plan.Position
 	CursorBefore plan.Position // of the snapshot before
 	Floor        plan.Position
@@ -33,7 +34,7 @@ type planStats struct {
 // SourceStats describes one source.
 type SourceStats struct {
 	mixture.Status
-	plan.SourceCounts
+	planner.SourceCounts
 	Start  uint64       `json:"start"`           // sequence of the document that the run began with
 	Next   uint64       `json:"next"`            // sequence of the next document, 0 behind the last one
 	Stream SourceStatus `json:"stream,omitzero"` // how far it is read
@@ -74,46 +75,46 @@ func (l *leader) snapshot() {
 // Stats is a snapshot of a run, for metrics, the live view and the stats action. Planner figures
 // are at most a fraction of a second old, and not older than any step that can be read.
 type Stats struct {
-	Run             string           `json:"run"`
-	Planned         uint64           `json:"planned_steps"`
-	Wanted          uint64           `json:"wanted_steps"` // no reader has asked for this step or a later one
-	Ended           bool             `json:"ended"`
-	Replaying       bool             `json:"replaying"`
-	Committed       uint64           `json:"committed_step"`
-	Oldest          uint64           `json:"oldest_step"` // that can be read
-	Checkpoint      uint64           `json:"checkpoint_step"`
-	CheckpointBytes int64            `json:"checkpoint_bytes"`
-	Readers         []ReaderStat     `json:"readers"`
-	Documents       int64            `json:"documents"`         // that the packer has taken in, waiting ones included
-	Skipped         plan.Skips       `json:"skipped_documents"` // by reason
-	Cut             int64            `json:"cut_documents"`     // used without their last tokens: more than they may have
-	Tokens          int64            `json:"tokens"`            // of those documents
-	Rows            int64            `json:"rows"`              // in steps
-	Slots           int64            `json:"slots"`             // tokens of those rows, padding included
-	Padding         int64            `json:"padding_tokens"`    // of those
-	MaskedTokens    int64            `json:"masked_tokens"`     // in steps, without a loss
-	Truncated       int64            `json:"truncated_documents"`
-	Dropped         int64            `json:"dropped_tokens"`
-	Repeated        int64            `json:"repeated_tokens"`
-	AgeMax          int64            `json:"age_max"`
-	PoolPieces      int              `json:"pool_pieces"`
-	HeldRows        int              `json:"held_rows"`   // finished rows that the packer holds back
-	HeldPieces      int              `json:"held_pieces"` // in those rows
-	PoolTokens      int64            `json:"pool_tokens"` // of the pieces in the pool and in these rows
-	WindowRows      int              `json:"shuffle_rows"`
-	QueueRows       int              `json:"queue_rows"`
-	Capacity        plan.Capacity    `json:"capacity"`    // of pool, held rows and queues
-	Queues          []plan.QueueStat `json:"queues"`      // by bucket
-	RowsNeeded      int              `json:"rows_needed"` // before the next step comes, at the least; see plan.Shortage
-	RowsThere       int              `json:"rows_there"`  // of the rows needed
-	WaitMax         int64            `json:"wait_max"`    // most documents that came while a row waited for its step
-	Cursor          uint64           `json:"cursor"`
-	Floor           uint64           `json:"floor"`
-	CacheBytes      int64            `json:"cache_bytes"`
-	CacheHits       int64            `json:"cache_hits"`
-	CacheMisses     int64            `json:"cache_misses"`
-	Published       uint64           `json:"published_documents"` // that the streams of the run have taken, as far as the leader has heard
-	Source          SourceStatus     `json:"source"`
+	Run             string              `json:"run"`
+	Planned         uint64              `json:"planned_steps"`
+	Wanted          uint64              `json:"wanted_steps"` // no reader has asked for this step or a later one
+	Ended           bool                `json:"ended"`
+	Replaying       bool                `json:"replaying"`
+	Committed       uint64              `json:"committed_step"`
+	Oldest          uint64              `json:"oldest_step"` // that can be read
+	Checkpoint      uint64              `json:"checkpoint_step"`
+	CheckpointBytes int64               `json:"checkpoint_bytes"`
+	Readers         []ReaderStat        `json:"readers"`
+	Documents       int64               `json:"documents"`         // that the packer has taken in, waiting ones included
+	Skipped         plan.Skips          `json:"skipped_documents"` // by reason
+	Cut             int64               `json:"cut_documents"`     // used without their last tokens: more than they may have
+	Tokens          int64               `json:"tokens"`            // of those documents
+	Rows            int64               `json:"rows"`              // in steps
+	Slots           int64               `json:"slots"`             // tokens of those rows, padding included
+	Padding         int64               `json:"padding_tokens"`    // of those
+	MaskedTokens    int64               `json:"masked_tokens"`     // in steps, without a loss
+	Truncated       int64               `json:"truncated_documents"`
+	Dropped         int64               `json:"dropped_tokens"`
+	Repeated        int64               `json:"repeated_tokens"`
+	AgeMax          int64               `json:"age_max"`
+	PoolPieces      int                 `json:"pool_pieces"`
+	HeldRows        int                 `json:"held_rows"`   // finished rows that the packer holds back
+	HeldPieces      int                 `json:"held_pieces"` // in those rows
+	PoolTokens      int64               `json:"pool_tokens"` // of the pieces in the pool and in these rows
+	WindowRows      int                 `json:"shuffle_rows"`
+	QueueRows       int                 `json:"queue_rows"`
+	Capacity        planner.Capacity    `json:"capacity"`    // of pool, held rows and queues
+	Queues          []planner.QueueStat `json:"queues"`      // by bucket
+	RowsNeeded      int                 `json:"rows_needed"` // before the next step comes, at the least; see plan.Shortage
+	RowsThere       int                 `json:"rows_there"`  // of the rows needed
+	WaitMax         int64               `json:"wait_max"`    // most documents that came while a row waited for its step
+	Cursor          uint64              `json:"cursor"`
+	Floor           uint64              `json:"floor"`
+	CacheBytes      int64               `json:"cache_bytes"`
+	CacheHits       int64               `json:"cache_hits"`
+	CacheMisses     int64               `json:"cache_misses"`
+	Published       uint64              `json:"published_documents"` // that the streams of the run have taken, as far as the leader has heard
+	Source          SourceStatus        `json:"source"`
 	// Sources are in the order of their numbers; Source is the one that comes next.
 	Sources []SourceStats `json:"sources,omitempty"`
 	// Streams is how full the document streams are, in the order of their sources.

@@ -160,12 +160,12 @@ func (s *streams) Content(ctx context.Context, ref uint64) (Content, error) {
 }
 
 // Traits returns the documents of a message that the plan names, with their traits.
-func (s *streams) Traits(ctx context.Context, ref uint64) ([]plan.Part, error) {
+func (s *streams) PackingHints(ctx context.Context, ref uint64) ([]plan.Part, error) {
 	x, sequence, err := s.of(ctx, ref)
 	if err != nil {
 		return nil, err
 	}
-	return x.Documents.Traits(ctx, sequence)
+	return x.Documents.PackingHints(ctx, sequence)
 }
 
 // Again is Documents.Again for documents that the plan names; so does their Sequence.

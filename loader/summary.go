@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"loaderd/loader/plan"
+	"loaderd/loader/planner"
 )
 
 // Summary is what a plan says of its run.
@@ -92,7 +93,7 @@ func (s *Summary) inherits() {
 
 // restored takes in the sources as they were at a checkpoint.
 func (s *Summary) restored(c plan.Checkpoint) error {
-	a, err := plan.Restore(s.Header, c)
+	a, err := planner.Restore(s.Header, c)
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 
 	"loaderd/bench/page"
 	"loaderd/loader/plan"
+	"loaderd/loader/planner"
 	"loaderd/packonline"
 )
 
@@ -23,7 +24,7 @@ func printBalance(ctx context.Context, b *bench, out io.Writer) error {
 		for i := range over {
 			c.Steps.Balance = i == 1
 			x := make([]excess, len(worlds))
-			if _, err := planSteps(ctx, c, in, func(_ *plan.Planner, _ plan.Arrival, steps []plan.Step) {
+			if _, err := planSteps(ctx, c, in, func(_ *planner.Planner, _ plan.Arrival, steps []plan.Step) {
 				for _, s := range steps {
 					for k, w := range worlds {
 						x[k].observe(s.Rows, w)

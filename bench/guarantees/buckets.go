@@ -9,6 +9,7 @@ import (
 
 	"loaderd/bench/page"
 	"loaderd/loader/plan"
+	"loaderd/loader/planner"
 	"loaderd/packonline"
 )
 
@@ -65,9 +66,9 @@ func serve(ctx context.Context, c plan.Config, in []plan.Arrival) (*served, erro
 	}
 	var rows packonline.Rows
 	packed := make([]float64, n)
-	var was []plan.QueueStat
+	var was []planner.QueueStat
 	nextAt := make([]uint64, len(in)+1) // step that came next behind each document
-	p, err := planSteps(ctx, c, in, func(p *plan.Planner, a plan.Arrival, steps []plan.Step) {
+	p, err := planSteps(ctx, c, in, func(p *planner.Planner, a plan.Arrival, steps []plan.Step) {
 		rows.Reset()
 		packer.Add(packonline.Doc{Seq: a.Sequence, Length: int32(a.Length)}, &rows)
 		for i := range rows.Len() {

@@ -13,6 +13,7 @@ import (
 
 	"loaderd/bench/page"
 	"loaderd/loader/plan"
+	"loaderd/loader/planner"
 	"loaderd/stream"
 	"loaderd/stream/checkpoints"
 	"loaderd/stream/planlog"
@@ -63,7 +64,7 @@ func measureState(ctx context.Context, store *stream.Store, c plan.Config, b *be
 		return f, err
 	}
 	var take, put, get, restore []time.Duration
-	measure := func(p *plan.Planner) error {
+	measure := func(p *planner.Planner) error {
 		began := time.Now()
 		state := p.AppendState(nil)
 		take = append(take, time.Since(began))
@@ -95,7 +96,7 @@ func measureState(ctx context.Context, store *stream.Store, c plan.Config, b *be
 		return nil
 	}
 	var failed error
-	_, err = planSteps(ctx, c, in, func(p *plan.Planner, a plan.Arrival, _ []plan.Step) {
+	_, err = planSteps(ctx, c, in, func(p *planner.Planner, a plan.Arrival, _ []plan.Step) {
 		if failed == nil && a.Sequence > uint64(len(in)/2) && a.Sequence%apart == 0 {
 			failed = measure(p)
 		}

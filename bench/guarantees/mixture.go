@@ -9,6 +9,7 @@ import (
 	"loaderd/internal/lengths"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
+	"loaderd/loader/planner"
 )
 
 // mixed is a run of several sources whose documents are functions of source and sequence.
@@ -36,12 +37,12 @@ func newMixed(sources map[string]mixture.Source, length func(source int, sequenc
 }
 
 // begin returns the run's applier.
-func (m *mixed) begin() (*plan.Applier, error) {
-	return plan.NewApplier(plan.Header{Config: m.config, Sources: m.begins})
+func (m *mixed) begin() (*planner.Applier, error) {
+	return planner.NewApplier(plan.Header{Config: m.config, Sources: m.begins})
 }
 
 // next is the document that the run takes next.
-func (m *mixed) next(p *plan.Planner) (a plan.Arrival, ok bool) {
+func (m *mixed) next(p *planner.Planner) (a plan.Arrival, ok bool) {
 	source, sequence, ok := p.Wants()
 	if ok {
 		a = plan.Arrival{Source: source, Sequence: sequence, Length: m.length(source, sequence)}
@@ -50,7 +51,7 @@ func (m *mixed) next(p *plan.Planner) (a plan.Arrival, ok bool) {
 }
 
 // take plans documents until so many tokens are taken or none is left.
-func (m *mixed) take(ctx context.Context, a *plan.Applier, tokens int64, each func(plan.Step)) error {
+func (m *mixed) take(ctx context.Context, a *planner.Applier, tokens int64, each func(plan.Step)) error {
 	for i := 0; a.Fed < tokens; i++ {
 		if i%4096 == 0 && ctx.Err() != nil {
 			return ctx.Err()
@@ -71,13 +72,13 @@ func (m *mixed) take(ctx context.Context, a *plan.Applier, tokens int64, each fu
 }
 
 // end seals all sources behind the documents that were taken.
-func (m *mixed) end(a *plan.Applier, each func(plan.Step)) error {
+func (m *mixed) end(a *planner.Applier, each func(plan.Step)) error {
 	for i, s := range a.Planner.Mixture().Status() {
 		if !s.Sealed {
 			a.Record(plan.SealSource{At: a.Planner.Clock(), Source: i, Last: m.begins[i].Start + s.Taken - 1})
 		}
 	}
-	return a.Settle(func(r plan.Ready) error {
+	return a.Settle(func(r planner.Ready) error {
 		for _, s := range r.Steps {
 			each(s)
 		}

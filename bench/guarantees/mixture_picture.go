@@ -20,6 +20,7 @@ import (
 	"loaderd/internal/lengths"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
+	"loaderd/loader/planner"
 )
 
 // The run of the picture: three sources whose weights are changed by hand, one of which rests for a while, and an anneal at the end.
@@ -133,7 +134,7 @@ func picture(ctx context.Context) ([]point, error) {
 			break
 		}
 		a.Record(x.control.PlaceBehind(a.Planner.Clock()))
-		if err := a.Settle(func(plan.Ready) error { return nil }); err != nil { // no control of these completes a step
+		if err := a.Settle(func(planner.Ready) error { return nil }); err != nil { // no control of these completes a step
 			return nil, err
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"loaderd/internal/config"
 	"loaderd/internal/lengths"
 	"loaderd/loader/plan"
+	"loaderd/loader/planner"
 )
 
 // fiveBuckets are the row lengths of Beyond Fixed Length.
@@ -40,16 +41,16 @@ func arrivals(n int) []plan.Arrival {
 }
 
 // newPlanner is the planner of a run that begins with the first documents of its sources.
-func newPlanner(c plan.Config) (*plan.Planner, error) {
+func newPlanner(c plan.Config) (*planner.Planner, error) {
 	h := plan.Header{Config: c}
 	for _, name := range slices.Sorted(maps.Keys(c.Sources)) {
 		h.Sources = append(h.Sources, plan.SourceBegin{Name: name, Start: 1})
 	}
-	return plan.New(h)
+	return planner.New(h)
 }
 
 // planSteps feeds documents to a new planner and tells each of what came of it.
-func planSteps(ctx context.Context, c plan.Config, in []plan.Arrival, each func(p *plan.Planner, a plan.Arrival, steps []plan.Step)) (*plan.Planner, error) {
+func planSteps(ctx context.Context, c plan.Config, in []plan.Arrival, each func(p *planner.Planner, a plan.Arrival, steps []plan.Step)) (*planner.Planner, error) {
 	p, err := newPlanner(c)
 	if err != nil {
 		return nil, err

@@ -20,6 +20,7 @@ import (
 	"loaderd/internal/config"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
+	"loaderd/loader/planner"
 )
 
 // request is a run. Sources are named s00, s01, ... in its order.
@@ -95,7 +96,7 @@ func run(args []string, stdin io.Reader, stdout io.Writer) error {
 type mixer struct {
 	request
 	header       plan.Header
-	applier      *plan.Applier
+	applier      *planner.Applier
 	taken, steps *bufio.Writer // nil where nobody asks
 }
 
@@ -115,7 +116,7 @@ func (m *mixer) begin() (err error) {
 		m.header.Sources = append(m.header.Sources, b)
 	}
 	m.header.Config = c
-	m.applier, err = plan.NewApplier(m.header)
+	m.applier, err = planner.NewApplier(m.header)
 	return err
 }
 
@@ -160,12 +161,12 @@ func (m *mixer) change(weights []float64) error {
 			return err
 		}
 		fed := m.applier.Fed
-		if m.applier, err = plan.Restore(m.header, state); err != nil {
+		if m.applier, err = planner.Restore(m.header, state); err != nil {
 			return err
 		}
 		m.applier.Fed = fed
 	}
-	return m.applier.Settle(func(r plan.Ready) error {
+	return m.applier.Settle(func(r planner.Ready) error {
 		m.emit(r.Steps)
 		return nil
 	})

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"loaderd/loader/plan"
+	"loaderd/loader/planner"
 )
 
 // Build is what the program knows of itself.
@@ -28,7 +29,7 @@ var release, revision string
 func This() Build {
 	b := Build{
 		Version: "(devel)", Revision: revision, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
-		PlanFormat: plan.FormatVersion, PlanAlgorithm: plan.AlgorithmVersion,
+		PlanFormat: plan.FormatVersion, PlanAlgorithm: planner.AlgorithmVersion,
 	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

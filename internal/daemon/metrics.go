@@ -10,6 +10,7 @@ import (
 	"loaderd/internal/access"
 	"loaderd/loader"
 	"loaderd/loader/plan"
+	"loaderd/loader/planner"
 	"loaderd/stream/deadletter"
 )
 
@@ -119,18 +120,18 @@ var metrics = append(skipMetrics(), []metric{
 type bucketMetric struct {
 	desc  *prometheus.Desc
 	kind  prometheus.ValueType
-	value func(plan.QueueStat) float64
+	value func(planner.QueueStat) float64
 }
 
-func ofBucket(kind prometheus.ValueType, name, help string, value func(plan.QueueStat) float64) bucketMetric {
+func ofBucket(kind prometheus.ValueType, name, help string, value func(planner.QueueStat) float64) bucketMetric {
 	return bucketMetric{prometheus.NewDesc("loaderd_"+name, help, []string{"bucket"}, nil), kind, value}
 }
 
 var bucketMetrics = []bucketMetric{
-	ofBucket(prometheus.CounterValue, "bucket_steps_total", "Steps in the plan, by the length of their rows.", func(q plan.QueueStat) float64 { return float64(q.Steps) }),
-	ofBucket(prometheus.GaugeValue, "bucket_queue_rows", "Rows of the bucket that wait for a step.", func(q plan.QueueStat) float64 { return float64(q.Rows) }),
-	ofBucket(prometheus.GaugeValue, "bucket_queue_tokens", "Tokens of the rows of the bucket that wait for a step.", func(q plan.QueueStat) float64 { return float64(q.Tokens) }),
-	ofBucket(prometheus.GaugeValue, "bucket_queue_wait_documents", "Documents that came while the oldest row of the bucket that waits for a step waited.", func(q plan.QueueStat) float64 { return float64(q.Wait) }),
+	ofBucket(prometheus.CounterValue, "bucket_steps_total", "Steps in the plan, by the length of their rows.", func(q planner.QueueStat) float64 { return float64(q.Steps) }),
+	ofBucket(prometheus.GaugeValue, "bucket_queue_rows", "Rows of the bucket that wait for a step.", func(q planner.QueueStat) float64 { return float64(q.Rows) }),
+	ofBucket(prometheus.GaugeValue, "bucket_queue_tokens", "Tokens of the rows of the bucket that wait for a step.", func(q planner.QueueStat) float64 { return float64(q.Tokens) }),
+	ofBucket(prometheus.GaugeValue, "bucket_queue_wait_documents", "Documents that came while the oldest row of the bucket that waits for a step waited.", func(q planner.QueueStat) float64 { return float64(q.Wait) }),
 }
 
 // ended are the rows of splice by how they ended, under the names that it counts them by.

@@ -9,18 +9,18 @@ import (
 type Arrival struct {
 	Source   int // number of the source that it comes from
 	Sequence uint64
-	ID       uint64 // hash of the producer's id, 0 for none
-	Length   int    // tokens, end-of-document token included
-	Skip     Skip   // not empty: the document is not used
-	Loss     Runs   // which of its tokens have a loss
-	Cut      bool   // it had more tokens than documents.max_tokens lets it have
-	Traits
+	ID       uint64   // hash of the producer's id, 0 for none
+	Length   int      // tokens, end-of-document token included
+	Skip     Skip     // not empty: the document is not used
+	Loss     LossRuns // which of its tokens have a loss
+	Cut      bool     // it had more tokens than documents.max_tokens lets it have
+	PackingHints
 	Parts []Part // of a message with several documents; then only Source and Sequence count besides
 }
 
-// Traits are what the planner is told of a document beside its length. They follow from the document alone, and are never its text. No
+// PackingHints are what the planner is told of a document beside its length. They follow from the document alone, and are never its text. No
 // state holds them: for a restored planner they are read again.
-type Traits struct {
+type PackingHints struct {
 	Hint *related.Hint // what it is about, where the packing method asks for that; else nil
 }
 

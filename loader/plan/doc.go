@@ -1,5 +1,7 @@
-// Package plan is what a run's plan is made by and made of: the configuration that shapes it, the Planner, the Applier that gives it documents and
-// controls, the steps that come out, and the records in which all of it stands in the plan log.
+// Package plan holds the records of a plan log and what they are made of: configuration, header, steps, control records,
+// checkpoints, and the Validator that refuses records that no leader can have written at their position. Package planner
+// makes the steps.
 //
-// It is pure: no clock, no goroutine, no I/O, and no randomness that is not keyed by the configuration. It sees lengths, never tokens.
+// It is pure: no clock, no goroutine, no I/O, and no randomness that is not keyed by the configuration. It sees lengths,
+// never tokens.
 package plan

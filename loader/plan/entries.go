@@ -287,8 +287,8 @@ func readControl(r *codec.Cursor, kind byte) Entry {
 		return SealSource{r.Uvarint(), readIdentity(r), readSource(r), r.Uvarint()}
 	case kindRest:
 		return Rest{r.Uvarint(), readSource(r), r.Bounded(1) == 1}
-	case kindHeritage:
-		return readHeritage(r)
+	case kindForkState:
+		return readForkState(r)
 	}
 	r.Fail(fmt.Errorf("unknown kind %d", kind))
 	return nil

@@ -4,13 +4,13 @@ import (
 	"loaderd/packonline"
 )
 
-// Runs say which tokens of a document have a loss: lengths of runs in tokens, in turns with and without, beginning with those that have one. The first may
+// LossRuns say which tokens of a document have a loss: lengths of runs in tokens, in turns with and without, beginning with those that have one. The first may
 // be 0, no other is. Nil stands for a document whose tokens all have a loss; runs of one that has none without are nil, too.
-type Runs []int32
+type LossRuns []int32
 
-// Normal returns the runs in the form that Runs have, joined where they say the same: lengths may be 0 anywhere.
-func Normal(lengths []int32) Runs {
-	var out Runs
+// NewLossRuns returns the runs in the form that Runs have, joined where they say the same: lengths may be 0 anywhere.
+func NewLossRuns(lengths []int32) LossRuns {
+	var out LossRuns
 	for i, n := range lengths {
 		switch {
 		case n == 0:
@@ -31,8 +31,8 @@ func Normal(lengths []int32) Runs {
 	return out
 }
 
-// Append appends those of the tokens [start, end) to the lengths of others, an even number of them, and so that their number is even again: as Normal takes them.
-func (r Runs) Append(lengths []int32, start, end int32) []int32 {
+// Append appends those of the tokens [start, end) to the lengths of others, an even number of them, and so that their number is even again: as NewLossRuns takes them.
+func (r LossRuns) Append(lengths []int32, start, end int32) []int32 {
 	at := start
 	r.Masked(packonline.Piece{Start: start, Length: end - start}, func(from, to int32) {
 		lengths = append(lengths, from-at, to-from)
@@ -42,10 +42,10 @@ func (r Runs) Append(lengths []int32, start, end int32) []int32 {
 }
 
 // Any reports whether a token has a loss.
-func (r Runs) Any() bool { return r == nil || r[0] > 0 || len(r) > 2 }
+func (r LossRuns) Any() bool { return r == nil || r[0] > 0 || len(r) > 2 }
 
 // Masked calls f for the tokens [start, end) of a piece that have no loss, in order.
-func (r Runs) Masked(x packonline.Piece, f func(start, end int32)) {
+func (r LossRuns) Masked(x packonline.Piece, f func(start, end int32)) {
 	at := int32(0)
 	for i, n := range r {
 		if at >= x.Start+x.Length {

@@ -16,13 +16,13 @@ type Parent struct {
 	Step        uint64 `json:"step"`
 	Fingerprint string `json:"fingerprint"`
 	// Sources are how far each was read, by the numbers of the sources.
-	Sources []InheritedSource `json:"sources"`
-	State   uint64            `json:"state"`   // bytes of the planner's state with which the run begins
-	Records uint64            `json:"records"` // behind the header that have that state
+	Sources []ParentSource `json:"sources"`
+	State   uint64         `json:"state"`   // bytes of the planner's state with which the run begins
+	Records uint64         `json:"records"` // behind the header that have that state
 }
 
-// InheritedSource is how far the parent of a run had read a source.
-type InheritedSource struct {
+// ParentSource is how far the parent of a run had read a source.
+type ParentSource struct {
 	Epoch uint64 `json:"epoch,omitempty"` // that is read, from 0
 	Taken uint64 `json:"taken"`           // documents of it
 	// Sealed says that the parent knew where it ends: behind Last.
@@ -36,25 +36,25 @@ type InheritedSource struct {
 }
 
 // Place is how far the source is read.
-func (s InheritedSource) Place() mixture.Place { return mixture.Place{Epoch: s.Epoch, Taken: s.Taken} }
+func (s ParentSource) Place() mixture.Place { return mixture.Place{Epoch: s.Epoch, Taken: s.Taken} }
 
-// Heritage is a part of the planner's state with which a fork begins. All parts stand directly behind the header.
-type Heritage struct {
+// ForkState is a part of the planner's state with which a fork begins. All parts stand directly behind the header.
+type ForkState struct {
 	Part  uint64 // from 0
 	State []byte
 }
 
 // Kind is that of its records.
-func (Heritage) Kind() byte { return kindHeritage }
+func (ForkState) Kind() byte { return kindForkState }
 
-func (e Heritage) appendBody(b []byte) []byte {
+func (e ForkState) appendBody(b []byte) []byte {
 	return append(binary.AppendUvarint(b, e.Part), e.State...)
 }
 
-func (e Heritage) String() string { return fmt.Sprintf("part %d of what the run inherited", e.Part) }
+func (e ForkState) String() string { return fmt.Sprintf("part %d of what the run inherited", e.Part) }
 
-func readHeritage(r *codec.Cursor) Entry {
-	e := Heritage{Part: r.Uvarint()}
+func readForkState(r *codec.Cursor) Entry {
+	e := ForkState{Part: r.Uvarint()}
 	e.State = r.Bytes(len(r.Rest))
 	return e
 }
@@ -64,7 +64,7 @@ func (h Header) WithState(limit int) (Header, [][]byte) {
 	room := limit - recordOverhead - binary.MaxVarintLen64
 	parent, parts := *h.Parent, [][]byte{}
 	for part := range slices.Chunk(h.State, room) {
-		parts = append(parts, EncodeRecord(Heritage{uint64(len(parts)), part}))
+		parts = append(parts, EncodeRecord(ForkState{uint64(len(parts)), part}))
 	}
 	parent.Records = uint64(len(parts))
 	h.Parent = &parent

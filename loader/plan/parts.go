@@ -9,13 +9,13 @@ import (
 // A document that is split is several Parts, which have its ID. Each is a document of its own but for the split of its source (mixture.Split): that takes
 // all of them or none, so that no model is tested with what it has learnt the rest of.
 type Part struct {
-	ID     uint64 // hash of the producer's id, 0 for none
-	Length int    // tokens, end-of-document token included
-	Skip   Skip   // not empty: the document is not used
-	Loss   Runs   // which of its tokens have a loss
-	Cut    bool   // it had more tokens than documents.max_tokens lets it have
-	Nth    int    // how many Parts of the same document come before it, where that is split
-	Traits
+	ID     uint64   // hash of the producer's id, 0 for none
+	Length int      // tokens, end-of-document token included
+	Skip   Skip     // not empty: the document is not used
+	Loss   LossRuns // which of its tokens have a loss
+	Cut    bool     // it had more tokens than documents.max_tokens lets it have
+	Nth    int      // how many Parts of the same document come before it, where that is split
+	PackingHints
 }
 
 // pieceOdds are by what the identities of a document's Parts differ: 2^64 divided by the golden ratio.
@@ -43,7 +43,7 @@ func (a *Arrival) Document(i int) Part {
 	if len(a.Parts) > 0 {
 		return a.Parts[i]
 	}
-	return Part{ID: a.ID, Length: a.Length, Skip: a.Skip, Loss: a.Loss, Cut: a.Cut, Traits: a.Traits}
+	return Part{ID: a.ID, Length: a.Length, Skip: a.Skip, Loss: a.Loss, Cut: a.Cut, PackingHints: a.PackingHints}
 }
 
 // Documents returns all documents of the arrival.
@@ -64,12 +64,12 @@ func (a Arrival) Lengths() Arrival {
 	return a
 }
 
-// Bare returns the arrival without its traits, too.
+// Bare returns the arrival without packing hints, too.
 func (a Arrival) Bare() Arrival {
 	a = a.Lengths()
-	a.Traits = Traits{}
+	a.PackingHints = PackingHints{}
 	for i := range a.Parts {
-		a.Parts[i].Traits = Traits{}
+		a.Parts[i].PackingHints = PackingHints{}
 	}
 	return a
 }

@@ -32,7 +32,7 @@ const (
 	kindMix        = 10 // a change of the mixture
 	kindSealSource = 11 // the end of a source
 	kindRest       = 12 // of a source
-	kindHeritage   = 13 // a part of the state that a fork begins with
+	kindForkState  = 13 // a part of the state that a fork begins with
 	kindSeal       = 14 // a request to end all sources: no record of a plan
 )
 
@@ -59,7 +59,7 @@ type Header struct {
 	Config  Config        `json:"config"`
 	// Parent is the run that this one was forked from.
 	Parent *Parent `json:"parent,omitempty"`
-	// State is what the planner of a fork begins with. Records of their own hold it, behind the header: see Heritage.
+	// State is what the planner of a fork begins with. Records of their own hold it, behind the header: see ForkState.
 	State []byte `json:"-"`
 	// Repair says of which damaged plan this one is a copy.
 	Repair *Repair `json:"repair,omitempty"`

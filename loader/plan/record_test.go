@@ -123,7 +123,7 @@ func FuzzDecodeRecord(f *testing.F) {
 	}
 	records = append(records, several...)
 	for _, b := range append(records, EncodeRecord(Seal{}), EncodeRecord(Seal{"alice"}), EncodeRecord(Drain{78, "bob/7"}), EncodeRecord(SealSource{79, "c", 2, 9}), EncodeRecord(Commit{"a", 9}), EncodeRecord(Term{"host/7"}), EncodeRecord(Term{}), EncodeRecord(Mix{At: 5, By: "c", Change: mixture.Change{Weights: map[string]float64{"web": 1}}, Decided: new(uint64)}), EncodeRecord(Header{Run: "x"}),
-		EncodeRecord(Heritage{3, []byte("state")})) {
+		EncodeRecord(ForkState{3, []byte("state")})) {
 		f.Add(b[:len(b)-4]) // the fuzz function adds the checksum, else nothing else would be reached
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -129,33 +129,6 @@ func TestBadTransformations(t *testing.T) {
 	}
 }
 
-// Documents that are cut and left out for their length are counted, also by a planner that goes on from a state.
-func TestCountsOfLongDocuments(t *testing.T) {
-	c := plantest.Config("concat")
-	p, err := plan.New(plantest.Header(c))
-	if err != nil {
-		t.Fatal(err)
-	}
-	arrivals := []plan.Arrival{{Length: 5}, {Length: 9, Cut: true}, {Skip: plan.SkipLong}, {Length: 9, Cut: true, ID: 7}, {Length: 9, Cut: true, ID: 7}, {Skip: plan.SkipLong}}
-	for i, a := range arrivals {
-		a.Sequence = uint64(i + 1)
-		if _, err := p.Add(a); err != nil {
-			t.Fatal(err)
-		}
-		next, err := plan.New(plantest.Header(c))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := next.RestoreState(p.AppendState(nil)); err != nil {
-			t.Fatal(err)
-		}
-		p = next
-	}
-	if counts, _ := p.Counts(); counts.Cut != 2 || counts.Skipped.Of(plan.SkipLong) != 2 || counts.Skipped.Of(plan.SkipDuplicate) != 1 {
-		t.Errorf("%+v", counts)
-	}
-}
-
 // What a run can decode of its documents, a fork of it can.
 func TestUnread(t *testing.T) {
 	column := func(typ string) map[string]plan.TokenColumn { return map[string]plan.TokenColumn{"a": {Type: typ}} }

@@ -159,7 +159,7 @@ func (d decoder) idsOf(ids *array.List, i int) ([]int32, *deadletter.Problem) {
 }
 
 // maskOf returns which tokens of a document have a loss.
-func maskOf(losses *array.List, i, tokens int) (plan.Runs, *deadletter.Problem) {
+func maskOf(losses *array.List, i, tokens int) (plan.LossRuns, *deadletter.Problem) {
 	from, to := losses.ValueOffsets(i)
 	if int(to-from) != tokens {
 		return nil, bad(badLoss, "%s has %d values, the document %d tokens", columnLoss, to-from, tokens)
@@ -175,7 +175,7 @@ func maskOf(losses *array.List, i, tokens int) (plan.Runs, *deadletter.Problem) 
 		}
 		lengths[len(lengths)-1]++
 	}
-	return plan.Normal(lengths), nil
+	return plan.NewLossRuns(lengths), nil
 }
 
 func factorOf(weights arrow.Array, i int) (*float32, *deadletter.Problem) {

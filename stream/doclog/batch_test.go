@@ -94,9 +94,9 @@ func TestBatch(t *testing.T) {
 	want := loader.Document{Sequence: 1}
 	half := float32(0.5)
 	want.Narrow = []uint16{1, 2, 3, testEnd, 4, 5, testEnd, 6, testEnd, 7, testEnd}
-	want.Loss = plan.Runs{1, 7, 3}
+	want.Loss = plan.LossRuns{1, 7, 3}
 	want.Docs = []loader.Doc{{Start: 0, Weight: &half}, {Start: 4}, {Start: 4}, {Start: 7}, {Start: 9}}
-	want.Parts = []plan.Part{{Length: 4, Loss: plan.Runs{1, 3}}, {Skip: plan.SkipEmpty}, {Length: 3, Skip: plan.SkipMasked, Loss: plan.Runs{0, 3}}, {Length: 2, Loss: plan.Runs{0, 1, 1}}, {Length: 2}}
+	want.Parts = []plan.Part{{Length: 4, Loss: plan.LossRuns{1, 3}}, {Skip: plan.SkipEmpty}, {Length: 3, Skip: plan.SkipMasked, Loss: plan.LossRuns{0, 3}}, {Length: 2, Loss: plan.LossRuns{0, 1, 1}}, {Length: 2}}
 	src := openSource(t, l, 1)
 	got := nextDoc(t, src)
 	shown, err := l.Show(natstest.Context(t), 1)

@@ -51,11 +51,11 @@ type decoded struct {
 	path     string // where it came from, empty when that is not said
 	vector   []int8 // its embedding, nil when it has none or no one asks
 	text     []byte
-	parts    []part    // in place of text, where it comes in parts
-	tokens   []int32   // has room for one more id; nil for text
-	replaced int       // bytes of text and parts that are not UTF-8, in place of which the tokenizer reads U+FFFD
-	loss     plan.Runs // of the tokens
-	weight   *float32  // nil is 1
+	parts    []part        // in place of text, where it comes in parts
+	tokens   []int32       // has room for one more id; nil for text
+	replaced int           // bytes of text and parts that are not UTF-8, in place of which the tokenizer reads U+FFFD
+	loss     plan.LossRuns // of the tokens
+	weight   *float32      // nil is 1
 	// columns are those of values for each token that the run takes along, by their places; nil for one that the document has not, or for all of them.
 	columns [][]byte
 	meta    []any // as loader.Content.Meta
@@ -235,7 +235,7 @@ func copyIDs(ids []int32, data []byte) uint32 {
 }
 
 // lossOf reads the lengths of the runs of tokens with and without a loss, which add up to those of the document.
-func lossOf(value string, tokens int) (plan.Runs, *deadletter.Problem) {
+func lossOf(value string, tokens int) (plan.LossRuns, *deadletter.Problem) {
 	if value == "" {
 		return nil, nil
 	}
@@ -254,7 +254,7 @@ func lossOf(value string, tokens int) (plan.Runs, *deadletter.Problem) {
 	if sum != tokens {
 		return nil, bad(badLoss, "header %s: runs of %d tokens or more, the document has %d", stream.HeaderLoss, sum, tokens)
 	}
-	return plan.Normal(lengths), nil
+	return plan.NewLossRuns(lengths), nil
 }
 
 // weightOf reads a weight; 1 is nil.

@@ -268,11 +268,11 @@ func TestEncodeParts(t *testing.T) {
 		parts  []part
 		end    int32
 		tokens string
-		loss   plan.Runs
+		loss   plan.LossRuns
 	}{
-		{"the end behind the last part", []part{text(false, "ask"), text(true, "say")}, '$', "asksay$", plan.Runs{0, 3, 4}},
-		{"not twice", []part{text(false, "ask"), text(true, "say$")}, '$', "asksay$", plan.Runs{0, 3, 4}},
-		{"not twice where a part follows that is empty", []part{text(false, "ask"), text(true, "say$"), text(false, "")}, '$', "asksay$", plan.Runs{0, 3, 3, 1}},
+		{"the end behind the last part", []part{text(false, "ask"), text(true, "say")}, '$', "asksay$", plan.LossRuns{0, 3, 4}},
+		{"not twice", []part{text(false, "ask"), text(true, "say$")}, '$', "asksay$", plan.LossRuns{0, 3, 4}},
+		{"not twice where a part follows that is empty", []part{text(false, "ask"), text(true, "say$"), text(false, "")}, '$', "asksay$", plan.LossRuns{0, 3, 3, 1}},
 		{"no end", []part{text(true, "say")}, -1, "say", nil},
 		{"nothing but the end", []part{text(true, "$")}, '$', "", nil},
 		{"nothing", []part{text(true, ""), text(false, "")}, '$', "", nil},

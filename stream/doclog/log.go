@@ -228,7 +228,7 @@ func (l *Log) Content(ctx context.Context, sequence uint64) (loader.Content, err
 }
 
 // Traits returns what travels beside the length of the documents of a message again, equal to what the source delivered. It waits as Content does.
-func (l *Log) Traits(ctx context.Context, sequence uint64) ([]plan.Part, error) {
+func (l *Log) PackingHints(ctx context.Context, sequence uint64) ([]plan.Part, error) {
 	doc, err := l.again(ctx, sequence)
 	return doc.Documents(), err
 }

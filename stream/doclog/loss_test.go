@@ -25,23 +25,23 @@ func TestLoss(t *testing.T) {
 	tests := []struct {
 		message stream.Message
 		text    string
-		loss    plan.Runs
+		loss    plan.LossRuns
 		weight  float32
 		skip    plan.Skip
 	}{
-		{message: parts(`{"parts":[{"text":"ask","loss":false},{"text":"say","loss":true}]}`), text: "asksay", loss: plan.Runs{0, 3, 4}},
-		{message: parts(`{"parts":[{"text":"say"},{"text":"ask","loss":false}]}`), text: "sayask", loss: plan.Runs{3, 4}},
+		{message: parts(`{"parts":[{"text":"ask","loss":false},{"text":"say","loss":true}]}`), text: "asksay", loss: plan.LossRuns{0, 3, 4}},
+		{message: parts(`{"parts":[{"text":"say"},{"text":"ask","loss":false}]}`), text: "sayask", loss: plan.LossRuns{3, 4}},
 		{message: parts(`{"parts":[{"text":"a"},{"text":""},{"text":"b","loss":true}],"weight":0.5}`), text: "ab", weight: 0.5},
 		{message: parts(`{"parts":[{"text":"a"},{"text":"b","loss":false},{"text":"c","loss":false},{"text":"d"},{"text":"","loss":false}]}`), text: "abcd",
-			loss: plan.Runs{1, 2, 1, 1}}, // the end has the loss of the last part, however short
+			loss: plan.LossRuns{1, 2, 1, 1}}, // the end has the loss of the last part, however short
 		{message: parts(`{"parts":[{"text":"ask","loss":false}]}`), skip: plan.SkipMasked},
 		{message: parts(`{"parts":[]}`), skip: plan.SkipEmpty},
 		{message: parts(`{"parts":[{"text":""}]}`), skip: plan.SkipEmpty},
 		{message: parts(`{"text":"a","weight":null}`), text: "a"},
 		{message: stream.Message{Data: []byte("text"), Weight: &half}, text: "text", weight: 0.5},
-		{message: ids([]int32{1, 2}, 'a', 'b', 'c'), text: "abc", loss: plan.Runs{1, 3}},
-		{message: ids([]int32{0, 2, 1}, 'a', 'b', 'c'), text: "abc", loss: plan.Runs{0, 2, 2}},
-		{message: ids([]int32{0, 2, 1}, 'a', 'b', testEnd), text: "ab", loss: plan.Runs{0, 2, 1}},
+		{message: ids([]int32{1, 2}, 'a', 'b', 'c'), text: "abc", loss: plan.LossRuns{1, 3}},
+		{message: ids([]int32{0, 2, 1}, 'a', 'b', 'c'), text: "abc", loss: plan.LossRuns{0, 2, 2}},
+		{message: ids([]int32{0, 2, 1}, 'a', 'b', testEnd), text: "ab", loss: plan.LossRuns{0, 2, 1}},
 		{message: ids([]int32{3}, 'a', 'b', 'c'), text: "abc"},
 		{message: ids([]int32{0, 3}, 'a', 'b', 'c'), skip: plan.SkipMasked},
 		{message: parts(`{"parts":[{"text":"panic"}]}`), skip: plan.SkipUndecodable},

@@ -28,7 +28,7 @@ func (t *transform) pieces(d *draft, e *encoder) (m made, failed *deadletter.Pro
 			t.begin(&p)
 		}
 		if d.loss != nil {
-			p.loss = plan.Runs(d.loss).Append(nil, int32(d.first+to-len(p.ids)), int32(d.first+to))
+			p.loss = plan.LossRuns(d.loss).Append(nil, int32(d.first+to-len(p.ids)), int32(d.first+to))
 		}
 		if fills {
 			if failed, stack = t.fillPiece(&p, !d.given, e); failed != nil {

@@ -125,7 +125,7 @@ func TestSplitKeepsEveryToken(t *testing.T) {
 			k := min(left, int32(r.IntN(30)))
 			lengths, left = append(lengths, k), left-k
 		}
-		loss := plan.Normal(lengths)
+		loss := plan.NewLossRuns(lengths)
 		d := decoded{tokens: slices.Clone(own), loss: loss}
 		whole := masks(made{tokens: own, loss: loss})
 		m := x.make(t, d)

@@ -65,7 +65,7 @@ func TestProducersHeadersDoNotTellWhereADocumentIs(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := nextDoc(t, openSource(t, l, 1))
-	h, err := l.Traits(natstest.Context(t), 1)
+	h, err := l.PackingHints(natstest.Context(t), 1)
 	if err != nil || h[0].Hint.Source != d.Hint.Source {
 		t.Errorf("read again it is about %+v, %v, want %+v", h, err, d.Hint)
 	}

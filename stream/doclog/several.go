@@ -101,7 +101,7 @@ func (g *gathering) add(d *decoded, m *made, nth int) *deadletter.Problem {
 }
 
 func (g *gathering) done() loader.Document {
-	g.doc.Loss, g.doc.Beside = plan.Normal(g.losses), g.beside.of()
+	g.doc.Loss, g.doc.Beside = plan.NewLossRuns(g.losses), g.beside.of()
 	return g.doc
 }
 

@@ -33,10 +33,10 @@ func TestSplitMessages(t *testing.T) {
 		Start, Length, Nth int
 		Weight             float32
 		Skip               plan.Skip
-		Loss               plan.Runs
+		Loss               plan.LossRuns
 	}
 	want := [][]document{nil,
-		{{0, 2, 0, 0.5, plan.SkipMasked, plan.Runs{0, 2}}, {2, 2, 1, 0.5, "", plan.Runs{0, 1, 1}}, {4, 4, 2, 0.5, "", nil}},
+		{{0, 2, 0, 0.5, plan.SkipMasked, plan.LossRuns{0, 2}}, {2, 2, 1, 0.5, "", plan.LossRuns{0, 1, 1}}, {4, 4, 2, 0.5, "", nil}},
 		{{0, 2, 0, 0, "", nil}, {2, 2, 0, 0.5, "", nil}, {4, 3, 1, 0.5, "", nil}, {7, 2, 0, 0, "", nil}}}
 	src := openSource(t, l, 1)
 	for i, want := range want {
@@ -75,7 +75,7 @@ func TestSplitMessages(t *testing.T) {
 		if diff := cmp.Diff(d.Content, content); diff != "" {
 			t.Errorf("message %d, its content again: -want +got:\n%s", i+1, diff)
 		}
-		traits, err := l.Traits(natstest.Context(t), uint64(i+1))
+		traits, err := l.PackingHints(natstest.Context(t), uint64(i+1))
 		if err != nil || len(traits) != len(d.Documents()) || !slices.EqualFunc(traits, d.Documents(), func(a, b plan.Part) bool { return a.Length == b.Length && cmp.Equal(a.Hint, b.Hint) }) {
 			t.Errorf("message %d: traits %+v, %v", i+1, traits, err)
 		}

@@ -53,7 +53,7 @@ func (t Tokenizing) id(field string, token plan.Token) (int32, error) {
 // made is what a transformation made of a document: tokens, or why it is not used. One whose tokens have no loss has them nevertheless.
 type made struct {
 	tokens []int32
-	loss   plan.Runs
+	loss   plan.LossRuns
 	cut    bool // it had more tokens
 	skip   plan.Skip
 	values        // of columns for each of its tokens
@@ -295,7 +295,7 @@ func (d *draft) lay(dst, own []int32, begins bool, put added) []int32 {
 }
 
 // runs says which tokens have a loss when a token was put before or behind them: the first has that of the document's first token.
-func (d *draft) runs(before, behind bool) plan.Runs {
+func (d *draft) runs(before, behind bool) plan.LossRuns {
 	if d.loss == nil {
 		return nil
 	}
@@ -313,7 +313,7 @@ func (d *draft) runs(before, behind bool) plan.Runs {
 	if behind {
 		lengths = appendRun(lengths, d.endLoss, 1)
 	}
-	return plan.Normal(lengths)
+	return plan.NewLossRuns(lengths)
 }
 
 // appendRun appends the length of a run to others.

@@ -104,7 +104,7 @@ func TestTransform(t *testing.T) {
 		c    plan.DocumentsConfig
 		in   decoded
 		want string // as spelled has it
-		loss plan.Runs
+		loss plan.LossRuns
 		cut  bool
 		skip plan.Skip
 	}{
@@ -117,26 +117,26 @@ func TestTransform(t *testing.T) {
 		{name: "nothing but bos", c: bos, in: ids("<"), skip: plan.SkipEmpty},
 		{name: "nothing but bos and end", c: bos, in: ids("<>"), skip: plan.SkipEmpty},
 		{name: "empty", c: bos, in: text(""), skip: plan.SkipEmpty},
-		{name: "bos without a loss", c: bos, in: parts(asks, says), want: "<asksay>", loss: plan.Runs{0, 4, 4}},
-		{name: "bos with a loss", c: bos, in: parts(says, asks), want: "<sayask>", loss: plan.Runs{4, 4}},
-		{name: "bos of ids without a loss", c: bos, in: ids("abc", 0, 1, 2), want: "<abc>", loss: plan.Runs{0, 2, 3}},
-		{name: "bos of ids with a loss of its own", c: bos, in: ids("<abc>", 1, 2, 2), want: "<abc>", loss: plan.Runs{1, 2, 2}},
-		{name: "bos behind an empty part", c: bos, in: parts(part{nil, true}, asks, says), want: "<asksay>", loss: plan.Runs{0, 4, 4}},
+		{name: "bos without a loss", c: bos, in: parts(asks, says), want: "<asksay>", loss: plan.LossRuns{0, 4, 4}},
+		{name: "bos with a loss", c: bos, in: parts(says, asks), want: "<sayask>", loss: plan.LossRuns{4, 4}},
+		{name: "bos of ids without a loss", c: bos, in: ids("abc", 0, 1, 2), want: "<abc>", loss: plan.LossRuns{0, 2, 3}},
+		{name: "bos of ids with a loss of its own", c: bos, in: ids("<abc>", 1, 2, 2), want: "<abc>", loss: plan.LossRuns{1, 2, 2}},
+		{name: "bos behind an empty part", c: bos, in: parts(part{nil, true}, asks, says), want: "<asksay>", loss: plan.LossRuns{0, 4, 4}},
 		{name: "short enough", c: limit(3, plan.MaxCut), in: text("abc"), want: "<abc>"},
 		{name: "ids that are short enough", c: limit(3, plan.MaxCut), in: ids("<abc>"), want: "<abc>"},
 		{name: "cut", c: limit(3, plan.MaxCut), in: text("abcd"), want: "<abc", cut: true},
 		{name: "ids that are cut", c: limit(3, plan.MaxCut), in: ids("abcd"), want: "<abc", cut: true},
 		{name: "ids with bos and end that are cut", c: limit(3, plan.MaxCut), in: ids("<abcd>"), want: "<abc", cut: true},
-		{name: "cut within a part with a loss", c: limit(4, plan.MaxCut), in: parts(asks, says), want: "<asks", loss: plan.Runs{0, 4, 1}, cut: true},
+		{name: "cut within a part with a loss", c: limit(4, plan.MaxCut), in: parts(asks, says), want: "<asks", loss: plan.LossRuns{0, 4, 1}, cut: true},
 		{name: "cut before the loss", c: limit(3, plan.MaxCut), in: parts(asks, says), skip: plan.SkipMasked},
 		{name: "cut behind the loss", c: limit(3, plan.MaxCut), in: parts(says, asks), want: "<say", cut: true},
-		{name: "ids that are cut within a run", c: limit(2, plan.MaxCut), in: ids("<abc>", 2, 2, 1), want: "<ab", loss: plan.Runs{2, 1}, cut: true},
+		{name: "ids that are cut within a run", c: limit(2, plan.MaxCut), in: ids("<abc>", 2, 2, 1), want: "<ab", loss: plan.LossRuns{2, 1}, cut: true},
 		{name: "dropped", c: limit(3, plan.MaxDrop), in: text("abcd"), skip: plan.SkipLong},
 		{name: "ids that are dropped", c: limit(3, plan.MaxDrop), in: ids("<abcd"), skip: plan.SkipLong},
 		{name: "parts that are dropped", c: limit(5, plan.MaxDrop), in: parts(asks, says), skip: plan.SkipLong},
 		{name: "not dropped", c: limit(4, plan.MaxDrop), in: ids("<abcd>"), want: "<abcd>"},
 		{name: "parts are not filled in", c: plan.DocumentsConfig{FIM: fills(1, 0)}, in: parts(says, says), want: "saysay>"},
-		{name: "nor are ids without a loss", c: plan.DocumentsConfig{FIM: fills(1, 0)}, in: ids("abc", 1, 2), want: "abc>", loss: plan.Runs{1, 3}},
+		{name: "nor are ids without a loss", c: plan.DocumentsConfig{FIM: fills(1, 0)}, in: ids("abc", 1, 2), want: "abc>", loss: plan.LossRuns{1, 3}},
 		{name: "one is filled in", c: plan.DocumentsConfig{BOS: "257", FIM: fills(1, 0)}, in: text("b"), want: "<PSMb>"},
 		{name: "with the suffix first", c: plan.DocumentsConfig{BOS: "257", FIM: fills(1, 1)}, in: ids("<b>"), want: "<PSMb>"},
 	} {
@@ -376,7 +376,7 @@ func FuzzTransform(f *testing.F) {
 			}
 			if n := len(data); kind&3 == 3 && n > 0 {
 				cut := int32(data[0]) % int32(n)
-				d.loss = plan.Normal([]int32{cut, int32(n) - cut})
+				d.loss = plan.NewLossRuns([]int32{cut, int32(n) - cut})
 			}
 		}
 		x := newTransforming(t, tokens)

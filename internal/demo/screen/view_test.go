@@ -14,7 +14,7 @@ import (
 	"loaderd/internal/screen"
 	"loaderd/internal/stats"
 	"loaderd/loader"
-	"loaderd/loader/plan"
+	"loaderd/loader/planner"
 )
 
 // plainView draws without colours: the writer is no terminal.
@@ -27,7 +27,7 @@ func someFigures() demo.Figures {
 		Published: 0.38, Offered: 4235, Read: 79, Tokens: 10_354_688, Now: stats.Rates{Documents: 1350, Tokens: 4.66e6}, Mean: stats.Rates{Documents: 648,
 			Tokens: 2.17e6},
 		Window: 1024, Ahead: 64, CacheBytes: 1 << 30,
-		Stats: loader.Stats{Planned: 82, Documents: 3099, Slots: 10_747_904, Padding: 1234, Truncated: 648, PoolPieces: 3099, Capacity: plan.Capacity{Pool: 4096, Rows: 64}, WindowRows: 1024, QueueRows: 21,
+		Stats: loader.Stats{Planned: 82, Documents: 3099, Slots: 10_747_904, Padding: 1234, Truncated: 648, PoolPieces: 3099, Capacity: planner.Capacity{Pool: 4096, Rows: 64}, WindowRows: 1024, QueueRows: 21,
 			Cursor:     3099,
 			CacheBytes: 56 << 20, CacheHits: 9999, CacheMisses: 1, Source: loader.SourceStatus{Last: 3216}},
 	}

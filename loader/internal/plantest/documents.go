@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 
 	"loaderd/loader/plan"
+	"loaderd/loader/planner"
 	"loaderd/packonline/related"
 )
 
@@ -32,7 +33,7 @@ func Hint(sequence uint64) *related.Hint {
 }
 
 // Loss says which tokens of a document of the tests have a loss: of one in three all.
-func Loss(sequence uint64, length int) plan.Runs {
+func Loss(sequence uint64, length int) plan.LossRuns {
 	var lengths []int32
 	r := rand.New(rand.NewPCG(sequence, 2))
 	for left := int32(length); left > 0 && sequence%3 > 0; {
@@ -40,12 +41,12 @@ func Loss(sequence uint64, length int) plan.Runs {
 		lengths = append(lengths, n)
 		left -= n
 	}
-	return plan.Normal(lengths)
+	return plan.NewLossRuns(lengths)
 }
 
 // TellHints tells a restored planner what its documents are about, as they are told again.
-func TellHints(p *plan.Planner, documents func(ref uint64) []plan.Part) {
-	for _, document := range p.Unread() {
-		p.Tell(document, documents(document))
+func TellHints(p *planner.Planner, documents func(ref uint64) []plan.Part) {
+	for _, document := range p.MissingHints() {
+		p.RestoreHints(document, documents(document))
 	}
 }

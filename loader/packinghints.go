@@ -1,0 +1,38 @@
+package loader
+
+import (
+	"context"
+	"fmt"
+
+	"golang.org/x/sync/errgroup"
+
+	"loaderd/loader/plan"
+	"loaderd/loader/planner"
+)
+
+// traitsAtOnce is how many documents are read at a time.
+const traitsAtOnce = 32
+
+// readTraits reads the traits of the documents that wait in a restored planner, and tells it: checkpoints do not hold them. It reads
+// nothing for packing methods that look at lengths alone.
+func readTraits(ctx context.Context, p *planner.Planner, documents *streams) error {
+	sequences := p.MissingHints()
+	parts := make([][]plan.Part, len(sequences))
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(traitsAtOnce)
+	for i, sequence := range sequences {
+		g.Go(func() (err error) {
+			if parts[i], err = documents.PackingHints(ctx, sequence); err != nil {
+				return fmt.Errorf("read what %s is about: %w", documents.document(sequence), err)
+			}
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	for i, sequence := range sequences {
+		p.RestoreHints(sequence, parts[i])
+	}
+	return nil
+}

@@ -1,0 +1,327 @@
+package plan
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"loaderd/loader/mixture"
+	"loaderd/packonline"
+)
+
+// Validator follows a plan's records through the log and refuses one that cannot stand where it does: behind it all records would be misread.
+// Whoever can write to the log may have put anything there, so it holds each record against all that it knows of those before: only a
+// record that a leader could have written at its place is followed. The zero Validator knows nothing of what stands before.
+type Validator struct {
+	Steps uint64 // complete steps so far
+	Ended bool
+	// Known says that it is known what stands before: then a record that takes a term, or the end of a source, is refused without.
+	Known bool
+	Led   bool // a term has begun
+	// Config is that of the run, whose steps have its shape; nil where it is not known.
+	Config *Config
+
+	sources []SourceInfo // those that were removed among them
+	ends    []sourceEnd  // of each
+	linear  bool         // arrival n is document n of the only source, counted from its first one
+	parts   uint64       // of a ForkState, that follow
+	part    uint64       // the next of them
+
+	cursor Position // of the last step
+	floor  Position // likewise
+}
+
+// sourceEnd says where a source ends.
+type sourceEnd struct {
+	sealed, removed bool
+	last            uint64 // document of a sealed one
+}
+
+// Validator is that of the records behind the header.
+func (h Header) Validator() Validator {
+	o := Validator{Known: true, Config: &h.Config, sources: h.Infos()}
+	for i, s := range o.sources {
+		end, epoch := sourceEnd{sealed: s.Sealed, last: s.Last}, uint64(0)
+		if h.Parent != nil {
+			x := h.Parent.Sources[i]
+			end, epoch = sourceEnd{x.Sealed, x.Removed, x.Last}, x.Epoch
+		}
+		o.ends = append(o.ends, end)
+		o.linear = len(o.sources) == 1 && s.Config.Epochs == 1 && epoch == 0 && !s.drawn()
+	}
+	if h.Parent != nil {
+		o.parts = h.Parent.Records
+	}
+	return o
+}
+
+// Progress is how far a plan is.
+type Progress struct {
+	Config  *Config
+	Steps   uint64 // complete steps
+	Ended   bool   // the End is recorded
+	Sources []SourceInfo
+	States  []mixture.Status // of the sources
+	Pending []Control        // recorded, and not in effect yet
+}
+
+// NewValidatorAt is that of the records of a plan that is so far.
+func NewValidatorAt(p Progress) Validator {
+	o := Validator{Steps: p.Steps, Known: true, Led: true, Ended: p.Ended, Config: p.Config}
+	o.sources = slices.Clone(p.Sources)
+	for i, s := range p.States {
+		o.ends = append(o.ends, sourceEnd{s.Sealed, s.Removed, s.Last})
+		o.linear = len(o.sources) == 1 && s.Epochs == 1 && s.Epoch == 0 && !o.sources[i].drawn()
+	}
+	for _, c := range p.Pending {
+		o.sees(c)
+	}
+	return o
+}
+
+// Infos returns the sources of the run so far, in the order of their numbers.
+func (o *Validator) Infos() []SourceInfo { return o.sources }
+
+// Step takes the next complete step.
+func (o *Validator) Step(s *Step) error {
+	switch {
+	case o.Ended:
+		return fmt.Errorf("step %d follows behind the end of the run", s.Index)
+	case s.Index != o.Steps:
+		return fmt.Errorf("step %d stands where step %d should", s.Index, o.Steps)
+	case o.Known && !o.Led:
+		return fmt.Errorf("step %d stands before any daemon has begun to lead", s.Index)
+	case !s.Cursor.Reaches(o.cursor) || !s.Floor.Reaches(o.floor):
+		return fmt.Errorf("step %d goes back: it was made behind arrival %s with floor %d, the one before it behind %s with floor %d",
+			s.Index, s.Cursor, s.Floor.Next(), o.cursor, o.floor.Next())
+	case !s.Cursor.Reaches(s.Floor):
+		return fmt.Errorf("step %d was made behind arrival %s, and its floor is %d", s.Index, s.Cursor, s.Floor.Next())
+	}
+	if err := o.shape(s); err != nil {
+		return err
+	}
+	o.cursor, o.floor = s.Cursor, s.Floor
+	o.Steps++
+	return nil
+}
+
+// shape refuses a step that is none of the run's, whatever the documents are: who assembles it would read other tokens, or run out of memory.
+func (o *Validator) shape(s *Step) error {
+	if o.Config != nil && !o.Config.HasStep(int(s.Bucket), len(s.Rows)) {
+		return fmt.Errorf("step %d has %d rows of %d, as no step of the run has", s.Index, len(s.Rows), s.Bucket)
+	}
+	for i, row := range s.Rows {
+		tokens := int64(0)
+		for _, p := range row {
+			tokens += int64(p.Length)
+			if err := o.document(s, p.Doc); err != nil {
+				return fmt.Errorf("row %d of step %d names document %d of source %d: %w", i, s.Index, RefSequence(p.Doc), RefSource(p.Doc), err)
+			}
+		}
+		if tokens > int64(s.Bucket) {
+			return fmt.Errorf("row %d of step %d has %d tokens of %d", i, s.Index, tokens, s.Bucket)
+		}
+	}
+	return nil
+}
+
+// document refuses a document that no step can name which was made where this one was. Which of several sources was read how far follows when the plan is made
+// again.
+func (o *Validator) document(s *Step, ref uint64) error {
+	if o.Config == nil {
+		return nil
+	}
+	source, sequence := RefSource(ref), RefSequence(ref)
+	if source >= len(o.sources) {
+		return fmt.Errorf("the run has %d sources", len(o.sources))
+	}
+	info, end := &o.sources[source], o.ends[source]
+	first, last := info.First(), uint64(MaxSequence)
+	if !info.drawn() { // no more documents of it than of all have arrived
+		last = info.Start + s.Cursor.Last() - 1
+	}
+	if o.linear {
+		first = max(first, info.Start+o.floor.Last())
+	}
+	if end.sealed {
+		last = min(last, end.last)
+	}
+	if sequence < first || sequence > last {
+		return fmt.Errorf("the step was made behind arrival %s, and can hold documents %d to %d", s.Cursor, first, last)
+	}
+	return nil
+}
+
+// Place returns how far the only source is read behind an arrival, where that follows from the arrival alone.
+func (o *Validator) Place(at Position) (mixture.Place, bool) {
+	return mixture.Place{Taken: at.Last()}, o.linear
+}
+
+// Entry takes a record that stands between steps.
+func (o *Validator) Entry(e Entry) error {
+	if f, ok := e.(Foreign); ok {
+		return &ForeignError{f.At}
+	}
+	if x, part := e.(ForkState); part && o.Known {
+		return o.inherits(x)
+	}
+	if o.part < o.parts {
+		return fmt.Errorf("a record of kind %d stands where part %d of what the run inherited should", e.Kind(), o.part)
+	}
+	if _, request := e.(Seal); request {
+		return errors.New("it is a request, and no record of a plan")
+	}
+	if _, term := e.(Term); !term && o.Known && !o.Led {
+		return fmt.Errorf("a record of kind %d stands before any daemon has begun to lead", e.Kind())
+	}
+	switch e := e.(type) {
+	case Header:
+		return fmt.Errorf("a header stands behind %d steps", o.Steps)
+	case Term:
+		o.Led = true
+	case Commit:
+		if e.Step > o.Steps {
+			return fmt.Errorf("keeper %q commits all steps before %d, and %d steps stand before that record", e.Keeper, e.Step, o.Steps)
+		}
+	case End:
+		switch {
+		case o.Ended || e.Steps != o.Steps:
+			return fmt.Errorf("it ends the run with %d steps, and %d steps stand before it", e.Steps, o.Steps)
+		case o.Known && !o.ending():
+			return fmt.Errorf("it ends the run with %d steps, and the end of a source is not known", e.Steps)
+		}
+		o.Ended = true
+	case Control:
+		return o.control(e)
+	}
+	return nil
+}
+
+func (o *Validator) inherits(x ForkState) error {
+	if o.part == o.parts || x.Part != o.part {
+		return fmt.Errorf("%s stands where it cannot", x)
+	}
+	o.part++
+	return nil
+}
+
+// ending reports whether so many sources are sealed that the run can have ended.
+func (o *Validator) ending() bool {
+	if o.Config.Mix.End == mixture.EndFirst && slices.ContainsFunc(o.ends, func(e sourceEnd) bool { return e.sealed && !e.removed }) {
+		return true
+	}
+	return !slices.ContainsFunc(o.ends, func(e sourceEnd) bool { return !e.sealed && !e.removed })
+}
+
+func (o *Validator) control(c Control) error {
+	switch {
+	case o.Ended:
+		return fmt.Errorf("a record of kind %d follows behind the end of the run", c.Kind())
+	case !Behind(c.Behind()).Reaches(o.cursor):
+		return fmt.Errorf("a %s stands behind a step that was made behind arrival %s", c, o.cursor)
+	}
+	if c, ok := c.(SealSource); ok && o.Known {
+		switch {
+		case c.Source >= len(o.ends):
+			return fmt.Errorf("a %s: the run has no source %d", c, c.Source)
+		case o.ends[c.Source].sealed:
+			return fmt.Errorf("a %s follows behind the end of that source", c)
+		}
+	}
+	o.sees(c)
+	return nil
+}
+
+func (o *Validator) sees(c Control) {
+	o.ends = slices.Clone(o.ends) // a copy of the validator may share them
+	switch c := c.(type) {
+	case SealSource:
+		if c.Source < len(o.ends) {
+			o.ends[c.Source].sealed, o.ends[c.Source].last = true, c.Last
+		}
+	case Mix:
+		for i, s := range o.sources {
+			o.ends[i].removed = o.ends[i].removed || slices.Contains(c.Remove, s.Name)
+		}
+		o.sources = append(slices.Clip(o.sources), c.Infos()...)
+		for _, b := range c.Begins {
+			o.ends = append(o.ends, sourceEnd{sealed: b.Sealed, last: b.Last})
+		}
+		o.linear = o.linear && len(o.sources) == 1
+	}
+}
+
+// RecordReader takes a plan's records one after the other: it puts the parts of steps together, and refuses what cannot stand where it does.
+type RecordReader struct {
+	Validator
+	joiner Joiner
+}
+
+// Read takes the next record behind the header. It returns a step with its last part.
+func (s *RecordReader) Read(e Entry) (*Step, error) {
+	if _, part := e.(StepPart); !part {
+		if s.joiner.Step != nil {
+			return nil, fmt.Errorf("step %d is cut short before it", s.joiner.Step.Index)
+		}
+		return nil, s.Entry(e)
+	}
+	step, err := s.joiner.Add(e)
+	if err == nil && step != nil {
+		err = s.Step(step)
+	}
+	return step, err
+}
+
+// Incomplete says which step is cut short where the records end; nil without one.
+func (s *RecordReader) Incomplete() error {
+	if s.joiner.Step == nil {
+		return nil
+	}
+	return fmt.Errorf("step %d is cut short at the end of the log", s.joiner.Step.Index)
+}
+
+// Complete reports whether the last record ends a step, or stands between steps.
+func (s *RecordReader) Complete() bool { return s.joiner.Step == nil }
+
+// Joiner puts the parts of a step together.
+type Joiner struct {
+	Step *Step // the step that has begun; nil between steps
+	next int
+}
+
+// Add takes the next record of a step and returns the step when it is complete.
+func (j *Joiner) Add(e Entry) (*Step, error) {
+	p, ok := e.(StepPart)
+	if !ok {
+		return nil, fmt.Errorf("kind %d where part %d of a step should be", e.Kind(), j.next)
+	}
+	if p.Part != j.next || (j.Step == nil) != (p.Part == 0) || (j.Step != nil && (j.Step.Index != p.Index || len(j.Step.Rows) != p.First)) {
+		return nil, fmt.Errorf("part %d of step %d stands where part %d should", p.Part, p.Index, j.next)
+	}
+	if j.Step == nil {
+		j.Step = &Step{Index: p.Index, Bucket: p.Bucket, Cursor: p.Cursor, Floor: p.Floor, Places: p.Places,
+			Masked: p.Masked, MaskedFirst: p.MaskedFirst, Rows: make([][]packonline.Piece, 0, p.Total)}
+	}
+	if p.Masked != j.Step.Masked || p.MaskedFirst != j.Step.MaskedFirst {
+		return nil, fmt.Errorf("part %d of step %d counts %d tokens without a loss, the one before it %d", p.Part, p.Index, p.Masked, j.Step.Masked)
+	}
+	j.Step.Repeats = append(j.Step.Repeats, p.Repeats...)
+	j.Step.Rows = append(j.Step.Rows, p.Rows...)
+	j.next++
+	if j.next < p.Parts {
+		return nil, nil
+	}
+	s := j.Step
+	if len(s.Rows) != p.Total {
+		return nil, fmt.Errorf("step %d has %d rows of %d", s.Index, len(s.Rows), p.Total)
+	}
+	all := int64(0)
+	for _, row := range s.Rows {
+		all += RowTokens(row)
+	}
+	if s.Masked > all {
+		return nil, fmt.Errorf("step %d has %d tokens, %d of them without a loss", s.Index, all, s.Masked)
+	}
+	*j = Joiner{}
+	return s, nil
+}

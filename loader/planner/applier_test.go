@@ -1,0 +1,167 @@
+package planner_test
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+
+	"loaderd/loader/internal/plantest"
+	"loaderd/loader/mixture"
+	"loaderd/loader/plan"
+	"loaderd/loader/planner"
+	"loaderd/packonline"
+	"loaderd/shuffle"
+)
+
+func header() plan.Header {
+	return plantest.Header(plan.Config{Seed: 3,
+		Packing: packonline.Config{Method: "bfd", Buckets: []int{16}, Atom: 1, Pool: 8, Hold: 100, MaxAge: 64},
+		Shuffle: shuffle.Config{Window: 4}, Steps: plan.StepsConfig{Rows: 2, Last: plan.LastPad}, Attention: plan.AttentionDocument,
+		Sources: map[string]mixture.Source{plantest.Source: {Weight: 1, Epochs: 1}}, Mix: mixture.Mix{Dry: mixture.DryWait, End: mixture.EndAll}})
+}
+
+func begin(t *testing.T) *planner.Applier {
+	t.Helper()
+	a, err := planner.NewApplier(header())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func document(sequence uint64) plan.Arrival {
+	return plan.Arrival{Sequence: sequence, ID: sequence, Length: int(1 + sequence*7%23)}
+}
+
+// A run is fed by hand here and by an applier there, which is replaced by one that was restored from its checkpoint behind every input.
+func TestApplierRestoredAnywhere(t *testing.T) {
+	controls := map[uint64][]plan.Control{20: {plan.Drain{At: 20}, plan.Drain{At: 20}}, 45: {plan.Drain{At: 45}}, 50: {plan.SealSource{At: 50, Last: 60}}}
+	byHand, err := planner.New(header())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want, got []plan.Step
+	for sequence := uint64(1); sequence <= 60; sequence++ {
+		steps, err := byHand.Add(document(sequence))
+		if err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, steps...)
+		for _, c := range controls[sequence] {
+			if _, drain := c.(plan.Drain); drain {
+				want = append(want, byHand.Drain()...)
+			}
+		}
+	}
+	want = append(want, byHand.Seal()...)
+	a := begin(t)
+	do := func(r planner.Ready) error {
+		got = append(got, r.Steps...)
+		if r.Ended != (a.Planner.Clock() == 60) {
+			t.Errorf("behind document %d: ended %v", a.Planner.Clock(), r.Ended)
+		}
+		return nil
+	}
+	for sequence := uint64(1); sequence <= 60; sequence++ {
+		for _, c := range controls[sequence+5] { // recorded long before they take effect
+			a.Record(c)
+		}
+		checkpoint, err := plan.DecodeCheckpoint(a.Checkpoint("f", plan.Tail{Position: sequence}).Encode())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a, err = planner.Restore(header(), checkpoint); err != nil {
+			t.Fatal(err)
+		}
+		ready, err := a.Document(document(sequence))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := do(ready); err != nil {
+			t.Fatal(err)
+		}
+		if err := a.Settle(do); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(want) < 20 || !reflect.DeepEqual(got, want) {
+		t.Fatalf("%d steps of the applier, %d by hand, or others", len(got), len(want))
+	}
+	if !a.Ended {
+		t.Error("the run has not ended behind the last document of its only source")
+	}
+}
+
+// What comes in another order than that of the log is refused.
+func TestApplierRefusesAnotherOrder(t *testing.T) {
+	feed := func(a *planner.Applier, upto uint64) error {
+		for a.Planner.Clock() < upto {
+			if _, err := a.Document(document(a.Planner.Clock() + 1)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	settle := func(a *planner.Applier) error { return a.Settle(func(planner.Ready) error { return nil }) }
+	for name, c := range map[string]struct {
+		do   func(a *planner.Applier) error
+		want string
+	}{
+		"a document before a control": {func(a *planner.Applier) error {
+			a.Record(plan.Drain{At: 3})
+			return feed(a, 4)
+		}, "drain behind arrival 3 comes first"},
+		"a control that comes late": {func(a *planner.Applier) error {
+			if err := feed(a, 4); err != nil {
+				return err
+			}
+			a.Record(plan.Drain{At: 3})
+			return settle(a)
+		}, "behind arrival 3, but the plan is at arrival 4"},
+		"a document behind the end": {func(a *planner.Applier) error {
+			a.Record(plan.SealSource{Last: 2})
+			if err := settle(a); err != nil {
+				return err
+			}
+			return feed(a, 3)
+		}, "the run has ended behind arrival 2"},
+		"a gap": {func(a *planner.Applier) error {
+			_, err := a.Document(document(2))
+			return err
+		}, "the next one is 1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := c.do(begin(t)); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%v, want %q", err, c.want)
+			}
+		})
+	}
+}
+
+// Keepers follow their records, and a log that ends with the run's end leaves nothing to be done.
+func TestApplierFollowsTheLog(t *testing.T) {
+	a := begin(t)
+	before := a.Keepers
+	for _, e := range []plan.Entry{
+		plan.Commit{Keeper: "a", Step: 5}, plan.Commit{Keeper: "b", Step: 2}, plan.Commit{Keeper: "c", Step: 9}, plan.Leave{Keeper: "c"},
+	} {
+		a.Record(e)
+	}
+	if len(before) > 0 || fmt.Sprint(a.Keepers) != "map[a:5 b:2]" {
+		t.Errorf("keepers %v, and %v before", a.Keepers, before)
+	}
+	a.Resume()
+	if a.Ended {
+		t.Error("it ended without a record")
+	}
+	a.Record(plan.SealSource{})
+	a.Record(plan.End{Steps: 0})
+	if err := a.Settle(func(planner.Ready) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	a.Resume()
+	if _, err := a.Document(document(1)); err == nil || !a.Ended {
+		t.Error("it goes on behind the end")
+	}
+}

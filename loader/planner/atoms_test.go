@@ -1,0 +1,289 @@
+package planner_test
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"loaderd/loader/internal/plantest"
+	"loaderd/loader/mixture"
+	"loaderd/loader/plan"
+	"loaderd/loader/planner"
+	"loaderd/packonline"
+	"loaderd/shuffle"
+)
+
+// model plans in the plainest way: it keeps all that was packed, makes atoms of it, shuffles these, and makes rows and steps of them.
+type model struct {
+	c      plan.Config
+	packer packonline.Packer
+	out    packonline.Rows
+	window *shuffle.Window[modelAtom]
+	atoms  map[int][]modelAtom // by bucket, those before the window
+	parts  map[int][]modelAtom // those behind it that make up a row
+	rows   map[int][][]packonline.Piece
+	since  map[int]uint64 // by bucket, the document with which the first of its atoms, or of its parts, came
+	steps  []plan.Step
+	cursor uint64
+}
+
+type modelAtom struct {
+	bucket int
+	rows   [][]packonline.Piece
+}
+
+func newModel(t *rapid.T, c plan.Config) *model {
+	c.Packing.Seed, c.Shuffle.Seed = c.Seed, c.Seed
+	packer, err := packonline.New(c.Packing)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &model{c: c, packer: packer, window: shuffle.New[modelAtom](c.Shuffle),
+		atoms: map[int][]modelAtom{}, parts: map[int][]modelAtom{}, since: map[int]uint64{}, rows: map[int][][]packonline.Piece{}}
+}
+
+func (m *model) feed(seq uint64, length int) {
+	m.cursor = seq
+	m.packer.Add(packonline.Doc{Seq: seq, Length: int32(length)}, &m.out)
+	m.settle(false)
+	wait, bounded := m.c.Packing.AtomWait()
+	for _, bucket := range m.c.Packing.Buckets {
+		if !bounded || seq-m.since[bucket] < uint64(wait) {
+			continue
+		}
+		for _, a := range m.atoms[bucket] {
+			m.window.Add(a, m.arrange)
+		}
+		m.atoms[bucket] = nil
+		m.merge(bucket)
+	}
+}
+
+func (m *model) drain() {
+	m.packer.Flush(&m.out)
+	m.settle(true)
+	m.window.Flush(m.arrange)
+	for _, bucket := range m.c.Packing.Buckets {
+		m.merge(bucket)
+	}
+}
+
+// settle makes atoms of what was packed. All but the last of a bucket are complete; the last is when it is full, when the method says
+// that a document begins with a new one, or when nothing follows.
+func (m *model) settle(drained bool) {
+	atom := m.c.Packing.Atom
+	most := int(max(atom, 1))
+	var order []int // buckets of complete atoms, as they are completed
+	for i := range m.out.Len() {
+		length, pieces, _ := m.out.Row(i)
+		bucket := int(float64(length) / min(atom, 1))
+		atoms := m.atoms[bucket]
+		if n := len(atoms); m.out.Joined(i) || n > 0 && len(atoms[n-1].rows) < most && m.c.Packing.Method != "pad" {
+			atoms[n-1].rows = append(atoms[n-1].rows, slices.Clone(pieces))
+		} else {
+			if n == 0 {
+				m.since[bucket] = m.cursor
+			}
+			atoms = append(atoms, modelAtom{bucket, [][]packonline.Piece{slices.Clone(pieces)}})
+		}
+		m.atoms[bucket] = atoms
+		if m.c.Packing.Method != "pad" && len(atoms[len(atoms)-1].rows) == most {
+			order = append(order, bucket)
+		}
+	}
+	m.out.Reset()
+	for _, bucket := range order {
+		m.window.Add(m.atoms[bucket][0], m.arrange)
+		m.atoms[bucket] = m.atoms[bucket][1:]
+	}
+	if drained || m.c.Packing.Method == "pad" {
+		for _, bucket := range m.c.Packing.Buckets {
+			for _, a := range m.atoms[bucket] {
+				m.window.Add(a, m.arrange)
+			}
+			m.atoms[bucket] = nil
+		}
+	}
+}
+
+func (m *model) arrange(a modelAtom) {
+	if m.c.Packing.Atom >= 1 {
+		for _, row := range a.rows {
+			m.step(a.bucket, row)
+		}
+		return
+	}
+	if len(m.parts[a.bucket]) == 0 {
+		m.since[a.bucket] = m.cursor
+	}
+	m.parts[a.bucket] = append(m.parts[a.bucket], a)
+	if float64(len(m.parts[a.bucket]))*m.c.Packing.Atom == 1 {
+		m.merge(a.bucket)
+	}
+}
+
+// merge makes a row of the atoms that wait for one: the pieces of all, those that touch as one.
+func (m *model) merge(bucket int) {
+	var row []packonline.Piece
+	for _, a := range m.parts[bucket] {
+		row = append(row, a.rows[0]...)
+	}
+	for i := 1; i < len(row); {
+		if row[i].Doc == row[i-1].Doc && row[i].Start == row[i-1].Start+row[i-1].Length {
+			row[i-1].Length += row[i].Length
+			row = slices.Delete(row, i, i+1)
+		} else {
+			i++
+		}
+	}
+	m.parts[bucket] = nil
+	if row != nil {
+		m.step(bucket, row)
+	}
+}
+
+func (m *model) step(bucket int, row []packonline.Piece) {
+	rows := append(m.rows[bucket], row)
+	if len(rows) == m.c.Steps.Rows {
+		s := plan.Step{Index: uint64(len(m.steps)), Bucket: int32(bucket), Rows: rows, Cursor: plan.Behind(m.cursor)}
+		if s.Index%plan.MarkSteps == 0 {
+			s.Places = []mixture.Place{{Taken: m.cursor}}
+		}
+		m.steps = append(m.steps, s)
+		rows = nil
+	}
+	m.rows[bucket] = rows
+}
+
+// The planner packs, shuffles by atom and merges or splits the atoms into rows as the model does, whatever the method and the atom.
+func TestPlannerFollowsTheModel(t *testing.T) {
+	checkMethods(t, func(t *rapid.T, c plan.Config) {
+		c.Documents.Dedupe, c.Steps.Backlog, c.Steps.MaxWait, c.Steps.Table, c.Steps.Balance, c.Packing.RepeatLoss = 0, 0, 0, nil, false, ""
+		p, m := newPlanner(t, c), newModel(t, c)
+		var steps []plan.Step
+		for i, n := range rapid.SliceOfN(rapid.IntRange(1, 90), 0, 80).Draw(t, "lengths") {
+			out, err := p.Add(plan.Arrival{Sequence: uint64(i + 1), Length: n})
+			if err != nil {
+				t.Fatal(err)
+			}
+			steps = append(steps, out...)
+			m.feed(uint64(i+1), n)
+			if rapid.IntRange(0, 30).Draw(t, "drain") == 0 {
+				steps = append(steps, p.Drain()...)
+				m.drain()
+			}
+		}
+		steps = append(steps, p.Drain()...)
+		m.drain()
+		for i := range steps {
+			steps[i].Floor = plan.Position{} // the model has none
+		}
+		if !reflect.DeepEqual(steps, m.steps) {
+			t.Fatalf("the planner makes\n%v\nthe model\n%v", steps, m.steps)
+		}
+		pool, window, queued := p.Waiting()
+		for _, rows := range m.rows {
+			queued -= len(rows)
+		}
+		if pool.Pieces != 0 || window != 0 || queued != 0 {
+			t.Fatalf("%+v, %d atoms and %d rows too many wait", pool, window, queued)
+		}
+	})
+}
+
+// Without a shuffle and with steps of one row no piece is older than Packing.MaxAge when its step is made, whatever the method, the atoms and the buckets.
+func TestPlanner_BoundsAgesWithAtoms(t *testing.T) {
+	checkMethods(t, func(t *rapid.T, c plan.Config) {
+		most := rapid.IntRange(1, 60).Draw(t, "most")
+		c.Packing.MaxAge, c.Shuffle.Window, c.Steps = most, 0, plan.StepsConfig{Rows: 1, Last: plan.LastPad}
+		c.Documents.Dedupe, c.Packing.RepeatLoss = 0, ""
+		p := newPlanner(t, c)
+		for i, n := range rapid.SliceOfN(rapid.IntRange(1, 90), 0, 200).Draw(t, "lengths") {
+			now := uint64(i + 1)
+			steps, err := p.Add(plan.Arrival{Sequence: now, Length: n})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, s := range steps {
+				for _, x := range slices.Concat(s.Rows...) {
+					if age := now - x.Doc; age > uint64(most) {
+						t.Fatalf("step %d: %+v is %d documents old, the bound is %d", s.Index, x, age, most)
+					}
+				}
+			}
+		}
+	})
+}
+
+// Without a shuffle the run of concat is the same whatever it is cut into: parts of rows come together again, and the rows of an atom
+// stand one behind the other.
+func TestAtomsWithoutAShuffle(t *testing.T) {
+	planned := func(atom float64) []plan.Step {
+		c := plantest.Config("concat")
+		c.Packing.Atom, c.Packing.MaxAge, c.Shuffle.Window = atom, 0, 0
+		p, err := planner.New(plantest.Header(c))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var steps []plan.Step
+		for i, n := range plantest.Lengths(4, 500) {
+			out, err := p.Add(plan.Arrival{Sequence: uint64(i + 1), Length: n})
+			if err != nil {
+				t.Fatal(err)
+			}
+			steps = append(steps, out...)
+		}
+		steps = append(steps, p.Seal()...)
+		for i := range steps {
+			steps[i].Cursor = plan.Position{} // atoms of several rows leave when their last row is full
+		}
+		return steps
+	}
+	want := planned(1)
+	for _, atom := range []float64{0.25, 0.5, 2, 4} {
+		if have := planned(atom); !reflect.DeepEqual(have, want) {
+			t.Errorf("atoms of %v rows give\n%v\nwant\n%v", atom, have, want)
+		}
+	}
+}
+
+// The story of atoms of half a row and of two rows: rows of 8, two a step, documents of 3, 4, 5 and 8 tokens, and 20.
+func TestAtomStories(t *testing.T) {
+	for _, x := range []struct {
+		method string
+		atom   float64
+		want   string
+	}{
+		// Atoms of 4: a, b, c[0:3], c[3:5], d[0:3], d[3:6], d[6:8], and 3 tokens at a time of e. Two of them make a row, its padding
+		// behind them.
+		{"pad", 0.5, "[[{1 0 3} {2 0 4}] [{3 0 5}]] [[{4 0 6}] [{4 6 2} {5 0 3}]] [[{5 3 6}] [{5 9 6}]] [[{5 15 5}] []]"},
+		{"pad", 2, "[[{1 0 3}] [{2 0 4}]] [[{3 0 5}] [{4 0 8}]] [[{5 0 8}] [{5 8 7}]] [[{5 15 5}] []]"},
+		{"concat", 2, "[[{1 0 3} {2 0 4} {3 0 1}] [{3 1 4} {4 0 4}]] [[{4 4 4} {5 0 4}] [{5 4 8}]] [[{5 12 8}] []]"},
+	} {
+		c := plantest.Config(x.method)
+		c.Packing.Buckets, c.Packing.Atom, c.Shuffle.Window, c.Steps.Rows = []int{8}, x.atom, 0, 2
+		p, err := planner.New(plantest.Header(c))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var have []any
+		for i, n := range []int{3, 4, 5, 8, 20} {
+			steps, err := p.Add(plan.Arrival{Sequence: uint64(i + 1), Length: n})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, s := range steps {
+				have = append(have, s.Rows)
+			}
+		}
+		for _, s := range p.Seal() {
+			have = append(have, s.Rows)
+		}
+		if s := fmt.Sprint(have...); s != x.want {
+			t.Errorf("%s in atoms of %v rows:\n%s\nwant\n%s", x.method, x.atom, s, x.want)
+		}
+	}
+}

@@ -1,0 +1,94 @@
+package planner
+
+import (
+	"cmp"
+	"container/heap"
+	"slices"
+
+	"loaderd/packonline"
+)
+
+// balance orders the rows of a step so that their attention cost is near equal for every rank, whatever the world size: a rank of
+// world W takes one of W equal parts of the step, one after the other. From the smallest parts up, rows are joined to parts, these to
+// larger ones, and so on, by the prime factors of the number of rows in ascending order: the costliest first, each to the cheapest
+// part that has room. The parts of every world are made up of these.
+//
+// The cost of a row is the sum of the squared lengths of its segments, which are its pieces: what attention within documents costs.
+// The order is a function of the rows alone.
+func balance(rows [][]packonline.Piece) {
+	parts := make([]rowPart, len(rows))
+	for i, r := range rows {
+		parts[i] = rowPart{[][]packonline.Piece{r}, attentionCost(r)}
+	}
+	for f, left := 2, len(rows); left > 1; {
+		if left%f > 0 {
+			f++
+			continue
+		}
+		parts = join(parts, f)
+		left /= f
+	}
+	if len(parts) > 0 {
+		copy(rows, parts[0].rows)
+	}
+}
+
+// rowPart is a run of rows.
+type rowPart struct {
+	rows [][]packonline.Piece
+	cost int64
+}
+
+func attentionCost(row []packonline.Piece) (cost int64) {
+	segment := int64(0)
+	for k, x := range row {
+		if k == 0 || !goesOn(row[k-1], x) {
+			cost, segment = cost+segment*segment, 0
+		}
+		segment += int64(x.Length)
+	}
+	return cost + segment*segment
+}
+
+// join makes each f parts one.
+func join(parts []rowPart, f int) []rowPart {
+	slices.SortStableFunc(parts, func(a, b rowPart) int { return cmp.Compare(b.cost, a.cost) })
+	size := f * len(parts[0].rows)
+	joined := make([]rowPart, len(parts)/f)
+	open := make(cheapest, len(joined)) // those with room
+	for i := range joined {
+		open[i] = openPart{&joined[i], i}
+	}
+	for _, p := range parts {
+		to := open[0].part
+		to.rows = append(to.rows, p.rows...)
+		to.cost += p.cost
+		if len(to.rows) == size {
+			heap.Pop(&open)
+		} else {
+			heap.Fix(&open, 0)
+		}
+	}
+	return joined
+}
+
+type openPart struct {
+	part  *rowPart
+	index int // breaks ties
+}
+
+// cheapest is a heap with the cheapest part on top.
+type cheapest []openPart
+
+func (c cheapest) Len() int { return len(c) }
+func (c cheapest) Less(i, j int) bool {
+	return cmp.Or(cmp.Compare(c[i].part.cost, c[j].part.cost), cmp.Compare(c[i].index, c[j].index)) < 0
+}
+func (c cheapest) Swap(i, j int) { c[i], c[j] = c[j], c[i] }
+func (c *cheapest) Push(x any)   { *c = append(*c, x.(openPart)) }
+func (c *cheapest) Pop() any {
+	last := len(*c) - 1
+	x := (*c)[last]
+	*c = (*c)[:last]
+	return x
+}

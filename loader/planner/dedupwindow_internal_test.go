@@ -1,0 +1,32 @@
+package planner
+
+import (
+	"testing"
+
+	"loaderd/loader/internal/codec"
+)
+
+// Another window knows those of the last documents that both have.
+func TestRecentResized(t *testing.T) {
+	for _, from := range []int{0, 1, 3, 6, 20} {
+		for _, to := range []int{0, 1, 3, 6, 20} {
+			r := newDedupWindow(from)
+			for id := range uint64(10) {
+				r.observe(id + 1)
+			}
+			r = r.resized(to)
+			for k := range uint64(10) {
+				id := k + 1
+				_, known := r.last[id]
+				if want := 10-int(k) <= min(from, to); known != want {
+					t.Errorf("a window of %d that was one of %d knows document %d: %v", to, from, id, known)
+				}
+			}
+			again := newDedupWindow(to)
+			in := codec.Cursor{Rest: r.appendState(nil)}
+			if err := again.restoreState(&in); err != nil || len(in.Rest) > 0 {
+				t.Errorf("a window of %d that was one of %d is not restored: %v", to, from, err)
+			}
+		}
+	}
+}

@@ -1,0 +1,36 @@
+package planner_test
+
+import (
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"loaderd/loader/internal/plantest"
+	"loaderd/loader/plan"
+)
+
+// A document is a duplicate where one of the last documents has its id, also one that was skipped or a duplicate itself. No id is no
+// duplicate.
+func TestDuplicatesAreThoseOfTheLastDocuments(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		c := plantest.Config("concat")
+		c.Documents.Dedupe = rapid.IntRange(0, 6).Draw(t, "dedupe")
+		p := newPlanner(t, c)
+		ids := rapid.SliceOfN(rapid.Uint64Range(0, 4), 20, 60).Draw(t, "ids")
+		for i, id := range ids {
+			before, _ := p.Counts()
+			if _, err := p.Add(plan.Arrival{Sequence: uint64(i + 1), Length: 3, ID: id}); err != nil {
+				t.Fatal(err)
+			}
+			want := int64(0)
+			for _, last := range ids[max(0, i-c.Documents.Dedupe):i] {
+				if id != 0 && last == id {
+					want = 1
+				}
+			}
+			if after, _ := p.Counts(); after.Skipped.Of(plan.SkipDuplicate)-before.Skipped.Of(plan.SkipDuplicate) != want {
+				t.Fatalf("id %d behind %v: counted as %d duplicates, want %d", id, ids[:i], after.Skipped.Of(plan.SkipDuplicate)-before.Skipped.Of(plan.SkipDuplicate), want)
+			}
+		}
+	})
+}

@@ -1,0 +1,84 @@
+package planner
+
+import (
+	"math"
+	"slices"
+
+	"loaderd/loader/plan"
+	"loaderd/packonline"
+)
+
+// Primed reports whether the shuffle window is full, so that steps leave at the rate at which documents arrive. Without
+// a window it reports whether a packing pool is nearly full. A new planner is not primed, nor is one that has drained.
+func (p *Planner) Primed() bool {
+	if w := p.config.Shuffle.Window; w > 1 {
+		return p.window.Len() >= w
+	}
+	return slices.ContainsFunc(p.packs, func(k pack) bool {
+		if !slices.Contains(packonline.Parameters(k.config.Method), "pool") {
+			return true
+		}
+		bound := k.config.Pool
+		if k.config.MaxAge > 0 {
+			bound = min(bound, k.config.MaxAge)
+		}
+		return 4*k.packer.Pending().Pieces >= 3*bound
+	})
+}
+
+// EarlyShortage returns what the next step lacks if everything that waits is drained for it. Drains is true only if that
+// has the tokens of the smallest step, and those that packing may drop from it: a few short documents make no step of
+// padding.
+func (p *Planner) EarlyShortage() Shortage {
+	s := Shortage{Early: true}
+	least := int64(math.MaxInt64)
+	for i := range p.queues.buckets {
+		least = min(least, int64(p.queues.buckets[i].rows)*p.rowTokens(i))
+	}
+	s.Drains = p.WaitingTokens() >= least && p.Drains()
+	lacks := 0
+	for i := range p.queues.buckets {
+		b := &p.queues.buckets[i]
+		there := p.rowsOf(i)
+		if !s.Drains {
+			there = min(there, b.rows-1)
+		}
+		if there = min(there, b.rows); s.Needed == 0 || there*s.Needed > s.There*b.rows {
+			s.Needed, s.There = b.rows, there
+			lacks = (b.rows - there) * int(b.length)
+		}
+	}
+	if mean := p.meanLength(); mean > 0 {
+		s.Documents = int64(math.Ceil(float64(lacks) / mean))
+	}
+	return s
+}
+
+// rowsOf returns how many rows of a bucket there are if everything that is not packed yet fills such rows.
+func (p *Planner) rowsOf(bucket int) int {
+	rows, unpacked := len(p.queues.buckets[bucket].wait), p.pending().Tokens
+	p.window.Each(func(a atom) { unpacked += plan.RowTokens(a.pieces) })
+	for l := range p.lines() {
+		if l.queue == bucket {
+			rows += l.waiting()
+		}
+	}
+	n := p.rowTokens(bucket)
+	return rows + int((unpacked+n-1)/n)
+}
+
+// rowTokens returns the most tokens of documents that packing takes for a row of a bucket, dropped ones included.
+func (p *Planner) rowTokens(bucket int) int64 {
+	dropped := 0
+	for _, k := range p.packs {
+		atoms := int(math.Ceil(1 / min(k.config.Atom, 1))) // of a row
+		dropped = max(dropped, atoms*packonline.MaxDropped(k.config))
+	}
+	return int64(p.queues.buckets[bucket].length) + int64(dropped)
+}
+
+// meanLength returns the mean length of the documents that were packed; 0 before the first.
+func (p *Planner) meanLength() float64 {
+	_, packed := p.Counts()
+	return float64(packed.Tokens) / float64(max(packed.Documents, 1))
+}

@@ -1,0 +1,174 @@
+package planner
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"loaderd/loader/mixture"
+	"loaderd/loader/plan"
+	"loaderd/packonline"
+)
+
+// Keep makes a planner ready to be forked at a step: that step and later ones are not given up with the document that completes them, nor are rows that
+// are left at the end.
+func (p *Planner) Keep(step uint64) { p.keeps, p.from = true, step }
+
+// keep takes back the steps that a fork still has to make.
+func (p *Planner) keep() {
+	for _, s := range p.steps {
+		if !p.keeps || s.Index < p.from {
+			continue
+		}
+		s.Rows = slices.Clone(s.Rows)
+		for i, row := range s.Rows {
+			s.Rows[i] = slices.Clone(row) // the step's own will name documents
+			p.counts.Tokens -= plan.RowTokens(row)
+		}
+		p.counts.MaskedTokens -= s.Masked
+		p.counts.Rows -= int64(len(s.Rows))
+		p.counts.Slots -= int64(len(s.Rows)) * int64(s.Bucket)
+		p.kept = append(p.kept, s)
+	}
+}
+
+// Fork returns a planner that goes on with another configuration: from the same documents of the sources on, with all that waits here. more are the sources
+// that come by it, in the order of their names. Where rows are made as before, what waits stays as it is, and the same steps follow. Else all of it is
+// packed anew, before any other document. The planner itself is used up.
+func (p *Planner) Fork(c plan.Config, more []plan.SourceBegin) (*Planner, error) {
+	old := p.sources
+	if newNaming(c.Documents) != newNaming(p.config.Documents) {
+		return nil, fmt.Errorf("documents.batches: %v: want %v, as the run had it: what waits is named by that", c.Documents.Batches, p.config.Documents.Batches)
+	}
+	if err := old.mix.Continue(c.Mixture(), begins(more)); err != nil {
+		return nil, err
+	}
+	goesOn := p.rowsAs(c)
+	infos := slices.Clone(old.infos)
+	for _, s := range more {
+		infos = append(infos, plan.SourceInfo{SourceBegin: s})
+	}
+	for i := range infos {
+		if !goesOn {
+			old.mix.Unpack(i)
+		}
+		infos[i].Config, infos[i].From = old.mix.Config(i), 0
+		if bad := c.ValidatePacking(&infos[i].Config); len(bad) > 0 {
+			return nil, fmt.Errorf("source %s: %w", infos[i].Name, bad[0])
+		}
+	}
+	n, err := newPlanner(c, old.mix, infos, old.refs)
+	if err != nil {
+		return nil, err
+	}
+	n.cursor, n.losses, n.sources.history.spans = p.cursor, p.losses, old.history.spans
+	n.counts = Counts{Arrived: p.counts.Arrived, Skipped: p.counts.Skipped, Cut: p.counts.Cut}
+	if goesOn {
+		n.window = p.window
+		n.once = n.once || p.once
+		n.packs, n.queues, n.used, n.due = p.packs, p.queues, p.used, slices.Concat(p.due, p.kept)
+		b := n.sources
+		b.parts, b.rows.lacks, b.steps.lacks, b.shuffled = old.parts, old.rows.lacks, old.steps.lacks, old.shuffled
+		for i := range n.queues.buckets {
+			n.queues.buckets[i].steps = 0
+		}
+	} else {
+		n.left, n.used = p.rest()
+	}
+	if err := n.meet(); err != nil {
+		return nil, err
+	}
+	for i := range old.parts {
+		x := &n.sources.parts[i]
+		x.counts, x.seen, x.epoch = old.parts[i].counts, old.parts[i].seen.resized(c.Documents.Dedupe), old.parts[i].epoch
+		x.counts.Emitted = 0
+		n.turn(i) // the configuration may let an epoch follow
+	}
+	return n, nil
+}
+
+// rowsAs reports whether rows and steps are made with another configuration as they are here.
+func (p *Planner) rowsAs(c plan.Config) bool {
+	shape := func(c plan.Config) []byte {
+		c.Packing = c.Packing.Relevant()
+		c.Steps.Last = "" // what comes at the end is never done
+		b, _ := json.Marshal([]any{c.Seed, c.Packing, c.Shuffle, c.Steps, c.Steps.Balance && c.Attention == plan.AttentionDocument})
+		return b
+	}
+	own := func(s mixture.Source) []byte {
+		if s.Packing == nil {
+			return nil
+		}
+		b, _ := json.Marshal(s.Packing.Relevant())
+		return b
+	}
+	for i, s := range p.sources.infos {
+		if !bytes.Equal(own(s.Config), own(p.sources.mix.Config(i))) {
+			return false
+		}
+	}
+	return bytes.Equal(shape(p.config), shape(c))
+}
+
+// rest returns what waits, wherever it does: of each arrival how many tokens, and which of its tokens before the last of these are used.
+func (p *Planner) rest() (left []packonline.Piece, used usedSpans) {
+	waits := map[uint64][]span{}
+	note := func(pieces []packonline.Piece) {
+		for _, x := range pieces {
+			if x.Doc&repeated == 0 { // another piece holds those, here or in a step of the parent
+				waits[x.Doc] = append(waits[x.Doc], span{x.Start, x.Start + x.Length})
+			}
+		}
+	}
+	p.unplaced(func(x packonline.Piece) { note(p.used.place([]packonline.Piece{x})) })
+	p.beyond(note)
+	used = usedSpans{}
+	for _, arrival := range slices.Sorted(maps.Keys(waits)) {
+		x, at := packonline.Piece{Doc: arrival}, int32(0)
+		for _, s := range joinSpans(waits[arrival]) {
+			if s.start > at {
+				used[arrival] = append(used[arrival], span{at, s.start})
+			}
+			x.Length += s.end - s.start
+			at = s.end
+		}
+		left = append(left, x)
+	}
+	return left, used
+}
+
+// unplaced visits the pieces that count only those tokens of a document that the parent had left: those in the packers, and those that come to them yet.
+func (p *Planner) unplaced(f func(packonline.Piece)) {
+	for i := range p.packs {
+		p.packs[i].packer.Each(f)
+	}
+	for _, x := range p.left {
+		f(x)
+	}
+}
+
+// Inherits reports whether Inherit comes before the next document.
+func (p *Planner) Inherits() bool { return len(p.due) > 0 || len(p.left) > 0 }
+
+// Inherit takes what a fork begins with: steps that the parent had made whole, or all that waited there, to be packed anew. Where no source has a document
+// left, the run ends with it.
+func (p *Planner) Inherit() []plan.Step {
+	p.steps = p.steps[:0]
+	due := p.due
+	p.due = nil
+	for _, s := range due {
+		s.Index, s.Cursor = p.next, p.cursor
+		p.made(s)
+	}
+	for len(p.left) > 0 {
+		x := p.left[0]
+		p.left = p.left[1:]
+		k := &p.packs[p.sources.parts[plan.RefSource(p.sources.ref(x.Doc))].pack]
+		p.pack(k, x.Doc, x.Length, plan.Part{PackingHints: plan.PackingHints{Hint: p.hints[x.Doc]}})
+	}
+	p.hints = nil
+	p.overdue()
+	return p.settle()
+}

@@ -1,0 +1,149 @@
+package planner
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+
+	"loaderd/loader/internal/codec"
+	"loaderd/loader/mixture"
+	"loaderd/loader/plan"
+	"loaderd/packonline"
+)
+
+// newFork returns the planner of a fork.
+func newFork(h plan.Header) (*Planner, error) {
+	if h.State == nil || uint64(len(h.State)) != h.Parent.State {
+		return nil, fmt.Errorf("run %s begins with a state of %d bytes, and %d are there", h.Run, h.Parent.State, len(h.State))
+	}
+	infos := h.Infos()
+	known := make([]mixture.Known, len(infos))
+	for i, s := range infos {
+		known[i] = mixture.Known{Name: s.Name, Config: s.Config, Begin: mixture.Begin{First: s.Start, Last: s.Last, Sealed: s.Sealed}}
+	}
+	mix, err := mixture.Of(h.Config.Mixture(), known)
+	if err != nil {
+		return nil, err
+	}
+	p, err := newPlanner(h.Config, mix, infos, newRefs(1))
+	if err != nil {
+		return nil, err
+	}
+	if err := p.meet(); err != nil {
+		return nil, err
+	}
+	if err := p.RestoreState(h.State); err != nil {
+		return nil, fmt.Errorf("what run %s inherited of run %s: %w", h.Run, h.Parent.Run, err)
+	}
+	return p, nil
+}
+
+// ForkState returns what stands in the header of a fork at a step, whose planner this is, and the state that follows the header.
+func (p *Planner) ForkState(of plan.Header, step uint64) (sources []plan.SourceBegin, parent *plan.Parent, state []byte) {
+	b := p.sources
+	state = p.AppendState(nil)
+	parent = &plan.Parent{Run: of.Run, ID: of.ID, Step: step, Fingerprint: of.Fingerprint, State: uint64(len(state))}
+	needs := make([]uint64, len(b.infos))
+	for i := range b.infos {
+		needs[i] = b.infos[i].Floor(b.mix.Place(i))
+	}
+	for _, arrival := range p.arrivals() {
+		ref := b.refs.of(arrival)
+		needs[plan.RefSource(ref)] = min(needs[plan.RefSource(ref)], plan.RefSequence(ref))
+	}
+	for i, s := range b.mix.Status() {
+		sources = append(sources, b.infos[i].SourceBegin)
+		x := plan.ParentSource{Epoch: s.Epoch, Taken: s.Taken, Sealed: s.Sealed, Last: s.Last, Removed: s.Removed, From: needs[i]}
+		if config := b.mix.Config(i); !sameSource(config, p.config.Sources[s.Name]) {
+			x.Config = &config
+		}
+		parent.Sources = append(parent.Sources, x)
+	}
+	return sources, parent, state
+}
+
+func sameSource(a, b mixture.Source) bool {
+	x, _ := json.Marshal(a)
+	y, _ := json.Marshal(b)
+	return bytes.Equal(x, y)
+}
+
+// appendForkState writes what Inherit takes: the number of steps, of each its bucket, the number of its rows, and these; the pieces that are left. Then, behind
+// their length, the used tokens of documents that wait for a packer or in one.
+func (p *Planner) appendForkState(b []byte, previous *uint64) []byte {
+	b = binary.AppendUvarint(b, uint64(len(p.due)))
+	for _, s := range p.due {
+		b = binary.AppendUvarint(b, uint64(s.Bucket))
+		b = binary.AppendUvarint(b, uint64(len(s.Rows)))
+		for _, row := range s.Rows {
+			b = codec.AppendPieces(b, row, previous)
+		}
+	}
+	b = codec.AppendPieces(b, p.left, previous)
+	used := usedSpans{}
+	p.unplaced(func(x packonline.Piece) {
+		if spans := p.used.of(x.Doc); len(spans) > 0 {
+			used[x.Doc] = spans
+		}
+	})
+	return codec.AppendString(b, string(encodeUsed(used)))
+}
+
+// checkLeft refuses documents that are left and that their packer has passed.
+func (p *Planner) checkLeft() error {
+	for _, x := range p.left {
+		if k := p.sources.parts[plan.RefSource(p.sources.ref(x.Doc))].pack; x.Doc < p.packs[k].packer.Next() {
+			return fmt.Errorf("arrival %d waits for a packer that is at %d", x.Doc, p.packs[k].packer.Next())
+		}
+	}
+	return nil
+}
+
+// restoreForkState reads what appendForkState wrote.
+func (p *Planner) restoreForkState(r *codec.Cursor, previous *uint64) {
+	p.due, p.left, p.used, p.hints = nil, nil, nil, nil
+	for range r.Bounded(uint64(len(r.Rest)) / 2) {
+		s := plan.Step{Bucket: int32(r.Bounded(math.MaxInt32))}
+		rows := int(r.Bounded(uint64(len(r.Rest))))
+		if r.Err == nil && !p.config.HasStep(int(s.Bucket), rows) {
+			r.Fail(fmt.Errorf("a step of %d rows of %d is none of the run's", rows, s.Bucket))
+		}
+		for range rows {
+			if r.Err != nil {
+				return
+			}
+			row := r.Pieces(previous)
+			if len(row) > 0 {
+				checkRow(r, row, int64(s.Bucket))
+			}
+			s.Rows = append(s.Rows, row)
+		}
+		p.due = append(p.due, s)
+	}
+	p.left = r.Pieces(previous)
+	if !slices.IsSortedFunc(p.left, func(a, b packonline.Piece) int { return cmp.Compare(a.Doc, b.Doc+1) }) || slices.ContainsFunc(p.left, func(x packonline.Piece) bool { return x.Start > 0 }) {
+		r.Fail(fmt.Errorf("%d documents that are left do not come in the order of their arrival", len(p.left)))
+	}
+	encoded := r.Bytes(int(r.Bounded(uint64(len(r.Rest)))))
+	if r.Err != nil || len(encoded) == 0 {
+		return
+	}
+	used, err := readUsed(encoded, p.names.name(p.cursor.Next(), 0)-1)
+	if err != nil {
+		r.Fail(err)
+		return
+	}
+	waits := map[uint64]bool{}
+	p.unplaced(func(x packonline.Piece) { waits[x.Doc] = true })
+	for arrival := range used {
+		if !waits[arrival] {
+			r.Fail(fmt.Errorf("tokens of arrival %d are used, and nothing of it waits for a packer", arrival))
+			return
+		}
+	}
+	p.used = used
+}

@@ -1,0 +1,195 @@
+package planner
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+
+	"loaderd/loader/internal/codec"
+	"loaderd/loader/plan"
+	"loaderd/packonline"
+)
+
+// losses are what a planner knows of the loss of documents that wait, where not every token of them has one. Most runs have none.
+type losses struct {
+	of    map[uint64]plan.LossRuns // by the document's name
+	limit int                      // of documents, before those that wait no more are forgotten
+}
+
+// minLosses is how many documents are noted before they are swept.
+const minLosses = 4096
+
+// note keeps the runs of a document that waits from now on.
+func (l *losses) note(name uint64, runs plan.LossRuns) {
+	if runs == nil {
+		return
+	}
+	if l.of == nil {
+		l.of = map[uint64]plan.LossRuns{}
+	}
+	l.of[name] = runs
+}
+
+// repeated marks the name of a piece all of whose tokens another piece of the document holds with their loss: here they have none. It has the rest of its
+// window behind it, with which it is one piece in a plan.
+const repeated = 1 << 63
+
+// goesOn reports whether a piece goes on with the repeated tokens before it.
+func goesOn(before, x packonline.Piece) bool {
+	return before.Doc == x.Doc|repeated && before.Doc != x.Doc && before.Start+before.Length == x.Start
+}
+
+// mark marks the first n tokens of a row's pieces as repeated.
+func mark(row []packonline.Piece, n int32) []packonline.Piece {
+	if n <= 0 {
+		return row
+	}
+	out := make([]packonline.Piece, 0, len(row)+1)
+	for _, x := range row {
+		if k := min(n, x.Length); k > 0 {
+			out = append(out, packonline.Piece{Doc: x.Doc | repeated, Start: x.Start, Length: k})
+			x.Start, x.Length, n = x.Start+k, x.Length-k, n-k
+		}
+		if x.Length > 0 {
+			out = append(out, x)
+		}
+	}
+	return out
+}
+
+// count counts the tokens of a step that have no loss, before it is joined; whole says of a row whether it is one attention segment.
+func (l *losses) count(s *plan.Step, once bool, whole func([]packonline.Piece) bool) {
+	s.Masked, s.MaskedFirst = 0, 0
+	if len(l.of) == 0 && !once {
+		return
+	}
+	for _, row := range s.Rows {
+		one := len(row) > 1 && whole(row)
+		for k, x := range row {
+			masked, first := x.Length, true
+			if x.Doc&repeated == 0 {
+				masked, first = 0, false
+				l.of[x.Doc].Masked(x, func(start, end int32) {
+					masked += end - start
+					first = first || start == x.Start
+				})
+			}
+			s.Masked += int64(masked)
+			if first && (k == 0 || !one && !goesOn(row[k-1], x)) {
+				s.MaskedFirst++
+			}
+		}
+	}
+}
+
+// joinRepeats makes repeated tokens and what goes on with them one piece, and notes which pieces begin with such.
+func joinRepeats(s *plan.Step) {
+	s.Repeats = nil
+	for i, row := range s.Rows {
+		out, before := row[:0], packonline.Piece{}
+		for _, x := range row {
+			if goesOn(before, x) {
+				out[len(out)-1].Length += x.Length
+				before = x
+				continue
+			}
+			before = x
+			if x.Doc&repeated != 0 {
+				s.Repeats = append(s.Repeats, plan.Repeat{Row: i, Piece: len(out), Tokens: x.Length})
+				x.Doc &^= repeated
+			}
+			out = append(out, x)
+		}
+		s.Rows[i] = out
+	}
+}
+
+// due reports whether it is time for a sweep.
+func (l *losses) due() bool { return len(l.of) >= max(l.limit, minLosses) }
+
+// sweep forgets the documents that do not wait.
+func (l *losses) sweep(waiting []uint64) {
+	waits := make(map[uint64]bool, len(waiting))
+	for _, d := range waiting {
+		waits[d] = true
+	}
+	maps.DeleteFunc(l.of, func(d uint64, _ plan.LossRuns) bool { return !waits[d] })
+	l.limit = 2 * len(l.of)
+}
+
+// appendState writes the number of documents that wait and are noted, and of each the distance from the one before, and its runs behind their number.
+func (l *losses) appendState(b []byte, waits func() []uint64) []byte {
+	if len(l.of) == 0 {
+		return append(b, 0)
+	}
+	waiting := slices.DeleteFunc(waits(), func(d uint64) bool { return l.of[d] == nil })
+	slices.Sort(waiting)
+	waiting = slices.Compact(waiting)
+	b = binary.AppendUvarint(b, uint64(len(waiting)))
+	before := uint64(0)
+	for _, d := range waiting {
+		b = binary.AppendUvarint(b, d-before)
+		before = d
+		b = binary.AppendUvarint(b, uint64(len(l.of[d])))
+		for _, n := range l.of[d] {
+			b = binary.AppendUvarint(b, uint64(n))
+		}
+	}
+	return b
+}
+
+// readLosses reads what appendState wrote.
+func readLosses(r *codec.Cursor, waiting func() []uint64) (l losses) {
+	n := r.Bounded(uint64(len(r.Rest)) / 4)
+	if n == 0 {
+		return l
+	}
+	waits := map[uint64]bool{}
+	for _, d := range waiting() {
+		waits[d] = true
+	}
+	document := uint64(0)
+	for range n {
+		d := r.Uvarint()
+		document += d
+		if runs := readRuns(r); r.Err == nil && (d == 0 || !waits[document]) {
+			r.Fail(fmt.Errorf("the loss of document %d, of which nothing waits", document))
+		} else if r.Err == nil {
+			l.note(document, runs)
+		}
+		if r.Err != nil {
+			return losses{}
+		}
+	}
+	return l
+}
+
+func readRuns(r *codec.Cursor) (runs plan.LossRuns) {
+	sum := uint64(0)
+	for i := range r.Bounded(uint64(len(r.Rest))) {
+		n := r.Bounded(math.MaxInt32)
+		if sum += n; r.Err == nil && (n == 0 && i > 0 || sum > math.MaxInt32) {
+			r.Fail(fmt.Errorf("a run of %d tokens behind %d others", n, i))
+		}
+		if r.Err != nil {
+			return nil
+		}
+		runs = append(runs, int32(n))
+	}
+	if len(runs) < 2 {
+		r.Fail(errors.New("a document with one run or none"))
+	}
+	return runs
+}
+
+// whole reports whether a row that waits is one attention segment, and not one for each piece: that is for its source to say where it has a packing of its own.
+func (p *Planner) whole(row []packonline.Piece) bool {
+	attention := p.config.Attention
+	if p.sources != nil && len(row) > 0 {
+		attention = p.config.AttentionIn(p.sources.infos[plan.RefSource(p.sources.ref(row[0].Doc))].Config)
+	}
+	return attention == plan.AttentionRow
+}

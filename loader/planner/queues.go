@@ -1,0 +1,231 @@
+package planner
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+
+	"loaderd/loader/internal/codec"
+	"loaderd/loader/plan"
+	"loaderd/packonline"
+	"loaderd/shuffle"
+)
+
+// queues hold the packed rows of each bucket until a step takes them. A step takes rows of one bucket. Once more than Backlog full steps
+// wait, one leaves; its bucket is drawn with a probability proportional to the tokens that wait there, among the buckets that have a
+// full step (Beyond Fixed Length, section 4). What arrives in a bucket also leaves, so in the long run each has its share of the
+// steps; the draw decides the order only, which would otherwise follow the arrival of long documents.
+//
+//   - invariant: at most Backlog full steps wait, and less than a step of each bucket beyond them.
+//   - invariant: with a MaxWait, no row waits while more documents arrive than that. The step with such a row leaves first, filled up
+//     with rows of padding when its bucket has no full step: a rare bucket holds back neither memory nor the floor.
+type queues struct {
+	buckets []queue
+	backlog int
+	maxWait int64
+	key     shuffle.Key
+	draws   uint64
+}
+
+// queue holds the rows of one bucket, oldest first.
+type queue struct {
+	length int32
+	rows   int   // of a step
+	steps  int64 // that left
+	tokens int64
+	wait   []queued
+	head   []portion // of the next step, where it is known: see Planner.head
+}
+
+type queued struct {
+	pieces  []packonline.Piece
+	arrived int64 // documents that had arrived when the row came
+}
+
+func newQueues(c plan.Config) queues {
+	q := queues{backlog: c.Steps.Backlog, maxWait: int64(c.Steps.MaxWait), key: shuffle.NewKey(c.Seed, "bucket")}
+	if len(c.Packing.Buckets) == 1 {
+		q.backlog = 0 // one bucket: there is nothing to draw
+	}
+	for i, rows := range c.Steps.PerBucket(c.Packing.Buckets) {
+		q.buckets = append(q.buckets, queue{length: int32(c.Packing.Buckets[i]), rows: rows})
+	}
+	return q
+}
+
+// add appends a row of a bucket. now is the number of documents that have arrived.
+func (q *queues) add(bucket int, pieces []packonline.Piece, now int64) {
+	b := &q.buckets[bucket]
+	b.wait = append(b.wait, queued{pieces, now})
+	b.tokens += plan.RowTokens(pieces)
+}
+
+// next returns the bucket whose step leaves when more than keep full steps wait, else nil. With last, a step that lacks
+// rows counts as full.
+func (q *queues) next(keep int, last bool) *queue {
+	full, weight := 0, uint64(0)
+	for i := range q.buckets {
+		if b := &q.buckets[i]; b.ready(last) {
+			full += max(b.full(), 1)
+			weight += b.weight()
+		}
+	}
+	if full <= keep {
+		return nil
+	}
+	return q.draw(weight, last)
+}
+
+// draw draws among the buckets with a full step, whose weights add up to weight.
+func (q *queues) draw(weight uint64, last bool) *queue {
+	at := uint64(q.key.Below(q.draws, int(weight)))
+	q.draws++
+	for i := range q.buckets {
+		b := &q.buckets[i]
+		if !b.ready(last) {
+			continue
+		}
+		if w := b.weight(); at >= w {
+			at -= w
+			continue
+		}
+		return b
+	}
+	panic("loader: weights of buckets do not add up")
+}
+
+// overdue returns the bucket of the oldest row if the next document would make the row wait longer than the bound, else nil.
+func (q *queues) overdue(now int64) *queue {
+	if q.maxWait == 0 {
+		return nil
+	}
+	var oldest *queue
+	for i := range q.buckets {
+		b := &q.buckets[i]
+		if len(b.wait) > 0 && now-b.wait[0].arrived >= q.maxWait && (oldest == nil || b.wait[0].arrived < oldest.wait[0].arrived) {
+			oldest = b
+		}
+	}
+	return oldest
+}
+
+// full returns how many full steps wait.
+func (b *queue) full() int { return len(b.wait) / b.rows }
+
+// ready reports whether a full step waits, or with last any row.
+func (b *queue) ready(last bool) bool { return b.full() > 0 || last && len(b.wait) > 0 }
+
+// weight is at least 1, for rows of padding hold no tokens.
+func (b *queue) weight() uint64 { return uint64(b.tokens) + 1 }
+
+// take removes the rows of the next step; rows without pieces stand in for those that have not come.
+func (b *queue) take() [][]packonline.Piece {
+	b.steps++
+	rows := make([][]packonline.Piece, b.rows)
+	n := min(b.rows, len(b.wait))
+	for i, r := range b.wait[:n] {
+		rows[i] = r.pieces
+		b.tokens -= plan.RowTokens(r.pieces)
+	}
+	left := copy(b.wait, b.wait[n:])
+	clear(b.wait[left:])
+	b.wait, b.head = b.wait[:left], b.head[:0]
+	return rows
+}
+
+// rowsWaiting returns the number of rows that wait in all buckets.
+func (q *queues) rowsWaiting() (n int) {
+	for i := range q.buckets {
+		n += len(q.buckets[i].wait)
+	}
+	return n
+}
+
+// each visits the rows that wait.
+func (q *queues) each(f func([]packonline.Piece)) {
+	for i := range q.buckets {
+		for _, r := range q.buckets[i].wait {
+			f(r.pieces)
+		}
+	}
+}
+
+// appendState writes the number of draws, then for each bucket its steps, the number of rows that wait, and each with the documents
+// that had arrived when it came.
+func (q *queues) appendState(b []byte, previous *uint64) []byte {
+	b = binary.AppendUvarint(b, q.draws)
+	for i := range q.buckets {
+		b = binary.AppendUvarint(b, uint64(q.buckets[i].steps))
+		b = binary.AppendUvarint(b, uint64(len(q.buckets[i].wait)))
+		for _, r := range q.buckets[i].wait {
+			b = binary.AppendUvarint(b, uint64(r.arrived))
+			b = codec.AppendPieces(b, r.pieces, previous)
+		}
+	}
+	return b
+}
+
+// restoreState reads what appendState wrote behind now documents.
+func (q *queues) restoreState(r *codec.Cursor, previous *uint64, now int64) {
+	q.draws = r.Uvarint()
+	full := 0
+	for i := range q.buckets {
+		b := &q.buckets[i]
+		b.wait, b.tokens, b.head = b.wait[:0], 0, b.head[:0]
+		b.steps = int64(r.Bounded(math.MaxInt64))
+		last := int64(0)
+		for range r.Bounded(uint64(b.rows) * (uint64(q.backlog) + 1)) {
+			arrived := int64(r.Bounded(uint64(now)))
+			pieces := r.Pieces(previous)
+			checkRow(r, pieces, int64(b.length))
+			switch {
+			case r.Err != nil:
+				return
+			case arrived < last:
+				r.Fail(errors.New("rows wait in another order than they came"))
+			case q.maxWait > 0 && now-arrived >= q.maxWait:
+				r.Fail(fmt.Errorf("a row has waited for %d documents, the bound is %d", now-arrived, q.maxWait))
+			}
+			last = arrived
+			b.wait = append(b.wait, queued{pieces, arrived})
+			b.tokens += plan.RowTokens(pieces)
+		}
+		full += b.full()
+	}
+	if full > q.backlog && r.Err == nil {
+		r.Fail(fmt.Errorf("%d full steps wait, at most %d can", full, q.backlog))
+	}
+}
+
+// capacity returns how many rows can wait: Backlog full steps, and less than a step of each bucket.
+func (q *queues) capacity() (rows int) {
+	most := 0
+	for i := range q.buckets {
+		rows += q.buckets[i].rows - 1
+		most = max(most, q.buckets[i].rows)
+	}
+	return rows + q.backlog*most
+}
+
+// QueueStat describes the rows of one bucket that wait for a step.
+type QueueStat struct {
+	Bucket int   `json:"bucket"` // length of a row in tokens
+	Steps  int64 `json:"steps"`  // planned
+	Rows   int   `json:"rows"`   // that wait
+	Of     int   `json:"of"`     // rows of a step
+	Tokens int64 `json:"tokens"` // in the rows that wait
+	Wait   int64 `json:"wait"`   // documents that have arrived since the oldest of them came
+}
+
+func (q *queues) stats(now int64) []QueueStat {
+	out := make([]QueueStat, len(q.buckets))
+	for i := range q.buckets {
+		b := &q.buckets[i]
+		out[i] = QueueStat{Bucket: int(b.length), Steps: b.steps, Rows: len(b.wait), Of: b.rows, Tokens: b.tokens}
+		if len(b.wait) > 0 {
+			out[i].Wait = now - b.wait[0].arrived
+		}
+	}
+	return out
+}

@@ -1,0 +1,115 @@
+package planner
+
+import (
+	"loaderd/loader/mixture"
+	"loaderd/loader/plan"
+)
+
+// tolerance is by how much of a step the drawn bucket may bring the shares further off than another one. So the order
+// of the buckets is random where the sources have similar lengths.
+const tolerance = 1. / 8
+
+// slack returns the tolerance for the smallest step as a difference of two results of shareBalancer.distance.
+func (q *queues) slack() float64 {
+	least := int64(0)
+	for i := range q.buckets {
+		if n := int64(q.buckets[i].rows) * int64(q.buckets[i].length); i == 0 || n < least {
+			least = n
+		}
+	}
+	x := tolerance * mixture.Unit * float64(least)
+	return float64(x * x)
+}
+
+// forgetShares forgets the shares of documents of which nothing waits.
+func (p *Planner) forgetShares() {
+	if h := &p.sources.history; len(h.spans) > 1 {
+		_, steps := p.positions()
+		h.forget(steps)
+	}
+}
+
+// positions returns how many tokens have left the window and the queues. The tokens that leave next have the targets
+// of these positions.
+func (p *Planner) positions() (window, queues int64) {
+	window = p.sources.mix.Tokens() - p.pending().Tokens - plan.RowTokens(p.left) - p.sources.shuffled
+	queues = window
+	for i := range p.queues.buckets {
+		queues -= p.queues.buckets[i].tokens
+	}
+	return window, queues
+}
+
+// followShares sets the targets of the tokens that leave the window and the queues next.
+func (p *Planner) followShares() {
+	b := p.sources
+	if len(b.history.spans) == 1 {
+		b.rows.follow(b.history.spans[0].shares)
+		b.steps.follow(b.history.spans[0].shares)
+		return
+	}
+	window, queues := p.positions()
+	b.rows.follow(b.history.at(window))
+	b.steps.follow(b.history.at(queues))
+}
+
+// enter hands an atom to the window. A drain gathers all atoms first, so that the window can choose among them.
+func (p *Planner) enter(a atom) {
+	p.sources.shuffled += plan.RowTokens(a.pieces)
+	if p.sources.several() {
+		if p.sources.drains && p.config.Shuffle.Window > 1 {
+			p.window.Gather(a)
+			return
+		}
+		p.followShares()
+	}
+	p.window.Add(a, p.arrange)
+}
+
+// leave notes that an atom has left the window.
+func (p *Planner) leave(a *atom) {
+	p.sources.shuffled -= plan.RowTokens(a.pieces)
+	if p.sources.several() { // an only source never lacks any of its share
+		p.sources.rows.leave(p.sources.portionsOf(a))
+		p.followShares()
+	}
+}
+
+// evens reports whether buckets are chosen by the shares of their steps.
+func (p *Planner) evens() bool { return p.sources.several() && len(p.queues.buckets) > 1 }
+
+// nextStep returns the bucket whose step leaves when more than keep full steps wait, else nil. last says that no row
+// follows.
+//
+// A step holds rows of one bucket, and so mostly tokens of the sources whose documents have its lengths. With several
+// sources the bucket is drawn, and replaced by the one that keeps the shares closest if that is closer by the tolerance.
+func (p *Planner) nextStep(keep int, last bool) *queue {
+	best := p.queues.next(keep, last)
+	if best == nil || !p.evens() {
+		return best
+	}
+	p.followShares()
+	b := p.sources
+	least := b.steps.distance(p.head(best)) - p.queues.slack()
+	for i := range p.queues.buckets {
+		q := &p.queues.buckets[i]
+		if !q.ready(last) {
+			continue
+		}
+		if d := b.steps.distance(p.head(q)); d < least {
+			best, least = q, d
+		}
+	}
+	return best
+}
+
+// head returns the tokens of a bucket's next step by source.
+func (p *Planner) head(q *queue) []portion {
+	if len(q.head) == 0 {
+		for _, r := range q.wait[:min(q.rows, len(q.wait))] {
+			p.sources.count(r.pieces)
+		}
+		q.head = p.sources.tally.portions(q.head)
+	}
+	return q.head
+}

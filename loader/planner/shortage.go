@@ -1,0 +1,74 @@
+package planner
+
+import (
+	"math"
+	"slices"
+)
+
+// Shortage is what the next step lacks, in rows: shuffle window and queues let none go before they are full. With one bucket it is exact.
+// With several it is a lower bound, for rows may come in another bucket than the one that is nearly full.
+type Shortage struct {
+	Needed    int   // rows that must be packed before the next step leaves, with those that stay behind it
+	There     int   // rows of these that are packed
+	Held      int   // finished rows that the packer holds back; not counted in There
+	Documents int64 // that must still come at least, if as long as those before on average; 0 when there were none
+	Drains    bool  // a drain would complete a step
+	Early     bool  // it is an EarlyShortage: rows count as There as soon as their documents wait
+}
+
+// Shortage says what the next step lacks.
+func (p *Planner) Shortage() Shortage {
+	s := Shortage{Drains: p.Drains()}
+	pool, window, rows := p.Waiting()
+	s.Held = int(pool.Held.Rows)
+	perAtom := float64(p.packs[0].atomRows) / float64(p.packs[0].rowAtoms)
+	s.There = rows + int(float64(window)*perAtom)
+	missing := p.queues.missing()
+	if w := p.config.Shuffle.Window; w > 1 {
+		missing += int(float64(w-window) * perAtom)
+	}
+	for l := range p.lines() {
+		missing -= l.waiting()
+	}
+	missing = max(missing, 1)
+	s.Needed = s.There + missing
+	_, packed := p.Counts()
+	if packed.Documents > 0 {
+		length := float64(slices.Min(p.config.Packing.Buckets))
+		if packed.Rows > 0 {
+			length = float64(packed.Slots) / float64(packed.Rows) / min(p.config.Packing.Atom, 1)
+		}
+		mean := p.meanLength()
+		tokens := float64(missing) * length
+		if lacks := p.config.Packing.Relevant().Held() - int(pool.Held.Pieces) - pool.Pieces; lacks > 0 {
+			tokens += float64(lacks) * min(mean, length) // held rows are filled first
+		}
+		s.Documents = int64(math.Ceil(tokens / mean))
+	}
+	return s
+}
+
+// missing returns how many rows have to come, at least, before a step leaves.
+func (q *queues) missing() int {
+	steps, full := q.backlog+1, 0
+	least := math.MaxInt // rows of the smallest step
+	var begun []int      // rows that each step that has begun lacks
+	for i := range q.buckets {
+		b := &q.buckets[i]
+		full += b.full()
+		least = min(least, b.rows)
+		if n := len(b.wait) % b.rows; n > 0 {
+			begun = append(begun, b.rows-n)
+		}
+	}
+	slices.Sort(begun)
+	rows := 0
+	for i := range max(steps-full, 0) {
+		if i < len(begun) && begun[i] < least {
+			rows += begun[i]
+		} else {
+			rows += least
+		}
+	}
+	return rows
+}

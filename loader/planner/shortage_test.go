@@ -1,0 +1,139 @@
+package planner_test
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"loaderd/loader/internal/plantest"
+	"loaderd/loader/plan"
+	"loaderd/loader/planner"
+	"loaderd/packonline"
+)
+
+// The rows that a step is said to lack are those that come before it: exactly with one bucket, at least with several. Nothing else sends a
+// step on: no bound on waits, no atoms of other sizes.
+func TestShortageIsWhatComes(t *testing.T) {
+	for _, method := range []string{"bucket", "bfd", "concat", "bucketllm", "seamless"} {
+		t.Run(method, func(t *testing.T) {
+			rapid.Check(t, func(t *rapid.T) {
+				c := plantest.Configs(method).Filter(func(c plan.Config) bool { return c.Packing.Atom == 1 }).Draw(t, "configuration")
+				c.Steps.MaxWait = 0
+				p := newPlanner(t, c)
+				for _, a := range drawArrivals(t, c.Documents.Several()) {
+					s := p.Shortage()
+					_, before := p.Counts()
+					steps, err := p.Add(a)
+					if err != nil {
+						t.Fatal(err)
+					}
+					_, after := p.Counts()
+					rows := int(after.Rows - before.Rows)
+					switch lacks := s.Needed - s.There; {
+					case lacks < 1:
+						t.Fatalf("before document %d: %d rows needed, %d there", a.Sequence, s.Needed, s.There)
+					case len(steps) > 0 && rows < lacks:
+						t.Fatalf("document %d: a step came with %d rows, %d were said to lack", a.Sequence, rows, lacks)
+					case len(steps) == 0 && rows >= lacks && len(c.Packing.Buckets) == 1:
+						t.Fatalf("document %d: no step came with %d rows, %d were said to lack", a.Sequence, rows, lacks)
+					}
+				}
+			})
+		})
+	}
+}
+
+// A planner is primed once its shuffle window is full, without a window once its pool nearly is. A drain undoes that.
+func TestPlanner_Primed(t *testing.T) {
+	for _, method := range packonline.Methods() {
+		for _, window := range []int{0, 6} {
+			t.Run(fmt.Sprintf("%s, window %d", method, window), func(t *testing.T) {
+				c := plantest.Config(method)
+				c.Shuffle.Window = window
+				p, err := planner.New(plantest.Header(c))
+				if err != nil {
+					t.Fatal(err)
+				}
+				pool := slices.Contains(packonline.Parameters(method), "pool")
+				if got, want := p.Primed(), window == 0 && !pool; got != want {
+					t.Errorf("a new planner is primed: %t, want %t", got, want)
+				}
+				primed := false
+				for i := range 200 {
+					if _, err := p.Add(plan.Arrival{Sequence: uint64(i + 1), Length: 5 + i%9}); err != nil {
+						t.Fatal(err)
+					}
+					primed = primed || p.Primed()
+					if p.Primed() && window > 0 {
+						if _, n, _ := p.Waiting(); n < window {
+							t.Fatalf("primed with %d of %d atoms in the window", n, window)
+						}
+					}
+				}
+				if !primed {
+					t.Error("200 documents prime no planner")
+				}
+				p.Drain()
+				if got, want := p.Primed(), window == 0 && !pool; got != want {
+					t.Errorf("primed after a drain: %t, want %t", got, want)
+				}
+			})
+		}
+	}
+}
+
+// A drain makes a step of what waits whenever an early shortage says so, with one bucket.
+func TestPlanner_EarlyShortage(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		method := rapid.SampledFrom(packonline.Methods()).Draw(t, "method")
+		c := plantest.Configs(method).Draw(t, "configuration")
+		p := newPlanner(t, c)
+		for _, a := range drawArrivals(t, c.Documents.Several()) {
+			if _, err := p.Add(a); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s, least := p.EarlyShortage(), int64(math.MaxInt64)
+		for i, rows := range c.Steps.PerBucket(c.Packing.Buckets) {
+			least = min(least, int64(rows)*int64(c.Packing.Buckets[i]))
+		}
+		if s.There < 0 || s.There > s.Needed || !s.Drains && s.There == s.Needed || s.Drains && p.WaitingTokens() < least {
+			t.Fatalf("%+v with %d tokens, a step has %d", s, p.WaitingTokens(), least)
+		}
+		if steps := p.Drain(); s.Drains && len(steps) == 0 && len(c.Packing.Buckets) == 1 {
+			t.Fatalf("%+v, and a drain made no step", s)
+		}
+		if again := p.EarlyShortage(); again.Drains {
+			t.Fatalf("after a drain another one makes a step: %+v", again)
+		}
+	})
+}
+
+// Methods that drop tokens may pack a row of more than its length: their drain is not promised for a step's tokens alone.
+func TestPlanner_EarlyShortageOfMethodsThatDrop(t *testing.T) {
+	extra, trim := plantest.Config("bfd-m"), plantest.Config("splice")
+	extra.Packing.Extra, trim.Packing.Splice.Fill = 8, "trim"
+	for name, c := range map[string]plan.Config{"bfd-m": extra, "splice": trim} {
+		c.Shuffle.Window = 0
+		c.Packing.Buckets, c.Packing.Atom, c.Packing.Pool, c.Steps = []int{8}, 1, 16, plan.StepsConfig{Rows: 2, Last: plan.LastPad}
+		for n := 1; n <= 12; n++ {
+			p, err := planner.New(plantest.Header(c))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range n {
+				if _, err := p.Add(plan.Arrival{Sequence: uint64(i + 1), Length: 4, PackingHints: plan.PackingHints{Hint: plantest.Hint(uint64(i + 1))}}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if s, steps := p.EarlyShortage(), p.Drain(); s.Drains && len(steps) == 0 {
+				t.Errorf("%s: %d documents: %+v, and a drain made no step", name, n, s)
+			} else if !s.Drains && n >= 8 {
+				t.Errorf("%s: %d documents: %+v", name, n, s)
+			}
+		}
+	}
+}

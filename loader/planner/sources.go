@@ -1,0 +1,376 @@
+package planner
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+
+	"loaderd/loader/internal/codec"
+	"loaderd/loader/mixture"
+	"loaderd/loader/plan"
+	"loaderd/packonline"
+)
+
+func begins(sources []plan.SourceBegin) map[string]mixture.Begin {
+	out := map[string]mixture.Begin{}
+	for _, s := range sources {
+		out[s.Name] = mixture.Begin{First: s.Start, Last: s.Last, Sealed: s.Sealed}
+	}
+	return out
+}
+
+// SourceCounts are a planner's totals of one source.
+type SourceCounts struct {
+	Arrived int64      `json:"arrived"` // documents taken, used or not
+	Skipped plan.Skips `json:"skipped"`
+	Cut     int64      `json:"cut"`     // used without their last tokens, by documents.max_tokens
+	Tokens  int64      `json:"-"`       // of those that are used: what mixture.Status tells as well
+	Emitted int64      `json:"emitted"` // tokens in steps, repeated ones as often as they come
+}
+
+func (c *SourceCounts) fields() []*int64 {
+	return slices.Concat([]*int64{&c.Arrived}, skipFields(&c.Skipped), []*int64{&c.Cut, &c.Tokens, &c.Emitted})
+}
+
+// sourceSet is what a planner keeps of its sources. The planner counts in arrivals: pieces that wait name the arrival of their document, and
+// name the document when a step takes them.
+type sourceSet struct {
+	mix   *mixture.Mixture
+	infos []plan.SourceInfo // by source
+	begun int               // how many of them the run began with
+	refs  *refs
+	parts []sourceState // by source
+	rows  shareBalancer // of what leaves the window
+	steps shareBalancer // of steps, with several buckets
+	names naming
+
+	history  shareHistory
+	tally    tally // scratch space
+	shuffled int64 // tokens in the window
+	drains   bool  // the window gathers what comes to it, and is emptied next
+}
+
+// sourceState is what a planner keeps of one source.
+type sourceState struct {
+	pack   int    // that its documents go to
+	epoch  uint64 // that seen is of
+	seen   *dedupWindow
+	counts SourceCounts
+}
+
+// unread is a document whose packing hints a restored packer lacks, or lacks yet where the document still has to come to it.
+type unread struct {
+	pack  int
+	name  uint64
+	comes bool
+}
+
+func newSourceSet(c plan.Config, mix *mixture.Mixture, infos []plan.SourceInfo, r *refs) *sourceSet {
+	b := &sourceSet{mix: mix, infos: infos, begun: len(infos), refs: r, names: newNaming(c.Documents)}
+	b.rows.forget = max(evenSteps*c.StepTokens(), 1)
+	b.steps.forget = b.rows.forget
+	b.history.least = c.StepTokens()
+	return b
+}
+
+// several reports whether the run has had more than one source: only then are the shares of its steps kept even.
+func (b *sourceSet) several() bool { return b.mix.Len() > 1 }
+
+// meet makes room for the sources that the mixture has and the planner does not know yet.
+func (p *Planner) meet() error {
+	b := p.sources
+	for i := len(b.parts); i < b.mix.Len(); i++ {
+		x := sourceState{epoch: b.mix.Place(i).Epoch, seen: newDedupWindow(p.config.Documents.Dedupe)}
+		if own := b.mix.Config(i).Packing; own != nil {
+			x.pack = len(p.packs)
+			if err := p.addPack(*own); err != nil {
+				return fmt.Errorf("source %s: %w", b.mix.Name(i), err)
+			}
+		}
+		b.parts = append(b.parts, x)
+	}
+	b.tally.tokens = make([]int64, b.mix.Len())
+	b.history.grow(b.mix.Len())
+	b.rows.grow(b.mix.Len())
+	b.steps.grow(b.mix.Len())
+	var cost func(*atom) float64
+	if b.several() {
+		cost = func(a *atom) float64 { return b.rows.distance(b.portionsOf(a)) }
+	}
+	p.window.Prefer(cost)
+	return nil
+}
+
+// Add takes in the next document and returns the steps that it completes. The slice is valid until the next call;
+// what the steps refer to stays.
+func (p *Planner) Add(a plan.Arrival) ([]plan.Step, error) {
+	b := p.sources
+	source, sequence, ok := b.mix.Next()
+	switch {
+	case !ok:
+		return nil, fmt.Errorf("plan document %d of source %d: none is wanted", a.Sequence, a.Source)
+	case a.Source != source || a.Sequence != sequence || sequence > plan.MaxSequence:
+		return nil, fmt.Errorf("plan document %d of source %d: the next one is %d of source %d (%s)", a.Sequence, a.Source, sequence, source, b.mix.Name(source))
+	}
+	if err := p.check(&a); err != nil {
+		return nil, err
+	}
+	arrival := p.cursor.Next()
+	p.cursor = plan.Behind(arrival)
+	p.steps = p.steps[:0]
+	p.taken = 0
+	b.refs.add(plan.Ref(source, sequence))
+	b.history.add(b.mix.Tokens(), b.mix)
+	config, first := b.mix.Config(source), 0
+	for i := range a.Count() {
+		x := a.Document(i)
+		x.Skip = a.SkipReason(i, x, config)
+		p.takeOne(&b.parts[source], p.names.name(arrival, first), x)
+		first += x.Length
+		if i+1 < a.Count() {
+			p.overdue()
+		}
+	}
+	b.mix.Take(int(p.taken))
+	p.overdue()
+	return p.settle(), nil
+}
+
+// takeOne takes in one document of a source.
+func (p *Planner) takeOne(of *sourceState, name uint64, x plan.Part) {
+	p.counts.Arrived++
+	of.counts.Arrived++
+	if x.Skip == "" && of.seen.observe(x.Identity()) {
+		x.Skip = plan.SkipDuplicate
+	} else if x.Skip != "" {
+		of.seen.observe(0)
+	}
+	if x.Skip != "" {
+		of.counts.Skipped.Add(x.Skip, 1)
+		p.counts.Skipped.Add(x.Skip, 1)
+		return
+	}
+	p.taken += int64(x.Length)
+	of.counts.Tokens += int64(x.Length)
+	if x.Cut {
+		of.counts.Cut++
+	}
+	p.pack(&p.packs[of.pack], name, int32(x.Length), x)
+}
+
+// turn forgets the ids of the epoch before, where a source has begun another one.
+func (p *Planner) turn(source int) {
+	x := &p.sources.parts[source]
+	if epoch := p.sources.mix.Place(source).Epoch; epoch != x.epoch {
+		x.epoch, x.seen = epoch, newDedupWindow(p.config.Documents.Dedupe)
+	}
+}
+
+// settle ends what an arrival or a control has begun: the run, when no source has a document left. The end of a source takes effect behind the
+// steps of its last document, as it does where it is recorded later.
+func (p *Planner) settle() []plan.Step {
+	b := p.sources
+	steps := p.finish(p.cursor)
+	b.mix.Settle()
+	p.forgetShares()
+	for i := range b.parts {
+		p.turn(i)
+	}
+	if p.Ended() {
+		steps = slices.Clone(steps)
+		p.steps = p.steps[:0]
+		return append(steps, p.finish(p.seal())...)
+	}
+	if b.refs.due() {
+		b.refs.sweep(p.arrivals())
+	}
+	if p.losses.due() {
+		p.losses.sweep(p.waiting())
+	}
+	return steps
+}
+
+// arrivals returns the positions of the messages that something of waits, as often as it has pieces.
+func (p *Planner) arrivals() []uint64 {
+	out := p.waiting()
+	for i := range out {
+		out[i] = p.names.position(out[i])
+	}
+	return out
+}
+
+// ref returns the document of a name, as a plan has it.
+func (b *sourceSet) ref(name uint64) uint64 { return b.refs.of(b.names.position(name)) }
+
+// waiting returns the documents that something of waits, as often as it has pieces.
+func (p *Planner) waiting() []uint64 {
+	var out []uint64
+	note := func(name uint64) { out = append(out, name&^repeated) }
+	p.unplaced(func(x packonline.Piece) { note(x.Doc) })
+	p.beyond(func(pieces []packonline.Piece) {
+		for _, x := range pieces {
+			note(x.Doc)
+		}
+	})
+	return out
+}
+
+// name lets the steps that are finished name documents, and say how far the sources are read.
+func (p *Planner) name() {
+	b := p.sources
+	var places []mixture.Place
+	for i := range p.steps {
+		s := &p.steps[i]
+		for _, row := range s.Rows {
+			for k := range row {
+				p.names.emit(&row[k])
+				ref := b.refs.of(row[k].Doc)
+				row[k].Doc = ref
+				b.parts[plan.RefSource(ref)].counts.Emitted += int64(row[k].Length)
+			}
+		}
+		if s.Index%plan.MarkSteps == 0 {
+			if places == nil {
+				places = p.places()
+			}
+			s.Places = places
+		}
+	}
+}
+
+// places returns how far each source is read.
+func (p *Planner) places() []mixture.Place {
+	out := make([]mixture.Place, p.sources.mix.Len())
+	for i := range out {
+		out[i] = p.sources.mix.Place(i)
+	}
+	return out
+}
+
+// change lets a control change the mixture.
+func (p *Planner) change(f func(*mixture.Mixture) error, added ...plan.SourceInfo) ([]plan.Step, bool, error) {
+	p.steps = p.steps[:0]
+	if err := f(p.sources.mix); err != nil {
+		return nil, false, err
+	}
+	p.sources.infos = append(slices.Clip(p.sources.infos), added...)
+	if err := p.meet(); err != nil {
+		return nil, false, err
+	}
+	return p.settle(), p.Ended(), nil
+}
+
+// Infos returns the run's sources in the order of their numbers, those that were removed among them.
+func (p *Planner) Infos() []plan.SourceInfo { return p.sources.infos }
+
+// Ended reports whether no source of the run has a document left.
+func (p *Planner) Ended() bool { return p.sources.mix.Ended() }
+
+// Mixture returns the state of the run's sources. It is not to be changed.
+func (p *Planner) Mixture() *mixture.Mixture { return p.sources.mix }
+
+// Wants returns the source and the sequence of the document that comes next; false when none does before a control comes.
+func (p *Planner) Wants() (source int, sequence uint64, ok bool) { return p.sources.mix.Next() }
+
+// SourceCounts returns the totals of each source.
+func (p *Planner) SourceCounts() []SourceCounts {
+	out := make([]SourceCounts, len(p.sources.parts))
+	for i := range out {
+		out[i] = p.sources.parts[i].counts
+	}
+	return out
+}
+
+// MissingHints returns the waiting documents whose packing hints a restored planner has to be told again, by their messages, each once.
+func (p *Planner) MissingHints() []uint64 {
+	p.unread = map[uint64][]unread{}
+	for i := range p.packs {
+		if packer, ok := p.packs[i].packer.(packonline.Hinted); ok {
+			for _, name := range packer.Unhinted() {
+				ref := p.sources.ref(name)
+				p.unread[ref] = append(p.unread[ref], unread{i, name, false})
+			}
+		}
+	}
+	for _, x := range p.left { // which still have to come to one
+		ref := p.sources.ref(x.Doc)
+		i := p.sources.parts[plan.RefSource(ref)].pack
+		if _, ok := p.packs[i].packer.(packonline.Hinted); ok {
+			p.unread[ref] = append(p.unread[ref], unread{i, x.Doc, true})
+		}
+	}
+	return slices.Sorted(maps.Keys(p.unread))
+}
+
+// appendState writes the streams of sources that were added (JSON behind its length), the mixture, the documents of the
+// arrivals that wait, the shares by which they were taken, what each source lacks behind the window and in steps, and for each its totals
+// and recent ids.
+func (b *sourceSet) appendState(out []byte, waiting []uint64) []byte {
+	added, err := json.Marshal(b.infos[b.begun:])
+	if err != nil {
+		panic(fmt.Sprintf("plan: marshal sources: %v", err)) // only numbers, strings and lists of them
+	}
+	out = codec.AppendString(out, string(added))
+	out = b.mix.AppendState(out)
+	out = b.refs.appendState(out, waiting)
+	out = b.history.appendState(out)
+	out = b.rows.appendState(out)
+	out = b.steps.appendState(out)
+	for i := range b.parts {
+		for _, n := range b.parts[i].counts.fields() {
+			out = binary.AppendUvarint(out, uint64(*n))
+		}
+		out = b.parts[i].seen.appendState(out)
+	}
+	return out
+}
+
+// maxAddedSources bounds the bytes of the sources that were added to a run.
+const maxAddedSources = 1 << 20
+
+// restoreSources reads what appendState wrote.
+func (p *Planner) restoreSources(r *codec.Cursor) error {
+	b := p.sources
+	var added []plan.SourceInfo
+	if err := json.Unmarshal(r.Bytes(int(r.Bounded(maxAddedSources))), &added); err != nil {
+		return fmt.Errorf("sources that were added: %w", err)
+	}
+	rest, err := b.mix.RestoreState(r.Rest)
+	if err != nil {
+		return err
+	}
+	r.Rest = rest
+	b.infos = append(slices.Clip(b.infos[:b.begun]), added...)
+	if !slices.EqualFunc(b.infos, b.mix.Status(), func(s plan.SourceInfo, x mixture.Status) bool { return s.Name == x.Name }) {
+		return errors.New("the sources that were added are others than those of the mixture")
+	}
+	p.packs, b.parts, b.history.spans = p.packs[:1], nil, nil // sources that were added are met again
+	b.rows, b.steps = shareBalancer{forget: b.rows.forget}, shareBalancer{forget: b.steps.forget}
+	if err := p.meet(); err != nil {
+		return err
+	}
+	b.refs = readRefs(r, p.cursor.Next(), b.mix.Len())
+	b.history.restoreState(r, b.mix.Tokens(), b.mix.Len())
+	b.rows.follow(b.history.spans[0].shares)
+	b.steps.follow(b.history.spans[0].shares)
+	b.rows.restoreState(r)
+	b.steps.restoreState(r)
+	arrived := int64(0)
+	for i := range b.parts {
+		for _, n := range b.parts[i].counts.fields() {
+			*n = int64(r.Bounded(math.MaxInt64))
+		}
+		arrived += b.parts[i].counts.Arrived
+		if err := b.parts[i].seen.restoreState(r); err != nil {
+			return err
+		}
+	}
+	if r.Err == nil && (arrived != p.counts.Arrived || uint64(arrived) < p.cursor.Last() || p.names.bits == 0 && uint64(arrived) > p.cursor.Last()) {
+		r.Fail(fmt.Errorf("%d documents of all sources arrived behind arrival %s", arrived, p.cursor))
+	}
+	return r.Err
+}

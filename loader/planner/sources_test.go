@@ -1,0 +1,311 @@
+package planner_test
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"loaderd/loader/internal/plantest"
+	"loaderd/loader/mixture"
+	"loaderd/loader/plan"
+	"loaderd/loader/planner"
+	"loaderd/packonline"
+)
+
+// sourcesRun is a run of several sources whose documents are functions of (source, sequence).
+type sourcesRun struct {
+	header  plan.Header
+	applier *planner.Applier
+	taken   []uint64 // refs of used documents, in order of arrival
+	tokens  map[uint64]int
+	steps   []plan.Step
+}
+
+func newSourcesRun(t *rapid.T, c plan.Config, sources []plan.SourceBegin) *sourcesRun {
+	h := plan.Header{Config: c, Sources: sources}
+	a, err := planner.NewApplier(h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &sourcesRun{header: h, applier: a, tokens: map[uint64]int{}}
+}
+
+// document is the one of a source with a sequence; where messages hold several documents some do.
+func (b *sourcesRun) document(source int, sequence uint64) plan.Arrival {
+	a := mixedDocument(source, sequence)
+	if !b.header.Config.Documents.Several() || sequence%4 != 1 {
+		return a
+	}
+	whole := plan.Arrival{Source: source, Sequence: sequence}
+	for k := range 1 + sequence*7%5 {
+		x := mixedDocument(source, sequence+1000*k).Documents()[0]
+		if k > 0 && sequence%3 > 0 { // a piece of the one before it
+			x.ID, x.Nth = whole.Parts[k-1].ID, whole.Parts[k-1].Nth+1
+		}
+		whole.Parts = append(whole.Parts, x)
+	}
+	return whole
+}
+
+// named is the one that a plan names.
+func (b *sourcesRun) named(ref uint64) plan.Arrival {
+	return b.document(plan.RefSource(ref), plan.RefSequence(ref))
+}
+
+func (b *sourcesRun) loss(ref uint64) plan.LossRuns { return lossOf(b.named(ref)) }
+
+func mixedDocument(source int, sequence uint64) plan.Arrival {
+	x := uint64(source)*1000003 + sequence*7919
+	a := plan.Arrival{Source: source, Sequence: sequence, Length: 1 + int(x%37), ID: sequence * sequence % 7, PackingHints: plan.PackingHints{Hint: plantest.Hint(sequence)}}
+	a.Loss = plantest.Loss(x, a.Length)
+	if x%11 == 3 {
+		a.Skip, a.Length = plan.SkipEmpty, 0
+	}
+	return a
+}
+
+// next plans the next document; false when none is wanted.
+func (b *sourcesRun) next(t *rapid.T) bool {
+	source, sequence, ok := b.applier.Planner.Wants()
+	if !ok {
+		return false
+	}
+	fed := b.applier.Fed
+	ready, err := b.applier.Document(b.document(source, sequence))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := int(b.applier.Fed - fed); n > 0 {
+		ref := plan.Ref(source, sequence)
+		b.taken = append(b.taken, ref)
+		b.tokens[ref] += n
+	}
+	b.steps = append(b.steps, ready.Steps...)
+	return true
+}
+
+func (b *sourcesRun) settle(t *rapid.T) {
+	if err := b.applier.Settle(func(r planner.Ready) error { b.steps = append(b.steps, r.Steps...); return nil }); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// restart carries the state over to a fresh applier.
+func (b *sourcesRun) restart(t *rapid.T) {
+	c, err := plan.DecodeCheckpoint(b.applier.Checkpoint("f", plan.Tail{}).Encode())
+	if err != nil {
+		t.Fatal(err)
+	}
+	fed := b.applier.Fed
+	state := b.applier.Planner.AppendState(nil)
+	if b.applier, err = planner.Restore(b.header, c); err != nil {
+		t.Fatal(err)
+	}
+	for _, ref := range b.applier.Planner.MissingHints() {
+		b.applier.Planner.RestoreHints(ref, b.named(ref).Documents())
+	}
+	b.applier.Fed = fed
+	if again := b.applier.Planner.AppendState(nil); !bytes.Equal(state, again) {
+		t.Fatal("a restored planner writes another state")
+	}
+}
+
+func drawSources(t *rapid.T) (plan.Config, []plan.SourceBegin) {
+	c := plantest.Configs(rapid.SampledFrom(packonline.Methods()).Draw(t, "method")).Draw(t, "configuration")
+	c.Mix = mixture.Mix{Dry: mixture.DryWait, End: rapid.SampledFrom([]string{mixture.EndAll, mixture.EndFirst}).Draw(t, "end")}
+	c.Sources = map[string]mixture.Source{}
+	var sources []plan.SourceBegin
+	for i := range rapid.IntRange(1, 4).Draw(t, "sources") {
+		s := mixture.Source{Weight: float64(1 + i), Epochs: mixture.Epochs(rapid.IntRange(1, 3).Draw(t, "epochs")), Block: rapid.IntRange(0, 3).Draw(t, "block")}
+		switch rapid.IntRange(0, 3).Draw(t, "more") {
+		case 0:
+			s.Split = mixture.Split{Of: 10, Take: []int{0, 7}}
+		case 1:
+			s.MinTokens, s.MaxTokens = 3, 30
+		case 2:
+			own := plantest.Configs(rapid.SampledFrom(packonline.Methods()).Draw(t, "own method")).Draw(t, "own packing").Packing
+			own.Buckets = slices.Clone(c.Packing.Buckets[:1])
+			s.Packing, s.Attention = &own, plan.AttentionRow
+		}
+		name := fmt.Sprint("s", i)
+		c.Sources[name] = s
+		begin := plan.SourceBegin{Name: name, Start: 1 + uint64(rapid.IntRange(0, 3).Draw(t, "start"))}
+		if rapid.Bool().Draw(t, "sealed") {
+			begin.Sealed, begin.Last = true, begin.Start-1+uint64(rapid.IntRange(0, 60).Draw(t, "documents"))
+		}
+		sources = append(sources, begin)
+	}
+	if len(c.Validate()) > 0 {
+		t.Skip()
+	}
+	return c, sources
+}
+
+// drawControl draws something that is recorded now and then, nil for nothing. It counts the sources that it adds.
+func (b *sourcesRun) drawControl(t *rapid.T, added *int) plan.Control {
+	status := b.applier.Planner.Mixture().Status()
+	i := rapid.IntRange(0, len(status)-1).Draw(t, "source")
+	x := status[i]
+	what := rapid.IntRange(0, 30).Draw(t, "what")
+	switch {
+	case b.applier.Ended:
+	case what == 0:
+		return plan.Drain{}
+	case what == 1 && !x.Sealed && !x.Removed:
+		first := b.applier.Planner.Infos()[i].Start
+		return plan.SealSource{Source: i, Last: first + x.Taken - 1 + uint64(rapid.IntRange(0, 20).Draw(t, "more")), By: "alice"}
+	case what == 2 && !x.Removed:
+		return plan.Rest{Source: i, Rests: !x.Resting}
+	case what == 3 && *added < 3:
+		*added++
+		name := fmt.Sprint("added", *added)
+		change := mixture.Change{Weights: map[string]float64{name: 1}, Add: map[string]mixture.Source{name: {Weight: 1, Epochs: 1}}}
+		for _, x := range status {
+			if !x.Removed {
+				change.Weights[x.Name] = 2
+			}
+		}
+		if !x.Removed {
+			change.Remove = []string{x.Name}
+			delete(change.Weights, x.Name)
+		}
+		return plan.Mix{Change: change, Begins: []plan.SourceBegin{{Name: name, Start: 1}}}
+	}
+	return nil
+}
+
+// finish ends the run: no source has documents behind those that were taken. record gets each control, and next plans each document that is left.
+func (b *sourcesRun) finish(record func(plan.Control), next func()) {
+	for i, x := range b.applier.Planner.Mixture().Status() {
+		at := b.applier.Planner.Clock()
+		if !x.Sealed && !x.Removed {
+			record(plan.SealSource{At: at, Source: i, Last: b.applier.Planner.Infos()[i].Start + x.Taken - 1})
+		}
+		if x.Resting && !x.Removed && !b.applier.Ended {
+			record(plan.Rest{At: at, Source: i})
+		}
+	}
+	for !b.applier.Ended {
+		next()
+	}
+}
+
+// A planner of several sources that is restored behind every document and control plans what an undisturbed one plans. Every token of every
+// used document comes out once for each time that it was taken, in rows of one packing, and no step needs what lies below the floor before it.
+func TestPlanner_SeveralSourcesRestoredAtEveryDocument(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		c, sources := drawSources(t)
+		steady, restored := newSourcesRun(t, c, sources), newSourcesRun(t, c, sources)
+		both := []*sourcesRun{steady, restored}
+		record := func(control plan.Control) {
+			control = control.PlaceBehind(steady.applier.Planner.Clock())
+			e, err := plan.DecodeRecord(plan.EncodeRecord(control))
+			if err != nil || !reflect.DeepEqual(e, control) {
+				t.Fatalf("%+v is read as %+v, %v", control, e, err)
+			}
+			for _, b := range both {
+				b.applier.Record(e)
+				b.settle(t)
+			}
+		}
+		for _, b := range both {
+			b.settle(t)
+		}
+		added := 0
+		for range rapid.IntRange(0, 150).Draw(t, "documents") {
+			if control := steady.drawControl(t, &added); control != nil {
+				record(control)
+			}
+			if !steady.applier.Ended {
+				restored.restart(t)
+				if a, b := steady.next(t), restored.next(t); a != b {
+					t.Fatalf("a document is wanted: %v, restored %v", a, b)
+				}
+			}
+		}
+		steady.finish(record, func() {
+			steady.next(t)
+			restored.next(t)
+		})
+		if !reflect.DeepEqual(steady.steps, restored.steps) || !steady.applier.Ended || !restored.applier.Ended {
+			t.Fatal("the plans differ")
+		}
+		steady.check(t)
+	})
+}
+
+// check checks the steps of a run that has ended.
+func (b *sourcesRun) check(t *rapid.T) {
+	planner := b.applier.Planner
+	emitted := map[uint64]int{}
+	order := b.header.Validator()
+	order.Led, order.Known = true, false
+	for i := range b.steps {
+		s := &b.steps[i]
+		if (len(s.Places) > 0) != (s.Index%plan.MarkSteps == 0) {
+			t.Fatalf("step %d has %d places", s.Index, len(s.Places))
+		}
+		records, err := plan.EncodeStep(s, 1<<20)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, err := plan.DecodeRecord(records[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		var j plan.Joiner
+		if again, err := j.Add(e); err != nil || !reflect.DeepEqual(again, s) {
+			t.Fatalf("step %+v is read as %+v, %v", s, again, err)
+		}
+		for _, row := range s.Rows {
+			own := map[bool]bool{}
+			for _, x := range row {
+				emitted[x.Doc] += int(x.Length)
+				source := plan.RefSource(x.Doc)
+				own[planner.Mixture().Config(source).Packing != nil] = true
+				if planner.Mixture().Config(source).Packing != nil && slices.ContainsFunc(row, func(y packonline.Piece) bool { return plan.RefSource(y.Doc) != source }) {
+					t.Fatalf("row %v of source %d has pieces of others", row, source)
+				}
+			}
+		}
+	}
+	apart(t, b.steps, func(ref uint64) []plan.Part { return b.named(ref).Documents() })
+	labels, masked := labelled(t, b.steps, b.loss, func(row []packonline.Piece) bool {
+		if own := planner.Mixture().Config(plan.RefSource(row[0].Doc)); own.Packing != nil {
+			return own.Attention == plan.AttentionRow
+		}
+		return b.header.Config.Attention == plan.AttentionRow
+	})
+	counts, packed := planner.Counts()
+	if masked != counts.MaskedTokens {
+		t.Fatalf("%d tokens have no loss, the counts say %d", masked, counts.MaskedTokens)
+	}
+	if onceOnly(b.header.Config, planner) {
+		for ref, n := range b.tokens {
+			evenly(t, labels, ref, b.named(ref), n)
+		}
+	}
+	total := 0
+	for _, n := range emitted {
+		total += n
+	}
+	if packed.Dropped+packed.Repeated+counts.LeftTokens == 0 && !maps.Equal(emitted, b.tokens) {
+		t.Fatalf("%d tokens of %d documents came, %d of %d were taken", total, len(emitted), b.applier.Fed, len(b.tokens))
+	}
+	if have := int64(total) - packed.Repeated + packed.Dropped + counts.LeftTokens; have != b.applier.Fed || planner.WaitingTokens() != 0 {
+		t.Fatalf("%d tokens were taken, %d came out", b.applier.Fed, have)
+	}
+	var arrived, out int64
+	for _, x := range planner.SourceCounts() {
+		arrived += x.Arrived
+		out += x.Emitted
+	}
+	if arrived != counts.Arrived || out != int64(total) {
+		t.Fatalf("%d arrivals and %d tokens by source, %d and %d in all", arrived, out, counts.Arrived, total)
+	}
+}

@@ -1,0 +1,223 @@
+package planner
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+
+	"loaderd/loader/internal/codec"
+	"loaderd/loader/plan"
+	"loaderd/packonline"
+)
+
+// stateVersion is the version of AppendState's format:
+//
+//	version byte, then uvarints: last document, next step, the totals in the order of Counts
+//	the sources (sourceSet.appendState), the packers, the shuffle window, each in its own format
+//	for each bucket: rows of the atom that more belong to, each of them; atoms of the row under construction and, if there are
+//	any, the row; the documents that had arrived when the first of these came, and those of them that the packer had, if there are any
+//	the queues of rows that wait for a step (queues.appendState); what a fork begins with (appendForkState)
+//	which tokens of the documents that wait have no loss (losses.appendState)
+//
+// An atom in the window is its packer's number where there are several, its bucket's index, the number of its rows, and each of them.
+const stateVersion = 1
+
+// AppendState appends the planner's whole state: references to documents, never tokens.
+func (p *Planner) AppendState(b []byte) []byte {
+	b = append(b, stateVersion)
+	b = binary.AppendUvarint(b, p.cursor.Last())
+	b = binary.AppendUvarint(b, p.next)
+	for _, n := range p.counts.fields() {
+		b = binary.AppendUvarint(b, uint64(*n))
+	}
+	b = p.sources.appendState(b, p.arrivals())
+	for i := range p.packs {
+		b = p.packs[i].packer.AppendState(b)
+	}
+	var previous uint64
+	appendAtom := func(b []byte, a *atom) []byte {
+		b = binary.AppendUvarint(b, uint64(a.rows()))
+		for i := range a.rows() {
+			b = codec.AppendPieces(b, a.row(i), &previous)
+		}
+		return b
+	}
+	b = p.window.AppendState(b, func(b []byte, a atom) []byte {
+		if len(p.packs) > 1 {
+			b = binary.AppendUvarint(b, uint64(a.pack))
+		}
+		return appendAtom(binary.AppendUvarint(b, uint64(a.bucket)), &a)
+	})
+	for l := range p.lines() {
+		b = appendAtom(b, &l.open)
+		b = binary.AppendUvarint(b, uint64(l.parts))
+		if l.parts > 0 {
+			b = codec.AppendPieces(b, l.merged, &previous)
+		}
+		if l.begun() {
+			b = binary.AppendUvarint(b, uint64(l.since))
+			b = binary.AppendUvarint(b, uint64(l.packs))
+		}
+	}
+	b = p.queues.appendState(b, &previous)
+	b = p.appendForkState(b, &previous)
+	return p.losses.appendState(b, p.waiting)
+}
+
+// RestoreState replaces the state of a planner of the same configuration. It accepts exactly what AppendState wrote.
+func (p *Planner) RestoreState(b []byte) error {
+	if len(b) == 0 || b[0] != stateVersion {
+		return fmt.Errorf("restore planner: state format is not version %d", stateVersion)
+	}
+	r := codec.Cursor{Rest: b[1:]}
+	p.cursor = plan.Behind(r.Uvarint())
+	p.next = r.Uvarint()
+	for _, n := range p.counts.fields() {
+		*n = int64(r.Uvarint())
+	}
+	if err := p.restoreSources(&r); err != nil {
+		return fmt.Errorf("restore planner: %w", err)
+	}
+	if r.Err != nil {
+		return fmt.Errorf("restore planner: %w", r.Err)
+	}
+	var err error
+	for i := range p.packs {
+		packer := p.packs[i].packer
+		if r.Rest, err = packer.RestoreState(r.Rest); err != nil {
+			return err
+		}
+		if next := packer.Next(); next > p.names.name(p.cursor.Next(), 0) {
+			return fmt.Errorf("restore planner: it is at document %s, its packer before document %d", p.cursor, next)
+		}
+	}
+	p.sources.shuffled = 0
+	var previous uint64
+	r.Rest, err = p.window.RestoreState(r.Rest, func(b []byte) (atom, []byte, error) {
+		r := codec.Cursor{Rest: b}
+		pack := 0
+		if len(p.packs) > 1 {
+			pack = int(r.Bounded(uint64(len(p.packs)) - 1))
+		}
+		k := &p.packs[pack]
+		bucket := int(r.Bounded(uint64(len(k.lines)) - 1))
+		a := readAtom(&r, &k.lines[bucket], k.atomRows, &previous)
+		a.pack, a.bucket = pack, bucket
+		p.sources.checkWaits(&r, a.pieces)
+		p.sources.shuffled += plan.RowTokens(a.pieces)
+		if r.Err == nil && a.rows() == 0 {
+			r.Fail(errors.New("an atom without rows waits in the window"))
+		}
+		return a, r.Rest, r.Err
+	})
+	if err != nil {
+		return err
+	}
+	for l := range p.lines() {
+		p.restoreLine(l, &r, &previous)
+	}
+	p.queues.restoreState(&r, &previous, p.counts.Arrived)
+	p.restoreForkState(&r, &previous)
+	p.losses = readLosses(&r, p.waiting)
+	if r.Err == nil {
+		if err := p.sources.refs.holds(p.arrivals()); err != nil {
+			r.Fail(err)
+		} else if err := p.checkLeft(); err != nil {
+			r.Fail(err)
+		}
+	}
+	if r.Err == nil && len(r.Rest) > 0 {
+		r.Err = fmt.Errorf("%d bytes too many", len(r.Rest))
+	}
+	if r.Err != nil {
+		return fmt.Errorf("restore planner: %w", r.Err)
+	}
+	return nil
+}
+
+// restoreLine reads what a line holds. It refuses a whole atom or row, which would have gone on.
+func (p *Planner) restoreLine(l *line, r *codec.Cursor, previous *uint64) {
+	_, k := p.lineOf(&l.open)
+	most := k.atomRows - 1
+	if k.joins { // the atoms of such a method end with a document
+		most = 0
+	}
+	a := readAtom(r, l, most, previous)
+	l.open.pieces, l.open.ends = a.pieces, a.ends
+	l.merged = nil
+	if l.parts = int(r.Bounded(uint64(k.rowAtoms) - 1)); l.parts > 0 {
+		l.merged = r.Pieces(previous)
+		checkRow(r, l.merged, int64(l.parts)*int64(l.packed))
+	}
+	l.since, l.packs = 0, 0
+	if l.begun() {
+		l.since = int64(r.Bounded(uint64(p.counts.Arrived)))
+		l.packs = int64(r.Bounded(uint64(k.packer.Counts().Documents)))
+	}
+	if r.Err == nil && p.late(k, l) {
+		r.Fail(fmt.Errorf("a row has waited for other atoms while %d documents arrived: more than steps.max_wait or packing.max_age allow", p.counts.Arrived-l.since))
+	}
+}
+
+func (c *Counts) fields() []*int64 {
+	return slices.Concat([]*int64{&c.Arrived}, skipFields(&c.Skipped), []*int64{&c.Cut, &c.Rows, &c.Slots, &c.Tokens, &c.MaskedTokens, &c.LeftTokens, &c.AgeMax, &c.WaitMax})
+}
+
+// skipFields are the counts in the order in which a state holds them.
+func skipFields(s *plan.Skips) []*int64 {
+	out := make([]*int64, len(s))
+	for i := range s {
+		out[i] = &s[i]
+	}
+	return out
+}
+
+func (r *dedupWindow) appendState(b []byte) []byte {
+	n := uint64(len(r.ring))
+	held := min(n, r.next)
+	b = binary.AppendUvarint(b, n)
+	b = binary.AppendUvarint(b, r.next)
+	for k := r.next - held; k < r.next; k++ {
+		b = binary.LittleEndian.AppendUint64(b, r.ring[k%n])
+	}
+	return b
+}
+
+func (r *dedupWindow) restoreState(in *codec.Cursor) error {
+	n, next := in.Uvarint(), in.Uvarint()
+	if n != uint64(len(r.ring)) {
+		return fmt.Errorf("restore dedupe window: state has a window of %d documents, the configuration %d", n, len(r.ring))
+	}
+	held := min(n, next)
+	if uint64(len(in.Rest))/8 < held {
+		return fmt.Errorf("restore dedupe window: %w", codec.ErrShort)
+	}
+	*r = *newDedupWindow(len(r.ring))
+	r.next = next - held
+	for range held {
+		r.put(binary.LittleEndian.Uint64(in.Rest))
+		in.Rest = in.Rest[8:]
+	}
+	return nil
+}
+
+// readAtom reads an atom of a line, of at most so many rows.
+func readAtom(r *codec.Cursor, l *line, most int, previous *uint64) (a atom) {
+	for range r.Bounded(uint64(most)) {
+		row := r.Pieces(previous)
+		checkRow(r, row, int64(l.packed))
+		a.add(row)
+	}
+	return a
+}
+
+// checkWaits refuses pieces of documents that do not wait.
+func (b *sourceSet) checkWaits(r *codec.Cursor, pieces []packonline.Piece) {
+	for _, x := range pieces {
+		if !b.refs.has(b.names.position(x.Doc)) {
+			r.Fail(fmt.Errorf("an atom with tokens of arrival %d waits, which is not named", b.names.position(x.Doc)))
+			return
+		}
+	}
+}

@@ -1,0 +1,116 @@
+package planner
+
+import (
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"sort"
+
+	"loaderd/loader/internal/codec"
+	"loaderd/packonline"
+)
+
+// usedForm is the form of used tokens, in uvarints: for each document that is used in part or whole, in order of arrivals, the distance
+// from the one before, the number of its ranges, and for each of these the distance of its start from the end of the one before, and its
+// length.
+const usedForm = "distance ranges (distance length)..."
+
+// span is tokens [start, end) of a document.
+type span struct{ start, end int32 }
+
+// encodeUsed writes the used tokens of documents.
+func encodeUsed(used usedSpans) (b []byte) {
+	before := uint64(0)
+	for _, doc := range slices.Sorted(maps.Keys(used)) {
+		b = binary.AppendUvarint(b, doc-before)
+		before = doc
+		spans := joinSpans(used[doc])
+		b = binary.AppendUvarint(b, uint64(len(spans)))
+		at := int32(0)
+		for _, s := range spans {
+			b = binary.AppendUvarint(b, uint64(s.start-at))
+			b = binary.AppendUvarint(b, uint64(s.end-s.start))
+			at = s.end
+		}
+	}
+	return b
+}
+
+// joinSpans sorts spans and joins those that touch.
+func joinSpans(spans []span) []span {
+	sort.Slice(spans, func(i, j int) bool { return spans[i].start < spans[j].start })
+	out := spans[:0]
+	for _, s := range spans {
+		if n := len(out); n > 0 && s.start <= out[n-1].end {
+			out[n-1].end = max(out[n-1].end, s.end)
+			continue
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// readUsed reads what encodeUsed wrote, of documents up to last.
+func readUsed(b []byte, last uint64) (usedSpans, error) {
+	r := codec.Cursor{Rest: b}
+	out := usedSpans{}
+	doc := uint64(0)
+	for len(r.Rest) > 0 && r.Err == nil {
+		doc += r.Uvarint()
+		if doc > last {
+			r.Fail(fmt.Errorf("document %d is behind the last one used, %d", doc, last))
+		}
+		if out[doc] != nil {
+			r.Fail(fmt.Errorf("document %d comes twice", doc))
+		}
+		at := uint64(0)
+		for i := range r.Bounded(uint64(len(r.Rest)) / 2) {
+			start := at + r.Bounded(math.MaxInt32)
+			end := start + r.Bounded(math.MaxInt32)
+			if end > math.MaxInt32 || end == start || i > 0 && start == at {
+				r.Fail(fmt.Errorf("tokens [%d, %d) of document %d", start, end, doc))
+				break
+			}
+			out[doc] = append(out[doc], span{int32(start), int32(end)})
+			at = end
+		}
+	}
+	if r.Err != nil {
+		return nil, fmt.Errorf("read used tokens (%s): %w", usedForm, r.Err)
+	}
+	return out, nil
+}
+
+// usedSpans are the tokens that the steps of a parent hold, of documents of which others wait.
+type usedSpans map[uint64][]span
+
+// of returns the used tokens of a document.
+func (u usedSpans) of(document uint64) []span { return u[document&^repeated] }
+
+// place turns pieces that count only those tokens of a document that are not used into pieces of the whole document. A piece with used
+// tokens inside becomes two.
+func (u usedSpans) place(pieces []packonline.Piece) []packonline.Piece {
+	if len(u) == 0 || !slices.ContainsFunc(pieces, func(x packonline.Piece) bool { return len(u.of(x.Doc)) > 0 }) {
+		return pieces
+	}
+	out := make([]packonline.Piece, 0, len(pieces)+1)
+	for _, x := range pieces {
+		for _, s := range u.of(x.Doc) {
+			if n := min(s.start-x.Start, x.Length); n > 0 {
+				out = append(out, packonline.Piece{Doc: x.Doc, Start: x.Start, Length: n})
+				x.Start += n
+				x.Length -= n
+			}
+			if x.Length == 0 {
+				break
+			}
+			x.Start += s.end - s.start
+		}
+		if x.Length > 0 {
+			out = append(out, x)
+		}
+	}
+	return out
+}
