@@ -15,6 +15,7 @@ import (
 	"loaderd/internal/access"
 	"loaderd/internal/api"
 	"loaderd/loader"
+	"loaderd/loader/fault"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
 )
@@ -129,7 +130,7 @@ func (s *service) act(ctx context.Context, name string, body []byte, send func(r
 
 // isLimited says whether a call was refused because there are too many: nothing was looked at.
 func isLimited(err error) bool {
-	var e *loader.Error
+	var e *fault.Error
 	return errors.As(err, &e) && e.Reason == Limited
 }
 
@@ -144,8 +145,8 @@ func permits(who access.Identity, a action, q asked, needs access.Role) error {
 	return nil
 }
 
-func forbidden(who access.Identity, why string) *loader.Error {
-	return &loader.Error{Reason: loader.Forbidden, Message: fmt.Sprintf("identity %s may not do this: %s", who, why),
+func forbidden(who access.Identity, why string) *fault.Error {
+	return &fault.Error{Reason: fault.Forbidden, Message: fmt.Sprintf("identity %s may not do this: %s", who, why),
 		Do: "ask with a token that may, or have whoever operates the daemon change what this one may (loaderd token)", Facts: map[string]string{"identity": who.String()}}
 }
 
@@ -186,7 +187,7 @@ func parseAction(b []byte, a action, info loader.Info) (asked, error) {
 		err = fmt.Errorf("the key %q is missing", missing[0])
 	}
 	if err != nil {
-		return q, &loader.Error{Reason: loader.BadTicket, Message: fmt.Sprintf("body of action %s: %v", a.name, err), Do: "send " + a.about}
+		return q, &fault.Error{Reason: fault.BadTicket, Message: fmt.Sprintf("body of action %s: %v", a.name, err), Do: "send " + a.about}
 	}
 	return q, checkRun(run, id, info)
 }

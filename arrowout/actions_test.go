@@ -17,7 +17,10 @@ import (
 	"loaderd/arrowout"
 	"loaderd/internal/access"
 	"loaderd/loader"
+	"loaderd/loader/document"
+	"loaderd/loader/fault"
 	"loaderd/loader/plan"
+	"loaderd/loader/state"
 	"loaderd/packonline"
 )
 
@@ -26,12 +29,12 @@ func TestActions(t *testing.T) {
 	f.steps[1].Rows = [][]packonline.Piece{{{Doc: 1 << 40, Start: 3, Length: 9}, {Doc: 2, Length: 1}}, nil}
 	f.steps[1].Cursor = plan.Behind(99)
 	f.steps[0].Rows = nil
-	f.info.Length = &loader.Length{Steps: 900, Error: 12, Open: []string{"web"}, Measured: .5}
-	f.consumed = func(at loader.Place, c loader.Consumption) loader.Receipt {
-		if at == (loader.Place{Job: "eval", Rank: 1, World: 2, Peer: 3}) && c == (loader.Consumption{Session: strings.Repeat("5e", 16), Taken: 35, Waiting: true, Still: 20500 * time.Millisecond, Left: true}) {
-			return loader.Receipt{Known: true, Window: 64}
+	f.info.Length = &state.Length{Steps: 900, Error: 12, Open: []string{"web"}, Measured: .5}
+	f.consumed = func(at state.Place, c state.Consumption) state.Receipt {
+		if at == (state.Place{Job: "eval", Rank: 1, World: 2, Peer: 3}) && c == (state.Consumption{Session: strings.Repeat("5e", 16), Taken: 35, Waiting: true, Still: 20500 * time.Millisecond, Left: true}) {
+			return state.Receipt{Known: true, Window: 64}
 		}
-		return loader.Receipt{Window: 8}
+		return state.Receipt{Window: 8}
 	}
 	c := dial(t, serve(t, f))
 	for _, tc := range []struct{ name, body, want string }{
@@ -61,7 +64,7 @@ func TestActions(t *testing.T) {
 	if fmt.Sprint(f.committed, f.keepers) != "[5 0 1] [trainer trainer eval]" {
 		t.Errorf("committed %v by %v", f.committed, f.keepers)
 	}
-	var page struct{ Documents []loader.DocumentInfo }
+	var page struct{ Documents []document.Info }
 	if got, err := act(c, "ledger", `{"step":1,"documents":true}`); err != nil || json.Unmarshal([]byte(got), &page) != nil ||
 		len(page.Documents) != 2 || page.Documents[0].Path != "/2" || page.Documents[1].Sequence != 1<<40 {
 		t.Errorf("ledger with documents: %s, %v", got, err)
@@ -147,7 +150,7 @@ func TestBadActions(t *testing.T) {
 		t.Errorf("committed %v", f.committed)
 	}
 	f.act = func(string, uint64) (uint64, error) {
-		return 0, &loader.Error{Reason: loader.StepReleased, Message: "below the floor"}
+		return 0, &fault.Error{Reason: fault.StepReleased, Message: "below the floor"}
 	}
 	for _, name := range []string{"seal", "drain", "checkpoint"} {
 		if _, err := act(c, name, ""); infoOf(t, err, codes.OutOfRange).Reason != "STEP_RELEASED" {

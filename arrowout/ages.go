@@ -9,7 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"loaderd/loader"
+	"loaderd/loader/document"
 )
 
 // ages is the histogram of documents' times, from when their stream took them until they are sent. A batch has hundreds of documents: the library's own
@@ -51,7 +51,7 @@ func (a *ages) add(now time.Time, stored []int64) {
 }
 
 // exemplify lets a sampled document that was counted be an example of its time.
-func (a *ages) exemplify(now time.Time, d loader.Traced) {
+func (a *ages) exemplify(now time.Time, d document.Traced) {
 	if d.Stored == 0 {
 		return
 	}
@@ -66,7 +66,7 @@ func (a *ages) exemplify(now time.Time, d loader.Traced) {
 }
 
 // exemplarOf leads from a figure to a trace.
-func exemplarOf(d loader.Traced) prometheus.Labels {
+func exemplarOf(d document.Traced) prometheus.Labels {
 	return prometheus.Labels{"trace_id": hex.EncodeToString(d.ID[:])}
 }
 

@@ -12,7 +12,7 @@ import (
 
 	"loaderd/internal/access"
 	"loaderd/internal/api"
-	"loaderd/loader"
+	"loaderd/loader/fault"
 	"loaderd/loader/mixture"
 )
 
@@ -27,7 +27,7 @@ type Watcher interface {
 func (s *Server) Watch(w Watcher) { s.service.watcher = w }
 
 // unwatched is the answer of a server that was given no Watcher.
-var unwatched = &loader.Error{Reason: loader.NotLeading, Message: "the daemon does not watch the run yet", Do: "ask again"}
+var unwatched = &fault.Error{Reason: fault.NotLeading, Message: "the daemon does not watch the run yet", Do: "ask again"}
 
 func (s *service) status(ctx context.Context, _ asked, send func(any) error) error {
 	if s.watcher == nil {
@@ -56,7 +56,7 @@ func (s *service) may(who access.Identity) (names []string) {
 	return names
 }
 
-// Ask asks for an action for a caller that came by HTTP. Roles, limits, audit and errors (*loader.Error) are those of Flight, with one difference: where no
+// Ask asks for an action for a caller that came by HTTP. Roles, limits, audit and errors (*fault.Error) are those of Flight, with one difference: where no
 // token is asked for, a caller from beyond loopback or behind a proxy, or one without the certificate that Flight asks for, may only read.
 func (s *Server) Ask(ctx context.Context, from access.Caller, action string, body []byte) (results []json.RawMessage, err error) {
 	_, err = s.guard.admit(incoming(ctx, from), "HTTP "+action, func(ctx context.Context) error {

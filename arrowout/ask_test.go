@@ -15,14 +15,14 @@ import (
 	"loaderd/arrowout"
 	"loaderd/internal/access"
 	"loaderd/internal/api"
-	"loaderd/loader"
+	"loaderd/loader/fault"
 )
 
 // asks asks a server by HTTP's way and returns the reason of a refusal.
-func asks(t *testing.T, s *arrowout.Server, from access.Caller, action, body string) ([]json.RawMessage, loader.Reason) {
+func asks(t *testing.T, s *arrowout.Server, from access.Caller, action, body string) ([]json.RawMessage, fault.Reason) {
 	t.Helper()
 	results, err := s.Ask(t.Context(), from, action, []byte(body))
-	var e *loader.Error
+	var e *fault.Error
 	if err != nil && !errors.As(err, &e) {
 		t.Fatalf("%s: %v is no typed error", action, err)
 	}
@@ -44,18 +44,18 @@ func TestAskWithTokens(t *testing.T) {
 	away := "192.0.2.7:1234"
 	for _, c := range []struct {
 		token, action, body string
-		want                loader.Reason
+		want                fault.Reason
 	}{
-		{"", "status", "", loader.BadToken},
-		{"wrong", "status", "", loader.BadToken},
+		{"", "status", "", fault.BadToken},
+		{"wrong", "status", "", fault.BadToken},
 		{tokens[access.Read], "status", "", ""},
-		{tokens[access.Read], "drain", "", loader.Forbidden},
-		{tokens[access.Read], "ledger", `{"step":0}`, loader.Forbidden},
+		{tokens[access.Read], "drain", "", fault.Forbidden},
+		{tokens[access.Read], "ledger", `{"step":0}`, fault.Forbidden},
 		{tokens[access.Train], "commit", `{"step":1}`, ""},
-		{tokens[access.Train], "checkpoint", "", loader.Forbidden},
+		{tokens[access.Train], "checkpoint", "", fault.Forbidden},
 		{tokens[access.Operate], "drain", "", ""},
 		{tokens[access.Operate], "ledger", `{"step":0}`, ""},
-		{tokens[access.Operate], "ledger", `{"step":"x"}`, loader.BadTicket},
+		{tokens[access.Operate], "ledger", `{"step":"x"}`, fault.BadTicket},
 		{tokens[access.Operate], "no such action", "", arrowout.Unsupported},
 	} {
 		from := access.Caller{Address: away}
@@ -93,7 +93,7 @@ func TestStatusNamesWhatOneMayDo(t *testing.T) {
 // Where nobody is asked for a token, those on this machine may do everything by HTTP, and those beyond it may read.
 func TestAskWithoutTokens(t *testing.T) {
 	s := serve(t, newFake(2, 2, 16))
-	for address, want := range map[string]loader.Reason{"127.0.0.1:99": "", "[::1]:99": "", "[::ffff:127.0.0.1]:99": "", "192.0.2.7:99": loader.Forbidden, "": loader.Forbidden, "x": loader.Forbidden} {
+	for address, want := range map[string]fault.Reason{"127.0.0.1:99": "", "[::1]:99": "", "[::ffff:127.0.0.1]:99": "", "192.0.2.7:99": fault.Forbidden, "": fault.Forbidden, "x": fault.Forbidden} {
 		if _, reason := asks(t, s, access.Caller{Address: address}, "drain", ""); reason != want {
 			t.Errorf("drain from %q: %q, want %q", address, reason, want)
 		}
@@ -106,7 +106,7 @@ func TestAskWithoutTokens(t *testing.T) {
 func TestAsk_CallersBehindAProxyAreNotLocal(t *testing.T) {
 	s := serve(t, newFake(2, 2, 16))
 	from := access.Caller{Address: "127.0.0.1:99", Forwarded: true}
-	if _, reason := asks(t, s, from, "drain", ""); reason != loader.Forbidden {
+	if _, reason := asks(t, s, from, "drain", ""); reason != fault.Forbidden {
 		t.Errorf("drain: %q", reason)
 	}
 	if _, reason := asks(t, s, from, "status", ""); reason != "" {

@@ -22,7 +22,9 @@ import (
 	"google.golang.org/grpc/mem"
 
 	"loaderd/loader"
+	"loaderd/loader/document"
 	"loaderd/loader/plan"
+	"loaderd/loader/state"
 	"loaderd/packonline"
 )
 
@@ -30,7 +32,7 @@ import (
 type benchRun struct {
 	*fakeRun
 	tokens   int
-	contents map[uint64]loader.Content
+	contents map[uint64]document.Content
 }
 
 func newBenchRun(size int) benchRun {
@@ -42,14 +44,14 @@ func newBenchRun(size int) benchRun {
 		step.Rows = append(step.Rows, []packonline.Piece{{Doc: 1, Length: 512}, {Doc: 2, Length: 512}, {Doc: 3, Length: 512}, {Doc: 4, Length: 512}})
 	}
 	f.steps = []*plan.Step{step}
-	run := benchRun{f, rows * bucket, map[uint64]loader.Content{}}
-	for document := range uint64(4) {
-		run.contents[document+1] = loader.Content{Tokens: make([]int32, bucket/4)}
+	run := benchRun{f, rows * bucket, map[uint64]document.Content{}}
+	for ref := range uint64(4) {
+		run.contents[ref+1] = document.Content{Tokens: make([]int32, bucket/4)}
 	}
 	return run
 }
 
-func (b benchRun) JoinAs(loader.Place, uint64, loader.Client) (*benchReader, error) {
+func (b benchRun) JoinAs(state.Place, uint64, state.Client) (*benchReader, error) {
 	return &benchReader{run: b}, nil
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/bitutil"
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
-	"loaderd/loader"
+	"loaderd/loader/document"
 	"loaderd/loader/plan"
 )
 
@@ -28,7 +28,7 @@ var textType = &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int32, Valu
 // columnsBeside are those of what documents bring along beside their tokens.
 func columnsBeside(c plan.DocumentsConfig) (out []column) {
 	for place, name := range c.TokenColumns() {
-		x := tokenColumn{place: place, width: c.Columns[name].Bytes(), fill: loader.FillOf(c.Columns[name]), typ: tokenTypes[c.Columns[name].Type]}
+		x := tokenColumn{place: place, width: c.Columns[name].Bytes(), fill: document.FillOf(c.Columns[name]), typ: tokenTypes[c.Columns[name].Type]}
 		out = append(out, column{ask: name, name: name, typ: arrow.ListOf(x.typ), bits: x.typ.(arrow.FixedWidthDataType).BitWidth(), perBatch: messageOf, build: x.build})
 	}
 	for place, name := range c.MetaColumns() {

@@ -14,7 +14,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"loaderd/arrowout"
-	"loaderd/loader"
+	"loaderd/loader/document"
 	"loaderd/loader/plan"
 )
 
@@ -35,15 +35,15 @@ func textOf(document uint64) string {
 	return [...]string{"de", "", "a longer text, with ümlauts", "fr"}[document/4%4]
 }
 
-// besideOf is what a document brings along: each fourth no columns, each third no values.
-func besideOf(document uint64) loader.Content {
+// besideOf is what a ref brings along: each fourth no columns, each third no values.
+func besideOf(ref uint64) document.Content {
 	const tokens = 400
-	b := &loader.Beside{}
-	if document%4 > 0 {
+	b := &document.Extra{}
+	if ref%4 > 0 {
 		for _, name := range besideConfig.TokenColumns() {
 			var out []byte
 			for i := range tokens {
-				v := valueAt(document, i)
+				v := valueAt(ref, i)
 				switch name {
 				case "half":
 					out = binary.LittleEndian.AppendUint16(out, float16.New(float32(v)).Uint16())
@@ -61,17 +61,17 @@ func besideOf(document uint64) loader.Content {
 			}
 			b.Columns = append(b.Columns, out)
 		}
-		if document%8 == 1 {
+		if ref%8 == 1 {
 			b.Columns[slices.Index(besideConfig.TokenColumns(), "int")] = nil
 		}
 	}
-	if document%3 > 0 {
-		b.Meta = []any{textOf(document), float64(document) / 4, int64(document)}
-		if document%6 == 1 {
+	if ref%3 > 0 {
+		b.Meta = []any{textOf(ref), float64(ref) / 4, int64(ref)}
+		if ref%6 == 1 {
 			b.Meta[1] = nil
 		}
 	}
-	return loader.Content{Beside: b}
+	return document.Content{Extra: b}
 }
 
 // Columns of documents come with their tokens, and fill what has none; values of documents come with their pieces.
@@ -107,7 +107,7 @@ func TestColumnsOfDocuments(t *testing.T) {
 					if _, is := besideConfig.Meta[name]; is {
 						for _, p := range pieces {
 							var v any
-							if m := besideOf(p.Doc).Beside.Meta; m != nil {
+							if m := besideOf(p.Doc).Extra.Meta; m != nil {
 								v = m[slices.Index(besideConfig.MetaColumns(), name)]
 							}
 							if v == nil {

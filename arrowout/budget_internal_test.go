@@ -16,7 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"loaderd/internal/logsample"
-	"loaderd/loader"
+	"loaderd/loader/fault"
 )
 
 const kib = 1 << 10
@@ -383,7 +383,7 @@ func TestWhoHasStoodStillForLongestMakesRoom(t *testing.T) {
 	}
 	s.look(time.Now().Add(2*pressing), time.Hour)
 	for i, x := range append(still, other) {
-		var e *loader.Error
+		var e *fault.Error
 		if ended := errors.As(x.ended, &e) && e.Reason == SlowReader; ended != (i < 3) {
 			t.Errorf("stream %d: %v", i, x.ended)
 		}

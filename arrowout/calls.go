@@ -17,7 +17,7 @@ import (
 	"google.golang.org/grpc/tap"
 
 	"loaderd/internal/access"
-	"loaderd/loader"
+	"loaderd/loader/fault"
 )
 
 const (
@@ -198,7 +198,7 @@ func (c *calls) revoke() {
 			continue
 		}
 		if err == nil {
-			err = &loader.Error{Reason: loader.BadToken, Message: "the identity of the call has changed", Do: "call again"}
+			err = &fault.Error{Reason: fault.BadToken, Message: "the identity of the call has changed", Do: "call again"}
 		}
 		if c.mark(x) {
 			x.cancel(err)

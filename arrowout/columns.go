@@ -8,7 +8,7 @@ import (
 
 	"github.com/apache/arrow/go/v17/arrow"
 
-	"loaderd/loader"
+	"loaderd/loader/fault"
 	"loaderd/loader/plan"
 )
 
@@ -129,7 +129,7 @@ func rowBytes(columns []column, s *plan.Step, i int) int {
 }
 
 func tooManySegments(pieces int) error {
-	return &loader.Error{Reason: TooManySegments,
+	return &fault.Error{Reason: TooManySegments,
 		Message: fmt.Sprintf("a row has %d pieces, segment_ids (uint16) can number %d", pieces, wideLimit-1),
 		Do:      "ask for cu_seqlens instead of segment_ids"}
 }

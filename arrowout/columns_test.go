@@ -11,8 +11,8 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"loaderd/internal/api"
-	"loaderd/loader"
 	"loaderd/loader/plan"
+	"loaderd/loader/state"
 	"loaderd/packonline"
 )
 
@@ -185,7 +185,7 @@ func TestEveryColumnEqualsTheModel(t *testing.T) {
 							if !r.Next() {
 								t.Fatal("stream ended early:", r.Err())
 							}
-							first, n := loader.Place{Rank: rank, World: world}.Slice(8)
+							first, n := state.Place{Rank: rank, World: world}.Slice(8)
 							compareBatch(t, f, r.Record(), r.LatestAppMetadata(), step, first, n)
 						}
 						if r.Next() || r.Err() != nil {

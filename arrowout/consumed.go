@@ -6,15 +6,15 @@ import (
 	"fmt"
 
 	"loaderd/internal/api"
-	"loaderd/loader"
 	"loaderd/loader/plan"
+	"loaderd/loader/state"
 )
 
 // rankReport is the body of the action consumed.
 type rankReport struct {
 	rank, world, peer uint64
 	job               string
-	loader.Consumption
+	state.Consumption
 }
 
 // keys decode the body.
@@ -24,8 +24,8 @@ func (r *rankReport) keys() map[string]func(json.RawMessage) error {
 		"job": keeperName(&r.job), "session": sessionID(&r.Session), "taken": number(&r.Taken, 0, maxNumber), "waiting": boolean(&r.Waiting), "still": seconds(&r.Still), "left": boolean(&r.Left)}
 }
 
-func (r *rankReport) place() loader.Place {
-	return loader.Place{Job: r.job, Rank: int(r.rank), World: int(r.world), Peer: int(r.peer)}
+func (r *rankReport) place() state.Place {
+	return state.Place{Job: r.job, Rank: int(r.rank), World: int(r.world), Peer: int(r.peer)}
 }
 
 // consumed records what the trainer of a rank has taken.

@@ -11,7 +11,8 @@ import (
 	"loaderd/arrowout"
 	"loaderd/internal/api"
 	"loaderd/internal/reader"
-	"loaderd/loader"
+	"loaderd/loader/fault"
+	"loaderd/loader/state"
 )
 
 // A client whose buffers have room for all steps is sent a window of them beyond those that its trainer has taken.
@@ -22,13 +23,13 @@ func TestConsumed_SlowRankBehindFullBuffers(t *testing.T) {
 	var mu sync.Mutex
 	have, changed := uint64(0), make(chan struct{})
 	full := make(chan uint64, steps)
-	f.consumed = func(at loader.Place, c loader.Consumption) loader.Receipt {
+	f.consumed = func(at state.Place, c state.Consumption) state.Receipt {
 		mu.Lock()
 		defer mu.Unlock()
 		have = c.Taken
 		close(changed)
 		changed = make(chan struct{})
-		return loader.Receipt{Known: true, Window: window, Alert: &loader.Error{Reason: loader.RankMissing, Message: "m", Do: "d", Facts: map[string]string{"rank": "3"}}}
+		return state.Receipt{Known: true, Window: window, Alert: &fault.Error{Reason: fault.RankMissing, Message: "m", Do: "d", Facts: map[string]string{"rank": "3"}}}
 	}
 	f.room = func(ctx context.Context, step uint64) error {
 		for {

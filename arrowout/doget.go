@@ -6,7 +6,7 @@ import (
 
 	"github.com/apache/arrow/go/v17/arrow/flight"
 
-	"loaderd/loader"
+	"loaderd/loader/state"
 )
 
 // DoGet streams the batches of a ticket: the schema at once, then a batch for every step (or part of one) as it becomes ready.
@@ -37,7 +37,7 @@ func (s *service) DoGet(t *flight.Ticket, stream flight.FlightService_DoGetServe
 	if err := s.places.admit(stream.Context(), who, place(req.Ticket), req.Session); err != nil {
 		return err
 	}
-	reader, err := s.run.JoinAs(place(req.Ticket), req.Step, loader.Client{Session: req.Session, Taken: req.Taken, Steps: req.Steps, Read: req.Read, Address: addressOf(stream.Context())})
+	reader, err := s.run.JoinAs(place(req.Ticket), req.Step, state.Client{Session: req.Session, Taken: req.Taken, Steps: req.Steps, Read: req.Read, Address: addressOf(stream.Context())})
 	if err != nil {
 		return err
 	}

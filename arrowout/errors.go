@@ -14,7 +14,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
-	"loaderd/loader"
+	"loaderd/loader/fault"
 )
 
 // Domain is the domain of every ErrorInfo.
@@ -22,36 +22,36 @@ const Domain = "loaderd"
 
 // Reasons that only a server can give.
 const (
-	ShuttingDown    loader.Reason = "SHUTTING_DOWN"     // the daemon stops; another or its successor goes on
-	TooManySegments loader.Reason = "TOO_MANY_SEGMENTS" // a row has more segments than segment_ids can number
-	Unsupported     loader.Reason = "UNSUPPORTED"       // a call or an action that this server does not have
-	Limited         loader.Reason = "LIMITED"           // there are too many such calls at this moment
-	Replaced        loader.Reason = "REPLACED"          // another stream reads in this one's place
-	DuplicateRank   loader.Reason = "DUPLICATE_RANK"    // another client reads as this rank of the job
-	SlowReader      loader.Reason = "SLOW_READER"       // a reader takes nothing, and its batches hold memory
-	Internal        loader.Reason = "INTERNAL"          // a failure that has no reason of its own; the daemon's log has the cause
+	ShuttingDown    fault.Reason = "SHUTTING_DOWN"     // the daemon stops; another or its successor goes on
+	TooManySegments fault.Reason = "TOO_MANY_SEGMENTS" // a row has more segments than segment_ids can number
+	Unsupported     fault.Reason = "UNSUPPORTED"       // a call or an action that this server does not have
+	Limited         fault.Reason = "LIMITED"           // there are too many such calls at this moment
+	Replaced        fault.Reason = "REPLACED"          // another stream reads in this one's place
+	DuplicateRank   fault.Reason = "DUPLICATE_RANK"    // another client reads as this rank of the job
+	SlowReader      fault.Reason = "SLOW_READER"       // a reader takes nothing, and its batches hold memory
+	Internal        fault.Reason = "INTERNAL"          // a failure that has no reason of its own; the daemon's log has the cause
 )
 
 // Code is the gRPC status code of a reason. docs/errors.md is the table for readers; a test compares the two.
-func Code(r loader.Reason) codes.Code {
+func Code(r fault.Reason) codes.Code {
 	switch r {
-	case loader.SourceDry, loader.SourceDown, loader.TokenizerBehind, loader.PoolFilling, loader.StreamFull,
-		loader.RankBehind, loader.RankMissing, loader.Replaying,
-		loader.NotLeading, loader.PlanLogDown, loader.StorageFull, loader.StorageDown, loader.CauseUnknown,
-		ShuttingDown, Limited, SlowReader, loader.SilentReader:
+	case fault.SourceDry, fault.SourceDown, fault.TokenizerBehind, fault.PoolFilling, fault.StreamFull,
+		fault.RankBehind, fault.RankMissing, fault.Replaying,
+		fault.NotLeading, fault.PlanLogDown, fault.StorageFull, fault.StorageDown, fault.CauseUnknown,
+		ShuttingDown, Limited, SlowReader, fault.SilentReader:
 		return codes.Unavailable
-	case loader.PlanMismatch, loader.StreamMismatch, loader.PlanTruncated, loader.PlanForeign, loader.RunMismatch, loader.RunReplaced, loader.WorldMismatch, Replaced,
+	case fault.PlanMismatch, fault.StreamMismatch, fault.PlanTruncated, fault.PlanForeign, fault.RunMismatch, fault.RunReplaced, fault.WorldMismatch, Replaced,
 		DuplicateRank, TooManySegments:
 		return codes.FailedPrecondition
-	case loader.StepReleased, loader.StepNotPlanned:
+	case fault.StepReleased, fault.StepNotPlanned:
 		return codes.OutOfRange
-	case loader.BadTicket:
+	case fault.BadTicket:
 		return codes.InvalidArgument
-	case loader.BadToken:
+	case fault.BadToken:
 		return codes.Unauthenticated
-	case loader.Forbidden:
+	case fault.Forbidden:
 		return codes.PermissionDenied
-	case loader.DocumentLost:
+	case fault.DocumentLost:
 		return codes.DataLoss
 	case Unsupported:
 		return codes.Unimplemented
@@ -68,9 +68,9 @@ const (
 )
 
 // statusOf makes the status that a client sees. An error without a type says nothing but where to look: it may hold paths,
-// addresses or credentials. The cause below a *loader.Error stays in the log for the same reason.
+// addresses or credentials. The cause below a *fault.Error stays in the log for the same reason.
 func statusOf(err error, call uint64) *status.Status {
-	var typed *loader.Error
+	var typed *fault.Error
 	if errors.As(err, &typed) {
 		message := string(typed.Reason) + ": " + typed.Message
 		if typed.Do != "" {
@@ -91,7 +91,7 @@ func statusOf(err error, call uint64) *status.Status {
 		Internal, map[string]string{"call": strconv.FormatUint(call, 10)})
 }
 
-func withInfo(code codes.Code, message string, reason loader.Reason, facts map[string]string) *status.Status {
+func withInfo(code codes.Code, message string, reason fault.Reason, facts map[string]string) *status.Status {
 	info := &errdetails.ErrorInfo{Domain: Domain, Reason: string(reason), Metadata: map[string]string{}}
 	for _, k := range slices.Sorted(maps.Keys(facts)) { // equal facts give equal statuses
 		if len(info.Metadata) < maxFacts {

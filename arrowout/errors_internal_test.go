@@ -19,7 +19,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 
-	"loaderd/loader"
+	"loaderd/loader/fault"
 )
 
 // reasonsIn lists the constants of type Reason that a source file declares.
@@ -69,7 +69,7 @@ func TestEveryReasonHasItsCodeInTheDocumentation(t *testing.T) {
 		if err := code.UnmarshalJSON([]byte(strconv.Quote(row[2]))); err != nil {
 			t.Errorf("%s: %v", row[1], err)
 		}
-		if got := Code(loader.Reason(row[1])); got != code {
+		if got := Code(fault.Reason(row[1])); got != code {
 			t.Errorf("%s: documented as %s, sent as %s", row[1], code, got)
 		}
 		listed[row[1]] = true
@@ -91,7 +91,7 @@ func TestStatus_KeepsTheFirstFactsByName(t *testing.T) {
 	for i := range 2 * maxFacts {
 		facts[fmt.Sprintf("fact%02d", i)] = "x"
 	}
-	s := statusOf(&loader.Error{Reason: loader.SourceDown, Facts: facts}, 1)
+	s := statusOf(&fault.Error{Reason: fault.SourceDown, Facts: facts}, 1)
 	have := slices.Sorted(maps.Keys(s.Details()[0].(*errdetails.ErrorInfo).Metadata))
 	if want := slices.Sorted(maps.Keys(facts))[:maxFacts]; !slices.Equal(have, want) {
 		t.Errorf("the status has %v, want %v", have, want)
@@ -103,7 +103,7 @@ func TestStatusStaysSmallAndKeepsSecrets(t *testing.T) {
 	for i := range 50 {
 		facts[fmt.Sprint("fact", i, strings.Repeat("é", 500))] = strings.Repeat("x\xff", 5000)
 	}
-	s := statusOf(&loader.Error{Reason: loader.SourceDown, Message: strings.Repeat("é", 9000), Facts: facts,
+	s := statusOf(&fault.Error{Reason: fault.SourceDown, Message: strings.Repeat("é", 9000), Facts: facts,
 		Err: errors.New("nats://user:hunter2@host")}, 1)
 	b, err := proto.Marshal(s.Proto())
 	if err != nil {

@@ -21,7 +21,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	"loaderd/arrowout"
-	"loaderd/loader"
+	"loaderd/loader/fault"
+	"loaderd/loader/state"
 )
 
 // infoOf is the ErrorInfo of an error that has to have the given code.
@@ -44,10 +45,10 @@ func infoOf(t testing.TB, err error, code codes.Code) *errdetails.ErrorInfo {
 }
 
 func TestErrorsOfTheRunReachTheReader(t *testing.T) {
-	dry := &loader.Error{Reason: loader.SourceDry, Message: "every document has been read", Do: "publish more",
+	dry := &fault.Error{Reason: fault.SourceDry, Message: "every document has been read", Do: "publish more",
 		Facts: map[string]string{"last": "17"}, Err: errors.New("secret")}
 	for name, place := range map[string]func(*fakeRun, error){
-		"join": func(f *fakeRun, err error) { f.onJoin = func(loader.Place, uint64) error { return err } },
+		"join": func(f *fakeRun, err error) { f.onJoin = func(state.Place, uint64) error { return err } },
 		"next": func(f *fakeRun, err error) { f.onNext = func(context.Context, uint64) error { return err } },
 		"end":  func(f *fakeRun, err error) { f.last = err },
 	} {

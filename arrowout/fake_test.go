@@ -21,8 +21,11 @@ import (
 	"loaderd/arrowout"
 	"loaderd/internal/api"
 	"loaderd/loader"
+	"loaderd/loader/document"
+	"loaderd/loader/fault"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
+	"loaderd/loader/state"
 	"loaderd/packonline"
 )
 
@@ -39,13 +42,13 @@ type fakeRun struct {
 	onNext     func(ctx context.Context, step uint64) error // before a step is returned
 	onAssemble func(step uint64)
 	joined     func(r *fakeReader)
-	onJoin     func(place loader.Place, step uint64) error
+	onJoin     func(place state.Place, step uint64) error
 	act        func(action string, step uint64) (uint64, error)
 
-	clients  []loader.Client
+	clients  []state.Client
 	sent     map[string]uint64 // steps that jobs were sent; nil: all
 	room     func(ctx context.Context, step uint64) error
-	consumed func(place loader.Place, c loader.Consumption) loader.Receipt
+	consumed func(place state.Place, c state.Consumption) state.Receipt
 
 	readers   atomic.Int64
 	assembled atomic.Int64
@@ -56,17 +59,17 @@ type fakeRun struct {
 	askers    []string // of seals, drains and changes of the mixture
 	changes   []loader.MixRequest
 	mixed     loader.MixResult // of each change
-	stats     []loader.SourceStats
-	stock     []loader.StreamState
+	stats     []state.SourceStats
+	stock     []document.StreamState
 	lookup    []uint64 // what Lookup finds by any id
 	lost      bool     // documents are released
-	shown     map[uint64]loader.Shown
+	shown     map[uint64]document.View
 
 	begun int // sources that the run began with
 
 	masks bool // documents have tokens without a loss, and weights
 
-	contents func(document uint64) loader.Content // nil: documents bring nothing along but their tokens
+	contents func(document uint64) document.Content // nil: documents bring nothing along but their tokens
 
 	hidden atomic.Int64 // sources, the last ones, of which Info does not tell before a document is described
 }
@@ -142,8 +145,8 @@ func (f *fakeRun) token(p packonline.Piece, i int32) int32 {
 }
 
 // documents are those of pieces, each as long as these tell.
-func (f *fakeRun) documents(rows [][]packonline.Piece) map[uint64]loader.Content {
-	all := map[uint64]loader.Content{}
+func (f *fakeRun) documents(rows [][]packonline.Piece) map[uint64]document.Content {
+	all := map[uint64]document.Content{}
 	for _, row := range rows {
 		for _, p := range row {
 			d, seen := all[p.Doc]
@@ -208,7 +211,7 @@ func (f *fakeRun) Info() loader.Info {
 	return info
 }
 
-func (f *fakeRun) JoinAs(place loader.Place, step uint64, client loader.Client) (*fakeReader, error) {
+func (f *fakeRun) JoinAs(place state.Place, step uint64, client state.Client) (*fakeReader, error) {
 	f.mu.Lock()
 	f.clients = append(f.clients, client)
 	f.mu.Unlock()
@@ -237,9 +240,9 @@ func (f *fakeRun) Sent(_ context.Context, step uint64, of func(job string) bool)
 	return sent
 }
 
-func (f *fakeRun) Consumed(place loader.Place, c loader.Consumption) loader.Receipt {
+func (f *fakeRun) Consumed(place state.Place, c state.Consumption) state.Receipt {
 	if f.consumed == nil {
-		return loader.Receipt{}
+		return state.Receipt{}
 	}
 	return f.consumed(place, c)
 }
@@ -319,26 +322,26 @@ func (f *fakeRun) Find(_ context.Context, document uint64, found func(s *plan.St
 	return nil
 }
 
-func (f *fakeRun) Describe(_ context.Context, sequence uint64) (loader.DocumentInfo, error) {
+func (f *fakeRun) Describe(_ context.Context, sequence uint64) (document.Info, error) {
 	f.hidden.Store(0)
 	if f.lost {
-		return loader.DocumentInfo{}, &loader.Error{Reason: loader.DocumentLost}
+		return document.Info{}, &fault.Error{Reason: fault.DocumentLost}
 	}
-	return loader.DocumentInfo{Sequence: sequence, Subject: "docs.fake", Path: fmt.Sprintf("/%d", sequence)}, nil
+	return document.Info{Sequence: sequence, Subject: "docs.fake", Path: fmt.Sprintf("/%d", sequence)}, nil
 }
 
 // Show makes a document of what its plan tells of it: so many tokens as its sequence is, or shown where that is set.
-func (f *fakeRun) Show(ctx context.Context, document uint64) (loader.Shown, error) {
-	if shown, set := f.shown[document]; set {
+func (f *fakeRun) Show(ctx context.Context, ref uint64) (document.View, error) {
+	if shown, set := f.shown[ref]; set {
 		return shown, nil
 	}
-	info, err := f.Describe(ctx, plan.RefSequence(document))
-	info.Source = f.info.Sources[plan.RefSource(document)].Name
-	d := loader.Document{Sequence: info.Sequence}
+	info, err := f.Describe(ctx, plan.RefSequence(ref))
+	info.Source = f.info.Sources[plan.RefSource(ref)].Name
+	d := document.Document{Sequence: info.Sequence}
 	for i := range int32(min(info.Sequence, 1<<20)) {
 		d.Tokens = append(d.Tokens, i%200)
 	}
-	return loader.Shown{Info: info, Document: d}, err
+	return document.View{Info: info, Document: d}, err
 }
 
 func (f *fakeRun) Upcoming(_ context.Context, source string, n int) ([]uint64, error) {
@@ -368,7 +371,7 @@ func (f *fakeRun) Mix(_ context.Context, q loader.MixRequest) (loader.MixResult,
 	f.mu.Unlock()
 	return f.mixed, nil
 }
-func (f *fakeRun) Stock(context.Context) ([]loader.StreamState, error) { return f.stock, nil }
+func (f *fakeRun) Stock(context.Context) ([]document.StreamState, error) { return f.stock, nil }
 
 func (f *fakeRun) Measure(context.Context) error {
 	_, err := f.doAct("measure", 0)
@@ -383,11 +386,11 @@ func (f *fakeRun) askedBy(action, who string) (uint64, error) {
 }
 
 func (f *fakeRun) Checkpoint(context.Context) (uint64, error) { return f.doAct("checkpoint", 0) }
-func (f *fakeRun) Cause(step uint64) *loader.Error {
+func (f *fakeRun) Cause(step uint64) *fault.Error {
 	if step < uint64(len(f.steps)) {
 		return nil
 	}
-	return &loader.Error{Reason: loader.PoolFilling, Message: "not yet", Do: "wait", Facts: map[string]string{"rows_there": "3"}}
+	return &fault.Error{Reason: fault.PoolFilling, Message: "not yet", Do: "wait", Facts: map[string]string{"rows_there": "3"}}
 }
 
 func (f *fakeRun) Stats() loader.Stats { return loader.Stats{Run: "fake", Rows: 12, Sources: f.stats} }
@@ -436,7 +439,7 @@ func (r *fakeReader) Close() { r.run.readers.Add(-1) }
 // serve starts a server on loopback that stops with the test.
 func serve[R arrowout.Reader](t testing.TB, run interface {
 	arrowout.Unjoined
-	JoinAs(loader.Place, uint64, loader.Client) (R, error)
+	JoinAs(state.Place, uint64, state.Client) (R, error)
 }, change ...func(*arrowout.Config)) *arrowout.Server {
 	t.Helper()
 	cfg := arrowout.Default()

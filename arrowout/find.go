@@ -6,6 +6,8 @@ import (
 
 	"loaderd/internal/api"
 	"loaderd/loader"
+	"loaderd/loader/document"
+	"loaderd/loader/fault"
 	"loaderd/loader/plan"
 	"loaderd/packonline"
 )
@@ -13,7 +15,7 @@ import (
 // find sends the rows that hold a document, in order. A document that no step holds yet has none.
 func (s *service) find(ctx context.Context, q asked, send func(any) error) error {
 	if (q.sequence == 0) == (q.id == "") {
-		return &loader.Error{Reason: loader.BadTicket, Message: "body of action find: name a document by its sequence or by its id",
+		return &fault.Error{Reason: fault.BadTicket, Message: "body of action find: name a document by its sequence or by its id",
 			Do: `send {"sequence":N} or {"id":"..."}`}
 	}
 	info := s.run.Info()
@@ -46,8 +48,8 @@ type finding struct {
 	service  *service
 	named    *sources
 	document uint64
-	id       string        // of the document; empty where it is sought by its sequence
-	shown    *loader.Shown // once a step holds it and it is to be read; empty when it is not there any more
+	id       string          // of the document; empty where it is sought by its sequence
+	shown    *document.View // once a step holds it and it is to be read; empty when it is not there any more
 }
 
 // pieces are those of a row that are of the document that is sought: where the message holds documents of its id, of these alone.

@@ -11,6 +11,7 @@ import (
 
 	"loaderd/internal/access"
 	"loaderd/loader"
+	"loaderd/loader/fault"
 )
 
 // service answers Flight calls for one run.
@@ -127,7 +128,7 @@ func describe(d *flight.FlightDescriptor, info loader.Info, who access.Identity)
 }
 
 func unsupported(what, instead string) error {
-	return &loader.Error{Reason: Unsupported, Message: what, Do: instead}
+	return &fault.Error{Reason: Unsupported, Message: what, Do: instead}
 }
 
 // DoPut is not offered: documents come in over NATS.

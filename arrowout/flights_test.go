@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"loaderd/loader"
+	"loaderd/loader/state"
 )
 
 func pathOf(parts ...string) *flight.FlightDescriptor {
@@ -132,8 +133,8 @@ func TestFlightInfoListsTheDaemons(t *testing.T) {
 // A reader joins the run as one of its ticket's job, by default that of the trainer.
 func TestTicketsNameTheirJob(t *testing.T) {
 	f := newFake(3, 4, 16)
-	var joined []loader.Place
-	f.onJoin = func(place loader.Place, _ uint64) error {
+	var joined []state.Place
+	f.onJoin = func(place state.Place, _ uint64) error {
 		joined = append(joined, place)
 		return nil
 	}
@@ -141,7 +142,7 @@ func TestTicketsNameTheirJob(t *testing.T) {
 	for ticket, want := range map[string]string{`{}`: "trainer", `{"job":"eval"}`: "eval"} {
 		joined = nil
 		mustGet(t, c, ticket).Next()
-		if len(joined) != 1 || joined[0] != (loader.Place{World: 1, Job: want}) {
+		if len(joined) != 1 || joined[0] != (state.Place{World: 1, Job: want}) {
 			t.Errorf("%s: %v joined", ticket, joined)
 		}
 		info, err := c.GetFlightInfo(context.Background(), commandOf(ticket))

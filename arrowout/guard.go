@@ -19,7 +19,7 @@ import (
 
 	"loaderd/internal/access"
 	"loaderd/internal/logsample"
-	"loaderd/loader"
+	"loaderd/loader/fault"
 )
 
 // guard stands around every call: it finds out who calls, turns panics into errors and errors into statuses that every
@@ -187,10 +187,10 @@ func (g *guard) identify(ctx context.Context, method string, known identifier) (
 func badToken(err error) error {
 	var unknown *access.UnknownError
 	if errors.As(err, &unknown) && unknown.Again {
-		return &loader.Error{Reason: Limited, Message: unknown.Message, Do: unknown.Do}
+		return &fault.Error{Reason: Limited, Message: unknown.Message, Do: unknown.Do}
 	}
 	if errors.As(err, &unknown) {
-		return &loader.Error{Reason: loader.BadToken, Message: unknown.Message, Do: unknown.Do}
+		return &fault.Error{Reason: fault.BadToken, Message: unknown.Message, Do: unknown.Do}
 	}
 	return err
 }

@@ -2,7 +2,7 @@ package arrowout
 
 import (
 	"loaderd/internal/api"
-	"loaderd/loader"
+	"loaderd/loader/document"
 	"loaderd/loader/plan"
 )
 
@@ -11,7 +11,7 @@ import (
 func (s *sources) told(step *plan.Step) bool { return s.config.Documents.Several() || step.Masked > 0 }
 
 // tell says of pieces of a document what the document tells: nothing where it has not these tokens, as one that is not the one that was planned.
-func (s *sources) tell(pieces []*api.Piece, d loader.Shown) {
+func (s *sources) tell(pieces []*api.Piece, d document.View) {
 	for _, p := range pieces {
 		n, there := d.LossTokens(p.Start+p.Repeats, p.Start+p.Length)
 		if !there {
@@ -25,7 +25,7 @@ func (s *sources) tell(pieces []*api.Piece, d loader.Shown) {
 }
 
 // meta are the values of the document that a token is of, by their names.
-func (s *sources) meta(d loader.Shown, token int32) (values map[string]any) {
+func (s *sources) meta(d document.View, token int32) (values map[string]any) {
 	for place, name := range s.config.Documents.MetaColumns() {
 		value := d.Meta(place, token)
 		if value == nil {

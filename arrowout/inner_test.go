@@ -3,7 +3,7 @@ package arrowout_test
 import (
 	"testing"
 
-	"loaderd/loader"
+	"loaderd/loader/document"
 	"loaderd/loader/plan"
 	"loaderd/packonline"
 )
@@ -19,11 +19,11 @@ func newSeveral() *fakeRun {
 		s.Cursor = plan.Behind(2)
 	}
 	half := float32(0.5)
-	f.shown = map[uint64]loader.Shown{
-		1: {Info: loader.DocumentInfo{Sequence: 1, ID: "alone", Weight: &half}, Document: loader.Document{Content: loader.Content{Tokens: make([]int32, 9), Weight: &half}}},
-		2: {Info: loader.DocumentInfo{Sequence: 2, ID: "message"}, IDs: []string{"", "x", "y"}, Document: loader.Document{Content: loader.Content{
-			Tokens: make([]int32, 15), Loss: plan.LossRuns{6, 2, 7}, Docs: []loader.Doc{{}, {Start: 4, Weight: &half}, {Start: 10}},
-			Beside: &loader.Beside{Meta: []any{nil, nil, "de", int64(2024), nil, int64(1)}}}}},
+	f.shown = map[uint64]document.View{
+		1: {Info: document.Info{Sequence: 1, ID: "alone", Weight: &half}, Document: document.Document{Content: document.Content{Tokens: make([]int32, 9), Weight: &half}}},
+		2: {Info: document.Info{Sequence: 2, ID: "message"}, IDs: []string{"", "x", "y"}, Document: document.Document{Content: document.Content{
+			Tokens: make([]int32, 15), Loss: plan.LossRuns{6, 2, 7}, Docs: []document.Doc{{}, {Start: 4, Weight: &half}, {Start: 10}},
+			Extra: &document.Extra{Meta: []any{nil, nil, "de", int64(2024), nil, int64(1)}}}}},
 	}
 	f.lookup = []uint64{2}
 	return f

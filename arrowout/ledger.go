@@ -13,7 +13,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"loaderd/internal/api"
-	"loaderd/loader"
+	"loaderd/loader/document"
+	"loaderd/loader/fault"
 	"loaderd/loader/plan"
 )
 
@@ -33,7 +34,7 @@ func (s *service) ledger(ctx context.Context, q asked, send func(any) error) err
 	step, err := s.run.Step(ctx, index)
 	run := s.run.Info().Run
 	if errors.Is(err, io.EOF) {
-		return &loader.Error{Reason: loader.StepNotPlanned, Message: fmt.Sprintf("run %q ended before step %d", run, index),
+		return &fault.Error{Reason: fault.StepNotPlanned, Message: fmt.Sprintf("run %q ended before step %d", run, index),
 			Do: "ask for an earlier step", Facts: map[string]string{"step": strconv.FormatUint(index, 10)}}
 	}
 	if err != nil {
@@ -73,7 +74,7 @@ func (s *service) page(ctx context.Context, page api.Page, named *sources, step 
 		}
 	}
 	documents := slices.Sorted(maps.Keys(pieces))
-	page.Documents = make([]loader.DocumentInfo, len(documents))
+	page.Documents = make([]document.Info, len(documents))
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(ledgerFetches)
 	if named.told(step) {
@@ -92,26 +93,26 @@ func (s *service) page(ctx context.Context, page api.Page, named *sources, step 
 }
 
 // describe says where a document came from, and of its pieces what only the document tells. Of one that was released nothing but its place is known.
-func (s *service) describe(ctx context.Context, named *sources, step *plan.Step, document uint64, pieces []*api.Piece) (info loader.DocumentInfo, err error) {
+func (s *service) describe(ctx context.Context, named *sources, step *plan.Step, ref uint64, pieces []*api.Piece) (info document.Info, err error) {
 	if named.told(step) {
-		var shown loader.Shown
-		shown, err = s.run.Show(ctx, document)
+		var shown document.View
+		shown, err = s.run.Show(ctx, ref)
 		info = shown.Info
 		named.tell(pieces, shown)
 	} else {
-		info, err = s.run.Describe(ctx, document)
+		info, err = s.run.Describe(ctx, ref)
 		whole(pieces)
 	}
 	if isLost(err) {
-		return loader.DocumentInfo{Source: named.name(document), Sequence: plan.RefSequence(document)}, nil
+		return document.Info{Source: named.name(ref), Sequence: plan.RefSequence(ref)}, nil
 	}
 	return info, err
 }
 
-// isLost reports whether a document is not in its stream any more.
+// isLost reports whether a ref is not in its stream any more.
 func isLost(err error) bool {
-	e := (*loader.Error)(nil)
-	return errors.As(err, &e) && e.Reason == loader.DocumentLost
+	e := (*fault.Error)(nil)
+	return errors.As(err, &e) && e.Reason == fault.DocumentLost
 }
 
 // row is a row of a step as it is shown.

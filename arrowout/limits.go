@@ -8,7 +8,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"loaderd/internal/access"
-	"loaderd/loader"
+	"loaderd/loader/fault"
 	"loaderd/loader/plan"
 )
 
@@ -70,8 +70,8 @@ func (l *limits) set(c Config) {
 	l.streams, l.ofOne, l.keepersOfOne = c.MaxStreams, c.MaxStreamsOfOne, c.MaxKeepersOfOne
 }
 
-func limited(what string, most int) *loader.Error {
-	return &loader.Error{Reason: Limited, Message: fmt.Sprintf("%s: at most %d", what, most), Do: "wait a little and ask again; close what is not used"}
+func limited(what string, most int) *fault.Error {
+	return &fault.Error{Reason: Limited, Message: fmt.Sprintf("%s: at most %d", what, most), Do: "wait a little and ask again; close what is not used"}
 }
 
 // streamsOfOne is how many streams an identity may have open.

@@ -13,7 +13,7 @@ import (
 
 	"loaderd/arrowout"
 	"loaderd/internal/testscale"
-	"loaderd/loader"
+	"loaderd/loader/fault"
 )
 
 // beside is what a server may take beside the budget, whatever is asked of it.
@@ -212,7 +212,7 @@ func TestADroppedReader(t *testing.T) {
 			openFlood(t, s, 0, 1, 1<<10, "", `{}`)
 			r := <-joined
 			eventually(t, "its batches are there", func() bool { return f.assembled.Load() == int64(min(steps, 3)) })
-			r.dropped <- &loader.Error{Reason: loader.SilentReader, Message: "it has not asked for long"}
+			r.dropped <- &fault.Error{Reason: fault.SilentReader, Message: "it has not asked for long"}
 			eventually(t, "its stream has ended", func() bool { return f.readers.Load() == 0 && metric("errors_total SILENT_READER") == 1 })
 		})
 	}

@@ -6,7 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"loaderd/loader"
+	"loaderd/loader/document"
 )
 
 // metrics are the server's Prometheus metrics. Their names are part of the daemon's interface.
@@ -59,7 +59,7 @@ func newMetrics(reg prometheus.Registerer, b *budget) (*metrics, error) {
 }
 
 // waited notes a wait for a step, and the sampled documents that the step begins with.
-func (m *metrics) waited(d time.Duration, traced []loader.Traced) {
+func (m *metrics) waited(d time.Duration, traced []document.Traced) {
 	m.wait.Add(d.Seconds())
 	if len(traced) == 0 {
 		m.waits.Observe(d.Seconds())

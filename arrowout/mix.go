@@ -8,8 +8,10 @@ import (
 	"loaderd/internal/access"
 	"loaderd/internal/api"
 	"loaderd/loader"
+	"loaderd/loader/fault"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
+	"loaderd/loader/state"
 )
 
 // mixes reports whether the action mix is asked for a change, and not only for how things stand.
@@ -30,7 +32,7 @@ func (s *service) mix(ctx context.Context, q asked, send func(any) error) error 
 		}
 		now := s.run.Stats().Sources
 		if len(now) == 0 {
-			return &loader.Error{Reason: loader.NotLeading, Message: "no daemon that plans the run has told its mixture yet", Do: "ask again"}
+			return &fault.Error{Reason: fault.NotLeading, Message: "no daemon that plans the run has told its mixture yet", Do: "ask again"}
 		}
 		if err := s.describeMixture(ctx, info, now, &answer); err != nil {
 			return err
@@ -51,7 +53,7 @@ func (s *service) mix(ctx context.Context, q asked, send func(any) error) error 
 }
 
 func badBody(action, what, do string) error {
-	return &loader.Error{Reason: loader.BadTicket, Message: "body of action " + action + ": " + what, Do: do}
+	return &fault.Error{Reason: fault.BadTicket, Message: "body of action " + action + ": " + what, Do: do}
 }
 
 // targets are the shares that weights stand for.
@@ -70,7 +72,7 @@ func targets(weights map[string]float64) map[string]float64 {
 const recentSteps = 100
 
 // describeMixture says how things stand: shares, and what is left of each source.
-func (s *service) describeMixture(ctx context.Context, info loader.Info, now []loader.SourceStats, answer *api.Mixture) error {
+func (s *service) describeMixture(ctx context.Context, info loader.Info, now []state.SourceStats, answer *api.Mixture) error {
 	stock, err := s.run.Stock(ctx)
 	if err != nil {
 		return err
@@ -134,7 +136,7 @@ func (s *service) recent(ctx context.Context, info loader.Info) (tokens map[int]
 
 // left counts the documents of a source that are stored and not taken, those of later epochs with them once it is sealed. endless says that they come again
 // for ever.
-func left(x loader.SourceStats, first, last uint64) (documents int64, endless bool) {
+func left(x state.SourceStats, first, last uint64) (documents int64, endless bool) {
 	if x.Removed || x.UsedUp {
 		return 0, false
 	}

@@ -17,8 +17,10 @@ import (
 	"loaderd/internal/access"
 	"loaderd/internal/api"
 	"loaderd/loader"
+	"loaderd/loader/document"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
+	"loaderd/loader/state"
 	"loaderd/packonline"
 )
 
@@ -26,7 +28,7 @@ import (
 func shared(f *fakeRun, targets ...float64) *fakeRun {
 	f.stats = nil
 	for i, target := range targets {
-		f.stats = append(f.stats, loader.SourceStats{Status: mixture.Status{Name: f.info.Sources[i].Name, Target: target, Share: target, Epochs: 1}})
+		f.stats = append(f.stats, state.SourceStats{Status: mixture.Status{Name: f.info.Sources[i].Name, Target: target, Share: target, Epochs: 1}})
 	}
 	return f
 }
@@ -135,7 +137,7 @@ func TestHowAMixtureStands(t *testing.T) {
 			s.Rows = [][]packonline.Piece{{{Doc: plan.Ref(0, 1), Length: 12}, {Doc: plan.Ref(1, 1), Length: 4}}}
 		}
 	}
-	set := func(i int, tokens int64, arrived int64, taken uint64) *loader.SourceStats {
+	set := func(i int, tokens int64, arrived int64, taken uint64) *state.SourceStats {
 		x := &f.stats[i]
 		x.Status.Tokens, x.Arrived, x.Taken = tokens, arrived, taken
 		return x
@@ -145,7 +147,7 @@ func TestHowAMixtureStands(t *testing.T) {
 	x := set(2, 1200, 30, 5) // a second epoch of 25 documents has begun, of 4
 	x.Sealed, x.Last, x.Epoch, x.Epochs = true, 28, 1, 4
 	f.info.Sources[2].Start = 4
-	f.stock = []loader.StreamState{{Last: 50}, {Last: 20}, {Last: 99}}
+	f.stock = []document.StreamState{{Last: 50}, {Last: 20}, {Last: 99}}
 	c := dial(t, serve(t, f))
 	got, err := act(c, "mix", ``)
 	if err != nil {
@@ -189,7 +191,7 @@ func TestWhoMayMix(t *testing.T) {
 			tokens[role] = let(t, file, access.Identity{Name: "who-" + string(role), Role: role})
 		}
 		f := shared(newMixed(2, 2, 16, plan.AttentionDocument), 0.5, 0.25, 0.25)
-		f.stock = make([]loader.StreamState, 3)
+		f.stock = make([]document.StreamState, 3)
 		cfg := arrowout.Default()
 		cfg.Listen, cfg.Identities, cfg.TrainMayMix = "127.0.0.1:0", file, may
 		s, err := arrowout.NewServer(cfg, arrowout.Serving(f), slog.New(slog.NewTextHandler(&log, nil)), nil)
@@ -295,7 +297,7 @@ func TestLedgerOfSeveralSources(t *testing.T) {
 	f.lost = true
 	var page api.Page
 	if got, err := act(c, "ledger", `{"step":0,"documents":true}`); err != nil || json.Unmarshal([]byte(got), &page) != nil ||
-		!cmp.Equal(page.Documents, []loader.DocumentInfo{{Source: "code", Sequence: 5}, {Source: "web", Sequence: 5}}) {
+		!cmp.Equal(page.Documents, []document.Info{{Source: "code", Sequence: 5}, {Source: "web", Sequence: 5}}) {
 		t.Errorf("ledger with documents: %s, %v", got, err)
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"loaderd/internal/api"
 	"loaderd/loader"
+	"loaderd/loader/document"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
 	"loaderd/packonline"
@@ -38,11 +39,11 @@ func TestMemoryOfAPart(t *testing.T) {
 		for i, typ := range []string{plan.MetaString, plan.MetaInt64, plan.MetaFloat64} {
 			info.Config.Documents.Meta[fmt.Sprintf("value_%d_%060d", i, 0)] = typ
 		}
-		contents := map[uint64]loader.Content{} // each with the longest text that there is
+		contents := map[uint64]document.Content{} // each with the longest text that there is
 		for _, row := range s.Rows {
 			for _, p := range row {
 				text := fmt.Sprintf("%*d", plan.MaxMetaText, len(contents))
-				contents[p.Doc] = loader.Content{Tokens: make([]int32, bucket), Beside: &loader.Beside{Meta: []any{text, nil, 0.5}}}
+				contents[p.Doc] = document.Content{Tokens: make([]int32, bucket), Extra: &document.Extra{Meta: []any{text, nil, 0.5}}}
 			}
 		}
 		var columns []column

@@ -8,7 +8,8 @@ import (
 	"time"
 
 	"loaderd/internal/access"
-	"loaderd/loader"
+	"loaderd/loader/fault"
+	"loaderd/loader/state"
 )
 
 // places are the ranks of jobs that streams read as. A client that is known by its name, and one that reports what its trainer has taken, has its
@@ -18,7 +19,7 @@ import (
 // refused. Clients without names are told apart by their sessions: a newcomer is refused while the client that has the place reports.
 type places struct {
 	mu sync.Mutex
-	of map[loader.Place]*holder
+	of map[state.Place]*holder
 	// silence returns when a client that has a place is given up unless it has reported.
 	silence func() <-chan time.Time
 }
@@ -36,14 +37,14 @@ type holder struct {
 }
 
 func newPlaces() *places {
-	return &places{of: map[loader.Place]*holder{}, silence: func() <-chan time.Time { return time.After(duplicateWait) }}
+	return &places{of: map[state.Place]*holder{}, silence: func() <-chan time.Time { return time.After(duplicateWait) }}
 }
 
 // named reports whether an identity has its own name.
 func named(who access.Identity) bool { return who.Name != "" && !who.Shared }
 
 // admit refuses a newcomer whose place a client of another session has that reports.
-func (p *places) admit(ctx context.Context, who access.Identity, at loader.Place, session string) error {
+func (p *places) admit(ctx context.Context, who access.Identity, at state.Place, session string) error {
 	if named(who) || session == "" {
 		return nil
 	}
@@ -66,14 +67,14 @@ func (p *places) admit(ctx context.Context, who access.Identity, at loader.Place
 		return context.Cause(ctx)
 	case <-reported:
 	}
-	return &loader.Error{Reason: DuplicateRank, Message: fmt.Sprintf("another client reads as rank %d of %d of job %q, from %s", at.Rank, at.World, at.Job, h.address),
+	return &fault.Error{Reason: DuplicateRank, Message: fmt.Sprintf("another client reads as rank %d of %d of job %q, from %s", at.Rank, at.World, at.Job, h.address),
 		Do: "give every process its own rank; processes that share a rank on purpose need different peer numbers",
 		Facts: map[string]string{"job": at.Job, "rank": strconv.Itoa(at.Rank), "world": strconv.Itoa(at.World), "address": h.address,
 			"since": h.since.UTC().Format(time.RFC3339)}}
 }
 
 // report notes a report of a client.
-func (p *places) report(at loader.Place, session string) {
+func (p *places) report(at state.Place, session string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if h := p.of[at]; h != nil && h.session == session {
@@ -83,7 +84,7 @@ func (p *places) report(at loader.Place, session string) {
 }
 
 // take takes a place for a stream, which end ends, until left is called.
-func (p *places) take(who access.Identity, at loader.Place, session, address string, end func(error)) (left func(), err error) {
+func (p *places) take(who access.Identity, at state.Place, session, address string, end func(error)) (left func(), err error) {
 	if !named(who) && session == "" {
 		return func() {}, nil
 	}
@@ -95,10 +96,10 @@ func (p *places) take(who access.Identity, at loader.Place, session, address str
 	case before.who != who.Name:
 		return nil, forbidden(who, fmt.Sprintf("identity %s reads as rank %d of %d of job %s at this moment", before.who, at.Rank, at.World, at.Job))
 	case named(who):
-		before.end(&loader.Error{Reason: Replaced, Message: fmt.Sprintf("another stream of identity %s reads as rank %d of %d of job %s now", who, at.Rank, at.World, at.Job),
+		before.end(&fault.Error{Reason: Replaced, Message: fmt.Sprintf("another stream of identity %s reads as rank %d of %d of job %s now", who, at.Rank, at.World, at.Job),
 			Do: "let one stream read as each rank of a job; readers that have nothing to do with each other need jobs of their own, such as " + who.Name + "/2"})
 	default:
-		before.end(&loader.Error{Reason: Replaced, Message: fmt.Sprintf("another stream reads as rank %d of %d of job %q now, from %s",
+		before.end(&fault.Error{Reason: Replaced, Message: fmt.Sprintf("another stream reads as rank %d of %d of job %q now, from %s",
 			at.Rank, at.World, at.Job, address), Do: "let one process read as each rank of a job"})
 	}
 	p.of[at] = h

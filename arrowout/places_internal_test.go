@@ -6,11 +6,12 @@ import (
 	"time"
 
 	"loaderd/internal/access"
-	"loaderd/loader"
+	"loaderd/loader/fault"
+	"loaderd/loader/state"
 )
 
-func reasonIn(err error) loader.Reason {
-	var e *loader.Error
+func reasonIn(err error) fault.Reason {
+	var e *fault.Error
 	if errors.As(err, &e) {
 		return e.Reason
 	}
@@ -18,7 +19,7 @@ func reasonIn(err error) loader.Reason {
 }
 
 // holding has a client take a place; ended gets why its stream is ended.
-func holding(t *testing.T, p *places, at loader.Place, session string) (ended chan error, left func()) {
+func holding(t *testing.T, p *places, at state.Place, session string) (ended chan error, left func()) {
 	t.Helper()
 	ended = make(chan error, 1)
 	left, err := p.take(access.Identity{}, at, session, "10.0.0.1:1", func(err error) { ended <- err })
@@ -29,7 +30,7 @@ func holding(t *testing.T, p *places, at loader.Place, session string) (ended ch
 }
 
 func TestPlaces_SecondSessionIsRefused(t *testing.T) {
-	p, at := newPlaces(), loader.Place{Job: "trainer", Rank: 0, World: 2}
+	p, at := newPlaces(), state.Place{Job: "trainer", Rank: 0, World: 2}
 	waits := make(chan struct{})
 	p.silence = func() <-chan time.Time { close(waits); return nil }
 	ended, _ := holding(t, p, at, "a")
@@ -42,7 +43,7 @@ func TestPlaces_SecondSessionIsRefused(t *testing.T) {
 	if reasonIn(err) != DuplicateRank {
 		t.Fatal(err)
 	}
-	if e := new(loader.Error); errors.As(err, &e) && (e.Facts["address"] != "10.0.0.1:1" || e.Facts["rank"] != "0") {
+	if e := new(fault.Error); errors.As(err, &e) && (e.Facts["address"] != "10.0.0.1:1" || e.Facts["rank"] != "0") {
 		t.Errorf("%+v", e)
 	}
 	if len(ended) > 0 {
@@ -52,7 +53,7 @@ func TestPlaces_SecondSessionIsRefused(t *testing.T) {
 
 // The report of another client is no sign of life of the one that has the place.
 func TestPlaces_ReportOfAnotherSession(t *testing.T) {
-	p, at := newPlaces(), loader.Place{Job: "trainer", Rank: 0, World: 2}
+	p, at := newPlaces(), state.Place{Job: "trainer", Rank: 0, World: 2}
 	holding(t, p, at, "a")
 	reported := p.of[at].reported
 	p.report(at, "b")
@@ -66,7 +67,7 @@ func TestPlaces_ReportOfAnotherSession(t *testing.T) {
 }
 
 func TestPlaces_SilentHolderIsReplaced(t *testing.T) {
-	p, at := newPlaces(), loader.Place{Job: "trainer", Rank: 0, World: 2}
+	p, at := newPlaces(), state.Place{Job: "trainer", Rank: 0, World: 2}
 	over := make(chan time.Time)
 	close(over)
 	p.silence = func() <-chan time.Time { return over }
@@ -85,7 +86,7 @@ func TestPlaces_SilentHolderIsReplaced(t *testing.T) {
 }
 
 func TestPlaces_HolderLeavesMeanwhile(t *testing.T) {
-	p, at := newPlaces(), loader.Place{Job: "trainer", Rank: 0, World: 2}
+	p, at := newPlaces(), state.Place{Job: "trainer", Rank: 0, World: 2}
 	_, left := holding(t, p, at, "a")
 	p.silence = func() <-chan time.Time { left(); return nil }
 	if err := p.admit(t.Context(), access.Identity{}, at, "b"); err != nil || p.of[at] != nil {
@@ -94,7 +95,7 @@ func TestPlaces_HolderLeavesMeanwhile(t *testing.T) {
 }
 
 func TestPlaces_ReconnectingSessionReplacesItself(t *testing.T) {
-	p, at := newPlaces(), loader.Place{Job: "trainer", Rank: 0, World: 2}
+	p, at := newPlaces(), state.Place{Job: "trainer", Rank: 0, World: 2}
 	p.silence = func() <-chan time.Time {
 		t.Error("a client waits for its own report")
 		over := make(chan time.Time)
@@ -114,14 +115,14 @@ func TestPlaces_ReconnectingSessionReplacesItself(t *testing.T) {
 func TestPlaces_PeersShareARank(t *testing.T) {
 	p := newPlaces()
 	for peer := range 3 {
-		at := loader.Place{Job: "trainer", Rank: 0, World: 2, Peer: peer}
+		at := state.Place{Job: "trainer", Rank: 0, World: 2, Peer: peer}
 		if err := p.admit(t.Context(), access.Identity{}, at, string(rune('a'+peer))); err != nil {
 			t.Fatal(err)
 		}
 		holding(t, p, at, string(rune('a'+peer)))
 	}
 	for range 2 { // clients without sessions take no place
-		left, err := p.take(access.Identity{}, loader.Place{Job: "trainer", Rank: 0, World: 2}, "", "", func(err error) { t.Error(err) })
+		left, err := p.take(access.Identity{}, state.Place{Job: "trainer", Rank: 0, World: 2}, "", "", func(err error) { t.Error(err) })
 		if err != nil {
 			t.Fatal(err)
 		}

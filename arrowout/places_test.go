@@ -11,7 +11,8 @@ import (
 
 	"loaderd/arrowout"
 	"loaderd/internal/access"
-	"loaderd/loader"
+	"loaderd/loader/fault"
+	"loaderd/loader/state"
 )
 
 // Each rank of a job is one stream's: a newcomer of the identity takes its place, also from one that reads nothing, another identity is refused.
@@ -51,8 +52,8 @@ func TestOneStreamAPlace(t *testing.T) {
 	}
 	eventually(t, "four read", func() bool { return f.readers.Load() == 4 })
 
-	refuse := &loader.Error{Reason: loader.StepReleased, Message: "long ago"}
-	f.onJoin = func(_ loader.Place, step uint64) error {
+	refuse := &fault.Error{Reason: fault.StepReleased, Message: "long ago"}
+	f.onJoin = func(_ state.Place, step uint64) error {
 		if step == 7 {
 			return refuse
 		}

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"loaderd/internal/api"
-	"loaderd/loader"
+	"loaderd/loader/document"
 	"loaderd/loader/plan"
 )
 
@@ -16,7 +16,7 @@ type sending struct {
 	message *message
 	began   time.Time // when it was assembled
 	begins  []int64   // as in loader.Batch
-	traced  []loader.Traced
+	traced  []document.Traced
 	api.Metadata
 }
 

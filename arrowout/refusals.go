@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/time/rate"
 
-	"loaderd/loader"
+	"loaderd/loader/fault"
 )
 
 const (
@@ -32,8 +32,8 @@ type refusals struct {
 
 // slows says whether a reason is one that callers bring upon themselves.
 func slows(reason string) bool {
-	switch loader.Reason(reason) {
-	case loader.BadToken, loader.Forbidden, Limited:
+	switch fault.Reason(reason) {
+	case fault.BadToken, fault.Forbidden, Limited:
 		return true
 	}
 	return false

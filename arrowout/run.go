@@ -4,13 +4,16 @@ import (
 	"context"
 
 	"loaderd/loader"
+	"loaderd/loader/document"
+	"loaderd/loader/fault"
 	"loaderd/loader/plan"
+	"loaderd/loader/state"
 	"loaderd/packonline"
 )
 
 // Reader is one rank's place in a run.
 type Reader interface {
-	// Next waits for the next step: io.EOF behind the last one, a *loader.Error with the cause when it does not come in time.
+	// Next waits for the next step: io.EOF behind the last one, a *fault.Error with the cause when it does not come in time.
 	Next(ctx context.Context) (*plan.Step, error)
 	// Room waits until a client that reports has taken enough of what it was sent.
 	Room(ctx context.Context) error
@@ -24,7 +27,7 @@ type Reader interface {
 type Run interface {
 	Unjoined
 	// JoinAs registers a reader that will ask for steps from step on.
-	JoinAs(place loader.Place, step uint64, client loader.Client) (Reader, error)
+	JoinAs(place state.Place, step uint64, client state.Client) (Reader, error)
 }
 
 // Unjoined is a Run but for its readers.
@@ -36,7 +39,7 @@ type Unjoined interface {
 	// Step returns one step of the plan without waiting, io.EOF behind the end.
 	Step(ctx context.Context, step uint64) (*plan.Step, error)
 	// Cause says why a step is not there yet; nil when it is, or when the run has ended.
-	Cause(step uint64) *loader.Error
+	Cause(step uint64) *fault.Error
 	// Commit records that a keeper's own checkpoint covers all steps before step, Leave that it keeps none any more; both return the
 	// step before which those of all keepers do.
 	Commit(ctx context.Context, keeper string, step uint64) (committed uint64, err error)
@@ -44,12 +47,12 @@ type Unjoined interface {
 	// Sent returns how many steps readers of some jobs were handed; it waits for what other daemons report where that is less than step.
 	Sent(ctx context.Context, step uint64, of func(job string) bool) uint64
 	// Consumed records what the trainer of a rank has taken.
-	Consumed(place loader.Place, c loader.Consumption) loader.Receipt
+	Consumed(place state.Place, c state.Consumption) state.Receipt
 	// Describe says where one document came from.
-	Describe(ctx context.Context, sequence uint64) (loader.DocumentInfo, error)
+	Describe(ctx context.Context, sequence uint64) (document.Info, error)
 	// Show returns one document for people, as the plan names it, used or not; Upcoming the next ones that the planner takes: n of a source, or
 	// without a name those of the only source, or the next of each.
-	Show(ctx context.Context, document uint64) (loader.Shown, error)
+	Show(ctx context.Context, document uint64) (document.View, error)
 	Upcoming(ctx context.Context, source string, n int) ([]uint64, error)
 	// Lookup returns the sequences of the messages that have a producer's id, or hold a document that has it, Find calls f with every row that holds a part
 	// of one.
@@ -64,7 +67,7 @@ type Unjoined interface {
 	// Mix changes the mixture of sources, or tries what a change would do.
 	Mix(ctx context.Context, q loader.MixRequest) (loader.MixResult, error)
 	// Stock says what the sources' streams hold now, by their numbers.
-	Stock(ctx context.Context) ([]loader.StreamState, error)
+	Stock(ctx context.Context) ([]document.StreamState, error)
 	// Checkpoint stores the planner's state and returns its step.
 	Checkpoint(ctx context.Context) (uint64, error)
 	// Measure has it counted how many steps the run will have; Info tells.
@@ -75,9 +78,9 @@ type Unjoined interface {
 // Serving makes a Run of a type whose JoinAs returns a reader type of its own, as that of *loader.Run does.
 func Serving[R Reader](run interface {
 	Unjoined
-	JoinAs(place loader.Place, step uint64, client loader.Client) (R, error)
+	JoinAs(place state.Place, step uint64, client state.Client) (R, error)
 }) Run {
-	return joined{run, func(place loader.Place, step uint64, client loader.Client) (Reader, error) {
+	return joined{run, func(place state.Place, step uint64, client state.Client) (Reader, error) {
 		r, err := run.JoinAs(place, step, client)
 		if err != nil {
 			return nil, err // not a Reader that holds a nil R
@@ -88,9 +91,9 @@ func Serving[R Reader](run interface {
 
 type joined struct {
 	Unjoined
-	join func(loader.Place, uint64, loader.Client) (Reader, error)
+	join func(state.Place, uint64, state.Client) (Reader, error)
 }
 
-func (j joined) JoinAs(place loader.Place, step uint64, client loader.Client) (Reader, error) {
+func (j joined) JoinAs(place state.Place, step uint64, client state.Client) (Reader, error) {
 	return j.join(place, step, client)
 }

@@ -20,7 +20,9 @@ import (
 	"loaderd/internal/access"
 	"loaderd/internal/connlimit"
 	"loaderd/internal/logsample"
-	"loaderd/loader"
+	"loaderd/loader/document"
+	"loaderd/loader/fault"
+	"loaderd/loader/state"
 )
 
 // What a connection costs and bears. (Windows are the client's to set: those of a server bound only what it receives.)
@@ -163,7 +165,7 @@ func (s *Server) Start() error {
 // Tracer is told of sampled documents that were sent.
 type Tracer interface {
 	// Read: between from and until the rows of a step that begin a document were assembled for a rank and sent. It must not block.
-	Read(d loader.Traced, by loader.Place, step uint64, from, until time.Time)
+	Read(d document.Traced, by state.Place, step uint64, from, until time.Time)
 }
 
 // Trace says who is told of sampled documents. It is called before Start, where the run's documents have traces.
@@ -206,7 +208,7 @@ const shutdownGrace = 2 * time.Second
 // It closes connections whose clients have not received it by the end of ctx, or after two seconds. That is no error.
 func (s *Server) Shutdown(ctx context.Context) {
 	s.health.Shutdown()
-	s.stop(&loader.Error{Reason: ShuttingDown, Message: "the daemon stops", Do: "reconnect and go on with the same step"})
+	s.stop(&fault.Error{Reason: ShuttingDown, Message: "the daemon stops", Do: "reconnect and go on with the same step"})
 	graceful := make(chan struct{})
 	go func() {
 		defer close(graceful)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"loaderd/loader"
+	"loaderd/loader/fault"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
 	"loaderd/packonline"
@@ -40,7 +41,7 @@ func (s *sources) meet(ctx context.Context, step *plan.Step) error {
 	if source < len(s.known) {
 		return nil
 	}
-	return &loader.Error{Reason: loader.PlanMismatch, Message: fmt.Sprintf("step %d names source %d, and the plan has %d", step.Index, source, len(s.known)),
+	return &fault.Error{Reason: fault.PlanMismatch, Message: fmt.Sprintf("step %d names source %d, and the plan has %d", step.Index, source, len(s.known)),
 		Do: "check the plan: loaderd audit"}
 }
 

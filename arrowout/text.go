@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 
 	"loaderd/internal/api"
-	"loaderd/loader"
+	"loaderd/loader/document"
 )
 
 // Of one answer to text and peek: it is for people to read, and fits a gRPC message.
@@ -69,10 +69,10 @@ func (s *service) show(ctx context.Context, document uint64, q asked, send func(
 }
 
 // textOf is so many tokens of a document from start on, fewer where their texts are long.
-func (s *service) textOf(d loader.Shown, start, tokens uint64) api.Text {
+func (s *service) textOf(d document.View, start, tokens uint64) api.Text {
 	total := uint64(d.Len())
 	start = min(start, total)
-	out := api.Text{DocumentInfo: d.Info, Skip: string(d.Skip), Problem: d.Problem, Total: d.Len(), Start: int(start)}
+	out := api.Text{Info: d.Info, Skip: string(d.Skip), Problem: d.Problem, Total: d.Len(), Start: int(start)}
 	out.Tokens = d.TokenIDs(int(start), int(min(total, start+tokens)))
 	if out.Tokens == nil {
 		out.Tokens = []int32{}

@@ -12,7 +12,7 @@ import (
 
 	"loaderd/arrowout"
 	"loaderd/internal/api"
-	"loaderd/loader"
+	"loaderd/loader/document"
 	"loaderd/loader/plan"
 )
 
@@ -59,14 +59,14 @@ func textsOf(t *testing.T, answer string) (out []api.Text) {
 	return out
 }
 
-func documentOf(tokens ...int32) loader.Shown {
-	return loader.Shown{Info: loader.DocumentInfo{Sequence: 1, Subject: "docs.x", Path: "a.txt"}, Document: loader.Document{Content: loader.Content{Tokens: tokens}}}
+func documentOf(tokens ...int32) document.View {
+	return document.View{Info: document.Info{Sequence: 1, Subject: "docs.x", Path: "a.txt"}, Document: document.Document{Content: document.Content{Tokens: tokens}}}
 }
 
 func TestTextOfADocument(t *testing.T) {
 	f := newFake(1, 2, 16)
-	bad := loader.Shown{Info: loader.DocumentInfo{Sequence: 3}, Document: loader.Document{Skip: plan.SkipUndecodable}, Problem: "BAD_JSON: it is broken"}
-	f.shown = map[uint64]loader.Shown{1: documentOf('g', 0xe4, 0xc3, 0xa4, '"', 999, 256), 3: bad}
+	bad := document.View{Info: document.Info{Sequence: 3}, Document: document.Document{Skip: plan.SkipUndecodable}, Problem: "BAD_JSON: it is broken"}
+	f.shown = map[uint64]document.View{1: documentOf('g', 0xe4, 0xc3, 0xa4, '"', 999, 256), 3: bad}
 	c := dial(t, serveTexts(t, f))
 	for _, tc := range []struct{ body, want string }{
 		{`{"sequence":1}`, `0 of 7: [103 228 195 164 34 999 256] ["g" "\\xE4" "\\xC3" "\\xA4" "\"" "" "<|endoftext|>"] `},
@@ -97,7 +97,7 @@ func TestTextOfADocument(t *testing.T) {
 // An answer is bounded in tokens and in bytes, whatever the document is, and says where it ends.
 func TestTextIsBounded(t *testing.T) {
 	f := newFake(1, 2, 16)
-	f.shown = map[uint64]loader.Shown{2: documentOf(slices.Repeat([]int32{1000}, 5000)...)}
+	f.shown = map[uint64]document.View{2: documentOf(slices.Repeat([]int32{1000}, 5000)...)}
 	c := dial(t, serveTexts(t, f))
 	answer, err := act(c, "text", `{"sequence":50000}`)
 	if err != nil {

@@ -9,7 +9,9 @@ import (
 	"loaderd/internal/access"
 	"loaderd/internal/api"
 	"loaderd/loader"
+	"loaderd/loader/fault"
 	"loaderd/loader/plan"
+	"loaderd/loader/state"
 )
 
 // maxWorld bounds the world size of a ticket: a step has at most that many rows.
@@ -23,8 +25,8 @@ type request struct {
 }
 
 // place returns the place of a ticket in the run.
-func place(t api.Ticket) loader.Place {
-	return loader.Place{Rank: t.Rank, World: t.World, Job: cmp.Or(t.Job, plan.DefaultKeeper), Peer: t.Peer}
+func place(t api.Ticket) state.Place {
+	return state.Place{Rank: t.Rank, World: t.World, Job: cmp.Or(t.Job, plan.DefaultKeeper), Peer: t.Peer}
 }
 
 // encodeTicket returns the JSON of a ticket.
@@ -90,7 +92,7 @@ func parseTicket(b []byte, info loader.Info, who access.Identity) (request, erro
 		return request{}, forbidden(who, fmt.Sprintf("job %s is not its own", excerpt([]byte(t.Job))))
 	}
 	if t.Fingerprint != "" && t.Fingerprint != info.Fingerprint {
-		return request{}, &loader.Error{Reason: loader.PlanMismatch,
+		return request{}, &fault.Error{Reason: fault.PlanMismatch,
 			Message: fmt.Sprintf("the ticket wants the plan %s, run %q has the plan %s", cut(t.Fingerprint, 80), info.Run, info.Fingerprint),
 			Do:      "resume against the run that the checkpoint was taken from, or start without a fingerprint",
 			Facts:   map[string]string{"run": info.Run, "want": cut(t.Fingerprint, 80), "have": info.Fingerprint}}
@@ -103,7 +105,7 @@ func checkRun(name, id string, info loader.Info) error {
 	if name == info.Run || slices.Contains(info.Was, name) {
 		return checkRunID(id, info)
 	}
-	return &loader.Error{Reason: loader.RunMismatch,
+	return &fault.Error{Reason: fault.RunMismatch,
 		Message: fmt.Sprintf("this daemon serves run %q, not %s", info.Run, excerpt([]byte(name))),
 		Do:      "ask for that run, leave run out, or connect to the daemon of the other run",
 		Facts:   map[string]string{"want": cut(name, 80), "have": info.Run}}
@@ -114,15 +116,15 @@ func checkRunID(id string, info loader.Info) error {
 	case id == "" || id == info.ID:
 		return nil
 	case !info.Begun: // or this daemon has not read the plan yet
-		return &loader.Error{Reason: loader.NotLeading, Message: fmt.Sprintf("this daemon has not seen the plan of run %q yet", info.Run), Do: "ask again"}
+		return &fault.Error{Reason: fault.NotLeading, Message: fmt.Sprintf("this daemon has not seen the plan of run %q yet", info.Run), Do: "ask again"}
 	}
-	return &loader.Error{Reason: loader.RunReplaced,
+	return &fault.Error{Reason: fault.RunReplaced,
 		Message: fmt.Sprintf("run %q was deleted and begun again: it has the id %s, the request is for %s", info.Run, info.ID, id),
 		Do:      "its steps need not be those of before: resume from a checkpoint of this run, begin at step 0 without one, or restore the former run's plan from its backup",
 		Facts:   map[string]string{"run": info.Run, "want": id, "have": info.ID}}
 }
 
 func badTicket(format string, args ...any) error {
-	return &loader.Error{Reason: loader.BadTicket, Message: fmt.Errorf(format, args...).Error(),
+	return &fault.Error{Reason: fault.BadTicket, Message: fmt.Errorf(format, args...).Error(),
 		Do: `send a JSON object such as {"rank":0,"world":1,"step":0,"columns":["input_ids"]}`}
 }

@@ -8,6 +8,7 @@ import (
 
 	"loaderd/internal/access"
 	"loaderd/loader"
+	"loaderd/loader/fault"
 	"loaderd/loader/plan"
 	"loaderd/packonline"
 )
@@ -19,62 +20,62 @@ var about = loader.Info{Run: "r1", Was: []string{"r0"}, ID: strings.Repeat("1a",
 func TestTickets(t *testing.T) {
 	for _, tc := range []struct {
 		name, ticket string
-		reason       loader.Reason // empty: accepted
+		reason       fault.Reason // empty: accepted
 		says         string
 	}{
 		{"nothing asked", `{}`, "", ""},
 		{"everything", ` {"run":"r1","fingerprint":"f00d","rank":2,"world":3,"step":9007199254740991,"steps":1,"columns":["labels"],"job":"eval","peer":1,
 			"session":"` + strings.Repeat("5e", 16) + `","taken":9007199254740990} `, "", ""},
-		{"a run without a name", `{"run":""}`, loader.BadTicket, "leave the key out"},
+		{"a run without a name", `{"run":""}`, fault.BadTicket, "leave the key out"},
 		{"narrow ids", `{"columns":["input_ids:uint16"]}`, "", ""},
 
-		{"no bytes", ``, loader.BadTicket, "not a JSON object"},
-		{"garbage", "\x00\xff\x80", loader.BadTicket, "not a JSON object"},
-		{"a list", `[]`, loader.BadTicket, "not a JSON object"},
-		{"a number", `7`, loader.BadTicket, "not a JSON object"},
-		{"null", `null`, loader.BadTicket, "not a JSON object"},
-		{"cut off", `{"rank":`, loader.BadTicket, `value of "rank"`},
-		{"not closed", `{"rank":0`, loader.BadTicket, "malformed JSON"},
-		{"two objects", `{}{}`, loader.BadTicket, "more behind"},
-		{"unknown key", `{"ranks":1}`, loader.BadTicket, `unknown key "ranks", want one of columns, fingerprint, job, peer, rank, read, run, run_id, session, step, steps, taken, world`},
-		{"a session of four digits", `{"session":"5e5e"}`, loader.BadTicket, "want 32 hexadecimal digits"},
-		{"no session", `{"session":""}`, loader.BadTicket, "want 32 hexadecimal digits"},
-		{"wrong case", `{"Rank":1}`, loader.BadTicket, "unknown key"},
-		{"key twice", `{"rank":0,"rank":0}`, loader.BadTicket, "twice"},
-		{"null value", `{"run":null}`, loader.BadTicket, "leave the key out"},
-		{"rank of a string", `{"rank":"0"}`, loader.BadTicket, "want an integer of 0"},
-		{"negative rank", `{"rank":-1}`, loader.BadTicket, "want an integer of 0"},
-		{"fraction", `{"step":1.5}`, loader.BadTicket, "want an integer"},
-		{"exponent", `{"step":1e3}`, loader.BadTicket, "want an integer"},
-		{"huge step", `{"step":9007199254740992}`, loader.BadTicket, "9007199254740991"},
-		{"beyond uint64", `{"step":99999999999999999999999999}`, loader.BadTicket, "want an integer"},
-		{"negative steps", `{"steps":-1}`, loader.BadTicket, "want an integer"},
-		{"world 0", `{"world":0}`, loader.BadTicket, "want an integer of 1"},
-		{"huge world", `{"world":1048577}`, loader.BadTicket, "want an integer of 1 to 1048576"},
-		{"rank of world", `{"rank":3,"world":3}`, loader.BadTicket, "rank 3 of world 3: want a rank of 0 to 2"},
-		{"rank without world", `{"rank":1}`, loader.BadTicket, "rank 1 of world 1"},
-		{"run of a number", `{"run":1}`, loader.BadTicket, "as a string"},
-		{"a job without a name", `{"job":""}`, loader.BadTicket, `"job" is "\"\""`},
-		{"a job of a number", `{"job":1}`, loader.BadTicket, "want a string"},
-		{"a job's name that no keeper has", `{"job":"a\nb"}`, loader.BadTicket, "printable ASCII"},
-		{"a long name of a job", `{"job":"` + strings.Repeat("j", 65) + `"}`, loader.BadTicket, "1 to 64 bytes"},
-		{"columns of a string", `{"columns":"input_ids"}`, loader.BadTicket, "want a list of strings"},
-		{"columns with null", `{"columns":[null]}`, loader.BadTicket, "want a list of strings"},
-		{"no columns", `{"columns":[]}`, loader.BadTicket, "at least one column"},
-		{"unknown column", `{"columns":["ids"]}`, loader.BadTicket, `unknown column "ids", want some of input_ids,`},
-		{"column twice", `{"columns":["labels","labels"]}`, loader.BadTicket, "labels is asked for twice"},
-		{"ids twice", `{"columns":["input_ids","input_ids:uint16"]}`, loader.BadTicket, "input_ids is asked for twice"},
-		{"long garbage", `{"` + strings.Repeat("é", 5000) + `":1}`, loader.BadTicket, "unknown key"},
+		{"no bytes", ``, fault.BadTicket, "not a JSON object"},
+		{"garbage", "\x00\xff\x80", fault.BadTicket, "not a JSON object"},
+		{"a list", `[]`, fault.BadTicket, "not a JSON object"},
+		{"a number", `7`, fault.BadTicket, "not a JSON object"},
+		{"null", `null`, fault.BadTicket, "not a JSON object"},
+		{"cut off", `{"rank":`, fault.BadTicket, `value of "rank"`},
+		{"not closed", `{"rank":0`, fault.BadTicket, "malformed JSON"},
+		{"two objects", `{}{}`, fault.BadTicket, "more behind"},
+		{"unknown key", `{"ranks":1}`, fault.BadTicket, `unknown key "ranks", want one of columns, fingerprint, job, peer, rank, read, run, run_id, session, step, steps, taken, world`},
+		{"a session of four digits", `{"session":"5e5e"}`, fault.BadTicket, "want 32 hexadecimal digits"},
+		{"no session", `{"session":""}`, fault.BadTicket, "want 32 hexadecimal digits"},
+		{"wrong case", `{"Rank":1}`, fault.BadTicket, "unknown key"},
+		{"key twice", `{"rank":0,"rank":0}`, fault.BadTicket, "twice"},
+		{"null value", `{"run":null}`, fault.BadTicket, "leave the key out"},
+		{"rank of a string", `{"rank":"0"}`, fault.BadTicket, "want an integer of 0"},
+		{"negative rank", `{"rank":-1}`, fault.BadTicket, "want an integer of 0"},
+		{"fraction", `{"step":1.5}`, fault.BadTicket, "want an integer"},
+		{"exponent", `{"step":1e3}`, fault.BadTicket, "want an integer"},
+		{"huge step", `{"step":9007199254740992}`, fault.BadTicket, "9007199254740991"},
+		{"beyond uint64", `{"step":99999999999999999999999999}`, fault.BadTicket, "want an integer"},
+		{"negative steps", `{"steps":-1}`, fault.BadTicket, "want an integer"},
+		{"world 0", `{"world":0}`, fault.BadTicket, "want an integer of 1"},
+		{"huge world", `{"world":1048577}`, fault.BadTicket, "want an integer of 1 to 1048576"},
+		{"rank of world", `{"rank":3,"world":3}`, fault.BadTicket, "rank 3 of world 3: want a rank of 0 to 2"},
+		{"rank without world", `{"rank":1}`, fault.BadTicket, "rank 1 of world 1"},
+		{"run of a number", `{"run":1}`, fault.BadTicket, "as a string"},
+		{"a job without a name", `{"job":""}`, fault.BadTicket, `"job" is "\"\""`},
+		{"a job of a number", `{"job":1}`, fault.BadTicket, "want a string"},
+		{"a job's name that no keeper has", `{"job":"a\nb"}`, fault.BadTicket, "printable ASCII"},
+		{"a long name of a job", `{"job":"` + strings.Repeat("j", 65) + `"}`, fault.BadTicket, "1 to 64 bytes"},
+		{"columns of a string", `{"columns":"input_ids"}`, fault.BadTicket, "want a list of strings"},
+		{"columns with null", `{"columns":[null]}`, fault.BadTicket, "want a list of strings"},
+		{"no columns", `{"columns":[]}`, fault.BadTicket, "at least one column"},
+		{"unknown column", `{"columns":["ids"]}`, fault.BadTicket, `unknown column "ids", want some of input_ids,`},
+		{"column twice", `{"columns":["labels","labels"]}`, fault.BadTicket, "labels is asked for twice"},
+		{"ids twice", `{"columns":["input_ids","input_ids:uint16"]}`, fault.BadTicket, "input_ids is asked for twice"},
+		{"long garbage", `{"` + strings.Repeat("é", 5000) + `":1}`, fault.BadTicket, "unknown key"},
 
 		{"a name that the run had", `{"run":"r0"}`, "", ""},
-		{"other run", `{"run":"r2"}`, loader.RunMismatch, `serves run "r1", not "r2"`},
+		{"other run", `{"run":"r2"}`, fault.RunMismatch, `serves run "r1", not "r2"`},
 		{"the run by its id", `{"run_id":"` + about.ID + `"}`, "", ""},
-		{"an empty id", `{"run_id":""}`, loader.BadTicket, "want the run_id that info gives"},
-		{"no id", `{"run_id":"1A"}`, loader.BadTicket, "want the run_id that info gives"},
-		{"another id", `{"run_id":"` + strings.Repeat("2b", 16) + `"}`, loader.RunReplaced, "deleted and begun again: it has the id 1a1a"},
-		{"other plan", `{"fingerprint":"beef"}`, loader.PlanMismatch, "wants the plan beef"},
-		{"world of 5", `{"world":5}`, loader.WorldMismatch, "use one of these world sizes: 1 2 3 4 6 12"},
-		{"world of 24", `{"world":24}`, loader.WorldMismatch, "12 rows"},
+		{"an empty id", `{"run_id":""}`, fault.BadTicket, "want the run_id that info gives"},
+		{"no id", `{"run_id":"1A"}`, fault.BadTicket, "want the run_id that info gives"},
+		{"another id", `{"run_id":"` + strings.Repeat("2b", 16) + `"}`, fault.RunReplaced, "deleted and begun again: it has the id 1a1a"},
+		{"other plan", `{"fingerprint":"beef"}`, fault.PlanMismatch, "wants the plan beef"},
+		{"world of 5", `{"world":5}`, fault.WorldMismatch, "use one of these world sizes: 1 2 3 4 6 12"},
+		{"world of 24", `{"world":24}`, fault.WorldMismatch, "12 rows"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			_, err := parseTicket([]byte(tc.ticket), about, access.Identity{Role: access.Operate})
@@ -84,7 +85,7 @@ func TestTickets(t *testing.T) {
 				}
 				return
 			}
-			var typed *loader.Error
+			var typed *fault.Error
 			if !errors.As(err, &typed) || typed.Reason != tc.reason || !strings.Contains(typed.Error(), tc.says) {
 				t.Fatalf("got %v\nwant %s: ...%s...", err, tc.reason, tc.says)
 			}
@@ -101,15 +102,15 @@ func TestAnIDBeforeTheRunHasBegun(t *testing.T) {
 	for _, tc := range []struct {
 		what  string
 		info  loader.Info
-		wants loader.Reason
+		wants fault.Reason
 	}{
-		{"not begun, or not read yet", loader.Info{Run: "r1", Config: about.Config}, loader.NotLeading},
-		{"begun again", about, loader.RunReplaced},
+		{"not begun, or not read yet", loader.Info{Run: "r1", Config: about.Config}, fault.NotLeading},
+		{"begun again", about, fault.RunReplaced},
 	} {
 		_, err := parseTicket(ticket, tc.info, access.Identity{Role: access.Operate})
 		_, failed := parseAction(commit, actions[0], tc.info)
 		for _, err := range []error{err, failed} {
-			var typed *loader.Error
+			var typed *fault.Error
 			if !errors.As(err, &typed) || typed.Reason != tc.wants {
 				t.Errorf("%s: got %v, want %s", tc.what, err, tc.wants)
 			}

@@ -6,12 +6,12 @@ import (
 	"sync"
 	"time"
 
-	"loaderd/loader"
+	"loaderd/loader/state"
 )
 
 // Traffic is what an open DoGet stream gets: that of a rank which reads at this moment.
 type Traffic struct {
-	loader.Place
+	state.Place
 	Who     string // identity; empty where callers have no names
 	Address string
 	Since   time.Time     // when the stream was opened
@@ -34,7 +34,7 @@ type traffic struct {
 }
 
 type flowKey struct {
-	loader.Place
+	state.Place
 	who string
 }
 
@@ -70,7 +70,7 @@ func newTraffic() *traffic {
 }
 
 // begin notes a stream that reads from a step on, end that it has ended.
-func (t *traffic) begin(now time.Time, at loader.Place, who, address string, step uint64) *flow {
+func (t *traffic) begin(now time.Time, at state.Place, who, address string, step uint64) *flow {
 	f := &flow{flowKey: flowKey{at, who}, address: address, since: now, step: step}
 	t.mu.Lock()
 	defer t.mu.Unlock()

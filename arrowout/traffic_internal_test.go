@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"loaderd/internal/api"
-	"loaderd/loader"
+	"loaderd/loader/state"
 )
 
 // at is a moment that many seconds after the process began.
@@ -100,7 +100,7 @@ func batchOf(step uint64, bytes int) sending {
 
 // A reader that comes again within a minute goes on with what it got before, as the same reader alone; nobody else does.
 func TestTrafficIsRememberedForAMinute(t *testing.T) {
-	x, place := newTraffic(), loader.Place{Job: "train", Rank: 1, World: 2}
+	x, place := newTraffic(), state.Place{Job: "train", Rank: 1, World: 2}
 	waits := func(now time.Time) time.Duration {
 		all := x.now(now)
 		if len(all) != 1 {
@@ -129,7 +129,7 @@ func TestTrafficIsRememberedForAMinute(t *testing.T) {
 		t.Errorf("its stream is %+v", got)
 	}
 	x.end(at(1032), f)
-	for who, place := range map[string]loader.Place{"bob": place, "ann": {Job: "eval", Rank: 1, World: 2}} {
+	for who, place := range map[string]state.Place{"bob": place, "ann": {Job: "eval", Rank: 1, World: 2}} {
 		f := x.begin(at(1033), place, who, "", 0)
 		if got := waits(at(1033)); got != 0 {
 			t.Errorf("%s as %v waited %s", who, place, got)
@@ -141,7 +141,7 @@ func TestTrafficIsRememberedForAMinute(t *testing.T) {
 		t.Errorf("%d readers are remembered after a minute", len(x.left))
 	}
 	for rank := range 2 * maxLeft {
-		x.end(at(1200), x.begin(at(1200), loader.Place{Rank: rank}, "", "", 0))
+		x.end(at(1200), x.begin(at(1200), state.Place{Rank: rank}, "", "", 0))
 	}
 	if len(x.left) > maxLeft {
 		t.Errorf("%d readers are remembered, want %d at most", len(x.left), maxLeft)
@@ -151,7 +151,7 @@ func TestTrafficIsRememberedForAMinute(t *testing.T) {
 // The step is the one behind the last that was sent whole.
 func TestTrafficCountsWholeSteps(t *testing.T) {
 	x := newTraffic()
-	f := x.begin(at(10), loader.Place{World: 1}, "", "", 4)
+	f := x.begin(at(10), state.Place{World: 1}, "", "", 4)
 	half := batchOf(4, 1000)
 	half.Parts = 2
 	for _, c := range []struct {
@@ -170,7 +170,7 @@ func TestTrafficCountsWholeSteps(t *testing.T) {
 
 // BenchmarkTraffic is what it costs to count a step that is waited for and sent; of_copy, as a part of what copying its 1 MiB once takes.
 func BenchmarkTraffic(b *testing.B) {
-	f, s := newTraffic().begin(time.Now(), loader.Place{World: 1}, "", "", 0), batchOf(0, 1<<20)
+	f, s := newTraffic().begin(time.Now(), state.Place{World: 1}, "", "", 0), batchOf(0, 1<<20)
 	b.ReportAllocs()
 	for b.Loop() {
 		now := time.Now()

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"loaderd/loader"
 	"loaderd/loader/plan"
+	"loaderd/loader/state"
 )
 
 // A server tells of each open stream whose it is, how far it is and what it gets, in order; one that has ended is no longer told of.
@@ -43,7 +43,7 @@ func TestTrafficOfOpenStreams(t *testing.T) {
 		return len(all) == 3
 	})
 	all := s.Traffic()
-	want := []loader.Place{{Job: "eval", Rank: 0, World: 1}, {Job: plan.DefaultKeeper, Rank: 0, World: 2}, {Job: plan.DefaultKeeper, Rank: 1, World: 2}}
+	want := []state.Place{{Job: "eval", Rank: 0, World: 1}, {Job: plan.DefaultKeeper, Rank: 0, World: 2}, {Job: plan.DefaultKeeper, Rank: 1, World: 2}}
 	for i, x := range all {
 		if x.Place != want[i] || x.Who != "" || x.Address == "" || x.Since.Before(before) || x.Since.After(time.Now()) || x.Bytes <= 0 || x.WaitP99 < x.WaitP50 {
 			t.Errorf("stream %d is %+v, want the place %v", i, x, want[i])

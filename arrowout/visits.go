@@ -11,7 +11,8 @@ import (
 
 	"google.golang.org/grpc/codes"
 
-	"loaderd/loader"
+	"loaderd/loader/fault"
+	"loaderd/loader/state"
 )
 
 // visits tells the log of readers that come and go. One that is told why there is no step, or has read the steps that it asked for, is
@@ -20,14 +21,14 @@ type visits struct {
 	log *slog.Logger
 
 	mu       sync.Mutex
-	expected map[loader.Place]uint64 // the step at which each is
+	expected map[state.Place]uint64 // the step at which each is
 }
 
 // maxExpected bounds what is remembered of readers that may never come again.
 const maxExpected = 1 << 16
 
 func newVisits(log *slog.Logger) *visits {
-	return &visits{log: log, expected: map[loader.Place]uint64{}}
+	return &visits{log: log, expected: map[state.Place]uint64{}}
 }
 
 // visit is one stream of a reader.
@@ -72,7 +73,7 @@ func (x *visit) sent(b sending) {
 func (x *visit) end(err error) {
 	q, v, step := x.request, x.visits, x.step.Load()
 	why, again := "", false
-	var typed *loader.Error
+	var typed *fault.Error
 	switch {
 	case err == nil && q.Steps > 0 && step == q.Step+q.Steps:
 		why, again = "it has the steps that it asked for", true

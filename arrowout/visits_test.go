@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"loaderd/arrowout"
-	"loaderd/loader"
+	"loaderd/loader/fault"
 )
 
 // visitors keeps what a log at level info says of readers.
@@ -55,7 +55,7 @@ func (v *visitors) count() int {
 // Readers are told to the log when they come and when they go, with the reason; those that are expected again are not told every time.
 func TestReadersAreToldWhenTheyComeAndGo(t *testing.T) {
 	f, log := newFake(4, 4, 16), &visitors{}
-	f.last = &loader.Error{Reason: loader.SourceDry, Message: "nothing new"}
+	f.last = &fault.Error{Reason: fault.SourceDry, Message: "nothing new"}
 	cfg := arrowout.Default()
 	cfg.Listen = "127.0.0.1:0"
 	s, err := arrowout.NewServer(cfg, arrowout.Serving(f), slog.New(log), nil)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"loaderd/loader/document"
 )
 
 // again reads documents again, each once at a time however many want it: for a batch that is waited for one by one, ahead of the readers many
@@ -21,7 +23,7 @@ type again struct {
 type claim struct {
 	step    uint64        // that needs it
 	done    chan struct{} // closed when the fields below are set
-	content Content
+	content document.Content
 	err     error
 	read    bool // false: who had claimed it did not get it, and does not say why
 }
@@ -54,7 +56,7 @@ func (a *again) settle(sequence uint64, c *claim) {
 }
 
 // one returns the content of a document that a step needs.
-func (a *again) one(ctx context.Context, sequence, step uint64) (Content, error) {
+func (a *again) one(ctx context.Context, sequence, step uint64) (document.Content, error) {
 	for {
 		c, mine := a.claim(sequence, step)
 		if mine {
@@ -63,7 +65,7 @@ func (a *again) one(ctx context.Context, sequence, step uint64) (Content, error)
 		}
 		select {
 		case <-ctx.Done():
-			return Content{}, ctx.Err()
+			return document.Content{}, ctx.Err()
 		case <-c.done:
 		}
 		if c.read {
@@ -108,7 +110,7 @@ func (a *again) many(ctx context.Context, sequences []uint64, needs map[uint64]u
 			}
 		}
 	}()
-	return a.docs.Again(ctx, wanted, func(d Document) {
+	return a.docs.Again(ctx, wanted, func(d document.Document) {
 		if d.Skip != "" { // no plan names it
 			return
 		}

@@ -5,16 +5,17 @@ import (
 	"errors"
 	"time"
 
+	"loaderd/loader/fault"
 	"loaderd/loader/mixture"
 )
 
-// tellWithin bounds how long Seal waits until Floors has been told where the run ends. The seal is in the plan log before that.
+// tellWithin bounds how long Seal waits until LowWatermarks has been told where the run ends. The seal is in the plan log before that.
 const tellWithin = 2 * time.Second
 
-// announcement carries the last documents of sealed streams from the leader's loop to Floors, so that producers learn where the run ends.
+// announcement carries the last documents of sealed streams from the leader's loop to LowWatermarks, so that producers learn where the run ends.
 type announcement struct {
 	at   chan ending   // holds a stream's last document once its seal is decided
-	told chan struct{} // closed when Floors has the first
+	told chan struct{} // closed when LowWatermarks has the first
 }
 
 // ending is the last document that the run reads of a source.
@@ -35,17 +36,17 @@ func (a announcement) decided(source int, at uint64) {
 	}
 }
 
-// announce tells producers that the run reads what they publish, and Floors and them where it ends, once that is decided.
+// announce tells producers that the run reads what they publish, and LowWatermarks and them where it ends, once that is decided.
 func (l *leader) announce(ctx context.Context) error {
 	all, err := l.streams.all(ctx, l.header)
 	if err != nil {
 		return err
 	}
 	for _, x := range all {
-		if x.Floors == nil {
+		if x.LowWatermarks == nil {
 			continue
 		}
-		if err := x.Floors.Tell(ctx); err != nil && ctx.Err() == nil {
+		if err := x.LowWatermarks.Tell(ctx); err != nil && ctx.Err() == nil {
 			l.log.Warn("those who publish to the document stream are not told that this run reads it", "stream", x.SourceBegin.Stream.Name, "error", err)
 		}
 	}
@@ -69,20 +70,20 @@ func (l *leader) announce(ctx context.Context) error {
 	}
 }
 
-// tellEnd tells Floors and producers where the run ends in a stream.
+// tellEnd tells LowWatermarks and producers where the run ends in a stream.
 func (l *leader) tellEnd(ctx context.Context, e ending) error {
 	all, err := l.streams.all(ctx, l.header)
 	if err != nil {
 		return err
 	}
 	x := all[e.source]
-	if x.Floors == nil {
+	if x.LowWatermarks == nil {
 		return nil
 	}
-	if err = x.Floors.Ends(ctx, l.term, e.at); err == nil {
-		err = x.Floors.Tell(ctx)
+	if err = x.LowWatermarks.Ends(ctx, l.term, e.at); err == nil {
+		err = x.LowWatermarks.Tell(ctx)
 	}
-	if errors.Is(err, ErrLeadershipLost) {
+	if errors.Is(err, fault.ErrLeadershipLost) {
 		return l.deposed(err)
 	}
 	if err != nil && ctx.Err() == nil {
@@ -92,7 +93,7 @@ func (l *leader) tellEnd(ctx context.Context, e ending) error {
 	return nil
 }
 
-// announced waits until Floors has been told, for tellWithin at most.
+// announced waits until LowWatermarks has been told, for tellWithin at most.
 func (l *leader) announced(ctx context.Context) {
 	limit := time.NewTimer(tellWithin)
 	defer limit.Stop()

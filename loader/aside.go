@@ -3,6 +3,8 @@ package loader
 import (
 	"context"
 	"time"
+
+	"loaderd/loader/state"
 )
 
 // aside is work of the leader that nobody waits for: sampling and measuring how long the run will be. It reads documents as planning does, and a message
@@ -40,5 +42,5 @@ func (a *aside) rest(ctx context.Context) error {
 func (l *leader) read() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.demand.Needed != everyStep
+	return l.demand.Needed != state.EveryStep
 }

@@ -4,19 +4,21 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"loaderd/loader/state"
 )
 
 // Work that nobody waits for takes a twentieth of the time while a rank reads, and all of it while none does or somebody has asked for what it finds out.
 func TestWorkAsideRests(t *testing.T) {
-	reads := demand{Needed: 7}
+	reads := state.Demand{Needed: 7}
 	for name, c := range map[string]struct {
-		demand demand
+		demand state.Demand
 		asked  bool
 		leaves time.Duration // of the rank
 		work   time.Duration
 		rest   time.Duration
 	}{
-		"nobody reads":       {demand: noDemand(), work: time.Second},
+		"nobody reads":       {demand: state.NewDemand(), work: time.Second},
 		"a rank reads":       {demand: reads, work: 20 * time.Millisecond, rest: 380 * time.Millisecond},
 		"it took long":       {demand: reads, work: time.Minute, rest: asideRest},
 		"somebody has asked": {demand: reads, asked: true, work: time.Second},
@@ -30,7 +32,7 @@ func TestWorkAsideRests(t *testing.T) {
 				a.begin()
 				time.Sleep(c.work)
 				if c.leaves > 0 {
-					time.AfterFunc(c.leaves, func() { l.update(func() { l.demand = noDemand() }) })
+					time.AfterFunc(c.leaves, func() { l.update(func() { l.demand = state.NewDemand() }) })
 				}
 				for _, want := range []time.Duration{c.rest, 0} { // at once again there is no work to rest from
 					began := time.Now()

@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"strconv"
 
-	"loaderd/loader/plan"
-
 	"golang.org/x/sync/errgroup"
+
+	"loaderd/loader/document"
+	"loaderd/loader/fault"
+	"loaderd/loader/plan"
 )
 
 // assembler gives rows of references their content. It depends on the plan and the document stream only, so any number of them
@@ -37,7 +39,7 @@ func (a *assembler) assemble(ctx context.Context, s *plan.Step, first, n int) (*
 		for _, p := range pieces {
 			text := texts[p.Doc]
 			if behind := int(p.Start) + int(p.Length); behind > text.Len() || int(p.Length) > left {
-				return nil, &Error{Reason: PlanMismatch,
+				return nil, &fault.Error{Reason: fault.PlanMismatch,
 					Message: fmt.Sprintf("step %d row %d names tokens [%d, %d) of %s, which has %d", s.Index, first+i, p.Start, behind, a.again.docs.document(p.Doc), text.Len()),
 					Do:      "the document or the tokenizer is not the one that was planned; check the tokenizer and the stream",
 					Facts:   map[string]string{"step": strconv.FormatUint(s.Index, 10), "sequence": strconv.FormatUint(plan.RefSequence(p.Doc), 10)}}
@@ -47,13 +49,13 @@ func (a *assembler) assemble(ctx context.Context, s *plan.Step, first, n int) (*
 				b.Begins = append(b.Begins, text.Stored)
 			}
 			if p.Start == 0 && text.Trace != nil {
-				b.Traced = append(b.Traced, Traced{text.Trace, p.Doc, first + i, text.Stored})
+				b.Traced = append(b.Traced, document.Traced{Trace: text.Trace, Document: p.Doc, Row: first + i, Stored: text.Stored})
 			}
 		}
 	}
 	masks, weighs, several := len(s.Repeats) > 0, false, false
 	for _, text := range texts {
-		masks, weighs = masks || text.Loss != nil, weighs || text.weighs()
+		masks, weighs = masks || text.Loss != nil, weighs || text.HasWeights()
 		several = several || text.Docs != nil
 	}
 	if masks {
@@ -69,7 +71,7 @@ func (a *assembler) assemble(ctx context.Context, s *plan.Step, first, n int) (*
 }
 
 // lose says which tokens have a loss.
-func (b *Batch) lose(s *plan.Step, texts map[uint64]Content) {
+func (b *Batch) lose(s *plan.Step, texts map[uint64]document.Content) {
 	repeats := s.Repeats
 	for len(repeats) > 0 && repeats[0].Row < b.First {
 		repeats = repeats[1:]
@@ -95,24 +97,24 @@ func (b *Batch) lose(s *plan.Step, texts map[uint64]Content) {
 }
 
 // within says which documents of their messages the pieces are of.
-func (b *Batch) within(texts map[uint64]Content) {
+func (b *Batch) within(texts map[uint64]document.Content) {
 	b.Within = make([][]Within, b.Rows)
 	for i, pieces := range b.Pieces {
 		b.Within[i] = make([]Within, len(pieces))
 		for k, p := range pieces {
-			index, start := texts[p.Doc].doc(p.Start)
+			index, start := texts[p.Doc].DocAt(p.Start)
 			b.Within[i][k] = Within{int32(index), start}
 		}
 	}
 }
 
 // weigh sets the factors of the pieces' losses. A document with a weight does not suffice: the weight can be 1, or that of another document of its message.
-func (b *Batch) weigh(texts map[uint64]Content) {
+func (b *Batch) weigh(texts map[uint64]document.Content) {
 	weights, others := make([][]float32, b.Rows), false
 	for i, pieces := range b.Pieces {
 		weights[i] = make([]float32, len(pieces))
 		for k, p := range pieces {
-			weights[i][k] = texts[p.Doc].weight(p.Start)
+			weights[i][k] = texts[p.Doc].WeightAt(p.Start)
 			others = others || weights[i][k] != 1
 		}
 	}
@@ -122,12 +124,12 @@ func (b *Batch) weigh(texts map[uint64]Content) {
 }
 
 // documents returns the content of every document that the batch names. The cache lends it what it has.
-func (a *assembler) documents(ctx context.Context, b *Batch) (map[uint64]Content, error) {
+func (a *assembler) documents(ctx context.Context, b *Batch) (map[uint64]document.Content, error) {
 	named := 0
 	for _, pieces := range b.Pieces {
 		named += len(pieces)
 	}
-	texts := make(map[uint64]Content, named)
+	texts := make(map[uint64]document.Content, named)
 	b.cache, b.lent = a.again.cache, make([]*cached, 0, named)
 	var missing []uint64
 	for _, pieces := range b.Pieces {
@@ -138,14 +140,14 @@ func (a *assembler) documents(ctx context.Context, b *Batch) (map[uint64]Content
 			x := b.cache.lend(p.Doc)
 			if x == nil {
 				missing = append(missing, p.Doc)
-				texts[p.Doc] = Content{}
+				texts[p.Doc] = document.Content{}
 				continue
 			}
 			texts[p.Doc] = x.content
 			b.lent = append(b.lent, x)
 		}
 	}
-	fetched := make([]Content, len(missing))
+	fetched := make([]document.Content, len(missing))
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(fetches)
 	for i, sequence := range missing {

@@ -9,6 +9,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"loaderd/loader/backend"
+	"loaderd/loader/document"
 	"loaderd/loader/plan"
 	"loaderd/loader/planner"
 )
@@ -40,7 +42,7 @@ type Recorded struct {
 // in = tokens out - repeated + dropped + waiting. The error names the first step that differs. The tokenizer is the one that docs makes
 // tokens with: it must be the plan's. Audit uses the plan, the documents and the log of e. progress and the log may
 // be nil.
-func Audit(ctx context.Context, e Edges, tokenizer plan.Tokenizer, progress func(Audited)) (Audited, error) {
+func Audit(ctx context.Context, e backend.Backends, tokenizer plan.Tokenizer, progress func(Audited)) (Audited, error) {
 	a := auditor{log: e.Log, plan: &planReader{log: e.Plan}, progress: progress}
 	h, err := a.plan.header(ctx)
 	if err != nil {
@@ -87,7 +89,7 @@ func (a *auditor) again(ctx context.Context, streams *streams, from func(context
 	group, reading := errgroup.WithContext(ctx)
 	defer group.Wait() // what failed there has failed a run before
 	defer cancel()     // ends the readers, and the scan of the log
-	a.feeds = newFeeds(reading, a.run, streams, group, a.onOpenAttempt, func(int, Source) {})
+	a.feeds = newFeeds(reading, a.run, streams, group, a.onOpenAttempt, func(int, document.Source) {})
 	a.replay = from(ctx)
 	a.replay.read = func(at uint64, e plan.Entry) {
 		if c, ok := e.(plan.Control); ok {
@@ -145,7 +147,7 @@ func (a *auditor) plans(ctx context.Context) error {
 			return nil
 		}
 		d := from.take()
-		ready, err := a.applier.Document(d.arrival())
+		ready, err := a.applier.Document(d.Arrival())
 		if err != nil {
 			return err
 		}

@@ -6,7 +6,10 @@ import (
 	"testing"
 
 	"loaderd/loader"
+	"loaderd/loader/backend"
+	"loaderd/loader/fault"
 	"loaderd/loader/plan"
+	"loaderd/loader/state"
 	"loaderd/packonline"
 )
 
@@ -18,7 +21,7 @@ func audited(t *testing.T, method string) (*world, []*loader.Batch) {
 	if _, err := run.Drain(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	read(t, run, loader.Place{World: 1}, 0, 5)
+	read(t, run, state.Place{World: 1}, 0, 5)
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -27,7 +30,7 @@ func audited(t *testing.T, method string) (*world, []*loader.Batch) {
 	if _, err := run.Seal(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	batches := read(t, run, loader.Place{World: 1}, 0, 0)
+	batches := read(t, run, state.Place{World: 1}, 0, 0)
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +40,7 @@ func audited(t *testing.T, method string) (*world, []*loader.Batch) {
 func TestAudit(t *testing.T) {
 	for _, method := range methods {
 		w, batches := audited(t, method)
-		have, err := loader.Audit(t.Context(), loader.Edges{Sources: onlySource{Documents: w.docs}, Plan: w.plan}, w.config.Tokenizer, nil)
+		have, err := loader.Audit(t.Context(), backend.Backends{Sources: onlySource{Documents: w.docs}, Plan: w.plan}, w.config.Tokenizer, nil)
 		if err != nil || have.Steps != uint64(len(batches)) || have.Planned != have.Steps || have.Documents != 300 || !have.Ended || have.Waiting != 0 {
 			t.Errorf("%s: %+v, %v", method, have, err)
 		}
@@ -51,20 +54,20 @@ func TestAuditFindsWhatIsWrong(t *testing.T) {
 	was := w.docs.docs[120].Tokens
 	w.docs.docs[120].Tokens = was[:len(was)-1]
 	w.docs.mu.Unlock()
-	if _, err := loader.Audit(t.Context(), loader.Edges{Sources: onlySource{Documents: w.docs}, Plan: w.plan}, w.config.Tokenizer, nil); reason(err) != loader.PlanMismatch {
+	if _, err := loader.Audit(t.Context(), backend.Backends{Sources: onlySource{Documents: w.docs}, Plan: w.plan}, w.config.Tokenizer, nil); reason(err) != fault.PlanMismatch {
 		t.Errorf("a document changed: %v", err)
 	}
 	w.docs.docs[120].Tokens = was
 	whole := w.docs.docs
 	w.docs.docs = whole[:290]
-	if _, err := loader.Audit(t.Context(), loader.Edges{Sources: onlySource{Documents: w.docs}, Plan: w.plan}, w.config.Tokenizer, nil); reason(err) != loader.DocumentLost {
+	if _, err := loader.Audit(t.Context(), backend.Backends{Sources: onlySource{Documents: w.docs}, Plan: w.plan}, w.config.Tokenizer, nil); reason(err) != fault.DocumentLost {
 		t.Errorf("documents are missing at the end: %v", err)
 	}
 	w.docs.docs = whole
 	w.plan.mu.Lock()
 	w.plan.records[4][9] ^= 1
 	w.plan.mu.Unlock()
-	if _, err := loader.Audit(t.Context(), loader.Edges{Sources: onlySource{Documents: w.docs}, Plan: w.plan}, w.config.Tokenizer, nil); err == nil {
+	if _, err := loader.Audit(t.Context(), backend.Backends{Sources: onlySource{Documents: w.docs}, Plan: w.plan}, w.config.Tokenizer, nil); err == nil {
 		t.Error("a damaged record was not found")
 	}
 }

@@ -1,8 +1,7 @@
 package loader
 
 import (
-	"math"
-
+	"loaderd/loader/document"
 	"loaderd/loader/plan"
 	"loaderd/packonline"
 )
@@ -23,11 +22,11 @@ type Batch struct {
 	// Within says for every row which documents of their messages its pieces are of; nil where no message of these rows holds several.
 	Within [][]Within
 	// Contents are those of the documents that the pieces name, with all their tokens, and what else came with them. They are shared: never change them.
-	Contents map[uint64]Content
+	Contents map[uint64]document.Content
 	// Begins are the documents whose first token is in these rows: when the stream took each, as Content.Stored, where that is known.
 	Begins []int64
 	// Traced are those of these documents that are sampled.
-	Traced []Traced
+	Traced []document.Traced
 
 	cache *contentCache // whose these are; nil: of nobody
 	lent  []*cached
@@ -44,9 +43,9 @@ func (b *Batch) Done() {
 
 // IDs writes the ids of the rows: Rows*Bucket of them, row after row.
 func (b *Batch) IDs(into []int32) {
-	eachPiece(b, into, b.Pad, func(slots []int32, c Content, p packonline.Piece) {
+	eachPiece(b, into, b.Pad, func(slots []int32, c document.Content, p packonline.Piece) {
 		if c.Narrow != nil {
-			widen(slots, c.Narrow[p.Start:p.Start+p.Length])
+			document.Widen(slots, c.Narrow[p.Start:p.Start+p.Length])
 			return
 		}
 		copy(slots, c.Tokens[p.Start:p.Start+p.Length])
@@ -56,18 +55,18 @@ func (b *Batch) IDs(into []int32) {
 // NarrowIDs writes the ids of the rows as 16 bits each, and reports whether all are in there.
 func (b *Batch) NarrowIDs(into []uint16) (ok bool) {
 	over := uint32(b.Pad)
-	eachPiece(b, into, uint16(b.Pad), func(slots []uint16, c Content, p packonline.Piece) {
+	eachPiece(b, into, uint16(b.Pad), func(slots []uint16, c document.Content, p packonline.Piece) {
 		if c.Narrow != nil {
 			copy(slots, c.Narrow[p.Start:p.Start+p.Length])
 			return
 		}
-		over |= narrow(slots, c.Tokens[p.Start:p.Start+p.Length])
+		over |= document.Narrow(slots, c.Tokens[p.Start:p.Start+p.Length])
 	})
-	return fits16(over)
+	return document.Fits16(over)
 }
 
 // eachPiece calls put for every piece, with the slots that it takes and the content of its document, and fills the slots of padding.
-func eachPiece[T int32 | uint16](b *Batch, slots []T, pad T, put func(slots []T, c Content, p packonline.Piece)) {
+func eachPiece[T int32 | uint16](b *Batch, slots []T, pad T, put func(slots []T, c document.Content, p packonline.Piece)) {
 	for i, pieces := range b.Pieces {
 		row := slots[i*b.Bucket : (i+1)*b.Bucket]
 		for _, p := range pieces {
@@ -80,43 +79,8 @@ func eachPiece[T int32 | uint16](b *Batch, slots []T, pad T, put func(slots []T,
 	}
 }
 
-// narrow writes ids as 16 bits each, and returns all bits that any of them has.
-func narrow(slots []uint16, ids []int32) (bits uint32) {
-	slots = slots[:len(ids)] // tells the compiler that there is one for each: twice as fast
-	for i, id := range ids {
-		slots[i] = uint16(id)
-		bits |= uint32(id)
-	}
-	return bits
-}
-
-// fits16 reports whether ids with these bits fit 16 bits: negative ones have the top bit set.
-func fits16(bits uint32) bool { return bits <= math.MaxUint16 }
-
-// widen is the reverse of narrow.
-func widen(slots []int32, ids []uint16) {
-	slots = slots[:len(ids)]
-	for i, id := range ids {
-		slots[i] = int32(id)
-	}
-}
-
 // Within says which of its message's documents a piece is of.
 type Within struct {
 	Index int32 // from 0
 	Start int32 // first token of that document among those of the message
-}
-
-// Place is a reader's place among the data-parallel ranks of a job.
-type Place struct {
-	Job   string // of one job the slowest rank counts, and jobs do not wait for each other; empty stands for plan.DefaultKeeper
-	Rank  int
-	World int
-	Peer  int // of several processes that read as one rank, such as those of tensor parallelism
-}
-
-// Slice returns the rows [first, first+n) of a step of the given number of rows that the rank takes (invariant: world-size freedom).
-func (p Place) Slice(rows int) (first, n int) {
-	n = rows / p.World
-	return p.Rank * n, n
 }

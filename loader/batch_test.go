@@ -5,19 +5,20 @@ import (
 	"testing"
 
 	"loaderd/loader"
+	"loaderd/loader/document"
 	"loaderd/packonline"
 )
 
 // Rows hold the ids of their pieces, and padding behind them; as 16 bits each, where all fit.
 func TestIDsOfABatch(t *testing.T) {
-	const document, bucket, last = 7, 8, 5
-	pieces := [][]packonline.Piece{{{Doc: document, Start: 2, Length: 3}, {Doc: document, Length: 1}}, {{Doc: document, Start: 1, Length: last}}, {}}
+	const ref, bucket, last = 7, 8, 5
+	pieces := [][]packonline.Piece{{{Doc: ref, Start: 2, Length: 3}, {Doc: ref, Length: 1}}, {{Doc: ref, Start: 1, Length: last}}, {}}
 	for _, id := range []int32{0, 1, 1<<15 - 1, 1 << 15, 1<<16 - 1, 1 << 16, 1<<31 - 1, -1, -1 << 16, -1 << 31} {
 		for at := range last + 1 {
 			ids := []int32{10, 11, 12, 13, 14, 15}
 			ids[at] = id
-			content := loader.Content{Tokens: ids}
-			b := &loader.Batch{Bucket: bucket, Rows: len(pieces), Pieces: pieces, Pad: 9, Contents: map[uint64]loader.Content{document: content}}
+			content := document.Content{Tokens: ids}
+			b := &loader.Batch{Bucket: bucket, Rows: len(pieces), Pieces: pieces, Pad: 9, Contents: map[uint64]document.Content{ref: content}}
 			wide := slices.Concat(ids[2:5], ids[:1], slices.Repeat([]int32{9}, 4), ids[1:], slices.Repeat([]int32{9}, 3+bucket))
 			have, narrow, want := slices.Repeat([]int32{-5}, len(wide)), slices.Repeat([]uint16{5}, len(wide)), make([]uint16, len(wide))
 			for i, id := range wide {
@@ -34,7 +35,7 @@ func TestIDsOfABatch(t *testing.T) {
 				fits && 2*small.Bytes() != content.Bytes() {
 				t.Fatalf("%d narrowed: %+v", ids, small)
 			}
-			b.Contents[document] = small
+			b.Contents[ref] = small
 			clear(have)
 			clear(narrow)
 			if b.IDs(have); !slices.Equal(have, wide) {

@@ -8,8 +8,11 @@ import (
 	"testing"
 
 	"loaderd/loader"
+	"loaderd/loader/backend"
+	"loaderd/loader/document"
 	"loaderd/loader/internal/plantest"
 	"loaderd/loader/plan"
+	"loaderd/loader/state"
 	"loaderd/packonline"
 )
 
@@ -23,7 +26,7 @@ func (w *world) messages(n int) (used []int) {
 			used = append(used, 1+i%20)
 			continue
 		}
-		d := loader.Document{}
+		d := document.Document{}
 		var losses []int32
 		count := 0
 		for k := range 1 + r.IntN(6) {
@@ -40,7 +43,7 @@ func (w *world) messages(n int) (used []int) {
 			if x.Skip == "" {
 				count += x.Length
 			}
-			d.Docs = append(d.Docs, loader.Doc{Start: int32(len(d.Tokens)), Weight: weightOf(uint64(k))})
+			d.Docs = append(d.Docs, document.Doc{Start: int32(len(d.Tokens)), Weight: weightOf(uint64(k))})
 			d.Tokens = append(d.Tokens, make([]int32, x.Length)...)
 			d.Parts = append(d.Parts, x)
 			losses = append(losses, runs(x)...)
@@ -137,7 +140,7 @@ func TestMessagesOfSeveralDocuments(t *testing.T) {
 			for _, b := range want {
 				whole.checkMessages(t, b)
 			}
-			if _, err := loader.Audit(t.Context(), loader.Edges{Sources: onlySource{Documents: whole.docs}, Plan: whole.plan}, c.Tokenizer, nil); err != nil {
+			if _, err := loader.Audit(t.Context(), backend.Backends{Sources: onlySource{Documents: whole.docs}, Plan: whole.plan}, c.Tokenizer, nil); err != nil {
 				t.Error(err)
 			}
 			w := newWorld(c)
@@ -150,7 +153,7 @@ func TestMessagesOfSeveralDocuments(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				for _, b := range read(t, run, loader.Place{World: 1}, uint64(got), min(3, len(want)-got)) {
+				for _, b := range read(t, run, state.Place{World: 1}, uint64(got), min(3, len(want)-got)) {
 					if !reflect.DeepEqual(b, want[got]) {
 						t.Fatalf("step %d behind a restart is another one", got)
 					}

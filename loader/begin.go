@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"loaderd/loader/backend"
+	"loaderd/loader/fault"
 	"loaderd/loader/plan"
 )
 
@@ -29,9 +31,9 @@ func (s *streams) clear(ctx context.Context, h plan.Header) error {
 
 func (x opened) clear(ctx context.Context, h plan.Header) error {
 	var left uint64 // the first document that is not given up
-	if x.Floors != nil {
+	if x.LowWatermarks != nil {
 		var err error
-		if left, err = x.Floors.Begin(ctx, x.Start); err != nil {
+		if left, err = x.LowWatermarks.Begin(ctx, x.Start); err != nil {
 			return err
 		}
 	}
@@ -44,7 +46,7 @@ func (x opened) clear(ctx context.Context, h plan.Header) error {
 		if h.Parent != nil {
 			do = "fork at a later step; an epoch of a source can be read again only while all of its documents are there"
 		}
-		err = &Error{Reason: DocumentLost, Message: fmt.Sprintf("document %d of source %s, where the run was to begin, is purged", x.Start, x.Name), Do: do}
+		err = &fault.Error{Reason: fault.DocumentLost, Message: fmt.Sprintf("document %d of source %s, where the run was to begin, is purged", x.Start, x.Name), Do: do}
 	}
 	return err
 }
@@ -52,9 +54,9 @@ func (x opened) clear(ctx context.Context, h plan.Header) error {
 // headerTerm is the term of who has written the header of a run that others will lead: every leader has a higher one.
 const headerTerm = 1
 
-// claim makes a term the one that speaks for the run. begun says that its plan holds nothing but its header and terms. It returns the
+// claimCheckpoints makes a term the one that speaks for the run. begun says that its plan holds nothing but its header and terms. It returns the
 // checkpoints that count.
-func (e Edges) claim(ctx context.Context, term uint64, begun bool) ([]Stored, error) {
+func claimCheckpoints(ctx context.Context, e backend.Backends, term uint64, begun bool) ([]backend.Stored, error) {
 	if e.Checkpoints == nil {
 		return nil, nil
 	}
@@ -67,23 +69,23 @@ func (s *streams) claim(ctx context.Context, term uint64, h plan.Header) (needs,
 	first := make(needs, len(all))
 	for i, x := range all {
 		first[i] = x.Start
-		if err == nil && x.Floors != nil {
-			first[i], err = x.Floors.Claim(ctx, term, x.Start)
+		if err == nil && x.LowWatermarks != nil {
+			first[i], err = x.LowWatermarks.Claim(ctx, term, x.Start)
 		}
 	}
 	return first, err
 }
 
-// Begin writes the header of a forked run, and the state that it begins with, into its empty plan log, after it has told Floors what the run needs. A daemon that serves
+// Begin writes the header of a forked run, and the state that it begins with, into its empty plan log, after it has told LowWatermarks what the run needs. A daemon that serves
 // the run with the header's configuration goes on from there.
-func Begin(ctx context.Context, e Edges, h plan.Header) error {
-	if err := e.begin(ctx, h); err != nil {
+func Begin(ctx context.Context, e backend.Backends, h plan.Header) error {
+	if err := begin(ctx, e, h); err != nil {
 		return fmt.Errorf("begin run %s: %w", h.Run, err)
 	}
 	return nil
 }
 
-func (e Edges) begin(ctx context.Context, h plan.Header) error {
+func begin(ctx context.Context, e backend.Backends, h plan.Header) error {
 	last, err := e.Plan.Last(ctx)
 	if err != nil {
 		return err
@@ -108,7 +110,7 @@ func (e Edges) begin(ctx context.Context, h plan.Header) error {
 	if err := e.Plan.Append(ctx, 0, append([][]byte{record}, state...)...); err != nil {
 		return err
 	}
-	if _, err = e.claim(ctx, headerTerm, true); err == nil {
+	if _, err = claimCheckpoints(ctx, e, headerTerm, true); err == nil {
 		_, err = all.claim(ctx, headerTerm, h)
 	}
 	return err

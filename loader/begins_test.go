@@ -4,7 +4,8 @@ import (
 	"slices"
 	"testing"
 
-	"loaderd/loader"
+	"loaderd/loader/document"
+	"loaderd/loader/state"
 )
 
 // Each document's time comes once for the ranks of a job, where its first token is: from the cache and read again, however it was cut.
@@ -15,7 +16,7 @@ func TestBatchesTellWhenTheirDocumentsCame(t *testing.T) {
 			w.options.CacheBytes = cache
 			var want []int64
 			for i, n := range someLengths(4, 100) {
-				d := loader.Document{Content: loader.Content{Tokens: documentTokens(uint64(i+1), n)}}
+				d := document.Document{Content: document.Content{Tokens: documentTokens(uint64(i+1), n)}}
 				if i%10 > 0 { // the others' time is not known
 					d.Stored = int64(1000 + i)
 					want = append(want, d.Stored)
@@ -28,7 +29,7 @@ func TestBatchesTellWhenTheirDocumentsCame(t *testing.T) {
 			}
 			var got []int64
 			for rank := range 2 {
-				for _, b := range read(t, run, loader.Place{Rank: rank, World: 2, Job: []string{"one", "other"}[rank]}, 0, 0) {
+				for _, b := range read(t, run, state.Place{Rank: rank, World: 2, Job: []string{"one", "other"}[rank]}, 0, 0) {
 					got = append(got, b.Begins...)
 				}
 			}

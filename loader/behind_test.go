@@ -12,6 +12,10 @@ import (
 	"time"
 
 	"loaderd/loader"
+	"loaderd/loader/backend"
+	"loaderd/loader/document"
+	"loaderd/loader/fault"
+	"loaderd/loader/state"
 )
 
 // behindLog shows an old end of the plan while old says so.
@@ -44,24 +48,24 @@ func TestALeaderInDoubtDoesNotSayThatAStepIsNotPlanned(t *testing.T) {
 		w.options.Ahead, w.options.Checkpoint = 2, 0
 		w.docs.lengths(slices.Repeat([]int{16}, 400)...)
 		first, stop := w.join(t, company, "first")
-		read(t, first, loader.Place{World: 1}, 0, 5)
+		read(t, first, state.Place{World: 1}, 0, 5)
 		second, stopSecond := w.join(t, company, "second")
 		company.oust(doubts)
-		if _, err := first.Join(loader.Place{World: 1}, 38); reason(err) != loader.NotLeading {
+		if _, err := first.Join(state.Place{World: 1}, 38); reason(err) != fault.NotLeading {
 			t.Errorf("while it is in doubt: Join = %v", err)
 		}
-		read(t, second, loader.Place{World: 1}, 0, 40)
+		read(t, second, state.Place{World: 1}, 0, 40)
 		for range 1000 {
-			r, err := first.Join(loader.Place{World: 1}, 38)
+			r, err := first.Join(state.Place{World: 1}, 38)
 			if err == nil {
 				r.Close()
-			} else if reason(err) != loader.NotLeading {
+			} else if reason(err) != fault.NotLeading {
 				t.Fatalf("later: Join = %v", err)
 			}
 			time.Sleep(10 * time.Millisecond)
 		}
 		time.Sleep(10 * time.Second) // it has learned who leads
-		if r, err := first.Join(loader.Place{World: 1}, 38); err != nil {
+		if r, err := first.Join(state.Place{World: 1}, 38); err != nil {
 			t.Errorf("Join = %v", err)
 		} else {
 			r.Close()
@@ -80,26 +84,26 @@ func TestADaemonThatHasNotHeardOfALeader(t *testing.T) {
 		w.options.Ahead, w.options.Checkpoint = 2, 0
 		w.docs.lengths(slices.Repeat([]int{16}, 400)...)
 		first, stop := w.join(t, company, "first")
-		read(t, first, loader.Place{World: 1}, 0, 40)
+		read(t, first, state.Place{World: 1}, 0, 40)
 		company.setDeaf(true)
 		var caughtUp atomic.Bool
-		w.edges = func(e *loader.Edges) { e.Plan = behindLog{w.plan, 10, func() bool { return !caughtUp.Load() }} }
+		w.edges = func(e *backend.Backends) { e.Plan = behindLog{w.plan, 10, func() bool { return !caughtUp.Load() }} }
 		second, stopSecond := w.join(t, company, "second")
-		if _, err := second.Join(loader.Place{World: 1}, 38); reason(err) != loader.NotLeading {
+		if _, err := second.Join(state.Place{World: 1}, 38); reason(err) != fault.NotLeading {
 			t.Errorf("Join = %v", err)
 		}
 		company.setDeaf(false)
 		time.Sleep(time.Second)
-		if _, err := second.Join(loader.Place{World: 1}, 1000); reason(err) != loader.StepNotPlanned {
+		if _, err := second.Join(state.Place{World: 1}, 1000); reason(err) != fault.StepNotPlanned {
 			t.Errorf("Join = %v", err)
 		}
-		if r, err := second.Join(loader.Place{World: 1}, first.Info().Planned+1); err != nil { // further than any reader was
+		if r, err := second.Join(state.Place{World: 1}, first.Info().Planned+1); err != nil { // further than any reader was
 			t.Errorf("Join = %v", err)
 		} else {
 			r.Close()
 		}
 		caughtUp.Store(true)
-		if batches := read(t, second, loader.Place{World: 1}, 38, 3); len(batches) != 3 {
+		if batches := read(t, second, state.Place{World: 1}, 38, 3); len(batches) != 3 {
 			t.Errorf("%d steps", len(batches))
 		}
 		if err := errors.Join(stop(), stopSecond()); err != nil {
@@ -109,9 +113,9 @@ func TestADaemonThatHasNotHeardOfALeader(t *testing.T) {
 }
 
 // neverLeads is a candidate that does not get the lead.
-type neverLeads struct{ loader.Elector }
+type neverLeads struct{ backend.Elector }
 
-func (neverLeads) Acquire(ctx context.Context) (loader.Lease, error) {
+func (neverLeads) Acquire(ctx context.Context) (backend.Lease, error) {
 	<-ctx.Done()
 	return nil, ctx.Err()
 }
@@ -130,11 +134,11 @@ func behindWhenAnotherLeads(t *testing.T, deaf bool) {
 		w.docs.lengths(slices.Repeat([]int{16}, 400)...)
 		_, stop := w.join(t, company, "first")
 		var behind atomic.Bool
-		w.edges = func(e *loader.Edges) { e.Plan = behindLog{w.plan, 1 << 40, behind.Load} }
+		w.edges = func(e *backend.Backends) { e.Plan = behindLog{w.plan, 1 << 40, behind.Load} }
 		third, err := func() (*loader.Run, error) {
-			defer func(before func(*loader.Edges)) { w.edges = before }(w.edges)
+			defer func(before func(*backend.Backends)) { w.edges = before }(w.edges)
 			plan := w.edges
-			w.edges = func(e *loader.Edges) {
+			w.edges = func(e *backend.Backends) {
 				plan(e)
 				e.Elector, e.Bus, e.Daemon = neverLeads{company}, company, "third"
 			}
@@ -148,18 +152,18 @@ func behindWhenAnotherLeads(t *testing.T, deaf bool) {
 		go func() { ended <- third.Serve(ctx) }()
 		w.edges = nil
 		second, stopSecond := w.join(t, company, "second")
-		read(t, third, loader.Place{World: 1}, 0, 5)
+		read(t, third, state.Place{World: 1}, 0, 5)
 		time.Sleep(time.Second) // it has heard of the leader
 		behind.Store(true)
 		company.setDeaf(deaf)
 		if err := stop(); err != nil {
 			t.Error(err)
 		}
-		read(t, second, loader.Place{World: 1}, 0, 40)
+		read(t, second, state.Place{World: 1}, 0, 40)
 		for range 500 {
-			if r, err := third.Join(loader.Place{World: 1}, 38); err == nil {
+			if r, err := third.Join(state.Place{World: 1}, 38); err == nil {
 				r.Close()
-			} else if reason(err) != loader.NotLeading {
+			} else if reason(err) != fault.NotLeading {
 				t.Fatalf("Join = %v", err)
 			}
 			time.Sleep(10 * time.Millisecond)
@@ -167,10 +171,10 @@ func behindWhenAnotherLeads(t *testing.T, deaf bool) {
 		behind.Store(false)
 		company.setDeaf(false)
 		time.Sleep(5 * time.Second)
-		if _, err := third.Join(loader.Place{World: 1}, 1000); reason(err) != loader.StepNotPlanned {
+		if _, err := third.Join(state.Place{World: 1}, 1000); reason(err) != fault.StepNotPlanned {
 			t.Errorf("when it has caught up: Join = %v", err)
 		}
-		if batches := read(t, third, loader.Place{World: 1}, 38, 3); len(batches) != 3 {
+		if batches := read(t, third, state.Place{World: 1}, 38, 3); len(batches) != 3 {
 			t.Errorf("%d steps", len(batches))
 		}
 		end()
@@ -187,10 +191,10 @@ func TestAnOldEndBesideACheckpoint(t *testing.T) {
 		w.options.Ahead, w.options.Checkpoint = 2, 4
 		w.docs.lengths(slices.Repeat([]int{16}, 400)...)
 		first, stop := w.join(t, company, "first")
-		read(t, first, loader.Place{World: 1}, 0, 40)
+		read(t, first, state.Place{World: 1}, 0, 40)
 		eventually(t, func() bool { return first.Stats().Checkpoint > 8 })
 		asked := 0
-		w.edges = func(e *loader.Edges) {
+		w.edges = func(e *backend.Backends) {
 			e.Plan = behindLog{w.plan, 10, func() bool { asked++; return asked == 2 || asked == 4 }} // the two reads of the end
 		}
 		company.setDeaf(true)
@@ -211,16 +215,16 @@ type robbed struct {
 }
 
 type robbedSource struct {
-	loader.Source
+	document.Source
 	lost chan struct{}
 }
 
-func (d robbed) Read(ctx context.Context, from uint64) (loader.Source, error) {
+func (d robbed) Read(ctx context.Context, from uint64) (document.Source, error) {
 	s, err := d.memDocs.Read(ctx, from)
 	return robbedSource{s, d.lost}, err
 }
 
-func (s robbedSource) Next(ctx context.Context) ([]loader.Document, error) {
+func (s robbedSource) Next(ctx context.Context) ([]document.Document, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() {
@@ -245,16 +249,16 @@ func TestALossSeenByOneThatLeadsNoMore(t *testing.T) {
 		w, company := newWorld(config("concat")), newCompany()
 		w.docs.lengths(slices.Repeat([]int{16}, 100)...)
 		lost := make(chan struct{})
-		w.edges = func(e *loader.Edges) { e.Sources = onlySource{Documents: robbed{w.docs, lost}} }
+		w.edges = func(e *backend.Backends) { e.Sources = onlySource{Documents: robbed{w.docs, lost}} }
 		first, stop := w.join(t, company, "first")
-		read(t, first, loader.Place{World: 1}, 0, 3)
+		read(t, first, state.Place{World: 1}, 0, 3)
 		company.oust(doubts)
 		close(lost)
 		w.edges = nil
 		w.docs.lengths(slices.Repeat([]int{16}, 100)...)
 		second, stopSecond := w.join(t, company, "second")
-		want := read(t, second, loader.Place{World: 1}, 0, 20)
-		if have := read(t, first, loader.Place{World: 1}, 0, 20); !reflect.DeepEqual(have, want) {
+		want := read(t, second, state.Place{World: 1}, 0, 20)
+		if have := read(t, first, state.Place{World: 1}, 0, 20); !reflect.DeepEqual(have, want) {
 			t.Error("it follows with other steps")
 		}
 		if err := errors.Join(stop(), stopSecond()); err != nil {
@@ -271,7 +275,7 @@ func TestAReleaseThatOneHasNotReadOf(t *testing.T) {
 		w.options.Ahead, w.options.Checkpoint, w.options.ReleaseAfter = 2, 2, time.Millisecond
 		w.docs.lengths(slices.Repeat([]int{16}, 400)...)
 		first, stop := w.join(t, company, "first")
-		read(t, first, loader.Place{Job: "a", World: 1}, 0, 30)
+		read(t, first, state.Place{Job: "a", World: 1}, 0, 30)
 		second, stopSecond := w.join(t, company, "second")
 		eventually(t, func() bool { return second.Info().Planned == first.Info().Planned })
 		early, err := second.Step(t.Context(), 3)
@@ -289,7 +293,7 @@ func TestAReleaseThatOneHasNotReadOf(t *testing.T) {
 		if have := second.Info().Keepers["a"]; have != 0 {
 			t.Fatalf("it knows of the commit of step %d", have)
 		}
-		if _, err := second.Assemble(t.Context(), early, 0, 1); reason(err) != loader.StepReleased {
+		if _, err := second.Assemble(t.Context(), early, 0, 1); reason(err) != fault.StepReleased {
 			t.Errorf("Assemble = %v", err)
 		}
 		if err := errors.Join(stop(), stopSecond()); err != nil {

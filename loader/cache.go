@@ -3,7 +3,9 @@ package loader
 import (
 	"sync"
 
+	"loaderd/loader/document"
 	"loaderd/loader/plan"
+	"loaderd/loader/state"
 )
 
 // contentCache keeps the content of documents for the rows that are assembled of them, bounded in bytes. What no reader needs any more goes first
@@ -24,7 +26,7 @@ type contentCache struct {
 // cached is a document in the cache.
 type cached struct {
 	document uint64 // as the plan names it
-	content  Content
+	content  document.Content
 	again    bool // the content's memory may be used again when the document is dropped, ...
 	lent     int  // ... unless so many have what they were lent
 	in       *class
@@ -51,12 +53,12 @@ func (x *cached) cost() int64 { return x.content.Bytes() + entryBytes }
 // newContentCache returns a cache of so many bytes; recent is how many steps behind the newest one are as needed, while there are no readers.
 func newContentCache(limit int64, recent uint64) *contentCache {
 	c := &contentCache{limit: limit, held: map[uint64]*cached{}}
-	c.need = need{held: c.held, sort: c.sort, recent: recent, reads: everyStep, due: map[uint64][]uint64{}, whole: map[uint64]int64{}, shown: chain{order: byArrival}}
+	c.need = need{held: c.held, sort: c.sort, recent: recent, reads: state.EveryStep, due: map[uint64][]uint64{}, whole: map[uint64]int64{}, shown: chain{order: byArrival}}
 	return c
 }
 
 // show takes in a document that the planner is about to see as the arrival of a number: steps that are not planned yet will need all of it.
-func (c *contentCache) show(document, arrival uint64, content Content) {
+func (c *contentCache) show(document, arrival uint64, content document.Content) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	x := c.entry(document, content, content.Again)
@@ -65,7 +67,7 @@ func (c *contentCache) show(document, arrival uint64, content Content) {
 }
 
 // put takes in a document that was read again for a step, and which others may have.
-func (c *contentCache) put(document, step uint64, content Content) {
+func (c *contentCache) put(document, step uint64, content document.Content) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	x := c.entry(document, content, false)
@@ -114,14 +116,14 @@ func (c *contentCache) giveBack(all []*cached) {
 }
 
 // peek returns a document's content, which stays as it is, and notes nothing else.
-func (c *contentCache) peek(document uint64) (Content, bool) {
+func (c *contentCache) peek(ref uint64) (document.Content, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if x, ok := c.held[document]; ok {
+	if x, ok := c.held[ref]; ok {
 		x.again = false
 		return x.content, true
 	}
-	return Content{}, false
+	return document.Content{}, false
 }
 
 // touch notes that a step needs a document and makes it the most recently used one. It returns its bytes; false when it is not there.
@@ -154,7 +156,7 @@ func (c *contentCache) stats() (bytes, hits, misses int64) {
 // Everything below is called with mu held.
 
 // entry returns the entry of a document, a new one where it is not there.
-func (c *contentCache) entry(document uint64, content Content, again bool) *cached {
+func (c *contentCache) entry(document uint64, content document.Content, again bool) *cached {
 	x, ok := c.held[document]
 	if !ok {
 		x = &cached{document: document, content: content, again: again}
@@ -203,7 +205,7 @@ func (c *contentCache) dropOf(in *class, newest *cached) bool {
 	delete(c.held, x.document)
 	if x.again && x.lent == 0 {
 		ids := x.content.Narrow
-		narrowIDs.Put(&ids)
+		document.NarrowIDs.Put(&ids)
 	}
 	return true
 }

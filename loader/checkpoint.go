@@ -9,44 +9,11 @@ import (
 	"strconv"
 	"time"
 
+	"loaderd/loader/backend"
+	"loaderd/loader/fault"
 	"loaderd/loader/plan"
 	"loaderd/loader/planner"
 )
-
-// Checkpoints stores planner states of a run. What a term is for, is refused with ErrLeadershipLost once a later one has claimed them.
-type Checkpoints interface {
-	// Claim makes a term the one that stores them, and returns those that count. Of a plan that has just begun, those of an earlier plan of
-	// the run do not count any more.
-	Claim(ctx context.Context, term uint64, begun bool) ([]Stored, error)
-	// Put stores the state behind so many steps, and returns those that count then: see KeepCheckpoints.
-	Put(ctx context.Context, term, step uint64, data []byte) ([]Stored, error)
-	Get(ctx context.Context, name string) ([]byte, error)
-	// List returns those that count, by ascending step.
-	List(ctx context.Context) ([]Stored, error)
-}
-
-// Stored is a checkpoint that counts.
-type Stored struct {
-	Name  string `json:"name"`
-	Step  uint64 `json:"step"` // that it goes on with
-	Bytes int64  `json:"bytes"`
-	// Earlier says that it was stored for an earlier plan of the run. This one is another, or what was restored of that one.
-	Earlier bool `json:"-"`
-}
-
-// checkpointsKept is how many count; an older one is used where the newest cannot be.
-const checkpointsKept = 3
-
-// KeepCheckpoints returns which checkpoints count once another one is stored, by ascending step, and which do not any more: all but the newest
-// ones, and those of the same or later steps. These are not of this plan, for its planner has been to its end before it stores anything.
-func KeepCheckpoints(count []Stored, put Stored) (kept, dropped []Stored) {
-	behind := slices.IndexFunc(count, func(s Stored) bool { return s.Step >= put.Step })
-	if behind < 0 {
-		behind = len(count)
-	}
-	oldest := max(behind+1-checkpointsKept, 0)
-	return append(slices.Clone(count[oldest:behind]), put), slices.Concat(count[:oldest], count[behind:])
-}
 
 // checkpoint saves the planner's state when Options.Checkpoint steps have come since the last checkpoint and none is being stored, or always
 // when forced. If it cannot be stored, the next restart takes longer and nothing else is lost.
@@ -70,11 +37,11 @@ const maxAskers = 64
 func (l *loop) ask(ctx context.Context, q request) error {
 	switch {
 	case l.applier.Ended:
-		return l.tell(ctx, q, refusal(BadTicket, "the run has ended at step %d: its plan is complete and needs no checkpoint", l.applier.Planner.Next()))
+		return l.tell(ctx, q, refusal(fault.BadTicket, "the run has ended at step %d: its plan is complete and needs no checkpoint", l.applier.Planner.Next()))
 	case l.edges.Checkpoints == nil:
-		return l.tell(ctx, q, refusal(BadTicket, "this run has no place for checkpoints"))
+		return l.tell(ctx, q, refusal(fault.BadTicket, "this run has no place for checkpoints"))
 	case len(l.askers) == maxAskers:
-		q.reply <- answer{err: &Error{Reason: PlanLogDown, Message: fmt.Sprintf("%d requests wait for a checkpoint", maxAskers),
+		q.reply <- answer{err: &fault.Error{Reason: fault.PlanLogDown, Message: fmt.Sprintf("%d requests wait for a checkpoint", maxAskers),
 			Do: "check the JetStream server and its disk, and ask again"}}
 		return nil
 	}
@@ -91,10 +58,10 @@ func (l *loop) answer(ctx context.Context) error {
 	l.askers = nil
 	return l.save(ctx, func(err error) {
 		switch {
-		case errors.Is(err, ErrLeadershipLost), errors.Is(err, context.Canceled): // this process leads no more
-			err = ErrNoLeader
+		case errors.Is(err, fault.ErrLeadershipLost), errors.Is(err, context.Canceled): // this process leads no more
+			err = fault.ErrNoLeader
 		case err != nil:
-			err = &Error{Reason: PlanLogDown, Message: "the checkpoint was not stored", Err: err,
+			err = &fault.Error{Reason: fault.PlanLogDown, Message: "the checkpoint was not stored", Err: err,
 				Do: "check the JetStream server and its disk, and ask again"}
 		}
 		for _, q := range askers {
@@ -122,7 +89,7 @@ func (l *leader) storeCheckpoint(ctx context.Context, step uint64, data []byte) 
 }
 
 // restore makes the planner: from the newest of these checkpoints that fits the plan log, else at the start of the run.
-func (l *leader) restore(ctx context.Context, stored []Stored) (err error) {
+func (l *leader) restore(ctx context.Context, stored []backend.Stored) (err error) {
 	l.update(func() {
 		l.stored = stored
 	})
@@ -133,8 +100,8 @@ func (l *leader) restore(ctx context.Context, stored []Stored) (err error) {
 			l.log.Info("planner restored", "checkpoint", s.Name, "step", p.Next(), "document", p.Cursor().Last())
 			return nil
 		}
-		var truncated *Error
-		if errors.As(err, &truncated) && truncated.Reason == PlanTruncated {
+		var truncated *fault.Error
+		if errors.As(err, &truncated) && truncated.Reason == fault.PlanTruncated {
 			return err
 		}
 		l.log.Warn("checkpoint not usable; trying an older one", "checkpoint", s.Name, "error", err)
@@ -146,8 +113,8 @@ func (l *leader) restore(ctx context.Context, stored []Stored) (err error) {
 	return readTraits(ctx, l.applier.Planner, l.streams) // of what a fork inherited
 }
 
-// checkpoints lists what is stored for a plan, which is bare or not.
-func (e Edges) checkpoints(ctx context.Context, bare bool) ([]Stored, error) {
+// listCheckpoints lists what is stored for a plan, which is bare or not.
+func listCheckpoints(ctx context.Context, e backend.Backends, bare bool) ([]backend.Stored, error) {
 	if e.Checkpoints == nil {
 		return nil, nil
 	}
@@ -155,15 +122,15 @@ func (e Edges) checkpoints(ctx context.Context, bare bool) ([]Stored, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list checkpoints: %w", err)
 	}
-	return slices.DeleteFunc(stored, func(s Stored) bool { return bare && s.Earlier }), nil
+	return slices.DeleteFunc(stored, func(s backend.Stored) bool { return bare && s.Earlier }), nil
 }
 
 // truncated is the error for a plan that has lost its end: a checkpoint of this run was taken behind a record that the plan no longer has.
 // The lost record may be a drain, a seal or a commit, and without it planning would go on with other steps than were served.
-func (l *leader) truncated(s Stored, c plan.Checkpoint) error {
+func (l *leader) truncated(s backend.Stored, c plan.Checkpoint) error {
 	have := l.found
 	was, steps := strconv.FormatUint(c.Tail.Position, 10), strconv.FormatUint(s.Step, 10)
-	return &Error{Reason: PlanTruncated,
+	return &fault.Error{Reason: fault.PlanTruncated,
 		Message: fmt.Sprintf("the plan of run %s ends with record %d and %d steps; it once had record %s and %s steps, as checkpoint %s proves: its end is lost",
 			l.name, have.records, have.steps, was, steps, s.Name),
 		Do: "restore the plan's stream from its backup; without one, loaderd repair copies what is left into a usable plan and says what is lost",
@@ -171,7 +138,7 @@ func (l *leader) truncated(s Stored, c plan.Checkpoint) error {
 			"records_once": was, "steps_once": steps}}
 }
 
-func (l *leader) load(ctx context.Context, s Stored) error {
+func (l *leader) load(ctx context.Context, s backend.Stored) error {
 	b, err := l.edges.Checkpoints.Get(ctx, s.Name)
 	if err != nil {
 		return fmt.Errorf("read: %w", err)

@@ -9,7 +9,10 @@ import (
 	"time"
 
 	"loaderd/loader"
+	"loaderd/loader/backend"
+	"loaderd/loader/fault"
 	"loaderd/loader/plan"
+	"loaderd/loader/state"
 )
 
 // heldCheckpoints holds every Put until it is let through or its context ends.
@@ -19,7 +22,7 @@ type heldCheckpoints struct {
 	through chan struct{}
 }
 
-func (c heldCheckpoints) Put(ctx context.Context, term, step uint64, data []byte) ([]loader.Stored, error) {
+func (c heldCheckpoints) Put(ctx context.Context, term, step uint64, data []byte) ([]backend.Stored, error) {
 	c.began <- struct{}{}
 	select {
 	case <-c.through:
@@ -31,7 +34,7 @@ func (c heldCheckpoints) Put(ctx context.Context, term, step uint64, data []byte
 
 func (w *world) holdCheckpoints() heldCheckpoints {
 	c := heldCheckpoints{w.checkpoints, make(chan struct{}, 100), make(chan struct{})}
-	w.edges = func(e *loader.Edges) { e.Checkpoints = c }
+	w.edges = func(e *backend.Backends) { e.Checkpoints = c }
 	return c
 }
 
@@ -49,7 +52,7 @@ func TestCheckpointCoversCommitsOnTheirWay(t *testing.T) {
 		committed <- err
 	}()
 	eventually(t, func() bool { return w.plan.held() == 1 })
-	r, err := run.Join(loader.Place{World: 1}, 4)
+	r, err := run.Join(state.Place{World: 1}, 4)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +94,7 @@ func TestCheckpointTellsItsStep(t *testing.T) {
 		asked <- err
 	}()
 	<-c.began
-	r, err := run.Join(loader.Place{World: 1}, 5)
+	r, err := run.Join(state.Place{World: 1}, 5)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +120,7 @@ func TestCheckpointsThatTakeLong(t *testing.T) {
 	c := w.holdCheckpoints()
 	run, stop := w.start(t)
 	began := time.Now()
-	read(t, run, loader.Place{World: 1}, 0, 14)
+	read(t, run, state.Place{World: 1}, 0, 14)
 	if _, err := run.Commit(t.Context(), plan.DefaultKeeper, 9); err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +149,7 @@ func TestCheckpointsThatTakeLong(t *testing.T) {
 			t.Errorf("the checkpoint is of step %d, want 18", step)
 		}
 	}
-	read(t, run, loader.Place{World: 1}, 14, 3)
+	read(t, run, state.Place{World: 1}, 14, 3)
 	eventually(t, func() bool { return run.Info().Planned == 21 }) // a stop amid a step is followed by no checkpoint
 	if err := stop(); err != nil {
 		t.Fatal(err)
@@ -212,7 +215,7 @@ func TestNewRunForgetsOldCheckpoints(t *testing.T) {
 		if names := x.checkpoints.names(); slices.Contains(names, "step-00000000000000000000") {
 			t.Error("the checkpoint of the earlier run is left")
 		}
-		plans[i] = read(t, served, loader.Place{World: 1}, 0, 0)
+		plans[i] = read(t, served, state.Place{World: 1}, 0, 0)
 	}
 	if !reflect.DeepEqual(plans[0], plans[1]) {
 		t.Fatal("the old checkpoint shaped the new run")
@@ -244,7 +247,7 @@ func TestForeignCheckpointsGo(t *testing.T) {
 		w.checkpoints.data[name] = []byte("from a backup")
 	}
 	run, stop := w.start(t)
-	read(t, run, loader.Place{World: 1}, 0, 12)
+	read(t, run, state.Place{World: 1}, 0, 12)
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -271,7 +274,7 @@ func (l lateLog) Last(ctx context.Context) (uint64, error) {
 
 // A server of several that shows an earlier end of the plan than a checkpoint knows is given time to catch up; one that never does has lost it.
 func TestTheEndOfThePlanComesLate(t *testing.T) {
-	for late, want := range map[time.Duration]loader.Reason{3 * time.Second: "", time.Hour: loader.PlanTruncated} {
+	for late, want := range map[time.Duration]fault.Reason{3 * time.Second: "", time.Hour: fault.PlanTruncated} {
 		bubble(t, late.String(), func(t *testing.T) {
 			w, company := newWorld(config("concat")), newCompany()
 			w.options.Checkpoint, w.options.Ahead = 5, 30
@@ -279,7 +282,7 @@ func TestTheEndOfThePlanComesLate(t *testing.T) {
 			first, stop := w.join(t, company, "first")
 			eventually(t, func() bool { return first.Stats().Checkpoint >= 20 })
 			must(t, stop())
-			w.edges = func(e *loader.Edges) {
+			w.edges = func(e *backend.Backends) {
 				e.Plan, e.Elector, e.Bus, e.Daemon = lateLog{w.plan, 9, time.Now().Add(late)}, company, company, "second"
 			}
 			began := time.Now()

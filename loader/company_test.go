@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"loaderd/loader"
+	"loaderd/loader/backend"
+	"loaderd/loader/fault"
 )
 
 // company is the daemons of one run: who leads, and what carries their words.
@@ -49,7 +51,7 @@ const (
 	blind  ousted = "knows nothing"
 )
 
-func (c *company) Acquire(ctx context.Context) (loader.Lease, error) {
+func (c *company) Acquire(ctx context.Context) (backend.Lease, error) {
 	for {
 		c.mu.Lock()
 		if c.leader == nil {
@@ -89,7 +91,7 @@ func (l *memLease) Verify(context.Context) error {
 	l.c.mu.Lock()
 	defer l.c.mu.Unlock()
 	if l.c.leader != l && !l.blind {
-		return loader.ErrLeadershipLost
+		return fault.ErrLeadershipLost
 	}
 	return nil
 }
@@ -141,7 +143,7 @@ func (c *company) Request(ctx context.Context, question []byte) ([]byte, error) 
 	all := slices.Collect(maps.Values(c.answers))
 	c.mu.Unlock()
 	if len(all) == 0 {
-		return nil, loader.ErrNoLeader
+		return nil, fault.ErrNoLeader
 	}
 	answer := all[rand.IntN(len(all))](ctx, question)
 	c.mu.Lock()
@@ -150,17 +152,17 @@ func (c *company) Request(ctx context.Context, question []byte) ([]byte, error) 
 	c.mu.Unlock()
 	if mute {
 		c.oust(told)
-		return nil, loader.ErrNoLeader
+		return nil, fault.ErrNoLeader
 	}
 	return answer, nil
 }
 
 // join starts one more daemon of a world's run. more change what it gets.
-func (w *world) join(t *testing.T, c *company, name string, more ...func(*loader.Edges)) (run *loader.Run, stop func() error) {
+func (w *world) join(t *testing.T, c *company, name string, more ...func(*backend.Backends)) (run *loader.Run, stop func() error) {
 	t.Helper()
 	before := w.edges
 	defer func() { w.edges = before }()
-	w.edges = func(e *loader.Edges) {
+	w.edges = func(e *backend.Backends) {
 		if before != nil {
 			before(e)
 		}

@@ -6,7 +6,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"loaderd/loader"
+	"loaderd/loader/backend"
+	"loaderd/loader/fault"
 )
 
 // The state of the connection is taken anew every second: a wait for documents reports the last one.
@@ -14,22 +15,22 @@ func TestConnection_IsTakenAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(config("concat"))
 		began := time.Now()
-		w.edges = func(e *loader.Edges) {
+		w.edges = func(e *backend.Backends) {
 			e.Sources = onlySource{Documents: oddDocs{memDocs: w.docs, unread: true}}
-			e.Connection = func() loader.Connection {
+			e.Connection = func() backend.Connection {
 				if time.Since(began) < 5*time.Second {
-					return loader.Connection{Up: true}
+					return backend.Connection{Up: true}
 				}
-				return loader.Connection{Since: began.Add(5 * time.Second), Error: "EOF"}
+				return backend.Connection{Since: began.Add(5 * time.Second), Error: "EOF"}
 			}
 		}
 		run, _ := w.start(t)
 		time.Sleep(4500 * time.Millisecond)
-		if v := run.Verdict(); v.Reason == loader.SourceDown {
+		if v := run.Verdict(); v.Reason == fault.SourceDown {
 			t.Errorf("the connection is up: %+v", v)
 		}
 		time.Sleep(2 * time.Second)
-		if v := run.Verdict(); v.Reason != loader.SourceDown || !strings.Contains(v.Detail, "EOF") {
+		if v := run.Verdict(); v.Reason != fault.SourceDown || !strings.Contains(v.Detail, "EOF") {
 			t.Errorf("the connection is lost: %+v", v)
 		}
 	})
@@ -40,10 +41,10 @@ func TestConnection_HangingCheckDoesNotDelayTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(config("concat"))
 		release := make(chan struct{})
-		w.edges = func(e *loader.Edges) {
-			e.Connection = func() loader.Connection {
+		w.edges = func(e *backend.Backends) {
+			e.Connection = func() backend.Connection {
 				<-release
-				return loader.Connection{Up: true}
+				return backend.Connection{Up: true}
 			}
 		}
 		_, stop := w.start(t)

@@ -4,34 +4,10 @@ import (
 	"context"
 	"time"
 
+	"loaderd/loader/backend"
 	"loaderd/loader/census"
+	"loaderd/loader/state"
 )
-
-// Client describes a client beyond its place.
-type Client struct {
-	Session string // of a client that reports what its trainer has taken, see Consumption; else empty
-	Taken   uint64 // steps that its trainer had taken when it opened the stream
-	Steps   uint64 // that it asks for; 0: until the end of the run
-	Read    uint64 // steps before the stream's first one that it has read by earlier streams, of another daemon or before a restart
-	Address string
-}
-
-// Consumption is a client's report of the steps that its trainer has taken from it. It decides when the next steps are sent, and is no
-// part of the plan.
-type Consumption struct {
-	Session string        // of the client
-	Taken   uint64        // steps handed to the trainer: the index of the next one
-	Waiting bool          // the trainer waits for that step; else it holds the one before
-	Still   time.Duration // since Taken or Waiting changed
-	Left    bool          // the client was closed on purpose
-}
-
-// Receipt answers a Consumption.
-type Receipt struct {
-	Known  bool   // the rank has a stream, or had one
-	Window int    // steps that the rank is sent beyond those taken
-	Alert  *Error // which rank of the job holds the others; nil when none does
-}
 
 const (
 	// minWindow is the least window, so that a reporting client is not slowed by the round trip of its reports.
@@ -54,8 +30,10 @@ func (r *consumptionRate) measure(now time.Time, taken uint64) {
 	}
 }
 
-// window returns how many steps a reporting rank is sent beyond those that its trainer has taken: Ahead, or as many as it takes in windowTime.
-func (o Options) window(rate consumptionRate) int { return max(o.Ahead, minWindow, rate.steps) }
+// sendWindow returns how many steps a reporting rank is sent beyond those that its trainer has taken: Ahead, or as many as it takes in windowTime.
+func sendWindow(o backend.Options, rate consumptionRate) int {
+	return max(o.Ahead, minWindow, rate.steps)
+}
 
 // Room waits until the client has taken enough of what it was sent: at most a window of steps is sent beyond that. For a client that does not
 // report it returns at once.
@@ -76,7 +54,7 @@ func (r *Reader) hasRoom() bool {
 	f := r.follower
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return r.client.Session == "" || r.next < r.client.Taken+uint64(f.options.window(r.rate))
+	return r.client.Session == "" || r.next < r.client.Taken+uint64(sendWindow(f.options, r.rate))
 }
 
 // consume records how many steps the client has taken: none that it was not sent. The caller holds the follower's mu.
@@ -89,9 +67,9 @@ func (r *Reader) consume(taken uint64) {
 }
 
 // Consumed records a report of the client that reads at a place, from this daemon or another one.
-func (r *Run) Consumed(place Place, c Consumption) Receipt {
+func (r *Run) Consumed(place state.Place, c state.Consumption) state.Receipt {
 	f := r.follower
-	place.Job = place.job()
+	place.Job = place.JobName()
 	f.mu.Lock()
 	sent, rate := uint64(0), consumptionRate{}
 	for _, x := range f.readers.byPlace[place] {
@@ -107,12 +85,12 @@ func (r *Run) Consumed(place Place, c Consumption) Receipt {
 	if sent > 0 {
 		c.Taken = min(c.Taken, sent)
 	}
-	return Receipt{Known: f.ranks.report(place, c, r.plan.planned()), Window: f.options.window(rate), Alert: f.alert(idOf(place).Key)}
+	return state.Receipt{Known: f.ranks.report(place, c, r.plan.planned()), Window: sendWindow(f.options, rate), Alert: f.alert(idOf(place).Key)}
 }
 
 // muster judges the ranks anew, and passes reports that other daemons received to the readers here.
 func (f *follower) muster() {
-	sent := map[Place]uint64{}
+	sent := map[state.Place]uint64{}
 	f.mu.Lock()
 	for _, x := range f.readers.all() {
 		sent[x.place] = max(sent[x.place], x.next)
@@ -133,8 +111,8 @@ func (f *follower) muster() {
 	}
 }
 
-func placeOf(id census.ID) Place {
-	return Place{Job: id.Job, Rank: id.Rank, World: id.World, Peer: id.Peer}
+func placeOf(id census.ID) state.Place {
+	return state.Place{Job: id.Job, Rank: id.Rank, World: id.World, Peer: id.Peer}
 }
 
 // Ranks returns the ranks of all daemons, as they were judged last.

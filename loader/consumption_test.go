@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"loaderd/loader"
+	"loaderd/loader/state"
 )
 
 // A reader whose client reports is sent a window of steps beyond those that its trainer has taken, however many are planned.
@@ -17,8 +17,8 @@ func TestReader_RoomKeepsWindow(t *testing.T) {
 		w := newWorld(config("concat"))
 		w.docs.lengths(slices.Repeat([]int{16}, 600)...)
 		run, stop := w.start(t)
-		place := loader.Place{Rank: 0, World: 1}
-		r, err := run.JoinAs(place, 0, loader.Client{Session: "s"})
+		place := state.Place{Rank: 0, World: 1}
+		r, err := run.JoinAs(place, 0, state.Client{Session: "s"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -36,7 +36,7 @@ func TestReader_RoomKeepsWindow(t *testing.T) {
 			}
 		}()
 		for taken := uint64(0); taken < 30; taken += 5 {
-			if got := run.Consumed(loader.Place{Job: "trainer", Rank: 0, World: 1}, loader.Consumption{Session: "s", Taken: taken}); !got.Known || got.Window != window {
+			if got := run.Consumed(state.Place{Job: "trainer", Rank: 0, World: 1}, state.Consumption{Session: "s", Taken: taken}); !got.Known || got.Window != window {
 				t.Errorf("%+v", got)
 			}
 			time.Sleep(time.Minute / 2)
@@ -45,7 +45,7 @@ func TestReader_RoomKeepsWindow(t *testing.T) {
 				t.Fatalf("%d steps were sent with %d taken, want %d", n, taken, taken+window)
 			}
 		}
-		if got := run.Consumed(loader.Place{Job: "trainer", Rank: 0, World: 1}, loader.Consumption{Session: "s", Taken: 1 << 50}); !got.Known {
+		if got := run.Consumed(state.Place{Job: "trainer", Rank: 0, World: 1}, state.Consumption{Session: "s", Taken: 1 << 50}); !got.Known {
 			t.Errorf("%+v", got)
 		}
 		synctest.Wait()
@@ -54,7 +54,7 @@ func TestReader_RoomKeepsWindow(t *testing.T) {
 		}
 		cancel()
 		<-done
-		if got := run.Consumed(loader.Place{Job: "trainer", Rank: 0, World: 2}, loader.Consumption{Session: "s"}); got.Known {
+		if got := run.Consumed(state.Place{Job: "trainer", Rank: 0, World: 2}, state.Consumption{Session: "s"}); got.Known {
 			t.Error("a rank without a stream is known")
 		}
 		r.Close()
@@ -71,8 +71,8 @@ func TestReader_WindowFollowsRate(t *testing.T) {
 		w := newWorld(config("concat"))
 		w.docs.lengths(slices.Repeat([]int{16}, 3000)...)
 		run, stop := w.start(t)
-		place := loader.Place{Job: "trainer", Rank: 0, World: 1}
-		r, err := run.JoinAs(place, 0, loader.Client{Session: "s"})
+		place := state.Place{Job: "trainer", Rank: 0, World: 1}
+		r, err := run.JoinAs(place, 0, state.Client{Session: "s"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -91,7 +91,7 @@ func TestReader_WindowFollowsRate(t *testing.T) {
 		report := func(steps int, after time.Duration) (window int) {
 			time.Sleep(after)
 			taken += steps
-			window = run.Consumed(place, loader.Consumption{Session: "s", Taken: uint64(taken)}).Window
+			window = run.Consumed(place, state.Consumption{Session: "s", Taken: uint64(taken)}).Window
 			synctest.Wait()
 			return window
 		}

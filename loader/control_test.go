@@ -6,7 +6,10 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"loaderd/loader"
+	"loaderd/loader/backend"
+	"loaderd/loader/document"
+	"loaderd/loader/fault"
+	"loaderd/loader/state"
 )
 
 func TestDrainGoesOn(t *testing.T) {
@@ -20,11 +23,11 @@ func TestDrainGoesOn(t *testing.T) {
 	if _, err := run.Seal(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	want := read(t, run, loader.Place{World: 1}, 0, 0)
+	want := read(t, run, state.Place{World: 1}, 0, 0)
 	if at, err := run.Seal(t.Context()); err != nil || at != 100 {
 		t.Fatalf("second Seal = %d, %v", at, err)
 	}
-	if _, err := run.Drain(t.Context()); reason(err) != loader.BadTicket {
+	if _, err := run.Drain(t.Context()); reason(err) != fault.BadTicket {
 		t.Fatalf("Drain after the end: %v", err)
 	}
 	if err := stop(); err != nil {
@@ -32,7 +35,7 @@ func TestDrainGoesOn(t *testing.T) {
 	}
 	clear(w.checkpoints.data)
 	run, _ = w.start(t)
-	if got := read(t, run, loader.Place{World: 1}, 0, 0); !reflect.DeepEqual(got, want) {
+	if got := read(t, run, state.Place{World: 1}, 0, 0); !reflect.DeepEqual(got, want) {
 		t.Fatal("the replayed run differs")
 	}
 }
@@ -43,7 +46,7 @@ type shrinkingDocs struct {
 	lasts chan uint64
 }
 
-func (d shrinkingDocs) State(ctx context.Context) (loader.StreamState, error) {
+func (d shrinkingDocs) State(ctx context.Context) (document.StreamState, error) {
 	s, err := d.memDocs.State(ctx)
 	select {
 	case s.Last = <-d.lasts:
@@ -58,7 +61,7 @@ func TestControlsStayInOrder(t *testing.T) {
 	w.docs.lengths(someLengths(1, 100)...)
 	w.options.Ahead = 1
 	lasts := make(chan uint64, 2)
-	w.edges = func(e *loader.Edges) { e.Sources = onlySource{Documents: shrinkingDocs{w.docs, lasts}} }
+	w.edges = func(e *backend.Backends) { e.Sources = onlySource{Documents: shrinkingDocs{w.docs, lasts}} }
 	run, stop := w.start(t)
 	lasts <- 100
 	if at, err := run.Drain(t.Context()); err != nil || at != 100 {
@@ -68,7 +71,7 @@ func TestControlsStayInOrder(t *testing.T) {
 	if at, err := run.Seal(t.Context()); err != nil || at != 100 {
 		t.Fatalf("Seal = %d, %v, want 100", at, err)
 	}
-	read(t, run, loader.Place{World: 1}, 0, 0)
+	read(t, run, state.Place{World: 1}, 0, 0)
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -80,9 +83,9 @@ type silentDocs struct {
 	silent *atomic.Int64
 }
 
-func (d silentDocs) State(ctx context.Context) (loader.StreamState, error) {
+func (d silentDocs) State(ctx context.Context) (document.StreamState, error) {
 	if d.silent.Add(-1) >= 0 {
-		return loader.StreamState{}, &loader.Error{Reason: loader.SourceDown, Message: "no leader"}
+		return document.StreamState{}, &fault.Error{Reason: fault.SourceDown, Message: "no leader"}
 	}
 	return d.memDocs.State(ctx)
 }
@@ -92,15 +95,15 @@ func TestOpeningWaitsForStreams(t *testing.T) {
 	w := newWorld(config("bfd"))
 	w.docs.lengths(someLengths(1, 500)...)
 	var silent atomic.Int64
-	w.edges = func(e *loader.Edges) { e.Sources = onlySource{Documents: silentDocs{w.docs, &silent}} }
+	w.edges = func(e *backend.Backends) { e.Sources = onlySource{Documents: silentDocs{w.docs, &silent}} }
 	run, stop := w.start(t)
-	want := read(t, run, loader.Place{World: 1}, 0, 2)
+	want := read(t, run, state.Place{World: 1}, 0, 2)
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
 	silent.Store(3)
 	run, stop = w.start(t)
-	if got := read(t, run, loader.Place{World: 1}, 0, 2); !reflect.DeepEqual(got, want) || silent.Load() >= 0 {
+	if got := read(t, run, state.Place{World: 1}, 0, 2); !reflect.DeepEqual(got, want) || silent.Load() >= 0 {
 		t.Errorf("the run differs, or nobody asked again (%d)", silent.Load())
 	}
 	if err := stop(); err != nil {

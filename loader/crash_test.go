@@ -10,7 +10,10 @@ import (
 	"testing"
 
 	"loaderd/loader"
+	"loaderd/loader/backend"
+	"loaderd/loader/document"
 	"loaderd/loader/plan"
+	"loaderd/loader/state"
 )
 
 var errKilled = errors.New("the process is dead")
@@ -56,7 +59,7 @@ type mortalCheckpoints struct {
 	life *mortal
 }
 
-func (c mortalCheckpoints) Put(ctx context.Context, term, step uint64, data []byte) (stored []loader.Stored, err error) {
+func (c mortalCheckpoints) Put(ctx context.Context, term, step uint64, data []byte) (stored []backend.Stored, err error) {
 	err = c.life.store(func() (err error) {
 		stored, err = c.memCheckpoints.Put(ctx, term, step, data)
 		return err
@@ -64,7 +67,7 @@ func (c mortalCheckpoints) Put(ctx context.Context, term, step uint64, data []by
 	return stored, err
 }
 
-func (c mortalCheckpoints) Claim(ctx context.Context, term uint64, begun bool) (stored []loader.Stored, err error) {
+func (c mortalCheckpoints) Claim(ctx context.Context, term uint64, begun bool) (stored []backend.Stored, err error) {
 	err = c.life.store(func() (err error) {
 		stored, err = c.memCheckpoints.Claim(ctx, term, begun)
 		return err
@@ -92,7 +95,7 @@ func newStory(method string, checkpoint int) *story {
 
 // live is the life of one process. It returns what ended it: nil for the end of the run.
 func (s *story) live(t *testing.T, life *mortal) error {
-	s.world.edges = func(e *loader.Edges) {
+	s.world.edges = func(e *backend.Backends) {
 		e.Plan, e.Checkpoints = mortalLog{s.world.plan, life}, mortalCheckpoints{s.world.checkpoints, life}
 	}
 	run, err := s.world.open(t)
@@ -125,7 +128,7 @@ func (s *story) live(t *testing.T, life *mortal) error {
 	}
 	s.lives++
 	world := []int{4, 1, 2}[s.lives%3] // every life has another one
-	r, err := run.Join(loader.Place{World: world}, uint64(len(s.got)))
+	r, err := run.Join(state.Place{World: world}, uint64(len(s.got)))
 	if err != nil {
 		return err
 	}
@@ -139,9 +142,9 @@ func (s *story) live(t *testing.T, life *mortal) error {
 		if err != nil {
 			return err
 		}
-		whole := &loader.Batch{Step: step.Index, Bucket: int(step.Bucket), Rows: len(step.Rows), Contents: map[uint64]loader.Content{}}
+		whole := &loader.Batch{Step: step.Index, Bucket: int(step.Bucket), Rows: len(step.Rows), Contents: map[uint64]document.Content{}}
 		for rank := range world {
-			first, n := loader.Place{Rank: rank, World: world}.Slice(len(step.Rows))
+			first, n := state.Place{Rank: rank, World: world}.Slice(len(step.Rows))
 			b, err := run.Assemble(ctx, step, first, n)
 			if err != nil {
 				return err

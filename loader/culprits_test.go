@@ -12,7 +12,10 @@ import (
 	"time"
 
 	"loaderd/loader"
+	"loaderd/loader/backend"
 	"loaderd/loader/census"
+	"loaderd/loader/fault"
+	"loaderd/loader/state"
 )
 
 // trainer is a job whose clients report what they have taken, as the Python client does. Its ranks take steps when the test has them take some.
@@ -28,7 +31,7 @@ type trainer struct {
 // trainee is one rank: its stream fills a buffer, and the trainer takes steps from it.
 type trainee struct {
 	run     *loader.Run
-	place   loader.Place
+	place   state.Place
 	sent    atomic.Uint64
 	taken   uint64
 	waiting bool
@@ -47,8 +50,8 @@ var figures = regexp.MustCompile(`\d+ (s|min|tokens/s|steps behind)\b`)
 func (x *trainer) join(run *loader.Run, job string, rank, world int) *trainee {
 	x.Helper()
 	defer time.Sleep(time.Second) // its first steps are sent
-	r := &trainee{run: run, place: loader.Place{Job: job, Rank: rank, World: world}, moved: time.Now(), done: make(chan struct{})}
-	reader, err := run.JoinAs(r.place, 0, loader.Client{Session: fmt.Sprint(job, rank), Address: fmt.Sprintf("10.0.0.%d:4000", rank)})
+	r := &trainee{run: run, place: state.Place{Job: job, Rank: rank, World: world}, moved: time.Now(), done: make(chan struct{})}
+	reader, err := run.JoinAs(r.place, 0, state.Client{Session: fmt.Sprint(job, rank), Address: fmt.Sprintf("10.0.0.%d:4000", rank)})
 	if err != nil {
 		x.Fatal(err)
 	}
@@ -98,7 +101,7 @@ func (x *trainer) second(shows *loader.Run) {
 	time.Sleep(time.Second)
 	for _, r := range x.ranks {
 		if !r.hung {
-			r.run.Consumed(r.place, loader.Consumption{Session: fmt.Sprint(r.place.Job, r.place.Rank), Taken: r.taken, Waiting: r.waiting, Still: time.Since(r.moved)})
+			r.run.Consumed(r.place, state.Consumption{Session: fmt.Sprint(r.place.Job, r.place.Rank), Taken: r.taken, Waiting: r.waiting, Still: time.Since(r.moved)})
 		}
 	}
 	if v := shows.Verdict(); !x.since.IsZero() {
@@ -152,7 +155,7 @@ func TestVerdict_HungRank(t *testing.T) {
 	var log strings.Builder
 	judge(t, "lock step", func(w *world) {
 		documents(4000)(w)
-		w.edges = func(e *loader.Edges) { e.Log = slog.New(slog.NewTextHandler(&log, nil)) }
+		w.edges = func(e *backend.Backends) { e.Log = slog.New(slog.NewTextHandler(&log, nil)) }
 	}, func(j judged) {
 		x := newTrainer(j.T)
 		defer x.stop()
@@ -166,8 +169,8 @@ func TestVerdict_HungRank(t *testing.T) {
 		}
 		x.seconds(j.run, 180)
 		x.blames(`failing: Rank 3 of 4 of job "pretrain" has not consumed step 34 for N s`, "ank 0", "ank 1 ", "ank 2")
-		got := j.run.Consumed(x.ranks[0].place, loader.Consumption{Session: "pretrain0", Taken: 36})
-		if a := got.Alert; a == nil || a.Reason != loader.RankMissing || a.Facts["rank"] != "3" || a.Facts["state"] != "silent" {
+		got := j.run.Consumed(x.ranks[0].place, state.Consumption{Session: "pretrain0", Taken: 36})
+		if a := got.Alert; a == nil || a.Reason != fault.RankMissing || a.Facts["rank"] != "3" || a.Facts["state"] != "silent" {
 			j.Errorf("the other ranks get the alert %+v", a)
 		}
 		x.ranks[3].hung = false // SIGCONT
@@ -336,7 +339,7 @@ func TestDaemons_RankLostOnOneOfThree(t *testing.T) {
 		}
 		x.seconds(runs[2], 20)
 		x.blames(`failing: Rank 1 of 4 of job "pretrain" has not consumed step`, "ank 0", "ank 2", "ank 3")
-		if v := runs[0].Verdict(); v.Reason != loader.RankMissing {
+		if v := runs[0].Verdict(); v.Reason != fault.RankMissing {
 			t.Errorf("%+v", v)
 		}
 	})
@@ -364,7 +367,7 @@ func TestDaemons_ReportsReachTheServingDaemon(t *testing.T) {
 		if sent := r.sent.Load(); r.taken != 20 || sent != 28 {
 			t.Errorf("%d taken, %d sent", r.taken, sent)
 		}
-		if got := b.Consumed(loader.Place{Job: "pretrain", Rank: 0, World: 9}, loader.Consumption{Session: "s"}); got.Known {
+		if got := b.Consumed(state.Place{Job: "pretrain", Rank: 0, World: 9}, state.Consumption{Session: "s"}); got.Known {
 			t.Error("a rank without a stream is known")
 		}
 	})

@@ -10,7 +10,11 @@ import (
 	"time"
 
 	"loaderd/loader"
+	"loaderd/loader/backend"
+	"loaderd/loader/document"
+	"loaderd/loader/fault"
 	"loaderd/loader/plan"
+	"loaderd/loader/state"
 )
 
 // Several daemons serve the steps of one, whoever leads and however often that changes; whatever is asked of any of them is recorded.
@@ -24,7 +28,7 @@ func TestDaemonsOfOneRun(t *testing.T) {
 			if _, err := only.Seal(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			want := read(t, only, loader.Place{World: 1}, 0, 0)
+			want := read(t, only, state.Place{World: 1}, 0, 0)
 
 			w, company := newWorld(c), newCompany()
 			w.options.Checkpoint, w.options.Ahead, w.options.Stall = 5, 2, 20*time.Second
@@ -40,7 +44,7 @@ func TestDaemonsOfOneRun(t *testing.T) {
 			got := make([][]*loader.Batch, len(runs))
 			var reading sync.WaitGroup
 			for i, run := range runs {
-				reading.Go(func() { got[i] = read(t, run, loader.Place{Job: fmt.Sprint(i), World: 1}, 0, 0) })
+				reading.Go(func() { got[i] = read(t, run, state.Place{Job: fmt.Sprint(i), World: 1}, 0, 0) })
 			}
 			done := make(chan struct{})
 			go func() { reading.Wait(); close(done) }()
@@ -81,7 +85,7 @@ func TestADaemonThatFollows(t *testing.T) {
 		t.Fatal(err)
 	}
 	second, _ := w.join(t, company, "second")
-	if batches := read(t, second, loader.Place{World: 1}, 0, 20); len(batches) != 20 {
+	if batches := read(t, second, state.Place{World: 1}, 0, 20); len(batches) != 20 {
 		t.Fatalf("%d steps", len(batches))
 	}
 	if have := second.Info().Keepers; have["a"] != 1 {
@@ -91,14 +95,14 @@ func TestADaemonThatFollows(t *testing.T) {
 		t.Fatal(err)
 	}
 	// A reader far behind the plan's end, and one before it, are refused as by the leader.
-	if _, err := second.Join(loader.Place{World: 1}, 1000); reason(err) != loader.StepNotPlanned {
+	if _, err := second.Join(state.Place{World: 1}, 1000); reason(err) != fault.StepNotPlanned {
 		t.Errorf("Join = %v", err)
 	}
 	// When nobody leads, a reader learns it; when the first one has stopped, the second leads.
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
-	if batches := read(t, second, loader.Place{World: 1}, 20, 10); len(batches) != 10 {
+	if batches := read(t, second, state.Place{World: 1}, 20, 10); len(batches) != 10 {
 		t.Fatalf("%d steps", len(batches))
 	}
 }
@@ -112,12 +116,12 @@ func TestNobodyLeads(t *testing.T) {
 	}
 	w.options.Stall = 4 * time.Second
 	run, _ := w.join(t, company, "second")
-	r, err := run.Join(loader.Place{World: 1}, 0)
+	r, err := run.Join(state.Place{World: 1}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	if _, err := r.Next(t.Context()); reason(err) != loader.NotLeading {
+	if _, err := r.Next(t.Context()); reason(err) != fault.NotLeading {
 		t.Errorf("Next = %v", err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
@@ -133,7 +137,7 @@ type lookedAt struct {
 	listed func()
 }
 
-func (c lookedAt) List(ctx context.Context) ([]loader.Stored, error) {
+func (c lookedAt) List(ctx context.Context) ([]backend.Stored, error) {
 	c.listed()
 	return c.memCheckpoints.List(ctx)
 }
@@ -145,16 +149,16 @@ func TestADaemonThatOpensWhileAnotherPlans(t *testing.T) {
 		w.options.Ahead, w.options.Checkpoint = 2, 4
 		w.docs.lengths(slices.Repeat([]int{16}, 100)...)
 		first, _ := w.join(t, company, "first")
-		read(t, first, loader.Place{World: 1}, 0, 1)
-		w.edges = func(e *loader.Edges) {
+		read(t, first, state.Place{World: 1}, 0, 1)
+		w.edges = func(e *backend.Backends) {
 			e.Checkpoints = lookedAt{w.checkpoints, sync.OnceFunc(func() {
 				if sealed {
 					if _, err := first.Seal(t.Context()); err != nil {
 						t.Error(err)
 					}
-					read(t, first, loader.Place{World: 1}, 1, 0)
+					read(t, first, state.Place{World: 1}, 1, 0)
 				} else {
-					read(t, first, loader.Place{World: 1}, 1, 15)
+					read(t, first, state.Place{World: 1}, 1, 15)
 				}
 				eventually(t, func() bool {
 					return first.Stats().Checkpoint == first.Info().Planned || !sealed && first.Stats().Checkpoint > 8
@@ -214,7 +218,7 @@ func TestADaemonInDoubtAnswersNothing(t *testing.T) {
 	second, _ := w.join(t, company, "second")
 	company.setDeaf(true) // nor does it hear what readers want, and find out by an append
 	company.oust(doubts)
-	read(t, second, loader.Place{World: 1}, 0, 20)
+	read(t, second, state.Place{World: 1}, 0, 20)
 	if _, err := second.Commit(t.Context(), "a", 5); err != nil {
 		t.Fatal(err)
 	}
@@ -240,16 +244,16 @@ type shortDocs struct {
 }
 
 type shortSource struct {
-	loader.Source
+	document.Source
 	before uint64
 }
 
-func (d shortDocs) Read(ctx context.Context, from uint64) (loader.Source, error) {
+func (d shortDocs) Read(ctx context.Context, from uint64) (document.Source, error) {
 	s, err := d.memDocs.Read(ctx, from)
 	return shortSource{s, d.before}, err
 }
 
-func (s shortSource) Next(ctx context.Context) ([]loader.Document, error) {
+func (s shortSource) Next(ctx context.Context) ([]document.Document, error) {
 	if s.Source.Status().Fetched+1 >= s.before {
 		<-ctx.Done()
 		return nil, ctx.Err()
@@ -263,15 +267,15 @@ func TestAReplayForgetsNothing(t *testing.T) {
 	w.options.Ahead, w.options.Checkpoint = 2, 0
 	w.docs.lengths(slices.Repeat([]int{16}, 400)...)
 	first, stop := w.join(t, company, "first")
-	read(t, first, loader.Place{World: 1}, 0, 5)
+	read(t, first, state.Place{World: 1}, 0, 5)
 	if _, err := first.Commit(t.Context(), "a", 1); err != nil {
 		t.Fatal(err)
 	}
-	read(t, first, loader.Place{World: 1}, 5, 25)
+	read(t, first, state.Place{World: 1}, 5, 25)
 	if _, err := first.Commit(t.Context(), "a", 29); err != nil {
 		t.Fatal(err)
 	}
-	w.edges = func(e *loader.Edges) { e.Sources = onlySource{Documents: shortDocs{w.docs, 60}} }
+	w.edges = func(e *backend.Backends) { e.Sources = onlySource{Documents: shortDocs{w.docs, 60}} }
 	second, _ := w.join(t, company, "second")
 	eventually(t, func() bool { return second.Info().Committed == 29 })
 	if err := stop(); err != nil {

@@ -7,7 +7,9 @@ import (
 	"sync"
 	"time"
 
-	"loaderd/loader"
+	"loaderd/loader/backend"
+	"loaderd/loader/document"
+	"loaderd/loader/fault"
 	"loaderd/loader/internal/plantest"
 	"loaderd/loader/plan"
 )
@@ -15,7 +17,7 @@ import (
 // memDocs is a document stream in memory. Token k of document n is n*1000+k, so that a batch shows where every token came from.
 type memDocs struct {
 	mu      sync.Mutex
-	docs    []loader.Document
+	docs    []document.Document
 	more    chan struct{}
 	fetched int
 	first   uint64 // documents below are purged
@@ -30,19 +32,19 @@ func newDocs() *memDocs {
 	return &memDocs{more: make(chan struct{}), first: 1, stream: plan.Stream{Name: "DOCS", Created: time.Unix(1e9, 0)}}
 }
 
-func (d *memDocs) State(context.Context) (loader.StreamState, error) {
+func (d *memDocs) State(context.Context) (document.StreamState, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return loader.StreamState{Stream: d.stream, First: d.first, Last: uint64(len(d.docs)), Sealed: d.sealed, Trouble: d.trouble}, nil
+	return document.StreamState{Stream: d.stream, First: d.first, Last: uint64(len(d.docs)), Sealed: d.sealed, Trouble: d.trouble}, nil
 }
 
 // state is what State says.
-func (d *memDocs) state() loader.StreamState {
+func (d *memDocs) state() document.StreamState {
 	s, _ := d.State(context.Background())
 	return s
 }
 
-func (d *memDocs) publish(docs ...loader.Document) {
+func (d *memDocs) publish(docs ...document.Document) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, x := range docs {
@@ -54,7 +56,7 @@ func (d *memDocs) publish(docs ...loader.Document) {
 			x.Loss, x.Weight = plantest.Loss(x.Sequence, x.Len()), weightOf(x.Sequence)
 		}
 		if bringsColumn(x.Sequence) {
-			x.Beside = &loader.Beside{Columns: [][]byte{columnOf(x.Tokens)}}
+			x.Extra = &document.Extra{Columns: [][]byte{columnOf(x.Tokens)}}
 		}
 		d.docs = append(d.docs, x)
 	}
@@ -68,7 +70,7 @@ func (d *memDocs) lengths(lengths ...int) {
 		d.mu.Lock()
 		seq := len(d.docs) + 1
 		d.mu.Unlock()
-		d.publish(loader.Document{Content: loader.Content{Tokens: d.tokens(uint64(seq), n)}})
+		d.publish(document.Document{Content: document.Content{Tokens: d.tokens(uint64(seq), n)}})
 	}
 }
 
@@ -119,7 +121,7 @@ type memFloors struct {
 // passes refuses a term when a later one speaks for the run.
 func (f *memFloors) passes(term uint64) error {
 	if term < f.term {
-		return fmt.Errorf("%w: term %d follows term %d", loader.ErrLeadershipLost, f.term, term)
+		return fmt.Errorf("%w: term %d follows term %d", fault.ErrLeadershipLost, f.term, term)
 	}
 	f.term = term
 	return nil
@@ -137,7 +139,7 @@ func (f *memFloors) Claim(_ context.Context, term, from uint64) (uint64, error) 
 
 func (f *memFloors) Tell(context.Context) error { return nil }
 
-func (f *memFloors) Report(context.Context, loader.Intake) error { return nil }
+func (f *memFloors) Report(context.Context, backend.Intake) error { return nil }
 
 func (f *memFloors) Ends(_ context.Context, term, at uint64) error {
 	f.docs.mu.Lock()
@@ -159,7 +161,7 @@ func (f *memFloors) Release(_ context.Context, term, from uint64) (uint64, error
 	return f.docs.first, nil
 }
 
-var errPurged = &loader.Error{Reason: loader.DocumentLost, Message: "purged"}
+var errPurged = &fault.Error{Reason: fault.DocumentLost, Message: "purged"}
 
 func (d *memDocs) PackingHints(_ context.Context, seq uint64) ([]plan.Part, error) {
 	d.mu.Lock()
@@ -171,17 +173,17 @@ func (d *memDocs) PackingHints(_ context.Context, seq uint64) ([]plan.Part, erro
 	return d.docs[seq-1].Documents(), nil
 }
 
-func (d *memDocs) Content(_ context.Context, seq uint64) (loader.Content, error) {
+func (d *memDocs) Content(_ context.Context, seq uint64) (document.Content, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.fetched++
 	if seq < d.first {
-		return loader.Content{}, errPurged
+		return document.Content{}, errPurged
 	}
 	return d.docs[seq-1].Content, nil
 }
 
-func (d *memDocs) Again(ctx context.Context, sequences []uint64, f func(loader.Document)) error {
+func (d *memDocs) Again(ctx context.Context, sequences []uint64, f func(document.Document)) error {
 	for _, seq := range sequences {
 		if _, err := d.Content(ctx, seq); err == nil {
 			d.mu.Lock()
@@ -193,24 +195,24 @@ func (d *memDocs) Again(ctx context.Context, sequences []uint64, f func(loader.D
 	return ctx.Err()
 }
 
-func (d *memDocs) Describe(_ context.Context, seq uint64) (loader.DocumentInfo, error) {
+func (d *memDocs) Describe(_ context.Context, seq uint64) (document.Info, error) {
 	at := time.Date(2026, 1, 1, 0, 0, int(seq), 0, time.UTC)
-	return loader.DocumentInfo{Sequence: seq, Path: fmt.Sprint("doc/", seq), Time: at}, nil
+	return document.Info{Sequence: seq, Path: fmt.Sprint("doc/", seq), Time: at}, nil
 }
 
-func (d *memDocs) Show(ctx context.Context, seq uint64) (loader.Shown, error) {
+func (d *memDocs) Show(ctx context.Context, seq uint64) (document.View, error) {
 	info, _ := d.Describe(ctx, seq)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if seq < d.first {
-		return loader.Shown{}, errPurged
+		return document.View{}, errPurged
 	}
-	return loader.Shown{Info: info, Document: d.docs[seq-1]}, nil
+	return document.View{Info: info, Document: d.docs[seq-1]}, nil
 }
 
 func (d *memDocs) Lookup(context.Context, string) ([]uint64, error) { return nil, nil }
 
-func (d *memDocs) Read(_ context.Context, from uint64) (loader.Source, error) {
+func (d *memDocs) Read(_ context.Context, from uint64) (document.Source, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if from < d.first {
@@ -232,7 +234,7 @@ func newSource(d *memDocs, from uint64) *memSource {
 	return &memSource{docs: d, next: from, delivered: from - 1}
 }
 
-func (s *memSource) Next(ctx context.Context) ([]loader.Document, error) {
+func (s *memSource) Next(ctx context.Context) ([]document.Document, error) {
 	s.mu.Lock()
 	s.delivered = s.next - 1
 	s.mu.Unlock()
@@ -250,7 +252,7 @@ func (s *memSource) Next(ctx context.Context) ([]loader.Document, error) {
 }
 
 // chunk returns the next documents that are there; more is closed when others come.
-func (s *memSource) chunk() (docs []loader.Document, more <-chan struct{}) {
+func (s *memSource) chunk() (docs []document.Document, more <-chan struct{}) {
 	s.docs.mu.Lock()
 	defer s.docs.mu.Unlock()
 	s.mu.Lock()
@@ -264,11 +266,11 @@ func (s *memSource) chunk() (docs []loader.Document, more <-chan struct{}) {
 	return docs, s.docs.more
 }
 
-func (s *memSource) Status() loader.SourceStatus {
+func (s *memSource) Status() document.SourceStatus {
 	last := s.docs.state().Last
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	status := loader.SourceStatus{Last: last, Fetched: s.next - 1, Delivered: s.delivered}
+	status := document.SourceStatus{Last: last, Fetched: s.next - 1, Delivered: s.delivered}
 	if status.Fetched == last {
 		status.DrySince = s.dry
 	}

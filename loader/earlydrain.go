@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"loaderd/internal/quantity"
+	"loaderd/loader/fault"
 	"loaderd/loader/plan"
 )
 
@@ -21,9 +22,6 @@ type earlyDrains struct {
 	step      uint64    // that a reader waits for ...
 	since     time.Time // ... since then; zero while none waits
 }
-
-// drainsEarly reports whether one of the bounds of an early drain is set.
-func (o *Options) drainsEarly() bool { return o.FirstStepQuiet > 0 || o.FirstStepDocuments > 0 }
 
 // due returns how many documents must be packed before the next early drain, where first of them make the first one.
 // The number doubles, so that a stream that fills the shuffle window slowly is drained a few times at most.
@@ -87,8 +85,8 @@ func (w *wait) drainsQuiet() bool {
 }
 
 // firstStep is the cause while the shuffle window has not filled and an early drain is possible.
-func (w *wait) firstStep() *Error {
-	p, waits := &w.report.PlanStats, w.demand.waits(w.planned)
+func (w *wait) firstStep() *fault.Error {
+	p, waits := &w.report.PlanStats, w.demand.Waits(w.planned)
 	sentence := w.nextStep()
 	if left, ok := w.untilDrain(); ok && waits {
 		sentence += " in about " + quantity.Time(left)
@@ -121,7 +119,7 @@ func (w *wait) firstStep() *Error {
 	if skipped := w.skipped(); skipped != "" {
 		detail += "; " + skipped
 	}
-	return stalled(PoolFilling, sentence, detail, "wait, or end the run with loaderd seal when no more documents come", nil)
+	return stalled(fault.PoolFilling, sentence, detail, "wait, or end the run with loaderd seal when no more documents come", nil)
 }
 
 // untilDrain estimates how long it takes until an early drain is due; ok is false without evidence.

@@ -9,8 +9,10 @@ import (
 
 	defaults "loaderd/internal/config"
 	"loaderd/loader"
+	"loaderd/loader/fault"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
+	"loaderd/loader/state"
 )
 
 // defaultWorld is a world with pool, hold, shuffle window and step of the defaults.
@@ -62,7 +64,7 @@ func TestFirstStep_SmallCorpus(t *testing.T) {
 			for _, after := range []time.Duration{2 * time.Second, 4 * time.Second, 20 * time.Second} {
 				time.Sleep(after)
 				v := j.says(loader.Waiting, "First step", loader.LimitDocuments)
-				if v.Reason != loader.PoolFilling || !strings.HasSuffix(v.Sentence, ": 300 documents are there") ||
+				if v.Reason != fault.PoolFilling || !strings.HasSuffix(v.Sentence, ": 300 documents are there") ||
 					v.Detail != "they are packed after 30 s without a new one, or at 2,000 documents" ||
 					!strings.HasSuffix(v.Do, "loaderd seal when no more documents come") {
 					t.Errorf("after %v: %+v", after, v)
@@ -75,7 +77,7 @@ func TestFirstStep_SmallCorpus(t *testing.T) {
 			if planned := run.Stats().Planned; planned != 2 {
 				t.Errorf("%d steps are planned after 31 s, want 2", planned)
 			}
-			have := read(t, run, loader.Place{World: 1}, 0, 2)
+			have := read(t, run, state.Place{World: 1}, 0, 2)
 			j.next(r)
 			j.asks(r)
 			time.Sleep(time.Minute)
@@ -103,7 +105,7 @@ func TestFirstStep_SmallCorpus(t *testing.T) {
 			}
 			w.options.FirstStepQuiet, w.options.FirstStepDocuments = 0, 0
 			run, _ = w.start(t) // plans again from the start
-			if again := read(t, run, loader.Place{World: 1}, 0, 2); !reflect.DeepEqual(again, have) {
+			if again := read(t, run, state.Place{World: 1}, 0, 2); !reflect.DeepEqual(again, have) {
 				t.Error("the plan with an early drain does not replay")
 			}
 		})

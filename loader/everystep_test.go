@@ -6,10 +6,11 @@ import (
 	"testing"
 
 	"loaderd/internal/testscale"
-	"loaderd/loader"
+	"loaderd/loader/backend"
 	"loaderd/loader/internal/plantest"
 	"loaderd/loader/plan"
 	"loaderd/loader/planner"
+	"loaderd/loader/state"
 	"loaderd/packonline"
 )
 
@@ -185,7 +186,7 @@ func shared(t *testing.T, s plan.Step) {
 	for _, world := range worlds {
 		var rows [][]packonline.Piece
 		for rank := range world {
-			first, n := loader.Place{Rank: rank, World: world}.Slice(len(s.Rows))
+			first, n := state.Place{Rank: rank, World: world}.Slice(len(s.Rows))
 			rows = append(rows, s.Rows[first:first+n]...)
 		}
 		if !reflect.DeepEqual(rows, s.Rows) {
@@ -203,7 +204,7 @@ func TestProcessOfEveryStep(t *testing.T) {
 	if _, err := whole.Seal(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	want := read(t, whole, loader.Place{World: 1}, 0, 0)
+	want := read(t, whole, state.Place{World: 1}, 0, 0)
 	if len(want) < everySteps {
 		t.Fatalf("%d steps of %d documents", len(want), len(lengths))
 	}
@@ -213,7 +214,7 @@ func TestProcessOfEveryStep(t *testing.T) {
 	w.docs.lengths(lengths...)
 	for i, n := range want {
 		life := &mortal{left: 1 << 30}
-		w.edges = func(e *loader.Edges) {
+		w.edges = func(e *backend.Backends) {
 			e.Plan, e.Checkpoints = roomyLog{mortalLog{w.plan, life}}, mortalCheckpoints{w.checkpoints, life}
 		}
 		run, stop := w.start(t)
@@ -226,7 +227,7 @@ func TestProcessOfEveryStep(t *testing.T) {
 		var rows [][]packonline.Piece
 		var tokens []int32
 		for rank := range world {
-			b := read(t, run, loader.Place{Rank: rank, World: world}, uint64(i), 1)[0]
+			b := read(t, run, state.Place{Rank: rank, World: world}, uint64(i), 1)[0]
 			rows, tokens = append(rows, b.Pieces...), append(tokens, tokensOf(t, b)...)
 		}
 		if !reflect.DeepEqual(rows, n.Pieces) || !slices.Equal(tokens, tokensOf(t, n)) {

@@ -1,12 +1,16 @@
 package loader
 
-import "context"
+import (
+	"context"
+
+	"loaderd/loader/fault"
+)
 
 // Needs is what the run would keep now.
 func (r *Run) Needs(ctx context.Context) (uint64, error) {
 	l := r.office.present()
 	if l == nil {
-		return 0, ErrNoLeader
+		return 0, fault.ErrNoLeader
 	}
 	floor, err := l.needs(ctx)
 	return floor.Next(), err
@@ -16,7 +20,7 @@ func (r *Run) Needs(ctx context.Context) (uint64, error) {
 func (r *Run) Release(ctx context.Context) error {
 	l := r.office.present()
 	if l == nil {
-		return ErrNoLeader
+		return fault.ErrNoLeader
 	}
 	floor, err := l.needs(ctx)
 	if err != nil {

@@ -9,7 +9,9 @@ import (
 	"testing"
 
 	"loaderd/loader"
+	"loaderd/loader/backend"
 	"loaderd/loader/plan"
+	"loaderd/loader/state"
 )
 
 // What is published behind the end of a run is not of it, whatever checkpoint a later process begins with.
@@ -20,7 +22,7 @@ func TestNothingFollowsTheEnd(t *testing.T) {
 	if _, err := run.Seal(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	want := len(read(t, run, loader.Place{World: 1}, 0, 0))
+	want := len(read(t, run, state.Place{World: 1}, 0, 0))
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -31,7 +33,7 @@ func TestNothingFollowsTheEnd(t *testing.T) {
 		if at, err := run.Seal(t.Context()); err != nil || at != 60 {
 			t.Errorf("the run is sealed behind document %d: %v", at, err)
 		}
-		if have := len(read(t, run, loader.Place{World: 1}, 0, 0)); have != want {
+		if have := len(read(t, run, state.Place{World: 1}, 0, 0)); have != want {
 			t.Errorf("%d steps, they were %d", have, want)
 		}
 		if err := stop(); err != nil {
@@ -48,7 +50,7 @@ func TestNothingFollowsAnEndAmidWhichTheProcessDied(t *testing.T) {
 			w.options.Checkpoint, w.options.Ahead = 1, 1
 			w.docs.lengths(slices.Repeat([]int{16}, 6)...) // a step and a half
 			life := &mortal{left: k, stored: stored}
-			w.edges = func(e *loader.Edges) {
+			w.edges = func(e *backend.Backends) {
 				e.Plan, e.Checkpoints = roomyLog{mortalLog{w.plan, life}}, mortalCheckpoints{w.checkpoints, life}
 			}
 			if run, err := w.open(t); err == nil {
@@ -56,7 +58,7 @@ func TestNothingFollowsAnEndAmidWhichTheProcessDied(t *testing.T) {
 				served := make(chan error, 1)
 				go func() { served <- run.Serve(ctx) }()
 				if _, err := run.Seal(ctx); err == nil {
-					if r, err := run.Join(loader.Place{World: 1}, 0); err == nil {
+					if r, err := run.Join(state.Place{World: 1}, 0); err == nil {
 						for err == nil {
 							_, err = r.Next(ctx)
 						}
@@ -85,14 +87,14 @@ func TestNothingFollowsAnEndAmidWhichTheProcessDied(t *testing.T) {
 				if at, err := run.Seal(t.Context()); err != nil || at != 6 {
 					t.Errorf("killed at store %d, stored %v: the run is sealed behind document %d: %v", k, stored, at, err)
 				}
-				if have := read(t, run, loader.Place{World: 1}, 0, 0); len(have) != 2 {
+				if have := read(t, run, state.Place{World: 1}, 0, 0); len(have) != 2 {
 					t.Errorf("killed at store %d, stored %v: %d steps, want 2", k, stored, len(have))
 				}
 				if err := stop(); err != nil {
 					t.Fatal(err)
 				}
 			}
-			if _, err := loader.Audit(t.Context(), loader.Edges{Sources: onlySource{Documents: w.docs}, Plan: w.plan}, w.config.Tokenizer, nil); err != nil {
+			if _, err := loader.Audit(t.Context(), backend.Backends{Sources: onlySource{Documents: w.docs}, Plan: w.plan}, w.config.Tokenizer, nil); err != nil {
 				t.Errorf("killed at store %d, stored %v: %v", k, stored, err)
 			}
 		}
@@ -106,23 +108,23 @@ func TestControlsBehindOneDocument(t *testing.T) {
 	w.docs.lengths(someLengths(4, 60)...)
 	run, stop := w.start(t)
 	eventually(t, func() bool { return run.Info().Planned == 4 })
-	read(t, run, loader.Place{World: 1}, 0, 6)
+	read(t, run, state.Place{World: 1}, 0, 6)
 	for _, control := range []func(context.Context) (uint64, error){run.Drain, run.Drain, run.Seal} {
 		if at, err := control(t.Context()); err != nil || at != 60 {
 			t.Fatalf("it takes effect behind document %d: %v", at, err)
 		}
-		if _, err := loader.Audit(t.Context(), loader.Edges{Sources: onlySource{Documents: w.docs}, Plan: w.plan}, w.config.Tokenizer, nil); err != nil { // which waits for no further document
+		if _, err := loader.Audit(t.Context(), backend.Backends{Sources: onlySource{Documents: w.docs}, Plan: w.plan}, w.config.Tokenizer, nil); err != nil { // which waits for no further document
 			t.Fatal(err)
 		}
 		eventually(t, func() bool { return run.Stats().Cursor == 60 && run.Stats().PoolPieces == 0 })
 	}
-	want := read(t, run, loader.Place{World: 1}, 0, 0)
+	want := read(t, run, state.Place{World: 1}, 0, 0)
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
 	w.docs.lengths(someLengths(5, 100)...)
 	run, _ = w.start(t)
-	if have := read(t, run, loader.Place{World: 1}, 0, 0); !reflect.DeepEqual(have, want) {
+	if have := read(t, run, state.Place{World: 1}, 0, 0); !reflect.DeepEqual(have, want) {
 		t.Error("the steps differ after a restart")
 	}
 	eventually(t, func() bool { return !run.Stats().Replaying })
@@ -142,7 +144,7 @@ func TestADamagedPlanRecordStopsTheRun(t *testing.T) {
 			w := newWorld(config("bfd"))
 			w.docs.lengths(someLengths(4, 200)...)
 			run, stop := w.start(t)
-			read(t, run, loader.Place{World: 1}, 0, 12)
+			read(t, run, state.Place{World: 1}, 0, 12)
 			if err := stop(); err != nil {
 				t.Fatal(err)
 			}
@@ -160,7 +162,7 @@ func TestADamagedPlanRecordStopsTheRun(t *testing.T) {
 			if n := len(w.plan.records) - before; n > 1 || n == 1 && !isTerm(w.plan.records[before]) {
 				t.Errorf("%d records were appended to a damaged plan", n)
 			}
-			r, err := run.Join(loader.Place{World: 1}, 0)
+			r, err := run.Join(state.Place{World: 1}, 0)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"loaderd/loader/document"
 	"loaderd/loader/plan"
 	"loaderd/loader/planner"
 )
@@ -19,7 +20,7 @@ type feeds struct {
 	// onOpenAttempt is called before each attempt to open a reader, with the error of the attempt before.
 	onOpenAttempt func(source string, err error)
 	// onOpened is called with each reader before anything is read.
-	onOpened func(source int, r Source)
+	onOpened func(source int, r document.Source)
 	group    *errgroup.Group
 	ctx      context.Context // of the group
 	of       map[int]*feed   // by source
@@ -29,19 +30,19 @@ type feeds struct {
 type feed struct {
 	source int
 	epoch  uint64
-	split  func(d Document) bool // whether the source takes a document
-	reader Source
+	split  func(d document.Document) bool // whether the source takes a document
+	reader document.Source
 	stop   context.CancelFunc
-	chunks chan []Document
-	done   chan struct{} // gets a value when the loop has planned a chunk; has room for it
-	held   []Document    // of the last chunk, not planned yet; the loop's
+	chunks chan []document.Document
+	done   chan struct{}       // gets a value when the loop has planned a chunk; has room for it
+	held   []document.Document // of the last chunk, not planned yet; the loop's
 }
 
 // nothing is the feed where no document is wanted.
 var nothing = &feed{}
 
 func newFeeds(ctx context.Context, run string, s *streams, g *errgroup.Group, onOpenAttempt func(string, error),
-	onOpened func(int, Source)) *feeds {
+	onOpened func(int, document.Source)) *feeds {
 	return &feeds{run: run, streams: s, onOpenAttempt: onOpenAttempt, onOpened: onOpened, group: g, ctx: ctx, of: map[int]*feed{}}
 }
 
@@ -74,7 +75,7 @@ func (f *feeds) open(p *planner.Planner, source int) (*feed, error) {
 
 // read begins to read a source.
 func (f *feeds) read(p *planner.Planner, source int, epoch uint64) (*feed, error) {
-	x := &feed{source: source, epoch: epoch, chunks: make(chan []Document), done: make(chan struct{}, 1)}
+	x := &feed{source: source, epoch: epoch, chunks: make(chan []document.Document), done: make(chan struct{}, 1)}
 	f.streams.learn(p.Infos()) // one may just have been added
 	info := p.Infos()[source]
 	f.onOpenAttempt(info.Name, nil)
@@ -84,12 +85,12 @@ func (f *feeds) read(p *planner.Planner, source int, epoch uint64) (*feed, error
 	}
 	docs, m := stream.Documents, p.Mixture()
 	c, walk, taken := m.Config(source), m.Walk(source, epoch), m.Place(source).Taken
-	x.split = func(d Document) bool { return c.Split.Takes(d.ID, d.Sequence) }
+	x.split = func(d document.Document) bool { return c.Split.Takes(d.ID, d.Sequence) }
 	if walk.Drawn || epoch > 0 {
 		x.reader = newWalker(docs, walk, taken, walkersTokens/int64(m.Len()))
 	} else {
 		failed := func(err error) { f.onOpenAttempt(info.Name, err) }
-		if x.reader, err = OpenSource(f.ctx, docs, walk.First+taken, 0, failed); err != nil {
+		if x.reader, err = document.OpenSource(f.ctx, docs, walk.First+taken, 0, failed); err != nil {
 			return nil, fmt.Errorf("read the documents of source %s: %w", info.Name, err)
 		}
 		if last := x.reader.Status().Last; last+1 < walk.First+taken { // documents to come would take the places of others
@@ -132,7 +133,7 @@ func (f *feed) pump(ctx context.Context) error {
 }
 
 // unlessHeld brings the next chunk where none is held.
-func (f *feed) unlessHeld() <-chan []Document {
+func (f *feed) unlessHeld() <-chan []document.Document {
 	if len(f.held) > 0 {
 		return nil
 	}
@@ -140,7 +141,7 @@ func (f *feed) unlessHeld() <-chan []Document {
 }
 
 // take returns the next document that is held.
-func (f *feed) take() Document {
+func (f *feed) take() document.Document {
 	d := f.held[0]
 	d.Source = f.source
 	if d.Skip == "" && len(d.Parts) == 0 && !f.split(d) {

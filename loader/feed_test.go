@@ -5,27 +5,29 @@ import (
 	"testing"
 
 	"loaderd/loader"
+	"loaderd/loader/backend"
+	"loaderd/loader/document"
 )
 
 // instantDocs is a document stream whose source has everything at hand, and tells when all of it has been planned.
 type instantDocs struct {
 	*memDocs
-	docs    []loader.Document
+	docs    []document.Document
 	planned chan struct{}
 }
 
 type instantSource struct {
-	loader.Source
+	document.Source
 	docs *instantDocs
 	at   int
 }
 
-func (d *instantDocs) Read(ctx context.Context, from uint64) (loader.Source, error) {
+func (d *instantDocs) Read(ctx context.Context, from uint64) (document.Source, error) {
 	s, err := d.memDocs.Read(ctx, from)
 	return &instantSource{s, d, 0}, err
 }
 
-func (s *instantSource) Next(ctx context.Context) ([]loader.Document, error) {
+func (s *instantSource) Next(ctx context.Context) ([]document.Document, error) {
 	rest := s.docs.docs[s.at:]
 	if len(rest) == 0 {
 		close(s.docs.planned)
@@ -44,12 +46,12 @@ func BenchmarkLeader(b *testing.B) {
 	w.config.Packing.Buckets, w.config.Packing.Pool, w.config.Packing.MaxAge = []int{2048}, 4096, 16384
 	w.config.Shuffle.Window, w.config.Steps.Rows, w.config.Documents.Dedupe = 1024, 64, 100_000
 	w.options.Ahead, w.options.Checkpoint = 1<<30, 0
-	docs := &instantDocs{memDocs: w.docs, docs: make([]loader.Document, b.N), planned: make(chan struct{})}
-	w.edges = func(e *loader.Edges) { e.Sources = onlySource{Documents: docs} }
+	docs := &instantDocs{memDocs: w.docs, docs: make([]document.Document, b.N), planned: make(chan struct{})}
+	w.edges = func(e *backend.Backends) { e.Sources = onlySource{Documents: docs} }
 	lengths, tokens := someLengths(1, 1<<16), make([]int32, 1<<16)
 	for i := range docs.docs {
 		n := min(60*lengths[i&(1<<16-1)], len(tokens))
-		docs.docs[i] = loader.Document{Sequence: uint64(i + 1), ID: uint64(i + 1), Content: loader.Content{Tokens: tokens[:n]}}
+		docs.docs[i] = document.Document{Sequence: uint64(i + 1), ID: uint64(i + 1), Content: document.Content{Tokens: tokens[:n]}}
 	}
 	run, err := loader.Open(b.Context(), "test", w.config, w.options, w.edgesOf())
 	if err != nil {

@@ -2,34 +2,16 @@ package loader
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
 	"time"
 
 	"loaderd/internal/quantity"
+	"loaderd/loader/backend"
+	"loaderd/loader/document"
+	"loaderd/loader/state"
 )
-
-// StreamFill is how full a document stream is, as its run's leader measures it.
-type StreamFill struct {
-	Source     string   `json:"source"`
-	Name       string   `json:"name"` // of the JetStream stream
-	Bytes      int64    `json:"bytes"`
-	MaxBytes   int64    `json:"max_bytes"`                  // 0: unlimited
-	Configured int64    `json:"configured_bytes,omitempty"` // StreamState.Configured
-	Free       *int64   `json:"free_bytes,omitempty"`       // StreamState.Free
-	Account    *Quota   `json:"account,omitempty"`          // of the storage of its JetStream account; nil without a limit
-	Full       bool     `json:"full"`                       // the next document may find no room
-	FullIn     *float64 `json:"full_in_seconds,omitempty"`  // at the growth of the last minute; nil without
-}
-
-// Quota is how much of a limit is used.
-type Quota struct {
-	Bytes    int64 `json:"bytes"`
-	MaxBytes int64 `json:"max_bytes"`
-	Full     bool  `json:"full"` // the next document may find no room
-}
 
 const (
 	// growthOver is the time over which the growth of a stream is measured.
@@ -51,10 +33,10 @@ const (
 
 // fillMeter measures the fill of one stream.
 type fillMeter struct {
-	fill    StreamFill
+	fill    state.StreamFill
 	level   fillLevel
 	samples []fillSample // of the last growthOver, about one per second
-	last    StreamState
+	last    document.StreamState
 	largest int64 // bytes of a document: the mean of those that arrived between two looks, at its highest
 }
 
@@ -64,8 +46,8 @@ type fillSample struct {
 }
 
 // add takes in the state of a stream. It reports whether the level has changed.
-func (m *fillMeter) add(now time.Time, source string, s StreamState) (changed bool) {
-	m.fill = StreamFill{Source: source, Name: s.Name, Bytes: s.Bytes, MaxBytes: max(s.MaxBytes, 0),
+func (m *fillMeter) add(now time.Time, source string, s document.StreamState) (changed bool) {
+	m.fill = state.StreamFill{Source: source, Name: s.Name, Bytes: s.Bytes, MaxBytes: max(s.MaxBytes, 0),
 		Configured: s.Configured, Free: s.Free}
 	if n := len(m.samples); n == 0 || now.Sub(m.samples[n-1].at) >= time.Second {
 		m.samples = append(m.samples, fillSample{now, s.Bytes})
@@ -77,7 +59,7 @@ func (m *fillMeter) add(now time.Time, source string, s StreamState) (changed bo
 	m.last = s
 	before := m.level
 	if s.AccountMax > 0 {
-		m.fill.Account = &Quota{s.AccountBytes, s.AccountMax, s.AccountMax-s.AccountBytes < m.leastRoom(s, s.AccountMax)}
+		m.fill.Account = &state.Quota{Bytes: s.AccountBytes, MaxBytes: s.AccountMax, Full: s.AccountMax-s.AccountBytes < m.leastRoom(s, s.AccountMax)}
 		m.fill.Full = m.fill.Account.Full
 	}
 	if m.fill.MaxBytes == 0 {
@@ -121,7 +103,7 @@ func (m *fillMeter) growth(now time.Time) float64 {
 
 // leastRoom is the room below a bound at which a stream counts as full: that of the largest message that it accepts, at most a tenth of the bound, or
 // that of a document as large as those that it holds. Producers with a larger document than the room wait, and the server does not report that they do.
-func (m *fillMeter) leastRoom(s StreamState, bound int64) int64 {
+func (m *fillMeter) leastRoom(s document.StreamState, bound int64) int64 {
 	mean := int64(0)
 	if s.Messages > 0 {
 		mean = s.Bytes / s.Messages
@@ -129,14 +111,8 @@ func (m *fillMeter) leastRoom(s StreamState, bound int64) int64 {
 	return min(s.MaxMessage, max(bound/10, mean, m.largest))
 }
 
-// String is the use for people: 1.0 GiB of 1.0 GiB.
-func (q Quota) String() string { return quantity.Bytes(q.Bytes) + " of " + quantity.Bytes(q.MaxBytes) }
-
-// accountFull reports whether the account has no room for the stream's next document, independent of the bound of the stream.
-func (f *StreamFill) accountFull() bool { return f.Account != nil && f.Account.Full }
-
 // measureFill takes in the state of a source's stream, and logs when it fills, is full and has room again.
-func (l *leader) measureFill(source int, name string, s StreamState) {
+func (l *leader) measureFill(source int, name string, s document.StreamState) {
 	l.mu.Lock()
 	m := l.fills[source]
 	if m == nil {
@@ -150,7 +126,7 @@ func (l *leader) measureFill(source int, name string, s StreamState) {
 		return
 	}
 	keys := []any{"stream", f.Name, "bytes", f.Bytes, "max_bytes", f.MaxBytes}
-	if f.accountFull() {
+	if f.AccountFull() {
 		keys = append(keys, "account_bytes", f.Account.Bytes, "account_max_bytes", f.Account.MaxBytes)
 	}
 	if name != "" {
@@ -161,35 +137,21 @@ func (l *leader) measureFill(source int, name string, s StreamState) {
 		if f.FullIn != nil {
 			keys = append(keys, "full_in", quantity.Time(time.Duration(*f.FullIn*float64(time.Second))))
 		}
-		l.log.Warn("document stream is nearly full", append(keys, "event", "stream.fills", "do", f.raise())...)
+		l.log.Warn("document stream is nearly full", append(keys, "event", "stream.fills", "do", f.Raise())...)
 	case fillFull:
 		severity := slog.LevelError
-		if l.options.Release == ReleasePurge { // it has room again when the trainers commit
+		if l.options.Release == backend.ReleasePurge { // it has room again when the trainers commit
 			severity = slog.LevelWarn
 		}
 		l.log.Log(context.Background(), severity, "document stream is full, producers wait",
-			append(keys, "event", "stream.full", "do", f.raise())...)
+			append(keys, "event", "stream.full", "do", f.Raise())...)
 	default:
 		l.log.Info("document stream has room again", append(keys, "event", "stream.room")...)
 	}
 }
 
-// raise is the advice that gives the stream more room.
-func (f *StreamFill) raise() string {
-	switch {
-	case f.accountFull():
-		return "raise the storage limit of the JetStream account, or delete streams of it that are not used"
-	case f.Configured == 0:
-		return fmt.Sprintf("raise the bound of stream %q", f.Name) +
-			" (stream.max_bytes of the daemon that runs the NATS server, or nats stream edit --max-bytes)"
-	case f.Configured > f.MaxBytes:
-		return "free space on the disk of the NATS server, then restart the daemon: the bound is at most half of what is free"
-	}
-	return "raise stream.max_bytes and restart the daemon"
-}
-
 // fillsOf returns the fills of all streams by the numbers of their sources.
-func fillsOf(meters map[int]*fillMeter) (out []StreamFill) {
+func fillsOf(meters map[int]*fillMeter) (out []state.StreamFill) {
 	for _, source := range slices.Sorted(maps.Keys(meters)) {
 		out = append(out, meters[source].fill)
 	}

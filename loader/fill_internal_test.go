@@ -9,88 +9,94 @@ import (
 	"testing/synctest"
 	"time"
 
+	"loaderd/loader/backend"
+	"loaderd/loader/document"
+	"loaderd/loader/fault"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
+	"loaderd/loader/state"
 )
 
 // filled is a wait for documents of a stream of which 1,000 of 1,024 KiB are used, and all are planned.
 func filled(release string) *wait {
 	w := unexplained()
 	w.options.Release = release
-	w.source = SourceStatus{Last: 60, Fetched: 60, Delivered: 60, DrySince: ago(time.Minute)}
-	w.report.Streams = []StreamFill{{Name: "DOCS", Bytes: 1000 << 10, MaxBytes: 1 << 20, Configured: 1 << 20, Full: true}}
+	w.source = document.SourceStatus{Last: 60, Fetched: 60, Delivered: 60, DrySince: ago(time.Minute)}
+	w.report.Streams = []state.StreamFill{{Name: "DOCS", Bytes: 1000 << 10, MaxBytes: 1 << 20, Configured: 1 << 20, Full: true}}
 	return w
 }
 
 func TestWait_FullStream(t *testing.T) {
 	free := int64(3 << 30)
 	several := func(w *wait) {
-		w.report.Streams = []StreamFill{{Source: "code", Name: "DOCS_code", Bytes: 5, MaxBytes: 1 << 20},
+		w.report.Streams = []state.StreamFill{{Source: "code", Name: "DOCS_code", Bytes: 5, MaxBytes: 1 << 20},
 			{Source: "web", Name: "DOCS_web", Bytes: 1 << 20, MaxBytes: 1 << 20, Full: true}}
-		w.report.PlanStats.Sources = []SourceStats{{Status: mixture.Status{Name: "code"}},
+		w.report.PlanStats.Sources = []state.SourceStats{{Status: mixture.Status{Name: "code"}},
 			{Status: mixture.Status{Name: "web"}}}
 		w.report.PlanStats.Wants = 1
 	}
 	for _, tc := range []struct {
 		name, release string
 		change        func(w *wait)
-		want          Reason
+		want          fault.Reason
 		sentence, do  string // parts
 	}{
-		{"keep", ReleaseKeep, func(*wait) {}, StreamFull,
+		{"keep", backend.ReleaseKeep, func(*wait) {}, fault.StreamFull,
 			`The document stream "DOCS" is full (1000.0 KiB of 1.0 MiB): producers wait for room, and the run ` +
 				`waits for documents, 60 s`,
 			"raise stream.max_bytes and restart the daemon, or set serve.release: purge"},
-		{"first step", ReleasePurge, func(w *wait) { w.planned = 0 }, StreamFull, "",
+		{"first step", backend.ReleasePurge, func(w *wait) { w.planned = 0 }, fault.StreamFull, "",
 			"fewer documents than the first step needs"},
-		{"purge, no job has committed", ReleasePurge, func(*wait) {}, StreamFull, "",
+		{"purge, no job has committed", backend.ReleasePurge, func(*wait) {}, fault.StreamFull, "",
 			"let the trainers commit their checkpoints, none has"},
-		{"purge, a job is behind", ReleasePurge, func(w *wait) {
+		{"purge, a job is behind", backend.ReleasePurge, func(w *wait) {
 			w.keepers = plan.Keepers{"train": 7, "eval": 2}
-		}, StreamFull, "",
+		}, fault.StreamFull, "",
 			`let job "eval" commit, it has committed 2 of 7 steps; if it has ended, remove it (action leave); ` +
 				`or raise stream.max_bytes`},
-		{"purge, all have committed", ReleasePurge, func(w *wait) { w.keepers = plan.Keepers{"train": 7} }, StreamFull, "",
+		{"purge, all have committed", backend.ReleasePurge, func(w *wait) { w.keepers = plan.Keepers{"train": 7} }, fault.StreamFull, "",
 			"it must hold the documents of pool and shuffle window"},
-		{"remote server", ReleaseKeep, func(w *wait) { w.report.Streams[0].Configured = 0 }, StreamFull, "",
+		{"remote server", backend.ReleaseKeep, func(w *wait) { w.report.Streams[0].Configured = 0 }, fault.StreamFull, "",
 			"nats stream edit"},
-		{"lowered bound", ReleaseKeep, func(w *wait) {
+		{"lowered bound", backend.ReleaseKeep, func(w *wait) {
 			w.report.Streams[0].Configured, w.report.Streams[0].Free = 64<<30, &free
-		}, StreamFull, "", "free space on the disk of the NATS server"},
-		{"several sources", ReleaseKeep, several, StreamFull,
+		}, fault.StreamFull, "", "free space on the disk of the NATS server"},
+		{"several sources", backend.ReleaseKeep, several, fault.StreamFull,
 			`The document stream "DOCS_web" of source "web" is full`, ""},
-		{"several sources, another is full", ReleaseKeep, func(w *wait) {
+		{"several sources, another is full", backend.ReleaseKeep, func(w *wait) {
 			several(w)
 			w.report.PlanStats.Wants = 0
-		}, SourceDry, "Waiting for documents of source", ""},
-		{"several sources rest", ReleaseKeep, func(w *wait) {
+		}, fault.SourceDry, "Waiting for documents of source", ""},
+		{"several sources rest", backend.ReleaseKeep, func(w *wait) {
 			several(w)
 			w.report.PlanStats.Idle = true
 			for i := range w.report.PlanStats.Sources {
 				w.report.PlanStats.Sources[i].Resting = true
 			}
-		}, StreamFull, `"DOCS_web" of source "web" is full (1.0 MiB of 1.0 MiB)`, ""},
-		{"account", ReleaseKeep, func(w *wait) {
-			w.report.Streams[0] = StreamFill{Name: "DOCS", Bytes: 5, Full: true, Account: &Quota{1 << 20, 1 << 20, true}}
-		}, StreamFull, `The JetStream account of document stream "DOCS" is full (1.0 MiB of 1.0 MiB)`, "raise the storage limit of the JetStream account"},
-		{"room", ReleaseKeep, func(w *wait) { w.report.Streams[0].Full = false }, SourceDry, "Waiting for documents", ""},
-		{"documents are left", ReleaseKeep, func(w *wait) {
+		}, fault.StreamFull, `"DOCS_web" of source "web" is full (1.0 MiB of 1.0 MiB)`, ""},
+		{"account", backend.ReleaseKeep, func(w *wait) {
+			w.report.Streams[0] = state.StreamFill{Name: "DOCS", Bytes: 5, Full: true, Account: &state.Quota{Bytes: 1 << 20, MaxBytes: 1 << 20, Full: true}}
+		}, fault.StreamFull, `The JetStream account of document stream "DOCS" is full (1.0 MiB of 1.0 MiB)`, "raise the storage limit of the JetStream account"},
+		{"room", backend.ReleaseKeep, func(w *wait) { w.report.Streams[0].Full = false }, fault.SourceDry, "Waiting for documents", ""},
+		{"documents are left", backend.ReleaseKeep, func(w *wait) {
 			w.source.Delivered, w.source.Tokenizing = 50, true
-		}, TokenizerBehind, "", ""},
-		{"sealed", ReleaseKeep, func(w *wait) { w.report.PlanStats.Sources = []SourceStats{{Status: mixture.Status{Sealed: true}}} }, CauseUnknown, "", ""},
+		}, fault.TokenizerBehind, "", ""},
+		{"sealed", backend.ReleaseKeep, func(w *wait) {
+			w.report.PlanStats.Sources = []state.SourceStats{{Status: mixture.Status{Sealed: true}}}
+		}, fault.CauseUnknown, "", ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := filled(tc.release)
 				tc.change(w)
-				w.source = w.report.reader()
-				for _, e := range []*Error{w.cause(), w.missing()} {
-					if e.Reason != tc.want || !strings.Contains(e.brief, tc.sentence) || !strings.Contains(e.Do, tc.do) {
+				w.source = w.report.Reader()
+				for _, e := range []*fault.Error{w.cause(), w.missing()} {
+					if e.Reason != tc.want || !strings.Contains(e.Brief, tc.sentence) || !strings.Contains(e.Do, tc.do) {
 						t.Errorf("cause is %v, want %s with %q and %q", e, tc.want, tc.sentence, tc.do)
 					}
 				}
 				v := w.judge(w.missing())
-				if v.Reason == StreamFull && (v.Health != Failing || v.Limits != LimitDocuments ||
+				if v.Reason == fault.StreamFull && (v.Health != Failing || v.Limits != LimitDocuments ||
 					len(v.Facts) > 16 || v.Facts["max_bytes"] != "1048576") {
 					t.Errorf("verdict %+v, want failing with the facts of the stream", v)
 				}
@@ -107,7 +113,7 @@ func TestFillMeter_Levels(t *testing.T) {
 	at := func(after time.Duration, bytes, bound int64, want fillLevel) {
 		t.Helper()
 		now = now.Add(after)
-		m.add(now, "", StreamState{Bytes: bytes, MaxBytes: bound, MaxMessage: 4 * mib})
+		m.add(now, "", document.StreamState{Bytes: bytes, MaxBytes: bound, MaxMessage: 4 * mib})
 		if m.level != want {
 			t.Fatalf("%d of %d bytes: level %d, want %d", bytes, bound, m.level, want)
 		}
@@ -135,17 +141,17 @@ func TestFillMeter_Levels(t *testing.T) {
 // A stream of large documents is full when the room is less than one of them takes, be that more than a tenth of its bound.
 func TestFillMeter_LargeDocuments(t *testing.T) {
 	const kib = 1 << 10
-	state := func(messages, bytes int64) StreamState {
-		return StreamState{Messages: messages, Bytes: bytes * kib, MaxBytes: 1024 * kib, MaxMessage: 8192 * kib}
+	state := func(messages, bytes int64) document.StreamState {
+		return document.StreamState{Messages: messages, Bytes: bytes * kib, MaxBytes: 1024 * kib, MaxMessage: 8192 * kib}
 	}
 	for name, tc := range map[string]struct {
-		looks []StreamState
+		looks []document.StreamState
 		full  bool
 	}{
-		"room for another":          {[]StreamState{state(2, 600)}, false},
-		"no room for another":       {[]StreamState{state(3, 900)}, true},
-		"the last ones were larger": {[]StreamState{state(10, 100), state(12, 800)}, true},
-		"documents were purged":     {[]StreamState{{Stream: plan.Stream{}, First: 1, Messages: 10, Bytes: 100 * kib, MaxBytes: 1024 * kib, MaxMessage: 8192 * kib}, state(11, 500)}, false},
+		"room for another":          {[]document.StreamState{state(2, 600)}, false},
+		"no room for another":       {[]document.StreamState{state(3, 900)}, true},
+		"the last ones were larger": {[]document.StreamState{state(10, 100), state(12, 800)}, true},
+		"documents were purged":     {[]document.StreamState{{Stream: plan.Stream{}, First: 1, Messages: 10, Bytes: 100 * kib, MaxBytes: 1024 * kib, MaxMessage: 8192 * kib}, state(11, 500)}, false},
 	} {
 		m := &fillMeter{}
 		for i, s := range tc.looks {
@@ -161,7 +167,7 @@ func TestFillMeter_Growth(t *testing.T) {
 	m, now := &fillMeter{}, time.Now()
 	for i := range 121 {
 		at := now.Add(time.Duration(i) * watchInterval)
-		m.add(at, "", StreamState{Bytes: 600 + int64(i), MaxBytes: 1000, MaxMessage: 1})
+		m.add(at, "", document.StreamState{Bytes: 600 + int64(i), MaxBytes: 1000, MaxMessage: 1})
 	}
 	if in := m.fill.FullIn; in == nil || *in != 140 { // 2 bytes per second, 280 are free
 		t.Errorf("full in %v, want 140 s", in)
@@ -172,7 +178,7 @@ func TestFillMeter_Growth(t *testing.T) {
 	if len(m.samples) > 62 {
 		t.Errorf("%d samples of a minute", len(m.samples))
 	}
-	m.add(now.Add(2*time.Minute), "", StreamState{Bytes: 720, MaxBytes: 1000, MaxMessage: 1})
+	m.add(now.Add(2*time.Minute), "", document.StreamState{Bytes: 720, MaxBytes: 1000, MaxMessage: 1})
 	if m.fill.FullIn != nil {
 		t.Errorf("full in %v s after a minute without a sample", *m.fill.FullIn)
 	}
@@ -180,12 +186,12 @@ func TestFillMeter_Growth(t *testing.T) {
 
 // The log has one line per change of the level. A full stream is an error unless documents are purged.
 func TestLeader_FillIsLogged(t *testing.T) {
-	for release, severity := range map[string]string{ReleaseKeep: "ERROR", ReleasePurge: "WARN"} {
+	for release, severity := range map[string]string{backend.ReleaseKeep: "ERROR", backend.ReleasePurge: "WARN"} {
 		var log bytes.Buffer
-		l := &leader{log: slog.New(slog.NewTextHandler(&log, nil)), options: Options{Release: release},
+		l := &leader{log: slog.New(slog.NewTextHandler(&log, nil)), options: backend.Options{Release: release},
 			fills: map[int]*fillMeter{}}
 		for _, n := range []int64{10, 95, 96, 100, 100, 20, 20} {
-			l.measureFill(1, "web", StreamState{Stream: plan.Stream{Name: "DOCS_web"}, Bytes: n, MaxBytes: 100,
+			l.measureFill(1, "web", document.StreamState{Stream: plan.Stream{Name: "DOCS_web"}, Bytes: n, MaxBytes: 100,
 				MaxMessage: 2})
 		}
 		var events []string

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sort"
 
+	"loaderd/loader/backend"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
 	"loaderd/packonline"
@@ -46,7 +47,7 @@ func (t *turns) passed(places []mixture.Place) bool {
 }
 
 // Find calls f with every row of the plan that holds a part of a document, in order.
-func Find(ctx context.Context, log PlanLog, document uint64, f func(s *plan.Step, row int, pieces []packonline.Piece) error) error {
+func Find(ctx context.Context, log backend.PlanLog, document uint64, f func(s *plan.Step, row int, pieces []packonline.Piece) error) error {
 	p := &planReader{log: log}
 	end, err := p.end(ctx)
 	if err != nil {

@@ -7,8 +7,10 @@ import (
 	"testing"
 
 	"loaderd/loader"
+	"loaderd/loader/backend"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
+	"loaderd/loader/state"
 	"loaderd/packonline"
 )
 
@@ -59,7 +61,7 @@ func rowsOf(t *testing.T, l *memLog) (rows map[uint64][]string, steps int) {
 }
 
 // found are the rows that Find finds.
-func found(t *testing.T, log loader.PlanLog, document uint64) (rows []string) {
+func found(t *testing.T, log backend.PlanLog, document uint64) (rows []string) {
 	t.Helper()
 	err := loader.Find(t.Context(), log, document, func(s *plan.Step, row int, pieces []packonline.Piece) error {
 		rows = append(rows, fmt.Sprint(s.Index, row, pieces))
@@ -89,19 +91,19 @@ func TestFindOfSeveralSources(t *testing.T) {
 	}
 	s["sealed"].sealed, s["open"].first = true, 21
 	run, stop := w.start(t)
-	read(t, run, loader.Place{World: 1}, 0, 1)
+	read(t, run, state.Place{World: 1}, 0, 1)
 	_, err := run.SealSource(t.Context(), "tiny", "")
 	must(t, err)
-	read(t, run, loader.Place{World: 1}, 1, 29)
+	read(t, run, state.Place{World: 1}, 1, 29)
 	weights := map[string]float64{"live": 5, "sealed": 2, "again": 2, "plain": 2, "tiny": 1, "open": 1, "later": 1}
 	_, err = changeMix(t, run, mixture.Change{Weights: weights, Add: map[string]mixture.Source{"later": {Weight: 1, Epochs: 4, Block: 3}}}, "")
 	must(t, err)
-	read(t, run, loader.Place{World: 1}, 30, 7)
+	read(t, run, state.Place{World: 1}, 30, 7)
 	for _, name := range []string{"again", "plain", "later"} {
 		_, err := run.SealSource(t.Context(), name, "")
 		must(t, err)
 	}
-	read(t, run, loader.Place{World: 1}, 37, 900)
+	read(t, run, state.Place{World: 1}, 37, 900)
 	must(t, stop())
 
 	want, steps := rowsOf(t, w.plan)
@@ -144,7 +146,7 @@ func TestFindFails(t *testing.T) {
 	run, stop := w.start(t)
 	_, err := run.Seal(t.Context())
 	must(t, err)
-	read(t, run, loader.Place{World: 1}, 0, 0)
+	read(t, run, state.Place{World: 1}, 0, 0)
 	must(t, stop())
 	none := func(*plan.Step, int, []packonline.Piece) error { return nil }
 	if err := loader.Find(t.Context(), w.plan, plan.Ref(2, 3), func(*plan.Step, int, []packonline.Piece) error { return context.Canceled }); err == nil {

@@ -9,7 +9,10 @@ import (
 	"sync"
 	"time"
 
+	"loaderd/loader/backend"
+	"loaderd/loader/fault"
 	"loaderd/loader/plan"
+	"loaderd/loader/state"
 )
 
 // follower serves a run's steps to readers: it registers them, waits with them for the plan to grow, and assembles rows. It tells the leader
@@ -18,50 +21,50 @@ type follower struct {
 	plan      *planView
 	leader    leading
 	config    plan.Config
-	options   Options
+	options   backend.Options
 	log       *slog.Logger
 	assembler assembler
 	prefetch  *prefetcher
 	pulse     pulse
 	steady    steady
 	ranks     *rankRegistry
-	supply    func(source string) (why, do string, ok bool) // of Edges; may be nil
+	supply    func(source string) (why, do string, ok bool) // of Backends; may be nil
 
 	mu      sync.Mutex
 	readers readers
 	spans   *spans
 	began   time.Time
-	demand  demand    // what the leader was told last
-	starved uint64    // the step that readers wait for
-	since   time.Time // when the first of them began to wait; meaningless once the step is planned
+	demand  state.Demand // what the leader was told last
+	starved uint64       // the step that readers wait for
+	since   time.Time    // when the first of them began to wait; meaningless once the step is planned
 }
 
 // leading is the leader as its followers see it.
 type leading interface {
 	// want takes what the follower's readers want from now on.
-	want(demand)
+	want(state.Demand)
 	// report says how far the leader is.
-	report() report
+	report() state.Report
 	// demanded is what the readers of all daemons want, as far as they have been heard of.
-	demanded() demand
+	demanded() state.Demand
 }
 
-func newFollower(v *planView, c plan.Config, o Options, s *streams, log *slog.Logger) *follower {
-	f := &follower{plan: v, config: c, options: o, log: log, readers: newReaders(), spans: newSpans(o), began: time.Now(), demand: noDemand(), ranks: newRankRegistry(),
+func newFollower(v *planView, c plan.Config, o backend.Options, s *streams, log *slog.Logger) *follower {
+	f := &follower{plan: v, config: c, options: o, log: log, readers: newReaders(), spans: newSpans(o), began: time.Now(), demand: state.NewDemand(), ranks: newRankRegistry(),
 		assembler: assembler{again: newAgain(s, newContentCache(o.CacheBytes, v.recent), o.Stall), pad: c.Tokenizer.Pad}}
 	f.prefetch = newPrefetcher(f, o.CacheBytes)
 	return f
 }
 
 // join registers a reader.
-func (f *follower) join(run string, place Place, step uint64, client Client) (*Reader, error) {
+func (f *follower) join(run string, place state.Place, step uint64, client state.Client) (*Reader, error) {
 	if place.World < 1 || place.Rank < 0 || place.Rank >= place.World {
-		return nil, &Error{Reason: BadTicket, Message: fmt.Sprintf("rank %d of world %d", place.Rank, place.World), Do: "ask for 0 <= rank < world"}
+		return nil, &fault.Error{Reason: fault.BadTicket, Message: fmt.Sprintf("rank %d of world %d", place.Rank, place.World), Do: "ask for 0 <= rank < world"}
 	}
 	if err := CheckWorld(f.config, place.World); err != nil {
 		return nil, err
 	}
-	place.Job = place.job()
+	place.Job = place.JobName()
 	client.Taken = min(client.Taken, step)
 	reader := &Reader{follower: f, place: place, client: client, from: step, next: step, reads: step, idle: time.Now(), rate: consumptionRate{since: time.Now(), taken: client.Taken}, dropped: make(chan error, 1), room: make(chan struct{}, 1)}
 	f.mu.Lock()
@@ -71,7 +74,7 @@ func (f *follower) join(run string, place Place, step uint64, client Client) (*R
 	case step < now.oldest:
 		return nil, released(step, now.oldest)
 	case now.ended && step > now.steps:
-		return nil, &Error{Reason: StepNotPlanned, Message: fmt.Sprintf("run %s ended before step %d: it has %d steps", run, step, now.steps),
+		return nil, &fault.Error{Reason: fault.StepNotPlanned, Message: fmt.Sprintf("run %s ended before step %d: it has %d steps", run, step, now.steps),
 			Do:    "ask for an earlier step; this may be another run than the one you resume",
 			Facts: map[string]string{"step": strconv.FormatUint(step, 10), "planned": strconv.FormatUint(now.steps, 10)}}
 	}
@@ -94,7 +97,7 @@ func (f *follower) join(run string, place Place, step uint64, client Client) (*R
 
 // unheard is the error for a step of which only a daemon that leads could say that it is not planned.
 func unheard(step, planned uint64) error {
-	return &Error{Reason: NotLeading, Message: fmt.Sprintf("this daemon knows %d steps of the plan, and has not heard from one that leads whether there is a step %d",
+	return &fault.Error{Reason: fault.NotLeading, Message: fmt.Sprintf("this daemon knows %d steps of the plan, and has not heard from one that leads whether there is a step %d",
 		planned, step), Do: "wait: one will lead within seconds; when none does, look at the daemons' logs and the JetStream servers"}
 }
 
@@ -105,8 +108,8 @@ func (f *follower) remove(r *Reader) {
 		f.ranks.close(r.place, r.next, r.ended)
 	}
 	f.readers.remove(r)
-	if open && f.readers.byJob[r.place.job()] == nil {
-		f.spans.close(r.place.job(), f.plan.now().keepers, time.Now())
+	if open && f.readers.byJob[r.place.JobName()] == nil {
+		f.spans.close(r.place.JobName(), f.plan.now().keepers, time.Now())
 	}
 	f.passed()
 	f.raise()
@@ -157,7 +160,7 @@ func (f *follower) sent(of func(job string) bool) (steps uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for job, x := range f.spans.of {
-		if job != unnamedJob && x.sent > steps && of(job) {
+		if job != state.UnnamedJob && x.sent > steps && of(job) {
 			steps = x.sent
 		}
 	}
@@ -190,11 +193,11 @@ func (f *follower) assemble(ctx context.Context, s *plan.Step, first, n int) (*B
 }
 
 // readerStats describes the readers, in any order.
-func (f *follower) readerStats() []ReaderStat {
+func (f *follower) readerStats() []state.ReaderStat {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	all := f.readers.all()
-	out := make([]ReaderStat, 0, len(all))
+	out := make([]state.ReaderStat, 0, len(all))
 	for _, x := range all {
 		out = append(out, x.stat())
 	}

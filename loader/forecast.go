@@ -8,6 +8,7 @@ import (
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
 	"loaderd/loader/planner"
+	"loaderd/loader/state"
 	"loaderd/shuffle"
 )
 
@@ -75,7 +76,7 @@ func (f *forecast) renew(ctx context.Context) (ended bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	f.tells(Length{Steps: steps, Exact: true}, c.controls)
+	f.tells(state.Length{Steps: steps, Exact: true}, c.controls)
 	f.log.Info("the run is measured", "steps", steps)
 	return false, nil
 }
@@ -176,7 +177,7 @@ func (r *rest) count(c copied, source int) {
 }
 
 // estimate says how long the run will be, and how many tokens it still takes.
-func (f *forecast) estimate(ctx context.Context, c copied, left []rest) (known Length, tokens float64, err error) {
+func (f *forecast) estimate(ctx context.Context, c copied, left []rest) (known state.Length, tokens float64, err error) {
 	known.Open = c.open()
 	tokens, doubt, how := c.lasts(left)
 	if how != mixture.Ends {

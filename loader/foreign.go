@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strconv"
 
+	"loaderd/loader/fault"
 	"loaderd/loader/plan"
 )
 
@@ -18,12 +19,12 @@ const noteAttempts = 16
 // record: so what stands there and is no term is not the run's. It may look right, a seal for instance, and whoever reads the plan next could
 // not tell. So the plan gets a note of it, behind which nothing is followed.
 func (l *leader) foreign(ctx context.Context, after uint64, records [][]byte, failed error) error {
-	if !errors.Is(failed, ErrLeadershipLost) || l.term == 0 {
+	if !errors.Is(failed, fault.ErrLeadershipLost) || l.term == 0 {
 		return failed
 	}
 	at, b, err := l.other(ctx, after, records)
-	var told *Error
-	if errors.As(err, &told) && told.Reason == PlanForeign { // the log itself tells
+	var told *fault.Error
+	if errors.As(err, &told) && told.Reason == fault.PlanForeign { // the log itself tells
 		return err
 	}
 	if err != nil || b == nil { // the log is shorter than this process knows, or out of reach: that is for the next leader to find out
@@ -40,7 +41,7 @@ func (l *leader) foreign(ctx context.Context, after uint64, records [][]byte, fa
 	if err := l.note(ctx, plan.Foreign{At: at}); err != nil {
 		l.log.Error("the plan has a record of none of the run's daemons, and no note of it", "record", at, "error", err)
 	}
-	return &Error{Reason: PlanForeign,
+	return &fault.Error{Reason: fault.PlanForeign,
 		Message: fmt.Sprintf("record %d of the plan of run %s (%s) was written by none of its daemons", at, l.name, what),
 		Do: "find out who can write to the plan's stream and stop them (docs/security.md), then copy what stands before that record into a usable plan " +
 			"with loaderd repair",
@@ -66,7 +67,7 @@ func (l *leader) note(ctx context.Context, f plan.Foreign) error {
 		if last, err = l.edges.Plan.Last(ctx); err != nil {
 			return err
 		}
-		if err = l.edges.Plan.Append(ctx, last, plan.EncodeRecord(f)); !errors.Is(err, ErrLeadershipLost) {
+		if err = l.edges.Plan.Append(ctx, last, plan.EncodeRecord(f)); !errors.Is(err, fault.ErrLeadershipLost) {
 			return err
 		}
 	}

@@ -12,7 +12,9 @@ import (
 	"time"
 
 	"loaderd/loader"
+	"loaderd/loader/fault"
 	"loaderd/loader/plan"
+	"loaderd/loader/state"
 	"loaderd/packonline"
 )
 
@@ -133,7 +135,7 @@ type outcome struct {
 
 // readAll reads n steps of a run from its beginning on, all for 0.
 func readAll(t *testing.T, run *loader.Run, n int) (o outcome) {
-	r, err := run.Join(loader.Place{World: 1}, 0)
+	r, err := run.Join(state.Place{World: 1}, 0)
 	if err != nil {
 		return outcome{err: err}
 	}
@@ -248,12 +250,12 @@ func TestAForeignRecordIsNoted(t *testing.T) {
 		w.options.Ahead = 2
 		w.docs.lengths(someLengths(4, 120)...)
 		run, stop := w.start(t)
-		read(t, run, loader.Place{World: 1}, 0, 3)
+		read(t, run, state.Place{World: 1}, 0, 3)
 		at := w.forge(t, forgeries["a seal here"])
-		if o := readAll(t, run, 0); reason(o.err) != loader.PlanForeign || !strings.Contains(o.err.Error(), fmt.Sprintf("record %d ", at)) {
+		if o := readAll(t, run, 0); reason(o.err) != fault.PlanForeign || !strings.Contains(o.err.Error(), fmt.Sprintf("record %d ", at)) {
 			t.Errorf("the reader is told %v", o.err)
 		}
-		if err := stop(); reason(err) != loader.PlanForeign {
+		if err := stop(); reason(err) != fault.PlanForeign {
 			t.Errorf("Serve = %v", err)
 		}
 		if e, err := plan.DecodeRecord(w.plan.records[len(w.plan.records)-1]); err != nil || e != (plan.Foreign{At: uint64(at)}) {
@@ -276,12 +278,12 @@ func TestATermIsNoForeignRecord(t *testing.T) {
 		w.options.Ahead = 2
 		w.docs.lengths(someLengths(4, 120)...)
 		run, stop := w.start(t)
-		read(t, run, loader.Place{World: 1}, 0, 3)
+		read(t, run, state.Place{World: 1}, 0, 3)
 		w.forge(t, forgeries["a term"])
-		if o := readAll(t, run, 0); reason(o.err) != loader.NotLeading {
+		if o := readAll(t, run, 0); reason(o.err) != fault.NotLeading {
 			t.Errorf("the reader is told %v", o.err)
 		}
-		if err := stop(); !errors.Is(err, loader.ErrLeadershipLost) {
+		if err := stop(); !errors.Is(err, fault.ErrLeadershipLost) {
 			t.Errorf("Serve = %v", err)
 		}
 		for _, b := range w.plan.records {

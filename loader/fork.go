@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"loaderd/loader/backend"
+	"loaderd/loader/fault"
 	"loaderd/loader/plan"
 	"loaderd/loader/planner"
 )
@@ -16,7 +18,7 @@ import (
 // token that the other run's steps before that one do not hold is planned, and no other. It reads the plan, the checkpoints and the documents of the other run,
 // with that run's tokenizer, and plans it again from the newest checkpoint before the step, or from its beginning, up to the last record before the step.
 // There the new run begins, with all that waits: every source where it is, with its credit, its end and its rest.
-func Fork(ctx context.Context, from Edges, step uint64, name string, c plan.Config) (forked, parent plan.Header, err error) {
+func Fork(ctx context.Context, from backend.Backends, step uint64, name string, c plan.Config) (forked, parent plan.Header, err error) {
 	f := forking{from: from, step: step, plan: &planReader{log: from.Plan}, streams: newStreams(from, nil)}
 	if forked, err = f.fork(ctx, name, c.Settled()); err != nil {
 		err = fmt.Errorf("fork: %w", err)
@@ -26,7 +28,7 @@ func Fork(ctx context.Context, from Edges, step uint64, name string, c plan.Conf
 
 // forking is a Fork under way.
 type forking struct {
-	from    Edges
+	from    backend.Backends
 	step    uint64
 	plan    *planReader
 	streams *streams
@@ -56,7 +58,7 @@ func (f *forking) fork(ctx context.Context, name string, c plan.Config) (h plan.
 		return h, err
 	}
 	if p, err = p.Fork(c, more); err != nil {
-		return h, &Error{Reason: PlanMismatch, Message: fmt.Sprintf("the configuration cannot go on where step %d of run %s begins: %v", f.step, f.parent.Run, err),
+		return h, &fault.Error{Reason: fault.PlanMismatch, Message: fmt.Sprintf("the configuration cannot go on where step %d of run %s begins: %v", f.step, f.parent.Run, err),
 			Do: "correct the configuration of the new run"}
 	}
 	h = plan.Header{Format: plan.FormatVersion, Algorithm: planner.AlgorithmVersion, Run: name, ID: newID(), Fingerprint: c.Fingerprint(), Config: c}
@@ -100,7 +102,7 @@ func documentsAs(old plan.Header, c plan.Config) error {
 		return err
 	}
 	if lost := c.Documents.Unread(old.Config.Documents); len(lost) > 0 {
-		return &Error{Reason: PlanMismatch,
+		return &fault.Error{Reason: fault.PlanMismatch,
 			Message: fmt.Sprintf("run %s reads documents that the new run could not decode, by %s", old.Run, strings.Join(lost, ", ")),
 			Do:      "keep these; a column or value that is not wanted any more is left out by documents.columns.NAME.type: none"}
 	}
@@ -110,7 +112,7 @@ func documentsAs(old plan.Header, c plan.Config) error {
 // tokensAs refuses another tokenizer, and other transformations of documents.
 func tokensAs(old plan.Header, c plan.Config) error {
 	if !old.Config.SameTokens(c) {
-		return &Error{Reason: PlanMismatch,
+		return &fault.Error{Reason: fault.PlanMismatch,
 			Message: fmt.Sprintf("run %s makes other tokens of its documents than the new run (%s): what is left of documents that were used in part is counted in tokens",
 				old.Run, strings.Join(old.Config.Differences(c), "; ")),
 			Do: "keep documents.bos, documents.fim and documents.max_tokens, and with documents.fim the seed, or begin a run that is no fork"}
@@ -119,7 +121,7 @@ func tokensAs(old plan.Header, c plan.Config) error {
 	if a.Fingerprint == b.Fingerprint && a.End == b.End {
 		return nil
 	}
-	return &Error{Reason: PlanMismatch,
+	return &fault.Error{Reason: fault.PlanMismatch,
 		Message: fmt.Sprintf("run %s has tokenizer %s (end %d), the new run %s (end %d): what is left of documents that were used in part is counted in tokens",
 			old.Run, a.Name, a.End, b.Name, b.End),
 		Do: "keep the tokenizer, or begin a run that is no fork"}
@@ -127,7 +129,7 @@ func tokensAs(old plan.Header, c plan.Config) error {
 
 // restore makes the planner: from the newest checkpoint before the step that fits, else at the beginning.
 func (f *forking) restore(ctx context.Context) error {
-	stored, err := f.from.checkpoints(ctx, f.before <= 1)
+	stored, err := listCheckpoints(ctx, f.from, f.before <= 1)
 	if err != nil {
 		return err
 	}
@@ -165,7 +167,7 @@ func (f *forking) there(ctx context.Context) error {
 		if s.Removed || s.UsedUp || first[i] <= need {
 			continue
 		}
-		return &Error{Reason: DocumentLost,
+		return &fault.Error{Reason: fault.DocumentLost,
 			Message: fmt.Sprintf("to plan step %d of run %s again takes documents of source %s from %d on, and its stream begins at %d", f.step, f.parent.Run, s.Name, need, first[i]),
 			Do:      "fork at a later step, behind a checkpoint of the run: it keeps the newest three", Facts: map[string]string{"source": s.Name}}
 	}
@@ -202,7 +204,7 @@ func (f *forking) more(ctx context.Context, known []plan.SourceInfo, c plan.Conf
 
 // logBefore is a plan log up to a record.
 type logBefore struct {
-	PlanLog
+	backend.PlanLog
 	before uint64
 }
 

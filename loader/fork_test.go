@@ -9,8 +9,11 @@ import (
 	"testing"
 
 	"loaderd/loader"
+	"loaderd/loader/document"
+	"loaderd/loader/fault"
 	"loaderd/loader/plan"
 	"loaderd/loader/planner"
+	"loaderd/loader/state"
 )
 
 // uses counts how often each token is in a batch.
@@ -42,7 +45,7 @@ func TestFork(t *testing.T) {
 			if _, err := run.Seal(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			batches := read(t, run, loader.Place{World: 1}, 0, 0)
+			batches := read(t, run, state.Place{World: 1}, 0, 0)
 			at := r.IntN(len(batches) + 1)
 			if seed%3 == 0 {
 				at = len(batches)
@@ -105,7 +108,7 @@ func (w *world) sealed(t *testing.T) []*loader.Batch {
 	if _, err := run.Seal(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	batches := read(t, run, loader.Place{World: 1}, 0, 0)
+	batches := read(t, run, state.Place{World: 1}, 0, 0)
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -118,9 +121,9 @@ func singly(dedupe, length int, ids ...uint64) *world {
 	c.Documents.Dedupe, c.Shuffle.Window, c.Steps.Rows = dedupe, 0, 1
 	w := newWorld(c)
 	for i, id := range ids {
-		d := loader.Document{ID: id, Content: loader.Content{Tokens: documentTokens(uint64(i+1), length)}}
+		d := document.Document{ID: id, Content: document.Content{Tokens: documentTokens(uint64(i+1), length)}}
 		if id == 0 {
-			d = loader.Document{Skip: plan.SkipEmpty}
+			d = document.Document{Skip: plan.SkipEmpty}
 		}
 		w.docs.publish(d)
 	}
@@ -164,25 +167,25 @@ func TestForkRefusesWhatCanNotBe(t *testing.T) {
 	w.config.Documents.Meta = map[string]string{"year": plan.MetaInt64}
 	w.docs.lengths(someLengths(1, 100)...)
 	run, stop := w.start(t)
-	planned := uint64(len(read(t, run, loader.Place{World: 1}, 0, 8)))
+	planned := uint64(len(read(t, run, state.Place{World: 1}, 0, 8)))
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := w.fork(t, planned+100, "next", w.config); reason(err) != loader.StepNotPlanned {
+	if _, _, err := w.fork(t, planned+100, "next", w.config); reason(err) != fault.StepNotPlanned {
 		t.Errorf("fork at a step that is not planned: %v", err)
 	}
 	other := w.config
 	other.Tokenizer.Fingerprint = "another"
-	if _, _, err := w.fork(t, 2, "next", other); reason(err) != loader.PlanMismatch {
+	if _, _, err := w.fork(t, 2, "next", other); reason(err) != fault.PlanMismatch {
 		t.Errorf("fork with another tokenizer: %v", err)
 	}
 	other = w.config
 	other.Documents.Meta = map[string]string{"year": plan.MetaString}
-	if _, _, err := w.fork(t, 2, "next", other); reason(err) != loader.PlanMismatch {
+	if _, _, err := w.fork(t, 2, "next", other); reason(err) != fault.PlanMismatch {
 		t.Errorf("fork that takes a value of documents for one of another type: %v", err)
 	}
 	w.docs.first = 2
-	if _, _, err := w.fork(t, 0, "next", w.config); reason(err) != loader.DocumentLost {
+	if _, _, err := w.fork(t, 0, "next", w.config); reason(err) != fault.DocumentLost {
 		t.Errorf("fork of purged documents: %v", err)
 	}
 	if _, _, err := newWorld(w.config).fork(t, 0, "next", w.config); err == nil {
@@ -195,7 +198,7 @@ func TestFork_OtherAlgorithmVersion(t *testing.T) {
 	w := newWorld(config("bfd"))
 	w.docs.lengths(someLengths(1, 200)...)
 	run, stop := w.start(t)
-	read(t, run, loader.Place{World: 1}, 0, 8)
+	read(t, run, state.Place{World: 1}, 0, 8)
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -210,7 +213,7 @@ func TestFork_OtherAlgorithmVersion(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.plan.records[0] = planRecord(b[3], other)
-	if _, err := w.open(t); reason(err) != loader.PlanMismatch || !strings.Contains(err.Error(), "the binary that began it") {
+	if _, err := w.open(t); reason(err) != fault.PlanMismatch || !strings.Contains(err.Error(), "the binary that began it") {
 		t.Errorf("Open = %v", err)
 	}
 	if _, _, err := w.fork(t, 8, "next", w.config); err == nil || !strings.Contains(err.Error(), "fork it with the binary that planned it") {

@@ -12,9 +12,13 @@ import (
 	"time"
 
 	"loaderd/loader"
+	"loaderd/loader/backend"
+	"loaderd/loader/document"
+	"loaderd/loader/fault"
 	"loaderd/loader/internal/plantest"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
+	"loaderd/loader/state"
 	"loaderd/packonline"
 )
 
@@ -34,7 +38,7 @@ func (w *world) tryFork(s shelf, step uint64, c plan.Config) (*world, error) {
 	if err != nil {
 		return nil, err
 	}
-	return next, loader.Begin(context.Background(), loader.Edges{Plan: next.plan, Checkpoints: next.checkpoints, Sources: s}, h)
+	return next, loader.Begin(context.Background(), backend.Backends{Plan: next.plan, Checkpoints: next.checkpoints, Sources: s}, h)
 }
 
 // from are the batches from a step on, numbered anew.
@@ -53,14 +57,14 @@ func (w *world) ends(t *testing.T) []*loader.Batch {
 	run, stop := w.start(t)
 	_, err := run.Seal(t.Context())
 	must(t, err)
-	out := read(t, run, loader.Place{World: 1}, 0, 0)
+	out := read(t, run, state.Place{World: 1}, 0, 0)
 	must(t, stop())
 	return out
 }
 
 func (w *world) audited(t *testing.T, s shelf, steps int) {
 	t.Helper()
-	a, err := loader.Audit(t.Context(), loader.Edges{Sources: s, Plan: w.plan}, w.config.Tokenizer, nil)
+	a, err := loader.Audit(t.Context(), backend.Backends{Sources: s, Plan: w.plan}, w.config.Tokenizer, nil)
 	if err != nil || a.Steps != uint64(steps) || !a.Ended {
 		t.Errorf("the audit says %+v, %v; want %d steps", a, err, steps)
 	}
@@ -100,24 +104,24 @@ func TestForkSourcesGoesOnAsTheParent(t *testing.T) {
 		c.Mix.Dry, c.Mix.DryAfter = mixture.DryShare, 2*time.Second
 		w.config = c
 		run, stop := w.start(t)
-		want := read(t, run, loader.Place{World: 1}, 0, 12)
+		want := read(t, run, state.Place{World: 1}, 0, 12)
 		mixes, err := changeMix(t, run, mixture.Change{Weights: map[string]float64{"web": 2, "forum": 3, "math": 1, "code": 1}, Remove: []string{"book"},
 			Add: sources(map[string]float64{"forum": 3})}, "alice")
 		must(t, err)
-		want = append(want, read(t, run, loader.Place{World: 1}, 12, 8)...)
+		want = append(want, read(t, run, state.Place{World: 1}, 12, 8)...)
 		synctest.Wait() // until what is wanted is planned: a control stands behind that
 		seals := run.Info().Planned
 		_, err = run.SealSource(t.Context(), "math", "")
 		must(t, err)
-		want = append(want, read(t, run, loader.Place{World: 1}, 20, 50)...) // forum has no more, and rests
-		if !slices.ContainsFunc(run.Stats().Sources, func(x loader.SourceStats) bool { return x.Resting }) {
+		want = append(want, read(t, run, state.Place{World: 1}, 20, 50)...) // forum has no more, and rests
+		if !slices.ContainsFunc(run.Stats().Sources, func(x state.SourceStats) bool { return x.Resting }) {
 			t.Error("no source rests")
 		}
 		synctest.Wait()
 		ends := run.Info().Planned
 		_, err = run.Seal(t.Context())
 		must(t, err)
-		want = append(want, read(t, run, loader.Place{World: 1}, uint64(len(want)), 0)...)
+		want = append(want, read(t, run, state.Place{World: 1}, uint64(len(want)), 0)...)
 		must(t, stop())
 		checkpoints := w.checkpoints.data
 		for step := 0; step <= len(want); step += 1 + step%5 {
@@ -138,7 +142,7 @@ func TestForkSourcesGoesOnAsTheParent(t *testing.T) {
 				}
 				run, stop := w.start(t)
 				defer stop()
-				return read(t, run, loader.Place{World: 1}, 0, len(rest))
+				return read(t, run, state.Place{World: 1}, 0, len(rest))
 			}
 			if have := plans(fork); !reflect.DeepEqual(have, rest) {
 				t.Fatalf("forked at step %d of %d: %d steps differ from %d of the parent", step, len(want), len(have), len(rest))
@@ -161,7 +165,7 @@ func TestForkSourcesGoesOnAsTheParent(t *testing.T) {
 func (w *world) restarts(t *testing.T, want []*loader.Batch) error {
 	w.checkpoints.data = map[string][]byte{}
 	run, stop := w.start(t)
-	if again := read(t, run, loader.Place{World: 1}, 0, 0); !reflect.DeepEqual(again, want) {
+	if again := read(t, run, state.Place{World: 1}, 0, 0); !reflect.DeepEqual(again, want) {
 		return fmt.Errorf("%d steps after a restart differ from %d before", len(again), len(want))
 	}
 	eventually(t, func() bool { return !run.Stats().Replaying })
@@ -209,8 +213,8 @@ func TestForkSourcesWithAnotherConfiguration(t *testing.T) {
 }
 
 // twice reports whether a document's id is that of one of the nine before.
-func twice(docs []loader.Document, k int) bool {
-	return slices.ContainsFunc(docs[max(0, k-9):k], func(d loader.Document) bool { return d.ID == docs[k].ID })
+func twice(docs []document.Document, k int) bool {
+	return slices.ContainsFunc(docs[max(0, k-9):k], func(d document.Document) bool { return d.ID == docs[k].ID })
 }
 
 func headerOf(t *testing.T, w *world) plan.Header {
@@ -359,12 +363,12 @@ func TestForkOfReleasedDocuments(t *testing.T) {
 	}
 	w.options.Checkpoint = 10
 	run, stop := w.start(t)
-	read(t, run, loader.Place{World: 1}, 0, 150)
+	read(t, run, state.Place{World: 1}, 0, 150)
 	must(t, stop())
 	checkpoints := maps.Clone(w.checkpoints.data) // the newest is behind the last step
 	run, stop = w.start(t)
 	step := run.Info().Planned
-	want := read(t, run, loader.Place{World: 1}, step, 60)
+	want := read(t, run, state.Place{World: 1}, step, 60)
 	must(t, stop())
 	w.checkpoints.data = checkpoints
 	h := headerOf(t, w.forksAt(t, s, step, c))
@@ -377,7 +381,7 @@ func TestForkOfReleasedDocuments(t *testing.T) {
 	}
 	fork := w.forksAt(t, s, step, c)
 	run, stop = fork.start(t)
-	if have := read(t, run, loader.Place{World: 1}, 0, 60); !reflect.DeepEqual(have, from(want, 0)) {
+	if have := read(t, run, state.Place{World: 1}, 0, 60); !reflect.DeepEqual(have, from(want, 0)) {
 		t.Error("the fork makes other steps without the documents before")
 	}
 	if oldest := run.Info().Oldest; oldest != 0 {
@@ -385,11 +389,11 @@ func TestForkOfReleasedDocuments(t *testing.T) {
 	}
 	must(t, stop())
 	s["web"].first++ // one too much
-	if _, err := w.tryFork(s, step, c); reason(err) != loader.DocumentLost || !strings.Contains(err.Error(), "fork at a later step") {
+	if _, err := w.tryFork(s, step, c); reason(err) != fault.DocumentLost || !strings.Contains(err.Error(), "fork at a later step") {
 		t.Errorf("a document that waits is purged: %v", err)
 	}
 	w.checkpoints.data = map[string][]byte{}
-	if _, err := w.tryFork(s, step, c); reason(err) != loader.DocumentLost || !strings.Contains(err.Error(), "takes documents of source code from 1 on") {
+	if _, err := w.tryFork(s, step, c); reason(err) != fault.DocumentLost || !strings.Contains(err.Error(), "takes documents of source code from 1 on") {
 		t.Errorf("forked without checkpoints: %v", err)
 	}
 }
@@ -402,7 +406,7 @@ func TestARunOfEmptySourcesEnds(t *testing.T) {
 	s["code"].sealed, s["web"].sealed = true, true
 	for range 2 {
 		run, stop := w.start(t)
-		if have := read(t, run, loader.Place{World: 1}, 0, 0); len(have) > 0 {
+		if have := read(t, run, state.Place{World: 1}, 0, 0); len(have) > 0 {
 			t.Errorf("%d steps of no documents", len(have))
 		}
 		must(t, stop())

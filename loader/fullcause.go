@@ -9,12 +9,15 @@ import (
 	"time"
 
 	"loaderd/internal/quantity"
+	"loaderd/loader/backend"
+	"loaderd/loader/fault"
 	"loaderd/loader/plan"
+	"loaderd/loader/state"
 )
 
 // full: every document of a stream that has no room is planned, and the step needs more. Producers wait for room and
 // the run waits for documents.
-func (w *wait) full() *Error {
+func (w *wait) full() *fault.Error {
 	if !w.exhausted() {
 		return nil
 	}
@@ -26,27 +29,27 @@ func (w *wait) full() *Error {
 }
 
 // fullOf returns the cause for the first of some sources whose stream is full; nil if none is.
-func (w *wait) fullOf(since time.Time, sources ...string) *Error {
-	i := slices.IndexFunc(w.report.Streams, func(f StreamFill) bool {
+func (w *wait) fullOf(since time.Time, sources ...string) *fault.Error {
+	i := slices.IndexFunc(w.report.Streams, func(f state.StreamFill) bool {
 		return f.Full && slices.Contains(sources, f.Source)
 	})
 	if i < 0 {
 		return nil
 	}
 	f := w.report.Streams[i]
-	of := Quota{Bytes: f.Bytes, MaxBytes: f.MaxBytes}
-	if f.accountFull() {
+	of := state.Quota{Bytes: f.Bytes, MaxBytes: f.MaxBytes}
+	if f.AccountFull() {
 		of = *f.Account
 	}
 	facts := map[string]string{"step": strconv.FormatUint(w.step, 10), "stream": f.Name, "release": w.options.Release,
 		"bytes": strconv.FormatInt(of.Bytes, 10), "max_bytes": strconv.FormatInt(of.MaxBytes, 10), "limit": "stream"}
 	stream, waited := fmt.Sprintf("document stream %q", f.Name), ""
-	if f.accountFull() {
+	if f.AccountFull() {
 		facts["limit"] = "account"
 		stream = fmt.Sprintf("JetStream account of document stream %q", f.Name)
 	}
 	facts["source"] = f.Source
-	if w.report.several() {
+	if w.report.Several() {
 		stream += fmt.Sprintf(" of source %q", f.Source)
 	}
 	if !since.IsZero() {
@@ -66,32 +69,32 @@ func (w *wait) fullOf(since time.Time, sources ...string) *Error {
 		detail += fmt.Sprintf("; the bound is below stream.max_bytes (%s), which the disk has no space for",
 			quantity.Bytes(f.Configured))
 	}
-	return stalled(StreamFull, sentence, detail, w.whenFull(&f, facts), facts)
+	return stalled(fault.StreamFull, sentence, detail, w.whenFull(&f, facts), facts)
 }
 
 // whenFull is the advice for a full stream. It notes the job that holds the documents in the facts.
-func (w *wait) whenFull(f *StreamFill, facts map[string]string) string {
+func (w *wait) whenFull(f *state.StreamFill, facts map[string]string) string {
 	job, committed := behindKeeper(w.keepers)
-	reads, from := w.demand.retained(w.keepers)
+	reads, from := w.demand.Retained(w.keepers)
 	switch {
 	case w.planned == 0:
-		return f.raise() + "; it holds fewer documents than the first step needs"
-	case w.options.Release != ReleasePurge:
-		return f.raise() + ", or set serve.release: purge and let the trainers commit"
+		return f.Raise() + "; it holds fewer documents than the first step needs"
+	case w.options.Release != backend.ReleasePurge:
+		return f.Raise() + ", or set serve.release: purge and let the trainers commit"
 	case job == "":
-		return "let the trainers commit their checkpoints, none has; or " + f.raise()
-	case from < committed && reads == unnamedJob:
-		return "let the jobs that read commit their checkpoints, or let them end; or " + f.raise()
+		return "let the trainers commit their checkpoints, none has; or " + f.Raise()
+	case from < committed && reads == state.UnnamedJob:
+		return "let the jobs that read commit their checkpoints, or let them end; or " + f.Raise()
 	case from < committed:
 		facts["job"], facts["retained_step"] = reads, strconv.FormatUint(from, 10)
 		return fmt.Sprintf("let job %q commit, it has read from step %d on and has not committed; or let it end, or commit in its name; or %s",
-			reads, from, f.raise())
+			reads, from, f.Raise())
 	case committed < w.planned:
 		facts["job"], facts["committed_step"] = job, strconv.FormatUint(committed, 10)
 		return fmt.Sprintf("let job %q commit, it has committed %s of %s; if it has ended, remove it (action leave); or %s",
-			job, quantity.Count(committed), quantity.Things(int(w.planned), "step"), f.raise())
+			job, quantity.Count(committed), quantity.Things(int(w.planned), "step"), f.Raise())
 	}
-	return f.raise() + "; it must hold the documents of pool and shuffle window, those since the planner's checkpoints, " +
+	return f.Raise() + "; it must hold the documents of pool and shuffle window, those since the planner's checkpoints, " +
 		"and those that other runs need"
 }
 

@@ -14,7 +14,10 @@ import (
 	"time"
 
 	"loaderd/loader"
+	"loaderd/loader/backend"
+	"loaderd/loader/document"
 	"loaderd/loader/plan"
+	"loaderd/loader/state"
 	"loaderd/packonline"
 )
 
@@ -99,14 +102,14 @@ func TestGolden(t *testing.T) {
 // the log's records does not depend on time.
 func goldenRun(t *testing.T, c plan.Config) (g golden) {
 	w := newWorld(c)
-	w.options = loader.Options{Ahead: 1 << 20, CacheBytes: 1 << 20, Stall: 10 * time.Second, Checkpoint: 1 << 30}
+	w.options = backend.Options{Ahead: 1 << 20, CacheBytes: 1 << 20, Stall: 10 * time.Second, Checkpoint: 1 << 30}
 	run, stop := w.start(t)
 	lengths := someLengths(5, 360)
 	states := sha256.New()
 	publish := func(upto int) {
 		for w.docs.state().Last < uint64(upto) {
 			sequence := w.docs.state().Last + 1
-			d := loader.Document{ID: sequence, Content: loader.Content{Tokens: documentTokens(sequence, lengths[sequence-1])}}
+			d := document.Document{ID: sequence, Content: document.Content{Tokens: documentTokens(sequence, lengths[sequence-1])}}
 			switch {
 			case sequence%31 == 0:
 				d.Skip, d.Tokens = plan.SkipEmpty, nil
@@ -144,7 +147,7 @@ func goldenRun(t *testing.T, c plan.Config) (g golden) {
 	_, err = run.Seal(t.Context())
 	must(t, err)
 	sum := sha256.New()
-	for _, b := range read(t, run, loader.Place{World: 1}, 0, 0) {
+	for _, b := range read(t, run, state.Place{World: 1}, 0, 0) {
 		fmt.Fprintln(sum, b.Step, b.Bucket, b.First, b.Rows, tokensOf(t, b), b.Pieces)
 		g.Steps++
 	}
@@ -152,7 +155,7 @@ func goldenRun(t *testing.T, c plan.Config) (g golden) {
 	decided := decisions(t, w.plan.records)
 	g.Records, g.Plan, g.Batches, g.Checkpoint = len(decided), digest(decided...), hex.EncodeToString(sum.Sum(nil)), hex.EncodeToString(states.Sum(nil))
 
-	audited, err := loader.Audit(t.Context(), loader.Edges{Sources: onlySource{Documents: w.docs}, Plan: w.plan}, c.Tokenizer, nil)
+	audited, err := loader.Audit(t.Context(), backend.Backends{Sources: onlySource{Documents: w.docs}, Plan: w.plan}, c.Tokenizer, nil)
 	must(t, err)
 	controls := audited.Controls
 	if audited.Controls = nil; len(controls) != 2 || !strings.HasPrefix(controls[0].What, "drain behind") || !strings.HasPrefix(controls[1].What, "seal of source 0 behind") {

@@ -7,7 +7,10 @@ import (
 	"testing"
 
 	"loaderd/loader"
+	"loaderd/loader/backend"
+	"loaderd/loader/fault"
 	"loaderd/loader/plan"
+	"loaderd/loader/state"
 )
 
 // lostHints are documents of which some cannot be read again one by one.
@@ -30,7 +33,7 @@ func TestRestartWithDocumentsGone(t *testing.T) {
 	c.Packing.Pool = 20
 	serve := func(w *world) []*loader.Batch {
 		run, stop := w.start(t)
-		got := read(t, run, loader.Place{World: 1}, 0, 30)
+		got := read(t, run, state.Place{World: 1}, 0, 30)
 		if err := stop(); err != nil {
 			t.Fatal(err)
 		}
@@ -53,7 +56,7 @@ func TestRestartWithDocumentsGone(t *testing.T) {
 			if len(names) < 2 {
 				t.Fatalf("checkpoints %v, want several", names)
 			}
-			w.edges = func(e *loader.Edges) { e.Sources = onlySource{Documents: lostHints{w.docs, lost}} }
+			w.edges = func(e *backend.Backends) { e.Sources = onlySource{Documents: lostHints{w.docs, lost}} }
 			if got := serve(w); !reflect.DeepEqual(got, want) {
 				t.Error("other steps after the restart")
 			}
@@ -70,8 +73,8 @@ func TestRestartWithDocumentsGone(t *testing.T) {
 		if err == nil {
 			err = run.Serve(t.Context())
 		}
-		if reason(err) != loader.DocumentLost {
-			t.Errorf("it says %v, want %s", err, loader.DocumentLost)
+		if reason(err) != fault.DocumentLost {
+			t.Errorf("it says %v, want %s", err, fault.DocumentLost)
 		}
 		if fmt.Sprint(decisions(t, w.plan.records)) != fmt.Sprint(plan) {
 			t.Error("the plan has changed")

@@ -6,29 +6,9 @@ import (
 	"fmt"
 	"time"
 
+	"loaderd/loader/fault"
 	"loaderd/loader/plan"
 )
-
-// StreamState is what a document stream says of itself at one moment.
-type StreamState struct {
-	plan.Stream
-	First uint64 // sequence that the stream still holds, 1 for a stream that never held anything
-	Last  uint64 // last sequence in the stream
-	// Sealed says that Last is the last document: none follows, for any run.
-	Sealed     bool
-	Bytes      int64 // that it holds
-	Messages   int64 // that it holds
-	MaxBytes   int64 // bound of Bytes; 0 or less: unlimited
-	MaxMessage int64 // largest message that it accepts, in bytes
-	// Configured is the setting that MaxBytes follows as far as the disk has space; 0 where the stream's owner sets it.
-	Configured int64
-	// Free is the free space on the disk of the server inside the daemon, in bytes; nil where that is not known.
-	Free *int64
-	// AccountBytes is what the streams of its JetStream account hold, and AccountMax what they may hold together; 0: no limit is known.
-	AccountBytes, AccountMax int64
-	// Trouble is why the stream may lose documents or get no more of them although it is there: its settings were changed. Else nil.
-	Trouble error
-}
 
 // newID draws the id of a run that begins.
 func newID() string {
@@ -46,7 +26,7 @@ func madeOf(run string, planned, s plan.Stream) error {
 	if s.Name == planned.Name {
 		how = fmt.Sprintf("the one that is there now is %s: it was deleted and made again", s)
 	}
-	return &Error{Reason: StreamMismatch, Message: fmt.Sprintf("the plan of run %s was made of document stream %s; %s", run, planned, how),
+	return &fault.Error{Reason: fault.StreamMismatch, Message: fmt.Sprintf("the plan of run %s was made of document stream %s; %s", run, planned, how),
 		Do: "set stream.name back, or restore the stream from its backup and give the copy its former time (docs/cluster.md, Backups); " +
 			"to train on the documents that are there now, begin a new run (another run name)",
 		Facts: map[string]string{"run": run, "plan_stream": planned.Name, "plan_stream_created": planned.Created.UTC().Format(time.RFC3339Nano),
@@ -58,7 +38,7 @@ func sameTokenizer(t, o plan.Tokenizer) error {
 	if t.Fingerprint == o.Fingerprint && t.End == o.End && t.VocabSize == o.VocabSize {
 		return nil
 	}
-	return &Error{Reason: PlanMismatch, Message: fmt.Sprintf("the plan was made with tokenizer %s (%s, end %d, %d ids), this is %s (%s, end %d, %d ids)",
+	return &fault.Error{Reason: fault.PlanMismatch, Message: fmt.Sprintf("the plan was made with tokenizer %s (%s, end %d, %d ids), this is %s (%s, end %d, %d ids)",
 		t.Name, t.Fingerprint, t.End, t.VocabSize, o.Name, o.Fingerprint, o.End, o.VocabSize), Do: "give the tokenizer and the settings of the run",
 		Facts: map[string]string{"plan_tokenizer": t.Fingerprint, "tokenizer": o.Fingerprint}}
 }

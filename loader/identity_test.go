@@ -7,7 +7,10 @@ import (
 	"time"
 
 	"loaderd/loader"
+	"loaderd/loader/backend"
+	"loaderd/loader/fault"
 	"loaderd/loader/plan"
+	"loaderd/loader/state"
 )
 
 // A plan is made of one document stream: over another one its references would name other documents, of lengths that may well agree.
@@ -15,7 +18,7 @@ func TestAnotherDocumentStreamIsRefused(t *testing.T) {
 	w := newWorld(config("bfd"))
 	w.docs.lengths(someLengths(1, 100)...)
 	run, stop := w.start(t)
-	read(t, run, loader.Place{World: 1}, 0, 8)
+	read(t, run, state.Place{World: 1}, 0, 8)
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -25,13 +28,13 @@ func TestAnotherDocumentStreamIsRefused(t *testing.T) {
 		"renamed":    {Name: "NEWS", Created: was.Created},
 	} {
 		w.docs.stream = other
-		if _, err := w.open(t); reason(err) != loader.StreamMismatch || !strings.Contains(err.Error(), was.String()) || !strings.Contains(err.Error(), other.String()) {
+		if _, err := w.open(t); reason(err) != fault.StreamMismatch || !strings.Contains(err.Error(), was.String()) || !strings.Contains(err.Error(), other.String()) {
 			t.Errorf("%s: Open = %v", what, err)
 		}
-		if _, err := loader.Audit(t.Context(), loader.Edges{Sources: onlySource{Documents: w.docs}, Plan: w.plan}, w.config.Tokenizer, nil); reason(err) != loader.StreamMismatch {
+		if _, err := loader.Audit(t.Context(), backend.Backends{Sources: onlySource{Documents: w.docs}, Plan: w.plan}, w.config.Tokenizer, nil); reason(err) != fault.StreamMismatch {
 			t.Errorf("%s: Audit = %v", what, err)
 		}
-		if _, _, err := w.fork(t, 4, "next", w.config); reason(err) != loader.StreamMismatch {
+		if _, _, err := w.fork(t, 4, "next", w.config); reason(err) != fault.StreamMismatch {
 			t.Errorf("%s: Fork = %v", what, err)
 		}
 	}
@@ -50,7 +53,7 @@ func TestAuditComparesTheTokenizer(t *testing.T) {
 	w, _ := audited(t, "bfd")
 	other := w.config.Tokenizer
 	other.Fingerprint = "g"
-	if _, err := loader.Audit(t.Context(), loader.Edges{Sources: onlySource{Documents: w.docs}, Plan: w.plan}, other, nil); reason(err) != loader.PlanMismatch || !strings.Contains(err.Error(), "tokenizer") {
+	if _, err := loader.Audit(t.Context(), backend.Backends{Sources: onlySource{Documents: w.docs}, Plan: w.plan}, other, nil); reason(err) != fault.PlanMismatch || !strings.Contains(err.Error(), "tokenizer") {
 		t.Errorf("Audit = %v", err)
 	}
 }
@@ -60,7 +63,7 @@ func TestAStreamThatIsReplacedEndsTheRun(t *testing.T) {
 	w := newWorld(config("concat"))
 	w.docs.lengths(someLengths(1, 10)...)
 	run, stop := w.start(t)
-	r, err := run.Join(loader.Place{World: 1}, 0)
+	r, err := run.Join(state.Place{World: 1}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,10 +74,10 @@ func TestAStreamThatIsReplacedEndsTheRun(t *testing.T) {
 	for err == nil {
 		_, err = r.Next(t.Context())
 	}
-	if reason(err) != loader.StreamMismatch {
+	if reason(err) != fault.StreamMismatch {
 		t.Errorf("the reader got %v", err)
 	}
-	if err := stop(); reason(err) != loader.StreamMismatch {
+	if err := stop(); reason(err) != fault.StreamMismatch {
 		t.Errorf("Serve = %v", err)
 	}
 }
@@ -84,7 +87,7 @@ func TestTroubleWithTheStreamIsTold(t *testing.T) {
 	w := newWorld(config("concat"))
 	w.docs.lengths(someLengths(1, 200)...)
 	run, _ := w.start(t)
-	read(t, run, loader.Place{World: 1}, 0, 20)
+	read(t, run, state.Place{World: 1}, 0, 20)
 	set := func(f func()) {
 		w.docs.mu.Lock()
 		defer w.docs.mu.Unlock()
@@ -116,5 +119,5 @@ func TestTroubleWithTheStreamIsTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	told()
-	read(t, run, loader.Place{World: 1}, 20, 2)
+	read(t, run, state.Place{World: 1}, 20, 2)
 }

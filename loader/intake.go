@@ -4,20 +4,8 @@ import (
 	"context"
 	"time"
 
-	"loaderd/loader/plan"
+	"loaderd/loader/backend"
 )
-
-// Intake is what a run reports to producers of one of its document streams: what it accepts, how far it has read, and what it skipped.
-type Intake struct {
-	Tokenizer   string     `json:"tokenizer"`   // its name
-	Fingerprint string     `json:"fingerprint"` // that token ids must have
-	Text        bool       `json:"text"`        // whether it accepts texts
-	Read        uint64     `json:"read"`        // last document that is planned
-	Full        bool       `json:"full"`        // it reads no further until ranks request steps, or not at all
-	Filling     bool       `json:"filling"`     // an early drain is possible: its shuffle window is not full
-	Documents   int64      `json:"documents"`   // planned, used or not
-	Skipped     plan.Skips `json:"skipped"`     // of these
-}
 
 // noTokenizer is the name of the tokenizer of a run that accepts token ids alone.
 const noTokenizer = "none"
@@ -29,7 +17,7 @@ const intakeInterval = 500 * time.Millisecond
 func (l *leader) reportIntake(ctx context.Context) error {
 	tick := time.NewTicker(intakeInterval)
 	defer tick.Stop()
-	reported, failed := map[int]Intake{}, false
+	reported, failed := map[int]backend.Intake{}, false
 	for {
 		all, err := l.streams.all(ctx, l.header)
 		if err != nil {
@@ -37,10 +25,10 @@ func (l *leader) reportIntake(ctx context.Context) error {
 		}
 		for i, x := range all {
 			now := l.intake(i)
-			if was, ok := reported[i]; x.Floors == nil || ok && was == now {
+			if was, ok := reported[i]; x.LowWatermarks == nil || ok && was == now {
 				continue
 			}
-			switch err := x.Floors.Report(ctx, now); {
+			switch err := x.LowWatermarks.Report(ctx, now); {
 			case err == nil:
 				reported[i], failed = now, false
 			case ctx.Err() == nil && !failed:
@@ -57,12 +45,12 @@ func (l *leader) reportIntake(ctx context.Context) error {
 }
 
 // intake is the report for a document stream.
-func (l *leader) intake(source int) Intake {
+func (l *leader) intake(source int) backend.Intake {
 	now, t := l.plan.now(), l.config.Tokenizer
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	p := &l.figures
-	out := Intake{Tokenizer: t.Name, Fingerprint: t.Fingerprint, Text: t.Name != noTokenizer, Full: now.ended || p.Idle || now.steps >= l.wanted+uint64(l.options.Ahead),
+	out := backend.Intake{Tokenizer: t.Name, Fingerprint: t.Fingerprint, Text: t.Name != noTokenizer, Full: now.ended || p.Idle || now.steps >= l.wanted+uint64(l.options.Ahead),
 		Filling: p.Lacks.Early && !now.ended}
 	if source >= len(p.Sources) { // the planner has no figures of it yet
 		return out

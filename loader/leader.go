@@ -11,8 +11,12 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"loaderd/loader/backend"
+	"loaderd/loader/document"
+	"loaderd/loader/fault"
 	"loaderd/loader/plan"
 	"loaderd/loader/planner"
+	"loaderd/loader/state"
 )
 
 // leader plans a run: it feeds the planner from the document stream, appends the steps to the plan log, stores checkpoints and releases
@@ -20,8 +24,8 @@ import (
 type leader struct {
 	name    string
 	config  plan.Config
-	options Options
-	edges   Edges
+	options backend.Options
+	edges   backend.Backends
 	streams *streams
 	log     *slog.Logger
 	plan    *planView
@@ -46,69 +50,31 @@ type leader struct {
 	audience audience
 
 	mu              sync.Mutex
-	demand          demand // of the followers
-	wanted          uint64 // no reader has ever asked for this step or a later one
-	given           uint64 // documents of steps before it may be released
-	figures         planStats
-	readers         map[int]Source     // of the documents, by source
-	opening         *opening           // the stream that is being opened; nil without one
-	opened          map[int]time.Time  // when the reader of each source was opened
-	planned         time.Time          // when the last document was planned; zero before
-	counted         bool               // whether a snapshot of the planner was taken
-	renewing        time.Time          // since when an append waits for the lease to be renewed; zero without one
-	storing         time.Time          // when the append under way began; zero without one
-	replays         bool               // whether it still plans again what the log holds
-	trouble         string             // what is wrong with the document stream, empty when all is well
-	fills           map[int]*fillMeter // of the document streams, by source
-	stored          []Stored           // checkpoints, by ascending step
-	checkpointed    uint64             // step of the newest checkpoint
+	demand          state.Demand // of the followers
+	wanted          uint64       // no reader has ever asked for this step or a later one
+	given           uint64       // documents of steps before it may be released
+	figures         state.PlanStats
+	readers         map[int]document.Source // of the documents, by source
+	opening         *state.Opening          // the stream that is being opened; nil without one
+	opened          map[int]time.Time       // when the reader of each source was opened
+	planned         time.Time               // when the last document was planned; zero before
+	counted         bool                    // whether a snapshot of the planner was taken
+	renewing        time.Time               // since when an append waits for the lease to be renewed; zero without one
+	storing         time.Time               // when the append under way began; zero without one
+	replays         bool                    // whether it still plans again what the log holds
+	trouble         string                  // what is wrong with the document stream, empty when all is well
+	fills           map[int]*fillMeter      // of the document streams, by source
+	stored          []backend.Stored        // checkpoints, by ascending step
+	checkpointed    uint64                  // step of the newest checkpoint
 	checkpointBytes int64
 }
 
 // audience sees what passes a leader, in its order.
 type audience interface {
 	// show is called with every document that is used, before the planner sees it as the arrival of that number.
-	show(document, arrival uint64, c Content)
+	show(document, arrival uint64, c document.Content)
 	// took is called with every step that comes of them.
 	took(s *plan.Step)
-}
-
-// report is what a leader says of itself: it explains why a step is not there yet. It may come from another process.
-type report struct {
-	PlanStats planStats `json:"plan"`
-	Steps     uint64    `json:"steps"` // that the plan holds
-	// Wanted is the first step that no reader has ever asked for.
-	Wanted uint64 `json:"wanted"`
-	// Slowest is the reader that the plan is furthest ahead of; nil without readers.
-	Slowest *ReaderStat `json:"slowest,omitempty"`
-	// Source is of the reader that the planner waits for or reads; nil before the document stream is open. While
-	// Opening is set it is of the source before.
-	Source  *SourceStatus           `json:"source,omitempty"`
-	Sources map[string]SourceStatus `json:"sources,omitempty"` // by name
-	// Opening is the stream that is being opened; nil without one.
-	Opening *opening      `json:"opening,omitempty"`
-	Reading time.Duration `json:"reading,omitempty"` // how long Source has been open
-	// Idle is the time since a document was fetched or planned, else Reading.
-	Idle       time.Duration `json:"idle,omitempty"`
-	Connection *Connection   `json:"connection,omitempty"` // of the leader to the servers; nil if unknown
-	// Renewing is how long an append has waited for the lease to be renewed.
-	Renewing        time.Duration `json:"renewing,omitempty"`
-	Storing         time.Duration `json:"storing,omitempty"` // how long the append under way has taken
-	Replays         bool          `json:"replays,omitempty"`
-	Trouble         string        `json:"trouble,omitempty"`
-	Streams         []StreamFill  `json:"streams,omitempty"` // by the numbers of their sources
-	Checkpointed    uint64        `json:"checkpointed"`
-	CheckpointBytes int64         `json:"checkpoint_bytes"`
-	Length          *Length       `json:"length,omitempty"`
-	// Pages is how many pages of this round say what a long report does not have of its single sources; 0 for none.
-	Pages int    `json:"pages,omitempty"`
-	Round uint64 `json:"round,omitempty"`
-	// Elsewhere says that it is the report of another process, Flight where readers find that, and Silent how old it is. Unheard says that
-	// none leads at this moment, as far as this process knows: the plan may be longer than it has seen.
-	Elsewhere bool          `json:"-"`
-	Unheard   bool          `json:"-"`
-	Flight    string        `json:"-"`
-	Silent    time.Duration `json:"-"`
 }
 
 // doubted reports whether it is in doubt at this moment whether this process leads.
@@ -122,10 +88,10 @@ func (l *leader) doubted() bool {
 }
 
 // want implements leading.
-func (l *leader) want(d demand) {
+func (l *leader) want(d state.Demand) {
 	l.mu.Lock()
-	more := d.wanted() > l.wanted
-	l.demand, l.wanted = d, max(l.wanted, d.wanted())
+	more := d.Wanted() > l.wanted
+	l.demand, l.wanted = d, max(l.wanted, d.Wanted())
 	l.mu.Unlock()
 	if more {
 		signal(l.more)
@@ -133,10 +99,10 @@ func (l *leader) want(d demand) {
 }
 
 // report implements leading.
-func (l *leader) report() report {
+func (l *leader) report() state.Report {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	r := report{PlanStats: l.figures, Steps: l.plan.planned(), Wanted: l.wanted, Slowest: l.demand.leading(), Replays: l.replays, Trouble: l.trouble, Streams: fillsOf(l.fills),
+	r := state.Report{PlanStats: l.figures, Steps: l.plan.planned(), Wanted: l.wanted, Slowest: l.demand.Leading(), Replays: l.replays, Trouble: l.trouble, Streams: fillsOf(l.fills),
 		Checkpointed: l.checkpointed, CheckpointBytes: l.checkpointBytes, Length: l.howLong()}
 	if l.opening != nil {
 		o := *l.opening
@@ -155,7 +121,7 @@ func (l *leader) report() report {
 	if !l.renewing.IsZero() {
 		r.Renewing = time.Since(l.renewing)
 	}
-	r.Sources = make(map[string]SourceStatus, len(l.readers))
+	r.Sources = make(map[string]document.SourceStatus, len(l.readers))
 	for source, x := range l.readers {
 		if source < len(l.figures.Sources) {
 			r.Sources[l.figures.Sources[source].Name] = x.Status()
@@ -179,7 +145,7 @@ func (l *leader) waitedFor() bool {
 	planned := l.plan.planned()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.demand.waits(planned)
+	return l.demand.Waits(planned)
 }
 
 func (l *leader) update(f func()) {
@@ -200,9 +166,9 @@ func (l *leader) open(ctx context.Context) error {
 	if c := l.header.Repair; c != nil && l.found.records < c.Records {
 		return unfinished(c, l.name, l.found.records)
 	}
-	var stored []Stored
+	var stored []backend.Stored
 	if !l.fresh {
-		if stored, err = l.edges.checkpoints(ctx, l.found.bare); err != nil {
+		if stored, err = listCheckpoints(ctx, l.edges, l.found.bare); err != nil {
 			return err
 		}
 	}
@@ -238,8 +204,8 @@ func (l *leader) open(ctx context.Context) error {
 func (l *leader) sameStreams(ctx context.Context) (err error) {
 	for told := false; ; told = true {
 		l.first, err = l.streams.same(ctx, l.header)
-		var known *Error
-		if !errors.As(err, &known) || known.Reason != SourceDown || ctx.Err() != nil {
+		var known *fault.Error
+		if !errors.As(err, &known) || known.Reason != fault.SourceDown || ctx.Err() != nil {
 			return err
 		}
 		if !told {
@@ -276,7 +242,7 @@ func (l *leader) readHeader(ctx context.Context) (plan.Header, error) {
 }
 
 // readHeader returns the first record of a plan that has one, decoded and as bytes.
-func readHeader(ctx context.Context, log PlanLog) (h plan.Header, record []byte, err error) {
+func readHeader(ctx context.Context, log backend.PlanLog) (h plan.Header, record []byte, err error) {
 	if record, err = log.Get(ctx, 1); err != nil {
 		return h, nil, fmt.Errorf("read plan header: %w", err)
 	}
@@ -293,7 +259,7 @@ func readHeader(ctx context.Context, log PlanLog) (h plan.Header, record []byte,
 
 // CheckPlan refuses a plan that this program or a configuration would continue differently (PLAN_MISMATCH). It reads the
 // first record alone and changes nothing, so a daemon calls it before it creates or changes anything for the run.
-func CheckPlan(ctx context.Context, log PlanLog, c plan.Config) error {
+func CheckPlan(ctx context.Context, log backend.PlanLog, c plan.Config) error {
 	last, err := log.Last(ctx)
 	if err != nil {
 		return fmt.Errorf("read plan log: %w", err)
@@ -331,7 +297,7 @@ func otherAlgorithm(h plan.Header) string {
 // accepts refuses a plan that this configuration or binary would continue differently.
 func accepts(c plan.Config, h plan.Header) error {
 	mismatch := func(message, do string) error {
-		return &Error{Reason: PlanMismatch, Message: message, Do: do,
+		return &fault.Error{Reason: fault.PlanMismatch, Message: message, Do: do,
 			Facts: map[string]string{"plan_fingerprint": h.Fingerprint, "fingerprint": c.Fingerprint()}}
 	}
 	if h.Algorithm != planner.AlgorithmVersion {
@@ -422,30 +388,18 @@ func (l *leader) serve(ctx context.Context) error {
 }
 
 // onOpened notes the reader of a source.
-func (l *leader) onOpened(source int, r Source) {
-	var attempt *opening
+func (l *leader) onOpened(source int, r document.Source) {
+	var attempt *state.Opening
 	l.update(func() { attempt, l.readers[source], l.opened[source], l.opening = l.opening, r, time.Now(), nil })
 	if attempt != nil && attempt.Error != "" {
 		l.log.Info("document stream opened", "source", attempt.Source, "after", time.Since(attempt.Since))
 	}
 }
 
-// opening is a document stream that is being opened for reading.
-type opening struct {
-	Source string    `json:"source"`
-	Since  time.Time `json:"since"`
-	Error  string    `json:"error,omitempty"` // of the last attempt
-}
-
-// stream names the document stream.
-func (o *opening) stream() string {
-	return fmt.Sprintf("the stream of source %q", o.Source)
-}
-
 // onOpenAttempt notes an attempt to open a source's stream, and the error of the one before; nil at the first attempt.
 func (l *leader) onOpenAttempt(source string, err error) {
 	if err == nil {
-		l.update(func() { l.opening = &opening{Source: source, Since: time.Now()} })
+		l.update(func() { l.opening = &state.Opening{Source: source, Since: time.Now()} })
 		return
 	}
 	var before string

@@ -8,28 +8,12 @@ import (
 	"sync/atomic"
 	"time"
 
+	"loaderd/loader/fault"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
 	"loaderd/loader/planner"
+	"loaderd/loader/state"
 )
-
-// Length is how many steps a run has from its first to its last one.
-type Length struct {
-	// Steps are all that the run has, planned ones among them. While Open names something they are those that it would have if everything ended behind the
-	// documents that are stored now. 0 when the run has no end.
-	Steps uint64 `json:"steps"`
-	// Error is how far Steps may be off: by more in one of twenty cases. 0 when Exact.
-	Error uint64 `json:"error"`
-	// Exact says that Steps is no estimate: the plan has ended, or was measured to its end. Only a control that somebody asks for still changes it.
-	Exact bool `json:"exact"`
-	// Endless says that a source is read for ever, Idle that sources have documents left and none of them ever gets a weight.
-	Endless bool `json:"endless,omitempty"`
-	Idle    bool `json:"idle,omitempty"`
-	// Open names the sources that are not sealed.
-	Open []string `json:"open,omitempty"`
-	// Measured is the part of the steps that a measuring which is under way has come to, from 0 to 1.
-	Measured float64 `json:"measured,omitempty"`
-}
 
 // length is what a leader knows of the length of its run.
 type length struct {
@@ -37,7 +21,7 @@ type length struct {
 	wake     chan struct{} // signals that it is to be looked at now
 
 	// Under the leader's mutex.
-	known  *Length
+	known  *state.Length
 	at     uint64         // controls that known is behind
 	asked  bool           // to be measured whatever that takes
 	stored map[int]uint64 // by source: the last document that was stored when it was looked at last
@@ -63,7 +47,7 @@ func (x *length) recorded() {
 }
 
 // howLong returns how long the run will be; nil while that is not known, as behind a control until it is found out anew. The caller holds mu.
-func (l *leader) howLong() *Length {
+func (l *leader) howLong() *state.Length {
 	if l.long.known == nil || l.long.at != l.long.controls.Load() {
 		return nil
 	}
@@ -166,7 +150,7 @@ func (l *leader) asked() bool {
 }
 
 // tells sets what is known, behind so many controls.
-func (l *leader) tells(known Length, controls uint64) {
+func (l *leader) tells(known state.Length, controls uint64) {
 	l.update(func() { l.long.known, l.long.at = &known, controls })
 }
 
@@ -177,11 +161,11 @@ func (l *leader) measure(ctx context.Context) error {
 		return err
 	}
 	if open := c.open(); len(open) > 0 {
-		return &Error{Reason: BadTicket, Message: fmt.Sprintf("%v may get more documents: how many steps the run will have is not decided", open),
+		return &fault.Error{Reason: fault.BadTicket, Message: fmt.Sprintf("%v may get more documents: how many steps the run will have is not decided", open),
 			Do: "seal it (loaderd seal, loaderd source seal), or take the estimate"}
 	}
 	if l.endless(c) {
-		return &Error{Reason: BadTicket, Message: "the run has no end: a source is read for ever, or no source that has documents left has a weight",
+		return &fault.Error{Reason: fault.BadTicket, Message: "the run has no end: a source is read for ever, or no source that has documents left has a weight",
 			Do: "end it by mix.end: first, or give the source a number of epochs"}
 	}
 	l.update(func() { l.long.asked = true })
@@ -215,9 +199,9 @@ func (r *Run) Measure(ctx context.Context) error {
 }
 
 // Length returns how many steps the run has or will have, nil while no daemon that plans it has told.
-func (r *Run) Length() *Length {
+func (r *Run) Length() *state.Length {
 	if now := r.plan.now(); now.ended {
-		return &Length{Steps: now.steps, Exact: true}
+		return &state.Length{Steps: now.steps, Exact: true}
 	}
 	l := r.office.length()
 	if l != nil && !l.Exact && !l.Endless && !l.Idle { // an estimate may be older than the newest steps
@@ -227,7 +211,7 @@ func (r *Run) Length() *Length {
 }
 
 // length is what the leader says of the run's length, here or elsewhere.
-func (o *office) length() *Length {
+func (o *office) length() *state.Length {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if l := o.here(); l != nil {

@@ -14,9 +14,13 @@ import (
 
 	"loaderd/internal/testscale"
 	"loaderd/loader"
+	"loaderd/loader/backend"
+	"loaderd/loader/document"
+	"loaderd/loader/fault"
 	"loaderd/loader/internal/plantest"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
+	"loaderd/loader/state"
 )
 
 // measured lets the runs of a world be measured without being asked for.
@@ -27,7 +31,7 @@ func (w *world) measured() {
 // exact waits for the exact length of a run, that has not ended.
 func exact(t *testing.T, run *loader.Run) uint64 {
 	t.Helper()
-	var l *loader.Length
+	var l *state.Length
 	eventually(t, func() bool { l = run.Info().Length; return l != nil && l.Exact })
 	if l.Error != 0 || l.Open != nil || run.Info().Ended {
 		t.Fatalf("the length is %+v; ended: %v", l, run.Info().Ended)
@@ -42,7 +46,7 @@ func TestLengthExact(t *testing.T) {
 			w := newWorld(c)
 			w.measured()
 			for i, n := range someLengths(5, 700) {
-				d := loader.Document{ID: uint64(1 + i - i%9), Content: loader.Content{Tokens: documentTokens(uint64(i+1), n)}} // some are duplicates
+				d := document.Document{ID: uint64(1 + i - i%9), Content: document.Content{Tokens: documentTokens(uint64(i+1), n)}} // some are duplicates
 				if i%31 == 0 {
 					d.Skip, d.Tokens = plan.SkipEmpty, nil
 				}
@@ -59,7 +63,7 @@ func sealed(t *testing.T, w *world) {
 	for _, behind := range []int{0, 5} {
 		run, stop := w.start(t)
 		if behind > 0 {
-			read(t, run, loader.Place{World: 1}, 0, behind)
+			read(t, run, state.Place{World: 1}, 0, behind)
 		}
 		if l := run.Length(); l != nil && l.Exact {
 			t.Errorf("it is exact before the end is decided: %+v", l)
@@ -68,7 +72,7 @@ func sealed(t *testing.T, w *world) {
 			_, err := run.Seal(t.Context())
 			must(t, err)
 			steps := exact(t, run)
-			if got := len(read(t, run, loader.Place{World: 1}, 0, 0)); uint64(got) != steps {
+			if got := len(read(t, run, state.Place{World: 1}, 0, 0)); uint64(got) != steps {
 				t.Errorf("%d steps come, and %d were measured", got, steps)
 			}
 			if l := run.Info().Length; !l.Exact || l.Steps != steps {
@@ -100,7 +104,7 @@ func TestLengthOfAFork(t *testing.T) {
 	run, stop := next.start(t)
 	must(t, errOf(run.Seal(t.Context())))
 	steps := exact(t, run)
-	if got := len(read(t, run, loader.Place{World: 1}, 0, 0)); uint64(got) != steps || got >= all {
+	if got := len(read(t, run, state.Place{World: 1}, 0, 0)); uint64(got) != steps || got >= all {
 		t.Errorf("%d steps come of %d, and %d were measured", got, all, steps)
 	}
 	must(t, stop())
@@ -155,7 +159,7 @@ func fillLong(s shelf) {
 			for j := range tokens {
 				tokens[j] += s[name].base
 			}
-			s[name].publish(loader.Document{ID: uint64(1 + k - k%7), Content: loader.Content{Tokens: tokens}})
+			s[name].publish(document.Document{ID: uint64(1 + k - k%7), Content: document.Content{Tokens: tokens}})
 		}
 	}
 }
@@ -176,7 +180,7 @@ func TestLengthExactOfSources(t *testing.T) {
 				}
 				run, stop := w.start(t) // nobody reads, nobody seals: at the start of a run over a finite corpus
 				steps := exact(t, run)
-				if got := len(read(t, run, loader.Place{World: 1}, 0, 0)); uint64(got) != steps {
+				if got := len(read(t, run, state.Place{World: 1}, 0, 0)); uint64(got) != steps {
 					t.Errorf("%d steps come, and %d were measured", got, steps)
 				}
 				must(t, stop())
@@ -193,7 +197,7 @@ func TestLengthAfterAChange(t *testing.T) {
 	w.measured()
 	fillLong(s)
 	gate := &gatedDocs{memDocs: s["web"]}
-	w.edges = func(e *loader.Edges) { e.Sources = gated{s, gate} }
+	w.edges = func(e *backend.Backends) { e.Sources = gated{s, gate} }
 	run, stop := w.start(t)
 	_, err := run.Seal(t.Context())
 	must(t, err)
@@ -209,7 +213,7 @@ func TestLengthAfterAChange(t *testing.T) {
 	must(t, err)
 	gate.open()
 	steps := exact(t, run)
-	if got := len(read(t, run, loader.Place{World: 1}, 0, 0)); uint64(got) != steps || steps == before {
+	if got := len(read(t, run, state.Place{World: 1}, 0, 0)); uint64(got) != steps || steps == before {
 		t.Errorf("%d steps come, %d were measured, and %d before the change", got, steps, before)
 	}
 	must(t, stop())
@@ -221,7 +225,7 @@ type gated struct {
 	web *gatedDocs
 }
 
-func (g gated) Open(ctx context.Context, name string, c mixture.Source) (loader.Stream, error) {
+func (g gated) Open(ctx context.Context, name string, c mixture.Source) (backend.Stream, error) {
 	x, err := g.shelf.Open(ctx, name, c)
 	if name == "web" {
 		x.Documents = g.web
@@ -251,7 +255,7 @@ func (d *gatedDocs) open() {
 	d.gate = nil
 }
 
-func (d *gatedDocs) Again(ctx context.Context, sequences []uint64, f func(loader.Document)) error {
+func (d *gatedDocs) Again(ctx context.Context, sequences []uint64, f func(document.Document)) error {
 	d.mu.Lock()
 	gate := d.gate
 	if gate != nil && d.began != nil {
@@ -278,7 +282,7 @@ func TestLengthNotExact(t *testing.T) {
 	w.options.Measure = 0
 	fillLong(s)
 	run, stop := w.start(t)
-	known := func() (l loader.Length) {
+	known := func() (l state.Length) {
 		eventually(t, func() bool {
 			now := run.Info().Length
 			if now != nil {
@@ -293,14 +297,14 @@ func TestLengthNotExact(t *testing.T) {
 	}
 	must(t, errOf(run.SealSource(t.Context(), "math", "")))
 	must(t, errOf(run.SealSource(t.Context(), "code", "")))
-	if err := run.Measure(t.Context()); reason(err) != loader.BadTicket || !strings.Contains(err.Error(), "[web] may get more") {
+	if err := run.Measure(t.Context()); reason(err) != fault.BadTicket || !strings.Contains(err.Error(), "[web] may get more") {
 		t.Errorf("measured while web is open: %v", err)
 	}
 	must(t, errOf(run.Seal(t.Context())))
 	if l := known(); !l.Endless || l.Exact || l.Open != nil {
 		t.Errorf("with a sealed source that is read for ever the length is %+v", l)
 	}
-	if err := run.Measure(t.Context()); reason(err) != loader.BadTicket || !strings.Contains(err.Error(), "no end") {
+	if err := run.Measure(t.Context()); reason(err) != fault.BadTicket || !strings.Contains(err.Error(), "no end") {
 		t.Errorf("measured without an end: %v", err)
 	}
 	must(t, errOf(changeMix(t, run, mixture.Change{Weights: map[string]float64{"code": 1, "web": 0}, Remove: []string{"math"}}, "")))
@@ -313,7 +317,7 @@ func TestLengthNotExact(t *testing.T) {
 	}
 	must(t, run.Measure(t.Context()))
 	steps := exact(t, run)
-	if got := len(read(t, run, loader.Place{World: 1}, 0, 0)); uint64(got) != steps {
+	if got := len(read(t, run, state.Place{World: 1}, 0, 0)); uint64(got) != steps {
 		t.Errorf("%d steps come, and %d were measured", got, steps)
 	}
 	must(t, run.Measure(t.Context())) // behind the end there is nothing to measure
@@ -355,7 +359,7 @@ func TestLengthOfAGrowingStream(t *testing.T) {
 		}
 		l := run.Length()
 		must(t, errOf(run.Seal(t.Context())))
-		got := len(read(t, run, loader.Place{World: 1}, 0, 0))
+		got := len(read(t, run, state.Place{World: 1}, 0, 0))
 		if off := math.Abs(float64(got) - float64(l.Steps)); off > float64(l.Error) {
 			t.Errorf("%s: %d steps come where %+v was told", name, got, l)
 		}
@@ -389,7 +393,7 @@ func TestLengthIsNotBehindThePlan(t *testing.T) {
 	run, stop := w.start(t)
 	eventually(t, func() bool { l := run.Length(); return l != nil && l.Steps > 400 })
 	w.docs.lengths(slices.Repeat([]int{8}, 300)...)
-	read(t, run, loader.Place{World: 1}, 0, 525)
+	read(t, run, state.Place{World: 1}, 0, 525)
 	if i := run.Info(); i.Planned < 525 || i.Length.Steps < i.Planned {
 		t.Errorf("%d steps are planned, the length is %+v", i.Planned, i.Length)
 	}
@@ -430,7 +434,7 @@ func TestLengthAtAFollower(t *testing.T) {
 	eventually(t, func() bool { l := second.Length(); return l != nil && l.Open == nil })
 	must(t, second.Measure(t.Context()))
 	steps := exact(t, second)
-	if got := len(read(t, second, loader.Place{World: 1}, 0, 0)); uint64(got) != steps {
+	if got := len(read(t, second, state.Place{World: 1}, 0, 0)); uint64(got) != steps {
 		t.Errorf("%d steps come, and %d were measured", got, steps)
 	}
 }
@@ -469,11 +473,11 @@ func TestLengthEstimate(t *testing.T) {
 			w.measured()
 			w.options.Measure = 0
 			run, stop := w.start(t)
-			read(t, run, loader.Place{World: 1}, 0, 1+int(seed%3)*60)
+			read(t, run, state.Place{World: 1}, 0, 1+int(seed%3)*60)
 			if len(c.Sources) == 1 {
 				must(t, errOf(run.Seal(t.Context())))
 			}
-			var l loader.Length
+			var l state.Length
 			eventually(t, func() bool {
 				now := run.Length()
 				if now != nil && now.Open == nil {
@@ -510,10 +514,10 @@ var zeros = make([]int32, 1<<13)
 // publishUnlike publishes documents of very unlike lengths; the mean of the last ones is twice that of the first.
 func publishUnlike(d *memDocs, draw *rand.Rand) {
 	n := 4000 + draw.IntN(8000)
-	docs := make([]loader.Document, n)
+	docs := make([]document.Document, n)
 	for i := range docs {
 		length := math.Exp(draw.NormFloat64()*0.9+4) * (1 + float64(i)/float64(n))
-		docs[i] = loader.Document{Content: loader.Content{Tokens: zeros[:1+min(int(length), len(zeros)-1)]}}
+		docs[i] = document.Document{Content: document.Content{Tokens: zeros[:1+min(int(length), len(zeros)-1)]}}
 	}
 	d.publish(docs...)
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"loaderd/loader"
+	"loaderd/loader/state"
 )
 
 // A quiet stream is drained for a reader that waits; the record replays to the same plan.
@@ -14,18 +14,18 @@ func TestLinger(t *testing.T) {
 	w.options.Linger, w.options.Checkpoint = 50*time.Millisecond, 0
 	w.docs.lengths(9, 9, 9, 9, 9) // a step of rows of one piece, which would wait for company in the pool
 	run, stop := w.start(t)
-	have := read(t, run, loader.Place{World: 1}, 0, 1)
+	have := read(t, run, state.Place{World: 1}, 0, 1)
 	if n := len(have[0].Pieces); n != 4 {
 		t.Fatalf("the step has %d rows", n)
 	}
 	w.docs.lengths(someLengths(3, 100)...)
-	have = append(have, read(t, run, loader.Place{World: 1}, 1, 5)...)
+	have = append(have, read(t, run, state.Place{World: 1}, 1, 5)...)
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
 	w.options.Linger = 0
 	run, stop = w.start(t) // re-plans from the start
-	if again := read(t, run, loader.Place{World: 1}, 0, 6); !reflect.DeepEqual(again, have) {
+	if again := read(t, run, state.Place{World: 1}, 0, 6); !reflect.DeepEqual(again, have) {
 		t.Fatal("the plan with a linger flush does not replay")
 	}
 	eventually(t, func() bool { return !run.Stats().Replaying })

@@ -7,13 +7,14 @@ import (
 	"slices"
 	"sync"
 
+	"loaderd/loader/backend"
 	"loaderd/loader/plan"
 	"loaderd/packonline"
 )
 
 // planReader finds steps in the plan log. Steps stand there in order, each in one record or a few, with control records between.
 type planReader struct {
-	log PlanLog
+	log backend.PlanLog
 
 	mu   sync.Mutex
 	next uint64 // the step behind the one that was read last
@@ -29,7 +30,7 @@ type planEnd struct {
 }
 
 // ReadHeader reads what a plan begins with: the run's name and its configuration.
-func ReadHeader(ctx context.Context, log PlanLog) (plan.Header, error) {
+func ReadHeader(ctx context.Context, log backend.PlanLog) (plan.Header, error) {
 	return (&planReader{log: log}).header(ctx)
 }
 

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"loaderd/loader/document"
+	"loaderd/loader/fault"
 	"loaderd/loader/plan"
 	"loaderd/loader/planner"
 )
@@ -154,14 +156,14 @@ func (l *loop) addHeld(ctx context.Context, from *feed) error {
 	return l.add(ctx, from.take())
 }
 
-func (l *loop) add(ctx context.Context, d Document) error {
+func (l *loop) add(ctx context.Context, d document.Document) error {
 	if d.Skip == "" {
 		l.audience.show(plan.Ref(d.Source, d.Sequence), l.applier.Planner.Cursor().Next(), d.Content)
 		if d.Trace != nil && l.edges.Tracer != nil {
 			l.traces.take(plan.Ref(d.Source, d.Sequence), d.Trace)
 		}
 	}
-	ready, err := l.applier.Document(d.arrival())
+	ready, err := l.applier.Document(d.Arrival())
 	if err != nil {
 		return err
 	}
@@ -184,7 +186,7 @@ func (l *loop) prepare() error {
 		return err
 	}
 	if l.later > 0 { // whoever goes on behind it writes into the term of another
-		return l.deposed(fmt.Errorf("record %d begins a later term: %w", l.later, ErrLeadershipLost))
+		return l.deposed(fmt.Errorf("record %d begins a later term: %w", l.later, fault.ErrLeadershipLost))
 	}
 	if !maps.Equal(before, l.applier.Keepers) {
 		l.plan.keepBy(l.replay.tail.Position, l.applier.Keepers)

@@ -8,9 +8,11 @@ import (
 	"sync"
 	"time"
 
+	"loaderd/loader/document"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
 	"loaderd/loader/planner"
+	"loaderd/loader/state"
 )
 
 // errChanged says that a control was recorded: what was measured is the length of another run.
@@ -34,11 +36,11 @@ type measuring struct {
 	reading map[int]*lengths
 	kept    map[int][]plan.Arrival // by source, of documents that come again
 	room    int
-	known   Length
+	known   state.Length
 }
 
 // count counts the steps of a run of which nothing is open: known is what is estimated.
-func (f *forecast) count(ctx context.Context, c copied, known Length) (steps uint64, err error) {
+func (f *forecast) count(ctx context.Context, c copied, known state.Length) (steps uint64, err error) {
 	m := measuring{aside: f.aside, copied: c, reading: map[int]*lengths{}, kept: map[int][]plan.Arrival{}, room: measuredKept, known: known}
 	if m.applier, err = f.play(ctx, c); err != nil {
 		return 0, err
@@ -128,7 +130,7 @@ func (m *measuring) pause(ctx context.Context) error {
 
 // lengths reads what the planner is told of the documents of a source in the order of an epoch, and keeps none of their tokens.
 type lengths struct {
-	docs  Documents
+	docs  document.Documents
 	walk  *mixture.Walk
 	epoch uint64
 	at    uint64 // place of the next document that is read
@@ -184,10 +186,10 @@ func (x *lengths) read(ctx context.Context) error {
 func (x *lengths) several(ctx context.Context, sequences []uint64) error {
 	var mu sync.Mutex
 	for {
-		err := x.docs.Again(ctx, sequences, func(d Document) {
+		err := x.docs.Again(ctx, sequences, func(d document.Document) {
 			mu.Lock()
 			defer mu.Unlock()
-			a := d.arrival().Lengths()
+			a := d.Arrival().Lengths()
 			x.held[d.Sequence] = a
 			if x.kept != nil {
 				x.kept[d.Sequence-x.walk.First] = a.Bare()

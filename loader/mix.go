@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"loaderd/loader/fault"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
 	"loaderd/loader/planner"
@@ -19,7 +20,7 @@ func (l *loop) decide(ctx context.Context, c plan.Control, q request) error {
 		x, found, err := l.changed(ctx, m)
 		switch {
 		case err != nil:
-			q.reply <- answer{err: &Error{Reason: PlanLogDown, Message: "cannot read the plan", Err: err, Do: "try again"}}
+			q.reply <- answer{err: &fault.Error{Reason: fault.PlanLogDown, Message: "cannot read the plan", Err: err, Do: "try again"}}
 			return nil
 		case found:
 			return l.tell(ctx, q, answer{mix: &x})
@@ -34,7 +35,7 @@ func (l *loop) decide(ctx context.Context, c plan.Control, q request) error {
 	case plan.SealSource:
 		status := l.applier.Planner.Mixture().Status()
 		if c.Source >= len(status) || status[c.Source].Removed {
-			return l.tell(ctx, q, refusal(BadTicket, "the run has no source %d", c.Source))
+			return l.tell(ctx, q, refusal(fault.BadTicket, "the run has no source %d", c.Source))
 		}
 		if s := status[c.Source]; s.Sealed {
 			return l.tell(ctx, q, answer{at: s.Last})
@@ -43,13 +44,13 @@ func (l *loop) decide(ctx context.Context, c plan.Control, q request) error {
 	case plan.Mix:
 		return l.change(ctx, c, q)
 	}
-	return l.tell(ctx, q, refusal(BadTicket, "nobody can ask for a record of kind %d", c.Kind()))
+	return l.tell(ctx, q, refusal(fault.BadTicket, "nobody can ask for a record of kind %d", c.Kind()))
 }
 
 // drain records a drain.
 func (l *loop) drain(ctx context.Context, c plan.Drain, q request) error {
 	if s := l.applier.Planner.Mixture().Status(); len(s) == 1 && s[0].Sealed {
-		return l.tell(ctx, q, refusal(BadTicket, "the run is sealed behind document %d: nothing is left to drain after it", s[0].Last))
+		return l.tell(ctx, q, refusal(fault.BadTicket, "the run is sealed behind document %d: nothing is left to drain after it", s[0].Last))
 	}
 	present, err := l.streams.present(ctx, l.header)
 	if err != nil {
@@ -89,7 +90,7 @@ func (l *loop) late(c plan.Control) answer {
 			return answer{at: status[c.Source].Last}
 		}
 	}
-	return refusal(BadTicket, "the run has ended: %s", whyEnded(l.applier.Planner.Mixture().Status(), l.config.Mix.End))
+	return refusal(fault.BadTicket, "the run has ended: %s", whyEnded(l.applier.Planner.Mixture().Status(), l.config.Mix.End))
 }
 
 // whyEnded returns why the run has ended, from the state of its sources and mix.end.
@@ -162,12 +163,12 @@ func lastNamed(a *planner.Applier, source int) uint64 {
 // change records a change of the mixture. It completes the weights here, where all changes before it are in force.
 func (l *loop) change(ctx context.Context, c plan.Mix, q request) error {
 	if planned := l.plan.planned(); c.Decided != nil && *c.Decided > planned {
-		return l.tell(ctx, q, refusal(BadTicket, "a change that was decided on behind step %d, but the plan holds %d steps", *c.Decided, planned))
+		return l.tell(ctx, q, refusal(fault.BadTicket, "a change that was decided on behind step %d, but the plan holds %d steps", *c.Decided, planned))
 	}
 	m := l.applier.Planner.Mixture()
 	c.Change = m.Complete(c.Change)
 	if err := l.config.CheckChange(m, c.Change); err != nil {
-		return l.tell(ctx, q, refusal(BadTicket, "%v", err))
+		return l.tell(ctx, q, refusal(fault.BadTicket, "%v", err))
 	}
 	step := l.applier.Planner.Next()
 	a := answer{mix: &MixResult{Step: step, Weights: c.Weights}}
@@ -178,7 +179,7 @@ func (l *loop) change(ctx context.Context, c plan.Mix, q request) error {
 	for _, name := range slices.Sorted(maps.Keys(c.Add)) {
 		b, err := l.streams.begin(ctx, name, c.Add[name])
 		if err != nil {
-			q.reply <- answer{err: &Error{Reason: SourceDown, Message: "cannot open the stream of source " + name, Err: err, Do: "try again"}}
+			q.reply <- answer{err: &fault.Error{Reason: fault.SourceDown, Message: "cannot open the stream of source " + name, Err: err, Do: "try again"}}
 			return nil
 		}
 		c.Begins = append(c.Begins, b)
@@ -220,7 +221,7 @@ func (l *loop) lost() error {
 }
 
 func lostOfSource(run, source string, wanted, last uint64) error {
-	return &Error{Reason: DocumentLost,
+	return &fault.Error{Reason: fault.DocumentLost,
 		Message: fmt.Sprintf("the plan of run %s was made of document %d of source %s, and its stream ends at %d", run, wanted, source, last),
 		Do:      "restore the stream that the run began with, or start a new run", Facts: map[string]string{"source": source}}
 }

@@ -11,19 +11,22 @@ import (
 	"time"
 
 	"loaderd/loader"
+	"loaderd/loader/backend"
+	"loaderd/loader/fault"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
+	"loaderd/loader/state"
 )
 
 // shelf are the streams of several sources in memory.
 type shelf map[string]*memDocs
 
-func (s shelf) Open(_ context.Context, name string, _ mixture.Source) (loader.Stream, error) {
+func (s shelf) Open(_ context.Context, name string, _ mixture.Source) (backend.Stream, error) {
 	docs, ok := s[name]
 	if !ok {
-		return loader.Stream{}, fmt.Errorf("there is no stream %s", name)
+		return backend.Stream{}, fmt.Errorf("there is no stream %s", name)
 	}
-	return loader.Stream{Documents: docs, Floors: &memFloors{docs: docs}}, nil
+	return backend.Stream{Documents: docs, LowWatermarks: &memFloors{docs: docs}}, nil
 }
 
 // mixed is a world whose run reads several sources. Token k of document n of source s is s*10^7+n*1000+k.
@@ -36,7 +39,7 @@ func mixed(c plan.Config, names ...string) (*world, shelf) {
 	}
 	c.Mix.Dry, c.Mix.End = cmpOr(c.Mix.Dry, mixture.DryWait), cmpOr(c.Mix.End, mixture.EndAll)
 	w := newWorld(c)
-	w.edges = func(e *loader.Edges) { e.Sources = s }
+	w.edges = func(e *backend.Backends) { e.Sources = s }
 	return w, s
 }
 
@@ -120,7 +123,7 @@ func TestMixedRestartAnywhere(t *testing.T) {
 	run, stop := w.start(t)
 	_, err := run.Seal(t.Context())
 	must(t, err)
-	want := read(t, run, loader.Place{World: 1}, 0, 0)
+	want := read(t, run, state.Place{World: 1}, 0, 0)
 	must(t, stop())
 	tokens := 0
 	for _, b := range want {
@@ -152,14 +155,14 @@ func TestMixedRestartAnywhere(t *testing.T) {
 		var got []*loader.Batch
 		for n := 1; len(got) < len(want); n = 1 + n%3 {
 			run, stop := w.start(t)
-			got = append(got, read(t, run, loader.Place{World: 1}, uint64(len(got)), min(n, len(want)-len(got)))...)
+			got = append(got, read(t, run, state.Place{World: 1}, uint64(len(got)), min(n, len(want)-len(got)))...)
 			must(t, stop())
 		}
 		if !reflect.DeepEqual(got, want) {
 			t.Fatalf("checkpoint every %d: the steps differ", every)
 		}
 		run, stop = w.start(t)
-		if again := read(t, run, loader.Place{World: 1}, 0, 0); !reflect.DeepEqual(again, want) {
+		if again := read(t, run, state.Place{World: 1}, 0, 0); !reflect.DeepEqual(again, want) {
 			t.Fatalf("checkpoint every %d: it ends elsewhere", every)
 		}
 		must(t, stop())
@@ -176,13 +179,13 @@ func TestMixedChanges(t *testing.T) {
 		docs.lengths(someLengths(8, 400)...)
 	}
 	run, stop := w.start(t)
-	got := read(t, run, loader.Place{World: 1}, 0, 5)
+	got := read(t, run, state.Place{World: 1}, 0, 5)
 	step, err := changeMix(t, run, mixture.Change{Weights: map[string]float64{"code": 0, "web": 1}}, "alice")
 	must(t, err)
 	if planned := run.Info().Planned; step < 5 || step > planned+1 {
 		t.Errorf("the change takes effect at step %d of %d", step, planned)
 	}
-	got = append(got, read(t, run, loader.Place{World: 1}, 5, 10)...)
+	got = append(got, read(t, run, state.Place{World: 1}, 5, 10)...)
 	if n := shares(got[12:]); n[0] > n[1]/10 {
 		t.Errorf("shares are %v without code", n)
 	}
@@ -203,7 +206,7 @@ func TestMixedChanges(t *testing.T) {
 			t.Errorf("dry run: %v, want %q", err, what)
 		}
 	}
-	got = append(got, read(t, run, loader.Place{World: 1}, 15, 10)...)
+	got = append(got, read(t, run, state.Place{World: 1}, 15, 10)...)
 	if n := shares(got[20:]); n[2] == 0 {
 		t.Errorf("shares are %v with a forum", n)
 	}
@@ -212,12 +215,12 @@ func TestMixedChanges(t *testing.T) {
 		t.Errorf("web ends behind document %d, then %d, %v", last, again, err)
 	}
 	must(t, err)
-	if _, err := run.SealSource(t.Context(), "code", ""); reason(err) != loader.BadTicket {
+	if _, err := run.SealSource(t.Context(), "code", ""); reason(err) != fault.BadTicket {
 		t.Errorf("a source that was removed is sealed: %v", err)
 	}
 	_, err = run.Seal(t.Context())
 	must(t, err)
-	got = append(got, read(t, run, loader.Place{World: 1}, 25, 0)...)
+	got = append(got, read(t, run, state.Place{World: 1}, 25, 0)...)
 	for _, b := range got {
 		for _, row := range b.Pieces {
 			for k, p := range row {
@@ -232,7 +235,7 @@ func TestMixedChanges(t *testing.T) {
 	if len(stats.Sources) != 3 || stats.Sources[2].Name != "forum" || !stats.Sources[0].Removed || !stats.Sources[1].UsedUp || stats.Sources[1].Arrived != 400 {
 		t.Errorf("sources are %+v", stats.Sources)
 	}
-	audited, err := loader.Audit(t.Context(), loader.Edges{Sources: s, Plan: w.plan}, w.config.Tokenizer, nil)
+	audited, err := loader.Audit(t.Context(), backend.Backends{Sources: s, Plan: w.plan}, w.config.Tokenizer, nil)
 	if err != nil || audited.Steps != uint64(len(got)) || len(audited.Controls) != 4 || !audited.Ended {
 		t.Errorf("the audit says %+v, %v", audited, err)
 	}
@@ -248,7 +251,7 @@ func TestMixedChanges(t *testing.T) {
 	for _, checkpoints := range []map[string][]byte{w.checkpoints.data, {}} {
 		w.checkpoints.data = maps.Clone(checkpoints)
 		run, stop := w.start(t)
-		if again := read(t, run, loader.Place{World: 1}, 0, 0); !reflect.DeepEqual(again, got) {
+		if again := read(t, run, state.Place{World: 1}, 0, 0); !reflect.DeepEqual(again, got) {
 			t.Fatal("the plan does not replay")
 		}
 		eventually(t, func() bool { return !run.Stats().Replaying })
@@ -307,13 +310,13 @@ func TestMixedDocumentsLost(t *testing.T) {
 		must(t, readAll(t, run, 10).err)
 		must(t, stop())
 		s["web"].docs = s["web"].docs[:20]
-		_, err := loader.Audit(t.Context(), loader.Edges{Sources: s, Plan: w.plan}, w.config.Tokenizer, nil)
-		if reason(err) != loader.DocumentLost || !strings.Contains(err.Error(), "document 21 of source web, and its stream ends at 20") {
+		_, err := loader.Audit(t.Context(), backend.Backends{Sources: s, Plan: w.plan}, w.config.Tokenizer, nil)
+		if reason(err) != fault.DocumentLost || !strings.Contains(err.Error(), "document 21 of source web, and its stream ends at 20") {
 			t.Errorf("audit: %v", err)
 		}
 		_, stop = w.start(t)
 		time.Sleep(10 * time.Second)
-		if err := stop(); reason(err) != loader.DocumentLost {
+		if err := stop(); reason(err) != fault.DocumentLost {
 			t.Errorf("the daemon: %v", err)
 		}
 	})
@@ -330,7 +333,7 @@ func TestMixedDry(t *testing.T) {
 		s["code"].lengths(5, 5)
 		run, stop := w.start(t)
 		o := readAll(t, run, 0)
-		if reason(o.err) != loader.SourceDry || !strings.Contains(o.err.Error(), "Waiting for documents of source \"code\", 20 s") {
+		if reason(o.err) != fault.SourceDry || !strings.Contains(o.err.Error(), "Waiting for documents of source \"code\", 20 s") {
 			t.Errorf("%v", o.err)
 		}
 		must(t, stop())
@@ -412,7 +415,7 @@ func TestMixedRelease(t *testing.T) {
 		for _, docs := range s {
 			docs.lengths(someLengths(8, 600)...)
 		}
-		w.options.Release, w.options.Checkpoint = loader.ReleasePurge, 1
+		w.options.Release, w.options.Checkpoint = backend.ReleasePurge, 1
 		run, stop := w.start(t)
 		o := readAll(t, run, 300)
 		must(t, o.err)
@@ -431,12 +434,12 @@ func TestMixedRelease(t *testing.T) {
 		if info.Oldest < 64 || info.Oldest > 280 {
 			t.Errorf("step %d is the oldest one", info.Oldest)
 		}
-		if have := read(t, run, loader.Place{World: 1}, 280, 20); !reflect.DeepEqual(have, o.batches[280:300]) {
+		if have := read(t, run, state.Place{World: 1}, 280, 20); !reflect.DeepEqual(have, o.batches[280:300]) {
 			t.Error("steps behind the commit differ")
 		}
 		must(t, stop())
 		run, stop = w.start(t)
-		if have := read(t, run, loader.Place{World: 1}, 280, 20); !reflect.DeepEqual(have, o.batches[280:300]) {
+		if have := read(t, run, state.Place{World: 1}, 280, 20); !reflect.DeepEqual(have, o.batches[280:300]) {
 			t.Error("steps behind the commit differ after a restart")
 		}
 		must(t, stop())
@@ -453,7 +456,7 @@ func TestMixedReleaseOfAnAddedSource(t *testing.T) {
 		for _, docs := range s {
 			docs.lengths(someLengths(8, 600)...)
 		}
-		w.options.Release, w.options.Checkpoint = loader.ReleasePurge, 1
+		w.options.Release, w.options.Checkpoint = backend.ReleasePurge, 1
 		run, stop := w.start(t)
 		added, err := changeMix(t, run, mixture.Change{Weights: map[string]float64{"math": 1, "web": 1}, Add: sources(map[string]float64{"web": 1})}, "")
 		must(t, err)
@@ -516,7 +519,7 @@ func TestMixedReleaseOfRelated(t *testing.T) {
 		for _, docs := range s {
 			docs.lengths(someLengths(8, 3000)...)
 		}
-		w.options.Release, w.options.Checkpoint = loader.ReleasePurge, 1000
+		w.options.Release, w.options.Checkpoint = backend.ReleasePurge, 1000
 		run, stop := w.start(t)
 		must(t, readAll(t, run, 62).err)
 		for range 3 { // the older ones fall out
@@ -536,7 +539,7 @@ func TestMixedReleaseOfRelated(t *testing.T) {
 		}
 		must(t, stop())
 		run, stop = w.start(t)
-		if have := read(t, run, loader.Place{World: 1}, 280, 20); !reflect.DeepEqual(have, o.batches[280:300]) {
+		if have := read(t, run, state.Place{World: 1}, 280, 20); !reflect.DeepEqual(have, o.batches[280:300]) {
 			t.Error("steps behind the commit differ after a restart")
 		}
 		must(t, stop())
@@ -557,14 +560,14 @@ func TestMixedChangesBehindTheLastStep(t *testing.T) {
 			}
 			run, stop := w.start(t)
 			got := readAll(t, run, 0) // to the last step that there are documents for, and on to those that are not enough for one
-			if reason(got.err) != loader.SourceDry {
+			if reason(got.err) != fault.SourceDry {
 				t.Fatal(got.err)
 			}
 			_, err := changeMix(t, run, mixture.Change{Weights: map[string]float64{"math": 1, "web": 1}, Remove: []string{"code"}}, "")
 			must(t, err)
 			must(t, stop())
 			run, stop = w.start(t)
-			if _, err := changeMix(t, run, mixture.Change{Weights: map[string]float64{"code": 1, "math": 1, "web": 1}}, ""); reason(err) != loader.BadTicket {
+			if _, err := changeMix(t, run, mixture.Change{Weights: map[string]float64{"code": 1, "math": 1, "web": 1}}, ""); reason(err) != fault.BadTicket {
 				t.Errorf("a source that was removed: %v", err)
 			}
 			must(t, stop())
@@ -581,7 +584,7 @@ func TestMixedChangesBehindTheLastStep(t *testing.T) {
 				t.Error("the steps differ")
 			}
 			must(t, stop())
-			audited, err := loader.Audit(t.Context(), loader.Edges{Sources: s, Plan: w.plan}, w.config.Tokenizer, nil)
+			audited, err := loader.Audit(t.Context(), backend.Backends{Sources: s, Plan: w.plan}, w.config.Tokenizer, nil)
 			if err != nil || len(audited.Controls) != 4 {
 				t.Errorf("the audit says %+v, %v", audited, err)
 			}

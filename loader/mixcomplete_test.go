@@ -9,6 +9,7 @@ import (
 	"loaderd/loader"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
+	"loaderd/loader/state"
 )
 
 // recordedMixes returns the changes of the mixture that a plan has.
@@ -40,7 +41,7 @@ func TestMix_CompletesWeightsWhereItIsRecorded(t *testing.T) {
 	for i := range runs {
 		runs[i], _ = w.join(t, company, fmt.Sprint("daemon", i))
 	}
-	read(t, runs[0], loader.Place{World: 1}, 0, 1)
+	read(t, runs[0], state.Place{World: 1}, 0, 1)
 	for _, tc := range []struct {
 		by     int
 		change mixture.Change
@@ -83,7 +84,7 @@ func TestMix_RepeatedRequestIsRecordedOnce(t *testing.T) {
 	for i := range runs {
 		runs[i], _ = w.join(t, company, fmt.Sprint("daemon", i))
 	}
-	read(t, runs[0], loader.Place{World: 1}, 0, 3)
+	read(t, runs[0], state.Place{World: 1}, 0, 3)
 	first := loader.MixRequest{Change: weightsOf("code", 3.), Request: "one"}
 	want, err := runs[1].Mix(t.Context(), first)
 	must(t, err)
@@ -98,12 +99,12 @@ func TestMix_RepeatedRequestIsRecordedOnce(t *testing.T) {
 	repeated(runs[0], "the same leader")
 	company.oust(told)
 	repeated(runs[1], "another leader")
-	read(t, runs[0], loader.Place{World: 1}, 3, 20)
+	read(t, runs[0], state.Place{World: 1}, 3, 20)
 	company.oust(told)
 	repeated(runs[0], "a third term, some steps later")
 	_, err = runs[0].Seal(t.Context())
 	must(t, err)
-	read(t, runs[0], loader.Place{World: 1}, 23, 0)
+	read(t, runs[0], state.Place{World: 1}, 23, 0)
 	repeated(runs[1], "the run has ended")
 	if all := recordedMixes(t, w.plan); len(all) != 2 {
 		t.Errorf("the plan has %d changes, want 2", len(all))

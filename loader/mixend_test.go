@@ -10,8 +10,12 @@ import (
 	"time"
 
 	"loaderd/loader"
+	"loaderd/loader/backend"
+	"loaderd/loader/document"
+	"loaderd/loader/fault"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
+	"loaderd/loader/state"
 )
 
 // Another epoch begins with what the one before ended with: its documents are no duplicates, also where the end of the source is found out when all of it
@@ -23,7 +27,7 @@ func TestDuplicatesOfAnEpoch(t *testing.T) {
 		c.Sources = map[string]mixture.Source{"a": {Weight: 1, Epochs: 3, Block: 2}}
 		w, s := mixed(c, "a")
 		for i := range uint64(5) {
-			s["a"].publish(loader.Document{ID: 100 + i, Content: loader.Content{Tokens: documentTokens(i+1, 8)}})
+			s["a"].publish(document.Document{ID: 100 + i, Content: document.Content{Tokens: documentTokens(i+1, 8)}})
 		}
 		run, _ := w.start(t)
 		time.Sleep(time.Minute) // all is read
@@ -32,7 +36,7 @@ func TestDuplicatesOfAnEpoch(t *testing.T) {
 		}
 		_, err := run.SealSource(t.Context(), "a", "")
 		must(t, err)
-		if n := shares(read(t, run, loader.Place{World: 1}, 0, 0)); n[0] != 3*5*8 {
+		if n := shares(read(t, run, state.Place{World: 1}, 0, 0)); n[0] != 3*5*8 {
 			t.Errorf("%d tokens came, want %d", n[0], 3*5*8)
 		}
 	})
@@ -51,7 +55,7 @@ func TestSealBehindTheEnd(t *testing.T) {
 	run, stop := w.start(t)
 	at, err := run.Seal(t.Context())
 	must(t, err)
-	want := read(t, run, loader.Place{World: 1}, 0, 0)
+	want := read(t, run, state.Place{World: 1}, 0, 0)
 	for range 2 {
 		if again, err := run.Seal(t.Context()); err != nil || again < at {
 			t.Errorf("Seal = %d, %v", again, err)
@@ -61,21 +65,21 @@ func TestSealBehindTheEnd(t *testing.T) {
 		}
 		// If the plan had got to b when all were sealed, the run ended before c was.
 		last, err := run.SealSource(t.Context(), "c", "")
-		ended := reason(err) == loader.BadTicket && strings.Contains(err.Error(), "the run has ended: source b is used up")
+		ended := reason(err) == fault.BadTicket && strings.Contains(err.Error(), "the run has ended: source b is used up")
 		if !ended && (err != nil || last != 40) {
 			t.Errorf("c ends behind document %d, %v", last, err)
 		}
-		if _, err := changeMix(t, run, mixture.Change{Weights: map[string]float64{"a": 1, "b": 1, "c": 2}}, ""); reason(err) != loader.BadTicket || !strings.Contains(err.Error(), "b is used up, and mix.end is first") {
+		if _, err := changeMix(t, run, mixture.Change{Weights: map[string]float64{"a": 1, "b": 1, "c": 2}}, ""); reason(err) != fault.BadTicket || !strings.Contains(err.Error(), "b is used up, and mix.end is first") {
 			t.Errorf("the mixture is changed behind the end of the run: %v", err)
 		}
 		must(t, stop())
 		w.checkpoints.data = map[string][]byte{}
-		audited, err := loader.Audit(t.Context(), loader.Edges{Sources: s, Plan: w.plan}, w.config.Tokenizer, nil)
+		audited, err := loader.Audit(t.Context(), backend.Backends{Sources: s, Plan: w.plan}, w.config.Tokenizer, nil)
 		if err != nil || !audited.Ended || audited.Steps != uint64(len(want)) {
 			t.Fatalf("the audit says %+v, %v", audited, err)
 		}
 		run, stop = w.start(t)
-		if have := read(t, run, loader.Place{World: 1}, 0, 0); len(have) != len(want) {
+		if have := read(t, run, state.Place{World: 1}, 0, 0); len(have) != len(want) {
 			t.Fatalf("%d steps, want %d", len(have), len(want))
 		}
 	}
@@ -86,20 +90,20 @@ type slowShelf struct{ shelf }
 
 type slowDocs struct{ *memDocs }
 
-type slowSource struct{ loader.Source }
+type slowSource struct{ document.Source }
 
-func (s slowShelf) Open(ctx context.Context, name string, c mixture.Source) (loader.Stream, error) {
+func (s slowShelf) Open(ctx context.Context, name string, c mixture.Source) (backend.Stream, error) {
 	x, err := s.shelf.Open(ctx, name, c)
 	x.Documents = slowDocs{s.shelf[name]}
 	return x, err
 }
 
-func (d slowDocs) Read(ctx context.Context, from uint64) (loader.Source, error) {
+func (d slowDocs) Read(ctx context.Context, from uint64) (document.Source, error) {
 	s, err := d.memDocs.Read(ctx, from)
 	return slowSource{s}, err
 }
 
-func (s slowSource) Next(ctx context.Context) ([]loader.Document, error) {
+func (s slowSource) Next(ctx context.Context) ([]document.Document, error) {
 	time.Sleep(time.Second)
 	return s.Source.Next(ctx)
 }
@@ -125,7 +129,7 @@ func TestCheckpointBeyondAChange(t *testing.T) {
 		before := w.checkpoints.data
 
 		w.checkpoints.data, w.checkpoints.refuse = map[string][]byte{}, true
-		w.edges = func(e *loader.Edges) { e.Sources = slowShelf{s} }
+		w.edges = func(e *backend.Backends) { e.Sources = slowShelf{s} }
 		run, stop = w.start(t)
 		time.Sleep(2500 * time.Millisecond) // some documents have come
 		_, err = changeMix(t, run, mixture.Change{Weights: map[string]float64{"a": 1, "b": 3}}, "")
@@ -137,9 +141,9 @@ func TestCheckpointBeyondAChange(t *testing.T) {
 		time.Sleep(time.Minute)
 		_, err = run.Seal(t.Context())
 		must(t, err)
-		want := read(t, run, loader.Place{World: 1}, 0, 0)
+		want := read(t, run, state.Place{World: 1}, 0, 0)
 		must(t, stop())
-		audited, err := loader.Audit(t.Context(), loader.Edges{Sources: s, Plan: w.plan}, w.config.Tokenizer, nil)
+		audited, err := loader.Audit(t.Context(), backend.Backends{Sources: s, Plan: w.plan}, w.config.Tokenizer, nil)
 		if err != nil || !audited.Ended || audited.Steps != uint64(len(want)) {
 			t.Errorf("the audit says %+v, %v", audited, err)
 		}
@@ -167,7 +171,7 @@ func TestSealASourceThroughAnotherDaemon(t *testing.T) {
 				t.Errorf("source %s: %v", name, err)
 			}
 		}
-		if _, err := second.SealSource(t.Context(), "e", ""); reason(err) != loader.BadTicket {
+		if _, err := second.SealSource(t.Context(), "e", ""); reason(err) != fault.BadTicket {
 			t.Errorf("there is no source e: %v", err)
 		}
 	})
@@ -181,7 +185,7 @@ func TestSealASourceBeforeTheRun(t *testing.T) {
 		w, _ := mixed(c, "a")
 		release := w.plan.hold()
 		run, _ := w.start(t)
-		if _, err := run.SealSource(t.Context(), "a", ""); reason(err) != loader.PlanLogDown {
+		if _, err := run.SealSource(t.Context(), "a", ""); reason(err) != fault.PlanLogDown {
 			t.Errorf("before the run: %v", err)
 		}
 		time.AfterFunc(w.options.Stall/2, release)
@@ -200,7 +204,7 @@ type forgetful struct {
 func (f forgetful) Request(ctx context.Context, question []byte) ([]byte, error) {
 	answer, err := f.company.Request(ctx, question)
 	if f.asked.Add(1)%2 == 1 {
-		return nil, loader.ErrNoLeader
+		return nil, fault.ErrNoLeader
 	}
 	return answer, err
 }
@@ -218,7 +222,7 @@ func TestMixWhoseAnswerIsLost(t *testing.T) {
 		company := newCompany()
 		first, _ := w.join(t, company, "first")
 		eventually(t, func() bool { return first.Info().Planned > 0 })
-		second, _ := w.join(t, company, "second", func(e *loader.Edges) { e.Bus = forgetful{company, &atomic.Int32{}} })
+		second, _ := w.join(t, company, "second", func(e *backend.Backends) { e.Bus = forgetful{company, &atomic.Int32{}} })
 		changes := []mixture.Change{
 			{Weights: map[string]float64{"a": 1, "b": 2}, Add: sources(map[string]float64{"b": 1})},
 			{Weights: map[string]float64{"a": 3, "b": 1}},
@@ -231,7 +235,7 @@ func TestMixWhoseAnswerIsLost(t *testing.T) {
 			step, err := changeMix(t, second, change, "")
 			must(t, err)
 			answers = append(answers, step)
-			read(t, second, loader.Place{World: 1}, uint64(3*i), 3)
+			read(t, second, state.Place{World: 1}, uint64(3*i), 3)
 		}
 		var took []uint64
 		steps := uint64(0)

@@ -11,7 +11,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"loaderd/loader"
+	"loaderd/loader/fault"
 	"loaderd/loader/plan"
 )
 
@@ -180,5 +180,5 @@ func (m *machine) lost() bool {
 
 // released says whether a step was refused that all keepers have committed: another daemon has released it.
 func (m *machine) released(err error, step uint64) bool {
-	return m.company != nil && reason(err) == loader.StepReleased && step < m.most
+	return m.company != nil && reason(err) == fault.StepReleased && step < m.most
 }

@@ -9,7 +9,9 @@ import (
 
 	"pgregory.net/rapid"
 
-	"loaderd/loader"
+	"loaderd/loader/backend"
+	"loaderd/loader/document"
+	"loaderd/loader/fault"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
 	"loaderd/packonline"
@@ -88,15 +90,15 @@ type strictShelf struct {
 	floors func(name string) runFloors
 }
 
-func (s strictShelf) Open(_ context.Context, name string, _ mixture.Source) (loader.Stream, error) {
-	return loader.Stream{Documents: strictDocs{s.docs[name]}, Floors: s.floors(name)}, nil
+func (s strictShelf) Open(_ context.Context, name string, _ mixture.Source) (backend.Stream, error) {
+	return backend.Stream{Documents: strictDocs{s.docs[name]}, LowWatermarks: s.floors(name)}, nil
 }
 
 // allShelf are the streams as if nothing had been purged.
 type allShelf shelf
 
-func (s allShelf) Open(_ context.Context, name string, _ mixture.Source) (loader.Stream, error) {
-	return loader.Stream{Documents: allDocs{s[name]}}, nil
+func (s allShelf) Open(_ context.Context, name string, _ mixture.Source) (backend.Stream, error) {
+	return backend.Stream{Documents: allDocs{s[name]}}, nil
 }
 
 // mixed reports whether the run has more than one source, or reads it in another way than in the order of its stream.
@@ -141,7 +143,7 @@ func (m *machine) source(number int) *memDocs {
 }
 
 // document returns a document that a plan names.
-func (m *machine) document(ref uint64) loader.Document {
+func (m *machine) document(ref uint64) document.Document {
 	docs := m.source(plan.RefSource(ref))
 	docs.mu.Lock()
 	defer docs.mu.Unlock()
@@ -215,7 +217,7 @@ func (m *machine) mix(rt *rapid.T) {
 	}
 	change.Weights = drawWeights(rt, names)
 	step, err := changeMix(m.t, m.run, change, "")
-	if reason(err) == loader.BadTicket && m.sealed(rt) || m.died(rt, err) {
+	if reason(err) == fault.BadTicket && m.sealed(rt) || m.died(rt, err) {
 		return
 	}
 	m.follow(rt)
@@ -243,7 +245,7 @@ func (m *machine) nonsense(rt *rapid.T, names []string) {
 	default:
 		change.Add = map[string]mixture.Source{names[0]: {Weight: 1, Epochs: 1}}
 	}
-	if _, err := changeMix(m.t, m.run, change, ""); reason(err) != loader.BadTicket && !m.died(rt, err) {
+	if _, err := changeMix(m.t, m.run, change, ""); reason(err) != fault.BadTicket && !m.died(rt, err) {
 		rt.Fatalf("the change %+v: %v", change, err)
 	}
 }
@@ -265,7 +267,7 @@ func (m *machine) sealSource(rt *rapid.T) {
 	m.follow(rt)
 	name := rapid.SampledFrom(slices.Sorted(maps.Keys(m.present()))).Draw(rt, "sealed")
 	last, err := m.run.SealSource(m.t.Context(), name, "")
-	if reason(err) == loader.BadTicket && m.sealed(rt) || m.died(rt, err) {
+	if reason(err) == fault.BadTicket && m.sealed(rt) || m.died(rt, err) {
 		return
 	}
 	m.follow(rt)

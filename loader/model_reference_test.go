@@ -15,8 +15,12 @@ import (
 	"loaderd/internal/status"
 	"loaderd/internal/statustest"
 	"loaderd/loader"
+	"loaderd/loader/backend"
+	"loaderd/loader/document"
+	"loaderd/loader/fault"
 	"loaderd/loader/plan"
 	"loaderd/loader/planner"
+	"loaderd/loader/state"
 	"loaderd/packonline"
 )
 
@@ -24,16 +28,16 @@ import (
 type strictDocs struct{ *memDocs }
 
 type strictSource struct {
-	loader.Source
+	document.Source
 	docs *memDocs
 }
 
-func (d strictDocs) Read(ctx context.Context, from uint64) (loader.Source, error) {
+func (d strictDocs) Read(ctx context.Context, from uint64) (document.Source, error) {
 	s, err := d.memDocs.Read(ctx, from)
 	return strictSource{s, d.memDocs}, err
 }
 
-func (s strictSource) Next(ctx context.Context) ([]loader.Document, error) {
+func (s strictSource) Next(ctx context.Context) ([]document.Document, error) {
 	docs, err := s.Source.Next(ctx)
 	if err == nil && docs[0].Sequence < s.docs.state().First {
 		return nil, errPurged
@@ -44,7 +48,7 @@ func (s strictSource) Next(ctx context.Context) ([]loader.Document, error) {
 // allDocs is the stream as if nothing had been purged.
 type allDocs struct{ *memDocs }
 
-func (d allDocs) Read(_ context.Context, from uint64) (loader.Source, error) {
+func (d allDocs) Read(_ context.Context, from uint64) (document.Source, error) {
 	return newSource(d.memDocs, from), nil
 }
 
@@ -64,7 +68,7 @@ func (f runFloors) change(term uint64, change func(was uint64) uint64) (uint64, 
 	defer f.docs.mu.Unlock()
 	was := f.all[f.run]
 	if term < was.term {
-		return 0, fmt.Errorf("%w: term %d follows term %d", loader.ErrLeadershipLost, was.term, term)
+		return 0, fmt.Errorf("%w: term %d follows term %d", fault.ErrLeadershipLost, was.term, term)
 	}
 	f.all[f.run] = runFloor{change(was.from), term}
 	return f.all[f.run].from, nil
@@ -80,7 +84,7 @@ func (f runFloors) Claim(_ context.Context, term, from uint64) (uint64, error) {
 
 func (f runFloors) Tell(context.Context) error { return nil }
 
-func (f runFloors) Report(context.Context, loader.Intake) error { return nil }
+func (f runFloors) Report(context.Context, backend.Intake) error { return nil }
 
 func (f runFloors) Ends(_ context.Context, term, _ uint64) error {
 	_, err := f.change(term, func(was uint64) uint64 { return was })
@@ -274,7 +278,7 @@ func (m *machine) advance(rt *rapid.T, r *reference) bool {
 }
 
 // account counts the tokens of a message that comes next, but for documents that are skipped, duplicates of recent ones, or left out by their source.
-func (m *machine) account(r *reference, source int, d loader.Document) {
+func (m *machine) account(r *reference, source int, d document.Document) {
 	ref := plan.Ref(source, d.Sequence)
 	parts, _ := m.members(ref)
 	var comes []member
@@ -452,7 +456,7 @@ func (m *machine) check(rt *rapid.T) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	if info := m.run.Info(); info.Oldest > 0 {
-		if _, err := m.run.Join(loader.Place{World: 1}, info.Oldest-1); reason(err) != loader.StepReleased {
+		if _, err := m.run.Join(state.Place{World: 1}, info.Oldest-1); reason(err) != fault.StepReleased {
 			rt.Fatalf("join before the oldest step, %d: %v", info.Oldest, err)
 		}
 	}
@@ -505,7 +509,7 @@ func (m *machine) audit(rt *rapid.T) {
 	planned := m.run.Info().Planned
 	ctx, cancel := context.WithTimeout(m.t.Context(), time.Minute)
 	defer cancel()
-	e := loader.Edges{Sources: allShelf(m.docs), Plan: m.world.plan}
+	e := backend.Backends{Sources: allShelf(m.docs), Plan: m.world.plan}
 	if seen, err := loader.Audit(ctx, e, m.world.config.Tokenizer, nil); err != nil || seen.Steps < planned {
 		rt.Fatalf("audit of %d of %d steps: %v", seen.Steps, planned, err)
 	}

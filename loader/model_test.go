@@ -16,10 +16,14 @@ import (
 	"pgregory.net/rapid"
 
 	"loaderd/loader"
+	"loaderd/loader/backend"
+	"loaderd/loader/document"
+	"loaderd/loader/fault"
 	"loaderd/loader/internal/plantest"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
 	"loaderd/loader/planner"
+	"loaderd/loader/state"
 	"loaderd/packonline"
 )
 
@@ -150,7 +154,7 @@ func (m *machine) start(rt *rapid.T) {
 	m.life, m.readers = &mortal{left: 1 << 30}, map[*loader.Reader]uint64{}
 	m.lives++
 	m.killed = &atomic.Bool{}
-	m.world.edges = func(e *loader.Edges) {
+	m.world.edges = func(e *backend.Backends) {
 		e.Sources = strictShelf{m.docs, m.floorsOf}
 		e.Plan, e.Checkpoints = roomyLog{mortalLog{m.world.plan, m.life}}, mortalCheckpoints{m.world.checkpoints, m.life}
 		if m.company != nil {
@@ -233,7 +237,7 @@ func (m *machine) publish(rt *rapid.T) {
 	}
 	docs := m.docs[rapid.SampledFrom(open).Draw(rt, "source")]
 	for range rapid.IntRange(1, 30).Draw(rt, "documents") {
-		d := loader.Document{ID: uint64(rapid.IntRange(0, 40).Draw(rt, "id"))}
+		d := document.Document{ID: uint64(rapid.IntRange(0, 40).Draw(rt, "id"))}
 		if m.several && rapid.IntRange(0, 3).Draw(rt, "several") == 0 {
 			docs.publish(severalOf(rt, docs))
 			continue
@@ -248,8 +252,8 @@ func (m *machine) publish(rt *rapid.T) {
 }
 
 // severalOf draws a message of several documents, some of them pieces of one that is split. Its losses and weights are those that a document would have.
-func severalOf(rt *rapid.T, docs *memDocs) loader.Document {
-	var d loader.Document
+func severalOf(rt *rapid.T, docs *memDocs) document.Document {
+	var d document.Document
 	sequence := docs.state().Last + 1
 	d.Loss = plantest.Loss(sequence, 5*40)
 	for i := range rapid.IntRange(1, 5).Draw(rt, "documents of the message") {
@@ -261,7 +265,7 @@ func severalOf(rt *rapid.T, docs *memDocs) loader.Document {
 		if !x.Loss.Any() {
 			x.Skip = plan.SkipMasked
 		}
-		d.Docs = append(d.Docs, loader.Doc{Start: int32(d.Len()), Weight: weightOf(sequence)})
+		d.Docs = append(d.Docs, document.Doc{Start: int32(d.Len()), Weight: weightOf(sequence)})
 		d.Tokens = append(d.Tokens, make([]int32, x.Length)...)
 		d.Parts = append(d.Parts, x)
 	}
@@ -270,10 +274,10 @@ func severalOf(rt *rapid.T, docs *memDocs) loader.Document {
 }
 
 // place draws one that every step can be shared by.
-func (m *machine) place(rt *rapid.T) loader.Place {
+func (m *machine) place(rt *rapid.T) state.Place {
 	fits := slices.DeleteFunc([]int{1, 2, 3, 4, 5}, func(n int) bool { return loader.CheckWorld(m.world.config, n) != nil })
 	world := rapid.SampledFrom(fits).Draw(rt, "world")
-	p := loader.Place{World: world, Rank: rapid.IntRange(0, world-1).Draw(rt, "rank")}
+	p := state.Place{World: world, Rank: rapid.IntRange(0, world-1).Draw(rt, "rank")}
 	if m.company != nil {
 		p.Job = rapid.SampledFrom([]string{"", "evaluator"}).Draw(rt, "job")
 	}
@@ -284,7 +288,7 @@ func (m *machine) place(rt *rapid.T) loader.Place {
 func (m *machine) read(rt *rapid.T) {
 	info := m.run.Info()
 	from := uint64(rapid.IntRange(int(info.Oldest), int(info.Planned)).Draw(rt, "from"))
-	r, err := m.run.JoinAs(m.place(rt), from, loader.Client{Session: rapid.SampledFrom([]string{"", "s"}).Draw(rt, "session"), Taken: from})
+	r, err := m.run.JoinAs(m.place(rt), from, state.Client{Session: rapid.SampledFrom([]string{"", "s"}).Draw(rt, "session"), Taken: from})
 	if m.released(err, from) {
 		return
 	}
@@ -346,7 +350,7 @@ func (m *machine) ahead() uint64 {
 
 // report has a client report what its trainer has taken, true or not: no step may differ by it.
 func (m *machine) report(rt *rapid.T) {
-	m.run.Consumed(m.place(rt), loader.Consumption{Session: "s", Taken: rapid.Uint64Range(0, 60).Draw(rt, "taken"), Waiting: rapid.Bool().Draw(rt, "waiting"),
+	m.run.Consumed(m.place(rt), state.Consumption{Session: "s", Taken: rapid.Uint64Range(0, 60).Draw(rt, "taken"), Waiting: rapid.Bool().Draw(rt, "waiting"),
 		Still: time.Duration(rapid.IntRange(0, 200).Draw(rt, "still")) * time.Second, Left: rapid.Bool().Draw(rt, "left")})
 }
 
@@ -406,7 +410,7 @@ func (m *machine) commit(rt *rapid.T) {
 	planned := m.run.Info().Planned
 	name, step := keeper(rt), uint64(rapid.IntRange(0, int(planned)).Draw(rt, "step"))
 	if rapid.IntRange(0, 9).Draw(rt, "beyond the plan") == 0 {
-		if _, err := m.run.Commit(m.t.Context(), name, planned+1000); reason(err) != loader.BadTicket && !m.died(rt, err) {
+		if _, err := m.run.Commit(m.t.Context(), name, planned+1000); reason(err) != fault.BadTicket && !m.died(rt, err) {
 			rt.Fatalf("commit beyond the plan of %d steps: %v", planned, err)
 		}
 		return
@@ -474,7 +478,7 @@ func (m *machine) kept(rt *rapid.T, committed uint64) {
 
 func (m *machine) drain(rt *rapid.T) {
 	at, err := m.run.Drain(m.t.Context())
-	if reason(err) == loader.BadTicket && m.sealed(rt) || m.died(rt, err) {
+	if reason(err) == fault.BadTicket && m.sealed(rt) || m.died(rt, err) {
 		return
 	}
 	m.recorded(rt, "drain", at)
@@ -492,17 +496,17 @@ func (m *machine) seal(rt *rapid.T) {
 func (m *machine) release(rt *rapid.T) {
 	err := m.run.Release(m.t.Context())
 	// It has died, or another daemon leads.
-	if err != nil && !errors.Is(err, loader.ErrNoLeader) && !(m.company != nil && errors.Is(err, loader.ErrLeadershipLost)) {
+	if err != nil && !errors.Is(err, fault.ErrNoLeader) && !(m.company != nil && errors.Is(err, fault.ErrLeadershipLost)) {
 		rt.Fatal(err)
 	}
 }
 
 func (m *machine) checkpoint(rt *rapid.T) {
 	_, err := m.run.Checkpoint(m.t.Context())
-	if reason(err) == loader.BadTicket && m.sealed(rt) {
+	if reason(err) == fault.BadTicket && m.sealed(rt) {
 		return
 	}
-	if reason(err) == loader.PlanLogDown && m.lost() { // the leader has died over it
+	if reason(err) == fault.PlanLogDown && m.lost() { // the leader has died over it
 		return
 	}
 	m.died(rt, err)
@@ -539,9 +543,9 @@ func (m *machine) fork(rt *rapid.T) {
 	method := rapid.SampledFrom(packonline.Methods()).Draw(rt, "method")
 	next := newWorld(configs(method).Draw(rt, "configuration"))
 	next.config.Documents, next.config.Sources = m.world.config.Documents, plain()
-	from := loader.Edges{Sources: strictShelf{m.docs, m.floorsOf}, Plan: m.world.plan, Checkpoints: m.world.checkpoints}
+	from := backend.Backends{Sources: strictShelf{m.docs, m.floorsOf}, Plan: m.world.plan, Checkpoints: m.world.checkpoints}
 	h, _, err := loader.Fork(m.t.Context(), from, uint64(step), "next", next.config)
-	if first := docs.state().First; reason(err) == loader.DocumentLost && first > 1 {
+	if first := docs.state().First; reason(err) == fault.DocumentLost && first > 1 {
 		return // what it takes to plan the step again is gone
 	} else if err == nil && h.Infos()[0].First() < first && uint64(step) < m.most {
 		return // and here what the fork needs
@@ -568,7 +572,7 @@ func (m *machine) fork(rt *rapid.T) {
 	m.past.add(rt, m, step)
 	m.parent = m.ref
 	m.adopt(rt, next)
-	to := loader.Edges{Sources: strictShelf{m.docs, m.floorsOf}, Plan: next.plan, Checkpoints: next.checkpoints}
+	to := backend.Backends{Sources: strictShelf{m.docs, m.floorsOf}, Plan: next.plan, Checkpoints: next.checkpoints}
 	if err := loader.Begin(m.t.Context(), to, h); err != nil {
 		rt.Fatal(err)
 	}

@@ -3,7 +3,9 @@ package loader
 import (
 	"maps"
 
+	"loaderd/loader/document"
 	"loaderd/loader/plan"
+	"loaderd/loader/state"
 )
 
 // need knows which documents of a cache are needed still: those of which steps to come will take tokens, and those of steps that a reader may still
@@ -84,7 +86,7 @@ func (n *need) take(s *plan.Step) {
 			if x != nil {
 				n.require(x, s.Index, tokens)
 			}
-			whole, bytes = whole && x != nil, bytes+entryBytes+numberBytes*int64(p.Length)
+			whole, bytes = whole && x != nil, bytes+entryBytes+document.NumberBytes*int64(p.Length)
 		}
 	}
 	if whole {
@@ -106,7 +108,7 @@ func (n *need) read(step uint64) {
 func (n *need) move() {
 	before := n.from
 	n.from = n.reads
-	if n.reads == everyStep {
+	if n.reads == state.EveryStep {
 		n.from = n.head - min(n.head, n.recent)
 	}
 	if n.from <= before {

@@ -6,12 +6,14 @@ import (
 	"slices"
 	"testing"
 
+	"loaderd/loader/document"
 	"loaderd/loader/plan"
+	"loaderd/loader/state"
 	"loaderd/packonline"
 )
 
 // contentOf is the content of a document of so many tokens.
-func contentOf(n int) Content { return Content{Tokens: make([]int32, n)} }
+func contentOf(n int) document.Content { return document.Content{Tokens: make([]int32, n)} }
 
 // stepOf is a step of a row for each of some pieces; later steps need no document up to floor.
 func stepOf(index, floor uint64, pieces ...packonline.Piece) *plan.Step {
@@ -43,7 +45,7 @@ func TestWhatNobodyNeedsGoesFirst(t *testing.T) {
 		{"a later step needs it too", func(c *contentCache) { c.touch(1, 5); c.pass(5) }, true},
 		{"it comes in another epoch", func(c *contentCache) { c.pass(1); c.show(1, 99, contentOf(size)) }, true},
 		{"no reader has come, and it is new", func(*contentCache) {}, true},
-		{"no reader is there, and steps go on", func(c *contentCache) { c.pass(1); c.pass(everyStep); c.took(stepOf(9, 0)) }, false},
+		{"no reader is there, and steps go on", func(c *contentCache) { c.pass(1); c.pass(state.EveryStep); c.took(stepOf(9, 0)) }, false},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			c := newContentCache(most*cost, 4)

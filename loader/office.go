@@ -10,42 +10,14 @@ import (
 	"sync/atomic"
 	"time"
 
-	"loaderd/loader/plan"
-
 	"golang.org/x/sync/errgroup"
+
+	"loaderd/loader/backend"
+	"loaderd/loader/document"
+	"loaderd/loader/fault"
+	"loaderd/loader/plan"
+	"loaderd/loader/state"
 )
-
-// Elector elects the daemon that leads a run. It only saves work. The plan stays correct if two daemons believe that they lead: every append
-// names the position that it expects, and every change of shared state names its term.
-type Elector interface {
-	// Acquire waits until this daemon leads, or ctx ends.
-	Acquire(ctx context.Context) (Lease, error)
-}
-
-// Lease is the right to plan a run.
-type Lease interface {
-	// Verify waits while it is unknown whether the lease is still held. It returns ErrLeadershipLost when another daemon leads.
-	Verify(ctx context.Context) error
-	// Lost is closed when another daemon leads.
-	Lost() <-chan struct{}
-	// Close releases the lease, so that another daemon can acquire it at once.
-	Close() error
-}
-
-// Bus carries messages between the daemons of a run. A message may be lost.
-type Bus interface {
-	// Publish sends a heartbeat to all daemons.
-	Publish(heartbeat []byte) error
-	// Subscribe calls f with the heartbeats of all daemons, one after the other, until stop is called.
-	Subscribe(f func(heartbeat []byte)) (stop func(), err error)
-	// Request sends a request to the leader. It returns ErrNoLeader when no daemon has received it.
-	Request(ctx context.Context, request []byte) (response []byte, err error)
-	// Serve answers the requests of other daemons with f, several at a time, until stop is called.
-	Serve(f func(ctx context.Context, request []byte) (response []byte)) (stop func(), err error)
-}
-
-// ErrNoLeader says that no daemon leads the run at this moment.
-var ErrNoLeader = errors.New("no daemon leads the run")
 
 const (
 	// sayEvery is how often a daemon says what its readers want, and the leader how far it is, when nothing has changed.
@@ -54,8 +26,6 @@ const (
 	reportTime = 2 * sayEvery
 	// sayPause is the least time between two such words.
 	sayPause = 5 * time.Millisecond
-	// silentAfter is when a daemon that says nothing counts as gone: what its readers wanted is forgotten.
-	silentAfter = 3 * time.Second
 	// lookEvery is how often the plan is looked at for new records when nobody says that there are any.
 	lookEvery = 500 * time.Millisecond
 	// askLimit is when a question that the leader has not answered is put again, to the one that leads by then.
@@ -68,8 +38,8 @@ const (
 type office struct {
 	name     string
 	config   plan.Config
-	options  Options
-	edges    Edges
+	options  backend.Options
+	edges    backend.Backends
 	streams  *streams
 	log      *slog.Logger
 	plan     *planView
@@ -79,21 +49,21 @@ type office struct {
 	news     chan struct{} // signals that there is something to say
 	hint     chan struct{} // signals that the plan may have grown
 	// connection is that of this daemon; empty while it is unknown.
-	connection atomic.Pointer[Connection]
+	connection atomic.Pointer[backend.Connection]
 
 	mu      sync.Mutex
-	leader  *leader // nil while another process leads
-	leads   bool    // the leader's term has begun, or there are no other daemons
-	own     demand  // of this process's follower
+	leader  *leader      // nil while another process leads
+	leads   bool         // the leader's term has begun, or there are no other daemons
+	own     state.Demand // of this process's follower
 	daemons map[string]*daemon
 	// departed are the jobs of daemons that stopped or are silent: they retain documents until they read from another daemon.
 	departed *spans
 	pages    reportPages
-	told     report    // by the leader elsewhere ...
-	heard    time.Time // ... then
-	any      bool      // it has been told something
-	times    uint64    // that it was told
-	claimed  uint64    // the first step that can be read, as it was told; 0 when that has been looked at
+	told     state.Report // by the leader elsewhere ...
+	heard    time.Time    // ... then
+	any      bool         // it has been told something
+	times    uint64       // that it was told
+	claimed  uint64       // the first step that can be read, as it was told; 0 when that has been looked at
 	rumour   rumour
 }
 
@@ -107,19 +77,19 @@ type rumour struct {
 // daemon is another daemon of the run.
 type daemon struct {
 	flight string
-	demand demand
+	demand state.Demand
 	heard  time.Time
 }
 
-func newOffice(name string, c plan.Config, o Options, e Edges, s *streams, log *slog.Logger, v *planView) *office {
+func newOffice(name string, c plan.Config, o backend.Options, e backend.Backends, s *streams, log *slog.Logger, v *planView) *office {
 	return &office{name: name, config: c, options: o, edges: e, streams: s, log: log, plan: v, news: make(chan struct{}, 1), hint: make(chan struct{}, 1),
-		own: noDemand(), daemons: map[string]*daemon{}, departed: newSpans(o), heard: time.Now()}
+		own: state.NewDemand(), daemons: map[string]*daemon{}, departed: newSpans(o), heard: time.Now()}
 }
 
 func (o *office) newLeader() *leader {
 	return &leader{name: o.name, config: o.config, options: o.options, edges: o.edges, streams: o.streams, log: o.log, plan: o.plan, requests: make(chan request),
-		more: make(chan struct{}, 1), news: newAnnouncement(), readers: map[int]Source{}, fills: map[int]*fillMeter{},
-		opened: map[int]time.Time{}, replays: true, audience: o.audience, demand: noDemand(), done: make(chan struct{}),
+		more: make(chan struct{}, 1), news: newAnnouncement(), readers: map[int]document.Source{}, fills: map[int]*fillMeter{},
+		opened: map[int]time.Time{}, replays: true, audience: o.audience, demand: state.NewDemand(), done: make(chan struct{}),
 		long: length{wake: make(chan struct{}, 1)}}
 }
 
@@ -165,11 +135,11 @@ func (o *office) run(ctx context.Context) error {
 		err = o.lead(ctx, lead)
 		o.close()
 		err = errors.Join(err, lead.Close())
-		if ctx.Err() != nil && errors.Is(err, ErrLeadershipLost) { // who stops need not lead
+		if ctx.Err() != nil && errors.Is(err, fault.ErrLeadershipLost) { // who stops need not lead
 			return ctx.Err()
 		}
-		var refused *Error
-		if ctx.Err() != nil || !errors.Is(err, ErrLeadershipLost) && !(errors.As(err, &refused) && refused.Reason == NotLeading) {
+		var refused *fault.Error
+		if ctx.Err() != nil || !errors.Is(err, fault.ErrLeadershipLost) && !(errors.As(err, &refused) && refused.Reason == fault.NotLeading) {
 			return err
 		}
 		o.log.Warn("this daemon leads the run no more", "cause", err)
@@ -180,7 +150,7 @@ func (o *office) run(ctx context.Context) error {
 }
 
 // lead plans until ctx is done, another daemon leads, or something fails. Once another leads, that is why it ends, whatever failed by it.
-func (o *office) lead(ctx context.Context, lead Lease) (err error) {
+func (o *office) lead(ctx context.Context, lead backend.Lease) (err error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	deposed := make(chan struct{})
@@ -195,7 +165,7 @@ func (o *office) lead(ctx context.Context, lead Lease) (err error) {
 	defer func() {
 		select {
 		case <-deposed:
-			err = ErrLeadershipLost
+			err = fault.ErrLeadershipLost
 		default:
 		}
 	}()
@@ -216,7 +186,7 @@ func (o *office) lead(ctx context.Context, lead Lease) (err error) {
 	if err != nil && ctx.Err() == nil { // to one that leads no more what others have released looks lost
 		limit, cancel := context.WithTimeout(ctx, o.options.Stall)
 		defer cancel()
-		if sure := lead.Verify(limit); errors.Is(sure, ErrLeadershipLost) {
+		if sure := lead.Verify(limit); errors.Is(sure, fault.ErrLeadershipLost) {
 			return errors.Join(sure, err)
 		}
 	}
@@ -224,7 +194,7 @@ func (o *office) lead(ctx context.Context, lead Lease) (err error) {
 }
 
 // begins lets the leader that is prepared lead, unless the plan has grown since it was: then it would have too much to plan again.
-func (o *office) begins(lead Lease) bool {
+func (o *office) begins(lead backend.Lease) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.leads = o.leader != nil && !o.overtaken()
@@ -300,7 +270,7 @@ func (o *office) follow(ctx context.Context) error {
 }
 
 // want implements leading.
-func (o *office) want(d demand) {
+func (o *office) want(d state.Demand) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.own = d
@@ -313,18 +283,18 @@ func (o *office) want(d demand) {
 }
 
 // demandOfAll returns what the readers of all daemons want that have been heard of lately. The caller holds mu.
-func (o *office) demandOfAll() demand {
-	d := noDemand()
-	d.join(o.own)
+func (o *office) demandOfAll() state.Demand {
+	d := state.NewDemand()
+	d.Join(o.own)
 	for id, x := range o.daemons {
-		if time.Since(x.heard) > silentAfter {
+		if time.Since(x.heard) > state.HeartbeatTimeout {
 			o.depart(id)
 			continue
 		}
-		d.join(x.demand)
+		d.Join(x.demand)
 	}
 	if now := time.Now(); len(o.departed.of) > 0 {
-		d.join(demand{Jobs: o.departed.addTo(nil, now), Needed: everyStep})
+		d.Join(state.Demand{Jobs: o.departed.addTo(nil, now), Needed: state.EveryStep})
 	}
 	return d
 }
@@ -344,7 +314,7 @@ func (o *office) depart(id string) {
 }
 
 // demanded implements leading.
-func (o *office) demanded() demand {
+func (o *office) demanded() state.Demand {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.demandOfAll()
@@ -358,7 +328,7 @@ func (o *office) accompanied() bool {
 }
 
 // report implements leading.
-func (o *office) report() report {
+func (o *office) report() state.Report {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if l := o.here(); l != nil {
@@ -368,10 +338,10 @@ func (o *office) report() report {
 	}
 	r := o.told
 	r.Elsewhere, r.Silent = true, time.Since(o.heard)
-	if r.Silent >= silentAfter { // it explains missing heartbeats
+	if r.Silent >= state.HeartbeatTimeout { // it explains missing heartbeats
 		r.Connection = o.connection.Load()
 	}
-	r.Unheard = !o.any || r.Silent >= silentAfter || time.Since(o.rumour.heard) < silentAfter && !o.plan.ledBy(o.rumour.daemon)
+	r.Unheard = !o.any || r.Silent >= state.HeartbeatTimeout || time.Since(o.rumour.heard) < state.HeartbeatTimeout && !o.plan.ledBy(o.rumour.daemon)
 	return r
 }
 
@@ -404,12 +374,12 @@ func (o *office) addresses() (daemons []string, leader string) {
 	switch {
 	case o.leads:
 		leader = o.flight
-	case time.Since(o.heard) <= silentAfter:
+	case time.Since(o.heard) <= state.HeartbeatTimeout:
 		leader = o.told.Flight
 	}
 	all := map[string]bool{o.flight: true}
 	for _, d := range o.daemons {
-		if time.Since(d.heard) <= silentAfter && d.flight != "" {
+		if time.Since(d.heard) <= state.HeartbeatTimeout && d.flight != "" {
 			all[d.flight] = true
 		}
 	}

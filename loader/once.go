@@ -7,6 +7,8 @@ import (
 	"maps"
 	"slices"
 
+	"loaderd/loader/backend"
+	"loaderd/loader/fault"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
 )
@@ -42,7 +44,7 @@ func (r *Run) Mix(ctx context.Context, q MixRequest) (MixResult, error) {
 		return MixResult{}, err
 	}
 	if err := errors.Join(q.Validate(), plan.ValidRequest(q.Request)); err != nil {
-		return MixResult{}, &Error{Reason: BadTicket, Message: err.Error()}
+		return MixResult{}, &fault.Error{Reason: fault.BadTicket, Message: err.Error()}
 	}
 	if q.Request == "" {
 		q.Request = rand.Text()
@@ -55,7 +57,7 @@ func (r *Run) Mix(ctx context.Context, q MixRequest) (MixResult, error) {
 		return MixResult{}, err
 	}
 	if a.mix == nil {
-		return MixResult{}, &Error{Reason: RunFailed, Message: "the leader's answer to a change of the mixture has no mixture", Do: "run one version on all daemons"}
+		return MixResult{}, &fault.Error{Reason: fault.RunFailed, Message: "the leader's answer to a change of the mixture has no mixture", Do: "run one version on all daemons"}
 	}
 	result := *a.mix
 	result.Weights = maps.Clone(result.Weights) // the planner keeps its own
@@ -64,7 +66,7 @@ func (r *Run) Mix(ctx context.Context, q MixRequest) (MixResult, error) {
 
 // changeDecided looks in the plan for the change of the mixture that was decided on behind the steps that c was decided on. The plan is
 // scanned from there: such a change is recorded soon after the steps.
-func changeDecided(ctx context.Context, log PlanLog, c plan.Mix) (x MixResult, found bool, err error) {
+func changeDecided(ctx context.Context, log backend.PlanLog, c plan.Mix) (x MixResult, found bool, err error) {
 	decided, from := *c.Decided, uint64(2) // behind the header
 	if decided > 0 {
 		from, err = (&planReader{log: log}).locate(ctx, decided-1)
@@ -90,7 +92,7 @@ func changeDecided(ctx context.Context, log PlanLog, c plan.Mix) (x MixResult, f
 
 // changes calls f with every change of the mixture from a position of the plan on, and the first step behind it; next is the step behind
 // the plan's last record.
-func changes(ctx context.Context, log PlanLog, from, next uint64, f func(m plan.Mix, step uint64) error) error {
+func changes(ctx context.Context, log backend.PlanLog, from, next uint64, f func(m plan.Mix, step uint64) error) error {
 	step, known := uint64(0), from <= 2
 	var early []plan.Mix // stand before the first step record
 	behind := func(next uint64) error {

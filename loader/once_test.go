@@ -9,8 +9,11 @@ import (
 	"time"
 
 	"loaderd/loader"
+	"loaderd/loader/backend"
+	"loaderd/loader/fault"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
+	"loaderd/loader/state"
 )
 
 // changesDecided counts the changes of the mixture in a plan by the number of steps behind which they were decided on.
@@ -55,7 +58,7 @@ func TestAChangeIsMadeOnce(t *testing.T) {
 	var want []*loader.Batch
 	made := map[uint64]loader.MixResult{0: begin}
 	for _, decided := range []uint64{4, 8, 12} {
-		want = append(want, read(t, run, loader.Place{World: 1}, decided-4, 4)...)
+		want = append(want, read(t, run, state.Place{World: 1}, decided-4, 4)...)
 		if decided == 8 {
 			continue // it was killed before it asked
 		}
@@ -83,21 +86,21 @@ func TestAChangeIsMadeOnce(t *testing.T) {
 		t.Errorf("decided late: %+v", late)
 	}
 	made[8] = late
-	if _, err := changeOnce(t, run, codeAndWeb(0.1), 1000, ""); reason(err) != loader.BadTicket {
+	if _, err := changeOnce(t, run, codeAndWeb(0.1), 1000, ""); reason(err) != fault.BadTicket {
 		t.Errorf("a change for steps that nobody has seen: %v", err)
 	}
-	if _, err := changeOnce(t, run, codeAndWeb(-1), 12, ""); reason(err) != loader.BadTicket {
+	if _, err := changeOnce(t, run, codeAndWeb(-1), 12, ""); reason(err) != fault.BadTicket {
 		t.Errorf("weights that no mixture can have: %v", err)
 	}
 	asked()
-	if got := read(t, run, loader.Place{World: 1}, 0, 12); !reflect.DeepEqual(got, want) {
+	if got := read(t, run, state.Place{World: 1}, 0, 12); !reflect.DeepEqual(got, want) {
 		t.Error("the steps differ")
 	}
 	if n := changesDecided(t, w.plan); !maps.Equal(n, map[uint64]int{0: 1, 4: 1, 8: 1, 12: 1}) {
 		t.Errorf("the plan has %v changes", n)
 	}
 	must(t, stop())
-	if audited, err := loader.Audit(t.Context(), loader.Edges{Sources: s, Plan: w.plan}, w.config.Tokenizer, nil); err != nil || len(audited.Controls) != 4 {
+	if audited, err := loader.Audit(t.Context(), backend.Backends{Sources: s, Plan: w.plan}, w.config.Tokenizer, nil); err != nil || len(audited.Controls) != 4 {
 		t.Errorf("the audit says %+v, %v", audited, err)
 	}
 }
@@ -114,7 +117,7 @@ func TestOneOfManyDecides(t *testing.T) {
 	want := map[uint64]int{}
 	for decided := uint64(1); decided <= 8; decided++ {
 		want[decided] = 1
-		read(t, runs[decided%3], loader.Place{World: 1}, decided-1, 1)
+		read(t, runs[decided%3], state.Place{World: 1}, decided-1, 1)
 		answers := make([]loader.MixResult, 6)
 		var asking sync.WaitGroup
 		for i := range answers {
@@ -151,7 +154,7 @@ func TestALostAnswerIsNoSecondChange(t *testing.T) {
 	for i := range runs {
 		runs[i], _ = w.join(t, company, fmt.Sprint("daemon", i))
 	}
-	read(t, runs[0], loader.Place{World: 1}, 0, 3)
+	read(t, runs[0], state.Place{World: 1}, 0, 3)
 	asks := 0
 	if runs[0].Leads() {
 		asks = 1

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"loaderd/loader/backend"
+	"loaderd/loader/fault"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
 )
@@ -19,7 +21,7 @@ import (
 // it has stored; followers read them and wait for more. Besides demand it is all that leader and followers share.
 // Where the leader is another process, the view follows the log.
 type planView struct {
-	log      PlanLog
+	log      backend.PlanLog
 	reader   *planReader
 	config   plan.Config   // of this process, which the plan's must equal
 	recent   uint64        // how many steps are kept in memory
@@ -43,7 +45,7 @@ type planView struct {
 	newest    map[uint64]*plan.Step
 }
 
-func newPlanView(log PlanLog, c plan.Config, o Options) *planView {
+func newPlanView(log backend.PlanLog, c plan.Config, o backend.Options) *planView {
 	return &planView{log: log, config: c, reader: &planReader{log: log}, recent: uint64(o.Ahead) + recentSteps, patience: o.Stall,
 		changed: make(chan struct{}), keepers: plan.Keepers{}, newest: map[uint64]*plan.Step{}}
 }
@@ -309,7 +311,7 @@ func (v *planView) step(ctx context.Context, step uint64) (*plan.Step, error) {
 }
 
 func notPlanned(step, planned uint64) error {
-	return &Error{Reason: StepNotPlanned, Message: fmt.Sprintf("step %d is not planned yet; the plan holds %d steps", step, planned),
+	return &fault.Error{Reason: fault.StepNotPlanned, Message: fmt.Sprintf("step %d is not planned yet; the plan holds %d steps", step, planned),
 		Do:    "ask for a step of the plan, or for the next one",
 		Facts: map[string]string{"step": strconv.FormatUint(step, 10), "planned": strconv.FormatUint(planned, 10)}}
 }
@@ -335,7 +337,7 @@ func (v *planView) patient(ctx, limit context.Context, step uint64, err error) e
 	if err == nil || limit.Err() == nil || ctx.Err() != nil {
 		return err
 	}
-	return &Error{Reason: PlanLogDown, Message: fmt.Sprintf("step %d could not be read from the plan log within %s", step, v.patience),
+	return &fault.Error{Reason: fault.PlanLogDown, Message: fmt.Sprintf("step %d could not be read from the plan log within %s", step, v.patience),
 		Do: "check the JetStream server; ask again", Err: err}
 }
 
@@ -453,8 +455,8 @@ func (v *planView) released(oldest uint64) {
 
 // lost turns DOCUMENT_LOST into STEP_RELEASED for a step that all keepers have committed: its documents may be purged. Other errors stay.
 func (v *planView) lost(ctx context.Context, step uint64, err error) error {
-	var e *Error
-	if !errors.As(err, &e) || e.Reason != DocumentLost {
+	var e *fault.Error
+	if !errors.As(err, &e) || e.Reason != fault.DocumentLost {
 		return err
 	}
 	limit, cancel := context.WithTimeout(ctx, v.patience)

@@ -6,7 +6,9 @@ import (
 	"sync"
 	"time"
 
+	"loaderd/loader/document"
 	"loaderd/loader/plan"
+	"loaderd/loader/state"
 )
 
 // prefetcher reads what the next steps of a follower's readers need and the cache lacks, in the order of the document stream and before it is
@@ -128,7 +130,7 @@ type window struct {
 }
 
 // add takes in a rank's rows of a step.
-func (w *window) add(s *plan.Step, place Place) {
+func (w *window) add(s *plan.Step, place state.Place) {
 	w.steps[s.Index] = s
 	first, n := place.Slice(len(s.Rows))
 	if bytes, ok := w.cache.whole(s.Index); ok {
@@ -147,7 +149,7 @@ func (w *window) add(s *plan.Step, place Place) {
 				continue
 			}
 			if !held { // its length is not known yet
-				bytes = entryBytes + numberBytes*int64(piece.Start+piece.Length)
+				bytes = entryBytes + document.NumberBytes*int64(piece.Start+piece.Length)
 				w.missing = append(w.missing, piece.Doc)
 			}
 			w.room -= bytes
@@ -158,7 +160,7 @@ func (w *window) add(s *plan.Step, place Place) {
 // ahead is the part of a window that one reader wants.
 type ahead struct {
 	reader *Reader
-	place  Place
+	place  state.Place
 	from   uint64 // the first step whose rows it may ask for
 	end    uint64 // the step behind its last one in the window
 }

@@ -8,6 +8,10 @@ import (
 	"time"
 
 	"loaderd/loader"
+	"loaderd/loader/backend"
+	"loaderd/loader/document"
+	"loaderd/loader/fault"
+	"loaderd/loader/state"
 )
 
 // rangedDocs notes what is read again, and how.
@@ -31,14 +35,14 @@ func (d *rangedDocs) count(sequence uint64, single int) (lost bool) {
 	return sequence == d.gone
 }
 
-func (d *rangedDocs) Content(ctx context.Context, sequence uint64) (loader.Content, error) {
+func (d *rangedDocs) Content(ctx context.Context, sequence uint64) (document.Content, error) {
 	if d.count(sequence, 1) {
-		return loader.Content{}, errPurged
+		return document.Content{}, errPurged
 	}
 	return d.memDocs.Content(ctx, sequence)
 }
 
-func (d *rangedDocs) Again(ctx context.Context, sequences []uint64, f func(loader.Document)) error {
+func (d *rangedDocs) Again(ctx context.Context, sequences []uint64, f func(document.Document)) error {
 	d.asked <- sequences
 	select {
 	case <-d.pass:
@@ -64,16 +68,16 @@ func written(t *testing.T, documents int) (w *world, docs *rangedDocs, want []*l
 	if _, err := run.Seal(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	want = read(t, run, loader.Place{World: 1}, 0, 0)
+	want = read(t, run, state.Place{World: 1}, 0, 0)
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
 	docs = &rangedDocs{memDocs: w.docs, asked: make(chan []uint64, 100), pass: make(chan struct{}, 100), done: make(chan struct{}, 100), times: map[uint64]int{}}
-	w.edges = func(e *loader.Edges) { e.Sources = onlySource{Documents: docs} }
+	w.edges = func(e *backend.Backends) { e.Sources = onlySource{Documents: docs} }
 	return w, docs, want
 }
 
-func join(t *testing.T, run *loader.Run, place loader.Place, step int) *loader.Reader {
+func join(t *testing.T, run *loader.Run, place state.Place, step int) *loader.Reader {
 	t.Helper()
 	r, err := run.Join(place, uint64(step))
 	if err != nil {
@@ -102,7 +106,7 @@ func (d *rangedDocs) call(t *testing.T) []uint64 {
 func TestDocumentsAreReadAheadOnce(t *testing.T) {
 	w, docs, want := written(t, 600)
 	run, _ := w.start(t)
-	join(t, run, loader.Place{World: 1}, 0)
+	join(t, run, state.Place{World: 1}, 0)
 	got := docs.call(t)
 	if !slices.IsSorted(got) || len(got) < 500 {
 		t.Fatalf("%d documents are read together, sorted: %v", len(got), slices.IsSorted(got))
@@ -111,7 +115,7 @@ func TestDocumentsAreReadAheadOnce(t *testing.T) {
 		docs.pass <- struct{}{}
 	}
 	for rank := range 2 { // by two ranks of another world
-		place := loader.Place{Rank: rank, World: 2}
+		place := state.Place{Rank: rank, World: 2}
 		for i, b := range read(t, run, place, 0, 0) {
 			first, n := place.Slice(want[i].Rows)
 			if length := want[i].Bucket; !slices.Equal(tokensOf(t, b), tokensOf(t, want[i])[first*length:(first+n)*length]) {
@@ -134,14 +138,14 @@ func TestDocumentsAreReadAheadOnce(t *testing.T) {
 func TestNothingIsReadAheadOfAReaderThatHasGone(t *testing.T) {
 	w, docs, want := written(t, 3000)
 	run, _ := w.start(t)
-	r := join(t, run, loader.Place{World: 1}, 0)
+	r := join(t, run, state.Place{World: 1}, 0)
 	if first := docs.call(t); len(first) > 1024 {
 		t.Fatalf("%d documents are read at a time", len(first))
 	}
 	r.Close()
 	docs.pass <- struct{}{}
 	last := len(want) - 1
-	join(t, run, loader.Place{World: 1}, last)
+	join(t, run, state.Place{World: 1}, last)
 	needs := map[uint64]bool{}
 	for _, pieces := range want[last].Pieces {
 		for _, p := range pieces {
@@ -159,7 +163,7 @@ func TestReadingAheadIsBounded(t *testing.T) {
 	w, docs, _ := written(t, 600)
 	w.options.CacheBytes = 8 << 10
 	run, _ := w.start(t)
-	join(t, run, loader.Place{World: 1}, 0)
+	join(t, run, state.Place{World: 1}, 0)
 	got, bytes := docs.call(t), 0
 	for _, sequence := range got {
 		bytes += 128 + 4*docs.docs[sequence-1].Len()
@@ -188,7 +192,7 @@ func TestALostDocumentFailsAtItsStep(t *testing.T) {
 		docs.pass <- struct{}{}
 	}
 	run, _ := w.start(t)
-	r, err := run.Join(loader.Place{World: 1}, 0)
+	r, err := run.Join(state.Place{World: 1}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,7 +207,7 @@ func TestALostDocumentFailsAtItsStep(t *testing.T) {
 		}
 		_, err = run.Assemble(t.Context(), s, 0, len(s.Rows))
 		if i == first {
-			if reason(err) != loader.DocumentLost {
+			if reason(err) != fault.DocumentLost {
 				t.Errorf("step %d, whose document is lost: %v", i, err)
 			}
 			return

@@ -6,20 +6,8 @@ import (
 	"time"
 
 	"loaderd/loader/plan"
+	"loaderd/loader/state"
 )
-
-// Rates are the speed of a run, per second, in the last ten seconds. Of slower steps they are those of the last step, until
-// the next one is overdue.
-type Rates struct {
-	Published   float64 `json:"published_documents"` // into the streams of the run
-	Documents   float64 `json:"documents"`           // planned
-	TokensIn    float64 `json:"tokens_in"`           // of these
-	Tokens      float64 `json:"tokens"`              // in steps, padding left out
-	Rows        float64 `json:"rows"`                // in steps
-	Steps       float64 `json:"steps"`               // planned
-	Read        float64 `json:"steps_read"`          // consumed by the rank that is furthest behind
-	Undecodable float64 `json:"undecodable_documents"`
-}
 
 // beat is how far a run was at one moment, as it is known to this daemon.
 type beat struct {
@@ -145,7 +133,7 @@ func (p *pulse) waits() bool {
 }
 
 // rates are those of the pulse.
-func (p *pulse) rates() (r Rates) {
+func (p *pulse) rates() (r state.Rates) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	rate := func(from, to beat, of func(beat) float64) float64 {
@@ -175,18 +163,10 @@ func (f *follower) beat(now time.Time) {
 	r := &w.report
 	p := &r.PlanStats
 	b := beat{at: now, steps: known.steps, documents: p.Packed.Documents + p.Counts.Skipped.Of(plan.SkipUndecodable), tokensIn: p.Packed.Tokens, undec: p.Counts.Skipped.Of(plan.SkipUndecodable), tokens: p.Counts.Tokens, rows: p.Counts.Rows,
-		published: r.published()}
+		published: r.Published()}
 	b.waits = w.waits()
 	for _, j := range w.ranks.Jobs {
 		b.read = max(b.read, j.Least)
 	}
 	f.pulse.add(b)
-}
-
-// published returns how many documents the streams of the run have taken, as far as the leader has heard.
-func (r *report) published() (n uint64) {
-	for _, s := range r.Sources {
-		n += s.Last
-	}
-	return n
 }

@@ -8,10 +8,11 @@ import (
 
 	"loaderd/internal/quantity"
 	"loaderd/loader/census"
+	"loaderd/loader/fault"
 )
 
 // RankCause returns a finding of the census as the cause of a wait.
-func RankCause(f *census.Finding) *Error {
+func RankCause(f *census.Finding) *fault.Error {
 	waited := quantity.Time(f.For)
 	sentence := fmt.Sprintf("%s %s not consumed step %d for %s", ranksOf(f), has(f), f.Step, waited)
 	switch {
@@ -36,7 +37,7 @@ func RankCause(f *census.Finding) *Error {
 	}
 	facts := map[string]string{"job": f.Job, "rank": joined(f.Ranks), "world": strconv.Itoa(f.World), "step": strconv.FormatUint(f.Step, 10),
 		"since_seconds": strconv.FormatInt(int64(f.For.Seconds()), 10), "state": string(f.State)}
-	return stalled(RankMissing, strings.ToUpper(sentence[:1])+sentence[1:], detail, do, facts)
+	return stalled(fault.RankMissing, strings.ToUpper(sentence[:1])+sentence[1:], detail, do, facts)
 }
 
 // detailOf describes what the ranks of a finding do instead of consuming a step.
@@ -125,7 +126,7 @@ func (w *wait) finding() (worst *census.Finding, waits bool) {
 }
 
 // missingRank: the reader that holds the plan back is one of a job whose ranks are missing.
-func (w *wait) missingRank() *Error {
+func (w *wait) missingRank() *fault.Error {
 	if w.brake == nil || w.report.Replays {
 		return nil
 	}
@@ -138,7 +139,7 @@ func (w *wait) missingRank() *Error {
 }
 
 // alert returns the red finding of a job as an error; nil when there is none.
-func (f *follower) alert(k census.Key) *Error {
+func (f *follower) alert(k census.Key) *fault.Error {
 	for _, j := range f.ranks.last().Jobs {
 		if j.Key == k && j.Finding != nil && j.Finding.Level == census.Red {
 			return RankCause(j.Finding)
@@ -149,13 +150,13 @@ func (f *follower) alert(k census.Key) *Error {
 
 // waits reports whether a trainer waits for a step that is not planned. For a client that does not report, its stream counts.
 func (w *wait) waits() bool {
-	return len(w.ranks.Jobs) == 0 && w.demand.waits(w.planned) || slices.ContainsFunc(w.ranks.Jobs, w.jobWaits)
+	return len(w.ranks.Jobs) == 0 && w.demand.Waits(w.planned) || slices.ContainsFunc(w.ranks.Jobs, w.jobWaits)
 }
 
 // jobWaits is waits for one job.
 func (w *wait) jobWaits(j census.Job) bool {
 	for _, r := range j.Ranks {
-		if r.Starves && r.State == census.Reading || !r.Reports && r.Streams > 0 && w.demand.waits(w.planned) {
+		if r.Starves && r.State == census.Reading || !r.Reports && r.Streams > 0 && w.demand.Waits(w.planned) {
 			return true
 		}
 	}

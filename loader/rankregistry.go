@@ -6,6 +6,7 @@ import (
 
 	"loaderd/loader/census"
 	"loaderd/loader/plan"
+	"loaderd/loader/state"
 )
 
 // rankRegistry is the census of a daemon. Its follower, its heartbeats and the reports of clients use it concurrently.
@@ -29,18 +30,18 @@ const (
 
 func newRankRegistry() *rankRegistry { return &rankRegistry{census: census.New()} }
 
-func idOf(p Place) census.ID {
-	return census.ID{Key: census.Key{Job: p.job(), World: p.World}, Rank: p.Rank, Peer: p.Peer}
+func idOf(p state.Place) census.ID {
+	return census.ID{Key: census.Key{Job: p.JobName(), World: p.World}, Rank: p.Rank, Peer: p.Peer}
 }
 
 // open records the stream of a reader, close its end and how many steps it was handed.
-func (s *rankRegistry) open(place Place, c Client, step uint64) {
+func (s *rankRegistry) open(place state.Place, c state.Client, step uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.census.Open(idOf(place), census.Client{Session: c.Session, Taken: c.Taken, Address: c.Address}, step, time.Now())
 }
 
-func (s *rankRegistry) close(place Place, sent uint64, ended bool) {
+func (s *rankRegistry) close(place state.Place, sent uint64, ended bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
@@ -49,13 +50,13 @@ func (s *rankRegistry) close(place Place, sent uint64, ended bool) {
 }
 
 // report records what the trainer of a rank has taken. planned is the number of steps that are.
-func (s *rankRegistry) report(place Place, c Consumption, planned uint64) (known bool) {
+func (s *rankRegistry) report(place state.Place, c state.Consumption, planned uint64) (known bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
 	known = s.census.Report(idOf(place), census.Report{Session: c.Session, Taken: c.Taken, Waiting: c.Waiting, Starves: c.Waiting && c.Taken >= planned, Still: c.Still, Left: c.Left}, now)
 	if !known && !c.Left {
-		s.bufferedJob, s.bufferedAt = place.job(), now
+		s.bufferedJob, s.bufferedAt = place.JobName(), now
 	}
 	return known
 }
@@ -69,7 +70,7 @@ func (s *rankRegistry) buffered() (job string, ok bool) {
 }
 
 // look judges the ranks anew. sent are the steps that readers were handed.
-func (s *rankRegistry) look(sent map[Place]uint64, keepers plan.Keepers) census.View {
+func (s *rankRegistry) look(sent map[state.Place]uint64, keepers plan.Keepers) census.View {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()

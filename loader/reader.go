@@ -5,23 +5,25 @@ import (
 	"io"
 	"time"
 
+	"loaderd/loader/fault"
 	"loaderd/loader/plan"
+	"loaderd/loader/state"
 )
 
 // Reader is one rank's place in the plan. Use it from one goroutine; Close it to stop holding the plan back.
 type Reader struct {
 	follower *follower
-	place    Place
+	place    state.Place
 	// Under the follower's mu:
-	from   uint64      // first step
-	next   uint64      // step that is asked for next
-	reads  uint64      // first step whose rows may be asked for: the one that Next returned last
-	turn   uint64      // step from which on another window is read ahead
-	left   bool        // closed, or dropped
-	idle   time.Time   // since when it has had its step and not asked for the next one; zero while it asks
-	gone   *Error      // why it was dropped; nil else
-	at     [orders]int // where it stands among the follower's readers
-	client Client
+	from   uint64       // first step
+	next   uint64       // step that is asked for next
+	reads  uint64       // first step whose rows may be asked for: the one that Next returned last
+	turn   uint64       // step from which on another window is read ahead
+	left   bool         // closed, or dropped
+	idle   time.Time    // since when it has had its step and not asked for the next one; zero while it asks
+	gone   *fault.Error // why it was dropped; nil else
+	at     [orders]int  // where it stands among the follower's readers
+	client state.Client
 	span   *span           // of its job
 	rate   consumptionRate // of a client that reports
 	ended  bool            // it was handed all steps that it asks for
@@ -79,7 +81,7 @@ func (r *Reader) ask() (next uint64, err error) {
 	r.idle = time.Time{}
 	f.readers.move(r, r.next, r.next)
 	f.passed()
-	if !r.left && !f.readers.tells(f.demand, r.place.job()) {
+	if !r.left && !f.readers.tells(f.demand, r.place.JobName()) {
 		f.raise()
 	}
 	if r.next >= r.turn {
@@ -120,8 +122,8 @@ func (r *Reader) Close() {
 func (r *Reader) Dropped() <-chan error { return r.dropped }
 
 // stat describes the reader. The caller holds the follower's mu.
-func (r *Reader) stat() ReaderStat {
-	return ReaderStat{r.place.job(), r.place.Rank, r.place.World, r.next}
+func (r *Reader) stat() state.ReaderStat {
+	return state.ReaderStat{Job: r.place.JobName(), Rank: r.place.Rank, World: r.place.World, Step: r.next}
 }
 
 // relieve forgets since when readers waited: they have gone.

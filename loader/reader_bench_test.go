@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"loaderd/loader"
+	"loaderd/loader/state"
 )
 
 // BenchmarkReaders lets jobs of 64 ranks read all steps of a run, a row of 256 tokens each: what the follower costs for one rank and step
@@ -35,7 +36,7 @@ func BenchmarkReaders(b *testing.B) {
 				go func() { served <- run.Serve(ctx) }()
 				g, reading := errgroup.WithContext(ctx)
 				for i := range jobs * world {
-					place := loader.Place{Job: fmt.Sprint(i / world), Rank: i % world, World: world}
+					place := state.Place{Job: fmt.Sprint(i / world), Rank: i % world, World: world}
 					g.Go(func() error { return readSteps(reading, run, place, steps) })
 				}
 				if err := g.Wait(); err != nil {
@@ -51,7 +52,7 @@ func BenchmarkReaders(b *testing.B) {
 	}
 }
 
-func readSteps(ctx context.Context, run *loader.Run, place loader.Place, n int) error {
+func readSteps(ctx context.Context, run *loader.Run, place state.Place, n int) error {
 	r, err := run.Join(place, 0)
 	if err != nil {
 		return err

@@ -4,12 +4,14 @@ import (
 	"cmp"
 	"container/heap"
 	"slices"
+
+	"loaderd/loader/state"
 )
 
 // readers are a follower's readers in the orders that a demand needs, so that what a rank's step costs does not grow with the number of ranks.
 type readers struct {
 	byJob    map[string]*queue // of each job its readers, the one first that is furthest behind
-	byPlace  map[Place][]*Reader
+	byPlace  map[state.Place][]*Reader
 	needs    *queue // the reader first that may ask for rows of the earliest step
 	furthest *queue // the reader first that is furthest on
 }
@@ -23,7 +25,7 @@ const (
 )
 
 func newReaders() readers {
-	return readers{map[string]*queue{}, map[Place][]*Reader{},
+	return readers{map[string]*queue{}, map[state.Place][]*Reader{},
 		&queue{order: inNeeds, compare: func(a, b *Reader) int { return cmp.Compare(a.reads, b.reads) }},
 		&queue{order: inFurthest, compare: func(a, b *Reader) int { return cmp.Compare(b.next, a.next) }}}
 }
@@ -34,7 +36,7 @@ func slowest(a, b *Reader) int {
 }
 
 func (s readers) add(r *Reader) {
-	job := r.place.job()
+	job := r.place.JobName()
 	if s.byJob[job] == nil {
 		s.byJob[job] = &queue{order: inJob, compare: slowest}
 	}
@@ -50,7 +52,7 @@ func (s readers) remove(r *Reader) {
 		return
 	}
 	r.left = true
-	job := r.place.job()
+	job := r.place.JobName()
 	for _, q := range []*queue{s.byJob[job], s.needs, s.furthest} {
 		heap.Remove(q, r.at[q.order])
 	}
@@ -68,7 +70,7 @@ func (s readers) move(r *Reader, next, reads uint64) {
 	if r.left {
 		return
 	}
-	heap.Fix(s.byJob[r.place.job()], r.at[inJob])
+	heap.Fix(s.byJob[r.place.JobName()], r.at[inJob])
 	heap.Fix(s.needs, r.at[inNeeds])
 	heap.Fix(s.furthest, r.at[inFurthest])
 }
@@ -77,7 +79,7 @@ func (s readers) move(r *Reader, next, reads uint64) {
 func (s readers) all() []*Reader { return s.needs.readers }
 
 // tells reports whether a demand is right after a reader of a job has moved, so that the leader need not be told again.
-func (s readers) tells(d demand, job string) bool {
+func (s readers) tells(d state.Demand, job string) bool {
 	slowest, told := s.byJob[job].readers[0], d.Jobs[job]
 	return told.Rank == slowest.place.Rank && told.World == slowest.place.World && told.Step == slowest.next &&
 		d.Needed == s.needs.readers[0].reads && d.Furthest == s.furthest.readers[0].next
@@ -86,17 +88,17 @@ func (s readers) tells(d demand, job string) bool {
 // needed is the first step of which a reader may ask for rows; everyStep without readers.
 func (s readers) needed() uint64 {
 	if s.needs.Len() == 0 {
-		return everyStep
+		return state.EveryStep
 	}
 	return s.needs.readers[0].reads
 }
 
 // demand is what the readers want.
-func (s readers) demand() demand {
-	d := noDemand()
+func (s readers) demand() state.Demand {
+	d := state.NewDemand()
 	for job, q := range s.byJob {
 		slowest := q.readers[0]
-		d.Jobs[job] = jobDemand{Rank: slowest.place.Rank, World: slowest.place.World, Step: slowest.next}
+		d.Jobs[job] = state.JobDemand{Rank: slowest.place.Rank, World: slowest.place.World, Step: slowest.next}
 	}
 	if s.needs.Len() > 0 {
 		d.Needed, d.Furthest = s.needed(), s.furthest.readers[0].next

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"loaderd/loader/state"
 )
 
 // What readers want is what looking at all of them would say, in whatever order they come, move and go.
@@ -13,7 +15,7 @@ func TestReadersDemand(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := newReaders()
 		all := map[*Reader]bool{}
-		told := noDemand()
+		told := state.NewDemand()
 		for range rapid.IntRange(1, 60).Draw(t, "moves") {
 			job := fmt.Sprint(rapid.IntRange(0, 2).Draw(t, "job"))
 			var mine []*Reader
@@ -31,7 +33,7 @@ func TestReadersDemand(t *testing.T) {
 				told = s.demand()
 			case act < 4 || len(mine) == 0:
 				step := rapid.Uint64Range(0, 20).Draw(t, "step")
-				r := &Reader{place: Place{Job: job, Rank: rapid.IntRange(0, 99).Draw(t, "rank"), World: 100}, next: step, reads: step}
+				r := &Reader{place: state.Place{Job: job, Rank: rapid.IntRange(0, 99).Draw(t, "rank"), World: 100}, next: step, reads: step}
 				s.add(r)
 				all[r] = true
 				told = s.demand()
@@ -44,10 +46,10 @@ func TestReadersDemand(t *testing.T) {
 				}
 				told = s.demand()
 			}
-			want := noDemand()
+			want := state.NewDemand()
 			for r := range all {
 				if x, ok := want.Jobs[r.place.Job]; !ok || r.next < x.Step || r.next == x.Step && r.place.Rank < x.Rank {
-					want.Jobs[r.place.Job] = jobDemand{Rank: r.place.Rank, World: r.place.World, Step: r.next}
+					want.Jobs[r.place.Job] = state.JobDemand{Rank: r.place.Rank, World: r.place.World, Step: r.next}
 				}
 				want.Needed, want.Furthest = min(want.Needed, r.reads), max(want.Furthest, r.next)
 			}

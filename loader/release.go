@@ -8,39 +8,16 @@ import (
 	"strconv"
 	"time"
 
+	"loaderd/loader/backend"
+	"loaderd/loader/fault"
 	"loaderd/loader/plan"
-)
-
-// Floors is where the runs of one document stream say what they still need. What a term says is refused with ErrLeadershipLost once a later one has
-// claimed to speak for the run.
-type Floors interface {
-	// Begin records, before the first record of the run's plan, that it will need the documents from sequence from on. It returns the first
-	// document that is not given up. A run that has begun is refused with ErrLeadershipLost.
-	Begin(ctx context.Context, from uint64) (first uint64, err error)
-	// Claim makes a term the one that speaks for the run, which needs the documents from sequence from on, as far as they are not given up. It
-	// returns the first of them.
-	Claim(ctx context.Context, term, from uint64) (first uint64, err error)
-	// Release gives up the documents below sequence from, removes those that no run needs, and returns the first sequence that the stream
-	// still holds.
-	Release(ctx context.Context, term, from uint64) (first uint64, err error)
-	// Ends records that this run reads no document behind sequence at.
-	Ends(ctx context.Context, term, at uint64) error
-	// Tell tells those who publish to the stream which runs read it, and where those end that have said so.
-	Tell(ctx context.Context) error
-	// Report reports to producers what the run accepts of the stream, how far it has read and what it skipped. It is advice.
-	Report(ctx context.Context, now Intake) error
-}
-
-// Values of Options.Release.
-const (
-	ReleaseKeep  = "keep"
-	ReleasePurge = "purge"
+	"loaderd/loader/state"
 )
 
 // releaseInterval is how often a run looks whether documents can go, at most.
 const releaseInterval = time.Second
 
-// releaseDocuments tells Floors what this run needs, and purges what no run does. Whatever goes wrong is tried again: documents that stay
+// releaseDocuments tells LowWatermarks what this run needs, and purges what no run does. Whatever goes wrong is tried again: documents that stay
 // too long do no harm but to the disk.
 //
 // Behind each of its steps and those of storeCheckpoint:
@@ -53,7 +30,7 @@ const releaseInterval = time.Second
 // The floor is never raised above what the oldest stored checkpoint needs, and nothing is purged above the floor: so what a restart
 // plans again is there, whichever checkpoint it finds usable.
 func (l *leader) releaseDocuments(ctx context.Context) error {
-	if l.options.Release != ReleasePurge {
+	if l.options.Release != backend.ReleasePurge {
 		return nil // its floor stays where it was claimed
 	}
 	if err := pause(ctx, l.releaseGrace()); err != nil {
@@ -71,7 +48,7 @@ func (l *leader) releaseDocuments(ctx context.Context) error {
 				}
 			}
 		}
-		if errors.Is(err, ErrLeadershipLost) {
+		if errors.Is(err, fault.ErrLeadershipLost) {
 			return l.deposed(err)
 		}
 		if err != nil && ctx.Err() == nil {
@@ -95,7 +72,7 @@ func (l *leader) releaseGrace() time.Duration {
 	case l.found.steps > 0:
 		return returnGrace
 	case l.edges.Elector != nil:
-		return silentAfter
+		return state.HeartbeatTimeout
 	}
 	return 0
 }
@@ -146,10 +123,10 @@ func (l *leader) purge(ctx context.Context, floor plan.Position) error {
 		return err
 	}
 	for i, x := range all[:min(len(all), len(from))] {
-		if x.Floors == nil {
+		if x.LowWatermarks == nil {
 			continue
 		}
-		first, err := x.Floors.Release(ctx, l.term, from[i])
+		first, err := x.LowWatermarks.Release(ctx, l.term, from[i])
 		if err != nil {
 			return err
 		}
@@ -163,7 +140,7 @@ func (l *leader) needed() (step uint64, replays bool) {
 	keepers := l.plan.now().keepers
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	_, retained := l.demand.retained(keepers)
+	_, retained := l.demand.Retained(keepers)
 	step = min(keepers.Committed(), l.demand.Needed, retained)
 	if !l.replays {
 		l.given = max(l.given, step)
@@ -179,7 +156,7 @@ func (l *leader) retains(job string) uint64 {
 	if x, ok := l.demand.Jobs[job]; ok {
 		return max(x.From, l.given, oldest)
 	}
-	return everyStep
+	return state.EveryStep
 }
 
 // needs returns the floor of all that this run may still need: what the steps need that a keeper or a reader may ask for, and
@@ -215,7 +192,7 @@ func (l *leader) relates() bool {
 
 // released is the error for a step whose documents are gone.
 func released(step, oldest uint64) error {
-	return &Error{Reason: StepReleased, Message: fmt.Sprintf("the documents of step %d are released: every keeper had committed it", step),
+	return &fault.Error{Reason: fault.StepReleased, Message: fmt.Sprintf("the documents of step %d are released: every keeper had committed it", step),
 		Do:    fmt.Sprintf("ask for step %d or a later one; to read old steps again, commit later or set serve.release to keep", oldest),
 		Facts: map[string]string{"step": strconv.FormatUint(step, 10), "oldest": strconv.FormatUint(oldest, 10)}}
 }

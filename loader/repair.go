@@ -9,6 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"loaderd/loader/backend"
+	"loaderd/loader/fault"
 	"loaderd/loader/plan"
 	"loaderd/loader/planner"
 )
@@ -16,7 +18,7 @@ import (
 // unfinished is the error for a copy that was broken off.
 func unfinished(c *plan.Repair, run string, records uint64) error {
 	was := c.Was[len(c.Was)-1]
-	return &Error{Reason: PlanTruncated,
+	return &fault.Error{Reason: fault.PlanTruncated,
 		Message: fmt.Sprintf("run %s is a copy of run %s that was broken off: it has %d of %d records", run, was, records, c.Records),
 		Do:      fmt.Sprintf("finish it: loaderd repair --run %s --new %s", was, run)}
 }
@@ -42,7 +44,7 @@ type Damage struct {
 	OnceSteps   uint64 `json:"once_steps"`
 
 	header plan.Header
-	usable []Stored // checkpoints that fit
+	usable []backend.Stored // checkpoints that fit
 }
 
 // Same reports whether a run that goes on with the copy plans the same steps as were planned before: whether nothing that shapes them is lost.
@@ -55,7 +57,7 @@ const recordPatience = 10 * time.Second
 
 // Inspect reads a plan that may be damaged: all records up to the last usable one, and what is left behind that. No record from before on is
 // taken for usable; 0 leaves it to the records. It changes nothing.
-func Inspect(ctx context.Context, plan PlanLog, checkpoints Checkpoints, before uint64) (Damage, error) {
+func Inspect(ctx context.Context, plan backend.PlanLog, checkpoints backend.Checkpoints, before uint64) (Damage, error) {
 	var d Damage
 	last, err := plan.Last(ctx)
 	if err != nil {
@@ -88,7 +90,7 @@ func Inspect(ctx context.Context, plan PlanLog, checkpoints Checkpoints, before 
 }
 
 // inspect reads the part of a plan that can be used.
-func inspect(ctx context.Context, log PlanLog, last, before uint64) (*inspection, error) {
+func inspect(ctx context.Context, log backend.PlanLog, last, before uint64) (*inspection, error) {
 	in := &inspection{Damage: &Damage{}, plan: log}
 	if before == 0 {
 		before = last + 1
@@ -121,7 +123,7 @@ func inspect(ctx context.Context, log PlanLog, last, before uint64) (*inspection
 // inspection is an Inspect under way.
 type inspection struct {
 	*Damage
-	plan    PlanLog
+	plan    backend.PlanLog
 	records plan.RecordReader // behind the header
 	foreign uint64            // up to this one the records behind the part that can be used are noted as nobody's
 	// controls are the seals and drains of the part that can be used.
@@ -172,8 +174,8 @@ func (in *inspection) next(ctx context.Context, at uint64) error {
 func (in *inspection) behind(ctx context.Context, from, last uint64) {
 	for at := max(from, in.foreign+1); at <= last; at++ {
 		e, err := in.read(ctx, at)
-		var foreign *Error
-		if errors.As(err, &foreign) && foreign.Reason == PlanForeign {
+		var foreign *fault.Error
+		if errors.As(err, &foreign) && foreign.Reason == fault.PlanForeign {
 			continue // it never counted
 		}
 		if err != nil {
@@ -206,8 +208,8 @@ func describe(e plan.Entry) string {
 }
 
 // checkpoints finds the checkpoints that a copy can use. The others tell how long the plan was.
-func (in *inspection) checkpoints(ctx context.Context, stored Checkpoints) error {
-	count, err := Edges{Checkpoints: stored}.checkpoints(ctx, in.Steps == 0)
+func (in *inspection) checkpoints(ctx context.Context, stored backend.Checkpoints) error {
+	count, err := listCheckpoints(ctx, backend.Backends{Checkpoints: stored}, in.Steps == 0)
 	if err != nil {
 		return err
 	}
@@ -234,7 +236,7 @@ func (in *inspection) checkpoints(ctx context.Context, stored Checkpoints) error
 }
 
 // beyond takes from a checkpoint that was taken behind the usable part of the log how long the plan was, and which controls are lost.
-func (in *inspection) beyond(s Stored, c plan.Checkpoint) {
+func (in *inspection) beyond(s backend.Stored, c plan.Checkpoint) {
 	if in.Why == "" {
 		in.Why = fmt.Sprintf("it ends with record %d and %d steps, and checkpoint %s was taken behind record %d, at step %d",
 			in.Records, in.Steps, s.Name, c.Tail.Position, s.Step)
@@ -253,7 +255,7 @@ func (d Damage) Config() plan.Config { return d.header.Config }
 
 // Copy copies the usable part of a damaged plan, and the checkpoints that fit, into the empty log of a run of another name. Called again
 // after it was broken off, it goes on with the copy; until the copy is finished no daemon serves it. The damaged plan stays as it is.
-func (d Damage) Copy(ctx context.Context, from Edges, name string, to Edges, progress func(records uint64)) error {
+func (d Damage) Copy(ctx context.Context, from backend.Backends, name string, to backend.Backends, progress func(records uint64)) error {
 	h := d.header
 	if h.Algorithm != planner.AlgorithmVersion {
 		return fmt.Errorf("copy plan: %s: repair it with the binary that planned it", otherAlgorithm(h))
@@ -304,7 +306,7 @@ func (d Damage) Copy(ctx context.Context, from Edges, name string, to Edges, pro
 
 // begin writes the header of a copy, unless it has begun. Its run needs what the stream still holds: more than that the damaged one did not
 // have either.
-func (d Damage) begin(ctx context.Context, to Edges, h plan.Header, begun bool) error {
+func (d Damage) begin(ctx context.Context, to backend.Backends, h plan.Header, begun bool) error {
 	all, err := newStreams(to, nil).all(ctx, h)
 	if err != nil {
 		return err
@@ -318,7 +320,7 @@ func (d Damage) begin(ctx context.Context, to Edges, h plan.Header, begun bool) 
 	}
 	if !begun {
 		for _, x := range all {
-			if _, err := x.Floors.Begin(ctx, x.Start); err != nil {
+			if _, err := x.LowWatermarks.Begin(ctx, x.Start); err != nil {
 				return err
 			}
 		}
@@ -326,11 +328,11 @@ func (d Damage) begin(ctx context.Context, to Edges, h plan.Header, begun bool) 
 			return err
 		}
 	}
-	if _, err = to.claim(ctx, headerTerm, true); err != nil {
+	if _, err = claimCheckpoints(ctx, to, headerTerm, true); err != nil {
 		return err
 	}
 	for _, x := range all {
-		if _, err := x.Floors.Claim(ctx, headerTerm, x.Start); err != nil {
+		if _, err := x.LowWatermarks.Claim(ctx, headerTerm, x.Start); err != nil {
 			return err
 		}
 	}
@@ -338,7 +340,7 @@ func (d Damage) begin(ctx context.Context, to Edges, h plan.Header, begun bool) 
 }
 
 // compare returns the position at which a copy goes on, 1 when it has not begun. A log that holds another plan is an error.
-func (d Damage) compare(ctx context.Context, from PlanLog, header []byte, to Edges) (next uint64, err error) {
+func (d Damage) compare(ctx context.Context, from backend.PlanLog, header []byte, to backend.Backends) (next uint64, err error) {
 	last, err := to.Plan.Last(ctx)
 	if err != nil {
 		return 0, err

@@ -12,7 +12,10 @@ import (
 	"testing"
 
 	"loaderd/loader"
+	"loaderd/loader/backend"
+	"loaderd/loader/fault"
 	"loaderd/loader/plan"
+	"loaderd/loader/state"
 	"loaderd/packonline"
 )
 
@@ -34,16 +37,16 @@ func drained(t *testing.T) (*world, []*loader.Batch) {
 	w.options.Ahead = 2
 	w.docs.lengths(someLengths(4, 60)...)
 	run, stop := w.start(t)
-	batches := read(t, run, loader.Place{World: 1}, 0, 4)
+	batches := read(t, run, state.Place{World: 1}, 0, 4)
 	if _, err := run.Drain(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	w.docs.lengths(someLengths(5, 300)...)
-	batches = append(batches, read(t, run, loader.Place{World: 1}, 4, 26)...)
+	batches = append(batches, read(t, run, state.Place{World: 1}, 4, 26)...)
 	if _, err := run.Commit(t.Context(), plan.DefaultKeeper, 20); err != nil {
 		t.Fatal(err)
 	}
-	batches = append(batches, read(t, run, loader.Place{World: 1}, 30, 6)...)
+	batches = append(batches, read(t, run, state.Place{World: 1}, 30, 6)...)
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +65,7 @@ func TestATruncatedPlanIsRefused(t *testing.T) {
 	for _, left := range []int{whole - 1, w.drainAt() - 1, 1} {
 		w.plan.records = w.plan.records[:left]
 		_, err := w.open(t)
-		if reason(err) != loader.PlanTruncated || !strings.Contains(err.Error(), fmt.Sprintf("ends with record %d ", left)) ||
+		if reason(err) != fault.PlanTruncated || !strings.Contains(err.Error(), fmt.Sprintf("ends with record %d ", left)) ||
 			!strings.Contains(err.Error(), fmt.Sprintf("once had record %d ", whole)) || !strings.Contains(err.Error(), "loaderd repair") {
 			t.Errorf("Open of %d records of %d = %v", left, whole, err)
 		}
@@ -119,7 +122,7 @@ func TestRecordsOutOfPlaceAreRefused(t *testing.T) {
 			}
 			_, err := w.open(t)
 			refused("Open", err)
-			_, err = loader.Audit(t.Context(), loader.Edges{Sources: onlySource{Documents: w.docs}, Plan: w.plan}, w.config.Tokenizer, nil)
+			_, err = loader.Audit(t.Context(), backend.Backends{Sources: onlySource{Documents: w.docs}, Plan: w.plan}, w.config.Tokenizer, nil)
 			refused("Audit", err)
 			_, _, err = w.fork(t, 2, "next", w.config)
 			refused("Fork", err)
@@ -137,7 +140,7 @@ func TestRecordsOutOfPlaceAreRefused(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "plan record 6: keeper") {
 			t.Errorf("Serve = %v", err)
 		}
-		if _, err := loader.Audit(t.Context(), loader.Edges{Sources: onlySource{Documents: w.docs}, Plan: w.plan}, w.config.Tokenizer, nil); err == nil || !strings.Contains(err.Error(), "plan record 6: keeper") {
+		if _, err := loader.Audit(t.Context(), backend.Backends{Sources: onlySource{Documents: w.docs}, Plan: w.plan}, w.config.Tokenizer, nil); err == nil || !strings.Contains(err.Error(), "plan record 6: keeper") {
 			t.Errorf("Audit = %v", err)
 		}
 	})
@@ -196,11 +199,11 @@ func TestRepair(t *testing.T) {
 			go func() { served <- run.Serve(ctx) }()
 			if d.OnceSteps > d.Steps { // a trainer goes on where it is
 				at := min(int(d.OnceSteps), len(want)) - 1
-				if have := read(t, run, loader.Place{World: 1}, uint64(at), 1); c.same && !reflect.DeepEqual(have, want[at:at+1]) {
+				if have := read(t, run, state.Place{World: 1}, uint64(at), 1); c.same && !reflect.DeepEqual(have, want[at:at+1]) {
 					t.Error("the step that the trainer resumes at differs")
 				}
 			}
-			have := read(t, run, loader.Place{World: 1}, 0, len(want))
+			have := read(t, run, state.Place{World: 1}, 0, len(want))
 			if same := reflect.DeepEqual(have, want); c.same && !same {
 				t.Error("the steps differ from those that were served")
 			}
@@ -211,7 +214,7 @@ func TestRepair(t *testing.T) {
 			if err := <-served; err != nil {
 				t.Error(err)
 			}
-			if _, err := loader.Audit(t.Context(), loader.Edges{Sources: onlySource{Documents: w.docs}, Plan: next.plan}, next.config.Tokenizer, nil); err != nil {
+			if _, err := loader.Audit(t.Context(), backend.Backends{Sources: onlySource{Documents: w.docs}, Plan: next.plan}, next.config.Tokenizer, nil); err != nil {
 				t.Error(err)
 			}
 		})
@@ -232,7 +235,7 @@ func TestABrokenOffRepairIsFinished(t *testing.T) {
 		next.plan.records = slices.Clone(whole[:left])
 		clear(next.checkpoints.data)
 		if left > 0 {
-			if _, err := loader.Open(t.Context(), "copy", next.config, next.options, next.edgesOf()); reason(err) != loader.PlanTruncated || !strings.Contains(err.Error(), "broken off") {
+			if _, err := loader.Open(t.Context(), "copy", next.config, next.options, next.edgesOf()); reason(err) != fault.PlanTruncated || !strings.Contains(err.Error(), "broken off") {
 				t.Errorf("Open of %d records = %v", left, err)
 			}
 		}

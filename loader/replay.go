@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 
+	"loaderd/loader/backend"
+	"loaderd/loader/fault"
 	"loaderd/loader/plan"
 	"loaderd/loader/planner"
 	"loaderd/packonline"
@@ -31,7 +33,7 @@ type planRecord struct {
 }
 
 // replayFrom starts to read the log at position from: the applier covers all records before, behind which stand records of such an order.
-func replayFrom(ctx context.Context, log PlanLog, from uint64, a *planner.Applier, o plan.Validator) *replay {
+func replayFrom(ctx context.Context, log backend.PlanLog, from uint64, a *planner.Applier, o plan.Validator) *replay {
 	p := &replay{applier: a, records: make(chan planRecord, 16), behind: plan.RecordReader{Validator: o}}
 	go func() {
 		defer close(p.records)
@@ -99,7 +101,7 @@ func (p *replay) early(s *plan.Step) error {
 func (p *replay) match(s *plan.Step) error {
 	defer func() { p.next = nil }()
 	if d := difference(p.next, s); d != "" {
-		return &Error{Reason: PlanMismatch, Message: fmt.Sprintf("re-planning gives another step %d than the plan log holds: %s\n  log:     %s\n  planned: %s",
+		return &fault.Error{Reason: fault.PlanMismatch, Message: fmt.Sprintf("re-planning gives another step %d than the plan log holds: %s\n  log:     %s\n  planned: %s",
 			s.Index, d, showStep(p.next), showStep(s)),
 			Do: fmt.Sprintf("the document stream, the tokenizer or the binary changed since the step was planned: restore them or start a new run; "+
 				"if record %d of the plan is none that a daemon wrote: loaderd repair --before %d", p.nextAt, p.nextAt)}

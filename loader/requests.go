@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"loaderd/loader/fault"
 	"loaderd/loader/plan"
 	"loaderd/loader/planner"
 )
@@ -24,8 +25,8 @@ type answer struct {
 	err error
 }
 
-func refusal(reason Reason, format string, args ...any) answer {
-	return answer{err: &Error{Reason: reason, Message: fmt.Sprintf(format, args...)}}
+func refusal(reason fault.Reason, format string, args ...any) answer {
+	return answer{err: &fault.Error{Reason: reason, Message: fmt.Sprintf(format, args...)}}
 }
 
 // tell answers a request that needs no record: once all is stored that the answer rests on, and if this process still leads then. Else the
@@ -56,7 +57,7 @@ func (l *loop) handle(ctx context.Context, q request) error {
 	case plan.Control:
 		return l.decide(ctx, e, q)
 	}
-	q.reply <- refusal(BadTicket, "nobody can ask for a record of kind %d", q.entry.Kind())
+	q.reply <- refusal(fault.BadTicket, "nobody can ask for a record of kind %d", q.entry.Kind())
 	return nil
 }
 
@@ -69,9 +70,9 @@ func (l *loop) commit(ctx context.Context, c plan.Commit, q request) error {
 	}
 	switch {
 	case c.Step > planned:
-		return l.tell(ctx, q, refusal(BadTicket, "commit of step %d, but the plan holds %d steps", c.Step, planned))
+		return l.tell(ctx, q, refusal(fault.BadTicket, "commit of step %d, but the plan holds %d steps", c.Step, planned))
 	case !known && len(keepers) == plan.MaxKeepers:
-		return l.tell(ctx, q, refusal(BadTicket, "the run has %d keepers, and %q would be one more: let one leave first", plan.MaxKeepers, c.Keeper))
+		return l.tell(ctx, q, refusal(fault.BadTicket, "the run has %d keepers, and %q would be one more: let one leave first", plan.MaxKeepers, c.Keeper))
 	case !changes:
 		return l.tell(ctx, q, answer{at: keepers.Committed()})
 	}
@@ -90,7 +91,7 @@ func (l *loop) keep(ctx context.Context, e plan.Entry, q request) error {
 
 // noEnd is the answer while it is not known which document is the last one.
 func noEnd(err error) answer {
-	return answer{err: &Error{Reason: SourceDown, Message: "cannot read the end of the document stream", Err: err, Do: "try again"}}
+	return answer{err: &fault.Error{Reason: fault.SourceDown, Message: "cannot read the end of the document stream", Err: err, Do: "try again"}}
 }
 
 // control appends a control; it takes effect when the planner has taken the arrival that it stands behind.

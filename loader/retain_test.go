@@ -7,11 +7,12 @@ import (
 
 	"loaderd/loader"
 	"loaderd/loader/plan"
+	"loaderd/loader/state"
 )
 
 // A job that reads retains its documents until it commits, whatever others have committed before; without readers it does for Options.Silent.
 func TestRelease_JobRetainsUntilItCommits(t *testing.T) {
-	late := loader.Place{Job: "late", World: 1}
+	late := state.Place{Job: "late", World: 1}
 	// begin has one job read 20 steps, and another one 40, which it commits.
 	begin := func(t *testing.T) (w *world, run *loader.Run, stop func() error, r *loader.Reader) {
 		w, _ = purging(config("bfd"))
@@ -27,7 +28,7 @@ func TestRelease_JobRetainsUntilItCommits(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		read(t, run, loader.Place{World: 1}, 0, 40)
+		read(t, run, state.Place{World: 1}, 0, 40)
 		commit(t, run, plan.DefaultKeeper, 40)
 		return w, run, stop, r
 	}
@@ -88,7 +89,7 @@ func TestRelease_JobRetainsUntilItCommits(t *testing.T) {
 		if first := w.first(); first != 1 {
 			t.Fatalf("document %d is the first one left before readers could connect", first)
 		}
-		r, err := run.JoinAs(late, 20, loader.Client{Session: "s", Taken: 20, Read: 20})
+		r, err := run.JoinAs(late, 20, state.Client{Session: "s", Taken: 20, Read: 20})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -116,8 +117,8 @@ func TestRelease_JobRetainsBeyondItsDaemon(t *testing.T) {
 		eventually(t, first.Leads)
 		second, stop := w.join(t, company, "second")
 		eventually(t, func() bool { return len(second.Info().Daemons) == 2 })
-		read(t, second, loader.Place{Job: "late", World: 1}, 0, 20)
-		read(t, first, loader.Place{World: 1}, 0, 40)
+		read(t, second, state.Place{Job: "late", World: 1}, 0, 20)
+		read(t, first, state.Place{World: 1}, 0, 40)
 		if err := stop(); err != nil {
 			t.Fatal(err)
 		}
@@ -146,7 +147,7 @@ func TestRun_ReportsAfterRestartCountAsSent(t *testing.T) {
 		w := newWorld(config("concat"))
 		w.docs.lengths(slices.Repeat([]int{16}, 400)...)
 		run, stop := w.start(t)
-		read(t, run, loader.Place{Job: "a", World: 1}, 0, 12)
+		read(t, run, state.Place{Job: "a", World: 1}, 0, 12)
 		if err := stop(); err != nil {
 			t.Fatal(err)
 		}
@@ -154,7 +155,7 @@ func TestRun_ReportsAfterRestartCountAsSent(t *testing.T) {
 		eventually(t, func() bool { return !run.Stats().Replaying })
 		check := func(job string, taken, want uint64) {
 			t.Helper()
-			run.Consumed(loader.Place{Job: job, World: 1}, loader.Consumption{Session: "s", Taken: taken})
+			run.Consumed(state.Place{Job: job, World: 1}, state.Consumption{Session: "s", Taken: taken})
 			if sent := run.Sent(t.Context(), want, func(x string) bool { return x == job }); sent != want {
 				t.Errorf("job %s was sent %d steps after a report of %d, want %d", job, sent, taken, want)
 			}
@@ -175,7 +176,7 @@ func TestRun_SentOfJobs(t *testing.T) {
 	first, _ := w.join(t, company, "first")
 	second, _ := w.join(t, company, "second")
 	eventually(t, func() bool { return len(first.Info().Daemons) == 2 && len(second.Info().Daemons) == 2 })
-	r, err := first.Join(loader.Place{Job: "a", World: 1}, 5)
+	r, err := first.Join(state.Place{Job: "a", World: 1}, 5)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -201,7 +202,7 @@ func TestRun_SentOfJobs(t *testing.T) {
 	}
 	r.Close()
 	check("when it has read 3 steps", 8)
-	if len(read(t, second, loader.Place{Job: "b", World: 1}, 7, 5)) != 5 {
+	if len(read(t, second, state.Place{Job: "b", World: 1}, 7, 5)) != 5 {
 		t.Fatal("too few steps")
 	}
 	check("when another job has read on", 12)

@@ -4,69 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
-	"loaderd/loader/mixture"
+	"loaderd/loader/backend"
+	"loaderd/loader/document"
+	"loaderd/loader/fault"
 	"loaderd/loader/plan"
+	"loaderd/loader/state"
 	"loaderd/packonline"
 )
-
-// Options are what a Run needs besides its plan. They decide when steps are served, never what is in them.
-type Options struct {
-	// Ahead is how many steps may be planned beyond what readers asked for.
-	Ahead int `koanf:"ahead"`
-	// CacheBytes bounds the tokens kept for assembling rows.
-	CacheBytes int64 `koanf:"cache_bytes"`
-	// Stall is how long a reader waits for a step, and a request for its record, before it gets the cause as an error.
-	Stall time.Duration `koanf:"stall_timeout"`
-	// Checkpoint is how many steps lie between two stored planner states. 0 stores none; a restart then re-plans from the start.
-	Checkpoint int `koanf:"checkpoint_steps"`
-	// Silent is how long a reader may not ask for its next step although that is planned, before it is dropped: it holds back the ranks of its job, and
-	// what is released, no longer. 0 never.
-	Silent time.Duration `koanf:"silent_reader"`
-	// Linger is how long the document stream may be quiet while a reader waits, before the waiting documents are packed for it as by Drain. 0 never.
-	Linger time.Duration `koanf:"linger"`
-	// FirstStepQuiet and FirstStepDocuments are the bounds of an early drain: as long as the shuffle window has not
-	// filled, the waiting documents are packed for a waiting reader as by Drain. The first is how long the document
-	// stream must be quiet, the second how many documents must have arrived. 0 never.
-	FirstStepQuiet     time.Duration `koanf:"first_step_quiet"`
-	FirstStepDocuments int64         `koanf:"first_step_documents"`
-	// Release says what becomes of documents that neither a step behind the keepers' commits nor a restart needs: keep or purge.
-	Release string `koanf:"release"`
-	// ReleaseAfter is how long they are kept then.
-	ReleaseAfter time.Duration `koanf:"release_after"`
-	// Forecast is how often it is estimated how many steps the run will have. 0 never.
-	Forecast time.Duration `koanf:"forecast"`
-	// Measure is how many tokens a run may still have to take, by the estimate, to be measured without being asked for, once nothing of it is open: then its
-	// number of steps is exact.
-	Measure mixture.Tokens `koanf:"measure_tokens"`
-}
-
-// Edges are the parts of the world that a Run works with.
-type Edges struct {
-	Sources     Sources
-	Plan        PlanLog
-	Checkpoints Checkpoints // may be nil
-	Log         *slog.Logger
-	// Keyed says that Plan authenticates records by a key: a plan that is begun says so.
-	Keyed bool
-	// Daemon is the name of this process: the plan says who led when. It may be empty where no other daemon may serve the run.
-	Daemon string
-	// Elector and Bus are set where several daemons may serve the run; else nil.
-	Elector Elector
-	Bus     Bus
-	// Tracer is told of sampled documents; nil: none are.
-	Tracer Tracer
-	// Connection returns the state of the connection to the servers of the streams. It may be nil.
-	Connection func() Connection
-	// Supply says why no documents of a source come, and what to do, where this process knows; ok is false where producers bring them. It may
-	// be nil.
-	Supply func(source string) (why, do string, ok bool)
-}
 
 // Info describes a run to readers.
 type Info struct {
@@ -91,7 +40,7 @@ type Info struct {
 	// Leader is where readers find the daemon that plans the run, as this one has heard last; empty when that is not known.
 	Leader string `json:"leader,omitempty"`
 	// Length is how many steps the run has or will have; nil while that is not known.
-	Length *Length `json:"length,omitempty"`
+	Length *state.Length `json:"length,omitempty"`
 	// Ahead is how many steps may be planned beyond what readers asked for.
 	Ahead int `json:"ahead,omitempty"`
 	// Columns are those that a ticket may ask for; the Flight server says.
@@ -108,7 +57,7 @@ type Run struct {
 
 // Open reads the plan and restores the planner. It refuses a plan made with another configuration or algorithm. It changes nothing: a
 // new run begins with Serve.
-func Open(ctx context.Context, name string, c plan.Config, o Options, e Edges) (*Run, error) {
+func Open(ctx context.Context, name string, c plan.Config, o backend.Options, e backend.Backends) (*Run, error) {
 	if bad := c.Validate(); len(bad) > 0 {
 		errs := make([]error, len(bad))
 		for i, b := range bad {
@@ -150,19 +99,19 @@ func (r *Run) Serve(ctx context.Context) error {
 	}
 	failed := err
 	if failed == nil {
-		failed = &Error{Reason: NotLeading, Message: "the daemon is shutting down", Do: "reconnect when it is back"}
+		failed = &fault.Error{Reason: fault.NotLeading, Message: "the daemon is shutting down", Do: "reconnect when it is back"}
 	}
 	r.plan.fail(failure(failed))
 	return err
 }
 
 // failure is what readers see of an error that ended the run.
-func failure(err error) *Error {
-	var e *Error
+func failure(err error) *fault.Error {
+	var e *fault.Error
 	if errors.As(err, &e) {
 		return e
 	}
-	return &Error{Reason: RunFailed, Message: "the run stopped", Err: err, Do: "read the daemon's log, mend the cause and restart it"}
+	return &fault.Error{Reason: fault.RunFailed, Message: "the run stopped", Err: err, Do: "read the daemon's log, mend the cause and restart it"}
 }
 
 // ServesAt says where readers find this daemon, for those that come by way of another one. It is called before Serve.
@@ -189,13 +138,15 @@ func (r *Run) Info() Info {
 
 // Join registers a reader that will ask for steps from step on. It checks rank, world and step. Readers decide how far ahead the leader
 // plans, never what it plans.
-func (r *Run) Join(place Place, step uint64) (*Reader, error) { return r.JoinAs(place, step, Client{}) }
+func (r *Run) Join(place state.Place, step uint64) (*Reader, error) {
+	return r.JoinAs(place, step, state.Client{})
+}
 
 // JoinAs is Join for a client that is described.
-func (r *Run) JoinAs(place Place, step uint64, client Client) (*Reader, error) {
+func (r *Run) JoinAs(place state.Place, step uint64, client state.Client) (*Reader, error) {
 	reader, err := r.follower.join(r.office.name, place, step, client)
-	var refused *Error
-	if !errors.As(err, &refused) || refused.Reason != StepNotPlanned {
+	var refused *fault.Error
+	if !errors.As(err, &refused) || refused.Reason != fault.StepNotPlanned {
 		return reader, err
 	}
 	elsewhere, heard := r.office.listen() // a reader that comes from another daemon may know more
@@ -203,7 +154,7 @@ func (r *Run) JoinAs(place Place, step uint64, client Client) (*Reader, error) {
 		return reader, err
 	}
 	reader, err = r.follower.join(r.office.name, place, step, client)
-	if errors.As(err, &refused) && refused.Reason == StepNotPlanned && !heard {
+	if errors.As(err, &refused) && refused.Reason == fault.StepNotPlanned && !heard {
 		return nil, unheard(step, r.plan.planned())
 	}
 	return reader, err
@@ -220,7 +171,7 @@ func (r *Run) Assemble(ctx context.Context, s *plan.Step, first, n int) (*Batch,
 }
 
 // Cause says why a step is not there yet, as its reader would be told; nil when it is, or when the run has ended.
-func (r *Run) Cause(step uint64) *Error { return r.follower.explain(step) }
+func (r *Run) Cause(step uint64) *fault.Error { return r.follower.explain(step) }
 
 // Verdict describes in a sentence how the run does, as of the last second.
 func (r *Run) Verdict() Verdict { return r.follower.shownVerdict() }
@@ -240,7 +191,7 @@ func (r *Run) Led() bool {
 }
 
 // Rates are how fast the run gets on.
-func (r *Run) Rates() Rates { return r.follower.pulse.rates() }
+func (r *Run) Rates() state.Rates { return r.follower.pulse.rates() }
 
 // Lookup returns the sequences of the messages that have a producer's id, or hold a document that has it, in order.
 func (r *Run) Lookup(ctx context.Context, id string) ([]uint64, error) {
@@ -253,7 +204,7 @@ func (r *Run) Find(ctx context.Context, document uint64, f func(s *plan.Step, ro
 }
 
 // Describe says where one document came from.
-func (r *Run) Describe(ctx context.Context, sequence uint64) (DocumentInfo, error) {
+func (r *Run) Describe(ctx context.Context, sequence uint64) (document.Info, error) {
 	return r.office.streams.Describe(ctx, sequence)
 }
 
@@ -293,7 +244,7 @@ func (r *Run) SealSource(ctx context.Context, name, who string) (uint64, error) 
 		}
 	}
 	if i < 0 {
-		return 0, &Error{Reason: BadTicket, Message: fmt.Sprintf("the run has no source %q", name), Do: "name one of " + strings.Join(sourceNames(infos), ", ")}
+		return 0, &fault.Error{Reason: fault.BadTicket, Message: fmt.Sprintf("the run has no source %q", name), Do: "name one of " + strings.Join(sourceNames(infos), ", ")}
 	}
 	return r.ask(ctx, plan.SealSource{Source: i, By: who})
 }
@@ -329,7 +280,7 @@ func sourceNames(infos []plan.SourceInfo) (names []string) {
 // validWho refuses names that no identity has.
 func validWho(who string) error {
 	if err := plan.ValidIdentity(who); err != nil {
-		return &Error{Reason: BadTicket, Message: err.Error(), Do: "give the identity a name of printable ASCII"}
+		return &fault.Error{Reason: fault.BadTicket, Message: err.Error(), Do: "give the identity a name of printable ASCII"}
 	}
 	return nil
 }
@@ -350,7 +301,7 @@ func (r *Run) DrainBy(ctx context.Context, who string) (uint64, error) {
 // is idempotent and monotone: a smaller step than before changes nothing. It returns the step before which all keepers cover all.
 func (r *Run) Commit(ctx context.Context, keeper string, step uint64) (committed uint64, err error) {
 	if err := plan.ValidKeeper(keeper); err != nil {
-		return 0, &Error{Reason: BadTicket, Message: err.Error()}
+		return 0, &fault.Error{Reason: fault.BadTicket, Message: err.Error()}
 	}
 	return r.ask(ctx, plan.Commit{Keeper: keeper, Step: step})
 }
@@ -360,7 +311,7 @@ func (r *Run) Commit(ctx context.Context, keeper string, step uint64) (committed
 func (r *Run) Sent(ctx context.Context, step uint64, of func(job string) bool) (sent uint64) {
 	const look = 10 * time.Millisecond
 	for began := time.Now(); ; {
-		sent = max(r.follower.sent(of), r.office.demanded().sent(of))
+		sent = max(r.follower.sent(of), r.office.demanded().Sent(of))
 		if sent >= step || !r.office.accompanied() || time.Since(began) >= reportTime || pause(ctx, look) != nil {
 			return sent
 		}
@@ -370,7 +321,7 @@ func (r *Run) Sent(ctx context.Context, step uint64, of func(job string) bool) (
 // Leave records that a keeper keeps no checkpoints any more: it no longer counts. Idempotent.
 func (r *Run) Leave(ctx context.Context, keeper string) (committed uint64, err error) {
 	if err := plan.ValidKeeper(keeper); err != nil {
-		return 0, &Error{Reason: BadTicket, Message: err.Error()}
+		return 0, &fault.Error{Reason: fault.BadTicket, Message: err.Error()}
 	}
 	return r.ask(ctx, plan.Leave{Keeper: keeper})
 }
@@ -410,7 +361,7 @@ func (r *Run) asks(ctx, limit context.Context, q question) (answer, error) {
 		}
 		a, err := r.office.ask(limit, q)
 		switch {
-		case limit.Err() == nil && errors.Is(err, ErrNoLeader):
+		case limit.Err() == nil && errors.Is(err, fault.ErrNoLeader):
 		case ctx.Err() != nil:
 			return answer{}, ctx.Err()
 		case limit.Err() != nil:

@@ -13,8 +13,11 @@ import (
 	"time"
 
 	"loaderd/loader"
+	"loaderd/loader/document"
+	"loaderd/loader/fault"
 	"loaderd/loader/internal/plantest"
 	"loaderd/loader/plan"
+	"loaderd/loader/state"
 	"loaderd/packonline"
 )
 
@@ -45,7 +48,7 @@ func TestEveryTokenArrivesOnce(t *testing.T) {
 				done := make(chan int)
 				for rank := range world {
 					go func() {
-						ranks[rank] = read(t, run, loader.Place{Rank: rank, World: world}, 0, 0)
+						ranks[rank] = read(t, run, state.Place{Rank: rank, World: world}, 0, 0)
 						done <- rank
 					}()
 				}
@@ -172,7 +175,7 @@ func TestRestartAnywhere(t *testing.T) {
 		if _, err := run.Seal(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		want := read(t, run, loader.Place{World: 1}, 0, 0)
+		want := read(t, run, state.Place{World: 1}, 0, 0)
 		for _, every := range []int{0, 1, 5} {
 			w := newWorld(c)
 			w.options.Checkpoint = every
@@ -188,9 +191,9 @@ func TestRestartAnywhere(t *testing.T) {
 					if _, err := run.Seal(t.Context()); err != nil {
 						t.Fatal(err)
 					}
-					got = append(got, read(t, run, loader.Place{World: 1}, uint64(len(got)), 0)...)
+					got = append(got, read(t, run, state.Place{World: 1}, uint64(len(got)), 0)...)
 				} else if run.Info().Planned > uint64(len(got)) {
-					got = append(got, read(t, run, loader.Place{World: 1}, uint64(len(got)), 1)...)
+					got = append(got, read(t, run, state.Place{World: 1}, uint64(len(got)), 1)...)
 				}
 				if err := stop(); err != nil {
 					t.Fatalf("after document %d: %v", i+1, err)
@@ -214,15 +217,15 @@ func TestRefusals(t *testing.T) {
 	run, stop := w.start(t)
 	for _, c := range []struct {
 		name  string
-		place loader.Place
+		place state.Place
 		step  uint64
-		want  loader.Reason
+		want  fault.Reason
 	}{
-		{"rank not below world", loader.Place{Rank: 2, World: 2}, 0, loader.BadTicket},
-		{"negative rank", loader.Place{Rank: -1, World: 2}, 0, loader.BadTicket},
-		{"no world", loader.Place{}, 0, loader.BadTicket},
-		{"world does not divide", loader.Place{World: 3}, 0, loader.WorldMismatch},
-		{"far future", loader.Place{World: 1}, 1 << 40, loader.StepNotPlanned},
+		{"rank not below world", state.Place{Rank: 2, World: 2}, 0, fault.BadTicket},
+		{"negative rank", state.Place{Rank: -1, World: 2}, 0, fault.BadTicket},
+		{"no world", state.Place{}, 0, fault.BadTicket},
+		{"world does not divide", state.Place{World: 3}, 0, fault.WorldMismatch},
+		{"far future", state.Place{World: 1}, 1 << 40, fault.StepNotPlanned},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if _, err := run.Join(c.place, c.step); reason(err) != c.want {
@@ -230,10 +233,10 @@ func TestRefusals(t *testing.T) {
 			}
 		})
 	}
-	if _, err := run.Commit(t.Context(), plan.DefaultKeeper, 1000); reason(err) != loader.BadTicket {
+	if _, err := run.Commit(t.Context(), plan.DefaultKeeper, 1000); reason(err) != fault.BadTicket {
 		t.Fatalf("Commit = %v", err)
 	}
-	read(t, run, loader.Place{World: 1}, 0, 3)
+	read(t, run, state.Place{World: 1}, 0, 3)
 	for _, c := range []struct{ step, want uint64 }{{2, 2}, {1, 2}, {3, 3}, {3, 3}} {
 		if _, err := run.Commit(t.Context(), plan.DefaultKeeper, c.step); err != nil || run.Info().Committed != c.want {
 			t.Fatalf("Commit(%d): %v, committed is %d", c.step, err, run.Info().Committed)
@@ -254,7 +257,7 @@ func TestAnotherConfigurationIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.config.Seed++
-	if _, err := w.open(t); reason(err) != loader.PlanMismatch || !strings.Contains(err.Error(), "seed: 7 -> 8") {
+	if _, err := w.open(t); reason(err) != fault.PlanMismatch || !strings.Contains(err.Error(), "seed: 7 -> 8") {
 		t.Fatalf("Open = %v", err)
 	}
 }
@@ -264,7 +267,7 @@ func TestReplayFindsAChangedDocument(t *testing.T) {
 	w := newWorld(config("concat"))
 	w.docs.lengths(slices.Repeat([]int{10}, 60)...)
 	run, stop := w.start(t)
-	read(t, run, loader.Place{World: 1}, 0, 4)
+	read(t, run, state.Place{World: 1}, 0, 4)
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -275,7 +278,7 @@ func TestReplayFindsAChangedDocument(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = run.Serve(t.Context())
-	if reason(err) != loader.PlanMismatch || !strings.Contains(err.Error(), "step 0") || !strings.Contains(err.Error(), "planned:") {
+	if reason(err) != fault.PlanMismatch || !strings.Contains(err.Error(), "step 0") || !strings.Contains(err.Error(), "planned:") {
 		t.Fatalf("Serve = %v", err)
 	}
 }
@@ -301,7 +304,7 @@ func TestDeposedPlannerStops(t *testing.T) {
 			defer cancel()
 			_, sealErr := run.Seal(ctx)
 			o := outcome{read: sealErr}
-			if r, err := run.Join(loader.Place{World: 1}, 0); err == nil && sealErr == nil {
+			if r, err := run.Join(state.Place{World: 1}, 0); err == nil && sealErr == nil {
 				for o.read == nil {
 					if _, o.read = r.Next(ctx); o.read == nil {
 						o.steps++
@@ -320,7 +323,7 @@ func TestDeposedPlannerStops(t *testing.T) {
 	if !isEOF(a.read) || a.steps != 100 || a.serve != nil {
 		t.Errorf("the leader: %+v", a)
 	}
-	if reason(b.read) != loader.NotLeading || reason(b.serve) != loader.NotLeading {
+	if reason(b.read) != fault.NotLeading || reason(b.serve) != fault.NotLeading {
 		t.Errorf("the other: %+v", b)
 	}
 }
@@ -333,7 +336,7 @@ func TestSmallCacheFetchesAgain(t *testing.T) {
 	if _, err := run.Seal(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	for _, b := range read(t, run, loader.Place{World: 1}, 0, 0) {
+	for _, b := range read(t, run, state.Place{World: 1}, 0, 0) {
 		checkPieces(t, b)
 	}
 	if w.docs.fetched == 0 {
@@ -349,19 +352,19 @@ func TestJoinBehindTheEnd(t *testing.T) {
 	if _, err := run.Seal(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	n := uint64(len(read(t, run, loader.Place{World: 1}, 0, 0)))
-	if rest := read(t, run, loader.Place{World: 1}, n, 0); len(rest) != 0 {
+	n := uint64(len(read(t, run, state.Place{World: 1}, 0, 0)))
+	if rest := read(t, run, state.Place{World: 1}, n, 0); len(rest) != 0 {
 		t.Errorf("%d steps behind the end", len(rest))
 	}
-	if _, err := run.Join(loader.Place{World: 1}, n+1); reason(err) != loader.StepNotPlanned {
+	if _, err := run.Join(state.Place{World: 1}, n+1); reason(err) != fault.StepNotPlanned {
 		t.Errorf("Join at step %d of %d: %v", n+1, n, err)
 	}
 }
 
 func TestSkippedAndDuplicateDocuments(t *testing.T) {
 	w := newWorld(config("concat"))
-	doc := func(id uint64, skip plan.Skip) loader.Document {
-		d := loader.Document{ID: id, Skip: skip}
+	doc := func(id uint64, skip plan.Skip) document.Document {
+		d := document.Document{ID: id, Skip: skip}
 		if skip == "" {
 			d.Tokens = documentTokens(1, 4)
 		}
@@ -373,7 +376,7 @@ func TestSkippedAndDuplicateDocuments(t *testing.T) {
 	if _, err := run.Seal(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	read(t, run, loader.Place{World: 1}, 0, 0)
+	read(t, run, state.Place{World: 1}, 0, 0)
 	eventually(t, func() bool { return run.Stats().Cursor == 12 })
 	s := run.Stats()
 	if s.Documents != 8 || s.Skipped.Of(plan.SkipDuplicate) != 2 || s.Skipped.Of(plan.SkipEmpty) != 1 || s.Skipped.Of(plan.SkipUndecodable) != 1 {

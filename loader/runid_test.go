@@ -8,6 +8,7 @@ import (
 
 	"loaderd/loader"
 	"loaderd/loader/plan"
+	"loaderd/loader/state"
 )
 
 // lived is a run that was read and sealed, with the id that it told.
@@ -17,7 +18,7 @@ func lived(t *testing.T, w *world) (batches []*loader.Batch, id string) {
 	if _, err := run.Seal(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	batches = read(t, run, loader.Place{World: 1}, 0, 0)
+	batches = read(t, run, state.Place{World: 1}, 0, 0)
 	info := run.Info()
 	if err := stop(); err != nil {
 		t.Fatal(err)

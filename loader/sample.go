@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 
+	"loaderd/loader/document"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
 	"loaderd/shuffle"
@@ -66,7 +67,7 @@ const (
 
 // grow draws more documents until there are so many, or those that came have so many tokens. It reads one run after the other and rests behind each: the server
 // holds few blocks.
-func (s *sample) grow(ctx context.Context, docs Documents, walk *mixture.Walk, size int, tokens int64, rest func(context.Context) error) error {
+func (s *sample) grow(ctx context.Context, docs document.Documents, walk *mixture.Walk, size int, tokens int64, rest func(context.Context) error) error {
 	documents, share, read := min(max((size-len(s.drawn))/growsRuns, 1), runDocuments), tokens/growsRuns, int64(0)
 	for read < tokens && len(s.drawn) < size && len(s.places) < int(s.to-s.from) {
 		n := min(documents, firstRun)
@@ -122,12 +123,12 @@ func (s *sample) draw(walk *mixture.Walk, n int) map[uint64]uint64 {
 }
 
 // read reads the run that was drawn last, as far as it can be read now.
-func (s *sample) read(ctx context.Context, docs Documents, places map[uint64]uint64) (out []drawn, err error) {
+func (s *sample) read(ctx context.Context, docs document.Documents, places map[uint64]uint64) (out []drawn, err error) {
 	var mu sync.Mutex
-	err = docs.Again(ctx, slices.Sorted(maps.Keys(places)), func(d Document) {
+	err = docs.Again(ctx, slices.Sorted(maps.Keys(places)), func(d document.Document) {
 		mu.Lock()
 		defer mu.Unlock()
-		out = append(out, drawn{places[d.Sequence], s.runs, d.arrival().Lengths()})
+		out = append(out, drawn{places[d.Sequence], s.runs, d.Arrival().Lengths()})
 	})
 	slices.SortFunc(out, func(a, b drawn) int { return cmp.Compare(a.place, b.place) })
 	return out, err

@@ -8,21 +8,22 @@ import (
 	"testing"
 
 	"loaderd/internal/testscale"
+	"loaderd/loader/document"
 	"loaderd/loader/mixture"
 )
 
 // shelved are documents of some lengths, the first one under sequence 1. They note what is read together.
 type shelved struct {
-	Documents
+	document.Documents
 	lengths []int
 	asked   [][]uint64
 	rests   int
 }
 
-func (s *shelved) Again(_ context.Context, sequences []uint64, f func(Document)) error {
+func (s *shelved) Again(_ context.Context, sequences []uint64, f func(document.Document)) error {
 	s.asked = append(s.asked, sequences)
 	for _, x := range sequences {
-		f(Document{Sequence: x, Content: Content{Tokens: make([]int32, s.lengths[x-1])}})
+		f(document.Document{Sequence: x, Content: document.Content{Tokens: make([]int32, s.lengths[x-1])}})
 	}
 	return nil
 }

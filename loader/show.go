@@ -5,61 +5,23 @@ import (
 	"fmt"
 	"slices"
 
+	"loaderd/loader/document"
+	"loaderd/loader/fault"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
-	"loaderd/packonline"
+	"loaderd/loader/state"
 )
 
-// Shown is a document as it stands in its stream, for people: one that is not used too.
-type Shown struct {
-	Info DocumentInfo
-	Document
-	Problem string // of an undecodable one: the reason's name and a sentence
-	// IDs are the producers' ids of the documents of a message with several, by their index; empty for none.
-	IDs []string
-}
-
-// Inner is one of the documents of a message with several.
-type Inner struct {
-	Index  int32    // from 0
-	Start  int32    // its first token among those of the message
-	ID     string   // producer's id, empty for none
-	Weight *float32 // as Content.Weight
-}
-
-// Inner returns the document that a token is of; false for a message that is one document, and for one without that token.
-func (s Shown) Inner(token int32) (Inner, bool) {
-	if s.Docs == nil || int(token) >= s.Len() {
-		return Inner{}, false
-	}
-	i, start := s.doc(token)
-	in := Inner{Index: int32(i), Start: start, Weight: s.Docs[i].Weight}
-	if i < len(s.IDs) {
-		in.ID = s.IDs[i]
-	}
-	return in, true
-}
-
-// LossTokens returns how many of tokens [start, end) have a loss; false where the document has not so many tokens.
-func (s Shown) LossTokens(start, end int32) (int32, bool) {
-	if int(end) > s.Len() {
-		return 0, false
-	}
-	n := end - start
-	s.Loss.Masked(packonline.Piece{Start: start, Length: n}, func(from, to int32) { n -= to - from })
-	return n, true
-}
-
 // Show returns one document, as the plan names it. Of those that are not used Skip says why, as far as the document itself tells.
-func (r *Run) Show(ctx context.Context, document uint64) (Shown, error) {
+func (r *Run) Show(ctx context.Context, document uint64) (document.View, error) {
 	return r.office.streams.Show(ctx, document)
 }
 
 // Show returns a document that the plan names, or may name.
-func (s *streams) Show(ctx context.Context, ref uint64) (Shown, error) {
+func (s *streams) Show(ctx context.Context, ref uint64) (document.View, error) {
 	x, sequence, err := s.of(ctx, ref)
 	if err != nil {
-		return Shown{}, err
+		return document.View{}, err
 	}
 	shown, err := x.Documents.Show(ctx, sequence)
 	if err != nil {
@@ -80,14 +42,14 @@ func (r *Run) Upcoming(ctx context.Context, source string, n int) ([]uint64, err
 	h, _ := r.plan.head()
 	all, err := r.office.streams.all(ctx, h)
 	if err != nil {
-		return nil, &Error{Reason: SourceDown, Message: "cannot open the document streams", Err: err, Do: "try again"}
+		return nil, &fault.Error{Reason: fault.SourceDown, Message: "cannot open the document streams", Err: err, Do: "try again"}
 	}
 	if len(stats.Sources) == 0 {
-		return nil, &Error{Reason: NotLeading, Message: "no daemon that plans the run has told how far its sources are read", Do: "ask again"}
+		return nil, &fault.Error{Reason: fault.NotLeading, Message: "no daemon that plans the run has told how far its sources are read", Do: "ask again"}
 	}
 	infos := r.office.streams.infos()
 	if source != "" && !slices.ContainsFunc(infos, func(x plan.SourceInfo) bool { return x.Name == source }) {
-		return nil, &Error{Reason: BadTicket, Message: fmt.Sprintf("the run has no source %q", source), Do: "info names its sources"}
+		return nil, &fault.Error{Reason: fault.BadTicket, Message: fmt.Sprintf("the run has no source %q", source), Do: "info names its sources"}
 	}
 	var refs []uint64
 	for i, x := range infos {
@@ -111,7 +73,7 @@ func (r *Run) Upcoming(ctx context.Context, source string, n int) ([]uint64, err
 
 // follows returns the sequences of the next documents of a source, n at most, in the order in which the run takes them. stored is the last one that its
 // stream holds.
-func follows(seed uint64, info plan.SourceInfo, s SourceStats, stored uint64, n int) (sequences []uint64) {
+func follows(seed uint64, info plan.SourceInfo, s state.SourceStats, stored uint64, n int) (sequences []uint64) {
 	begin := mixture.Begin{First: info.Start, Last: info.Last, Sealed: info.Sealed}
 	last := stored
 	if s.Sealed {

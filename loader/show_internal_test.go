@@ -7,6 +7,7 @@ import (
 
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
+	"loaderd/loader/state"
 )
 
 // At every place of a source, what is said to follow is what the mixture takes, over the ends of epochs too.
@@ -36,7 +37,7 @@ func TestWhatFollowsIsWhatIsTaken(t *testing.T) {
 								t.Fatal(err)
 							}
 						}
-						said = append(said, follows(seed, info, SourceStats{Status: m.Status()[0]}, 13, 5))
+						said = append(said, follows(seed, info, state.SourceStats{Status: m.Status()[0]}, 13, 5))
 						_, sequence, ok := m.Next()
 						if !ok {
 							break

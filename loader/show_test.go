@@ -6,9 +6,10 @@ import (
 	"slices"
 	"testing"
 
-	"loaderd/loader"
+	"loaderd/loader/fault"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
+	"loaderd/loader/state"
 )
 
 // What comes next of the one stream begins behind what is planned and ends with what is stored, or with the seal.
@@ -16,7 +17,7 @@ func TestUpcomingOfOneStream(t *testing.T) {
 	w := newWorld(config("bfd"))
 	w.docs.lengths(someLengths(1, 200)...)
 	run, stop := w.start(t)
-	read(t, run, loader.Place{World: 1}, 0, 2)
+	read(t, run, state.Place{World: 1}, 0, 2)
 	next := run.Stats().Cursor + 1
 	if got, err := run.Upcoming(t.Context(), "", 3); err != nil || len(got) != 3 || got[0] < next {
 		t.Errorf("%v follow document %d, %v", got, next-1, err)
@@ -28,14 +29,14 @@ func TestUpcomingOfOneStream(t *testing.T) {
 	if shown.Info.Path != "doc/7" || !slices.Equal(shown.Tokens, w.docs.docs[6].Tokens) || len(shown.Tokens) == 0 {
 		t.Errorf("document 7 is shown as %+v", shown)
 	}
-	var refused *loader.Error
-	if _, err := run.Upcoming(t.Context(), "web", 1); !errors.As(err, &refused) || refused.Reason != loader.BadTicket {
+	var refused *fault.Error
+	if _, err := run.Upcoming(t.Context(), "web", 1); !errors.As(err, &refused) || refused.Reason != fault.BadTicket {
 		t.Errorf("a source of a run without sources: %v", err)
 	}
 	_, err = run.Seal(t.Context())
 	must(t, err)
 	w.docs.lengths(3, 3, 3) // which the run does not read
-	read(t, run, loader.Place{World: 1}, 0, 0)
+	read(t, run, state.Place{World: 1}, 0, 0)
 	if got, err := run.Upcoming(t.Context(), "", 3); err != nil || len(got) != 0 {
 		t.Errorf("%v follow the end, %v", got, err)
 	}
@@ -52,7 +53,7 @@ func TestUpcomingOfSources(t *testing.T) {
 	fill(s)
 	s["math"].sealed = true
 	run, stop := w.start(t)
-	read(t, run, loader.Place{World: 1}, 0, 1)
+	read(t, run, state.Place{World: 1}, 0, 1)
 	var all, of []uint64
 	eventually(t, func() bool { // the planner comes to rest
 		before := run.Stats().Sources
@@ -85,8 +86,8 @@ func TestUpcomingOfSources(t *testing.T) {
 			t.Errorf("document %d of web, taken %t: it is skipped as %q", sequence, taken, shown.Skip)
 		}
 	}
-	var refused *loader.Error
-	if _, err := run.Upcoming(t.Context(), "books", 1); !errors.As(err, &refused) || refused.Reason != loader.BadTicket {
+	var refused *fault.Error
+	if _, err := run.Upcoming(t.Context(), "books", 1); !errors.As(err, &refused) || refused.Reason != fault.BadTicket {
 		t.Errorf("a source that the run has not: %v", err)
 	}
 	must(t, stop())

@@ -8,8 +8,10 @@ import (
 	"sync"
 	"testing"
 
-	"loaderd/loader"
+	"loaderd/loader/backend"
+	"loaderd/loader/document"
 	"loaderd/loader/plan"
+	"loaderd/loader/state"
 	"loaderd/packonline/related"
 )
 
@@ -41,9 +43,9 @@ func TestWarnsOfSilentDocuments(t *testing.T) {
 			c.Packing.Pool, c.Packing.Splice.Retriever = 20, retriever
 			w := newWorld(c)
 			var log kept
-			w.edges = func(e *loader.Edges) { e.Log = slog.New(slog.NewTextHandler(&log, nil)) }
+			w.edges = func(e *backend.Backends) { e.Log = slog.New(slog.NewTextHandler(&log, nil)) }
 			for i, n := range someLengths(3, 400) {
-				d := loader.Document{Content: loader.Content{Tokens: documentTokens(uint64(i+1), n)}, PackingHints: plan.PackingHints{Hint: &related.Hint{}}}
+				d := document.Document{Content: document.Content{Tokens: documentTokens(uint64(i+1), n)}, PackingHints: plan.PackingHints{Hint: &related.Hint{}}}
 				if says && i == 10 {
 					d.Hint = hintOf(1)
 				}
@@ -52,7 +54,7 @@ func TestWarnsOfSilentDocuments(t *testing.T) {
 			var counted map[string]int64
 			for start := range 2 {
 				run, stop := w.start(t)
-				read(t, run, loader.Place{World: 1}, 0, 12) // of more than a pool of documents
+				read(t, run, state.Place{World: 1}, 0, 12) // of more than a pool of documents
 				packing := func() map[string]int64 { return run.Stats().Packing }
 				eventually(t, func() bool {
 					planned := run.Stats().Planned == 16 && len(packing()) > 0 && (counted == nil || maps.Equal(packing(), counted))

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strconv"
 	"time"
+
+	"loaderd/loader/fault"
 )
 
 // silentLooks is how often within Options.Silent silent readers are looked for.
@@ -38,8 +40,8 @@ func (f *follower) lookForSilent(now time.Time) {
 		}
 	}
 	for _, r := range silent {
-		r.gone = &Error{Reason: SilentReader, Message: fmt.Sprintf("rank %d of %d of job %s has not asked for step %d for %s, and others wait for who is behind",
-			r.place.Rank, r.place.World, r.place.job(), r.next, now.Sub(r.idle).Round(time.Millisecond)),
+		r.gone = &fault.Error{Reason: fault.SilentReader, Message: fmt.Sprintf("rank %d of %d of job %s has not asked for step %d for %s, and others wait for who is behind",
+			r.place.Rank, r.place.World, r.place.JobName(), r.next, now.Sub(r.idle).Round(time.Millisecond)),
 			Do:    "ask again for the same step; commit what must be kept meanwhile; serve.silent_reader says how long a reader may pause",
 			Facts: map[string]string{"step": strconv.FormatUint(r.next, 10)}}
 		f.remove(r)

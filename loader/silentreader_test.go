@@ -5,8 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"loaderd/loader"
+	"loaderd/loader/fault"
 	"loaderd/loader/plan"
+	"loaderd/loader/state"
 )
 
 // A rank that joins and never reads holds the others of its job back, and what is released, for Options.Silent and no longer. One that waits for a
@@ -18,12 +19,12 @@ func TestARankThatNeverReads(t *testing.T) {
 		w.docs.lengths(slices.Repeat([]int{16}, 400)...)
 		run, _ := w.start(t)
 		began := time.Now()
-		reads, err := run.Join(loader.Place{Rank: 0, World: 2}, 0)
+		reads, err := run.Join(state.Place{Rank: 0, World: 2}, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer reads.Close()
-		never, err := run.Join(loader.Place{Rank: 1, World: 2}, 0)
+		never, err := run.Join(state.Place{Rank: 1, World: 2}, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -33,7 +34,7 @@ func TestARankThatNeverReads(t *testing.T) {
 			switch _, err := reads.Next(t.Context()); {
 			case err == nil:
 				steps++
-			case reason(err) == loader.RankBehind:
+			case reason(err) == fault.RankBehind:
 				behind++
 			default:
 				t.Fatal(err)
@@ -43,11 +44,11 @@ func TestARankThatNeverReads(t *testing.T) {
 			t.Errorf("the other rank was held back %d times in %v", behind, took)
 		}
 		for range 2 {
-			if _, err := never.Next(t.Context()); reason(err) != loader.SilentReader {
+			if _, err := never.Next(t.Context()); reason(err) != fault.SilentReader {
 				t.Errorf("Next of the silent reader = %v", err)
 			}
 		}
-		if err := <-never.Dropped(); reason(err) != loader.SilentReader {
+		if err := <-never.Dropped(); reason(err) != fault.SilentReader {
 			t.Errorf("it is dropped with %v", err)
 		}
 		if len(reads.Dropped()) > 0 || len(run.Stats().Readers) != 1 {
@@ -62,7 +63,7 @@ func TestARankThatNeverReads(t *testing.T) {
 		w := newWorld(config("concat"))
 		w.options.Stall, w.options.Silent = time.Hour, time.Minute
 		run, _ := w.start(t)
-		r, err := run.Join(loader.Place{World: 1}, 0)
+		r, err := run.Join(state.Place{World: 1}, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -77,7 +78,7 @@ func TestARankThatNeverReads(t *testing.T) {
 		w.options.Silent = time.Minute
 		w.docs.lengths(slices.Repeat([]int{16}, 200)...)
 		run, _ := w.start(t)
-		r, err := run.Join(loader.Place{World: 1}, 0)
+		r, err := run.Join(state.Place{World: 1}, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -94,7 +95,7 @@ func TestARankThatNeverReads(t *testing.T) {
 		w.options.Stall = 10 * time.Second
 		w.docs.lengths(slices.Repeat([]int{16}, 40)...)
 		run, _ := w.start(t)
-		r, err := run.Join(loader.Place{World: 1}, 0)
+		r, err := run.Join(state.Place{World: 1}, 0)
 		if err != nil {
 			t.Fatal(err)
 		}

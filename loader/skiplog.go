@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"loaderd/loader/plan"
+	"loaderd/loader/state"
 )
 
 // The log reports skipped documents skipLogFirst after the first, when there may be thousands, and then less and less often.
@@ -51,7 +52,7 @@ func (s *skipLog) observe(source int, sequence uint64, count plan.Skips) {
 func (s *skipLog) replayed() { s.logged = s.count }
 
 // write logs the reasons whose counts have grown, when it is time to.
-func (s *skipLog) write(now time.Time, sources []SourceStats, log *slog.Logger) {
+func (s *skipLog) write(now time.Time, sources []state.SourceStats, log *slog.Logger) {
 	switch {
 	case s.count == s.logged:
 		return
@@ -67,7 +68,7 @@ func (s *skipLog) write(now time.Time, sources []SourceStats, log *slog.Logger) 
 }
 
 // flush logs the reasons whose counts have grown. Reasons that the configuration asks for are no warnings.
-func (s *skipLog) flush(sources []SourceStats, log *slog.Logger) {
+func (s *skipLog) flush(sources []state.SourceStats, log *slog.Logger) {
 	for why, n := range s.count.All() {
 		since := n - s.logged.Of(why)
 		if since == 0 {

@@ -7,7 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"loaderd/loader"
+	"loaderd/loader/backend"
+	"loaderd/loader/document"
 	"loaderd/loader/plan"
 )
 
@@ -17,10 +18,10 @@ func TestSkipLog_Duplicates(t *testing.T) {
 		c := config("concat")
 		c.Documents.Dedupe = 1000
 		w, log := newWorld(c), &lines{words: "documents skipped"}
-		w.edges = func(e *loader.Edges) { e.Log = slog.New(log) }
+		w.edges = func(e *backend.Backends) { e.Log = slog.New(log) }
 		pass := func(n int) {
 			for id := range n {
-				w.docs.publish(loader.Document{ID: uint64(id + 1), Content: loader.Content{Tokens: make([]int32, 3)}})
+				w.docs.publish(document.Document{ID: uint64(id + 1), Content: document.Content{Tokens: make([]int32, 3)}})
 			}
 		}
 		told := func(when string, want ...string) {
@@ -72,12 +73,12 @@ func TestSkipLog_Duplicates(t *testing.T) {
 func TestSkipLog_EndOfRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, log := newWorld(config("concat")), &lines{words: "documents skipped"}
-		w.edges = func(e *loader.Edges) { e.Log = slog.New(log) }
+		w.edges = func(e *backend.Backends) { e.Log = slog.New(log) }
 		run, stop := w.start(t)
 		for range 20 {
-			w.docs.publish(loader.Document{Skip: plan.SkipMasked})
+			w.docs.publish(document.Document{Skip: plan.SkipMasked})
 		}
-		w.docs.publish(loader.Document{Skip: plan.SkipEmpty})
+		w.docs.publish(document.Document{Skip: plan.SkipEmpty})
 		if _, err := run.Seal(t.Context()); err != nil {
 			t.Fatal(err)
 		}

@@ -7,7 +7,9 @@ import (
 	"slices"
 	"strings"
 
+	"loaderd/loader/document"
 	"loaderd/loader/mixture"
+	"loaderd/loader/state"
 )
 
 const (
@@ -21,12 +23,12 @@ const (
 
 // sourcePage is a part of what a leader reports of its sources, in a word of its own.
 type sourcePage struct {
-	Round   uint64                  `json:"round"` // of the report
-	Page    int                     `json:"page"`
-	Figures []SourceStats           `json:"figures,omitempty"` // report.PlanStats.Sources
-	Status  map[string]SourceStatus `json:"status,omitempty"`  // report.Sources
-	Streams []StreamFill            `json:"streams,omitempty"` // report.Streams
-	Open    []string                `json:"open,omitempty"`    // report.Length.Open
+	Round   uint64                           `json:"round"` // of the report
+	Page    int                              `json:"page"`
+	Figures []state.SourceStats              `json:"figures,omitempty"` // report.PlanStats.Sources
+	Status  map[string]document.SourceStatus `json:"status,omitempty"`  // report.Sources
+	Streams []state.StreamFill               `json:"streams,omitempty"` // report.Streams
+	Open    []string                         `json:"open,omitempty"`    // report.Length.Open
 }
 
 // check refuses a page that no leader sends, in a word of so many bytes.
@@ -37,8 +39,8 @@ func (p *sourcePage) check(bytes int) error {
 	return nil
 }
 
-// split returns the report for a word. One that is longer than maxReportBytes has what it says of single sources in pages.
-func (r report) split(round uint64) (report, []sourcePage) {
+// splitReport returns the report for a word. One that is longer than maxReportBytes has what it says of single sources in pages.
+func splitReport(r state.Report, round uint64) (state.Report, []sourcePage) {
 	if encodedBytes(r) <= maxReportBytes {
 		return r, nil
 	}
@@ -57,10 +59,10 @@ func (r report) split(round uint64) (report, []sourcePage) {
 		p.Figures = append(p.Figures, x)
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Sources)) {
-		x := r.Sources[name].shortened()
-		p := page(map[string]SourceStatus{name: x})
+		x := shortened(r.Sources[name])
+		p := page(map[string]document.SourceStatus{name: x})
 		if p.Status == nil {
-			p.Status = map[string]SourceStatus{}
+			p.Status = map[string]document.SourceStatus{}
 		}
 		p.Status[name] = x
 	}
@@ -83,14 +85,14 @@ func (r report) split(round uint64) (report, []sourcePage) {
 		o.Error, r.Opening = shortText(o.Error), &o
 	}
 	if r.Source != nil {
-		s := r.Source.shortened()
+		s := shortened(*r.Source)
 		r.Source = &s
 	}
 	r.Round, r.Pages = round, len(pages)
 	return r, pages
 }
 
-func (s SourceStatus) shortened() SourceStatus {
+func shortened(s document.SourceStatus) document.SourceStatus {
 	s.DownReason = shortText(s.DownReason)
 	return s
 }
@@ -119,11 +121,11 @@ func (r *reportPages) add(p *sourcePage) {
 }
 
 // join returns a report with its pages. While one is missing it has what the report before says of single sources.
-func (r *reportPages) join(x, before report) report {
+func (r *reportPages) join(x, before state.Report) state.Report {
 	if x.Pages == 0 {
 		return x
 	}
-	whole := sourcePage{Status: map[string]SourceStatus{}}
+	whole := sourcePage{Status: map[string]document.SourceStatus{}}
 	for i := range x.Pages {
 		p := r.pages[i]
 		if p == nil || r.round != x.Round {

@@ -3,7 +3,9 @@ package loader
 import (
 	"time"
 
+	"loaderd/loader/backend"
 	"loaderd/loader/plan"
+	"loaderd/loader/state"
 )
 
 const (
@@ -11,8 +13,6 @@ const (
 	spanRetention = 10 * time.Minute
 	// maxGoneSpans bounds the jobs without readers that a daemon remembers by name.
 	maxGoneSpans = 256
-	// unnamedJob stands for the jobs beyond such a bound. No job has this name, so no commit ends what it retains.
-	unnamedJob = ""
 )
 
 // span is which steps the readers of a job have been handed, whichever of its ranks they read as.
@@ -29,7 +29,7 @@ type spans struct {
 	after time.Duration // for which a job without readers retains documents
 }
 
-func newSpans(o Options) *spans {
+func newSpans(o backend.Options) *spans {
 	after := o.Silent
 	if after <= 0 {
 		after = spanRetention
@@ -62,7 +62,7 @@ func (s *spans) close(job string, keepers plan.Keepers, now time.Time) {
 	s.of[job].gone = now
 	gone, oldest := 0, ""
 	for name, x := range s.of {
-		if x.gone.IsZero() || name == unnamedJob {
+		if x.gone.IsZero() || name == state.UnnamedJob {
 			continue
 		}
 		if gone++; oldest == "" || x.gone.Before(s.of[oldest].gone) {
@@ -77,10 +77,10 @@ func (s *spans) close(job string, keepers plan.Keepers, now time.Time) {
 	if _, committed := keepers[oldest]; committed || !s.retains(x, now) {
 		return
 	}
-	rest := s.of[unnamedJob]
+	rest := s.of[state.UnnamedJob]
 	if rest == nil || !s.retains(rest, now) {
 		rest = &span{from: x.from}
-		s.of[unnamedJob] = rest
+		s.of[state.UnnamedJob] = rest
 	}
 	if rest.from = min(rest.from, x.from); x.gone.After(rest.gone) {
 		rest.gone = x.gone
@@ -100,10 +100,10 @@ func (s *spans) retains(x *span, now time.Time) bool {
 }
 
 // addTo returns the jobs of a demand with what each retains now, and with those that retain documents without readers.
-func (s *spans) addTo(jobs map[string]jobDemand, now time.Time) map[string]jobDemand {
-	out := make(map[string]jobDemand, len(jobs))
+func (s *spans) addTo(jobs map[string]state.JobDemand, now time.Time) map[string]state.JobDemand {
+	out := make(map[string]state.JobDemand, len(jobs))
 	for job, x := range jobs {
-		if x.reads() {
+		if x.Reads() {
 			out[job] = x
 		}
 	}

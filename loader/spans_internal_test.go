@@ -7,7 +7,9 @@ import (
 
 	"pgregory.net/rapid"
 
+	"loaderd/loader/backend"
 	"loaderd/loader/plan"
+	"loaderd/loader/state"
 )
 
 // Whatever jobs begin to read and end, no more of them are remembered than the bound, and what a job retains that has not committed stays retained for its
@@ -15,7 +17,7 @@ import (
 func TestSpans_BoundedAndRetained(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const after = time.Hour
-		s := newSpans(Options{Silent: after})
+		s := newSpans(backend.Options{Silent: after})
 		now := time.Unix(0, 0)
 		keepers := plan.Keepers{"job 1": 3}
 		type life struct {
@@ -35,25 +37,25 @@ func TestSpans_BoundedAndRetained(t *testing.T) {
 			t.Fatalf("%d jobs are remembered", len(s.of))
 		}
 		at := now.Add(time.Duration(rapid.IntRange(0, 3600).Draw(t, "later")) * time.Second)
-		want := uint64(everyStep)
+		want := uint64(state.EveryStep)
 		for job, x := range lives {
 			if _, committed := keepers[job]; !committed && at.Sub(x.gone) < after {
 				want = min(want, x.from)
 			}
 		}
-		if _, have := (demand{Jobs: s.addTo(nil, at)}).retained(keepers); have > want {
+		if _, have := (state.Demand{Jobs: s.addTo(nil, at)}).Retained(keepers); have > want {
 			t.Fatalf("documents are retained from step %d on, want %d", have, want)
 		}
-		if _, have := (demand{Jobs: s.addTo(nil, now.Add(after))}).retained(keepers); have != everyStep {
+		if _, have := (state.Demand{Jobs: s.addTo(nil, now.Add(after))}).Retained(keepers); have != state.EveryStep {
 			t.Fatalf("documents are retained from step %d on after %s", have, after)
 		}
 	})
 }
 
 func TestSpans_JobThatReadsOnRetainsFromItsFirstStep(t *testing.T) {
-	s, now := newSpans(Options{}), time.Unix(0, 0)
+	s, now := newSpans(backend.Options{}), time.Unix(0, 0)
 	retains := func() uint64 {
-		_, step := demand{Jobs: s.addTo(nil, now)}.retained(nil)
+		_, step := state.Demand{Jobs: s.addTo(nil, now)}.Retained(nil)
 		return step
 	}
 	s.open("a", 7, 7, now)
@@ -71,7 +73,7 @@ func TestSpans_JobThatReadsOnRetainsFromItsFirstStep(t *testing.T) {
 		t.Errorf("retained from %d on, shortly before its time", got)
 	}
 	now = now.Add(1)
-	if got := retains(); got != everyStep || s.sent("a") != 20 {
+	if got := retains(); got != state.EveryStep || s.sent("a") != 20 {
 		t.Errorf("retained from %d on, sent %d", got, s.sent("a"))
 	}
 	s.open("a", 15, 15, now)

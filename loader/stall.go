@@ -10,18 +10,22 @@ import (
 	"time"
 
 	"loaderd/internal/quantity"
+	"loaderd/loader/backend"
 	"loaderd/loader/census"
+	"loaderd/loader/document"
+	"loaderd/loader/fault"
 	"loaderd/loader/plan"
 	"loaderd/loader/planner"
+	"loaderd/loader/state"
 )
 
 // dryFor is how long a stream must have had nothing new before it is called dry: one that trickles is not dry between its documents.
 const dryFor = 5 * time.Second
 
 // explain says why a step is not there yet, as its reader would be told; nil when it is, or when the run has ended.
-func (f *follower) explain(step uint64) *Error {
+func (f *follower) explain(step uint64) *fault.Error {
 	now := f.plan.now()
-	var e *Error
+	var e *fault.Error
 	switch {
 	case step < now.steps || now.ended:
 		return nil
@@ -33,14 +37,14 @@ func (f *follower) explain(step uint64) *Error {
 
 // cause returns why a step has not come. Every cause rests on evidence that its function names; without any it is
 // CauseUnknown.
-func (f *follower) cause(step uint64) *Error {
+func (f *follower) cause(step uint64) *fault.Error {
 	w := f.look(step)
 	e := w.cause()
 	e.Facts = w.factsOf(e)
 	return e
 }
 
-func (w *wait) cause() *Error {
+func (w *wait) cause() *fault.Error {
 	return first(w.storage, w.leaderless, w.storing, w.opening, w.replaying, w.missingRank, w.behind, w.idle, w.down, w.renewing, w.full, w.dry,
 		w.tokenizing, w.filling, w.disconnected, w.unknown)
 }
@@ -52,24 +56,12 @@ func (f *follower) look(step uint64) *wait {
 	if step >= w.report.Wanted+uint64(f.options.Ahead) {
 		w.brake = w.report.Slowest
 	}
-	w.source = w.report.reader()
+	w.source = w.report.Reader()
 	return w
 }
 
-// reads reports whether the leader reads the stream that the plan waits for. While it opens another source's stream,
-// Source is that of the one before.
-func (r *report) reads() bool { return r.Source != nil && r.Opening == nil }
-
-// reader returns the status of the reader that the plan waits for; zero without one.
-func (r *report) reader() SourceStatus {
-	if !r.reads() {
-		return SourceStatus{}
-	}
-	return *r.Source
-}
-
 // first returns the first cause that is one.
-func first(looks ...func() *Error) *Error {
+func first(looks ...func() *fault.Error) *fault.Error {
 	for _, look := range looks {
 		if e := look(); e != nil {
 			return e
@@ -79,12 +71,12 @@ func first(looks ...func() *Error) *Error {
 }
 
 // broken returns what keeps the run from planning any step; nil if nothing does.
-func (w *wait) broken() *Error {
+func (w *wait) broken() *fault.Error {
 	return first(w.storage, w.leaderless, w.storing, w.opening, w.replaying, w.down, w.renewing)
 }
 
 // missing returns what keeps the next step from being planned.
-func (w *wait) missing() *Error {
+func (w *wait) missing() *fault.Error {
 	return first(w.missingRank, w.behind, w.idle, w.full, w.dry, w.tokenizing, w.filling, w.disconnected, w.unknown)
 }
 
@@ -94,20 +86,20 @@ type wait struct {
 	step    uint64
 	planned uint64 // steps that are
 	keepers plan.Keepers
-	report  report
-	source  SourceStatus
-	demand  demand      // of the readers of all daemons
-	ranks   census.View // of all daemons
-	brake   *ReaderStat // reader that holds the plan back
-	rates   Rates
+	report  state.Report
+	source  document.SourceStatus
+	demand  state.Demand      // of the readers of all daemons
+	ranks   census.View       // of all daemons
+	brake   *state.ReaderStat // reader that holds the plan back
+	rates   state.Rates
 	config  plan.Config
-	options Options
+	options backend.Options
 	supply  func(source string) (why, do string, ok bool)
 }
 
 // stalled returns the error of a cause: its sentence, as the verdict of the run has it, and what else is known.
-func stalled(reason Reason, sentence, detail, do string, facts map[string]string) *Error {
-	e := &Error{Reason: reason, Message: sentence, Do: do, Facts: facts, brief: sentence, detail: detail}
+func stalled(reason fault.Reason, sentence, detail, do string, facts map[string]string) *fault.Error {
+	e := &fault.Error{Reason: reason, Message: sentence, Do: do, Facts: facts, Brief: sentence, Detail: detail}
 	if detail != "" {
 		e.Message += ": " + detail
 	}
@@ -115,8 +107,8 @@ func stalled(reason Reason, sentence, detail, do string, facts map[string]string
 }
 
 // factsOf are the facts of a cause, and those of every wait. A full stream and a missing rank have their own alone: a status carries 16.
-func (w *wait) factsOf(e *Error) map[string]string {
-	if e.Reason == StreamFull || e.Reason == RankMissing {
+func (w *wait) factsOf(e *fault.Error) map[string]string {
+	if e.Reason == fault.StreamFull || e.Reason == fault.RankMissing {
 		return e.Facts
 	}
 	facts := w.facts()
@@ -147,7 +139,7 @@ func (w *wait) facts() map[string]string {
 const asks = "wait and ask again"
 
 // storage: the server inside the leader's daemon has reported a failed write, see StorageFailure.
-func (w *wait) storage() *Error {
+func (w *wait) storage() *fault.Error {
 	c := w.report.Connection
 	if c == nil || c.Storage == nil {
 		return nil
@@ -162,24 +154,24 @@ func (w *wait) storage() *Error {
 	detail := fmt.Sprintf("the NATS server inside the daemon cannot write to %s%s: %s", s.Path, free, s.Error)
 	waited := quantity.Time(time.Since(c.Since))
 	if s.Full {
-		return stalled(StorageFull, "Waiting for space on the disk, "+waited, detail,
+		return stalled(fault.StorageFull, "Waiting for space on the disk, "+waited, detail,
 			"make room on that disk, then restart the daemon", facts)
 	}
-	return stalled(StorageDown, "Waiting for the disk, "+waited, detail,
+	return stalled(fault.StorageDown, "Waiting for the disk, "+waited, detail,
 		"check that disk, then restart the daemon", facts)
 }
 
-// leaderless: no leader has reported for silentAfter, or none has ever.
-func (w *wait) leaderless() *Error {
+// leaderless: no leader has reported for heartbeatTimeout, or none has ever.
+func (w *wait) leaderless() *fault.Error {
 	r := &w.report
-	if !r.Elsewhere || r.Silent < silentAfter && (!r.Unheard || r.Source != nil) {
+	if !r.Elsewhere || r.Silent < state.HeartbeatTimeout && (!r.Unheard || r.Source != nil) {
 		return nil
 	}
 	detail := "no daemon that leads has reported yet"
-	if r.Silent >= silentAfter {
+	if r.Silent >= state.HeartbeatTimeout {
 		detail = "no daemon that leads has reported for " + r.Silent.Round(time.Millisecond).String()
 	}
-	return stalled(NotLeading, "Waiting for a daemon to plan the run, "+quantity.Time(r.Silent), w.connected(detail),
+	return stalled(fault.NotLeading, "Waiting for a daemon to plan the run, "+quantity.Time(r.Silent), w.connected(detail),
 		"wait: another daemon takes over within seconds; when none does, look at the daemons' logs and the JetStream servers", nil)
 }
 
@@ -195,32 +187,32 @@ func (w *wait) connected(detail string) string {
 func (w *wait) storeFor() time.Duration { return min(time.Second, w.options.Stall/2) }
 
 // storing: an append to the plan log is under way without an answer.
-func (w *wait) storing() *Error {
+func (w *wait) storing() *fault.Error {
 	if w.report.Storing <= w.storeFor() {
 		return nil
 	}
 	detail, do := "the append is not acknowledged", "check the JetStream server and its disk"
-	if i := slices.IndexFunc(w.report.Streams, func(f StreamFill) bool { return f.accountFull() }); i >= 0 {
+	if i := slices.IndexFunc(w.report.Streams, func(f state.StreamFill) bool { return f.AccountFull() }); i >= 0 {
 		f := w.report.Streams[i]
 		detail += fmt.Sprintf(", and the JetStream account of document stream %q is full (%s)", f.Name, f.Account)
-		do = f.raise()
+		do = f.Raise()
 	}
-	return stalled(PlanLogDown, "Waiting for JetStream to store the plan, "+quantity.Time(w.report.Storing), w.connected(detail), do, nil)
+	return stalled(fault.PlanLogDown, "Waiting for JetStream to store the plan, "+quantity.Time(w.report.Storing), w.connected(detail), do, nil)
 }
 
 // renewing: an append waits until the daemon is sure that its lease has not expired.
-func (w *wait) renewing() *Error {
+func (w *wait) renewing() *fault.Error {
 	if w.report.Renewing <= w.storeFor() {
 		return nil
 	}
-	return stalled(NotLeading, "Waiting for the daemon's lease, "+quantity.Time(w.report.Renewing),
+	return stalled(fault.NotLeading, "Waiting for the daemon's lease, "+quantity.Time(w.report.Renewing),
 		w.connected("the lease is not renewed, and no step is stored without it"),
 		"wait: the daemon renews it, or another one takes over; when neither happens, look at the JetStream servers",
 		nil)
 }
 
 // opening: the last attempt to open the stream has failed, or the connection is down.
-func (w *wait) opening() *Error {
+func (w *wait) opening() *fault.Error {
 	r := &w.report
 	if r.Opening == nil {
 		return nil
@@ -232,52 +224,52 @@ func (w *wait) opening() *Error {
 	if detail == "" {
 		return nil
 	}
-	sentence := fmt.Sprintf("Waiting for %s to open, %s", r.Opening.stream(), quantity.Time(time.Since(r.Opening.Since)))
-	return stalled(SourceDown, sentence, detail, "check the NATS server; the daemon tries again by itself", nil)
+	sentence := fmt.Sprintf("Waiting for %s to open, %s", r.Opening.Stream(), quantity.Time(time.Since(r.Opening.Since)))
+	return stalled(fault.SourceDown, sentence, detail, "check the NATS server; the daemon tries again by itself", nil)
 }
 
 // replaying: the leader has not planned everything again that the plan log holds.
-func (w *wait) replaying() *Error {
-	if !w.report.Replays || !w.report.reads() || !w.source.DownSince.IsZero() {
+func (w *wait) replaying() *fault.Error {
+	if !w.report.Replays || !w.report.Reads() || !w.source.DownSince.IsZero() {
 		return nil
 	}
 	p := &w.report.PlanStats
 	sentence := fmt.Sprintf("Planning again after a restart: %s are planned", quantity.Things(int(p.Cursor.Last()), "document"))
 	if len(p.Sources) == 1 {
-		sentence = fmt.Sprintf("Planning again after a restart: at document %d of %d", max(p.Sources[0].Next, 1)-1, w.report.published())
+		sentence = fmt.Sprintf("Planning again after a restart: at document %d of %d", max(p.Sources[0].Next, 1)-1, w.report.Published())
 	}
 	detail := ""
 	if w.report.Idle >= flowFor {
 		detail = fmt.Sprintf("no document has been received or planned for %s; the connection to NATS is %s",
 			quantity.Time(w.report.Idle), w.report.Connection)
 	}
-	return stalled(Replaying, sentence, detail, asks, nil)
+	return stalled(fault.Replaying, sentence, detail, asks, nil)
 }
 
 // behind: the plan is as far ahead of a reader as it may be.
-func (w *wait) behind() *Error {
+func (w *wait) behind() *fault.Error {
 	b := w.brake
 	if b == nil || w.report.Replays {
 		return nil
 	}
 	steps := quantity.Things(int(w.step-min(w.step, b.Step)), "step")
-	return stalled(RankBehind, fmt.Sprintf("Waiting for %s of job %q, %s behind", b.name(), b.Job, steps),
+	return stalled(fault.RankBehind, fmt.Sprintf("Waiting for %s of job %q, %s behind", b.Name(), b.Job, steps),
 		fmt.Sprintf("it has asked for no step beyond %d, and %d steps are planned beyond that", b.Step, w.options.Ahead), "look at that rank; the plan goes on when it does",
 		map[string]string{"rank": strconv.Itoa(b.Rank), "world": strconv.Itoa(b.World), "rank_step": strconv.FormatUint(b.Step, 10)})
 }
 
 // down: the reader of the documents has reported an error since the last document.
-func (w *wait) down() *Error {
+func (w *wait) down() *fault.Error {
 	s := w.source
 	if s.DownSince.IsZero() {
 		return nil
 	}
-	return stalled(SourceDown, fmt.Sprintf("Waiting for NATS: %s is out of reach, %s", w.stream(), quantity.Time(time.Since(s.DownSince))), s.DownReason,
+	return stalled(fault.SourceDown, fmt.Sprintf("Waiting for NATS: %s is out of reach, %s", w.stream(), quantity.Time(time.Since(s.DownSince))), s.DownReason,
 		"check the NATS server; the daemon reconnects by itself", map[string]string{"down_since": s.DownSince.UTC().Format(time.RFC3339Nano)})
 }
 
 // dry: the stream is exhausted.
-func (w *wait) dry() *Error {
+func (w *wait) dry() *fault.Error {
 	if !w.exhausted() {
 		return nil
 	}
@@ -298,7 +290,7 @@ func (w *wait) dry() *Error {
 	}
 	if x := w.wanted(); x != nil {
 		facts["source"] = x.Name
-		if w.report.several() {
+		if w.report.Several() {
 			sentence += fmt.Sprintf(" of source %q", x.Name)
 		}
 		if x.Epochs.Another(x.Epoch + 1) {
@@ -317,7 +309,7 @@ func (w *wait) dry() *Error {
 			}
 		}
 	}
-	return stalled(SourceDry, sentence+", "+quantity.Time(time.Since(s.DrySince)), detail, do, facts)
+	return stalled(fault.SourceDry, sentence+", "+quantity.Time(time.Since(s.DrySince)), detail, do, facts)
 }
 
 // exhausted reports whether the last document of the stream is planned, none has been stored for dryFor or since the
@@ -335,7 +327,7 @@ func (w *wait) sealed() bool {
 }
 
 // wanted returns the source that comes next; nil while the leader has not told of it.
-func (w *wait) wanted() *SourceStats {
+func (w *wait) wanted() *state.SourceStats {
 	p := &w.report.PlanStats
 	if p.Wants >= len(p.Sources) {
 		return nil
@@ -343,19 +335,16 @@ func (w *wait) wanted() *SourceStats {
 	return &p.Sources[p.Wants]
 }
 
-// several reports whether the run has more than one source: then the one that is waited for is named.
-func (r *report) several() bool { return len(r.PlanStats.Sources) > 1 }
-
 // stream names the document stream that the plan waits for.
 func (w *wait) stream() string {
-	if x := w.wanted(); x != nil && w.report.several() {
+	if x := w.wanted(); x != nil && w.report.Several() {
 		return fmt.Sprintf("source %q", x.Name)
 	}
 	return "the document stream"
 }
 
 // idle: the planner reads no source before the mixture changes, or before one that rests has documents.
-func (w *wait) idle() *Error {
+func (w *wait) idle() *fault.Error {
 	p := &w.report.PlanStats
 	if !p.Idle {
 		return nil
@@ -371,10 +360,10 @@ func (w *wait) idle() *Error {
 		return e
 	}
 	if len(rest) > 0 {
-		return stalled(SourceDry, "Waiting for documents of any source", "sources without documents: "+strings.Join(quoted, ", "),
+		return stalled(fault.SourceDry, "Waiting for documents of any source", "sources without documents: "+strings.Join(quoted, ", "),
 			"publish more documents, or end the run with loaderd seal", map[string]string{"source": strings.Join(rest, ",")})
 	}
-	return stalled(SourceDry, "Waiting for a change of the mixture", "no source that has documents left has a weight",
+	return stalled(fault.SourceDry, "Waiting for a change of the mixture", "no source that has documents left has a weight",
 		"give one a weight with loaderd mix --set NAME=1", nil)
 }
 
@@ -382,14 +371,14 @@ func (w *wait) idle() *Error {
 func (w *wait) whenDry() string {
 	const publish = "publish more documents, or "
 	switch lacks := w.report.PlanStats.Lacks; {
-	case !w.report.several() && w.source.Last == 0:
+	case !w.report.Several() && w.source.Last == 0:
 		return "publish documents with loaderd publish"
 	case lacks.Drains && w.options.Linger > 0:
 		return fmt.Sprintf("%swait: what is there is packed when the stream has been quiet for %s (serve.linger)",
 			publish, w.options.Linger)
 	case lacks.Drains:
 		return publish + "pack what is there with loaderd drain"
-	case w.report.several():
+	case w.report.Several():
 		return publish + "end this source with loaderd seal " + w.wanted().Name
 	case !lacks.Early || lacks.There == 0:
 		return publish + "end the run with loaderd seal"
@@ -402,12 +391,12 @@ func (w *wait) whenDry() string {
 }
 
 // tokenizing: the planner waits for the tokens of documents that are fetched.
-func (w *wait) tokenizing() *Error {
+func (w *wait) tokenizing() *fault.Error {
 	s, r := w.source, &w.report.PlanStats
 	if !s.Tokenizing || s.Delivered >= s.Fetched || r.Cursor != r.CursorBefore {
 		return nil
 	}
-	return stalled(TokenizerBehind, fmt.Sprintf("Waiting for the tokenizer: %s behind", quantity.Things(int(s.Fetched-s.Delivered), "document")),
+	return stalled(fault.TokenizerBehind, fmt.Sprintf("Waiting for the tokenizer: %s behind", quantity.Things(int(s.Fetched-s.Delivered), "document")),
 		fmt.Sprintf("they are fetched (%s)", quantity.Bytes(s.Buffered)), "wait, or give the daemon more stream.workers", nil)
 }
 
@@ -415,9 +404,9 @@ func (w *wait) tokenizing() *Error {
 const flowFor = 10 * time.Second
 
 // filling: a document was fetched or planned within flowFor, or the stream was opened.
-func (w *wait) filling() *Error {
+func (w *wait) filling() *fault.Error {
 	f, lacks := w.facts(), w.report.PlanStats.Lacks
-	if !w.report.reads() || w.report.Idle >= flowFor {
+	if !w.report.Reads() || w.report.Idle >= flowFor {
 		return nil
 	}
 	sentence := w.nextStep()
@@ -428,7 +417,7 @@ func (w *wait) filling() *Error {
 			left = w.source.EpochLeft
 		}
 		stored := quantity.Things(int(left), "document")
-		return stalled(PoolFilling, fmt.Sprintf("%s: reading begins, %s stored", sentence, stored),
+		return stalled(fault.PoolFilling, fmt.Sprintf("%s: reading begins, %s stored", sentence, stored),
 			"none has been received yet", asks, nil)
 	case lacks.Early:
 		return w.firstStep()
@@ -444,22 +433,22 @@ func (w *wait) filling() *Error {
 	if skipped := w.skipped(); skipped != "" {
 		detail += "; " + skipped
 	}
-	return stalled(PoolFilling, sentence, detail, asks, nil)
+	return stalled(fault.PoolFilling, sentence, detail, asks, nil)
 }
 
 // disconnected: the leader's connection to the servers is down, and nothing else explains the wait.
-func (w *wait) disconnected() *Error {
+func (w *wait) disconnected() *fault.Error {
 	c := w.report.Connection
 	if c == nil || c.Up {
 		return nil
 	}
-	return stalled(SourceDown, "Waiting for NATS, "+quantity.Time(time.Since(c.Since)), c.Error,
+	return stalled(fault.SourceDown, "Waiting for NATS, "+quantity.Time(time.Since(c.Since)), c.Error,
 		"check the NATS server; the daemon reconnects by itself",
 		map[string]string{"down_since": c.Since.UTC().Format(time.RFC3339Nano)})
 }
 
 // unknown is the cause without evidence for any other. It lists what is known.
-func (w *wait) unknown() *Error {
+func (w *wait) unknown() *fault.Error {
 	r, s := &w.report, &w.source
 	connection := r.Connection.String()
 	facts := map[string]string{"connection": connection}
@@ -471,7 +460,7 @@ func (w *wait) unknown() *Error {
 		if r.Opening.Error != "" {
 			last = "the last attempt: " + r.Opening.Error
 		}
-		add("%s has been opening for %s, %s", r.Opening.stream(), quantity.Time(time.Since(r.Opening.Since)), last)
+		add("%s has been opening for %s, %s", r.Opening.Stream(), quantity.Time(time.Since(r.Opening.Since)), last)
 	case r.Source != nil:
 		add("%s ends at document %d, %d received, %d tokenized", w.stream(), s.Last, s.Fetched, s.Delivered)
 		add("the last one was received or planned %s ago", quantity.Time(r.Idle))
@@ -490,7 +479,7 @@ func (w *wait) unknown() *Error {
 		add("an append has taken %s", quantity.Time(r.Storing))
 	}
 	add("connection to NATS: %s", connection)
-	return stalled(CauseUnknown, fmt.Sprintf("Waiting for step %d: no cause found", w.step), strings.Join(known, "; "),
+	return stalled(fault.CauseUnknown, fmt.Sprintf("Waiting for step %d: no cause found", w.step), strings.Join(known, "; "),
 		"look at the log of the daemon that plans the run, and at that of the NATS server", facts)
 }
 
@@ -514,12 +503,12 @@ func queueNote(queues []planner.QueueStat) string {
 }
 
 // unanswered says why a request has had no answer within Options.Stall.
-func (f *follower) unanswered() *Error {
+func (f *follower) unanswered() *fault.Error {
 	w := f.look(f.plan.planned())
 	e := w.broken()
-	if e == nil || e.Reason == SourceDown && !w.report.Replays { // requests need no documents
+	if e == nil || e.Reason == fault.SourceDown && !w.report.Replays { // requests need no documents
 		e = w.unknown()
-		e.Message = fmt.Sprintf("the request has not been recorded within %s, no cause found: %s", f.options.Stall, e.detail)
+		e.Message = fmt.Sprintf("the request has not been recorded within %s, no cause found: %s", f.options.Stall, e.Detail)
 	}
 	e.Facts = w.factsOf(e)
 	return e

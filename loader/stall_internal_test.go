@@ -6,16 +6,20 @@ import (
 	"testing/synctest"
 	"time"
 
+	"loaderd/loader/backend"
+	"loaderd/loader/document"
+	"loaderd/loader/fault"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
 	"loaderd/loader/planner"
+	"loaderd/loader/state"
 )
 
 // unexplained is a wait in which nothing is wrong: 40 documents are stored and not received.
 func unexplained() *wait {
-	w := &wait{step: 7, planned: 7, options: Options{Stall: time.Minute, Ahead: 4}, config: plan.Config{}}
-	w.source = SourceStatus{Last: 100, Fetched: 60, Delivered: 60}
-	w.report = report{Source: &w.source, Reading: time.Hour, Idle: time.Minute, Connection: &Connection{Up: true}}
+	w := &wait{step: 7, planned: 7, options: backend.Options{Stall: time.Minute, Ahead: 4}, config: plan.Config{}}
+	w.source = document.SourceStatus{Last: 100, Fetched: 60, Delivered: 60}
+	w.report = state.Report{Source: &w.source, Reading: time.Hour, Idle: time.Minute, Connection: &backend.Connection{Up: true}}
 	w.report.PlanStats.Lacks = planner.Shortage{Needed: 10, There: 4}
 	return w
 }
@@ -24,142 +28,142 @@ func ago(d time.Duration) time.Time { return time.Now().Add(-d) }
 
 // Every cause needs its evidence. Without any, the cause is unknown and lists the facts.
 func TestWait_CauseRestsOnEvidence(t *testing.T) {
-	notOpen := func(w *wait) { w.report.Source, w.source = nil, SourceStatus{} }
+	notOpen := func(w *wait) { w.report.Source, w.source = nil, document.SourceStatus{} }
 	dry := func(w *wait) {
-		w.source = SourceStatus{Last: 60, Fetched: 60, Delivered: 60, DrySince: ago(time.Minute)}
+		w.source = document.SourceStatus{Last: 60, Fetched: 60, Delivered: 60, DrySince: ago(time.Minute)}
 	}
-	disconnect := func(w *wait) { w.report.Connection = &Connection{Since: ago(time.Minute), Error: "EOF"} }
+	disconnect := func(w *wait) { w.report.Connection = &backend.Connection{Since: ago(time.Minute), Error: "EOF"} }
 	for _, tc := range []struct {
 		name   string
 		change func(w *wait)
-		want   Reason
+		want   fault.Reason
 		part   string // of the message
 	}{
-		{"nothing", func(*wait) {}, CauseUnknown, "the document stream ends at document 100, 60 received, 60 tokenized"},
+		{"nothing", func(*wait) {}, fault.CauseUnknown, "the document stream ends at document 100, 60 received, 60 tokenized"},
 
 		{"disk full", func(w *wait) {
-			w.report.Connection = &Connection{Since: ago(time.Minute),
-				Storage: &StorageFailure{Path: "/data", Free: 4096, Full: true, Error: "write error"}}
-		}, StorageFull, "cannot write to /data, 4.0 KiB free: write error"},
+			w.report.Connection = &backend.Connection{Since: ago(time.Minute),
+				Storage: &backend.StorageFailure{Path: "/data", Free: 4096, Full: true, Error: "write error"}}
+		}, fault.StorageFull, "cannot write to /data, 4.0 KiB free: write error"},
 		{"disk full and stream dry", func(w *wait) {
 			dry(w)
-			w.report.Connection = &Connection{Since: ago(time.Minute), Storage: &StorageFailure{Path: "/data", Full: true}}
-		}, StorageFull, ""},
+			w.report.Connection = &backend.Connection{Since: ago(time.Minute), Storage: &backend.StorageFailure{Path: "/data", Full: true}}
+		}, fault.StorageFull, ""},
 		{"disk fails", func(w *wait) {
-			w.report.Connection = &Connection{Storage: &StorageFailure{Path: "/data", Free: -1, Error: "input/output error"}}
-		}, StorageDown, "cannot write to /data: input/output error"},
-		{"disconnected", disconnect, SourceDown, "EOF"},
+			w.report.Connection = &backend.Connection{Storage: &backend.StorageFailure{Path: "/data", Free: -1, Error: "input/output error"}}
+		}, fault.StorageDown, "cannot write to /data: input/output error"},
+		{"disconnected", disconnect, fault.SourceDown, "EOF"},
 		{"connection unknown", func(w *wait) {
 			w.report.Connection = nil
-		}, CauseUnknown, "connection to NATS: unknown"},
+		}, fault.CauseUnknown, "connection to NATS: unknown"},
 
 		{"leader silent", func(w *wait) {
 			w.report.Elsewhere, w.report.Silent = true, 4*time.Second
-		}, NotLeading, "for 4s"},
+		}, fault.NotLeading, "for 4s"},
 		{"leader silent, disconnected", func(w *wait) {
 			w.report.Elsewhere, w.report.Silent = true, 4*time.Second
 			disconnect(w)
-		}, NotLeading, "the connection to NATS is down, 60 s: EOF"},
+		}, fault.NotLeading, "the connection to NATS is down, 60 s: EOF"},
 		{"no leader has reported", func(w *wait) {
 			notOpen(w)
 			w.report.Elsewhere, w.report.Unheard = true, true
-		}, NotLeading, "no daemon that leads has reported yet"},
+		}, fault.NotLeading, "no daemon that leads has reported yet"},
 		{"leader elsewhere reports", func(w *wait) {
 			w.report.Elsewhere, w.report.Silent = true, time.Second
-		}, CauseUnknown, ""},
+		}, fault.CauseUnknown, ""},
 
 		{"append without an answer", func(w *wait) {
 			w.report.Storing = 2 * time.Second
-		}, PlanLogDown, "not acknowledged"},
-		{"append under way", func(w *wait) { w.report.Storing = time.Second / 2 }, CauseUnknown, "an append has taken"},
+		}, fault.PlanLogDown, "not acknowledged"},
+		{"append under way", func(w *wait) { w.report.Storing = time.Second / 2 }, fault.CauseUnknown, "an append has taken"},
 		{"lease not renewed", func(w *wait) {
 			w.report.Renewing = 2 * time.Second
-		}, NotLeading, "the lease is not renewed"},
-		{"lease being renewed", func(w *wait) { w.report.Renewing = time.Second / 2 }, CauseUnknown, ""},
+		}, fault.NotLeading, "the lease is not renewed"},
+		{"lease being renewed", func(w *wait) { w.report.Renewing = time.Second / 2 }, fault.CauseUnknown, ""},
 
 		{"stream cannot be opened", func(w *wait) {
 			notOpen(w)
-			w.report.Opening = &opening{Error: "no responders"}
-		}, SourceDown, "no responders"},
+			w.report.Opening = &state.Opening{Error: "no responders"}
+		}, fault.SourceDown, "no responders"},
 		{"stream being opened, disconnected", func(w *wait) {
 			notOpen(w)
-			w.report.Opening = &opening{}
+			w.report.Opening = &state.Opening{}
 			disconnect(w)
-		}, SourceDown, "EOF"},
+		}, fault.SourceDown, "EOF"},
 		{"stream being opened", func(w *wait) {
 			notOpen(w)
-			w.report.Opening = &opening{}
-		}, CauseUnknown, "without an error"},
+			w.report.Opening = &state.Opening{}
+		}, fault.CauseUnknown, "without an error"},
 		{"stream of another source cannot be opened", func(w *wait) {
-			w.report.Opening = &opening{Source: "b", Error: "no responders"}
+			w.report.Opening = &state.Opening{Source: "b", Error: "no responders"}
 			w.source.Tokenizing, w.report.Idle = true, time.Second
-		}, SourceDown, "the stream of source \"b\" to open"},
+		}, fault.SourceDown, "the stream of source \"b\" to open"},
 		{"stream of another source being opened", func(w *wait) {
-			w.report.Opening = &opening{Source: "b", Since: ago(time.Minute)}
+			w.report.Opening = &state.Opening{Source: "b", Since: ago(time.Minute)}
 			dry(w)
 			w.report.Replays = true
-		}, CauseUnknown, "the stream of source \"b\" has been opening for 60 s, without an error"},
-		{"stream not open", notOpen, CauseUnknown, "the document stream is not open"},
+		}, fault.CauseUnknown, "the stream of source \"b\" has been opening for 60 s, without an error"},
+		{"stream not open", notOpen, fault.CauseUnknown, "the document stream is not open"},
 		{"stream lost", func(w *wait) {
 			w.source.DownSince, w.source.DownReason = ago(time.Minute), "no heartbeat"
-		}, SourceDown, "no heartbeat"},
+		}, fault.SourceDown, "no heartbeat"},
 
 		{"planning again", func(w *wait) {
 			w.report.Replays = true
-		}, Replaying, "no document has been received or planned for 60 s"},
-		{"planning again, not open", func(w *wait) { notOpen(w); w.report.Replays = true }, CauseUnknown, ""},
+		}, fault.Replaying, "no document has been received or planned for 60 s"},
+		{"planning again, not open", func(w *wait) { notOpen(w); w.report.Replays = true }, fault.CauseUnknown, ""},
 		{"rank behind", func(w *wait) {
-			w.brake = &ReaderStat{Rank: 1, World: 2, Step: 3}
-		}, RankBehind, "no step beyond 3"},
+			w.brake = &state.ReaderStat{Rank: 1, World: 2, Step: 3}
+		}, fault.RankBehind, "no step beyond 3"},
 		{"no weight", func(w *wait) {
 			w.report.PlanStats.Idle = true
-		}, SourceDry, "no source that has documents left has a weight"},
+		}, fault.SourceDry, "no source that has documents left has a weight"},
 
-		{"stream dry", dry, SourceDry, "document 60 was the last"},
+		{"stream dry", dry, fault.SourceDry, "document 60 was the last"},
 		{"stream dry for a second", func(w *wait) {
 			dry(w)
 			w.source.DrySince, w.report.Idle = ago(time.Second), time.Second
-		}, PoolFilling, "documents flow"},
+		}, fault.PoolFilling, "documents flow"},
 		{"stream dry since it was opened", func(w *wait) {
 			dry(w)
 			w.source.DrySince, w.report.Reading, w.report.Idle = ago(time.Second), time.Second, time.Second
-		}, SourceDry, ""},
+		}, fault.SourceDry, ""},
 		{"source dry and sealed", func(w *wait) {
 			dry(w)
-			w.report.PlanStats.Sources = []SourceStats{{Status: mixture.Status{Name: "web", Sealed: true}}, {Status: mixture.Status{Name: "code"}}}
-		}, CauseUnknown, `source "web" ends at document 60`},
+			w.report.PlanStats.Sources = []state.SourceStats{{Status: mixture.Status{Name: "web", Sealed: true}}, {Status: mixture.Status{Name: "code"}}}
+		}, fault.CauseUnknown, `source "web" ends at document 60`},
 		{"documents of a dry stream not planned", func(w *wait) {
 			dry(w)
 			w.source.Delivered = 50
-		}, CauseUnknown, "50 tokenized"},
+		}, fault.CauseUnknown, "50 tokenized"},
 
 		{"tokenizer behind", func(w *wait) {
 			w.source.Delivered, w.source.Tokenizing = 50, true
-		}, TokenizerBehind, "10 documents behind"},
-		{"tokenizer not waited for", func(w *wait) { w.source.Delivered = 50 }, CauseUnknown, ""},
-		{"documents flow", func(w *wait) { w.report.Idle = time.Second }, PoolFilling, "10 rows needed, 4 there"},
+		}, fault.TokenizerBehind, "10 documents behind"},
+		{"tokenizer not waited for", func(w *wait) { w.source.Delivered = 50 }, fault.CauseUnknown, ""},
+		{"documents flow", func(w *wait) { w.report.Idle = time.Second }, fault.PoolFilling, "10 rows needed, 4 there"},
 		{"reading begins", func(w *wait) {
 			w.report.Reading, w.report.Idle = time.Second, time.Second
-		}, PoolFilling, "reading begins, 40 documents stored"},
+		}, fault.PoolFilling, "reading begins, 40 documents stored"},
 		{"reading of an epoch begins", func(w *wait) {
 			w.report.Reading, w.report.Idle = time.Second, time.Second
 			w.source.EpochLeft = 7
-		}, PoolFilling, "reading begins, 7 documents stored"},
+		}, fault.PoolFilling, "reading begins, 7 documents stored"},
 		{"reading does not begin", func(w *wait) {
 			w.report.Reading, w.report.Idle = time.Minute, time.Minute
-		}, CauseUnknown, ""},
+		}, fault.CauseUnknown, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := unexplained()
 				tc.change(w)
-				w.source = w.report.reader()
+				w.source = w.report.Reader()
 				e := w.cause()
 				e.Facts = w.factsOf(e)
 				if e.Reason != tc.want || !strings.Contains(e.Message, tc.part) {
 					t.Errorf("cause is %v, want %s with %q", e, tc.want, tc.part)
 				}
-				if e.Reason != CauseUnknown {
+				if e.Reason != fault.CauseUnknown {
 					return
 				}
 				for _, fact := range []string{"connection", "last_document", "read_document", "step"} {
@@ -183,10 +187,10 @@ func TestWait_AppendCountsBeforeReadersAreTold(t *testing.T) {
 			w := unexplained()
 			w.options.Stall = stall
 			*of(w) = want
-			if e := w.cause(); e.Reason != CauseUnknown {
+			if e := w.cause(); e.Reason != fault.CauseUnknown {
 				t.Errorf("stall %v, %v: %v", stall, want, e)
 			}
-			if *of(w)++; w.cause().Reason == CauseUnknown {
+			if *of(w)++; w.cause().Reason == fault.CauseUnknown {
 				t.Errorf("stall %v, longer than %v: no cause", stall, want)
 			}
 		}

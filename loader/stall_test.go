@@ -10,38 +10,41 @@ import (
 	"testing/synctest"
 	"time"
 
-	"loaderd/loader"
+	"loaderd/loader/backend"
+	"loaderd/loader/document"
+	"loaderd/loader/fault"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
+	"loaderd/loader/state"
 )
 
 // oddDocs is a document stream whose source says what it is told to; it delivers nothing when it is stuck.
 type oddDocs struct {
 	*memDocs
-	status func(loader.SourceStatus) loader.SourceStatus
+	status func(document.SourceStatus) document.SourceStatus
 	unread bool // Read waits
 	down   bool // Read finds no server
 	stuck  bool // Next waits
 }
 
 type oddSource struct {
-	loader.Source
+	document.Source
 	docs oddDocs
 }
 
-func (d oddDocs) Read(ctx context.Context, from uint64) (loader.Source, error) {
+func (d oddDocs) Read(ctx context.Context, from uint64) (document.Source, error) {
 	if d.unread {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
 	if d.down {
-		return nil, &loader.Error{Reason: loader.SourceDown, Message: "no responders"}
+		return nil, &fault.Error{Reason: fault.SourceDown, Message: "no responders"}
 	}
 	s, err := d.memDocs.Read(ctx, from)
 	return oddSource{s, d}, err
 }
 
-func (s oddSource) Next(ctx context.Context) ([]loader.Document, error) {
+func (s oddSource) Next(ctx context.Context) ([]document.Document, error) {
 	if s.docs.stuck {
 		<-ctx.Done()
 		return nil, ctx.Err()
@@ -49,7 +52,7 @@ func (s oddSource) Next(ctx context.Context) ([]loader.Document, error) {
 	return s.Source.Next(ctx)
 }
 
-func (s oddSource) Status() loader.SourceStatus {
+func (s oddSource) Status() document.SourceStatus {
 	status := s.Source.Status()
 	if s.docs.status != nil {
 		status = s.docs.status(status)
@@ -74,10 +77,10 @@ func planned(t *testing.T) *world {
 
 func (w *world) odd(d oddDocs) {
 	d.memDocs = w.docs
-	w.edges = func(e *loader.Edges) { e.Sources = onlySource{Documents: d} }
+	w.edges = func(e *backend.Backends) { e.Sources = onlySource{Documents: d} }
 }
 
-func down(s loader.SourceStatus) loader.SourceStatus {
+func down(s document.SourceStatus) document.SourceStatus {
 	s.DownSince, s.DownReason = time.Now(), "the cable is out"
 	return s
 }
@@ -92,19 +95,19 @@ func TestNothingWaitsWithoutACause(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		docs    oddDocs
-		step    loader.Reason // of a reader that waits for the next step
-		request loader.Reason // of a request
+		step    fault.Reason // of a reader that waits for the next step
+		request fault.Reason // of a request
 	}{
-		{"the document stream cannot be opened", oddDocs{down: true}, loader.SourceDown, loader.SourceDown},
-		{"it opens without an answer", oddDocs{unread: true}, loader.CauseUnknown, loader.CauseUnknown},
-		{"it is lost while re-planning", oddDocs{stuck: true, status: down}, loader.SourceDown, loader.SourceDown},
-		{"re-planning takes long", oddDocs{stuck: true}, loader.Replaying, loader.Replaying},
+		{"the document stream cannot be opened", oddDocs{down: true}, fault.SourceDown, fault.SourceDown},
+		{"it opens without an answer", oddDocs{unread: true}, fault.CauseUnknown, fault.CauseUnknown},
+		{"it is lost while re-planning", oddDocs{stuck: true, status: down}, fault.SourceDown, fault.SourceDown},
+		{"re-planning takes long", oddDocs{stuck: true}, fault.Replaying, fault.Replaying},
 	} {
 		bubble(t, c.name, func(t *testing.T) {
 			w := planned(t)
 			w.odd(c.docs)
 			run, _ := w.start(t)
-			r, err := run.Join(loader.Place{World: 1}, 4)
+			r, err := run.Join(state.Place{World: 1}, 4)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -121,16 +124,16 @@ func TestNothingWaitsWithoutACause(t *testing.T) {
 		w := newWorld(config("concat"))
 		w.options.Stall = 600 * time.Millisecond
 		w.docs.lengths(slices.Repeat([]int{16}, 40)...)
-		w.odd(oddDocs{stuck: true, status: func(loader.SourceStatus) loader.SourceStatus {
-			return loader.SourceStatus{Last: 40, Fetched: 40, Buffered: 1000, DrySince: time.Now(), Tokenizing: true}
+		w.odd(oddDocs{stuck: true, status: func(document.SourceStatus) document.SourceStatus {
+			return document.SourceStatus{Last: 40, Fetched: 40, Buffered: 1000, DrySince: time.Now(), Tokenizing: true}
 		}})
 		run, _ := w.start(t)
-		r, err := run.Join(loader.Place{World: 1}, 0)
+		r, err := run.Join(state.Place{World: 1}, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer r.Close()
-		if _, err := r.Next(t.Context()); reason(err) != loader.TokenizerBehind {
+		if _, err := r.Next(t.Context()); reason(err) != fault.TokenizerBehind {
 			t.Errorf("Next = %v", err)
 		}
 	})
@@ -140,15 +143,15 @@ func TestNothingWaitsWithoutACause(t *testing.T) {
 		eventually(t, func() bool { return !run.Stats().Replaying })
 		release := w.plan.hold()
 		defer func() { release(); _ = stop() }()
-		r, err := run.Join(loader.Place{World: 1}, 0)
+		r, err := run.Join(state.Place{World: 1}, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer r.Close()
-		if _, err := r.Next(t.Context()); reason(err) != loader.PlanLogDown {
+		if _, err := r.Next(t.Context()); reason(err) != fault.PlanLogDown {
 			t.Errorf("Next = %v", err)
 		}
-		if _, err := run.Commit(t.Context(), plan.DefaultKeeper, 1); reason(err) != loader.PlanLogDown {
+		if _, err := run.Commit(t.Context(), plan.DefaultKeeper, 1); reason(err) != fault.PlanLogDown {
 			t.Errorf("Commit = %v", err)
 		}
 	})
@@ -165,15 +168,15 @@ type oneReaderDocs struct {
 	opened *atomic.Bool
 }
 
-func (s oneReader) Open(ctx context.Context, name string, c mixture.Source) (loader.Stream, error) {
+func (s oneReader) Open(ctx context.Context, name string, c mixture.Source) (backend.Stream, error) {
 	x, err := s.shelf.Open(ctx, name, c)
 	x.Documents = oneReaderDocs{s.shelf[name], s.opened}
 	return x, err
 }
 
-func (d oneReaderDocs) Read(ctx context.Context, from uint64) (loader.Source, error) {
+func (d oneReaderDocs) Read(ctx context.Context, from uint64) (document.Source, error) {
 	if !d.opened.CompareAndSwap(false, true) {
-		return nil, &loader.Error{Reason: loader.SourceDown, Message: "no leader"}
+		return nil, &fault.Error{Reason: fault.SourceDown, Message: "no leader"}
 	}
 	return d.memDocs.Read(ctx, from)
 }
@@ -185,19 +188,19 @@ func TestStall_SecondSourceCannotBeOpened(t *testing.T) {
 		c.Sources = sources(map[string]float64{"code": 1, "web": 1})
 		w, s := mixed(c, "code", "web")
 		w.options.Stall = time.Second
-		w.edges = func(e *loader.Edges) { e.Sources = oneReader{s, new(atomic.Bool)} }
+		w.edges = func(e *backend.Backends) { e.Sources = oneReader{s, new(atomic.Bool)} }
 		for _, docs := range s {
 			docs.lengths(slices.Repeat([]int{16}, 400)...)
 		}
 		run, _ := w.start(t)
-		r, err := run.Join(loader.Place{World: 1}, 0)
+		r, err := run.Join(state.Place{World: 1}, 0)
 		must(t, err)
 		defer r.Close()
 		for range 2 {
 			_, err := r.Next(t.Context())
-			if reason(err) != loader.SourceDown || !strings.Contains(err.Error(), "the stream of source ") ||
+			if reason(err) != fault.SourceDown || !strings.Contains(err.Error(), "the stream of source ") ||
 				!strings.Contains(err.Error(), "no leader") {
-				t.Errorf("Next = %v, want %s", err, loader.SourceDown)
+				t.Errorf("Next = %v, want %s", err, fault.SourceDown)
 			}
 			time.Sleep(time.Minute)
 		}
@@ -227,7 +230,7 @@ func TestDocumentStreamShorterThanThePlan(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		if err := run.Serve(ctx); reason(err) != loader.DocumentLost {
+		if err := run.Serve(ctx); reason(err) != fault.DocumentLost {
 			t.Errorf("Serve = %v", err)
 		}
 	}
@@ -239,13 +242,13 @@ func TestStallNamesTheCause(t *testing.T) {
 		w.options.Stall = 2 * time.Second
 		w.docs.lengths(5, 6)
 		run, _ := w.start(t)
-		r, err := run.Join(loader.Place{World: 1}, 0)
+		r, err := run.Join(state.Place{World: 1}, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
 		_, err = r.Next(t.Context())
-		var e *loader.Error
-		if !errors.As(err, &e) || e.Reason != loader.SourceDry || e.Facts["last_document"] != "2" || !strings.Contains(e.Message, "document 2") {
+		var e *fault.Error
+		if !errors.As(err, &e) || e.Reason != fault.SourceDry || e.Facts["last_document"] != "2" || !strings.Contains(e.Message, "document 2") {
 			t.Fatalf("Next = %v", err)
 		}
 	})
@@ -256,7 +259,7 @@ func TestStallNamesTheCause(t *testing.T) {
 		eventually(t, func() bool { return !run.Stats().Replaying })
 		release := w.plan.hold() // for less than what would be the cause
 		defer func() { release(); _ = stop() }()
-		r, err := run.Join(loader.Place{World: 1}, 0)
+		r, err := run.Join(state.Place{World: 1}, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -266,7 +269,7 @@ func TestStallNamesTheCause(t *testing.T) {
 		if s := run.Stats().Source; s.Fetched != s.Last || s.Delivered >= s.Fetched || s.DrySince.IsZero() {
 			t.Fatalf("source: %+v", s)
 		}
-		if reason(err) == loader.SourceDry {
+		if reason(err) == fault.SourceDry {
 			t.Errorf("Next = %v", err)
 		}
 	})
@@ -275,8 +278,8 @@ func TestStallNamesTheCause(t *testing.T) {
 		w.options.Stall = 2 * time.Second
 		w.docs.lengths(slices.Repeat([]int{16}, 400)...)
 		run, _ := w.start(t)
-		a, _ := run.Join(loader.Place{Rank: 0, World: 2}, 0)
-		b, _ := run.Join(loader.Place{Rank: 1, World: 2}, 0)
+		a, _ := run.Join(state.Place{Rank: 0, World: 2}, 0)
+		b, _ := run.Join(state.Place{Rank: 1, World: 2}, 0)
 		defer b.Close()
 		var err error
 		for range 6 {
@@ -284,8 +287,8 @@ func TestStallNamesTheCause(t *testing.T) {
 				break
 			}
 		}
-		var e *loader.Error
-		if !errors.As(err, &e) || e.Reason != loader.RankBehind || e.Facts["rank"] != "1" {
+		var e *fault.Error
+		if !errors.As(err, &e) || e.Reason != fault.RankBehind || e.Facts["rank"] != "1" {
 			t.Fatalf("Next = %v", err)
 		}
 	})
@@ -294,14 +297,14 @@ func TestStallNamesTheCause(t *testing.T) {
 		w.options.Ahead, w.options.Stall = 1, 2*time.Second
 		w.docs.lengths(slices.Repeat([]int{16}, 4000)...)
 		run, stop := w.start(t)
-		r, _ := run.Join(loader.Place{World: 1}, 0)
+		r, _ := run.Join(state.Place{World: 1}, 0)
 		var last *plan.Step
 		for range 100 { // more than are kept in memory
 			last, _ = r.Next(t.Context())
 		}
 		w.plan.lag(len(w.plan.records) - 10)
 		began := time.Now()
-		if _, err := run.Step(t.Context(), last.Index-90); reason(err) != loader.PlanLogDown || time.Since(began) != w.options.Stall {
+		if _, err := run.Step(t.Context(), last.Index-90); reason(err) != fault.PlanLogDown || time.Since(began) != w.options.Stall {
 			t.Errorf("Step = %v after %v, from a log that stays behind", err, time.Since(began))
 		}
 		time.AfterFunc(time.Second, func() { w.plan.lag(0) })
@@ -325,8 +328,8 @@ func TestStallNamesTheCause(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- run.Serve(ctx) }()
-		r, _ := run.Join(loader.Place{World: 1}, 0)
-		if _, err := r.Next(t.Context()); reason(err) != loader.PlanLogDown {
+		r, _ := run.Join(state.Place{World: 1}, 0)
+		if _, err := r.Next(t.Context()); reason(err) != fault.PlanLogDown {
 			t.Errorf("Next = %v", err)
 		}
 		cancel()

@@ -5,50 +5,21 @@ import (
 	"slices"
 	"time"
 
-	"loaderd/loader/mixture"
+	"loaderd/loader/document"
 	"loaderd/loader/plan"
 	"loaderd/loader/planner"
-	"loaderd/packonline"
+	"loaderd/loader/state"
 )
-
-// planStats are the figures of the planner when the leader's loop last took them.
-type planStats struct {
-	Counts       planner.Counts
-	Packed       packonline.Counts
-	Pool         packonline.Pending
-	Window       int
-	Queued       int
-	Capacity     planner.Capacity
-	Queues       []planner.QueueStat
-	Lacks        planner.Shortage // of an early drain, while one is possible
-	DrainAt      int64            `json:",omitempty"` // documents that must be packed before an early drain; 0: their number makes none
-	Cursor       plan.Position
-	CursorBefore plan.Position // of the snapshot before
-	Floor        plan.Position
-	Detail       map[string]int64
-	Wants        int  // number of the source that the planner takes the next document from
-	Idle         bool // it takes none before a control comes
-	Sources      []SourceStats
-}
-
-// SourceStats describes one source.
-type SourceStats struct {
-	mixture.Status
-	planner.SourceCounts
-	Start  uint64       `json:"start"`           // sequence of the document that the run began with
-	Next   uint64       `json:"next"`            // sequence of the next document, 0 behind the last one
-	Stream SourceStatus `json:"stream,omitzero"` // how far it is read
-}
 
 // snapshot takes the planner's figures for report.
 func (l *leader) snapshot() {
 	p := l.applier.Planner
-	var s planStats
+	var s state.PlanStats
 	s.Counts, s.Packed = p.Counts()
 	s.Pool, s.Window, s.Queued = p.Waiting()
 	s.Capacity = p.Capacity()
 	s.Queues = p.Queues()
-	if l.options.drainsEarly() && !p.Primed() {
+	if l.options.DrainsEarly() && !p.Primed() {
 		s.Lacks, s.DrainAt = p.EarlyShortage(), l.earlyDrains.due(l.options.FirstStepDocuments)
 	} else {
 		s.Lacks = p.Shortage()
@@ -60,7 +31,7 @@ func (l *leader) snapshot() {
 	s.Wants, s.Idle = source, !wants
 	m, counts := p.Mixture(), p.SourceCounts()
 	for i, x := range m.Status() {
-		s.Sources = append(s.Sources, SourceStats{Status: x, SourceCounts: counts[i], Start: p.Infos()[i].Start, Next: m.Sequence(i)})
+		s.Sources = append(s.Sources, state.SourceStats{Status: x, SourceCounts: counts[i], Start: p.Infos()[i].Start, Next: m.Sequence(i)})
 	}
 	l.mu.Lock()
 	s.CursorBefore = l.figures.Cursor
@@ -75,62 +46,54 @@ func (l *leader) snapshot() {
 // Stats is a snapshot of a run, for metrics, the live view and the stats action. Planner figures
 // are at most a fraction of a second old, and not older than any step that can be read.
 type Stats struct {
-	Run             string              `json:"run"`
-	Planned         uint64              `json:"planned_steps"`
-	Wanted          uint64              `json:"wanted_steps"` // no reader has asked for this step or a later one
-	Ended           bool                `json:"ended"`
-	Replaying       bool                `json:"replaying"`
-	Committed       uint64              `json:"committed_step"`
-	Oldest          uint64              `json:"oldest_step"` // that can be read
-	Checkpoint      uint64              `json:"checkpoint_step"`
-	CheckpointBytes int64               `json:"checkpoint_bytes"`
-	Readers         []ReaderStat        `json:"readers"`
-	Documents       int64               `json:"documents"`         // that the packer has taken in, waiting ones included
-	Skipped         plan.Skips          `json:"skipped_documents"` // by reason
-	Cut             int64               `json:"cut_documents"`     // used without their last tokens: more than they may have
-	Tokens          int64               `json:"tokens"`            // of those documents
-	Rows            int64               `json:"rows"`              // in steps
-	Slots           int64               `json:"slots"`             // tokens of those rows, padding included
-	Padding         int64               `json:"padding_tokens"`    // of those
-	MaskedTokens    int64               `json:"masked_tokens"`     // in steps, without a loss
-	Truncated       int64               `json:"truncated_documents"`
-	Dropped         int64               `json:"dropped_tokens"`
-	Repeated        int64               `json:"repeated_tokens"`
-	AgeMax          int64               `json:"age_max"`
-	PoolPieces      int                 `json:"pool_pieces"`
-	HeldRows        int                 `json:"held_rows"`   // finished rows that the packer holds back
-	HeldPieces      int                 `json:"held_pieces"` // in those rows
-	PoolTokens      int64               `json:"pool_tokens"` // of the pieces in the pool and in these rows
-	WindowRows      int                 `json:"shuffle_rows"`
-	QueueRows       int                 `json:"queue_rows"`
-	Capacity        planner.Capacity    `json:"capacity"`    // of pool, held rows and queues
-	Queues          []planner.QueueStat `json:"queues"`      // by bucket
-	RowsNeeded      int                 `json:"rows_needed"` // before the next step comes, at the least; see plan.Shortage
-	RowsThere       int                 `json:"rows_there"`  // of the rows needed
-	WaitMax         int64               `json:"wait_max"`    // most documents that came while a row waited for its step
-	Cursor          uint64              `json:"cursor"`
-	Floor           uint64              `json:"floor"`
-	CacheBytes      int64               `json:"cache_bytes"`
-	CacheHits       int64               `json:"cache_hits"`
-	CacheMisses     int64               `json:"cache_misses"`
-	Published       uint64              `json:"published_documents"` // that the streams of the run have taken, as far as the leader has heard
-	Source          SourceStatus        `json:"source"`
+	Run             string                `json:"run"`
+	Planned         uint64                `json:"planned_steps"`
+	Wanted          uint64                `json:"wanted_steps"` // no reader has asked for this step or a later one
+	Ended           bool                  `json:"ended"`
+	Replaying       bool                  `json:"replaying"`
+	Committed       uint64                `json:"committed_step"`
+	Oldest          uint64                `json:"oldest_step"` // that can be read
+	Checkpoint      uint64                `json:"checkpoint_step"`
+	CheckpointBytes int64                 `json:"checkpoint_bytes"`
+	Readers         []state.ReaderStat    `json:"readers"`
+	Documents       int64                 `json:"documents"`         // that the packer has taken in, waiting ones included
+	Skipped         plan.Skips            `json:"skipped_documents"` // by reason
+	Cut             int64                 `json:"cut_documents"`     // used without their last tokens: more than they may have
+	Tokens          int64                 `json:"tokens"`            // of those documents
+	Rows            int64                 `json:"rows"`              // in steps
+	Slots           int64                 `json:"slots"`             // tokens of those rows, padding included
+	Padding         int64                 `json:"padding_tokens"`    // of those
+	MaskedTokens    int64                 `json:"masked_tokens"`     // in steps, without a loss
+	Truncated       int64                 `json:"truncated_documents"`
+	Dropped         int64                 `json:"dropped_tokens"`
+	Repeated        int64                 `json:"repeated_tokens"`
+	AgeMax          int64                 `json:"age_max"`
+	PoolPieces      int                   `json:"pool_pieces"`
+	HeldRows        int                   `json:"held_rows"`   // finished rows that the packer holds back
+	HeldPieces      int                   `json:"held_pieces"` // in those rows
+	PoolTokens      int64                 `json:"pool_tokens"` // of the pieces in the pool and in these rows
+	WindowRows      int                   `json:"shuffle_rows"`
+	QueueRows       int                   `json:"queue_rows"`
+	Capacity        planner.Capacity      `json:"capacity"`    // of pool, held rows and queues
+	Queues          []planner.QueueStat   `json:"queues"`      // by bucket
+	RowsNeeded      int                   `json:"rows_needed"` // before the next step comes, at the least; see planner.Shortage
+	RowsThere       int                   `json:"rows_there"`  // of the rows needed
+	WaitMax         int64                 `json:"wait_max"`    // most documents that came while a row waited for its step
+	Cursor          uint64                `json:"cursor"`
+	Floor           uint64                `json:"floor"`
+	CacheBytes      int64                 `json:"cache_bytes"`
+	CacheHits       int64                 `json:"cache_hits"`
+	CacheMisses     int64                 `json:"cache_misses"`
+	Published       uint64                `json:"published_documents"` // that the streams of the run have taken, as far as the leader has heard
+	Source          document.SourceStatus `json:"source"`
 	// Sources are in the order of their numbers; Source is the one that comes next.
-	Sources []SourceStats `json:"sources,omitempty"`
+	Sources []state.SourceStats `json:"sources,omitempty"`
 	// Streams is how full the document streams are, in the order of their sources.
-	Streams []StreamFill `json:"streams,omitempty"`
+	Streams []state.StreamFill `json:"streams,omitempty"`
 	// Trouble is what is wrong with the document stream although it can be reached; empty when all is well.
 	Trouble string `json:"stream_trouble,omitempty"`
 	// Packing is what the packing method itself counts: of splice how rows ended, see docs/splice.md. Nobody changes it.
 	Packing map[string]int64 `json:"packing,omitempty"`
-}
-
-// ReaderStat is one registered reader.
-type ReaderStat struct {
-	Job   string `json:"job"`
-	Rank  int    `json:"rank"`
-	World int    `json:"world"`
-	Step  uint64 `json:"step"` // next step it will ask for
 }
 
 // Stats returns the present figures.
@@ -145,13 +108,13 @@ func (r *Run) Stats() Stats {
 		Truncated: p.Packed.Truncated, Dropped: p.Packed.Dropped + p.Counts.LeftTokens, Repeated: p.Packed.Repeated, AgeMax: p.Counts.AgeMax,
 		PoolPieces: p.Pool.Pieces, HeldRows: int(p.Pool.Held.Rows), HeldPieces: int(p.Pool.Held.Pieces), PoolTokens: p.Pool.Tokens,
 		WindowRows: p.Window, QueueRows: p.Queued, Capacity: p.Capacity, Queues: p.Queues, RowsNeeded: p.Lacks.Needed, RowsThere: p.Lacks.There, WaitMax: p.Counts.WaitMax,
-		Cursor: p.Cursor.Last(), Floor: p.Floor.Next(), Trouble: from.Trouble, Published: from.published(), Packing: p.Detail,
+		Cursor: p.Cursor.Last(), Floor: p.Floor.Next(), Trouble: from.Trouble, Published: from.Published(), Packing: p.Detail,
 		Streams: from.Streams, Sources: slices.Clone(p.Sources)}
 	for i := range s.Sources {
 		s.Sources[i].Stream = from.Sources[s.Sources[i].Name]
 	}
 	s.CacheBytes, s.CacheHits, s.CacheMisses = r.follower.assembler.again.cache.stats()
-	slices.SortFunc(s.Readers, func(a, b ReaderStat) int {
+	slices.SortFunc(s.Readers, func(a, b state.ReaderStat) int {
 		return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.World, b.World), cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Step, b.Step))
 	})
 	if from.Source != nil {

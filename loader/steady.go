@@ -3,6 +3,8 @@ package loader
 import (
 	"sync"
 	"time"
+
+	"loaderd/loader/fault"
 )
 
 const (
@@ -26,7 +28,7 @@ type steady struct {
 // kind is a verdict without its text and figures.
 type kind struct {
 	health Health
-	reason Reason
+	reason fault.Reason
 	limits string
 }
 

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"loaderd/loader/fault"
 )
 
 // pace feeds a follower's pulse with the beats of a run whose ranks wait for the steps that are planned at these moments.
@@ -27,7 +29,7 @@ func (x *pace) beat(steps int, waits bool) {
 	shown, _ := x.s.verdict()
 	v := (&wait{}).running(x.p.waiting(), shown)
 	if waits && x.p.stalls(now, shown.stalled()) {
-		v = Verdict{Health: Waiting, Reason: SourceDry, Limits: LimitDocuments}
+		v = Verdict{Health: Waiting, Reason: fault.SourceDry, Limits: LimitDocuments}
 	}
 	x.s.take(now, v)
 	shown, _ = x.s.verdict()
@@ -60,7 +62,7 @@ func TestSteady_FailureIsShownAtOnce(t *testing.T) {
 	var s steady
 	now := time.Unix(1e9, 0)
 	s.take(now, Verdict{Health: Running, Limits: LimitRanks})
-	s.take(now, Verdict{Health: Failing, Reason: SourceDown})
+	s.take(now, Verdict{Health: Failing, Reason: fault.SourceDown})
 	if v, _ := s.verdict(); v.Health != Failing {
 		t.Errorf("%+v is shown", v)
 	}
@@ -73,7 +75,7 @@ func TestSteady_ChangesWhatLasts(t *testing.T) {
 		var s steady
 		now := time.Unix(1e9, 0)
 		kinds := []Verdict{{Health: Running, Limits: LimitRanks}, {Health: Running, Limits: LimitDocuments},
-			{Health: Waiting, Reason: SourceDry}, {Health: Waiting, Reason: PoolFilling}}
+			{Health: Waiting, Reason: fault.SourceDry}, {Health: Waiting, Reason: fault.PoolFilling}}
 		same := now // when a moment last had the kind that is shown
 		for i := range rapid.IntRange(1, 200).Draw(t, "seconds") {
 			before, _ := s.verdict()

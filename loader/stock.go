@@ -3,19 +3,22 @@ package loader
 import (
 	"context"
 	"fmt"
+
+	"loaderd/loader/document"
+	"loaderd/loader/fault"
 )
 
 // Stock returns what the streams of a run's sources hold now, by the numbers of these.
-func (r *Run) Stock(ctx context.Context) ([]StreamState, error) {
+func (r *Run) Stock(ctx context.Context) ([]document.StreamState, error) {
 	h, _ := r.plan.head()
 	streams, err := r.office.streams.all(ctx, h)
 	if err != nil {
-		return nil, &Error{Reason: SourceDown, Message: "cannot open the streams of the sources", Err: err, Do: "try again"}
+		return nil, &fault.Error{Reason: fault.SourceDown, Message: "cannot open the streams of the sources", Err: err, Do: "try again"}
 	}
-	out := make([]StreamState, len(streams))
+	out := make([]document.StreamState, len(streams))
 	for i, x := range streams {
 		if out[i], err = x.Documents.State(ctx); err != nil {
-			return nil, &Error{Reason: SourceDown, Message: fmt.Sprintf("cannot read the end of the stream of source %s", x.Name), Err: err, Do: "try again"}
+			return nil, &fault.Error{Reason: fault.SourceDown, Message: fmt.Sprintf("cannot read the end of the stream of source %s", x.Name), Err: err, Do: "try again"}
 		}
 	}
 	return out, nil

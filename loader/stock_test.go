@@ -3,7 +3,7 @@ package loader_test
 import (
 	"testing"
 
-	"loaderd/loader"
+	"loaderd/loader/state"
 )
 
 // A run says what the streams of its sources hold.
@@ -12,7 +12,7 @@ func TestStock(t *testing.T) {
 	fill(s)
 	s["math"].sealed = true
 	run, stop := w.start(t)
-	read(t, run, loader.Place{World: 1}, 0, 1)
+	read(t, run, state.Place{World: 1}, 0, 1)
 	stock, err := run.Stock(t.Context())
 	must(t, err)
 	if len(stock) != 3 || stock[0].Last != 90 || stock[1].Last != 25 || !stock[1].Sealed || stock[2].Last != 130 || stock[2].Name != "DOCS_web" {

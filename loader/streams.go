@@ -9,36 +9,26 @@ import (
 	"sort"
 	"sync"
 
+	"golang.org/x/sync/errgroup"
+
+	"loaderd/loader/backend"
+	"loaderd/loader/document"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
-
-	"golang.org/x/sync/errgroup"
 )
-
-// Stream is one document stream, and where the runs that read it say what they still need of it.
-type Stream struct {
-	Documents Documents
-	Floors    Floors // may be nil: all documents stay
-}
-
-// Sources opens the streams of a run.
-type Sources interface {
-	// Open opens the stream of a source, and makes it where it is absent. It is called once for each source.
-	Open(ctx context.Context, name string, c mixture.Source) (Stream, error)
-}
 
 // streams are the document streams of a run by the numbers of their sources. A document is named by plan.Ref.
 type streams struct {
-	sources Sources
+	sources backend.Sources
 	view    *planView // of the run, which names its sources as far as it was followed; nil where the header's are all
 
 	mu    sync.Mutex
-	open  map[string]Stream
+	open  map[string]backend.Stream
 	known []plan.SourceInfo // by a planner that was restored
 }
 
-func newStreams(e Edges, view *planView) *streams {
-	return &streams{sources: e.Sources, view: view, open: map[string]Stream{}}
+func newStreams(e backend.Backends, view *planView) *streams {
+	return &streams{sources: e.Sources, view: view, open: map[string]backend.Stream{}}
 }
 
 // infos returns the sources of the run.
@@ -65,7 +55,7 @@ func (s *streams) learn(infos []plan.SourceInfo) {
 }
 
 // named returns the stream of a source.
-func (s *streams) named(ctx context.Context, name string, c mixture.Source) (Stream, error) {
+func (s *streams) named(ctx context.Context, name string, c mixture.Source) (backend.Stream, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if x, ok := s.open[name]; ok {
@@ -81,7 +71,7 @@ func (s *streams) named(ctx context.Context, name string, c mixture.Source) (Str
 
 // opened is a stream of the run. It is needed from Start on.
 type opened struct {
-	Stream
+	backend.Stream
 	plan.SourceBegin
 	begin uint64 // document that the run, or the one that it is a fork of, began with
 }
@@ -125,17 +115,17 @@ func (s *streams) same(ctx context.Context, h plan.Header) (needs, error) {
 }
 
 // of returns the stream of a document, and its sequence there.
-func (s *streams) of(ctx context.Context, ref uint64) (Stream, uint64, error) {
+func (s *streams) of(ctx context.Context, ref uint64) (backend.Stream, uint64, error) {
 	source := plan.RefSource(ref)
 	infos := s.infos()
 	if source >= len(infos) { // a reader is ahead of what this process has followed of the plan
 		if err := s.view.follow(ctx); err != nil {
-			return Stream{}, 0, err
+			return backend.Stream{}, 0, err
 		}
 		infos = s.infos()
 	}
 	if source >= len(infos) {
-		return Stream{}, 0, fmt.Errorf("document %d of source %d: the plan names no such source", plan.RefSequence(ref), source)
+		return backend.Stream{}, 0, fmt.Errorf("document %d of source %d: the plan names no such source", plan.RefSequence(ref), source)
 	}
 	x, err := s.named(ctx, infos[source].Name, infos[source].Config)
 	return x, plan.RefSequence(ref), err
@@ -151,15 +141,15 @@ func (s *streams) document(ref uint64) string {
 }
 
 // Content returns the content of a document that the plan names.
-func (s *streams) Content(ctx context.Context, ref uint64) (Content, error) {
+func (s *streams) Content(ctx context.Context, ref uint64) (document.Content, error) {
 	x, sequence, err := s.of(ctx, ref)
 	if err != nil {
-		return Content{}, err
+		return document.Content{}, err
 	}
 	return x.Documents.Content(ctx, sequence)
 }
 
-// Traits returns the documents of a message that the plan names, with their traits.
+// PackingHints returns the documents of a message that the plan names, with their traits.
 func (s *streams) PackingHints(ctx context.Context, ref uint64) ([]plan.Part, error) {
 	x, sequence, err := s.of(ctx, ref)
 	if err != nil {
@@ -169,7 +159,7 @@ func (s *streams) PackingHints(ctx context.Context, ref uint64) ([]plan.Part, er
 }
 
 // Again is Documents.Again for documents that the plan names; so does their Sequence.
-func (s *streams) Again(ctx context.Context, refs []uint64, f func(Document)) error {
+func (s *streams) Again(ctx context.Context, refs []uint64, f func(document.Document)) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for len(refs) > 0 {
 		source := plan.RefSource(refs[0])
@@ -184,7 +174,7 @@ func (s *streams) Again(ctx context.Context, refs []uint64, f func(Document)) er
 		}
 		refs = refs[n:]
 		g.Go(func() error {
-			return x.Documents.Again(ctx, sequences, func(d Document) {
+			return x.Documents.Again(ctx, sequences, func(d document.Document) {
 				d.Sequence = plan.Ref(source, d.Sequence)
 				f(d)
 			})
@@ -194,10 +184,10 @@ func (s *streams) Again(ctx context.Context, refs []uint64, f func(Document)) er
 }
 
 // Describe says where a document that the plan names came from.
-func (s *streams) Describe(ctx context.Context, ref uint64) (DocumentInfo, error) {
+func (s *streams) Describe(ctx context.Context, ref uint64) (document.Info, error) {
 	x, sequence, err := s.of(ctx, ref)
 	if err != nil {
-		return DocumentInfo{}, err
+		return document.Info{}, err
 	}
 	info, err := x.Documents.Describe(ctx, sequence)
 	info.Source = s.infos()[plan.RefSource(ref)].Name
@@ -266,7 +256,7 @@ func (s *streams) begin(ctx context.Context, name string, c mixture.Source) (pla
 }
 
 // startOf returns the sequence of the document that a run begins with.
-func startOf(ctx context.Context, docs Documents, state StreamState, start string) (uint64, error) {
+func startOf(ctx context.Context, docs document.Documents, state document.StreamState, start string) (uint64, error) {
 	sequence, from, err := mixture.ReadStart(start)
 	switch {
 	case err != nil:

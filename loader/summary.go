@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"loaderd/loader/backend"
 	"loaderd/loader/plan"
 	"loaderd/loader/planner"
 )
@@ -32,7 +33,7 @@ type SourceSummary struct {
 }
 
 // Summarize reads what a plan says of its run. It reads the records behind a checkpoint of the run, and all of them without one that fits.
-func Summarize(ctx context.Context, log PlanLog, checkpoint []byte) (s Summary, err error) {
+func Summarize(ctx context.Context, log backend.PlanLog, checkpoint []byte) (s Summary, err error) {
 	p := &planReader{log: log}
 	if s.Header, err = p.header(ctx); err != nil {
 		return s, err

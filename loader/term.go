@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"loaderd/loader/backend"
+	"loaderd/loader/fault"
 	"loaderd/loader/plan"
 )
 
@@ -28,7 +30,7 @@ func (l *leader) lead(ctx context.Context) error {
 			l.log.Info("this process leads the run", "term", l.term)
 			return l.claim(ctx)
 		}
-		if !errors.Is(err, ErrLeadershipLost) {
+		if !errors.Is(err, fault.ErrLeadershipLost) {
 			return fmt.Errorf("append to the plan log: %w", err)
 		}
 		if err := pause(ctx, termPause); err != nil {
@@ -43,7 +45,7 @@ func (l *leader) claim(ctx context.Context) error {
 	l.mu.Lock()
 	seen := l.stored
 	l.mu.Unlock()
-	stored, err := l.edges.claim(ctx, l.term, l.fresh || l.found.bare)
+	stored, err := claimCheckpoints(ctx, l.edges, l.term, l.fresh || l.found.bare)
 	if err != nil {
 		return l.deposed(err)
 	}
@@ -51,7 +53,7 @@ func (l *leader) claim(ctx context.Context) error {
 	if err != nil {
 		return l.deposed(err)
 	}
-	if !slices.EqualFunc(stored, seen, func(a, b Stored) bool { return a.Name == b.Name }) {
+	if !slices.EqualFunc(stored, seen, func(a, b backend.Stored) bool { return a.Name == b.Name }) {
 		if err := l.again(ctx, stored); err != nil {
 			return err
 		}
@@ -60,7 +62,7 @@ func (l *leader) claim(ctx context.Context) error {
 }
 
 // again restores the planner once more, from these checkpoints.
-func (l *leader) again(ctx context.Context, stored []Stored) error {
+func (l *leader) again(ctx context.Context, stored []backend.Stored) error {
 	header, err := l.edges.Plan.Get(ctx, 1)
 	if err != nil {
 		return fmt.Errorf("read plan header: %w", err)
@@ -79,8 +81,8 @@ func (l *leader) again(ctx context.Context, stored []Stored) error {
 
 // deposed turns ErrLeadershipLost into the reason why this process does not lead any more. Other errors stay as they are.
 func (l *leader) deposed(err error) error {
-	if !errors.Is(err, ErrLeadershipLost) {
+	if !errors.Is(err, fault.ErrLeadershipLost) {
 		return err
 	}
-	return &Error{Reason: NotLeading, Message: "another process leads run " + l.name, Err: err, Do: "let it lead, or stop it and restart this one"}
+	return &fault.Error{Reason: fault.NotLeading, Message: "another process leads run " + l.name, Err: err, Do: "let it lead, or stop it and restart this one"}
 }

@@ -10,7 +10,10 @@ import (
 	"time"
 
 	"loaderd/loader"
+	"loaderd/loader/backend"
+	"loaderd/loader/fault"
 	"loaderd/loader/plan"
+	"loaderd/loader/state"
 )
 
 func isTerm(record []byte) bool {
@@ -39,14 +42,14 @@ func TestEveryLeadIsATermOfThePlan(t *testing.T) {
 	w.docs.lengths(someLengths(3, 60)...)
 	var want []string
 	for _, name := range []string{"host-a/1", "", "host-b/7", "host-b/7"} {
-		w.edges = func(e *loader.Edges) { e.Daemon = name }
+		w.edges = func(e *backend.Backends) { e.Daemon = name }
 		before, _ := w.plan.Last(t.Context())
 		run, stop := w.start(t)
 		if _, err := run.Seal(t.Context()); err != nil { // the first one; it ends in the second life
 			t.Fatal(err)
 		}
 		if want = append(want, name); len(want) > 1 {
-			read(t, run, loader.Place{World: 1}, 0, 0)
+			read(t, run, state.Place{World: 1}, 0, 0)
 		}
 		if err := stop(); err != nil {
 			t.Fatal(err)
@@ -55,14 +58,14 @@ func TestEveryLeadIsATermOfThePlan(t *testing.T) {
 		if !slices.Equal(who, want) || at[len(at)-1] != max(before, 1)+1 {
 			t.Fatalf("the terms begin at %v, of %q, want those of %q, the last at %d", at, who, want, max(before, 1)+1)
 		}
-		if _, err := loader.Audit(t.Context(), loader.Edges{Sources: onlySource{Documents: w.docs}, Plan: w.plan}, w.config.Tokenizer, nil); err != nil {
+		if _, err := loader.Audit(t.Context(), backend.Backends{Sources: onlySource{Documents: w.docs}, Plan: w.plan}, w.config.Tokenizer, nil); err != nil {
 			t.Error(err)
 		}
 		if d, err := loader.Inspect(t.Context(), w.plan, w.checkpoints, 0); err != nil || d.Why != "" {
 			t.Errorf("%+v, %v", d, err)
 		}
 	}
-	w.edges = func(e *loader.Edges) { e.Daemon = "no\nname" }
+	w.edges = func(e *backend.Backends) { e.Daemon = "no\nname" }
 	if _, err := w.open(t); err == nil {
 		t.Error("a name that no record can have was taken")
 	}
@@ -73,16 +76,16 @@ func TestATermDeposesTheLeaderBefore(t *testing.T) {
 	w := newWorld(config("bfd"))
 	w.docs.lengths(someLengths(3, 200)...)
 	first, stopFirst := w.start(t)
-	have := read(t, first, loader.Place{World: 1}, 0, 8)
+	have := read(t, first, state.Place{World: 1}, 0, 8)
 	second, stopSecond := w.start(t)
 	eventually(t, func() bool { return !second.Stats().Replaying })
-	if _, err := first.Commit(t.Context(), plan.DefaultKeeper, 2); reason(err) != loader.NotLeading {
+	if _, err := first.Commit(t.Context(), plan.DefaultKeeper, 2); reason(err) != fault.NotLeading {
 		t.Errorf("a commit with the leader before: %v", err)
 	}
-	if err := stopFirst(); !errors.Is(err, loader.ErrLeadershipLost) {
+	if err := stopFirst(); !errors.Is(err, fault.ErrLeadershipLost) {
 		t.Errorf("the leader before ended with %v", err)
 	}
-	again := read(t, second, loader.Place{World: 1}, 0, 20)
+	again := read(t, second, state.Place{World: 1}, 0, 20)
 	if len(again) != 20 || !slices.Equal(tokensOf(t, again[7]), tokensOf(t, have[7])) {
 		t.Error("the steps differ")
 	}
@@ -96,9 +99,9 @@ func TestALeaderThatIsStoppedLate(t *testing.T) {
 	w := newWorld(config("bfd"))
 	w.docs.lengths(someLengths(3, 2000)...)
 	first, stopFirst := w.start(t)
-	read(t, first, loader.Place{World: 1}, 0, 2)
+	read(t, first, state.Place{World: 1}, 0, 2)
 	second, stopSecond := w.start(t)
-	read(t, second, loader.Place{World: 1}, 0, 90)
+	read(t, second, state.Place{World: 1}, 0, 90)
 	if err := stopSecond(); err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +111,7 @@ func TestALeaderThatIsStoppedLate(t *testing.T) {
 		t.Errorf("stored are %v, want %v", have, want)
 	}
 	third, _ := w.start(t)
-	read(t, third, loader.Place{World: 1}, 88, 5)
+	read(t, third, state.Place{World: 1}, 88, 5)
 }
 
 // Whatever says that another process leads ends the lead with that reason.
@@ -123,14 +126,14 @@ func TestADeposedLeaderEnds(t *testing.T) {
 			}
 		},
 		"a release": func(t *testing.T, run *loader.Run, w *world, floors *memFloors) {
-			read(t, run, loader.Place{World: 1}, 0, 40)
+			read(t, run, state.Place{World: 1}, 0, 40)
 			if _, err := run.Commit(t.Context(), plan.DefaultKeeper, 40); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := floors.Claim(t.Context(), 1000, 1); err != nil {
 				t.Fatal(err)
 			}
-			if err := run.Release(t.Context()); !errors.Is(err, loader.ErrLeadershipLost) {
+			if err := run.Release(t.Context()); !errors.Is(err, fault.ErrLeadershipLost) {
 				t.Errorf("Release = %v", err)
 			}
 			time.Sleep(time.Minute) // its own turn comes
@@ -155,7 +158,7 @@ func TestADeposedLeaderEnds(t *testing.T) {
 				eventually(t, func() bool { return run.Info().Planned == 4 })
 				act(t, run, w, floors)
 				synctest.Wait() // it has ended before it is stopped
-				if err := stop(); reason(err) != loader.NotLeading || !errors.Is(err, loader.ErrLeadershipLost) {
+				if err := stop(); reason(err) != fault.NotLeading || !errors.Is(err, fault.ErrLeadershipLost) {
 					t.Errorf("Serve = %v", err)
 				}
 			})
@@ -174,13 +177,13 @@ func TestARunThatIsTakenForANewOne(t *testing.T) {
 	edges := w.edges
 	w.docs.lengths(someLengths(3, 400)...)
 	run, stop := w.start(t)
-	read(t, run, loader.Place{World: 1}, 0, 40)
+	read(t, run, state.Place{World: 1}, 0, 40)
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
 	stored, records, term := w.checkpoints.names(), slices.Clone(w.plan.records), floors.term
 	for _, fenced := range []bool{true, false} { // the floor refuses it, or the append of the header
-		w.edges = func(e *loader.Edges) {
+		w.edges = func(e *backend.Backends) {
 			edges(e)
 			if e.Plan = (emptyLog{w.plan}); !fenced {
 				e.Sources = onlySource{Documents: w.docs}
@@ -190,7 +193,7 @@ func TestARunThatIsTakenForANewOne(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := run.Serve(t.Context()); reason(err) != loader.NotLeading {
+		if err := run.Serve(t.Context()); reason(err) != fault.NotLeading {
 			t.Errorf("Serve = %v", err)
 		}
 	}
@@ -205,17 +208,17 @@ func TestALeadBeginsWithWhatIsThereByThen(t *testing.T) {
 		w, _ := purging(config("bfd"))
 		w.docs.lengths(someLengths(3, 600)...)
 		first, stopFirst := w.start(t)
-		read(t, first, loader.Place{World: 1}, 0, 2)
+		read(t, first, state.Place{World: 1}, 0, 2)
 		second, err := w.open(t)
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := read(t, first, loader.Place{World: 1}, 0, 60)
+		want := read(t, first, state.Place{World: 1}, 0, 60)
 		if sealed {
 			if _, err := first.Seal(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			want = read(t, first, loader.Place{World: 1}, 0, 0)
+			want = read(t, first, state.Place{World: 1}, 0, 0)
 		}
 		if _, err := first.Commit(t.Context(), plan.DefaultKeeper, 50); err != nil {
 			t.Fatal(err)
@@ -233,7 +236,7 @@ func TestALeadBeginsWithWhatIsThereByThen(t *testing.T) {
 		served := make(chan error, 1)
 		go func() { served <- second.Serve(ctx) }()
 		eventually(t, func() bool { return !second.Stats().Replaying })
-		if have := read(t, second, loader.Place{World: 1}, 50, len(want)-50); !reflect.DeepEqual(have, want[50:]) {
+		if have := read(t, second, state.Place{World: 1}, 50, len(want)-50); !reflect.DeepEqual(have, want[50:]) {
 			t.Error("the steps differ")
 		}
 		if sealed != second.Info().Ended {
@@ -243,7 +246,7 @@ func TestALeadBeginsWithWhatIsThereByThen(t *testing.T) {
 		if err := <-served; err != nil {
 			t.Error(err)
 		}
-		if _, err := second.Join(loader.Place{World: 1}, 0); reason(err) != loader.StepReleased && reason(err) != loader.NotLeading {
+		if _, err := second.Join(state.Place{World: 1}, 0); reason(err) != fault.StepReleased && reason(err) != fault.NotLeading {
 			t.Errorf("Join of a released step = %v", err)
 		}
 	}
@@ -256,7 +259,7 @@ func TestABeginningThatDies(t *testing.T) {
 			w := checkpointedEarly(t)
 			w.plan = &memLog{}
 			life := &mortal{left: left, stored: stored}
-			w.edges = func(e *loader.Edges) {
+			w.edges = func(e *backend.Backends) {
 				e.Plan, e.Checkpoints = roomyLog{mortalLog{w.plan, life}}, mortalCheckpoints{w.checkpoints, life}
 			}
 			w.docs.lengths(someLengths(2, 200)...)
@@ -269,7 +272,7 @@ func TestABeginningThatDies(t *testing.T) {
 			}
 			w.edges = nil
 			run, stop := w.start(t)
-			read(t, run, loader.Place{World: 1}, 0, 6)
+			read(t, run, state.Place{World: 1}, 0, 6)
 			if err := stop(); err != nil {
 				t.Errorf("after a death at store %d, stored %v: %v", left, stored, err)
 			}

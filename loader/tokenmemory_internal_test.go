@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"loaderd/internal/bufpool"
+	"loaderd/loader/document"
 )
 
 // What a cache has lent stays as it is when the document is dropped, until it is given back; so does what others may have. All else is used again.
@@ -33,7 +34,7 @@ func TestMemoryIsUsedAgainWhenNobodyHasIt(t *testing.T) {
 			}
 			used := false
 			for range 100 { // with the race detector some of what is given back is left to the collector
-				ids, _ := narrowIDs.Get(tokens)
+				ids, _ := document.NarrowIDs.Get(tokens)
 				used = used || &ids[0] == &content.Narrow[0]
 			}
 			if used && !x.again {
@@ -57,14 +58,14 @@ func TestMemoryOfWhatIsReadAgainIsLeftToTheCollector(t *testing.T) {
 	content := c.held[1].content
 	c.show(2, 1, wide(1000).Narrowed())
 	for range 100 {
-		if ids, _ := narrowIDs.Get(1000); &ids[0] == &content.Narrow[0] {
+		if ids, _ := document.NarrowIDs.Get(1000); &ids[0] == &content.Narrow[0] {
 			t.Fatal("its memory is used again")
 		}
 	}
 }
 
 // wide is a document of so many ids of 32 bits.
-func wide(tokens int) (c Content) {
+func wide(tokens int) (c document.Content) {
 	for i := range tokens {
 		c.Tokens = append(c.Tokens, int32(i))
 	}

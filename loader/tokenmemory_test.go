@@ -8,19 +8,22 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"loaderd/loader"
+	"loaderd/loader/backend"
+	"loaderd/loader/document"
+	"loaderd/loader/state"
 )
 
 // narrowDocs are documents as a stream brings them: each in memory of its own, which may be used again.
 type narrowDocs struct{ *memDocs }
 
-type narrowSource struct{ loader.Source }
+type narrowSource struct{ document.Source }
 
-func (d narrowDocs) Read(ctx context.Context, from uint64) (loader.Source, error) {
+func (d narrowDocs) Read(ctx context.Context, from uint64) (document.Source, error) {
 	s, err := d.memDocs.Read(ctx, from)
 	return narrowSource{s}, err
 }
 
-func (s narrowSource) Next(ctx context.Context) ([]loader.Document, error) {
+func (s narrowSource) Next(ctx context.Context) ([]document.Document, error) {
 	docs, err := s.Source.Next(ctx)
 	docs = slices.Clone(docs)
 	for i := range docs {
@@ -36,7 +39,7 @@ func TestTokensAreRightWhereMemoryIsUsedAgain(t *testing.T) {
 	c.Packing.Buckets = []int{512}
 	w := newWorld(c)
 	w.options.CacheBytes, w.options.Ahead = 60<<10, 16
-	w.edges = func(e *loader.Edges) { e.Sources = onlySource{Documents: narrowDocs{w.docs}} }
+	w.edges = func(e *backend.Backends) { e.Sources = onlySource{Documents: narrowDocs{w.docs}} }
 	tokens := func(document uint64) (ids []int32) {
 		for k := range 260 + document*37%250 {
 			ids = append(ids, int32((document*997+k)%60_000))
@@ -44,7 +47,7 @@ func TestTokensAreRightWhereMemoryIsUsedAgain(t *testing.T) {
 		return ids
 	}
 	for d := range uint64(4000) {
-		w.docs.publish(loader.Document{Content: loader.Content{Tokens: tokens(d + 1)}})
+		w.docs.publish(document.Document{Content: document.Content{Tokens: tokens(d + 1)}})
 	}
 	run, _ := w.start(t)
 	const world, steps = 2, 300
@@ -62,7 +65,7 @@ func TestTokensAreRightWhereMemoryIsUsedAgain(t *testing.T) {
 		}
 	}
 	read := func(rank int) error {
-		place := loader.Place{Rank: rank, World: world}
+		place := state.Place{Rank: rank, World: world}
 		r, err := run.Join(place, 0)
 		if err != nil {
 			return err

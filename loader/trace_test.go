@@ -8,7 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"loaderd/loader"
+	"loaderd/loader/backend"
+	"loaderd/loader/document"
+	"loaderd/loader/state"
 )
 
 // tracer keeps what it is told, by document.
@@ -17,7 +19,7 @@ type tracer struct {
 	planned map[uint64][]string
 }
 
-func (x *tracer) Planned(t *loader.Trace, document, step uint64, row int, taken, stored time.Time) {
+func (x *tracer) Planned(t *document.Trace, document, step uint64, row int, taken, stored time.Time) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.planned[document] = append(x.planned[document], fmt.Sprintf("%d: step %d row %d", t.ID[0], step, row))
@@ -31,11 +33,11 @@ func (x *tracer) Planned(t *loader.Trace, document, step uint64, row int, taken,
 func TestSampledDocumentsAreTraced(t *testing.T) {
 	w, told := newWorld(config("concat")), &tracer{planned: map[uint64][]string{}}
 	w.options.Checkpoint = 0 // a restart plans all again
-	w.edges = func(e *loader.Edges) { e.Tracer = told }
+	w.edges = func(e *backend.Backends) { e.Tracer = told }
 	for i, n := range someLengths(4, 100) {
-		d := loader.Document{Content: loader.Content{Tokens: documentTokens(uint64(i+1), n)}}
+		d := document.Document{Content: document.Content{Tokens: documentTokens(uint64(i+1), n)}}
 		if i%7 == 0 {
-			d.Trace = &loader.Trace{ID: [16]byte{byte(i)}}
+			d.Trace = &document.Trace{ID: [16]byte{byte(i)}}
 		}
 		w.docs.publish(d)
 	}
@@ -44,7 +46,7 @@ func TestSampledDocumentsAreTraced(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := map[uint64][]string{}
-	for _, b := range read(t, run, loader.Place{World: 1}, 0, 0) {
+	for _, b := range read(t, run, state.Place{World: 1}, 0, 0) {
 		for _, d := range b.Traced {
 			want[d.Document] = append(want[d.Document], fmt.Sprintf("%d: step %d row %d", d.ID[0], b.Step, d.Row))
 			if b.Pieces[d.Row-b.First] == nil {
@@ -57,7 +59,7 @@ func TestSampledDocumentsAreTraced(t *testing.T) {
 	}
 	stop()
 	run, _ = w.start(t)
-	read(t, run, loader.Place{World: 1}, 0, 0)
+	read(t, run, state.Place{World: 1}, 0, 0)
 	told.mu.Lock()
 	defer told.mu.Unlock()
 	if !maps.EqualFunc(told.planned, want, slices.Equal) {

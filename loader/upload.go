@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"loaderd/loader/fault"
 	"loaderd/loader/plan"
 )
 
@@ -37,7 +38,7 @@ func (u *uploads) put(ctx context.Context, x upload) {
 	select {
 	case u.queue <- x:
 	case <-u.ended:
-		u.finish(x, ErrLeadershipLost)
+		u.finish(x, fault.ErrLeadershipLost)
 	case <-ctx.Done():
 		u.finish(x, ctx.Err())
 	}
@@ -57,7 +58,7 @@ func (l *leader) upload(ctx context.Context, u *uploads) error {
 		err := l.storeCheckpoint(limit, x.step, x.state.Encode())
 		cancel()
 		u.finish(x, err)
-		if errors.Is(err, ErrLeadershipLost) {
+		if errors.Is(err, fault.ErrLeadershipLost) {
 			return l.deposed(err)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"loaderd/internal/quantity"
 	"loaderd/loader/census"
+	"loaderd/loader/fault"
 )
 
 // Health is the state of a run in one word.
@@ -33,7 +34,7 @@ type Verdict struct {
 	Sentence string            `json:"sentence"`
 	Detail   string            `json:"detail,omitempty"` // what else is known
 	Do       string            `json:"do,omitempty"`
-	Reason   Reason            `json:"reason,omitempty"` // that a reader which waits is told
+	Reason   fault.Reason      `json:"reason,omitempty"` // that a reader which waits is told
 	Limits   string            `json:"limits,omitempty"` // what the rest waits for
 	Facts    map[string]string `json:"facts,omitempty"`
 }
@@ -59,7 +60,7 @@ const (
 func (f *follower) verdict(at time.Time, shown Verdict) Verdict {
 	now := f.plan.now()
 	w := f.look(now.steps)
-	var e *Error
+	var e *fault.Error
 	if now.failed == nil && !now.ended {
 		e = w.broken()
 	}
@@ -72,7 +73,7 @@ func (f *follower) verdict(at time.Time, shown Verdict) Verdict {
 	case now.ended:
 		return w.ended(now.steps)
 	}
-	still, waits, readers := f.pulse.still(at), w.waits(), w.demand.read()
+	still, waits, readers := f.pulse.still(at), w.waits(), w.demand.Read()
 	full := now.steps >= w.report.Wanted+uint64(f.options.Ahead)
 	if e == nil && (waits || !readers && !full) && (now.steps == 0 || f.pulse.stalls(at, shown.stalled())) {
 		e = w.missing()
@@ -80,7 +81,7 @@ func (f *follower) verdict(at time.Time, shown Verdict) Verdict {
 	switch {
 	case e != nil:
 		v := w.judge(e)
-		if found != nil && e.Reason != RankMissing {
+		if found != nil && e.Reason != fault.RankMissing {
 			v.Detail = strings.TrimPrefix(v.Detail+"; "+rankNote(found), "; ")
 		}
 		return v
@@ -105,28 +106,28 @@ func (f *follower) verdict(at time.Time, shown Verdict) Verdict {
 const storeFails = 10 * time.Second
 
 // judge makes a verdict of what a reader would be told.
-func (w *wait) judge(e *Error) Verdict {
-	v := Verdict{Health: Waiting, Sentence: e.brief, Detail: e.detail, Do: e.Do, Reason: e.Reason, Facts: w.factsOf(e)}
+func (w *wait) judge(e *fault.Error) Verdict {
+	v := Verdict{Health: Waiting, Sentence: e.Brief, Detail: e.Detail, Do: e.Do, Reason: e.Reason, Facts: w.factsOf(e)}
 	switch e.Reason {
-	case SourceDown, StreamFull, StorageFull, StorageDown, RankMissing:
+	case fault.SourceDown, fault.StreamFull, fault.StorageFull, fault.StorageDown, fault.RankMissing:
 		v.Health = Failing
-	case PlanLogDown:
+	case fault.PlanLogDown:
 		if w.report.Storing >= storeFails {
 			v.Health = Failing
 		}
-	case NotLeading:
+	case fault.NotLeading:
 		if w.report.Silent >= takeover {
 			v.Health = Failing
 		}
 	}
 	switch e.Reason {
-	case SourceDown, SourceDry, StreamFull, PoolFilling:
+	case fault.SourceDown, fault.SourceDry, fault.StreamFull, fault.PoolFilling:
 		v.Limits = LimitDocuments
-	case TokenizerBehind, Replaying:
+	case fault.TokenizerBehind, fault.Replaying:
 		v.Limits = LimitTokenizer
-	case PlanLogDown, NotLeading, StorageFull, StorageDown:
+	case fault.PlanLogDown, fault.NotLeading, fault.StorageFull, fault.StorageDown:
 		v.Limits = LimitPlan
-	case RankBehind, RankMissing:
+	case fault.RankBehind, fault.RankMissing:
 		v.Limits = LimitRanks
 	}
 	return v
@@ -287,6 +288,3 @@ func (w *wait) idlers() string {
 
 // backlog reports whether documents wait for the daemon: its own work is what takes the time.
 func (w *wait) backlog() bool { return w.source.DrySince.IsZero() && w.source.Last > w.source.Fetched }
-
-// name is a reader for people.
-func (r *ReaderStat) name() string { return fmt.Sprintf("rank %d of %d", r.Rank, r.World) }

@@ -9,8 +9,11 @@ import (
 	"time"
 
 	"loaderd/loader"
+	"loaderd/loader/document"
+	"loaderd/loader/fault"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
+	"loaderd/loader/state"
 )
 
 // judged is a run of a test with a reader for each rank that the test moves.
@@ -39,7 +42,7 @@ func (j judged) says(health loader.Health, sentence, limits string) loader.Verdi
 
 func (j judged) join(rank, world int, step uint64) *loader.Reader {
 	j.Helper()
-	r, err := j.run.Join(loader.Place{Rank: rank, World: world}, step)
+	r, err := j.run.Join(state.Place{Rank: rank, World: world}, step)
 	if err != nil {
 		j.Fatal(err)
 	}
@@ -65,7 +68,7 @@ func (j judged) asks(r *loader.Reader) (told func() error) {
 
 func (j judged) undecodable(n int) {
 	for range n {
-		j.w.docs.publish(loader.Document{Skip: plan.SkipUndecodable})
+		j.w.docs.publish(document.Document{Skip: plan.SkipUndecodable})
 	}
 }
 
@@ -94,14 +97,14 @@ func TestVerdicts(t *testing.T) {
 	})
 	judge(t, "ranks read what they were sent before a restart", documents(400), func(j judged) {
 		time.Sleep(5 * time.Second)
-		place := loader.Place{Job: "pretrain", Rank: 1, World: 4}
-		j.run.Consumed(place, loader.Consumption{Session: "s", Taken: 7})
+		place := state.Place{Job: "pretrain", Rank: 1, World: 4}
+		j.run.Consumed(place, state.Consumption{Session: "s", Taken: 7})
 		time.Sleep(2 * time.Second)
 		v := j.says(loader.Waiting, "Waiting for ranks: 4 steps are planned ahead", loader.LimitRanks)
 		if v.Detail != `the ranks of job "pretrain" read what they were sent before` || !strings.HasPrefix(v.Do, "wait: ") {
 			j.Errorf("%+v", v)
 		}
-		j.run.Consumed(place, loader.Consumption{Session: "s", Taken: 7, Left: true})
+		j.run.Consumed(place, state.Consumption{Session: "s", Taken: 7, Left: true})
 		time.Sleep(3 * time.Second)
 		if v := j.says(loader.Waiting, "Waiting for ranks: 4 steps are planned ahead", loader.LimitRanks); v.Detail != "no reader is connected" {
 			j.Errorf("%+v", v)
@@ -116,7 +119,7 @@ func TestVerdicts(t *testing.T) {
 		told := j.asks(r)
 		time.Sleep(time.Second)
 		j.says(loader.Waiting, "First step", loader.LimitDocuments)
-		if reason(told()) != loader.SourceDry {
+		if reason(told()) != fault.SourceDry {
 			j.Error("the reader is not told that there are no documents")
 		}
 		r.Close()
@@ -132,12 +135,12 @@ func TestVerdicts(t *testing.T) {
 		j.w.docs.lengths(16, 16)
 		time.Sleep(2 * time.Second)
 		v := j.says(loader.Waiting, "First step in about", loader.LimitDocuments)
-		if !strings.HasSuffix(v.Sentence, ": 10 rows needed, 4 there") || v.Reason != loader.PoolFilling {
+		if !strings.HasSuffix(v.Sentence, ": 10 rows needed, 4 there") || v.Reason != fault.PoolFilling {
 			j.Errorf("%+v", v)
 		}
 		time.Sleep(30 * time.Second)
 		v = j.says(loader.Waiting, "Waiting for documents, 3", loader.LimitDocuments)
-		var e *loader.Error
+		var e *fault.Error
 		if err := told(); !errors.As(err, &e) || !strings.HasPrefix(e.Message, "Waiting for documents, 2") || e.Do != v.Do {
 			j.Errorf("the reader is told %v", err)
 		}
@@ -193,10 +196,10 @@ func TestVerdicts(t *testing.T) {
 		v := j.says(loader.Running, `Running: 64 tokens/s, rank 1 of 2 of job "trainer" holds the others (`, loader.LimitRanks)
 		time.Sleep(20 * time.Second)
 		v = j.says(loader.Waiting, `Waiting for rank 1 of 2 of job "trainer", `, loader.LimitRanks)
-		if v.Reason != loader.RankBehind || v.Facts["rank"] != "1" {
+		if v.Reason != fault.RankBehind || v.Facts["rank"] != "1" {
 			j.Errorf("%+v", v)
 		}
-		var e *loader.Error
+		var e *fault.Error
 		if err := <-read; !errors.As(err, &e) || e.Message != v.Sentence+": "+v.Detail {
 			j.Errorf("the others are told %v, not %s", err, v.Sentence)
 		}
@@ -241,8 +244,8 @@ func TestVerdicts(t *testing.T) {
 	})
 	judge(t, "documents wait for the tokenizer", func(w *world) {
 		documents(400)(w)
-		w.odd(oddDocs{stuck: true, status: func(loader.SourceStatus) loader.SourceStatus {
-			return loader.SourceStatus{Last: 400, Fetched: 300, Delivered: 100, Buffered: 5 << 20, Tokenizing: true}
+		w.odd(oddDocs{stuck: true, status: func(document.SourceStatus) document.SourceStatus {
+			return document.SourceStatus{Last: 400, Fetched: 300, Delivered: 100, Buffered: 5 << 20, Tokenizing: true}
 		}})
 	}, func(j judged) {
 		time.Sleep(5 * time.Second)
@@ -266,7 +269,7 @@ func TestVerdicts(t *testing.T) {
 		j.w.docs.mu.Unlock()
 		time.Sleep(5 * time.Second)
 		v := j.says(loader.Failing, "Stopped: ", "")
-		if v.Reason != loader.StreamMismatch || v.Do == "" {
+		if v.Reason != fault.StreamMismatch || v.Do == "" {
 			j.Errorf("%+v", v)
 		}
 	})
@@ -341,7 +344,7 @@ func TestVerdictOfSources(t *testing.T) {
 		s["web"].lengths(5, 5)
 		s["code"].lengths(5, 5)
 		run, stop := w.start(t)
-		r, err := run.Join(loader.Place{World: 1}, 0)
+		r, err := run.Join(state.Place{World: 1}, 0)
 		must(t, err)
 		defer r.Close()
 		time.Sleep(time.Minute)

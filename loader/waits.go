@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"loaderd/loader/census"
+	"loaderd/loader/fault"
 )
 
 const (
@@ -20,17 +21,17 @@ const (
 // waits tells the log why readers wait: when they have waited for tellAfter, when the cause changes, and when the step is there.
 type waits struct {
 	*follower
-	since  time.Time // when the wait began that the log knows of; zero without one
-	reason Reason    // that the log was told last
+	since  time.Time    // when the wait began that the log knows of; zero without one
+	reason fault.Reason // that the log was told last
 	facts  map[string]string
-	told   map[Reason]time.Time  // when the log was last told of each reason
-	gone   time.Time             // since when there is no reader; zero while there is one
-	ranks  map[census.Key]string // jobs whose missing ranks were logged, and which ranks
+	told   map[fault.Reason]time.Time // when the log was last told of each reason
+	gone   time.Time                  // since when there is no reader; zero while there is one
+	ranks  map[census.Key]string      // jobs whose missing ranks were logged, and which ranks
 }
 
 // tellWaits looks until ctx is done.
 func (f *follower) tellWaits(ctx context.Context) {
-	w := waits{follower: f, told: map[Reason]time.Time{}, ranks: map[census.Key]string{}}
+	w := waits{follower: f, told: map[fault.Reason]time.Time{}, ranks: map[census.Key]string{}}
 	f.beat(time.Now())
 	tick := time.NewTicker(tellEvery)
 	defer tick.Stop()

@@ -12,6 +12,9 @@ import (
 	"time"
 
 	"loaderd/loader"
+	"loaderd/loader/backend"
+	"loaderd/loader/fault"
+	"loaderd/loader/state"
 )
 
 // lines keeps the messages of a log that begin with some words, each with its attributes.
@@ -49,13 +52,13 @@ func waiting(t *testing.T, test func(w *world, run *loader.Run, log *lines)) {
 	synctest.Test(t, func(t *testing.T) {
 		w, log := newWorld(config("concat")), &lines{words: "readers wait"}
 		w.options.Stall = time.Minute
-		w.edges = func(e *loader.Edges) { e.Log = slog.New(log) }
+		w.edges = func(e *backend.Backends) { e.Log = slog.New(log) }
 		run, stop := w.start(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		var reading sync.WaitGroup
 		reading.Go(func() {
 			for step := uint64(0); ctx.Err() == nil; {
-				r, err := run.Join(loader.Place{World: 1}, step)
+				r, err := run.Join(state.Place{World: 1}, step)
 				if err != nil {
 					t.Error(err)
 					return
@@ -66,7 +69,7 @@ func waiting(t *testing.T, test func(w *world, run *loader.Run, log *lines)) {
 					}
 				}
 				r.Close()
-				if e := (*loader.Error)(nil); !errors.As(err, &e) {
+				if e := (*fault.Error)(nil); !errors.As(err, &e) {
 					return // the end, or ctx
 				}
 				time.Sleep(time.Second)
@@ -129,9 +132,9 @@ func TestWaitsAreTold(t *testing.T) {
 func TestWaitsOfNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, log := newWorld(config("concat")), &lines{words: "readers wait"}
-		w.edges = func(e *loader.Edges) { e.Log = slog.New(log) }
+		w.edges = func(e *backend.Backends) { e.Log = slog.New(log) }
 		run, stop := w.start(t)
-		r, err := run.Join(loader.Place{World: 1}, 0)
+		r, err := run.Join(state.Place{World: 1}, 0)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"loaderd/loader/document"
 	"loaderd/loader/mixture"
 )
 
@@ -14,7 +15,7 @@ import (
 // the order of the stream and so in ranges, while those before are delivered. What there is no room for after all is read once more, chunk by chunk, when its
 // turn comes.
 type walker struct {
-	docs   Documents
+	docs   document.Documents
 	walk   *mixture.Walk
 	room   int64  // tokens of a group that are held
 	taken  uint64 // place of the first one that was wanted
@@ -24,13 +25,13 @@ type walker struct {
 	now    group
 
 	mu     sync.Mutex
-	status SourceStatus
+	status document.SourceStatus
 }
 
 // group is a group of a walk that was read, or a part of one.
 type group struct {
 	order []uint64 // sequences, in the order of the walk
-	held  map[uint64]Document
+	held  map[uint64]document.Document
 	err   error
 }
 
@@ -44,10 +45,10 @@ const walkerChunk = 64
 const usualTokens = 1000
 
 // newWalker reads from place taken of a walk on, and holds so many tokens of a group.
-func newWalker(docs Documents, walk *mixture.Walk, taken uint64, room int64) *walker {
+func newWalker(docs document.Documents, walk *mixture.Walk, taken uint64, room int64) *walker {
 	ctx, cancel := context.WithCancel(context.Background())
 	w := &walker{docs: docs, walk: walk, room: room, taken: taken, at: taken, cancel: cancel, groups: make(chan group)}
-	w.status = SourceStatus{Last: walk.Last, EpochLeft: walk.Len() - taken}
+	w.status = document.SourceStatus{Last: walk.Last, EpochLeft: walk.Len() - taken}
 	go w.read(ctx)
 	return w
 }
@@ -74,14 +75,14 @@ func (w *walker) read(ctx context.Context) {
 }
 
 // fetch reads documents, holds those that there is room for, and returns how many tokens they have in the mean, 1 at least.
-func (w *walker) fetch(ctx context.Context, order []uint64) (held map[uint64]Document, mean int64, err error) {
-	held = map[uint64]Document{}
+func (w *walker) fetch(ctx context.Context, order []uint64) (held map[uint64]document.Document, mean int64, err error) {
+	held = map[uint64]document.Document{}
 	var read, tokens int64
 	var mu sync.Mutex
 	sequences := slices.Sorted(slices.Values(order))
 	for { // the servers may be out of reach
 		room := w.room
-		err := w.docs.Again(ctx, sequences, func(d Document) {
+		err := w.docs.Again(ctx, sequences, func(d document.Document) {
 			mu.Lock()
 			defer mu.Unlock()
 			n := int64(d.Len())
@@ -120,7 +121,7 @@ func (w *walker) note(err error) {
 }
 
 // Next implements Source.
-func (w *walker) Next(ctx context.Context) ([]Document, error) {
+func (w *walker) Next(ctx context.Context) ([]document.Document, error) {
 	w.count(0)
 	for len(w.now.order) == 0 {
 		select {
@@ -142,7 +143,7 @@ func (w *walker) Next(ctx context.Context) ([]Document, error) {
 	if err := w.complete(ctx, w.now.order[:n]); err != nil {
 		return nil, err
 	}
-	out := make([]Document, n)
+	out := make([]document.Document, n)
 	for i, sequence := range w.now.order[:n] {
 		out[i] = w.now.held[sequence]
 		delete(w.now.held, sequence)
@@ -182,7 +183,7 @@ func (w *walker) complete(ctx context.Context, order []uint64) error {
 		slices.Sort(missing)
 		var mu sync.Mutex
 		read := 0
-		err := w.docs.Again(ctx, missing, func(d Document) {
+		err := w.docs.Again(ctx, missing, func(d document.Document) {
 			mu.Lock()
 			defer mu.Unlock()
 			w.now.held[d.Sequence] = d
@@ -208,7 +209,7 @@ func (w *walker) complete(ctx context.Context, order []uint64) error {
 }
 
 // Status implements Source.
-func (w *walker) Status() SourceStatus {
+func (w *walker) Status() document.SourceStatus {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.status

@@ -13,6 +13,7 @@ import (
 	"loaderd/internal/daemon"
 	"loaderd/internal/natstest"
 	"loaderd/loader"
+	"loaderd/loader/document"
 	"loaderd/loader/mixture"
 	"loaderd/stream"
 	"loaderd/stream/doclog"
@@ -38,7 +39,7 @@ func BenchmarkEpoch(b *testing.B) {
 		messages = append(messages, stream.Message{ID: fmt.Sprint(i), Data: text[i%(len(text)/size)*size:][:size]})
 	}
 	natstest.Publish(b, srv.Store(), messages...)
-	read := func(b *testing.B, open func() (loader.Source, error)) {
+	read := func(b *testing.B, open func() (document.Source, error)) {
 		for b.Loop() {
 			source, err := open()
 			if err != nil {
@@ -55,7 +56,7 @@ func BenchmarkEpoch(b *testing.B) {
 		}
 		b.ReportMetric(float64(documents*b.N)/b.Elapsed().Seconds(), "documents/s")
 	}
-	b.Run("stream", func(b *testing.B) { read(b, func() (loader.Source, error) { return docs.Read(ctx, 1) }) })
+	b.Run("stream", func(b *testing.B) { read(b, func() (document.Source, error) { return docs.Read(ctx, 1) }) })
 	for _, block := range []int{8, 16, 32, 64, 256} {
 		b.Run(fmt.Sprint("blocks of ", block), func(b *testing.B) {
 			c := mixture.Config{Sources: map[string]mixture.Source{"a": {Weight: 1, Epochs: 1, Block: block}}, Mix: mixture.Mix{Dry: mixture.DryWait, End: mixture.EndAll}}
@@ -63,7 +64,7 @@ func BenchmarkEpoch(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			read(b, func() (loader.Source, error) { return loader.NewWalker(docs, m.Walk(0, 0), 0, 1<<25), nil })
+			read(b, func() (document.Source, error) { return loader.NewWalker(docs, m.Walk(0, 0), 0, 1<<25), nil })
 		})
 	}
 }

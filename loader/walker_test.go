@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"loaderd/loader"
+	"loaderd/loader/document"
 	"loaderd/loader/mixture"
 )
 
@@ -19,7 +20,7 @@ type countedDocs struct {
 	away  atomic.Bool
 }
 
-func (d *countedDocs) Again(ctx context.Context, sequences []uint64, f func(loader.Document)) error {
+func (d *countedDocs) Again(ctx context.Context, sequences []uint64, f func(document.Document)) error {
 	if d.asked.Add(1); d.away.CompareAndSwap(true, false) {
 		return context.DeadlineExceeded
 	}
@@ -33,7 +34,7 @@ func TestWalker(t *testing.T) {
 	shared := make([]int32, 4000)
 	d := &countedDocs{memDocs: newDocs()}
 	for range documents {
-		d.publish(loader.Document{Content: loader.Content{Tokens: shared}})
+		d.publish(document.Document{Content: document.Content{Tokens: shared}})
 	}
 	m, err := mixture.New(mixture.Config{Sources: map[string]mixture.Source{"a": {Weight: 1, Epochs: 1, Block: 16}}, Mix: mixture.Mix{Dry: mixture.DryWait, End: mixture.EndAll}},
 		map[string]mixture.Begin{"a": {First: 1, Last: documents, Sealed: true}})
@@ -67,8 +68,8 @@ func TestWalker(t *testing.T) {
 // pacedDocs delivers a document every 3 seconds.
 type pacedDocs struct{ *memDocs }
 
-func (d pacedDocs) Again(ctx context.Context, sequences []uint64, f func(loader.Document)) error {
-	return d.memDocs.Again(ctx, sequences, func(x loader.Document) {
+func (d pacedDocs) Again(ctx context.Context, sequences []uint64, f func(document.Document)) error {
+	return d.memDocs.Again(ctx, sequences, func(x document.Document) {
 		time.Sleep(3 * time.Second)
 		f(x)
 	})

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"loaderd/loader/fault"
 	"loaderd/loader/plan"
 )
 
@@ -49,8 +50,8 @@ func (l *leader) look(ctx context.Context, source int, x opened) (trouble, err e
 	if err == nil {
 		err = madeOf(l.header.Run, x.SourceBegin.Stream, state.Stream)
 	}
-	var mismatch *Error
-	if errors.As(err, &mismatch) && mismatch.Reason == StreamMismatch {
+	var mismatch *fault.Error
+	if errors.As(err, &mismatch) && mismatch.Reason == fault.StreamMismatch {
 		return nil, err
 	}
 	if err != nil {
@@ -112,7 +113,7 @@ func (l *leader) gone(ctx context.Context, source int, x opened, first uint64) (
 	if err != nil {
 		return nil, err
 	}
-	return &Error{Reason: DocumentLost,
+	return &fault.Error{Reason: fault.DocumentLost,
 		Message: fmt.Sprintf("documents before %d are gone from document stream %s, deleted or purged by someone else, "+
 			"and the run may still need those from %d on", first, x.SourceBegin.Stream.Name, need[source]),
 		Do: fmt.Sprintf("restore the stream from its backup; without it, resume from step %d or a later one", oldest),

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"testing"
+
+	"loaderd/loader/fault"
 )
 
 // A daemon that has lost its lease does not report documents as lost: its successor may have purged them. It verifies the
@@ -12,10 +14,10 @@ func TestLeader_DeposedReportsNoLostDocuments(t *testing.T) {
 	verified := 0
 	l := &leader{sure: func(context.Context) error {
 		verified++
-		return ErrLeadershipLost
+		return fault.ErrLeadershipLost
 	}}
 	trouble, err := l.gone(t.Context(), 0, opened{}, 60)
-	if trouble != nil || !errors.Is(err, ErrLeadershipLost) || verified != 1 {
+	if trouble != nil || !errors.Is(err, fault.ErrLeadershipLost) || verified != 1 {
 		t.Errorf("gone = %v, %v after %d verifications of the lease, want no verdict and ErrLeadershipLost", trouble, err, verified)
 	}
 }

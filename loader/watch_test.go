@@ -8,8 +8,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"loaderd/loader"
+	"loaderd/loader/backend"
+	"loaderd/loader/document"
+	"loaderd/loader/fault"
 	"loaderd/loader/plan"
+	"loaderd/loader/state"
 )
 
 // cutDocs is a document stream whose servers are out of reach while the network is cut.
@@ -19,9 +22,9 @@ type cutDocs struct {
 	seen *atomic.Int64 // answers that State has given
 }
 
-func (d cutDocs) State(ctx context.Context) (loader.StreamState, error) {
+func (d cutDocs) State(ctx context.Context) (document.StreamState, error) {
 	if d.cut.Load() {
-		return loader.StreamState{}, &loader.Error{Reason: loader.SourceDown, Message: "cut"}
+		return document.StreamState{}, &fault.Error{Reason: fault.SourceDown, Message: "cut"}
 	}
 	d.seen.Add(1)
 	return d.memDocs.State(ctx)
@@ -37,7 +40,7 @@ func TestLeader_DeposedBehindACutReportsNoLostDocuments(t *testing.T) {
 		w.options.Ahead, w.options.Checkpoint = 2, 4
 		w.docs.lengths(slices.Repeat([]int{16}, 400)...)
 		docs := cutDocs{w.docs, new(atomic.Bool), new(atomic.Int64)}
-		first, _ := w.join(t, company, "first", func(e *loader.Edges) { e.Sources = onlySource{Documents: docs} })
+		first, _ := w.join(t, company, "first", func(e *backend.Backends) { e.Sources = onlySource{Documents: docs} })
 		eventually(t, func() bool { return first.Info().Planned == 2 })
 		second, _ := w.join(t, company, "second")
 
@@ -45,7 +48,7 @@ func TestLeader_DeposedBehindACutReportsNoLostDocuments(t *testing.T) {
 		company.setDeaf(true)
 		time.Sleep(2 * time.Second) // its lease expires
 		company.oust(doubts)
-		read(t, second, loader.Place{World: 1}, 0, 40)
+		read(t, second, state.Place{World: 1}, 0, 40)
 		_, err := second.Commit(t.Context(), plan.DefaultKeeper, 40)
 		must(t, err)
 		eventually(t, func() bool { return w.first() > 1 })

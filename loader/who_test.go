@@ -7,7 +7,10 @@ import (
 	"testing"
 
 	"loaderd/loader"
+	"loaderd/loader/backend"
+	"loaderd/loader/fault"
 	"loaderd/loader/plan"
+	"loaderd/loader/state"
 )
 
 // sealedBy is a run that was drained and sealed for somebody.
@@ -26,7 +29,7 @@ func sealedBy(t *testing.T, who string) (*world, []*loader.Batch) {
 	if _, err := run.SealBy(t.Context(), who); err != nil {
 		t.Fatal(err)
 	}
-	batches := read(t, run, loader.Place{World: 1}, 0, 0)
+	batches := read(t, run, state.Place{World: 1}, 0, 0)
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +44,7 @@ func TestThePlanNamesWhoAsked(t *testing.T) {
 		t.Error("the batches depend on who asked")
 	}
 	for what, w := range map[string]*world{"": nobody, ", asked for by alice": alice} {
-		audited, err := loader.Audit(t.Context(), loader.Edges{Sources: onlySource{Documents: w.docs}, Plan: w.plan}, w.config.Tokenizer, nil)
+		audited, err := loader.Audit(t.Context(), backend.Backends{Sources: onlySource{Documents: w.docs}, Plan: w.plan}, w.config.Tokenizer, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -79,10 +82,10 @@ func TestNamesThatNoRecordHas(t *testing.T) {
 	w.docs.lengths(1, 2, 3)
 	run, stop := w.start(t)
 	for _, name := range []string{"ålice", "a\nb", strings.Repeat("a", 256)} {
-		if _, err := run.SealBy(t.Context(), name); reason(err) != loader.BadTicket {
+		if _, err := run.SealBy(t.Context(), name); reason(err) != fault.BadTicket {
 			t.Errorf("seal by %q: %v", name, err)
 		}
-		if _, err := run.DrainBy(t.Context(), name); reason(err) != loader.BadTicket {
+		if _, err := run.DrainBy(t.Context(), name); reason(err) != fault.BadTicket {
 			t.Errorf("drain by %q: %v", name, err)
 		}
 	}

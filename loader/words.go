@@ -8,23 +8,26 @@ import (
 	"strings"
 	"time"
 
+	"loaderd/loader/backend"
 	"loaderd/loader/census"
+	"loaderd/loader/fault"
 	"loaderd/loader/plan"
+	"loaderd/loader/state"
 )
 
 // word is what a daemon says to the others of its run.
 type word struct {
-	Daemon string  `json:"daemon"`
-	Flight string  `json:"flight,omitempty"` // where readers find it
-	Demand *demand `json:"demand,omitempty"`
-	Left   bool    `json:"left,omitempty"` // it stops
+	Daemon string        `json:"daemon"`
+	Flight string        `json:"flight,omitempty"` // where readers find it
+	Demand *state.Demand `json:"demand,omitempty"`
+	Left   bool          `json:"left,omitempty"` // it stops
 	// Roll is a page of the ranks that it serves, in a word of its own.
 	Roll *census.Roll `json:"roll,omitempty"`
 	// Sources is a page of the report of a leader, in a word of its own ahead of the report.
-	Sources *sourcePage `json:"sources,omitempty"`
-	Lead    *report     `json:"lead,omitempty"`   // when it leads
-	At      uint64      `json:"at,omitempty"`     // likewise: last record of the plan
-	Oldest  uint64      `json:"oldest,omitempty"` // likewise: steps before it cannot be read
+	Sources *sourcePage   `json:"sources,omitempty"`
+	Lead    *state.Report `json:"lead,omitempty"`   // when it leads
+	At      uint64        `json:"at,omitempty"`     // likewise: last record of the plan
+	Oldest  uint64        `json:"oldest,omitempty"` // likewise: steps before it cannot be read
 }
 
 // Bounds of what others say. Whoever reaches the NATS servers may say anything, in any daemon's name.
@@ -54,7 +57,7 @@ func (w word) encode(keepers plan.Keepers) ([]byte, error) {
 	if b, err = json.Marshal(x); err != nil {
 		return nil, err
 	}
-	short := w.Demand.shortened(maxWordBytes-len(b)-len(`"jobs":{},`), keepers)
+	short := w.Demand.Shortened(maxWordBytes-len(b)-len(`"jobs":{},`), keepers)
 	x.Demand = &short
 	return json.Marshal(x)
 }
@@ -93,7 +96,7 @@ func decodeWord(b []byte) (w word, err error) {
 		return w, fmt.Errorf("%d jobs", len(w.Demand.Jobs))
 	}
 	for job := range w.Demand.Jobs {
-		if err := plan.ValidKeeper(job); err != nil && job != unnamedJob {
+		if err := plan.ValidKeeper(job); err != nil && job != state.UnnamedJob {
 			return w, err
 		}
 	}
@@ -178,7 +181,7 @@ func (o *office) speak(ctx context.Context) error {
 // sayReport says a word, after the pages of its report where that has some. It returns how many bytes all have.
 func (o *office) sayReport(w word, round uint64) (bytes int) {
 	if w.Lead != nil {
-		lead, pages := w.Lead.split(round)
+		lead, pages := splitReport(*w.Lead, round)
 		for _, page := range pages {
 			bytes += o.say(word{Sources: &page})
 		}
@@ -230,9 +233,9 @@ func (o *office) hear(b []byte) {
 	if w.Roll != nil || w.Sources != nil {
 		return
 	}
-	wants := noDemand()
+	wants := state.NewDemand()
 	if w.Demand != nil {
-		wants = w.Demand.within(o.furthest())
+		wants = w.Demand.Within(o.furthest())
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -279,7 +282,7 @@ type question struct {
 }
 
 // AskLength asks the leader of a run, over the bus of its daemons, how many steps the run will have; nil where that is not known.
-func AskLength(ctx context.Context, b Bus) (*Length, error) {
+func AskLength(ctx context.Context, b backend.Bus) (*state.Length, error) {
 	q, err := json.Marshal(question{Length: true})
 	if err != nil {
 		return nil, err
@@ -295,11 +298,11 @@ func AskLength(ctx context.Context, b Bus) (*Length, error) {
 
 // reply answers a question.
 type reply struct {
-	At     uint64     `json:"at"`
-	Mix    *MixResult `json:"mix,omitempty"`
-	Nobody bool       `json:"nobody,omitempty"` // leads here
-	Error  *Error     `json:"error,omitempty"`
-	Length *Length    `json:"length,omitempty"`
+	At     uint64        `json:"at"`
+	Mix    *MixResult    `json:"mix,omitempty"`
+	Nobody bool          `json:"nobody,omitempty"` // leads here
+	Error  *fault.Error  `json:"error,omitempty"`
+	Length *state.Length `json:"length,omitempty"`
 }
 
 // answer answers the question of another daemon.
@@ -317,10 +320,10 @@ func (o *office) answer(ctx context.Context, b []byte) []byte {
 		out.At, out.Mix = a.at, a.mix
 	}
 	switch {
-	case errors.Is(err, ErrNoLeader) || ctx.Err() != nil:
+	case errors.Is(err, fault.ErrNoLeader) || ctx.Err() != nil:
 		out.Nobody = true
 	case err != nil && !errors.As(err, &out.Error):
-		out.Error = &Error{Reason: RunFailed, Message: err.Error()}
+		out.Error = &fault.Error{Reason: fault.RunFailed, Message: err.Error()}
 	}
 	b, err = json.Marshal(out)
 	if err != nil {
@@ -345,14 +348,14 @@ func (o *office) ask(ctx context.Context, q question) (answer, error) {
 	case ctx.Err() != nil:
 		return answer{}, ctx.Err()
 	case attempt.Err() != nil: // the leader may be gone
-		return answer{}, ErrNoLeader
+		return answer{}, fault.ErrNoLeader
 	case err != nil:
 		return answer{}, err
 	}
 	var a reply
 	switch err := json.Unmarshal(b, &a); {
 	case err != nil, a.Nobody: // no leader's answer is anything else
-		return answer{}, ErrNoLeader
+		return answer{}, fault.ErrNoLeader
 	case a.Error != nil:
 		return answer{}, a.Error
 	}
@@ -363,7 +366,7 @@ func (o *office) ask(ctx context.Context, q question) (answer, error) {
 func (o *office) record(ctx context.Context, q question) (answer, error) {
 	l := o.present()
 	if l == nil {
-		return answer{}, ErrNoLeader
+		return answer{}, fault.ErrNoLeader
 	}
 	if q.Measure {
 		return answer{}, l.measure(ctx)
@@ -398,13 +401,13 @@ func (q question) entry() (plan.Entry, error) {
 	}
 	e, err := plan.DecodeRecord(q.Record)
 	if err != nil {
-		return nil, &Error{Reason: BadTicket, Message: err.Error()}
+		return nil, &fault.Error{Reason: fault.BadTicket, Message: err.Error()}
 	}
 	switch e.(type) {
 	case plan.Control, plan.Seal, plan.Commit, plan.Leave:
 		return e, nil
 	}
-	return nil, &Error{Reason: BadTicket, Message: fmt.Sprintf("nobody can ask for a record of kind %d", e.Kind())}
+	return nil, &fault.Error{Reason: fault.BadTicket, Message: fmt.Sprintf("nobody can ask for a record of kind %d", e.Kind())}
 }
 
 // drained looks for a drain that was asked for before: it must not be recorded twice.
@@ -434,7 +437,7 @@ func (l *leader) ask(ctx context.Context, q request) (answer, error) {
 		case a := <-reply:
 			return a, a.err
 		case <-l.done:
-			return answer{}, ErrNoLeader
+			return answer{}, fault.ErrNoLeader
 		case <-ctx.Done():
 			return answer{}, ctx.Err()
 		}

@@ -13,16 +13,20 @@ import (
 	"testing"
 	"time"
 
+	"loaderd/loader/backend"
+	"loaderd/loader/document"
+	"loaderd/loader/fault"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
+	"loaderd/loader/state"
 )
 
 // listener is the office of a daemon that follows.
 func listener() *office {
-	o := Options{Ahead: 4}
+	o := backend.Options{Ahead: 4}
 	v := newPlanView(nil, plan.Config{}, o)
 	v.steps, v.daemon, v.keepers = 10, "host/7/a", plan.Keepers{"trainer": 6}
-	e := Edges{Daemon: "me", Log: slog.New(slog.DiscardHandler)}
+	e := backend.Backends{Daemon: "me", Log: slog.New(slog.DiscardHandler)}
 	x := newOffice("run", plan.Config{}, o, e, newStreams(e, v), slog.New(slog.DiscardHandler), v)
 	x.ranks = newRankRegistry()
 	return x
@@ -40,20 +44,20 @@ func said(t testing.TB, w word) []byte {
 // What strangers say neither drives the plan on without bounds, nor stops it, nor keeps readers from steps that they can read.
 func TestWordsOfStrangers(t *testing.T) {
 	o := listener()
-	far := demand{Jobs: map[string]jobDemand{"a": {World: 1, Step: 1<<64 - 1, Sent: 1<<64 - 1}}, Furthest: 1<<64 - 1}
+	far := state.Demand{Jobs: map[string]state.JobDemand{"a": {World: 1, Step: 1<<64 - 1, Sent: 1<<64 - 1}}, Furthest: 1<<64 - 1}
 	o.hear(said(t, word{Daemon: "stranger", Demand: &far}))
-	if d := o.demandOfAll(); d.wanted() > 10+2*4+3 || d.Furthest > 10+2*4+2 || d.wanted() == 0 || d.Jobs["a"].Sent > 10+2*4+2 {
+	if d := o.demandOfAll(); d.Wanted() > 10+2*4+3 || d.Furthest > 10+2*4+2 || d.Wanted() == 0 || d.Jobs["a"].Sent > 10+2*4+2 {
 		t.Errorf("a stranger wants %+v of a plan of 10 steps", d)
 	}
-	o.hear(said(t, word{Daemon: "stranger", Lead: &report{Steps: 1 << 40, Wanted: 1 << 40}, At: 1 << 40, Oldest: 1 << 40}))
+	o.hear(said(t, word{Daemon: "stranger", Lead: &state.Report{Steps: 1 << 40, Wanted: 1 << 40}, At: 1 << 40, Oldest: 1 << 40}))
 	if r := o.report(); !r.Unheard || r.Steps != 0 {
 		t.Errorf("a stranger's report is taken for the leader's: %+v", r)
 	}
-	o.hear(said(t, word{Daemon: "host/7/a", Lead: &report{Steps: 11}, Oldest: 1 << 40}))
+	o.hear(said(t, word{Daemon: "host/7/a", Lead: &state.Report{Steps: 11}, Oldest: 1 << 40}))
 	if r := o.report(); !r.Unheard || r.Steps != 11 { // a stranger's word may be that of the next leader: what it can do is to have readers wait
 		t.Errorf("the report of the daemon whose term it is, beside a stranger's: %+v", r)
 	}
-	o.rumour.heard = time.Now().Add(-silentAfter)
+	o.rumour.heard = time.Now().Add(-state.HeartbeatTimeout)
 	if r := o.report(); r.Unheard || r.Steps != 11 {
 		t.Errorf("the report of the daemon whose term it is: %+v", r)
 	}
@@ -72,8 +76,8 @@ func TestWordsOfStrangers(t *testing.T) {
 func TestQuestionsForRecordsThatOnlyLeadersWrite(t *testing.T) {
 	for _, e := range []plan.Entry{plan.Header{Run: "x"}, plan.End{Steps: 3}, plan.Term{Daemon: "x"}, plan.Foreign{At: 3}, plan.StepPart{}} {
 		_, err := question{Record: plan.EncodeRecord(e)}.entry()
-		var refused *Error
-		if !errors.As(err, &refused) || refused.Reason != BadTicket {
+		var refused *fault.Error
+		if !errors.As(err, &refused) || refused.Reason != fault.BadTicket {
 			t.Errorf("%T: %v", e, err)
 		}
 	}
@@ -88,9 +92,9 @@ func TestQuestionsForRecordsThatOnlyLeadersWrite(t *testing.T) {
 }
 
 func FuzzWords(f *testing.F) {
-	none, some := noDemand(), demand{Jobs: map[string]jobDemand{"j": {World: 2, Step: 7, From: 3, Sent: 9}, "gone": {From: 1, Sent: 2}, unnamedJob: {From: 1}}}
-	f.Add(said(f, word{Daemon: "a", Flight: "grpc://a:1", Demand: &none, Lead: &report{Source: &SourceStatus{}}, At: 3, Oldest: 1}))
-	f.Add(said(f, word{Daemon: "host/7/a", Lead: &report{}, Demand: &some}))
+	none, some := state.NewDemand(), state.Demand{Jobs: map[string]state.JobDemand{"j": {World: 2, Step: 7, From: 3, Sent: 9}, "gone": {From: 1, Sent: 2}, state.UnnamedJob: {From: 1}}}
+	f.Add(said(f, word{Daemon: "a", Flight: "grpc://a:1", Demand: &none, Lead: &state.Report{Source: &document.SourceStatus{}}, At: 3, Oldest: 1}))
+	f.Add(said(f, word{Daemon: "host/7/a", Lead: &state.Report{}, Demand: &some}))
 	f.Add([]byte(`{"daemon":"a","roll":{"jobs":[{"job":"j","world":2,"ranks":[[1,0,1,1,0,35,64,100,20000,300000]]}],"page":1,"pages":3}}`))
 	f.Add([]byte(`{"daemon":"a","left":true}`))
 	f.Add([]byte(`{"daemon":"a","roll":{"jobs":[{"job":"j","world":2,"ranks":[[1,0,1,1,0,35,64,100,20000,300000],[0,1,31,0,7,9,9,9007199254740991,0,0]]}]}}`))
@@ -102,7 +106,7 @@ func FuzzWords(f *testing.F) {
 		o := listener()
 		o.hear(b)
 		d := o.demandOfAll()
-		if d.wanted() > 21 || d.sent(func(string) bool { return true }) > 20 || o.plan.now().oldest > 0 {
+		if d.Wanted() > 21 || d.Sent(func(string) bool { return true }) > 20 || o.plan.now().oldest > 0 {
 			t.Fatalf("it wants %+v", d)
 		}
 		b, err := word{Daemon: "me", Demand: &d}.encode(nil)
@@ -122,9 +126,9 @@ func FuzzWords(f *testing.F) {
 // A daemon of many jobs with long names sends words of bounded size. What the planner takes from them stays: the reader that is furthest on, the first step
 // that is needed, and the first one that is retained.
 func TestWord_IsBoundedInBytes(t *testing.T) {
-	d := noDemand()
+	d := state.NewDemand()
 	for i := range uint64(512) {
-		x := jobDemand{From: 1000 + i, Sent: 1<<52 + i}
+		x := state.JobDemand{From: 1000 + i, Sent: 1<<52 + i}
 		if i%2 == 0 {
 			x.Rank, x.World, x.Step = 1<<20-2, 1<<20, 1<<52+i
 		}
@@ -137,7 +141,7 @@ func TestWord_IsBoundedInBytes(t *testing.T) {
 			committed[job] = x.From
 		}
 	}
-	for name, w := range map[string]word{"follower": {Daemon: "a", Demand: &d}, "leader": {Daemon: "a", Demand: &d, Lead: &report{Trouble: strings.Repeat("x", 9000)}}} {
+	for name, w := range map[string]word{"follower": {Daemon: "a", Demand: &d}, "leader": {Daemon: "a", Demand: &d, Lead: &state.Report{Trouble: strings.Repeat("x", 9000)}}} {
 		b, err := w.encode(committed)
 		if err != nil || len(b) > 64<<10 || len(b) < 50<<10 {
 			t.Fatalf("%s: a word of %d bytes: %v", name, len(b), err)
@@ -147,21 +151,21 @@ func TestWord_IsBoundedInBytes(t *testing.T) {
 			t.Fatal(err)
 		}
 		have := *got.Demand
-		if have.Needed != d.Needed || have.Furthest != d.Furthest || *have.leading() != *d.leading() || have.wanted() != d.wanted() {
-			t.Errorf("%s: the readers want %d, %d and %+v, of %d, %d and %+v", name, have.Needed, have.Furthest, have.leading(), d.Needed, d.Furthest, d.leading())
+		if have.Needed != d.Needed || have.Furthest != d.Furthest || *have.Leading() != *d.Leading() || have.Wanted() != d.Wanted() {
+			t.Errorf("%s: the readers want %d, %d and %+v, of %d, %d and %+v", name, have.Needed, have.Furthest, have.Leading(), d.Needed, d.Furthest, d.Leading())
 		}
-		slowest := slices.MinFunc(slices.Collect(maps.Values(d.Jobs)), func(x, y jobDemand) int {
+		slowest := slices.MinFunc(slices.Collect(maps.Values(d.Jobs)), func(x, y state.JobDemand) int {
 			return cmp.Or(-cmp.Compare(min(1, x.World), min(1, y.World)), cmp.Compare(x.Step, y.Step))
 		})
 		if !slices.Contains(slices.Collect(maps.Values(have.Jobs)), slowest) {
 			t.Errorf("%s: the slowest reader, %+v, is not named", name, slowest)
 		}
-		if _, step := have.retained(committed); step != 1003 {
+		if _, step := have.Retained(committed); step != 1003 {
 			t.Errorf("%s: documents are retained from step %d on, want 1003", name, step)
 		}
 	}
-	small := noDemand()
-	small.Jobs["a"] = jobDemand{World: 1, Step: 3, From: 1, Sent: 3}
+	small := state.NewDemand()
+	small.Jobs["a"] = state.JobDemand{World: 1, Step: 3, From: 1, Sent: 3}
 	if b, err := (word{Daemon: "a", Demand: &small}).encode(nil); err != nil || string(b) != string(said(t, word{Daemon: "a", Demand: &small})) {
 		t.Errorf("%s: %v", b, err)
 	}
@@ -190,21 +194,21 @@ func FuzzQuestions(f *testing.F) {
 // A leader's words are bounded, too, however many sources and jobs a run has, and other daemons get all of its report.
 func TestReport_OfManySourcesIsPaged(t *testing.T) {
 	for _, n := range []int{0, 3, mixture.MaxSources} {
-		r := report{Steps: 9, Length: &Length{Steps: 20}, Trouble: "none"}
+		r := state.Report{Steps: 9, Length: &state.Length{Steps: 20}, Trouble: "none"}
 		if n == mixture.MaxSources {
-			r.Trouble, r.Opening = strings.Repeat("x", 1<<20), &opening{Error: strings.Repeat("ü", 1<<20)}
+			r.Trouble, r.Opening = strings.Repeat("x", 1<<20), &state.Opening{Error: strings.Repeat("ü", 1<<20)}
 		}
-		r.Sources = map[string]SourceStatus{}
+		r.Sources = map[string]document.SourceStatus{}
 		for i := range n {
 			name := fmt.Sprintf("%04d%s", i, strings.Repeat("x", 40))
-			r.PlanStats.Sources = append(r.PlanStats.Sources, SourceStats{Status: mixture.Status{Name: name, Tokens: 1 << 50, Epochs: 1}, Next: 1 << 50})
-			r.Sources[name] = SourceStatus{Last: 1 << 50, FetchedAt: time.Unix(1<<33, 7).UTC(), DownReason: strings.Repeat("connection refused ", 20)}
-			r.Streams = append(r.Streams, StreamFill{Source: name, Name: "DOCS_" + name, Bytes: 1 << 40})
+			r.PlanStats.Sources = append(r.PlanStats.Sources, state.SourceStats{Status: mixture.Status{Name: name, Tokens: 1 << 50, Epochs: 1}, Next: 1 << 50})
+			r.Sources[name] = document.SourceStatus{Last: 1 << 50, FetchedAt: time.Unix(1<<33, 7).UTC(), DownReason: strings.Repeat("connection refused ", 20)}
+			r.Streams = append(r.Streams, state.StreamFill{Source: name, Name: "DOCS_" + name, Bytes: 1 << 40})
 			r.Length.Open = append(r.Length.Open, name)
 		}
-		d := noDemand()
+		d := state.NewDemand()
 		for i := range uint64(4000) {
-			d.Jobs[fmt.Sprintf("job%04d", i)] = jobDemand{Rank: 1 << 19, World: 1 << 20, Step: 1<<52 + i, From: 7, Sent: 1<<52 + i}
+			d.Jobs[fmt.Sprintf("job%04d", i)] = state.JobDemand{Rank: 1 << 19, World: 1 << 20, Step: 1<<52 + i, From: 7, Sent: 1<<52 + i}
 		}
 		leader, follower, bus := listener(), listener(), &words{}
 		leader.edges.Daemon, leader.edges.Bus, leader.flight = "host/7/a", bus, "grpc://a:1"
@@ -223,7 +227,7 @@ func TestReport_OfManySourcesIsPaged(t *testing.T) {
 			if total != sent || (len(bus.all) > 1) != (n > 3) {
 				t.Errorf("%d sources: %d bytes in %d words, reported %d", n, total, len(bus.all), sent)
 			}
-			var want report // as in a word without a bound
+			var want state.Report // as in a word without a bound
 			if b, err := json.Marshal(r); err != nil || json.Unmarshal(b, &want) != nil {
 				t.Fatal(err)
 			}
@@ -239,7 +243,7 @@ func TestReport_OfManySourcesIsPaged(t *testing.T) {
 
 // words is a Bus that keeps what is published.
 type words struct {
-	Bus
+	backend.Bus
 	all [][]byte
 }
 

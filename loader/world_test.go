@@ -13,8 +13,11 @@ import (
 	"time"
 
 	"loaderd/loader"
+	"loaderd/loader/backend"
+	"loaderd/loader/fault"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
+	"loaderd/loader/state"
 )
 
 // memLog is a plan log in memory.
@@ -83,7 +86,7 @@ func (l *memLog) Append(ctx context.Context, last uint64, records ...[]byte) err
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if uint64(len(l.records)) != last {
-		return fmt.Errorf("append behind %d: %w", last, loader.ErrLeadershipLost)
+		return fmt.Errorf("append behind %d: %w", last, fault.ErrLeadershipLost)
 	}
 	for _, r := range records {
 		if len(r) > l.MaxRecord() {
@@ -149,13 +152,13 @@ func (c *memCheckpoints) passes(term uint64) error {
 		c.owner, c.term = now, 0
 	}
 	if term < c.term {
-		return fmt.Errorf("%w: term %d follows term %d", loader.ErrLeadershipLost, c.term, term)
+		return fmt.Errorf("%w: term %d follows term %d", fault.ErrLeadershipLost, c.term, term)
 	}
 	c.term = term
 	return nil
 }
 
-func (c *memCheckpoints) Claim(_ context.Context, term uint64, begun bool) ([]loader.Stored, error) {
+func (c *memCheckpoints) Claim(_ context.Context, term uint64, begun bool) ([]backend.Stored, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if begun && c.owner != c.plan() {
@@ -167,7 +170,7 @@ func (c *memCheckpoints) Claim(_ context.Context, term uint64, begun bool) ([]lo
 	return c.stored(), nil
 }
 
-func (c *memCheckpoints) Put(_ context.Context, term, step uint64, data []byte) ([]loader.Stored, error) {
+func (c *memCheckpoints) Put(_ context.Context, term, step uint64, data []byte) ([]backend.Stored, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.refuse {
@@ -176,8 +179,8 @@ func (c *memCheckpoints) Put(_ context.Context, term, step uint64, data []byte) 
 	if err := c.passes(term); err != nil {
 		return nil, err
 	}
-	put := loader.Stored{Name: fmt.Sprintf("step-%020d", step), Step: step, Bytes: int64(len(data))}
-	kept, dropped := loader.KeepCheckpoints(c.stored(), put)
+	put := backend.Stored{Name: fmt.Sprintf("step-%020d", step), Step: step, Bytes: int64(len(data))}
+	kept, dropped := backend.KeepCheckpoints(c.stored(), put)
 	for _, s := range dropped {
 		delete(c.data, s.Name)
 	}
@@ -191,7 +194,7 @@ func (c *memCheckpoints) Get(_ context.Context, name string) ([]byte, error) {
 	return c.data[name], nil
 }
 
-func (c *memCheckpoints) List(context.Context) ([]loader.Stored, error) {
+func (c *memCheckpoints) List(context.Context) ([]backend.Stored, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	out := c.stored()
@@ -201,13 +204,13 @@ func (c *memCheckpoints) List(context.Context) ([]loader.Stored, error) {
 	return out, nil
 }
 
-func (c *memCheckpoints) stored() (out []loader.Stored) {
+func (c *memCheckpoints) stored() (out []backend.Stored) {
 	for _, name := range slices.Sorted(maps.Keys(c.data)) {
 		var step uint64
 		if _, err := fmt.Sscanf(name, "step-%d", &step); err != nil {
 			panic(err)
 		}
-		out = append(out, loader.Stored{Name: name, Step: step, Bytes: int64(len(c.data[name]))})
+		out = append(out, backend.Stored{Name: name, Step: step, Bytes: int64(len(c.data[name]))})
 	}
 	return out
 }
@@ -224,24 +227,24 @@ type world struct {
 	docs        *memDocs
 	plan        *memLog
 	checkpoints *memCheckpoints
-	edges       func(*loader.Edges) // changes what a run gets, when set
+	edges       func(*backend.Backends) // changes what a run gets, when set
 	config      plan.Config
-	options     loader.Options
+	options     backend.Options
 }
 
 func newWorld(c plan.Config) *world {
 	w := &world{docs: newDocs(), plan: &memLog{}, config: c,
-		options: loader.Options{Ahead: 4, CacheBytes: 1 << 20, Stall: 10 * time.Second, Checkpoint: 3}}
+		options: backend.Options{Ahead: 4, CacheBytes: 1 << 20, Stall: 10 * time.Second, Checkpoint: 3}}
 	w.checkpoints = &memCheckpoints{data: map[string][]byte{}, plan: func() *memLog { return w.plan }}
 	return w
 }
 
 // onlySource opens the only source of a run.
-type onlySource loader.Stream
+type onlySource backend.Stream
 
-// Open implements loader.Sources.
-func (s onlySource) Open(context.Context, string, mixture.Source) (loader.Stream, error) {
-	return loader.Stream(s), nil
+// Open implements backend.Sources.
+func (s onlySource) Open(context.Context, string, mixture.Source) (backend.Stream, error) {
+	return backend.Stream(s), nil
 }
 
 // fork returns the headers of a fork at a step, and of the run.
@@ -250,8 +253,8 @@ func (w *world) fork(t *testing.T, step uint64, name string, c plan.Config) (for
 }
 
 // edgesOf is what a run of the world gets.
-func (w *world) edgesOf() loader.Edges {
-	e := loader.Edges{Sources: onlySource{Documents: w.docs}, Plan: w.plan, Checkpoints: w.checkpoints, Log: slog.New(slog.DiscardHandler)}
+func (w *world) edgesOf() backend.Backends {
+	e := backend.Backends{Sources: onlySource{Documents: w.docs}, Plan: w.plan, Checkpoints: w.checkpoints, Log: slog.New(slog.DiscardHandler)}
 	if w.edges != nil {
 		w.edges(&e)
 	}
@@ -259,8 +262,8 @@ func (w *world) edgesOf() loader.Edges {
 }
 
 // beginning is where a fork or a copy begins.
-func (w *world) beginning(floors loader.Floors) loader.Edges {
-	return loader.Edges{Sources: onlySource{w.docs, floors}, Plan: w.plan, Checkpoints: w.checkpoints}
+func (w *world) beginning(floors backend.LowWatermarks) backend.Backends {
+	return backend.Backends{Sources: onlySource{w.docs, floors}, Plan: w.plan, Checkpoints: w.checkpoints}
 }
 
 func (w *world) open(t *testing.T) (*loader.Run, error) {
@@ -294,7 +297,7 @@ func (w *world) serve(t *testing.T, run *loader.Run) (stop func() error) {
 }
 
 // read returns the batches of a rank from a step to the end, or n steps when n is not 0.
-func read(t *testing.T, run *loader.Run, place loader.Place, from uint64, n int) []*loader.Batch {
+func read(t *testing.T, run *loader.Run, place state.Place, from uint64, n int) []*loader.Batch {
 	t.Helper()
 	r, err := run.Join(place, from)
 	if err != nil {
@@ -341,8 +344,8 @@ func tokensOf(t *testing.T, b *loader.Batch) []int32 {
 	return wide
 }
 
-func reason(err error) loader.Reason {
-	var e *loader.Error
+func reason(err error) fault.Reason {
+	var e *fault.Error
 	if errors.As(err, &e) {
 		return e.Reason
 	}

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"loaderd/loader/fault"
 	"loaderd/loader/plan"
 )
 
@@ -26,7 +27,7 @@ func CheckWorld(c plan.Config, world int) error {
 		has = fmt.Sprintf("the rows of a step, %v by its bucket,", rows)
 	}
 	fits := divisors(shared)
-	return &Error{Reason: WorldMismatch,
+	return &fault.Error{Reason: fault.WorldMismatch,
 		Message: fmt.Sprintf("%d ranks cannot share %s equally", world, has),
 		Do:      "use one of these world sizes: " + fits + "; or other steps.rows, steps.tokens or steps.table in a new run",
 		Facts:   map[string]string{"world": strconv.Itoa(world), "rows": strconv.Itoa(shared), "divisors": fits}}

@@ -5,12 +5,13 @@ import (
 	"slices"
 	"testing"
 
+	"loaderd/loader/backend"
 	"loaderd/loader/plan"
 )
 
 // sizesLog notes how many records every append has.
 type sizesLog struct {
-	PlanLog
+	backend.PlanLog
 	sizes []int
 }
 
@@ -34,7 +35,7 @@ func TestAppendsTakeWholeSteps(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var log sizesLog
-			l := &leader{plan: newPlanView(nil, plan.Config{}, Options{}), edges: Edges{Plan: &log}}
+			l := &leader{plan: newPlanView(nil, plan.Config{}, backend.Options{}), edges: backend.Backends{Plan: &log}}
 			in := make(chan write, len(c.writes))
 			for _, w := range c.writes {
 				in <- write{after: 7, records: w} // behind records that the view has not taken in

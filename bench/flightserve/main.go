@@ -18,7 +18,10 @@ import (
 
 	"loaderd/arrowout"
 	"loaderd/loader"
+	"loaderd/loader/document"
+	"loaderd/loader/fault"
 	"loaderd/loader/plan"
+	"loaderd/loader/state"
 	"loaderd/packonline"
 )
 
@@ -96,15 +99,15 @@ type prebuilt struct {
 	info     loader.Info
 	bucket   int
 	pieces   [][]packonline.Piece
-	contents map[uint64]loader.Content
-	end      loader.Reason
+	contents map[uint64]document.Content
+	end      fault.Reason
 }
 
 // pieceTokens is how long a document is, but for the last one of a row.
 const pieceTokens = 512
 
 func newPrebuilt(rows, bucket int, steps uint64, end string) *prebuilt {
-	p := &prebuilt{end: loader.Reason(end), bucket: bucket, contents: map[uint64]loader.Content{}}
+	p := &prebuilt{end: fault.Reason(end), bucket: bucket, contents: map[uint64]document.Content{}}
 	p.info = loader.Info{Run: "bench", Fingerprint: "bench", Planned: steps, Config: plan.Config{
 		Attention: plan.AttentionDocument,
 		Tokenizer: plan.Tokenizer{Name: "none", VocabSize: 50257, End: 50256, Pad: 50256},
@@ -120,7 +123,7 @@ func newPrebuilt(rows, bucket int, steps uint64, end string) *prebuilt {
 				tokens[k] = int32((first+k)*2654435761>>8) & 0x7fff
 			}
 			doc := uint64(first + 1)
-			p.contents[doc] = loader.Content{Tokens: tokens}
+			p.contents[doc] = document.Content{Tokens: tokens}
 			row = append(row, packonline.Piece{Doc: doc, Length: int32(len(tokens))})
 		}
 		p.pieces = append(p.pieces, row)
@@ -130,7 +133,7 @@ func newPrebuilt(rows, bucket int, steps uint64, end string) *prebuilt {
 
 func (p *prebuilt) Info() loader.Info { return p.info }
 
-func (p *prebuilt) JoinAs(_ loader.Place, step uint64, _ loader.Client) (arrowout.Reader, error) {
+func (p *prebuilt) JoinAs(_ state.Place, step uint64, _ state.Client) (arrowout.Reader, error) {
 	return &place{p, step}, nil
 }
 
@@ -151,11 +154,11 @@ func (p *prebuilt) Lookup(context.Context, string) ([]uint64, error)       { ret
 func (p *prebuilt) Find(context.Context, uint64, func(*plan.Step, int, []packonline.Piece) error) error {
 	return nil
 }
-func (p *prebuilt) Describe(context.Context, uint64) (loader.DocumentInfo, error) {
-	return loader.DocumentInfo{}, nil
+func (p *prebuilt) Describe(context.Context, uint64) (document.Info, error) {
+	return document.Info{}, nil
 }
-func (p *prebuilt) Show(context.Context, uint64) (loader.Shown, error) {
-	return loader.Shown{}, nil
+func (p *prebuilt) Show(context.Context, uint64) (document.View, error) {
+	return document.View{}, nil
 }
 func (p *prebuilt) Upcoming(context.Context, string, int) ([]uint64, error) { return nil, nil }
 func (p *prebuilt) SealBy(context.Context, string) (uint64, error)          { return 0, nil }
@@ -166,14 +169,14 @@ func (p *prebuilt) SealSource(context.Context, string, string) (uint64, error) {
 func (p *prebuilt) Mix(context.Context, loader.MixRequest) (loader.MixResult, error) {
 	return loader.MixResult{}, nil
 }
-func (p *prebuilt) Stock(context.Context) ([]loader.StreamState, error)             { return nil, nil }
+func (p *prebuilt) Stock(context.Context) ([]document.StreamState, error)           { return nil, nil }
 func (p *prebuilt) Checkpoint(context.Context) (uint64, error)                      { return 0, nil }
 func (p *prebuilt) Stats() loader.Stats                                             { return loader.Stats{Run: p.info.Run} }
-func (p *prebuilt) Cause(uint64) *loader.Error                                      { return nil }
+func (p *prebuilt) Cause(uint64) *fault.Error                                       { return nil }
 func (p *prebuilt) Sent(_ context.Context, step uint64, _ func(string) bool) uint64 { return step }
 
-func (p *prebuilt) Consumed(loader.Place, loader.Consumption) loader.Receipt {
-	return loader.Receipt{}
+func (p *prebuilt) Consumed(state.Place, state.Consumption) state.Receipt {
+	return state.Receipt{}
 }
 func (p *prebuilt) Measure(context.Context) error { return nil }
 
@@ -185,7 +188,7 @@ type place struct {
 func (p *place) Next(ctx context.Context) (*plan.Step, error) {
 	s, err := p.run.Step(ctx, p.step)
 	if err == io.EOF && p.run.end != "" {
-		return nil, &loader.Error{Reason: p.run.end, Message: "the prebuilt steps end here", Facts: map[string]string{"step": fmt.Sprint(p.step)}}
+		return nil, &fault.Error{Reason: p.run.end, Message: "the prebuilt steps end here", Facts: map[string]string{"step": fmt.Sprint(p.step)}}
 	}
 	p.step++
 	return s, err

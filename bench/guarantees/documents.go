@@ -13,6 +13,7 @@ import (
 	"loaderd/internal/lengths"
 	"loaderd/loader"
 	"loaderd/loader/plan"
+	"loaderd/loader/state"
 	"loaderd/stream"
 	"loaderd/stream/publish"
 )
@@ -100,7 +101,7 @@ func serving(ctx context.Context, c config.Config, use func(*daemon.Daemon) erro
 
 // read takes steps [from, to) off a run, as a rank does that makes nothing of them.
 func read(ctx context.Context, r *loader.Run, from, to uint64) error {
-	reader, err := r.Join(loader.Place{World: 1}, from)
+	reader, err := r.Join(state.Place{World: 1}, from)
 	if err != nil {
 		return err
 	}

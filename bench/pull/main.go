@@ -22,7 +22,7 @@ import (
 	"loaderd/internal/config"
 	"loaderd/internal/daemon"
 	"loaderd/internal/reader"
-	"loaderd/loader"
+	"loaderd/loader/backend"
 	"loaderd/stream"
 	"loaderd/stream/conn"
 	"loaderd/stream/publish"
@@ -135,7 +135,7 @@ func (b *bench) pulled(ctx context.Context, m madeUp) (f figures, err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	c := b.settings(dir)
-	c.Stream.MaxBytes, c.Serve.Release = b.window, loader.ReleasePurge
+	c.Stream.MaxBytes, c.Serve.Release = b.window, backend.ReleasePurge
 	c.Pull.From = m.addresses("http://" + l.Addr().String())
 	f, err = b.train(ctx, c, m, false)
 	f.Window = b.window

@@ -4,8 +4,10 @@
 package api
 
 import (
-	"loaderd/loader"
+	"loaderd/loader/document"
+	"loaderd/loader/fault"
 	"loaderd/loader/mixture"
+	"loaderd/loader/state"
 )
 
 // Committed answers commit and leave: what stands, not what was asked for.
@@ -22,8 +24,8 @@ type Checkpoint struct {
 
 // Measured answers measure: with what is known before the measuring has begun; nil where that is nothing.
 type Measured struct {
-	Run    string         `json:"run"`
-	Length *loader.Length `json:"length,omitempty"`
+	Run    string        `json:"run"`
+	Length *state.Length `json:"length,omitempty"`
 }
 
 // Recorded answers seal and drain, which become a record of the plan.
@@ -69,7 +71,7 @@ type MixedSource struct {
 type Cause struct {
 	Run     string            `json:"run"`
 	Step    uint64            `json:"step"`
-	Reason  loader.Reason     `json:"reason,omitempty"`
+	Reason  fault.Reason      `json:"reason,omitempty"`
 	Message string            `json:"message,omitempty"`
 	Do      string            `json:"do,omitempty"`
 	Facts   map[string]string `json:"facts,omitempty"`
@@ -81,7 +83,7 @@ type Consumed struct {
 	Known  bool   `json:"known"`  // the rank has a stream, or had one
 	Window int    `json:"window"` // steps that the rank is sent beyond those taken
 	// Alert names the rank of the job that holds the others.
-	Alert *loader.Error `json:"alert,omitempty"`
+	Alert *fault.Error `json:"alert,omitempty"`
 }
 
 // Step is what the ledger says of a step beside its rows.
@@ -100,7 +102,7 @@ type Page struct {
 	First int       `json:"first"` // first row of this page
 	Rows  [][]Piece `json:"rows"`
 	// Documents are those of the rows, in order of their sequences, when the request asks for them: one for each message.
-	Documents []loader.DocumentInfo `json:"documents,omitempty"`
+	Documents []document.Info `json:"documents,omitempty"`
 }
 
 // Piece is a part of a row: tokens [Start, Start+Length) of the document of a sequence, or of a message that holds several.
@@ -121,8 +123,8 @@ type Inner struct {
 	Index  int32          `json:"index"`            // of the document in its message, from 0
 	Within int32          `json:"start_within"`     // first token of the piece, counted in the document
 	ID     string         `json:"id,omitempty"`     // producer's id
-	Weight *float32       `json:"weight,omitempty"` // as loader.DocumentInfo.Weight
-	Meta   map[string]any `json:"meta,omitempty"`   // as loader.DocumentInfo.Meta
+	Weight *float32       `json:"weight,omitempty"` // as document.Info.Weight
+	Meta   map[string]any `json:"meta,omitempty"`   // as document.Info.Meta
 }
 
 // Found answers find: a row that holds a part of the document.

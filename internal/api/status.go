@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"loaderd/loader"
+	"loaderd/loader/document"
+	"loaderd/loader/state"
 )
 
 // Status answers status: how a run does, in a sentence and in figures. The live page, the commands and trainers show it; it is the same whichever
@@ -17,36 +19,36 @@ type Status struct {
 	Version     string         `json:"version"` // of that
 	Verdict     loader.Verdict `json:"verdict"`
 
-	Planned   uint64         `json:"planned_steps"`
-	Sent      *uint64        `json:"sent_steps"`     // that every rank of the job furthest on was sent; nil before any rank
-	Consumed  *uint64        `json:"consumed_steps"` // that their trainers have consumed; nil before any rank
-	Ended     bool           `json:"ended"`
-	Committed uint64         `json:"committed_step"`
-	Oldest    uint64         `json:"oldest_step"` // that can be read
-	Length    *loader.Length `json:"length,omitempty"`
-	EndsIn    *float64       `json:"ends_in_seconds,omitempty"` // until the last step is read, at the rate of late; nil where that is not known
+	Planned   uint64        `json:"planned_steps"`
+	Sent      *uint64       `json:"sent_steps"`     // that every rank of the job furthest on was sent; nil before any rank
+	Consumed  *uint64       `json:"consumed_steps"` // that their trainers have consumed; nil before any rank
+	Ended     bool          `json:"ended"`
+	Committed uint64        `json:"committed_step"`
+	Oldest    uint64        `json:"oldest_step"` // that can be read
+	Length    *state.Length `json:"length,omitempty"`
+	EndsIn    *float64      `json:"ends_in_seconds,omitempty"` // until the last step is read, at the rate of late; nil where that is not known
 
-	Rates   Rates               `json:"rates"`
-	Flow    []Stage             `json:"flow"` // from the producers to the trainers' checkpoints
-	Sources []SourceStatus      `json:"sources,omitempty"`
-	Streams []loader.StreamFill `json:"streams,omitempty"` // of the run, in the order of their sources
-	Pulls   []PullStatus        `json:"pulls,omitempty"`   // of sources that daemons fill themselves
-	Buckets []BucketStatus      `json:"buckets"`
-	Packing PackingStatus       `json:"packing"`
-	Jobs    []JobStatus         `json:"jobs"`
-	Ranks   []RankStatus        `json:"ranks"`       // of all daemons; the MaxRanks that are furthest behind where there are more
-	Readers int                 `json:"ranks_total"` // all of them
-	Keepers []KeeperStatus      `json:"keepers"`
-	Daemons []DaemonStatus      `json:"daemons"`
-	Skipped []SkippedStatus     `json:"skipped"` // documents that are not used, by reason; reasons without documents are left out
-	Dead    DeadStatus          `json:"dead_letters"`
-	Events  []Event             `json:"events"` // the last MaxEvents, newest first
-	May     []string            `json:"may"`    // the actions that whoever asks may ask for
+	Rates   Rates              `json:"rates"`
+	Flow    []Stage            `json:"flow"` // from the producers to the trainers' checkpoints
+	Sources []SourceStatus     `json:"sources,omitempty"`
+	Streams []state.StreamFill `json:"streams,omitempty"` // of the run, in the order of their sources
+	Pulls   []PullStatus       `json:"pulls,omitempty"`   // of sources that daemons fill themselves
+	Buckets []BucketStatus     `json:"buckets"`
+	Packing PackingStatus      `json:"packing"`
+	Jobs    []JobStatus        `json:"jobs"`
+	Ranks   []RankStatus       `json:"ranks"`       // of all daemons; the MaxRanks that are furthest behind where there are more
+	Readers int                `json:"ranks_total"` // all of them
+	Keepers []KeeperStatus     `json:"keepers"`
+	Daemons []DaemonStatus     `json:"daemons"`
+	Skipped []SkippedStatus    `json:"skipped"` // documents that are not used, by reason; reasons without documents are left out
+	Dead    DeadStatus         `json:"dead_letters"`
+	Events  []Event            `json:"events"` // the last MaxEvents, newest first
+	May     []string           `json:"may"`    // the actions that whoever asks may ask for
 }
 
 // FullestStream returns the document stream that uses most of its bound; nil where no stream has one.
-func (s *Status) FullestStream() (most *loader.StreamFill) {
-	share := func(f *loader.StreamFill) float64 { return float64(f.Bytes) / float64(f.MaxBytes) }
+func (s *Status) FullestStream() (most *state.StreamFill) {
+	share := func(f *state.StreamFill) float64 { return float64(f.Bytes) / float64(f.MaxBytes) }
 	for i := range s.Streams {
 		if f := &s.Streams[i]; f.MaxBytes > 0 && (most == nil || share(f) > share(most)) {
 			most = f
@@ -90,7 +92,7 @@ const (
 
 // Rates are how fast a run gets on, with what ranks are sent.
 type Rates struct {
-	loader.Rates
+	state.Rates
 	Bytes float64 `json:"bytes"` // sent to ranks, a second
 }
 
@@ -321,7 +323,7 @@ type Mark struct {
 
 // Text answers text, and peek with one for each document: a document as it stands in its stream, cut at the borders of its tokens.
 type Text struct {
-	loader.DocumentInfo
+	document.Info
 	Skip    string   `json:"skip,omitempty"` // why it is not used, as far as the document tells: empty, undecodable, split
 	Total   int      `json:"total_tokens"`   // of the document, the end-of-document token included
 	Start   int      `json:"start"`          // first of the tokens below

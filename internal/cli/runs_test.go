@@ -21,7 +21,7 @@ import (
 	"loaderd/internal/ledger"
 	"loaderd/internal/natstest"
 	"loaderd/internal/reader"
-	"loaderd/loader"
+	"loaderd/loader/document"
 )
 
 // site is a data folder and the addresses at which daemons serve what is in it.
@@ -276,7 +276,7 @@ func (s *site) ledger(t *testing.T, whole []reader.Batch) {
 			}
 		}
 	}
-	id := page.Documents[slices.IndexFunc(page.Documents, func(d loader.DocumentInfo) bool { return d.Sequence == sought })].ID
+	id := page.Documents[slices.IndexFunc(page.Documents, func(d document.Info) bool { return d.Sequence == sought })].ID
 	for _, how := range [][]string{{"--find", id}, {"--sequence", fmt.Sprint(sought)}} {
 		args := append([]string{"ledger"}, how...)
 		var found []api.Found
@@ -310,7 +310,7 @@ func pieceLine(step uint64, bucket, row int, p api.Piece, subject, path string) 
 }
 
 func stepLines(s ledger.Step) (out []string) {
-	from := map[uint64]loader.DocumentInfo{}
+	from := map[uint64]document.Info{}
 	for _, d := range s.Documents {
 		from[d.Sequence] = d
 	}

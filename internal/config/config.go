@@ -10,7 +10,7 @@ import (
 
 	"loaderd/arrowout"
 	"loaderd/internal/tracing"
-	"loaderd/loader"
+	"loaderd/loader/backend"
 	"loaderd/loader/plan"
 	"loaderd/stream"
 	"loaderd/tokenizer"
@@ -26,7 +26,7 @@ type Config struct {
 	Stream    stream.Config   `koanf:"stream"`
 	Pull      Pull            `koanf:"pull"`
 	Flight    arrowout.Config `koanf:"flight"`
-	Serve     loader.Options  `koanf:"serve"`
+	Serve     backend.Options `koanf:"serve"`
 	HTTP      HTTP            `koanf:"http"`
 	Trace     tracing.Config  `koanf:"trace"`
 	Log       Log             `koanf:"log"`

@@ -17,7 +17,7 @@ import (
 	"loaderd/arrowout"
 	"loaderd/internal/config"
 	"loaderd/internal/tracing"
-	"loaderd/loader"
+	"loaderd/loader/backend"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
 	"loaderd/packonline"
@@ -56,7 +56,7 @@ func TestDefault(t *testing.T) {
 		Stream:    stream.Default(),
 		Pull:      config.Pull{From: []string{}, Format: "auto", CSVQuoting: "auto", CSVEscape: "auto"},
 		Flight:    arrowout.Default(),
-		Serve: loader.Options{Ahead: 64, CacheBytes: 256 << 20, Stall: time.Minute, Silent: 10 * time.Minute, Checkpoint: 200, Release: loader.ReleaseKeep,
+		Serve: backend.Options{Ahead: 64, CacheBytes: 256 << 20, Stall: time.Minute, Silent: 10 * time.Minute, Checkpoint: 200, Release: backend.ReleaseKeep,
 			FirstStepQuiet: 30 * time.Second, FirstStepDocuments: 2000,
 			Forecast: time.Minute, Measure: 100e6},
 		HTTP:     config.HTTP{Listen: "127.0.0.1:9815", Names: []string{}, MaxConnections: 1024, MaxConnectionsPerHost: 512},

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"loaderd/internal/access"
-	"loaderd/loader"
+	"loaderd/loader/backend"
 	"loaderd/loader/plan"
 	"loaderd/stream"
 	"loaderd/tokenizer"
@@ -117,7 +117,7 @@ func (v *validation) serve(c Config) {
 	v.check(s.Ahead >= 1 && s.Ahead <= 1<<20, "serve.ahead", s.Ahead, "1 to 2^20 steps")
 	v.check(s.Stall > 0 && s.Stall <= 24*time.Hour, "serve.stall_timeout", s.Stall, "more than 0 and at most 24h")
 	v.check(s.Checkpoint >= 0 && s.Checkpoint <= 1<<30, "serve.checkpoint_steps", s.Checkpoint, "0 (none) to 2^30 steps")
-	v.check(s.Release == loader.ReleaseKeep || s.Release == loader.ReleasePurge, "serve.release", s.Release, loader.ReleaseKeep+" or "+loader.ReleasePurge)
+	v.check(s.Release == backend.ReleaseKeep || s.Release == backend.ReleasePurge, "serve.release", s.Release, backend.ReleaseKeep+" or "+backend.ReleasePurge)
 	v.check(s.Silent >= 0, "serve.silent_reader", s.Silent, "0 (never) or more")
 	v.check(s.Linger >= 0, "serve.linger", s.Linger, "0 (never) or more")
 	v.check(s.FirstStepQuiet >= 0, "serve.first_step_quiet", s.FirstStepQuiet, "0 (never) or more")

@@ -10,6 +10,7 @@ import (
 	"loaderd/internal/config"
 	"loaderd/internal/natstest"
 	"loaderd/loader"
+	"loaderd/loader/fault"
 )
 
 // limitedAccount runs a NATS server with one account, which may store so many bytes, and returns its address.
@@ -31,7 +32,7 @@ func limitedAccount(t *testing.T, store int64) string {
 func TestFullStream_AccountLimit(t *testing.T) {
 	t.Parallel()
 	d := publishesBeyond(t, limitedAccount(t, 16<<20), "the JetStream account of DOCS has no storage left: its streams hold 16")
-	natstest.Soon(t, "the status names the account", func() bool { return d.run.Verdict().Reason == loader.StreamFull })
+	natstest.Soon(t, "the status names the account", func() bool { return d.run.Verdict().Reason == fault.StreamFull })
 	v := d.run.Verdict()
 	if !strings.Contains(v.Sentence, `The JetStream account of document stream "DOCS" is full (16.0 MiB of 16.0 MiB)`) || !strings.Contains(v.Do, "raise the storage limit of the JetStream account") ||
 		v.Facts["limit"] != "account" || v.Health != loader.Failing {

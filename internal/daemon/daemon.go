@@ -27,6 +27,7 @@ import (
 	"loaderd/internal/status"
 	"loaderd/internal/tracing"
 	"loaderd/loader"
+	"loaderd/loader/backend"
 	"loaderd/loader/plan"
 	"loaderd/stream"
 	"loaderd/stream/checkpoints"
@@ -118,7 +119,7 @@ func Start(ctx context.Context, c config.Config, log *slog.Logger) (_ *Daemon, e
 	if d.elector, err = runstate.NewElector(ctx, d.store, c.Run, self); err != nil {
 		return nil, err
 	}
-	edges := loader.Edges{Log: log, Elector: d.elector, Bus: daemonbus.New(d.store, c.Run), Daemon: self.Name()}
+	edges := backend.Backends{Log: log, Elector: d.elector, Bus: daemonbus.New(d.store, c.Run), Daemon: self.Name()}
 	steps, err := planlog.Open(ctx, d.store, c.Run)
 	if err != nil {
 		return nil, err
@@ -129,7 +130,7 @@ func Start(ctx context.Context, c config.Config, log *slog.Logger) (_ *Daemon, e
 	}
 	of := &sources{store: d.store, plan: steps, tokens: tokens.Shared(c.Stream.Workers), config: c.Plan, dead: d.dead}
 	d.docs, edges.Sources = of, of
-	edges.Connection = func() loader.Connection { return connection(d.store.Status()) }
+	edges.Connection = func() backend.Connection { return connection(d.store.Status()) }
 	edges.Supply = func(source string) (why, do string, ok bool) { return d.pulls.supply(source) }
 	if d.pulls, err = d.newPulls(ctx, c, self, log); err != nil {
 		return nil, err

@@ -21,7 +21,7 @@ import (
 	"loaderd/internal/api"
 	"loaderd/internal/config"
 	"loaderd/internal/reader"
-	"loaderd/loader"
+	"loaderd/loader/fault"
 	"loaderd/stream"
 )
 
@@ -173,7 +173,7 @@ func TestFailureOfTheRunIsTold(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "loaderd repair") { // the record is looked at when the append behind it is refused
 		t.Errorf("Wait = %v", err)
 	}
-	if err := <-result; reader.Reason(err) != string(loader.PlanForeign) {
+	if err := <-result; reader.Reason(err) != string(fault.PlanForeign) {
 		t.Errorf("the reader got %v", err)
 	}
 	if stopped != nil {
@@ -260,8 +260,8 @@ func TestStart_RefusedPlanChangesNoStream(t *testing.T) {
 	other.Plan.Seed++
 	other.Stream.MaxBytes, other.Stream.DeadLetterBytes, other.Stream.PlanBytes = 2<<30, 128<<20, 512<<20
 	_, err := Start(t.Context(), other, slog.New(slog.DiscardHandler))
-	var refused *loader.Error
-	if !errors.As(err, &refused) || refused.Reason != loader.PlanMismatch {
+	var refused *fault.Error
+	if !errors.As(err, &refused) || refused.Reason != fault.PlanMismatch {
 		t.Fatalf("Start = %v, want PLAN_MISMATCH", err)
 	}
 	if after := streams(t, c.Stream); !reflect.DeepEqual(before, after) {

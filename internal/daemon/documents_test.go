@@ -11,7 +11,7 @@ import (
 
 	"loaderd/internal/config"
 	"loaderd/internal/reader"
-	"loaderd/loader"
+	"loaderd/loader/fault"
 )
 
 // tells waits until readyz has each of the parts.
@@ -73,8 +73,8 @@ func TestReadyTellsOfTheDocumentStream(t *testing.T) {
 		t.Fatal(err)
 	}
 	publish(t, d, 40) // of the same lengths
-	var cause *loader.Error
-	if err := d.Wait(); !errors.As(err, &cause) || cause.Reason != loader.StreamMismatch {
+	var cause *fault.Error
+	if err := d.Wait(); !errors.As(err, &cause) || cause.Reason != fault.StreamMismatch {
 		t.Errorf("Wait = %v", err)
 	}
 	tells(t, d, "STREAM_MISMATCH", "DOCS")
@@ -83,11 +83,11 @@ func TestReadyTellsOfTheDocumentStream(t *testing.T) {
 		}
 	}()
 	stopped := stop(d, 20*time.Second)
-	if err := <-result; reader.Reason(err) != string(loader.StreamMismatch) || stopped != nil {
+	if err := <-result; reader.Reason(err) != string(fault.StreamMismatch) || stopped != nil {
 		t.Errorf("the reader got %v, Stop = %v", err, stopped)
 	}
 	close(batches)
-	if _, err := Start(t.Context(), c, slog.New(slog.DiscardHandler)); !errors.As(err, &cause) || cause.Reason != loader.StreamMismatch {
+	if _, err := Start(t.Context(), c, slog.New(slog.DiscardHandler)); !errors.As(err, &cause) || cause.Reason != fault.StreamMismatch {
 		t.Errorf("Start over another stream = %v", err)
 	}
 }
@@ -106,8 +106,8 @@ func TestStartOverAStreamOfAnotherName(t *testing.T) {
 		c.Stream.Name, c.Stream.Subject = "NEWS", "news"
 		return c
 	}
-	var cause *loader.Error
-	if _, err := Start(t.Context(), other(c), slog.New(slog.DiscardHandler)); !errors.As(err, &cause) || cause.Reason != loader.StreamMismatch || !strings.Contains(err.Error(), "NEWS") {
+	var cause *fault.Error
+	if _, err := Start(t.Context(), other(c), slog.New(slog.DiscardHandler)); !errors.As(err, &cause) || cause.Reason != fault.StreamMismatch || !strings.Contains(err.Error(), "NEWS") {
 		t.Errorf("Start = %v", err)
 	}
 	if err := stop(start(t, c), 20*time.Second); err != nil {

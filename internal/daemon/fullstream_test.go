@@ -14,6 +14,8 @@ import (
 	"loaderd/internal/natstest"
 	"loaderd/internal/reader"
 	"loaderd/loader"
+	"loaderd/loader/backend"
+	"loaderd/loader/fault"
 	"loaderd/stream"
 	publisher "loaderd/stream/publish"
 )
@@ -50,7 +52,7 @@ func TestFullStream_CauseAndReadiness(t *testing.T) {
 	})
 	t.Run("purge", func(t *testing.T) {
 		c := settings(t)
-		c.Serve.Release, c.Serve.Checkpoint = loader.ReleasePurge, 4
+		c.Serve.Release, c.Serve.Checkpoint = backend.ReleasePurge, 4
 		d, published := overfilled(t, c, 400)
 		batches, _ := following(t, d)
 		var read atomic.Uint64
@@ -135,7 +137,7 @@ func publishDocuments(t *testing.T, c stream.Config, n int) (waits chan string, 
 func fullVerdict(t *testing.T, d *Daemon) loader.Verdict {
 	t.Helper()
 	natstest.Soon(t, "the status names the full stream", func() bool {
-		return d.run.Verdict().Reason == loader.StreamFull
+		return d.run.Verdict().Reason == fault.StreamFull
 	})
 	v := d.run.Verdict()
 	if v.Health != loader.Failing || !strings.Contains(v.Sentence, `"DOCS" is full`) || v.Facts["stream"] != "DOCS" {

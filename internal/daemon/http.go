@@ -17,7 +17,7 @@ import (
 	"loaderd/internal/config"
 	"loaderd/internal/httplimit"
 	"loaderd/internal/livepage"
-	"loaderd/loader"
+	"loaderd/loader/fault"
 	"loaderd/stream/server"
 )
 
@@ -83,9 +83,9 @@ func (d *Daemon) only(role access.Role, next http.Handler) http.Handler {
 		from := livepage.CallerOf(q)
 		from.MayRead = d.config.HTTP.Insecure
 		who, err := d.flight.Scrape(q.Context(), from, q.URL.Path)
-		var refused *loader.Error
+		var refused *fault.Error
 		switch {
-		case errors.As(err, &refused) && refused.Reason == loader.BadToken:
+		case errors.As(err, &refused) && refused.Reason == fault.BadToken:
 			w.Header().Set("WWW-Authenticate", "Bearer")
 			http.Error(w, err.Error(), http.StatusUnauthorized)
 		case errors.As(err, &refused) && refused.Reason == arrowout.Limited:
@@ -141,7 +141,7 @@ func (d *Daemon) ready() error {
 	case s.Replaying:
 		return fmt.Errorf("re-planning after a restart: at document %d", s.Cursor)
 	}
-	if v := d.run.Verdict(); v.Reason == loader.StreamFull {
+	if v := d.run.Verdict(); v.Reason == fault.StreamFull {
 		return errors.New(v.Line())
 	}
 	return nil

@@ -7,14 +7,14 @@ import (
 	"time"
 
 	"loaderd/arrowout"
-	"loaderd/loader"
 	"loaderd/loader/census"
 	"loaderd/loader/plan"
+	"loaderd/loader/state"
 )
 
 // reads is a stream that has got the steps before one.
 func reads(job string, rank int, step uint64) arrowout.Traffic {
-	return arrowout.Traffic{Place: loader.Place{Job: job, Rank: rank, World: 1000}, Step: step, WaitP50: 20 * time.Millisecond, WaitP99: 3 * time.Second, Bytes: 1e6}
+	return arrowout.Traffic{Place: state.Place{Job: job, Rank: rank, World: 1000}, Step: step, WaitP50: 20 * time.Millisecond, WaitP99: 3 * time.Second, Bytes: 1e6}
 }
 
 // ranked serves streams. None of their clients reports.

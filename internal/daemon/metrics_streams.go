@@ -3,24 +3,24 @@ package daemon
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"loaderd/loader"
+	"loaderd/loader/state"
 )
 
 // streamMetric is a gauge of each document stream.
 type streamMetric struct {
 	desc  *prometheus.Desc
-	value func(loader.StreamFill) float64
+	value func(state.StreamFill) float64
 }
 
-func ofStream(name, help string, value func(loader.StreamFill) float64) streamMetric {
+func ofStream(name, help string, value func(state.StreamFill) float64) streamMetric {
 	return streamMetric{prometheus.NewDesc("loaderd_stream_"+name, help, []string{"stream", "source"}, nil), value}
 }
 
 var streamMetrics = []streamMetric{
 	ofStream("bytes", "Bytes that the document stream holds.",
-		func(f loader.StreamFill) float64 { return float64(f.Bytes) }),
+		func(f state.StreamFill) float64 { return float64(f.Bytes) }),
 	ofStream("max_bytes", "Bytes that the document stream may hold; 0 where nothing bounds it.",
-		func(f loader.StreamFill) float64 { return float64(f.MaxBytes) }),
+		func(f state.StreamFill) float64 { return float64(f.MaxBytes) }),
 	ofStream("full", "1 while the document stream may have no room for the next document, so that producers wait.",
-		func(f loader.StreamFill) float64 { return truth(f.Full) }),
+		func(f state.StreamFill) float64 { return truth(f.Full) }),
 }

@@ -9,8 +9,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"loaderd/loader"
+	"loaderd/loader/document"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
+	"loaderd/loader/state"
 )
 
 // What a daemon shows carries the run; no two metrics have one name in OpenMetrics, where counters drop _total.
@@ -63,13 +65,13 @@ func (c sourceCounts) Collect(out chan<- prometheus.Metric) {
 
 // Each source has its figures; the one that comes next is the one that is dry.
 func TestSourceMetrics(t *testing.T) {
-	code := loader.SourceStats{Status: mixture.Status{Name: "code", Target: 0.25, Share: 0.25, Tokens: 60, Credit: 9, Epoch: 2}}
+	code := state.SourceStats{Status: mixture.Status{Name: "code", Target: 0.25, Share: 0.25, Tokens: 60, Credit: 9, Epoch: 2}}
 	code.Skipped.Add(plan.SkipEmpty, 1)
 	code.Skipped.Add(plan.SkipSplit, 2)
 	code.Skipped.Add(plan.SkipLong, 3)
-	web := loader.SourceStats{Status: mixture.Status{Name: "web", Target: 0.75, Share: 0.75, Tokens: 140, Credit: -9}}
-	done := loader.SourceStats{Status: mixture.Status{Name: "done", Resting: true, Credit: 20}}
-	have := gathered(t, sourceCounts{loader.Stats{Sources: []loader.SourceStats{web, code, done}, Source: loader.SourceStatus{DrySince: time.Unix(93, 0)}}})
+	web := state.SourceStats{Status: mixture.Status{Name: "web", Target: 0.75, Share: 0.75, Tokens: 140, Credit: -9}}
+	done := state.SourceStats{Status: mixture.Status{Name: "done", Resting: true, Credit: 20}}
+	have := gathered(t, sourceCounts{loader.Stats{Sources: []state.SourceStats{web, code, done}, Source: document.SourceStatus{DrySince: time.Unix(93, 0)}}})
 	for name, want := range map[string]float64{
 		"loaderd_source_tokens_total code": 60, "loaderd_source_tokens_total web": 140, "loaderd_source_target_share code": 0.25, "loaderd_source_share code": 0.3,
 		"loaderd_source_epoch code": 2, "loaderd_source_resting done": 1, "loaderd_source_resting web": 0, "loaderd_source_dry_seconds code": 7,

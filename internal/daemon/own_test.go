@@ -19,7 +19,7 @@ import (
 	"loaderd/internal/api"
 	"loaderd/internal/config"
 	"loaderd/internal/reader"
-	"loaderd/loader"
+	"loaderd/loader/fault"
 	"loaderd/stream/server"
 )
 
@@ -78,13 +78,13 @@ func TestDaemon_AnswersItsUserAlone(t *testing.T) {
 	body := map[string]any{"step": 1, "keeper": "trainer"}
 	for _, action := range []string{"info", "status", "history", "stats", "cause", "commit", "leave", "seal", "drain", "mix",
 		"checkpoint", "measure", "ledger", "find", "text", "peek"} {
-		if err := stranger.Do(t.Context(), action, body, nil); reader.Reason(err) != string(loader.BadToken) {
+		if err := stranger.Do(t.Context(), action, body, nil); reader.Reason(err) != string(fault.BadToken) {
 			t.Errorf("%s: %v", action, err)
 		}
 	}
 	ignore := func(reader.Batch) error { return nil }
 	err = stranger.Read(t.Context(), api.Ticket{Rank: 1, World: 2}, ignore)
-	if reader.Reason(err) != string(loader.BadToken) {
+	if reader.Reason(err) != string(fault.BadToken) {
 		t.Errorf("joins as rank 1 of 2: %v", err)
 	}
 	conn, err := grpc.NewClient(d.flight.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -208,7 +208,7 @@ func TestDaemon_HTTPMayBeReadWithoutToken(t *testing.T) {
 	if got := fetch(t, d, "/metrics", "other.example").StatusCode; got != http.StatusForbidden {
 		t.Errorf("/metrics by another site's name: %d", got)
 	}
-	if reason := seals(t, d, reader.Options{}); reason != string(loader.BadToken) {
+	if reason := seals(t, d, reader.Options{}); reason != string(fault.BadToken) {
 		t.Errorf("seal by Flight: %q", reason)
 	}
 }
@@ -234,7 +234,7 @@ func TestDaemon_HasTokenWithoutServerOfItsOwn(t *testing.T) {
 	if reason := seals(t, other, reader.Options{DataDir: c.Stream.Dir}); reason != "" {
 		t.Errorf("with the data folder: %s", reason)
 	}
-	if reason := seals(t, other, reader.Options{DataDir: first.Stream.Dir}); reason != string(loader.BadToken) {
+	if reason := seals(t, other, reader.Options{DataDir: first.Stream.Dir}); reason != string(fault.BadToken) {
 		t.Errorf("with another data folder: %q", reason)
 	}
 }

@@ -33,7 +33,7 @@ import (
 	"loaderd/internal/access"
 	"loaderd/internal/config"
 	"loaderd/internal/goldentest"
-	"loaderd/loader"
+	"loaderd/loader/fault"
 	"loaderd/loader/mixture"
 )
 
@@ -233,7 +233,7 @@ func answerOf(err error) (string, error) {
 	s := status.Convert(err)
 	for _, d := range s.Details() {
 		if info, ok := d.(*errdetails.ErrorInfo); ok {
-			return cellOf(loader.Reason(info.Reason), err)
+			return cellOf(fault.Reason(info.Reason), err)
 		}
 	}
 	switch s.Code() {
@@ -247,15 +247,15 @@ func answerOf(err error) (string, error) {
 
 // cellOf returns the cell of an answer with a reason. A body that cannot be read is an error of this test: permissions are
 // checked behind it.
-func cellOf(reason loader.Reason, err error) (string, error) {
+func cellOf(reason fault.Reason, err error) (string, error) {
 	switch reason {
-	case loader.BadTicket:
+	case fault.BadTicket:
 		if strings.Contains(err.Error(), "body of action") {
 			return "", fmt.Errorf("%w: give this test a body that the action reads", err)
 		}
-	case loader.BadToken:
+	case fault.BadToken:
 		return "401", nil
-	case loader.Forbidden:
+	case fault.Forbidden:
 		return "403", nil
 	case arrowout.Unsupported:
 		return "no", nil
@@ -282,7 +282,7 @@ func (c *caller) fetch(ctx context.Context, method, path, body string) (string, 
 		return "", err
 	}
 	defer r.Body.Close()
-	var e loader.Error
+	var e fault.Error
 	if r.StatusCode >= 400 {
 		b, err := io.ReadAll(r.Body)
 		if err != nil {

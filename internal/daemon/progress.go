@@ -8,6 +8,7 @@ import (
 
 	"loaderd/internal/stats"
 	"loaderd/loader"
+	"loaderd/loader/state"
 )
 
 // progress logs how a run gets on, every so often until ctx is done: what has been planned since the line before, and where readers are.
@@ -51,7 +52,7 @@ func moved(a, b loader.Stats) bool {
 }
 
 // readersAt shows where the readers of each world are: 8 of 8 at steps 120 to 122, the last is rank 3. They come sorted by world.
-func readersAt(readers []loader.ReaderStat) string {
+func readersAt(readers []state.ReaderStat) string {
 	text := ""
 	for len(readers) > 0 {
 		world, n := readers[0].World, 0

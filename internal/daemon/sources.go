@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"sync"
 
-	"loaderd/loader"
+	"loaderd/loader/backend"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
 	"loaderd/stream"
@@ -15,7 +15,7 @@ import (
 	"loaderd/stream/retention"
 )
 
-// sources open the streams of a run. It implements loader.Sources.
+// sources open the streams of a run. It implements backend.Sources.
 type sources struct {
 	store  *stream.Store
 	plan   *planlog.Log
@@ -27,28 +27,28 @@ type sources struct {
 	open []*doclog.Log
 }
 
-// Open implements loader.Sources.
-func (s *sources) Open(ctx context.Context, name string, c mixture.Source) (loader.Stream, error) {
+// Open implements backend.Sources.
+func (s *sources) Open(ctx context.Context, name string, c mixture.Source) (backend.Stream, error) {
 	store, tokens := s.store.Source(name, len(s.config.Sources)), s.tokens
 	tokens.Hints = s.config.PackingOf(c).Related()
 	docs, err := doclog.Open(ctx, store, tokens)
 	if err != nil {
-		return loader.Stream{}, err
+		return backend.Stream{}, err
 	}
 	floors, err := retention.Open(ctx, s.plan, store)
 	if err != nil {
-		return loader.Stream{}, err
+		return backend.Stream{}, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if store != s.store { // it may have been added while the run goes on
 		if err := s.store.LetPublish(name); err != nil {
-			return loader.Stream{}, fmt.Errorf("let producers publish to source %s: %w", name, err)
+			return backend.Stream{}, fmt.Errorf("let producers publish to source %s: %w", name, err)
 		}
 	}
 	s.open = append(s.open, docs)
 	s.dead.Add(store, name)
-	return loader.Stream{Documents: docs, Floors: floors}, nil
+	return backend.Stream{Documents: docs, LowWatermarks: floors}, nil
 }
 
 // DeadLetters counts those of all sources.

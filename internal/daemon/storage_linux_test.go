@@ -12,6 +12,7 @@ import (
 	"loaderd/internal/natstest"
 	"loaderd/internal/reader"
 	"loaderd/loader"
+	"loaderd/loader/fault"
 )
 
 // When the embedded server has no space for what publishers store, the document stream looks dry. The status, the
@@ -22,7 +23,7 @@ func TestVerdict_FullDiskIsNotADryStream(t *testing.T) {
 		t.Fatal("a publisher's record is stored without space")
 	}
 	_, result := following(t, d)
-	natstest.Soon(t, "the status names the full disk", func() bool { return d.run.Verdict().Reason == loader.StorageFull })
+	natstest.Soon(t, "the status names the full disk", func() bool { return d.run.Verdict().Reason == fault.StorageFull })
 	v := d.run.Verdict()
 	if v.Health != loader.Failing || v.Facts["path"] != dir || !strings.Contains(v.Detail, dir) {
 		t.Errorf("verdict %+v, want failing with the path %s", v, dir)
@@ -30,8 +31,8 @@ func TestVerdict_FullDiskIsNotADryStream(t *testing.T) {
 	if free, err := strconv.Atoi(v.Facts["free_bytes"]); err != nil || free <= 0 {
 		t.Errorf("free_bytes=%q, want the free space of the disk", v.Facts["free_bytes"])
 	}
-	if err := <-result; reader.Reason(err) != string(loader.StorageFull) {
-		t.Errorf("the reader gets %v, want %s", err, loader.StorageFull)
+	if err := <-result; reader.Reason(err) != string(fault.StorageFull) {
+		t.Errorf("the reader gets %v, want %s", err, fault.StorageFull)
 	}
 	if ready := get(t, d.http.url()+"/readyz"); !strings.Contains(ready, dir) || !strings.Contains(ready, "make room") {
 		t.Errorf("/readyz: %s", ready)
@@ -46,9 +47,9 @@ func TestVerdict_FullDiskIsNotALostDocument(t *testing.T) {
 	if _, err := d.Store().JetStream().Publish(t.Context(), "docs.a", []byte("a document")); err == nil {
 		t.Fatal("a document is stored without space")
 	}
-	natstest.Soon(t, "the status names the full disk", func() bool { return d.run.Verdict().Reason == loader.StorageFull })
-	if err := <-result; reader.Reason(err) != string(loader.StorageFull) {
-		t.Errorf("the reader gets %v, want %s", err, loader.StorageFull)
+	natstest.Soon(t, "the status names the full disk", func() bool { return d.run.Verdict().Reason == fault.StorageFull })
+	if err := <-result; reader.Reason(err) != string(fault.StorageFull) {
+		t.Errorf("the reader gets %v, want %s", err, fault.StorageFull)
 	}
 }
 

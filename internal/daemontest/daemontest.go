@@ -23,7 +23,7 @@ import (
 	"loaderd/internal/objecttest"
 	"loaderd/internal/reader"
 	"loaderd/internal/testscale"
-	"loaderd/loader"
+	"loaderd/loader/backend"
 	"loaderd/loader/mixture"
 	"loaderd/stream"
 	"loaderd/stream/doclog"
@@ -255,7 +255,7 @@ func PullSettings(t *testing.T, several bool) (config.Config, *objecttest.Hub) {
 	}
 	c := Settings(t, "")
 	c.Stream.MaxBytes = 2 << 20
-	c.Serve.Release, c.Serve.Ahead, c.Serve.Checkpoint = loader.ReleasePurge, 4, 4
+	c.Serve.Release, c.Serve.Ahead, c.Serve.Checkpoint = backend.ReleasePurge, 4, 4
 	c.Stream.Listen, c.Flight.Listen = natstest.FreeAddress(t), natstest.FreeAddress(t)
 	c.Pull.From = []string{"hf://datasets/o/n/web/*.jsonl"}
 	if several {

@@ -12,7 +12,7 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
 	"loaderd/internal/api"
-	"loaderd/loader"
+	"loaderd/loader/document"
 )
 
 // usedPiece is a piece of a row, with where its document came from if that is known.
@@ -21,7 +21,7 @@ type usedPiece struct {
 	bucket int
 	row    int
 	piece  api.Piece
-	from   loader.DocumentInfo
+	from   document.Info
 }
 
 // stepPieces makes a writer of pieces one of steps.
@@ -31,7 +31,7 @@ func stepPieces(write func(io.Writer, []usedPiece) error) func(io.Writer, Step) 
 		from := s.origins()
 		for i, row := range s.Rows {
 			for _, p := range row {
-				used = append(used, usedPiece{s.Index, s.Bucket, i, p.Piece, about(p.Piece, from[document{p.Source, p.Sequence}])})
+				used = append(used, usedPiece{s.Index, s.Bucket, i, p.Piece, about(p.Piece, from[messageKey{p.Source, p.Sequence}])})
 			}
 		}
 		return write(w, used)
@@ -44,7 +44,7 @@ func foundPieces(write func(io.Writer, []usedPiece) error) func(io.Writer, []api
 		var used []usedPiece
 		for _, f := range found {
 			for _, p := range f.Pieces {
-				used = append(used, usedPiece{f.Step, f.Bucket, f.Row, p, about(p, loader.DocumentInfo{})})
+				used = append(used, usedPiece{f.Step, f.Bucket, f.Row, p, about(p, document.Info{})})
 			}
 		}
 		return write(w, used)
@@ -146,7 +146,7 @@ func record(pieces []usedPiece) arrow.Record {
 }
 
 // metaOf are the values of a document as JSON, empty for none.
-func metaOf(d loader.DocumentInfo) string {
+func metaOf(d document.Info) string {
 	if len(d.Meta) == 0 {
 		return ""
 	}

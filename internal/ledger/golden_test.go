@@ -17,7 +17,7 @@ import (
 
 	"loaderd/internal/api"
 	"loaderd/internal/goldentest"
-	"loaderd/loader"
+	"loaderd/loader/document"
 )
 
 // someStep has a document in two rows, a row without pieces, documents that are known in part, and texts of every kind.
@@ -29,7 +29,7 @@ func someStep() Step {
 		{piece(1, 0, 9, "a \"first\" <line>\nand more"), piece(1<<53, 3, 7, "cut \xe4\xb8")},
 		{},
 		{piece(1, 9, 4, strings.Repeat("x", 200)), {Piece: api.Piece{Sequence: 3, Length: 1}}},
-	}, Documents: []loader.DocumentInfo{
+	}, Documents: []document.Info{
 		{Sequence: 1, Subject: "docs.web", ID: "corpus/1.txt", Path: "corpus/1.txt", Domain: "law"},
 		{Sequence: 3},
 		{Sequence: 1 << 53, Subject: "docs.web", ID: "id-9", Path: "b.jsonl"},
@@ -50,7 +50,7 @@ func severalStep() Step {
 	return Step{Step: api.Step{Run: "whole", Index: 7, Bucket: 64, Cursor: 3, Masked: 3}, Rows: [][]Piece{
 		{{Piece: pieceWithin(2, 128, 23, 20, seventh)}, {Piece: pieceWithin(2, 0, 9, 9, api.Inner{})}},
 		{{Piece: pieceWithin(2, 151, 4, 4, rest)}, {Piece: api.Piece{Sequence: 1, Length: 7, LossTokens: &loss}}, {Piece: api.Piece{Sequence: 3, Length: 1}}},
-	}, Documents: []loader.DocumentInfo{{Sequence: 1, Subject: "docs.web", ID: "alone", Weight: &weight},
+	}, Documents: []document.Info{{Sequence: 1, Subject: "docs.web", ID: "alone", Weight: &weight},
 		{Sequence: 2, Subject: "docs.web", ID: "message"}, {Sequence: 3}}}
 }
 
@@ -85,7 +85,7 @@ func TestLedgerGolden(t *testing.T) {
 	}
 	mixed.Documents = nil
 	for _, source := range []string{"web", "code"} {
-		mixed.Add(api.Page{Step: mixed.Step, Documents: []loader.DocumentInfo{{Source: source, Sequence: 3, Subject: "docs." + source, Path: "three"}, {Source: source, Sequence: 1, ID: source}}})
+		mixed.Add(api.Page{Step: mixed.Step, Documents: []document.Info{{Source: source, Sequence: 3, Subject: "docs." + source, Path: "three"}, {Source: source, Sequence: 1, ID: source}}})
 	}
 	steps["sources"] = mixed
 	says := withoutText(someStep())

@@ -10,14 +10,14 @@ import (
 	"strconv"
 
 	"loaderd/internal/api"
-	"loaderd/loader"
+	"loaderd/loader/document"
 )
 
 // Step is a whole step: its rows, and the pieces of documents that make each row.
 type Step struct {
 	api.Step
-	Rows      [][]Piece             `json:"rows"`
-	Documents []loader.DocumentInfo `json:"documents,omitempty"` // of the rows, by source and sequence, where they are known
+	Rows      [][]Piece               `json:"rows"`
+	Documents []document.Info `json:"documents,omitempty"` // of the rows, by source and sequence, where they are known
 }
 
 // Piece is a part of a row, with its text where that has been read.
@@ -43,7 +43,7 @@ func name(p api.Piece) string {
 
 // within names the document that a piece is of: by its index too, of a message that holds several.
 func within(p api.Piece) string {
-	d := document{p.Source, p.Sequence}.String()
+	d := messageKey{p.Source, p.Sequence}.String()
 	if p.Inner == nil {
 		return d
 	}
@@ -51,27 +51,27 @@ func within(p api.Piece) string {
 }
 
 // about is what is known of the document that a piece is of, where that much is known of its message.
-func about(p api.Piece, message loader.DocumentInfo) loader.DocumentInfo {
+func about(p api.Piece, message document.Info) document.Info {
 	if p.Inner != nil {
 		message.ID, message.Weight, message.Meta = p.ID, p.Weight, p.Meta
 	}
 	return message
 }
 
-// document names a message: by its sequence, and by its source in a run with several.
-type document struct {
+// messageKey names a message: by its sequence, and by its source in a run with several.
+type messageKey struct {
 	source   string
 	sequence uint64
 }
 
-func (d document) String() string {
+func (d messageKey) String() string {
 	if d.source == "" {
 		return strconv.FormatUint(d.sequence, 10)
 	}
 	return fmt.Sprintf("%s/%d", d.source, d.sequence)
 }
 
-func of(d loader.DocumentInfo) document { return document{d.Source, d.Sequence} }
+func of(d document.Info) messageKey { return messageKey{d.Source, d.Sequence} }
 
 // Add adds the next page of the step.
 func (s *Step) Add(page api.Page) {
@@ -84,7 +84,7 @@ func (s *Step) Add(page api.Page) {
 		s.Rows = append(s.Rows, pieces)
 	}
 	for _, d := range page.Documents { // a document may be on several pages
-		inOrder := func(d loader.DocumentInfo, o document) int {
+		inOrder := func(d document.Info, o messageKey) int {
 			return cmp.Or(cmp.Compare(d.Source, o.source), cmp.Compare(d.Sequence, o.sequence))
 		}
 		if at, there := slices.BinarySearchFunc(s.Documents, of(d), inOrder); !there {
@@ -94,8 +94,8 @@ func (s *Step) Add(page api.Page) {
 }
 
 // origins are the step's documents by their names.
-func (s Step) origins() map[document]loader.DocumentInfo {
-	from := map[document]loader.DocumentInfo{}
+func (s Step) origins() map[messageKey]document.Info {
+	from := map[messageKey]document.Info{}
 	for _, d := range s.Documents {
 		from[of(d)] = d
 	}

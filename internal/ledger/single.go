@@ -4,23 +4,23 @@ import (
 	"cmp"
 	"slices"
 
-	"loaderd/loader"
+	"loaderd/loader/document"
 )
 
 // single is a document with its name.
 type single struct {
 	name  string
 	index int32 // in its message
-	loader.DocumentInfo
+	document.Info
 }
 
 // each are the documents of the step in order: of a message that holds several those that the step has pieces of.
 func (s Step) each() (all []single) {
-	inner := map[document][]single{}
+	inner := map[messageKey][]single{}
 	from := s.origins()
 	for _, row := range s.Rows {
 		for _, p := range row {
-			if d := (document{p.Source, p.Sequence}); p.Inner != nil {
+			if d := (messageKey{p.Source, p.Sequence}); p.Inner != nil {
 				inner[d] = append(inner[d], single{within(p.Piece), p.Index, about(p.Piece, from[d])})
 			}
 		}

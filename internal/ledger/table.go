@@ -10,7 +10,7 @@ import (
 	"text/tabwriter"
 
 	"loaderd/internal/api"
-	"loaderd/loader"
+	"loaderd/loader/document"
 )
 
 // writeTable writes a line a row, and then the pieces' texts or a line a document, as far as they are known.
@@ -44,7 +44,7 @@ func writeTable(w io.Writer, s Step) error {
 		}
 		fmt.Fprintf(t, "\n%s\n", head)
 		for _, x := range documents {
-			d := x.DocumentInfo
+			d := x.Info
 			fmt.Fprintf(t, "%s\t%s\t%s\t%s", x.name, d.Subject, d.ID, d.Path)
 			meta := metaOf(d)
 			if weighs && (d.Weight != nil || meta != "") {
@@ -60,7 +60,7 @@ func writeTable(w io.Writer, s Step) error {
 }
 
 // weightOf is a document's weight, empty where none is told.
-func weightOf(d loader.DocumentInfo) string {
+func weightOf(d document.Info) string {
 	if d.Weight == nil {
 		return ""
 	}
@@ -98,7 +98,7 @@ func (s Step) writeTexts(w io.Writer) error {
 	for i, row := range s.Rows {
 		fmt.Fprintf(w, "\nrow %d\n", i)
 		for _, p := range row {
-			d := about(p.Piece, from[document{p.Source, p.Sequence}])
+			d := about(p.Piece, from[messageKey{p.Source, p.Sequence}])
 			where := slices.DeleteFunc([]string{p.String(), d.Subject, d.ID, d.Path}, func(s string) bool { return s == "" })
 			if n := len(where); n > 2 && where[n-1] == where[n-2] { // the path as id
 				where = where[:n-1]

@@ -14,7 +14,7 @@ import (
 	"loaderd/internal/api"
 	"loaderd/internal/httplimit"
 	"loaderd/internal/ledger"
-	"loaderd/loader"
+	"loaderd/loader/fault"
 )
 
 // maxBody bounds what an action is asked with.
@@ -49,7 +49,7 @@ func (p *Page) reply(w http.ResponseWriter, q *http.Request, document any, err e
 			return
 		}
 	}
-	var typed *loader.Error
+	var typed *fault.Error
 	if !errors.As(err, &typed) && q.Context().Err() == nil {
 		p.config.Log.Error("answer a page", "path", q.URL.Path, "error", err)
 	}
@@ -178,7 +178,7 @@ func (p *Page) one(w http.ResponseWriter, q *http.Request, action string, body a
 }
 
 func (p *Page) unknown(w http.ResponseWriter, q *http.Request) {
-	refuse(w, &loader.Error{Reason: unsupported, Message: fmt.Sprintf("there is no %s %.100q", q.Method, q.URL.Path), Do: "docs/livepage.md names what there is"})
+	refuse(w, &fault.Error{Reason: unsupported, Message: fmt.Sprintf("there is no %s %.100q", q.Method, q.URL.Path), Do: "docs/livepage.md names what there is"})
 }
 
 // asked are the values of a request's query, which has no other keys.

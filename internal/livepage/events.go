@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"loaderd/loader"
+	"loaderd/loader/fault"
 )
 
 const (
@@ -66,7 +66,7 @@ func (e *event) deflated() []byte {
 func (p *Page) events(w http.ResponseWriter, q *http.Request) {
 	defer p.streams.Add(-1)
 	if p.streams.Add(1) > maxStreams {
-		refuse(w, &loader.Error{Reason: limited, Message: "1,024 pages are open at this daemon", Do: "close some, or look at another daemon of the run"})
+		refuse(w, &fault.Error{Reason: limited, Message: "1,024 pages are open at this daemon", Do: "close some, or look at another daemon of the run"})
 		return
 	}
 	v, leave := p.viewers.join(p.caller(q))

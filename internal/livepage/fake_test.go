@@ -14,6 +14,9 @@ import (
 	"loaderd/internal/access"
 	"loaderd/internal/api"
 	"loaderd/loader"
+	"loaderd/loader/document"
+	"loaderd/loader/fault"
+	"loaderd/loader/state"
 )
 
 // fake answers as a daemon does, with made-up figures of a run that goes on with every question.
@@ -68,7 +71,7 @@ func (f *fake) Identify(_ context.Context, from access.Caller, _ string) (access
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.role(from) == "" {
-		return access.Identity{}, &loader.Error{Reason: loader.BadToken, Message: "the call has no bearer token", Do: "send one"}
+		return access.Identity{}, &fault.Error{Reason: fault.BadToken, Message: "the call has no bearer token", Do: "send one"}
 	}
 	return access.Identity{Name: "somebody"}, nil
 }
@@ -78,7 +81,7 @@ func (f *fake) LogIn(_ context.Context, _ access.Caller, code string) (string, e
 	defer f.mu.Unlock()
 	at := slices.Index(f.codes, code)
 	if at < 0 {
-		return "", &loader.Error{Reason: loader.BadToken, Message: "the link of the page has been used", Do: "make another one"}
+		return "", &fault.Error{Reason: fault.BadToken, Message: "the link of the page has been used", Do: "make another one"}
 	}
 	f.codes = slices.Delete(f.codes, at, at+1)
 	return "operate", nil
@@ -94,9 +97,9 @@ func (f *fake) Ask(_ context.Context, from access.Caller, action string, body []
 	case f.fail != nil:
 		return nil, f.fail
 	case role == "":
-		return nil, &loader.Error{Reason: loader.BadToken, Message: "the call has no bearer token", Do: "send one"}
+		return nil, &fault.Error{Reason: fault.BadToken, Message: "the call has no bearer token", Do: "send one"}
 	case !slices.Contains(allowed[role], action):
-		return nil, &loader.Error{Reason: loader.Forbidden, Message: fmt.Sprintf("action %s takes the role operate", action), Do: "ask with a token that may"}
+		return nil, &fault.Error{Reason: fault.Forbidden, Message: fmt.Sprintf("action %s takes the role operate", action), Do: "ask with a token that may"}
 	}
 	switch action {
 	case "status":
@@ -144,11 +147,11 @@ func madeUp(n uint64) api.Status {
 	remaining, fills := 5400.0, 2400.0
 	return api.Status{
 		Run: "demo", ID: "9f2c41d07ab3e5586610", Fingerprint: "sha256:ab", Time: now, Daemon: "gpu-01.4711", Version: "0.20.0",
-		Verdict: loader.Verdict{Health: loader.Waiting, Sentence: "Rank 3 of 4 holds the others up: 40 steps behind", Reason: loader.RankBehind,
+		Verdict: loader.Verdict{Health: loader.Waiting, Sentence: "Rank 3 of 4 holds the others up: 40 steps behind", Reason: fault.RankBehind,
 			Detail: "7,271 steps are planned, 64 of them beyond what rank 3 has asked for.", Do: "look at rank 3 of job train at 10.0.0.13; the plan goes on when it does",
 			Facts: map[string]string{"rank": "3", "world": "4"}},
-		Planned: steps + 40, Sent: &steps, Consumed: &steps, Committed: 7100, Oldest: 6800, Length: &loader.Length{Steps: 21_400, Error: 120, Open: []string{"web"}}, EndsIn: &remaining,
-		Rates: api.Rates{Rates: loader.Rates{Published: 1520, Documents: 1490 * wave, TokensIn: 1.31e6, Tokens: 1.24e6 * wave, Rows: 610, Steps: 9.6, Read: 9.2, Undecodable: 0.2}, Bytes: 21e6},
+		Planned: steps + 40, Sent: &steps, Consumed: &steps, Committed: 7100, Oldest: 6800, Length: &state.Length{Steps: 21_400, Error: 120, Open: []string{"web"}}, EndsIn: &remaining,
+		Rates: api.Rates{Rates: state.Rates{Published: 1520, Documents: 1490 * wave, TokensIn: 1.31e6, Tokens: 1.24e6 * wave, Rows: 610, Steps: 9.6, Read: 9.2, Undecodable: 0.2}, Bytes: 21e6},
 		Flow: []api.Stage{
 			{Name: api.StagePublished, Value: 812_400, Of: 990_000, Unit: "documents", Rate: 1490 * wave, Leaves: "documents"},
 			{Name: api.StageTokenized, Value: 61 << 20, Of: 64 << 20, Unit: "bytes", Rate: 1.31e6, Leaves: "tokens"},
@@ -159,7 +162,7 @@ func madeUp(n uint64) api.Status {
 			{Name: api.StageRead, Value: float64(steps), Of: float64(steps + 40), Unit: "steps", Rate: 9.2, Leaves: "steps", Limits: true},
 			{Name: api.StageCommitted, Value: 7100, Of: float64(steps + 40), Unit: "steps", Rate: 9.1, Leaves: "steps"},
 		},
-		Streams: []loader.StreamFill{{Source: "web", Name: "DOCS_web", Bytes: 900 << 20, MaxBytes: 1 << 30, FullIn: &fills},
+		Streams: []state.StreamFill{{Source: "web", Name: "DOCS_web", Bytes: 900 << 20, MaxBytes: 1 << 30, FullIn: &fills},
 			{Source: "math", Name: "DOCS_math"}},
 		Sources: []api.SourceStatus{
 			{Name: "web", Target: 0.7, Share: new(0.702), Recent: new(0.712), Tokens: 5.2e9, Emitted: 5.1e9, Epochs: "1", Documents: 600_000, Stored: 760_000, Next: 600_001, Undecodable: 12, LeftOut: 20},
@@ -275,7 +278,7 @@ func ledgerPages(body []byte) ([]json.RawMessage, error) {
 		return nil, err
 	}
 	if q.Step > 7271 {
-		return nil, &loader.Error{Reason: loader.StepNotPlanned, Message: fmt.Sprintf("step %d is not planned", q.Step), Do: "ask for an earlier step"}
+		return nil, &fault.Error{Reason: fault.StepNotPlanned, Message: fmt.Sprintf("step %d is not planned", q.Step), Do: "ask for an earlier step"}
 	}
 	page := api.Page{Step: api.Step{Run: "demo", Index: q.Step, Bucket: 1024, Cursor: 812_400}, Total: 16}
 	names := map[uint64]bool{}
@@ -300,10 +303,10 @@ func ledgerPages(body []byte) ([]json.RawMessage, error) {
 			if names[d] {
 				source = "web"
 			}
-			page.Documents = append(page.Documents, loader.DocumentInfo{Source: source, Sequence: d, Subject: "docs." + source, ID: fmt.Sprintf("crawl-%d", d), Path: fmt.Sprintf("%s/part-%d.txt", source, d),
+			page.Documents = append(page.Documents, document.Info{Source: source, Sequence: d, Subject: "docs." + source, ID: fmt.Sprintf("crawl-%d", d), Path: fmt.Sprintf("%s/part-%d.txt", source, d),
 				ContentType: "text/plain", Bytes: 4211, Time: time.Now().Add(-3 * time.Hour)})
 		}
-		slices.SortFunc(page.Documents, func(a, b loader.DocumentInfo) int { return strings.Compare(a.Source, b.Source) })
+		slices.SortFunc(page.Documents, func(a, b document.Info) int { return strings.Compare(a.Source, b.Source) })
 	}
 	second := page
 	second.First, second.Rows, second.Documents = 8, page.Rows[8:], nil
@@ -330,7 +333,7 @@ func textOf(body []byte) api.Text {
 	if err := json.Unmarshal(body, &q); err != nil {
 		panic(err)
 	}
-	t := api.Text{DocumentInfo: loader.DocumentInfo{Source: q.Source, Sequence: q.Sequence}, Total: 4000, Start: q.Start}
+	t := api.Text{Info: document.Info{Source: q.Source, Sequence: q.Sequence}, Total: 4000, Start: q.Start}
 	words := []string{"The", " loader", " packs", " docu", "ments", " into", " rows", ";", "\n", "\\xE4", " <b>not", " bold</b>", "."}
 	for i := range min(q.Tokens, 100) {
 		t.Tokens, t.Texts = append(t.Tokens, int32(1000+i)), append(t.Texts, words[i%len(words)])

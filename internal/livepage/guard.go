@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"loaderd/loader"
+	"loaderd/loader/fault"
 )
 
 // policy lets the page load its own files and talk to its own daemon, and nothing else.
@@ -23,7 +23,7 @@ func guarded(c Config, next http.Handler) http.Handler {
 	}
 	origins := http.NewCrossOriginProtection()
 	origins.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-		refuse(w, &loader.Error{Reason: loader.Forbidden, Message: "the request comes from a page of another site", Do: "send it from this daemon's own page, or by a program"})
+		refuse(w, &fault.Error{Reason: fault.Forbidden, Message: "the request comes from a page of another site", Do: "send it from this daemon's own page, or by a program"})
 	}))
 	next = origins.Handler(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
@@ -51,6 +51,6 @@ func namesOwn(names []string, host string) bool {
 }
 
 func foreignHost(host string, names []string) error {
-	return &loader.Error{Reason: loader.Forbidden, Message: fmt.Sprintf("the request names the host %.100q, and no token is asked for: another site's page may have sent it", host),
+	return &fault.Error{Reason: fault.Forbidden, Message: fmt.Sprintf("the request names the host %.100q, and no token is asked for: another site's page may have sent it", host),
 		Do: "ask by an IP address or by " + strings.Join(names, ", ") + "; behind a proxy have it send one of these as Host, or ask for tokens (flight.identities)"}
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // Asker is the daemon's answer to an action, as Flight clients get it: roles, limits and audit are checked there. Errors that say more than that something
-// failed are *loader.Error.
+// failed are *fault.Error.
 type Asker interface {
 	Ask(ctx context.Context, from access.Caller, action string, body []byte) (results []json.RawMessage, err error)
 	// Identify returns who calls, or why Ask would refuse every call of the caller.

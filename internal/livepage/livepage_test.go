@@ -21,7 +21,7 @@ import (
 	"loaderd/internal/ledger"
 	"loaderd/internal/livepage"
 	"loaderd/internal/natstest"
-	"loaderd/loader"
+	"loaderd/loader/fault"
 )
 
 func TestMain(m *testing.M) { natstest.VerifyTestMain(m) }
@@ -122,7 +122,7 @@ func TestWrongRequests(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r, body := call(t, test.method, s.URL+test.path, test.body)
-			var e loader.Error
+			var e fault.Error
 			if err := json.Unmarshal([]byte(body), &e); err != nil || r.StatusCode != test.status || !strings.Contains(body, test.says) || e.Do == "" {
 				t.Errorf("%s %s, want %d and %q", r.Status, body, test.status, test.says)
 			}
@@ -136,22 +136,22 @@ func TestErrors(t *testing.T) {
 	for _, test := range []struct {
 		err    error
 		status int
-		reason loader.Reason
+		reason fault.Reason
 	}{
-		{&loader.Error{Reason: loader.BadToken}, 401, loader.BadToken},
-		{&loader.Error{Reason: loader.Forbidden}, 403, loader.Forbidden},
-		{&loader.Error{Reason: loader.BadTicket}, 400, loader.BadTicket},
-		{&loader.Error{Reason: loader.StepReleased}, 404, loader.StepReleased},
-		{&loader.Error{Reason: loader.RunReplaced}, 409, loader.RunReplaced},
-		{&loader.Error{Reason: arrowout.Limited}, 429, arrowout.Limited},
-		{&loader.Error{Reason: arrowout.Unsupported}, 404, arrowout.Unsupported},
-		{&loader.Error{Reason: loader.NotLeading}, 503, loader.NotLeading},
-		{&loader.Error{Reason: arrowout.Internal}, 500, arrowout.Internal},
+		{&fault.Error{Reason: fault.BadToken}, 401, fault.BadToken},
+		{&fault.Error{Reason: fault.Forbidden}, 403, fault.Forbidden},
+		{&fault.Error{Reason: fault.BadTicket}, 400, fault.BadTicket},
+		{&fault.Error{Reason: fault.StepReleased}, 404, fault.StepReleased},
+		{&fault.Error{Reason: fault.RunReplaced}, 409, fault.RunReplaced},
+		{&fault.Error{Reason: arrowout.Limited}, 429, arrowout.Limited},
+		{&fault.Error{Reason: arrowout.Unsupported}, 404, arrowout.Unsupported},
+		{&fault.Error{Reason: fault.NotLeading}, 503, fault.NotLeading},
+		{&fault.Error{Reason: arrowout.Internal}, 500, arrowout.Internal},
 		{errors.New("open /etc/secret: no such file"), 500, arrowout.Internal},
 	} {
 		f.set(func(f *fake) { f.fail = test.err })
 		r, body := call(t, "POST", s.URL+"/api/action/drain", "{}")
-		var e loader.Error
+		var e fault.Error
 		if err := json.Unmarshal([]byte(body), &e); err != nil || r.StatusCode != test.status || e.Reason != test.reason || strings.Contains(body, "secret") {
 			t.Errorf("%v: %s %s, want %d %s", test.err, r.Status, body, test.status, test.reason)
 		}
@@ -328,13 +328,13 @@ func TestEvents(t *testing.T) {
 		before = got.Planned
 	}
 	t.Run("a failure passes", func(t *testing.T) {
-		f.set(func(f *fake) { f.fail = &loader.Error{Reason: loader.NotLeading, Message: "nobody plans", Do: "wait"} })
+		f.set(func(f *fake) { f.fail = &fault.Error{Reason: fault.NotLeading, Message: "nobody plans", Do: "wait"} })
 		name, data := next()
 		for name == "status" {
 			name, data = next()
 		}
-		var e loader.Error
-		if err := json.Unmarshal(data, &e); err != nil || name != "problem" || e.Reason != loader.NotLeading {
+		var e fault.Error
+		if err := json.Unmarshal(data, &e); err != nil || name != "problem" || e.Reason != fault.NotLeading {
 			t.Fatalf("%v: %s %s", err, name, data)
 		}
 		f.set(func(f *fake) { f.fail = nil })
@@ -345,7 +345,7 @@ func TestEvents(t *testing.T) {
 		}
 	})
 	t.Run("who is not let in any more hears it and is left", func(t *testing.T) {
-		f.set(func(f *fake) { f.fail = &loader.Error{Reason: loader.BadToken, Message: "expired", Do: "make another"} })
+		f.set(func(f *fake) { f.fail = &fault.Error{Reason: fault.BadToken, Message: "expired", Do: "make another"} })
 		name, data := next()
 		for name == "status" {
 			name, data = next()

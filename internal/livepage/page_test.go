@@ -20,6 +20,7 @@ import (
 	"loaderd/internal/livepage"
 	"loaderd/internal/testscale"
 	"loaderd/loader"
+	"loaderd/loader/fault"
 )
 
 // cutLabels are the labels that reach beyond their chart.
@@ -333,7 +334,7 @@ func TestPageByRole(t *testing.T) {
 			t.Errorf("mixed with %v", mixed)
 		}
 		f.set(func(f *fake) {
-			f.fail = &loader.Error{Reason: loader.NotLeading, Message: "no daemon plans the run", Do: "wait"}
+			f.fail = &fault.Error{Reason: fault.NotLeading, Message: "no daemon plans the run", Do: "wait"}
 		})
 		p.Expect("503")
 		p.Click("#action-checkpoint")

@@ -6,19 +6,19 @@ import (
 	"errors"
 	"net/http"
 
-	"loaderd/loader"
+	"loaderd/loader/fault"
 )
 
 // Reasons that only a server can give, as Flight clients get them.
 const (
-	unsupported loader.Reason = "UNSUPPORTED" // there is no such thing
-	limited     loader.Reason = "LIMITED"     // there are too many such calls at this moment
-	internal    loader.Reason = "INTERNAL"    // a failure that has no reason of its own
+	unsupported fault.Reason = "UNSUPPORTED" // there is no such thing
+	limited     fault.Reason = "LIMITED"     // there are too many such calls at this moment
+	internal    fault.Reason = "INTERNAL"    // a failure that has no reason of its own
 )
 
 // statusCode is the HTTP status of an error.
 func statusCode(err error) int {
-	var typed *loader.Error
+	var typed *fault.Error
 	switch {
 	case errors.As(err, &typed):
 	case errors.Is(err, context.DeadlineExceeded):
@@ -27,19 +27,19 @@ func statusCode(err error) int {
 		return http.StatusInternalServerError
 	}
 	switch typed.Reason {
-	case loader.BadToken:
+	case fault.BadToken:
 		return http.StatusUnauthorized
-	case loader.Forbidden:
+	case fault.Forbidden:
 		return http.StatusForbidden
-	case loader.BadTicket:
+	case fault.BadTicket:
 		return http.StatusBadRequest
-	case loader.StepReleased, loader.StepNotPlanned, loader.DocumentLost, unsupported:
+	case fault.StepReleased, fault.StepNotPlanned, fault.DocumentLost, unsupported:
 		return http.StatusNotFound
 	case limited:
 		return http.StatusTooManyRequests
-	case loader.RunMismatch, loader.RunReplaced, loader.PlanMismatch, loader.StreamMismatch, loader.PlanForeign, loader.PlanTruncated, loader.WorldMismatch:
+	case fault.RunMismatch, fault.RunReplaced, fault.PlanMismatch, fault.StreamMismatch, fault.PlanForeign, fault.PlanTruncated, fault.WorldMismatch:
 		return http.StatusConflict
-	case internal, loader.RunFailed:
+	case internal, fault.RunFailed:
 		return http.StatusInternalServerError
 	}
 	return http.StatusServiceUnavailable // all others pass: somebody waits for something
@@ -47,11 +47,11 @@ func statusCode(err error) int {
 
 // problem is an error as whoever asked sees it. An error without a type may hold paths or addresses: it says no more than that there was one.
 func problem(err error) []byte {
-	var typed *loader.Error
+	var typed *fault.Error
 	if !errors.As(err, &typed) {
-		typed = &loader.Error{Reason: internal, Message: "the daemon failed to answer", Do: "look at its log"}
+		typed = &fault.Error{Reason: internal, Message: "the daemon failed to answer", Do: "look at its log"}
 		if errors.Is(err, context.DeadlineExceeded) {
-			typed = &loader.Error{Reason: loader.NotLeading, Message: "the daemon took too long to answer", Do: "ask again"}
+			typed = &fault.Error{Reason: fault.NotLeading, Message: "the daemon took too long to answer", Do: "ask again"}
 		}
 	}
 	b, err := json.Marshal(typed)
@@ -77,5 +77,5 @@ func refuse(w http.ResponseWriter, err error) {
 }
 
 func bad(what, do string) error {
-	return &loader.Error{Reason: loader.BadTicket, Message: what, Do: do}
+	return &fault.Error{Reason: fault.BadTicket, Message: what, Do: do}
 }

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"loaderd/loader"
+	"loaderd/loader/backend"
 	"loaderd/loader/plan"
 	"loaderd/stream"
 )
@@ -102,7 +102,7 @@ func (a Audience) since(before Audience, last uint64) (all []RunIntake) {
 		}
 		was := before.intakes[run]
 		if was.Documents > x.Documents { // another run of this name
-			was = loader.Intake{}
+			was = backend.Intake{}
 		}
 		out := RunIntake{Run: run, Read: x.Documents - was.Documents, Skipped: x.Skipped.Minus(was.Skipped), Filling: x.Filling}
 		if x.Read < last {

@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"loaderd/internal/corpus"
-	"loaderd/loader"
+	"loaderd/loader/backend"
 	"loaderd/stream"
 	"loaderd/stream/publish"
 	"loaderd/stream/retention"
@@ -99,7 +99,7 @@ type Audience struct {
 	Sealed []SealedRun
 	Reads  []string
 
-	intakes map[string]loader.Intake // of Reads, as far as they have reported
+	intakes map[string]backend.Intake // of Reads, as far as they have reported
 }
 
 // AudienceOf asks who reads documents that are stored now, up to sequence last. A producer need not be permitted to ask, and nothing

@@ -14,7 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"loaderd/internal/objects"
-	"loaderd/loader"
+	"loaderd/loader/backend"
 	"loaderd/stream"
 	"loaderd/stream/conn"
 	"loaderd/stream/messages"
@@ -31,7 +31,7 @@ import (
 //	all messages purged                         the stream's end stays
 type filling struct {
 	*Puller
-	lease   loader.Lease
+	lease   backend.Lease
 	stream  jetstream.Stream
 	created time.Time
 	record  pullrecord.Record

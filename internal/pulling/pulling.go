@@ -16,7 +16,8 @@ import (
 	"loaderd/internal/api"
 	"loaderd/internal/corpus"
 	"loaderd/internal/objects"
-	"loaderd/loader"
+	"loaderd/loader/backend"
+	"loaderd/loader/fault"
 	"loaderd/stream"
 	"loaderd/stream/conn"
 	"loaderd/stream/lease"
@@ -132,11 +133,11 @@ func (p *Puller) Serve(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		if err != nil && !errors.Is(err, loader.ErrLeadershipLost) {
+		if err != nil && !errors.Is(err, fault.ErrLeadershipLost) {
 			p.trouble(err.Error())
 			p.log.Warn("documents of a source are not read on, trying again", "error", err, "again_in", pause)
 		}
-		if p.Status().Documents > before || errors.Is(err, loader.ErrLeadershipLost) {
+		if p.Status().Documents > before || errors.Is(err, fault.ErrLeadershipLost) {
 			pause = least
 		}
 		select {
@@ -170,7 +171,7 @@ func (p *Puller) turn(ctx context.Context) error {
 	err = p.fill(ctx, held)
 	select {
 	case <-held.Lost():
-		err = loader.ErrLeadershipLost
+		err = fault.ErrLeadershipLost
 	default:
 	}
 	return errors.Join(err, held.Close())
@@ -187,7 +188,7 @@ func (p *Puller) yours() {
 var errMoved = errors.New("the stream has grown without this process")
 
 // fill fills the stream.
-func (p *Puller) fill(ctx context.Context, held loader.Lease) error {
+func (p *Puller) fill(ctx context.Context, held backend.Lease) error {
 	st, info, err := p.state(ctx)
 	if err != nil {
 		return err
@@ -205,7 +206,7 @@ func (p *Puller) fill(ctx context.Context, held loader.Lease) error {
 	p.mu.Unlock()
 	p.show(f.record, "", "")
 	err = f.run(ctx)
-	if err != nil && ctx.Err() == nil && !errors.Is(err, loader.ErrLeadershipLost) {
+	if err != nil && ctx.Err() == nil && !errors.Is(err, fault.ErrLeadershipLost) {
 		f.record.Trouble = err.Error()
 		err = errors.Join(err, f.pulls.Write(ctx, f.record))
 	}

@@ -21,7 +21,7 @@ import (
 	"loaderd/internal/natstest"
 	"loaderd/internal/objecttest"
 	"loaderd/internal/pulling"
-	"loaderd/loader"
+	"loaderd/loader/fault"
 	"loaderd/stream"
 	"loaderd/stream/lease"
 	"loaderd/stream/pullrecord"
@@ -403,13 +403,13 @@ func TestDeposedPullerRecordsNothing(t *testing.T) {
 			t.Errorf("%s the record is %+v, want %+v (%v)", when, r, newer, err)
 		}
 	}
-	if err := first.Write(t.Context(), late); !errors.Is(err, loader.ErrLeadershipLost) || !strings.Contains(err.Error(), newer.Puller) {
+	if err := first.Write(t.Context(), late); !errors.Is(err, fault.ErrLeadershipLost) || !strings.Contains(err.Error(), newer.Puller) {
 		t.Errorf("the first one's writing: %v", err)
 	}
 	recorded("behind the first one's writing")
 	other := newer
 	other.Created = made.Add(time.Second)
-	if err := second.Write(t.Context(), other); !errors.Is(err, loader.ErrLeadershipLost) {
+	if err := second.Write(t.Context(), other); !errors.Is(err, fault.ErrLeadershipLost) {
 		t.Errorf("the record of another stream of the same name: %v", err)
 	}
 	recorded("behind one of another stream")

@@ -16,6 +16,8 @@ import (
 	"loaderd/internal/natstest"
 	"loaderd/internal/runs"
 	"loaderd/loader"
+	"loaderd/loader/backend"
+	"loaderd/loader/fault"
 	"loaderd/loader/plan"
 	"loaderd/stream"
 	"loaderd/stream/daemonbus"
@@ -58,12 +60,12 @@ func keyed(t *testing.T, keys ...string) (store *stream.Store, with func(keys ..
 // opened is why a daemon does not serve a run.
 func opened(t *testing.T, store *stream.Store, run string) error {
 	t.Helper()
-	_, err := loader.Open(natstest.Context(t), run, config("bfd"), loader.Options{Ahead: 4, CacheBytes: 1 << 20, Stall: time.Minute, Checkpoint: 4}, edges(t, store, run))
+	_, err := loader.Open(natstest.Context(t), run, config("bfd"), backend.Options{Ahead: 4, CacheBytes: 1 << 20, Stall: time.Minute, Checkpoint: 4}, edges(t, store, run))
 	return err
 }
 
-func reasonOf(err error) loader.Reason {
-	var e *loader.Error
+func reasonOf(err error) fault.Reason {
+	var e *fault.Error
 	if errors.As(err, &e) {
 		return e.Reason
 	}
@@ -79,14 +81,14 @@ func TestAKeyedRun(t *testing.T) {
 	if have := serve(t, rotated, "run", config("bfd")); !reflect.DeepEqual(have, want) {
 		t.Errorf("%d steps with a key, %d without", len(have), len(want))
 	}
-	if err := opened(t, none, "run"); reasonOf(err) != loader.PlanMismatch || !strings.Contains(err.Error(), "plan_key_file") {
+	if err := opened(t, none, "run"); reasonOf(err) != fault.PlanMismatch || !strings.Contains(err.Error(), "plan_key_file") {
 		t.Errorf("without a key: %v", err)
 	}
-	if err := opened(t, store, "plain"); reasonOf(err) != loader.PlanMismatch || !strings.Contains(err.Error(), "plan_key_file") {
+	if err := opened(t, store, "plain"); reasonOf(err) != fault.PlanMismatch || !strings.Contains(err.Error(), "plan_key_file") {
 		t.Errorf("a run without a key, with one: %v", err)
 	}
 	for what, s := range map[string]*stream.Store{"another key": other, "the first key, after the second has written": store} {
-		if err := opened(t, s, "run"); reasonOf(err) != loader.PlanForeign {
+		if err := opened(t, s, "run"); reasonOf(err) != fault.PlanForeign {
 			t.Errorf("with %s: %v", what, err)
 		}
 	}
@@ -98,7 +100,7 @@ func TestAKeyedRun(t *testing.T) {
 		t.Errorf("Fork = %+v, %v", forked, err)
 	}
 	serve(t, rotated, "fork", config("bfd"))
-	if err := opened(t, none, "fork"); reasonOf(err) != loader.PlanMismatch {
+	if err := opened(t, none, "fork"); reasonOf(err) != fault.PlanMismatch {
 		t.Errorf("the fork without a key: %v", err)
 	}
 	d, err := runs.Inspect(ctx, rotated, "plain", lease.NewLeaderInfo("here", 1), 6)
@@ -111,7 +113,7 @@ func TestAKeyedRun(t *testing.T) {
 	if have := serve(t, rotated, "copy", config("bfd")); !reflect.DeepEqual(have, want) {
 		t.Errorf("%d steps of a copy that has got a key, want %d", len(have), len(want))
 	}
-	if err := opened(t, none, "copy"); reasonOf(err) != loader.PlanMismatch {
+	if err := opened(t, none, "copy"); reasonOf(err) != fault.PlanMismatch {
 		t.Errorf("the copy without a key: %v", err)
 	}
 	for _, line := range list(t, rotated) {
@@ -160,14 +162,14 @@ func TestForgedRecordsOfAKeyedRun(t *testing.T) {
 				}
 				if led {
 					goOn()
-					if err := <-served; reasonOf(err) != loader.PlanForeign {
+					if err := <-served; reasonOf(err) != fault.PlanForeign {
 						t.Errorf("Serve = %v", err)
 					}
 				}
-				if err := opened(t, store, run); reasonOf(err) != loader.PlanForeign || !strings.Contains(err.Error(), "record ") {
+				if err := opened(t, store, run); reasonOf(err) != fault.PlanForeign || !strings.Contains(err.Error(), "record ") {
 					t.Errorf("Open = %v", err)
 				}
-				if err := edges(t, store, run).Plan.Scan(ctx, 2, func(uint64, []byte) error { return nil }); reasonOf(err) != loader.PlanForeign {
+				if err := edges(t, store, run).Plan.Scan(ctx, 2, func(uint64, []byte) error { return nil }); reasonOf(err) != fault.PlanForeign {
 					t.Errorf("Scan = %v", err)
 				}
 				d, err := runs.Inspect(ctx, store, run, lease.NewLeaderInfo("here", 1), 0)
@@ -284,7 +286,7 @@ func TestWordsWithCodes(t *testing.T) {
 	if b, err := daemonbus.New(with(strings.Repeat("c3", 32)), "run").Request(limit, []byte("of another key")); err == nil {
 		t.Errorf("a question of another key is answered with %q", b)
 	}
-	if _, err := daemonbus.New(with(firstKey), "nobody").Request(ctx, []byte("x")); !errors.Is(err, loader.ErrNoLeader) {
+	if _, err := daemonbus.New(with(firstKey), "nobody").Request(ctx, []byte("x")); !errors.Is(err, fault.ErrNoLeader) {
 		t.Errorf("where nobody is: %v", err)
 	}
 }

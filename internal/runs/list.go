@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"loaderd/loader"
+	"loaderd/loader/state"
 	"loaderd/stream"
 	"loaderd/stream/checkpoints"
 	"loaderd/stream/daemonbus"
@@ -39,7 +40,7 @@ type Listed struct {
 	Begun   time.Time `json:"begun,omitzero"`
 	Steps   uint64    `json:"steps"`
 	// Length is how many steps it has in the end, as its leader says; nil where none says so and the run has not ended.
-	Length *loader.Length `json:"length,omitempty"`
+	Length *state.Length `json:"length,omitempty"`
 	// Sources are by their numbers.
 	Sources []ListedSource `json:"sources"`
 	// SealedBy is the identity that asked for the seal, where the plan names it behind the newest checkpoint; loaderd audit lists all controls.
@@ -168,9 +169,9 @@ func (l *Listed) floors(needs []retention.Need) {
 const askLimit = 2 * time.Second
 
 // howLong asks the leader of a run how many steps it will have; nil where none answers that.
-func howLong(ctx context.Context, store *stream.Store, l Listed) *loader.Length {
+func howLong(ctx context.Context, store *stream.Store, l Listed) *state.Length {
 	if l.State == Ended {
-		return &loader.Length{Steps: l.Steps, Exact: true}
+		return &state.Length{Steps: l.Steps, Exact: true}
 	}
 	if l.Leader == nil || !l.Leader.Answers {
 		return nil

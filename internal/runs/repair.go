@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"loaderd/loader"
+	"loaderd/loader/backend"
 	"loaderd/stream"
 	"loaderd/stream/checkpoints"
 	"loaderd/stream/lease"
@@ -18,9 +19,9 @@ type Damaged struct {
 	loader.Damage
 
 	store   *stream.Store
-	from    loader.Edges
+	from    backend.Backends
 	elector *lease.Elector
-	lease   loader.Lease // nil until it is acquired
+	lease   backend.Lease // nil until it is acquired
 }
 
 // Inspect acquires the lease of a run and reads its plan: the records before one, or all of them if before is 0. It changes nothing. If

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"loaderd/loader"
+	"loaderd/loader/backend"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
 	"loaderd/packonline"
@@ -46,14 +47,14 @@ func fork(ctx context.Context, store *stream.Store, parent *planlog.Log, from pl
 		for _, s := range from.Infos() {
 			x, err := to.Sources.Open(ctx, s.Name, s.Config)
 			if err == nil {
-				_, err = x.Floors.Begin(ctx, 1)
+				_, err = x.LowWatermarks.Begin(ctx, 1)
 			}
 			if err != nil {
 				return forked, from, fmt.Errorf("source %s: %w", s.Name, err)
 			}
 		}
 	}
-	old := loader.Edges{Plan: parent, Sources: sources{store: store, tokens: tokens.Shared(store.Config().Workers), config: from.Config}}
+	old := backend.Backends{Plan: parent, Sources: sources{store: store, tokens: tokens.Shared(store.Config().Workers), config: from.Config}}
 	if old.Checkpoints, err = checkpoints.Open(ctx, parent); err != nil {
 		return forked, from, err
 	}
@@ -64,7 +65,7 @@ func fork(ctx context.Context, store *stream.Store, parent *planlog.Log, from pl
 }
 
 // openFork opens what is kept of a fork that is made. fresh says that there is no run of that name.
-func openFork(ctx context.Context, store *stream.Store, name string, c plan.Config) (e loader.Edges, fresh bool, err error) {
+func openFork(ctx context.Context, store *stream.Store, name string, c plan.Config) (e backend.Backends, fresh bool, err error) {
 	if e, err = openNew(ctx, store, name, c); err != nil {
 		return e, false, err
 	}
@@ -73,7 +74,7 @@ func openFork(ctx context.Context, store *stream.Store, name string, c plan.Conf
 }
 
 // openNew opens what is kept of a run that is made.
-func openNew(ctx context.Context, store *stream.Store, name string, c plan.Config) (e loader.Edges, err error) {
+func openNew(ctx context.Context, store *stream.Store, name string, c plan.Config) (e backend.Backends, err error) {
 	plan, err := planlog.Open(ctx, store, name)
 	if err != nil {
 		return e, err
@@ -96,11 +97,11 @@ func Audit(ctx context.Context, store *stream.Store, run string, tokens doclog.T
 	if err != nil {
 		return loader.Audited{}, fmt.Errorf("audit run %s: %w", run, err)
 	}
-	e := loader.Edges{Plan: log, Log: store.Log(), Sources: sources{store: store, tokens: tokens.Shared(store.Config().Workers), config: h.Config}}
+	e := backend.Backends{Plan: log, Log: store.Log(), Sources: sources{store: store, tokens: tokens.Shared(store.Config().Workers), config: h.Config}}
 	return loader.Audit(ctx, e, t, progress)
 }
 
-// sources are the streams of a run, to be looked at. It implements loader.Sources.
+// sources are the streams of a run, to be looked at. It implements backend.Sources.
 type sources struct {
 	store  *stream.Store
 	tokens doclog.Tokenizing
@@ -108,8 +109,8 @@ type sources struct {
 	plan   *planlog.Log // of a run that is made, which says what it needs; else nil
 }
 
-// Open implements loader.Sources.
-func (s sources) Open(ctx context.Context, name string, c mixture.Source) (loader.Stream, error) {
+// Open implements backend.Sources.
+func (s sources) Open(ctx context.Context, name string, c mixture.Source) (backend.Stream, error) {
 	tokens := s.tokens
 	if s.plan == nil { // of a run that is made nothing but the state of its streams is read
 		tokens.Hints, tokens.Documents, tokens.Seed = s.config.PackingOf(c).Related(), s.config.Documents, s.config.Seed
@@ -117,10 +118,10 @@ func (s sources) Open(ctx context.Context, name string, c mixture.Source) (loade
 	store := s.store.Source(name, len(s.config.Sources))
 	docs, err := doclog.OpenReadOnly(ctx, store, tokens)
 	if err != nil || s.plan == nil {
-		return loader.Stream{Documents: docs}, err
+		return backend.Stream{Documents: docs}, err
 	}
 	floors, err := retention.Open(ctx, s.plan, store)
-	return loader.Stream{Documents: docs, Floors: floors}, err
+	return backend.Stream{Documents: docs, LowWatermarks: floors}, err
 }
 
 // ErrPackDifferently says that the runs over a stream have different packing settings.

@@ -14,8 +14,10 @@ import (
 	"loaderd/internal/natstest"
 	"loaderd/internal/runs"
 	"loaderd/loader"
+	"loaderd/loader/backend"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
+	"loaderd/loader/state"
 	"loaderd/packonline"
 	"loaderd/stream"
 	"loaderd/stream/checkpoints"
@@ -60,7 +62,7 @@ func published(t *testing.T) *stream.Store {
 }
 
 // edges are what a run is made of.
-func edges(t *testing.T, store *stream.Store, run string) (e loader.Edges) {
+func edges(t *testing.T, store *stream.Store, run string) (e backend.Backends) {
 	t.Helper()
 	ctx := natstest.Context(t)
 	fail := func(err error) {
@@ -83,11 +85,11 @@ func edges(t *testing.T, store *stream.Store, run string) (e loader.Edges) {
 }
 
 // only is the only source of a run.
-type only loader.Stream
+type only backend.Stream
 
-// Open implements loader.Sources.
-func (s only) Open(context.Context, string, mixture.Source) (loader.Stream, error) {
-	return loader.Stream(s), nil
+// Open implements backend.Sources.
+func (s only) Open(context.Context, string, mixture.Source) (backend.Stream, error) {
+	return backend.Stream(s), nil
 }
 
 // start runs a daemon's part in a run until the function that it returns is called.
@@ -97,10 +99,10 @@ func start(t *testing.T, store *stream.Store, run string, c plan.Config) (r *loa
 }
 
 // startOver is start over edges that are there.
-func startOver(t *testing.T, run string, c plan.Config, e loader.Edges) (r *loader.Run, stop func()) {
+func startOver(t *testing.T, run string, c plan.Config, e backend.Backends) (r *loader.Run, stop func()) {
 	t.Helper()
 	ctx := natstest.Context(t)
-	r, err := loader.Open(ctx, run, c, loader.Options{Ahead: 4, CacheBytes: 1 << 20, Stall: time.Minute, Checkpoint: 4}, e)
+	r, err := loader.Open(ctx, run, c, backend.Options{Ahead: 4, CacheBytes: 1 << 20, Stall: time.Minute, Checkpoint: 4}, e)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +121,7 @@ func startOver(t *testing.T, run string, c plan.Config, e loader.Edges) (r *load
 func read(t *testing.T, r *loader.Run, from uint64, n int) (steps []*plan.Step) {
 	t.Helper()
 	ctx := natstest.Context(t)
-	reader, err := r.Join(loader.Place{World: 1}, from)
+	reader, err := r.Join(state.Place{World: 1}, from)
 	if err != nil {
 		t.Fatal(err)
 	}

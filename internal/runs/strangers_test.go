@@ -13,7 +13,9 @@ import (
 	"loaderd/internal/natstest"
 	"loaderd/internal/runs"
 	"loaderd/loader"
+	"loaderd/loader/backend"
 	"loaderd/loader/plan"
+	"loaderd/loader/state"
 	"loaderd/stream"
 	"loaderd/stream/daemonbus"
 	"loaderd/stream/lease"
@@ -30,7 +32,7 @@ func daemon(t *testing.T, store *stream.Store, name string) (r *loader.Run, stop
 		t.Fatal(err)
 	}
 	e.Elector, e.Bus, e.Daemon = leads, daemonbus.New(store, "run"), name
-	r, err = loader.Open(ctx, "run", config("bfd"), loader.Options{Ahead: 4, CacheBytes: 1 << 20, Stall: time.Minute, Checkpoint: 4}, e)
+	r, err = loader.Open(ctx, "run", config("bfd"), backend.Options{Ahead: 4, CacheBytes: 1 << 20, Stall: time.Minute, Checkpoint: 4}, e)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +140,7 @@ func TestRepairBehindAStranger(t *testing.T) {
 		if err := <-served; err == nil || !strings.Contains(err.Error(), "PLAN_FOREIGN: record ") {
 			t.Errorf("%q: Serve = %v", forged, err)
 		}
-		if _, err := loader.Open(ctx, name, config("bfd"), loader.Options{Ahead: 4, Stall: time.Minute}, edges(t, store, name)); err == nil ||
+		if _, err := loader.Open(ctx, name, config("bfd"), backend.Options{Ahead: 4, Stall: time.Minute}, edges(t, store, name)); err == nil ||
 			!strings.Contains(err.Error(), "loaderd repair") {
 			t.Errorf("%q: Open = %v", forged, err)
 		}
@@ -162,14 +164,14 @@ func TestRepairBehindAStranger(t *testing.T) {
 func begun(t *testing.T, store *stream.Store, run string) (served chan error, goOn func()) {
 	t.Helper()
 	ctx := natstest.Context(t)
-	r, err := loader.Open(ctx, run, config("bfd"), loader.Options{Ahead: 1, CacheBytes: 1 << 20, Stall: time.Minute}, edges(t, store, run))
+	r, err := loader.Open(ctx, run, config("bfd"), backend.Options{Ahead: 1, CacheBytes: 1 << 20, Stall: time.Minute}, edges(t, store, run))
 	if err != nil {
 		t.Fatal(err)
 	}
 	served = make(chan error, 1)
 	go func() { served <- r.Serve(ctx) }()
 	read(t, r, 0, 2)
-	reader, err := r.Join(loader.Place{World: 1}, 0)
+	reader, err := r.Join(state.Place{World: 1}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,7 @@ import (
 
 	"loaderd/internal/natstest"
 	"loaderd/internal/runs"
-	"loaderd/loader"
+	"loaderd/loader/fault"
 	"loaderd/loader/plan"
 	"loaderd/stream/doclog"
 )
@@ -45,7 +45,7 @@ func TestTransformedDocuments(t *testing.T) {
 	if forked, _, err := runs.Fork(ctx, store, "run", 2, "equal", transformed("bfd"), with); err != nil || forked.Config.Documents.Versions["fim"] == 0 {
 		t.Errorf("%+v, %v", forked.Config.Documents, err)
 	}
-	var refused *loader.Error
+	var refused *fault.Error
 	for name, edit := range map[string]func(*plan.Config){
 		"plain":   func(c *plan.Config) { c.Documents = plan.DocumentsConfig{} },
 		"a seed":  func(c *plan.Config) { c.Seed++ },
@@ -53,7 +53,7 @@ func TestTransformedDocuments(t *testing.T) {
 	} {
 		other := transformed("bfd")
 		edit(&other)
-		if _, _, err := runs.Fork(ctx, store, "run", 2, "other", other, with); !errors.As(err, &refused) || refused.Reason != loader.PlanMismatch {
+		if _, _, err := runs.Fork(ctx, store, "run", 2, "other", other, with); !errors.As(err, &refused) || refused.Reason != fault.PlanMismatch {
 			t.Errorf("a fork with another configuration (%s): %v", name, err)
 		}
 	}

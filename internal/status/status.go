@@ -11,6 +11,7 @@ import (
 	"loaderd/internal/stats"
 	"loaderd/loader"
 	"loaderd/loader/plan"
+	"loaderd/loader/state"
 )
 
 // look composes the status of this moment, and returns what the history has of it. What is read later is never behind what was read before: the
@@ -89,7 +90,7 @@ func (w *Watch) own(streams []api.RankStatus) api.DaemonStatus {
 }
 
 // endsIn is how long it takes until the last step is read by those who have read so many, in seconds; nil where that is not known.
-func endsIn(read uint64, l *loader.Length, r loader.Rates) *float64 {
+func endsIn(read uint64, l *state.Length, r state.Rates) *float64 {
 	if l == nil || l.Endless || l.Idle || len(l.Open) > 0 || r.Read <= 0 || l.Steps < read {
 		return nil
 	}

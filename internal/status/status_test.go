@@ -19,6 +19,7 @@ import (
 	"loaderd/loader/census"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
+	"loaderd/loader/state"
 	"loaderd/packonline"
 )
 
@@ -27,7 +28,7 @@ type fakeRun struct {
 	stats   loader.Stats
 	info    loader.Info
 	verdict loader.Verdict
-	rates   loader.Rates
+	rates   state.Rates
 	waits   bool
 	mu      sync.Mutex // guards stats and ranks: several daemons watch one run
 	ranks   *census.Census
@@ -40,7 +41,7 @@ func (f *fakeRun) Stats() loader.Stats {
 }
 
 func (f *fakeRun) Verdict() loader.Verdict { return f.verdict }
-func (f *fakeRun) Rates() loader.Rates     { return f.rates }
+func (f *fakeRun) Rates() state.Rates      { return f.rates }
 func (f *fakeRun) Waits() bool             { return f.waits }
 
 func (f *fakeRun) Info() loader.Info {

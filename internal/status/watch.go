@@ -15,6 +15,7 @@ import (
 	"loaderd/loader"
 	"loaderd/loader/census"
 	"loaderd/loader/plan"
+	"loaderd/loader/state"
 )
 
 // Run is what is watched.
@@ -22,7 +23,7 @@ type Run interface {
 	Stats() loader.Stats
 	Info() loader.Info
 	Verdict() loader.Verdict
-	Rates() loader.Rates
+	Rates() state.Rates
 	Ranks() census.View
 	// Waits reports whether a rank waits for a step that is not planned.
 	Waits() bool

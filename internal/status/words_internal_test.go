@@ -13,6 +13,7 @@ import (
 	"loaderd/internal/api"
 	"loaderd/loader"
 	"loaderd/loader/census"
+	"loaderd/loader/state"
 )
 
 type noRun struct{}
@@ -22,7 +23,7 @@ func (noRun) Info() loader.Info       { return loader.Info{} }
 func (noRun) Verdict() loader.Verdict { return loader.Verdict{} }
 func (noRun) Waits() bool             { return false }
 func (noRun) Ranks() census.View      { return census.View{} }
-func (noRun) Rates() loader.Rates     { return loader.Rates{} }
+func (noRun) Rates() state.Rates      { return state.Rates{} }
 
 // Words that no daemon says are not heard.
 func TestWrongWords(t *testing.T) {

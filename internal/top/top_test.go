@@ -15,6 +15,7 @@ import (
 	"loaderd/internal/goldentest"
 	"loaderd/internal/screen"
 	"loaderd/loader"
+	"loaderd/loader/state"
 )
 
 var at = time.Date(2026, 3, 1, 3, 0, 0, 0, time.UTC)
@@ -24,8 +25,8 @@ func someStatus() api.Status {
 	dry, ends := at.Add(-3*time.Minute), 7260.0
 	s := api.Status{Run: "pretrain", Time: at, Daemon: "node-0/71/x", Planned: 7231, Sent: new(uint64(7231)), Consumed: new(uint64(7191)), Committed: 7000, EndsIn: &ends,
 		Verdict: loader.Verdict{Health: loader.Waiting, Sentence: "Waiting for documents of source math, 3 min", Do: "publish more documents, or seal the run to get the rest", Limits: "published"},
-		Rates:   api.Rates{Rates: loader.Rates{Tokens: 12.4e6, Documents: 5120}, Bytes: 52e6},
-		Streams: []loader.StreamFill{{Source: "math", Name: "DOCS_math", Bytes: 3 << 30, MaxBytes: 4 << 30}},
+		Rates:   api.Rates{Rates: state.Rates{Tokens: 12.4e6, Documents: 5120}, Bytes: 52e6},
+		Streams: []state.StreamFill{{Source: "math", Name: "DOCS_math", Bytes: 3 << 30, MaxBytes: 4 << 30}},
 		Flow: []api.Stage{{Name: "published", Value: 120_000, Of: 120_500, Unit: "documents", Limits: true}, {Name: "tokenized", Value: 5 << 20, Of: 64 << 20, Unit: "bytes"},
 			{Name: "pool", Value: 4000, Of: 8192, Unit: "pieces"}, {Name: "ahead", Value: 60, Of: 64, Unit: "steps"}, {Name: "committed", Value: 7000}},
 		Sources: []api.SourceStatus{{Name: "code", Target: .25, Recent: new(.2512), Tokens: 31e6, Epochs: "1", Sealed: true}, {Name: "math", Target: .75, Recent: new(.7488), Tokens: 93e6, Epochs: "forever", DrySince: &dry, Next: 9, Stored: 8}},

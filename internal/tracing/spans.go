@@ -9,8 +9,9 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 	api "go.opentelemetry.io/otel/trace"
 
-	"loaderd/loader"
+	"loaderd/loader/document"
 	"loaderd/loader/plan"
+	"loaderd/loader/state"
 )
 
 // Names of the spans of a document, in order.
@@ -23,7 +24,7 @@ const (
 )
 
 // record records a span that has ended. The first span of a document that was sampled here is SpanStored.
-func (t *Tracer) record(of *loader.Trace, name string, kind api.SpanKind, from, until time.Time, attributes ...attribute.KeyValue) {
+func (t *Tracer) record(of *document.Trace, name string, kind api.SpanKind, from, until time.Time, attributes ...attribute.KeyValue) {
 	ctx := context.Background()
 	if of.Ours && name == SpanStored {
 		ctx = context.WithValue(ctx, rootKey{}, of)
@@ -43,7 +44,7 @@ type idGenerator struct{}
 
 // NewIDs returns the ids of a first span.
 func (g idGenerator) NewIDs(ctx context.Context) (id api.TraceID, span api.SpanID) {
-	if of, ok := ctx.Value(rootKey{}).(*loader.Trace); ok {
+	if of, ok := ctx.Value(rootKey{}).(*document.Trace); ok {
 		return of.ID, of.Parent
 	}
 	_, _ = rand.Read(id[:]) // it never fails
@@ -57,7 +58,7 @@ func (idGenerator) NewSpanID(context.Context, api.TraceID) (id api.SpanID) {
 }
 
 // Fetched implements doclog.Tracer.
-func (t *Tracer) Fetched(of *loader.Trace, stream string, sequence uint64, tokens int, stored, fetched, done time.Time) {
+func (t *Tracer) Fetched(of *document.Trace, stream string, sequence uint64, tokens int, stored, fetched, done time.Time) {
 	position := []attribute.KeyValue{attribute.String("loaderd.stream", stream), attribute.Int64("loaderd.sequence", int64(sequence))}
 	if fetched.Before(stored) { // the server's clock is ahead
 		stored = fetched
@@ -66,13 +67,13 @@ func (t *Tracer) Fetched(of *loader.Trace, stream string, sequence uint64, token
 	t.record(of, SpanTokenized, api.SpanKindInternal, fetched, done, append(position, attribute.Int("loaderd.tokens", tokens))...)
 }
 
-// Planned implements loader.Tracer.
-func (t *Tracer) Planned(of *loader.Trace, document, step uint64, row int, taken, stored time.Time) {
+// Planned implements backend.Tracer.
+func (t *Tracer) Planned(of *document.Trace, document, step uint64, row int, taken, stored time.Time) {
 	t.record(of, SpanPlanned, api.SpanKindInternal, taken, stored, rowOf(document, step, row)...)
 }
 
 // Read implements arrowout.Tracer.
-func (t *Tracer) Read(d loader.Traced, by loader.Place, step uint64, from, until time.Time) {
+func (t *Tracer) Read(d document.Traced, by state.Place, step uint64, from, until time.Time) {
 	attributes := append(rowOf(d.Document, step, d.Row),
 		attribute.String("loaderd.job", by.Job), attribute.Int("loaderd.rank", by.Rank), attribute.Int("loaderd.world", by.World))
 	t.record(d.Trace, SpanRead, api.SpanKindServer, from, until, attributes...)

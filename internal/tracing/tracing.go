@@ -23,7 +23,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"loaderd/internal/build"
-	"loaderd/loader"
+	"loaderd/loader/document"
 	"loaderd/loader/plan"
 )
 
@@ -106,19 +106,19 @@ const header = "traceparent"
 
 // Sample returns the trace of a document, or nil if it is not sampled. A document with a trace context is sampled if its publisher sampled it. Of the others a share
 // is, by the stream's creation time and the document's sequence.
-func (t *Tracer) Sample(traceparent string, created time.Time, sequence uint64) *loader.Trace {
+func (t *Tracer) Sample(traceparent string, created time.Time, sequence uint64) *document.Trace {
 	if traceparent != "" {
 		publisher := api.SpanContextFromContext(traceContext.Extract(context.Background(), propagation.MapCarrier{header: traceparent}))
 		if !publisher.IsSampled() {
 			return nil
 		}
-		return &loader.Trace{ID: publisher.TraceID(), Parent: publisher.SpanID()}
+		return &document.Trace{ID: publisher.TraceID(), Parent: publisher.SpanID()}
 	}
 	id := traceID(uint64(created.UnixNano()), sequence)
 	if t.sampler.ShouldSample(trace.SamplingParameters{ParentContext: context.Background(), TraceID: id}).Decision != trace.RecordAndSample {
 		return nil
 	}
-	return &loader.Trace{Ours: true, ID: id, Parent: rootID(id)}
+	return &document.Trace{Ours: true, ID: id, Parent: rootID(id)}
 }
 
 // traceID derives the id of a trace from a document's position. The sampler draws by its last eight bytes.

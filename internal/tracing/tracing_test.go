@@ -11,7 +11,8 @@ import (
 
 	"loaderd/internal/tracetest"
 	"loaderd/internal/tracing"
-	"loaderd/loader"
+	"loaderd/loader/document"
+	"loaderd/loader/state"
 	"loaderd/tokenizer"
 )
 
@@ -57,7 +58,7 @@ func TestShareOfDocuments(t *testing.T) {
 		one, other := open(t, c.URL, share), open(t, c.URL, share)
 		defer one.Close(t.Context())
 		defer other.Close(t.Context())
-		seen := map[loader.Trace]bool{}
+		seen := map[document.Trace]bool{}
 		for n := range uint64(documents) {
 			x := one.Sample("", created, n)
 			if n < 1000 {
@@ -91,9 +92,9 @@ func TestSpansOfADocument(t *testing.T) {
 	}
 	stored()
 	at := time.Now()
-	for i, x := range []*loader.Trace{published, ours} {
+	for i, x := range []*document.Trace{published, ours} {
 		sequence := uint64(i + 1)
-		tracer.Read(loader.Traced{Trace: x, Document: sequence, Row: 3}, loader.Place{Job: "j", Rank: 1, World: 2}, 7, at.Add(3), at.Add(4)) // as they come, another daemon's first
+		tracer.Read(document.Traced{Trace: x, Document: sequence, Row: 3}, state.Place{Job: "j", Rank: 1, World: 2}, 7, at.Add(3), at.Add(4)) // as they come, another daemon's first
 		tracer.Planned(x, sequence, 7, 3, at.Add(2), at.Add(3))
 		tracer.Fetched(x, "DOCS", sequence, 99, at, at.Add(1), at.Add(2))
 	}
@@ -102,7 +103,7 @@ func TestSpansOfADocument(t *testing.T) {
 	if len(traces) != 2 {
 		t.Fatalf("%d traces, want 2: %v", len(traces), traces)
 	}
-	for i, x := range []*loader.Trace{published, ours} {
+	for i, x := range []*document.Trace{published, ours} {
 		spans, root := map[string]tracetest.Span{}, []string{tracing.SpanPublish, tracing.SpanStored}[i]
 		for _, s := range traces[hex.EncodeToString(x.ID[:])] {
 			spans[s.Name] = s

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"loaderd/loader"
+	"loaderd/loader/fault"
 )
 
 // Fence orders the leaders of a run: by when its plan was created, then by their term. A request with a lower fence than the stored one is
@@ -19,13 +19,13 @@ func (f Fence) Before(g Fence) bool {
 	return f.Plan < g.Plan || f.Plan == g.Plan && f.Term < g.Term
 }
 
-// Check returns loader.ErrLeadershipLost when a stored fence is higher: a later term or a later plan has begun.
+// Check returns fault.ErrLeadershipLost when a stored fence is higher: a later term or a later plan has begun.
 func (f Fence) Check(stored Fence) error {
 	switch {
 	case f.Plan < stored.Plan:
-		return fmt.Errorf("%w: its plan was made again at %s", loader.ErrLeadershipLost, time.Unix(0, stored.Plan).UTC().Format(time.RFC3339))
+		return fmt.Errorf("%w: its plan was made again at %s", fault.ErrLeadershipLost, time.Unix(0, stored.Plan).UTC().Format(time.RFC3339))
 	case f.Before(stored):
-		return fmt.Errorf("%w: term %d follows term %d", loader.ErrLeadershipLost, stored.Term, f.Term)
+		return fmt.Errorf("%w: term %d follows term %d", fault.ErrLeadershipLost, stored.Term, f.Term)
 	}
 	return nil
 }

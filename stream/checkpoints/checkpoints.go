@@ -12,7 +12,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
 
-	"loaderd/loader"
+	"loaderd/loader/backend"
+	"loaderd/loader/fault"
 	"loaderd/stream"
 	"loaderd/stream/casvalue"
 	"loaderd/stream/conn"
@@ -42,7 +43,7 @@ func ObjectStore(run string) string { return "CHECKPOINTS_" + run }
 // Stream is the name of the stream behind the object store of a run.
 func Stream(run string) string { return "OBJ_" + ObjectStore(run) }
 
-// Store implements loader.Checkpoints. The checkpoints that the manifest names are valid. The manifest holds the fence of the leader that
+// Store implements backend.Checkpoints. The checkpoints that the manifest names are valid. The manifest holds the fence of the leader that
 // wrote it. An object has a unique name and is never written again: a late delete of an object that no manifest names, or will name, is
 // harmless. A checkpoint appears whole or not at all, and its digest is verified when it is read.
 //
@@ -66,7 +67,7 @@ type Store struct {
 // manifest names the checkpoints that count, by ascending step.
 type manifest struct {
 	casvalue.Fence
-	Checkpoints []loader.Stored `json:"checkpoints"`
+	Checkpoints []backend.Stored `json:"checkpoints"`
 }
 
 // maxManifest bounds the checkpoints of a manifest, and maxObjectName the bytes of an object's name.
@@ -88,7 +89,7 @@ func (m manifest) Check() error {
 	return nil
 }
 
-var _ loader.Checkpoints = (*Store)(nil)
+var _ backend.Checkpoints = (*Store)(nil)
 
 // Open opens the checkpoints of a plan's run and creates their object store when it is absent.
 func Open(ctx context.Context, plan *planlog.Log) (*Store, error) {
@@ -130,7 +131,7 @@ func storedBy(name string) (by casvalue.Fence) {
 // Claim makes a term the one that stores checkpoints, and returns those that count. Of a plan that has just begun, those of an earlier plan
 // do not count any more; any other plan is taken for what was restored of that one. What does not count is deleted by the first Put: a
 // leader claims while readers wait, and finding out what there is takes long.
-func (c *Store) Claim(ctx context.Context, term uint64, begun bool) ([]loader.Stored, error) {
+func (c *Store) Claim(ctx context.Context, term uint64, begun bool) ([]backend.Stored, error) {
 	own := c.plan.Fence(term)
 	m, err := c.manifest.Update(ctx, func(m manifest) (manifest, error) {
 		if err := own.Check(m.Fence); err != nil {
@@ -169,9 +170,9 @@ func (c *Store) sweep(ctx context.Context, m manifest) error {
 }
 
 // Put stores the planner's state behind so many steps and returns the checkpoints that count now.
-func (c *Store) Put(ctx context.Context, term, step uint64, data []byte) ([]loader.Stored, error) {
+func (c *Store) Put(ctx context.Context, term, step uint64, data []byte) ([]backend.Stored, error) {
 	own := c.plan.Fence(term)
-	put := loader.Stored{Name: objectName(step, own), Step: step, Bytes: int64(len(data))}
+	put := backend.Stored{Name: objectName(step, own), Step: step, Bytes: int64(len(data))}
 	sealed, err := c.plan.Seal(ctx, put.Name, data)
 	if err != nil {
 		return nil, err
@@ -179,18 +180,18 @@ func (c *Store) Put(ctx context.Context, term, step uint64, data []byte) ([]load
 	if err := c.putObject(ctx, put.Name, sealed); err != nil {
 		return nil, err
 	}
-	var dropped []loader.Stored
+	var dropped []backend.Stored
 	m, err := c.manifest.Update(ctx, func(m manifest) (manifest, error) {
 		if err := own.Check(m.Fence); err != nil {
 			return m, err
 		}
 		m.Fence = own
-		m.Checkpoints, dropped = loader.KeepCheckpoints(m.Checkpoints, put)
+		m.Checkpoints, dropped = backend.KeepCheckpoints(m.Checkpoints, put)
 		return m, nil
 	})
 	switch {
-	case errors.Is(err, loader.ErrLeadershipLost):
-		dropped = []loader.Stored{put}
+	case errors.Is(err, fault.ErrLeadershipLost):
+		dropped = []backend.Stored{put}
 	case err != nil: // whether it counts is unknown
 		return nil, err
 	}
@@ -250,7 +251,7 @@ func (c *Store) Get(ctx context.Context, name string) ([]byte, error) {
 const missingFor = 5 * time.Second
 
 // List returns the checkpoints that count, by ascending step.
-func (c *Store) List(ctx context.Context) ([]loader.Stored, error) {
+func (c *Store) List(ctx context.Context) ([]backend.Stored, error) {
 	m, _, err := c.manifest.Read(ctx)
 	stored := m.Value.Checkpoints
 	for i := range stored {

@@ -13,13 +13,14 @@ import (
 
 	"loaderd/internal/natstest"
 	"loaderd/internal/runstatetest"
-	"loaderd/loader"
+	"loaderd/loader/backend"
+	"loaderd/loader/fault"
 	"loaderd/stream"
 	"loaderd/stream/checkpoints"
 )
 
 // stepsOf are the steps of checkpoints.
-func stepsOf(stored []loader.Stored) (steps []uint64) {
+func stepsOf(stored []backend.Stored) (steps []uint64) {
 	for _, s := range stored {
 		steps = append(steps, s.Step)
 	}
@@ -44,7 +45,7 @@ func TestCheckpoints(t *testing.T) {
 		data[i] = byte(rand.Uint32())
 	}
 	contents := map[uint64][]byte{1: data, 2: {}, 3: []byte("three"), 4: []byte("four")}
-	var stored []loader.Stored
+	var stored []backend.Stored
 	for step := uint64(1); step <= 4; step++ {
 		var err error
 		if stored, err = c.Put(ctx, 2, step, contents[step]); err != nil {
@@ -102,10 +103,10 @@ func TestADeposedLeadersCheckpoints(t *testing.T) {
 	if err != nil || !slices.Equal(stepsOf(stored), []uint64{93, 96, 99}) {
 		t.Fatalf("claimed are %v, %v", stored, err)
 	}
-	if _, err := before.Put(ctx, 2, 4, []byte("behind no record")); !errors.Is(err, loader.ErrLeadershipLost) {
+	if _, err := before.Put(ctx, 2, 4, []byte("behind no record")); !errors.Is(err, fault.ErrLeadershipLost) {
 		t.Errorf("it stores a checkpoint: %v", err)
 	}
-	if _, err := before.Claim(ctx, 2, false); !errors.Is(err, loader.ErrLeadershipLost) {
+	if _, err := before.Claim(ctx, 2, false); !errors.Is(err, fault.ErrLeadershipLost) {
 		t.Errorf("it claims: %v", err)
 	}
 	if stored, err = now.Put(ctx, 50, 102, []byte("of now")); err != nil {
@@ -158,7 +159,7 @@ func TestCheckpointsOfAnEarlierPlan(t *testing.T) {
 	if list, err := restored.List(ctx); err != nil || len(list) != 1 || list[0].Earlier {
 		t.Errorf("it lists %v, %v", list, err)
 	}
-	if _, err := before.Put(ctx, 71, 10, []byte("of before")); !errors.Is(err, loader.ErrLeadershipLost) {
+	if _, err := before.Put(ctx, 71, 10, []byte("of before")); !errors.Is(err, fault.ErrLeadershipLost) {
 		t.Errorf("the leader of the earlier plan stores a checkpoint: %v", err)
 	}
 }

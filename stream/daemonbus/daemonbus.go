@@ -7,12 +7,13 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"loaderd/loader"
+	"loaderd/loader/backend"
+	"loaderd/loader/fault"
 	"loaderd/stream"
 	"loaderd/stream/mac"
 )
 
-// Bus implements loader.Bus. With plan keys each message has a code, and one without is ignored. A replayed message of a daemon is not
+// Bus implements backend.Bus. With plan keys each message has a code, and one without is ignored. A replayed message of a daemon is not
 // recognised: heartbeats and requests are such that a replay does no harm.
 type Bus struct {
 	nc         *nats.Conn
@@ -23,7 +24,7 @@ type Bus struct {
 	keys       mac.Keyring
 }
 
-var _ loader.Bus = (*Bus)(nil)
+var _ backend.Bus = (*Bus)(nil)
 
 // Subjects returns those of a run, to which its daemons send and of which they receive.
 func Subjects(run string) (heartbeats, status, requests string) {
@@ -60,12 +61,12 @@ func (b *Bus) valid(m *nats.Msg, purpose string, to ...[]byte) bool {
 	return len(b.keys) == 0 || b.keys.VerifyText(m.Header.Get(mac.Header), purpose, b.run, append(to, m.Data)...)
 }
 
-// Publish implements loader.Bus.
+// Publish implements backend.Bus.
 func (b *Bus) Publish(heartbeat []byte) error {
 	return b.nc.PublishMsg(b.message(b.heartbeats, b.purpose, heartbeat))
 }
 
-// Subscribe implements loader.Bus.
+// Subscribe implements backend.Bus.
 func (b *Bus) Subscribe(f func(heartbeat []byte)) (stop func(), err error) {
 	return b.subscribe(b.heartbeats, func(m *nats.Msg) {
 		if b.valid(m, b.purpose) {
@@ -74,7 +75,7 @@ func (b *Bus) Subscribe(f func(heartbeat []byte)) (stop func(), err error) {
 	})
 }
 
-// Request implements loader.Bus.
+// Request implements backend.Bus.
 func (b *Bus) Request(ctx context.Context, request []byte) ([]byte, error) {
 	if len(b.keys) > 0 {
 		return b.requestWithCode(ctx, request)
@@ -86,7 +87,7 @@ func (b *Bus) Request(ctx context.Context, request []byte) ([]byte, error) {
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	}
-	return nil, fmt.Errorf("%w: %w", loader.ErrNoLeader, err)
+	return nil, fmt.Errorf("%w: %w", fault.ErrNoLeader, err)
 }
 
 // requestWithCode is Request where responses have codes: it waits for the first valid one.
@@ -94,7 +95,7 @@ func (b *Bus) requestWithCode(ctx context.Context, request []byte) ([]byte, erro
 	inbox := b.nc.NewInbox()
 	responses, err := b.nc.SubscribeSync(inbox)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", loader.ErrNoLeader, err)
+		return nil, fmt.Errorf("%w: %w", fault.ErrNoLeader, err)
 	}
 	defer responses.Unsubscribe() //nolint:errcheck // fails only when the connection is closed
 	sent := b.message(b.requests, mac.Request, request)
@@ -114,13 +115,13 @@ func (b *Bus) requestWithCode(ctx context.Context, request []byte) ([]byte, erro
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	return nil, fmt.Errorf("%w: %w", loader.ErrNoLeader, err)
+	return nil, fmt.Errorf("%w: %w", fault.ErrNoLeader, err)
 }
 
 // maxRequests bounds how many requests are served at a time.
 const maxRequests = 1024
 
-// Serve implements loader.Bus.
+// Serve implements backend.Bus.
 func (b *Bus) Serve(f func(ctx context.Context, request []byte) []byte) (stop func(), err error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	room := make(chan struct{}, maxRequests)

@@ -8,7 +8,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
 
-	"loaderd/loader"
+	"loaderd/loader/document"
 	"loaderd/stream/messages"
 )
 
@@ -26,7 +26,7 @@ const (
 // Again calls f with each of several documents, equal to what the source delivered, by several goroutines at a time. The sequences ascend: those
 // that lie close together are read by one request. What cannot be read now is left out, and Content says why; an error says that no more
 // can be read now.
-func (l *Log) Again(ctx context.Context, sequences []uint64, f func(loader.Document)) error {
+func (l *Log) Again(ctx context.Context, sequences []uint64, f func(document.Document)) error {
 	defer l.store.Reading()()
 	c := again{log: l, deliver: f, workers: make(chan struct{}, l.workers)}
 	g, ctx := errgroup.WithContext(ctx)
@@ -58,7 +58,7 @@ func reach(sequences []uint64) int {
 // again reads documents again for one caller.
 type again struct {
 	log     *Log
-	deliver func(loader.Document)
+	deliver func(document.Document)
 	workers chan struct{} // has room for those who may decode and tokenize at a time
 }
 

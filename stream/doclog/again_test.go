@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"loaderd/internal/natstest"
-	"loaderd/loader"
+	"loaderd/loader/document"
 	"loaderd/loader/plan"
 	"loaderd/stream"
 )
@@ -37,8 +37,8 @@ func TestContentsAreThoseOfEachDocument(t *testing.T) {
 	}
 	var mu sync.Mutex
 	got := map[uint64][]int32{}
-	var skipped []loader.Document
-	err := l.Again(ctx, ask, func(d loader.Document) {
+	var skipped []document.Document
+	err := l.Again(ctx, ask, func(d document.Document) {
 		sequence, content := d.Sequence, d.Content
 		mu.Lock()
 		defer mu.Unlock()

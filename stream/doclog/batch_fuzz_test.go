@@ -10,7 +10,7 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/ipc"
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
-	"loaderd/loader"
+	"loaderd/loader/document"
 	"loaderd/loader/plan"
 	"loaderd/stream"
 )
@@ -52,7 +52,7 @@ func FuzzBatch(f *testing.F) {
 			}
 			return
 		}
-		doc, failed := l.several(loader.Document{Sequence: 1}, got.several, topic{})
+		doc, failed := l.several(document.Document{Sequence: 1}, got.several, topic{})
 		if failed != nil {
 			t.Fatal(failed)
 		}
@@ -71,7 +71,7 @@ func FuzzBatch(f *testing.F) {
 		if total != doc.Len() || len(doc.Parts) != len(got.several) {
 			t.Fatalf("%d tokens of documents, %d in the message", total, doc.Len())
 		}
-		if b := doc.Beside; b != nil {
+		if b := doc.Extra; b != nil {
 			if b.Meta != nil && len(b.Meta) != len(d.meta)*len(doc.Docs) || b.Columns != nil && len(b.Columns) != len(d.columns) {
 				t.Fatalf("%d documents with %v", len(doc.Docs), b)
 			}

@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"loaderd/internal/natstest"
-	"loaderd/loader"
+	"loaderd/loader/document"
 	"loaderd/loader/plan"
 	"loaderd/stream"
 	"loaderd/stream/doclog"
@@ -91,11 +91,11 @@ func TestBatch(t *testing.T) {
 			`[{"ids":[4,5],"loss":[false,false]},{"ids":[6,256],"id":"c","loss":[false,true]},{"ids":[7]}]`),
 		batchOf(t, fieldsOf(idsField), `[]`),
 		stream.Message{Data: []byte("one")})
-	want := loader.Document{Sequence: 1}
+	want := document.Document{Sequence: 1}
 	half := float32(0.5)
 	want.Narrow = []uint16{1, 2, 3, testEnd, 4, 5, testEnd, 6, testEnd, 7, testEnd}
 	want.Loss = plan.LossRuns{1, 7, 3}
-	want.Docs = []loader.Doc{{Start: 0, Weight: &half}, {Start: 4}, {Start: 4}, {Start: 7}, {Start: 9}}
+	want.Docs = []document.Doc{{Start: 0, Weight: &half}, {Start: 4}, {Start: 4}, {Start: 7}, {Start: 9}}
 	want.Parts = []plan.Part{{Length: 4, Loss: plan.LossRuns{1, 3}}, {Skip: plan.SkipEmpty}, {Length: 3, Skip: plan.SkipMasked, Loss: plan.LossRuns{0, 3}}, {Length: 2, Loss: plan.LossRuns{0, 1, 1}}, {Length: 2}}
 	src := openSource(t, l, 1)
 	got := nextDoc(t, src)
@@ -103,7 +103,7 @@ func TestBatch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, d := range []loader.Document{got, shown.Document} {
+	for _, d := range []document.Document{got, shown.Document} {
 		for i := range d.Parts {
 			if named := i == 0 || i == 3; (d.Parts[i].ID != 0) != named {
 				t.Errorf("document %d has the id %x", i, d.Parts[i].ID)
@@ -153,11 +153,11 @@ func TestIDsOfABatch(t *testing.T) {
 // everyTrace samples what its producer has sampled.
 type everyTrace struct{ doclog.Tracer }
 
-func (everyTrace) Sample(traceparent string, _ time.Time, _ uint64) *loader.Trace {
+func (everyTrace) Sample(traceparent string, _ time.Time, _ uint64) *document.Trace {
 	if traceparent == "" {
 		return nil
 	}
-	return &loader.Trace{ID: [16]byte{1}}
+	return &document.Trace{ID: [16]byte{1}}
 }
 
 // A message of several documents has the trace that its producer says, as one of a document has.

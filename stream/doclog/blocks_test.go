@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"loaderd/internal/natstest"
-	"loaderd/loader"
+	"loaderd/loader/document"
 	"loaderd/loader/plan"
 	"loaderd/stream"
 	"loaderd/stream/doclog"
@@ -50,7 +50,7 @@ func TestDocumentsHaveNothingOfTheirMessages(t *testing.T) {
 	}
 	natstest.Publish(t, s, messages...)
 	src := openSource(t, l, 1)
-	var all []loader.Document
+	var all []document.Document
 	for range messages {
 		all = append(all, nextDoc(t, src))
 	}

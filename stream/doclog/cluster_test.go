@@ -10,7 +10,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"loaderd/internal/natstest"
-	"loaderd/loader"
+	"loaderd/loader/document"
+	"loaderd/loader/fault"
 	"loaderd/stream/doclog"
 )
 
@@ -57,10 +58,10 @@ func TestNothingIsLostForAServerThatIsCutOff(t *testing.T) {
 		_, err := l.Content(ctx, 15)
 		asked <- got{"a document", err}
 	}()
-	var src loader.Source
+	var src document.Source
 	go func() {
 		var err error
-		src, err = loader.OpenSource(ctx, l, 15, 0, func(error) {})
+		src, err = document.OpenSource(ctx, l, 15, 0, func(error) {})
 		asked <- got{"a reader", err}
 	}()
 	select {
@@ -101,9 +102,9 @@ func TestLossInAClusterIsNamed(t *testing.T) {
 	lostRange(t, err, 20, 20)
 	_, err = l.Content(ctx, 99)
 	lostRange(t, err, 99, 99)
-	var gone *loader.Error
-	if _, err = l.Read(ctx, 30); !errors.As(err, &gone) || gone.Reason != loader.DocumentLost {
-		t.Errorf("a reader behind the end: %v, want %s", err, loader.DocumentLost)
+	var gone *fault.Error
+	if _, err = l.Read(ctx, 30); !errors.As(err, &gone) || gone.Reason != fault.DocumentLost {
+		t.Errorf("a reader behind the end: %v, want %s", err, fault.DocumentLost)
 	}
 }
 
@@ -116,9 +117,9 @@ func TestAnotherStreamInACluster(t *testing.T) {
 		t.Helper()
 		began := time.Now()
 		err := ask(ctx)
-		var other *loader.Error
-		if !errors.As(err, &other) || other.Reason != loader.StreamMismatch {
-			t.Errorf("%s: %v, want %s", what, err, loader.StreamMismatch)
+		var other *fault.Error
+		if !errors.As(err, &other) || other.Reason != fault.StreamMismatch {
+			t.Errorf("%s: %v, want %s", what, err, fault.StreamMismatch)
 		}
 		if took := time.Since(began); took < least || took > most {
 			t.Errorf("%s: told after %v, want between %v and %v", what, took, least, most)

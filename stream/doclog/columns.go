@@ -10,7 +10,7 @@ import (
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/array"
 
-	"loaderd/loader"
+	"loaderd/loader/document"
 	"loaderd/loader/plan"
 	"loaderd/stream"
 	"loaderd/stream/deadletter"
@@ -36,7 +36,7 @@ var columnTypes = map[string]arrow.Type{
 func tokenColumns(c plan.DocumentsConfig) (out []tokenColumn) {
 	for _, name := range c.TokenColumns() {
 		x := c.Columns[name]
-		out = append(out, tokenColumn{name, columnTypes[x.Type], x.Bytes(), loader.FillOf(x)})
+		out = append(out, tokenColumn{name, columnTypes[x.Type], x.Bytes(), document.FillOf(x)})
 	}
 	return out
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/ipc"
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
-	"loaderd/loader"
+	"loaderd/loader/document"
 	"loaderd/loader/plan"
 	"loaderd/stream"
 )
@@ -58,7 +58,7 @@ func BenchmarkColumns(b *testing.B) {
 				if failed != nil {
 					b.Fatal(failed)
 				}
-				if _, failed := l.several(loader.Document{Sequence: 1}, d.several, topic{}); failed != nil {
+				if _, failed := l.several(document.Document{Sequence: 1}, d.several, topic{}); failed != nil {
 					b.Fatal(failed)
 				}
 			}

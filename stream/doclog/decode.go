@@ -58,7 +58,7 @@ type decoded struct {
 	weight   *float32      // nil is 1
 	// columns are those of values for each token that the run takes along, by their places; nil for one that the document has not, or for all of them.
 	columns [][]byte
-	meta    []any // as loader.Content.Meta
+	meta    []any // as document.Content.Meta
 	// several are the documents of a message that holds more than one; then the rest is empty.
 	several []decoded
 }
@@ -282,7 +282,7 @@ func factor(f float64) (w *float32, ok bool) {
 // idDomain keeps hashes of document ids apart from other hashes of the same strings.
 const idDomain = "loaderd document id\x00"
 
-// hashID is loader.Document.ID of a producer's id: XXH64, seed 0, of idDomain and the id. 0 stands for no id, so 0 becomes 1.
+// hashID is document.Document.ID of a producer's id: XXH64, seed 0, of idDomain and the id. 0 stands for no id, so 0 becomes 1.
 func hashID(id string) uint64 {
 	if id == "" {
 		return 0

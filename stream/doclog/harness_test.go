@@ -10,7 +10,8 @@ import (
 	"testing"
 
 	"loaderd/internal/natstest"
-	"loaderd/loader"
+	"loaderd/loader/document"
+	"loaderd/loader/fault"
 	"loaderd/stream"
 	"loaderd/stream/doclog"
 )
@@ -46,8 +47,8 @@ func openLog(t testing.TB, s *stream.Store) *doclog.Log {
 
 // source gives the documents of a source one by one.
 type source struct {
-	loader.Source
-	held []loader.Document
+	document.Source
+	held []document.Document
 }
 
 func openSource(t testing.TB, l *doclog.Log, from uint64) *source {
@@ -60,7 +61,7 @@ func openSource(t testing.TB, l *doclog.Log, from uint64) *source {
 	return &source{Source: src}
 }
 
-func nextDoc(t testing.TB, src *source) loader.Document {
+func nextDoc(t testing.TB, src *source) document.Document {
 	t.Helper()
 	if len(src.held) == 0 {
 		docs, err := src.Next(natstest.Context(t))
@@ -83,7 +84,7 @@ func (s *source) settle(t testing.TB) {
 }
 
 // docText is a document's tokens as text again, without the end.
-func docText(t testing.TB, d loader.Document) string {
+func docText(t testing.TB, d document.Document) string {
 	t.Helper()
 	n := d.Len()
 	if n == 0 || d.TokenIDs(n-1, n)[0] != testEnd {
@@ -113,9 +114,9 @@ func checkCounted(t testing.TB, src *source, first, n int) {
 // lostRange checks that err says DOCUMENT_LOST for exactly these sequences of the stream.
 func lostRange(t testing.TB, err error, from, to uint64) {
 	t.Helper()
-	var lost *loader.Error
-	if !errors.As(err, &lost) || lost.Reason != loader.DocumentLost {
-		t.Fatalf("error is %v, want %s", err, loader.DocumentLost)
+	var lost *fault.Error
+	if !errors.As(err, &lost) || lost.Reason != fault.DocumentLost {
+		t.Fatalf("error is %v, want %s", err, fault.DocumentLost)
 	}
 	f := lost.Facts
 	if f["stream"] != "DOCS" || f["first_missing"] != fmt.Sprint(from) || f["last_missing"] != fmt.Sprint(to) {

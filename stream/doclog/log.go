@@ -12,7 +12,8 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"loaderd/loader"
+	"loaderd/loader/document"
+	"loaderd/loader/fault"
 	"loaderd/loader/plan"
 	"loaderd/stream"
 	"loaderd/stream/conn"
@@ -20,7 +21,7 @@ import (
 	"loaderd/stream/messages"
 )
 
-// Log is the document stream as a run needs it: read in order, and by sequence. It implements loader.Documents.
+// Log is the document stream as a run needs it: read in order, and by sequence. It implements document.Documents.
 type Log struct {
 	store   *stream.Store
 	stream  jetstream.Stream
@@ -42,7 +43,7 @@ type Log struct {
 	confirmed atomic.Int64
 }
 
-var _ loader.Documents = (*Log)(nil)
+var _ document.Documents = (*Log)(nil)
 
 // Open opens the document stream and the dead-letter stream behind it, creating what is absent.
 func Open(ctx context.Context, s *stream.Store, t Tokenizing) (*Log, error) {
@@ -109,12 +110,12 @@ func (l *Log) DeadLetters() deadletter.Counts {
 
 // State says which stream this is and what it holds now. One that was deleted, or made anew, since this log was opened is an error
 // with the reason STREAM_MISMATCH.
-func (l *Log) State(ctx context.Context) (loader.StreamState, error) {
+func (l *Log) State(ctx context.Context) (document.StreamState, error) {
 	info, err := l.info(ctx)
 	if err != nil {
-		return loader.StreamState{}, err
+		return document.StreamState{}, err
 	}
-	state := loader.StreamState{Stream: plan.Stream{Name: l.name, Created: stream.Created(info)}, First: max(info.State.FirstSeq, 1), Last: info.State.LastSeq,
+	state := document.StreamState{Stream: plan.Stream{Name: l.name, Created: stream.Created(info)}, First: max(info.State.FirstSeq, 1), Last: info.State.LastSeq,
 		Bytes: int64(info.State.Bytes), MaxBytes: info.Config.MaxBytes, MaxMessage: int64(info.Config.MaxMsgSize),
 		Configured: l.store.ConfiguredBound(), Free: l.store.DiskFree()}
 	state.Messages = int64(info.State.Msgs)
@@ -183,7 +184,7 @@ func (l *Log) ask(ctx context.Context) (*jetstream.StreamInfo, error) {
 
 // down is the error for a stream whose servers do not answer, or not so that anything follows from it.
 func (l *Log) down(what string, err error) error {
-	return &loader.Error{Reason: loader.SourceDown, Message: what,
+	return &fault.Error{Reason: fault.SourceDown, Message: what,
 		Do: "check that NATS is up and can be reached", Facts: map[string]string{"stream": l.name}, Err: err}
 }
 
@@ -203,7 +204,7 @@ func (l *Log) own(ctx context.Context, m *message) error {
 }
 
 // Read starts a source at sequence from. While the stream cannot be reached, the error has the reason SOURCE_DOWN.
-func (l *Log) Read(ctx context.Context, from uint64) (loader.Source, error) {
+func (l *Log) Read(ctx context.Context, from uint64) (document.Source, error) {
 	if from == 0 {
 		return nil, fmt.Errorf("read stream %s: sequences start at 1, not 0", l.name)
 	}
@@ -211,7 +212,7 @@ func (l *Log) Read(ctx context.Context, from uint64) (loader.Source, error) {
 	if err == nil {
 		err = l.covers(ctx, info, from)
 	}
-	if down := (*loader.Error)(nil); conn.Transient(err) && !errors.As(err, &down) {
+	if down := (*fault.Error)(nil); conn.Transient(err) && !errors.As(err, &down) {
 		err = l.down("open stream "+l.name, err)
 	}
 	if err != nil {
@@ -222,22 +223,22 @@ func (l *Log) Read(ctx context.Context, from uint64) (loader.Source, error) {
 
 // Content returns the content of one document again, equal to what the source delivered. It waits while the stream cannot be reached,
 // until ctx ends.
-func (l *Log) Content(ctx context.Context, sequence uint64) (loader.Content, error) {
+func (l *Log) Content(ctx context.Context, sequence uint64) (document.Content, error) {
 	doc, err := l.again(ctx, sequence)
 	return doc.Content, err
 }
 
-// Traits returns what travels beside the length of the documents of a message again, equal to what the source delivered. It waits as Content does.
+// PackingHints returns what travels beside the length of the documents of a message again, equal to what the source delivered. It waits as Content does.
 func (l *Log) PackingHints(ctx context.Context, sequence uint64) ([]plan.Part, error) {
 	doc, err := l.again(ctx, sequence)
 	return doc.Documents(), err
 }
 
 // again returns a document that a source has delivered.
-func (l *Log) again(ctx context.Context, sequence uint64) (loader.Document, error) {
+func (l *Log) again(ctx context.Context, sequence uint64) (document.Document, error) {
 	m, err := l.fetch(ctx, sequence)
 	if err != nil {
-		return loader.Document{}, err
+		return document.Document{}, err
 	}
 	e := l.encoder.get()
 	defer l.encoder.put(e)
@@ -249,19 +250,19 @@ func (l *Log) again(ctx context.Context, sequence uint64) (loader.Document, erro
 }
 
 // Describe says where a document came from.
-func (l *Log) Describe(ctx context.Context, sequence uint64) (loader.DocumentInfo, error) {
+func (l *Log) Describe(ctx context.Context, sequence uint64) (document.Info, error) {
 	m, err := l.fetch(ctx, sequence)
 	if err != nil {
-		return loader.DocumentInfo{}, err
+		return document.Info{}, err
 	}
 	info, _ := l.describe(m)
 	return info, nil
 }
 
 // describe says where the document of a message came from, and what it is where it can be decoded.
-func (l *Log) describe(m *message) (loader.DocumentInfo, decoded) {
+func (l *Log) describe(m *message) (document.Info, decoded) {
 	f := fieldsOf(m.header)
-	info := loader.DocumentInfo{Sequence: m.sequence, Subject: m.subject, Path: f.get(stream.HeaderPath), Domain: f.get(stream.HeaderDomain),
+	info := document.Info{Sequence: m.sequence, Subject: m.subject, Path: f.get(stream.HeaderPath), Domain: f.get(stream.HeaderDomain),
 		ContentType: f.get(stream.HeaderContentType), Bytes: len(m.data), Time: m.time, ID: f.id()}
 	if info.ContentType == "" {
 		info.ContentType = stream.TypeText
@@ -286,14 +287,14 @@ func (l *Log) describe(m *message) (loader.DocumentInfo, decoded) {
 }
 
 // Show returns a document for people: where it came from and its tokens, or why it has none.
-func (l *Log) Show(ctx context.Context, sequence uint64) (loader.Shown, error) {
+func (l *Log) Show(ctx context.Context, sequence uint64) (document.View, error) {
 	m, err := l.fetch(ctx, sequence)
 	if err != nil {
-		return loader.Shown{}, err
+		return document.View{}, err
 	}
 	e := l.encoder.get()
 	defer l.encoder.put(e)
-	var shown loader.Shown
+	var shown document.View
 	var d decoded
 	shown.Info, d = l.describe(m)
 	var failed *deadletter.Problem

@@ -8,7 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"loaderd/loader"
+	"loaderd/loader/document"
 	"loaderd/stream"
 	"loaderd/stream/messages"
 )
@@ -33,7 +33,7 @@ func (l *Log) Lookup(ctx context.Context, name string) ([]uint64, error) {
 		f := fieldsOf(h)
 		id, path := f.id(), f.get(stream.HeaderPath)
 		if (id == "" || path == "") && strings.HasPrefix(f.get(stream.HeaderContentType), stream.TypeJSON) {
-			var d loader.DocumentInfo
+			var d document.Info
 			if d, failed = l.Describe(ctx, sequence); failed != nil {
 				return false
 			}

@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"loaderd/internal/natstest"
-	"loaderd/loader"
+	"loaderd/loader/document"
 	"loaderd/loader/plan"
 	"loaderd/stream"
 	"loaderd/stream/doclog"
@@ -66,7 +66,7 @@ func TestLookupWithinMessages(t *testing.T) {
 		t.Fatal(err)
 	}
 	half := float32(0.5)
-	for token, want := range map[int32]loader.Inner{0: {Index: 0, ID: "a"},
+	for token, want := range map[int32]document.Inner{0: {Index: 0, ID: "a"},
 		2: {Index: 1, Start: 2, ID: "long", Weight: &half}, 4: {Index: 2, Start: 3, ID: "long", Weight: &half},
 		6: {Index: 3, Start: 5, ID: "long", Weight: &half}, 9: {Index: 5, Start: 8, ID: "c"}} {
 		if have, there := shown.Inner(token); !there || !cmp.Equal(have, want) {

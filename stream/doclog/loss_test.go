@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"loaderd/internal/natstest"
-	"loaderd/loader"
+	"loaderd/loader/document"
 	"loaderd/loader/plan"
 	"loaderd/stream"
 )
@@ -54,7 +54,7 @@ func TestLoss(t *testing.T) {
 	src := openSource(t, l, 1)
 	for i, tt := range tests {
 		sequence := uint64(i + 1)
-		docs := []loader.Document{nextDoc(t, src)}
+		docs := []document.Document{nextDoc(t, src)}
 		if shown, err := l.Show(natstest.Context(t), sequence); err == nil {
 			docs = append(docs, shown.Document)
 		}
@@ -63,7 +63,7 @@ func TestLoss(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			docs = append(docs, loader.Document{Sequence: sequence, Content: content})
+			docs = append(docs, document.Document{Sequence: sequence, Content: content})
 		}
 		if len(docs) < 2 {
 			t.Errorf("document %d cannot be read again", sequence)

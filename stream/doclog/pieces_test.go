@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"loaderd/loader"
+	"loaderd/loader/document"
 	"loaderd/loader/plan"
 	"loaderd/stream"
 )
@@ -292,7 +292,7 @@ func TestDocumentsOfASmallVocabulary(t *testing.T) {
 			tokens.VocabSize = vocab
 			x := newTransforming(t, tokens)
 			l := Log{transform: x.transform, decoder: decoder{limit: tokens.limit(), vocab: vocab, fingerprint: "x"}}
-			var docs []loader.Document
+			var docs []document.Document
 			for _, text := range []string{"one", "another one", "a third one, longer than both", "4"} {
 				var ids []byte
 				for _, id := range spelled(text) {

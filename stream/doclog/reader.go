@@ -9,11 +9,11 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"loaderd/loader"
+	"loaderd/loader/document"
 	"loaderd/stream/conn"
 )
 
-// reader is a loader.Source over the document stream: one goroutine fetches, several tokenize, Next puts the results in order.
+// reader is a document.Source over the document stream: one goroutine fetches, several tokenize, Next puts the results in order.
 //
 // Invariant (continuity): documents leave the fetching goroutine with sequences from, from+1, from+2, ..., none missing and none
 // twice, whatever happens to the connection, the server or the consumer. A sequence that the stream no longer holds ends the reader.
@@ -41,7 +41,7 @@ type reader struct {
 	warnReplaced sync.Once // about the first text that is not UTF-8
 
 	mu     sync.Mutex
-	status loader.SourceStatus
+	status document.SourceStatus
 }
 
 const (
@@ -73,7 +73,7 @@ func newReader(l *Log, from uint64, info *jetstream.StreamInfo) *reader {
 }
 
 // Next returns the documents of the next chunk, which count against the budget until it is called again.
-func (r *reader) Next(ctx context.Context) ([]loader.Document, error) {
+func (r *reader) Next(ctx context.Context) ([]document.Document, error) {
 	if r.handed {
 		r.deliver()
 	}
@@ -138,7 +138,7 @@ func (r *reader) deliver() {
 }
 
 // Status says how far the reader is.
-func (r *reader) Status() loader.SourceStatus {
+func (r *reader) Status() document.SourceStatus {
 	held := r.budget.held()
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -16,7 +16,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"loaderd/internal/natstest"
-	"loaderd/loader"
+	"loaderd/loader/document"
+	"loaderd/loader/fault"
 	"loaderd/stream"
 	"loaderd/stream/doclog"
 )
@@ -102,8 +103,8 @@ func TestReadRefusesPositions(t *testing.T) {
 		t.Error("sequence 0 was taken")
 	}
 	_, err := l.Read(ctx, 12)
-	var gone *loader.Error
-	if !errors.As(err, &gone) || gone.Reason != loader.DocumentLost || !strings.Contains(gone.Message, "ends at sequence 10, documents up to 11") {
+	var gone *fault.Error
+	if !errors.As(err, &gone) || gone.Reason != fault.DocumentLost || !strings.Contains(gone.Message, "ends at sequence 10, documents up to 11") {
 		t.Errorf("read behind the end: %v", err)
 	}
 	purgeDocs(t, srv.Store(), 6)
@@ -242,9 +243,9 @@ func TestAnotherStreamOfTheSameName(t *testing.T) {
 	_, err := src.Next(natstest.Context(t))
 	mismatch := func(what string, err error) {
 		t.Helper()
-		var other *loader.Error
-		if !errors.As(err, &other) || other.Reason != loader.StreamMismatch {
-			t.Errorf("%s: %v, want %s", what, err, loader.StreamMismatch)
+		var other *fault.Error
+		if !errors.As(err, &other) || other.Reason != fault.StreamMismatch {
+			t.Errorf("%s: %v, want %s", what, err, fault.StreamMismatch)
 		}
 	}
 	mismatch("a document of another stream", err)
@@ -346,7 +347,7 @@ func TestTokensAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	info.Time = time.Time{}
-	want := loader.DocumentInfo{Sequence: 1, Subject: "docs.web", ID: "a", Path: "p/a.txt", Domain: "example.org", ContentType: stream.TypeText, Bytes: 9}
+	want := document.Info{Sequence: 1, Subject: "docs.web", ID: "a", Path: "p/a.txt", Domain: "example.org", ContentType: stream.TypeText, Bytes: 9}
 	if !cmp.Equal(info, want) {
 		t.Errorf("description is %+v, want %+v", info, want)
 	}
@@ -359,7 +360,7 @@ func TestRead_FinalErrorIsNotSourceDown(t *testing.T) {
 	s := srv.Remote()
 	l := openLog(t, s)
 	s.Conn().Close() // for good
-	var down *loader.Error
+	var down *fault.Error
 	if _, err := l.Read(natstest.Context(t), 1); err == nil || errors.As(err, &down) {
 		t.Errorf("over a closed connection: %v, want an error without a reason", err)
 	}
@@ -374,9 +375,9 @@ func TestTokensSaysThatTheSourceIsDown(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
 	defer cancel()
 	_, err := l.Content(ctx, 1)
-	var down *loader.Error
-	if !errors.As(err, &down) || down.Reason != loader.SourceDown || !errors.Is(err, context.DeadlineExceeded) {
-		t.Fatalf("tokens without a server: %v, want %s", err, loader.SourceDown)
+	var down *fault.Error
+	if !errors.As(err, &down) || down.Reason != fault.SourceDown || !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("tokens without a server: %v, want %s", err, fault.SourceDown)
 	}
 	srv.Restart()
 	if again, err := l.Content(natstest.Context(t), 1); err != nil || again.Len() != len("document 1")+1 {

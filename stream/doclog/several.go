@@ -1,14 +1,14 @@
 package doclog
 
 import (
-	"loaderd/loader"
+	"loaderd/loader/document"
 	"loaderd/loader/plan"
 	"loaderd/packonline/related"
 	"loaderd/stream/deadletter"
 )
 
 // several makes the document of a message that holds several.
-func (l *Log) several(doc loader.Document, documents []decoded, about topic) (loader.Document, *deadletter.Problem) {
+func (l *Log) several(doc document.Document, documents []decoded, about topic) (document.Document, *deadletter.Problem) {
 	g := l.gather(doc, about)
 	for i := range documents {
 		g.beside.room += len(documents[i].tokens) + sentinels + 2
@@ -27,7 +27,7 @@ func (l *Log) several(doc loader.Document, documents []decoded, about topic) (lo
 }
 
 // idsWithin are the ids of the documents of a message with several, by their index: one that is split is several with the same.
-func idsWithin(d decoded, shown loader.Shown) (ids []string) {
+func idsWithin(d decoded, shown document.View) (ids []string) {
 	row := -1
 	for _, x := range shown.Parts {
 		if x.Nth == 0 {
@@ -60,13 +60,13 @@ func (s *topic) hint(ids []int32) *related.Hint {
 
 // gathering puts together the document of a message that is several.
 type gathering struct {
-	doc    loader.Document
+	doc    document.Document
 	losses []int32
 	about  topic
 	beside besideOf
 }
 
-func (l *Log) gather(doc loader.Document, about topic) gathering {
+func (l *Log) gather(doc document.Document, about topic) gathering {
 	return gathering{doc: doc, about: about, beside: besideOf{kinds: l.transform.columns, values: len(l.decoder.meta)}}
 }
 
@@ -93,15 +93,15 @@ func (g *gathering) add(d *decoded, m *made, nth int) *deadletter.Problem {
 		x.ID, x.Hint = hashID(d.id), g.about.hint(m.tokens)
 	}
 	g.beside.add(len(doc.Docs), len(doc.Tokens), d.meta, m)
-	doc.Docs = append(doc.Docs, loader.Doc{Start: int32(len(doc.Tokens)), Weight: d.weight})
+	doc.Docs = append(doc.Docs, document.Doc{Start: int32(len(doc.Tokens)), Weight: d.weight})
 	doc.Tokens = append(doc.Tokens, m.tokens...)
 	doc.Parts = append(doc.Parts, x)
 	g.losses = x.Loss.Append(g.losses, 0, int32(x.Length))
 	return nil
 }
 
-func (g *gathering) done() loader.Document {
-	g.doc.Loss, g.doc.Beside = plan.NewLossRuns(g.losses), g.beside.of()
+func (g *gathering) done() document.Document {
+	g.doc.Loss, g.doc.Extra = plan.NewLossRuns(g.losses), g.beside.of()
 	return g.doc
 }
 
@@ -142,9 +142,9 @@ func (b *besideOf) add(documents, tokens int, meta []any, m *made) {
 	}
 }
 
-func (b *besideOf) of() *loader.Beside {
+func (b *besideOf) of() *document.Extra {
 	if b.columns == nil && b.meta == nil {
 		return nil
 	}
-	return &loader.Beside{Columns: b.columns, Meta: b.meta}
+	return &document.Extra{Columns: b.columns, Meta: b.meta}
 }

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"loaderd/loader"
+	"loaderd/loader/document"
 	"loaderd/loader/plan"
 	"loaderd/packonline/related"
 	"loaderd/stream"
@@ -44,9 +44,9 @@ type Tokenizing struct {
 type Tracer interface {
 	// Sample returns the trace of a document by what its header traceparent says, else by its place in its stream; nil for one that is not sampled. It
 	// answers the same whoever asks, and again.
-	Sample(traceparent string, created time.Time, sequence uint64) *loader.Trace
+	Sample(traceparent string, created time.Time, sequence uint64) *document.Trace
 	// Fetched: the stream took a document at stored; it was tokenized between fetched and done.
-	Fetched(t *loader.Trace, stream string, sequence uint64, tokens int, stored, fetched, done time.Time)
+	Fetched(t *document.Trace, stream string, sequence uint64, tokens int, stored, fetched, done time.Time)
 }
 
 // Shared lets the logs that are opened with t share encoders. workers is as in stream.Config.
@@ -226,8 +226,8 @@ func (e *encoder) run(f func(Encoder)) (failed *deadletter.Problem, stack []byte
 }
 
 // document turns a message into the document that a Source delivers. Its result depends on the message and the run's configuration alone.
-func (l *Log) document(m *message, e *encoder) (loader.Document, *deadletter.Problem) {
-	doc := loader.Document{Sequence: m.sequence}
+func (l *Log) document(m *message, e *encoder) (document.Document, *deadletter.Problem) {
+	doc := document.Document{Sequence: m.sequence}
 	e.replaced = 0
 	if m.garbled {
 		return skipped(doc, plan.SkipUndecodable), bad(badHeaders, "the header block is malformed")
@@ -276,7 +276,7 @@ func (l *Log) document(m *message, e *encoder) (loader.Document, *deadletter.Pro
 		doc.Tokens, doc.Loss, doc.Cut = made.tokens, made.loss, made.cut
 		doc.Weight, doc.ID, doc.Hint = d.weight, hashID(d.id), about.hint(made.tokens)
 		if d.meta != nil {
-			doc.Beside = &loader.Beside{Meta: d.meta}
+			doc.Extra = &document.Extra{Meta: d.meta}
 		}
 	}
 	l.finish(&doc, m)
@@ -285,7 +285,7 @@ func (l *Log) document(m *message, e *encoder) (loader.Document, *deadletter.Pro
 
 // finish narrows the tokens of a document that is used, where all of a run's ids are narrow, and notes when its message was stored, and its trace where it
 // is sampled. A message of several is traced whole.
-func (l *Log) finish(doc *loader.Document, m *message) {
+func (l *Log) finish(doc *document.Document, m *message) {
 	if l.transform.narrow {
 		doc.Content = doc.Narrowed()
 	}
@@ -296,6 +296,6 @@ func (l *Log) finish(doc *loader.Document, m *message) {
 }
 
 // skipped returns a document that is not used. It has no id, so that a later, good document of the same id is not its duplicate.
-func skipped(doc loader.Document, why plan.Skip) loader.Document {
-	return loader.Document{Sequence: doc.Sequence, Skip: why}
+func skipped(doc document.Document, why plan.Skip) document.Document {
+	return document.Document{Sequence: doc.Sequence, Skip: why}
 }

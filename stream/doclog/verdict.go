@@ -10,7 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"loaderd/loader"
+	"loaderd/loader/fault"
 	"loaderd/stream/conn"
 	"loaderd/stream/messages"
 )
@@ -108,7 +108,7 @@ func (l *Log) reaches(info *jetstream.StreamInfo, next uint64) error {
 		return l.lost(next, first-1)
 	}
 	if last := info.State.LastSeq; last+1 < next {
-		return &loader.Error{Reason: loader.DocumentLost,
+		return &fault.Error{Reason: fault.DocumentLost,
 			Message: fmt.Sprintf("read stream %s: it ends at sequence %d, documents up to %d were read from it before", l.name, last, next-1),
 			Do:      "restore the stream that the run began with, or start a new run", Facts: map[string]string{"stream": l.name}}
 	}
@@ -184,7 +184,7 @@ func (l *Log) settle(ctx context.Context, look func(ctx context.Context) error) 
 
 // replaced is the error for a stream that is not the one that the run began with.
 func (l *Log) replaced(how string) error {
-	return &loader.Error{Reason: loader.StreamMismatch,
+	return &fault.Error{Reason: fault.StreamMismatch,
 		Message: fmt.Sprintf("document stream %s (created %s) is gone: %s", l.name, l.created.UTC().Format(time.RFC3339Nano), how),
 		Do:      "restore it from its backup; to train on the documents that are there now, begin a new run (another run name)",
 		Facts:   map[string]string{"stream": l.name}}
@@ -196,7 +196,7 @@ func (l *Log) lost(from, to uint64) error {
 	if from == to {
 		which = fmt.Sprintf("sequence %d is", from)
 	}
-	return &loader.Error{Reason: loader.DocumentLost,
+	return &fault.Error{Reason: fault.DocumentLost,
 		Message: fmt.Sprintf("read stream %s: %s no longer there: deleted or purged", l.name, which),
 		Do:      "a run needs every document from its floor on: restore them, or start a new run",
 		Facts:   map[string]string{"stream": l.name, "first_missing": strconv.FormatUint(from, 10), "last_missing": strconv.FormatUint(to, 10)}}

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"loaderd/loader"
+	"loaderd/loader/document"
 	"loaderd/loader/plan"
 )
 
@@ -14,7 +14,7 @@ import (
 type chunk struct {
 	messages []message // taken back by the worker
 	size     int       // bytes of messages on the wire
-	docs     []loader.Document
+	docs     []document.Document
 	cost     charge        // of docs against the budget
 	done     chan struct{} // closed when docs is complete
 	err      error         // why the reader failed behind the chunks before; then there are no documents
@@ -59,7 +59,7 @@ func fetchedCost(m *message) charge {
 }
 
 // tokenizedCost is the charge of a document from its tokenizing until it is delivered.
-func tokenizedCost(d loader.Document) charge {
+func tokenizedCost(d document.Document) charge {
 	held := d.Bytes()
 	return charge{reserved: held + overhead, held: held}
 }
@@ -129,7 +129,7 @@ func (l *Log) clock() (now time.Time) {
 
 func (r *reader) tokenize(ctx context.Context, c *chunk, e *encoder) {
 	defer close(c.done)
-	c.docs = make([]loader.Document, len(c.messages))
+	c.docs = make([]document.Document, len(c.messages))
 	var empty, undecoded, replaced, tokens int64
 	for i := range c.messages {
 		m := &c.messages[i]

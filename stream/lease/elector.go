@@ -15,7 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
 
-	"loaderd/loader"
+	"loaderd/loader/backend"
 	"loaderd/stream"
 	"loaderd/stream/casvalue"
 	"loaderd/stream/conn"
@@ -103,7 +103,7 @@ type Elector struct {
 	alive    *nats.Subscription // answers candidates that check whether this daemon is running
 }
 
-var _ loader.Elector = (*Elector)(nil)
+var _ backend.Elector = (*Elector)(nil)
 
 // NewElector makes this process a candidate for a lease: the name of a run, or of other work that one process at a time does. handOver are
 // streams whose leader is moved away from the server of the process that holds the lease, so that both are not lost together. To the first
@@ -142,8 +142,8 @@ func (l *Elector) Close() error {
 	return nil
 }
 
-// Acquire implements loader.Elector.
-func (l *Elector) Acquire(ctx context.Context) (loader.Lease, error) {
+// Acquire implements backend.Elector.
+func (l *Elector) Acquire(ctx context.Context) (backend.Lease, error) {
 	freed, err := l.store.Conn().SubscribeSync(ReleasedSubject(l.name))
 	if err != nil {
 		return nil, err
@@ -173,10 +173,10 @@ func (l *Elector) Acquire(ctx context.Context) (loader.Lease, error) {
 }
 
 // TryAcquire acquires the lease if no live daemon holds it, else it returns *HeldError.
-func (l *Elector) TryAcquire(ctx context.Context) (loader.Lease, error) {
+func (l *Elector) TryAcquire(ctx context.Context) (backend.Lease, error) {
 	var seen candidate
 	for {
-		var lease loader.Lease
+		var lease backend.Lease
 		err := l.store.Retry(ctx, "acquire the lease of "+l.name, func(ctx context.Context) (err error) {
 			lease, err = l.try(ctx, &seen)
 			return err
@@ -239,7 +239,7 @@ func (c *candidate) next() time.Duration {
 }
 
 // try makes one attempt; it returns nil without an error while another daemon leads.
-func (l *Elector) try(ctx context.Context, seen *candidate) (loader.Lease, error) {
+func (l *Elector) try(ctx context.Context, seen *candidate) (backend.Lease, error) {
 	began := time.Now()
 	attempt, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -283,7 +283,7 @@ func (l *Elector) record() []byte {
 	return b
 }
 
-func (l *Elector) acquired(revision uint64, began time.Time, err error) (loader.Lease, error) {
+func (l *Elector) acquired(revision uint64, began time.Time, err error) (backend.Lease, error) {
 	switch {
 	case err == nil:
 		x := &Lease{elector: l, revision: revision, renewed: began, lost: make(chan struct{}), verified: make(chan struct{}, 1)}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"loaderd/loader"
+	"loaderd/loader/fault"
 	"loaderd/stream/conn"
 )
 
@@ -148,7 +148,7 @@ func (x *Lease) pause() (resume func()) {
 	}
 }
 
-// Verify implements loader.Lease.
+// Verify implements backend.Lease.
 func (x *Lease) Verify(ctx context.Context) error {
 	for {
 		x.mu.Lock()
@@ -156,7 +156,7 @@ func (x *Lease) Verify(ctx context.Context) error {
 		x.mu.Unlock()
 		select {
 		case <-x.lost:
-			return loader.ErrLeadershipLost
+			return fault.ErrLeadershipLost
 		default:
 		}
 		if left > 0 && paused == nil {
@@ -172,10 +172,10 @@ func (x *Lease) Verify(ctx context.Context) error {
 	}
 }
 
-// Lost implements loader.Lease.
+// Lost implements backend.Lease.
 func (x *Lease) Lost() <-chan struct{} { return x.lost }
 
-// Close implements loader.Lease.
+// Close implements backend.Lease.
 func (x *Lease) Close() error {
 	x.stop()
 	x.running.Wait()

@@ -10,7 +10,8 @@ import (
 	"time"
 
 	"loaderd/internal/natstest"
-	"loaderd/loader"
+	"loaderd/loader/backend"
+	"loaderd/loader/fault"
 	"loaderd/stream"
 	"loaderd/stream/lease"
 )
@@ -28,7 +29,7 @@ func newElector(t *testing.T, s *stream.Store, run string) *lease.Elector {
 }
 
 // acquire acquires the lease within a time.
-func acquire(t *testing.T, l *lease.Elector, within time.Duration) (loader.Lease, error) {
+func acquire(t *testing.T, l *lease.Elector, within time.Duration) (backend.Lease, error) {
 	lead, err := l.Acquire(natstest.Within(t, within))
 	if lead != nil {
 		t.Cleanup(func() {
@@ -97,7 +98,7 @@ func TestLease_EndsWithTheConnection(t *testing.T) {
 func TestElector_ConcurrentCandidates(t *testing.T) {
 	s := natstest.Start(t)
 	for round := range 5 {
-		leaders := make(chan loader.Lease, 3)
+		leaders := make(chan backend.Lease, 3)
 		ctx, over := context.WithCancel(natstest.Context(t))
 		var all sync.WaitGroup
 		for _, st := range []*stream.Store{s.Store(), s.Remote(), s.Remote()} {
@@ -139,7 +140,7 @@ func TestLease_LostToAnotherProcess(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Fatal("the lease is not lost")
 	}
-	if err := first.Verify(t.Context()); !errors.Is(err, loader.ErrLeadershipLost) {
+	if err := first.Verify(t.Context()); !errors.Is(err, fault.ErrLeadershipLost) {
 		t.Errorf("Verify = %v", err)
 	}
 	// No process answers for these records.

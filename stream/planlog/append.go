@@ -11,7 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
 
-	"loaderd/loader"
+	"loaderd/loader/fault"
 	"loaderd/stream/conn"
 	"loaderd/stream/mac"
 	"loaderd/stream/messages"
@@ -28,7 +28,7 @@ const slowestStore = 4 << 20
 const appendHeader = "Loaderd-Append"
 
 // Append adds the records behind position last, all or none (more than 1,000 records or 64 MiB: in several such groups, in order).
-// It returns loader.ErrLeadershipLost when somebody else's records are there, conn.ErrFull when the plan's bound is reached.
+// It returns fault.ErrLeadershipLost when somebody else's records are there, conn.ErrFull when the plan's bound is reached.
 //
 //	what happens                          what the log holds   what Append does
 //	the server refuses                    nothing of ours      returns the cause
@@ -86,7 +86,7 @@ func (l *Log) appendGroup(ctx context.Context, last uint64, records [][]byte, co
 		case err == nil:
 			return nil
 		case conn.WrongLast(err) && !unsure && !l.store.Clustered(): // else it may be the word of a server that is behind, beside one that stores ours
-			return fmt.Errorf("%w (%w)", loader.ErrLeadershipLost, err)
+			return fmt.Errorf("%w (%w)", fault.ErrLeadershipLost, err)
 		case conn.WrongLast(err):
 			if stored, err := l.readBack(ctx, id, last, records, began); stored || err != nil {
 				return err
@@ -138,14 +138,14 @@ func (l *Log) readBack(ctx context.Context, id string, last uint64, records [][]
 		if l.doubted(began) {
 			return false, nil
 		}
-		return false, fmt.Errorf("%w: the log ends at %d already", loader.ErrLeadershipLost, end)
+		return false, fmt.Errorf("%w: the log ends at %d already", fault.ErrLeadershipLost, end)
 	}
 	first, err := l.header(ctx, last+1, appendHeader)
 	if err != nil {
 		return false, err
 	}
 	if first != id {
-		return false, fmt.Errorf("%w: record %d is not ours", loader.ErrLeadershipLost, last+1)
+		return false, fmt.Errorf("%w: record %d is not ours", fault.ErrLeadershipLost, last+1)
 	}
 	// The end of the log moves record by record while the server commits a batch; the batch is all there in the end.
 	wait := l.store.Backoff()

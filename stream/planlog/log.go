@@ -11,7 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"loaderd/loader"
+	"loaderd/loader/backend"
 	"loaderd/stream"
 	"loaderd/stream/casvalue"
 	"loaderd/stream/conn"
@@ -48,7 +48,7 @@ type Log struct {
 	known    atomic.Uint64         // an end that a server has told: another one that does not know of it yet is behind
 }
 
-var _ loader.PlanLog = (*Log)(nil)
+var _ backend.PlanLog = (*Log)(nil)
 
 // Open opens the plan of a run for writing and creates it when it is absent.
 func Open(ctx context.Context, s *stream.Store, run string) (*Log, error) {

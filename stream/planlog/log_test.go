@@ -12,7 +12,8 @@ import (
 	"time"
 
 	"loaderd/internal/natstest"
-	"loaderd/loader"
+	"loaderd/loader/backend"
+	"loaderd/loader/fault"
 	"loaderd/stream"
 	"loaderd/stream/conn"
 	"loaderd/stream/planlog"
@@ -148,7 +149,7 @@ func TestOfTwoWritersOneIsDeposed(t *testing.T) {
 					switch {
 					case err == nil:
 						won++
-					case !errors.Is(err, loader.ErrLeadershipLost):
+					case !errors.Is(err, fault.ErrLeadershipLost):
 						t.Fatal(err)
 					}
 				}
@@ -197,7 +198,7 @@ func TestAServerThatIsBehindDeposesNobody(t *testing.T) {
 	if end, err := l.Last(ctx); err != nil || end != 15 {
 		t.Errorf("the log ends at %d, %v", end, err)
 	}
-	if err := behind.Append(ctx, 10, planRecords(10, 5)...); !errors.Is(err, loader.ErrLeadershipLost) {
+	if err := behind.Append(ctx, 10, planRecords(10, 5)...); !errors.Is(err, fault.ErrLeadershipLost) {
 		t.Errorf("Append = %v where others have appended", err)
 	}
 }
@@ -382,7 +383,7 @@ func TestAppendBehindALostConnectionIsDeposed(t *testing.T) {
 			t.Fatal(err)
 		}
 		link.Mend()
-		if err := <-done; !errors.Is(err, loader.ErrLeadershipLost) {
+		if err := <-done; !errors.Is(err, fault.ErrLeadershipLost) {
 			t.Errorf("append of %d: error %v, want ErrLeadershipLost", n, err)
 		}
 	}
@@ -475,7 +476,7 @@ func TestReadDamaged(t *testing.T) {
 	if _, err := planlog.OpenReadOnly(ctx, store, "r"); err == nil {
 		t.Error("a plan with a hole was opened")
 	}
-	var damaged loader.PlanLog
+	var damaged backend.PlanLog
 	if damaged, err = planlog.OpenDamaged(ctx, store, "r"); err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"strconv"
 
-	"loaderd/loader"
+	"loaderd/loader/fault"
 	"loaderd/loader/plan"
 	"loaderd/stream/mac"
 )
@@ -42,12 +42,12 @@ func (l *Log) binds(record []byte, code string) (*bound, error) {
 }
 
 func (l *Log) wrongKey(message, do string) error {
-	return &loader.Error{Reason: loader.PlanMismatch, Message: fmt.Sprintf("run %s %s", l.run, message), Do: do, Facts: map[string]string{"run": l.run}}
+	return &fault.Error{Reason: fault.PlanMismatch, Message: fmt.Sprintf("run %s %s", l.run, message), Do: do, Facts: map[string]string{"run": l.run}}
 }
 
 // stranger is the error of a record whose code is missing, or is none of the keys'.
 func (l *Log) stranger(position uint64) error {
-	return &loader.Error{Reason: loader.PlanForeign,
+	return &fault.Error{Reason: fault.PlanForeign,
 		Message: fmt.Sprintf("record %d of the plan of run %s has no code of a key in %s: none of the run's daemons wrote it", position, l.run,
 			l.store.Config().PlanKeyFile),
 		Do: "give the file with all keys that the run was written with; if it has them, find out who can write to the plan's stream and stop them " +

@@ -11,7 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
 
-	"loaderd/loader"
+	"loaderd/loader/fault"
 	"loaderd/stream"
 	"loaderd/stream/casvalue"
 	"loaderd/stream/lease"
@@ -133,11 +133,11 @@ func (p *Store) Take(ctx context.Context, created time.Time, last uint64) (Recor
 	})
 }
 
-// Write replaces the record by one of the same term. It returns loader.ErrLeadershipLost when a later term has begun.
+// Write replaces the record by one of the same term. It returns fault.ErrLeadershipLost when a later term has begun.
 func (p *Store) Write(ctx context.Context, to Record) error {
 	_, err := p.record.Update(ctx, func(stored Record) (Record, error) {
 		if stored.Term != to.Term || !stored.Created.Equal(to.Created) {
-			return to, fmt.Errorf("%w: %s fills the stream", loader.ErrLeadershipLost, stored.Puller)
+			return to, fmt.Errorf("%w: %s fills the stream", fault.ErrLeadershipLost, stored.Puller)
 		}
 		return to, nil
 	})

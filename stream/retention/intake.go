@@ -7,14 +7,14 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"loaderd/loader"
+	"loaderd/loader/backend"
 	"loaderd/stream"
 	"loaderd/stream/casvalue"
 	"loaderd/stream/messages"
 )
 
 // intake is what a run reports to producers, under its own key in the bucket of the document stream's readers.
-type intake loader.Intake
+type intake backend.Intake
 
 // Check implements casvalue.Checked.
 func (i intake) Check() error {
@@ -33,8 +33,8 @@ func intakeKey(documents *jetstream.StreamInfo, run string) string {
 	return valueKey(documents) + "/" + run
 }
 
-// Report implements loader.Floors.
-func (f *LowWatermarks) Report(ctx context.Context, now loader.Intake) error {
+// Report implements backend.LowWatermarks.
+func (f *LowWatermarks) Report(ctx context.Context, now backend.Intake) error {
 	if f.intake == nil {
 		c, err := casvalue.Open[intake](ctx, f.docs, stream.ReadersBucket, readersAbout, intakeKey(f.stream.CachedInfo(), f.plan.Run()),
 			"what run "+f.plan.Run()+" reports to producers of stream "+f.docs.Config().Name)
@@ -48,14 +48,14 @@ func (f *LowWatermarks) Report(ctx context.Context, now loader.Intake) error {
 }
 
 // Intakes returns what runs that read the document stream report to producers, by name. A run that has reported nothing is left out.
-func Intakes(ctx context.Context, s *stream.Store, runs []string) (map[string]loader.Intake, error) {
+func Intakes(ctx context.Context, s *stream.Store, runs []string) (map[string]backend.Intake, error) {
 	ctx, cancel := context.WithTimeout(ctx, runsWithin)
 	defer cancel()
 	documents, err := s.JetStream().Stream(ctx, s.Config().Name)
 	if err != nil {
 		return nil, fmt.Errorf("read the reports of runs over stream %s: %w", s.Config().Name, err)
 	}
-	out := map[string]loader.Intake{}
+	out := map[string]backend.Intake{}
 	for _, run := range runs {
 		behind, subject := casvalue.At(stream.ReadersBucket, intakeKey(documents.CachedInfo(), run))
 		m, err := messages.GetLast(ctx, s.Client, behind, subject)
@@ -69,7 +69,7 @@ func Intakes(ctx context.Context, s *stream.Store, runs []string) (map[string]lo
 		if err != nil {
 			return nil, fmt.Errorf("read the report of run %s: %w", run, err)
 		}
-		out[run] = loader.Intake(v.Value)
+		out[run] = backend.Intake(v.Value)
 	}
 	return out, nil
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"loaderd/loader"
+	"loaderd/loader/backend"
 	"loaderd/stream"
 	"loaderd/stream/casvalue"
 	"loaderd/stream/planlog"
@@ -18,7 +18,7 @@ import (
 // CREATED is when the document stream was created, in nanoseconds.
 const Bucket = "loaderd_floors"
 
-// LowWatermarks is the low watermark of one run among those of all runs that read the document stream. It implements loader.Floors.
+// LowWatermarks is the low watermark of one run among those of all runs that read the document stream. It implements backend.LowWatermarks.
 //
 // The shared value has the low watermark of each run, and the sequence below which documents may be purged. That sequence only rises, to the
 // lowest watermark of all runs, in the same change in which one of them is raised. A run that begins adds its watermark to the same value and
@@ -75,7 +75,7 @@ type watermark struct {
 	End    uint64 `json:"end"` // of a sealed run, the last document that it reads
 }
 
-var _ loader.Floors = (*LowWatermarks)(nil)
+var _ backend.LowWatermarks = (*LowWatermarks)(nil)
 
 // Open opens the low watermark of a plan's run over a document stream. It creates the bucket when it is absent.
 func Open(ctx context.Context, plan *planlog.Log, documents *stream.Store) (*LowWatermarks, error) {

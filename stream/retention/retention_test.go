@@ -11,7 +11,7 @@ import (
 
 	"loaderd/internal/natstest"
 	"loaderd/internal/runstatetest"
-	"loaderd/loader"
+	"loaderd/loader/fault"
 	"loaderd/stream"
 	"loaderd/stream/doclog"
 	"loaderd/stream/retention"
@@ -147,7 +147,7 @@ func TestRelease_PlanCreatedAgain(t *testing.T) {
 		t.Errorf("the run begins at %d, %v", first, err)
 	}
 	for name, err := range deposed(ctx, before, 71) {
-		if !errors.Is(err, loader.ErrLeadershipLost) {
+		if !errors.Is(err, fault.ErrLeadershipLost) {
 			t.Errorf("%s of the leader of the earlier plan: %v", name, err)
 		}
 	}
@@ -175,11 +175,11 @@ func TestLowWatermarks_LostLeadership(t *testing.T) {
 		t.Fatalf("it needs documents from %d on: %v, want those that are not given up", first, err)
 	}
 	for name, err := range deposed(ctx, before, 2) {
-		if !errors.Is(err, loader.ErrLeadershipLost) {
+		if !errors.Is(err, fault.ErrLeadershipLost) {
 			t.Errorf("%s of the leader before: %v", name, err)
 		}
 	}
-	if _, err := before.Begin(ctx, 1); !errors.Is(err, loader.ErrLeadershipLost) {
+	if _, err := before.Begin(ctx, 1); !errors.Is(err, fault.ErrLeadershipLost) {
 		t.Errorf("the run is begun again: %v", err)
 	}
 	if have, err := l.State(ctx); err != nil || have.First != 10 {

@@ -13,8 +13,11 @@ import (
 	"loaderd/internal/natstest"
 	"loaderd/internal/runstatetest"
 	"loaderd/loader"
+	"loaderd/loader/backend"
+	"loaderd/loader/fault"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
+	"loaderd/loader/state"
 	"loaderd/packonline"
 	"loaderd/shuffle"
 	"loaderd/stream"
@@ -40,11 +43,11 @@ type planner struct {
 }
 
 // only is the only source of a run.
-type only loader.Stream
+type only backend.Stream
 
-// Open implements loader.Sources.
-func (s only) Open(context.Context, string, mixture.Source) (loader.Stream, error) {
-	return loader.Stream(s), nil
+// Open implements backend.Sources.
+func (s only) Open(context.Context, string, mixture.Source) (backend.Stream, error) {
+	return backend.Stream(s), nil
 }
 
 // startPlanner starts one over a store of its own. It returns when it has planned again what the plan holds.
@@ -60,7 +63,7 @@ func startPlanner(t *testing.T, s *stream.Store, name string) *planner {
 	if err != nil {
 		t.Fatal(err)
 	}
-	edges := loader.Edges{Sources: only{Documents: docs, Floors: floors}, Plan: log, Log: slog.New(slog.DiscardHandler), Daemon: name}
+	edges := backend.Backends{Sources: only{Documents: docs, LowWatermarks: floors}, Plan: log, Log: slog.New(slog.DiscardHandler), Daemon: name}
 	if edges.Checkpoints, err = checkpoints.Open(ctx, log); err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +71,7 @@ func startPlanner(t *testing.T, s *stream.Store, name string) *planner {
 		Packing: packonline.Config{Method: "bfd", Buckets: []int{16}, Atom: 1, Pool: 8, MaxAge: 64}, Shuffle: shuffle.Config{Window: 6},
 		Steps: plan.StepsConfig{Rows: 4, Last: plan.LastPad}, Attention: plan.AttentionDocument,
 		Sources: map[string]mixture.Source{"docs": {Weight: 1, Epochs: 1}}, Mix: mixture.Mix{Dry: mixture.DryWait, End: mixture.EndAll}}
-	o := loader.Options{Ahead: 2, CacheBytes: 1 << 20, Stall: time.Minute, Checkpoint: 3, Release: loader.ReleasePurge}
+	o := backend.Options{Ahead: 2, CacheBytes: 1 << 20, Stall: time.Minute, Checkpoint: 3, Release: backend.ReleasePurge}
 	p := &planner{served: make(chan error, 1)}
 	if p.Run, err = loader.Open(ctx, "run", c, o, edges); err != nil {
 		t.Fatal(err)
@@ -98,7 +101,7 @@ func (p *planner) stop() error {
 // steps reads some steps.
 func (p *planner) steps(t *testing.T, from uint64, n int) (out []*plan.Step) {
 	t.Helper()
-	r, err := p.Join(loader.Place{World: 1}, from)
+	r, err := p.Join(state.Place{World: 1}, from)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,8 +152,8 @@ func TestFences_StoppedPlannerThatLostLeadership(t *testing.T) {
 	if err == nil {
 		t.Error("the idle one has stored a checkpoint")
 	}
-	var failed *loader.Error
-	if err := idle.stop(); !errors.As(err, &failed) || failed.Reason != loader.NotLeading {
+	var failed *fault.Error
+	if err := idle.stop(); !errors.As(err, &failed) || failed.Reason != fault.NotLeading {
 		t.Errorf("the idle one ended with %v", err)
 	}
 	if have, err := checkpoints.List(natstest.Context(t)); err != nil || !slices.Equal(have, stored) {
@@ -196,7 +199,7 @@ func TestFences_PlannerThatIsCutOff(t *testing.T) {
 	}
 	c.Heal()
 	for range 2 {
-		if err := <-done; !errors.Is(err, loader.ErrLeadershipLost) {
+		if err := <-done; !errors.Is(err, fault.ErrLeadershipLost) {
 			t.Errorf("the one that was cut off: %v", err)
 		}
 	}

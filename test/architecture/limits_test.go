@@ -36,8 +36,8 @@ var beyond = map[string]int{
 	"fields loader.leader":               40,
 	"fields loader.office":               26,
 	"fields loader.planView":             21,
-	"fields loader.report":               24,
 	"fields loader/planner.Planner":      23,
+	"fields loader/state.Report":         24,
 	"fields stream.Config":               24, // settings
 	"fields stream/publish.Publisher":    22,
 	"interface arrowout.Unjoined":        21,

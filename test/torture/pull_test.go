@@ -10,7 +10,7 @@ import (
 	"loaderd/internal/daemontest"
 	"loaderd/internal/objecttest"
 	"loaderd/internal/testscale"
-	"loaderd/loader"
+	"loaderd/loader/backend"
 )
 
 // A run that fetches its own documents through a small stream gives the bytes of an undisturbed one, whatever kills the daemon, and while connections to the
@@ -20,7 +20,7 @@ func TestPulledThroughKills(t *testing.T) {
 		t.Run(fmt.Sprint("several=", several), func(t *testing.T) {
 			c, h := daemontest.PullSettings(t, several)
 			whole := c
-			whole.Stream.MaxBytes, whole.Serve.Release, whole.Stream.Dir = 1<<30, loader.ReleaseKeep, t.TempDir()
+			whole.Stream.MaxBytes, whole.Serve.Release, whole.Stream.Dir = 1<<30, backend.ReleaseKeep, t.TempDir()
 			d := daemontest.Start(t, whole)
 			want := daemontest.Train(t, d.FlightURI(), func(int) {})
 			daemontest.Stop(t, d)

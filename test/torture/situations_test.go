@@ -24,6 +24,7 @@ import (
 	"loaderd/internal/statustest"
 	"loaderd/internal/testscale"
 	"loaderd/loader"
+	"loaderd/loader/fault"
 	"loaderd/loader/mixture"
 	"loaderd/stream"
 	"loaderd/stream/server"
@@ -338,7 +339,7 @@ func TestSituations(t *testing.T) {
 			<-stands
 			both[1].Close() // its kernel does so
 			status := s.says(loader.Failing, `Rank 1 of 2 of job "ddp" has not consumed step (1\d|20) for \d+ s$`)
-			if len(status.Ranks) != 2 || status.Ranks[1].State != "absent" || status.Ranks[1].Unit != api.UnitRead || status.Verdict.Reason != loader.RankMissing || len(status.Jobs) != 1 || !status.Jobs[0].Failing {
+			if len(status.Ranks) != 2 || status.Ranks[1].State != "absent" || status.Ranks[1].Unit != api.UnitRead || status.Verdict.Reason != fault.RankMissing || len(status.Jobs) != 1 || !status.Jobs[0].Failing {
 				s.Errorf("%+v, %+v, %+v", status.Verdict, status.Jobs, status.Ranks)
 			}
 		}},
@@ -406,7 +407,7 @@ func TestSituations(t *testing.T) {
 			// The daemon ends by it; until then it says so.
 			select {
 			case err := <-ends(s.d):
-				if reason(err) != loader.StreamMismatch {
+				if reason(err) != fault.StreamMismatch {
 					s.Errorf("the daemon ended with %v", err)
 				}
 			case <-time.After(time.Minute):
@@ -478,8 +479,8 @@ func ends(d *daemon.Daemon) <-chan error {
 	return ended
 }
 
-func reason(err error) loader.Reason {
-	var e *loader.Error
+func reason(err error) fault.Reason {
+	var e *fault.Error
 	if errors.As(err, &e) {
 		return e.Reason
 	}

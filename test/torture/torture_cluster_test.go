@@ -14,12 +14,12 @@ import (
 	"loaderd/internal/daemontest"
 	"loaderd/internal/reader"
 	"loaderd/internal/testscale"
-	"loaderd/loader"
+	"loaderd/loader/fault"
 	"loaderd/loader/mixture"
 )
 
 // verdicts are what no daemon may say of documents and plans that are there.
-var verdicts = []string{string(loader.DocumentLost), string(loader.PlanTruncated), string(loader.PlanMismatch), "was replaced", "was deleted"}
+var verdicts = []string{string(fault.DocumentLost), string(fault.PlanTruncated), string(fault.PlanMismatch), "was replaced", "was deleted"}
 
 // TestTortureOfACluster lets things happen to three daemons, each with a server of its own, while the command and the Python package, killed at times,
 // publish documents and the ranks of two jobs read. What they have in the end is what an undisturbed run over the same documents gives: each document

@@ -165,13 +165,13 @@ func (f *fleet) mightLead() int {
 	return 0
 }
 
-// A fault happens to one member, or to all, and is over when it returns. Its draws are those of r.
-type fault struct {
+// An injection happens to one member, or to all, and is over when it returns. Its draws are those of r.
+type injection struct {
 	name string
 	do   func(f *fleet, r *rand.Rand, member int)
 }
 
-var faults = []fault{
+var faults = []injection{
 	{"kill -9", func(f *fleet, r *rand.Rand, i int) {
 		f.members[i].kill()
 		f.wait(r, 0, 4000)

@@ -14,7 +14,7 @@ import (
 	"loaderd/internal/daemon"
 	"loaderd/internal/reader"
 	"loaderd/internal/runs"
-	"loaderd/loader"
+	"loaderd/loader/fault"
 	"loaderd/stream"
 )
 
@@ -86,7 +86,7 @@ func (m *mixer) ask(ctx context.Context, change map[string]any) error {
 		err = client.Do(attempt, "mix", maps.Clone(change), nil)
 		cancel()
 		_ = client.Close()
-		if err == nil || reader.Reason(err) == string(loader.BadTicket) {
+		if err == nil || reader.Reason(err) == string(fault.BadTicket) {
 			return nil
 		}
 	}

@@ -16,7 +16,7 @@ import (
 
 	"loaderd/internal/access"
 	"loaderd/internal/reader"
-	"loaderd/loader"
+	"loaderd/loader/fault"
 	"loaderd/stream"
 )
 
@@ -72,7 +72,7 @@ func DataDir() string { return cmp.Or(os.Getenv("LOADERD_STREAM__DIR"), stream.D
 // noToken returns the reason why the token of a daemon that asks for one was not found.
 func (f *FlightClient) noToken(err error) string {
 	_, address, _ := strings.Cut(f.URI, "://")
-	if f.tokenFile != "" || reader.Reason(errors.Unwrap(err)) != string(loader.BadToken) {
+	if f.tokenFile != "" || reader.Reason(errors.Unwrap(err)) != string(fault.BadToken) {
 		return ""
 	}
 	_, err = access.NewLocalCaller(f.dataDir, address).Authorization()

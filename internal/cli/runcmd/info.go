@@ -16,6 +16,7 @@ import (
 	"loaderd/internal/quantity"
 	"loaderd/internal/reader"
 	"loaderd/loader"
+	"loaderd/loader/state"
 )
 
 // NewInfoCmd returns the command info.
@@ -110,7 +111,7 @@ func writeInfo(w io.Writer, info loader.Info) error {
 }
 
 // lengthOf says how long a run will be.
-func lengthOf(l *loader.Length) string {
+func lengthOf(l *state.Length) string {
 	switch {
 	case l == nil:
 		return "not known yet"

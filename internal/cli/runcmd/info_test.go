@@ -7,6 +7,7 @@ import (
 	"loaderd/internal/goldentest"
 	"loaderd/loader"
 	"loaderd/loader/plan"
+	"loaderd/loader/state"
 )
 
 // What info says.
@@ -19,17 +20,17 @@ func TestInfoGolden(t *testing.T) {
 	}
 	for name, i := range map[string]loader.Info{
 		"unknown":  info,
-		"ended":    with(func(i *loader.Info) { i.Ended, i.Length = true, &loader.Length{Steps: 12_345, Exact: true} }),
-		"estimate": with(func(i *loader.Info) { i.Length = &loader.Length{Steps: 1_234_567, Error: 23_456, Measured: 0.421} }),
+		"ended":    with(func(i *loader.Info) { i.Ended, i.Length = true, &state.Length{Steps: 12_345, Exact: true} }),
+		"estimate": with(func(i *loader.Info) { i.Length = &state.Length{Steps: 1_234_567, Error: 23_456, Measured: 0.421} }),
 		"open": with(func(i *loader.Info) {
-			i.Length = &loader.Length{Steps: 20_000, Error: 150, Open: []string{"code", "web"}}
+			i.Length = &state.Length{Steps: 20_000, Error: 150, Open: []string{"code", "web"}}
 			i.Leader = "grpc://one:8815"
 			for _, name := range []string{"code", "math", "web"} {
 				i.Sources = append(i.Sources, plan.SourceInfo{SourceBegin: plan.SourceBegin{Name: name}})
 			}
 		}),
-		"endless": with(func(i *loader.Info) { i.Length = &loader.Length{Endless: true} }),
-		"idle":    with(func(i *loader.Info) { i.Length = &loader.Length{Idle: true} }),
+		"endless": with(func(i *loader.Info) { i.Length = &state.Length{Endless: true} }),
+		"idle":    with(func(i *loader.Info) { i.Length = &state.Length{Idle: true} }),
 	} {
 		goldentest.Compare(t, "info/"+name+".txt", func(w io.Writer) error { return writeInfo(w, i) })
 	}

@@ -21,7 +21,7 @@ import (
 	"loaderd/internal/config"
 	"loaderd/internal/quantity"
 	"loaderd/internal/runs"
-	"loaderd/loader"
+	"loaderd/loader/state"
 )
 
 // NewRunsCmd returns the command runs.
@@ -129,7 +129,7 @@ func stateOfSource(s runs.ListedSource) string {
 }
 
 // shortLength says how many steps a run has in the end, as far as that is known.
-func shortLength(l *loader.Length) string {
+func shortLength(l *state.Length) string {
 	switch {
 	case l == nil || l.Idle:
 		return "-"

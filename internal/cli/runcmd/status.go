@@ -18,6 +18,7 @@ import (
 	"loaderd/internal/reader"
 	"loaderd/internal/top"
 	"loaderd/loader"
+	"loaderd/loader/state"
 )
 
 // Exit statuses of loaderd status.
@@ -145,8 +146,8 @@ func writeStatus(w io.Writer, s api.Status) error {
 }
 
 // storedIn shows how full a document stream is.
-func storedIn(f *loader.StreamFill) string {
-	text := fmt.Sprintf("%s in stream %s", loader.Quota{Bytes: f.Bytes, MaxBytes: f.MaxBytes}, f.Name)
+func storedIn(f *state.StreamFill) string {
+	text := fmt.Sprintf("%s in stream %s", state.Quota{Bytes: f.Bytes, MaxBytes: f.MaxBytes}, f.Name)
 	switch {
 	case f.Account != nil && f.Account.Full:
 		text += fmt.Sprintf("; its JetStream account is full (%s)", f.Account)

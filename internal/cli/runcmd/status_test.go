@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"loaderd/internal/api"
-	"loaderd/loader"
+	"loaderd/loader/state"
 )
 
 // The status shows the stream that uses most of its bound, and when it will be full.
@@ -13,17 +13,17 @@ func TestStatus_FillOfTheStreams(t *testing.T) {
 	soon := 2400.
 	for _, tc := range []struct {
 		name    string
-		streams []loader.StreamFill
+		streams []state.StreamFill
 		want    string // part; empty: no line
 	}{
 		{"none", nil, ""},
-		{"unlimited", []loader.StreamFill{{Name: "DOCS", Bytes: 9}}, ""},
-		{"room", []loader.StreamFill{{Name: "DOCS", Bytes: 1 << 20, MaxBytes: 1 << 30}},
+		{"unlimited", []state.StreamFill{{Name: "DOCS", Bytes: 9}}, ""},
+		{"room", []state.StreamFill{{Name: "DOCS", Bytes: 1 << 20, MaxBytes: 1 << 30}},
 			"1.0 MiB of 1.0 GiB in stream DOCS\n"},
-		{"fullest", []loader.StreamFill{{Name: "DOCS_a", Bytes: 5, MaxBytes: 10},
+		{"fullest", []state.StreamFill{{Name: "DOCS_a", Bytes: 5, MaxBytes: 10},
 			{Name: "DOCS_b", Bytes: 9, MaxBytes: 10, FullIn: &soon},
 			{Name: "DOCS_c", Bytes: 100}}, "9 B of 10 B in stream DOCS_b, full in about 40 min\n"},
-		{"full", []loader.StreamFill{{Name: "DOCS", Bytes: 10, MaxBytes: 10, Full: true}},
+		{"full", []state.StreamFill{{Name: "DOCS", Bytes: 10, MaxBytes: 10, Full: true}},
 			"10 B of 10 B in stream DOCS, full\n"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"loaderd/internal/screen"
 	"loaderd/internal/stats"
 	"loaderd/loader"
+	"loaderd/loader/document"
 	"loaderd/loader/planner"
 )
 
@@ -29,7 +30,7 @@ func someFigures() demo.Figures {
 		Window: 1024, Ahead: 64, CacheBytes: 1 << 30,
 		Stats: loader.Stats{Planned: 82, Documents: 3099, Slots: 10_747_904, Padding: 1234, Truncated: 648, PoolPieces: 3099, Capacity: planner.Capacity{Pool: 4096, Rows: 64}, WindowRows: 1024, QueueRows: 21,
 			Cursor:     3099,
-			CacheBytes: 56 << 20, CacheHits: 9999, CacheMisses: 1, Source: loader.SourceStatus{Last: 3216}},
+			CacheBytes: 56 << 20, CacheHits: 9999, CacheMisses: 1, Source: document.SourceStatus{Last: 3216}},
 	}
 }
 

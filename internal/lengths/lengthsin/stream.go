@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"time"
 
-	"loaderd/loader"
+	"loaderd/loader/document"
 )
 
 // Log is what is read of a document stream.
 type Log interface {
-	State(ctx context.Context) (loader.StreamState, error)
-	Read(ctx context.Context, from uint64) (loader.Source, error)
+	State(ctx context.Context) (document.StreamState, error)
+	Read(ctx context.Context, from uint64) (document.Source, error)
 }
 
 // patience is how long ReadStream waits for a stream whose servers do not answer, such as between two leaders.
@@ -28,7 +28,7 @@ func ReadStream(ctx context.Context, documents Log, name string, limit int, prog
 	if last < first {
 		return nil, "", fmt.Errorf("read stream %s: it holds no documents yet", name)
 	}
-	source, err := loader.OpenSource(ctx, documents, first, patience, func(error) {})
+	source, err := document.OpenSource(ctx, documents, first, patience, func(error) {})
 	if err != nil {
 		return nil, "", err
 	}

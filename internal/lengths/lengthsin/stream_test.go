@@ -8,29 +8,30 @@ import (
 	"time"
 
 	"loaderd/internal/lengths/lengthsin"
-	"loaderd/loader"
+	"loaderd/loader/document"
+	"loaderd/loader/fault"
 )
 
 // leaderless is a stream of one document whose servers have no leader until a time.
 type leaderless struct{ until time.Time }
 
-func (s leaderless) State(context.Context) (loader.StreamState, error) {
-	return loader.StreamState{First: 1, Last: 1}, nil
+func (s leaderless) State(context.Context) (document.StreamState, error) {
+	return document.StreamState{First: 1, Last: 1}, nil
 }
 
-func (s leaderless) Read(context.Context, uint64) (loader.Source, error) {
+func (s leaderless) Read(context.Context, uint64) (document.Source, error) {
 	if time.Now().Before(s.until) {
-		return nil, &loader.Error{Reason: loader.SourceDown, Message: "no leader"}
+		return nil, &fault.Error{Reason: fault.SourceDown, Message: "no leader"}
 	}
 	return s, nil
 }
 
-func (s leaderless) Next(context.Context) ([]loader.Document, error) {
-	return []loader.Document{{Content: loader.Content{Tokens: make([]int32, 3)}, Sequence: 1}}, nil
+func (s leaderless) Next(context.Context) ([]document.Document, error) {
+	return []document.Document{{Content: document.Content{Tokens: make([]int32, 3)}, Sequence: 1}}, nil
 }
 
-func (leaderless) Status() loader.SourceStatus { return loader.SourceStatus{} }
-func (leaderless) Close() error                { return nil }
+func (leaderless) Status() document.SourceStatus { return document.SourceStatus{} }
+func (leaderless) Close() error                  { return nil }
 
 // A stream that changes its leader is read when it has one; without one the wait ends.
 func TestReadStream_WaitsForALeader(t *testing.T) {
@@ -44,9 +45,9 @@ func TestReadStream_WaitsForALeader(t *testing.T) {
 			if len(lengths) != c.read || (err == nil) != (c.read > 0) || time.Since(began) > time.Minute {
 				t.Errorf("down for %v: %v, %v after %v", c.down, lengths, err, time.Since(began))
 			}
-			var down *loader.Error
-			if err != nil && (!errors.As(err, &down) || down.Reason != loader.SourceDown) {
-				t.Errorf("down for %v: %v, want %s", c.down, err, loader.SourceDown)
+			var down *fault.Error
+			if err != nil && (!errors.As(err, &down) || down.Reason != fault.SourceDown) {
+				t.Errorf("down for %v: %v, want %s", c.down, err, fault.SourceDown)
 			}
 		})
 	}

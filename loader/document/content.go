@@ -1,4 +1,4 @@
-package loader
+package document
 
 import (
 	"cmp"
@@ -14,8 +14,8 @@ type Content struct {
 	Loss   plan.LossRuns // which of them have a loss
 	// Weight is a factor of the loss of its tokens, where that is not 1; else nil.
 	Weight *float32
-	// Beside is what else came with the tokens, where the run takes it along; nil for nearly all.
-	Beside *Beside
+	// Extra is what else came with the tokens, where the run takes it along; nil for nearly all.
+	Extra *Extra
 	// Docs are the documents of a message with several, whose tokens follow one another; then Weight is theirs.
 	Docs []Doc
 	// Stored is when the document's stream took it, in nanoseconds since 1970; 0 where that is not known. It is of no consequence for the plan.
@@ -33,8 +33,8 @@ type Doc struct {
 	Weight *float32 // as Content.Weight
 }
 
-// doc returns which document of the message has a token, with its first token.
-func (c Content) doc(token int32) (index int, start int32) {
+// DocAt returns which document of the message has a token, with its first token.
+func (c Content) DocAt(token int32) (index int, start int32) {
 	if c.Docs == nil {
 		return 0, 0
 	}
@@ -48,11 +48,11 @@ func (c Content) doc(token int32) (index int, start int32) {
 	return i, c.Docs[i].Start
 }
 
-// weight returns the factor of the loss of a token.
-func (c Content) weight(token int32) float32 {
+// WeightAt returns the factor of the loss of a token.
+func (c Content) WeightAt(token int32) float32 {
 	w := c.Weight
 	if c.Docs != nil {
-		i, _ := c.doc(token)
+		i, _ := c.DocAt(token)
 		w = c.Docs[i].Weight
 	}
 	if w == nil {
@@ -61,8 +61,8 @@ func (c Content) weight(token int32) float32 {
 	return *w
 }
 
-// weighs reports whether a weight is given, 1 included.
-func (c Content) weighs() bool {
+// HasWeights reports whether a weight is given, 1 included.
+func (c Content) HasWeights() bool {
 	return c.Weight != nil || slices.ContainsFunc(c.Docs, func(d Doc) bool { return d.Weight != nil })
 }
 
@@ -75,7 +75,7 @@ func (c Content) TokenIDs(from, to int) []int32 {
 		return c.Tokens[from:to]
 	}
 	ids := make([]int32, to-from)
-	widen(ids, c.Narrow[from:to])
+	Widen(ids, c.Narrow[from:to])
 	return ids
 }
 
@@ -84,8 +84,8 @@ func (c Content) Narrowed() Content {
 	if c.Tokens == nil {
 		return c
 	}
-	ids, from := narrowIDs.Get(len(c.Tokens))
-	if fits16(narrow(ids, c.Tokens)) {
+	ids, from := NarrowIDs.Get(len(c.Tokens))
+	if Fits16(Narrow(ids, c.Tokens)) {
 		c.Tokens, c.Narrow, c.Again = nil, ids, from != nil
 	} else {
 		c.Tokens = slices.Clone(c.Tokens)
@@ -95,7 +95,7 @@ func (c Content) Narrowed() Content {
 
 const (
 	narrowBytes = 2 // of a token's id that is narrow
-	numberBytes = 4 // of any other, of a run's length and of a weight
+	NumberBytes = 4 // of any other, of a run's length and of a weight
 	docNumbers  = 5 // of a document of several, with its weight
 )
 
@@ -105,5 +105,5 @@ func (c Content) Bytes() int64 {
 	if c.Weight != nil {
 		n++
 	}
-	return numberBytes*int64(n) + narrowBytes*int64(cap(c.Narrow)) + c.Beside.bytes()
+	return NumberBytes*int64(n) + narrowBytes*int64(cap(c.Narrow)) + c.Extra.bytes()
 }

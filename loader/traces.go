@@ -3,35 +3,16 @@ package loader
 import (
 	"time"
 
+	"loaderd/loader/backend"
+	"loaderd/loader/document"
 	"loaderd/loader/plan"
 )
-
-// Trace names the trace by which a sampled document is followed from its producer to the ranks, in the terms of W3C trace context.
-type Trace struct {
-	ID     [16]byte
-	Parent [8]byte // the span that those of the daemons follow
-	Ours   bool    // no producer began it: Parent is the first of the daemons' own
-}
-
-// Tracer is told what becomes of the documents that have a Trace. It must not block.
-type Tracer interface {
-	// Planned: between taken and stored the planner took a document and the plan log came to hold the step that begins with its first token.
-	Planned(t *Trace, document, step uint64, row int, taken, stored time.Time)
-}
-
-// Traced is a document with a Trace whose first token is in a batch.
-type Traced struct {
-	*Trace
-	Document uint64 // as the plan names it
-	Row      int    // of the step
-	Stored   int64  // as in Content
-}
 
 // traces are the sampled documents that the planner has taken and not planned, by the plan's names. The loop's.
 type traces map[uint64]taken
 
 type taken struct {
-	trace *Trace
+	trace *document.Trace
 	at    time.Time
 }
 
@@ -39,7 +20,7 @@ type taken struct {
 const maxTraces = 1 << 12
 
 // take notes a document that the planner takes.
-func (t traces) take(document uint64, trace *Trace) {
+func (t traces) take(document uint64, trace *document.Trace) {
 	if len(t) >= maxTraces {
 		clear(t)
 	}
@@ -47,7 +28,7 @@ func (t traces) take(document uint64, trace *Trace) {
 }
 
 // leave returns what is to be told once a step is stored; nil where it begins no sampled document.
-func (t traces) leave(s *plan.Step, tracer Tracer) func() {
+func (t traces) leave(s *plan.Step, tracer backend.Tracer) func() {
 	if len(t) == 0 {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package loader
+package state
 
 import (
 	"cmp"
@@ -9,18 +9,18 @@ import (
 	"loaderd/loader/plan"
 )
 
-// demand is what the readers of a follower, or of all followers, want and may still ask for. The leader plans ahead of it and keeps what it
+// Demand is what the readers of a follower, or of all followers, want and may still ask for. The leader plans ahead of it and keeps what it
 // names. It is a value that holds no times: it stays right when it comes from another machine, and late.
-type demand struct {
+type Demand struct {
 	// Jobs has, by its name, each job that reads, and each that retains documents without readers. The ranks of a job advance together, so that one which
 	// stops makes the plan wait instead of grow; jobs do not hold each other back.
-	Jobs     map[string]jobDemand `json:"jobs,omitempty"`
+	Jobs     map[string]JobDemand `json:"jobs,omitempty"`
 	Needed   uint64               `json:"needed"`   // the first step that a reader may still ask rows of; everyStep without readers
 	Furthest uint64               `json:"furthest"` // the highest step that any reader asks for next; meaningless without readers
 }
 
-// jobDemand is what the readers of a job want, and which documents it retains.
-type jobDemand struct {
+// JobDemand is what the readers of a job want, and which documents it retains.
+type JobDemand struct {
 	Rank  int    `json:"rank,omitempty"`  // of the reader that is furthest behind
 	World int    `json:"world,omitempty"` // likewise; 0 without readers
 	Step  uint64 `json:"step,omitempty"`  // that this reader asks for next
@@ -28,26 +28,29 @@ type jobDemand struct {
 	Sent  uint64 `json:"sent,omitempty"`  // steps that were handed to its reader that is furthest on
 }
 
-// everyStep is behind all steps.
-const everyStep = 1<<64 - 1
+// EveryStep is behind all steps.
+const EveryStep = 1<<64 - 1
 
-func noDemand() demand { return demand{Jobs: map[string]jobDemand{}, Needed: everyStep} }
+// UnnamedJob stands for the jobs beyond a bound. No job has this name, so no commit ends what it retains.
+const UnnamedJob = ""
 
-// reads reports whether the job has a reader.
-func (x jobDemand) reads() bool { return x.World > 0 }
+func NewDemand() Demand { return Demand{Jobs: map[string]JobDemand{}, Needed: EveryStep} }
+
+// Reads reports whether the job has a reader.
+func (x JobDemand) Reads() bool { return x.World > 0 }
 
 // join returns what two followers report of one job.
-func (x jobDemand) join(y jobDemand) jobDemand {
+func (x JobDemand) join(y JobDemand) JobDemand {
 	out := x
-	if !x.reads() || y.reads() && y.Step < x.Step {
+	if !x.Reads() || y.Reads() && y.Step < x.Step {
 		out = y
 	}
 	out.From, out.Sent = min(x.From, y.From), max(x.Sent, y.Sent)
 	return out
 }
 
-// join takes in the demand of another follower.
-func (d *demand) join(e demand) {
+// Join takes in the demand of another follower.
+func (d *Demand) Join(e Demand) {
 	for job, x := range e.Jobs {
 		if there, ok := d.Jobs[job]; ok {
 			x = there.join(x)
@@ -57,8 +60,8 @@ func (d *demand) join(e demand) {
 	d.Needed, d.Furthest = min(d.Needed, e.Needed), max(d.Furthest, e.Furthest)
 }
 
-// within returns the demand without what lies behind a step: no reader wants it.
-func (d demand) within(furthest uint64) demand {
+// Within returns the demand without what lies behind a step: no reader wants it.
+func (d Demand) Within(furthest uint64) Demand {
 	for job, x := range d.Jobs {
 		x.Step, x.From, x.Sent = min(x.Step, furthest), min(x.From, furthest), min(x.Sent, furthest)
 		d.Jobs[job] = x
@@ -67,41 +70,41 @@ func (d demand) within(furthest uint64) demand {
 	return d
 }
 
-// read reports whether any job has a reader.
-func (d demand) read() bool {
+// Read reports whether any job has a reader.
+func (d Demand) Read() bool {
 	for _, x := range d.Jobs {
-		if x.reads() {
+		if x.Reads() {
 			return true
 		}
 	}
 	return false
 }
 
-// wanted returns the first step that no job has asked for. The slowest rank of a job counts.
-func (d demand) wanted() uint64 {
-	if r := d.leading(); r != nil {
+// Wanted returns the first step that no job has asked for. The slowest rank of a job counts.
+func (d Demand) Wanted() uint64 {
+	if r := d.Leading(); r != nil {
 		return r.Step + 1
 	}
 	return 0
 }
 
-// leading returns the slowest reader of the job that is furthest on; nil without readers.
-func (d demand) leading() *ReaderStat {
+// Leading returns the slowest reader of the job that is furthest on; nil without readers.
+func (d Demand) Leading() *ReaderStat {
 	var out *ReaderStat
 	for job, x := range d.Jobs {
-		if x.reads() && (out == nil || x.Step > out.Step || x.Step == out.Step && job < out.Job) {
+		if x.Reads() && (out == nil || x.Step > out.Step || x.Step == out.Step && job < out.Job) {
 			out = &ReaderStat{job, x.Rank, x.World, x.Step}
 		}
 	}
 	return out
 }
 
-// waits reports whether a reader asks for a step that is not planned yet; planned is the number of steps that are.
-func (d demand) waits(planned uint64) bool { return d.Needed != everyStep && d.Furthest >= planned }
+// Waits reports whether a reader asks for a step that is not planned yet; planned is the number of steps that are.
+func (d Demand) Waits(planned uint64) bool { return d.Needed != EveryStep && d.Furthest >= planned }
 
-// retained returns the job without a commit that retains the documents of the earliest step, and that step; everyStep where no job retains any.
-func (d demand) retained(keepers plan.Keepers) (job string, step uint64) {
-	step = everyStep
+// Retained returns the job without a commit that retains the documents of the earliest step, and that step; everyStep where no job retains any.
+func (d Demand) Retained(keepers plan.Keepers) (job string, step uint64) {
+	step = EveryStep
 	for name, x := range d.Jobs {
 		if _, committed := keepers[name]; !committed && (x.From < step || x.From == step && name < job) {
 			job, step = name, x.From
@@ -110,41 +113,41 @@ func (d demand) retained(keepers plan.Keepers) (job string, step uint64) {
 	return job, step
 }
 
-// sent returns how many steps were handed to the readers of some jobs.
-func (d demand) sent(of func(job string) bool) (steps uint64) {
+// Sent returns how many steps were handed to the readers of some jobs.
+func (d Demand) Sent(of func(job string) bool) (steps uint64) {
 	for job, x := range d.Jobs {
-		if job != unnamedJob && x.Sent > steps && of(job) {
+		if job != UnnamedJob && x.Sent > steps && of(job) {
 			steps = x.Sent
 		}
 	}
 	return steps
 }
 
-// shortened returns the demand with jobs of so many encoded bytes: those whose readers are furthest on and furthest behind, then those without readers. The
+// Shortened returns the demand with jobs of so many encoded bytes: those whose readers are furthest on and furthest behind, then those without readers. The
 // others are not named; what they retain is retained for unnamedJob. The first two are kept in any case.
-func (d demand) shortened(bytes int, keepers plan.Keepers) demand {
+func (d Demand) Shortened(bytes int, keepers plan.Keepers) Demand {
 	names := slices.SortedFunc(maps.Keys(d.Jobs), func(a, b string) int {
 		x, y := d.Jobs[a], d.Jobs[b]
 		return cmp.Or(cmp.Compare(x.Step, y.Step), cmp.Compare(b, a)) // the last one is leading
 	})
-	reads := func(job string) bool { return d.Jobs[job].reads() }
+	reads := func(job string) bool { return d.Jobs[job].Reads() }
 	order := fromBothEnds(slices.DeleteFunc(slices.Clone(names), func(job string) bool { return !reads(job) }))
 	order = append(order, slices.DeleteFunc(names, reads)...)
-	out := demand{Jobs: map[string]jobDemand{}, Needed: d.Needed, Furthest: d.Furthest}
-	fold := func(x jobDemand) {
-		x = jobDemand{From: x.From}
-		if rest, ok := out.Jobs[unnamedJob]; ok {
+	out := Demand{Jobs: map[string]JobDemand{}, Needed: d.Needed, Furthest: d.Furthest}
+	fold := func(x JobDemand) {
+		x = JobDemand{From: x.From}
+		if rest, ok := out.Jobs[UnnamedJob]; ok {
 			x = rest.join(x)
 		}
-		out.Jobs[unnamedJob] = x
+		out.Jobs[UnnamedJob] = x
 	}
-	bytes -= encodedJob(unnamedJob, jobDemand{From: everyStep})
+	bytes -= encodedJob(UnnamedJob, JobDemand{From: EveryStep})
 	for i, job := range order {
 		x := d.Jobs[job]
 		bytes -= encodedJob(job, x)
 		_, committed := keepers[job]
 		switch {
-		case job == unnamedJob:
+		case job == UnnamedJob:
 			fold(x)
 		case bytes >= 0 || i < 2:
 			out.Jobs[job] = x
@@ -169,16 +172,8 @@ func fromBothEnds(names []string) []string {
 }
 
 // encodedJob returns the bytes of a job in an encoded demand.
-func encodedJob(job string, x jobDemand) int {
+func encodedJob(job string, x JobDemand) int {
 	name, _ := json.Marshal(job) // neither can fail
 	value, _ := json.Marshal(x)
 	return len(name) + len(value) + len(":,")
-}
-
-// job returns the name of a reader's job.
-func (p Place) job() string {
-	if p.Job == "" {
-		return plan.DefaultKeeper
-	}
-	return p.Job
 }

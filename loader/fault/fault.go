@@ -1,4 +1,5 @@
-package loader
+// Package fault holds the errors of a run: each has a stable reason, facts for machines and advice for people.
+package fault
 
 import (
 	"errors"
@@ -9,6 +10,9 @@ import (
 
 // ErrLeadershipLost says that another process writes the run's plan: this one must stop.
 var ErrLeadershipLost = errors.New("another process writes this run's plan")
+
+// ErrNoLeader says that no daemon leads the run at this moment.
+var ErrNoLeader = errors.New("no daemon leads the run")
 
 // Reason is the stable name of a cause, the same on the wire, in logs and in metrics.
 type Reason string
@@ -53,7 +57,7 @@ type Error struct {
 	Facts   map[string]string `json:"facts,omitempty"` // the same as data
 	Err     error             `json:"-"`               // underlying cause, may be nil
 
-	brief, detail string // of the cause of a wait: the parts of its message
+	Brief, Detail string // of the cause of a wait: the parts of its message
 }
 
 func (e *Error) Error() string {

@@ -1,4 +1,4 @@
-package loader
+package document
 
 import (
 	"encoding/binary"
@@ -9,8 +9,8 @@ import (
 	"loaderd/loader/plan"
 )
 
-// Beside is what came with the tokens of a message, where the run takes it along.
-type Beside struct {
+// Extra is what came with the tokens of a message, where the run takes it along.
+type Extra struct {
 	// Columns are those of values for each token, by their places (plan.DocumentsConfig.TokenColumns): little-endian, as wide as their type, a bool in a
 	// byte. Nil for one that the message has not, or for all of them.
 	Columns [][]byte
@@ -22,20 +22,20 @@ type Beside struct {
 // Values returns the values of a column for tokens [start, start+length) of the message; nil where the message has not the column. width is of one value in
 // bytes.
 func (c Content) Values(place, width int, start, length int32) []byte {
-	if c.Beside == nil || c.Beside.Columns == nil || c.Beside.Columns[place] == nil {
+	if c.Extra == nil || c.Extra.Columns == nil || c.Extra.Columns[place] == nil {
 		return nil
 	}
-	return c.Beside.Columns[place][int(start)*width : int(start+length)*width]
+	return c.Extra.Columns[place][int(start)*width : int(start+length)*width]
 }
 
 // Meta returns a value of the document that a token is of; nil for none.
 func (c Content) Meta(place int, token int32) any {
-	if c.Beside == nil || c.Beside.Meta == nil {
+	if c.Extra == nil || c.Extra.Meta == nil {
 		return nil
 	}
-	i, _ := c.doc(token)
-	kinds := len(c.Beside.Meta) / max(len(c.Docs), 1)
-	return c.Beside.Meta[i*kinds+place]
+	i, _ := c.DocAt(token)
+	kinds := len(c.Extra.Meta) / max(len(c.Docs), 1)
+	return c.Extra.Meta[i*kinds+place]
 }
 
 // FillOf returns the value of tokens that bring none, as Beside.Columns has values.
@@ -58,7 +58,7 @@ const (
 	valueBytes = 32 // of a value of a document, a string's bytes aside
 )
 
-func (b *Beside) bytes() (n int64) {
+func (b *Extra) bytes() (n int64) {
 	if b == nil {
 		return 0
 	}

@@ -1,4 +1,4 @@
-package loader
+package document
 
 import (
 	"context"
@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
+
+	"loaderd/loader/fault"
 )
 
 // openPause is the longest pause between two attempts to open a document stream.
@@ -21,8 +23,8 @@ func OpenSource(ctx context.Context, docs interface {
 	wait.MaxInterval = openPause * 2 / 3 // a pause is at most one and a half times as long
 	attempt := func() (Source, error) {
 		source, err := docs.Read(ctx, from)
-		var down *Error
-		if err != nil && (!errors.As(err, &down) || down.Reason != SourceDown || ctx.Err() != nil) {
+		var down *fault.Error
+		if err != nil && (!errors.As(err, &down) || down.Reason != fault.SourceDown || ctx.Err() != nil) {
 			err = backoff.Permanent(err)
 		}
 		return source, err

@@ -1,0 +1,47 @@
+package state
+
+import (
+	"fmt"
+
+	"loaderd/internal/quantity"
+)
+
+// StreamFill is how full a document stream is, as its run's leader measures it.
+type StreamFill struct {
+	Source     string   `json:"source"`
+	Name       string   `json:"name"` // of the JetStream stream
+	Bytes      int64    `json:"bytes"`
+	MaxBytes   int64    `json:"max_bytes"`                  // 0: unlimited
+	Configured int64    `json:"configured_bytes,omitempty"` // StreamState.Configured
+	Free       *int64   `json:"free_bytes,omitempty"`       // StreamState.Free
+	Account    *Quota   `json:"account,omitempty"`          // of the storage of its JetStream account; nil without a limit
+	Full       bool     `json:"full"`                       // the next document may find no room
+	FullIn     *float64 `json:"full_in_seconds,omitempty"`  // at the growth of the last minute; nil without
+}
+
+// Quota is how much of a limit is used.
+type Quota struct {
+	Bytes    int64 `json:"bytes"`
+	MaxBytes int64 `json:"max_bytes"`
+	Full     bool  `json:"full"` // the next document may find no room
+}
+
+// String is the use for people: 1.0 GiB of 1.0 GiB.
+func (q Quota) String() string { return quantity.Bytes(q.Bytes) + " of " + quantity.Bytes(q.MaxBytes) }
+
+// AccountFull reports whether the account has no room for the stream's next document, independent of the bound of the stream.
+func (f *StreamFill) AccountFull() bool { return f.Account != nil && f.Account.Full }
+
+// Raise is the advice that gives the stream more room.
+func (f *StreamFill) Raise() string {
+	switch {
+	case f.AccountFull():
+		return "raise the storage limit of the JetStream account, or delete streams of it that are not used"
+	case f.Configured == 0:
+		return fmt.Sprintf("raise the bound of stream %q", f.Name) +
+			" (stream.max_bytes of the daemon that runs the NATS server, or nats stream edit --max-bytes)"
+	case f.Configured > f.MaxBytes:
+		return "free space on the disk of the NATS server, then restart the daemon: the bound is at most half of what is free"
+	}
+	return "raise stream.max_bytes and restart the daemon"
+}
