@@ -48,7 +48,7 @@ type finding struct {
 	service  *service
 	named    *sources
 	document uint64
-	id       string          // of the document; empty where it is sought by its sequence
+	id       string         // of the document; empty where it is sought by its sequence
 	shown    *document.View // once a step holds it and it is to be read; empty when it is not there any more
 }
 

@@ -6,12 +6,13 @@ import (
 	"time"
 
 	"loaderd/loader/document"
+	"loaderd/loader/planview"
 )
 
 // again reads documents again, each once at a time however many want it: for a batch that is waited for one by one, ahead of the readers many
 // at once. What was read goes to the cache.
 type again struct {
-	docs  *streams
+	docs  *planview.Streams
 	cache *contentCache
 	limit time.Duration // how long reading one document may take
 
@@ -28,7 +29,7 @@ type claim struct {
 	read    bool // false: who had claimed it did not get it, and does not say why
 }
 
-func newAgain(docs *streams, cache *contentCache, limit time.Duration) *again {
+func newAgain(docs *planview.Streams, cache *contentCache, limit time.Duration) *again {
 	return &again{docs: docs, cache: cache, limit: limit, reading: map[uint64]*claim{}}
 }
 

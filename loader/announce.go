@@ -38,7 +38,7 @@ func (a announcement) decided(source int, at uint64) {
 
 // announce tells producers that the run reads what they publish, and LowWatermarks and them where it ends, once that is decided.
 func (l *leader) announce(ctx context.Context) error {
-	all, err := l.streams.all(ctx, l.header)
+	all, err := l.streams.All(ctx, l.header)
 	if err != nil {
 		return err
 	}
@@ -72,7 +72,7 @@ func (l *leader) announce(ctx context.Context) error {
 
 // tellEnd tells LowWatermarks and producers where the run ends in a stream.
 func (l *leader) tellEnd(ctx context.Context, e ending) error {
-	all, err := l.streams.all(ctx, l.header)
+	all, err := l.streams.All(ctx, l.header)
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"loaderd/loader/internal/waiting"
 	"loaderd/loader/state"
 )
 
@@ -30,7 +31,7 @@ func (a *aside) begin() { a.since = time.Now() }
 func (a *aside) rest(ctx context.Context) error {
 	until := time.Now().Add(min((asideShare-1)*time.Since(a.since), asideRest))
 	for a.read() && !a.asked() && time.Now().Before(until) {
-		if err := pause(ctx, min(asideLook, time.Until(until))); err != nil {
+		if err := waiting.Pause(ctx, min(asideLook, time.Until(until))); err != nil {
 			return err
 		}
 	}

@@ -40,7 +40,7 @@ func (a *assembler) assemble(ctx context.Context, s *plan.Step, first, n int) (*
 			text := texts[p.Doc]
 			if behind := int(p.Start) + int(p.Length); behind > text.Len() || int(p.Length) > left {
 				return nil, &fault.Error{Reason: fault.PlanMismatch,
-					Message: fmt.Sprintf("step %d row %d names tokens [%d, %d) of %s, which has %d", s.Index, first+i, p.Start, behind, a.again.docs.document(p.Doc), text.Len()),
+					Message: fmt.Sprintf("step %d row %d names tokens [%d, %d) of %s, which has %d", s.Index, first+i, p.Start, behind, a.again.docs.Document(p.Doc), text.Len()),
 					Do:      "the document or the tokenizer is not the one that was planned; check the tokenizer and the stream",
 					Facts:   map[string]string{"step": strconv.FormatUint(s.Index, 10), "sequence": strconv.FormatUint(plan.RefSequence(p.Doc), 10)}}
 			}
@@ -153,7 +153,7 @@ func (a *assembler) documents(ctx context.Context, b *Batch) (map[uint64]documen
 	for i, sequence := range missing {
 		g.Go(func() (err error) {
 			if fetched[i], err = a.again.one(ctx, sequence, b.Step); err != nil && ctx.Err() == nil {
-				err = fmt.Errorf("fetch %s: %w", a.again.docs.document(sequence), err)
+				err = fmt.Errorf("fetch %s: %w", a.again.docs.Document(sequence), err)
 			}
 			return err
 		})

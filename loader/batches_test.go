@@ -11,6 +11,7 @@ import (
 	"loaderd/loader/backend"
 	"loaderd/loader/document"
 	"loaderd/loader/internal/plantest"
+	"loaderd/loader/maintenance"
 	"loaderd/loader/plan"
 	"loaderd/loader/state"
 	"loaderd/packonline"
@@ -140,7 +141,7 @@ func TestMessagesOfSeveralDocuments(t *testing.T) {
 			for _, b := range want {
 				whole.checkMessages(t, b)
 			}
-			if _, err := loader.Audit(t.Context(), backend.Backends{Sources: onlySource{Documents: whole.docs}, Plan: whole.plan}, c.Tokenizer, nil); err != nil {
+			if _, err := maintenance.Audit(t.Context(), backend.Backends{Sources: onlySource{Documents: whole.docs}, Plan: whole.plan}, c.Tokenizer, nil); err != nil {
 				t.Error(err)
 			}
 			w := newWorld(c)

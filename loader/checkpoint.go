@@ -11,8 +11,10 @@ import (
 
 	"loaderd/loader/backend"
 	"loaderd/loader/fault"
+	"loaderd/loader/internal/waiting"
 	"loaderd/loader/plan"
 	"loaderd/loader/planner"
+	"loaderd/loader/planview"
 )
 
 // checkpoint saves the planner's state when Options.Checkpoint steps have come since the last checkpoint and none is being stored, or always
@@ -109,20 +111,8 @@ func (l *leader) restore(ctx context.Context, stored []backend.Stored) (err erro
 	if l.applier, err = planner.NewApplier(l.header); err != nil {
 		return err
 	}
-	l.streams.learn(l.applier.Planner.Infos())
-	return readTraits(ctx, l.applier.Planner, l.streams) // of what a fork inherited
-}
-
-// listCheckpoints lists what is stored for a plan, which is bare or not.
-func listCheckpoints(ctx context.Context, e backend.Backends, bare bool) ([]backend.Stored, error) {
-	if e.Checkpoints == nil {
-		return nil, nil
-	}
-	stored, err := e.Checkpoints.List(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("list checkpoints: %w", err)
-	}
-	return slices.DeleteFunc(stored, func(s backend.Stored) bool { return bare && s.Earlier }), nil
+	l.streams.Learn(l.applier.Planner.Infos())
+	return planview.RestoreHints(ctx, l.applier.Planner, l.streams) // of what a fork inherited
 }
 
 // truncated is the error for a plan that has lost its end: a checkpoint of this run was taken behind a record that the plan no longer has.
@@ -132,9 +122,9 @@ func (l *leader) truncated(s backend.Stored, c plan.Checkpoint) error {
 	was, steps := strconv.FormatUint(c.Tail.Position, 10), strconv.FormatUint(s.Step, 10)
 	return &fault.Error{Reason: fault.PlanTruncated,
 		Message: fmt.Sprintf("the plan of run %s ends with record %d and %d steps; it once had record %s and %s steps, as checkpoint %s proves: its end is lost",
-			l.name, have.records, have.steps, was, steps, s.Name),
+			l.name, have.Records, have.Steps, was, steps, s.Name),
 		Do: "restore the plan's stream from its backup; without one, loaderd repair copies what is left into a usable plan and says what is lost",
-		Facts: map[string]string{"run": l.name, "records": strconv.FormatUint(have.records, 10), "steps": strconv.FormatUint(have.steps, 10),
+		Facts: map[string]string{"run": l.name, "records": strconv.FormatUint(have.Records, 10), "steps": strconv.FormatUint(have.Steps, 10),
 			"records_once": was, "steps_once": steps}}
 }
 
@@ -167,13 +157,13 @@ func (l *leader) load(ctx context.Context, s backend.Stored) error {
 	if err != nil {
 		return err
 	}
-	l.streams.learn(applier.Planner.Infos())
-	if err := readTraits(ctx, applier.Planner, l.streams); err != nil {
+	l.streams.Learn(applier.Planner.Infos())
+	if err := planview.RestoreHints(ctx, applier.Planner, l.streams); err != nil {
 		return err
 	}
-	if l.found.ended != 0 && l.found.ended <= c.Tail.Position { // it was taken behind the end of the run
-		if next := applier.Planner.Next(); next != l.found.steps {
-			return fmt.Errorf("it goes on with step %d, and the run had ended with %d steps before it was taken", next, l.found.steps)
+	if l.found.Ended != 0 && l.found.Ended <= c.Tail.Position { // it was taken behind the end of the run
+		if next := applier.Planner.Next(); next != l.found.Steps {
+			return fmt.Errorf("it goes on with step %d, and the run had ended with %d steps before it was taken", next, l.found.Steps)
 		}
 	}
 	if err := l.inTime(ctx, applier, c.Tail); err != nil {
@@ -197,7 +187,7 @@ func (l *leader) reaches(ctx context.Context, position uint64) (bool, error) {
 		if l.edges.Elector == nil || time.Since(began) >= behindFor {
 			return false, nil
 		}
-		if err := pause(ctx, leadPause); err != nil {
+		if err := waiting.Pause(ctx, leadPause); err != nil {
 			return false, err
 		}
 	}
@@ -210,7 +200,7 @@ func (l *leader) inTime(ctx context.Context, a *planner.Applier, tail plan.Tail)
 	return l.edges.Plan.Scan(ctx, tail.Position+1, func(at uint64, record []byte) error {
 		e, err := plan.DecodeRecord(record)
 		if err != nil {
-			return damaged(at, err)
+			return planview.Damaged(at, err)
 		}
 		if c, ok := e.(plan.Control); ok && c.Behind() < clock {
 			return fmt.Errorf("it is behind arrival %d, and record %d that follows it is a %s", clock, at, c)

@@ -6,6 +6,7 @@ import (
 
 	"loaderd/loader/backend"
 	"loaderd/loader/census"
+	"loaderd/loader/internal/waiting"
 	"loaderd/loader/state"
 )
 
@@ -61,7 +62,7 @@ func (r *Reader) hasRoom() bool {
 func (r *Reader) consume(taken uint64) {
 	if taken = min(taken, r.next); taken > r.client.Taken {
 		r.client.Taken = taken
-		signal(r.room)
+		waiting.Signal(r.room)
 	}
 	r.rate.measure(time.Now(), r.client.Taken)
 }
@@ -85,7 +86,7 @@ func (r *Run) Consumed(place state.Place, c state.Consumption) state.Receipt {
 	if sent > 0 {
 		c.Taken = min(c.Taken, sent)
 	}
-	return state.Receipt{Known: f.ranks.report(place, c, r.plan.planned()), Window: sendWindow(f.options, rate), Alert: f.alert(idOf(place).Key)}
+	return state.Receipt{Known: f.ranks.report(place, c, r.plan.Planned()), Window: sendWindow(f.options, rate), Alert: f.alert(idOf(place).Key)}
 }
 
 // muster judges the ranks anew, and passes reports that other daemons received to the readers here.
@@ -96,7 +97,7 @@ func (f *follower) muster() {
 		sent[x.place] = max(sent[x.place], x.next)
 	}
 	f.mu.Unlock()
-	view := f.ranks.look(sent, f.plan.now().keepers)
+	view := f.ranks.look(sent, f.plan.Now().Keepers)
 	f.retain()
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -10,6 +10,7 @@ import (
 	defaults "loaderd/internal/config"
 	"loaderd/loader"
 	"loaderd/loader/fault"
+	"loaderd/loader/maintenance"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
 	"loaderd/loader/state"
@@ -100,7 +101,7 @@ func TestFirstStep_SmallCorpus(t *testing.T) {
 			if at := w.drains(t); !slices.Equal(at, []uint64{300}) {
 				t.Errorf("drained behind %v, want 300", at)
 			}
-			if _, err := loader.Audit(t.Context(), w.edgesOf(), w.config.Tokenizer, nil); err != nil {
+			if _, err := maintenance.Audit(t.Context(), w.edgesOf(), w.config.Tokenizer, nil); err != nil {
 				t.Error(err)
 			}
 			w.options.FirstStepQuiet, w.options.FirstStepDocuments = 0, 0

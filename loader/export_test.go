@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"loaderd/loader/fault"
+	"loaderd/loader/internal/feed"
 )
 
 // Needs is what the run would keep now.
@@ -37,7 +38,7 @@ func Effort(sample, played int) (restore func()) {
 }
 
 // NewWalker is for benchmarks.
-var NewWalker = newWalker
+var NewWalker = feed.NewWalker
 
 // Keep has the batch keep its contents for good, as if it had never been lent them.
 func (b *Batch) Keep() *Batch {

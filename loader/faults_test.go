@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"loaderd/loader"
 	"loaderd/loader/backend"
+	"loaderd/loader/maintenance"
 	"loaderd/loader/plan"
 	"loaderd/loader/state"
 )
@@ -94,7 +94,7 @@ func TestNothingFollowsAnEndAmidWhichTheProcessDied(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if _, err := loader.Audit(t.Context(), backend.Backends{Sources: onlySource{Documents: w.docs}, Plan: w.plan}, w.config.Tokenizer, nil); err != nil {
+			if _, err := maintenance.Audit(t.Context(), backend.Backends{Sources: onlySource{Documents: w.docs}, Plan: w.plan}, w.config.Tokenizer, nil); err != nil {
 				t.Errorf("killed at store %d, stored %v: %v", k, stored, err)
 			}
 		}
@@ -113,7 +113,7 @@ func TestControlsBehindOneDocument(t *testing.T) {
 		if at, err := control(t.Context()); err != nil || at != 60 {
 			t.Fatalf("it takes effect behind document %d: %v", at, err)
 		}
-		if _, err := loader.Audit(t.Context(), backend.Backends{Sources: onlySource{Documents: w.docs}, Plan: w.plan}, w.config.Tokenizer, nil); err != nil { // which waits for no further document
+		if _, err := maintenance.Audit(t.Context(), backend.Backends{Sources: onlySource{Documents: w.docs}, Plan: w.plan}, w.config.Tokenizer, nil); err != nil { // which waits for no further document
 			t.Fatal(err)
 		}
 		eventually(t, func() bool { return run.Stats().Cursor == 60 && run.Stats().PoolPieces == 0 })

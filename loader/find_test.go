@@ -6,8 +6,8 @@ import (
 	"slices"
 	"testing"
 
-	"loaderd/loader"
 	"loaderd/loader/backend"
+	"loaderd/loader/maintenance"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
 	"loaderd/loader/state"
@@ -63,7 +63,7 @@ func rowsOf(t *testing.T, l *memLog) (rows map[uint64][]string, steps int) {
 // found are the rows that Find finds.
 func found(t *testing.T, log backend.PlanLog, document uint64) (rows []string) {
 	t.Helper()
-	err := loader.Find(t.Context(), log, document, func(s *plan.Step, row int, pieces []packonline.Piece) error {
+	err := maintenance.Find(t.Context(), log, document, func(s *plan.Step, row int, pieces []packonline.Piece) error {
 		rows = append(rows, fmt.Sprint(s.Index, row, pieces))
 		return nil
 	})
@@ -149,11 +149,11 @@ func TestFindFails(t *testing.T) {
 	read(t, run, state.Place{World: 1}, 0, 0)
 	must(t, stop())
 	none := func(*plan.Step, int, []packonline.Piece) error { return nil }
-	if err := loader.Find(t.Context(), w.plan, plan.Ref(2, 3), func(*plan.Step, int, []packonline.Piece) error { return context.Canceled }); err == nil {
+	if err := maintenance.Find(t.Context(), w.plan, plan.Ref(2, 3), func(*plan.Step, int, []packonline.Piece) error { return context.Canceled }); err == nil {
 		t.Error("an error of the caller is lost")
 	}
 	w.plan.records[4] = []byte("LP??????????")
-	if err := loader.Find(t.Context(), w.plan, plan.Ref(2, 3), none); err == nil {
+	if err := maintenance.Find(t.Context(), w.plan, plan.Ref(2, 3), none); err == nil {
 		t.Error("a damaged plan is searched")
 	}
 }

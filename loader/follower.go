@@ -12,13 +12,14 @@ import (
 	"loaderd/loader/backend"
 	"loaderd/loader/fault"
 	"loaderd/loader/plan"
+	"loaderd/loader/planview"
 	"loaderd/loader/state"
 )
 
 // follower serves a run's steps to readers: it registers them, waits with them for the plan to grow, and assembles rows. It tells the leader
 // what its readers want. No other follower needs to know anything of it.
 type follower struct {
-	plan      *planView
+	plan      *planview.View
 	leader    leading
 	config    plan.Config
 	options   backend.Options
@@ -49,9 +50,9 @@ type leading interface {
 	demanded() state.Demand
 }
 
-func newFollower(v *planView, c plan.Config, o backend.Options, s *streams, log *slog.Logger) *follower {
+func newFollower(v *planview.View, c plan.Config, o backend.Options, s *planview.Streams, log *slog.Logger) *follower {
 	f := &follower{plan: v, config: c, options: o, log: log, readers: newReaders(), spans: newSpans(o), began: time.Now(), demand: state.NewDemand(), ranks: newRankRegistry(),
-		assembler: assembler{again: newAgain(s, newContentCache(o.CacheBytes, v.recent), o.Stall), pad: c.Tokenizer.Pad}}
+		assembler: assembler{again: newAgain(s, newContentCache(o.CacheBytes, v.Recent), o.Stall), pad: c.Tokenizer.Pad}}
 	f.prefetch = newPrefetcher(f, o.CacheBytes)
 	return f
 }
@@ -69,20 +70,20 @@ func (f *follower) join(run string, place state.Place, step uint64, client state
 	reader := &Reader{follower: f, place: place, client: client, from: step, next: step, reads: step, idle: time.Now(), rate: consumptionRate{since: time.Now(), taken: client.Taken}, dropped: make(chan error, 1), room: make(chan struct{}, 1)}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	now := f.plan.now()
+	now := f.plan.Now()
 	switch {
-	case step < now.oldest:
-		return nil, released(step, now.oldest)
-	case now.ended && step > now.steps:
-		return nil, &fault.Error{Reason: fault.StepNotPlanned, Message: fmt.Sprintf("run %s ended before step %d: it has %d steps", run, step, now.steps),
+	case step < now.Oldest:
+		return nil, planview.Released(step, now.Oldest)
+	case now.Ended && step > now.Steps:
+		return nil, &fault.Error{Reason: fault.StepNotPlanned, Message: fmt.Sprintf("run %s ended before step %d: it has %d steps", run, step, now.Steps),
 			Do:    "ask for an earlier step; this may be another run than the one you resume",
-			Facts: map[string]string{"step": strconv.FormatUint(step, 10), "planned": strconv.FormatUint(now.steps, 10)}}
+			Facts: map[string]string{"step": strconv.FormatUint(step, 10), "planned": strconv.FormatUint(now.Steps, 10)}}
 	}
-	if r := f.leader.report(); step > max(now.steps, r.Steps, r.Wanted)+uint64(f.options.Ahead) {
+	if r := f.leader.report(); step > max(now.Steps, r.Steps, r.Wanted)+uint64(f.options.Ahead) {
 		if r.Unheard {
-			return nil, unheard(step, now.steps)
+			return nil, unheard(step, now.Steps)
 		}
-		return nil, notPlanned(step, now.steps)
+		return nil, planview.NotPlanned(step, now.Steps)
 	}
 	f.readers.add(reader)
 	f.ranks.open(place, client, step)
@@ -109,7 +110,7 @@ func (f *follower) remove(r *Reader) {
 	}
 	f.readers.remove(r)
 	if open && f.readers.byJob[r.place.JobName()] == nil {
-		f.spans.close(r.place.JobName(), f.plan.now().keepers, time.Now())
+		f.spans.close(r.place.JobName(), f.plan.Now().Keepers, time.Now())
 	}
 	f.passed()
 	f.raise()
@@ -128,7 +129,7 @@ func (f *follower) raise() {
 
 // retain tells the leader what jobs retain now: less where one has left, or has been without readers for long.
 func (f *follower) retain() {
-	left := f.plan.departures()
+	left := f.plan.Departures()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, job := range left {
@@ -148,9 +149,9 @@ func (f *follower) resumes(job string, taken uint64) {
 	if f.spans.of[job] != nil || elsewhere || now.Sub(f.began) >= spanRetention {
 		return
 	}
-	taken = min(taken, f.plan.planned())
+	taken = min(taken, f.plan.Planned())
 	f.spans.open(job, taken, taken, now)
-	f.spans.close(job, f.plan.now().keepers, now)
+	f.spans.close(job, f.plan.Now().Keepers, now)
 	f.demand.Jobs = f.spans.addTo(f.demand.Jobs, now)
 	f.leader.want(f.demand)
 }
@@ -171,7 +172,7 @@ func (f *follower) sent(of func(job string) bool) (steps uint64) {
 func (f *follower) waiting() (since time.Time, readers int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	planned := f.plan.planned()
+	planned := f.plan.Planned()
 	for _, x := range f.readers.all() {
 		if x.next >= planned {
 			readers++
@@ -187,7 +188,7 @@ func (f *follower) waiting() (since time.Time, readers int) {
 func (f *follower) assemble(ctx context.Context, s *plan.Step, first, n int) (*Batch, error) {
 	b, err := f.assembler.assemble(ctx, s, first, n)
 	if err != nil {
-		return nil, f.plan.lost(ctx, s.Index, err)
+		return nil, f.plan.Lost(ctx, s.Index, err)
 	}
 	return b, nil
 }

@@ -106,7 +106,7 @@ type rest struct {
 
 // left looks at what the sources have left: all that is stored, and a sample of it.
 func (f *forecast) left(ctx context.Context, c copied) ([]rest, error) {
-	streams, err := f.streams.all(ctx, f.header)
+	streams, err := f.streams.All(ctx, f.header)
 	if err != nil {
 		return nil, err
 	}

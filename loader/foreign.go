@@ -9,6 +9,7 @@ import (
 
 	"loaderd/loader/fault"
 	"loaderd/loader/plan"
+	"loaderd/loader/planview"
 )
 
 // noteAttempts bounds how often a leader tries to note a foreign record: whoever wrote it may write on.
@@ -36,7 +37,7 @@ func (l *leader) foreign(ctx context.Context, after uint64, records [][]byte, fa
 	}
 	what := "rubbish"
 	if err == nil {
-		what = describe(e)
+		what = planview.Describe(e)
 	}
 	if err := l.note(ctx, plan.Foreign{At: at}); err != nil {
 		l.log.Error("the plan has a record of none of the run's daemons, and no note of it", "record", at, "error", err)

@@ -13,6 +13,7 @@ import (
 
 	"loaderd/loader"
 	"loaderd/loader/fault"
+	"loaderd/loader/maintenance"
 	"loaderd/loader/plan"
 	"loaderd/loader/state"
 	"loaderd/packonline"
@@ -217,7 +218,7 @@ func forgedAt(t *testing.T, leads bool, place string, forgery func(soFar) []byte
 		t.Errorf("it does not start: %v", err)
 	}
 	// The operator knows the record by now, be it by what the daemons say or by --before.
-	d, err := loader.Inspect(t.Context(), w.plan, w.checkpoints, uint64(at))
+	d, err := maintenance.Inspect(t.Context(), w.plan, w.checkpoints, uint64(at))
 	must(t, err)
 	copied := newWorld(w.config)
 	copied.docs, copied.options = w.docs, w.options
@@ -264,7 +265,7 @@ func TestAForeignRecordIsNoted(t *testing.T) {
 		if _, err := w.open(t); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("plan record %d: none of the run's daemons wrote it", at)) {
 			t.Errorf("Open = %v", err)
 		}
-		d, err := loader.Inspect(t.Context(), w.plan, w.checkpoints, 0)
+		d, err := maintenance.Inspect(t.Context(), w.plan, w.checkpoints, 0)
 		if err != nil || d.Records != uint64(at-1) || !strings.HasPrefix(d.Why, fmt.Sprintf("record %d: none", at)) || len(d.Lost) > 0 || !d.Same() {
 			t.Errorf("%+v, %v", d, err)
 		}

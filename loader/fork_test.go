@@ -11,6 +11,7 @@ import (
 	"loaderd/loader"
 	"loaderd/loader/document"
 	"loaderd/loader/fault"
+	"loaderd/loader/maintenance"
 	"loaderd/loader/plan"
 	"loaderd/loader/planner"
 	"loaderd/loader/state"
@@ -68,10 +69,10 @@ func TestFork(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := loader.Begin(t.Context(), next.beginning(&memFloors{docs: w.docs}), h); err != nil {
+			if err := maintenance.Begin(t.Context(), next.beginning(&memFloors{docs: w.docs}), h); err != nil {
 				t.Fatal(err)
 			}
-			if err := loader.Begin(t.Context(), next.beginning(&memFloors{docs: w.docs}), h); err == nil {
+			if err := maintenance.Begin(t.Context(), next.beginning(&memFloors{docs: w.docs}), h); err == nil {
 				t.Fatal("a run was begun twice")
 			}
 			w = next
@@ -95,7 +96,7 @@ func forked(t *testing.T, w *world, at uint64, dedupe int) []*loader.Batch {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := loader.Begin(t.Context(), next.beginning(&memFloors{docs: w.docs}), h); err != nil {
+	if err := maintenance.Begin(t.Context(), next.beginning(&memFloors{docs: w.docs}), h); err != nil {
 		t.Fatal(err)
 	}
 	return next.sealed(t)

@@ -16,8 +16,10 @@ import (
 	"loaderd/loader/document"
 	"loaderd/loader/fault"
 	"loaderd/loader/internal/plantest"
+	"loaderd/loader/maintenance"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
+	"loaderd/loader/planview"
 	"loaderd/loader/state"
 	"loaderd/packonline"
 )
@@ -34,11 +36,11 @@ func (w *world) tryFork(s shelf, step uint64, c plan.Config) (*world, error) {
 	next := newWorld(c)
 	next.edges = w.edges
 	from := w.edgesOf()
-	h, _, err := loader.Fork(context.Background(), from, step, "next", c)
+	h, _, err := maintenance.Fork(context.Background(), from, step, "next", c)
 	if err != nil {
 		return nil, err
 	}
-	return next, loader.Begin(context.Background(), backend.Backends{Plan: next.plan, Checkpoints: next.checkpoints, Sources: s}, h)
+	return next, maintenance.Begin(context.Background(), backend.Backends{Plan: next.plan, Checkpoints: next.checkpoints, Sources: s}, h)
 }
 
 // from are the batches from a step on, numbered anew.
@@ -64,7 +66,7 @@ func (w *world) ends(t *testing.T) []*loader.Batch {
 
 func (w *world) audited(t *testing.T, s shelf, steps int) {
 	t.Helper()
-	a, err := loader.Audit(t.Context(), backend.Backends{Sources: s, Plan: w.plan}, w.config.Tokenizer, nil)
+	a, err := maintenance.Audit(t.Context(), backend.Backends{Sources: s, Plan: w.plan}, w.config.Tokenizer, nil)
 	if err != nil || a.Steps != uint64(steps) || !a.Ended {
 		t.Errorf("the audit says %+v, %v; want %d steps", a, err, steps)
 	}
@@ -219,7 +221,7 @@ func twice(docs []document.Document, k int) bool {
 
 func headerOf(t *testing.T, w *world) plan.Header {
 	t.Helper()
-	h, err := loader.ReadHeader(t.Context(), w.plan)
+	h, err := planview.ReadHeader(t.Context(), w.plan)
 	must(t, err)
 	return h
 }
@@ -291,7 +293,7 @@ func TestForkIsSummarized(t *testing.T) {
 			fork.ends(t)
 			checkpoint = fork.checkpoints.data[fork.checkpoints.names()[0]]
 		}
-		have, err := loader.Summarize(t.Context(), fork.plan, checkpoint)
+		have, err := maintenance.Summarize(t.Context(), fork.plan, checkpoint)
 		must(t, err)
 		for _, x := range have.Sources {
 			if !x.Sealed || x.Last != uint64(len(s[x.Name].docs)) || x.Removed != (x.Name == "web") {
@@ -340,7 +342,7 @@ func TestForkFinds(t *testing.T) {
 	for i, x := range headerOf(t, fork).Sources {
 		for k := range s[x.Name].docs {
 			have, ref := map[uint64]int32{}, plan.Ref(i, uint64(k+1))
-			must(t, loader.Find(t.Context(), fork.plan, ref, func(step *plan.Step, _ int, pieces []packonline.Piece) error {
+			must(t, maintenance.Find(t.Context(), fork.plan, ref, func(step *plan.Step, _ int, pieces []packonline.Piece) error {
 				for _, x := range pieces {
 					have[step.Index] += x.Length
 				}

@@ -16,6 +16,7 @@ import (
 	"loaderd/loader"
 	"loaderd/loader/backend"
 	"loaderd/loader/document"
+	"loaderd/loader/maintenance"
 	"loaderd/loader/plan"
 	"loaderd/loader/state"
 	"loaderd/packonline"
@@ -155,7 +156,7 @@ func goldenRun(t *testing.T, c plan.Config) (g golden) {
 	decided := decisions(t, w.plan.records)
 	g.Records, g.Plan, g.Batches, g.Checkpoint = len(decided), digest(decided...), hex.EncodeToString(sum.Sum(nil)), hex.EncodeToString(states.Sum(nil))
 
-	audited, err := loader.Audit(t.Context(), backend.Backends{Sources: onlySource{Documents: w.docs}, Plan: w.plan}, c.Tokenizer, nil)
+	audited, err := maintenance.Audit(t.Context(), backend.Backends{Sources: onlySource{Documents: w.docs}, Plan: w.plan}, c.Tokenizer, nil)
 	must(t, err)
 	controls := audited.Controls
 	if audited.Controls = nil; len(controls) != 2 || !strings.HasPrefix(controls[0].What, "drain behind") || !strings.HasPrefix(controls[1].What, "seal of source 0 behind") {
@@ -168,7 +169,7 @@ func goldenRun(t *testing.T, c plan.Config) (g golden) {
 	fork.config.Seed++
 	h, _, err := w.fork(t, uint64(g.Steps/2), "test", fork.config)
 	must(t, err)
-	must(t, loader.Begin(t.Context(), fork.beginning(&memFloors{docs: w.docs}), h))
+	must(t, maintenance.Begin(t.Context(), fork.beginning(&memFloors{docs: w.docs}), h))
 	run, stop = fork.start(t)
 	settled(t, run, 360)
 	_, err = run.Seal(t.Context())

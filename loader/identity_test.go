@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"loaderd/loader"
 	"loaderd/loader/backend"
 	"loaderd/loader/fault"
+	"loaderd/loader/maintenance"
 	"loaderd/loader/plan"
 	"loaderd/loader/state"
 )
@@ -31,7 +31,7 @@ func TestAnotherDocumentStreamIsRefused(t *testing.T) {
 		if _, err := w.open(t); reason(err) != fault.StreamMismatch || !strings.Contains(err.Error(), was.String()) || !strings.Contains(err.Error(), other.String()) {
 			t.Errorf("%s: Open = %v", what, err)
 		}
-		if _, err := loader.Audit(t.Context(), backend.Backends{Sources: onlySource{Documents: w.docs}, Plan: w.plan}, w.config.Tokenizer, nil); reason(err) != fault.StreamMismatch {
+		if _, err := maintenance.Audit(t.Context(), backend.Backends{Sources: onlySource{Documents: w.docs}, Plan: w.plan}, w.config.Tokenizer, nil); reason(err) != fault.StreamMismatch {
 			t.Errorf("%s: Audit = %v", what, err)
 		}
 		if _, _, err := w.fork(t, 4, "next", w.config); reason(err) != fault.StreamMismatch {
@@ -53,7 +53,7 @@ func TestAuditComparesTheTokenizer(t *testing.T) {
 	w, _ := audited(t, "bfd")
 	other := w.config.Tokenizer
 	other.Fingerprint = "g"
-	if _, err := loader.Audit(t.Context(), backend.Backends{Sources: onlySource{Documents: w.docs}, Plan: w.plan}, other, nil); reason(err) != fault.PlanMismatch || !strings.Contains(err.Error(), "tokenizer") {
+	if _, err := maintenance.Audit(t.Context(), backend.Backends{Sources: onlySource{Documents: w.docs}, Plan: w.plan}, other, nil); reason(err) != fault.PlanMismatch || !strings.Contains(err.Error(), "tokenizer") {
 		t.Errorf("Audit = %v", err)
 	}
 }

@@ -19,7 +19,7 @@ func (l *leader) reportIntake(ctx context.Context) error {
 	defer tick.Stop()
 	reported, failed := map[int]backend.Intake{}, false
 	for {
-		all, err := l.streams.all(ctx, l.header)
+		all, err := l.streams.All(ctx, l.header)
 		if err != nil {
 			return err
 		}
@@ -46,12 +46,12 @@ func (l *leader) reportIntake(ctx context.Context) error {
 
 // intake is the report for a document stream.
 func (l *leader) intake(source int) backend.Intake {
-	now, t := l.plan.now(), l.config.Tokenizer
+	now, t := l.plan.Now(), l.config.Tokenizer
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	p := &l.figures
-	out := backend.Intake{Tokenizer: t.Name, Fingerprint: t.Fingerprint, Text: t.Name != noTokenizer, Full: now.ended || p.Idle || now.steps >= l.wanted+uint64(l.options.Ahead),
-		Filling: p.Lacks.Early && !now.ended}
+	out := backend.Intake{Tokenizer: t.Name, Fingerprint: t.Fingerprint, Text: t.Name != noTokenizer, Full: now.Ended || p.Idle || now.Steps >= l.wanted+uint64(l.options.Ahead),
+		Filling: p.Lacks.Early && !now.Ended}
 	if source >= len(p.Sources) { // the planner has no figures of it yet
 		return out
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 	"sync"
 	"time"
 
@@ -14,8 +13,11 @@ import (
 	"loaderd/loader/backend"
 	"loaderd/loader/document"
 	"loaderd/loader/fault"
+	"loaderd/loader/internal/feed"
+	"loaderd/loader/internal/waiting"
 	"loaderd/loader/plan"
 	"loaderd/loader/planner"
+	"loaderd/loader/planview"
 	"loaderd/loader/state"
 )
 
@@ -26,15 +28,15 @@ type leader struct {
 	config  plan.Config
 	options backend.Options
 	edges   backend.Backends
-	streams *streams
+	streams *planview.Streams
 	log     *slog.Logger
-	plan    *planView
+	plan    *planview.View
 
 	header   plan.Header      // of the plan
 	fresh    bool             // nothing of the run has been written yet
 	term     uint64           // position of the record by which it leads; 0 before
-	first    needs            // first document that each stream held at the start
-	found    planEnd          // what the end of the plan said at the start
+	first    planview.Needs   // first document that each stream held at the start
+	found    planview.End     // what the end of the plan said at the start
 	applier  *planner.Applier // restored at the start
 	tail     plan.Tail        // last record that the restored applier covers
 	requests chan request
@@ -94,7 +96,7 @@ func (l *leader) want(d state.Demand) {
 	l.demand, l.wanted = d, max(l.wanted, d.Wanted())
 	l.mu.Unlock()
 	if more {
-		signal(l.more)
+		waiting.Signal(l.more)
 	}
 }
 
@@ -102,7 +104,7 @@ func (l *leader) want(d state.Demand) {
 func (l *leader) report() state.Report {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	r := state.Report{PlanStats: l.figures, Steps: l.plan.planned(), Wanted: l.wanted, Slowest: l.demand.Leading(), Replays: l.replays, Trouble: l.trouble, Streams: fillsOf(l.fills),
+	r := state.Report{PlanStats: l.figures, Steps: l.plan.Planned(), Wanted: l.wanted, Slowest: l.demand.Leading(), Replays: l.replays, Trouble: l.trouble, Streams: fillsOf(l.fills),
 		Checkpointed: l.checkpointed, CheckpointBytes: l.checkpointBytes, Length: l.howLong()}
 	if l.opening != nil {
 		o := *l.opening
@@ -142,7 +144,7 @@ func (l *leader) limit() uint64 {
 
 // waitedFor reports whether a reader waits for a step that is not planned.
 func (l *leader) waitedFor() bool {
-	planned := l.plan.planned()
+	planned := l.plan.Planned()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.demand.Waits(planned)
@@ -160,50 +162,55 @@ func (l *leader) open(ctx context.Context) error {
 	if l.header, err = l.readHeader(ctx); err != nil {
 		return err
 	}
-	if l.found, err = l.plan.reader.end(ctx); err != nil {
+	if l.found, err = l.plan.Reader.End(ctx); err != nil {
 		return fmt.Errorf("read end of plan: %w", err)
 	}
-	if c := l.header.Repair; c != nil && l.found.records < c.Records {
-		return unfinished(c, l.name, l.found.records)
+	if c := l.header.Repair; c != nil && l.found.Records < c.Records {
+		return planview.Unfinished(c, l.name, l.found.Records)
 	}
 	var stored []backend.Stored
 	if !l.fresh {
-		if stored, err = listCheckpoints(ctx, l.edges, l.found.bare); err != nil {
+		if stored, err = planview.ListCheckpoints(ctx, l.edges, l.found.Bare); err != nil {
 			return err
 		}
 	}
 	if err := l.restore(ctx, stored); err != nil {
 		return err
 	}
-	for l.tail.Position > l.found.records { // another daemon has planned on and stored the checkpoint meanwhile, or a server that is behind said so
-		if err := pause(ctx, leadPause); err != nil {
+	for l.tail.Position > l.found.Records { // another daemon has planned on and stored the checkpoint meanwhile, or a server that is behind said so
+		if err := waiting.Pause(ctx, leadPause); err != nil {
 			return err
 		}
-		if l.found, err = l.plan.reader.end(ctx); err != nil {
+		if l.found, err = l.plan.Reader.End(ctx); err != nil {
 			return fmt.Errorf("read end of plan: %w", err)
 		}
 	}
 	l.update(func() {
-		l.wanted = max(l.wanted, l.found.steps-min(l.found.steps, uint64(l.options.Ahead))) // at least this the readers of earlier processes asked for
+		l.wanted = max(l.wanted, l.found.Steps-min(l.found.Steps, uint64(l.options.Ahead))) // at least this the readers of earlier processes asked for
 		if r := l.header.Repair; r != nil {                                                 // they may be as far as the damaged plan once was
 			l.wanted = max(l.wanted, r.Steps)
 		}
 	})
 	l.covered()
-	l.plan.opened(l)
+	l.plan.RunStream(openedPlan(l))
 	if err := l.sameStreams(ctx); err != nil {
 		return err
 	}
-	if err := l.plan.release(ctx, l.first); err != nil {
+	if err := l.plan.Release(ctx, l.first); err != nil {
 		return fmt.Errorf("find the oldest step that can be read: %w", err)
 	}
 	return nil
 }
 
+// openedPlan is what was read of the plan.
+func openedPlan(l *leader) planview.Opened {
+	return planview.Opened{Header: l.header, Fresh: l.fresh, Steps: l.found.Steps, Tail: l.tail.Position, Behind: l.order(), Keepers: l.applier.Keepers}
+}
+
 // sameStreams refuses streams that the plan was not made of, and notes what they hold. A run that is opened waits for streams whose servers do not answer.
 func (l *leader) sameStreams(ctx context.Context) (err error) {
 	for told := false; ; told = true {
-		l.first, err = l.streams.same(ctx, l.header)
+		l.first, err = l.streams.Same(ctx, l.header)
 		var known *fault.Error
 		if !errors.As(err, &known) || known.Reason != fault.SourceDown || ctx.Err() != nil {
 			return err
@@ -211,7 +218,7 @@ func (l *leader) sameStreams(ctx context.Context) (err error) {
 		if !told {
 			l.log.Warn("the document streams do not answer, trying again", "error", err)
 		}
-		if err := pause(ctx, leadPause); err != nil {
+		if err := waiting.Pause(ctx, leadPause); err != nil {
 			return err
 		}
 	}
@@ -225,59 +232,26 @@ func (l *leader) readHeader(ctx context.Context) (plan.Header, error) {
 	}
 	if last == 0 {
 		l.fresh = true
-		sources, err := l.streams.begins(ctx, l.config)
-		return plan.Header{Format: plan.FormatVersion, Algorithm: planner.AlgorithmVersion, Run: l.name, ID: newID(), Keyed: l.edges.Keyed,
+		sources, err := l.streams.Begins(ctx, l.config)
+		return plan.Header{Format: plan.FormatVersion, Algorithm: planner.AlgorithmVersion, Run: l.name, ID: planview.NewID(), Keyed: l.edges.Keyed,
 			Fingerprint: l.config.Fingerprint(), Config: l.config, Sources: sources}, err
 	}
-	h, b, err := readHeader(ctx, l.edges.Plan)
+	h, b, err := planview.ReadHeaderRecord(ctx, l.edges.Plan)
 	if err != nil {
 		return h, err
 	}
 	l.tail = plan.TailOf(1, b)
-	if err := accepts(l.config, h); err != nil {
+	if err := planview.Accepts(l.config, h); err != nil {
 		return plan.Header{}, err
 	}
-	h.State, err = l.plan.reader.heritage(ctx, h)
+	h.State, err = l.plan.Reader.Heritage(ctx, h)
 	return h, err
-}
-
-// readHeader returns the first record of a plan that has one, decoded and as bytes.
-func readHeader(ctx context.Context, log backend.PlanLog) (h plan.Header, record []byte, err error) {
-	if record, err = log.Get(ctx, 1); err != nil {
-		return h, nil, fmt.Errorf("read plan header: %w", err)
-	}
-	e, err := plan.DecodeRecord(record)
-	if err != nil {
-		return h, nil, err
-	}
-	h, ok := e.(plan.Header)
-	if !ok {
-		return h, nil, fmt.Errorf("read plan header: record 1 is of kind %d", e.Kind())
-	}
-	return h, record, nil
-}
-
-// CheckPlan refuses a plan that this program or a configuration would continue differently (PLAN_MISMATCH). It reads the
-// first record alone and changes nothing, so a daemon calls it before it creates or changes anything for the run.
-func CheckPlan(ctx context.Context, log backend.PlanLog, c plan.Config) error {
-	last, err := log.Last(ctx)
-	if err != nil {
-		return fmt.Errorf("read plan log: %w", err)
-	}
-	if last == 0 {
-		return nil
-	}
-	h, _, err := readHeader(ctx, log)
-	if err != nil {
-		return err
-	}
-	return accepts(c.Settled(), h)
 }
 
 // covered notes the end of the run where the checkpoint of the restored applier was taken behind it.
 func (l *leader) covered() {
-	if l.found.ended != 0 && l.found.ended <= l.tail.Position {
-		l.applier.End = &plan.End{Steps: l.found.steps}
+	if l.found.Ended != 0 && l.found.Ended <= l.tail.Position {
+		l.applier.End = &plan.End{Steps: l.found.Steps}
 	}
 }
 
@@ -289,31 +263,10 @@ func (l *leader) order() plan.Validator {
 	return l.applier.Validator(&l.header.Config)
 }
 
-// otherAlgorithm says that another version of the planner made the plan.
-func otherAlgorithm(h plan.Header) string {
-	return fmt.Sprintf("run %s was planned by algorithm version %d, this binary has version %d", h.Run, h.Algorithm, planner.AlgorithmVersion)
-}
-
-// accepts refuses a plan that this configuration or binary would continue differently.
-func accepts(c plan.Config, h plan.Header) error {
-	mismatch := func(message, do string) error {
-		return &fault.Error{Reason: fault.PlanMismatch, Message: message, Do: do,
-			Facts: map[string]string{"plan_fingerprint": h.Fingerprint, "fingerprint": c.Fingerprint()}}
-	}
-	if h.Algorithm != planner.AlgorithmVersion {
-		return mismatch(otherAlgorithm(h), "continue it with the binary that began it, or begin a new run")
-	}
-	if h.Fingerprint != c.Fingerprint() {
-		return mismatch(fmt.Sprintf("run %s was planned with another configuration: %s", h.Run, strings.Join(h.Config.Differences(c), "; ")),
-			"restore the configuration or choose another run name")
-	}
-	return nil
-}
-
 // begin writes the header of a new run.
 func (l *leader) begin(ctx context.Context) error {
 	header := l.header
-	if err := l.streams.clear(ctx, header); err != nil {
+	if err := l.streams.Clear(ctx, header); err != nil {
 		return l.deposed(err)
 	}
 	b := plan.EncodeRecord(header)
@@ -346,8 +299,8 @@ func (l *leader) serve(ctx context.Context) error {
 	uploading, stopUploading := graceful(ctx, writeGrace)
 	defer stopUploading()
 	writes, written := make(chan write, 64), make(chan struct{})
-	documents := newFeeds(ctx, l.name, l.streams, g, l.onOpenAttempt, l.onOpened)
-	if _, err := documents.next(l.applier.Planner); err != nil { // nothing else begins when the documents are not there
+	documents := feed.New(ctx, l.name, l.streams, g, l.onOpenAttempt, l.onOpened)
+	if _, err := documents.Next(l.applier.Planner); err != nil { // nothing else begins when the documents are not there
 		return errors.Join(err, g.Wait())
 	}
 	uploads := newUploads()

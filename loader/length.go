@@ -9,9 +9,11 @@ import (
 	"time"
 
 	"loaderd/loader/fault"
+	"loaderd/loader/internal/waiting"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
 	"loaderd/loader/planner"
+	"loaderd/loader/planview"
 	"loaderd/loader/state"
 )
 
@@ -36,14 +38,14 @@ func (l *leader) grows(source int, last uint64) {
 	defer l.mu.Unlock()
 	if was, known := l.long.stored[source]; known && last > was+was/muchMore {
 		l.long.stored[source] = last
-		signal(l.long.wake)
+		waiting.Signal(l.long.wake)
 	}
 }
 
 // recorded notes that a control changes how long the run is.
 func (x *length) recorded() {
 	x.controls.Add(1)
-	signal(x.wake)
+	waiting.Signal(x.wake)
 }
 
 // howLong returns how long the run will be; nil while that is not known, as behind a control until it is found out anew. The caller holds mu.
@@ -70,7 +72,7 @@ type copied struct {
 func (l *leader) copy(ctx context.Context) (c copied, err error) {
 	taken := make(chan copied, 1) // nobody may take it out, when ctx ends
 	take := func(a *planner.Applier, tail plan.Tail) {
-		l.streams.learn(a.Planner.Infos()) // one may just have been added, and none of it read
+		l.streams.Learn(a.Planner.Infos()) // one may just have been added, and none of it read
 		m := a.Planner.Mixture()
 		taken <- copied{state: a.Checkpoint(l.header.Fingerprint, tail), controls: l.long.controls.Load(), clock: a.Planner.Clock(), ended: a.Ended,
 			mix: m.Clone(), sources: m.Status(), counts: a.Planner.SourceCounts()}
@@ -92,7 +94,7 @@ func (l *leader) copy(ctx context.Context) (c copied, err error) {
 func (l *leader) play(ctx context.Context, c copied) (*planner.Applier, error) {
 	a, err := planner.Restore(l.header, c.state)
 	if err == nil {
-		err = readTraits(ctx, a.Planner, l.streams)
+		err = planview.RestoreHints(ctx, a.Planner, l.streams)
 	}
 	return a, err
 }
@@ -169,7 +171,7 @@ func (l *leader) measure(ctx context.Context) error {
 			Do: "end it by mix.end: first, or give the source a number of epochs"}
 	}
 	l.update(func() { l.long.asked = true })
-	signal(l.long.wake)
+	waiting.Signal(l.long.wake)
 	return nil
 }
 
@@ -200,12 +202,12 @@ func (r *Run) Measure(ctx context.Context) error {
 
 // Length returns how many steps the run has or will have, nil while no daemon that plans it has told.
 func (r *Run) Length() *state.Length {
-	if now := r.plan.now(); now.ended {
-		return &state.Length{Steps: now.steps, Exact: true}
+	if now := r.plan.Now(); now.Ended {
+		return &state.Length{Steps: now.Steps, Exact: true}
 	}
 	l := r.office.length()
 	if l != nil && !l.Exact && !l.Endless && !l.Idle { // an estimate may be older than the newest steps
-		l.Steps = max(l.Steps, r.plan.now().steps)
+		l.Steps = max(l.Steps, r.plan.Now().Steps)
 	}
 	return l
 }

@@ -18,6 +18,7 @@ import (
 	"loaderd/loader/document"
 	"loaderd/loader/fault"
 	"loaderd/loader/internal/plantest"
+	"loaderd/loader/maintenance"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
 	"loaderd/loader/state"
@@ -100,7 +101,7 @@ func TestLengthOfAFork(t *testing.T) {
 	next.measured()
 	h, _, err := w.fork(t, uint64(all/3), "next", next.config)
 	must(t, err)
-	must(t, loader.Begin(t.Context(), next.beginning(&memFloors{docs: w.docs}), h))
+	must(t, maintenance.Begin(t.Context(), next.beginning(&memFloors{docs: w.docs}), h))
 	run, stop := next.start(t)
 	must(t, errOf(run.Seal(t.Context())))
 	steps := exact(t, run)

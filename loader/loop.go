@@ -10,15 +10,18 @@ import (
 
 	"loaderd/loader/document"
 	"loaderd/loader/fault"
+	"loaderd/loader/internal/feed"
+	"loaderd/loader/internal/replay"
 	"loaderd/loader/plan"
 	"loaderd/loader/planner"
+	"loaderd/loader/planview"
 )
 
 // loop is the leader's only goroutine that touches the planner, and that decides what is appended to the plan log.
 type loop struct {
 	*leader
 	tail    plan.Tail       // last record that was handed to the writer
-	replay  *replay         // nil once the log's end is reached
+	replay  *replay.Replay  // nil once the log's end is reached
 	writes  chan<- write    // to the writer ...
 	written <-chan struct{} // ... which closes this when it takes no more
 	uploads *uploads
@@ -27,18 +30,18 @@ type loop struct {
 	early   func(*plan.Step) error // refuses a step behind the end that the log told
 	heard   bool                   // whether checkSilent has looked
 	later   uint64                 // position of a term behind this process's own, where the log has one
-	feeds   *feeds
+	feeds   *feed.Set
 	recent  recentChanges
 	traces  traces
 
 	skips skipLog
 }
 
-func newLoop(ctx context.Context, l *leader, f *feeds, writes chan<- write, written <-chan struct{}, u *uploads) *loop {
+func newLoop(ctx context.Context, l *leader, f *feed.Set, writes chan<- write, written <-chan struct{}, u *uploads) *loop {
 	x := &loop{leader: l, feeds: f, tail: l.tail, writes: writes, written: written, uploads: u, saved: l.applier.Planner.Next(), traces: traces{},
-		replay: replayFrom(ctx, l.edges.Plan, l.tail.Position+1, l.applier, l.order())}
-	x.early = x.replay.early
-	x.replay.read = x.reads
+		replay: replay.From(ctx, l.edges.Plan, l.tail.Position+1, l.applier, l.order())}
+	x.early = x.replay.Early
+	x.replay.Read = x.reads
 	counts, _ := l.applier.Planner.Counts()
 	x.skips = newSkipLog(counts.Skipped)
 	return x
@@ -73,20 +76,20 @@ func (l *loop) turn(ctx context.Context) error {
 		if err := l.applier.Settle(func(r planner.Ready) error { return l.do(ctx, r) }); err != nil {
 			return err
 		}
-		from := nothing
+		from := feed.None
 		var held <-chan struct{}
 		switch {
 		case ctx.Err() != nil: // no further document is planned
 		case l.applier.Ended || l.ahead(): // readers have enough steps before them
 		default:
-			wanted, err := l.feeds.next(l.applier.Planner)
+			wanted, err := l.feeds.Next(l.applier.Planner)
 			if err != nil {
 				return err
 			}
 			switch {
 			case wanted == nil:
-			case len(wanted.held) > 0:
-				from, held = wanted, always
+			case len(wanted.Held) > 0:
+				from, held = wanted, feed.Always
 			default:
 				from = wanted
 			}
@@ -105,7 +108,7 @@ func (l *loop) turn(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return errBetween
-		case from.held = <-from.unlessHeld():
+		case from.Held = <-from.UnlessHeld():
 		case <-held:
 			err = l.addHeld(ctx, from)
 		case q := <-requests:
@@ -151,9 +154,9 @@ func (l *loop) refresh(ctx context.Context) error {
 }
 
 // addHeld plans the next document that a feed holds.
-func (l *loop) addHeld(ctx context.Context, from *feed) error {
-	defer from.planned()
-	return l.add(ctx, from.take())
+func (l *loop) addHeld(ctx context.Context, from *feed.Feed) error {
+	defer from.Planned()
+	return l.add(ctx, from.Take())
 }
 
 func (l *loop) add(ctx context.Context, d document.Document) error {
@@ -182,28 +185,28 @@ func (l *loop) prepare() error {
 		return nil
 	}
 	before := l.applier.Keepers
-	if err := l.replay.prepare(); err != nil {
+	if err := l.replay.Prepare(); err != nil {
 		return err
 	}
 	if l.later > 0 { // whoever goes on behind it writes into the term of another
 		return l.deposed(fmt.Errorf("record %d begins a later term: %w", l.later, fault.ErrLeadershipLost))
 	}
 	if !maps.Equal(before, l.applier.Keepers) {
-		l.plan.keepBy(l.replay.tail.Position, l.applier.Keepers)
+		l.plan.KeepBy(l.replay.Tail.Position, l.applier.Keepers)
 	}
-	if l.replay.done {
-		if l.replay.tail.Position > 0 {
-			l.tail = l.replay.tail
+	if l.replay.Done {
+		if l.replay.Tail.Position > 0 {
+			l.tail = l.replay.Tail
 		}
-		behind := l.replay.behind
+		behind := l.replay.Behind
 		l.replay = nil
 		_, packed := l.applier.Planner.Counts()
 		l.earlyDrains.documents = packed.Documents
-		l.plan.replayed(l.tail.Position, behind, l.applier.Keepers)
+		l.plan.Replayed(l.tail.Position, behind, l.applier.Keepers)
 		l.skips.replayed()
 		l.applier.Resume()
 		if l.applier.Ended && l.applier.End != nil { // what was restored stands behind the end: planning does not find it out
-			l.plan.end()
+			l.plan.End()
 		}
 		l.tellSealed()
 		l.update(func() { l.replays = false })
@@ -234,11 +237,11 @@ func (l *loop) emit(ctx context.Context, s plan.Step) error {
 		return err
 	}
 	if l.replay != nil {
-		if err := l.replay.match(&s); err != nil {
+		if err := l.replay.Match(&s); err != nil {
 			return err
 		}
-		if s.Index >= l.plan.planned() { // another process appended the step after Open
-			l.plan.extend(&s)
+		if s.Index >= l.plan.Planned() { // another process appended the step after Open
+			l.plan.Extend(&s)
 		}
 		return nil
 	}
@@ -269,15 +272,15 @@ func (l *loop) end(ctx context.Context) error {
 		return err
 	}
 	if l.replay != nil {
-		return damaged(l.replay.nextAt, fmt.Errorf("step %d follows behind the end of the run", l.replay.next.Index))
+		return planview.Damaged(l.replay.NextAt, fmt.Errorf("step %d follows behind the end of the run", l.replay.Next.Index))
 	}
 	if l.applier.End != nil {
-		l.plan.end()
+		l.plan.End()
 		return nil
 	}
 	end := plan.End{Steps: steps}
 	l.applier.Record(end)
-	if err := l.append(ctx, write{records: [][]byte{plan.EncodeRecord(end)}, stored: func(context.Context) { l.plan.end() }}); err != nil {
+	if err := l.append(ctx, write{records: [][]byte{plan.EncodeRecord(end)}, stored: func(context.Context) { l.plan.End() }}); err != nil {
 		return err
 	}
 	return l.checkpoint(ctx, true) // so that a restart has nothing to plan again

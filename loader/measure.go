@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"loaderd/loader/document"
+	"loaderd/loader/internal/waiting"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
 	"loaderd/loader/planner"
@@ -23,6 +24,8 @@ const (
 	measuredTogether = 256
 	// measuredKept bounds the lengths that are kept of sources that are read again, in documents of all of them.
 	measuredKept = 1 << 19
+	// measureRetry is the pause after documents could not be read.
+	measureRetry = time.Second
 	// measurePause is how long measuring stands still each time it finds a reader waiting.
 	measurePause = 100 * time.Millisecond
 )
@@ -90,7 +93,7 @@ func (m *measuring) arrival(ctx context.Context, source int, sequence uint64) (p
 
 // open begins to read an epoch of a source.
 func (m *measuring) open(ctx context.Context, source int, epoch, taken uint64) (*lengths, error) {
-	streams, err := m.streams.all(ctx, m.header)
+	streams, err := m.streams.All(ctx, m.header)
 	if err != nil {
 		return nil, err
 	}
@@ -120,7 +123,7 @@ func (m *measuring) pause(ctx context.Context) error {
 		m.tells(m.known, m.controls)
 	}
 	if m.waitedFor() {
-		if err := pause(ctx, measurePause); err != nil {
+		if err := waiting.Pause(ctx, measurePause); err != nil {
 			return err
 		}
 		m.begin()
@@ -204,7 +207,7 @@ func (x *lengths) several(ctx context.Context, sequences []uint64) error {
 				return fmt.Errorf("read document %d: %w", sequences[0], err)
 			}
 		}
-		if err := pause(ctx, recovery); err != nil {
+		if err := waiting.Pause(ctx, measureRetry); err != nil {
 			return err
 		}
 		if err := x.pause(ctx); err != nil {

@@ -2,13 +2,13 @@ package loader
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"loaderd/loader/fault"
+	"loaderd/loader/internal/feed"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
 	"loaderd/loader/planner"
@@ -52,7 +52,7 @@ func (l *loop) drain(ctx context.Context, c plan.Drain, q request) error {
 	if s := l.applier.Planner.Mixture().Status(); len(s) == 1 && s[0].Sealed {
 		return l.tell(ctx, q, refusal(fault.BadTicket, "the run is sealed behind document %d: nothing is left to drain after it", s[0].Last))
 	}
-	present, err := l.streams.present(ctx, l.header)
+	present, err := l.streams.Present(ctx, l.header)
 	if err != nil {
 		q.reply <- noEnd(err)
 		return nil
@@ -116,7 +116,7 @@ func whyEnded(sources []mixture.Status, end string) string {
 
 // sealSources records that sources end behind their present last documents. The answer is the last of these; without any source, that of those which are sealed.
 func (l *loop) sealSources(ctx context.Context, by string, q request, sources ...int) error {
-	streams, err := l.streams.all(ctx, l.header)
+	streams, err := l.streams.All(ctx, l.header)
 	if err != nil {
 		q.reply <- noEnd(err)
 		return nil
@@ -162,7 +162,7 @@ func lastNamed(a *planner.Applier, source int) uint64 {
 
 // change records a change of the mixture. It completes the weights here, where all changes before it are in force.
 func (l *loop) change(ctx context.Context, c plan.Mix, q request) error {
-	if planned := l.plan.planned(); c.Decided != nil && *c.Decided > planned {
+	if planned := l.plan.Planned(); c.Decided != nil && *c.Decided > planned {
 		return l.tell(ctx, q, refusal(fault.BadTicket, "a change that was decided on behind step %d, but the plan holds %d steps", *c.Decided, planned))
 	}
 	m := l.applier.Planner.Mixture()
@@ -177,7 +177,7 @@ func (l *loop) change(ctx context.Context, c plan.Mix, q request) error {
 	}
 	c.Begins = nil
 	for _, name := range slices.Sorted(maps.Keys(c.Add)) {
-		b, err := l.streams.begin(ctx, name, c.Add[name])
+		b, err := l.streams.Begin(ctx, name, c.Add[name])
 		if err != nil {
 			q.reply <- answer{err: &fault.Error{Reason: fault.SourceDown, Message: "cannot open the stream of source " + name, Err: err, Do: "try again"}}
 			return nil
@@ -191,24 +191,21 @@ func (l *loop) change(ctx context.Context, c plan.Mix, q request) error {
 // dry returns for how long the source that comes next has had no document; false while it has one, or none comes next.
 func (l *loop) dry() (time.Duration, bool) {
 	source, sequence, ok := l.applier.Planner.Wants()
-	f := l.feeds.of[source]
-	if !ok || f == nil || len(f.held) > 0 {
+	f := l.feeds.Of[source]
+	if !ok || f == nil || len(f.Held) > 0 {
 		return 0, false
 	}
-	s := f.reader.Status()
+	s := f.Reader.Status()
 	if s.DrySince.IsZero() || sequence <= s.Last {
 		return 0, false
 	}
 	return time.Since(s.DrySince), true
 }
 
-// lostAfter is how long a source may have no further document although the plan was made of more.
-const lostAfter = 5 * time.Second
-
 // lost refuses to wait for documents of a source that are not there although the plan was made of them, or names them.
 func (l *loop) lost() error {
 	dry, ok := l.dry()
-	if !ok || dry < lostAfter {
+	if !ok || dry < feed.LostAfter {
 		return nil
 	}
 	source, sequence, _ := l.applier.Planner.Wants()
@@ -217,13 +214,7 @@ func (l *loop) lost() error {
 	if !l.repeats() && !names && !m.Status()[source].Sealed {
 		return nil
 	}
-	return lostOfSource(l.name, l.applier.Planner.Mixture().Name(source), sequence, l.feeds.of[source].reader.Status().Last)
-}
-
-func lostOfSource(run, source string, wanted, last uint64) error {
-	return &fault.Error{Reason: fault.DocumentLost,
-		Message: fmt.Sprintf("the plan of run %s was made of document %d of source %s, and its stream ends at %d", run, wanted, source, last),
-		Do:      "restore the stream that the run began with, or start a new run", Facts: map[string]string{"source": source}}
+	return feed.Lost(l.name, l.applier.Planner.Mixture().Name(source), sequence, l.feeds.Of[source].Reader.Status().Last)
 }
 
 // dryness lets a source rest that has had no document for long, where the others are to share its weight, and lets it wake when it has one. The
@@ -238,11 +229,11 @@ func (l *loop) dryness(ctx context.Context) error {
 		if !s.Resting || s.Removed {
 			continue
 		}
-		f, err := l.feeds.open(l.applier.Planner, i)
+		f, err := l.feeds.Open(l.applier.Planner, i)
 		if err != nil {
 			return err
 		}
-		if x := f.reader.Status(); len(f.held) > 0 || x.Fetched > x.Delivered {
+		if x := f.Reader.Status(); len(f.Held) > 0 || x.Fetched > x.Delivered {
 			l.log.Info("a source has documents again, and takes its share", "source", s.Name)
 			return l.control(ctx, plan.Rest{At: at, Source: i}, nil)
 		}

@@ -13,6 +13,7 @@ import (
 	"loaderd/loader"
 	"loaderd/loader/backend"
 	"loaderd/loader/fault"
+	"loaderd/loader/maintenance"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
 	"loaderd/loader/state"
@@ -235,13 +236,13 @@ func TestMixedChanges(t *testing.T) {
 	if len(stats.Sources) != 3 || stats.Sources[2].Name != "forum" || !stats.Sources[0].Removed || !stats.Sources[1].UsedUp || stats.Sources[1].Arrived != 400 {
 		t.Errorf("sources are %+v", stats.Sources)
 	}
-	audited, err := loader.Audit(t.Context(), backend.Backends{Sources: s, Plan: w.plan}, w.config.Tokenizer, nil)
+	audited, err := maintenance.Audit(t.Context(), backend.Backends{Sources: s, Plan: w.plan}, w.config.Tokenizer, nil)
 	if err != nil || audited.Steps != uint64(len(got)) || len(audited.Controls) != 4 || !audited.Ended {
 		t.Errorf("the audit says %+v, %v", audited, err)
 	}
 	names := w.checkpoints.names()
 	for _, checkpoint := range [][]byte{nil, w.checkpoints.data[names[0]], w.checkpoints.data[names[len(names)-1]]} {
-		s, err := loader.Summarize(t.Context(), w.plan, checkpoint)
+		s, err := maintenance.Summarize(t.Context(), w.plan, checkpoint)
 		must(t, err)
 		if !s.Sealed || !s.Ended || len(s.Sources) != 3 || !s.Sources[0].Removed || s.Sources[1].Removed || s.Sources[1].Last != 400 || s.Sources[2].Name != "forum" ||
 			!s.Sources[2].Sealed || s.Sources[2].Last != 400 {
@@ -310,7 +311,7 @@ func TestMixedDocumentsLost(t *testing.T) {
 		must(t, readAll(t, run, 10).err)
 		must(t, stop())
 		s["web"].docs = s["web"].docs[:20]
-		_, err := loader.Audit(t.Context(), backend.Backends{Sources: s, Plan: w.plan}, w.config.Tokenizer, nil)
+		_, err := maintenance.Audit(t.Context(), backend.Backends{Sources: s, Plan: w.plan}, w.config.Tokenizer, nil)
 		if reason(err) != fault.DocumentLost || !strings.Contains(err.Error(), "document 21 of source web, and its stream ends at 20") {
 			t.Errorf("audit: %v", err)
 		}
@@ -584,7 +585,7 @@ func TestMixedChangesBehindTheLastStep(t *testing.T) {
 				t.Error("the steps differ")
 			}
 			must(t, stop())
-			audited, err := loader.Audit(t.Context(), backend.Backends{Sources: s, Plan: w.plan}, w.config.Tokenizer, nil)
+			audited, err := maintenance.Audit(t.Context(), backend.Backends{Sources: s, Plan: w.plan}, w.config.Tokenizer, nil)
 			if err != nil || len(audited.Controls) != 4 {
 				t.Errorf("the audit says %+v, %v", audited, err)
 			}

@@ -9,10 +9,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"loaderd/loader"
 	"loaderd/loader/backend"
 	"loaderd/loader/document"
 	"loaderd/loader/fault"
+	"loaderd/loader/maintenance"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
 	"loaderd/loader/state"
@@ -74,7 +74,7 @@ func TestSealBehindTheEnd(t *testing.T) {
 		}
 		must(t, stop())
 		w.checkpoints.data = map[string][]byte{}
-		audited, err := loader.Audit(t.Context(), backend.Backends{Sources: s, Plan: w.plan}, w.config.Tokenizer, nil)
+		audited, err := maintenance.Audit(t.Context(), backend.Backends{Sources: s, Plan: w.plan}, w.config.Tokenizer, nil)
 		if err != nil || !audited.Ended || audited.Steps != uint64(len(want)) {
 			t.Fatalf("the audit says %+v, %v", audited, err)
 		}
@@ -143,7 +143,7 @@ func TestCheckpointBeyondAChange(t *testing.T) {
 		must(t, err)
 		want := read(t, run, state.Place{World: 1}, 0, 0)
 		must(t, stop())
-		audited, err := loader.Audit(t.Context(), backend.Backends{Sources: s, Plan: w.plan}, w.config.Tokenizer, nil)
+		audited, err := maintenance.Audit(t.Context(), backend.Backends{Sources: s, Plan: w.plan}, w.config.Tokenizer, nil)
 		if err != nil || !audited.Ended || audited.Steps != uint64(len(want)) {
 			t.Errorf("the audit says %+v, %v", audited, err)
 		}

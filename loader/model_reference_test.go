@@ -18,6 +18,7 @@ import (
 	"loaderd/loader/backend"
 	"loaderd/loader/document"
 	"loaderd/loader/fault"
+	"loaderd/loader/maintenance"
 	"loaderd/loader/plan"
 	"loaderd/loader/planner"
 	"loaderd/loader/state"
@@ -510,7 +511,7 @@ func (m *machine) audit(rt *rapid.T) {
 	ctx, cancel := context.WithTimeout(m.t.Context(), time.Minute)
 	defer cancel()
 	e := backend.Backends{Sources: allShelf(m.docs), Plan: m.world.plan}
-	if seen, err := loader.Audit(ctx, e, m.world.config.Tokenizer, nil); err != nil || seen.Steps < planned {
+	if seen, err := maintenance.Audit(ctx, e, m.world.config.Tokenizer, nil); err != nil || seen.Steps < planned {
 		rt.Fatalf("audit of %d of %d steps: %v", seen.Steps, planned, err)
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"loaderd/loader/document"
 	"loaderd/loader/fault"
 	"loaderd/loader/internal/plantest"
+	"loaderd/loader/maintenance"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
 	"loaderd/loader/planner"
@@ -544,7 +545,7 @@ func (m *machine) fork(rt *rapid.T) {
 	next := newWorld(configs(method).Draw(rt, "configuration"))
 	next.config.Documents, next.config.Sources = m.world.config.Documents, plain()
 	from := backend.Backends{Sources: strictShelf{m.docs, m.floorsOf}, Plan: m.world.plan, Checkpoints: m.world.checkpoints}
-	h, _, err := loader.Fork(m.t.Context(), from, uint64(step), "next", next.config)
+	h, _, err := maintenance.Fork(m.t.Context(), from, uint64(step), "next", next.config)
 	if first := docs.state().First; reason(err) == fault.DocumentLost && first > 1 {
 		return // what it takes to plan the step again is gone
 	} else if err == nil && h.Infos()[0].First() < first && uint64(step) < m.most {
@@ -573,7 +574,7 @@ func (m *machine) fork(rt *rapid.T) {
 	m.parent = m.ref
 	m.adopt(rt, next)
 	to := backend.Backends{Sources: strictShelf{m.docs, m.floorsOf}, Plan: next.plan, Checkpoints: next.checkpoints}
-	if err := loader.Begin(m.t.Context(), to, h); err != nil {
+	if err := maintenance.Begin(m.t.Context(), to, h); err != nil {
 		rt.Fatal(err)
 	}
 	if rapid.Bool().Draw(rt, "the parent goes") {

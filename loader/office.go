@@ -15,7 +15,9 @@ import (
 	"loaderd/loader/backend"
 	"loaderd/loader/document"
 	"loaderd/loader/fault"
+	"loaderd/loader/internal/waiting"
 	"loaderd/loader/plan"
+	"loaderd/loader/planview"
 	"loaderd/loader/state"
 )
 
@@ -40,9 +42,9 @@ type office struct {
 	config   plan.Config
 	options  backend.Options
 	edges    backend.Backends
-	streams  *streams
+	streams  *planview.Streams
 	log      *slog.Logger
-	plan     *planView
+	plan     *planview.View
 	ranks    *rankRegistry // of the follower
 	audience audience      // of leaders here
 	flight   string        // where readers find this daemon; empty when they need not be told
@@ -81,7 +83,7 @@ type daemon struct {
 	heard  time.Time
 }
 
-func newOffice(name string, c plan.Config, o backend.Options, e backend.Backends, s *streams, log *slog.Logger, v *planView) *office {
+func newOffice(name string, c plan.Config, o backend.Options, e backend.Backends, s *planview.Streams, log *slog.Logger, v *planview.View) *office {
 	return &office{name: name, config: c, options: o, edges: e, streams: s, log: log, plan: v, news: make(chan struct{}, 1), hint: make(chan struct{}, 1),
 		own: state.NewDemand(), daemons: map[string]*daemon{}, departed: newSpans(o), heard: time.Now()}
 }
@@ -143,7 +145,7 @@ func (o *office) run(ctx context.Context) error {
 			return err
 		}
 		o.log.Warn("this daemon leads the run no more", "cause", err)
-		if err := pause(ctx, leadPause); err != nil {
+		if err := waiting.Pause(ctx, leadPause); err != nil {
 			return err
 		}
 	}
@@ -170,7 +172,7 @@ func (o *office) lead(ctx context.Context, lead backend.Lease) (err error) {
 		}
 	}()
 	for wait := time.Duration(0); !o.begins(lead); wait = leadPause { // it stays overtaken while whoever led before still appends
-		if err := pause(ctx, wait); err != nil {
+		if err := waiting.Pause(ctx, wait); err != nil {
 			return err
 		}
 		if err := o.open(ctx); err != nil {
@@ -205,7 +207,7 @@ func (o *office) begins(lead backend.Lease) bool {
 }
 
 // overtaken reports whether the plan has grown since the leader was prepared. The caller holds mu.
-func (o *office) overtaken() bool { return o.plan.position() > o.leader.found.records }
+func (o *office) overtaken() bool { return o.plan.Position() > o.leader.found.Records }
 
 // stands drops the leader that is prepared when the plan has grown without it: it holds as much memory as one that leads.
 func (o *office) stands() {
@@ -259,7 +261,7 @@ func (o *office) follow(ctx context.Context) error {
 		if o.present() != nil {
 			continue
 		}
-		if err := o.plan.follow(ctx); err != nil {
+		if err := o.plan.Follow(ctx); err != nil {
 			return err
 		}
 		if err := o.verify(ctx); err != nil {
@@ -278,7 +280,7 @@ func (o *office) want(d state.Demand) {
 		o.leader.want(o.demandOfAll())
 	}
 	if o.edges.Elector != nil {
-		signal(o.news)
+		waiting.Signal(o.news)
 	}
 }
 
@@ -306,7 +308,7 @@ func (o *office) depart(id string) {
 		return
 	}
 	delete(o.daemons, id)
-	now, keepers := time.Now(), o.plan.now().keepers
+	now, keepers := time.Now(), o.plan.Now().Keepers
 	for job, d := range x.demand.Jobs {
 		o.departed.open(job, d.From, d.Sent, now)
 		o.departed.close(job, keepers, now)
@@ -341,7 +343,7 @@ func (o *office) report() state.Report {
 	if r.Silent >= state.HeartbeatTimeout { // it explains missing heartbeats
 		r.Connection = o.connection.Load()
 	}
-	r.Unheard = !o.any || r.Silent >= state.HeartbeatTimeout || time.Since(o.rumour.heard) < state.HeartbeatTimeout && !o.plan.ledBy(o.rumour.daemon)
+	r.Unheard = !o.any || r.Silent >= state.HeartbeatTimeout || time.Since(o.rumour.heard) < state.HeartbeatTimeout && !o.plan.LedBy(o.rumour.daemon)
 	return r
 }
 

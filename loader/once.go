@@ -11,6 +11,7 @@ import (
 	"loaderd/loader/fault"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
+	"loaderd/loader/planview"
 )
 
 // A change of the mixture must not be recorded twice when a request is repeated, because its answer was lost or a trainer resumed. The plan has one
@@ -69,8 +70,8 @@ func (r *Run) Mix(ctx context.Context, q MixRequest) (MixResult, error) {
 func changeDecided(ctx context.Context, log backend.PlanLog, c plan.Mix) (x MixResult, found bool, err error) {
 	decided, from := *c.Decided, uint64(2) // behind the header
 	if decided > 0 {
-		from, err = (&planReader{log: log}).locate(ctx, decided-1)
-		if errors.Is(err, errNoStep) {
+		from, err = (&planview.Reader{Log: log}).Locate(ctx, decided-1)
+		if errors.Is(err, planview.ErrNoStep) {
 			return MixResult{}, false, nil
 		}
 		if err != nil {
@@ -80,7 +81,7 @@ func changeDecided(ctx context.Context, log backend.PlanLog, c plan.Mix) (x MixR
 	err = changes(ctx, log, from, decided, func(m plan.Mix, step uint64) error {
 		if m.Decided != nil && *m.Decided == decided {
 			x, found = MixResult{step, m.Weights, m.Request != c.Request}, true
-			return errFound
+			return planview.ErrFound
 		}
 		return nil
 	})
@@ -107,7 +108,7 @@ func changes(ctx context.Context, log backend.PlanLog, from, next uint64, f func
 	err := log.Scan(ctx, from, func(position uint64, b []byte) error {
 		e, err := plan.DecodeRecord(b)
 		if err != nil {
-			return damaged(position, err)
+			return planview.Damaged(position, err)
 		}
 		switch e := e.(type) {
 		case plan.StepPart:

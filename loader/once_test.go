@@ -11,6 +11,7 @@ import (
 	"loaderd/loader"
 	"loaderd/loader/backend"
 	"loaderd/loader/fault"
+	"loaderd/loader/maintenance"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
 	"loaderd/loader/state"
@@ -100,7 +101,7 @@ func TestAChangeIsMadeOnce(t *testing.T) {
 		t.Errorf("the plan has %v changes", n)
 	}
 	must(t, stop())
-	if audited, err := loader.Audit(t.Context(), backend.Backends{Sources: s, Plan: w.plan}, w.config.Tokenizer, nil); err != nil || len(audited.Controls) != 4 {
+	if audited, err := maintenance.Audit(t.Context(), backend.Backends{Sources: s, Plan: w.plan}, w.config.Tokenizer, nil); err != nil || len(audited.Controls) != 4 {
 		t.Errorf("the audit says %+v, %v", audited, err)
 	}
 }

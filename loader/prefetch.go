@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"loaderd/loader/document"
+	"loaderd/loader/internal/waiting"
 	"loaderd/loader/plan"
 	"loaderd/loader/state"
 )
@@ -30,8 +31,8 @@ const (
 	windowSteps = 512
 	// together is how many documents are read at a time: so many that they come in ranges, so few that the readers' next steps are not late.
 	together = 1024
-	// recovery is the pause after documents could not be read: readers find out why.
-	recovery = time.Second
+	// retryPause is the pause after documents could not be read: readers find out why.
+	retryPause = time.Second
 )
 
 func newPrefetcher(f *follower, cacheBytes int64) *prefetcher {
@@ -40,7 +41,7 @@ func newPrefetcher(f *follower, cacheBytes int64) *prefetcher {
 }
 
 // turn asks for another window.
-func (p *prefetcher) turn() { signal(p.wake) }
+func (p *prefetcher) turn() { waiting.Signal(p.wake) }
 
 // run reads ahead until ctx is done.
 func (p *prefetcher) run(ctx context.Context) {
@@ -52,7 +53,7 @@ func (p *prefetcher) run(ctx context.Context) {
 		}
 		if err := p.fill(ctx); err != nil {
 			p.follower.log.Debug("documents are not read ahead for now", "error", err)
-			if pause(ctx, recovery) != nil {
+			if waiting.Pause(ctx, retryPause) != nil {
 				return
 			}
 			p.turn()
@@ -81,7 +82,7 @@ func (p *prefetcher) fill(ctx context.Context) error {
 // window that needs each. Those that it has become the youngest of the cache: what was served lies before what is needed.
 func (p *prefetcher) look(ctx context.Context) (missing []uint64, needs map[uint64]uint64, err error) {
 	w := window{cache: p.follower.assembler.again.cache, room: p.bytes, steps: map[uint64]*plan.Step{}, needs: map[uint64]uint64{}}
-	readers, planned := p.follower.ahead(), p.follower.plan.planned()
+	readers, planned := p.follower.ahead(), p.follower.plan.Planned()
 	for range windowSteps { // of every reader one step, then of every reader the next one
 		grown := false
 		for i := range readers {
@@ -117,7 +118,7 @@ func (p *prefetcher) step(ctx context.Context, step uint64) (*plan.Step, error) 
 	if s != nil {
 		return s, nil
 	}
-	return p.follower.plan.step(ctx, step)
+	return p.follower.plan.Step(ctx, step)
 }
 
 // window is what a look has found so far.

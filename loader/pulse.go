@@ -158,11 +158,11 @@ func (p *pulse) rates() (r state.Rates) {
 
 // beat looks how far the run is.
 func (f *follower) beat(now time.Time) {
-	known := f.plan.now()
-	w := f.look(known.steps)
+	known := f.plan.Now()
+	w := f.look(known.Steps)
 	r := &w.report
 	p := &r.PlanStats
-	b := beat{at: now, steps: known.steps, documents: p.Packed.Documents + p.Counts.Skipped.Of(plan.SkipUndecodable), tokensIn: p.Packed.Tokens, undec: p.Counts.Skipped.Of(plan.SkipUndecodable), tokens: p.Counts.Tokens, rows: p.Counts.Rows,
+	b := beat{at: now, steps: known.Steps, documents: p.Packed.Documents + p.Counts.Skipped.Of(plan.SkipUndecodable), tokensIn: p.Packed.Tokens, undec: p.Counts.Skipped.Of(plan.SkipUndecodable), tokens: p.Counts.Tokens, rows: p.Counts.Rows,
 		published: r.Published()}
 	b.waits = w.waits()
 	for _, j := range w.ranks.Jobs {

@@ -43,25 +43,25 @@ func (r *Reader) Next(ctx context.Context) (*plan.Step, error) {
 	stall := time.NewTimer(f.options.Stall)
 	defer stall.Stop()
 	for {
-		now := f.plan.now()
+		now := f.plan.Now()
 		switch {
-		case next < now.steps:
+		case next < now.Steps:
 			s, err := f.prefetch.step(ctx, next)
 			if err == nil {
 				r.advance()
 			}
 			return s, err
-		case now.ended:
+		case now.Ended:
 			r.end()
 			return nil, io.EOF
-		case now.failed != nil:
-			return nil, now.failed
+		case now.Failed != nil:
+			return nil, now.Failed
 		}
-		f.starve(now.steps)
+		f.starve(now.Steps)
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()
-		case <-now.changed:
+		case <-now.Changed:
 		case <-stall.C:
 			e := f.cause(next)
 			e.Facts["waited"] = f.options.Stall.String()

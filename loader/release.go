@@ -3,13 +3,12 @@ package loader
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	"loaderd/loader/backend"
 	"loaderd/loader/fault"
+	"loaderd/loader/internal/waiting"
 	"loaderd/loader/plan"
 	"loaderd/loader/state"
 )
@@ -33,7 +32,7 @@ func (l *leader) releaseDocuments(ctx context.Context) error {
 	if l.options.Release != backend.ReleasePurge {
 		return nil // its floor stays where it was claimed
 	}
-	if err := pause(ctx, l.releaseGrace()); err != nil {
+	if err := waiting.Pause(ctx, l.releaseGrace()); err != nil {
 		return err
 	}
 	tick := time.NewTicker(releaseInterval)
@@ -69,7 +68,7 @@ const returnGrace = 10 * time.Second
 // releaseGrace returns how long the leader releases nothing at its start.
 func (l *leader) releaseGrace() time.Duration {
 	switch {
-	case l.found.steps > 0:
+	case l.found.Steps > 0:
 		return returnGrace
 	case l.edges.Elector != nil:
 		return state.HeartbeatTimeout
@@ -114,11 +113,11 @@ func (s *releases) done(to plan.Position) {
 
 // purge gives up what a position covers, and removes what no other run needs of it.
 func (l *leader) purge(ctx context.Context, floor plan.Position) error {
-	from, err := l.plan.needsBehind(ctx, floor)
+	from, err := l.plan.NeedsBehind(ctx, floor)
 	if err != nil {
 		return err
 	}
-	all, err := l.streams.all(ctx, l.header)
+	all, err := l.streams.All(ctx, l.header)
 	if err != nil {
 		return err
 	}
@@ -132,12 +131,12 @@ func (l *leader) purge(ctx context.Context, floor plan.Position) error {
 		}
 		from[i] = max(from[i], first)
 	}
-	return l.plan.release(ctx, from) // from now on other runs may purge up to the floor at any time
+	return l.plan.Release(ctx, from) // from now on other runs may purge up to the floor at any time
 }
 
 // needed returns the first step that a keeper, a reader or a job that has not committed may still ask for. While replays it is not known yet.
 func (l *leader) needed() (step uint64, replays bool) {
-	keepers := l.plan.now().keepers
+	keepers := l.plan.Now().Keepers
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	_, retained := l.demand.Retained(keepers)
@@ -150,7 +149,7 @@ func (l *leader) needed() (step uint64, replays bool) {
 
 // retains returns the first step of which everything is there that a job needs which reads and has not committed; everyStep for any other job.
 func (l *leader) retains(job string) uint64 {
-	oldest := l.plan.now().oldest
+	oldest := l.plan.Now().Oldest
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if x, ok := l.demand.Jobs[job]; ok {
@@ -169,11 +168,11 @@ func (l *leader) needs(ctx context.Context) (plan.Position, error) {
 	if replays || len(stored) == 0 || step == 0 || stored[0].Step == 0 {
 		return plan.Position{}, nil
 	}
-	floor, err := l.plan.floorBefore(ctx, step)
+	floor, err := l.plan.FloorBefore(ctx, step)
 	if err != nil {
 		return plan.Position{}, err
 	}
-	s, err := l.plan.step(ctx, stored[0].Step-1)
+	s, err := l.plan.Step(ctx, stored[0].Step-1)
 	if err != nil {
 		return plan.Position{}, err
 	}
@@ -185,14 +184,7 @@ func (l *leader) needs(ctx context.Context) (plan.Position, error) {
 
 // relates reports whether documents are packed by what they are about, those of one source at least.
 func (l *leader) relates() bool {
-	return l.config.Packing.Related() != nil || slices.ContainsFunc(l.streams.infos(), func(s plan.SourceInfo) bool {
+	return l.config.Packing.Related() != nil || slices.ContainsFunc(l.streams.Infos(), func(s plan.SourceInfo) bool {
 		return l.config.PackingOf(s.Config).Related() != nil
 	})
-}
-
-// released is the error for a step whose documents are gone.
-func released(step, oldest uint64) error {
-	return &fault.Error{Reason: fault.StepReleased, Message: fmt.Sprintf("the documents of step %d are released: every keeper had committed it", step),
-		Do:    fmt.Sprintf("ask for step %d or a later one; to read old steps again, commit later or set serve.release to keep", oldest),
-		Facts: map[string]string{"step": strconv.FormatUint(step, 10), "oldest": strconv.FormatUint(oldest, 10)}}
 }

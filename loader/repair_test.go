@@ -14,6 +14,7 @@ import (
 	"loaderd/loader"
 	"loaderd/loader/backend"
 	"loaderd/loader/fault"
+	"loaderd/loader/maintenance"
 	"loaderd/loader/plan"
 	"loaderd/loader/state"
 	"loaderd/packonline"
@@ -85,7 +86,7 @@ func TestAForkForgetsOldCheckpoints(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := loader.Begin(t.Context(), next.beginning(&memFloors{docs: w.docs}), h); err != nil {
+	if err := maintenance.Begin(t.Context(), next.beginning(&memFloors{docs: w.docs}), h); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := next.open(t); err != nil {
@@ -122,11 +123,11 @@ func TestRecordsOutOfPlaceAreRefused(t *testing.T) {
 			}
 			_, err := w.open(t)
 			refused("Open", err)
-			_, err = loader.Audit(t.Context(), backend.Backends{Sources: onlySource{Documents: w.docs}, Plan: w.plan}, w.config.Tokenizer, nil)
+			_, err = maintenance.Audit(t.Context(), backend.Backends{Sources: onlySource{Documents: w.docs}, Plan: w.plan}, w.config.Tokenizer, nil)
 			refused("Audit", err)
 			_, _, err = w.fork(t, 2, "next", w.config)
 			refused("Fork", err)
-			err = loader.Find(t.Context(), w.plan, 3, func(*plan.Step, int, []packonline.Piece) error { return nil })
+			err = maintenance.Find(t.Context(), w.plan, 3, func(*plan.Step, int, []packonline.Piece) error { return nil })
 			refused("Find", err)
 		})
 	}
@@ -140,14 +141,14 @@ func TestRecordsOutOfPlaceAreRefused(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "plan record 6: keeper") {
 			t.Errorf("Serve = %v", err)
 		}
-		if _, err := loader.Audit(t.Context(), backend.Backends{Sources: onlySource{Documents: w.docs}, Plan: w.plan}, w.config.Tokenizer, nil); err == nil || !strings.Contains(err.Error(), "plan record 6: keeper") {
+		if _, err := maintenance.Audit(t.Context(), backend.Backends{Sources: onlySource{Documents: w.docs}, Plan: w.plan}, w.config.Tokenizer, nil); err == nil || !strings.Contains(err.Error(), "plan record 6: keeper") {
 			t.Errorf("Audit = %v", err)
 		}
 	})
 }
 
 // repaired is a copy of a world's damaged plan.
-func repaired(t *testing.T, w *world, d loader.Damage) *world {
+func repaired(t *testing.T, w *world, d maintenance.Damage) *world {
 	t.Helper()
 	next := newWorld(w.config)
 	next.docs, next.options = w.docs, w.options
@@ -175,7 +176,7 @@ func TestRepair(t *testing.T) {
 			w, want := drained(t)
 			c.damage(w)
 			before := slices.Clone(w.plan.records)
-			d, err := loader.Inspect(t.Context(), w.plan, w.checkpoints, 0)
+			d, err := maintenance.Inspect(t.Context(), w.plan, w.checkpoints, 0)
 			if err != nil || d.Why == "" || d.Same() != c.same {
 				t.Fatalf("%+v, %v, want same %v", d, err, c.same)
 			}
@@ -214,7 +215,7 @@ func TestRepair(t *testing.T) {
 			if err := <-served; err != nil {
 				t.Error(err)
 			}
-			if _, err := loader.Audit(t.Context(), backend.Backends{Sources: onlySource{Documents: w.docs}, Plan: next.plan}, next.config.Tokenizer, nil); err != nil {
+			if _, err := maintenance.Audit(t.Context(), backend.Backends{Sources: onlySource{Documents: w.docs}, Plan: next.plan}, next.config.Tokenizer, nil); err != nil {
 				t.Error(err)
 			}
 		})
@@ -225,7 +226,7 @@ func TestRepair(t *testing.T) {
 func TestABrokenOffRepairIsFinished(t *testing.T) {
 	w, _ := drained(t)
 	w.plan.records[20] = nil
-	d, err := loader.Inspect(t.Context(), w.plan, w.checkpoints, 0)
+	d, err := maintenance.Inspect(t.Context(), w.plan, w.checkpoints, 0)
 	if err != nil || d.Records != 20 {
 		t.Fatalf("%+v, %v", d, err)
 	}
@@ -249,10 +250,10 @@ func TestABrokenOffRepairIsFinished(t *testing.T) {
 	if err := d.Copy(t.Context(), w.beginning(nil), "other", next.beginning(&memFloors{docs: w.docs}), func(uint64) {}); err == nil {
 		t.Error("a plan was copied over another one")
 	}
-	if _, err := loader.Inspect(t.Context(), &memLog{records: [][]byte{nil, whole[1]}}, w.checkpoints, 0); err == nil {
+	if _, err := maintenance.Inspect(t.Context(), &memLog{records: [][]byte{nil, whole[1]}}, w.checkpoints, 0); err == nil {
 		t.Error("a plan without a header was inspected")
 	}
-	if d, err := loader.Inspect(t.Context(), next.plan, next.checkpoints, 0); err != nil || d.Why != "" || d.Records != 20 {
+	if d, err := maintenance.Inspect(t.Context(), next.plan, next.checkpoints, 0); err != nil || d.Why != "" || d.Records != 20 {
 		t.Errorf("the copy is %+v, %v", d, err)
 	}
 }

@@ -62,7 +62,7 @@ func (l *loop) handle(ctx context.Context, q request) error {
 }
 
 func (l *loop) commit(ctx context.Context, c plan.Commit, q request) error {
-	planned, keepers := l.plan.planned(), l.applier.Keepers
+	planned, keepers := l.plan.Planned(), l.applier.Keepers
 	_, known := keepers[c.Keeper]
 	step, changes := keepers.After(c)
 	if !known { // documents that the others have committed may be gone, but for those that its own job retains
@@ -84,7 +84,7 @@ func (l *loop) keep(ctx context.Context, e plan.Entry, q request) error {
 	l.applier.Record(e)
 	keepers := l.applier.Keepers
 	return l.append(ctx, write{records: [][]byte{plan.EncodeRecord(e)}, stored: func(context.Context) {
-		l.plan.keep(keepers)
+		l.plan.Keep(keepers)
 		q.reply <- answer{at: keepers.Committed()}
 	}})
 }

@@ -12,7 +12,10 @@ import (
 	"loaderd/loader/backend"
 	"loaderd/loader/document"
 	"loaderd/loader/fault"
+	"loaderd/loader/internal/waiting"
+	"loaderd/loader/maintenance"
 	"loaderd/loader/plan"
+	"loaderd/loader/planview"
 	"loaderd/loader/state"
 	"loaderd/packonline"
 )
@@ -50,7 +53,7 @@ type Info struct {
 // Run is one daemon's part in a run: a follower that serves readers, and a leader while it is this daemon's turn, with the plan and the
 // follower's demand between them. Open it, call Serve once, read steps through Readers.
 type Run struct {
-	plan     *planView
+	plan     *planview.View
 	office   *office
 	follower *follower
 }
@@ -70,8 +73,8 @@ func Open(ctx context.Context, name string, c plan.Config, o backend.Options, e 
 	}
 	c = c.Settled()
 	log := e.Log.With("run", name)
-	view := newPlanView(e.Plan, c, o)
-	streams := newStreams(e, view)
+	view := planview.New(e.Plan, c, o)
+	streams := planview.NewStreams(e, view)
 	office := newOffice(name, c, o, e, streams, log, view)
 	f := newFollower(view, c, o, streams, log)
 	f.supply = e.Supply
@@ -101,7 +104,7 @@ func (r *Run) Serve(ctx context.Context) error {
 	if failed == nil {
 		failed = &fault.Error{Reason: fault.NotLeading, Message: "the daemon is shutting down", Do: "reconnect when it is back"}
 	}
-	r.plan.fail(failure(failed))
+	r.plan.Fail(failure(failed))
 	return err
 }
 
@@ -119,15 +122,15 @@ func (r *Run) ServesAt(uri string) { r.office.flight = uri }
 
 // Info describes the run as of now.
 func (r *Run) Info() Info {
-	now := r.plan.now() // first: a plan with steps has begun
-	h, begun := r.plan.head()
+	now := r.plan.Now() // first: a plan with steps has begun
+	h, begun := r.plan.Head()
 	daemons, leader := r.office.addresses()
-	info := Info{Run: r.office.name, Fingerprint: h.Fingerprint, Config: r.office.config, Planned: now.steps, Ended: now.ended,
-		Committed: now.keepers.Committed(), Oldest: now.oldest, Keepers: now.keepers, Begun: begun, Daemons: daemons, Leader: leader, Length: r.Length(), Ahead: r.office.options.Ahead}
+	info := Info{Run: r.office.name, Fingerprint: h.Fingerprint, Config: r.office.config, Planned: now.Steps, Ended: now.Ended,
+		Committed: now.Keepers.Committed(), Oldest: now.Oldest, Keepers: now.Keepers, Begun: begun, Daemons: daemons, Leader: leader, Length: r.Length(), Ahead: r.office.options.Ahead}
 	if begun {
 		info.ID = h.ID
 	}
-	if info.Sources = r.office.streams.infos(); len(info.Sources) == 0 { // the run has not begun
+	if info.Sources = r.office.streams.Infos(); len(info.Sources) == 0 { // the run has not begun
 		info.Sources = h.Infos()
 	}
 	if h.Repair != nil {
@@ -155,14 +158,14 @@ func (r *Run) JoinAs(place state.Place, step uint64, client state.Client) (*Read
 	}
 	reader, err = r.follower.join(r.office.name, place, step, client)
 	if errors.As(err, &refused) && refused.Reason == fault.StepNotPlanned && !heard {
-		return nil, unheard(step, r.plan.planned())
+		return nil, unheard(step, r.plan.Planned())
 	}
 	return reader, err
 }
 
 // Step returns one step of the plan without waiting for it: io.EOF behind the end, a *Error for one that is not planned yet.
 func (r *Run) Step(ctx context.Context, step uint64) (*plan.Step, error) {
-	return r.plan.step(ctx, step)
+	return r.plan.Step(ctx, step)
 }
 
 // Assemble returns rows [first, first+n) of a step with their documents.
@@ -200,7 +203,7 @@ func (r *Run) Lookup(ctx context.Context, id string) ([]uint64, error) {
 
 // Find calls f with every row of the plan that holds a part of a document, in order.
 func (r *Run) Find(ctx context.Context, document uint64, f func(s *plan.Step, row int, pieces []packonline.Piece) error) error {
-	return Find(ctx, r.plan.log, document, f)
+	return maintenance.Find(ctx, r.plan.Log, document, f)
 }
 
 // Describe says where one document came from.
@@ -238,7 +241,7 @@ func (r *Run) SealSource(ctx context.Context, name, who string) (uint64, error) 
 	i := named()
 	if i < 0 { // another daemon, which leads, may have added it a moment ago
 		elsewhere, heard := r.office.listen()
-		infos = r.office.streams.infos()
+		infos = r.office.streams.Infos()
 		if i = named(); i < 0 && elsewhere && !heard {
 			return 0, r.follower.unanswered()
 		}
@@ -254,13 +257,13 @@ func (r *Run) sources(ctx context.Context) ([]plan.SourceInfo, error) {
 	limit, cancel := context.WithTimeout(ctx, r.office.options.Stall)
 	defer cancel()
 	for {
-		now := r.plan.now()
-		infos := r.office.streams.infos()
-		if now.failed != nil || len(infos) > 0 {
-			return infos, now.failed
+		now := r.plan.Now()
+		infos := r.office.streams.Infos()
+		if now.Failed != nil || len(infos) > 0 {
+			return infos, now.Failed
 		}
 		select {
-		case <-now.changed:
+		case <-now.Changed:
 		case <-limit.Done():
 			if ctx.Err() != nil {
 				return nil, ctx.Err()
@@ -312,7 +315,7 @@ func (r *Run) Sent(ctx context.Context, step uint64, of func(job string) bool) (
 	const look = 10 * time.Millisecond
 	for began := time.Now(); ; {
 		sent = max(r.follower.sent(of), r.office.demanded().Sent(of))
-		if sent >= step || !r.office.accompanied() || time.Since(began) >= reportTime || pause(ctx, look) != nil {
+		if sent >= step || !r.office.accompanied() || time.Since(began) >= reportTime || waiting.Pause(ctx, look) != nil {
 			return sent
 		}
 	}
@@ -335,16 +338,16 @@ const askPause = 20 * time.Millisecond
 // ask asks the leader to record an entry, or for a checkpoint, and waits for Options.Stall at most. An entry that is recorded after
 // that does no harm. Where the leader changes meanwhile, the next one is asked.
 func (r *Run) ask(ctx context.Context, e plan.Entry) (uint64, error) {
-	q := question{After: r.plan.position()}
+	q := question{After: r.plan.Position()}
 	if e != nil {
 		q.Record = plan.EncodeRecord(e)
 	}
 	limit, cancel := context.WithTimeout(ctx, r.office.options.Stall)
 	defer cancel()
 	if _, drain := e.(plan.Drain); drain && r.office.edges.Elector != nil {
-		h, _ := r.plan.head()
+		h, _ := r.plan.Head()
 		var err error
-		if q.Least, err = r.office.streams.present(limit, h); err != nil {
+		if q.Least, err = r.office.streams.Present(limit, h); err != nil {
 			return 0, err
 		}
 	}
@@ -355,9 +358,9 @@ func (r *Run) ask(ctx context.Context, e plan.Entry) (uint64, error) {
 // asks puts a question to the leader, whichever daemon that is, until limit ends.
 func (r *Run) asks(ctx, limit context.Context, q question) (answer, error) {
 	for {
-		now := r.plan.now()
-		if now.failed != nil {
-			return answer{}, now.failed
+		now := r.plan.Now()
+		if now.Failed != nil {
+			return answer{}, now.Failed
 		}
 		a, err := r.office.ask(limit, q)
 		switch {
@@ -372,7 +375,7 @@ func (r *Run) asks(ctx, limit context.Context, q question) (answer, error) {
 		q.Again = true
 		select {
 		case <-time.After(askPause):
-		case <-now.changed: // the run may have failed
+		case <-now.Changed: // the run may have failed
 		case <-limit.Done():
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"loaderd/loader"
+	"loaderd/loader/maintenance"
 	"loaderd/loader/plan"
 	"loaderd/loader/state"
 )
@@ -89,7 +90,7 @@ func TestIDsOfForksAndCopies(t *testing.T) {
 		t.Errorf("id %q, parent %+v, of %q: %v", h.ID, h.Parent, old.ID, err)
 	}
 	w.plan.records[20] = nil
-	d, err := loader.Inspect(t.Context(), w.plan, w.checkpoints, 0)
+	d, err := maintenance.Inspect(t.Context(), w.plan, w.checkpoints, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

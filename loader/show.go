@@ -17,37 +17,19 @@ func (r *Run) Show(ctx context.Context, document uint64) (document.View, error) 
 	return r.office.streams.Show(ctx, document)
 }
 
-// Show returns a document that the plan names, or may name.
-func (s *streams) Show(ctx context.Context, ref uint64) (document.View, error) {
-	x, sequence, err := s.of(ctx, ref)
-	if err != nil {
-		return document.View{}, err
-	}
-	shown, err := x.Documents.Show(ctx, sequence)
-	if err != nil {
-		return shown, err
-	}
-	source := s.infos()[plan.RefSource(ref)]
-	shown.Info.Source = source.Name
-	if shown.Skip == "" && len(shown.Parts) == 0 && !source.Config.Split.Takes(shown.ID, sequence) {
-		shown.Skip = plan.SkipSplit
-	}
-	return shown, nil
-}
-
 // Upcoming returns the next documents that the planner takes, as the plan names them: n of a source, or fewer where fewer are there. Without a name it
 // returns those of the only source, or of several the next of each.
 func (r *Run) Upcoming(ctx context.Context, source string, n int) ([]uint64, error) {
 	stats := r.Stats()
-	h, _ := r.plan.head()
-	all, err := r.office.streams.all(ctx, h)
+	h, _ := r.plan.Head()
+	all, err := r.office.streams.All(ctx, h)
 	if err != nil {
 		return nil, &fault.Error{Reason: fault.SourceDown, Message: "cannot open the document streams", Err: err, Do: "try again"}
 	}
 	if len(stats.Sources) == 0 {
 		return nil, &fault.Error{Reason: fault.NotLeading, Message: "no daemon that plans the run has told how far its sources are read", Do: "ask again"}
 	}
-	infos := r.office.streams.infos()
+	infos := r.office.streams.Infos()
 	if source != "" && !slices.ContainsFunc(infos, func(x plan.SourceInfo) bool { return x.Name == source }) {
 		return nil, &fault.Error{Reason: fault.BadTicket, Message: fmt.Sprintf("the run has no source %q", source), Do: "info names its sources"}
 	}

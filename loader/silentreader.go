@@ -32,7 +32,7 @@ func (f *follower) dropSilent(ctx context.Context) {
 func (f *follower) lookForSilent(now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	planned := f.plan.planned()
+	planned := f.plan.Planned()
 	var silent []*Reader
 	for _, r := range f.readers.all() {
 		if !r.idle.IsZero() && r.next < planned && now.Sub(r.idle) >= f.options.Silent {

@@ -24,12 +24,12 @@ const dryFor = 5 * time.Second
 
 // explain says why a step is not there yet, as its reader would be told; nil when it is, or when the run has ended.
 func (f *follower) explain(step uint64) *fault.Error {
-	now := f.plan.now()
+	now := f.plan.Now()
 	var e *fault.Error
 	switch {
-	case step < now.steps || now.ended:
+	case step < now.Steps || now.Ended:
 		return nil
-	case errors.As(now.failed, &e):
+	case errors.As(now.Failed, &e):
 		return e
 	}
 	return f.cause(step)
@@ -51,7 +51,7 @@ func (w *wait) cause() *fault.Error {
 
 // look takes in what is known of a wait for a step.
 func (f *follower) look(step uint64) *wait {
-	w := &wait{step: step, planned: f.plan.planned(), keepers: f.plan.now().keepers, report: f.leader.report(), demand: f.leader.demanded(), ranks: f.ranks.last(), rates: f.pulse.rates(),
+	w := &wait{step: step, planned: f.plan.Planned(), keepers: f.plan.Now().Keepers, report: f.leader.report(), demand: f.leader.demanded(), ranks: f.ranks.last(), rates: f.pulse.rates(),
 		config: f.config, options: f.options, supply: f.supply}
 	if step >= w.report.Wanted+uint64(f.options.Ahead) {
 		w.brake = w.report.Slowest
@@ -504,7 +504,7 @@ func queueNote(queues []planner.QueueStat) string {
 
 // unanswered says why a request has had no answer within Options.Stall.
 func (f *follower) unanswered() *fault.Error {
-	w := f.look(f.plan.planned())
+	w := f.look(f.plan.Planned())
 	e := w.broken()
 	if e == nil || e.Reason == fault.SourceDown && !w.report.Replays { // requests need no documents
 		e = w.unknown()

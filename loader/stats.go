@@ -98,10 +98,10 @@ type Stats struct {
 
 // Stats returns the present figures.
 func (r *Run) Stats() Stats {
-	now := r.plan.now() // first: the figures must not be older than any step in it
+	now := r.plan.Now() // first: the figures must not be older than any step in it
 	from := r.office.report()
 	p := from.PlanStats
-	s := Stats{Run: r.office.name, Planned: now.steps, Wanted: from.Wanted, Ended: now.ended, Replaying: from.Replays, Committed: now.keepers.Committed(), Oldest: now.oldest,
+	s := Stats{Run: r.office.name, Planned: now.Steps, Wanted: from.Wanted, Ended: now.Ended, Replaying: from.Replays, Committed: now.Keepers.Committed(), Oldest: now.Oldest,
 		Checkpoint: from.Checkpointed, CheckpointBytes: from.CheckpointBytes, Readers: r.follower.readerStats(),
 		Documents: p.Packed.Documents, Skipped: p.Counts.Skipped, MaskedTokens: p.Counts.MaskedTokens, Cut: p.Counts.Cut,
 		Tokens: p.Packed.Tokens, Rows: p.Counts.Rows, Slots: p.Counts.Slots, Padding: p.Counts.Slots - p.Counts.Tokens,

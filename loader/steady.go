@@ -64,8 +64,8 @@ func (f *follower) judge(now time.Time) {
 
 // shownVerdict returns the verdict of the last look. The end of a run and its failure are shown at once.
 func (f *follower) shownVerdict() Verdict {
-	now := f.plan.now()
-	if v, known := f.steady.verdict(); known && !now.ended && now.failed == nil {
+	now := f.plan.Now()
+	if v, known := f.steady.verdict(); known && !now.Ended && now.Failed == nil {
 		return v
 	}
 	return f.verdict(time.Now(), Verdict{})

@@ -10,8 +10,8 @@ import (
 
 // Stock returns what the streams of a run's sources hold now, by the numbers of these.
 func (r *Run) Stock(ctx context.Context) ([]document.StreamState, error) {
-	h, _ := r.plan.head()
-	streams, err := r.office.streams.all(ctx, h)
+	h, _ := r.plan.Head()
+	streams, err := r.office.streams.All(ctx, h)
 	if err != nil {
 		return nil, &fault.Error{Reason: fault.SourceDown, Message: "cannot open the streams of the sources", Err: err, Do: "try again"}
 	}

@@ -9,7 +9,9 @@ import (
 
 	"loaderd/loader/backend"
 	"loaderd/loader/fault"
+	"loaderd/loader/internal/waiting"
 	"loaderd/loader/plan"
+	"loaderd/loader/planview"
 )
 
 // termPause is how long the next attempt to begin a term waits: someone else appends, or the end of the plan that was read is an old one.
@@ -33,7 +35,7 @@ func (l *leader) lead(ctx context.Context) error {
 		if !errors.Is(err, fault.ErrLeadershipLost) {
 			return fmt.Errorf("append to the plan log: %w", err)
 		}
-		if err := pause(ctx, termPause); err != nil {
+		if err := waiting.Pause(ctx, termPause); err != nil {
 			return err
 		}
 	}
@@ -45,11 +47,11 @@ func (l *leader) claim(ctx context.Context) error {
 	l.mu.Lock()
 	seen := l.stored
 	l.mu.Unlock()
-	stored, err := claimCheckpoints(ctx, l.edges, l.term, l.fresh || l.found.bare)
+	stored, err := planview.ClaimCheckpoints(ctx, l.edges, l.term, l.fresh || l.found.Bare)
 	if err != nil {
 		return l.deposed(err)
 	}
-	first, err := l.streams.claim(ctx, l.term, l.header)
+	first, err := l.streams.Claim(ctx, l.term, l.header)
 	if err != nil {
 		return l.deposed(err)
 	}
@@ -58,7 +60,7 @@ func (l *leader) claim(ctx context.Context) error {
 			return err
 		}
 	}
-	return l.plan.release(ctx, first)
+	return l.plan.Release(ctx, first)
 }
 
 // again restores the planner once more, from these checkpoints.
@@ -68,14 +70,14 @@ func (l *leader) again(ctx context.Context, stored []backend.Stored) error {
 		return fmt.Errorf("read plan header: %w", err)
 	}
 	l.tail = plan.TailOf(1, header)
-	if l.found, err = l.plan.reader.end(ctx); err != nil {
+	if l.found, err = l.plan.Reader.End(ctx); err != nil {
 		return fmt.Errorf("read end of plan: %w", err)
 	}
 	if err := l.restore(ctx, stored); err != nil {
 		return err
 	}
 	l.covered()
-	l.plan.opened(l)
+	l.plan.RunStream(openedPlan(l))
 	return nil
 }
 

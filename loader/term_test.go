@@ -12,6 +12,7 @@ import (
 	"loaderd/loader"
 	"loaderd/loader/backend"
 	"loaderd/loader/fault"
+	"loaderd/loader/maintenance"
 	"loaderd/loader/plan"
 	"loaderd/loader/state"
 )
@@ -58,10 +59,10 @@ func TestEveryLeadIsATermOfThePlan(t *testing.T) {
 		if !slices.Equal(who, want) || at[len(at)-1] != max(before, 1)+1 {
 			t.Fatalf("the terms begin at %v, of %q, want those of %q, the last at %d", at, who, want, max(before, 1)+1)
 		}
-		if _, err := loader.Audit(t.Context(), backend.Backends{Sources: onlySource{Documents: w.docs}, Plan: w.plan}, w.config.Tokenizer, nil); err != nil {
+		if _, err := maintenance.Audit(t.Context(), backend.Backends{Sources: onlySource{Documents: w.docs}, Plan: w.plan}, w.config.Tokenizer, nil); err != nil {
 			t.Error(err)
 		}
-		if d, err := loader.Inspect(t.Context(), w.plan, w.checkpoints, 0); err != nil || d.Why != "" {
+		if d, err := maintenance.Inspect(t.Context(), w.plan, w.checkpoints, 0); err != nil || d.Why != "" {
 			t.Errorf("%+v, %v", d, err)
 		}
 	}

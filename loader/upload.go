@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"loaderd/loader/fault"
+	"loaderd/loader/internal/waiting"
 	"loaderd/loader/plan"
 )
 
@@ -47,7 +48,7 @@ func (u *uploads) put(ctx context.Context, x upload) {
 func (u *uploads) finish(x upload, err error) {
 	x.done(err)
 	u.under.Add(-1)
-	signal(u.ready)
+	waiting.Signal(u.ready)
 }
 
 // upload stores what is queued until the queue is closed, or someone else leads.

@@ -58,24 +58,24 @@ const (
 
 // verdict judges the run at this moment, as it is known to this daemon. shown is the verdict that is shown until now.
 func (f *follower) verdict(at time.Time, shown Verdict) Verdict {
-	now := f.plan.now()
-	w := f.look(now.steps)
+	now := f.plan.Now()
+	w := f.look(now.Steps)
 	var e *fault.Error
-	if now.failed == nil && !now.ended {
+	if now.Failed == nil && !now.Ended {
 		e = w.broken()
 	}
 	found, starves := w.finding()
 	switch {
-	case now.failed != nil:
-		return failed(now.failed)
+	case now.Failed != nil:
+		return failed(now.Failed)
 	case e == nil && found != nil && found.Level == census.Red && !starves:
 		return w.judge(RankCause(found))
-	case now.ended:
-		return w.ended(now.steps)
+	case now.Ended:
+		return w.ended(now.Steps)
 	}
 	still, waits, readers := f.pulse.still(at), w.waits(), w.demand.Read()
-	full := now.steps >= w.report.Wanted+uint64(f.options.Ahead)
-	if e == nil && (waits || !readers && !full) && (now.steps == 0 || f.pulse.stalls(at, shown.stalled())) {
+	full := now.Steps >= w.report.Wanted+uint64(f.options.Ahead)
+	if e == nil && (waits || !readers && !full) && (now.Steps == 0 || f.pulse.stalls(at, shown.stalled())) {
 		e = w.missing()
 	}
 	switch {
@@ -93,7 +93,7 @@ func (f *follower) verdict(at time.Time, shown Verdict) Verdict {
 		}
 		return v
 	case !readers:
-		return Verdict{Health: Waiting, Sentence: fmt.Sprintf("Planning ahead: %s of %d, no reader is connected", quantity.Things(int(now.steps-min(now.steps, w.report.Wanted)), "step"), f.options.Ahead),
+		return Verdict{Health: Waiting, Sentence: fmt.Sprintf("Planning ahead: %s of %d, no reader is connected", quantity.Things(int(now.Steps-min(now.Steps, w.report.Wanted)), "step"), f.options.Ahead),
 			Limits: LimitRanks, Do: "start the trainer when you like"}
 	case !waits && f.pulse.idles(at):
 		return Verdict{Health: Waiting, Sentence: fmt.Sprintf("Waiting for the ranks, %s: they have steps and ask for none", quantity.Time(still)), Limits: LimitRanks,

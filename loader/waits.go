@@ -51,10 +51,10 @@ func (f *follower) tellWaits(ctx context.Context) {
 
 func (w *waits) look(now time.Time) {
 	since, readers := w.waiting()
-	plan := w.plan.now()
-	over := plan.ended || plan.failed != nil
+	plan := w.plan.Now()
+	over := plan.Ended || plan.Failed != nil
 	if !w.since.IsZero() && (since != w.since || over) {
-		w.log.Warn("readers wait no more", "step", plan.steps, "waited", now.Sub(w.since).Round(time.Second))
+		w.log.Warn("readers wait no more", "step", plan.Steps, "waited", now.Sub(w.since).Round(time.Second))
 		w.since = time.Time{}
 	}
 	if readers > 0 {
@@ -72,12 +72,12 @@ func (w *waits) look(now time.Time) {
 		}
 		return
 	}
-	e := w.explain(plan.steps)
+	e := w.explain(plan.Steps)
 	if e == nil || now.Sub(w.told[e.Reason]) < tellAgain || e.Reason == w.reason && maps.Equal(e.Facts, w.facts) {
 		return
 	}
 	w.since, w.reason, w.facts, w.told[e.Reason] = since, e.Reason, e.Facts, now
-	w.log.Warn("readers wait for a step", "step", plan.steps, "readers", readers, "waited", now.Sub(since).Round(time.Second),
+	w.log.Warn("readers wait for a step", "step", plan.Steps, "readers", readers, "waited", now.Sub(since).Round(time.Second),
 		"reason", e.Reason, "cause", e.Message, "do", e.Do)
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"loaderd/loader/fault"
 	"loaderd/loader/plan"
+	"loaderd/loader/planview"
 )
 
 // watchInterval is how often a run looks whether the document stream is still what it was: one small request each time.
@@ -26,7 +27,7 @@ func (l *leader) watch(ctx context.Context) error {
 			return ctx.Err()
 		case <-tick.C:
 		}
-		all, err := l.streams.all(ctx, l.header)
+		all, err := l.streams.All(ctx, l.header)
 		if err != nil {
 			continue
 		}
@@ -45,10 +46,10 @@ func (l *leader) watch(ctx context.Context) error {
 }
 
 // look looks after one stream. An error is final; trouble can be mended.
-func (l *leader) look(ctx context.Context, source int, x opened) (trouble, err error) {
+func (l *leader) look(ctx context.Context, source int, x planview.RunStream) (trouble, err error) {
 	state, err := x.Documents.State(ctx)
 	if err == nil {
-		err = madeOf(l.header.Run, x.SourceBegin.Stream, state.Stream)
+		err = planview.MadeOf(l.header.Run, x.SourceBegin.Stream, state.Stream)
 	}
 	var mismatch *fault.Error
 	if errors.As(err, &mismatch) && mismatch.Reason == fault.StreamMismatch {
@@ -93,7 +94,7 @@ func (l *leader) ends(ctx context.Context, source int) error {
 // gone returns what is lost when a stream no longer holds documents below first; trouble is nil when no job can ask for them
 // again. Only a daemon that still leads decides: to a deposed one, documents that its successor has purged look lost. The
 // lease is verified here, after first was read: while it was held, no other daemon could purge.
-func (l *leader) gone(ctx context.Context, source int, x opened, first uint64) (trouble, err error) {
+func (l *leader) gone(ctx context.Context, source int, x planview.RunStream, first uint64) (trouble, err error) {
 	if l.sure != nil {
 		if err := l.sure(ctx); err != nil {
 			return nil, err
@@ -103,13 +104,13 @@ func (l *leader) gone(ctx context.Context, source int, x opened, first uint64) (
 	if replays { // which steps are committed is not known yet
 		return nil, nil
 	}
-	there := make(needs, source+1) // of the others all
+	there := make(planview.Needs, source+1) // of the others all
 	there[source] = first
-	need, err := l.plan.needsOf(ctx, step)
-	if err != nil || need.reaches(there) || source >= len(need) {
+	need, err := l.plan.NeedsOf(ctx, step)
+	if err != nil || need.Reaches(there) || source >= len(need) {
 		return nil, err
 	}
-	oldest, err := l.plan.oldestStep(ctx, there)
+	oldest, err := l.plan.OldestStep(ctx, there)
 	if err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"loaderd/loader/fault"
+	"loaderd/loader/planview"
 )
 
 // A daemon that has lost its lease does not report documents as lost: its successor may have purged them. It verifies the
@@ -16,7 +17,7 @@ func TestLeader_DeposedReportsNoLostDocuments(t *testing.T) {
 		verified++
 		return fault.ErrLeadershipLost
 	}}
-	trouble, err := l.gone(t.Context(), 0, opened{}, 60)
+	trouble, err := l.gone(t.Context(), 0, planview.RunStream{}, 60)
 	if trouble != nil || !errors.Is(err, fault.ErrLeadershipLost) || verified != 1 {
 		t.Errorf("gone = %v, %v after %d verifications of the lease, want no verdict and ErrLeadershipLost", trouble, err, verified)
 	}

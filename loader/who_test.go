@@ -9,6 +9,7 @@ import (
 	"loaderd/loader"
 	"loaderd/loader/backend"
 	"loaderd/loader/fault"
+	"loaderd/loader/maintenance"
 	"loaderd/loader/plan"
 	"loaderd/loader/state"
 )
@@ -44,7 +45,7 @@ func TestThePlanNamesWhoAsked(t *testing.T) {
 		t.Error("the batches depend on who asked")
 	}
 	for what, w := range map[string]*world{"": nobody, ", asked for by alice": alice} {
-		audited, err := loader.Audit(t.Context(), backend.Backends{Sources: onlySource{Documents: w.docs}, Plan: w.plan}, w.config.Tokenizer, nil)
+		audited, err := maintenance.Audit(t.Context(), backend.Backends{Sources: onlySource{Documents: w.docs}, Plan: w.plan}, w.config.Tokenizer, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -58,7 +59,7 @@ func TestThePlanNamesWhoAsked(t *testing.T) {
 		if said := []string{"drain behind arrival 60" + what, "seal of source 0 behind its document 120, behind arrival 120" + what}; !slices.Equal(controls, said) {
 			t.Errorf("the audit says %q, want %q", controls, said)
 		}
-		s, err := loader.Summarize(t.Context(), w.plan, nil)
+		s, err := maintenance.Summarize(t.Context(), w.plan, nil)
 		if err != nil || s.Sources[0].Last != 120 || !strings.HasSuffix(what, s.SealedBy) || (s.SealedBy == "") != (what == "") {
 			t.Errorf("%+v, %v", s, err)
 		}

@@ -11,7 +11,9 @@ import (
 	"loaderd/loader/backend"
 	"loaderd/loader/census"
 	"loaderd/loader/fault"
+	"loaderd/loader/internal/waiting"
 	"loaderd/loader/plan"
+	"loaderd/loader/planview"
 	"loaderd/loader/state"
 )
 
@@ -105,8 +107,8 @@ func decodeWord(b []byte) (w word, err error) {
 
 // furthest is the furthest step that a reader of any daemon can have asked for by now: none is let in that asks for much more than is planned.
 func (o *office) furthest() uint64 {
-	h, _ := o.plan.head()
-	planned := o.plan.planned()
+	h, _ := o.plan.Head()
+	planned := o.plan.Planned()
 	if h.Repair != nil {
 		planned = max(planned, h.Repair.Steps)
 	}
@@ -120,21 +122,21 @@ func (o *office) verify(ctx context.Context) error {
 	claimed := o.claimed
 	o.claimed = 0
 	o.mu.Unlock()
-	now := o.plan.now()
-	if claimed <= now.oldest {
+	now := o.plan.Now()
+	if claimed <= now.Oldest {
 		return nil
 	}
-	committed := now.keepers.Committed()
-	o.plan.released(min(claimed, committed))
+	committed := now.Keepers.Committed()
+	o.plan.Released(min(claimed, committed))
 	if claimed <= committed {
 		return nil
 	}
-	h, _ := o.plan.head()
-	all, err := o.streams.all(ctx, h)
+	h, _ := o.plan.Head()
+	all, err := o.streams.All(ctx, h)
 	if err != nil {
 		return nil // the next word claims it again
 	}
-	there := make(needs, len(all))
+	there := make(planview.Needs, len(all))
 	for i, x := range all {
 		state, err := x.Documents.State(ctx)
 		if err != nil {
@@ -142,7 +144,7 @@ func (o *office) verify(ctx context.Context) error {
 		}
 		there[i] = state.First
 	}
-	return o.plan.release(ctx, there)
+	return o.plan.Release(ctx, there)
 }
 
 // speak tells the other daemons what the readers of this one want, and how far the plan is if this one leads: when it changes, and now
@@ -152,7 +154,7 @@ func (o *office) speak(ctx context.Context) error {
 	tick := time.NewTicker(sayEvery)
 	defer tick.Stop()
 	for round := uint64(1); ; round++ {
-		changed := o.plan.now().changed
+		changed := o.plan.Now().Changed
 		if o.present() == nil {
 			changed = nil // what this process knows of the plan it has from the others
 		}
@@ -160,7 +162,7 @@ func (o *office) speak(ctx context.Context) error {
 		for _, page := range o.ranks.roll() {
 			bytes += o.say(word{Roll: &page})
 		}
-		if err := pause(ctx, max(sayPause, time.Duration(bytes)*time.Second/wordBytesPerSecond)); err != nil { // nothing is said more often than this
+		if err := waiting.Pause(ctx, max(sayPause, time.Duration(bytes)*time.Second/wordBytesPerSecond)); err != nil { // nothing is said more often than this
 			return err
 		}
 		select {
@@ -198,7 +200,7 @@ func (o *office) word() word {
 	if o.leads {
 		r := o.leader.report()
 		r.Connection = o.connection.Load()
-		w.Lead, w.At, w.Oldest = &r, o.plan.position(), o.plan.now().oldest
+		w.Lead, w.At, w.Oldest = &r, o.plan.Position(), o.plan.Now().Oldest
 	}
 	return w
 }
@@ -206,7 +208,7 @@ func (o *office) word() word {
 // say returns how many bytes the word has.
 func (o *office) say(w word) int {
 	w.Daemon, w.Flight = o.edges.Daemon, o.flight
-	b, err := w.encode(o.plan.now().keepers)
+	b, err := w.encode(o.plan.Now().Keepers)
 	if err == nil {
 		err = o.edges.Bus.Publish(b)
 	}
@@ -225,7 +227,7 @@ func (o *office) hear(b []byte) {
 	if w.Roll != nil || w.Left {
 		o.ranks.merge(w.Daemon, w.Roll)
 	}
-	if w.Sources != nil && o.plan.ledBy(w.Daemon) {
+	if w.Sources != nil && o.plan.LedBy(w.Daemon) {
 		o.mu.Lock()
 		o.pages.add(w.Sources)
 		o.mu.Unlock()
@@ -247,20 +249,20 @@ func (o *office) hear(b []byte) {
 	if o.leader != nil {
 		o.leader.want(o.demandOfAll())
 	}
-	if w.Lead != nil && !o.leads && !o.plan.ledBy(w.Daemon) {
+	if w.Lead != nil && !o.leads && !o.plan.LedBy(w.Daemon) {
 		o.rumour = rumour{w.Daemon, time.Now()}
-		if w.At > o.plan.position() {
-			signal(o.hint)
+		if w.At > o.plan.Position() {
+			waiting.Signal(o.hint)
 		}
 	} else if w.Lead != nil && !o.leads {
 		o.told, o.heard, o.any, o.times = o.pages.join(*w.Lead, o.told), time.Now(), true, o.times+1
 		o.told.Flight = w.Flight
 		o.claimed = max(o.claimed, w.Oldest)
 		if !w.Lead.Replays {
-			o.plan.confirm(w.At)
+			o.plan.Confirm(w.At)
 		}
-		if w.At > o.plan.position() {
-			signal(o.hint)
+		if w.At > o.plan.Position() {
+			waiting.Signal(o.hint)
 		}
 	}
 }
@@ -415,7 +417,7 @@ func (l *leader) drained(ctx context.Context, q question) (at uint64, found bool
 	err = l.edges.Plan.Scan(ctx, q.After+1, func(position uint64, b []byte) error {
 		e, err := plan.DecodeRecord(b)
 		if err != nil {
-			return damaged(position, err)
+			return planview.Damaged(position, err)
 		}
 		if d, drain := e.(plan.Drain); drain && d.At >= q.Least {
 			at, found = d.At, true

@@ -18,16 +18,17 @@ import (
 	"loaderd/loader/fault"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
+	"loaderd/loader/planview"
 	"loaderd/loader/state"
 )
 
 // listener is the office of a daemon that follows.
 func listener() *office {
 	o := backend.Options{Ahead: 4}
-	v := newPlanView(nil, plan.Config{}, o)
-	v.steps, v.daemon, v.keepers = 10, "host/7/a", plan.Keepers{"trainer": 6}
+	v := planview.New(nil, plan.Config{}, o)
+	v.Steps, v.Daemon, v.Keepers = 10, "host/7/a", plan.Keepers{"trainer": 6}
 	e := backend.Backends{Daemon: "me", Log: slog.New(slog.DiscardHandler)}
-	x := newOffice("run", plan.Config{}, o, e, newStreams(e, v), slog.New(slog.DiscardHandler), v)
+	x := newOffice("run", plan.Config{}, o, e, planview.NewStreams(e, v), slog.New(slog.DiscardHandler), v)
 	x.ranks = newRankRegistry()
 	return x
 }
@@ -61,8 +62,8 @@ func TestWordsOfStrangers(t *testing.T) {
 	if r := o.report(); r.Unheard || r.Steps != 11 {
 		t.Errorf("the report of the daemon whose term it is: %+v", r)
 	}
-	if now := o.plan.now(); now.oldest != 0 {
-		t.Errorf("steps before %d cannot be read, by a word alone", now.oldest)
+	if now := o.plan.Now(); now.Oldest != 0 {
+		t.Errorf("steps before %d cannot be read, by a word alone", now.Oldest)
 	}
 	for i := range 2 * maxDaemons {
 		o.hear(said(t, word{Daemon: strings.Repeat("x", 1+i%200) + string(rune('a'+i/200%26)) + string(rune('a'+i/5200))}))
@@ -106,7 +107,7 @@ func FuzzWords(f *testing.F) {
 		o := listener()
 		o.hear(b)
 		d := o.demandOfAll()
-		if d.Wanted() > 21 || d.Sent(func(string) bool { return true }) > 20 || o.plan.now().oldest > 0 {
+		if d.Wanted() > 21 || d.Sent(func(string) bool { return true }) > 20 || o.plan.Now().Oldest > 0 {
 			t.Fatalf("it wants %+v", d)
 		}
 		b, err := word{Daemon: "me", Demand: &d}.encode(nil)

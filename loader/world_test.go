@@ -15,6 +15,7 @@ import (
 	"loaderd/loader"
 	"loaderd/loader/backend"
 	"loaderd/loader/fault"
+	"loaderd/loader/maintenance"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
 	"loaderd/loader/state"
@@ -249,7 +250,7 @@ func (s onlySource) Open(context.Context, string, mixture.Source) (backend.Strea
 
 // fork returns the headers of a fork at a step, and of the run.
 func (w *world) fork(t *testing.T, step uint64, name string, c plan.Config) (forked, from plan.Header, err error) {
-	return loader.Fork(t.Context(), w.edgesOf(), step, name, c)
+	return maintenance.Fork(t.Context(), w.edgesOf(), step, name, c)
 }
 
 // edgesOf is what a run of the world gets.

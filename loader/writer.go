@@ -106,9 +106,9 @@ func (l *leader) store(ctx context.Context, writes []write) error {
 	}
 	for _, w := range writes {
 		if w.step != nil {
-			l.plan.extend(w.step)
+			l.plan.Extend(w.step)
 		}
-		if err := l.plan.wrote(w); err != nil {
+		if err := l.plan.Wrote(w.after, w.records, w.step); err != nil {
 			return err
 		}
 		if w.stored != nil {

@@ -7,6 +7,7 @@ import (
 
 	"loaderd/loader/backend"
 	"loaderd/loader/plan"
+	"loaderd/loader/planview"
 )
 
 // sizesLog notes how many records every append has.
@@ -35,7 +36,7 @@ func TestAppendsTakeWholeSteps(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var log sizesLog
-			l := &leader{plan: newPlanView(nil, plan.Config{}, backend.Options{}), edges: backend.Backends{Plan: &log}}
+			l := &leader{plan: planview.New(nil, plan.Config{}, backend.Options{}), edges: backend.Backends{Plan: &log}}
 			in := make(chan write, len(c.writes))
 			for _, w := range c.writes {
 				in <- write{after: 7, records: w} // behind records that the view has not taken in

@@ -29,6 +29,7 @@ import (
 	"loaderd/loader"
 	"loaderd/loader/backend"
 	"loaderd/loader/plan"
+	"loaderd/loader/planview"
 	"loaderd/stream"
 	"loaderd/stream/checkpoints"
 	"loaderd/stream/daemonbus"
@@ -196,7 +197,7 @@ func (d *Daemon) checkPlan(ctx context.Context, c plan.Config) error {
 		return nil
 	}
 	if err == nil {
-		err = loader.CheckPlan(ctx, steps, c)
+		err = planview.CheckPlan(ctx, steps, c)
 	}
 	if err != nil {
 		return fmt.Errorf("open run %s: %w", d.config.Run, err)

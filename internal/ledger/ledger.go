@@ -16,7 +16,7 @@ import (
 // Step is a whole step: its rows, and the pieces of documents that make each row.
 type Step struct {
 	api.Step
-	Rows      [][]Piece               `json:"rows"`
+	Rows      [][]Piece       `json:"rows"`
 	Documents []document.Info `json:"documents,omitempty"` // of the rows, by source and sequence, where they are known
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"loaderd/loader"
+	"loaderd/loader/maintenance"
 	"loaderd/loader/state"
 	"loaderd/stream"
 	"loaderd/stream/checkpoints"
@@ -186,7 +187,7 @@ func howLong(ctx context.Context, store *stream.Store, l Listed) *state.Length {
 }
 
 // summarize reads a run's plan, from its newest checkpoint on where it has one; begun is false for a plan without records.
-func summarize(ctx context.Context, store *stream.Store, run string) (s loader.Summary, begun bool, err error) {
+func summarize(ctx context.Context, store *stream.Store, run string) (s maintenance.Summary, begun bool, err error) {
 	log, err := planlog.OpenReadOnly(ctx, store, run)
 	if err != nil {
 		return s, false, err
@@ -199,6 +200,6 @@ func summarize(ctx context.Context, store *stream.Store, run string) (s loader.S
 	if err != nil {
 		store.Log().Warn("the newest checkpoint of a run cannot be read; its whole plan is", "run", run, "error", err)
 	}
-	s, err = loader.Summarize(ctx, log, checkpoint)
+	s, err = maintenance.Summarize(ctx, log, checkpoint)
 	return s, true, err
 }

@@ -14,6 +14,7 @@ import (
 	"loaderd/internal/runs"
 	"loaderd/internal/runstatetest"
 	"loaderd/loader"
+	"loaderd/loader/maintenance"
 	"loaderd/stream"
 	"loaderd/stream/checkpoints"
 	"loaderd/stream/lease"
@@ -149,7 +150,7 @@ func TestListWithoutCheckpoints(t *testing.T) {
 	if without := list(t, store); !slices.Equal(with, without) || !strings.Contains(with[0], "committed 6") {
 		t.Errorf("with checkpoints %s, without %s", with, without)
 	}
-	s, err := loader.Summarize(ctx, runstatetest.Open(t, store, "run"), checkpoint)
+	s, err := maintenance.Summarize(ctx, runstatetest.Open(t, store, "run"), checkpoint)
 	if err != nil || s.Keepers["trainer"] != 6 {
 		t.Errorf("%+v, %v", s, err)
 	}

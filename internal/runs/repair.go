@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 
-	"loaderd/loader"
 	"loaderd/loader/backend"
+	"loaderd/loader/maintenance"
 	"loaderd/stream"
 	"loaderd/stream/checkpoints"
 	"loaderd/stream/lease"
@@ -16,7 +16,7 @@ import (
 
 // Damaged is a run whose plan may be damaged. Nobody appends to the plan until Close.
 type Damaged struct {
-	loader.Damage
+	maintenance.Damage
 
 	store   *stream.Store
 	from    backend.Backends
@@ -38,7 +38,7 @@ func Inspect(ctx context.Context, store *stream.Store, run string, self lease.Le
 	if d.lease, err = d.elector.TryAcquire(ctx); err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
-	if d.Damage, err = loader.Inspect(ctx, d.from.Plan, d.from.Checkpoints, before); err != nil {
+	if d.Damage, err = maintenance.Inspect(ctx, d.from.Plan, d.from.Checkpoints, before); err != nil {
 		return d, errors.Join(fmt.Errorf("repair run %s: %w", run, err), d.Close())
 	}
 	return d, nil

@@ -9,10 +9,11 @@ import (
 	"slices"
 	"strings"
 
-	"loaderd/loader"
 	"loaderd/loader/backend"
+	"loaderd/loader/maintenance"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
+	"loaderd/loader/planview"
 	"loaderd/packonline"
 	"loaderd/stream"
 	"loaderd/stream/checkpoints"
@@ -28,7 +29,7 @@ func Fork(ctx context.Context, store *stream.Store, run string, step uint64, nam
 	if err != nil {
 		return forked, from, fmt.Errorf("fork run %s: %w", run, err)
 	}
-	if from, err = loader.ReadHeader(ctx, parent); err != nil {
+	if from, err = planview.ReadHeader(ctx, parent); err != nil {
 		return forked, from, fmt.Errorf("fork run %s: %w", run, err)
 	}
 	if forked, from, err = fork(ctx, store, parent, from, step, name, c, tokens); err != nil {
@@ -58,10 +59,10 @@ func fork(ctx context.Context, store *stream.Store, parent *planlog.Log, from pl
 	if old.Checkpoints, err = checkpoints.Open(ctx, parent); err != nil {
 		return forked, from, err
 	}
-	if forked, from, err = loader.Fork(ctx, old, step, name, c); err != nil {
+	if forked, from, err = maintenance.Fork(ctx, old, step, name, c); err != nil {
 		return forked, from, err
 	}
-	return forked, from, loader.Begin(ctx, to, forked)
+	return forked, from, maintenance.Begin(ctx, to, forked)
 }
 
 // openFork opens what is kept of a fork that is made. fresh says that there is no run of that name.
@@ -88,17 +89,17 @@ func openNew(ctx context.Context, store *stream.Store, name string, c plan.Confi
 // Audit plans a run a second time and compares: see loader.Audit. What documents are about is found out as the run's own configuration has it.
 // progress is told now and then how far it is.
 func Audit(ctx context.Context, store *stream.Store, run string, tokens doclog.Tokenizing, t plan.Tokenizer,
-	progress func(loader.Audited)) (loader.Audited, error) {
+	progress func(maintenance.Audited)) (maintenance.Audited, error) {
 	log, err := planlog.OpenReadOnly(ctx, store, run)
 	if err != nil {
-		return loader.Audited{}, fmt.Errorf("audit run %s: %w", run, err)
+		return maintenance.Audited{}, fmt.Errorf("audit run %s: %w", run, err)
 	}
-	h, err := loader.ReadHeader(ctx, log)
+	h, err := planview.ReadHeader(ctx, log)
 	if err != nil {
-		return loader.Audited{}, fmt.Errorf("audit run %s: %w", run, err)
+		return maintenance.Audited{}, fmt.Errorf("audit run %s: %w", run, err)
 	}
 	e := backend.Backends{Plan: log, Log: store.Log(), Sources: sources{store: store, tokens: tokens.Shared(store.Config().Workers), config: h.Config}}
-	return loader.Audit(ctx, e, t, progress)
+	return maintenance.Audit(ctx, e, t, progress)
 }
 
 // sources are the streams of a run, to be looked at. It implements backend.Sources.
@@ -142,7 +143,7 @@ func Packing(ctx context.Context, store *stream.Store) (own *packonline.Config, 
 		if err != nil {
 			return nil, nil, err
 		}
-		h, err := loader.ReadHeader(ctx, log)
+		h, err := planview.ReadHeader(ctx, log)
 		if err != nil {
 			return nil, nil, fmt.Errorf("read the configuration of run %s: %w", r.Run, err)
 		}

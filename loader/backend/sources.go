@@ -9,8 +9,8 @@ import (
 
 // Stream is one document stream, and where the runs that read it say what they still need of it.
 type Stream struct {
-	Documents document.Documents
-	LowWatermarks    LowWatermarks // may be nil: all documents stay
+	Documents     document.Documents
+	LowWatermarks LowWatermarks // may be nil: all documents stay
 }
 
 // Sources opens the streams of a run.

@@ -35,9 +35,9 @@ var beyond = map[string]int{
 	"fields loader.Stats":                44, // figures
 	"fields loader.leader":               40,
 	"fields loader.office":               26,
-	"fields loader.planView":             21,
 	"fields loader/planner.Planner":      23,
 	"fields loader/state.Report":         24,
+	"fields loader/planview.View":        21,
 	"fields stream.Config":               24, // settings
 	"fields stream/publish.Publisher":    22,
 	"interface arrowout.Unjoined":        21,
@@ -53,10 +53,10 @@ var beyond = map[string]int{
 	"methods loader.leader":              62,
 	"methods loader.loop":                34,
 	"methods loader.office":              32,
-	"methods loader.planView":            34,
 	"methods loader.wait":                46,
 	"methods loader/mixture.Mixture":     46,
 	"methods loader/planner.Planner":     88,
+	"methods loader/planview.View":       34,
 	"methods packonline.bucket":          31,
 	"methods packonline.splice":          39,
 	"methods stream.Store":               47,

@@ -15,7 +15,7 @@ import (
 	"loaderd/internal/daemon"
 	"loaderd/internal/quantity"
 	"loaderd/internal/runs"
-	"loaderd/loader"
+	"loaderd/loader/maintenance"
 )
 
 // NewAuditCmd returns the command audit.
@@ -53,21 +53,21 @@ Nothing is changed; a daemon may serve the run meanwhile. The stream must still 
 	return cmd
 }
 
-func audit(ctx context.Context, c config.Config, log *slog.Logger, stderr io.Writer) (_ loader.Audited, err error) {
+func audit(ctx context.Context, c config.Config, log *slog.Logger, stderr io.Writer) (_ maintenance.Audited, err error) {
 	tokens, tokenizer, err := daemon.Tokens(c.Tokenizer)
 	if err != nil {
-		return loader.Audited{}, err
+		return maintenance.Audited{}, err
 	}
 	store, err := command.OpenRunStore(ctx, c, log)
 	if err != nil {
-		return loader.Audited{}, err
+		return maintenance.Audited{}, err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
 	progress := command.NewProgress(stderr)
-	return runs.Audit(ctx, store, c.Run, tokens, tokenizer, func(a loader.Audited) { progress.Report("%d of %d steps", a.Steps, a.Planned) })
+	return runs.Audit(ctx, store, c.Run, tokens, tokenizer, func(a maintenance.Audited) { progress.Report("%d of %d steps", a.Steps, a.Planned) })
 }
 
-func writeAudited(w io.Writer, run string, a loader.Audited) error {
+func writeAudited(w io.Writer, run string, a maintenance.Audited) error {
 	state := "the run goes on"
 	if a.Ended {
 		state = "the run has ended"

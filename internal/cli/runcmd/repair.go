@@ -15,7 +15,7 @@ import (
 	"loaderd/internal/daemon"
 	"loaderd/internal/quantity"
 	"loaderd/internal/runs"
-	"loaderd/loader"
+	"loaderd/loader/maintenance"
 	"loaderd/stream"
 )
 
@@ -73,7 +73,7 @@ The exit status is 0 for a plan that is whole, and when a copy is made; 1 for a 
 	return cmd
 }
 
-func repair(ctx context.Context, c config.Config, name string, before uint64, log *slog.Logger, out, stderr io.Writer) (d loader.Damage, err error) {
+func repair(ctx context.Context, c config.Config, name string, before uint64, log *slog.Logger, out, stderr io.Writer) (d maintenance.Damage, err error) {
 	store, err := command.OpenRunStore(ctx, c, log)
 	if err != nil {
 		return d, err
@@ -102,7 +102,7 @@ func repair(ctx context.Context, c config.Config, name string, before uint64, lo
 	return d, nil
 }
 
-func writeDamage(w io.Writer, d loader.Damage) {
+func writeDamage(w io.Writer, d maintenance.Damage) {
 	if d.Why == "" {
 		fmt.Fprintf(w, "the plan of run %s is whole: %s records, %s steps\n", d.Run, quantity.Count(d.Records), quantity.Count(d.Steps))
 		return

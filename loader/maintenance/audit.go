@@ -1,4 +1,4 @@
-package loader
+package maintenance
 
 import (
 	"context"
@@ -11,8 +11,11 @@ import (
 
 	"loaderd/loader/backend"
 	"loaderd/loader/document"
+	"loaderd/loader/internal/feed"
+	"loaderd/loader/internal/replay"
 	"loaderd/loader/plan"
 	"loaderd/loader/planner"
+	"loaderd/loader/planview"
 )
 
 // Audited is what an audit has seen so far.
@@ -43,23 +46,23 @@ type Recorded struct {
 // tokens with: it must be the plan's. Audit uses the plan, the documents and the log of e. progress and the log may
 // be nil.
 func Audit(ctx context.Context, e backend.Backends, tokenizer plan.Tokenizer, progress func(Audited)) (Audited, error) {
-	a := auditor{log: e.Log, plan: &planReader{log: e.Plan}, progress: progress}
-	h, err := a.plan.header(ctx)
+	a := auditor{log: e.Log, plan: &planview.Reader{Log: e.Plan}, progress: progress}
+	h, err := a.plan.Header(ctx)
 	if err != nil {
 		return a.seen, fmt.Errorf("audit: read the plan's header: %w", err)
 	}
 	a.run = h.Run
 	if h.Algorithm != planner.AlgorithmVersion {
-		return a.seen, fmt.Errorf("audit: %s: audit it with the binary that planned it", otherAlgorithm(h))
+		return a.seen, fmt.Errorf("audit: %s: audit it with the binary that planned it", planview.OtherAlgorithm(h))
 	}
-	if h.State, err = a.plan.heritage(ctx, h); err != nil {
+	if h.State, err = a.plan.Heritage(ctx, h); err != nil {
 		return a.seen, fmt.Errorf("audit: %w", err)
 	}
-	streams := newStreams(e, nil)
-	if _, err := streams.same(ctx, h); err != nil {
+	streams := planview.NewStreams(e, nil)
+	if _, err := streams.Same(ctx, h); err != nil {
 		return a.seen, fmt.Errorf("audit: %w", err)
 	}
-	if err := sameTokenizer(h.Config.Tokenizer, tokenizer); err != nil {
+	if err := planview.SameTokenizer(h.Config.Tokenizer, tokenizer); err != nil {
 		return a.seen, fmt.Errorf("audit: %w", err)
 	}
 	if bad := h.Config.Validate(); len(bad) > 0 {
@@ -68,30 +71,30 @@ func Audit(ctx context.Context, e backend.Backends, tokenizer plan.Tokenizer, pr
 	if a.applier, err = planner.NewApplier(h); err != nil {
 		return a.seen, fmt.Errorf("audit: %w", err)
 	}
-	end, err := a.plan.end(ctx)
+	end, err := a.plan.End(ctx)
 	if err != nil {
 		return a.seen, fmt.Errorf("audit: read the end of the plan: %w", err)
 	}
-	a.seen.Planned = end.steps
-	if err := a.again(ctx, streams, func(ctx context.Context) *replay { return replayFrom(ctx, e.Plan, 2, a.applier, h.Validator()) }); err != nil {
+	a.seen.Planned = end.Steps
+	if err := a.again(ctx, streams, func(ctx context.Context) *replay.Replay { return replay.From(ctx, e.Plan, 2, a.applier, h.Validator()) }); err != nil {
 		return a.seen, fmt.Errorf("audit: %w", err)
 	}
 	return a.seen, nil
 }
 
 // again plans what the log holds a second time, from where the applier is.
-func (a *auditor) again(ctx context.Context, streams *streams, from func(context.Context) *replay) error {
-	streams.learn(a.applier.Planner.Infos())
-	if err := readTraits(ctx, a.applier.Planner, streams); err != nil {
+func (a *auditor) again(ctx context.Context, streams *planview.Streams, from func(context.Context) *replay.Replay) error {
+	streams.Learn(a.applier.Planner.Infos())
+	if err := planview.RestoreHints(ctx, a.applier.Planner, streams); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	group, reading := errgroup.WithContext(ctx)
 	defer group.Wait() // what failed there has failed a run before
 	defer cancel()     // ends the readers, and the scan of the log
-	a.feeds = newFeeds(reading, a.run, streams, group, a.onOpenAttempt, func(int, document.Source) {})
+	a.feeds = feed.New(reading, a.run, streams, group, a.onOpenAttempt, func(int, document.Source) {})
 	a.replay = from(ctx)
-	a.replay.read = func(at uint64, e plan.Entry) {
+	a.replay.Read = func(at uint64, e plan.Entry) {
 		if c, ok := e.(plan.Control); ok {
 			a.seen.Controls = append(a.seen.Controls, Recorded{at, c.String()})
 		}
@@ -115,28 +118,28 @@ func (a *auditor) onOpenAttempt(source string, err error) {
 
 type auditor struct {
 	log      *slog.Logger // nil: nothing is logged
-	plan     *planReader
+	plan     *planview.Reader
 	applier  *planner.Applier
-	replay   *replay
+	replay   *replay.Replay
 	seen     Audited
 	progress func(Audited)
 	run      string
-	feeds    *feeds
+	feeds    *feed.Set
 }
 
 // plans plans what the log holds a second time.
 func (a *auditor) plans(ctx context.Context) error {
 	for {
-		if err := a.replay.prepare(); err != nil {
+		if err := a.replay.Prepare(); err != nil {
 			return err
 		}
 		if err := a.applier.Settle(a.compare); err != nil {
 			return err
 		}
 		switch {
-		case a.applier.Ended && !a.replay.done:
-			return fmt.Errorf("step %d follows in the log behind the end of the run", a.replay.next.Index)
-		case a.replay.done && len(a.applier.Pending) == 0:
+		case a.applier.Ended && !a.replay.Done:
+			return fmt.Errorf("step %d follows in the log behind the end of the run", a.replay.Next.Index)
+		case a.replay.Done && len(a.applier.Pending) == 0:
 			return nil
 		}
 		from, err := a.next(ctx)
@@ -146,12 +149,12 @@ func (a *auditor) plans(ctx context.Context) error {
 		if from == nil {
 			return nil
 		}
-		d := from.take()
+		d := from.Take()
 		ready, err := a.applier.Document(d.Arrival())
 		if err != nil {
 			return err
 		}
-		from.planned()
+		from.Planned()
 		if err := a.compare(ready); err != nil {
 			return err
 		}
@@ -160,45 +163,48 @@ func (a *auditor) plans(ctx context.Context) error {
 
 // next returns the feed that holds the document which the planner wants. It is nil where the log has no further step and a drain waits for a document of several
 // sources: one that stood behind documents which were there, until another source came and was read in their place.
-func (a *auditor) next(ctx context.Context) (from *feed, err error) {
-	if from, err = a.feeds.next(a.applier.Planner); err != nil {
+func (a *auditor) next(ctx context.Context) (from *feed.Feed, err error) {
+	if from, err = a.feeds.Next(a.applier.Planner); err != nil {
 		return nil, err
 	}
 	if from == nil {
 		return nil, errors.New("the log holds another step, and no source has a document left for it")
 	}
-	look := time.NewTicker(statsInterval)
+	look := time.NewTicker(lookInterval)
 	defer look.Stop()
-	for len(from.held) == 0 {
+	for len(from.Held) == 0 {
 		select {
-		case from.held = <-from.chunks:
+		case from.Held = <-from.Chunks:
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		case <-look.C:
 			source, sequence, _ := a.applier.Planner.Wants()
-			s := from.reader.Status()
-			if m := a.applier.Planner.Mixture(); !s.DrySince.IsZero() && sequence > s.Last && time.Since(s.DrySince) > lostAfter {
-				if a.replay.done && m.Len() > 1 {
+			s := from.Reader.Status()
+			if m := a.applier.Planner.Mixture(); !s.DrySince.IsZero() && sequence > s.Last && time.Since(s.DrySince) > feed.LostAfter {
+				if a.replay.Done && m.Len() > 1 {
 					return nil, nil
 				}
-				return nil, lostOfSource(a.run, m.Name(source), sequence, s.Last)
+				return nil, feed.Lost(a.run, m.Name(source), sequence, s.Last)
 			}
 		}
 	}
 	return from, nil
 }
 
+// lookInterval is how often it is looked whether a document can still come.
+const lookInterval = 200 * time.Millisecond
+
 // compare compares steps with those of the log. Steps behind the log's end are not compared: the daemon had not stored them yet.
 func (a *auditor) compare(ready planner.Ready) error {
 	for i := range ready.Steps {
-		if a.replay.done {
-			return errors.Join(a.replay.early(&ready.Steps[i]), a.conserved())
+		if a.replay.Done {
+			return errors.Join(a.replay.Early(&ready.Steps[i]), a.conserved())
 		}
-		if err := a.replay.match(&ready.Steps[i]); err != nil {
+		if err := a.replay.Match(&ready.Steps[i]); err != nil {
 			return err
 		}
 		a.seen.Steps++
-		if err := a.replay.prepare(); err != nil { // reads to the next step or to the end of the log, where the audit is done without another document
+		if err := a.replay.Prepare(); err != nil { // reads to the next step or to the end of the log, where the audit is done without another document
 			return err
 		}
 	}

@@ -1,4 +1,4 @@
-package loader
+package maintenance
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"loaderd/loader/backend"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
+	"loaderd/loader/planview"
 	"loaderd/packonline"
 )
 
@@ -48,14 +49,14 @@ func (t *turns) passed(places []mixture.Place) bool {
 
 // Find calls f with every row of the plan that holds a part of a document, in order.
 func Find(ctx context.Context, log backend.PlanLog, document uint64, f func(s *plan.Step, row int, pieces []packonline.Piece) error) error {
-	p := &planReader{log: log}
-	end, err := p.end(ctx)
+	p := &planview.Reader{Log: log}
+	end, err := p.End(ctx)
 	if err != nil {
 		return fmt.Errorf("find document %d: read the end of the plan: %w", plan.RefSequence(document), err)
 	}
-	h, err := p.header(ctx)
+	h, err := p.Header(ctx)
 	if err == nil {
-		err = p.find(ctx, h, end.steps, document, f)
+		err = finder{p}.find(ctx, h, end.Steps, document, f)
 	}
 	if err != nil {
 		return fmt.Errorf("find document %d of source %d: %w", plan.RefSequence(document), plan.RefSource(document), err)
@@ -63,9 +64,12 @@ func Find(ctx context.Context, log backend.PlanLog, document uint64, f func(s *p
 	return nil
 }
 
+// finder finds documents in a plan.
+type finder struct{ *planview.Reader }
+
 // find is Find. The places of the sources, which stand in a step now and then, say where to look: behind the last one at which an epoch has not come to the
 // document, until everything is used up that had come where it has.
-func (p *planReader) find(ctx context.Context, h plan.Header, steps, document uint64, f func(s *plan.Step, row int, pieces []packonline.Piece) error) error {
+func (p finder) find(ctx context.Context, h plan.Header, steps, document uint64, f func(s *plan.Step, row int, pieces []packonline.Piece) error) error {
 	t := &turns{seed: h.Config.Seed, number: plan.RefSource(document), sequence: plan.RefSequence(document)}
 	err := p.source(ctx, h, t)
 	if err != nil {
@@ -84,11 +88,11 @@ func (p *planReader) find(ctx context.Context, h plan.Header, steps, document ui
 				return err
 			}
 		}
-		s, err := p.step(ctx, i)
+		s, err := p.Step(ctx, i)
 		if err != nil {
 			return err
 		}
-		if err := holds(s, document, f); err != nil {
+		if err := planview.Holds(s, document, f); err != nil {
 			return err
 		}
 		for t.passed(s.Places) {
@@ -101,11 +105,11 @@ func (p *planReader) find(ctx context.Context, h plan.Header, steps, document ui
 }
 
 // nextTurn returns the first step, not before from, that can hold a document which comes next, and the step behind the first one by whose places it has come.
-func (p *planReader) nextTurn(ctx context.Context, t *turns, from, steps uint64) (first, behind uint64, err error) {
+func (p finder) nextTurn(ctx context.Context, t *turns, from, steps uint64) (first, behind uint64, err error) {
 	mark := (from + plan.MarkSteps - 1) / plan.MarkSteps // the first one that is not before from
 	marks := (steps + plan.MarkSteps - 1) / plan.MarkSteps
 	n := sort.Search(int(marks-min(mark, marks)), func(i int) bool {
-		s, failed := p.step(ctx, (mark+uint64(i))*plan.MarkSteps)
+		s, failed := p.Step(ctx, (mark+uint64(i))*plan.MarkSteps)
 		if failed != nil {
 			err = failed
 			return true
@@ -118,12 +122,9 @@ func (p *planReader) nextTurn(ctx context.Context, t *turns, from, steps uint64)
 	return from, min((mark+uint64(n))*plan.MarkSteps+1, steps), err
 }
 
-// errFound ends a scan.
-var errFound = errors.New("found")
-
 // source reads how the source of a document is read, and where it ends: nothing when the run has no such source. What came to the run later, and the end of one that
 // is read in an order drawn for each epoch, stands somewhere in the plan.
-func (p *planReader) source(ctx context.Context, h plan.Header, t *turns) error {
+func (p finder) source(ctx context.Context, h plan.Header, t *turns) error {
 	infos := h.Infos()
 	ends := func() bool { // it is known where it ends, or need not be
 		if t.number >= len(infos) {
@@ -141,28 +142,28 @@ func (p *planReader) source(ctx context.Context, h plan.Header, t *turns) error 
 	if ends() {
 		return nil
 	}
-	err := p.log.Scan(ctx, 2, func(at uint64, record []byte) error {
+	err := p.Log.Scan(ctx, 2, func(at uint64, record []byte) error {
 		if len(record) > 3 && plan.StepKind(record[3]) {
 			return nil
 		}
 		e, err := plan.DecodeRecord(record)
 		if err != nil {
-			return damaged(at, err)
+			return planview.Damaged(at, err)
 		}
 		switch e := e.(type) {
 		case plan.Mix:
 			if infos = append(infos, e.Infos()...); ends() {
-				return errFound
+				return planview.ErrFound
 			}
 		case plan.SealSource:
 			if e.Source == t.number {
 				t.last = e.Last
-				return errFound
+				return planview.ErrFound
 			}
 		}
 		return nil
 	})
-	if errors.Is(err, errFound) {
+	if errors.Is(err, planview.ErrFound) {
 		return nil
 	}
 	return err

@@ -1,4 +1,4 @@
-package loader
+package planview
 
 import (
 	"context"
@@ -15,7 +15,7 @@ const traitsAtOnce = 32
 
 // readTraits reads the traits of the documents that wait in a restored planner, and tells it: checkpoints do not hold them. It reads
 // nothing for packing methods that look at lengths alone.
-func readTraits(ctx context.Context, p *planner.Planner, documents *streams) error {
+func RestoreHints(ctx context.Context, p *planner.Planner, documents *Streams) error {
 	sequences := p.MissingHints()
 	parts := make([][]plan.Part, len(sequences))
 	g, ctx := errgroup.WithContext(ctx)
@@ -23,7 +23,7 @@ func readTraits(ctx context.Context, p *planner.Planner, documents *streams) err
 	for i, sequence := range sequences {
 		g.Go(func() (err error) {
 			if parts[i], err = documents.PackingHints(ctx, sequence); err != nil {
-				return fmt.Errorf("read what %s is about: %w", documents.document(sequence), err)
+				return fmt.Errorf("read what %s is about: %w", documents.Document(sequence), err)
 			}
 			return nil
 		})

@@ -1,4 +1,4 @@
-package loader
+package planview
 
 import (
 	"context"
@@ -13,8 +13,8 @@ import (
 )
 
 // planReader finds steps in the plan log. Steps stand there in order, each in one record or a few, with control records between.
-type planReader struct {
-	log backend.PlanLog
+type Reader struct {
+	Log backend.PlanLog
 
 	mu   sync.Mutex
 	next uint64 // the step behind the one that was read last
@@ -22,20 +22,20 @@ type planReader struct {
 }
 
 // planEnd is what the end of the plan log says.
-type planEnd struct {
-	records uint64
-	steps   uint64
-	ended   uint64 // position of the record which says that no step follows; 0 without one
-	bare    bool   // nothing but a header, what it inherited, and terms: nothing has been decided yet
+type End struct {
+	Records uint64
+	Steps   uint64
+	Ended   uint64 // position of the record which says that no step follows; 0 without one
+	Bare    bool   // nothing but a header, what it inherited, and terms: nothing has been decided yet
 }
 
 // ReadHeader reads what a plan begins with: the run's name and its configuration.
 func ReadHeader(ctx context.Context, log backend.PlanLog) (plan.Header, error) {
-	return (&planReader{log: log}).header(ctx)
+	return (&Reader{Log: log}).Header(ctx)
 }
 
-// header reads the first record of the log.
-func (p *planReader) header(ctx context.Context) (plan.Header, error) {
+// Header reads the first record of the log.
+func (p *Reader) Header(ctx context.Context) (plan.Header, error) {
 	e, err := p.entry(ctx, 1)
 	if err != nil {
 		return plan.Header{}, err
@@ -47,8 +47,8 @@ func (p *planReader) header(ctx context.Context) (plan.Header, error) {
 	return h, nil
 }
 
-// heritage reads the state that a fork begins with; nil for every other run.
-func (p *planReader) heritage(ctx context.Context, h plan.Header) (state []byte, err error) {
+// Heritage reads the state that a fork begins with; nil for every other run.
+func (p *Reader) Heritage(ctx context.Context, h plan.Header) (state []byte, err error) {
 	if h.Parent == nil {
 		return nil, nil
 	}
@@ -59,41 +59,41 @@ func (p *planReader) heritage(ctx context.Context, h plan.Header) (state []byte,
 		}
 		x, ok := e.(plan.ForkState)
 		if !ok || x.Part != part {
-			return nil, damaged(2+part, fmt.Errorf("it is not part %d of what the run inherited", part))
+			return nil, Damaged(2+part, fmt.Errorf("it is not part %d of what the run inherited", part))
 		}
 		state = append(state, x.State...)
 	}
 	return state, nil
 }
 
-// end reads the log backwards to its last step, and refuses what cannot stand behind it.
-func (p *planReader) end(ctx context.Context) (e planEnd, err error) {
-	if e.records, err = p.log.Last(ctx); err != nil {
+// End reads the log backwards to its last step, and refuses what cannot stand behind it.
+func (p *Reader) End(ctx context.Context) (e End, err error) {
+	if e.Records, err = p.Log.Last(ctx); err != nil {
 		return e, err
 	}
 	var behind []plan.Entry // backwards
-	for at := e.records; at > 1; at-- {
+	for at := e.Records; at > 1; at-- {
 		x, err := p.entry(ctx, at)
 		if err != nil {
 			return e, err
 		}
 		if part, ok := x.(plan.StepPart); ok && part.Part+1 == part.Parts {
 			if part.Index+1 >= at { // a step has a record or more, and so has what stands before the first
-				return e, damaged(at, fmt.Errorf("step %d cannot stand there", part.Index))
+				return e, Damaged(at, fmt.Errorf("step %d cannot stand there", part.Index))
 			}
-			e.steps = part.Index + 1
+			e.Steps = part.Index + 1
 			break
 		}
 		behind = append(behind, x)
 	}
-	e.bare = e.steps == 0 && !slices.ContainsFunc(behind, func(x plan.Entry) bool { return !begins(x) })
-	o := plan.Validator{Steps: e.steps}
+	e.Bare = e.Steps == 0 && !slices.ContainsFunc(behind, func(x plan.Entry) bool { return !begins(x) })
+	o := plan.Validator{Steps: e.Steps}
 	for i, x := range slices.Backward(behind) {
 		if err := o.Entry(x); err != nil {
-			return e, damaged(e.records-uint64(i), err)
+			return e, Damaged(e.Records-uint64(i), err)
 		}
-		if o.Ended && e.ended == 0 {
-			e.ended = e.records - uint64(i)
+		if o.Ended && e.Ended == 0 {
+			e.Ended = e.Records - uint64(i)
 		}
 	}
 	return e, nil
@@ -108,21 +108,21 @@ func begins(e plan.Entry) bool {
 	return false
 }
 
-func (p *planReader) entry(ctx context.Context, at uint64) (plan.Entry, error) {
-	b, err := p.log.Get(ctx, at)
+func (p *Reader) entry(ctx context.Context, at uint64) (plan.Entry, error) {
+	b, err := p.Log.Get(ctx, at)
 	if err != nil {
 		return nil, fmt.Errorf("read plan record %d: %w", at, err)
 	}
 	e, err := plan.DecodeRecord(b)
 	if err != nil {
-		return nil, damaged(at, err)
+		return nil, Damaged(at, err)
 	}
 	return e, nil
 }
 
-// step reads a step that the log holds.
-func (p *planReader) step(ctx context.Context, step uint64) (*plan.Step, error) {
-	at, err := p.locate(ctx, step)
+// Step reads a step that the log holds.
+func (p *Reader) Step(ctx context.Context, step uint64) (*plan.Step, error) {
+	at, err := p.Locate(ctx, step)
 	if err != nil {
 		return nil, fmt.Errorf("find step %d: %w", step, err)
 	}
@@ -134,7 +134,7 @@ func (p *planReader) step(ctx context.Context, step uint64) (*plan.Step, error) 
 		}
 		s, err := j.Add(e)
 		if err != nil {
-			return nil, damaged(at, err)
+			return nil, Damaged(at, err)
 		}
 		at++
 		if s != nil {
@@ -146,9 +146,9 @@ func (p *planReader) step(ctx context.Context, step uint64) (*plan.Step, error) 
 	}
 }
 
-// locate returns the position of a step's first record. It tries the record behind the step that was read last first: readers go forward.
-func (p *planReader) locate(ctx context.Context, step uint64) (uint64, error) {
-	last, err := p.log.Last(ctx)
+// Locate returns the position of a step's first record. It tries the record behind the step that was read last first: readers go forward.
+func (p *Reader) Locate(ctx context.Context, step uint64) (uint64, error) {
+	last, err := p.Log.Last(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -168,7 +168,7 @@ func (p *planReader) locate(ctx context.Context, step uint64) (uint64, error) {
 	for lo < hi {
 		mid := lo + (hi-lo)/2
 		at, s, err := p.stepFrom(ctx, mid, last)
-		if err != nil && !errors.Is(err, errNoStep) {
+		if err != nil && !errors.Is(err, ErrNoStep) {
 			return 0, err
 		}
 		if err == nil && s < step {
@@ -180,17 +180,17 @@ func (p *planReader) locate(ctx context.Context, step uint64) (uint64, error) {
 	at, s, err := p.stepFrom(ctx, lo, last)
 	switch {
 	case err == nil && s < step: // it is the last one
-		err = errNoStep
+		err = ErrNoStep
 	case err == nil && s > step:
 		err = fmt.Errorf("the plan log holds step %d where step %d should be", s, step)
 	}
 	return at, err
 }
 
-var errNoStep = errors.New("no step follows in the plan log")
+var ErrNoStep = errors.New("no step follows in the plan log")
 
 // stepFrom returns the first record at or behind a position that begins a step. It refuses records on the way that cannot stand there.
-func (p *planReader) stepFrom(ctx context.Context, from, last uint64) (at, step uint64, err error) {
+func (p *Reader) stepFrom(ctx context.Context, from, last uint64) (at, step uint64, err error) {
 	var before []plan.Entry
 	for at := from; at <= last; at++ {
 		e, err := p.entry(ctx, at)
@@ -201,21 +201,21 @@ func (p *planReader) stepFrom(ctx context.Context, from, last uint64) (at, step 
 			o := plan.Validator{Steps: part.Index}
 			for i, passed := range before {
 				if err := o.Entry(passed); err != nil {
-					return 0, 0, damaged(from+uint64(i), err)
+					return 0, 0, Damaged(from+uint64(i), err)
 				}
 			}
 			if err := o.Step(&part.Step); err != nil {
-				return 0, 0, damaged(at, err)
+				return 0, 0, Damaged(at, err)
 			}
 			return at, part.Index, nil
 		}
 		before = append(before, e)
 	}
-	return 0, 0, errNoStep
+	return 0, 0, ErrNoStep
 }
 
-// holds calls f with every row of a step that holds a part of a document.
-func holds(s *plan.Step, document uint64, f func(s *plan.Step, row int, pieces []packonline.Piece) error) error {
+// Holds calls f with every row of a step that holds a part of a document.
+func Holds(s *plan.Step, document uint64, f func(s *plan.Step, row int, pieces []packonline.Piece) error) error {
 	for i, row := range s.Rows {
 		var pieces []packonline.Piece
 		for _, x := range row {
@@ -233,12 +233,25 @@ func holds(s *plan.Step, document uint64, f func(s *plan.Step, row int, pieces [
 	return nil
 }
 
-// damaged is the error for a plan record that cannot be used; it says what to do.
-func damaged(at uint64, err error) error {
+// Damaged is the error for a plan record that cannot be used; it says what to do.
+func Damaged(at uint64, err error) error {
 	var noted *plan.ForeignError
 	if errors.As(err, &noted) {
 		at = noted.At
 	}
 	return fmt.Errorf("plan record %d: %w; the plan log is damaged there: restore its stream from a backup, "+
 		"or copy what stands before it into a usable plan with loaderd repair", at, err)
+}
+
+// ErrFound ends a scan.
+var ErrFound = errors.New("found")
+
+// Covers reports whether a checkpoint is of this plan, of which so many records are there.
+func (p *Reader) Covers(ctx context.Context, h plan.Header, checkpoint []byte, records uint64) (plan.Checkpoint, bool) {
+	c, err := plan.DecodeCheckpoint(checkpoint)
+	if err != nil || c.Fingerprint != h.Fingerprint || c.Tail.Position > records {
+		return c, false
+	}
+	record, err := p.Log.Get(ctx, c.Tail.Position)
+	return c, err == nil && plan.TailOf(c.Tail.Position, record) == c.Tail
 }

@@ -1,4 +1,4 @@
-package loader
+package maintenance
 
 import (
 	"bytes"
@@ -13,15 +13,8 @@ import (
 	"loaderd/loader/fault"
 	"loaderd/loader/plan"
 	"loaderd/loader/planner"
+	"loaderd/loader/planview"
 )
-
-// unfinished is the error for a copy that was broken off.
-func unfinished(c *plan.Repair, run string, records uint64) error {
-	was := c.Was[len(c.Was)-1]
-	return &fault.Error{Reason: fault.PlanTruncated,
-		Message: fmt.Sprintf("run %s is a copy of run %s that was broken off: it has %d of %d records", run, was, records, c.Records),
-		Do:      fmt.Sprintf("finish it: loaderd repair --run %s --new %s", was, run)}
-}
 
 // Lost is a control of a damaged plan that its copy will not have.
 type Lost struct {
@@ -189,7 +182,7 @@ func (in *inspection) behind(ctx context.Context, from, last uint64) {
 		part, ok := e.(plan.StepPart)
 		if !ok {
 			_, shapes := e.(plan.Control)
-			in.Lost = append(in.Lost, Lost{at, describe(e), shapes})
+			in.Lost = append(in.Lost, Lost{at, planview.Describe(e), shapes})
 			continue
 		}
 		in.OnceSteps = max(in.OnceSteps, part.Index+1)
@@ -199,17 +192,9 @@ func (in *inspection) behind(ctx context.Context, from, last uint64) {
 	}
 }
 
-// describe says what an entry says.
-func describe(e plan.Entry) string {
-	if s, ok := e.(fmt.Stringer); ok {
-		return s.String()
-	}
-	return fmt.Sprintf("record of kind %d", e.Kind())
-}
-
 // checkpoints finds the checkpoints that a copy can use. The others tell how long the plan was.
 func (in *inspection) checkpoints(ctx context.Context, stored backend.Checkpoints) error {
-	count, err := listCheckpoints(ctx, backend.Backends{Checkpoints: stored}, in.Steps == 0)
+	count, err := planview.ListCheckpoints(ctx, backend.Backends{Checkpoints: stored}, in.Steps == 0)
 	if err != nil {
 		return err
 	}
@@ -243,7 +228,7 @@ func (in *inspection) beyond(s backend.Stored, c plan.Checkpoint) {
 	}
 	in.OnceRecords, in.OnceSteps = max(in.OnceRecords, c.Tail.Position), max(in.OnceSteps, s.Step)
 	for _, p := range c.Pending { // not yet in effect there
-		what := describe(p)
+		what := planview.Describe(p)
 		if !slices.ContainsFunc(in.Lost, func(l Lost) bool { return l.What == what }) && !slices.ContainsFunc(in.controls, func(c plan.Control) bool { return reflect.DeepEqual(c, p) }) {
 			in.Lost = append(in.Lost, Lost{0, what, true})
 		}
@@ -253,12 +238,18 @@ func (in *inspection) beyond(s backend.Stored, c plan.Checkpoint) {
 // Config is the configuration of the run.
 func (d Damage) Config() plan.Config { return d.header.Config }
 
+// Bounds of one append of a copy.
+const (
+	copyRecords = 256
+	copyBytes   = 8 << 20
+)
+
 // Copy copies the usable part of a damaged plan, and the checkpoints that fit, into the empty log of a run of another name. Called again
 // after it was broken off, it goes on with the copy; until the copy is finished no daemon serves it. The damaged plan stays as it is.
 func (d Damage) Copy(ctx context.Context, from backend.Backends, name string, to backend.Backends, progress func(records uint64)) error {
 	h := d.header
 	if h.Algorithm != planner.AlgorithmVersion {
-		return fmt.Errorf("copy plan: %s: repair it with the binary that planned it", otherAlgorithm(h))
+		return fmt.Errorf("copy plan: %s: repair it with the binary that planned it", planview.OtherAlgorithm(h))
 	}
 	var was []string
 	if h.Repair != nil {
@@ -279,7 +270,7 @@ func (d Damage) Copy(ctx context.Context, from backend.Backends, name string, to
 	}
 	for next <= d.Records {
 		var records [][]byte
-		for size := 0; next+uint64(len(records)) <= d.Records && len(records) < writeBatch && size < writeBytes; {
+		for size := 0; next+uint64(len(records)) <= d.Records && len(records) < copyRecords && size < copyBytes; {
 			b, err := from.Plan.Get(ctx, next+uint64(len(records)))
 			if err != nil {
 				return fmt.Errorf("copy plan of run %s: %w", d.Run, err)
@@ -295,7 +286,7 @@ func (d Damage) Copy(ctx context.Context, from backend.Backends, name string, to
 	for _, checkpoint := range d.usable {
 		b, err := from.Checkpoints.Get(ctx, checkpoint.Name)
 		if err == nil {
-			_, err = to.Checkpoints.Put(ctx, headerTerm, checkpoint.Step, b)
+			_, err = to.Checkpoints.Put(ctx, planview.HeaderTerm, checkpoint.Step, b)
 		}
 		if err != nil {
 			return fmt.Errorf("copy checkpoint %s to run %s: %w", checkpoint.Name, name, err)
@@ -307,7 +298,7 @@ func (d Damage) Copy(ctx context.Context, from backend.Backends, name string, to
 // begin writes the header of a copy, unless it has begun. Its run needs what the stream still holds: more than that the damaged one did not
 // have either.
 func (d Damage) begin(ctx context.Context, to backend.Backends, h plan.Header, begun bool) error {
-	all, err := newStreams(to, nil).all(ctx, h)
+	all, err := planview.NewStreams(to, nil).All(ctx, h)
 	if err != nil {
 		return err
 	}
@@ -328,11 +319,11 @@ func (d Damage) begin(ctx context.Context, to backend.Backends, h plan.Header, b
 			return err
 		}
 	}
-	if _, err = claimCheckpoints(ctx, to, headerTerm, true); err != nil {
+	if _, err = planview.ClaimCheckpoints(ctx, to, planview.HeaderTerm, true); err != nil {
 		return err
 	}
 	for _, x := range all {
-		if _, err := x.LowWatermarks.Claim(ctx, headerTerm, x.Start); err != nil {
+		if _, err := x.LowWatermarks.Claim(ctx, planview.HeaderTerm, x.Start); err != nil {
 			return err
 		}
 	}

@@ -1,4 +1,4 @@
-package loader
+package planview
 
 import (
 	"crypto/rand"
@@ -10,15 +10,15 @@ import (
 	"loaderd/loader/plan"
 )
 
-// newID draws the id of a run that begins.
-func newID() string {
+// NewID draws the id of a run that begins.
+func NewID() string {
 	var id [16]byte
 	_, _ = rand.Read(id[:]) // never fails
 	return hex.EncodeToString(id[:])
 }
 
-// madeOf refuses a document stream that is not the one that the plan was made of: equal sequences would name other documents.
-func madeOf(run string, planned, s plan.Stream) error {
+// MadeOf refuses a document stream that is not the one that the plan was made of: equal sequences would name other documents.
+func MadeOf(run string, planned, s plan.Stream) error {
 	if planned.Equal(s) {
 		return nil
 	}
@@ -33,8 +33,8 @@ func madeOf(run string, planned, s plan.Stream) error {
 			"stream": s.Name, "stream_created": s.Created.UTC().Format(time.RFC3339Nano)}}
 }
 
-// sameTokenizer refuses a tokenizer that makes other tokens than the plan's.
-func sameTokenizer(t, o plan.Tokenizer) error {
+// SameTokenizer refuses a tokenizer that makes other tokens than the plan's.
+func SameTokenizer(t, o plan.Tokenizer) error {
 	if t.Fingerprint == o.Fingerprint && t.End == o.End && t.VocabSize == o.VocabSize {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package loader
+package feed
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"loaderd/loader/document"
+	"loaderd/loader/internal/waiting"
 	"loaderd/loader/mixture"
 )
 
@@ -41,11 +42,14 @@ const walkersTokens = 32 << 20
 // walkerChunk is how many documents Next returns at a time.
 const walkerChunk = 64
 
+// recovery is the pause after documents could not be read.
+const recovery = time.Second
+
 // usualTokens is how many tokens a document is taken to have before any was read.
 const usualTokens = 1000
 
-// newWalker reads from place taken of a walk on, and holds so many tokens of a group.
-func newWalker(docs document.Documents, walk *mixture.Walk, taken uint64, room int64) *walker {
+// NewWalker reads from place taken of a walk on, and holds so many tokens of a group.
+func NewWalker(docs document.Documents, walk *mixture.Walk, taken uint64, room int64) *walker {
 	ctx, cancel := context.WithCancel(context.Background())
 	w := &walker{docs: docs, walk: walk, room: room, taken: taken, at: taken, cancel: cancel, groups: make(chan group)}
 	w.status = document.SourceStatus{Last: walk.Last, EpochLeft: walk.Len() - taken}
@@ -100,7 +104,7 @@ func (w *walker) fetch(ctx context.Context, order []uint64) (held map[uint64]doc
 		if err == nil || read > 0 {
 			return held, max(tokens/max(read, 1), 1), nil
 		}
-		if err := pause(ctx, recovery); err != nil {
+		if err := waiting.Pause(ctx, recovery); err != nil {
 			return nil, 0, err
 		}
 	}
@@ -202,7 +206,7 @@ func (w *walker) complete(ctx context.Context, order []uint64) error {
 				return fmt.Errorf("read document %d: %w", missing[0], err)
 			}
 		}
-		if err := pause(ctx, recovery); err != nil {
+		if err := waiting.Pause(ctx, recovery); err != nil {
 			return err
 		}
 	}

@@ -1,4 +1,4 @@
-package loader
+package replay
 
 import (
 	"context"
@@ -9,22 +9,23 @@ import (
 	"loaderd/loader/fault"
 	"loaderd/loader/plan"
 	"loaderd/loader/planner"
+	"loaderd/loader/planview"
 	"loaderd/packonline"
 )
 
-// replay reads the plan log while an applier plans it again. Controls and other entries of the log go to the applier; the steps that it
+// Replay reads the plan log while an applier plans it again. Controls and other entries of the log go to the applier; the steps that it
 // makes are compared with those of the log.
-type replay struct {
+type Replay struct {
 	applier *planner.Applier
 	records chan planRecord
 	err     error      // why the scan stopped; read after records is closed
-	next    *plan.Step // the step that the planner must make next
-	done    bool       // no step follows in the log
-	behind  plan.RecordReader
-	nextAt  uint64                        // last record of next
+	Next    *plan.Step // the step that the planner must make next
+	Done    bool       // no step follows in the log
+	Behind  plan.RecordReader
+	NextAt  uint64                        // last record of next
 	ended   uint64                        // position of the End; 0 without one
-	read    func(at uint64, e plan.Entry) // gets every entry but steps; may be nil
-	tail    plan.Tail                     // last record read
+	Read    func(at uint64, e plan.Entry) // gets every entry but steps; may be nil
+	Tail    plan.Tail                     // last record read
 }
 
 type planRecord struct {
@@ -33,14 +34,14 @@ type planRecord struct {
 }
 
 // replayFrom starts to read the log at position from: the applier covers all records before, behind which stand records of such an order.
-func replayFrom(ctx context.Context, log backend.PlanLog, from uint64, a *planner.Applier, o plan.Validator) *replay {
-	p := &replay{applier: a, records: make(chan planRecord, 16), behind: plan.RecordReader{Validator: o}}
+func From(ctx context.Context, log backend.PlanLog, from uint64, a *planner.Applier, o plan.Validator) *Replay {
+	p := &Replay{applier: a, records: make(chan planRecord, 16), Behind: plan.RecordReader{Validator: o}}
 	go func() {
 		defer close(p.records)
 		p.err = log.Scan(ctx, from, func(at uint64, b []byte) error {
 			e, err := plan.DecodeRecord(b)
 			if err != nil {
-				return damaged(at, err)
+				return planview.Damaged(at, err)
 			}
 			select {
 			case p.records <- planRecord{plan.TailOf(at, b), e}:
@@ -53,58 +54,58 @@ func replayFrom(ctx context.Context, log backend.PlanLog, from uint64, a *planne
 	return p
 }
 
-// prepare reads on to the next step. The applier takes every entry that stands before it, in the order of the log.
-func (p *replay) prepare() error {
-	for p.next == nil && !p.done {
+// Prepare reads on to the next step. The applier takes every entry that stands before it, in the order of the log.
+func (p *Replay) Prepare() error {
+	for p.Next == nil && !p.Done {
 		r, ok := <-p.records
 		if !ok {
-			p.done = true
-			if cut := p.behind.Incomplete(); p.err == nil && cut != nil {
-				return damaged(p.tail.Position+1, cut)
+			p.Done = true
+			if cut := p.Behind.Incomplete(); p.err == nil && cut != nil {
+				return planview.Damaged(p.Tail.Position+1, cut)
 			}
 			return p.err
 		}
-		p.tail = r.tail
-		s, err := p.behind.Read(r.entry)
+		p.Tail = r.tail
+		s, err := p.Behind.Read(r.entry)
 		if err != nil {
-			return damaged(r.tail.Position, err)
+			return planview.Damaged(r.tail.Position, err)
 		}
 		if _, part := r.entry.(plan.StepPart); !part {
 			p.takes(r.entry)
 		}
-		p.nextAt = r.tail.Position
-		p.next = s
+		p.NextAt = r.tail.Position
+		p.Next = s
 	}
 	return nil
 }
 
 // takes hands an entry to the applier.
-func (p *replay) takes(e plan.Entry) {
+func (p *Replay) takes(e plan.Entry) {
 	p.applier.Record(e)
 	if _, end := e.(plan.End); end {
-		p.ended = p.tail.Position
+		p.ended = p.Tail.Position
 	}
-	if p.read != nil {
-		p.read(p.tail.Position, e)
+	if p.Read != nil {
+		p.Read(p.Tail.Position, e)
 	}
 }
 
-// early refuses a step that the planner makes although the log says that the run has ended.
-func (p *replay) early(s *plan.Step) error {
+// Early refuses a step that the planner makes although the log says that the run has ended.
+func (p *Replay) Early(s *plan.Step) error {
 	if p.ended == 0 {
 		return nil
 	}
-	return damaged(p.ended, fmt.Errorf("it ends the run with %d steps, and the documents up to the seal make a step %d", p.applier.End.Steps, s.Index))
+	return planview.Damaged(p.ended, fmt.Errorf("it ends the run with %d steps, and the documents up to the seal make a step %d", p.applier.End.Steps, s.Index))
 }
 
-// match compares a step that the planner made with the one in the log.
-func (p *replay) match(s *plan.Step) error {
-	defer func() { p.next = nil }()
-	if d := difference(p.next, s); d != "" {
+// Match compares a step that the planner made with the one in the log.
+func (p *Replay) Match(s *plan.Step) error {
+	defer func() { p.Next = nil }()
+	if d := difference(p.Next, s); d != "" {
 		return &fault.Error{Reason: fault.PlanMismatch, Message: fmt.Sprintf("re-planning gives another step %d than the plan log holds: %s\n  log:     %s\n  planned: %s",
-			s.Index, d, showStep(p.next), showStep(s)),
+			s.Index, d, showStep(p.Next), showStep(s)),
 			Do: fmt.Sprintf("the document stream, the tokenizer or the binary changed since the step was planned: restore them or start a new run; "+
-				"if record %d of the plan is none that a daemon wrote: loaderd repair --before %d", p.nextAt, p.nextAt)}
+				"if record %d of the plan is none that a daemon wrote: loaderd repair --before %d", p.NextAt, p.NextAt)}
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package loader
+package planview
 
 import (
 	"context"
@@ -17,22 +17,22 @@ import (
 	"loaderd/loader/plan"
 )
 
-// streams are the document streams of a run by the numbers of their sources. A document is named by plan.Ref.
-type streams struct {
+// Streams are the document streams of a run by the numbers of their sources. A document is named by plan.Ref.
+type Streams struct {
 	sources backend.Sources
-	view    *planView // of the run, which names its sources as far as it was followed; nil where the header's are all
+	view    *View // of the run, which names its sources as far as it was followed; nil where the header's are all
 
 	mu    sync.Mutex
 	open  map[string]backend.Stream
 	known []plan.SourceInfo // by a planner that was restored
 }
 
-func newStreams(e backend.Backends, view *planView) *streams {
-	return &streams{sources: e.Sources, view: view, open: map[string]backend.Stream{}}
+func NewStreams(e backend.Backends, view *View) *Streams {
+	return &Streams{sources: e.Sources, view: view, open: map[string]backend.Stream{}}
 }
 
-// infos returns the sources of the run.
-func (s *streams) infos() []plan.SourceInfo {
+// Infos returns the sources of the run.
+func (s *Streams) Infos() []plan.SourceInfo {
 	var followed []plan.SourceInfo
 	if s.view != nil {
 		followed = s.view.infos()
@@ -45,8 +45,8 @@ func (s *streams) infos() []plan.SourceInfo {
 	return followed
 }
 
-// learn takes in the sources that a planner knows.
-func (s *streams) learn(infos []plan.SourceInfo) {
+// Learn takes in the sources that a planner knows.
+func (s *Streams) Learn(infos []plan.SourceInfo) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(infos) > len(s.known) {
@@ -54,8 +54,8 @@ func (s *streams) learn(infos []plan.SourceInfo) {
 	}
 }
 
-// named returns the stream of a source.
-func (s *streams) named(ctx context.Context, name string, c mixture.Source) (backend.Stream, error) {
+// Named returns the stream of a source.
+func (s *Streams) Named(ctx context.Context, name string, c mixture.Source) (backend.Stream, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if x, ok := s.open[name]; ok {
@@ -70,43 +70,43 @@ func (s *streams) named(ctx context.Context, name string, c mixture.Source) (bac
 }
 
 // opened is a stream of the run. It is needed from Start on.
-type opened struct {
+type RunStream struct {
 	backend.Stream
 	plan.SourceBegin
 	begin uint64 // document that the run, or the one that it is a fork of, began with
 }
 
-// all returns the streams of the run by their numbers. h is the header of its plan.
-func (s *streams) all(ctx context.Context, h plan.Header) ([]opened, error) {
-	infos := s.infos()
+// All returns the streams of the run by their numbers. h is the header of its plan.
+func (s *Streams) All(ctx context.Context, h plan.Header) ([]RunStream, error) {
+	infos := s.Infos()
 	if len(infos) == 0 {
 		infos = h.Infos()
 	}
-	out := make([]opened, len(infos))
+	out := make([]RunStream, len(infos))
 	for i, x := range infos {
-		stream, err := s.named(ctx, x.Name, x.Config)
+		stream, err := s.Named(ctx, x.Name, x.Config)
 		if err != nil {
 			return nil, err
 		}
-		out[i] = opened{stream, x.SourceBegin, x.Start}
+		out[i] = RunStream{stream, x.SourceBegin, x.Start}
 		out[i].Start = x.First()
 	}
 	return out, nil
 }
 
-// same refuses streams that the plan with a header was not made of. It returns the first document that each of them holds.
-func (s *streams) same(ctx context.Context, h plan.Header) (needs, error) {
-	all, err := s.all(ctx, h)
+// Same refuses streams that the plan with a header was not made of. It returns the first document that each of them holds.
+func (s *Streams) Same(ctx context.Context, h plan.Header) (Needs, error) {
+	all, err := s.All(ctx, h)
 	if err != nil {
 		return nil, err
 	}
-	first := make(needs, len(all))
+	first := make(Needs, len(all))
 	for i, x := range all {
 		state, err := x.Documents.State(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("read the documents of source %s: %w", x.Name, err)
 		}
-		if err := madeOf(h.Run, x.SourceBegin.Stream, state.Stream); err != nil {
+		if err := MadeOf(h.Run, x.SourceBegin.Stream, state.Stream); err != nil {
 			return nil, err
 		}
 		first[i] = state.First
@@ -114,35 +114,35 @@ func (s *streams) same(ctx context.Context, h plan.Header) (needs, error) {
 	return first, nil
 }
 
-// of returns the stream of a document, and its sequence there.
-func (s *streams) of(ctx context.Context, ref uint64) (backend.Stream, uint64, error) {
+// Of returns the stream of a document, and its sequence there.
+func (s *Streams) Of(ctx context.Context, ref uint64) (backend.Stream, uint64, error) {
 	source := plan.RefSource(ref)
-	infos := s.infos()
+	infos := s.Infos()
 	if source >= len(infos) { // a reader is ahead of what this process has followed of the plan
-		if err := s.view.follow(ctx); err != nil {
+		if err := s.view.Follow(ctx); err != nil {
 			return backend.Stream{}, 0, err
 		}
-		infos = s.infos()
+		infos = s.Infos()
 	}
 	if source >= len(infos) {
 		return backend.Stream{}, 0, fmt.Errorf("document %d of source %d: the plan names no such source", plan.RefSequence(ref), source)
 	}
-	x, err := s.named(ctx, infos[source].Name, infos[source].Config)
+	x, err := s.Named(ctx, infos[source].Name, infos[source].Config)
 	return x, plan.RefSequence(ref), err
 }
 
-// document names a document of the plan for people.
-func (s *streams) document(ref uint64) string {
+// Document names a document of the plan for people.
+func (s *Streams) Document(ref uint64) string {
 	name := fmt.Sprint(plan.RefSource(ref))
-	if infos := s.infos(); plan.RefSource(ref) < len(infos) {
+	if infos := s.Infos(); plan.RefSource(ref) < len(infos) {
 		name = infos[plan.RefSource(ref)].Name
 	}
 	return fmt.Sprintf("document %d of source %s", plan.RefSequence(ref), name)
 }
 
 // Content returns the content of a document that the plan names.
-func (s *streams) Content(ctx context.Context, ref uint64) (document.Content, error) {
-	x, sequence, err := s.of(ctx, ref)
+func (s *Streams) Content(ctx context.Context, ref uint64) (document.Content, error) {
+	x, sequence, err := s.Of(ctx, ref)
 	if err != nil {
 		return document.Content{}, err
 	}
@@ -150,8 +150,8 @@ func (s *streams) Content(ctx context.Context, ref uint64) (document.Content, er
 }
 
 // PackingHints returns the documents of a message that the plan names, with their traits.
-func (s *streams) PackingHints(ctx context.Context, ref uint64) ([]plan.Part, error) {
-	x, sequence, err := s.of(ctx, ref)
+func (s *Streams) PackingHints(ctx context.Context, ref uint64) ([]plan.Part, error) {
+	x, sequence, err := s.Of(ctx, ref)
 	if err != nil {
 		return nil, err
 	}
@@ -159,12 +159,12 @@ func (s *streams) PackingHints(ctx context.Context, ref uint64) ([]plan.Part, er
 }
 
 // Again is Documents.Again for documents that the plan names; so does their Sequence.
-func (s *streams) Again(ctx context.Context, refs []uint64, f func(document.Document)) error {
+func (s *Streams) Again(ctx context.Context, refs []uint64, f func(document.Document)) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for len(refs) > 0 {
 		source := plan.RefSource(refs[0])
 		n, _ := slices.BinarySearch(refs, plan.Ref(source+1, 0))
-		x, _, err := s.of(ctx, refs[0])
+		x, _, err := s.Of(ctx, refs[0])
 		if err != nil {
 			return errors.Join(err, g.Wait())
 		}
@@ -184,20 +184,20 @@ func (s *streams) Again(ctx context.Context, refs []uint64, f func(document.Docu
 }
 
 // Describe says where a document that the plan names came from.
-func (s *streams) Describe(ctx context.Context, ref uint64) (document.Info, error) {
-	x, sequence, err := s.of(ctx, ref)
+func (s *Streams) Describe(ctx context.Context, ref uint64) (document.Info, error) {
+	x, sequence, err := s.Of(ctx, ref)
 	if err != nil {
 		return document.Info{}, err
 	}
 	info, err := x.Documents.Describe(ctx, sequence)
-	info.Source = s.infos()[plan.RefSource(ref)].Name
+	info.Source = s.Infos()[plan.RefSource(ref)].Name
 	return info, err
 }
 
 // Lookup returns the messages that have a producer's id, or hold a document that has it, as the plan names them: of each source in order.
-func (s *streams) Lookup(ctx context.Context, id string) (refs []uint64, err error) {
-	for source, info := range s.infos() {
-		x, err := s.named(ctx, info.Name, info.Config)
+func (s *Streams) Lookup(ctx context.Context, id string) (refs []uint64, err error) {
+	for source, info := range s.Infos() {
+		x, err := s.Named(ctx, info.Name, info.Config)
 		if err != nil {
 			return nil, err
 		}
@@ -212,10 +212,10 @@ func (s *streams) Lookup(ctx context.Context, id string) (refs []uint64, err err
 	return refs, nil
 }
 
-// begins returns where a new run begins with each of its sources, by what their streams hold now.
-func (s *streams) begins(ctx context.Context, c plan.Config) (out []plan.SourceBegin, err error) {
+// Begins returns where a new run begins with each of its sources, by what their streams hold now.
+func (s *Streams) Begins(ctx context.Context, c plan.Config) (out []plan.SourceBegin, err error) {
 	for _, name := range slices.Sorted(maps.Keys(c.Sources)) {
-		b, err := s.begin(ctx, name, c.Sources[name])
+		b, err := s.Begin(ctx, name, c.Sources[name])
 		if err != nil {
 			return nil, err
 		}
@@ -224,10 +224,10 @@ func (s *streams) begins(ctx context.Context, c plan.Config) (out []plan.SourceB
 	return out, nil
 }
 
-// present returns the arrival of the last document that the only source of a run holds now. It is 0 for several sources, whose documents arrive in an order
+// Present returns the arrival of the last document that the only source of a run holds now. It is 0 for several sources, whose documents arrive in an order
 // that is not known ahead.
-func (s *streams) present(ctx context.Context, h plan.Header) (uint64, error) {
-	all, err := s.all(ctx, h)
+func (s *Streams) Present(ctx context.Context, h plan.Header) (uint64, error) {
+	all, err := s.All(ctx, h)
 	if err != nil || len(all) > 1 {
 		return 0, err
 	}
@@ -235,9 +235,9 @@ func (s *streams) present(ctx context.Context, h plan.Header) (uint64, error) {
 	return max(state.Last+1, all[0].begin) - all[0].begin, err
 }
 
-// begin says where a run that begins now begins with a source.
-func (s *streams) begin(ctx context.Context, name string, c mixture.Source) (plan.SourceBegin, error) {
-	x, err := s.named(ctx, name, c)
+// Begin says where a run that begins now begins with a source.
+func (s *Streams) Begin(ctx context.Context, name string, c mixture.Source) (plan.SourceBegin, error) {
+	x, err := s.Named(ctx, name, c)
 	if err != nil {
 		return plan.SourceBegin{}, err
 	}
@@ -280,4 +280,22 @@ func startOf(ctx context.Context, docs document.Documents, state document.Stream
 		return !info.Time.Before(from)
 	})
 	return state.First + uint64(n), err
+}
+
+// Show returns a document that the plan names, or may name.
+func (s *Streams) Show(ctx context.Context, ref uint64) (document.View, error) {
+	x, sequence, err := s.Of(ctx, ref)
+	if err != nil {
+		return document.View{}, err
+	}
+	shown, err := x.Documents.Show(ctx, sequence)
+	if err != nil {
+		return shown, err
+	}
+	source := s.Infos()[plan.RefSource(ref)]
+	shown.Info.Source = source.Name
+	if shown.Skip == "" && len(shown.Parts) == 0 && !source.Config.Split.Takes(shown.ID, sequence) {
+		shown.Skip = plan.SkipSplit
+	}
+	return shown, nil
 }

@@ -1,4 +1,4 @@
-package loader
+package maintenance
 
 import (
 	"context"
@@ -10,8 +10,10 @@ import (
 
 	"loaderd/loader/backend"
 	"loaderd/loader/fault"
+	"loaderd/loader/internal/replay"
 	"loaderd/loader/plan"
 	"loaderd/loader/planner"
+	"loaderd/loader/planview"
 )
 
 // Fork returns the header of a run that goes on where step of another run begins, with a configuration of its own, and the header of the other run: every
@@ -19,7 +21,7 @@ import (
 // with that run's tokenizer, and plans it again from the newest checkpoint before the step, or from its beginning, up to the last record before the step.
 // There the new run begins, with all that waits: every source where it is, with its credit, its end and its rest.
 func Fork(ctx context.Context, from backend.Backends, step uint64, name string, c plan.Config) (forked, parent plan.Header, err error) {
-	f := forking{from: from, step: step, plan: &planReader{log: from.Plan}, streams: newStreams(from, nil)}
+	f := forking{from: from, step: step, plan: &planview.Reader{Log: from.Plan}, streams: planview.NewStreams(from, nil)}
 	if forked, err = f.fork(ctx, name, c.Settled()); err != nil {
 		err = fmt.Errorf("fork: %w", err)
 	}
@@ -30,8 +32,8 @@ func Fork(ctx context.Context, from backend.Backends, step uint64, name string, 
 type forking struct {
 	from    backend.Backends
 	step    uint64
-	plan    *planReader
-	streams *streams
+	plan    *planview.Reader
+	streams *planview.Streams
 
 	parent  plan.Header
 	before  uint64 // the first record that the fork does not share
@@ -61,7 +63,7 @@ func (f *forking) fork(ctx context.Context, name string, c plan.Config) (h plan.
 		return h, &fault.Error{Reason: fault.PlanMismatch, Message: fmt.Sprintf("the configuration cannot go on where step %d of run %s begins: %v", f.step, f.parent.Run, err),
 			Do: "correct the configuration of the new run"}
 	}
-	h = plan.Header{Format: plan.FormatVersion, Algorithm: planner.AlgorithmVersion, Run: name, ID: newID(), Fingerprint: c.Fingerprint(), Config: c}
+	h = plan.Header{Format: plan.FormatVersion, Algorithm: planner.AlgorithmVersion, Run: name, ID: planview.NewID(), Fingerprint: c.Fingerprint(), Config: c}
 	h.Sources, h.Parent, h.State = p.ForkState(f.parent, f.step)
 	_, err = planner.NewApplier(h) // it is refused before anything is written
 	return h, err
@@ -69,30 +71,30 @@ func (f *forking) fork(ctx context.Context, name string, c plan.Config) (h plan.
 
 // open reads the parent's header, and finds the step.
 func (f *forking) open(ctx context.Context, c plan.Config) (err error) {
-	if f.parent, err = f.plan.header(ctx); err != nil {
+	if f.parent, err = f.plan.Header(ctx); err != nil {
 		return fmt.Errorf("read the parent's header: %w", err)
 	}
 	old := f.parent
 	if old.Algorithm != planner.AlgorithmVersion {
-		return fmt.Errorf("%s: a fork plans it again: fork it with the binary that planned it", otherAlgorithm(old))
+		return fmt.Errorf("%s: a fork plans it again: fork it with the binary that planned it", planview.OtherAlgorithm(old))
 	}
 	if err := documentsAs(old, c); err != nil {
 		return err
 	}
-	end, err := f.plan.end(ctx)
+	end, err := f.plan.End(ctx)
 	if err != nil {
 		return fmt.Errorf("read the end of the parent's plan: %w", err)
 	}
-	f.before = end.records + 1
+	f.before = end.Records + 1
 	switch {
-	case f.step > end.steps:
-		return notPlanned(f.step, end.steps)
-	case f.step < end.steps:
-		if f.before, err = f.plan.locate(ctx, f.step); err != nil {
+	case f.step > end.Steps:
+		return planview.NotPlanned(f.step, end.Steps)
+	case f.step < end.Steps:
+		if f.before, err = f.plan.Locate(ctx, f.step); err != nil {
 			return fmt.Errorf("find step %d: %w", f.step, err)
 		}
 	}
-	f.parent.State, err = f.plan.heritage(ctx, old)
+	f.parent.State, err = f.plan.Heritage(ctx, old)
 	return err
 }
 
@@ -129,7 +131,7 @@ func tokensAs(old plan.Header, c plan.Config) error {
 
 // restore makes the planner: from the newest checkpoint before the step that fits, else at the beginning.
 func (f *forking) restore(ctx context.Context) error {
-	stored, err := listCheckpoints(ctx, f.from, f.before <= 1)
+	stored, err := planview.ListCheckpoints(ctx, f.from, f.before <= 1)
 	if err != nil {
 		return err
 	}
@@ -138,7 +140,7 @@ func (f *forking) restore(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("read checkpoint %s: %w", s.Name, err)
 		}
-		c, fits := f.plan.covers(ctx, f.parent, b, f.before-1)
+		c, fits := f.plan.Covers(ctx, f.parent, b, f.before-1)
 		if !fits {
 			continue
 		}
@@ -156,8 +158,8 @@ func (f *forking) restore(ctx context.Context) error {
 // there refuses streams that are not the parent's, or that do not hold what it takes to plan it again.
 func (f *forking) there(ctx context.Context) error {
 	planner := f.applier.Planner
-	f.streams.learn(planner.Infos())
-	first, err := f.streams.same(ctx, f.parent)
+	f.streams.Learn(planner.Infos())
+	first, err := f.streams.Same(ctx, f.parent)
 	if err != nil {
 		return err
 	}
@@ -182,8 +184,8 @@ func (f *forking) again(ctx context.Context) error {
 	}
 	f.applier.Planner.Keep(f.step)
 	a := auditor{log: f.from.Log, plan: f.plan, applier: f.applier, run: f.parent.Run}
-	return a.again(ctx, f.streams, func(ctx context.Context) *replay {
-		return replayFrom(ctx, logBefore{f.from.Plan, f.before}, f.at+1, f.applier, order)
+	return a.again(ctx, f.streams, func(ctx context.Context) *replay.Replay {
+		return replay.From(ctx, logBefore{f.from.Plan, f.before}, f.at+1, f.applier, order)
 	})
 }
 
@@ -193,7 +195,7 @@ func (f *forking) more(ctx context.Context, known []plan.SourceInfo, c plan.Conf
 		if slices.ContainsFunc(known, func(s plan.SourceInfo) bool { return s.Name == name }) {
 			continue
 		}
-		b, err := f.streams.begin(ctx, name, c.Sources[name])
+		b, err := f.streams.Begin(ctx, name, c.Sources[name])
 		if err != nil {
 			return nil, err
 		}
@@ -215,11 +217,11 @@ func (l logBefore) Scan(ctx context.Context, from uint64, f func(at uint64, reco
 	}
 	err := l.PlanLog.Scan(ctx, from, func(at uint64, record []byte) error {
 		if at >= l.before {
-			return errFound
+			return planview.ErrFound
 		}
 		return f(at, record)
 	})
-	if errors.Is(err, errFound) {
+	if errors.Is(err, planview.ErrFound) {
 		return nil
 	}
 	return err

@@ -1,4 +1,4 @@
-package loader
+package maintenance
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"loaderd/loader/backend"
 	"loaderd/loader/plan"
 	"loaderd/loader/planner"
+	"loaderd/loader/planview"
 )
 
 // Summary is what a plan says of its run.
@@ -34,21 +35,21 @@ type SourceSummary struct {
 
 // Summarize reads what a plan says of its run. It reads the records behind a checkpoint of the run, and all of them without one that fits.
 func Summarize(ctx context.Context, log backend.PlanLog, checkpoint []byte) (s Summary, err error) {
-	p := &planReader{log: log}
-	if s.Header, err = p.header(ctx); err != nil {
+	p := &planview.Reader{Log: log}
+	if s.Header, err = p.Header(ctx); err != nil {
 		return s, err
 	}
-	end, err := p.end(ctx)
+	end, err := p.End(ctx)
 	if err != nil {
 		return s, err
 	}
-	s.Steps, s.Ended, s.Keepers = end.steps, end.ended != 0, plan.Keepers{}
+	s.Steps, s.Ended, s.Keepers = end.Steps, end.Ended != 0, plan.Keepers{}
 	from := uint64(2)
 	s.adds(s.Header.Infos())
 	s.inherits()
-	if c, fits := p.covers(ctx, s.Header, checkpoint, end.records); fits {
+	if c, fits := p.Covers(ctx, s.Header, checkpoint, end.Records); fits {
 		from, s.Keepers = c.Tail.Position+1, c.Keepers
-		if s.Header.State, err = p.heritage(ctx, s.Header); err != nil {
+		if s.Header.State, err = p.Heritage(ctx, s.Header); err != nil {
 			return s, err
 		}
 		if err := s.restored(c); err != nil {
@@ -61,7 +62,7 @@ func Summarize(ctx context.Context, log backend.PlanLog, checkpoint []byte) (s S
 	err = log.Scan(ctx, from, func(at uint64, record []byte) error {
 		e, err := plan.DecodeRecord(record)
 		if err != nil {
-			return damaged(at, err)
+			return planview.Damaged(at, err)
 		}
 		s.note(e)
 		return nil
@@ -104,16 +105,6 @@ func (s *Summary) restored(c plan.Checkpoint) error {
 		s.Sources[i].Sealed, s.Sources[i].Last, s.Sources[i].Removed = x.Sealed, x.Last, x.Removed
 	}
 	return nil
-}
-
-// covers reports whether a checkpoint is of this plan, of which so many records are there.
-func (p *planReader) covers(ctx context.Context, h plan.Header, checkpoint []byte, records uint64) (plan.Checkpoint, bool) {
-	c, err := plan.DecodeCheckpoint(checkpoint)
-	if err != nil || c.Fingerprint != h.Fingerprint || c.Tail.Position > records {
-		return c, false
-	}
-	record, err := p.log.Get(ctx, c.Tail.Position)
-	return c, err == nil && plan.TailOf(c.Tail.Position, record) == c.Tail
 }
 
 func (s *Summary) note(e plan.Entry) {

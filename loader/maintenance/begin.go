@@ -1,0 +1,51 @@
+package maintenance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"loaderd/loader/backend"
+	"loaderd/loader/plan"
+	"loaderd/loader/planview"
+)
+
+// Begin writes the header of a forked run, and the state that it begins with, into its empty plan log, after it has told LowWatermarks what the run needs. A daemon that serves
+// the run with the header's configuration goes on from there.
+func Begin(ctx context.Context, e backend.Backends, h plan.Header) error {
+	if err := begin(ctx, e, h); err != nil {
+		return fmt.Errorf("begin run %s: %w", h.Run, err)
+	}
+	return nil
+}
+
+func begin(ctx context.Context, e backend.Backends, h plan.Header) error {
+	last, err := e.Plan.Last(ctx)
+	if err != nil {
+		return err
+	}
+	if last > 0 {
+		return errors.New("there is a run of that name, with a plan: choose another name")
+	}
+	h.Keyed = e.Keyed
+	var state [][]byte
+	if h.Parent != nil {
+		h, state = h.WithState(e.Plan.MaxRecord())
+	}
+	record := plan.EncodeRecord(h)
+	if most := e.Plan.MaxRecord(); len(record) > most {
+		return fmt.Errorf("its header of %d bytes is larger than a record of %d: fork at a step with less in flight, or raise the server's max_payload",
+			len(record), most)
+	}
+	all := planview.NewStreams(e, nil)
+	if err := all.Clear(ctx, h); err != nil {
+		return err
+	}
+	if err := e.Plan.Append(ctx, 0, append([][]byte{record}, state...)...); err != nil {
+		return err
+	}
+	if _, err = planview.ClaimCheckpoints(ctx, e, planview.HeaderTerm, true); err == nil {
+		_, err = all.Claim(ctx, planview.HeaderTerm, h)
+	}
+	return err
+}

@@ -1,0 +1,82 @@
+package planview
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"loaderd/loader/backend"
+	"loaderd/loader/fault"
+	"loaderd/loader/plan"
+	"loaderd/loader/planner"
+)
+
+// ReadHeaderRecord returns the first record of a plan that has one, decoded and as bytes.
+func ReadHeaderRecord(ctx context.Context, log backend.PlanLog) (h plan.Header, record []byte, err error) {
+	if record, err = log.Get(ctx, 1); err != nil {
+		return h, nil, fmt.Errorf("read plan header: %w", err)
+	}
+	e, err := plan.DecodeRecord(record)
+	if err != nil {
+		return h, nil, err
+	}
+	h, ok := e.(plan.Header)
+	if !ok {
+		return h, nil, fmt.Errorf("read plan header: record 1 is of kind %d", e.Kind())
+	}
+	return h, record, nil
+}
+
+// CheckPlan refuses a plan that this program or a configuration would continue differently (PLAN_MISMATCH). It reads the
+// first record alone and changes nothing, so a daemon calls it before it creates or changes anything for the run.
+func CheckPlan(ctx context.Context, log backend.PlanLog, c plan.Config) error {
+	last, err := log.Last(ctx)
+	if err != nil {
+		return fmt.Errorf("read plan log: %w", err)
+	}
+	if last == 0 {
+		return nil
+	}
+	h, _, err := ReadHeaderRecord(ctx, log)
+	if err != nil {
+		return err
+	}
+	return Accepts(c.Settled(), h)
+}
+
+// OtherAlgorithm says that another version of the planner made the plan.
+func OtherAlgorithm(h plan.Header) string {
+	return fmt.Sprintf("run %s was planned by algorithm version %d, this binary has version %d", h.Run, h.Algorithm, planner.AlgorithmVersion)
+}
+
+// Accepts refuses a plan that this configuration or binary would continue differently.
+func Accepts(c plan.Config, h plan.Header) error {
+	mismatch := func(message, do string) error {
+		return &fault.Error{Reason: fault.PlanMismatch, Message: message, Do: do,
+			Facts: map[string]string{"plan_fingerprint": h.Fingerprint, "fingerprint": c.Fingerprint()}}
+	}
+	if h.Algorithm != planner.AlgorithmVersion {
+		return mismatch(OtherAlgorithm(h), "continue it with the binary that began it, or begin a new run")
+	}
+	if h.Fingerprint != c.Fingerprint() {
+		return mismatch(fmt.Sprintf("run %s was planned with another configuration: %s", h.Run, strings.Join(h.Config.Differences(c), "; ")),
+			"restore the configuration or choose another run name")
+	}
+	return nil
+}
+
+// Unfinished is the error for a copy that was broken off.
+func Unfinished(c *plan.Repair, run string, records uint64) error {
+	was := c.Was[len(c.Was)-1]
+	return &fault.Error{Reason: fault.PlanTruncated,
+		Message: fmt.Sprintf("run %s is a copy of run %s that was broken off: it has %d of %d records", run, was, records, c.Records),
+		Do:      fmt.Sprintf("finish it: loaderd repair --run %s --new %s", was, run)}
+}
+
+// Describe says what an entry says.
+func Describe(e plan.Entry) string {
+	if s, ok := e.(fmt.Stringer); ok {
+		return s.String()
+	}
+	return fmt.Sprintf("record of kind %d", e.Kind())
+}

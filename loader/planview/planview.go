@@ -1,0 +1,488 @@
+package planview
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"sort"
+	"strconv"
+	"sync"
+	"time"
+
+	"loaderd/loader/backend"
+	"loaderd/loader/fault"
+	"loaderd/loader/internal/waiting"
+	"loaderd/loader/mixture"
+	"loaderd/loader/plan"
+)
+
+// planView is what one process knows of a run's plan: what its log holds, with the newest steps in memory. The leader adds the steps that
+// it has stored; followers read them and wait for more. Besides demand it is all that leader and followers share.
+// Where the leader is another process, the view follows the log.
+type View struct {
+	Log      backend.PlanLog
+	Reader   *Reader
+	config   plan.Config   // of this process, which the plan's must equal
+	Recent   uint64        // how many steps are kept in memory
+	patience time.Duration // how long reading a step from the log may take
+
+	mu        sync.Mutex
+	header    plan.Header       // of the plan; while begun is false, the one that this process would write
+	begun     bool              // the plan has a header
+	at        uint64            // last record that was taken in
+	behind    plan.RecordReader // of the records behind it
+	changed   chan struct{}     // closed and replaced when one of the fields below changes
+	confirmed uint64            // last record that a leader elsewhere has confirmed
+	Daemon    string            // that began the last term of them; empty when that is not known
+	Steps     uint64            // that the log holds
+	ended     bool              // no step follows
+	endAt     uint64            // record that says so; 0 while none was read
+	Keepers   plan.Keepers
+	left      []string // keepers that have left since departures was called
+	oldest    uint64   // steps before it cannot be read: their documents are purged
+	failed    error    // why this process stores no further step, though the run has not ended
+	newest    map[uint64]*plan.Step
+}
+
+func New(log backend.PlanLog, c plan.Config, o backend.Options) *View {
+	return &View{Log: log, config: c, Reader: &Reader{Log: log}, Recent: uint64(o.Ahead) + recentSteps, patience: o.Stall,
+		changed: make(chan struct{}), Keepers: plan.Keepers{}, newest: map[uint64]*plan.Step{}}
+}
+
+// behindPause is the time between two attempts to read a step from a server that is behind the others.
+const behindPause = 100 * time.Millisecond
+
+// recentSteps is how many steps beyond Options.Ahead are kept in memory; older ones are read from the plan log.
+const recentSteps = 64
+
+// planned is what a planView knew at one moment.
+type planned struct {
+	Steps   uint64
+	Ended   bool
+	Keepers plan.Keepers
+	Oldest  uint64
+	Failed  error
+	Changed <-chan struct{} // closed when any of this changes
+}
+
+// Now returns what is known at this moment.
+func (v *View) Now() planned {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return planned{v.Steps, v.ended, maps.Clone(v.Keepers), v.oldest, v.failed, v.changed}
+}
+
+// Head returns the plan's header; before it has begun, the one that this process would write.
+func (v *View) Head() (h plan.Header, begun bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.header, v.begun
+}
+
+// infos returns the sources of the run, as far as the plan is known.
+func (v *View) infos() []plan.SourceInfo {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.behind.Infos()
+}
+
+// Position returns the last record that is known.
+func (v *View) Position() uint64 {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.at
+}
+
+// LedBy reports whether a daemon leads, as far as the plan's terms tell.
+func (v *View) LedBy(daemon string) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.Daemon == "" || v.Daemon == daemon
+}
+
+// Planned returns the number of steps that the log holds.
+func (v *View) Planned() uint64 {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.Steps
+}
+
+// update changes what is known and wakes those who wait.
+func (v *View) update(f func()) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	f()
+	close(v.changed)
+	v.changed = make(chan struct{})
+}
+
+// openedPlan is what a leader has read of a plan.
+type Opened struct {
+	Header plan.Header
+	Fresh  bool   // nothing of the plan has been written yet: header is the one that this process would write
+	Steps  uint64 // that the log holds
+	Tail   uint64 // last record that the restored planner covers
+	// Behind validates the records behind it, and keepers are those of the plan there.
+	Behind  plan.Validator
+	Keepers plan.Keepers
+}
+
+// opened takes in what a leader has read of the plan, before it plans anything.
+func (v *View) RunStream(o Opened) {
+	v.update(func() {
+		if !v.begun || !o.Fresh { // the header of a plan that is there is none that this process would write
+			v.header, v.begun = o.Header, !o.Fresh
+		}
+		v.Steps = max(v.Steps, o.Steps)
+		if o.Tail > v.at { // what lies between here and the end of the plan is taken in by a replay, or when the view follows the log
+			v.at, v.behind, v.Keepers, v.Daemon = o.Tail, plan.RecordReader{Validator: o.Behind}, o.Keepers, ""
+			v.ended = v.ended || v.behind.Ended
+		}
+	})
+}
+
+// Extend makes a stored step readable.
+func (v *View) Extend(s *plan.Step) { v.update(func() { v.add(s) }) }
+
+// add makes a stored step readable. The caller holds mu.
+func (v *View) add(s *plan.Step) {
+	if s.Index+v.Recent < v.Steps {
+		return // long known, and read from the log when it is asked for
+	}
+	v.Steps = max(v.Steps, s.Index+1)
+	v.newest[s.Index] = s
+	delete(v.newest, s.Index-v.Recent)
+}
+
+// Replayed notes that this process has planned the records up to one again, and who keeps checkpoints by them.
+func (v *View) Replayed(at uint64, behind plan.RecordReader, k plan.Keepers) {
+	v.update(func() {
+		if at > v.at {
+			v.at, v.behind, v.begun, v.Keepers, v.Daemon = at, behind, true, k, ""
+		}
+	})
+}
+
+// Wrote notes that this process has stored records behind a position: those of a step, or others where step is nil. What it writes itself is
+// validated as what others write.
+func (v *View) Wrote(after uint64, records [][]byte, step *plan.Step) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for i, b := range records {
+		at := after + uint64(i) + 1
+		if at != v.at+1 {
+			continue // others' records that were read since
+		}
+		var err error
+		switch {
+		case step == nil:
+			err = v.wroteEntry(b)
+		case i == len(records)-1:
+			err = v.behind.Step(step)
+		}
+		if err != nil {
+			return Damaged(at, err)
+		}
+		v.at = at
+	}
+	return nil
+}
+
+// wroteEntry takes in a record between steps. The caller holds mu.
+func (v *View) wroteEntry(b []byte) error {
+	e, err := plan.DecodeRecord(b)
+	if err != nil {
+		return err
+	}
+	if h, ok := e.(plan.Header); ok {
+		v.begins(h)
+		return nil
+	}
+	v.leaves(e)
+	_, err = v.behind.Read(e)
+	return err
+}
+
+// leaves notes a keeper that leaves. The caller holds mu.
+func (v *View) leaves(e plan.Entry) {
+	if x, ok := e.(plan.Leave); ok {
+		v.left = append(v.left, x.Keeper)
+	}
+}
+
+// Departures returns the keepers that have left since it was called before.
+func (v *View) Departures() []string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	left := v.left
+	v.left = nil
+	return left
+}
+
+// begins takes in the header of the plan. The caller holds mu.
+func (v *View) begins(h plan.Header) {
+	v.header, v.begun, v.behind = h, true, plan.RecordReader{Validator: h.Validator()}
+}
+
+// Follow takes in the records behind the last one that is known, as far as the log shows them.
+func (v *View) Follow(ctx context.Context) error {
+	v.mu.Lock()
+	from := v.at + 1
+	v.mu.Unlock()
+	return v.Log.Scan(ctx, from, func(at uint64, record []byte) error {
+		e, err := plan.DecodeRecord(record)
+		if err != nil {
+			return Damaged(at, err)
+		}
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		if at != v.at+1 {
+			return nil // this process leads now, and knows
+		}
+		if err := v.take(e); err != nil {
+			return Damaged(at, err)
+		}
+		v.at = at
+		close(v.changed)
+		v.changed = make(chan struct{})
+		return nil
+	})
+}
+
+// take takes in the next record. The caller holds mu.
+func (v *View) take(e plan.Entry) error {
+	if h, ok := e.(plan.Header); ok && v.at == 0 {
+		v.begins(h)
+		return Accepts(v.config, h)
+	}
+	if v.at == 0 {
+		return fmt.Errorf("it is of kind %d and no header", e.Kind())
+	}
+	s, err := v.behind.Read(e)
+	if err != nil {
+		return err
+	}
+	if s != nil {
+		v.add(s)
+	}
+	v.leaves(e)
+	switch e := e.(type) {
+	case plan.Term:
+		v.Daemon = e.Daemon
+	case plan.Commit, plan.Leave:
+		v.Keepers = v.Keepers.Changed(e)
+	case plan.End:
+		v.endAt = v.at + 1
+		v.ended = v.ended || v.endAt <= v.confirmed
+	}
+	return nil
+}
+
+// Confirm notes that the leader says the plan's records up to one are its own, or were planned again by it. A record that ends the run counts
+// only then: one that somebody else wrote may stand where the leader's next step will not be able to come.
+func (v *View) Confirm(at uint64) {
+	v.mu.Lock()
+	v.confirmed = max(v.confirmed, at)
+	ends := !v.ended && v.endAt != 0 && v.endAt <= v.confirmed
+	v.mu.Unlock()
+	if ends {
+		v.End()
+	}
+}
+
+// Keep notes who keeps checkpoints now. Nobody changes the map afterwards.
+func (v *View) Keep(k plan.Keepers) { v.update(func() { v.Keepers = k }) }
+
+// KeepBy notes who keeps checkpoints by the records up to one. What is known from later records stays.
+func (v *View) KeepBy(at uint64, k plan.Keepers) {
+	v.update(func() {
+		if at > v.at {
+			v.Keepers = k
+		}
+	})
+}
+
+// End notes that no step follows.
+func (v *View) End() { v.update(func() { v.ended = true }) }
+
+// Fail notes why this process stores no further step.
+func (v *View) Fail(err error) { v.update(func() { v.failed = err }) }
+
+// Step returns one step without waiting for it: io.EOF behind the end, a *Error for one that is not planned yet.
+func (v *View) Step(ctx context.Context, step uint64) (*plan.Step, error) {
+	v.mu.Lock()
+	s, steps, ended := v.newest[step], v.Steps, v.ended
+	v.mu.Unlock()
+	switch {
+	case s != nil:
+		return s, nil
+	case step < steps:
+		return v.stored(ctx, step)
+	case ended:
+		return nil, io.EOF
+	}
+	return nil, NotPlanned(step, steps)
+}
+
+func NotPlanned(step, planned uint64) error {
+	return &fault.Error{Reason: fault.StepNotPlanned, Message: fmt.Sprintf("step %d is not planned yet; the plan holds %d steps", step, planned),
+		Do:    "ask for a step of the plan, or for the next one",
+		Facts: map[string]string{"step": strconv.FormatUint(step, 10), "planned": strconv.FormatUint(planned, 10)}}
+}
+
+// stored reads a step from the plan log, which holds it: one that has not got it yet is read from a server that is behind the others. A log that does not
+// answer so within patience is PLAN_LOG_DOWN.
+func (v *View) stored(ctx context.Context, step uint64) (*plan.Step, error) {
+	limit, cancel := context.WithTimeout(ctx, v.patience)
+	defer cancel()
+	for {
+		s, err := v.Reader.Step(limit, step)
+		if !errors.Is(err, ErrNoStep) {
+			return s, v.patient(ctx, limit, step, err)
+		}
+		if waiting.Pause(limit, behindPause) != nil {
+			return nil, v.patient(ctx, limit, step, err)
+		}
+	}
+}
+
+// patient turns the error of reading what the log says of a step into PLAN_LOG_DOWN when patience ended and ctx did not.
+func (v *View) patient(ctx, limit context.Context, step uint64, err error) error {
+	if err == nil || limit.Err() == nil || ctx.Err() != nil {
+		return err
+	}
+	return &fault.Error{Reason: fault.PlanLogDown, Message: fmt.Sprintf("step %d could not be read from the plan log within %s", step, v.patience),
+		Do: "check the JetStream server; ask again", Err: err}
+}
+
+// FloorBefore returns a position that covers no document which this step or a later one needs.
+func (v *View) FloorBefore(ctx context.Context, step uint64) (plan.Position, error) {
+	if step == 0 {
+		return plan.Position{}, nil
+	}
+	s, err := v.Step(ctx, step-1)
+	if err != nil {
+		return plan.Position{}, fmt.Errorf("read the floor of step %d: %w", step, err)
+	}
+	return s.Floor, nil
+}
+
+// Needs are, of each document stream of a run by the number of its source, the sequence of the first document that is needed, or that is there.
+type Needs []uint64
+
+// Reaches reports whether nothing that n needs lies before what is there. Of a source that there is nothing said of, all is there.
+func (n Needs) Reaches(there Needs) bool {
+	for source, first := range there {
+		if source < len(n) && n[source] < first {
+			return false
+		}
+	}
+	return true
+}
+
+// NeedsBehind returns what is needed behind a floor. Where it does not follow from the floor alone, the last step before it that says how far the sources were
+// read decides.
+func (v *View) NeedsBehind(ctx context.Context, floor plan.Position) (Needs, error) {
+	infos := v.infos()
+	if place, follows := v.placeBehind(floor); follows {
+		return Needs{infos[0].Floor(place)}, nil
+	}
+	var failed error
+	marks := sort.Search(int((v.Planned()+plan.MarkSteps-1)/plan.MarkSteps), func(mark int) bool {
+		s, err := v.Step(ctx, uint64(mark)*plan.MarkSteps)
+		if err != nil {
+			failed = err
+			return true
+		}
+		return !floor.Reaches(s.Cursor)
+	})
+	var places []mixture.Place
+	if marks > 0 && failed == nil {
+		s, err := v.Step(ctx, uint64(marks-1)*plan.MarkSteps)
+		if err != nil {
+			return nil, fmt.Errorf("read how far the sources were read at step %d: %w", uint64(marks-1)*plan.MarkSteps, err)
+		}
+		places = s.Places
+	}
+	out := make(Needs, len(infos))
+	for source := range infos {
+		var place mixture.Place // of a source that was added since
+		if source < len(places) {
+			place = places[source]
+		}
+		out[source] = infos[source].Floor(place)
+	}
+	return out, failed
+}
+
+// placeBehind returns how far the only source is read behind an arrival, where that follows from the arrival alone.
+func (v *View) placeBehind(floor plan.Position) (mixture.Place, bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.behind.Place(floor)
+}
+
+// NeedsOf returns what this step and later ones need.
+func (v *View) NeedsOf(ctx context.Context, step uint64) (Needs, error) {
+	floor, err := v.FloorBefore(ctx, step)
+	if err != nil {
+		return nil, err
+	}
+	return v.NeedsBehind(ctx, floor)
+}
+
+// OldestStep returns the first step from which on no step needs a document that is not there.
+func (v *View) OldestStep(ctx context.Context, there Needs) (uint64, error) {
+	var begun Needs
+	for _, s := range v.infos() { // those that were added among them
+		begun = append(begun, s.First())
+	}
+	if begun.Reaches(there) {
+		return 0, nil
+	}
+	var failed error
+	n := sort.Search(int(v.Planned()), func(step int) bool {
+		need, err := v.NeedsOf(ctx, uint64(step))
+		if err != nil {
+			failed = err
+		}
+		return need.Reaches(there)
+	})
+	return uint64(n), failed
+}
+
+// Release notes which documents are there still, and so which steps can be read.
+func (v *View) Release(ctx context.Context, there Needs) error {
+	oldest, err := v.OldestStep(ctx, there)
+	if err == nil {
+		v.Released(oldest)
+	}
+	return err
+}
+
+// Released notes from which step on steps can be read.
+func (v *View) Released(oldest uint64) {
+	if v.Now().Oldest < oldest {
+		v.update(func() { v.oldest = max(v.oldest, oldest) })
+	}
+}
+
+// Lost turns DOCUMENT_LOST into STEP_RELEASED for a step that all keepers have committed: its documents may be purged. Other errors stay.
+func (v *View) Lost(ctx context.Context, step uint64, err error) error {
+	var e *fault.Error
+	if !errors.As(err, &e) || e.Reason != fault.DocumentLost {
+		return err
+	}
+	limit, cancel := context.WithTimeout(ctx, v.patience)
+	defer cancel()
+	if follow := v.Follow(limit); follow != nil { // that it is committed may be what this process has not read yet
+		return v.patient(ctx, limit, step, follow)
+	}
+	now := v.Now()
+	if oldest := max(now.Keepers.Committed(), now.Oldest); step < oldest {
+		return Released(step, oldest)
+	}
+	return err
+}
