@@ -192,7 +192,7 @@ func (l *leader) open(ctx context.Context) error {
 		}
 	})
 	l.covered()
-	l.plan.RunStream(openedPlan(l))
+	l.plan.Opened(openedPlan(l))
 	if err := l.sameStreams(ctx); err != nil {
 		return err
 	}

@@ -77,7 +77,7 @@ func (l *leader) again(ctx context.Context, stored []backend.Stored) error {
 		return err
 	}
 	l.covered()
-	l.plan.RunStream(openedPlan(l))
+	l.plan.Opened(openedPlan(l))
 	return nil
 }
 

@@ -130,7 +130,7 @@ type Opened struct {
 }
 
 // opened takes in what a leader has read of the plan, before it plans anything.
-func (v *View) RunStream(o Opened) {
+func (v *View) Opened(o Opened) {
 	v.update(func() {
 		if !v.begun || !o.Fresh { // the header of a plan that is there is none that this process would write
 			v.header, v.begun = o.Header, !o.Fresh
