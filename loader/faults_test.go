@@ -182,6 +182,6 @@ func TestADamagedPlanRecordStopsTheRun(t *testing.T) {
 
 func isSeal(record []byte) bool {
 	e, err := plan.DecodeRecord(record)
-	_, ok := e.(plan.Seal)
+	_, ok := e.(plan.SealSource)
 	return err == nil && ok
 }

@@ -35,7 +35,7 @@ func unsealed(t *testing.T, records [][]byte) [][]byte {
 	return slices.DeleteFunc(decisions(t, records), func(b []byte) bool {
 		e, err := plan.DecodeRecord(b)
 		must(t, err)
-		_, is := e.(plan.Seal)
+		_, is := e.(plan.SealSource)
 		return is
 	})
 }
