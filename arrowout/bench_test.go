@@ -21,7 +21,7 @@ import (
 	"google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/mem"
 
-	"loaderd/loader"
+	"loaderd/loader/assembly"
 	"loaderd/loader/document"
 	"loaderd/loader/plan"
 	"loaderd/loader/state"
@@ -55,9 +55,9 @@ func (b benchRun) JoinAs(state.Place, uint64, state.Client) (*benchReader, error
 	return &benchReader{run: b}, nil
 }
 
-func (b benchRun) Assemble(_ context.Context, s *plan.Step, first, n int) (*loader.Batch, error) {
+func (b benchRun) Assemble(_ context.Context, s *plan.Step, first, n int) (*assembly.Batch, error) {
 	b.assembled.Add(1)
-	return &loader.Batch{Bucket: 2048, First: first, Rows: n, Pieces: s.Rows[first : first+n], Contents: b.contents}, nil
+	return &assembly.Batch{Bucket: 2048, First: first, Rows: n, Pieces: s.Rows[first : first+n], Contents: b.contents}, nil
 }
 
 type benchReader struct{ run benchRun }

@@ -8,7 +8,7 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/ipc"
 
 	"loaderd/internal/api"
-	"loaderd/loader"
+	"loaderd/loader/assembly"
 )
 
 // encoder makes the messages of one stream.
@@ -40,7 +40,7 @@ func (e *encoder) schemaMessage() (*message, error) {
 }
 
 // batch is one record batch with its metadata, the body aligned.
-func (e *encoder) batch(b *loader.Batch, m api.Metadata) (*message, api.Metadata, error) {
+func (e *encoder) batch(b *assembly.Batch, m api.Metadata) (*message, api.Metadata, error) {
 	memory := &loan{from: e.buffers}
 	l, err := newLayout(b, e.sources, memory)
 	if err != nil {

@@ -21,6 +21,7 @@ import (
 	"loaderd/arrowout"
 	"loaderd/internal/api"
 	"loaderd/loader"
+	"loaderd/loader/assembly"
 	"loaderd/loader/document"
 	"loaderd/loader/fault"
 	"loaderd/loader/mixture"
@@ -168,8 +169,8 @@ func (f *fakeRun) masked(p packonline.Piece, i int32) bool {
 }
 
 // within is of which document of its message a piece is.
-func (f *fakeRun) within(p packonline.Piece) loader.Within {
-	return loader.Within{Index: int32(p.Doc % 5), Start: p.Start / 2}
+func (f *fakeRun) within(p packonline.Piece) assembly.Within {
+	return assembly.Within{Index: int32(p.Doc % 5), Start: p.Start / 2}
 }
 
 // weight is that of a document's loss.
@@ -181,7 +182,7 @@ func (f *fakeRun) weight(p packonline.Piece) float32 {
 }
 
 // loss is what a batch says of its rows' loss.
-func (f *fakeRun) loss(b *loader.Batch) {
+func (f *fakeRun) loss(b *assembly.Batch) {
 	b.Loss, b.Weights = make([]plan.LossRuns, b.Rows), make([][]float32, b.Rows)
 	for i, row := range b.Pieces {
 		var lengths []int32
@@ -247,19 +248,19 @@ func (f *fakeRun) Consumed(place state.Place, c state.Consumption) state.Receipt
 	return f.consumed(place, c)
 }
 
-func (f *fakeRun) Assemble(_ context.Context, s *plan.Step, first, n int) (*loader.Batch, error) {
+func (f *fakeRun) Assemble(_ context.Context, s *plan.Step, first, n int) (*assembly.Batch, error) {
 	if f.onAssemble != nil {
 		f.onAssemble(s.Index)
 	}
 	rows := s.Rows[first : first+n]
-	b := &loader.Batch{Step: s.Index, Bucket: int(s.Bucket), First: first, Rows: n, Pieces: rows, Pad: f.info.Config.Tokenizer.Pad,
+	b := &assembly.Batch{Step: s.Index, Bucket: int(s.Bucket), First: first, Rows: n, Pieces: rows, Pad: f.info.Config.Tokenizer.Pad,
 		Contents: f.documents(rows), Begins: f.begins}
 	if f.masks {
 		f.loss(b)
 	}
 	if f.info.Config.Documents.Several() {
 		for _, row := range b.Pieces {
-			within := make([]loader.Within, len(row))
+			within := make([]assembly.Within, len(row))
 			for k, p := range row {
 				within[k] = f.within(p)
 			}

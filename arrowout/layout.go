@@ -7,7 +7,7 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/array"
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
-	"loaderd/loader"
+	"loaderd/loader/assembly"
 	"loaderd/loader/plan"
 	"loaderd/packonline"
 )
@@ -15,13 +15,13 @@ import (
 // layout is one batch with its attention segments. Where the run, or the row's source, trains across documents a row is one segment, and
 // where it does not each piece is one; segments follow one another from the row's first token, and padding follows the last.
 type layout struct {
-	*loader.Batch
+	*assembly.Batch
 	sources  *sources
 	segments [][]int32 // of every row, their lengths in tokens
 	memory   *loan     // where columns are written
 }
 
-func newLayout(b *loader.Batch, s *sources, memory *loan) (layout, error) {
+func newLayout(b *assembly.Batch, s *sources, memory *loan) (layout, error) {
 	if len(b.Pieces) != b.Rows {
 		return layout{}, fmt.Errorf("assemble step %d: %d piece lists for %d rows", b.Step, len(b.Pieces), b.Rows)
 	}
@@ -177,7 +177,7 @@ func (l layout) documents(typ *arrow.StructType) arrow.ArrayData {
 	offsets := make([]int32, 1, l.Rows+1)
 	for i, pieces := range l.Pieces {
 		for k, p := range pieces {
-			in := loader.Within{}
+			in := assembly.Within{}
 			if l.Within != nil {
 				in = l.Within[i][k]
 			}

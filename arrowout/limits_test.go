@@ -7,7 +7,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 
-	"loaderd/loader"
+	"loaderd/loader/assembly"
 	"loaderd/loader/plan"
 	"loaderd/packonline"
 )
@@ -15,17 +15,17 @@ import (
 // altered is a run whose batches are changed behind its back.
 type altered struct {
 	*fakeRun
-	change func(*loader.Batch)
+	change func(*assembly.Batch)
 }
 
-func (a altered) Assemble(ctx context.Context, s *plan.Step, first, n int) (*loader.Batch, error) {
+func (a altered) Assemble(ctx context.Context, s *plan.Step, first, n int) (*assembly.Batch, error) {
 	b, err := a.fakeRun.Assemble(ctx, s, first, n)
 	a.change(b)
 	return b, err
 }
 
 // firstTokens are those of the first piece.
-func firstTokens(b *loader.Batch) []int32 {
+func firstTokens(b *assembly.Batch) []int32 {
 	for _, row := range b.Pieces {
 		for _, p := range row {
 			return b.Contents[p.Doc].Tokens[p.Start:]
@@ -37,15 +37,15 @@ func firstTokens(b *loader.Batch) []int32 {
 func TestBatchesThatCannotBeAreErrors(t *testing.T) {
 	for name, tc := range map[string]struct {
 		columns string
-		change  func(*loader.Batch)
+		change  func(*assembly.Batch)
 	}{
-		"id beyond uint16":         {`"input_ids:uint16"`, func(b *loader.Batch) { firstTokens(b)[0] = 1 << 16 }},
-		"negative id as uint16":    {`"input_ids:uint16"`, func(b *loader.Batch) { firstTokens(b)[0] = -1 }},
-		"documents without tokens": {`"input_ids"`, func(b *loader.Batch) { clear(b.Contents) }},
-		"too few rows of pieces":   {`"documents"`, func(b *loader.Batch) { b.Pieces = b.Pieces[1:] }},
-		"pieces beyond the row":    {`"labels"`, func(b *loader.Batch) { b.Pieces = [][]packonline.Piece{{{Length: 17}}, nil, nil, nil} }},
-		"a piece without a token":  {`"labels"`, func(b *loader.Batch) { b.Pieces = [][]packonline.Piece{{{Length: 0}}, nil, nil, nil} }},
-		"lengths that overflow": {`"labels"`, func(b *loader.Batch) {
+		"id beyond uint16":         {`"input_ids:uint16"`, func(b *assembly.Batch) { firstTokens(b)[0] = 1 << 16 }},
+		"negative id as uint16":    {`"input_ids:uint16"`, func(b *assembly.Batch) { firstTokens(b)[0] = -1 }},
+		"documents without tokens": {`"input_ids"`, func(b *assembly.Batch) { clear(b.Contents) }},
+		"too few rows of pieces":   {`"documents"`, func(b *assembly.Batch) { b.Pieces = b.Pieces[1:] }},
+		"pieces beyond the row":    {`"labels"`, func(b *assembly.Batch) { b.Pieces = [][]packonline.Piece{{{Length: 17}}, nil, nil, nil} }},
+		"a piece without a token":  {`"labels"`, func(b *assembly.Batch) { b.Pieces = [][]packonline.Piece{{{Length: 0}}, nil, nil, nil} }},
+		"lengths that overflow": {`"labels"`, func(b *assembly.Batch) {
 			b.Pieces = [][]packonline.Piece{{{Length: 1<<31 - 1}, {Length: 1<<31 - 1}, {Length: 3}}, nil, nil, nil}
 		}},
 	} {

@@ -7,6 +7,7 @@ import (
 
 	"loaderd/internal/api"
 	"loaderd/loader"
+	"loaderd/loader/assembly"
 	"loaderd/loader/document"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
@@ -52,7 +53,7 @@ func TestMemoryOfAPart(t *testing.T) {
 				columns = append(columns, c)
 			}
 		}
-		b := &loader.Batch{Bucket: bucket, Rows: rows, Pieces: s.Rows, Contents: contents}
+		b := &assembly.Batch{Bucket: bucket, Rows: rows, Pieces: s.Rows, Contents: contents}
 		m, _, err := newEncoder(columns, sourcesOf(nil, info), newBuffers()).batch(b, api.Metadata{Run: info.Run})
 		if err != nil {
 			t.Fatal(err)

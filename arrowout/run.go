@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"loaderd/loader"
+	"loaderd/loader/assembly"
 	"loaderd/loader/document"
 	"loaderd/loader/fault"
 	"loaderd/loader/plan"
@@ -35,7 +36,7 @@ type Unjoined interface {
 	// Info describes the run; its Run, Fingerprint and Config never change.
 	Info() loader.Info
 	// Assemble returns rows [first, first+n) of a step with their documents.
-	Assemble(ctx context.Context, s *plan.Step, first, n int) (*loader.Batch, error)
+	Assemble(ctx context.Context, s *plan.Step, first, n int) (*assembly.Batch, error)
 	// Step returns one step of the plan without waiting, io.EOF behind the end.
 	Step(ctx context.Context, step uint64) (*plan.Step, error)
 	// Cause says why a step is not there yet; nil when it is, or when the run has ended.

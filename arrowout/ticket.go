@@ -10,6 +10,7 @@ import (
 	"loaderd/internal/api"
 	"loaderd/loader"
 	"loaderd/loader/fault"
+	"loaderd/loader/follower"
 	"loaderd/loader/plan"
 	"loaderd/loader/state"
 )
@@ -97,7 +98,7 @@ func parseTicket(b []byte, info loader.Info, who access.Identity) (request, erro
 			Do:      "resume against the run that the checkpoint was taken from, or start without a fingerprint",
 			Facts:   map[string]string{"run": info.Run, "want": cut(t.Fingerprint, 80), "have": info.Fingerprint}}
 	}
-	return t, loader.CheckWorld(info.Config, t.World)
+	return t, follower.CheckWorld(info.Config, t.World)
 }
 
 // checkRun refuses a request for another run than the one that is served, by its name or, where it has one, its id.

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"loaderd/loader"
+	"loaderd/loader/follower"
 	"loaderd/loader/plan"
 	"loaderd/loader/state"
 )
@@ -97,7 +97,7 @@ func TestJobs(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer slow.Close()
-	fast := make([]*loader.Reader, 2)
+	fast := make([]*follower.Reader, 2)
 	for rank := range fast {
 		if fast[rank], err = run.Join(state.Place{Job: "fast", Rank: rank, World: 2}, 0); err != nil {
 			t.Fatal(err)

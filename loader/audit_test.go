@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"loaderd/loader"
+	"loaderd/loader/assembly"
 	"loaderd/loader/backend"
 	"loaderd/loader/fault"
 	"loaderd/loader/maintenance"
@@ -15,7 +15,7 @@ import (
 )
 
 // audited is a world with a run that was drained, restarted and sealed.
-func audited(t *testing.T, method string) (*world, []*loader.Batch) {
+func audited(t *testing.T, method string) (*world, []*assembly.Batch) {
 	w := newWorld(config(method))
 	w.docs.lengths(someLengths(5, 150)...)
 	run, stop := w.start(t)

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"testing"
 
-	"loaderd/loader"
+	"loaderd/loader/assembly"
 	"loaderd/loader/document"
 	"loaderd/packonline"
 )
@@ -18,7 +18,7 @@ func TestIDsOfABatch(t *testing.T) {
 			ids := []int32{10, 11, 12, 13, 14, 15}
 			ids[at] = id
 			content := document.Content{Tokens: ids}
-			b := &loader.Batch{Bucket: bucket, Rows: len(pieces), Pieces: pieces, Pad: 9, Contents: map[uint64]document.Content{ref: content}}
+			b := &assembly.Batch{Bucket: bucket, Rows: len(pieces), Pieces: pieces, Pad: 9, Contents: map[uint64]document.Content{ref: content}}
 			wide := slices.Concat(ids[2:5], ids[:1], slices.Repeat([]int32{9}, 4), ids[1:], slices.Repeat([]int32{9}, 3+bucket))
 			have, narrow, want := slices.Repeat([]int32{-5}, len(wide)), slices.Repeat([]uint16{5}, len(wide)), make([]uint16, len(wide))
 			for i, id := range wide {
@@ -47,7 +47,7 @@ func TestIDsOfABatch(t *testing.T) {
 		}
 	}
 	for _, pad := range []int32{-1, 1 << 16} {
-		if b := (&loader.Batch{Bucket: 1, Rows: 1, Pieces: [][]packonline.Piece{{}}, Pad: pad}); b.NarrowIDs(make([]uint16, 1)) {
+		if b := (&assembly.Batch{Bucket: 1, Rows: 1, Pieces: [][]packonline.Piece{{}}, Pad: pad}); b.NarrowIDs(make([]uint16, 1)) {
 			t.Errorf("padding %d fits 16 bits", pad)
 		}
 	}

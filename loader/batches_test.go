@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"loaderd/loader"
+	"loaderd/loader/assembly"
 	"loaderd/loader/backend"
 	"loaderd/loader/document"
 	"loaderd/loader/internal/plantest"
@@ -69,7 +69,7 @@ func runs(x plan.Part) []int32 {
 }
 
 // checkMessages checks that each piece is of one document of its message, and what the batch says of that.
-func (w *world) checkMessages(t *testing.T, b *loader.Batch) {
+func (w *world) checkMessages(t *testing.T, b *assembly.Batch) {
 	t.Helper()
 	tokens := tokensOf(t, b)
 	if b.Weights != nil && !slices.ContainsFunc(slices.Concat(b.Weights...), func(weight float32) bool { return weight != 1 }) {
@@ -98,7 +98,7 @@ func (w *world) checkMessages(t *testing.T, b *loader.Batch) {
 				t.Fatalf("step %d: piece %v holds %v", b.Step, p, tokens[at:at+int(p.Length)])
 			}
 			at += int(p.Length)
-			if b.Within != nil && d.Parts != nil && b.Within[i][k] != (loader.Within{Index: int32(index), Start: begin}) {
+			if b.Within != nil && d.Parts != nil && b.Within[i][k] != (assembly.Within{Index: int32(index), Start: begin}) {
 				t.Fatalf("step %d: piece %v is of document %+v, want %d from %d on", b.Step, p, b.Within[i][k], index, begin)
 			}
 			weight := float32(1)

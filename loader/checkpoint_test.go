@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"loaderd/loader"
+	"loaderd/loader/assembly"
 	"loaderd/loader/backend"
 	"loaderd/loader/fault"
 	"loaderd/loader/plan"
@@ -206,7 +206,7 @@ func TestNewRunForgetsOldCheckpoints(t *testing.T) {
 	fresh := newWorld(w.config)
 	fresh.docs.lengths(someLengths(2, 200)...)
 	w.docs.docs, w.plan = fresh.docs.docs, &memLog{} // documents and plan were deleted, the checkpoints were not
-	var plans [2][]*loader.Batch
+	var plans [2][]*assembly.Batch
 	for i, x := range []*world{w, fresh} {
 		served, _ := x.start(t)
 		if _, err := served.Seal(t.Context()); err != nil {

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"testing"
 
-	"loaderd/loader"
+	"loaderd/loader/assembly"
 	"loaderd/loader/backend"
 	"loaderd/loader/document"
 	"loaderd/loader/plan"
@@ -81,7 +81,7 @@ type story struct {
 	world   *world
 	drained bool
 	sealed  bool
-	got     []*loader.Batch
+	got     []*assembly.Batch
 	over    bool
 	lives   int
 }
@@ -142,7 +142,7 @@ func (s *story) live(t *testing.T, life *mortal) error {
 		if err != nil {
 			return err
 		}
-		whole := &loader.Batch{Step: step.Index, Bucket: int(step.Bucket), Rows: len(step.Rows), Contents: map[uint64]document.Content{}}
+		whole := &assembly.Batch{Step: step.Index, Bucket: int(step.Bucket), Rows: len(step.Rows), Contents: map[uint64]document.Content{}}
 		for rank := range world {
 			first, n := state.Place{Rank: rank, World: world}.Slice(len(step.Rows))
 			b, err := run.Assemble(ctx, step, first, n)

@@ -14,6 +14,7 @@ import (
 	"loaderd/loader"
 	"loaderd/loader/backend"
 	"loaderd/loader/census"
+	"loaderd/loader/diagnosis"
 	"loaderd/loader/fault"
 	"loaderd/loader/state"
 )
@@ -176,7 +177,7 @@ func TestVerdict_HungRank(t *testing.T) {
 		x.ranks[3].hung = false // SIGCONT
 		x.ranks[3].take()
 		x.train(j.run, 6)
-		if v := j.run.Verdict(); v.Health != loader.Running {
+		if v := j.run.Verdict(); v.Health != diagnosis.Running {
 			j.Errorf("it is back: %+v", v)
 		}
 	})
@@ -278,14 +279,14 @@ func TestVerdict_EndedWithATrainerBehind(t *testing.T) {
 			x.second(j.run)
 		}
 		x.seconds(j.run, 2)
-		j.says(loader.Running, `All 20 steps are planned: rank 0 of 1 of job "trainer" has consumed 11 (20 sent)`, loader.LimitRanks)
+		j.says(diagnosis.Running, `All 20 steps are planned: rank 0 of 1 of job "trainer" has consumed 11 (20 sent)`, diagnosis.LimitRanks)
 		for range 9 {
 			r.take()
 			x.second(j.run)
 		}
 		r.waiting = true
 		x.seconds(j.run, 2)
-		j.says(loader.Running, "Ended at step 20", "")
+		j.says(diagnosis.Running, "Ended at step 20", "")
 	})
 }
 
@@ -327,8 +328,8 @@ func TestDaemons_RankLostOnOneOfThree(t *testing.T) {
 		x.join(runs[2], "pretrain", 3, 4)
 		defer x.stop()
 		x.train(runs[2], 20)
-		for n, v := range []loader.Verdict{runs[0].Verdict(), runs[1].Verdict(), runs[2].Verdict()} {
-			if jobs := runs[n].Ranks().Jobs; v.Health != loader.Running || len(jobs) != 1 || jobs[0].Present != 4 || jobs[0].Finding != nil {
+		for n, v := range []diagnosis.Verdict{runs[0].Verdict(), runs[1].Verdict(), runs[2].Verdict()} {
+			if jobs := runs[n].Ranks().Jobs; v.Health != diagnosis.Running || len(jobs) != 1 || jobs[0].Present != 4 || jobs[0].Finding != nil {
 				t.Fatalf("daemon %d before the fault: %+v, %+v", n, v, jobs)
 			}
 		}
@@ -387,7 +388,7 @@ func TestRankCause_CountsRanks(t *testing.T) {
 	} {
 		f := census.Finding{Key: census.Key{Job: "a", World: 4}, State: x.state, Level: census.Red, Ranks: x.ranks,
 			Count: len(x.ranks), Step: 7, For: 20 * time.Second}
-		if got := loader.RankCause(&f).Message; got != x.want {
+		if got := diagnosis.RankCause(&f).Message; got != x.want {
 			t.Errorf("%q, want %q", got, x.want)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"loaderd/loader"
+	"loaderd/loader/assembly"
 	"loaderd/loader/backend"
 	"loaderd/loader/document"
 	"loaderd/loader/fault"
@@ -41,7 +42,7 @@ func TestDaemonsOfOneRun(t *testing.T) {
 			if at, err := runs[2].Seal(t.Context()); err != nil || at != 600 {
 				t.Fatalf("Seal = %d, %v", at, err)
 			}
-			got := make([][]*loader.Batch, len(runs))
+			got := make([][]*assembly.Batch, len(runs))
 			var reading sync.WaitGroup
 			for i, run := range runs {
 				reading.Go(func() { got[i] = read(t, run, state.Place{Job: fmt.Sprint(i), World: 1}, 0, 0) })

@@ -2,18 +2,11 @@ package loader
 
 import (
 	"context"
-	"fmt"
-	"strings"
 	"time"
 
-	"loaderd/internal/quantity"
-	"loaderd/loader/fault"
 	"loaderd/loader/plan"
+	"loaderd/loader/state"
 )
-
-// firstStepWait is how long a reader must have waited for a step before the number of documents makes an early drain. A
-// corpus that fills the shuffle window sooner is planned without one.
-const firstStepWait = 30 * time.Second
 
 // earlyDrains are the drains that a leader has recorded before the shuffle window was full.
 type earlyDrains struct {
@@ -61,7 +54,7 @@ func (l *loop) drainEarly(ctx context.Context) error {
 	quiet, dry := l.dry()
 	isQuiet := func(bound time.Duration) bool { return bound > 0 && dry && quiet >= bound }
 	early := lacks.Early && lacks.Drains
-	many := l.figures.DrainAt > 0 && packed.Documents >= l.figures.DrainAt && waited >= firstStepWait
+	many := l.figures.DrainAt > 0 && packed.Documents >= l.figures.DrainAt && waited >= state.FirstStepWait
 	at := planner.Clock()
 	switch {
 	case early && (isQuiet(l.options.FirstStepQuiet) || many):
@@ -77,80 +70,4 @@ func (l *loop) drainEarly(ctx context.Context) error {
 		return nil
 	}
 	return l.control(ctx, plan.Drain{At: at}, nil)
-}
-
-// drainsQuiet reports whether an early drain is recorded once the stream has been quiet.
-func (w *wait) drainsQuiet() bool {
-	return w.report.PlanStats.Lacks.Early && w.options.FirstStepQuiet > 0
-}
-
-// firstStep is the cause while the shuffle window has not filled and an early drain is possible.
-func (w *wait) firstStep() *fault.Error {
-	p, waits := &w.report.PlanStats, w.demand.Waits(w.planned)
-	sentence := w.nextStep()
-	if left, ok := w.untilDrain(); ok && waits {
-		sentence += " in about " + quantity.Time(left)
-	}
-	switch {
-	case w.planned > 0 && p.Lacks.Drains:
-		sentence += ": enough documents are there"
-	case w.planned > 0:
-		sentence += ": more documents are needed"
-	default:
-		sentence += ": " + quantity.Are(int(p.Packed.Documents), "document") + " there"
-	}
-	detail := w.lacks()
-	if p.Lacks.Drains {
-		var when []string
-		if quiet := w.options.FirstStepQuiet; quiet > 0 {
-			when = append(when, fmt.Sprintf("after %s without a new one", quantity.Time(quiet)))
-		}
-		if p.DrainAt > p.Packed.Documents {
-			when = append(when, fmt.Sprintf("at %s documents", quantity.Count(p.DrainAt)))
-		}
-		detail = "they are packed " + strings.Join(when, ", or ")
-		if len(when) == 0 {
-			detail = fmt.Sprintf("they are packed when a reader has waited for %s", quantity.Time(firstStepWait))
-		}
-		if !waits {
-			detail += ", for a reader that waits"
-		}
-	}
-	if skipped := w.skipped(); skipped != "" {
-		detail += "; " + skipped
-	}
-	return stalled(fault.PoolFilling, sentence, detail, "wait, or end the run with loaderd seal when no more documents come", nil)
-}
-
-// untilDrain estimates how long it takes until an early drain is due; ok is false without evidence.
-func (w *wait) untilDrain() (left time.Duration, ok bool) {
-	p, quiet := &w.report.PlanStats, w.source.DrySince
-	if p.Lacks.Drains && w.options.FirstStepQuiet > 0 && !quiet.IsZero() && time.Since(quiet) >= dryFor {
-		return max(w.options.FirstStepQuiet-time.Since(quiet), 0), true
-	}
-	missing := max(p.DrainAt-p.Packed.Documents, p.Lacks.Documents)
-	if p.DrainAt == 0 || missing <= 0 || w.rates.Documents <= 0 {
-		return 0, false
-	}
-	return time.Duration(float64(missing) / w.rates.Documents * float64(time.Second)), true
-}
-
-// lacks describes what the next step lacks.
-func (w *wait) lacks() string {
-	s, more := w.report.PlanStats.Lacks, ""
-	if s.Documents > 0 {
-		more = fmt.Sprintf(" (at least %s as long as those so far)", quantity.Things(int(s.Documents), "more document"))
-	}
-	if s.Early {
-		place := "left"
-		if w.planned == 0 {
-			place = "there"
-		}
-		return fmt.Sprintf("%s %s, a step has %s", quantity.Are(s.There, "row"), place, quantity.Count(s.Needed)) + more
-	}
-	text := fmt.Sprintf("%s needed, %s there", quantity.Things(s.Needed, "row"), quantity.Count(s.There))
-	if s.Held > 0 {
-		text += fmt.Sprintf(" and %s held back", quantity.Count(s.Held))
-	}
-	return text + more
 }

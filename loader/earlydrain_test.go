@@ -9,6 +9,7 @@ import (
 
 	defaults "loaderd/internal/config"
 	"loaderd/loader"
+	"loaderd/loader/diagnosis"
 	"loaderd/loader/fault"
 	"loaderd/loader/maintenance"
 	"loaderd/loader/mixture"
@@ -64,7 +65,7 @@ func TestFirstStep_SmallCorpus(t *testing.T) {
 			told := j.asks(r)
 			for _, after := range []time.Duration{2 * time.Second, 4 * time.Second, 20 * time.Second} {
 				time.Sleep(after)
-				v := j.says(loader.Waiting, "First step", loader.LimitDocuments)
+				v := j.says(diagnosis.Waiting, "First step", diagnosis.LimitDocuments)
 				if v.Reason != fault.PoolFilling || !strings.HasSuffix(v.Sentence, ": 300 documents are there") ||
 					v.Detail != "they are packed after 30 s without a new one, or at 2,000 documents" ||
 					!strings.HasSuffix(v.Do, "loaderd seal when no more documents come") {
@@ -82,7 +83,7 @@ func TestFirstStep_SmallCorpus(t *testing.T) {
 			j.next(r)
 			j.asks(r)
 			time.Sleep(time.Minute)
-			v := j.says(loader.Waiting, "Waiting for documents, ", loader.LimitDocuments)
+			v := j.says(diagnosis.Waiting, "Waiting for documents, ", diagnosis.LimitDocuments)
 			left := "publish more documents, or end the run with loaderd seal: "
 			if last == plan.LastPad {
 				left += "its last step then has 22 rows of documents and 42 of padding"
@@ -121,7 +122,7 @@ func TestFirstStep_DocumentsFlow(t *testing.T) {
 		r := j.join(0, 1, 0)
 		told := j.asks(r)
 		w.trickle(300, 1000)
-		j.says(loader.Waiting, "First step in about 28 min: 300 documents are there", loader.LimitDocuments)
+		j.says(diagnosis.Waiting, "First step in about 28 min: 300 documents are there", diagnosis.LimitDocuments)
 		w.trickle(1701, 1000)
 		if err := told(); err != nil {
 			t.Fatal(err)
@@ -179,7 +180,7 @@ func TestFirstStep_NoReaderNoDrain(t *testing.T) {
 		w.docs.lengths(slices.Repeat([]int{1000}, 3000)...)
 		run, _ := w.start(t)
 		time.Sleep(time.Hour)
-		judged{t, w, run}.says(loader.Waiting, "First step: 3,000 documents are there", loader.LimitDocuments)
+		judged{t, w, run}.says(diagnosis.Waiting, "First step: 3,000 documents are there", diagnosis.LimitDocuments)
 		if at := w.drains(t); len(at) > 0 {
 			t.Errorf("drained behind %v", at)
 		}
@@ -191,9 +192,9 @@ func TestFirstStep_ShortDocumentsWait(t *testing.T) {
 		w := defaultWorld()
 		run := trickleTo(t, w, 64, 60)
 		j := judged{t, w, run}
-		j.says(loader.Waiting, "First step in about 35 min: 64 documents are there", loader.LimitDocuments)
+		j.says(diagnosis.Waiting, "First step in about 35 min: 64 documents are there", diagnosis.LimitDocuments)
 		time.Sleep(10 * time.Minute)
-		v := j.says(loader.Waiting, "Waiting for documents, 10 min", loader.LimitDocuments)
+		v := j.says(diagnosis.Waiting, "Waiting for documents, 10 min", diagnosis.LimitDocuments)
 		if !strings.HasPrefix(v.Detail, "2 rows are there, a step has 64 (at least 2,117 more documents") {
 			t.Errorf("%+v", v)
 		}

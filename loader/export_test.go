@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"loaderd/loader/fault"
-	"loaderd/loader/internal/feed"
 )
 
 // Needs is what the run would keep now.
@@ -35,13 +34,4 @@ func Effort(sample, played int) (restore func()) {
 	before := effort
 	effort.read, effort.sample, effort.played = sample, sample, played
 	return func() { effort = before }
-}
-
-// NewWalker is for benchmarks.
-var NewWalker = feed.NewWalker
-
-// Keep has the batch keep its contents for good, as if it had never been lent them.
-func (b *Batch) Keep() *Batch {
-	b.cache, b.lent = nil, nil
-	return b
 }

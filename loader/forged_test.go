@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"loaderd/loader"
+	"loaderd/loader/assembly"
 	"loaderd/loader/fault"
 	"loaderd/loader/maintenance"
 	"loaderd/loader/plan"
@@ -130,7 +131,7 @@ func (w *world) served(t *testing.T, leads bool, write func(place string)) (read
 
 // outcome is what a reader got, and how its daemon ended.
 type outcome struct {
-	batches     []*loader.Batch
+	batches     []*assembly.Batch
 	err, served error
 }
 
@@ -144,9 +145,9 @@ func readAll(t *testing.T, run *loader.Run, n int) (o outcome) {
 	for n == 0 || len(o.batches) < n {
 		s, err := r.Next(t.Context())
 		if err == nil {
-			var b *loader.Batch
+			var b *assembly.Batch
 			if b, err = run.Assemble(t.Context(), s, 0, len(s.Rows)); err == nil {
-				o.batches = append(o.batches, b.Keep())
+				o.batches = append(o.batches, unlent(b))
 			}
 		}
 		if isEOF(err) {
@@ -165,7 +166,7 @@ var named = regexp.MustCompile(`(plan )?record \d+|documents up to \d+, the docu
 
 // honest checks that a reader got the steps of the undisturbed run to their end, or an error before it. A plan with a seal that looks right is not
 // told from a sealed one by a daemon that begins with it; none begins with one that a leader has met.
-func (o outcome) honest(t *testing.T, who string, want []*loader.Batch) {
+func (o outcome) honest(t *testing.T, who string, want []*assembly.Batch) {
 	t.Helper()
 	switch {
 	case o.err == nil && !reflect.DeepEqual(o.batches, want):
@@ -180,7 +181,7 @@ func (o outcome) honest(t *testing.T, who string, want []*loader.Batch) {
 // Whatever one record a stranger appends to the plan of a run that is led, readers get the run's own steps to their end, or an error; the daemon
 // that stops says which record it is, and so does the next. A repaired copy then has the steps of the undisturbed run.
 func TestForgedRecords(t *testing.T) {
-	var want []*loader.Batch
+	var want []*assembly.Batch
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(config("bfd"))
 		for who, o := range w.served(t, true, func(string) {}) {
@@ -201,7 +202,7 @@ func TestForgedRecords(t *testing.T) {
 	}
 }
 
-func forgedAt(t *testing.T, leads bool, place string, forgery func(soFar) []byte, want []*loader.Batch) {
+func forgedAt(t *testing.T, leads bool, place string, forgery func(soFar) []byte, want []*assembly.Batch) {
 	w := newWorld(config("bfd"))
 	at := 0
 	for who, o := range w.served(t, leads, func(here string) {

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"loaderd/loader"
+	"loaderd/loader/assembly"
 	"loaderd/loader/document"
 	"loaderd/loader/fault"
 	"loaderd/loader/maintenance"
@@ -18,7 +18,7 @@ import (
 )
 
 // uses counts how often each token is in a batch.
-func uses(batches []*loader.Batch, seen map[string]int) {
+func uses(batches []*assembly.Batch, seen map[string]int) {
 	for _, b := range batches {
 		for _, row := range b.Pieces {
 			for _, x := range row {
@@ -88,7 +88,7 @@ func TestFork(t *testing.T) {
 }
 
 // forked begins a fork of a world's run with another dedupe window and returns what it plans, its documents sealed.
-func forked(t *testing.T, w *world, at uint64, dedupe int) []*loader.Batch {
+func forked(t *testing.T, w *world, at uint64, dedupe int) []*assembly.Batch {
 	t.Helper()
 	next := newWorld(w.config)
 	next.config.Documents.Dedupe, next.docs = dedupe, w.docs
@@ -103,7 +103,7 @@ func forked(t *testing.T, w *world, at uint64, dedupe int) []*loader.Batch {
 }
 
 // sealed returns all that a world's run plans.
-func (w *world) sealed(t *testing.T) []*loader.Batch {
+func (w *world) sealed(t *testing.T) []*assembly.Batch {
 	t.Helper()
 	run, stop := w.start(t)
 	if _, err := run.Seal(t.Context()); err != nil {

@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"loaderd/loader"
+	"loaderd/loader/assembly"
 	"loaderd/loader/backend"
 	"loaderd/loader/document"
 	"loaderd/loader/fault"
@@ -44,7 +44,7 @@ func (w *world) tryFork(s shelf, step uint64, c plan.Config) (*world, error) {
 }
 
 // from are the batches from a step on, numbered anew.
-func from(batches []*loader.Batch, step int) (out []*loader.Batch) {
+func from(batches []*assembly.Batch, step int) (out []*assembly.Batch) {
 	for i, b := range batches[step:] {
 		c := *b
 		c.Step = uint64(i)
@@ -54,7 +54,7 @@ func from(batches []*loader.Batch, step int) (out []*loader.Batch) {
 }
 
 // ends plans a world's run to its end, all its sources sealed.
-func (w *world) ends(t *testing.T) []*loader.Batch {
+func (w *world) ends(t *testing.T) []*assembly.Batch {
 	t.Helper()
 	run, stop := w.start(t)
 	_, err := run.Seal(t.Context())
@@ -138,7 +138,7 @@ func TestForkSourcesGoesOnAsTheParent(t *testing.T) {
 					rest, whole = rest[:next-uint64(step)], false
 				}
 			}
-			plans := func(w *world) (out []*loader.Batch) {
+			plans := func(w *world) (out []*assembly.Batch) {
 				if whole {
 					return w.ends(t)
 				}
@@ -164,7 +164,7 @@ func TestForkSourcesGoesOnAsTheParent(t *testing.T) {
 }
 
 // restarts compares what a run that has ended serves after a restart, without a checkpoint.
-func (w *world) restarts(t *testing.T, want []*loader.Batch) error {
+func (w *world) restarts(t *testing.T, want []*assembly.Batch) error {
 	w.checkpoints.data = map[string][]byte{}
 	run, stop := w.start(t)
 	if again := read(t, run, state.Place{World: 1}, 0, 0); !reflect.DeepEqual(again, want) {

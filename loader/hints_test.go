@@ -6,7 +6,7 @@ import (
 	"reflect"
 	"testing"
 
-	"loaderd/loader"
+	"loaderd/loader/assembly"
 	"loaderd/loader/backend"
 	"loaderd/loader/fault"
 	"loaderd/loader/plan"
@@ -31,7 +31,7 @@ func (d lostHints) PackingHints(ctx context.Context, sequence uint64) ([]plan.Pa
 func TestRestartWithDocumentsGone(t *testing.T) {
 	c := config("splice")
 	c.Packing.Pool = 20
-	serve := func(w *world) []*loader.Batch {
+	serve := func(w *world) []*assembly.Batch {
 		run, stop := w.start(t)
 		got := read(t, run, state.Place{World: 1}, 0, 30)
 		if err := stop(); err != nil {
@@ -39,7 +39,7 @@ func TestRestartWithDocumentsGone(t *testing.T) {
 		}
 		return got
 	}
-	made := func() (*world, []*loader.Batch) {
+	made := func() (*world, []*assembly.Batch) {
 		w := newWorld(c)
 		w.options.Checkpoint = 5
 		w.docs.lengths(someLengths(3, 1500)...)

@@ -48,8 +48,8 @@ type leader struct {
 	earlyDrains earlyDrains
 	// sure waits while it is in doubt whether this process leads; nil where no other could.
 	sure func(context.Context) error
-	// audience sees what passes: a follower in the same process caches it, for its readers soon ask for it.
-	audience audience
+	// observer is a follower in the same process that caches what passes, for its readers soon ask for it.
+	observer documentObserver
 
 	mu              sync.Mutex
 	demand          state.Demand // of the followers
@@ -71,12 +71,12 @@ type leader struct {
 	checkpointBytes int64
 }
 
-// audience sees what passes a leader, in its order.
-type audience interface {
-	// show is called with every document that is used, before the planner sees it as the arrival of that number.
-	show(document, arrival uint64, c document.Content)
-	// took is called with every step that comes of them.
-	took(s *plan.Step)
+// documentObserver sees the documents and steps that a leader plans, in their order.
+type documentObserver interface {
+	// OnDocument is called with every document that is used, before the planner sees it as the arrival of that number.
+	OnDocument(ref, arrival uint64, c document.Content)
+	// OnStep is called with every step that comes of them.
+	OnStep(s *plan.Step)
 }
 
 // doubted reports whether it is in doubt at this moment whether this process leads.
@@ -89,8 +89,8 @@ func (l *leader) doubted() bool {
 	return l.sure(ctx) != nil
 }
 
-// want implements leading.
-func (l *leader) want(d state.Demand) {
+// Want implements follower.Leader.
+func (l *leader) Want(d state.Demand) {
 	l.mu.Lock()
 	more := d.Wanted() > l.wanted
 	l.demand, l.wanted = d, max(l.wanted, d.Wanted())
@@ -100,8 +100,8 @@ func (l *leader) want(d state.Demand) {
 	}
 }
 
-// report implements leading.
-func (l *leader) report() state.Report {
+// Report implements follower.Leader.
+func (l *leader) Report() state.Report {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	r := state.Report{PlanStats: l.figures, Steps: l.plan.Planned(), Wanted: l.wanted, Slowest: l.demand.Leading(), Replays: l.replays, Trouble: l.trouble, Streams: fillsOf(l.fills),

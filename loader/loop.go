@@ -161,7 +161,7 @@ func (l *loop) addHeld(ctx context.Context, from *feed.Feed) error {
 
 func (l *loop) add(ctx context.Context, d document.Document) error {
 	if d.Skip == "" {
-		l.audience.show(plan.Ref(d.Source, d.Sequence), l.applier.Planner.Cursor().Next(), d.Content)
+		l.observer.OnDocument(plan.Ref(d.Source, d.Sequence), l.applier.Planner.Cursor().Next(), d.Content)
 		if d.Trace != nil && l.edges.Tracer != nil {
 			l.traces.take(plan.Ref(d.Source, d.Sequence), d.Trace)
 		}
@@ -231,7 +231,7 @@ func (l *loop) do(ctx context.Context, r planner.Ready) error {
 }
 
 func (l *loop) emit(ctx context.Context, s plan.Step) error {
-	l.audience.took(&s)
+	l.observer.OnStep(&s)
 	tell := l.traces.leave(&s, l.edges.Tracer) // of a step that the log holds it was told before
 	if err := l.prepare(); err != nil {
 		return err

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"loaderd/loader"
+	"loaderd/loader/assembly"
 	"loaderd/loader/backend"
 	"loaderd/loader/fault"
 	"loaderd/loader/maintenance"
@@ -88,7 +89,7 @@ func fill(s shelf) {
 }
 
 // checkTokens checks that every piece of a batch has the tokens of its document.
-func checkTokens(t *testing.T, b *loader.Batch) {
+func checkTokens(t *testing.T, b *assembly.Batch) {
 	t.Helper()
 	tokens := tokensOf(t, b)
 	for i, row := range b.Pieces {
@@ -104,7 +105,7 @@ func checkTokens(t *testing.T, b *loader.Batch) {
 }
 
 // shares are the tokens of each source in batches.
-func shares(batches []*loader.Batch) map[int]int {
+func shares(batches []*assembly.Batch) map[int]int {
 	out := map[int]int{}
 	for _, b := range batches {
 		for _, row := range b.Pieces {
@@ -153,7 +154,7 @@ func TestMixedRestartAnywhere(t *testing.T) {
 		_, err := run.Seal(t.Context())
 		must(t, err)
 		must(t, stop())
-		var got []*loader.Batch
+		var got []*assembly.Batch
 		for n := 1; len(got) < len(want); n = 1 + n%3 {
 			run, stop := w.start(t)
 			got = append(got, read(t, run, state.Place{World: 1}, uint64(len(got)), min(n, len(want)-len(got)))...)

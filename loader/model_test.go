@@ -19,6 +19,7 @@ import (
 	"loaderd/loader/backend"
 	"loaderd/loader/document"
 	"loaderd/loader/fault"
+	"loaderd/loader/follower"
 	"loaderd/loader/internal/plantest"
 	"loaderd/loader/maintenance"
 	"loaderd/loader/mixture"
@@ -92,7 +93,7 @@ type process struct {
 	run     *loader.Run
 	cancel  context.CancelFunc
 	served  chan error
-	readers map[*loader.Reader]uint64 // the step that each is at
+	readers map[*follower.Reader]uint64 // the step that each is at
 }
 
 // newMachine lets so many processes serve a run.
@@ -152,7 +153,7 @@ func (m *machine) stopAll() error {
 
 // start is a new process. It returns when everything that the log holds has been planned again.
 func (m *machine) start(rt *rapid.T) {
-	m.life, m.readers = &mortal{left: 1 << 30}, map[*loader.Reader]uint64{}
+	m.life, m.readers = &mortal{left: 1 << 30}, map[*follower.Reader]uint64{}
 	m.lives++
 	m.killed = &atomic.Bool{}
 	m.world.edges = func(e *backend.Backends) {
@@ -276,7 +277,7 @@ func severalOf(rt *rapid.T, docs *memDocs) document.Document {
 
 // place draws one that every step can be shared by.
 func (m *machine) place(rt *rapid.T) state.Place {
-	fits := slices.DeleteFunc([]int{1, 2, 3, 4, 5}, func(n int) bool { return loader.CheckWorld(m.world.config, n) != nil })
+	fits := slices.DeleteFunc([]int{1, 2, 3, 4, 5}, func(n int) bool { return follower.CheckWorld(m.world.config, n) != nil })
 	world := rapid.SampledFrom(fits).Draw(rt, "world")
 	p := state.Place{World: world, Rank: rapid.IntRange(0, world-1).Draw(rt, "rank")}
 	if m.company != nil {
@@ -301,7 +302,7 @@ func (m *machine) read(rt *rapid.T) {
 }
 
 // next reads some steps, as far as there can be any, and returns where it is then.
-func (m *machine) next(rt *rapid.T, r *loader.Reader, at uint64) uint64 {
+func (m *machine) next(rt *rapid.T, r *follower.Reader, at uint64) uint64 {
 	place := m.place(rt)
 	possible, ended := m.possible(rt)
 	for range rapid.IntRange(1, 8).Draw(rt, "steps") {
@@ -372,11 +373,11 @@ func (m *machine) join(rt *rapid.T) {
 	m.readers[r] = from
 }
 
-func (m *machine) reader(rt *rapid.T) *loader.Reader {
+func (m *machine) reader(rt *rapid.T) *follower.Reader {
 	if len(m.readers) == 0 {
 		return nil
 	}
-	steps := map[uint64]*loader.Reader{}
+	steps := map[uint64]*follower.Reader{}
 	for r, step := range m.readers {
 		steps[step] = r
 	}

@@ -15,6 +15,8 @@ import (
 	"loaderd/loader/backend"
 	"loaderd/loader/document"
 	"loaderd/loader/fault"
+	"loaderd/loader/internal/jobspans"
+	"loaderd/loader/internal/ranks"
 	"loaderd/loader/internal/waiting"
 	"loaderd/loader/plan"
 	"loaderd/loader/planview"
@@ -45,11 +47,11 @@ type office struct {
 	streams  *planview.Streams
 	log      *slog.Logger
 	plan     *planview.View
-	ranks    *rankRegistry // of the follower
-	audience audience      // of leaders here
-	flight   string        // where readers find this daemon; empty when they need not be told
-	news     chan struct{} // signals that there is something to say
-	hint     chan struct{} // signals that the plan may have grown
+	ranks    *ranks.Registry  // of the follower
+	observer documentObserver // of leaders here
+	flight   string           // where readers find this daemon; empty when they need not be told
+	news     chan struct{}    // signals that there is something to say
+	hint     chan struct{}    // signals that the plan may have grown
 	// connection is that of this daemon; empty while it is unknown.
 	connection atomic.Pointer[backend.Connection]
 
@@ -59,7 +61,7 @@ type office struct {
 	own     state.Demand // of this process's follower
 	daemons map[string]*daemon
 	// departed are the jobs of daemons that stopped or are silent: they retain documents until they read from another daemon.
-	departed *spans
+	departed *jobspans.Spans
 	pages    reportPages
 	told     state.Report // by the leader elsewhere ...
 	heard    time.Time    // ... then
@@ -85,13 +87,13 @@ type daemon struct {
 
 func newOffice(name string, c plan.Config, o backend.Options, e backend.Backends, s *planview.Streams, log *slog.Logger, v *planview.View) *office {
 	return &office{name: name, config: c, options: o, edges: e, streams: s, log: log, plan: v, news: make(chan struct{}, 1), hint: make(chan struct{}, 1),
-		own: state.NewDemand(), daemons: map[string]*daemon{}, departed: newSpans(o), heard: time.Now()}
+		own: state.NewDemand(), daemons: map[string]*daemon{}, departed: jobspans.New(o), heard: time.Now()}
 }
 
 func (o *office) newLeader() *leader {
 	return &leader{name: o.name, config: o.config, options: o.options, edges: o.edges, streams: o.streams, log: o.log, plan: o.plan, requests: make(chan request),
 		more: make(chan struct{}, 1), news: newAnnouncement(), readers: map[int]document.Source{}, fills: map[int]*fillMeter{},
-		opened: map[int]time.Time{}, replays: true, audience: o.audience, demand: state.NewDemand(), done: make(chan struct{}),
+		opened: map[int]time.Time{}, replays: true, observer: o.observer, demand: state.NewDemand(), done: make(chan struct{}),
 		long: length{wake: make(chan struct{}, 1)}}
 }
 
@@ -104,7 +106,7 @@ func (o *office) open(ctx context.Context) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.leader = l
-	l.want(o.demandOfAll())
+	l.Want(o.demandOfAll())
 	return nil
 }
 
@@ -223,7 +225,7 @@ func (o *office) close() {
 	o.mu.Lock()
 	l := o.leader
 	if l != nil {
-		o.told, o.heard, o.any = l.report(), time.Now(), false // whoever leads next may be further
+		o.told, o.heard, o.any = l.Report(), time.Now(), false // whoever leads next may be further
 	}
 	o.leader, o.leads = nil, false
 	o.mu.Unlock()
@@ -271,13 +273,13 @@ func (o *office) follow(ctx context.Context) error {
 	}
 }
 
-// want implements leading.
-func (o *office) want(d state.Demand) {
+// Want implements follower.Leader.
+func (o *office) Want(d state.Demand) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.own = d
 	if o.leader != nil {
-		o.leader.want(o.demandOfAll())
+		o.leader.Want(o.demandOfAll())
 	}
 	if o.edges.Elector != nil {
 		waiting.Signal(o.news)
@@ -295,8 +297,8 @@ func (o *office) demandOfAll() state.Demand {
 		}
 		d.Join(x.demand)
 	}
-	if now := time.Now(); len(o.departed.of) > 0 {
-		d.Join(state.Demand{Jobs: o.departed.addTo(nil, now), Needed: state.EveryStep})
+	if now := time.Now(); len(o.departed.Of) > 0 {
+		d.Join(state.Demand{Jobs: o.departed.AddTo(nil, now), Needed: state.EveryStep})
 	}
 	return d
 }
@@ -310,13 +312,13 @@ func (o *office) depart(id string) {
 	delete(o.daemons, id)
 	now, keepers := time.Now(), o.plan.Now().Keepers
 	for job, d := range x.demand.Jobs {
-		o.departed.open(job, d.From, d.Sent, now)
-		o.departed.close(job, keepers, now)
+		o.departed.Open(job, d.From, d.Sent, now)
+		o.departed.Close(job, keepers, now)
 	}
 }
 
-// demanded implements leading.
-func (o *office) demanded() state.Demand {
+// Demanded implements follower.Leader.
+func (o *office) Demanded() state.Demand {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.demandOfAll()
@@ -329,12 +331,12 @@ func (o *office) accompanied() bool {
 	return len(o.daemons) > 0
 }
 
-// report implements leading.
-func (o *office) report() state.Report {
+// Report implements follower.Leader.
+func (o *office) Report() state.Report {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if l := o.here(); l != nil {
-		r := l.report()
+		r := l.Report()
 		r.Connection, r.Unheard = o.connection.Load(), l.doubted()
 		return r
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"loaderd/loader"
+	"loaderd/loader/assembly"
 	"loaderd/loader/backend"
 	"loaderd/loader/fault"
 	"loaderd/loader/maintenance"
@@ -56,7 +57,7 @@ func TestAChangeIsMadeOnce(t *testing.T) {
 	if begin.Step > 2 || begin.Again { // so far it plans ahead
 		t.Errorf("before the first step: %+v", begin)
 	}
-	var want []*loader.Batch
+	var want []*assembly.Batch
 	made := map[uint64]loader.MixResult{0: begin}
 	for _, decided := range []uint64{4, 8, 12} {
 		want = append(want, read(t, run, state.Place{World: 1}, decided-4, 4)...)

@@ -8,9 +8,11 @@ import (
 	"time"
 
 	"loaderd/loader"
+	"loaderd/loader/assembly"
 	"loaderd/loader/backend"
 	"loaderd/loader/document"
 	"loaderd/loader/fault"
+	"loaderd/loader/follower"
 	"loaderd/loader/state"
 )
 
@@ -59,7 +61,7 @@ func (d *rangedDocs) Again(ctx context.Context, sequences []uint64, f func(docum
 }
 
 // written is a world whose plan is there and whose documents are in no cache.
-func written(t *testing.T, documents int) (w *world, docs *rangedDocs, want []*loader.Batch) {
+func written(t *testing.T, documents int) (w *world, docs *rangedDocs, want []*assembly.Batch) {
 	w = newWorld(config("bfd"))
 	for i := range documents {
 		w.docs.lengths(1 + i%12)
@@ -77,7 +79,7 @@ func written(t *testing.T, documents int) (w *world, docs *rangedDocs, want []*l
 	return w, docs, want
 }
 
-func join(t *testing.T, run *loader.Run, place state.Place, step int) *loader.Reader {
+func join(t *testing.T, run *loader.Run, place state.Place, step int) *follower.Reader {
 	t.Helper()
 	r, err := run.Join(place, uint64(step))
 	if err != nil {
@@ -178,7 +180,7 @@ func TestReadingAheadIsBounded(t *testing.T) {
 func TestALostDocumentFailsAtItsStep(t *testing.T) {
 	w, docs, want := written(t, 600)
 	docs.gone = want[20].Pieces[0][0].Doc
-	first := slices.IndexFunc(want, func(b *loader.Batch) bool {
+	first := slices.IndexFunc(want, func(b *assembly.Batch) bool {
 		for _, pieces := range b.Pieces {
 			for _, p := range pieces {
 				if p.Doc == docs.gone {

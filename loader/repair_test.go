@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"loaderd/loader"
+	"loaderd/loader/assembly"
 	"loaderd/loader/backend"
 	"loaderd/loader/fault"
 	"loaderd/loader/maintenance"
@@ -32,7 +33,7 @@ func commitRecord(keeper string, step uint64) []byte {
 }
 
 // drained is a stopped run with a drain amid its plan, and what was read of it.
-func drained(t *testing.T) (*world, []*loader.Batch) {
+func drained(t *testing.T) (*world, []*assembly.Batch) {
 	t.Helper()
 	w := newWorld(config("bfd"))
 	w.options.Ahead = 2

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"loaderd/loader"
+	"loaderd/loader/follower"
 	"loaderd/loader/plan"
 	"loaderd/loader/state"
 )
@@ -14,7 +15,7 @@ import (
 func TestRelease_JobRetainsUntilItCommits(t *testing.T) {
 	late := state.Place{Job: "late", World: 1}
 	// begin has one job read 20 steps, and another one 40, which it commits.
-	begin := func(t *testing.T) (w *world, run *loader.Run, stop func() error, r *loader.Reader) {
+	begin := func(t *testing.T) (w *world, run *loader.Run, stop func() error, r *follower.Reader) {
 		w, _ = purging(config("bfd"))
 		w.options.Silent = time.Minute
 		run, stop = w.start(t)

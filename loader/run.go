@@ -9,9 +9,13 @@ import (
 	"sync"
 	"time"
 
+	"loaderd/loader/assembly"
 	"loaderd/loader/backend"
+	"loaderd/loader/census"
+	"loaderd/loader/diagnosis"
 	"loaderd/loader/document"
 	"loaderd/loader/fault"
+	"loaderd/loader/follower"
 	"loaderd/loader/internal/waiting"
 	"loaderd/loader/maintenance"
 	"loaderd/loader/plan"
@@ -55,7 +59,7 @@ type Info struct {
 type Run struct {
 	plan     *planview.View
 	office   *office
-	follower *follower
+	follower *follower.Follower
 }
 
 // Open reads the plan and restores the planner. It refuses a plan made with another configuration or algorithm. It changes nothing: a
@@ -76,9 +80,9 @@ func Open(ctx context.Context, name string, c plan.Config, o backend.Options, e 
 	view := planview.New(e.Plan, c, o)
 	streams := planview.NewStreams(e, view)
 	office := newOffice(name, c, o, e, streams, log, view)
-	f := newFollower(view, c, o, streams, log)
-	f.supply = e.Supply
-	f.leader, office.audience, office.ranks = office, f.assembler.again.cache, f.ranks
+	f := follower.New(view, c, o, streams, log)
+	f.Supply = e.Supply
+	f.Leader, office.observer, office.ranks = office, f.Assembler, f.Ranks
 	if err := office.open(ctx); err != nil {
 		return nil, fmt.Errorf("open run %s: %w", name, err)
 	}
@@ -91,9 +95,9 @@ func (r *Run) Serve(ctx context.Context) error {
 	var telling sync.WaitGroup
 	tell, stop := context.WithCancel(ctx)
 	go r.office.watchConnection(tell) // Serve does not wait for it: the check of a connection may hang
-	telling.Go(func() { r.follower.tellWaits(tell) })
-	telling.Go(func() { r.follower.prefetch.run(tell) })
-	telling.Go(func() { r.follower.dropSilent(tell) })
+	telling.Go(func() { r.follower.TellWaits(tell) })
+	telling.Go(func() { r.follower.Prefetch.Run(tell) })
+	telling.Go(func() { r.follower.DropSilent(tell) })
 	err := r.office.serve(ctx)
 	stop()
 	telling.Wait()
@@ -104,17 +108,8 @@ func (r *Run) Serve(ctx context.Context) error {
 	if failed == nil {
 		failed = &fault.Error{Reason: fault.NotLeading, Message: "the daemon is shutting down", Do: "reconnect when it is back"}
 	}
-	r.plan.Fail(failure(failed))
+	r.plan.Fail(diagnosis.Failure(failed))
 	return err
-}
-
-// failure is what readers see of an error that ended the run.
-func failure(err error) *fault.Error {
-	var e *fault.Error
-	if errors.As(err, &e) {
-		return e
-	}
-	return &fault.Error{Reason: fault.RunFailed, Message: "the run stopped", Err: err, Do: "read the daemon's log, mend the cause and restart it"}
 }
 
 // ServesAt says where readers find this daemon, for those that come by way of another one. It is called before Serve.
@@ -141,13 +136,13 @@ func (r *Run) Info() Info {
 
 // Join registers a reader that will ask for steps from step on. It checks rank, world and step. Readers decide how far ahead the leader
 // plans, never what it plans.
-func (r *Run) Join(place state.Place, step uint64) (*Reader, error) {
+func (r *Run) Join(place state.Place, step uint64) (*follower.Reader, error) {
 	return r.JoinAs(place, step, state.Client{})
 }
 
 // JoinAs is Join for a client that is described.
-func (r *Run) JoinAs(place state.Place, step uint64, client state.Client) (*Reader, error) {
-	reader, err := r.follower.join(r.office.name, place, step, client)
+func (r *Run) JoinAs(place state.Place, step uint64, client state.Client) (*follower.Reader, error) {
+	reader, err := r.follower.Join(r.office.name, place, step, client)
 	var refused *fault.Error
 	if !errors.As(err, &refused) || refused.Reason != fault.StepNotPlanned {
 		return reader, err
@@ -156,9 +151,9 @@ func (r *Run) JoinAs(place state.Place, step uint64, client state.Client) (*Read
 	if !elsewhere {
 		return reader, err
 	}
-	reader, err = r.follower.join(r.office.name, place, step, client)
+	reader, err = r.follower.Join(r.office.name, place, step, client)
 	if errors.As(err, &refused) && refused.Reason == fault.StepNotPlanned && !heard {
-		return nil, unheard(step, r.plan.Planned())
+		return nil, follower.Unheard(step, r.plan.Planned())
 	}
 	return reader, err
 }
@@ -169,18 +164,26 @@ func (r *Run) Step(ctx context.Context, step uint64) (*plan.Step, error) {
 }
 
 // Assemble returns rows [first, first+n) of a step with their documents.
-func (r *Run) Assemble(ctx context.Context, s *plan.Step, first, n int) (*Batch, error) {
-	return r.follower.assemble(ctx, s, first, n)
+func (r *Run) Assemble(ctx context.Context, s *plan.Step, first, n int) (*assembly.Batch, error) {
+	return r.follower.Assemble(ctx, s, first, n)
 }
 
+// Consumed records a report of the client that reads at a place, from this daemon or another one.
+func (r *Run) Consumed(place state.Place, c state.Consumption) state.Receipt {
+	return r.follower.Consumed(place, c)
+}
+
+// Ranks returns the ranks of all daemons, as they were judged last.
+func (r *Run) Ranks() census.View { return r.follower.Ranks.Last() }
+
 // Cause says why a step is not there yet, as its reader would be told; nil when it is, or when the run has ended.
-func (r *Run) Cause(step uint64) *fault.Error { return r.follower.explain(step) }
+func (r *Run) Cause(step uint64) *fault.Error { return r.follower.Explain(step) }
 
 // Verdict describes in a sentence how the run does, as of the last second.
-func (r *Run) Verdict() Verdict { return r.follower.shownVerdict() }
+func (r *Run) Verdict() diagnosis.Verdict { return r.follower.ShownVerdict() }
 
 // Waits reports whether a rank waits for a step that is not planned, as of the last second.
-func (r *Run) Waits() bool { return r.follower.pulse.waits() }
+func (r *Run) Waits() bool { return r.follower.Pulse.Waits() }
 
 // Leads reports whether this process plans the run, as far as it knows.
 func (r *Run) Leads() bool { return r.office.present() != nil }
@@ -194,7 +197,7 @@ func (r *Run) Led() bool {
 }
 
 // Rates are how fast the run gets on.
-func (r *Run) Rates() state.Rates { return r.follower.pulse.rates() }
+func (r *Run) Rates() state.Rates { return r.follower.Pulse.Rates() }
 
 // Lookup returns the sequences of the messages that have a producer's id, or hold a document that has it, in order.
 func (r *Run) Lookup(ctx context.Context, id string) ([]uint64, error) {
@@ -243,7 +246,7 @@ func (r *Run) SealSource(ctx context.Context, name, who string) (uint64, error) 
 		elsewhere, heard := r.office.listen()
 		infos = r.office.streams.Infos()
 		if i = named(); i < 0 && elsewhere && !heard {
-			return 0, r.follower.unanswered()
+			return 0, r.follower.Unanswered()
 		}
 	}
 	if i < 0 {
@@ -268,7 +271,7 @@ func (r *Run) sources(ctx context.Context) ([]plan.SourceInfo, error) {
 			if ctx.Err() != nil {
 				return nil, ctx.Err()
 			}
-			return nil, r.follower.unanswered()
+			return nil, r.follower.Unanswered()
 		}
 	}
 }
@@ -314,7 +317,7 @@ func (r *Run) Commit(ctx context.Context, keeper string, step uint64) (committed
 func (r *Run) Sent(ctx context.Context, step uint64, of func(job string) bool) (sent uint64) {
 	const look = 10 * time.Millisecond
 	for began := time.Now(); ; {
-		sent = max(r.follower.sent(of), r.office.demanded().Sent(of))
+		sent = max(r.follower.Sent(of), r.office.Demanded().Sent(of))
 		if sent >= step || !r.office.accompanied() || time.Since(began) >= reportTime || waiting.Pause(ctx, look) != nil {
 			return sent
 		}
@@ -368,7 +371,7 @@ func (r *Run) asks(ctx, limit context.Context, q question) (answer, error) {
 		case ctx.Err() != nil:
 			return answer{}, ctx.Err()
 		case limit.Err() != nil:
-			return answer{}, r.follower.unanswered()
+			return answer{}, r.follower.Unanswered()
 		default:
 			return a, err
 		}

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"loaderd/loader"
+	"loaderd/loader/assembly"
 	"loaderd/loader/document"
 	"loaderd/loader/fault"
 	"loaderd/loader/internal/plantest"
@@ -44,7 +44,7 @@ func TestEveryTokenArrivesOnce(t *testing.T) {
 					t.Fatalf("Seal = %d, %v", at, err)
 				}
 				seen := map[int32]int{}
-				ranks := make([][]*loader.Batch, world)
+				ranks := make([][]*assembly.Batch, world)
 				done := make(chan int)
 				for rank := range world {
 					go func() {
@@ -85,13 +85,13 @@ func TestEveryTokenArrivesOnce(t *testing.T) {
 }
 
 // checkPieces compares the tokens of a batch with what its pieces say.
-func checkPieces(t *testing.T, b *loader.Batch) {
+func checkPieces(t *testing.T, b *assembly.Batch) {
 	t.Helper()
 	checkRows(t, b, func(x packonline.Piece) []int32 { return documentTokens(x.Doc, int(x.Start+x.Length))[x.Start:] })
 }
 
 // checkRows compares the tokens of a batch and the values that came with them with those of its pieces, and with padding.
-func checkRows(t *testing.T, b *loader.Batch, tokens func(packonline.Piece) []int32, repeats ...plan.Repeat) {
+func checkRows(t *testing.T, b *assembly.Batch, tokens func(packonline.Piece) []int32, repeats ...plan.Repeat) {
 	t.Helper()
 	all := tokensOf(t, b)
 	for i, pieces := range b.Pieces {
@@ -118,7 +118,7 @@ func checkRows(t *testing.T, b *loader.Batch, tokens func(packonline.Piece) []in
 }
 
 // checkLoss checks which tokens of a batch have a loss, and what weight its pieces have.
-func checkLoss(t *testing.T, b *loader.Batch, repeats []plan.Repeat) {
+func checkLoss(t *testing.T, b *assembly.Batch, repeats []plan.Repeat) {
 	t.Helper()
 	for i, pieces := range b.Pieces {
 		var got, want []bool
@@ -180,7 +180,7 @@ func TestRestartAnywhere(t *testing.T) {
 			w := newWorld(c)
 			w.options.Checkpoint = every
 			w.options.Ahead = 1
-			var got []*loader.Batch
+			var got []*assembly.Batch
 			for i, n := range lengths {
 				w.docs.lengths(n)
 				if i%7 != 6 && i != len(lengths)-1 {

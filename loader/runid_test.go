@@ -6,14 +6,14 @@ import (
 	"slices"
 	"testing"
 
-	"loaderd/loader"
+	"loaderd/loader/assembly"
 	"loaderd/loader/maintenance"
 	"loaderd/loader/plan"
 	"loaderd/loader/state"
 )
 
 // lived is a run that was read and sealed, with the id that it told.
-func lived(t *testing.T, w *world) (batches []*loader.Batch, id string) {
+func lived(t *testing.T, w *world) (batches []*assembly.Batch, id string) {
 	t.Helper()
 	run, stop := w.start(t)
 	if _, err := run.Seal(t.Context()); err != nil {

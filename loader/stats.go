@@ -99,10 +99,10 @@ type Stats struct {
 // Stats returns the present figures.
 func (r *Run) Stats() Stats {
 	now := r.plan.Now() // first: the figures must not be older than any step in it
-	from := r.office.report()
+	from := r.office.Report()
 	p := from.PlanStats
 	s := Stats{Run: r.office.name, Planned: now.Steps, Wanted: from.Wanted, Ended: now.Ended, Replaying: from.Replays, Committed: now.Keepers.Committed(), Oldest: now.Oldest,
-		Checkpoint: from.Checkpointed, CheckpointBytes: from.CheckpointBytes, Readers: r.follower.readerStats(),
+		Checkpoint: from.Checkpointed, CheckpointBytes: from.CheckpointBytes, Readers: r.follower.ReaderStats(),
 		Documents: p.Packed.Documents, Skipped: p.Counts.Skipped, MaskedTokens: p.Counts.MaskedTokens, Cut: p.Counts.Cut,
 		Tokens: p.Packed.Tokens, Rows: p.Counts.Rows, Slots: p.Counts.Slots, Padding: p.Counts.Slots - p.Counts.Tokens,
 		Truncated: p.Packed.Truncated, Dropped: p.Packed.Dropped + p.Counts.LeftTokens, Repeated: p.Packed.Repeated, AgeMax: p.Counts.AgeMax,
@@ -113,7 +113,7 @@ func (r *Run) Stats() Stats {
 	for i := range s.Sources {
 		s.Sources[i].Stream = from.Sources[s.Sources[i].Name]
 	}
-	s.CacheBytes, s.CacheHits, s.CacheMisses = r.follower.assembler.again.cache.stats()
+	s.CacheBytes, s.CacheHits, s.CacheMisses = r.follower.Assembler.Stats()
 	slices.SortFunc(s.Readers, func(a, b state.ReaderStat) int {
 		return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.World, b.World), cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Step, b.Step))
 	})

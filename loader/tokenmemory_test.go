@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"loaderd/loader"
+	"loaderd/loader/assembly"
 	"loaderd/loader/backend"
 	"loaderd/loader/document"
 	"loaderd/loader/state"
@@ -51,7 +51,7 @@ func TestTokensAreRightWhereMemoryIsUsedAgain(t *testing.T) {
 	}
 	run, _ := w.start(t)
 	const world, steps = 2, 300
-	check := func(b *loader.Batch) {
+	check := func(b *assembly.Batch) {
 		ids := make([]int32, b.Rows*b.Bucket)
 		b.IDs(ids)
 		for i, pieces := range b.Pieces {
@@ -71,7 +71,7 @@ func TestTokensAreRightWhereMemoryIsUsedAgain(t *testing.T) {
 			return err
 		}
 		defer r.Close()
-		var before *loader.Batch
+		var before *assembly.Batch
 		for range steps {
 			s, err := r.Next(t.Context())
 			if err != nil {

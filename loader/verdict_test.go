@@ -9,8 +9,10 @@ import (
 	"time"
 
 	"loaderd/loader"
+	"loaderd/loader/diagnosis"
 	"loaderd/loader/document"
 	"loaderd/loader/fault"
+	"loaderd/loader/follower"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
 	"loaderd/loader/state"
@@ -25,7 +27,7 @@ type judged struct {
 
 var rates = regexp.MustCompile(`\d+ (tokens/s|%)`)
 
-func (j judged) says(health loader.Health, sentence, limits string) loader.Verdict {
+func (j judged) says(health diagnosis.Health, sentence, limits string) diagnosis.Verdict {
 	j.Helper()
 	v := j.run.Verdict()
 	about := rates.ReplaceAllStringFunc(v.Sentence, func(rate string) string { // a step more or less in ten seconds
@@ -40,7 +42,7 @@ func (j judged) says(health loader.Health, sentence, limits string) loader.Verdi
 	return v
 }
 
-func (j judged) join(rank, world int, step uint64) *loader.Reader {
+func (j judged) join(rank, world int, step uint64) *follower.Reader {
 	j.Helper()
 	r, err := j.run.Join(state.Place{Rank: rank, World: world}, step)
 	if err != nil {
@@ -49,7 +51,7 @@ func (j judged) join(rank, world int, step uint64) *loader.Reader {
 	return r
 }
 
-func (j judged) next(r *loader.Reader) {
+func (j judged) next(r *follower.Reader) {
 	j.Helper()
 	if _, err := r.Next(j.Context()); err != nil {
 		j.Fatal(err)
@@ -57,7 +59,7 @@ func (j judged) next(r *loader.Reader) {
 }
 
 // asks has a reader ask for its next step, which does not come.
-func (j judged) asks(r *loader.Reader) (told func() error) {
+func (j judged) asks(r *follower.Reader) (told func() error) {
 	got := make(chan error, 1)
 	go func() {
 		_, err := r.Next(j.Context())
@@ -93,39 +95,39 @@ func documents(n int) func(*world) {
 func TestVerdicts(t *testing.T) {
 	judge(t, "nobody reads", documents(400), func(j judged) {
 		time.Sleep(2 * time.Second)
-		j.says(loader.Waiting, "Waiting for ranks: 4 steps are planned ahead", loader.LimitRanks)
+		j.says(diagnosis.Waiting, "Waiting for ranks: 4 steps are planned ahead", diagnosis.LimitRanks)
 	})
 	judge(t, "ranks read what they were sent before a restart", documents(400), func(j judged) {
 		time.Sleep(5 * time.Second)
 		place := state.Place{Job: "pretrain", Rank: 1, World: 4}
 		j.run.Consumed(place, state.Consumption{Session: "s", Taken: 7})
 		time.Sleep(2 * time.Second)
-		v := j.says(loader.Waiting, "Waiting for ranks: 4 steps are planned ahead", loader.LimitRanks)
+		v := j.says(diagnosis.Waiting, "Waiting for ranks: 4 steps are planned ahead", diagnosis.LimitRanks)
 		if v.Detail != `the ranks of job "pretrain" read what they were sent before` || !strings.HasPrefix(v.Do, "wait: ") {
 			j.Errorf("%+v", v)
 		}
 		j.run.Consumed(place, state.Consumption{Session: "s", Taken: 7, Left: true})
 		time.Sleep(3 * time.Second)
-		if v := j.says(loader.Waiting, "Waiting for ranks: 4 steps are planned ahead", loader.LimitRanks); v.Detail != "no reader is connected" {
+		if v := j.says(diagnosis.Waiting, "Waiting for ranks: 4 steps are planned ahead", diagnosis.LimitRanks); v.Detail != "no reader is connected" {
 			j.Errorf("%+v", v)
 		}
 	})
 	judge(t, "no documents, no readers", documents(0), func(j judged) {
 		time.Sleep(3 * time.Minute)
-		j.says(loader.Waiting, "Waiting for documents, 3 min", loader.LimitDocuments)
+		j.says(diagnosis.Waiting, "Waiting for documents, 3 min", diagnosis.LimitDocuments)
 	})
 	judge(t, "a reader has left before the first step", documents(6), func(j judged) {
 		r := j.join(0, 1, 3)
 		told := j.asks(r)
 		time.Sleep(time.Second)
-		j.says(loader.Waiting, "First step", loader.LimitDocuments)
+		j.says(diagnosis.Waiting, "First step", diagnosis.LimitDocuments)
 		if reason(told()) != fault.SourceDry {
 			j.Error("the reader is not told that there are no documents")
 		}
 		r.Close()
 		j.w.docs.lengths(slices.Repeat([]int{16}, 9)...)
 		time.Sleep(4500 * time.Millisecond)
-		j.says(loader.Waiting, "Planning ahead: 0 steps of 4, no reader is connected", loader.LimitRanks)
+		j.says(diagnosis.Waiting, "Planning ahead: 0 steps of 4, no reader is connected", diagnosis.LimitRanks)
 	})
 	judge(t, "the first step comes", documents(2), func(j judged) {
 		r := j.join(0, 1, 0)
@@ -134,12 +136,12 @@ func TestVerdicts(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		j.w.docs.lengths(16, 16)
 		time.Sleep(2 * time.Second)
-		v := j.says(loader.Waiting, "First step in about", loader.LimitDocuments)
+		v := j.says(diagnosis.Waiting, "First step in about", diagnosis.LimitDocuments)
 		if !strings.HasSuffix(v.Sentence, ": 10 rows needed, 4 there") || v.Reason != fault.PoolFilling {
 			j.Errorf("%+v", v)
 		}
 		time.Sleep(30 * time.Second)
-		v = j.says(loader.Waiting, "Waiting for documents, 3", loader.LimitDocuments)
+		v = j.says(diagnosis.Waiting, "Waiting for documents, 3", diagnosis.LimitDocuments)
 		var e *fault.Error
 		if err := told(); !errors.As(err, &e) || !strings.HasPrefix(e.Message, "Waiting for documents, 2") || e.Do != v.Do {
 			j.Errorf("the reader is told %v", err)
@@ -152,9 +154,9 @@ func TestVerdicts(t *testing.T) {
 			j.next(r)
 			time.Sleep(time.Second)
 		}
-		j.says(loader.Running, "Running: 64 tokens/s, the ranks set the pace", loader.LimitRanks)
+		j.says(diagnosis.Running, "Running: 64 tokens/s, the ranks set the pace", diagnosis.LimitRanks)
 		time.Sleep(2 * time.Minute)
-		v := j.says(loader.Waiting, "Waiting for the ranks, 2 min", loader.LimitRanks)
+		v := j.says(diagnosis.Waiting, "Waiting for the ranks, 2 min", diagnosis.LimitRanks)
 		if v.Do == "" {
 			j.Error("nobody is told what to do")
 		}
@@ -173,7 +175,7 @@ func TestVerdicts(t *testing.T) {
 			j.w.docs.lengths(16, 16, 16, 16)
 			time.Sleep(time.Second)
 		}
-		j.says(loader.Running, "Running: 64 tokens/s, the documents set the pace", loader.LimitDocuments)
+		j.says(diagnosis.Running, "Running: 64 tokens/s, the documents set the pace", diagnosis.LimitDocuments)
 		<-read
 	})
 	judge(t, "a rank holds the others", documents(4000), func(j judged) {
@@ -193,9 +195,9 @@ func TestVerdicts(t *testing.T) {
 			time.Sleep(time.Second)
 			j.next(slow)
 		}
-		v := j.says(loader.Running, `Running: 64 tokens/s, rank 1 of 2 of job "trainer" holds the others (`, loader.LimitRanks)
+		v := j.says(diagnosis.Running, `Running: 64 tokens/s, rank 1 of 2 of job "trainer" holds the others (`, diagnosis.LimitRanks)
 		time.Sleep(20 * time.Second)
-		v = j.says(loader.Waiting, `Waiting for rank 1 of 2 of job "trainer", `, loader.LimitRanks)
+		v = j.says(diagnosis.Waiting, `Waiting for rank 1 of 2 of job "trainer", `, diagnosis.LimitRanks)
 		if v.Reason != fault.RankBehind || v.Facts["rank"] != "1" {
 			j.Errorf("%+v", v)
 		}
@@ -217,14 +219,14 @@ func TestVerdicts(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		time.Sleep(2 * time.Second)
-		j.says(loader.Running, `All 15 steps are planned: rank 0 of 1 of job "trainer" has been sent 1`, loader.LimitRanks)
+		j.says(diagnosis.Running, `All 15 steps are planned: rank 0 of 1 of job "trainer" has been sent 1`, diagnosis.LimitRanks)
 	})
 	judge(t, "NATS is lost", func(w *world) {
 		documents(400)(w)
 		w.odd(oddDocs{status: down, stuck: true})
 	}, func(j judged) {
 		time.Sleep(2 * time.Second)
-		v := j.says(loader.Failing, "Waiting for NATS: the document stream is out of reach, 0 s", loader.LimitDocuments)
+		v := j.says(diagnosis.Failing, "Waiting for NATS: the document stream is out of reach, 0 s", diagnosis.LimitDocuments)
 		if v.Detail != "the cable is out" {
 			j.Errorf("%+v", v)
 		}
@@ -238,9 +240,9 @@ func TestVerdicts(t *testing.T) {
 		j.next(r)
 		j.next(r)
 		time.Sleep(8 * time.Second)
-		j.says(loader.Waiting, "Waiting for JetStream to store the plan, ", loader.LimitPlan)
+		j.says(diagnosis.Waiting, "Waiting for JetStream to store the plan, ", diagnosis.LimitPlan)
 		time.Sleep(5 * time.Second)
-		j.says(loader.Failing, "Waiting for JetStream to store the plan, ", loader.LimitPlan)
+		j.says(diagnosis.Failing, "Waiting for JetStream to store the plan, ", diagnosis.LimitPlan)
 	})
 	judge(t, "documents wait for the tokenizer", func(w *world) {
 		documents(400)(w)
@@ -249,7 +251,7 @@ func TestVerdicts(t *testing.T) {
 		}})
 	}, func(j judged) {
 		time.Sleep(5 * time.Second)
-		v := j.says(loader.Waiting, "Waiting for the tokenizer: 200 documents behind", loader.LimitTokenizer)
+		v := j.says(diagnosis.Waiting, "Waiting for the tokenizer: 200 documents behind", diagnosis.LimitTokenizer)
 		if v.Detail != "they are fetched (5.0 MiB)" {
 			j.Errorf("%+v", v)
 		}
@@ -259,7 +261,7 @@ func TestVerdicts(t *testing.T) {
 		w.odd(oddDocs{stuck: true})
 		run, stop := w.start(t)
 		time.Sleep(2 * time.Second)
-		judged{t, w, run}.says(loader.Waiting, "Planning again after a restart: at document 0 of 400", loader.LimitTokenizer)
+		judged{t, w, run}.says(diagnosis.Waiting, "Planning again after a restart: at document 0 of 400", diagnosis.LimitTokenizer)
 		must(t, stop())
 	})
 	judge(t, "failed", documents(60), func(j judged) {
@@ -268,7 +270,7 @@ func TestVerdicts(t *testing.T) {
 		j.w.docs.stream.Created = time.Unix(2e9, 0) // it was deleted and made again
 		j.w.docs.mu.Unlock()
 		time.Sleep(5 * time.Second)
-		v := j.says(loader.Failing, "Stopped: ", "")
+		v := j.says(diagnosis.Failing, "Stopped: ", "")
 		if v.Reason != fault.StreamMismatch || v.Do == "" {
 			j.Errorf("%+v", v)
 		}
@@ -283,7 +285,7 @@ func TestVerdicts(t *testing.T) {
 			j.next(r)
 			time.Sleep(time.Second)
 		}
-		v := j.says(loader.Failing, "Running: 64 tokens/s, the ranks set the pace; something is wrong with the document stream", loader.LimitRanks)
+		v := j.says(diagnosis.Failing, "Running: 64 tokens/s, the ranks set the pace; something is wrong with the document stream", diagnosis.LimitRanks)
 		if !strings.Contains(v.Detail, "retention is interest") {
 			j.Errorf("%+v", v)
 		}
@@ -305,7 +307,7 @@ func TestVerdicts(t *testing.T) {
 			j.undecodable(1)
 			time.Sleep(time.Second)
 		}
-		v := j.says(loader.Running, "Running: 64 tokens/s, the documents set the pace; 20 % of the documents cannot be decoded", loader.LimitDocuments)
+		v := j.says(diagnosis.Running, "Running: 64 tokens/s, the documents set the pace; 20 % of the documents cannot be decoded", diagnosis.LimitDocuments)
 		if !strings.Contains(v.Do, "loaderd dead") {
 			j.Errorf("%+v", v)
 		}
@@ -316,7 +318,7 @@ func TestVerdicts(t *testing.T) {
 			j.undecodable(12)
 			time.Sleep(time.Second)
 		}
-		if v := j.run.Verdict(); v.Health != loader.Failing {
+		if v := j.run.Verdict(); v.Health != diagnosis.Failing {
 			j.Errorf("with three quarters undecodable: %+v", v)
 		}
 		<-read
@@ -333,7 +335,7 @@ func TestVerdictOfSources(t *testing.T) {
 		s["code"].lengths(5, 5)
 		run, stop := w.start(t)
 		time.Sleep(3 * time.Minute)
-		judged{t, w, run}.says(loader.Waiting, `Waiting for documents of source "code", 3 min`, loader.LimitDocuments)
+		judged{t, w, run}.says(diagnosis.Waiting, `Waiting for documents of source "code", 3 min`, diagnosis.LimitDocuments)
 		must(t, stop())
 	})
 	bubble(t, "all rest", func(t *testing.T) {
@@ -349,7 +351,7 @@ func TestVerdictOfSources(t *testing.T) {
 		defer r.Close()
 		time.Sleep(time.Minute)
 		v := run.Verdict()
-		if v.Health != loader.Waiting || !strings.HasPrefix(v.Sentence, "Waiting for documents of") {
+		if v.Health != diagnosis.Waiting || !strings.HasPrefix(v.Sentence, "Waiting for documents of") {
 			t.Errorf("%+v", v)
 		}
 		must(t, stop())

@@ -12,8 +12,8 @@ import (
 	"loaderd/internal/corpus"
 	"loaderd/internal/daemon"
 	"loaderd/internal/natstest"
-	"loaderd/loader"
 	"loaderd/loader/document"
+	"loaderd/loader/internal/feed"
 	"loaderd/loader/mixture"
 	"loaderd/stream"
 	"loaderd/stream/doclog"
@@ -64,7 +64,7 @@ func BenchmarkEpoch(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			read(b, func() (document.Source, error) { return loader.NewWalker(docs, m.Walk(0, 0), 0, 1<<25), nil })
+			read(b, func() (document.Source, error) { return feed.NewWalker(docs, m.Walk(0, 0), 0, 1<<25), nil })
 		})
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"loaderd/loader"
+	"loaderd/loader/assembly"
 	"loaderd/loader/backend"
 	"loaderd/loader/fault"
 	"loaderd/loader/maintenance"
@@ -15,7 +15,7 @@ import (
 )
 
 // sealedBy is a run that was drained and sealed for somebody.
-func sealedBy(t *testing.T, who string) (*world, []*loader.Batch) {
+func sealedBy(t *testing.T, who string) (*world, []*assembly.Batch) {
 	t.Helper()
 	w := newWorld(config("bfd"))
 	w.docs.lengths(someLengths(2, 60)...)

@@ -42,6 +42,8 @@ const (
 const (
 	// maxWordBytes bounds an encoded word, as far as readers and sources make it long.
 	maxWordBytes = 64 << 10
+	// wordMargin is more than a word has around a page of a roll.
+	wordMargin = 1 << 10
 	// wordBytesPerSecond bounds how many bytes of words a daemon sends.
 	wordBytesPerSecond = 1 << 20
 )
@@ -159,7 +161,7 @@ func (o *office) speak(ctx context.Context) error {
 			changed = nil // what this process knows of the plan it has from the others
 		}
 		bytes := o.sayReport(o.word(), round)
-		for _, page := range o.ranks.roll() {
+		for _, page := range o.ranks.Roll(maxWordBytes - wordMargin) {
 			bytes += o.say(word{Roll: &page})
 		}
 		if err := waiting.Pause(ctx, max(sayPause, time.Duration(bytes)*time.Second/wordBytesPerSecond)); err != nil { // nothing is said more often than this
@@ -171,7 +173,7 @@ func (o *office) speak(ctx context.Context) error {
 		case <-tick.C:
 			o.mu.Lock()
 			if o.leader != nil { // some daemons may have fallen silent
-				o.leader.want(o.demandOfAll())
+				o.leader.Want(o.demandOfAll())
 			}
 			o.mu.Unlock()
 		case <-ctx.Done():
@@ -198,7 +200,7 @@ func (o *office) word() word {
 	own := o.own
 	w := word{Demand: &own}
 	if o.leads {
-		r := o.leader.report()
+		r := o.leader.Report()
 		r.Connection = o.connection.Load()
 		w.Lead, w.At, w.Oldest = &r, o.plan.Position(), o.plan.Now().Oldest
 	}
@@ -225,7 +227,7 @@ func (o *office) hear(b []byte) {
 		return
 	}
 	if w.Roll != nil || w.Left {
-		o.ranks.merge(w.Daemon, w.Roll)
+		o.ranks.Merge(w.Daemon, w.Roll)
 	}
 	if w.Sources != nil && o.plan.LedBy(w.Daemon) {
 		o.mu.Lock()
@@ -247,7 +249,7 @@ func (o *office) hear(b []byte) {
 		o.daemons[w.Daemon] = &daemon{w.Flight, wants, time.Now()}
 	}
 	if o.leader != nil {
-		o.leader.want(o.demandOfAll())
+		o.leader.Want(o.demandOfAll())
 	}
 	if w.Lead != nil && !o.leads && !o.plan.LedBy(w.Daemon) {
 		o.rumour = rumour{w.Daemon, time.Now()}

@@ -16,6 +16,7 @@ import (
 	"loaderd/loader/backend"
 	"loaderd/loader/document"
 	"loaderd/loader/fault"
+	"loaderd/loader/internal/ranks"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
 	"loaderd/loader/planview"
@@ -29,7 +30,7 @@ func listener() *office {
 	v.Steps, v.Daemon, v.Keepers = 10, "host/7/a", plan.Keepers{"trainer": 6}
 	e := backend.Backends{Daemon: "me", Log: slog.New(slog.DiscardHandler)}
 	x := newOffice("run", plan.Config{}, o, e, planview.NewStreams(e, v), slog.New(slog.DiscardHandler), v)
-	x.ranks = newRankRegistry()
+	x.ranks = ranks.New()
 	return x
 }
 
@@ -51,15 +52,15 @@ func TestWordsOfStrangers(t *testing.T) {
 		t.Errorf("a stranger wants %+v of a plan of 10 steps", d)
 	}
 	o.hear(said(t, word{Daemon: "stranger", Lead: &state.Report{Steps: 1 << 40, Wanted: 1 << 40}, At: 1 << 40, Oldest: 1 << 40}))
-	if r := o.report(); !r.Unheard || r.Steps != 0 {
+	if r := o.Report(); !r.Unheard || r.Steps != 0 {
 		t.Errorf("a stranger's report is taken for the leader's: %+v", r)
 	}
 	o.hear(said(t, word{Daemon: "host/7/a", Lead: &state.Report{Steps: 11}, Oldest: 1 << 40}))
-	if r := o.report(); !r.Unheard || r.Steps != 11 { // a stranger's word may be that of the next leader: what it can do is to have readers wait
+	if r := o.Report(); !r.Unheard || r.Steps != 11 { // a stranger's word may be that of the next leader: what it can do is to have readers wait
 		t.Errorf("the report of the daemon whose term it is, beside a stranger's: %+v", r)
 	}
 	o.rumour.heard = time.Now().Add(-state.HeartbeatTimeout)
-	if r := o.report(); r.Unheard || r.Steps != 11 {
+	if r := o.Report(); r.Unheard || r.Steps != 11 {
 		t.Errorf("the report of the daemon whose term it is: %+v", r)
 	}
 	if now := o.plan.Now(); now.Oldest != 0 {
@@ -115,8 +116,8 @@ func FuzzWords(f *testing.F) {
 			t.Fatalf("a word of %d bytes: %v", len(b), err)
 		}
 		_, _ = o.addresses()
-		_ = o.report()
-		for _, job := range o.ranks.look(nil, nil).Jobs {
+		_ = o.Report()
+		for _, job := range o.ranks.Look(nil, nil).Jobs {
 			if len(job.Missing) > job.World || job.Present > job.World || job.Least > job.Most {
 				t.Fatalf("%+v", job)
 			}
@@ -233,7 +234,7 @@ func TestReport_OfManySourcesIsPaged(t *testing.T) {
 				t.Fatal(err)
 			}
 			want.Trouble = shortText(want.Trouble)
-			have := follower.report()
+			have := follower.Report()
 			if have.Steps != want.Steps || have.Trouble != want.Trouble || !reflect.DeepEqual(have.Length, want.Length) || !slices.Equal(have.Streams, want.Streams) ||
 				!slices.Equal(have.PlanStats.Sources, want.PlanStats.Sources) || !maps.Equal(have.Sources, want.Sources) {
 				t.Errorf("%d sources: the report differs in round %d", n, round)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"loaderd/loader"
+	"loaderd/loader/assembly"
 	"loaderd/loader/backend"
 	"loaderd/loader/fault"
 	"loaderd/loader/maintenance"
@@ -298,14 +299,14 @@ func (w *world) serve(t *testing.T, run *loader.Run) (stop func() error) {
 }
 
 // read returns the batches of a rank from a step to the end, or n steps when n is not 0.
-func read(t *testing.T, run *loader.Run, place state.Place, from uint64, n int) []*loader.Batch {
+func read(t *testing.T, run *loader.Run, place state.Place, from uint64, n int) []*assembly.Batch {
 	t.Helper()
 	r, err := run.Join(place, from)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	var out []*loader.Batch
+	var out []*assembly.Batch
 	for n == 0 || len(out) < n {
 		s, err := r.Next(t.Context())
 		if err != nil {
@@ -319,13 +320,13 @@ func read(t *testing.T, run *loader.Run, place state.Place, from uint64, n int) 
 		if err != nil {
 			t.Fatal(err)
 		}
-		out = append(out, b.Keep())
+		out = append(out, unlent(b))
 	}
 	return out
 }
 
 // tokensOf are the ids of a batch's rows. As 16 bits each they are the same, if they fit with another id of padding.
-func tokensOf(t *testing.T, b *loader.Batch) []int32 {
+func tokensOf(t *testing.T, b *assembly.Batch) []int32 {
 	t.Helper()
 	const pad = 7
 	padded := *b
@@ -351,4 +352,10 @@ func reason(err error) fault.Reason {
 		return e.Reason
 	}
 	return ""
+}
+
+// unlent is a batch that keeps its contents for good, as if it had never been lent them.
+func unlent(b *assembly.Batch) *assembly.Batch {
+	return &assembly.Batch{Step: b.Step, Bucket: b.Bucket, First: b.First, Rows: b.Rows, Pieces: b.Pieces, Pad: b.Pad, Loss: b.Loss, Weights: b.Weights,
+		Within: b.Within, Contents: b.Contents, Begins: b.Begins, Traced: b.Traced}
 }

@@ -18,6 +18,7 @@ import (
 
 	"loaderd/arrowout"
 	"loaderd/loader"
+	"loaderd/loader/assembly"
 	"loaderd/loader/document"
 	"loaderd/loader/fault"
 	"loaderd/loader/plan"
@@ -137,8 +138,8 @@ func (p *prebuilt) JoinAs(_ state.Place, step uint64, _ state.Client) (arrowout.
 	return &place{p, step}, nil
 }
 
-func (p *prebuilt) Assemble(_ context.Context, s *plan.Step, first, n int) (*loader.Batch, error) {
-	return &loader.Batch{Step: s.Index, Bucket: p.bucket, First: first, Rows: n, Pieces: s.Rows[first : first+n], Contents: p.contents}, nil
+func (p *prebuilt) Assemble(_ context.Context, s *plan.Step, first, n int) (*assembly.Batch, error) {
+	return &assembly.Batch{Step: s.Index, Bucket: p.bucket, First: first, Rows: n, Pieces: s.Rows[first : first+n], Contents: p.contents}, nil
 }
 
 func (p *prebuilt) Step(_ context.Context, step uint64) (*plan.Step, error) {

@@ -3,7 +3,7 @@ package api
 import (
 	"time"
 
-	"loaderd/loader"
+	"loaderd/loader/diagnosis"
 	"loaderd/loader/document"
 	"loaderd/loader/state"
 )
@@ -11,13 +11,13 @@ import (
 // Status answers status: how a run does, in a sentence and in figures. The live page, the commands and trainers show it; it is the same whichever
 // daemon of the run is asked, but for Daemon and May. Shares are of tokens, from 0 to 1; times are RFC 3339.
 type Status struct {
-	Run         string         `json:"run"`
-	ID          string         `json:"run_id"`
-	Fingerprint string         `json:"fingerprint"`
-	Time        time.Time      `json:"time"`    // of the figures
-	Daemon      string         `json:"daemon"`  // that answers
-	Version     string         `json:"version"` // of that
-	Verdict     loader.Verdict `json:"verdict"`
+	Run         string            `json:"run"`
+	ID          string            `json:"run_id"`
+	Fingerprint string            `json:"fingerprint"`
+	Time        time.Time         `json:"time"`    // of the figures
+	Daemon      string            `json:"daemon"`  // that answers
+	Version     string            `json:"version"` // of that
+	Verdict     diagnosis.Verdict `json:"verdict"`
 
 	Planned   uint64        `json:"planned_steps"`
 	Sent      *uint64       `json:"sent_steps"`     // that every rank of the job furthest on was sent; nil before any rank

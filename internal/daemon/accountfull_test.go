@@ -9,7 +9,7 @@ import (
 
 	"loaderd/internal/config"
 	"loaderd/internal/natstest"
-	"loaderd/loader"
+	"loaderd/loader/diagnosis"
 	"loaderd/loader/fault"
 )
 
@@ -35,7 +35,7 @@ func TestFullStream_AccountLimit(t *testing.T) {
 	natstest.Soon(t, "the status names the account", func() bool { return d.run.Verdict().Reason == fault.StreamFull })
 	v := d.run.Verdict()
 	if !strings.Contains(v.Sentence, `The JetStream account of document stream "DOCS" is full (16.0 MiB of 16.0 MiB)`) || !strings.Contains(v.Do, "raise the storage limit of the JetStream account") ||
-		v.Facts["limit"] != "account" || v.Health != loader.Failing {
+		v.Facts["limit"] != "account" || v.Health != diagnosis.Failing {
 		t.Errorf("%+v", v)
 	}
 }

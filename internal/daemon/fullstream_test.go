@@ -13,8 +13,8 @@ import (
 	"loaderd/internal/config"
 	"loaderd/internal/natstest"
 	"loaderd/internal/reader"
-	"loaderd/loader"
 	"loaderd/loader/backend"
+	"loaderd/loader/diagnosis"
 	"loaderd/loader/fault"
 	"loaderd/stream"
 	publisher "loaderd/stream/publish"
@@ -134,13 +134,13 @@ func publishDocuments(t *testing.T, c stream.Config, n int) (waits chan string, 
 }
 
 // fullVerdict waits until the status of a daemon names its full stream, and checks that it is not ready.
-func fullVerdict(t *testing.T, d *Daemon) loader.Verdict {
+func fullVerdict(t *testing.T, d *Daemon) diagnosis.Verdict {
 	t.Helper()
 	natstest.Soon(t, "the status names the full stream", func() bool {
 		return d.run.Verdict().Reason == fault.StreamFull
 	})
 	v := d.run.Verdict()
-	if v.Health != loader.Failing || !strings.Contains(v.Sentence, `"DOCS" is full`) || v.Facts["stream"] != "DOCS" {
+	if v.Health != diagnosis.Failing || !strings.Contains(v.Sentence, `"DOCS" is full`) || v.Facts["stream"] != "DOCS" {
 		t.Errorf("verdict %+v, want failing with the stream", v)
 	}
 	s := d.run.Stats().Streams

@@ -4,14 +4,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"loaderd/internal/build"
-	"loaderd/loader"
+	"loaderd/loader/diagnosis"
 )
 
 // daemonMetrics shows what this daemon is to its run.
 type daemonMetrics struct {
 	leads   func() bool
 	term    func() uint64
-	verdict func() loader.Verdict
+	verdict func() diagnosis.Verdict
 }
 
 var (
@@ -36,7 +36,7 @@ func (m daemonMetrics) Collect(out chan<- prometheus.Metric) {
 	show(leadsDesc, truth(m.leads()))
 	show(termDesc, float64(m.term()))
 	v := m.verdict()
-	for _, h := range []loader.Health{loader.Running, loader.Waiting, loader.Failing} {
+	for _, h := range []diagnosis.Health{diagnosis.Running, diagnosis.Waiting, diagnosis.Failing} {
 		show(healthDesc, truth(v.Health == h), string(h))
 	}
 	if v.Reason != "" {

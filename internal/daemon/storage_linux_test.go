@@ -11,7 +11,7 @@ import (
 
 	"loaderd/internal/natstest"
 	"loaderd/internal/reader"
-	"loaderd/loader"
+	"loaderd/loader/diagnosis"
 	"loaderd/loader/fault"
 )
 
@@ -25,7 +25,7 @@ func TestVerdict_FullDiskIsNotADryStream(t *testing.T) {
 	_, result := following(t, d)
 	natstest.Soon(t, "the status names the full disk", func() bool { return d.run.Verdict().Reason == fault.StorageFull })
 	v := d.run.Verdict()
-	if v.Health != loader.Failing || v.Facts["path"] != dir || !strings.Contains(v.Detail, dir) {
+	if v.Health != diagnosis.Failing || v.Facts["path"] != dir || !strings.Contains(v.Detail, dir) {
 		t.Errorf("verdict %+v, want failing with the path %s", v, dir)
 	}
 	if free, err := strconv.Atoi(v.Facts["free_bytes"]); err != nil || free <= 0 {

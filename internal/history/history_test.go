@@ -10,7 +10,7 @@ import (
 
 	"loaderd/internal/api"
 	"loaderd/internal/history"
-	"loaderd/loader"
+	"loaderd/loader/diagnosis"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
 	"loaderd/packonline"
@@ -210,9 +210,9 @@ func TestTimesOfADayAndAMonth(t *testing.T) {
 		seconds := days * 86400
 		for i := range seconds + 1 {
 			s := history.Sample{At: at.Add(time.Duration(i) * time.Second), Planned: uint64(i), Tokens: 1000 * int64(i), Documents: 10 * int64(i), Published: uint64(11 * i), Bytes: 4000, Split: int64(i),
-				Health: loader.Running, Waits: i%4 == 0}
+				Health: diagnosis.Running, Waits: i%4 == 0}
 			if i%50_000 == 40_000 {
-				s.Health = loader.Failing
+				s.Health = diagnosis.Failing
 			}
 			x.Add(s)
 		}
@@ -238,7 +238,7 @@ func TestTimesOfADayAndAMonth(t *testing.T) {
 		}
 		failing := 0
 		for _, health := range p.Health {
-			if health == string(loader.Failing) {
+			if health == string(diagnosis.Failing) {
 				failing++
 			}
 		}

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"loaderd/internal/api"
-	"loaderd/loader"
+	"loaderd/loader/diagnosis"
 )
 
 // Sample is what a daemon sees at one moment. Counts are of the run so far; they may go back, when another daemon leads.
@@ -16,7 +16,7 @@ type Sample struct {
 	Bytes                    float64 // sent a second
 	Reads                    bool    // a rank is present
 	Waits                    bool    // and waits for a step that is not planned
-	Health                   loader.Health
+	Health                   diagnosis.Health
 	Split                    int64 // documents in more than one piece
 	RowsRelated, RowsSpliced int64 // rows of splice that did not run out of related documents, and all of them
 }
@@ -34,7 +34,7 @@ type moment struct {
 	planned, read, committed     uint64
 	tokens, documents, published float64
 	bytes, reads, waits          float64 // times seconds
-	health                       loader.Health
+	health                       diagnosis.Health
 	split, related, spliced      float64
 }
 
@@ -52,11 +52,11 @@ func joinMoments(m *moment, n moment) {
 	*m = n
 }
 
-func rank(h loader.Health) int {
+func rank(h diagnosis.Health) int {
 	switch h {
-	case loader.Failing:
+	case diagnosis.Failing:
 		return 2
-	case loader.Waiting:
+	case diagnosis.Waiting:
 		return 1
 	}
 	return 0

@@ -13,7 +13,7 @@ import (
 
 	"loaderd/internal/access"
 	"loaderd/internal/api"
-	"loaderd/loader"
+	"loaderd/loader/diagnosis"
 	"loaderd/loader/document"
 	"loaderd/loader/fault"
 	"loaderd/loader/state"
@@ -147,7 +147,7 @@ func madeUp(n uint64) api.Status {
 	remaining, fills := 5400.0, 2400.0
 	return api.Status{
 		Run: "demo", ID: "9f2c41d07ab3e5586610", Fingerprint: "sha256:ab", Time: now, Daemon: "gpu-01.4711", Version: "0.20.0",
-		Verdict: loader.Verdict{Health: loader.Waiting, Sentence: "Rank 3 of 4 holds the others up: 40 steps behind", Reason: fault.RankBehind,
+		Verdict: diagnosis.Verdict{Health: diagnosis.Waiting, Sentence: "Rank 3 of 4 holds the others up: 40 steps behind", Reason: fault.RankBehind,
 			Detail: "7,271 steps are planned, 64 of them beyond what rank 3 has asked for.", Do: "look at rank 3 of job train at 10.0.0.13; the plan goes on when it does",
 			Facts: map[string]string{"rank": "3", "world": "4"}},
 		Planned: steps + 40, Sent: &steps, Consumed: &steps, Committed: 7100, Oldest: 6800, Length: &state.Length{Steps: 21_400, Error: 120, Open: []string{"web"}}, EndsIn: &remaining,

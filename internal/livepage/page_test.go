@@ -19,7 +19,7 @@ import (
 	"loaderd/internal/browsertest"
 	"loaderd/internal/livepage"
 	"loaderd/internal/testscale"
-	"loaderd/loader"
+	"loaderd/loader/diagnosis"
 	"loaderd/loader/fault"
 )
 
@@ -100,7 +100,7 @@ func TestPageShowsEverySection(t *testing.T) {
 	t.Run("another verdict", func(t *testing.T) {
 		f.set(func(f *fake) {
 			f.change = func(s *api.Status) {
-				s.Verdict = loader.Verdict{Health: loader.Failing, Sentence: "The NATS server is out of reach for 12 s", Do: "check it"}
+				s.Verdict = diagnosis.Verdict{Health: diagnosis.Failing, Sentence: "The NATS server is out of reach for 12 s", Do: "check it"}
 				s.Sources, s.Ranks, s.Keepers, s.Flow = nil, nil, nil, nil
 				s.Dead = api.DeadStatus{}
 			}

@@ -16,6 +16,7 @@ import (
 	"loaderd/internal/statustest"
 	"loaderd/loader"
 	"loaderd/loader/census"
+	"loaderd/loader/diagnosis"
 )
 
 // Whatever clients report, streams get, other daemons send and the plan has, no figure of the status contradicts another one.
@@ -28,7 +29,7 @@ type bubble struct{ *testing.T }
 
 func randomStatus(rt *rapid.T) {
 	steps := rapid.Uint64Range(0, 40)
-	run := &fakeRun{info: loader.Info{Run: "r"}, ranks: census.New(), verdict: loader.Verdict{Health: loader.Running, Sentence: "Running"}}
+	run := &fakeRun{info: loader.Info{Run: "r"}, ranks: census.New(), verdict: diagnosis.Verdict{Health: diagnosis.Running, Sentence: "Running"}}
 	other, words := census.New(), &bus{}
 	var streams []api.RankStatus
 	served := func() []api.RankStatus {

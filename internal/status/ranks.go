@@ -5,8 +5,8 @@ import (
 	"slices"
 
 	"loaderd/internal/api"
-	"loaderd/loader"
 	"loaderd/loader/census"
+	"loaderd/loader/diagnosis"
 )
 
 // place identifies the streams of a process.
@@ -72,7 +72,7 @@ func jobsOf(v census.View, planned uint64) []api.JobStatus {
 		x := api.JobStatus{Job: j.Job, World: j.World, Present: j.Present, Missing: j.Missing, Least: min(j.Least, planned), Most: min(j.Most, planned), Sent: min(j.Sent, planned),
 			Reports: j.Reports, State: api.StateReading}
 		if j.Finding != nil {
-			x.State, x.Failing, x.Sentence = string(j.Finding.State), j.Finding.Level == census.Red, loader.RankCause(j.Finding).Message
+			x.State, x.Failing, x.Sentence = string(j.Finding.State), j.Finding.Level == census.Red, diagnosis.RankCause(j.Finding).Message
 		}
 		out = append(out, x)
 	}

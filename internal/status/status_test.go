@@ -17,6 +17,7 @@ import (
 	"loaderd/internal/statustest"
 	"loaderd/loader"
 	"loaderd/loader/census"
+	"loaderd/loader/diagnosis"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
 	"loaderd/loader/state"
@@ -27,7 +28,7 @@ import (
 type fakeRun struct {
 	stats   loader.Stats
 	info    loader.Info
-	verdict loader.Verdict
+	verdict diagnosis.Verdict
 	rates   state.Rates
 	waits   bool
 	mu      sync.Mutex // guards stats and ranks: several daemons watch one run
@@ -40,9 +41,9 @@ func (f *fakeRun) Stats() loader.Stats {
 	return f.stats
 }
 
-func (f *fakeRun) Verdict() loader.Verdict { return f.verdict }
-func (f *fakeRun) Rates() state.Rates      { return f.rates }
-func (f *fakeRun) Waits() bool             { return f.waits }
+func (f *fakeRun) Verdict() diagnosis.Verdict { return f.verdict }
+func (f *fakeRun) Rates() state.Rates         { return f.rates }
+func (f *fakeRun) Waits() bool                { return f.waits }
 
 func (f *fakeRun) Info() loader.Info {
 	f.mu.Lock()
@@ -197,7 +198,7 @@ func TestEveryDaemonShowsTheSame(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		words, log := &bus{}, &fakePlan{}
 		log.add(plan.Header{Run: "r", ID: strings.Repeat("0", 32)}, plan.Term{Daemon: "a"}, plan.Term{Daemon: "b"})
-		run := &fakeRun{stats: loader.Stats{Planned: 50, Wanted: 45, Committed: 30}, info: loader.Info{Run: "r", Keepers: plan.Keepers{"k": 30}}, verdict: loader.Verdict{Health: loader.Running, Sentence: "Running", Limits: loader.LimitRanks}, ranks: census.New()}
+		run := &fakeRun{stats: loader.Stats{Planned: 50, Wanted: 45, Committed: 30}, info: loader.Info{Run: "r", Keepers: plan.Keepers{"k": 30}}, verdict: diagnosis.Verdict{Health: diagnosis.Running, Sentence: "Running", Limits: diagnosis.LimitRanks}, ranks: census.New()}
 		a, b := start("a", run, log, words), start("b", run, log, words)
 		a.serves(rank("j", 0, 3, 45, "a"), rank("j", 2, 3, 40, "a"))
 		b.serves(rank("j", 1, 3, 44, "b"))
@@ -283,7 +284,7 @@ func TestASilentDaemon(t *testing.T) {
 // Of very many ranks those are shown that are furthest behind, and all are counted.
 func TestManyRanks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		run := &fakeRun{info: loader.Info{Run: "r"}, stats: loader.Stats{Planned: 3000}, verdict: loader.Verdict{Health: loader.Running, Sentence: "Running"}, ranks: census.New()}
+		run := &fakeRun{info: loader.Info{Run: "r"}, stats: loader.Stats{Planned: 3000}, verdict: diagnosis.Verdict{Health: diagnosis.Running, Sentence: "Running"}, ranks: census.New()}
 		var ranks []api.RankStatus
 		for i := range 1000 {
 			run.present(i, 1000, uint64(2000-i))

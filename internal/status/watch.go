@@ -14,6 +14,7 @@ import (
 	"loaderd/internal/history"
 	"loaderd/loader"
 	"loaderd/loader/census"
+	"loaderd/loader/diagnosis"
 	"loaderd/loader/plan"
 	"loaderd/loader/state"
 )
@@ -22,7 +23,7 @@ import (
 type Run interface {
 	Stats() loader.Stats
 	Info() loader.Info
-	Verdict() loader.Verdict
+	Verdict() diagnosis.Verdict
 	Rates() state.Rates
 	Ranks() census.View
 	// Waits reports whether a rank waits for a step that is not planned.

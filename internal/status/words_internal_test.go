@@ -13,17 +13,18 @@ import (
 	"loaderd/internal/api"
 	"loaderd/loader"
 	"loaderd/loader/census"
+	"loaderd/loader/diagnosis"
 	"loaderd/loader/state"
 )
 
 type noRun struct{}
 
-func (noRun) Stats() loader.Stats     { return loader.Stats{} }
-func (noRun) Info() loader.Info       { return loader.Info{} }
-func (noRun) Verdict() loader.Verdict { return loader.Verdict{} }
-func (noRun) Waits() bool             { return false }
-func (noRun) Ranks() census.View      { return census.View{} }
-func (noRun) Rates() state.Rates      { return state.Rates{} }
+func (noRun) Stats() loader.Stats        { return loader.Stats{} }
+func (noRun) Info() loader.Info          { return loader.Info{} }
+func (noRun) Verdict() diagnosis.Verdict { return diagnosis.Verdict{} }
+func (noRun) Waits() bool                { return false }
+func (noRun) Ranks() census.View         { return census.View{} }
+func (noRun) Rates() state.Rates         { return state.Rates{} }
 
 // Words that no daemon says are not heard.
 func TestWrongWords(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"loaderd/internal/api"
-	"loaderd/loader"
+	"loaderd/loader/diagnosis"
 )
 
 // contradictions collects what is wrong with a status.
@@ -229,7 +229,7 @@ var (
 
 // sentences: numbers agree with their nouns, names are quoted, and no error code is in them.
 func (c *contradictions) sentences(s *api.Status) {
-	if s.Verdict.Sentence == "" || !slices.Contains([]loader.Health{loader.Running, loader.Waiting, loader.Failing}, s.Verdict.Health) {
+	if s.Verdict.Sentence == "" || !slices.Contains([]diagnosis.Health{diagnosis.Running, diagnosis.Waiting, diagnosis.Failing}, s.Verdict.Health) {
 		c.add("the verdict is %q, %q", s.Verdict.Health, s.Verdict.Sentence)
 	}
 	sentences := []string{s.Verdict.Sentence, s.Verdict.Detail, s.Verdict.Do}

@@ -12,7 +12,7 @@ import (
 	"loaderd/internal/api"
 	"loaderd/internal/quantity"
 	"loaderd/internal/screen"
-	"loaderd/loader"
+	"loaderd/loader/diagnosis"
 )
 
 // maxLines are how many lines of ranks, sources and events are drawn at most.
@@ -22,9 +22,9 @@ const maxLines = 12
 func Picture(s api.Status) screen.Picture {
 	p := screen.Picture{Title: "loaderd top  " + s.Run, State: s.Daemon, Verdict: s.Verdict.Sentence, Keys: "q leaves"}
 	switch s.Verdict.Health {
-	case loader.Waiting:
+	case diagnosis.Waiting:
 		p.Tone = screen.Noted
-	case loader.Failing:
+	case diagnosis.Failing:
 		p.Tone = screen.Alarming
 	}
 	if s.Verdict.Do != "" {

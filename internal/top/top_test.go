@@ -14,7 +14,7 @@ import (
 	"loaderd/internal/api"
 	"loaderd/internal/goldentest"
 	"loaderd/internal/screen"
-	"loaderd/loader"
+	"loaderd/loader/diagnosis"
 	"loaderd/loader/state"
 )
 
@@ -24,7 +24,7 @@ var at = time.Date(2026, 3, 1, 3, 0, 0, 0, time.UTC)
 func someStatus() api.Status {
 	dry, ends := at.Add(-3*time.Minute), 7260.0
 	s := api.Status{Run: "pretrain", Time: at, Daemon: "node-0/71/x", Planned: 7231, Sent: new(uint64(7231)), Consumed: new(uint64(7191)), Committed: 7000, EndsIn: &ends,
-		Verdict: loader.Verdict{Health: loader.Waiting, Sentence: "Waiting for documents of source math, 3 min", Do: "publish more documents, or seal the run to get the rest", Limits: "published"},
+		Verdict: diagnosis.Verdict{Health: diagnosis.Waiting, Sentence: "Waiting for documents of source math, 3 min", Do: "publish more documents, or seal the run to get the rest", Limits: "published"},
 		Rates:   api.Rates{Rates: state.Rates{Tokens: 12.4e6, Documents: 5120}, Bytes: 52e6},
 		Streams: []state.StreamFill{{Source: "math", Name: "DOCS_math", Bytes: 3 << 30, MaxBytes: 4 << 30}},
 		Flow: []api.Stage{{Name: "published", Value: 120_000, Of: 120_500, Unit: "documents", Limits: true}, {Name: "tokenized", Value: 5 << 20, Of: 64 << 20, Unit: "bytes"},

@@ -83,3 +83,7 @@ func (r *Report) Published() (n uint64) {
 
 // HeartbeatTimeout is when a daemon without heartbeats counts as gone: what its readers wanted is forgotten.
 const HeartbeatTimeout = 3 * time.Second
+
+// FirstStepWait is how long a reader must have waited for a step before the number of documents makes an early drain. A
+// corpus that fills the shuffle window sooner is planned without one.
+const FirstStepWait = 30 * time.Second

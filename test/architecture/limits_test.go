@@ -53,7 +53,7 @@ var beyond = map[string]int{
 	"methods loader.leader":              62,
 	"methods loader.loop":                34,
 	"methods loader.office":              32,
-	"methods loader.wait":                46,
+	"methods loader/diagnosis.wait":      46,
 	"methods loader/mixture.Mixture":     46,
 	"methods loader/planner.Planner":     88,
 	"methods loader/planview.View":       34,

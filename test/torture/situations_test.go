@@ -24,6 +24,7 @@ import (
 	"loaderd/internal/statustest"
 	"loaderd/internal/testscale"
 	"loaderd/loader"
+	"loaderd/loader/diagnosis"
 	"loaderd/loader/fault"
 	"loaderd/loader/mixture"
 	"loaderd/stream"
@@ -153,7 +154,7 @@ func (s *scene) shown() (api.Status, error) {
 }
 
 // says waits until the page says what is meant, and checks that Flight's action says the same.
-func (s *scene) says(health loader.Health, sentence string) api.Status {
+func (s *scene) says(health diagnosis.Health, sentence string) api.Status {
 	s.Helper()
 	want := regexp.MustCompile("^" + sentence)
 	var status api.Status
@@ -182,7 +183,7 @@ func (s *scene) says(health loader.Health, sentence string) api.Status {
 }
 
 // told waits for what a rank is told, which begins with the sentence of the verdict.
-func (s *scene) told(ended <-chan error, v loader.Verdict) {
+func (s *scene) told(ended <-chan error, v diagnosis.Verdict) {
 	s.Helper()
 	select {
 	case err := <-ended:
@@ -220,12 +221,12 @@ func TestSituations(t *testing.T) {
 	}{
 		{"nobody publishes, nobody reads", nil, func(s *scene) {
 			s.open()
-			s.says(loader.Waiting, `Waiting for documents, \d+ s$`)
+			s.says(diagnosis.Waiting, `Waiting for documents, \d+ s$`)
 		}},
 		{"nobody reads", nil, func(s *scene) {
 			s.open()
 			s.publish(300, "")
-			s.says(loader.Waiting, `Waiting for ranks: 6 steps are planned ahead$`)
+			s.says(diagnosis.Waiting, `Waiting for ranks: 6 steps are planned ahead$`)
 		}},
 		{"the first step is to come", nil, func(s *scene) {
 			s.open()
@@ -234,20 +235,20 @@ func TestSituations(t *testing.T) {
 				s.publish(4, "")
 				s.every(time.Second)(0)
 			}
-			s.says(loader.Waiting, `First step in about \d+ s: 32 rows needed, \d+ there$`)
+			s.says(diagnosis.Waiting, `First step in about \d+ s: 32 rows needed, \d+ there$`)
 		}},
 		{"a dry stream", nil, func(s *scene) {
 			s.open()
 			s.publish(100, "")
 			ended := s.rank(0, 1, func(uint64) {})
-			s.told(ended, s.says(loader.Waiting, `Waiting for documents, \d+ s$`).Verdict)
+			s.told(ended, s.says(diagnosis.Waiting, `Waiting for documents, \d+ s$`).Verdict)
 		}},
 		{"a dry source", mixed("code", "math"), func(s *scene) {
 			s.open()
 			s.publish(500, "code")
 			s.publish(40, "math")
 			ended := s.rank(0, 1, func(uint64) {})
-			s.told(ended, s.says(loader.Waiting, `Waiting for documents of source "math", \d+ s$`).Verdict)
+			s.told(ended, s.says(diagnosis.Waiting, `Waiting for documents of source "math", \d+ s$`).Verdict)
 		}},
 		{"all sources rest", func(c *config.Config) {
 			mixed("code", "math")(c)
@@ -257,14 +258,14 @@ func TestSituations(t *testing.T) {
 			s.publish(40, "code")
 			s.publish(40, "math")
 			ended := s.rank(0, 1, func(uint64) {})
-			s.told(ended, s.says(loader.Waiting, `Waiting for documents of (any source|source "(code|math)", \d+ s)$`).Verdict)
+			s.told(ended, s.says(diagnosis.Waiting, `Waiting for documents of (any source|source "(code|math)", \d+ s)$`).Verdict)
 		}},
 		{"no source that has documents has a weight", mixed("code", "math"), func(s *scene) {
 			s.open()
 			s.publish(100, "code")
 			s.publish(100, "math")
 			ended := s.rank(0, 1, func(uint64) {})
-			s.says(loader.Waiting, `Waiting for documents of source`)
+			s.says(diagnosis.Waiting, `Waiting for documents of source`)
 			if _, err := s.d.Run().SealSource(s.ctx, "math", ""); err != nil {
 				s.Fatal(err)
 			}
@@ -273,27 +274,27 @@ func TestSituations(t *testing.T) {
 			}
 			s.publish(100, "code")
 			_ = ended
-			s.says(loader.Waiting, `Waiting for a change of the mixture$`)
+			s.says(diagnosis.Waiting, `Waiting for a change of the mixture$`)
 		}},
 		{"the ranks set the pace", nil, func(s *scene) {
 			s.open()
 			s.publish(3000, "")
 			s.rank(0, 2, s.every(300*time.Millisecond))
 			s.rank(1, 2, s.every(300*time.Millisecond))
-			s.says(loader.Running, `Running: [0-9.]+k tokens/s, the ranks set the pace$`)
+			s.says(diagnosis.Running, `Running: [0-9.]+k tokens/s, the ranks set the pace$`)
 		}},
 		{"the documents set the pace", nil, func(s *scene) {
 			s.open()
 			s.rank(0, 1, func(uint64) {})
 			defer s.flow(func() { s.publish(32, "") })()
-			s.says(loader.Running, `Running: [0-9.]+k tokens/s, the documents set the pace$`)
+			s.says(diagnosis.Running, `Running: [0-9.]+k tokens/s, the documents set the pace$`)
 		}},
 		{"a slow rank", func(c *config.Config) { c.Serve.Stall = 20 * time.Second }, func(s *scene) {
 			s.open()
 			s.publish(3000, "")
 			s.rank(0, 2, func(uint64) {})
 			s.rank(1, 2, s.every(time.Second))
-			status := s.says(loader.Running, `Running: [0-9.]+k tokens/s, rank 1 of 2 of job "trainer" holds the others \(\d steps behind\)$`)
+			status := s.says(diagnosis.Running, `Running: [0-9.]+k tokens/s, rank 1 of 2 of job "trainer" holds the others \(\d steps behind\)$`)
 			if len(status.Ranks) != 2 || status.Ranks[1].Lag == 0 {
 				s.Errorf("ranks %+v", status.Ranks)
 			}
@@ -307,7 +308,7 @@ func TestSituations(t *testing.T) {
 					<-s.ctx.Done()
 				}
 			})
-			s.told(ended, s.says(loader.Waiting, `Waiting for rank 1 of 2 of job "\w+", \d+ steps behind$`).Verdict)
+			s.told(ended, s.says(diagnosis.Waiting, `Waiting for rank 1 of 2 of job "\w+", \d+ steps behind$`).Verdict)
 		}},
 		{"a rank is killed, and the other one waits for it in a collective", nil, func(s *scene) {
 			s.open()
@@ -338,7 +339,7 @@ func TestSituations(t *testing.T) {
 			}
 			<-stands
 			both[1].Close() // its kernel does so
-			status := s.says(loader.Failing, `Rank 1 of 2 of job "ddp" has not consumed step (1\d|20) for \d+ s$`)
+			status := s.says(diagnosis.Failing, `Rank 1 of 2 of job "ddp" has not consumed step (1\d|20) for \d+ s$`)
 			if len(status.Ranks) != 2 || status.Ranks[1].State != "absent" || status.Ranks[1].Unit != api.UnitRead || status.Verdict.Reason != fault.RankMissing || len(status.Jobs) != 1 || !status.Jobs[0].Failing {
 				s.Errorf("%+v, %+v, %+v", status.Verdict, status.Jobs, status.Ranks)
 			}
@@ -348,12 +349,12 @@ func TestSituations(t *testing.T) {
 			s.open()
 			publishRows(s.T, s.server.Store(), 100, "")
 			ended := s.rank(0, 1, func(uint64) {})
-			s.says(loader.Waiting, `Waiting for documents, \d+ s$`)
+			s.says(diagnosis.Waiting, `Waiting for documents, \d+ s$`)
 			s.link.Cut()
-			s.says(loader.Failing, `Waiting for NATS: the document stream is out of reach, \d+ s$`)
+			s.says(diagnosis.Failing, `Waiting for NATS: the document stream is out of reach, \d+ s$`)
 			_ = ended
 			s.link.Mend()
-			s.says(loader.Waiting, `Waiting for documents, \d+ s$`)
+			s.says(diagnosis.Waiting, `Waiting for documents, \d+ s$`)
 		}},
 		{"poison documents", nil, func(s *scene) {
 			s.open()
@@ -362,7 +363,7 @@ func TestSituations(t *testing.T) {
 				s.publish(32, "")
 				natstest.Publish(s.T, s.d.Store(), poison(8)...)
 			})()
-			status := s.says(loader.Running, `Running: .*; \d+ % of the documents cannot be decoded$`)
+			status := s.says(diagnosis.Running, `Running: .*; \d+ % of the documents cannot be decoded$`)
 			if !strings.Contains(status.Verdict.Do, "loaderd dead") {
 				s.Errorf("%+v", status.Verdict)
 			}
@@ -376,14 +377,14 @@ func TestSituations(t *testing.T) {
 				s.publish(16, "")
 				s.every(300 * time.Millisecond)(0)
 			}
-			s.says(loader.Failing, `Running: .*; \d+ % of the documents cannot be decoded$`)
+			s.says(diagnosis.Failing, `Running: .*; \d+ % of the documents cannot be decoded$`)
 		}},
 		{"ended", nil, func(s *scene) {
 			s.open()
 			s.publish(100, "")
 			ended := s.rank(0, 1, func(uint64) {})
 			daemontest.Seal(s.T, s.d)
-			s.says(loader.Running, `Ended at step 4$`)
+			s.says(diagnosis.Running, `Ended at step 4$`)
 			if err := <-ended; err != nil {
 				s.Error(err)
 			}
@@ -393,13 +394,13 @@ func TestSituations(t *testing.T) {
 			s.publish(300, "")
 			s.rank(0, 1, s.every(3*time.Second))
 			daemontest.Seal(s.T, s.d)
-			s.says(loader.Running, `All 10 steps are planned: rank 0 of 1 of job "trainer" has been sent \d+$`)
+			s.says(diagnosis.Running, `All 10 steps are planned: rank 0 of 1 of job "trainer" has been sent \d+$`)
 		}},
 		{"the document stream is made anew", nil, func(s *scene) {
 			s.remote()
 			s.open()
 			publishRows(s.T, s.server.Store(), 100, "")
-			s.says(loader.Waiting, ``)
+			s.says(diagnosis.Waiting, ``)
 			js := s.server.Store().JetStream()
 			if err := js.DeleteStream(s.ctx, "DOCS"); err != nil {
 				s.Fatal(err)
@@ -413,7 +414,7 @@ func TestSituations(t *testing.T) {
 			case <-time.After(time.Minute):
 				s.Error("the daemon goes on")
 			}
-			if v := s.d.Run().Verdict(); v.Health != loader.Failing || !strings.HasPrefix(v.Sentence, "Stopped: ") {
+			if v := s.d.Run().Verdict(); v.Health != diagnosis.Failing || !strings.HasPrefix(v.Sentence, "Stopped: ") {
 				s.Errorf("%+v", v)
 			}
 		}},
@@ -432,7 +433,7 @@ func TestSituations(t *testing.T) {
 			if _, err := js.UpdateStream(s.ctx, wrong); err != nil {
 				s.Fatal(err)
 			}
-			s.says(loader.Failing, `Running: .*; something is wrong with the document stream$`)
+			s.says(diagnosis.Failing, `Running: .*; something is wrong with the document stream$`)
 		}},
 		{longest, nil, func(s *scene) {
 			s.open()
@@ -442,7 +443,7 @@ func TestSituations(t *testing.T) {
 					<-s.ctx.Done()
 				}
 			})
-			s.says(loader.Waiting, `Waiting for the ranks, (6\d|7\d|8\d) s: they have steps and ask for none$`)
+			s.says(diagnosis.Waiting, `Waiting for the ranks, (6\d|7\d|8\d) s: they have steps and ask for none$`)
 		}},
 	} {
 		if x.name == longest && !testscale.All() {
@@ -533,8 +534,8 @@ func TestSituationsOfProcesses(t *testing.T) {
 		})
 		v.kill()
 		v.start()
-		v.scene(t).says(loader.Waiting, `Planning again after a restart: at document \d+ of 6000$`)
-		v.scene(t).says(loader.Waiting, `Waiting for documents|Planning ahead`)
+		v.scene(t).says(diagnosis.Waiting, `Planning again after a restart: at document \d+ of 6000$`)
+		v.scene(t).says(diagnosis.Waiting, `Waiting for documents|Planning ahead`)
 	})
 	t.Run("the disk is full", func(t *testing.T) {
 		v := newVictim(t, settled(t))
@@ -547,7 +548,7 @@ func TestSituationsOfProcesses(t *testing.T) {
 				v.room(1)
 			}
 		})
-		s.says(loader.Failing, `Waiting for the disk, \d+ s$`)
+		s.says(diagnosis.Failing, `Waiting for the disk, \d+ s$`)
 		v.kill()
 	})
 	t.Run("the daemon that plans stands still", func(t *testing.T) {
@@ -565,7 +566,7 @@ func TestSituationsOfProcesses(t *testing.T) {
 		second.do("stats", map[string]any{})
 		publishRows(t, alone.Store(), 100, "")
 		s := second.scene(t)
-		status := s.says(loader.Waiting, `Waiting for documents|Waiting for ranks|Planning ahead`)
+		status := s.says(diagnosis.Waiting, `Waiting for documents|Waiting for ranks|Planning ahead`)
 		daemontest.Eventually(t, func() bool { status, _ = s.shown(); return len(status.Daemons) == 2 })
 		leads := func(name string) bool {
 			status, _ := s.shown()
@@ -582,7 +583,7 @@ func TestSituationsOfProcesses(t *testing.T) {
 		first.signal(syscall.SIGSTOP)
 		defer first.signal(syscall.SIGCONT)
 		daemontest.Eventually(t, func() bool { return leads(second.uri()) })
-		s.says(loader.Waiting, `Waiting for documents|Waiting for ranks|Planning ahead`)
+		s.says(diagnosis.Waiting, `Waiting for documents|Waiting for ranks|Planning ahead`)
 		daemontest.Eventually(t, func() bool {
 			status, _ := s.shown()
 			for _, d := range status.Daemons {

@@ -18,7 +18,7 @@ import (
 	"loaderd/internal/demo"
 	"loaderd/internal/demo/screen"
 	"loaderd/internal/quantity"
-	"loaderd/loader"
+	"loaderd/loader/follower"
 )
 
 // demoFlags are the flags of demo.
@@ -201,7 +201,7 @@ func (f *demoFlags) config(folder string) (config.Config, error) {
 		return c, command.Usage(errors.New("--tokenizer none: the demo's documents are text and need a tokenizer"))
 	case f.world < 1:
 		return c, command.Usage(fmt.Errorf("--world %d: want 1 reader or more", f.world))
-	case loader.CheckWorld(c.Plan, f.world) != nil:
+	case follower.CheckWorld(c.Plan, f.world) != nil:
 		return c, command.Usage(fmt.Errorf("--world %d: want a number of readers that divides the %s rows of a step (--rows)", f.world,
 			quantity.Range(c.Plan.Steps.PerBucket(c.Plan.Packing.Buckets))))
 	}

@@ -17,7 +17,7 @@ import (
 	"loaderd/internal/quantity"
 	"loaderd/internal/reader"
 	"loaderd/internal/top"
-	"loaderd/loader"
+	"loaderd/loader/diagnosis"
 	"loaderd/loader/state"
 )
 
@@ -64,9 +64,9 @@ The exit status is 0 when the run gets on or has ended, 1 when it waits (for doc
 				return err
 			}
 			switch s.Verdict.Health {
-			case loader.Waiting:
+			case diagnosis.Waiting:
 				return command.ExitStatus{Code: exitWaiting}
-			case loader.Failing:
+			case diagnosis.Failing:
 				return command.ExitStatus{Code: exitFailing}
 			}
 			return nil

@@ -1,0 +1,207 @@
+package assembly
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"loaderd/loader/document"
+	"loaderd/loader/fault"
+	"loaderd/loader/plan"
+	"loaderd/loader/planview"
+)
+
+// Assembler gives rows of references their content. It depends on the plan and the document stream only, so any number of them
+// give the same batches.
+type Assembler struct {
+	again *again
+	pad   int32
+}
+
+// newAssembler returns an assembler whose cache has so many bytes. recent is how many steps behind the newest one are as needed, while there are no
+// readers; limit is how long reading one document may take, and pad the id of padding.
+func New(docs *planview.Streams, cacheBytes int64, recent uint64, limit time.Duration, pad int32) *Assembler {
+	return &Assembler{again: newAgain(docs, newContentCache(cacheBytes, recent), limit), pad: pad}
+}
+
+// OnDocument takes in a document that the planner is about to see as the arrival of a number.
+func (a *Assembler) OnDocument(ref, arrival uint64, c document.Content) {
+	a.again.cache.show(ref, arrival, c)
+}
+
+// OnStep notes what a step that is planned takes of the documents before it.
+func (a *Assembler) OnStep(s *plan.Step) { a.again.cache.took(s) }
+
+// Pass notes the first step of which readers may still ask for rows; state.EveryStep without readers.
+func (a *Assembler) Pass(step uint64) { a.again.cache.pass(step) }
+
+// ReadAhead reads documents, in ascending order, into the cache: those that it lacks and that are not read already. needs are the steps that need them.
+// What cannot be read now is left out.
+func (a *Assembler) ReadAhead(ctx context.Context, refs []uint64, needs map[uint64]uint64) error {
+	return a.again.many(ctx, refs, needs)
+}
+
+// Touch notes that a step needs a document, and makes it the most recently used one. It returns its bytes; false when it is not in the cache.
+func (a *Assembler) Touch(ref, step uint64) (bytes int64, ok bool) {
+	return a.again.cache.touch(ref, step)
+}
+
+// Whole reports whether all documents of a step are in the cache, as far as that is known, and about the bytes that its rows take.
+func (a *Assembler) Whole(step uint64) (bytes int64, ok bool) { return a.again.cache.whole(step) }
+
+// Stats returns the bytes of the cache, and how often it had a document and had not.
+func (a *Assembler) Stats() (bytes, hits, misses int64) { return a.again.cache.stats() }
+
+// MemoryOf returns about the bytes that so many tokens of a document take in the cache.
+func MemoryOf(tokens int32) int64 { return entryBytes + document.NumberBytes*int64(tokens) }
+
+// fetches bounds how many documents one batch fetches at a time.
+const fetches = 8
+
+// Assemble returns rows [first, first+n) of a step.
+func (a *Assembler) Assemble(ctx context.Context, s *plan.Step, first, n int) (*Batch, error) {
+	if first < 0 || n < 0 || first+n > len(s.Rows) {
+		return nil, fmt.Errorf("assemble step %d: rows [%d, +%d) of %d", s.Index, first, n, len(s.Rows))
+	}
+	b := &Batch{Step: s.Index, Bucket: int(s.Bucket), First: first, Rows: n, Pieces: s.Rows[first : first+n], Pad: a.pad}
+	texts, err := a.documents(ctx, b)
+	if err != nil {
+		return nil, fmt.Errorf("assemble step %d: %w", s.Index, err)
+	}
+	b.Contents = texts
+	b.Begins = make([]int64, 0, len(texts))
+	for i, pieces := range b.Pieces {
+		left := b.Bucket
+		for _, p := range pieces {
+			text := texts[p.Doc]
+			if behind := int(p.Start) + int(p.Length); behind > text.Len() || int(p.Length) > left {
+				return nil, &fault.Error{Reason: fault.PlanMismatch,
+					Message: fmt.Sprintf("step %d row %d names tokens [%d, %d) of %s, which has %d", s.Index, first+i, p.Start, behind, a.again.docs.Document(p.Doc), text.Len()),
+					Do:      "the document or the tokenizer is not the one that was planned; check the tokenizer and the stream",
+					Facts:   map[string]string{"step": strconv.FormatUint(s.Index, 10), "sequence": strconv.FormatUint(plan.RefSequence(p.Doc), 10)}}
+			}
+			left -= int(p.Length)
+			if p.Start == 0 && text.Stored > 0 {
+				b.Begins = append(b.Begins, text.Stored)
+			}
+			if p.Start == 0 && text.Trace != nil {
+				b.Traced = append(b.Traced, document.Traced{Trace: text.Trace, Document: p.Doc, Row: first + i, Stored: text.Stored})
+			}
+		}
+	}
+	masks, weighs, several := len(s.Repeats) > 0, false, false
+	for _, text := range texts {
+		masks, weighs = masks || text.Loss != nil, weighs || text.HasWeights()
+		several = several || text.Docs != nil
+	}
+	if masks {
+		b.lose(s, texts)
+	}
+	if weighs {
+		b.weigh(texts)
+	}
+	if several {
+		b.within(texts)
+	}
+	return b, nil
+}
+
+// lose says which tokens have a loss.
+func (b *Batch) lose(s *plan.Step, texts map[uint64]document.Content) {
+	repeats := s.Repeats
+	for len(repeats) > 0 && repeats[0].Row < b.First {
+		repeats = repeats[1:]
+	}
+	for i, pieces := range b.Pieces {
+		var lengths []int32 // in turns with and without a loss
+		for k, p := range pieces {
+			if len(repeats) > 0 && repeats[0].Row == b.First+i && repeats[0].Piece == k {
+				n := repeats[0].Tokens
+				lengths = append(lengths, 0, n)
+				p.Start, p.Length = p.Start+n, p.Length-n
+				repeats = repeats[1:]
+			}
+			lengths = texts[p.Doc].Loss.Append(lengths, p.Start, p.Start+p.Length)
+		}
+		if runs := plan.NewLossRuns(lengths); runs != nil {
+			if b.Loss == nil {
+				b.Loss = make([]plan.LossRuns, b.Rows)
+			}
+			b.Loss[i] = runs
+		}
+	}
+}
+
+// within says which documents of their messages the pieces are of.
+func (b *Batch) within(texts map[uint64]document.Content) {
+	b.Within = make([][]Within, b.Rows)
+	for i, pieces := range b.Pieces {
+		b.Within[i] = make([]Within, len(pieces))
+		for k, p := range pieces {
+			index, start := texts[p.Doc].DocAt(p.Start)
+			b.Within[i][k] = Within{int32(index), start}
+		}
+	}
+}
+
+// weigh sets the factors of the pieces' losses. A document with a weight does not suffice: the weight can be 1, or that of another document of its message.
+func (b *Batch) weigh(texts map[uint64]document.Content) {
+	weights, others := make([][]float32, b.Rows), false
+	for i, pieces := range b.Pieces {
+		weights[i] = make([]float32, len(pieces))
+		for k, p := range pieces {
+			weights[i][k] = texts[p.Doc].WeightAt(p.Start)
+			others = others || weights[i][k] != 1
+		}
+	}
+	if others {
+		b.Weights = weights
+	}
+}
+
+// documents returns the content of every document that the batch names. The cache lends it what it has.
+func (a *Assembler) documents(ctx context.Context, b *Batch) (map[uint64]document.Content, error) {
+	named := 0
+	for _, pieces := range b.Pieces {
+		named += len(pieces)
+	}
+	texts := make(map[uint64]document.Content, named)
+	b.cache, b.lent = a.again.cache, make([]*cached, 0, named)
+	var missing []uint64
+	for _, pieces := range b.Pieces {
+		for _, p := range pieces {
+			if _, ok := texts[p.Doc]; ok {
+				continue
+			}
+			x := b.cache.lend(p.Doc)
+			if x == nil {
+				missing = append(missing, p.Doc)
+				texts[p.Doc] = document.Content{}
+				continue
+			}
+			texts[p.Doc] = x.content
+			b.lent = append(b.lent, x)
+		}
+	}
+	fetched := make([]document.Content, len(missing))
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(fetches)
+	for i, sequence := range missing {
+		g.Go(func() (err error) {
+			if fetched[i], err = a.again.one(ctx, sequence, b.Step); err != nil && ctx.Err() == nil {
+				err = fmt.Errorf("fetch %s: %w", a.again.docs.Document(sequence), err)
+			}
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	for i, sequence := range missing {
+		texts[sequence] = fetched[i]
+	}
+	return texts, nil
+}

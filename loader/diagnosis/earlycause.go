@@ -1,0 +1,87 @@
+package diagnosis
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"loaderd/internal/quantity"
+	"loaderd/loader/fault"
+	"loaderd/loader/state"
+)
+
+// drainsQuiet reports whether an early drain is recorded once the stream has been quiet.
+func (w *wait) drainsQuiet() bool {
+	return w.Report.PlanStats.Lacks.Early && w.Options.FirstStepQuiet > 0
+}
+
+// firstStep is the cause while the shuffle window has not filled and an early drain is possible.
+func (w *wait) firstStep() *fault.Error {
+	p, waits := &w.Report.PlanStats, w.Demand.Waits(w.Planned)
+	sentence := w.nextStep()
+	if left, ok := w.untilDrain(); ok && waits {
+		sentence += " in about " + quantity.Time(left)
+	}
+	switch {
+	case w.Planned > 0 && p.Lacks.Drains:
+		sentence += ": enough documents are there"
+	case w.Planned > 0:
+		sentence += ": more documents are needed"
+	default:
+		sentence += ": " + quantity.Are(int(p.Packed.Documents), "document") + " there"
+	}
+	detail := w.lacks()
+	if p.Lacks.Drains {
+		var when []string
+		if quiet := w.Options.FirstStepQuiet; quiet > 0 {
+			when = append(when, fmt.Sprintf("after %s without a new one", quantity.Time(quiet)))
+		}
+		if p.DrainAt > p.Packed.Documents {
+			when = append(when, fmt.Sprintf("at %s documents", quantity.Count(p.DrainAt)))
+		}
+		detail = "they are packed " + strings.Join(when, ", or ")
+		if len(when) == 0 {
+			detail = fmt.Sprintf("they are packed when a reader has waited for %s", quantity.Time(state.FirstStepWait))
+		}
+		if !waits {
+			detail += ", for a reader that waits"
+		}
+	}
+	if skipped := w.skipped(); skipped != "" {
+		detail += "; " + skipped
+	}
+	return stalled(fault.PoolFilling, sentence, detail, "wait, or end the run with loaderd seal when no more documents come", nil)
+}
+
+// untilDrain estimates how long it takes until an early drain is due; ok is false without evidence.
+func (w *wait) untilDrain() (left time.Duration, ok bool) {
+	p, quiet := &w.Report.PlanStats, w.source.DrySince
+	if p.Lacks.Drains && w.Options.FirstStepQuiet > 0 && !quiet.IsZero() && time.Since(quiet) >= dryFor {
+		return max(w.Options.FirstStepQuiet-time.Since(quiet), 0), true
+	}
+	missing := max(p.DrainAt-p.Packed.Documents, p.Lacks.Documents)
+	if p.DrainAt == 0 || missing <= 0 || w.Rates.Documents <= 0 {
+		return 0, false
+	}
+	return time.Duration(float64(missing) / w.Rates.Documents * float64(time.Second)), true
+}
+
+// lacks describes what the next step lacks.
+func (w *wait) lacks() string {
+	s, more := w.Report.PlanStats.Lacks, ""
+	if s.Documents > 0 {
+		more = fmt.Sprintf(" (at least %s as long as those so far)", quantity.Things(int(s.Documents), "more document"))
+	}
+	if s.Early {
+		place := "left"
+		if w.Planned == 0 {
+			place = "there"
+		}
+		return fmt.Sprintf("%s %s, a step has %s", quantity.Are(s.There, "row"), place, quantity.Count(s.Needed)) + more
+	}
+	text := fmt.Sprintf("%s needed, %s there", quantity.Things(s.Needed, "row"), quantity.Count(s.There))
+	if s.Held > 0 {
+		text += fmt.Sprintf(" and %s held back", quantity.Count(s.Held))
+	}
+	return text + more
+}

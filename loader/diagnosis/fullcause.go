@@ -1,0 +1,108 @@
+package diagnosis
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"loaderd/internal/quantity"
+	"loaderd/loader/backend"
+	"loaderd/loader/fault"
+	"loaderd/loader/plan"
+	"loaderd/loader/state"
+)
+
+// full: every document of a stream that has no room is planned, and the step needs more. Producers wait for room and
+// the run waits for documents.
+func (w *wait) full() *fault.Error {
+	if !w.exhausted() {
+		return nil
+	}
+	name := ""
+	if x := w.wanted(); x != nil {
+		name = x.Name
+	}
+	return w.fullOf(w.source.DrySince, name)
+}
+
+// fullOf returns the cause for the first of some sources whose stream is full; nil if none is.
+func (w *wait) fullOf(since time.Time, sources ...string) *fault.Error {
+	i := slices.IndexFunc(w.Report.Streams, func(f state.StreamFill) bool {
+		return f.Full && slices.Contains(sources, f.Source)
+	})
+	if i < 0 {
+		return nil
+	}
+	f := w.Report.Streams[i]
+	of := state.Quota{Bytes: f.Bytes, MaxBytes: f.MaxBytes}
+	if f.AccountFull() {
+		of = *f.Account
+	}
+	facts := map[string]string{"step": strconv.FormatUint(w.Step, 10), "stream": f.Name, "release": w.Options.Release,
+		"bytes": strconv.FormatInt(of.Bytes, 10), "max_bytes": strconv.FormatInt(of.MaxBytes, 10), "limit": "stream"}
+	stream, waited := fmt.Sprintf("document stream %q", f.Name), ""
+	if f.AccountFull() {
+		facts["limit"] = "account"
+		stream = fmt.Sprintf("JetStream account of document stream %q", f.Name)
+	}
+	facts["source"] = f.Source
+	if w.Report.Several() {
+		stream += fmt.Sprintf(" of source %q", f.Source)
+	}
+	if !since.IsZero() {
+		waited = ", " + quantity.Time(time.Since(since))
+	}
+	sentence := fmt.Sprintf("The %s is full (%s): producers wait for room, and the run "+
+		"waits for documents%s", stream, of, waited)
+	detail := fmt.Sprintf("%s of room are left, and the step is not full: %s",
+		quantity.Bytes(max(0, of.MaxBytes-of.Bytes)), w.lacks())
+	if f.Free != nil {
+		facts["free_bytes"] = strconv.FormatInt(*f.Free, 10)
+	}
+	if f.Configured > 0 {
+		facts["configured_bytes"] = strconv.FormatInt(f.Configured, 10)
+	}
+	if f.Configured > f.MaxBytes {
+		detail += fmt.Sprintf("; the bound is below stream.max_bytes (%s), which the disk has no space for",
+			quantity.Bytes(f.Configured))
+	}
+	return stalled(fault.StreamFull, sentence, detail, w.whenFull(&f, facts), facts)
+}
+
+// whenFull is the advice for a full stream. It notes the job that holds the documents in the facts.
+func (w *wait) whenFull(f *state.StreamFill, facts map[string]string) string {
+	job, committed := behindKeeper(w.Keepers)
+	reads, from := w.Demand.Retained(w.Keepers)
+	switch {
+	case w.Planned == 0:
+		return f.Raise() + "; it holds fewer documents than the first step needs"
+	case w.Options.Release != backend.ReleasePurge:
+		return f.Raise() + ", or set serve.release: purge and let the trainers commit"
+	case job == "":
+		return "let the trainers commit their checkpoints, none has; or " + f.Raise()
+	case from < committed && reads == state.UnnamedJob:
+		return "let the jobs that read commit their checkpoints, or let them end; or " + f.Raise()
+	case from < committed:
+		facts["job"], facts["retained_step"] = reads, strconv.FormatUint(from, 10)
+		return fmt.Sprintf("let job %q commit, it has read from step %d on and has not committed; or let it end, or commit in its name; or %s",
+			reads, from, f.Raise())
+	case committed < w.Planned:
+		facts["job"], facts["committed_step"] = job, strconv.FormatUint(committed, 10)
+		return fmt.Sprintf("let job %q commit, it has committed %s of %s; if it has ended, remove it (action leave); or %s",
+			job, quantity.Count(committed), quantity.Things(int(w.Planned), "step"), f.Raise())
+	}
+	return f.Raise() + "; it must hold the documents of pool and shuffle window, those since the planner's checkpoints, " +
+		"and those that other runs need"
+}
+
+// behindKeeper returns the keeper that has committed least, and the step; an empty name without keepers.
+func behindKeeper(k plan.Keepers) (name string, step uint64) {
+	if len(k) == 0 {
+		return "", 0
+	}
+	name = slices.MinFunc(slices.Sorted(maps.Keys(k)), func(a, b string) int { return cmp.Compare(k[a], k[b]) })
+	return name, k[name]
+}

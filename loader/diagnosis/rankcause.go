@@ -1,0 +1,154 @@
+package diagnosis
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"loaderd/internal/quantity"
+	"loaderd/loader/census"
+	"loaderd/loader/fault"
+)
+
+// RankCause returns a finding of the census as the cause of a wait.
+func RankCause(f *census.Finding) *fault.Error {
+	waited := quantity.Time(f.For)
+	sentence := fmt.Sprintf("%s %s not consumed step %d for %s", ranksOf(f), has(f), f.Step, waited)
+	switch {
+	case f.Never:
+		sentence = fmt.Sprintf("%s %s not connected, %s", ranksOf(f), has(f), waited)
+	case f.All:
+		sentence = fmt.Sprintf("No rank of job %q reports, %s: all %d hold step %d", f.Job, waited, f.Count, f.Step)
+	}
+	detail, do := "", fmt.Sprintf("look at the process of %s; the others continue when it does, or when the job restarts with another world size", rankAt(f))
+	switch {
+	case f.Never:
+		do = fmt.Sprintf("start that rank, or start the job with a world size of %d", f.World-f.Count)
+	case f.All:
+		detail, do = "their streams are open, and their clients have stopped to report",
+			"look whether the job was stopped, or its machines are out of reach"
+	default:
+		detail = detailOf(f)
+	}
+	if f.Twice != nil {
+		detail = strings.TrimPrefix(fmt.Sprintf("%s; rank %d is read by several clients", detail, *f.Twice), "; ")
+		do = "give every process its own rank"
+	}
+	facts := map[string]string{"job": f.Job, "rank": Joined(f.Ranks), "world": strconv.Itoa(f.World), "step": strconv.FormatUint(f.Step, 10),
+		"since_seconds": strconv.FormatInt(int64(f.For.Seconds()), 10), "state": string(f.State)}
+	return stalled(fault.RankMissing, strings.ToUpper(sentence[:1])+sentence[1:], detail, do, facts)
+}
+
+// detailOf describes what the ranks of a finding do instead of consuming a step.
+func detailOf(f *census.Finding) string {
+	several := f.Count > 1
+	switch f.State {
+	case census.Absent:
+		return map[bool]string{false: "it is not connected", true: "they are not connected"}[several]
+	case census.Silent:
+		return map[bool]string{false: "its process does not answer", true: "their processes do not answer"}[several]
+	case census.Stuck:
+		return map[bool]string{false: "it holds", true: "they hold"}[several] +
+			" the step, and other ranks have asked for a later one"
+	case census.Left:
+		return map[bool]string{false: "its client was closed", true: "their clients were closed"}[several] +
+			", and other ranks have asked for a later step"
+	}
+	return ""
+}
+
+// rankNote names the ranks of a finding within the sentence of a run that continues.
+func rankNote(f *census.Finding) string {
+	is, waited := "is", quantity.Time(f.For)
+	if f.Count > 1 {
+		is = "are"
+	}
+	switch {
+	case f.All:
+		return fmt.Sprintf("no rank of job %q reports, %s", f.Job, waited)
+	case f.State == census.Absent:
+		return fmt.Sprintf("%s %s not connected, %s", ranksOf(f), is, waited)
+	case f.State == census.Silent:
+		return fmt.Sprintf("%s %s silent, %s", ranksOf(f), is, waited)
+	case f.State == census.Left:
+		return fmt.Sprintf("%s %s left", ranksOf(f), has(f))
+	}
+	return fmt.Sprintf("%s %s held step %d for %s", ranksOf(f), has(f), f.Step, waited)
+}
+
+// ranksOf names the ranks of a finding: rank 3 of 4 of job "pretrain".
+func ranksOf(f *census.Finding) string {
+	ranks := "rank " + Joined(f.Ranks)
+	if f.Count > 1 {
+		ranks = "ranks " + Joined(f.Ranks)
+	}
+	if more := f.Count - len(f.Ranks); more > 0 {
+		ranks += fmt.Sprintf(" and %d more", more)
+	}
+	return fmt.Sprintf("%s of %d of job %q", ranks, f.World, f.Job)
+}
+
+func Joined(ranks []int) string {
+	words := make([]string, len(ranks))
+	for i, n := range ranks {
+		words[i] = strconv.Itoa(n)
+	}
+	return strings.Join(words, ", ")
+}
+
+func has(f *census.Finding) string {
+	if f.Count > 1 {
+		return "have"
+	}
+	return "has"
+}
+
+// rankAt returns where the first rank of a finding is: its address, or the daemon that served it.
+func rankAt(f *census.Finding) string {
+	where := fmt.Sprintf("rank %d", f.Ranks[0])
+	if r := f.Rank; r != nil && r.Address != "" {
+		where += " at " + r.Address
+	} else if r != nil && r.Daemon != "" {
+		where += ", which daemon " + r.Daemon + " served"
+	}
+	return where
+}
+
+// finding returns the worst finding of all jobs, and whether that job waits for a step that is not planned; nil when all is well.
+func (w *wait) finding() (worst *census.Finding, waits bool) {
+	for _, j := range w.Ranks.Jobs {
+		if f := j.Finding; f != nil && (worst == nil || f.Level > worst.Level) {
+			worst, waits = f, w.jobWaits(j)
+		}
+	}
+	return worst, waits
+}
+
+// missingRank: the reader that holds the plan back is one of a job whose ranks are missing.
+func (w *wait) missingRank() *fault.Error {
+	if w.brake == nil || w.Report.Replays {
+		return nil
+	}
+	for _, j := range w.Ranks.Jobs {
+		if f := j.Finding; f != nil && f.Level == census.Red && j.Key == (census.Key{Job: w.brake.Job, World: w.brake.World}) {
+			return RankCause(f)
+		}
+	}
+	return nil
+}
+
+// waits reports whether a trainer waits for a step that is not planned. For a client that does not report, its stream counts.
+func (w *wait) waits() bool {
+	return len(w.Ranks.Jobs) == 0 && w.Demand.Waits(w.Planned) || slices.ContainsFunc(w.Ranks.Jobs, w.jobWaits)
+}
+
+// jobWaits is waits for one job.
+func (w *wait) jobWaits(j census.Job) bool {
+	for _, r := range j.Ranks {
+		if r.Starves && r.State == census.Reading || !r.Reports && r.Streams > 0 && w.Demand.Waits(w.Planned) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,197 @@
+package diagnosis
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"loaderd/loader/backend"
+	"loaderd/loader/document"
+	"loaderd/loader/fault"
+	"loaderd/loader/mixture"
+	"loaderd/loader/planner"
+	"loaderd/loader/state"
+)
+
+// unexplained is a wait in which nothing is wrong: 40 documents are stored and not received.
+func unexplained() *wait {
+	w := &wait{Evidence: Evidence{Step: 7, Planned: 7, Options: backend.Options{Stall: time.Minute, Ahead: 4}}}
+	w.source = document.SourceStatus{Last: 100, Fetched: 60, Delivered: 60}
+	w.Report = state.Report{Source: &w.source, Reading: time.Hour, Idle: time.Minute, Connection: &backend.Connection{Up: true}}
+	w.Report.PlanStats.Lacks = planner.Shortage{Needed: 10, There: 4}
+	return w
+}
+
+func ago(d time.Duration) time.Time { return time.Now().Add(-d) }
+
+// Every cause needs its evidence. Without any, the cause is unknown and lists the facts.
+func TestWait_CauseRestsOnEvidence(t *testing.T) {
+	notOpen := func(w *wait) { w.Report.Source, w.source = nil, document.SourceStatus{} }
+	dry := func(w *wait) {
+		w.source = document.SourceStatus{Last: 60, Fetched: 60, Delivered: 60, DrySince: ago(time.Minute)}
+	}
+	disconnect := func(w *wait) { w.Report.Connection = &backend.Connection{Since: ago(time.Minute), Error: "EOF"} }
+	for _, tc := range []struct {
+		name   string
+		change func(w *wait)
+		want   fault.Reason
+		part   string // of the message
+	}{
+		{"nothing", func(*wait) {}, fault.CauseUnknown, "the document stream ends at document 100, 60 received, 60 tokenized"},
+
+		{"disk full", func(w *wait) {
+			w.Report.Connection = &backend.Connection{Since: ago(time.Minute),
+				Storage: &backend.StorageFailure{Path: "/data", Free: 4096, Full: true, Error: "write error"}}
+		}, fault.StorageFull, "cannot write to /data, 4.0 KiB free: write error"},
+		{"disk full and stream dry", func(w *wait) {
+			dry(w)
+			w.Report.Connection = &backend.Connection{Since: ago(time.Minute), Storage: &backend.StorageFailure{Path: "/data", Full: true}}
+		}, fault.StorageFull, ""},
+		{"disk fails", func(w *wait) {
+			w.Report.Connection = &backend.Connection{Storage: &backend.StorageFailure{Path: "/data", Free: -1, Error: "input/output error"}}
+		}, fault.StorageDown, "cannot write to /data: input/output error"},
+		{"disconnected", disconnect, fault.SourceDown, "EOF"},
+		{"connection unknown", func(w *wait) {
+			w.Report.Connection = nil
+		}, fault.CauseUnknown, "connection to NATS: unknown"},
+
+		{"leader silent", func(w *wait) {
+			w.Report.Elsewhere, w.Report.Silent = true, 4*time.Second
+		}, fault.NotLeading, "for 4s"},
+		{"leader silent, disconnected", func(w *wait) {
+			w.Report.Elsewhere, w.Report.Silent = true, 4*time.Second
+			disconnect(w)
+		}, fault.NotLeading, "the connection to NATS is down, 60 s: EOF"},
+		{"no leader has reported", func(w *wait) {
+			notOpen(w)
+			w.Report.Elsewhere, w.Report.Unheard = true, true
+		}, fault.NotLeading, "no daemon that leads has reported yet"},
+		{"leader elsewhere reports", func(w *wait) {
+			w.Report.Elsewhere, w.Report.Silent = true, time.Second
+		}, fault.CauseUnknown, ""},
+
+		{"append without an answer", func(w *wait) {
+			w.Report.Storing = 2 * time.Second
+		}, fault.PlanLogDown, "not acknowledged"},
+		{"append under way", func(w *wait) { w.Report.Storing = time.Second / 2 }, fault.CauseUnknown, "an append has taken"},
+		{"lease not renewed", func(w *wait) {
+			w.Report.Renewing = 2 * time.Second
+		}, fault.NotLeading, "the lease is not renewed"},
+		{"lease being renewed", func(w *wait) { w.Report.Renewing = time.Second / 2 }, fault.CauseUnknown, ""},
+
+		{"stream cannot be opened", func(w *wait) {
+			notOpen(w)
+			w.Report.Opening = &state.Opening{Error: "no responders"}
+		}, fault.SourceDown, "no responders"},
+		{"stream being opened, disconnected", func(w *wait) {
+			notOpen(w)
+			w.Report.Opening = &state.Opening{}
+			disconnect(w)
+		}, fault.SourceDown, "EOF"},
+		{"stream being opened", func(w *wait) {
+			notOpen(w)
+			w.Report.Opening = &state.Opening{}
+		}, fault.CauseUnknown, "without an error"},
+		{"stream of another source cannot be opened", func(w *wait) {
+			w.Report.Opening = &state.Opening{Source: "b", Error: "no responders"}
+			w.source.Tokenizing, w.Report.Idle = true, time.Second
+		}, fault.SourceDown, "the stream of source \"b\" to open"},
+		{"stream of another source being opened", func(w *wait) {
+			w.Report.Opening = &state.Opening{Source: "b", Since: ago(time.Minute)}
+			dry(w)
+			w.Report.Replays = true
+		}, fault.CauseUnknown, "the stream of source \"b\" has been opening for 60 s, without an error"},
+		{"stream not open", notOpen, fault.CauseUnknown, "the document stream is not open"},
+		{"stream lost", func(w *wait) {
+			w.source.DownSince, w.source.DownReason = ago(time.Minute), "no heartbeat"
+		}, fault.SourceDown, "no heartbeat"},
+
+		{"planning again", func(w *wait) {
+			w.Report.Replays = true
+		}, fault.Replaying, "no document has been received or planned for 60 s"},
+		{"planning again, not open", func(w *wait) { notOpen(w); w.Report.Replays = true }, fault.CauseUnknown, ""},
+		{"rank behind", func(w *wait) {
+			w.brake = &state.ReaderStat{Rank: 1, World: 2, Step: 3}
+		}, fault.RankBehind, "no step beyond 3"},
+		{"no weight", func(w *wait) {
+			w.Report.PlanStats.Idle = true
+		}, fault.SourceDry, "no source that has documents left has a weight"},
+
+		{"stream dry", dry, fault.SourceDry, "document 60 was the last"},
+		{"stream dry for a second", func(w *wait) {
+			dry(w)
+			w.source.DrySince, w.Report.Idle = ago(time.Second), time.Second
+		}, fault.PoolFilling, "documents flow"},
+		{"stream dry since it was opened", func(w *wait) {
+			dry(w)
+			w.source.DrySince, w.Report.Reading, w.Report.Idle = ago(time.Second), time.Second, time.Second
+		}, fault.SourceDry, ""},
+		{"source dry and sealed", func(w *wait) {
+			dry(w)
+			w.Report.PlanStats.Sources = []state.SourceStats{{Status: mixture.Status{Name: "web", Sealed: true}}, {Status: mixture.Status{Name: "code"}}}
+		}, fault.CauseUnknown, `source "web" ends at document 60`},
+		{"documents of a dry stream not planned", func(w *wait) {
+			dry(w)
+			w.source.Delivered = 50
+		}, fault.CauseUnknown, "50 tokenized"},
+
+		{"tokenizer behind", func(w *wait) {
+			w.source.Delivered, w.source.Tokenizing = 50, true
+		}, fault.TokenizerBehind, "10 documents behind"},
+		{"tokenizer not waited for", func(w *wait) { w.source.Delivered = 50 }, fault.CauseUnknown, ""},
+		{"documents flow", func(w *wait) { w.Report.Idle = time.Second }, fault.PoolFilling, "10 rows needed, 4 there"},
+		{"reading begins", func(w *wait) {
+			w.Report.Reading, w.Report.Idle = time.Second, time.Second
+		}, fault.PoolFilling, "reading begins, 40 documents stored"},
+		{"reading of an epoch begins", func(w *wait) {
+			w.Report.Reading, w.Report.Idle = time.Second, time.Second
+			w.source.EpochLeft = 7
+		}, fault.PoolFilling, "reading begins, 7 documents stored"},
+		{"reading does not begin", func(w *wait) {
+			w.Report.Reading, w.Report.Idle = time.Minute, time.Minute
+		}, fault.CauseUnknown, ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := unexplained()
+				tc.change(w)
+				w.source = w.Report.Reader()
+				e := w.cause()
+				e.Facts = w.factsOf(e)
+				if e.Reason != tc.want || !strings.Contains(e.Message, tc.part) {
+					t.Errorf("cause is %v, want %s with %q", e, tc.want, tc.part)
+				}
+				if e.Reason != fault.CauseUnknown {
+					return
+				}
+				for _, fact := range []string{"connection", "last_document", "read_document", "step"} {
+					if e.Facts[fact] == "" {
+						t.Errorf("no fact %s in %v", fact, e)
+					}
+				}
+			})
+		})
+	}
+}
+
+// A wait for the plan log counts after a second, or earlier where readers learn of it earlier.
+func TestWait_AppendCountsBeforeReadersAreTold(t *testing.T) {
+	const short = 300 * time.Millisecond
+	for stall, want := range map[time.Duration]time.Duration{time.Minute: time.Second, short: short / 2} {
+		for _, of := range []func(w *wait) *time.Duration{
+			func(w *wait) *time.Duration { return &w.Report.Storing },
+			func(w *wait) *time.Duration { return &w.Report.Renewing },
+		} {
+			w := unexplained()
+			w.Options.Stall = stall
+			*of(w) = want
+			if e := w.cause(); e.Reason != fault.CauseUnknown {
+				t.Errorf("stall %v, %v: %v", stall, want, e)
+			}
+			if *of(w)++; w.cause().Reason == fault.CauseUnknown {
+				t.Errorf("stall %v, longer than %v: no cause", stall, want)
+			}
+		}
+	}
+}

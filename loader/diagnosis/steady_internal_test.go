@@ -1,0 +1,98 @@
+package diagnosis
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"loaderd/loader/fault"
+)
+
+// pace feeds a follower's pulse with the beats of a run whose ranks wait for the steps that are planned at these moments.
+type pace struct {
+	p      Pulse
+	s      Steady
+	kinds  []string
+	start  time.Time
+	second int
+	steps  uint64
+}
+
+// beat is a second in which so many steps are planned.
+func (x *pace) beat(steps int, waits bool) {
+	now := x.start.Add(time.Duration(x.second) * time.Second)
+	x.second++
+	x.steps += uint64(steps)
+	x.p.Add(Beat{at: now, steps: x.steps, waits: waits})
+	shown, _ := x.s.Verdict()
+	v := (&wait{}).running(x.p.waiting(), shown)
+	if waits && x.p.stalls(now, shown.stalled()) {
+		v = Verdict{Health: Waiting, Reason: fault.SourceDry, Limits: LimitDocuments}
+	}
+	x.s.Take(now, v)
+	shown, _ = x.s.Verdict()
+	if k := fmt.Sprint(shown.kind()); len(x.kinds) == 0 || x.kinds[len(x.kinds)-1] != k {
+		x.kinds = append(x.kinds, k)
+	}
+}
+
+// A run whose documents arrive at any steady pace settles in one verdict within three minutes.
+func TestSteady_NoPaceFlips(t *testing.T) {
+	for interval := 1; interval <= 120; interval++ {
+		x := &pace{start: time.Unix(1e9, 0)}
+		for x.second < 1500 {
+			if x.second == 180 {
+				x.kinds = nil
+			}
+			if x.second%interval == 0 {
+				x.beat(1, false)
+			} else {
+				x.beat(0, true)
+			}
+		}
+		if len(x.kinds) != 1 {
+			t.Errorf("a step every %d s: %v", interval, x.kinds)
+		}
+	}
+}
+
+func TestSteady_FailureIsShownAtOnce(t *testing.T) {
+	var s Steady
+	now := time.Unix(1e9, 0)
+	s.Take(now, Verdict{Health: Running, Limits: LimitRanks})
+	s.Take(now, Verdict{Health: Failing, Reason: fault.SourceDown})
+	if v, _ := s.Verdict(); v.Health != Failing {
+		t.Errorf("%+v is shown", v)
+	}
+}
+
+// Whatever the verdicts of the moments are, the one that is shown changes its kind when another kind has lasted for
+// changeAfter, and not before.
+func TestSteady_ChangesWhatLasts(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var s Steady
+		now := time.Unix(1e9, 0)
+		kinds := []Verdict{{Health: Running, Limits: LimitRanks}, {Health: Running, Limits: LimitDocuments},
+			{Health: Waiting, Reason: fault.SourceDry}, {Health: Waiting, Reason: fault.PoolFilling}}
+		same := now // when a moment last had the kind that is shown
+		for i := range rapid.IntRange(1, 200).Draw(t, "seconds") {
+			before, _ := s.Verdict()
+			v := rapid.SampledFrom(kinds).Draw(t, "verdict")
+			s.Take(now, v)
+			shown, _ := s.Verdict()
+			lasted := now.Sub(same) > changeAfter
+			switch changes := shown.kind() != before.kind(); {
+			case i > 0 && changes && !lasted:
+				t.Fatalf("it changes %s after a moment that had its kind", now.Sub(same))
+			case i > 0 && !changes && lasted && v.kind() != before.kind():
+				t.Fatalf("no moment has had the kind that is shown for %s", now.Sub(same))
+			}
+			if v.kind() == shown.kind() {
+				same = now
+			}
+			now = now.Add(time.Second)
+		}
+	})
+}

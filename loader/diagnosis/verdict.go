@@ -1,0 +1,308 @@
+package diagnosis
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"loaderd/internal/quantity"
+	"loaderd/loader/census"
+	"loaderd/loader/fault"
+)
+
+// Health is the state of a run in one word.
+type Health string
+
+// Healths, the best first.
+const (
+	Running Health = "running" // steps come, or the run has ended as it should
+	Waiting Health = "waiting" // for something that comes by itself, or that somebody has to bring: documents, ranks, another daemon
+	Failing Health = "failing" // something is broken
+)
+
+// What the rest of a run waits for: a stage of the way from the producers to the ranks.
+const (
+	LimitDocuments = "published" // documents do not come faster
+	LimitTokenizer = "tokenized" // documents wait to be tokenized
+	LimitPlan      = "ahead"     // steps wait to be stored
+	LimitRanks     = "read"      // ranks ask for no more
+)
+
+// Verdict describes the state of a run in one sentence: the same on the page, in loaderd status and in the errors of readers that wait.
+type Verdict struct {
+	Health   Health            `json:"health"`
+	Sentence string            `json:"sentence"`
+	Detail   string            `json:"detail,omitempty"` // what else is known
+	Do       string            `json:"do,omitempty"`
+	Reason   fault.Reason      `json:"reason,omitempty"` // that a reader which waits is told
+	Limits   string            `json:"limits,omitempty"` // what the rest waits for
+	Facts    map[string]string `json:"facts,omitempty"`
+}
+
+// Line is the verdict with what to do.
+func (v Verdict) Line() string {
+	if v.Do == "" {
+		return v.Sentence
+	}
+	return v.Sentence + ": " + v.Do
+}
+
+const (
+	// idleAfter is the least time without a request for a step after which ranks are waited for: a training step may take long.
+	idleAfter = time.Minute
+	// takeover is how long it takes at most until another daemon leads.
+	takeover = 15 * time.Second
+	// lagging is how many steps a rank must be behind the furthest before it is named.
+	lagging = 4
+)
+
+// Moment is what a verdict needs beside the evidence for the next step.
+type Moment struct {
+	At       time.Time
+	Ended    bool  // all steps are planned
+	Failed   error // why this process stores no further step, though the run has not ended
+	Pulse    *Pulse
+	Buffered string  // a job whose ranks report and have no streams; empty without one
+	Shown    Verdict // that is shown until now
+}
+
+// Verdict judges the run at a moment. The step of the evidence is the next one that is planned.
+func (e Evidence) Verdict(m Moment) Verdict { return newWait(e).verdict(m) }
+
+func (w *wait) verdict(m Moment) Verdict {
+	var e *fault.Error
+	if m.Failed == nil && !m.Ended {
+		e = w.broken()
+	}
+	found, starves := w.finding()
+	switch {
+	case m.Failed != nil:
+		return failed(m.Failed)
+	case e == nil && found != nil && found.Level == census.Red && !starves:
+		return w.judge(RankCause(found))
+	case m.Ended:
+		return w.ended(w.Step)
+	}
+	still, waits, readers := m.Pulse.still(m.At), w.waits(), w.Demand.Read()
+	full := w.Step >= w.Report.Wanted+uint64(w.Options.Ahead)
+	if e == nil && (waits || !readers && !full) && (w.Step == 0 || m.Pulse.stalls(m.At, m.Shown.stalled())) {
+		e = w.missing()
+	}
+	switch {
+	case e != nil:
+		v := w.judge(e)
+		if found != nil && e.Reason != fault.RankMissing {
+			v.Detail = strings.TrimPrefix(v.Detail+"; "+rankNote(found), "; ")
+		}
+		return v
+	case !readers && full:
+		v := Verdict{Health: Waiting, Sentence: fmt.Sprintf("Waiting for ranks: %s planned ahead", quantity.Are(w.Options.Ahead, "step")), Limits: LimitRanks,
+			Detail: "no reader is connected", Do: "start the trainer; it reads at once"}
+		if job := m.Buffered; job != "" {
+			v.Detail, v.Do = fmt.Sprintf("the ranks of job %q read what they were sent before", job), "wait: they connect when they need the next step"
+		}
+		return v
+	case !readers:
+		return Verdict{Health: Waiting, Sentence: fmt.Sprintf("Planning ahead: %s of %d, no reader is connected", quantity.Things(int(w.Step-min(w.Step, w.Report.Wanted)), "step"), w.Options.Ahead),
+			Limits: LimitRanks, Do: "start the trainer when you like"}
+	case !waits && m.Pulse.idles(m.At):
+		return Verdict{Health: Waiting, Sentence: fmt.Sprintf("Waiting for the ranks, %s: they have steps and ask for none", quantity.Time(still)), Limits: LimitRanks,
+			Detail: w.idlers(), Do: "look whether the trainer evaluates, writes a checkpoint or hangs"}
+	}
+	return w.running(m.Pulse.waiting(), m.Shown)
+}
+
+// storeFails is how long an append to the plan log takes before the run fails. A busy disk can take seconds.
+const storeFails = 10 * time.Second
+
+// judge makes a verdict of what a reader would be told.
+func (w *wait) judge(e *fault.Error) Verdict {
+	v := Verdict{Health: Waiting, Sentence: e.Brief, Detail: e.Detail, Do: e.Do, Reason: e.Reason, Facts: w.factsOf(e)}
+	switch e.Reason {
+	case fault.SourceDown, fault.StreamFull, fault.StorageFull, fault.StorageDown, fault.RankMissing:
+		v.Health = Failing
+	case fault.PlanLogDown:
+		if w.Report.Storing >= storeFails {
+			v.Health = Failing
+		}
+	case fault.NotLeading:
+		if w.Report.Silent >= takeover {
+			v.Health = Failing
+		}
+	}
+	switch e.Reason {
+	case fault.SourceDown, fault.SourceDry, fault.StreamFull, fault.PoolFilling:
+		v.Limits = LimitDocuments
+	case fault.TokenizerBehind, fault.Replaying:
+		v.Limits = LimitTokenizer
+	case fault.PlanLogDown, fault.NotLeading, fault.StorageFull, fault.StorageDown:
+		v.Limits = LimitPlan
+	case fault.RankBehind, fault.RankMissing:
+		v.Limits = LimitRanks
+	}
+	return v
+}
+
+// failed is the verdict of a run that serves no more.
+func failed(err error) Verdict {
+	e := Failure(err)
+	v := Verdict{Health: Failing, Sentence: "Stopped: " + e.Message, Do: e.Do, Reason: e.Reason, Facts: e.Facts}
+	if e.Err != nil {
+		v.Detail = e.Err.Error()
+	}
+	return v
+}
+
+// ended is the verdict once the last step is planned: the run has ended when all ranks have consumed it.
+func (w *wait) ended(steps uint64) Verdict {
+	v := Verdict{Health: Running, Sentence: "Ended at step " + quantity.Count(steps), Detail: w.skipped()}
+	var last *census.Rank
+	for _, j := range w.Ranks.Jobs {
+		for i, r := range j.Ranks {
+			if r.Consumed() < steps && r.State != census.Left && (r.Streams > 0 || r.Reports) && (last == nil || r.Consumed() < last.Consumed()) {
+				last = &j.Ranks[i]
+			}
+		}
+	}
+	if last != nil {
+		v.Sentence = fmt.Sprintf("%s planned: %s", allOf(steps), progress(last))
+		v.Limits = LimitRanks
+		return v
+	}
+	for _, j := range w.Ranks.Gone {
+		for i, r := range j.Ranks {
+			if r.Reports && !r.Left && r.Consumed() < min(steps, r.Sent) && (last == nil || r.Consumed() < last.Consumed()) {
+				last = &j.Ranks[i]
+			}
+		}
+	}
+	if last != nil {
+		v.Health, v.Limits = Waiting, LimitRanks
+		v.Sentence = fmt.Sprintf("%s planned, and job %q has gone: %s", allOf(steps), last.Job, progress(last))
+		v.Do = "start the trainer again; it resumes from its checkpoint"
+	}
+	return v
+}
+
+// allOf begins a sentence about all steps of a run that has ended: All 10 steps are.
+func allOf(steps uint64) string {
+	if steps == 1 {
+		return "The only step is"
+	}
+	return "All " + quantity.Are(int(steps), "step")
+}
+
+// progress describes how far a rank is: rank 0 of 1 of job "trainer" has consumed 1 (120 sent).
+func progress(r *census.Rank) string {
+	name := fmt.Sprintf("rank %d of %d of job %q", r.Rank, r.World, r.Job)
+	if r.Reports {
+		return fmt.Sprintf("%s has consumed %s (%s sent)", name, quantity.Count(r.Consumed()), quantity.Count(r.Sent))
+	}
+	return fmt.Sprintf("%s has been sent %s", name, quantity.Count(r.Sent))
+}
+
+// stalled reports whether readers wait for a step that something keeps from being planned.
+func (v Verdict) stalled() bool { return v.Health == Waiting && v.Reason != "" }
+
+// outpaced reports whether ranks wait for documents most of the time, given in which part of the last minute one waited.
+// What is shown holds until the other is clear.
+func (v Verdict) outpaced(waits float64) bool {
+	switch {
+	case v.Health == Running && v.Limits == LimitRanks:
+		return waits >= .6
+	case v.Health == Running && v.Limits != "":
+		return waits >= .4
+	}
+	return waits >= .5
+}
+
+// running is the verdict where steps come.
+func (w *wait) running(waits float64, shown Verdict) Verdict {
+	r := w.Rates
+	v := Verdict{Health: Running, Sentence: fmt.Sprintf("Running: %s tokens/s", quantity.Short(r.Tokens)), Limits: LimitRanks}
+	found, _ := w.finding()
+	switch holds := w.holds(waits); {
+	case found != nil:
+		v.Sentence += ", " + rankNote(found)
+		v.Do = RankCause(found).Do
+	case holds != "":
+		v.Sentence += ", " + holds
+		v.Do = "look at that rank: its trainer is slower than the others"
+	case !shown.outpaced(waits):
+		v.Sentence += ", the ranks set the pace"
+	case w.source.DrySince.IsZero() && w.source.Last > w.source.Fetched: // documents wait for the daemon
+		v.Sentence += ", the tokenizer sets the pace"
+		v.Limits, v.Do = LimitTokenizer, "for more give the daemon more processors (stream.workers), or publish token ids"
+	default:
+		v.Sentence += ", the documents set the pace"
+		v.Limits, v.Do = LimitDocuments, "for more let producers publish faster"
+	}
+	if w.Report.Trouble != "" {
+		v.Health, v.Detail = Failing, w.Report.Trouble
+		v.Sentence += "; something is wrong with the document stream"
+		v.Do = "see what it is, and docs/operations.md under Health"
+	}
+	if n := r.Undecodable / max(r.Documents, 1e-9); n >= .05 {
+		v.Sentence += fmt.Sprintf("; %.0f %% of the documents cannot be decoded", 100*n)
+		v.Do = "look at the dead letters (loaderd dead list), and at the producer"
+		if n >= .5 {
+			v.Health = Failing
+		}
+	}
+	return v
+}
+
+// holds names the rank that the others wait for, or that is behind them; empty where none is. waits is in which part of the last minute a
+// rank waited.
+func (w *wait) holds(waits float64) string {
+	slowest, behind := w.slowest()
+	if behind < lagging {
+		return ""
+	}
+	steps := quantity.Things(int(behind), "step")
+	if waits >= .5 && behind+2 >= uint64(w.Options.Ahead) { // the plan goes no further ahead of it
+		return fmt.Sprintf("%s holds the others (%s behind)", slowest, steps)
+	}
+	return fmt.Sprintf("%s is %s behind", slowest, steps)
+}
+
+// slowest returns the rank that is furthest behind the others of its job, in steps consumed, and how far.
+func (w *wait) slowest() (name string, behind uint64) {
+	for _, j := range w.Ranks.Jobs {
+		if j.Most-j.Least <= max(behind, j.Slack) {
+			continue
+		}
+		for _, r := range j.Ranks {
+			if r.State == census.Reading && r.Consumed() == j.Least {
+				name, behind = fmt.Sprintf("rank %d of %d of job %q", r.Rank, r.World, r.Job), j.Most-j.Least
+				break
+			}
+		}
+	}
+	return name, behind
+}
+
+// idlers describes what ranks do that ask for no step.
+func (w *wait) idlers() string {
+	if holds := w.holds(0); holds != "" {
+		return holds
+	}
+	for _, j := range w.Ranks.Jobs {
+		if j.Reports && j.Least == j.Most {
+			return fmt.Sprintf("%s of job %q %s step %d", quantity.Things(j.Present, "rank"), j.Job,
+				map[bool]string{true: "holds", false: "hold"}[j.Present == 1], j.Least)
+		}
+	}
+	return ""
+}
+
+
+// Failure is what readers see of an error that ended the run.
+func Failure(err error) *fault.Error {
+	var e *fault.Error
+	if errors.As(err, &e) {
+		return e
+	}
+	return &fault.Error{Reason: fault.RunFailed, Message: "the run stopped", Err: err, Do: "read the daemon's log, mend the cause and restart it"}
+}

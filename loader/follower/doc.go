@@ -1,0 +1,2 @@
+// Package follower serves the steps of a run to readers.
+package follower

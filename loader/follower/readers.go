@@ -1,0 +1,137 @@
+package follower
+
+import (
+	"cmp"
+	"container/heap"
+	"slices"
+
+	"loaderd/loader/state"
+)
+
+// readers are a follower's readers in the orders that a demand needs, so that what a rank's step costs does not grow with the number of ranks.
+type readers struct {
+	byJob    map[string]*queue // of each job its readers, the one first that is furthest behind
+	byPlace  map[state.Place][]*Reader
+	needs    *queue // the reader first that may ask for rows of the earliest step
+	furthest *queue // the reader first that is furthest on
+}
+
+// The orders in which a reader stands.
+const (
+	inJob = iota
+	inNeeds
+	inFurthest
+	orders
+)
+
+func newReaders() readers {
+	return readers{map[string]*queue{}, map[state.Place][]*Reader{},
+		&queue{order: inNeeds, compare: func(a, b *Reader) int { return cmp.Compare(a.reads, b.reads) }},
+		&queue{order: inFurthest, compare: func(a, b *Reader) int { return cmp.Compare(b.next, a.next) }}}
+}
+
+// slowest puts the reader first that is furthest behind, and of several the lowest rank.
+func slowest(a, b *Reader) int {
+	return cmp.Or(cmp.Compare(a.next, b.next), cmp.Compare(a.place.Rank, b.place.Rank))
+}
+
+func (s readers) add(r *Reader) {
+	job := r.place.JobName()
+	if s.byJob[job] == nil {
+		s.byJob[job] = &queue{order: inJob, compare: slowest}
+	}
+	for _, q := range []*queue{s.byJob[job], s.needs, s.furthest} {
+		heap.Push(q, r)
+	}
+	s.byPlace[r.place] = append(s.byPlace[r.place], r)
+}
+
+// remove takes a reader out, if it has not left before.
+func (s readers) remove(r *Reader) {
+	if r.left {
+		return
+	}
+	r.left = true
+	job := r.place.JobName()
+	for _, q := range []*queue{s.byJob[job], s.needs, s.furthest} {
+		heap.Remove(q, r.at[q.order])
+	}
+	if s.byJob[job].Len() == 0 {
+		delete(s.byJob, job)
+	}
+	if s.byPlace[r.place] = slices.DeleteFunc(s.byPlace[r.place], func(x *Reader) bool { return x == r }); len(s.byPlace[r.place]) == 0 {
+		delete(s.byPlace, r.place)
+	}
+}
+
+// move notes how far a reader is: the step that it asks for next, and the first one whose rows it may ask for.
+func (s readers) move(r *Reader, next, reads uint64) {
+	r.next, r.reads = next, reads
+	if r.left {
+		return
+	}
+	heap.Fix(s.byJob[r.place.JobName()], r.at[inJob])
+	heap.Fix(s.needs, r.at[inNeeds])
+	heap.Fix(s.furthest, r.at[inFurthest])
+}
+
+// all returns the readers in any order. The slice changes with the next reader that moves.
+func (s readers) all() []*Reader { return s.needs.readers }
+
+// tells reports whether a demand is right after a reader of a job has moved, so that the leader need not be told again.
+func (s readers) tells(d state.Demand, job string) bool {
+	slowest, told := s.byJob[job].readers[0], d.Jobs[job]
+	return told.Rank == slowest.place.Rank && told.World == slowest.place.World && told.Step == slowest.next &&
+		d.Needed == s.needs.readers[0].reads && d.Furthest == s.furthest.readers[0].next
+}
+
+// needed is the first step of which a reader may ask for rows; everyStep without readers.
+func (s readers) needed() uint64 {
+	if s.needs.Len() == 0 {
+		return state.EveryStep
+	}
+	return s.needs.readers[0].reads
+}
+
+// demand is what the readers want.
+func (s readers) demand() state.Demand {
+	d := state.NewDemand()
+	for job, q := range s.byJob {
+		slowest := q.readers[0]
+		d.Jobs[job] = state.JobDemand{Rank: slowest.place.Rank, World: slowest.place.World, Step: slowest.next}
+	}
+	if s.needs.Len() > 0 {
+		d.Needed, d.Furthest = s.needed(), s.furthest.readers[0].next
+	}
+	return d
+}
+
+// queue is a heap of readers. Each of them knows where it stands in it.
+type queue struct {
+	order   int // index into Reader.at
+	compare func(a, b *Reader) int
+	readers []*Reader
+}
+
+var _ heap.Interface = (*queue)(nil)
+
+func (q *queue) Len() int           { return len(q.readers) }
+func (q *queue) Less(i, j int) bool { return q.compare(q.readers[i], q.readers[j]) < 0 }
+
+func (q *queue) Swap(i, j int) {
+	q.readers[i], q.readers[j] = q.readers[j], q.readers[i]
+	q.readers[i].at[q.order], q.readers[j].at[q.order] = i, j
+}
+
+func (q *queue) Push(x any) {
+	r := x.(*Reader)
+	r.at[q.order] = len(q.readers)
+	q.readers = append(q.readers, r)
+}
+
+func (q *queue) Pop() any {
+	n := len(q.readers) - 1
+	r := q.readers[n]
+	q.readers[n], q.readers = nil, q.readers[:n]
+	return r
+}

@@ -1,0 +1,52 @@
+package follower
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"loaderd/loader/fault"
+	"loaderd/loader/plan"
+)
+
+// CheckWorld refuses a world size that does not divide the rows of every bucket's steps: a *Error with the sizes that do.
+func CheckWorld(c plan.Config, world int) error {
+	rows := c.Steps.PerBucket(c.Packing.Buckets)
+	shared := 0 // the greatest common divisor
+	for _, n := range rows {
+		for shared, n = n, shared; n != 0; {
+			shared, n = n, shared%n
+		}
+	}
+	if shared > 0 && shared%world == 0 {
+		return nil
+	}
+	has := fmt.Sprintf("the %d rows of a step", rows[0])
+	if slices.Min(rows) < slices.Max(rows) {
+		has = fmt.Sprintf("the rows of a step, %v by its bucket,", rows)
+	}
+	fits := Divisors(shared)
+	return &fault.Error{Reason: fault.WorldMismatch,
+		Message: fmt.Sprintf("%d ranks cannot share %s equally", world, has),
+		Do:      "use one of these world sizes: " + fits + "; or other steps.rows, steps.tokens or steps.table in a new run",
+		Facts:   map[string]string{"world": strconv.Itoa(world), "rows": strconv.Itoa(shared), "divisors": fits}}
+}
+
+// Divisors lists the divisors of n in ascending order; of more than 32 the middle is left out.
+func Divisors(n int) string {
+	var low, high []string
+	for d := 1; d*d <= n; d++ {
+		if n%d != 0 {
+			continue
+		}
+		low = append(low, strconv.Itoa(d))
+		if d*d != n {
+			high = append([]string{strconv.Itoa(n / d)}, high...)
+		}
+	}
+	if len(low)+len(high) > 32 {
+		low, high = low[:16], append([]string{"..."}, high[len(high)-16:]...)
+	}
+	return strings.Join(append(low, high...), " ")
+}

@@ -1,0 +1,118 @@
+package jobspans
+
+import (
+	"time"
+
+	"loaderd/loader/backend"
+	"loaderd/loader/plan"
+	"loaderd/loader/state"
+)
+
+const (
+	// SpanRetention is how long a job without readers retains documents where Options.Silent is 0.
+	SpanRetention = 10 * time.Minute
+	// maxGoneSpans bounds the jobs without readers that a daemon remembers by name.
+	maxGoneSpans = 256
+)
+
+// Span is which steps the readers of a job have been handed, whichever of its ranks they read as.
+type Span struct {
+	from uint64    // first step: its documents and later ones are retained until the job commits
+	Sent uint64    // steps handed to the reader that is furthest on: the index of its next one
+	gone time.Time // when the last reader was closed; zero while there is one
+}
+
+// Spans are those of the jobs that read from this daemon or did. A job without readers retains documents for a time, so that it can resume; how far
+// it was sent steps is remembered beyond that.
+type Spans struct {
+	Of    map[string]*Span
+	after time.Duration // for which a job without readers retains documents
+}
+
+func New(o backend.Options) *Spans {
+	after := o.Silent
+	if after <= 0 {
+		after = SpanRetention
+	}
+	return &Spans{Of: map[string]*Span{}, after: after}
+}
+
+// Open returns the span of a job, one of whose readers begins at step next and has read from step from on.
+func (s *Spans) Open(job string, from, next uint64, now time.Time) *Span {
+	x := s.Of[job]
+	if x == nil || !s.retains(x, now) {
+		x = &Span{from: from, Sent: max(next, s.sent(job))}
+		s.Of[job] = x
+	}
+	x.from, x.Sent, x.gone = min(x.from, from), max(x.Sent, next), time.Time{}
+	return x
+}
+
+// sent returns how many steps the readers of a job were handed.
+func (s *Spans) sent(job string) uint64 {
+	if x := s.Of[job]; x != nil {
+		return x.Sent
+	}
+	return 0
+}
+
+// Close notes that a job has no reader any longer. Beyond maxGoneSpans the job that has been without readers for longest is forgotten. What it retains
+// is added to what unnamedJob does, unless it has committed.
+func (s *Spans) Close(job string, keepers plan.Keepers, now time.Time) {
+	s.Of[job].gone = now
+	gone, oldest := 0, ""
+	for name, x := range s.Of {
+		if x.gone.IsZero() || name == state.UnnamedJob {
+			continue
+		}
+		if gone++; oldest == "" || x.gone.Before(s.Of[oldest].gone) {
+			oldest = name
+		}
+	}
+	if gone <= maxGoneSpans {
+		return
+	}
+	x := s.Of[oldest]
+	delete(s.Of, oldest)
+	if _, committed := keepers[oldest]; committed || !s.retains(x, now) {
+		return
+	}
+	rest := s.Of[state.UnnamedJob]
+	if rest == nil || !s.retains(rest, now) {
+		rest = &Span{from: x.from}
+		s.Of[state.UnnamedJob] = rest
+	}
+	if rest.from = min(rest.from, x.from); x.gone.After(rest.gone) {
+		rest.gone = x.gone
+	}
+}
+
+// Leave notes that a job has left: it retains no steps that it was handed so far.
+func (s *Spans) Leave(job string) {
+	if x := s.Of[job]; x != nil {
+		x.from = x.Sent
+	}
+}
+
+// retains reports whether the documents of a span are retained, unless its job has committed.
+func (s *Spans) retains(x *Span, now time.Time) bool {
+	return x.gone.IsZero() || now.Sub(x.gone) < s.after
+}
+
+// AddTo returns the jobs of a demand with what each retains now, and with those that retain documents without readers.
+func (s *Spans) AddTo(jobs map[string]state.JobDemand, now time.Time) map[string]state.JobDemand {
+	out := make(map[string]state.JobDemand, len(jobs))
+	for job, x := range jobs {
+		if x.Reads() {
+			out[job] = x
+		}
+	}
+	for job, x := range s.Of {
+		if s.retains(x, now) {
+			d := out[job]
+			d.From, d.Sent = x.from, x.Sent
+			out[job] = d
+		}
+	}
+	return out
+}

@@ -1,0 +1,87 @@
+package jobspans
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"loaderd/loader/backend"
+	"loaderd/loader/plan"
+	"loaderd/loader/state"
+)
+
+// Whatever jobs begin to read and end, no more of them are remembered than the bound, and what a job retains that has not committed stays retained for its
+// time, under its name or another.
+func TestSpans_BoundedAndRetained(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		const after = time.Hour
+		s := New(backend.Options{Silent: after})
+		now := time.Unix(0, 0)
+		keepers := plan.Keepers{"job 1": 3}
+		type life struct {
+			from uint64
+			gone time.Time
+		}
+		lives := map[string]life{}
+		n := maxGoneSpans + rapid.IntRange(1, 80).Draw(t, "jobs")
+		for i := range n {
+			job, from := fmt.Sprint("job ", i), rapid.Uint64Range(0, 9).Draw(t, "from")
+			s.Open(job, from, from+5, now)
+			now = now.Add(time.Duration(rapid.IntRange(0, 20).Draw(t, "seconds")) * time.Second)
+			s.Close(job, keepers, now)
+			lives[job] = life{from, now}
+		}
+		if len(s.Of) > maxGoneSpans+1 {
+			t.Fatalf("%d jobs are remembered", len(s.Of))
+		}
+		at := now.Add(time.Duration(rapid.IntRange(0, 3600).Draw(t, "later")) * time.Second)
+		want := uint64(state.EveryStep)
+		for job, x := range lives {
+			if _, committed := keepers[job]; !committed && at.Sub(x.gone) < after {
+				want = min(want, x.from)
+			}
+		}
+		if _, have := (state.Demand{Jobs: s.AddTo(nil, at)}).Retained(keepers); have > want {
+			t.Fatalf("documents are retained from step %d on, want %d", have, want)
+		}
+		if _, have := (state.Demand{Jobs: s.AddTo(nil, now.Add(after))}).Retained(keepers); have != state.EveryStep {
+			t.Fatalf("documents are retained from step %d on after %s", have, after)
+		}
+	})
+}
+
+func TestSpans_JobThatReadsOnRetainsFromItsFirstStep(t *testing.T) {
+	s, now := New(backend.Options{}), time.Unix(0, 0)
+	retains := func() uint64 {
+		_, step := state.Demand{Jobs: s.AddTo(nil, now)}.Retained(nil)
+		return step
+	}
+	s.Open("a", 7, 7, now)
+	s.Open("a", 9, 9, now) // another rank, or a new stream
+	if got := retains(); got != 7 {
+		t.Errorf("retained from %d on", got)
+	}
+	s.Open("a", 4, 20, now) // a client that has read from step 4 on before a restart
+	if got := retains(); got != 4 || s.sent("a") != 20 {
+		t.Errorf("retained from %d on, sent %d", got, s.sent("a"))
+	}
+	s.Close("a", nil, now)
+	now = now.Add(SpanRetention - 1)
+	if got := retains(); got != 4 {
+		t.Errorf("retained from %d on, shortly before its time", got)
+	}
+	now = now.Add(1)
+	if got := retains(); got != state.EveryStep || s.sent("a") != 20 {
+		t.Errorf("retained from %d on, sent %d", got, s.sent("a"))
+	}
+	s.Open("a", 15, 15, now)
+	if got := retains(); got != 15 || s.sent("a") != 20 {
+		t.Errorf("retained from %d on, sent %d", got, s.sent("a"))
+	}
+	s.Leave("a")
+	if got := retains(); got != 20 {
+		t.Errorf("a job that has left retains from %d on", got)
+	}
+}
