@@ -58,8 +58,8 @@ type fakeRun struct {
 	keepers   []string
 	kept      plan.Keepers
 	askers    []string // of seals, drains and changes of the mixture
-	changes   []loader.MixRequest
-	mixed     loader.MixResult // of each change
+	changes   []state.MixRequest
+	mixed     state.MixResult // of each change
 	stats     []state.SourceStats
 	stock     []document.StreamState
 	lookup    []uint64 // what Lookup finds by any id
@@ -366,7 +366,7 @@ func (f *fakeRun) DrainBy(_ context.Context, who string) (uint64, error) {
 func (f *fakeRun) SealSource(_ context.Context, name, who string) (uint64, error) {
 	return f.askedBy("seal "+name, who)
 }
-func (f *fakeRun) Mix(_ context.Context, q loader.MixRequest) (loader.MixResult, error) {
+func (f *fakeRun) Mix(_ context.Context, q state.MixRequest) (state.MixResult, error) {
 	f.mu.Lock()
 	f.changes = append(f.changes, q)
 	f.mu.Unlock()

@@ -16,7 +16,6 @@ import (
 	"loaderd/arrowout"
 	"loaderd/internal/access"
 	"loaderd/internal/api"
-	"loaderd/loader"
 	"loaderd/loader/document"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
@@ -36,19 +35,19 @@ func shared(f *fakeRun, targets ...float64) *fakeRun {
 // A change reaches the run as it is asked for: the run completes its weights. It is answered with the shares that come of it.
 func TestMix(t *testing.T) {
 	f := shared(newMixed(3, 2, 16, plan.AttentionDocument), 0.5, 0.25, 0.25) // code, web, books
-	f.mixed = loader.MixResult{Step: 7, Weights: map[string]float64{"code": 0.5, "web": 1.25, "books": 0.25}}
+	f.mixed = state.MixResult{Step: 7, Weights: map[string]float64{"code": 0.5, "web": 1.25, "books": 0.25}}
 	c := dial(t, serve(t, f))
-	change := func(c mixture.Change) loader.MixRequest { return loader.MixRequest{Change: c} }
+	change := func(c mixture.Change) state.MixRequest { return state.MixRequest{Change: c} }
 	decided := uint64(2)
 	for _, tc := range []struct {
 		body string
-		want loader.MixRequest
+		want state.MixRequest
 	}{
 		{`{"weights":{"code":1,"web":2,"books":1}}`, change(mixture.Change{Weights: map[string]float64{"code": 1, "web": 2, "books": 1}})},
 		{`{"weights":{"web":1.25}}`, change(mixture.Change{Weights: map[string]float64{"web": 1.25}})},
-		{`{"weights":{"web":1.25},"request_id":"a1"}`, loader.MixRequest{Change: mixture.Change{Weights: map[string]float64{"web": 1.25}}, Request: "a1"}},
-		{`{"weights":{"web":1.25},"decided":2}`, loader.MixRequest{Change: mixture.Change{Weights: map[string]float64{"web": 1.25}}, Decided: &decided}},
-		{`{"weights":{"web":1.25},"dry_run":true}`, loader.MixRequest{Change: mixture.Change{Weights: map[string]float64{"web": 1.25}}, DryRun: true}},
+		{`{"weights":{"web":1.25},"request_id":"a1"}`, state.MixRequest{Change: mixture.Change{Weights: map[string]float64{"web": 1.25}}, Request: "a1"}},
+		{`{"weights":{"web":1.25},"decided":2}`, state.MixRequest{Change: mixture.Change{Weights: map[string]float64{"web": 1.25}}, Decided: &decided}},
+		{`{"weights":{"web":1.25},"dry_run":true}`, state.MixRequest{Change: mixture.Change{Weights: map[string]float64{"web": 1.25}}, DryRun: true}},
 		{`{"remove":["code"]}`, change(mixture.Change{Remove: []string{"code"}})},
 		{`{"add":{"math":{"weight":1,"epochs":"forever"}}}`,
 			change(mixture.Change{Add: map[string]mixture.Source{"math": {Weight: 1, Epochs: mixture.Forever, Block: mixture.DefaultBlock}}})},
@@ -72,7 +71,7 @@ func TestMix(t *testing.T) {
 		if err != nil || got != want {
 			t.Errorf("mix %s:\n got %s, %v\nwant %s", tc.body, got, err, want)
 		}
-		if diff := cmp.Diff([]loader.MixRequest{tc.want}, f.changes); diff != "" {
+		if diff := cmp.Diff([]state.MixRequest{tc.want}, f.changes); diff != "" {
 			t.Errorf("mix %s (-want +got):\n%s", tc.body, diff)
 		}
 	}
@@ -84,7 +83,7 @@ func TestMix(t *testing.T) {
 // Where the plan has the change already, the answer says so.
 func TestMixOnce(t *testing.T) {
 	f := shared(newMixed(3, 2, 16, plan.AttentionDocument), 0.5, 0.25, 0.25)
-	f.mixed = loader.MixResult{Step: 5, Weights: map[string]float64{"code": 1, "web": 3, "books": 0}, Again: true}
+	f.mixed = state.MixResult{Step: 5, Weights: map[string]float64{"code": 1, "web": 3, "books": 0}, Again: true}
 	c := dial(t, serve(t, f))
 	got, err := act(c, "mix", `{"weights":{"code":1},"decided":2}`)
 	if want := `{"run":"fake","step":5,"target":{"books":0,"code":0.25,"web":0.75},"again":true}`; err != nil || got != want {

@@ -66,7 +66,7 @@ type Unjoined interface {
 	// SealSource ends one source behind its last document, whose sequence it returns.
 	SealSource(ctx context.Context, name, who string) (uint64, error)
 	// Mix changes the mixture of sources, or tries what a change would do.
-	Mix(ctx context.Context, q loader.MixRequest) (loader.MixResult, error)
+	Mix(ctx context.Context, q state.MixRequest) (state.MixResult, error)
 	// Stock says what the sources' streams hold now, by their numbers.
 	Stock(ctx context.Context) ([]document.StreamState, error)
 	// Checkpoint stores the planner's state and returns its step.

@@ -4,34 +4,35 @@ import (
 	"context"
 
 	"loaderd/loader/fault"
+	"loaderd/loader/internal/forecast"
 )
 
 // Needs is what the run would keep now.
 func (r *Run) Needs(ctx context.Context) (uint64, error) {
-	l := r.office.present()
+	l := r.coordinator.Present()
 	if l == nil {
 		return 0, fault.ErrNoLeader
 	}
-	floor, err := l.needs(ctx)
+	floor, err := l.Needs(ctx)
 	return floor.Next(), err
 }
 
 // Release purges what the run does not need now, as it does by itself now and then.
 func (r *Run) Release(ctx context.Context) error {
-	l := r.office.present()
+	l := r.coordinator.Present()
 	if l == nil {
 		return fault.ErrNoLeader
 	}
-	floor, err := l.needs(ctx)
+	floor, err := l.Needs(ctx)
 	if err != nil {
 		return err
 	}
-	return l.purge(ctx, floor)
+	return l.Purge(ctx, floor)
 }
 
 // Effort bounds how many documents an estimate of a run's length samples and plans, until restore is called.
 func Effort(sample, played int) (restore func()) {
-	before := effort
-	effort.read, effort.sample, effort.played = sample, sample, played
-	return func() { effort = before }
+	before := forecast.Effort
+	forecast.Effort.Read, forecast.Effort.Sample, forecast.Effort.Played = sample, sample, played
+	return func() { forecast.Effort = before }
 }

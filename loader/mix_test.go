@@ -48,14 +48,14 @@ func mixed(c plan.Config, names ...string) (*world, shelf) {
 // changeMix changes the mixture of a run and returns the first step that can differ.
 func changeMix(t *testing.T, run *loader.Run, c mixture.Change, by string) (uint64, error) {
 	t.Helper()
-	x, err := run.Mix(t.Context(), loader.MixRequest{Change: c, By: by})
+	x, err := run.Mix(t.Context(), state.MixRequest{Change: c, By: by})
 	return x.Step, err
 }
 
 // changeOnce changes the mixture once for a number of steps.
-func changeOnce(t *testing.T, run *loader.Run, c mixture.Change, decided uint64, by string) (loader.MixResult, error) {
+func changeOnce(t *testing.T, run *loader.Run, c mixture.Change, decided uint64, by string) (state.MixResult, error) {
 	t.Helper()
-	return run.Mix(t.Context(), loader.MixRequest{Change: c, By: by, Decided: &decided})
+	return run.Mix(t.Context(), state.MixRequest{Change: c, By: by, Decided: &decided})
 }
 
 func cmpOr(a, b string) string {
@@ -204,7 +204,7 @@ func TestMixedChanges(t *testing.T) {
 		if what == "there is no stream nix" { // a dry run opens no stream
 			continue
 		}
-		if _, err := run.Mix(t.Context(), loader.MixRequest{Change: change, DryRun: true}); err == nil || !strings.Contains(err.Error(), what) {
+		if _, err := run.Mix(t.Context(), state.MixRequest{Change: change, DryRun: true}); err == nil || !strings.Contains(err.Error(), what) {
 			t.Errorf("dry run: %v, want %q", err, what)
 		}
 	}

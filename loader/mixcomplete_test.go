@@ -55,7 +55,7 @@ func TestMix_CompletesWeightsWhereItIsRecorded(t *testing.T) {
 		{0, weightsOf("web", 1.5), false, map[string]float64{"code": .25, "web": .75}},
 		{1, mixture.Change{Remove: []string{"code"}}, false, map[string]float64{"web": 1}},
 	} {
-		got, err := runs[tc.by].Mix(t.Context(), loader.MixRequest{Change: tc.change, DryRun: tc.dryRun})
+		got, err := runs[tc.by].Mix(t.Context(), state.MixRequest{Change: tc.change, DryRun: tc.dryRun})
 		must(t, err)
 		sum := 0.
 		for _, x := range got.Weights {
@@ -85,10 +85,10 @@ func TestMix_RepeatedRequestIsRecordedOnce(t *testing.T) {
 		runs[i], _ = w.join(t, company, fmt.Sprint("daemon", i))
 	}
 	read(t, runs[0], state.Place{World: 1}, 0, 3)
-	first := loader.MixRequest{Change: weightsOf("code", 3.), Request: "one"}
+	first := state.MixRequest{Change: weightsOf("code", 3.), Request: "one"}
 	want, err := runs[1].Mix(t.Context(), first)
 	must(t, err)
-	_, err = runs[0].Mix(t.Context(), loader.MixRequest{Change: weightsOf("web", 3.), Request: "two"})
+	_, err = runs[0].Mix(t.Context(), state.MixRequest{Change: weightsOf("web", 3.), Request: "two"})
 	must(t, err)
 	repeated := func(run *loader.Run, what string) {
 		t.Helper()

@@ -58,7 +58,7 @@ func TestAChangeIsMadeOnce(t *testing.T) {
 		t.Errorf("before the first step: %+v", begin)
 	}
 	var want []*assembly.Batch
-	made := map[uint64]loader.MixResult{0: begin}
+	made := map[uint64]state.MixResult{0: begin}
 	for _, decided := range []uint64{4, 8, 12} {
 		want = append(want, read(t, run, state.Place{World: 1}, decided-4, 4)...)
 		if decided == 8 {
@@ -120,7 +120,7 @@ func TestOneOfManyDecides(t *testing.T) {
 	for decided := uint64(1); decided <= 8; decided++ {
 		want[decided] = 1
 		read(t, runs[decided%3], state.Place{World: 1}, decided-1, 1)
-		answers := make([]loader.MixResult, 6)
+		answers := make([]state.MixResult, 6)
 		var asking sync.WaitGroup
 		for i := range answers {
 			asking.Go(func() {

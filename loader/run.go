@@ -2,8 +2,10 @@ package loader
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -16,6 +18,8 @@ import (
 	"loaderd/loader/document"
 	"loaderd/loader/fault"
 	"loaderd/loader/follower"
+	"loaderd/loader/internal/cluster"
+	"loaderd/loader/internal/leader"
 	"loaderd/loader/internal/waiting"
 	"loaderd/loader/maintenance"
 	"loaderd/loader/plan"
@@ -57,9 +61,9 @@ type Info struct {
 // Run is one daemon's part in a run: a follower that serves readers, and a leader while it is this daemon's turn, with the plan and the
 // follower's demand between them. Open it, call Serve once, read steps through Readers.
 type Run struct {
-	plan     *planview.View
-	office   *office
-	follower *follower.Follower
+	plan        *planview.View
+	coordinator *cluster.Coordinator
+	follower    *follower.Follower
 }
 
 // Open reads the plan and restores the planner. It refuses a plan made with another configuration or algorithm. It changes nothing: a
@@ -79,14 +83,14 @@ func Open(ctx context.Context, name string, c plan.Config, o backend.Options, e 
 	log := e.Log.With("run", name)
 	view := planview.New(e.Plan, c, o)
 	streams := planview.NewStreams(e, view)
-	office := newOffice(name, c, o, e, streams, log, view)
+	coordinator := cluster.New(name, c, o, e, streams, log, view)
 	f := follower.New(view, c, o, streams, log)
 	f.Supply = e.Supply
-	f.Leader, office.observer, office.ranks = office, f.Assembler, f.Ranks
-	if err := office.open(ctx); err != nil {
+	f.Leader, coordinator.Observer, coordinator.Ranks = coordinator, f.Assembler, f.Ranks
+	if err := coordinator.Open(ctx); err != nil {
 		return nil, fmt.Errorf("open run %s: %w", name, err)
 	}
-	return &Run{view, office, f}, nil
+	return &Run{view, coordinator, f}, nil
 }
 
 // Serve plans, or follows the plan of the daemon that does, until ctx is done or the run fails. It returns nil in the first case. After
@@ -94,11 +98,11 @@ func Open(ctx context.Context, name string, c plan.Config, o backend.Options, e 
 func (r *Run) Serve(ctx context.Context) error {
 	var telling sync.WaitGroup
 	tell, stop := context.WithCancel(ctx)
-	go r.office.watchConnection(tell) // Serve does not wait for it: the check of a connection may hang
-	telling.Go(func() { r.follower.TellWaits(tell) })
+	go r.coordinator.WatchConnection(tell) // Serve does not wait for it: the check of a connection may hang
+	telling.Go(func() { r.follower.LogStalls(tell) })
 	telling.Go(func() { r.follower.Prefetch.Run(tell) })
 	telling.Go(func() { r.follower.DropSilent(tell) })
-	err := r.office.serve(ctx)
+	err := r.coordinator.Serve(ctx)
 	stop()
 	telling.Wait()
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
@@ -113,19 +117,19 @@ func (r *Run) Serve(ctx context.Context) error {
 }
 
 // ServesAt says where readers find this daemon, for those that come by way of another one. It is called before Serve.
-func (r *Run) ServesAt(uri string) { r.office.flight = uri }
+func (r *Run) ServesAt(uri string) { r.coordinator.Flight = uri }
 
 // Info describes the run as of now.
 func (r *Run) Info() Info {
 	now := r.plan.Now() // first: a plan with steps has begun
 	h, begun := r.plan.Head()
-	daemons, leader := r.office.addresses()
-	info := Info{Run: r.office.name, Fingerprint: h.Fingerprint, Config: r.office.config, Planned: now.Steps, Ended: now.Ended,
-		Committed: now.Keepers.Committed(), Oldest: now.Oldest, Keepers: now.Keepers, Begun: begun, Daemons: daemons, Leader: leader, Length: r.Length(), Ahead: r.office.options.Ahead}
+	daemons, leader := r.coordinator.Addresses()
+	info := Info{Run: r.coordinator.Name, Fingerprint: h.Fingerprint, Config: r.coordinator.Config, Planned: now.Steps, Ended: now.Ended,
+		Committed: now.Keepers.Committed(), Oldest: now.Oldest, Keepers: now.Keepers, Begun: begun, Daemons: daemons, Leader: leader, Length: r.Length(), Ahead: r.coordinator.Options.Ahead}
 	if begun {
 		info.ID = h.ID
 	}
-	if info.Sources = r.office.streams.Infos(); len(info.Sources) == 0 { // the run has not begun
+	if info.Sources = r.coordinator.Streams.Infos(); len(info.Sources) == 0 { // the run has not begun
 		info.Sources = h.Infos()
 	}
 	if h.Repair != nil {
@@ -142,16 +146,16 @@ func (r *Run) Join(place state.Place, step uint64) (*follower.Reader, error) {
 
 // JoinAs is Join for a client that is described.
 func (r *Run) JoinAs(place state.Place, step uint64, client state.Client) (*follower.Reader, error) {
-	reader, err := r.follower.Join(r.office.name, place, step, client)
+	reader, err := r.follower.Join(r.coordinator.Name, place, step, client)
 	var refused *fault.Error
 	if !errors.As(err, &refused) || refused.Reason != fault.StepNotPlanned {
 		return reader, err
 	}
-	elsewhere, heard := r.office.listen() // a reader that comes from another daemon may know more
+	elsewhere, heard := r.coordinator.Listen() // a reader that comes from another daemon may know more
 	if !elsewhere {
 		return reader, err
 	}
-	reader, err = r.follower.Join(r.office.name, place, step, client)
+	reader, err = r.follower.Join(r.coordinator.Name, place, step, client)
 	if errors.As(err, &refused) && refused.Reason == fault.StepNotPlanned && !heard {
 		return nil, follower.Unheard(step, r.plan.Planned())
 	}
@@ -183,25 +187,20 @@ func (r *Run) Cause(step uint64) *fault.Error { return r.follower.Explain(step) 
 func (r *Run) Verdict() diagnosis.Verdict { return r.follower.ShownVerdict() }
 
 // Waits reports whether a rank waits for a step that is not planned, as of the last second.
-func (r *Run) Waits() bool { return r.follower.Pulse.Waits() }
+func (r *Run) Waits() bool { return r.follower.RateSampler.Waits() }
 
 // Leads reports whether this process plans the run, as far as it knows.
-func (r *Run) Leads() bool { return r.office.present() != nil }
+func (r *Run) Leads() bool { return r.coordinator.Present() != nil }
 
 // Led reports whether this process plans the run, or has heard of another one that does.
-func (r *Run) Led() bool {
-	o := r.office
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.here() != nil || o.times > 0
-}
+func (r *Run) Led() bool { return r.coordinator.Led() }
 
 // Rates are how fast the run gets on.
-func (r *Run) Rates() state.Rates { return r.follower.Pulse.Rates() }
+func (r *Run) Rates() state.Rates { return r.follower.RateSampler.Rates() }
 
 // Lookup returns the sequences of the messages that have a producer's id, or hold a document that has it, in order.
 func (r *Run) Lookup(ctx context.Context, id string) ([]uint64, error) {
-	return r.office.streams.Lookup(ctx, id)
+	return r.coordinator.Streams.Lookup(ctx, id)
 }
 
 // Find calls f with every row of the plan that holds a part of a document, in order.
@@ -211,7 +210,7 @@ func (r *Run) Find(ctx context.Context, document uint64, f func(s *plan.Step, ro
 
 // Describe says where one document came from.
 func (r *Run) Describe(ctx context.Context, sequence uint64) (document.Info, error) {
-	return r.office.streams.Describe(ctx, sequence)
+	return r.coordinator.Streams.Describe(ctx, sequence)
 }
 
 // Seal ends all sources for this run behind their present last documents: the pool drains there and every rank sees the same end. It
@@ -224,8 +223,8 @@ func (r *Run) SealBy(ctx context.Context, who string) (uint64, error) {
 		return 0, err
 	}
 	at, err := r.ask(ctx, plan.Seal{By: who})
-	if l := r.office.present(); err == nil && l != nil {
-		l.announced(ctx)
+	if l := r.coordinator.Present(); err == nil && l != nil {
+		l.Announced(ctx)
 	}
 	return at, err
 }
@@ -243,8 +242,8 @@ func (r *Run) SealSource(ctx context.Context, name, who string) (uint64, error) 
 	named := func() int { return slices.IndexFunc(infos, func(s plan.SourceInfo) bool { return s.Name == name }) }
 	i := named()
 	if i < 0 { // another daemon, which leads, may have added it a moment ago
-		elsewhere, heard := r.office.listen()
-		infos = r.office.streams.Infos()
+		elsewhere, heard := r.coordinator.Listen()
+		infos = r.coordinator.Streams.Infos()
 		if i = named(); i < 0 && elsewhere && !heard {
 			return 0, r.follower.Unanswered()
 		}
@@ -257,11 +256,11 @@ func (r *Run) SealSource(ctx context.Context, name, who string) (uint64, error) 
 
 // sources returns those of the run. It waits for the stall timeout that the run begins.
 func (r *Run) sources(ctx context.Context) ([]plan.SourceInfo, error) {
-	limit, cancel := context.WithTimeout(ctx, r.office.options.Stall)
+	limit, cancel := context.WithTimeout(ctx, r.coordinator.Options.Stall)
 	defer cancel()
 	for {
 		now := r.plan.Now()
-		infos := r.office.streams.Infos()
+		infos := r.coordinator.Streams.Infos()
 		if now.Failed != nil || len(infos) > 0 {
 			return infos, now.Failed
 		}
@@ -317,8 +316,8 @@ func (r *Run) Commit(ctx context.Context, keeper string, step uint64) (committed
 func (r *Run) Sent(ctx context.Context, step uint64, of func(job string) bool) (sent uint64) {
 	const look = 10 * time.Millisecond
 	for began := time.Now(); ; {
-		sent = max(r.follower.Sent(of), r.office.Demanded().Sent(of))
-		if sent >= step || !r.office.accompanied() || time.Since(began) >= reportTime || waiting.Pause(ctx, look) != nil {
+		sent = max(r.follower.Sent(of), r.coordinator.Demanded().Sent(of))
+		if sent >= step || !r.coordinator.Accompanied() || time.Since(began) >= cluster.ReportTime || waiting.Pause(ctx, look) != nil {
 			return sent
 		}
 	}
@@ -341,37 +340,37 @@ const askPause = 20 * time.Millisecond
 // ask asks the leader to record an entry, or for a checkpoint, and waits for Options.Stall at most. An entry that is recorded after
 // that does no harm. Where the leader changes meanwhile, the next one is asked.
 func (r *Run) ask(ctx context.Context, e plan.Entry) (uint64, error) {
-	q := question{After: r.plan.Position()}
+	q := cluster.Request{After: r.plan.Position()}
 	if e != nil {
 		q.Record = plan.EncodeRecord(e)
 	}
-	limit, cancel := context.WithTimeout(ctx, r.office.options.Stall)
+	limit, cancel := context.WithTimeout(ctx, r.coordinator.Options.Stall)
 	defer cancel()
-	if _, drain := e.(plan.Drain); drain && r.office.edges.Elector != nil {
+	if _, drain := e.(plan.Drain); drain && r.coordinator.Backends.Elector != nil {
 		h, _ := r.plan.Head()
 		var err error
-		if q.Least, err = r.office.streams.Present(limit, h); err != nil {
+		if q.Least, err = r.coordinator.Streams.Present(limit, h); err != nil {
 			return 0, err
 		}
 	}
 	a, err := r.asks(ctx, limit, q)
-	return a.at, err
+	return a.At, err
 }
 
 // asks puts a question to the leader, whichever daemon that is, until limit ends.
-func (r *Run) asks(ctx, limit context.Context, q question) (answer, error) {
+func (r *Run) asks(ctx, limit context.Context, q cluster.Request) (leader.Result, error) {
 	for {
 		now := r.plan.Now()
 		if now.Failed != nil {
-			return answer{}, now.Failed
+			return leader.Result{}, now.Failed
 		}
-		a, err := r.office.ask(limit, q)
+		a, err := r.coordinator.Ask(limit, q)
 		switch {
 		case limit.Err() == nil && errors.Is(err, fault.ErrNoLeader):
 		case ctx.Err() != nil:
-			return answer{}, ctx.Err()
+			return leader.Result{}, ctx.Err()
 		case limit.Err() != nil:
-			return answer{}, r.follower.Unanswered()
+			return leader.Result{}, r.follower.Unanswered()
 		default:
 			return a, err
 		}
@@ -382,4 +381,56 @@ func (r *Run) asks(ctx, limit context.Context, q question) (answer, error) {
 		case <-limit.Done():
 		}
 	}
+}
+
+// Measure has the leader count how many steps the run will have, in the background: it reads every document that is left once more, and plans it beside the run. Info
+// tells how far that is. It is refused while a source is not sealed, and for a run without an end.
+func (r *Run) Measure(ctx context.Context) error {
+	limit, cancel := context.WithTimeout(ctx, r.coordinator.Options.Stall)
+	defer cancel()
+	_, err := r.asks(ctx, limit, cluster.Request{Measure: true})
+	return err
+}
+
+// Length returns how many steps the run has or will have, nil while no daemon that plans it has told.
+func (r *Run) Length() *state.Length {
+	if now := r.plan.Now(); now.Ended {
+		return &state.Length{Steps: now.Steps, Exact: true}
+	}
+	l := r.coordinator.Length()
+	if l != nil && !l.Exact && !l.Endless && !l.Idle { // an estimate may be older than the newest steps
+		l.Steps = max(l.Steps, r.plan.Now().Steps)
+	}
+	return l
+}
+
+// Mix changes the mixture: weights, sources that come and go. It takes effect with the next document that is planned.
+func (r *Run) Mix(ctx context.Context, q state.MixRequest) (state.MixResult, error) {
+	if err := validWho(q.By); err != nil {
+		return state.MixResult{}, err
+	}
+	if err := errors.Join(q.Validate(), plan.ValidRequest(q.Request)); err != nil {
+		return state.MixResult{}, &fault.Error{Reason: fault.BadTicket, Message: err.Error()}
+	}
+	if q.Request == "" {
+		q.Request = rand.Text()
+	}
+	m := plan.Mix{Change: q.Change, By: q.By, Decided: q.Decided, Request: q.Request}
+	limit, cancel := context.WithTimeout(ctx, r.coordinator.Options.Stall)
+	defer cancel()
+	a, err := r.asks(ctx, limit, cluster.Request{Record: plan.EncodeRecord(m), DryRun: q.DryRun})
+	if err != nil {
+		return state.MixResult{}, err
+	}
+	if a.Mix == nil {
+		return state.MixResult{}, &fault.Error{Reason: fault.RunFailed, Message: "the leader's answer to a change of the mixture has no mixture", Do: "run one version on all daemons"}
+	}
+	result := *a.Mix
+	result.Weights = maps.Clone(result.Weights) // the planner keeps its own
+	return result, nil
+}
+
+// AskLength asks the leader of a run, over the bus of its daemons, how many steps the run will have; nil where that is not known.
+func AskLength(ctx context.Context, b backend.Bus) (*state.Length, error) {
+	return cluster.AskLength(ctx, b)
 }

@@ -3,45 +3,12 @@ package loader
 import (
 	"cmp"
 	"slices"
-	"time"
 
 	"loaderd/loader/document"
 	"loaderd/loader/plan"
 	"loaderd/loader/planner"
 	"loaderd/loader/state"
 )
-
-// snapshot takes the planner's figures for report.
-func (l *leader) snapshot() {
-	p := l.applier.Planner
-	var s state.PlanStats
-	s.Counts, s.Packed = p.Counts()
-	s.Pool, s.Window, s.Queued = p.Waiting()
-	s.Capacity = p.Capacity()
-	s.Queues = p.Queues()
-	if l.options.DrainsEarly() && !p.Primed() {
-		s.Lacks, s.DrainAt = p.EarlyShortage(), l.earlyDrains.due(l.options.FirstStepDocuments)
-	} else {
-		s.Lacks = p.Shortage()
-	}
-	s.Cursor = p.Cursor()
-	s.Floor = p.Floor()
-	s.Detail = p.Detail()
-	source, _, wants := p.Wants()
-	s.Wants, s.Idle = source, !wants
-	m, counts := p.Mixture(), p.SourceCounts()
-	for i, x := range m.Status() {
-		s.Sources = append(s.Sources, state.SourceStats{Status: x, SourceCounts: counts[i], Start: p.Infos()[i].Start, Next: m.Sequence(i)})
-	}
-	l.mu.Lock()
-	s.CursorBefore = l.figures.Cursor
-	if l.counted && s.Cursor != s.CursorBefore {
-		l.planned = time.Now()
-	}
-	l.counted = true
-	l.figures = s
-	l.mu.Unlock()
-}
 
 // Stats is a snapshot of a run, for metrics, the live view and the stats action. Planner figures
 // are at most a fraction of a second old, and not older than any step that can be read.
@@ -99,9 +66,9 @@ type Stats struct {
 // Stats returns the present figures.
 func (r *Run) Stats() Stats {
 	now := r.plan.Now() // first: the figures must not be older than any step in it
-	from := r.office.Report()
+	from := r.coordinator.Report()
 	p := from.PlanStats
-	s := Stats{Run: r.office.name, Planned: now.Steps, Wanted: from.Wanted, Ended: now.Ended, Replaying: from.Replays, Committed: now.Keepers.Committed(), Oldest: now.Oldest,
+	s := Stats{Run: r.coordinator.Name, Planned: now.Steps, Wanted: from.Wanted, Ended: now.Ended, Replaying: from.Replays, Committed: now.Keepers.Committed(), Oldest: now.Oldest,
 		Checkpoint: from.Checkpointed, CheckpointBytes: from.CheckpointBytes, Readers: r.follower.ReaderStats(),
 		Documents: p.Packed.Documents, Skipped: p.Counts.Skipped, MaskedTokens: p.Counts.MaskedTokens, Cut: p.Counts.Cut,
 		Tokens: p.Packed.Tokens, Rows: p.Counts.Rows, Slots: p.Counts.Slots, Padding: p.Counts.Slots - p.Counts.Tokens,

@@ -64,7 +64,7 @@ func BenchmarkEpoch(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			read(b, func() (document.Source, error) { return feed.NewWalker(docs, m.Walk(0, 0), 0, 1<<25), nil })
+			read(b, func() (document.Source, error) { return feed.NewEpochReader(docs, m.Walk(0, 0), 0, 1<<25), nil })
 		})
 	}
 }

@@ -46,7 +46,7 @@ func TestWalker(t *testing.T) {
 	for from, room := range map[uint64]int64{0: 1 << 30, 7777: 1 << 20, 2: 0} {
 		d.asked.Store(0)
 		d.away.Store(true)
-		w := feed.NewWalker(d, m.Walk(0, 0), from, room)
+		w := feed.NewEpochReader(d, m.Walk(0, 0), from, room)
 		var have []uint64
 		for from+uint64(len(have)) < documents {
 			docs, err := w.Next(t.Context())
@@ -85,7 +85,7 @@ func TestWalker_StatusHasTheTimeOfTheLastDocument(t *testing.T) {
 			Mix: mixture.Mix{Dry: mixture.DryWait, End: mixture.EndAll}},
 			map[string]mixture.Begin{"a": {First: 1, Last: documents, Sealed: true}})
 		must(t, err)
-		w := feed.NewWalker(d, m.Walk(0, 0), from, 1<<20)
+		w := feed.NewEpochReader(d, m.Walk(0, 0), from, 1<<20)
 		received := make(chan int, 1)
 		go func() {
 			docs, err := w.Next(t.Context())

@@ -167,8 +167,8 @@ func (p *prebuilt) DrainBy(context.Context, string) (uint64, error)         { re
 func (p *prebuilt) SealSource(context.Context, string, string) (uint64, error) {
 	return 0, nil
 }
-func (p *prebuilt) Mix(context.Context, loader.MixRequest) (loader.MixResult, error) {
-	return loader.MixResult{}, nil
+func (p *prebuilt) Mix(context.Context, state.MixRequest) (state.MixResult, error) {
+	return state.MixResult{}, nil
 }
 func (p *prebuilt) Stock(context.Context) ([]document.StreamState, error)           { return nil, nil }
 func (p *prebuilt) Checkpoint(context.Context) (uint64, error)                      { return 0, nil }

@@ -17,43 +17,43 @@ import (
 // Assembler gives rows of references their content. It depends on the plan and the document stream only, so any number of them
 // give the same batches.
 type Assembler struct {
-	again *again
-	pad   int32
+	refetcher *refetcher
+	pad       int32
 }
 
-// newAssembler returns an assembler whose cache has so many bytes. recent is how many steps behind the newest one are as needed, while there are no
+// New returns an assembler whose cache has so many bytes. recent is how many steps behind the newest one are as needed, while there are no
 // readers; limit is how long reading one document may take, and pad the id of padding.
 func New(docs *planview.Streams, cacheBytes int64, recent uint64, limit time.Duration, pad int32) *Assembler {
-	return &Assembler{again: newAgain(docs, newContentCache(cacheBytes, recent), limit), pad: pad}
+	return &Assembler{refetcher: newRefetcher(docs, newContentCache(cacheBytes, recent), limit), pad: pad}
 }
 
 // OnDocument takes in a document that the planner is about to see as the arrival of a number.
 func (a *Assembler) OnDocument(ref, arrival uint64, c document.Content) {
-	a.again.cache.show(ref, arrival, c)
+	a.refetcher.cache.show(ref, arrival, c)
 }
 
 // OnStep notes what a step that is planned takes of the documents before it.
-func (a *Assembler) OnStep(s *plan.Step) { a.again.cache.took(s) }
+func (a *Assembler) OnStep(s *plan.Step) { a.refetcher.cache.took(s) }
 
 // Pass notes the first step of which readers may still ask for rows; state.EveryStep without readers.
-func (a *Assembler) Pass(step uint64) { a.again.cache.pass(step) }
+func (a *Assembler) Pass(step uint64) { a.refetcher.cache.pass(step) }
 
 // ReadAhead reads documents, in ascending order, into the cache: those that it lacks and that are not read already. needs are the steps that need them.
 // What cannot be read now is left out.
 func (a *Assembler) ReadAhead(ctx context.Context, refs []uint64, needs map[uint64]uint64) error {
-	return a.again.many(ctx, refs, needs)
+	return a.refetcher.many(ctx, refs, needs)
 }
 
 // Touch notes that a step needs a document, and makes it the most recently used one. It returns its bytes; false when it is not in the cache.
 func (a *Assembler) Touch(ref, step uint64) (bytes int64, ok bool) {
-	return a.again.cache.touch(ref, step)
+	return a.refetcher.cache.touch(ref, step)
 }
 
 // Whole reports whether all documents of a step are in the cache, as far as that is known, and about the bytes that its rows take.
-func (a *Assembler) Whole(step uint64) (bytes int64, ok bool) { return a.again.cache.whole(step) }
+func (a *Assembler) Whole(step uint64) (bytes int64, ok bool) { return a.refetcher.cache.whole(step) }
 
 // Stats returns the bytes of the cache, and how often it had a document and had not.
-func (a *Assembler) Stats() (bytes, hits, misses int64) { return a.again.cache.stats() }
+func (a *Assembler) Stats() (bytes, hits, misses int64) { return a.refetcher.cache.stats() }
 
 // MemoryOf returns about the bytes that so many tokens of a document take in the cache.
 func MemoryOf(tokens int32) int64 { return entryBytes + document.NumberBytes*int64(tokens) }
@@ -79,7 +79,7 @@ func (a *Assembler) Assemble(ctx context.Context, s *plan.Step, first, n int) (*
 			text := texts[p.Doc]
 			if behind := int(p.Start) + int(p.Length); behind > text.Len() || int(p.Length) > left {
 				return nil, &fault.Error{Reason: fault.PlanMismatch,
-					Message: fmt.Sprintf("step %d row %d names tokens [%d, %d) of %s, which has %d", s.Index, first+i, p.Start, behind, a.again.docs.Document(p.Doc), text.Len()),
+					Message: fmt.Sprintf("step %d row %d names tokens [%d, %d) of %s, which has %d", s.Index, first+i, p.Start, behind, a.refetcher.docs.Document(p.Doc), text.Len()),
 					Do:      "the document or the tokenizer is not the one that was planned; check the tokenizer and the stream",
 					Facts:   map[string]string{"step": strconv.FormatUint(s.Index, 10), "sequence": strconv.FormatUint(plan.RefSequence(p.Doc), 10)}}
 			}
@@ -169,7 +169,7 @@ func (a *Assembler) documents(ctx context.Context, b *Batch) (map[uint64]documen
 		named += len(pieces)
 	}
 	texts := make(map[uint64]document.Content, named)
-	b.cache, b.lent = a.again.cache, make([]*cached, 0, named)
+	b.cache, b.lent = a.refetcher.cache, make([]*cached, 0, named)
 	var missing []uint64
 	for _, pieces := range b.Pieces {
 		for _, p := range pieces {
@@ -191,8 +191,8 @@ func (a *Assembler) documents(ctx context.Context, b *Batch) (map[uint64]documen
 	g.SetLimit(fetches)
 	for i, sequence := range missing {
 		g.Go(func() (err error) {
-			if fetched[i], err = a.again.one(ctx, sequence, b.Step); err != nil && ctx.Err() == nil {
-				err = fmt.Errorf("fetch %s: %w", a.again.docs.Document(sequence), err)
+			if fetched[i], err = a.refetcher.one(ctx, sequence, b.Step); err != nil && ctx.Err() == nil {
+				err = fmt.Errorf("fetch %s: %w", a.refetcher.docs.Document(sequence), err)
 			}
 			return err
 		})

@@ -36,7 +36,7 @@ type cached struct {
 
 // class is the documents of one kind, the most recently used first.
 type class struct {
-	chain // byUse
+	lru   // byUse
 	bytes int64
 }
 
@@ -53,7 +53,7 @@ func (x *cached) cost() int64 { return x.content.Bytes() + entryBytes }
 // newContentCache returns a cache of so many bytes; recent is how many steps behind the newest one are as needed, while there are no readers.
 func newContentCache(limit int64, recent uint64) *contentCache {
 	c := &contentCache{limit: limit, held: map[uint64]*cached{}}
-	c.need = need{held: c.held, sort: c.sort, recent: recent, reads: state.EveryStep, due: map[uint64][]uint64{}, whole: map[uint64]int64{}, shown: chain{order: byArrival}}
+	c.need = need{held: c.held, sort: c.sort, recent: recent, reads: state.EveryStep, due: map[uint64][]uint64{}, whole: map[uint64]int64{}, shown: lru{order: byArrival}}
 	return c
 }
 
@@ -217,14 +217,14 @@ func (k *class) add(x *cached) {
 }
 
 func (k *class) remove(x *cached) {
-	k.chain.remove(x)
+	k.lru.remove(x)
 	k.bytes -= x.cost()
 }
 
 // use makes a document of the class the most recently used one.
 func (k *class) use(x *cached) {
 	if k.first != x {
-		k.chain.remove(x)
+		k.lru.remove(x)
 		k.pushFront(x)
 	}
 }

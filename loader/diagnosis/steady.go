@@ -59,7 +59,7 @@ func (s *Steady) Verdict() (Verdict, bool) {
 // stalls reports whether a run whose readers wait is Waiting: no step was planned for longer than its steps took lately. One
 // that is Waiting already is Running again with the second step within slowStep. So no steady pace of documents makes a
 // run change between the two.
-func (p *Pulse) stalls(now time.Time, waiting bool) bool {
+func (p *RateSampler) stalls(now time.Time, waiting bool) bool {
 	if waiting && p.steps(slowStep) < 2 {
 		return true
 	}
@@ -67,6 +67,6 @@ func (p *Pulse) stalls(now time.Time, waiting bool) bool {
 }
 
 // idles reports whether ranks that ask for no step have been idle for longer than their steps take.
-func (p *Pulse) idles(now time.Time) bool {
+func (p *RateSampler) idles(now time.Time) bool {
 	return p.still(now) >= max(idleAfter, 3*p.interval(beats*BeatInterval))
 }

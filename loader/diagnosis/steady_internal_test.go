@@ -12,7 +12,7 @@ import (
 
 // pace feeds a follower's pulse with the beats of a run whose ranks wait for the steps that are planned at these moments.
 type pace struct {
-	p      Pulse
+	p      RateSampler
 	s      Steady
 	kinds  []string
 	start  time.Time

@@ -59,12 +59,12 @@ const (
 
 // Moment is what a verdict needs beside the evidence for the next step.
 type Moment struct {
-	At       time.Time
-	Ended    bool  // all steps are planned
-	Failed   error // why this process stores no further step, though the run has not ended
-	Pulse    *Pulse
-	Buffered string  // a job whose ranks report and have no streams; empty without one
-	Shown    Verdict // that is shown until now
+	At          time.Time
+	Ended       bool  // all steps are planned
+	Failed      error // why this process stores no further step, though the run has not ended
+	RateSampler *RateSampler
+	Buffered    string  // a job whose ranks report and have no streams; empty without one
+	Shown       Verdict // that is shown until now
 }
 
 // Verdict judges the run at a moment. The step of the evidence is the next one that is planned.
@@ -84,9 +84,9 @@ func (w *wait) verdict(m Moment) Verdict {
 	case m.Ended:
 		return w.ended(w.Step)
 	}
-	still, waits, readers := m.Pulse.still(m.At), w.waits(), w.Demand.Read()
+	still, waits, readers := m.RateSampler.still(m.At), w.waits(), w.Demand.Read()
 	full := w.Step >= w.Report.Wanted+uint64(w.Options.Ahead)
-	if e == nil && (waits || !readers && !full) && (w.Step == 0 || m.Pulse.stalls(m.At, m.Shown.stalled())) {
+	if e == nil && (waits || !readers && !full) && (w.Step == 0 || m.RateSampler.stalls(m.At, m.Shown.stalled())) {
 		e = w.missing()
 	}
 	switch {
@@ -106,11 +106,11 @@ func (w *wait) verdict(m Moment) Verdict {
 	case !readers:
 		return Verdict{Health: Waiting, Sentence: fmt.Sprintf("Planning ahead: %s of %d, no reader is connected", quantity.Things(int(w.Step-min(w.Step, w.Report.Wanted)), "step"), w.Options.Ahead),
 			Limits: LimitRanks, Do: "start the trainer when you like"}
-	case !waits && m.Pulse.idles(m.At):
+	case !waits && m.RateSampler.idles(m.At):
 		return Verdict{Health: Waiting, Sentence: fmt.Sprintf("Waiting for the ranks, %s: they have steps and ask for none", quantity.Time(still)), Limits: LimitRanks,
 			Detail: w.idlers(), Do: "look whether the trainer evaluates, writes a checkpoint or hangs"}
 	}
-	return w.running(m.Pulse.waiting(), m.Shown)
+	return w.running(m.RateSampler.waiting(), m.Shown)
 }
 
 // storeFails is how long an append to the plan log takes before the run fails. A busy disk can take seconds.
@@ -296,7 +296,6 @@ func (w *wait) idlers() string {
 	}
 	return ""
 }
-
 
 // Failure is what readers see of an error that ended the run.
 func Failure(err error) *fault.Error {

@@ -23,17 +23,17 @@ import (
 // Follower serves a run's steps to readers: it registers them, waits with them for the plan to grow, and assembles rows. It tells the leader
 // what its readers want. No other follower needs to know anything of it.
 type Follower struct {
-	plan      *planview.View
-	Leader    Leader
-	config    plan.Config
-	options   backend.Options
-	log       *slog.Logger
-	Assembler *assembly.Assembler
-	Prefetch  *prefetcher
-	Pulse     diagnosis.Pulse
-	steady    diagnosis.Steady
-	Ranks     *ranks.Registry
-	Supply    func(source string) (why, do string, ok bool) // of Backends; may be nil
+	plan        *planview.View
+	Leader      Leader
+	config      plan.Config
+	options     backend.Options
+	log         *slog.Logger
+	Assembler   *assembly.Assembler
+	Prefetch    *prefetcher
+	RateSampler diagnosis.RateSampler
+	steady      diagnosis.Steady
+	Ranks       *ranks.Registry
+	Supply      func(source string) (why, do string, ok bool) // of Backends; may be nil
 
 	mu      sync.Mutex
 	readers readers

@@ -26,15 +26,15 @@ func CheckWorld(c plan.Config, world int) error {
 	if slices.Min(rows) < slices.Max(rows) {
 		has = fmt.Sprintf("the rows of a step, %v by its bucket,", rows)
 	}
-	fits := Divisors(shared)
+	fits := divisors(shared)
 	return &fault.Error{Reason: fault.WorldMismatch,
 		Message: fmt.Sprintf("%d ranks cannot share %s equally", world, has),
 		Do:      "use one of these world sizes: " + fits + "; or other steps.rows, steps.tokens or steps.table in a new run",
 		Facts:   map[string]string{"world": strconv.Itoa(world), "rows": strconv.Itoa(shared), "divisors": fits}}
 }
 
-// Divisors lists the divisors of n in ascending order; of more than 32 the middle is left out.
-func Divisors(n int) string {
+// divisors lists the divisors of n in ascending order; of more than 32 the middle is left out.
+func divisors(n int) string {
 	var low, high []string
 	for d := 1; d*d <= n; d++ {
 		if n%d != 0 {

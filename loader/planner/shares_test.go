@@ -188,8 +188,8 @@ func offTargets(steps [][]float64, buckets []int32, targets [][]float64) (off []
 	return off, excess
 }
 
-// FuzzBlendState restores any bytes as the state of a run whose shares change: an error or a planner that works.
-func FuzzBlendState(f *testing.F) {
+// FuzzSourcesState restores any bytes as the state of a run whose shares change: an error or a planner that works.
+func FuzzSourcesState(f *testing.F) {
 	c := plantest.Config("bucket")
 	c.Packing.Buckets = []int{16, 32}
 	c.Mix = mixture.Mix{Dry: mixture.DryWait, End: mixture.EndAll,

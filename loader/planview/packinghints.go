@@ -13,7 +13,7 @@ import (
 // traitsAtOnce is how many documents are read at a time.
 const traitsAtOnce = 32
 
-// readTraits reads the traits of the documents that wait in a restored planner, and tells it: checkpoints do not hold them. It reads
+// RestoreHints reads the traits of the documents that wait in a restored planner, and tells it: checkpoints do not hold them. It reads
 // nothing for packing methods that look at lengths alone.
 func RestoreHints(ctx context.Context, p *planner.Planner, documents *Streams) error {
 	sequences := p.MissingHints()

@@ -18,7 +18,7 @@ import (
 	"loaderd/loader/plan"
 )
 
-// planView is what one process knows of a run's plan: what its log holds, with the newest steps in memory. The leader adds the steps that
+// View is what one process knows of a run's plan: what its log holds, with the newest steps in memory. The leader adds the steps that
 // it has stored; followers read them and wait for more. Besides demand it is all that leader and followers share.
 // Where the leader is another process, the view follows the log.
 type View struct {
@@ -35,20 +35,21 @@ type View struct {
 	behind    plan.RecordReader // of the records behind it
 	changed   chan struct{}     // closed and replaced when one of the fields below changes
 	confirmed uint64            // last record that a leader elsewhere has confirmed
-	Daemon    string            // that began the last term of them; empty when that is not known
-	Steps     uint64            // that the log holds
+	daemon    string            // that began the last term of them; empty when that is not known
+	steps     uint64            // that the log holds
 	ended     bool              // no step follows
 	endAt     uint64            // record that says so; 0 while none was read
-	Keepers   plan.Keepers
+	keepers   plan.Keepers
 	left      []string // keepers that have left since departures was called
 	oldest    uint64   // steps before it cannot be read: their documents are purged
 	failed    error    // why this process stores no further step, though the run has not ended
 	newest    map[uint64]*plan.Step
 }
 
+// New returns a view that has not read the log.
 func New(log backend.PlanLog, c plan.Config, o backend.Options) *View {
 	return &View{Log: log, config: c, Reader: &Reader{Log: log}, Recent: uint64(o.Ahead) + recentSteps, patience: o.Stall,
-		changed: make(chan struct{}), Keepers: plan.Keepers{}, newest: map[uint64]*plan.Step{}}
+		changed: make(chan struct{}), keepers: plan.Keepers{}, newest: map[uint64]*plan.Step{}}
 }
 
 // behindPause is the time between two attempts to read a step from a server that is behind the others.
@@ -57,7 +58,7 @@ const behindPause = 100 * time.Millisecond
 // recentSteps is how many steps beyond Options.Ahead are kept in memory; older ones are read from the plan log.
 const recentSteps = 64
 
-// planned is what a planView knew at one moment.
+// planned is what a View knew at one moment.
 type planned struct {
 	Steps   uint64
 	Ended   bool
@@ -71,7 +72,7 @@ type planned struct {
 func (v *View) Now() planned {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return planned{v.Steps, v.ended, maps.Clone(v.Keepers), v.oldest, v.failed, v.changed}
+	return planned{v.steps, v.ended, maps.Clone(v.keepers), v.oldest, v.failed, v.changed}
 }
 
 // Head returns the plan's header; before it has begun, the one that this process would write.
@@ -99,14 +100,14 @@ func (v *View) Position() uint64 {
 func (v *View) LedBy(daemon string) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return v.Daemon == "" || v.Daemon == daemon
+	return v.daemon == "" || v.daemon == daemon
 }
 
 // Planned returns the number of steps that the log holds.
 func (v *View) Planned() uint64 {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return v.Steps
+	return v.steps
 }
 
 // update changes what is known and wakes those who wait.
@@ -118,7 +119,7 @@ func (v *View) update(f func()) {
 	v.changed = make(chan struct{})
 }
 
-// openedPlan is what a leader has read of a plan.
+// Opened is what a leader has read of a plan.
 type Opened struct {
 	Header plan.Header
 	Fresh  bool   // nothing of the plan has been written yet: header is the one that this process would write
@@ -129,15 +130,15 @@ type Opened struct {
 	Keepers plan.Keepers
 }
 
-// opened takes in what a leader has read of the plan, before it plans anything.
+// Opened takes in what a leader has read of the plan, before it plans anything.
 func (v *View) Opened(o Opened) {
 	v.update(func() {
 		if !v.begun || !o.Fresh { // the header of a plan that is there is none that this process would write
 			v.header, v.begun = o.Header, !o.Fresh
 		}
-		v.Steps = max(v.Steps, o.Steps)
+		v.steps = max(v.steps, o.Steps)
 		if o.Tail > v.at { // what lies between here and the end of the plan is taken in by a replay, or when the view follows the log
-			v.at, v.behind, v.Keepers, v.Daemon = o.Tail, plan.RecordReader{Validator: o.Behind}, o.Keepers, ""
+			v.at, v.behind, v.keepers, v.daemon = o.Tail, plan.RecordReader{Validator: o.Behind}, o.Keepers, ""
 			v.ended = v.ended || v.behind.Ended
 		}
 	})
@@ -148,10 +149,10 @@ func (v *View) Extend(s *plan.Step) { v.update(func() { v.add(s) }) }
 
 // add makes a stored step readable. The caller holds mu.
 func (v *View) add(s *plan.Step) {
-	if s.Index+v.Recent < v.Steps {
+	if s.Index+v.Recent < v.steps {
 		return // long known, and read from the log when it is asked for
 	}
-	v.Steps = max(v.Steps, s.Index+1)
+	v.steps = max(v.steps, s.Index+1)
 	v.newest[s.Index] = s
 	delete(v.newest, s.Index-v.Recent)
 }
@@ -160,7 +161,7 @@ func (v *View) add(s *plan.Step) {
 func (v *View) Replayed(at uint64, behind plan.RecordReader, k plan.Keepers) {
 	v.update(func() {
 		if at > v.at {
-			v.at, v.behind, v.begun, v.Keepers, v.Daemon = at, behind, true, k, ""
+			v.at, v.behind, v.begun, v.keepers, v.daemon = at, behind, true, k, ""
 		}
 	})
 }
@@ -270,9 +271,9 @@ func (v *View) take(e plan.Entry) error {
 	v.leaves(e)
 	switch e := e.(type) {
 	case plan.Term:
-		v.Daemon = e.Daemon
+		v.daemon = e.Daemon
 	case plan.Commit, plan.Leave:
-		v.Keepers = v.Keepers.Changed(e)
+		v.keepers = v.keepers.Changed(e)
 	case plan.End:
 		v.endAt = v.at + 1
 		v.ended = v.ended || v.endAt <= v.confirmed
@@ -293,13 +294,13 @@ func (v *View) Confirm(at uint64) {
 }
 
 // Keep notes who keeps checkpoints now. Nobody changes the map afterwards.
-func (v *View) Keep(k plan.Keepers) { v.update(func() { v.Keepers = k }) }
+func (v *View) Keep(k plan.Keepers) { v.update(func() { v.keepers = k }) }
 
 // KeepBy notes who keeps checkpoints by the records up to one. What is known from later records stays.
 func (v *View) KeepBy(at uint64, k plan.Keepers) {
 	v.update(func() {
 		if at > v.at {
-			v.Keepers = k
+			v.keepers = k
 		}
 	})
 }
@@ -313,7 +314,7 @@ func (v *View) Fail(err error) { v.update(func() { v.failed = err }) }
 // Step returns one step without waiting for it: io.EOF behind the end, a *Error for one that is not planned yet.
 func (v *View) Step(ctx context.Context, step uint64) (*plan.Step, error) {
 	v.mu.Lock()
-	s, steps, ended := v.newest[step], v.Steps, v.ended
+	s, steps, ended := v.newest[step], v.steps, v.ended
 	v.mu.Unlock()
 	switch {
 	case s != nil:

@@ -69,7 +69,7 @@ func (s *Streams) Named(ctx context.Context, name string, c mixture.Source) (bac
 	return x, nil
 }
 
-// opened is a stream of the run. It is needed from Start on.
+// RunStream is a stream of the run. It is needed from Start on.
 type RunStream struct {
 	backend.Stream
 	plan.SourceBegin
@@ -114,8 +114,8 @@ func (s *Streams) Same(ctx context.Context, h plan.Header) (Needs, error) {
 	return first, nil
 }
 
-// Of returns the stream of a document, and its sequence there.
-func (s *Streams) Of(ctx context.Context, ref uint64) (backend.Stream, uint64, error) {
+// of returns the stream of a document, and its sequence there.
+func (s *Streams) of(ctx context.Context, ref uint64) (backend.Stream, uint64, error) {
 	source := plan.RefSource(ref)
 	infos := s.Infos()
 	if source >= len(infos) { // a reader is ahead of what this process has followed of the plan
@@ -142,7 +142,7 @@ func (s *Streams) Document(ref uint64) string {
 
 // Content returns the content of a document that the plan names.
 func (s *Streams) Content(ctx context.Context, ref uint64) (document.Content, error) {
-	x, sequence, err := s.Of(ctx, ref)
+	x, sequence, err := s.of(ctx, ref)
 	if err != nil {
 		return document.Content{}, err
 	}
@@ -151,7 +151,7 @@ func (s *Streams) Content(ctx context.Context, ref uint64) (document.Content, er
 
 // PackingHints returns the documents of a message that the plan names, with their traits.
 func (s *Streams) PackingHints(ctx context.Context, ref uint64) ([]plan.Part, error) {
-	x, sequence, err := s.Of(ctx, ref)
+	x, sequence, err := s.of(ctx, ref)
 	if err != nil {
 		return nil, err
 	}
@@ -164,7 +164,7 @@ func (s *Streams) Again(ctx context.Context, refs []uint64, f func(document.Docu
 	for len(refs) > 0 {
 		source := plan.RefSource(refs[0])
 		n, _ := slices.BinarySearch(refs, plan.Ref(source+1, 0))
-		x, _, err := s.Of(ctx, refs[0])
+		x, _, err := s.of(ctx, refs[0])
 		if err != nil {
 			return errors.Join(err, g.Wait())
 		}
@@ -185,7 +185,7 @@ func (s *Streams) Again(ctx context.Context, refs []uint64, f func(document.Docu
 
 // Describe says where a document that the plan names came from.
 func (s *Streams) Describe(ctx context.Context, ref uint64) (document.Info, error) {
-	x, sequence, err := s.Of(ctx, ref)
+	x, sequence, err := s.of(ctx, ref)
 	if err != nil {
 		return document.Info{}, err
 	}
@@ -284,7 +284,7 @@ func startOf(ctx context.Context, docs document.Documents, state document.Stream
 
 // Show returns a document that the plan names, or may name.
 func (s *Streams) Show(ctx context.Context, ref uint64) (document.View, error) {
-	x, sequence, err := s.Of(ctx, ref)
+	x, sequence, err := s.of(ctx, ref)
 	if err != nil {
 		return document.View{}, err
 	}

@@ -23,10 +23,10 @@ import (
 	"loaderd/internal/reader"
 	"loaderd/internal/statustest"
 	"loaderd/internal/testscale"
-	"loaderd/loader"
 	"loaderd/loader/diagnosis"
 	"loaderd/loader/fault"
 	"loaderd/loader/mixture"
+	"loaderd/loader/state"
 	"loaderd/stream"
 	"loaderd/stream/server"
 )
@@ -269,7 +269,7 @@ func TestSituations(t *testing.T) {
 			if _, err := s.d.Run().SealSource(s.ctx, "math", ""); err != nil {
 				s.Fatal(err)
 			}
-			if _, err := s.d.Run().Mix(s.ctx, loader.MixRequest{Change: mixture.Change{Weights: map[string]float64{"code": 0, "math": 1}}}); err != nil {
+			if _, err := s.d.Run().Mix(s.ctx, state.MixRequest{Change: mixture.Change{Weights: map[string]float64{"code": 0, "math": 1}}}); err != nil {
 				s.Fatal(err)
 			}
 			s.publish(100, "code")

@@ -15,7 +15,7 @@ import (
 	"loaderd/loader/planview"
 )
 
-// feeds hand documents from the streams of a run to the leader's loop, which must not block in one while a request waits. Each stream is read by
+// Set hand documents from the streams of a run to the leader's loop, which must not block in one while a request waits. Each stream is read by
 // itself: one that the planner asks seldom holds a chunk ready, and keeps no other waiting.
 type Set struct {
 	run     string // its name
@@ -41,7 +41,7 @@ type Feed struct {
 	Held   []document.Document // of the last chunk, not planned yet; the loop's
 }
 
-// nothing is the feed where no document is wanted.
+// None is the feed where no document is wanted.
 var None = &Feed{}
 
 func New(ctx context.Context, run string, s *planview.Streams, g *errgroup.Group, onOpenAttempt func(string, error),
@@ -90,7 +90,7 @@ func (f *Set) read(p *planner.Planner, source int, epoch uint64) (*Feed, error) 
 	c, walk, taken := m.Config(source), m.Walk(source, epoch), m.Place(source).Taken
 	x.split = func(d document.Document) bool { return c.Split.Takes(d.ID, d.Sequence) }
 	if walk.Drawn || epoch > 0 {
-		x.Reader = NewWalker(docs, walk, taken, walkersTokens/int64(m.Len()))
+		x.Reader = NewEpochReader(docs, walk, taken, walkersTokens/int64(m.Len()))
 	} else {
 		failed := func(err error) { f.onOpenAttempt(info.Name, err) }
 		if x.Reader, err = document.OpenSource(f.ctx, docs, walk.First+taken, 0, failed); err != nil {
@@ -171,7 +171,7 @@ var Always = func() <-chan struct{} {
 // LostAfter is how long a source may have no further document although the plan was made of more.
 const LostAfter = 5 * time.Second
 
-// lostOfSource is the error for a document that the plan was made of, and that its stream does not hold.
+// Lost is the error for a document that the plan was made of, and that its stream does not hold.
 func Lost(run, source string, wanted, last uint64) error {
 	return &fault.Error{Reason: fault.DocumentLost,
 		Message: fmt.Sprintf("the plan of run %s was made of document %d of source %s, and its stream ends at %d", run, wanted, source, last),

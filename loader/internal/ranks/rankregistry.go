@@ -9,7 +9,7 @@ import (
 	"loaderd/loader/state"
 )
 
-// rankRegistry is the census of a daemon. Its follower, its heartbeats and the reports of clients use it concurrently.
+// Registry is the census of a daemon. Its follower, its heartbeats and the reports of clients use it concurrently.
 type Registry struct {
 	mu      sync.Mutex
 	census  *census.Census

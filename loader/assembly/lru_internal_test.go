@@ -1,0 +1,69 @@
+package assembly
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// Documents stand in a chain as they do in a slice with which the same is done, read from either end, whatever the other chain that they are in.
+func TestChainIsAnOrder(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	all := make([]*cached, 12)
+	for i := range all {
+		all[i] = &cached{document: uint64(i)}
+	}
+	chains := [chains]lru{byUse: {order: byUse}, byArrival: {order: byArrival}}
+	var want [len(chains)][]*cached
+	for range 2000 {
+		k, x := r.IntN(len(chains)), all[r.IntN(len(all))]
+		c := &chains[k]
+		if i := slices.Index(want[k], x); i >= 0 {
+			c.remove(x)
+			want[k] = slices.Delete(want[k], i, i+1)
+		} else if r.IntN(2) == 0 {
+			c.pushFront(x)
+			want[k] = slices.Insert(want[k], 0, x)
+		} else {
+			c.pushBack(x)
+			want[k] = append(want[k], x)
+		}
+		for k, c := range chains {
+			var forward, backward []*cached
+			for x := c.first; x != nil; x = x.links[k].behind {
+				forward = append(forward, x)
+			}
+			for x := c.last; x != nil; x = x.links[k].before {
+				backward = append(backward, x)
+			}
+			slices.Reverse(backward)
+			if !slices.Equal(forward, want[k]) || !slices.Equal(backward, want[k]) {
+				t.Fatalf("chain %d has %d documents forward and %d backward, want %d, or in another order", k, len(forward), len(backward), len(want[k]))
+			}
+		}
+	}
+}
+
+// A document that is used stands before all others of its class, and the one that was used longest ago goes first.
+func TestTheLeastRecentlyUsedGoesFirst(t *testing.T) {
+	cost := (&cached{content: contentOf(100)}).cost()
+	c := newContentCache(3*cost, 4)
+	for d := uint64(1); d <= 3; d++ {
+		c.show(d, d, contentOf(100))
+	}
+	c.lend(1)
+	c.lend(3)
+	c.lend(3)
+	c.show(4, 4, contentOf(100))
+	c.show(5, 5, contentOf(100))
+	for d, kept := range map[uint64]bool{1: false, 2: false, 3: true, 4: true, 5: true} {
+		if _, ok := c.peek(d); ok != kept {
+			t.Errorf("document %d is kept: %v", d, ok)
+		}
+	}
+	c.lend(3)
+	c.show(6, 6, contentOf(100))
+	if _, ok := c.peek(3); !ok {
+		t.Error("the document that was used last is gone")
+	}
+}

@@ -1,0 +1,122 @@
+package assembly
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"loaderd/loader/document"
+	"loaderd/loader/planview"
+)
+
+// refetcher reads documents again, each once at a time however many want it: for a batch that is waited for one by one, ahead of the readers many
+// at once. What was read goes to the cache.
+type refetcher struct {
+	docs  *planview.Streams
+	cache *contentCache
+	limit time.Duration // how long reading one document may take
+
+	mu      sync.Mutex
+	reading map[uint64]*claim
+}
+
+// claim is a document that somebody reads.
+type claim struct {
+	step    uint64        // that needs it
+	done    chan struct{} // closed when the fields below are set
+	content document.Content
+	err     error
+	read    bool // false: who had claimed it did not get it, and does not say why
+}
+
+func newRefetcher(docs *planview.Streams, cache *contentCache, limit time.Duration) *refetcher {
+	return &refetcher{docs: docs, cache: cache, limit: limit, reading: map[uint64]*claim{}}
+}
+
+// claim returns who reads a document: the caller, or somebody before it.
+func (a *refetcher) claim(sequence, step uint64) (c *claim, mine bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if c, ok := a.reading[sequence]; ok {
+		return c, false
+	}
+	c = &claim{step: step, done: make(chan struct{})}
+	a.reading[sequence] = c
+	return c, true
+}
+
+// settle ends a claim. What was read is in the cache before the document can be claimed again.
+func (a *refetcher) settle(sequence uint64, c *claim) {
+	if c.read && c.err == nil {
+		a.cache.put(sequence, c.step, c.content)
+	}
+	a.mu.Lock()
+	delete(a.reading, sequence)
+	a.mu.Unlock()
+	close(c.done)
+}
+
+// one returns the content of a document that a step needs.
+func (a *refetcher) one(ctx context.Context, sequence, step uint64) (document.Content, error) {
+	for {
+		c, mine := a.claim(sequence, step)
+		if mine {
+			// The reading serves everybody who waits, so it outlives the one that began it: cancelling that one must not fail the others.
+			go a.read(context.WithoutCancel(ctx), sequence, c)
+		}
+		select {
+		case <-ctx.Done():
+			return document.Content{}, ctx.Err()
+		case <-c.done:
+		}
+		if c.read {
+			return c.content, c.err
+		}
+	}
+}
+
+func (a *refetcher) read(ctx context.Context, sequence uint64, c *claim) {
+	defer a.settle(sequence, c)
+	ctx, cancel := context.WithTimeout(ctx, a.limit)
+	defer cancel()
+	c.read = true
+	if text, ok := a.cache.peek(sequence); ok { // since the caller looked
+		c.content = text
+		return
+	}
+	c.content, c.err = a.docs.Content(ctx, sequence)
+}
+
+// many reads documents, in ascending order, into the cache: those that are not there and that nobody else reads. needs are the steps that need
+// them. One that it does not get is left to whoever needs it, and so is the reason.
+func (a *refetcher) many(ctx context.Context, sequences []uint64, needs map[uint64]uint64) error {
+	claims := map[uint64]*claim{}
+	var wanted []uint64
+	for _, sequence := range sequences {
+		c, mine := a.claim(sequence, needs[sequence])
+		if !mine {
+			continue
+		}
+		if _, ok := a.cache.peek(sequence); ok {
+			a.settle(sequence, c)
+			continue
+		}
+		claims[sequence] = c
+		wanted = append(wanted, sequence)
+	}
+	defer func() {
+		for sequence, c := range claims {
+			if !c.read {
+				a.settle(sequence, c)
+			}
+		}
+	}()
+	return a.docs.Again(ctx, wanted, func(d document.Document) {
+		if d.Skip != "" { // no plan names it
+			return
+		}
+		c := claims[d.Sequence]
+		c.content, c.read = d.Content, true
+		a.settle(d.Sequence, c)
+	})
+}

@@ -1,0 +1,107 @@
+package follower
+
+import (
+	"context"
+	"maps"
+	"time"
+
+	"loaderd/loader/census"
+	"loaderd/loader/diagnosis"
+	"loaderd/loader/fault"
+)
+
+const (
+	// tellAfter is how long readers wait for a step before the log says why.
+	tellAfter = 10 * time.Second
+	// tellAgain is how often the log names the same reason, with other figures.
+	tellAgain = time.Minute
+)
+
+// stallLogger tells the log why readers wait: when they have waited for tellAfter, when the cause changes, and when the step is there.
+type stallLogger struct {
+	follower *Follower
+	since    time.Time    // when the wait began that the log knows of; zero without one
+	reason   fault.Reason // that the log was told last
+	facts    map[string]string
+	told     map[fault.Reason]time.Time // when the log was last told of each reason
+	gone     time.Time                  // since when there is no reader; zero while there is one
+	ranks    map[census.Key]string      // jobs whose missing ranks were logged, and which ranks
+}
+
+// LogStalls looks until ctx is done.
+func (f *Follower) LogStalls(ctx context.Context) {
+	w := stallLogger{follower: f, told: map[fault.Reason]time.Time{}, ranks: map[census.Key]string{}}
+	f.beat(time.Now())
+	tick := time.NewTicker(diagnosis.BeatInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			f.muster()
+			f.beat(time.Now())
+			f.judge(time.Now())
+			w.look(time.Now())
+			w.logRanks(f.Ranks.Last())
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (w *stallLogger) look(now time.Time) {
+	since, readers := w.follower.waiting()
+	plan := w.follower.plan.Now()
+	over := plan.Ended || plan.Failed != nil
+	if !w.since.IsZero() && (since != w.since || over) {
+		w.follower.log.Warn("readers wait no more", "step", plan.Steps, "waited", now.Sub(w.since).Round(time.Second))
+		w.since = time.Time{}
+	}
+	if readers > 0 {
+		w.gone = time.Time{}
+	} else if w.gone.IsZero() {
+		w.gone = now
+	}
+	switch {
+	case over || since.IsZero() || now.Sub(since) < tellAfter:
+		return
+	case readers == 0:
+		if now.Sub(w.gone) >= tellAfter { // a reader that got the cause as an error comes back within seconds
+			w.follower.relieve()
+			w.since = time.Time{}
+		}
+		return
+	}
+	e := w.follower.Explain(plan.Steps)
+	if e == nil || now.Sub(w.told[e.Reason]) < tellAgain || e.Reason == w.reason && maps.Equal(e.Facts, w.facts) {
+		return
+	}
+	w.since, w.reason, w.facts, w.told[e.Reason] = since, e.Reason, e.Facts, now
+	w.follower.log.Warn("readers wait for a step", "step", plan.Steps, "readers", readers, "waited", now.Sub(since).Round(time.Second),
+		"reason", e.Reason, "cause", e.Message, "do", e.Do)
+}
+
+// logRanks logs which ranks hold their jobs, and that they no longer do. Of several daemons the leader does.
+func (w *stallLogger) logRanks(v census.View) {
+	if w.follower.Leader.Report().Elsewhere {
+		clear(w.ranks)
+		return
+	}
+	missing := map[census.Key]string{}
+	for _, j := range v.Jobs {
+		f := j.Finding
+		if f == nil || f.Level < census.Red {
+			continue
+		}
+		ranks := diagnosis.Joined(f.Ranks)
+		if missing[j.Key] = ranks; w.ranks[j.Key] != ranks {
+			e := diagnosis.RankCause(f)
+			w.follower.log.Warn("rank missing", "event", "rank.missing", "job", f.Job, "world", f.World, "ranks", ranks, "state", f.State, "step", f.Step, "cause", e.Message, "do", e.Do)
+		}
+	}
+	for k, ranks := range w.ranks {
+		if missing[k] == "" {
+			w.follower.log.Info("missing rank resolved", "event", "rank.resolved", "job", k.Job, "world", k.World, "ranks", ranks)
+		}
+	}
+	w.ranks = missing
+}

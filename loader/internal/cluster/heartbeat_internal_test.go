@@ -1,0 +1,268 @@
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"loaderd/loader/backend"
+	"loaderd/loader/document"
+	"loaderd/loader/fault"
+	"loaderd/loader/internal/ranks"
+	"loaderd/loader/mixture"
+	"loaderd/loader/plan"
+	"loaderd/loader/planview"
+	"loaderd/loader/state"
+)
+
+// listener is the coordinator of a daemon that follows.
+func listener() *Coordinator {
+	o := backend.Options{Ahead: 4}
+	header := plan.Header{Config: plan.Config{}}
+	v := planview.New(termLog{}, header.Config, o)
+	v.Opened(planview.Opened{Header: header, Steps: 10, Tail: 1, Behind: header.Validator(), Keepers: plan.Keepers{"trainer": 6}})
+	if err := v.Follow(context.Background()); err != nil {
+		panic(err)
+	}
+	e := backend.Backends{Daemon: "me", Log: slog.New(slog.DiscardHandler)}
+	x := New("run", plan.Config{}, o, e, planview.NewStreams(e, v), slog.New(slog.DiscardHandler), v)
+	x.Ranks = ranks.New()
+	return x
+}
+
+// termLog is a plan log whose second record begins the term of a daemon.
+type termLog struct{ backend.PlanLog }
+
+// Scan implements backend.PlanLog.
+func (termLog) Scan(_ context.Context, _ uint64, f func(position uint64, record []byte) error) error {
+	return f(2, plan.EncodeRecord(plan.Term{Daemon: "host/7/a"}))
+}
+
+func said(t testing.TB, w heartbeat) []byte {
+	t.Helper()
+	b, err := json.Marshal(w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// What strangers say neither drives the plan on without bounds, nor stops it, nor keeps readers from steps that they can read.
+func TestWordsOfStrangers(t *testing.T) {
+	o := listener()
+	far := state.Demand{Jobs: map[string]state.JobDemand{"a": {World: 1, Step: 1<<64 - 1, Sent: 1<<64 - 1}}, Furthest: 1<<64 - 1}
+	o.onHeartbeat(said(t, heartbeat{Daemon: "stranger", Demand: &far}))
+	if d := o.demandOfAll(); d.Wanted() > 10+2*4+3 || d.Furthest > 10+2*4+2 || d.Wanted() == 0 || d.Jobs["a"].Sent > 10+2*4+2 {
+		t.Errorf("a stranger wants %+v of a plan of 10 steps", d)
+	}
+	o.onHeartbeat(said(t, heartbeat{Daemon: "stranger", Lead: &state.Report{Steps: 1 << 40, Wanted: 1 << 40}, At: 1 << 40, Oldest: 1 << 40}))
+	if r := o.Report(); !r.Unheard || r.Steps != 0 {
+		t.Errorf("a stranger's report is taken for the leader's: %+v", r)
+	}
+	o.onHeartbeat(said(t, heartbeat{Daemon: "host/7/a", Lead: &state.Report{Steps: 11}, Oldest: 1 << 40}))
+	if r := o.Report(); !r.Unheard || r.Steps != 11 { // a stranger's word may be that of the next leader: what it can do is to have readers wait
+		t.Errorf("the report of the daemon whose term it is, beside a stranger's: %+v", r)
+	}
+	o.unconfirmed.heard = time.Now().Add(-state.HeartbeatTimeout)
+	if r := o.Report(); r.Unheard || r.Steps != 11 {
+		t.Errorf("the report of the daemon whose term it is: %+v", r)
+	}
+	if now := o.plan.Now(); now.Oldest != 0 {
+		t.Errorf("steps before %d cannot be read, by a word alone", now.Oldest)
+	}
+	for i := range 2 * maxDaemons {
+		o.onHeartbeat(said(t, heartbeat{Daemon: strings.Repeat("x", 1+i%200) + string(rune('a'+i/200%26)) + string(rune('a'+i/5200))}))
+	}
+	if len(o.daemons) > maxDaemons {
+		t.Errorf("%d daemons are remembered", len(o.daemons))
+	}
+}
+
+// Questions for what nobody can ask for are refused, and the leader's loop goes on.
+func TestQuestionsForRecordsThatOnlyLeadersWrite(t *testing.T) {
+	for _, e := range []plan.Entry{plan.Header{Run: "x"}, plan.End{Steps: 3}, plan.Term{Daemon: "x"}, plan.Foreign{At: 3}, plan.StepPart{}} {
+		_, err := Request{Record: plan.EncodeRecord(e)}.entry()
+		var refused *fault.Error
+		if !errors.As(err, &refused) || refused.Reason != fault.BadTicket {
+			t.Errorf("%T: %v", e, err)
+		}
+	}
+	if _, err := (Request{Record: []byte("rubbish")}).entry(); err == nil {
+		t.Error("rubbish is taken for a record")
+	}
+	for _, e := range []plan.Entry{plan.Seal{By: "a"}, plan.Drain{}, plan.Commit{Keeper: "a"}, plan.Leave{Keeper: "a"}} {
+		if have, err := (Request{Record: plan.EncodeRecord(e)}).entry(); err != nil || have != e {
+			t.Errorf("%v: %v, %v", e, have, err)
+		}
+	}
+}
+
+func FuzzHeartbeats(f *testing.F) {
+	none, some := state.NewDemand(), state.Demand{Jobs: map[string]state.JobDemand{"j": {World: 2, Step: 7, From: 3, Sent: 9}, "gone": {From: 1, Sent: 2}, state.UnnamedJob: {From: 1}}}
+	f.Add(said(f, heartbeat{Daemon: "a", Flight: "grpc://a:1", Demand: &none, Lead: &state.Report{Source: &document.SourceStatus{}}, At: 3, Oldest: 1}))
+	f.Add(said(f, heartbeat{Daemon: "host/7/a", Lead: &state.Report{}, Demand: &some}))
+	f.Add([]byte(`{"daemon":"a","roll":{"jobs":[{"job":"j","world":2,"ranks":[[1,0,1,1,0,35,64,100,20000,300000]]}],"page":1,"pages":3}}`))
+	f.Add([]byte(`{"daemon":"a","left":true}`))
+	f.Add([]byte(`{"daemon":"a","roll":{"jobs":[{"job":"j","world":2,"ranks":[[1,0,1,1,0,35,64,100,20000,300000],[0,1,31,0,7,9,9,9007199254740991,0,0]]}]}}`))
+	f.Add([]byte(`{"daemon":"a","roll":{"jobs":[{"job":"j","world":1048576,"ranks":[[1]]}],"partial":true}}`))
+	f.Add([]byte(`{"daemon":"\u0000"}`))
+	f.Add([]byte(`{"daemon":"host/7/a","sources":{"round":3,"page":0,"figures":[{"name":"a"}],"status":{"a":{}},"streams":[{"name":"DOCS"}],"open":["a"]}}`))
+	f.Add([]byte(`{"daemon":"host/7/a","lead":{"pages":1,"round":3,"length":{}}}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		o := listener()
+		o.onHeartbeat(b)
+		d := o.demandOfAll()
+		if d.Wanted() > 21 || d.Sent(func(string) bool { return true }) > 20 || o.plan.Now().Oldest > 0 {
+			t.Fatalf("it wants %+v", d)
+		}
+		b, err := heartbeat{Daemon: "me", Demand: &d}.encode(nil)
+		if err != nil || len(b) > maxHeartbeatBytes {
+			t.Fatalf("a word of %d bytes: %v", len(b), err)
+		}
+		_, _ = o.Addresses()
+		_ = o.Report()
+		for _, job := range o.Ranks.Look(nil, nil).Jobs {
+			if len(job.Missing) > job.World || job.Present > job.World || job.Least > job.Most {
+				t.Fatalf("%+v", job)
+			}
+		}
+	})
+}
+
+// A daemon of many jobs with long names sends words of bounded size. What the planner takes from them stays: the reader that is furthest on, the first step
+// that is needed, and the first one that is retained.
+func TestWord_IsBoundedInBytes(t *testing.T) {
+	d := state.NewDemand()
+	for i := range uint64(512) {
+		x := state.JobDemand{From: 1000 + i, Sent: 1<<52 + i}
+		if i%2 == 0 {
+			x.Rank, x.World, x.Step = 1<<20-2, 1<<20, 1<<52+i
+		}
+		d.Jobs[fmt.Sprintf("%04d%s", (i*7)%512, strings.Repeat("<", 60))] = x
+	}
+	d.Needed, d.Furthest = 900, 1<<52+600
+	committed := plan.Keepers{}
+	for job, x := range d.Jobs {
+		if x.From < 1003 {
+			committed[job] = x.From
+		}
+	}
+	for name, w := range map[string]heartbeat{"follower": {Daemon: "a", Demand: &d}, "leader": {Daemon: "a", Demand: &d, Lead: &state.Report{Trouble: strings.Repeat("x", 9000)}}} {
+		b, err := w.encode(committed)
+		if err != nil || len(b) > 64<<10 || len(b) < 50<<10 {
+			t.Fatalf("%s: a word of %d bytes: %v", name, len(b), err)
+		}
+		got, err := decodeHeartbeat(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		have := *got.Demand
+		if have.Needed != d.Needed || have.Furthest != d.Furthest || *have.Leading() != *d.Leading() || have.Wanted() != d.Wanted() {
+			t.Errorf("%s: the readers want %d, %d and %+v, of %d, %d and %+v", name, have.Needed, have.Furthest, have.Leading(), d.Needed, d.Furthest, d.Leading())
+		}
+		slowest := slices.MinFunc(slices.Collect(maps.Values(d.Jobs)), func(x, y state.JobDemand) int {
+			return cmp.Or(-cmp.Compare(min(1, x.World), min(1, y.World)), cmp.Compare(x.Step, y.Step))
+		})
+		if !slices.Contains(slices.Collect(maps.Values(have.Jobs)), slowest) {
+			t.Errorf("%s: the slowest reader, %+v, is not named", name, slowest)
+		}
+		if _, step := have.Retained(committed); step != 1003 {
+			t.Errorf("%s: documents are retained from step %d on, want 1003", name, step)
+		}
+	}
+	small := state.NewDemand()
+	small.Jobs["a"] = state.JobDemand{World: 1, Step: 3, From: 1, Sent: 3}
+	if b, err := (heartbeat{Daemon: "a", Demand: &small}).encode(nil); err != nil || string(b) != string(said(t, heartbeat{Daemon: "a", Demand: &small})) {
+		t.Errorf("%s: %v", b, err)
+	}
+}
+
+func FuzzRequests(f *testing.F) {
+	for _, e := range []plan.Entry{plan.Seal{By: "a"}, plan.Commit{Keeper: "a", Step: 7}, plan.End{Steps: 1}, plan.Mix{}, plan.Mix{Request: "a"}, plan.SealSource{Source: 1}} {
+		b, _ := json.Marshal(Request{Record: plan.EncodeRecord(e), Again: true, After: 1<<64 - 1})
+		f.Add(b)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var q Request
+		if json.Unmarshal(b, &q) != nil {
+			return
+		}
+		switch e, err := q.entry(); e.(type) {
+		case plan.Control, plan.Seal, plan.Commit, plan.Leave:
+		default:
+			if err == nil && q.Record != nil {
+				t.Fatalf("%T can be asked for", e)
+			}
+		}
+	})
+}
+
+// A leader's words are bounded, too, however many sources and jobs a run has, and other daemons get all of its report.
+func TestReport_OfManySourcesIsPaged(t *testing.T) {
+	for _, n := range []int{0, 3, mixture.MaxSources} {
+		r := state.Report{Steps: 9, Length: &state.Length{Steps: 20}, Trouble: "none"}
+		if n == mixture.MaxSources {
+			r.Trouble, r.Opening = strings.Repeat("x", 1<<20), &state.Opening{Error: strings.Repeat("ü", 1<<20)}
+		}
+		r.Sources = map[string]document.SourceStatus{}
+		for i := range n {
+			name := fmt.Sprintf("%04d%s", i, strings.Repeat("x", 40))
+			r.PlanStats.Sources = append(r.PlanStats.Sources, state.SourceStats{Status: mixture.Status{Name: name, Tokens: 1 << 50, Epochs: 1}, Next: 1 << 50})
+			r.Sources[name] = document.SourceStatus{Last: 1 << 50, FetchedAt: time.Unix(1<<33, 7).UTC(), DownReason: strings.Repeat("connection refused ", 20)}
+			r.Streams = append(r.Streams, state.StreamFill{Source: name, Name: "DOCS_" + name, Bytes: 1 << 40})
+			r.Length.Open = append(r.Length.Open, name)
+		}
+		d := state.NewDemand()
+		for i := range uint64(4000) {
+			d.Jobs[fmt.Sprintf("job%04d", i)] = state.JobDemand{Rank: 1 << 19, World: 1 << 20, Step: 1<<52 + i, From: 7, Sent: 1<<52 + i}
+		}
+		leader, follower, bus := listener(), listener(), &words{}
+		leader.Backends.Daemon, leader.Backends.Bus, leader.Flight = "host/7/a", bus, "grpc://a:1"
+		for round := range uint64(2) {
+			bus.all = nil
+			sent := leader.publishReport(heartbeat{Demand: &d, Lead: &r}, round+1)
+			total := 0
+			for i, b := range bus.all {
+				if total += len(b); len(b) > maxHeartbeatBytes {
+					t.Errorf("%d sources: word %d has %d bytes", n, i, len(b))
+				}
+				if round == 0 || i != 0 || len(bus.all) == 1 { // one is lost of the second report
+					follower.onHeartbeat(b)
+				}
+			}
+			if total != sent || (len(bus.all) > 1) != (n > 3) {
+				t.Errorf("%d sources: %d bytes in %d words, reported %d", n, total, len(bus.all), sent)
+			}
+			var want state.Report // as in a word without a bound
+			if b, err := json.Marshal(r); err != nil || json.Unmarshal(b, &want) != nil {
+				t.Fatal(err)
+			}
+			want.Trouble = shortText(want.Trouble)
+			have := follower.Report()
+			if have.Steps != want.Steps || have.Trouble != want.Trouble || !reflect.DeepEqual(have.Length, want.Length) || !slices.Equal(have.Streams, want.Streams) ||
+				!slices.Equal(have.PlanStats.Sources, want.PlanStats.Sources) || !maps.Equal(have.Sources, want.Sources) {
+				t.Errorf("%d sources: the report differs in round %d", n, round)
+			}
+		}
+	}
+}
+
+// words is a Bus that keeps what is published.
+type words struct {
+	backend.Bus
+	all [][]byte
+}
+
+func (w *words) Publish(b []byte) error {
+	w.all = append(w.all, b)
+	return nil
+}

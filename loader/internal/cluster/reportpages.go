@@ -1,0 +1,150 @@
+package cluster
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"loaderd/loader/document"
+	"loaderd/loader/mixture"
+	"loaderd/loader/state"
+)
+
+const (
+	// maxReportBytes bounds an encoded report within a word, and a sourcePage.
+	maxReportBytes = 32 << 10
+	// maxReportText bounds a text of another program in a report that is paged.
+	maxReportText = 2 << 10
+	// maxReportPages bounds the pages of a report: 1024 sources have some 40.
+	maxReportPages = 256
+)
+
+// sourcePage is a part of what a leader reports of its sources, in a word of its own.
+type sourcePage struct {
+	Round   uint64                           `json:"round"` // of the report
+	Page    int                              `json:"page"`
+	Figures []state.SourceStats              `json:"figures,omitempty"` // report.PlanStats.Sources
+	Status  map[string]document.SourceStatus `json:"status,omitempty"`  // report.Sources
+	Streams []state.StreamFill               `json:"streams,omitempty"` // report.Streams
+	Open    []string                         `json:"open,omitempty"`    // report.Length.Open
+}
+
+// check refuses a page that no leader sends, in a word of so many bytes.
+func (p *sourcePage) check(bytes int) error {
+	if p.Page < 0 || p.Page >= maxReportPages || bytes > maxHeartbeatBytes {
+		return fmt.Errorf("page %d of a report, in %d bytes", p.Page, bytes)
+	}
+	return nil
+}
+
+// splitReport returns the report for a word. One that is longer than maxReportBytes has what it says of single sources in pages.
+func splitReport(r state.Report, round uint64) (state.Report, []sourcePage) {
+	if encodedBytes(r) <= maxReportBytes {
+		return r, nil
+	}
+	var pages []sourcePage
+	left := 0
+	page := func(x any) *sourcePage {
+		n := encodedBytes(x) + len(",")
+		if left -= n; left < 0 {
+			left = maxReportBytes - n
+			pages = append(pages, sourcePage{Round: round, Page: len(pages)})
+		}
+		return &pages[len(pages)-1]
+	}
+	for _, x := range r.PlanStats.Sources {
+		p := page(x)
+		p.Figures = append(p.Figures, x)
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Sources)) {
+		x := shortened(r.Sources[name])
+		p := page(map[string]document.SourceStatus{name: x})
+		if p.Status == nil {
+			p.Status = map[string]document.SourceStatus{}
+		}
+		p.Status[name] = x
+	}
+	for _, x := range r.Streams {
+		p := page(x)
+		p.Streams = append(p.Streams, x)
+	}
+	r.PlanStats.Sources, r.Sources, r.Streams = nil, nil, nil
+	if r.Length != nil {
+		for _, name := range r.Length.Open {
+			p := page(name)
+			p.Open = append(p.Open, name)
+		}
+		length := *r.Length
+		length.Open, r.Length = nil, &length
+	}
+	r.Trouble = shortText(r.Trouble)
+	if r.Opening != nil {
+		o := *r.Opening
+		o.Error, r.Opening = shortText(o.Error), &o
+	}
+	if r.Source != nil {
+		s := shortened(*r.Source)
+		r.Source = &s
+	}
+	r.Round, r.Pages = round, len(pages)
+	return r, pages
+}
+
+func shortened(s document.SourceStatus) document.SourceStatus {
+	s.DownReason = shortText(s.DownReason)
+	return s
+}
+
+func shortText(text string) string {
+	return strings.ToValidUTF8(text[:min(len(text), maxReportText)], "")
+}
+
+// encodedBytes returns the length of a value as JSON.
+func encodedBytes(x any) int {
+	b, _ := json.Marshal(x) // an error would be that of the word, too
+	return len(b)
+}
+
+// reportPages are the pages of a report that another daemon has sent so far.
+type reportPages struct {
+	round uint64
+	pages map[int]*sourcePage
+}
+
+func (r *reportPages) add(p *sourcePage) {
+	if r.pages == nil || r.round != p.Round {
+		*r = reportPages{p.Round, map[int]*sourcePage{}}
+	}
+	r.pages[p.Page] = p
+}
+
+// join returns a report with its pages. While one is missing it has what the report before says of single sources.
+func (r *reportPages) join(x, before state.Report) state.Report {
+	if x.Pages == 0 {
+		return x
+	}
+	whole := sourcePage{Status: map[string]document.SourceStatus{}}
+	for i := range x.Pages {
+		p := r.pages[i]
+		if p == nil || r.round != x.Round {
+			whole = sourcePage{Figures: before.PlanStats.Sources, Status: before.Sources, Streams: before.Streams}
+			if before.Length != nil {
+				whole.Open = before.Length.Open
+			}
+			break
+		}
+		whole.Figures, whole.Streams, whole.Open = append(whole.Figures, p.Figures...), append(whole.Streams, p.Streams...), append(whole.Open, p.Open...)
+		maps.Copy(whole.Status, p.Status)
+	}
+	if len(whole.Figures) > mixture.MaxSources {
+		return x
+	}
+	x.PlanStats.Sources, x.Sources, x.Streams = whole.Figures, whole.Status, whole.Streams
+	if x.Length != nil {
+		length := *x.Length
+		length.Open, x.Length = whole.Open, &length
+	}
+	return x
+}

@@ -1,0 +1,2 @@
+// Package forecast estimates how many steps a run will have.
+package forecast

@@ -1,0 +1,204 @@
+package forecast
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"loaderd/loader/backend"
+	"loaderd/loader/fault"
+	"loaderd/loader/internal/waiting"
+	"loaderd/loader/mixture"
+	"loaderd/loader/plan"
+	"loaderd/loader/planner"
+	"loaderd/loader/planview"
+	"loaderd/loader/state"
+)
+
+// Run is the run whose length is estimated, as its leader shows it.
+type Run interface {
+	// Header returns the header of the plan.
+	Header() plan.Header
+	// Copy returns a copy of the planner, once what the log holds is planned again.
+	Copy(ctx context.Context) (Copied, error)
+	// Read reports whether a rank reads the run, on any daemon.
+	Read() bool
+	// WaitedFor reports whether a reader waits for a step that is not planned.
+	WaitedFor() bool
+}
+
+// Estimator estimates how many steps a run will have.
+type Estimator struct {
+	run      Run
+	config   plan.Config
+	options  backend.Options
+	streams  *planview.Streams
+	log      *slog.Logger
+	controls atomic.Uint64 // recorded since it was made
+	wake     chan struct{} // signals that it is to be looked at now
+
+	mu     sync.Mutex
+	known  *state.Length
+	at     uint64         // controls that known is behind
+	asked  bool           // to be measured whatever that takes
+	stored map[int]uint64 // by source: the last document that was stored when it was looked at last
+}
+
+// NewEstimator returns the estimator of a run. Run keeps its estimate up to date.
+func NewEstimator(run Run, c plan.Config, o backend.Options, streams *planview.Streams, log *slog.Logger) *Estimator {
+	return &Estimator{run: run, config: c, options: o, streams: streams, log: log, wake: make(chan struct{}, 1)}
+}
+
+// muchMore is by which part a stream grows until its run's length is estimated anew before its time.
+const muchMore = 10
+
+// Grows notes what a stream holds now: with much more than an estimate knows of it is made anew.
+func (e *Estimator) Grows(source int, last uint64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if was, known := e.stored[source]; known && last > was+was/muchMore {
+		e.stored[source] = last
+		waiting.Signal(e.wake)
+	}
+}
+
+// Recorded notes that a control changes how long the run is.
+func (e *Estimator) Recorded() {
+	e.controls.Add(1)
+	waiting.Signal(e.wake)
+}
+
+// Controls returns how many controls were recorded.
+func (e *Estimator) Controls() uint64 { return e.controls.Load() }
+
+// Length returns how long the run will be; nil while that is not known, as behind a control until it is found out anew.
+func (e *Estimator) Length() *state.Length {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.known == nil || e.at != e.controls.Load() {
+		return nil
+	}
+	known := *e.known
+	return &known
+}
+
+// Copied is a run's planner as it was at one moment, to be played on.
+type Copied struct {
+	State    plan.Checkpoint
+	Controls uint64 // recorded then, by Estimator.Controls
+	Clock    uint64 // last document that it had taken
+	Ended    bool
+	Sources  []mixture.Status
+	Counts   []planner.SourceCounts
+	Mix      *mixture.Mixture
+}
+
+// play returns an applier that goes on from the copy and that nobody else has.
+func (e *Estimator) play(ctx context.Context, c Copied) (*planner.Applier, error) {
+	a, err := planner.Restore(e.run.Header(), c.State)
+	if err == nil {
+		err = planview.RestoreHints(ctx, a.Planner, e.streams)
+	}
+	return a, err
+}
+
+// open names what has no last document yet.
+func (c Copied) open() (names []string) {
+	for _, s := range c.Sources {
+		if !s.Sealed && !s.Removed {
+			names = append(names, s.Name)
+		}
+	}
+	return names
+}
+
+// firstForecast is how soon an estimate follows the first one, and one that a control asks for. Each further one takes twice as long to come, up to
+// Options.Forecast: at the beginning documents come fast.
+const firstForecast = time.Second
+
+// Run keeps what is known of the run's length up to date, until ctx is done. Whatever fails is tried again: the run does not depend on it.
+func (e *Estimator) Run(ctx context.Context) error {
+	every, wait := e.options.Forecast, time.Duration(0)
+	next := time.NewTimer(0)
+	defer next.Stop()
+	f := forecast{e: e, throttle: throttle{e: e}, samples: map[int]*sample{}}
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-next.C:
+			wait = min(max(2*wait, firstForecast), every)
+		case <-e.wake:
+			wait = min(firstForecast, every)
+		}
+		if every > 0 {
+			next.Reset(wait)
+		} else if !e.isAsked() {
+			continue
+		}
+		ended, err := f.renew(ctx)
+		switch {
+		case ended:
+			<-ctx.Done()
+			return ctx.Err()
+		case err != nil && !errors.Is(err, errChanged) && ctx.Err() == nil:
+			e.log.Warn("how long the run will be cannot be told now", "error", err)
+		}
+	}
+}
+
+// isAsked reports whether somebody wants the run to be measured.
+func (e *Estimator) isAsked() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.asked
+}
+
+// tells sets what is known, behind so many controls.
+func (e *Estimator) tells(known state.Length, controls uint64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.known, e.at = &known, controls
+}
+
+// Measure has the run measured, as soon as that is possible.
+func (e *Estimator) Measure(ctx context.Context) error {
+	c, err := e.run.Copy(ctx)
+	if err != nil || c.Ended {
+		return err
+	}
+	if open := c.open(); len(open) > 0 {
+		return &fault.Error{Reason: fault.BadTicket, Message: fmt.Sprintf("%v may get more documents: how many steps the run will have is not decided", open),
+			Do: "seal it (loaderd seal, loaderd source seal), or take the estimate"}
+	}
+	if c.endless() {
+		return &fault.Error{Reason: fault.BadTicket, Message: "the run has no end: a source is read for ever, or no source that has documents left has a weight",
+			Do: "end it by mix.end: first, or give the source a number of epochs"}
+	}
+	e.mu.Lock()
+	e.asked = true
+	e.mu.Unlock()
+	waiting.Signal(e.wake)
+	return nil
+}
+
+// endless reports whether a run whose sources are all sealed does not end by itself.
+func (c Copied) endless() bool {
+	left := make([]float64, len(c.Sources))
+	for i, s := range c.Sources {
+		switch {
+		case s.UsedUp || s.Removed:
+		case s.Epochs == mixture.Forever:
+			left[i] = math.Inf(1)
+		default:
+			left[i] = 1e6 // some
+		}
+	}
+	_, how := c.Mix.Lasts(left)
+	return how != mixture.Ends
+}

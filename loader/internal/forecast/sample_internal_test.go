@@ -1,0 +1,124 @@
+package forecast
+
+import (
+	"context"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"loaderd/internal/testscale"
+	"loaderd/loader/document"
+	"loaderd/loader/mixture"
+)
+
+// shelved are documents of some lengths, the first one under sequence 1. They note what is read together.
+type shelved struct {
+	document.Documents
+	lengths []int
+	asked   [][]uint64
+	rests   int
+}
+
+func (s *shelved) Again(_ context.Context, sequences []uint64, f func(document.Document)) error {
+	s.asked = append(s.asked, sequences)
+	for _, x := range sequences {
+		f(document.Document{Sequence: x, Content: document.Content{Tokens: make([]int32, s.lengths[x-1])}})
+	}
+	return nil
+}
+
+// alike returns lengths of which so many side by side are alike, and their mean.
+func alike(draw *rand.Rand, n, together int) (lengths []int, mean float64) {
+	factor := 0.0
+	for i := range n {
+		if i%together == 0 {
+			factor = math.Exp(draw.NormFloat64() * 0.7)
+		}
+		lengths = append(lengths, 1+int(factor*40*math.Exp(draw.NormFloat64()*0.5)))
+		mean += float64(lengths[i]) / float64(n)
+	}
+	return lengths, mean
+}
+
+// drawOf draws a sample of so many documents.
+func drawOf(t *testing.T, docs *shelved, walk *mixture.Walk, seed uint64, size int, tokens int64) *sample {
+	t.Helper()
+	s := newSample(seed, 0, 0, 0, walk.Len())
+	if err := s.grow(t.Context(), docs, walk, size, tokens, func(context.Context) error { docs.rests++; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// walks are orders in which a source may be taken.
+func walks(n int) map[string]*mixture.Walk {
+	return map[string]*mixture.Walk{
+		"in order": mixture.WalkOf(0, "", mixture.Source{}, mixture.Begin{First: 1}, uint64(n), 0),
+		"drawn":    mixture.WalkOf(7, "web", mixture.Source{Block: mixture.DefaultBlock}, mixture.Begin{First: 1, Sealed: true}, uint64(n), 0),
+	}
+}
+
+// A sample says how far it may be off also where documents that lie side by side are alike: the truth is within two standard errors in 19 of 20 cases.
+func TestSampleOfAlike(t *testing.T) {
+	const n = 20_000
+	seeds := testscale.Of(60, 200)
+	for name, walk := range walks(n) {
+		for _, together := range []int{1, 100} {
+			missed := 0
+			for seed := range uint64(seeds) {
+				lengths, truth := alike(rand.New(rand.NewPCG(seed, 1)), n, together)
+				s := drawOf(t, &shelved{lengths: lengths}, walk, seed, 1024, 4<<20)
+				mean, off := meanOf(s.drawn, n, mixture.Source{})
+				if math.Abs(mean-truth) > 2*off {
+					missed++
+				}
+			}
+			if missed > seeds/8 {
+				t.Errorf("%s, %d alike: the truth is further off than two standard errors in %d of %d cases", name, together, missed, seeds)
+			}
+		}
+	}
+}
+
+// A sample is read in few runs of neighbours, and holds every document once.
+func TestSampleByRuns(t *testing.T) {
+	lengths, _ := alike(rand.New(rand.NewPCG(1, 1)), 20_000, 1)
+	for name, walk := range walks(len(lengths)) {
+		docs := &shelved{lengths: lengths}
+		s := drawOf(t, docs, walk, 1, 1024, 4<<20)
+		for _, run := range docs.asked {
+			if reach := run[len(run)-1] - run[0]; reach >= runDocuments {
+				t.Errorf("%s: a run reaches over %d documents", name, reach+1)
+			}
+		}
+		if len(docs.asked) > 2*growsRuns || docs.rests != len(docs.asked) {
+			t.Errorf("%s: %d runs of %d documents, %d rests", name, len(docs.asked), len(s.drawn), docs.rests)
+		}
+		all := slices.Concat(docs.asked...)
+		slices.Sort(all)
+		if once := slices.Compact(slices.Clone(all)); len(once) != len(all) || len(all) != len(s.drawn) || len(all) < 1024 {
+			t.Errorf("%s: of %d documents that were read %d are in the sample, %d different ones", name, len(all), len(s.drawn), len(once))
+		}
+		for _, d := range s.drawn {
+			if d.Length != lengths[walk.At(d.place)-1] {
+				t.Fatalf("%s: at place %d is a document of %d tokens, and not the one drawn", name, d.place, d.Length)
+			}
+		}
+	}
+}
+
+// Of few documents a sample holds all, and nothing is in doubt then; of large ones it holds as many as have so many tokens, in runs that are short.
+func TestSampleBounds(t *testing.T) {
+	lengths, truth := alike(rand.New(rand.NewPCG(1, 1)), 700, 10)
+	walk := walks(len(lengths))["in order"]
+	s := drawOf(t, &shelved{lengths: lengths}, walk, 1, 1024, 4<<20)
+	if mean, off := meanOf(s.drawn, 700, mixture.Source{}); len(s.drawn) != 700 || math.Abs(mean-truth) > 1e-6 || off != 0 {
+		t.Errorf("of 700 documents %d are drawn; their mean is %v±%v, and it is %v", len(s.drawn), mean, off, truth)
+	}
+	large := &shelved{lengths: slices.Repeat([]int{10_000}, 20_000)}
+	s = drawOf(t, large, walks(20_000)["in order"], 1, 1024, 1<<20)
+	if len(large.asked) < growsRuns || len(s.drawn) > 120 {
+		t.Errorf("%d documents of 10,000 tokens are drawn in %d runs", len(s.drawn), len(large.asked))
+	}
+}

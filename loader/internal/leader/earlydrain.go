@@ -1,0 +1,73 @@
+package leader
+
+import (
+	"context"
+	"time"
+
+	"loaderd/loader/plan"
+	"loaderd/loader/state"
+)
+
+// earlyDrains are the drains that a leader has recorded before the shuffle window was full.
+type earlyDrains struct {
+	documents int64 // that were packed at the last one, or when this leader had replayed the log
+	drains    int
+	step      uint64    // that a reader waits for ...
+	since     time.Time // ... since then; zero while none waits
+}
+
+// due returns how many documents must be packed before the next early drain, where first of them make the first one.
+// The number doubles, so that a stream that fills the shuffle window slowly is drained a few times at most.
+func (e *earlyDrains) due(first int64) int64 {
+	if first <= 0 {
+		return 0
+	}
+	return e.documents + first<<min(e.drains, 20)
+}
+
+// waited returns how long a reader has waited for a step.
+func (e *earlyDrains) waited(step uint64, waits bool) time.Duration {
+	switch {
+	case !waits:
+		e.since = time.Time{}
+		return 0
+	case e.since.IsZero() || e.step != step:
+		e.step, e.since = step, time.Now()
+	}
+	return time.Since(e.since)
+}
+
+// drainEarly records a drain for a reader that waits. With Options.Linger it does so when the stream is quiet and a drain
+// could fill a step. While the shuffle window has not filled it does so by Options.FirstStepQuiet and FirstStepDocuments.
+// The clock decides only when the drain is recorded: the plan follows from the record.
+func (l *loop) drainEarly(ctx context.Context) error {
+	planner, lacks := l.leader.applier.Planner, l.leader.figures.Lacks
+	_, packed := planner.Counts()
+	if l.repeats() {
+		return nil
+	}
+	waits := l.leader.WaitedFor()
+	waited := l.leader.earlyDrains.waited(planner.Next(), waits)
+	if l.leader.applier.Ended || len(l.leader.applier.Pending) > 0 || !waits {
+		return nil
+	}
+	quiet, dry := l.dry()
+	isQuiet := func(bound time.Duration) bool { return bound > 0 && dry && quiet >= bound }
+	early := lacks.Early && lacks.Drains
+	many := l.leader.figures.DrainAt > 0 && packed.Documents >= l.leader.figures.DrainAt && waited >= state.FirstStepWait
+	at := planner.Clock()
+	switch {
+	case early && (isQuiet(l.leader.Options.FirstStepQuiet) || many):
+		l.leader.Log.Info("drained early for a waiting reader", "event", "early_drain", "document", at,
+			"documents", packed.Documents-l.leader.earlyDrains.documents, "quiet", quiet.Round(time.Millisecond),
+			"waited", waited.Round(time.Millisecond))
+		l.leader.earlyDrains.documents = packed.Documents
+		l.leader.earlyDrains.drains++
+	case isQuiet(l.leader.Options.Linger) && planner.Drains():
+		l.leader.Log.Info("the stream is quiet and a reader waits: pool and window are drained", "document", at,
+			"quiet", quiet.Round(time.Millisecond))
+	default:
+		return nil
+	}
+	return l.control(ctx, plan.Drain{At: at}, nil)
+}

@@ -1,0 +1,159 @@
+package leader
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"slices"
+	"time"
+
+	"loaderd/internal/quantity"
+	"loaderd/loader/backend"
+	"loaderd/loader/document"
+	"loaderd/loader/state"
+)
+
+const (
+	// growthOver is the time over which the growth of a stream is measured.
+	growthOver = time.Minute
+	// growthFrom is the least time that a growth is derived of.
+	growthFrom = 10 * time.Second
+	// fullSoon is how long before it is full a stream that is half full is reported, at its present growth.
+	fullSoon = time.Hour
+)
+
+// fillLevel is what the log has reported of a stream's fill.
+type fillLevel int
+
+const (
+	fillRoom fillLevel = iota
+	fillNear           // 90 % of the bound are used, or half of it and the rest will be within fullSoon
+	fillFull
+)
+
+// fillMeter measures the fill of one stream.
+type fillMeter struct {
+	fill    state.StreamFill
+	level   fillLevel
+	samples []fillSample // of the last growthOver, about one per second
+	last    document.StreamState
+	largest int64 // bytes of a document: the mean of those that arrived between two looks, at its highest
+}
+
+type fillSample struct {
+	at    time.Time
+	bytes int64
+}
+
+// add takes in the state of a stream. It reports whether the level has changed.
+func (m *fillMeter) add(now time.Time, source string, s document.StreamState) (changed bool) {
+	m.fill = state.StreamFill{Source: source, Name: s.Name, Bytes: s.Bytes, MaxBytes: max(s.MaxBytes, 0),
+		Configured: s.Configured, Free: s.Free}
+	if n := len(m.samples); n == 0 || now.Sub(m.samples[n-1].at) >= time.Second {
+		m.samples = append(m.samples, fillSample{now, s.Bytes})
+	}
+	m.samples = slices.DeleteFunc(m.samples, func(x fillSample) bool { return now.Sub(x.at) > growthOver })
+	if n := s.Messages - m.last.Messages; n > 0 && s.First == m.last.First {
+		m.largest = max(m.largest, (s.Bytes-m.last.Bytes)/n)
+	}
+	m.last = s
+	before := m.level
+	if s.AccountMax > 0 {
+		m.fill.Account = &state.Quota{Bytes: s.AccountBytes, MaxBytes: s.AccountMax, Full: s.AccountMax-s.AccountBytes < m.leastRoom(s, s.AccountMax)}
+		m.fill.Full = m.fill.Account.Full
+	}
+	if m.fill.MaxBytes == 0 {
+		m.level = fillRoom
+		if m.fill.Full {
+			m.level = fillFull
+		}
+		return m.level != before
+	}
+	room := m.fill.MaxBytes - s.Bytes
+	m.fill.Full = m.fill.Full || room < m.leastRoom(s, m.fill.MaxBytes)
+	soon := false
+	if growth := m.growth(now); growth > 0 && !m.fill.Full {
+		in := float64(room) / growth
+		m.fill.FullIn = &in
+		soon = 2*s.Bytes >= m.fill.MaxBytes && in <= fullSoon.Seconds()
+	}
+	switch share := float64(s.Bytes) / float64(m.fill.MaxBytes); {
+	case m.fill.Full:
+		m.level = fillFull
+	case share >= .9 || soon:
+		m.level = max(m.level, fillNear)
+	case share < .85: // between the two thresholds the level stays
+		m.level = fillRoom
+	}
+	return m.level != before
+}
+
+// growth returns the growth of the stream in bytes per second; 0 where it is not known.
+func (m *fillMeter) growth(now time.Time) float64 {
+	if len(m.samples) == 0 {
+		return 0
+	}
+	first := m.samples[0]
+	over := now.Sub(first.at)
+	if over < growthFrom {
+		return 0
+	}
+	return float64(m.fill.Bytes-first.bytes) / over.Seconds()
+}
+
+// leastRoom is the room below a bound at which a stream counts as full: that of the largest message that it accepts, at most a tenth of the bound, or
+// that of a document as large as those that it holds. Producers with a larger document than the room wait, and the server does not report that they do.
+func (m *fillMeter) leastRoom(s document.StreamState, bound int64) int64 {
+	mean := int64(0)
+	if s.Messages > 0 {
+		mean = s.Bytes / s.Messages
+	}
+	return min(s.MaxMessage, max(bound/10, mean, m.largest))
+}
+
+// measureFill takes in the state of a source's stream, and logs when it fills, is full and has room again.
+func (l *Leader) measureFill(source int, name string, s document.StreamState) {
+	l.mu.Lock()
+	m := l.fills[source]
+	if m == nil {
+		m = &fillMeter{}
+		l.fills[source] = m
+	}
+	changed := m.add(time.Now(), name, s)
+	level, f := m.level, m.fill
+	l.mu.Unlock()
+	if !changed {
+		return
+	}
+	keys := []any{"stream", f.Name, "bytes", f.Bytes, "max_bytes", f.MaxBytes}
+	if f.AccountFull() {
+		keys = append(keys, "account_bytes", f.Account.Bytes, "account_max_bytes", f.Account.MaxBytes)
+	}
+	if name != "" {
+		keys = append(keys, "source", name)
+	}
+	switch level {
+	case fillNear:
+		if f.FullIn != nil {
+			keys = append(keys, "full_in", quantity.Time(time.Duration(*f.FullIn*float64(time.Second))))
+		}
+		l.Log.Warn("document stream is nearly full", append(keys, "event", "stream.fills", "do", f.Raise())...)
+	case fillFull:
+		severity := slog.LevelError
+		if l.Options.Release == backend.ReleasePurge { // it has room again when the trainers commit
+			severity = slog.LevelWarn
+		}
+		l.Log.Log(context.Background(), severity, "document stream is full, producers wait",
+			append(keys, "event", "stream.full", "do", f.Raise())...)
+	default:
+		l.Log.Info("document stream has room again", append(keys, "event", "stream.room")...)
+	}
+}
+
+// fillsOf returns the fills of all streams by the numbers of their sources.
+func fillsOf(meters map[int]*fillMeter) (out []state.StreamFill) {
+	for _, source := range slices.Sorted(maps.Keys(meters)) {
+		out = append(out, meters[source].fill)
+	}
+	return out
+}

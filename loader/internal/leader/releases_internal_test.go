@@ -1,0 +1,39 @@
+package leader
+
+import (
+	"testing"
+	"time"
+
+	"loaderd/loader/plan"
+)
+
+// Documents go when nobody has needed them for the whole time, and not while someone who came since needs them.
+func TestReleases(t *testing.T) {
+	start := time.Unix(0, 0)
+	s := releases{said: plan.Before(1)}
+	for i, x := range []struct {
+		at   time.Duration
+		from uint64 // needed
+		want uint64
+	}{
+		{0, 1, 1},
+		{time.Second, 100, 1},
+		{5 * time.Second, 200, 1},
+		{11 * time.Second, 200, 100},
+		{12 * time.Second, 40, 100}, // what has gone has gone
+		{16 * time.Second, 40, 100}, // 200 is due, but someone reads old steps
+		{17 * time.Second, 150, 150},
+		{18 * time.Second, 300, 200},
+		{28 * time.Second, 250, 250},
+		{29 * time.Second, 300, 300},
+	} {
+		to := s.next(plan.Before(x.from), start.Add(x.at), 10*time.Second)
+		if to != plan.Before(x.want) {
+			t.Fatalf("%d: documents below %d may go, want %d", i, to.Next(), x.want)
+		}
+		s.done(to)
+	}
+	if len(s.waiting) > 0 {
+		t.Errorf("still waiting: %v", s.waiting)
+	}
+}

@@ -1,0 +1,20 @@
+package leader
+
+import (
+	"testing"
+
+	"loaderd/loader/document"
+)
+
+// Sampled documents that never come to lie in a step do not fill the memory.
+func TestTracesAreBounded(t *testing.T) {
+	x := traces{}
+	for n := range uint64(3 * maxTraces) {
+		if x.take(n, &document.Trace{}); len(x) > maxTraces {
+			t.Fatalf("%d traces are kept", len(x))
+		}
+	}
+	if _, kept := x[3*maxTraces-1]; !kept {
+		t.Error("the last one is not")
+	}
+}

@@ -1,0 +1,56 @@
+package leader
+
+import (
+	"time"
+
+	"loaderd/loader/backend"
+	"loaderd/loader/document"
+	"loaderd/loader/plan"
+)
+
+// traces are the sampled documents that the planner has taken and not planned, by the plan's names. The loop's.
+type traces map[uint64]taken
+
+type taken struct {
+	trace *document.Trace
+	at    time.Time
+}
+
+// maxTraces bounds them: some never come, as they are dropped or were planned before.
+const maxTraces = 1 << 12
+
+// take notes a document that the planner takes.
+func (t traces) take(document uint64, trace *document.Trace) {
+	if len(t) >= maxTraces {
+		clear(t)
+	}
+	t[document] = taken{trace, time.Now()}
+}
+
+// leave returns what is to be told once a step is stored; nil where it begins no sampled document.
+func (t traces) leave(s *plan.Step, tracer backend.Tracer) func() {
+	if len(t) == 0 {
+		return nil
+	}
+	var tell []func(stored time.Time)
+	for row, pieces := range s.Rows {
+		for _, p := range pieces {
+			x, sampled := t[p.Doc]
+			if !sampled || p.Start > 0 {
+				continue
+			}
+			delete(t, p.Doc)
+			document, step := p.Doc, s.Index // the step is nobody's to keep
+			tell = append(tell, func(stored time.Time) { tracer.Planned(x.trace, document, step, row, x.at, stored) })
+		}
+	}
+	if tell == nil {
+		return nil
+	}
+	return func() {
+		now := time.Now()
+		for _, f := range tell {
+			f(now)
+		}
+	}
+}

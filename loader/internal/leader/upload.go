@@ -1,0 +1,67 @@
+package leader
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"loaderd/loader/fault"
+	"loaderd/loader/internal/waiting"
+	"loaderd/loader/plan"
+)
+
+// uploadLimit bounds how long one checkpoint may take to be stored.
+const uploadLimit = 2 * time.Minute
+
+// upload is a checkpoint that is to be stored. The plan log already holds all records that it covers.
+type upload struct {
+	step  uint64
+	state plan.Checkpoint
+	done  func(error)
+}
+
+// uploads hands checkpoints from the writer to a goroutine that stores them in their order, so that planning never waits for it. The loop
+// takes no checkpoint while another is being stored, but for the last one of a run or a process: two at most are in memory.
+type uploads struct {
+	queue chan upload
+	under atomic.Int32  // checkpoints that are taken and not stored yet
+	ready chan struct{} // gets a value when a checkpoint was stored or given up
+	ended chan struct{} // closed when none is stored any more
+}
+
+func newUploads() *uploads {
+	return &uploads{queue: make(chan upload, 1), ready: make(chan struct{}, 1), ended: make(chan struct{})}
+}
+
+// put queues an upload. The writer calls it, behind the records that the checkpoint covers.
+func (u *uploads) put(ctx context.Context, x upload) {
+	select {
+	case u.queue <- x:
+	case <-u.ended:
+		u.finish(x, fault.ErrLeadershipLost)
+	case <-ctx.Done():
+		u.finish(x, ctx.Err())
+	}
+}
+
+func (u *uploads) finish(x upload, err error) {
+	x.done(err)
+	u.under.Add(-1)
+	waiting.Signal(u.ready)
+}
+
+// upload stores what is queued until the queue is closed, or someone else leads.
+func (l *Leader) upload(ctx context.Context, u *uploads) error {
+	defer close(u.ended)
+	for x := range u.queue {
+		limit, cancel := context.WithTimeout(ctx, uploadLimit)
+		err := l.storeCheckpoint(limit, x.step, x.state.Encode())
+		cancel()
+		u.finish(x, err)
+		if errors.Is(err, fault.ErrLeadershipLost) {
+			return l.deposed(err)
+		}
+	}
+	return nil
+}
