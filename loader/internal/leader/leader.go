@@ -173,7 +173,7 @@ func (l *Leader) limit() uint64 {
 	return l.wanted + uint64(l.Options.Ahead)
 }
 
-// WaitedFor implements Run: a reader waits for a step that is not planned.
+// WaitedFor implements forecast.Run: a reader waits for a step that is not planned.
 func (l *Leader) WaitedFor() bool {
 	planned := l.View.Planned()
 	l.mu.Lock()
@@ -181,17 +181,17 @@ func (l *Leader) WaitedFor() bool {
 	return l.demand.Waits(planned)
 }
 
-// Read implements Run.
+// Read implements forecast.Run.
 func (l *Leader) Read() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.demand.Needed != state.EveryStep
 }
 
-// Header implements Run.
+// Header implements forecast.Run.
 func (l *Leader) Header() plan.Header { return l.header }
 
-// Copy implements Run: it asks the loop for a copy of the planner.
+// Copy implements forecast.Run: it asks the loop for a copy of the planner.
 func (l *Leader) Copy(ctx context.Context) (c forecast.Copied, err error) {
 	taken := make(chan forecast.Copied, 1) // nobody may take it out, when ctx ends
 	take := func(a *planner.Applier, tail plan.Tail) {
