@@ -55,7 +55,7 @@ func exprName(e ast.Expr) string {
 }
 
 func TestEveryReasonHasItsCodeInTheDocumentation(t *testing.T) {
-	want := reasonsIn(t, "../loader/errors.go")
+	want := reasonsIn(t, "../loader/fault/fault.go")
 	for r := range reasonsIn(t, "errors.go") {
 		want[r] = true
 	}

@@ -57,7 +57,9 @@ type Error struct {
 	Facts   map[string]string `json:"facts,omitempty"` // the same as data
 	Err     error             `json:"-"`               // underlying cause, may be nil
 
-	Brief, Detail string // of the cause of a wait: the parts of its message
+	// Brief and Detail are the parts of the message of the cause of a wait.
+	Brief  string `json:"-"`
+	Detail string `json:"-"`
 }
 
 func (e *Error) Error() string {

@@ -89,13 +89,13 @@ func New(name string, c plan.Config, o backend.Options, e backend.Backends, s *p
 		own: state.NewDemand(), daemons: map[string]*daemon{}, departed: jobspans.New(o), heard: time.Now()}
 }
 
-func (o *Coordinator) newLeader() *leader.Leader {
+func newLeader(o *Coordinator) *leader.Leader {
 	return leader.New(leader.Setup{Name: o.Name, Config: o.Config, Options: o.Options, Backends: o.Backends, Streams: o.Streams, Log: o.log, View: o.plan, Observer: o.Observer})
 }
 
 // Open prepares a leader, which reads the plan and refuses what this process could not plan on.
 func (o *Coordinator) Open(ctx context.Context) error {
-	l := o.newLeader()
+	l := newLeader(o)
 	if err := l.Open(ctx); err != nil {
 		return err
 	}
