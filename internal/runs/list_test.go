@@ -76,7 +76,8 @@ func TestList(t *testing.T) {
 	store, ctx := published(t), natstest.Context(t)
 	wantList(t, store)
 	steps := len(serve(t, store, "whole", config("bfd")))
-	if _, _, err := runs.Fork(ctx, store, "whole", 3, "rest", config("concat"), tokenizing); err != nil {
+	// More steps than are planned ahead, so that the parent was sealed before.
+	if _, _, err := runs.Fork(ctx, store, "whole", 8, "rest", config("concat"), tokenizing); err != nil {
 		t.Fatal(err)
 	}
 	runstatetest.Open(t, store, "young")
@@ -105,7 +106,7 @@ func TestList(t *testing.T) {
 		t.Errorf("%+v, %v", going, err)
 	}
 	whole := fmt.Sprintf("whole of DOCS is ended with %d steps, sealed at %d, floor 1", steps, documents)
-	rest := fmt.Sprintf("rest of DOCS is sealed with 0 steps, sealed at %d, floor 7", documents) // as the run that it is a fork of
+	rest := fmt.Sprintf("rest of DOCS is sealed with 0 steps, sealed at %d, floor 83", documents) // as its parent before that step
 	wantList(t, store, "bad of  is unreadable with 0 steps", fmt.Sprintf("going of DOCS is live with %d steps, committed 5, floor 1", going.Steps), rest, whole,
 		"young of  is not begun with 0 steps, led by here (true)")
 	if err := leads.Close(); err != nil { // it does not answer, and holds the lease
