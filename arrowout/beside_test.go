@@ -35,7 +35,7 @@ func textOf(document uint64) string {
 	return [...]string{"de", "", "a longer text, with ümlauts", "fr"}[document/4%4]
 }
 
-// besideOf is what a ref brings along: each fourth no columns, each third no values.
+// besideOf is what a document brings along: each fourth no columns, each third no values.
 func besideOf(ref uint64) document.Content {
 	const tokens = 400
 	b := &document.Extra{}

@@ -109,7 +109,7 @@ func (s *service) describe(ctx context.Context, named *sources, step *plan.Step,
 	return info, err
 }
 
-// isLost reports whether a ref is not in its stream any more.
+// isLost reports whether a document is no longer in its stream.
 func isLost(err error) bool {
 	e := (*fault.Error)(nil)
 	return errors.As(err, &e) && e.Reason == fault.DocumentLost

@@ -49,7 +49,7 @@ func (a *Assembler) Touch(ref, step uint64) (bytes int64, ok bool) {
 	return a.refetcher.cache.touch(ref, step)
 }
 
-// Whole reports whether all documents of a step are in the cache, as far as that is known, and about the bytes that its rows take.
+// Whole returns about the bytes of the rows of a step, and whether all its documents are in the cache, as far as that is known.
 func (a *Assembler) Whole(step uint64) (bytes int64, ok bool) { return a.refetcher.cache.whole(step) }
 
 // Stats returns the bytes of the cache, and how often it had a document and had not.

@@ -83,7 +83,7 @@ func (c *contentCache) took(s *plan.Step) {
 	c.trim(nil)
 }
 
-// pass notes the first step of which readers may still ask for rows; everyStep without readers.
+// pass notes the first step of which readers may still ask for rows; state.EveryStep without readers.
 func (c *contentCache) pass(step uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

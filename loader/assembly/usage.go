@@ -20,7 +20,7 @@ type need struct {
 	sort   func(*cached)       // puts a document where it belongs now
 	recent uint64              // steps behind the newest one that are as needed without readers
 	head   uint64              // the step that is planned next, as far as documents were shown
-	reads  uint64              // the first step that readers may ask for; everyStep without readers
+	reads  uint64              // the first step that readers may ask for; state.EveryStep without readers
 	from   uint64              // the first step that counts as needed
 	due    map[uint64][]uint64 // documents that do not wait, by the step that needs them last
 	shown  lru                 // byArrival: those that wait

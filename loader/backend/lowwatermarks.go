@@ -2,7 +2,7 @@ package backend
 
 import "context"
 
-// LowWatermarks is where the runs of one document stream say what they still need. What a term says is refused with ErrLeadershipLost once a later one has
+// LowWatermarks is where the runs of one document stream record what they still need. What a term records is refused with ErrLeadershipLost once a later one has
 // claimed to speak for the run.
 type LowWatermarks interface {
 	// Begin records, before the first record of the run's plan, that it will need the documents from sequence from on. It returns the first

@@ -147,7 +147,7 @@ func (p *RateSampler) Waits() bool {
 	return len(p.beats) > 0 && p.beats[len(p.beats)-1].waits
 }
 
-// Rates are those of the pulse.
+// Rates returns the speed of the run.
 func (p *RateSampler) Rates() (r state.Rates) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

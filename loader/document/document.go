@@ -83,7 +83,7 @@ type Documents interface {
 	Lookup(ctx context.Context, id string) ([]uint64, error)
 }
 
-// Info says where a document came from, for the ledger.
+// Info is where a document is from, for the ledger.
 type Info struct {
 	Source      string `json:"source,omitempty"` // the name of its source
 	Sequence    uint64 `json:"sequence"`

@@ -85,7 +85,7 @@ func (s readers) tells(d state.Demand, job string) bool {
 		d.Needed == s.needs.readers[0].reads && d.Furthest == s.furthest.readers[0].next
 }
 
-// needed is the first step of which a reader may ask for rows; everyStep without readers.
+// needed is the first step of which a reader may ask for rows; state.EveryStep without readers.
 func (s readers) needed() uint64 {
 	if s.needs.Len() == 0 {
 		return state.EveryStep

@@ -17,7 +17,7 @@ const (
 	tellAgain = time.Minute
 )
 
-// stallLogger tells the log why readers wait: when they have waited for tellAfter, when the cause changes, and when the step is there.
+// stallLogger logs why readers wait: when they have waited for tellAfter, when the cause changes, and when the step is there.
 type stallLogger struct {
 	follower *Follower
 	since    time.Time    // when the wait began that the log knows of; zero without one
@@ -28,7 +28,7 @@ type stallLogger struct {
 	ranks    map[census.Key]string      // jobs whose missing ranks were logged, and which ranks
 }
 
-// LogStalls looks until ctx is done.
+// LogStalls looks every diagnosis.BeatInterval whether readers wait, until ctx is done.
 func (f *Follower) LogStalls(ctx context.Context) {
 	w := stallLogger{follower: f, told: map[fault.Reason]time.Time{}, ranks: map[census.Key]string{}}
 	f.beat(time.Now())

@@ -10,7 +10,7 @@ import (
 	"loaderd/loader/planview"
 )
 
-// Begin writes the header of a forked run, and the state that it begins with, into its empty plan log, after it has told LowWatermarks what the run needs. A daemon that serves
+// Begin writes the header of a forked run, and the state that it begins with, into its empty plan log, after it has recorded in LowWatermarks what the run needs. A daemon that serves
 // the run with the header's configuration goes on from there.
 func Begin(ctx context.Context, e backend.Backends, h plan.Header) error {
 	if err := begin(ctx, e, h); err != nil {

@@ -8,7 +8,7 @@ import (
 // be 0, no other is. Nil stands for a document whose tokens all have a loss; runs of one that has none without are nil, too.
 type LossRuns []int32
 
-// NewLossRuns returns the runs in the form that Runs have, joined where they say the same: lengths may be 0 anywhere.
+// NewLossRuns returns the runs in the form of LossRuns, equal neighbours joined: lengths may be 0 anywhere.
 func NewLossRuns(lengths []int32) LossRuns {
 	var out LossRuns
 	for i, n := range lengths {

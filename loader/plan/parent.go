@@ -38,7 +38,7 @@ type ParentSource struct {
 // Place is how far the source is read.
 func (s ParentSource) Place() mixture.Place { return mixture.Place{Epoch: s.Epoch, Taken: s.Taken} }
 
-// ForkState is a part of the planner's state with which a fork begins. All parts stand directly behind the header.
+// ForkState is a part of the planner's state with which a fork begins. All parts follow the header directly.
 type ForkState struct {
 	Part  uint64 // from 0
 	State []byte

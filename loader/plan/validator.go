@@ -9,9 +9,9 @@ import (
 	"loaderd/packonline"
 )
 
-// Validator follows a plan's records through the log and refuses one that cannot stand where it does: behind it all records would be misread.
+// Validator follows a plan's records through the log and refuses one that is impossible at its position: behind it all records would be misread.
 // Whoever can write to the log may have put anything there, so it holds each record against all that it knows of those before: only a
-// record that a leader could have written at its place is followed. The zero Validator knows nothing of what stands before.
+// record that a leader could have written at its place is followed. The zero Validator knows nothing of the records before.
 type Validator struct {
 	Steps uint64 // complete steps so far
 	Ended bool
@@ -37,7 +37,7 @@ type sourceEnd struct {
 	last            uint64 // document of a sealed one
 }
 
-// Validator is that of the records behind the header.
+// Validator returns the validator of the records behind the header.
 func (h Header) Validator() Validator {
 	o := Validator{Known: true, Config: &h.Config, sources: h.Infos()}
 	for i, s := range o.sources {
@@ -65,7 +65,7 @@ type Progress struct {
 	Pending []Control        // recorded, and not in effect yet
 }
 
-// NewValidatorAt is that of the records of a plan that is so far.
+// NewValidatorAt returns the validator of the records of a plan that is so far.
 func NewValidatorAt(p Progress) Validator {
 	o := Validator{Steps: p.Steps, Known: true, Led: true, Ended: p.Ended, Config: p.Config}
 	o.sources = slices.Clone(p.Sources)
@@ -157,7 +157,7 @@ func (o *Validator) Place(at Position) (mixture.Place, bool) {
 	return mixture.Place{Taken: at.Last()}, o.linear
 }
 
-// Entry takes a record that stands between steps.
+// Entry takes a record between steps.
 func (o *Validator) Entry(e Entry) error {
 	if f, ok := e.(Foreign); ok {
 		return &ForeignError{f.At}
@@ -251,7 +251,7 @@ func (o *Validator) sees(c Control) {
 	}
 }
 
-// RecordReader takes a plan's records one after the other: it puts the parts of steps together, and refuses what cannot stand where it does.
+// RecordReader takes a plan's records one after the other: it puts the parts of steps together, and refuses what is impossible at its position.
 type RecordReader struct {
 	Validator
 	joiner Joiner
@@ -272,7 +272,7 @@ func (s *RecordReader) Read(e Entry) (*Step, error) {
 	return step, err
 }
 
-// Incomplete says which step is cut short where the records end; nil without one.
+// Incomplete returns an error with the step that is cut short where the records end; nil without one.
 func (s *RecordReader) Incomplete() error {
 	if s.joiner.Step == nil {
 		return nil
@@ -280,7 +280,7 @@ func (s *RecordReader) Incomplete() error {
 	return fmt.Errorf("step %d is cut short at the end of the log", s.joiner.Step.Index)
 }
 
-// Complete reports whether the last record ends a step, or stands between steps.
+// Complete reports whether the last record ends a step, or is between steps.
 func (s *RecordReader) Complete() bool { return s.joiner.Step == nil }
 
 // Joiner puts the parts of a step together.

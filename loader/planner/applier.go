@@ -154,7 +154,7 @@ func (p *Planner) apply(c plan.Control) (steps []plan.Step, ends bool, err error
 	return nil, false, fmt.Errorf("a record of kind %d is no control", c.Kind())
 }
 
-// Validator is that of the records behind the last one that the applier has taken.
+// Validator returns the validator of the records behind the last one that the applier has taken.
 func (a *Applier) Validator(c *plan.Config) plan.Validator {
 	return plan.NewValidatorAt(plan.Progress{
 		Config: c, Steps: a.Planner.Next(), Ended: a.End != nil,

@@ -42,7 +42,7 @@ func newFork(h plan.Header) (*Planner, error) {
 	return p, nil
 }
 
-// ForkState returns what stands in the header of a fork at a step, whose planner this is, and the state that follows the header.
+// ForkState returns what is in the header of a fork at a step, whose planner this is, and the state that follows the header.
 func (p *Planner) ForkState(of plan.Header, step uint64) (sources []plan.SourceBegin, parent *plan.Parent, state []byte) {
 	b := p.sources
 	state = p.AppendState(nil)

@@ -305,7 +305,7 @@ func (p *Planner) Drains() bool {
 	return waiting > 0 && waiting+p.queues.rowsWaiting() >= least
 }
 
-// RestoreHints tells a restored planner the packing hints of the documents of a message, as Arrival.Parts has them, of which some wait.
+// RestoreHints gives a restored planner the packing hints of the documents of a message, as Arrival.Parts has them, of which some wait.
 func (p *Planner) RestoreHints(message uint64, parts []plan.Part) {
 	hints := make(map[int32]plan.PackingHints, len(parts))
 	first := 0

@@ -285,7 +285,7 @@ func (p *Planner) SourceCounts() []SourceCounts {
 	return out
 }
 
-// MissingHints returns the waiting documents whose packing hints a restored planner has to be told again, by their messages, each once.
+// MissingHints returns the waiting documents whose packing hints a restored planner has to be given again, by their messages, each once.
 func (p *Planner) MissingHints() []uint64 {
 	p.unread = map[uint64][]unread{}
 	for i := range p.packs {

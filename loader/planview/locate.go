@@ -12,7 +12,7 @@ import (
 	"loaderd/packonline"
 )
 
-// Reader finds steps in the plan log. Steps stand there in order, each in one record or a few, with control records between.
+// Reader finds steps in the plan log, which has them in order, each in one record or a few, with control records between.
 type Reader struct {
 	Log backend.PlanLog
 
@@ -21,7 +21,7 @@ type Reader struct {
 	at   uint64 // position of its first record; 0 when unknown
 }
 
-// End is what the end of the plan log says.
+// End describes the end of a plan log.
 type End struct {
 	Records uint64
 	Steps   uint64

@@ -10,16 +10,16 @@ import (
 	"loaderd/loader/planner"
 )
 
-// traitsAtOnce is how many documents are read at a time.
-const traitsAtOnce = 32
+// hintsAtOnce is how many documents are read at a time.
+const hintsAtOnce = 32
 
-// RestoreHints reads the traits of the documents that wait in a restored planner, and tells it: checkpoints do not hold them. It reads
+// RestoreHints reads the packing hints of the documents that wait in a restored planner, and gives it them: checkpoints do not hold them. It reads
 // nothing for packing methods that look at lengths alone.
 func RestoreHints(ctx context.Context, p *planner.Planner, documents *Streams) error {
 	sequences := p.MissingHints()
 	parts := make([][]plan.Part, len(sequences))
 	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(traitsAtOnce)
+	g.SetLimit(hintsAtOnce)
 	for i, sequence := range sequences {
 		g.Go(func() (err error) {
 			if parts[i], err = documents.PackingHints(ctx, sequence); err != nil {

@@ -149,7 +149,7 @@ func (s *Streams) Content(ctx context.Context, ref uint64) (document.Content, er
 	return x.Documents.Content(ctx, sequence)
 }
 
-// PackingHints returns the documents of a message that the plan names, with their traits.
+// PackingHints returns the documents of a message that the plan names, with their packing hints.
 func (s *Streams) PackingHints(ctx context.Context, ref uint64) ([]plan.Part, error) {
 	x, sequence, err := s.of(ctx, ref)
 	if err != nil {

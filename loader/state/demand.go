@@ -15,7 +15,7 @@ type Demand struct {
 	// Jobs has, by its name, each job that reads, and each that retains documents without readers. The ranks of a job advance together, so that one which
 	// stops makes the plan wait instead of grow; jobs do not hold each other back.
 	Jobs     map[string]JobDemand `json:"jobs,omitempty"`
-	Needed   uint64               `json:"needed"`   // the first step that a reader may still ask rows of; everyStep without readers
+	Needed   uint64               `json:"needed"`   // the first step that a reader may still ask rows of; EveryStep without readers
 	Furthest uint64               `json:"furthest"` // the highest step that any reader asks for next; meaningless without readers
 }
 
@@ -102,7 +102,7 @@ func (d Demand) Leading() *ReaderStat {
 // Waits reports whether a reader asks for a step that is not planned yet; planned is the number of steps that are.
 func (d Demand) Waits(planned uint64) bool { return d.Needed != EveryStep && d.Furthest >= planned }
 
-// Retained returns the job without a commit that retains the documents of the earliest step, and that step; everyStep where no job retains any.
+// Retained returns the job without a commit that retains the documents of the earliest step, and that step; EveryStep where no job retains any.
 func (d Demand) Retained(keepers plan.Keepers) (job string, step uint64) {
 	step = EveryStep
 	for name, x := range d.Jobs {

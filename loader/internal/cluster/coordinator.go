@@ -24,15 +24,15 @@ import (
 )
 
 const (
-	// sayEvery is how often a daemon says what its readers want, and the leader how far it is, when nothing has changed.
+	// heartbeatInterval is the time between two heartbeats of a daemon when nothing has changed.
 	heartbeatInterval = 250 * time.Millisecond
-	// ReportTime is within which every live daemon has said what its readers want now.
+	// ReportTime is the time within which every live daemon has sent what its readers want now.
 	ReportTime = 2 * heartbeatInterval
-	// sayPause is the least time between two such words.
+	// minHeartbeatInterval is the least time between two heartbeats.
 	minHeartbeatInterval = 5 * time.Millisecond
-	// lookEvery is how often the plan is looked at for new records when nobody says that there are any.
+	// pollInterval is the time between two polls of the plan when no heartbeat announces new records.
 	pollInterval = 500 * time.Millisecond
-	// askLimit is when a question that the leader has not answered is put again, to the one that leads by then.
+	// requestTimeout is the time after which an unanswered request is sent again, to the daemon that leads by then.
 	requestTimeout = 5 * time.Second
 )
 
@@ -48,7 +48,7 @@ type Coordinator struct {
 	Ranks        *ranks.Registry         // of the follower
 	Observer     leader.DocumentObserver // of leaders here
 	Flight       string                  // where readers find this daemon; empty when they need not be told
-	stateChanged chan struct{}           // signals that there is something to say
+	stateChanged chan struct{}           // signals that a heartbeat is due
 	planGrew     chan struct{}           // signals that the plan may have grown
 	// connection is that of this daemon; empty while it is unknown.
 	connection atomic.Pointer[backend.Connection]
@@ -69,8 +69,8 @@ type Coordinator struct {
 	unconfirmed  unconfirmedLeader
 }
 
-// unconfirmedLeader is the last word of a daemon that says it leads, which the plan, as far as it is known here, does not say. It may have the next term,
-// and then the plan is longer than is known here.
+// unconfirmedLeader is a daemon that leads by its last heartbeat, and not by the plan as far as it is known here. It may have the next
+// term; then the plan is longer than is known here.
 type unconfirmedLeader struct {
 	daemon string
 	heard  time.Time
@@ -352,7 +352,7 @@ func (o *Coordinator) Report() state.Report {
 	return r
 }
 
-// Listen waits until the leader elsewhere has said twice how far it is: the first of these words may have been on its way. It returns whether there
+// Listen waits until the leader elsewhere has sent two reports: the first of them may have been under way. It returns whether there
 // is a leader elsewhere, and whether it has said so: one that was heard a moment ago may lead no more.
 func (o *Coordinator) Listen() (elsewhere, heard bool) {
 	const limit, look = 4 * heartbeatInterval, 10 * time.Millisecond

@@ -18,15 +18,15 @@ import (
 	"loaderd/loader/state"
 )
 
-// heartbeat is what a daemon says to the others of its run.
+// heartbeat is the periodic message of a daemon to the others of its run.
 type heartbeat struct {
 	Daemon string        `json:"daemon"`
 	Flight string        `json:"flight,omitempty"` // where readers find it
 	Demand *state.Demand `json:"demand,omitempty"`
 	Left   bool          `json:"left,omitempty"` // it stops
-	// Roll is a page of the ranks that it serves, in a word of its own.
+	// Roll is a page of the ranks that it serves, in a heartbeat of its own.
 	Roll *census.Roll `json:"roll,omitempty"`
-	// Sources is a page of the report of a leader, in a word of its own ahead of the report.
+	// Sources is a page of the report of a leader, in a heartbeat of its own before the report.
 	Sources *sourcePage   `json:"sources,omitempty"`
 	Lead    *state.Report `json:"lead,omitempty"`   // when it leads
 	At      uint64        `json:"at,omitempty"`     // likewise: last record of the plan
@@ -41,15 +41,15 @@ const (
 )
 
 const (
-	// maxWordBytes bounds an encoded word, as far as readers and sources make it long.
+	// maxHeartbeatBytes bounds an encoded heartbeat, as far as readers and sources make it long.
 	maxHeartbeatBytes = 64 << 10
-	// wordMargin is more than a word has around a page of a roll.
+	// heartbeatMargin is more than a heartbeat has around a page of a roll.
 	heartbeatMargin = 1 << 10
-	// wordBytesPerSecond bounds how many bytes of words a daemon sends.
+	// heartbeatBytesPerSecond bounds the bytes of heartbeats that a daemon sends.
 	heartbeatBytesPerSecond = 1 << 20
 )
 
-// encode returns the encoded word. Where it would be longer than maxWordBytes it does not name all jobs.
+// encode returns the encoded heartbeat. Where it would be longer than maxHeartbeatBytes it does not name all jobs.
 func (w heartbeat) encode(keepers plan.Keepers) ([]byte, error) {
 	b, err := json.Marshal(w)
 	if err != nil || len(b) <= maxHeartbeatBytes || w.Demand == nil {
@@ -67,7 +67,7 @@ func (w heartbeat) encode(keepers plan.Keepers) ([]byte, error) {
 	return json.Marshal(x)
 }
 
-// decodeHeartbeat reads a word; it refuses one that no daemon says.
+// decodeHeartbeat reads a heartbeat; it refuses one that no daemon sends.
 func decodeHeartbeat(b []byte) (w heartbeat, err error) {
 	if err := json.Unmarshal(b, &w); err != nil {
 		return w, err
@@ -118,7 +118,7 @@ func (o *Coordinator) furthest() uint64 {
 	return planned + 2*uint64(o.Options.Ahead) + 2
 }
 
-// verify takes in from which step on steps can be read, as far as more than the leader's word says so: every keeper has committed those before it,
+// verify takes in from which step on steps can be read, as far as more than the leader's heartbeat shows it: every keeper has committed those before it,
 // or their documents are gone from the stream.
 func (o *Coordinator) verify(ctx context.Context) error {
 	o.mu.Lock()
@@ -137,7 +137,7 @@ func (o *Coordinator) verify(ctx context.Context) error {
 	h, _ := o.plan.Head()
 	all, err := o.Streams.All(ctx, h)
 	if err != nil {
-		return nil // the next word claims it again
+		return nil // the next heartbeat claims it again
 	}
 	there := make(planview.Needs, len(all))
 	for i, x := range all {
@@ -150,8 +150,8 @@ func (o *Coordinator) verify(ctx context.Context) error {
 	return o.plan.Release(ctx, there)
 }
 
-// publishHeartbeats tells the other daemons what the readers of this one want, and how far the plan is if this one leads: when it changes, and now
-// and then. The word that something was appended is a hint: who has missed it looks by itself.
+// publishHeartbeats sends the other daemons what the readers of this one want and, if this one leads, how far the plan is: when that changes,
+// and every heartbeatInterval. A daemon that misses the heartbeat of an append polls the plan.
 func (o *Coordinator) publishHeartbeats(ctx context.Context) error {
 	defer o.publish(heartbeat{Left: true})
 	tick := time.NewTicker(heartbeatInterval)
@@ -165,7 +165,7 @@ func (o *Coordinator) publishHeartbeats(ctx context.Context) error {
 		for _, page := range o.Ranks.Roll(maxHeartbeatBytes - heartbeatMargin) {
 			bytes += o.publish(heartbeat{Roll: &page})
 		}
-		if err := waiting.Pause(ctx, max(minHeartbeatInterval, time.Duration(bytes)*time.Second/heartbeatBytesPerSecond)); err != nil { // nothing is said more often than this
+		if err := waiting.Pause(ctx, max(minHeartbeatInterval, time.Duration(bytes)*time.Second/heartbeatBytesPerSecond)); err != nil { // no heartbeat is sent more often
 			return err
 		}
 		select {
@@ -183,7 +183,7 @@ func (o *Coordinator) publishHeartbeats(ctx context.Context) error {
 	}
 }
 
-// publishReport says a word, after the pages of its report where that has some. It returns how many bytes all have.
+// publishReport sends a heartbeat, after the pages of its report where that has some. It returns the bytes of all.
 func (o *Coordinator) publishReport(w heartbeat, round uint64) (bytes int) {
 	if w.Lead != nil {
 		lead, pages := splitReport(*w.Lead, round)
@@ -208,7 +208,7 @@ func (o *Coordinator) heartbeat() heartbeat {
 	return w
 }
 
-// publish returns how many bytes the word has.
+// publish sends a heartbeat and returns its bytes.
 func (o *Coordinator) publish(w heartbeat) int {
 	w.Daemon, w.Flight = o.Backends.Daemon, o.Flight
 	b, err := w.encode(o.plan.Now().Keepers)
@@ -221,7 +221,7 @@ func (o *Coordinator) publish(w heartbeat) int {
 	return len(b)
 }
 
-// onHeartbeat takes in what another daemon says.
+// onHeartbeat takes in the heartbeat of another daemon.
 func (o *Coordinator) onHeartbeat(b []byte) {
 	w, err := decodeHeartbeat(b)
 	if err != nil || w.Daemon == o.Backends.Daemon {
@@ -286,7 +286,7 @@ type Request struct {
 	Length bool `json:"length,omitempty"`
 }
 
-// response answers a question.
+// response is the answer to a Request.
 type response struct {
 	At     uint64           `json:"at"`
 	Mix    *state.MixResult `json:"mix,omitempty"`

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// maxReportBytes bounds an encoded report within a word, and a sourcePage.
+	// maxReportBytes bounds an encoded report within a heartbeat, and a sourcePage.
 	maxReportBytes = 32 << 10
 	// maxReportText bounds a text of another program in a report that is paged.
 	maxReportText = 2 << 10
@@ -21,7 +21,7 @@ const (
 	maxReportPages = 256
 )
 
-// sourcePage is a part of what a leader reports of its sources, in a word of its own.
+// sourcePage is a part of what a leader reports of its sources, in a heartbeat of its own.
 type sourcePage struct {
 	Round   uint64                           `json:"round"` // of the report
 	Page    int                              `json:"page"`
@@ -31,7 +31,7 @@ type sourcePage struct {
 	Open    []string                         `json:"open,omitempty"`    // report.Length.Open
 }
 
-// check refuses a page that no leader sends, in a word of so many bytes.
+// check refuses a page that no leader sends, in a heartbeat of so many bytes.
 func (p *sourcePage) check(bytes int) error {
 	if p.Page < 0 || p.Page >= maxReportPages || bytes > maxHeartbeatBytes {
 		return fmt.Errorf("page %d of a report, in %d bytes", p.Page, bytes)
@@ -39,7 +39,7 @@ func (p *sourcePage) check(bytes int) error {
 	return nil
 }
 
-// splitReport returns the report for a word. One that is longer than maxReportBytes has what it says of single sources in pages.
+// splitReport returns the report for a heartbeat. The single sources of a report that is longer than maxReportBytes are in pages.
 func splitReport(r state.Report, round uint64) (state.Report, []sourcePage) {
 	if encodedBytes(r) <= maxReportBytes {
 		return r, nil

@@ -36,11 +36,11 @@ type group struct {
 	err   error
 }
 
-// walkersTokens bounds the tokens of the groups that are held, of all sources of a run. There are two groups of a source at most: one is read, one is delivered.
-const walkersTokens = 32 << 20
+// readersTokens bounds the tokens of the groups that are held, of all sources of a run. There are two groups of a source at most: one is read, one is delivered.
+const readersTokens = 32 << 20
 
-// walkerChunk is how many documents Next returns at a time.
-const walkerChunk = 64
+// epochChunk is how many documents Next returns at a time.
+const epochChunk = 64
 
 // recovery is the pause after documents could not be read.
 const recovery = time.Second
@@ -63,7 +63,7 @@ func (w *epochReader) read(ctx context.Context) {
 	mean := int64(usualTokens)
 	for at := w.at; at < w.walk.Len(); {
 		order, first := w.walk.Group(at)
-		n := min(len(order)-first, max(int(w.room/mean), walkerChunk))
+		n := min(len(order)-first, max(int(w.room/mean), epochChunk))
 		g := group{order: slices.Clone(order[first : first+n])}
 		at += uint64(len(g.order))
 		g.held, mean, g.err = w.fetch(ctx, g.order)
@@ -143,7 +143,7 @@ func (w *epochReader) Next(ctx context.Context) ([]document.Document, error) {
 			return nil, ctx.Err()
 		}
 	}
-	n := min(walkerChunk, len(w.now.order))
+	n := min(epochChunk, len(w.now.order))
 	if err := w.complete(ctx, w.now.order[:n]); err != nil {
 		return nil, err
 	}

@@ -15,7 +15,7 @@ import (
 	"loaderd/loader/planview"
 )
 
-// Set hand documents from the streams of a run to the leader's loop, which must not block in one while a request waits. Each stream is read by
+// Set hands documents from the streams of a run to the leader's loop, which must not block in one while a request waits. Each stream is read by
 // itself: one that the planner asks seldom holds a chunk ready, and keeps no other waiting.
 type Set struct {
 	run     string // its name
@@ -90,7 +90,7 @@ func (f *Set) read(p *planner.Planner, source int, epoch uint64) (*Feed, error) 
 	c, walk, taken := m.Config(source), m.Walk(source, epoch), m.Place(source).Taken
 	x.split = func(d document.Document) bool { return c.Split.Takes(d.ID, d.Sequence) }
 	if walk.Drawn || epoch > 0 {
-		x.Reader = NewEpochReader(docs, walk, taken, walkersTokens/int64(m.Len()))
+		x.Reader = NewEpochReader(docs, walk, taken, readersTokens/int64(m.Len()))
 	} else {
 		failed := func(err error) { f.onOpenAttempt(info.Name, err) }
 		if x.Reader, err = document.OpenSource(f.ctx, docs, walk.First+taken, 0, failed); err != nil {

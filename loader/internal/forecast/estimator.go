@@ -152,7 +152,7 @@ func (e *Estimator) Run(ctx context.Context) error {
 	}
 }
 
-// isAsked reports whether somebody wants the run to be measured.
+// isAsked reports whether a measurement was requested.
 func (e *Estimator) isAsked() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()

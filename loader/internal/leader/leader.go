@@ -34,7 +34,7 @@ type Setup struct {
 	Streams  *planview.Streams
 	Log      *slog.Logger
 	View     *planview.View
-	// Observer is a follower in the same process that caches what passes, for its readers soon ask for it.
+	// Observer is a follower in the same process that caches what is planned, as its readers soon request it.
 	Observer DocumentObserver
 }
 
@@ -46,7 +46,7 @@ type Leader struct {
 	fresh        bool             // nothing of the run has been written yet
 	term         uint64           // position of the record by which it leads; 0 before
 	first        planview.Needs   // first document that each stream held at the start
-	found        planview.End     // what the end of the plan said at the start
+	found        planview.End     // the end of the plan at the start
 	applier      *planner.Applier // restored at the start
 	tail         plan.Tail        // last record that the restored applier covers
 	requests     chan Command
@@ -83,7 +83,7 @@ type Leader struct {
 type DocumentObserver interface {
 	// OnDocument is called with every document that is used, before the planner sees it as the arrival of that number.
 	OnDocument(ref, arrival uint64, c document.Content)
-	// OnStep is called with every step that comes of them.
+	// OnStep is called with every step that they complete.
 	OnStep(s *plan.Step)
 }
 
@@ -101,7 +101,7 @@ func (l *Leader) Records() uint64 { return l.found.Records }
 // VerifyBy lets the leader call f before each append: f waits while it is in doubt whether this process leads.
 func (l *Leader) VerifyBy(f func(context.Context) error) { l.sure = f }
 
-// End says that it leads no more: whoever waits for its answers asks the next leader.
+// End notes that this process no longer leads: callers that wait for a result ask the next leader.
 func (l *Leader) End() { close(l.done) }
 
 // RunLength returns how long the run will be; nil while that is not known.

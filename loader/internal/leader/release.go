@@ -16,7 +16,7 @@ import (
 // releaseInterval is how often a run looks whether documents can go, at most.
 const releaseInterval = time.Second
 
-// releaseDocuments tells LowWatermarks what this run needs, and purges what no run does. Whatever goes wrong is tried again: documents that stay
+// releaseDocuments raises the low watermarks of this run, and purges what no run needs. A failure is retried: documents that stay
 // too long do no harm but to the disk.
 //
 // Behind each of its steps and those of storeCheckpoint:
@@ -147,7 +147,7 @@ func (l *Leader) needed() (step uint64, replays bool) {
 	return step, l.replays
 }
 
-// retains returns the first step of which everything is there that a job needs which reads and has not committed; everyStep for any other job.
+// retains returns the first step of which everything is there that a job needs which reads and has not committed; state.EveryStep for any other job.
 func (l *Leader) retains(job string) uint64 {
 	oldest := l.View.Now().Oldest
 	l.mu.Lock()
@@ -176,7 +176,7 @@ func (l *Leader) Needs(ctx context.Context) (plan.Position, error) {
 	if err != nil {
 		return plan.Position{}, err
 	}
-	if l.relates() { // a restart also reads the traits of the documents that waited then
+	if l.relates() { // a restart also reads the packing hints of the documents that waited then
 		floor = floor.Least(s.Floor)
 	}
 	return floor.Least(s.Cursor), nil

@@ -9,7 +9,7 @@ import (
 	"loaderd/loader/mixture"
 )
 
-// tellWithin bounds how long Seal waits until LowWatermarks has been told where the run ends. The seal is in the plan log before that.
+// tellWithin bounds how long Seal waits until LowWatermarks has where the run ends. The seal is in the plan log before that.
 const tellWithin = 2 * time.Second
 
 // sealNotifier carries the last documents of sealed streams from the leader's loop to LowWatermarks, so that producers learn where the run ends.
@@ -36,7 +36,7 @@ func (a sealNotifier) decided(source int, at uint64) {
 	}
 }
 
-// announce tells producers that the run reads what they publish, and LowWatermarks and them where it ends, once that is decided.
+// announce reports to producers that the run reads what they publish and, once that is decided, to LowWatermarks and them where it ends.
 func (l *Leader) announce(ctx context.Context) error {
 	all, err := l.Streams.All(ctx, l.header)
 	if err != nil {
@@ -70,7 +70,7 @@ func (l *Leader) announce(ctx context.Context) error {
 	}
 }
 
-// tellEnd tells LowWatermarks and producers where the run ends in a stream.
+// tellEnd reports to LowWatermarks and producers where the run ends in a stream.
 func (l *Leader) tellEnd(ctx context.Context, e ending) error {
 	all, err := l.Streams.All(ctx, l.header)
 	if err != nil {
@@ -93,7 +93,7 @@ func (l *Leader) tellEnd(ctx context.Context, e ending) error {
 	return nil
 }
 
-// Announced waits until LowWatermarks has been told, for tellWithin at most.
+// Announced waits until LowWatermarks has the end, for tellWithin at most.
 func (l *Leader) Announced(ctx context.Context) {
 	limit := time.NewTimer(tellWithin)
 	defer limit.Stop()

@@ -33,7 +33,7 @@ type planRecord struct {
 	entry plan.Entry
 }
 
-// From starts to read the log at position from: the applier covers all records before, behind which stand records of such an order.
+// From starts to read the log at position from: the applier covers all records before, and o validates those that follow.
 func From(ctx context.Context, log backend.PlanLog, from uint64, a *planner.Applier, o plan.Validator) *Replay {
 	p := &Replay{applier: a, records: make(chan planRecord, 16), Behind: plan.RecordReader{Validator: o}}
 	go func() {

@@ -2,7 +2,7 @@ package document
 
 import "loaderd/packonline"
 
-// View is a document as it stands in its stream, for people: one that is not used too.
+// View is a document as its stream has it, for people; those that are not used too.
 type View struct {
 	Info Info
 	Document
