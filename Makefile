@@ -141,6 +141,9 @@ $(PYTHON_TESTS): build venv
 
 .PHONY: test-python-all
 test-python-all: ## all Python tests, those of recipes with their libraries among them, and those of client and loader with the oldest versions
+	@# A test of wheels links the program of each platform: what it compiles from nothing takes longer than a test may.
+	for platform in linux/amd64 linux/arm64 darwin/arm64 windows/amd64; do \
+		CGO_ENABLED=0 GOOS=$${platform%/*} GOARCH=$${platform#*/} $(GO) build -trimpath -o /dev/null ./cmd/loaderd || exit 1; done
 	LOADERD_TEST=all $(MAKE) --no-print-directory test-python
 	export LOADERD_TEST=all; venv=$(call environment_of,oldest) && $(PYTEST) $(OLDEST:%=python/tests/%.py)
 

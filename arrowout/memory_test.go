@@ -78,7 +78,7 @@ func TestServer_ReaderGoesOnBesideAbandonedStreams(t *testing.T) {
 	const steps, calls = 120, 160
 	f := newFake(steps, 4, 64<<10) // 1.5 MiB a batch
 	s, metric := metered(t, f, func(c *arrowout.Config) { c.SendBytes = 64 << 20 })
-	begun := time.Now()
+	s.PressAfter(time.Hour) // else abandoned streams that wait for memory have each other ended
 	for range 4 {
 		openFlood(t, s, 0, calls/4, 0, "", `{}`)
 	}
@@ -93,9 +93,8 @@ func TestServer_ReaderGoesOnBesideAbandonedStreams(t *testing.T) {
 			t.Fatalf("a reader that reads has had %d steps: %v", step, r.Err())
 		}
 	}
-	cuts, slow := metric("cut_connections_total"), metric("errors_total SLOW_READER")
-	if within := time.Since(begun); within < 10*time.Second && (cuts > 0 || slow > 0) { // then they end for each other's sake
-		t.Errorf("%.0f connections are cut and %.0f streams ended for it within %s", cuts, slow, within)
+	if cuts, slow := metric("cut_connections_total"), metric("errors_total SLOW_READER"); cuts > 0 || slow > 0 {
+		t.Errorf("%.0f connections are cut and %.0f streams ended for it", cuts, slow)
 	}
 }
 

@@ -1,6 +1,7 @@
 package arrowout
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -35,6 +36,7 @@ type slowness struct {
 	samples *logsample.Sampler
 	cuts    prometheus.Counter
 	after   atomic.Int64 // nanoseconds that a reader may take nothing
+	press   atomic.Int64 // pressing where it is 0; tests set another time, in nanoseconds
 }
 
 // watch looks for slow readers until ctx is done.
@@ -62,7 +64,7 @@ func (s *slowness) look(now time.Time, after time.Duration) {
 		}
 	}
 	b.grant() // what stalled streams waited for
-	pressed := b.pressed(now, min(after, pressing))
+	pressed := b.pressed(now, min(after, time.Duration(cmp.Or(s.press.Load(), int64(pressing)))))
 	for h := range b.holds {
 		if h.out == 0 {
 			continue
