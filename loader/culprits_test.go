@@ -42,11 +42,7 @@ type trainee struct {
 	done    chan struct{}
 }
 
-// newTrainer returns a trainer whose ranks report between the seconds at which the run judges them, not at the same time.
-func newTrainer(t *testing.T) *trainer {
-	time.Sleep(diagnosis.BeatInterval / 2)
-	return &trainer{T: t, first: map[string]int{}}
-}
+func newTrainer(t *testing.T) *trainer { return &trainer{T: t, first: map[string]int{}} }
 
 // figures change from second to second.
 var figures = regexp.MustCompile(`\d+ (s|min|tokens/s|steps behind)\b`)

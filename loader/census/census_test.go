@@ -553,3 +553,34 @@ func TestRoll_PagesMergeAsTheWhole(t *testing.T) {
 		t.Errorf("%d streams, want 300", n)
 	}
 }
+
+// Ranks that hold a step because another one hung are not stuck when one of them continues a moment before the others.
+func TestView_RanksAreStuckSinceOthersAskedForMore(t *testing.T) {
+	c, now := census.New(), time.Unix(1e9, 0)
+	key := census.Key{Job: "pretrain", World: 3}
+	report := func(rank int, taken uint64, moved time.Time) {
+		c.Report(census.ID{Key: key, Rank: rank}, census.Report{Session: "s", Taken: taken, Still: now.Sub(moved)}, now)
+	}
+	for rank := range 3 {
+		c.Open(census.ID{Key: key, Rank: rank}, census.Client{Session: "s"}, 0, now)
+	}
+	began := now
+	for second := range 200 {
+		now = began.Add(time.Duration(second) * time.Second)
+		taken, moved := uint64(second), now
+		if second > 100 { // all hold the same step
+			taken, moved = 100, began.Add(100*time.Second)
+		}
+		first, at := taken, moved
+		if second > 150 { // one continues
+			first, at = 101, began.Add(151*time.Second)
+		}
+		report(0, first, at)
+		report(1, taken, moved)
+		report(2, taken, moved)
+		f := c.View(now).Jobs[0].Finding
+		if stuck := f != nil && f.State == census.Stuck; stuck != (second >= 161) {
+			t.Fatalf("second %d: %+v", second, f)
+		}
+	}
+}

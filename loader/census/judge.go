@@ -24,7 +24,7 @@ type Finding struct {
 	All   bool  // of a silent job: no present process reports
 	Never bool  // of absent ranks: no process has connected, or none that is remembered
 	Step  uint64
-	For   time.Duration // since they last consumed a step or asked for one
+	For   time.Duration // since they last consumed a step or asked for one; of stuck ranks since others have asked for more
 	Twice *int          // rank that is read by several streams, where numbers are absent
 	Rank  *Rank         // the first of them; nil where none is remembered
 }
@@ -49,6 +49,8 @@ type judgement struct {
 	interval time.Duration // of the job's steps
 	partial  bool          // some processes are not known
 	left     time.Time     // when the job left; zero else
+	// behind is since when a process holds a step while another one has asked for a later step.
+	behind map[ID]time.Time
 }
 
 // stallAfter returns how long no step is consumed before the job is stalled.
@@ -63,13 +65,10 @@ type verdict struct {
 
 // judge sets the state of every process, the missing numbers and the worst finding.
 func (j *Job) judge(x judgement) {
-	var asked uint64           // first step that no trainer has asked for
+	asked := j.asked()
 	var moved, since time.Time // when the job last moved; when its first stream was opened
 	begun, warm := false, true
 	for _, r := range j.Ranks {
-		if r.Reports || !j.Reports {
-			asked = max(asked, r.asked())
-		}
 		begun = begun || r.Consumed() > r.From || r.Holds() && x.now.Sub(r.Moved) >= redAfter
 		if !r.present(x.now) {
 			continue
@@ -90,7 +89,7 @@ func (j *Job) judge(x judgement) {
 		return max(usual, warmup)
 	}
 	judge := func(r *Rank) verdict {
-		gone, still := x.now.Sub(r.gone()), x.now.Sub(r.Moved)
+		gone := x.now.Sub(r.gone())
 		switch there := r.present(x.now); {
 		case !there && r.Ended:
 			return verdict{Ended, 0, gone}
@@ -109,8 +108,10 @@ func (j *Job) judge(x judgement) {
 		case r.Reports && r.Streams > 0 && x.now.Sub(r.Heard) >= grace(namedAfter):
 			silent := x.now.Sub(r.Heard)
 			return verdict{Silent, level(stalled && silent >= redAfter), silent}
-		case r.Holds() && asked > r.asked() && still >= grace(max(redAfter, x.stallAfter())):
-			return verdict{Stuck, level(still >= max(stuckRed, 3*x.interval)), still}
+		}
+		if since, behind := x.behind[r.ID]; behind && x.now.Sub(since) >= grace(max(redAfter, x.stallAfter())) {
+			held := x.now.Sub(since)
+			return verdict{Stuck, level(held >= max(stuckRed, 3*x.interval)), held}
 		}
 		return verdict{Reading, 0, 0}
 	}

@@ -96,7 +96,7 @@ func (c *Census) View(now time.Time) View {
 		if i := p.interval(); j.Reports && i > 0 {
 			j.Slack = uint64(j.jitter() / i)
 		}
-		j.judge(judgement{now: now, interval: p.interval(), partial: cut, left: c.left[j.Job]})
+		j.judge(judgement{now: now, interval: p.interval(), partial: cut, left: c.left[j.Job], behind: p.holding(&j, now)})
 		v.Jobs = append(v.Jobs, j)
 	}
 	v.Gone = slices.DeleteFunc(v.Gone, func(j Job) bool { return j.latest().Before(latest[j.Job]) }) // it continues with another world size
@@ -191,6 +191,8 @@ type pace struct {
 	most      uint64
 	at        time.Time
 	intervals []time.Duration // the last ones
+	// behind is since when a process holds a step while another one has asked for a later step; nil before the first view.
+	behind map[ID]time.Time
 }
 
 const paceIntervals = 8
@@ -205,6 +207,40 @@ func (p *pace) advance(most uint64, now time.Time) {
 	if most != p.most || p.at.IsZero() {
 		p.most, p.at = most, now
 	}
+}
+
+// holding returns since when each process of a job that holds a step holds it behind another one, at the most since it has the step: as long as
+// all hold the same step, none holds the others. At the first view it is since it has the step.
+func (p *pace) holding(j *Job, now time.Time) map[ID]time.Time {
+	asked, behind := j.asked(), map[ID]time.Time{}
+	for _, r := range j.Ranks {
+		if !r.Holds() || asked <= r.asked() {
+			continue
+		}
+		since, known := p.behind[r.ID]
+		switch {
+		case p.behind == nil:
+			since = r.Moved
+		case !known:
+			since = now
+		}
+		if since.Before(r.Moved) {
+			since = r.Moved
+		}
+		behind[r.ID] = since
+	}
+	p.behind = behind
+	return behind
+}
+
+// asked returns the first step that no trainer of the job has asked for.
+func (j *Job) asked() (asked uint64) {
+	for _, r := range j.Ranks {
+		if r.Reports || !j.Reports {
+			asked = max(asked, r.asked())
+		}
+	}
+	return asked
 }
 
 // interval returns the median; 0 before two steps.
