@@ -384,7 +384,9 @@ func fromRecords(t *testing.T, r array.RecordReader) (out []string) {
 func TestOtherSubjectsOfAStream(t *testing.T) {
 	s := newSite(t)
 	dir := corpusFolder(t, map[string]string{"a.jsonl": jsonLines(40)})
-	s.serve()()
+	first := s.serve()
+	s.reported("default") // its plan names a source docs
+	first()
 	code, _, stderr := s.loaderd("serve", "--set", "stream.subject=texts")
 	for _, part := range []string{"subjects is [docs.>], want [texts.>]", "set stream.subject to docs, as it was", "stream.name, run"} {
 		if code != command.ExitFailed || !strings.Contains(stderr, part) {

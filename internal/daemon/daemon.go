@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -109,6 +110,9 @@ func Start(ctx context.Context, c config.Config, log *slog.Logger) (_ *Daemon, e
 			return nil, err
 		}
 	}
+	if err = d.checkStreams(ctx, c.Plan); err != nil {
+		return nil, err
+	}
 	if err = d.checkPlan(ctx, c.Plan); err != nil {
 		return nil, err
 	}
@@ -187,6 +191,17 @@ func Start(ctx context.Context, c config.Config, log *slog.Logger) (_ *Daemon, e
 	go d.waitForEnd()
 	log.Info("ready", "run", c.Run, "flight", d.FlightURI(), "nats", d.store.ClientURL(), "http", d.http.url(), "after", time.Since(began).Round(time.Millisecond))
 	return d, nil
+}
+
+// checkStreams refuses document streams that the daemon cannot use, before the plan is compared: another stream.subject also changes
+// the plan's sources, and the error about the stream says what to set.
+func (d *Daemon) checkStreams(ctx context.Context, c plan.Config) error {
+	for _, name := range slices.Sorted(maps.Keys(c.Sources)) {
+		if err := d.store.Source(name, len(c.Sources)).CheckPresentDocuments(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // checkPlan refuses a plan that this daemon would continue differently, before anything of the run is created or changed. A

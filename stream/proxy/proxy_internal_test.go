@@ -17,6 +17,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"go.uber.org/goleak"
+	"golang.org/x/time/rate"
 )
 
 func TestMain(m *testing.M) {
@@ -329,6 +330,9 @@ func TestScan_ReadsHeadersAsTheServer(t *testing.T) {
 	}
 }
 
+// practicallyNever is a rate at which no limiter refills during a test, however slow the machine is.
+const practicallyNever = rate.Limit(1e-9)
+
 // Ids of producers are slowed down beyond the burst, when what was published before has been forwarded.
 func TestProducer_WaitsForTheLimitOnIDs(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
@@ -338,9 +342,13 @@ func TestProducer_WaitsForTheLimitOnIDs(t *testing.T) {
 	if _, err := c.toServ.WriteString("PING\r\n"); err != nil {
 		t.Fatal(err)
 	}
+	if perWindow := float64(c.p.ids.Limit()) * IDWindow.Seconds(); perWindow > IDBytes-idBurst+1 {
+		t.Errorf("%.0f bytes of ids are forwarded in a window, beyond the burst", perWindow)
+	}
+	c.p.ids.SetLimit(practicallyNever)
 	allowed := 0
 	for c.waitForID(headers{longestID: IDLimit}) == nil {
-		if allowed += IDLimit + IDOverhead; allowed > IDBytes {
+		if allowed += IDLimit + IDOverhead; allowed > idBurst {
 			t.Fatalf("%d bytes of ids are forwarded at once", allowed)
 		}
 	}
@@ -361,6 +369,10 @@ func TestProducer_WaitsForTheLimitOnOtherOperations(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel() // it ends the first wait
 		c := &producer{p: New(nil, Options{}), ctx: ctx, toServ: bufio.NewWriter(io.Discard), box: newOutbox()}
+		if limit := c.p.others.Limit(); limit != othersPerSecond {
+			t.Errorf("%v operations are forwarded a second", limit)
+		}
+		c.p.others.SetLimit(practicallyNever)
 		c.p.Share(Stream{Name: "DOCS", Subjects: []string{"docs.>"}})
 		sent := strings.NewReader(strings.Repeat(operation, 3*othersBurst))
 		c.fromUser = bufio.NewReaderSize(sent, controlLine)
