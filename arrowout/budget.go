@@ -77,9 +77,9 @@ type share struct {
 type hold struct {
 	budget *budget
 	from   *connection // nil: one whose end nobody tells of
-	end    func(error) // ends the stream
 
 	// Under the budget's mu:
+	end   func(error) // ends the stream; nil when the budget has forgotten it
 	share *share
 	bytes int64
 	out   int64     // of these, what gRPC has
@@ -290,10 +290,12 @@ func (b *budget) exit(h *hold) {
 	}
 }
 
-// forget drops a stream that has ended and holds nothing.
+// forget drops a stream that has ended and holds nothing. gRPC uses the structs of its buffers again, for other connections, and may keep
+// one with a charge for as long as a connection is idle: such a charge must not keep the stream, and with it the lost connection's memory.
 func (b *budget) forget(h *hold) {
 	if _, known := b.holds[h]; known && h.ended && (h.bytes == 0 || h.gone) {
 		delete(b.holds, h)
 		b.exit(h)
+		h.end = nil
 	}
 }

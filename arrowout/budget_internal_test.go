@@ -10,6 +10,7 @@ import (
 	"slices"
 	"testing"
 	"time"
+	"weak"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc/mem"
@@ -632,4 +633,27 @@ func TestBudget_StreamsCostMemoryBesideTheirBatches(t *testing.T) {
 	if _, err := b.open("who", "address", nil, nil); err == nil {
 		t.Error("an eighth stream is open, which costs more than three quarters")
 	}
+}
+
+// gRPC's pools may keep a charge for long after its stream: it keeps nothing else of the stream.
+func TestBudget_AChargeKeepsNothingOfAStreamThatHasEnded(t *testing.T) {
+	b, from := newBudget(1<<20, 0), &connection{}
+	batches := new([1 << 20]byte)
+	kept := weak.Make(batches)
+	h, err := b.open("a", "a", from, func(error) { clear(batches[:]) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := h.take(t.Context(), kib)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.hand(1, nil)
+	b.lost(from)
+	h.close()
+	runtime.GC()
+	if kept.Value() != nil {
+		t.Error("the stream is kept")
+	}
+	runtime.KeepAlive(c)
 }

@@ -69,7 +69,7 @@ func (s *slowness) look(now time.Time, after time.Duration) {
 		if h.out == 0 {
 			continue
 		}
-		still := slow{h, h.share.who, now.Sub(h.moved), h.out}
+		still := slow{h.end, h.share.who, now.Sub(h.moved), h.out}
 		if !h.told && (still.waited >= after || pressed[h]) {
 			h.told = true
 			ends = append(ends, still)
@@ -80,7 +80,7 @@ func (s *slowness) look(now time.Time, after time.Duration) {
 	}
 	b.mu.Unlock()
 	for _, x := range ends {
-		x.hold.end(x.err())
+		x.end(x.err())
 	}
 	for c, of := range cuts {
 		s.cut(c, of)
@@ -89,8 +89,8 @@ func (s *slowness) look(now time.Time, after time.Duration) {
 
 // slow is a stream whose reader takes nothing.
 type slow struct {
-	hold   *hold
-	who    string // identity
+	end    func(error) // of its hold
+	who    string      // identity
 	waited time.Duration
 	bytes  int64 // that gRPC has of it
 }
