@@ -142,7 +142,7 @@ func commit(t *testing.T, run *loader.Run, keeper string, step uint64) {
 	}
 }
 
-// A trainer that goes on with what it was sent before a restart reports how far it is: that counts while the daemon cannot know better.
+// After a restart a trainer continues with the steps that it was sent before, and reports each that it takes: its reports count until it has a stream.
 func TestRun_ReportsAfterRestartCountAsSent(t *testing.T) {
 	bubble(t, "restart", func(t *testing.T) {
 		w := newWorld(config("concat"))
@@ -162,8 +162,11 @@ func TestRun_ReportsAfterRestartCountAsSent(t *testing.T) {
 			}
 		}
 		check("a", 9, 9)
-		check("a", 11, 9)
+		check("a", 11, 11)
+		check("a", 10, 11)
 		check("b", 1<<40, run.Info().Planned)
+		read(t, run, state.Place{Job: "d", World: 1}, 2, 3)
+		check("d", 9, 5)
 		<-time.After(11 * time.Minute)
 		check("c", 5, 0)
 	})

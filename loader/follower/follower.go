@@ -145,17 +145,17 @@ func (f *Follower) retain() {
 	}
 }
 
-// resumes takes in how many steps a trainer without a stream has taken: it goes on with what it was sent before a restart. Where the daemons know the job, or
-// this one has run for long, that does not count. The caller holds mu.
+// resumes records how many steps a trainer without a stream has taken: after a restart of the daemon it continues with steps that it was sent
+// before. Every such report counts until the job has a reader. None counts where a daemon knows the job by its readers, or where this daemon has
+// run for long. The caller holds mu.
 func (f *Follower) resumes(job string, taken uint64) {
 	now := time.Now()
 	_, elsewhere := f.Leader.Demanded().Jobs[job]
-	if f.spans.Of[job] != nil || elsewhere || now.Sub(f.began) >= jobspans.SpanRetention {
+	if known := f.spans.Of[job] != nil || elsewhere; known && !f.spans.Reported(job) || now.Sub(f.began) >= jobspans.SpanRetention {
 		return
 	}
 	taken = min(taken, f.plan.Planned())
-	f.spans.Open(job, taken, taken, now)
-	f.spans.Close(job, f.plan.Now().Keepers, now)
+	f.spans.Report(job, taken, f.plan.Now().Keepers, now)
 	f.demand.Jobs = f.spans.AddTo(f.demand.Jobs, now)
 	f.Leader.Want(f.demand)
 }

@@ -20,6 +20,8 @@ type Span struct {
 	from uint64    // first step: its documents and later ones are retained until the job commits
 	Sent uint64    // steps handed to the reader that is furthest on: the index of its next one
 	gone time.Time // when the last reader was closed; zero while there is one
+	// reported is whether the job has had no reader here: its trainer reported what it has taken.
+	reported bool
 }
 
 // Spans are those of the jobs that read from this daemon or did. A job without readers retains documents for a time, so that it can resume; how far
@@ -44,9 +46,19 @@ func (s *Spans) Open(job string, from, next uint64, now time.Time) *Span {
 		x = &Span{from: from, Sent: max(next, s.sent(job))}
 		s.Of[job] = x
 	}
-	x.from, x.Sent, x.gone = min(x.from, from), max(x.Sent, next), time.Time{}
+	x.from, x.Sent, x.gone, x.reported = min(x.from, from), max(x.Sent, next), time.Time{}, false
 	return x
 }
+
+// Report records how many steps the trainer of a job has taken that has had no reader here.
+func (s *Spans) Report(job string, taken uint64, keepers plan.Keepers, now time.Time) {
+	x := s.Open(job, taken, taken, now)
+	s.Close(job, keepers, now)
+	x.reported = true
+}
+
+// Reported reports whether the job is known by Report alone.
+func (s *Spans) Reported(job string) bool { return s.Of[job] != nil && s.Of[job].reported }
 
 // sent returns how many steps the readers of a job were handed.
 func (s *Spans) sent(job string) uint64 {
