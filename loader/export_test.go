@@ -9,7 +9,7 @@ import (
 
 // Needs is what the run would keep now.
 func (r *Run) Needs(ctx context.Context) (uint64, error) {
-	l := r.coordinator.Present()
+	l := r.coordinator.Leader()
 	if l == nil {
 		return 0, fault.ErrNoLeader
 	}
@@ -19,7 +19,7 @@ func (r *Run) Needs(ctx context.Context) (uint64, error) {
 
 // Release purges what the run does not need now, as it does by itself now and then.
 func (r *Run) Release(ctx context.Context) error {
-	l := r.coordinator.Present()
+	l := r.coordinator.Leader()
 	if l == nil {
 		return fault.ErrNoLeader
 	}

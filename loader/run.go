@@ -61,7 +61,12 @@ type Info struct {
 // Run is one daemon's part in a run: a follower that serves readers, and a leader while it is this daemon's turn, with the plan and the
 // follower's demand between them. Open it, call Serve once, read steps through Readers.
 type Run struct {
+	name        string
+	config      plan.Config
+	options     backend.Options
+	clustered   bool // several daemons may serve the run
 	plan        *planview.View
+	streams     *planview.Streams
 	coordinator *cluster.Coordinator
 	follower    *follower.Follower
 }
@@ -83,14 +88,17 @@ func Open(ctx context.Context, name string, c plan.Config, o backend.Options, e 
 	log := e.Log.With("run", name)
 	view := planview.New(e.Plan, c, o)
 	streams := planview.NewStreams(e, view)
-	coordinator := cluster.New(name, c, o, e, streams, log, view)
 	f := follower.New(view, c, o, streams, log)
 	f.Supply = e.Supply
-	f.Leader, coordinator.Observer, coordinator.Ranks = coordinator, f.Assembler, f.Ranks
+	setup := leader.Setup{Name: name, Config: c, Options: o, Backends: e, Streams: streams, Log: log, View: view, Observer: f.Assembler}
+	coordinator := cluster.New(setup, f.Ranks)
+	f.Leader = coordinator
 	if err := coordinator.Open(ctx); err != nil {
 		return nil, fmt.Errorf("open run %s: %w", name, err)
 	}
-	return &Run{view, coordinator, f}, nil
+	return &Run{
+		name: name, config: c, options: o, clustered: e.Elector != nil, plan: view, streams: streams, coordinator: coordinator, follower: f,
+	}, nil
 }
 
 // Serve plans, or follows the plan of the daemon that does, until ctx is done or the run fails. It returns nil in the first case. After
@@ -98,7 +106,6 @@ func Open(ctx context.Context, name string, c plan.Config, o backend.Options, e 
 func (r *Run) Serve(ctx context.Context) error {
 	var telling sync.WaitGroup
 	tell, stop := context.WithCancel(ctx)
-	go r.coordinator.WatchConnection(tell) // Serve does not wait for it: the check of a connection may hang
 	telling.Go(func() { r.follower.LogStalls(tell) })
 	telling.Go(func() { r.follower.Prefetch.Run(tell) })
 	telling.Go(func() { r.follower.DropSilent(tell) })
@@ -117,19 +124,19 @@ func (r *Run) Serve(ctx context.Context) error {
 }
 
 // ServesAt says where readers find this daemon, for those that come by way of another one. It is called before Serve.
-func (r *Run) ServesAt(uri string) { r.coordinator.Flight = uri }
+func (r *Run) ServesAt(uri string) { r.coordinator.ServesAt(uri) }
 
 // Info describes the run as of now.
 func (r *Run) Info() Info {
 	now := r.plan.Now() // first: a plan with steps has begun
 	h, begun := r.plan.Head()
 	daemons, leader := r.coordinator.Addresses()
-	info := Info{Run: r.coordinator.Name, Fingerprint: h.Fingerprint, Config: r.coordinator.Config, Planned: now.Steps, Ended: now.Ended,
-		Committed: now.Keepers.Committed(), Oldest: now.Oldest, Keepers: now.Keepers, Begun: begun, Daemons: daemons, Leader: leader, Length: r.Length(), Ahead: r.coordinator.Options.Ahead}
+	info := Info{Run: r.name, Fingerprint: h.Fingerprint, Config: r.config, Planned: now.Steps, Ended: now.Ended,
+		Committed: now.Keepers.Committed(), Oldest: now.Oldest, Keepers: now.Keepers, Begun: begun, Daemons: daemons, Leader: leader, Length: r.Length(), Ahead: r.options.Ahead}
 	if begun {
 		info.ID = h.ID
 	}
-	if info.Sources = r.coordinator.Streams.Infos(); len(info.Sources) == 0 { // the run has not begun
+	if info.Sources = r.streams.Infos(); len(info.Sources) == 0 { // the run has not begun
 		info.Sources = h.Infos()
 	}
 	if h.Repair != nil {
@@ -146,7 +153,7 @@ func (r *Run) Join(place state.Place, step uint64) (*follower.Reader, error) {
 
 // JoinAs is Join for a client that is described.
 func (r *Run) JoinAs(place state.Place, step uint64, client state.Client) (*follower.Reader, error) {
-	reader, err := r.follower.Join(r.coordinator.Name, place, step, client)
+	reader, err := r.follower.Join(r.name, place, step, client)
 	var refused *fault.Error
 	if !errors.As(err, &refused) || refused.Reason != fault.StepNotPlanned {
 		return reader, err
@@ -155,7 +162,7 @@ func (r *Run) JoinAs(place state.Place, step uint64, client state.Client) (*foll
 	if !elsewhere {
 		return reader, err
 	}
-	reader, err = r.follower.Join(r.coordinator.Name, place, step, client)
+	reader, err = r.follower.Join(r.name, place, step, client)
 	if errors.As(err, &refused) && refused.Reason == fault.StepNotPlanned && !heard {
 		return nil, follower.Unheard(step, r.plan.Planned())
 	}
@@ -190,7 +197,7 @@ func (r *Run) Verdict() diagnosis.Verdict { return r.follower.ShownVerdict() }
 func (r *Run) Waits() bool { return r.follower.RateSampler.Waits() }
 
 // Leads reports whether this process plans the run, as far as it knows.
-func (r *Run) Leads() bool { return r.coordinator.Present() != nil }
+func (r *Run) Leads() bool { return r.coordinator.Leader() != nil }
 
 // Led reports whether this process plans the run, or has heard of another one that does.
 func (r *Run) Led() bool { return r.coordinator.Led() }
@@ -200,7 +207,7 @@ func (r *Run) Rates() state.Rates { return r.follower.RateSampler.Rates() }
 
 // Lookup returns the sequences of the messages that have a producer's id, or hold a document that has it, in order.
 func (r *Run) Lookup(ctx context.Context, id string) ([]uint64, error) {
-	return r.coordinator.Streams.Lookup(ctx, id)
+	return r.streams.Lookup(ctx, id)
 }
 
 // Find calls f with every row of the plan that holds a part of a document, in order.
@@ -210,7 +217,7 @@ func (r *Run) Find(ctx context.Context, document uint64, f func(s *plan.Step, ro
 
 // Describe says where one document came from.
 func (r *Run) Describe(ctx context.Context, sequence uint64) (document.Info, error) {
-	return r.coordinator.Streams.Describe(ctx, sequence)
+	return r.streams.Describe(ctx, sequence)
 }
 
 // Seal ends all sources for this run behind their present last documents: the pool drains there and every rank sees the same end. It
@@ -223,7 +230,7 @@ func (r *Run) SealBy(ctx context.Context, who string) (uint64, error) {
 		return 0, err
 	}
 	at, err := r.ask(ctx, plan.Seal{By: who})
-	if l := r.coordinator.Present(); err == nil && l != nil {
+	if l := r.coordinator.Leader(); err == nil && l != nil {
 		l.Announced(ctx)
 	}
 	return at, err
@@ -243,7 +250,7 @@ func (r *Run) SealSource(ctx context.Context, name, who string) (uint64, error) 
 	i := named()
 	if i < 0 { // another daemon, which leads, may have added it a moment ago
 		elsewhere, heard := r.coordinator.Listen()
-		infos = r.coordinator.Streams.Infos()
+		infos = r.streams.Infos()
 		if i = named(); i < 0 && elsewhere && !heard {
 			return 0, r.follower.Unanswered()
 		}
@@ -256,11 +263,11 @@ func (r *Run) SealSource(ctx context.Context, name, who string) (uint64, error) 
 
 // sources returns those of the run. It waits for the stall timeout that the run begins.
 func (r *Run) sources(ctx context.Context) ([]plan.SourceInfo, error) {
-	limit, cancel := context.WithTimeout(ctx, r.coordinator.Options.Stall)
+	limit, cancel := context.WithTimeout(ctx, r.options.Stall)
 	defer cancel()
 	for {
 		now := r.plan.Now()
-		infos := r.coordinator.Streams.Infos()
+		infos := r.streams.Infos()
 		if now.Failed != nil || len(infos) > 0 {
 			return infos, now.Failed
 		}
@@ -344,12 +351,12 @@ func (r *Run) ask(ctx context.Context, e plan.Entry) (uint64, error) {
 	if e != nil {
 		q.Record = plan.EncodeRecord(e)
 	}
-	limit, cancel := context.WithTimeout(ctx, r.coordinator.Options.Stall)
+	limit, cancel := context.WithTimeout(ctx, r.options.Stall)
 	defer cancel()
-	if _, drain := e.(plan.Drain); drain && r.coordinator.Backends.Elector != nil {
+	if _, drain := e.(plan.Drain); drain && r.clustered {
 		h, _ := r.plan.Head()
 		var err error
-		if q.Least, err = r.coordinator.Streams.Present(limit, h); err != nil {
+		if q.Least, err = r.streams.Present(limit, h); err != nil {
 			return 0, err
 		}
 	}
@@ -386,7 +393,7 @@ func (r *Run) asks(ctx, limit context.Context, q cluster.Request) (leader.Result
 // Measure has the leader count how many steps the run will have, in the background: it reads every document that is left once more, and plans it beside the run. Info
 // tells how far that is. It is refused while a source is not sealed, and for a run without an end.
 func (r *Run) Measure(ctx context.Context) error {
-	limit, cancel := context.WithTimeout(ctx, r.coordinator.Options.Stall)
+	limit, cancel := context.WithTimeout(ctx, r.options.Stall)
 	defer cancel()
 	_, err := r.asks(ctx, limit, cluster.Request{Measure: true})
 	return err
@@ -416,7 +423,7 @@ func (r *Run) Mix(ctx context.Context, q state.MixRequest) (state.MixResult, err
 		q.Request = rand.Text()
 	}
 	m := plan.Mix{Change: q.Change, By: q.By, Decided: q.Decided, Request: q.Request}
-	limit, cancel := context.WithTimeout(ctx, r.coordinator.Options.Stall)
+	limit, cancel := context.WithTimeout(ctx, r.options.Stall)
 	defer cancel()
 	a, err := r.asks(ctx, limit, cluster.Request{Record: plan.EncodeRecord(m), DryRun: q.DryRun})
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 
 // Show returns one document, as the plan names it. Of those that are not used Skip says why, as far as the document itself tells.
 func (r *Run) Show(ctx context.Context, document uint64) (document.View, error) {
-	return r.coordinator.Streams.Show(ctx, document)
+	return r.streams.Show(ctx, document)
 }
 
 // Upcoming returns the next documents that the planner takes, as the plan names them: n of a source, or fewer where fewer are there. Without a name it
@@ -22,14 +22,14 @@ func (r *Run) Show(ctx context.Context, document uint64) (document.View, error) 
 func (r *Run) Upcoming(ctx context.Context, source string, n int) ([]uint64, error) {
 	stats := r.Stats()
 	h, _ := r.plan.Head()
-	all, err := r.coordinator.Streams.All(ctx, h)
+	all, err := r.streams.All(ctx, h)
 	if err != nil {
 		return nil, &fault.Error{Reason: fault.SourceDown, Message: "cannot open the document streams", Err: err, Do: "try again"}
 	}
 	if len(stats.Sources) == 0 {
 		return nil, &fault.Error{Reason: fault.NotLeading, Message: "no daemon that plans the run has told how far its sources are read", Do: "ask again"}
 	}
-	infos := r.coordinator.Streams.Infos()
+	infos := r.streams.Infos()
 	if source != "" && !slices.ContainsFunc(infos, func(x plan.SourceInfo) bool { return x.Name == source }) {
 		return nil, &fault.Error{Reason: fault.BadTicket, Message: fmt.Sprintf("the run has no source %q", source), Do: "info names its sources"}
 	}

@@ -68,7 +68,7 @@ func (r *Run) Stats() Stats {
 	now := r.plan.Now() // first: the figures must not be older than any step in it
 	from := r.coordinator.Report()
 	p := from.PlanStats
-	s := Stats{Run: r.coordinator.Name, Planned: now.Steps, Wanted: from.Wanted, Ended: now.Ended, Replaying: from.Replays, Committed: now.Keepers.Committed(), Oldest: now.Oldest,
+	s := Stats{Run: r.name, Planned: now.Steps, Wanted: from.Wanted, Ended: now.Ended, Replaying: from.Replays, Committed: now.Keepers.Committed(), Oldest: now.Oldest,
 		Checkpoint: from.Checkpointed, CheckpointBytes: from.CheckpointBytes, Readers: r.follower.ReaderStats(),
 		Documents: p.Packed.Documents, Skipped: p.Counts.Skipped, MaskedTokens: p.Counts.MaskedTokens, Cut: p.Counts.Cut,
 		Tokens: p.Packed.Tokens, Rows: p.Counts.Rows, Slots: p.Counts.Slots, Padding: p.Counts.Slots - p.Counts.Tokens,

@@ -11,7 +11,7 @@ import (
 // Stock returns what the streams of a run's sources hold now, by the numbers of these.
 func (r *Run) Stock(ctx context.Context) ([]document.StreamState, error) {
 	h, _ := r.plan.Head()
-	streams, err := r.coordinator.Streams.All(ctx, h)
+	streams, err := r.streams.All(ctx, h)
 	if err != nil {
 		return nil, &fault.Error{Reason: fault.SourceDown, Message: "cannot open the streams of the sources", Err: err, Do: "try again"}
 	}

@@ -17,6 +17,7 @@ import (
 	"loaderd/loader/backend"
 	"loaderd/loader/document"
 	"loaderd/loader/fault"
+	"loaderd/loader/internal/leader"
 	"loaderd/loader/internal/ranks"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
@@ -34,9 +35,8 @@ func listener() *Coordinator {
 		panic(err)
 	}
 	e := backend.Backends{Daemon: "me", Log: slog.New(slog.DiscardHandler)}
-	x := New("run", plan.Config{}, o, e, planview.NewStreams(e, v), slog.New(slog.DiscardHandler), v)
-	x.Ranks = ranks.New()
-	return x
+	s := leader.Setup{Name: "run", Options: o, Backends: e, Streams: planview.NewStreams(e, v), Log: e.Log, View: v}
+	return New(s, ranks.New())
 }
 
 // termLog is a plan log whose second record begins the term of a daemon.
@@ -60,30 +60,30 @@ func said(t testing.TB, w heartbeat) []byte {
 func TestWordsOfStrangers(t *testing.T) {
 	o := listener()
 	far := state.Demand{Jobs: map[string]state.JobDemand{"a": {World: 1, Step: 1<<64 - 1, Sent: 1<<64 - 1}}, Furthest: 1<<64 - 1}
-	o.onHeartbeat(said(t, heartbeat{Daemon: "stranger", Demand: &far}))
-	if d := o.demandOfAll(); d.Wanted() > 10+2*4+3 || d.Furthest > 10+2*4+2 || d.Wanted() == 0 || d.Jobs["a"].Sent > 10+2*4+2 {
+	o.heartbeats.receive(said(t, heartbeat{Daemon: "stranger", Demand: &far}))
+	if d := o.Demanded(); d.Wanted() > 10+2*4+3 || d.Furthest > 10+2*4+2 || d.Wanted() == 0 || d.Jobs["a"].Sent > 10+2*4+2 {
 		t.Errorf("a stranger wants %+v of a plan of 10 steps", d)
 	}
-	o.onHeartbeat(said(t, heartbeat{Daemon: "stranger", Lead: &state.Report{Steps: 1 << 40, Wanted: 1 << 40}, At: 1 << 40, Oldest: 1 << 40}))
+	o.heartbeats.receive(said(t, heartbeat{Daemon: "stranger", Lead: &state.Report{Steps: 1 << 40, Wanted: 1 << 40}, At: 1 << 40, Oldest: 1 << 40}))
 	if r := o.Report(); !r.Unheard || r.Steps != 0 {
 		t.Errorf("a stranger's report is taken for the leader's: %+v", r)
 	}
-	o.onHeartbeat(said(t, heartbeat{Daemon: "host/7/a", Lead: &state.Report{Steps: 11}, Oldest: 1 << 40}))
+	o.heartbeats.receive(said(t, heartbeat{Daemon: "host/7/a", Lead: &state.Report{Steps: 11}, Oldest: 1 << 40}))
 	if r := o.Report(); !r.Unheard || r.Steps != 11 { // a stranger's word may be that of the next leader: what it can do is to have readers wait
 		t.Errorf("the report of the daemon whose term it is, beside a stranger's: %+v", r)
 	}
-	o.unconfirmed.heard = time.Now().Add(-state.HeartbeatTimeout)
+	o.remote.unconfirmed.received = time.Now().Add(-state.HeartbeatTimeout)
 	if r := o.Report(); r.Unheard || r.Steps != 11 {
 		t.Errorf("the report of the daemon whose term it is: %+v", r)
 	}
-	if now := o.plan.Now(); now.Oldest != 0 {
+	if now := o.setup.View.Now(); now.Oldest != 0 {
 		t.Errorf("steps before %d cannot be read, by a word alone", now.Oldest)
 	}
 	for i := range 2 * maxDaemons {
-		o.onHeartbeat(said(t, heartbeat{Daemon: strings.Repeat("x", 1+i%200) + string(rune('a'+i/200%26)) + string(rune('a'+i/5200))}))
+		o.heartbeats.receive(said(t, heartbeat{Daemon: strings.Repeat("x", 1+i%200) + string(rune('a'+i/200%26)) + string(rune('a'+i/5200))}))
 	}
-	if len(o.daemons) > maxDaemons {
-		t.Errorf("%d daemons are remembered", len(o.daemons))
+	if o.demands.others() > maxDaemons {
+		t.Errorf("%d daemons are remembered", o.demands.others())
 	}
 }
 
@@ -119,9 +119,9 @@ func FuzzHeartbeats(f *testing.F) {
 	f.Add([]byte(`{"daemon":"host/7/a","lead":{"pages":1,"round":3,"length":{}}}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		o := listener()
-		o.onHeartbeat(b)
-		d := o.demandOfAll()
-		if d.Wanted() > 21 || d.Sent(func(string) bool { return true }) > 20 || o.plan.Now().Oldest > 0 {
+		o.heartbeats.receive(b)
+		d := o.Demanded()
+		if d.Wanted() > 21 || d.Sent(func(string) bool { return true }) > 20 || o.setup.View.Now().Oldest > 0 {
 			t.Fatalf("it wants %+v", d)
 		}
 		b, err := heartbeat{Daemon: "me", Demand: &d}.encode(nil)
@@ -130,7 +130,7 @@ func FuzzHeartbeats(f *testing.F) {
 		}
 		_, _ = o.Addresses()
 		_ = o.Report()
-		for _, job := range o.Ranks.Look(nil, nil).Jobs {
+		for _, job := range o.heartbeats.ranks.Look(nil, nil).Jobs {
 			if len(job.Missing) > job.World || job.Present > job.World || job.Least > job.Most {
 				t.Fatalf("%+v", job)
 			}
@@ -225,18 +225,19 @@ func TestReport_OfManySourcesIsPaged(t *testing.T) {
 		for i := range uint64(4000) {
 			d.Jobs[fmt.Sprintf("job%04d", i)] = state.JobDemand{Rank: 1 << 19, World: 1 << 20, Step: 1<<52 + i, From: 7, Sent: 1<<52 + i}
 		}
-		leader, follower, bus := listener(), listener(), &words{}
-		leader.Backends.Daemon, leader.Backends.Bus, leader.Flight = "host/7/a", bus, "grpc://a:1"
+		leads, follower, bus := listener(), listener(), &words{}
+		leads.heartbeats.setup.Backends.Daemon, leads.heartbeats.setup.Backends.Bus = "host/7/a", bus
+		leads.ServesAt("grpc://a:1")
 		for round := range uint64(2) {
 			bus.all = nil
-			sent := leader.publishReport(heartbeat{Demand: &d, Lead: &r}, round+1)
+			sent := leads.heartbeats.publishReport(heartbeat{Demand: &d, Lead: &r}, round+1)
 			total := 0
 			for i, b := range bus.all {
 				if total += len(b); len(b) > maxHeartbeatBytes {
 					t.Errorf("%d sources: word %d has %d bytes", n, i, len(b))
 				}
 				if round == 0 || i != 0 || len(bus.all) == 1 { // one is lost of the second report
-					follower.onHeartbeat(b)
+					follower.heartbeats.receive(b)
 				}
 			}
 			if total != sent || (len(bus.all) > 1) != (n > 3) {

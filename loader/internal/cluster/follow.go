@@ -1,0 +1,73 @@
+package cluster
+
+import (
+	"context"
+	"time"
+
+	"loaderd/loader/internal/leader"
+	"loaderd/loader/planview"
+)
+
+// pollInterval is the time between two polls of the plan when no heartbeat announces new records.
+const pollInterval = 500 * time.Millisecond
+
+// planFollower takes in what a leader in another process appends to the plan.
+type planFollower struct {
+	setup      leader.Setup
+	leadership *leadership
+	remote     *remoteLeader
+	grew       chan struct{} // signals that the plan may have grown
+}
+
+// run follows the plan until ctx is done.
+func (f *planFollower) run(ctx context.Context) error {
+	tick := time.NewTicker(pollInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		case <-f.grew:
+		}
+		if f.leadership.present() != nil {
+			continue
+		}
+		if err := f.setup.View.Follow(ctx); err != nil {
+			return err
+		}
+		if err := f.release(ctx, f.remote.takeOldest()); err != nil {
+			return err
+		}
+		f.leadership.dropOutdated()
+	}
+}
+
+// release takes in from which step on steps can be read, by the leader's heartbeats, as far as there is evidence for it: every keeper has
+// committed the steps before, or their documents are no longer in the stream.
+func (f *planFollower) release(ctx context.Context, oldest uint64) error {
+	v := f.setup.View
+	now := v.Now()
+	if oldest <= now.Oldest {
+		return nil
+	}
+	committed := now.Keepers.Committed()
+	v.Released(min(oldest, committed))
+	if oldest <= committed {
+		return nil
+	}
+	h, _ := v.Head()
+	all, err := f.setup.Streams.All(ctx, h)
+	if err != nil {
+		return nil // the next heartbeat repeats it
+	}
+	there := make(planview.Needs, len(all))
+	for i, x := range all {
+		state, err := x.Documents.State(ctx)
+		if err != nil {
+			return nil
+		}
+		there[i] = state.First
+	}
+	return v.Release(ctx, there)
+}
