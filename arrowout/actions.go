@@ -131,7 +131,7 @@ func (s *service) act(ctx context.Context, name string, body []byte, send func(r
 // isLimited says whether a call was refused because there are too many: nothing was looked at.
 func isLimited(err error) bool {
 	var e *fault.Error
-	return errors.As(err, &e) && e.Reason == Limited
+	return errors.As(err, &e) && e.Reason == fault.Limited
 }
 
 // permits refuses what an identity may not do.

@@ -56,7 +56,7 @@ func TestAskWithTokens(t *testing.T) {
 		{tokens[access.Operate], "drain", "", ""},
 		{tokens[access.Operate], "ledger", `{"step":0}`, ""},
 		{tokens[access.Operate], "ledger", `{"step":"x"}`, fault.BadTicket},
-		{tokens[access.Operate], "no such action", "", arrowout.Unsupported},
+		{tokens[access.Operate], "no such action", "", fault.Unsupported},
 	} {
 		from := access.Caller{Address: away}
 		if c.token != "" {

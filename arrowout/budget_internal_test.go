@@ -385,7 +385,7 @@ func TestWhoHasStoodStillForLongestMakesRoom(t *testing.T) {
 	s.look(time.Now().Add(2*pressing), time.Hour)
 	for i, x := range append(still, other) {
 		var e *fault.Error
-		if ended := errors.As(x.ended, &e) && e.Reason == SlowReader; ended != (i < 3) {
+		if ended := errors.As(x.ended, &e) && e.Reason == fault.SlowReader; ended != (i < 3) {
 			t.Errorf("stream %d: %v", i, x.ended)
 		}
 	}

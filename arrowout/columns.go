@@ -129,7 +129,7 @@ func rowBytes(columns []column, s *plan.Step, i int) int {
 }
 
 func tooManySegments(pieces int) error {
-	return &fault.Error{Reason: TooManySegments,
+	return &fault.Error{Reason: fault.TooManySegments,
 		Message: fmt.Sprintf("a row has %d pieces, segment_ids (uint16) can number %d", pieces, wideLimit-1),
 		Do:      "ask for cu_seqlens instead of segment_ids"}
 }

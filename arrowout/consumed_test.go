@@ -105,7 +105,7 @@ func TestConsumed_SecondClientOfARankIsRefused(t *testing.T) {
 	}()
 	second, err := c.DoGet(t.Context(), &flight.Ticket{Ticket: []byte(ticket("6e"))})
 	err = received(second, &flight.FlightData{}, err)
-	if info := infoOf(t, err, arrowout.Code(arrowout.DuplicateRank)); info.Reason != "DUPLICATE_RANK" || info.Metadata["rank"] != "0" || info.Metadata["address"] == "" {
+	if info := infoOf(t, err, arrowout.Code(fault.DuplicateRank)); info.Reason != "DUPLICATE_RANK" || info.Metadata["rank"] != "0" || info.Metadata["address"] == "" {
 		t.Errorf("%v", err)
 	}
 	stop()

@@ -20,28 +20,16 @@ import (
 // Domain is the domain of every ErrorInfo.
 const Domain = "loaderd"
 
-// Reasons that only a server can give.
-const (
-	ShuttingDown    fault.Reason = "SHUTTING_DOWN"     // the daemon stops; another or its successor goes on
-	TooManySegments fault.Reason = "TOO_MANY_SEGMENTS" // a row has more segments than segment_ids can number
-	Unsupported     fault.Reason = "UNSUPPORTED"       // a call or an action that this server does not have
-	Limited         fault.Reason = "LIMITED"           // there are too many such calls at this moment
-	Replaced        fault.Reason = "REPLACED"          // another stream reads in this one's place
-	DuplicateRank   fault.Reason = "DUPLICATE_RANK"    // another client reads as this rank of the job
-	SlowReader      fault.Reason = "SLOW_READER"       // a reader takes nothing, and its batches hold memory
-	Internal        fault.Reason = "INTERNAL"          // a failure that has no reason of its own; the daemon's log has the cause
-)
-
 // Code is the gRPC status code of a reason. docs/errors.md is the table for readers; a test compares the two.
 func Code(r fault.Reason) codes.Code {
 	switch r {
 	case fault.SourceDry, fault.SourceDown, fault.TokenizerBehind, fault.PoolFilling, fault.StreamFull,
 		fault.RankBehind, fault.RankMissing, fault.Replaying,
 		fault.NotLeading, fault.PlanLogDown, fault.StorageFull, fault.StorageDown, fault.CauseUnknown,
-		ShuttingDown, Limited, SlowReader, fault.SilentReader:
+		fault.ShuttingDown, fault.Limited, fault.SlowReader, fault.SilentReader:
 		return codes.Unavailable
-	case fault.PlanMismatch, fault.StreamMismatch, fault.PlanTruncated, fault.PlanForeign, fault.RunMismatch, fault.RunReplaced, fault.WorldMismatch, Replaced,
-		DuplicateRank, TooManySegments:
+	case fault.PlanMismatch, fault.StreamMismatch, fault.PlanTruncated, fault.PlanForeign, fault.RunMismatch, fault.RunReplaced, fault.WorldMismatch, fault.Replaced,
+		fault.DuplicateRank, fault.TooManySegments:
 		return codes.FailedPrecondition
 	case fault.StepReleased, fault.StepNotPlanned:
 		return codes.OutOfRange
@@ -53,7 +41,7 @@ func Code(r fault.Reason) codes.Code {
 		return codes.PermissionDenied
 	case fault.DocumentLost:
 		return codes.DataLoss
-	case Unsupported:
+	case fault.Unsupported:
 		return codes.Unimplemented
 	}
 	return codes.Internal
@@ -87,8 +75,8 @@ func statusOf(err error, call uint64) *status.Status {
 	if s, ok := status.FromError(err); ok {
 		return s // of gRPC itself, such as a ticket larger than a message may be
 	}
-	return withInfo(codes.Internal, fmt.Sprintf("%s: the daemon failed to serve this call; its log has the cause under call=%d", Internal, call),
-		Internal, map[string]string{"call": strconv.FormatUint(call, 10)})
+	return withInfo(codes.Internal, fmt.Sprintf("%s: the daemon failed to serve this call; its log has the cause under call=%d", fault.Internal, call),
+		fault.Internal, map[string]string{"call": strconv.FormatUint(call, 10)})
 }
 
 func withInfo(code codes.Code, message string, reason fault.Reason, facts map[string]string) *status.Status {

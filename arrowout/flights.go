@@ -128,7 +128,7 @@ func describe(d *flight.FlightDescriptor, info loader.Info, who access.Identity)
 }
 
 func unsupported(what, instead string) error {
-	return &fault.Error{Reason: Unsupported, Message: what, Do: instead}
+	return &fault.Error{Reason: fault.Unsupported, Message: what, Do: instead}
 }
 
 // DoPut is not offered: documents come in over NATS.

@@ -187,7 +187,7 @@ func (g *guard) identify(ctx context.Context, method string, known identifier) (
 func badToken(err error) error {
 	var unknown *access.UnknownError
 	if errors.As(err, &unknown) && unknown.Again {
-		return &fault.Error{Reason: Limited, Message: unknown.Message, Do: unknown.Do}
+		return &fault.Error{Reason: fault.Limited, Message: unknown.Message, Do: unknown.Do}
 	}
 	if errors.As(err, &unknown) {
 		return &fault.Error{Reason: fault.BadToken, Message: unknown.Message, Do: unknown.Do}

@@ -71,7 +71,7 @@ func (l *limits) set(c Config) {
 }
 
 func limited(what string, most int) *fault.Error {
-	return &fault.Error{Reason: Limited, Message: fmt.Sprintf("%s: at most %d", what, most), Do: "wait a little and ask again; close what is not used"}
+	return &fault.Error{Reason: fault.Limited, Message: fmt.Sprintf("%s: at most %d", what, most), Do: "wait a little and ask again; close what is not used"}
 }
 
 // streamsOfOne is how many streams an identity may have open.

@@ -67,7 +67,7 @@ func (p *places) admit(ctx context.Context, who access.Identity, at state.Place,
 		return context.Cause(ctx)
 	case <-reported:
 	}
-	return &fault.Error{Reason: DuplicateRank, Message: fmt.Sprintf("another client reads as rank %d of %d of job %q, from %s", at.Rank, at.World, at.Job, h.address),
+	return &fault.Error{Reason: fault.DuplicateRank, Message: fmt.Sprintf("another client reads as rank %d of %d of job %q, from %s", at.Rank, at.World, at.Job, h.address),
 		Do: "give every process its own rank; processes that share a rank on purpose need different peer numbers",
 		Facts: map[string]string{"job": at.Job, "rank": strconv.Itoa(at.Rank), "world": strconv.Itoa(at.World), "address": h.address,
 			"since": h.since.UTC().Format(time.RFC3339)}}
@@ -96,10 +96,10 @@ func (p *places) take(who access.Identity, at state.Place, session, address stri
 	case before.who != who.Name:
 		return nil, forbidden(who, fmt.Sprintf("identity %s reads as rank %d of %d of job %s at this moment", before.who, at.Rank, at.World, at.Job))
 	case named(who):
-		before.end(&fault.Error{Reason: Replaced, Message: fmt.Sprintf("another stream of identity %s reads as rank %d of %d of job %s now", who, at.Rank, at.World, at.Job),
+		before.end(&fault.Error{Reason: fault.Replaced, Message: fmt.Sprintf("another stream of identity %s reads as rank %d of %d of job %s now", who, at.Rank, at.World, at.Job),
 			Do: "let one stream read as each rank of a job; readers that have nothing to do with each other need jobs of their own, such as " + who.Name + "/2"})
 	default:
-		before.end(&fault.Error{Reason: Replaced, Message: fmt.Sprintf("another stream reads as rank %d of %d of job %q now, from %s",
+		before.end(&fault.Error{Reason: fault.Replaced, Message: fmt.Sprintf("another stream reads as rank %d of %d of job %q now, from %s",
 			at.Rank, at.World, at.Job, address), Do: "let one process read as each rank of a job"})
 	}
 	p.of[at] = h

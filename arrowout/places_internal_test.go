@@ -40,7 +40,7 @@ func TestPlaces_SecondSessionIsRefused(t *testing.T) {
 		p.report(at, "a")
 	}()
 	err := p.admit(t.Context(), access.Identity{}, at, "b")
-	if reasonIn(err) != DuplicateRank {
+	if reasonIn(err) != fault.DuplicateRank {
 		t.Fatal(err)
 	}
 	if e := new(fault.Error); errors.As(err, &e) && (e.Facts["address"] != "10.0.0.1:1" || e.Facts["rank"] != "0") {
@@ -76,7 +76,7 @@ func TestPlaces_SilentHolderIsReplaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	holding(t, p, at, "b")
-	if err := <-ended; reasonIn(err) != Replaced {
+	if err := <-ended; reasonIn(err) != fault.Replaced {
 		t.Errorf("it ends with %v", err)
 	}
 	left()
@@ -107,7 +107,7 @@ func TestPlaces_ReconnectingSessionReplacesItself(t *testing.T) {
 		t.Fatal(err)
 	}
 	holding(t, p, at, "a")
-	if reasonIn(<-ended) != Replaced {
+	if reasonIn(<-ended) != fault.Replaced {
 		t.Error("the former stream continues")
 	}
 }

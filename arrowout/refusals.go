@@ -33,7 +33,7 @@ type refusals struct {
 // slows says whether a reason is one that callers bring upon themselves.
 func slows(reason string) bool {
 	switch fault.Reason(reason) {
-	case fault.BadToken, fault.Forbidden, Limited:
+	case fault.BadToken, fault.Forbidden, fault.Limited:
 		return true
 	}
 	return false

@@ -208,7 +208,7 @@ const shutdownGrace = 2 * time.Second
 // It closes connections whose clients have not received it by the end of ctx, or after two seconds. That is no error.
 func (s *Server) Shutdown(ctx context.Context) {
 	s.health.Shutdown()
-	s.stop(&fault.Error{Reason: ShuttingDown, Message: "the daemon stops", Do: "reconnect and go on with the same step"})
+	s.stop(&fault.Error{Reason: fault.ShuttingDown, Message: "the daemon stops", Do: "reconnect and go on with the same step"})
 	graceful := make(chan struct{})
 	go func() {
 		defer close(graceful)

@@ -96,7 +96,7 @@ type slow struct {
 }
 
 func (x slow) err() error {
-	return &fault.Error{Reason: SlowReader,
+	return &fault.Error{Reason: fault.SlowReader,
 		Message: fmt.Sprintf("the reader has taken nothing for %s, and its batches hold %d bytes of memory", x.waited.Round(time.Millisecond), x.bytes),
 		Do:      "ask again for the same step; a reader that pauses for longer than flight.slow_reader may do so, or close its stream first",
 		Facts:   map[string]string{"waited": x.waited.String(), "bytes": strconv.FormatInt(x.bytes, 10)}}

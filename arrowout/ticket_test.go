@@ -150,7 +150,7 @@ func FuzzTicket(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		got, err := parseTicket(b, about, access.Identity{Role: access.Operate})
 		if err != nil {
-			if s := statusOf(err, 1); reasonOf(s) == string(Internal) {
+			if s := statusOf(err, 1); reasonOf(s) == string(fault.Internal) {
 				t.Fatalf("untyped error %v", err)
 			}
 			return
@@ -173,7 +173,7 @@ func FuzzActionBody(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		for _, a := range actions {
-			if _, err := parseAction(b, a, about); err != nil && reasonOf(statusOf(err, 1)) == string(Internal) {
+			if _, err := parseAction(b, a, about); err != nil && reasonOf(statusOf(err, 1)) == string(fault.Internal) {
 				t.Fatalf("untyped error %v", err)
 			}
 		}

@@ -80,7 +80,7 @@ func (x *visit) end(err error) {
 	case err == nil:
 		why = "the run has ended"
 	case errors.As(err, &typed):
-		why, again = fmt.Sprintf("%s (%s)", typed.Message, typed.Reason), Code(typed.Reason) == codes.Unavailable && typed.Reason != ShuttingDown
+		why, again = fmt.Sprintf("%s (%s)", typed.Message, typed.Reason), Code(typed.Reason) == codes.Unavailable && typed.Reason != fault.ShuttingDown
 	case x.ctx.Err() != nil || errors.Is(err, context.Canceled):
 		why = "it has left, or its connection is lost"
 	default:

@@ -12,7 +12,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"loaderd/arrowout"
 	"loaderd/internal/access"
 	"loaderd/internal/config"
 	"loaderd/internal/httplimit"
@@ -88,7 +87,7 @@ func (d *Daemon) only(role access.Role, next http.Handler) http.Handler {
 		case errors.As(err, &refused) && refused.Reason == fault.BadToken:
 			w.Header().Set("WWW-Authenticate", "Bearer")
 			http.Error(w, err.Error(), http.StatusUnauthorized)
-		case errors.As(err, &refused) && refused.Reason == arrowout.Limited:
+		case errors.As(err, &refused) && refused.Reason == fault.Limited:
 			w.Header().Set("Retry-After", "1")
 			http.Error(w, err.Error(), http.StatusTooManyRequests)
 		case err != nil:

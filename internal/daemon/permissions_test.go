@@ -29,7 +29,6 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/emptypb"
 
-	"loaderd/arrowout"
 	"loaderd/internal/access"
 	"loaderd/internal/config"
 	"loaderd/internal/goldentest"
@@ -257,9 +256,9 @@ func cellOf(reason fault.Reason, err error) (string, error) {
 		return "401", nil
 	case fault.Forbidden:
 		return "403", nil
-	case arrowout.Unsupported:
+	case fault.Unsupported:
 		return "no", nil
-	case arrowout.Limited, arrowout.Internal, "":
+	case fault.Limited, fault.Internal, "":
 		return "", err
 	}
 	return "yes", nil // permitted; the run cannot do it now

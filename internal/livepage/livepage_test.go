@@ -16,7 +16,6 @@ import (
 	"testing"
 	"time"
 
-	"loaderd/arrowout"
 	"loaderd/internal/api"
 	"loaderd/internal/ledger"
 	"loaderd/internal/livepage"
@@ -143,11 +142,11 @@ func TestErrors(t *testing.T) {
 		{&fault.Error{Reason: fault.BadTicket}, 400, fault.BadTicket},
 		{&fault.Error{Reason: fault.StepReleased}, 404, fault.StepReleased},
 		{&fault.Error{Reason: fault.RunReplaced}, 409, fault.RunReplaced},
-		{&fault.Error{Reason: arrowout.Limited}, 429, arrowout.Limited},
-		{&fault.Error{Reason: arrowout.Unsupported}, 404, arrowout.Unsupported},
+		{&fault.Error{Reason: fault.Limited}, 429, fault.Limited},
+		{&fault.Error{Reason: fault.Unsupported}, 404, fault.Unsupported},
 		{&fault.Error{Reason: fault.NotLeading}, 503, fault.NotLeading},
-		{&fault.Error{Reason: arrowout.Internal}, 500, arrowout.Internal},
-		{errors.New("open /etc/secret: no such file"), 500, arrowout.Internal},
+		{&fault.Error{Reason: fault.Internal}, 500, fault.Internal},
+		{errors.New("open /etc/secret: no such file"), 500, fault.Internal},
 	} {
 		f.set(func(f *fake) { f.fail = test.err })
 		r, body := call(t, "POST", s.URL+"/api/action/drain", "{}")

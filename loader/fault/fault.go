@@ -47,6 +47,16 @@ const (
 	BadToken        Reason = "BAD_TOKEN"        // the bearer token is missing or wrong
 	SilentReader    Reason = "SILENT_READER"    // a reader has not asked for its next step for long
 	Forbidden       Reason = "FORBIDDEN"        // who calls is known, and may not do this
+
+	// Those that only a Flight server gives:
+	ShuttingDown    Reason = "SHUTTING_DOWN"     // the daemon stops; another or its successor goes on
+	TooManySegments Reason = "TOO_MANY_SEGMENTS" // a row has more segments than segment_ids can number
+	Unsupported     Reason = "UNSUPPORTED"       // a call or an action that this server does not have
+	Limited         Reason = "LIMITED"           // there are too many such calls at this moment
+	Replaced        Reason = "REPLACED"          // another stream reads in this one's place
+	DuplicateRank   Reason = "DUPLICATE_RANK"    // another client reads as this rank of the job
+	SlowReader      Reason = "SLOW_READER"       // a reader takes nothing, and its batches hold memory
+	Internal        Reason = "INTERNAL"          // a failure that has no reason of its own; the daemon's log has the cause
 )
 
 // Error is a typed cause with facts for machines and advice for people.
