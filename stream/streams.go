@@ -303,25 +303,6 @@ func (s *Store) follow(ctx context.Context, st jetstream.Stream, want jetstream.
 	return s.replicate(ctx, updated), nil
 }
 
-// CheckPresentDocuments is CheckDocuments of the document stream that the server has. It returns nil when there is none.
-func (s *Store) CheckPresentDocuments(ctx context.Context) error {
-	var is jetstream.StreamConfig
-	err := s.Retry(ctx, "open stream "+s.config.Name, func(ctx context.Context) error {
-		st, err := s.JetStream().Stream(ctx, s.config.Name)
-		if err == nil {
-			is = st.CachedInfo().Config
-		}
-		return err
-	})
-	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	return s.CheckDocuments(is)
-}
-
 // CheckDocuments returns a *SettingsError when the document stream, as it is now, would lose data or cannot do what the daemon needs.
 func (s *Store) CheckDocuments(is jetstream.StreamConfig) error {
 	return check(is, s.config.documentStream())

@@ -16,6 +16,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"go.opentelemetry.io/otel/attribute"
@@ -194,10 +195,23 @@ func Start(ctx context.Context, c config.Config, log *slog.Logger) (_ *Daemon, e
 }
 
 // checkStreams refuses document streams that the daemon cannot use, before the plan is compared: another stream.subject also changes
-// the plan's sources, and the error about the stream says what to set.
+// the plan's sources, and the error about the stream says what to set. A stream that is absent is created later.
 func (d *Daemon) checkStreams(ctx context.Context, c plan.Config) error {
 	for _, name := range slices.Sorted(maps.Keys(c.Sources)) {
-		if err := d.store.Source(name, len(c.Sources)).CheckPresentDocuments(ctx); err != nil {
+		store := d.store.Source(name, len(c.Sources))
+		var st jetstream.Stream
+		documents := store.Config().Name
+		err := store.Retry(ctx, "open stream "+documents, func(ctx context.Context) (err error) {
+			st, err = store.JetStream().Stream(ctx, documents)
+			return err
+		})
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			continue
+		}
+		if err == nil {
+			err = store.CheckDocuments(st.CachedInfo().Config)
+		}
+		if err != nil {
 			return err
 		}
 	}
