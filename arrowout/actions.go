@@ -12,6 +12,7 @@ import (
 
 	"github.com/apache/arrow/go/v17/arrow/flight"
 
+	"loaderd/arrowout/internal/refusal"
 	"loaderd/internal/access"
 	"loaderd/internal/api"
 	"loaderd/loader"
@@ -138,16 +139,11 @@ func isLimited(err error) bool {
 func permits(who access.Identity, a action, q asked, needs access.Role) error {
 	switch {
 	case !who.Role.Includes(needs):
-		return forbidden(who, fmt.Sprintf("action %s takes the role %s, and it has the role %s", a.name, needs, who.Role))
+		return refusal.Forbidden(who, fmt.Sprintf("action %s takes the role %s, and it has the role %s", a.name, needs, who.Role))
 	case strings.Contains(a.keys, "keeper") && !who.Keeps(q.keeper):
-		return forbidden(who, fmt.Sprintf("keeper %s is not its own", excerpt([]byte(q.keeper))))
+		return refusal.Forbidden(who, fmt.Sprintf("keeper %s is not its own", excerpt([]byte(q.keeper))))
 	}
 	return nil
-}
-
-func forbidden(who access.Identity, why string) *fault.Error {
-	return &fault.Error{Reason: fault.Forbidden, Message: fmt.Sprintf("identity %s may not do this: %s", who, why),
-		Do: "ask with a token that may, or have whoever operates the daemon change what this one may (loaderd token)", Facts: map[string]string{"identity": who.String()}}
 }
 
 // parseAction reads an action's body; an empty one stands for {}.
@@ -215,7 +211,7 @@ func (s *service) checkSent(ctx context.Context, who access.Identity, q asked, k
 	if q.step <= sent {
 		return nil
 	}
-	e := forbidden(who, fmt.Sprintf("commit of step %d for keeper %s: its jobs were sent the steps before %d", q.step, excerpt([]byte(q.keeper)), sent))
+	e := refusal.Forbidden(who, fmt.Sprintf("commit of step %d for keeper %s: its jobs were sent the steps before %d", q.step, excerpt([]byte(q.keeper)), sent))
 	e.Do = "commit what its jobs have read; where a daemon has restarted since, open the job's stream first"
 	e.Facts["step"], e.Facts["sent"] = strconv.FormatUint(q.step, 10), strconv.FormatUint(sent, 10)
 	return e

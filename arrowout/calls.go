@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/tap"
 
+	"loaderd/arrowout/internal/refusal"
 	"loaderd/internal/access"
 	"loaderd/loader/fault"
 )
@@ -46,7 +47,7 @@ const (
 // window for a call, before any interceptor runs.
 type calls struct {
 	guard         *guard
-	limits        *limits
+	streamsOfOne  func() int // how many streams an identity may have open
 	requestWithin time.Duration
 
 	mu           sync.Mutex
@@ -56,8 +57,8 @@ type calls struct {
 	open         map[*call]struct{} // identified
 }
 
-func newCalls(g *guard, l *limits) *calls {
-	return &calls{guard: g, limits: l, requestWithin: requestWithin, ofConnection: map[*connection]int{}, ofIdentity: map[string]*identityCalls{}, open: map[*call]struct{}{}}
+func newCalls(g *guard, streamsOfOne func() int) *calls {
+	return &calls{guard: g, streamsOfOne: streamsOfOne, requestWithin: requestWithin, ofConnection: map[*connection]int{}, ofIdentity: map[string]*identityCalls{}, open: map[*call]struct{}{}}
 }
 
 // identityCalls are the calls of an identity.
@@ -189,7 +190,7 @@ func (c *calls) revoke() {
 	open, revoked := c.followed()
 	for _, x := range revoked {
 		if x.from != nil && !x.over.Load() {
-			x.from.cut()
+			x.from.Cut()
 		}
 	}
 	for _, x := range open { // without mu, which every new call takes
@@ -244,10 +245,10 @@ func (c *calls) count(who access.Identity, identified bool, from *connection) (r
 		return c.countIdentified(who, from)
 	}
 	if c.unidentified >= unidentifiedCalls {
-		return nil, false, limited("open calls without an identity", unidentifiedCalls)
+		return nil, false, refusal.Limited("open calls without an identity", unidentifiedCalls)
 	}
 	if c.ofConnection[from] >= unidentifiedOfOne {
-		return nil, false, limited("open calls without an identity of a connection", unidentifiedOfOne)
+		return nil, false, refusal.Limited("open calls without an identity of a connection", unidentifiedOfOne)
 	}
 	c.unidentified++
 	c.ofConnection[from]++
@@ -270,11 +271,11 @@ func (c *calls) countIdentified(who access.Identity, from *connection) (release 
 		of = &identityCalls{resets: rate.NewLimiter(identityResetsPerSecond, identityResetsBurst)}
 		c.ofIdentity[key] = of
 	}
-	if most := c.limits.streamsOfOne() + actionsOfOne; of.open >= most {
-		return nil, false, limited(fmt.Sprintf("open calls of identity %s", who), most)
+	if most := c.streamsOfOne() + actionsOfOne; of.open >= most {
+		return nil, false, refusal.Limited(fmt.Sprintf("open calls of identity %s", who), most)
 	}
 	if of.resets.Tokens() < 1 {
-		return nil, true, limited(fmt.Sprintf("calls per second that identity %s gives up", who), identityResetsPerSecond)
+		return nil, true, refusal.Limited(fmt.Sprintf("calls per second that identity %s gives up", who), identityResetsPerSecond)
 	}
 	of.open++
 	return func(byServer bool) {

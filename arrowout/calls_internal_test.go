@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/grpc/tap"
 
+	"loaderd/arrowout/internal/session"
 	"loaderd/internal/access"
 	"loaderd/internal/connlimit"
 )
@@ -18,7 +19,7 @@ func TestCalls_EndWithoutTheirMessage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := newCalls(&guard{gate: gate}, newLimits(Default()))
+	c := newCalls(&guard{gate: gate}, func() int { return Default().MaxStreamsOfOne })
 	c.requestWithin = 1
 	ctx, err := c.admit(context.Background(), &tap.Info{FullMethodName: "/arrow.flight.protocol.FlightService/DoGet"})
 	if err != nil {
@@ -35,7 +36,7 @@ func TestConnection_CountsCallsWhenTheyBegin(t *testing.T) {
 	defer l.Close()
 	log := slog.New(slog.DiscardHandler)
 	bounded := connlimit.New(l, connlimit.Config{Max: 1, MaxPerHost: 1, IdentifyWithin: time.Hour, Log: log})
-	limited := connections{bounded, func(*connection) {}}
+	limited := connections{bounded, func(session.Connection) {}}
 	client, err := net.Dial("tcp", l.Addr().String())
 	if err != nil {
 		t.Fatal(err)

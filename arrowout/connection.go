@@ -10,6 +10,7 @@ import (
 	"golang.org/x/time/rate"
 	"google.golang.org/grpc/peer"
 
+	"loaderd/arrowout/internal/session"
 	"loaderd/internal/connlimit"
 )
 
@@ -25,7 +26,7 @@ const (
 // connections is a listener whose connections can be found by the calls that come over them, and tell of their end.
 type connections struct {
 	*connlimit.Listener
-	ended func(*connection)
+	ended func(session.Connection)
 }
 
 func (l connections) Accept() (net.Conn, error) {
@@ -39,7 +40,7 @@ func (l connections) Accept() (net.Conn, error) {
 // connection is one of a client's. gRPC shows a call nothing of it but its address, so that the address names it.
 type connection struct {
 	*connlimit.Conn
-	ended func(*connection)
+	ended func(session.Connection)
 	few   *rate.Limiter // calls that the client may give up where the host misuses connections
 
 	mu     sync.Mutex
@@ -65,12 +66,15 @@ func (c *connection) Close() error {
 	return err
 }
 
-// cut ends a connection at once: what is still to be sent is thrown away, by the kernel as well. gRPC then closes it. It says whether it is the first to do so.
-func (c *connection) cut() bool {
+// Closed implements session.Connection.
+func (c *connection) Closed() bool { return c.closed.Load() }
+
+// Cut implements session.Connection. What is still to be sent is discarded, by the kernel as well. gRPC then closes the connection.
+func (c *connection) Cut() (first bool) {
 	if c.isCut.Swap(true) {
 		return false
 	}
-	c.Cut()
+	c.Conn.Cut()
 	return true
 }
 

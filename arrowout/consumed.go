@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"loaderd/arrowout/internal/refusal"
 	"loaderd/internal/api"
 	"loaderd/loader/plan"
 	"loaderd/loader/state"
@@ -34,9 +35,9 @@ func (s *service) consumed(ctx context.Context, q asked, send func(any) error) e
 	if r.job == "" {
 		r.job = who.Keeper(plan.DefaultKeeper)
 	} else if !who.Keeps(r.job) {
-		return forbidden(who, fmt.Sprintf("job %s is not its own", excerpt([]byte(r.job))))
+		return refusal.Forbidden(who, fmt.Sprintf("job %s is not its own", excerpt([]byte(r.job))))
 	}
-	s.places.report(r.place(), r.Session)
+	s.sessions.Report(r.place(), r.Session)
 	receipt := s.run.Consumed(r.place(), r.Consumption)
 	return send(api.Consumed{Run: s.run.Info().Run, Known: receipt.Known, Window: receipt.Window, Alert: receipt.Alert})
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/apache/arrow/go/v17/arrow/flight"
 
+	"loaderd/arrowout/internal/session"
 	"loaderd/loader/state"
 )
 
@@ -21,41 +22,24 @@ func (s *service) DoGet(t *flight.Ticket, stream flight.FlightService_DoGetServe
 	if err != nil {
 		return err
 	}
-	who := callerOf(stream.Context())
-	done, err := s.limits.stream(who, place(req.Ticket).Job)
-	if err != nil {
-		return err
-	}
-	defer done()
 	ctx, cancel := context.WithCancelCause(stream.Context())
 	defer cancel(nil)
-	memory, err := s.budget.open(who.Name, addressOf(ctx), connectionOf(ctx), cancel)
+	opened, err := s.sessions.Open(stream.Context(), readerOf(stream.Context(), req), cancel)
 	if err != nil {
 		return err
 	}
-	defer memory.close()
-	if err := s.places.admit(stream.Context(), who, place(req.Ticket), req.Session); err != nil {
-		return err
-	}
-	reader, err := s.run.JoinAs(place(req.Ticket), req.Step, state.Client{Session: req.Session, Taken: req.Taken, Steps: req.Steps, Read: req.Read, Address: addressOf(stream.Context())})
+	defer func() { opened.Close(stream.Context(), err) }()
+	client := state.Client{Session: req.Session, Taken: req.Taken, Steps: req.Steps, Read: req.Read, Address: opened.Address}
+	reader, err := s.run.JoinAs(opened.Place, req.Step, client)
 	if err != nil {
 		return err
 	}
 	defer context.AfterFunc(s.stopping, func() { cancel(context.Cause(s.stopping)) })()
-	left, err := s.places.take(who, place(req.Ticket), req.Session, addressOf(ctx), cancel)
-	if err != nil {
+	if err := opened.Begin(stream.Context()); err != nil {
 		reader.Close()
 		return err
 	}
-	defer left()
-	s.metrics.streams.Inc()
-	defer s.metrics.streams.Dec()
-	visit := s.visits.begin(stream.Context(), req)
-	defer func() { visit.end(err) }()
-	flow := s.traffic.begin(time.Now(), place(req.Ticket), who.Name, addressOf(ctx), req.Step)
-	defer func() { s.traffic.end(time.Now(), flow) }()
-
-	r := &reading{run: s.run, request: req, encoder: enc, limit: s.batchBytes, metrics: s.metrics, memory: memory, flow: flow}
+	r := &reading{run: s.run, request: req, encoder: enc, limit: s.batchBytes, metrics: s.metrics, session: opened}
 	ready := make(chan sending)
 	var failed error // set before ready is closed
 	go func() {
@@ -68,13 +52,13 @@ func (s *service) DoGet(t *flight.Ticket, stream flight.FlightService_DoGetServe
 	if err := stream.SendMsg(schema); err != nil { // which does not wait: it is the first
 		cancel(err)
 	}
-	if err := s.deliver(ctx, stream, ready, reader.Dropped(), visit, flow); err != nil {
+	if err := s.deliver(ctx, stream, ready, reader.Dropped(), opened); err != nil {
 		cancel(err)
 	}
 	cause := context.Cause(ctx)
 	cancel(nil)
 	for b := range ready { // to its end, so that the reader is closed when the call returns
-		b.message.charge.drop()
+		b.message.charge.Drop()
 	}
 	if cause != nil {
 		return cause
@@ -82,9 +66,20 @@ func (s *service) DoGet(t *flight.Ticket, stream flight.FlightService_DoGetServe
 	return failed
 }
 
+// readerOf describes the caller who opens a stream.
+func readerOf(ctx context.Context, q request) session.Reader {
+	x := session.Reader{
+		Identity: callerOf(ctx), Place: place(q.Ticket), Client: q.Session, Address: addressOf(ctx), Step: q.Step, Steps: q.Steps,
+	}
+	if c := connectionOf(ctx); c != nil {
+		x.Connection = c
+	}
+	return x
+}
+
 // deliver sends what is ready. It returns when ctx ends, or the reader is dropped, although a send stands still, which ends when the call does: until then gRPC waits for the
 // reader to take something.
-func (s *service) deliver(ctx context.Context, stream flight.FlightService_DoGetServer, ready <-chan sending, dropped <-chan error, visit *visit, flow *flow) error {
+func (s *service) deliver(ctx context.Context, stream flight.FlightService_DoGetServer, ready <-chan sending, dropped <-chan error, to *session.Session) error {
 	var first sending
 	select {
 	case b, any := <-ready:
@@ -102,11 +97,9 @@ func (s *service) deliver(ctx context.Context, stream flight.FlightService_DoGet
 		sent <- guarded(func() error {
 			for b, more := first, true; more; b, more = <-ready {
 				if ctx.Err() != nil {
-					b.message.charge.drop()
-				} else if err := s.sendBatch(stream, b, flow); err != nil {
+					b.message.charge.Drop()
+				} else if err := s.sendBatch(stream, b, to); err != nil {
 					return err
-				} else {
-					visit.sent(b)
 				}
 			}
 			return nil
@@ -122,24 +115,24 @@ func (s *service) deliver(ctx context.Context, stream flight.FlightService_DoGet
 	}
 }
 
-func (s *service) sendBatch(stream flight.FlightService_DoGetServer, b sending, flow *flow) error {
+func (s *service) sendBatch(stream flight.FlightService_DoGetServer, b sending, to *session.Session) error {
 	start := time.Now()
 	for _, d := range b.message.dictionaries {
 		if err := stream.SendMsg(d); err != nil {
-			b.message.charge.drop()
+			b.message.charge.Drop()
 			return err
 		}
 	}
 	if err := stream.SendMsg(b.message); err != nil {
-		b.message.charge.drop() // if it did not come to gRPC's buffers
+		b.message.charge.Drop() // if it did not come to gRPC's buffers
 		return err
 	}
 	now := time.Now()
 	s.metrics.sent(b, now, now.Sub(start))
-	flow.sent(now, b)
+	to.Sent(now, b.Step, b.Part == b.Parts-1, b.message.size())
 	if s.tracer != nil {
 		for _, d := range b.traced {
-			s.tracer.Read(d, flow.Place, b.Step, b.began, now)
+			s.tracer.Read(d, to.Place, b.Step, b.began, now)
 		}
 	}
 	return nil

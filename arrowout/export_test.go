@@ -3,12 +3,10 @@ package arrowout
 import "time"
 
 // LookForSlowReaders does what the server does of itself every now and then, as if it were at another time.
-func (s *Server) LookForSlowReaders(at time.Time) {
-	s.slowness.look(at, time.Duration(s.slowness.after.Load()))
-}
+func (s *Server) LookForSlowReaders(at time.Time) { s.sessions.LookForSlowReaders(at) }
 
 // PressAfter sets for how long a stream waits for memory before streams that have stood still for as long are ended.
-func (s *Server) PressAfter(d time.Duration) { s.slowness.press.Store(int64(d)) }
+func (s *Server) PressAfter(d time.Duration) { s.sessions.PressAfter(d) }
 
 // OnReturned has f look at memory that batches have given back, before others take it.
 func (s *Server) OnReturned(f func(memory []byte)) { s.service.buffers.returned = f }

@@ -9,6 +9,7 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/memory"
 	protobuf "google.golang.org/protobuf/proto"
 
+	"loaderd/arrowout/internal/session"
 	"loaderd/internal/access"
 	"loaderd/loader"
 	"loaderd/loader/fault"
@@ -22,13 +23,10 @@ type service struct {
 	watcher     Watcher  // nil until Watch was called
 	batchBytes  int
 	metrics     *metrics
-	visits      *visits
 	audit       audit
 	limits      *limits
-	budget      *budget
-	places      *places
+	sessions    *session.Registry
 	buffers     *buffers
-	traffic     *traffic
 	tracer      Tracer                            // nil: no document is traced
 	tokenText   func(dst []byte, id int32) []byte // what a token stands for; nil where that is not known
 	trainMayMix bool                              // those who train may change the mixture

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
+	"loaderd/arrowout/internal/refusal"
 	"loaderd/internal/access"
 	"loaderd/internal/logsample"
 	"loaderd/loader/fault"
@@ -178,7 +179,7 @@ func (g *guard) identify(ctx context.Context, method string, known identifier) (
 		who.Role = access.Read
 	}
 	if !who.Sees(g.run) {
-		return who, forbidden(who, "it does not see the run that this daemon serves")
+		return who, refusal.Forbidden(who, "it does not see the run that this daemon serves")
 	}
 	return who, nil
 }

@@ -7,8 +7,8 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"loaderd/arrowout/internal/refusal"
 	"loaderd/internal/access"
-	"loaderd/loader/fault"
 	"loaderd/loader/plan"
 )
 
@@ -17,10 +17,6 @@ const (
 	// job may commit at the same moment.
 	recordsPerSecond = 100
 	recordsBurst     = 2048
-	// jobs bounds the jobs that streams read as at the same time, jobsOfOne those of one identity: daemons send each other the place of each job
-	// in their heartbeats.
-	jobs      = 256
-	jobsOfOne = 64
 	// searches are how many searches for documents may run at the same time, and searchesOfOne how many of one identity: each reads much of the plan.
 	searches      = 4
 	searchesOfOne = 1
@@ -32,33 +28,27 @@ const (
 	scrapesBurst     = 100
 )
 
-// limits bound what identities cost.
+// limits bound what the actions of identities cost.
 type limits struct {
-	mu      sync.Mutex
-	streams int // at most, of all ...
-	ofOne   int // ... and of one identity
-
+	mu           sync.Mutex
 	keepersOfOne int
 
-	open    int
-	jobs    map[string]int    // open streams of each job
 	of      map[string]*usage // by the name of the identity
 	search  int
 	forgets time.Time
 }
 
-// usage is what one identity uses.
+// usage is what the actions of one identity use.
 type usage struct {
-	streams, searches int
-	jobs              map[string]int // open streams of each
-	keepers           map[string]int // that it asks for at this moment, by how many calls each
-	records, finds    *rate.Limiter
-	scrapes           *rate.Limiter
-	last              time.Time
+	searches       int
+	keepers        map[string]int // that it asks for at this moment, by how many calls each
+	records, finds *rate.Limiter
+	scrapes        *rate.Limiter
+	last           time.Time
 }
 
 func newLimits(c Config) *limits {
-	l := &limits{jobs: map[string]int{}, of: map[string]*usage{}}
+	l := &limits{of: map[string]*usage{}}
 	l.set(c)
 	return l
 }
@@ -67,18 +57,7 @@ func newLimits(c Config) *limits {
 func (l *limits) set(c Config) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.streams, l.ofOne, l.keepersOfOne = c.MaxStreams, c.MaxStreamsOfOne, c.MaxKeepersOfOne
-}
-
-func limited(what string, most int) *fault.Error {
-	return &fault.Error{Reason: fault.Limited, Message: fmt.Sprintf("%s: at most %d", what, most), Do: "wait a little and ask again; close what is not used"}
-}
-
-// streamsOfOne is how many streams an identity may have open.
-func (l *limits) streamsOfOne() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.ofOne
+	l.keepersOfOne = c.MaxKeepersOfOne
 }
 
 // user is what an identity uses. Those that use nothing for long are forgotten. The caller holds mu.
@@ -87,46 +66,19 @@ func (l *limits) user(who access.Identity) *usage {
 	if now.Sub(l.forgets) > time.Minute {
 		l.forgets = now
 		for name, u := range l.of {
-			if u.streams == 0 && u.searches == 0 && len(u.keepers) == 0 && now.Sub(u.last) > time.Minute {
+			if u.searches == 0 && len(u.keepers) == 0 && now.Sub(u.last) > time.Minute {
 				delete(l.of, name)
 			}
 		}
 	}
 	u := l.of[who.Name]
 	if u == nil {
-		u = &usage{jobs: map[string]int{}, keepers: map[string]int{}, records: rate.NewLimiter(recordsPerSecond, recordsBurst),
+		u = &usage{keepers: map[string]int{}, records: rate.NewLimiter(recordsPerSecond, recordsBurst),
 			finds: rate.NewLimiter(searchesPerSecond, searchesBurst), scrapes: rate.NewLimiter(scrapesPerSecond, scrapesBurst)}
 		l.of[who.Name] = u
 	}
 	u.last = now
 	return u
-}
-
-// stream counts a stream of an identity, which reads as a job, until done is called.
-func (l *limits) stream(who access.Identity, job string) (done func(), err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	u := l.user(who)
-	switch {
-	case l.open >= l.streams:
-		return nil, limited("open streams (flight.max_streams)", l.streams)
-	case u.streams >= l.ofOne:
-		return nil, limited(fmt.Sprintf("open streams of identity %s (flight.max_streams_of_one)", who), l.ofOne)
-	case l.jobs[job] == 0 && len(l.jobs) >= jobs:
-		return nil, limited("jobs that read", jobs)
-	case u.jobs[job] == 0 && len(u.jobs) >= jobsOfOne:
-		return nil, limited(fmt.Sprintf("jobs of identity %s that read", who), jobsOfOne)
-	}
-	l.open, u.streams = l.open+1, u.streams+1
-	l.jobs[job]++
-	u.jobs[job]++
-	return func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.open, u.streams = l.open-1, u.streams-1
-		decrement(l.jobs, job)
-		decrement(u.jobs, job)
-	}, nil
 }
 
 // decrement counts one less under a key, and forgets keys with none.
@@ -155,7 +107,7 @@ func (l *limits) keeper(who access.Identity, keeper string, there plan.Keepers) 
 		own[name] = struct{}{}
 	}
 	if _, known := own[keeper]; !known && len(own) >= l.keepersOfOne {
-		e := limited(fmt.Sprintf("keepers of identity %s (flight.max_keepers_of_one)", who), l.keepersOfOne)
+		e := refusal.Limited(fmt.Sprintf("keepers of identity %s (flight.max_keepers_of_one)", who), l.keepersOfOne)
 		e.Do = "commit for one that is there, or let one leave first"
 		return nil, e
 	}
@@ -175,20 +127,20 @@ func (l *limits) action(who access.Identity, name string, c cost) (done func(), 
 	switch c {
 	case costRecord:
 		if !u.records.Allow() {
-			return nil, limited(fmt.Sprintf("%s and the like of identity %s a second", name, who), recordsPerSecond)
+			return nil, refusal.Limited(fmt.Sprintf("%s and the like of identity %s a second", name, who), recordsPerSecond)
 		}
 	case costScrape:
 		if !u.scrapes.Allow() {
-			return nil, limited(fmt.Sprintf("%s of identity %s per second", name, who), scrapesPerSecond)
+			return nil, refusal.Limited(fmt.Sprintf("%s of identity %s per second", name, who), scrapesPerSecond)
 		}
 	case costSearch:
 		switch {
 		case l.search >= searches:
-			return nil, limited("searches for documents at the same time", searches)
+			return nil, refusal.Limited("searches for documents at the same time", searches)
 		case u.searches >= searchesOfOne:
-			return nil, limited(fmt.Sprintf("searches of identity %s at the same time", who), searchesOfOne)
+			return nil, refusal.Limited(fmt.Sprintf("searches of identity %s at the same time", who), searchesOfOne)
 		case !u.finds.Allow():
-			return nil, limited(fmt.Sprintf("searches of identity %s a second", who), searchesPerSecond)
+			return nil, refusal.Limited(fmt.Sprintf("searches of identity %s a second", who), searchesPerSecond)
 		}
 		l.search, u.searches = l.search+1, u.searches+1
 		return func() {

@@ -1,7 +1,10 @@
 package arrowout
 
 import (
+	"log/slog"
 	"testing"
+
+	"loaderd/arrowout/internal/session"
 
 	"google.golang.org/grpc/mem"
 )
@@ -11,9 +14,12 @@ func TestLoan_EndsWithTheLastReference(t *testing.T) {
 	returned := 0
 	from := newBuffers()
 	from.returned = func([]byte) { returned++ }
-	b := newBudget(1<<30, 0)
-	h, _ := b.open("", "", nil, nil)
-	c, err := h.take(t.Context(), 1<<20)
+	sessions := session.New(sessionLimits(Default()), repeats, slog.New(slog.DiscardHandler))
+	s, err := sessions.Open(t.Context(), session.Reader{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := s.Take(t.Context(), 1<<20)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +42,7 @@ func TestLoan_EndsWithTheLastReference(t *testing.T) {
 		}
 		buffer.Free()
 	}
-	if returned != 2 || b.inUse() != 0 {
-		t.Errorf("%d of 2 pieces of memory came back, the budget has %d bytes out", returned, b.inUse())
+	if returned != 2 || sessions.Held() != 0 {
+		t.Errorf("%d of 2 pieces of memory came back, the budget has %d bytes out", returned, sessions.Held())
 	}
 }

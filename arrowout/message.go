@@ -3,6 +3,8 @@ package arrowout
 import (
 	"bytes"
 
+	"loaderd/arrowout/internal/session"
+
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/mem"
@@ -17,8 +19,8 @@ type message struct {
 	metadata []byte // app_metadata, nil for none
 	body     [][]byte
 	bodyLen  int
-	charge   *charge // what it holds of the budget; nil for a schema
-	loan     *loan   // memory of the body that others may have behind it; nil for a schema
+	charge   *session.Charge // its memory; nil for a schema
+	loan     *loan           // memory of the body that others may have behind it; nil for a schema
 	// dictionaries go before it: of record batches with columns that have some. They hold nothing of their own.
 	dictionaries []*message
 }
@@ -88,7 +90,7 @@ func (m *message) marshal() mem.BufferSlice {
 		}
 		return out
 	}
-	m.charge.hand(len(slices), m.loan)
+	m.charge.Hand(len(slices), m.loan.end)
 	for _, s := range slices {
 		out = append(out, mem.NewBuffer(&s, m.charge))
 	}

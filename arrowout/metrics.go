@@ -6,15 +6,16 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"loaderd/arrowout/internal/session"
 	"loaderd/loader/document"
 )
 
 // metrics are the server's Prometheus metrics. Their names are part of the daemon's interface.
 type metrics struct {
-	streams                      prometheus.Gauge
+	streams                      prometheus.GaugeFunc
 	batches, bytes, rows, tokens prometheus.Counter
 	wait, send, memory           prometheus.Counter
-	cuts                         prometheus.Counter
+	cuts                         prometheus.CounterFunc
 	held                         prometheus.GaugeFunc
 	waits                        prometheus.Histogram
 	ages                         *ages
@@ -25,12 +26,13 @@ type metrics struct {
 var waitBounds = []float64{1e-4, 1e-3, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300}
 
 // newMetrics registers the metrics; a nil registerer keeps them to itself.
-func newMetrics(reg prometheus.Registerer, b *budget) (*metrics, error) {
+func newMetrics(reg prometheus.Registerer, sessions *session.Registry) (*metrics, error) {
 	counter := func(name, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{Name: "loaderd_flight_" + name, Help: help})
 	}
 	m := &metrics{
-		streams: prometheus.NewGauge(prometheus.GaugeOpts{Name: "loaderd_flight_open_streams", Help: "DoGet streams that are open."}),
+		streams: prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "loaderd_flight_open_streams", Help: "DoGet streams that are open."},
+			func() float64 { return float64(sessions.Streams()) }),
 		batches: counter("batches_total", "Record batches handed to gRPC."),
 		bytes:   counter("bytes_total", "Bytes of the batches handed to gRPC, headers included."),
 		rows:    counter("rows_total", "Rows of the batches handed to gRPC."),
@@ -38,9 +40,11 @@ func newMetrics(reg prometheus.Registerer, b *budget) (*metrics, error) {
 		wait:    counter("step_wait_seconds_total", "Seconds that streams waited for the next step of the run."),
 		send:    counter("send_seconds_total", "Seconds that streams waited for clients to take batches."),
 		memory:  counter("memory_wait_seconds_total", "Seconds that streams waited for the memory of their next batch (flight.send_bytes)."),
-		cuts:    counter("cut_connections_total", "Connections that were cut because a reader took nothing (flight.slow_reader)."),
+		cuts: prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "loaderd_flight_cut_connections_total", Help: "Connections that were cut because a reader took nothing (flight.slow_reader).",
+		}, func() float64 { return float64(sessions.Cuts()) }),
 		held: prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "loaderd_flight_held_bytes",
-			Help: "Bytes of batches that are assembled or being sent; at most flight.send_bytes."}, func() float64 { return float64(b.inUse()) }),
+			Help: "Bytes of batches that are assembled or being sent; at most flight.send_bytes."}, func() float64 { return float64(sessions.Held()) }),
 		waits: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "loaderd_step_wait_seconds",
 			Help: "How long streams waited for the next step of the run.", Buckets: waitBounds}),
 		ages: newAges(),

@@ -6,6 +6,7 @@ import (
 	"io"
 	"time"
 
+	"loaderd/arrowout/internal/session"
 	"loaderd/internal/api"
 	"loaderd/loader/document"
 	"loaderd/loader/plan"
@@ -29,8 +30,7 @@ type reading struct {
 	encoder *encoder
 	limit   int // bytes of a batch
 	metrics *metrics
-	memory  *hold
-	flow    *flow
+	session *session.Session
 }
 
 // batches hands every batch to out, until the steps asked for or the run end (nil), the context ends or something fails.
@@ -67,7 +67,7 @@ func (r *reading) batches(ctx context.Context, reader Reader, out chan<- sending
 			select {
 			case out <- s:
 			case <-ctx.Done():
-				s.message.charge.drop()
+				s.message.charge.Drop()
 				return context.Cause(ctx)
 			}
 		}
@@ -78,14 +78,14 @@ func (r *reading) batches(ctx context.Context, reader Reader, out chan<- sending
 // batch assembles one part of a step, as soon as there is memory for it.
 func (r *reading) batch(ctx context.Context, step *plan.Step, p part, about api.Metadata) (s sending, err error) {
 	start := time.Now()
-	charge, err := r.memory.take(ctx, p.memory(step, r.request.columns))
+	charge, err := r.session.Take(ctx, p.memory(step, r.request.columns))
 	r.metrics.memory.Add(time.Since(start).Seconds())
 	if err != nil {
 		return s, err
 	}
 	defer func() {
 		if err != nil {
-			charge.drop()
+			charge.Drop()
 		}
 	}()
 	s.began = time.Now()
@@ -98,7 +98,7 @@ func (r *reading) batch(ctx context.Context, step *plan.Step, p part, about api.
 	if err != nil {
 		return s, err
 	}
-	charge.settle(int64(s.message.size()))
+	charge.Settle(int64(s.message.size()))
 	s.message.charge, s.begins, s.traced = charge, b.Begins, b.Traced
 	return s, nil
 }
@@ -109,9 +109,9 @@ func (r *reading) next(ctx context.Context, reader Reader) (step *plan.Step, wai
 		return nil, 0, err
 	}
 	start := time.Now()
-	r.flow.asks(start)
+	r.session.Asks(start)
 	step, err = reader.Next(ctx)
 	now := time.Now()
-	r.flow.got(now, now.Sub(start))
+	r.session.Got(now, now.Sub(start))
 	return step, now.Sub(start), err
 }

@@ -12,11 +12,13 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/flight"
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/health"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 
+	"loaderd/arrowout/internal/session"
 	"loaderd/internal/access"
 	"loaderd/internal/connlimit"
 	"loaderd/internal/logsample"
@@ -49,13 +51,11 @@ type Server struct {
 	stop         context.CancelCauseFunc
 	listen       net.Listener
 	ended        chan error
-	budget       *budget
-	slowness     *slowness
+	sessions     *session.Registry
 	limits       *limits
 	guard        *guard
 	calls        *calls
 	service      *service
-	traffic      *traffic
 }
 
 // NewServer makes a server and reads who is let in and its certificates; Start lets it listen. A nil registerer keeps metrics unregistered.
@@ -76,15 +76,15 @@ func NewServer(cfg Config, run Run, log *slog.Logger, reg prometheus.Registerer)
 	if err != nil {
 		return nil, err
 	}
-	budget := newBudget(int64(cfg.SendBytes), streamBytes)
-	m, err := newMetrics(reg, budget)
+	sessions := session.New(sessionLimits(cfg), repeats, log)
+	m, err := newMetrics(reg, sessions)
 	if err != nil {
 		return nil, err
 	}
 	g := &guard{gate: gate, run: run.Info().Run, exposed: cfg.Insecure && access.Exposed(cfg.Listen), log: log, metrics: m,
 		samples: logsample.New()}
 	limits := newLimits(cfg)
-	calls := newCalls(g, limits)
+	calls := newCalls(g, sessions.StreamsOfOne)
 	options := append(transportOptions(cfg, certificates, log),
 		grpc.InTapHandle(calls.admit),
 		grpc.ForceServerCodecV2(newCodec()),
@@ -93,10 +93,9 @@ func NewServer(cfg Config, run Run, log *slog.Logger, reg prometheus.Registerer)
 
 	stopping, stop := context.WithCancelCause(context.Background())
 	s := &Server{cfg: cfg, gate: gate, certificates: certificates, log: log, grpc: grpc.NewServer(options...), health: health.NewServer(), stop: stop, ended: make(chan error, 1),
-		budget: budget, slowness: &slowness{budget: budget, log: log, samples: logsample.New(), cuts: m.cuts}, limits: limits, guard: g, calls: calls, traffic: newTraffic()}
-	s.Limit(cfg)
-	s.service = &service{run: run, actions: actions, batchBytes: cfg.BatchBytes, metrics: m, visits: newVisits(log), audit: audit{log.With("part", "audit")}, limits: s.limits,
-		budget: budget, places: newPlaces(), buffers: newBuffers(), traffic: s.traffic, trainMayMix: cfg.TrainMayMix, stopping: stopping}
+		sessions: sessions, limits: limits, guard: g, calls: calls}
+	s.service = &service{run: run, actions: actions, batchBytes: cfg.BatchBytes, metrics: m, audit: audit{log.With("part", "audit")}, limits: s.limits,
+		sessions: sessions, buffers: newBuffers(), trainMayMix: cfg.TrainMayMix, stopping: stopping}
 	flight.RegisterFlightServiceServer(s.grpc, s.service)
 	grpc_health_v1.RegisterHealthServer(s.grpc, healthChecks{s.health})
 	return s, nil
@@ -144,12 +143,12 @@ func (s *Server) Start() error {
 	}
 	s.listen = l
 	s.gate.ServesFlight(l.Addr().String())
-	l = connections{connlimit.New(l, connlimit.Config{Max: s.cfg.MaxConnections, MaxPerHost: s.cfg.MaxConnectionsPerHost, IdentifyWithin: identifyWithin, Log: s.log}), s.budget.lost}
+	l = connections{connlimit.New(l, connlimit.Config{Max: s.cfg.MaxConnections, MaxPerHost: s.cfg.MaxConnectionsPerHost, IdentifyWithin: identifyWithin, Log: s.log}), s.sessions.Lost}
 	if a, ok := l.Addr().(*net.TCPAddr); ok && !a.IP.IsLoopback() && s.cfg.Insecure {
 		s.log.Warn("whoever reaches this address may do everything, or hear the tokens: flight.insecure is set", "listen", l.Addr().String())
 	}
 	watch, end := context.WithCancel(context.Background())
-	go s.slowness.watch(watch)
+	go s.sessions.Watch(watch)
 	go s.calls.watch(watch)
 	go func() {
 		defer end()
@@ -179,9 +178,21 @@ func (s *Server) Certificates() *access.Certificates { return s.certificates }
 // connections does at the start alone.
 func (s *Server) Limit(c Config) {
 	s.limits.set(c)
-	s.budget.resize(int64(c.SendBytes))
-	s.slowness.after.Store(int64(c.SlowReader))
+	s.sessions.Limit(sessionLimits(c))
 }
+
+func sessionLimits(c Config) session.Limits {
+	return session.Limits{Streams: c.MaxStreams, StreamsOfOne: c.MaxStreamsOfOne, Bytes: int64(c.SendBytes), SlowReader: c.SlowReader}
+}
+
+// repeats reports whether a client repeats its call after an error of a reason.
+func repeats(r fault.Reason) bool { return Code(r) == codes.Unavailable }
+
+// Traffic is what an open DoGet stream is sent.
+type Traffic = session.Traffic
+
+// Traffic describes all open streams, by job, world and rank.
+func (s *Server) Traffic() []Traffic { return s.sessions.Traffic(time.Now()) }
 
 // Methods returns the full names of the gRPC methods that the server has, in order.
 func (s *Server) Methods() (names []string) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"loaderd/arrowout/internal/refusal"
 	"loaderd/internal/access"
 	"loaderd/internal/api"
 	"loaderd/loader"
@@ -90,7 +91,7 @@ func parseTicket(b []byte, info loader.Info, who access.Identity) (request, erro
 	if t.Job == "" {
 		t.Job = who.Keeper("")
 	} else if !who.Keeps(t.Job) {
-		return request{}, forbidden(who, fmt.Sprintf("job %s is not its own", excerpt([]byte(t.Job))))
+		return request{}, refusal.Forbidden(who, fmt.Sprintf("job %s is not its own", excerpt([]byte(t.Job))))
 	}
 	if t.Fingerprint != "" && t.Fingerprint != info.Fingerprint {
 		return request{}, &fault.Error{Reason: fault.PlanMismatch,

@@ -1,4 +1,4 @@
-package arrowout
+package session
 
 import (
 	"math"
@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"loaderd/internal/api"
+	"loaderd/internal/access"
 	"loaderd/loader/state"
 )
 
@@ -93,119 +93,85 @@ func TestRateOfRecentBytes(t *testing.T) {
 	}
 }
 
-// batchOf is the last batch of a step, of so many bytes.
-func batchOf(step uint64, bytes int) sending {
-	return sending{message: &message{bodyLen: bytes}, Metadata: api.Metadata{Step: step, Parts: 1}}
+// begins opens and begins a stream at a moment.
+func begins(t *testing.T, r *Registry, now time.Time, at state.Place, who, address string, step uint64) *Session {
+	t.Helper()
+	x := Reader{Identity: access.Identity{Name: who, Shared: true}, Place: at, Address: address, Step: step}
+	s, err := r.Open(t.Context(), x, nil)
+	if err == nil {
+		err = s.begin(t.Context(), now)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
 }
 
-// A reader that comes again within a minute goes on with what it got before, as the same reader alone; nobody else does.
+// A reader that returns within a minute continues with what it was sent before, as the same reader alone; nobody else does.
 func TestTrafficIsRememberedForAMinute(t *testing.T) {
-	x, place := newTraffic(), state.Place{Job: "train", Rank: 1, World: 2}
+	r, place := registry(), state.Place{Job: "train", Rank: 1, World: 2}
 	waits := func(now time.Time) time.Duration {
-		all := x.now(now)
+		all := r.Traffic(now)
 		if len(all) != 1 {
 			t.Fatalf("%d streams are open, want 1", len(all))
 		}
 		return all[0].WaitP50
 	}
-	f := x.begin(at(1000), place, "ann", "here", 5)
-	f.asks(at(1000))
+	s := begins(t, r, at(1000), place, "ann", "here", 5)
+	s.Asks(at(1000))
 	if got := waits(at(1010)); !near(got, 10*time.Second) {
 		t.Errorf("while it waits: %s", got)
 	}
-	f.got(at(1030), 30*time.Second)
-	if got := x.now(at(1030))[0].Waits; got != 0 {
+	s.Got(at(1030), 30*time.Second)
+	if got := r.Traffic(at(1030))[0].Waits; got != 0 {
 		t.Errorf("it has its step, and waits %s", got)
 	}
-	x.end(at(1030), f)
-	if got := x.now(at(1031)); len(got) != 0 {
+	s.leave(at(1030))
+	if got := r.Traffic(at(1031)); len(got) != 0 {
 		t.Fatalf("open streams: %v", got)
 	}
-	f = x.begin(at(1031), place, "ann", "there", 7)
+	s = begins(t, r, at(1031), place, "ann", "there", 7)
 	if got := waits(at(1032)); !near(got, 30*time.Second) {
-		t.Errorf("after it came again: %s", got)
+		t.Errorf("after it has returned: %s", got)
 	}
-	if got := x.now(at(1032))[0]; got.Step != 7 || got.Address != "there" || !got.Since.Equal(at(1031)) {
+	if got := r.Traffic(at(1032))[0]; got.Step != 7 || got.Address != "there" || !got.Since.Equal(at(1031)) {
 		t.Errorf("its stream is %+v", got)
 	}
-	x.end(at(1032), f)
+	s.leave(at(1032))
 	for who, place := range map[string]state.Place{"bob": place, "ann": {Job: "eval", Rank: 1, World: 2}} {
-		f := x.begin(at(1033), place, who, "", 0)
+		s := begins(t, r, at(1033), place, who, "", 0)
 		if got := waits(at(1033)); got != 0 {
 			t.Errorf("%s as %v waited %s", who, place, got)
 		}
-		delete(x.open, f)
+		s.leave(at(1033))
 	}
-	x.now(at(1100))
-	if len(x.left) > 0 {
-		t.Errorf("%d readers are remembered after a minute", len(x.left))
+	r.Traffic(at(1100))
+	if len(r.recent) > 0 {
+		t.Errorf("%d readers are remembered after a minute", len(r.recent))
 	}
-	for rank := range 2 * maxLeft {
-		x.end(at(1200), x.begin(at(1200), state.Place{Rank: rank}, "", "", 0))
+	for rank := range 2 * maxRecent {
+		begins(t, r, at(1200), state.Place{Rank: rank}, "", "", 0).leave(at(1200))
 	}
-	if len(x.left) > maxLeft {
-		t.Errorf("%d readers are remembered, want %d at most", len(x.left), maxLeft)
+	if len(r.recent) > maxRecent {
+		t.Errorf("%d readers are remembered, want %d at most", len(r.recent), maxRecent)
 	}
 }
 
-// The step is the one behind the last that was sent whole.
+// The step is the one after the last that was sent whole.
 func TestTrafficCountsWholeSteps(t *testing.T) {
-	x := newTraffic()
-	f := x.begin(at(10), state.Place{World: 1}, "", "", 4)
-	half := batchOf(4, 1000)
-	half.Parts = 2
+	r := registry()
+	s := begins(t, r, at(10), state.Place{World: 1}, "", "", 4)
 	for _, c := range []struct {
-		b    sending
+		step uint64
+		last bool
 		want uint64
-	}{{half, 4}, {batchOf(4, 1000), 5}, {batchOf(5, 1000), 6}} {
-		f.sent(at(12), c.b)
-		if got := x.now(at(12))[0]; got.Step != c.want {
+	}{{4, false, 4}, {4, true, 5}, {5, true, 6}} {
+		s.Sent(at(12), c.step, c.last, 1000)
+		if got := r.Traffic(at(12))[0]; got.Step != c.want {
 			t.Errorf("step %d, want %d", got.Step, c.want)
 		}
 	}
-	if got := x.now(at(12))[0].Bytes; got < 1400 || got > 1600 {
+	if got := r.Traffic(at(12))[0].Bytes; got < 1400 || got > 1600 {
 		t.Errorf("%v bytes a second, want 3000 in two", got)
 	}
-}
-
-// BenchmarkTraffic is what it costs to count a step that is waited for and sent; of_copy, as a part of what copying its 1 MiB once takes.
-func BenchmarkTraffic(b *testing.B) {
-	f, s := newTraffic().begin(time.Now(), state.Place{World: 1}, "", "", 0), batchOf(0, 1<<20)
-	b.ReportAllocs()
-	for b.Loop() {
-		now := time.Now()
-		f.asks(now)
-		f.got(now, 30*time.Microsecond)
-		f.sent(now, s)
-	}
-	ofCopy(b)
-}
-
-// BenchmarkSent is what it costs to count a batch in which 256 documents begin; of_copy, as a part of what copying its 1 MiB once takes.
-func BenchmarkSent(b *testing.B) {
-	m, err := newMetrics(nil, newBudget(1, 0))
-	if err != nil {
-		b.Fatal(err)
-	}
-	now, s := time.Now(), batchOf(0, 1<<20)
-	for i := range 256 {
-		s.begins = append(s.begins, now.Add(-time.Duration(i)*time.Second).UnixNano())
-	}
-	b.ReportAllocs()
-	for b.Loop() {
-		m.sent(s, now, time.Millisecond)
-	}
-	ofCopy(b)
-}
-
-// ofCopy reports the time of an iteration as a part of what copying 1 MiB takes.
-func ofCopy(b *testing.B) {
-	each := b.Elapsed() / time.Duration(b.N)
-	from, to := make([]byte, 1<<20), make([]byte, 1<<20)
-	const copies = 200
-	start := time.Now()
-	for range copies {
-		copy(to, from)
-	}
-	b.ReportMetric(float64(each)/(float64(time.Since(start))/copies), "of_copy")
 }

@@ -1,4 +1,4 @@
-package arrowout
+package session
 
 import "slices"
 

@@ -1,9 +1,11 @@
-package arrowout
+package session
 
 import (
 	"context"
 	"sync"
 	"time"
+
+	"loaderd/arrowout/internal/refusal"
 )
 
 // provenAfter is how many batches a stream's reader has to have taken before it counts as one that reads: what sockets and windows take of one that
@@ -42,8 +44,8 @@ const streamBytes = 96 << 10
 // A stalled stream keeps what it holds: what to do about that is the caller's (slow.go).
 type budget struct {
 	perStream int64
+	mu        *sync.Mutex // of the registry; it guards all below, shares, holds and charges
 
-	mu            sync.Mutex
 	size, held    int64
 	spare         int64 // of what is held, that of the reserve
 	fresh, proven class // of streams: those that have not shown that they read, and those that have
@@ -76,7 +78,7 @@ type share struct {
 // hold is what one stream holds of a budget.
 type hold struct {
 	budget *budget
-	from   *connection // nil: one whose end nobody tells of
+	from   Connection // nil where its end is not reported
 
 	// Under the budget's mu:
 	end   func(error) // ends the stream; nil when the budget has forgotten it
@@ -104,35 +106,35 @@ type wait struct {
 	line  int
 }
 
-func newBudget(size, perStream int64) *budget {
-	return &budget{size: size, perStream: perStream, shares: map[shareKey]*share{}, holds: map[*hold]struct{}{}, fresh: class{of: map[string]int64{}}, proven: class{of: map[string]int64{}}}
+func newBudget(mu *sync.Mutex, size, perStream int64) *budget {
+	return &budget{
+		mu: mu, size: size, perStream: perStream, shares: map[shareKey]*share{}, holds: map[*hold]struct{}{},
+		fresh: class{of: map[string]int64{}}, proven: class{of: map[string]int64{}},
+	}
 }
 
 // open makes the hold of a stream of an identity, at an address. end ends the stream. It is an error where streams cost too much already.
-func (b *budget) open(who, address string, from *connection, end func(error)) (*hold, error) {
+// The caller holds mu.
+func (b *budget) open(who, address string, from Connection, end func(error)) (*hold, error) {
 	h := &hold{budget: b, from: from, end: end}
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	if b.streamsCost() > b.size/4*3-b.perStream {
-		return nil, limited("open streams, by the memory that they take (flight.send_bytes)", len(b.holds))
+		return nil, refusal.Limited("open streams, by the memory that they take (flight.send_bytes)", len(b.holds))
 	}
-	h.gone = from != nil && from.closed.Load()
+	h.gone = from != nil && from.Closed()
 	b.enter(h, shareKey{who: who, from: address})
 	b.holds[h] = struct{}{}
 	return h, nil
 }
 
-// close says that nothing more is assembled for a stream. It holds what gRPC has of it until that is written.
+// close says that nothing more is assembled for a stream. It holds what gRPC has of it until that is written. The caller holds the
+// budget's mu.
 func (h *hold) close() {
-	b := h.budget
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	h.ended = true
-	b.forget(h)
+	h.budget.forget(h)
 }
 
 // lost gives back what streams of a connection hold that has ended: gRPC does not tell of what it had.
-func (b *budget) lost(c *connection) {
+func (b *budget) lost(c Connection) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for h := range b.holds {
@@ -150,7 +152,7 @@ func (b *budget) lost(c *connection) {
 }
 
 // take waits until a stream may hold so many bytes more, and returns what gives them back. It returns the cause when ctx ends before.
-func (h *hold) take(ctx context.Context, bytes int64) (*charge, error) {
+func (h *hold) take(ctx context.Context, bytes int64) (*Charge, error) {
 	b := h.budget
 	b.mu.Lock()
 	if h.gone {
@@ -163,7 +165,7 @@ func (h *hold) take(ctx context.Context, bytes int64) (*charge, error) {
 	b.mu.Unlock()
 	select {
 	case <-w.ready:
-		return &charge{hold: h, bytes: bytes, spare: w.spare}, nil
+		return &Charge{hold: h, bytes: bytes, spare: w.spare}, nil
 	case <-ctx.Done():
 	}
 	b.mu.Lock()

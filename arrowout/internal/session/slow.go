@@ -1,4 +1,4 @@
-package arrowout
+package session
 
 import (
 	"cmp"
@@ -9,8 +9,6 @@ import (
 	"strconv"
 	"sync/atomic"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
 
 	"loaderd/internal/access"
 	"loaderd/internal/logsample"
@@ -34,9 +32,9 @@ type slowness struct {
 	budget  *budget
 	log     *slog.Logger
 	samples *logsample.Sampler
-	cuts    prometheus.Counter
-	after   atomic.Int64 // nanoseconds that a reader may take nothing
-	press   atomic.Int64 // pressing where it is 0; tests set another time, in nanoseconds
+	cuts    atomic.Uint64 // connections
+	after   atomic.Int64  // nanoseconds that a reader may take nothing
+	press   atomic.Int64  // pressing where it is 0; tests set another time, in nanoseconds
 }
 
 // watch looks for slow readers until ctx is done.
@@ -55,7 +53,7 @@ func (s *slowness) watch(ctx context.Context) {
 // look ends those streams, and cuts those connections, whose time is over.
 func (s *slowness) look(now time.Time, after time.Duration) {
 	var ends []slow
-	cuts := map[*connection][]slow{}
+	cuts := map[Connection][]slow{}
 	b := s.budget
 	b.mu.Lock()
 	for h := range b.holds {
@@ -103,11 +101,11 @@ func (x slow) err() error {
 }
 
 // cut ends a connection. Its streams end later: until then they are slow still, and it is told once.
-func (s *slowness) cut(c *connection, of []slow) {
-	if !c.cut() {
+func (s *slowness) cut(c Connection, of []slow) {
+	if !c.Cut() {
 		return
 	}
-	s.cuts.Inc()
+	s.cuts.Add(1)
 	if tell, left := s.samples.Allow("slow reader"); tell {
 		longest, bytes := time.Duration(0), int64(0)
 		for _, x := range of {
@@ -170,3 +168,11 @@ func (b *budget) pressed(now time.Time, after time.Duration) map[*hold]bool {
 	}
 	return out
 }
+
+// LookForSlowReaders does what Watch does at another time.
+func (r *Registry) LookForSlowReaders(at time.Time) {
+	r.reaper.look(at, time.Duration(r.reaper.after.Load()))
+}
+
+// PressAfter sets for how long a stream waits for memory before streams whose readers have taken nothing for as long are ended.
+func (r *Registry) PressAfter(d time.Duration) { r.reaper.press.Store(int64(d)) }

@@ -1,4 +1,4 @@
-package arrowout
+package session
 
 import (
 	"context"
@@ -6,13 +6,15 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"net"
 	"runtime"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 	"weak"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc/mem"
 	"pgregory.net/rapid"
 
@@ -25,23 +27,46 @@ const kib = 1 << 10
 // stream is one of a test, with the batch that it waits for or holds.
 type stream struct {
 	*hold
-	taken   chan *charge
+	taken   chan *Charge
 	cancel  context.CancelFunc
 	refused chan error
 	ended   error
 	sent    bool
 }
 
-func (b *budget) stream(who string, from *connection) *stream {
-	s := &stream{taken: make(chan *charge, 1), refused: make(chan error, 1)}
-	s.hold, _ = b.open(who, who, from, func(err error) { s.ended = err })
+// connection is one whose end is reported.
+type connection struct{ closed, isCut atomic.Bool }
+
+func (c *connection) Closed() bool         { return c.closed.Load() }
+func (c *connection) Cut() (first bool)    { return !c.isCut.Swap(true) }
+func (c *connection) RemoteAddr() net.Addr { return &net.TCPAddr{} }
+
+// alone is a budget without a registry.
+func alone(size, perStream int64) *budget { return newBudget(&sync.Mutex{}, size, perStream) }
+
+func (b *budget) opened(who, address string, from Connection, end func(error)) (*hold, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.open(who, address, from, end)
+}
+
+func (b *budget) stream(who string, from Connection) *stream {
+	s := &stream{taken: make(chan *Charge, 1), refused: make(chan error, 1)}
+	s.hold, _ = b.opened(who, who, from, func(err error) { s.ended = err })
 	return s
 }
 
 func (b *budget) streamOf(who, address string) *stream {
-	s := &stream{taken: make(chan *charge, 1), refused: make(chan error, 1)}
-	s.hold, _ = b.open(who, address, nil, func(err error) { s.ended = err })
+	s := &stream{taken: make(chan *Charge, 1), refused: make(chan error, 1)}
+	s.hold, _ = b.opened(who, address, nil, func(err error) { s.ended = err })
 	return s
+}
+
+// closes closes the stream as a registry does.
+func (s *stream) closes() {
+	s.budget.mu.Lock()
+	defer s.budget.mu.Unlock()
+	s.close()
 }
 
 // asks lets a stream ask for bytes, and returns whether it has them at once.
@@ -71,9 +96,10 @@ func (s *stream) waits() *wait {
 }
 
 // sends hands what a stream holds to gRPC, as two buffers.
-func (c *charge) sends(bytes int64) mem.BufferSlice {
-	m := message{header: make([]byte, bytes/4), body: [][]byte{make([]byte, bytes/2)}, bodyLen: int(bytes / 2), charge: c}
-	return m.marshal()
+func (c *Charge) sends(bytes int64) mem.BufferSlice {
+	header, body := make([]byte, bytes/4), make([]byte, bytes/2)
+	c.Hand(2, nil)
+	return mem.BufferSlice{mem.NewBuffer(&header, c), mem.NewBuffer(&body, c)}
 }
 
 func holds(t *testing.T, b *budget, want int64) {
@@ -85,7 +111,7 @@ func holds(t *testing.T, b *budget, want int64) {
 
 // One connection, and one identity, leave room to others.
 func TestWhatOneMayHold(t *testing.T) {
-	b := newBudget(1200*kib, 0) // of which 750 are there for those who have not shown that they read
+	b := alone(1200*kib, 0) // of which 750 are there for those who have not shown that they read
 	hold := func(who, from string) (had int) {
 		for range 20 {
 			if b.streamOf(who, from).asks(t, 50*kib) {
@@ -110,7 +136,7 @@ func TestWhatOneMayHold(t *testing.T) {
 
 // A stream with a batch waits for another one while others could have their first.
 func TestFirstBatchesComeFirst(t *testing.T) {
-	b := newBudget(1600*kib, 0)
+	b := alone(1600*kib, 0)
 	ahead := b.stream("a", nil)
 	had := 0
 	for ; had < 16 && ahead.asks(t, 100*kib); had++ {
@@ -126,7 +152,7 @@ func TestFirstBatchesComeFirst(t *testing.T) {
 
 // A stream whose reader has taken batches is not kept from more by those of its connection that have taken none, nor by any number of others.
 func TestStreamsThatReadAreAClassOfTheirOwn(t *testing.T) {
-	b := newBudget(1200*kib, 0)
+	b := alone(1200*kib, 0)
 	reads := b.stream("trainer", nil)
 	for range provenAfter {
 		reads.asks(t, 50*kib)
@@ -173,8 +199,8 @@ func (s *slowness) stalls(after time.Duration, but ...*stream) {
 // Streams that have read and stand still fill what one may hold. Another one of the same identity reads on, batch after batch, and no stream is ended for it.
 func TestBudget_ReaderGoesOnBesideStalledStreams(t *testing.T) {
 	for _, stalled := range []bool{true, false} {
-		b := newBudget(1200*kib, 0)
-		s := &slowness{budget: b, log: slog.New(slog.DiscardHandler), samples: logsample.New(), cuts: counterFor(t)}
+		b := alone(1200*kib, 0)
+		s := &slowness{budget: b, log: slog.New(slog.DiscardHandler), samples: logsample.New()}
 		good := b.streamOf("trainer", "good")
 		good.reads(t, 1, 50*kib)
 		var all []*stream
@@ -208,8 +234,8 @@ func TestBudget_ReaderGoesOnBesideStalledStreams(t *testing.T) {
 
 // A stream whose reader takes nothing has no further batch before the reader takes something.
 func TestBudget_StalledStreamTakesNoFurtherBatch(t *testing.T) {
-	b := newBudget(1200*kib, 0)
-	s := &slowness{budget: b, log: slog.New(slog.DiscardHandler), samples: logsample.New(), cuts: counterFor(t)}
+	b := alone(1200*kib, 0)
+	s := &slowness{budget: b, log: slog.New(slog.DiscardHandler), samples: logsample.New()}
 	x := b.stream("a", nil)
 	if !x.asks(t, 50*kib) {
 		t.Fatal("there was room")
@@ -228,7 +254,7 @@ func TestBudget_StalledStreamTakesNoFurtherBatch(t *testing.T) {
 
 // The first batch of a connection is there, however many others of the identity have taken theirs.
 func TestBudget_NewcomerHasItsFirstBatch(t *testing.T) {
-	b := newBudget(1200*kib, 0)
+	b := alone(1200*kib, 0)
 	for c := range 5 {
 		for range 100 {
 			b.streamOf("trainer", fmt.Sprint(c)).asks(t, 50*kib)
@@ -241,8 +267,8 @@ func TestBudget_NewcomerHasItsFirstBatch(t *testing.T) {
 
 // Streams that have taken the reserve and stand still lose it when one that reads has waited for it, and no other stream loses anything.
 func TestBudget_StalledStreamsLeaveTheReserve(t *testing.T) {
-	b := newBudget(1200*kib, 0)
-	s := &slowness{budget: b, log: slog.New(slog.DiscardHandler), samples: logsample.New(), cuts: counterFor(t)}
+	b := alone(1200*kib, 0)
+	s := &slowness{budget: b, log: slog.New(slog.DiscardHandler), samples: logsample.New()}
 	var all []*stream
 	for i := range 30 {
 		x := b.streamOf("a", fmt.Sprint(i))
@@ -278,21 +304,21 @@ func TestBudget_StalledStreamsLeaveTheReserve(t *testing.T) {
 
 // A batch that is larger than the budget is had alone, and nobody overtakes it.
 func TestABatchLargerThanTheBudget(t *testing.T) {
-	b := newBudget(100*kib, 0)
+	b := alone(100*kib, 0)
 	small, large, later := b.stream("a", nil), b.stream("b", nil), b.stream("c", nil)
 	small.asks(t, 10*kib)
 	if large.asks(t, 300*kib) || later.asks(t, 10*kib) {
 		t.Fatal("it was not waited for")
 	}
-	(<-small.taken).drop()
-	(<-large.taken).drop()
-	(<-later.taken).drop()
+	(<-small.taken).Drop()
+	(<-large.taken).Drop()
+	(<-later.taken).Drop()
 	holds(t, b, 0)
 }
 
 // What lacks bytes of the whole budget is not overtaken by streams that read either.
 func TestALargeBatchAmongStreamsThatRead(t *testing.T) {
-	b := newBudget(1000*kib, 0)
+	b := alone(1000*kib, 0)
 	var reading []*stream
 	for range 2 {
 		s := b.stream("trainer", nil)
@@ -305,14 +331,14 @@ func TestALargeBatchAmongStreamsThatRead(t *testing.T) {
 	if !reading[0].asks(t, 600*kib) || large.asks(t, 500*kib) || reading[1].asks(t, 100*kib) {
 		t.Error("there was room for the first alone")
 	}
-	(<-reading[0].taken).drop()
+	(<-reading[0].taken).Drop()
 	<-large.taken
 	<-reading[1].taken
 }
 
 // A stream that waits can be cancelled, and does not stand in the way of the next one.
 func TestAWaitIsCancelled(t *testing.T) {
-	b := newBudget(100*kib, 0)
+	b := alone(100*kib, 0)
 	holder, waits, next := b.stream("a", nil), b.stream("b", nil), b.stream("c", nil)
 	holder.asks(t, 50*kib)
 	if waits.asks(t, 70*kib) || next.asks(t, 20*kib) {
@@ -328,7 +354,7 @@ func TestAWaitIsCancelled(t *testing.T) {
 
 // What a connection's streams held is free when it has ended, and gRPC's letting go of it later changes nothing.
 func TestAConnectionIsLost(t *testing.T) {
-	b := newBudget(1000*kib, 0)
+	b := alone(1000*kib, 0)
 	c := &connection{}
 	s, waits := b.stream("a", c), b.stream("a", c)
 	s.asks(t, 400*kib)
@@ -342,8 +368,8 @@ func TestAConnectionIsLost(t *testing.T) {
 	waits.cancel()
 	<-waits.refused
 	sent.Free()
-	s.close()
-	waits.close()
+	s.closes()
+	waits.closes()
 	holds(t, b, 0)
 	if late := b.stream("a", c); late.asks(t, 1) && len(late.taken) > 0 {
 		t.Error("a stream of the connection that came late holds memory for ever")
@@ -355,8 +381,8 @@ func TestAConnectionIsLost(t *testing.T) {
 
 // A stream that waits for long takes the place of the one of its share that has stood still for longest, and of no other one.
 func TestWhoHasStoodStillForLongestMakesRoom(t *testing.T) {
-	b := newBudget(1200*kib, 0)
-	s := &slowness{budget: b, log: slog.New(slog.DiscardHandler), samples: logsample.New(), cuts: counterFor(t)}
+	b := alone(1200*kib, 0)
+	s := &slowness{budget: b, log: slog.New(slog.DiscardHandler), samples: logsample.New()}
 	other := b.stream("other", nil)
 	other.asks(t, 100*kib)
 	(<-other.taken).sends(100 * kib)
@@ -427,14 +453,14 @@ func (x *abandoned) cut() {
 	if x.asked {
 		select {
 		case c := <-x.taken:
-			c.drop()
+			c.Drop()
 		case <-x.refused:
 		}
 	}
 	for _, sent := range x.out {
 		sent.Free()
 	}
-	x.close()
+	x.closes()
 }
 
 // However many streams of whatever identities and connections have stopped to read, and after however many batches, a stream that reads has its first batches
@@ -442,8 +468,8 @@ func (x *abandoned) cut() {
 func TestBudget_ServesStreamsThatRead(t *testing.T) {
 	const bytes = 50 * kib
 	rapid.Check(t, func(rt *rapid.T) {
-		b := newBudget(1200*kib, 0)
-		s := &slowness{budget: b, log: slog.New(slog.DiscardHandler), samples: logsample.New(), cuts: counterFor(t)}
+		b := alone(1200*kib, 0)
+		s := &slowness{budget: b, log: slog.New(slog.DiscardHandler), samples: logsample.New()}
 		var all []*abandoned
 		goOn := func() {
 			for _, x := range all {
@@ -497,8 +523,8 @@ func TestBudget_ServesStreamsThatRead(t *testing.T) {
 func TestAnyOrderOfStreams(t *testing.T) {
 	for seed := range uint64(200) {
 		rng := rand.New(rand.NewPCG(seed, 1))
-		b := newBudget(1000*kib, 0)
-		look := &slowness{budget: b, log: slog.New(slog.DiscardHandler), samples: logsample.New(), cuts: counterFor(t)}
+		b := alone(1000*kib, 0)
+		look := &slowness{budget: b, log: slog.New(slog.DiscardHandler), samples: logsample.New()}
 		var streams []*stream
 		var out []mem.BufferSlice
 		conns := []*connection{{}, {}, {}}
@@ -548,11 +574,11 @@ func TestAnyOrderOfStreams(t *testing.T) {
 			if !s.sent {
 				select {
 				case c := <-s.taken:
-					c.drop()
+					c.Drop()
 				case <-s.refused:
 				}
 			}
-			s.close()
+			s.closes()
 		}
 		for _, x := range out {
 			x.Free()
@@ -611,17 +637,8 @@ func (b *budget) check(t *testing.T) {
 	}
 }
 
-func counterFor(t *testing.T) prometheus.Counter {
-	t.Helper()
-	m, err := newMetrics(nil, newBudget(0, 0))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return m.cuts
-}
-
 func TestBudget_StreamsCostMemoryBesideTheirBatches(t *testing.T) {
-	b := newBudget(1000*kib, 100*kib)
+	b := alone(1000*kib, 100*kib)
 	for i := range 7 {
 		if _, err := b.open("who", "address", nil, nil); err != nil {
 			t.Fatalf("stream %d: %v", i, err)
@@ -637,10 +654,10 @@ func TestBudget_StreamsCostMemoryBesideTheirBatches(t *testing.T) {
 
 // gRPC's pools may keep a charge for long after its stream: it keeps nothing else of the stream.
 func TestBudget_AChargeKeepsNothingOfAStreamThatHasEnded(t *testing.T) {
-	b, from := newBudget(1<<20, 0), &connection{}
+	b, from := alone(1<<20, 0), &connection{}
 	batches := new([1 << 20]byte)
 	kept := weak.Make(batches)
-	h, err := b.open("a", "a", from, func(error) { clear(batches[:]) })
+	h, err := b.opened("a", "a", from, func(error) { clear(batches[:]) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -648,9 +665,11 @@ func TestBudget_AChargeKeepsNothingOfAStreamThatHasEnded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.hand(1, nil)
+	c.Hand(1, nil)
 	b.lost(from)
+	b.mu.Lock()
 	h.close()
+	b.mu.Unlock()
 	runtime.GC()
 	if kept.Value() != nil {
 		t.Error("the stream is kept")

@@ -1,0 +1,108 @@
+package session
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"loaderd/arrowout/internal/refusal"
+	"loaderd/internal/access"
+	"loaderd/loader/fault"
+	"loaderd/loader/state"
+)
+
+// A place is a rank of a job. A client that is known by its name, and one that reports what its trainer has taken, has its place alone; other
+// callers take none, since several of them may read what they like.
+//
+// Of a named identity the newest stream has the place: the stream before may be one whose end the server has not noticed. Another identity is
+// refused. Clients without names are told apart by their ids: a newcomer is refused while the client that has the place reports.
+
+// duplicateWait is how long a newcomer waits for a report of the client that has its place.
+const duplicateWait = 3 * time.Second
+
+// named reports whether an identity has its own name.
+func named(who access.Identity) bool { return who.Name != "" && !who.Shared }
+
+// takesPlace reports whether a stream has its place alone.
+func (s *Session) takesPlace() bool { return named(s.Identity) || s.Client != "" }
+
+// awaitPlace refuses a newcomer whose place a client with another id has that reports.
+func (r *Registry) awaitPlace(ctx context.Context, s *Session) error {
+	if named(s.Identity) || s.Client == "" {
+		return nil
+	}
+	r.mu.Lock()
+	h := r.holders[s.Place]
+	var reported chan struct{}
+	if h != nil {
+		reported = h.reported
+	}
+	r.mu.Unlock()
+	if h == nil || h.Client == "" || h.Client == s.Client {
+		return nil
+	}
+	select {
+	case <-h.left:
+		return nil
+	case <-r.silence():
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-reported:
+	}
+	return &fault.Error{
+		Reason: fault.DuplicateRank,
+		Message: fmt.Sprintf("another client reads as rank %d of %d of job %q, from %s",
+			s.Place.Rank, s.Place.World, s.Place.Job, h.Address),
+		Do: "give every process its own rank; processes that share a rank on purpose need different peer numbers",
+		Facts: map[string]string{
+			"job": s.Place.Job, "rank": strconv.Itoa(s.Place.Rank), "world": strconv.Itoa(s.Place.World), "address": h.Address,
+			"since": h.began.UTC().Format(time.RFC3339),
+		},
+	}
+}
+
+// takePlace takes the place of a stream. It returns the stream that had it before, nil for none. The caller holds mu.
+func (r *Registry) takePlace(s *Session) (before *Session, err error) {
+	if !s.takesPlace() {
+		return nil, nil
+	}
+	before = r.holders[s.Place]
+	if before != nil && before.Identity.Name != s.Identity.Name {
+		return nil, refusal.Forbidden(s.Identity, fmt.Sprintf("identity %s reads as rank %d of %d of job %s at this moment",
+			before.Identity.Name, s.Place.Rank, s.Place.World, s.Place.Job))
+	}
+	r.holders[s.Place] = s
+	return before, nil
+}
+
+// replaced is the error of the stream whose place s takes.
+func (s *Session) replaced() *fault.Error {
+	at, who := s.Place, s.Identity
+	if named(who) {
+		return &fault.Error{
+			Reason: fault.Replaced,
+			Message: fmt.Sprintf("another stream of identity %s reads as rank %d of %d of job %s now",
+				who, at.Rank, at.World, at.Job),
+			Do: "let one stream read as each rank of a job; readers that have nothing to do with each other need jobs of " +
+				"their own, such as " + who.Name + "/2",
+		}
+	}
+	return &fault.Error{
+		Reason: fault.Replaced,
+		Message: fmt.Sprintf("another stream reads as rank %d of %d of job %q now, from %s",
+			at.Rank, at.World, at.Job, s.Address),
+		Do: "let one process read as each rank of a job",
+	}
+}
+
+// Report notes a report of the client with an id that reads at a place.
+func (r *Registry) Report(at state.Place, client string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if h := r.holders[at]; h != nil && h.Client == client {
+		close(h.reported)
+		h.reported = make(chan struct{})
+	}
+}

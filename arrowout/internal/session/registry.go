@@ -1,0 +1,219 @@
+// Package session keeps the open streams of a Flight server. A Session is one stream: who reads as which rank of which job, the memory of its
+// batches, and what it was sent. The Registry holds all of them behind one mutex: limits, ranks, memory with its fair queue, the detection of
+// slow readers, and the figures of the status page.
+package session
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"loaderd/arrowout/internal/refusal"
+	"loaderd/internal/access"
+	"loaderd/internal/logsample"
+	"loaderd/loader/fault"
+	"loaderd/loader/state"
+)
+
+const (
+	// maxJobs bounds the jobs that streams read as at the same time, maxJobsOfOne those of one identity: daemons send each other the rank
+	// of each job in their heartbeats.
+	maxJobs      = 256
+	maxJobsOfOne = 64
+	// maxExpected bounds how many readers are remembered that may never return.
+	maxExpected = 1 << 16
+)
+
+// Limits bound the open streams.
+type Limits struct {
+	Streams      int           // all open streams
+	StreamsOfOne int           // those of one identity
+	Bytes        int64         // of record batches that are assembled or not taken yet, over all streams
+	SlowReader   time.Duration // for which a reader may take nothing while there is something for it
+}
+
+// Connection is the connection of a stream. It is comparable, as a pointer is.
+type Connection interface {
+	// Closed reports whether the connection has ended.
+	Closed() bool
+	// Cut ends the connection at once; it reports whether it is the first call.
+	Cut() bool
+	RemoteAddr() net.Addr
+}
+
+// Reader describes who opens a stream, and for what.
+type Reader struct {
+	Identity   access.Identity
+	Place      state.Place
+	Client     string // random id of the client process; empty where it reports nothing
+	Address    string
+	Connection Connection // nil where its end is not reported
+	Step       uint64     // first step
+	Steps      uint64     // number of steps asked for; 0 for all
+}
+
+// Registry has the open streams of a server.
+type Registry struct {
+	log     *slog.Logger
+	passing func(fault.Reason) bool // whether a client repeats its call after an error of that reason
+	reaper  *slowness
+	silence func() <-chan time.Time // returns when a client that has a place and does not report is given up
+
+	mu       sync.Mutex
+	limits   Limits
+	open     map[*Session]struct{}
+	jobs     map[string]int   // open streams of each
+	users    map[string]*user // by the name of the identity
+	holders  map[state.Place]*Session
+	memory   *budget
+	recent   map[readerKey]*recent  // of readers that left within the last minute
+	expected map[state.Place]uint64 // the step at which each reader is that is expected to return
+}
+
+// user is what the streams of one identity take.
+type user struct {
+	streams int
+	jobs    map[string]int // open streams of each
+}
+
+// New returns a registry without streams. passing reports whether a client repeats its call after an error of a reason.
+func New(l Limits, passing func(fault.Reason) bool, log *slog.Logger) *Registry {
+	r := &Registry{
+		log: log, passing: passing, silence: func() <-chan time.Time { return time.After(duplicateWait) },
+		open: map[*Session]struct{}{}, jobs: map[string]int{}, users: map[string]*user{}, holders: map[state.Place]*Session{},
+		recent: map[readerKey]*recent{}, expected: map[state.Place]uint64{},
+	}
+	r.memory = newBudget(&r.mu, l.Bytes, streamBytes)
+	r.reaper = &slowness{budget: r.memory, log: log, samples: logsample.New()}
+	r.Limit(l)
+	return r
+}
+
+// Limit changes the limits. Streams beyond a limit stay open until they end.
+func (r *Registry) Limit(l Limits) {
+	r.mu.Lock()
+	r.limits = l
+	r.mu.Unlock()
+	r.memory.resize(l.Bytes)
+	r.reaper.after.Store(int64(l.SlowReader))
+}
+
+// Watch ends streams whose readers take nothing, until ctx is done.
+func (r *Registry) Watch(ctx context.Context) { r.reaper.watch(ctx) }
+
+// Lost gives back the memory of the streams of a connection that has ended.
+func (r *Registry) Lost(c Connection) { r.memory.lost(c) }
+
+// StreamsOfOne returns how many streams an identity may have open.
+func (r *Registry) StreamsOfOne() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.limits.StreamsOfOne
+}
+
+// Streams returns the number of streams that have begun.
+func (r *Registry) Streams() (n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for s := range r.open {
+		if s.begun {
+			n++
+		}
+	}
+	return n
+}
+
+// Held returns the bytes of batches that are assembled or not taken yet.
+func (r *Registry) Held() int64 { return r.memory.inUse() }
+
+// Cuts returns how many connections were cut because a reader took nothing.
+func (r *Registry) Cuts() uint64 { return r.reaper.cuts.Load() }
+
+// Open opens a stream, which end ends. It returns a *fault.Error where a limit is reached, or where a client of another session reads as the same
+// rank and reports. Begin begins the stream, Close closes it.
+func (r *Registry) Open(ctx context.Context, x Reader, end func(error)) (*Session, error) {
+	s := &Session{
+		Reader: x, registry: r, began: time.Now(), end: end, next: x.Step,
+		reported: make(chan struct{}), left: make(chan struct{}),
+	}
+	if err := r.enter(s); err != nil {
+		return nil, err
+	}
+	if err := r.awaitPlace(ctx, s); err != nil {
+		s.leave(time.Now())
+		return nil, err
+	}
+	return s, nil
+}
+
+// enter counts a stream within the limits.
+func (r *Registry) enter(s *Session) (err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	who, job := s.Identity, s.Place.Job
+	u := r.users[who.Name]
+	if u == nil {
+		u = &user{jobs: map[string]int{}}
+	}
+	switch {
+	case len(r.open) >= r.limits.Streams:
+		return refusal.Limited("open streams (flight.max_streams)", r.limits.Streams)
+	case u.streams >= r.limits.StreamsOfOne:
+		what := fmt.Sprintf("open streams of identity %s (flight.max_streams_of_one)", who)
+		return refusal.Limited(what, r.limits.StreamsOfOne)
+	case r.jobs[job] == 0 && len(r.jobs) >= maxJobs:
+		return refusal.Limited("jobs that read", maxJobs)
+	case u.jobs[job] == 0 && len(u.jobs) >= maxJobsOfOne:
+		return refusal.Limited(fmt.Sprintf("jobs of identity %s that read", who), maxJobsOfOne)
+	}
+	if s.memory, err = r.memory.open(who.Name, s.Address, s.Connection, s.end); err != nil {
+		return err
+	}
+	r.open[s] = struct{}{}
+	r.users[who.Name] = u
+	u.streams++
+	u.jobs[job]++
+	r.jobs[job]++
+	return nil
+}
+
+// exit is the opposite of enter. The caller holds mu.
+func (r *Registry) exit(s *Session) {
+	delete(r.open, s)
+	s.memory.close()
+	u := r.users[s.Identity.Name]
+	if u.streams--; u.streams == 0 {
+		delete(r.users, s.Identity.Name)
+	}
+	decrement(u.jobs, s.Place.Job)
+	decrement(r.jobs, s.Place.Job)
+}
+
+// decrement counts one less under a key, and forgets keys with none.
+func decrement[K comparable](counts map[K]int, key K) {
+	if counts[key]--; counts[key] == 0 {
+		delete(counts, key)
+	}
+}
+
+// Traffic describes the streams that have begun, by job, world and rank.
+func (r *Registry) Traffic(now time.Time) []Traffic {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.forget(now)
+	out := make([]Traffic, 0, len(r.open))
+	for s := range r.open {
+		if s.begun {
+			out = append(out, s.traffic(now))
+		}
+	}
+	slices.SortFunc(out, func(a, b Traffic) int {
+		return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.World, b.World), cmp.Compare(a.Rank, b.Rank), a.Since.Compare(b.Since))
+	})
+	return out
+}
