@@ -126,7 +126,7 @@ func (s *service) act(ctx context.Context, name string, body []byte, send func(r
 		}
 		return err
 	}
-	return unsupported("unknown action "+excerpt([]byte(name)), "ListActions names the ones there are")
+	return unsupported("unknown action "+refusal.Excerpt([]byte(name)), "ListActions names the ones there are")
 }
 
 // isLimited says whether a call was refused because there are too many: nothing was looked at.
@@ -141,7 +141,7 @@ func permits(who access.Identity, a action, q asked, needs access.Role) error {
 	case !who.Role.Includes(needs):
 		return refusal.Forbidden(who, fmt.Sprintf("action %s takes the role %s, and it has the role %s", a.name, needs, who.Role))
 	case strings.Contains(a.keys, "keeper") && !who.Keeps(q.keeper):
-		return refusal.Forbidden(who, fmt.Sprintf("keeper %s is not its own", excerpt([]byte(q.keeper))))
+		return refusal.Forbidden(who, fmt.Sprintf("keeper %s is not its own", refusal.Excerpt([]byte(q.keeper))))
 	}
 	return nil
 }
@@ -211,7 +211,7 @@ func (s *service) checkSent(ctx context.Context, who access.Identity, q asked, k
 	if q.step <= sent {
 		return nil
 	}
-	e := refusal.Forbidden(who, fmt.Sprintf("commit of step %d for keeper %s: its jobs were sent the steps before %d", q.step, excerpt([]byte(q.keeper)), sent))
+	e := refusal.Forbidden(who, fmt.Sprintf("commit of step %d for keeper %s: its jobs were sent the steps before %d", q.step, refusal.Excerpt([]byte(q.keeper)), sent))
 	e.Do = "commit what its jobs have read; where a daemon has restarted since, open the job's stream first"
 	e.Facts["step"], e.Facts["sent"] = strconv.FormatUint(q.step, 10), strconv.FormatUint(sent, 10)
 	return e

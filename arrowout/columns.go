@@ -8,6 +8,7 @@ import (
 
 	"github.com/apache/arrow/go/v17/arrow"
 
+	"loaderd/arrowout/internal/refusal"
 	"loaderd/loader/fault"
 	"loaderd/loader/plan"
 )
@@ -59,17 +60,17 @@ func parseColumns(asked []string, cfg plan.Config) ([]column, error) {
 	for _, ask := range asked {
 		i := slices.IndexFunc(known, func(c column) bool { return c.ask == ask })
 		if i < 0 {
-			return nil, badTicket("unknown column %s, want some of %s", excerpt([]byte(ask)), columnNames(known))
+			return nil, refusal.BadTicket("unknown column %s, want some of %s", refusal.Excerpt([]byte(ask)), columnNames(known))
 		}
 		c := known[i]
 		if c.ask == documentsOf.ask && cfg.Documents.Several() {
 			c = documentsOf
 		}
 		if slices.ContainsFunc(got, func(o column) bool { return o.name == c.name }) {
-			return nil, badTicket("column %s is asked for twice", c.name)
+			return nil, refusal.BadTicket("column %s is asked for twice", c.name)
 		}
 		if c.narrow() && !narrows(cfg) {
-			return nil, badTicket("input_ids:uint16 cannot hold the ids of tokenizer %s (%d ids, padding %d): ask for input_ids",
+			return nil, refusal.BadTicket("input_ids:uint16 cannot hold the ids of tokenizer %s (%d ids, padding %d): ask for input_ids",
 				cfg.Tokenizer.Name, cfg.Tokenizer.VocabSize, cfg.Tokenizer.Pad)
 		}
 		got = append(got, c)

@@ -35,7 +35,7 @@ func (s *service) consumed(ctx context.Context, q asked, send func(any) error) e
 	if r.job == "" {
 		r.job = who.Keeper(plan.DefaultKeeper)
 	} else if !who.Keeps(r.job) {
-		return refusal.Forbidden(who, fmt.Sprintf("job %s is not its own", excerpt([]byte(r.job))))
+		return refusal.Forbidden(who, fmt.Sprintf("job %s is not its own", refusal.Excerpt([]byte(r.job))))
 	}
 	s.sessions.Report(r.place(), r.Session)
 	receipt := s.run.Consumed(r.place(), r.Consumption)

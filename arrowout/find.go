@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"loaderd/arrowout/internal/refusal"
 	"loaderd/internal/api"
 	"loaderd/loader"
 	"loaderd/loader/document"
@@ -118,7 +119,7 @@ func reference(action string, q asked, info loader.Info) (document uint64, there
 func sourceNumber(action string, q asked, info loader.Info) (int, error) {
 	number := slices.IndexFunc(info.Sources, func(x plan.SourceInfo) bool { return x.Name == q.source })
 	if q.source != "" && number < 0 {
-		return 0, badBody(action, "the run has no source "+excerpt([]byte(q.source)), "info names its sources")
+		return 0, badBody(action, "the run has no source "+refusal.Excerpt([]byte(q.source)), "info names its sources")
 	}
 	return max(number, 0), nil
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/memory"
 	protobuf "google.golang.org/protobuf/proto"
 
+	"loaderd/arrowout/internal/refusal"
 	"loaderd/arrowout/internal/session"
 	"loaderd/internal/access"
 	"loaderd/loader"
@@ -75,7 +76,7 @@ func (s *service) flightInfo(d *flight.FlightDescriptor, info loader.Info, who a
 	ranks := []int{req.Rank}
 	if !req.namesRank {
 		if req.World > maxEndpoints {
-			return nil, badTicket("world %d has too many ranks for one answer: name a rank", req.World)
+			return nil, refusal.BadTicket("world %d has too many ranks for one answer: name a rank", req.World)
 		}
 		ranks = ranks[:0]
 		for r := range req.World {
@@ -103,7 +104,7 @@ func (s *service) flightInfo(d *flight.FlightDescriptor, info loader.Info, who a
 		f.Endpoint = append(f.Endpoint, &flight.FlightEndpoint{Ticket: &flight.Ticket{Ticket: encodeTicket(t)}, Location: locations})
 	}
 	if protobuf.Size(f) > maxInfoBytes {
-		return nil, badTicket("world %d has too many ranks for one answer that lists %d daemons: name a rank", req.World, len(info.Daemons))
+		return nil, refusal.BadTicket("world %d has too many ranks for one answer that lists %d daemons: name a rank", req.World, len(info.Daemons))
 	}
 	return f, nil
 }
@@ -115,14 +116,14 @@ func describe(d *flight.FlightDescriptor, info loader.Info, who access.Identity)
 		return parseTicket(d.GetCmd(), info, who)
 	case flight.DescriptorPATH:
 		if len(d.GetPath()) != 1 {
-			return request{}, badTicket("a descriptor's path of %d parts: want one, the run's name", len(d.GetPath()))
+			return request{}, refusal.BadTicket("a descriptor's path of %d parts: want one, the run's name", len(d.GetPath()))
 		}
 		if err := checkRun(d.GetPath()[0], "", info); err != nil {
 			return request{}, err
 		}
 		return parseTicket([]byte("{}"), info, who)
 	}
-	return request{}, badTicket("a descriptor without type: want the run's name as path or a ticket as command")
+	return request{}, refusal.BadTicket("a descriptor without type: want the run's name as path or a ticket as command")
 }
 
 func unsupported(what, instead string) error {

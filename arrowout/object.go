@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"loaderd/arrowout/internal/refusal"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
 )
@@ -26,14 +27,14 @@ func decodeObject(b []byte, keys map[string]func(json.RawMessage) error) error {
 	return eachKey(b, func(key string, raw func() (json.RawMessage, error)) error {
 		decode, known := keys[key]
 		if !known {
-			return fmt.Errorf("unknown key %s, want one of %s", excerpt([]byte(key)), sortedKeys(keys))
+			return fmt.Errorf("unknown key %s, want one of %s", refusal.Excerpt([]byte(key)), sortedKeys(keys))
 		}
 		value, err := raw()
 		if err != nil {
 			return err
 		}
 		if err := decode(value); err != nil {
-			return fmt.Errorf("%q is %s: %w", key, excerpt(value), err)
+			return fmt.Errorf("%q is %s: %w", key, refusal.Excerpt(value), err)
 		}
 		return nil
 	})
@@ -43,7 +44,7 @@ func decodeObject(b []byte, keys map[string]func(json.RawMessage) error) error {
 func eachKey(b []byte, f func(key string, raw func() (json.RawMessage, error)) error) error {
 	dec := json.NewDecoder(bytes.NewReader(b))
 	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
-		return fmt.Errorf("not a JSON object: %s", excerpt(b))
+		return fmt.Errorf("not a JSON object: %s", refusal.Excerpt(b))
 	}
 	seen := map[string]bool{}
 	for dec.More() {
@@ -85,15 +86,6 @@ func sortedKeys(keys map[string]func(json.RawMessage) error) string {
 	}
 	slices.Sort(names)
 	return strings.Join(names, ", ")
-}
-
-// excerpt quotes the beginning of what a client sent, fit for an error message.
-func excerpt(b []byte) string {
-	const most = 60
-	if len(b) > most {
-		return fmt.Sprintf("%+q...", b[:most])
-	}
-	return fmt.Sprintf("%+q", b)
 }
 
 func text(into *string) func(json.RawMessage) error {
@@ -198,7 +190,7 @@ func object[T any](into *map[string]T, decode func(json.RawMessage) (T, error)) 
 				(*into)[key], err = decode(b)
 			}
 			if err != nil {
-				return fmt.Errorf("of %s: %w", excerpt([]byte(key)), err)
+				return fmt.Errorf("of %s: %w", refusal.Excerpt([]byte(key)), err)
 			}
 			return nil
 		})

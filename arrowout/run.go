@@ -98,3 +98,15 @@ type joined struct {
 func (j joined) JoinAs(place state.Place, step uint64, client state.Client) (Reader, error) {
 	return j.join(place, step, client)
 }
+
+// sourcesOf returns the sources of a run.
+func sourcesOf(run Unjoined, info loader.Info) *sources {
+	return newSources(info.Config, info.Sources, func(ctx context.Context, document uint64) []plan.SourceInfo {
+		known := run.Info().Sources
+		if plan.RefSource(document) >= len(known) { // this daemon has not followed the plan as far: to describe a document it does
+			_, _ = run.Describe(ctx, document)
+			known = run.Info().Sources
+		}
+		return known
+	})
+}

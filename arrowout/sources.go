@@ -4,22 +4,22 @@ import (
 	"context"
 	"fmt"
 
-	"loaderd/loader"
 	"loaderd/loader/fault"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
 	"loaderd/packonline"
 )
 
-// sources are those of a run, as far as a stream of steps has met them.
+// sources are the sources of a run, as far as a stream of steps has met them.
 type sources struct {
-	run    Unjoined
 	config plan.Config
 	known  []plan.SourceInfo // by number
+	renew  func(ctx context.Context, document uint64) []plan.SourceInfo
 }
 
-func sourcesOf(run Unjoined, info loader.Info) *sources {
-	return &sources{run: run, config: info.Config, known: info.Sources}
+// newSources returns the sources of a run. renew returns the sources as of now, with that of a document.
+func newSources(c plan.Config, known []plan.SourceInfo, renew func(ctx context.Context, document uint64) []plan.SourceInfo) *sources {
+	return &sources{config: c, known: known, renew: renew}
 }
 
 // meet makes sure that the sources of a step are known: some may have come to the run after it was described.
@@ -32,11 +32,7 @@ func (s *sources) meet(ctx context.Context, step *plan.Step) error {
 	}
 	source := plan.RefSource(newest)
 	if source >= len(s.known) {
-		s.known = s.run.Info().Sources
-	}
-	if source >= len(s.known) { // this daemon has not followed the plan as far: to describe a document it does
-		_, _ = s.run.Describe(ctx, newest)
-		s.known = s.run.Info().Sources
+		s.known = s.renew(ctx, newest)
 	}
 	if source < len(s.known) {
 		return nil

@@ -69,14 +69,14 @@ func parseTicket(b []byte, info loader.Info, who access.Identity) (request, erro
 		},
 	})
 	if err != nil {
-		return request{}, badTicket("%w", err)
+		return request{}, refusal.BadTicket("%w", err)
 	}
 	t.Rank, t.World, t.Peer = int(rank), int(world), int(peer)
 	if t.Session != "" && !taken {
 		t.Taken = t.Step
 	}
 	if t.Rank >= t.World {
-		return request{}, badTicket("rank %d of world %d: want a rank of 0 to %d", t.Rank, t.World, t.World-1)
+		return request{}, refusal.BadTicket("rank %d of world %d: want a rank of 0 to %d", t.Rank, t.World, t.World-1)
 	}
 	if columns == nil {
 		columns = defaultColumns
@@ -91,7 +91,7 @@ func parseTicket(b []byte, info loader.Info, who access.Identity) (request, erro
 	if t.Job == "" {
 		t.Job = who.Keeper("")
 	} else if !who.Keeps(t.Job) {
-		return request{}, refusal.Forbidden(who, fmt.Sprintf("job %s is not its own", excerpt([]byte(t.Job))))
+		return request{}, refusal.Forbidden(who, fmt.Sprintf("job %s is not its own", refusal.Excerpt([]byte(t.Job))))
 	}
 	if t.Fingerprint != "" && t.Fingerprint != info.Fingerprint {
 		return request{}, &fault.Error{Reason: fault.PlanMismatch,
@@ -108,7 +108,7 @@ func checkRun(name, id string, info loader.Info) error {
 		return checkRunID(id, info)
 	}
 	return &fault.Error{Reason: fault.RunMismatch,
-		Message: fmt.Sprintf("this daemon serves run %q, not %s", info.Run, excerpt([]byte(name))),
+		Message: fmt.Sprintf("this daemon serves run %q, not %s", info.Run, refusal.Excerpt([]byte(name))),
 		Do:      "ask for that run, leave run out, or connect to the daemon of the other run",
 		Facts:   map[string]string{"want": cut(name, 80), "have": info.Run}}
 }
@@ -124,9 +124,4 @@ func checkRunID(id string, info loader.Info) error {
 		Message: fmt.Sprintf("run %q was deleted and begun again: it has the id %s, the request is for %s", info.Run, info.ID, id),
 		Do:      "its steps need not be those of before: resume from a checkpoint of this run, begin at step 0 without one, or restore the former run's plan from its backup",
 		Facts:   map[string]string{"run": info.Run, "want": id, "have": info.ID}}
-}
-
-func badTicket(format string, args ...any) error {
-	return &fault.Error{Reason: fault.BadTicket, Message: fmt.Errorf(format, args...).Error(),
-		Do: `send a JSON object such as {"rank":0,"world":1,"step":0,"columns":["input_ids"]}`}
 }

@@ -25,3 +25,17 @@ func Forbidden(who access.Identity, why string) *fault.Error {
 		Facts:   map[string]string{"identity": who.String()},
 	}
 }
+
+func BadTicket(format string, args ...any) error {
+	return &fault.Error{Reason: fault.BadTicket, Message: fmt.Errorf(format, args...).Error(),
+		Do: `send a JSON object such as {"rank":0,"world":1,"step":0,"columns":["input_ids"]}`}
+}
+
+// Excerpt quotes the beginning of what a client sent, fit for an error message.
+func Excerpt(b []byte) string {
+	const most = 60
+	if len(b) > most {
+		return fmt.Sprintf("%+q...", b[:most])
+	}
+	return fmt.Sprintf("%+q", b)
+}
