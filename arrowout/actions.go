@@ -12,6 +12,7 @@ import (
 
 	"github.com/apache/arrow/go/v17/arrow/flight"
 
+	"loaderd/arrowout/internal/batch"
 	"loaderd/arrowout/internal/refusal"
 	"loaderd/internal/access"
 	"loaderd/internal/api"
@@ -239,7 +240,7 @@ func (s *service) checkpoint(ctx context.Context, _ asked, send func(any) error)
 
 func (s *service) info(_ context.Context, _ asked, send func(any) error) error {
 	info := s.run.Info()
-	info.Columns = columnsOf(info.Config)
+	info.Columns = batch.Names(info.Config)
 	return send(info)
 }
 

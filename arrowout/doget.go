@@ -6,6 +6,7 @@ import (
 
 	"github.com/apache/arrow/go/v17/arrow/flight"
 
+	"loaderd/arrowout/internal/batch"
 	"loaderd/arrowout/internal/session"
 	"loaderd/loader/state"
 )
@@ -17,8 +18,8 @@ func (s *service) DoGet(t *flight.Ticket, stream flight.FlightService_DoGetServe
 	if err != nil {
 		return err
 	}
-	enc := newEncoder(req.columns, sourcesOf(s.run, info), s.buffers)
-	schema, err := enc.schemaMessage()
+	enc := batch.NewEncoder(req.columns, sourcesOf(s.run, info), s.buffers)
+	schema, err := enc.Schema()
 	if err != nil {
 		return err
 	}
@@ -58,7 +59,7 @@ func (s *service) DoGet(t *flight.Ticket, stream flight.FlightService_DoGetServe
 	cause := context.Cause(ctx)
 	cancel(nil)
 	for b := range ready { // to its end, so that the reader is closed when the call returns
-		b.message.charge.Drop()
+		b.message.Charge.Drop()
 	}
 	if cause != nil {
 		return cause
@@ -97,7 +98,7 @@ func (s *service) deliver(ctx context.Context, stream flight.FlightService_DoGet
 		sent <- guarded(func() error {
 			for b, more := first, true; more; b, more = <-ready {
 				if ctx.Err() != nil {
-					b.message.charge.Drop()
+					b.message.Charge.Drop()
 				} else if err := s.sendBatch(stream, b, to); err != nil {
 					return err
 				}
@@ -117,19 +118,19 @@ func (s *service) deliver(ctx context.Context, stream flight.FlightService_DoGet
 
 func (s *service) sendBatch(stream flight.FlightService_DoGetServer, b sending, to *session.Session) error {
 	start := time.Now()
-	for _, d := range b.message.dictionaries {
+	for _, d := range b.message.Dictionaries {
 		if err := stream.SendMsg(d); err != nil {
-			b.message.charge.Drop()
+			b.message.Charge.Drop()
 			return err
 		}
 	}
 	if err := stream.SendMsg(b.message); err != nil {
-		b.message.charge.Drop() // if it did not come to gRPC's buffers
+		b.message.Charge.Drop() // if it did not come to gRPC's buffers
 		return err
 	}
 	now := time.Now()
 	s.metrics.sent(b, now, now.Sub(start))
-	to.Sent(now, b.Step, b.Part == b.Parts-1, b.message.size())
+	to.Sent(now, b.Step, b.Part == b.Parts-1, b.message.Size())
 	if s.tracer != nil {
 		for _, d := range b.traced {
 			s.tracer.Read(d, to.Place, b.Step, b.began, now)

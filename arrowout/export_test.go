@@ -9,7 +9,7 @@ func (s *Server) LookForSlowReaders(at time.Time) { s.sessions.LookForSlowReader
 func (s *Server) PressAfter(d time.Duration) { s.sessions.PressAfter(d) }
 
 // OnReturned has f look at memory that batches have given back, before others take it.
-func (s *Server) OnReturned(f func(memory []byte)) { s.service.buffers.returned = f }
+func (s *Server) OnReturned(f func(memory []byte)) { s.service.buffers.Returned = f }
 
 // Revoke checks the identities of open calls, as the server does every few seconds.
 func (s *Server) Revoke() { s.calls.revoke() }

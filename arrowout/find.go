@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"loaderd/arrowout/internal/batch"
 	"loaderd/arrowout/internal/refusal"
 	"loaderd/internal/api"
 	"loaderd/loader"
@@ -28,7 +29,7 @@ func (s *service) find(ctx context.Context, q asked, send func(any) error) error
 	for _, document := range documents {
 		f := finding{service: s, named: named, document: document, id: q.id}
 		err := s.run.Find(ctx, document, func(step *plan.Step, row int, _ []packonline.Piece) error {
-			if err := named.meet(ctx, step); err != nil {
+			if err := named.Meet(ctx, step); err != nil {
 				return err
 			}
 			pieces, err := f.pieces(ctx, step, row)
@@ -47,7 +48,7 @@ func (s *service) find(ctx context.Context, q asked, send func(any) error) error
 // finding is the search for a document, or for a document in a message of several.
 type finding struct {
 	service  *service
-	named    *sources
+	named    *batch.Sources
 	document uint64
 	id       string         // of the document; empty where it is sought by its sequence
 	shown    *document.View // once a step holds it and it is to be read; empty when it is not there any more
@@ -55,7 +56,7 @@ type finding struct {
 
 // pieces are those of a row that are of the document that is sought: where the message holds documents of its id, of these alone.
 func (f *finding) pieces(ctx context.Context, step *plan.Step, row int) ([]api.Piece, error) {
-	told := f.named.told(step)
+	told := told(f.named, step)
 	if told && f.shown == nil {
 		shown, err := f.service.run.Show(ctx, f.document)
 		if err != nil && !isLost(err) {
@@ -65,12 +66,12 @@ func (f *finding) pieces(ctx context.Context, step *plan.Step, row int) ([]api.P
 	}
 	within := told && f.id != "" && slices.Contains(f.shown.IDs, f.id)
 	var found []api.Piece
-	for k, p := range f.named.row(step, row) {
+	for k, p := range shownRow(f.named, step, row) {
 		if step.Rows[row][k].Doc != f.document {
 			continue
 		}
 		if one := []*api.Piece{&p}; told {
-			f.named.tell(one, *f.shown)
+			tell(f.named, one, *f.shown)
 		} else {
 			whole(one)
 		}

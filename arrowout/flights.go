@@ -9,6 +9,7 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/memory"
 	protobuf "google.golang.org/protobuf/proto"
 
+	"loaderd/arrowout/internal/batch"
 	"loaderd/arrowout/internal/refusal"
 	"loaderd/arrowout/internal/session"
 	"loaderd/internal/access"
@@ -27,7 +28,7 @@ type service struct {
 	audit       audit
 	limits      *limits
 	sessions    *session.Registry
-	buffers     *buffers
+	buffers     *batch.Buffers
 	tracer      Tracer                            // nil: no document is traced
 	tokenText   func(dst []byte, id int32) []byte // what a token stands for; nil where that is not known
 	trainMayMix bool                              // those who train may change the mixture
@@ -65,7 +66,7 @@ func (s *service) GetSchema(ctx context.Context, d *flight.FlightDescriptor) (*f
 	if err != nil {
 		return nil, err
 	}
-	return &flight.SchemaResult{Schema: flight.SerializeSchema(schemaOf(req.columns), memory.DefaultAllocator)}, nil
+	return &flight.SchemaResult{Schema: flight.SerializeSchema(batch.SchemaOf(req.columns), memory.DefaultAllocator)}, nil
 }
 
 func (s *service) flightInfo(d *flight.FlightDescriptor, info loader.Info, who access.Identity) (*flight.FlightInfo, error) {
@@ -88,7 +89,7 @@ func (s *service) flightInfo(d *flight.FlightDescriptor, info loader.Info, who a
 		return nil, fmt.Errorf("encode the run's description: %w", err)
 	}
 	f := &flight.FlightInfo{
-		Schema:           flight.SerializeSchema(schemaOf(req.columns), memory.DefaultAllocator),
+		Schema:           flight.SerializeSchema(batch.SchemaOf(req.columns), memory.DefaultAllocator),
 		FlightDescriptor: d,
 		TotalRecords:     -1, // not known: the stream of documents goes on
 		TotalBytes:       -1,

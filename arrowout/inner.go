@@ -1,6 +1,7 @@
 package arrowout
 
 import (
+	"loaderd/arrowout/internal/batch"
 	"loaderd/internal/api"
 	"loaderd/loader/document"
 	"loaderd/loader/plan"
@@ -8,10 +9,12 @@ import (
 
 // told reports whether the pieces of a step are known only with their documents' tokens: which documents of their messages they are of, or which of their
 // tokens have a loss. Elsewhere each piece is of a message that is one document, and all tokens have a loss.
-func (s *sources) told(step *plan.Step) bool { return s.config.Documents.Several() || step.Masked > 0 }
+func told(s *batch.Sources, step *plan.Step) bool {
+	return s.Config.Documents.Several() || step.Masked > 0
+}
 
 // tell says of pieces of a document what the document tells: nothing where it has not these tokens, as one that is not the one that was planned.
-func (s *sources) tell(pieces []*api.Piece, d document.View) {
+func tell(s *batch.Sources, pieces []*api.Piece, d document.View) {
 	for _, p := range pieces {
 		n, there := d.LossTokens(p.Start+p.Repeats, p.Start+p.Length)
 		if !there {
@@ -19,14 +22,14 @@ func (s *sources) tell(pieces []*api.Piece, d document.View) {
 		}
 		p.LossTokens = &n
 		if in, several := d.Inner(p.Start); several {
-			p.Inner = &api.Inner{Index: in.Index, Within: p.Start - in.Start, ID: in.ID, Weight: in.Weight, Meta: s.meta(d, p.Start)}
+			p.Inner = &api.Inner{Index: in.Index, Within: p.Start - in.Start, ID: in.ID, Weight: in.Weight, Meta: meta(s, d, p.Start)}
 		}
 	}
 }
 
 // meta are the values of the document that a token is of, by their names.
-func (s *sources) meta(d document.View, token int32) (values map[string]any) {
-	for place, name := range s.config.Documents.MetaColumns() {
+func meta(s *batch.Sources, d document.View, token int32) (values map[string]any) {
+	for place, name := range s.Config.Documents.MetaColumns() {
 		value := d.Meta(place, token)
 		if value == nil {
 			continue

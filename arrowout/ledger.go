@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"loaderd/arrowout/internal/batch"
 	"loaderd/internal/api"
 	"loaderd/loader/document"
 	"loaderd/loader/fault"
@@ -41,7 +42,7 @@ func (s *service) ledger(ctx context.Context, q asked, send func(any) error) err
 		return err
 	}
 	named := sourcesOf(s.run, s.run.Info())
-	if err := named.meet(ctx, step); err != nil {
+	if err := named.Meet(ctx, step); err != nil {
 		return err
 	}
 	page := api.Page{Step: api.Step{Run: run, Index: step.Index, Bucket: int(step.Bucket), Cursor: step.Cursor.Last(), Masked: step.Masked}, Total: len(step.Rows)}
@@ -56,14 +57,14 @@ func (s *service) ledger(ctx context.Context, q asked, send func(any) error) err
 			}
 			page.First, page.Rows, pieces = i, nil, 0
 		}
-		page.Rows = append(page.Rows, named.row(step, i))
+		page.Rows = append(page.Rows, shownRow(named, step, i))
 		pieces += len(row) + 1
 	}
 	return s.page(ctx, page, named, step, q.documents, send)
 }
 
 // page sends a part of a step, described with where the documents of its rows came from.
-func (s *service) page(ctx context.Context, page api.Page, named *sources, step *plan.Step, described bool, send func(any) error) error {
+func (s *service) page(ctx context.Context, page api.Page, named *batch.Sources, step *plan.Step, described bool, send func(any) error) error {
 	if !described {
 		return send(page)
 	}
@@ -77,7 +78,7 @@ func (s *service) page(ctx context.Context, page api.Page, named *sources, step 
 	page.Documents = make([]document.Info, len(documents))
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(ledgerFetches)
-	if named.told(step) {
+	if told(named, step) {
 		g.SetLimit(ledgerReads)
 	}
 	for i, document := range documents {
@@ -93,18 +94,18 @@ func (s *service) page(ctx context.Context, page api.Page, named *sources, step 
 }
 
 // describe says where a document came from, and of its pieces what only the document tells. Of one that was released nothing but its place is known.
-func (s *service) describe(ctx context.Context, named *sources, step *plan.Step, ref uint64, pieces []*api.Piece) (info document.Info, err error) {
-	if named.told(step) {
+func (s *service) describe(ctx context.Context, named *batch.Sources, step *plan.Step, ref uint64, pieces []*api.Piece) (info document.Info, err error) {
+	if told(named, step) {
 		var shown document.View
 		shown, err = s.run.Show(ctx, ref)
 		info = shown.Info
-		named.tell(pieces, shown)
+		tell(named, pieces, shown)
 	} else {
 		info, err = s.run.Describe(ctx, ref)
 		whole(pieces)
 	}
 	if isLost(err) {
-		return document.Info{Source: named.name(ref), Sequence: plan.RefSequence(ref)}, nil
+		return document.Info{Source: named.Name(ref), Sequence: plan.RefSequence(ref)}, nil
 	}
 	return info, err
 }
@@ -115,11 +116,11 @@ func isLost(err error) bool {
 	return errors.As(err, &e) && e.Reason == fault.DocumentLost
 }
 
-// row is a row of a step as it is shown.
-func (s *sources) row(step *plan.Step, i int) []api.Piece {
+// shownRow is a row of a step as it is shown.
+func shownRow(s *batch.Sources, step *plan.Step, i int) []api.Piece {
 	out := make([]api.Piece, len(step.Rows[i]))
 	for k, p := range step.Rows[i] {
-		out[k] = api.Piece{Source: s.name(p.Doc), Sequence: plan.RefSequence(p.Doc), Start: p.Start, Length: p.Length}
+		out[k] = api.Piece{Source: s.Name(p.Doc), Sequence: plan.RefSequence(p.Doc), Start: p.Start, Length: p.Length}
 	}
 	first := sort.Search(len(step.Repeats), func(k int) bool { return step.Repeats[k].Row >= i })
 	for _, r := range step.Repeats[first:] {

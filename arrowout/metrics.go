@@ -75,7 +75,7 @@ func (m *metrics) waited(d time.Duration, traced []document.Traced) {
 // sent notes a batch that gRPC has taken by now, which took so long.
 func (m *metrics) sent(b sending, now time.Time, took time.Duration) {
 	m.batches.Inc()
-	m.bytes.Add(float64(b.message.size()))
+	m.bytes.Add(float64(b.message.Size()))
 	m.rows.Add(float64(b.Rows))
 	m.tokens.Add(float64(b.Tokens))
 	m.send.Add(took.Seconds())

@@ -6,6 +6,7 @@ import (
 	"io"
 	"time"
 
+	"loaderd/arrowout/internal/batch"
 	"loaderd/arrowout/internal/session"
 	"loaderd/internal/api"
 	"loaderd/loader/document"
@@ -14,7 +15,7 @@ import (
 
 // sending is one record batch on its way to a reader.
 type sending struct {
-	message *message
+	message *batch.Message
 	began   time.Time // when it was assembled
 	begins  []int64   // as in loader.Batch
 	traced  []document.Traced
@@ -27,7 +28,7 @@ type sending struct {
 type reading struct {
 	run     Run
 	request request
-	encoder *encoder
+	encoder *batch.Encoder
 	limit   int // bytes of a batch
 	metrics *metrics
 	session *session.Session
@@ -47,14 +48,14 @@ func (r *reading) batches(ctx context.Context, reader Reader, out chan<- sending
 		if err != nil {
 			return err
 		}
-		if err := r.encoder.sources.meet(ctx, step); err != nil {
+		if err := r.encoder.Sources.Meet(ctx, step); err != nil {
 			r.metrics.waited(waited, nil)
 			return err
 		}
 		first, rows := place.Slice(len(step.Rows))
-		parts := split(step, r.request.columns, first, rows, r.limit)
+		parts := batch.Split(step, r.request.columns, first, rows, r.limit)
 		about := api.Metadata{Run: r.request.Run, Step: step.Index, Parts: len(parts)}
-		countStep(&about, step, r.encoder.sources)
+		batch.CountStep(&about, step, r.encoder.Sources)
 		for i, p := range parts {
 			about.Part = i
 			s, err := r.batch(ctx, step, p, about)
@@ -67,7 +68,7 @@ func (r *reading) batches(ctx context.Context, reader Reader, out chan<- sending
 			select {
 			case out <- s:
 			case <-ctx.Done():
-				s.message.charge.Drop()
+				s.message.Charge.Drop()
 				return context.Cause(ctx)
 			}
 		}
@@ -76,9 +77,9 @@ func (r *reading) batches(ctx context.Context, reader Reader, out chan<- sending
 }
 
 // batch assembles one part of a step, as soon as there is memory for it.
-func (r *reading) batch(ctx context.Context, step *plan.Step, p part, about api.Metadata) (s sending, err error) {
+func (r *reading) batch(ctx context.Context, step *plan.Step, p batch.Part, about api.Metadata) (s sending, err error) {
 	start := time.Now()
-	charge, err := r.session.Take(ctx, p.memory(step, r.request.columns))
+	charge, err := r.session.Take(ctx, p.Memory(step, r.request.columns))
 	r.metrics.memory.Add(time.Since(start).Seconds())
 	if err != nil {
 		return s, err
@@ -89,17 +90,17 @@ func (r *reading) batch(ctx context.Context, step *plan.Step, p part, about api.
 		}
 	}()
 	s.began = time.Now()
-	b, err := r.run.Assemble(ctx, step, p.first, p.rows)
+	b, err := r.run.Assemble(ctx, step, p.First, p.Rows)
 	if err != nil {
 		return s, err
 	}
-	s.message, s.Metadata, err = r.encoder.batch(b, about)
+	s.message, s.Metadata, err = r.encoder.Encode(b, about)
 	b.Done() // columns have what they need of it
 	if err != nil {
 		return s, err
 	}
-	charge.Settle(int64(s.message.size()))
-	s.message.charge, s.begins, s.traced = charge, b.Begins, b.Traced
+	charge.Settle(int64(s.message.Size()))
+	s.message.Charge, s.begins, s.traced = charge, b.Begins, b.Traced
 	return s, nil
 }
 

@@ -3,6 +3,7 @@ package arrowout
 import (
 	"context"
 
+	"loaderd/arrowout/internal/batch"
 	"loaderd/loader"
 	"loaderd/loader/assembly"
 	"loaderd/loader/document"
@@ -100,8 +101,8 @@ func (j joined) JoinAs(place state.Place, step uint64, client state.Client) (Rea
 }
 
 // sourcesOf returns the sources of a run.
-func sourcesOf(run Unjoined, info loader.Info) *sources {
-	return newSources(info.Config, info.Sources, func(ctx context.Context, document uint64) []plan.SourceInfo {
+func sourcesOf(run Unjoined, info loader.Info) *batch.Sources {
+	return batch.NewSources(info.Config, info.Sources, func(ctx context.Context, document uint64) []plan.SourceInfo {
 		known := run.Info().Sources
 		if plan.RefSource(document) >= len(known) { // this daemon has not followed the plan as far: to describe a document it does
 			_, _ = run.Describe(ctx, document)

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 
+	"loaderd/arrowout/internal/batch"
 	"loaderd/arrowout/internal/session"
 	"loaderd/internal/access"
 	"loaderd/internal/connlimit"
@@ -87,7 +88,7 @@ func NewServer(cfg Config, run Run, log *slog.Logger, reg prometheus.Registerer)
 	calls := newCalls(g, sessions.StreamsOfOne)
 	options := append(transportOptions(cfg, certificates, log),
 		grpc.InTapHandle(calls.admit),
-		grpc.ForceServerCodecV2(newCodec()),
+		grpc.ForceServerCodecV2(batch.NewCodec()),
 		grpc.ChainUnaryInterceptor(g.unary),
 		grpc.ChainStreamInterceptor(g.stream))
 
@@ -95,7 +96,7 @@ func NewServer(cfg Config, run Run, log *slog.Logger, reg prometheus.Registerer)
 	s := &Server{cfg: cfg, gate: gate, certificates: certificates, log: log, grpc: grpc.NewServer(options...), health: health.NewServer(), stop: stop, ended: make(chan error, 1),
 		sessions: sessions, limits: limits, guard: g, calls: calls}
 	s.service = &service{run: run, actions: actions, batchBytes: cfg.BatchBytes, metrics: m, audit: audit{log.With("part", "audit")}, limits: s.limits,
-		sessions: sessions, buffers: newBuffers(), trainMayMix: cfg.TrainMayMix, stopping: stopping}
+		sessions: sessions, buffers: batch.NewBuffers(), trainMayMix: cfg.TrainMayMix, stopping: stopping}
 	flight.RegisterFlightServiceServer(s.grpc, s.service)
 	grpc_health_v1.RegisterHealthServer(s.grpc, healthChecks{s.health})
 	return s, nil

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"loaderd/arrowout/internal/batch"
 	"loaderd/arrowout/internal/refusal"
 	"loaderd/internal/access"
 	"loaderd/internal/api"
@@ -22,7 +23,7 @@ const maxWorld = 1 << 20
 // request is a ticket that has been checked against the run.
 type request struct {
 	api.Ticket
-	columns   []column
+	columns   []batch.Column
 	namesRank bool // the ticket named its rank itself
 }
 
@@ -63,7 +64,7 @@ func parseTicket(b []byte, info loader.Info, who access.Identity) (request, erro
 				return err
 			}
 			if len(columns) == 0 {
-				return fmt.Errorf("want at least one column; leave the key out for %v", defaultColumns)
+				return fmt.Errorf("want at least one column; leave the key out for %v", batch.DefaultColumns)
 			}
 			return nil
 		},
@@ -79,10 +80,10 @@ func parseTicket(b []byte, info loader.Info, who access.Identity) (request, erro
 		return request{}, refusal.BadTicket("rank %d of world %d: want a rank of 0 to %d", t.Rank, t.World, t.World-1)
 	}
 	if columns == nil {
-		columns = defaultColumns
+		columns = batch.DefaultColumns
 	}
 	t.Columns = columns
-	if t.columns, err = parseColumns(columns, info.Config); err != nil {
+	if t.columns, err = batch.Parse(columns, info.Config); err != nil {
 		return request{}, err
 	}
 	if err := checkRun(t.Run, t.RunID, info); err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/apache/arrow/go/v17/arrow"
 
+	"loaderd/arrowout/internal/batch"
 	"loaderd/internal/access"
 	"loaderd/internal/api"
 )
@@ -99,8 +100,8 @@ func TestPageOfTheWire(t *testing.T) {
 			columns = append(columns, names[0]+" "+strings.NewReplacer("&lt;", "<", "&gt;", ">").Replace(row[1]))
 		}
 	}
-	for _, c := range allColumns {
-		wantColumns = append(wantColumns, c.ask+" "+written(c.typ))
+	for _, c := range batch.AllColumns {
+		wantColumns = append(wantColumns, c.Ask+" "+written(c.Typ))
 	}
 	same("columns", columns, wantColumns)
 

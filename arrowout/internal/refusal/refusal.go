@@ -26,6 +26,7 @@ func Forbidden(who access.Identity, why string) *fault.Error {
 	}
 }
 
+// BadTicket refuses a ticket that is malformed.
 func BadTicket(format string, args ...any) error {
 	return &fault.Error{Reason: fault.BadTicket, Message: fmt.Errorf(format, args...).Error(),
 		Do: `send a JSON object such as {"rank":0,"world":1,"step":0,"columns":["input_ids"]}`}

@@ -1,4 +1,4 @@
-package arrowout
+package batch
 
 import (
 	"fmt"
@@ -13,11 +13,11 @@ import (
 	"loaderd/loader/plan"
 )
 
-// column is a column that a ticket may ask for.
-type column struct {
-	ask  string // spelling in a ticket
+// Column is a column that a ticket may ask for.
+type Column struct {
+	Ask  string // spelling in a ticket
 	name string // name in the schema
-	typ  arrow.DataType
+	Typ  arrow.DataType
 	bits int // that a token takes in the values buffer
 	// bytes that a piece takes there, a row, and a batch in its messages
 	perPiece, perRow, perBatch int
@@ -28,7 +28,8 @@ type column struct {
 const wideLimit = math.MaxUint16 + 1 // ids, or segments of a row, that uint16 holds
 
 var (
-	defaultColumns = []string{"input_ids", "segment_ids"}
+	// DefaultColumns are those of a ticket that names none.
+	DefaultColumns = []string{"input_ids", "segment_ids"}
 
 	pieceType = arrow.StructOf(
 		arrow.Field{Name: "sequence", Type: arrow.PrimitiveTypes.Uint64, Nullable: true},
@@ -37,36 +38,37 @@ var (
 
 	// of a run whose messages may hold several documents
 	pieceOfType = arrow.StructOf(append([]arrow.Field{{Name: "index", Type: arrow.PrimitiveTypes.Int32, Nullable: true}}, pieceType.Fields()...)...)
-	documentsOf = column{ask: "documents", name: "documents", typ: arrow.ListOf(pieceOfType), perPiece: 20, build: documentsWithin}
+	documentsOf = Column{Ask: "documents", name: "documents", Typ: arrow.ListOf(pieceOfType), perPiece: 20, build: documentsWithin}
 
-	allColumns = []column{
-		{ask: "input_ids", name: "input_ids", typ: arrow.ListOf(arrow.PrimitiveTypes.Int32), bits: 32, build: inputIDs},
-		{ask: "input_ids:uint16", name: "input_ids", typ: arrow.ListOf(arrow.PrimitiveTypes.Uint16), bits: 16, build: narrowIDs},
-		{ask: "segment_ids", name: "segment_ids", typ: arrow.ListOf(arrow.PrimitiveTypes.Uint16), bits: 16, build: segmentIDs},
-		{ask: "cu_seqlens", name: "cu_seqlens", typ: arrow.ListOf(arrow.PrimitiveTypes.Int32), perPiece: 4, perRow: 4, build: cuSeqlens},
-		{ask: "position_ids", name: "position_ids", typ: arrow.ListOf(arrow.PrimitiveTypes.Int32), bits: 32, build: positionIDs},
-		{ask: "labels", name: "labels", typ: arrow.ListOf(arrow.PrimitiveTypes.Int32), bits: 32, build: labels},
-		{ask: "loss_runs", name: "loss_runs", typ: arrow.ListOf(arrow.PrimitiveTypes.Int32), perRow: 8, perMasked: 4, build: lossRuns},
-		{ask: "loss_weights", name: "loss_weights", typ: arrow.ListOf(arrow.PrimitiveTypes.Float32), perPiece: 4, build: lossWeights},
-		{ask: "documents", name: "documents", typ: arrow.ListOf(pieceType), perPiece: 16, build: documents},
-		{ask: "sources", name: "sources", typ: arrow.ListOf(arrow.PrimitiveTypes.Uint16), perPiece: 2, build: sourceNumbers},
+	// AllColumns are the columns that every run has.
+	AllColumns = []Column{
+		{Ask: "input_ids", name: "input_ids", Typ: arrow.ListOf(arrow.PrimitiveTypes.Int32), bits: 32, build: inputIDs},
+		{Ask: "input_ids:uint16", name: "input_ids", Typ: arrow.ListOf(arrow.PrimitiveTypes.Uint16), bits: 16, build: narrowIDs},
+		{Ask: "segment_ids", name: "segment_ids", Typ: arrow.ListOf(arrow.PrimitiveTypes.Uint16), bits: 16, build: segmentIDs},
+		{Ask: "cu_seqlens", name: "cu_seqlens", Typ: arrow.ListOf(arrow.PrimitiveTypes.Int32), perPiece: 4, perRow: 4, build: cuSeqlens},
+		{Ask: "position_ids", name: "position_ids", Typ: arrow.ListOf(arrow.PrimitiveTypes.Int32), bits: 32, build: positionIDs},
+		{Ask: "labels", name: "labels", Typ: arrow.ListOf(arrow.PrimitiveTypes.Int32), bits: 32, build: labels},
+		{Ask: "loss_runs", name: "loss_runs", Typ: arrow.ListOf(arrow.PrimitiveTypes.Int32), perRow: 8, perMasked: 4, build: lossRuns},
+		{Ask: "loss_weights", name: "loss_weights", Typ: arrow.ListOf(arrow.PrimitiveTypes.Float32), perPiece: 4, build: lossWeights},
+		{Ask: "documents", name: "documents", Typ: arrow.ListOf(pieceType), perPiece: 16, build: documents},
+		{Ask: "sources", name: "sources", Typ: arrow.ListOf(arrow.PrimitiveTypes.Uint16), perPiece: 2, build: sourceNumbers},
 	}
 )
 
-// parseColumns looks up the columns that a ticket names, in its order.
-func parseColumns(asked []string, cfg plan.Config) ([]column, error) {
-	var got []column
+// Parse looks up the columns that a ticket names, in its order.
+func Parse(asked []string, cfg plan.Config) ([]Column, error) {
+	var got []Column
 	known := columnsIn(cfg)
 	for _, ask := range asked {
-		i := slices.IndexFunc(known, func(c column) bool { return c.ask == ask })
+		i := slices.IndexFunc(known, func(c Column) bool { return c.Ask == ask })
 		if i < 0 {
 			return nil, refusal.BadTicket("unknown column %s, want some of %s", refusal.Excerpt([]byte(ask)), columnNames(known))
 		}
 		c := known[i]
-		if c.ask == documentsOf.ask && cfg.Documents.Several() {
+		if c.Ask == documentsOf.Ask && cfg.Documents.Several() {
 			c = documentsOf
 		}
-		if slices.ContainsFunc(got, func(o column) bool { return o.name == c.name }) {
+		if slices.ContainsFunc(got, func(o Column) bool { return o.name == c.name }) {
 			return nil, refusal.BadTicket("column %s is asked for twice", c.name)
 		}
 		if c.narrow() && !narrows(cfg) {
@@ -78,11 +80,11 @@ func parseColumns(asked []string, cfg plan.Config) ([]column, error) {
 	return got, nil
 }
 
-func (c column) narrow() bool { return c.ask == "input_ids:uint16" }
+func (c Column) narrow() bool { return c.Ask == "input_ids:uint16" }
 
 // columnsIn are all columns of a run's schema, and those that documents of the run bring along.
-func columnsIn(cfg plan.Config) []column {
-	return append(slices.Clip(allColumns), columnsBeside(cfg.Documents)...)
+func columnsIn(cfg plan.Config) []Column {
+	return append(slices.Clip(AllColumns), columnsBeside(cfg.Documents)...)
 }
 
 // narrows reports whether uint16 holds all ids of a run.
@@ -90,35 +92,35 @@ func narrows(cfg plan.Config) bool {
 	return cfg.Tokenizer.VocabSize <= wideLimit && cfg.Tokenizer.Pad >= 0 && cfg.Tokenizer.Pad < wideLimit
 }
 
-// columnsOf are the columns that a ticket for a run may ask for.
-func columnsOf(cfg plan.Config) (names []string) {
+// Names returns the columns that a ticket for a run may ask for.
+func Names(cfg plan.Config) (names []string) {
 	for _, c := range columnsIn(cfg) {
 		if !c.narrow() || narrows(cfg) {
-			names = append(names, c.ask)
+			names = append(names, c.Ask)
 		}
 	}
 	return names
 }
 
-func columnNames(columns []column) string {
+func columnNames(columns []Column) string {
 	var all []string
 	for _, c := range columns {
-		all = append(all, c.ask)
+		all = append(all, c.Ask)
 	}
 	return strings.Join(all, ", ")
 }
 
-// schemaOf is the schema of every batch with these columns, whatever the bucket: one schema serves a whole run.
-func schemaOf(columns []column) *arrow.Schema {
+// SchemaOf is the schema of every batch with these columns, whatever the bucket: one schema serves a whole run.
+func SchemaOf(columns []Column) *arrow.Schema {
 	fields := make([]arrow.Field, len(columns))
 	for i, c := range columns {
-		fields[i] = arrow.Field{Name: c.name, Type: c.typ, Nullable: true}
+		fields[i] = arrow.Field{Name: c.name, Type: c.Typ, Nullable: true}
 	}
 	return arrow.NewSchema(fields, nil)
 }
 
 // rowBytes bounds what row i of a step takes on the wire, list offsets included.
-func rowBytes(columns []column, s *plan.Step, i int) int {
+func rowBytes(columns []Column, s *plan.Step, i int) int {
 	n, l := 0, int(s.Bucket)
 	for _, c := range columns {
 		n += (c.bits*l+7)/8 + c.perPiece*len(s.Rows[i]) + c.perRow + 4

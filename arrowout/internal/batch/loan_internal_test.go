@@ -1,20 +1,20 @@
-package arrowout
+package batch
 
 import (
 	"log/slog"
 	"testing"
 
-	"loaderd/arrowout/internal/session"
-
 	"google.golang.org/grpc/mem"
+
+	"loaderd/arrowout/internal/session"
 )
 
 // Memory of a message comes back when gRPC has let go of all of its buffers, and of every reference to them; not before.
 func TestLoan_EndsWithTheLastReference(t *testing.T) {
 	returned := 0
-	from := newBuffers()
-	from.returned = func([]byte) { returned++ }
-	sessions := session.New(sessionLimits(Default()), repeats, slog.New(slog.DiscardHandler))
+	from := NewBuffers()
+	from.Returned = func([]byte) { returned++ }
+	sessions := session.New(session.Limits{Streams: 1, StreamsOfOne: 1, Bytes: 1 << 30}, nil, slog.New(slog.DiscardHandler))
 	s, err := sessions.Open(t.Context(), session.Reader{}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -24,7 +24,7 @@ func TestLoan_EndsWithTheLastReference(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := &loan{from: from}
-	m := &message{header: []byte("header"), charge: c, loan: l}
+	m := &Message{header: []byte("header"), Charge: c, loan: l}
 	for range 2 {
 		if _, err := m.Write(l.bytes(8 << 10)); err != nil {
 			t.Fatal(err)

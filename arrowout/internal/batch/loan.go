@@ -1,4 +1,4 @@
-package arrowout
+package batch
 
 import (
 	"github.com/apache/arrow/go/v17/arrow"
@@ -6,21 +6,22 @@ import (
 	"loaderd/internal/bufpool"
 )
 
-// buffers are the buffers of record batches. They are used again after a batch is sent.
+// Buffers are the buffers of record batches. They are used again after a batch is sent.
 //
 //  1. A buffer is put back only after gRPC has freed every buffer of its message, as it does for the pools of its own
 //     codec. gRPC does not free what a lost connection still had: that is left to the collector.
 //  2. The caller of bytes writes all of it: it holds what an earlier batch had there.
-type buffers struct {
+type Buffers struct {
 	*bufpool.Pool[byte]
-	returned func([]byte) // is called with a buffer that is put back; nil but in tests
+	Returned func([]byte) // is called with a buffer that is put back; nil but in tests
 }
 
-func newBuffers() *buffers { return &buffers{Pool: bufpool.New[byte](4<<10, 1<<30)} }
+// NewBuffers returns buffers of 4 KiB to 1 GiB.
+func NewBuffers() *Buffers { return &Buffers{Pool: bufpool.New[byte](4<<10, 1<<30)} }
 
 // loan is the memory of one message.
 type loan struct {
-	from  *buffers
+	from  *Buffers
 	taken []*[]byte
 }
 
@@ -47,8 +48,8 @@ func (l *loan) end() {
 		return
 	}
 	for _, b := range l.taken {
-		if l.from.returned != nil {
-			l.from.returned(*b)
+		if l.from.Returned != nil {
+			l.from.Returned(*b)
 		}
 		l.from.Put(b)
 	}

@@ -1,28 +1,27 @@
-package arrowout
+package batch
 
 import (
 	"bytes"
-
-	"loaderd/arrowout/internal/session"
 
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
+
+	"loaderd/arrowout/internal/session"
 )
 
-// message is a FlightData whose body is a list of borrowed slices. gRPC may still hold them after a send has returned. A
-// message with a charge hears when gRPC lets go of them, unless the connection has ended; what is of a loan is used again then, all else belongs to the
-// garbage collector.
-type message struct {
+// Message is a FlightData whose body is a list of borrowed slices. gRPC may still hold them after a send has returned. A charge is told when
+// gRPC has released them, unless the connection has ended; what belongs to a loan is used again then, all else is the garbage collector's.
+type Message struct {
 	header   []byte // Arrow IPC message
 	metadata []byte // app_metadata, nil for none
 	body     [][]byte
 	bodyLen  int
-	charge   *session.Charge // its memory; nil for a schema
+	Charge   *session.Charge // its memory; nil for a schema
 	loan     *loan           // memory of the body that others may have behind it; nil for a schema
-	// dictionaries go before it: of record batches with columns that have some. They hold nothing of their own.
-	dictionaries []*message
+	// Dictionaries are sent before the message, for columns that have them. They hold no memory of their own.
+	Dictionaries []*Message
 }
 
 // Field numbers of FlightData in Flight.proto.
@@ -36,17 +35,17 @@ const (
 // instead of copying them then has every column aligned.
 const alignment = 64
 
-// size is how many bytes the message and its dictionaries take on the wire, gRPC's framing not counted.
-func (m *message) size() int {
+// Size is how many bytes the message and its dictionaries take on the wire, gRPC's framing not counted.
+func (m *Message) Size() int {
 	n := m.preamble(len(m.metadata)) + m.bodyLen
-	for _, d := range m.dictionaries {
-		n += d.size()
+	for _, d := range m.Dictionaries {
+		n += d.Size()
 	}
 	return n
 }
 
 // preamble is the number of bytes before the body when the metadata has the given length.
-func (m *message) preamble(metadata int) int {
+func (m *Message) preamble(metadata int) int {
 	n := protowire.SizeTag(fieldHeader) + protowire.SizeBytes(len(m.header))
 	if metadata > 0 {
 		n += protowire.SizeTag(fieldMetadata) + protowire.SizeBytes(metadata)
@@ -59,7 +58,7 @@ func (m *message) preamble(metadata int) int {
 
 // align appends spaces, which JSON allows, to the metadata until the body starts at a multiple of alignment. (The metadata's own
 // length prefix grows on the way, so one residue may be skipped: the next turn of 64 meets it.)
-func (m *message) align() {
+func (m *Message) align() {
 	k := 0
 	for m.preamble(len(m.metadata)+k)%alignment != 0 {
 		k++
@@ -70,7 +69,8 @@ func (m *message) align() {
 // tracked is the capacity from which on gRPC tells when it lets go of a buffer.
 const tracked = 1<<10 + 1
 
-func (m *message) marshal() mem.BufferSlice {
+// marshal returns the message as gRPC sends it.
+func (m *Message) marshal() mem.BufferSlice {
 	b := make([]byte, 0, max(m.preamble(len(m.metadata)), tracked))
 	b = protowire.AppendTag(b, fieldHeader, protowire.BytesType)
 	b = protowire.AppendBytes(b, m.header)
@@ -84,15 +84,15 @@ func (m *message) marshal() mem.BufferSlice {
 	}
 	slices := append([][]byte{b}, gathered(m.body)...)
 	out := make(mem.BufferSlice, 0, len(slices))
-	if m.charge == nil {
+	if m.Charge == nil {
 		for _, s := range slices {
 			out = append(out, mem.SliceBuffer(s))
 		}
 		return out
 	}
-	m.charge.Hand(len(slices), m.loan.end)
+	m.Charge.Hand(len(slices), m.loan.end)
 	for _, s := range slices {
-		out = append(out, mem.NewBuffer(&s, m.charge))
+		out = append(out, mem.NewBuffer(&s, m.Charge))
 	}
 	return out
 }
@@ -115,19 +115,21 @@ func gathered(body [][]byte) [][]byte {
 }
 
 // Write appends a borrowed slice to the body: what an Arrow payload serializes itself into.
-func (m *message) Write(p []byte) (int, error) {
+func (m *Message) Write(p []byte) (int, error) {
 	m.body = append(m.body, p)
 	m.bodyLen += len(p)
 	return len(p), nil
 }
 
-// codec is gRPC's protobuf codec, except that it hands a *message to the transport without copying its body.
+// codec is gRPC's protobuf codec, except that it hands a *Message to the transport without copying its body.
 type codec struct{ encoding.CodecV2 }
 
-func newCodec() codec { return codec{encoding.GetCodecV2(proto.Name)} }
+// NewCodec returns the codec.
+func NewCodec() encoding.CodecV2 { return codec{encoding.GetCodecV2(proto.Name)} }
 
+// Marshal implements encoding.CodecV2.
 func (c codec) Marshal(v any) (mem.BufferSlice, error) {
-	if m, ok := v.(*message); ok {
+	if m, ok := v.(*Message); ok {
 		return m.marshal(), nil
 	}
 	return c.CodecV2.Marshal(v)

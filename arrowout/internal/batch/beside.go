@@ -1,4 +1,4 @@
-package arrowout
+package batch
 
 import (
 	"bytes"
@@ -26,10 +26,10 @@ var tokenTypes = map[string]arrow.DataType{
 var textType = &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int32, ValueType: arrow.BinaryTypes.String}
 
 // columnsBeside are those of what documents bring along beside their tokens.
-func columnsBeside(c plan.DocumentsConfig) (out []column) {
+func columnsBeside(c plan.DocumentsConfig) (out []Column) {
 	for place, name := range c.TokenColumns() {
 		x := tokenColumn{place: place, width: c.Columns[name].Bytes(), fill: document.FillOf(c.Columns[name]), typ: tokenTypes[c.Columns[name].Type]}
-		out = append(out, column{ask: name, name: name, typ: arrow.ListOf(x.typ), bits: x.typ.(arrow.FixedWidthDataType).BitWidth(), perBatch: messageOf, build: x.build})
+		out = append(out, Column{Ask: name, name: name, Typ: arrow.ListOf(x.typ), bits: x.typ.(arrow.FixedWidthDataType).BitWidth(), perBatch: messageOf, build: x.build})
 	}
 	for place, name := range c.MetaColumns() {
 		out = append(out, metaColumn(place, name, c.Meta[name]))
@@ -71,20 +71,20 @@ func packed(values []byte) []byte {
 }
 
 // metaColumn is a column of values of documents, one for each piece.
-func metaColumn(place int, name, typ string) column {
+func metaColumn(place int, name, typ string) Column {
 	const index, offset, valid = 4, 4, 1
-	c := column{ask: name, name: name, perBatch: messageOf}
+	c := Column{Ask: name, name: name, perBatch: messageOf}
 	switch typ {
 	case plan.MetaString:
-		c.typ, c.perPiece = arrow.ListOf(textType), index+offset+valid+plan.MaxMetaText
+		c.Typ, c.perPiece = arrow.ListOf(textType), index+offset+valid+plan.MaxMetaText
 		c.build = func(l layout) (arrow.ArrayData, error) { return texts(l, place), nil }
 	case plan.MetaInt64:
-		c.typ, c.perPiece = arrow.ListOf(arrow.PrimitiveTypes.Int64), 8+valid
+		c.Typ, c.perPiece = arrow.ListOf(arrow.PrimitiveTypes.Int64), 8+valid
 		c.build = func(l layout) (arrow.ArrayData, error) {
 			return numbers(l, place, arrow.PrimitiveTypes.Int64, arrow.Int64Traits.CastToBytes), nil
 		}
 	default:
-		c.typ, c.perPiece = arrow.ListOf(arrow.PrimitiveTypes.Float64), 8+valid
+		c.Typ, c.perPiece = arrow.ListOf(arrow.PrimitiveTypes.Float64), 8+valid
 		c.build = func(l layout) (arrow.ArrayData, error) {
 			return numbers(l, place, arrow.PrimitiveTypes.Float64, arrow.Float64Traits.CastToBytes), nil
 		}

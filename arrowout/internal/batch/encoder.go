@@ -1,4 +1,4 @@
-package arrowout
+package batch
 
 import (
 	"fmt"
@@ -11,25 +11,26 @@ import (
 	"loaderd/loader/assembly"
 )
 
-// encoder makes the messages of one stream.
-type encoder struct {
-	columns []column
-	sources *sources
-	buffers *buffers
+// Encoder makes the messages of one stream.
+type Encoder struct {
+	columns []Column
+	Sources *Sources
+	buffers *Buffers
 	schema  *arrow.Schema
 	writer  *ipc.Writer
 	began   bool       // the writer has written a batch
-	written []*message // by the writer, since the last batch
+	written []*Message // by the writer, since the last batch
 }
 
-func newEncoder(columns []column, s *sources, from *buffers) *encoder {
-	e := &encoder{columns: columns, sources: s, buffers: from, schema: schemaOf(columns)}
+// NewEncoder returns the encoder of a stream with these columns.
+func NewEncoder(columns []Column, s *Sources, from *Buffers) *Encoder {
+	e := &Encoder{columns: columns, Sources: s, buffers: from, schema: SchemaOf(columns)}
 	e.writer = ipc.NewWriterWithPayloadWriter((*payloads)(e), ipc.WithSchema(e.schema))
 	return e
 }
 
-// schemaMessage is the stream's first message. It is sent before any step is ready, so that a client's call returns at once.
-func (e *encoder) schemaMessage() (*message, error) {
+// Schema is the stream's first message. It is sent before any step is ready, so that a client's call returns at once.
+func (e *Encoder) Schema() (*Message, error) {
 	w := ipc.NewWriterWithPayloadWriter((*payloads)(e), ipc.WithSchema(e.schema))
 	if err := w.Close(); err != nil {
 		return nil, fmt.Errorf("encode the schema: %w", err)
@@ -39,10 +40,10 @@ func (e *encoder) schemaMessage() (*message, error) {
 	return schema, nil
 }
 
-// batch is one record batch with its metadata, the body aligned.
-func (e *encoder) batch(b *assembly.Batch, m api.Metadata) (*message, api.Metadata, error) {
+// Encode makes one record batch with its metadata, the body aligned.
+func (e *Encoder) Encode(b *assembly.Batch, m api.Metadata) (*Message, api.Metadata, error) {
 	memory := &loan{from: e.buffers}
-	l, err := newLayout(b, e.sources, memory)
+	l, err := newLayout(b, e.Sources, memory)
 	if err != nil {
 		return nil, m, err
 	}
@@ -60,9 +61,9 @@ func (e *encoder) batch(b *assembly.Batch, m api.Metadata) (*message, api.Metada
 	}
 	last := len(e.written) - 1
 	out := e.written[last]
-	out.dictionaries = e.written[:last]
+	out.Dictionaries = e.written[:last]
 	if !e.began { // the writer's first record brings the schema's message along a second time
-		out.dictionaries, e.began = out.dictionaries[1:], true
+		out.Dictionaries, e.began = out.Dictionaries[1:], true
 	}
 	e.written = nil // it would live as long as the next batch is waited for
 	out.loan, out.metadata = memory, encodeMetadata(m)
@@ -71,13 +72,13 @@ func (e *encoder) batch(b *assembly.Batch, m api.Metadata) (*message, api.Metada
 }
 
 // payloads keeps the payloads that the encoder's writer writes as messages.
-type payloads encoder
+type payloads Encoder
 
 func (p *payloads) Start() error { return nil }
 func (p *payloads) Close() error { return nil }
 
 func (p *payloads) WritePayload(payload ipc.Payload) error {
-	m := &message{header: payload.Meta().Bytes()}
+	m := &Message{header: payload.Meta().Bytes()}
 	p.written = append(p.written, m)
 	return payload.SerializeBody(m)
 }

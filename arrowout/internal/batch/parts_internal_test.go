@@ -1,4 +1,4 @@
-package arrowout
+package batch
 
 import (
 	"fmt"
@@ -13,6 +13,13 @@ import (
 	"loaderd/loader/plan"
 	"loaderd/packonline"
 )
+
+// about is a run.
+var about = loader.Info{Run: "r1", Config: plan.Config{
+	Attention: plan.AttentionDocument,
+	Tokenizer: plan.Tokenizer{Name: "gpt2", VocabSize: 50257, Pad: 50256},
+	Sources:   map[string]mixture.Source{"docs": {Weight: 1, Epochs: 1}},
+}, Sources: []plan.SourceInfo{{SourceBegin: plan.SourceBegin{Name: "docs", Start: 1}}}}
 
 // What a part is expected to take is no less than its message.
 func TestMemoryOfAPart(t *testing.T) {
@@ -47,26 +54,26 @@ func TestMemoryOfAPart(t *testing.T) {
 				contents[p.Doc] = document.Content{Tokens: make([]int32, bucket), Extra: &document.Extra{Meta: []any{text, nil, 0.5}}}
 			}
 		}
-		var columns []column
+		var columns []Column
 		for _, c := range columnsIn(info.Config) {
 			if rng.IntN(2) == 0 {
 				columns = append(columns, c)
 			}
 		}
 		b := &assembly.Batch{Bucket: bucket, Rows: rows, Pieces: s.Rows, Contents: contents}
-		m, _, err := newEncoder(columns, sourcesOf(nil, info), newBuffers()).batch(b, api.Metadata{Run: info.Run})
+		m, _, err := NewEncoder(columns, NewSources(info.Config, info.Sources, nil), NewBuffers()).Encode(b, api.Metadata{Run: info.Run})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if want := (part{0, rows}).memory(s, columns); int64(m.size()) > want {
-			t.Fatalf("%d rows of %d: expected %d bytes for a message of %d", rows, bucket, want, m.size())
+		if want := (Part{0, rows}).Memory(s, columns); int64(m.Size()) > want {
+			t.Fatalf("%d rows of %d: expected %d bytes for a message of %d", rows, bucket, want, m.Size())
 		}
 	}
 }
 
 // No document can bring along a column of a name that batches have anyway.
 func TestNamesOfColumnsAreTaken(t *testing.T) {
-	for _, c := range allColumns {
+	for _, c := range AllColumns {
 		cfg := plan.Config{Documents: plan.DocumentsConfig{Meta: map[string]string{c.name: plan.MetaString}}}
 		taken := false
 		for _, bad := range cfg.Validate() {

@@ -1,4 +1,4 @@
-package arrowout
+package batch
 
 import (
 	"fmt"
@@ -16,12 +16,12 @@ import (
 // where it does not each piece is one; segments follow one another from the row's first token, and padding follows the last.
 type layout struct {
 	*assembly.Batch
-	sources  *sources
+	sources  *Sources
 	segments [][]int32 // of every row, their lengths in tokens
 	memory   *loan     // where columns are written
 }
 
-func newLayout(b *assembly.Batch, s *sources, memory *loan) (layout, error) {
+func newLayout(b *assembly.Batch, s *Sources, memory *loan) (layout, error) {
 	if len(b.Pieces) != b.Rows {
 		return layout{}, fmt.Errorf("assemble step %d: %d piece lists for %d rows", b.Step, len(b.Pieces), b.Rows)
 	}

@@ -1,4 +1,4 @@
-package arrowout
+package batch
 
 import (
 	"bytes"
@@ -15,7 +15,7 @@ func TestEveryBodyStartsAligned(t *testing.T) {
 		for _, body := range []int{1, 127, 128, 70000, 3 << 20} {
 			data := bytes.Repeat([]byte{7}, body)
 			for metadata := 1; metadata <= 300; metadata++ {
-				m := &message{header: bytes.Repeat([]byte{1}, header), metadata: []byte(strings.Repeat("m", metadata))}
+				m := &Message{header: bytes.Repeat([]byte{1}, header), metadata: []byte(strings.Repeat("m", metadata))}
 				_, _ = m.Write(data[:body/2])
 				_, _ = m.Write(data[body/2:])
 				m.align()
@@ -26,8 +26,8 @@ func TestEveryBodyStartsAligned(t *testing.T) {
 				if extra := len(m.metadata) - metadata; extra >= 2*alignment {
 					t.Fatalf("header %d, metadata %d, body %d: %d spaces", header, metadata, body, extra)
 				}
-				if out.Len() != m.size() {
-					t.Fatalf("size says %d, it is %d", m.size(), out.Len())
+				if out.Len() != m.Size() {
+					t.Fatalf("size says %d, it is %d", m.Size(), out.Len())
 				}
 			}
 		}
@@ -35,11 +35,11 @@ func TestEveryBodyStartsAligned(t *testing.T) {
 }
 
 func TestMessageIsAFlightData(t *testing.T) {
-	for name, m := range map[string]*message{
+	for name, m := range map[string]*Message{
 		"schema": {header: []byte("header")},
 		"batch":  {header: []byte("header"), metadata: []byte("{}   "), body: [][]byte{[]byte("ab"), {}, []byte("c")}, bodyLen: 3},
 	} {
-		b, err := newCodec().Marshal(m)
+		b, err := NewCodec().Marshal(m)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,4 +1,4 @@
-package arrowout
+package batch
 
 import (
 	"encoding/json"
@@ -7,20 +7,20 @@ import (
 	"loaderd/loader/plan"
 )
 
-// part is a run of rows of a step that travels as one record batch.
-type part struct{ first, rows int }
+// Part is a run of rows of a step that travels as one record batch.
+type Part struct{ First, Rows int }
 
-// split cuts rows [first, first+n) of a step into parts of at most limit bytes, each at least one row. It depends on the plan and
+// Split cuts rows [first, first+n) of a step into parts of at most limit bytes, each at least one row. It depends on the plan and
 // the ticket alone, so that reading a step again gives the same batches.
-func split(s *plan.Step, columns []column, first, n, limit int) []part {
-	var parts []part
+func Split(s *plan.Step, columns []Column, first, n, limit int) []Part {
+	var parts []Part
 	size := 0
 	for i := first; i < first+n; i++ {
 		b := rowBytes(columns, s, i)
 		if len(parts) == 0 || size+b > limit {
-			parts, size = append(parts, part{first: i}), 0
+			parts, size = append(parts, Part{First: i}), 0
 		}
-		parts[len(parts)-1].rows++
+		parts[len(parts)-1].Rows++
 		size += b
 	}
 	return parts
@@ -29,10 +29,10 @@ func split(s *plan.Step, columns []column, first, n, limit int) []part {
 // envelope is more than a message takes beside its columns' values.
 const envelope = 4 << 10
 
-// memory bounds the bytes that a part takes while it is made and sent.
-func (p part) memory(s *plan.Step, columns []column) int64 {
+// Memory bounds the bytes that a part takes while it is made and sent.
+func (p Part) Memory(s *plan.Step, columns []Column) int64 {
 	n := envelope + bytesOfSource*p.named(s)
-	for i := p.first; i < p.first+p.rows; i++ {
+	for i := p.First; i < p.First+p.Rows; i++ {
 		n += rowBytes(columns, s, i)
 	}
 	for _, c := range columns {
@@ -41,9 +41,9 @@ func (p part) memory(s *plan.Step, columns []column) int64 {
 	return int64(n)
 }
 
-// countStep counts what all ranks and parts of a step share.
-func countStep(m *api.Metadata, s *plan.Step, sources *sources) {
-	m.StepSources = len(sources.config.Sources)
+// CountStep counts what all ranks and parts of a step share.
+func CountStep(m *api.Metadata, s *plan.Step, sources *Sources) {
+	m.StepSources = len(sources.Config.Sources)
 	for _, row := range s.Rows {
 		for _, p := range row {
 			m.StepTokens += int64(p.Length)
@@ -80,7 +80,7 @@ func countSources(m *api.Metadata, l layout) {
 	for i, row := range l.Pieces {
 		at := int32(0)
 		for _, p := range row {
-			name := l.sources.name(p.Doc)
+			name := l.sources.Name(p.Doc)
 			c := m.Sources[name]
 			c.Tokens += int64(p.Length)
 			c.LossTokens += int64(p.Length) - l.masked(i, at, p.Length)

@@ -1,4 +1,4 @@
-package arrowout
+package batch
 
 import (
 	"context"
@@ -10,20 +10,20 @@ import (
 	"loaderd/packonline"
 )
 
-// sources are the sources of a run, as far as a stream of steps has met them.
-type sources struct {
-	config plan.Config
+// Sources are the sources of a run, as far as a stream of steps has met them.
+type Sources struct {
+	Config plan.Config
 	known  []plan.SourceInfo // by number
 	renew  func(ctx context.Context, document uint64) []plan.SourceInfo
 }
 
-// newSources returns the sources of a run. renew returns the sources as of now, with that of a document.
-func newSources(c plan.Config, known []plan.SourceInfo, renew func(ctx context.Context, document uint64) []plan.SourceInfo) *sources {
-	return &sources{config: c, known: known, renew: renew}
+// NewSources returns the sources of a run. renew returns the sources as of now, with that of a document.
+func NewSources(c plan.Config, known []plan.SourceInfo, renew func(ctx context.Context, document uint64) []plan.SourceInfo) *Sources {
+	return &Sources{Config: c, known: known, renew: renew}
 }
 
-// meet makes sure that the sources of a step are known: some may have come to the run after it was described.
-func (s *sources) meet(ctx context.Context, step *plan.Step) error {
+// Meet makes sure that the sources of a step are known: some may have come to the run after it was described.
+func (s *Sources) Meet(ctx context.Context, step *plan.Step) error {
 	newest := uint64(0)
 	for _, row := range step.Rows {
 		for _, p := range row {
@@ -42,24 +42,24 @@ func (s *sources) meet(ctx context.Context, step *plan.Step) error {
 }
 
 // whole reports whether a row is one attention segment, and not one for each piece: that is for its source to say where it has a packing of its own.
-func (s *sources) whole(row []packonline.Piece) bool {
-	attention := s.config.Attention
+func (s *Sources) whole(row []packonline.Piece) bool {
+	attention := s.Config.Attention
 	if len(row) > 0 {
-		attention = s.config.AttentionIn(s.known[plan.RefSource(row[0].Doc)].Config)
+		attention = s.Config.AttentionIn(s.known[plan.RefSource(row[0].Doc)].Config)
 	}
 	return attention == plan.AttentionRow
 }
 
-// name returns the name of a document's source, which is known.
-func (s *sources) name(document uint64) string { return s.known[plan.RefSource(document)].Name }
+// Name returns the name of a document's source, which is known.
+func (s *Sources) Name(document uint64) string { return s.known[plan.RefSource(document)].Name }
 
 // bytesOfSource is more than a SourceCount takes with its name.
 const bytesOfSource = 160
 
 // named bounds how many sources the metadata of a part names.
-func (p part) named(s *plan.Step) int {
+func (p Part) named(s *plan.Step) int {
 	pieces := 0
-	for _, row := range s.Rows[p.first : p.first+p.rows] {
+	for _, row := range s.Rows[p.First : p.First+p.Rows] {
 		pieces += len(row)
 	}
 	return min(pieces, mixture.MaxSources)
