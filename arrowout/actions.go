@@ -13,7 +13,9 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/flight"
 
 	"loaderd/arrowout/internal/batch"
+	"loaderd/arrowout/internal/caller"
 	"loaderd/arrowout/internal/refusal"
+	"loaderd/arrowout/internal/request"
 	"loaderd/internal/access"
 	"loaderd/internal/api"
 	"loaderd/loader"
@@ -102,7 +104,7 @@ func (s *service) act(ctx context.Context, name string, body []byte, send func(r
 		if a.name != name {
 			continue
 		}
-		who := callerOf(ctx)
+		who := caller.Of(ctx)
 		q, err := parseAction(body, a, s.run.Info())
 		if err == nil {
 			q.keeper = cmp.Or(q.keeper, who.Keeper(plan.DefaultKeeper))
@@ -155,7 +157,7 @@ func parseAction(b []byte, a action, info loader.Info) (asked, error) {
 	q := asked{}
 	run, id := info.Run, ""
 	reported := q.rank.keys()
-	keys := map[string]func(json.RawMessage) error{"run": runName(&run), "run_id": runID(&id)}
+	keys := map[string]func(json.RawMessage) error{"run": request.RunName(&run), "run_id": request.RunID(&id)}
 	var missing []string
 	for key := range strings.FieldsSeq(a.keys) {
 		key, optional := strings.CutSuffix(key, "?")
@@ -163,13 +165,13 @@ func parseAction(b []byte, a action, info loader.Info) (asked, error) {
 		if !optional {
 			missing = append(missing, key)
 		}
-		read := map[string]func(json.RawMessage) error{"step": number(&q.step, 0, maxNumber), "keeper": text(&q.keeper), "documents": boolean(&q.documents),
-			"sequence": number(&q.sequence, 1, maxNumber), "id": text(&q.id), "request_id": text(&q.request), "source": text(&q.source), "dry_run": boolean(&q.dryRun),
-			"start": number(&q.start, 0, maxNumber), "tokens": number(&q.tokens, 1, maxTextTokens), "count": number(&q.count, 1, maxPeek),
-			"weights": object(&q.change.Weights, weight), "add": object(&q.change.Add, sourceOf(info.Config)), "remove": names(&q.change.Remove),
+		read := map[string]func(json.RawMessage) error{"step": request.Number(&q.step, 0, request.MaxNumber), "keeper": request.Text(&q.keeper), "documents": request.Boolean(&q.documents),
+			"sequence": request.Number(&q.sequence, 1, request.MaxNumber), "id": request.Text(&q.id), "request_id": request.Text(&q.request), "source": request.Text(&q.source), "dry_run": request.Boolean(&q.dryRun),
+			"start": request.Number(&q.start, 0, request.MaxNumber), "tokens": request.Number(&q.tokens, 1, maxTextTokens), "count": request.Number(&q.count, 1, maxPeek),
+			"weights": request.Object(&q.change.Weights, request.Weight), "add": request.Object(&q.change.Add, request.Source(info.Config)), "remove": request.Strings(&q.change.Remove),
 			"decided": func(raw json.RawMessage) error {
 				q.decided = new(uint64)
-				return number(q.decided, 0, maxNumber)(raw)
+				return request.Number(q.decided, 0, request.MaxNumber)(raw)
 			}}[cmp.Or(as, key)]
 		if read == nil {
 			read = reported[key]
@@ -179,18 +181,18 @@ func parseAction(b []byte, a action, info loader.Info) (asked, error) {
 			return read(raw)
 		}
 	}
-	err := decodeObject(b, keys)
+	err := request.DecodeObject(b, keys)
 	if err == nil && len(missing) > 0 {
 		err = fmt.Errorf("the key %q is missing", missing[0])
 	}
 	if err != nil {
 		return q, &fault.Error{Reason: fault.BadTicket, Message: fmt.Sprintf("body of action %s: %v", a.name, err), Do: "send " + a.about}
 	}
-	return q, checkRun(run, id, info)
+	return q, request.CheckRun(run, id, info)
 }
 
 func (s *service) commit(ctx context.Context, q asked, send func(any) error) error {
-	who, keepers := callerOf(ctx), s.run.Info().Keepers
+	who, keepers := caller.Of(ctx), s.run.Info().Keepers
 	done, err := s.limits.keeper(who, q.keeper, keepers)
 	if err != nil {
 		return err
@@ -266,17 +268,17 @@ func (s *service) cause(_ context.Context, q asked, send func(any) error) error 
 
 func (s *service) seal(ctx context.Context, q asked, send func(any) error) error {
 	if q.source != "" {
-		sequence, err := s.run.SealSource(ctx, q.source, callerOf(ctx).Name)
+		sequence, err := s.run.SealSource(ctx, q.source, caller.Of(ctx).Name)
 		if err != nil {
 			return err
 		}
 		return send(api.Recorded{Run: s.run.Info().Run, Sequence: sequence, Source: q.source})
 	}
-	return s.position(send)(s.run.SealBy(ctx, callerOf(ctx).Name))
+	return s.position(send)(s.run.SealBy(ctx, caller.Of(ctx).Name))
 }
 
 func (s *service) drain(ctx context.Context, _ asked, send func(any) error) error {
-	return s.position(send)(s.run.DrainBy(ctx, callerOf(ctx).Name))
+	return s.position(send)(s.run.DrainBy(ctx, caller.Of(ctx).Name))
 }
 
 func (s *service) position(send func(any) error) func(uint64, error) error {

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 
+	"loaderd/arrowout/internal/caller"
 	"loaderd/internal/access"
 	"loaderd/internal/api"
 	"loaderd/loader/fault"
@@ -34,7 +35,7 @@ func (s *service) status(ctx context.Context, _ asked, send func(any) error) err
 		return unwatched
 	}
 	status := s.watcher.Status()
-	status.May = s.may(callerOf(ctx))
+	status.May = s.may(caller.Of(ctx))
 	return send(status)
 }
 
@@ -61,9 +62,9 @@ func (s *service) may(who access.Identity) (names []string) {
 func (s *Server) Ask(ctx context.Context, from access.Caller, action string, body []byte) (results []json.RawMessage, err error) {
 	_, err = s.guard.admit(incoming(ctx, from), "HTTP "+action, func(ctx context.Context) error {
 		if !s.gate.Asks() && (s.cfg.ClientCA != "" && from.Certificate == nil || !from.Local()) {
-			who := callerOf(ctx)
+			who := caller.Of(ctx)
 			who.Role = access.Read
-			ctx = context.WithValue(ctx, callerKey{}, who)
+			ctx = caller.With(ctx, who)
 		}
 		return s.service.act(ctx, action, body, func(result []byte) error {
 			results = append(results, result)
@@ -76,7 +77,7 @@ func (s *Server) Ask(ctx context.Context, from access.Caller, action string, bod
 // Identify returns who sends a request by HTTP, from its headers alone: before its body is read. what names the request in the log.
 func (s *Server) Identify(ctx context.Context, from access.Caller, what string) (who access.Identity, err error) {
 	_, err = s.guard.admit(incoming(ctx, from), "HTTP "+what, func(ctx context.Context) error {
-		who = callerOf(ctx)
+		who = caller.Of(ctx)
 		return nil
 	})
 	return who, err
@@ -85,7 +86,7 @@ func (s *Server) Identify(ctx context.Context, from access.Caller, what string) 
 // Scrape is Identify for a request for metrics. It refuses an identity that makes too many of them (LIMITED).
 func (s *Server) Scrape(ctx context.Context, from access.Caller, what string) (who access.Identity, err error) {
 	_, err = s.guard.admit(incoming(ctx, from), "HTTP "+what, func(ctx context.Context) error {
-		who = callerOf(ctx)
+		who = caller.Of(ctx)
 		_, err := s.limits.action(who, "requests for metrics", costScrape)
 		return err
 	})

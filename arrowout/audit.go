@@ -6,8 +6,7 @@ import (
 	"maps"
 	"slices"
 
-	"google.golang.org/grpc/peer"
-
+	"loaderd/arrowout/internal/caller"
 	"loaderd/internal/access"
 )
 
@@ -15,7 +14,7 @@ import (
 type audit struct{ log *slog.Logger }
 
 func (a audit) tell(ctx context.Context, who access.Identity, did action, q asked, err error) {
-	args := []any{"identity", who.String(), "role", string(who.Role), "action", did.name, "address", addressOf(ctx)}
+	args := []any{"identity", who.String(), "role", string(who.Role), "action", did.name, "address", caller.Address(ctx)}
 	switch did.name {
 	case "commit":
 		args = append(args, "keeper", q.keeper, "step", q.step)
@@ -43,12 +42,4 @@ func (a audit) tell(ctx context.Context, who access.Identity, did action, q aske
 		args = append(args, "error", err)
 	}
 	a.log.Log(context.WithoutCancel(ctx), slog.LevelInfo, "audit", args...)
-}
-
-// addressOf is where a call comes from.
-func addressOf(ctx context.Context) string {
-	if p, ok := peer.FromContext(ctx); ok && p.Addr != nil {
-		return p.Addr.String()
-	}
-	return "unknown"
 }

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"loaderd/arrowout/internal/caller"
 	"loaderd/arrowout/internal/refusal"
+	"loaderd/arrowout/internal/request"
 	"loaderd/internal/api"
 	"loaderd/loader/plan"
 	"loaderd/loader/state"
@@ -21,8 +23,8 @@ type rankReport struct {
 // keys decode the body.
 func (r *rankReport) keys() map[string]func(json.RawMessage) error {
 	r.world = 1
-	return map[string]func(json.RawMessage) error{"rank": number(&r.rank, 0, maxWorld-1), "world": number(&r.world, 1, maxWorld), "peer": number(&r.peer, 0, maxWorld-1),
-		"job": keeperName(&r.job), "session": sessionID(&r.Session), "taken": number(&r.Taken, 0, maxNumber), "waiting": boolean(&r.Waiting), "still": seconds(&r.Still), "left": boolean(&r.Left)}
+	return map[string]func(json.RawMessage) error{"rank": request.Number(&r.rank, 0, request.MaxWorld-1), "world": request.Number(&r.world, 1, request.MaxWorld), "peer": request.Number(&r.peer, 0, request.MaxWorld-1),
+		"job": request.KeeperName(&r.job), "session": request.SessionID(&r.Session), "taken": request.Number(&r.Taken, 0, request.MaxNumber), "waiting": request.Boolean(&r.Waiting), "still": request.Seconds(&r.Still), "left": request.Boolean(&r.Left)}
 }
 
 func (r *rankReport) place() state.Place {
@@ -31,7 +33,7 @@ func (r *rankReport) place() state.Place {
 
 // consumed records what the trainer of a rank has taken.
 func (s *service) consumed(ctx context.Context, q asked, send func(any) error) error {
-	who, r := callerOf(ctx), q.rank
+	who, r := caller.Of(ctx), q.rank
 	if r.job == "" {
 		r.job = who.Keeper(plan.DefaultKeeper)
 	} else if !who.Keeps(r.job) {

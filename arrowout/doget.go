@@ -7,6 +7,7 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/flight"
 
 	"loaderd/arrowout/internal/batch"
+	"loaderd/arrowout/internal/caller"
 	"loaderd/arrowout/internal/session"
 	"loaderd/loader/state"
 )
@@ -14,7 +15,7 @@ import (
 // DoGet streams the batches of a ticket: the schema at once, then a batch for every step (or part of one) as it becomes ready.
 func (s *service) DoGet(t *flight.Ticket, stream flight.FlightService_DoGetServer) (err error) {
 	info := s.run.Info()
-	req, err := parseTicket(t.GetTicket(), info, callerOf(stream.Context()))
+	req, err := parseTicket(t.GetTicket(), info, caller.Of(stream.Context()))
 	if err != nil {
 		return err
 	}
@@ -40,7 +41,7 @@ func (s *service) DoGet(t *flight.Ticket, stream flight.FlightService_DoGetServe
 		reader.Close()
 		return err
 	}
-	r := &reading{run: s.run, request: req, encoder: enc, limit: s.batchBytes, metrics: s.metrics, session: opened}
+	r := &reading{run: s.run, ticket: req, encoder: enc, limit: s.batchBytes, metrics: s.metrics, session: opened}
 	ready := make(chan sending)
 	var failed error // set before ready is closed
 	go func() {
@@ -68,9 +69,9 @@ func (s *service) DoGet(t *flight.Ticket, stream flight.FlightService_DoGetServe
 }
 
 // readerOf describes the caller who opens a stream.
-func readerOf(ctx context.Context, q request) session.Reader {
+func readerOf(ctx context.Context, q parsedTicket) session.Reader {
 	x := session.Reader{
-		Identity: callerOf(ctx), Place: place(q.Ticket), Client: q.Session, Address: addressOf(ctx), Step: q.Step, Steps: q.Steps,
+		Identity: caller.Of(ctx), Place: place(q.Ticket), Client: q.Session, Address: caller.Address(ctx), Step: q.Step, Steps: q.Steps,
 	}
 	if c := connectionOf(ctx); c != nil {
 		x.Connection = c

@@ -7,13 +7,13 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"loaderd/arrowout/internal/refusal"
 	"loaderd/loader/fault"
 )
 
@@ -83,10 +83,10 @@ func withInfo(code codes.Code, message string, reason fault.Reason, facts map[st
 	info := &errdetails.ErrorInfo{Domain: Domain, Reason: string(reason), Metadata: map[string]string{}}
 	for _, k := range slices.Sorted(maps.Keys(facts)) { // equal facts give equal statuses
 		if len(info.Metadata) < maxFacts {
-			info.Metadata[cut(k, maxKey)] = cut(facts[k], maxFact)
+			info.Metadata[refusal.Shorten(k, maxKey)] = refusal.Shorten(facts[k], maxFact)
 		}
 	}
-	bare := status.New(code, cut(message, maxMessage))
+	bare := status.New(code, refusal.Shorten(message, maxMessage))
 	s, err := bare.WithDetails(info)
 	if err != nil {
 		return bare // details never travel with OK alone, and no reason means OK
@@ -120,13 +120,4 @@ func arrowCode(c codes.Code) int {
 		return 10 // NotImplemented
 	}
 	return 5 // IOError
-}
-
-// cut shortens s to at most n bytes of valid UTF-8.
-func cut(s string, n int) string {
-	s = strings.ToValidUTF8(s, "\uFFFD")
-	if len(s) <= n {
-		return s
-	}
-	return strings.ToValidUTF8(s[:n-3], "") + "..."
 }

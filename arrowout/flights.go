@@ -10,7 +10,9 @@ import (
 	protobuf "google.golang.org/protobuf/proto"
 
 	"loaderd/arrowout/internal/batch"
+	"loaderd/arrowout/internal/caller"
 	"loaderd/arrowout/internal/refusal"
+	"loaderd/arrowout/internal/request"
 	"loaderd/arrowout/internal/session"
 	"loaderd/internal/access"
 	"loaderd/loader"
@@ -47,7 +49,7 @@ func (s *service) ListFlights(c *flight.Criteria, stream flight.FlightService_Li
 	if e := string(c.GetExpression()); e != "" && e != info.Run {
 		return nil
 	}
-	f, err := s.flightInfo(&flight.FlightDescriptor{Type: flight.DescriptorPATH, Path: []string{info.Run}}, info, callerOf(stream.Context()))
+	f, err := s.flightInfo(&flight.FlightDescriptor{Type: flight.DescriptorPATH, Path: []string{info.Run}}, info, caller.Of(stream.Context()))
 	if err != nil {
 		return err
 	}
@@ -57,12 +59,12 @@ func (s *service) ListFlights(c *flight.Criteria, stream flight.FlightService_Li
 // GetFlightInfo describes the run ([run] as path) or what a ticket asks for (the ticket as command): the schema and the tickets
 // to read it with, one for every rank when the command names a world and no rank.
 func (s *service) GetFlightInfo(ctx context.Context, d *flight.FlightDescriptor) (*flight.FlightInfo, error) {
-	return s.flightInfo(d, s.run.Info(), callerOf(ctx))
+	return s.flightInfo(d, s.run.Info(), caller.Of(ctx))
 }
 
 // GetSchema returns the schema alone.
 func (s *service) GetSchema(ctx context.Context, d *flight.FlightDescriptor) (*flight.SchemaResult, error) {
-	req, err := describe(d, s.run.Info(), callerOf(ctx))
+	req, err := describe(d, s.run.Info(), caller.Of(ctx))
 	if err != nil {
 		return nil, err
 	}
@@ -111,20 +113,20 @@ func (s *service) flightInfo(d *flight.FlightDescriptor, info loader.Info, who a
 }
 
 // describe reads a descriptor as a request.
-func describe(d *flight.FlightDescriptor, info loader.Info, who access.Identity) (request, error) {
+func describe(d *flight.FlightDescriptor, info loader.Info, who access.Identity) (parsedTicket, error) {
 	switch d.GetType() {
 	case flight.DescriptorCMD:
 		return parseTicket(d.GetCmd(), info, who)
 	case flight.DescriptorPATH:
 		if len(d.GetPath()) != 1 {
-			return request{}, refusal.BadTicket("a descriptor's path of %d parts: want one, the run's name", len(d.GetPath()))
+			return parsedTicket{}, refusal.BadTicket("a descriptor's path of %d parts: want one, the run's name", len(d.GetPath()))
 		}
-		if err := checkRun(d.GetPath()[0], "", info); err != nil {
-			return request{}, err
+		if err := request.CheckRun(d.GetPath()[0], "", info); err != nil {
+			return parsedTicket{}, err
 		}
 		return parseTicket([]byte("{}"), info, who)
 	}
-	return request{}, refusal.BadTicket("a descriptor without type: want the run's name as path or a ticket as command")
+	return parsedTicket{}, refusal.BadTicket("a descriptor without type: want the run's name as path or a ticket as command")
 }
 
 func unsupported(what, instead string) error {

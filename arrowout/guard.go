@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
+	"loaderd/arrowout/internal/caller"
 	"loaderd/arrowout/internal/refusal"
 	"loaderd/internal/access"
 	"loaderd/internal/logsample"
@@ -64,15 +65,6 @@ func (s identified) RecvMsg(m any) error {
 	return err
 }
 
-// callerKey is the key of who has called, in a context.
-type callerKey struct{}
-
-// callerOf is who has called; nobody, who may do nothing, where guard has not been.
-func callerOf(ctx context.Context) access.Identity {
-	who, _ := ctx.Value(callerKey{}).(access.Identity)
-	return who
-}
-
 func (g *guard) call(ctx context.Context, method string, trailer func(metadata.MD), handle func(ctx context.Context) error) error {
 	s, err := g.admit(ctx, method, handle)
 	callIn(ctx).end(ctx)
@@ -87,7 +79,7 @@ func (g *guard) call(ctx context.Context, method string, trailer func(metadata.M
 func (g *guard) admit(ctx context.Context, method string, handle func(ctx context.Context) error) (*status.Status, error) {
 	who, err := g.identityOf(ctx, method)
 	if err == nil {
-		err = guarded(func() error { return handle(context.WithValue(ctx, callerKey{}, who)) })
+		err = guarded(func() error { return handle(caller.With(ctx, who)) })
 	}
 	return g.answer(ctx, method, err)
 }
@@ -99,7 +91,7 @@ func (g *guard) answer(ctx context.Context, method string, err error) (*status.S
 	}
 	s := g.refuse(ctx, method, err)
 	if slows(reasonOf(s)) {
-		g.refused.wait(ctx, addressOf(ctx))
+		g.refused.wait(ctx, caller.Address(ctx))
 	}
 	return s, err
 }

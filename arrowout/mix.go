@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"loaderd/arrowout/internal/caller"
 	"loaderd/internal/access"
 	"loaderd/internal/api"
 	"loaderd/loader"
@@ -44,7 +45,7 @@ func (s *service) mix(ctx context.Context, q asked, send func(any) error) error 
 			return badBody("mix", "source "+name+" is added without a weight", `give it a "weight"; "weights" may give it 0`)
 		}
 	}
-	x, err := s.run.Mix(ctx, state.MixRequest{Change: q.change, By: callerOf(ctx).Name, Request: q.request, Decided: q.decided, DryRun: q.dryRun})
+	x, err := s.run.Mix(ctx, state.MixRequest{Change: q.change, By: caller.Of(ctx).Name, Request: q.request, Decided: q.decided, DryRun: q.dryRun})
 	if err != nil {
 		return err
 	}

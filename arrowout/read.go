@@ -27,7 +27,7 @@ type sending struct {
 // that gRPC writes, the one that it does not take yet and the next.
 type reading struct {
 	run     Run
-	request request
+	ticket  parsedTicket
 	encoder *batch.Encoder
 	limit   int // bytes of a batch
 	metrics *metrics
@@ -36,8 +36,8 @@ type reading struct {
 
 // batches hands every batch to out, until the steps asked for or the run end (nil), the context ends or something fails.
 func (r *reading) batches(ctx context.Context, reader Reader, out chan<- sending) error {
-	place := place(r.request.Ticket)
-	for n := uint64(0); r.request.Steps == 0 || n < r.request.Steps; n++ {
+	place := place(r.ticket.Ticket)
+	for n := uint64(0); r.ticket.Steps == 0 || n < r.ticket.Steps; n++ {
 		step, waited, err := r.next(ctx, reader)
 		if err != nil {
 			r.metrics.waited(waited, nil)
@@ -53,8 +53,8 @@ func (r *reading) batches(ctx context.Context, reader Reader, out chan<- sending
 			return err
 		}
 		first, rows := place.Slice(len(step.Rows))
-		parts := batch.Split(step, r.request.columns, first, rows, r.limit)
-		about := api.Metadata{Run: r.request.Run, Step: step.Index, Parts: len(parts)}
+		parts := batch.Split(step, r.ticket.columns, first, rows, r.limit)
+		about := api.Metadata{Run: r.ticket.Run, Step: step.Index, Parts: len(parts)}
 		batch.CountStep(&about, step, r.encoder.Sources)
 		for i, p := range parts {
 			about.Part = i
@@ -79,7 +79,7 @@ func (r *reading) batches(ctx context.Context, reader Reader, out chan<- sending
 // batch assembles one part of a step, as soon as there is memory for it.
 func (r *reading) batch(ctx context.Context, step *plan.Step, p batch.Part, about api.Metadata) (s sending, err error) {
 	start := time.Now()
-	charge, err := r.session.Take(ctx, p.Memory(step, r.request.columns))
+	charge, err := r.session.Take(ctx, p.Memory(step, r.ticket.columns))
 	r.metrics.memory.Add(time.Since(start).Seconds())
 	if err != nil {
 		return s, err

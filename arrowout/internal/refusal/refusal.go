@@ -3,6 +3,7 @@ package refusal
 
 import (
 	"fmt"
+	"strings"
 
 	"loaderd/internal/access"
 	"loaderd/loader/fault"
@@ -39,4 +40,13 @@ func Excerpt(b []byte) string {
 		return fmt.Sprintf("%+q...", b[:most])
 	}
 	return fmt.Sprintf("%+q", b)
+}
+
+// Shorten shortens s to at most n bytes of valid UTF-8.
+func Shorten(s string, n int) string {
+	s = strings.ToValidUTF8(s, "\uFFFD")
+	if len(s) <= n {
+		return s
+	}
+	return strings.ToValidUTF8(s[:n-3], "") + "..."
 }

@@ -1,4 +1,5 @@
-package arrowout
+// Package request decodes strictly what clients send as JSON: tickets and the bodies of actions.
+package request
 
 import (
 	"bytes"
@@ -11,19 +12,24 @@ import (
 	"time"
 
 	"loaderd/arrowout/internal/refusal"
+	"loaderd/loader"
+	"loaderd/loader/fault"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
 )
 
-// maxNumber bounds step numbers on the wire: what a double, and so every JSON library, holds exactly.
-const maxNumber = 1<<53 - 1
+// MaxWorld bounds the world size of a request: a step has at most that many rows.
+const MaxWorld = 1 << 20
+
+// MaxNumber bounds step numbers on the wire: what a double, and so every JSON library, holds exactly.
+const MaxNumber = 1<<53 - 1
 
 // maxSeconds bounds durations on the wire, to some years.
 const maxSeconds = 1 << 28
 
-// decodeObject reads one JSON object strictly: only the given keys, each at most once, none null, nothing behind the object.
+// DecodeObject reads one JSON object strictly: only the given keys, each at most once, none null, nothing behind the object.
 // Every key's decoder gets the raw value. What was sent is never guessed at: a typing error in a ticket must not train on other rows.
-func decodeObject(b []byte, keys map[string]func(json.RawMessage) error) error {
+func DecodeObject(b []byte, keys map[string]func(json.RawMessage) error) error {
 	return eachKey(b, func(key string, raw func() (json.RawMessage, error)) error {
 		decode, known := keys[key]
 		if !known {
@@ -88,7 +94,7 @@ func sortedKeys(keys map[string]func(json.RawMessage) error) string {
 	return strings.Join(names, ", ")
 }
 
-func text(into *string) func(json.RawMessage) error {
+func Text(into *string) func(json.RawMessage) error {
 	return func(raw json.RawMessage) error {
 		if json.Unmarshal(raw, into) != nil {
 			return fmt.Errorf("want a string")
@@ -97,8 +103,8 @@ func text(into *string) func(json.RawMessage) error {
 	}
 }
 
-// runName reads the name of a run. An empty one is a mistake, such as a variable that is not set, and would mean any run.
-func runName(into *string) func(json.RawMessage) error {
+// RunName reads the name of a run. An empty one is a mistake, such as a variable that is not set, and would mean any run.
+func RunName(into *string) func(json.RawMessage) error {
 	return func(raw json.RawMessage) error {
 		if json.Unmarshal(raw, into) != nil || *into == "" {
 			return errors.New("want the name of a run as a string; leave the key out for the run that is served")
@@ -107,8 +113,8 @@ func runName(into *string) func(json.RawMessage) error {
 	}
 }
 
-// runID reads the id of a run.
-func runID(into *string) func(json.RawMessage) error {
+// RunID reads the id of a run.
+func RunID(into *string) func(json.RawMessage) error {
 	return func(raw json.RawMessage) error {
 		if json.Unmarshal(raw, into) != nil || !plan.ValidID(*into) {
 			return errors.New("want the run_id that info gives, or leave the key out")
@@ -117,18 +123,18 @@ func runID(into *string) func(json.RawMessage) error {
 	}
 }
 
-// keeperName reads the name of a job.
-func keeperName(into *string) func(json.RawMessage) error {
+// KeeperName reads the name of a job.
+func KeeperName(into *string) func(json.RawMessage) error {
 	return func(raw json.RawMessage) error {
-		if err := text(into)(raw); err != nil {
+		if err := Text(into)(raw); err != nil {
 			return err
 		}
 		return plan.ValidKeeper(*into)
 	}
 }
 
-// sessionID reads the id of a client's session.
-func sessionID(into *string) func(json.RawMessage) error {
+// SessionID reads the id of a client's session.
+func SessionID(into *string) func(json.RawMessage) error {
 	return func(raw json.RawMessage) error {
 		if json.Unmarshal(raw, into) != nil || !plan.ValidID(*into) {
 			return errors.New("want 32 hexadecimal digits")
@@ -137,8 +143,8 @@ func sessionID(into *string) func(json.RawMessage) error {
 	}
 }
 
-// seconds reads a duration.
-func seconds(into *time.Duration) func(json.RawMessage) error {
+// Seconds reads a duration.
+func Seconds(into *time.Duration) func(json.RawMessage) error {
 	return func(raw json.RawMessage) error {
 		var s float64
 		if json.Unmarshal(raw, &s) != nil || s < 0 || s > maxSeconds {
@@ -149,7 +155,7 @@ func seconds(into *time.Duration) func(json.RawMessage) error {
 	}
 }
 
-func number(into *uint64, low, high uint64) func(json.RawMessage) error {
+func Number(into *uint64, low, high uint64) func(json.RawMessage) error {
 	return func(raw json.RawMessage) error {
 		if json.Unmarshal(raw, into) != nil || *into < low || *into > high {
 			return fmt.Errorf("want an integer of %d to %d", low, high)
@@ -158,7 +164,7 @@ func number(into *uint64, low, high uint64) func(json.RawMessage) error {
 	}
 }
 
-func boolean(into *bool) func(json.RawMessage) error {
+func Boolean(into *bool) func(json.RawMessage) error {
 	return func(raw json.RawMessage) error {
 		if json.Unmarshal(raw, into) != nil {
 			return errors.New("want true or false")
@@ -167,7 +173,7 @@ func boolean(into *bool) func(json.RawMessage) error {
 	}
 }
 
-func names(into *[]string) func(json.RawMessage) error {
+func Strings(into *[]string) func(json.RawMessage) error {
 	return func(raw json.RawMessage) error {
 		var list []*string
 		if json.Unmarshal(raw, &list) != nil || slices.Contains(list, nil) {
@@ -180,8 +186,8 @@ func names(into *[]string) func(json.RawMessage) error {
 	}
 }
 
-// object reads an object of any keys.
-func object[T any](into *map[string]T, decode func(json.RawMessage) (T, error)) func(json.RawMessage) error {
+// Object reads an object of any keys.
+func Object[T any](into *map[string]T, decode func(json.RawMessage) (T, error)) func(json.RawMessage) error {
 	return func(b json.RawMessage) error {
 		*into = map[string]T{}
 		return eachKey(b, func(key string, raw func() (json.RawMessage, error)) error {
@@ -197,15 +203,15 @@ func object[T any](into *map[string]T, decode func(json.RawMessage) (T, error)) 
 	}
 }
 
-func weight(raw json.RawMessage) (w float64, err error) {
+func Weight(raw json.RawMessage) (w float64, err error) {
 	if json.Unmarshal(raw, &w) != nil {
 		return 0, errors.New("want a number from 0 to 1e9")
 	}
 	return w, nil
 }
 
-// sourceOf reads the configuration of a source: what it leaves out is as in a configuration file.
-func sourceOf(c plan.Config) func(json.RawMessage) (mixture.Source, error) {
+// Source reads the configuration of a source: what it leaves out is as in a configuration file.
+func Source(c plan.Config) func(json.RawMessage) (mixture.Source, error) {
 	return func(raw json.RawMessage) (s mixture.Source, err error) {
 		packing := c.Packing
 		packing.Buckets = slices.Clone(packing.Buckets)
@@ -227,4 +233,28 @@ func sourceOf(c plan.Config) func(json.RawMessage) (mixture.Source, error) {
 		}
 		return s, nil
 	}
+}
+
+// CheckRun refuses a request for another run than the one that is served, by its name or, where it has one, its id.
+func CheckRun(name, id string, info loader.Info) error {
+	if name == info.Run || slices.Contains(info.Was, name) {
+		return checkRunID(id, info)
+	}
+	return &fault.Error{Reason: fault.RunMismatch,
+		Message: fmt.Sprintf("this daemon serves run %q, not %s", info.Run, refusal.Excerpt([]byte(name))),
+		Do:      "ask for that run, leave run out, or connect to the daemon of the other run",
+		Facts:   map[string]string{"want": refusal.Shorten(name, 80), "have": info.Run}}
+}
+
+func checkRunID(id string, info loader.Info) error {
+	switch {
+	case id == "" || id == info.ID:
+		return nil
+	case !info.Begun: // or this daemon has not read the plan yet
+		return &fault.Error{Reason: fault.NotLeading, Message: fmt.Sprintf("this daemon has not seen the plan of run %q yet", info.Run), Do: "ask again"}
+	}
+	return &fault.Error{Reason: fault.RunReplaced,
+		Message: fmt.Sprintf("run %q was deleted and begun again: it has the id %s, the request is for %s", info.Run, info.ID, id),
+		Do:      "its steps need not be those of before: resume from a checkpoint of this run, begin at step 0 without one, or restore the former run's plan from its backup",
+		Facts:   map[string]string{"run": info.Run, "want": id, "have": info.ID}}
 }
