@@ -10,63 +10,27 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 
+	"loaderd/arrowout/internal/action"
 	"loaderd/arrowout/internal/caller"
 	"loaderd/internal/access"
-	"loaderd/internal/api"
-	"loaderd/loader/fault"
-	"loaderd/loader/mixture"
 )
 
 // Watcher knows how the run does, beyond what a Run tells of itself.
-type Watcher interface {
-	// Status and History are of this moment. Nobody changes what they hold; of the Status, May is left to the server.
-	Status() api.Status
-	History() api.History
-}
+type Watcher = action.Watcher
 
 // Watch lets the server answer status and history. It is called before Start.
-func (s *Server) Watch(w Watcher) { s.service.watcher = w }
-
-// unwatched is the answer of a server that was given no Watcher.
-var unwatched = &fault.Error{Reason: fault.NotLeading, Message: "the daemon does not watch the run yet", Do: "ask again"}
-
-func (s *service) status(ctx context.Context, _ asked, send func(any) error) error {
-	if s.watcher == nil {
-		return unwatched
-	}
-	status := s.watcher.Status()
-	status.May = s.may(caller.Of(ctx))
-	return send(status)
-}
-
-func (s *service) history(_ context.Context, _ asked, send func(any) error) error {
-	if s.watcher == nil {
-		return unwatched
-	}
-	return send(s.watcher.History())
-}
-
-// may names the actions that an identity may ask for; mix where it may change the mixture, and not only look at it.
-func (s *service) may(who access.Identity) (names []string) {
-	change := asked{change: mixture.Change{Remove: []string{"any"}}}
-	for _, a := range s.actions {
-		if who.Role.Includes(s.needs(a, change)) {
-			names = append(names, a.name)
-		}
-	}
-	return names
-}
+func (s *Server) Watch(w Watcher) { s.service.actions.Watcher = w }
 
 // Ask asks for an action for a caller that came by HTTP. Roles, limits, audit and errors (*fault.Error) are those of Flight, with one difference: where no
 // token is asked for, a caller from beyond loopback or behind a proxy, or one without the certificate that Flight asks for, may only read.
-func (s *Server) Ask(ctx context.Context, from access.Caller, action string, body []byte) (results []json.RawMessage, err error) {
-	_, err = s.guard.admit(incoming(ctx, from), "HTTP "+action, func(ctx context.Context) error {
+func (s *Server) Ask(ctx context.Context, from access.Caller, name string, body []byte) (results []json.RawMessage, err error) {
+	_, err = s.guard.admit(incoming(ctx, from), "HTTP "+name, func(ctx context.Context) error {
 		if !s.gate.Asks() && (s.cfg.ClientCA != "" && from.Certificate == nil || !from.Local()) {
 			who := caller.Of(ctx)
 			who.Role = access.Read
 			ctx = caller.With(ctx, who)
 		}
-		return s.service.act(ctx, action, body, func(result []byte) error {
+		return s.service.actions.Act(ctx, name, body, func(result []byte) error {
 			results = append(results, result)
 			return nil
 		})
@@ -87,8 +51,7 @@ func (s *Server) Identify(ctx context.Context, from access.Caller, what string) 
 func (s *Server) Scrape(ctx context.Context, from access.Caller, what string) (who access.Identity, err error) {
 	_, err = s.guard.admit(incoming(ctx, from), "HTTP "+what, func(ctx context.Context) error {
 		who = caller.Of(ctx)
-		_, err := s.limits.action(who, "requests for metrics", costScrape)
-		return err
+		return s.service.actions.Scrape(who)
 	})
 	return who, err
 }

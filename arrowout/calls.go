@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/tap"
 
 	"loaderd/arrowout/internal/refusal"
+	"loaderd/arrowout/internal/tally"
 	"loaderd/internal/access"
 	"loaderd/loader/fault"
 )
@@ -256,7 +257,7 @@ func (c *calls) count(who access.Identity, identified bool, from *connection) (r
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.unidentified--
-		decrement(c.ofConnection, from)
+		tally.Decrement(c.ofConnection, from)
 	}, false, nil
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/apache/arrow/go/v17/arrow/flight"
 
+	"loaderd/arrowout/internal/action"
 	"loaderd/arrowout/internal/batch"
 	"loaderd/arrowout/internal/caller"
 	"loaderd/arrowout/internal/session"
@@ -19,7 +20,7 @@ func (s *service) DoGet(t *flight.Ticket, stream flight.FlightService_DoGetServe
 	if err != nil {
 		return err
 	}
-	enc := batch.NewEncoder(req.columns, sourcesOf(s.run, info), s.buffers)
+	enc := batch.NewEncoder(req.columns, action.SourcesOf(s.run, info), s.buffers)
 	schema, err := enc.Schema()
 	if err != nil {
 		return err

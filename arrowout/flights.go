@@ -9,6 +9,7 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/memory"
 	protobuf "google.golang.org/protobuf/proto"
 
+	"loaderd/arrowout/internal/action"
 	"loaderd/arrowout/internal/batch"
 	"loaderd/arrowout/internal/caller"
 	"loaderd/arrowout/internal/refusal"
@@ -16,25 +17,19 @@ import (
 	"loaderd/arrowout/internal/session"
 	"loaderd/internal/access"
 	"loaderd/loader"
-	"loaderd/loader/fault"
 )
 
 // service answers Flight calls for one run.
 type service struct {
 	flight.BaseFlightServer
-	run         Run
-	actions     []action // that clients may ask for
-	watcher     Watcher  // nil until Watch was called
-	batchBytes  int
-	metrics     *metrics
-	audit       audit
-	limits      *limits
-	sessions    *session.Registry
-	buffers     *batch.Buffers
-	tracer      Tracer                            // nil: no document is traced
-	tokenText   func(dst []byte, id int32) []byte // what a token stands for; nil where that is not known
-	trainMayMix bool                              // those who train may change the mixture
-	stopping    context.Context                   // ends, with the cause for readers, when the server stops
+	run        Run
+	actions    *action.Handler
+	batchBytes int
+	metrics    *metrics
+	sessions   *session.Registry
+	buffers    *batch.Buffers
+	tracer     Tracer          // nil: no document is traced
+	stopping   context.Context // ends, with the cause for readers, when the server stops
 }
 
 // A FlightInfo has to fit a message of 4 MiB, which clients take by default.
@@ -129,26 +124,39 @@ func describe(d *flight.FlightDescriptor, info loader.Info, who access.Identity)
 	return parsedTicket{}, refusal.BadTicket("a descriptor without type: want the run's name as path or a ticket as command")
 }
 
-func unsupported(what, instead string) error {
-	return &fault.Error{Reason: fault.Unsupported, Message: what, Do: instead}
-}
-
 // DoPut is not offered: documents come in over NATS.
 func (s *service) DoPut(flight.FlightService_DoPutServer) error {
-	return unsupported("this server takes no data", "publish documents to the run's document stream over NATS")
+	return refusal.Unsupported("this server takes no data", "publish documents to the run's document stream over NATS")
 }
 
 // DoExchange is not offered.
 func (s *service) DoExchange(flight.FlightService_DoExchangeServer) error {
-	return unsupported("this server exchanges no data", "read with DoGet and publish documents over NATS")
+	return refusal.Unsupported("this server exchanges no data", "read with DoGet and publish documents over NATS")
 }
 
 // PollFlightInfo is not offered: GetFlightInfo never takes long.
 func (s *service) PollFlightInfo(context.Context, *flight.FlightDescriptor) (*flight.PollInfo, error) {
-	return nil, unsupported("this server has no flights to wait for", "use GetFlightInfo, or DoGet, which waits for steps")
+	return nil, refusal.Unsupported("this server has no flights to wait for", "use GetFlightInfo, or DoGet, which waits for steps")
 }
 
 // Handshake is not needed.
 func (s *service) Handshake(flight.FlightService_HandshakeServer) error {
-	return unsupported("this server has no handshake", "send the token as the header authorization: Bearer TOKEN with every call")
+	return refusal.Unsupported("this server has no handshake", "send the token as the header authorization: Bearer TOKEN with every call")
+}
+
+// ListActions lists the actions with the keys of their bodies.
+func (s *service) ListActions(_ *flight.Empty, stream flight.FlightService_ListActionsServer) error {
+	for _, a := range action.All {
+		if err := stream.Send(&flight.ActionType{Type: a.Name, Description: a.About}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// DoAction carries one action out.
+func (s *service) DoAction(asked *flight.Action, stream flight.FlightService_DoActionServer) error {
+	return s.actions.Act(stream.Context(), asked.GetType(), asked.GetBody(), func(result []byte) error {
+		return stream.Send(&flight.Result{Body: result})
+	})
 }

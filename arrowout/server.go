@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 
+	"loaderd/arrowout/internal/action"
 	"loaderd/arrowout/internal/batch"
 	"loaderd/arrowout/internal/session"
 	"loaderd/internal/access"
@@ -53,7 +54,6 @@ type Server struct {
 	listen       net.Listener
 	ended        chan error
 	sessions     *session.Registry
-	limits       *limits
 	guard        *guard
 	calls        *calls
 	service      *service
@@ -84,7 +84,6 @@ func NewServer(cfg Config, run Run, log *slog.Logger, reg prometheus.Registerer)
 	}
 	g := &guard{gate: gate, run: run.Info().Run, exposed: cfg.Insecure && access.Exposed(cfg.Listen), log: log, metrics: m,
 		samples: logsample.New()}
-	limits := newLimits(cfg)
 	calls := newCalls(g, sessions.StreamsOfOne)
 	options := append(transportOptions(cfg, certificates, log),
 		grpc.InTapHandle(calls.admit),
@@ -94,9 +93,9 @@ func NewServer(cfg Config, run Run, log *slog.Logger, reg prometheus.Registerer)
 
 	stopping, stop := context.WithCancelCause(context.Background())
 	s := &Server{cfg: cfg, gate: gate, certificates: certificates, log: log, grpc: grpc.NewServer(options...), health: health.NewServer(), stop: stop, ended: make(chan error, 1),
-		sessions: sessions, limits: limits, guard: g, calls: calls}
-	s.service = &service{run: run, actions: actions, batchBytes: cfg.BatchBytes, metrics: m, audit: audit{log.With("part", "audit")}, limits: s.limits,
-		sessions: sessions, buffers: batch.NewBuffers(), trainMayMix: cfg.TrainMayMix, stopping: stopping}
+		sessions: sessions, guard: g, calls: calls}
+	s.service = &service{run: run, actions: action.NewHandler(run, action.Config{KeepersOfOne: cfg.MaxKeepersOfOne, TrainMayMix: cfg.TrainMayMix}, sessions.Report, log),
+		batchBytes: cfg.BatchBytes, metrics: m, sessions: sessions, buffers: batch.NewBuffers(), stopping: stopping}
 	flight.RegisterFlightServiceServer(s.grpc, s.service)
 	grpc_health_v1.RegisterHealthServer(s.grpc, healthChecks{s.health})
 	return s, nil
@@ -134,7 +133,7 @@ func (h handshakes) ServerHandshake(c net.Conn) (net.Conn, credentials.AuthInfo,
 
 // ShowTexts lets documents be shown with their tokens' texts: f appends what a token stands for. It is called before Start; a nil f, as without it, shows
 // tokens alone.
-func (s *Server) ShowTexts(f func(dst []byte, id int32) []byte) { s.service.tokenText = f }
+func (s *Server) ShowTexts(f func(dst []byte, id int32) []byte) { s.service.actions.TokenText = f }
 
 // Start listens and serves in the background.
 func (s *Server) Start() error {
@@ -178,7 +177,7 @@ func (s *Server) Certificates() *access.Certificates { return s.certificates }
 // Limit takes the limits of a configuration that is valid: of streams, keepers, memory and slow readers. Nothing else of it counts, and that of
 // connections does at the start alone.
 func (s *Server) Limit(c Config) {
-	s.limits.set(c)
+	s.service.actions.Limit(c.MaxKeepersOfOne)
 	s.sessions.Limit(sessionLimits(c))
 }
 

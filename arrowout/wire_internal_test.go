@@ -11,6 +11,7 @@ import (
 
 	"github.com/apache/arrow/go/v17/arrow"
 
+	"loaderd/arrowout/internal/action"
 	"loaderd/arrowout/internal/batch"
 	"loaderd/internal/access"
 	"loaderd/internal/api"
@@ -108,20 +109,20 @@ func TestPageOfTheWire(t *testing.T) {
 	var named []string
 	for i, row := range tableOf(t, page, "Actions") {
 		named = append(named, quotedIn(row[0])...)
-		if i >= len(actions) {
+		if i >= len(action.All) {
 			break
 		}
 		body := strings.Join(quotedIn(row[1]), " ")
-		for key := range strings.FieldsSeq(actions[i].keys) {
+		for key := range strings.FieldsSeq(action.All[i].Keys) {
 			key, _, _ = strings.Cut(strings.TrimSuffix(key, "?"), ":")
 			if !strings.Contains(body, fmt.Sprintf("%q", key)) {
-				t.Errorf("docs/wire.md does not say that %s takes %s", actions[i].name, key)
+				t.Errorf("docs/wire.md does not say that %s takes %s", action.All[i].Name, key)
 			}
 		}
 	}
-	want := make([]string, len(actions))
-	for i, a := range actions {
-		want[i] = a.name
+	want := make([]string, len(action.All))
+	for i, a := range action.All {
+		want[i] = a.Name
 	}
 	if !slices.Equal(named, want) {
 		t.Errorf("docs/wire.md has the actions\n%q, the code has\n%q", named, want)
@@ -135,9 +136,9 @@ func TestPageOfTheWire(t *testing.T) {
 		}
 	}
 	delete(of, "mix") // which role it takes follows from its body
-	for _, a := range actions {
-		if role, listed := of[a.name]; a.name != "mix" && (listed && role != a.role || !listed && a.role != access.Operate) {
-			t.Errorf("docs/wire.md says that %s takes %q, it takes %q", a.name, role, a.role)
+	for _, a := range action.All {
+		if role, listed := of[a.Name]; a.Name != "mix" && (listed && role != a.Role || !listed && a.Role != access.Operate) {
+			t.Errorf("docs/wire.md says that %s takes %q, it takes %q", a.Name, role, a.Role)
 		}
 	}
 }

@@ -50,3 +50,8 @@ func Shorten(s string, n int) string {
 	}
 	return strings.ToValidUTF8(s[:n-3], "") + "..."
 }
+
+// Unsupported refuses what the server does not have.
+func Unsupported(what, instead string) error {
+	return &fault.Error{Reason: fault.Unsupported, Message: what, Do: instead}
+}

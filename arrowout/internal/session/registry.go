@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"loaderd/arrowout/internal/refusal"
+	"loaderd/arrowout/internal/tally"
 	"loaderd/internal/access"
 	"loaderd/internal/logsample"
 	"loaderd/loader/fault"
@@ -190,15 +191,8 @@ func (r *Registry) exit(s *Session) {
 	if u.streams--; u.streams == 0 {
 		delete(r.users, s.Identity.Name)
 	}
-	decrement(u.jobs, s.Place.Job)
-	decrement(r.jobs, s.Place.Job)
-}
-
-// decrement counts one less under a key, and forgets keys with none.
-func decrement[K comparable](counts map[K]int, key K) {
-	if counts[key]--; counts[key] == 0 {
-		delete(counts, key)
-	}
+	tally.Decrement(u.jobs, s.Place.Job)
+	tally.Decrement(r.jobs, s.Place.Job)
 }
 
 // Traffic describes the streams that have begun, by job, world and rank.

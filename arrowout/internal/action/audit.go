@@ -1,4 +1,4 @@
-package arrowout
+package action
 
 import (
 	"context"
@@ -13,9 +13,9 @@ import (
 // audit tells who changed a run, or looked where documents came from, and who was refused that.
 type audit struct{ log *slog.Logger }
 
-func (a audit) tell(ctx context.Context, who access.Identity, did action, q asked, err error) {
-	args := []any{"identity", who.String(), "role", string(who.Role), "action", did.name, "address", caller.Address(ctx)}
-	switch did.name {
+func (a audit) tell(ctx context.Context, who access.Identity, did Action, q asked, err error) {
+	args := []any{"identity", who.String(), "role", string(who.Role), "action", did.Name, "address", caller.Address(ctx)}
+	switch did.Name {
 	case "commit":
 		args = append(args, "keeper", q.keeper, "step", q.step)
 	case "leave":

@@ -1,4 +1,4 @@
-package arrowout
+package action
 
 import (
 	"context"
@@ -21,8 +21,8 @@ func (q asked) mixes() bool {
 }
 
 // mix changes the mixture, or says what a change would do, or how things stand.
-func (s *service) mix(ctx context.Context, q asked, send func(any) error) error {
-	info := s.run.Info()
+func (h *Handler) mix(ctx context.Context, q asked, send func(any) error) error {
+	info := h.run.Info()
 	if (q.decided != nil || q.request != "") && (q.dryRun || !q.mixes()) {
 		return badBody("mix", "decided and request_id are for a change that is made", `send "weights", "add" or "remove" as well, and no "dry_run"`)
 	}
@@ -31,11 +31,11 @@ func (s *service) mix(ctx context.Context, q asked, send func(any) error) error 
 		if q.dryRun {
 			return badBody("mix", "dry_run without a change", `send "weights", "add" or "remove" as well`)
 		}
-		now := s.run.Stats().Sources
+		now := h.run.Stats().Sources
 		if len(now) == 0 {
 			return &fault.Error{Reason: fault.NotLeading, Message: "no daemon that plans the run has told its mixture yet", Do: "ask again"}
 		}
-		if err := s.describeMixture(ctx, info, now, &answer); err != nil {
+		if err := h.describeMixture(ctx, info, now, &answer); err != nil {
 			return err
 		}
 		return send(answer)
@@ -45,7 +45,7 @@ func (s *service) mix(ctx context.Context, q asked, send func(any) error) error 
 			return badBody("mix", "source "+name+" is added without a weight", `give it a "weight"; "weights" may give it 0`)
 		}
 	}
-	x, err := s.run.Mix(ctx, state.MixRequest{Change: q.change, By: caller.Of(ctx).Name, Request: q.request, Decided: q.decided, DryRun: q.dryRun})
+	x, err := h.run.Mix(ctx, state.MixRequest{Change: q.change, By: caller.Of(ctx).Name, Request: q.request, Decided: q.decided, DryRun: q.dryRun})
 	if err != nil {
 		return err
 	}
@@ -73,12 +73,12 @@ func targets(weights map[string]float64) map[string]float64 {
 const recentSteps = 100
 
 // describeMixture says how things stand: shares, and what is left of each source.
-func (s *service) describeMixture(ctx context.Context, info loader.Info, now []state.SourceStats, answer *api.Mixture) error {
-	stock, err := s.run.Stock(ctx)
+func (h *Handler) describeMixture(ctx context.Context, info loader.Info, now []state.SourceStats, answer *api.Mixture) error {
+	stock, err := h.run.Stock(ctx)
 	if err != nil {
 		return err
 	}
-	recent, steps, err := s.recent(ctx, info)
+	recent, steps, err := h.recent(ctx, info)
 	if err != nil {
 		return err
 	}
@@ -118,10 +118,10 @@ func portion(n, of int64) float64 {
 }
 
 // recent counts the tokens of each source in the last steps that can be read, and these steps.
-func (s *service) recent(ctx context.Context, info loader.Info) (tokens map[int]int64, steps int, err error) {
+func (h *Handler) recent(ctx context.Context, info loader.Info) (tokens map[int]int64, steps int, err error) {
 	tokens = map[int]int64{}
 	for i := info.Planned - min(info.Planned, recentSteps); i < info.Planned; i++ {
-		step, err := s.run.Step(ctx, i)
+		step, err := h.run.Step(ctx, i)
 		if err != nil {
 			return nil, 0, err
 		}
@@ -157,20 +157,20 @@ func left(x state.SourceStats, first, last uint64) (documents int64, endless boo
 }
 
 // needs is the role that an action takes: to look at a mixture is for all, to change one for those who operate, or train where that is configured.
-func (s *service) needs(a action, q asked) access.Role {
+func (h *Handler) needs(a Action, q asked) access.Role {
 	switch {
-	case a.name != "mix":
+	case a.Name != "mix":
 	case !q.mixes():
 		return access.Read
-	case s.trainMayMix:
+	case h.trainMayMix:
 		return access.Train
 	}
-	return a.role
+	return a.Role
 }
 
 // costs is what an action costs as it is asked for.
-func (a action) costs(q asked) cost {
-	if a.name == "mix" && !q.mixes() {
+func (a Action) costs(q asked) cost {
+	if a.Name == "mix" && !q.mixes() {
 		return costSearch
 	}
 	return a.cost

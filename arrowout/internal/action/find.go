@@ -1,4 +1,4 @@
-package arrowout
+package action
 
 import (
 	"context"
@@ -15,20 +15,20 @@ import (
 )
 
 // find sends the rows that hold a document, in order. A document that no step holds yet has none.
-func (s *service) find(ctx context.Context, q asked, send func(any) error) error {
+func (h *Handler) find(ctx context.Context, q asked, send func(any) error) error {
 	if (q.sequence == 0) == (q.id == "") {
 		return &fault.Error{Reason: fault.BadTicket, Message: "body of action find: name a document by its sequence or by its id",
 			Do: `send {"sequence":N} or {"id":"..."}`}
 	}
-	info := s.run.Info()
-	documents, err := s.documents(ctx, q, info)
+	info := h.run.Info()
+	documents, err := h.documents(ctx, q, info)
 	if err != nil {
 		return err
 	}
-	named := sourcesOf(s.run, info)
+	named := SourcesOf(h.run, info)
 	for _, document := range documents {
-		f := finding{service: s, named: named, document: document, id: q.id}
-		err := s.run.Find(ctx, document, func(step *plan.Step, row int, _ []packonline.Piece) error {
+		f := finding{handler: h, named: named, document: document, id: q.id}
+		err := h.run.Find(ctx, document, func(step *plan.Step, row int, _ []packonline.Piece) error {
 			if err := named.Meet(ctx, step); err != nil {
 				return err
 			}
@@ -47,7 +47,7 @@ func (s *service) find(ctx context.Context, q asked, send func(any) error) error
 
 // finding is the search for a document, or for a document in a message of several.
 type finding struct {
-	service  *service
+	handler  *Handler
 	named    *batch.Sources
 	document uint64
 	id       string         // of the document; empty where it is sought by its sequence
@@ -58,7 +58,7 @@ type finding struct {
 func (f *finding) pieces(ctx context.Context, step *plan.Step, row int) ([]api.Piece, error) {
 	told := told(f.named, step)
 	if told && f.shown == nil {
-		shown, err := f.service.run.Show(ctx, f.document)
+		shown, err := f.handler.run.Show(ctx, f.document)
 		if err != nil && !isLost(err) {
 			return nil, err
 		}
@@ -83,7 +83,7 @@ func (f *finding) pieces(ctx context.Context, step *plan.Step, row int) ([]api.P
 }
 
 // documents are those that somebody looks for, as the plan names them: by an id those of all sources, or of one.
-func (s *service) documents(ctx context.Context, q asked, info loader.Info) ([]uint64, error) {
+func (h *Handler) documents(ctx context.Context, q asked, info loader.Info) ([]uint64, error) {
 	if q.id == "" {
 		document, there, err := reference("find", q, info)
 		if err != nil || !there {
@@ -95,7 +95,7 @@ func (s *service) documents(ctx context.Context, q asked, info loader.Info) ([]u
 	if err != nil {
 		return nil, err
 	}
-	documents, err := s.run.Lookup(ctx, q.id)
+	documents, err := h.run.Lookup(ctx, q.id)
 	if q.source != "" {
 		documents = slices.DeleteFunc(documents, func(d uint64) bool { return plan.RefSource(d) != number })
 	}

@@ -1,4 +1,4 @@
-package arrowout
+package action
 
 import (
 	"context"
@@ -32,14 +32,14 @@ func (r *rankReport) place() state.Place {
 }
 
 // consumed records what the trainer of a rank has taken.
-func (s *service) consumed(ctx context.Context, q asked, send func(any) error) error {
+func (h *Handler) consumed(ctx context.Context, q asked, send func(any) error) error {
 	who, r := caller.Of(ctx), q.rank
 	if r.job == "" {
 		r.job = who.Keeper(plan.DefaultKeeper)
 	} else if !who.Keeps(r.job) {
 		return refusal.Forbidden(who, fmt.Sprintf("job %s is not its own", refusal.Excerpt([]byte(r.job))))
 	}
-	s.sessions.Report(r.place(), r.Session)
-	receipt := s.run.Consumed(r.place(), r.Consumption)
-	return send(api.Consumed{Run: s.run.Info().Run, Known: receipt.Known, Window: receipt.Window, Alert: receipt.Alert})
+	h.report(r.place(), r.Session)
+	receipt := h.run.Consumed(r.place(), r.Consumption)
+	return send(api.Consumed{Run: h.run.Info().Run, Known: receipt.Known, Window: receipt.Window, Alert: receipt.Alert})
 }

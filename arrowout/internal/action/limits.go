@@ -1,4 +1,4 @@
-package arrowout
+package action
 
 import (
 	"fmt"
@@ -8,6 +8,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"loaderd/arrowout/internal/refusal"
+	"loaderd/arrowout/internal/tally"
 	"loaderd/internal/access"
 	"loaderd/loader/plan"
 )
@@ -47,17 +48,17 @@ type usage struct {
 	last           time.Time
 }
 
-func newLimits(c Config) *limits {
+func newLimits(keepersOfOne int) *limits {
 	l := &limits{of: map[string]*usage{}}
-	l.set(c)
+	l.set(keepersOfOne)
 	return l
 }
 
 // set changes the limits. What is beyond one now stays until it ends.
-func (l *limits) set(c Config) {
+func (l *limits) set(keepersOfOne int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.keepersOfOne = c.MaxKeepersOfOne
+	l.keepersOfOne = keepersOfOne
 }
 
 // user is what an identity uses. Those that use nothing for long are forgotten. The caller holds mu.
@@ -79,13 +80,6 @@ func (l *limits) user(who access.Identity) *usage {
 	}
 	u.last = now
 	return u
-}
-
-// decrement counts one less under a key, and forgets keys with none.
-func decrement[K comparable](counts map[K]int, key K) {
-	if counts[key]--; counts[key] == 0 {
-		delete(counts, key)
-	}
 }
 
 // keeper counts a commit of a keeper until done is called, for an identity that may commit for its own keepers alone. there are the run's keepers: one
@@ -115,7 +109,7 @@ func (l *limits) keeper(who access.Identity, keeper string, there plan.Keepers) 
 	return func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		decrement(u.keepers, keeper)
+		tally.Decrement(u.keepers, keeper)
 	}, nil
 }
 

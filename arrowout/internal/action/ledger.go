@@ -1,4 +1,4 @@
-package arrowout
+package action
 
 import (
 	"context"
@@ -30,10 +30,10 @@ const (
 	ledgerReads     = 2
 )
 
-func (s *service) ledger(ctx context.Context, q asked, send func(any) error) error {
+func (h *Handler) ledger(ctx context.Context, q asked, send func(any) error) error {
 	index := q.step
-	step, err := s.run.Step(ctx, index)
-	run := s.run.Info().Run
+	step, err := h.run.Step(ctx, index)
+	run := h.run.Info().Run
 	if errors.Is(err, io.EOF) {
 		return &fault.Error{Reason: fault.StepNotPlanned, Message: fmt.Sprintf("run %q ended before step %d", run, index),
 			Do: "ask for an earlier step", Facts: map[string]string{"step": strconv.FormatUint(index, 10)}}
@@ -41,7 +41,7 @@ func (s *service) ledger(ctx context.Context, q asked, send func(any) error) err
 	if err != nil {
 		return err
 	}
-	named := sourcesOf(s.run, s.run.Info())
+	named := SourcesOf(h.run, h.run.Info())
 	if err := named.Meet(ctx, step); err != nil {
 		return err
 	}
@@ -52,7 +52,7 @@ func (s *service) ledger(ctx context.Context, q asked, send func(any) error) err
 	}
 	for i, row := range step.Rows {
 		if pieces > 0 && pieces+len(row) > most {
-			if err := s.page(ctx, page, named, step, q.documents, send); err != nil {
+			if err := h.page(ctx, page, named, step, q.documents, send); err != nil {
 				return err
 			}
 			page.First, page.Rows, pieces = i, nil, 0
@@ -60,11 +60,11 @@ func (s *service) ledger(ctx context.Context, q asked, send func(any) error) err
 		page.Rows = append(page.Rows, shownRow(named, step, i))
 		pieces += len(row) + 1
 	}
-	return s.page(ctx, page, named, step, q.documents, send)
+	return h.page(ctx, page, named, step, q.documents, send)
 }
 
 // page sends a part of a step, described with where the documents of its rows came from.
-func (s *service) page(ctx context.Context, page api.Page, named *batch.Sources, step *plan.Step, described bool, send func(any) error) error {
+func (h *Handler) page(ctx context.Context, page api.Page, named *batch.Sources, step *plan.Step, described bool, send func(any) error) error {
 	if !described {
 		return send(page)
 	}
@@ -83,7 +83,7 @@ func (s *service) page(ctx context.Context, page api.Page, named *batch.Sources,
 	}
 	for i, document := range documents {
 		g.Go(func() (err error) {
-			page.Documents[i], err = s.describe(ctx, named, step, document, pieces[document])
+			page.Documents[i], err = h.describe(ctx, named, step, document, pieces[document])
 			return err
 		})
 	}
@@ -94,14 +94,14 @@ func (s *service) page(ctx context.Context, page api.Page, named *batch.Sources,
 }
 
 // describe says where a document came from, and of its pieces what only the document tells. Of one that was released nothing but its place is known.
-func (s *service) describe(ctx context.Context, named *batch.Sources, step *plan.Step, ref uint64, pieces []*api.Piece) (info document.Info, err error) {
+func (h *Handler) describe(ctx context.Context, named *batch.Sources, step *plan.Step, ref uint64, pieces []*api.Piece) (info document.Info, err error) {
 	if told(named, step) {
 		var shown document.View
-		shown, err = s.run.Show(ctx, ref)
+		shown, err = h.run.Show(ctx, ref)
 		info = shown.Info
 		tell(named, pieces, shown)
 	} else {
-		info, err = s.run.Describe(ctx, ref)
+		info, err = h.run.Describe(ctx, ref)
 		whole(pieces)
 	}
 	if isLost(err) {

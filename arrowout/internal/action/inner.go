@@ -1,4 +1,4 @@
-package arrowout
+package action
 
 import (
 	"loaderd/arrowout/internal/batch"

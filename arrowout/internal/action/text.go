@@ -1,4 +1,4 @@
-package arrowout
+package action
 
 import (
 	"cmp"
@@ -27,49 +27,45 @@ const peeked = 3
 const showLimit = 10 * time.Second
 
 // text sends a part of a document.
-func (s *service) text(ctx context.Context, q asked, send func(any) error) error {
-	document, there, err := reference("text", q, s.run.Info())
+func (h *Handler) text(ctx context.Context, q asked, send func(any) error) error {
+	document, there, err := reference("text", q, h.run.Info())
 	if err != nil {
 		return err
 	}
 	if !there {
 		return badBody("text", "no stream has a document of that sequence", "send a sequence that ledger or peek names")
 	}
-	return s.show(ctx, document, q, send)
+	return h.show(ctx, document, q, send)
 }
 
 // peek sends the beginnings of the documents that are planned next.
-func (s *service) peek(ctx context.Context, q asked, send func(any) error) error {
-	documents, err := s.upcoming(ctx, q)
+func (h *Handler) peek(ctx context.Context, q asked, send func(any) error) error {
+	limit, cancel := context.WithTimeout(ctx, showLimit)
+	documents, err := h.run.Upcoming(limit, q.source, int(cmp.Or(q.count, peeked)))
+	cancel()
 	if err != nil {
 		return err
 	}
 	for _, document := range documents[:min(len(documents), maxPeek)] {
-		if err := s.show(ctx, document, q, send); err != nil {
+		if err := h.show(ctx, document, q, send); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (s *service) upcoming(ctx context.Context, q asked) ([]uint64, error) {
-	ctx, cancel := context.WithTimeout(ctx, showLimit)
-	defer cancel()
-	return s.run.Upcoming(ctx, q.source, int(cmp.Or(q.count, peeked)))
-}
-
-func (s *service) show(ctx context.Context, document uint64, q asked, send func(any) error) error {
+func (h *Handler) show(ctx context.Context, document uint64, q asked, send func(any) error) error {
 	limit, cancel := context.WithTimeout(ctx, showLimit)
 	defer cancel()
-	shown, err := s.run.Show(limit, document)
+	shown, err := h.run.Show(limit, document)
 	if err != nil {
 		return err
 	}
-	return send(s.textOf(shown, q.start, cmp.Or(q.tokens, maxTextTokens)))
+	return send(h.textOf(shown, q.start, cmp.Or(q.tokens, maxTextTokens)))
 }
 
 // textOf is so many tokens of a document from start on, fewer where their texts are long.
-func (s *service) textOf(d document.View, start, tokens uint64) api.Text {
+func (h *Handler) textOf(d document.View, start, tokens uint64) api.Text {
 	total := uint64(d.Len())
 	start = min(start, total)
 	out := api.Text{Info: d.Info, Skip: string(d.Skip), Problem: d.Problem, Total: d.Len(), Start: int(start)}
@@ -77,13 +73,13 @@ func (s *service) textOf(d document.View, start, tokens uint64) api.Text {
 	if out.Tokens == nil {
 		out.Tokens = []int32{}
 	}
-	if s.tokenText == nil {
+	if h.TokenText == nil {
 		return out
 	}
 	out.Texts = make([]string, 0, len(out.Tokens))
 	bytes, raw := 0, []byte(nil)
 	for i, id := range out.Tokens {
-		raw = s.tokenText(raw[:0], id)
+		raw = h.TokenText(raw[:0], id)
 		text := printed(raw)
 		if bytes += jsonSize(text); bytes > maxTextBytes && i > 0 {
 			out.Tokens = out.Tokens[:i]

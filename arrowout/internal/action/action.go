@@ -1,0 +1,316 @@
+package action
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strconv"
+	"strings"
+
+	"loaderd/arrowout/internal/batch"
+	"loaderd/arrowout/internal/caller"
+	"loaderd/arrowout/internal/refusal"
+	"loaderd/arrowout/internal/request"
+	"loaderd/internal/access"
+	"loaderd/internal/api"
+	"loaderd/loader"
+	"loaderd/loader/fault"
+	"loaderd/loader/mixture"
+	"loaderd/loader/plan"
+	"loaderd/loader/state"
+)
+
+// Handler carries out the actions of clients of one run.
+type Handler struct {
+	run         Run
+	all         []Action
+	limits      *limits
+	audit       audit
+	report      func(at state.Place, client string) // notes a report of a client that reads at a place
+	trainMayMix bool                                // those who train may change the mixture
+
+	// Set before the first action:
+	Watcher   Watcher                           // nil: how the run does is not known
+	TokenText func(dst []byte, id int32) []byte // appends what a token stands for; nil where that is not known
+}
+
+// Config is that of a Handler.
+type Config struct {
+	KeepersOfOne int  // limit on the keepers of one identity
+	TrainMayMix  bool // those who train may change the mixture
+}
+
+// NewHandler returns a handler of actions. report is called with each client that reports what its trainer has taken.
+func NewHandler(run Run, c Config, report func(at state.Place, client string), log *slog.Logger) *Handler {
+	return &Handler{
+		run: run, all: All, limits: newLimits(c.KeepersOfOne), audit: audit{log.With("part", "audit")}, report: report, trainMayMix: c.TrainMayMix,
+	}
+}
+
+// Limit changes the limit on the keepers of one identity.
+func (h *Handler) Limit(keepersOfOne int) { h.limits.set(keepersOfOne) }
+
+// Scrape counts a request for metrics of an identity, and refuses one that makes too many of them.
+func (h *Handler) Scrape(who access.Identity) error {
+	_, err := h.limits.action(who, "requests for metrics", costScrape)
+	return err
+}
+
+// Action is an action that clients may ask for. Bodies and results are JSON.
+type Action struct {
+	Name  string
+	Role  access.Role // that it takes
+	About string
+	Keys  string // of its body beside run; "?" behind one that may be missing, ":" before how it is read where its name does not tell
+	do    func(h *Handler, ctx context.Context, q asked, send func(any) error) error
+	cost  cost
+}
+
+// cost is what an action costs others.
+type cost int
+
+const (
+	costLittle cost = iota
+	costRecord      // a record of the plan, for ever, or a state in the object store
+	costSearch      // a reading of much of the plan
+	costScrape      // a gathering of all metrics
+)
+
+// asked is the body of an action.
+type asked struct {
+	step      uint64
+	keeper    string
+	documents bool
+	sequence  uint64
+	id        string
+	source    string
+	start     uint64 // first token
+	tokens    uint64 // at most; 0 where that is not said
+	count     uint64 // of documents, likewise
+	change    mixture.Change
+	dryRun    bool
+	decided   *uint64 // behind so many steps a change of the mixture was decided on, and is made once
+	request   string  // identifies the request for a change of the mixture
+	rank      rankReport
+}
+
+// All are the actions, in the order of the documentation.
+var All = []Action{
+	{"commit", access.Train, `{"run","step","keeper"}: the keeper's own durable checkpoint covers all steps before step`, "step keeper?", (*Handler).commit, costRecord},
+	{"leave", access.Train, `{"run","keeper"}: the keeper holds no checkpoints any more`, "keeper?", (*Handler).leave, costRecord},
+	{"checkpoint", access.Operate, `{"run"}: store the planner's state now`, "", (*Handler).checkpoint, costRecord},
+	{"info", access.Read, `{"run"}: the run, its fingerprint and configuration`, "", (*Handler).info, costLittle},
+	{"stats", access.Read, `{"run"}: counts of the run since its start`, "", (*Handler).stats, costLittle},
+	{"measure", access.Train, `{"run"}: count how many steps the run will have, in the background; info tells how far that is`, "", (*Handler).measure, costSearch},
+	{"status", access.Read, `{"run"}: how the run does: a sentence, rates, stages, sources, ranks, daemons, events`, "", (*Handler).status, costLittle},
+	{"history", access.Read, `{"run"}: how the run went, by step and by time`, "", (*Handler).history, costLittle},
+	{"cause", access.Read, `{"run","step"}: why the step is not there yet, while a reader waits for it`, "step", (*Handler).cause, costLittle},
+	{"consumed", access.Read, `{"run","job","rank","world","peer","session","taken","waiting","still","left"}: the steps that the trainer of a rank has taken`,
+		"job? rank? world? peer? session taken waiting? still? left?", (*Handler).consumed, costLittle},
+	{"ledger", access.Operate, `{"run","step","documents"}: the rows of a step; with documents: true, where its documents came from`, "step documents?", (*Handler).ledger, costLittle},
+	{"find", access.Operate, `{"run","sequence"} or {"run","id"}: the rows that hold a document; of a run with several sources {"run","source","sequence"}`, "sequence? id? source?", (*Handler).find, costSearch},
+	{"text", access.Operate, `{"run","sequence","start","tokens"}: a document's tokens from start on, each with the text that it stands for; of a run with several sources {"run","source","sequence"}`, "source? sequence start? tokens?", (*Handler).text, costLittle},
+	{"peek", access.Operate, `{"run","source","documents","tokens"}: the next documents that are planned, as text has them; without source those of the only source, or the next of each`, "source? documents:count? tokens?", (*Handler).peek, costSearch},
+	{"mix", access.Operate, `{"run","weights","add","remove","decided","request_id","dry_run"}: change the mixture of sources; without a change, tell how it stands`, "weights? add? remove? decided? request_id? dry_run?", (*Handler).mix, costRecord},
+	{"seal", access.Operate, `{"run","source"}: end the stream of documents behind its present last one; without source, that of all sources`, "source?", (*Handler).seal, costRecord},
+	{"drain", access.Operate, `{"run"}: pack everything that is pending, then go on`, "", (*Handler).drain, costRecord},
+}
+
+// Act carries one action out for who has called by ctx, and hands its results, as JSON, to send. It returns a *fault.Error where that is
+// refused.
+func (h *Handler) Act(ctx context.Context, name string, body []byte, send func(result []byte) error) error {
+	for _, a := range All {
+		if a.Name != name {
+			continue
+		}
+		who := caller.Of(ctx)
+		q, err := parseAction(body, a, h.run.Info())
+		if err == nil {
+			q.keeper = cmp.Or(q.keeper, who.Keeper(plan.DefaultKeeper))
+			err = permits(who, a, q, h.needs(a, q))
+		}
+		done := func() {}
+		if err == nil {
+			done, err = h.limits.action(who, a.Name, a.costs(q))
+		}
+		if err == nil {
+			defer done()
+			err = a.do(h, ctx, q, func(result any) error {
+				b, err := json.Marshal(result)
+				if err != nil {
+					return fmt.Errorf("encode the result of %s: %w", a.Name, err)
+				}
+				return send(b)
+			})
+		}
+		if h.needs(a, q) != access.Read && !isLimited(err) {
+			h.audit.tell(ctx, who, a, q, err)
+		}
+		return err
+	}
+	return refusal.Unsupported("unknown action "+refusal.Excerpt([]byte(name)), "ListActions names the ones there are")
+}
+
+// isLimited says whether a call was refused because there are too many: nothing was looked at.
+func isLimited(err error) bool {
+	var e *fault.Error
+	return errors.As(err, &e) && e.Reason == fault.Limited
+}
+
+// permits refuses what an identity may not do.
+func permits(who access.Identity, a Action, q asked, needs access.Role) error {
+	switch {
+	case !who.Role.Includes(needs):
+		return refusal.Forbidden(who, fmt.Sprintf("action %s takes the role %s, and it has the role %s", a.Name, needs, who.Role))
+	case strings.Contains(a.Keys, "keeper") && !who.Keeps(q.keeper):
+		return refusal.Forbidden(who, fmt.Sprintf("keeper %s is not its own", refusal.Excerpt([]byte(q.keeper))))
+	}
+	return nil
+}
+
+// parseAction reads an action's body; an empty one stands for {}.
+func parseAction(b []byte, a Action, info loader.Info) (asked, error) {
+	if len(b) == 0 {
+		b = []byte("{}")
+	}
+	q := asked{}
+	run, id := info.Run, ""
+	reported := q.rank.keys()
+	keys := map[string]func(json.RawMessage) error{"run": request.RunName(&run), "run_id": request.RunID(&id)}
+	var missing []string
+	for key := range strings.FieldsSeq(a.Keys) {
+		key, optional := strings.CutSuffix(key, "?")
+		key, as, _ := strings.Cut(key, ":")
+		if !optional {
+			missing = append(missing, key)
+		}
+		read := map[string]func(json.RawMessage) error{"step": request.Number(&q.step, 0, request.MaxNumber), "keeper": request.Text(&q.keeper), "documents": request.Boolean(&q.documents),
+			"sequence": request.Number(&q.sequence, 1, request.MaxNumber), "id": request.Text(&q.id), "request_id": request.Text(&q.request), "source": request.Text(&q.source), "dry_run": request.Boolean(&q.dryRun),
+			"start": request.Number(&q.start, 0, request.MaxNumber), "tokens": request.Number(&q.tokens, 1, maxTextTokens), "count": request.Number(&q.count, 1, maxPeek),
+			"weights": request.Object(&q.change.Weights, request.Weight), "add": request.Object(&q.change.Add, request.Source(info.Config)), "remove": request.Strings(&q.change.Remove),
+			"decided": func(raw json.RawMessage) error {
+				q.decided = new(uint64)
+				return request.Number(q.decided, 0, request.MaxNumber)(raw)
+			}}[cmp.Or(as, key)]
+		if read == nil {
+			read = reported[key]
+		}
+		keys[key] = func(raw json.RawMessage) error {
+			missing = slices.DeleteFunc(missing, func(m string) bool { return m == key })
+			return read(raw)
+		}
+	}
+	err := request.DecodeObject(b, keys)
+	if err == nil && len(missing) > 0 {
+		err = fmt.Errorf("the key %q is missing", missing[0])
+	}
+	if err != nil {
+		return q, &fault.Error{Reason: fault.BadTicket, Message: fmt.Sprintf("body of action %s: %v", a.Name, err), Do: "send " + a.About}
+	}
+	return q, request.CheckRun(run, id, info)
+}
+
+func (h *Handler) commit(ctx context.Context, q asked, send func(any) error) error {
+	who, keepers := caller.Of(ctx), h.run.Info().Keepers
+	done, err := h.limits.keeper(who, q.keeper, keepers)
+	if err != nil {
+		return err
+	}
+	defer done()
+	if err := h.checkSent(ctx, who, q, keepers); err != nil {
+		return err
+	}
+	committed, err := h.run.Commit(ctx, q.keeper, q.step)
+	return sendCommitted(h.run.Info().Run, committed, err, send)
+}
+
+// checkSent refuses a commit of steps that no job of the caller was sent. One by a keeper of what it has committed before changes nothing.
+func (h *Handler) checkSent(ctx context.Context, who access.Identity, q asked, keepers plan.Keepers) error {
+	if who.Role.Includes(access.Operate) || q.step <= keepers[q.keeper] {
+		return nil
+	}
+	sent := h.run.Sent(ctx, q.step, who.Keeps)
+	if q.step <= sent {
+		return nil
+	}
+	e := refusal.Forbidden(who, fmt.Sprintf("commit of step %d for keeper %s: its jobs were sent the steps before %d", q.step, refusal.Excerpt([]byte(q.keeper)), sent))
+	e.Do = "commit what its jobs have read; where a daemon has restarted since, open the job's stream first"
+	e.Facts["step"], e.Facts["sent"] = strconv.FormatUint(q.step, 10), strconv.FormatUint(sent, 10)
+	return e
+}
+
+func (h *Handler) leave(ctx context.Context, q asked, send func(any) error) error {
+	committed, err := h.run.Leave(ctx, q.keeper)
+	return sendCommitted(h.run.Info().Run, committed, err, send)
+}
+
+// sendCommitted sends the step before which all keepers have committed, unless err is an error.
+func sendCommitted(run string, step uint64, err error, send func(any) error) error {
+	if err != nil {
+		return err
+	}
+	return send(api.Committed{Run: run, Step: step})
+}
+
+func (h *Handler) checkpoint(ctx context.Context, _ asked, send func(any) error) error {
+	step, err := h.run.Checkpoint(ctx)
+	if err != nil {
+		return err
+	}
+	return send(api.Checkpoint{Run: h.run.Info().Run, Step: step})
+}
+
+func (h *Handler) info(_ context.Context, _ asked, send func(any) error) error {
+	info := h.run.Info()
+	info.Columns = batch.Names(info.Config)
+	return send(info)
+}
+
+func (h *Handler) measure(ctx context.Context, _ asked, send func(any) error) error {
+	if err := h.run.Measure(ctx); err != nil {
+		return err
+	}
+	info := h.run.Info()
+	return send(api.Measured{Run: info.Run, Length: info.Length})
+}
+
+func (h *Handler) stats(_ context.Context, _ asked, send func(any) error) error {
+	return send(h.run.Stats())
+}
+
+func (h *Handler) cause(_ context.Context, q asked, send func(any) error) error {
+	answer := api.Cause{Run: h.run.Info().Run, Step: q.step}
+	if e := h.run.Cause(q.step); e != nil {
+		answer.Reason, answer.Message, answer.Do, answer.Facts = e.Reason, e.Message, e.Do, e.Facts
+	}
+	return send(answer)
+}
+
+func (h *Handler) seal(ctx context.Context, q asked, send func(any) error) error {
+	if q.source != "" {
+		sequence, err := h.run.SealSource(ctx, q.source, caller.Of(ctx).Name)
+		if err != nil {
+			return err
+		}
+		return send(api.Recorded{Run: h.run.Info().Run, Sequence: sequence, Source: q.source})
+	}
+	sequence, err := h.run.SealBy(ctx, caller.Of(ctx).Name)
+	return sendRecorded(h.run.Info().Run, sequence, err, send)
+}
+
+func (h *Handler) drain(ctx context.Context, _ asked, send func(any) error) error {
+	sequence, err := h.run.DrainBy(ctx, caller.Of(ctx).Name)
+	return sendRecorded(h.run.Info().Run, sequence, err, send)
+}
+
+// sendRecorded sends the sequence of the document at which something is recorded, unless err is an error.
+func sendRecorded(run string, sequence uint64, err error, send func(any) error) error {
+	if err != nil {
+		return err
+	}
+	return send(api.Recorded{Run: run, Sequence: sequence})
+}

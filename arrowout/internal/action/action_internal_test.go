@@ -1,0 +1,52 @@
+package action
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"loaderd/loader"
+	"loaderd/loader/fault"
+	"loaderd/loader/mixture"
+	"loaderd/loader/plan"
+)
+
+// about is a run that has begun.
+var about = loader.Info{Run: "r1", ID: strings.Repeat("1a", 16), Begun: true, Config: plan.Config{
+	Sources: map[string]mixture.Source{"docs": {Weight: 1, Epochs: 1}},
+}, Sources: []plan.SourceInfo{{SourceBegin: plan.SourceBegin{Name: "docs", Start: 1}}}}
+
+// An action for a run by its id is refused for good only where the plan is known to be another one's.
+func TestAnIDBeforeTheRunHasBegun(t *testing.T) {
+	commit := []byte(`{"run_id":"` + strings.Repeat("2b", 16) + `","step":1}`)
+	for _, tc := range []struct {
+		what  string
+		info  loader.Info
+		wants fault.Reason
+	}{
+		{"not begun, or not read yet", loader.Info{Run: "r1", Config: about.Config}, fault.NotLeading},
+		{"begun again", about, fault.RunReplaced},
+	} {
+		_, err := parseAction(commit, All[0], tc.info)
+		var typed *fault.Error
+		if !errors.As(err, &typed) || typed.Reason != tc.wants {
+			t.Errorf("%s: got %v, want %s", tc.what, err, tc.wants)
+		}
+	}
+}
+
+func FuzzActionBody(f *testing.F) {
+	for _, s := range []string{``, `{}`, `{"step":3}`, `{"run":"r1","step":3}`, `{"step":-3}`, `{"weights":{"web":1},"add":{"m":{"weight":1,"packing":{"pool":3}}},"remove":["a"],"dry_run":true}`, `{"weights":{"web":1},"request_id":"a"}`, `{"source":"a","sequence":1}`,
+		`{"source":"a","sequence":1,"start":2,"tokens":4096}`, `{"sequence":1,"tokens":0}`, `{"documents":16,"tokens":1}`, `{"documents":true}`, `{"source":"","documents":17}`,
+		`{"step":null}`, "\xff"} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		for _, a := range All {
+			var typed *fault.Error
+			if _, err := parseAction(b, a, about); err != nil && !errors.As(err, &typed) {
+				t.Fatalf("untyped error %v", err)
+			}
+		}
+	})
+}
