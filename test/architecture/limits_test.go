@@ -33,7 +33,6 @@ var beyond = map[string]int{
 	"fields internal/publishing.Summary":       25, // JSON
 	"fields internal/simulation.Result":        26, // JSON
 	"fields loader.Stats":                      44, // figures
-	"fields loader/internal/leader.Leader":     33,
 	"fields loader/planner.Planner":            23,
 	"fields loader/state.Report":               24,
 	"fields loader/planview.View":              21,
@@ -45,7 +44,6 @@ var beyond = map[string]int{
 	"methods internal/corpus.Options":          43,
 	"methods internal/natstest.Cluster":        35,
 	"methods loader.Run":                       38,
-	"methods loader/internal/leader.Leader":    60,
 	"methods loader/internal/leader.loop":      34,
 	"methods loader/diagnosis.wait":            46,
 	"methods loader/mixture.Mixture":           46,

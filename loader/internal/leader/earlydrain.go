@@ -37,34 +37,34 @@ func (e *earlyDrains) waited(step uint64, waits bool) time.Duration {
 	return time.Since(e.since)
 }
 
-// drainEarly records a drain for a reader that waits. With Options.Linger it does so when the stream is quiet and a drain
-// could fill a step. While the shuffle window has not filled it does so by Options.FirstStepQuiet and FirstStepDocuments.
-// The clock decides only when the drain is recorded: the plan follows from the record.
+// drainEarly records a drain for a reader that waits. With Options.Linger it does so when the stream is quiet and a
+// drain could fill a step. While the shuffle window has not filled it does so by Options.FirstStepQuiet and
+// FirstStepDocuments. The clock decides only when the drain is recorded: the plan follows from the record.
 func (l *loop) drainEarly(ctx context.Context) error {
-	planner, lacks := l.leader.applier.Planner, l.leader.figures.Lacks
+	planner, lacks := l.applier.Planner, l.stats.Lacks
 	_, packed := planner.Counts()
 	if l.repeats() {
 		return nil
 	}
-	waits := l.leader.WaitedFor()
-	waited := l.leader.earlyDrains.waited(planner.Next(), waits)
-	if l.leader.applier.Ended || len(l.leader.applier.Pending) > 0 || !waits {
+	waits := l.leader.demand.waits()
+	waited := l.earlyDrains.waited(planner.Next(), waits)
+	if l.applier.Ended || len(l.applier.Pending) > 0 || !waits {
 		return nil
 	}
 	quiet, dry := l.dry()
 	isQuiet := func(bound time.Duration) bool { return bound > 0 && dry && quiet >= bound }
 	early := lacks.Early && lacks.Drains
-	many := l.leader.figures.DrainAt > 0 && packed.Documents >= l.leader.figures.DrainAt && waited >= state.FirstStepWait
+	many := l.stats.DrainAt > 0 && packed.Documents >= l.stats.DrainAt && waited >= state.FirstStepWait
 	at := planner.Clock()
 	switch {
-	case early && (isQuiet(l.leader.Options.FirstStepQuiet) || many):
-		l.leader.Log.Info("drained early for a waiting reader", "event", "early_drain", "document", at,
-			"documents", packed.Documents-l.leader.earlyDrains.documents, "quiet", quiet.Round(time.Millisecond),
+	case early && (isQuiet(l.leader.setup.Options.FirstStepQuiet) || many):
+		l.leader.setup.Log.Info("drained early for a waiting reader", "event", "early_drain", "document", at,
+			"documents", packed.Documents-l.earlyDrains.documents, "quiet", quiet.Round(time.Millisecond),
 			"waited", waited.Round(time.Millisecond))
-		l.leader.earlyDrains.documents = packed.Documents
-		l.leader.earlyDrains.drains++
-	case isQuiet(l.leader.Options.Linger) && planner.Drains():
-		l.leader.Log.Info("the stream is quiet and a reader waits: pool and window are drained", "document", at,
+		l.earlyDrains.documents = packed.Documents
+		l.earlyDrains.drains++
+	case isQuiet(l.leader.setup.Options.Linger) && planner.Drains():
+		l.leader.setup.Log.Info("the stream is quiet and a reader waits: pool and window are drained", "document", at,
 			"quiet", quiet.Round(time.Millisecond))
 	default:
 		return nil

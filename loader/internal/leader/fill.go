@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"loaderd/internal/quantity"
@@ -59,7 +60,8 @@ func (m *fillMeter) add(now time.Time, source string, s document.StreamState) (c
 	m.last = s
 	before := m.level
 	if s.AccountMax > 0 {
-		m.fill.Account = &state.Quota{Bytes: s.AccountBytes, MaxBytes: s.AccountMax, Full: s.AccountMax-s.AccountBytes < m.leastRoom(s, s.AccountMax)}
+		m.fill.Account = &state.Quota{Bytes: s.AccountBytes, MaxBytes: s.AccountMax,
+			Full: s.AccountMax-s.AccountBytes < m.leastRoom(s, s.AccountMax)}
 		m.fill.Full = m.fill.Account.Full
 	}
 	if m.fill.MaxBytes == 0 {
@@ -101,8 +103,9 @@ func (m *fillMeter) growth(now time.Time) float64 {
 	return float64(m.fill.Bytes-first.bytes) / over.Seconds()
 }
 
-// leastRoom is the room below a bound at which a stream counts as full: that of the largest message that it accepts, at most a tenth of the bound, or
-// that of a document as large as those that it holds. Producers with a larger document than the room wait, and the server does not report that they do.
+// leastRoom is the room below a bound at which a stream counts as full: that of the largest message that it accepts, at
+// most a tenth of the bound, or that of a document as large as those that it holds. Producers with a larger document
+// than the room wait, and the server does not report that they do.
 func (m *fillMeter) leastRoom(s document.StreamState, bound int64) int64 {
 	mean := int64(0)
 	if s.Messages > 0 {
@@ -111,49 +114,76 @@ func (m *fillMeter) leastRoom(s document.StreamState, bound int64) int64 {
 	return min(s.MaxMessage, max(bound/10, mean, m.largest))
 }
 
-// measureFill takes in the state of a source's stream, and logs when it fills, is full and has room again.
-func (l *Leader) measureFill(source int, name string, s document.StreamState) {
-	l.mu.Lock()
-	m := l.fills[source]
-	if m == nil {
-		m = &fillMeter{}
-		l.fills[source] = m
-	}
-	changed := m.add(time.Now(), name, s)
-	level, f := m.level, m.fill
-	l.mu.Unlock()
-	if !changed {
-		return
-	}
-	keys := []any{"stream", f.Name, "bytes", f.Bytes, "max_bytes", f.MaxBytes}
-	if f.AccountFull() {
-		keys = append(keys, "account_bytes", f.Account.Bytes, "account_max_bytes", f.Account.MaxBytes)
-	}
-	if name != "" {
-		keys = append(keys, "source", name)
-	}
-	switch level {
-	case fillNear:
-		if f.FullIn != nil {
-			keys = append(keys, "full_in", quantity.Time(time.Duration(*f.FullIn*float64(time.Second))))
-		}
-		l.Log.Warn("document stream is nearly full", append(keys, "event", "stream.fills", "do", f.Raise())...)
-	case fillFull:
-		severity := slog.LevelError
-		if l.Options.Release == backend.ReleasePurge { // it has room again when the trainers commit
-			severity = slog.LevelWarn
-		}
-		l.Log.Log(context.Background(), severity, "document stream is full, producers wait",
-			append(keys, "event", "stream.full", "do", f.Raise())...)
-	default:
-		l.Log.Info("document stream has room again", append(keys, "event", "stream.room")...)
+// streamFills measures the fills of the document streams.
+type streamFills struct {
+	release string // Options.Release
+	log     *slog.Logger
+
+	// mu guards the field below. No other mutex is locked while it is held.
+	mu     sync.Mutex
+	meters map[int]*fillMeter // by source
+}
+
+func newStreamFills(release string, log *slog.Logger) *streamFills {
+	return &streamFills{release: release, log: log, meters: map[int]*fillMeter{}}
+}
+
+// measure takes in the state of a source's stream, and logs when it fills, is full and has room again.
+func (f *streamFills) measure(source int, name string, s document.StreamState) {
+	if level, fill, changed := f.add(source, name, s); changed {
+		f.logLevel(name, level, fill)
 	}
 }
 
-// fillsOf returns the fills of all streams by the numbers of their sources.
-func fillsOf(meters map[int]*fillMeter) (out []state.StreamFill) {
-	for _, source := range slices.Sorted(maps.Keys(meters)) {
-		out = append(out, meters[source].fill)
+// add takes in the state of a source's stream. It returns the stream's level and fill, and whether the level has
+// changed.
+func (f *streamFills) add(source int, name string, s document.StreamState) (
+	level fillLevel, fill state.StreamFill, changed bool,
+) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	m := f.meters[source]
+	if m == nil {
+		m = &fillMeter{}
+		f.meters[source] = m
+	}
+	changed = m.add(time.Now(), name, s)
+	return m.level, m.fill, changed
+}
+
+// logLevel logs the new level of a source's stream.
+func (f *streamFills) logLevel(source string, level fillLevel, x state.StreamFill) {
+	keys := []any{"stream", x.Name, "bytes", x.Bytes, "max_bytes", x.MaxBytes}
+	if x.AccountFull() {
+		keys = append(keys, "account_bytes", x.Account.Bytes, "account_max_bytes", x.Account.MaxBytes)
+	}
+	if source != "" {
+		keys = append(keys, "source", source)
+	}
+	switch level {
+	case fillNear:
+		if x.FullIn != nil {
+			keys = append(keys, "full_in", quantity.Time(time.Duration(*x.FullIn*float64(time.Second))))
+		}
+		f.log.Warn("document stream is nearly full", append(keys, "event", "stream.fills", "do", x.Raise())...)
+	case fillFull:
+		severity := slog.LevelError
+		if f.release == backend.ReleasePurge { // it has room again when the trainers commit
+			severity = slog.LevelWarn
+		}
+		f.log.Log(context.Background(), severity, "document stream is full, producers wait",
+			append(keys, "event", "stream.full", "do", x.Raise())...)
+	default:
+		f.log.Info("document stream has room again", append(keys, "event", "stream.room")...)
+	}
+}
+
+// list returns the fills of all streams by the numbers of their sources.
+func (f *streamFills) list() (out []state.StreamFill) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, source := range slices.Sorted(maps.Keys(f.meters)) {
+		out = append(out, f.meters[source].fill)
 	}
 	return out
 }

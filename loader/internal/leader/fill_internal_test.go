@@ -93,13 +93,12 @@ func TestFillMeter_Growth(t *testing.T) {
 }
 
 // The log has one line per change of the level. A full stream is an error unless documents are purged.
-func TestLeader_FillIsLogged(t *testing.T) {
+func TestStreamFills_LevelIsLogged(t *testing.T) {
 	for release, severity := range map[string]string{backend.ReleaseKeep: "ERROR", backend.ReleasePurge: "WARN"} {
 		var log bytes.Buffer
-		l := &Leader{Setup: Setup{Log: slog.New(slog.NewTextHandler(&log, nil)), Options: backend.Options{Release: release}},
-			fills: map[int]*fillMeter{}}
+		fills := newStreamFills(release, slog.New(slog.NewTextHandler(&log, nil)))
 		for _, n := range []int64{10, 95, 96, 100, 100, 20, 20} {
-			l.measureFill(1, "web", document.StreamState{Stream: plan.Stream{Name: "DOCS_web"}, Bytes: n, MaxBytes: 100,
+			fills.measure(1, "web", document.StreamState{Stream: plan.Stream{Name: "DOCS_web"}, Bytes: n, MaxBytes: 100,
 				MaxMessage: 2})
 		}
 		var events []string
@@ -117,7 +116,7 @@ func TestLeader_FillIsLogged(t *testing.T) {
 		if !strings.Contains(log.String(), "level="+severity+` msg="document stream is full`) {
 			t.Errorf("%s: no line of level %s in %s", release, severity, &log)
 		}
-		if f := fillsOf(l.fills); len(f) != 1 || f[0].Source != "web" || f[0].Full {
+		if f := fills.list(); len(f) != 1 || f[0].Source != "web" || f[0].Full {
 			t.Errorf("fills %+v, want that of web", f)
 		}
 	}

@@ -1,25 +1,39 @@
 package leader
 
-// silentAdvice says what to do when no document brings what the retriever compares. bm25 needs none: it compares terms, which all have.
+import (
+	"log/slog"
+
+	"loaderd/loader/planner"
+	"loaderd/packonline"
+)
+
+// silentAdvice says what to do when no document brings what the retriever compares. bm25 needs none: it compares terms,
+// which all have.
 var silentAdvice = map[string]string{
 	"repo":  `publish documents with a path (header Loaderd-Path, "path" of a JSON document), or begin a run with packing.splice.retriever: bm25`,
 	"dense": `publish documents with an embedding (header Loaderd-Embedding, "embedding" of a JSON document), or begin a run with packing.splice.retriever: bm25`,
 }
 
-// checkSilent looks once, when a pool of documents has come or the run has ended, and warns if no document brings what the retriever
-// compares: then splice packs by length alone.
-func (l *loop) checkSilent() {
-	c := l.leader.Config.Packing
-	if l.heard || c.Related() == nil {
+// hintCheck warns once if no document has packing hints that the retriever can compare: then splice packs by length alone.
+type hintCheck struct {
+	config packonline.Config
+	log    *slog.Logger
+	done   bool
+}
+
+// check checks the documents that are packed, once these are a full pool or the run has ended.
+func (c *hintCheck) check(a *planner.Applier) {
+	if c.done || c.config.Related() == nil {
 		return
 	}
-	_, packed := l.leader.applier.Planner.Counts()
-	if packed.Documents < int64(c.Pool) && !l.leader.applier.Ended {
+	_, packed := a.Planner.Counts()
+	if packed.Documents < int64(c.config.Pool) && !a.Ended {
 		return
 	}
-	l.heard = true
-	if silent := l.leader.applier.Planner.Detail()["documents_silent"]; silent > 0 && silent == packed.Documents {
-		l.leader.Log.Warn("no document so far says what it is about: rows are packed by length alone", "retriever", c.Splice.Retriever, "documents", silent,
-			"do", silentAdvice[c.Splice.Retriever])
+	c.done = true
+	if silent := a.Planner.Detail()["documents_silent"]; silent > 0 && silent == packed.Documents {
+		retriever := c.config.Splice.Retriever
+		c.log.Warn("no document so far says what it is about: rows are packed by length alone", "retriever", retriever,
+			"documents", silent, "do", silentAdvice[retriever])
 	}
 }

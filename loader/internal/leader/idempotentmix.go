@@ -11,11 +11,11 @@ import (
 	"loaderd/loader/state"
 )
 
-// A change of the mixture must not be recorded twice when a request is repeated, because its answer was lost or a trainer resumed. The plan has one
-// change per request, and one per number of steps on which a trainer decided.
+// A change of the mixture must not be recorded twice when a request is repeated, because its answer was lost or a
+// trainer resumed. The plan has one change per request, and one per number of steps on which a trainer decided.
 
-// ChangeDecided looks in the plan for the change of the mixture that was decided on behind the steps that c was decided on. The plan is
-// scanned from there: such a change is recorded soon after the steps.
+// ChangeDecided looks in the plan for the change of the mixture that was decided on behind the steps that c was decided
+// on. The plan is scanned from there: such a change is recorded soon after the steps.
 func ChangeDecided(ctx context.Context, log backend.PlanLog, c plan.Mix) (x state.MixResult, found bool, err error) {
 	decided, from := *c.Decided, uint64(2) // behind the header
 	if decided > 0 {
@@ -40,8 +40,8 @@ func ChangeDecided(ctx context.Context, log backend.PlanLog, c plan.Mix) (x stat
 	return x, found, nil
 }
 
-// changes calls f with every change of the mixture from a position of the plan on, and the first step behind it; next is the step behind
-// the plan's last record.
+// changes calls f with every change of the mixture from a position of the plan on, and the first step behind it; next
+// is the step behind the plan's last record.
 func changes(ctx context.Context, log backend.PlanLog, from, next uint64, f func(m plan.Mix, step uint64) error) error {
 	step, known := uint64(0), from <= 2
 	var early []plan.Mix // stand before the first step record
@@ -95,8 +95,8 @@ type recentChange struct {
 const (
 	// maxRecentChanges is far more than are recorded until a client repeats its request.
 	maxRecentChanges = 256
-	// recentRecords is in how many of the plan's last records a new leader looks for changes: far more than are appended until a client
-	// repeats its request to that leader.
+	// recentRecords is in how many of the plan's last records a new leader looks for changes: far more than are
+	// appended until a client repeats its request to that leader.
 	recentRecords = 1024
 )
 
@@ -121,12 +121,13 @@ func (c *recentChanges) find(m plan.Mix) (state.MixResult, bool) {
 	return state.MixResult{}, false
 }
 
-// changed looks for the change that the plan has for a request. The first time, the leader reads what earlier leaders recorded.
+// changed looks for the change that the plan has for a request. The first time, the leader reads what earlier leaders
+// recorded.
 func (l *loop) changed(ctx context.Context, m plan.Mix) (state.MixResult, bool, error) {
 	if !l.recent.read {
 		var earlier recentChanges
 		from := max(2, l.tail.Position-min(l.tail.Position, recentRecords))
-		err := changes(ctx, l.leader.Backends.Plan, from, l.leader.applier.Planner.Next(), func(m plan.Mix, step uint64) error {
+		err := changes(ctx, l.leader.setup.Backends.Plan, from, l.applier.Planner.Next(), func(m plan.Mix, step uint64) error {
 			earlier.add(m, step)
 			return nil
 		})

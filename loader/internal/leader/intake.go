@@ -2,9 +2,12 @@ package leader
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"loaderd/loader/backend"
+	"loaderd/loader/plan"
+	"loaderd/loader/planview"
 )
 
 // noTokenizer is the name of the tokenizer of a run that accepts token ids alone.
@@ -13,18 +16,29 @@ const noTokenizer = "none"
 // intakeInterval is how often changes are reported to producers.
 const intakeInterval = 500 * time.Millisecond
 
-// reportIntake reports to producers what the run accepts, how far it has read and what it skipped, whenever that changes.
-func (l *Leader) reportIntake(ctx context.Context) error {
+// intakeReporter reports to producers what the run accepts.
+type intakeReporter struct {
+	streams   *planview.Streams
+	view      *planview.View
+	header    plan.Header
+	tokenizer plan.Tokenizer
+	status    *status
+	demand    *readerDemand
+	log       *slog.Logger
+}
+
+// run reports to producers what the run accepts, how far it has read and what it skipped, whenever that changes.
+func (r *intakeReporter) run(ctx context.Context) error {
 	tick := time.NewTicker(intakeInterval)
 	defer tick.Stop()
 	reported, failed := map[int]backend.Intake{}, false
 	for {
-		all, err := l.Streams.All(ctx, l.header)
+		all, err := r.streams.All(ctx, r.header)
 		if err != nil {
 			return err
 		}
 		for i, x := range all {
-			now := l.intake(i)
+			now := r.intake(i)
 			if was, ok := reported[i]; x.LowWatermarks == nil || ok && was == now {
 				continue
 			}
@@ -33,7 +47,7 @@ func (l *Leader) reportIntake(ctx context.Context) error {
 				reported[i], failed = now, false
 			case ctx.Err() == nil && !failed:
 				failed = true
-				l.Log.Warn("producers get no report of this run", "stream", x.SourceBegin.Stream.Name, "error", err)
+				r.log.Warn("producers get no report of this run", "stream", x.SourceBegin.Stream.Name, "error", err)
 			}
 		}
 		select {
@@ -44,14 +58,12 @@ func (l *Leader) reportIntake(ctx context.Context) error {
 	}
 }
 
-// intake is the report for a document stream.
-func (l *Leader) intake(source int) backend.Intake {
-	now, t := l.View.Now(), l.Config.Tokenizer
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	p := &l.figures
-	out := backend.Intake{Tokenizer: t.Name, Fingerprint: t.Fingerprint, Text: t.Name != noTokenizer, Full: now.Ended || p.Idle || now.Steps >= l.wanted+uint64(l.Options.Ahead),
-		Filling: p.Lacks.Early && !now.Ended}
+// intake returns the report for a source's document stream.
+func (r *intakeReporter) intake(source int) backend.Intake {
+	now, t := r.view.Now(), r.tokenizer
+	p, limit := r.status.planStats(), r.demand.limit()
+	out := backend.Intake{Tokenizer: t.Name, Fingerprint: t.Fingerprint, Text: t.Name != noTokenizer,
+		Full: now.Ended || p.Idle || now.Steps >= limit, Filling: p.Lacks.Early && !now.Ended}
 	if source >= len(p.Sources) { // the planner has no figures of it yet
 		return out
 	}

@@ -4,14 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"sync"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"loaderd/loader/backend"
-	"loaderd/loader/document"
 	"loaderd/loader/fault"
 	"loaderd/loader/internal/feed"
 	"loaderd/loader/internal/forecast"
@@ -25,81 +23,55 @@ import (
 // LeadPause is the time before a daemon that has been refused tries to lead again.
 const LeadPause = 100 * time.Millisecond
 
-// Setup is what a leader is made of.
-type Setup struct {
-	Name     string // of the run
-	Config   plan.Config
-	Options  backend.Options
-	Backends backend.Backends
-	Streams  *planview.Streams
-	Log      *slog.Logger
-	View     *planview.View
-	// Observer is a follower in the same process that caches what is planned, as its readers soon request it.
-	Observer DocumentObserver
-}
-
-// Leader plans a run: it feeds the planner from the document stream, appends the steps to the plan log, stores checkpoints and releases
-// documents. A run has one leader; others see of it only what it writes.
+// Leader plans a run: it feeds the planner from the document streams, appends the steps to the plan log, stores
+// checkpoints and purges documents. A run has one leader; followers depend only on what it writes.
+//
+// It combines parts with their own fields. A part locks its mutex only for the time of one call, and calls no other
+// part meanwhile: no goroutine holds the mutexes of two parts. With status, the mutexes of the view and of the
+// documents' readers are locked within.
 type Leader struct {
-	Setup
-	header       plan.Header      // of the plan
-	fresh        bool             // nothing of the run has been written yet
-	term         uint64           // position of the record by which it leads; 0 before
-	first        planview.Needs   // first document that each stream held at the start
-	found        planview.End     // the end of the plan at the start
-	applier      *planner.Applier // restored at the start
-	tail         plan.Tail        // last record that the restored applier covers
-	requests     chan Command
-	more         chan struct{} // signals that readers want more
-	sealNotifier sealNotifier
-	done         chan struct{} // closed when it leads no more
+	setup        Setup
+	restorer     *restorer
+	first        planview.Needs // first document that each stream held at the start
+	term         *term
+	demand       *readerDemand
+	status       *status
+	fills        *streamFills
+	checkpoints  *checkpointStore
+	writer       *planWriter
+	retention    *retention // set by Open
+	sealNotifier *sealNotifier
 	length       *forecast.Estimator
-	// earlyDrains is the loop's.
-	earlyDrains earlyDrains
-	// sure waits while it is in doubt whether this process leads; nil where no other could.
-	sure func(context.Context) error
-
-	mu              sync.Mutex
-	demand          state.Demand // of the followers
-	wanted          uint64       // no reader has ever asked for this step or a later one
-	given           uint64       // documents of steps before it may be released
-	figures         state.PlanStats
-	readers         map[int]document.Source // of the documents, by source
-	opening         *state.Opening          // the stream that is being opened; nil without one
-	opened          map[int]time.Time       // when the reader of each source was opened
-	planned         time.Time               // when the last document was planned; zero before
-	counted         bool                    // whether a snapshot of the planner was taken
-	renewing        time.Time               // since when an append waits for the lease to be renewed; zero without one
-	storing         time.Time               // when the append under way began; zero without one
-	replays         bool                    // whether it still plans again what the log holds
-	trouble         string                  // what is wrong with the document stream, empty when all is well
-	fills           map[int]*fillMeter      // of the document streams, by source
-	stored          []backend.Stored        // checkpoints, by ascending step
-	checkpointed    uint64                  // step of the newest checkpoint
-	checkpointBytes int64
-}
-
-// DocumentObserver sees the documents and steps that a leader plans, in their order.
-type DocumentObserver interface {
-	// OnDocument is called with every document that is used, before the planner sees it as the arrival of that number.
-	OnDocument(ref, arrival uint64, c document.Content)
-	// OnStep is called with every step that they complete.
-	OnStep(s *plan.Step)
+	requests     chan Command  // to the loop
+	done         chan struct{} // closed when this process no longer leads
 }
 
 // New returns a leader that has not opened the plan.
 func New(s Setup) *Leader {
-	l := &Leader{Setup: s, requests: make(chan Command), more: make(chan struct{}, 1), sealNotifier: newSealNotifier(), readers: map[int]document.Source{},
-		fills: map[int]*fillMeter{}, opened: map[int]time.Time{}, replays: true, demand: state.NewDemand(), done: make(chan struct{})}
+	v, t := s.View, &term{run: s.Name, daemon: s.Backends.Daemon, plan: s.Backends.Plan, log: s.Log}
+	status, checkpoints := newStatus(v, s.Log), &checkpointStore{backend: s.Backends.Checkpoints, term: t}
+	l := &Leader{
+		setup:        s,
+		restorer:     &restorer{setup: s, checkpoints: checkpoints},
+		term:         t,
+		demand:       newReaderDemand(v, uint64(s.Options.Ahead)),
+		status:       status,
+		fills:        newStreamFills(s.Options.Release, s.Log),
+		checkpoints:  checkpoints,
+		writer:       &planWriter{run: s.Name, plan: s.Backends.Plan, view: v, log: s.Log, term: t, status: status},
+		sealNotifier: newSealNotifier(s.Streams, s.Log, t),
+		requests:     make(chan Command),
+		done:         make(chan struct{}),
+	}
 	l.length = forecast.NewEstimator(l, s.Config, s.Options, s.Streams, s.Log)
 	return l
 }
 
 // Records returns how many records the plan held when the leader opened it.
-func (l *Leader) Records() uint64 { return l.found.Records }
+func (l *Leader) Records() uint64 { return l.restorer.end.Records }
 
 // VerifyBy lets the leader call f before each append: f waits while it is in doubt whether this process leads.
-func (l *Leader) VerifyBy(f func(context.Context) error) { l.sure = f }
+func (l *Leader) VerifyBy(f func(context.Context) error) { l.term.verifyLease = f }
 
 // End notes that this process no longer leads: callers that wait for a result ask the next leader.
 func (l *Leader) End() { close(l.done) }
@@ -111,175 +83,140 @@ func (l *Leader) RunLength() *state.Length { return l.length.Length() }
 func (l *Leader) Measure(ctx context.Context) error { return l.length.Measure(ctx) }
 
 // Doubted reports whether it is in doubt at this moment whether this process leads.
-func (l *Leader) Doubted() bool {
-	if l.sure == nil {
-		return false
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel() // it does not wait
-	return l.sure(ctx) != nil
-}
+func (l *Leader) Doubted() bool { return l.term.doubted() }
 
 // Want implements follower.Leader.
-func (l *Leader) Want(d state.Demand) {
-	l.mu.Lock()
-	more := d.Wanted() > l.wanted
-	l.demand, l.wanted = d, max(l.wanted, d.Wanted())
-	l.mu.Unlock()
-	if more {
-		waiting.Signal(l.more)
-	}
-}
+func (l *Leader) Want(d state.Demand) { l.demand.set(d) }
 
-// Report implements follower.Leader.
+// Report implements follower.Leader. The planner's figures and the number of steps are read after demand and
+// checkpoints: they are never older than these.
 func (l *Leader) Report() state.Report {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	r := state.Report{PlanStats: l.figures, Steps: l.View.Planned(), Wanted: l.wanted, Slowest: l.demand.Leading(), Replays: l.replays, Trouble: l.trouble, Streams: fillsOf(l.fills),
-		Checkpointed: l.checkpointed, CheckpointBytes: l.checkpointBytes, Length: l.length.Length()}
-	if l.opening != nil {
-		o := *l.opening
-		r.Opening = &o
-	}
-	if source, ok := l.readers[l.figures.Wants]; ok {
-		s := source.Status()
-		r.Source, r.Reading = &s, time.Since(l.opened[l.figures.Wants])
-		r.Idle = r.Reading
-		for _, at := range []time.Time{s.FetchedAt, l.planned} {
-			if !at.IsZero() {
-				r.Idle = min(r.Idle, time.Since(at))
-			}
-		}
-	}
-	if !l.renewing.IsZero() {
-		r.Renewing = time.Since(l.renewing)
-	}
-	r.Sources = make(map[string]document.SourceStatus, len(l.readers))
-	for source, x := range l.readers {
-		if source < len(l.figures.Sources) {
-			r.Sources[l.figures.Sources[source].Name] = x.Status()
-		}
-	}
-	if !l.storing.IsZero() {
-		r.Storing = time.Since(l.storing)
-	}
+	wanted, slowest := l.demand.report()
+	checkpointed, bytes := l.checkpoints.last()
+	fills := l.fills.list()
+	r := l.status.report()
+	r.Wanted, r.Slowest, r.Checkpointed, r.CheckpointBytes, r.Streams = wanted, slowest, checkpointed, bytes, fills
+	r.Length = l.length.Length()
 	return r
 }
 
-// limit returns the step that may not be planned yet.
-func (l *Leader) limit() uint64 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.wanted + uint64(l.Options.Ahead)
-}
-
 // WaitedFor implements forecast.Run: a reader waits for a step that is not planned.
-func (l *Leader) WaitedFor() bool {
-	planned := l.View.Planned()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.demand.Waits(planned)
-}
+func (l *Leader) WaitedFor() bool { return l.demand.waits() }
 
 // Read implements forecast.Run.
-func (l *Leader) Read() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.demand.Needed != state.EveryStep
-}
+func (l *Leader) Read() bool { return l.demand.hasReaders() }
 
 // Header implements forecast.Run.
-func (l *Leader) Header() plan.Header { return l.header }
+func (l *Leader) Header() plan.Header { return l.restorer.header }
 
 // Copy implements forecast.Run: it asks the loop for a copy of the planner.
 func (l *Leader) Copy(ctx context.Context) (c forecast.Copied, err error) {
-	taken := make(chan forecast.Copied, 1) // nobody may take it out, when ctx ends
-	take := func(a *planner.Applier, tail plan.Tail) {
-		l.Streams.Learn(a.Planner.Infos()) // one may just have been added, and none of it read
+	copied := make(chan forecast.Copied, 1) // it is not received when ctx ends
+	inspect := func(a *planner.Applier, tail plan.Tail) {
+		l.setup.Streams.Learn(a.Planner.Infos()) // a source may have been added of which no document was read
 		m := a.Planner.Mixture()
-		taken <- forecast.Copied{State: a.Checkpoint(l.header.Fingerprint, tail), Controls: l.length.Controls(), Clock: a.Planner.Clock(), Ended: a.Ended,
-			Mix: m.Clone(), Sources: m.Status(), Counts: a.Planner.SourceCounts()}
+		copied <- forecast.Copied{
+			State: a.Checkpoint(l.restorer.header.Fingerprint, tail), Controls: l.length.Controls(), Clock: a.Planner.Clock(),
+			Ended: a.Ended, Mix: m.Clone(), Sources: m.Status(), Counts: a.Planner.SourceCounts(),
+		}
 	}
 	select {
-	case l.requests <- Command{look: take, reply: make(chan Result, 1)}:
+	case l.requests <- Command{inspect: inspect, reply: make(chan Result, 1)}:
 	case <-ctx.Done():
 		return c, ctx.Err()
 	}
 	select {
-	case c := <-taken:
+	case c := <-copied:
 		return c, nil
 	case <-ctx.Done():
 		return c, ctx.Err()
 	}
 }
 
-func (l *Leader) update(f func()) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	f()
+// Ask hands a command to the loop and waits for its result.
+func (l *Leader) Ask(ctx context.Context, q Command) (Result, error) {
+	reply := make(chan Result, 1)
+	q.reply = reply
+	send := l.requests
+	for {
+		select {
+		case send <- q:
+			send = nil
+		case r := <-reply:
+			return r, r.err
+		case <-l.done:
+			return Result{}, fault.ErrNoLeader
+		case <-ctx.Done():
+			return Result{}, ctx.Err()
+		}
+	}
+}
+
+// Drained looks behind a record for a drain of the arrivals up to least that was requested before: it must not be
+// recorded twice.
+func (l *Leader) Drained(ctx context.Context, after, least uint64) (at uint64, found bool, err error) {
+	err = l.setup.Backends.Plan.Scan(ctx, after+1, func(position uint64, b []byte) error {
+		e, err := plan.DecodeRecord(b)
+		if err != nil {
+			return planview.Damaged(position, err)
+		}
+		if d, drain := e.(plan.Drain); drain && d.At >= least {
+			at, found = d.At, true
+		}
+		return nil
+	})
+	return at, found, err
+}
+
+// Announced waits until LowWatermarks has the end of a source, for notifyTimeout at most.
+func (l *Leader) Announced(ctx context.Context) { l.sealNotifier.wait(ctx) }
+
+// Needs returns the oldest position that this run may still need: that of the steps which a keeper or a reader may
+// request, and of what a restart from the oldest stored checkpoint would plan again.
+func (l *Leader) Needs(ctx context.Context) (plan.Position, error) {
+	return l.retention.lowWatermark(ctx)
+}
+
+// Purge gives up the documents that a position covers, and removes those of them that no other run needs.
+func (l *Leader) Purge(ctx context.Context, floor plan.Position) error {
+	return l.retention.purge(ctx, floor)
 }
 
 // Open reads the plan and restores the planner. It refuses a plan made with another configuration or algorithm.
 func (l *Leader) Open(ctx context.Context) error {
-	var err error
-	if l.header, err = l.readHeader(ctx); err != nil {
+	r := l.restorer
+	if err := r.open(ctx); err != nil {
 		return err
 	}
-	if l.found, err = l.View.Reader.End(ctx); err != nil {
-		return fmt.Errorf("read end of plan: %w", err)
+	// Readers of earlier processes have requested at least these steps, and of a repaired plan those of the damaged
+	// one.
+	l.demand.assumeRequested(r.end.Steps - min(r.end.Steps, uint64(l.setup.Options.Ahead)))
+	if repair := r.header.Repair; repair != nil {
+		l.demand.assumeRequested(repair.Steps)
 	}
-	if c := l.header.Repair; c != nil && l.found.Records < c.Records {
-		return planview.Unfinished(c, l.Name, l.found.Records)
-	}
-	var stored []backend.Stored
-	if !l.fresh {
-		if stored, err = planview.ListCheckpoints(ctx, l.Backends, l.found.Bare); err != nil {
-			return err
-		}
-	}
-	if err := l.restore(ctx, stored); err != nil {
+	l.retention = &retention{setup: l.setup, header: r.header, term: l.term, status: l.status, demand: l.demand,
+		checkpoints: l.checkpoints}
+	l.setup.View.Opened(r.opened())
+	if err := l.checkStreams(ctx); err != nil {
 		return err
 	}
-	for l.tail.Position > l.found.Records { // another daemon has planned on and stored the checkpoint meanwhile, or a server that is behind said so
-		if err := waiting.Pause(ctx, LeadPause); err != nil {
-			return err
-		}
-		if l.found, err = l.View.Reader.End(ctx); err != nil {
-			return fmt.Errorf("read end of plan: %w", err)
-		}
-	}
-	l.update(func() {
-		l.wanted = max(l.wanted, l.found.Steps-min(l.found.Steps, uint64(l.Options.Ahead))) // at least this the readers of earlier processes asked for
-		if r := l.header.Repair; r != nil {                                                 // they may be as far as the damaged plan once was
-			l.wanted = max(l.wanted, r.Steps)
-		}
-	})
-	l.covered()
-	l.View.Opened(openedPlan(l))
-	if err := l.sameStreams(ctx); err != nil {
-		return err
-	}
-	if err := l.View.Release(ctx, l.first); err != nil {
+	if err := l.setup.View.Release(ctx, l.first); err != nil {
 		return fmt.Errorf("find the oldest step that can be read: %w", err)
 	}
 	return nil
 }
 
-// openedPlan is what was read of the plan.
-func openedPlan(l *Leader) planview.Opened {
-	return planview.Opened{Header: l.header, Fresh: l.fresh, Steps: l.found.Steps, Tail: l.tail.Position, Behind: l.order(), Keepers: l.applier.Keepers}
-}
-
-// sameStreams refuses streams that the plan was not made of, and notes what they hold. A run that is opened waits for streams whose servers do not answer.
-func (l *Leader) sameStreams(ctx context.Context) (err error) {
-	for told := false; ; told = true {
-		l.first, err = l.Streams.Same(ctx, l.header)
+// checkStreams refuses streams that the plan was not made of, and notes what they hold. It waits for streams whose
+// servers do not answer.
+func (l *Leader) checkStreams(ctx context.Context) (err error) {
+	for logged := false; ; logged = true {
+		l.first, err = l.setup.Streams.Same(ctx, l.restorer.header)
 		var known *fault.Error
 		if !errors.As(err, &known) || known.Reason != fault.SourceDown || ctx.Err() != nil {
 			return err
 		}
-		if !told {
-			l.Log.Warn("the document streams do not answer, trying again", "error", err)
+		if !logged {
+			l.setup.Log.Warn("the document streams do not answer, trying again", "error", err)
 		}
 		if err := waiting.Pause(ctx, LeadPause); err != nil {
 			return err
@@ -287,58 +224,45 @@ func (l *Leader) sameStreams(ctx context.Context) (err error) {
 	}
 }
 
-// readHeader returns the first record of the plan, or the one that a new run will write.
-func (l *Leader) readHeader(ctx context.Context) (plan.Header, error) {
-	last, err := l.Backends.Plan.Last(ctx)
-	if err != nil {
-		return plan.Header{}, fmt.Errorf("read plan log: %w", err)
-	}
-	if last == 0 {
-		l.fresh = true
-		sources, err := l.Streams.Begins(ctx, l.Config)
-		return plan.Header{Format: plan.FormatVersion, Algorithm: planner.AlgorithmVersion, Run: l.Name, ID: planview.NewID(), Keyed: l.Backends.Keyed,
-			Fingerprint: l.Config.Fingerprint(), Config: l.Config, Sources: sources}, err
-	}
-	h, b, err := planview.ReadHeaderRecord(ctx, l.Backends.Plan)
-	if err != nil {
-		return h, err
-	}
-	l.tail = plan.TailOf(1, b)
-	if err := planview.Accepts(l.Config, h); err != nil {
-		return plan.Header{}, err
-	}
-	h.State, err = l.View.Reader.Heritage(ctx, h)
-	return h, err
-}
-
-// covered notes the end of the run where the checkpoint of the restored applier was taken behind it.
-func (l *Leader) covered() {
-	if l.found.Ended != 0 && l.found.Ended <= l.tail.Position {
-		l.applier.End = &plan.End{Steps: l.found.Steps}
-	}
-}
-
-// order is that of the records behind the last one that the restored applier covers.
-func (l *Leader) order() plan.Validator {
-	if l.tail.Position <= 1 {
-		return l.header.Validator()
-	}
-	return l.applier.Validator(&l.header.Config)
-}
-
-// begin writes the header of a new run.
-func (l *Leader) begin(ctx context.Context) error {
-	header := l.header
-	if err := l.Streams.Clear(ctx, header); err != nil {
-		return l.deposed(err)
+// createRun writes the header of a new run.
+func (l *Leader) createRun(ctx context.Context) error {
+	header := l.restorer.header
+	if err := l.setup.Streams.Clear(ctx, header); err != nil {
+		return l.term.lost(err)
 	}
 	b := plan.EncodeRecord(header)
-	if err := l.store(ctx, []write{{records: [][]byte{b}}}); err != nil {
+	if err := l.writer.write(ctx, []write{{records: [][]byte{b}}}); err != nil {
 		return err
 	}
-	l.tail = plan.TailOf(1, b)
-	l.Log.Info("new run", "fingerprint", header.Fingerprint, "sources", len(header.Sources))
+	l.restorer.tail = plan.TailOf(1, b)
+	l.setup.Log.Info("new run", "fingerprint", header.Fingerprint, "sources", len(header.Sources))
 	return nil
+}
+
+// beginTerm begins a term, and makes it the only one that stores checkpoints and gives up documents. The records up to
+// it are planned again, also those that were appended since the plan was opened. Where other daemons have stored
+// checkpoints since then, the planner begins with the newest of the present ones: the documents that an older one needs
+// may have been purged.
+func (l *Leader) beginTerm(ctx context.Context) error {
+	if err := l.term.begin(ctx); err != nil {
+		return err
+	}
+	r, seen := l.restorer, l.checkpoints.list()
+	stored, err := planview.ClaimCheckpoints(ctx, l.setup.Backends, l.term.position, r.fresh || r.end.Bare)
+	if err != nil {
+		return l.term.lost(err)
+	}
+	first, err := l.setup.Streams.Claim(ctx, l.term.position, r.header)
+	if err != nil {
+		return l.term.lost(err)
+	}
+	if !slices.EqualFunc(stored, seen, func(a, b backend.Stored) bool { return a.Name == b.Name }) {
+		if err := r.reopen(ctx, stored); err != nil {
+			return err
+		}
+		l.setup.View.Opened(r.opened())
+	}
+	return l.setup.View.Release(ctx, first)
 }
 
 // writeGrace bounds how long a stop waits for the plan log.
@@ -346,46 +270,47 @@ const writeGrace = 5 * time.Second
 
 // Serve plans until ctx is done or something fails for good, which it returns.
 func (l *Leader) Serve(ctx context.Context) error {
-	if l.fresh {
-		if err := l.begin(ctx); err != nil {
-			return fmt.Errorf("begin run %s: %w", l.Name, err)
+	if l.restorer.fresh {
+		if err := l.createRun(ctx); err != nil {
+			return fmt.Errorf("begin run %s: %w", l.setup.Name, err)
 		}
 	}
-	if err := l.lead(ctx); err != nil {
-		return fmt.Errorf("begin to lead run %s: %w", l.Name, err)
+	if err := l.beginTerm(ctx); err != nil {
+		return fmt.Errorf("begin to lead run %s: %w", l.setup.Name, err)
 	}
 	stopped := ctx.Done()
 	g, ctx := errgroup.WithContext(ctx)
-	// Writer and uploads go on for writeGrace after ctx is done, to store what the loop had decided: a graceful stop loses no planned step.
+	// Writer and uploads continue for writeGrace after ctx is done, to store what the loop had decided: a graceful stop
+	// loses no planned step.
 	writing, stopWriting := graceful(ctx, writeGrace)
 	defer stopWriting()
 	uploading, stopUploading := graceful(ctx, writeGrace)
 	defer stopUploading()
 	writes, written := make(chan write, 64), make(chan struct{})
-	documents := feed.New(ctx, l.Name, l.Streams, g, l.onOpenAttempt, l.onOpened)
-	if _, err := documents.Next(l.applier.Planner); err != nil { // nothing else begins when the documents are not there
+	documents := feed.New(ctx, l.setup.Name, l.setup.Streams, g, l.status.onOpenAttempt, l.status.onOpened)
+	if _, err := documents.Next(l.restorer.applier.Planner); err != nil { // nothing else starts without documents
 		return errors.Join(err, g.Wait())
 	}
-	uploads := newUploads()
+	uploads := newUploads(l.checkpoints)
 	g.Go(func() error {
 		defer close(uploads.queue)
 		defer close(written)
-		err := l.write(writing, writes)
-		if err != nil { // someone else may write the plan: no more checkpoints are stored
+		err := l.writer.writeAll(writing, writes)
+		if err != nil { // another process may write the plan: no further checkpoint is stored
 			stopUploading()
 		}
 		return err
 	})
 	g.Go(func() error {
-		if err := l.upload(uploading, uploads); uploading.Err() == nil {
+		if err := uploads.run(uploading); uploading.Err() == nil {
 			return err
 		}
-		return nil // who has stopped it says why: the writer, or ctx
+		return nil // the reason is what stopped it: the error of the writer, or ctx
 	})
-	g.Go(func() error { return l.releaseDocuments(ctx) })
-	g.Go(func() error { return l.watch(ctx) })
-	g.Go(func() error { return l.announce(ctx) })
-	g.Go(func() error { return l.reportIntake(ctx) })
+	g.Go(func() error { return l.retention.run(ctx, l.retention.grace(l.restorer.end.Steps)) })
+	g.Go(func() error { return l.monitor().run(ctx) })
+	g.Go(func() error { return l.sealNotifier.run(ctx, l.restorer.header) })
+	g.Go(func() error { return l.intake().run(ctx) })
 	g.Go(func() error { return l.length.Run(ctx) })
 	g.Go(func() error {
 		defer close(writes)
@@ -393,7 +318,7 @@ func (l *Leader) Serve(ctx context.Context) error {
 		err := loop.turn(ctx)
 		select {
 		case <-stopped:
-			if errors.Is(err, errBetween) { // a last checkpoint, so that the next start has nothing to re-plan
+			if errors.Is(err, errBetween) { // a last checkpoint, so that the next start has nothing to plan again
 				err = errors.Join(err, loop.checkpoint(ctx, true))
 			}
 		default:
@@ -403,25 +328,21 @@ func (l *Leader) Serve(ctx context.Context) error {
 	return g.Wait()
 }
 
-// onOpened notes the reader of a source.
-func (l *Leader) onOpened(source int, r document.Source) {
-	var attempt *state.Opening
-	l.update(func() { attempt, l.readers[source], l.opened[source], l.opening = l.opening, r, time.Now(), nil })
-	if attempt != nil && attempt.Error != "" {
-		l.Log.Info("document stream opened", "source", attempt.Source, "after", time.Since(attempt.Since))
+// monitor returns the monitor of the document streams.
+func (l *Leader) monitor() *streamMonitor {
+	s := &l.setup
+	return &streamMonitor{
+		header: l.restorer.header, first: l.first, streams: s.Streams, view: s.View, term: l.term, status: l.status, fills: l.fills,
+		length: l.length, requests: l.requests, needed: l.retention.needed, log: s.Log,
 	}
 }
 
-// onOpenAttempt notes an attempt to open a source's stream, and the error of the one before; nil at the first attempt.
-func (l *Leader) onOpenAttempt(source string, err error) {
-	if err == nil {
-		l.update(func() { l.opening = &state.Opening{Source: source, Since: time.Now()} })
-		return
-	}
-	var before string
-	l.update(func() { before, l.opening.Error = l.opening.Error, err.Error() })
-	if before == "" {
-		l.Log.Warn("cannot open the document stream, trying again", "source", source, "error", err)
+// intake returns the reporter of what the run accepts.
+func (l *Leader) intake() *intakeReporter {
+	s := &l.setup
+	return &intakeReporter{
+		streams: s.Streams, view: s.View, header: l.restorer.header, tokenizer: s.Config.Tokenizer, status: l.status,
+		demand: l.demand, log: s.Log,
 	}
 }
 

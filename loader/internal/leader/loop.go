@@ -15,41 +15,49 @@ import (
 	"loaderd/loader/plan"
 	"loaderd/loader/planner"
 	"loaderd/loader/planview"
+	"loaderd/loader/state"
 )
 
 // loop is the leader's only goroutine that touches the planner, and that decides what is appended to the plan log.
 type loop struct {
-	leader  *Leader
-	tail    plan.Tail       // last record that was handed to the writer
-	replay  *replay.Replay  // nil once the log's end is reached
-	writes  chan<- write    // to the writer ...
-	written <-chan struct{} // ... which closes this when it takes no more
-	uploads *uploads
-	askers  []Command              // requests for a checkpoint that wait while one is being stored
-	saved   uint64                 // step of the last checkpoint that was taken
-	early   func(*plan.Step) error // refuses a step behind the end that the log told
-	heard   bool                   // whether checkSilent has looked
-	later   uint64                 // position of a term behind this process's own, where the log has one
-	feeds   *feed.Set
-	recent  recentChanges
-	traces  traces
+	leader      *Leader
+	applier     *planner.Applier
+	stats       state.PlanStats // as they were published last
+	earlyDrains earlyDrains
+	tail        plan.Tail       // last record that was handed to the writer
+	replay      *replay.Replay  // nil once the log's end is reached
+	writes      chan<- write    // to the writer ...
+	written     <-chan struct{} // ... which closes this when it takes no more
+	uploads     *uploads
+	askers      []Command              // requests for a checkpoint that wait while one is being stored
+	saved       uint64                 // step of the last checkpoint that was taken
+	early       func(*plan.Step) error // refuses a step behind the end that the log told
+	hints       hintCheck
+	later       uint64 // position of a term behind this process's own, where the log has one
+	feeds       *feed.Set
+	recent      recentChanges
+	traces      traces
 
 	skips skipLog
 }
 
 func newLoop(ctx context.Context, l *Leader, f *feed.Set, writes chan<- write, written <-chan struct{}, u *uploads) *loop {
-	x := &loop{leader: l, feeds: f, tail: l.tail, writes: writes, written: written, uploads: u, saved: l.applier.Planner.Next(), traces: traces{},
-		replay: replay.From(ctx, l.Backends.Plan, l.tail.Position+1, l.applier, l.order())}
+	r := l.restorer
+	x := &loop{
+		leader: l, applier: r.applier, feeds: f, tail: r.tail, writes: writes, written: written, uploads: u,
+		saved: r.applier.Planner.Next(), traces: traces{}, hints: hintCheck{config: l.setup.Config.Packing, log: l.setup.Log},
+		replay: replay.From(ctx, l.setup.Backends.Plan, r.tail.Position+1, r.applier, r.validator()),
+	}
 	x.early = x.replay.Early
 	x.replay.Read = x.reads
-	counts, _ := l.applier.Planner.Counts()
+	counts, _ := r.applier.Planner.Counts()
 	x.skips = newSkipLog(counts.Skipped)
 	return x
 }
 
 // reads takes in a record between steps that is planned again.
 func (l *loop) reads(at uint64, e plan.Entry) {
-	if _, term := e.(plan.Term); term && at > l.leader.term {
+	if _, term := e.(plan.Term); term && at > l.leader.term.position {
 		l.later = at
 	}
 }
@@ -57,32 +65,34 @@ func (l *loop) reads(at uint64, e plan.Entry) {
 // statsInterval is how often the figures of Stats are refreshed.
 const statsInterval = 200 * time.Millisecond
 
-// documentsALook is how many documents are planned at most before requests and all else get their turn: a look between any two took an eighth of the loop's time.
+// documentsALook is how many documents are planned at most before requests and all else get their turn: a look between
+// any two took an eighth of the loop's time.
 const documentsALook = 16
 
-// errBetween says that the loop stopped between two inputs: everything that the planner made has been handed to the writer.
+// errBetween says that the loop stopped between two inputs: everything that the planner made has been handed to the
+// writer.
 var errBetween = fmt.Errorf("loop stopped: %w", context.Canceled)
 
 // turn is the loop itself: one document, request or control after the other, some documents before a look at the rest.
 func (l *loop) turn(ctx context.Context) error {
-	l.leader.snapshot()
+	l.snapshot()
 	refresh := time.NewTicker(statsInterval)
 	defer refresh.Stop()
-	l.checkSilent() // the restored planner may hold enough documents
+	l.hints.check(l.applier) // the restored planner may hold enough documents
 	for documents := 0; ; documents++ {
 		if err := l.prepare(); err != nil {
 			return err
 		}
-		if err := l.leader.applier.Settle(func(r planner.Ready) error { return l.do(ctx, r) }); err != nil {
+		if err := l.applier.Settle(func(r planner.Ready) error { return l.do(ctx, r) }); err != nil {
 			return err
 		}
 		from := feed.None
 		var held <-chan struct{}
 		switch {
 		case ctx.Err() != nil: // no further document is planned
-		case l.leader.applier.Ended || l.ahead(): // readers have enough steps before them
+		case l.applier.Ended || l.ahead(): // readers have enough steps before them
 		default:
-			wanted, err := l.feeds.Next(l.leader.applier.Planner)
+			wanted, err := l.feeds.Next(l.applier.Planner)
 			if err != nil {
 				return err
 			}
@@ -115,7 +125,7 @@ func (l *loop) turn(ctx context.Context) error {
 			err = l.handle(ctx, q)
 		case <-l.uploads.ready:
 			err = errors.Join(l.answer(ctx), l.checkpoint(ctx, false))
-		case <-l.leader.more:
+		case <-l.leader.demand.more:
 		case <-refresh.C:
 			err = l.refresh(ctx)
 		}
@@ -125,16 +135,17 @@ func (l *loop) turn(ctx context.Context) error {
 	}
 }
 
-// ahead reports whether the plan is as far before its readers as it may be. Where the log says that no step follows there is only that to be found
-// out, and it goes on.
+// ahead reports whether the plan is as far before its readers as it may be. Where the log says that no step follows
+// there is only that to be found out, and it goes on.
 func (l *loop) ahead() bool {
-	return !l.repeats() && l.leader.applier.End == nil && l.leader.applier.Planner.Next() >= l.leader.limit()
+	return !l.repeats() && l.applier.End == nil && l.applier.Planner.Next() >= l.leader.demand.limit()
 }
 
-// repeats reports whether the log still says what comes next: steps, or changes of the mixture and an end behind documents that were taken before a restart
-// and belong to no step yet. What is asked of the mixture goes by all changes before it. A drain may wait for documents that were only published.
+// repeats reports whether the log still says what comes next: steps, or changes of the mixture and an end behind
+// documents that were taken before a restart and belong to no step yet. What is asked of the mixture goes by all
+// changes before it. A drain may wait for documents that were only published.
 func (l *loop) repeats() bool {
-	a := l.leader.applier
+	a := l.applier
 	return l.replay != nil || a.End != nil && !a.Ended || slices.ContainsFunc(a.Pending, func(c plan.Control) bool {
 		_, drain := c.(plan.Drain)
 		return !drain
@@ -143,12 +154,12 @@ func (l *loop) repeats() bool {
 
 // refresh does what is due every statsInterval.
 func (l *loop) refresh(ctx context.Context) error {
-	l.leader.snapshot()
+	l.snapshot()
 	if err := l.lost(); err != nil {
 		return err
 	}
 	if l.replay == nil {
-		l.skips.write(time.Now(), l.leader.figures.Sources, l.leader.Log)
+		l.skips.write(time.Now(), l.stats.Sources, l.leader.setup.Log)
 	}
 	return errors.Join(l.drainEarly(ctx), l.dryness(ctx))
 }
@@ -161,18 +172,18 @@ func (l *loop) addHeld(ctx context.Context, from *feed.Feed) error {
 
 func (l *loop) add(ctx context.Context, d document.Document) error {
 	if d.Skip == "" {
-		l.leader.Observer.OnDocument(plan.Ref(d.Source, d.Sequence), l.leader.applier.Planner.Cursor().Next(), d.Content)
-		if d.Trace != nil && l.leader.Backends.Tracer != nil {
+		l.leader.setup.Observer.OnDocument(plan.Ref(d.Source, d.Sequence), l.applier.Planner.Cursor().Next(), d.Content)
+		if d.Trace != nil && l.leader.setup.Backends.Tracer != nil {
 			l.traces.take(plan.Ref(d.Source, d.Sequence), d.Trace)
 		}
 	}
-	ready, err := l.leader.applier.Document(d.Arrival())
+	ready, err := l.applier.Document(d.Arrival())
 	if err != nil {
 		return err
 	}
-	counts, _ := l.leader.applier.Planner.Counts()
+	counts, _ := l.applier.Planner.Counts()
 	l.skips.observe(d.Source, d.Sequence, counts.Skipped)
-	l.checkSilent()
+	l.hints.check(l.applier)
 	if err := l.do(ctx, ready); err != nil {
 		return err
 	}
@@ -184,15 +195,15 @@ func (l *loop) prepare() error {
 	if l.replay == nil {
 		return nil
 	}
-	before := l.leader.applier.Keepers
+	before := l.applier.Keepers
 	if err := l.replay.Prepare(); err != nil {
 		return err
 	}
 	if l.later > 0 { // whoever goes on behind it writes into the term of another
-		return l.leader.deposed(fmt.Errorf("record %d begins a later term: %w", l.later, fault.ErrLeadershipLost))
+		return l.leader.term.lost(fmt.Errorf("record %d begins a later term: %w", l.later, fault.ErrLeadershipLost))
 	}
-	if !maps.Equal(before, l.leader.applier.Keepers) {
-		l.leader.View.KeepBy(l.replay.Tail.Position, l.leader.applier.Keepers)
+	if !maps.Equal(before, l.applier.Keepers) {
+		l.leader.setup.View.KeepBy(l.replay.Tail.Position, l.applier.Keepers)
 	}
 	if l.replay.Done {
 		if l.replay.Tail.Position > 0 {
@@ -200,24 +211,25 @@ func (l *loop) prepare() error {
 		}
 		behind := l.replay.Behind
 		l.replay = nil
-		_, packed := l.leader.applier.Planner.Counts()
-		l.leader.earlyDrains.documents = packed.Documents
-		l.leader.View.Replayed(l.tail.Position, behind, l.leader.applier.Keepers)
+		_, packed := l.applier.Planner.Counts()
+		l.earlyDrains.documents = packed.Documents
+		l.leader.setup.View.Replayed(l.tail.Position, behind, l.applier.Keepers)
 		l.skips.replayed()
-		l.leader.applier.Resume()
-		if l.leader.applier.Ended && l.leader.applier.End != nil { // what was restored stands behind the end: planning does not find it out
-			l.leader.View.End()
+		l.applier.Resume()
+		if l.applier.Ended && l.applier.End != nil { // what was restored stands behind the end: planning does not find it out
+			l.leader.setup.View.End()
 		}
 		l.tellSealed()
-		l.leader.update(func() { l.leader.replays = false })
+		l.leader.status.endReplay()
 	}
 	return nil
 }
 
-// do carries out what the applier returned: it appends the steps to the plan log, or compares them with the log's during a replay.
+// do carries out what the applier returned: it appends the steps to the plan log, or compares them with the log's
+// during a replay.
 func (l *loop) do(ctx context.Context, r planner.Ready) error {
 	if len(r.Steps) > 0 {
-		l.leader.snapshot() // before a reader can see the steps: figures are never older than a step
+		l.snapshot() // before a reader can see the steps: figures are never older than a step
 	}
 	for i := range r.Steps {
 		if err := l.emit(ctx, r.Steps[i]); err != nil {
@@ -231,8 +243,8 @@ func (l *loop) do(ctx context.Context, r planner.Ready) error {
 }
 
 func (l *loop) emit(ctx context.Context, s plan.Step) error {
-	l.leader.Observer.OnStep(&s)
-	tell := l.traces.leave(&s, l.leader.Backends.Tracer) // of a step that the log holds it was told before
+	l.leader.setup.Observer.OnStep(&s)
+	tell := l.traces.leave(&s, l.leader.setup.Backends.Tracer) // of a step that the log holds it was told before
 	if err := l.prepare(); err != nil {
 		return err
 	}
@@ -240,15 +252,15 @@ func (l *loop) emit(ctx context.Context, s plan.Step) error {
 		if err := l.replay.Match(&s); err != nil {
 			return err
 		}
-		if s.Index >= l.leader.View.Planned() { // another process appended the step after Open
-			l.leader.View.Extend(&s)
+		if s.Index >= l.leader.setup.View.Planned() { // another process appended the step after Open
+			l.leader.setup.View.Extend(&s)
 		}
 		return nil
 	}
 	if err := l.early(&s); err != nil {
 		return err
 	}
-	records, err := plan.EncodeStep(&s, l.leader.Backends.Plan.MaxRecord())
+	records, err := plan.EncodeStep(&s, l.leader.setup.Backends.Plan.MaxRecord())
 	if err != nil {
 		return err
 	}
@@ -261,27 +273,43 @@ func (l *loop) emit(ctx context.Context, s plan.Step) error {
 
 // end writes the record behind the last step.
 func (l *loop) end(ctx context.Context) error {
-	l.checkSilent()
-	l.leader.snapshot()
-	steps := l.leader.applier.Planner.Next()
+	l.hints.check(l.applier)
+	l.snapshot()
+	steps := l.applier.Planner.Next()
 	if l.replay == nil {
-		l.skips.flush(l.leader.figures.Sources, l.leader.Log)
+		l.skips.flush(l.stats.Sources, l.leader.setup.Log)
 	}
-	l.leader.Log.Info("run ended", "steps", steps, "last_document", l.leader.applier.Planner.Cursor().Last(), "skipped", l.skips.count.Total())
+	l.leader.setup.Log.Info("run ended", "steps", steps, "last_document", l.applier.Planner.Cursor().Last(), "skipped", l.skips.count.Total())
 	if err := l.prepare(); err != nil {
 		return err
 	}
 	if l.replay != nil {
 		return planview.Damaged(l.replay.NextAt, fmt.Errorf("step %d follows behind the end of the run", l.replay.Next.Index))
 	}
-	if l.leader.applier.End != nil {
-		l.leader.View.End()
+	if l.applier.End != nil {
+		l.leader.setup.View.End()
 		return nil
 	}
 	end := plan.End{Steps: steps}
-	l.leader.applier.Record(end)
-	if err := l.append(ctx, write{records: [][]byte{plan.EncodeRecord(end)}, stored: func(context.Context) { l.leader.View.End() }}); err != nil {
+	l.applier.Record(end)
+	if err := l.append(ctx, write{records: [][]byte{plan.EncodeRecord(end)}, stored: func(context.Context) { l.leader.setup.View.End() }}); err != nil {
 		return err
 	}
 	return l.checkpoint(ctx, true) // so that a restart has nothing to plan again
+}
+
+// append hands records to the writer, also after ctx is done: a graceful stop loses nothing that was decided. It blocks
+// while the writer's queue is full.
+func (l *loop) append(ctx context.Context, w write) error {
+	w.after = l.tail.Position
+	if n := len(w.records); n > 0 {
+		l.tail = plan.TailOf(w.after+uint64(n), w.records[n-1])
+	}
+	select {
+	case l.writes <- w:
+		return nil
+	case <-l.written: // it has failed: that ends ctx
+		<-ctx.Done()
+		return ctx.Err()
+	}
 }

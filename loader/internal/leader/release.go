@@ -13,45 +13,55 @@ import (
 	"loaderd/loader/state"
 )
 
-// releaseInterval is how often a run looks whether documents can go, at most.
+// releaseInterval is the least time between two checks whether documents can be purged.
 const releaseInterval = time.Second
 
-// releaseDocuments raises the low watermarks of this run, and purges what no run needs. A failure is retried: documents that stay
-// too long do no harm but to the disk.
+// retention raises the low watermarks of the run, and purges the documents below them that no run needs.
+type retention struct {
+	setup       Setup
+	header      plan.Header
+	term        *term
+	status      *status
+	demand      *readerDemand
+	checkpoints *checkpointStore
+}
+
+// run raises the low watermarks of this run, and purges what no run needs, until ctx is done; at first nothing for the
+// time grace. A failure is retried: documents that are kept too long only occupy disk space.
 //
-// Behind each of its steps and those of storeCheckpoint:
+// Behind each of its steps and those of uploads:
 //
 //	step                             a crash leaves                       and the next start
-//	a checkpoint is stored           objects that do not count any more   deletes them when it claims the checkpoints
-//	the floor is raised              documents that no run needs          purges them, or another run that purges does
-//	documents are purged             steps whose documents are gone       finds the stream's first document, and refuses readers those steps
+//	a checkpoint is stored           objects that no longer count         deletes them when it claims the checkpoints
+//	the low watermark is raised      documents that no run needs          purges them, or another run that purges does
+//	documents are purged             steps whose documents are purged     refuses these steps: it finds the first document
 //
-// The floor is never raised above what the oldest stored checkpoint needs, and nothing is purged above the floor: so what a restart
-// plans again is there, whichever checkpoint it finds usable.
-func (l *Leader) releaseDocuments(ctx context.Context) error {
-	if l.Options.Release != backend.ReleasePurge {
-		return nil // its floor stays where it was claimed
+// The low watermark is never raised above what the oldest stored checkpoint needs, and nothing is purged above it. So
+// the stream has all documents that a restart plans again, whichever checkpoint it uses.
+func (r *retention) run(ctx context.Context, grace time.Duration) error {
+	if r.setup.Options.Release != backend.ReleasePurge {
+		return nil // the low watermark stays where it was claimed
 	}
-	if err := waiting.Pause(ctx, l.releaseGrace()); err != nil {
+	if err := waiting.Pause(ctx, grace); err != nil {
 		return err
 	}
 	tick := time.NewTicker(releaseInterval)
 	defer tick.Stop()
 	var due releases
 	for {
-		from, err := l.Needs(ctx)
+		from, err := r.lowWatermark(ctx)
 		if err == nil {
-			if to := due.next(from, time.Now(), l.Options.ReleaseAfter); !due.said.Reaches(to) {
-				if err = l.Purge(ctx, to); err == nil {
+			if to := due.next(from, time.Now(), r.setup.Options.ReleaseAfter); !due.said.Reaches(to) {
+				if err = r.purge(ctx, to); err == nil {
 					due.done(to)
 				}
 			}
 		}
 		if errors.Is(err, fault.ErrLeadershipLost) {
-			return l.deposed(err)
+			return r.term.lost(err)
 		}
 		if err != nil && ctx.Err() == nil {
-			l.Log.Warn("documents not released; trying again", "error", err)
+			r.setup.Log.Warn("documents not released; trying again", "error", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -61,19 +71,79 @@ func (l *Leader) releaseDocuments(ctx context.Context) error {
 	}
 }
 
-// returnGrace is how long the leader of a plan with steps releases nothing at its start. Readers connect again meanwhile, or their daemons report them:
-// what their jobs retain is not in the plan.
+// returnGrace is how long the leader of a plan with steps purges nothing at its start. In this time readers connect
+// again, or their daemons report them: the plan does not have what their jobs retain.
 const returnGrace = 10 * time.Second
 
-// releaseGrace returns how long the leader releases nothing at its start.
-func (l *Leader) releaseGrace() time.Duration {
+// grace returns how long the leader of a plan with so many steps purges nothing at its start.
+func (r *retention) grace(steps uint64) time.Duration {
 	switch {
-	case l.found.Steps > 0:
+	case steps > 0:
 		return returnGrace
-	case l.Backends.Elector != nil:
+	case r.setup.Backends.Elector != nil:
 		return state.HeartbeatTimeout
 	}
 	return 0
+}
+
+// purge gives up the documents that a position covers, and removes those of them that no other run needs.
+func (r *retention) purge(ctx context.Context, floor plan.Position) error {
+	from, err := r.setup.View.NeedsBehind(ctx, floor)
+	if err != nil {
+		return err
+	}
+	all, err := r.setup.Streams.All(ctx, r.header)
+	if err != nil {
+		return err
+	}
+	for i, x := range all[:min(len(all), len(from))] {
+		if x.LowWatermarks == nil {
+			continue
+		}
+		first, err := x.LowWatermarks.Release(ctx, r.term.position, from[i])
+		if err != nil {
+			return err
+		}
+		from[i] = max(from[i], first)
+	}
+	return r.setup.View.Release(ctx, from) // from now on other runs may purge up to the low watermark at any time
+}
+
+// needed returns the first step that a keeper, a reader or a job that has not committed may still request. During the
+// replay it is not known yet.
+func (r *retention) needed() (step uint64, replays bool) {
+	replays = r.status.replaying()
+	return r.demand.needed(replays), replays
+}
+
+// lowWatermark returns the oldest position that the run may still need: that of the steps which a keeper or a reader
+// may request, and of what a restart from the oldest stored checkpoint would plan again.
+func (r *retention) lowWatermark(ctx context.Context) (plan.Position, error) {
+	step, replays := r.needed()
+	stored := r.checkpoints.list()
+	if replays || len(stored) == 0 || step == 0 || stored[0].Step == 0 {
+		return plan.Position{}, nil
+	}
+	floor, err := r.setup.View.FloorBefore(ctx, step)
+	if err != nil {
+		return plan.Position{}, err
+	}
+	s, err := r.setup.View.Step(ctx, stored[0].Step-1)
+	if err != nil {
+		return plan.Position{}, err
+	}
+	if r.usesHints() { // a restart also reads the packing hints of the documents that were buffered then
+		floor = floor.Least(s.Floor)
+	}
+	return floor.Least(s.Cursor), nil
+}
+
+// usesHints reports whether the documents of any source are packed by packing hints.
+func (r *retention) usesHints() bool {
+	c := &r.setup.Config
+	return c.Packing.Related() != nil || slices.ContainsFunc(r.setup.Streams.Infos(), func(s plan.SourceInfo) bool {
+		return c.PackingOf(s.Config).Related() != nil
+	})
 }
 
 // releases are documents that are no longer needed and wait for their time to go.
@@ -85,8 +155,8 @@ type releases struct {
 	}
 }
 
-// next notes that the documents which floor covers are not needed now. It returns a position whose documents may go: they have not been
-// needed for the time after, and are not needed now.
+// next notes that the documents which floor covers are not needed now. It returns a position whose documents may go:
+// they have not been needed for the time after, and are not needed now.
 func (s *releases) next(floor plan.Position, now time.Time, after time.Duration) plan.Position {
 	if n := len(s.waiting); !s.said.Reaches(floor) && (n == 0 || !s.waiting[n-1].floor.Reaches(floor)) {
 		s.waiting = append(s.waiting, struct {
@@ -109,82 +179,4 @@ func (s *releases) done(to plan.Position) {
 	for len(s.waiting) > 0 && to.Reaches(s.waiting[0].floor) {
 		s.waiting = s.waiting[1:]
 	}
-}
-
-// Purge gives up what a position covers, and removes what no other run needs of it.
-func (l *Leader) Purge(ctx context.Context, floor plan.Position) error {
-	from, err := l.View.NeedsBehind(ctx, floor)
-	if err != nil {
-		return err
-	}
-	all, err := l.Streams.All(ctx, l.header)
-	if err != nil {
-		return err
-	}
-	for i, x := range all[:min(len(all), len(from))] {
-		if x.LowWatermarks == nil {
-			continue
-		}
-		first, err := x.LowWatermarks.Release(ctx, l.term, from[i])
-		if err != nil {
-			return err
-		}
-		from[i] = max(from[i], first)
-	}
-	return l.View.Release(ctx, from) // from now on other runs may purge up to the floor at any time
-}
-
-// needed returns the first step that a keeper, a reader or a job that has not committed may still ask for. While replays it is not known yet.
-func (l *Leader) needed() (step uint64, replays bool) {
-	keepers := l.View.Now().Keepers
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	_, retained := l.demand.Retained(keepers)
-	step = min(keepers.Committed(), l.demand.Needed, retained)
-	if !l.replays {
-		l.given = max(l.given, step)
-	}
-	return step, l.replays
-}
-
-// retains returns the first step of which everything is there that a job needs which reads and has not committed; state.EveryStep for any other job.
-func (l *Leader) retains(job string) uint64 {
-	oldest := l.View.Now().Oldest
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if x, ok := l.demand.Jobs[job]; ok {
-		return max(x.From, l.given, oldest)
-	}
-	return state.EveryStep
-}
-
-// Needs returns the floor of all that this run may still need: what the steps need that a keeper or a reader may ask for, and
-// what a restart from the oldest stored checkpoint would plan again.
-func (l *Leader) Needs(ctx context.Context) (plan.Position, error) {
-	step, replays := l.needed()
-	l.mu.Lock()
-	stored := l.stored
-	l.mu.Unlock()
-	if replays || len(stored) == 0 || step == 0 || stored[0].Step == 0 {
-		return plan.Position{}, nil
-	}
-	floor, err := l.View.FloorBefore(ctx, step)
-	if err != nil {
-		return plan.Position{}, err
-	}
-	s, err := l.View.Step(ctx, stored[0].Step-1)
-	if err != nil {
-		return plan.Position{}, err
-	}
-	if l.relates() { // a restart also reads the packing hints of the documents that waited then
-		floor = floor.Least(s.Floor)
-	}
-	return floor.Least(s.Cursor), nil
-}
-
-// relates reports whether documents are packed by what they are about, those of one source at least.
-func (l *Leader) relates() bool {
-	return l.Config.Packing.Related() != nil || slices.ContainsFunc(l.Streams.Infos(), func(s plan.SourceInfo) bool {
-		return l.Config.PackingOf(s.Config).Related() != nil
-	})
 }

@@ -7,7 +7,6 @@ import (
 	"loaderd/loader/fault"
 	"loaderd/loader/plan"
 	"loaderd/loader/planner"
-	"loaderd/loader/planview"
 	"loaderd/loader/state"
 )
 
@@ -17,10 +16,12 @@ type Command struct {
 	reply chan<- Result
 	// DryRun records nothing, but checks a change of the mixture.
 	DryRun bool
-	look   func(*planner.Applier, plan.Tail) // is shown what there is, and nothing is recorded; nil else
+	// inspect gets the loop's applier and tail, and nothing is recorded; nil for other commands.
+	inspect func(*planner.Applier, plan.Tail)
 }
 
-// Result is what a request returns: a change of the mixture, a document's sequence for other controls, a step for commits and checkpoints.
+// Result is what a request returns: a change of the mixture, a document's sequence for other controls, a step for
+// commits and checkpoints.
 type Result struct {
 	At  uint64
 	Mix *state.MixResult
@@ -31,8 +32,8 @@ func refusal(reason fault.Reason, format string, args ...any) Result {
 	return Result{err: &fault.Error{Reason: reason, Message: fmt.Sprintf(format, args...)}}
 }
 
-// tell answers a request that needs no record: once all is stored that the answer rests on, and if this process still leads then. Else the
-// next leader is asked, which may know better.
+// tell answers a request that needs no record: once all is stored that the answer rests on, and if this process still
+// leads then. Else the next leader is asked, which may know better.
 func (l *loop) tell(ctx context.Context, q Command, a Result) error {
 	return l.append(ctx, write{stored: func(context.Context) { q.reply <- a }})
 }
@@ -41,8 +42,8 @@ func (l *loop) tell(ctx context.Context, q Command, a Result) error {
 func (l *loop) handle(ctx context.Context, q Command) error {
 	switch e := q.Entry.(type) {
 	case nil:
-		if q.look != nil {
-			q.look(l.leader.applier, l.tail)
+		if q.inspect != nil {
+			q.inspect(l.applier, l.tail)
 			q.reply <- Result{}
 			return nil
 		}
@@ -50,8 +51,8 @@ func (l *loop) handle(ctx context.Context, q Command) error {
 	case plan.Commit:
 		return l.commit(ctx, e, q)
 	case plan.Leave:
-		if _, known := l.leader.applier.Keepers[e.Keeper]; !known {
-			return l.tell(ctx, q, Result{At: l.leader.applier.Keepers.Committed()})
+		if _, known := l.applier.Keepers[e.Keeper]; !known {
+			return l.tell(ctx, q, Result{At: l.applier.Keepers.Committed()})
 		}
 		return l.keep(ctx, e, q)
 	case plan.Seal:
@@ -64,11 +65,11 @@ func (l *loop) handle(ctx context.Context, q Command) error {
 }
 
 func (l *loop) commit(ctx context.Context, c plan.Commit, q Command) error {
-	planned, keepers := l.leader.View.Planned(), l.leader.applier.Keepers
+	planned, keepers := l.leader.setup.View.Planned(), l.applier.Keepers
 	_, known := keepers[c.Keeper]
 	step, changes := keepers.After(c)
 	if !known { // documents that the others have committed may be gone, but for those that its own job retains
-		step = max(step, min(keepers.Committed(), l.leader.retains(c.Keeper)))
+		step = max(step, min(keepers.Committed(), l.leader.demand.retained(c.Keeper)))
 	}
 	switch {
 	case c.Step > planned:
@@ -83,10 +84,10 @@ func (l *loop) commit(ctx context.Context, c plan.Commit, q Command) error {
 
 // keep appends a change of keepers. Once it is stored, it counts and the request is answered.
 func (l *loop) keep(ctx context.Context, e plan.Entry, q Command) error {
-	l.leader.applier.Record(e)
-	keepers := l.leader.applier.Keepers
+	l.applier.Record(e)
+	keepers := l.applier.Keepers
 	return l.append(ctx, write{records: [][]byte{plan.EncodeRecord(e)}, stored: func(context.Context) {
-		l.leader.View.Keep(keepers)
+		l.leader.setup.View.Keep(keepers)
 		q.reply <- Result{At: keepers.Committed()}
 	}})
 }
@@ -98,41 +99,7 @@ func noEnd(err error) Result {
 
 // control appends a control; it takes effect when the planner has taken the arrival that it stands behind.
 func (l *loop) control(ctx context.Context, c plan.Control, stored func(context.Context)) error {
-	l.leader.applier.Record(c)
+	l.applier.Record(c)
 	l.leader.length.Recorded()
 	return l.append(ctx, write{records: [][]byte{plan.EncodeRecord(c)}, stored: stored})
-}
-
-// Drained looks behind a record for a drain of the arrivals up to least that was asked for before: it must not be recorded twice.
-func (l *Leader) Drained(ctx context.Context, after, least uint64) (at uint64, found bool, err error) {
-	err = l.Backends.Plan.Scan(ctx, after+1, func(position uint64, b []byte) error {
-		e, err := plan.DecodeRecord(b)
-		if err != nil {
-			return planview.Damaged(position, err)
-		}
-		if d, drain := e.(plan.Drain); drain && d.At >= least {
-			at, found = d.At, true
-		}
-		return nil
-	})
-	return at, found, err
-}
-
-// Ask hands a request to the loop and waits for the answer.
-func (l *Leader) Ask(ctx context.Context, q Command) (Result, error) {
-	reply := make(chan Result, 1)
-	q.reply = reply
-	send := l.requests
-	for {
-		select {
-		case send <- q:
-			send = nil
-		case a := <-reply:
-			return a, a.err
-		case <-l.done:
-			return Result{}, fault.ErrNoLeader
-		case <-ctx.Done():
-			return Result{}, ctx.Err()
-		}
-	}
 }

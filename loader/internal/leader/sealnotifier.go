@@ -3,42 +3,53 @@ package leader
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
 	"loaderd/loader/fault"
 	"loaderd/loader/mixture"
+	"loaderd/loader/plan"
+	"loaderd/loader/planview"
 )
 
-// tellWithin bounds how long Seal waits until LowWatermarks has where the run ends. The seal is in the plan log before that.
-const tellWithin = 2 * time.Second
+// notifyTimeout bounds how long Seal waits until LowWatermarks has where the run ends. The seal is in the plan log
+// before that.
+const notifyTimeout = 2 * time.Second
 
-// sealNotifier carries the last documents of sealed streams from the leader's loop to LowWatermarks, so that producers learn where the run ends.
+// sealNotifier carries the last documents of sealed streams from the leader's loop to LowWatermarks, so that producers
+// learn where the run ends.
 type sealNotifier struct {
-	at   chan ending   // holds a stream's last document once its seal is decided
-	told chan struct{} // closed when LowWatermarks has the first
+	streams  *planview.Streams
+	log      *slog.Logger
+	term     *term
+	sealed   chan sealedSource // receives a source's last document once its seal is decided
+	notified chan struct{}     // closed when LowWatermarks has the first
 }
 
-// ending is the last document that the run reads of a source.
-type ending struct {
+// sealedSource is a source and the last document that the run reads of it.
+type sealedSource struct {
 	source int
-	at     uint64
+	last   uint64
 }
 
-func newSealNotifier() sealNotifier {
-	return sealNotifier{at: make(chan ending, mixture.MaxSources), told: make(chan struct{})}
+func newSealNotifier(streams *planview.Streams, log *slog.Logger, t *term) *sealNotifier {
+	return &sealNotifier{streams: streams, log: log, term: t, sealed: make(chan sealedSource, mixture.MaxSources),
+		notified: make(chan struct{})}
 }
 
-// decided notes that the run reads no document of a source behind at. Only the first call for it counts: it ends once.
-func (a sealNotifier) decided(source int, at uint64) {
+// seal notes that the run reads no document of a source behind last. Only the first call per source counts: a source
+// ends once.
+func (n *sealNotifier) seal(source int, last uint64) {
 	select {
-	case a.at <- ending{source, at}:
+	case n.sealed <- sealedSource{source, last}:
 	default:
 	}
 }
 
-// announce reports to producers that the run reads what they publish and, once that is decided, to LowWatermarks and them where it ends.
-func (l *Leader) announce(ctx context.Context) error {
-	all, err := l.Streams.All(ctx, l.header)
+// run notifies producers that the run reads what they publish. Once the end of a source is decided, it notifies
+// LowWatermarks and the producers of that.
+func (n *sealNotifier) run(ctx context.Context, h plan.Header) error {
+	all, err := n.streams.All(ctx, h)
 	if err != nil {
 		return err
 	}
@@ -47,7 +58,8 @@ func (l *Leader) announce(ctx context.Context) error {
 			continue
 		}
 		if err := x.LowWatermarks.Tell(ctx); err != nil && ctx.Err() == nil {
-			l.Log.Warn("those who publish to the document stream are not told that this run reads it", "stream", x.SourceBegin.Stream.Name, "error", err)
+			n.log.Warn("those who publish to the document stream are not told that this run reads it",
+				"stream", x.SourceBegin.Stream.Name, "error", err)
 		}
 	}
 	ended := map[int]bool{}
@@ -55,50 +67,50 @@ func (l *Leader) announce(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case e := <-l.sealNotifier.at:
-			if ended[e.source] {
+		case s := <-n.sealed:
+			if ended[s.source] {
 				continue
 			}
-			if err := l.tellEnd(ctx, e); err != nil {
+			if err := n.notify(ctx, h, s); err != nil {
 				return err
 			}
 			if len(ended) == 0 {
-				close(l.sealNotifier.told)
+				close(n.notified)
 			}
-			ended[e.source] = true
+			ended[s.source] = true
 		}
 	}
 }
 
-// tellEnd reports to LowWatermarks and producers where the run ends in a stream.
-func (l *Leader) tellEnd(ctx context.Context, e ending) error {
-	all, err := l.Streams.All(ctx, l.header)
+// notify reports to LowWatermarks and producers where the run ends in a stream.
+func (n *sealNotifier) notify(ctx context.Context, h plan.Header, s sealedSource) error {
+	all, err := n.streams.All(ctx, h)
 	if err != nil {
 		return err
 	}
-	x := all[e.source]
+	x := all[s.source]
 	if x.LowWatermarks == nil {
 		return nil
 	}
-	if err = x.LowWatermarks.Ends(ctx, l.term, e.at); err == nil {
+	if err = x.LowWatermarks.Ends(ctx, n.term.position, s.last); err == nil {
 		err = x.LowWatermarks.Tell(ctx)
 	}
 	if errors.Is(err, fault.ErrLeadershipLost) {
-		return l.deposed(err)
+		return n.term.lost(err)
 	}
 	if err != nil && ctx.Err() == nil {
-		l.Log.Warn("those who publish to the document stream are not told that this run does not read what comes now", "stream", x.SourceBegin.Stream.Name,
-			"last_document", e.at, "error", err)
+		n.log.Warn("those who publish to the document stream are not told that this run does not read what comes now",
+			"stream", x.SourceBegin.Stream.Name, "last_document", s.last, "error", err)
 	}
 	return nil
 }
 
-// Announced waits until LowWatermarks has the end, for tellWithin at most.
-func (l *Leader) Announced(ctx context.Context) {
-	limit := time.NewTimer(tellWithin)
+// wait waits until LowWatermarks has the end of a source, for notifyTimeout at most.
+func (n *sealNotifier) wait(ctx context.Context) {
+	limit := time.NewTimer(notifyTimeout)
 	defer limit.Stop()
 	select {
-	case <-l.sealNotifier.told:
+	case <-n.notified:
 	case <-limit.C:
 	case <-ctx.Done():
 	}

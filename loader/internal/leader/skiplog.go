@@ -9,7 +9,8 @@ import (
 	"loaderd/loader/state"
 )
 
-// The log reports skipped documents skipLogFirst after the first, when there may be thousands, and then less and less often.
+// The log reports skipped documents skipLogFirst after the first, when there may be thousands, and then less and less
+// often.
 const (
 	skipLogFirst = time.Second
 	skipLogPause = 10 * time.Second

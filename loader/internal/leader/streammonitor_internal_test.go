@@ -11,14 +11,14 @@ import (
 
 // A daemon that has lost its lease does not report documents as lost: its successor may have purged them. It verifies the
 // lease before it reads what the run needs.
-func TestLeader_DeposedReportsNoLostDocuments(t *testing.T) {
+func TestStreamMonitor_ReportsNoLostDocumentsWithoutLease(t *testing.T) {
 	verified := 0
-	l := &Leader{sure: func(context.Context) error {
+	m := &streamMonitor{term: &term{verifyLease: func(context.Context) error {
 		verified++
 		return fault.ErrLeadershipLost
-	}}
-	trouble, err := l.gone(t.Context(), 0, planview.RunStream{}, 60)
+	}}}
+	trouble, err := m.lostDocuments(t.Context(), 0, planview.RunStream{}, 60)
 	if trouble != nil || !errors.Is(err, fault.ErrLeadershipLost) || verified != 1 {
-		t.Errorf("gone = %v, %v after %d verifications of the lease, want no verdict and ErrLeadershipLost", trouble, err, verified)
+		t.Errorf("lostDocuments = %v, %v after %d verifications of the lease, want no verdict and ErrLeadershipLost", trouble, err, verified)
 	}
 }

@@ -21,17 +21,21 @@ type upload struct {
 	done  func(error)
 }
 
-// uploads hands checkpoints from the writer to a goroutine that stores them in their order, so that planning never waits for it. The loop
-// takes no checkpoint while another is being stored, but for the last one of a run or a process: two at most are in memory.
+// uploads hands checkpoints from the writer to a goroutine that stores them in order, so that planning never waits for
+// their storage. The loop takes no checkpoint while another is being stored, except the last one of a run or a process:
+// two at most are in memory.
 type uploads struct {
+	store *checkpointStore
 	queue chan upload
 	under atomic.Int32  // checkpoints that are taken and not stored yet
 	ready chan struct{} // gets a value when a checkpoint was stored or given up
-	ended chan struct{} // closed when none is stored any more
+	ended chan struct{} // closed when no further checkpoint is stored
 }
 
-func newUploads() *uploads {
-	return &uploads{queue: make(chan upload, 1), ready: make(chan struct{}, 1), ended: make(chan struct{})}
+func newUploads(store *checkpointStore) *uploads {
+	return &uploads{
+		store: store, queue: make(chan upload, 1), ready: make(chan struct{}, 1), ended: make(chan struct{}),
+	}
 }
 
 // put queues an upload. The writer calls it, behind the records that the checkpoint covers.
@@ -51,16 +55,16 @@ func (u *uploads) finish(x upload, err error) {
 	waiting.Signal(u.ready)
 }
 
-// upload stores what is queued until the queue is closed, or someone else leads.
-func (l *Leader) upload(ctx context.Context, u *uploads) error {
+// run stores what is queued until the queue is closed, or another process leads.
+func (u *uploads) run(ctx context.Context) error {
 	defer close(u.ended)
 	for x := range u.queue {
 		limit, cancel := context.WithTimeout(ctx, uploadLimit)
-		err := l.storeCheckpoint(limit, x.step, x.state.Encode())
+		err := u.store.put(limit, x.step, x.state.Encode())
 		cancel()
 		u.finish(x, err)
 		if errors.Is(err, fault.ErrLeadershipLost) {
-			return l.deposed(err)
+			return u.store.term.lost(err)
 		}
 	}
 	return nil

@@ -3,12 +3,16 @@ package leader
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"time"
 
+	"loaderd/loader/backend"
 	"loaderd/loader/plan"
+	"loaderd/loader/planview"
 )
 
-// write holds records that the loop hands to the writer and that are appended together. Nobody sees a step before the plan log holds it.
+// write holds records that the loop hands to the writer and that are appended together. No reader gets a step before
+// the plan log holds it.
 type write struct {
 	after   uint64 // position of the record before the first
 	records [][]byte
@@ -16,20 +20,14 @@ type write struct {
 	stored  func(ctx context.Context) // the writer calls it once the records are stored; may be nil
 }
 
-// append hands records to the writer, also after ctx is done: a graceful stop loses nothing that was decided. It blocks while the writer's queue
-// is full.
-func (l *loop) append(ctx context.Context, w write) error {
-	w.after = l.tail.Position
-	if n := len(w.records); n > 0 {
-		l.tail = plan.TailOf(w.after+uint64(n), w.records[n-1])
-	}
-	select {
-	case l.writes <- w:
-		return nil
-	case <-l.written: // it has failed: that ends ctx
-		<-ctx.Done()
-		return ctx.Err()
-	}
+// planWriter appends to the plan log what the loop hands over, as long as this process leads.
+type planWriter struct {
+	run    string
+	plan   backend.PlanLog
+	view   *planview.View
+	log    *slog.Logger
+	term   *term
+	status *status
 }
 
 const (
@@ -38,8 +36,9 @@ const (
 	batchPays  = 12      // an atomic batch costs the server about as much as this many single appends
 )
 
-// write appends what the loop hands over, in order. All that comes during one append goes into the next one together.
-func (l *Leader) write(ctx context.Context, in <-chan write) error {
+// writeAll appends what the loop hands over, in order. All writes that arrive during one append go into the next one
+// together.
+func (p *planWriter) writeAll(ctx context.Context, in <-chan write) error {
 	for w := range in {
 		group, records := []write{w}, len(w.records)
 		for more := true; more && records < writeBatch; {
@@ -57,7 +56,7 @@ func (l *Leader) write(ctx context.Context, in <-chan write) error {
 			if records >= batchPays {
 				n = fitting(group)
 			}
-			if err := l.store(ctx, group[:n]); err != nil {
+			if err := p.write(ctx, group[:n]); err != nil {
 				return err
 			}
 		}
@@ -65,8 +64,8 @@ func (l *Leader) write(ctx context.Context, in <-chan write) error {
 	return nil
 }
 
-// fitting returns how many writes go into one append. The records of a step are never parted: nobody could continue a log that ends
-// within a step.
+// fitting returns how many writes go into one append. The records of a step are never split: no leader could continue a
+// log that ends within a step.
 func fitting(writes []write) (n int) {
 	records, bytes := 0, 0
 	for _, w := range writes {
@@ -82,38 +81,52 @@ func fitting(writes []write) (n int) {
 	return n
 }
 
-// store appends the records of consecutive writes, all or none, then makes their steps readable and calls stored.
-func (l *Leader) store(ctx context.Context, writes []write) error {
+// write appends the records of consecutive writes, all or none, then makes their steps readable and calls stored.
+func (p *planWriter) write(ctx context.Context, writes []write) error {
 	var records [][]byte
 	for _, w := range writes {
 		records = append(records, w.records...)
 	}
-	if l.sure != nil {
-		l.update(func() { l.renewing = time.Now() })
-		err := l.sure(ctx)
-		l.update(func() { l.renewing = time.Time{} })
-		if err != nil {
-			return err
-		}
+	if err := p.verify(ctx); err != nil {
+		return err
 	}
-	if len(records) > 0 {
-		l.update(func() { l.storing = time.Now() })
-		err := l.Backends.Plan.Append(ctx, writes[0].after, records...)
-		l.update(func() { l.storing = time.Time{} })
-		if err != nil {
-			return l.deposed(l.foreign(ctx, writes[0].after, records, fmt.Errorf("append to the plan log: %w", err)))
-		}
+	if err := p.append(ctx, writes[0].after, records); err != nil {
+		return err
 	}
 	for _, w := range writes {
 		if w.step != nil {
-			l.View.Extend(w.step)
+			p.view.Extend(w.step)
 		}
-		if err := l.View.Wrote(w.after, w.records, w.step); err != nil {
+		if err := p.view.Wrote(w.after, w.records, w.step); err != nil {
 			return err
 		}
 		if w.stored != nil {
 			w.stored(ctx)
 		}
+	}
+	return nil
+}
+
+// verify waits while it is in doubt whether this process leads.
+func (p *planWriter) verify(ctx context.Context) error {
+	if p.term.verifyLease == nil { // no other process could lead
+		return nil
+	}
+	p.status.setRenewing(time.Now())
+	defer p.status.setRenewing(time.Time{})
+	return p.term.verify(ctx)
+}
+
+// append appends records behind a position, all or none.
+func (p *planWriter) append(ctx context.Context, after uint64, records [][]byte) error {
+	if len(records) == 0 {
+		return nil
+	}
+	p.status.setStoring(time.Now())
+	err := p.plan.Append(ctx, after, records...)
+	p.status.setStoring(time.Time{})
+	if err != nil {
+		return p.term.lost(p.checkForeign(ctx, after, records, fmt.Errorf("append to the plan log: %w", err)))
 	}
 	return nil
 }

@@ -36,13 +36,14 @@ func TestAppendsTakeWholeSteps(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var log sizesLog
-			l := &Leader{Setup: Setup{View: planview.New(nil, plan.Config{}, backend.Options{}), Backends: backend.Backends{Plan: &log}}}
+			view := planview.New(nil, plan.Config{}, backend.Options{})
+			w := &planWriter{plan: &log, view: view, term: &term{}, status: newStatus(view, nil)}
 			in := make(chan write, len(c.writes))
 			for _, w := range c.writes {
 				in <- write{after: 7, records: w} // behind records that the view has not taken in
 			}
 			close(in)
-			if err := l.write(t.Context(), in); err != nil {
+			if err := w.writeAll(t.Context(), in); err != nil {
 				t.Fatal(err)
 			}
 			if !slices.Equal(log.sizes, c.want) {

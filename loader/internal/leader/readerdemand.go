@@ -1,0 +1,99 @@
+package leader
+
+import (
+	"sync"
+
+	"loaderd/loader/internal/waiting"
+	"loaderd/loader/planview"
+	"loaderd/loader/state"
+)
+
+// readerDemand is what the readers of all daemons want of the plan, and which documents their jobs retain.
+type readerDemand struct {
+	view  *planview.View
+	ahead uint64        // number of steps that are planned before a reader requests them
+	more  chan struct{} // signals that readers want more
+
+	// mu guards the fields below. No other mutex is locked while it is held.
+	mu       sync.Mutex
+	demand   state.Demand // of the followers
+	wanted   uint64       // first step that no reader has ever requested
+	unneeded uint64       // documents of the steps before it may be purged
+}
+
+func newReaderDemand(v *planview.View, ahead uint64) *readerDemand {
+	return &readerDemand{view: v, ahead: ahead, more: make(chan struct{}, 1), demand: state.NewDemand()}
+}
+
+// set replaces the demand of the followers.
+func (d *readerDemand) set(x state.Demand) {
+	d.mu.Lock()
+	more := x.Wanted() > d.wanted
+	d.demand, d.wanted = x, max(d.wanted, x.Wanted())
+	d.mu.Unlock()
+	if more {
+		waiting.Signal(d.more)
+	}
+}
+
+// assumeRequested notes that readers of earlier processes may have requested all steps before step.
+func (d *readerDemand) assumeRequested(step uint64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.wanted = max(d.wanted, step)
+}
+
+// report returns the first step that no reader has ever requested, and the reader that the plan is furthest ahead of.
+func (d *readerDemand) report() (wanted uint64, slowest *state.ReaderStat) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.wanted, d.demand.Leading()
+}
+
+// limit returns the step that may not be planned yet.
+func (d *readerDemand) limit() uint64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.wanted + d.ahead
+}
+
+// waits reports whether a reader waits for a step that is not planned.
+func (d *readerDemand) waits() bool {
+	planned := d.view.Planned()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.demand.Waits(planned)
+}
+
+// hasReaders reports whether a rank reads the run, on any daemon.
+func (d *readerDemand) hasReaders() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.demand.Needed != state.EveryStep
+}
+
+// needed returns the first step that a keeper, a reader or a job that has not committed may still request. From then on
+// the documents of earlier steps count as unneeded, except during the replay: the keepers are not known yet.
+func (d *readerDemand) needed(replays bool) uint64 {
+	keepers := d.view.Now().Keepers
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	_, retained := d.demand.Retained(keepers)
+	step := min(keepers.Committed(), d.demand.Needed, retained)
+	if !replays {
+		d.unneeded = max(d.unneeded, step)
+	}
+	return step
+}
+
+// retained returns the first step that a job needs which reads and has not committed, and from which on all documents
+// are present. It is state.EveryStep for any other job.
+func (d *readerDemand) retained(job string) uint64 {
+	oldest := d.view.Now().Oldest
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if x, ok := d.demand.Jobs[job]; ok {
+		return max(x.From, d.unneeded, oldest)
+	}
+	return state.EveryStep
+}

@@ -1,0 +1,262 @@
+package leader
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"loaderd/loader/backend"
+	"loaderd/loader/fault"
+	"loaderd/loader/internal/waiting"
+	"loaderd/loader/plan"
+	"loaderd/loader/planner"
+	"loaderd/loader/planview"
+)
+
+// restorer reads the plan, and restores the planner from a checkpoint. open and reopen set its fields before the
+// goroutines of the leader start. From then on they are constant, and only the loop uses the applier.
+type restorer struct {
+	setup       Setup
+	checkpoints *checkpointStore
+
+	header  plan.Header      // of the plan
+	fresh   bool             // nothing of the run was written before this leader
+	end     planview.End     // of the plan
+	applier *planner.Applier // restored
+	tail    plan.Tail        // last record that the restored applier covers
+}
+
+// open reads the plan, and restores the planner. It refuses a plan of another configuration or algorithm.
+func (r *restorer) open(ctx context.Context) error {
+	var err error
+	if r.header, err = r.readHeader(ctx); err != nil {
+		return err
+	}
+	if err = r.readEnd(ctx); err != nil {
+		return err
+	}
+	if c := r.header.Repair; c != nil && r.end.Records < c.Records {
+		return planview.Unfinished(c, r.setup.Name, r.end.Records)
+	}
+	var stored []backend.Stored
+	if !r.fresh {
+		if stored, err = planview.ListCheckpoints(ctx, r.setup.Backends, r.end.Bare); err != nil {
+			return err
+		}
+	}
+	if err := r.restore(ctx, stored); err != nil {
+		return err
+	}
+	// The end is behind the checkpoint where another daemon stored that meanwhile, or where the server that returned
+	// the end lagged.
+	for r.tail.Position > r.end.Records {
+		if err := waiting.Pause(ctx, LeadPause); err != nil {
+			return err
+		}
+		if err := r.readEnd(ctx); err != nil {
+			return err
+		}
+	}
+	r.markEnd()
+	return nil
+}
+
+// reopen restores the planner from other checkpoints, and reads the end of the plan anew.
+func (r *restorer) reopen(ctx context.Context, stored []backend.Stored) error {
+	header, err := r.setup.Backends.Plan.Get(ctx, 1)
+	if err != nil {
+		return fmt.Errorf("read plan header: %w", err)
+	}
+	r.tail = plan.TailOf(1, header)
+	if err := r.readEnd(ctx); err != nil {
+		return err
+	}
+	if err := r.restore(ctx, stored); err != nil {
+		return err
+	}
+	r.markEnd()
+	return nil
+}
+
+// readHeader returns the first record of the plan, or the one that a new run will write.
+func (r *restorer) readHeader(ctx context.Context) (plan.Header, error) {
+	s := &r.setup
+	last, err := s.Backends.Plan.Last(ctx)
+	if err != nil {
+		return plan.Header{}, fmt.Errorf("read plan log: %w", err)
+	}
+	if last == 0 {
+		r.fresh = true
+		sources, err := s.Streams.Begins(ctx, s.Config)
+		return plan.Header{
+			Format: plan.FormatVersion, Algorithm: planner.AlgorithmVersion, Run: s.Name, ID: planview.NewID(),
+			Keyed: s.Backends.Keyed, Fingerprint: s.Config.Fingerprint(), Config: s.Config, Sources: sources,
+		}, err
+	}
+	h, b, err := planview.ReadHeaderRecord(ctx, s.Backends.Plan)
+	if err != nil {
+		return h, err
+	}
+	r.tail = plan.TailOf(1, b)
+	if err := planview.Accepts(s.Config, h); err != nil {
+		return plan.Header{}, err
+	}
+	h.State, err = s.View.Reader.Heritage(ctx, h)
+	return h, err
+}
+
+// readEnd reads the end of the plan.
+func (r *restorer) readEnd(ctx context.Context) (err error) {
+	if r.end, err = r.setup.View.Reader.End(ctx); err != nil {
+		return fmt.Errorf("read end of plan: %w", err)
+	}
+	return nil
+}
+
+// markEnd notes the end of the run where the checkpoint of the restored applier was taken behind it.
+func (r *restorer) markEnd() {
+	if r.end.Ended != 0 && r.end.Ended <= r.tail.Position {
+		r.applier.End = &plan.End{Steps: r.end.Steps}
+	}
+}
+
+// opened describes the plan for the view.
+func (r *restorer) opened() planview.Opened {
+	return planview.Opened{
+		Header: r.header, Fresh: r.fresh, Steps: r.end.Steps, Tail: r.tail.Position, Behind: r.validator(),
+		Keepers: r.applier.Keepers,
+	}
+}
+
+// validator validates the records behind the last one that the restored applier covers.
+func (r *restorer) validator() plan.Validator {
+	if r.tail.Position <= 1 {
+		return r.header.Validator()
+	}
+	return r.applier.Validator(&r.header.Config)
+}
+
+// restore makes the planner from the newest of these checkpoints that fits the plan log, else for the start of the run.
+func (r *restorer) restore(ctx context.Context, stored []backend.Stored) (err error) {
+	r.checkpoints.setList(stored)
+	for _, s := range slices.Backward(stored) {
+		err := r.load(ctx, s)
+		if err == nil {
+			p := r.applier.Planner
+			r.setup.Log.Info("planner restored", "checkpoint", s.Name, "step", p.Next(), "document", p.Cursor().Last())
+			return nil
+		}
+		var truncated *fault.Error
+		if errors.As(err, &truncated) && truncated.Reason == fault.PlanTruncated {
+			return err
+		}
+		r.setup.Log.Warn("checkpoint not usable; trying an older one", "checkpoint", s.Name, "error", err)
+	}
+	if r.applier, err = planner.NewApplier(r.header); err != nil {
+		return err
+	}
+	r.setup.Streams.Learn(r.applier.Planner.Infos())
+	return planview.RestoreHints(ctx, r.applier.Planner, r.setup.Streams) // of the documents that a fork inherited
+}
+
+// load restores the planner from a checkpoint.
+func (r *restorer) load(ctx context.Context, s backend.Stored) error {
+	b, err := r.setup.Backends.Checkpoints.Get(ctx, s.Name)
+	if err != nil {
+		return fmt.Errorf("read: %w", err)
+	}
+	c, err := plan.DecodeCheckpoint(b)
+	if err != nil {
+		return err
+	}
+	if c.Fingerprint != r.header.Fingerprint {
+		return fmt.Errorf("it is of configuration %s, the run has %s", c.Fingerprint, r.header.Fingerprint)
+	}
+	if found, err := r.hasRecord(ctx, c.Tail.Position); err != nil || !found {
+		return cmp.Or(err, r.truncated(s, c))
+	}
+	record, err := r.setup.Backends.Plan.Get(ctx, c.Tail.Position)
+	if err != nil {
+		return fmt.Errorf("read plan record %d that it follows: %w", c.Tail.Position, err)
+	}
+	if _, err := plan.DecodeRecord(record); err != nil {
+		return fmt.Errorf("plan record %d that it follows: %w", c.Tail.Position, err)
+	}
+	if plan.TailOf(c.Tail.Position, record) != c.Tail {
+		return fmt.Errorf("it belongs to another plan log: record %d differs", c.Tail.Position)
+	}
+	applier, err := planner.Restore(r.header, c)
+	if err != nil {
+		return err
+	}
+	r.setup.Streams.Learn(applier.Planner.Infos())
+	if err := planview.RestoreHints(ctx, applier.Planner, r.setup.Streams); err != nil {
+		return err
+	}
+	if r.end.Ended != 0 && r.end.Ended <= c.Tail.Position { // it was taken behind the end of the run
+		if next := applier.Planner.Next(); next != r.end.Steps {
+			return fmt.Errorf("it goes on with step %d, and the run had ended with %d steps before it was taken",
+				next, r.end.Steps)
+		}
+	}
+	if err := r.checkControls(ctx, applier, c.Tail); err != nil {
+		return err
+	}
+	r.applier, r.tail = applier, c.Tail
+	return nil
+}
+
+// truncated is the error for a plan that has lost its end: a checkpoint of this run was taken behind a record that the
+// plan no longer has. The lost record may be a drain, a seal or a commit. Without it, planning would continue with
+// other steps than the readers received.
+func (r *restorer) truncated(s backend.Stored, c plan.Checkpoint) error {
+	was, steps := strconv.FormatUint(c.Tail.Position, 10), strconv.FormatUint(s.Step, 10)
+	return &fault.Error{Reason: fault.PlanTruncated,
+		Message: fmt.Sprintf("the plan of run %s ends with record %d and %d steps; it once had record %s and %s steps, "+
+			"as checkpoint %s proves: its end is lost", r.setup.Name, r.end.Records, r.end.Steps, was, steps, s.Name),
+		Do: "restore the plan's stream from its backup; without one, loaderd repair copies what is left into a usable plan " +
+			"and says what is lost",
+		Facts: map[string]string{"run": r.setup.Name, "records": strconv.FormatUint(r.end.Records, 10),
+			"steps": strconv.FormatUint(r.end.Steps, 10), "records_once": was, "steps_once": steps}}
+}
+
+// lagTimeout bounds how long the servers of a run that several daemons may serve have to return a record of its plan. A
+// server that was restarted or disconnected returns an outdated end of the plan at first.
+const lagTimeout = 5 * time.Second
+
+// hasRecord reports whether the plan has a record at a position.
+func (r *restorer) hasRecord(ctx context.Context, position uint64) (bool, error) {
+	for began := time.Now(); ; {
+		last, err := r.setup.Backends.Plan.Last(ctx)
+		if err != nil || last >= position {
+			return err == nil, err
+		}
+		if r.setup.Backends.Elector == nil || time.Since(began) >= lagTimeout {
+			return false, nil
+		}
+		if err := waiting.Pause(ctx, LeadPause); err != nil {
+			return false, err
+		}
+	}
+}
+
+// checkControls refuses a restored applier whose documents are behind the place of a later control. A control is placed
+// behind the planner's last document: a daemon that did not use this checkpoint may have recorded one after it had
+// replayed fewer documents.
+func (r *restorer) checkControls(ctx context.Context, a *planner.Applier, tail plan.Tail) error {
+	clock := a.Planner.Clock()
+	return r.setup.Backends.Plan.Scan(ctx, tail.Position+1, func(at uint64, record []byte) error {
+		e, err := plan.DecodeRecord(record)
+		if err != nil {
+			return planview.Damaged(at, err)
+		}
+		if c, ok := e.(plan.Control); ok && c.Behind() < clock {
+			return fmt.Errorf("it is behind arrival %d, and record %d that follows it is a %s", clock, at, c)
+		}
+		return nil
+	})
+}

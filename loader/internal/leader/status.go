@@ -1,0 +1,164 @@
+package leader
+
+import (
+	"log/slog"
+	"sync"
+	"time"
+
+	"loaderd/loader/document"
+	"loaderd/loader/planview"
+	"loaderd/loader/state"
+)
+
+// status is the part of the leader's report that its goroutines publish.
+type status struct {
+	view *planview.View
+	log  *slog.Logger
+
+	// mu guards the fields below. While it is held, only the mutexes of the view and of the documents' readers are
+	// locked.
+	mu       sync.Mutex
+	stats    state.PlanStats
+	counted  bool                    // stats have been published
+	planned  time.Time               // when the last document was planned; zero before
+	replays  bool                    // the plan log is still replayed
+	readers  map[int]document.Source // of the documents, by source
+	opened   map[int]time.Time       // when the reader of each source was opened
+	opening  *state.Opening          // the stream that is being opened; nil without one
+	renewing time.Time               // since when an append waits for the lease to be renewed; zero without one
+	storing  time.Time               // when the append under way began; zero without one
+	trouble  string                  // what is wrong with the document streams; empty when all is well
+}
+
+func newStatus(v *planview.View, log *slog.Logger) *status {
+	return &status{view: v, log: log, replays: true, readers: map[int]document.Source{}, opened: map[int]time.Time{}}
+}
+
+// report returns the published part of a report.
+func (s *status) report() state.Report {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := state.Report{PlanStats: s.stats, Steps: s.view.Planned(), Replays: s.replays, Trouble: s.trouble}
+	if s.opening != nil {
+		o := *s.opening
+		r.Opening = &o
+	}
+	if source, ok := s.readers[s.stats.Wants]; ok {
+		x := source.Status()
+		r.Source, r.Reading = &x, time.Since(s.opened[s.stats.Wants])
+		r.Idle = r.Reading
+		for _, at := range []time.Time{x.FetchedAt, s.planned} {
+			if !at.IsZero() {
+				r.Idle = min(r.Idle, time.Since(at))
+			}
+		}
+	}
+	r.Sources = make(map[string]document.SourceStatus, len(s.readers))
+	for source, x := range s.readers {
+		if source < len(s.stats.Sources) {
+			r.Sources[s.stats.Sources[source].Name] = x.Status()
+		}
+	}
+	if !s.renewing.IsZero() {
+		r.Renewing = time.Since(s.renewing)
+	}
+	if !s.storing.IsZero() {
+		r.Storing = time.Since(s.storing)
+	}
+	return r
+}
+
+// setStats publishes the planner's figures.
+func (s *status) setStats(x state.PlanStats) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	x.CursorBefore = s.stats.Cursor
+	if s.counted && x.Cursor != x.CursorBefore {
+		s.planned = time.Now()
+	}
+	s.counted, s.stats = true, x
+}
+
+// planStats returns the planner's figures as they were published last.
+func (s *status) planStats() state.PlanStats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stats
+}
+
+// replaying reports whether the plan log is still replayed.
+func (s *status) replaying() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.replays
+}
+
+// endReplay notes that the plan log has been replayed.
+func (s *status) endReplay() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.replays = false
+}
+
+// isOpen reports whether the planner knows a source that is not sealed. It is false during the replay, which may seal
+// it.
+func (s *status) isOpen(source int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return source < len(s.stats.Sources) && !s.stats.Sources[source].Sealed && !s.replays
+}
+
+// setRenewing publishes since when an append waits for the lease to be renewed; zero ends that.
+func (s *status) setRenewing(since time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.renewing = since
+}
+
+// setStoring publishes since when an append is under way; zero ends that.
+func (s *status) setStoring(since time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.storing = since
+}
+
+// setTrouble publishes what is wrong with the document streams, and returns what was published before.
+func (s *status) setTrouble(text string) (before string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before, s.trouble = s.trouble, text
+	return before
+}
+
+// onOpenAttempt publishes an attempt to open a source's stream, and the error of the one before; nil at the first
+// attempt.
+func (s *status) onOpenAttempt(source string, err error) {
+	if err == nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.opening = &state.Opening{Source: source, Since: time.Now()}
+		return
+	}
+	if before := s.setOpenError(err); before == "" {
+		s.log.Warn("cannot open the document stream, trying again", "source", source, "error", err)
+	}
+}
+
+// setOpenError publishes the error of an attempt to open a stream, and returns the one that was published before.
+func (s *status) setOpenError(err error) (before string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before, s.opening.Error = s.opening.Error, err.Error()
+	return before
+}
+
+// onOpened publishes the reader of a source.
+func (s *status) onOpened(source int, r document.Source) {
+	s.mu.Lock()
+	attempt := s.opening
+	s.readers[source], s.opened[source], s.opening = r, time.Now(), nil
+	s.mu.Unlock()
+	if attempt != nil && attempt.Error != "" {
+		s.log.Info("document stream opened", "source", attempt.Source, "after", time.Since(attempt.Since))
+	}
+}
