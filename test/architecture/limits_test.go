@@ -44,7 +44,6 @@ var beyond = map[string]int{
 	"methods internal/corpus.Options":          43,
 	"methods internal/natstest.Cluster":        35,
 	"methods loader.Run":                       38,
-	"methods loader/internal/leader.loop":      34,
 	"methods loader/diagnosis.wait":            46,
 	"methods loader/mixture.Mixture":           46,
 	"methods loader/planner.Planner":           88,

@@ -4,72 +4,86 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 
 	"loaderd/loader/fault"
+	"loaderd/loader/planner"
 )
 
-// checkpoint saves the planner's state when Options.Checkpoint steps have come since the last checkpoint and none is
-// being stored, or always when forced. If it cannot be stored, the next restart takes longer and nothing else is lost.
-func (l *loop) checkpoint(ctx context.Context, force bool) error {
-	every, next := uint64(l.leader.setup.Options.Checkpoint), l.applier.Planner.Next()
-	due := next != l.saved && next >= l.saved+every && l.uploads.under.Load() == 0
-	if l.leader.setup.Backends.Checkpoints == nil || every == 0 || l.replay != nil || !force && !due {
+// checkpointer takes checkpoints of the planner, at intervals and on request. Only the loop uses it.
+type checkpointer struct {
+	interval    uint64 // Options.Checkpoint
+	fingerprint string // of the run's configuration
+	applier     *planner.Applier
+	queue       *recordQueue
+	uploads     *uploads
+	log         *slog.Logger
+	requests    []Command // that wait while a checkpoint is being stored
+	saved       uint64    // step of the last checkpoint that was taken
+}
+
+// checkpoint takes a checkpoint when interval steps were planned since the last one and none is being stored, or always
+// when forced. If it cannot be stored, the next restart takes longer and nothing else is lost.
+func (c *checkpointer) checkpoint(ctx context.Context, force bool) error {
+	next := c.applier.Planner.Next()
+	due := next != c.saved && next >= c.saved+c.interval && !c.uploads.busy()
+	if !c.uploads.enabled() || c.interval == 0 || !force && !due {
 		return nil
 	}
-	return l.save(ctx, func(err error) {
+	return c.save(ctx, func(err error) {
 		if err != nil {
-			l.leader.setup.Log.Warn("checkpoint not stored; a restart will re-plan from an older one", "step", next, "error", err)
+			c.log.Warn("checkpoint not stored; a restart will re-plan from an older one", "step", next, "error", err)
 		}
 	})
 }
 
-// maxAskers bounds how many requests wait while a checkpoint is being stored.
-const maxAskers = 64
+// maxCheckpointRequests bounds how many requests wait while a checkpoint is being stored.
+const maxCheckpointRequests = 64
 
-// ask saves the planner's state for a request. While a checkpoint is being stored requests wait; the next checkpoint
-// answers them all.
-func (l *loop) ask(ctx context.Context, q Command) error {
+// request takes a checkpoint on request. While a checkpoint is being stored requests wait; the next checkpoint serves
+// all of them.
+func (c *checkpointer) request(ctx context.Context, q Command) error {
 	switch {
-	case l.applier.Ended:
-		return l.tell(ctx, q, refusal(fault.BadTicket, "the run has ended at step %d: its plan is complete and needs no checkpoint", l.applier.Planner.Next()))
-	case l.leader.setup.Backends.Checkpoints == nil:
-		return l.tell(ctx, q, refusal(fault.BadTicket, "this run has no place for checkpoints"))
-	case len(l.askers) == maxAskers:
-		q.reply <- Result{err: &fault.Error{Reason: fault.PlanLogDown, Message: fmt.Sprintf("%d requests wait for a checkpoint", maxAskers),
-			Do: "check the JetStream server and its disk, and ask again"}}
+	case c.applier.Ended:
+		return c.queue.reply(ctx, q, refusal(fault.BadTicket,
+			"the run has ended at step %d: its plan is complete and needs no checkpoint", c.applier.Planner.Next()))
+	case !c.uploads.enabled():
+		return c.queue.reply(ctx, q, refusal(fault.BadTicket, "this run has no place for checkpoints"))
+	case len(c.requests) == maxCheckpointRequests:
+		q.reply <- Result{err: &fault.Error{Reason: fault.PlanLogDown,
+			Message: fmt.Sprintf("%d requests wait for a checkpoint", maxCheckpointRequests),
+			Do:      "check the JetStream server and its disk, and ask again"}}
 		return nil
 	}
-	l.askers = append(l.askers, q)
-	return l.answer(ctx)
+	c.requests = append(c.requests, q)
+	return c.serve(ctx)
 }
 
-// answer saves the planner's state for the requests that wait, unless a checkpoint is still being stored.
-func (l *loop) answer(ctx context.Context) error {
-	if len(l.askers) == 0 || l.uploads.under.Load() > 0 {
+// serve takes a checkpoint for the requests that wait, unless one is still being stored.
+func (c *checkpointer) serve(ctx context.Context) error {
+	if len(c.requests) == 0 || c.uploads.busy() {
 		return nil
 	}
-	askers, step := l.askers, l.applier.Planner.Next()
-	l.askers = nil
-	return l.save(ctx, func(err error) {
+	requests, step := c.requests, c.applier.Planner.Next()
+	c.requests = nil
+	return c.save(ctx, func(err error) {
 		switch {
-		case errors.Is(err, fault.ErrLeadershipLost), errors.Is(err, context.Canceled): // this process leads no more
+		case errors.Is(err, fault.ErrLeadershipLost), errors.Is(err, context.Canceled): // this process no longer leads
 			err = fault.ErrNoLeader
 		case err != nil:
 			err = &fault.Error{Reason: fault.PlanLogDown, Message: "the checkpoint was not stored", Err: err,
 				Do: "check the JetStream server and its disk, and ask again"}
 		}
-		for _, q := range askers {
+		for _, q := range requests {
 			q.reply <- Result{At: step, err: err}
 		}
 	})
 }
 
-// save takes the planner's state and has it stored once the plan log holds all records that it covers. done gets the
-// result.
-func (l *loop) save(ctx context.Context, done func(error)) error {
-	a := l.applier
-	l.saved = a.Planner.Next()
-	x := upload{l.saved, a.Checkpoint(l.leader.restorer.header.Fingerprint, l.tail), done}
-	l.uploads.under.Add(1)
-	return l.append(ctx, write{stored: func(ctx context.Context) { l.uploads.put(ctx, x) }})
+// save takes a checkpoint, and has it stored once the plan log holds all records that it covers. done gets the result.
+func (c *checkpointer) save(ctx context.Context, done func(error)) error {
+	c.saved = c.applier.Planner.Next()
+	x := upload{c.saved, c.applier.Checkpoint(c.fingerprint, c.queue.tail), done}
+	c.uploads.pending.Add(1)
+	return c.queue.append(ctx, write{stored: func(ctx context.Context) { c.uploads.put(ctx, x) }})
 }

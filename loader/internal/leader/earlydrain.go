@@ -46,7 +46,7 @@ func (l *loop) drainEarly(ctx context.Context) error {
 	if l.repeats() {
 		return nil
 	}
-	waits := l.leader.demand.waits()
+	waits := l.demand.waits()
 	waited := l.earlyDrains.waited(planner.Next(), waits)
 	if l.applier.Ended || len(l.applier.Pending) > 0 || !waits {
 		return nil
@@ -57,17 +57,17 @@ func (l *loop) drainEarly(ctx context.Context) error {
 	many := l.stats.DrainAt > 0 && packed.Documents >= l.stats.DrainAt && waited >= state.FirstStepWait
 	at := planner.Clock()
 	switch {
-	case early && (isQuiet(l.leader.setup.Options.FirstStepQuiet) || many):
-		l.leader.setup.Log.Info("drained early for a waiting reader", "event", "early_drain", "document", at,
+	case early && (isQuiet(l.setup.Options.FirstStepQuiet) || many):
+		l.setup.Log.Info("drained early for a waiting reader", "event", "early_drain", "document", at,
 			"documents", packed.Documents-l.earlyDrains.documents, "quiet", quiet.Round(time.Millisecond),
 			"waited", waited.Round(time.Millisecond))
 		l.earlyDrains.documents = packed.Documents
 		l.earlyDrains.drains++
-	case isQuiet(l.leader.setup.Options.Linger) && planner.Drains():
-		l.leader.setup.Log.Info("the stream is quiet and a reader waits: pool and window are drained", "document", at,
+	case isQuiet(l.setup.Options.Linger) && planner.Drains():
+		l.setup.Log.Info("the stream is quiet and a reader waits: pool and window are drained", "document", at,
 			"quiet", quiet.Round(time.Millisecond))
 	default:
 		return nil
 	}
-	return l.control(ctx, plan.Drain{At: at}, nil)
+	return l.commands.recordControl(ctx, plan.Drain{At: at}, nil)
 }

@@ -14,7 +14,8 @@ var silentAdvice = map[string]string{
 	"dense": `publish documents with an embedding (header Loaderd-Embedding, "embedding" of a JSON document), or begin a run with packing.splice.retriever: bm25`,
 }
 
-// hintCheck warns once if no document has packing hints that the retriever can compare: then splice packs by length alone.
+// hintCheck warns once if no document has packing hints that the retriever can compare: then splice packs by length
+// alone.
 type hintCheck struct {
 	config packonline.Config
 	log    *slog.Logger

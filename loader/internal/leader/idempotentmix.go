@@ -121,21 +121,23 @@ func (c *recentChanges) find(m plan.Mix) (state.MixResult, bool) {
 	return state.MixResult{}, false
 }
 
-// changed looks for the change that the plan has for a request. The first time, the leader reads what earlier leaders
+// findChange returns the change that the plan has for a request. The first time, it reads what earlier leaders
 // recorded.
-func (l *loop) changed(ctx context.Context, m plan.Mix) (state.MixResult, bool, error) {
-	if !l.recent.read {
+func (h *commandHandler) findChange(ctx context.Context, m plan.Mix) (state.MixResult, bool, error) {
+	if !h.recent.read {
 		var earlier recentChanges
-		from := max(2, l.tail.Position-min(l.tail.Position, recentRecords))
-		err := changes(ctx, l.leader.setup.Backends.Plan, from, l.applier.Planner.Next(), func(m plan.Mix, step uint64) error {
+		from := max(2, h.queue.tail.Position-min(h.queue.tail.Position, recentRecords))
+		add := func(m plan.Mix, step uint64) error {
 			earlier.add(m, step)
 			return nil
-		})
+		}
+		err := changes(ctx, h.setup.Backends.Plan, from, h.applier.Planner.Next(), add)
 		if err != nil {
 			return state.MixResult{}, false, err
 		}
-		l.recent = recentChanges{list: earlier.list, read: true} // nothing was recorded in this term: that asks here first
+		// Nothing was recorded in this term: findChange is called before each record.
+		h.recent = recentChanges{list: earlier.list, read: true}
 	}
-	x, found := l.recent.find(m)
+	x, found := h.recent.find(m)
 	return x, found, nil
 }

@@ -116,8 +116,8 @@ func (l *Leader) Copy(ctx context.Context) (c forecast.Copied, err error) {
 		l.setup.Streams.Learn(a.Planner.Infos()) // a source may have been added of which no document was read
 		m := a.Planner.Mixture()
 		copied <- forecast.Copied{
-			State: a.Checkpoint(l.restorer.header.Fingerprint, tail), Controls: l.length.Controls(), Clock: a.Planner.Clock(),
-			Ended: a.Ended, Mix: m.Clone(), Sources: m.Status(), Counts: a.Planner.SourceCounts(),
+			State: a.Checkpoint(l.restorer.header.Fingerprint, tail), Controls: l.length.Controls(),
+			Clock: a.Planner.Clock(), Ended: a.Ended, Mix: m.Clone(), Sources: m.Status(), Counts: a.Planner.SourceCounts(),
 		}
 	}
 	select {
@@ -314,7 +314,8 @@ func (l *Leader) Serve(ctx context.Context) error {
 	g.Go(func() error { return l.length.Run(ctx) })
 	g.Go(func() error {
 		defer close(writes)
-		loop := newLoop(ctx, l, documents, writes, written, uploads)
+		queue := &recordQueue{tail: l.restorer.tail, writes: writes, written: written}
+		loop := l.newLoop(ctx, documents, queue, uploads)
 		err := loop.turn(ctx)
 		select {
 		case <-stopped:
@@ -332,8 +333,8 @@ func (l *Leader) Serve(ctx context.Context) error {
 func (l *Leader) monitor() *streamMonitor {
 	s := &l.setup
 	return &streamMonitor{
-		header: l.restorer.header, first: l.first, streams: s.Streams, view: s.View, term: l.term, status: l.status, fills: l.fills,
-		length: l.length, requests: l.requests, needed: l.retention.needed, log: s.Log,
+		header: l.restorer.header, first: l.first, streams: s.Streams, view: s.View, term: l.term, status: l.status,
+		fills: l.fills, length: l.length, requests: l.requests, needed: l.retention.needed, log: s.Log,
 	}
 }
 

@@ -18,47 +18,56 @@ import (
 	"loaderd/loader/state"
 )
 
-// loop is the leader's only goroutine that touches the planner, and that decides what is appended to the plan log.
+// loop is the goroutine of the leader that feeds the planner, and that decides what is appended to the plan log. No
+// other goroutine uses the planner.
 type loop struct {
-	leader      *Leader
+	setup       Setup
 	applier     *planner.Applier
-	stats       state.PlanStats // as they were published last
-	earlyDrains earlyDrains
-	tail        plan.Tail       // last record that was handed to the writer
-	replay      *replay.Replay  // nil once the log's end is reached
-	writes      chan<- write    // to the writer ...
-	written     <-chan struct{} // ... which closes this when it takes no more
-	uploads     *uploads
-	askers      []Command              // requests for a checkpoint that wait while one is being stored
-	saved       uint64                 // step of the last checkpoint that was taken
-	early       func(*plan.Step) error // refuses a step behind the end that the log told
-	hints       hintCheck
-	later       uint64 // position of a term behind this process's own, where the log has one
 	feeds       *feed.Set
-	recent      recentChanges
+	queue       *recordQueue
+	checkpoints *checkpointer
+	commands    *commandHandler
+	requests    <-chan Command
+	demand      *readerDemand
+	status      *status
+	term        *term
+	replay      *replay.Replay         // nil once the log's end is reached
+	early       func(*plan.Step) error // refuses a step behind the end that the log has
+	laterTerm   uint64                 // position of a term behind this process's own, where the log has one
+	stats       state.PlanStats        // as they were published last
+	hints       hintCheck
 	traces      traces
-
-	skips skipLog
+	skips       skipLog
+	earlyDrains earlyDrains
 }
 
-func newLoop(ctx context.Context, l *Leader, f *feed.Set, writes chan<- write, written <-chan struct{}, u *uploads) *loop {
-	r := l.restorer
+// newLoop returns the loop of a leader whose term has begun.
+func (l *Leader) newLoop(ctx context.Context, feeds *feed.Set, queue *recordQueue, u *uploads) *loop {
+	s, r := l.setup, l.restorer
+	checkpoints := &checkpointer{
+		interval: uint64(s.Options.Checkpoint), fingerprint: r.header.Fingerprint, applier: r.applier, queue: queue,
+		uploads: u, log: s.Log, saved: r.applier.Planner.Next(),
+	}
+	counts, _ := r.applier.Planner.Counts()
 	x := &loop{
-		leader: l, applier: r.applier, feeds: f, tail: r.tail, writes: writes, written: written, uploads: u,
-		saved: r.applier.Planner.Next(), traces: traces{}, hints: hintCheck{config: l.setup.Config.Packing, log: l.setup.Log},
-		replay: replay.From(ctx, l.setup.Backends.Plan, r.tail.Position+1, r.applier, r.validator()),
+		setup: s, applier: r.applier, feeds: feeds, queue: queue, checkpoints: checkpoints,
+		commands: &commandHandler{
+			setup: s, header: r.header, applier: r.applier, queue: queue, checkpoints: checkpoints, demand: l.demand,
+			length: l.length, sealNotifier: l.sealNotifier,
+		},
+		requests: l.requests, demand: l.demand, status: l.status, term: l.term,
+		replay: replay.From(ctx, s.Backends.Plan, r.tail.Position+1, r.applier, r.validator()),
+		hints:  hintCheck{config: s.Config.Packing, log: s.Log}, traces: traces{}, skips: newSkipLog(counts.Skipped),
 	}
 	x.early = x.replay.Early
-	x.replay.Read = x.reads
-	counts, _ := r.applier.Planner.Counts()
-	x.skips = newSkipLog(counts.Skipped)
+	x.replay.Read = x.onReplayed
 	return x
 }
 
-// reads takes in a record between steps that is planned again.
-func (l *loop) reads(at uint64, e plan.Entry) {
-	if _, term := e.(plan.Term); term && at > l.leader.term.position {
-		l.later = at
+// onReplayed notes a term behind this process's own, among the records that are replayed.
+func (l *loop) onReplayed(at uint64, e plan.Entry) {
+	if _, term := e.(plan.Term); term && at > l.term.position {
+		l.laterTerm = at
 	}
 }
 
@@ -104,7 +113,7 @@ func (l *loop) turn(ctx context.Context) error {
 				from = wanted
 			}
 		}
-		requests := l.leader.requests
+		requests := l.requests
 		if l.repeats() {
 			requests = nil // requests append records, which belong behind all that the log holds
 		}
@@ -122,10 +131,10 @@ func (l *loop) turn(ctx context.Context) error {
 		case <-held:
 			err = l.addHeld(ctx, from)
 		case q := <-requests:
-			err = l.handle(ctx, q)
-		case <-l.uploads.ready:
-			err = errors.Join(l.answer(ctx), l.checkpoint(ctx, false))
-		case <-l.leader.demand.more:
+			err = l.commands.handle(ctx, q)
+		case <-l.checkpoints.uploads.ready:
+			err = errors.Join(l.checkpoints.serve(ctx), l.checkpoint(ctx, false))
+		case <-l.demand.more:
 		case <-refresh.C:
 			err = l.refresh(ctx)
 		}
@@ -138,7 +147,7 @@ func (l *loop) turn(ctx context.Context) error {
 // ahead reports whether the plan is as far before its readers as it may be. Where the log says that no step follows
 // there is only that to be found out, and it goes on.
 func (l *loop) ahead() bool {
-	return !l.repeats() && l.applier.End == nil && l.applier.Planner.Next() >= l.leader.demand.limit()
+	return !l.repeats() && l.applier.End == nil && l.applier.Planner.Next() >= l.demand.limit()
 }
 
 // repeats reports whether the log still says what comes next: steps, or changes of the mixture and an end behind
@@ -155,13 +164,13 @@ func (l *loop) repeats() bool {
 // refresh does what is due every statsInterval.
 func (l *loop) refresh(ctx context.Context) error {
 	l.snapshot()
-	if err := l.lost(); err != nil {
+	if err := l.checkLost(); err != nil {
 		return err
 	}
 	if l.replay == nil {
-		l.skips.write(time.Now(), l.stats.Sources, l.leader.setup.Log)
+		l.skips.write(time.Now(), l.stats.Sources, l.setup.Log)
 	}
-	return errors.Join(l.drainEarly(ctx), l.dryness(ctx))
+	return errors.Join(l.drainEarly(ctx), l.pauseDry(ctx))
 }
 
 // addHeld plans the next document that a feed holds.
@@ -172,8 +181,8 @@ func (l *loop) addHeld(ctx context.Context, from *feed.Feed) error {
 
 func (l *loop) add(ctx context.Context, d document.Document) error {
 	if d.Skip == "" {
-		l.leader.setup.Observer.OnDocument(plan.Ref(d.Source, d.Sequence), l.applier.Planner.Cursor().Next(), d.Content)
-		if d.Trace != nil && l.leader.setup.Backends.Tracer != nil {
+		l.setup.Observer.OnDocument(plan.Ref(d.Source, d.Sequence), l.applier.Planner.Cursor().Next(), d.Content)
+		if d.Trace != nil && l.setup.Backends.Tracer != nil {
 			l.traces.take(plan.Ref(d.Source, d.Sequence), d.Trace)
 		}
 	}
@@ -199,28 +208,28 @@ func (l *loop) prepare() error {
 	if err := l.replay.Prepare(); err != nil {
 		return err
 	}
-	if l.later > 0 { // whoever goes on behind it writes into the term of another
-		return l.leader.term.lost(fmt.Errorf("record %d begins a later term: %w", l.later, fault.ErrLeadershipLost))
+	if l.laterTerm > 0 { // a record behind it would be in the term of another process
+		return l.term.lost(fmt.Errorf("record %d begins a later term: %w", l.laterTerm, fault.ErrLeadershipLost))
 	}
 	if !maps.Equal(before, l.applier.Keepers) {
-		l.leader.setup.View.KeepBy(l.replay.Tail.Position, l.applier.Keepers)
+		l.setup.View.KeepBy(l.replay.Tail.Position, l.applier.Keepers)
 	}
 	if l.replay.Done {
 		if l.replay.Tail.Position > 0 {
-			l.tail = l.replay.Tail
+			l.queue.tail = l.replay.Tail
 		}
 		behind := l.replay.Behind
 		l.replay = nil
 		_, packed := l.applier.Planner.Counts()
 		l.earlyDrains.documents = packed.Documents
-		l.leader.setup.View.Replayed(l.tail.Position, behind, l.applier.Keepers)
+		l.setup.View.Replayed(l.queue.tail.Position, behind, l.applier.Keepers)
 		l.skips.replayed()
 		l.applier.Resume()
-		if l.applier.Ended && l.applier.End != nil { // what was restored stands behind the end: planning does not find it out
-			l.leader.setup.View.End()
+		if l.applier.Ended && l.applier.End != nil { // the checkpoint is behind the end: planning does not reach it
+			l.setup.View.End()
 		}
-		l.tellSealed()
-		l.leader.status.endReplay()
+		l.commands.notifySealed()
+		l.status.endReplay()
 	}
 	return nil
 }
@@ -243,8 +252,8 @@ func (l *loop) do(ctx context.Context, r planner.Ready) error {
 }
 
 func (l *loop) emit(ctx context.Context, s plan.Step) error {
-	l.leader.setup.Observer.OnStep(&s)
-	tell := l.traces.leave(&s, l.leader.setup.Backends.Tracer) // of a step that the log holds it was told before
+	l.setup.Observer.OnStep(&s)
+	tell := l.traces.leave(&s, l.setup.Backends.Tracer) // a step that the log holds was reported before
 	if err := l.prepare(); err != nil {
 		return err
 	}
@@ -252,15 +261,15 @@ func (l *loop) emit(ctx context.Context, s plan.Step) error {
 		if err := l.replay.Match(&s); err != nil {
 			return err
 		}
-		if s.Index >= l.leader.setup.View.Planned() { // another process appended the step after Open
-			l.leader.setup.View.Extend(&s)
+		if s.Index >= l.setup.View.Planned() { // another process appended the step after Open
+			l.setup.View.Extend(&s)
 		}
 		return nil
 	}
 	if err := l.early(&s); err != nil {
 		return err
 	}
-	records, err := plan.EncodeStep(&s, l.leader.setup.Backends.Plan.MaxRecord())
+	records, err := plan.EncodeStep(&s, l.setup.Backends.Plan.MaxRecord())
 	if err != nil {
 		return err
 	}
@@ -268,7 +277,7 @@ func (l *loop) emit(ctx context.Context, s plan.Step) error {
 	if tell != nil {
 		w.stored = func(context.Context) { tell() }
 	}
-	return l.append(ctx, w)
+	return l.queue.append(ctx, w)
 }
 
 // end writes the record behind the last step.
@@ -277,39 +286,34 @@ func (l *loop) end(ctx context.Context) error {
 	l.snapshot()
 	steps := l.applier.Planner.Next()
 	if l.replay == nil {
-		l.skips.flush(l.stats.Sources, l.leader.setup.Log)
+		l.skips.flush(l.stats.Sources, l.setup.Log)
 	}
-	l.leader.setup.Log.Info("run ended", "steps", steps, "last_document", l.applier.Planner.Cursor().Last(), "skipped", l.skips.count.Total())
+	l.setup.Log.Info("run ended", "steps", steps, "last_document", l.applier.Planner.Cursor().Last(),
+		"skipped", l.skips.count.Total())
 	if err := l.prepare(); err != nil {
 		return err
 	}
 	if l.replay != nil {
-		return planview.Damaged(l.replay.NextAt, fmt.Errorf("step %d follows behind the end of the run", l.replay.Next.Index))
+		next := l.replay.Next.Index
+		return planview.Damaged(l.replay.NextAt, fmt.Errorf("step %d follows behind the end of the run", next))
 	}
 	if l.applier.End != nil {
-		l.leader.setup.View.End()
+		l.setup.View.End()
 		return nil
 	}
 	end := plan.End{Steps: steps}
 	l.applier.Record(end)
-	if err := l.append(ctx, write{records: [][]byte{plan.EncodeRecord(end)}, stored: func(context.Context) { l.leader.setup.View.End() }}); err != nil {
+	w := write{records: [][]byte{plan.EncodeRecord(end)}, stored: func(context.Context) { l.setup.View.End() }}
+	if err := l.queue.append(ctx, w); err != nil {
 		return err
 	}
 	return l.checkpoint(ctx, true) // so that a restart has nothing to plan again
 }
 
-// append hands records to the writer, also after ctx is done: a graceful stop loses nothing that was decided. It blocks
-// while the writer's queue is full.
-func (l *loop) append(ctx context.Context, w write) error {
-	w.after = l.tail.Position
-	if n := len(w.records); n > 0 {
-		l.tail = plan.TailOf(w.after+uint64(n), w.records[n-1])
-	}
-	select {
-	case l.writes <- w:
+// checkpoint takes a checkpoint when one is due, or always when forced, except during the replay.
+func (l *loop) checkpoint(ctx context.Context, force bool) error {
+	if l.replay != nil {
 		return nil
-	case <-l.written: // it has failed: that ends ctx
-		<-ctx.Done()
-		return ctx.Err()
 	}
+	return l.checkpoints.checkpoint(ctx, force)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"loaderd/loader/fault"
+	"loaderd/loader/internal/forecast"
 	"loaderd/loader/plan"
 	"loaderd/loader/planner"
 	"loaderd/loader/state"
@@ -20,7 +21,7 @@ type Command struct {
 	inspect func(*planner.Applier, plan.Tail)
 }
 
-// Result is what a request returns: a change of the mixture, a document's sequence for other controls, a step for
+// Result is the result of a Command: a change of the mixture, a document's sequence for other controls, a step for
 // commits and checkpoints.
 type Result struct {
 	At  uint64
@@ -32,74 +33,90 @@ func refusal(reason fault.Reason, format string, args ...any) Result {
 	return Result{err: &fault.Error{Reason: reason, Message: fmt.Sprintf(format, args...)}}
 }
 
-// tell answers a request that needs no record: once all is stored that the answer rests on, and if this process still
-// leads then. Else the next leader is asked, which may know better.
-func (l *loop) tell(ctx context.Context, q Command, a Result) error {
-	return l.append(ctx, write{stored: func(context.Context) { q.reply <- a }})
+// commandHandler carries out commands: it records what they ask for, and replies when there is nothing to record. Only
+// the loop uses it.
+type commandHandler struct {
+	setup        Setup
+	header       plan.Header
+	applier      *planner.Applier
+	queue        *recordQueue
+	checkpoints  *checkpointer
+	demand       *readerDemand
+	length       *forecast.Estimator
+	sealNotifier *sealNotifier
+	recent       recentChanges
 }
 
-// handle records what a request asks for, or answers it when there is nothing to record.
-func (l *loop) handle(ctx context.Context, q Command) error {
+// handle carries out a command.
+func (h *commandHandler) handle(ctx context.Context, q Command) error {
 	switch e := q.Entry.(type) {
 	case nil:
 		if q.inspect != nil {
-			q.inspect(l.applier, l.tail)
+			q.inspect(h.applier, h.queue.tail)
 			q.reply <- Result{}
 			return nil
 		}
-		return l.ask(ctx, q)
+		return h.checkpoints.request(ctx, q)
 	case plan.Commit:
-		return l.commit(ctx, e, q)
+		return h.commit(ctx, e, q)
 	case plan.Leave:
-		if _, known := l.applier.Keepers[e.Keeper]; !known {
-			return l.tell(ctx, q, Result{At: l.applier.Keepers.Committed()})
+		if _, known := h.applier.Keepers[e.Keeper]; !known {
+			return h.queue.reply(ctx, q, Result{At: h.applier.Keepers.Committed()})
 		}
-		return l.keep(ctx, e, q)
+		return h.recordKeepers(ctx, e, q)
 	case plan.Seal:
-		return l.seal(ctx, e, q)
+		return h.sealAll(ctx, e, q)
 	case plan.Control:
-		return l.decide(ctx, e, q)
+		return h.recordRequested(ctx, e, q)
 	}
 	q.reply <- refusal(fault.BadTicket, "nobody can ask for a record of kind %d", q.Entry.Kind())
 	return nil
 }
 
-func (l *loop) commit(ctx context.Context, c plan.Commit, q Command) error {
-	planned, keepers := l.leader.setup.View.Planned(), l.applier.Keepers
+// commit records the commit of a keeper.
+func (h *commandHandler) commit(ctx context.Context, c plan.Commit, q Command) error {
+	planned, keepers := h.setup.View.Planned(), h.applier.Keepers
 	_, known := keepers[c.Keeper]
 	step, changes := keepers.After(c)
-	if !known { // documents that the others have committed may be gone, but for those that its own job retains
-		step = max(step, min(keepers.Committed(), l.leader.demand.retained(c.Keeper)))
+	if !known { // documents that the other keepers have committed may be purged, except those that its own job retains
+		step = max(step, min(keepers.Committed(), h.demand.retained(c.Keeper)))
 	}
 	switch {
 	case c.Step > planned:
-		return l.tell(ctx, q, refusal(fault.BadTicket, "commit of step %d, but the plan holds %d steps", c.Step, planned))
+		return h.refuse(ctx, q, "commit of step %d, but the plan holds %d steps", c.Step, planned)
 	case !known && len(keepers) == plan.MaxKeepers:
-		return l.tell(ctx, q, refusal(fault.BadTicket, "the run has %d keepers, and %q would be one more: let one leave first", plan.MaxKeepers, c.Keeper))
+		return h.refuse(ctx, q, "the run has %d keepers, and %q would be one more: let one leave first",
+			plan.MaxKeepers, c.Keeper)
 	case !changes:
-		return l.tell(ctx, q, Result{At: keepers.Committed()})
+		return h.queue.reply(ctx, q, Result{At: keepers.Committed()})
 	}
-	return l.keep(ctx, plan.Commit{Keeper: c.Keeper, Step: step}, q)
+	return h.recordKeepers(ctx, plan.Commit{Keeper: c.Keeper, Step: step}, q)
 }
 
-// keep appends a change of keepers. Once it is stored, it counts and the request is answered.
-func (l *loop) keep(ctx context.Context, e plan.Entry, q Command) error {
-	l.applier.Record(e)
-	keepers := l.applier.Keepers
-	return l.append(ctx, write{records: [][]byte{plan.EncodeRecord(e)}, stored: func(context.Context) {
-		l.leader.setup.View.Keep(keepers)
+// recordKeepers records a change of keepers. It counts once it is stored.
+func (h *commandHandler) recordKeepers(ctx context.Context, e plan.Entry, q Command) error {
+	h.applier.Record(e)
+	keepers := h.applier.Keepers
+	return h.queue.append(ctx, write{records: [][]byte{plan.EncodeRecord(e)}, stored: func(context.Context) {
+		h.setup.View.Keep(keepers)
 		q.reply <- Result{At: keepers.Committed()}
 	}})
 }
 
-// noEnd is the answer while it is not known which document is the last one.
-func noEnd(err error) Result {
-	return Result{err: &fault.Error{Reason: fault.SourceDown, Message: "cannot read the end of the document stream", Err: err, Do: "try again"}}
+// recordControl records a control. It takes effect when the planner has taken the arrival that it is placed behind.
+func (h *commandHandler) recordControl(ctx context.Context, c plan.Control, stored func(context.Context)) error {
+	h.applier.Record(c)
+	h.length.Recorded()
+	return h.queue.append(ctx, write{records: [][]byte{plan.EncodeRecord(c)}, stored: stored})
 }
 
-// control appends a control; it takes effect when the planner has taken the arrival that it stands behind.
-func (l *loop) control(ctx context.Context, c plan.Control, stored func(context.Context)) error {
-	l.applier.Record(c)
-	l.leader.length.Recorded()
-	return l.append(ctx, write{records: [][]byte{plan.EncodeRecord(c)}, stored: stored})
+// refuse replies that a command cannot be carried out as it is.
+func (h *commandHandler) refuse(ctx context.Context, q Command, format string, args ...any) error {
+	return h.queue.reply(ctx, q, refusal(fault.BadTicket, format, args...))
+}
+
+// endUnknown is the result while it is not known which document is the last one.
+func endUnknown(err error) Result {
+	return Result{err: &fault.Error{Reason: fault.SourceDown, Message: "cannot read the end of the document stream",
+		Err: err, Do: "try again"}}
 }

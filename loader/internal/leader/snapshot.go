@@ -12,7 +12,7 @@ func (l *loop) snapshot() {
 	s.Pool, s.Window, s.Queued = p.Waiting()
 	s.Capacity = p.Capacity()
 	s.Queues = p.Queues()
-	if o := &l.leader.setup.Options; o.DrainsEarly() && !p.Primed() {
+	if o := &l.setup.Options; o.DrainsEarly() && !p.Primed() {
 		s.Lacks, s.DrainAt = p.EarlyShortage(), l.earlyDrains.due(o.FirstStepDocuments)
 	} else {
 		s.Lacks = p.Shortage()
@@ -28,5 +28,5 @@ func (l *loop) snapshot() {
 			Next: m.Sequence(i)})
 	}
 	l.stats = s
-	l.leader.status.setStats(s)
+	l.status.setStats(s)
 }

@@ -132,7 +132,8 @@ func (m *streamMonitor) lostDocuments(ctx context.Context, source int, x planvie
 	}
 	return &fault.Error{Reason: fault.DocumentLost,
 		Message: fmt.Sprintf("documents before %d are gone from document stream %s, deleted or purged by "+
-			"someone else, and the run may still need those from %d on", first, x.SourceBegin.Stream.Name, need[source]),
+			"someone else, and the run may still need those from %d on",
+			first, x.SourceBegin.Stream.Name, need[source]),
 		Do: fmt.Sprintf("restore the stream from its backup; without it, resume from step %d or a later one", oldest),
 		Facts: map[string]string{"first": strconv.FormatUint(first, 10), "floor": strconv.FormatUint(need[source], 10),
 			"oldest": strconv.FormatUint(oldest, 10)}}, nil

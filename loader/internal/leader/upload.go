@@ -25,11 +25,11 @@ type upload struct {
 // their storage. The loop takes no checkpoint while another is being stored, except the last one of a run or a process:
 // two at most are in memory.
 type uploads struct {
-	store *checkpointStore
-	queue chan upload
-	under atomic.Int32  // checkpoints that are taken and not stored yet
-	ready chan struct{} // gets a value when a checkpoint was stored or given up
-	ended chan struct{} // closed when no further checkpoint is stored
+	store   *checkpointStore
+	queue   chan upload
+	pending atomic.Int32  // number of checkpoints that were taken and are not stored yet
+	ready   chan struct{} // gets a value when a checkpoint was stored or given up
+	ended   chan struct{} // closed when no further checkpoint is stored
 }
 
 func newUploads(store *checkpointStore) *uploads {
@@ -37,6 +37,12 @@ func newUploads(store *checkpointStore) *uploads {
 		store: store, queue: make(chan upload, 1), ready: make(chan struct{}, 1), ended: make(chan struct{}),
 	}
 }
+
+// enabled reports whether the run stores checkpoints.
+func (u *uploads) enabled() bool { return u.store.backend != nil }
+
+// busy reports whether a checkpoint is taken and not stored yet.
+func (u *uploads) busy() bool { return u.pending.Load() > 0 }
 
 // put queues an upload. The writer calls it, behind the records that the checkpoint covers.
 func (u *uploads) put(ctx context.Context, x upload) {
@@ -51,7 +57,7 @@ func (u *uploads) put(ctx context.Context, x upload) {
 
 func (u *uploads) finish(x upload, err error) {
 	x.done(err)
-	u.under.Add(-1)
+	u.pending.Add(-1)
 	waiting.Signal(u.ready)
 }
 

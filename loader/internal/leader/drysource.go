@@ -1,0 +1,70 @@
+package leader
+
+import (
+	"context"
+	"time"
+
+	"loaderd/loader/internal/feed"
+	"loaderd/loader/mixture"
+	"loaderd/loader/plan"
+)
+
+// dry returns for how long the source that comes next has had no document; false while it has one, or none comes next.
+func (l *loop) dry() (time.Duration, bool) {
+	source, sequence, ok := l.applier.Planner.Wants()
+	f := l.feeds.Of[source]
+	if !ok || f == nil || len(f.Held) > 0 {
+		return 0, false
+	}
+	s := f.Reader.Status()
+	if s.DrySince.IsZero() || sequence <= s.Last {
+		return 0, false
+	}
+	return time.Since(s.DrySince), true
+}
+
+// checkLost refuses to wait for documents of a source that are not there although the plan was made of them, or names
+// them.
+func (l *loop) checkLost() error {
+	dry, ok := l.dry()
+	if !ok || dry < feed.LostAfter {
+		return nil
+	}
+	source, sequence, _ := l.applier.Planner.Wants()
+	m := l.applier.Planner.Mixture()
+	names := m.Len() == 1 && len(l.applier.Pending) > 0 // a drain stands behind documents that were there
+	if !l.repeats() && !names && !m.Status()[source].Sealed {
+		return nil
+	}
+	return feed.Lost(l.setup.Name, m.Name(source), sequence, l.feeds.Of[source].Reader.Status().Last)
+}
+
+// pauseDry pauses a source that has had no document for a long time, where the other sources are to share its weight,
+// and resumes it when it has one. The clock decides only when that is recorded: the plan follows from the record.
+func (l *loop) pauseDry(ctx context.Context) error {
+	m := l.applier.Planner.Mixture()
+	if m.Len() == 1 || l.setup.Config.Mix.Dry != mixture.DryShare || l.repeats() || l.applier.Ended {
+		return nil
+	}
+	at := l.applier.Planner.Clock()
+	for i, s := range m.Status() {
+		if !s.Resting || s.Removed {
+			continue
+		}
+		f, err := l.feeds.Open(l.applier.Planner, i)
+		if err != nil {
+			return err
+		}
+		if x := f.Reader.Status(); len(f.Held) > 0 || x.Fetched > x.Delivered {
+			l.setup.Log.Info("a source has documents again, and takes its share", "source", s.Name)
+			return l.commands.recordControl(ctx, plan.Rest{At: at, Source: i}, nil)
+		}
+	}
+	if dry, ok := l.dry(); ok && dry >= l.setup.Config.Mix.DryAfter {
+		source, _, _ := l.applier.Planner.Wants()
+		l.setup.Log.Warn("a source has no documents: the others share its weight until it has",
+			"source", m.Name(source), "dry", dry.Round(time.Millisecond))
+		return l.commands.recordControl(ctx, plan.Rest{At: at, Source: source, Rests: true}, nil)
+	}
+	return nil
+}
