@@ -17,8 +17,8 @@ import (
 	"loaderd/loader/planview"
 )
 
-// restorer reads the plan, and restores the planner from a checkpoint. open and reopen set its fields before the
-// goroutines of the leader start. From then on they are constant, and only the loop uses the applier.
+// restorer reads the plan, and restores the planner from a checkpoint. Its fields are set before the goroutines of the
+// leader start. From then on they are constant, and only the loop uses the applier.
 type restorer struct {
 	setup       Setup
 	checkpoints *checkpointStore

@@ -1,0 +1,146 @@
+package leader
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"loaderd/loader/backend"
+	"loaderd/loader/internal/feed"
+	"loaderd/loader/plan"
+	"loaderd/loader/planview"
+)
+
+// writeGrace bounds how long a stop waits for the plan log.
+const writeGrace = 5 * time.Second
+
+// Serve plans until ctx is done or something fails for good, which it returns.
+func (l *Leader) Serve(ctx context.Context) error {
+	if l.restorer.fresh {
+		if err := l.createRun(ctx); err != nil {
+			return fmt.Errorf("begin run %s: %w", l.setup.Name, err)
+		}
+	}
+	if err := l.beginTerm(ctx); err != nil {
+		return fmt.Errorf("begin to lead run %s: %w", l.setup.Name, err)
+	}
+	stopped := ctx.Done()
+	g, ctx := errgroup.WithContext(ctx)
+	// Writer and uploads continue for writeGrace after ctx is done, to store what the loop had decided: a graceful stop
+	// loses no planned step.
+	writing, stopWriting := graceful(ctx, writeGrace)
+	defer stopWriting()
+	uploading, stopUploading := graceful(ctx, writeGrace)
+	defer stopUploading()
+	writes, written := make(chan write, 64), make(chan struct{})
+	documents := feed.New(ctx, l.setup.Name, l.setup.Streams, g, l.status.onOpenAttempt, l.status.onOpened)
+	if _, err := documents.Next(l.restorer.applier.Planner); err != nil { // nothing else starts without documents
+		return errors.Join(err, g.Wait())
+	}
+	uploads := newUploads(l.checkpoints)
+	g.Go(func() error {
+		defer close(uploads.queue)
+		defer close(written)
+		err := l.writer.writeAll(writing, writes)
+		if err != nil { // another process may write the plan: no further checkpoint is stored
+			stopUploading()
+		}
+		return err
+	})
+	g.Go(func() error {
+		if err := uploads.run(uploading); uploading.Err() == nil {
+			return err
+		}
+		return nil // the reason is what stopped it: the error of the writer, or ctx
+	})
+	g.Go(func() error { return l.retention.run(ctx, l.retention.grace(l.restorer.end.Steps)) })
+	g.Go(func() error { return l.monitor().run(ctx) })
+	g.Go(func() error { return l.sealNotifier.run(ctx, l.restorer.header) })
+	g.Go(func() error { return l.intake().run(ctx) })
+	g.Go(func() error { return l.length.Run(ctx) })
+	g.Go(func() error {
+		defer close(writes)
+		queue := &recordQueue{tail: l.restorer.tail, writes: writes, written: written}
+		loop := l.newLoop(ctx, documents, queue, uploads)
+		err := loop.turn(ctx)
+		select {
+		case <-stopped:
+			if errors.Is(err, errBetween) { // a last checkpoint, so that the next start has nothing to plan again
+				err = errors.Join(err, loop.checkpoint(ctx, true))
+			}
+		default:
+		}
+		return err
+	})
+	return g.Wait()
+}
+
+// createRun writes the header of a new run.
+func (l *Leader) createRun(ctx context.Context) error {
+	header := l.restorer.header
+	if err := l.setup.Streams.Clear(ctx, header); err != nil {
+		return l.term.lost(err)
+	}
+	b := plan.EncodeRecord(header)
+	if err := l.writer.write(ctx, []write{{records: [][]byte{b}}}); err != nil {
+		return err
+	}
+	l.restorer.tail = plan.TailOf(1, b)
+	l.setup.Log.Info("new run", "fingerprint", header.Fingerprint, "sources", len(header.Sources))
+	return nil
+}
+
+// beginTerm begins a term, and makes it the only one that stores checkpoints and gives up documents. The records up to
+// it are planned again, also those that were appended since the plan was opened. Where other daemons have stored
+// checkpoints since then, the planner begins with the newest of the present ones: the documents that an older one needs
+// may have been purged.
+func (l *Leader) beginTerm(ctx context.Context) error {
+	if err := l.term.begin(ctx); err != nil {
+		return err
+	}
+	r, seen := l.restorer, l.checkpoints.list()
+	stored, err := planview.ClaimCheckpoints(ctx, l.setup.Backends, l.term.position, r.fresh || r.end.Bare)
+	if err != nil {
+		return l.term.lost(err)
+	}
+	first, err := l.setup.Streams.Claim(ctx, l.term.position, r.header)
+	if err != nil {
+		return l.term.lost(err)
+	}
+	if !slices.EqualFunc(stored, seen, func(a, b backend.Stored) bool { return a.Name == b.Name }) {
+		if err := r.reopen(ctx, stored); err != nil {
+			return err
+		}
+		l.setup.View.Opened(r.opened())
+	}
+	return l.setup.View.Release(ctx, first)
+}
+
+// monitor returns the monitor of the document streams.
+func (l *Leader) monitor() *streamMonitor {
+	s := &l.setup
+	return &streamMonitor{
+		header: l.restorer.header, first: l.first, streams: s.Streams, view: s.View, term: l.term, status: l.status,
+		fills: l.fills, length: l.length, requests: l.requests, needed: l.retention.needed, log: s.Log,
+	}
+}
+
+// intake returns the reporter of what the run accepts.
+func (l *Leader) intake() *intakeReporter {
+	s := &l.setup
+	return &intakeReporter{
+		streams: s.Streams, view: s.View, header: l.restorer.header, tokenizer: s.Config.Tokenizer, status: l.status,
+		demand: l.demand, log: s.Log,
+	}
+}
+
+// graceful returns a context that ends a while after ctx.
+func graceful(ctx context.Context, grace time.Duration) (context.Context, context.CancelFunc) {
+	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(grace, cancel) })
+	return longer, func() { stop(); cancel() }
+}
