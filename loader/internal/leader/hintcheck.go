@@ -10,8 +10,10 @@ import (
 // silentAdvice says what to do when no document brings what the retriever compares. bm25 needs none: it compares terms,
 // which all have.
 var silentAdvice = map[string]string{
-	"repo":  `publish documents with a path (header Loaderd-Path, "path" of a JSON document), or begin a run with packing.splice.retriever: bm25`,
-	"dense": `publish documents with an embedding (header Loaderd-Embedding, "embedding" of a JSON document), or begin a run with packing.splice.retriever: bm25`,
+	"repo": `publish documents with a path (header Loaderd-Path, "path" of a JSON document), or ` +
+		`begin a run with packing.splice.retriever: bm25`,
+	"dense": `publish documents with an embedding (header Loaderd-Embedding, "embedding" of a JSON document), or ` +
+		`begin a run with packing.splice.retriever: bm25`,
 }
 
 // hintCheck warns once if no document has packing hints that the retriever can compare: then splice packs by length

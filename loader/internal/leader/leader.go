@@ -112,7 +112,8 @@ func (l *Leader) Copy(ctx context.Context) (c forecast.Copied, err error) {
 		m := a.Planner.Mixture()
 		copied <- forecast.Copied{
 			State: a.Checkpoint(l.restorer.header.Fingerprint, tail), Controls: l.length.Controls(),
-			Clock: a.Planner.Clock(), Ended: a.Ended, Mix: m.Clone(), Sources: m.Status(), Counts: a.Planner.SourceCounts(),
+			Clock: a.Planner.Clock(), Ended: a.Ended, Mix: m.Clone(), Sources: m.Status(),
+			Counts: a.Planner.SourceCounts(),
 		}
 	}
 	select {

@@ -34,7 +34,7 @@ type retention struct {
 //	step                             a crash leaves                       and the next start
 //	a checkpoint is stored           objects that no longer count         deletes them when it claims the checkpoints
 //	the low watermark is raised      documents that no run needs          purges them, or another run that purges does
-//	documents are purged             steps whose documents are purged     finds the first document, refuses these steps
+//	documents are purged             steps without documents              finds the first document, refuses the steps
 //
 // The low watermark is never raised above what the oldest stored checkpoint needs, and nothing is purged above it. So
 // the stream has all documents that a restart plans again, whichever checkpoint it uses.

@@ -216,10 +216,11 @@ func (r *restorer) load(ctx context.Context, s backend.Stored) error {
 func (r *restorer) truncated(s backend.Stored, c plan.Checkpoint) error {
 	was, steps := strconv.FormatUint(c.Tail.Position, 10), strconv.FormatUint(s.Step, 10)
 	return &fault.Error{Reason: fault.PlanTruncated,
-		Message: fmt.Sprintf("the plan of run %s ends with record %d and %d steps; it once had record %s and "+
-			"%s steps, as checkpoint %s proves: its end is lost", r.setup.Name, r.end.Records, r.end.Steps, was, steps, s.Name),
-		Do: "restore the plan's stream from its backup; without one, loaderd repair copies what is left into a usable " +
-			"plan and says what is lost",
+		Message: fmt.Sprintf("the plan of run %s ends with record %d and %d steps; it once had record %s and %s "+
+			"steps, as checkpoint %s proves: its end is lost",
+			r.setup.Name, r.end.Records, r.end.Steps, was, steps, s.Name),
+		Do: "restore the plan's stream from its backup; without one, loaderd repair copies what is left into a " +
+			"usable plan and says what is lost",
 		Facts: map[string]string{"run": r.setup.Name, "records": strconv.FormatUint(r.end.Records, 10),
 			"steps": strconv.FormatUint(r.end.Steps, 10), "records_once": was, "steps_once": steps}}
 }

@@ -79,7 +79,8 @@ func (s *skipLog) flush(sources []state.SourceStats, log *slog.Logger) {
 		if why.Configured() {
 			level = slog.LevelInfo
 		}
-		keys := []any{"event", "documents_skipped", "reason", why, "what", why.Text(), "skipped", n, "since_last_logged", since, "last_document", last.sequence}
+		keys := []any{"event", "documents_skipped", "reason", why, "what", why.Text(), "skipped", n,
+			"since_last_logged", since, "last_document", last.sequence}
 		if last.source < len(sources) {
 			keys = append(keys, "source", sources[last.source].Name)
 		}
