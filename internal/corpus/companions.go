@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"loaderd/internal/corpus/compression"
 	"loaderd/internal/tokenfiles"
 )
 
@@ -114,7 +115,7 @@ func openBounds(name string) (*bounds, error) {
 	if err != nil {
 		return nil, err
 	}
-	d, err := decompress(name, f, f.Close)
+	d, err := compression.NewReader(name, f, f.Close)
 	if err != nil {
 		return nil, err
 	}

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"loaderd/internal/corpus/compression"
 	"loaderd/internal/mds"
 	"loaderd/internal/objects"
 	"loaderd/internal/tokenfiles"
@@ -273,11 +274,21 @@ func (in *Input) file(ctx context.Context, s source, yield yielder) (more bool) 
 			more = yield(Document{}, fmt.Errorf("read %s: %w", s.origin, err)) && false
 		}
 	}()
-	return in.body(ctx, s, r, yield) && r.end(s, yield)
+	return in.body(ctx, s, r, yield) && trailing(s, r, yield)
+}
+
+// trailing yields the bytes behind the end of compressed data as left out.
+func trailing(s source, r *compression.Reader, yield yielder) bool {
+	n := r.Trailing()
+	if n == 0 {
+		return true
+	}
+	err := fmt.Errorf("%d bytes behind the end of the gzip data are not gzip data", n)
+	return yield(Document{}, &SkipError{Reason: Trailing, Path: s.path, Err: err})
 }
 
 // body yields the documents of a file that is open.
-func (in *Input) body(ctx context.Context, s source, r *decompressed, yield yielder) bool {
+func (in *Input) body(ctx context.Context, s source, r *compression.Reader, yield yielder) bool {
 	format, err := in.format, error(nil)
 	body := io.Reader(r)
 	if format == Auto {

@@ -1,16 +1,15 @@
 package corpus
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"fmt"
-	"io"
 
 	"golang.org/x/text/encoding"
 	"golang.org/x/text/encoding/htmlindex"
 	"golang.org/x/text/encoding/unicode"
 
+	"loaderd/internal/corpus/compression"
 	"loaderd/internal/invalidutf8"
 )
 
@@ -30,7 +29,7 @@ func Encodings(name string) (encoding.Encoding, error) {
 
 // open returns the bytes of a file, decompressed, and in UTF-8 where it is text in UTF-16 with a byte order mark or
 // in Options.Encoding.
-func (in *Input) open(ctx context.Context, s source) (*decompressed, error) {
+func (in *Input) open(ctx context.Context, s source) (*compression.Reader, error) {
 	d, err := in.openBytes(ctx, s)
 	if err != nil || s.shard != nil || in.options.Tokens || in.options.TokenType.Size > 0 {
 		return d, err
@@ -39,45 +38,11 @@ func (in *Input) open(ctx context.Context, s source) (*decompressed, error) {
 	if in.options.Encoding != "" {
 		look = 512
 	}
-	if e := in.options.encodingOf(d.peek(look)); e != nil {
-		return &decompressed{r: decodedReader{e.NewDecoder().Reader(d), d}, format: decodedFormat, close: d.Close}, nil
+	if e := in.options.encodingOf(d.Peek(look)); e != nil {
+		return d.Decode(e), nil
 	}
 	return d, nil
 }
-
-// decodedReader reads the text of a file that is in another encoding than UTF-8.
-type decodedReader struct {
-	io.Reader
-	of *decompressed
-}
-
-// peek returns the first bytes, as many as asked for or more, unless there are less or an error follows, which the next read returns.
-func (d *decompressed) peek(n int) []byte {
-	if body, ok := d.r.(*bufio.Reader); ok {
-		head, _ := body.Peek(n)
-		return head
-	}
-	d.head = make([]byte, 0, headBytes)
-	for len(d.head) < n && d.failed == nil {
-		d.more()
-	}
-	return d.head
-}
-
-// more reads more into head.
-func (d *decompressed) more() {
-	defer func() {
-		if v := recover(); v != nil { // as in Read
-			d.failed = fmt.Errorf("%v", v)
-		}
-	}()
-	var n int
-	n, d.failed = d.r.Read(d.head[len(d.head):cap(d.head)])
-	d.head = d.head[:len(d.head)+n]
-}
-
-// decodedFormat marks bytes that were decoded, in which no place of the file is known.
-const decodedFormat = "decoded"
 
 // encodingOf is the encoding of text that begins with data, nil for UTF-8 and for what is no text.
 func (o Options) encodingOf(data []byte) encoding.Encoding {

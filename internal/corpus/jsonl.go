@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"loaderd/internal/corpus/compression"
 )
 
 // lineFactor bounds a line by the largest document: JSON may write a byte as six (\u0000).
@@ -17,7 +19,7 @@ func (o Options) recordLimit() int64 { return lineFactor*o.MaxDocument + 64<<10 
 
 // jsonl yields a document a line of body, which is what r has and what was looked at already. Blank lines are not
 // documents. A line that is not one is a *SkipError with its number.
-func (in *Input) jsonl(ctx context.Context, s source, r *decompressed, body io.Reader, yield yielder) bool {
+func (in *Input) jsonl(ctx context.Context, s source, r *compression.Reader, body io.Reader, yield yielder) bool {
 	places := in.places(r)
 	if places && s.object != nil && in.from.Offset > 0 {
 		later, err := in.openAt(ctx, s)

@@ -8,11 +8,11 @@ import (
 	"io"
 	"net/http"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 
 	"loaderd/internal/columns"
+	"loaderd/internal/corpus/compression"
 	"loaderd/internal/mds"
 	"loaderd/internal/tokenfiles"
 	"loaderd/internal/warc"
@@ -53,9 +53,7 @@ func promised(name string) (f Format, loose bool) {
 // extension is the ending of a file's name, apart from its compression, in lower case.
 func extension(name string) string {
 	name = strings.ToLower(filepath.Base(name))
-	if ending := filepath.Ext(name); slices.Contains(compressedNames, ending) {
-		name = strings.TrimSuffix(name, ending)
-	}
+	name, _ = compression.TrimEnding(name)
 	return filepath.Ext(name)
 }
 
@@ -82,20 +80,20 @@ func lookAt(s source, o Options) (Format, error) {
 		return o.check(o.Format)
 	}
 	f, err := h.format(s, o)
-	if err == nil && f == Parquet && r.format != "" {
+	if err == nil && f == Parquet && !r.Direct() {
 		return "", errParquetPipe
 	}
 	return f, err
 }
 
 // lookThrough finds the format of what can be read only once, and returns a reader of all of it, the part that was looked at included.
-func (in *Input) lookThrough(s source, r *decompressed) (Format, io.Reader, error) {
+func (in *Input) lookThrough(s source, r *compression.Reader) (Format, io.Reader, error) {
 	h, err := readHead(r, headBytes, true)
 	if err != nil {
 		return "", nil, err
 	}
 	f, err := h.format(s, in.options)
-	if ranges := s.object != nil && r.format == ""; err == nil && !(f == Parquet && ranges) {
+	if ranges := s.object != nil && r.Direct(); err == nil && !(f == Parquet && ranges) {
 		err = ofPipe(f)
 	}
 	return f, io.MultiReader(bytes.NewReader(h.data), r), err
@@ -117,7 +115,7 @@ func readHead(r io.Reader, most int, pipe bool) (head, error) {
 			h.whole = true
 			break
 		}
-		if damage := (*damageError)(nil); errors.As(err, &damage) && len(h.data) > 0 {
+		if compression.IsDamage(err) && len(h.data) > 0 {
 			break // the reader of the format may pass it over
 		}
 		if err != nil {

@@ -7,14 +7,12 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
-	"slices"
-	"strings"
 	"unicode/utf8"
 
 	"github.com/andybalholm/brotli"
 	"github.com/klauspost/compress/snappy"
 
+	"loaderd/internal/corpus/compression"
 	"loaderd/internal/mds"
 	"loaderd/internal/tokenfiles"
 )
@@ -69,11 +67,11 @@ func (o Options) openShard(indexed *mds.Shard, r io.Reader) (samples *mds.Reader
 
 // rawShard reports whether a compressed shard without an index has the same shard beside it as it is, which is read in its place.
 func rawShard(name string) bool {
-	ending := filepath.Ext(name)
-	if !slices.Contains(compressedNames, ending) {
+	raw, compressed := compression.TrimEnding(name)
+	if !compressed {
 		return false
 	}
-	_, err := os.Stat(strings.TrimSuffix(name, ending))
+	_, err := os.Stat(raw)
 	return err == nil
 }
 
@@ -88,11 +86,11 @@ func unshard(s mds.Shard, r io.Reader) (io.Reader, error) {
 			return nil, err
 		}
 		if n, err := snappy.DecodedLen(packed); err != nil || int64(n) != s.Raw.Bytes {
-			return nil, broken("snappy", errors.Join(err, fmt.Errorf("%d bytes, its index says %d", n, s.Raw.Bytes)))
+			return nil, compression.Explain("snappy", errors.Join(err, fmt.Errorf("%d bytes, its index says %d", n, s.Raw.Bytes)))
 		}
 		data, err := snappy.Decode(nil, packed)
 		if err != nil {
-			return nil, broken("snappy", err)
+			return nil, compression.Explain("snappy", err)
 		}
 		return bytes.NewReader(data), nil
 	}

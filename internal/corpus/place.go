@@ -3,6 +3,8 @@ package corpus
 import (
 	"context"
 	"io"
+
+	"loaderd/internal/corpus/compression"
 )
 
 // Place is where the reading of a file stands: Entries, documents and what was left out, lie before byte Offset of it, at which a line begins, the first behind
@@ -22,7 +24,7 @@ func (in *Input) Passed() int64 { return in.began.Entries }
 func (in *Input) At() Place { return in.at }
 
 // places says whether a file is read from places on: of several, or of one that was decompressed, bytes say nothing.
-func (in *Input) places(r *decompressed) bool { return len(in.files) == 1 && r.format == "" }
+func (in *Input) places(r *compression.Reader) bool { return len(in.files) == 1 && r.Direct() }
 
 // begin begins with a place.
 func (in *Input) begin(p Place) { in.began, in.at = p, p }

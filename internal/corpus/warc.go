@@ -9,6 +9,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"loaderd/internal/corpus/compression"
 	"loaderd/internal/warc"
 )
 
@@ -17,15 +18,15 @@ var errHTML = errors.New("HTML, of which no text is made here: take the archive'
 
 // warc yields a document a record that holds text: conversions (as in WET files), and responses and resources of a text type. Records of other kinds (requests,
 // metadata) are no documents. Damaged parts are left out, and the reading continues at the next record, or at the next member of gzip data.
-func (in *Input) warc(s source, file *decompressed, r io.Reader, yield yielder) bool {
+func (in *Input) warc(s source, file *compression.Reader, r io.Reader, yield yielder) bool {
 	archive := warc.NewReader(r)
 	number, more := int64(1), true
 	damaged := func(err error) { more = more && s.skip(yield, number, &badRecord{Damaged, err}) }
 	var from, to int64 // of the last damage of gzip data
-	file.onDamage = func(err error, begin, end int64) {
+	file.OnDamage(func(err error, begin, end int64) {
 		from, to = begin, end
 		damaged(err)
-	}
+	})
 	for ; more; number++ {
 		d, problem, err := in.options.nextWARC(archive)
 		var passed *warc.DamageError

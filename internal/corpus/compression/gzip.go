@@ -1,4 +1,4 @@
-package corpus
+package compression
 
 import (
 	"bufio"
@@ -20,6 +20,12 @@ type gzipMembers struct {
 	offset   int64 // of what was returned
 	member   int64 // offset at which the present member begins
 	err      error // ends the reading; a *damageError until resume
+}
+
+// IsDamage reports whether an error of a Reader is damage behind which Reader.OnDamage continues.
+func IsDamage(err error) bool {
+	var damage *damageError
+	return errors.As(err, &damage)
 }
 
 // damageError is damage behind which gzip data can be read on.
