@@ -19,6 +19,7 @@ import (
 	"github.com/apache/arrow/go/v17/parquet/pqarrow"
 
 	"loaderd/internal/corpus"
+	"loaderd/internal/corpus/record"
 )
 
 // Small files whose documents are large together. Memory follows from the largest document, not from their number.
@@ -51,7 +52,7 @@ func parquetWith(t *testing.T, dictionary bool, texts func(row int) string) stri
 }
 
 // allocatedUntilFirst reads the first document or error of a file and returns the bytes that were allocated for it.
-func allocatedUntilFirst(t *testing.T, name, content string, o corpus.Options) (d corpus.Document, allocated uint64, err error) {
+func allocatedUntilFirst(t *testing.T, name, content string, o corpus.Options) (d record.Document, allocated uint64, err error) {
 	t.Helper()
 	path := filepath.Join(folder(t, map[string]string{name: content}), name)
 	var before, after runtime.MemStats
@@ -113,7 +114,7 @@ func TestArrow_NestedNamesAreRefused(t *testing.T) {
 	file := ipcOf(t, array.NewRecord(schema, []arrow.Array{texts.NewArray(), lists.NewArray()}, 1))
 	for name, o := range map[string]corpus.Options{
 		"want text or integers":   {IDField: "names"},
-		"want a plain column":     {Meta: []corpus.Meta{{Name: "names", Column: "names"}}},
+		"want a plain column":     {Meta: []record.Meta{{Name: "names", Column: "names"}}},
 		"want a list of token id": {TextField: "names", Tokens: true},
 	} {
 		if _, _, err := allocatedUntilFirst(t, "a.arrow", file, o); err == nil || !strings.Contains(err.Error(), name) {
@@ -131,8 +132,8 @@ func TestArrow_LargeListOfTokens(t *testing.T) {
 	schema := arrow.NewSchema([]arrow.Field{{Name: "ids", Type: arrow.ListOf(arrow.PrimitiveTypes.Int8)}}, nil)
 	file := ipcOf(t, array.NewRecord(schema, []arrow.Array{ids.NewArray()}, 1))
 	_, allocated, err := allocatedUntilFirst(t, "a.arrow", file, corpus.Options{TextField: "ids", Tokens: true, MaxDocument: 1 << 20})
-	var skip *corpus.SkipError
-	if !errors.As(err, &skip) || skip.Reason != corpus.TooLarge {
+	var skip *record.SkipError
+	if !errors.As(err, &skip) || skip.Reason != record.TooLarge {
 		t.Fatalf("%v", err)
 	}
 	if allocated > 3*tokens {
@@ -150,7 +151,7 @@ func TestJSON_MemoryOfManyValues(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, allocated, err := allocatedUntilFirst(t, "a.jsonl", c.line+"\n", corpus.Options{})
-			var skip *corpus.SkipError
+			var skip *record.SkipError
 			if c.want == "" && err != nil || c.want != "" && (!errors.As(err, &skip) || !strings.Contains(err.Error(), c.want)) {
 				t.Fatalf("%v", err)
 			}

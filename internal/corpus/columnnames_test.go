@@ -14,6 +14,7 @@ import (
 	"github.com/apache/arrow/go/v17/parquet/pqarrow"
 
 	"loaderd/internal/corpus"
+	"loaderd/internal/corpus/record"
 )
 
 // parquetOf is a record batch as a Parquet file.
@@ -55,12 +56,13 @@ func TestColumns_NamesakesAreRefused(t *testing.T) {
 		b.Append(name)
 		fields, columns = append(fields, arrow.Field{Name: name, Type: arrow.BinaryTypes.String}), append(columns, b.NewArray())
 	}
-	record := array.NewRecord(arrow.NewSchema(fields, nil), columns, 1)
+	namesakes := array.NewRecord(arrow.NewSchema(fields, nil), columns, 1)
 	index := `{"version": 2, "shards": [{"version": 2, "format": "mds", "column_names": ["text", "text", "key", "key", "other"],
 		"column_encodings": ["str", "str", "str", "str", "str"], "column_sizes": [null, null, null, null, null], "compression": null, "hashes": [], "samples": 0,
 		"raw_data": {"basename": "a.mds", "bytes": 8, "hashes": {}}, "zip_data": null}]}`
 	for name, files := range map[string]map[string]string{
-		"CSV": {"a.csv": "text,text,key,key,other\na,b,k,l,o\n"}, "Arrow": {"a.arrow": ipcOf(t, record)}, "Parquet": {"a.parquet": parquetOf(t, record)},
+		"CSV":   {"a.csv": "text,text,key,key,other\na,b,k,l,o\n"},
+		"Arrow": {"a.arrow": ipcOf(t, namesakes)}, "Parquet": {"a.parquet": parquetOf(t, namesakes)},
 		"MDS": {"index.json": index, "a.mds": string(little.AppendUint32(little.AppendUint32(nil, 0), 8))},
 	} {
 		dir := folder(t, files)
@@ -70,7 +72,7 @@ func TestColumns_NamesakesAreRefused(t *testing.T) {
 		}{
 			{corpus.Options{}, `2 columns are named "text"`},
 			{corpus.Options{TextField: "other", IDField: "key"}, `2 columns are named "key"`},
-			{corpus.Options{TextField: "other", Meta: []corpus.Meta{{Name: "key", Column: "key"}}}, `2 columns are named "key"`},
+			{corpus.Options{TextField: "other", Meta: []record.Meta{{Name: "key", Column: "key"}}}, `2 columns are named "key"`},
 			{corpus.Options{TextField: "other"}, ""},
 		} {
 			_, _, err := read(t, []string{dir}, nil, c.o)
@@ -89,8 +91,8 @@ func TestOptions_ColumnIsNamedOnce(t *testing.T) {
 		{corpus.Options{IDField: "text"}, `column "text" is named twice`},
 		{corpus.Options{TextField: "a", IDField: "a"}, `column "a" is named twice`},
 		{corpus.Options{Tokens: true, IDField: "ids"}, `column "ids" is named twice`},
-		{corpus.Options{Meta: []corpus.Meta{{Name: "a", Column: "a"}, {Name: "a", Column: "b"}}}, `--meta names "a" twice`},
-		{corpus.Options{IDField: "a", Meta: []corpus.Meta{{Name: "a", Column: "a"}, {Name: "b", Column: "a"}}}, ""},
+		{corpus.Options{Meta: []record.Meta{{Name: "a", Column: "a"}, {Name: "a", Column: "b"}}}, `--meta names "a" twice`},
+		{corpus.Options{IDField: "a", Meta: []record.Meta{{Name: "a", Column: "a"}, {Name: "b", Column: "a"}}}, ""},
 	} {
 		if err := c.o.CheckColumns(); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: %v, want %q", c.o, err, c.want)

@@ -16,7 +16,12 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"loaderd/internal/corpus/archive"
+	"loaderd/internal/corpus/columnar"
 	"loaderd/internal/corpus/compression"
+	"loaderd/internal/corpus/csvtable"
+	"loaderd/internal/corpus/record"
+	"loaderd/internal/corpus/tokenids"
 	"loaderd/internal/mds"
 	"loaderd/internal/objects"
 	"loaderd/internal/tokenfiles"
@@ -69,22 +74,22 @@ type Options struct {
 	Tokens bool
 	// Stores read what is in object stores and at web addresses; nil: nothing of that kind is read.
 	Stores *objects.Stores
-	// MaxDocument is the largest document in bytes; larger ones are a *SkipError. 0 is 64 MiB.
+	// MaxDocument is the largest document in bytes; larger ones are a *record.SkipError. 0 is 64 MiB.
 	MaxDocument int64
-	// Vocabulary is one more than the largest token id there may be; a document with another one is a *SkipError. 0 checks none.
+	// Vocabulary is one more than the largest token id there may be; a document with another one is a *record.SkipError. 0 checks none.
 	Vocabulary int
 	// Cut says where documents end in files of token ids, which do not say it themselves.
 	Cut tokenfiles.Cut
 	// Encoding of text files, by a name that Encodings takes; empty is UTF-8, or UTF-16 where the file begins with its byte order mark.
 	Encoding string
 	// CSV says how fields of tables are written.
-	CSV CSVOptions
+	CSV csvtable.Options
 	// TokenType is how ids lie in files of token ids without a header; of a column of bytes, too. The zero value is for none.
 	TokenType tokenfiles.Type
 	// Split is the part of a dataset of Hugging Face that is read, "all" for all parts. Empty: of a dataset with several parts none can be.
 	Split string
 	// Meta are values of documents that come along.
-	Meta []Meta
+	Meta []record.Meta
 	// Survey has formats of token ids read where Tokens is not set: to look what is there.
 	Survey bool
 	// Late leaves it to the reading to find out which files of a folder are text, where Format is Text: each is opened once. The folder's fingerprint then does
@@ -93,66 +98,6 @@ type Options struct {
 }
 
 const defaultMaxDocument = 64 << 20
-
-// Document is one document of a file.
-type Document struct {
-	// Path is where the document came from: its own path, meta.path or url, where it has one, else its file's, relative to the path
-	// that was opened, with slashes. Origin is its file's absolute path, whatever was opened.
-	Path, Origin string
-	// ID is the document's own id, when Options.IDField asks for it.
-	ID string
-	// Label is what the document is called, without a promise that nothing else is: its field or column "id", or the path of a plain
-	// file as it was given.
-	Label string
-	// Data is the text, or little-endian int32 token ids when Options.Tokens is set; where Parts is set the JSON {"parts": [...]} of a text in parts.
-	Data  []byte
-	Parts bool
-	// Loss are lengths of runs of tokens, in turns with and without a loss, where the record says so of its tokens; Weight is the factor of the loss, nil for 1.
-	Loss   []int32
-	Weight *float32
-	// Replaced is how many bytes were not UTF-8, in place of which Data has U+FFFD.
-	Replaced int
-	// Meta is a JSON object of those values of Options.Meta that the document has, empty for none.
-	Meta string
-}
-
-// Reason says why a document was left out. The names are stable.
-type Reason string
-
-// The reasons.
-const (
-	Binary     Reason = "binary"     // a file in a folder that is none of the formats
-	Unreadable Reason = "unreadable" // a file or folder in a folder that can not be opened
-	Special    Reason = "special"    // a device, socket or symbolic link in a folder
-	Hidden     Reason = "hidden"     // a file or folder whose name begins with a dot
-	NoText     Reason = "no text"    // a JSON or CSV file in a folder that does not have the field or column of the text
-	BadRecord  Reason = "bad record" // a line, row or element that is not a document
-	TooLarge   Reason = "too large"
-	HTML       Reason = "html"     // a record of a web archive; of HTML no text is made
-	Media      Reason = "media"    // a record of a web archive that is neither text nor HTML
-	Encoding   Reason = "encoding" // a text of a web archive or of a folder in another encoding than UTF-8
-	Damaged    Reason = "damaged"  // a part of a web archive that is not a record
-	Trailing   Reason = "trailing" // bytes behind the end of compressed data
-)
-
-// SkipError is one document, or one file of a folder, that can not be read. The iteration can go on behind it.
-type SkipError struct {
-	Reason Reason
-	Path   string
-	// Origin is the absolute path, as in Document, when the skipped document has a place in the input's order; empty otherwise.
-	Origin string
-	Line   int64 // line, or row of Parquet and Arrow, from 1; 0 means the whole file
-	Err    error
-}
-
-func (e *SkipError) Error() string {
-	if e.Line > 0 {
-		return fmt.Sprintf("%s:%d: %v", e.Path, e.Line, e.Err)
-	}
-	return fmt.Sprintf("%s: %v", e.Path, e.Err)
-}
-
-func (e *SkipError) Unwrap() error { return e.Err }
 
 // Input is what is published, and resumed, as one: a file, or all plain text files of a folder.
 type Input struct {
@@ -169,7 +114,7 @@ type Input struct {
 	format  Format // Auto: is looked up when the input is read
 	reading Format // of the file that is read
 	files   []source
-	skipped []*SkipError
+	skipped []*record.SkipError
 	folder  bool
 	read    atomic.Int64
 	stdin   io.Reader
@@ -180,24 +125,24 @@ type Input struct {
 	from, began, at Place // asked for, begun at, and where the present entry lies
 }
 
-// source is a file: its path relative to what was opened, as it was given, and absolute.
+// source is a file of an input.
 type source struct {
-	path, given, origin string
-	size                int64
-	pipe                bool
-	bin                 string          // Megatron: the absolute path of the ids
-	companions                          // of token ids
-	shard               *mds.Shard      // MDS
-	object              *objects.Object // where it is in a store
-	within              string          // the folder that a file named by a manifest must be in; else empty
+	record.File
+	size       int64
+	pipe       bool
+	bin        string              // Megatron: the absolute path of the ids
+	companions tokenids.Companions // of token ids
+	shard      *mds.Shard          // MDS
+	object     *objects.Object     // where it is in a store
+	within     string              // the folder that a file named by a manifest must be in; else empty
 }
 
 // open opens a file.
 func (s source) open() (*os.File, error) {
 	if s.within == "" {
-		return os.Open(s.origin)
+		return os.Open(s.Origin)
 	}
-	name, err := filepath.Rel(s.within, s.origin)
+	name, err := filepath.Rel(s.within, s.Origin)
 	if err != nil {
 		return nil, err
 	}
@@ -224,25 +169,22 @@ func (in *Input) late() bool { return in.folder && in.options.late() }
 // Pass counts the whole input as read.
 func (in *Input) Pass() { in.read.Store(in.Bytes) }
 
-// yielder takes a document or an error and says whether the iteration goes on.
-type yielder func(Document, error) bool
-
-// Documents yields the input's documents in order. A *SkipError stands for one document that can not be read, and the iteration
+// Documents yields the input's documents in order. A *record.SkipError stands for one document that can not be read, and the iteration
 // goes on behind it; any other error ends it. It can be called again, save for standard input and pipes. The end of ctx ends the wait
 // for a pipe or standard input with ctx's error.
-func (in *Input) Documents(ctx context.Context) iter.Seq2[Document, error] {
-	return func(yield func(Document, error) bool) {
+func (in *Input) Documents(ctx context.Context) iter.Seq2[record.Document, error] {
+	return func(yield func(record.Document, error) bool) {
 		yield = in.utf8(in.options.known(yield))
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		in.read.Store(0)
 		in.begin(Place{})
 		if in.problem != nil {
-			yield(Document{}, in.problem)
+			yield(record.Document{}, in.problem)
 			return
 		}
 		for _, s := range in.skipped {
-			if !yield(Document{}, s) {
+			if !yield(record.Document{}, s) {
 				return
 			}
 		}
@@ -255,7 +197,7 @@ func (in *Input) Documents(ctx context.Context) iter.Seq2[Document, error] {
 }
 
 // file yields the documents of a file.
-func (in *Input) file(ctx context.Context, s source, yield yielder) (more bool) {
+func (in *Input) file(ctx context.Context, s source, yield record.Yield) (more bool) {
 	switch in.format {
 	case Parquet:
 		return in.parquet(ctx, s, yield)
@@ -265,39 +207,39 @@ func (in *Input) file(ctx context.Context, s source, yield yielder) (more bool) 
 	r, err := in.open(ctx, s)
 	if err != nil {
 		if in.late() && isUnreadable(err) {
-			return yield(Document{}, &SkipError{Reason: Unreadable, Path: s.path, Err: err})
+			return yield(record.Document{}, &record.SkipError{Reason: record.Unreadable, Path: s.Path, Err: err})
 		}
-		return yield(Document{}, fmt.Errorf("read %s: %w", s.origin, err)) && false
+		return s.Fail(yield, err)
 	}
 	defer func() {
 		if err := r.Close(); err != nil && more {
-			more = yield(Document{}, fmt.Errorf("read %s: %w", s.origin, err)) && false
+			more = s.Fail(yield, err)
 		}
 	}()
 	return in.body(ctx, s, r, yield) && trailing(s, r, yield)
 }
 
 // trailing yields the bytes behind the end of compressed data as left out.
-func trailing(s source, r *compression.Reader, yield yielder) bool {
+func trailing(s source, r *compression.Reader, yield record.Yield) bool {
 	n := r.Trailing()
 	if n == 0 {
 		return true
 	}
 	err := fmt.Errorf("%d bytes behind the end of the gzip data are not gzip data", n)
-	return yield(Document{}, &SkipError{Reason: Trailing, Path: s.path, Err: err})
+	return yield(record.Document{}, &record.SkipError{Reason: record.Trailing, Path: s.Path, Err: err})
 }
 
 // body yields the documents of a file that is open.
-func (in *Input) body(ctx context.Context, s source, r *compression.Reader, yield yielder) bool {
+func (in *Input) body(ctx context.Context, s source, r *compression.Reader, yield record.Yield) bool {
 	format, err := in.format, error(nil)
 	body := io.Reader(r)
 	if format == Auto {
 		if format, body, err = in.lookThrough(s, r); err != nil {
-			var refused *SkipError
+			var refused *record.SkipError
 			if errors.As(err, &refused) && in.folder { // one of many objects, as of a folder's files
-				return yield(Document{}, &SkipError{Reason: refused.Reason, Path: s.path, Err: refused.Err})
+				return yield(record.Document{}, &record.SkipError{Reason: refused.Reason, Path: s.Path, Err: refused.Err})
 			}
-			return yield(Document{}, fmt.Errorf("read %s: %w", s.origin, err)) && false
+			return s.Fail(yield, err)
 		}
 	}
 	in.reading = format
@@ -309,17 +251,20 @@ func (in *Input) body(ctx context.Context, s source, r *compression.Reader, yiel
 	case JSON:
 		return in.values(s, body, yield)
 	case CSV:
-		return in.csv(ctx, s, body, yield)
+		return in.csv(ctx, s).Documents(body, yield)
 	case Arrow:
-		return in.arrow(s, body, yield)
+		return columnar.ArrowDocuments(s.File, body, in.options.columns(), yield)
 	case Tokens:
-		return in.tokens(s, body, yield)
+		return in.tokens(s).Documents(body, yield)
 	case MDS:
-		return in.mds(s, body, yield)
+		m := columnar.MDS{
+			File: s.File, Columns: in.options.columns(), Shard: s.shard, TokenType: in.options.TokenType,
+		}
+		return m.Documents(body, yield)
 	case WARC:
-		return in.warc(s, r, body, yield)
+		return archive.WARCDocuments(s.File, r, body, in.options.columns(), yield)
 	case Tar:
-		return in.tar(s, body, yield)
+		return archive.TarDocuments(s.File, body, in.options.columns(), yield)
 	}
 	return in.text(s, body, yield)
 }

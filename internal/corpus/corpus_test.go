@@ -22,6 +22,7 @@ import (
 	"strconv"
 
 	"loaderd/internal/corpus"
+	"loaderd/internal/corpus/record"
 )
 
 // folder writes files and returns their folder.
@@ -71,7 +72,7 @@ func read(tb testing.TB, paths []string, stdin io.Reader, o corpus.Options) (doc
 	}
 	for _, in := range inputs {
 		for d, e := range in.Documents(tb.Context()) {
-			var skip *corpus.SkipError
+			var skip *record.SkipError
 			switch {
 			case errors.As(e, &skip):
 				skipped = append(skipped, fmt.Sprintf("%s:%d %s", skip.Path, skip.Line, skip.Reason))
@@ -152,7 +153,7 @@ func TestFileThatIsGoneLate(t *testing.T) {
 	}
 	var got []string
 	for d, err := range inputs[0].Documents(t.Context()) {
-		if skip := (*corpus.SkipError)(nil); errors.As(err, &skip) {
+		if skip := (*record.SkipError)(nil); errors.As(err, &skip) {
 			got = append(got, skip.Path+" "+string(skip.Reason))
 			continue
 		}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"loaderd/internal/corpus"
+	"loaderd/internal/corpus/csvtable"
 )
 
 // texts are the data of documents.
@@ -32,54 +33,54 @@ func TestCSV_Quoting(t *testing.T) {
 	dialogue := "3000\t\"Stop, he said\n3001\tand went home.\n3002\tNobody knew why.\n3003\tThe end.\"\n"
 	for name, c := range map[string]struct {
 		file, content string
-		o             corpus.CSVOptions
+		o             csvtable.Options
 		count         int
 		last, err     string
 	}{
-		"no quotes": {"a.tsv", "id\ttext\n1\tone\n", corpus.CSVOptions{}, 1, "one", ""},
+		"no quotes": {"a.tsv", "id\ttext\n1\tone\n", csvtable.Options{}, 1, "one", ""},
 		"quotes are text, at the beginning": {"a.tsv",
-			"id\ttext\n1\t\"starts with a quote\n2\tplain\n3\t\"whole\" then more\n", corpus.CSVOptions{}, 3,
+			"id\ttext\n1\t\"starts with a quote\n2\tplain\n3\t\"whole\" then more\n", csvtable.Options{}, 3,
 			`"whole" then more`, ""},
-		"quotes are text, behind the first 64 KiB": {"a.tsv", "id\ttext\n" + long + dialogue, corpus.CSVOptions{},
+		"quotes are text, behind the first 64 KiB": {"a.tsv", "id\ttext\n" + long + dialogue, csvtable.Options{},
 			3004, `The end."`, ""},
 		"quotes enclose, behind the first 64 KiB": {"a.tsv",
-			"id\ttext\n" + long + "3000\t\"Stop,\r\nhe said \"\"no\"\"\"\n", corpus.CSVOptions{}, 3001,
+			"id\ttext\n" + long + "3000\t\"Stop,\r\nhe said \"\"no\"\"\"\n", csvtable.Options{}, 3001,
 			"Stop,\r\nhe said \"no\"", ""},
 		"quotes enclose in one place and are text in another": {"a.tsv",
-			"id\ttext\n" + long + "3000\t\"Stop,\nhe said\"\n" + dialogue, corpus.CSVOptions{}, 0,
+			"id\ttext\n" + long + "3000\t\"Stop,\nhe said\"\n" + dialogue, csvtable.Options{}, 0,
 			"", `quotes (") enclose the field in line 3002, and seem to be text in line 3004`},
-		"the same, off": {"a.tsv", "id\ttext\n1\t\"a\n2\tb\"\n", corpus.CSVOptions{Quoting: corpus.QuotingOff}, 2,
+		"the same, off": {"a.tsv", "id\ttext\n1\t\"a\n2\tb\"\n", csvtable.Options{Quoting: csvtable.QuotingOff}, 2,
 			`b"`, ""},
-		"the same, on": {"a.tsv", "id\ttext\n1\t\"a\n2\tb\"\n", corpus.CSVOptions{Quoting: corpus.QuotingOn}, 1,
+		"the same, on": {"a.tsv", "id\ttext\n1\t\"a\n2\tb\"\n", csvtable.Options{Quoting: csvtable.QuotingOn}, 1,
 			"a\n2\tb", ""},
 		"a whole line in quotes, among bare quotes": {"a.tsv", "id\ttext\n1\the said \"no\"\n2\t\"The end.\"\n",
-			corpus.CSVOptions{}, 2, `"The end."`, ""},
-		"doubled quotes": {"a.tsv", "id\ttext\n1\tno\n2\t\"\"\"The\"\" end.\"\n", corpus.CSVOptions{}, 2,
+			csvtable.Options{}, 2, `"The end."`, ""},
+		"doubled quotes": {"a.tsv", "id\ttext\n1\tno\n2\t\"\"\"The\"\" end.\"\n", csvtable.Options{}, 2,
 			`"The" end.`, ""},
-		"quoted names":             {"a.tsv", "\"id\"\t\"text\"\n\"1\"\t\"one\"\n", corpus.CSVOptions{}, 1, "one", ""},
-		"a separator enclosed":     {"a.tsv", "id\ttext\n1\t\"o\tne\"\n", corpus.CSVOptions{}, 1, "o\tne", ""},
-		"bars":                     {"a.csv", "id|text\n1|\"o\n2|ne\"\n", corpus.CSVOptions{}, 2, `ne"`, ""},
-		"one column, two readings": {"a.csv", "text\n\"o\nne\"\n", corpus.CSVOptions{}, 1, "o\nne", ""},
-		"one column of a .tsv":     {"a.tsv", "text\none, two\n\"three\n", corpus.CSVOptions{}, 2, `"three`, ""},
-		"one column of a .tsv, two readings": {"a.tsv", "text\n\"o\nne\"\n", corpus.CSVOptions{}, 0, "",
+		"quoted names":             {"a.tsv", "\"id\"\t\"text\"\n\"1\"\t\"one\"\n", csvtable.Options{}, 1, "one", ""},
+		"a separator enclosed":     {"a.tsv", "id\ttext\n1\t\"o\tne\"\n", csvtable.Options{}, 1, "o\tne", ""},
+		"bars":                     {"a.csv", "id|text\n1|\"o\n2|ne\"\n", csvtable.Options{}, 2, `ne"`, ""},
+		"one column, two readings": {"a.csv", "text\n\"o\nne\"\n", csvtable.Options{}, 1, "o\nne", ""},
+		"one column of a .tsv":     {"a.tsv", "text\none, two\n\"three\n", csvtable.Options{}, 2, `"three`, ""},
+		"one column of a .tsv, two readings": {"a.tsv", "text\n\"o\nne\"\n", csvtable.Options{}, 0, "",
 			`line 2 begins a field with a quote ("): it encloses several lines, or is text`},
 		"a bare quote": {"a.csv", "id,text\n1,a 5\" disk\n2,\"a, b\"\n3,she said \"no\"\n",
-			corpus.CSVOptions{}, 3, `she said "no"`, ""},
-		"an inner quote": {"a.csv", "id,text\n1,\"a 5\" disk\"\n", corpus.CSVOptions{}, 1, `a 5 disk"`, ""},
+			csvtable.Options{}, 3, `she said "no"`, ""},
+		"an inner quote": {"a.csv", "id,text\n1,\"a 5\" disk\"\n", csvtable.Options{}, 1, `a 5 disk"`, ""},
 		"an escaped quote": {"a.csv", "id,text\n1,\"he said \\\"hi\\\" to me\"\n2,\"a\\\\b, c\"\n",
-			corpus.CSVOptions{}, 2, `a\b, c`, ""},
-		"a backslash at the end": {"a.csv", "id,text\n1,\"c:\\dir\\\"\n2,\"c:\\new\"\n", corpus.CSVOptions{}, 2,
+			csvtable.Options{}, 2, `a\b, c`, ""},
+		"a backslash at the end": {"a.csv", "id,text\n1,\"c:\\dir\\\"\n2,\"c:\\new\"\n", csvtable.Options{}, 2,
 			`c:\new`, ""},
 		"both": {"a.csv", "id,text\n1,\"a \\\"b\\\" c\"\n2,\"c:\\\"\n3,\"x\"\n4,\"a \\\"b\\\" c\"\n",
-			corpus.CSVOptions{}, 0, "",
+			csvtable.Options{}, 0, "",
 			`a quote (") in line 2 follows a backslash`},
 		"both, none": {"a.csv", "id,text\n1,\"a \\\"b\\\" c\"\n2,\"c:\\\"\n",
-			corpus.CSVOptions{Escape: corpus.EscapeNone}, 2, `c:\`, ""},
-		"escape without quotes": {"a.tsv", "id\ttext\n1\ta\\\tb\n", corpus.CSVOptions{Quoting: corpus.QuotingOff,
-			Escape: corpus.EscapeBackslash}, 1, "a\tb", ""},
-		"carriage returns alone":    {"a.csv", "id,text\r1,one\r2,two\r3,three\r", corpus.CSVOptions{}, 3, "three", ""},
-		"byte order marks":          {"a.csv", "\ufeff\ufefftext,id\none,1\n", corpus.CSVOptions{}, 1, "one", ""},
-		"an empty field at the end": {"a.csv", "id,text\n1,", corpus.CSVOptions{}, 1, "", ""},
+			csvtable.Options{Escape: csvtable.EscapeNone}, 2, `c:\`, ""},
+		"escape without quotes": {"a.tsv", "id\ttext\n1\ta\\\tb\n", csvtable.Options{Quoting: csvtable.QuotingOff,
+			Escape: csvtable.EscapeBackslash}, 1, "a\tb", ""},
+		"carriage returns alone":    {"a.csv", "id,text\r1,one\r2,two\r3,three\r", csvtable.Options{}, 3, "three", ""},
+		"byte order marks":          {"a.csv", "\ufeff\ufefftext,id\none,1\n", csvtable.Options{}, 1, "one", ""},
+		"an empty field at the end": {"a.csv", "id,text\n1,", csvtable.Options{}, 1, "", ""},
 	} {
 		path := filepath.Join(folder(t, map[string]string{c.file: c.content}), c.file)
 		docs, skipped, err := read(t, []string{path}, nil, corpus.Options{CSV: c.o})
@@ -103,21 +104,21 @@ func TestCSV_QuotingOfStream(t *testing.T) {
 	long := numbered("\t", 0, 3000)
 	for name, c := range map[string]struct {
 		content string
-		o       corpus.CSVOptions
+		o       csvtable.Options
 		count   int
 		err     string
 	}{
-		"no quotes": {"id\ttext\n" + long, corpus.CSVOptions{}, 3000, ""},
-		"quotes at the end": {"id\ttext\n" + long + "1\t\"x\"\n", corpus.CSVOptions{}, 3000,
+		"no quotes": {"id\ttext\n" + long, csvtable.Options{}, 3000, ""},
+		"quotes at the end": {"id\ttext\n" + long + "1\t\"x\"\n", csvtable.Options{}, 3000,
 			`-:3002: the quotes of a table that is read only once`},
 		"the same, off": {"id\ttext\n" + long + "1\t\"x\"\n",
-			corpus.CSVOptions{Quoting: corpus.QuotingOff}, 3001, ""},
-		"quotes at the beginning": {"id\ttext\n1\t\"a\tb\"\n" + long + "1\t\"x\"\n", corpus.CSVOptions{}, 3002, ""},
-		"then quotes that are text": {"id\ttext\n1\t\"a\tb\"\n" + long + "1\t\"x\n2\ty\"\n", corpus.CSVOptions{},
+			csvtable.Options{Quoting: csvtable.QuotingOff}, 3001, ""},
+		"quotes at the beginning": {"id\ttext\n1\t\"a\tb\"\n" + long + "1\t\"x\"\n", csvtable.Options{}, 3002, ""},
+		"then quotes that are text": {"id\ttext\n1\t\"a\tb\"\n" + long + "1\t\"x\n2\ty\"\n", csvtable.Options{},
 			3001, `seems to be text`},
-		"commas": {"id,text\n" + numbered(",", 0, 3000) + "1,\"a\nb\"\n", corpus.CSVOptions{},
+		"commas": {"id,text\n" + numbered(",", 0, 3000) + "1,\"a\nb\"\n", csvtable.Options{},
 			3001, ""},
-		"commas, then an escape": {"id,text\n" + numbered(",", 0, 3000) + "1,\"a \\\"b\"\n", corpus.CSVOptions{},
+		"commas, then an escape": {"id,text\n" + numbered(",", 0, 3000) + "1,\"a \\\"b\"\n", csvtable.Options{},
 			3000, "--csv-escape"},
 	} {
 		docs, skipped, err := read(t, []string{"-"}, strings.NewReader(c.content), corpus.Options{Format: corpus.CSV,

@@ -12,6 +12,9 @@ import (
 	"slices"
 	"strings"
 
+	"loaderd/internal/corpus/compression"
+	"loaderd/internal/corpus/record"
+	"loaderd/internal/corpus/tokenids"
 	"loaderd/internal/mds"
 	"loaderd/internal/tokenfiles"
 )
@@ -109,7 +112,7 @@ func (o Options) oneSplit() bool { return o.Split != "" && o.Split != allSplits 
 
 // noSplit is the error of a dataset without the part that is asked for.
 func (f folderOf) noSplit(o Options, splits []string) error {
-	return fmt.Errorf("find documents: dataset %s has no part %q; it has %s", f.dir, o.Split, list(splits))
+	return fmt.Errorf("find documents: dataset %s has no part %q; it has %s", f.dir, o.Split, record.ListNames(splits))
 }
 
 // checkSplit refuses an input that belongs to no part of a dataset where one is asked for.
@@ -118,7 +121,7 @@ func (in *Input) checkSplit() error {
 		return nil
 	}
 	return fmt.Errorf("find documents: --split %s: %s has no splits, which only saved datasets of Hugging Face have: leave --split out",
-		in.options.Split, in.files[0].origin)
+		in.options.Split, in.files[0].Origin)
 }
 
 // parts are the inputs of a dataset of several parts: those of the one that is asked for.
@@ -137,7 +140,7 @@ func (f folderOf) parts(o Options) (all []*Input, err error) {
 	case o.Split != "":
 		splits = []string{o.Split}
 	case len(splits) > 1:
-		return nil, fmt.Errorf("find documents: dataset %s has the parts %s: say with --split which one, or all", f.dir, list(splits))
+		return nil, fmt.Errorf("find documents: dataset %s has the parts %s: say with --split which one, or all", f.dir, record.ListNames(splits))
 	}
 	o.Split = allSplits // the dataset's names count, whatever each part calls itself
 	for _, name := range splits {
@@ -171,7 +174,7 @@ func (f folderOf) member(name string, format Format, shard *mds.Shard, o Options
 		return nil, fmt.Errorf("find documents: a file that %s names: %w", f.dir, err)
 	}
 	in := newInput(origin, format, o)
-	in.add(source{path: path.Join(f.base, name), given: path.Join(f.given, name), origin: origin, size: info.Size(), shard: shard, within: within}, info)
+	in.add(source{File: record.File{Path: path.Join(f.base, name), Given: path.Join(f.given, name), Origin: origin}, size: info.Size(), shard: shard, within: within}, info)
 	in.finish()
 	return in.Input, nil
 }
@@ -252,10 +255,10 @@ func isMegatron(name string) bool {
 
 // addPair makes a Megatron index and the ids beside it files of an input.
 func (u inputBuilder) addPair(s source, info os.FileInfo) error {
-	s.bin = strings.TrimSuffix(s.origin, ".idx") + ".bin"
+	s.bin = strings.TrimSuffix(s.Origin, ".idx") + ".bin"
 	ids, err := os.Stat(s.bin)
 	if err != nil {
-		return fmt.Errorf("find documents: the ids of the index %s: %w", s.origin, err)
+		return fmt.Errorf("find documents: the ids of the index %s: %w", s.Origin, err)
 	}
 	u.add(s, info)
 	u.Bytes += ids.Size()
@@ -265,17 +268,27 @@ func (u inputBuilder) addPair(s source, info os.FileInfo) error {
 
 // addTokens makes a file of token ids and its companions files of an input.
 func (u inputBuilder) addTokens(s source, info os.FileInfo) error {
-	s.companions = companionsOf(s.origin)
+	s.companions = tokenids.FindCompanions(s.Origin)
 	u.add(s, info)
-	for _, name := range []string{s.mask, s.bounds} {
+	for _, name := range []string{s.companions.Mask, s.companions.Bounds} {
 		if name == "" {
 			continue
 		}
 		c, err := os.Stat(name)
 		if err != nil {
-			return fmt.Errorf("find documents: the companion of %s: %w", s.origin, err)
+			return fmt.Errorf("find documents: the companion of %s: %w", s.Origin, err)
 		}
 		_, _ = fmt.Fprintf(u.sum, "%s\x00%d\x00%d\x00", filepath.Base(name), c.Size(), c.ModTime().UnixNano())
 	}
 	return nil
+}
+
+// rawShard reports whether a compressed shard without an index has the same shard beside it as it is, which is read in its place.
+func rawShard(name string) bool {
+	raw, compressed := compression.TrimEnding(name)
+	if !compressed {
+		return false
+	}
+	_, err := os.Stat(raw)
+	return err == nil
 }

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/text/encoding/unicode"
 
 	"loaderd/internal/corpus/compression"
+	"loaderd/internal/corpus/record"
 	"loaderd/internal/invalidutf8"
 )
 
@@ -61,8 +62,8 @@ func (o Options) encodingOf(data []byte) encoding.Encoding {
 
 // utf8 makes texts UTF-8: bytes that are not become U+FFFD and are counted. A text with more of them than its share
 // is no document.
-func (in *Input) utf8(yield yielder) yielder {
-	return func(d Document, err error) bool {
+func (in *Input) utf8(yield record.Yield) record.Yield {
+	return func(d record.Document, err error) bool {
 		if err != nil || d.Parts || in.Tokens() || in.reading == Tokens {
 			return yield(d, err)
 		}
@@ -71,11 +72,11 @@ func (in *Input) utf8(yield yielder) yielder {
 			return yield(d, nil)
 		}
 		if invalidutf8.Exceeds(bad, len(d.Data)) {
-			reason := BadRecord
+			reason := record.Invalid
 			if in.folder && in.format == Text {
-				reason = Encoding
+				reason = record.Encoding
 			}
-			return yield(Document{}, &SkipError{Reason: reason, Path: d.Path, Origin: d.Origin, Err: fmt.Errorf(
+			return yield(record.Document{}, &record.SkipError{Reason: reason, Path: d.Path, Origin: d.Origin, Err: fmt.Errorf(
 				"%d of %d bytes are not UTF-8, more than 1 in %d (--encoding names another encoding)", bad,
 				len(d.Data), invalidutf8.Share)})
 		}
@@ -103,7 +104,7 @@ type Replaced struct {
 }
 
 // Add counts those of a document.
-func (r *Replaced) Add(d Document) {
+func (r *Replaced) Add(d record.Document) {
 	if d.Replaced == 0 {
 		return
 	}

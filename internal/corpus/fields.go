@@ -9,30 +9,24 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/apache/arrow/go/v17/parquet/schema"
-
-	"loaderd/internal/columns"
-	"loaderd/internal/mds"
+	"loaderd/internal/corpus/columnar"
+	"loaderd/internal/corpus/csvtable"
+	"loaderd/internal/corpus/jsonvalue"
+	"loaderd/internal/corpus/record"
 )
 
-// Field is a column, or a field of the first record, and its type in the format's own words.
-type Field struct {
-	Name string `json:"name"`
-	Type string `json:"type,omitempty"`
-}
-
 // Fields are those of the input's first file; none where its format knows none. Of a pipe, which can be read only once, none are told.
-func (in *Input) Fields(ctx context.Context) (fields []Field, err error) {
+func (in *Input) Fields(ctx context.Context) (fields []record.Field, err error) {
 	if len(in.files) == 0 || in.files[0].pipe {
 		return nil, nil
 	}
 	s := in.files[0]
 	switch in.format {
 	case Parquet:
-		return parquetFields(s.origin)
+		return columnar.ParquetFields(s.Origin)
 	case MDS:
 		if s.shard != nil {
-			return shardFields(*s.shard), nil
+			return columnar.ShardFields(*s.shard), nil
 		}
 	case JSONL, JSON, CSV, Arrow:
 	default:
@@ -41,34 +35,27 @@ func (in *Input) Fields(ctx context.Context) (fields []Field, err error) {
 	look := Input{options: in.options} // whose reading counts nothing
 	r, err := look.open(ctx, s)
 	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", s.origin, err)
+		return nil, fmt.Errorf("read %s: %w", s.Origin, err)
 	}
 	defer r.Close() // nothing was written
-	if in.format == MDS {
-		m, err := mds.OpenShard(r)
-		if err != nil {
-			return nil, fmt.Errorf("read %s: %w", s.origin, err)
+	if in.format == MDS || in.format == Arrow {
+		read := columnar.MDSFields
+		if in.format == Arrow {
+			read = columnar.ArrowFields
 		}
-		return shardFields(m.Shard()), nil
-	}
-	if in.format == Arrow {
-		a, err := columns.NewArrow(r)
-		if err != nil {
-			return nil, fmt.Errorf("read %s: %w", s.origin, err)
-		}
-		for _, f := range a.Schema().Fields() {
-			fields = append(fields, Field{f.Name, f.Type.String()})
+		if fields, err = read(r); err != nil {
+			return nil, fmt.Errorf("read %s: %w", s.Origin, err)
 		}
 		return fields, nil
 	}
 	h, err := readHead(r, headBytes, false)
 	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", s.origin, err)
+		return nil, fmt.Errorf("read %s: %w", s.Origin, err)
 	}
 	if in.format == CSV {
-		if t, err := in.options.header(h.data); err == nil {
-			for _, name := range t.names {
-				fields = append(fields, Field{Name: name})
+		if names, err := csvtable.ColumnNames(h.data, in.options.columns(), in.options.CSV); err == nil {
+			for _, name := range names {
+				fields = append(fields, record.Field{Name: name})
 			}
 		}
 		return fields, nil
@@ -76,54 +63,18 @@ func (in *Input) Fields(ctx context.Context) (fields []Field, err error) {
 	return recordFields(h.data, in.format == JSON), nil
 }
 
-func shardFields(s mds.Shard) (fields []Field) {
-	for i, name := range s.Names {
-		fields = append(fields, Field{name, s.Encodings[i]})
-	}
-	return fields
-}
-
-func parquetFields(name string) (fields []Field, err error) {
-	p, err := columns.OpenParquet(name)
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", name, err)
-	}
-	defer p.Close() // nothing was written
-	s := p.MetaData().Schema
-	for _, top := range columns.TopNames(s) {
-		leaf, found := leafOf(s, top)
-		typ := "nested"
-		if found == 1 {
-			typ = leafType(s.Column(leaf))
-		}
-		fields = append(fields, Field{top, typ})
-	}
-	return fields, nil
-}
-
-func leafType(c *schema.Column) string {
-	typ := strings.ToLower(c.PhysicalType().String())
-	if !c.LogicalType().Equals(schema.NoLogicalType{}) {
-		typ = strings.ToLower(c.LogicalType().String())
-	}
-	if c.MaxRepetitionLevel() > 0 {
-		return "list of " + typ
-	}
-	return typ
-}
-
 // recordFields are those of the first record.
-func recordFields(data []byte, array bool) (fields []Field) {
-	v := valueReader{r: newLines(bytes.NewReader(data)), limit: headBytes, array: array}
-	raw, _, err := v.next()
+func recordFields(data []byte, array bool) (fields []record.Field) {
+	v := jsonvalue.NewReader(bytes.NewReader(data), headBytes, array)
+	raw, _, err := v.Next()
 	if err != nil {
 		return nil
 	}
-	record, _ := readObject(raw) // reading the file reports the error
-	for _, name := range record.names() {
-		fields = append(fields, Field{name, jsonType(record.value(name))})
+	object, _ := jsonvalue.ReadObject(raw) // reading the file reports the error
+	for _, name := range object.Names() {
+		fields = append(fields, record.Field{Name: name, Type: jsonType(object.Value(name))})
 	}
-	slices.SortFunc(fields, func(a, b Field) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(fields, func(a, b record.Field) int { return strings.Compare(a.Name, b.Name) })
 	return fields
 }
 

@@ -16,6 +16,9 @@ import (
 	"slices"
 	"strings"
 
+	"loaderd/internal/corpus/csvtable"
+	"loaderd/internal/corpus/record"
+	"loaderd/internal/corpus/tokenids"
 	"loaderd/internal/mds"
 	"loaderd/internal/objects"
 )
@@ -66,41 +69,8 @@ func (o Options) filled() (Options, error) {
 	return o, o.CheckColumns()
 }
 
-// CheckColumns refuses a column that is named for two purposes, of which one would silently win.
-func (o Options) CheckColumns() error {
-	if text := o.textField(); text == o.IDField {
-		return fmt.Errorf("column %q is named twice, as the document (--text-column) and as its id (--id-column)", text)
-	}
-	for i, m := range o.Meta {
-		if slices.ContainsFunc(o.Meta[:i], func(other Meta) bool { return other.Name == m.Name }) {
-			return fmt.Errorf("--meta names %q twice", m.Name)
-		}
-	}
-	return nil
-}
-
-// checkUnique refuses a table in which a column that is read has a namesake.
-func (o Options) checkUnique(names []string) error {
-	asked := []string{o.TextField, o.IDField}
-	for _, m := range o.Meta {
-		asked = append(asked, m.Column)
-	}
-	for _, name := range asked {
-		if first, _, dotted := strings.Cut(name, "."); dotted && !slices.Contains(names, name) {
-			name = first
-		}
-		n := 0
-		for _, has := range names {
-			if has == name {
-				n++
-			}
-		}
-		if n > 1 {
-			return fmt.Errorf("%d columns are named %q: rename all but one", n, name)
-		}
-	}
-	return nil
-}
+// CheckColumns refuses a column that has two purposes, of which one would silently win.
+func (o Options) CheckColumns() error { return o.columns().Check() }
 
 // textField is the field or column of the document.
 func (o Options) textField() string {
@@ -118,7 +88,7 @@ func open(ctx context.Context, path string, stdin io.Reader, o Options) ([]*Inpu
 		return openObjects(ctx, path, o)
 	}
 	if path == "-" {
-		return openPipe(source{path: "-", given: "-", origin: "-", pipe: true}, stdin, o)
+		return openPipe(source{File: record.File{Path: "-", Given: "-", Origin: "-"}, pipe: true}, stdin, o)
 	}
 	path = pairOf(path)
 	info, err := os.Stat(path)
@@ -133,7 +103,7 @@ func open(ctx context.Context, path string, stdin io.Reader, o Options) ([]*Inpu
 		return nil, fmt.Errorf("find documents: %s: %w", path, err)
 	}
 	if info.Mode()&fs.ModeNamedPipe != 0 { // before its links: those of /dev/fd lead nowhere
-		return openPipe(source{path: path, given: path, origin: path, pipe: true}, nil, o)
+		return openPipe(source{File: record.File{Path: path, Given: path, Origin: path}, pipe: true}, nil, o)
 	}
 	abs, err := filepath.Abs(path)
 	if err == nil {
@@ -154,9 +124,9 @@ func open(ctx context.Context, path string, stdin io.Reader, o Options) ([]*Inpu
 	if !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("find documents: %s is neither a file, a folder nor a pipe", path)
 	}
-	s := source{path: filepath.Base(abs), given: given, origin: abs, size: info.Size()}
+	s := source{File: record.File{Path: filepath.Base(abs), Given: given, Origin: abs}, size: info.Size()}
 	f, err := lookAt(s, o)
-	var refused *SkipError
+	var refused *record.SkipError
 	if errors.As(err, &refused) {
 		err = refused.Err
 	}
@@ -172,16 +142,16 @@ func open(ctx context.Context, path string, stdin io.Reader, o Options) ([]*Inpu
 
 // unreadInput is the input of a file that cannot be read.
 func unreadInput(s source, info fs.FileInfo, o Options, err error) *Input {
-	in := newInput(s.origin, o.Format, o)
+	in := newInput(s.Origin, o.Format, o)
 	in.add(s, info)
 	in.finish()
-	in.problem = fmt.Errorf("read %s: %w", s.origin, err)
+	in.problem = fmt.Errorf("read %s: %w", s.Origin, err)
 	return in.Input
 }
 
 // inputOf is the input of a file, or of a Megatron index with its ids.
 func inputOf(s source, f Format, info fs.FileInfo, o Options) (*Input, error) {
-	in := newInput(s.origin, f, o)
+	in := newInput(s.Origin, f, o)
 	switch f {
 	case Megatron:
 		if err := in.addPair(s, info); err != nil {
@@ -201,9 +171,9 @@ func inputOf(s source, f Format, info fs.FileInfo, o Options) (*Input, error) {
 // openPipe makes an input of standard input, of a named pipe, or of a shell's <(command). Its content is looked at when it is read.
 func openPipe(s source, stdin io.Reader, o Options) ([]*Input, error) {
 	if err := ofPipe(o.Format); err != nil {
-		return nil, fmt.Errorf("find documents: %s: %w", s.path, err)
+		return nil, fmt.Errorf("find documents: %s: %w", s.Path, err)
 	}
-	return []*Input{{Name: s.path, format: o.Format, stdin: stdin, options: o, files: []source{s}}}, nil
+	return []*Input{{Name: s.Path, format: o.Format, stdin: stdin, options: o, files: []source{s}}}, nil
 }
 
 // openFolder makes one input of all text files, and one of each other file, in the order of their paths.
@@ -217,18 +187,18 @@ func openFolder(given, root string, o Options) ([]*Input, error) {
 			return relErr
 		}
 		rel = filepath.ToSlash(rel)
-		skip := func(r Reason, err error) {
-			text.skipped = append(text.skipped, &SkipError{Reason: r, Path: rel, Err: err})
+		skip := func(r record.Reason, err error) {
+			text.skipped = append(text.skipped, &record.SkipError{Reason: r, Path: rel, Err: err})
 		}
 		if err != nil {
 			if name == root {
 				return err
 			}
-			skip(Unreadable, err)
+			skip(record.Unreadable, err)
 			return nil
 		}
 		if name != root && strings.HasPrefix(d.Name(), ".") {
-			skip(Hidden, errors.New("its name begins with a dot"))
+			skip(record.Hidden, errors.New("its name begins with a dot"))
 			if d.IsDir() {
 				return fs.SkipDir
 			}
@@ -252,7 +222,7 @@ func openFolder(given, root string, o Options) ([]*Input, error) {
 		}
 		link := d.Type()&fs.ModeSymlink != 0 && isCacheLink(name)
 		if !d.Type().IsRegular() && !link {
-			skip(Special, fmt.Errorf("not a regular file (%s)", d.Type()))
+			skip(record.Special, fmt.Errorf("not a regular file (%s)", d.Type()))
 			return nil
 		}
 		info, err := d.Info()
@@ -260,32 +230,32 @@ func openFolder(given, root string, o Options) ([]*Input, error) {
 			info, err = os.Stat(name)
 		}
 		if err != nil {
-			skip(Unreadable, err)
+			skip(record.Unreadable, err)
 			return nil
 		}
 		if strings.HasSuffix(name, ".bin") && (o.Format == Auto || o.Format == Megatron) && pairOf(name) != name {
 			return nil // the ids of an index
 		}
-		if (o.Format == Auto || o.Format == Tokens) && isCompanion(name) {
+		if (o.Format == Auto || o.Format == Tokens) && tokenids.IsCompanion(name) {
 			return nil // it is read with its token file
 		}
 		if (o.Format == Auto || o.Format == MDS) && extension(name) == ".mds" && rawShard(name) {
 			return nil
 		}
-		s := source{path: rel, given: path.Join(given, rel), origin: name, size: info.Size()}
+		s := source{File: record.File{Path: rel, Given: path.Join(given, rel), Origin: name}, size: info.Size()}
 		if o.late() {
 			text.add(s, info)
 			return nil
 		}
 		// Opened here, because a file that becomes readable must change the input's fingerprint.
 		f, err := lookAt(s, o)
-		var refused *SkipError
+		var refused *record.SkipError
 		switch {
 		case errors.As(err, &refused):
 			skip(refused.Reason, refused.Err)
 			return nil
 		case isUnreadable(err):
-			skip(Unreadable, err)
+			skip(record.Unreadable, err)
 			return nil
 		case err != nil:
 			rest = append(rest, placed{unreadInput(s, info, o, err), name, 0})
@@ -340,7 +310,7 @@ type inputBuilder struct {
 func newInput(name string, f Format, o Options) inputBuilder {
 	sum := sha256.New()
 	_, _ = fmt.Fprintf(sum, "%s\x00%s\x00%s\x00%t\x00", f, o.TextField, o.IDField, o.Tokens)
-	if o.CSV != (CSVOptions{}) || o.Encoding != "" {
+	if o.CSV != (csvtable.Options{}) || o.Encoding != "" {
 		_, _ = fmt.Fprintf(sum, "%v\x00%s\x00", o.CSV, o.Encoding)
 	}
 	if len(o.Meta) > 0 {
@@ -360,7 +330,7 @@ func (u inputBuilder) add(s source, info fs.FileInfo) {
 func (u inputBuilder) addVersion(s source, version any) {
 	u.files = append(u.files, s)
 	u.Bytes += s.size
-	_, _ = fmt.Fprintf(u.sum, "%s\x00%d\x00%v\x00", s.path, s.size, version)
+	_, _ = fmt.Fprintf(u.sum, "%s\x00%d\x00%v\x00", s.Path, s.size, version)
 }
 
 func (u inputBuilder) finish() { u.Fingerprint = hex.EncodeToString(u.sum.Sum(nil)[:16]) }

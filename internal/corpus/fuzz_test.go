@@ -13,6 +13,7 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/ipc"
 
 	"loaderd/internal/corpus"
+	"loaderd/internal/corpus/csvtable"
 )
 
 // frugal runs f, which may take little memory.
@@ -61,12 +62,12 @@ func FuzzCSV(f *testing.F) {
 	for _, s := range []string{table, "text\n\"a\nb\"\n", "text;id\n1;2\n", "\xef\xbb\xbftext\tid\nx\ty\n", "text\n\"", "text\na\"b\n", "text,text\n1,2\n",
 		"id\ttext\n1\t\"a\n2\tb\"\n", "text,id\n\"a\\\"b\",1\n", "text,id\r\"a\r\nb\"c,1\r\r2,3"} {
 		f.Add([]byte(s), "", "")
-		f.Add([]byte(s), corpus.QuotingOff, corpus.EscapeBackslash)
-		f.Add([]byte(s), corpus.QuotingOn, corpus.EscapeNone)
+		f.Add([]byte(s), csvtable.QuotingOff, csvtable.EscapeBackslash)
+		f.Add([]byte(s), csvtable.QuotingOn, csvtable.EscapeNone)
 	}
 	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, data []byte, quoting, escape string) {
-		o := corpus.Options{Format: corpus.CSV, MaxDocument: 1 << 10, CSV: corpus.CSVOptions{Quoting: quoting, Escape: escape}}
+		o := corpus.Options{Format: corpus.CSV, MaxDocument: 1 << 10, CSV: csvtable.Options{Quoting: quoting, Escape: escape}}
 		docs, skipped, err := readFile(t, dir, "a.csv", data, o)
 		if again, _, partsErr := read(t, []string{"-"}, &oneByte{bytes.NewReader(data)}, o); err == nil && partsErr == nil && !slices.Equal(texts(docs), texts(again)) {
 			t.Fatalf("%q of a file, %q in parts", docs, again)

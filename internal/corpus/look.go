@@ -8,11 +8,14 @@ import (
 	"io"
 	"net/http"
 	"path/filepath"
-	"strconv"
 	"strings"
 
 	"loaderd/internal/columns"
 	"loaderd/internal/corpus/compression"
+	"loaderd/internal/corpus/csvtable"
+	"loaderd/internal/corpus/jsonvalue"
+	"loaderd/internal/corpus/record"
+	"loaderd/internal/corpus/tokenids"
 	"loaderd/internal/mds"
 	"loaderd/internal/tokenfiles"
 	"loaderd/internal/warc"
@@ -57,7 +60,7 @@ func extension(name string) string {
 	return filepath.Ext(name)
 }
 
-// lookAt finds the format of a file. In a folder, a *SkipError is a file that is left out.
+// lookAt finds the format of a file. In a folder, a *record.SkipError is a file that is left out.
 func lookAt(s source, o Options) (Format, error) {
 	in := Input{options: o}
 	r, err := in.open(context.Background(), s)
@@ -74,7 +77,7 @@ func lookAt(s source, o Options) (Format, error) {
 		return "", err
 	}
 	if o.Format == Text && isBinary(h.data) {
-		return "", &SkipError{Reason: Binary, Err: errBinary(h.data)}
+		return "", &record.SkipError{Reason: record.Binary, Err: errBinary(h.data)}
 	}
 	if o.Format != Auto {
 		return o.check(o.Format)
@@ -132,7 +135,7 @@ func readHead(r io.Reader, most int, pipe bool) (head, error) {
 func (o Options) check(f Format) (Format, error) {
 	switch {
 	case o.Tokens && (f == Text || f == CSV || f == WARC):
-		return "", &SkipError{Reason: Binary, Err: fmt.Errorf("token ids come from JSON, Parquet or Arrow, or from files of ids, not from %s", kinds[f])}
+		return "", &record.SkipError{Reason: record.Binary, Err: fmt.Errorf("token ids come from JSON, Parquet or Arrow, or from files of ids, not from %s", kinds[f])}
 	case !o.Tokens && !o.Survey && (f == Megatron || f == Tokens):
 		return "", errNoTokenizer
 	}
@@ -149,7 +152,7 @@ var kinds = map[Format]string{Text: "plain text", JSONL: "JSON lines", JSON: "JS
 func (h head) format(s source, o Options) (Format, error) {
 	promise, loose := promised(s.name())
 	loose = loose || s.pipe
-	if err := checkMask(s.name()); err != nil && promise == Tokens {
+	if err := tokenids.CheckMask(s.name()); err != nil && promise == Tokens {
 		return "", err
 	}
 	data := bytes.TrimLeft(h.data, "\ufeff")
@@ -181,11 +184,11 @@ func (h head) format(s source, o Options) (Format, error) {
 		switch {
 		case is != "":
 		case promise == Tokens && len(data) > 0:
-			return "", errNoHeader
+			return "", tokenids.ErrNoHeader
 		case isBinary(data):
 			what = binaryKind(h.data)
 		default:
-			what = fmt.Sprintf("it begins with %q", clip(string(firstLine(data))))
+			what = fmt.Sprintf("it begins with %q", record.Clip(string(firstLine(data))))
 		}
 		if len(bytes.TrimSpace(data)) == 0 {
 			if promise == JSON || promise == JSONL || promise == CSV {
@@ -195,15 +198,15 @@ func (h head) format(s source, o Options) (Format, error) {
 		}
 		err := fmt.Errorf("its name promises %s, but %s: rename it, or say with --format what it is", kinds[promise], what)
 		if promise == JSON || promise == CSV {
-			return "", &SkipError{Reason: NoText, Err: err} // as they lie about in folders of all kinds
+			return "", &record.SkipError{Reason: record.NoText, Err: err} // as they lie about in folders of all kinds
 		}
 		return "", err
 	case is == "":
-		return "", &SkipError{Reason: Binary, Err: errNoFormat(s.name(), h.data)}
+		return "", &record.SkipError{Reason: record.Binary, Err: errNoFormat(s.name(), h.data)}
 	}
 	if promise == JSON || promise == CSV {
 		if err := h.hasText(s, data, is, o); err != nil {
-			return "", &SkipError{Reason: NoText, Err: err}
+			return "", &record.SkipError{Reason: record.NoText, Err: err}
 		}
 	}
 	return o.check(is)
@@ -230,9 +233,6 @@ func (h head) columns() Format {
 
 // isTar says whether data begins with the header of a file in a tar.
 func isTar(data []byte) bool { return len(data) > 262 && string(data[257:262]) == "ustar" }
-
-// errNoHeader: the ending .npy is used for ids alone, too.
-var errNoHeader = errors.New("it has no header of NumPy's: if it holds token ids alone, as those of OLMo-core do, say how: --token-type uint16 or uint32, and --end-token")
 
 // isBinary says that data is no text.
 func isBinary(data []byte) bool { return bytes.IndexByte(data[:min(len(data), sniffed)], 0) >= 0 }
@@ -265,7 +265,7 @@ func (h head) lines(data []byte, promise Format, loose bool, o Options) Format {
 	trimmed := bytes.TrimLeft(data, " \t\r\n")
 	switch promise {
 	case CSV:
-		if h.json(trimmed) != "" && validJSON(firstLine(trimmed)) {
+		if h.json(trimmed) != "" && jsonvalue.Valid(firstLine(trimmed)) {
 			return JSONL
 		}
 		return CSV
@@ -278,7 +278,7 @@ func (h head) lines(data []byte, promise Format, loose bool, o Options) Format {
 // unnamed tells the format of a file whose name promises nothing: another one than plain text only where the content is hardly so by accident.
 func (h head) unnamed(data []byte, loose bool, o Options) Format {
 	first, rest := firstLine(data), afterLine(data)
-	_, err := o.parse(bytes.Clone(first))
+	_, err := o.columns().Parse(bytes.Clone(first))
 	switch {
 	case loose && beginsObject(data):
 		return h.json(data)
@@ -286,7 +286,7 @@ func (h head) unnamed(data []byte, loose bool, o Options) Format {
 		return JSONL
 	case loose && h.someObject(data):
 		return JSONL
-	case h.table(data, o):
+	case csvtable.IsTable(data, o.columns(), o.CSV):
 		return CSV
 	}
 	return Text
@@ -311,9 +311,9 @@ func (h head) json(data []byte) Format {
 	first, rest := firstLine(data), bytes.TrimSpace(afterLine(data))
 	whole := h.whole || len(first) < len(data)
 	switch {
-	case data[0] == '{' && (!whole || validJSON(first) || h.someObject(afterLine(data))):
+	case data[0] == '{' && (!whole || jsonvalue.Valid(first) || h.someObject(afterLine(data))):
 		return JSONL
-	case data[0] == '[' && whole && validJSON(first) && len(rest) > 0:
+	case data[0] == '[' && whole && jsonvalue.Valid(first) && len(rest) > 0:
 		return JSONL // lists, which no line is to be
 	case data[0] == '{' || data[0] == '[':
 		return JSON
@@ -327,7 +327,7 @@ func (h head) json(data []byte) Format {
 func (h head) someObject(data []byte) bool {
 	for len(data) > 0 {
 		line := firstLine(data)
-		if len(line) > 0 && line[0] == '{' && validJSON(line) {
+		if len(line) > 0 && line[0] == '{' && jsonvalue.Valid(line) {
 			return true
 		}
 		data = afterLine(data)
@@ -338,31 +338,31 @@ func (h head) someObject(data []byte) bool {
 // hasText refuses a file that does not have the text where it is said to be.
 func (h head) hasText(s source, data []byte, f Format, o Options) error {
 	if f == CSV {
-		_, err := o.header(data)
+		_, err := csvtable.ColumnNames(data, o.columns(), o.CSV)
 		return err
 	}
-	v := valueReader{r: newLines(bytes.NewReader(data)), limit: headBytes, array: f == JSON}
+	v := jsonvalue.NewReader(bytes.NewReader(data), headBytes, f == JSON)
 	var first []string
 	for {
-		raw, _, err := v.next()
-		var fields object
+		raw, _, err := v.Next()
+		var fields jsonvalue.Object
 		if err == nil {
-			fields, err = readObject(raw)
+			fields, err = jsonvalue.ReadObject(raw)
 		}
 		switch {
 		case err == nil:
-			if o.has(fields) {
+			if o.columns().Has(fields) {
 				return nil
 			}
 			if first == nil {
-				first = fields.names()
+				first = fields.Names()
 			}
 		case first == nil && !h.whole && s.object == nil && !s.pipe:
 			return o.hasTextAtAnySize(s, f)
 		case first == nil:
 			return nil // what is wrong is told, with its line, when the file is read
 		default:
-			return o.missing(o.TextField, list(first))
+			return o.columns().Missing(first)
 		}
 	}
 }
@@ -375,51 +375,26 @@ func (o Options) hasTextAtAnySize(s source, f Format) error {
 		return err
 	}
 	defer file.Close() // nothing was written
-	v := valueReader{r: newLines(file), limit: headBytes, array: f == JSON}
+	v := jsonvalue.NewReader(file, headBytes, f == JSON)
 	var names []string
 	found := false
-	v.name = func(name string) bool {
-		if len(names) <= listed {
+	err = v.Names(func(name string) bool {
+		if len(names) <= record.MaxListed {
 			names = append(names, name)
 		}
-		found = o.has(object{{name: name, value: []byte(`null`)}})
+		found = o.columns().Has(jsonvalue.Object{{Name: name, Value: []byte(`null`)}})
 		return !found
-	}
-	_, _, err = v.next()
-	var large *badRecord
+	})
+	var large *jsonvalue.SizeError
 	if found || len(names) == 0 || err != nil && !errors.As(err, &large) {
 		return nil // what is wrong is told, with its line, when the file is read
 	}
-	return o.missing(o.TextField, list(names))
-}
-
-// missing is the error of a field or column that is not there.
-func (o Options) missing(name, has string) error {
-	return fmt.Errorf("no %s; it has %s%s", strconv.Quote(name), has, o.missingHint(name, has))
-}
-
-// missingHint says what to do where name is not among the fields or columns that has lists.
-func (o Options) missingHint(name, has string) string {
-	if name != o.TextField {
-		return ""
-	}
-	for _, chat := range []string{"messages", "conversations"} {
-		if strings.Contains(has, strconv.Quote(chat)) {
-			return " (chats need a chat template: publish them from Python with loaderd.documents(rows, messages=" + strconv.Quote(chat) +
-				", chat=tokenizer); --text-column names another field)"
-		}
-	}
-	return " (--text-column names another)"
+	return o.columns().Missing(names)
 }
 
 func (o Options) isDocument(line []byte) bool {
-	fields, err := readObject(bytes.Clone(line))
-	return err == nil && o.has(fields)
-}
-
-// has reports whether a record has a text, in parts or not, or tokens where these are asked for.
-func (o Options) has(fields object) bool {
-	return within(fields, o.TextField) != nil || !o.Tokens && fields.value("parts") != nil
+	fields, err := jsonvalue.ReadObject(bytes.Clone(line))
+	return err == nil && o.columns().Has(fields)
 }
 
 func firstLine(data []byte) []byte {

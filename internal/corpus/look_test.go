@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"loaderd/internal/corpus"
+	"loaderd/internal/corpus/record"
 )
 
 // JSON without the text's field is left out of a folder whatever its size, when the folder is looked at.
@@ -35,7 +36,7 @@ func TestFolder_JSONWithoutTextAtAnySize(t *testing.T) {
 		var texts, left []string
 		for _, in := range inputs {
 			for d, err := range in.Documents(t.Context()) {
-				var skip *corpus.SkipError
+				var skip *record.SkipError
 				switch {
 				case errors.As(err, &skip):
 					left = append(left, fmt.Sprintf("%s %s", filepath.Base(skip.Path), skip.Reason))

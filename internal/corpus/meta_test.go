@@ -13,12 +13,13 @@ import (
 	"github.com/apache/arrow/go/v17/parquet/pqarrow"
 
 	"loaderd/internal/corpus"
+	"loaderd/internal/corpus/record"
 )
 
-func parseMeta(t *testing.T, texts ...string) (all []corpus.Meta) {
+func parseMeta(t *testing.T, texts ...string) (all []record.Meta) {
 	t.Helper()
 	for _, text := range texts {
-		m, err := corpus.ParseMeta(text)
+		m, err := record.ParseMeta(text)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -115,7 +116,7 @@ func TestMeta(t *testing.T) {
 		}
 	}
 	for _, text := range []string{"", "=x", "x=", "x:bool", "x:"} {
-		if _, err := corpus.ParseMeta(text); err == nil {
+		if _, err := record.ParseMeta(text); err == nil {
 			t.Errorf("takes %q", text)
 		}
 	}

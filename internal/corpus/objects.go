@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"loaderd/internal/corpus/record"
 	"loaderd/internal/objects"
 )
 
@@ -67,7 +68,7 @@ func ofObject(x objects.Object, o Options) (*Input, error) {
 		return nil, fmt.Errorf("read %s: %w", x.URL, err)
 	}
 	in := newInput(x.URL, o.Format, o)
-	in.addVersion(source{path: x.URL, given: x.URL, origin: x.URL, size: x.Size, object: &x}, x.Version)
+	in.addVersion(source{File: record.File{Path: x.URL, Given: x.URL, Origin: x.URL}, size: x.Size, object: &x}, x.Version)
 	in.finish()
 	return in.Input, nil
 }
@@ -78,8 +79,8 @@ func Passes(err error) bool { return objects.Passes(err) }
 // name is what tells of a promise of the file's format: of a web address without the hash of its query.
 func (s source) name() string {
 	if s.object == nil {
-		return s.origin
+		return s.Origin
 	}
-	name, _, _ := strings.Cut(s.origin, "#")
+	name, _, _ := strings.Cut(s.Origin, "#")
 	return name
 }

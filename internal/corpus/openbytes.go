@@ -23,11 +23,11 @@ func (c counted) Read(p []byte) (int, error) {
 // openBytes returns the decompressed bytes of a file.
 func (in *Input) openBytes(ctx context.Context, s source) (*compression.Reader, error) {
 	if s.pipe {
-		r, err := openWaiting(ctx, in.stdin, s.origin)
+		r, err := openWaiting(ctx, in.stdin, s.Origin)
 		if err != nil {
 			return nil, err
 		}
-		return compression.NewReader(s.origin, counted{r, &in.read}, r.Close)
+		return compression.NewReader(s.Origin, counted{r, &in.read}, r.Close)
 	}
 	if s.object != nil {
 		r, err := in.options.Stores.Open(ctx, *s.object, 0)
@@ -43,5 +43,5 @@ func (in *Input) openBytes(ctx context.Context, s source) (*compression.Reader, 
 	if s.shard != nil && s.shard.Codec() == "" { // its first bytes are a number
 		return compression.Uncompressed(counted{f, &in.read}, f.Close), nil
 	}
-	return compression.NewReader(s.origin, counted{f, &in.read}, f.Close)
+	return compression.NewReader(s.Origin, counted{f, &in.read}, f.Close)
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"loaderd/internal/corpus"
+	"loaderd/internal/corpus/record"
 	"loaderd/internal/objects"
 	"loaderd/internal/objecttest"
 )
@@ -58,7 +59,7 @@ func TestPlaces(t *testing.T) {
 				}
 				in.From(from)
 				for d, err := range in.Documents(context.Background()) {
-					if skipped := (*corpus.SkipError)(nil); err != nil && !errors.As(err, &skipped) {
+					if skipped := (*record.SkipError)(nil); err != nil && !errors.As(err, &skipped) {
 						t.Fatal(err)
 					}
 					entries, places, passed = append(entries, fmt.Sprint(string(d.Data), err)), append(places, in.At()), in.Passed()

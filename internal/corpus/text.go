@@ -4,24 +4,26 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+
+	"loaderd/internal/corpus/record"
 )
 
 // text yields a whole file as one document.
-func (in *Input) text(s source, r io.Reader, yield yielder) bool {
+func (in *Input) text(s source, r io.Reader, yield record.Yield) bool {
 	data, err := in.readText(s, r)
 	if err != nil {
-		return yield(Document{}, fmt.Errorf("read %s: %w", s.origin, err)) && false
+		return yield(record.Document{}, fmt.Errorf("read %s: %w", s.Origin, err)) && false
 	}
 	if isBinary(data) {
 		if in.late() {
-			return yield(Document{}, &SkipError{Reason: Binary, Path: s.path, Err: errBinary(data)})
+			return yield(record.Document{}, &record.SkipError{Reason: record.Binary, Path: s.Path, Err: errBinary(data)})
 		}
-		return yield(Document{}, fmt.Errorf("read %s: %w", s.origin, errBinary(data))) && false
+		return yield(record.Document{}, fmt.Errorf("read %s: %w", s.Origin, errBinary(data))) && false
 	}
 	if int64(len(data)) > in.options.MaxDocument {
-		return s.skip(yield, 0, &badRecord{TooLarge, fmt.Errorf("document is larger than %d bytes", in.options.MaxDocument)})
+		return s.Skip(yield, 0, record.WithReason(record.TooLarge, fmt.Errorf("document is larger than %d bytes", in.options.MaxDocument)))
 	}
-	return s.give(yield, Document{Label: short(s.given), Data: bytes.TrimLeft(data, "\ufeff")})
+	return s.Give(yield, record.Document{Label: record.Short(s.Given), Data: bytes.TrimLeft(data, "\ufeff")})
 }
 
 // readText reads the file, or so much of it that it is too large, or that it is no text.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"loaderd/internal/corpus"
+	"loaderd/internal/corpus/record"
 	"loaderd/stream/publish"
 )
 
@@ -27,7 +28,7 @@ type Following struct {
 const queueMost = 1000
 
 // changedFile is the reason of files that have changed since they were published, beside those of package corpus.
-const changedFile corpus.Reason = "changed"
+const changedFile record.Reason = "changed"
 
 // Follow publishes files as they become whole, until ctx ends or the file Until is there. Files that one look finds come in the order of their paths, and
 // behind those that earlier ones found. That order is written down before the first of them is published: after a kill the next Follow publishes the rest

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"loaderd/internal/corpus"
+	"loaderd/internal/corpus/record"
 	"loaderd/stream"
 	"loaderd/stream/publish"
 )
@@ -35,7 +36,7 @@ type Options struct {
 
 // RefusedError is a document that ends the publishing because the options do not leave it out.
 type RefusedError struct {
-	Reason corpus.Reason // TooLarge or BadRecord
+	Reason record.Reason // TooLarge or Invalid
 	Err    error
 }
 
@@ -207,8 +208,8 @@ func (p *Publishing) input(ctx context.Context, in *corpus.Input) error {
 }
 
 // document publishes or leaves out what an input yields, and says whether it is, or was to be, a document.
-func (p *Publishing) document(ctx context.Context, to order, d corpus.Document, err error) (document bool, _ error) {
-	var skip *corpus.SkipError
+func (p *Publishing) document(ctx context.Context, to order, d record.Document, err error) (document bool, _ error) {
+	var skip *record.SkipError
 	switch {
 	case errors.As(err, &skip):
 		return p.leaveOut(ctx, to, skip.Reason, skip.Origin, err)
@@ -223,7 +224,7 @@ func (p *Publishing) document(ctx context.Context, to order, d corpus.Document, 
 	m.Domain = p.options.Domain
 	err = to.Publish(ctx, d.Origin, m)
 	if large := (*publish.TooLargeError)(nil); errors.As(err, &large) {
-		return p.leaveOut(ctx, to, corpus.TooLarge, "", err) // it has taken its place in the order
+		return p.leaveOut(ctx, to, record.TooLarge, "", err) // it has taken its place in the order
 	}
 	if err != nil {
 		return true, err
@@ -235,7 +236,7 @@ func (p *Publishing) document(ctx context.Context, to order, d corpus.Document, 
 }
 
 // Check returns a *publish.TooLargeError for a document that does not fit into a message of at most limit bytes.
-func Check(d corpus.Document, o Options, limit int64) error {
+func Check(d record.Document, o Options, limit int64) error {
 	m := Message(d, o.Fingerprint)
 	m.Domain = o.Domain
 	m.ID = publish.DocumentID(o.Source, d.Origin, 0, nil, "") // all are of one length
@@ -247,7 +248,7 @@ func Check(d corpus.Document, o Options, limit int64) error {
 }
 
 // Message is a document as it is published, without its subject and id. With a fingerprint it is token ids of the tokenizer that has it.
-func Message(d corpus.Document, fingerprint string) stream.Message {
+func Message(d record.Document, fingerprint string) stream.Message {
 	m := stream.Message{Name: d.ID, Label: d.Label, Path: d.Path, Data: d.Data, Loss: d.Loss, Weight: d.Weight, Meta: d.Meta}
 	if d.Parts {
 		m.ContentType = stream.TypeJSON
@@ -262,17 +263,17 @@ func Message(d corpus.Document, fingerprint string) stream.Message {
 }
 
 // leaveOut counts what is not published, unless it may not be left out. An origin says that it has a place in the order of its documents.
-func (p *Publishing) leaveOut(ctx context.Context, to order, reason corpus.Reason, origin string, err error) (document bool, _ error) {
-	document = reason == corpus.TooLarge || reason == corpus.BadRecord
-	if reason == corpus.TooLarge && !p.options.SkipTooLarge || reason == corpus.BadRecord && !p.options.SkipBad {
+func (p *Publishing) leaveOut(ctx context.Context, to order, reason record.Reason, origin string, err error) (document bool, _ error) {
+	document = reason == record.TooLarge || reason == record.Invalid
+	if reason == record.TooLarge && !p.options.SkipTooLarge || reason == record.Invalid && !p.options.SkipBad {
 		return document, &inputError{&RefusedError{reason, err}}
 	}
-	if reason == corpus.Trailing || reason == corpus.Damaged {
+	if reason == record.Trailing || reason == record.Damaged {
 		p.summary.Warnings = noted(p.summary.Warnings, err)
 	}
 	p.leftOut.Add(1)
 	p.summary.Skipped[string(reason)]++
-	if (reason == corpus.NoText || reason == corpus.HTML) && p.summary.NoText == nil {
+	if (reason == record.NoText || reason == record.HTML) && p.summary.NoText == nil {
 		p.summary.NoText = err
 	}
 	if origin == "" {

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"loaderd/internal/corpus"
+	"loaderd/internal/corpus/record"
 	"loaderd/loader/backend"
 	"loaderd/stream"
 	"loaderd/stream/publish"
@@ -53,7 +54,7 @@ func noted(all []string, err error) []string {
 }
 
 // emptyDocument is the reason of documents without content, beside those of package corpus.
-const emptyDocument corpus.Reason = "empty"
+const emptyDocument record.Reason = "empty"
 
 func newSummary(p *publish.Publisher, inputs []*corpus.Input) Summary {
 	return Summary{

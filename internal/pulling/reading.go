@@ -9,6 +9,8 @@ import (
 	"sync"
 
 	"loaderd/internal/corpus"
+	"loaderd/internal/corpus/csvtable"
+	"loaderd/internal/corpus/record"
 	"loaderd/internal/publishing"
 	"loaderd/stream"
 	"loaderd/stream/messages"
@@ -106,7 +108,7 @@ func (r *reading) object(ctx context.Context) error {
 	o := r.f.listing[r.at.Object]
 	how := r.f.how
 	in, err := corpus.Object(o, corpus.Options{
-		Format: how.Format, TextField: how.TextField, IDField: how.IDField, Encoding: how.Encoding, CSV: corpus.CSVOptions{Quoting: how.CSVQuoting, Escape: how.CSVEscape},
+		Format: how.Format, TextField: how.TextField, IDField: how.IDField, Encoding: how.Encoding, CSV: csvtable.Options{Quoting: how.CSVQuoting, Escape: how.CSVEscape},
 		Tokens: how.Tokens, MaxDocument: how.MaxDocument, Stores: r.f.stores,
 	})
 	if err != nil {
@@ -125,7 +127,7 @@ func (r *reading) object(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		var skipped *corpus.SkipError
+		var skipped *record.SkipError
 		if err != nil && (!errors.As(err, &skipped) || !how.leavesOut(skipped.Reason)) {
 			return err
 		}
@@ -151,18 +153,18 @@ func Subject(docs *stream.Store, source string) string {
 }
 
 // leavesOut says whether what has no document for this reason is left out and counted. In publish the same are.
-func (h How) leavesOut(reason corpus.Reason) bool {
+func (h How) leavesOut(reason record.Reason) bool {
 	switch reason {
-	case corpus.BadRecord:
+	case record.Invalid:
 		return h.SkipBad
-	case corpus.TooLarge:
+	case record.TooLarge:
 		return h.SkipTooLarge
 	}
 	return true
 }
 
 // entry takes one entry of the present object.
-func (r *reading) entry(ctx context.Context, in *corpus.Input, d corpus.Document, leftOut bool) error {
+func (r *reading) entry(ctx context.Context, in *corpus.Input, d record.Document, leftOut bool) error {
 	index := r.at.Entry
 	r.at.Entry++
 	r.next.partly = in.Read()
@@ -172,7 +174,7 @@ func (r *reading) entry(ctx context.Context, in *corpus.Input, d corpus.Document
 	}
 	m := publishing.Message(d, r.f.options.Fingerprint)
 	if _, err := publish.Fits(m); err != nil {
-		if !r.f.how.leavesOut(corpus.TooLarge) {
+		if !r.f.how.leavesOut(record.TooLarge) {
 			r.at.Entry-- // the source goes on with it
 			return fmt.Errorf("%s: %w", d.Origin, err)
 		}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"loaderd/internal/corpus"
+	"loaderd/internal/corpus/record"
 )
 
 // Report is what inputs hold. Other programs read its JSON: fields may be added, and none may change its name or meaning.
@@ -37,7 +38,7 @@ type Format struct {
 	Inputs int            `json:"inputs"`
 	Files  int            `json:"files"`
 	Bytes  int64          `json:"bytes"` // as they lie on disk
-	Fields []corpus.Field `json:"fields,omitempty"`
+	Fields []record.Field `json:"fields,omitempty"`
 }
 
 // Left is what was left out for a reason, and the first such thing.
@@ -65,7 +66,7 @@ const (
 const Empty = "empty"
 
 // Of reads inputs to their end, or to that of ctx. fits returns why a document would be refused as too large, or nil.
-func Of(ctx context.Context, inputs []*corpus.Input, fits func(corpus.Document) error) Report {
+func Of(ctx context.Context, inputs []*corpus.Input, fits func(record.Document) error) Report {
 	r := Report{LargestID: -1, LeftOut: map[string]Left{}, Problems: []string{}, Parts: map[string]int64{}}
 	lengths := &sample{}
 	last := map[uint32]int64{}
@@ -75,7 +76,7 @@ func Of(ctx context.Context, inputs []*corpus.Input, fits func(corpus.Document) 
 		}
 		r.found(ctx, in)
 		for d, err := range in.Documents(ctx) {
-			var skip *corpus.SkipError
+			var skip *record.SkipError
 			switch {
 			case ctx.Err() != nil:
 			case errors.As(err, &skip):
@@ -86,7 +87,7 @@ func Of(ctx context.Context, inputs []*corpus.Input, fits func(corpus.Document) 
 				r.leave(Empty, d.Path)
 			default:
 				if err := fits(d); err != nil {
-					r.leave(string(corpus.TooLarge), err.Error())
+					r.leave(string(record.TooLarge), err.Error())
 					break
 				}
 				lengths.add(r.take(in, d, last))
@@ -134,7 +135,7 @@ func (r *Report) leave(reason, what string) {
 const lastMost = 1 << 16
 
 // take counts a document and returns its length.
-func (r *Report) take(in *corpus.Input, d corpus.Document, last map[uint32]int64) int {
+func (r *Report) take(in *corpus.Input, d record.Document, last map[uint32]int64) int {
 	r.Documents++
 	r.Replaced.Add(d)
 	if in.Part != "" {

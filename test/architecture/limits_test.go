@@ -39,9 +39,6 @@ var beyond = map[string]int{
 	"fields stream.Config":                     24, // settings
 	"fields stream/publish.Publisher":          22,
 	"methods arrowout/internal/session.budget": 32,
-	"lines internal/corpus":                    6200,
-	"methods internal/corpus.Input":            41,
-	"methods internal/corpus.Options":          43,
 	"methods internal/natstest.Cluster":        35,
 	"methods loader.Run":                       38,
 	"methods loader/diagnosis.wait":            46,

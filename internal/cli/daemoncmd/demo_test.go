@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"loaderd/internal/corpus"
+	"loaderd/internal/corpus/record"
 )
 
 // The demo of the README is given no files: what it finds it can read, to the last file.
@@ -19,7 +19,7 @@ func TestDemoFindsWhatItCanRead(t *testing.T) {
 	n := 0
 	for _, in := range found.Inputs {
 		for _, err := range in.Documents(t.Context()) {
-			if skip := (*corpus.SkipError)(nil); err != nil && !errors.As(err, &skip) {
+			if skip := (*record.SkipError)(nil); err != nil && !errors.As(err, &skip) {
 				t.Fatal(err)
 			}
 			n++

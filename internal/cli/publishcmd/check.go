@@ -6,6 +6,7 @@ import (
 
 	"loaderd/internal/cli/command"
 	"loaderd/internal/corpus"
+	"loaderd/internal/corpus/csvtable"
 	"loaderd/stream/publish"
 	"loaderd/tokenizer"
 )
@@ -33,10 +34,10 @@ func (f *publishFlags) check(paths []string, tokens bool) error {
 	if _, err := corpus.Encodings(f.corpus.Encoding); err != nil {
 		return fmt.Errorf("--encoding: %w", err)
 	}
-	if err := corpus.CheckQuoting(f.corpus.CSV.Quoting); err != nil {
+	if err := csvtable.CheckQuoting(f.corpus.CSV.Quoting); err != nil {
 		return fmt.Errorf("--csv-quoting: %w", err)
 	}
-	if err := corpus.CheckEscape(f.corpus.CSV.Escape); err != nil {
+	if err := csvtable.CheckEscape(f.corpus.CSV.Escape); err != nil {
 		return fmt.Errorf("--csv-escape: %w", err)
 	}
 	if err := f.corpus.CheckColumns(); err != nil {

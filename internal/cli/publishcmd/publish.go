@@ -15,6 +15,8 @@ import (
 
 	"loaderd/internal/cli/command"
 	"loaderd/internal/corpus"
+	"loaderd/internal/corpus/csvtable"
+	"loaderd/internal/corpus/record"
 	"loaderd/internal/objects"
 	"loaderd/internal/publishing"
 	"loaderd/internal/tracing"
@@ -150,8 +152,8 @@ func publishCommand(cmd *cobra.Command) *cobra.Command {
 	fl.Var(&onceValue{value: &f.corpus.TextField}, "text-column", `JSON field or column of the document (default "text", of token ids "ids")`)
 	fl.Var(&onceValue{value: &f.corpus.IDField}, "id-column", "JSON field or column of the document's id; the daemon drops documents of an equal id")
 	fl.StringVar(&f.corpus.Encoding, "encoding", "", "encoding of text files: latin1, windows-1252, shift_jis, gb18030, utf-16, ... (default UTF-8; UTF-16 where a byte order mark says so)")
-	fl.StringVar(&f.corpus.CSV.Quoting, "csv-quoting", corpus.QuotingAuto, "whether quotes enclose fields of CSV and TSV: auto (by the whole table), on, or off (quotes are text, a line is a record)")
-	fl.StringVar(&f.corpus.CSV.Escape, "csv-escape", corpus.EscapeAuto, "what makes the next character of CSV and TSV text: auto (by the whole table), none or backslash")
+	fl.StringVar(&f.corpus.CSV.Quoting, "csv-quoting", csvtable.QuotingAuto, "whether quotes enclose fields of CSV and TSV: auto (by the whole table), on, or off (quotes are text, a line is a record)")
+	fl.StringVar(&f.corpus.CSV.Escape, "csv-escape", csvtable.EscapeAuto, "what makes the next character of CSV and TSV text: auto (by the whole table), none or backslash")
 	fl.StringSliceVar(&f.meta, "meta", nil, "fields or columns that come along with documents: `NAME,...`, or NAME=COLUMN, with :string, :int64 or :float64 behind what is to become that")
 	fl.Var(&onceValue{value: &f.corpus.Split}, "split", "part of a saved dataset of Hugging Face, or all of them; an error for anything that has no splits")
 	f.tokens.register(fl, &f.options.Fingerprint)
@@ -168,7 +170,7 @@ func publishCommand(cmd *cobra.Command) *cobra.Command {
 func (f *publishFlags) run(cmd *cobra.Command, paths []string) error {
 	f.corpus.Format = corpus.Format(f.format)
 	for _, text := range f.meta {
-		m, err := corpus.ParseMeta(text)
+		m, err := record.ParseMeta(text)
 		if err != nil {
 			return command.Usage(fmt.Errorf("--meta: %w", err))
 		}
@@ -290,7 +292,7 @@ func nameSkipFlag(err error) error {
 	switch {
 	case !errors.As(err, &refused):
 		return err
-	case refused.Reason == corpus.TooLarge:
+	case refused.Reason == record.TooLarge:
 		return fmt.Errorf("%w (--skip-too-large leaves out such documents)", err)
 	}
 	return fmt.Errorf("%w (--skip-bad leaves out such lines and rows)", err)

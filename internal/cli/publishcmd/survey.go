@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"loaderd/internal/corpus"
+	"loaderd/internal/corpus/record"
 	"loaderd/internal/publishing"
 	"loaderd/internal/quantity"
 	"loaderd/internal/survey"
@@ -19,8 +20,8 @@ import (
 
 // Reasons that end a publish without a flag.
 const (
-	badRecord = string(corpus.BadRecord)
-	tooLarge  = string(corpus.TooLarge)
+	badRecord = string(record.Invalid)
+	tooLarge  = string(record.TooLarge)
 )
 
 // survey says what there is, as --dry-run. It fails where a publish of the same inputs would.
@@ -39,7 +40,7 @@ func (f *publishFlags) survey(ctx context.Context, paths []string, stdin io.Read
 		}
 		return now
 	})
-	report := survey.Of(ctx, inputs, func(d corpus.Document) error {
+	report := survey.Of(ctx, inputs, func(d record.Document) error {
 		return publishing.Check(d, f.options, f.corpus.MaxDocument)
 	})
 	began()
@@ -115,7 +116,7 @@ func (f *publishFlags) surveyText(r survey.Report) string {
 	return b.String()
 }
 
-func fieldsText(fields []corpus.Field) string {
+func fieldsText(fields []record.Field) string {
 	var parts []string
 	for _, field := range fields {
 		parts = append(parts, strings.TrimSpace(field.Name+" "+field.Type))

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"loaderd/internal/corpus"
+	"loaderd/internal/corpus/record"
 	"loaderd/internal/publishing"
 	"loaderd/internal/quantity"
 	"loaderd/loader/plan"
@@ -140,7 +141,7 @@ func documentCount(n int64) string {
 }
 
 // skippedMany has the plurals of reasons that are nouns: "2 bad records", but "2 empty".
-var skippedMany = map[string]string{string(corpus.BadRecord): "bad records"}
+var skippedMany = map[string]string{string(record.Invalid): "bad records"}
 
 // skippedLine lists what was left out, by reason.
 func skippedLine(skipped map[string]int64) string {

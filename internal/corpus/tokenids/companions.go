@@ -1,4 +1,4 @@
-package corpus
+package tokenids
 
 import (
 	"bufio"
@@ -13,13 +13,14 @@ import (
 	"strings"
 
 	"loaderd/internal/corpus/compression"
+	"loaderd/internal/corpus/record"
 	"loaderd/internal/tokenfiles"
 )
 
-// companions are the files that OLMo-core and dolma write next to a file of token ids without a header (.npy).
-type companions struct {
-	mask   string // which tokens have a loss: a byte of 0 or 1 for each token; empty for none
-	bounds string // where documents begin and end: CSV of start, end, ...; empty for none
+// Companions are the files that OLMo-core and dolma write next to a file of token ids without a header (.npy).
+type Companions struct {
+	Mask   string // which tokens have a loss: a byte of 0 or 1 for each token; empty for none
+	Bounds string // where documents begin and end: CSV of start, end, ...; empty for none
 }
 
 // maskNames are the names of token files, by how the name of their label mask begins.
@@ -44,14 +45,14 @@ func isMask(name string) (ids []string, ok bool) {
 	return nil, false
 }
 
-// companionsOf finds the companions of a file of token ids.
-func companionsOf(name string) (c companions) {
+// FindCompanions finds the companions of a file of token ids.
+func FindCompanions(name string) (c Companions) {
 	trunk, ok := strings.CutSuffix(name, idsEnding)
 	if !ok {
 		return c
 	}
 	if bounds := trunk + boundsEnding; isBounds(bounds) {
-		c.bounds = bounds
+		c.Bounds = bounds
 	}
 	folder, base := filepath.Split(name)
 	for mask, names := range maskNames {
@@ -61,15 +62,15 @@ func companionsOf(name string) (c companions) {
 				continue
 			}
 			if _, err := os.Stat(folder + mask + rest); err == nil {
-				c.mask = folder + mask + rest
+				c.Mask = folder + mask + rest
 			}
 		}
 	}
 	return c
 }
 
-// isCompanion reports whether a file is a companion of a token file that exists: it is read with that file.
-func isCompanion(name string) bool {
+// IsCompanion reports whether a file is a companion of a token file that exists: it is read with that file.
+func IsCompanion(name string) bool {
 	ids, _ := isMask(name)
 	if trunk, ok := strings.CutSuffix(name, boundsEnding); ok && isBounds(name) {
 		ids = append(ids, trunk+idsEnding)
@@ -82,8 +83,8 @@ func isCompanion(name string) bool {
 	return false
 }
 
-// checkMask refuses a label mask that would be read as token ids.
-func checkMask(name string) error {
+// CheckMask refuses a label mask that would be read as token ids.
+func CheckMask(name string) error {
 	ids, ok := isMask(name)
 	if !ok {
 		return nil
@@ -204,31 +205,31 @@ func (m *masked) runs(tokens int64) ([]int32, error) {
 }
 
 // annotated yields the documents of a file of ids without a header that has companions.
-func (in *Input) annotated(s source, r io.Reader, yield yielder) bool {
-	fail := func(err error) bool { return yield(Document{}, fmt.Errorf("read %s: %w", s.origin, err)) && false }
+func (s Source) annotated(r io.Reader, yield record.Yield) bool {
+	fail := func(err error) bool { return s.File.Fail(yield, err) }
 	var d idDocuments
-	if s.bounds != "" {
-		b, err := openBounds(s.bounds)
+	if s.Bounds != "" {
+		b, err := openBounds(s.Bounds)
 		if err != nil {
 			return fail(err)
 		}
 		defer b.close() //nolint:errcheck // it is only read
-		d = tokenfiles.RawSpans(r, in.options.TokenType, b.next)
+		d = tokenfiles.RawSpans(r, s.Type, b.next)
 	} else {
-		raw, err := tokenfiles.Raw(r, in.options.TokenType, in.options.Cut)
+		raw, err := tokenfiles.Raw(r, s.Type, s.Cut)
 		if err != nil {
 			return fail(withCutFlags(err))
 		}
 		d = raw
 	}
-	if s.mask == "" {
-		return in.ids(s, d, yield, func() {}, nil)
+	if s.Mask == "" {
+		return documents(s.File, s.Columns, d, yield, func() {}, nil)
 	}
-	f, err := os.Open(s.mask)
+	f, err := os.Open(s.Mask)
 	if err != nil {
 		return fail(err)
 	}
 	defer f.Close() //nolint:errcheck // it is only read
 	m := &masked{idDocuments: d, mask: bufio.NewReaderSize(f, 1<<16)}
-	return in.ids(s, m, yield, func() {}, func() []int32 { return m.loss })
+	return documents(s.File, s.Columns, m, yield, func() {}, func() []int32 { return m.loss })
 }

@@ -1,4 +1,4 @@
-package corpus
+package columnar
 
 import (
 	"encoding/json"
@@ -10,6 +10,7 @@ import (
 	"github.com/apache/arrow/go/v17/parquet/schema"
 
 	"loaderd/internal/columns"
+	"loaderd/internal/corpus/record"
 )
 
 // parquetCell is a value of a row: text, an integer as it is written, or token ids.
@@ -29,12 +30,12 @@ func (c parquetCell) json() (json.RawMessage, error) {
 	case c.size > int64(len(c.data)) && c.text:
 		return nil, fmt.Errorf("a text of %d bytes", c.size)
 	case c.text:
-		return marshal(string(c.data)), nil
+		return record.MarshalText(string(c.data)), nil
 	}
 	return c.data, nil
 }
 
-func (c parquetCell) name() string { return string(c.data[:min(len(c.data), labelMost+1)]) }
+func (c parquetCell) name() string { return string(c.data[:min(len(c.data), record.MaxLabel+1)]) }
 
 func isBytes(c *schema.Column) bool { return c.PhysicalType() == parquet.Types.ByteArray }
 
@@ -94,7 +95,7 @@ func (p *parquetColumn) take(c *parquetCell, most int64) {
 	case p.IsList():
 		if c.size += 4; c.size <= most && c.err == nil {
 			var err error
-			if c.data, err = appendToken(c.data, p.Integer()); err != nil {
+			if c.data, err = record.AppendToken(c.data, p.Integer()); err != nil {
 				c.err = fmt.Errorf("token %d: %w", c.size/4-1, err)
 			}
 		}

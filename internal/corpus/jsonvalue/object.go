@@ -1,4 +1,6 @@
-package corpus
+// Package jsonvalue reads JSON without decoding what is not asked for: objects as lists of fields, lists element by
+// element, and streams as lines or values of bounded size. It accepts NaN, Infinity and -Infinity.
+package jsonvalue
 
 import (
 	"bytes"
@@ -6,45 +8,47 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"sync"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// object is a JSON object: its fields in order. Values are views of the bytes that it was read from.
-type object []field
+// Object is a JSON object: its fields in order. Values are views of the bytes that it was read from.
+type Object []Field
 
-type field struct {
-	name  string
-	value []byte // without space around it
+// Field is a field of an object.
+type Field struct {
+	Name  string
+	Value []byte // without space around it
 }
 
-// value returns the value of a field, nil without one. Of fields with equal names it is the last.
-func (o object) value(name string) []byte {
+// Value returns the value of a field, nil without one. Of fields with equal names it is the last.
+func (o Object) Value(name string) []byte {
 	for i := len(o) - 1; i >= 0; i-- {
-		if o[i].name == name {
-			return o[i].value
+		if o[i].Name == name {
+			return o[i].Value
 		}
 	}
 	return nil
 }
 
-// names returns the names of the fields, each once; not nil.
-func (o object) names() []string {
+// Names returns the names of the fields, each once; not nil.
+func (o Object) Names() []string {
 	names := make([]string, 0, len(o))
 	seen := make(map[string]bool, len(o))
 	for _, f := range o {
-		if !seen[f.name] {
-			seen[f.name] = true
-			names = append(names, f.name)
+		if !seen[f.Name] {
+			seen[f.Name] = true
+			names = append(names, f.Name)
 		}
 	}
 	return names
 }
 
-// readObject reads a JSON object in one pass, and copies no value. NaN, Infinity and -Infinity, which some writers of
+// ReadObject reads a JSON object in one pass, and copies no value. NaN, Infinity and -Infinity, which some writers of
 // JSON leave in numbers, are replaced in raw by empty objects, which no field takes. An error is one of encoding/json.
-func readObject(raw []byte) (object, error) {
+func ReadObject(raw []byte) (Object, error) {
 	o, err := scanObject(raw)
 	if err != nil && err != errManyFields && replaceInfinities(raw) {
 		o, err = scanObject(raw)
@@ -64,7 +68,7 @@ const maxFields = 1 << 16
 
 var errManyFields = fmt.Errorf("an object with more than %d fields", maxFields)
 
-func scanObject(raw []byte) (o object, err error) {
+func scanObject(raw []byte) (o Object, err error) {
 	d := borrowDecoder(raw)
 	defer d.giveBack()
 	switch first, err := d.ReadToken(); {
@@ -75,7 +79,7 @@ func scanObject(raw []byte) (o object, err error) {
 	case first.Kind() != '{':
 		return nil, errors.New("not an object")
 	}
-	o = make(object, 0, 8)
+	o = make(Object, 0, 8)
 	for d.PeekKind() != '}' {
 		if len(o) == maxFields {
 			return nil, errManyFields
@@ -84,8 +88,8 @@ func scanObject(raw []byte) (o object, err error) {
 		if err != nil {
 			return nil, err
 		}
-		f := field{name: name.String()}
-		if f.value, err = d.ReadValue(); err != nil {
+		f := Field{Name: name.String()}
+		if f.Value, err = d.ReadValue(); err != nil {
 			return nil, err
 		}
 		o = append(o, f)
@@ -96,8 +100,8 @@ func scanObject(raw []byte) (o object, err error) {
 	return o, d.end()
 }
 
-// eachElement calls f with every element of a JSON list, until it returns an error. What follows the list is an error.
-func eachElement(list []byte, f func(element []byte) error) error {
+// EachElement calls f with every element of a JSON list, until it returns an error. What follows the list is an error.
+func EachElement(list []byte, f func(element []byte) error) error {
 	d := borrowDecoder(list)
 	defer d.giveBack()
 	if first, err := d.ReadToken(); err != nil || first.Kind() != '[' {
@@ -155,10 +159,10 @@ func (d *decoder) end() error {
 	}
 }
 
-// unquote returns the text of a JSON string that was read before. Surrogates without the other half become U+FFFD. The
+// Unquote returns the text of a JSON string that was read before. Surrogates without the other half become U+FFFD. The
 // text is decoded into a buffer of the length of the string. A buffer that is much longer than its text is not
 // retained, because batches of documents are bounded by the length of texts.
-func unquote(quoted []byte) []byte {
+func Unquote(quoted []byte) []byte {
 	text, _ := jsontext.AppendUnquote(make([]byte, 0, len(quoted)), quoted) // an error is of such a surrogate
 	if cap(text) > len(text)+len(text)/4 {
 		text = bytes.Clone(text)
@@ -166,8 +170,8 @@ func unquote(quoted []byte) []byte {
 	return text
 }
 
-// validJSON is json.Valid for JSON with NaN, Infinity and -Infinity.
-func validJSON(raw []byte) bool {
+// Valid is json.Valid for JSON with NaN, Infinity and -Infinity.
+func Valid(raw []byte) bool {
 	if json.Valid(raw) {
 		return true
 	}
@@ -198,4 +202,22 @@ func replaceInfinities(raw []byte) (some bool) {
 		}
 	}
 	return some
+}
+
+// Lookup returns the value of a field by its name, or by names with dots between them, nil without one.
+func (o Object) Lookup(name string) []byte {
+	value := o.Value(name)
+	if first, rest, dotted := strings.Cut(name, "."); value == nil && dotted {
+		return Inner(o.Value(first)).Lookup(rest)
+	}
+	return value
+}
+
+// Inner reads the object that is the value of a field. Any other value has no fields.
+func Inner(value []byte) Object {
+	if len(value) == 0 || value[0] != '{' {
+		return nil
+	}
+	fields, _ := ReadObject(value) // it was read as a value
+	return fields
 }

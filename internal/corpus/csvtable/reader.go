@@ -1,4 +1,4 @@
-package corpus
+package csvtable
 
 import "io"
 
@@ -9,10 +9,10 @@ type dialect struct {
 	escaping  bool // the character behind a backslash is text
 }
 
-// csvReader cuts a table into records as Python's csv, pandas and pyarrow do. A quote that does not begin a field is
+// tableReader cuts a table into records as Python's csv, pandas and pyarrow do. A quote that does not begin a field is
 // text. Text behind a closing quote belongs to the field. LF, CR LF and CR end a record; within quotes they stay as
 // they are.
-type csvReader struct {
+type tableReader struct {
 	dialect
 	columns int   // fields that a record should have
 	limit   int64 // bytes that are kept of a record; 0 keeps none
@@ -27,11 +27,11 @@ type csvReader struct {
 	separators int   // in the present line
 	last       byte  // that was read
 	backslash  bool  // precedes the closing quote
-	record     csvRecord
+	record     tableRecord
 }
 
-// csvRecord is a record. It lasts until the next one is read.
-type csvRecord struct {
+// tableRecord is a record. It lasts until the next one is read.
+type tableRecord struct {
 	line  int64 // of its first byte
 	lines int   // that it extends over
 	size  int64 // in bytes
@@ -53,10 +53,10 @@ type quotes struct {
 }
 
 // fields is how many fields the record has.
-func (r *csvRecord) fields() int { return len(r.ends) }
+func (r *tableRecord) fields() int { return len(r.ends) }
 
 // field is a field of the record.
-func (r *csvRecord) field(i int) []byte {
+func (r *tableRecord) field(i int) []byte {
 	begin := 0
 	if i > 0 {
 		begin = r.ends[i-1]
@@ -65,10 +65,10 @@ func (r *csvRecord) field(i int) []byte {
 }
 
 // empty says whether the record is an empty line.
-func (r *csvRecord) empty() bool { return r.size == 0 }
+func (r *tableRecord) empty() bool { return r.size == 0 }
 
-func newCSVReader(r io.Reader, d dialect, columns int, limit int64) *csvReader {
-	c := &csvReader{dialect: d, columns: columns, limit: limit, r: r, buffer: make([]byte, headBytes), number: 1}
+func newTableReader(r io.Reader, d dialect, columns int, limit int64) *tableReader {
+	c := &tableReader{dialect: d, columns: columns, limit: limit, r: r, buffer: make([]byte, headBytes), number: 1}
 	for _, b := range []byte{d.separator, '\n', '\r', '"'} {
 		c.special[b] = true
 	}
@@ -83,11 +83,11 @@ func (e *mergedError) Error() string {
 	return `a field that begins with a quote (") extends over more bytes than a record may have: is the quote closed? ` + quotingHint
 }
 
-// csvState is where in a record the reader is.
-type csvState int
+// readerState is where in a record the reader is.
+type readerState int
 
 const (
-	fieldBegin csvState = iota
+	fieldBegin readerState = iota
 	inField
 	behindQuote // which closes the field, unless another one follows
 	inQuotes    // from here on, a line break does not end the record
@@ -96,7 +96,7 @@ const (
 )
 
 // next returns the next record, or io.EOF. A *mergedError ends the table.
-func (c *csvReader) next() (*csvRecord, error) {
+func (c *tableReader) next() (*tableRecord, error) {
 	if err := c.begin(); err != nil {
 		return nil, err
 	}
@@ -145,9 +145,9 @@ func (c *csvReader) next() (*csvRecord, error) {
 }
 
 // begin prepares the reader for a record. io.EOF says that there is none.
-func (c *csvReader) begin() error {
+func (c *tableReader) begin() error {
 	r := &c.record
-	*r = csvRecord{line: c.number, lines: 1, data: r.data[:0], ends: r.ends[:0], quotes: quotes{even: true}}
+	*r = tableRecord{line: c.number, lines: 1, data: r.data[:0], ends: r.ends[:0], quotes: quotes{even: true}}
 	err := c.fill()
 	if err == nil && c.unread[0] == '\n' && c.last == '\r' { // of the record before
 		c.last, c.unread = '\n', c.unread[1:]
@@ -157,7 +157,7 @@ func (c *csvReader) begin() error {
 }
 
 // step takes a byte that does not end the record.
-func (c *csvReader) step(state csvState, b byte) csvState {
+func (c *tableReader) step(state readerState, b byte) readerState {
 	r := &c.record
 	switch state {
 	case inQuotes:
@@ -203,7 +203,7 @@ func (c *csvReader) step(state csvState, b byte) csvState {
 }
 
 // skim keeps the bytes up to the next one that may mean something.
-func (c *csvReader) skim() {
+func (c *tableReader) skim() {
 	n := 0
 	for n < len(c.unread) && !c.special[c.unread[n]] {
 		n++
@@ -217,22 +217,22 @@ func (c *csvReader) skim() {
 	c.unread = c.unread[n:]
 }
 
-func (c *csvReader) keep(b ...byte) {
+func (c *tableReader) keep(b ...byte) {
 	if c.limit > 0 && !c.record.long {
 		c.record.data = append(c.record.data, b...)
 	}
 }
 
-func (c *csvReader) endField() { c.record.ends = append(c.record.ends, len(c.record.data)) }
+func (c *tableReader) endField() { c.record.ends = append(c.record.ends, len(c.record.data)) }
 
 // endLine counts the fields of a line, if quotes are text.
-func (c *csvReader) endLine() {
+func (c *tableReader) endLine() {
 	c.record.even = c.record.even && c.separators+1 == c.columns
 	c.separators = 0
 	c.number++
 }
 
-func (c *csvReader) readByte() (byte, error) {
+func (c *tableReader) readByte() (byte, error) {
 	if err := c.fill(); err != nil {
 		return 0, err
 	}
@@ -242,7 +242,7 @@ func (c *csvReader) readByte() (byte, error) {
 }
 
 // fill reads until there is an unread byte.
-func (c *csvReader) fill() error {
+func (c *tableReader) fill() error {
 	for len(c.unread) == 0 {
 		if c.err != nil {
 			return c.err

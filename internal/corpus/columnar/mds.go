@@ -1,4 +1,4 @@
-package corpus
+package columnar
 
 import (
 	"bytes"
@@ -6,23 +6,40 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"unicode/utf8"
 
 	"github.com/andybalholm/brotli"
 	"github.com/klauspost/compress/snappy"
 
 	"loaderd/internal/corpus/compression"
+	"loaderd/internal/corpus/jsonvalue"
+	"loaderd/internal/corpus/record"
 	"loaderd/internal/mds"
 	"loaderd/internal/tokenfiles"
 )
 
-// mds yields a document a sample of a shard.
-func (in *Input) mds(s source, r io.Reader, yield yielder) bool {
-	fail := func(err error) bool { return yield(Document{}, fmt.Errorf("read %s: %w", s.origin, err)) && false }
-	samples, c, err := in.options.openShard(s.shard, r)
+// MDS reads documents of a shard of MosaicML's format MDS.
+type MDS struct {
+	File    record.File
+	Columns record.Columns
+	// Shard is its entry in the index of its folder, nil for a shard without one.
+	Shard *mds.Shard
+	// TokenType is the type of token ids in a column of bytes.
+	TokenType tokenfiles.Type
+}
+
+// mdsDecoder makes documents of samples.
+type mdsDecoder struct {
+	record.Columns
+	tokenType tokenfiles.Type
+}
+
+// Documents yields a document per sample of a shard, which r reads. It returns whether the iteration continues.
+func (m MDS) Documents(r io.Reader, yield record.Yield) bool {
+	decoder := mdsDecoder{m.Columns, m.TokenType}
+	samples, c, err := decoder.openShard(m.Shard, r)
 	if err != nil {
-		return fail(err)
+		return m.File.Fail(yield, err)
 	}
 	for row := int64(1); ; row++ {
 		values, err := samples.Next()
@@ -30,14 +47,14 @@ func (in *Input) mds(s source, r io.Reader, yield yielder) bool {
 			return true
 		}
 		if err != nil {
-			return fail(err)
+			return m.File.Fail(yield, err)
 		}
-		d, err := in.options.mdsDocument(c, values)
+		d, err := decoder.mdsDocument(c, values)
 		more := false
 		if err != nil {
-			more = s.skip(yield, row, err)
+			more = m.File.Skip(yield, row, err)
 		} else {
-			more = s.give(yield, d)
+			more = m.File.Give(yield, d)
 		}
 		if !more {
 			return false
@@ -46,7 +63,7 @@ func (in *Input) mds(s source, r io.Reader, yield yielder) bool {
 }
 
 // openShard begins to read a shard, by its index or, where that is nil, by its own header.
-func (o Options) openShard(indexed *mds.Shard, r io.Reader) (samples *mds.Reader, c mdsColumns, err error) {
+func (o mdsDecoder) openShard(indexed *mds.Shard, r io.Reader) (samples *mds.Reader, c mdsColumns, err error) {
 	if indexed == nil {
 		if samples, err = mds.OpenShard(r); err != nil {
 			return nil, c, err
@@ -65,17 +82,8 @@ func (o Options) openShard(indexed *mds.Shard, r io.Reader) (samples *mds.Reader
 	return samples, c, err
 }
 
-// rawShard reports whether a compressed shard without an index has the same shard beside it as it is, which is read in its place.
-func rawShard(name string) bool {
-	raw, compressed := compression.TrimEnding(name)
-	if !compressed {
-		return false
-	}
-	_, err := os.Stat(raw)
-	return err == nil
-}
-
-// unshard decompresses those shards whose compression open does not tell by its beginning. A shard is written in one piece, so it has no more than its index says.
+// unshard decompresses shards of a compression without a signature. A shard is written in one piece, so it has no more
+// than its index says.
 func unshard(s mds.Shard, r io.Reader) (io.Reader, error) {
 	switch s.Codec() {
 	case "br":
@@ -104,78 +112,78 @@ type mdsColumns struct {
 	at    map[string]int
 }
 
-func (o Options) mdsColumns(s mds.Shard) (mdsColumns, error) {
+func (o mdsDecoder) mdsColumns(s mds.Shard) (mdsColumns, error) {
 	c := mdsColumns{shard: s, want: make([]bool, len(s.Names)), at: map[string]int{}}
-	if err := o.checkUnique(s.Names); err != nil {
+	if err := o.CheckUnique(s.Names); err != nil {
 		return c, err
 	}
-	for _, name := range []string{o.TextField, o.IDField, "id", "path", "meta", "url"} {
+	for _, name := range []string{o.Text, o.ID, "id", "path", "meta", "url"} {
 		at := s.Column(name)
 		if at >= 0 {
 			c.at[name], c.want[at] = at, true
-		} else if name != "" && (name == o.TextField || name == o.IDField) {
-			return c, o.missingColumn(name, s.Names)
+		} else if name != "" && (name == o.Text || name == o.ID) {
+			return c, o.MissingColumn(name, s.Names)
 		}
 	}
-	encoding := s.Encodings[c.at[o.TextField]]
+	encoding := s.Encodings[c.at[o.Text]]
 	switch {
 	case !o.Tokens && encoding != "str" && encoding != "bytes" && encoding != "json":
-		return c, fmt.Errorf("column %q is %s: want text (token ids want --tokenizer)", o.TextField, encoding)
-	case o.Tokens && encoding == "bytes" && o.TokenType.Size == 0:
-		return c, fmt.Errorf("column %q is bytes: say with --token-type how ids lie in them, such as int64", o.TextField)
+		return c, fmt.Errorf("column %q is %s: want text (token ids want --tokenizer)", o.Text, encoding)
+	case o.Tokens && encoding == "bytes" && o.tokenType.Size == 0:
+		return c, fmt.Errorf("column %q is bytes: say with --token-type how ids lie in them, such as int64", o.Text)
 	case o.Tokens && encoding != "bytes" && encoding != "json" && !mds.IsArray(encoding):
-		return c, fmt.Errorf("column %q is %s: want token ids", o.TextField, encoding)
+		return c, fmt.Errorf("column %q is %s: want token ids", o.Text, encoding)
 	}
 	for _, m := range o.Meta {
 		at := s.Column(m.Column)
 		if at < 0 {
-			return c, o.missingColumn(m.Column, s.Names)
+			return c, o.MissingColumn(m.Column, s.Names)
 		}
 		c.at[m.Column], c.want[at] = at, true
 	}
 	return c, nil
 }
 
-func (o Options) mdsDocument(c mdsColumns, values []mds.Value) (d Document, err error) {
-	at := c.at[o.TextField]
+func (o mdsDecoder) mdsDocument(c mdsColumns, values []mds.Value) (d record.Document, err error) {
+	at := c.at[o.Text]
 	if values[at].Size > o.MaxDocument {
-		return d, o.tooLarge(int(values[at].Size))
+		return d, o.TooLarge(int(values[at].Size))
 	}
 	if d.Data, err = o.mdsContent(c.shard.Encodings[at], values[at].Data); err != nil {
-		return Document{}, bad("column %q: %w", o.TextField, err)
+		return record.Document{}, record.Errorf("column %q: %w", o.Text, err)
 	}
 	if int64(len(d.Data)) > o.MaxDocument {
-		return Document{}, o.tooLarge(len(d.Data))
+		return record.Document{}, o.TooLarge(len(d.Data))
 	}
 	value := func(name string) json.RawMessage {
 		at, ok := c.at[name]
-		if !ok || values[at].Data == nil || values[at].Size > idMost {
+		if !ok || values[at].Data == nil || values[at].Size > record.MaxID {
 			return nil
 		}
 		raw, _ := mds.JSON(c.shard.Encodings[at], values[at].Data) // what is no JSON names nothing
 		return raw
 	}
-	d.name(func(name string) string { return label(value(name)) }, label(inner(value("meta")).value("path")))
-	if d.Meta, err = o.metaOf(func(name string) (json.RawMessage, error) {
+	d.SetName(func(name string) string { return record.DecodeLabel(value(name)) }, record.DecodeLabel(jsonvalue.Inner(value("meta")).Value("path")))
+	if d.Meta, err = o.MetaJSON(func(name string) (json.RawMessage, error) {
 		at := c.at[name]
 		if values[at].Data == nil {
 			return nil, fmt.Errorf("a value of %d bytes", values[at].Size)
 		}
 		return mds.JSON(c.shard.Encodings[at], values[at].Data)
 	}); err != nil {
-		return Document{}, err
+		return record.Document{}, err
 	}
-	if o.IDField == "" {
+	if o.ID == "" {
 		return d, nil
 	}
-	if d.ID, err = id(value(o.IDField)); err != nil {
-		return Document{}, bad("column %q: %w", o.IDField, err)
+	if d.ID, err = record.DecodeID(value(o.ID)); err != nil {
+		return record.Document{}, record.Errorf("column %q: %w", o.ID, err)
 	}
-	return d, o.checkID(len(d.ID))
+	return d, o.CheckID(len(d.ID))
 }
 
 // mdsContent is a document of a value. It does not share its memory.
-func (o Options) mdsContent(encoding string, data []byte) ([]byte, error) {
+func (o mdsDecoder) mdsContent(encoding string, data []byte) ([]byte, error) {
 	if encoding == "json" {
 		if _, err := mds.JSON(encoding, data); err != nil {
 			return nil, err
@@ -183,15 +191,15 @@ func (o Options) mdsContent(encoding string, data []byte) ([]byte, error) {
 	}
 	switch {
 	case encoding == "json" && o.Tokens:
-		return tokens(data)
+		return record.DecodeTokens(data)
 	case encoding == "json":
-		return text(data)
+		return record.DecodeText(data)
 	case !o.Tokens && !utf8.Valid(data):
 		return nil, errors.New("not valid UTF-8")
 	case !o.Tokens:
 		return bytes.Clone(data), nil
 	}
-	typ := o.TokenType
+	typ := o.tokenType
 	if encoding != "bytes" {
 		a, err := mds.ArrayOf(encoding, data)
 		if err != nil {
@@ -206,4 +214,21 @@ func (o Options) mdsContent(encoding string, data []byte) ([]byte, error) {
 		return nil, fmt.Errorf("%d bytes are no whole number of %s", len(data), typ.Name)
 	}
 	return typ.Append(make([]byte, 0, 4*(len(data)/typ.Size)), data)
+}
+
+// ShardFields returns the columns of a shard.
+func ShardFields(s mds.Shard) (fields []record.Field) {
+	for i, name := range s.Names {
+		fields = append(fields, record.Field{Name: name, Type: s.Encodings[i]})
+	}
+	return fields
+}
+
+// MDSFields returns the columns of a shard by its own header, which r begins with.
+func MDSFields(r io.Reader) ([]record.Field, error) {
+	m, err := mds.OpenShard(r)
+	if err != nil {
+		return nil, err
+	}
+	return ShardFields(m.Shard()), nil
 }

@@ -1,4 +1,4 @@
-package corpus
+package columnar
 
 import (
 	"encoding/json"
@@ -12,17 +12,18 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/array"
 
 	"loaderd/internal/columns"
+	"loaderd/internal/corpus/record"
 )
 
-// arrow yields a document a row of an Arrow IPC file or stream.
-func (in *Input) arrow(s source, r io.Reader, yield yielder) bool {
-	o, row := in.options, int64(0)
-	fail := func(err error) bool { return yield(Document{}, fmt.Errorf("read %s: %w", s.origin, err)) && false }
+// ArrowDocuments yields a document per row of an Arrow IPC file or stream. It returns whether the iteration continues.
+func ArrowDocuments(f record.File, r io.Reader, cols record.Columns, yield record.Yield) bool {
+	row := int64(0)
+	fail := func(err error) bool { return f.Fail(yield, err) }
 	a, err := columns.NewArrow(r)
 	if err != nil {
 		return fail(err)
 	}
-	if err := o.arrowSchema(a.Schema()); err != nil {
+	if err := arrowSchema(cols, a.Schema()); err != nil {
 		return fail(err)
 	}
 	for {
@@ -32,23 +33,23 @@ func (in *Input) arrow(s source, r io.Reader, yield yielder) bool {
 		}
 		var rows arrowRows
 		if err == nil {
-			err = columns.Guard(func() (err error) { rows, err = o.arrowRows(batch); return err })
+			err = columns.Guard(func() (err error) { rows, err = selectRows(cols, batch); return err })
 		}
 		if err != nil {
 			return fail(err)
 		}
 		for i := range int(batch.NumRows()) {
 			row++
-			var d Document
+			var d record.Document
 			var problem error
-			if err := columns.Guard(func() error { d, problem = o.arrowRow(rows, i); return nil }); err != nil {
+			if err := columns.Guard(func() error { d, problem = arrowRow(cols, rows, i); return nil }); err != nil {
 				return fail(fmt.Errorf("row %d: %w", row, err))
 			}
 			more := false
 			if problem != nil {
-				more = s.skip(yield, row, problem)
+				more = f.Skip(yield, row, problem)
 			} else {
-				more = s.give(yield, d)
+				more = f.Give(yield, d)
 			}
 			if !more {
 				return false
@@ -58,38 +59,38 @@ func (in *Input) arrow(s source, r io.Reader, yield yielder) bool {
 }
 
 // arrowSchema refuses data without the columns that are asked for.
-func (o Options) arrowSchema(schema *arrow.Schema) error {
+func arrowSchema(cols record.Columns, schema *arrow.Schema) error {
 	var names []string
 	for _, f := range schema.Fields() {
 		names = append(names, f.Name)
 	}
-	if err := o.checkUnique(names); err != nil {
+	if err := cols.CheckUnique(names); err != nil {
 		return err
 	}
-	for _, name := range []string{o.TextField, o.IDField} {
+	for _, name := range []string{cols.Text, cols.ID} {
 		if name != "" && columnType(schema.Fields(), name) == nil {
-			return o.missingColumn(name, names)
+			return cols.MissingColumn(name, names)
 		}
 	}
-	for _, m := range o.Meta {
+	for _, m := range cols.Meta {
 		first, _, _ := strings.Cut(m.Column, ".")
 		if len(schema.FieldIndices(m.Column)) != 1 && len(schema.FieldIndices(first)) != 1 {
-			return o.missingColumn(m.Column, names)
+			return cols.MissingColumn(m.Column, names)
 		}
 	}
-	kind := columnType(schema.Fields(), o.TextField)
+	kind := columnType(schema.Fields(), cols.Text)
 	switch {
-	case o.Tokens && !isTokens(kind):
-		return fmt.Errorf("column %q is %s: want a list of token ids", o.TextField, kind)
-	case !o.Tokens && !isText(kind):
-		return fmt.Errorf("column %q is %s: want text", o.TextField, kind)
+	case cols.Tokens && !isTokens(kind):
+		return fmt.Errorf("column %q is %s: want a list of token ids", cols.Text, kind)
+	case !cols.Tokens && !isText(kind):
+		return fmt.Errorf("column %q is %s: want text", cols.Text, kind)
 	}
-	if o.IDField != "" {
-		if kind := columnType(schema.Fields(), o.IDField); !isText(kind) && !arrow.IsInteger(kind.ID()) {
-			return fmt.Errorf("column %q is %s: want text or integers", o.IDField, kind)
+	if cols.ID != "" {
+		if kind := columnType(schema.Fields(), cols.ID); !isText(kind) && !arrow.IsInteger(kind.ID()) {
+			return fmt.Errorf("column %q is %s: want text or integers", cols.ID, kind)
 		}
 	}
-	for _, m := range o.Meta {
+	for _, m := range cols.Meta {
 		if kind := columnType(schema.Fields(), m.Column); kind != nil && isNested(kind) {
 			return fmt.Errorf("column %q is %s: want a plain column", m.Column, kind)
 		}
@@ -106,43 +107,41 @@ func isNested(kind arrow.DataType) bool {
 	return ok && isNested(dictionary.ValueType)
 }
 
-func (o Options) missingColumn(name string, names []string) error {
-	has := list(slices.Clone(names))
-	return fmt.Errorf("no column %q; it has %s%s", name, has, o.missingHint(name, has))
-}
-
 // arrowRows are the columns of a batch; those that are not there are nil.
 type arrowRows struct {
 	text, id, label, path, metaPath, url arrow.Array
 	meta                                 map[string]arrow.Array
 }
 
-func (o Options) arrowRows(batch arrow.Record) (rows arrowRows, err error) {
+func selectRows(cols record.Columns, batch arrow.Record) (rows arrowRows, err error) {
 	column := func(name string) arrow.Array {
 		if at := batch.Schema().FieldIndices(name); len(at) == 1 {
 			return batch.Column(at[0])
 		}
 		return nil
 	}
-	rows = arrowRows{text: columnAt(batch, o.TextField), id: columnAt(batch, o.IDField), label: column("id"), path: column("path"), url: column("url")}
+	rows = arrowRows{
+		text: columnAt(batch, cols.Text), id: columnAt(batch, cols.ID),
+		label: column("id"), path: column("path"), url: column("url"),
+	}
 	if meta, ok := column("meta").(*array.Struct); ok {
 		if at, ok := meta.DataType().(*arrow.StructType).FieldIdx("path"); ok {
 			rows.metaPath = meta.Field(at)
 		}
 	}
 	rows.meta = map[string]arrow.Array{}
-	for _, m := range o.Meta {
+	for _, m := range cols.Meta {
 		if rows.meta[m.Column] = column(m.Column); rows.meta[m.Column] != nil {
 			continue
 		}
 		first, rest, _ := strings.Cut(m.Column, ".")
 		of, ok := column(first).(*array.Struct)
 		if !ok {
-			return rows, o.missingColumn(m.Column, nil)
+			return rows, cols.MissingColumn(m.Column, nil)
 		}
 		at, ok := of.DataType().(*arrow.StructType).FieldIdx(rest)
 		if !ok {
-			return rows, o.missingColumn(m.Column, nil)
+			return rows, cols.MissingColumn(m.Column, nil)
 		}
 		rows.meta[m.Column] = of.Field(at)
 	}
@@ -190,47 +189,48 @@ func jsonAt(a arrow.Array, i int) (json.RawMessage, error) {
 	case a.IsNull(i):
 		return nil, nil
 	case isText(a.DataType()):
-		return marshal(textAt(a, i)), nil
+		return record.MarshalText(textAt(a, i)), nil
 	}
 	return json.Marshal(a.GetOneForMarshal(i))
 }
 
-func (o Options) arrowRow(rows arrowRows, i int) (Document, error) {
-	var d Document
+func arrowRow(cols record.Columns, rows arrowRows, i int) (record.Document, error) {
+	var d record.Document
 	if rows.text.IsNull(i) {
-		return d, bad("column %q is null", o.TextField)
+		return d, record.Errorf("column %q is null", cols.Text)
 	}
 	if l, ok := rows.text.(array.ListLike); ok {
 		var err error
-		if d.Data, err = o.listTokens(l, i); err != nil {
-			return Document{}, err
+		if d.Data, err = listTokens(cols, l, i); err != nil {
+			return record.Document{}, err
 		}
 	} else {
 		// The bytes are copied because the next batch takes the same memory.
 		d.Data = []byte(textAt(rows.text, i))
 	}
-	if int64(len(d.Data)) > o.MaxDocument {
-		return Document{}, o.tooLarge(len(d.Data))
+	if int64(len(d.Data)) > cols.MaxDocument {
+		return record.Document{}, cols.TooLarge(len(d.Data))
 	}
-	d.name(func(name string) string {
+	d.SetName(func(name string) string {
 		return nameAt(map[string]arrow.Array{"id": rows.label, "path": rows.path, "url": rows.url}[name], i)
 	}, nameAt(rows.metaPath, i))
 	var err error
-	if d.Meta, err = o.metaOf(func(column string) (json.RawMessage, error) { return jsonAt(rows.meta[column], i) }); err != nil {
-		return Document{}, err
+	d.Meta, err = cols.MetaJSON(func(column string) (json.RawMessage, error) { return jsonAt(rows.meta[column], i) })
+	if err != nil {
+		return record.Document{}, err
 	}
 	if rows.id == nil {
 		return d, nil
 	}
 	if rows.id.IsNull(i) {
-		return Document{}, bad("column %q is null", o.IDField)
+		return record.Document{}, record.Errorf("column %q is null", cols.ID)
 	}
 	if isText(rows.id.DataType()) {
 		d.ID = string([]byte(textAt(rows.id, i)))
 	} else {
 		d.ID = rows.id.ValueStr(i)
 	}
-	return d, o.checkID(len(d.ID))
+	return d, cols.CheckID(len(d.ID))
 }
 
 // nameAt is a text or an integer, and empty for anything else.
@@ -239,7 +239,7 @@ func nameAt(a arrow.Array, i int) string {
 	case a == nil || a.IsNull(i):
 		return ""
 	case isText(a.DataType()):
-		if s := textAt(a, i); len(s) <= labelMost {
+		if s := textAt(a, i); len(s) <= record.MaxLabel {
 			return string([]byte(s))
 		}
 	case arrow.IsInteger(a.DataType().ID()):
@@ -289,18 +289,18 @@ func textAt(a arrow.Array, i int) string {
 	return ""
 }
 
-// listTokens returns the ids of a row. Its error is a *badRecord.
-func (o Options) listTokens(l array.ListLike, i int) ([]byte, error) {
+// listTokens returns the ids of a row. Its error has a reason.
+func listTokens(cols record.Columns, l array.ListLike, i int) ([]byte, error) {
 	from, to := l.ValueOffsets(i)
 	values := l.ListValues()
 	wrong := func(format string, args ...any) error {
-		return bad("column %q: %w", o.TextField, fmt.Errorf(format, args...))
+		return record.Errorf("column %q: %w", cols.Text, fmt.Errorf(format, args...))
 	}
 	if from < 0 || to < from || to > int64(values.Len()) {
 		return nil, wrong("a list from %d to %d of %d values", from, to, values.Len())
 	}
-	if 4*(to-from) > o.MaxDocument {
-		return nil, o.tooLarge(int(4 * (to - from)))
+	if 4*(to-from) > cols.MaxDocument {
+		return nil, cols.TooLarge(int(4 * (to - from)))
 	}
 	b := make([]byte, 0, 4*(to-from))
 	for j := int(from); j < int(to); j++ {
@@ -309,7 +309,7 @@ func (o Options) listTokens(l array.ListLike, i int) ([]byte, error) {
 		}
 		id, err := integerAt(values, j)
 		if err == nil {
-			b, err = appendToken(b, id)
+			b, err = record.AppendToken(b, id)
 		}
 		if err != nil {
 			return nil, wrong("token %d: %w", j-int(from), err)
@@ -332,4 +332,16 @@ func integerAt(a arrow.Array, i int) (int64, error) {
 		return 0, fmt.Errorf("%s is not an integer", a.ValueStr(i))
 	}
 	return id, nil
+}
+
+// ArrowFields returns the columns of an Arrow IPC file or stream.
+func ArrowFields(r io.Reader) (fields []record.Field, err error) {
+	a, err := columns.NewArrow(r)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range a.Schema().Fields() {
+		fields = append(fields, record.Field{Name: f.Name, Type: f.Type.String()})
+	}
+	return fields, nil
 }

@@ -1,4 +1,6 @@
-package corpus
+// Package archive reads documents from archives: samples of tar archives, as WebDataset writes them, and records of web
+// archives (WARC, WET).
+package archive
 
 import (
 	"archive/tar"
@@ -11,6 +13,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"loaderd/internal/corpus/jsonvalue"
+	"loaderd/internal/corpus/record"
 	"loaderd/internal/tokenfiles"
 )
 
@@ -30,9 +34,10 @@ type sample struct {
 	large  int64             // bytes of one that is larger than any document, 0 for none
 }
 
-// tar yields a document a sample: its text (txt), or the text of its fields (json), which name it in any case. Files with other endings are no text. Archives
-// that follow each other in a file are read one after the other.
-func (in *Input) tar(s source, r io.Reader, yield yielder) bool {
+// TarDocuments yields a document per sample of a tar archive: its text (txt), or the text of its fields (json), which
+// name it in either case. Files with other endings are not text. Archives that follow each other are read one after the
+// other. It returns whether the iteration continues.
+func TarDocuments(f record.File, r io.Reader, cols record.Columns, yield record.Yield) bool {
 	archives := &tarArchives{r: r}
 	at := sample{}
 	number := int64(0)
@@ -41,12 +46,12 @@ func (in *Input) tar(s source, r io.Reader, yield yielder) bool {
 			return true
 		}
 		number++
-		d, err := in.options.tarDocument(s, at)
+		d, err := tarDocument(cols, f, at)
 		at.fields = nil
 		if err != nil {
-			return s.skip(yield, number, err)
+			return f.Skip(yield, number, err)
 		}
-		return s.give(yield, d)
+		return f.Give(yield, d)
 	}
 	for archive := 0; ; {
 		h, err := archives.next()
@@ -54,7 +59,7 @@ func (in *Input) tar(s source, r io.Reader, yield yielder) bool {
 			return give()
 		}
 		if err != nil {
-			return yield(Document{}, fmt.Errorf("read %s: behind sample %q: not a readable tar: %w", s.origin, at.key, err)) && false
+			return f.Fail(yield, fmt.Errorf("behind sample %q: not a readable tar: %w", at.key, err))
 		}
 		key, ending := keyOf(h.Name)
 		if h.Typeflag != tar.TypeReg || key == "" || strings.HasPrefix(path.Base(h.Name), ".") {
@@ -66,8 +71,8 @@ func (in *Input) tar(s source, r io.Reader, yield yielder) bool {
 			}
 			at, archive = sample{key: key, fields: map[string][]byte{}}, archives.number
 		}
-		if err := in.options.tarField(&at, ending, h.Size, archives); err != nil {
-			return yield(Document{}, fmt.Errorf("read %s: %s: %w", s.origin, h.Name, err)) && false
+		if err := tarField(cols, &at, ending, h.Size, archives); err != nil {
+			return f.Fail(yield, fmt.Errorf("%s: %w", h.Name, err))
 		}
 	}
 }
@@ -162,12 +167,12 @@ func keyOf(name string) (key, ending string) {
 }
 
 // tarField reads a file of a sample, if it is one that is read.
-func (o Options) tarField(s *sample, ending string, size int64, r io.Reader) error {
-	read := ending == jsonEnding || o.Tokens && ending == npyEnding || !o.Tokens && slices.Contains(textEndings, ending)
+func tarField(cols record.Columns, s *sample, ending string, size int64, r io.Reader) error {
+	read := ending == jsonEnding || cols.Tokens && ending == npyEnding || !cols.Tokens && slices.Contains(textEndings, ending)
 	switch {
 	case !read:
 		ending = "" // only there
-	case size > o.recordLimit() || ending != jsonEnding && ending != npyEnding && size > o.MaxDocument:
+	case size > cols.Limit() || ending != jsonEnding && ending != npyEnding && size > cols.MaxDocument:
 		s.large = size
 		return nil
 	}
@@ -184,65 +189,65 @@ func (o Options) tarField(s *sample, ending string, size int64, r io.Reader) err
 }
 
 // tarDocument is the document of a sample.
-func (o Options) tarDocument(s source, at sample) (d Document, err error) {
+func tarDocument(cols record.Columns, f record.File, at sample) (d record.Document, err error) {
 	if at.large > 0 {
-		return d, o.tooLarge(int(at.large))
+		return d, cols.TooLarge(int(at.large))
 	}
-	record, has := at.fields[jsonEnding]
+	raw, has := at.fields[jsonEnding]
 	if has {
-		if d, err = o.tarFields(record); err != nil {
-			return Document{}, fmt.Errorf("sample %q: %w", at.key, err)
+		if d, err = tarFields(cols, raw); err != nil {
+			return record.Document{}, fmt.Errorf("sample %q: %w", at.key, err)
 		}
 	}
 	own := false
 	for _, ending := range textEndings {
 		if data, ok := at.fields[ending]; ok {
 			if !utf8.Valid(data) {
-				return Document{}, bad("sample %q: its text is not valid UTF-8", at.key)
+				return record.Document{}, record.Errorf("sample %q: its text is not valid UTF-8", at.key)
 			}
 			d.Data, d.Parts, own = data, false, true
 			break
 		}
 	}
 	if data, ok := at.fields[npyEnding]; ok {
-		if d.Data, err = arrayTokens(data, o.MaxDocument); err != nil {
-			return Document{}, bad("sample %q: %w", at.key, err)
+		if d.Data, err = arrayTokens(data, cols.MaxDocument); err != nil {
+			return record.Document{}, record.Errorf("sample %q: %w", at.key, err)
 		}
 		own = true
 	}
 	if !own && d.Data == nil {
-		return Document{}, &badRecord{NoText, o.noSampleText(at, record)}
+		return record.Document{}, record.WithReason(record.NoText, noSampleText(cols, at, raw))
 	}
 	if d.Label == "" {
-		d.Label = short(at.key)
+		d.Label = record.Short(at.key)
 	}
 	if d.Path == "" {
-		d.Path = short(s.path + "/" + path.Clean(at.key)) // an address has two slashes, which path.Join would join
+		d.Path = record.Short(f.Path + "/" + path.Clean(at.key)) // an address has two slashes, which path.Join would join
 	}
-	if o.IDField != "" && d.ID == "" {
-		return Document{}, bad("sample %q has no field %q", at.key, o.IDField)
+	if cols.ID != "" && d.ID == "" {
+		return record.Document{}, record.Errorf("sample %q has no field %q", at.key, cols.ID)
 	}
 	return d, nil
 }
 
 // tarFields is a document as its fields have it; without content where they have none.
-func (o Options) tarFields(record []byte) (Document, error) {
-	if fields, err := readObject(record); err == nil && !o.has(fields) && utf8.Valid(record) {
-		o.TextField, o.Tokens = "\x00", false
-		d, err := o.document(append(fields, field{o.TextField, []byte(`""`)}))
+func tarFields(cols record.Columns, raw []byte) (record.Document, error) {
+	if fields, err := jsonvalue.ReadObject(raw); err == nil && !cols.Has(fields) && utf8.Valid(raw) {
+		cols.Text, cols.Tokens = "\x00", false
+		d, err := cols.Document(append(fields, jsonvalue.Field{Name: cols.Text, Value: []byte(`""`)}))
 		d.Data = nil
 		return d, err
 	}
-	return o.parse(record)
+	return cols.Parse(raw)
 }
 
-func (o Options) noSampleText(at sample, record []byte) error {
+func noSampleText(cols record.Columns, at sample, raw []byte) error {
 	what := "no " + strings.Join(textEndings, ", ") + " file"
-	if o.Tokens {
+	if cols.Tokens {
 		what = "no npy file"
 	}
-	if fields, err := readObject(record); err == nil && record != nil {
-		return fmt.Errorf("sample %q has %s, and its json %w", at.key, what, o.missing(o.TextField, list(fields.names())))
+	if fields, err := jsonvalue.ReadObject(raw); err == nil && raw != nil {
+		return fmt.Errorf("sample %q has %s, and its json %w", at.key, what, cols.Missing(fields.Names()))
 	}
 	return fmt.Errorf("sample %q has %s", at.key, what)
 }
@@ -262,7 +267,7 @@ func arrayTokens(data []byte, limit int64) ([]byte, error) {
 		case err == io.EOF:
 			return all, nil
 		case errors.As(err, &bad) && bad.TooLarge:
-			return nil, &badRecord{TooLarge, err}
+			return nil, record.WithReason(record.TooLarge, err)
 		case err != nil:
 			return nil, err
 		}

@@ -1,4 +1,4 @@
-package corpus
+package jsonvalue
 
 import (
 	"bytes"
@@ -34,19 +34,19 @@ func FuzzObject(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		want, wantErr := byStandardLibrary(raw)
-		got, err := readObject(bytes.Clone(raw))
+		got, err := ReadObject(bytes.Clone(raw))
 		if (err == nil) != (wantErr == nil) || err != nil && err.Error() != wantErr.Error() {
 			t.Fatalf("%q: error %v, want %v", raw, err, wantErr)
 		}
 		if err != nil {
 			return
 		}
-		if names := got.names(); len(names) != len(want) {
+		if names := got.Names(); len(names) != len(want) {
 			t.Fatalf("%q: fields %q, want %d", raw, names, len(want))
 		}
 		for name, value := range want {
-			if !bytes.Equal(got.value(name), value) {
-				t.Fatalf("%q: field %q is %q, want %q", raw, name, got.value(name), value)
+			if !bytes.Equal(got.Value(name), value) {
+				t.Fatalf("%q: field %q is %q, want %q", raw, name, got.Value(name), value)
 			}
 			compareText(t, value)
 			compareList(t, value)
@@ -60,8 +60,8 @@ func compareText(t *testing.T, value []byte) {
 	if value[0] != '"' || json.Unmarshal(value, &want) != nil {
 		return
 	}
-	if got, err := text(value); err != nil || string(got) != want {
-		t.Fatalf("%q: text %q, %v, want %q", value, got, err, want)
+	if got := Unquote(value); string(got) != want {
+		t.Fatalf("%q: text %q, want %q", value, got, want)
 	}
 }
 
@@ -69,7 +69,7 @@ func compareList(t *testing.T, value []byte) {
 	t.Helper()
 	var want, got []json.RawMessage
 	wantErr := json.Unmarshal(value, &want)
-	err := eachElement(value, func(element []byte) error {
+	err := EachElement(value, func(element []byte) error {
 		got = append(got, element)
 		return nil
 	})
@@ -85,36 +85,8 @@ func compareList(t *testing.T, value []byte) {
 func TestObject_Depth(t *testing.T) {
 	for depth, accepted := range map[int]bool{1000: true, 9_000: true, 11_000: false} {
 		raw := []byte(`{"a":` + strings.Repeat("[", depth) + strings.Repeat("]", depth) + "}")
-		if _, err := readObject(raw); (err == nil) != accepted {
+		if _, err := ReadObject(raw); (err == nil) != accepted {
 			t.Errorf("%d lists in each other: %v", depth, err)
 		}
-	}
-}
-
-func TestTokens_ErrorNamesToken(t *testing.T) {
-	for list, want := range map[string]string{
-		`[1,-1]`:         "token 1: id -1 does not fit 31 bits",
-		`[1, 2, null]`:   "token 2 is null",
-		`[[1,2],"a,b"]`:  "token 0: [1,2] is not an integer",
-		`[0,2147483648]`: "token 1: id 2147483648 does not fit 31 bits",
-		`"1"`:            "not a list of token ids",
-	} {
-		if ids, err := tokens([]byte(list)); err == nil || err.Error() != want {
-			t.Errorf("%s: %v, %v, want %s", list, ids, err, want)
-		}
-	}
-}
-
-func TestMDS_JSONColumnIsChecked(t *testing.T) {
-	for _, tokens := range []bool{false, true} {
-		o := Options{Tokens: tokens}
-		for _, data := range []string{`"a`, `"a"b`, `"a\x"`, `[1,2`, `[1,2]]`, `[1,2] 3`, `{`, ``} {
-			if got, err := o.mdsContent("json", []byte(data)); err == nil {
-				t.Errorf("%s with tokens %v is read as %q", data, tokens, got)
-			}
-		}
-	}
-	if got, err := (Options{}).mdsContent("json", []byte(`"a\n" `)); err != nil || string(got) != "a\n" {
-		t.Errorf("%q, %v", got, err)
 	}
 }

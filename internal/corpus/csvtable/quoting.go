@@ -1,4 +1,4 @@
-package corpus
+package csvtable
 
 import (
 	"errors"
@@ -8,20 +8,20 @@ import (
 	"strings"
 )
 
-// CSVOptions say how the fields of tables are written. What it leaves open is detected.
-type CSVOptions struct {
+// Options describe how the fields of tables are written. What they leave open is detected.
+type Options struct {
 	Quoting string // QuotingOn, QuotingOff or QuotingAuto
 	Escape  string // EscapeNone, EscapeBackslash or EscapeAuto
 }
 
-// The values of CSVOptions.Quoting. The empty string is QuotingAuto.
+// The values of Options.Quoting. The empty string is QuotingAuto.
 const (
 	QuotingAuto = "auto"
 	QuotingOn   = "on"  // a field that begins with a quote extends to the closing quote
 	QuotingOff  = "off" // quotes are text, and every line is a record
 )
 
-// The values of CSVOptions.Escape. The empty string is EscapeAuto.
+// The values of Options.Escape. The empty string is EscapeAuto.
 const (
 	EscapeAuto      = "auto"
 	EscapeNone      = "none"      // a backslash is text
@@ -33,10 +33,10 @@ const (
 	escapeHint  = "(--csv-escape none or backslash, pull.csv_escape)"
 )
 
-// CheckQuoting refuses what is not a value of CSVOptions.Quoting.
+// CheckQuoting refuses what is not a value of Options.Quoting.
 func CheckQuoting(value string) error { return oneOf(value, QuotingAuto, QuotingOn, QuotingOff) }
 
-// CheckEscape refuses what is not a value of CSVOptions.Escape.
+// CheckEscape refuses what is not a value of Options.Escape.
 func CheckEscape(value string) error { return oneOf(value, EscapeAuto, EscapeNone, EscapeBackslash) }
 
 func oneOf(value string, values ...string) error {
@@ -47,16 +47,16 @@ func oneOf(value string, values ...string) error {
 }
 
 // given returns the dialect that the options give. Quoting is on where they leave it open.
-func (c CSVOptions) given(separator byte) dialect {
+func (c Options) given(separator byte) dialect {
 	return dialect{separator: separator, quoting: c.Quoting != QuotingOff, escaping: c.Escape == EscapeBackslash}
 }
 
 // detects says whether something is left open.
-func (c CSVOptions) detects() bool { return c.detectsQuoting() || c.detectsEscape() }
+func (c Options) detects() bool { return c.detectsQuoting() || c.detectsEscape() }
 
-func (c CSVOptions) detectsQuoting() bool { return c.Quoting == "" || c.Quoting == QuotingAuto }
+func (c Options) detectsQuoting() bool { return c.Quoting == "" || c.Quoting == QuotingAuto }
 
-func (c CSVOptions) detectsEscape() bool {
+func (c Options) detectsEscape() bool {
 	return (c.Escape == "" || c.Escape == EscapeAuto) && c.Quoting != QuotingOff
 }
 
@@ -83,7 +83,7 @@ func (t *tally) add(line int64) {
 //	wrong    the record is malformed or has a wrong number of fields
 type evidence struct{ enclose, text, merged, doubled, bare, escapes, wrong tally }
 
-func (e *evidence) add(r *csvRecord, columns int) {
+func (e *evidence) add(r *tableRecord, columns int) {
 	if r.empty() {
 		return
 	}
@@ -148,14 +148,14 @@ func (e *evidence) unclear(encloses, text tally) error {
 
 // contradicts returns an error where a record of a stream, the beginning of which alone was looked at, shows that the
 // dialect may be another one. The evidence is that of the records before.
-func (o Options) contradicts(d dialect, sure bool, e *evidence, r *csvRecord, columns int) error {
+func (c Options) contradicts(d dialect, sure bool, e *evidence, r *tableRecord, columns int) error {
 	before := *e
 	e.add(r, columns)
 	switch {
-	case o.CSV.detectsEscape() && !d.escaping && d.quoting && e.escapes.n > before.escapes.n:
+	case c.detectsEscape() && !d.escaping && d.quoting && e.escapes.n > before.escapes.n:
 		return fmt.Errorf(`%w: a quote (") follows a backslash: it is escaped, or closes the field: say which %s`,
 			errStream, escapeHint)
-	case !o.CSV.detectsQuoting() || !d.quoting || !r.quoted || d.separator == ',':
+	case !c.detectsQuoting() || !d.quoting || !r.quoted || d.separator == ',':
 		return nil
 	case !sure:
 		return fmt.Errorf(`%w: a field begins with a quote ("): it encloses the field, or is text: say which %s`,
@@ -171,16 +171,16 @@ var errStream = errors.New("the quotes of a table that is read only once cannot 
 
 // detect finds the dialect of a table, which open returns: all of it, or where partial its beginning. sure says that
 // there is evidence.
-func (o Options) detect(open func() (io.ReadCloser, error), t table, partial bool) (d dialect, sure bool, err error) {
-	d = o.CSV.given(t.separator)
-	if !o.CSV.detects() {
+func (c Options) detect(open func() (io.ReadCloser, error), t table, partial bool) (d dialect, sure bool, err error) {
+	d = c.given(t.separator)
+	if !c.detects() {
 		return d, true, nil
 	}
 	e, err := t.evidence(open, d, partial)
 	if err != nil {
 		return d, false, err
 	}
-	if o.CSV.detectsEscape() && e.escapes.n > 0 {
+	if c.detectsEscape() && e.escapes.n > 0 {
 		escaping := d
 		escaping.escaping = true
 		with, err := t.evidence(open, escaping, partial)
@@ -195,7 +195,7 @@ func (o Options) detect(open func() (io.ReadCloser, error), t table, partial boo
 					e.escapes.first, escapeHint)
 		}
 	}
-	if !o.CSV.detectsQuoting() {
+	if !c.detectsQuoting() {
 		return d, true, nil
 	}
 	d.quoting, sure, err = e.quoting(t.separator, len(t.names))
@@ -215,7 +215,7 @@ func (t table) evidence(open func() (io.ReadCloser, error), d dialect, partial b
 		e.enclose.add(1)
 	}
 	for err == nil {
-		var r *csvRecord
+		var r *tableRecord
 		if r, err = records.next(); err == nil && !(partial && r.unclosed) {
 			e.add(r, len(t.names))
 		}

@@ -1,4 +1,4 @@
-package corpus
+package record
 
 import (
 	"bytes"
@@ -9,9 +9,12 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"loaderd/internal/corpus/jsonvalue"
 )
 
-// Meta is a value of documents that comes along: the field or column it is read from, and what the run calls it and its type.
+// Meta is a value that is passed on with a document: the field or column that it is read from, its name in the run, and
+// its type.
 type Meta struct {
 	Name, Column string
 	Type         string // one of MetaTypes; empty: a text or a number, as it is
@@ -41,23 +44,24 @@ func ParseMeta(text string) (m Meta, err error) {
 	return m, nil
 }
 
-// metaOf makes the JSON object of a document's values; empty where it has none of them. get returns a value by its column, nil for none.
-func (o Options) metaOf(get func(column string) (json.RawMessage, error)) (string, error) {
+// MetaJSON returns the JSON object of the values in c.Meta, empty where the record has none of them. get returns the
+// value of a column as JSON, nil for none. The error has a reason.
+func (c Columns) MetaJSON(get func(column string) (json.RawMessage, error)) (string, error) {
 	var b []byte
-	for _, m := range o.Meta {
+	for _, m := range c.Meta {
 		raw, err := get(m.Column)
 		if err == nil && len(raw) > 0 && string(raw) != "null" {
 			raw, err = m.value(raw)
 		}
 		if err != nil {
-			return "", bad("%q: %w", m.Column, err)
+			return "", Errorf("%q: %w", m.Column, err)
 		}
 		if len(raw) == 0 || string(raw) == "null" {
 			continue
 		}
 		name, err := json.Marshal(m.Name)
 		if err != nil {
-			return "", bad("%q: %w", m.Name, err)
+			return "", Errorf("%q: %w", m.Name, err)
 		}
 		if b = append(b, ','); len(b) == 1 {
 			b[0] = '{'
@@ -68,7 +72,7 @@ func (o Options) metaOf(get func(column string) (json.RawMessage, error)) (strin
 		return "", nil
 	}
 	if len(b) > metaMost {
-		return "", bad("its values have %d bytes together, at most %d can be", len(b), metaMost)
+		return "", Errorf("its values have %d bytes together, at most %d can be", len(b), metaMost)
 	}
 	return string(append(b, '}')), nil
 }
@@ -91,7 +95,7 @@ func (m Meta) value(raw json.RawMessage) (json.RawMessage, error) {
 		}
 	case "string":
 		if !quoted {
-			quoted, raw = true, marshal(text)
+			quoted, raw = true, MarshalText(text)
 		}
 	case "int64":
 		n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
@@ -115,8 +119,8 @@ func (m Meta) value(raw json.RawMessage) (json.RawMessage, error) {
 	return raw, nil
 }
 
-// marshal is a text as JSON, on one line, as headers are.
-func marshal(text string) json.RawMessage {
+// MarshalText returns a text as a JSON string on one line, as headers are.
+func MarshalText(text string) json.RawMessage {
 	raw, err := json.Marshal(strings.ToValidUTF8(text, string(utf8.RuneError)))
 	if err != nil {
 		panic(err) // texts always encode
@@ -127,11 +131,11 @@ func marshal(text string) json.RawMessage {
 func isNumber(raw []byte) bool { return raw[0] == '-' || raw[0] >= '0' && raw[0] <= '9' }
 
 // nested is a value of a JSON object, by its name or by names with dots between them.
-func nested(fields object, name string) (json.RawMessage, error) {
-	raw := within(fields, name)
+func nested(fields jsonvalue.Object, name string) (json.RawMessage, error) {
+	raw := fields.Lookup(name)
 	switch {
 	case len(raw) > 0 && raw[0] == '"': // without line breaks and in UTF-8
-		return marshal(string(unquote(raw))), nil
+		return MarshalText(string(jsonvalue.Unquote(raw))), nil
 	case len(raw) > 0 && (raw[0] == '{' || raw[0] == '['):
 		var one bytes.Buffer
 		err := json.Compact(&one, raw)

@@ -1,7 +1,6 @@
-package corpus
+package columnar
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +11,7 @@ import (
 	"github.com/apache/arrow/go/v17/parquet/schema"
 
 	"loaderd/internal/columns"
+	"loaderd/internal/corpus/record"
 )
 
 const (
@@ -21,62 +21,64 @@ const (
 	batchBytes = 4 << 20
 )
 
-// parquet yields a document a row, row group after row group.
-func (in *Input) parquet(ctx context.Context, s source, yield yielder) bool {
+// Parquet reads documents of a Parquet file.
+type Parquet struct {
+	File    record.File
+	Columns record.Columns
+	Open    func() (*columns.Parquet, error)
+	// From is how many rows may be left out: row groups that lie within them are not read.
+	From int64
+	// OnGroup is called with the number of rows before each row group, and, with skipped, behind one that is not read.
+	// nil: it is not called.
+	OnGroup func(rows int64, skipped bool)
+	// OnRows is called with how many of all rows have been read.
+	OnRows func(done, all int64)
+}
+
+// Documents yields a document per row, row group after row group. It returns whether the iteration continues.
+func (p Parquet) Documents(yield record.Yield) bool {
 	more := true
-	if err := in.parquetRows(ctx, s, func(d Document, line int64, err error) bool {
+	if err := p.rows(func(d record.Document, line int64, err error) bool {
 		if err != nil {
-			more = s.skip(yield, line, err)
+			more = p.File.Skip(yield, line, err)
 		} else {
-			more = s.give(yield, d)
+			more = p.File.Give(yield, d)
 		}
 		return more
 	}); err != nil {
-		return yield(Document{}, fmt.Errorf("read %s: %w", s.origin, err)) && false
+		return p.File.Fail(yield, err)
 	}
 	return more
 }
 
-// openParquet opens a Parquet file where it is.
-func (in *Input) openParquet(ctx context.Context, s source) (*columns.Parquet, error) {
-	if s.object == nil {
-		return columns.OpenParquet(s.origin)
-	}
-	return columns.ReadParquet(in.options.Stores.At(ctx, *s.object), s.object.Size, func() error { return nil })
-}
-
-func (in *Input) parquetRows(ctx context.Context, s source, give func(Document, int64, error) bool) (err error) {
-	p, err := in.openParquet(ctx, s)
+func (p Parquet) rows(give func(record.Document, int64, error) bool) (err error) {
+	file, err := p.Open()
 	if err != nil {
 		return err
 	}
 	defer func() {
-		if closed := p.Close(); err == nil {
+		if closed := file.Close(); err == nil {
 			err = closed
 		}
 	}()
-	o := in.options
-	leaves, err := o.leaves(p.MetaData().Schema)
+	leaves, err := leavesOf(p.Columns, file.MetaData().Schema)
 	if err != nil {
 		return err
 	}
 	row := int64(0)
-	for g := range p.NumRowGroups() {
-		if len(in.files) == 1 {
-			in.at = Place{Entries: row}
-			if rows := p.MetaData().RowGroups[g].NumRows; rows > 0 && row+rows <= in.from.Entries {
-				row += rows
-				in.begin(Place{Entries: row})
-				continue
-			}
+	for g := range file.NumRowGroups() {
+		if skipped := p.skip(row, file.MetaData().RowGroups[g].NumRows); skipped > 0 {
+			row += skipped
+			continue
 		}
-		group, err := openGroup(p, g, leaves)
+		group, err := openGroup(file, g, leaves)
 		if err != nil {
 			return fmt.Errorf("row group %d: %w", g, err)
 		}
 		for {
 			var n int
-			if err := columns.Guard(func() (err error) { n, err = group.next(o.MaxDocument); return err }); err != nil {
+			err := columns.Guard(func() (err error) { n, err = group.next(p.Columns.MaxDocument); return err })
+			if err != nil {
 				return fmt.Errorf("row group %d: not a readable Parquet file: %w", g, err)
 			}
 			if n == 0 {
@@ -84,18 +86,31 @@ func (in *Input) parquetRows(ctx context.Context, s source, give func(Document, 
 			}
 			for i := range n {
 				row++
-				d, problem := o.parquetRow(group, i)
+				d, problem := parquetRow(p.Columns, group, i)
 				if !give(d, row, problem) {
 					return nil
 				}
 			}
-			in.read.Store(s.size * min(row, p.NumRows()) / max(1, p.NumRows()))
+			p.OnRows(min(row, file.NumRows()), file.NumRows())
 		}
 	}
-	if row != p.NumRows() {
-		return fmt.Errorf("holds %d rows, its index says %d: the file is damaged", row, p.NumRows())
+	if row != file.NumRows() {
+		return fmt.Errorf("holds %d rows, its index says %d: the file is damaged", row, file.NumRows())
 	}
 	return nil
+}
+
+// skip returns the number of rows of a row group, which begins at row, where it need not be read, else 0.
+func (p Parquet) skip(row, rows int64) int64 {
+	if p.OnGroup == nil {
+		return 0
+	}
+	p.OnGroup(row, false)
+	if rows <= 0 || row+rows > p.From {
+		return 0
+	}
+	p.OnGroup(row+rows, true)
+	return rows
 }
 
 // The columns that are read, of those that are there.
@@ -109,17 +124,17 @@ const (
 	columnCount
 )
 
-// leaves finds the leaf columns; -1 for one that is not there, or is not of a kind that is read.
-func (o Options) leaves(s *schema.Schema) (at []int, err error) {
-	at = make([]int, columnCount, columnCount+len(o.Meta))
+// leavesOf finds the leaf columns; -1 for one that is not there, or is not of a kind that is read.
+func leavesOf(cols record.Columns, s *schema.Schema) (at []int, err error) {
+	at = make([]int, columnCount, columnCount+len(cols.Meta))
 	top := make([]string, s.Root().NumFields())
 	for i := range top {
 		top[i] = s.Root().Field(i).Name()
 	}
-	if err := o.checkUnique(top); err != nil {
+	if err := cols.CheckUnique(top); err != nil {
 		return at, err
 	}
-	names := []string{o.TextField, o.IDField, "id", "path", "meta.path", "url"}
+	names := []string{cols.Text, cols.ID, "id", "path", "meta.path", "url"}
 	for i, name := range names {
 		at[i] = -1
 		if name == "" {
@@ -134,20 +149,20 @@ func (o Options) leaves(s *schema.Schema) (at []int, err error) {
 		}
 		switch {
 		case found == 0:
-			return at, o.missingColumn(name, columns.TopNames(s))
+			return at, cols.MissingColumn(name, columns.TopNames(s))
 		case found > 1:
 			return at, fmt.Errorf("column %q is nested: want a plain column", name)
 		}
-		if err := o.checkLeaf(name, s.Column(leaf), i == textColumn && o.Tokens); err != nil {
+		if err := checkLeaf(cols, name, s.Column(leaf), i == textColumn && cols.Tokens); err != nil {
 			return at, err
 		}
 		at[i] = leaf
 	}
-	for _, m := range o.Meta {
+	for _, m := range cols.Meta {
 		leaf, found := leafOf(s, m.Column)
 		switch {
 		case found == 0:
-			return at, o.missingColumn(m.Column, columns.TopNames(s))
+			return at, cols.MissingColumn(m.Column, columns.TopNames(s))
 		case found > 1 || s.Column(leaf).MaxRepetitionLevel() > 0:
 			return at, fmt.Errorf("column %q is nested or a list: want a plain column", m.Column)
 		}
@@ -168,12 +183,12 @@ func leafOf(s *schema.Schema, name string) (leaf, found int) {
 	return leaf, found
 }
 
-func (o Options) checkLeaf(name string, c *schema.Column, tokens bool) error {
+func checkLeaf(cols record.Columns, name string, c *schema.Column, tokens bool) error {
 	want := ""
 	switch {
 	case tokens && (c.MaxRepetitionLevel() != 1 || !columns.IsInteger(c)):
 		want = "a list of token ids"
-	case !tokens && name == o.TextField && (c.MaxRepetitionLevel() > 0 || !isBytes(c)):
+	case !tokens && name == cols.Text && (c.MaxRepetitionLevel() > 0 || !isBytes(c)):
 		want = "text"
 	case !tokens && !isName(c):
 		want = "text or integers"
@@ -230,7 +245,7 @@ func (g *parquetGroup) next(most int64) (n int, err error) {
 		}
 		if same := slices.Index(g.columns[:i], c); same >= 0 {
 			g.cells[i] = g.cells[same]
-		} else if g.cells[i], err = c.next(max(n, 1), math.MaxInt, idMost); err != nil {
+		} else if g.cells[i], err = c.next(max(n, 1), math.MaxInt, record.MaxID); err != nil {
 			return 0, err
 		}
 		if len(g.cells[i]) != n {
@@ -240,7 +255,7 @@ func (g *parquetGroup) next(most int64) (n int, err error) {
 	return n, nil
 }
 
-func (o Options) parquetRow(g *parquetGroup, i int) (Document, error) {
+func parquetRow(cols record.Columns, g *parquetGroup, i int) (record.Document, error) {
 	cell := func(column int) parquetCell {
 		if g.columns[column] == nil {
 			return parquetCell{null: true}
@@ -250,28 +265,59 @@ func (o Options) parquetRow(g *parquetGroup, i int) (Document, error) {
 	text := cell(textColumn)
 	switch {
 	case text.null:
-		return Document{}, bad("column %q is null", o.TextField)
+		return record.Document{}, record.Errorf("column %q is null", cols.Text)
 	case text.err != nil:
-		return Document{}, bad("column %q: %w", o.TextField, text.err)
-	case text.size > o.MaxDocument:
-		return Document{}, o.tooLarge(int(text.size))
+		return record.Document{}, record.Errorf("column %q: %w", cols.Text, text.err)
+	case text.size > cols.MaxDocument:
+		return record.Document{}, cols.TooLarge(int(text.size))
 	}
-	d := Document{Data: text.data}
-	d.name(func(name string) string {
+	d := record.Document{Data: text.data}
+	d.SetName(func(name string) string {
 		return cell(map[string]int{"id": labelColumn, "path": pathColumn, "url": urlColumn}[name]).name()
 	}, cell(metaPathColumn).name())
 	place := columnCount
 	var err error
-	if d.Meta, err = o.metaOf(func(string) (json.RawMessage, error) { place++; return cell(place - 1).json() }); err != nil {
-		return Document{}, err
+	d.Meta, err = cols.MetaJSON(func(string) (json.RawMessage, error) { place++; return cell(place - 1).json() })
+	if err != nil {
+		return record.Document{}, err
 	}
 	if g.columns[idColumn] == nil {
 		return d, nil
 	}
 	id := cell(idColumn)
 	if id.null {
-		return Document{}, bad("column %q is null", o.IDField)
+		return record.Document{}, record.Errorf("column %q is null", cols.ID)
 	}
 	d.ID = string(id.data)
-	return d, o.checkID(max(int(id.size), len(id.data)))
+	return d, cols.CheckID(max(int(id.size), len(id.data)))
+}
+
+// ParquetFields returns the columns of a Parquet file.
+func ParquetFields(name string) (fields []record.Field, err error) {
+	p, err := columns.OpenParquet(name)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", name, err)
+	}
+	defer p.Close() // nothing was written
+	s := p.MetaData().Schema
+	for _, top := range columns.TopNames(s) {
+		leaf, found := leafOf(s, top)
+		typ := "nested"
+		if found == 1 {
+			typ = leafType(s.Column(leaf))
+		}
+		fields = append(fields, record.Field{Name: top, Type: typ})
+	}
+	return fields, nil
+}
+
+func leafType(c *schema.Column) string {
+	typ := strings.ToLower(c.PhysicalType().String())
+	if !c.LogicalType().Equals(schema.NoLogicalType{}) {
+		typ = strings.ToLower(c.LogicalType().String())
+	}
+	if c.MaxRepetitionLevel() > 0 {
+		return "list of " + typ
+	}
+	return typ
 }

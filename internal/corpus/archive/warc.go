@@ -1,0 +1,134 @@
+package archive
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"loaderd/internal/corpus/compression"
+	"loaderd/internal/corpus/record"
+	"loaderd/internal/warc"
+)
+
+// errHTML says what is done with pages.
+var errHTML = errors.New("HTML, of which no text is made here: take the archive's WET files, or make text of it before")
+
+// WARCDocuments yields a document per record with text: conversions (as in WET files), and responses and resources of a
+// text type. Records of other kinds (requests, metadata) are not documents. Damaged parts are left out, and reading
+// continues at the next record, or at the next member of gzip data. r reads what file has. WARCDocuments returns whether
+// the iteration continues.
+func WARCDocuments(
+	f record.File, file *compression.Reader, r io.Reader, cols record.Columns, yield record.Yield,
+) bool {
+	archive := warc.NewReader(r)
+	number, more := int64(1), true
+	damaged := func(err error) { more = more && f.Skip(yield, number, record.WithReason(record.Damaged, err)) }
+	var from, to int64 // of the last damage of gzip data
+	file.OnDamage(func(err error, begin, end int64) {
+		from, to = begin, end
+		damaged(err)
+	})
+	for ; more; number++ {
+		d, problem, err := nextWARC(cols, archive)
+		var passed *warc.DamageError
+		switch {
+		case err == io.EOF:
+			return more
+		case errors.As(err, &passed):
+			damaged(err)
+			continue
+		case err != nil:
+			return f.Fail(yield, fmt.Errorf("record %d: %w", number, err))
+		case d.offset < to && archive.Offset() > from:
+			damaged(errors.New("the record lies in damaged gzip data"))
+			continue
+		case problem != nil:
+			more = more && f.Skip(yield, number, problem)
+		case d.Data != nil:
+			more = more && f.Give(yield, d.Document)
+		}
+		if d.damage != nil {
+			damaged(d.damage)
+		}
+	}
+	return false
+}
+
+// warcRecord is the document of a record, without data for a record that has none.
+type warcRecord struct {
+	record.Document
+	offset int64 // of the record
+	damage error // that was repaired
+}
+
+// nextWARC reads a record. problem is why one that should have a document has none.
+func nextWARC(cols record.Columns, archive *warc.Reader) (d warcRecord, problem, err error) {
+	found, err := archive.Next()
+	if err != nil {
+		return d, nil, err
+	}
+	d.offset, d.damage = found.Offset, found.Damage
+	if slices.Contains([]string{"conversion", "response", "resource"}, found.Type()) {
+		d.Document, problem = warcDocument(cols, found)
+	}
+	return d, problem, archive.End() // only then its length is known to be right
+}
+
+// warcDocument is the document of a record. Its error has a reason, or is one of reading.
+func warcDocument(cols record.Columns, r *warc.Record) (d record.Document, err error) {
+	contentType, content := r.Get("Content-Type"), func() (io.Reader, error) { return r.Body, nil }
+	if r.Type() == "response" {
+		if media, _ := warc.Media(contentType); media != "application/http" {
+			return d, record.WithReason(record.Media, fmt.Errorf("a response of %.40q, not of HTTP", media))
+		}
+		h, body, err := warc.Response(r.Body)
+		if err != nil {
+			return d, record.Errorf("%w", err)
+		}
+		contentType = h.Get("Content-Type")
+		content = func() (io.Reader, error) { return warc.Content(h, body) } // which pages that are left out do not need
+	}
+	media, charset := warc.Media(contentType)
+	switch {
+	case media == "text/html" || media == "application/xhtml+xml":
+		return d, record.WithReason(record.HTML, errHTML)
+	case !strings.HasPrefix(media, "text/"):
+		return d, record.WithReason(record.Media, fmt.Errorf("%.40q is no text", media))
+	}
+	decoded, err := content()
+	if errors.Is(err, warc.ErrCoding) {
+		return d, record.WithReason(record.Encoding, err)
+	}
+	if err == nil {
+		d.Data, err = io.ReadAll(io.LimitReader(decoded, cols.MaxDocument+1))
+	}
+	if err != nil {
+		return record.Document{}, record.Errorf("%w", err)
+	}
+	switch {
+	case int64(len(d.Data)) > cols.MaxDocument:
+		return record.Document{}, record.WithReason(record.TooLarge, fmt.Errorf("document has more than %d bytes", cols.MaxDocument))
+	case !utf8.Valid(d.Data):
+		return record.Document{}, record.WithReason(record.Encoding, fmt.Errorf("a text that is not UTF-8 (charset %.40q)", charset))
+	}
+	if d.Meta, err = cols.MetaJSON(func(column string) (json.RawMessage, error) {
+		if value := r.Get(column); value != "" {
+			return record.MarshalText(value), nil
+		}
+		return nil, nil
+	}); err != nil {
+		return record.Document{}, err
+	}
+	d.Label, d.Path = record.Short(r.Get("WARC-Record-ID")), record.Short(r.Get("WARC-Target-URI"))
+	if cols.ID == "" {
+		return d, nil
+	}
+	if d.ID = r.Get(cols.ID); d.ID == "" {
+		return record.Document{}, record.Errorf("no field %q", cols.ID)
+	}
+	return d, cols.CheckID(len(d.ID))
+}

@@ -1,0 +1,224 @@
+package jsonvalue
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// Reader cuts JSON into values without validating them: the elements of an array, where the data begins with one and
+// arrays are permitted, else the values that follow each other.
+type Reader struct {
+	r     *bufio.Reader
+	limit int64 // bytes of a value
+	array bool
+
+	began, in bool // the first byte was seen; inside of the array
+	some      bool // the array has an element
+	line      int64
+	opened    int64 // line of the array
+	value     []byte
+	over      bool // the value is longer than limit
+
+	// name is called with the names of an object's fields, apart from those longer than limit, and returns whether to
+	// continue. Values are then not kept. nil: they are.
+	name func(string) bool
+}
+
+// NewReader returns a reader of values of at most limit bytes. array permits an array of values.
+func NewReader(r io.Reader, limit int64, array bool) *Reader {
+	return &Reader{r: buffered(r), limit: limit, array: array}
+}
+
+// SizeError is a line or a value that is larger than the limit of its reader, which continues behind it.
+type SizeError struct{ message string }
+
+func (e *SizeError) Error() string { return e.message }
+
+// Names calls f with the names of the fields of the next value, an object, until f returns false. Names longer than the
+// limit are left out. It reads a value of any size in bounded memory. Its error is one of Next.
+func (v *Reader) Names(f func(name string) bool) error {
+	v.name = f
+	defer func() { v.name = nil }()
+	_, _, err := v.Next()
+	if err == errEnough {
+		return nil
+	}
+	return err
+}
+
+// errEnough is returned after Reader.name has returned false.
+var errEnough = errors.New("no more names are wanted")
+
+// Next returns a value, valid until the next call, and the line of its first byte, from 1, or io.EOF. After a *SizeError
+// it continues with the next value. Any other error is at a place behind which nothing can be read.
+func (v *Reader) Next() (raw []byte, line int64, err error) {
+	c, err := v.start()
+	if err != nil {
+		return nil, v.line, err
+	}
+	v.value, v.over = v.value[:0], false
+	line = v.line
+	if err := v.read(c); err != nil {
+		return nil, line, err
+	}
+	if v.over {
+		return nil, line, &SizeError{fmt.Sprintf("a value of more than %d bytes", v.limit)}
+	}
+	return v.value, line, nil
+}
+
+// start reads up to the first byte of the next value and returns it.
+func (v *Reader) start() (byte, error) {
+	c, err := v.space()
+	if !v.began {
+		v.began = true
+		if err == nil && c == '[' && v.array {
+			v.in, v.opened = true, v.line
+			c, err = v.space()
+		}
+	}
+	if !v.in {
+		if err == nil && (c == ']' || c == '}' || c == ',' || c == ':') {
+			err = fmt.Errorf("unexpected %q behind the last value", c)
+		}
+		return c, err
+	}
+	if err == nil && v.some && c == ',' {
+		if c, err = v.space(); err == nil && c == ']' {
+			return 0, errors.New("unexpected ']' behind a comma")
+		}
+	} else if err == nil && v.some && c != ']' {
+		return 0, fmt.Errorf("unexpected %q behind an element: want a comma or ]", c)
+	}
+	switch {
+	case err == io.EOF:
+		return 0, fmt.Errorf("the list that begins in line %d is not closed: the file is cut off", v.opened)
+	case err != nil:
+		return 0, err
+	case c == ']':
+		return 0, v.close()
+	case c == '}' || c == ',' || c == ':':
+		return 0, fmt.Errorf("unexpected %q", c)
+	}
+	v.some = true
+	return c, nil
+}
+
+// close reads what is behind the array: nothing.
+func (v *Reader) close() error {
+	c, err := v.space()
+	if err == nil {
+		err = fmt.Errorf("unexpected %q behind the list", c)
+	}
+	return err
+}
+
+// read reads a value that begins with c into v.value.
+func (v *Reader) read(c byte) error {
+	began, depth := v.line, 0
+	object := v.name != nil && c == '{'
+	named := object // the next string of depth 1 is a name
+	for {
+		v.keep(c)
+		switch c {
+		case ',':
+			named = named || object && depth == 1
+		case '"':
+			if named && depth == 1 {
+				v.value, v.over = append(v.value[:0], c), false
+			}
+			if err := v.text(); err != nil {
+				return err
+			}
+			if named && depth == 1 {
+				var name string
+				if named = false; !v.over && json.Unmarshal(v.value, &name) == nil && !v.name(name) {
+					return errEnough
+				}
+			}
+		case '{', '[':
+			depth++
+		case '}', ']':
+			depth--
+		}
+		if depth == 0 && (c == '"' || c == '}' || c == ']') {
+			return nil
+		}
+		next, err := v.r.ReadByte()
+		switch {
+		case err == io.EOF && depth == 0:
+			return nil
+		case err == io.EOF:
+			return fmt.Errorf("a bracket of the value that begins in line %d is not closed: "+
+				"the file is cut off, or the bracket is missing", began)
+		case err != nil:
+			return err
+		case depth == 0 && bytes.IndexByte([]byte(" \t\r\n,]}[{\""), next) >= 0:
+			return v.r.UnreadByte() // behind a number or a literal
+		}
+		if next == '\n' {
+			v.line++
+		}
+		c = next
+	}
+}
+
+// text reads the rest of a string.
+func (v *Reader) text() error {
+	for began, escaped := v.line, false; ; {
+		c, err := v.r.ReadByte()
+		if err == io.EOF {
+			return fmt.Errorf("the string that begins in line %d is not closed", began)
+		}
+		if err != nil {
+			return err
+		}
+		v.keep(c)
+		switch {
+		case escaped:
+			escaped = false
+		case c == '\\':
+			escaped = true
+		case c == '"':
+			return nil
+		}
+		if c == '\n' {
+			v.line++
+		}
+	}
+}
+
+func (v *Reader) keep(c byte) {
+	if v.over = v.over || int64(len(v.value)) >= v.limit; !v.over {
+		v.value = append(v.value, c)
+	}
+}
+
+// space returns the first byte that is no space, and counts lines.
+func (v *Reader) space() (byte, error) {
+	if v.line == 0 {
+		v.line = 1
+	}
+	for {
+		c, err := v.r.ReadByte()
+		if err != nil {
+			return 0, err
+		}
+		switch c {
+		case '\n':
+			v.line++
+		case ' ', '\t', '\r':
+		case "\ufeff"[0]:
+			if rest, _ := v.r.Peek(2); string(rest) != "\ufeff"[1:] {
+				return c, nil
+			}
+			_, _ = v.r.Discard(2) // a byte order mark
+		default:
+			return c, nil
+		}
+	}
+}

@@ -1,0 +1,283 @@
+package record
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"loaderd/internal/corpus/jsonvalue"
+)
+
+// MaxLabel bounds a label or path in bytes, which is published without having been asked for: it is sent in a header, of
+// which the server accepts 64 KiB.
+const MaxLabel = 1 << 10
+
+// MaxID bounds the id that was asked for in bytes.
+const MaxID = 16 << 10
+
+// Parse returns the document of one JSON object. It may write to raw, as jsonvalue.ReadObject does. Its error has a
+// reason.
+func (c Columns) Parse(raw []byte) (Document, error) {
+	if !utf8.Valid(raw) {
+		return Document{}, Errorf("not valid UTF-8 (--encoding names another encoding)")
+	}
+	fields, err := jsonvalue.ReadObject(raw)
+	if err != nil {
+		return Document{}, notObject(err)
+	}
+	return c.Document(fields)
+}
+
+// Document returns the document of a record's fields. Its error has a reason.
+func (c Columns) Document(fields jsonvalue.Object) (Document, error) {
+	d, err := c.content(fields)
+	if err != nil {
+		return Document{}, err
+	}
+	if d.Weight, err = weight(fields.Value("weight")); err != nil {
+		return Document{}, Errorf(`field "weight": %w`, err)
+	}
+	if int64(len(d.Data)) > c.MaxDocument {
+		return Document{}, c.TooLarge(len(d.Data))
+	}
+	path := DecodeLabel(jsonvalue.Inner(fields.Value("meta")).Value("path"))
+	d.SetName(func(column string) string { return DecodeLabel(fields.Value(column)) }, path)
+	if d.Meta, err = c.MetaJSON(func(column string) (json.RawMessage, error) { return nested(fields, column) }); err != nil {
+		return Document{}, err
+	}
+	if c.ID == "" {
+		return d, nil
+	}
+	value := fields.Lookup(c.ID)
+	if value == nil {
+		return Document{}, Errorf("no field %q; it has %s", c.ID, ListNames(fields.Names()))
+	}
+	if d.ID, err = DecodeID(value); err != nil {
+		return Document{}, Errorf("field %q: %w", c.ID, err)
+	}
+	return d, c.CheckID(len(d.ID))
+}
+
+// content is the document that a record's text, parts or tokens make.
+func (c Columns) content(fields jsonvalue.Object) (d Document, err error) {
+	value, parts := fields.Lookup(c.Text), fields.Value("parts")
+	switch {
+	case value == nil && parts != nil && !c.Tokens:
+		d.Parts = true
+		if d.Data, err = textInParts(parts); err != nil {
+			return d, Errorf(`field "parts": %w`, err)
+		}
+		return d, nil
+	case value == nil:
+		return d, &recordError{Invalid, c.Missing(fields.Names())}
+	case !c.Tokens && bytes.IndexByte(value, '\\') < 0 && int64(len(value)-len(`""`)) > c.MaxDocument: // nothing is copied
+		return d, c.TooLarge(len(value) - len(`""`))
+	case !c.Tokens:
+		d.Data, err = DecodeText(value)
+	default:
+		d.Data, err = DecodeTokens(value)
+	}
+	if err != nil {
+		return d, Errorf("field %q: %w", c.Text, err)
+	}
+	if c.Tokens {
+		if d.Loss, err = mask(fields.Value("loss"), len(d.Data)/4); err != nil {
+			return d, Errorf(`field "loss": %w`, err)
+		}
+	}
+	return d, nil
+}
+
+// textInParts checks [{"text", "loss"}, ...] and returns it as a document's message has it.
+func textInParts(raw []byte) ([]byte, error) {
+	any, count := false, 0
+	err := jsonvalue.EachElement(raw, func(element []byte) error {
+		var part struct {
+			Text *uncopied `json:"text"`
+			Loss *bool     `json:"loss"`
+		}
+		if err := json.Unmarshal(element, &part); err != nil {
+			return err
+		}
+		if part.Text == nil {
+			return &noTextError{count}
+		}
+		any, count = any || !part.Text.empty, count+1
+		return nil
+	})
+	if lacks := (*noTextError)(nil); errors.As(err, &lacks) {
+		return nil, err
+	}
+	if err != nil {
+		return nil, errors.New(`want a list of objects with a string under "text", and true or false under "loss"`)
+	}
+	if !any {
+		return nil, nil
+	}
+	return slices.Concat([]byte(`{"parts":`), raw, []byte("}")), nil
+}
+
+// noTextError is of a part without a text.
+type noTextError struct{ part int }
+
+func (e *noTextError) Error() string { return fmt.Sprintf(`part %d has no "text"`, e.part) }
+
+// uncopied is a JSON string that is not decoded.
+type uncopied struct{ empty bool }
+
+func (u *uncopied) UnmarshalJSON(raw []byte) error {
+	if raw[0] != '"' {
+		return errors.New("not a string")
+	}
+	u.empty = len(raw) == len(`""`)
+	return nil
+}
+
+// weight is a factor of the loss: nil for 1, and for a record that says none.
+func weight(raw []byte) (*float32, error) {
+	if len(raw) == 0 || string(raw) == "null" {
+		return nil, nil
+	}
+	f, err := strconv.ParseFloat(string(raw), 32)
+	if err != nil || f < 0 {
+		return nil, fmt.Errorf("%.40s: want a finite number, 0 or more", raw)
+	}
+	w := float32(f)
+	if w == 1 {
+		return nil, nil
+	}
+	return &w, nil
+}
+
+// mask reads which tokens have a loss, true or 1 for each that has, as lengths of runs; nil where a record says nothing.
+func mask(raw []byte, tokens int) (lengths []int32, _ error) {
+	if len(raw) == 0 || string(raw) == "null" {
+		return nil, nil
+	}
+	loss, count := true, 0
+	lengths = []int32{0}
+	var wrong error // the first value that is none
+	err := jsonvalue.EachElement(raw, func(flag []byte) error {
+		has := string(flag) == "true" || string(flag) == "1"
+		if !has && string(flag) != "false" && string(flag) != "0" && wrong == nil {
+			wrong = fmt.Errorf("value %d is %.40s, want true, false, 1 or 0", count, flag)
+		}
+		if count++; has != loss {
+			loss, lengths = has, append(lengths, 0)
+		}
+		lengths[len(lengths)-1]++
+		return nil
+	})
+	if err != nil || count != tokens {
+		return nil, fmt.Errorf("want a list of %d values, one for each token, of true and false or 1 and 0", tokens)
+	}
+	if wrong != nil {
+		return nil, wrong
+	}
+	return lengths, nil
+}
+
+// SetName sets the document's label and path from the record's columns id, path and url, and from its meta.path.
+func (d *Document) SetName(column func(string) string, metaPath string) {
+	d.Label = Short(column("id"))
+	for _, path := range []string{column("path"), metaPath, column("url")} {
+		if d.Path == "" {
+			d.Path = Short(path)
+		}
+	}
+}
+
+// Short returns a label or path without space around it, empty where no header can hold it.
+func Short(s string) string {
+	if len(s) > MaxLabel || strings.ContainsAny(s, "\r\n\x00") {
+		return ""
+	}
+	return strings.TrimSpace(s)
+}
+
+// DecodeLabel returns a JSON string or number, empty for any other value.
+func DecodeLabel(raw []byte) string {
+	const longestEscape = len(`\u0000`)
+	if len(raw) > longestEscape*MaxLabel+len(`""`) { // too long, however it is escaped
+		return ""
+	}
+	s, err := DecodeID(raw)
+	if err != nil {
+		return ""
+	}
+	return s
+}
+
+// notObject says in JSON's words what a record is instead of an object.
+func notObject(err error) error {
+	var is *json.UnmarshalTypeError
+	if !errors.As(err, &is) {
+		return Errorf("not a JSON object: %w", err)
+	}
+	what := map[string]string{"array": "a list", "bool": "true or false"}[is.Value]
+	if what == "" {
+		what = "a " + is.Value
+	}
+	return Errorf("is %s, want a JSON object", what)
+}
+
+// DecodeText returns the text of a JSON string.
+func DecodeText(raw []byte) ([]byte, error) {
+	if len(raw) == 0 || raw[0] != '"' {
+		return nil, errors.New("not a string")
+	}
+	return jsonvalue.Unquote(raw), nil
+}
+
+// DecodeTokens returns a JSON list of token ids as little-endian int32.
+func DecodeTokens(raw []byte) ([]byte, error) {
+	if len(raw) == 0 || raw[0] != '[' {
+		return nil, errors.New("not a list of token ids")
+	}
+	count := 0
+	b := make([]byte, 0, 4*(bytes.Count(raw, []byte(","))+1))
+	err := jsonvalue.EachElement(raw, func(id []byte) error {
+		if string(id) == "null" {
+			return fmt.Errorf("token %d is null", count)
+		}
+		n, err := strconv.ParseInt(string(id), 10, 64)
+		if err != nil {
+			return fmt.Errorf("token %d: %.40s is not an integer", count, id)
+		}
+		if b, err = AppendToken(b, n); err != nil {
+			return fmt.Errorf("token %d: %w", count, err)
+		}
+		count++
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+// AppendToken appends a token id as a little-endian int32.
+func AppendToken(b []byte, id int64) ([]byte, error) {
+	if id < 0 || id > math.MaxInt32 {
+		return nil, fmt.Errorf("id %d does not fit 31 bits", id)
+	}
+	return binary.LittleEndian.AppendUint32(b, uint32(id)), nil
+}
+
+// DecodeID returns a JSON string, or a number as it is written.
+func DecodeID(raw []byte) (string, error) {
+	switch {
+	case len(raw) > 0 && raw[0] == '"':
+		return string(jsonvalue.Unquote(raw)), nil
+	case len(raw) > 0 && (raw[0] == '-' || raw[0] >= '0' && raw[0] <= '9'):
+		return string(raw), nil
+	}
+	return "", errors.New("neither a string nor a number")
+}

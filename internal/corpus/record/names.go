@@ -1,0 +1,38 @@
+package record
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// MaxListed is how many names an error message lists.
+const MaxListed = 20
+
+// ListNames returns sorted and quoted names for an error message, at most MaxListed of them. It sorts names.
+func ListNames(names []string) string {
+	if len(names) == 0 {
+		return "none"
+	}
+	slices.Sort(names)
+	more := ""
+	if len(names) > MaxListed {
+		more = fmt.Sprintf(" and %d more", len(names)-MaxListed)
+		names = names[:MaxListed]
+	}
+	quoted := make([]string, len(names))
+	for i, n := range names {
+		quoted[i] = strconv.Quote(n)
+	}
+	return strings.Join(quoted, ", ") + more
+}
+
+// Clip shortens text for an error message: the name of a column may be a whole line where the file is no table.
+func Clip(name string) string {
+	const most = 40
+	if len(name) <= most {
+		return name
+	}
+	return strings.ToValidUTF8(name[:most], "") + "..."
+}

@@ -1,0 +1,163 @@
+// Package tokenids reads documents from files of token ids: NumPy's, those of llm.c, ids without a header with the label
+// mask and the document boundaries that OLMo-core and dolma write, and Megatron's pairs.
+package tokenids
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+
+	"loaderd/internal/corpus/record"
+	"loaderd/internal/tokenfiles"
+)
+
+// idDocuments is what reads documents of token ids.
+type idDocuments interface {
+	Next(dst []byte, limit int64) ([]byte, error)
+}
+
+// Source reads documents of a file of token ids.
+type Source struct {
+	File    record.File
+	Columns record.Columns
+	// Name is the path of the file, which tells a label mask.
+	Name string
+	// Companions of the file.
+	Companions
+	// Type of ids that have no header, and Cut, where documents end.
+	Type tokenfiles.Type
+	Cut  tokenfiles.Cut
+}
+
+// Documents yields the documents of the file, which r reads. It returns whether the iteration continues.
+func (s Source) Documents(r io.Reader, yield record.Yield) bool {
+	if s.Columns.ID != "" {
+		return s.File.Fail(yield, errNoFields)
+	}
+	if err := CheckMask(s.Name); err != nil {
+		return s.File.Fail(yield, err)
+	}
+	buffered := bufio.NewReaderSize(r, 1<<16)
+	head, err := buffered.Peek(len(tokenfiles.NPYMagic) + 6)
+	var d *tokenfiles.Stream
+	switch {
+	case err != nil && err != io.EOF:
+	case len(head) == 0:
+		return true
+	case s.Companions != (Companions{}) && s.Type.Size > 0 && !bytes.HasPrefix(head, []byte(tokenfiles.NPYMagic)):
+		return s.annotated(buffered, yield)
+	case s.Mask != "":
+		err = fmt.Errorf("it has a label mask (%s), which is read with ids without a header alone, by --token-type", s.Mask)
+	case string(head[:min(len(head), len(tokenfiles.NPYMagic))]) == tokenfiles.NPYMagic:
+		d, err = tokenfiles.NPY(buffered, s.Cut)
+	case tokenfiles.IsLLMC(head):
+		d, err = tokenfiles.LLMC(buffered, s.Cut)
+	case s.Type.Size == 0:
+		err = ErrNoHeader
+	default:
+		d, err = tokenfiles.Raw(buffered, s.Type, s.Cut)
+	}
+	if err != nil {
+		return s.File.Fail(yield, withCutFlags(err))
+	}
+	return documents(s.File, s.Columns, d, yield, func() {}, nil)
+}
+
+// withCutFlags names the flags that are missing where nothing says where documents end.
+func withCutFlags(err error) error {
+	if errors.Is(err, tokenfiles.ErrNoCut) {
+		return fmt.Errorf("%w (--end-token, --begin-token)", err)
+	}
+	return err
+}
+
+// errNoFields: a file of ids has nothing beside them.
+var errNoFields = errors.New("its documents are token ids alone, and have no ids of their own: leave --id-column out")
+
+// documents yields documents by their places. passed is called after each. loss returns Document.Loss of the last one;
+// nil: all of its tokens have a loss.
+func documents(f record.File, cols record.Columns, d idDocuments, yield record.Yield, passed func(),
+	loss func() []int32) bool {
+	for place := 0; ; place++ {
+		data, err := d.Next(nil, cols.MaxDocument)
+		passed()
+		var bad *tokenfiles.DocumentError
+		more := false
+		switch {
+		case err == io.EOF:
+			return true
+		case errors.As(err, &bad):
+			reason := record.Invalid
+			if bad.TooLarge {
+				reason = record.TooLarge
+			}
+			more = f.Skip(yield, int64(place)+1, record.WithReason(reason, err))
+		case err != nil:
+			return f.Fail(yield, err)
+		default:
+			doc := record.Document{Label: record.Short(f.Given + ":" + strconv.Itoa(place)), Data: data}
+			if loss != nil {
+				doc.Loss = loss()
+			}
+			more = f.Give(yield, doc)
+		}
+		if !more {
+			return false
+		}
+	}
+}
+
+// Pair reads documents of Megatron's index and the file of its ids.
+type Pair struct {
+	File    record.File // of the index
+	Columns record.Columns
+	// IDs is the absolute path of the ids.
+	IDs string
+	// OnRead is called with how many bytes of both files have been read.
+	OnRead func(bytes int64)
+}
+
+// Documents yields the documents of the pair. It returns whether the iteration continues.
+func (p Pair) Documents(yield record.Yield) (more bool) {
+	fail := func(err error) bool { return p.File.Fail(yield, err) }
+	if p.Columns.ID != "" {
+		return fail(errNoFields)
+	}
+	idx, idxSize, err := openWhole(p.File.Origin)
+	if err != nil {
+		return fail(err)
+	}
+	defer idx.Close() // nothing was written
+	bin, binSize, err := openWhole(p.IDs)
+	if err != nil {
+		return fail(err)
+	}
+	defer bin.Close() // nothing was written
+	m, err := tokenfiles.OpenMegatron(idx, idxSize, bin, binSize)
+	if err != nil {
+		return fail(err)
+	}
+	p.OnRead(idxSize)
+	return documents(p.File, p.Columns, m, yield, func() { p.OnRead(idxSize + m.At()) }, nil)
+}
+
+// ErrNoHeader is the error of ids without a header whose type is not known: the ending .npy is used for them, too.
+var ErrNoHeader = errors.New("it has no header of NumPy's: if it holds token ids alone, as those of OLMo-core do, " +
+	"say how: --token-type uint16 or uint32, and --end-token")
+
+// openWhole opens a file that is read here and there.
+func openWhole(name string) (*os.File, int64, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, 0, err
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return nil, 0, errors.Join(err, f.Close())
+	}
+	return f, info.Size(), nil
+}
