@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	settings "loaderd/internal/config"
-	"loaderd/internal/corpus"
+	"loaderd/internal/corpus/gosource"
 	"loaderd/internal/daemon"
 	"loaderd/internal/natstest"
 	"loaderd/loader/document"
@@ -71,7 +71,7 @@ func BenchmarkEpoch(b *testing.B) {
 
 // goSource is text of Go's own source tree.
 func goSource(b *testing.B) (text []byte) {
-	source, err := corpus.GoSource(b.Context())
+	source, err := gosource.Dir(b.Context())
 	if err != nil {
 		b.Fatal(err)
 	}

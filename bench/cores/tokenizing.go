@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"loaderd/internal/corpus"
+	"loaderd/internal/corpus/gosource"
 	"loaderd/tokenizer"
 )
 
@@ -42,7 +42,7 @@ func openTokenizing(ctx context.Context, most int, warm bool) (measured, error) 
 
 // goFiles are files of Go's library, as many as have so many bytes.
 func goFiles(ctx context.Context, most int) (texts [][]byte, err error) {
-	for b, err := range corpus.GoFiles(ctx) {
+	for b, err := range gosource.Files(ctx) {
 		if err != nil {
 			return nil, err
 		}

@@ -25,7 +25,7 @@ import (
 
 	"loaderd/bench/record"
 	"loaderd/internal/config"
-	"loaderd/internal/corpus"
+	"loaderd/internal/corpus/gosource"
 	"loaderd/internal/daemon"
 	"loaderd/stream"
 	"loaderd/stream/publish"
@@ -223,7 +223,7 @@ func fill(ctx context.Context, c config.Config, documents int, tokenized bool, l
 // goSource returns the files of Go's library, pieces of at most 16 KB.
 func goSource(ctx context.Context) ([][]byte, error) {
 	var out [][]byte
-	for b, err := range corpus.GoFiles(ctx) {
+	for b, err := range gosource.Files(ctx) {
 		if err != nil {
 			return nil, err
 		}

@@ -20,6 +20,7 @@ import (
 	"loaderd/internal/corpus/columnar"
 	"loaderd/internal/corpus/compression"
 	"loaderd/internal/corpus/csvtable"
+	"loaderd/internal/corpus/jsonrecord"
 	"loaderd/internal/corpus/record"
 	"loaderd/internal/corpus/tokenids"
 	"loaderd/internal/mds"
@@ -204,7 +205,7 @@ func (in *Input) file(ctx context.Context, s source, yield record.Yield) (more b
 	case Megatron:
 		return in.megatron(s, yield)
 	}
-	r, err := in.open(ctx, s)
+	r, err := in.opener().open(ctx, s)
 	if err != nil {
 		if in.late() && isUnreadable(err) {
 			return yield(record.Document{}, &record.SkipError{Reason: record.Unreadable, Path: s.Path, Err: err})
@@ -237,7 +238,9 @@ func (in *Input) body(ctx context.Context, s source, r *compression.Reader, yiel
 		if format, body, err = in.lookThrough(s, r); err != nil {
 			var refused *record.SkipError
 			if errors.As(err, &refused) && in.folder { // one of many objects, as of a folder's files
-				return yield(record.Document{}, &record.SkipError{Reason: refused.Reason, Path: s.Path, Err: refused.Err})
+				return yield(record.Document{}, &record.SkipError{
+					Reason: refused.Reason, Path: s.Path, Err: refused.Err,
+				})
 			}
 			return s.Fail(yield, err)
 		}
@@ -249,7 +252,7 @@ func (in *Input) body(ctx context.Context, s source, r *compression.Reader, yiel
 	case JSONL:
 		return in.jsonl(ctx, s, r, body, yield)
 	case JSON:
-		return in.values(s, body, yield)
+		return jsonrecord.ValueDocuments(s.File, body, in.options.columns(), yield)
 	case CSV:
 		return in.csv(ctx, s).Documents(body, yield)
 	case Arrow:

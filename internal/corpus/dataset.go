@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"loaderd/internal/corpus/compression"
+	"loaderd/internal/corpus/hubcache"
 	"loaderd/internal/corpus/record"
 	"loaderd/internal/corpus/tokenids"
 	"loaderd/internal/mds"
@@ -185,7 +186,7 @@ func (f folderOf) within(name string) (dir string, err error) {
 	if !filepath.IsLocal(name) {
 		return "", errors.New("it is not in the folder")
 	}
-	if isCacheLink(filepath.Join(f.dir, name)) {
+	if hubcache.IsLink(filepath.Join(f.dir, name)) {
 		return "", nil
 	}
 	root, err := os.OpenRoot(f.dir)

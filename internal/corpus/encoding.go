@@ -2,14 +2,12 @@ package corpus
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 
 	"golang.org/x/text/encoding"
 	"golang.org/x/text/encoding/htmlindex"
 	"golang.org/x/text/encoding/unicode"
 
-	"loaderd/internal/corpus/compression"
 	"loaderd/internal/corpus/record"
 	"loaderd/internal/invalidutf8"
 )
@@ -26,23 +24,6 @@ func Encodings(name string) (encoding.Encoding, error) {
 			fmt.Errorf("no encoding %q: want a name such as latin1, windows-1252, shift_jis, gb18030 or utf-16", name)
 	}
 	return e, nil
-}
-
-// open returns the bytes of a file, decompressed, and in UTF-8 where it is text in UTF-16 with a byte order mark or
-// in Options.Encoding.
-func (in *Input) open(ctx context.Context, s source) (*compression.Reader, error) {
-	d, err := in.openBytes(ctx, s)
-	if err != nil || s.shard != nil || in.options.Tokens || in.options.TokenType.Size > 0 {
-		return d, err
-	}
-	look := len("\xff\xfe")
-	if in.options.Encoding != "" {
-		look = 512
-	}
-	if e := in.options.encodingOf(d.Peek(look)); e != nil {
-		return d.Decode(e), nil
-	}
-	return d, nil
 }
 
 // encodingOf is the encoding of text that begins with data, nil for UTF-8 and for what is no text.

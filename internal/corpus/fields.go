@@ -32,8 +32,7 @@ func (in *Input) Fields(ctx context.Context) (fields []record.Field, err error) 
 	default:
 		return nil, nil
 	}
-	look := Input{options: in.options} // whose reading counts nothing
-	r, err := look.open(ctx, s)
+	r, err := newOpener(in.options).open(ctx, s)
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", s.Origin, err)
 	}

@@ -17,6 +17,7 @@ import (
 	"strings"
 
 	"loaderd/internal/corpus/csvtable"
+	"loaderd/internal/corpus/hubcache"
 	"loaderd/internal/corpus/record"
 	"loaderd/internal/corpus/tokenids"
 	"loaderd/internal/mds"
@@ -107,7 +108,7 @@ func open(ctx context.Context, path string, stdin io.Reader, o Options) ([]*Inpu
 	}
 	abs, err := filepath.Abs(path)
 	if err == nil {
-		abs, err = resolved(abs)
+		abs, err = hubcache.Resolve(abs)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("find documents: %w", err)
@@ -205,10 +206,10 @@ func openFolder(given, root string, o Options) ([]*Input, error) {
 			return nil
 		}
 		if d.IsDir() {
-			if d.Name() != cacheSnapshots && name != root && isCacheRepository(filepath.Dir(name)) {
+			if d.Name() != hubcache.Snapshots && name != root && hubcache.IsRepository(filepath.Dir(name)) {
 				return fs.SkipDir // blobs are read by the names that a snapshot gives them
 			}
-			if err := checkSnapshots(name); err != nil {
+			if err := hubcache.CheckSnapshots(name); err != nil {
 				return err
 			}
 			inputs, ok, err := dataset(path.Join(given, rel), name, strings.TrimPrefix(rel, "."), o)
@@ -220,7 +221,7 @@ func openFolder(given, root string, o Options) ([]*Input, error) {
 			}
 			return fs.SkipDir
 		}
-		link := d.Type()&fs.ModeSymlink != 0 && isCacheLink(name)
+		link := d.Type()&fs.ModeSymlink != 0 && hubcache.IsLink(name)
 		if !d.Type().IsRegular() && !link {
 			skip(record.Special, fmt.Errorf("not a regular file (%s)", d.Type()))
 			return nil

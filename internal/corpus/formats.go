@@ -22,7 +22,7 @@ func (o Options) columns() record.Columns {
 func (in *Input) parquet(ctx context.Context, s source, yield record.Yield) bool {
 	p := columnar.Parquet{
 		File: s.File, Columns: in.options.columns(),
-		Open:   func() (*columns.Parquet, error) { return in.openParquet(ctx, s) },
+		Open:   func() (*columns.Parquet, error) { return in.opener().parquet(ctx, s) },
 		OnRows: func(done, all int64) { in.read.Store(s.size * done / max(1, all)) },
 	}
 	if len(in.files) == 1 {
@@ -34,14 +34,6 @@ func (in *Input) parquet(ctx context.Context, s source, yield record.Yield) bool
 		}
 	}
 	return p.Documents(yield)
-}
-
-// openParquet opens a Parquet file where it is.
-func (in *Input) openParquet(ctx context.Context, s source) (*columns.Parquet, error) {
-	if s.object == nil {
-		return columns.OpenParquet(s.Origin)
-	}
-	return columns.ReadParquet(in.options.Stores.At(ctx, *s.object), s.object.Size, func() error { return nil })
 }
 
 // megatron yields the documents of a pair of files.
@@ -64,8 +56,7 @@ func (in *Input) csv(ctx context.Context, s source) csvtable.Source {
 		File: s.File, Columns: in.options.columns(), Options: in.options.CSV, Tabs: extension(s.name()) == ".tsv",
 	}
 	if !s.pipe && s.object == nil {
-		look := Input{options: in.options} // its reading counts nothing
-		table.Reopen = func() (io.ReadCloser, error) { return look.open(ctx, s) }
+		table.Reopen = func() (io.ReadCloser, error) { return newOpener(in.options).open(ctx, s) }
 	}
 	return table
 }

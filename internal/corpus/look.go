@@ -62,8 +62,7 @@ func extension(name string) string {
 
 // lookAt finds the format of a file. In a folder, a *record.SkipError is a file that is left out.
 func lookAt(s source, o Options) (Format, error) {
-	in := Input{options: o}
-	r, err := in.open(context.Background(), s)
+	r, err := newOpener(o).open(context.Background(), s)
 	if err != nil {
 		return "", err
 	}
@@ -369,8 +368,7 @@ func (h head) hasText(s source, data []byte, f Format, o Options) error {
 
 // hasTextAtAnySize is hasText for a first value that is longer than the head. It reads the names of that value's fields from the file, in bounded memory.
 func (o Options) hasTextAtAnySize(s source, f Format) error {
-	var in Input
-	file, err := in.open(context.Background(), s)
+	file, err := newOpener(Options{}).open(context.Background(), s)
 	if err != nil {
 		return err
 	}

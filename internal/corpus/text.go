@@ -8,30 +8,31 @@ import (
 	"loaderd/internal/corpus/record"
 )
 
-// text yields a whole file as one document.
+// text yields a file as one document.
 func (in *Input) text(s source, r io.Reader, yield record.Yield) bool {
-	data, err := in.readText(s, r)
+	data, err := readText(r, s.size, in.options.MaxDocument)
 	if err != nil {
-		return yield(record.Document{}, fmt.Errorf("read %s: %w", s.Origin, err)) && false
+		return s.Fail(yield, err)
 	}
 	if isBinary(data) {
 		if in.late() {
 			return yield(record.Document{}, &record.SkipError{Reason: record.Binary, Path: s.Path, Err: errBinary(data)})
 		}
-		return yield(record.Document{}, fmt.Errorf("read %s: %w", s.Origin, errBinary(data))) && false
+		return s.Fail(yield, errBinary(data))
 	}
 	if int64(len(data)) > in.options.MaxDocument {
-		return s.Skip(yield, 0, record.WithReason(record.TooLarge, fmt.Errorf("document is larger than %d bytes", in.options.MaxDocument)))
+		err := fmt.Errorf("document is larger than %d bytes", in.options.MaxDocument)
+		return s.Skip(yield, 0, record.WithReason(record.TooLarge, err))
 	}
 	return s.Give(yield, record.Document{Label: record.Short(s.Given), Data: bytes.TrimLeft(data, "\ufeff")})
 }
 
-// readText reads the file, or so much of it that it is too large, or that it is no text.
-func (in *Input) readText(s source, r io.Reader) ([]byte, error) {
+// readText reads a file of size bytes, 0 if that is not known, or the beginning that shows that it is larger than limit or
+// is not text.
+func readText(r io.Reader, size, limit int64) ([]byte, error) {
 	var b bytes.Buffer
-	limit := in.options.MaxDocument
-	if s.size > 0 && s.size <= limit {
-		b.Grow(int(s.size) + bytes.MinRead)
+	if size > 0 && size <= limit {
+		b.Grow(int(size) + bytes.MinRead)
 	}
 	if _, err := b.ReadFrom(io.LimitReader(r, sniffed)); err != nil || isBinary(b.Bytes()) {
 		return b.Bytes(), err

@@ -17,7 +17,7 @@ import (
 
 	"loaderd/internal/api"
 	"loaderd/internal/config"
-	"loaderd/internal/corpus"
+	"loaderd/internal/corpus/gosource"
 	"loaderd/internal/daemon"
 	"loaderd/internal/natstest"
 	"loaderd/internal/objecttest"
@@ -33,7 +33,7 @@ import (
 // GoSource returns n real documents: source files of Go's standard library.
 func GoSource(t testing.TB, n int) []stream.Message {
 	t.Helper()
-	root, err := corpus.GoSource(t.Context())
+	root, err := gosource.Dir(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,13 +10,14 @@ import (
 	"time"
 
 	"loaderd/internal/corpus"
+	"loaderd/internal/corpus/follow"
 	"loaderd/internal/corpus/record"
 	"loaderd/stream/publish"
 )
 
 // Following says which files are published as they appear.
 type Following struct {
-	Files  *corpus.Follower
+	Files  *follow.Follower
 	Every  time.Duration  // how often is looked
 	Until  string         // a file that, once it is there, ends it when all that is there is published; empty: none
 	Corpus corpus.Options // how files are read

@@ -15,6 +15,7 @@ import (
 	"loaderd/internal/cli/command"
 	"loaderd/internal/config"
 	"loaderd/internal/corpus"
+	"loaderd/internal/corpus/gosource"
 	"loaderd/internal/demo"
 	"loaderd/internal/demo/screen"
 	"loaderd/internal/quantity"
@@ -210,7 +211,7 @@ func (f *demoFlags) config(folder string) (config.Config, error) {
 
 // goTree finds the sources of a Go installation: real text that is on every machine that builds this program.
 func goTree(ctx context.Context) (string, error) {
-	tree, err := corpus.GoSource(ctx)
+	tree, err := gosource.Dir(ctx)
 	if err != nil {
 		return "", fmt.Errorf("find documents: %w: name files or folders with text, as in loaderd demo ~/src", err)
 	}

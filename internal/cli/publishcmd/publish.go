@@ -16,6 +16,7 @@ import (
 	"loaderd/internal/cli/command"
 	"loaderd/internal/corpus"
 	"loaderd/internal/corpus/csvtable"
+	"loaderd/internal/corpus/follow"
 	"loaderd/internal/corpus/record"
 	"loaderd/internal/objects"
 	"loaderd/internal/publishing"
@@ -217,10 +218,10 @@ func (f *publishFlags) run(cmd *cobra.Command, paths []string) error {
 func (f *publishFlags) publish(ctx context.Context, store *stream.Store, paths []string, stdin io.Reader, stdout, stderr io.Writer) error {
 	f.corpus.MaxDocument = store.Conn().MaxPayload()
 	var inputs []*corpus.Input
-	var files *corpus.Follower
+	var files *follow.Follower
 	var err error
 	if f.following.on {
-		files, err = corpus.NewFollower(paths, f.following.settle)
+		files, err = follow.New(paths, f.following.settle)
 	} else {
 		inputs, err = corpus.Open(ctx, paths, stdin, f.corpus)
 	}

@@ -1,4 +1,5 @@
-package corpus
+// Package pipe reads named pipes and standard input, whose writers may be slow, until a context ends.
+package pipe
 
 import (
 	"context"
@@ -9,8 +10,8 @@ import (
 	"syscall"
 )
 
-// waiting reads a pipe or standard input, whose writer may take its time. Another goroutine reads one part ahead, so that Read can end with ctx.
-type waiting struct {
+// reader reads a pipe or standard input. Another goroutine reads one part ahead, so that Read can end with ctx.
+type reader struct {
 	ctx   context.Context
 	parts chan part
 	rest  []byte
@@ -23,9 +24,9 @@ type part struct {
 	err  error
 }
 
-// openWaiting reads stdin, or the pipe of a name where it is nil. A named pipe is waited for until somebody writes to it. The end of ctx
-// ends the wait; only of standard input the last read stays until the process ends.
-func openWaiting(ctx context.Context, stdin io.Reader, name string) (io.ReadCloser, error) {
+// Open reads stdin, or the named pipe of a name where stdin is nil. Opening a named pipe waits for its writer. The end of
+// ctx ends the wait with ctx's error. The last read of standard input continues until the process ends.
+func Open(ctx context.Context, stdin io.Reader, name string) (io.ReadCloser, error) {
 	r, close := stdin, func() error { return nil }
 	if r == nil {
 		f, err := openNamedPipe(ctx, name)
@@ -36,12 +37,12 @@ func openWaiting(ctx context.Context, stdin io.Reader, name string) (io.ReadClos
 		r, close = f, once
 		context.AfterFunc(ctx, func() { _ = once() }) // ends the read that is under way; Close tells the error
 	}
-	w := &waiting{ctx: ctx, parts: make(chan part, 1), close: close}
+	w := &reader{ctx: ctx, parts: make(chan part, 1), close: close}
 	go w.run(r)
 	return w, nil
 }
 
-func (w *waiting) run(r io.Reader) {
+func (w *reader) run(r io.Reader) {
 	for {
 		buf := make([]byte, 64<<10)
 		n, err := r.Read(buf)
@@ -56,7 +57,7 @@ func (w *waiting) run(r io.Reader) {
 	}
 }
 
-func (w *waiting) Read(p []byte) (int, error) {
+func (w *reader) Read(p []byte) (int, error) {
 	for len(w.rest) == 0 && w.err == nil {
 		select {
 		case next := <-w.parts:
@@ -73,7 +74,7 @@ func (w *waiting) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-func (w *waiting) Close() error {
+func (w *reader) Close() error {
 	if w.ctx.Err() != nil {
 		return nil // closed with ctx
 	}

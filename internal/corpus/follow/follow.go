@@ -1,4 +1,5 @@
-package corpus
+// Package follow finds files that appear in folders while the program runs.
+package follow
 
 import (
 	"errors"
@@ -13,9 +14,9 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 )
 
-// Follower finds files that appear below patterns, each once it is whole: once its size and time have been the same for a while. It has no clock of its own.
-//
-// It looks at all names each time, and takes no notice of a system's events: file systems that are mounted from elsewhere have none.
+// Follower finds files that match patterns, each once it is whole: when its size and time have not changed for a while.
+// It has no clock of its own. It reads all names each time instead of waiting for events of the system, which file
+// systems that are mounted from elsewhere do not have.
 type Follower struct {
 	patterns []string
 	settle   time.Duration
@@ -30,9 +31,9 @@ type sight struct {
 	handed bool      // as whole
 }
 
-// NewFollower follows patterns: paths with * and ** in them, folders (all below them) and names of files. A file is whole when it has not changed for settle;
-// 0 takes each as soon as it is there, which is for writers that rename whole files into place.
-func NewFollower(patterns []string, settle time.Duration) (*Follower, error) {
+// New follows patterns: paths with * and ** in them, folders (all files below them) and names of files. A file is whole
+// when it has not changed for settle. 0 accepts each file at once, for writers that rename whole files into place.
+func New(patterns []string, settle time.Duration) (*Follower, error) {
 	f := &Follower{settle: settle, seen: map[string]sight{}}
 	for _, p := range patterns {
 		abs, err := filepath.Abs(p)
@@ -43,7 +44,8 @@ func NewFollower(patterns []string, settle time.Duration) (*Follower, error) {
 			abs = filepath.Join(literal(abs), "**")
 		}
 		if !doublestar.ValidatePathPattern(abs) {
-			return nil, fmt.Errorf("follow %s: not a pattern: want * for a part of a name, ** for folders, [abc] and {a,b} closed", p)
+			return nil, fmt.Errorf(
+				"follow %s: not a pattern: want * for a part of a name, ** for folders, [abc] and {a,b} closed", p)
 		}
 		base, _ := doublestar.SplitPattern(filepath.ToSlash(abs))
 		if info, err := os.Stat(base); err != nil || !info.IsDir() {
@@ -59,11 +61,12 @@ func literal(path string) string {
 	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`, "]", `\]`, "{", `\{`, "}", `\}`).Replace(path)
 }
 
-// Patterns are those that are followed, absolute.
+// Patterns returns the patterns that are followed, absolute.
 func (f *Follower) Patterns() []string { return f.patterns }
 
-// Look returns the absolute paths of the files that have become whole, in order, and how many are there that may still be written. A file that changes after
-// it was returned is returned again when it is whole once more. Files that vanish are forgotten. After an error nothing is known to have changed: look again.
+// Look returns the absolute paths of the files that have become whole, in order, and the number of files that may still
+// be written. A file that changes after it was returned is returned again when it is whole once more. Files that
+// disappear are removed from the record. An error changes nothing: call Look again.
 func (f *Follower) Look(now time.Time) (whole []string, unsettled int, err error) {
 	there := map[string]sight{}
 	for _, p := range f.patterns {
@@ -109,7 +112,8 @@ func (f *Follower) Look(now time.Time) (whole []string, unsettled int, err error
 	return whole, unsettled, nil
 }
 
-// passedOver says whether a name is by convention not a file to read: hidden, in a hidden folder, or still being written.
+// passedOver reports whether a name is by convention not a file to read: hidden, in a hidden folder, or still being
+// written.
 func passedOver(base, name string) bool {
 	for _, ending := range []string{".tmp", ".part", ".partial", ".crdownload"} {
 		if strings.HasSuffix(name, ending) {

@@ -1,4 +1,4 @@
-package corpus_test
+package follow_test
 
 import (
 	"os"
@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"loaderd/internal/corpus/follow"
 
-	"loaderd/internal/corpus"
+	"github.com/google/go-cmp/cmp"
 )
 
 // A look a second at a folder: what is done before each, and what it is to find.
@@ -35,7 +35,7 @@ func TestFollowerFindsWhatIsWhole(t *testing.T) {
 		}
 	}
 	write("b/old.jsonl", "x", -100)
-	f, err := corpus.NewFollower([]string{dir, path("**/*.jsonl")}, 2*time.Second)
+	f, err := follow.New([]string{dir, path("**/*.jsonl")}, 2*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +89,7 @@ func TestFollowerTakesWhatIsRenamedAtOnce(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "x.txt"), []byte("x"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	f, err := corpus.NewFollower([]string{dir}, 0)
+	f, err := follow.New([]string{dir}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +103,7 @@ func TestFollowerTakesWhatIsRenamedAtOnce(t *testing.T) {
 func TestFollowerRefuses(t *testing.T) {
 	dir := t.TempDir()
 	for _, pattern := range []string{filepath.Join(dir, "nowhere", "*.txt"), filepath.Join(dir, "[a")} {
-		if _, err := corpus.NewFollower([]string{pattern}, 0); err == nil {
+		if _, err := follow.New([]string{pattern}, 0); err == nil {
 			t.Errorf("%s is followed", pattern)
 		}
 	}

@@ -1,4 +1,5 @@
-package corpus
+// Package gosource finds the source of Go's own library: real text that a machine with Go has.
+package gosource
 
 import (
 	"context"
@@ -11,8 +12,8 @@ import (
 	"strings"
 )
 
-// GoSource returns the folder of Go's own library: real text that a machine with Go has. The GOROOT of the environment counts first.
-func GoSource(ctx context.Context) (string, error) {
+// Dir returns the folder of Go's own library, below GOROOT of the environment if it is set.
+func Dir(ctx context.Context) (string, error) {
 	root := os.Getenv("GOROOT")
 	if root == "" {
 		out, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output()
@@ -28,10 +29,11 @@ func GoSource(ctx context.Context) (string, error) {
 	return dir, nil
 }
 
-// GoFiles yields the contents of the files of Go's own library, in the order of their paths; an error ends them, and so does a library without any.
-func GoFiles(ctx context.Context) iter.Seq2[[]byte, error] {
+// Files yields the contents of the Go files of the library, in the order of their paths. An error ends the iteration. A
+// library without files is an error.
+func Files(ctx context.Context) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
-		root, err := GoSource(ctx)
+		root, err := Dir(ctx)
 		if err != nil {
 			yield(nil, err)
 			return
