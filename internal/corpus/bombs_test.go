@@ -52,7 +52,9 @@ func parquetWith(t *testing.T, dictionary bool, texts func(row int) string) stri
 }
 
 // allocatedUntilFirst reads the first document or error of a file and returns the bytes that were allocated for it.
-func allocatedUntilFirst(t *testing.T, name, content string, o corpus.Options) (d record.Document, allocated uint64, err error) {
+func allocatedUntilFirst(
+	t *testing.T, name, content string, o corpus.Options,
+) (d record.Document, allocated uint64, err error) {
 	t.Helper()
 	path := filepath.Join(folder(t, map[string]string{name: content}), name)
 	var before, after runtime.MemStats

@@ -72,7 +72,10 @@ func TestColumns_NamesakesAreRefused(t *testing.T) {
 		}{
 			{corpus.Options{}, `2 columns are named "text"`},
 			{corpus.Options{TextField: "other", IDField: "key"}, `2 columns are named "key"`},
-			{corpus.Options{TextField: "other", Meta: []record.Meta{{Name: "key", Column: "key"}}}, `2 columns are named "key"`},
+			{
+				corpus.Options{TextField: "other", Meta: []record.Meta{{Name: "key", Column: "key"}}},
+				`2 columns are named "key"`,
+			},
 			{corpus.Options{TextField: "other"}, ""},
 		} {
 			_, _, err := read(t, []string{dir}, nil, c.o)
@@ -91,7 +94,10 @@ func TestOptions_ColumnIsNamedOnce(t *testing.T) {
 		{corpus.Options{IDField: "text"}, `column "text" is named twice`},
 		{corpus.Options{TextField: "a", IDField: "a"}, `column "a" is named twice`},
 		{corpus.Options{Tokens: true, IDField: "ids"}, `column "ids" is named twice`},
-		{corpus.Options{Meta: []record.Meta{{Name: "a", Column: "a"}, {Name: "a", Column: "b"}}}, `--meta names "a" twice`},
+		{
+			corpus.Options{Meta: []record.Meta{{Name: "a", Column: "a"}, {Name: "a", Column: "b"}}},
+			`--meta names "a" twice`,
+		},
 		{corpus.Options{IDField: "a", Meta: []record.Meta{{Name: "a", Column: "a"}, {Name: "b", Column: "a"}}}, ""},
 	} {
 		if err := c.o.CheckColumns(); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {

@@ -1,7 +1,7 @@
-// Package corpus reads documents from files: plain text and folders of it, JSON lines, JSON, CSV, Parquet and Arrow IPC, compressed or not, and what other
-// libraries keep: datasets of Hugging Face, MDS, Megatron's pairs, files of token ids, web archives and tars of samples. What
-// a file holds is looked up in the file itself. The order is deterministic and memory is bounded by one document (Parquet and Arrow: by
-// what the file decodes at a time).
+// Package corpus reads documents from files: plain text and folders of it, JSON lines, JSON, CSV, Parquet and Arrow
+// IPC, compressed or not, and what other libraries keep: datasets of Hugging Face, MDS, Megatron's pairs, files of
+// token ids, web archives and tars of samples. What a file holds is looked up in the file itself. The order is
+// deterministic and memory is bounded by one document (Parquet and Arrow: by what the file decodes at a time).
 package corpus
 
 import (
@@ -77,24 +77,28 @@ type Options struct {
 	Stores *objects.Stores
 	// MaxDocument is the largest document in bytes; larger ones are a *record.SkipError. 0 is 64 MiB.
 	MaxDocument int64
-	// Vocabulary is one more than the largest token id there may be; a document with another one is a *record.SkipError. 0 checks none.
+	// Vocabulary is one more than the largest token id there may be; a document with another one is a
+	// *record.SkipError. 0 checks none.
 	Vocabulary int
 	// Cut says where documents end in files of token ids, which do not say it themselves.
 	Cut tokenfiles.Cut
-	// Encoding of text files, by a name that Encodings takes; empty is UTF-8, or UTF-16 where the file begins with its byte order mark.
+	// Encoding of text files, by a name that Encodings takes; empty is UTF-8, or UTF-16 where the file begins with its
+	// byte order mark.
 	Encoding string
 	// CSV says how fields of tables are written.
 	CSV csvtable.Options
-	// TokenType is how ids lie in files of token ids without a header; of a column of bytes, too. The zero value is for none.
+	// TokenType is how ids lie in files of token ids without a header; of a column of bytes, too. The zero value is for
+	// none.
 	TokenType tokenfiles.Type
-	// Split is the part of a dataset of Hugging Face that is read, "all" for all parts. Empty: of a dataset with several parts none can be.
+	// Split is the part of a dataset of Hugging Face that is read, "all" for all parts. Empty: of a dataset with
+	// several parts none can be.
 	Split string
 	// Meta are values of documents that come along.
 	Meta []record.Meta
 	// Survey has formats of token ids read where Tokens is not set: to look what is there.
 	Survey bool
-	// Late leaves it to the reading to find out which files of a folder are text, where Format is Text: each is opened once. The folder's fingerprint then does
-	// not tell whether one could be read.
+	// Late leaves it to the reading to find out which files of a folder are text, where Format is Text: each is opened
+	// once. The folder's fingerprint then does not tell whether one could be read.
 	Late bool
 }
 
@@ -102,10 +106,11 @@ const defaultMaxDocument = 64 << 20
 
 // Input is what is published, and resumed, as one: a file, or all plain text files of a folder.
 type Input struct {
-	// Name is the absolute path, with a trailing slash for a folder, or "-" for standard input. Of a pipe it is the path as given.
+	// Name is the absolute path, with a trailing slash for a folder, or "-" for standard input. Of a pipe it is the
+	// path as given.
 	Name string
-	// Fingerprint changes when the sizes or times of the files, or the options, do; empty for standard input and pipes, which can be
-	// read only once.
+	// Fingerprint changes when the sizes or times of the files, or the options, do; empty for standard input and pipes,
+	// which can be read only once.
 	Fingerprint string
 	// Bytes of the files as they lie on disk; 0 for standard input and pipes.
 	Bytes int64
@@ -170,9 +175,9 @@ func (in *Input) late() bool { return in.folder && in.options.late() }
 // Pass counts the whole input as read.
 func (in *Input) Pass() { in.read.Store(in.Bytes) }
 
-// Documents yields the input's documents in order. A *record.SkipError stands for one document that can not be read, and the iteration
-// goes on behind it; any other error ends it. It can be called again, save for standard input and pipes. The end of ctx ends the wait
-// for a pipe or standard input with ctx's error.
+// Documents yields the input's documents in order. A *record.SkipError stands for one document that can not be read,
+// and the iteration goes on behind it; any other error ends it. It can be called again, save for standard input and
+// pipes. The end of ctx ends the wait for a pipe or standard input with ctx's error.
 func (in *Input) Documents(ctx context.Context) iter.Seq2[record.Document, error] {
 	return func(yield func(record.Document, error) bool) {
 		yield = in.utf8(in.options.known(yield))

@@ -29,8 +29,9 @@ const (
 	manifestMost = 64 << 20 // bytes of such a file
 )
 
-// dataset finds what a folder holds as a whole: a dataset that Hugging Face's library saved, or shards of MDS. ok is false for any other folder. given and dir
-// name the folder as it was given and absolute, base as paths of documents do.
+// dataset finds what a folder holds as a whole: a dataset that Hugging Face's library saved, or shards of MDS. ok is
+// false for any other folder. given and dir name the folder as it was given and absolute, base as paths of documents
+// do.
 func dataset(given, dir, base string, o Options) (inputs []*Input, ok bool, err error) {
 	if o.Format != Auto && o.Format != Arrow && o.Format != MDS {
 		return nil, false, nil
@@ -77,7 +78,8 @@ func dataset(given, dir, base string, o Options) (inputs []*Input, ok bool, err 
 // folderOf names a folder: as it was given, absolute, and as paths of documents do.
 type folderOf struct{ given, dir, base string }
 
-// manifest reads a file of the folder into v; found is false where there is none, or where it is something else of that name.
+// manifest reads a file of the folder into v; found is false where there is none, or where it is something else of that
+// name.
 func (f folderOf) manifest(name string, v any) (found bool, err error) {
 	file, err := os.Open(filepath.Join(f.dir, name))
 	if err != nil {
@@ -141,7 +143,8 @@ func (f folderOf) parts(o Options) (all []*Input, err error) {
 	case o.Split != "":
 		splits = []string{o.Split}
 	case len(splits) > 1:
-		return nil, fmt.Errorf("find documents: dataset %s has the parts %s: say with --split which one, or all", f.dir, record.ListNames(splits))
+		return nil, fmt.Errorf("find documents: dataset %s has the parts %s: say with --split which one, or all",
+			f.dir, record.ListNames(splits))
 	}
 	o.Split = allSplits // the dataset's names count, whatever each part calls itself
 	for _, name := range splits {
@@ -175,13 +178,17 @@ func (f folderOf) member(name string, format Format, shard *mds.Shard, o Options
 		return nil, fmt.Errorf("find documents: a file that %s names: %w", f.dir, err)
 	}
 	in := newInput(origin, format, o)
-	in.add(source{File: record.File{Path: path.Join(f.base, name), Given: path.Join(f.given, name), Origin: origin}, size: info.Size(), shard: shard, within: within}, info)
+	in.add(source{
+		File: record.File{Path: path.Join(f.base, name), Given: path.Join(f.given, name), Origin: origin},
+		size: info.Size(), shard: shard, within: within,
+	}, info)
 	in.finish()
 	return in.Input, nil
 }
 
 // within refuses a name from a manifest that leads out of the folder, by itself or by symbolic links. It returns the
-// folder that the file has to be opened in: none for a file of a snapshot of the hub's cache, which is a link to a blob.
+// folder that the file has to be opened in: none for a file of a snapshot of the hub's cache, which is a link to a
+// blob.
 func (f folderOf) within(name string) (dir string, err error) {
 	if !filepath.IsLocal(name) {
 		return "", errors.New("it is not in the folder")
@@ -228,8 +235,8 @@ func (f folderOf) shards(o Options) (inputs []*Input, err error) {
 	return inputs, nil
 }
 
-// pairOf returns the index of Megatron's that a path means: itself, or the one beside the ids, or with an ending behind the name that both have. It is the path
-// itself where it means none.
+// pairOf returns the index of Megatron's that a path means: itself, or the one beside the ids, or with an ending behind
+// the name that both have. It is the path itself where it means none.
 func pairOf(name string) string {
 	for _, idx := range []string{strings.TrimSuffix(name, ".bin") + ".idx", name + ".idx"} {
 		if idx != name && isMegatron(idx) {
@@ -284,7 +291,8 @@ func (u inputBuilder) addTokens(s source, info os.FileInfo) error {
 	return nil
 }
 
-// rawShard reports whether a compressed shard without an index has the same shard beside it as it is, which is read in its place.
+// rawShard reports whether a compressed shard without an index has the same shard beside it as it is, which is read in
+// its place.
 func rawShard(name string) bool {
 	raw, compressed := compression.TrimEnding(name)
 	if !compressed {

@@ -57,9 +57,11 @@ func (in *Input) utf8(yield record.Yield) record.Yield {
 			if in.folder && in.format == Text {
 				reason = record.Encoding
 			}
-			return yield(record.Document{}, &record.SkipError{Reason: reason, Path: d.Path, Origin: d.Origin, Err: fmt.Errorf(
-				"%d of %d bytes are not UTF-8, more than 1 in %d (--encoding names another encoding)", bad,
-				len(d.Data), invalidutf8.Share)})
+			err := fmt.Errorf("%d of %d bytes are not UTF-8, more than 1 in %d (--encoding names another encoding)",
+				bad, len(d.Data), invalidutf8.Share)
+			return yield(record.Document{}, &record.SkipError{
+				Reason: reason, Path: d.Path, Origin: d.Origin, Err: err,
+			})
 		}
 		d.Replaced = bad
 		d.Data = replaceInvalid(d.Data)

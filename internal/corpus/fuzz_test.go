@@ -67,7 +67,9 @@ func FuzzCSV(f *testing.F) {
 	}
 	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, data []byte, quoting, escape string) {
-		o := corpus.Options{Format: corpus.CSV, MaxDocument: 1 << 10, CSV: csvtable.Options{Quoting: quoting, Escape: escape}}
+		o := corpus.Options{
+			Format: corpus.CSV, MaxDocument: 1 << 10, CSV: csvtable.Options{Quoting: quoting, Escape: escape},
+		}
 		docs, skipped, err := readFile(t, dir, "a.csv", data, o)
 		if again, _, partsErr := read(t, []string{"-"}, &oneByte{bytes.NewReader(data)}, o); err == nil && partsErr == nil && !slices.Equal(texts(docs), texts(again)) {
 			t.Fatalf("%q of a file, %q in parts", docs, again)

@@ -47,7 +47,8 @@ var promises = map[string]Format{
 	".npy": Tokens, ".mds": MDS, ".warc": WARC, ".wet": WARC, ".tar": Tar,
 }
 
-// promised is what a file's name promises, apart from its compression; empty when it does not. loose says that it says nothing at all.
+// promised is what a file's name promises, apart from its compression; empty when it does not. loose says that it says
+// nothing at all.
 func promised(name string) (f Format, loose bool) {
 	ending := extension(name)
 	return promises[ending], ending == ""
@@ -88,7 +89,8 @@ func lookAt(s source, o Options) (Format, error) {
 	return f, err
 }
 
-// lookThrough finds the format of what can be read only once, and returns a reader of all of it, the part that was looked at included.
+// lookThrough finds the format of what can be read only once, and returns a reader of all of it, the part that was
+// looked at included.
 func (in *Input) lookThrough(s source, r *compression.Reader) (Format, io.Reader, error) {
 	h, err := readHead(r, headBytes, true)
 	if err != nil {
@@ -107,7 +109,8 @@ type head struct {
 	whole bool // there is no more
 }
 
-// readHead reads the beginning, so many bytes at most. Of a pipe it takes the first whole line, and what came with it: more may be long in coming.
+// readHead reads the beginning, so many bytes at most. Of a pipe it takes the first whole line, and what came with it:
+// more may be long in coming.
 func readHead(r io.Reader, most int, pipe bool) (head, error) {
 	h := head{data: make([]byte, 0, most)}
 	for len(h.data) < most {
@@ -134,7 +137,9 @@ func readHead(r io.Reader, most int, pipe bool) (head, error) {
 func (o Options) check(f Format) (Format, error) {
 	switch {
 	case o.Tokens && (f == Text || f == CSV || f == WARC):
-		return "", &record.SkipError{Reason: record.Binary, Err: fmt.Errorf("token ids come from JSON, Parquet or Arrow, or from files of ids, not from %s", kinds[f])}
+		err := fmt.Errorf(
+			"token ids come from JSON, Parquet or Arrow, or from files of ids, not from %s", kinds[f])
+		return "", &record.SkipError{Reason: record.Binary, Err: err}
 	case !o.Tokens && !o.Survey && (f == Megatron || f == Tokens):
 		return "", errNoTokenizer
 	}
@@ -274,7 +279,8 @@ func (h head) lines(data []byte, promise Format, loose bool, o Options) Format {
 	return h.json(trimmed)
 }
 
-// unnamed tells the format of a file whose name promises nothing: another one than plain text only where the content is hardly so by accident.
+// unnamed tells the format of a file whose name promises nothing: another one than plain text only where the content is
+// hardly so by accident.
 func (h head) unnamed(data []byte, loose bool, o Options) Format {
 	first, rest := firstLine(data), afterLine(data)
 	_, err := o.columns().Parse(bytes.Clone(first))
@@ -366,7 +372,8 @@ func (h head) hasText(s source, data []byte, f Format, o Options) error {
 	}
 }
 
-// hasTextAtAnySize is hasText for a first value that is longer than the head. It reads the names of that value's fields from the file, in bounded memory.
+// hasTextAtAnySize is hasText for a first value that is longer than the head. It reads the names of that value's fields
+// from the file, in bounded memory.
 func (o Options) hasTextAtAnySize(s source, f Format) error {
 	file, err := newOpener(Options{}).open(context.Background(), s)
 	if err != nil {

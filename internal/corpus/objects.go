@@ -21,8 +21,8 @@ func addressHint(path string) (hint string, ok bool) {
 	return "addresses of this kind are not read (" + strings.Join(objects.Schemes, "://, ") + ":// are): pipe it, PROGRAM | loaderd publish -", true
 }
 
-// openObjects makes inputs of the objects of a pattern, in their order: one of each whose name promises a format, and one of all others, which may be
-// many small texts.
+// openObjects makes inputs of the objects of a pattern, in their order: one of each whose name promises a format, and
+// one of all others, which may be many small texts.
 func openObjects(ctx context.Context, pattern string, o Options) ([]*Input, error) {
 	found, err := o.Stores.List(ctx, pattern)
 	if err != nil {
@@ -68,7 +68,8 @@ func ofObject(x objects.Object, o Options) (*Input, error) {
 		return nil, fmt.Errorf("read %s: %w", x.URL, err)
 	}
 	in := newInput(x.URL, o.Format, o)
-	in.addVersion(source{File: record.File{Path: x.URL, Given: x.URL, Origin: x.URL}, size: x.Size, object: &x}, x.Version)
+	file := record.File{Path: x.URL, Given: x.URL, Origin: x.URL}
+	in.addVersion(source{File: file, size: x.Size, object: &x}, x.Version)
 	in.finish()
 	return in.Input, nil
 }

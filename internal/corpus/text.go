@@ -16,7 +16,8 @@ func (in *Input) text(s source, r io.Reader, yield record.Yield) bool {
 	}
 	if isBinary(data) {
 		if in.late() {
-			return yield(record.Document{}, &record.SkipError{Reason: record.Binary, Path: s.Path, Err: errBinary(data)})
+			skipped := &record.SkipError{Reason: record.Binary, Path: s.Path, Err: errBinary(data)}
+			return yield(record.Document{}, skipped)
 		}
 		return s.Fail(yield, errBinary(data))
 	}
@@ -24,11 +25,11 @@ func (in *Input) text(s source, r io.Reader, yield record.Yield) bool {
 		err := fmt.Errorf("document is larger than %d bytes", in.options.MaxDocument)
 		return s.Skip(yield, 0, record.WithReason(record.TooLarge, err))
 	}
-	return s.Give(yield, record.Document{Label: record.Short(s.Given), Data: bytes.TrimLeft(data, "\ufeff")})
+	return s.Give(yield, record.Document{Label: record.CleanLabel(s.Given), Data: bytes.TrimLeft(data, "\ufeff")})
 }
 
-// readText reads a file of size bytes, 0 if that is not known, or the beginning that shows that it is larger than limit or
-// is not text.
+// readText reads a file of size bytes, 0 if that is not known, or the beginning that shows that it is larger than limit
+// or is not text.
 func readText(r io.Reader, size, limit int64) ([]byte, error) {
 	var b bytes.Buffer
 	if size > 0 && size <= limit {

@@ -263,7 +263,9 @@ func Message(d record.Document, fingerprint string) stream.Message {
 }
 
 // leaveOut counts what is not published, unless it may not be left out. An origin says that it has a place in the order of its documents.
-func (p *Publishing) leaveOut(ctx context.Context, to order, reason record.Reason, origin string, err error) (document bool, _ error) {
+func (p *Publishing) leaveOut(
+	ctx context.Context, to order, reason record.Reason, origin string, err error,
+) (document bool, _ error) {
 	document = reason == record.TooLarge || reason == record.Invalid
 	if reason == record.TooLarge && !p.options.SkipTooLarge || reason == record.Invalid && !p.options.SkipBad {
 		return document, &inputError{&RefusedError{reason, err}}

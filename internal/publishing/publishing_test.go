@@ -78,7 +78,8 @@ func TestRefusedDocument(t *testing.T) {
 	files := map[string]string{"a.txt": "one", "d.jsonl": `{"text":"two"}` + "\nnonsense\n" + `{"text":"four"}`}
 	sum, _, err := publish(t, s, files, publishing.Options{Source: "s"})
 	var refused *publishing.RefusedError
-	if !errors.As(err, &refused) || refused.Reason != record.Invalid || !strings.Contains(err.Error(), "d.jsonl:2") || sum.Documents != 2 ||
+	if !errors.As(err, &refused) || refused.Reason != record.Invalid ||
+		!strings.Contains(err.Error(), "d.jsonl:2") || sum.Documents != 2 ||
 		sum.InputsComplete != 1 || sum.InputsFailed != 1 {
 		t.Errorf("%+v, %v", sum, err)
 	}

@@ -108,7 +108,8 @@ func (r *reading) object(ctx context.Context) error {
 	o := r.f.listing[r.at.Object]
 	how := r.f.how
 	in, err := corpus.Object(o, corpus.Options{
-		Format: how.Format, TextField: how.TextField, IDField: how.IDField, Encoding: how.Encoding, CSV: csvtable.Options{Quoting: how.CSVQuoting, Escape: how.CSVEscape},
+		Format: how.Format, TextField: how.TextField, IDField: how.IDField, Encoding: how.Encoding,
+		CSV:    csvtable.Options{Quoting: how.CSVQuoting, Escape: how.CSVEscape},
 		Tokens: how.Tokens, MaxDocument: how.MaxDocument, Stores: r.f.stores,
 	})
 	if err != nil {

@@ -55,6 +55,8 @@ func (f *followFlags) check(changed func(string) bool, paths []string, dryRun bo
 }
 
 // follow publishes what appears at paths.
-func (f *publishFlags) follow(ctx context.Context, p *publishing.Publishing, files *follow.Follower, warn func(string)) (publishing.Summary, error) {
+func (f *publishFlags) follow(
+	ctx context.Context, p *publishing.Publishing, files *follow.Follower, warn func(string),
+) (publishing.Summary, error) {
 	return p.Follow(ctx, publishing.Following{Files: files, Every: f.following.every, Until: f.following.until, Corpus: f.corpus, Warn: warn})
 }

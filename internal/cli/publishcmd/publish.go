@@ -153,8 +153,10 @@ func publishCommand(cmd *cobra.Command) *cobra.Command {
 	fl.Var(&onceValue{value: &f.corpus.TextField}, "text-column", `JSON field or column of the document (default "text", of token ids "ids")`)
 	fl.Var(&onceValue{value: &f.corpus.IDField}, "id-column", "JSON field or column of the document's id; the daemon drops documents of an equal id")
 	fl.StringVar(&f.corpus.Encoding, "encoding", "", "encoding of text files: latin1, windows-1252, shift_jis, gb18030, utf-16, ... (default UTF-8; UTF-16 where a byte order mark says so)")
-	fl.StringVar(&f.corpus.CSV.Quoting, "csv-quoting", csvtable.QuotingAuto, "whether quotes enclose fields of CSV and TSV: auto (by the whole table), on, or off (quotes are text, a line is a record)")
-	fl.StringVar(&f.corpus.CSV.Escape, "csv-escape", csvtable.EscapeAuto, "what makes the next character of CSV and TSV text: auto (by the whole table), none or backslash")
+	fl.StringVar(&f.corpus.CSV.Quoting, "csv-quoting", csvtable.QuotingAuto, "whether quotes enclose fields of "+
+		"CSV and TSV: auto (by the whole table), on, or off (quotes are text, a line is a record)")
+	fl.StringVar(&f.corpus.CSV.Escape, "csv-escape", csvtable.EscapeAuto, "what makes the next character of "+
+		"CSV and TSV text: auto (by the whole table), none or backslash")
 	fl.StringSliceVar(&f.meta, "meta", nil, "fields or columns that come along with documents: `NAME,...`, or NAME=COLUMN, with :string, :int64 or :float64 behind what is to become that")
 	fl.Var(&onceValue{value: &f.corpus.Split}, "split", "part of a saved dataset of Hugging Face, or all of them; an error for anything that has no splits")
 	f.tokens.register(fl, &f.options.Fingerprint)

@@ -168,7 +168,8 @@ func keyOf(name string) (key, ending string) {
 
 // tarField reads a file of a sample, if it is one that is read.
 func tarField(cols record.Columns, s *sample, ending string, size int64, r io.Reader) error {
-	read := ending == jsonEnding || cols.Tokens && ending == npyEnding || !cols.Tokens && slices.Contains(textEndings, ending)
+	read := ending == jsonEnding || cols.Tokens && ending == npyEnding ||
+		!cols.Tokens && slices.Contains(textEndings, ending)
 	switch {
 	case !read:
 		ending = "" // only there
@@ -219,10 +220,11 @@ func tarDocument(cols record.Columns, f record.File, at sample) (d record.Docume
 		return record.Document{}, record.WithReason(record.NoText, noSampleText(cols, at, raw))
 	}
 	if d.Label == "" {
-		d.Label = record.Short(at.key)
+		d.Label = record.CleanLabel(at.key)
 	}
 	if d.Path == "" {
-		d.Path = record.Short(f.Path + "/" + path.Clean(at.key)) // an address has two slashes, which path.Join would join
+		// path.Join would join the two slashes of an address.
+		d.Path = record.CleanLabel(f.Path + "/" + path.Clean(at.key))
 	}
 	if cols.ID != "" && d.ID == "" {
 		return record.Document{}, record.Errorf("sample %q has no field %q", at.key, cols.ID)

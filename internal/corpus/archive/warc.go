@@ -19,8 +19,8 @@ var errHTML = errors.New("HTML, of which no text is made here: take the archive'
 
 // WARCDocuments yields a document per record with text: conversions (as in WET files), and responses and resources of a
 // text type. Records of other kinds (requests, metadata) are not documents. Damaged parts are left out, and reading
-// continues at the next record, or at the next member of gzip data. r reads what file has. WARCDocuments returns whether
-// the iteration continues.
+// continues at the next record, or at the next member of gzip data. r reads what file has. WARCDocuments returns
+// whether the iteration continues.
 func WARCDocuments(
 	f record.File, file *compression.Reader, r io.Reader, cols record.Columns, yield record.Yield,
 ) bool {
@@ -111,9 +111,11 @@ func warcDocument(cols record.Columns, r *warc.Record) (d record.Document, err e
 	}
 	switch {
 	case int64(len(d.Data)) > cols.MaxDocument:
-		return record.Document{}, record.WithReason(record.TooLarge, fmt.Errorf("document has more than %d bytes", cols.MaxDocument))
+		err := fmt.Errorf("document has more than %d bytes", cols.MaxDocument)
+		return record.Document{}, record.WithReason(record.TooLarge, err)
 	case !utf8.Valid(d.Data):
-		return record.Document{}, record.WithReason(record.Encoding, fmt.Errorf("a text that is not UTF-8 (charset %.40q)", charset))
+		err := fmt.Errorf("a text that is not UTF-8 (charset %.40q)", charset)
+		return record.Document{}, record.WithReason(record.Encoding, err)
 	}
 	if d.Meta, err = cols.MetaJSON(func(column string) (json.RawMessage, error) {
 		if value := r.Get(column); value != "" {
@@ -123,7 +125,7 @@ func warcDocument(cols record.Columns, r *warc.Record) (d record.Document, err e
 	}); err != nil {
 		return record.Document{}, err
 	}
-	d.Label, d.Path = record.Short(r.Get("WARC-Record-ID")), record.Short(r.Get("WARC-Target-URI"))
+	d.Label, d.Path = record.CleanLabel(r.Get("WARC-Record-ID")), record.CleanLabel(r.Get("WARC-Target-URI"))
 	if cols.ID == "" {
 		return d, nil
 	}

@@ -148,7 +148,8 @@ func selectRows(cols record.Columns, batch arrow.Record) (rows arrowRows, err er
 	return rows, nil
 }
 
-// columnType is the type of a column, or of a field of structs by names with dots between them; nil where there is none.
+// columnType is the type of a column, or of a field of structs by names with dots between them; nil where there is
+// none.
 func columnType(fields []arrow.Field, name string) arrow.DataType {
 	first, rest, dotted := strings.Cut(name, ".")
 	for _, f := range fields {

@@ -94,7 +94,8 @@ func unshard(s mds.Shard, r io.Reader) (io.Reader, error) {
 			return nil, err
 		}
 		if n, err := snappy.DecodedLen(packed); err != nil || int64(n) != s.Raw.Bytes {
-			return nil, compression.Explain("snappy", errors.Join(err, fmt.Errorf("%d bytes, its index says %d", n, s.Raw.Bytes)))
+			err = errors.Join(err, fmt.Errorf("%d bytes, its index says %d", n, s.Raw.Bytes))
+			return nil, compression.Explain("snappy", err)
 		}
 		data, err := snappy.Decode(nil, packed)
 		if err != nil {
@@ -163,7 +164,8 @@ func (o mdsDecoder) mdsDocument(c mdsColumns, values []mds.Value) (d record.Docu
 		raw, _ := mds.JSON(c.shard.Encodings[at], values[at].Data) // what is no JSON names nothing
 		return raw
 	}
-	d.SetName(func(name string) string { return record.DecodeLabel(value(name)) }, record.DecodeLabel(jsonvalue.Inner(value("meta")).Value("path")))
+	metaPath := record.DecodeLabel(jsonvalue.InnerObject(value("meta")).Value("path"))
+	d.SetName(func(name string) string { return record.DecodeLabel(value(name)) }, metaPath)
 	if d.Meta, err = o.MetaJSON(func(name string) (json.RawMessage, error) {
 		at := c.at[name]
 		if values[at].Data == nil {

@@ -52,7 +52,8 @@ var compressions = []struct {
 	{"xz", []string{"\xfd7zXZ\x00"}, openXZ},
 }
 
-// zstdMagics begin a frame of zstd, or a skippable one (RFC 8878, section 3.1.2), with which pzstd begins each of its frames.
+// zstdMagics begin a frame of zstd, or a skippable one (RFC 8878, section 3.1.2), with which pzstd begins each of its
+// frames.
 func zstdMagics() []string {
 	magics := []string{"\x28\xb5\x2f\xfd"}
 	for b := byte(0x50); b <= 0x5f; b++ {
@@ -72,8 +73,8 @@ func openXZ(r *bufio.Reader) (io.Reader, func(), error) {
 	return z, func() {}, err
 }
 
-// xzDictionary is how many bytes of dictionary a block's header asks for: its size, flags, perhaps two sizes of the block, then the filter
-// with its number, the size of its properties, and these. 0 is for what is no such header.
+// xzDictionary is how many bytes of dictionary a block's header asks for: its size, flags, perhaps two sizes of the
+// block, then the filter with its number, the size of its properties, and these. 0 is for what is no such header.
 func xzDictionary(block []byte) int64 {
 	const lzma2 = 0x21
 	if len(block) < 2 || block[0] == 0 {
@@ -144,7 +145,8 @@ func detect(name string, raw *bufio.Reader, close func() error) (*Reader, error)
 	return &Reader{r: raw, close: close}, nil
 }
 
-// TrimEnding removes the ending of a name that promises compressed data, in lower case. It reports whether there is one.
+// TrimEnding removes the ending of a name that promises compressed data, in lower case. It reports whether there is
+// one.
 func TrimEnding(name string) (trunk string, ok bool) {
 	ending := filepath.Ext(name)
 	if !slices.Contains(endings, ending) {

@@ -11,8 +11,9 @@ import (
 	"github.com/klauspost/compress/gzip"
 )
 
-// gzipMembers reads the members of gzip data, as gzip -d does: zeros behind a member are padding, and anything else behind the last member is left out
-// and counted. Data between two members, or a damaged member, is a *damageError; resume continues behind it.
+// gzipMembers reads the members of gzip data, as gzip -d does: zeros behind a member are padding, and anything else
+// behind the last member is left out and counted. Data between two members, or a damaged member, is a *damageError;
+// resume continues behind it.
 type gzipMembers struct {
 	r        *bufio.Reader
 	z        *gzip.Reader
@@ -142,8 +143,8 @@ const (
 	gzipHeader = 10
 )
 
-// isGzipHeader reports whether a member's fixed header is one that a compressor writes, which random bytes hardly are: reserved flags are 0, and the level
-// and the system are among those of RFC 1952.
+// isGzipHeader reports whether a member's fixed header is one that a compressor writes, which random bytes hardly are:
+// reserved flags are 0, and the level and the system are among those of RFC 1952.
 func isGzipHeader(head []byte) bool {
 	return len(head) == gzipHeader && string(head[:3]) == gzipMagic && head[3]&0xe0 == 0 && head[8]&^6 == 0 && (head[9] <= 13 || head[9] == 255)
 }

@@ -1,5 +1,5 @@
-// Package csvtable reads documents from tables of text: CSV, and fields separated by tabs, semicolons or bars. It detects
-// the separator, and what quotes and backslashes mean.
+// Package csvtable reads documents from tables of text: CSV, and fields separated by tabs, semicolons or bars. It
+// detects the separator, and what quotes and backslashes mean.
 package csvtable
 
 import (
@@ -111,8 +111,8 @@ func (s Source) Documents(r io.Reader, yield record.Yield) bool {
 	}
 }
 
-// detect finds the dialect of the table: by all of it, or by its beginning where it can be read only once. whole reports
-// that head is all of it.
+// detect finds the dialect of the table: by all of it, or by its beginning where it can be read only once. whole
+// reports that head is all of it.
 func (s Source) detect(t table, head []byte, whole bool) (d dialect, sure bool, err error) {
 	if s.Reopen != nil {
 		return s.Options.detect(s.Reopen, t, false)
@@ -120,7 +120,8 @@ func (s Source) detect(t table, head []byte, whole bool) (d dialect, sure bool, 
 	if !whole {
 		head = head[:bytes.LastIndexByte(head, '\n')+1]
 	}
-	return s.Options.detect(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(head)), nil }, t, !whole)
+	open := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(head)), nil }
+	return s.Options.detect(open, t, !whole)
 }
 
 // table describes a table by its header.
@@ -217,7 +218,8 @@ func csvDocument(cols record.Columns, row *tableRecord, columns map[string]int) 
 	d := record.Document{Data: []byte(text)}
 	switch {
 	case !utf8.ValidString(text):
-		return record.Document{}, record.Errorf("column %s: not valid UTF-8 (--encoding names another encoding)", strconv.Quote(cols.Text))
+		return record.Document{}, record.Errorf(
+			"column %s: not valid UTF-8 (--encoding names another encoding)", strconv.Quote(cols.Text))
 	case int64(len(text)) > cols.MaxDocument:
 		return record.Document{}, cols.TooLarge(len(text))
 	}

@@ -13,7 +13,8 @@ import (
 )
 
 // ValueDocuments yields a document per element of one array, or per object of those that follow each other, on any
-// lines. A value that is not a document is a *record.SkipError with its line. It returns whether the iteration continues.
+// lines. A value that is not a document is a *record.SkipError with its line. It returns whether the iteration
+// continues.
 func ValueDocuments(f record.File, r io.Reader, cols record.Columns, yield record.Yield) bool {
 	v := jsonvalue.NewReader(r, cols.Limit(), true)
 	for {

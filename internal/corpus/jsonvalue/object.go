@@ -208,13 +208,13 @@ func replaceInfinities(raw []byte) (some bool) {
 func (o Object) Lookup(name string) []byte {
 	value := o.Value(name)
 	if first, rest, dotted := strings.Cut(name, "."); value == nil && dotted {
-		return Inner(o.Value(first)).Lookup(rest)
+		return InnerObject(o.Value(first)).Lookup(rest)
 	}
 	return value
 }
 
-// Inner reads the object that is the value of a field. Any other value has no fields.
-func Inner(value []byte) Object {
+// InnerObject reads the object that is the value of a field. Any other value has no fields.
+func InnerObject(value []byte) Object {
 	if len(value) == 0 || value[0] != '{' {
 		return nil
 	}

@@ -53,8 +53,8 @@ func (v *Reader) Names(f func(name string) bool) error {
 // errEnough is returned after Reader.name has returned false.
 var errEnough = errors.New("no more names are wanted")
 
-// Next returns a value, valid until the next call, and the line of its first byte, from 1, or io.EOF. After a *SizeError
-// it continues with the next value. Any other error is at a place behind which nothing can be read.
+// Next returns a value, valid until the next call, and the line of its first byte, from 1, or io.EOF. After a
+// *SizeError it continues with the next value. Any other error is at a place behind which nothing can be read.
 func (v *Reader) Next() (raw []byte, line int64, err error) {
 	c, err := v.start()
 	if err != nil {

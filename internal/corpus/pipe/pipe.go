@@ -24,8 +24,8 @@ type part struct {
 	err  error
 }
 
-// Open reads stdin, or the named pipe of a name where stdin is nil. Opening a named pipe waits for its writer. The end of
-// ctx ends the wait with ctx's error. The last read of standard input continues until the process ends.
+// Open reads stdin, or the named pipe of a name where stdin is nil. Opening a named pipe waits for its writer. The end
+// of ctx ends the wait with ctx's error. The last read of standard input continues until the process ends.
 func Open(ctx context.Context, stdin io.Reader, name string) (io.ReadCloser, error) {
 	r, close := stdin, func() error { return nil }
 	if r == nil {

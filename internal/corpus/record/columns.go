@@ -26,7 +26,8 @@ type Columns struct {
 // Check refuses a column that has two purposes, of which one would silently win.
 func (c Columns) Check() error {
 	if c.Text == c.ID {
-		return fmt.Errorf("column %q is named twice, as the document (--text-column) and as its id (--id-column)", c.Text)
+		return fmt.Errorf(
+			"column %q is named twice, as the document (--text-column) and as its id (--id-column)", c.Text)
 	}
 	for i, m := range c.Meta {
 		if slices.ContainsFunc(c.Meta[:i], func(other Meta) bool { return other.Name == m.Name }) {

@@ -15,8 +15,8 @@ import (
 	"loaderd/internal/corpus/jsonvalue"
 )
 
-// MaxLabel bounds a label or path in bytes, which is published without having been asked for: it is sent in a header, of
-// which the server accepts 64 KiB.
+// MaxLabel bounds a label or path in bytes, which is published without having been asked for: it is sent in a header,
+// of which the server accepts 64 KiB.
 const MaxLabel = 1 << 10
 
 // MaxID bounds the id that was asked for in bytes.
@@ -47,9 +47,10 @@ func (c Columns) Document(fields jsonvalue.Object) (Document, error) {
 	if int64(len(d.Data)) > c.MaxDocument {
 		return Document{}, c.TooLarge(len(d.Data))
 	}
-	path := DecodeLabel(jsonvalue.Inner(fields.Value("meta")).Value("path"))
+	path := DecodeLabel(jsonvalue.InnerObject(fields.Value("meta")).Value("path"))
 	d.SetName(func(column string) string { return DecodeLabel(fields.Value(column)) }, path)
-	if d.Meta, err = c.MetaJSON(func(column string) (json.RawMessage, error) { return nested(fields, column) }); err != nil {
+	d.Meta, err = c.MetaJSON(func(column string) (json.RawMessage, error) { return nested(fields, column) })
+	if err != nil {
 		return Document{}, err
 	}
 	if c.ID == "" {
@@ -77,7 +78,8 @@ func (c Columns) content(fields jsonvalue.Object) (d Document, err error) {
 		return d, nil
 	case value == nil:
 		return d, &recordError{Invalid, c.Missing(fields.Names())}
-	case !c.Tokens && bytes.IndexByte(value, '\\') < 0 && int64(len(value)-len(`""`)) > c.MaxDocument: // nothing is copied
+	case !c.Tokens && bytes.IndexByte(value, '\\') < 0 &&
+		int64(len(value)-len(`""`)) > c.MaxDocument: // nothing is copied
 		return d, c.TooLarge(len(value) - len(`""`))
 	case !c.Tokens:
 		d.Data, err = DecodeText(value)
@@ -156,7 +158,8 @@ func weight(raw []byte) (*float32, error) {
 	return &w, nil
 }
 
-// mask reads which tokens have a loss, true or 1 for each that has, as lengths of runs; nil where a record says nothing.
+// mask reads which tokens have a loss, true or 1 for each that has, as lengths of runs; nil where a record says
+// nothing.
 func mask(raw []byte, tokens int) (lengths []int32, _ error) {
 	if len(raw) == 0 || string(raw) == "null" {
 		return nil, nil
@@ -186,16 +189,16 @@ func mask(raw []byte, tokens int) (lengths []int32, _ error) {
 
 // SetName sets the document's label and path from the record's columns id, path and url, and from its meta.path.
 func (d *Document) SetName(column func(string) string, metaPath string) {
-	d.Label = Short(column("id"))
+	d.Label = CleanLabel(column("id"))
 	for _, path := range []string{column("path"), metaPath, column("url")} {
 		if d.Path == "" {
-			d.Path = Short(path)
+			d.Path = CleanLabel(path)
 		}
 	}
 }
 
-// Short returns a label or path without space around it, empty where no header can hold it.
-func Short(s string) string {
+// CleanLabel returns a label or path without space around it, empty where no header can hold it.
+func CleanLabel(s string) string {
 	if len(s) > MaxLabel || strings.ContainsAny(s, "\r\n\x00") {
 		return ""
 	}

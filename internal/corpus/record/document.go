@@ -17,8 +17,8 @@ type Document struct {
 	// Label is a name of the document, not necessarily a unique one: its field or column "id", or the path of a plain
 	// file as it was given.
 	Label string
-	// Data is the text, or little-endian int32 token ids where Columns.Tokens is set. Where Parts is set, it is the JSON
-	// {"parts": [...]} of a text in parts.
+	// Data is the text, or little-endian int32 token ids where Columns.Tokens is set. Where Parts is set, it is the
+	// JSON {"parts": [...]} of a text in parts.
 	Data  []byte
 	Parts bool
 	// Loss has the lengths of runs of tokens, alternately with and without loss, where the record has a mask. Weight is
@@ -40,7 +40,7 @@ const (
 	Unreadable Reason = "unreadable" // a file or folder in a folder that can not be opened
 	Special    Reason = "special"    // a device, socket or symbolic link in a folder
 	Hidden     Reason = "hidden"     // a file or folder whose name begins with a dot
-	NoText     Reason = "no text"    // a JSON or CSV file in a folder that does not have the field or column of the text
+	NoText     Reason = "no text"    // a JSON or CSV file in a folder without the field or column of the text
 	Invalid    Reason = "bad record" // a line, row or element that is not a document
 	TooLarge   Reason = "too large"
 	HTML       Reason = "html"     // a record of a web archive; of HTML no text is made
@@ -108,8 +108,8 @@ func (f File) Skip(yield Yield, line int64, err error) bool {
 	return yield(Document{}, &SkipError{Reason: reason, Path: f.Path, Origin: f.Origin, Line: line, Err: err})
 }
 
-// Give yields a document of the file, with its origin and, where it has none, its path. It returns whether the iteration
-// continues.
+// Give yields a document of the file, with its origin and, where it has none, its path. It returns whether the
+// iteration continues.
 func (f File) Give(yield Yield, d Document) bool {
 	d.Origin = f.Origin
 	if d.Path == "" {

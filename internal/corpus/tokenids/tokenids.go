@@ -1,5 +1,5 @@
-// Package tokenids reads documents from files of token ids: NumPy's, those of llm.c, ids without a header with the label
-// mask and the document boundaries that OLMo-core and dolma write, and Megatron's pairs.
+// Package tokenids reads documents from files of token ids: NumPy's, those of llm.c, ids without a header with the
+// label mask and the document boundaries that OLMo-core and dolma write, and Megatron's pairs.
 package tokenids
 
 import (
@@ -51,7 +51,8 @@ func (s Source) Documents(r io.Reader, yield record.Yield) bool {
 	case s.Companions != (Companions{}) && s.Type.Size > 0 && !bytes.HasPrefix(head, []byte(tokenfiles.NPYMagic)):
 		return s.annotated(buffered, yield)
 	case s.Mask != "":
-		err = fmt.Errorf("it has a label mask (%s), which is read with ids without a header alone, by --token-type", s.Mask)
+		err = fmt.Errorf(
+			"it has a label mask (%s), which is read with ids without a header alone, by --token-type", s.Mask)
 	case string(head[:min(len(head), len(tokenfiles.NPYMagic))]) == tokenfiles.NPYMagic:
 		d, err = tokenfiles.NPY(buffered, s.Cut)
 	case tokenfiles.IsLLMC(head):
@@ -99,7 +100,7 @@ func documents(f record.File, cols record.Columns, d idDocuments, yield record.Y
 		case err != nil:
 			return f.Fail(yield, err)
 		default:
-			doc := record.Document{Label: record.Short(f.Given + ":" + strconv.Itoa(place)), Data: data}
+			doc := record.Document{Label: record.CleanLabel(f.Given + ":" + strconv.Itoa(place)), Data: data}
 			if loss != nil {
 				doc.Loss = loss()
 			}
