@@ -1,7 +1,9 @@
-// Package corpus reads documents from files: plain text and folders of it, JSON lines, JSON, CSV, Parquet and Arrow
-// IPC, compressed or not, and what other libraries keep: datasets of Hugging Face, MDS, Megatron's pairs, files of
-// token ids, web archives and tars of samples. What a file holds is looked up in the file itself. The order is
-// deterministic and memory is bounded by one document (Parquet and Arrow: by what the file decodes at a time).
+// Package corpus reads documents from files, compressed or not: plain text and folders of it, JSON lines, JSON, CSV,
+// Parquet, Arrow IPC, datasets of Hugging Face, MDS, Megatron's pairs, files of token ids, web archives, and tars of
+// samples. The format of a file is detected by its content. The order is deterministic, and memory is bounded by one
+// document (Parquet and Arrow: by what the file decodes at a time).
+//
+// The package finds inputs and detects formats. The packages below it read each family of formats.
 package corpus
 
 import (
@@ -28,10 +30,10 @@ import (
 	"loaderd/internal/tokenfiles"
 )
 
-// Format says how documents lie in a file.
+// Format is the format of a file of documents.
 type Format string
 
-// The formats. Auto looks at the content.
+// The formats. Auto detects the format by the content.
 const (
 	Auto    Format = "auto"
 	Text    Format = "text"    // a file is a document
@@ -63,7 +65,7 @@ func (f Format) Check() error {
 	return fmt.Errorf("format %q: want one of %s", string(f), strings.Join(names, ", "))
 }
 
-// Options say what in a file is the document. The zero value reads text columns named "text".
+// Options select the documents of files. The zero value reads text columns named "text".
 type Options struct {
 	// Format of all files; empty is Auto.
 	Format Format
@@ -71,34 +73,34 @@ type Options struct {
 	TextField string
 	// IDField is the JSON field or column of the document's own id; empty reads none.
 	IDField string
-	// Tokens says that TextField is a list of token ids, not text.
+	// Tokens reports that TextField is a list of token ids, not text.
 	Tokens bool
-	// Stores read what is in object stores and at web addresses; nil: nothing of that kind is read.
+	// Stores read objects of object stores and web addresses; nil: neither is read.
 	Stores *objects.Stores
 	// MaxDocument is the largest document in bytes; larger ones are a *record.SkipError. 0 is 64 MiB.
 	MaxDocument int64
-	// Vocabulary is one more than the largest token id there may be; a document with another one is a
-	// *record.SkipError. 0 checks none.
+	// Vocabulary is one more than the largest valid token id; a document with a larger id is a *record.SkipError. 0
+	// checks none.
 	Vocabulary int
-	// Cut says where documents end in files of token ids, which do not say it themselves.
+	// Cut determines where documents end in files of token ids without boundaries.
 	Cut tokenfiles.Cut
 	// Encoding of text files, by a name that Encodings takes; empty is UTF-8, or UTF-16 where the file begins with its
 	// byte order mark.
 	Encoding string
-	// CSV says how fields of tables are written.
+	// CSV describes how fields of tables are written.
 	CSV csvtable.Options
-	// TokenType is how ids lie in files of token ids without a header; of a column of bytes, too. The zero value is for
-	// none.
+	// TokenType is the type of ids in files of token ids without a header, and in a column of bytes. The zero value is
+	// for none.
 	TokenType tokenfiles.Type
-	// Split is the part of a dataset of Hugging Face that is read, "all" for all parts. Empty: of a dataset with
-	// several parts none can be.
+	// Split is the part of a dataset of Hugging Face that is read, "all" for all parts. Where it is empty, a dataset
+	// with several parts is an error.
 	Split string
-	// Meta are values of documents that come along.
+	// Meta are values that are passed on with documents.
 	Meta []record.Meta
-	// Survey has formats of token ids read where Tokens is not set: to look what is there.
+	// Survey permits formats of token ids where Tokens is not set, to report their contents.
 	Survey bool
-	// Late leaves it to the reading to find out which files of a folder are text, where Format is Text: each is opened
-	// once. The folder's fingerprint then does not tell whether one could be read.
+	// Late delays the check that files of a folder are text until they are read, where Format is Text: each is opened
+	// once. The folder's fingerprint is then independent of which files can be read.
 	Late bool
 }
 
@@ -112,12 +114,12 @@ type Input struct {
 	// Fingerprint changes when the sizes or times of the files, or the options, do; empty for standard input and pipes,
 	// which can be read only once.
 	Fingerprint string
-	// Bytes of the files as they lie on disk; 0 for standard input and pipes.
+	// Bytes of the files on disk; 0 for standard input and pipes.
 	Bytes int64
 	// Part is the part of a dataset that the input belongs to, empty for none.
 	Part string
 
-	format  Format // Auto: is looked up when the input is read
+	format  Format // Auto: is detected when the input is read
 	reading Format // of the file that is read
 	files   []source
 	skipped []*record.SkipError
@@ -128,7 +130,7 @@ type Input struct {
 
 	problem error // why its format is not known; Documents yields it
 
-	from, began, at Place // asked for, begun at, and where the present entry lies
+	from, began, at Place // requested, used, and of the current entry
 }
 
 // source is a file of an input.
@@ -175,9 +177,9 @@ func (in *Input) late() bool { return in.folder && in.options.late() }
 // Pass counts the whole input as read.
 func (in *Input) Pass() { in.read.Store(in.Bytes) }
 
-// Documents yields the input's documents in order. A *record.SkipError stands for one document that can not be read,
-// and the iteration goes on behind it; any other error ends it. It can be called again, save for standard input and
-// pipes. The end of ctx ends the wait for a pipe or standard input with ctx's error.
+// Documents yields the input's documents in order. After a *record.SkipError, of one document that cannot be read, the
+// iteration continues; any other error ends it. It can be called again, except for standard input and pipes. The end of
+// ctx ends the wait for a pipe or standard input with ctx's error.
 func (in *Input) Documents(ctx context.Context) iter.Seq2[record.Document, error] {
 	return func(yield func(record.Document, error) bool) {
 		yield = in.utf8(in.options.known(yield))
@@ -225,7 +227,7 @@ func (in *Input) file(ctx context.Context, s source, yield record.Yield) (more b
 	return in.body(ctx, s, r, yield) && trailing(s, r, yield)
 }
 
-// trailing yields the bytes behind the end of compressed data as left out.
+// trailing yields a *record.SkipError for bytes after the end of compressed data.
 func trailing(s source, r *compression.Reader, yield record.Yield) bool {
 	n := r.Trailing()
 	if n == 0 {

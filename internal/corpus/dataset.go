@@ -29,9 +29,9 @@ const (
 	manifestMost = 64 << 20 // bytes of such a file
 )
 
-// dataset finds what a folder holds as a whole: a dataset that Hugging Face's library saved, or shards of MDS. ok is
-// false for any other folder. given and dir name the folder as it was given and absolute, base as paths of documents
-// do.
+// dataset returns the inputs of a folder that is one dataset: saved by Hugging Face's library, or shards of MDS. ok is
+// false for any other folder. given is the folder as it was given, dir its absolute path, and base its path in
+// documents.
 func dataset(given, dir, base string, o Options) (inputs []*Input, ok bool, err error) {
 	if o.Format != Auto && o.Format != Arrow && o.Format != MDS {
 		return nil, false, nil
@@ -78,8 +78,7 @@ func dataset(given, dir, base string, o Options) (inputs []*Input, ok bool, err 
 // folderOf names a folder: as it was given, absolute, and as paths of documents do.
 type folderOf struct{ given, dir, base string }
 
-// manifest reads a file of the folder into v; found is false where there is none, or where it is something else of that
-// name.
+// manifest reads a file of the folder into v. found is false where there is no such file, or where it is not JSON.
 func (f folderOf) manifest(name string, v any) (found bool, err error) {
 	file, err := os.Open(filepath.Join(f.dir, name))
 	if err != nil {
@@ -235,8 +234,8 @@ func (f folderOf) shards(o Options) (inputs []*Input, err error) {
 	return inputs, nil
 }
 
-// pairOf returns the index of Megatron's that a path means: itself, or the one beside the ids, or with an ending behind
-// the name that both have. It is the path itself where it means none.
+// pairOf returns the Megatron index of a path: the path itself, the index next to the ids, or the path with the ending
+// of an index added. It returns the path itself where there is no index.
 func pairOf(name string) string {
 	for _, idx := range []string{strings.TrimSuffix(name, ".bin") + ".idx", name + ".idx"} {
 		if idx != name && isMegatron(idx) {
@@ -291,8 +290,8 @@ func (u inputBuilder) addTokens(s source, info os.FileInfo) error {
 	return nil
 }
 
-// rawShard reports whether a compressed shard without an index has the same shard beside it as it is, which is read in
-// its place.
+// rawShard reports whether the uncompressed shard is in the folder of a compressed shard without an index. It is read
+// instead.
 func rawShard(name string) bool {
 	raw, compressed := compression.TrimEnding(name)
 	if !compressed {

@@ -15,8 +15,8 @@ import (
 	"loaderd/internal/corpus/record"
 )
 
-// Fields are those of the input's first file; none where its format knows none. Of a pipe, which can be read only once,
-// none are told.
+// Fields returns the fields of the input's first file, none for a format without fields, or for a pipe, which can be
+// read only once.
 func (in *Input) Fields(ctx context.Context) (fields []record.Field, err error) {
 	if len(in.files) == 0 || in.files[0].pipe {
 		return nil, nil

@@ -24,10 +24,10 @@ import (
 	"loaderd/internal/objects"
 )
 
-// Open finds the inputs of paths ("-" is stdin) and looks at the beginning of each file. Folders are searched
-// recursively. Addresses of stores may be patterns; what their objects hold is looked at when they are read. A file
-// whose beginning is damaged, or of no format, is an input whose Documents yield that error: it does not keep the
-// others from being read.
+// Open finds the inputs of paths ("-" is stdin) and detects the format of each file. Folders are searched recursively.
+// Addresses of stores may be patterns; the formats of their objects are detected when they are read. A file whose
+// beginning is damaged, or of no format, is an input whose Documents yield that error, so that the other inputs can be
+// read.
 func Open(ctx context.Context, paths []string, stdin io.Reader, o Options) ([]*Input, error) {
 	o, err := o.filled()
 	if err != nil {
@@ -170,7 +170,7 @@ func inputOf(s source, f Format, info fs.FileInfo, o Options) (*Input, error) {
 	return in.Input, nil
 }
 
-// openPipe makes an input of standard input, of a named pipe, or of a shell's <(command). Its content is looked at when
+// openPipe makes an input of standard input, of a named pipe, or of a shell's <(command). Its format is detected when
 // it is read.
 func openPipe(s source, stdin io.Reader, o Options) ([]*Input, error) {
 	if err := ofPipe(o.Format); err != nil {
@@ -297,8 +297,7 @@ func isUnreadable(err error) bool {
 // late says that files of folders are looked at when they are read.
 func (o Options) late() bool { return o.Late && o.Format == Text }
 
-// placed is an input of a folder with its place: by the name of its file, or of the dataset that it is in, and there by
-// the dataset's own order.
+// placed is an input of a folder with its sort keys: the name of its file or dataset, and its place in the dataset.
 type placed struct {
 	*Input
 	name  string

@@ -47,8 +47,8 @@ var promises = map[string]Format{
 	".npy": Tokens, ".mds": MDS, ".warc": WARC, ".wet": WARC, ".tar": Tar,
 }
 
-// promised is what a file's name promises, apart from its compression; empty when it does not. loose says that it says
-// nothing at all.
+// promised returns the format that a file's name promises, apart from its compression, empty for none. loose reports
+// that the name has no ending.
 func promised(name string) (f Format, loose bool) {
 	ending := extension(name)
 	return promises[ending], ending == ""
@@ -89,8 +89,7 @@ func lookAt(s source, o Options) (Format, error) {
 	return f, err
 }
 
-// lookThrough finds the format of what can be read only once, and returns a reader of all of it, the part that was
-// looked at included.
+// lookThrough finds the format of data that can be read only once. It returns a reader of all of it.
 func (in *Input) lookThrough(s source, r *compression.Reader) (Format, io.Reader, error) {
 	h, err := readHead(r, headBytes, true)
 	if err != nil {
@@ -109,8 +108,8 @@ type head struct {
 	whole bool // there is no more
 }
 
-// readHead reads the beginning, so many bytes at most. Of a pipe it takes the first whole line, and what came with it:
-// more may be long in coming.
+// readHead reads the beginning, at most most bytes. Of a pipe, whose writer may be slow, it reads until the first line
+// is complete.
 func readHead(r io.Reader, most int, pipe bool) (head, error) {
 	h := head{data: make([]byte, 0, most)}
 	for len(h.data) < most {
@@ -279,8 +278,8 @@ func (h head) lines(data []byte, promise Format, loose bool, o Options) Format {
 	return h.json(trimmed)
 }
 
-// unnamed tells the format of a file whose name promises nothing: another one than plain text only where the content is
-// hardly so by accident.
+// unnamed finds the format of a file whose name promises none. It is plain text unless the content is clearly of
+// another format.
 func (h head) unnamed(data []byte, loose bool, o Options) Format {
 	first, rest := firstLine(data), afterLine(data)
 	_, err := o.columns().Parse(bytes.Clone(first))

@@ -7,21 +7,20 @@ import (
 	"loaderd/internal/corpus/compression"
 )
 
-// Place is where the reading of a file stands: Entries, documents and what was left out, lie before byte Offset of it,
-// at which a line begins, the first behind Line others. Of a Parquet file Entries alone counts. The zero value is the
-// beginning.
+// Place is a position in a file: Entries documents, including those left out, and Line lines precede the line at byte
+// Offset. In a Parquet file only Entries counts. The zero value is the beginning.
 type Place struct {
 	Entries, Offset, Line int64
 }
 
-// From has Documents begin at a place that At told, of the same file read with the same options, or at the beginning
-// where the format can not begin elsewhere: Passed says which.
+// From has Documents begin at a place that At returned for the same file and the same options. Where the format cannot
+// begin there, Documents begins before it: Passed returns how many entries precede the first one.
 func (in *Input) From(p Place) { in.from = p }
 
 // Passed is how many entries lie before the first one that Documents yields.
 func (in *Input) Passed() int64 { return in.began.Entries }
 
-// At is the last place behind which all entries that Documents has not yielded yet lie. It may be asked for within the
+// At returns the last place that precedes all entries that Documents has not yielded yet. It may be called within the
 // loop over them.
 func (in *Input) At() Place { return in.at }
 

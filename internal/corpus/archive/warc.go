@@ -14,7 +14,7 @@ import (
 	"loaderd/internal/warc"
 )
 
-// errHTML says what is done with pages.
+// errHTML is the error of a page of HTML.
 var errHTML = errors.New("HTML, of which no text is made here: take the archive's WET files, or make text of it before")
 
 // WARCDocuments yields a document per record with text: conversions (as in WET files), and responses and resources of a

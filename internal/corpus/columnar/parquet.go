@@ -26,10 +26,10 @@ type Parquet struct {
 	File    record.File
 	Columns record.Columns
 	Open    func() (*columns.Parquet, error)
-	// From is how many rows may be left out: row groups that lie within them are not read.
+	// From is how many rows may be left out: row groups within them are not read, if OnGroup is set.
 	From int64
-	// OnGroup is called with the number of rows before each row group, and, with skipped, behind one that is not read.
-	// nil: it is not called.
+	// OnGroup is called with the number of rows before each row group, and, with skipped, after a group that is not
+	// read. nil: all groups are read.
 	OnGroup func(rows int64, skipped bool)
 	// OnRows is called with how many of all rows have been read.
 	OnRows func(done, all int64)

@@ -65,7 +65,7 @@ func zstdMagics() []string {
 // openXZ looks at the dictionary that the first block asks for: the decoder makes room for all of it at once.
 func openXZ(r *bufio.Reader) (io.Reader, func(), error) {
 	const streamHeader, blockMost = 12, 64
-	head, _ := r.Peek(streamHeader + blockMost) // what is cut off, the decoder says
+	head, _ := r.Peek(streamHeader + blockMost) // the decoder reports truncated data
 	if len(head) > streamHeader && xzDictionary(head[streamHeader:]) > windowMost {
 		return nil, nil, fmt.Errorf("it asks for a dictionary of more than %d MiB: compress it again with a smaller one", windowMost>>20)
 	}
@@ -171,7 +171,8 @@ func begins(r *bufio.Reader, magics []string) (bool, error) {
 	}
 }
 
-// isBzip2 says whether the level and the mark of a block, or of the end, follow: text may begin with the letters.
+// isBzip2 reports whether the level and the mark of a block, or of the end, follow: text may begin with the same
+// letters.
 func isBzip2(r *bufio.Reader) bool {
 	head, _ := r.Peek(10)
 	return len(head) == 10 && head[3] >= '1' && head[3] <= '9' && (string(head[4:]) == "1AY&SY" || string(head[4:]) == "\x17rE8P\x90")
@@ -207,7 +208,7 @@ func (d *Reader) Trailing() int64 {
 
 func (d *Reader) Read(p []byte) (n int, err error) {
 	defer func() {
-		// The decoders of others panic on some damaged data.
+		// Decoders of libraries panic on some damaged data.
 		if v := recover(); v != nil {
 			n, err = 0, Explain(d.format, fmt.Errorf("%v", v))
 		}
@@ -277,7 +278,7 @@ func (d *Reader) more() {
 // decodedFormat marks bytes that were decoded, whose offsets are not those of the file.
 const decodedFormat = "decoded"
 
-// Explain describes an error of the decoder of a compression.
+// Explain returns an error of a decoder with the format and whether its data is truncated or damaged.
 func Explain(format string, err error) error {
 	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
 		return fmt.Errorf("%s data is truncated: %w", format, io.ErrUnexpectedEOF)

@@ -142,7 +142,7 @@ func (u *uncopied) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// weight is a factor of the loss: nil for 1, and for a record that says none.
+// weight is a factor of the loss: nil for 1, and for a record without one.
 func weight(raw []byte) (*float32, error) {
 	if len(raw) == 0 || string(raw) == "null" {
 		return nil, nil
@@ -158,8 +158,8 @@ func weight(raw []byte) (*float32, error) {
 	return &w, nil
 }
 
-// mask reads which tokens have a loss, true or 1 for each that has, as lengths of runs; nil where a record says
-// nothing.
+// mask returns which tokens have a loss, true or 1 for each of them, as lengths of runs; nil for a record without a
+// mask.
 func mask(raw []byte, tokens int) (lengths []int32, _ error) {
 	if len(raw) == 0 || string(raw) == "null" {
 		return nil, nil

@@ -15,7 +15,7 @@ import (
 	"loaderd/internal/tokenfiles"
 )
 
-// idDocuments is what reads documents of token ids.
+// idDocuments reads documents of token ids.
 type idDocuments interface {
 	Next(dst []byte, limit int64) ([]byte, error)
 }
@@ -24,7 +24,7 @@ type idDocuments interface {
 type Source struct {
 	File    record.File
 	Columns record.Columns
-	// Name is the path of the file, which tells a label mask.
+	// Name is the path of the file, by which a label mask is recognised.
 	Name string
 	// Companions of the file.
 	Companions
@@ -76,7 +76,7 @@ func withCutFlags(err error) error {
 	return err
 }
 
-// errNoFields: a file of ids has nothing beside them.
+// errNoFields is the error of an id column that is asked for: a file of ids has no other columns.
 var errNoFields = errors.New("its documents are token ids alone, and have no ids of their own: leave --id-column out")
 
 // documents yields documents by their places. passed is called after each. loss returns Document.Loss of the last one;
