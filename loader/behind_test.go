@@ -215,13 +215,16 @@ type robbed struct {
 }
 
 type robbedSource struct {
-	document.Source
+	blockingSource
 	lost chan struct{}
 }
 
 func (d robbed) Read(ctx context.Context, from uint64) (document.Source, error) {
-	s, err := d.memDocs.Read(ctx, from)
-	return robbedSource{s, d.lost}, err
+	s, err := d.memDocs.open(from)
+	if err != nil {
+		return nil, err
+	}
+	return queued(robbedSource{s, d.lost}), nil
 }
 
 func (s robbedSource) Next(ctx context.Context) ([]document.Document, error) {
@@ -234,7 +237,7 @@ func (s robbedSource) Next(ctx context.Context) ([]document.Document, error) {
 		case <-ctx.Done():
 		}
 	}()
-	docs, err := s.Source.Next(ctx)
+	docs, err := s.blockingSource.Next(ctx)
 	select {
 	case <-s.lost:
 		return nil, errPurged

@@ -245,21 +245,24 @@ type shortDocs struct {
 }
 
 type shortSource struct {
-	document.Source
+	blockingSource
 	before uint64
 }
 
 func (d shortDocs) Read(ctx context.Context, from uint64) (document.Source, error) {
-	s, err := d.memDocs.Read(ctx, from)
-	return shortSource{s, d.before}, err
+	s, err := d.memDocs.open(from)
+	if err != nil {
+		return nil, err
+	}
+	return queued(shortSource{s, d.before}), nil
 }
 
 func (s shortSource) Next(ctx context.Context) ([]document.Document, error) {
-	if s.Source.Status().Fetched+1 >= s.before {
+	if s.Status().Fetched+1 >= s.before {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
-	return s.Source.Next(ctx)
+	return s.blockingSource.Next(ctx)
 }
 
 // What a daemon knows of the plan it does not forget while it plans the log again.

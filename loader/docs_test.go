@@ -213,12 +213,70 @@ func (d *memDocs) Show(ctx context.Context, seq uint64) (document.View, error) {
 func (d *memDocs) Lookup(context.Context, string) ([]uint64, error) { return nil, nil }
 
 func (d *memDocs) Read(_ context.Context, from uint64) (document.Source, error) {
+	s, err := d.open(from)
+	if err != nil {
+		return nil, err
+	}
+	return queued(s), nil
+}
+
+// open starts a source that a test can change before it is queued.
+func (d *memDocs) open(from uint64) (*memSource, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if from < d.first {
 		return nil, errPurged
 	}
 	return newSource(d, from), nil
+}
+
+// blockingSource waits for documents in Next, in place of a queue. They are delivered when Next is called again.
+type blockingSource interface {
+	Next(ctx context.Context) ([]document.Document, error)
+	Status() document.SourceStatus
+}
+
+// queuedSource puts what a blockingSource returns into a queue.
+type queuedSource struct {
+	blockingSource
+	chunks    chan *document.Chunk
+	delivered chan struct{}
+	cancel    context.CancelFunc
+	running   sync.WaitGroup
+}
+
+func queued(s blockingSource) document.Source {
+	ctx, cancel := context.WithCancel(context.Background())
+	q := &queuedSource{blockingSource: s, chunks: make(chan *document.Chunk), delivered: make(chan struct{}, 1), cancel: cancel}
+	q.running.Go(func() { q.run(ctx) })
+	return q
+}
+
+func (q *queuedSource) run(ctx context.Context) {
+	ready := make(chan struct{})
+	close(ready)
+	for {
+		docs, err := q.Next(ctx)
+		select {
+		case q.chunks <- &document.Chunk{Ready: ready, Documents: docs, Err: err}:
+		case <-ctx.Done():
+			return
+		}
+		select {
+		case <-q.delivered:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (q *queuedSource) Chunks() <-chan *document.Chunk { return q.chunks }
+func (q *queuedSource) Deliver()                       { q.delivered <- struct{}{} }
+
+func (q *queuedSource) Close() error {
+	q.cancel()
+	q.running.Wait()
+	return nil
 }
 
 // memSource delivers chunks of one document up to seven.
@@ -276,5 +334,3 @@ func (s *memSource) Status() document.SourceStatus {
 	}
 	return status
 }
-
-func (s *memSource) Close() error { return nil }

@@ -2,6 +2,7 @@ package loader_test
 
 import (
 	"context"
+	"slices"
 	"testing"
 
 	"loaderd/loader"
@@ -16,27 +17,34 @@ type instantDocs struct {
 	planned chan struct{}
 }
 
+// instantSource has a queue that holds all chunks.
 type instantSource struct {
-	document.Source
-	docs *instantDocs
-	at   int
+	blockingSource
+	docs   *instantDocs
+	chunks chan *document.Chunk
+	left   int // chunks that are not delivered
 }
 
 func (d *instantDocs) Read(ctx context.Context, from uint64) (document.Source, error) {
-	s, err := d.memDocs.Read(ctx, from)
-	return &instantSource{s, d, 0}, err
+	ready := make(chan struct{})
+	close(ready)
+	s := &instantSource{docs: d, chunks: make(chan *document.Chunk, len(d.docs)/64+1)}
+	for docs := range slices.Chunk(d.docs, 64) {
+		s.chunks <- &document.Chunk{Ready: ready, Documents: docs}
+	}
+	s.left = len(s.chunks)
+	var err error
+	s.blockingSource, err = d.open(from)
+	return s, err
 }
 
-func (s *instantSource) Next(ctx context.Context) ([]document.Document, error) {
-	rest := s.docs.docs[s.at:]
-	if len(rest) == 0 {
+func (s *instantSource) Chunks() <-chan *document.Chunk { return s.chunks }
+func (s *instantSource) Close() error                   { return nil }
+
+func (s *instantSource) Deliver() {
+	if s.left--; s.left == 0 {
 		close(s.docs.planned)
-		<-ctx.Done()
-		return nil, ctx.Err()
 	}
-	rest = rest[:min(len(rest), 64)]
-	s.at += len(rest)
-	return rest, nil
 }
 
 // BenchmarkLeader plans documents from a source that never waits into a plan log in memory: what the way through the leader costs,

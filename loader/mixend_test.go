@@ -90,7 +90,7 @@ type slowShelf struct{ shelf }
 
 type slowDocs struct{ *memDocs }
 
-type slowSource struct{ document.Source }
+type slowSource struct{ blockingSource }
 
 func (s slowShelf) Open(ctx context.Context, name string, c mixture.Source) (backend.Stream, error) {
 	x, err := s.shelf.Open(ctx, name, c)
@@ -99,13 +99,16 @@ func (s slowShelf) Open(ctx context.Context, name string, c mixture.Source) (bac
 }
 
 func (d slowDocs) Read(ctx context.Context, from uint64) (document.Source, error) {
-	s, err := d.memDocs.Read(ctx, from)
-	return slowSource{s}, err
+	s, err := d.memDocs.open(from)
+	if err != nil {
+		return nil, err
+	}
+	return queued(slowSource{s}), nil
 }
 
 func (s slowSource) Next(ctx context.Context) ([]document.Document, error) {
 	time.Sleep(time.Second)
-	return s.Source.Next(ctx)
+	return s.blockingSource.Next(ctx)
 }
 
 // A checkpoint that was taken further on than a later daemon recorded a change, because that one did not use it, is not used.

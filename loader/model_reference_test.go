@@ -29,17 +29,20 @@ import (
 type strictDocs struct{ *memDocs }
 
 type strictSource struct {
-	document.Source
+	blockingSource
 	docs *memDocs
 }
 
 func (d strictDocs) Read(ctx context.Context, from uint64) (document.Source, error) {
-	s, err := d.memDocs.Read(ctx, from)
-	return strictSource{s, d.memDocs}, err
+	s, err := d.memDocs.open(from)
+	if err != nil {
+		return nil, err
+	}
+	return queued(strictSource{s, d.memDocs}), nil
 }
 
 func (s strictSource) Next(ctx context.Context) ([]document.Document, error) {
-	docs, err := s.Source.Next(ctx)
+	docs, err := s.blockingSource.Next(ctx)
 	if err == nil && docs[0].Sequence < s.docs.state().First {
 		return nil, errPurged
 	}
@@ -50,7 +53,7 @@ func (s strictSource) Next(ctx context.Context) ([]document.Document, error) {
 type allDocs struct{ *memDocs }
 
 func (d allDocs) Read(_ context.Context, from uint64) (document.Source, error) {
-	return newSource(d.memDocs, from), nil
+	return queued(newSource(d.memDocs, from)), nil
 }
 
 // runFloors is one run's entry among those of all runs that read the documents.

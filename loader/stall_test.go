@@ -28,7 +28,7 @@ type oddDocs struct {
 }
 
 type oddSource struct {
-	document.Source
+	blockingSource
 	docs oddDocs
 }
 
@@ -40,8 +40,11 @@ func (d oddDocs) Read(ctx context.Context, from uint64) (document.Source, error)
 	if d.down {
 		return nil, &fault.Error{Reason: fault.SourceDown, Message: "no responders"}
 	}
-	s, err := d.memDocs.Read(ctx, from)
-	return oddSource{s, d}, err
+	s, err := d.memDocs.open(from)
+	if err != nil {
+		return nil, err
+	}
+	return queued(oddSource{s, d}), nil
 }
 
 func (s oddSource) Next(ctx context.Context) ([]document.Document, error) {
@@ -49,11 +52,11 @@ func (s oddSource) Next(ctx context.Context) ([]document.Document, error) {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
-	return s.Source.Next(ctx)
+	return s.blockingSource.Next(ctx)
 }
 
 func (s oddSource) Status() document.SourceStatus {
-	status := s.Source.Status()
+	status := s.blockingSource.Status()
 	if s.docs.status != nil {
 		status = s.docs.status(status)
 	}

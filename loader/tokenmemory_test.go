@@ -16,15 +16,18 @@ import (
 // narrowDocs are documents as a stream brings them: each in memory of its own, which may be used again.
 type narrowDocs struct{ *memDocs }
 
-type narrowSource struct{ document.Source }
+type narrowSource struct{ blockingSource }
 
 func (d narrowDocs) Read(ctx context.Context, from uint64) (document.Source, error) {
-	s, err := d.memDocs.Read(ctx, from)
-	return narrowSource{s}, err
+	s, err := d.memDocs.open(from)
+	if err != nil {
+		return nil, err
+	}
+	return queued(narrowSource{s}), nil
 }
 
 func (s narrowSource) Next(ctx context.Context) ([]document.Document, error) {
-	docs, err := s.Source.Next(ctx)
+	docs, err := s.blockingSource.Next(ctx)
 	docs = slices.Clone(docs)
 	for i := range docs {
 		docs[i].Content = docs[i].Narrowed()

@@ -46,11 +46,12 @@ func BenchmarkEpoch(b *testing.B) {
 				b.Fatal(err)
 			}
 			for n := 0; n < documents; {
-				docs, err := source.Next(context.Background())
+				docs, err := document.Receive(context.Background(), source)
 				if err != nil {
 					b.Fatal(err)
 				}
 				n += len(docs)
+				source.Deliver()
 			}
 			source.Close()
 		}

@@ -49,11 +49,12 @@ func TestWalker(t *testing.T) {
 		w := feed.NewEpochReader(d, m.Walk(0, 0), from, room)
 		var have []uint64
 		for from+uint64(len(have)) < documents {
-			docs, err := w.Next(t.Context())
+			docs, err := document.Receive(t.Context(), w)
 			must(t, err)
 			for _, x := range docs {
 				have = append(have, x.Sequence)
 			}
+			w.Deliver()
 		}
 		must(t, w.Close())
 		if !slices.Equal(have, want[from:]) {
@@ -88,7 +89,7 @@ func TestWalker_StatusHasTheTimeOfTheLastDocument(t *testing.T) {
 		w := feed.NewEpochReader(d, m.Walk(0, 0), from, 1<<20)
 		received := make(chan int, 1)
 		go func() {
-			docs, err := w.Next(t.Context())
+			docs, err := document.Receive(t.Context(), w)
 			if err != nil {
 				t.Error(err)
 			}
@@ -102,9 +103,7 @@ func TestWalker_StatusHasTheTimeOfTheLastDocument(t *testing.T) {
 			t.Errorf("%d documents are left, want %d", left, documents-from)
 		}
 		n := <-received
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		_, _ = w.Next(ctx)
+		w.Deliver()
 		if s := w.Status(); s.EpochLeft != uint64(documents-from-n) {
 			t.Errorf("%d documents are left behind %d, want %d", s.EpochLeft, n, documents-from-n)
 		}

@@ -29,11 +29,21 @@ func (d Document) Arrival() plan.Arrival {
 	return plan.Arrival{Source: d.Source, Sequence: d.Sequence, ID: d.ID, Length: d.Len(), Skip: d.Skip, Loss: d.Loss, Cut: d.Cut, PackingHints: d.PackingHints, Parts: d.Parts}
 }
 
-// Source delivers the documents of the stream in order.
+// Chunk is a few consecutive documents of a source.
+type Chunk struct {
+	Ready     <-chan struct{} // closed when Documents or Err is set
+	Documents []Document      // at least one
+	Err       error           // why no document follows; then the chunk has none, and it is the last one
+}
+
+// Source reads the documents of the stream in order. It retries what can be retried.
 type Source interface {
-	// Next blocks for the next documents, at least one. They count as delivered when Next is called again: until then the caller works on
-	// them. Errors are final; what can be retried is retried inside.
-	Next(ctx context.Context) ([]Document, error)
+	// Chunks returns the queue of the chunks in order. A chunk may leave it before it is ready, so that its receiver can
+	// wait for something else as well. The queue is never closed; after Close nothing is to be received from it.
+	Chunks() <-chan *Chunk
+	// Deliver releases the oldest chunk that was received: the receiver is done with its documents. Until then they
+	// count against the bound of the source's memory.
+	Deliver()
 	// Status says how far the source is, for stall causes and metrics.
 	Status() SourceStatus
 	Close() error
@@ -43,12 +53,12 @@ type Source interface {
 type SourceStatus struct {
 	Last       uint64    `json:"last"`                // last sequence known to be in the stream
 	Fetched    uint64    `json:"fetched"`             // last sequence received
-	Delivered  uint64    `json:"delivered"`           // last sequence that the caller of Next is done with
+	Delivered  uint64    `json:"delivered"`           // last sequence that the receiver is done with
 	DrySince   time.Time `json:"dry_since,omitzero"`  // when the last document of the stream was fetched; zero while there are more
 	DownSince  time.Time `json:"down_since,omitzero"` // when the connection was lost; zero while it is up
 	DownReason string    `json:"down_reason,omitempty"`
 	FetchedAt  time.Time `json:"fetched_at,omitzero"`  // when the last document was received; zero before the first
-	Tokenizing bool      `json:"tokenizing,omitempty"` // the caller of Next waits for a fetched document to be tokenized
+	Tokenizing bool      `json:"tokenizing,omitempty"` // the next document to deliver is fetched and not tokenized yet
 	// EpochLeft counts the documents of an epoch that are not delivered, where the epoch is read in an order of its own.
 	// Fetched and Delivered count its documents then.
 	EpochLeft uint64 `json:"epoch_left,omitempty"`

@@ -7,8 +7,6 @@ import (
 	"log/slog"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"loaderd/loader/backend"
 	"loaderd/loader/document"
 	"loaderd/loader/internal/feed"
@@ -89,24 +87,16 @@ func (a *auditor) again(ctx context.Context, streams *planview.Streams, from fun
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	group, reading := errgroup.WithContext(ctx)
-	defer group.Wait() // what failed there has failed a run before
-	defer cancel()     // ends the readers, and the scan of the log
-	a.feeds = feed.New(reading, a.run, streams, group, a.onOpenAttempt, func(int, document.Source) {})
+	defer cancel() // ends the scan of the log
+	a.feeds = feed.New(ctx, a.run, streams, a.onOpenAttempt, func(int, document.Source) {})
+	defer a.feeds.Close()
 	a.replay = from(ctx)
 	a.replay.Read = func(at uint64, e plan.Entry) {
 		if c, ok := e.(plan.Control); ok {
 			a.seen.Controls = append(a.seen.Controls, Recorded{at, c.String()})
 		}
 	}
-	if err := a.plans(reading); err != nil {
-		cancel()
-		if failed := group.Wait(); failed != nil && errors.Is(err, context.Canceled) { // why reading ended
-			err = failed
-		}
-		return err
-	}
-	return nil
+	return a.plans(ctx)
 }
 
 // onOpenAttempt logs why a stream cannot be opened.
@@ -174,7 +164,8 @@ func (a *auditor) next(ctx context.Context) (from *feed.Feed, err error) {
 	defer look.Stop()
 	for len(from.Held) == 0 {
 		select {
-		case from.Held = <-from.Chunks:
+		case from.Pending = <-from.Queue():
+		case <-from.Ready():
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		case <-look.C:
@@ -186,6 +177,9 @@ func (a *auditor) next(ctx context.Context) (from *feed.Feed, err error) {
 				}
 				return nil, feed.Lost(a.run, m.Name(source), sequence, s.Last)
 			}
+		}
+		if err := from.Poll(); err != nil {
+			return nil, err
 		}
 	}
 	return from, nil

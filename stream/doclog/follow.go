@@ -27,7 +27,7 @@ func (r *reader) fetch(ctx context.Context) {
 			continue
 		}
 		if !conn.Transient(err) {
-			r.submit(ctx, &chunk{err: err})
+			r.submit(ctx, failedChunk(err))
 			return
 		}
 		if r.next != before || time.Since(began) > silence { // the trouble before is over: the stream was read, or followed in silence
@@ -248,18 +248,17 @@ func (r *reader) flush(ctx context.Context) error {
 	return r.submit(ctx, c)
 }
 
-// submit puts a chunk in line for Next and hands it to the workers. A chunk that carries an error needs no worker.
+// submit appends a chunk to the queue and hands it to the workers. A chunk that has an error needs no worker.
 func (r *reader) submit(ctx context.Context, c *chunk) error {
-	if c.err != nil {
-		c.done = make(chan struct{})
-		close(c.done)
-	}
+	r.mu.Lock()
+	r.undelivered = append(r.undelivered, c)
+	r.mu.Unlock()
 	select {
-	case r.order <- c:
+	case r.order <- &c.Chunk:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	if c.err != nil {
+	if c.ready() {
 		return nil
 	}
 	select {

@@ -48,7 +48,16 @@ func openLog(t testing.TB, s *stream.Store) *doclog.Log {
 // source gives the documents of a source one by one.
 type source struct {
 	document.Source
-	held []document.Document
+	held     []document.Document
+	received bool // a chunk that is not delivered
+}
+
+// Next delivers the documents before and waits for the next ones.
+func (s *source) Next(ctx context.Context) ([]document.Document, error) {
+	s.settle()
+	docs, err := document.Receive(ctx, s.Source)
+	s.received = err == nil
+	return docs, err
 }
 
 func openSource(t testing.TB, l *doclog.Log, from uint64) *source {
@@ -75,12 +84,12 @@ func nextDoc(t testing.TB, src *source) document.Document {
 	return d
 }
 
-// settle says that the documents which nextDoc has given are done with.
-func (s *source) settle(t testing.TB) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	s.held, _ = s.Next(ctx)
+// settle delivers the documents that nextDoc has returned.
+func (s *source) settle() {
+	if s.received {
+		s.Deliver()
+		s.received = false
+	}
 }
 
 // docText is a document's tokens as text again, without the end.

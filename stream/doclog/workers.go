@@ -9,15 +9,14 @@ import (
 	"loaderd/loader/plan"
 )
 
-// A chunk is a few consecutive documents. Chunks go to the workers and, in stream order, to Next. Small documents share one, because handing
-// over a chunk costs as much as tokenizing a kilobyte.
+// A chunk is a few consecutive documents. Chunks go to the workers and, in stream order, to the receiver. Small documents
+// share one, because handing over a chunk costs as much as tokenizing a kilobyte.
 type chunk struct {
-	messages []message // taken back by the worker
-	size     int       // bytes of messages on the wire
-	docs     []document.Document
-	cost     charge        // of docs against the budget
-	done     chan struct{} // closed when docs is complete
-	err      error         // why the reader failed behind the chunks before; then there are no documents
+	document.Chunk
+	messages []message     // taken back by the worker
+	size     int           // bytes of messages on the wire
+	cost     charge        // of Documents against the budget
+	done     chan struct{} // Ready
 }
 
 const (
@@ -28,12 +27,31 @@ const (
 // newChunk returns a chunk without messages, in memory of one that is tokenized where there is some.
 func (r *reader) newChunk() *chunk {
 	c := &chunk{done: make(chan struct{})}
+	c.Ready = c.done
 	select {
 	case c.messages = <-r.spare:
 	default:
 		c.messages = make([]message, 0, chunkDocuments)
 	}
 	return c
+}
+
+// failedChunk returns the chunk behind the last document.
+func failedChunk(err error) *chunk {
+	c := &chunk{done: make(chan struct{})}
+	c.Ready, c.Err = c.done, err
+	close(c.done)
+	return c
+}
+
+// ready reports whether the chunk is tokenized, or has an error.
+func (c *chunk) ready() bool {
+	select {
+	case <-c.done:
+		return true
+	default:
+		return false
+	}
 }
 
 func (c *chunk) full() bool { return len(c.messages) >= chunkDocuments || c.size >= chunkBytes }
@@ -129,7 +147,7 @@ func (l *Log) clock() (now time.Time) {
 
 func (r *reader) tokenize(ctx context.Context, c *chunk, e *encoder) {
 	defer close(c.done)
-	c.docs = make([]document.Document, len(c.messages))
+	c.Documents = make([]document.Document, len(c.messages))
 	var empty, undecoded, replaced, tokens int64
 	for i := range c.messages {
 		m := &c.messages[i]
@@ -160,7 +178,7 @@ func (r *reader) tokenize(ctx context.Context, c *chunk, e *encoder) {
 			})
 		}
 		tokens += int64(doc.Len())
-		c.docs[i] = doc
+		c.Documents[i] = doc
 		cost := tokenizedCost(doc)
 		r.budget.move(fetchedCost(m), cost)
 		c.cost.reserved += cost.reserved

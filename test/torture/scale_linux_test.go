@@ -17,6 +17,7 @@ import (
 	"loaderd/internal/daemontest"
 	"loaderd/internal/natstest"
 	"loaderd/internal/reader"
+	documents "loaderd/loader/document"
 	"loaderd/stream"
 	"loaderd/stream/doclog"
 	"loaderd/stream/planlog"
@@ -305,11 +306,12 @@ func readRate(t *testing.T, store *stream.Store) float64 {
 	}
 	defer source.Close()
 	for n := 0; n < copiedDocuments; {
-		documents, err := source.Next(t.Context())
+		chunk, err := documents.Receive(t.Context(), source)
 		if err != nil {
 			t.Fatal(err)
 		}
-		n += len(documents)
+		n += len(chunk)
+		source.Deliver()
 	}
 	return float64(copiedDocuments) / time.Since(began).Seconds()
 }

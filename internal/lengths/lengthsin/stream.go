@@ -42,7 +42,7 @@ func ReadStream(ctx context.Context, documents Log, name string, limit int, prog
 		want = min(want, limit)
 	}
 	for {
-		docs, err := source.Next(ctx)
+		docs, err := document.Receive(ctx, source)
 		if err != nil {
 			return nil, "", err
 		}
@@ -55,5 +55,6 @@ func ReadStream(ctx context.Context, documents Log, name string, limit int, prog
 				return lengths, fmt.Sprintf("stream %s, sequences %d to %d", name, first, d.Sequence), nil
 			}
 		}
+		source.Deliver()
 	}
 }

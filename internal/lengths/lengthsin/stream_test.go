@@ -26,10 +26,15 @@ func (s leaderless) Read(context.Context, uint64) (document.Source, error) {
 	return s, nil
 }
 
-func (s leaderless) Next(context.Context) ([]document.Document, error) {
-	return []document.Document{{Content: document.Content{Tokens: make([]int32, 3)}, Sequence: 1}}, nil
+func (s leaderless) Chunks() <-chan *document.Chunk {
+	ready, queue := make(chan struct{}), make(chan *document.Chunk, 1)
+	close(ready)
+	d := document.Document{Content: document.Content{Tokens: make([]int32, 3)}, Sequence: 1}
+	queue <- &document.Chunk{Ready: ready, Documents: []document.Document{d}}
+	return queue
 }
 
+func (leaderless) Deliver()                      {}
 func (leaderless) Status() document.SourceStatus { return document.SourceStatus{} }
 func (leaderless) Close() error                  { return nil }
 

@@ -1,2 +1,2 @@
-// Package feed hands documents from the streams of a run to the goroutine that plans them.
+// Package feed reads documents from the streams of a run, for the goroutine that plans them.
 package feed

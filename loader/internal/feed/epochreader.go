@@ -16,17 +16,17 @@ import (
 // the order of the stream and so in ranges, while those before are delivered. What there is no room for after all is read once more, chunk by chunk, when its
 // turn comes.
 type epochReader struct {
-	docs   document.Documents
-	walk   *mixture.Walk
-	room   int64  // tokens of a group that are held
-	taken  uint64 // place of the first one that was wanted
-	at     uint64 // place of the next document
-	cancel context.CancelFunc
-	groups chan group
-	now    group
+	docs    document.Documents
+	walk    *mixture.Walk
+	room    int64 // tokens of a group that are held
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+	chunks  chan *document.Chunk
+	done    chan struct{} // gets a value when a chunk is delivered; has room for it
 
-	mu     sync.Mutex
-	status document.SourceStatus
+	mu       sync.Mutex
+	received uint64 // documents of the chunk that is not delivered
+	status   document.SourceStatus
 }
 
 // group is a group of a walk that was read, or a part of one.
@@ -39,7 +39,7 @@ type group struct {
 // readersTokens bounds the tokens of the groups that are held, of all sources of a run. There are two groups of a source at most: one is read, one is delivered.
 const readersTokens = 32 << 20
 
-// epochChunk is how many documents Next returns at a time.
+// epochChunk is how many documents a chunk has at most.
 const epochChunk = 64
 
 // recovery is the pause after documents could not be read.
@@ -51,24 +51,27 @@ const usualTokens = 1000
 // NewEpochReader reads from place taken of a walk on, and holds so many tokens of a group.
 func NewEpochReader(docs document.Documents, walk *mixture.Walk, taken uint64, room int64) *epochReader {
 	ctx, cancel := context.WithCancel(context.Background())
-	w := &epochReader{docs: docs, walk: walk, room: room, taken: taken, at: taken, cancel: cancel, groups: make(chan group)}
+	w := &epochReader{docs: docs, walk: walk, room: room, cancel: cancel, chunks: make(chan *document.Chunk),
+		done: make(chan struct{}, 1)}
 	w.status = document.SourceStatus{Last: walk.Last, EpochLeft: walk.Len() - taken}
-	go w.read(ctx)
+	groups := make(chan group)
+	w.running.Go(func() { w.read(ctx, taken, groups) })
+	w.running.Go(func() { w.cut(ctx, groups) })
 	return w
 }
 
-// read reads one group after the other.
-func (w *epochReader) read(ctx context.Context) {
-	defer close(w.groups)
+// read reads one group after the other, from a place on.
+func (w *epochReader) read(ctx context.Context, at uint64, groups chan<- group) {
+	defer close(groups)
 	mean := int64(usualTokens)
-	for at := w.at; at < w.walk.Len(); {
+	for at < w.walk.Len() {
 		order, first := w.walk.Group(at)
 		n := min(len(order)-first, max(int(w.room/mean), epochChunk))
 		g := group{order: slices.Clone(order[first : first+n])}
 		at += uint64(len(g.order))
 		g.held, mean, g.err = w.fetch(ctx, g.order)
 		select {
-		case w.groups <- g:
+		case groups <- g:
 		case <-ctx.Done():
 			return
 		}
@@ -124,45 +127,81 @@ func (w *epochReader) note(err error) {
 	w.status.DownReason = err.Error()
 }
 
-// Next implements Source.
-func (w *epochReader) Next(ctx context.Context) ([]document.Document, error) {
-	w.count(0)
-	for len(w.now.order) == 0 {
-		select {
-		case g, more := <-w.groups:
-			if !more {
-				<-ctx.Done() // the epoch is done: who reads on opens the next one
-				return nil, ctx.Err()
+// cut puts the documents of groups into the queue, one chunk after the other. The documents of a chunk that are not held
+// are read when the chunk before is delivered.
+func (w *epochReader) cut(ctx context.Context, groups <-chan group) {
+	for g := range groups {
+		if g.err != nil {
+			w.put(ctx, &document.Chunk{Ready: closed, Err: g.err})
+			return
+		}
+		w.count(uint64(len(g.order)))
+		for len(g.order) > 0 {
+			n := min(epochChunk, len(g.order))
+			docs, err := w.documents(ctx, &g, n)
+			g.order = g.order[n:]
+			if !w.put(ctx, &document.Chunk{Ready: closed, Documents: docs, Err: err}) || err != nil {
+				return
 			}
-			if g.err != nil {
-				return nil, g.err
-			}
-			w.now = g
-			w.count(uint64(len(g.order)))
-		case <-ctx.Done():
-			return nil, ctx.Err()
 		}
 	}
-	n := min(epochChunk, len(w.now.order))
-	if err := w.complete(ctx, w.now.order[:n]); err != nil {
+}
+
+// closed is Ready of all chunks: they are put into the queue with their documents.
+var closed = func() <-chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()
+
+// put puts a chunk into the queue, and waits until it is delivered. It returns false when ctx ends before.
+func (w *epochReader) put(ctx context.Context, c *document.Chunk) bool {
+	w.mu.Lock()
+	w.received = uint64(len(c.Documents))
+	w.mu.Unlock()
+	select {
+	case w.chunks <- c:
+	case <-ctx.Done():
+		return false
+	}
+	select {
+	case <-w.done:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// Chunks implements document.Source.
+func (w *epochReader) Chunks() <-chan *document.Chunk { return w.chunks }
+
+// Deliver implements document.Source.
+func (w *epochReader) Deliver() {
+	w.mu.Lock()
+	w.status.Delivered += w.received
+	w.status.EpochLeft -= w.received
+	w.mu.Unlock()
+	w.done <- struct{}{}
+}
+
+// documents returns the first n documents of a group, which no longer holds them.
+func (w *epochReader) documents(ctx context.Context, g *group, n int) ([]document.Document, error) {
+	if err := w.complete(ctx, g, g.order[:n]); err != nil {
 		return nil, err
 	}
 	out := make([]document.Document, n)
-	for i, sequence := range w.now.order[:n] {
-		out[i] = w.now.held[sequence]
-		delete(w.now.held, sequence)
+	for i, sequence := range g.order[:n] {
+		out[i] = g.held[sequence]
+		delete(g.held, sequence)
 	}
-	w.now.order = w.now.order[n:]
-	w.at += uint64(n)
 	return out, nil
 }
 
-// count notes that so many more documents are at hand, and that those which Next has returned are delivered.
+// count notes that so many more documents are there.
 func (w *epochReader) count(documents uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.status.Fetched += documents
-	w.status.Delivered, w.status.EpochLeft = w.at-w.taken, w.walk.Len()-w.at
 }
 
 // fetched notes that a document was received.
@@ -172,12 +211,12 @@ func (w *epochReader) fetched() {
 	w.status.FetchedAt = time.Now()
 }
 
-// complete reads those of some documents that are not held.
-func (w *epochReader) complete(ctx context.Context, order []uint64) error {
+// complete reads those of some documents of a group that are not held.
+func (w *epochReader) complete(ctx context.Context, g *group, order []uint64) error {
 	for {
 		var missing []uint64
 		for _, sequence := range order {
-			if _, held := w.now.held[sequence]; !held {
+			if _, held := g.held[sequence]; !held {
 				missing = append(missing, sequence)
 			}
 		}
@@ -190,7 +229,7 @@ func (w *epochReader) complete(ctx context.Context, order []uint64) error {
 		err := w.docs.Again(ctx, missing, func(d document.Document) {
 			mu.Lock()
 			defer mu.Unlock()
-			w.now.held[d.Sequence] = d
+			g.held[d.Sequence] = d
 			read++
 			w.fetched()
 		})
@@ -222,7 +261,6 @@ func (w *epochReader) Status() document.SourceStatus {
 // Close implements Source.
 func (w *epochReader) Close() error {
 	w.cancel()
-	for range w.groups {
-	}
+	w.running.Wait()
 	return nil
 }

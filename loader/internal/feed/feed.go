@@ -4,9 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"loaderd/loader/document"
 	"loaderd/loader/fault"
@@ -15,47 +14,72 @@ import (
 	"loaderd/loader/planview"
 )
 
-// Set hands documents from the streams of a run to the leader's loop, which must not block in one while a request waits. Each stream is read by
-// itself: one that the planner asks seldom holds a chunk ready, and keeps no other waiting.
+// Set has the feeds of a run's sources. A source is opened when the planner wants a document of it for the first time.
+// Each source reads ahead into its own queue, so that one that the planner wants rarely delays no other.
+//
+// It is not safe for concurrent use.
 type Set struct {
-	run     string // its name
+	ctx     context.Context // ends the opening of streams
+	run     string          // its name
 	streams *planview.Streams
 	// onOpenAttempt is called before each attempt to open a reader, with the error of the attempt before.
 	onOpenAttempt func(source string, err error)
 	// onOpened is called with each reader before anything is read.
 	onOpened func(source int, r document.Source)
-	group    *errgroup.Group
-	ctx      context.Context // of the group
-	Of       map[int]*Feed   // by source
+	closing  sync.WaitGroup // of the readers of epochs before
+	Of       map[int]*Feed  // by source
 }
 
-// Feed hands over the documents of one source.
+// Feed is the queue of one source, as far as the loop has received from it.
 type Feed struct {
-	source int
-	epoch  uint64
-	split  func(d document.Document) bool // whether the source takes a document
-	Reader document.Source
-	stop   context.CancelFunc
-	Chunks chan []document.Document
-	done   chan struct{}       // gets a value when the loop has planned a chunk; has room for it
-	Held   []document.Document // of the last chunk, not planned yet; the loop's
+	source  int
+	epoch   uint64
+	split   func(d document.Document) bool // whether the source takes a document
+	Reader  document.Source
+	Pending *document.Chunk     // received from the queue, and not ready at the last Poll
+	Held    []document.Document // of the last chunk, not planned yet
 }
 
 // None is the feed where no document is wanted.
 var None = &Feed{}
 
-func New(ctx context.Context, run string, s *planview.Streams, g *errgroup.Group, onOpenAttempt func(string, error),
+// New returns the feeds of a run, none of them open.
+func New(ctx context.Context, run string, s *planview.Streams, onOpenAttempt func(string, error),
 	onOpened func(int, document.Source)) *Set {
-	return &Set{run: run, streams: s, onOpenAttempt: onOpenAttempt, onOpened: onOpened, group: g, ctx: ctx, Of: map[int]*Feed{}}
+	return &Set{ctx: ctx, run: run, streams: s, onOpenAttempt: onOpenAttempt, onOpened: onOpened, Of: map[int]*Feed{}}
 }
 
-// Next returns the feed of the document that the planner wants; nil when it wants none.
+// Next returns the feed of the document that the planner wants, after a Poll; nil when it wants none.
 func (f *Set) Next(p *planner.Planner) (*Feed, error) {
 	source, _, ok := p.Wants()
 	if !ok {
 		return nil, nil
 	}
-	return f.Open(p, source)
+	x, err := f.Open(p, source)
+	if err != nil {
+		return nil, err
+	}
+	return x, x.Poll()
+}
+
+// Poll polls all feeds. The error is that of a source that has failed.
+func (f *Set) Poll() error {
+	for _, x := range f.Of {
+		if err := x.Poll(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Close closes all readers.
+func (f *Set) Close() error {
+	var errs []error
+	for _, x := range f.Of {
+		errs = append(errs, x.Reader.Close())
+	}
+	f.closing.Wait()
+	return errors.Join(errs...)
 }
 
 // Open returns the feed of a source that goes on where the planner is with it.
@@ -66,7 +90,9 @@ func (f *Set) Open(p *planner.Planner, source int) (*Feed, error) {
 		return x, nil
 	}
 	if x != nil {
-		x.stop()
+		delete(f.Of, source)
+		before := x.Reader
+		f.closing.Go(func() { before.Close() }) // it waits for what is being read
 	}
 	x, err := f.read(p, source, epoch)
 	if err != nil {
@@ -78,7 +104,7 @@ func (f *Set) Open(p *planner.Planner, source int) (*Feed, error) {
 
 // read begins to read a source.
 func (f *Set) read(p *planner.Planner, source int, epoch uint64) (*Feed, error) {
-	x := &Feed{source: source, epoch: epoch, Chunks: make(chan []document.Document), done: make(chan struct{}, 1)}
+	x := &Feed{source: source, epoch: epoch}
 	f.streams.Learn(p.Infos()) // one may just have been added
 	info := p.Infos()[source]
 	f.onOpenAttempt(info.Name, nil)
@@ -101,46 +127,47 @@ func (f *Set) read(p *planner.Planner, source int, epoch uint64) (*Feed, error) 
 		}
 	}
 	f.onOpened(source, x.Reader)
-	ctx, stop := context.WithCancel(f.ctx)
-	x.stop = stop
-	f.group.Go(func() error {
-		err := x.pump(ctx)
-		err = errors.Join(err, x.Reader.Close())
-		if ctx.Err() != nil && f.ctx.Err() == nil { // another epoch is read
-			return nil
-		}
-		return err
-	})
 	return x, nil
 }
 
-// pump hands over one chunk after the other until ctx is done. While the loop plans one, pump does not call Next: documents that the loop
-// holds are not delivered yet, for the source's bound of bytes and for stall causes.
-func (f *Feed) pump(ctx context.Context) error {
-	for {
-		docs, err := f.Reader.Next(ctx)
-		if err != nil {
-			return fmt.Errorf("read documents: %w", err)
-		}
-		select {
-		case f.Chunks <- docs:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-		select {
-		case <-f.done:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
-
-// UnlessHeld brings the next chunk where none is held.
-func (f *Feed) UnlessHeld() <-chan []document.Document {
+// Poll receives the next chunk where no document is held and a chunk is ready. It does not wait.
+func (f *Feed) Poll() error {
 	if len(f.Held) > 0 {
 		return nil
 	}
-	return f.Chunks
+	if f.Pending == nil {
+		select {
+		case f.Pending = <-f.Reader.Chunks():
+		default:
+			return nil
+		}
+	}
+	select {
+	case <-f.Pending.Ready:
+	default:
+		return nil
+	}
+	if err := f.Pending.Err; err != nil {
+		return fmt.Errorf("read documents: %w", err)
+	}
+	f.Held, f.Pending = f.Pending.Documents, nil
+	return nil
+}
+
+// Queue is what Pending is received from, by a loop that waits for several things; nil where there is a chunk already.
+func (f *Feed) Queue() <-chan *document.Chunk {
+	if f.Reader == nil || f.Pending != nil || len(f.Held) > 0 {
+		return nil
+	}
+	return f.Reader.Chunks()
+}
+
+// Ready is closed when the pending chunk is ready; nil where none is pending.
+func (f *Feed) Ready() <-chan struct{} {
+	if f.Pending == nil {
+		return nil
+	}
+	return f.Pending.Ready
 }
 
 // Take returns the next document that is held.
@@ -153,11 +180,11 @@ func (f *Feed) Take() document.Document {
 	return d
 }
 
-// Planned says that the document which was taken last is planned. Behind the last one of a chunk it sends a value to done.
+// Planned notes that the document which was taken last is planned. Behind the last one of a chunk it delivers the chunk.
 func (f *Feed) Planned() {
 	if f.Held = f.Held[1:]; len(f.Held) == 0 {
 		f.Held = nil // lets the contents of the chunk go
-		f.done <- struct{}{}
+		f.Reader.Deliver()
 	}
 }
 

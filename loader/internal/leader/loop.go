@@ -127,7 +127,8 @@ func (l *loop) turn(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return errBetween
-		case from.Held = <-from.UnlessHeld():
+		case from.Pending = <-from.Queue():
+		case <-from.Ready():
 		case <-held:
 			err = l.addHeld(ctx, from)
 		case q := <-requests:

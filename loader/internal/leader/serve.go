@@ -37,7 +37,8 @@ func (l *Leader) Serve(ctx context.Context) error {
 	uploading, stopUploading := graceful(ctx, writeGrace)
 	defer stopUploading()
 	writes, written := make(chan write, 64), make(chan struct{})
-	documents := feed.New(ctx, l.setup.Name, l.setup.Streams, g, l.status.onOpenAttempt, l.status.onOpened)
+	documents := feed.New(ctx, l.setup.Name, l.setup.Streams, l.status.onOpenAttempt, l.status.onOpened)
+	defer documents.Close()
 	if _, err := documents.Next(l.restorer.applier.Planner); err != nil { // nothing else starts without documents
 		return errors.Join(err, g.Wait())
 	}
