@@ -77,7 +77,7 @@ func (m *Mixture) Change(c Change, begins map[string]Begin) error {
 	m.ramp = ramp{}
 	m.aim(apportion(rationals(weights)))
 	m.advance()
-	m.Settle()
+	m.settle()
 	return nil
 }
 

@@ -50,7 +50,7 @@ func (m *Mixture) Continue(c Config, begins map[string]Begin) error {
 	m.config = c
 	if goesOn {
 		m.divide()
-		m.Settle()
+		m.settle()
 		return nil
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Sources)) {
@@ -82,7 +82,7 @@ func (m *Mixture) Continue(c Config, begins map[string]Begin) error {
 	m.point, m.ramp = 0, ramp{}
 	m.aim(apportion(rationals(weights)))
 	m.advance()
-	m.Settle()
+	m.settle()
 	return nil
 }
 
@@ -122,6 +122,3 @@ func (m *Mixture) Unpack(source int) {
 		s.config.Packing, s.config.Attention = nil, ""
 	}
 }
-
-// Removed reports whether a source was removed.
-func (m *Mixture) Removed(source int) bool { return m.sources[source].removed }

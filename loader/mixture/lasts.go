@@ -22,7 +22,7 @@ func (m *Mixture) Lasts(left []float64) (tokens float64, how Ending) {
 	x := m.sketch(left)
 	rest := slices.Clone(left)
 	x.advance()
-	x.Settle()
+	x.settle()
 	for !x.ended {
 		n := x.untilDue()
 		for i, a := range x.accounts {
@@ -41,7 +41,7 @@ func (m *Mixture) Lasts(left []float64) (tokens float64, how Ending) {
 			}
 		}
 		x.advance()
-		x.Settle()
+		x.settle()
 	}
 	for i, s := range m.sources {
 		if !x.endsFirst() && !s.removed && !s.sealed && rest[i] >= 0.5 {
@@ -54,7 +54,7 @@ func (m *Mixture) Lasts(left []float64) (tokens float64, how Ending) {
 // sketch returns a copy of the mixture in which each source has a single document, that is taken once it has no tokens left.
 func (m *Mixture) sketch(left []float64) *Mixture {
 	x := *m
-	x.accounts = slices.Clone(m.accounts)
+	x.accounts, x.begun = slices.Clone(m.accounts), nil
 	x.ramp.from, x.ramp.to = slices.Clone(m.ramp.from), slices.Clone(m.ramp.to)
 	x.sources = make([]*source, len(m.sources))
 	for i, s := range m.sources {

@@ -28,7 +28,10 @@ type Mixture struct {
 	point    int       // of the schedule: the next one
 	ramp     ramp
 
+	begun []int // sources of which an epoch has begun since Settle was called
+
 	// What follows from the rest.
+	shares   []int64 // of Unit, by source; replaced, never changed
 	ended    bool
 	next     int    // source of the next document; -1 for none
 	sequence uint64 // of the next document, 0 until it is asked for
@@ -100,7 +103,7 @@ func New(c Config, begins map[string]Begin) (*Mixture, error) {
 	m.first = len(names)
 	m.aim(apportion(rationals(weights)))
 	m.advance()
-	m.Settle()
+	m.settle()
 	return m, nil
 }
 
@@ -163,10 +166,24 @@ func (m *Mixture) Take(tokens int) {
 	}
 }
 
-// Settle lets the end of sources take effect: an epoch begins, or the others share the source's weight. A source's end takes effect where its next
-// document would be taken, and not at its last one: there the run waits while it is not known that the source is sealed, so that the moment of the
-// seal changes nothing.
-func (m *Mixture) Settle() {
+// Settled is what has happened up to a call of Settle.
+type Settled struct {
+	Ended bool  // no document of any source follows
+	Begun []int // sources of which an epoch has begun since the call before
+}
+
+// Settle lets the end of sources take effect: an epoch begins, or the others share the source's weight. A source's end
+// takes effect where its next document would be taken, and not at its last one. There the run waits while it is not
+// known that the source is sealed, so that the moment of the seal changes nothing.
+func (m *Mixture) Settle() Settled {
+	m.settle()
+	out := Settled{Ended: m.ended, Begun: m.begun}
+	m.begun = nil
+	return out
+}
+
+// settle is Settle. What it begins the next Settle returns.
+func (m *Mixture) settle() {
 	for i, s := range m.sources {
 		if s.resting { // its next document is waited for already
 			m.end(i)
@@ -186,6 +203,7 @@ func (m *Mixture) end(source int) bool {
 	case s.more():
 		s.epoch, s.taken, s.fresh, s.walk = s.epoch+1, 0, 0, nil
 		m.sequence = 0
+		m.begun = append(m.begun, source)
 	default:
 		s.exhausted = true
 	}
@@ -220,7 +238,7 @@ func (m *Mixture) advance() {
 		}
 		m.finish(m.ramp.reached(m.tokens))
 		m.divide()
-		if m.next >= 0 || m.ended || !m.idle() {
+		if m.next >= 0 || m.ended || !slices.ContainsFunc(m.sources, (*source).active) {
 			return
 		}
 		// No token can be taken before a source that has documents has a weight: what gives it one holds now.
@@ -238,9 +256,6 @@ func (m *Mixture) advance() {
 		}
 	}
 }
-
-// idle reports whether a source that is taken from has no weight.
-func (m *Mixture) idle() bool { return slices.ContainsFunc(m.sources, (*source).active) }
 
 // tokensSkipped lets the next point of the schedule begin.
 func (m *Mixture) tokensSkipped() {
@@ -309,7 +324,8 @@ func (m *Mixture) divide() {
 			weights[i] = s.target
 		}
 	}
-	for i, n := range share(weights) {
+	m.shares = share(weights)
+	for i, n := range m.shares {
 		m.accounts[i].share = n
 	}
 	m.choose()
@@ -407,7 +423,7 @@ func (m *Mixture) Seal(source int, last uint64) error {
 		return fmt.Errorf("source %s cannot end behind document %d: %d documents from %d on are taken", s.name, last, s.taken, s.begin.First)
 	}
 	s.sealed, s.last = true, last
-	m.Settle()
+	m.settle()
 	return nil
 }
 
@@ -422,7 +438,7 @@ func (m *Mixture) Rest(source int, rests bool) error {
 	}
 	s.resting = rests
 	m.advance()
-	m.Settle()
+	m.settle()
 	return nil
 }
 
@@ -479,8 +495,8 @@ func (m *Mixture) Config(source int) Source { return m.sources[source].config }
 // Share returns the share of the tokens that a source is to have now, with those of sources that cannot be taken divided among the others.
 func (m *Mixture) Share(source int) float64 { return float64(m.accounts[source].share) / Unit }
 
-// Parts is Share in parts of Unit.
-func (m *Mixture) Parts(source int) int64 { return m.accounts[source].share }
+// Shares returns Share of all sources in parts of Unit. The slice is another one after each change, and never changed.
+func (m *Mixture) Shares() []int64 { return m.shares }
 
 // Tokens returns how many tokens were taken.
 func (m *Mixture) Tokens() int64 { return m.tokens }
@@ -517,7 +533,7 @@ func (m *Mixture) Floor(source int, p Place) uint64 {
 // Clone returns a mixture that goes on from the same state by itself.
 func (m *Mixture) Clone() *Mixture {
 	x := *m
-	x.accounts = slices.Clone(m.accounts)
+	x.accounts, x.begun = slices.Clone(m.accounts), slices.Clone(m.begun)
 	x.ramp.from, x.ramp.to = slices.Clone(m.ramp.from), slices.Clone(m.ramp.to)
 	x.sources = make([]*source, len(m.sources))
 	for i, s := range m.sources {

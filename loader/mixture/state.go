@@ -125,7 +125,7 @@ func (m *Mixture) RestoreState(b []byte) (rest []byte, err error) {
 	if !x.endsFirst() && x.next >= 0 && x.sources[x.next].behindEpoch() {
 		return nil, fmt.Errorf("restore mixture: the end of source %s has not taken effect", x.sources[x.next].name)
 	}
-	x.Settle()
+	x.Settle() // its caller restores what it keeps of the epochs
 	*m = *x
 	return r.Rest, nil
 }

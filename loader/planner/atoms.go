@@ -132,7 +132,7 @@ func (p *Planner) shuffle(k *pack) {
 		p.begin(k, l)
 		placed := p.used.place(pieces)
 		if k.once {
-			placed = mark(placed, p.repeats(i))
+			placed = mark(placed, repeats(&p.rows, i))
 		}
 		l.open.add(placed)
 		complete := l.open.rows() == k.atomRows
@@ -145,14 +145,14 @@ func (p *Planner) shuffle(k *pack) {
 	}
 }
 
-// repeats returns how many tokens row i of those just packed begins with that the row before ends with: windows of one document come one behind the other, and
-// each is a row of one piece.
-func (p *Planner) repeats(i int) int32 {
+// repeats returns how many tokens row i of those just packed begins with that the row before ends with: windows of one
+// document come one behind the other, and each is a row of one piece.
+func repeats(rows *packonline.Rows, i int) int32 {
 	if i == 0 {
 		return 0
 	}
-	_, before, _ := p.rows.Row(i - 1)
-	_, now, _ := p.rows.Row(i)
+	_, before, _ := rows.Row(i - 1)
+	_, now, _ := rows.Row(i)
 	last, x := before[len(before)-1], now[0]
 	if last.Doc != x.Doc {
 		return 0
@@ -225,14 +225,6 @@ func (l *line) waiting() int { return l.open.rows() + min(l.parts, 1) }
 func (l *line) each(f func([]packonline.Piece)) {
 	f(l.open.pieces)
 	f(l.merged)
-}
-
-// oldest returns the part of a floor that covers no document of the pieces.
-func (p *Planner) oldest(pieces []packonline.Piece, floor plan.Position) plan.Position {
-	for _, x := range pieces {
-		floor = floor.Least(plan.Before(p.names.position(x.Doc)))
-	}
-	return floor
 }
 
 // checkRow refuses pieces that no packer can have put into so many tokens.

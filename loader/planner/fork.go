@@ -82,10 +82,10 @@ func (p *Planner) Fork(c plan.Config, more []plan.SourceBegin) (*Planner, error)
 	}
 	for i := range old.parts {
 		x := &n.sources.parts[i]
-		x.counts, x.seen, x.epoch = old.parts[i].counts, old.parts[i].seen.resized(c.Documents.Dedupe), old.parts[i].epoch
+		x.counts, x.seen = old.parts[i].counts, old.parts[i].seen.resized(c.Documents.Dedupe)
 		x.counts.Emitted = 0
-		n.turn(i) // the configuration may let an epoch follow
 	}
+	n.sources.settle() // the configuration may let an epoch follow
 	return n, nil
 }
 

@@ -26,20 +26,25 @@ func (n naming) position(document uint64) uint64 { return document &^ repeated >
 // first returns where a document begins among the tokens of its message.
 func (n naming) first(document uint64) int32 { return int32(document & (1<<n.bits - 1)) }
 
-// check refuses an arrival that the planner cannot name.
-func (p *Planner) check(a *plan.Arrival) error {
-	if len(a.Parts) > 0 && !p.config.Documents.Several() {
-		return fmt.Errorf("plan document %d: it holds %d documents, and the run takes one of each message", a.Sequence, len(a.Parts))
+// check refuses a message that cannot be named as the arrival of a number.
+func (n naming) check(a *plan.Arrival, arrival uint64) error {
+	if n.bits == 0 {
+		if len(a.Parts) > 0 {
+			return fmt.Errorf("plan document %d: it holds %d documents, and the run takes one of each message",
+				a.Sequence, len(a.Parts))
+		}
+		return nil
 	}
 	tokens := a.Length
 	for _, x := range a.Parts {
 		tokens += x.Length
 	}
-	if p.names.bits > 0 && tokens > plan.MaxPartTokens {
+	if tokens > plan.MaxPartTokens {
 		return fmt.Errorf("plan document %d: it has %d tokens, at most 2^%d can be", a.Sequence, tokens, plan.PartBits)
 	}
-	if p.names.bits > 0 && p.cursor.Next() >= 1<<(63-plan.PartBits) {
-		return fmt.Errorf("plan document %d: a run whose messages hold several documents takes 2^%d of them", a.Sequence, 63-plan.PartBits)
+	if arrival >= 1<<(63-plan.PartBits) {
+		return fmt.Errorf("plan document %d: a run whose messages hold several documents takes 2^%d of them",
+			a.Sequence, 63-plan.PartBits)
 	}
 	return nil
 }
@@ -48,4 +53,12 @@ func (p *Planner) check(a *plan.Arrival) error {
 func (n naming) emit(x *packonline.Piece) {
 	x.Start += n.first(x.Doc)
 	x.Doc = n.position(x.Doc)
+}
+
+// oldest returns the part of a floor that covers no document of the pieces.
+func (n naming) oldest(pieces []packonline.Piece, floor plan.Position) plan.Position {
+	for _, x := range pieces {
+		floor = floor.Least(plan.Before(n.position(x.Doc)))
+	}
+	return floor
 }

@@ -157,7 +157,7 @@ func (p *Planner) seal() plan.Position {
 		default:
 			for _, r := range b.wait {
 				p.counts.LeftTokens += plan.RowTokens(r.pieces)
-				floor = p.oldest(r.pieces, floor)
+				floor = p.names.oldest(r.pieces, floor)
 			}
 			b.wait, b.tokens = nil, 0
 		}
@@ -226,7 +226,7 @@ func (p *Planner) finish(floor plan.Position) []plan.Step {
 		s := &p.steps[i]
 		s.Floor = floor
 		for _, r := range s.Rows {
-			floor = p.oldest(r, floor)
+			floor = p.names.oldest(r, floor)
 		}
 		p.losses.count(s, p.once, p.whole)
 		p.counts.MaskedTokens += s.Masked
@@ -406,6 +406,6 @@ func (p *Planner) Floor() plan.Position {
 	if pool := p.pending(); pool.Any() {
 		floor = floor.Least(plan.Before(p.names.position(pool.Oldest)))
 	}
-	p.beyond(func(pieces []packonline.Piece) { floor = p.oldest(pieces, floor) })
-	return p.oldest(p.left, floor)
+	p.beyond(func(pieces []packonline.Piece) { floor = p.names.oldest(pieces, floor) })
+	return p.names.oldest(p.left, floor)
 }

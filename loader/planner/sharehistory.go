@@ -16,6 +16,7 @@ import (
 type shareHistory struct {
 	least int64 // tokens: shares that hold for fewer are replaced by those that follow, so that the history is short
 	spans []shareSpan
+	noted []int64 // what add was called with last
 }
 
 // shareSpan is a range of the tokens taken, from one on to the next span.
@@ -24,20 +25,17 @@ type shareSpan struct {
 	shares []int64 // by source: parts of mixture.Unit
 }
 
-// add notes the shares by which a document is taken when so many tokens have been taken. Shares that change while no
-// document is taken have no tokens: those of a source that turns out to have ended, for example.
-func (h *shareHistory) add(tokens int64, m *mixture.Mixture) {
-	last := &h.spans[len(h.spans)-1]
-	same := true
-	for s, x := range last.shares {
-		same = same && m.Parts(s) == x
-	}
-	if same {
+// add notes the shares by which a document is taken when so many tokens have been taken; they are not changed later.
+// Shares that change while no document is taken have no tokens: those of a source that turns out to have ended, for
+// example.
+func (h *shareHistory) add(tokens int64, shares []int64) {
+	if len(shares) == len(h.noted) && &shares[0] == &h.noted[0] {
 		return
 	}
-	shares := make([]int64, len(last.shares))
-	for s := range shares {
-		shares[s] = m.Parts(s)
+	h.noted = shares
+	last := &h.spans[len(h.spans)-1]
+	if slices.Equal(last.shares, shares) {
+		return
 	}
 	if tokens-last.from < h.least {
 		last.shares = shares
@@ -89,7 +87,7 @@ func (h *shareHistory) appendState(b []byte) []byte {
 
 // restoreState reads what appendState wrote when so many tokens had been taken from so many sources.
 func (h *shareHistory) restoreState(r *codec.Cursor, tokens int64, sources int) {
-	h.spans = nil
+	h.spans, h.noted = nil, nil
 	for range r.Bounded(uint64(len(r.Rest))) {
 		x, sum := shareSpan{from: int64(r.Bounded(uint64(tokens)))}, int64(0)
 		for range sources {

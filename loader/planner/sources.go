@@ -37,16 +37,18 @@ func (c *SourceCounts) fields() []*int64 {
 }
 
 // sourceSet is what a planner keeps of its sources. The planner counts in arrivals: pieces that wait name the arrival of their document, and
-// name the document when a step takes them.
+// name the document when a step takes them. It calls nothing of the planner: what its methods return says what the
+// planner has to do.
 type sourceSet struct {
-	mix   *mixture.Mixture
-	infos []plan.SourceInfo // by source
-	begun int               // how many of them the run began with
-	refs  *refs
-	parts []sourceState // by source
-	rows  shareBalancer // of what leaves the window
-	steps shareBalancer // of steps, with several buckets
-	names naming
+	mix    *mixture.Mixture
+	infos  []plan.SourceInfo // by source
+	begun  int               // how many of them the run began with
+	refs   *refs
+	parts  []sourceState // by source
+	rows   shareBalancer // of what leaves the window
+	steps  shareBalancer // of steps, with several buckets
+	names  naming
+	dedupe int // documents of which each source remembers the ids
 
 	history  shareHistory
 	tally    tally // scratch space
@@ -56,9 +58,8 @@ type sourceSet struct {
 
 // sourceState is what a planner keeps of one source.
 type sourceState struct {
-	pack   int    // that its documents go to
-	epoch  uint64 // that seen is of
-	seen   *dedupWindow
+	pack   int          // that its documents go to
+	seen   *dedupWindow // of the epoch that is read
 	counts SourceCounts
 }
 
@@ -70,7 +71,8 @@ type unread struct {
 }
 
 func newSourceSet(c plan.Config, mix *mixture.Mixture, infos []plan.SourceInfo, r *refs) *sourceSet {
-	b := &sourceSet{mix: mix, infos: infos, begun: len(infos), refs: r, names: newNaming(c.Documents)}
+	b := &sourceSet{mix: mix, infos: infos, begun: len(infos), refs: r, names: newNaming(c.Documents),
+		dedupe: c.Documents.Dedupe}
 	b.rows.forget = max(evenSteps*c.StepTokens(), 1)
 	b.steps.forget = b.rows.forget
 	b.history.least = c.StepTokens()
@@ -84,7 +86,7 @@ func (b *sourceSet) several() bool { return b.mix.Len() > 1 }
 func (p *Planner) meet() error {
 	b := p.sources
 	for i := len(b.parts); i < b.mix.Len(); i++ {
-		x := sourceState{epoch: b.mix.Place(i).Epoch, seen: newDedupWindow(p.config.Documents.Dedupe)}
+		x := sourceState{seen: newDedupWindow(b.dedupe)}
 		if own := b.mix.Config(i).Packing; own != nil {
 			x.pack = len(p.packs)
 			if err := p.addPack(*own); err != nil {
@@ -105,37 +107,79 @@ func (p *Planner) meet() error {
 	return nil
 }
 
-// Add takes in the next document and returns the steps that it completes. The slice is valid until the next call;
-// what the steps refer to stays.
-func (p *Planner) Add(a plan.Arrival) ([]plan.Step, error) {
-	b := p.sources
+// arrive takes in the next message as the arrival of a number. It returns the state and the configuration of the source
+// that the message is of, and refuses a message that is not the next one.
+func (b *sourceSet) arrive(a *plan.Arrival, arrival uint64) (of *sourceState, c mixture.Source, err error) {
 	source, sequence, ok := b.mix.Next()
 	switch {
 	case !ok:
-		return nil, fmt.Errorf("plan document %d of source %d: none is wanted", a.Sequence, a.Source)
+		return nil, c, fmt.Errorf("plan document %d of source %d: none is wanted", a.Sequence, a.Source)
 	case a.Source != source || a.Sequence != sequence || sequence > plan.MaxSequence:
-		return nil, fmt.Errorf("plan document %d of source %d: the next one is %d of source %d (%s)", a.Sequence, a.Source, sequence, source, b.mix.Name(source))
+		return nil, c, fmt.Errorf("plan document %d of source %d: the next one is %d of source %d (%s)",
+			a.Sequence, a.Source, sequence, source, b.mix.Name(source))
 	}
-	if err := p.check(&a); err != nil {
+	if err := b.names.check(a, arrival); err != nil {
+		return nil, c, err
+	}
+	b.refs.add(plan.Ref(source, sequence))
+	b.history.add(b.mix.Tokens(), b.mix.Shares())
+	return &b.parts[source], b.mix.Config(source), nil
+}
+
+// take notes how many tokens of the message that has arrived are used.
+func (b *sourceSet) take(tokens int64) { b.mix.Take(int(tokens)) }
+
+// settle lets the end of sources take effect, and forgets the ids of the epoch before where a source has begun another
+// one. It reports whether no source has a document left.
+func (b *sourceSet) settle() (ended bool) {
+	x := b.mix.Settle()
+	for _, source := range x.Begun {
+		b.parts[source].seen = newDedupWindow(b.dedupe)
+	}
+	return x.Ended
+}
+
+// count counts a document, and returns why it is not used; empty for one that is.
+func (x *sourceState) count(d plan.Part) plan.Skip {
+	x.counts.Arrived++
+	if d.Skip == "" && x.seen.observe(d.Identity()) {
+		d.Skip = plan.SkipDuplicate
+	} else if d.Skip != "" {
+		x.seen.observe(0)
+	}
+	if d.Skip != "" {
+		x.counts.Skipped.Add(d.Skip, 1)
+		return d.Skip
+	}
+	x.counts.Tokens += int64(d.Length)
+	if d.Cut {
+		x.counts.Cut++
+	}
+	return ""
+}
+
+// Add takes in the next document and returns the steps that it completes. The slice is valid until the next call;
+// what the steps refer to stays.
+func (p *Planner) Add(a plan.Arrival) ([]plan.Step, error) {
+	arrival := p.cursor.Next()
+	of, config, err := p.sources.arrive(&a, arrival)
+	if err != nil {
 		return nil, err
 	}
-	arrival := p.cursor.Next()
 	p.cursor = plan.Behind(arrival)
 	p.steps = p.steps[:0]
 	p.taken = 0
-	b.refs.add(plan.Ref(source, sequence))
-	b.history.add(b.mix.Tokens(), b.mix)
-	config, first := b.mix.Config(source), 0
+	first := 0
 	for i := range a.Count() {
 		x := a.Document(i)
 		x.Skip = a.SkipReason(i, x, config)
-		p.takeOne(&b.parts[source], p.names.name(arrival, first), x)
+		p.takeOne(of, p.names.name(arrival, first), x)
 		first += x.Length
 		if i+1 < a.Count() {
 			p.overdue()
 		}
 	}
-	b.mix.Take(int(p.taken))
+	p.sources.take(p.taken)
 	p.overdue()
 	return p.settle(), nil
 }
@@ -143,31 +187,12 @@ func (p *Planner) Add(a plan.Arrival) ([]plan.Step, error) {
 // takeOne takes in one document of a source.
 func (p *Planner) takeOne(of *sourceState, name uint64, x plan.Part) {
 	p.counts.Arrived++
-	of.counts.Arrived++
-	if x.Skip == "" && of.seen.observe(x.Identity()) {
-		x.Skip = plan.SkipDuplicate
-	} else if x.Skip != "" {
-		of.seen.observe(0)
-	}
-	if x.Skip != "" {
-		of.counts.Skipped.Add(x.Skip, 1)
-		p.counts.Skipped.Add(x.Skip, 1)
+	if skip := of.count(x); skip != "" {
+		p.counts.Skipped.Add(skip, 1)
 		return
 	}
 	p.taken += int64(x.Length)
-	of.counts.Tokens += int64(x.Length)
-	if x.Cut {
-		of.counts.Cut++
-	}
 	p.pack(&p.packs[of.pack], name, int32(x.Length), x)
-}
-
-// turn forgets the ids of the epoch before, where a source has begun another one.
-func (p *Planner) turn(source int) {
-	x := &p.sources.parts[source]
-	if epoch := p.sources.mix.Place(source).Epoch; epoch != x.epoch {
-		x.epoch, x.seen = epoch, newDedupWindow(p.config.Documents.Dedupe)
-	}
 }
 
 // settle ends what an arrival or a control has begun: the run, when no source has a document left. The end of a source takes effect behind the
@@ -175,12 +200,9 @@ func (p *Planner) turn(source int) {
 func (p *Planner) settle() []plan.Step {
 	b := p.sources
 	steps := p.finish(p.cursor)
-	b.mix.Settle()
+	ended := b.settle()
 	p.forgetShares()
-	for i := range b.parts {
-		p.turn(i)
-	}
-	if p.Ended() {
+	if ended {
 		steps = slices.Clone(steps)
 		p.steps = p.steps[:0]
 		return append(steps, p.finish(p.seal())...)
@@ -235,7 +257,7 @@ func (p *Planner) name() {
 		}
 		if s.Index%plan.MarkSteps == 0 {
 			if places == nil {
-				places = p.places()
+				places = b.places()
 			}
 			s.Places = places
 		}
@@ -243,10 +265,10 @@ func (p *Planner) name() {
 }
 
 // places returns how far each source is read.
-func (p *Planner) places() []mixture.Place {
-	out := make([]mixture.Place, p.sources.mix.Len())
+func (b *sourceSet) places() []mixture.Place {
+	out := make([]mixture.Place, b.mix.Len())
 	for i := range out {
-		out[i] = p.sources.mix.Place(i)
+		out[i] = b.mix.Place(i)
 	}
 	return out
 }

@@ -165,7 +165,7 @@ func (l *loop) repeats() bool {
 // refresh does what is due every statsInterval.
 func (l *loop) refresh(ctx context.Context) error {
 	l.snapshot()
-	if err := l.checkLost(); err != nil {
+	if err := errors.Join(l.feeds.Poll(), l.checkLost()); err != nil {
 		return err
 	}
 	if l.replay == nil {
