@@ -2,7 +2,6 @@ package planner
 
 import (
 	"fmt"
-	"iter"
 	"slices"
 
 	"loaderd/loader/internal/codec"
@@ -101,25 +100,6 @@ func (p *Planner) addPack(c packonline.Config) error {
 	return nil
 }
 
-// lines visits the lines of all packers.
-func (p *Planner) lines() iter.Seq[*line] {
-	return func(yield func(*line) bool) {
-		for i := range p.packs {
-			for k := range p.packs[i].lines {
-				if !yield(&p.packs[i].lines[k]) {
-					return
-				}
-			}
-		}
-	}
-}
-
-// lineOf returns the line of an atom, and its packer.
-func (p *Planner) lineOf(a *atom) (*line, *pack) {
-	k := &p.packs[a.pack]
-	return &k.lines[a.bucket], k
-}
-
 // shuffle takes the rows just packed.
 func (p *Planner) shuffle(k *pack) {
 	for i := range p.rows.Len() {
@@ -130,7 +110,7 @@ func (p *Planner) shuffle(k *pack) {
 		bucket := slices.IndexFunc(k.lines, func(l line) bool { return l.packed == length })
 		l := &k.lines[bucket]
 		p.begin(k, l)
-		placed := p.used.place(pieces)
+		placed := p.fork.used.place(pieces)
 		if k.once {
 			placed = mark(placed, repeats(&p.rows, i))
 		}
@@ -173,7 +153,7 @@ func (p *Planner) submit(l *line) {
 // arrange makes rows of an atom that leaves the window.
 func (p *Planner) arrange(a atom) {
 	p.leave(&a)
-	l, k := p.lineOf(&a)
+	l, k := p.packs.lineOf(&a)
 	if k.rowAtoms == 1 {
 		for i := range a.rows() {
 			p.enqueue(l, a.row(i))

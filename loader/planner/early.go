@@ -56,9 +56,9 @@ func (p *Planner) EarlyShortage() Shortage {
 
 // rowsOf returns how many rows of a bucket there are if everything that is not packed yet fills such rows.
 func (p *Planner) rowsOf(bucket int) int {
-	rows, unpacked := len(p.queues.buckets[bucket].wait), p.pending().Tokens
+	rows, unpacked := len(p.queues.buckets[bucket].wait), p.packs.pending().Tokens
 	p.window.Each(func(a atom) { unpacked += plan.RowTokens(a.pieces) })
-	for l := range p.lines() {
+	for l := range p.packs.lines() {
 		if l.queue == bucket {
 			rows += l.waiting()
 		}

@@ -10,16 +10,47 @@ import (
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
 	"loaderd/packonline"
+	"loaderd/packonline/related"
 )
+
+// fork is what a fork's planner keeps of what it inherited, and a planner that is forked of what it hands on.
+type fork struct {
+	keeps bool
+	from  uint64                   // step that is kept, with those behind it
+	kept  []plan.Step              // their pieces name arrivals
+	due   []plan.Step              // made before the fork, and in no plan; their pieces name arrivals
+	left  []packonline.Piece       // documents to be packed anew; the pieces count only tokens that are not used
+	hints map[uint64]*related.Hint // of these
+	used  usedSpans
+}
+
+// hint adds the packing hint of a document that is left.
+func (f *fork) hint(name uint64, h *related.Hint) {
+	if f.hints == nil {
+		f.hints = map[uint64]*related.Hint{}
+	}
+	f.hints[name] = h
+}
+
+// each visits the rows of the steps that are kept or due.
+func (f *fork) each(visit func([]packonline.Piece)) {
+	for _, steps := range [][]plan.Step{f.due, f.kept} {
+		for i := range steps {
+			for _, row := range steps[i].Rows {
+				visit(row)
+			}
+		}
+	}
+}
 
 // Keep makes a planner ready to be forked at a step: that step and later ones are not given up with the document that completes them, nor are rows that
 // are left at the end.
-func (p *Planner) Keep(step uint64) { p.keeps, p.from = true, step }
+func (p *Planner) Keep(step uint64) { p.fork.keeps, p.fork.from = true, step }
 
 // keep takes back the steps that a fork still has to make.
 func (p *Planner) keep() {
 	for _, s := range p.steps {
-		if !p.keeps || s.Index < p.from {
+		if !p.fork.keeps || s.Index < p.fork.from {
 			continue
 		}
 		s.Rows = slices.Clone(s.Rows)
@@ -30,7 +61,7 @@ func (p *Planner) keep() {
 		p.counts.MaskedTokens -= s.Masked
 		p.counts.Rows -= int64(len(s.Rows))
 		p.counts.Slots -= int64(len(s.Rows)) * int64(s.Bucket)
-		p.kept = append(p.kept, s)
+		p.fork.kept = append(p.fork.kept, s)
 	}
 }
 
@@ -68,14 +99,15 @@ func (p *Planner) Fork(c plan.Config, more []plan.SourceBegin) (*Planner, error)
 	if goesOn {
 		n.window = p.window
 		n.once = n.once || p.once
-		n.packs, n.queues, n.used, n.due = p.packs, p.queues, p.used, slices.Concat(p.due, p.kept)
+		n.packs, n.queues = p.packs, p.queues
+		n.fork.used, n.fork.due = p.fork.used, slices.Concat(p.fork.due, p.fork.kept)
 		b := n.sources
 		b.parts, b.rows.lacks, b.steps.lacks, b.shuffled = old.parts, old.rows.lacks, old.steps.lacks, old.shuffled
 		for i := range n.queues.buckets {
 			n.queues.buckets[i].steps = 0
 		}
 	} else {
-		n.left, n.used = p.rest()
+		n.fork.left, n.fork.used = p.rest()
 	}
 	if err := n.meet(); err != nil {
 		return nil, err
@@ -122,7 +154,7 @@ func (p *Planner) rest() (left []packonline.Piece, used usedSpans) {
 			}
 		}
 	}
-	p.unplaced(func(x packonline.Piece) { note(p.used.place([]packonline.Piece{x})) })
+	p.unplaced(func(x packonline.Piece) { note(p.fork.used.place([]packonline.Piece{x})) })
 	p.beyond(note)
 	used = usedSpans{}
 	for _, arrival := range slices.Sorted(maps.Keys(waits)) {
@@ -144,31 +176,31 @@ func (p *Planner) unplaced(f func(packonline.Piece)) {
 	for i := range p.packs {
 		p.packs[i].packer.Each(f)
 	}
-	for _, x := range p.left {
+	for _, x := range p.fork.left {
 		f(x)
 	}
 }
 
 // Inherits reports whether Inherit comes before the next document.
-func (p *Planner) Inherits() bool { return len(p.due) > 0 || len(p.left) > 0 }
+func (p *Planner) Inherits() bool { return len(p.fork.due) > 0 || len(p.fork.left) > 0 }
 
 // Inherit takes what a fork begins with: steps that the parent had made whole, or all that waited there, to be packed anew. Where no source has a document
 // left, the run ends with it.
 func (p *Planner) Inherit() []plan.Step {
 	p.steps = p.steps[:0]
-	due := p.due
-	p.due = nil
+	due := p.fork.due
+	p.fork.due = nil
 	for _, s := range due {
 		s.Index, s.Cursor = p.next, p.cursor
 		p.made(s)
 	}
-	for len(p.left) > 0 {
-		x := p.left[0]
-		p.left = p.left[1:]
+	for len(p.fork.left) > 0 {
+		x := p.fork.left[0]
+		p.fork.left = p.fork.left[1:]
 		k := &p.packs[p.sources.parts[plan.RefSource(p.sources.ref(x.Doc))].pack]
-		p.pack(k, x.Doc, x.Length, plan.Part{PackingHints: plan.PackingHints{Hint: p.hints[x.Doc]}})
+		p.pack(k, x.Doc, x.Length, plan.Part{PackingHints: plan.PackingHints{Hint: p.fork.hints[x.Doc]}})
 	}
-	p.hints = nil
+	p.fork.hints = nil
 	p.overdue()
 	return p.settle()
 }

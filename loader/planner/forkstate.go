@@ -75,18 +75,18 @@ func sameSource(a, b mixture.Source) bool {
 // appendForkState writes what Inherit takes: the number of steps, of each its bucket, the number of its rows, and these; the pieces that are left. Then, behind
 // their length, the used tokens of documents that wait for a packer or in one.
 func (p *Planner) appendForkState(b []byte, previous *uint64) []byte {
-	b = binary.AppendUvarint(b, uint64(len(p.due)))
-	for _, s := range p.due {
+	b = binary.AppendUvarint(b, uint64(len(p.fork.due)))
+	for _, s := range p.fork.due {
 		b = binary.AppendUvarint(b, uint64(s.Bucket))
 		b = binary.AppendUvarint(b, uint64(len(s.Rows)))
 		for _, row := range s.Rows {
 			b = codec.AppendPieces(b, row, previous)
 		}
 	}
-	b = codec.AppendPieces(b, p.left, previous)
+	b = codec.AppendPieces(b, p.fork.left, previous)
 	used := usedSpans{}
 	p.unplaced(func(x packonline.Piece) {
-		if spans := p.used.of(x.Doc); len(spans) > 0 {
+		if spans := p.fork.used.of(x.Doc); len(spans) > 0 {
 			used[x.Doc] = spans
 		}
 	})
@@ -95,7 +95,7 @@ func (p *Planner) appendForkState(b []byte, previous *uint64) []byte {
 
 // checkLeft refuses documents that are left and that their packer has passed.
 func (p *Planner) checkLeft() error {
-	for _, x := range p.left {
+	for _, x := range p.fork.left {
 		if k := p.sources.parts[plan.RefSource(p.sources.ref(x.Doc))].pack; x.Doc < p.packs[k].packer.Next() {
 			return fmt.Errorf("arrival %d waits for a packer that is at %d", x.Doc, p.packs[k].packer.Next())
 		}
@@ -105,7 +105,7 @@ func (p *Planner) checkLeft() error {
 
 // restoreForkState reads what appendForkState wrote.
 func (p *Planner) restoreForkState(r *codec.Cursor, previous *uint64) {
-	p.due, p.left, p.used, p.hints = nil, nil, nil, nil
+	p.fork.due, p.fork.left, p.fork.used, p.fork.hints = nil, nil, nil, nil
 	for range r.Bounded(uint64(len(r.Rest)) / 2) {
 		s := plan.Step{Bucket: int32(r.Bounded(math.MaxInt32))}
 		rows := int(r.Bounded(uint64(len(r.Rest))))
@@ -122,11 +122,13 @@ func (p *Planner) restoreForkState(r *codec.Cursor, previous *uint64) {
 			}
 			s.Rows = append(s.Rows, row)
 		}
-		p.due = append(p.due, s)
+		p.fork.due = append(p.fork.due, s)
 	}
-	p.left = r.Pieces(previous)
-	if !slices.IsSortedFunc(p.left, func(a, b packonline.Piece) int { return cmp.Compare(a.Doc, b.Doc+1) }) || slices.ContainsFunc(p.left, func(x packonline.Piece) bool { return x.Start > 0 }) {
-		r.Fail(fmt.Errorf("%d documents that are left do not come in the order of their arrival", len(p.left)))
+	p.fork.left = r.Pieces(previous)
+	ascending := func(a, b packonline.Piece) int { return cmp.Compare(a.Doc, b.Doc+1) }
+	inside := func(x packonline.Piece) bool { return x.Start > 0 }
+	if !slices.IsSortedFunc(p.fork.left, ascending) || slices.ContainsFunc(p.fork.left, inside) {
+		r.Fail(fmt.Errorf("%d documents that are left do not come in the order of their arrival", len(p.fork.left)))
 	}
 	encoded := r.Bytes(int(r.Bounded(uint64(len(r.Rest)))))
 	if r.Err != nil || len(encoded) == 0 {
@@ -145,5 +147,5 @@ func (p *Planner) restoreForkState(r *codec.Cursor, previous *uint64) {
 			return
 		}
 	}
-	p.used = used
+	p.fork.used = used
 }

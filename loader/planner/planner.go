@@ -8,7 +8,6 @@ import (
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
 	"loaderd/packonline"
-	"loaderd/packonline/related"
 	"loaderd/shuffle"
 )
 
@@ -40,10 +39,9 @@ type Counts struct {
 type Planner struct {
 	config  plan.Config
 	names   naming
-	packs   []pack
+	packs   packs
 	window  *shuffle.Window[atom]
 	queues  queues // one a bucket, in the order of Config.Packing.Buckets
-	used    usedSpans
 	sources *sourceSet
 	losses  losses
 	once    bool                // the loss of a repeated token counts once, in one of the packers
@@ -56,13 +54,7 @@ type Planner struct {
 	rows   packonline.Rows
 	steps  []plan.Step
 
-	// Of a fork, and of the planner that it is made from: see Fork.
-	keeps bool
-	from  uint64                   // step that is kept, with those behind it
-	kept  []plan.Step              // their pieces name arrivals
-	due   []plan.Step              // that were made before the fork and are not in any plan; their pieces name arrivals
-	left  []packonline.Piece       // documents that wait to be packed anew; the pieces count only tokens that are not used
-	hints map[uint64]*related.Hint // of these
+	fork fork
 }
 
 // New returns the planner of a run at its beginning.
@@ -128,7 +120,7 @@ func (p *Planner) drain(last bool) {
 	}
 	p.followShares()
 	p.window.Flush(p.arrange)
-	for l := range p.lines() {
+	for l := range p.packs.lines() {
 		p.complete(l)
 	}
 	for b := p.nextStep(0, last); b != nil; b = p.nextStep(0, last) {
@@ -153,7 +145,7 @@ func (p *Planner) seal() plan.Position {
 		case len(b.wait) == 0:
 		case p.config.Steps.Last == plan.LastPad:
 			p.emit(b)
-		case p.keeps: // a fork may still plan them
+		case p.fork.keeps: // a fork may still plan them
 		default:
 			for _, r := range b.wait {
 				p.counts.LeftTokens += plan.RowTokens(r.pieces)
@@ -195,7 +187,7 @@ func (p *Planner) emit(b *queue) {
 	p.counts.WaitMax = max(p.counts.WaitMax, p.counts.Arrived-b.wait[0].arrived)
 	if p.evens() {
 		p.followShares()
-		p.sources.steps.leave(p.head(b))
+		p.sources.steps.leave(p.sources.head(b))
 	}
 	s := plan.Step{Index: p.next, Bucket: b.length, Cursor: p.cursor, Rows: b.take()}
 	if p.config.Steps.Balance && p.config.Attention == plan.AttentionDocument {
@@ -243,7 +235,7 @@ func (p *Planner) finish(floor plan.Position) []plan.Step {
 
 // WaitingTokens counts the tokens of all pieces that wait, wherever they do.
 func (p *Planner) WaitingTokens() int64 {
-	n := p.pending().Tokens + plan.RowTokens(p.left)
+	n := p.packs.pending().Tokens + plan.RowTokens(p.fork.left)
 	p.beyond(func(pieces []packonline.Piece) { n += plan.RowTokens(pieces) })
 	return n
 }
@@ -254,36 +246,14 @@ func (p *Planner) accounted() int64 {
 	return counts.Tokens - packed.Repeated + packed.Dropped + counts.LeftTokens + p.WaitingTokens()
 }
 
-// pending describes what all packers hold back.
-func (p *Planner) pending() packonline.Pending {
-	all := p.packs[0].packer.Pending()
-	for i := range p.packs[1:] {
-		one := p.packs[1+i].packer.Pending()
-		if one.Any() && (!all.Any() || one.Oldest < all.Oldest) {
-			all.Oldest = one.Oldest
-		}
-		all.Pieces += one.Pieces
-		all.Held.Rows += one.Held.Rows
-		all.Held.Pieces += one.Held.Pieces
-		all.Tokens += one.Tokens
-	}
-	return all
-}
-
 // beyond visits all pieces that wait beyond the packers.
 func (p *Planner) beyond(f func([]packonline.Piece)) {
 	p.window.Each(func(a atom) { f(a.pieces) })
-	for l := range p.lines() {
+	for l := range p.packs.lines() {
 		l.each(f)
 	}
 	p.queues.each(f)
-	for _, steps := range [][]plan.Step{p.due, p.kept} {
-		for i := range steps {
-			for _, row := range steps[i].Rows {
-				f(row)
-			}
-		}
-	}
+	p.fork.each(f)
 }
 
 // Drains reports whether Drain could complete a step: a full step waits, or something waits before the queues and all that waits, pieces
@@ -296,10 +266,10 @@ func (p *Planner) Drains() bool {
 		}
 		least = min(least, p.queues.buckets[i].rows)
 	}
-	pool := p.pending()
+	pool := p.packs.pending()
 	waiting := pool.Pieces + int(pool.Held.Rows)
 	p.window.Each(func(a atom) { waiting += a.rows() })
-	for l := range p.lines() {
+	for l := range p.packs.lines() {
 		waiting += l.waiting()
 	}
 	return waiting > 0 && waiting+p.queues.rowsWaiting() >= least
@@ -316,10 +286,7 @@ func (p *Planner) RestoreHints(message uint64, parts []plan.Part) {
 	for _, u := range p.unread[message] { // twice, where the document waits in two epochs
 		t := hints[p.names.first(u.name)]
 		if u.comes {
-			if p.hints == nil {
-				p.hints = map[uint64]*related.Hint{}
-			}
-			p.hints[u.name] = t.Hint
+			p.fork.hint(u.name, t.Hint)
 			continue
 		}
 		p.packs[u.pack].packer.(packonline.Hinted).Hint(u.name, t.Hint)
@@ -338,39 +305,21 @@ func (p *Planner) Next() uint64 { return p.next }
 
 // Counts returns the planner's totals, and the packer's.
 func (p *Planner) Counts() (Counts, packonline.Counts) {
-	all := p.packs[0].packer.Counts()
-	for i := range p.packs[1:] {
-		one := p.packs[1+i].packer.Counts()
-		all = all.Plus(one)
-	}
-	return p.counts, all
+	return p.counts, p.packs.counts()
 }
 
 // Detail returns what the packing method itself counts, nil where it counts nothing.
 func (p *Planner) Detail() map[string]int64 {
-	var out map[string]int64
-	for i := range p.packs {
-		d, ok := p.packs[i].packer.(packonline.Detailed)
-		if !ok {
-			continue
-		}
-		if out == nil {
-			out = map[string]int64{}
-		}
-		for name, n := range d.Detail() {
-			out[name] += n
-		}
-	}
-	return out
+	return p.packs.detail()
 }
 
 // Waiting describes what the planner holds back: pieces and finished rows in the packer, atoms in the shuffle window, and rows before and behind it.
 func (p *Planner) Waiting() (pool packonline.Pending, window, queued int) {
-	for l := range p.lines() {
+	for l := range p.packs.lines() {
 		queued += l.waiting()
 	}
 	queued += p.queues.rowsWaiting()
-	return p.pending(), p.window.Len(), queued
+	return p.packs.pending(), p.window.Len(), queued
 }
 
 // Capacity is how much can wait in a planner.
@@ -403,9 +352,9 @@ func (p *Planner) Queues() []QueueStat { return p.queues.stats(p.counts.Arrived)
 // Floor returns the position before the oldest document that a later step may still need.
 func (p *Planner) Floor() plan.Position {
 	floor := p.cursor
-	if pool := p.pending(); pool.Any() {
+	if pool := p.packs.pending(); pool.Any() {
 		floor = floor.Least(plan.Before(p.names.position(pool.Oldest)))
 	}
 	p.beyond(func(pieces []packonline.Piece) { floor = p.names.oldest(pieces, floor) })
-	return p.names.oldest(p.left, floor)
+	return p.names.oldest(p.fork.left, floor)
 }

@@ -35,7 +35,7 @@ type queue struct {
 	steps  int64 // that left
 	tokens int64
 	wait   []queued
-	head   []portion // of the next step, where it is known: see Planner.head
+	head   []portion // of the next step, where it is known: see sourceSet.head
 }
 
 type queued struct {

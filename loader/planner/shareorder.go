@@ -32,7 +32,7 @@ func (p *Planner) forgetShares() {
 // positions returns how many tokens have left the window and the queues. The tokens that leave next have the targets
 // of these positions.
 func (p *Planner) positions() (window, queues int64) {
-	window = p.sources.mix.Tokens() - p.pending().Tokens - plan.RowTokens(p.left) - p.sources.shuffled
+	window = p.sources.mix.Tokens() - p.packs.pending().Tokens - plan.RowTokens(p.fork.left) - p.sources.shuffled
 	queues = window
 	for i := range p.queues.buckets {
 		queues -= p.queues.buckets[i].tokens
@@ -90,13 +90,13 @@ func (p *Planner) nextStep(keep int, last bool) *queue {
 	}
 	p.followShares()
 	b := p.sources
-	least := b.steps.distance(p.head(best)) - p.queues.slack()
+	least := b.steps.distance(b.head(best)) - p.queues.slack()
 	for i := range p.queues.buckets {
 		q := &p.queues.buckets[i]
 		if !q.ready(last) {
 			continue
 		}
-		if d := b.steps.distance(p.head(q)); d < least {
+		if d := b.steps.distance(b.head(q)); d < least {
 			best, least = q, d
 		}
 	}
@@ -104,12 +104,12 @@ func (p *Planner) nextStep(keep int, last bool) *queue {
 }
 
 // head returns the tokens of a bucket's next step by source.
-func (p *Planner) head(q *queue) []portion {
+func (b *sourceSet) head(q *queue) []portion {
 	if len(q.head) == 0 {
 		for _, r := range q.wait[:min(q.rows, len(q.wait))] {
-			p.sources.count(r.pieces)
+			b.count(r.pieces)
 		}
-		q.head = p.sources.tally.portions(q.head)
+		q.head = b.tally.portions(q.head)
 	}
 	return q.head
 }

@@ -27,7 +27,7 @@ func (p *Planner) Shortage() Shortage {
 	if w := p.config.Shuffle.Window; w > 1 {
 		missing += int(float64(w-window) * perAtom)
 	}
-	for l := range p.lines() {
+	for l := range p.packs.lines() {
 		missing -= l.waiting()
 	}
 	missing = max(missing, 1)

@@ -318,7 +318,7 @@ func (p *Planner) MissingHints() []uint64 {
 			}
 		}
 	}
-	for _, x := range p.left { // which still have to come to one
+	for _, x := range p.fork.left { // which still have to come to one
 		ref := p.sources.ref(x.Doc)
 		i := p.sources.parts[plan.RefSource(ref)].pack
 		if _, ok := p.packs[i].packer.(packonline.Hinted); ok {

@@ -49,7 +49,7 @@ func (p *Planner) AppendState(b []byte) []byte {
 		}
 		return appendAtom(binary.AppendUvarint(b, uint64(a.bucket)), &a)
 	})
-	for l := range p.lines() {
+	for l := range p.packs.lines() {
 		b = appendAtom(b, &l.open)
 		b = binary.AppendUvarint(b, uint64(l.parts))
 		if l.parts > 0 {
@@ -114,7 +114,7 @@ func (p *Planner) RestoreState(b []byte) error {
 	if err != nil {
 		return err
 	}
-	for l := range p.lines() {
+	for l := range p.packs.lines() {
 		p.restoreLine(l, &r, &previous)
 	}
 	p.queues.restoreState(&r, &previous, p.counts.Arrived)
@@ -138,7 +138,7 @@ func (p *Planner) RestoreState(b []byte) error {
 
 // restoreLine reads what a line holds. It refuses a whole atom or row, which would have gone on.
 func (p *Planner) restoreLine(l *line, r *codec.Cursor, previous *uint64) {
-	_, k := p.lineOf(&l.open)
+	_, k := p.packs.lineOf(&l.open)
 	most := k.atomRows - 1
 	if k.joins { // the atoms of such a method end with a document
 		most = 0

@@ -1,0 +1,72 @@
+package planner
+
+import (
+	"iter"
+
+	"loaderd/packonline"
+)
+
+// packs are the packers of a planner: the one of the run, then those of sources with a packing of their own.
+type packs []pack
+
+// pending describes what all packers hold back.
+func (k packs) pending() packonline.Pending {
+	all := k[0].packer.Pending()
+	for i := range k[1:] {
+		one := k[1+i].packer.Pending()
+		if one.Any() && (!all.Any() || one.Oldest < all.Oldest) {
+			all.Oldest = one.Oldest
+		}
+		all.Pieces += one.Pieces
+		all.Held.Rows += one.Held.Rows
+		all.Held.Pieces += one.Held.Pieces
+		all.Tokens += one.Tokens
+	}
+	return all
+}
+
+// counts returns the totals of all packers.
+func (k packs) counts() packonline.Counts {
+	all := k[0].packer.Counts()
+	for i := range k[1:] {
+		all = all.Plus(k[1+i].packer.Counts())
+	}
+	return all
+}
+
+// detail returns what the packing methods themselves count, nil where they count nothing.
+func (k packs) detail() map[string]int64 {
+	var out map[string]int64
+	for i := range k {
+		d, ok := k[i].packer.(packonline.Detailed)
+		if !ok {
+			continue
+		}
+		if out == nil {
+			out = map[string]int64{}
+		}
+		for name, n := range d.Detail() {
+			out[name] += n
+		}
+	}
+	return out
+}
+
+// lines visits the lines of all packers.
+func (k packs) lines() iter.Seq[*line] {
+	return func(yield func(*line) bool) {
+		for i := range k {
+			for n := range k[i].lines {
+				if !yield(&k[i].lines[n]) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// lineOf returns the line of an atom, and its packer.
+func (k packs) lineOf(a *atom) (*line, *pack) {
+	x := &k[a.pack]
+	return &x.lines[a.bucket], x
+}
