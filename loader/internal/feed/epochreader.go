@@ -128,11 +128,11 @@ func (w *epochReader) note(err error) {
 }
 
 // cut puts the documents of groups into the queue, one chunk after the other. The documents of a chunk that are not held
-// are read when the chunk before is delivered.
+// are read when the chunk before is delivered, so that a chunk is ready when it is put there.
 func (w *epochReader) cut(ctx context.Context, groups <-chan group) {
 	for g := range groups {
 		if g.err != nil {
-			w.put(ctx, &document.Chunk{Ready: closed, Err: g.err})
+			w.put(ctx, &document.Chunk{Ready: Always, Err: g.err})
 			return
 		}
 		w.count(uint64(len(g.order)))
@@ -140,19 +140,12 @@ func (w *epochReader) cut(ctx context.Context, groups <-chan group) {
 			n := min(epochChunk, len(g.order))
 			docs, err := w.documents(ctx, &g, n)
 			g.order = g.order[n:]
-			if !w.put(ctx, &document.Chunk{Ready: closed, Documents: docs, Err: err}) || err != nil {
+			if !w.put(ctx, &document.Chunk{Ready: Always, Documents: docs, Err: err}) || err != nil {
 				return
 			}
 		}
 	}
 }
-
-// closed is Ready of all chunks: they are put into the queue with their documents.
-var closed = func() <-chan struct{} {
-	c := make(chan struct{})
-	close(c)
-	return c
-}()
 
 // put puts a chunk into the queue, and waits until it is delivered. It returns false when ctx ends before.
 func (w *epochReader) put(ctx context.Context, c *document.Chunk) bool {
@@ -251,14 +244,14 @@ func (w *epochReader) complete(ctx context.Context, g *group, order []uint64) er
 	}
 }
 
-// Status implements Source.
+// Status implements document.Source.
 func (w *epochReader) Status() document.SourceStatus {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.status
 }
 
-// Close implements Source.
+// Close implements document.Source.
 func (w *epochReader) Close() error {
 	w.cancel()
 	w.running.Wait()

@@ -1,0 +1,65 @@
+package mixture_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"loaderd/loader/mixture"
+)
+
+// Settle returns the sources of which an epoch has begun once, those that a seal let begin among them, and the end.
+func TestMixture_SettleReturnsEpochsAndTheEnd(t *testing.T) {
+	twice := plain(1)
+	twice.Epochs = 2
+	c := config(map[string]mixture.Source{"a": twice, "b": plain(1)})
+	m := open(t, c, map[string]mixture.Begin{"a": {First: 1}, "b": {First: 1, Last: 1, Sealed: true}})
+	settled := func(ended bool, begun ...int) {
+		t.Helper()
+		if x := m.Settle(); x.Ended != ended || !slices.Equal(x.Begun, begun) {
+			t.Fatalf("%+v, want the end %t and epochs of %v", x, ended, begun)
+		}
+	}
+	settled(false)
+	take := func(want int) {
+		t.Helper()
+		source, _, ok := m.Next()
+		if !ok || source != want {
+			t.Fatalf("source %d is next (%t), want %d", source, ok, want)
+		}
+		m.Take(10)
+	}
+	take(0)
+	settled(false)
+	take(1)
+	settled(false) // it is not known whether a has another document, and it has epochs
+	if err := m.Seal(0, 1); err != nil {
+		t.Fatal(err)
+	}
+	settled(false, 0)
+	settled(false)
+	take(0)
+	settled(true)
+}
+
+// Shares returns the same slice until the shares change, and never changes one that it has returned.
+func TestMixture_SharesAreReplaced(t *testing.T) {
+	c := config(map[string]mixture.Source{"a": plain(1), "b": plain(3)})
+	m := open(t, c, live(c.Sources))
+	first := m.Shares()
+	before := fmt.Sprint(first)
+	for range 10 {
+		m.Next()
+		m.Take(10)
+		m.Settle()
+		if &m.Shares()[0] != &first[0] {
+			t.Fatal("the slice is another one, and the shares have not changed")
+		}
+	}
+	if err := m.Rest(0, true); err != nil {
+		t.Fatal(err)
+	}
+	if &m.Shares()[0] == &first[0] || fmt.Sprint(first) != before || m.Shares()[1] != mixture.Unit {
+		t.Errorf("shares are %v behind %v, which were %s", m.Shares(), first, before)
+	}
+}
