@@ -247,7 +247,8 @@ type queuedSource struct {
 
 func queued(s blockingSource) document.Source {
 	ctx, cancel := context.WithCancel(context.Background())
-	q := &queuedSource{blockingSource: s, chunks: make(chan *document.Chunk), delivered: make(chan struct{}, 1), cancel: cancel}
+	q := &queuedSource{blockingSource: s, chunks: make(chan *document.Chunk), delivered: make(chan struct{}, 1),
+		cancel: cancel}
 	q.running.Go(func() { q.run(ctx) })
 	return q
 }

@@ -38,8 +38,8 @@ type Chunk struct {
 
 // Source reads the documents of the stream in order. It retries what can be retried.
 type Source interface {
-	// Chunks returns the queue of the chunks in order. A chunk may leave it before it is ready, so that its receiver can
-	// wait for something else as well. The queue is never closed; after Close nothing is to be received from it.
+	// Chunks returns the queue of the chunks in order. A chunk may leave it before it is ready, so that its receiver
+	// can wait for something else as well. The queue is never closed; after Close nothing is to be received from it.
 	Chunks() <-chan *Chunk
 	// Deliver releases the oldest chunk that was received: the receiver is done with its documents. Until then they
 	// count against the bound of the source's memory.

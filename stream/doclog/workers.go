@@ -9,8 +9,8 @@ import (
 	"loaderd/loader/plan"
 )
 
-// A chunk is a few consecutive documents. Chunks go to the workers and, in stream order, to the receiver. Small documents
-// share one, because handing over a chunk costs as much as tokenizing a kilobyte.
+// A chunk is a few consecutive documents. Chunks go to the workers and, in stream order, to the receiver. Small
+// documents share one, because handing over a chunk costs as much as tokenizing a kilobyte.
 type chunk struct {
 	document.Chunk
 	messages []message     // taken back by the worker

@@ -127,8 +127,8 @@ func (w *epochReader) note(err error) {
 	w.status.DownReason = err.Error()
 }
 
-// cut puts the documents of groups into the queue, one chunk after the other. The documents of a chunk that are not held
-// are read when the chunk before is delivered, so that a chunk is ready when it is put there.
+// cut puts the documents of groups into the queue, one chunk after the other. The documents of a chunk that are not
+// held are read when the chunk before is delivered, so that a chunk is ready when it is put there.
 func (w *epochReader) cut(ctx context.Context, groups <-chan group) {
 	for g := range groups {
 		if g.err != nil {

@@ -180,7 +180,8 @@ func (f *Feed) Take() document.Document {
 	return d
 }
 
-// Planned notes that the document which was taken last is planned. Behind the last one of a chunk it delivers the chunk.
+// Planned notes that the document which was taken last is planned. Behind the last one of a chunk it delivers the
+// chunk.
 func (f *Feed) Planned() {
 	if f.Held = f.Held[1:]; len(f.Held) == 0 {
 		f.Held = nil // lets the contents of the chunk go
