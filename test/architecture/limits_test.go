@@ -33,7 +33,6 @@ var beyond = map[string]int{
 	"fields internal/publishing.Summary":       25, // JSON
 	"fields internal/simulation.Result":        26, // JSON
 	"fields loader.Stats":                      44, // figures
-	"fields loader/planner.Planner":            23,
 	"fields loader/state.Report":               24,
 	"fields loader/planview.View":              21,
 	"fields stream.Config":                     24, // settings
@@ -42,8 +41,8 @@ var beyond = map[string]int{
 	"methods internal/natstest.Cluster":        35,
 	"methods loader.Run":                       38,
 	"methods loader/diagnosis.wait":            46,
-	"methods loader/mixture.Mixture":           46,
-	"methods loader/planner.Planner":           88,
+	"methods loader/mixture.Mixture":           45,
+	"methods loader/planner.Planner":           76,
 	"methods loader/planview.View":             34,
 	"methods packonline.bucket":                31,
 	"methods packonline.splice":                39,
