@@ -1,5 +1,5 @@
-// Package loaderd_test shows what loaderd promises, end to end on real parts: real text into a JetStream server, through
-// a daemon, out of Flight sockets. The packages below test/ check it at length.
+// Package loaderd_test shows what loaderd promises, end to end on real parts: real text into a JetStream server,
+// through a daemon, out of Flight sockets. The packages below test/ check it at length.
 package loaderd_test
 
 import (
@@ -11,8 +11,8 @@ import (
 	"loaderd/internal/natstest"
 )
 
-// Every token of every document arrives exactly once. The steps are the same for any number of ranks, and after a restart
-// in the middle.
+// Every token of every document arrives exactly once. The steps are the same for any number of ranks, and after a
+// restart in the middle.
 func TestPromise(t *testing.T) {
 	documents := daemontest.GoSource(t, 300)
 

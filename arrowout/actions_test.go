@@ -31,7 +31,9 @@ func TestActions(t *testing.T) {
 	f.steps[0].Rows = nil
 	f.info.Length = &state.Length{Steps: 900, Error: 12, Open: []string{"web"}, Measured: .5}
 	f.consumed = func(at state.Place, c state.Consumption) state.Receipt {
-		if at == (state.Place{Job: "eval", Rank: 1, World: 2, Peer: 3}) && c == (state.Consumption{Session: strings.Repeat("5e", 16), Taken: 35, Waiting: true, Still: 20500 * time.Millisecond, Left: true}) {
+		if at == (state.Place{Job: "eval", Rank: 1, World: 2, Peer: 3}) &&
+			c == (state.Consumption{Session: strings.Repeat("5e", 16), Taken: 35, Waiting: true, Still: 20500 * time.Millisecond,
+				Left: true}) {
 			return state.Receipt{Known: true, Window: 64}
 		}
 		return state.Receipt{Window: 8}
@@ -46,13 +48,18 @@ func TestActions(t *testing.T) {
 		{"seal", `{"run":"fake"}`, `{"run":"fake","sequence":7}`},
 		{"drain", `{}`, `{"run":"fake","sequence":7}`},
 		{"cause", `{"step":1}`, `{"run":"fake","step":1}`},
-		{"cause", `{"step":2}`, `{"run":"fake","step":2,"reason":"POOL_FILLING","message":"not yet","do":"wait","facts":{"rows_there":"3"}}`},
-		{"consumed", `{"job":"eval","rank":1,"world":2,"peer":3,"session":"` + strings.Repeat("5e", 16) + `","taken":35,"waiting":true,"still":20.5,"left":true}`,
+		{"cause", `{"step":2}`,
+			`{"run":"fake","step":2,"reason":"POOL_FILLING","message":"not yet","do":"wait","facts":{"rows_there":"3"}}`},
+		{"consumed", `{"job":"eval","rank":1,"world":2,"peer":3,"session":"` + strings.Repeat("5e", 16) +
+			`","taken":35,"waiting":true,"still":20.5,"left":true}`,
 			`{"run":"fake","known":true,"window":64}`},
 		{"consumed", `{"session":"` + strings.Repeat("5e", 16) + `","taken":0}`, `{"run":"fake","known":false,"window":8}`},
-		{"measure", `{"run":"fake"}`, `{"run":"fake","length":{"steps":900,"error":12,"exact":false,"open":["web"],"measured":0.5}}`},
-		{"find", `{"sequence":2}`, `{"run":"fake","step":1,"bucket":16,"row":0,"pieces":[{"source":"docs","sequence":2,"start":0,"length":1,"loss_tokens":1}]}`},
-		{"find", `{"id":"two"}`, `{"run":"fake","step":1,"bucket":16,"row":0,"pieces":[{"source":"docs","sequence":2,"start":0,"length":1,"loss_tokens":1}]}`},
+		{"measure", `{"run":"fake"}`,
+			`{"run":"fake","length":{"steps":900,"error":12,"exact":false,"open":["web"],"measured":0.5}}`},
+		{"find", `{"sequence":2}`,
+			`{"run":"fake","step":1,"bucket":16,"row":0,"pieces":[{"source":"docs","sequence":2,"start":0,"length":1,"loss_tokens":1}]}`},
+		{"find", `{"id":"two"}`,
+			`{"run":"fake","step":1,"bucket":16,"row":0,"pieces":[{"source":"docs","sequence":2,"start":0,"length":1,"loss_tokens":1}]}`},
 		{"ledger", `{"step":1}`, `{"run":"fake","step":1,"bucket":16,"cursor":99,"total":2,"first":0,"rows":` +
 			`[[{"source":"docs","sequence":1099511627776,"start":3,"length":9},{"source":"docs","sequence":2,"start":0,"length":1}],[]]}`},
 	} {
@@ -65,7 +72,8 @@ func TestActions(t *testing.T) {
 		t.Errorf("committed %v by %v", f.committed, f.keepers)
 	}
 	var page struct{ Documents []document.Info }
-	if got, err := act(c, "ledger", `{"step":1,"documents":true}`); err != nil || json.Unmarshal([]byte(got), &page) != nil ||
+	if got, err := act(c, "ledger", `{"step":1,"documents":true}`); err != nil ||
+		json.Unmarshal([]byte(got), &page) != nil ||
 		len(page.Documents) != 2 || page.Documents[0].Path != "/2" || page.Documents[1].Sequence != 1<<40 {
 		t.Errorf("ledger with documents: %s, %v", got, err)
 	}
@@ -74,7 +82,8 @@ func TestActions(t *testing.T) {
 		t.Errorf("stats: %s, %v", got, err)
 	}
 	var info loader.Info
-	if got, err := act(c, "info", ""); err != nil || json.Unmarshal([]byte(got), &info) != nil || info.Config.Tokenizer.VocabSize != 50257 {
+	if got, err := act(c, "info", ""); err != nil || json.Unmarshal([]byte(got), &info) != nil ||
+		info.Config.Tokenizer.VocabSize != 50257 {
 		t.Errorf("info: %s, %v", got, err)
 	}
 }
@@ -113,8 +122,10 @@ func TestListActionsNamesThemAll(t *testing.T) {
 		if _, err := act(c, a.Type, `{"step":1}`); err != nil && !strings.Contains(err.Error(), "unknown key") {
 			t.Errorf("%s: %v", a.Type, err)
 		}
-		if _, err := act(c, a.Type, `{"run":"other"`+map[bool]string{true: `,"step":1`}[strings.Contains(a.Description, `"step"`)]+
-			map[string]string{"text": `,"sequence":1`, "consumed": `,"session":"` + strings.Repeat("5e", 16) + `","taken":1`}[a.Type]+`}`); infoOf(t, err,
+		if _, err := act(c, a.Type, `{"run":"other"`+map[bool]string{true: `,"step":1`}[strings.Contains(a.Description,
+			`"step"`)]+
+			map[string]string{"text": `,"sequence":1`, "consumed": `,"session":"` + strings.Repeat("5e", 16) +
+				`","taken":1`}[a.Type]+`}`); infoOf(t, err,
 			codes.FailedPrecondition).Reason != "RUN_MISMATCH" {
 			t.Errorf("%s: %v", a.Type, err)
 		}

@@ -12,8 +12,9 @@ import (
 	"loaderd/loader/document"
 )
 
-// ages is the histogram of documents' times, from when their stream took them until they are sent. A batch has hundreds of documents: the library's own
-// histogram takes ten times as long for them, which is a part of sending the batch that can be measured.
+// ages is the histogram of documents' times, from when their stream took them until they are sent. A batch has hundreds
+// of documents: the library's own histogram takes ten times as long for them, which is a part of sending the batch that
+// can be measured.
 type ages struct {
 	desc *prometheus.Desc
 
@@ -24,11 +25,15 @@ type ages struct {
 }
 
 // ageBounds are those of the histogram: what a producer looks at.
-var ageBounds = [...]time.Duration{100 * time.Millisecond, 500 * time.Millisecond, time.Second, 2500 * time.Millisecond, 5 * time.Second, 10 * time.Second, 30 * time.Second, time.Minute,
-	2 * time.Minute, 5 * time.Minute, 10 * time.Minute, 30 * time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour, 7 * 24 * time.Hour}
+var ageBounds = [...]time.Duration{100 * time.Millisecond, 500 * time.Millisecond, time.Second, 2500 * time.Millisecond,
+	5 * time.Second, 10 * time.Second, 30 * time.Second, time.Minute,
+	2 * time.Minute, 5 * time.Minute, 10 * time.Minute, 30 * time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour,
+	7 * 24 * time.Hour}
 
 func newAges() *ages {
-	return &ages{desc: prometheus.NewDesc("loaderd_document_seconds", "Time from when its stream took a document until its first tokens were sent to a rank. A document counts once for each job that reads it and each time that it is read.", nil, nil)}
+	return &ages{desc: prometheus.NewDesc("loaderd_document_seconds", "Time from when its stream took a document until "+
+		"its first tokens were sent to a rank. A document counts once for each job that reads it and each time that it is "+
+		"read.", nil, nil)}
 }
 
 // add counts documents that are sent now, by when they were stored in nanoseconds since 1970.

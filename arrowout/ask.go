@@ -21,9 +21,11 @@ type Watcher = action.Watcher
 // Watch lets the server answer status and history. It is called before Start.
 func (s *Server) Watch(w Watcher) { s.service.actions.Watcher = w }
 
-// Ask asks for an action for a caller that came by HTTP. Roles, limits, audit and errors (*fault.Error) are those of Flight, with one difference: where no
-// token is asked for, a caller from beyond loopback or behind a proxy, or one without the certificate that Flight asks for, may only read.
-func (s *Server) Ask(ctx context.Context, from access.Caller, name string, body []byte) (results []json.RawMessage, err error) {
+// Ask asks for an action for a caller that came by HTTP. Roles, limits, audit and errors (*fault.Error) are those of
+// Flight, with one difference: where no token is asked for, a caller from beyond loopback or behind a proxy, or one
+// without the certificate that Flight asks for, may only read.
+func (s *Server) Ask(ctx context.Context, from access.Caller, name string, body []byte) (results []json.RawMessage,
+	err error) {
 	_, err = s.guard.admit(incoming(ctx, from), "HTTP "+name, func(ctx context.Context) error {
 		if !s.gate.Asks() && (s.cfg.ClientCA != "" && from.Certificate == nil || !from.Local()) {
 			who := caller.Of(ctx)
@@ -38,7 +40,8 @@ func (s *Server) Ask(ctx context.Context, from access.Caller, name string, body 
 	return results, err
 }
 
-// Identify returns who sends a request by HTTP, from its headers alone: before its body is read. what names the request in the log.
+// Identify returns who sends a request by HTTP, from its headers alone: before its body is read. what names the request
+// in the log.
 func (s *Server) Identify(ctx context.Context, from access.Caller, what string) (who access.Identity, err error) {
 	_, err = s.guard.admit(incoming(ctx, from), "HTTP "+what, func(ctx context.Context) error {
 		who = caller.Of(ctx)
@@ -71,7 +74,8 @@ type fromKey struct{}
 func incoming(ctx context.Context, from access.Caller) context.Context {
 	p := &peer.Peer{Addr: httpAddress(from.Address)}
 	if from.Certificate != nil {
-		p.AuthInfo = credentials.TLSInfo{State: tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{from.Certificate}}}}
+		p.AuthInfo = credentials.TLSInfo{State: tls.ConnectionState{
+			VerifiedChains: [][]*x509.Certificate{{from.Certificate}}}}
 	}
 	ctx = context.WithValue(ctx, fromKey{}, from)
 	return metadata.NewIncomingContext(peer.NewContext(ctx, p), metadata.MD{"authorization": from.Authorization})

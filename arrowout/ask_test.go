@@ -82,10 +82,12 @@ func TestStatusNamesWhatOneMayDo(t *testing.T) {
 		}
 		return status.May
 	}
-	if names := may(read); !slices.Contains(names, "history") || slices.Contains(names, "drain") || slices.Contains(names, "commit") || slices.Contains(names, "mix") {
+	if names := may(read); !slices.Contains(names, "history") || slices.Contains(names, "drain") ||
+		slices.Contains(names, "commit") || slices.Contains(names, "mix") {
 		t.Errorf("read may %v", names)
 	}
-	if names := may(operate); !slices.Contains(names, "drain") || !slices.Contains(names, "mix") || !slices.Contains(names, "ledger") {
+	if names := may(operate); !slices.Contains(names, "drain") || !slices.Contains(names, "mix") ||
+		!slices.Contains(names, "ledger") {
 		t.Errorf("operate may %v", names)
 	}
 }
@@ -93,7 +95,8 @@ func TestStatusNamesWhatOneMayDo(t *testing.T) {
 // Where nobody is asked for a token, those on this machine may do everything by HTTP, and those beyond it may read.
 func TestAskWithoutTokens(t *testing.T) {
 	s := serve(t, newFake(2, 2, 16))
-	for address, want := range map[string]fault.Reason{"127.0.0.1:99": "", "[::1]:99": "", "[::ffff:127.0.0.1]:99": "", "192.0.2.7:99": fault.Forbidden, "": fault.Forbidden, "x": fault.Forbidden} {
+	for address, want := range map[string]fault.Reason{"127.0.0.1:99": "", "[::1]:99": "", "[::ffff:127.0.0.1]:99": "",
+		"192.0.2.7:99": fault.Forbidden, "": fault.Forbidden, "x": fault.Forbidden} {
 		if _, reason := asks(t, s, access.Caller{Address: address}, "drain", ""); reason != want {
 			t.Errorf("drain from %q: %q, want %q", address, reason, want)
 		}

@@ -76,7 +76,8 @@ func (a *attacker) must(err error) {
 // call writes the headers of a call, with further ones, and no message.
 func (a *attacker) call(path string, metadata ...string) (stream uint32) {
 	a.fields.Reset()
-	fields := append([]string{":method", "POST", ":scheme", "http", ":path", path, ":authority", "attack", "content-type", "application/grpc", "te", "trailers"}, metadata...)
+	fields := append([]string{":method", "POST", ":scheme", "http", ":path", path, ":authority", "attack", "content-type",
+		"application/grpc", "te", "trailers"}, metadata...)
 	for ; len(fields) > 0; fields = fields[2:] {
 		a.must(a.hpack.WriteField(hpack.HeaderField{Name: fields[0], Value: fields[1], Sensitive: true}))
 	}
@@ -84,7 +85,8 @@ func (a *attacker) call(path string, metadata ...string) (stream uint32) {
 	block := a.fields.Bytes()
 	const most = 16 << 10
 	first := min(len(block), most)
-	a.must(a.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: block[:first], EndHeaders: first == len(block)}))
+	a.must(a.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: block[:first],
+		EndHeaders: first == len(block)}))
 	for block = block[first:]; len(block) > 0; {
 		n := min(len(block), most)
 		a.must(a.framer.WriteContinuation(stream, n == len(block), block[:n]))

@@ -28,7 +28,8 @@ import (
 	"loaderd/packonline"
 )
 
-// benchRun serves one prebuilt step for ever: rows of 2048 tokens, 4 pieces each, input_ids and segment_ids together size bytes.
+// benchRun serves one prebuilt step for ever: rows of 2048 tokens, 4 pieces each, input_ids and segment_ids together
+// size bytes.
 type benchRun struct {
 	*fakeRun
 	tokens   int
@@ -41,7 +42,8 @@ func newBenchRun(size int) benchRun {
 	f := newFake(0, rows, bucket)
 	step := &plan.Step{Bucket: bucket}
 	for range rows {
-		step.Rows = append(step.Rows, []packonline.Piece{{Doc: 1, Length: 512}, {Doc: 2, Length: 512}, {Doc: 3, Length: 512}, {Doc: 4, Length: 512}})
+		step.Rows = append(step.Rows, []packonline.Piece{{Doc: 1, Length: 512}, {Doc: 2, Length: 512}, {Doc: 3, Length: 512},
+			{Doc: 4, Length: 512}})
 	}
 	f.steps = []*plan.Step{step}
 	run := benchRun{f, rows * bucket, map[uint64]document.Content{}}
@@ -67,7 +69,8 @@ func (r *benchReader) Next(context.Context) (*plan.Step, error) { return r.run.s
 func (r *benchReader) Dropped() <-chan error                    { return nil }
 func (r *benchReader) Close()                                   {}
 
-// plainServer is what a Flight server is without this package: the library's record writer over gRPC's own codec and settings.
+// plainServer is what a Flight server is without this package: the library's record writer over gRPC's own codec and
+// settings.
 type plainServer struct {
 	flight.BaseFlightServer
 	record arrow.Record
@@ -87,7 +90,8 @@ func servePlain(b *testing.B, run benchRun) string {
 	ids.AppendValues(make([]int32, run.tokens), nil)
 	segments := array.NewUint16Builder(memory.DefaultAllocator)
 	segments.AppendValues(make([]uint16, run.tokens), nil)
-	schema := arrow.NewSchema([]arrow.Field{{Name: "input_ids", Type: arrow.PrimitiveTypes.Int32}, {Name: "segment_ids", Type: arrow.PrimitiveTypes.Uint16}}, nil)
+	schema := arrow.NewSchema([]arrow.Field{{Name: "input_ids", Type: arrow.PrimitiveTypes.Int32},
+		{Name: "segment_ids", Type: arrow.PrimitiveTypes.Uint16}}, nil)
 	record := array.NewRecord(schema, []arrow.Array{ids.NewArray(), segments.NewArray()}, int64(run.tokens))
 	s := grpc.NewServer()
 	flight.RegisterFlightServiceServer(s, &plainServer{record: record})
@@ -160,7 +164,8 @@ func BenchmarkThroughput(b *testing.B) {
 			{"client", ours, codec}, {"client-of-plain-server", plain, codec},
 		} {
 			b.Run(fmt.Sprintf("%dMiB/%s", (size+1<<19)>>20, way.name), func(b *testing.B) {
-				c, err := flight.NewClientWithMiddleware(way.address, nil, nil, grpc.WithTransportCredentials(insecure.NewCredentials()),
+				c, err := flight.NewClientWithMiddleware(way.address, nil, nil,
+					grpc.WithTransportCredentials(insecure.NewCredentials()),
 					grpc.WithDefaultCallOptions(grpc.ForceCodecV2(way.codec)), grpc.WithReadBufferSize(256<<10),
 					grpc.WithInitialWindowSize(16<<20), grpc.WithInitialConnWindowSize(16<<20))
 				if err != nil {

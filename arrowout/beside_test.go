@@ -21,8 +21,10 @@ import (
 var besideConfig = plan.DocumentsConfig{
 	Batches: true,
 	Columns: map[string]plan.TokenColumn{
-		"half": {Type: plan.ColumnFloat16, Fill: -0.5}, "single": {Type: plan.ColumnFloat32, Fill: 1.5}, "byte": {Type: plan.ColumnInt8, Fill: -3},
-		"short": {Type: plan.ColumnInt16, Fill: -300}, "int": {Type: plan.ColumnInt32, Fill: -70000}, "flag": {Type: plan.ColumnBool, Fill: 1},
+		"half": {Type: plan.ColumnFloat16, Fill: -0.5}, "single": {Type: plan.ColumnFloat32, Fill: 1.5},
+		"byte":  {Type: plan.ColumnInt8, Fill: -3},
+		"short": {Type: plan.ColumnInt16, Fill: -300}, "int": {Type: plan.ColumnInt32, Fill: -70000},
+		"flag":    {Type: plan.ColumnBool, Fill: 1},
 		"skipped": {Type: plan.ColumnNone},
 	},
 	Meta: map[string]string{"lang": plan.MetaString, "year": plan.MetaInt64, "score": plan.MetaFloat64},
@@ -194,7 +196,8 @@ func TestColumnsOfDocumentsByName(t *testing.T) {
 			t.Error(got)
 		}
 	}
-	if _, _, err := get(t, c, `{"rank":0,"world":1,"columns":["byte","byte"]}`); infoOf(t, err, codes.InvalidArgument).Reason != "BAD_TICKET" {
+	if _, _, err := get(t, c, `{"rank":0,"world":1,"columns":["byte","byte"]}`); infoOf(t, err,
+		codes.InvalidArgument).Reason != "BAD_TICKET" {
 		t.Error(err)
 	}
 }

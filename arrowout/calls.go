@@ -25,10 +25,11 @@ import (
 const (
 	// maxCalls bounds the open calls of a connection, and the goroutines that serve them.
 	maxCalls = 256
-	// maxHeaders bounds the metadata of a call, by the count of HTTP/2: 32 bytes per field in addition to its name and value.
+	// maxHeaders bounds the metadata of a call, by the count of HTTP/2: 32 bytes per field in addition to its name and
+	// value.
 	maxHeaders = 8 << 10
-	// unidentifiedCalls bounds the open calls whose callers have no identity, health checks among them; unidentifiedOfOne those of
-	// a connection.
+	// unidentifiedCalls bounds the open calls whose callers have no identity, health checks among them; unidentifiedOfOne
+	// those of a connection.
 	unidentifiedCalls = 256
 	unidentifiedOfOne = 16
 	// actionsOfOne is how many calls an identity may have open in addition to its streams.
@@ -44,8 +45,8 @@ const (
 	revokeEvery = 5 * time.Second
 )
 
-// calls bounds open calls from the moment that their headers have arrived: gRPC takes memory for the metadata, a goroutine and a
-// window for a call, before any interceptor runs.
+// calls bounds open calls from the moment that their headers have arrived: gRPC takes memory for the metadata, a
+// goroutine and a window for a call, before any interceptor runs.
 type calls struct {
 	guard         *guard
 	streamsOfOne  func() int // how many streams an identity may have open
@@ -59,7 +60,8 @@ type calls struct {
 }
 
 func newCalls(g *guard, streamsOfOne func() int) *calls {
-	return &calls{guard: g, streamsOfOne: streamsOfOne, requestWithin: requestWithin, ofConnection: map[*connection]int{}, ofIdentity: map[string]*identityCalls{}, open: map[*call]struct{}{}}
+	return &calls{guard: g, streamsOfOne: streamsOfOne, requestWithin: requestWithin, ofConnection: map[*connection]int{},
+		ofIdentity: map[string]*identityCalls{}, open: map[*call]struct{}{}}
 }
 
 // identityCalls are the calls of an identity.
@@ -238,8 +240,10 @@ var errConnectionClosed = status.Error(codes.Unavailable, "the connection is clo
 // counted notes the end of a call, and whether the server ended it or the client gave it up.
 type counted func(byServer bool)
 
-// count counts a call until release is called. With an error it reports whether the identity has given up too many calls.
-func (c *calls) count(who access.Identity, identified bool, from *connection) (release counted, gaveUp bool, err error) {
+// count counts a call until release is called. With an error it reports whether the identity has given up too many
+// calls.
+func (c *calls) count(who access.Identity, identified bool, from *connection) (release counted, gaveUp bool,
+	err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if identified {
@@ -276,7 +280,8 @@ func (c *calls) countIdentified(who access.Identity, from *connection) (release 
 		return nil, false, refusal.Limited(fmt.Sprintf("open calls of identity %s", who), most)
 	}
 	if of.resets.Tokens() < 1 {
-		return nil, true, refusal.Limited(fmt.Sprintf("calls per second that identity %s gives up", who), identityResetsPerSecond)
+		return nil, true, refusal.Limited(fmt.Sprintf("calls per second that identity %s gives up", who),
+			identityResetsPerSecond)
 	}
 	of.open++
 	return func(byServer bool) {
@@ -294,10 +299,11 @@ func (c *calls) countIdentified(who access.Identity, from *connection) (release 
 // isHealth reports whether a method is a health check, which needs no identity: load balancers have none.
 func isHealth(method string) bool { return strings.HasPrefix(method, "/grpc.health.v1.Health/") }
 
-// healthChecks answers health checks. It has no Watch, which would hold a call for as long as the client likes: clients that
-// balance load take UNIMPLEMENTED for healthy, as the protocol of health checks says.
+// healthChecks answers health checks. It has no Watch, which would hold a call for as long as the client likes: clients
+// that balance load take UNIMPLEMENTED for healthy, as the protocol of health checks says.
 type healthChecks struct{ *health.Server }
 
-func (healthChecks) Watch(*grpc_health_v1.HealthCheckRequest, grpc.ServerStreamingServer[grpc_health_v1.HealthCheckResponse]) error {
+func (healthChecks) Watch(*grpc_health_v1.HealthCheckRequest,
+	grpc.ServerStreamingServer[grpc_health_v1.HealthCheckResponse]) error {
 	return status.Error(codes.Unimplemented, "health is not watched: call Check")
 }

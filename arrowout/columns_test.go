@@ -198,7 +198,8 @@ func TestEveryColumnEqualsTheModel(t *testing.T) {
 	}
 }
 
-// Rows of several sources, some of which pack for themselves and attend as they say: also of one that came to the run after the stream of steps began.
+// Rows of several sources, some of which pack for themselves and attend as they say: also of one that came to the run
+// after the stream of steps began.
 func TestColumnsOfSeveralSources(t *testing.T) {
 	for _, attention := range []string{plan.AttentionDocument, plan.AttentionRow} {
 		for _, hidden := range []int{0, 1} {
@@ -207,7 +208,8 @@ func TestColumnsOfSeveralSources(t *testing.T) {
 				f.hidden.Store(int64(hidden))
 				f.steps[3].Rows = make([][]packonline.Piece, 8) // padding alone
 				f.mask()
-				r := mustGet(t, dial(t, serve(t, f)), `{"rank":1,"world":2,"columns":["loss_weights","loss_runs","input_ids","labels","sources","segment_ids","documents","cu_seqlens","position_ids"]}`)
+				r := mustGet(t, dial(t, serve(t, f)),
+					`{"rank":1,"world":2,"columns":["loss_weights","loss_runs","input_ids","labels","sources","segment_ids","documents","cu_seqlens","position_ids"]}`)
 				for _, step := range f.steps {
 					if !r.Next() {
 						t.Fatal("stream ended early:", r.Err())
@@ -297,8 +299,10 @@ func TestSchemaKeepsTheOrderOfTheTicket(t *testing.T) {
 	c := dial(t, serve(t, newFake(1, 2, 8)))
 	for _, tc := range []struct{ columns, want string }{
 		{``, "input_ids list<item: int32, nullable>, segment_ids list<item: uint16, nullable>, "},
-		{`"columns":["segment_ids","input_ids:uint16"]`, "segment_ids list<item: uint16, nullable>, input_ids list<item: uint16, nullable>, "},
-		{`"columns":["documents"]`, "documents list<item: struct<sequence: uint64, start: int32, length: int32>, nullable>, "},
+		{`"columns":["segment_ids","input_ids:uint16"]`, "segment_ids list<item: uint16, nullable>, input_ids list<item: " +
+			"uint16, nullable>, "},
+		{`"columns":["documents"]`,
+			"documents list<item: struct<sequence: uint64, start: int32, length: int32>, nullable>, "},
 	} {
 		got := ""
 		for _, f := range mustGet(t, c, "{"+tc.columns+"}").Schema().Fields() {

@@ -1,7 +1,8 @@
-// Package arrowout is the daemon's edge to readers: an Arrow Flight server that turns the steps of a run into record batches.
+// Package arrowout is the daemon's edge to readers: an Arrow Flight server that turns the steps of a run into record
+// batches.
 //
-// It knows nothing of planning. It asks a Run for steps, lays their tokens out as Arrow columns without copying the ids, and sends
-// them on one long stream per rank. docs/wire.md is the format and docs/errors.md the table of causes.
+// It knows nothing of planning. It asks a Run for steps, lays their tokens out as Arrow columns without copying the
+// ids, and sends them on one long stream per rank. docs/wire.md is the format and docs/errors.md the table of causes.
 package arrowout
 
 import (
@@ -18,7 +19,8 @@ import (
 type Config struct {
 	// Listen is the address of the Flight server. Loopback by default; port 0 takes a free one.
 	Listen string `koanf:"listen"`
-	// Advertise is the host:port at which readers on other machines find this daemon; empty stands for listen, with the host's name for a wildcard.
+	// Advertise is the host:port at which readers on other machines find this daemon; empty stands for listen, with the
+	// host's name for a wildcard.
 	Advertise string `koanf:"advertise"`
 	// TokenFile holds one bearer token, with which everything is permitted.
 	TokenFile string `koanf:"token_file"`
@@ -45,15 +47,18 @@ type Config struct {
 	MaxKeepersOfOne int `koanf:"max_keepers_of_one"`
 	// TrainMayMix lets identities of the role train change the mixture of sources.
 	TrainMayMix bool `koanf:"train_may_mix"`
-	// SendBytes bounds the bytes of record batches that are assembled or that clients have not taken yet, over all streams.
+	// SendBytes bounds the bytes of record batches that are assembled or that clients have not taken yet, over all
+	// streams.
 	SendBytes int `koanf:"send_bytes"`
-	// SlowReader is how long a reader may take nothing, while there is something for it, before its stream and then its connection is ended.
+	// SlowReader is how long a reader may take nothing, while there is something for it, before its stream and then its
+	// connection is ended.
 	SlowReader time.Duration `koanf:"slow_reader"`
 	// Keepalive is the interval of pings on idle connections.
 	Keepalive time.Duration `koanf:"keepalive"`
 }
 
-// Bounds of Config. A message must stay below the 4 MiB that Go, Java, C++ and Rust clients take by default, headers included.
+// Bounds of Config. A message must stay below the 4 MiB that Go, Java, C++ and Rust clients take by default, headers
+// included.
 const (
 	minBatchBytes = 64 << 10
 	maxBatchBytes = 4<<20 - 64<<10
@@ -67,7 +72,8 @@ const (
 // Default is a server on loopback without TLS and token.
 func Default() Config {
 	return Config{Listen: "127.0.0.1:8815", BatchBytes: 2 << 20, Keepalive: 30 * time.Second,
-		MaxConnections: 4096, MaxConnectionsPerHost: 1024, MaxStreams: 16384, MaxStreamsOfOne: 4096, MaxKeepersOfOne: 16, SendBytes: 1 << 30, SlowReader: 5 * time.Minute}
+		MaxConnections: 4096, MaxConnectionsPerHost: 1024, MaxStreams: 16384, MaxStreamsOfOne: 4096, MaxKeepersOfOne: 16,
+		SendBytes: 1 << 30, SlowReader: 5 * time.Minute}
 }
 
 // Anonymous reports whether nothing is configured by which callers are known.
@@ -95,10 +101,12 @@ func (c Config) Validate() []FieldError {
 	if !c.Insecure && access.Exposed(c.Listen) {
 		switch {
 		case c.Anonymous():
-			add("listen", c.Listen, "a loopback address, because whoever reaches it could do everything: say who is let in (flight.identities, flight.cert, flight.key), "+
+			add("listen", c.Listen, "a loopback address, because whoever reaches it could do everything: say who is let in "+
+				"(flight.identities, flight.cert, flight.key), "+
 				"or set flight.insecure: true")
 		case c.Cert == "":
-			add("listen", c.Listen, "a loopback address, because tokens would travel in the clear: serve with TLS (flight.cert, flight.key), or set flight.insecure: true")
+			add("listen", c.Listen, "a loopback address, because tokens would travel in the clear: serve with TLS "+
+				"(flight.cert, flight.key), or set flight.insecure: true")
 		}
 	}
 	if _, _, err := net.SplitHostPort(c.Advertise); c.Advertise != "" && err != nil {
@@ -111,7 +119,8 @@ func (c Config) Validate() []FieldError {
 		add("client_ca", c.ClientCA, "cert and key as well: client certificates need TLS")
 	}
 	if c.BatchBytes < minBatchBytes || c.BatchBytes > maxBatchBytes {
-		add("batch_bytes", c.BatchBytes, fmt.Sprintf("%d to %d bytes (messages stay under 4 MiB)", minBatchBytes, maxBatchBytes))
+		add("batch_bytes", c.BatchBytes, fmt.Sprintf("%d to %d bytes (messages stay under 4 MiB)", minBatchBytes,
+			maxBatchBytes))
 	}
 	if c.Keepalive < minKeepalive || c.Keepalive > maxKeepalive {
 		add("keepalive", c.Keepalive, fmt.Sprintf("%v to %v", minKeepalive, maxKeepalive))
@@ -125,7 +134,8 @@ func (c Config) Validate() []FieldError {
 	for _, x := range []struct {
 		field string
 		n     int
-	}{{"max_connections", c.MaxConnections}, {"max_connections_per_host", c.MaxConnectionsPerHost}, {"max_streams", c.MaxStreams}, {"max_streams_of_one", c.MaxStreamsOfOne}, {"max_keepers_of_one", c.MaxKeepersOfOne}} {
+	}{{"max_connections", c.MaxConnections}, {"max_connections_per_host", c.MaxConnectionsPerHost},
+		{"max_streams", c.MaxStreams}, {"max_streams_of_one", c.MaxStreamsOfOne}, {"max_keepers_of_one", c.MaxKeepersOfOne}} {
 		if x.n < 1 || x.n > 1<<20 {
 			add(x.field, x.n, "1 to 2^20")
 		}

@@ -19,7 +19,9 @@ func TestValidate(t *testing.T) {
 		{"everybody", func(c *arrowout.Config) { c.Listen = ":0" }, "[listen]"},
 		{"everybody, by name", func(c *arrowout.Config) { c.Listen, c.Insecure = ":0", true }, "[]"},
 		{"tokens in the clear", func(c *arrowout.Config) { c.Listen, c.TokenFile = ":0", "x" }, "[listen]"},
-		{"identities and TLS", func(c *arrowout.Config) { c.Listen, c.Identities, c.Cert, c.Key = ":0", "x", "x", "x" }, "[]"},
+		{"identities and TLS", func(c *arrowout.Config) {
+			c.Listen, c.Identities, c.Cert, c.Key = ":0", "x", "x", "x"
+		}, "[]"},
 		{"IPv6", func(c *arrowout.Config) { c.Listen = "[::1]:8815" }, "[]"},
 		{"no port", func(c *arrowout.Config) { c.Listen = "localhost" }, "[listen]"},
 		{"port", func(c *arrowout.Config) { c.Listen = "localhost:65536" }, "[listen]"},
@@ -27,7 +29,10 @@ func TestValidate(t *testing.T) {
 		{"cert missing", func(c *arrowout.Config) { c.Key, c.ClientCA = "a", "b" }, "[cert client_ca]"},
 		{"small batch", func(c *arrowout.Config) { c.BatchBytes = 64<<10 - 1 }, "[batch_bytes]"},
 		{"large batch", func(c *arrowout.Config) { c.BatchBytes = 4 << 20 }, "[batch_bytes]"},
-		{"all", func(c *arrowout.Config) { *c = arrowout.Config{Key: "k", Keepalive: 2 * time.Hour} }, "[listen cert batch_bytes keepalive send_bytes slow_reader max_connections max_connections_per_host max_streams max_streams_of_one max_keepers_of_one]"},
+		{"all", func(c *arrowout.Config) {
+			*c = arrowout.Config{Key: "k", Keepalive: 2 * time.Hour}
+		}, "[listen cert batch_bytes keepalive send_bytes slow_reader max_connections max_connections_per_host " +
+			"max_streams max_streams_of_one max_keepers_of_one]"},
 	} {
 		c := arrowout.Default()
 		tc.change(&c)

@@ -14,11 +14,13 @@ import (
 	"loaderd/internal/connlimit"
 )
 
-// A client may give up resetsPerSecond calls of a connection beyond a burst: as many as it may have open, and some more.
+// A client may give up resetsPerSecond calls of a connection beyond a burst: as many as it may have open, and some
+// more.
 const (
 	resetsPerSecond = 10
 	resetsBurst     = 2 * maxCalls
-	// Where the host has lost a connection by that lately, or the identity has given up too many, these hold: it would open one connection after the other.
+	// Where the host has lost a connection by that lately, or the identity has given up too many, these hold: it would
+	// open one connection after the other.
 	fewResetsPerSecond = 1
 	fewResetsBurst     = 8
 )
@@ -34,7 +36,8 @@ func (l connections) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &connection{Conn: c.(*connlimit.Conn), ended: l.ended, resets: newAllowance(resetsPerSecond, resetsBurst), few: rate.NewLimiter(fewResetsPerSecond, fewResetsBurst)}, nil
+	return &connection{Conn: c.(*connlimit.Conn), ended: l.ended, resets: newAllowance(resetsPerSecond, resetsBurst),
+		few: rate.NewLimiter(fewResetsPerSecond, fewResetsBurst)}, nil
 }
 
 // connection is one of a client's. gRPC shows a call nothing of it but its address, so that the address names it.
@@ -69,7 +72,8 @@ func (c *connection) Close() error {
 // Closed implements session.Connection.
 func (c *connection) Closed() bool { return c.closed.Load() }
 
-// Cut implements session.Connection. What is still to be sent is discarded, by the kernel as well. gRPC then closes the connection.
+// Cut implements session.Connection. What is still to be sent is discarded, by the kernel as well. gRPC then closes the
+// connection.
 func (c *connection) Cut() (first bool) {
 	if c.isCut.Swap(true) {
 		return false

@@ -29,7 +29,8 @@ func TestConsumed_SlowRankBehindFullBuffers(t *testing.T) {
 		have = c.Taken
 		close(changed)
 		changed = make(chan struct{})
-		return state.Receipt{Known: true, Window: window, Alert: &fault.Error{Reason: fault.RankMissing, Message: "m", Do: "d", Facts: map[string]string{"rank": "3"}}}
+		return state.Receipt{Known: true, Window: window, Alert: &fault.Error{Reason: fault.RankMissing, Message: "m",
+			Do: "d", Facts: map[string]string{"rank": "3"}}}
 	}
 	f.room = func(ctx context.Context, step uint64) error {
 		for {
@@ -69,7 +70,8 @@ func TestConsumed_SlowRankBehindFullBuffers(t *testing.T) {
 		t.Errorf("%+v", f.clients)
 	}
 	answer, err := act(dial(t, s), "consumed", `{"rank":1,"world":2,"peer":4,"session":"`+session+`","taken":3}`)
-	if want := `{"run":"fake","known":true,"window":8,"alert":{"reason":"RANK_MISSING","message":"m","do":"d","facts":{"rank":"3"}}}`; err != nil || answer != want {
+	if want :=
+		`{"run":"fake","known":true,"window":8,"alert":{"reason":"RANK_MISSING","message":"m","do":"d","facts":{"rank":"3"}}}`; err != nil || answer != want {
 		t.Errorf("%s, %v, want %s", answer, err, want)
 	}
 	if at := <-full; at != taken+window {
@@ -105,7 +107,8 @@ func TestConsumed_SecondClientOfARankIsRefused(t *testing.T) {
 	}()
 	second, err := c.DoGet(t.Context(), &flight.Ticket{Ticket: []byte(ticket("6e"))})
 	err = received(second, &flight.FlightData{}, err)
-	if info := infoOf(t, err, arrowout.Code(fault.DuplicateRank)); info.Reason != "DUPLICATE_RANK" || info.Metadata["rank"] != "0" || info.Metadata["address"] == "" {
+	if info := infoOf(t, err, arrowout.Code(fault.DuplicateRank)); info.Reason != "DUPLICATE_RANK" ||
+		info.Metadata["rank"] != "0" || info.Metadata["address"] == "" {
 		t.Errorf("%v", err)
 	}
 	stop()

@@ -13,7 +13,8 @@ import (
 	"loaderd/loader/state"
 )
 
-// DoGet streams the batches of a ticket: the schema at once, then a batch for every step (or part of one) as it becomes ready.
+// DoGet streams the batches of a ticket: the schema at once, then a batch for every step (or part of one) as it becomes
+// ready.
 func (s *service) DoGet(t *flight.Ticket, stream flight.FlightService_DoGetServer) (err error) {
 	info := s.run.Info()
 	req, err := parseTicket(t.GetTicket(), info, caller.Of(stream.Context()))
@@ -32,7 +33,8 @@ func (s *service) DoGet(t *flight.Ticket, stream flight.FlightService_DoGetServe
 		return err
 	}
 	defer func() { opened.Close(stream.Context(), err) }()
-	client := state.Client{Session: req.Session, Taken: req.Taken, Steps: req.Steps, Read: req.Read, Address: opened.Address}
+	client := state.Client{Session: req.Session, Taken: req.Taken, Steps: req.Steps, Read: req.Read,
+		Address: opened.Address}
 	reader, err := s.run.JoinAs(opened.Place, req.Step, client)
 	if err != nil {
 		return err
@@ -72,7 +74,8 @@ func (s *service) DoGet(t *flight.Ticket, stream flight.FlightService_DoGetServe
 // readerOf describes the caller who opens a stream.
 func readerOf(ctx context.Context, q parsedTicket) session.Reader {
 	x := session.Reader{
-		Identity: caller.Of(ctx), Place: place(q.Ticket), Client: q.Session, Address: caller.Address(ctx), Step: q.Step, Steps: q.Steps,
+		Identity: caller.Of(ctx), Place: place(q.Ticket), Client: q.Session, Address: caller.Address(ctx), Step: q.Step,
+		Steps: q.Steps,
 	}
 	if c := connectionOf(ctx); c != nil {
 		x.Connection = c
@@ -80,9 +83,10 @@ func readerOf(ctx context.Context, q parsedTicket) session.Reader {
 	return x
 }
 
-// deliver sends what is ready. It returns when ctx ends, or the reader is dropped, although a send stands still, which ends when the call does: until then gRPC waits for the
-// reader to take something.
-func (s *service) deliver(ctx context.Context, stream flight.FlightService_DoGetServer, ready <-chan sending, dropped <-chan error, to *session.Session) error {
+// deliver sends what is ready. It returns when ctx ends, or the reader is dropped, although a send stands still, which
+// ends when the call does: until then gRPC waits for the reader to take something.
+func (s *service) deliver(ctx context.Context, stream flight.FlightService_DoGetServer, ready <-chan sending,
+	dropped <-chan error, to *session.Session) error {
 	var first sending
 	select {
 	case b, any := <-ready:

@@ -28,7 +28,8 @@ func Code(r fault.Reason) codes.Code {
 		fault.NotLeading, fault.PlanLogDown, fault.StorageFull, fault.StorageDown, fault.CauseUnknown,
 		fault.ShuttingDown, fault.Limited, fault.SlowReader, fault.SilentReader:
 		return codes.Unavailable
-	case fault.PlanMismatch, fault.StreamMismatch, fault.PlanTruncated, fault.PlanForeign, fault.RunMismatch, fault.RunReplaced, fault.WorldMismatch, fault.Replaced,
+	case fault.PlanMismatch, fault.StreamMismatch, fault.PlanTruncated, fault.PlanForeign, fault.RunMismatch,
+		fault.RunReplaced, fault.WorldMismatch, fault.Replaced,
 		fault.DuplicateRank, fault.TooManySegments:
 		return codes.FailedPrecondition
 	case fault.StepReleased, fault.StepNotPlanned:
@@ -47,7 +48,8 @@ func Code(r fault.Reason) codes.Code {
 	return codes.Internal
 }
 
-// Bounds of what a status carries: gRPC clients refuse trailers of more than 8 KiB, and a status travels in three spellings.
+// Bounds of what a status carries: gRPC clients refuse trailers of more than 8 KiB, and a status travels in three
+// spellings.
 const (
 	maxMessage = 1000
 	maxFact    = 200
@@ -55,8 +57,8 @@ const (
 	maxFacts   = 16
 )
 
-// statusOf makes the status that a client sees. An error without a type says nothing but where to look: it may hold paths,
-// addresses or credentials. The cause below a *fault.Error stays in the log for the same reason.
+// statusOf makes the status that a client sees. An error without a type says nothing but where to look: it may hold
+// paths, addresses or credentials. The cause below a *fault.Error stays in the log for the same reason.
 func statusOf(err error, call uint64) *status.Status {
 	var typed *fault.Error
 	if errors.As(err, &typed) {
@@ -75,7 +77,8 @@ func statusOf(err error, call uint64) *status.Status {
 	if s, ok := status.FromError(err); ok {
 		return s // of gRPC itself, such as a ticket larger than a message may be
 	}
-	return withInfo(codes.Internal, fmt.Sprintf("%s: the daemon failed to serve this call; its log has the cause under call=%d", fault.Internal, call),
+	return withInfo(codes.Internal, fmt.Sprintf("%s: the daemon failed to serve this call; its log has the cause under "+
+		"call=%d", fault.Internal, call),
 		fault.Internal, map[string]string{"call": strconv.FormatUint(call, 10)})
 }
 
@@ -104,7 +107,8 @@ func reasonOf(s *status.Status) string {
 	return s.Code().String()
 }
 
-// arrowTrailers make Arrow's C++ clients, and so pyarrow, take the status with its details: without x-arrow-status they drop them.
+// arrowTrailers make Arrow's C++ clients, and so pyarrow, take the status with its details: without x-arrow-status they
+// drop them.
 func arrowTrailers(s *status.Status) metadata.MD {
 	return metadata.Pairs("x-arrow-status", strconv.Itoa(arrowCode(s.Code())), "x-arrow-status-message-bin", s.Message())
 }

@@ -61,7 +61,8 @@ func TestEveryReasonHasItsCodeInTheDocumentation(t *testing.T) {
 		t.Fatal(err)
 	}
 	listed := map[string]bool{}
-	for _, row := range regexp.MustCompile("(?m)^\\| `([A-Z_]+)` \\| ([A-Z_]+) \\|").FindAllStringSubmatch(string(doc), -1) {
+	for _, row := range regexp.MustCompile("(?m)^\\| `([A-Z_]+)` \\| ([A-Z_]+) \\|").FindAllStringSubmatch(string(doc),
+		-1) {
 		var code codes.Code
 		if err := code.UnmarshalJSON([]byte(strconv.Quote(row[2]))); err != nil {
 			t.Errorf("%s: %v", row[1], err)

@@ -75,11 +75,13 @@ func TestErrorsOfTheRunReachTheReader(t *testing.T) {
 func TestTrailersForArrow(t *testing.T) {
 	c := dial(t, serve(t, newFake(1, 4, 16)))
 	var trailer metadata.MD
-	_, err := c.GetFlightInfo(context.Background(), &flight.FlightDescriptor{Type: flight.DescriptorCMD, Cmd: []byte("é\xff")}, grpc.Trailer(&trailer))
+	_, err := c.GetFlightInfo(context.Background(), &flight.FlightDescriptor{Type: flight.DescriptorCMD,
+		Cmd: []byte("é\xff")}, grpc.Trailer(&trailer))
 	if infoOf(t, err, codes.InvalidArgument).Reason != "BAD_TICKET" {
 		t.Error(err)
 	}
-	if fmt.Sprint(trailer["x-arrow-status"], trailer["x-arrow-status-message-bin"]) != fmt.Sprintf("[4] [%s]", status.Convert(err).Message()) {
+	if fmt.Sprint(trailer["x-arrow-status"], trailer["x-arrow-status-message-bin"]) != fmt.Sprintf("[4] [%s]",
+		status.Convert(err).Message()) {
 		t.Errorf("trailers %v", trailer)
 	}
 	stream, err := c.DoGet(context.Background(), &flight.Ticket{Ticket: []byte(`{"rank":9}`)})
@@ -146,7 +148,8 @@ func TestAPanicOfTheRunIsAnErrorAndTheServerLives(t *testing.T) {
 		if !r.Next() || r.Next() {
 			t.Fatal("want one step, then the panic")
 		}
-		if info := infoOf(t, r.Err(), codes.Internal); info.Reason != "INTERNAL" || strings.Contains(r.Err().Error(), "secret") {
+		if info := infoOf(t, r.Err(), codes.Internal); info.Reason != "INTERNAL" ||
+			strings.Contains(r.Err().Error(), "secret") {
 			t.Errorf("got %v", r.Err())
 		}
 		_, err := act(c, "seal", "")
@@ -172,7 +175,8 @@ loaderd_flight_batches_total 3
 # TYPE loaderd_flight_rows_total counter
 loaderd_flight_rows_total 12
 `
-	if err := testutil.GatherAndCompare(reg, strings.NewReader(want), "loaderd_flight_errors_total", "loaderd_flight_open_streams",
+	if err := testutil.GatherAndCompare(reg, strings.NewReader(want), "loaderd_flight_errors_total",
+		"loaderd_flight_open_streams",
 		"loaderd_flight_batches_total", "loaderd_flight_rows_total"); err != nil {
 		t.Error(err)
 	}

@@ -75,11 +75,13 @@ type fakeRun struct {
 	hidden atomic.Int64 // sources, the last ones, of which Info does not tell before a document is described
 }
 
-// newMixed is newFake of a run with three sources. Rows of the last one are its own, in which it attends in another way than the run.
+// newMixed is newFake of a run with three sources. Rows of the last one are its own, in which it attends in another way
+// than the run.
 func newMixed(steps, rows, bucket int, attention string) *fakeRun {
 	f := newFake(steps, rows, bucket)
 	f.info.Config.Attention = attention
-	own := map[string]string{plan.AttentionDocument: plan.AttentionRow, plan.AttentionRow: plan.AttentionDocument}[attention]
+	own := map[string]string{plan.AttentionDocument: plan.AttentionRow,
+		plan.AttentionRow: plan.AttentionDocument}[attention]
 	f.info.Config.Sources, f.info.Sources = map[string]mixture.Source{}, nil
 	for i, name := range []string{"code", "web", "books"} {
 		s := mixture.Source{Weight: float64(i + 1), Epochs: 1, Block: 64}
@@ -87,7 +89,8 @@ func newMixed(steps, rows, bucket int, attention string) *fakeRun {
 			s.Packing, s.Attention = &f.info.Config.Packing, own
 		}
 		f.info.Config.Sources[name] = s
-		f.info.Sources = append(f.info.Sources, plan.SourceInfo{SourceBegin: plan.SourceBegin{Name: name, Start: 1}, Config: s})
+		f.info.Sources = append(f.info.Sources, plan.SourceInfo{SourceBegin: plan.SourceBegin{Name: name, Start: 1},
+			Config: s})
 	}
 	f.begun = 2 // books came later
 	delete(f.info.Config.Sources, "books")
@@ -118,7 +121,8 @@ func newFake(steps, rows, bucket int) *fakeRun {
 		Steps:     plan.StepsConfig{Rows: rows, Last: plan.LastPad},
 		Sources:   map[string]mixture.Source{"docs": {Weight: 1, Epochs: 1}},
 	}}
-	f.info.Sources = []plan.SourceInfo{{SourceBegin: plan.SourceBegin{Name: "docs", Start: 1}, Config: f.info.Config.Sources["docs"]}}
+	f.info.Sources = []plan.SourceInfo{{SourceBegin: plan.SourceBegin{Name: "docs", Start: 1},
+		Config: f.info.Config.Sources["docs"]}}
 	rng, sequence := rand.New(rand.NewPCG(1, 2)), uint64(0)
 	for i := range steps {
 		s := &plan.Step{Index: uint64(i), Bucket: int32(bucket)}
@@ -253,7 +257,8 @@ func (f *fakeRun) Assemble(_ context.Context, s *plan.Step, first, n int) (*asse
 		f.onAssemble(s.Index)
 	}
 	rows := s.Rows[first : first+n]
-	b := &assembly.Batch{Step: s.Index, Bucket: int(s.Bucket), First: first, Rows: n, Pieces: rows, Pad: f.info.Config.Tokenizer.Pad,
+	b := &assembly.Batch{Step: s.Index, Bucket: int(s.Bucket), First: first, Rows: n, Pieces: rows,
+		Pad:      f.info.Config.Tokenizer.Pad,
 		Contents: f.documents(rows), Begins: f.begins}
 	if f.masks {
 		f.loss(b)
@@ -308,7 +313,8 @@ func (f *fakeRun) Lookup(_ context.Context, id string) ([]uint64, error) {
 	return nil, nil
 }
 
-func (f *fakeRun) Find(_ context.Context, document uint64, found func(s *plan.Step, row int, pieces []packonline.Piece) error) error {
+func (f *fakeRun) Find(_ context.Context, document uint64,
+	found func(s *plan.Step, row int, pieces []packonline.Piece) error) error {
 	for _, s := range f.steps {
 		for i, row := range s.Rows {
 			pieces := slices.DeleteFunc(slices.Clone(row), func(p packonline.Piece) bool { return p.Doc != document })
@@ -350,7 +356,9 @@ func (f *fakeRun) Upcoming(_ context.Context, source string, n int) ([]uint64, e
 	for i := range refs {
 		refs[i] = uint64(i + 5)
 		if source != "" {
-			refs[i] = plan.Ref(slices.IndexFunc(f.info.Sources, func(x plan.SourceInfo) bool { return x.Name == source }), refs[i])
+			refs[i] = plan.Ref(slices.IndexFunc(f.info.Sources, func(x plan.SourceInfo) bool {
+				return x.Name == source
+			}), refs[i])
 		}
 	}
 	return refs, nil
@@ -391,7 +399,8 @@ func (f *fakeRun) Cause(step uint64) *fault.Error {
 	if step < uint64(len(f.steps)) {
 		return nil
 	}
-	return &fault.Error{Reason: fault.PoolFilling, Message: "not yet", Do: "wait", Facts: map[string]string{"rows_there": "3"}}
+	return &fault.Error{Reason: fault.PoolFilling, Message: "not yet", Do: "wait",
+		Facts: map[string]string{"rows_there": "3"}}
 }
 
 func (f *fakeRun) Stats() loader.Stats { return loader.Stats{Run: "fake", Rows: 12, Sources: f.stats} }

@@ -44,15 +44,16 @@ func (s *service) ListFlights(c *flight.Criteria, stream flight.FlightService_Li
 	if e := string(c.GetExpression()); e != "" && e != info.Run {
 		return nil
 	}
-	f, err := s.flightInfo(&flight.FlightDescriptor{Type: flight.DescriptorPATH, Path: []string{info.Run}}, info, caller.Of(stream.Context()))
+	f, err := s.flightInfo(&flight.FlightDescriptor{Type: flight.DescriptorPATH, Path: []string{info.Run}}, info,
+		caller.Of(stream.Context()))
 	if err != nil {
 		return err
 	}
 	return stream.Send(f)
 }
 
-// GetFlightInfo describes the run ([run] as path) or what a ticket asks for (the ticket as command): the schema and the tickets
-// to read it with, one for every rank when the command names a world and no rank.
+// GetFlightInfo describes the run ([run] as path) or what a ticket asks for (the ticket as command): the schema and the
+// tickets to read it with, one for every rank when the command names a world and no rank.
 func (s *service) GetFlightInfo(ctx context.Context, d *flight.FlightDescriptor) (*flight.FlightInfo, error) {
 	return s.flightInfo(d, s.run.Info(), caller.Of(ctx))
 }
@@ -66,7 +67,8 @@ func (s *service) GetSchema(ctx context.Context, d *flight.FlightDescriptor) (*f
 	return &flight.SchemaResult{Schema: flight.SerializeSchema(batch.SchemaOf(req.columns), memory.DefaultAllocator)}, nil
 }
 
-func (s *service) flightInfo(d *flight.FlightDescriptor, info loader.Info, who access.Identity) (*flight.FlightInfo, error) {
+func (s *service) flightInfo(d *flight.FlightDescriptor, info loader.Info, who access.Identity) (*flight.FlightInfo,
+	error) {
 	req, err := describe(d, info, who)
 	if err != nil {
 		return nil, err
@@ -99,10 +101,12 @@ func (s *service) flightInfo(d *flight.FlightDescriptor, info loader.Info, who a
 	for _, r := range ranks {
 		t := req.Ticket
 		t.Rank = r
-		f.Endpoint = append(f.Endpoint, &flight.FlightEndpoint{Ticket: &flight.Ticket{Ticket: encodeTicket(t)}, Location: locations})
+		f.Endpoint = append(f.Endpoint, &flight.FlightEndpoint{Ticket: &flight.Ticket{Ticket: encodeTicket(t)},
+			Location: locations})
 	}
 	if protobuf.Size(f) > maxInfoBytes {
-		return nil, refusal.BadTicket("world %d has too many ranks for one answer that lists %d daemons: name a rank", req.World, len(info.Daemons))
+		return nil, refusal.BadTicket("world %d has too many ranks for one answer that lists %d daemons: name a rank",
+			req.World, len(info.Daemons))
 	}
 	return f, nil
 }
@@ -114,14 +118,16 @@ func describe(d *flight.FlightDescriptor, info loader.Info, who access.Identity)
 		return parseTicket(d.GetCmd(), info, who)
 	case flight.DescriptorPATH:
 		if len(d.GetPath()) != 1 {
-			return parsedTicket{}, refusal.BadTicket("a descriptor's path of %d parts: want one, the run's name", len(d.GetPath()))
+			return parsedTicket{}, refusal.BadTicket("a descriptor's path of %d parts: want one, the run's name",
+				len(d.GetPath()))
 		}
 		if err := request.CheckRun(d.GetPath()[0], "", info); err != nil {
 			return parsedTicket{}, err
 		}
 		return parseTicket([]byte("{}"), info, who)
 	}
-	return parsedTicket{}, refusal.BadTicket("a descriptor without type: want the run's name as path or a ticket as command")
+	return parsedTicket{}, refusal.BadTicket("a descriptor without type: want the run's name as path or a ticket as " +
+		"command")
 }
 
 // DoPut is not offered: documents come in over NATS.
@@ -136,12 +142,14 @@ func (s *service) DoExchange(flight.FlightService_DoExchangeServer) error {
 
 // PollFlightInfo is not offered: GetFlightInfo never takes long.
 func (s *service) PollFlightInfo(context.Context, *flight.FlightDescriptor) (*flight.PollInfo, error) {
-	return nil, refusal.Unsupported("this server has no flights to wait for", "use GetFlightInfo, or DoGet, which waits for steps")
+	return nil, refusal.Unsupported("this server has no flights to wait for",
+		"use GetFlightInfo, or DoGet, which waits for steps")
 }
 
 // Handshake is not needed.
 func (s *service) Handshake(flight.FlightService_HandshakeServer) error {
-	return refusal.Unsupported("this server has no handshake", "send the token as the header authorization: Bearer TOKEN with every call")
+	return refusal.Unsupported("this server has no handshake",
+		"send the token as the header authorization: Bearer TOKEN with every call")
 }
 
 // ListActions lists the actions with the keys of their bodies.

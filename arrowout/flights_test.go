@@ -125,7 +125,8 @@ func TestFlightInfoListsTheDaemons(t *testing.T) {
 	if got := infoOf(t, err, codes.InvalidArgument).Reason; got != "BAD_TICKET" {
 		t.Error(got)
 	}
-	if info, err = c.GetFlightInfo(context.Background(), commandOf(`{"world":4096,"rank":7}`)); err != nil || len(info.Endpoint[0].Location) != 32 {
+	if info, err = c.GetFlightInfo(context.Background(), commandOf(`{"world":4096,"rank":7}`)); err != nil ||
+		len(info.Endpoint[0].Location) != 32 {
 		t.Error(info, err)
 	}
 }

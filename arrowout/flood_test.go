@@ -17,7 +17,8 @@ import (
 	"loaderd/arrowout"
 )
 
-// flood is a connection over which many DoGets are called and nothing of them is read: the client answers pings, and its windows have no room.
+// flood is a connection over which many DoGets are called and nothing of them is read: the client answers pings, and
+// its windows have no room.
 type flood struct {
 	conn  net.Conn
 	ended chan struct{} // closed when the server has ended it
@@ -35,7 +36,8 @@ func openFloods(t testing.TB, s *arrowout.Server, calls int, window uint32, toke
 	return all
 }
 
-// openFlood calls DoGet so many times with a ticket, in which # stands for the number of the call, from first on. window is what each stream has room for. It costs this process next to no memory.
+// openFlood calls DoGet so many times with a ticket, in which # stands for the number of the call, from first on.
+// window is what each stream has room for. It costs this process next to no memory.
 func openFlood(t testing.TB, s *arrowout.Server, first, calls int, window uint32, token, ticket string) *flood {
 	t.Helper()
 	conn, err := net.Dial("tcp", s.Addr().String())
@@ -60,7 +62,8 @@ func openFlood(t testing.TB, s *arrowout.Server, first, calls int, window uint32
 	compressed := hpack.NewEncoder(&headers)
 	for i := range calls {
 		headers.Reset()
-		fields := []string{":method", "POST", ":scheme", "http", ":path", "/arrow.flight.protocol.FlightService/DoGet", ":authority", "flood",
+		fields := []string{":method", "POST", ":scheme", "http", ":path", "/arrow.flight.protocol.FlightService/DoGet",
+			":authority", "flood",
 			"content-type", "application/grpc", "te", "trailers"}
 		if token != "" {
 			fields = append(fields, "authorization", "Bearer "+token)

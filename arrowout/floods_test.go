@@ -39,7 +39,8 @@ type aFlood struct {
 func flooded(t testing.TB) site {
 	run := newBenchRun(1 << 20)
 	file := filepath.Join(t.TempDir(), "identities.json")
-	good, bad := let(t, file, access.Identity{Name: "good", Role: access.Read}), let(t, file, access.Identity{Name: "bad", Role: access.Operate})
+	good, bad := let(t, file, access.Identity{Name: "good", Role: access.Read}),
+		let(t, file, access.Identity{Name: "bad", Role: access.Operate})
 	s := serve(t, run, func(c *arrowout.Config) { c.Identities, c.MaxStreamsOfOne = file, 1<<14 })
 	calls := func(token, name, body string) func(testing.TB) func() {
 		return func(t testing.TB) func() {
@@ -63,7 +64,8 @@ func flooded(t testing.TB) site {
 		return func(t testing.TB) func() {
 			var all []*flood
 			for i := range 2 {
-				all = append(all, openFloods(t, s, testscale.Of(200, 1000), window, of, fmt.Sprintf(`{"job":"%s/%d","world":4096,"rank":#}`, name, i))...)
+				all = append(all, openFloods(t, s, testscale.Of(200, 1000), window, of,
+					fmt.Sprintf(`{"job":"%s/%d","world":4096,"rank":#}`, name, i))...)
 			}
 			settle(run.fakeRun)
 			return func() {
@@ -135,7 +137,8 @@ func flooded(t testing.TB) site {
 		{"connections-that-ping", again(func(*attacker) bool { return false })},
 		{"readers-that-never-read", never(bad, "bad", 0)}, {"of-its-own-identity", never(good, "good", 0)},
 		{"readers-that-stop", never(bad, "bad", 5<<20)}, {"stopped-of-its-own-identity", never(good, "good", 5<<20)},
-		{"calls-without-a-token", calls("", "info", "")}, {"commits", calls(bad, "commit", `{"step":1}`)}, {"searches", calls(bad, "find", `{"id":"two"}`)},
+		{"calls-without-a-token", calls("", "info", "")}, {"commits", calls(bad, "commit", `{"step":1}`)},
+		{"searches", calls(bad, "find", `{"id":"two"}`)},
 	}}
 }
 
@@ -161,9 +164,9 @@ func TestAGoodReaderAmongOthers(t *testing.T) {
 	}
 }
 
-// BenchmarkGoodReader reports MB/s of a reader while others do what they can to a server and, as of_alone, the fraction of what it reads when it is alone; MiB are those of
-// the server and all clients.
-// The floods share the processors with it: what is left to a reader beside one that calls as fast as it can is a matter of their number.
+// BenchmarkGoodReader reports MB/s of a reader while others do what they can to a server and, as of_alone, the fraction
+// of what it reads when it is alone; MiB are those of the server and all clients. The floods share the processors with
+// it: what is left to a reader beside one that calls as fast as it can is a matter of their number.
 func BenchmarkGoodReader(b *testing.B) {
 	x := flooded(b)
 	for _, flood := range x.floods {
@@ -197,8 +200,10 @@ const rounds = 5
 
 // readFor reads so many batches, after as many that do not count, and says how long that took.
 func readFor(b testing.TB, s *arrowout.Server, token string, batches int) time.Duration {
-	c, err := flight.NewClientWithMiddleware(s.Addr().String(), nil, nil, grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(discard{encoding.GetCodecV2(proto.Name)})), grpc.WithInitialWindowSize(16<<20), grpc.WithInitialConnWindowSize(16<<20))
+	c, err := flight.NewClientWithMiddleware(s.Addr().String(), nil, nil,
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(discard{encoding.GetCodecV2(proto.Name)})),
+		grpc.WithInitialWindowSize(16<<20), grpc.WithInitialConnWindowSize(16<<20))
 	if err != nil {
 		b.Fatal(err)
 	}

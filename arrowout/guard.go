@@ -38,17 +38,23 @@ type guard struct {
 	refused refusals
 }
 
-func (g *guard) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (resp any, err error) {
+func (g *guard) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (resp any,
+	err error) {
 	callIn(ctx).received()
-	err = g.call(ctx, info.FullMethod, func(md metadata.MD) { _ = grpc.SetTrailer(ctx, md) }, func(ctx context.Context) (err error) {
+	err = g.call(ctx, info.FullMethod, func(md metadata.MD) {
+		_ = grpc.SetTrailer(ctx, md)
+	}, func(ctx context.Context) (err error) {
 		resp, err = handle(ctx, req)
 		return err
 	})
 	return resp, err
 }
 
-func (g *guard) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
-	return g.call(stream.Context(), info.FullMethod, stream.SetTrailer, func(ctx context.Context) error { return handle(srv, identified{stream, ctx}) })
+func (g *guard) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo,
+	handle grpc.StreamHandler) error {
+	return g.call(stream.Context(), info.FullMethod, stream.SetTrailer, func(ctx context.Context) error {
+		return handle(srv, identified{stream, ctx})
+	})
 }
 
 // identified is a stream whose context says who has called.
@@ -65,7 +71,8 @@ func (s identified) RecvMsg(m any) error {
 	return err
 }
 
-func (g *guard) call(ctx context.Context, method string, trailer func(metadata.MD), handle func(ctx context.Context) error) error {
+func (g *guard) call(ctx context.Context, method string, trailer func(metadata.MD),
+	handle func(ctx context.Context) error) error {
 	s, err := g.admit(ctx, method, handle)
 	callIn(ctx).end(ctx)
 	if err == nil {
@@ -75,8 +82,10 @@ func (g *guard) call(ctx context.Context, method string, trailer func(metadata.M
 	return s.Err()
 }
 
-// admit lets handle do what was called for, for who has called, and tells log and metrics of an error. The status is what Flight clients get of it.
-func (g *guard) admit(ctx context.Context, method string, handle func(ctx context.Context) error) (*status.Status, error) {
+// admit lets handle do what was called for, for who has called, and tells log and metrics of an error. The status is
+// what Flight clients get of it.
+func (g *guard) admit(ctx context.Context, method string, handle func(ctx context.Context) error) (*status.Status,
+	error) {
 	who, err := g.identityOf(ctx, method)
 	if err == nil {
 		err = guarded(func() error { return handle(caller.With(ctx, who)) })

@@ -39,8 +39,10 @@ func TestBearerToken(t *testing.T) {
 	s := serve(t, newFake(1, 4, 16), func(c *arrowout.Config) { c.TokenFile = file })
 	c := dial(t, s)
 	for header, ok := range map[string]bool{
-		"": false, "Bearer": false, "Bearer ": false, "Bearer wrong": false, "Bearer s3cret-012345678": false, "Bearer s3cret-0123456789t": false,
-		"Basic s3cret-0123456789": false, "s3cret-0123456789": false, "Bearer s3cret-0123456789": true, "bearer s3cret-0123456789": true,
+		"": false, "Bearer": false, "Bearer ": false, "Bearer wrong": false, "Bearer s3cret-012345678": false,
+		"Bearer s3cret-0123456789t": false,
+		"Basic s3cret-0123456789":   false, "s3cret-0123456789": false, "Bearer s3cret-0123456789": true,
+		"bearer s3cret-0123456789": true,
 	} {
 		ctx := context.Background()
 		if header != "" {
@@ -89,7 +91,8 @@ func newAuthority(t *testing.T, name string) *authority {
 	return a
 }
 
-func (a *authority) issue(t *testing.T, name string, ca bool) (certFile, keyFile string, cert *x509.Certificate, key *ecdsa.PrivateKey) {
+func (a *authority) issue(t *testing.T, name string, ca bool) (certFile, keyFile string, cert *x509.Certificate,
+	key *ecdsa.PrivateKey) {
 	t.Helper()
 	must := func(err error) {
 		if err != nil {
@@ -148,7 +151,9 @@ func TestTLSAndClientCertificates(t *testing.T) {
 		{"mTLS, client certificate of another CA", ours.file, trust(ours, others), false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			s := serve(t, newFake(2, 4, 16), func(c *arrowout.Config) { c.Cert, c.Key, c.ClientCA = serverCert, serverKey, tc.clients })
+			s := serve(t, newFake(2, 4, 16), func(c *arrowout.Config) {
+				c.Cert, c.Key, c.ClientCA = serverCert, serverKey, tc.clients
+			})
 			r, _, err := get(t, dial(t, s, tc.dial), `{}`)
 			if !tc.ok {
 				if status.Code(err) != codes.Unavailable {
@@ -187,7 +192,8 @@ func TestNewServerRefusesWhatCannotWork(t *testing.T) {
 	} {
 		cfg := arrowout.Default()
 		tc.change(&cfg)
-		if _, err := arrowout.NewServer(cfg, arrowout.Serving(newFake(0, 1, 1)), slog.New(slog.DiscardHandler), nil); err == nil ||
+		if _, err := arrowout.NewServer(cfg, arrowout.Serving(newFake(0, 1, 1)), slog.New(slog.DiscardHandler),
+			nil); err == nil ||
 			!strings.Contains(err.Error(), tc.says) {
 			t.Errorf("got %v, want ...%s...", err, tc.says)
 		}
@@ -196,7 +202,8 @@ func TestNewServerRefusesWhatCannotWork(t *testing.T) {
 
 func TestServer_EndsStreamsOfRevokedIdentities(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "identities.json")
-	stays, goes := let(t, file, access.Identity{Name: "stays", Role: access.Read}), let(t, file, access.Identity{Name: "goes", Role: access.Read})
+	stays, goes := let(t, file, access.Identity{Name: "stays", Role: access.Read}),
+		let(t, file, access.Identity{Name: "goes", Role: access.Read})
 	f := newFake(1, 4, 16)
 	f.last = nil
 	s := serve(t, f, func(c *arrowout.Config) { c.Identities = file })

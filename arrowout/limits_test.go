@@ -43,8 +43,12 @@ func TestBatchesThatCannotBeAreErrors(t *testing.T) {
 		"negative id as uint16":    {`"input_ids:uint16"`, func(b *assembly.Batch) { firstTokens(b)[0] = -1 }},
 		"documents without tokens": {`"input_ids"`, func(b *assembly.Batch) { clear(b.Contents) }},
 		"too few rows of pieces":   {`"documents"`, func(b *assembly.Batch) { b.Pieces = b.Pieces[1:] }},
-		"pieces beyond the row":    {`"labels"`, func(b *assembly.Batch) { b.Pieces = [][]packonline.Piece{{{Length: 17}}, nil, nil, nil} }},
-		"a piece without a token":  {`"labels"`, func(b *assembly.Batch) { b.Pieces = [][]packonline.Piece{{{Length: 0}}, nil, nil, nil} }},
+		"pieces beyond the row": {`"labels"`, func(b *assembly.Batch) {
+			b.Pieces = [][]packonline.Piece{{{Length: 17}}, nil, nil, nil}
+		}},
+		"a piece without a token": {`"labels"`, func(b *assembly.Batch) {
+			b.Pieces = [][]packonline.Piece{{{Length: 0}}, nil, nil, nil}
+		}},
 		"lengths that overflow": {`"labels"`, func(b *assembly.Batch) {
 			b.Pieces = [][]packonline.Piece{{{Length: 1<<31 - 1}, {Length: 1<<31 - 1}, {Length: 3}}, nil, nil, nil}
 		}},

@@ -14,8 +14,8 @@ import (
 	"loaderd/internal/testscale"
 )
 
-// Every batch holds its own values, whoever reads, ends or breaks off meanwhile, and although memory is spoilt the moment it comes back: nothing is
-// given to another batch while it is still to be sent.
+// Every batch holds its own values, whoever reads, ends or breaks off meanwhile, and although memory is spoilt the
+// moment it comes back: nothing is given to another batch while it is still to be sent.
 func TestMemoryIsUsedAgainOnlyWhenItIsSent(t *testing.T) {
 	const rows, bucket, steps = 4, 16 << 10, 12 // several windows a stream
 	f := newFake(steps, rows, bucket)
@@ -31,7 +31,8 @@ func TestMemoryIsUsedAgainOnlyWhenItIsSent(t *testing.T) {
 	var want [2][steps][][]byte // by ids
 	read := func(s *arrowout.Server, narrow int, step uint64, most int, look func(i int, values [][]byte)) {
 		c := dial(t, s)
-		r, cancel, err := get(t, c, fmt.Sprintf(`{"step":%d,"columns":["%s","segment_ids","position_ids","labels"]}`, step, ids[narrow]))
+		r, cancel, err := get(t, c, fmt.Sprintf(`{"step":%d,"columns":["%s","segment_ids","position_ids","labels"]}`, step,
+			ids[narrow]))
 		if err != nil {
 			t.Error(err)
 			return

@@ -37,8 +37,8 @@ func metered(t testing.TB, run *fakeRun, change func(*arrowout.Config)) (*arrowo
 	return meteredBy(t, cfg, run, slog.New(slog.DiscardHandler))
 }
 
-// Readers that never read, thousands of them, take the memory of the budget and little more, give it back when they go, and leave others what
-// they need.
+// Readers that never read, thousands of them, take the memory of the budget and little more, give it back when they go,
+// and leave others what they need.
 func TestReadersThatNeverRead(t *testing.T) {
 	calls, budget := testscale.Of(500, 5000), testscale.Of(256<<20, 1<<30)
 	f := newFake(40, 4, 64<<10) // 1.5 MiB a batch
@@ -73,7 +73,8 @@ func TestReadersThatNeverRead(t *testing.T) {
 	eventually(t, "what they held is free", func() bool { return inUse()-before < 64<<20 })
 }
 
-// Streams whose readers never read hold what one identity may. A reader of the same identity reads the whole run beside them, and none of them is ended for it.
+// Streams whose readers never read hold what one identity may. A reader of the same identity reads the whole run beside
+// them, and none of them is ended for it.
 func TestServer_ReaderGoesOnBesideAbandonedStreams(t *testing.T) {
 	const steps, calls = 120, 160
 	f := newFake(steps, 4, 64<<10) // 1.5 MiB a batch
@@ -98,7 +99,8 @@ func TestServer_ReaderGoesOnBesideAbandonedStreams(t *testing.T) {
 	}
 }
 
-// A reader that takes nothing for flight.slow_reader loses its connection, and what it held is given back. The log tells of it.
+// A reader that takes nothing for flight.slow_reader loses its connection, and what it held is given back. The log
+// tells of it.
 func TestASlowReaderLosesItsConnection(t *testing.T) {
 	f := newFake(40, 4, 64<<10)
 	var log syncBuffer
@@ -114,7 +116,8 @@ func TestASlowReaderLosesItsConnection(t *testing.T) {
 	if n := metric("errors_total SLOW_READER"); n < 1 || n > 20 {
 		t.Errorf("%v streams have ended as slow", n)
 	}
-	if n := strings.Count(log.String(), "a connection is cut"); n != 1 || !strings.Contains(log.String(), "address=127.0.0.1:") {
+	if n := strings.Count(log.String(), "a connection is cut"); n != 1 ||
+		!strings.Contains(log.String(), "address=127.0.0.1:") {
 		t.Errorf("%d lines of the log tell of it: %s", n, log.String())
 	}
 }
@@ -162,7 +165,8 @@ func TestASlowReaderThatGoesOn(t *testing.T) {
 	}
 }
 
-func meteredBy(t testing.TB, cfg arrowout.Config, run *fakeRun, log *slog.Logger) (*arrowout.Server, func(string) float64) {
+func meteredBy(t testing.TB, cfg arrowout.Config, run *fakeRun, log *slog.Logger) (*arrowout.Server,
+	func(string) float64) {
 	t.Helper()
 	reg := prometheus.NewRegistry()
 	s, err := arrowout.NewServer(cfg, arrowout.Serving(run), log, reg)
@@ -212,7 +216,9 @@ func TestADroppedReader(t *testing.T) {
 			r := <-joined
 			eventually(t, "its batches are there", func() bool { return f.assembled.Load() == int64(min(steps, 3)) })
 			r.dropped <- &fault.Error{Reason: fault.SilentReader, Message: "it has not asked for long"}
-			eventually(t, "its stream has ended", func() bool { return f.readers.Load() == 0 && metric("errors_total SILENT_READER") == 1 })
+			eventually(t, "its stream has ended", func() bool {
+				return f.readers.Load() == 0 && metric("errors_total SILENT_READER") == 1
+			})
 		})
 	}
 }

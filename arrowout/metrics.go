@@ -31,7 +31,8 @@ func newMetrics(reg prometheus.Registerer, sessions *session.Registry) (*metrics
 		return prometheus.NewCounter(prometheus.CounterOpts{Name: "loaderd_flight_" + name, Help: help})
 	}
 	m := &metrics{
-		streams: prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "loaderd_flight_open_streams", Help: "DoGet streams that are open."},
+		streams: prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "loaderd_flight_open_streams",
+			Help: "DoGet streams that are open."},
 			func() float64 { return float64(sessions.Streams()) }),
 		batches: counter("batches_total", "Record batches handed to gRPC."),
 		bytes:   counter("bytes_total", "Bytes of the batches handed to gRPC, headers included."),
@@ -39,12 +40,16 @@ func newMetrics(reg prometheus.Registerer, sessions *session.Registry) (*metrics
 		tokens:  counter("tokens_total", "Tokens of the batches handed to gRPC, padding left out."),
 		wait:    counter("step_wait_seconds_total", "Seconds that streams waited for the next step of the run."),
 		send:    counter("send_seconds_total", "Seconds that streams waited for clients to take batches."),
-		memory:  counter("memory_wait_seconds_total", "Seconds that streams waited for the memory of their next batch (flight.send_bytes)."),
+		memory: counter("memory_wait_seconds_total", "Seconds that streams waited for the memory of their next batch "+
+			"(flight.send_bytes)."),
 		cuts: prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Name: "loaderd_flight_cut_connections_total", Help: "Connections that were cut because a reader took nothing (flight.slow_reader).",
+			Name: "loaderd_flight_cut_connections_total",
+			Help: "Connections that were cut because a reader took nothing (flight.slow_reader).",
 		}, func() float64 { return float64(sessions.Cuts()) }),
 		held: prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "loaderd_flight_held_bytes",
-			Help: "Bytes of batches that are assembled or being sent; at most flight.send_bytes."}, func() float64 { return float64(sessions.Held()) }),
+			Help: "Bytes of batches that are assembled or being sent; at most flight.send_bytes."}, func() float64 {
+			return float64(sessions.Held())
+		}),
 		waits: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "loaderd_step_wait_seconds",
 			Help: "How long streams waited for the next step of the run.", Buckets: waitBounds}),
 		ages: newAges(),
@@ -54,7 +59,8 @@ func newMetrics(reg prometheus.Registerer, sessions *session.Registry) (*metrics
 	if reg == nil {
 		return m, nil
 	}
-	for _, c := range []prometheus.Collector{m.streams, m.batches, m.bytes, m.rows, m.tokens, m.wait, m.send, m.memory, m.cuts, m.held, m.waits, m.ages, m.errors} {
+	for _, c := range []prometheus.Collector{m.streams, m.batches, m.bytes, m.rows, m.tokens, m.wait, m.send, m.memory,
+		m.cuts, m.held, m.waits, m.ages, m.errors} {
 		if err := reg.Register(c); err != nil {
 			return nil, fmt.Errorf("register flight metrics: %w", err)
 		}

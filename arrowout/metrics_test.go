@@ -16,7 +16,8 @@ import (
 func TestHistograms(t *testing.T) {
 	f := newFake(3, 4, 16)
 	now := time.Now()
-	for _, ago := range []time.Duration{3 * time.Second, 2 * time.Hour, -time.Hour} { // the last by a server whose clock is ahead
+	// the last by a server whose clock is ahead
+	for _, ago := range []time.Duration{3 * time.Second, 2 * time.Hour, -time.Hour} {
 		f.begins = append(f.begins, now.Add(-ago).UnixNano())
 	}
 	f.onNext = func(_ context.Context, step uint64) error {
@@ -37,7 +38,9 @@ func TestHistograms(t *testing.T) {
 	defer stop(t, s)
 	for r := mustGet(t, dial(t, s), `{}`); r.Next(); {
 	}
-	eventually(t, "all batches are counted", func() bool { return histogram(t, reg, "loaderd_document_seconds").GetSampleCount() == 9 })
+	eventually(t, "all batches are counted", func() bool {
+		return histogram(t, reg, "loaderd_document_seconds").GetSampleCount() == 9
+	})
 	ages := histogram(t, reg, "loaderd_document_seconds")
 	for bound, want := range map[float64]uint64{0.1: 3, 2.5: 3, 3600: 6, 6 * 3600: 9} {
 		if got := below(ages, bound); got != want {

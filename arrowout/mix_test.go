@@ -27,12 +27,14 @@ import (
 func shared(f *fakeRun, targets ...float64) *fakeRun {
 	f.stats = nil
 	for i, target := range targets {
-		f.stats = append(f.stats, state.SourceStats{Status: mixture.Status{Name: f.info.Sources[i].Name, Target: target, Share: target, Epochs: 1}})
+		f.stats = append(f.stats, state.SourceStats{Status: mixture.Status{Name: f.info.Sources[i].Name, Target: target,
+			Share: target, Epochs: 1}})
 	}
 	return f
 }
 
-// A change reaches the run as it is asked for: the run completes its weights. It is answered with the shares that come of it.
+// A change reaches the run as it is asked for: the run completes its weights. It is answered with the shares that come
+// of it.
 func TestMix(t *testing.T) {
 	f := shared(newMixed(3, 2, 16, plan.AttentionDocument), 0.5, 0.25, 0.25) // code, web, books
 	f.mixed = state.MixResult{Step: 7, Weights: map[string]float64{"code": 0.5, "web": 1.25, "books": 0.25}}
@@ -43,23 +45,32 @@ func TestMix(t *testing.T) {
 		body string
 		want state.MixRequest
 	}{
-		{`{"weights":{"code":1,"web":2,"books":1}}`, change(mixture.Change{Weights: map[string]float64{"code": 1, "web": 2, "books": 1}})},
+		{`{"weights":{"code":1,"web":2,"books":1}}`,
+			change(mixture.Change{Weights: map[string]float64{"code": 1, "web": 2, "books": 1}})},
 		{`{"weights":{"web":1.25}}`, change(mixture.Change{Weights: map[string]float64{"web": 1.25}})},
-		{`{"weights":{"web":1.25},"request_id":"a1"}`, state.MixRequest{Change: mixture.Change{Weights: map[string]float64{"web": 1.25}}, Request: "a1"}},
-		{`{"weights":{"web":1.25},"decided":2}`, state.MixRequest{Change: mixture.Change{Weights: map[string]float64{"web": 1.25}}, Decided: &decided}},
-		{`{"weights":{"web":1.25},"dry_run":true}`, state.MixRequest{Change: mixture.Change{Weights: map[string]float64{"web": 1.25}}, DryRun: true}},
+		{`{"weights":{"web":1.25},"request_id":"a1"}`,
+			state.MixRequest{Change: mixture.Change{Weights: map[string]float64{"web": 1.25}}, Request: "a1"}},
+		{`{"weights":{"web":1.25},"decided":2}`,
+			state.MixRequest{Change: mixture.Change{Weights: map[string]float64{"web": 1.25}}, Decided: &decided}},
+		{`{"weights":{"web":1.25},"dry_run":true}`,
+			state.MixRequest{Change: mixture.Change{Weights: map[string]float64{"web": 1.25}}, DryRun: true}},
 		{`{"remove":["code"]}`, change(mixture.Change{Remove: []string{"code"}})},
 		{`{"add":{"math":{"weight":1,"epochs":"forever"}}}`,
-			change(mixture.Change{Add: map[string]mixture.Source{"math": {Weight: 1, Epochs: mixture.Forever, Block: mixture.DefaultBlock}}})},
+			change(mixture.Change{Add: map[string]mixture.Source{"math": {Weight: 1, Epochs: mixture.Forever,
+				Block: mixture.DefaultBlock}}})},
 		{`{"add":{"math":{"min_tokens":3,"packing":{"pool":9},"attention":"row"}},"weights":{"math":0}}`,
 			change(mixture.Change{Weights: map[string]float64{"math": 0},
-				Add: map[string]mixture.Source{"math": {Epochs: 1, Block: mixture.DefaultBlock, MinTokens: 3, Attention: plan.AttentionRow,
-					Packing: &packonline.Config{Buckets: []int{16}, Pool: 9}}}})},
-		{`{"add":{"math":{"packing":{"method":"splice"}},"forum":{"packing":{},"attention":"auto"}},"weights":{"math":0,"forum":0}}`,
+				Add: map[string]mixture.Source{"math": {Epochs: 1, Block: mixture.DefaultBlock, MinTokens: 3,
+					Attention: plan.AttentionRow,
+					Packing:   &packonline.Config{Buckets: []int{16}, Pool: 9}}}})},
+		{
+			`{"add":{"math":{"packing":{"method":"splice"}},"forum":{"packing":{},"attention":"auto"}},"weights":{"math":0,"forum":0}}`,
 			change(mixture.Change{Weights: map[string]float64{"math": 0, "forum": 0},
 				Add: map[string]mixture.Source{
-					"math":  {Epochs: 1, Block: mixture.DefaultBlock, Attention: plan.AttentionRow, Packing: &packonline.Config{Buckets: []int{16}, Method: "splice"}},
-					"forum": {Epochs: 1, Block: mixture.DefaultBlock, Attention: plan.AttentionDocument, Packing: &packonline.Config{Buckets: []int{16}}},
+					"math": {Epochs: 1, Block: mixture.DefaultBlock, Attention: plan.AttentionRow,
+						Packing: &packonline.Config{Buckets: []int{16}, Method: "splice"}},
+					"forum": {Epochs: 1, Block: mixture.DefaultBlock, Attention: plan.AttentionDocument,
+						Packing: &packonline.Config{Buckets: []int{16}}},
 				}})},
 	} {
 		f.changes = nil
@@ -75,7 +86,8 @@ func TestMix(t *testing.T) {
 			t.Errorf("mix %s (-want +got):\n%s", tc.body, diff)
 		}
 	}
-	if got, err := act(c, "seal", `{"source":"web"}`); err != nil || got != `{"run":"fake","sequence":7,"source":"web"}` || f.askers[len(f.askers)-1] != "seal web by " {
+	if got, err := act(c, "seal", `{"source":"web"}`); err != nil || got != `{"run":"fake","sequence":7,"source":"web"}` ||
+		f.askers[len(f.askers)-1] != "seal web by " {
 		t.Errorf("seal: %s, %v, by %q", got, err, f.askers)
 	}
 }
@@ -86,7 +98,8 @@ func TestMixOnce(t *testing.T) {
 	f.mixed = state.MixResult{Step: 5, Weights: map[string]float64{"code": 1, "web": 3, "books": 0}, Again: true}
 	c := dial(t, serve(t, f))
 	got, err := act(c, "mix", `{"weights":{"code":1},"decided":2}`)
-	if want := `{"run":"fake","step":5,"target":{"books":0,"code":0.25,"web":0.75},"again":true}`; err != nil || got != want {
+	if want := `{"run":"fake","step":5,"target":{"books":0,"code":0.25,"web":0.75},"again":true}`; err != nil ||
+		got != want {
 		t.Errorf("got %s, %v, want %s", got, err, want)
 	}
 }
@@ -114,7 +127,8 @@ func TestMix_RefusesBadBodies(t *testing.T) {
 		`{"dry_run":1}`:                                         "want true or false",
 		`{"weights":{"web":null}}`:                              "null",
 	} {
-		if _, err := act(c, "mix", body); infoOf(t, err, codes.InvalidArgument).Reason != "BAD_TICKET" || !strings.Contains(err.Error(), says) {
+		if _, err := act(c, "mix", body); infoOf(t, err, codes.InvalidArgument).Reason != "BAD_TICKET" ||
+			!strings.Contains(err.Error(), says) {
 			t.Errorf("mix %s: %v, want %q", body, err, says)
 		}
 	}
@@ -157,11 +171,13 @@ func TestHowAMixtureStands(t *testing.T) {
 		t.Fatal(err)
 	}
 	steps := func(n int64) *int64 { return &n }
-	want := api.Mixture{Run: "fake", Step: 120, Tokens: 2000, RecentSteps: 100, Target: map[string]float64{"code": 0.5, "web": 0.25, "books": 0.25}, Sources: []api.MixedSource{
-		{Name: "code", Target: 0.5, Share: 0.3, Recent: 0.75, Tokens: 600, Epochs: 1, Left: 40, Lasts: steps(40 * 60 / 8)},
-		{Name: "web", Target: 0.25, Share: 0.1, Recent: 0.25, Tokens: 200, Epochs: 1, Left: 0, Lasts: steps(0)},
-		{Name: "books", Target: 0.25, Share: 0.6, Tokens: 1200, Epoch: 1, Epochs: 4, Sealed: true, Left: 20 + 2*25, Lasts: steps(70 * 40 / 4)},
-	}}
+	want := api.Mixture{Run: "fake", Step: 120, Tokens: 2000, RecentSteps: 100,
+		Target: map[string]float64{"code": 0.5, "web": 0.25, "books": 0.25}, Sources: []api.MixedSource{
+			{Name: "code", Target: 0.5, Share: 0.3, Recent: 0.75, Tokens: 600, Epochs: 1, Left: 40, Lasts: steps(40 * 60 / 8)},
+			{Name: "web", Target: 0.25, Share: 0.1, Recent: 0.25, Tokens: 200, Epochs: 1, Left: 0, Lasts: steps(0)},
+			{Name: "books", Target: 0.25, Share: 0.6, Tokens: 1200, Epoch: 1, Epochs: 4, Sealed: true, Left: 20 + 2*25,
+				Lasts: steps(70 * 40 / 4)},
+		}}
 	if diff := cmp.Diff(want, have); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
@@ -175,12 +191,14 @@ func TestHowAMixtureStands(t *testing.T) {
 	if err := json.Unmarshal([]byte(got), &have); err != nil {
 		t.Fatal(err)
 	}
-	if s := have.Sources; s[0].Left != 0 || s[1].Left != 0 || s[2].Left != 20 || !s[2].Endless || s[2].Lasts != nil || len(have.Target) != 2 {
+	if s := have.Sources; s[0].Left != 0 || s[1].Left != 0 || s[2].Left != 20 || !s[2].Endless || s[2].Lasts != nil ||
+		len(have.Target) != 2 {
 		t.Errorf("%s", got)
 	}
 }
 
-// Who trains looks at the mixture and changes it where that is configured; each change, and each refusal of one, is told in the audit log, a look is not.
+// Who trains looks at the mixture and changes it where that is configured; each change, and each refusal of one, is
+// told in the audit log, a look is not.
 func TestWhoMayMix(t *testing.T) {
 	for _, may := range []bool{false, true} {
 		var log syncBuffer
@@ -211,7 +229,8 @@ func TestWhoMayMix(t *testing.T) {
 				`{"add":{"m":{"weight":1}}}`:           role == access.Operate || may && role == access.Train,
 			} {
 				stream, err := c.DoAction(withToken(tokens[role]), &flight.Action{Type: "mix", Body: []byte(body)})
-				if err := received(stream, &flight.Result{}, err); ok && err != nil || !ok && infoOf(t, err, codes.PermissionDenied).Reason != "FORBIDDEN" {
+				if err := received(stream, &flight.Result{}, err); ok && err != nil || !ok &&
+					infoOf(t, err, codes.PermissionDenied).Reason != "FORBIDDEN" {
 					t.Errorf("train may mix: %t: mix %s by %s: %v", may, body, role, err)
 				}
 			}
@@ -241,8 +260,10 @@ func TestWhoMayMix(t *testing.T) {
 			t.Errorf("%d changes are told, want %d:\n%s", n, 4*len(access.Roles), log.String())
 		}
 		for _, parts := range [][]string{
-			{"identity=who-operate", "action=mix", "weights=map[web:2]", "dry_run=false"}, {"identity=who-operate", "action=mix", "add=[m]"},
-			{"identity=who-operate", "remove=[web]"}, {"identity=who-read", "action=mix", "FORBIDDEN"}, {"identity=who-operate", "action=seal", "source=web"},
+			{"identity=who-operate", "action=mix", "weights=map[web:2]", "dry_run=false"},
+			{"identity=who-operate", "action=mix", "add=[m]"},
+			{"identity=who-operate", "remove=[web]"}, {"identity=who-read", "action=mix", "FORBIDDEN"},
+			{"identity=who-operate", "action=seal", "source=web"},
 		} {
 			if count(append(parts, "msg=audit")...) == 0 {
 				t.Errorf("no line with %q:\n%s", parts, log.String())
@@ -257,19 +278,23 @@ func TestWhoMayMix(t *testing.T) {
 // The ledger and find tell which source a document is of.
 func TestLedgerOfSeveralSources(t *testing.T) {
 	f := newMixed(2, 2, 16, plan.AttentionDocument)
-	f.steps[0].Rows = [][]packonline.Piece{{{Doc: plan.Ref(1, 5), Length: 3}, {Doc: plan.Ref(0, 5), Start: 1, Length: 2}}, {{Doc: plan.Ref(1, 5), Start: 3, Length: 4}}}
+	f.steps[0].Rows = [][]packonline.Piece{{{Doc: plan.Ref(1, 5), Length: 3}, {Doc: plan.Ref(0, 5), Start: 1, Length: 2}},
+		{{Doc: plan.Ref(1, 5), Start: 3, Length: 4}}}
 	f.steps[1].Rows = nil
 	f.hidden.Store(2) // web is not known at first
 	c := dial(t, serve(t, f))
-	web, code := `{"source":"web","sequence":5,"start":0,"length":3}`, `{"source":"code","sequence":5,"start":1,"length":2}`
+	web, code := `{"source":"web","sequence":5,"start":0,"length":3}`,
+		`{"source":"code","sequence":5,"start":1,"length":2}`
 	more := `{"source":"web","sequence":5,"start":3,"length":4}`
 	lengths := regexp.MustCompile(`"length":(\d+)`)
 	found := func(row int, pieces string) string { // where all tokens have a loss
-		return fmt.Sprintf(`{"run":"fake","step":0,"bucket":16,"row":%d,"pieces":[%s]}`, row, lengths.ReplaceAllString(pieces, `$0,"loss_tokens":$1`))
+		return fmt.Sprintf(`{"run":"fake","step":0,"bucket":16,"row":%d,"pieces":[%s]}`, row,
+			lengths.ReplaceAllString(pieces, `$0,"loss_tokens":$1`))
 	}
 	f.lookup = []uint64{plan.Ref(0, 5), plan.Ref(1, 5)}
 	for _, tc := range []struct{ name, body, want string }{
-		{"ledger", `{"step":0}`, `{"run":"fake","step":0,"bucket":16,"cursor":` + fmt.Sprint(f.steps[0].Cursor.Last()) + `,"total":2,"first":0,"rows":[[` + web + `,` + code + `],[` + more + `]]}`},
+		{"ledger", `{"step":0}`, `{"run":"fake","step":0,"bucket":16,"cursor":` + fmt.Sprint(f.steps[0].Cursor.Last()) +
+			`,"total":2,"first":0,"rows":[[` + web + `,` + code + `],[` + more + `]]}`},
 		{"find", `{"source":"web","sequence":5}`, found(0, web) + "\n" + found(1, more)},
 		{"find", `{"source":"code","sequence":5}`, found(0, code)},
 		{"find", `{"source":"code","sequence":6}`, ""},
@@ -285,17 +310,20 @@ func TestLedgerOfSeveralSources(t *testing.T) {
 		}
 	}
 	f.hidden.Store(0)
-	for _, body := range []string{`{"sequence":5}`, `{"source":"nix","sequence":5}`, `{"source":"web"}`, `{"source":"nix","id":"x"}`} {
+	for _, body := range []string{`{"sequence":5}`, `{"source":"nix","sequence":5}`, `{"source":"web"}`,
+		`{"source":"nix","id":"x"}`} {
 		if _, err := act(c, "find", body); infoOf(t, err, codes.InvalidArgument).Reason != "BAD_TICKET" {
 			t.Errorf("find %s: %v", body, err)
 		}
 	}
-	if _, err := act(dial(t, serve(t, newFake(1, 1, 16))), "find", `{"source":"web","sequence":1}`); infoOf(t, err, codes.InvalidArgument).Reason != "BAD_TICKET" {
+	if _, err := act(dial(t, serve(t, newFake(1, 1, 16))), "find", `{"source":"web","sequence":1}`); infoOf(t, err,
+		codes.InvalidArgument).Reason != "BAD_TICKET" {
 		t.Error(err)
 	}
 	f.lost = true
 	var page api.Page
-	if got, err := act(c, "ledger", `{"step":0,"documents":true}`); err != nil || json.Unmarshal([]byte(got), &page) != nil ||
+	if got, err := act(c, "ledger", `{"step":0,"documents":true}`); err != nil ||
+		json.Unmarshal([]byte(got), &page) != nil ||
 		!cmp.Equal(page.Documents, []document.Info{{Source: "code", Sequence: 5}, {Source: "web", Sequence: 5}}) {
 		t.Errorf("ledger with documents: %s, %v", got, err)
 	}

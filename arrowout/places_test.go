@@ -15,10 +15,12 @@ import (
 	"loaderd/loader/state"
 )
 
-// Each rank of a job is one stream's: a newcomer of the identity takes its place, also from one that reads nothing, another identity is refused.
+// Each rank of a job is one stream's: a newcomer of the identity takes its place, also from one that reads nothing,
+// another identity is refused.
 func TestOneStreamAPlace(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "identities.json")
-	trainer, operator := let(t, file, access.Identity{Name: "big", Role: access.Train}), let(t, file, access.Identity{Name: "me", Role: access.Operate})
+	trainer, operator := let(t, file, access.Identity{Name: "big", Role: access.Train}),
+		let(t, file, access.Identity{Name: "me", Role: access.Operate})
 	f := newFake(20, 2, 64<<10)
 	f.last = nil
 	s := serve(t, f, func(c *arrowout.Config) { c.Identities = file })
@@ -42,7 +44,8 @@ func TestOneStreamAPlace(t *testing.T) {
 	}
 	eventually(t, "who never reads has lost the place", func() bool { return f.readers.Load() == 1 })
 
-	if _, err := get(operator, `{"world":2,"job":"big"}`); infoOf(t, err, codes.PermissionDenied).Reason != "FORBIDDEN" || !strings.Contains(err.Error(), "identity big reads as rank 0 of 2") {
+	if _, err := get(operator, `{"world":2,"job":"big"}`); infoOf(t, err, codes.PermissionDenied).Reason != "FORBIDDEN" ||
+		!strings.Contains(err.Error(), "identity big reads as rank 0 of 2") {
 		t.Errorf("another identity: %v", err)
 	}
 	for _, elsewhere := range []string{`{"world":2,"rank":1}`, `{"world":1}`, `{"world":2,"job":"big/2"}`} {
@@ -86,7 +89,8 @@ func TestOneStreamAPlace(t *testing.T) {
 func TestPlacesThatAreLeft(t *testing.T) {
 	dir := t.TempDir()
 	file, shared := filepath.Join(dir, "identities.json"), filepath.Join(dir, "token")
-	trainer, operator := let(t, file, access.Identity{Name: "big", Role: access.Train}), let(t, file, access.Identity{Name: "me", Role: access.Operate})
+	trainer, operator := let(t, file, access.Identity{Name: "big", Role: access.Train}),
+		let(t, file, access.Identity{Name: "me", Role: access.Operate})
 	if err := os.WriteFile(shared, []byte("the-one-token-of-all"), 0o600); err != nil {
 		t.Fatal(err)
 	}

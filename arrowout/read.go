@@ -22,9 +22,10 @@ type sending struct {
 	api.Metadata
 }
 
-// reading turns the steps that a ticket asks for into messages, one batch ahead: while gRPC sends a batch, reading waits for the next step,
-// assembles its batch, and keeps it until the first is sent. So a slow client costs the memory of three batches, as far as the budget has it: the one
-// that gRPC writes, the one that it does not take yet and the next.
+// reading turns the steps that a ticket asks for into messages, one batch ahead: while gRPC sends a batch, reading
+// waits for the next step, assembles its batch, and keeps it until the first is sent. So a slow client costs the memory
+// of three batches, as far as the budget has it: the one that gRPC writes, the one that it does not take yet and the
+// next.
 type reading struct {
 	run     Run
 	ticket  parsedTicket
@@ -34,7 +35,8 @@ type reading struct {
 	session *session.Session
 }
 
-// batches hands every batch to out, until the steps asked for or the run end (nil), the context ends or something fails.
+// batches hands every batch to out, until the steps asked for or the run end (nil), the context ends or something
+// fails.
 func (r *reading) batches(ctx context.Context, reader Reader, out chan<- sending) error {
 	place := place(r.ticket.Ticket)
 	for n := uint64(0); r.ticket.Steps == 0 || n < r.ticket.Steps; n++ {

@@ -12,12 +12,14 @@ import (
 )
 
 const (
-	// refusedPerSecond is how many calls of one host are refused at once, beyond a burst. Those behind them wait for their answer, refusalWait at most: who
-	// calls again and again, whatever the answer is, must not take the processors from those who read.
+	// refusedPerSecond is how many calls of one host are refused at once, beyond a burst. Those behind them wait for their
+	// answer, refusalWait at most: who calls again and again, whatever the answer is, must not take the processors from
+	// those who read.
 	refusedPerSecond = 20
 	refusedBurst     = 100
 	refusalWait      = time.Second
-	// refusalsWaiting is how many wait at the same time, of all hosts; more are answered at once, as there is no room for them.
+	// refusalsWaiting is how many wait at the same time, of all hosts; more are answered at once, as there is no room for
+	// them.
 	refusalsWaiting = 4096
 	// refusedHosts is how many hosts are remembered.
 	refusedHosts = 4096

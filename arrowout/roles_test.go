@@ -60,7 +60,8 @@ func received(stream interface{ RecvMsg(any) error }, into any, err error) error
 // Who trains commits and leaves for keepers of its own, and joins jobs of its own, by default the one of its name.
 func TestKeepersAndJobsOfOnesOwn(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "identities.json")
-	trainer, eval := let(t, file, access.Identity{Name: "big", Role: access.Train}), let(t, file, access.Identity{Name: "eval", Role: access.Read})
+	trainer, eval := let(t, file, access.Identity{Name: "big", Role: access.Train}),
+		let(t, file, access.Identity{Name: "eval", Role: access.Read})
 	f := newFake(2, 2, 16)
 	f.last = io.EOF
 	jobs := map[string]bool{}
@@ -107,12 +108,14 @@ func TestKeepersAndJobsOfOnesOwn(t *testing.T) {
 func TestServer_RefusesCommitsOfStepsThatWereNotSent(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "identities.json")
 	token := map[string]string{}
-	for _, who := range []access.Identity{{Name: "big", Role: access.Train}, {Name: "lazy", Role: access.Train}, {Name: "me", Role: access.Operate},
+	for _, who := range []access.Identity{{Name: "big", Role: access.Train}, {Name: "lazy", Role: access.Train},
+		{Name: "me", Role: access.Operate},
 		{Name: "team", Role: access.Train, Keepers: []string{"team-*"}}} {
 		token[who.Name] = let(t, file, who)
 	}
 	f := newFake(200, 2, 16)
-	f.sent, f.kept = map[string]uint64{"big": 10, "big/copy": 30, "bigger": 100, "team-7": 50}, plan.Keepers{"big": 25, "lazy": 5}
+	f.sent, f.kept = map[string]uint64{"big": 10, "big/copy": 30, "bigger": 100, "team-7": 50},
+		plan.Keepers{"big": 25, "lazy": 5}
 	c := dial(t, serve(t, f, func(c *arrowout.Config) { c.Identities = file }))
 	for _, tc := range []struct {
 		who, keeper string
@@ -131,7 +134,8 @@ func TestServer_RefusesCommitsOfStepsThatWereNotSent(t *testing.T) {
 		{"team", "team-9", 51, "50"},
 		{"me", "lazy", 150, ""},
 	} {
-		s, err := c.DoAction(withToken(token[tc.who]), &flight.Action{Type: "commit", Body: fmt.Appendf(nil, `{"step":%d,"keeper":%q}`, tc.step, tc.keeper)})
+		s, err := c.DoAction(withToken(token[tc.who]),
+			&flight.Action{Type: "commit", Body: fmt.Appendf(nil, `{"step":%d,"keeper":%q}`, tc.step, tc.keeper)})
 		err = received(s, &flight.Result{}, err)
 		if tc.sent == "" {
 			if err != nil {
@@ -140,7 +144,8 @@ func TestServer_RefusesCommitsOfStepsThatWereNotSent(t *testing.T) {
 			continue
 		}
 		info := infoOf(t, err, codes.PermissionDenied)
-		if info.Reason != "FORBIDDEN" || info.Metadata["sent"] != tc.sent || info.Metadata["step"] != fmt.Sprint(tc.step) || !strings.Contains(err.Error(), "were sent the steps before "+tc.sent) {
+		if info.Reason != "FORBIDDEN" || info.Metadata["sent"] != tc.sent || info.Metadata["step"] != fmt.Sprint(tc.step) ||
+			!strings.Contains(err.Error(), "were sent the steps before "+tc.sent) {
 			t.Errorf("%+v: %v", tc, err)
 		}
 	}
@@ -184,7 +189,8 @@ func trusting(t *testing.T, a *authority, cert, key string) grpc.DialOption {
 	return grpc.WithTransportCredentials(credentials.NewTLS(c))
 }
 
-// While certificates, authorities and tokens are replaced again and again, readers come, read on and go, and lose no batch.
+// While certificates, authorities and tokens are replaced again and again, readers come, read on and go, and lose no
+// batch.
 func TestRotationUnderLoad(t *testing.T) {
 	rotations := testscale.Of(25, 100)
 	a := newAuthority(t, "authority")
@@ -245,7 +251,8 @@ func TestRotationUnderLoad(t *testing.T) {
 		if err := s.Gate().Reload(); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.GetSchema(withToken(token), pathOf("fake")); infoOf(t, err, codes.Unauthenticated).Reason != "BAD_TOKEN" {
+		if _, err := c.GetSchema(withToken(token), pathOf("fake")); infoOf(t, err,
+			codes.Unauthenticated).Reason != "BAD_TOKEN" {
 			t.Fatalf("rotation %d: a token that was revoked: %v", n, err)
 		}
 	}

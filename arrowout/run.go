@@ -11,7 +11,8 @@ import (
 
 // Reader is one rank's place in a run.
 type Reader interface {
-	// Next waits for the next step: io.EOF behind the last one, a *fault.Error with the cause when it does not come in time.
+	// Next waits for the next step: io.EOF behind the last one, a *fault.Error with the cause when it does not come in
+	// time.
 	Next(ctx context.Context) (*plan.Step, error)
 	// Room waits until a client that reports has taken enough of what it was sent.
 	Room(ctx context.Context) error

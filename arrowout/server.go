@@ -37,7 +37,8 @@ const (
 	window        = 64 << 10  // bytes that a client may send of a call before they are read
 	pingTimeout   = 20 * time.Second
 	minClientPing = 10 * time.Second
-	// handshakeWithin is how long a client may take for TLS and the preface of HTTP/2, identifyWithin for its first identified call.
+	// handshakeWithin is how long a client may take for TLS and the preface of HTTP/2, identifyWithin for its first
+	// identified call.
 	handshakeWithin = 10 * time.Second
 	identifyWithin  = 30 * time.Second
 )
@@ -59,7 +60,8 @@ type Server struct {
 	service      *service
 }
 
-// NewServer makes a server and reads who is let in and its certificates; Start lets it listen. A nil registerer keeps metrics unregistered.
+// NewServer makes a server and reads who is let in and its certificates; Start lets it listen. A nil registerer keeps
+// metrics unregistered.
 func NewServer(cfg Config, run Run, log *slog.Logger, reg prometheus.Registerer) (*Server, error) {
 	var bad []error
 	for _, e := range cfg.Validate() {
@@ -92,9 +94,11 @@ func NewServer(cfg Config, run Run, log *slog.Logger, reg prometheus.Registerer)
 		grpc.ChainStreamInterceptor(g.stream))
 
 	stopping, stop := context.WithCancelCause(context.Background())
-	s := &Server{cfg: cfg, gate: gate, certificates: certificates, log: log, grpc: grpc.NewServer(options...), health: health.NewServer(), stop: stop, ended: make(chan error, 1),
+	s := &Server{cfg: cfg, gate: gate, certificates: certificates, log: log, grpc: grpc.NewServer(options...),
+		health: health.NewServer(), stop: stop, ended: make(chan error, 1),
 		sessions: sessions, guard: g, calls: calls}
-	s.service = &service{run: run, actions: action.NewHandler(run, action.Config{KeepersOfOne: cfg.MaxKeepersOfOne, TrainMayMix: cfg.TrainMayMix}, sessions.Report, log),
+	s.service = &service{run: run, actions: action.NewHandler(run, action.Config{KeepersOfOne: cfg.MaxKeepersOfOne,
+		TrainMayMix: cfg.TrainMayMix}, sessions.Report, log),
 		batchBytes: cfg.BatchBytes, metrics: m, sessions: sessions, buffers: batch.NewBuffers(), stopping: stopping}
 	flight.RegisterFlightServiceServer(s.grpc, s.service)
 	grpc_health_v1.RegisterHealthServer(s.grpc, healthChecks{s.health})
@@ -131,21 +135,24 @@ func (h handshakes) ServerHandshake(c net.Conn) (net.Conn, credentials.AuthInfo,
 	return secure, info, err
 }
 
-// ShowTexts lets documents be shown with their tokens' texts: f appends what a token stands for. It is called before Start; a nil f, as without it, shows
-// tokens alone.
+// ShowTexts lets documents be shown with their tokens' texts: f appends what a token stands for. It is called before
+// Start; a nil f, as without it, shows tokens alone.
 func (s *Server) ShowTexts(f func(dst []byte, id int32) []byte) { s.service.actions.TokenText = f }
 
 // Start listens and serves in the background.
 func (s *Server) Start() error {
 	l, err := net.Listen("tcp", s.cfg.Listen)
 	if err != nil {
-		return fmt.Errorf("listen for Flight clients on %s: %w: choose another address with flight.listen (port 0 takes a free one)", s.cfg.Listen, err)
+		return fmt.Errorf("listen for Flight clients on %s: %w: choose another address with flight.listen (port 0 takes a "+
+			"free one)", s.cfg.Listen, err)
 	}
 	s.listen = l
 	s.gate.ServesFlight(l.Addr().String())
-	l = connections{connlimit.New(l, connlimit.Config{Max: s.cfg.MaxConnections, MaxPerHost: s.cfg.MaxConnectionsPerHost, IdentifyWithin: identifyWithin, Log: s.log}), s.sessions.Lost}
+	l = connections{connlimit.New(l, connlimit.Config{Max: s.cfg.MaxConnections, MaxPerHost: s.cfg.MaxConnectionsPerHost,
+		IdentifyWithin: identifyWithin, Log: s.log}), s.sessions.Lost}
 	if a, ok := l.Addr().(*net.TCPAddr); ok && !a.IP.IsLoopback() && s.cfg.Insecure {
-		s.log.Warn("whoever reaches this address may do everything, or hear the tokens: flight.insecure is set", "listen", l.Addr().String())
+		s.log.Warn("whoever reaches this address may do everything, or hear the tokens: flight.insecure is set", "listen",
+			l.Addr().String())
 	}
 	watch, end := context.WithCancel(context.Background())
 	go s.sessions.Watch(watch)
@@ -163,26 +170,29 @@ func (s *Server) Start() error {
 
 // Tracer is told of sampled documents that were sent.
 type Tracer interface {
-	// Read: between from and until the rows of a step that begin a document were assembled for a rank and sent. It must not block.
+	// Read: between from and until the rows of a step that begin a document were assembled for a rank and sent. It must
+	// not block.
 	Read(d document.Traced, by state.Place, step uint64, from, until time.Time)
 }
 
 // Trace says who is told of sampled documents. It is called before Start, where the run's documents have traces.
 func (s *Server) Trace(t Tracer) { s.service.tracer = t }
 
-// Gate knows who is let in, and Certificates what the server shows: both are read again by their Reload, and no stream ends by that.
+// Gate knows who is let in, and Certificates what the server shows: both are read again by their Reload, and no stream
+// ends by that.
 func (s *Server) Gate() *access.Gate                 { return s.gate }
 func (s *Server) Certificates() *access.Certificates { return s.certificates }
 
-// Limit takes the limits of a configuration that is valid: of streams, keepers, memory and slow readers. Nothing else of it counts, and that of
-// connections does at the start alone.
+// Limit takes the limits of a configuration that is valid: of streams, keepers, memory and slow readers. Nothing else
+// of it counts, and that of connections does at the start alone.
 func (s *Server) Limit(c Config) {
 	s.service.actions.Limit(c.MaxKeepersOfOne)
 	s.sessions.Limit(sessionLimits(c))
 }
 
 func sessionLimits(c Config) session.Limits {
-	return session.Limits{Streams: c.MaxStreams, StreamsOfOne: c.MaxStreamsOfOne, Bytes: int64(c.SendBytes), SlowReader: c.SlowReader}
+	return session.Limits{Streams: c.MaxStreams, StreamsOfOne: c.MaxStreamsOfOne, Bytes: int64(c.SendBytes),
+		SlowReader: c.SlowReader}
 }
 
 // repeats reports whether a client repeats its call after an error of a reason.
@@ -211,15 +221,18 @@ func (s *Server) Addr() net.Addr { return s.listen.Addr() }
 // Ended receives the error that ended serving, nil after Shutdown.
 func (s *Server) Ended() <-chan error { return s.ended }
 
-// shutdownGrace is how long Shutdown waits for readers to take the reason of the stop. A reader that does not read, as its
-// trainer is slow, has to learn of the stop by the end of its connection: it reconnects at the same step and loses nothing.
+// shutdownGrace is how long Shutdown waits for readers to take the reason of the stop. A reader that does not read, as
+// its trainer is slow, has to learn of the stop by the end of its connection: it reconnects at the same step and loses
+// nothing.
 const shutdownGrace = 2 * time.Second
 
-// Shutdown ends every stream with UNAVAILABLE and the reason SHUTTING_DOWN, waits until clients have received it, and stops.
-// It closes connections whose clients have not received it by the end of ctx, or after two seconds. That is no error.
+// Shutdown ends every stream with UNAVAILABLE and the reason SHUTTING_DOWN, waits until clients have received it, and
+// stops. It closes connections whose clients have not received it by the end of ctx, or after two seconds. That is no
+// error.
 func (s *Server) Shutdown(ctx context.Context) {
 	s.health.Shutdown()
-	s.stop(&fault.Error{Reason: fault.ShuttingDown, Message: "the daemon stops", Do: "reconnect and go on with the same step"})
+	s.stop(&fault.Error{Reason: fault.ShuttingDown, Message: "the daemon stops", Do: "reconnect and go on with the " +
+		"same step"})
 	graceful := make(chan struct{})
 	go func() {
 		defer close(graceful)

@@ -114,7 +114,8 @@ func TestReadingTwiceGivesTheSameBytes(t *testing.T) {
 	ticket := `{"rank":1,"world":2,"columns":["input_ids","segment_ids","documents"]}`
 	first, again := rawMessages(t, c, ticket), rawMessages(t, c, ticket)
 	if len(first) != 21 || !bytes.Equal(bytes.Join(first, nil), bytes.Join(again, nil)) {
-		t.Fatalf("%d and %d messages, equal: %v", len(first), len(again), bytes.Equal(bytes.Join(first, nil), bytes.Join(again, nil)))
+		t.Fatalf("%d and %d messages, equal: %v", len(first), len(again),
+			bytes.Equal(bytes.Join(first, nil), bytes.Join(again, nil)))
 	}
 	if sum := fmt.Sprintf("%x", sha256.Sum256(bytes.Join(first, nil))); sum != wireSum {
 		t.Errorf("the bytes on the wire have changed: their sum is %s", sum)
@@ -146,12 +147,14 @@ func TestLargeStepsAreSplitByRows(t *testing.T) {
 					t.Fatal("stream ended early:", r.Err())
 				}
 				m := metadataOf(t, r)
-				if m.Step != step.Index || m.Part != part || (part > 0 && m.Parts != parts) || m.Rows < 1 || int(r.Record().NumRows()) != m.Rows {
+				if m.Step != step.Index || m.Part != part || (part > 0 && m.Parts != parts) || m.Rows < 1 ||
+					int(r.Record().NumRows()) != m.Rows {
 					t.Fatalf("step %d part %d of %d: got %+v with %d rows", step.Index, part, parts, m, r.Record().NumRows())
 				}
 				for i := range m.Rows {
 					want := model(f, step.Rows[rank*20+row], step.Bucket)
-					if got := rowOf(t, r.Record(), i); !slices.Equal(got.IDs, want.IDs) || !slices.Equal(got.Segments, want.Segments) ||
+					if got := rowOf(t, r.Record(), i); !slices.Equal(got.IDs, want.IDs) ||
+						!slices.Equal(got.Segments, want.Segments) ||
 						!slices.Equal(got.Labels, want.Labels) {
 						t.Fatalf("step %d row %d differs", step.Index, row)
 					}
@@ -174,7 +177,8 @@ func TestRowsThatDoNotDivideNameTheWorldsThatDo(t *testing.T) {
 	f := newFake(2, 8, 16)
 	f.info.Config.Packing.Buckets, f.info.Config.Steps.Table = []int{16, 32}, []int{12, 6}
 	_, _, err := get(t, dial(t, serve(t, f)), `{"rank":0,"world":4}`)
-	if info := infoOf(t, err, codes.FailedPrecondition); info.Reason != "WORLD_MISMATCH" || info.Metadata["divisors"] != "1 2 3 6" {
+	if info := infoOf(t, err, codes.FailedPrecondition); info.Reason != "WORLD_MISMATCH" ||
+		info.Metadata["divisors"] != "1 2 3 6" {
 		t.Errorf("got %v", info)
 	}
 }

@@ -60,12 +60,14 @@ func textsOf(t *testing.T, answer string) (out []api.Text) {
 }
 
 func documentOf(tokens ...int32) document.View {
-	return document.View{Info: document.Info{Sequence: 1, Subject: "docs.x", Path: "a.txt"}, Document: document.Document{Content: document.Content{Tokens: tokens}}}
+	return document.View{Info: document.Info{Sequence: 1, Subject: "docs.x", Path: "a.txt"},
+		Document: document.Document{Content: document.Content{Tokens: tokens}}}
 }
 
 func TestTextOfADocument(t *testing.T) {
 	f := newFake(1, 2, 16)
-	bad := document.View{Info: document.Info{Sequence: 3}, Document: document.Document{Skip: plan.SkipUndecodable}, Problem: "BAD_JSON: it is broken"}
+	bad := document.View{Info: document.Info{Sequence: 3}, Document: document.Document{Skip: plan.SkipUndecodable},
+		Problem: "BAD_JSON: it is broken"}
 	f.shown = map[uint64]document.View{1: documentOf('g', 0xe4, 0xc3, 0xa4, '"', 999, 256), 3: bad}
 	c := dial(t, serveTexts(t, f))
 	for _, tc := range []struct{ body, want string }{
@@ -81,7 +83,8 @@ func TestTextOfADocument(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := textsOf(t, answer)
-		if s := fmt.Sprintf("%d of %d: %v %q %s", got[0].Start, got[0].Total, got[0].Tokens, got[0].Texts, strings.TrimSpace(got[0].Skip+" "+got[0].Problem)); s != tc.want {
+		if s := fmt.Sprintf("%d of %d: %v %q %s", got[0].Start, got[0].Total, got[0].Tokens, got[0].Texts,
+			strings.TrimSpace(got[0].Skip+" "+got[0].Problem)); s != tc.want {
 			t.Errorf("%s:\n got %s\nwant %s", tc.body, s, tc.want)
 		}
 	}
@@ -89,7 +92,8 @@ func TestTextOfADocument(t *testing.T) {
 		t.Errorf("where it came from is not told: %s, %v", answer, err)
 	}
 	// A daemon without a tokenizer has no texts.
-	if answer, err := act(dial(t, serve(t, f)), "text", `{"sequence":1}`); err != nil || strings.Contains(answer, `"texts"`) || len(textsOf(t, answer)[0].Tokens) != 7 {
+	if answer, err := act(dial(t, serve(t, f)), "text", `{"sequence":1}`); err != nil ||
+		strings.Contains(answer, `"texts"`) || len(textsOf(t, answer)[0].Tokens) != 7 {
 		t.Errorf("without a tokenizer: %s, %v", answer, err)
 	}
 }
@@ -110,7 +114,8 @@ func TestTextIsBounded(t *testing.T) {
 	if answer, err = act(c, "text", `{"sequence":2}`); err != nil {
 		t.Fatal(err)
 	}
-	if got := textsOf(t, answer)[0]; len(got.Tokens) != len(got.Texts) || len(got.Tokens) != (1<<20)/6003 || len(answer) > 1<<20+4096 {
+	if got := textsOf(t, answer)[0]; len(got.Tokens) != len(got.Texts) || len(got.Tokens) != (1<<20)/6003 ||
+		len(answer) > 1<<20+4096 {
 		t.Errorf("%d tokens and %d texts in %d bytes", len(got.Tokens), len(got.Texts), len(answer))
 	}
 }
@@ -151,9 +156,11 @@ func TestTextRefusals(t *testing.T) {
 	f := newMixed(1, 2, 16, plan.AttentionDocument)
 	c := dial(t, serveTexts(t, f))
 	for _, tc := range []struct{ action, body string }{
-		{"text", ``}, {"text", `{"sequence":2}`}, {"text", `{"source":"none","sequence":2}`}, {"text", `{"source":"web","sequence":0}`},
+		{"text", ``}, {"text", `{"sequence":2}`}, {"text", `{"source":"none","sequence":2}`},
+		{"text", `{"source":"web","sequence":0}`},
 		{"text", `{"source":"web","sequence":9007199254740991}`}, // more than a plan can name
-		{"text", `{"source":"web","sequence":2,"tokens":0}`}, {"text", `{"source":"web","sequence":2,"tokens":4097}`}, {"text", `{"source":"web","sequence":2,"start":-1}`},
+		{"text", `{"source":"web","sequence":2,"tokens":0}`}, {"text", `{"source":"web","sequence":2,"tokens":4097}`},
+		{"text", `{"source":"web","sequence":2,"start":-1}`},
 		{"text", `{"source":"web","sequence":2,"documents":1}`},
 		{"peek", `{"documents":0}`}, {"peek", `{"documents":17}`}, {"peek", `{"documents":true}`}, {"peek", `{"sequence":1}`},
 	} {

@@ -99,9 +99,10 @@ func parseTicket(b []byte, info loader.Info, who access.Identity) (parsedTicket,
 	}
 	if t.Fingerprint != "" && t.Fingerprint != info.Fingerprint {
 		return parsedTicket{}, &fault.Error{Reason: fault.PlanMismatch,
-			Message: fmt.Sprintf("the ticket wants the plan %s, run %q has the plan %s", refusal.Shorten(t.Fingerprint, 80), info.Run, info.Fingerprint),
-			Do:      "resume against the run that the checkpoint was taken from, or start without a fingerprint",
-			Facts:   map[string]string{"run": info.Run, "want": refusal.Shorten(t.Fingerprint, 80), "have": info.Fingerprint}}
+			Message: fmt.Sprintf("the ticket wants the plan %s, run %q has the plan %s", refusal.Shorten(t.Fingerprint, 80),
+				info.Run, info.Fingerprint),
+			Do:    "resume against the run that the checkpoint was taken from, or start without a fingerprint",
+			Facts: map[string]string{"run": info.Run, "want": refusal.Shorten(t.Fingerprint, 80), "have": info.Fingerprint}}
 	}
 	return t, follower.CheckWorld(info.Config, t.World)
 }

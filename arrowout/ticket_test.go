@@ -13,9 +13,12 @@ import (
 	"loaderd/packonline"
 )
 
-var about = loader.Info{Run: "r1", Was: []string{"r0"}, ID: strings.Repeat("1a", 16), Begun: true, Fingerprint: "f00d", Config: plan.Config{
-	Tokenizer: plan.Tokenizer{Name: "gpt2", VocabSize: 50257, Pad: 50256}, Packing: packonline.Config{Buckets: []int{2048}},
-	Steps: plan.StepsConfig{Rows: 12}}, Sources: []plan.SourceInfo{{SourceBegin: plan.SourceBegin{Name: "docs", Start: 1}}}}
+var about = loader.Info{Run: "r1", Was: []string{"r0"}, ID: strings.Repeat("1a", 16), Begun: true, Fingerprint: "f00d",
+	Config: plan.Config{
+		Tokenizer: plan.Tokenizer{Name: "gpt2", VocabSize: 50257, Pad: 50256},
+		Packing:   packonline.Config{Buckets: []int{2048}},
+		Steps:     plan.StepsConfig{Rows: 12}}, Sources: []plan.SourceInfo{
+		{SourceBegin: plan.SourceBegin{Name: "docs", Start: 1}}}}
 
 func TestTickets(t *testing.T) {
 	for _, tc := range []struct {
@@ -37,7 +40,8 @@ func TestTickets(t *testing.T) {
 		{"cut off", `{"rank":`, fault.BadTicket, `value of "rank"`},
 		{"not closed", `{"rank":0`, fault.BadTicket, "malformed JSON"},
 		{"two objects", `{}{}`, fault.BadTicket, "more behind"},
-		{"unknown key", `{"ranks":1}`, fault.BadTicket, `unknown key "ranks", want one of columns, fingerprint, job, peer, rank, read, run, run_id, session, step, steps, taken, world`},
+		{"unknown key", `{"ranks":1}`, fault.BadTicket,
+			`unknown key "ranks", want one of columns, fingerprint, job, peer, rank, read, run, run_id, session, step, steps, taken, world`},
 		{"a session of four digits", `{"session":"5e5e"}`, fault.BadTicket, "want 32 hexadecimal digits"},
 		{"no session", `{"session":""}`, fault.BadTicket, "want 32 hexadecimal digits"},
 		{"wrong case", `{"Rank":1}`, fault.BadTicket, "unknown key"},
@@ -72,7 +76,8 @@ func TestTickets(t *testing.T) {
 		{"the run by its id", `{"run_id":"` + about.ID + `"}`, "", ""},
 		{"an empty id", `{"run_id":""}`, fault.BadTicket, "want the run_id that info gives"},
 		{"no id", `{"run_id":"1A"}`, fault.BadTicket, "want the run_id that info gives"},
-		{"another id", `{"run_id":"` + strings.Repeat("2b", 16) + `"}`, fault.RunReplaced, "deleted and begun again: it has the id 1a1a"},
+		{"another id", `{"run_id":"` + strings.Repeat("2b", 16) + `"}`, fault.RunReplaced,
+			"deleted and begun again: it has the id 1a1a"},
 		{"other plan", `{"fingerprint":"beef"}`, fault.PlanMismatch, "wants the plan beef"},
 		{"world of 5", `{"world":5}`, fault.WorldMismatch, "use one of these world sizes: 1 2 3 4 6 12"},
 		{"world of 24", `{"world":24}`, fault.WorldMismatch, "12 rows"},
@@ -134,7 +139,8 @@ func TestNarrowIDsNeedASmallVocabulary(t *testing.T) {
 	}{{65536, 65535, true}, {65537, 0, false}, {50257, 70000, false}, {50257, -1, false}} {
 		info := about
 		info.Config.Tokenizer.VocabSize, info.Config.Tokenizer.Pad = tc.vocab, tc.pad
-		if _, err := parseTicket([]byte(`{"columns":["input_ids:uint16"]}`), info, access.Identity{Role: access.Operate}); (err == nil) != tc.ok {
+		if _, err := parseTicket([]byte(`{"columns":["input_ids:uint16"]}`), info,
+			access.Identity{Role: access.Operate}); (err == nil) != tc.ok {
 			t.Errorf("vocabulary %d, pad %d: got %v", tc.vocab, tc.pad, err)
 		}
 	}

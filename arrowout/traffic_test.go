@@ -10,7 +10,8 @@ import (
 	"loaderd/loader/state"
 )
 
-// A server tells of each open stream whose it is, how far it is and what it gets, in order; one that has ended is no longer told of.
+// A server tells of each open stream whose it is, how far it is and what it gets, in order; one that has ended is no
+// longer told of.
 func TestTrafficOfOpenStreams(t *testing.T) {
 	f := newFake(4, 4, 16)
 	f.last = nil // they wait behind the last step
@@ -21,7 +22,8 @@ func TestTrafficOfOpenStreams(t *testing.T) {
 	before := time.Now()
 	c := dial(t, s)
 	var cancel [3]context.CancelFunc
-	for i, ticket := range []string{`{"rank":1,"world":2}`, `{"rank":0,"world":2,"step":2}`, `{"rank":0,"world":1,"job":"eval","step":3}`} {
+	for i, ticket := range []string{`{"rank":1,"world":2}`, `{"rank":0,"world":2,"step":2}`,
+		`{"rank":0,"world":1,"job":"eval","step":3}`} {
 		r, stop, err := get(t, c, ticket)
 		if err != nil {
 			t.Fatal(err)
@@ -43,9 +45,11 @@ func TestTrafficOfOpenStreams(t *testing.T) {
 		return len(all) == 3
 	})
 	all := s.Traffic()
-	want := []state.Place{{Job: "eval", Rank: 0, World: 1}, {Job: plan.DefaultKeeper, Rank: 0, World: 2}, {Job: plan.DefaultKeeper, Rank: 1, World: 2}}
+	want := []state.Place{{Job: "eval", Rank: 0, World: 1}, {Job: plan.DefaultKeeper, Rank: 0, World: 2},
+		{Job: plan.DefaultKeeper, Rank: 1, World: 2}}
 	for i, x := range all {
-		if x.Place != want[i] || x.Who != "" || x.Address == "" || x.Since.Before(before) || x.Since.After(time.Now()) || x.Bytes <= 0 || x.WaitP99 < x.WaitP50 {
+		if x.Place != want[i] || x.Who != "" || x.Address == "" || x.Since.Before(before) || x.Since.After(time.Now()) ||
+			x.Bytes <= 0 || x.WaitP99 < x.WaitP50 {
 			t.Errorf("stream %d is %+v, want the place %v", i, x, want[i])
 		}
 	}

@@ -22,7 +22,8 @@ import (
 // Streams are bounded for an identity and for all; one that ends makes room for another.
 func TestHowManyStreams(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "identities.json")
-	one, other := let(t, file, access.Identity{Name: "one", Role: access.Read}), let(t, file, access.Identity{Name: "other", Role: access.Read})
+	one, other := let(t, file, access.Identity{Name: "one", Role: access.Read}),
+		let(t, file, access.Identity{Name: "other", Role: access.Read})
 	f := newFake(2, 2, 16)
 	f.last = nil // its readers wait behind the last step
 	c := dial(t, serve(t, f, func(c *arrowout.Config) { c.Identities, c.MaxStreams, c.MaxStreamsOfOne = file, 3, 2 }))
@@ -72,7 +73,8 @@ func TestLimitsOfARunningServer(t *testing.T) {
 	s, metric := meteredBy(t, cfg, f, slog.New(slog.DiscardHandler))
 	c := dial(t, s)
 	commit := func(keeper string) error {
-		stream, err := c.DoAction(withToken(trainer), &flight.Action{Type: "commit", Body: fmt.Appendf(nil, `{"step":1,"keeper":%q}`, keeper)})
+		stream, err := c.DoAction(withToken(trainer),
+			&flight.Action{Type: "commit", Body: fmt.Appendf(nil, `{"step":1,"keeper":%q}`, keeper)})
 		return received(stream, &flight.Result{}, err)
 	}
 	x := openFlood(t, s, 0, 9, 0, trainer, `{"job":"big/#"}`)
@@ -107,7 +109,8 @@ func TestLimitsOfARunningServer(t *testing.T) {
 // Who commits in a loop writes no more of the plan than the limit, and others go on.
 func TestRecordsInALoop(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "identities.json")
-	loud, other := let(t, file, access.Identity{Name: "loud", Role: access.Train}), let(t, file, access.Identity{Name: "other", Role: access.Train})
+	loud, other := let(t, file, access.Identity{Name: "loud", Role: access.Train}),
+		let(t, file, access.Identity{Name: "other", Role: access.Train})
 	f := newFake(2, 2, 16)
 	c := dial(t, serve(t, f, func(c *arrowout.Config) { c.Identities = file }))
 	commit := func(token string) error {
@@ -132,15 +135,19 @@ func TestRecordsInALoop(t *testing.T) {
 	}
 }
 
-// An identity has as many keepers as it may, and not the run's: those that there are, those that it asks for at this moment, and no more.
+// An identity has as many keepers as it may, and not the run's: those that there are, those that it asks for at this
+// moment, and no more.
 func TestKeepersOfOne(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "identities.json")
-	loud, other := let(t, file, access.Identity{Name: "loud", Role: access.Train}), let(t, file, access.Identity{Name: "other", Role: access.Train})
+	loud, other := let(t, file, access.Identity{Name: "loud", Role: access.Train}),
+		let(t, file, access.Identity{Name: "other", Role: access.Train})
 	operator := let(t, file, access.Identity{Name: "operator", Role: access.Operate})
 	f := newFake(2, 2, 16)
 	c := dial(t, serve(t, f, func(c *arrowout.Config) { c.Identities, c.MaxKeepersOfOne = file, 3 }))
 	try := func(token, action, keeper string) error {
-		s, err := c.DoAction(withToken(token), &flight.Action{Type: action, Body: fmt.Appendf(nil, `{%s"keeper":%q}`, map[string]string{"commit": `"step":1,`}[action], keeper)})
+		s, err := c.DoAction(withToken(token),
+			&flight.Action{Type: action, Body: fmt.Appendf(nil, `{%s"keeper":%q}`,
+				map[string]string{"commit": `"step":1,`}[action], keeper)})
 		return received(s, &flight.Result{}, err)
 	}
 	for _, x := range []struct {
@@ -149,11 +156,13 @@ func TestKeepersOfOne(t *testing.T) {
 	}{
 		{loud, "commit", "loud", false}, {loud, "commit", "loud/1", false}, {loud, "commit", "loud/2", false},
 		{loud, "commit", "loud/3", true}, {loud, "commit", "loud/1", false}, {other, "commit", "other", false},
-		{operator, "commit", "loud/4", false}, {loud, "leave", "loud/2", false}, {loud, "commit", "loud/3", true}, // the operator has made one of its own
+		// the operator has made one of its own
+		{operator, "commit", "loud/4", false}, {loud, "leave", "loud/2", false}, {loud, "commit", "loud/3", true},
 		{loud, "leave", "loud/4", false}, {loud, "commit", "loud/3", false},
 	} {
 		switch err := try(x.token, x.action, x.keeper); {
-		case x.refused && (infoOf(t, err, codes.Unavailable).Reason != "LIMITED" || !strings.Contains(err.Error(), "flight.max_keepers_of_one")):
+		case x.refused && (infoOf(t, err, codes.Unavailable).Reason != "LIMITED" ||
+			!strings.Contains(err.Error(), "flight.max_keepers_of_one")):
 			t.Errorf("%s %s: %v", x.action, x.keeper, err)
 		case !x.refused && err != nil:
 			t.Errorf("%s %s: %v", x.action, x.keeper, err)

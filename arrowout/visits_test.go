@@ -52,7 +52,8 @@ func (v *visitors) count() int {
 	return len(v.said)
 }
 
-// Readers are told to the log when they come and when they go, with the reason; those that are expected again are not told every time.
+// Readers are told to the log when they come and when they go, with the reason; those that are expected again are not
+// told every time.
 func TestReadersAreToldWhenTheyComeAndGo(t *testing.T) {
 	f, log := newFake(4, 4, 16), &visitors{}
 	f.last = &fault.Error{Reason: fault.SourceDry, Message: "nothing new"}

@@ -71,7 +71,8 @@ func written(t arrow.DataType) string {
 	return t.Name()
 }
 
-// docs/wire.md has every key of a ticket and of the metadata, every column with its type, and every action with its keys and role, and nothing else.
+// docs/wire.md has every key of a ticket and of the metadata, every column with its type, and every action with its
+// keys and role, and nothing else.
 func TestPageOfTheWire(t *testing.T) {
 	raw, err := os.ReadFile("../docs/wire.md")
 	if err != nil {
@@ -130,7 +131,8 @@ func TestPageOfTheWire(t *testing.T) {
 	_, roles, _ := strings.Cut(page, "Callers who are known by name need a role: ")
 	roles, _, _ = strings.Cut(roles, "`operate` for all others")
 	of := map[string]access.Role{}
-	for role, list := range map[string]string{"read": strings.Split(roles, "`train` for")[0], "train": roles[strings.Index(roles, "`train` for"):]} {
+	for role, list := range map[string]string{"read": strings.Split(roles, "`train` for")[0],
+		"train": roles[strings.Index(roles, "`train` for"):]} {
 		for _, name := range quotedIn(list)[1:] {
 			of[name] = access.Role(role)
 		}

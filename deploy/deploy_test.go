@@ -1,5 +1,5 @@
-// Package deploy_test checks what is handed to operators: the Grafana board, the Prometheus rules and the page that explains them.
-// internal/daemon runs every query of both against a daemon.
+// Package deploy_test checks what is handed to operators: the Grafana board, the Prometheus rules and the page that
+// explains them. internal/daemon runs every query of both against a daemon.
 package deploy_test
 
 import (
@@ -61,7 +61,8 @@ func read(t *testing.T, file string) []byte {
 	return text
 }
 
-// Every panel has its place and its queries, by the data source that is chosen, and the board can be chosen by run, job and source.
+// Every panel has its place and its queries, by the data source that is chosen, and the board can be chosen by run, job
+// and source.
 func TestBoard(t *testing.T) {
 	b := board(t)
 	var variables []string
@@ -71,7 +72,8 @@ func TestBoard(t *testing.T) {
 	if want := []string{"datasource", "run", "job", "source"}; !slices.Equal(variables, want) {
 		t.Errorf("variables are %v, want %v", variables, want)
 	}
-	for _, uid := range regexp.MustCompile(`"uid": "([^"]*)"`).FindAllStringSubmatch(string(read(t, "grafana/loaderd.json")), -1) {
+	for _, uid := range regexp.MustCompile(`"uid": "([^"]*)"`).FindAllStringSubmatch(
+		string(read(t, "grafana/loaderd.json")), -1) {
 		if uid[1] != "${datasource}" && uid[1] != b.UID {
 			t.Errorf("the board names the data source %s", uid[1])
 		}

@@ -77,7 +77,8 @@ func TestRestartsDoNotPlanAhead(t *testing.T) {
 		}
 		run, stop = w.start(t)
 		eventually(t, func() bool { return !run.Stats().Replaying })
-		if _, err := run.Commit(t.Context(), plan.DefaultKeeper, run.Info().Committed+1); err != nil { // the loop has been at work
+		// the loop has been at work
+		if _, err := run.Commit(t.Context(), plan.DefaultKeeper, run.Info().Committed+1); err != nil {
 			t.Fatal(err)
 		}
 		if n := run.Info().Planned; n != 4 {

@@ -41,8 +41,10 @@ func audited(t *testing.T, method string) (*world, []*assembly.Batch) {
 func TestAudit(t *testing.T) {
 	for _, method := range methods {
 		w, batches := audited(t, method)
-		have, err := maintenance.Audit(t.Context(), backend.Backends{Sources: onlySource{Documents: w.docs}, Plan: w.plan}, w.config.Tokenizer, nil)
-		if err != nil || have.Steps != uint64(len(batches)) || have.Planned != have.Steps || have.Documents != 300 || !have.Ended || have.Waiting != 0 {
+		have, err := maintenance.Audit(t.Context(), backend.Backends{Sources: onlySource{Documents: w.docs}, Plan: w.plan},
+			w.config.Tokenizer, nil)
+		if err != nil || have.Steps != uint64(len(batches)) || have.Planned != have.Steps || have.Documents != 300 ||
+			!have.Ended || have.Waiting != 0 {
 			t.Errorf("%s: %+v, %v", method, have, err)
 		}
 	}
@@ -55,20 +57,23 @@ func TestAuditFindsWhatIsWrong(t *testing.T) {
 	was := w.docs.docs[120].Tokens
 	w.docs.docs[120].Tokens = was[:len(was)-1]
 	w.docs.mu.Unlock()
-	if _, err := maintenance.Audit(t.Context(), backend.Backends{Sources: onlySource{Documents: w.docs}, Plan: w.plan}, w.config.Tokenizer, nil); reason(err) != fault.PlanMismatch {
+	if _, err := maintenance.Audit(t.Context(), backend.Backends{Sources: onlySource{Documents: w.docs}, Plan: w.plan},
+		w.config.Tokenizer, nil); reason(err) != fault.PlanMismatch {
 		t.Errorf("a document changed: %v", err)
 	}
 	w.docs.docs[120].Tokens = was
 	whole := w.docs.docs
 	w.docs.docs = whole[:290]
-	if _, err := maintenance.Audit(t.Context(), backend.Backends{Sources: onlySource{Documents: w.docs}, Plan: w.plan}, w.config.Tokenizer, nil); reason(err) != fault.DocumentLost {
+	if _, err := maintenance.Audit(t.Context(), backend.Backends{Sources: onlySource{Documents: w.docs}, Plan: w.plan},
+		w.config.Tokenizer, nil); reason(err) != fault.DocumentLost {
 		t.Errorf("documents are missing at the end: %v", err)
 	}
 	w.docs.docs = whole
 	w.plan.mu.Lock()
 	w.plan.records[4][9] ^= 1
 	w.plan.mu.Unlock()
-	if _, err := maintenance.Audit(t.Context(), backend.Backends{Sources: onlySource{Documents: w.docs}, Plan: w.plan}, w.config.Tokenizer, nil); err == nil {
+	if _, err := maintenance.Audit(t.Context(), backend.Backends{Sources: onlySource{Documents: w.docs}, Plan: w.plan},
+		w.config.Tokenizer, nil); err == nil {
 		t.Error("a damaged record was not found")
 	}
 }

@@ -72,7 +72,9 @@ func runs(x plan.Part) []int32 {
 func (w *world) checkMessages(t *testing.T, b *assembly.Batch) {
 	t.Helper()
 	tokens := tokensOf(t, b)
-	if b.Weights != nil && !slices.ContainsFunc(slices.Concat(b.Weights...), func(weight float32) bool { return weight != 1 }) {
+	if b.Weights != nil && !slices.ContainsFunc(slices.Concat(b.Weights...), func(weight float32) bool {
+		return weight != 1
+	}) {
 		t.Fatalf("step %d: the weights of rows %d to %d are all 1, want none", b.Step, b.First, b.First+b.Rows-1)
 	}
 	for i, pieces := range b.Pieces {
@@ -92,7 +94,8 @@ func (w *world) checkMessages(t *testing.T, b *assembly.Batch) {
 			}
 			x := d.Documents()[index]
 			if p.Start+p.Length > begin+int32(x.Length) || x.Skip != "" {
-				t.Fatalf("step %d: piece %v goes beyond document %d of its message, which has tokens [%d, %d)", b.Step, p, index, begin, begin+int32(x.Length))
+				t.Fatalf("step %d: piece %v goes beyond document %d of its message, which has tokens [%d, %d)", b.Step, p, index,
+					begin, begin+int32(x.Length))
 			}
 			if !slices.Equal(tokens[at:at+int(p.Length)], d.Tokens[p.Start:p.Start+p.Length]) {
 				t.Fatalf("step %d: piece %v holds %v", b.Step, p, tokens[at:at+int(p.Length)])
@@ -125,7 +128,8 @@ func (w *world) checkMessages(t *testing.T, b *assembly.Batch) {
 	}
 }
 
-// Messages of several documents: each document is packed by itself, comes once, and is the same behind restarts, in an audit and over a fork.
+// Messages of several documents: each document is packed by itself, comes once, and is the same behind restarts, in an
+// audit and over a fork.
 func TestMessagesOfSeveralDocuments(t *testing.T) {
 	split := plan.MaxTokens{At: 30, Do: plan.MaxSplit}
 	for i, method := range packonline.Methods() {
@@ -141,7 +145,8 @@ func TestMessagesOfSeveralDocuments(t *testing.T) {
 			for _, b := range want {
 				whole.checkMessages(t, b)
 			}
-			if _, err := maintenance.Audit(t.Context(), backend.Backends{Sources: onlySource{Documents: whole.docs}, Plan: whole.plan}, c.Tokenizer, nil); err != nil {
+			if _, err := maintenance.Audit(t.Context(), backend.Backends{Sources: onlySource{Documents: whole.docs},
+				Plan: whole.plan}, c.Tokenizer, nil); err != nil {
 				t.Error(err)
 			}
 			w := newWorld(c)

@@ -8,7 +8,8 @@ import (
 	"loaderd/loader/state"
 )
 
-// Each document's time comes once for the ranks of a job, where its first token is: from the cache and read again, however it was cut.
+// Each document's time comes once for the ranks of a job, where its first token is: from the cache and read again,
+// however it was cut.
 func TestBatchesTellWhenTheirDocumentsCame(t *testing.T) {
 	for name, cache := range map[string]int64{"cached": 64 << 20, "read again": 1} {
 		t.Run(name, func(t *testing.T) {

@@ -40,8 +40,8 @@ func (l behindLog) Scan(ctx context.Context, from uint64, f func(uint64, []byte)
 	return l.memLog.Scan(ctx, from, f)
 }
 
-// A leader that was cut off while another one plans on does not say that a step is not planned, from when it is in doubt until it has heard
-// how far that one is.
+// A leader that was cut off while another one plans on does not say that a step is not planned, from when it is in
+// doubt until it has heard how far that one is.
 func TestALeaderInDoubtDoesNotSayThatAStepIsNotPlanned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, company := newWorld(config("concat")), newCompany()
@@ -76,8 +76,8 @@ func TestALeaderInDoubtDoesNotSayThatAStepIsNotPlanned(t *testing.T) {
 	})
 }
 
-// A daemon that has opened the plan on a server that is behind does not say that a step is not planned: it asks its ranks to wait until it has
-// heard of one that leads.
+// A daemon that has opened the plan on a server that is behind does not say that a step is not planned: it asks its
+// ranks to wait until it has heard of one that leads.
 func TestADaemonThatHasNotHeardOfALeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, company := newWorld(config("concat")), newCompany()
@@ -120,7 +120,8 @@ func (neverLeads) Acquire(ctx context.Context) (backend.Lease, error) {
 	return nil, ctx.Err()
 }
 
-// A daemon that reads a server which is behind when another daemon takes the lead does not say by the word of the old leader that a step is not planned.
+// A daemon that reads a server which is behind when another daemon takes the lead does not say by the word of the old
+// leader that a step is not planned.
 func TestADaemonThatIsBehindWhenAnotherLeads(t *testing.T) {
 	for _, deaf := range []bool{false, true} {
 		t.Run(fmt.Sprintf("it hears nothing any more %v", deaf), func(t *testing.T) { behindWhenAnotherLeads(t, deaf) })
@@ -246,7 +247,8 @@ func (s robbedSource) Next(ctx context.Context) ([]document.Document, error) {
 	}
 }
 
-// A daemon that leads no more, and does not know it yet, takes what its successor has released for lost. It does not end for that: it follows.
+// A daemon that leads no more, and does not know it yet, takes what its successor has released for lost. It does not
+// end for that: it follows.
 func TestALossSeenByOneThatLeadsNoMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, company := newWorld(config("concat")), newCompany()
@@ -270,7 +272,8 @@ func TestALossSeenByOneThatLeadsNoMore(t *testing.T) {
 	})
 }
 
-// That a step's documents are gone because every keeper has committed it is in the plan, which a daemon may not have read so far.
+// That a step's documents are gone because every keeper has committed it is in the plan, which a daemon may not have
+// read so far.
 func TestAReleaseThatOneHasNotReadOf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, _ := purging(config("concat"))

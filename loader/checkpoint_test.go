@@ -59,7 +59,8 @@ func TestCheckpointCoversCommitsOnTheirWay(t *testing.T) {
 	defer r.Close()
 	read := make(chan error, 1)
 	go func() { _, err := r.Next(t.Context()); read <- err }()
-	eventually(t, func() bool { return run.Stats().Rows >= 36 }) // the loop has planned 9 steps, and taken a checkpoint behind each
+	// the loop has planned 9 steps, and taken a checkpoint behind each
+	eventually(t, func() bool { return run.Stats().Rows >= 36 })
 	release()
 	for _, c := range []chan error{committed, read} {
 		if err := <-c; err != nil {
@@ -111,8 +112,8 @@ func TestCheckpointTellsItsStep(t *testing.T) {
 	}
 }
 
-// A checkpoint that takes long to be stored holds back neither steps nor controls, nor does another one begin before it has arrived. Who
-// asks for one waits for the next, and a stop stores the last.
+// A checkpoint that takes long to be stored holds back neither steps nor controls, nor does another one begin before it
+// has arrived. Who asks for one waits for the next, and a stop stores the last.
 func TestCheckpointsThatTakeLong(t *testing.T) {
 	w := newWorld(config("concat"))
 	w.options.Checkpoint, w.options.Stall = 4, 2*time.Minute
@@ -127,7 +128,8 @@ func TestCheckpointsThatTakeLong(t *testing.T) {
 	if took := time.Since(began); took > time.Minute {
 		t.Errorf("14 steps took %s beside a checkpoint that is not stored", took)
 	}
-	eventually(t, func() bool { return run.Info().Planned == 18 && len(c.began) > 0 }) // the first one is stored beside all this
+	// the first one is stored beside all this
+	eventually(t, func() bool { return run.Info().Planned == 18 && len(c.began) > 0 })
 	if n := len(c.began); n != 1 {
 		t.Errorf("%d checkpoints are on their way", n)
 	}
@@ -272,7 +274,8 @@ func (l lateLog) Last(ctx context.Context) (uint64, error) {
 	return last, err
 }
 
-// A server of several that shows an earlier end of the plan than a checkpoint knows is given time to catch up; one that never does has lost it.
+// A server of several that shows an earlier end of the plan than a checkpoint knows is given time to catch up; one that
+// never does has lost it.
 func TestTheEndOfThePlanComesLate(t *testing.T) {
 	for late, want := range map[time.Duration]fault.Reason{3 * time.Second: "", time.Hour: fault.PlanTruncated} {
 		bubble(t, late.String(), func(t *testing.T) {

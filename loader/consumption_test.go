@@ -10,7 +10,8 @@ import (
 	"loaderd/loader/state"
 )
 
-// A reader whose client reports is sent a window of steps beyond those that its trainer has taken, however many are planned.
+// A reader whose client reports is sent a window of steps beyond those that its trainer has taken, however many are
+// planned.
 func TestReader_RoomKeepsWindow(t *testing.T) {
 	bubble(t, "window", func(t *testing.T) {
 		const window = 8
@@ -36,7 +37,8 @@ func TestReader_RoomKeepsWindow(t *testing.T) {
 			}
 		}()
 		for taken := uint64(0); taken < 30; taken += 5 {
-			if got := run.Consumed(state.Place{Job: "trainer", Rank: 0, World: 1}, state.Consumption{Session: "s", Taken: taken}); !got.Known || got.Window != window {
+			if got := run.Consumed(state.Place{Job: "trainer", Rank: 0, World: 1},
+				state.Consumption{Session: "s", Taken: taken}); !got.Known || got.Window != window {
 				t.Errorf("%+v", got)
 			}
 			time.Sleep(time.Minute / 2)
@@ -45,7 +47,8 @@ func TestReader_RoomKeepsWindow(t *testing.T) {
 				t.Fatalf("%d steps were sent with %d taken, want %d", n, taken, taken+window)
 			}
 		}
-		if got := run.Consumed(state.Place{Job: "trainer", Rank: 0, World: 1}, state.Consumption{Session: "s", Taken: 1 << 50}); !got.Known {
+		if got := run.Consumed(state.Place{Job: "trainer", Rank: 0, World: 1},
+			state.Consumption{Session: "s", Taken: 1 << 50}); !got.Known {
 			t.Errorf("%+v", got)
 		}
 		synctest.Wait()
@@ -64,7 +67,8 @@ func TestReader_RoomKeepsWindow(t *testing.T) {
 	})
 }
 
-// The window of a trainer that takes many steps per second is what it takes in half a second. It is the usual one again when it is slow.
+// The window of a trainer that takes many steps per second is what it takes in half a second. It is the usual one again
+// when it is slow.
 func TestReader_WindowFollowsRate(t *testing.T) {
 	bubble(t, "rate", func(t *testing.T) {
 		const usual = 8
@@ -97,7 +101,8 @@ func TestReader_WindowFollowsRate(t *testing.T) {
 		}
 		for i, want := range []int{usual, usual, 30, 30, 30} { // 6 steps in 100 ms are 30 in half a second
 			if got := report(6, 100*time.Millisecond); got != want || sent != taken+want {
-				t.Errorf("report %d: the window is %d, %d steps were sent with %d taken, want a window of %d", i, got, sent, taken, want)
+				t.Errorf("report %d: the window is %d, %d steps were sent with %d taken, want a window of %d", i, got, sent,
+					taken, want)
 			}
 		}
 		for range 2 {

@@ -59,7 +59,8 @@ type mortalCheckpoints struct {
 	life *mortal
 }
 
-func (c mortalCheckpoints) Put(ctx context.Context, term, step uint64, data []byte) (stored []backend.Stored, err error) {
+func (c mortalCheckpoints) Put(ctx context.Context, term, step uint64, data []byte) (stored []backend.Stored,
+	err error) {
 	err = c.life.store(func() (err error) {
 		stored, err = c.memCheckpoints.Put(ctx, term, step, data)
 		return err
@@ -75,8 +76,8 @@ func (c mortalCheckpoints) Claim(ctx context.Context, term uint64, begun bool) (
 	return stored, err
 }
 
-// story is what happens to a run from outside, whatever happens to its processes: documents, a drain behind the 60th, more documents,
-// commits, a seal behind the last. Ranks read all the while and go on where they were.
+// story is what happens to a run from outside, whatever happens to its processes: documents, a drain behind the 60th,
+// more documents, commits, a seal behind the last. Ranks read all the while and go on where they were.
 type story struct {
 	world   *world
 	drained bool
@@ -142,7 +143,8 @@ func (s *story) live(t *testing.T, life *mortal) error {
 		if err != nil {
 			return err
 		}
-		whole := &assembly.Batch{Step: step.Index, Bucket: int(step.Bucket), Rows: len(step.Rows), Contents: map[uint64]document.Content{}}
+		whole := &assembly.Batch{Step: step.Index, Bucket: int(step.Bucket), Rows: len(step.Rows),
+			Contents: map[uint64]document.Content{}}
 		for rank := range world {
 			first, n := state.Place{Rank: rank, World: world}.Slice(len(step.Rows))
 			b, err := run.Assemble(ctx, step, first, n)
@@ -178,7 +180,8 @@ func (s *story) steps(t *testing.T) (out []*plan.Step) {
 		kinds[kind]++
 	}
 	if kinds[plan.End{}.Kind()] != 1 || kinds[plan.StepPart{}.Kind()] <= info.Planned {
-		t.Fatalf("the log of %d steps has %d records of steps, %d ends", info.Planned, kinds[plan.StepPart{}.Kind()], kinds[plan.End{}.Kind()])
+		t.Fatalf("the log of %d steps has %d records of steps, %d ends", info.Planned, kinds[plan.StepPart{}.Kind()],
+			kinds[plan.End{}.Kind()])
 	}
 	for i := range info.Planned {
 		step, err := run.Step(t.Context(), i)
@@ -190,8 +193,9 @@ func (s *story) steps(t *testing.T) (out []*plan.Step) {
 	return out
 }
 
-// Guarantee 3: a process that dies at any of its stores, before or after the store took effect, is continued by the next one as if
-// nothing had happened: the same plan, and ranks that go on, in another number, get the same rows, none missing and none twice.
+// Guarantee 3: a process that dies at any of its stores, before or after the store took effect, is continued by the
+// next one as if nothing had happened: the same plan, and ranks that go on, in another number, get the same rows, none
+// missing and none twice.
 func TestKilledAtEveryStore(t *testing.T) {
 	for _, method := range methods {
 		for _, checkpoint := range []int{0, 1, 3} {

@@ -19,7 +19,8 @@ import (
 	"loaderd/loader/state"
 )
 
-// trainer is a job whose clients report what they have taken, as the Python client does. Its ranks take steps when the test has them take some.
+// trainer is a job whose clients report what they have taken, as the Python client does. Its ranks take steps when the
+// test has them take some.
 type trainer struct {
 	*testing.T
 	ranks []*trainee
@@ -51,8 +52,10 @@ var figures = regexp.MustCompile(`\d+ (s|min|tokens/s|steps behind)\b`)
 func (x *trainer) join(run *loader.Run, job string, rank, world int) *trainee {
 	x.Helper()
 	defer time.Sleep(time.Second) // its first steps are sent
-	r := &trainee{run: run, place: state.Place{Job: job, Rank: rank, World: world}, moved: time.Now(), done: make(chan struct{})}
-	reader, err := run.JoinAs(r.place, 0, state.Client{Session: fmt.Sprint(job, rank), Address: fmt.Sprintf("10.0.0.%d:4000", rank)})
+	r := &trainee{run: run, place: state.Place{Job: job, Rank: rank, World: world}, moved: time.Now(),
+		done: make(chan struct{})}
+	reader, err := run.JoinAs(r.place, 0, state.Client{Session: fmt.Sprint(job, rank),
+		Address: fmt.Sprintf("10.0.0.%d:4000", rank)})
 	if err != nil {
 		x.Fatal(err)
 	}
@@ -102,7 +105,8 @@ func (x *trainer) second(shows *loader.Run) {
 	time.Sleep(time.Second)
 	for _, r := range x.ranks {
 		if !r.hung {
-			r.run.Consumed(r.place, state.Consumption{Session: fmt.Sprint(r.place.Job, r.place.Rank), Taken: r.taken, Waiting: r.waiting, Still: time.Since(r.moved)})
+			r.run.Consumed(r.place, state.Consumption{Session: fmt.Sprint(r.place.Job, r.place.Rank), Taken: r.taken,
+				Waiting: r.waiting, Still: time.Since(r.moved)})
 		}
 	}
 	if v := shows.Verdict(); !x.since.IsZero() {
@@ -171,7 +175,8 @@ func TestVerdict_HungRank(t *testing.T) {
 		x.seconds(j.run, 180)
 		x.blames(`failing: Rank 3 of 4 of job "pretrain" has not consumed step 34 for N s`, "ank 0", "ank 1 ", "ank 2")
 		got := j.run.Consumed(x.ranks[0].place, state.Consumption{Session: "pretrain0", Taken: 36})
-		if a := got.Alert; a == nil || a.Reason != fault.RankMissing || a.Facts["rank"] != "3" || a.Facts["state"] != "silent" {
+		if a := got.Alert; a == nil || a.Reason != fault.RankMissing || a.Facts["rank"] != "3" ||
+			a.Facts["state"] != "silent" {
 			j.Errorf("the other ranks get the alert %+v", a)
 		}
 		x.ranks[3].hung = false // SIGCONT
@@ -279,7 +284,8 @@ func TestVerdict_EndedWithATrainerBehind(t *testing.T) {
 			x.second(j.run)
 		}
 		x.seconds(j.run, 2)
-		j.says(diagnosis.Running, `All 20 steps are planned: rank 0 of 1 of job "trainer" has consumed 11 (20 sent)`, diagnosis.LimitRanks)
+		j.says(diagnosis.Running, `All 20 steps are planned: rank 0 of 1 of job "trainer" has consumed 11 (20 sent)`,
+			diagnosis.LimitRanks)
 		for range 9 {
 			r.take()
 			x.second(j.run)
@@ -311,7 +317,8 @@ func TestVerdict_PausesAreNoFaults(t *testing.T) {
 	})
 }
 
-// Three daemons serve a job. The rank that one of them serves is killed, and then that daemon: all that are left name the rank.
+// Three daemons serve a job. The rank that one of them serves is killed, and then that daemon: all that are left name
+// the rank.
 func TestDaemons_RankLostOnOneOfThree(t *testing.T) {
 	bubble(t, "a rank and its daemon", func(t *testing.T) {
 		w, c := newWorld(config("concat")), newCompany()
@@ -329,7 +336,8 @@ func TestDaemons_RankLostOnOneOfThree(t *testing.T) {
 		defer x.stop()
 		x.train(runs[2], 20)
 		for n, v := range []diagnosis.Verdict{runs[0].Verdict(), runs[1].Verdict(), runs[2].Verdict()} {
-			if jobs := runs[n].Ranks().Jobs; v.Health != diagnosis.Running || len(jobs) != 1 || jobs[0].Present != 4 || jobs[0].Finding != nil {
+			if jobs := runs[n].Ranks().Jobs; v.Health != diagnosis.Running || len(jobs) != 1 || jobs[0].Present != 4 ||
+				jobs[0].Finding != nil {
 				t.Fatalf("daemon %d before the fault: %+v, %+v", n, v, jobs)
 			}
 		}
@@ -382,7 +390,8 @@ func TestRankCause_CountsRanks(t *testing.T) {
 	}{
 		{census.Absent, []int{3}, `Rank 3 of 4 of job "a" has not consumed step 7 for 20 s: it is not connected`},
 		{census.Absent, []int{1, 3}, `Ranks 1, 3 of 4 of job "a" have not consumed step 7 for 20 s: they are not connected`},
-		{census.Silent, []int{1, 3}, `Ranks 1, 3 of 4 of job "a" have not consumed step 7 for 20 s: their processes do not answer`},
+		{census.Silent, []int{1, 3},
+			`Ranks 1, 3 of 4 of job "a" have not consumed step 7 for 20 s: their processes do not answer`},
 		{census.Left, []int{3}, `Rank 3 of 4 of job "a" has not consumed step 7 for 20 s: ` +
 			"its client was closed, and other ranks have asked for a later step"},
 	} {

@@ -18,7 +18,8 @@ import (
 	"loaderd/loader/state"
 )
 
-// Several daemons serve the steps of one, whoever leads and however often that changes; whatever is asked of any of them is recorded.
+// Several daemons serve the steps of one, whoever leads and however often that changes; whatever is asked of any of
+// them is recorded.
 func TestDaemonsOfOneRun(t *testing.T) {
 	for _, knows := range []ousted{told, doubts, blind} {
 		t.Run(string(knows), func(t *testing.T) {
@@ -209,7 +210,8 @@ func TestAnswersWaitForTheLog(t *testing.T) {
 	}
 }
 
-// A daemon that has lost the lead and is not sure of it any more answers nothing by what it knows: the next one does, which knows better.
+// A daemon that has lost the lead and is not sure of it any more answers nothing by what it knows: the next one does,
+// which knows better.
 func TestADaemonInDoubtAnswersNothing(t *testing.T) {
 	w, company := newWorld(config("concat")), newCompany()
 	w.options.Ahead, w.options.Checkpoint = 2, 1000

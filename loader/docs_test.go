@@ -14,7 +14,8 @@ import (
 	"loaderd/loader/plan"
 )
 
-// memDocs is a document stream in memory. Token k of document n is n*1000+k, so that a batch shows where every token came from.
+// memDocs is a document stream in memory. Token k of document n is n*1000+k, so that a batch shows where every token
+// came from.
 type memDocs struct {
 	mu      sync.Mutex
 	docs    []document.Document
@@ -35,7 +36,8 @@ func newDocs() *memDocs {
 func (d *memDocs) State(context.Context) (document.StreamState, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return document.StreamState{Stream: d.stream, First: d.first, Last: uint64(len(d.docs)), Sealed: d.sealed, Trouble: d.trouble}, nil
+	return document.StreamState{Stream: d.stream, First: d.first, Last: uint64(len(d.docs)), Sealed: d.sealed,
+		Trouble: d.trouble}, nil
 }
 
 // state is what State says.

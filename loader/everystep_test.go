@@ -27,7 +27,8 @@ var worlds = []int{1, 2, 4, 8}
 func everyStep(method string) plan.Config {
 	c := config(method)
 	c.Steps.Rows, c.Steps.Balance = 8, true
-	c.Packing.Pool, c.Packing.MaxAge, c.Packing.Overlap, c.Packing.Extra, c.Packing.PaddingThreshold = 24, 200, 0.3, 2, 0.05
+	c.Packing.Pool, c.Packing.MaxAge, c.Packing.Overlap, c.Packing.Extra, c.Packing.PaddingThreshold = 24, 200,
+		0.3, 2, 0.05
 	if packonline.Buckets(method) {
 		c.Packing.Buckets, c.Steps.Table = []int{8, 16, 32}, []int{16, 8, 8}
 		c.Steps.Backlog, c.Steps.MaxWait = 3, 120
@@ -86,7 +87,8 @@ func newResumable(t *testing.T, c plan.Config) *resumable {
 		if len(r.steps) >= everySteps {
 			break
 		}
-		a := plan.Arrival{Sequence: uint64(i + 1), Length: n, ID: uint64(i + 1), PackingHints: plan.PackingHints{Hint: hintOf(uint64(i + 1))}}
+		a := plan.Arrival{Sequence: uint64(i + 1), Length: n, ID: uint64(i + 1),
+			PackingHints: plan.PackingHints{Hint: hintOf(uint64(i + 1))}}
 		switch i % 20 {
 		case 3:
 			a.ID-- // a duplicate
@@ -146,8 +148,8 @@ func (r *resumable) resume(t *testing.T, m mark, to int) (steps []plan.Step) {
 	return append(steps, p.Seal()...)
 }
 
-// Resumed at any step, from the newest state before it, every packing method goes on with the same rows; ranks in any number that
-// divides them get them all.
+// Resumed at any step, from the newest state before it, every packing method goes on with the same rows; ranks in any
+// number that divides them get them all.
 func TestResumeAtEveryStep(t *testing.T) {
 	each := testscale.Of(25, 1)
 	for name, c := range resumed() {
@@ -195,7 +197,8 @@ func shared(t *testing.T, s plan.Step) {
 	}
 }
 
-// A process that dies at every step of a run, without a farewell, is continued by the next one with the same tokens, at each world size.
+// A process that dies at every step of a run, without a farewell, is continued by the next one with the same tokens, at
+// each world size.
 func TestProcessOfEveryStep(t *testing.T) {
 	lengths := someLengths(18, 9000)
 	reference := newWorld(everyStep("bucket"))

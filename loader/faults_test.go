@@ -94,7 +94,8 @@ func TestNothingFollowsAnEndAmidWhichTheProcessDied(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if _, err := maintenance.Audit(t.Context(), backend.Backends{Sources: onlySource{Documents: w.docs}, Plan: w.plan}, w.config.Tokenizer, nil); err != nil {
+			if _, err := maintenance.Audit(t.Context(), backend.Backends{Sources: onlySource{Documents: w.docs}, Plan: w.plan},
+				w.config.Tokenizer, nil); err != nil {
 				t.Errorf("killed at store %d, stored %v: %v", k, stored, err)
 			}
 		}
@@ -113,7 +114,9 @@ func TestControlsBehindOneDocument(t *testing.T) {
 		if at, err := control(t.Context()); err != nil || at != 60 {
 			t.Fatalf("it takes effect behind document %d: %v", at, err)
 		}
-		if _, err := maintenance.Audit(t.Context(), backend.Backends{Sources: onlySource{Documents: w.docs}, Plan: w.plan}, w.config.Tokenizer, nil); err != nil { // which waits for no further document
+		// which waits for no further document
+		if _, err := maintenance.Audit(t.Context(), backend.Backends{Sources: onlySource{Documents: w.docs}, Plan: w.plan},
+			w.config.Tokenizer, nil); err != nil {
 			t.Fatal(err)
 		}
 		eventually(t, func() bool { return run.Stats().Cursor == 60 && run.Stats().PoolPieces == 0 })
@@ -133,7 +136,8 @@ func TestControlsBehindOneDocument(t *testing.T) {
 	}
 }
 
-// A record of the plan that is damaged stops the run with the record's position, before anything but its term is appended.
+// A record of the plan that is damaged stops the run with the record's position, before anything but its term is
+// appended.
 func TestADamagedPlanRecordStopsTheRun(t *testing.T) {
 	for name, damage := range map[string]func(b []byte) []byte{
 		"a bit":     func(b []byte) []byte { b[len(b)/2] ^= 4; return b },
@@ -156,7 +160,8 @@ func TestADamagedPlanRecordStopsTheRun(t *testing.T) {
 			if err == nil {
 				err = run.Serve(t.Context())
 			}
-			if err == nil || !strings.Contains(err.Error(), fmt.Sprint("plan record ", at)) || !strings.Contains(err.Error(), "damaged") {
+			if err == nil || !strings.Contains(err.Error(), fmt.Sprint("plan record ", at)) ||
+				!strings.Contains(err.Error(), "damaged") {
 				t.Errorf("the run ended with: %v", err)
 			}
 			if n := len(w.plan.records) - before; n > 1 || n == 1 && !isTerm(w.plan.records[before]) {

@@ -47,8 +47,8 @@ func (s *instantSource) Deliver() {
 	}
 }
 
-// BenchmarkLeader plans documents from a source that never waits into a plan log in memory: what the way through the leader costs,
-// compared with BenchmarkPlanner, the planner alone.
+// BenchmarkLeader plans documents from a source that never waits into a plan log in memory: what the way through the
+// leader costs, compared with BenchmarkPlanner, the planner alone.
 func BenchmarkLeader(b *testing.B) {
 	w := newWorld(config("bucket"))
 	w.config.Packing.Buckets, w.config.Packing.Pool, w.config.Packing.MaxAge = []int{2048}, 4096, 16384
@@ -59,7 +59,8 @@ func BenchmarkLeader(b *testing.B) {
 	lengths, tokens := someLengths(1, 1<<16), make([]int32, 1<<16)
 	for i := range docs.docs {
 		n := min(60*lengths[i&(1<<16-1)], len(tokens))
-		docs.docs[i] = document.Document{Sequence: uint64(i + 1), ID: uint64(i + 1), Content: document.Content{Tokens: tokens[:n]}}
+		docs.docs[i] = document.Document{Sequence: uint64(i + 1), ID: uint64(i + 1),
+			Content: document.Content{Tokens: tokens[:n]}}
 	}
 	run, err := loader.Open(b.Context(), "test", w.config, w.options, w.edgesOf())
 	if err != nil {

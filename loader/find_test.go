@@ -71,8 +71,9 @@ func found(t *testing.T, log backend.PlanLog, document uint64) (rows []string) {
 	return rows
 }
 
-// Every document is found in all rows that a reading of the whole plan finds it in: of sources that are read in order or in a drawn one, once, several
-// times and for ever, from the beginning or later, of documents that are not used, and of those that there are not.
+// Every document is found in all rows that a reading of the whole plan finds it in: of sources that are read in order
+// or in a drawn one, once, several times and for ever, from the beginning or later, of documents that are not used, and
+// of those that there are not.
 func TestFindOfSeveralSources(t *testing.T) {
 	c := config("bfd")
 	c.Mix.Dry = mixture.DryWait
@@ -86,7 +87,8 @@ func TestFindOfSeveralSources(t *testing.T) {
 	}
 	w, s := mixed(c, "live", "sealed", "again", "plain", "tiny", "open", "later")
 	w.options.Ahead, w.options.Checkpoint = 1, 0
-	for name, n := range map[string]int{"live": 6000, "sealed": 900, "again": 200, "plain": 400, "tiny": 5, "open": 2000, "later": 40} {
+	for name, n := range map[string]int{"live": 6000, "sealed": 900, "again": 200, "plain": 400, "tiny": 5, "open": 2000,
+		"later": 40} {
 		s[name].lengths(someLengths(uint64(n), n)...)
 	}
 	s["sealed"].sealed, s["open"].first = true, 21
@@ -96,7 +98,8 @@ func TestFindOfSeveralSources(t *testing.T) {
 	must(t, err)
 	read(t, run, state.Place{World: 1}, 1, 29)
 	weights := map[string]float64{"live": 5, "sealed": 2, "again": 2, "plain": 2, "tiny": 1, "open": 1, "later": 1}
-	_, err = changeMix(t, run, mixture.Change{Weights: weights, Add: map[string]mixture.Source{"later": {Weight: 1, Epochs: 4, Block: 3}}}, "")
+	_, err = changeMix(t, run, mixture.Change{Weights: weights,
+		Add: map[string]mixture.Source{"later": {Weight: 1, Epochs: 4, Block: 3}}}, "")
 	must(t, err)
 	read(t, run, state.Place{World: 1}, 30, 7)
 	for _, name := range []string{"again", "plain", "later"} {
@@ -130,7 +133,8 @@ func TestFindOfSeveralSources(t *testing.T) {
 			t.Errorf("document %x: %v", document, have)
 		}
 	}
-	for name, most := range map[string]int{"live": 350, "sealed": 350} { // a window, and what a binary search of marks takes
+	// a window, and what a binary search of marks takes
+	for name, most := range map[string]int{"live": 350, "sealed": 350} {
 		i := slices.IndexFunc(run.Info().Sources, func(x plan.SourceInfo) bool { return x.Name == name })
 		log := &countedLog{memLog: w.plan}
 		if rows := found(t, log, plan.Ref(i, 500)); len(rows) == 0 || log.got > most {
@@ -149,7 +153,9 @@ func TestFindFails(t *testing.T) {
 	read(t, run, state.Place{World: 1}, 0, 0)
 	must(t, stop())
 	none := func(*plan.Step, int, []packonline.Piece) error { return nil }
-	if err := maintenance.Find(t.Context(), w.plan, plan.Ref(2, 3), func(*plan.Step, int, []packonline.Piece) error { return context.Canceled }); err == nil {
+	if err := maintenance.Find(t.Context(), w.plan, plan.Ref(2, 3), func(*plan.Step, int, []packonline.Piece) error {
+		return context.Canceled
+	}); err == nil {
 		t.Error("an error of the caller is lost")
 	}
 	w.plan.records[4] = []byte("LP??????????")

@@ -25,29 +25,39 @@ var places = []string{"behind the first steps", "behind the drain", "behind the 
 
 // forgeries are records of every kind that a stranger writes into a plan which says so much of itself.
 var forgeries = map[string]func(p soFar) []byte{
-	"rubbish":                     func(soFar) []byte { return []byte("hello") },
-	"nothing":                     func(soFar) []byte { return nil },
-	"a record that is cut":        func(p soFar) []byte { return p.last[:len(p.last)-3] },
-	"the last record again":       func(p soFar) []byte { return p.last },
-	"a header":                    func(p soFar) []byte { return p.header },
-	"a commit of what is planned": func(p soFar) []byte { return plan.EncodeRecord(plan.Commit{Keeper: "trainer", Step: p.steps}) },
-	"a commit of step 2^40":       func(soFar) []byte { return plan.EncodeRecord(plan.Commit{Keeper: "trainer", Step: 1 << 40}) },
-	"a leave":                     func(soFar) []byte { return plan.EncodeRecord(plan.Leave{Keeper: "trainer"}) },
-	"a seal here":                 func(p soFar) []byte { return plan.EncodeRecord(plan.SealSource{At: p.cursor, Last: p.cursor}) },
-	"a seal behind all documents": func(p soFar) []byte { return plan.EncodeRecord(plan.SealSource{At: p.cursor, Last: 1 << 40}) },
-	"a seal in the past":          func(soFar) []byte { return plan.EncodeRecord(plan.SealSource{At: 1, Last: 1}) },
-	"a seal of another source":    func(p soFar) []byte { return plan.EncodeRecord(plan.SealSource{At: p.cursor, Source: 1, Last: 9}) },
-	"a request":                   func(soFar) []byte { return plan.EncodeRecord(plan.Seal{By: "stranger"}) },
-	"a drain here":                func(p soFar) []byte { return plan.EncodeRecord(plan.Drain{At: p.cursor}) },
-	"an end here":                 func(p soFar) []byte { return plan.EncodeRecord(plan.End{Steps: p.steps}) },
-	"an end elsewhere":            func(p soFar) []byte { return plan.EncodeRecord(plan.End{Steps: p.steps + 3}) },
-	"a term":                      func(soFar) []byte { return plan.EncodeRecord(plan.Term{Daemon: "stranger"}) },
-	"a note":                      func(soFar) []byte { return plan.EncodeRecord(plan.Foreign{At: 2}) },
-	"a note of a later record":    func(soFar) []byte { return plan.EncodeRecord(plan.Foreign{At: 1 << 40}) },
-	"the next step":               func(p soFar) []byte { return p.step(func(*plan.Step) {}) },
-	"step 2^40":                   func(p soFar) []byte { return p.step(func(s *plan.Step) { s.Index = 1 << 40 }) },
-	"a step of huge rows":         func(p soFar) []byte { return p.step(func(s *plan.Step) { s.Bucket = 1<<31 - 1 }) },
-	"a step of one row":           func(p soFar) []byte { return p.step(func(s *plan.Step) { s.Rows = s.Rows[:1] }) },
+	"rubbish":               func(soFar) []byte { return []byte("hello") },
+	"nothing":               func(soFar) []byte { return nil },
+	"a record that is cut":  func(p soFar) []byte { return p.last[:len(p.last)-3] },
+	"the last record again": func(p soFar) []byte { return p.last },
+	"a header":              func(p soFar) []byte { return p.header },
+	"a commit of what is planned": func(p soFar) []byte {
+		return plan.EncodeRecord(plan.Commit{Keeper: "trainer", Step: p.steps})
+	},
+	"a commit of step 2^40": func(soFar) []byte {
+		return plan.EncodeRecord(plan.Commit{Keeper: "trainer", Step: 1 << 40})
+	},
+	"a leave": func(soFar) []byte { return plan.EncodeRecord(plan.Leave{Keeper: "trainer"}) },
+	"a seal here": func(p soFar) []byte {
+		return plan.EncodeRecord(plan.SealSource{At: p.cursor, Last: p.cursor})
+	},
+	"a seal behind all documents": func(p soFar) []byte {
+		return plan.EncodeRecord(plan.SealSource{At: p.cursor, Last: 1 << 40})
+	},
+	"a seal in the past": func(soFar) []byte { return plan.EncodeRecord(plan.SealSource{At: 1, Last: 1}) },
+	"a seal of another source": func(p soFar) []byte {
+		return plan.EncodeRecord(plan.SealSource{At: p.cursor, Source: 1, Last: 9})
+	},
+	"a request":                func(soFar) []byte { return plan.EncodeRecord(plan.Seal{By: "stranger"}) },
+	"a drain here":             func(p soFar) []byte { return plan.EncodeRecord(plan.Drain{At: p.cursor}) },
+	"an end here":              func(p soFar) []byte { return plan.EncodeRecord(plan.End{Steps: p.steps}) },
+	"an end elsewhere":         func(p soFar) []byte { return plan.EncodeRecord(plan.End{Steps: p.steps + 3}) },
+	"a term":                   func(soFar) []byte { return plan.EncodeRecord(plan.Term{Daemon: "stranger"}) },
+	"a note":                   func(soFar) []byte { return plan.EncodeRecord(plan.Foreign{At: 2}) },
+	"a note of a later record": func(soFar) []byte { return plan.EncodeRecord(plan.Foreign{At: 1 << 40}) },
+	"the next step":            func(p soFar) []byte { return p.step(func(*plan.Step) {}) },
+	"step 2^40":                func(p soFar) []byte { return p.step(func(s *plan.Step) { s.Index = 1 << 40 }) },
+	"a step of huge rows":      func(p soFar) []byte { return p.step(func(s *plan.Step) { s.Bucket = 1<<31 - 1 }) },
+	"a step of one row":        func(p soFar) []byte { return p.step(func(s *plan.Step) { s.Rows = s.Rows[:1] }) },
 	"a step of documents to come": func(p soFar) []byte {
 		return p.step(func(s *plan.Step) { s.Rows[0] = []packonline.Piece{{Doc: 1 << 40, Length: 1}} })
 	},
@@ -62,7 +72,8 @@ type soFar struct {
 
 // step is the record of a step such as the planner may make next.
 func (p soFar) step(change func(*plan.Step)) []byte {
-	s := &plan.Step{Index: p.steps, Bucket: 16, Cursor: plan.Behind(p.cursor), Floor: plan.Before(p.cursor), Rows: make([][]packonline.Piece, 4)}
+	s := &plan.Step{Index: p.steps, Bucket: 16, Cursor: plan.Behind(p.cursor), Floor: plan.Before(p.cursor),
+		Rows: make([][]packonline.Piece, 4)}
 	for i := range s.Rows {
 		s.Rows[i] = []packonline.Piece{{Doc: p.cursor, Start: int32(i), Length: 1}}
 	}
@@ -164,8 +175,9 @@ func readAll(t *testing.T, run *loader.Run, n int) (o outcome) {
 // named is how errors say which record of the plan is the trouble.
 var named = regexp.MustCompile(`(plan )?record \d+|documents up to \d+, the document stream ends at`)
 
-// honest checks that a reader got the steps of the undisturbed run to their end, or an error before it. A plan with a seal that looks right is not
-// told from a sealed one by a daemon that begins with it; none begins with one that a leader has met.
+// honest checks that a reader got the steps of the undisturbed run to their end, or an error before it. A plan with a
+// seal that looks right is not told from a sealed one by a daemon that begins with it; none begins with one that a
+// leader has met.
 func (o outcome) honest(t *testing.T, who string, want []*assembly.Batch) {
 	t.Helper()
 	switch {
@@ -178,8 +190,9 @@ func (o outcome) honest(t *testing.T, who string, want []*assembly.Batch) {
 	}
 }
 
-// Whatever one record a stranger appends to the plan of a run that is led, readers get the run's own steps to their end, or an error; the daemon
-// that stops says which record it is, and so does the next. A repaired copy then has the steps of the undisturbed run.
+// Whatever one record a stranger appends to the plan of a run that is led, readers get the run's own steps to their
+// end, or an error; the daemon that stops says which record it is, and so does the next. A repaired copy then has the
+// steps of the undisturbed run.
 func TestForgedRecords(t *testing.T) {
 	var want []*assembly.Batch
 	synctest.Test(t, func(t *testing.T) {
@@ -245,7 +258,8 @@ func restarted(t *testing.T, w *world) (o outcome, err error) {
 	return o, nil
 }
 
-// A leader that meets a record of nobody notes it in the plan, so that no daemon follows that record later, and repair leaves it out by itself.
+// A leader that meets a record of nobody notes it in the plan, so that no daemon follows that record later, and repair
+// leaves it out by itself.
 func TestAForeignRecordIsNoted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(config("bfd"))
@@ -254,20 +268,24 @@ func TestAForeignRecordIsNoted(t *testing.T) {
 		run, stop := w.start(t)
 		read(t, run, state.Place{World: 1}, 0, 3)
 		at := w.forge(t, forgeries["a seal here"])
-		if o := readAll(t, run, 0); reason(o.err) != fault.PlanForeign || !strings.Contains(o.err.Error(), fmt.Sprintf("record %d ", at)) {
+		if o := readAll(t, run, 0); reason(o.err) != fault.PlanForeign ||
+			!strings.Contains(o.err.Error(), fmt.Sprintf("record %d ", at)) {
 			t.Errorf("the reader is told %v", o.err)
 		}
 		if err := stop(); reason(err) != fault.PlanForeign {
 			t.Errorf("Serve = %v", err)
 		}
-		if e, err := plan.DecodeRecord(w.plan.records[len(w.plan.records)-1]); err != nil || e != (plan.Foreign{At: uint64(at)}) {
+		if e, err := plan.DecodeRecord(w.plan.records[len(w.plan.records)-1]); err != nil ||
+			e != (plan.Foreign{At: uint64(at)}) {
 			t.Errorf("the plan ends with %v, %v", e, err)
 		}
-		if _, err := w.open(t); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("plan record %d: none of the run's daemons wrote it", at)) {
+		if _, err := w.open(t); err == nil || !strings.Contains(err.Error(),
+			fmt.Sprintf("plan record %d: none of the run's daemons wrote it", at)) {
 			t.Errorf("Open = %v", err)
 		}
 		d, err := maintenance.Inspect(t.Context(), w.plan, w.checkpoints, 0)
-		if err != nil || d.Records != uint64(at-1) || !strings.HasPrefix(d.Why, fmt.Sprintf("record %d: none", at)) || len(d.Lost) > 0 || !d.Same() {
+		if err != nil || d.Records != uint64(at-1) || !strings.HasPrefix(d.Why, fmt.Sprintf("record %d: none", at)) ||
+			len(d.Lost) > 0 || !d.Same() {
 			t.Errorf("%+v, %v", d, err)
 		}
 	})

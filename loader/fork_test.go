@@ -30,8 +30,8 @@ func uses(batches []*assembly.Batch, seen map[string]int) {
 	}
 }
 
-// A fork plans what its parent's steps before the one it was forked at do not hold, in another configuration, and so does a fork of the
-// fork. Every token comes once, also those between tokens that the parent's steps hold.
+// A fork plans what its parent's steps before the one it was forked at do not hold, in another configuration, and so
+// does a fork of the fork. Every token comes once, also those between tokens that the parent's steps hold.
 func TestFork(t *testing.T) {
 	for seed := range uint64(24) {
 		r := rand.New(rand.NewPCG(seed, 8))
@@ -214,10 +214,12 @@ func TestFork_OtherAlgorithmVersion(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.plan.records[0] = planRecord(b[3], other)
-	if _, err := w.open(t); reason(err) != fault.PlanMismatch || !strings.Contains(err.Error(), "the binary that began it") {
+	if _, err := w.open(t); reason(err) != fault.PlanMismatch ||
+		!strings.Contains(err.Error(), "the binary that began it") {
 		t.Errorf("Open = %v", err)
 	}
-	if _, _, err := w.fork(t, 8, "next", w.config); err == nil || !strings.Contains(err.Error(), "fork it with the binary that planned it") {
+	if _, _, err := w.fork(t, 8, "next", w.config); err == nil ||
+		!strings.Contains(err.Error(), "fork it with the binary that planned it") {
 		t.Errorf("Fork = %v", err)
 	}
 }

@@ -40,7 +40,8 @@ func (w *world) tryFork(s shelf, step uint64, c plan.Config) (*world, error) {
 	if err != nil {
 		return nil, err
 	}
-	return next, maintenance.Begin(context.Background(), backend.Backends{Plan: next.plan, Checkpoints: next.checkpoints, Sources: s}, h)
+	return next, maintenance.Begin(context.Background(), backend.Backends{Plan: next.plan, Checkpoints: next.checkpoints,
+		Sources: s}, h)
 }
 
 // from are the batches from a step on, numbered anew.
@@ -72,7 +73,8 @@ func (w *world) audited(t *testing.T, s shelf, steps int) {
 	}
 }
 
-// grandMixture is a run with all that a mixture can have: a source in a drawn order, one that is read twice and then ends, one with its own packing, a ramp.
+// grandMixture is a run with all that a mixture can have: a source in a drawn order, one that is read twice and then
+// ends, one with its own packing, a ramp.
 func grandMixture() (plan.Config, *world, shelf) {
 	c := config("bfd")
 	c.Steps.Rows, c.Documents.Dedupe = 2, 5
@@ -81,7 +83,8 @@ func grandMixture() (plan.Config, *world, shelf) {
 	c.Sources["book"] = mixture.Source{Weight: 1, Epochs: 2, Block: 4}
 	own := config("splice").Packing
 	c.Sources["code"] = mixture.Source{Weight: 1, Epochs: 1, Packing: &own, Attention: plan.AttentionRow}
-	c.Mix.Schedule = []mixture.Point{{Tokens: 600, Ramp: 1500, Weights: map[string]float64{"code": 2, "math": 1, "web": 1, "book": 1}}}
+	c.Mix.Schedule = []mixture.Point{{Tokens: 600, Ramp: 1500, Weights: map[string]float64{"code": 2, "math": 1, "web": 1,
+		"book": 1}}}
 	w, s := mixed(c, "book", "code", "math", "web", "forum")
 	fill(s)
 	s["book"].lengths(someLengths(7, 30)...)
@@ -96,9 +99,9 @@ func grandMixture() (plan.Config, *world, shelf) {
 	return c, w, s
 }
 
-// A fork of several sources with its parent's configuration makes the steps that the parent makes from there on, token by token: in drawn orders and later
-// epochs, on a ramp, behind changes of the mixture, with a source that rests and one with its own packing. So does a fork of the fork, and it makes no odds
-// which checkpoints the parent has.
+// A fork of several sources with its parent's configuration makes the steps that the parent makes from there on, token
+// by token: in drawn orders and later epochs, on a ramp, behind changes of the mixture, with a source that rests and
+// one with its own packing. So does a fork of the fork, and it makes no odds which checkpoints the parent has.
 func TestForkSourcesGoesOnAsTheParent(t *testing.T) {
 	bubble(t, "forks", func(t *testing.T) {
 		c, w, s := grandMixture()
@@ -107,7 +110,8 @@ func TestForkSourcesGoesOnAsTheParent(t *testing.T) {
 		w.config = c
 		run, stop := w.start(t)
 		want := read(t, run, state.Place{World: 1}, 0, 12)
-		mixes, err := changeMix(t, run, mixture.Change{Weights: map[string]float64{"web": 2, "forum": 3, "math": 1, "code": 1}, Remove: []string{"book"},
+		mixes, err := changeMix(t, run, mixture.Change{Weights: map[string]float64{"web": 2, "forum": 3, "math": 1,
+			"code": 1}, Remove: []string{"book"},
 			Add: sources(map[string]float64{"forum": 3})}, "alice")
 		must(t, err)
 		want = append(want, read(t, run, state.Place{World: 1}, 12, 8)...)
@@ -174,7 +178,8 @@ func (w *world) restarts(t *testing.T, want []*assembly.Batch) error {
 	return stop()
 }
 
-// A fork of several sources with other packing, weights and sources plans what its parent's steps before it do not hold, and every document behind once.
+// A fork of several sources with other packing, weights and sources plans what its parent's steps before it do not
+// hold, and every document behind once.
 func TestForkSourcesWithAnotherConfiguration(t *testing.T) {
 	c, w, s := grandMixture()
 	parent := w.ends(t)
@@ -203,7 +208,8 @@ func TestForkSourcesWithAnotherConfiguration(t *testing.T) {
 				n := seen[fmt.Sprint(plan.Ref(i, uint64(k+1)), "/", 0)]
 				for at := range d.Len() {
 					if other := seen[fmt.Sprint(plan.Ref(i, uint64(k+1)), "/", at)]; other != n {
-						t.Fatalf("forked at step %d: token %d of document %d of %s comes %d times, the first one %d times", step, at, k+1, x.Name, other, n)
+						t.Fatalf("forked at step %d: token %d of document %d of %s comes %d times, the first one %d times", step, at, k+1,
+							x.Name, other, n)
 					}
 				}
 				if skipped = epochs[x.Name] - n; skipped < 0 || skipped > 0 && len(docs) > 50 && !twice(docs, k) {
@@ -312,7 +318,8 @@ func TestForkTakesItsSchedule(t *testing.T) {
 	w.ends(t)
 	next := c
 	next.Mix = w.config.Mix
-	next.Mix.Schedule = []mixture.Point{{Tokens: 10, Weights: map[string]float64{"book": 0, "code": 0, "math": 0, "web": 1}}}
+	next.Mix.Schedule = []mixture.Point{{Tokens: 10, Weights: map[string]float64{"book": 0, "code": 0, "math": 0,
+		"web": 1}}}
 	run, stop := w.forksAt(t, s, 30, next).start(t)
 	eventually(t, func() bool { return len(run.Stats().Sources) == 4 })
 	for _, x := range run.Stats().Sources {
@@ -355,7 +362,8 @@ func TestForkFinds(t *testing.T) {
 	}
 }
 
-// A fork needs what its steps hold and what comes behind, and no other documents: it is made of no others, and serves its steps without them.
+// A fork needs what its steps hold and what comes behind, and no other documents: it is made of no others, and serves
+// its steps without them.
 func TestForkOfReleasedDocuments(t *testing.T) {
 	c := mixedConfig()
 	c.Steps.Rows, c.Mix = 1, mixture.Mix{Dry: mixture.DryWait, End: mixture.EndAll}
@@ -391,11 +399,13 @@ func TestForkOfReleasedDocuments(t *testing.T) {
 	}
 	must(t, stop())
 	s["web"].first++ // one too much
-	if _, err := w.tryFork(s, step, c); reason(err) != fault.DocumentLost || !strings.Contains(err.Error(), "fork at a later step") {
+	if _, err := w.tryFork(s, step, c); reason(err) != fault.DocumentLost ||
+		!strings.Contains(err.Error(), "fork at a later step") {
 		t.Errorf("a document that waits is purged: %v", err)
 	}
 	w.checkpoints.data = map[string][]byte{}
-	if _, err := w.tryFork(s, step, c); reason(err) != fault.DocumentLost || !strings.Contains(err.Error(), "takes documents of source code from 1 on") {
+	if _, err := w.tryFork(s, step, c); reason(err) != fault.DocumentLost ||
+		!strings.Contains(err.Error(), "takes documents of source code from 1 on") {
 		t.Errorf("forked without checkpoints: %v", err)
 	}
 }

@@ -22,7 +22,8 @@ import (
 	"loaderd/packonline"
 )
 
-var update = flag.Bool("update", false, "write testdata/golden.json anew: plans of equal configurations and documents have changed on purpose")
+var update = flag.Bool("update", false, "write testdata/golden.json anew: plans of equal configurations and "+
+	"documents have changed on purpose")
 
 const goldenFile = "testdata/golden.json"
 
@@ -50,7 +51,8 @@ func goldenRuns() map[string]plan.Config {
 		runs[method+"/two rows"] = two
 		if packonline.Buckets(method) {
 			several := config(method)
-			several.Packing.Buckets, several.Steps = []int{8, 16, 32}, plan.StepsConfig{Rows: 4, Tokens: 64, Backlog: 2, MaxWait: 60, Last: plan.LastPad}
+			several.Packing.Buckets, several.Steps = []int{8, 16, 32}, plan.StepsConfig{Rows: 4, Tokens: 64, Backlog: 2,
+				MaxWait: 60, Last: plan.LastPad}
 			runs[method+"/three buckets"] = several
 		}
 	}
@@ -99,8 +101,8 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// goldenRun makes a run with controls of every kind, each when the planner has come to the end of what is published: so the order of
-// the log's records does not depend on time.
+// goldenRun makes a run with controls of every kind, each when the planner has come to the end of what is published: so
+// the order of the log's records does not depend on time.
 func goldenRun(t *testing.T, c plan.Config) (g golden) {
 	w := newWorld(c)
 	w.options = backend.Options{Ahead: 1 << 20, CacheBytes: 1 << 20, Stall: 10 * time.Second, Checkpoint: 1 << 30}
@@ -110,7 +112,8 @@ func goldenRun(t *testing.T, c plan.Config) (g golden) {
 	publish := func(upto int) {
 		for w.docs.state().Last < uint64(upto) {
 			sequence := w.docs.state().Last + 1
-			d := document.Document{ID: sequence, Content: document.Content{Tokens: documentTokens(sequence, lengths[sequence-1])}}
+			d := document.Document{ID: sequence, Content: document.Content{Tokens: documentTokens(sequence,
+				lengths[sequence-1])}}
 			switch {
 			case sequence%31 == 0:
 				d.Skip, d.Tokens = plan.SkipEmpty, nil
@@ -154,12 +157,15 @@ func goldenRun(t *testing.T, c plan.Config) (g golden) {
 	}
 	must(t, stop())
 	decided := decisions(t, w.plan.records)
-	g.Records, g.Plan, g.Batches, g.Checkpoint = len(decided), digest(decided...), hex.EncodeToString(sum.Sum(nil)), hex.EncodeToString(states.Sum(nil))
+	g.Records, g.Plan, g.Batches, g.Checkpoint = len(decided), digest(decided...), hex.EncodeToString(sum.Sum(nil)),
+		hex.EncodeToString(states.Sum(nil))
 
-	audited, err := maintenance.Audit(t.Context(), backend.Backends{Sources: onlySource{Documents: w.docs}, Plan: w.plan}, c.Tokenizer, nil)
+	audited, err := maintenance.Audit(t.Context(), backend.Backends{Sources: onlySource{Documents: w.docs}, Plan: w.plan},
+		c.Tokenizer, nil)
 	must(t, err)
 	controls := audited.Controls
-	if audited.Controls = nil; len(controls) != 2 || !strings.HasPrefix(controls[0].What, "drain behind") || !strings.HasPrefix(controls[1].What, "seal of source 0 behind") {
+	if audited.Controls = nil; len(controls) != 2 || !strings.HasPrefix(controls[0].What, "drain behind") ||
+		!strings.HasPrefix(controls[1].What, "seal of source 0 behind") {
 		t.Errorf("the audit lists the controls %v", controls)
 	}
 	g.Audit = strings.Replace(fmt.Sprintf("%+v", audited), " Controls:[]", "", 1) // its figures
@@ -198,7 +204,8 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// decisions are a plan's records but those of its terms, and without the run's ids: who led when, and when the run began, shapes nothing.
+// decisions are a plan's records but those of its terms, and without the run's ids: who led when, and when the run
+// began, shapes nothing.
 func decisions(t *testing.T, records [][]byte) [][]byte {
 	t.Helper()
 	records = slices.Clone(records)

@@ -26,8 +26,8 @@ func (d lostHints) PackingHints(ctx context.Context, sequence uint64) ([]plan.Pa
 	return d.memDocs.PackingHints(ctx, sequence)
 }
 
-// A checkpoint whose waiting documents cannot be read again is not used: an older one is, or the start of the run, and the steps are
-// the same. Where the start is gone too the run does not go on with others.
+// A checkpoint whose waiting documents cannot be read again is not used: an older one is, or the start of the run, and
+// the steps are the same. Where the start is gone too the run does not go on with others.
 func TestRestartWithDocumentsGone(t *testing.T) {
 	c := config("splice")
 	c.Packing.Pool = 20

@@ -13,7 +13,8 @@ import (
 	"loaderd/loader/state"
 )
 
-// A plan is made of one document stream: over another one its references would name other documents, of lengths that may well agree.
+// A plan is made of one document stream: over another one its references would name other documents, of lengths that
+// may well agree.
 func TestAnotherDocumentStreamIsRefused(t *testing.T) {
 	w := newWorld(config("bfd"))
 	w.docs.lengths(someLengths(1, 100)...)
@@ -28,10 +29,12 @@ func TestAnotherDocumentStreamIsRefused(t *testing.T) {
 		"renamed":    {Name: "NEWS", Created: was.Created},
 	} {
 		w.docs.stream = other
-		if _, err := w.open(t); reason(err) != fault.StreamMismatch || !strings.Contains(err.Error(), was.String()) || !strings.Contains(err.Error(), other.String()) {
+		if _, err := w.open(t); reason(err) != fault.StreamMismatch || !strings.Contains(err.Error(), was.String()) ||
+			!strings.Contains(err.Error(), other.String()) {
 			t.Errorf("%s: Open = %v", what, err)
 		}
-		if _, err := maintenance.Audit(t.Context(), backend.Backends{Sources: onlySource{Documents: w.docs}, Plan: w.plan}, w.config.Tokenizer, nil); reason(err) != fault.StreamMismatch {
+		if _, err := maintenance.Audit(t.Context(), backend.Backends{Sources: onlySource{Documents: w.docs}, Plan: w.plan},
+			w.config.Tokenizer, nil); reason(err) != fault.StreamMismatch {
 			t.Errorf("%s: Audit = %v", what, err)
 		}
 		if _, _, err := w.fork(t, 4, "next", w.config); reason(err) != fault.StreamMismatch {
@@ -53,7 +56,8 @@ func TestAuditComparesTheTokenizer(t *testing.T) {
 	w, _ := audited(t, "bfd")
 	other := w.config.Tokenizer
 	other.Fingerprint = "g"
-	if _, err := maintenance.Audit(t.Context(), backend.Backends{Sources: onlySource{Documents: w.docs}, Plan: w.plan}, other, nil); reason(err) != fault.PlanMismatch || !strings.Contains(err.Error(), "tokenizer") {
+	if _, err := maintenance.Audit(t.Context(), backend.Backends{Sources: onlySource{Documents: w.docs}, Plan: w.plan},
+		other, nil); reason(err) != fault.PlanMismatch || !strings.Contains(err.Error(), "tokenizer") {
 		t.Errorf("Audit = %v", err)
 	}
 }

@@ -47,7 +47,8 @@ func TestLengthExact(t *testing.T) {
 			w := newWorld(c)
 			w.measured()
 			for i, n := range someLengths(5, 700) {
-				d := document.Document{ID: uint64(1 + i - i%9), Content: document.Content{Tokens: documentTokens(uint64(i+1), n)}} // some are duplicates
+				// some are duplicates
+				d := document.Document{ID: uint64(1 + i - i%9), Content: document.Content{Tokens: documentTokens(uint64(i+1), n)}}
 				if i%31 == 0 {
 					d.Skip, d.Tokens = plan.SkipEmpty, nil
 				}
@@ -129,14 +130,17 @@ func mixtures() map[string]plan.Config {
 		return map[string]float64{"code": code, "math": math, "web": web}
 	}
 	add("epochs in a drawn order", func(*plan.Config) {})
-	add("epochs in the order of the stream", func(c *plan.Config) { of(c, "math", func(s *mixture.Source) { s.Epochs, s.Block = 3, 0 }) })
+	add("epochs in the order of the stream", func(c *plan.Config) {
+		of(c, "math", func(s *mixture.Source) { s.Epochs, s.Block = 3, 0 })
+	})
 	add("the first ends it", func(c *plan.Config) { c.Mix.End = mixture.EndFirst })
 	add("for ever, and the first ends it", func(c *plan.Config) {
 		c.Mix.End = mixture.EndFirst
 		of(c, "math", func(s *mixture.Source) { s.Epochs = mixture.Forever })
 	})
 	add("schedule", func(c *plan.Config) {
-		c.Mix.Schedule = []mixture.Point{{Tokens: 300, Ramp: 400, Weights: weights(1, 5, 1)}, {Tokens: 1200, Weights: weights(0, 0, 1)}, {Tokens: 4000, Weights: weights(1, 1, 1)}}
+		c.Mix.Schedule = []mixture.Point{{Tokens: 300, Ramp: 400, Weights: weights(1, 5, 1)},
+			{Tokens: 1200, Weights: weights(0, 0, 1)}, {Tokens: 4000, Weights: weights(1, 1, 1)}}
 	})
 	add("split, long and short ones", func(c *plan.Config) {
 		of(c, "web", func(s *mixture.Source) { s.Split = mixture.Split{Of: 10, Take: []int{0, 6}} })
@@ -190,7 +194,8 @@ func TestLengthExactOfSources(t *testing.T) {
 	}
 }
 
-// A control makes what was measured untrue: nothing exact is told until it is measured anew. One that comes amid a measuring ends that.
+// A control makes what was measured untrue: nothing exact is told until it is measured anew. One that comes amid a
+// measuring ends that.
 func TestLengthAfterAChange(t *testing.T) {
 	c := mixedConfig()
 	c.Mix.End = mixture.EndFirst
@@ -298,7 +303,8 @@ func TestLengthNotExact(t *testing.T) {
 	}
 	must(t, errOf(run.SealSource(t.Context(), "math", "")))
 	must(t, errOf(run.SealSource(t.Context(), "code", "")))
-	if err := run.Measure(t.Context()); reason(err) != fault.BadTicket || !strings.Contains(err.Error(), "[web] may get more") {
+	if err := run.Measure(t.Context()); reason(err) != fault.BadTicket ||
+		!strings.Contains(err.Error(), "[web] may get more") {
 		t.Errorf("measured while web is open: %v", err)
 	}
 	must(t, errOf(run.Seal(t.Context())))
@@ -308,7 +314,8 @@ func TestLengthNotExact(t *testing.T) {
 	if err := run.Measure(t.Context()); reason(err) != fault.BadTicket || !strings.Contains(err.Error(), "no end") {
 		t.Errorf("measured without an end: %v", err)
 	}
-	must(t, errOf(changeMix(t, run, mixture.Change{Weights: map[string]float64{"code": 1, "web": 0}, Remove: []string{"math"}}, "")))
+	must(t, errOf(changeMix(t, run, mixture.Change{Weights: map[string]float64{"code": 1, "web": 0},
+		Remove: []string{"math"}}, "")))
 	if l := known(); l.Idle || l.Steps == 0 || l.Open != nil {
 		t.Errorf("with a sealed source that has no weight the length is %+v", l)
 	}
@@ -327,7 +334,8 @@ func TestLengthNotExact(t *testing.T) {
 
 func errOf[T any](_ T, err error) error { return err }
 
-// A run that keeps up with its stream has nothing left, and more comes: the length that it would have if it ended now follows.
+// A run that keeps up with its stream has nothing left, and more comes: the length that it would have if it ended now
+// follows.
 func TestLengthOfAGrowingStream(t *testing.T) {
 	for name, c := range map[string]plan.Config{"one": config("bfd"), "several": mixedConfig()} {
 		w, s := mixed(c, "code", "math", "web")
@@ -386,7 +394,8 @@ func TestLengthSoon(t *testing.T) {
 	})
 }
 
-// An estimate is no smaller than what is planned, though little was published behind it and it is not made anew for that.
+// An estimate is no smaller than what is planned, though little was published behind it and it is not made anew for
+// that.
 func TestLengthIsNotBehindThePlan(t *testing.T) {
 	w := newWorld(config("bfd"))
 	w.options.Forecast = time.Hour
@@ -430,7 +439,10 @@ func TestLengthAtAFollower(t *testing.T) {
 	w.docs.lengths(someLengths(5, 600)...)
 	w.join(t, company, "first")
 	second, _ := w.join(t, company, "second")
-	eventually(t, func() bool { l := second.Length(); return l != nil && len(l.Open) == 1 && l.Open[0] == plantest.Source })
+	eventually(t, func() bool {
+		l := second.Length()
+		return l != nil && len(l.Open) == 1 && l.Open[0] == plantest.Source
+	})
 	must(t, errOf(second.Seal(t.Context())))
 	eventually(t, func() bool { l := second.Length(); return l != nil && l.Open == nil })
 	must(t, second.Measure(t.Context()))
@@ -440,8 +452,8 @@ func TestLengthAtAFollower(t *testing.T) {
 	}
 }
 
-// The truth lies within the error of an estimate in nineteen of twenty cases, and the error is of use. The samples are a small part of the documents, what is
-// played is a small part of the run, and documents that come late are longer.
+// The truth lies within the error of an estimate in nineteen of twenty cases, and the error is of use. The samples are
+// a small part of the documents, what is played is a small part of the run, and documents that come late are longer.
 func TestLengthEstimate(t *testing.T) {
 	defer loader.Effort(600, 1500)()
 	seeds := testscale.Of(6, 40)
@@ -457,7 +469,8 @@ func TestLengthEstimate(t *testing.T) {
 			c.Packing.Buckets, c.Packing.Pool, c.Packing.MaxAge, c.Steps.Rows, c.Shuffle.Window = []int{512}, 64, 500, 4, 32
 			if name == "the first ends it" {
 				c.Mix.End = mixture.EndFirst
-				c.Mix.Schedule = []mixture.Point{{Tokens: 200_000, Ramp: 300_000, Weights: map[string]float64{"code": 3, "math": 1, "web": 1}}}
+				c.Mix.Schedule = []mixture.Point{{Tokens: 200_000, Ramp: 300_000, Weights: map[string]float64{"code": 3, "math": 1,
+					"web": 1}}}
 			}
 			w, docs := newWorld(c), []*memDocs(nil)
 			if len(c.Sources) > 1 {
@@ -502,10 +515,13 @@ func TestLengthEstimate(t *testing.T) {
 		}
 	}
 	t.Logf("missed %v of %d, by %v errors at the worst", missed, seeds, worst)
-	most := testscale.Of(7, 13) // one in twenty is right; which moment an estimate is of is chance, and more than so many come in one of a million runs of the test
+	// one in twenty is right; which moment an estimate is of is chance, and more than so many come in one of a million
+	// runs of the test
+	most := testscale.Of(7, 13)
 	for name, n := range missed {
 		if n > most || worst[name] > 3 {
-			t.Errorf("%s: the truth is not within the error in %d of %d cases, by %.1f errors at the worst", name, n, seeds, worst[name])
+			t.Errorf("%s: the truth is not within the error in %d of %d cases, by %.1f errors at the worst", name, n, seeds,
+				worst[name])
 		}
 	}
 }

@@ -117,8 +117,8 @@ func shares(batches []*assembly.Batch) map[int]int {
 	return out
 }
 
-// A run of several sources that is stopped after any number of steps and opened again gives the rest of the same plan, whatever its checkpoints are and in
-// whatever order documents come between sources.
+// A run of several sources that is stopped after any number of steps and opened again gives the rest of the same plan,
+// whatever its checkpoints are and in whatever order documents come between sources.
 func TestMixedRestartAnywhere(t *testing.T) {
 	w, s := mixed(mixedConfig(), "code", "math", "web")
 	fill(s)
@@ -171,7 +171,8 @@ func TestMixedRestartAnywhere(t *testing.T) {
 	}
 }
 
-// What is recorded of a mixture while the run goes on (weights, a source that comes, one that goes, ends) replays to the same plan.
+// What is recorded of a mixture while the run goes on (weights, a source that comes, one that goes, ends) replays to
+// the same plan.
 func TestMixedChanges(t *testing.T) {
 	c := config("bfd")
 	c.Sources = sources(map[string]float64{"code": 1, "web": 1})
@@ -191,12 +192,14 @@ func TestMixedChanges(t *testing.T) {
 	if n := shares(got[12:]); n[0] > n[1]/10 {
 		t.Errorf("shares are %v without code", n)
 	}
-	_, err = changeMix(t, run, mixture.Change{Weights: map[string]float64{"web": 1, "forum": 1}, Add: sources(map[string]float64{"forum": 1}), Remove: []string{"code"}}, "")
+	_, err = changeMix(t, run, mixture.Change{Weights: map[string]float64{"web": 1, "forum": 1},
+		Add: sources(map[string]float64{"forum": 1}), Remove: []string{"code"}}, "")
 	must(t, err)
 	for what, change := range map[string]mixture.Change{
-		"code is no source":      {Weights: map[string]float64{"code": 1, "web": 1, "forum": 1}},
-		"there is no stream nix": {Weights: map[string]float64{"web": 1, "forum": 1, "nix": 1}, Add: sources(map[string]float64{"nix": 1})},
-		"all weights are 0":      {Weights: map[string]float64{"web": 0, "forum": 0}},
+		"code is no source": {Weights: map[string]float64{"code": 1, "web": 1, "forum": 1}},
+		"there is no stream nix": {Weights: map[string]float64{"web": 1, "forum": 1, "nix": 1},
+			Add: sources(map[string]float64{"nix": 1})},
+		"all weights are 0": {Weights: map[string]float64{"web": 0, "forum": 0}},
 	} {
 		if _, err := changeMix(t, run, change, ""); err == nil || !strings.Contains(err.Error(), what) {
 			t.Errorf("%v, want %q", err, what)
@@ -204,7 +207,8 @@ func TestMixedChanges(t *testing.T) {
 		if what == "there is no stream nix" { // a dry run opens no stream
 			continue
 		}
-		if _, err := run.Mix(t.Context(), state.MixRequest{Change: change, DryRun: true}); err == nil || !strings.Contains(err.Error(), what) {
+		if _, err := run.Mix(t.Context(), state.MixRequest{Change: change, DryRun: true}); err == nil ||
+			!strings.Contains(err.Error(), what) {
 			t.Errorf("dry run: %v, want %q", err, what)
 		}
 	}
@@ -234,7 +238,8 @@ func TestMixedChanges(t *testing.T) {
 	}
 	stats := run.Stats()
 	must(t, stop())
-	if len(stats.Sources) != 3 || stats.Sources[2].Name != "forum" || !stats.Sources[0].Removed || !stats.Sources[1].UsedUp || stats.Sources[1].Arrived != 400 {
+	if len(stats.Sources) != 3 || stats.Sources[2].Name != "forum" || !stats.Sources[0].Removed ||
+		!stats.Sources[1].UsedUp || stats.Sources[1].Arrived != 400 {
 		t.Errorf("sources are %+v", stats.Sources)
 	}
 	audited, err := maintenance.Audit(t.Context(), backend.Backends{Sources: s, Plan: w.plan}, w.config.Tokenizer, nil)
@@ -245,7 +250,8 @@ func TestMixedChanges(t *testing.T) {
 	for _, checkpoint := range [][]byte{nil, w.checkpoints.data[names[0]], w.checkpoints.data[names[len(names)-1]]} {
 		s, err := maintenance.Summarize(t.Context(), w.plan, checkpoint)
 		must(t, err)
-		if !s.Sealed || !s.Ended || len(s.Sources) != 3 || !s.Sources[0].Removed || s.Sources[1].Removed || s.Sources[1].Last != 400 || s.Sources[2].Name != "forum" ||
+		if !s.Sealed || !s.Ended || len(s.Sources) != 3 || !s.Sources[0].Removed || s.Sources[1].Removed ||
+			s.Sources[1].Last != 400 || s.Sources[2].Name != "forum" ||
 			!s.Sources[2].Sealed || s.Sources[2].Last != 400 {
 			t.Errorf("the plan says of its sources %+v", s.Sources)
 		}
@@ -313,7 +319,8 @@ func TestMixedDocumentsLost(t *testing.T) {
 		must(t, stop())
 		s["web"].docs = s["web"].docs[:20]
 		_, err := maintenance.Audit(t.Context(), backend.Backends{Sources: s, Plan: w.plan}, w.config.Tokenizer, nil)
-		if reason(err) != fault.DocumentLost || !strings.Contains(err.Error(), "document 21 of source web, and its stream ends at 20") {
+		if reason(err) != fault.DocumentLost ||
+			!strings.Contains(err.Error(), "document 21 of source web, and its stream ends at 20") {
 			t.Errorf("audit: %v", err)
 		}
 		_, stop = w.start(t)
@@ -335,7 +342,8 @@ func TestMixedDry(t *testing.T) {
 		s["code"].lengths(5, 5)
 		run, stop := w.start(t)
 		o := readAll(t, run, 0)
-		if reason(o.err) != fault.SourceDry || !strings.Contains(o.err.Error(), "Waiting for documents of source \"code\", 20 s") {
+		if reason(o.err) != fault.SourceDry ||
+			!strings.Contains(o.err.Error(), "Waiting for documents of source \"code\", 20 s") {
 			t.Errorf("%v", o.err)
 		}
 		must(t, stop())
@@ -372,7 +380,8 @@ func TestMixedDry(t *testing.T) {
 	})
 }
 
-// A source whose stream is sealed before the run begins is read in a drawn order; one that is sealed while it goes on ends there.
+// A source whose stream is sealed before the run begins is read in a drawn order; one that is sealed while it goes on
+// ends there.
 func TestMixedSealedStreams(t *testing.T) {
 	bubble(t, "sealed", func(t *testing.T) {
 		w, s := mixed(mixedConfig(), "code", "math", "web")
@@ -408,7 +417,8 @@ func TestMixedSealedStreams(t *testing.T) {
 	})
 }
 
-// Documents of each source are given up when no step and no restart needs them; those of a source that is read again are not.
+// Documents of each source are given up when no step and no restart needs them; those of a source that is read again
+// are not.
 func TestMixedRelease(t *testing.T) {
 	bubble(t, "release", func(t *testing.T) {
 		c := mixedConfig()
@@ -429,7 +439,8 @@ func TestMixedRelease(t *testing.T) {
 			must(t, err)
 		}
 		time.Sleep(5 * time.Second)
-		if code, math, web := s["code"].state().First, s["math"].state().First, s["web"].state().First; code < 20 || math != 1 || web < 40 {
+		if code, math, web := s["code"].state().First, s["math"].state().First, s["web"].state().First; code < 20 ||
+			math != 1 || web < 40 {
 			t.Errorf("the first documents are %d of code, %d of math, %d of web", code, math, web)
 		}
 		info := run.Info()
@@ -448,7 +459,8 @@ func TestMixedRelease(t *testing.T) {
 	})
 }
 
-// Steps whose documents of a source that was added are given up cannot be read, also when those of the sources that the run began with are all there.
+// Steps whose documents of a source that was added are given up cannot be read, also when those of the sources that the
+// run began with are all there.
 func TestMixedReleaseOfAnAddedSource(t *testing.T) {
 	bubble(t, "release", func(t *testing.T) {
 		c := mixedConfig()
@@ -460,7 +472,8 @@ func TestMixedReleaseOfAnAddedSource(t *testing.T) {
 		}
 		w.options.Release, w.options.Checkpoint = backend.ReleasePurge, 1
 		run, stop := w.start(t)
-		added, err := changeMix(t, run, mixture.Change{Weights: map[string]float64{"math": 1, "web": 1}, Add: sources(map[string]float64{"web": 1})}, "")
+		added, err := changeMix(t, run, mixture.Change{Weights: map[string]float64{"math": 1, "web": 1},
+			Add: sources(map[string]float64{"web": 1})}, "")
 		must(t, err)
 		must(t, readAll(t, run, 300).err)
 		_, err = run.Commit(t.Context(), plan.DefaultKeeper, 280)
@@ -471,8 +484,10 @@ func TestMixedReleaseOfAnAddedSource(t *testing.T) {
 			must(t, err)
 		}
 		time.Sleep(5 * time.Second)
-		if math, web, oldest := s["math"].state().First, s["web"].state().First, run.Info().Oldest; math != 1 || web < 20 || oldest <= added || oldest > 280 {
-			t.Errorf("the first documents are %d of math, %d of web, which was added at step %d, and step %d is the oldest one", math, web, added, oldest)
+		if math, web, oldest := s["math"].state().First, s["web"].state().First, run.Info().Oldest; math != 1 || web < 20 ||
+			oldest <= added || oldest > 280 {
+			t.Errorf("the first documents are %d of math, %d of web, which was added at step %d, and step %d is the oldest one",
+				math, web, added, oldest)
 		}
 		must(t, stop())
 	})
@@ -509,7 +524,8 @@ func TestMixedRestBeforeAnotherEpoch(t *testing.T) {
 	})
 }
 
-// What a restart has to know about documents that wait stays there, also where only a source of its own packing asks for it.
+// What a restart has to know about documents that wait stays there, also where only a source of its own packing asks
+// for it.
 func TestMixedReleaseOfRelated(t *testing.T) {
 	bubble(t, "release", func(t *testing.T) {
 		c := mixedConfig()
@@ -548,8 +564,9 @@ func TestMixedReleaseOfRelated(t *testing.T) {
 	})
 }
 
-// What is recorded of the mixture while documents wait that no step has yet stands behind these. A daemon that starts again comes to that place before it
-// takes the next change, also while nobody reads: the changes keep their order, and each is held against the mixture that the ones before it made.
+// What is recorded of the mixture while documents wait that no step has yet stands behind these. A daemon that starts
+// again comes to that place before it takes the next change, also while nobody reads: the changes keep their order, and
+// each is held against the mixture that the ones before it made.
 func TestMixedChangesBehindTheLastStep(t *testing.T) {
 	for _, checkpoint := range []int{0, 1} {
 		bubble(t, fmt.Sprint("checkpoint every ", checkpoint), func(t *testing.T) {
@@ -561,15 +578,18 @@ func TestMixedChangesBehindTheLastStep(t *testing.T) {
 				docs.lengths(someLengths(8, 40)...)
 			}
 			run, stop := w.start(t)
-			got := readAll(t, run, 0) // to the last step that there are documents for, and on to those that are not enough for one
+			// to the last step that there are documents for, and on to those that are not enough for one
+			got := readAll(t, run, 0)
 			if reason(got.err) != fault.SourceDry {
 				t.Fatal(got.err)
 			}
-			_, err := changeMix(t, run, mixture.Change{Weights: map[string]float64{"math": 1, "web": 1}, Remove: []string{"code"}}, "")
+			_, err := changeMix(t, run, mixture.Change{Weights: map[string]float64{"math": 1, "web": 1},
+				Remove: []string{"code"}}, "")
 			must(t, err)
 			must(t, stop())
 			run, stop = w.start(t)
-			if _, err := changeMix(t, run, mixture.Change{Weights: map[string]float64{"code": 1, "math": 1, "web": 1}}, ""); reason(err) != fault.BadTicket {
+			if _, err := changeMix(t, run, mixture.Change{Weights: map[string]float64{"code": 1, "math": 1, "web": 1}},
+				""); reason(err) != fault.BadTicket {
 				t.Errorf("a source that was removed: %v", err)
 			}
 			must(t, stop())

@@ -33,7 +33,8 @@ func weightsOf(pairs ...any) mixture.Change {
 	return c
 }
 
-// Changes that follow each other at once keep what those before them set, by the daemon that leads and by one that follows.
+// Changes that follow each other at once keep what those before them set, by the daemon that leads and by one that
+// follows.
 func TestMix_CompletesWeightsWhereItIsRecorded(t *testing.T) {
 	w, _ := mixedCodeAndWeb(900)
 	company := newCompany()
@@ -74,8 +75,8 @@ func TestMix_CompletesWeightsWhereItIsRecorded(t *testing.T) {
 	}
 }
 
-// A repeated request is answered with the change that the plan has: by the leader that recorded it, by the next one, by one that was started
-// anew, and behind other changes.
+// A repeated request is answered with the change that the plan has: by the leader that recorded it, by the next one, by
+// one that was started anew, and behind other changes.
 func TestMix_RepeatedRequestIsRecordedOnce(t *testing.T) {
 	w, _ := mixedCodeAndWeb(900)
 	w.options.Checkpoint = 1

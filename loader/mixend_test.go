@@ -18,8 +18,8 @@ import (
 	"loaderd/loader/state"
 )
 
-// Another epoch begins with what the one before ended with: its documents are no duplicates, also where the end of the source is found out when all of it
-// has been read.
+// Another epoch begins with what the one before ended with: its documents are no duplicates, also where the end of the
+// source is found out when all of it has been read.
 func TestDuplicatesOfAnEpoch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := config("concat")
@@ -69,7 +69,8 @@ func TestSealBehindTheEnd(t *testing.T) {
 		if !ended && (err != nil || last != 40) {
 			t.Errorf("c ends behind document %d, %v", last, err)
 		}
-		if _, err := changeMix(t, run, mixture.Change{Weights: map[string]float64{"a": 1, "b": 1, "c": 2}}, ""); reason(err) != fault.BadTicket || !strings.Contains(err.Error(), "b is used up, and mix.end is first") {
+		if _, err := changeMix(t, run, mixture.Change{Weights: map[string]float64{"a": 1, "b": 1, "c": 2}},
+			""); reason(err) != fault.BadTicket || !strings.Contains(err.Error(), "b is used up, and mix.end is first") {
 			t.Errorf("the mixture is changed behind the end of the run: %v", err)
 		}
 		must(t, stop())
@@ -111,7 +112,8 @@ func (s slowSource) Next(ctx context.Context) ([]document.Document, error) {
 	return s.blockingSource.Next(ctx)
 }
 
-// A checkpoint that was taken further on than a later daemon recorded a change, because that one did not use it, is not used.
+// A checkpoint that was taken further on than a later daemon recorded a change, because that one did not use it, is not
+// used.
 func TestCheckpointBeyondAChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := config("concat")
@@ -212,7 +214,8 @@ func (f forgetful) Request(ctx context.Context, question []byte) ([]byte, error)
 	return answer, err
 }
 
-// A change whose answer is lost is asked for again, recorded once, and answered with the step before which it took effect.
+// A change whose answer is lost is asked for again, recorded once, and answered with the step before which it took
+// effect.
 func TestMixWhoseAnswerIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := config("concat")

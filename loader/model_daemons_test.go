@@ -15,8 +15,8 @@ import (
 	"loaderd/loader/plan"
 )
 
-// TestModelOfDaemons lets the things of TestModel happen to either of two daemons of a run, and lets the lead go from one to the other at any
-// time: whoever had it is told, doubts it, or plans on until something refuses it.
+// TestModelOfDaemons lets the things of TestModel happen to either of two daemons of a run, and lets the lead go from
+// one to the other at any time: whoever had it is told, doubts it, or plans on until something refuses it.
 func TestModelOfDaemons(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		inBubble(t, func(t *testing.T) {
@@ -100,7 +100,8 @@ func (m *machine) unaware(p *process) bool {
 	return len(who) > 0 && who[len(who)-1] != p.daemon()
 }
 
-// settle waits until the process knows what the plan holds by now, or does not see that it leads no more. One that has died begins its next life.
+// settle waits until the process knows what the plan holds by now, or does not see that it leads no more. One that has
+// died begins its next life.
 func (m *machine) settle(rt *rapid.T) {
 	if m.company == nil {
 		return
@@ -119,7 +120,8 @@ func (m *machine) settle(rt *rapid.T) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	info := m.run.Info()
-	rt.Fatalf("%s does not know what the plan holds: %d steps, keepers %v, ended %v, leads %v", m.daemon(), info.Planned, info.Keepers, info.Ended, m.run.Leads())
+	rt.Fatalf("%s does not know what the plan holds: %d steps, keepers %v, ended %v, leads %v", m.daemon(), info.Planned,
+		info.Keepers, info.Ended, m.run.Leads())
 }
 
 // upToDate compares what the process knows with the plan.
@@ -164,7 +166,8 @@ func (m *machine) wait(rt *rapid.T) {
 	time.Sleep(time.Duration(rapid.IntRange(1, 5000).Draw(rt, "milliseconds")) * time.Millisecond)
 }
 
-// blind says whether one of the processes is sure of a lead that it has lost: what it answers without a record may be old.
+// blind says whether one of the processes is sure of a lead that it has lost: what it answers without a record may be
+// old.
 func (m *machine) blind() bool {
 	return m.company != nil && m.company.blinded && slices.ContainsFunc(m.crew, m.unaware)
 }

@@ -51,10 +51,13 @@ func drawMixture(rt *rapid.T, c *plan.Config, processes int) {
 
 func drawSource(rt *rapid.T, c plan.Config) mixture.Source {
 	s := mixture.Source{Weight: rapid.SampledFrom([]float64{1, 0, 3, 0.2}).Draw(rt, "weight"),
-		Epochs: rapid.SampledFrom([]mixture.Epochs{1, 1, 2, mixture.Forever}).Draw(rt, "epochs"), Block: rapid.IntRange(0, 3).Draw(rt, "block")}
+		Epochs: rapid.SampledFrom([]mixture.Epochs{1, 1, 2, mixture.Forever}).Draw(rt, "epochs"),
+		Block:  rapid.IntRange(0, 3).Draw(rt, "block")}
 	if rapid.IntRange(0, 3).Draw(rt, "chooses documents") == 0 {
-		s.MinTokens, s.MaxTokens = rapid.IntRange(0, 6).Draw(rt, "min_tokens"), rapid.SampledFrom([]int{0, 40}).Draw(rt, "max_tokens")
-		s.Split = rapid.SampledFrom([]mixture.Split{{}, {Of: 4, Take: []int{0, 2}}, {Of: 4, Take: []int{3, 3}}}).Draw(rt, "split")
+		s.MinTokens, s.MaxTokens = rapid.IntRange(0, 6).Draw(rt, "min_tokens"),
+			rapid.SampledFrom([]int{0, 40}).Draw(rt, "max_tokens")
+		s.Split = rapid.SampledFrom([]mixture.Split{{}, {Of: 4, Take: []int{0, 2}}, {Of: 4, Take: []int{3, 3}}}).Draw(rt,
+			"split")
 	}
 	if rapid.IntRange(0, 3).Draw(rt, "packs by itself") == 0 {
 		method := rapid.SampledFrom(packonline.Methods()).Draw(rt, "its method")
@@ -103,7 +106,8 @@ func (s allShelf) Open(_ context.Context, name string, _ mixture.Source) (backen
 
 // mixed reports whether the run has more than one source, or reads it in another way than in the order of its stream.
 func (m *machine) mixed() bool {
-	return len(m.world.config.Sources) > 1 || len(m.infos()) > 1 || !reflect.DeepEqual(m.world.config.Sources[plainSource], plain()[plainSource])
+	return len(m.world.config.Sources) > 1 || len(m.infos()) > 1 || !reflect.DeepEqual(m.world.config.Sources[plainSource],
+		plain()[plainSource])
 }
 
 // plainSource is the only source of a run that reads one stream in its order.

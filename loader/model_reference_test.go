@@ -233,7 +233,8 @@ func (m *machine) begins(rt *rapid.T, h plan.Header, behind [][]byte) {
 	if err != nil {
 		rt.Fatal(err)
 	}
-	m.ref = &reference{header: h, applier: a, used: maps.Clone(m.past.used), took: map[int]uint64{}, first: a.Planner.Floor().Next(), in: a.Fed}
+	m.ref = &reference{header: h, applier: a, used: maps.Clone(m.past.used), took: map[int]uint64{},
+		first: a.Planner.Floor().Next(), in: a.Fed}
 	if h.Parent == nil {
 		return
 	}
@@ -268,20 +269,24 @@ func (m *machine) advance(rt *rapid.T, r *reference) bool {
 	default:
 		d := m.document(plan.Ref(source, sequence))
 		m.account(r, source, d)
-		ready, err := r.applier.Document(plan.Arrival{Source: source, Sequence: sequence, ID: d.ID, Length: len(d.Tokens), Skip: d.Skip, Loss: d.Loss, PackingHints: plan.PackingHints{Hint: d.Hint}, Parts: d.Parts})
+		ready, err := r.applier.Document(plan.Arrival{Source: source, Sequence: sequence, ID: d.ID, Length: len(d.Tokens),
+			Skip: d.Skip, Loss: d.Loss, PackingHints: plan.PackingHints{Hint: d.Hint}, Parts: d.Parts})
 		if err != nil {
 			rt.Fatal(err)
 		}
 		r.steps = append(r.steps, ready.Steps...)
 	}
 	counts, packed := p.Counts()
-	if out := counts.Tokens - packed.Repeated + packed.Dropped + counts.LeftTokens + p.WaitingTokens(); out != r.in || r.header.Parent == nil && packed.Tokens != r.in {
-		rt.Fatalf("behind document %d %d tokens are accounted for and the packer had %d, want %d: %+v, %+v", p.Clock(), out, packed.Tokens, r.in, counts, packed)
+	if out := counts.Tokens - packed.Repeated + packed.Dropped + counts.LeftTokens + p.WaitingTokens(); out != r.in ||
+		r.header.Parent == nil && packed.Tokens != r.in {
+		rt.Fatalf("behind document %d %d tokens are accounted for and the packer had %d, want %d: %+v, %+v", p.Clock(), out,
+			packed.Tokens, r.in, counts, packed)
 	}
 	return true
 }
 
-// account counts the tokens of a message that comes next, but for documents that are skipped, duplicates of recent ones, or left out by their source.
+// account counts the tokens of a message that comes next, but for documents that are skipped, duplicates of recent
+// ones, or left out by their source.
 func (m *machine) account(r *reference, source int, d document.Document) {
 	ref := plan.Ref(source, d.Sequence)
 	parts, _ := m.members(ref)
@@ -317,8 +322,8 @@ func (m *machine) observe(r *reference, source int, id [2]uint64) bool {
 	return duplicate
 }
 
-// possible returns how many steps the run can have with the documents that there are, and whether it ends then. Of a run that reads a source for ever it
-// returns some more than are planned.
+// possible returns how many steps the run can have with the documents that there are, and whether it ends then. Of a
+// run that reads a source for ever it returns some more than are planned.
 func (m *machine) possible(rt *rapid.T) (steps uint64, ended bool) {
 	m.follow(rt)
 	a, err := planner.NewApplier(m.ref.header)
@@ -332,7 +337,8 @@ func (m *machine) possible(rt *rapid.T) (steps uint64, ended bool) {
 	a.Pending, a.Ended = slices.Clone(m.ref.applier.Pending), m.ref.applier.Ended
 	r := *m.ref
 	r.applier, r.used = a, map[member]int{}
-	r.windows, r.steps, r.took, r.arrivals, r.before = slices.Clone(r.windows), slices.Clone(r.steps), maps.Clone(r.took), slices.Clone(r.arrivals), slices.Clone(r.before)
+	r.windows, r.steps, r.took, r.arrivals, r.before = slices.Clone(r.windows), slices.Clone(r.steps), maps.Clone(r.took),
+		slices.Clone(r.arrivals), slices.Clone(r.before)
 	for len(r.steps) < len(m.ref.steps)+50 && m.advance(rt, &r) {
 	}
 	return uint64(len(r.steps)), r.applier.Ended
@@ -406,8 +412,8 @@ func (h *history) clone() history {
 	return c
 }
 
-// check compares the run with the reference, and checks that every token of the documents below the floor came once, and that no
-// document is purged that a reader may ask for.
+// check compares the run with the reference, and checks that every token of the documents below the floor came once,
+// and that no document is purged that a reader may ask for.
 func (m *machine) check(rt *rapid.T) {
 	m.follow(rt)
 	if m.ref == nil {
@@ -430,12 +436,15 @@ func (m *machine) check(rt *rapid.T) {
 	floor := m.ref.floor(planned)
 	for doc, n := range m.done(floor) {
 		parts, _ := m.members(doc.ref)
-		if tokens := m.each(doc.ref, now.seen[doc.ref])[doc.index]; !now.loses && (len(tokens) < parts[doc.index].Length || slices.Min(tokens) < n) {
+		if tokens := m.each(doc.ref, now.seen[doc.ref])[doc.index]; !now.loses &&
+			(len(tokens) < parts[doc.index].Length || slices.Min(tokens) < n) {
 			rt.Fatalf("the floor is %d, of document %v, which came %d times before, there have come %v", floor, doc, n, tokens)
 		}
 	}
 	m.answered(rt)
-	shown := status.New(status.Options{Run: m.run, Ranks: func() []api.RankStatus { return nil }, Events: status.NewEvents("a"), Name: "a", Flight: func() string { return "" },
+	shown := status.New(status.Options{Run: m.run, Ranks: func() []api.RankStatus {
+		return nil
+	}, Events: status.NewEvents("a"), Name: "a", Flight: func() string { return "" },
 		Bounds: status.Bounds{Window: m.world.config.Shuffle.Window, Ahead: m.world.options.Ahead}}).Status()
 	for _, wrong := range append(contradictions(m.run.Stats()), statustest.Contradictions(&shown)...) {
 		rt.Fatal(wrong)
@@ -496,7 +505,8 @@ func (m *machine) unreadable() string {
 		for _, row := range s.Rows {
 			for _, x := range row {
 				if first := m.source(plan.RefSource(x.Doc)).state().First; plan.RefSequence(x.Doc) < first {
-					return fmt.Sprintf("step %d needs document %x, the first one left is %d; steps from %d on can be read", s.Index, x.Doc, first, oldest)
+					return fmt.Sprintf("step %d needs document %x, the first one left is %d; steps from %d on can be read", s.Index,
+						x.Doc, first, oldest)
 				}
 			}
 		}

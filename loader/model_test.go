@@ -29,8 +29,8 @@ import (
 	"loaderd/packonline"
 )
 
-// TestModel lets things happen to a run in any order, processes that die amid them included, and compares what it serves and keeps with
-// a reference that nothing happens to.
+// TestModel lets things happen to a run in any order, processes that die amid them included, and compares what it
+// serves and keeps with a reference that nothing happens to.
 func TestModel(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		m := newMachine(t, rt, 1)
@@ -98,7 +98,8 @@ type process struct {
 
 // newMachine lets so many processes serve a run.
 func newMachine(t *testing.T, rt *rapid.T, processes int) *machine {
-	m := &machine{t: t, docs: shelf{}, floors: map[string]map[string]runFloor{}, past: history{seen: map[uint64][]int{}, had: map[uint64][]int{}, used: map[member]int{}}}
+	m := &machine{t: t, docs: shelf{}, floors: map[string]map[string]runFloor{},
+		past: history{seen: map[uint64][]int{}, had: map[uint64][]int{}, used: map[member]int{}}}
 	for n := range processes {
 		m.crew = append(m.crew, &process{number: n})
 	}
@@ -233,7 +234,9 @@ func (m *machine) fuse(rt *rapid.T) {
 }
 
 func (m *machine) publish(rt *rapid.T) {
-	open := slices.DeleteFunc(slices.Sorted(maps.Keys(m.docs)), func(name string) bool { return m.docs[name].state().Sealed })
+	open := slices.DeleteFunc(slices.Sorted(maps.Keys(m.docs)), func(name string) bool {
+		return m.docs[name].state().Sealed
+	})
 	if len(open) == 0 {
 		return
 	}
@@ -253,13 +256,15 @@ func (m *machine) publish(rt *rapid.T) {
 	}
 }
 
-// severalOf draws a message of several documents, some of them pieces of one that is split. Its losses and weights are those that a document would have.
+// severalOf draws a message of several documents, some of them pieces of one that is split. Its losses and weights are
+// those that a document would have.
 func severalOf(rt *rapid.T, docs *memDocs) document.Document {
 	var d document.Document
 	sequence := docs.state().Last + 1
 	d.Loss = plantest.Loss(sequence, 5*40)
 	for i := range rapid.IntRange(1, 5).Draw(rt, "documents of the message") {
-		x := plan.Part{ID: uint64(rapid.IntRange(0, 40).Draw(rt, "id")), Length: rapid.IntRange(1, 40).Draw(rt, "tokens"), PackingHints: plan.PackingHints{Hint: hintOf(sequence + uint64(i))}}
+		x := plan.Part{ID: uint64(rapid.IntRange(0, 40).Draw(rt, "id")), Length: rapid.IntRange(1, 40).Draw(rt, "tokens"),
+			PackingHints: plan.PackingHints{Hint: hintOf(sequence + uint64(i))}}
 		if i > 0 && rapid.Bool().Draw(rt, "a piece of the one before") {
 			x.ID, x.Nth = d.Parts[i-1].ID, d.Parts[i-1].Nth+1
 		}
@@ -277,7 +282,9 @@ func severalOf(rt *rapid.T, docs *memDocs) document.Document {
 
 // place draws one that every step can be shared by.
 func (m *machine) place(rt *rapid.T) state.Place {
-	fits := slices.DeleteFunc([]int{1, 2, 3, 4, 5}, func(n int) bool { return follower.CheckWorld(m.world.config, n) != nil })
+	fits := slices.DeleteFunc([]int{1, 2, 3, 4, 5}, func(n int) bool {
+		return follower.CheckWorld(m.world.config, n) != nil
+	})
 	world := rapid.SampledFrom(fits).Draw(rt, "world")
 	p := state.Place{World: world, Rank: rapid.IntRange(0, world-1).Draw(rt, "rank")}
 	if m.company != nil {
@@ -290,7 +297,8 @@ func (m *machine) place(rt *rapid.T) state.Place {
 func (m *machine) read(rt *rapid.T) {
 	info := m.run.Info()
 	from := uint64(rapid.IntRange(int(info.Oldest), int(info.Planned)).Draw(rt, "from"))
-	r, err := m.run.JoinAs(m.place(rt), from, state.Client{Session: rapid.SampledFrom([]string{"", "s"}).Draw(rt, "session"), Taken: from})
+	r, err := m.run.JoinAs(m.place(rt), from,
+		state.Client{Session: rapid.SampledFrom([]string{"", "s"}).Draw(rt, "session"), Taken: from})
 	if m.released(err, from) {
 		return
 	}
@@ -325,10 +333,13 @@ func (m *machine) next(rt *rapid.T, r *follower.Reader, at uint64) uint64 {
 		if at == possible && m.world.config.Mix.Dry == mixture.DryShare { // a source rests since
 			possible, ended = m.possible(rt)
 		}
-		if at == possible || !reflect.DeepEqual(*s, m.ref.steps[at]) || !reflect.DeepEqual(b.Pieces, s.Rows[first:first+rows]) {
+		if at == possible || !reflect.DeepEqual(*s, m.ref.steps[at]) ||
+			!reflect.DeepEqual(b.Pieces, s.Rows[first:first+rows]) {
 			rt.Fatalf("step %d differs from the reference's", at)
 		}
-		checkRows(m.t, b, func(x packonline.Piece) []int32 { return m.document(x.Doc).Tokens[x.Start : x.Start+x.Length] }, s.Repeats...)
+		checkRows(m.t, b, func(x packonline.Piece) []int32 {
+			return m.document(x.Doc).Tokens[x.Start : x.Start+x.Length]
+		}, s.Repeats...)
 		at++
 	}
 	return at
@@ -352,8 +363,9 @@ func (m *machine) ahead() uint64 {
 
 // report has a client report what its trainer has taken, true or not: no step may differ by it.
 func (m *machine) report(rt *rapid.T) {
-	m.run.Consumed(m.place(rt), state.Consumption{Session: "s", Taken: rapid.Uint64Range(0, 60).Draw(rt, "taken"), Waiting: rapid.Bool().Draw(rt, "waiting"),
-		Still: time.Duration(rapid.IntRange(0, 200).Draw(rt, "still")) * time.Second, Left: rapid.Bool().Draw(rt, "left")})
+	m.run.Consumed(m.place(rt), state.Consumption{Session: "s", Taken: rapid.Uint64Range(0, 60).Draw(rt, "taken"),
+		Waiting: rapid.Bool().Draw(rt, "waiting"),
+		Still:   time.Duration(rapid.IntRange(0, 200).Draw(rt, "still")) * time.Second, Left: rapid.Bool().Draw(rt, "left")})
 }
 
 // join leaves a reader behind that may ask for what it has not read, whenever it likes.
@@ -473,7 +485,8 @@ func (m *machine) kept(rt *rapid.T, committed uint64) {
 	}
 	m.settle(rt)
 	if info := m.run.Info(); committed != want || info.Committed != want || !maps.Equal(info.Keepers, m.keepers[0]) {
-		rt.Fatalf("committed is %d by the answer and %d by the run, which has %v, want %d of %v", committed, info.Committed, info.Keepers, want, m.keepers[0])
+		rt.Fatalf("committed is %d by the answer and %d by the run, which has %v, want %d of %v", committed, info.Committed,
+			info.Keepers, want, m.keepers[0])
 	}
 	m.most = max(m.most, want)
 }
@@ -519,7 +532,9 @@ func (m *machine) spoil(rt *rapid.T) {
 	c := m.world.checkpoints
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	good := slices.DeleteFunc(slices.Sorted(maps.Keys(c.data)), func(name string) bool { return bytes.Equal(c.data[name], m.spoilt[name]) })
+	good := slices.DeleteFunc(slices.Sorted(maps.Keys(c.data)), func(name string) bool {
+		return bytes.Equal(c.data[name], m.spoilt[name])
+	})
 	if len(good) < 2 {
 		return
 	}
@@ -545,7 +560,8 @@ func (m *machine) fork(rt *rapid.T) {
 	method := rapid.SampledFrom(packonline.Methods()).Draw(rt, "method")
 	next := newWorld(configs(method).Draw(rt, "configuration"))
 	next.config.Documents, next.config.Sources = m.world.config.Documents, plain()
-	from := backend.Backends{Sources: strictShelf{m.docs, m.floorsOf}, Plan: m.world.plan, Checkpoints: m.world.checkpoints}
+	from := backend.Backends{Sources: strictShelf{m.docs, m.floorsOf}, Plan: m.world.plan,
+		Checkpoints: m.world.checkpoints}
 	h, _, err := maintenance.Fork(m.t.Context(), from, uint64(step), "next", next.config)
 	if first := docs.state().First; reason(err) == fault.DocumentLost && first > 1 {
 		return // what it takes to plan the step again is gone

@@ -47,8 +47,9 @@ func mixedCodeAndWeb(documents int) (*world, shelf) {
 	return w, s
 }
 
-// A trainer that is resumed asks again for what it has asked for, with other numbers here, of the same daemon and of one that was started anew: it is told
-// what the plan has and where that begins, and the plan stays as it is. What it had not asked for yet is recorded, also when a later decision stands.
+// A trainer that is resumed asks again for what it has asked for, with other numbers here, of the same daemon and of
+// one that was started anew: it is told what the plan has and where that begins, and the plan stays as it is. What it
+// had not asked for yet is recorded, also when a later decision stands.
 func TestAChangeIsMadeOnce(t *testing.T) {
 	w, s := mixedCodeAndWeb(900)
 	run, stop := w.start(t)
@@ -102,7 +103,8 @@ func TestAChangeIsMadeOnce(t *testing.T) {
 		t.Errorf("the plan has %v changes", n)
 	}
 	must(t, stop())
-	if audited, err := maintenance.Audit(t.Context(), backend.Backends{Sources: s, Plan: w.plan}, w.config.Tokenizer, nil); err != nil || len(audited.Controls) != 4 {
+	if audited, err := maintenance.Audit(t.Context(), backend.Backends{Sources: s, Plan: w.plan}, w.config.Tokenizer,
+		nil); err != nil || len(audited.Controls) != 4 {
 		t.Errorf("the audit says %+v, %v", audited, err)
 	}
 }
@@ -147,7 +149,8 @@ func TestOneOfManyDecides(t *testing.T) {
 	}
 }
 
-// A change whose answer is lost with the leader that recorded it is asked for again, of the next one, which finds it in the plan.
+// A change whose answer is lost with the leader that recorded it is asked for again, of the next one, which finds it in
+// the plan.
 func TestALostAnswerIsNoSecondChange(t *testing.T) {
 	w, _ := mixedCodeAndWeb(2000)
 	company := newCompany()

@@ -74,7 +74,8 @@ func written(t *testing.T, documents int) (w *world, docs *rangedDocs, want []*a
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
-	docs = &rangedDocs{memDocs: w.docs, asked: make(chan []uint64, 100), pass: make(chan struct{}, 100), done: make(chan struct{}, 100), times: map[uint64]int{}}
+	docs = &rangedDocs{memDocs: w.docs, asked: make(chan []uint64, 100), pass: make(chan struct{}, 100),
+		done: make(chan struct{}, 100), times: map[uint64]int{}}
 	w.edges = func(e *backend.Backends) { e.Sources = onlySource{Documents: docs} }
 	return w, docs, want
 }

@@ -94,7 +94,8 @@ func TestCommittedDocumentsArePurged(t *testing.T) {
 	}
 }
 
-// Where a run ends is told once that is decided, and again after a restart, whether the plan is at its end by then or not.
+// Where a run ends is told once that is decided, and again after a restart, whether the plan is at its end by then or
+// not.
 func TestTheEndIsTold(t *testing.T) {
 	w, floors := purging(config("bucket"))
 	w.docs.lengths(someLengths(3, 600)...)
@@ -111,7 +112,9 @@ func TestTheEndIsTold(t *testing.T) {
 	if have := told(); !slices.Equal(have, []uint64{600}) || at != 600 {
 		t.Fatalf("after the seal behind document %d the ends are %v", at, have)
 	}
-	for _, more := range []func(*loader.Run){func(*loader.Run) {}, func(r *loader.Run) { read(t, r, state.Place{World: 1}, 0, 0) }, func(*loader.Run) {}} {
+	for _, more := range []func(*loader.Run){func(*loader.Run) {}, func(r *loader.Run) {
+		read(t, r, state.Place{World: 1}, 0, 0)
+	}, func(*loader.Run) {}} {
 		more(run)
 		if err := stop(); err != nil {
 			t.Fatal(err)
@@ -125,8 +128,8 @@ func TestTheEndIsTold(t *testing.T) {
 	}
 }
 
-// A process that dies long after its only checkpoint goes on, whatever was purged: with splice it reads again what the documents are
-// about that waited then.
+// A process that dies long after its only checkpoint goes on, whatever was purged: with splice it reads again what the
+// documents are about that waited then.
 func TestWhatACheckpointRefersToIsNotPurged(t *testing.T) {
 	c := config("splice")
 	c.Packing.Pool, c.Packing.MaxAge, c.Shuffle.Window = 40, 80, 0

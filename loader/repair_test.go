@@ -60,7 +60,8 @@ func (w *world) drainAt() int {
 	return slices.IndexFunc(w.plan.records, func(b []byte) bool { return b[3] == 4 }) + 1
 }
 
-// A plan that lost its end would be planned otherwise than it was served, if a control was lost with it: checkpoints tell that it was longer.
+// A plan that lost its end would be planned otherwise than it was served, if a control was lost with it: checkpoints
+// tell that it was longer.
 func TestATruncatedPlanIsRefused(t *testing.T) {
 	w, _ := drained(t)
 	whole := len(w.plan.records)
@@ -68,7 +69,8 @@ func TestATruncatedPlanIsRefused(t *testing.T) {
 		w.plan.records = w.plan.records[:left]
 		_, err := w.open(t)
 		if reason(err) != fault.PlanTruncated || !strings.Contains(err.Error(), fmt.Sprintf("ends with record %d ", left)) ||
-			!strings.Contains(err.Error(), fmt.Sprintf("once had record %d ", whole)) || !strings.Contains(err.Error(), "loaderd repair") {
+			!strings.Contains(err.Error(), fmt.Sprintf("once had record %d ", whole)) ||
+			!strings.Contains(err.Error(), "loaderd repair") {
 			t.Errorf("Open of %d records of %d = %v", left, whole, err)
 		}
 		if len(w.plan.records) != left || len(w.checkpoints.data) == 0 {
@@ -124,7 +126,8 @@ func TestRecordsOutOfPlaceAreRefused(t *testing.T) {
 			}
 			_, err := w.open(t)
 			refused("Open", err)
-			_, err = maintenance.Audit(t.Context(), backend.Backends{Sources: onlySource{Documents: w.docs}, Plan: w.plan}, w.config.Tokenizer, nil)
+			_, err = maintenance.Audit(t.Context(), backend.Backends{Sources: onlySource{Documents: w.docs}, Plan: w.plan},
+				w.config.Tokenizer, nil)
 			refused("Audit", err)
 			_, _, err = w.fork(t, 2, "next", w.config)
 			refused("Fork", err)
@@ -142,7 +145,8 @@ func TestRecordsOutOfPlaceAreRefused(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "plan record 6: keeper") {
 			t.Errorf("Serve = %v", err)
 		}
-		if _, err := maintenance.Audit(t.Context(), backend.Backends{Sources: onlySource{Documents: w.docs}, Plan: w.plan}, w.config.Tokenizer, nil); err == nil || !strings.Contains(err.Error(), "plan record 6: keeper") {
+		if _, err := maintenance.Audit(t.Context(), backend.Backends{Sources: onlySource{Documents: w.docs}, Plan: w.plan},
+			w.config.Tokenizer, nil); err == nil || !strings.Contains(err.Error(), "plan record 6: keeper") {
 			t.Errorf("Audit = %v", err)
 		}
 	})
@@ -153,23 +157,32 @@ func repaired(t *testing.T, w *world, d maintenance.Damage) *world {
 	t.Helper()
 	next := newWorld(w.config)
 	next.docs, next.options = w.docs, w.options
-	if err := d.Copy(t.Context(), w.beginning(nil), "copy", next.beginning(&memFloors{docs: w.docs}), func(uint64) {}); err != nil {
+	if err := d.Copy(t.Context(), w.beginning(nil), "copy", next.beginning(&memFloors{docs: w.docs}),
+		func(uint64) {}); err != nil {
 		t.Fatal(err)
 	}
 	return next
 }
 
-// A damaged plan is copied up to what is damaged. The run that goes on with the copy plans the same steps, unless a control was lost, which
-// is said.
+// A damaged plan is copied up to what is damaged. The run that goes on with the copy plans the same steps, unless a
+// control was lost, which is said.
 func TestRepair(t *testing.T) {
 	for name, c := range map[string]struct {
 		damage func(w *world)
 		same   bool
 		lost   []string
 	}{
-		"a step":                   {func(w *world) { at := w.drainAt() + 8; w.plan.records[at] = w.plan.records[at][1:] }, true, []string{`commit of "trainer" before step 20`}},
-		"the drain":                {func(w *world) { at := w.drainAt() - 1; w.plan.records[at] = nil }, false, []string{`commit of "trainer" before step 20`}},
-		"a step before the drain":  {func(w *world) { w.plan.records[2] = nil }, false, []string{"drain behind arrival 60", `commit of "trainer" before step 20`}},
+		"a step": {func(w *world) {
+			at := w.drainAt() + 8
+			w.plan.records[at] = w.plan.records[at][1:]
+		}, true, []string{`commit of "trainer" before step 20`}},
+		"the drain": {func(w *world) {
+			at := w.drainAt() - 1
+			w.plan.records[at] = nil
+		}, false, []string{`commit of "trainer" before step 20`}},
+		"a step before the drain": {func(w *world) {
+			w.plan.records[2] = nil
+		}, false, []string{"drain behind arrival 60", `commit of "trainer" before step 20`}},
 		"the end, which was steps": {func(w *world) { w.plan.records = w.plan.records[:len(w.plan.records)-3] }, true, nil},
 		"the end with the drain":   {func(w *world) { w.plan.records = w.plan.records[:w.drainAt()-1] }, false, nil},
 	} {
@@ -216,7 +229,8 @@ func TestRepair(t *testing.T) {
 			if err := <-served; err != nil {
 				t.Error(err)
 			}
-			if _, err := maintenance.Audit(t.Context(), backend.Backends{Sources: onlySource{Documents: w.docs}, Plan: next.plan}, next.config.Tokenizer, nil); err != nil {
+			if _, err := maintenance.Audit(t.Context(), backend.Backends{Sources: onlySource{Documents: w.docs},
+				Plan: next.plan}, next.config.Tokenizer, nil); err != nil {
 				t.Error(err)
 			}
 		})
@@ -237,24 +251,29 @@ func TestABrokenOffRepairIsFinished(t *testing.T) {
 		next.plan.records = slices.Clone(whole[:left])
 		clear(next.checkpoints.data)
 		if left > 0 {
-			if _, err := loader.Open(t.Context(), "copy", next.config, next.options, next.edgesOf()); reason(err) != fault.PlanTruncated || !strings.Contains(err.Error(), "broken off") {
+			if _, err := loader.Open(t.Context(), "copy", next.config, next.options,
+				next.edgesOf()); reason(err) != fault.PlanTruncated || !strings.Contains(err.Error(), "broken off") {
 				t.Errorf("Open of %d records = %v", left, err)
 			}
 		}
-		if err := d.Copy(t.Context(), w.beginning(nil), "copy", next.beginning(&memFloors{docs: w.docs}), func(uint64) {}); err != nil {
+		if err := d.Copy(t.Context(), w.beginning(nil), "copy", next.beginning(&memFloors{docs: w.docs}),
+			func(uint64) {}); err != nil {
 			t.Fatal(err)
 		}
 		if !reflect.DeepEqual(next.plan.records, whole) {
 			t.Fatalf("begun again behind %d records it is another copy", left)
 		}
 	}
-	if err := d.Copy(t.Context(), w.beginning(nil), "other", next.beginning(&memFloors{docs: w.docs}), func(uint64) {}); err == nil {
+	if err := d.Copy(t.Context(), w.beginning(nil), "other", next.beginning(&memFloors{docs: w.docs}),
+		func(uint64) {}); err == nil {
 		t.Error("a plan was copied over another one")
 	}
-	if _, err := maintenance.Inspect(t.Context(), &memLog{records: [][]byte{nil, whole[1]}}, w.checkpoints, 0); err == nil {
+	if _, err := maintenance.Inspect(t.Context(), &memLog{records: [][]byte{nil, whole[1]}}, w.checkpoints,
+		0); err == nil {
 		t.Error("a plan without a header was inspected")
 	}
-	if d, err := maintenance.Inspect(t.Context(), next.plan, next.checkpoints, 0); err != nil || d.Why != "" || d.Records != 20 {
+	if d, err := maintenance.Inspect(t.Context(), next.plan, next.checkpoints, 0); err != nil || d.Why != "" ||
+		d.Records != 20 {
 		t.Errorf("the copy is %+v, %v", d, err)
 	}
 }

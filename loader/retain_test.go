@@ -11,7 +11,8 @@ import (
 	"loaderd/loader/state"
 )
 
-// A job that reads retains its documents until it commits, whatever others have committed before; without readers it does for Options.Silent.
+// A job that reads retains its documents until it commits, whatever others have committed before; without readers it
+// does for Options.Silent.
 func TestRelease_JobRetainsUntilItCommits(t *testing.T) {
 	late := state.Place{Job: "late", World: 1}
 	// begin has one job read 20 steps, and another one 40, which it commits.
@@ -142,7 +143,8 @@ func commit(t *testing.T, run *loader.Run, keeper string, step uint64) {
 	}
 }
 
-// After a restart a trainer continues with the steps that it was sent before, and reports each that it takes: its reports count until it has a stream.
+// After a restart a trainer continues with the steps that it was sent before, and reports each that it takes: its
+// reports count until it has a stream.
 func TestRun_ReportsAfterRestartCountAsSent(t *testing.T) {
 	bubble(t, "restart", func(t *testing.T) {
 		w := newWorld(config("concat"))

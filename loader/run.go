@@ -46,9 +46,11 @@ type Info struct {
 	Was []string `json:"was,omitempty"`
 	// Begun says that the run has a plan, as far as this process knows.
 	Begun bool `json:"-"`
-	// Daemons are the addresses of all live daemons of the run, as grpc://host:port or grpc+tls://host:port. Empty: the one that answers is alone.
+	// Daemons are the addresses of all live daemons of the run, as grpc://host:port or grpc+tls://host:port. Empty: the
+	// one that answers is alone.
 	Daemons []string `json:"daemons,omitempty"`
-	// Leader is where readers find the daemon that plans the run, as this one has heard last; empty when that is not known.
+	// Leader is where readers find the daemon that plans the run, as this one has heard last; empty when that is not
+	// known.
 	Leader string `json:"leader,omitempty"`
 	// Length is how many steps the run has or will have; nil while that is not known.
 	Length *state.Length `json:"length,omitempty"`
@@ -58,8 +60,8 @@ type Info struct {
 	Columns []string `json:"columns,omitempty"`
 }
 
-// Run is one daemon's part in a run: a follower that serves readers, and a leader while it is this daemon's turn, with the plan and the
-// follower's demand between them. Open it, call Serve once, read steps through Readers.
+// Run is one daemon's part in a run: a follower that serves readers, and a leader while it is this daemon's turn, with
+// the plan and the follower's demand between them. Open it, call Serve once, read steps through Readers.
 type Run struct {
 	name        string
 	config      plan.Config
@@ -71,8 +73,8 @@ type Run struct {
 	follower    *follower.Follower
 }
 
-// Open reads the plan and restores the planner. It refuses a plan made with another configuration or algorithm. It changes nothing: a
-// new run begins with Serve.
+// Open reads the plan and restores the planner. It refuses a plan made with another configuration or algorithm. It
+// changes nothing: a new run begins with Serve.
 func Open(ctx context.Context, name string, c plan.Config, o backend.Options, e backend.Backends) (*Run, error) {
 	if bad := c.Validate(); len(bad) > 0 {
 		errs := make([]error, len(bad))
@@ -90,19 +92,21 @@ func Open(ctx context.Context, name string, c plan.Config, o backend.Options, e 
 	streams := planview.NewStreams(e, view)
 	f := follower.New(view, c, o, streams, log)
 	f.Supply = e.Supply
-	setup := leader.Setup{Name: name, Config: c, Options: o, Backends: e, Streams: streams, Log: log, View: view, Observer: f.Assembler}
+	setup := leader.Setup{Name: name, Config: c, Options: o, Backends: e, Streams: streams, Log: log, View: view,
+		Observer: f.Assembler}
 	coordinator := cluster.New(setup, f.Ranks)
 	f.Leader = coordinator
 	if err := coordinator.Open(ctx); err != nil {
 		return nil, fmt.Errorf("open run %s: %w", name, err)
 	}
 	return &Run{
-		name: name, config: c, options: o, clustered: e.Elector != nil, plan: view, streams: streams, coordinator: coordinator, follower: f,
+		name: name, config: c, options: o, clustered: e.Elector != nil, plan: view, streams: streams,
+		coordinator: coordinator, follower: f,
 	}, nil
 }
 
-// Serve plans, or follows the plan of the daemon that does, until ctx is done or the run fails. It returns nil in the first case. After
-// the end of the stream it stays to answer requests. Call it once.
+// Serve plans, or follows the plan of the daemon that does, until ctx is done or the run fails. It returns nil in the
+// first case. After the end of the stream it stays to answer requests. Call it once.
 func (r *Run) Serve(ctx context.Context) error {
 	var telling sync.WaitGroup
 	tell, stop := context.WithCancel(ctx)
@@ -117,7 +121,8 @@ func (r *Run) Serve(ctx context.Context) error {
 	}
 	failed := err
 	if failed == nil {
-		failed = &fault.Error{Reason: fault.NotLeading, Message: "the daemon is shutting down", Do: "reconnect when it is back"}
+		failed = &fault.Error{Reason: fault.NotLeading, Message: "the daemon is shutting down",
+			Do: "reconnect when it is back"}
 	}
 	r.plan.Fail(diagnosis.Failure(failed))
 	return err
@@ -132,7 +137,8 @@ func (r *Run) Info() Info {
 	h, begun := r.plan.Head()
 	daemons, leader := r.coordinator.Addresses()
 	info := Info{Run: r.name, Fingerprint: h.Fingerprint, Config: r.config, Planned: now.Steps, Ended: now.Ended,
-		Committed: now.Keepers.Committed(), Oldest: now.Oldest, Keepers: now.Keepers, Begun: begun, Daemons: daemons, Leader: leader, Length: r.Length(), Ahead: r.options.Ahead}
+		Committed: now.Keepers.Committed(), Oldest: now.Oldest, Keepers: now.Keepers, Begun: begun, Daemons: daemons,
+		Leader: leader, Length: r.Length(), Ahead: r.options.Ahead}
 	if begun {
 		info.ID = h.ID
 	}
@@ -145,8 +151,8 @@ func (r *Run) Info() Info {
 	return info
 }
 
-// Join registers a reader that will ask for steps from step on. It checks rank, world and step. Readers decide how far ahead the leader
-// plans, never what it plans.
+// Join registers a reader that will ask for steps from step on. It checks rank, world and step. Readers decide how far
+// ahead the leader plans, never what it plans.
 func (r *Run) Join(place state.Place, step uint64) (*follower.Reader, error) {
 	return r.JoinAs(place, step, state.Client{})
 }
@@ -169,7 +175,8 @@ func (r *Run) JoinAs(place state.Place, step uint64, client state.Client) (*foll
 	return reader, err
 }
 
-// Step returns one step of the plan without waiting for it: io.EOF behind the end, a *Error for one that is not planned yet.
+// Step returns one step of the plan without waiting for it: io.EOF behind the end, a *Error for one that is not planned
+// yet.
 func (r *Run) Step(ctx context.Context, step uint64) (*plan.Step, error) {
 	return r.plan.Step(ctx, step)
 }
@@ -211,7 +218,8 @@ func (r *Run) Lookup(ctx context.Context, id string) ([]uint64, error) {
 }
 
 // Find calls f with every row of the plan that holds a part of a document, in order.
-func (r *Run) Find(ctx context.Context, document uint64, f func(s *plan.Step, row int, pieces []packonline.Piece) error) error {
+func (r *Run) Find(ctx context.Context, document uint64,
+	f func(s *plan.Step, row int, pieces []packonline.Piece) error) error {
 	return maintenance.Find(ctx, r.plan.Log, document, f)
 }
 
@@ -220,8 +228,8 @@ func (r *Run) Describe(ctx context.Context, sequence uint64) (document.Info, err
 	return r.streams.Describe(ctx, sequence)
 }
 
-// Seal ends all sources for this run behind their present last documents: the pool drains there and every rank sees the same end. It
-// returns the sequence of the last one of these documents. Idempotent.
+// Seal ends all sources for this run behind their present last documents: the pool drains there and every rank sees the
+// same end. It returns the sequence of the last one of these documents. Idempotent.
 func (r *Run) Seal(ctx context.Context) (uint64, error) { return r.SealBy(ctx, "") }
 
 // SealBy is Seal for somebody who is known by name, which the plan's record then has.
@@ -236,8 +244,8 @@ func (r *Run) SealBy(ctx context.Context, who string) (uint64, error) {
 	return at, err
 }
 
-// SealSource ends one source behind its present last document, whose sequence it returns. Idempotent. who asked for it may be
-// empty.
+// SealSource ends one source behind its present last document, whose sequence it returns. Idempotent. who asked for it
+// may be empty.
 func (r *Run) SealSource(ctx context.Context, name, who string) (uint64, error) {
 	if err := validWho(who); err != nil {
 		return 0, err
@@ -256,7 +264,8 @@ func (r *Run) SealSource(ctx context.Context, name, who string) (uint64, error) 
 		}
 	}
 	if i < 0 {
-		return 0, &fault.Error{Reason: fault.BadTicket, Message: fmt.Sprintf("the run has no source %q", name), Do: "name one of " + strings.Join(sourceNames(infos), ", ")}
+		return 0, &fault.Error{Reason: fault.BadTicket, Message: fmt.Sprintf("the run has no source %q", name),
+			Do: "name one of " + strings.Join(sourceNames(infos), ", ")}
 	}
 	return r.ask(ctx, plan.SealSource{Source: i, By: who})
 }
@@ -297,8 +306,8 @@ func validWho(who string) error {
 	return nil
 }
 
-// Drain empties pool and shuffle window behind the stream's present last document, padding where it must, and goes on. Rows that do
-// not fill a step keep waiting.
+// Drain empties pool and shuffle window behind the stream's present last document, padding where it must, and goes on.
+// Rows that do not fill a step keep waiting.
 func (r *Run) Drain(ctx context.Context) (uint64, error) { return r.DrainBy(ctx, "") }
 
 // DrainBy is Drain for somebody who is known by name, which the plan's record then has.
@@ -309,8 +318,9 @@ func (r *Run) DrainBy(ctx context.Context, who string) (uint64, error) {
 	return r.ask(ctx, plan.Drain{By: who})
 }
 
-// Commit records that a keeper's own durable checkpoint covers all steps before step. The first commit of a name makes it a keeper. It
-// is idempotent and monotone: a smaller step than before changes nothing. It returns the step before which all keepers cover all.
+// Commit records that a keeper's own durable checkpoint covers all steps before step. The first commit of a name makes
+// it a keeper. It is idempotent and monotone: a smaller step than before changes nothing. It returns the step before
+// which all keepers cover all.
 func (r *Run) Commit(ctx context.Context, keeper string, step uint64) (committed uint64, err error) {
 	if err := plan.ValidKeeper(keeper); err != nil {
 		return 0, &fault.Error{Reason: fault.BadTicket, Message: err.Error()}
@@ -318,13 +328,14 @@ func (r *Run) Commit(ctx context.Context, keeper string, step uint64) (committed
 	return r.ask(ctx, plan.Commit{Keeper: keeper, Step: step})
 }
 
-// Sent returns how many steps readers of some jobs were handed, by any daemon: the index of the next step of the one that is furthest on. Where that is
-// less than step it waits for what the other daemons report.
+// Sent returns how many steps readers of some jobs were handed, by any daemon: the index of the next step of the one
+// that is furthest on. Where that is less than step it waits for what the other daemons report.
 func (r *Run) Sent(ctx context.Context, step uint64, of func(job string) bool) (sent uint64) {
 	const look = 10 * time.Millisecond
 	for began := time.Now(); ; {
 		sent = max(r.follower.Sent(of), r.coordinator.Demanded().Sent(of))
-		if sent >= step || !r.coordinator.Accompanied() || time.Since(began) >= cluster.ReportTime || waiting.Pause(ctx, look) != nil {
+		if sent >= step || !r.coordinator.Accompanied() || time.Since(began) >= cluster.ReportTime ||
+			waiting.Pause(ctx, look) != nil {
 			return sent
 		}
 	}
@@ -344,8 +355,8 @@ func (r *Run) Checkpoint(ctx context.Context) (uint64, error) { return r.ask(ctx
 // askPause is the time between two attempts to reach a leader.
 const askPause = 20 * time.Millisecond
 
-// ask asks the leader to record an entry, or for a checkpoint, and waits for Options.Stall at most. An entry that is recorded after
-// that does no harm. Where the leader changes meanwhile, the next one is asked.
+// ask asks the leader to record an entry, or for a checkpoint, and waits for Options.Stall at most. An entry that is
+// recorded after that does no harm. Where the leader changes meanwhile, the next one is asked.
 func (r *Run) ask(ctx context.Context, e plan.Entry) (uint64, error) {
 	q := cluster.Request{After: r.plan.Position()}
 	if e != nil {
@@ -390,8 +401,9 @@ func (r *Run) asks(ctx, limit context.Context, q cluster.Request) (leader.Result
 	}
 }
 
-// Measure has the leader count how many steps the run will have, in the background: it reads every document that is left once more, and plans it beside the run. Info
-// tells how far that is. It is refused while a source is not sealed, and for a run without an end.
+// Measure has the leader count how many steps the run will have, in the background: it reads every document that is
+// left once more, and plans it beside the run. Info tells how far that is. It is refused while a source is not sealed,
+// and for a run without an end.
 func (r *Run) Measure(ctx context.Context) error {
 	limit, cancel := context.WithTimeout(ctx, r.options.Stall)
 	defer cancel()
@@ -430,14 +442,16 @@ func (r *Run) Mix(ctx context.Context, q state.MixRequest) (state.MixResult, err
 		return state.MixResult{}, err
 	}
 	if a.Mix == nil {
-		return state.MixResult{}, &fault.Error{Reason: fault.RunFailed, Message: "the leader's answer to a change of the mixture has no mixture", Do: "run one version on all daemons"}
+		return state.MixResult{}, &fault.Error{Reason: fault.RunFailed,
+			Message: "the leader's answer to a change of the mixture has no mixture", Do: "run one version on all daemons"}
 	}
 	result := *a.Mix
 	result.Weights = maps.Clone(result.Weights) // the planner keeps its own
 	return result, nil
 }
 
-// AskLength asks the leader of a run, over the bus of its daemons, how many steps the run will have; nil where that is not known.
+// AskLength asks the leader of a run, over the bus of its daemons, how many steps the run will have; nil where that is
+// not known.
 func AskLength(ctx context.Context, b backend.Bus) (*state.Length, error) {
 	return cluster.AskLength(ctx, b)
 }

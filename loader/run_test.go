@@ -29,7 +29,8 @@ var methods = []string{"concat", "bfd"}
 var atoms = []struct {
 	method string
 	rows   float64
-}{{"concat", 1}, {"concat", 0.25}, {"concat", 2}, {"bfd", 1}, {"bfd", 0.5}, {"bfd", 4}, {"pad", 1}, {"pad", 0.5}, {"pad", 2}}
+}{{"concat", 1}, {"concat", 0.25}, {"concat", 2}, {"bfd", 1}, {"bfd", 0.5}, {"bfd", 4}, {"pad", 1}, {"pad", 0.5},
+	{"pad", 2}}
 
 func TestEveryTokenArrivesOnce(t *testing.T) {
 	for _, atom := range atoms {
@@ -90,7 +91,8 @@ func checkPieces(t *testing.T, b *assembly.Batch) {
 	checkRows(t, b, func(x packonline.Piece) []int32 { return documentTokens(x.Doc, int(x.Start+x.Length))[x.Start:] })
 }
 
-// checkRows compares the tokens of a batch and the values that came with them with those of its pieces, and with padding.
+// checkRows compares the tokens of a batch and the values that came with them with those of its pieces, and with
+// padding.
 func checkRows(t *testing.T, b *assembly.Batch, tokens func(packonline.Piece) []int32, repeats ...plan.Repeat) {
 	t.Helper()
 	all := tokensOf(t, b)
@@ -104,7 +106,8 @@ func checkRows(t *testing.T, b *assembly.Batch, tokens func(packonline.Piece) []
 			}
 			at += len(want)
 			values := b.Contents[p.Doc].Values(0, 2, p.Start, p.Length)
-			if column := columnOf(want); bringsColumn(plan.RefSequence(p.Doc)) && !bytes.Equal(values, column) || values != nil && !bytes.Equal(values, column) {
+			if column := columnOf(want); bringsColumn(plan.RefSequence(p.Doc)) && !bytes.Equal(values, column) ||
+				values != nil && !bytes.Equal(values, column) {
 				t.Fatalf("step %d row %d: beside the tokens of piece %v stands %v, want %v", b.Step, b.First+i, p, values, column)
 			}
 		}
@@ -163,7 +166,8 @@ func checkLoss(t *testing.T, b *assembly.Batch, repeats []plan.Repeat) {
 	}
 }
 
-// A run that is stopped after any number of steps and opened again gives the rest of the same plan, with and without checkpoints.
+// A run that is stopped after any number of steps and opened again gives the rest of the same plan, with and without
+// checkpoints.
 func TestRestartAnywhere(t *testing.T) {
 	for _, atom := range atoms {
 		lengths := someLengths(5, 160)
@@ -278,7 +282,8 @@ func TestReplayFindsAChangedDocument(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = run.Serve(t.Context())
-	if reason(err) != fault.PlanMismatch || !strings.Contains(err.Error(), "step 0") || !strings.Contains(err.Error(), "planned:") {
+	if reason(err) != fault.PlanMismatch || !strings.Contains(err.Error(), "step 0") ||
+		!strings.Contains(err.Error(), "planned:") {
 		t.Fatalf("Serve = %v", err)
 	}
 }
@@ -344,7 +349,8 @@ func TestSmallCacheFetchesAgain(t *testing.T) {
 	}
 }
 
-// Behind the last step there is the end, further on nothing: a trainer that resumes on the wrong run must not think that it is done.
+// Behind the last step there is the end, further on nothing: a trainer that resumes on the wrong run must not think
+// that it is done.
 func TestJoinBehindTheEnd(t *testing.T) {
 	w := newWorld(config("concat"))
 	w.docs.lengths(slices.Repeat([]int{16}, 40)...)
@@ -370,8 +376,10 @@ func TestSkippedAndDuplicateDocuments(t *testing.T) {
 		}
 		return d
 	}
-	w.docs.publish(doc(1, ""), doc(2, ""), doc(1, ""), doc(3, plan.SkipUndecodable), doc(3, ""), doc(0, plan.SkipEmpty), doc(0, ""), doc(0, ""))
-	w.docs.publish(doc(4, ""), doc(5, ""), doc(1, ""), doc(2, "")) // id 1 is 8 documents of the stream back, two of them not used; id 2 is 10 back
+	w.docs.publish(doc(1, ""), doc(2, ""), doc(1, ""), doc(3, plan.SkipUndecodable), doc(3, ""), doc(0, plan.SkipEmpty),
+		doc(0, ""), doc(0, ""))
+	// id 1 is 8 documents of the stream back, two of them not used; id 2 is 10 back
+	w.docs.publish(doc(4, ""), doc(5, ""), doc(1, ""), doc(2, ""))
 	run, _ := w.start(t)
 	if _, err := run.Seal(t.Context()); err != nil {
 		t.Fatal(err)
@@ -379,7 +387,8 @@ func TestSkippedAndDuplicateDocuments(t *testing.T) {
 	read(t, run, state.Place{World: 1}, 0, 0)
 	eventually(t, func() bool { return run.Stats().Cursor == 12 })
 	s := run.Stats()
-	if s.Documents != 8 || s.Skipped.Of(plan.SkipDuplicate) != 2 || s.Skipped.Of(plan.SkipEmpty) != 1 || s.Skipped.Of(plan.SkipUndecodable) != 1 {
+	if s.Documents != 8 || s.Skipped.Of(plan.SkipDuplicate) != 2 || s.Skipped.Of(plan.SkipEmpty) != 1 ||
+		s.Skipped.Of(plan.SkipUndecodable) != 1 {
 		t.Fatalf("documents %d, skipped %v", s.Documents, s.Skipped)
 	}
 }

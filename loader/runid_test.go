@@ -30,7 +30,8 @@ func lived(t *testing.T, w *world) (batches []*assembly.Batch, id string) {
 	return batches, info.ID
 }
 
-// unsealed are a plan's decisions without the seal, which stands behind as many steps as were planned when it was asked for.
+// unsealed are a plan's decisions without the seal, which stands behind as many steps as were planned when it was asked
+// for.
 func unsealed(t *testing.T, records [][]byte) [][]byte {
 	return slices.DeleteFunc(decisions(t, records), func(b []byte) bool {
 		e, err := plan.DecodeRecord(b)
@@ -40,7 +41,8 @@ func unsealed(t *testing.T, records [][]byte) [][]byte {
 	})
 }
 
-// A run that is deleted and begun again over the same documents is the same but for its id, which stands in its header and nowhere else.
+// A run that is deleted and begun again over the same documents is the same but for its id, which stands in its header
+// and nowhere else.
 func TestARunIsTheSameButForItsID(t *testing.T) {
 	w := newWorld(config("bfd"))
 	w.docs.lengths(someLengths(2, 120)...)
@@ -96,7 +98,8 @@ func TestIDsOfForksAndCopies(t *testing.T) {
 	}
 	next := newWorld(w.config)
 	next.docs = w.docs
-	if err := d.Copy(t.Context(), w.beginning(nil), "copy", next.beginning(&memFloors{docs: w.docs}), func(uint64) {}); err != nil {
+	if err := d.Copy(t.Context(), w.beginning(nil), "copy", next.beginning(&memFloors{docs: w.docs}),
+		func(uint64) {}); err != nil {
 		t.Fatal(err)
 	}
 	if e, err := plan.DecodeRecord(next.plan.records[0]); err != nil || e.(plan.Header).ID != old.ID {

@@ -12,26 +12,30 @@ import (
 	"loaderd/loader/state"
 )
 
-// Show returns one document, as the plan names it. Of those that are not used Skip says why, as far as the document itself tells.
+// Show returns one document, as the plan names it. Of those that are not used Skip says why, as far as the document
+// itself tells.
 func (r *Run) Show(ctx context.Context, document uint64) (document.View, error) {
 	return r.streams.Show(ctx, document)
 }
 
-// Upcoming returns the next documents that the planner takes, as the plan names them: n of a source, or fewer where fewer are there. Without a name it
-// returns those of the only source, or of several the next of each.
+// Upcoming returns the next documents that the planner takes, as the plan names them: n of a source, or fewer where
+// fewer are there. Without a name it returns those of the only source, or of several the next of each.
 func (r *Run) Upcoming(ctx context.Context, source string, n int) ([]uint64, error) {
 	stats := r.Stats()
 	h, _ := r.plan.Head()
 	all, err := r.streams.All(ctx, h)
 	if err != nil {
-		return nil, &fault.Error{Reason: fault.SourceDown, Message: "cannot open the document streams", Err: err, Do: "try again"}
+		return nil, &fault.Error{Reason: fault.SourceDown, Message: "cannot open the document streams", Err: err,
+			Do: "try again"}
 	}
 	if len(stats.Sources) == 0 {
-		return nil, &fault.Error{Reason: fault.NotLeading, Message: "no daemon that plans the run has told how far its sources are read", Do: "ask again"}
+		return nil, &fault.Error{Reason: fault.NotLeading, Message: "no daemon that plans the run has told how far its " +
+			"sources are read", Do: "ask again"}
 	}
 	infos := r.streams.Infos()
 	if source != "" && !slices.ContainsFunc(infos, func(x plan.SourceInfo) bool { return x.Name == source }) {
-		return nil, &fault.Error{Reason: fault.BadTicket, Message: fmt.Sprintf("the run has no source %q", source), Do: "info names its sources"}
+		return nil, &fault.Error{Reason: fault.BadTicket, Message: fmt.Sprintf("the run has no source %q", source),
+			Do: "info names its sources"}
 	}
 	var refs []uint64
 	for i, x := range infos {
@@ -53,8 +57,8 @@ func (r *Run) Upcoming(ctx context.Context, source string, n int) ([]uint64, err
 	return refs, nil
 }
 
-// follows returns the sequences of the next documents of a source, n at most, in the order in which the run takes them. stored is the last one that its
-// stream holds.
+// follows returns the sequences of the next documents of a source, n at most, in the order in which the run takes them.
+// stored is the last one that its stream holds.
 func follows(seed uint64, info plan.SourceInfo, s state.SourceStats, stored uint64, n int) (sequences []uint64) {
 	begin := mixture.Begin{First: info.Start, Last: info.Last, Sealed: info.Sealed}
 	last := stored

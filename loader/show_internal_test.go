@@ -28,7 +28,8 @@ func TestWhatFollowsIsWhatIsTaken(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					info := plan.SourceInfo{SourceBegin: plan.SourceBegin{Name: "a", Start: 3, Last: begin.Last, Sealed: sealed}, Config: config}
+					info := plan.SourceInfo{SourceBegin: plan.SourceBegin{Name: "a", Start: 3, Last: begin.Last, Sealed: sealed},
+						Config: config}
 					var taken []uint64
 					var said [][]uint64 // at each place
 					for len(taken) < 40 {

@@ -69,7 +69,8 @@ func TestUpcomingOfSources(t *testing.T) {
 		}
 		for i, ref := range all {
 			if plan.RefSource(ref) != i || plan.RefSequence(ref) != before[i].Next {
-				t.Fatalf("document %d of source %d follows, want %d of %d", plan.RefSequence(ref), plan.RefSource(ref), before[i].Next, i)
+				t.Fatalf("document %d of source %d follows, want %d of %d", plan.RefSequence(ref), plan.RefSource(ref),
+					before[i].Next, i)
 			}
 		}
 		return true
@@ -82,7 +83,8 @@ func TestUpcomingOfSources(t *testing.T) {
 	for sequence := uint64(1); sequence < 20; sequence++ {
 		shown, err := run.Show(t.Context(), plan.Ref(2, sequence))
 		must(t, err)
-		if taken := web.Split.Takes(shown.ID, sequence); taken != (shown.Skip == "") || !taken && shown.Skip != plan.SkipSplit {
+		if taken := web.Split.Takes(shown.ID, sequence); taken != (shown.Skip == "") || !taken &&
+			shown.Skip != plan.SkipSplit {
 			t.Errorf("document %d of web, taken %t: it is skipped as %q", sequence, taken, shown.Skip)
 		}
 	}

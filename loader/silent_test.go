@@ -33,8 +33,8 @@ func (k *kept) count(s string) int {
 	return strings.Count(k.b.String(), s)
 }
 
-// A run whose retriever finds nothing to compare in a whole pool of documents says so, once a start, and what to do; one that finds something
-// in a single document does not. What the method counts is the same after a restart.
+// A run whose retriever finds nothing to compare in a whole pool of documents says so, once a start, and what to do;
+// one that finds something in a single document does not. What the method counts is the same after a restart.
 func TestWarnsOfSilentDocuments(t *testing.T) {
 	const silence = "no document so far says what it is about"
 	for retriever, header := range map[string]string{"repo": "Loaderd-Path", "dense": "Loaderd-Embedding"} {
@@ -45,7 +45,8 @@ func TestWarnsOfSilentDocuments(t *testing.T) {
 			var log kept
 			w.edges = func(e *backend.Backends) { e.Log = slog.New(slog.NewTextHandler(&log, nil)) }
 			for i, n := range someLengths(3, 400) {
-				d := document.Document{Content: document.Content{Tokens: documentTokens(uint64(i+1), n)}, PackingHints: plan.PackingHints{Hint: &related.Hint{}}}
+				d := document.Document{Content: document.Content{Tokens: documentTokens(uint64(i+1), n)},
+					PackingHints: plan.PackingHints{Hint: &related.Hint{}}}
 				if says && i == 10 {
 					d.Hint = hintOf(1)
 				}
@@ -60,7 +61,8 @@ func TestWarnsOfSilentDocuments(t *testing.T) {
 					planned := run.Stats().Planned == 16 && len(packing()) > 0 && (counted == nil || maps.Equal(packing(), counted))
 					return planned && (says || log.count(silence) > start)
 				})
-				if warnings := log.count(silence); says && warnings > 0 || !says && (warnings != start+1 || log.count(header) != warnings) {
+				if warnings := log.count(silence); says && warnings > 0 || !says &&
+					(warnings != start+1 || log.count(header) != warnings) {
 					t.Errorf("%s, one document says something: %v: %d warnings after %d starts", retriever, says, warnings, start+1)
 				}
 				if err := stop(); err != nil {

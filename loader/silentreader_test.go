@@ -10,8 +10,8 @@ import (
 	"loaderd/loader/state"
 )
 
-// A rank that joins and never reads holds the others of its job back, and what is released, for Options.Silent and no longer. One that waits for a
-// step, or comes for one now and then, is not silent.
+// A rank that joins and never reads holds the others of its job back, and what is released, for Options.Silent and no
+// longer. One that waits for a step, or comes for one now and then, is not silent.
 func TestARankThatNeverReads(t *testing.T) {
 	bubble(t, "never", func(t *testing.T) {
 		w, _ := purging(config("concat"))

@@ -45,7 +45,8 @@ func TestSkipLog_Duplicates(t *testing.T) {
 		told("without duplicates")
 		pass(100)
 		time.Sleep(10 * time.Second)
-		told("in the second pass", "event=documents_skipped reason=duplicate, skipped=100 since_last_logged=100 last_document=200, with other ids")
+		told("in the second pass", "event=documents_skipped reason=duplicate, skipped=100 since_last_logged=100 "+
+			"last_document=200, with other ids")
 		if n := run.Stats().Skipped.Of(plan.SkipDuplicate); n != 100 {
 			t.Errorf("%d duplicates are counted", n)
 		}
@@ -83,7 +84,8 @@ func TestSkipLog_EndOfRun(t *testing.T) {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		if got := log.take(); len(got) != 2 || !strings.Contains(got[0], "reason=empty") || !strings.Contains(got[1], "reason=masked") ||
+		if got := log.take(); len(got) != 2 || !strings.Contains(got[0], "reason=empty") ||
+			!strings.Contains(got[1], "reason=masked") ||
 			!strings.Contains(got[1], "skipped=20 since_last_logged=20 last_document=20") {
 			t.Errorf("the log has %q", got)
 		}

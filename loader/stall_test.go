@@ -210,7 +210,8 @@ func TestStall_SecondSourceCannotBeOpened(t *testing.T) {
 	})
 }
 
-// A document stream that ends before what the plan was made of is another one: the run says so where it comes to the end, it does not wait for more.
+// A document stream that ends before what the plan was made of is another one: the run says so where it comes to the
+// end, it does not wait for more.
 func TestDocumentStreamShorterThanThePlan(t *testing.T) {
 	for _, control := range []bool{false, true} {
 		w := planned(t)
@@ -251,7 +252,8 @@ func TestStallNamesTheCause(t *testing.T) {
 		}
 		_, err = r.Next(t.Context())
 		var e *fault.Error
-		if !errors.As(err, &e) || e.Reason != fault.SourceDry || e.Facts["last_document"] != "2" || !strings.Contains(e.Message, "document 2") {
+		if !errors.As(err, &e) || e.Reason != fault.SourceDry || e.Facts["last_document"] != "2" ||
+			!strings.Contains(e.Message, "document 2") {
 			t.Fatalf("Next = %v", err)
 		}
 	})
@@ -307,7 +309,8 @@ func TestStallNamesTheCause(t *testing.T) {
 		}
 		w.plan.lag(len(w.plan.records) - 10)
 		began := time.Now()
-		if _, err := run.Step(t.Context(), last.Index-90); reason(err) != fault.PlanLogDown || time.Since(began) != w.options.Stall {
+		if _, err := run.Step(t.Context(), last.Index-90); reason(err) != fault.PlanLogDown ||
+			time.Since(began) != w.options.Stall {
 			t.Errorf("Step = %v after %v, from a log that stays behind", err, time.Since(began))
 		}
 		time.AfterFunc(time.Second, func() { w.plan.lag(0) })

@@ -13,12 +13,14 @@ func (r *Run) Stock(ctx context.Context) ([]document.StreamState, error) {
 	h, _ := r.plan.Head()
 	streams, err := r.streams.All(ctx, h)
 	if err != nil {
-		return nil, &fault.Error{Reason: fault.SourceDown, Message: "cannot open the streams of the sources", Err: err, Do: "try again"}
+		return nil, &fault.Error{Reason: fault.SourceDown, Message: "cannot open the streams of the sources", Err: err,
+			Do: "try again"}
 	}
 	out := make([]document.StreamState, len(streams))
 	for i, x := range streams {
 		if out[i], err = x.Documents.State(ctx); err != nil {
-			return nil, &fault.Error{Reason: fault.SourceDown, Message: fmt.Sprintf("cannot read the end of the stream of source %s", x.Name), Err: err, Do: "try again"}
+			return nil, &fault.Error{Reason: fault.SourceDown,
+				Message: fmt.Sprintf("cannot read the end of the stream of source %s", x.Name), Err: err, Do: "try again"}
 		}
 	}
 	return out, nil

@@ -15,7 +15,8 @@ func TestStock(t *testing.T) {
 	read(t, run, state.Place{World: 1}, 0, 1)
 	stock, err := run.Stock(t.Context())
 	must(t, err)
-	if len(stock) != 3 || stock[0].Last != 90 || stock[1].Last != 25 || !stock[1].Sealed || stock[2].Last != 130 || stock[2].Name != "DOCS_web" {
+	if len(stock) != 3 || stock[0].Last != 90 || stock[1].Last != 25 || !stock[1].Sealed || stock[2].Last != 130 ||
+		stock[2].Name != "DOCS_web" {
 		t.Errorf("the streams hold %+v", stock)
 	}
 	must(t, stop())

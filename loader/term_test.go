@@ -59,7 +59,8 @@ func TestEveryLeadIsATermOfThePlan(t *testing.T) {
 		if !slices.Equal(who, want) || at[len(at)-1] != max(before, 1)+1 {
 			t.Fatalf("the terms begin at %v, of %q, want those of %q, the last at %d", at, who, want, max(before, 1)+1)
 		}
-		if _, err := maintenance.Audit(t.Context(), backend.Backends{Sources: onlySource{Documents: w.docs}, Plan: w.plan}, w.config.Tokenizer, nil); err != nil {
+		if _, err := maintenance.Audit(t.Context(), backend.Backends{Sources: onlySource{Documents: w.docs}, Plan: w.plan},
+			w.config.Tokenizer, nil); err != nil {
 			t.Error(err)
 		}
 		if d, err := maintenance.Inspect(t.Context(), w.plan, w.checkpoints, 0); err != nil || d.Why != "" {
@@ -95,7 +96,8 @@ func TestATermDeposesTheLeaderBefore(t *testing.T) {
 	}
 }
 
-// A leader that idles at its limit while another one leads on, and is stopped later, stores nothing and deletes nothing.
+// A leader that idles at its limit while another one leads on, and is stopped later, stores nothing and deletes
+// nothing.
 func TestALeaderThatIsStoppedLate(t *testing.T) {
 	w := newWorld(config("bfd"))
 	w.docs.lengths(someLengths(3, 2000)...)
@@ -198,7 +200,8 @@ func TestARunThatIsTakenForANewOne(t *testing.T) {
 			t.Errorf("Serve = %v", err)
 		}
 	}
-	if have := w.checkpoints.names(); len(stored) < 2 || !slices.Equal(have, stored) || !reflect.DeepEqual(w.plan.records, records) || floors.term != term {
+	if have := w.checkpoints.names(); len(stored) < 2 || !slices.Equal(have, stored) ||
+		!reflect.DeepEqual(w.plan.records, records) || floors.term != term {
 		t.Errorf("stored are %v, want %v", have, stored)
 	}
 }
@@ -247,13 +250,15 @@ func TestALeadBeginsWithWhatIsThereByThen(t *testing.T) {
 		if err := <-served; err != nil {
 			t.Error(err)
 		}
-		if _, err := second.Join(state.Place{World: 1}, 0); reason(err) != fault.StepReleased && reason(err) != fault.NotLeading {
+		if _, err := second.Join(state.Place{World: 1}, 0); reason(err) != fault.StepReleased &&
+			reason(err) != fault.NotLeading {
 			t.Errorf("Join of a released step = %v", err)
 		}
 	}
 }
 
-// A run that begins over what an earlier plan of its name has left, and dies at any of its first stores, begins again, without that.
+// A run that begins over what an earlier plan of its name has left, and dies at any of its first stores, begins again,
+// without that.
 func TestABeginningThatDies(t *testing.T) {
 	for left := range 5 {
 		for _, stored := range []bool{false, true} {

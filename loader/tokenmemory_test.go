@@ -35,8 +35,8 @@ func (s narrowSource) Next(ctx context.Context) ([]document.Document, error) {
 	return docs, err
 }
 
-// While the memory of documents is used again, ranks that look at a step's batch when they have asked for the next get the tokens of the plan's documents. With the
-// race detector memory that is given back is overwritten.
+// While the memory of documents is used again, ranks that look at a step's batch when they have asked for the next get
+// the tokens of the plan's documents. With the race detector memory that is given back is overwritten.
 func TestTokensAreRightWhereMemoryIsUsedAgain(t *testing.T) {
 	c := config("bfd")
 	c.Packing.Buckets = []int{512}

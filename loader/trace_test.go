@@ -28,8 +28,8 @@ func (x *tracer) Planned(t *document.Trace, document, step uint64, row int, take
 	}
 }
 
-// Of each sampled document it is told once where its first token lies, when that stands in the plan log: not again when a restart plans it again. A batch names
-// those that begin in it.
+// Of each sampled document it is told once where its first token lies, when that stands in the plan log: not again when
+// a restart plans it again. A batch names those that begin in it.
 func TestSampledDocumentsAreTraced(t *testing.T) {
 	w, told := newWorld(config("concat")), &tracer{planned: map[uint64][]string{}}
 	w.options.Checkpoint = 0 // a restart plans all again

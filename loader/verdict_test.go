@@ -108,7 +108,8 @@ func TestVerdicts(t *testing.T) {
 		}
 		j.run.Consumed(place, state.Consumption{Session: "s", Taken: 7, Left: true})
 		time.Sleep(3 * time.Second)
-		if v := j.says(diagnosis.Waiting, "Waiting for ranks: 4 steps are planned ahead", diagnosis.LimitRanks); v.Detail != "no reader is connected" {
+		if v := j.says(diagnosis.Waiting, "Waiting for ranks: 4 steps are planned ahead",
+			diagnosis.LimitRanks); v.Detail != "no reader is connected" {
 			j.Errorf("%+v", v)
 		}
 	})
@@ -195,7 +196,8 @@ func TestVerdicts(t *testing.T) {
 			time.Sleep(time.Second)
 			j.next(slow)
 		}
-		v := j.says(diagnosis.Running, `Running: 64 tokens/s, rank 1 of 2 of job "trainer" holds the others (`, diagnosis.LimitRanks)
+		v := j.says(diagnosis.Running, `Running: 64 tokens/s, rank 1 of 2 of job "trainer" holds the others (`,
+			diagnosis.LimitRanks)
 		time.Sleep(20 * time.Second)
 		v = j.says(diagnosis.Waiting, `Waiting for rank 1 of 2 of job "trainer", `, diagnosis.LimitRanks)
 		if v.Reason != fault.RankBehind || v.Facts["rank"] != "1" {
@@ -219,7 +221,8 @@ func TestVerdicts(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		time.Sleep(2 * time.Second)
-		j.says(diagnosis.Running, `All 15 steps are planned: rank 0 of 1 of job "trainer" has been sent 1`, diagnosis.LimitRanks)
+		j.says(diagnosis.Running, `All 15 steps are planned: rank 0 of 1 of job "trainer" has been sent 1`,
+			diagnosis.LimitRanks)
 	})
 	judge(t, "NATS is lost", func(w *world) {
 		documents(400)(w)
@@ -261,7 +264,8 @@ func TestVerdicts(t *testing.T) {
 		w.odd(oddDocs{stuck: true})
 		run, stop := w.start(t)
 		time.Sleep(2 * time.Second)
-		judged{t, w, run}.says(diagnosis.Waiting, "Planning again after a restart: at document 0 of 400", diagnosis.LimitTokenizer)
+		judged{t, w, run}.says(diagnosis.Waiting, "Planning again after a restart: at document 0 of 400",
+			diagnosis.LimitTokenizer)
 		must(t, stop())
 	})
 	judge(t, "failed", documents(60), func(j judged) {
@@ -285,7 +289,8 @@ func TestVerdicts(t *testing.T) {
 			j.next(r)
 			time.Sleep(time.Second)
 		}
-		v := j.says(diagnosis.Failing, "Running: 64 tokens/s, the ranks set the pace; something is wrong with the document stream", diagnosis.LimitRanks)
+		v := j.says(diagnosis.Failing, "Running: 64 tokens/s, the ranks set the pace; something is wrong with the "+
+			"document stream", diagnosis.LimitRanks)
 		if !strings.Contains(v.Detail, "retention is interest") {
 			j.Errorf("%+v", v)
 		}
@@ -307,7 +312,8 @@ func TestVerdicts(t *testing.T) {
 			j.undecodable(1)
 			time.Sleep(time.Second)
 		}
-		v := j.says(diagnosis.Running, "Running: 64 tokens/s, the documents set the pace; 20 % of the documents cannot be decoded", diagnosis.LimitDocuments)
+		v := j.says(diagnosis.Running, "Running: 64 tokens/s, the documents set the pace; 20 % of the documents cannot be "+
+			"decoded", diagnosis.LimitDocuments)
 		if !strings.Contains(v.Do, "loaderd dead") {
 			j.Errorf("%+v", v)
 		}

@@ -19,8 +19,9 @@ import (
 	"loaderd/stream/doclog"
 )
 
-// BenchmarkEpoch reads a sealed source of 40,000 documents of 4 KB of Go's own source, about what a web page's text has, from a real server and tokenizes
-// them: in the order of the stream as a live source is read, and in drawn orders of blocks.
+// BenchmarkEpoch reads a sealed source of 40,000 documents of 4 KB of Go's own source, about what a web page's text
+// has, from a real server and tokenizes them: in the order of the stream as a live source is read, and in drawn orders
+// of blocks.
 func BenchmarkEpoch(b *testing.B) {
 	const documents, size = 40000, 4000
 	srv := natstest.Start(b)
@@ -60,7 +61,8 @@ func BenchmarkEpoch(b *testing.B) {
 	b.Run("stream", func(b *testing.B) { read(b, func() (document.Source, error) { return docs.Read(ctx, 1) }) })
 	for _, block := range []int{8, 16, 32, 64, 256} {
 		b.Run(fmt.Sprint("blocks of ", block), func(b *testing.B) {
-			c := mixture.Config{Sources: map[string]mixture.Source{"a": {Weight: 1, Epochs: 1, Block: block}}, Mix: mixture.Mix{Dry: mixture.DryWait, End: mixture.EndAll}}
+			c := mixture.Config{Sources: map[string]mixture.Source{"a": {Weight: 1, Epochs: 1, Block: block}},
+				Mix: mixture.Mix{Dry: mixture.DryWait, End: mixture.EndAll}}
 			m, err := mixture.New(c, map[string]mixture.Begin{"a": {First: 1, Last: documents, Sealed: true}})
 			if err != nil {
 				b.Fatal(err)

@@ -27,8 +27,8 @@ func (d *countedDocs) Again(ctx context.Context, sequences []uint64, f func(docu
 	return d.memDocs.Again(ctx, sequences, f)
 }
 
-// An epoch in a drawn order delivers each document once, in its order, also where a group is more than is held, by few requests, and when the servers do not
-// answer at once.
+// An epoch in a drawn order delivers each document once, in its order, also where a group is more than is held, by few
+// requests, and when the servers do not answer at once.
 func TestWalker(t *testing.T) {
 	const documents = 20_000
 	shared := make([]int32, 4000)
@@ -36,7 +36,8 @@ func TestWalker(t *testing.T) {
 	for range documents {
 		d.publish(document.Document{Content: document.Content{Tokens: shared}})
 	}
-	m, err := mixture.New(mixture.Config{Sources: map[string]mixture.Source{"a": {Weight: 1, Epochs: 1, Block: 16}}, Mix: mixture.Mix{Dry: mixture.DryWait, End: mixture.EndAll}},
+	m, err := mixture.New(mixture.Config{Sources: map[string]mixture.Source{"a": {Weight: 1, Epochs: 1, Block: 16}},
+		Mix: mixture.Mix{Dry: mixture.DryWait, End: mixture.EndAll}},
 		map[string]mixture.Begin{"a": {First: 1, Last: documents, Sealed: true}})
 	must(t, err)
 	walk, want := m.Walk(0, 0), []uint64(nil)

@@ -21,8 +21,10 @@ func TestRun_EndsWithoutDocumentsOfWeightZero(t *testing.T) {
 		{"from the beginning", weights(0, 1), nil, nil, [2]bool{false, true}},
 		{"by a change", weights(1, 1), nil, weights(0, 1), [2]bool{false, true}},
 		{"by the schedule", weights(1, 1), []mixture.Point{{Tokens: 100, Weights: weights(0, 1)}}, nil, [2]bool{false, true}},
-		{"weight by the schedule", weights(0, 1), []mixture.Point{{Tokens: 1e6, Ramp: 1e6, Weights: weights(1, 1)}}, nil, [2]bool{true, true}},
-		{"weight by the ramp under way", weights(0, 1), []mixture.Point{{Tokens: 1, Ramp: 1e6, Weights: weights(1, 0)}}, nil, [2]bool{true, true}},
+		{"weight by the schedule", weights(0, 1), []mixture.Point{{Tokens: 1e6, Ramp: 1e6, Weights: weights(1, 1)}}, nil,
+			[2]bool{true, true}},
+		{"weight by the ramp under way", weights(0, 1), []mixture.Point{{Tokens: 1, Ramp: 1e6, Weights: weights(1, 0)}}, nil,
+			[2]bool{true, true}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c := config("bfd")
@@ -49,7 +51,8 @@ func TestRun_EndsWithoutDocumentsOfWeightZero(t *testing.T) {
 			if !tc.reads[0] {
 				ended = "those with documents left have no weight: a"
 			}
-			if _, err := changeMix(t, run, mixture.Change{Weights: weights(1, 1)}, ""); err == nil || !strings.Contains(err.Error(), ended) {
+			if _, err := changeMix(t, run, mixture.Change{Weights: weights(1, 1)}, ""); err == nil ||
+				!strings.Contains(err.Error(), ended) {
 				t.Errorf("a change behind the end: %v, want %q", err, ended)
 			}
 			for i, n := range [2]int{shares(got)[0], shares(got)[1]} {

@@ -37,7 +37,8 @@ func sealedBy(t *testing.T, who string) (*world, []*assembly.Batch) {
 	return w, batches
 }
 
-// The plan names who asked for a seal or a drain, audits and lists of runs show it, and what is planned is the same for whoever asked.
+// The plan names who asked for a seal or a drain, audits and lists of runs show it, and what is planned is the same for
+// whoever asked.
 func TestThePlanNamesWhoAsked(t *testing.T) {
 	nobody, want := sealedBy(t, "")
 	alice, have := sealedBy(t, "alice")
@@ -45,7 +46,8 @@ func TestThePlanNamesWhoAsked(t *testing.T) {
 		t.Error("the batches depend on who asked")
 	}
 	for what, w := range map[string]*world{"": nobody, ", asked for by alice": alice} {
-		audited, err := maintenance.Audit(t.Context(), backend.Backends{Sources: onlySource{Documents: w.docs}, Plan: w.plan}, w.config.Tokenizer, nil)
+		audited, err := maintenance.Audit(t.Context(), backend.Backends{Sources: onlySource{Documents: w.docs}, Plan: w.plan},
+			w.config.Tokenizer, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -56,11 +58,13 @@ func TestThePlanNamesWhoAsked(t *testing.T) {
 			}
 			controls = append(controls, c.What)
 		}
-		if said := []string{"drain behind arrival 60" + what, "seal of source 0 behind its document 120, behind arrival 120" + what}; !slices.Equal(controls, said) {
+		if said := []string{"drain behind arrival 60" + what, "seal of source 0 behind its document 120, behind arrival 120" +
+			what}; !slices.Equal(controls, said) {
 			t.Errorf("the audit says %q, want %q", controls, said)
 		}
 		s, err := maintenance.Summarize(t.Context(), w.plan, nil)
-		if err != nil || s.Sources[0].Last != 120 || !strings.HasSuffix(what, s.SealedBy) || (s.SealedBy == "") != (what == "") {
+		if err != nil || s.Sources[0].Last != 120 || !strings.HasSuffix(what, s.SealedBy) ||
+			(s.SealedBy == "") != (what == "") {
 			t.Errorf("%+v, %v", s, err)
 		}
 	}

@@ -256,7 +256,8 @@ func (w *world) fork(t *testing.T, step uint64, name string, c plan.Config) (for
 
 // edgesOf is what a run of the world gets.
 func (w *world) edgesOf() backend.Backends {
-	e := backend.Backends{Sources: onlySource{Documents: w.docs}, Plan: w.plan, Checkpoints: w.checkpoints, Log: slog.New(slog.DiscardHandler)}
+	e := backend.Backends{Sources: onlySource{Documents: w.docs}, Plan: w.plan, Checkpoints: w.checkpoints,
+		Log: slog.New(slog.DiscardHandler)}
 	if w.edges != nil {
 		w.edges(&e)
 	}
@@ -356,6 +357,7 @@ func reason(err error) fault.Reason {
 
 // unlent is a batch that keeps its contents for good, as if it had never been lent them.
 func unlent(b *assembly.Batch) *assembly.Batch {
-	return &assembly.Batch{Step: b.Step, Bucket: b.Bucket, First: b.First, Rows: b.Rows, Pieces: b.Pieces, Pad: b.Pad, Loss: b.Loss, Weights: b.Weights,
+	return &assembly.Batch{Step: b.Step, Bucket: b.Bucket, First: b.First, Rows: b.Rows, Pieces: b.Pieces, Pad: b.Pad,
+		Loss: b.Loss, Weights: b.Weights,
 		Within: b.Within, Contents: b.Contents, Begins: b.Begins, Traced: b.Traced}
 }

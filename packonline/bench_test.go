@@ -27,9 +27,10 @@ func newPacker(t testing.TB, c packonline.Config) packonline.Packer {
 	return p
 }
 
-// BenchmarkPack packs a million log-normal lengths into rows of 2,048, the final flush included, with the settings of the figures in
-// the documentation. Two baselines stand beside it and count rows without saying what is in them: the paper's segment tree over the
-// whole input, and rows kept open and scanned for the best fit. "x-scan" is the speed as a multiple of the latter's.
+// BenchmarkPack packs a million log-normal lengths into rows of 2,048, the final flush included, with the settings of
+// the figures in the documentation. Two baselines stand beside it and count rows without saying what is in them: the
+// paper's segment tree over the whole input, and rows kept open and scanned for the best fit. "x-scan" is the speed as
+// a multiple of the latter's.
 func BenchmarkPack(b *testing.B) {
 	in := lengths.LogNormal(benchDocs, 1)
 	start := time.Now()
@@ -75,7 +76,8 @@ func report(b *testing.B, padding, slots int64) {
 	b.ReportMetric(100*float64(padding)/float64(slots), "%pad")
 }
 
-// segmentTree is best-fit-decreasing as the paper's appendix B has it: a segment tree of maxima over the amounts of room in use.
+// segmentTree is best-fit-decreasing as the paper's appendix B has it: a segment tree of maxima over the amounts of
+// room in use.
 func segmentTree(in []int32, length int32) (padding, slots int64) {
 	var pieces []int32
 	for _, n := range in {
@@ -120,8 +122,8 @@ func segmentTree(in []int32, length int32) (padding, slots int64) {
 	return padding, slots
 }
 
-// openRows is the usual streaming packer: some rows are open, a piece goes into the one it fits best, found by a scan, and the
-// fullest one is closed to make place for a new one.
+// openRows is the usual streaming packer: some rows are open, a piece goes into the one it fits best, found by a scan,
+// and the fullest one is closed to make place for a new one.
 func openRows(in []int32, length int32, open int) (padding, slots int64) {
 	var rooms []int32
 	for _, n := range in {

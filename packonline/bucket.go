@@ -5,27 +5,36 @@ import (
 	"fmt"
 )
 
-// bucket packs into rows of several lengths, or of one, and fills them exactly, from a bounded pool. A document longer than the longest
-// row is cut into full rows, which are emitted at once, and a remainder; remainders and shorter documents wait, one piece a document.
+// bucket packs into rows of several lengths, or of one, and fills them exactly, from a bounded pool. A document longer
+// than the longest row is cut into full rows, which are emitted at once, and a remainder; remainders and shorter
+// documents wait, one piece a document.
 //
-//   - Pairs on sight. A piece that comes and completes a row with one that waits leaves with it. Pieces that nearly fill a row need
+//   - Pairs on sight. A piece that comes and completes a row with one that waits leaves with it. Pieces that nearly
+//     fill a row need
 //     rare counterparts; this way each of them meets all that come while it waits.
-//   - The oldest first. When the pool is full or a piece reaches MaxAge, a row is built around the oldest piece, with the fewest pieces
-//     that fill it exactly. Rows of several lengths are no longer than their pieces need (bucket_exact.go), and long rows are filled
+//   - The oldest first. When the pool is full or a piece reaches MaxAge, a row is built around the oldest piece, with
+//     the fewest pieces
+//     that fill it exactly. Rows of several lengths are no longer than their pieces need (bucket_exact.go), and long
+//     rows are filled
 //     with pieces that need long rows themselves before others (bucket_fill.go).
-//   - Padding last. Only when nothing completes a piece that must leave is its row padded: the shortest one that wastes little.
+//   - Padding last. Only when nothing completes a piece that must leave is its row padded: the shortest one that wastes
+//     little.
 //
 // What holds:
 //
 //   - invariant 2: no document that fits the longest row is split.
 //   - invariant 3: after Add at most Pool pieces wait, and at most MaxAge, if that is less.
-//   - invariant 4: no piece is older than MaxAge when it is emitted. Without a MaxAge no piece waits for more than 16 Pool documents. With
+//   - invariant 4: no piece is older than MaxAge when it is emitted. Without a MaxAge no piece waits for more than 16
+//     Pool documents. With
 //     a hold and several row lengths it waits for half of MaxAge and for two Pool documents at most.
-//   - invariant 5: the work for a document is bounded, whatever the lengths. It emits at most one row for age and one for room, beside
-//     its own, and what is done to find them is paid with credit, so much a document (bucket_credit.go): beside what was saved, only
+//   - invariant 5: the work for a document is bounded, whatever the lengths. It emits at most one row for age and one
+//     for room, beside
+//     its own, and what is done to find them is paid with credit, so much a document (bucket_credit.go): beside what
+//     was saved, only
 //     the pieces of one row are taken without any.
 //
-// Its state is the waiting pieces in order of arrival and the credit for searches: what it does next depends on nothing else.
+// Its state is the waiting pieces in order of arrival and the credit for searches: what it does next depends on nothing
+// else.
 type bucket struct {
 	tally
 	stock    *stock
@@ -34,9 +43,10 @@ type bucket struct {
 	left     func(piece int32)
 }
 
-// Bounds on ages in pools. Where none is configured pairs on sight could pass by a piece forever. Where finished rows are held back and
-// there are several row lengths, long pieces would else wait until they must leave, at no gain in padding, for the shortest rows are the
-// first to be tight; and short documents would be ahead of long ones by more than a hold can make up for.
+// Bounds on ages in pools. Where none is configured pairs on sight could pass by a piece forever. Where finished rows
+// are held back and there are several row lengths, long pieces would else wait until they must leave, at no gain in
+// padding, for the shortest rows are the first to be tight; and short documents would be ahead of long ones by more
+// than a hold can make up for.
 const (
 	patiencePools = 16
 	heldPools     = 2
@@ -80,7 +90,8 @@ func (p *bucket) Add(d Doc, out *Rows) {
 	p.earn(d.Length, 1)
 }
 
-// meet emits a new piece in a row that it fills alone, or with a piece that waits, the oldest one that will do. Else the piece waits.
+// meet emits a new piece in a row that it fills alone, or with a piece that waits, the oldest one that will do. Else
+// the piece waits.
 func (p *bucket) meet(w waiting, out *Rows) {
 	class := bucketFor(p.lengths, w.length)
 	var length int32
@@ -106,14 +117,15 @@ func (p *bucket) meet(w waiting, out *Rows) {
 	p.close(length, used+w.length, out)
 }
 
-// How many rows are tried around the oldest pieces when the pool is full, before and after padding becomes necessary. Trying more
-// leaves older pieces behind.
+// How many rows are tried around the oldest pieces when the pool is full, before and after padding becomes necessary.
+// Trying more leaves older pieces behind.
 const (
 	triedRows  = 16
 	paddedRows = 32
 )
 
-// makeRoom emits a row around one of the oldest pieces: the oldest one whose row is tight, else exactly full, else the fullest.
+// makeRoom emits a row around one of the oldest pieces: the oldest one whose row is tight, else exactly full, else the
+// fullest.
 func (p *bucket) makeRoom(out *Rows) {
 	seeds := max(1, triedRows/len(p.lengths))
 	if p.stock.eldest(seeds, 0, func(n int32) bool { return p.tight(n, out) }) ||
@@ -131,7 +143,8 @@ func (p *bucket) makeRoom(out *Rows) {
 	p.pad(seed, out)
 }
 
-// Flush packs what waits, the longest pieces first, for these have the fewest ways to be completed, and then pads what is left.
+// Flush packs what waits, the longest pieces first, for these have the fewest ways to be completed, and then pads what
+// is left.
 func (p *bucket) Flush(out *Rows) {
 	p.stock.credit += creditFlush * p.stock.pieces
 	for n := p.stock.atMost(p.longest); n != none; n = p.stock.atMost(n - 1) {
@@ -197,7 +210,8 @@ func (p *bucket) RestoreState(b []byte) ([]byte, error) {
 	}
 	for _, l := range p.lengths {
 		if w := stock.first(l); w != nil {
-			return nil, fmt.Errorf("restore packer: tokens [%d, +%d) of document %d fill a row and wait", w.start, w.length, w.doc)
+			return nil, fmt.Errorf("restore packer: tokens [%d, +%d) of document %d fill a row and wait", w.start,
+				w.length, w.doc)
 		}
 	}
 	p.tally, p.stock = t, stock
@@ -222,9 +236,11 @@ func (p *bucket) readStock(b []byte) (t tally, s *stock, rest []byte, err error)
 		class := bucketFor(p.lengths, w.length)
 		switch {
 		case w.start%p.longest != 0 || w.length == p.longest:
-			return t, nil, nil, fmt.Errorf("restore packer: tokens [%d, +%d) of document %d are no remainder of rows of %d", w.start, w.length, w.doc, p.longest)
+			return t, nil, nil, fmt.Errorf("restore packer: tokens [%d, +%d) of document %d are no remainder of rows of %d",
+				w.start, w.length, w.doc, p.longest)
 		case t.now()-w.arrived >= p.patience:
-			return t, nil, nil, fmt.Errorf("restore packer: a piece of document %d is %d documents old, the bound is %d", w.doc, t.now()-w.arrived, p.patience)
+			return t, nil, nil, fmt.Errorf("restore packer: a piece of document %d is %d documents old, the bound is %d", w.doc,
+				t.now()-w.arrived, p.patience)
 		}
 		s.add(w, class)
 	}

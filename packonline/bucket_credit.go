@@ -1,12 +1,14 @@
 package packonline
 
-// Searches are paid for. Most documents cost next to nothing, but some lengths complete each other only in rows of very many pieces, or
-// never, and would cost a thousand times as much. So every document brings credit, what it leaves over is saved up to a limit, and
-// all that a search does is taken from it: comparing words, looking at pieces, taking them and putting them back, but for the pieces
-// that leave in the end. Natural lengths use a tenth of it. Without credit no row is searched for: one of the oldest pieces leaves in
-// a padded row, with the longest pieces that fit. Credit is counted in operations, never in time, and is part of the state.
+// Searches are paid for. Most documents cost next to nothing, but some lengths complete each other only in rows of very
+// many pieces, or never, and would cost a thousand times as much. So every document brings credit, what it leaves over
+// is saved up to a limit, and all that a search does is taken from it: comparing words, looking at pieces, taking them
+// and putting them back, but for the pieces that leave in the end. Natural lengths use a tenth of it. Without credit no
+// row is searched for: one of the oldest pieces leaves in a padded row, with the longest pieces that fit. Credit is
+// counted in operations, never in time, and is part of the state.
 const (
-	moveCost         = 3       // to take a piece, and to put it back; to compare a word or to look at a piece costs 1, some 8 ns
+	// to take a piece, and to put it back; to compare a word or to look at a piece costs 1, some 8 ns
+	moveCost         = 3
 	creditDocument   = 192     // of a document,
 	creditTokens     = 8       // and 1 for so many of its tokens
 	creditSaved      = 1 << 15 // that can be saved,

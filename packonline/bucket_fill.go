@@ -1,7 +1,7 @@
 package packonline
 
-// Filling a row with more than three pieces: the oldest ones while there is much room, and when a few more are enough, those that fill
-// it exactly.
+// Filling a row with more than three pieces: the oldest ones while there is much room, and when a few more are enough,
+// those that fill it exactly.
 
 // closely is how much room, in mean lengths of waiting pieces, is much.
 const closely = 4
@@ -10,9 +10,10 @@ const closely = 4
 const misfits = 64
 
 // alone reports whether nothing else fits any row beside a piece of length n.
-func (p *bucket) alone(n int32) bool { return p.stock.lengths.from(1) > p.longest-n }
+func (p *bucket) alone(n int32) bool { return p.stock.lengths.From(1) > p.longest-n }
 
-// exact emits a full row around the oldest piece of length n, whether it is tight or not, and reports whether there is one.
+// exact emits a full row around the oldest piece of length n, whether it is tight or not, and reports whether there is
+// one.
 func (p *bucket) exact(n int32, out *Rows) bool {
 	if p.alone(n) || p.stock.broke() {
 		return false
@@ -79,8 +80,8 @@ func (p *bucket) addFew(room int32) bool {
 	return false
 }
 
-// approach takes pieces that fit, the oldest ones, until room is not much, and returns what is left of it. Pieces that need a row
-// of this class come before those that a shorter row would hold.
+// approach takes pieces that fit, the oldest ones, until room is not much, and returns what is left of it. Pieces that
+// need a row of this class come before those that a shorter row would hold.
 func (p *bucket) approach(room, much int32, class int) int32 {
 	for ; class >= 0; class-- {
 		l := p.stock.need(class)
@@ -111,8 +112,8 @@ func (s share) less(t share) bool { return int64(s.part)*int64(t.of) < int64(t.p
 // little is a share of padding that is not worth a longer row: 1 / little.
 const little = 128
 
-// leastPadding returns how much of which row around the oldest piece of length n would be padding: of the shortest one in which that
-// is little, else of the one in which it is least. Without credit that is guessed.
+// leastPadding returns how much of which row around the oldest piece of length n would be padding: of the shortest one
+// in which that is little, else of the one in which it is least. Without credit that is guessed.
 func (p *bucket) leastPadding(n int32) (best share) {
 	class := bucketFor(p.lengths, n)
 	if p.alone(n) {

@@ -1,24 +1,29 @@
 package packonline
 
-import "slices"
+import (
+	"slices"
 
-// stock holds the pieces that wait in bucket and splice, by length and by age. A piece has a number, the same while it waits. Of
-// equally long pieces the oldest comes first, so the order of arrival is all there is to restore. Taking and putting back cost
-// O(log64 L), adding too, and nothing allocates once the slices have grown.
+	"loaderd/packonline/internal/bitset"
+)
+
+// stock holds the pieces that wait in bucket and splice, by length and by age. A piece has a number, the same while it
+// waits. Of equally long pieces the oldest comes first, so the order of arrival is all there is to restore. Taking and
+// putting back cost O(log64 L), adding too, and nothing allocates once the slices have grown.
 type stock struct {
-	lengths bitset      // in use
-	queues  []queue     // length in use -> its pieces by age
-	counts  []int32     // length -> number of its pieces
-	ages    list        // all pieces
-	needs   []list      // class -> its pieces; the class says which row is the shortest that holds them. None where there is one class
-	items   []stockItem // by number
-	tried   []int32     // lengths that eldest has called with
-	vacant  int32       // first number without a piece; they are linked by behind
-	pieces  int
-	tokens  int64
-	credit  int // what searches may still cost (bucket_credit.go)
-	owed    int // at which credit they stop, 0 or below
-	work    int // what searches have cost since the stock was made
+	lengths bitset.Set // in use
+	queues  []queue    // length in use -> its pieces by age
+	counts  []int32    // length -> number of its pieces
+	ages    list       // all pieces
+	// class -> its pieces; the class says which row is the shortest that holds them. None where there is one class
+	needs  []list
+	items  []stockItem // by number
+	tried  []int32     // lengths that eldest has called with
+	vacant int32       // first number without a piece; they are linked by behind
+	pieces int
+	tokens int64
+	credit int // what searches may still cost (bucket_credit.go)
+	owed   int // at which credit they stop, 0 or below
+	work   int // what searches have cost since the stock was made
 }
 
 type stockItem struct {
@@ -39,7 +44,8 @@ const equals = 2
 
 func newStock(longest int32, classes int) *stock {
 	n := int(longest) + 1
-	s := &stock{lengths: newBitset(n), queues: make([]queue, n), counts: make([]int32, n), ages: list{queue{none, none}, 0}, vacant: none}
+	s := &stock{lengths: bitset.New(n), queues: make([]queue, n), counts: make([]int32, n),
+		ages: list{queue{none, none}, 0}, vacant: none}
 	for classes > 1 && len(s.needs) < classes {
 		s.needs = append(s.needs, list{queue{none, none}, 1})
 	}
@@ -91,8 +97,8 @@ func (s *stock) takeItem(i int32) {
 	}
 }
 
-// putBack undoes take. What was taken last comes back first, and nothing is added in between: then everything that the piece was
-// linked with is in its place again.
+// putBack undoes take. What was taken last comes back first, and nothing is added in between: then everything that the
+// piece was linked with is in its place again.
 func (s *stock) putBack(i int32) {
 	s.spend(moveCost)
 	x := &s.items[i]
@@ -114,7 +120,7 @@ func (s *stock) link(i int32) {
 // hide takes a piece of a length in use, for searches that look at lengths alone, until show.
 func (s *stock) hide(length int32) {
 	if s.counts[length]--; s.counts[length] == 0 {
-		s.lengths.remove(length)
+		s.lengths.Remove(length)
 	}
 	s.pieces--
 	s.tokens -= int64(length)
@@ -123,7 +129,7 @@ func (s *stock) hide(length int32) {
 // show undoes hide.
 func (s *stock) show(length int32) {
 	if s.counts[length]++; s.counts[length] == 1 {
-		s.lengths.add(length)
+		s.lengths.Add(length)
 	}
 	s.pieces++
 	s.tokens += int64(length)
@@ -201,8 +207,9 @@ func (s *stock) first(length int32) *waiting {
 	return &s.items[s.queues[length].first].waiting
 }
 
-// eldest calls use with the lengths of the oldest pieces, at most so many, until it returns true, and reports whether it did. Calls that
-// return false leave the stock as it is, so no length is tried twice. It ends too when no more than so much credit is left.
+// eldest calls use with the lengths of the oldest pieces, at most so many, until it returns true, and reports whether
+// it did. Calls that return false leave the stock as it is, so no length is tried twice. It ends too when no more than
+// so much credit is left.
 func (s *stock) eldest(most, credit int, use func(length int32) bool) bool {
 	s.tried = s.tried[:0]
 	for i := s.ages.first; i != none && most > 0; most-- {

@@ -11,7 +11,8 @@ import (
 	"loaderd/packonline/related"
 )
 
-// TestStock compares a stock with a slice of the pieces that wait, for random sequences of adding, taking and putting back.
+// TestStock compares a stock with a slice of the pieces that wait, for random sequences of adding, taking and putting
+// back.
 func TestStock(t *testing.T) {
 	for seed := range uint64(10) {
 		r := rand.New(rand.NewPCG(seed, 8))
@@ -129,7 +130,9 @@ func TestTwo(t *testing.T) {
 	}
 }
 
-// TestBucketWorkIsBounded counts the cost of searches (invariant 5 of bucket and of splice, which takes a piece for every question), for lengths that never fill a row, that fill one only with many pieces, and bounds that never leave the pool in peace.
+// TestBucketWorkIsBounded counts the cost of searches (invariant 5 of bucket and of splice, which takes a piece for
+// every question), for lengths that never fill a row, that fill one only with many pieces, and bounds that never leave
+// the pool in peace.
 func TestBucketWorkIsBounded(t *testing.T) {
 	const documents = 1_500
 	// related to a third of the others: every question of splice has answers, and every answer asks
@@ -170,7 +173,8 @@ func TestBucketWorkIsBounded(t *testing.T) {
 							out.Reset()
 						}
 						if work := p.stock.work / documents; work > p.most {
-							t.Errorf("%s, lengths %s, rows %v, pool %d, max age %d: a document costs %d", method, name, buckets, pool, maxAge, work)
+							t.Errorf("%s, lengths %s, rows %v, pool %d, max age %d: a document costs %d", method, name, buckets, pool,
+								maxAge, work)
 						}
 					}
 				}
@@ -179,8 +183,8 @@ func TestBucketWorkIsBounded(t *testing.T) {
 	}
 }
 
-// TestHostileLengthsCostLittle: whatever the lengths, searches do not cost more than documents bring, beside one row that is tried
-// when credit runs out.
+// TestHostileLengthsCostLittle: whatever the lengths, searches do not cost more than documents bring, beside one row
+// that is tried when credit runs out.
 func TestHostileLengthsCostLittle(t *testing.T) {
 	for _, buckets := range [][]int{{2048}, {8192}, {2048, 3072}, {1024, 2048, 4096, 8192, 16384}} {
 		for _, x := range []struct{ pool, maxAge int }{{64, 0}, {256, 300}} {

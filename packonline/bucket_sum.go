@@ -7,7 +7,7 @@ const searchWords = 256
 
 // has reports whether a piece of a length waits.
 func (s *stock) has(length int32) bool {
-	return length > 0 && int(length) < len(s.queues) && s.lengths.has(length)
+	return length > 0 && int(length) < len(s.queues) && s.lengths.Has(length)
 }
 
 // atMost returns the greatest length in use that is at most n, or none.
@@ -16,11 +16,11 @@ func (s *stock) atMost(n int32) int32 {
 		return none
 	}
 	n = min(n, int32(len(s.queues)-1))
-	for k, words := range s.lengths.levels {
+	for k, words := range s.lengths.Levels {
 		if w := words[n>>6] << (63 - n&63); w != 0 {
 			n -= int32(bits.LeadingZeros64(w))
 			for k--; k >= 0; k-- {
-				n = n<<6 + int32(63-bits.LeadingZeros64(s.lengths.levels[k][n]))
+				n = n<<6 + int32(63-bits.LeadingZeros64(s.lengths.Levels[k][n]))
 			}
 			return n
 		}
@@ -31,13 +31,14 @@ func (s *stock) atMost(n int32) int32 {
 	return none
 }
 
-// two finds two pieces that wait and have sum tokens together. It returns the length of the shorter one, the longest between least
-// and most that will do, or none.
+// two finds two pieces that wait and have sum tokens together. It returns the length of the shorter one, the longest
+// between least and most that will do, or none.
 //
-// A word of the set of lengths is compared at once with the 64 lengths that would complete them: the same set, shifted and reversed.
+// A word of the set of lengths is compared at once with the 64 lengths that would complete them: the same set, shifted
+// and reversed.
 func (s *stock) two(sum, least, most int32) int32 {
 	least, most = max(least, 1, sum-s.atMost(sum)), min(most, sum/2)
-	words := s.lengths.levels[0]
+	words := s.lengths.Levels[0]
 	s.spend(1)
 	for range searchWords {
 		s.spend(1)
@@ -67,7 +68,7 @@ func (s *stock) two(sum, least, most int32) int32 {
 
 // from returns which of the 64 lengths from n on are in use. n may be negative, by less than 64.
 func (s *stock) from(n int32) uint64 {
-	words := s.lengths.levels[0]
+	words := s.lengths.Levels[0]
 	if n < 0 {
 		return words[0] << -n
 	}

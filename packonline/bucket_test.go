@@ -22,8 +22,8 @@ func bucketConfig(buckets []int, pool, maxAge int) packonline.Config {
 	return c
 }
 
-// rests returns the tokens of all pieces that are beyond the whole units that they need, in units of the shortest row: the most rows
-// that the pieces can fill.
+// rests returns the tokens of all pieces that are beyond the whole units that they need, in units of the shortest row:
+// the most rows that the pieces can fill.
 func rests(in []int32, buckets []int) (most float64) {
 	unit, longest := int32(buckets[0]), int32(buckets[len(buckets)-1])
 	for _, n := range in {
@@ -35,8 +35,8 @@ func rests(in []int32, buckets []int) (most float64) {
 	return most
 }
 
-// TestBucketQuality holds bucket to its figures, the final flush included. The ledger checks ages, and that no document is split that
-// fits the longest row.
+// TestBucketQuality holds bucket to its figures, the final flush included. The ledger checks ages, and that no document
+// is split that fits the longest row.
 func TestBucketQuality(t *testing.T) {
 	logNormal := func(n int) []int32 { return lengths.LogNormal(n, 1) }
 	draw := func(n int, next func(r *rand.Rand, at float64) float64) []int32 {
@@ -49,7 +49,9 @@ func TestBucketQuality(t *testing.T) {
 	}
 	constant := draw(20_000, func(*rand.Rand, float64) float64 { return 1500 })
 	code := draw(200_000, func(r *rand.Rand, _ float64) float64 { return math.Exp(6.1 + 1.4*r.NormFloat64()) })
-	short := draw(200_000, func(r *rand.Rand, _ float64) float64 { return math.Exp(math.Log(60) - 0.32 + 0.8*r.NormFloat64()) })
+	short := draw(200_000, func(r *rand.Rand, _ float64) float64 {
+		return math.Exp(math.Log(60) - 0.32 + 0.8*r.NormFloat64())
+	})
 	drift := draw(200_000, func(r *rand.Rand, at float64) float64 { return math.Exp(5.5 + 1.5*at + r.NormFloat64()) })
 	for _, x := range []struct {
 		name string
@@ -78,7 +80,8 @@ func TestBucketQuality(t *testing.T) {
 		// 1,500 tokens never share a row of 2,048, and five of them leave as little of 8,192 as ten do of 16,384.
 		{"constant, 2048", bucketConfig([]int{2048}, 4096, 16384), constant, 548.0 / 2048, 1, false},
 		// 17 pieces of 60 leave 4 tokens of 1,024. 273 of them leave as much of 16,384, which is not worth such a row.
-		{"constant, short", bucketConfig(fiveBuckets, 4096, 8192), slices.Repeat([]int32{60}, 17*2000), 4.0 / 1024, 17, false},
+		{"constant, short", bucketConfig(fiveBuckets, 4096, 8192), slices.Repeat([]int32{60}, 17*2000), 4.0 / 1024,
+			17, false},
 		{"constant", bucketConfig(fiveBuckets, 4096, 8192), constant, 692.0 / 8192, 5, false},
 	} {
 		if x.long && !testscale.All() {
@@ -88,7 +91,8 @@ func TestBucketQuality(t *testing.T) {
 			t.Parallel()
 			have := packList(t, x.Config, x.in)
 			padding, concatenation := float64(have.Padding)/float64(have.Slots), float64(have.Documents)/float64(have.Rows)
-			t.Logf("pads %.5f %%, %.4f documents a row (not below %.4f)", 100*padding, concatenation, float64(len(x.in))/rests(x.in, x.Buckets))
+			t.Logf("pads %.5f %%, %.4f documents a row (not below %.4f)", 100*padding, concatenation,
+				float64(len(x.in))/rests(x.in, x.Buckets))
 			if padding > x.padding {
 				t.Errorf("pads %.5f %%, want at most %.5f %%", 100*padding, 100*x.padding)
 			}
@@ -99,7 +103,8 @@ func TestBucketQuality(t *testing.T) {
 	}
 }
 
-// TestBucketRowsHaveABound: where all rows are whole units, the rests of the pieces and the padding make one unit or more for each.
+// TestBucketRowsHaveABound: where all rows are whole units, the rests of the pieces and the padding make one unit or
+// more for each.
 func TestBucketRowsHaveABound(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 11))
@@ -122,7 +127,8 @@ func TestBucketRowsHaveABound(t *testing.T) {
 	}
 }
 
-// TestBucketPassesNoPieceBy: without MaxAge, documents that complete each other go on leaving in pairs. The others leave all the same.
+// TestBucketPassesNoPieceBy: without MaxAge, documents that complete each other go on leaving in pairs. The others
+// leave all the same.
 func TestBucketPassesNoPieceBy(t *testing.T) {
 	const pool = 8
 	l, err := newLedger(bucketConfig([]int{100, 200}, pool, 0))
@@ -196,8 +202,8 @@ func TestBucketRefusesImpossibleStates(t *testing.T) {
 	}
 }
 
-// BenchmarkBucketHostile packs lengths that are hard to pack, from a pool that is full, when all credit is spent that was saved. "x-natural" is the speed, in documents, as a
-// multiple of that for log-normal lengths in the same rows.
+// BenchmarkBucketHostile packs lengths that are hard to pack, from a pool that is full, when all credit is spent that
+// was saved. "x-natural" is the speed, in documents, as a multiple of that for log-normal lengths in the same rows.
 func BenchmarkBucketHostile(b *testing.B) {
 	const pool, documents = 1024, 2000
 	pack := func(c packonline.Config, in []int32) (time.Duration, int64, packonline.Counts) {
@@ -236,8 +242,8 @@ func BenchmarkBucketHostile(b *testing.B) {
 	}
 }
 
-// BenchmarkBucket_Multiples packs multiples of 127, whose sums never equal a row of 2,048 or 8,192: uniform ones up to a
-// number of times and, with "skewed", ones that are each two thirds as frequent as the one before. The final flush is
+// BenchmarkBucket_Multiples packs multiples of 127, whose sums never equal a row of 2,048 or 8,192: uniform ones up to
+// a number of times and, with "skewed", ones that are each two thirds as frequent as the one before. The final flush is
 // included. The goal is 300,000 documents or 500 million tokens a second: "x-goal" is the greater of both shares.
 func BenchmarkBucket_Multiples(b *testing.B) {
 	const unit, most, documents = 127, 64, 50_000
@@ -282,8 +288,8 @@ func BenchmarkBucket_Multiples(b *testing.B) {
 	}
 }
 
-// BenchmarkBucket packs a million log-normal lengths with bucket, the final flush included. Windowed best-fit-decreasing into rows
-// of 2,048 stands beside it as the baseline; "x-bfd" is the speed as a multiple of that.
+// BenchmarkBucket packs a million log-normal lengths with bucket, the final flush included. Windowed
+// best-fit-decreasing into rows of 2,048 stands beside it as the baseline; "x-bfd" is the speed as a multiple of that.
 func BenchmarkBucket(b *testing.B) {
 	in := lengths.LogNormal(benchDocs, 1)
 	baseline := config("bfd", 2048, 4096, 16384)

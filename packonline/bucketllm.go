@@ -5,33 +5,43 @@ import (
 	"math/bits"
 )
 
-// bucketLLM is the greedy multi-bucket method of Beyond Fixed Length (Algorithms 1 and 2): bucketllm, and without the pair heuristic
-// bucketllm-v0. When the pool holds S = Pool documents a row is made, and again while it does (Algorithm 1):
+// bucketLLM is the greedy multi-bucket method of Beyond Fixed Length (Algorithms 1 and 2): bucketllm, and without the
+// pair heuristic bucketllm-v0. When the pool holds S = Pool documents a row is made, and again while it does (Algorithm
+// 1):
 //
-//   - The row is the smallest bucket that holds the longest document of the pool, and takes the longest document that still fits
+//   - The row is the smallest bucket that holds the longest document of the pool, and takes the longest document that
+//     still fits
 //     until none does (Algorithm 2, lines 2 to 18).
-//   - bucketllm looks again before it places a document tau. Let s be the space before it and r = s - len(tau) the space behind it.
-//     When the shortest document of the pool is longer than r, and r is more than the share P = PaddingThreshold of the row, it
-//     places instead of tau the two documents a, b with the greatest len(a) + len(b) <= s that is above len(tau), if there are such
-//     (lines 6 to 11, equation 4). The paper writes <= r there, which no pair can satisfy: each of a, b is longer than r. What it
+//   - bucketllm looks again before it places a document tau. Let s be the space before it and r = s - len(tau) the
+//     space behind it.
+//     When the shortest document of the pool is longer than r, and r is more than the share P = PaddingThreshold of the
+//     row, it
+//     places instead of tau the two documents a, b with the greatest len(a) + len(b) <= s that is above len(tau), if
+//     there are such
+//     (lines 6 to 11, equation 4). The paper writes <= r there, which no pair can satisfy: each of a, b is longer than
+//     r. What it
 //     asks for otherwise, more tokens than tau has in the space that tau would have, is <= s.
 //   - The documents of the row are put into random order, here one keyed by (Seed, number of the row) (line 26).
-//   - When more than the share P of the row is left, the first tokens of the shortest document of the pool fill it, and its rest
+//   - When more than the share P of the row is left, the first tokens of the shortest document of the pool fill it, and
+//     its rest
 //     goes on waiting (lines 27 to 29); otherwise, and when the pool is empty, the space is padding (line 31).
 //
-// Of a document as long as the longest bucket or longer, full rows leave at arrival and the rest waits. The paper puts such a
-// document into the pool and cuts d[0:b] off when it is the longest there and the row is empty (lines 21 to 23). As the longest goes
-// first, these are the same rows, at most a pool earlier; no piece in the pool is longer than a row, and it counts what can wait.
+// Of a document as long as the longest bucket or longer, full rows leave at arrival and the rest waits. The paper puts
+// such a document into the pool and cuts d[0:b] off when it is the longest there and the row is empty (lines 21 to 23).
+// As the longest goes first, these are the same rows, at most a pool earlier; no piece in the pool is longer than a
+// row, and it counts what can wait.
 //
 // A flush makes rows until the pool is empty. The paper leaves open what becomes of the last S-1 documents.
 //
-// As short documents fill up rows and long ones seed them, the paper's method leaves those in between waiting without bound, for half
-// of a million documents in a pool of 100,000. MaxAge is not in the paper: a piece that would be older after one more document seeds a
-// row at once, in which it is placed whatever stands in line 6. Without it (0) the method is the paper's.
+// As short documents fill up rows and long ones seed them, the paper's method leaves those in between waiting without
+// bound, for half of a million documents in a pool of 100,000. MaxAge is not in the paper: a piece that would be older
+// after one more document seeds a row at once, in which it is placed whatever stands in line 6. Without it (0) the
+// method is the paper's.
 //
 //   - invariant 3: after Add fewer than Pool pieces wait, and at most MaxAge, if that is set: at most one a document.
 //   - invariant 4: with a MaxAge, no piece is older when it is emitted.
-//   - invariant 5: a piece costs O(log64 L), and a row one search for a pair of at most pairSteps such steps, since behind the
+//   - invariant 5: a piece costs O(log64 L), and a row one search for a pair of at most pairSteps such steps, since
+//     behind the
 //     document or the pair that it places nothing fits.
 type bucketLLM struct {
 	tally
@@ -144,14 +154,16 @@ func (p *bucketLLM) RestoreState(b []byte) ([]byte, error) {
 	}
 	pieces := lists[0]
 	if len(pieces) >= p.config.Pool {
-		return nil, fmt.Errorf("restore packer: %d pieces wait, a pool of %d makes rows of so many", len(pieces), p.config.Pool)
+		return nil, fmt.Errorf("restore packer: %d pieces wait, a pool of %d makes rows of so many", len(pieces),
+			p.config.Pool)
 	}
 	if err := inOrder(byArrival(pieces)); err != nil {
 		return nil, err
 	}
 	for i, w := range pieces {
 		if w.length >= t.longest || i > 0 && w.length < pieces[i-1].length {
-			return nil, fmt.Errorf("restore packer: %d tokens of document %d wait for a row of %d behind a piece of %d", w.length, w.doc, t.longest, pieces[max(i-1, 0)].length)
+			return nil, fmt.Errorf("restore packer: %d tokens of document %d wait for a row of %d behind a piece of %d",
+				w.length, w.doc, t.longest, pieces[max(i-1, 0)].length)
 		}
 	}
 	pool := newSortedPool(t.longest)

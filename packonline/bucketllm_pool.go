@@ -3,16 +3,18 @@ package packonline
 import (
 	"cmp"
 	"slices"
+
+	"loaderd/packonline/internal/bitset"
 )
 
-// sortedPool holds the pieces that wait in bucketllm, by length and by arrival. A piece has a place, the same while it waits; of
-// equally long pieces the one that has had its length longest comes first. Every operation but pair costs O(log64 L), and none
-// allocates once its slices have grown.
+// sortedPool holds the pieces that wait in bucketllm, by length and by arrival. A piece has a place, the same while it
+// waits; of equally long pieces the one that has had its length longest comes first. Every operation but pair costs
+// O(log64 L), and none allocates once its slices have grown.
 type sortedPool struct {
-	longest  int32   // no piece is longer
-	lengths  bitset  // in use
-	reversed bitset  // longest - length, for lengths in use
-	queues   []queue // length in use -> places of its pieces
+	longest  int32      // no piece is longer
+	lengths  bitset.Set // in use
+	reversed bitset.Set // longest - length, for lengths in use
+	queues   []queue    // length in use -> places of its pieces
 	places   []place
 	vacant   int32 // first place without a piece; they are linked by behind
 	oldest   int32
@@ -30,8 +32,8 @@ func newSortedPool(longest int32) *sortedPool {
 	n := int(longest) + 1
 	return &sortedPool{
 		longest:  longest,
-		lengths:  newBitset(n),
-		reversed: newBitset(n),
+		lengths:  bitset.New(n),
+		reversed: bitset.New(n),
 		queues:   make([]queue, n),
 		vacant:   none,
 		oldest:   none,
@@ -74,7 +76,8 @@ func (s *sortedPool) take(i int32) waiting {
 	return p.waiting
 }
 
-// cut takes the first n tokens off the piece at place i, which is longer than that. The rest waits on and is as old as it was.
+// cut takes the first n tokens off the piece at place i, which is longer than that. The rest waits on and is as old as
+// it was.
 func (s *sortedPool) cut(i, n int32) waiting {
 	s.dequeue(i)
 	w := &s.places[i].waiting
@@ -91,7 +94,7 @@ func (s *sortedPool) at(i int32) *waiting { return &s.places[i].waiting }
 
 // fitting returns the place of the longest piece of at most room tokens, or none.
 func (s *sortedPool) fitting(room int32) int32 {
-	x := s.reversed.from(s.longest - room)
+	x := s.reversed.From(s.longest - room)
 	if x == none {
 		return none
 	}
@@ -100,7 +103,7 @@ func (s *sortedPool) fitting(room int32) int32 {
 
 // shortest returns the place of the shortest piece, or none.
 func (s *sortedPool) shortest() int32 {
-	length := s.lengths.from(1)
+	length := s.lengths.From(1)
 	if length == none {
 		return none
 	}
@@ -110,15 +113,16 @@ func (s *sortedPool) shortest() int32 {
 // pairSteps bounds the work of one search for a pair. On log-normal lengths it takes 4 to 8 steps in the mean.
 const pairSteps = 1024
 
-// pair returns the places of two pieces with the greatest sum of lengths that is above least and at most most, or none. For each
-// length b in use, from half of least on, it looks for the longest piece a beside it that is no longer than b; a sum of most ends
-// the search, as do pairSteps lengths: with so many in use the best sum until then counts. The paper leaves open which of several
-// pairs with the greatest sum it means. Here it is the most even one, which keeps the shortest pieces for the ends of other rows: on
-// log-normal lengths it splits little more than half as many documents as the least even one.
+// pair returns the places of two pieces with the greatest sum of lengths that is above least and at most most, or none.
+// For each length b in use, from half of least on, it looks for the longest piece a beside it that is no longer than b;
+// a sum of most ends the search, as do pairSteps lengths: with so many in use the best sum until then counts. The paper
+// leaves open which of several pairs with the greatest sum it means. Here it is the most even one, which keeps the
+// shortest pieces for the ends of other rows: on log-normal lengths it splits little more than half as many documents
+// as the least even one.
 func (s *sortedPool) pair(least, most int32) (i, j int32) {
 	i, j = none, none
 	last := most - s.at(s.shortest()).length
-	b := s.lengths.from(least/2 + 1)
+	b := s.lengths.From(least/2 + 1)
 	for steps := 0; b != none && b <= last && least < most && steps < pairSteps; steps++ {
 		q := s.queues[b]
 		k := s.fitting(min(most-b, b-1))
@@ -128,7 +132,7 @@ func (s *sortedPool) pair(least, most int32) (i, j int32) {
 		if k != none && b+s.at(k).length > least {
 			i, j, least = q.first, k, b+s.at(k).length
 		}
-		b = s.lengths.from(b + 1)
+		b = s.lengths.From(b + 1)
 	}
 	return i, j
 }
@@ -138,9 +142,9 @@ func (s *sortedPool) enqueue(i int32) {
 	p := &s.places[i]
 	p.before, p.behind = none, none
 	q := &s.queues[p.length]
-	if !s.lengths.has(p.length) {
-		s.lengths.add(p.length)
-		s.reversed.add(s.longest - p.length)
+	if !s.lengths.Has(p.length) {
+		s.lengths.Add(p.length)
+		s.reversed.Add(s.longest - p.length)
 		*q = queue{i, i}
 		return
 	}
@@ -153,8 +157,8 @@ func (s *sortedPool) dequeue(i int32) {
 	p := &s.places[i]
 	q := &s.queues[p.length]
 	if q.first == q.last {
-		s.lengths.remove(p.length)
-		s.reversed.remove(s.longest - p.length)
+		s.lengths.Remove(p.length)
+		s.reversed.Remove(s.longest - p.length)
 		return
 	}
 	if p.before == none {
@@ -183,7 +187,7 @@ func (s *sortedPool) arrive(i int32) {
 // list returns all pieces, the shortest first, in the order of their queues.
 func (s *sortedPool) list() []waiting {
 	all := make([]waiting, 0, s.pieces)
-	for x := s.lengths.from(1); x != none; x = s.lengths.from(x + 1) {
+	for x := s.lengths.From(1); x != none; x = s.lengths.From(x + 1) {
 		for i := s.queues[x].first; i != none; i = s.places[i].behind {
 			all = append(all, s.places[i].waiting)
 		}

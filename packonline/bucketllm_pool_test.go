@@ -2,8 +2,9 @@ package packonline
 
 import "testing"
 
-// TestPairGivesUp fills a pool with all lengths of 3n+1: the best sum below 30,000 is 29,999, and all of the many longer pieces would be
-// tried in vain for the last token. One pair makes it. It counts if it comes within pairSteps lengths of half of the sum asked for.
+// TestPairGivesUp fills a pool with all lengths of 3n+1: the best sum below 30,000 is 29,999, and all of the many
+// longer pieces would be tried in vain for the last token. One pair makes it. It counts if it comes within pairSteps
+// lengths of half of the sum asked for.
 func TestPairGivesUp(t *testing.T) {
 	const least, most = 29_900, 30_000
 	for _, x := range []struct {

@@ -14,8 +14,9 @@ import (
 
 var buckets16k = []int{1024, 2048, 4096, 8192, 16384}
 
-// paperBuckets is bucketllm as the paper's algorithms have it, on a plain list. Of equally long documents the one that has had its
-// length longest comes first, of pairs with equal sums the one with the shorter longer piece; a piece that is due seeds a row.
+// paperBuckets is bucketllm as the paper's algorithms have it, on a plain list. Of equally long documents the one that
+// has had its length longest comes first, of pairs with equal sums the one with the shorter longer piece; a piece that
+// is due seeds a row.
 type paperBuckets struct {
 	c       packonline.Config
 	lengths []int32
@@ -105,7 +106,8 @@ func (p *paperBuckets) generate(tau int, due bool) {
 	p.row(length, row)
 }
 
-// pair returns the two pieces with the greatest sum above least and at most most, in the order of the pool, or -1 twice.
+// pair returns the two pieces with the greatest sum above least and at most most, in the order of the pool, or -1
+// twice.
 func (p *paperBuckets) pair(least, most int32) (int, int) {
 	best, shorter, longer := least, int32(0), int32(0)
 	for i, a := range p.pool {
@@ -172,7 +174,8 @@ func TestBucketLLMIsThePapersAlgorithm(t *testing.T) {
 				if !slices.Equal(have, want.rows) {
 					for i := range have {
 						if i == len(want.rows) || have[i] != want.rows[i] {
-							t.Fatalf("seed %d, %+v, lengths %v: row %d is\n%s\nwant\n%s", seed, c, in, i, have[i], strings.Join(want.rows[i:min(i+1, len(want.rows))], ""))
+							t.Fatalf("seed %d, %+v, lengths %v: row %d is\n%s\nwant\n%s", seed, c, in, i, have[i],
+								strings.Join(want.rows[i:min(i+1, len(want.rows))], ""))
 						}
 					}
 					t.Fatalf("seed %d, %+v: %d rows, want %d", seed, c, len(have), len(want.rows))
@@ -195,7 +198,8 @@ func TestBucketLLMQuality(t *testing.T) {
 		{"bucketllm-v0", 10_000, 0, 0.1, [2]float64{0.50, 0.60}, [2]float64{0.05, 0.10}, [2]float64{2.78, 2.88}},
 		{"bucketllm", 4096, 8192, 0.03, [2]float64{0, 0.3}, [2]float64{0, 1}, [2]float64{2.3, 2.9}},
 	} {
-		c := packonline.Config{Method: x.method, Buckets: buckets16k, Atom: 1, Pool: x.pool, MaxAge: x.maxAge, PaddingThreshold: x.threshold}
+		c := packonline.Config{Method: x.method, Buckets: buckets16k, Atom: 1, Pool: x.pool, MaxAge: x.maxAge,
+			PaddingThreshold: x.threshold}
 		p := newPacker(t, c)
 		var out packonline.Rows
 		for i, n := range in {
@@ -220,7 +224,8 @@ func TestBucketLLMQuality(t *testing.T) {
 	}
 }
 
-// TestBucketLLMSeedOrdersRows: the seed moves pieces inside rows and nothing else, and without one they are not sorted either.
+// TestBucketLLMSeedOrdersRows: the seed moves pieces inside rows and nothing else, and without one they are not sorted
+// either.
 func TestBucketLLMSeedOrdersRows(t *testing.T) {
 	in := lengths.LogNormal(5000, 3)
 	run := func(seed uint64) (rows, sets []string, longestFirst int) {
@@ -277,8 +282,8 @@ func TestBucketLLMRefusesImpossibleStates(t *testing.T) {
 	}
 }
 
-// BenchmarkBucketLLM packs a million log-normal lengths at the point next to the paper's figures, the flush included. The baseline
-// is the paper's method on a plain list, on fewer documents: it looks at the whole pool for every piece.
+// BenchmarkBucketLLM packs a million log-normal lengths at the point next to the paper's figures, the flush included.
+// The baseline is the paper's method on a plain list, on fewer documents: it looks at the whole pool for every piece.
 func BenchmarkBucketLLM(b *testing.B) {
 	in := lengths.LogNormal(benchDocs, 1)
 	for _, method := range []string{"bucketllm", "bucketllm-v0"} {
@@ -286,7 +291,8 @@ func BenchmarkBucketLLM(b *testing.B) {
 			b.Run(fmt.Sprintf("%s/pool-%d", method, pool), func(b *testing.B) {
 				var counts packonline.Counts
 				for b.Loop() {
-					counts = packLengths(b, packonline.Config{Method: method, Buckets: buckets16k, Atom: 1, Pool: pool, PaddingThreshold: 0.03}, in)
+					counts = packLengths(b, packonline.Config{Method: method, Buckets: buckets16k, Atom: 1, Pool: pool,
+						PaddingThreshold: 0.03}, in)
 				}
 				report(b, counts.Padding, counts.Slots)
 			})
@@ -295,7 +301,8 @@ func BenchmarkBucketLLM(b *testing.B) {
 	b.Run("baseline-list/pool-1000", func(b *testing.B) {
 		const documents = 10_000
 		for b.Loop() {
-			p := paperBuckets{c: packonline.Config{Pool: 1000, PaddingThreshold: 0.03}, lengths: []int32{1024, 2048, 4096, 8192, 16384}}
+			p := paperBuckets{c: packonline.Config{Pool: 1000, PaddingThreshold: 0.03},
+				lengths: []int32{1024, 2048, 4096, 8192, 16384}}
 			for i, n := range in[:documents] {
 				p.add(uint64(i), n)
 			}

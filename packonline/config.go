@@ -12,31 +12,34 @@ type Config struct {
 	Method string `koanf:"method" json:"method"`
 	// Buckets are the row lengths in tokens, ascending. Methods with one row length take exactly one.
 	Buckets []int `koanf:"buckets" json:"buckets"`
-	// Atom is the unit that is shuffled, in rows: 0.25, 0.5, 1, 2 or 4. Atoms of a part of a row are packed on their own and merged
-	// into rows after the shuffle; atoms of several rows stay together.
+	// Atom is the unit that is shuffled, in rows: 0.25, 0.5, 1, 2 or 4. Atoms of a part of a row are packed on their own
+	// and merged into rows after the shuffle; atoms of several rows stay together.
 	Atom float64 `koanf:"atom" json:"atom"`
-	// Pool is how many pieces may wait to be packed (unit: pieces). More pieces make fuller rows and older documents; the pieces of
-	// at least ten rows should fit, for a pool that does not fill a row makes rows of padding. Methods that only hold rows under
-	// construction have no pool.
+	// Pool is how many pieces may wait to be packed (unit: pieces). More pieces make fuller rows and older documents; the
+	// pieces of at least ten rows should fit, for a pool that does not fill a row makes rows of padding. Methods that only
+	// hold rows under construction have no pool.
 	Pool int `koanf:"pool" json:"pool"`
-	// Hold is how many pieces finished rows may have that are held back, so that every part of a run is a fair sample of the documents
-	// (unit: percent of Pool, and never more than a quarter of MaxAge). 0 holds none back. bucket, bfd and splice read it.
+	// Hold is how many pieces finished rows may have that are held back, so that every part of a run is a fair sample of
+	// the documents (unit: percent of Pool, and never more than a quarter of MaxAge). 0 holds none back. bucket, bfd and
+	// splice read it.
 	Hold int `koanf:"hold" json:"hold,omitempty"`
 	// MaxAge bounds how many documents may arrive between a document's arrival and the emission of its last piece (unit:
-	// documents): older pieces leave in rows that are padded where they must be. A MaxAge below Pool holds the pool to MaxAge
-	// pieces. While no document arrives nothing ages. 0 sets no bound; bucket then holds to 16 Pool documents. With atoms of
-	// other than one row a part of MaxAge is for gathering them (AtomWait), and a Packer emits pieces within the rest.
+	// documents): older pieces leave in rows that are padded where they must be. A MaxAge below Pool holds the pool to
+	// MaxAge pieces. While no document arrives nothing ages. 0 sets no bound; bucket then holds to 16 Pool documents. With
+	// atoms of other than one row a part of MaxAge is for gathering them (AtomWait), and a Packer emits pieces within the
+	// rest.
 	MaxAge int `koanf:"max_age" json:"max_age"`
-	// Overlap is how much of a row the windows of seamless may share with their neighbours at most: r_max of the paper, a share of
-	// the row's length.
+	// Overlap is how much of a row the windows of seamless may share with their neighbours at most: r_max of the paper, a
+	// share of the row's length.
 	Overlap float64 `koanf:"overlap" json:"overlap,omitempty"`
-	// RepeatLoss says whether the tokens that neighbouring windows of seamless share have their loss once, in the window before, or twice.
+	// RepeatLoss says whether the tokens that neighbouring windows of seamless share have their loss once, in the window
+	// before, or twice.
 	RepeatLoss string `koanf:"repeat_loss" json:"repeat_loss,omitempty"`
-	// Extra is how many tokens beyond a row's length, or beyond an atom's that is a part of a row, bfd-m and seamless may put into a
-	// bin; they are dropped (unit: tokens).
+	// Extra is how many tokens beyond a row's length, or beyond an atom's that is a part of a row, bfd-m and seamless may
+	// put into a bin; they are dropped (unit: tokens).
 	Extra int `koanf:"extra" json:"extra,omitempty"`
-	// PaddingThreshold is P of bucketllm: a row with more space left than this share of its length takes a part of a document
-	// instead of padding.
+	// PaddingThreshold is P of bucketllm: a row with more space left than this share of its length takes a part of a
+	// document instead of padding.
 	PaddingThreshold float64 `koanf:"padding_threshold" json:"padding_threshold,omitempty"`
 	// Splice is read by splice alone.
 	Splice Splice `koanf:"splice" json:"splice,omitzero"`
@@ -50,7 +53,8 @@ const (
 	LossTwice = "twice"
 )
 
-// Bounds of a Config. Methods that keep a table with one entry for every length up to that of a row take no longer rows than maxTable.
+// Bounds of a Config. Methods that keep a table with one entry for every length up to that of a row take no longer rows
+// than maxTable.
 const (
 	maxRow     = math.MaxInt32 / 2
 	maxTable   = 1 << 24
@@ -71,7 +75,8 @@ type FieldError struct {
 
 func (e FieldError) Error() string { return fmt.Sprintf("%s: %v: want %s", e.Field, e.Value, e.Want) }
 
-// Validate returns every bad field. Fields that the method does not read are checked too: nobody means a negative overlap.
+// Validate returns every bad field. Fields that the method does not read are checked too: nobody means a negative
+// overlap.
 func (c Config) Validate() []FieldError {
 	var bad []FieldError
 	add := func(field string, value any, want string) { bad = append(bad, FieldError{field, value, want}) }
@@ -102,7 +107,8 @@ func (c Config) Validate() []FieldError {
 	if c.RepeatLoss != "" && c.RepeatLoss != LossOnce && c.RepeatLoss != LossTwice {
 		add("repeat_loss", c.RepeatLoss, LossOnce+" or "+LossTwice)
 	}
-	if c.Extra < 0 || c.Extra > maxTable || len(c.Buckets) > 0 && m.reads("extra") && float64(c.Extra) > float64(c.Buckets[0])*min(c.Atom, 1) {
+	if c.Extra < 0 || c.Extra > maxTable || len(c.Buckets) > 0 && m.reads("extra") &&
+		float64(c.Extra) > float64(c.Buckets[0])*min(c.Atom, 1) {
 		add("extra", c.Extra, "0 tokens to those of a row, or of the part of one that an atom is")
 	}
 	if !(c.PaddingThreshold >= 0 && c.PaddingThreshold <= 1) {
@@ -142,7 +148,8 @@ func (c Config) badBuckets(m *method) (bad []FieldError) {
 	return bad
 }
 
-// Relevant returns c with the parameters that its method does not read set to 0: two configurations that pack alike are equal.
+// Relevant returns c with the parameters that its method does not read set to 0: two configurations that pack alike are
+// equal.
 func (c Config) Relevant() Config {
 	m := find(c.Method)
 	if m == nil {
@@ -169,15 +176,16 @@ func (c Config) Relevant() Config {
 	return c
 }
 
-// Shares of MaxAge that are for gathering atoms: 1/partShare where a row lacks parts, which is padded when it must leave, and 1/rowsShare
-// where an atom lacks rows, which leaves with fewer.
+// Shares of MaxAge that are for gathering atoms: 1/partShare where a row lacks parts, which is padded when it must
+// leave, and 1/rowsShare where an atom lacks rows, which leaves with fewer.
 const (
 	partShare = 2
 	rowsShare = 8
 )
 
-// AtomWait returns how many documents may arrive while an atom of several rows lacks rows, or a row lacks atoms that are parts of it, and
-// whether there is a bound at all. A Packer emits rows and atoms within the rest of MaxAge, so that MaxAge bounds the two together.
+// AtomWait returns how many documents may arrive while an atom of several rows lacks rows, or a row lacks atoms that
+// are parts of it, and whether there is a bound at all. A Packer emits rows and atoms within the rest of MaxAge, so
+// that MaxAge bounds the two together.
 func (c Config) AtomWait() (documents int, bounded bool) {
 	switch {
 	case c.Atom == 1 || c.MaxAge == 0:
@@ -195,7 +203,8 @@ func (c Config) packAge() int {
 	return c.MaxAge - wait
 }
 
-// rowLengths returns the lengths of rows as they are packed, ascending: those of the buckets, or of the atoms that make them up.
+// rowLengths returns the lengths of rows as they are packed, ascending: those of the buckets, or of the atoms that make
+// them up.
 func (c Config) rowLengths() []int32 {
 	lengths := make([]int32, len(c.Buckets))
 	for i, l := range c.Buckets {

@@ -5,15 +5,16 @@ import (
 	"math/bits"
 )
 
-// decompose is dataset decomposition (Pouransari et al. 2024, section 2.1; DD in table 1 of Beyond Fixed Length), a baseline: a
-// document is split into pieces whose lengths are the powers of two that add up to its own, longest first, and a row is one piece.
-// So no row joins documents and none is padded, and nearly every document is split. The row lengths must be powers of two, each
-// twice the one before; of a document longer than the longest row as many such rows leave as it fills.
+// decompose is dataset decomposition (Pouransari et al. 2024, section 2.1; DD in table 1 of Beyond Fixed Length), a
+// baseline: a document is split into pieces whose lengths are the powers of two that add up to its own, longest first,
+// and a row is one piece. So no row joins documents and none is padded, and nearly every document is split. The row
+// lengths must be powers of two, each twice the one before; of a document longer than the longest row as many such rows
+// leave as it fills.
 //
-// A document leaves a tail that is shorter than the smallest bucket. Such tails, and documents that are no longer, are concatenated
-// and cut into rows of the smallest bucket, so that nothing is lost, and padded only at a flush, or when a piece would be older than
-// MaxAge. Only these rows hold several documents, and only they wait: one row under construction, and in it one piece a document. A
-// document costs O(buckets + rows).
+// A document leaves a tail that is shorter than the smallest bucket. Such tails, and documents that are no longer, are
+// concatenated and cut into rows of the smallest bucket, so that nothing is lost, and padded only at a flush, or when a
+// piece would be older than MaxAge. Only these rows hold several documents, and only they wait: one row under
+// construction, and in it one piece a document. A document costs O(buckets + rows).
 type decompose struct {
 	tally
 	tails run
@@ -32,11 +33,13 @@ func refuseDecompose(c Config) (bad []FieldError) {
 		case bits.OnesCount(uint(l)) != 1:
 			bad = append(bad, FieldError{field, l, "a power of two, since decompose splits documents in powers of two"})
 		case i > 0 && l != 2*c.Buckets[i-1]:
-			bad = append(bad, FieldError{field, l, fmt.Sprintf("%d: every power of two between the smallest and the largest row", 2*c.Buckets[i-1])})
+			bad = append(bad, FieldError{field, l, fmt.Sprintf("%d: every power of two between the smallest and the largest row",
+				2*c.Buckets[i-1])})
 		}
 	}
 	if c.Atom < 1 {
-		bad = append(bad, FieldError{"atom", c.Atom, "1 or more rows: a row of decompose is one piece of one document, rows merged from parts would not be"})
+		bad = append(bad, FieldError{"atom", c.Atom, "1 or more rows: a row of decompose is one piece of one document, " +
+			"rows merged from parts would not be"})
 	}
 	return bad
 }
@@ -81,7 +84,8 @@ func (p *decompose) RestoreState(b []byte) ([]byte, error) {
 			return nil, fmt.Errorf("restore packer: %d tokens or more wait for a row of %d", tails.used+w.length, tails.length)
 		}
 		if i > 0 && w.start%tails.length != 0 {
-			return nil, fmt.Errorf("restore packer: the tail of document %d starts at %d, which is not a multiple of %d", w.doc, w.start, tails.length)
+			return nil, fmt.Errorf("restore packer: the tail of document %d starts at %d, which is not a multiple of %d", w.doc,
+				w.start, tails.length)
 		}
 		tails.used += w.length
 	}

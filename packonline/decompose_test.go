@@ -10,8 +10,8 @@ import (
 	"loaderd/packonline"
 )
 
-// TestDecomposeIsTheBinarySplit compares the rows of each document with the ones of its length in binary, and joins the tails to a
-// concat of their own.
+// TestDecomposeIsTheBinarySplit compares the rows of each document with the ones of its length in binary, and joins the
+// tails to a concat of their own.
 func TestDecomposeIsTheBinarySplit(t *testing.T) {
 	for seed := range uint64(400) {
 		r := rand.New(rand.NewPCG(seed, 8))
@@ -43,7 +43,9 @@ func TestDecomposeIsTheBinarySplit(t *testing.T) {
 				rows--
 				l, pieces, _ := out.Row(rows)
 				_, wantPieces, _ := tailRows.Row(0)
-				if l != least || !slices.EqualFunc(pieces, wantPieces, func(a, b packonline.Piece) bool { return a.Doc == b.Doc && a.Length == b.Length }) {
+				if l != least || !slices.EqualFunc(pieces, wantPieces, func(a, b packonline.Piece) bool {
+					return a.Doc == b.Doc && a.Length == b.Length
+				}) {
 					t.Fatalf("seed %d, %+v: a row of tails is %v, want the lengths of %v", seed, c, pieces, wantPieces)
 				}
 			}
@@ -93,8 +95,8 @@ func TestDecomposeRefuses(t *testing.T) {
 	}
 }
 
-// TestDecomposeSplitsNearlyAll: with every power of two a document stays whole if its length is one. Table 1 of Beyond Fixed Length
-// has 99.9 %.
+// TestDecomposeSplitsNearlyAll: with every power of two a document stays whole if its length is one. Table 1 of Beyond
+// Fixed Length has 99.9 %.
 func TestDecomposeSplitsNearlyAll(t *testing.T) {
 	in := lengths.LogNormal(200_000, 1)
 	var whole int64
@@ -120,12 +122,13 @@ func TestDecomposeSplitsNearlyAll(t *testing.T) {
 }
 
 func TestDecomposeRefusesImpossibleStates(t *testing.T) {
-	refuses(t, packonline.Config{Method: "decompose", Buckets: []int{8, 16}, Atom: 1, Pool: 1}, []int32{3, 18}, []byte{20, 2, 6, 4, 2, 5, 16}, map[string]refusal{
-		"as it was":           {[]byte{20, 2, 6, 4, 2, 5, 16}, ""},
-		"no tail":             {[]byte{20, 2, 6, 4, 2, 5, 15}, "starts at 15, which is not a multiple of 8"},
-		"tail of a cut":       {[]byte{20, 2, 7, 15, 4, 2, 5, 16}, ""},
-		"a full row":          {[]byte{20, 2, 6, 4, 2, 11, 16}, "8 tokens or more wait for a row of 8"},
-		"longer than any row": {[]byte{20, 2, 6, 4, 2, 33, 16}, "19 tokens or more wait for a row of 8"},
-		"one document":        {[]byte{20, 2, 6, 0, 0, 5, 16}, "waits behind"},
-	})
+	refuses(t, packonline.Config{Method: "decompose", Buckets: []int{8, 16}, Atom: 1, Pool: 1}, []int32{3, 18},
+		[]byte{20, 2, 6, 4, 2, 5, 16}, map[string]refusal{
+			"as it was":           {[]byte{20, 2, 6, 4, 2, 5, 16}, ""},
+			"no tail":             {[]byte{20, 2, 6, 4, 2, 5, 15}, "starts at 15, which is not a multiple of 8"},
+			"tail of a cut":       {[]byte{20, 2, 7, 15, 4, 2, 5, 16}, ""},
+			"a full row":          {[]byte{20, 2, 6, 4, 2, 11, 16}, "8 tokens or more wait for a row of 8"},
+			"longer than any row": {[]byte{20, 2, 6, 4, 2, 33, 16}, "19 tokens or more wait for a row of 8"},
+			"one document":        {[]byte{20, 2, 6, 0, 0, 5, 16}, "waits behind"},
+		})
 }

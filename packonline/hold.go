@@ -6,16 +6,21 @@ import (
 	"loaderd/packonline/related"
 )
 
-// hold holds finished rows back, so that what leaves is a fair sample of the documents from the first row to the last. A row of one long
-// document is finished at once, short documents wait in the pool for company: without a hold a run begins with too many of the former
-// and ends with too many of the latter, or the other way round. With it the row leaves first whose tokens arrived earliest in the mean.
+// hold holds finished rows back, so that what leaves is a fair sample of the documents from the first row to the last.
+// A row of one long document is finished at once, short documents wait in the pool for company: without a hold a run
+// begins with too many of the former and ends with too many of the latter, or the other way round. With it the row
+// leaves first whose tokens arrived earliest in the mean.
 //
-//   - The pieces of the rows that are held are as many as Config.Held says, and no more. Of rows whose tokens arrived equally early the
-//     one that was packed first leaves first, so the rows of a long document follow each other; the rest of it does not leave before.
-//   - A row with a piece that would be too old after one more document leaves now: the bound on ages includes the hold (invariant 4).
+//   - The pieces of the rows that are held are as many as Config.Held says, and no more. Of rows whose tokens arrived
+//     equally early the
+//     one that was packed first leaves first, so the rows of a long document follow each other; the rest of it does not
+//     leave before.
+//   - A row with a piece that would be too old after one more document leaves now: the bound on ages includes the hold
+//     (invariant 4).
 //   - At the end all rows leave, those of the flush among them, in the same order.
 //   - invariant 6: the hold changes the order of rows. What is in them its Packer decides, which never learns of it.
-//   - The Packer writes its rows where they are held, and a row that leaves is copied from there. What has left is cleared away when it
+//   - The Packer writes its rows where they are held, and a row that leaves is copied from there. What has left is
+//     cleared away when it
 //     is twice as much as may be held: half a copy a row, and nothing is allocated meanwhile.
 type hold struct {
 	Packer
@@ -43,8 +48,9 @@ type heldRow struct {
 
 // Bounds of what is held.
 const (
-	maxHold   = 1000    // Config.Hold (unit: percent of the pool)
-	holdShare = 4       // of MaxAge: what would be held for longer is too old before its turn comes, and leaves out of order
+	maxHold = 1000 // Config.Hold (unit: percent of the pool)
+	// of MaxAge: what would be held for longer is too old before its turn comes, and leaves out of order
+	holdShare = 4
 	holdPools = 16      // age in pools of which no piece is held: its row is the next to go
 	maxSpan   = 1 << 20 // likewise, in documents
 	minClear  = 256     // pieces in rows that have left or are held, before the former are cleared away
@@ -76,7 +82,8 @@ func makeHold(p Packer, c Config) *hold {
 	if most := c.packAge(); most > 0 {
 		span = min(span, most)
 	}
-	return &hold{Packer: p, config: c, most: c.Held(), span: int64(span), byMean: newCalendar(span, 0), byFirst: newCalendar(span, 1)}
+	return &hold{Packer: p, config: c, most: c.Held(), span: int64(span), byMean: newCalendar(span, 0),
+		byFirst: newCalendar(span, 1)}
 }
 
 func (h *hold) Add(d Doc, out *Rows) {
@@ -152,8 +159,8 @@ func (h *hold) hold(i int) bool {
 	return true
 }
 
-// sum sums up the pieces of a row. It returns the age of the oldest one, and the one by which the row is to leave: that of its tokens in
-// the mean, or that of a document whose full rows are to leave before its rest, which is here.
+// sum sums up the pieces of a row. It returns the age of the oldest one, and the one by which the row is to leave: that
+// of its tokens in the mean, or that of a document whose full rows are to leave before its rest, which is here.
 func (r *heldRow) sum(pieces []Piece, ages []uint32) (eldest uint32, mean int64) {
 	var waited int64 // by all tokens; at most maxTable of them for maxSpan documents
 	least := int64(math.MaxInt64)
@@ -187,8 +194,8 @@ func (h *hold) let(i int32, out *Rows) {
 	r.used = 0
 }
 
-// clear clears away the rows that have left. The others move together, in their order, and so do their numbers: each to a place whose row
-// has been read.
+// clear clears away the rows that have left. The others move together, in their order, and so do their numbers: each to
+// a place whose row has been read.
 func (h *hold) clear() {
 	rows := h.rows
 	from := h.packed
@@ -226,7 +233,8 @@ func (h *hold) Pending() Pending {
 	if p.Pieces > 0 {
 		oldest = min(oldest, p.Oldest)
 	}
-	return Pending{p.Pieces, Held{int32(h.counts.Rows), int32(h.pieces)}, p.Tokens + h.counts.Slots - h.counts.Padding, oldest}
+	return Pending{p.Pieces, Held{int32(h.counts.Rows), int32(h.pieces)}, p.Tokens + h.counts.Slots - h.counts.Padding,
+		oldest}
 }
 
 // Each calls f for the Packer's pieces and for those of the rows that are held.

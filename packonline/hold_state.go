@@ -6,8 +6,9 @@ import (
 	"slices"
 )
 
-// AppendState appends the state of the Packer, and behind it the rows that are held in the order in which they were packed: their
-// number, and for each which of the row lengths it has, and its pieces as a list of the Packer's own format.
+// AppendState appends the state of the Packer, and behind it the rows that are held in the order in which they were
+// packed: their number, and for each which of the row lengths it has, and its pieces as a list of the Packer's own
+// format.
 func (h *hold) AppendState(b []byte) []byte {
 	b = h.Packer.AppendState(b)
 	b = binary.AppendUvarint(b, uint64(h.counts.Rows))
@@ -58,7 +59,8 @@ func (h *hold) read(r *reader) {
 		}
 		for _, w := range pieces {
 			if h.late(w.arrived) {
-				r.fail(fmt.Errorf("a piece of document %d is held and %d documents old, the bound is %d", w.doc, h.now-w.arrived, h.span))
+				r.fail(fmt.Errorf("a piece of document %d is held and %d documents old, the bound is %d", w.doc,
+					h.now-w.arrived, h.span))
 			}
 			h.packed.add(Piece{w.doc, w.start, w.length}, age(h.now, w))
 		}
@@ -73,6 +75,7 @@ func (h *hold) read(r *reader) {
 	case h.pieces > h.most:
 		r.fail(fmt.Errorf("%d pieces are held, the bound is %d", h.pieces, h.most))
 	case c.Slots > t.counts.Slots || c.Padding > t.counts.Padding || c.Slots-c.Padding > t.counts.Slots-t.counts.Padding:
-		r.fail(fmt.Errorf("%d tokens and %d padding are held, %d and %d were packed", c.Slots-c.Padding, c.Padding, t.counts.Slots-t.counts.Padding, t.counts.Padding))
+		r.fail(fmt.Errorf("%d tokens and %d padding are held, %d and %d were packed", c.Slots-c.Padding, c.Padding,
+			t.counts.Slots-t.counts.Padding, t.counts.Padding))
 	}
 }

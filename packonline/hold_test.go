@@ -18,8 +18,8 @@ func held(c packonline.Config, hold int) packonline.Config {
 	return c
 }
 
-// TestHoldOrdersRowsOnly: with and without a hold the same rows come out (invariant 6). Several row lengths are left out: there bucket
-// also waits less for company.
+// TestHoldOrdersRowsOnly: with and without a hold the same rows come out (invariant 6). Several row lengths are left
+// out: there bucket also waits less for company.
 func TestHoldOrdersRowsOnly(t *testing.T) {
 	emitted := func(c packonline.Config, in []int32) (rows []string) {
 		p := newPacker(t, c)
@@ -57,8 +57,9 @@ func TestHoldOrdersRowsOnly(t *testing.T) {
 	}
 }
 
-// TestHoldLetsTheEarliestGo checks every row against those that stay: none of them has tokens that arrived earlier in the mean, unless
-// the row had to go for its age. The rest of a document counts as no earlier than the document, whose full rows go before it.
+// TestHoldLetsTheEarliestGo checks every row against those that stay: none of them has tokens that arrived earlier in
+// the mean, unless the row had to go for its age. The rest of a document counts as no earlier than the document, whose
+// full rows go before it.
 func TestHoldLetsTheEarliestGo(t *testing.T) {
 	const pool, maxAge = 60, 400
 	c := held(config("bfd", 500, pool, maxAge), 100)
@@ -99,7 +100,8 @@ func TestHoldLetsTheEarliestGo(t *testing.T) {
 			}
 			for _, r := range waits {
 				if r.mean < left.mean-1 {
-					t.Fatalf("after document %d the tokens of %s, of %.1f in the mean, leave before those of %s, of %.1f", i, left.text, left.mean, r.text, r.mean)
+					t.Fatalf("after document %d the tokens of %s, of %.1f in the mean, leave before those of %s, of %.1f", i,
+						left.text, left.mean, r.text, r.mean)
 				}
 				checked++
 			}
@@ -110,8 +112,9 @@ func TestHoldLetsTheEarliestGo(t *testing.T) {
 	}
 }
 
-// TestHoldGoesOnAfterRestore: where rows are held for so long that bins of the calendars are several documents wide, a Packer that is
-// restored again and again emits the same rows, in the same order and of the same ages, and no piece becomes too old.
+// TestHoldGoesOnAfterRestore: where rows are held for so long that bins of the calendars are several documents wide, a
+// Packer that is restored again and again emits the same rows, in the same order and of the same ages, and no piece
+// becomes too old.
 func TestHoldGoesOnAfterRestore(t *testing.T) {
 	in := lengths.LogNormal(8_000, 4)
 	for _, c := range []packonline.Config{
@@ -152,10 +155,12 @@ func TestHoldGoesOnAfterRestore(t *testing.T) {
 	}
 }
 
-// TestHoldKeepsPadding: with several row lengths, where pieces wait less for company, no more than one row more is padded.
+// TestHoldKeepsPadding: with several row lengths, where pieces wait less for company, no more than one row more is
+// padded.
 func TestHoldKeepsPadding(t *testing.T) {
 	in := lengths.LogNormal(testscale.Of(20_000, 100_000), 1)
-	for _, c := range []packonline.Config{bucketConfig(fiveBuckets, 4096, 16384), bucketConfig(fiveBuckets, 4096, 8192), bucketConfig(fiveBuckets, 256, 8192)} {
+	for _, c := range []packonline.Config{bucketConfig(fiveBuckets, 4096, 16384), bucketConfig(fiveBuckets, 4096, 8192),
+		bucketConfig(fiveBuckets, 256, 8192)} {
 		with, without := packList(t, held(c, 100), in), packList(t, held(c, 0), in)
 		if with.Padding > without.Padding+int64(fiveBuckets[0]) {
 			t.Errorf("pool %d, max age %d: %d padding with a hold, %d without", c.Pool, c.MaxAge, with.Padding, without.Padding)
@@ -171,7 +176,8 @@ func TestHoldRefusesImpossibleStates(t *testing.T) {
 	for i := range 10 {
 		p.Add(packonline.Doc{Seq: uint64(i), Length: 16}, &out)
 	}
-	if have := p.Pending(); have != (packonline.Pending{Held: packonline.Held{Rows: 8, Pieces: 8}, Tokens: 128, Oldest: 2}) {
+	if have := p.Pending(); have != (packonline.Pending{Held: packonline.Held{Rows: 8, Pieces: 8}, Tokens: 128,
+		Oldest: 2}) {
 		t.Fatalf("pending is %+v", have)
 	}
 	good := p.AppendState(nil)
@@ -201,8 +207,9 @@ func TestHoldRefusesImpossibleStates(t *testing.T) {
 		"an empty piece":   {[]byte{1, 1, 1, 4, 6, 0}, "a piece of document 2 is empty"},
 		"a later document": {[]byte{1, 1, 1, 40, 6, 32}, "a piece is of document 20, too late"},
 		"too much padding": {[]byte{1, 1, 1, 4, 6, 2}, "1 tokens and 15 padding are held, 160 and 0 were packed"},
-		"too many pieces":  {slices.Concat([]byte{1, 1, 9, 0, 2, 2}, slices.Repeat([]byte{2, 2, 2}, 8)), "9 pieces are held, the bound is 8"},
-		"cut short":        {rows[:len(rows)-1], "cut short"},
+		"too many pieces": {slices.Concat([]byte{1, 1, 9, 0, 2, 2}, slices.Repeat([]byte{2, 2, 2}, 8)),
+			"9 pieces are held, the bound is 8"},
+		"cut short": {rows[:len(rows)-1], "cut short"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newPacker(t, c)

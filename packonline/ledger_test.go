@@ -24,7 +24,8 @@ type traits struct {
 
 func pool(c packonline.Config) int { return c.Pool }
 
-// rows is the bound of a method that holds one row under construction for each row length, with a token of each document in it.
+// rows is the bound of a method that holds one row under construction for each row length, with a token of each
+// document in it.
 func rows(c packonline.Config) (n int) {
 	for _, l := range rowLengths(c) {
 		n += int(l) - 1
@@ -194,11 +195,13 @@ func (l *ledger) settlePending(pending packonline.Pending) error {
 	for l.oldest < len(l.docs) && l.docs[l.oldest].done == l.docs[l.oldest].doc.Length {
 		l.oldest++
 	}
-	if pending.Any() != (pending.Tokens > 0) || (pending.Held.Rows > 0) != (pending.Held.Pieces > 0) || pending.Held.Rows > pending.Held.Pieces {
+	if pending.Any() != (pending.Tokens > 0) || (pending.Held.Rows > 0) != (pending.Held.Pieces > 0) ||
+		pending.Held.Rows > pending.Held.Pieces {
 		return fmt.Errorf("pending is %+v", pending)
 	}
 	if !l.traits.drops && pending.Any() != (l.oldest < len(l.docs)) {
-		return fmt.Errorf("pending is %+v, and document %d of %d is the oldest with tokens to come", pending, l.oldest, len(l.docs))
+		return fmt.Errorf("pending is %+v, and document %d of %d is the oldest with tokens to come", pending, l.oldest,
+			len(l.docs))
 	}
 	if !l.traits.drops && pending.Any() && pending.Oldest != l.docs[l.oldest].doc.Seq {
 		return fmt.Errorf("pending is %+v, document %d is the oldest", pending, l.oldest)
@@ -223,7 +226,8 @@ func (l *ledger) settlePending(pending packonline.Pending) error {
 	return nil
 }
 
-// settleWaits checks which documents are said to wait. To look at them after every document would take too long for a large pool.
+// settleWaits checks which documents are said to wait. To look at them after every document would take too long for a
+// large pool.
 func (l *ledger) settleWaits(pending packonline.Pending) error {
 	l.waits = nil
 	if len(l.docs)%16 > 0 {
@@ -273,8 +277,8 @@ func (l *ledger) row(i int) error {
 	return nil
 }
 
-// follows checks that each token comes once unless the method repeats, and, unless rows are held back, in order. A hold may let the rest
-// of a document go before its full rows.
+// follows checks that each token comes once unless the method repeats, and, unless rows are held back, in order. A hold
+// may let the rest of a document go before its full rows.
 func (l *ledger) follows(e *entry, x packonline.Piece) error {
 	end := x.Start + x.Length
 	overlaps := l.traits.repeats && x.Start < e.done && end > e.done
@@ -315,7 +319,8 @@ func (l *ledger) piece(x packonline.Piece, haveAge uint32) error {
 	}
 	wait, _ := l.c.AtomWait()
 	if l.c.MaxAge > 0 && age > l.c.MaxAge-wait {
-		return fmt.Errorf("invariant 4: %+v has age %d, the bound is %d less %d for gathering atoms", x, age, l.c.MaxAge, wait)
+		return fmt.Errorf("invariant 4: %+v has age %d, the bound is %d less %d for gathering atoms", x, age,
+			l.c.MaxAge, wait)
 	}
 	if x.Doc < l.floor {
 		return fmt.Errorf("%+v comes although document %d was the oldest that waited", x, l.floor)
@@ -379,7 +384,8 @@ func (l *ledger) restart() error {
 	return nil
 }
 
-// randomLengths draws lengths from a distribution that is itself drawn: constant ones, tiny ones, ones near the row's and huge ones.
+// randomLengths draws lengths from a distribution that is itself drawn: constant ones, tiny ones, ones near the row's
+// and huge ones.
 func randomLengths(r *rand.Rand, n, row int) []int32 {
 	out := make([]int32, n)
 	kind, constant := r.IntN(7), 1+r.Int32N(int32(2*row))

@@ -7,12 +7,13 @@ import (
 
 // method is one packing method.
 type method struct {
-	name       string
-	make       func(Config) Packer
-	several    bool     // takes several row lengths
-	joins      bool     // says itself which rows an atom of several has
-	longest    int      // most tokens of a row
-	parameters []string // fields of Config that it reads beside those that all do: pool, hold, overlap, extra, padding_threshold, splice
+	name    string
+	make    func(Config) Packer
+	several bool // takes several row lengths
+	joins   bool // says itself which rows an atom of several has
+	longest int  // most tokens of a row
+	// fields of Config that it reads beside those that all do: pool, hold, overlap, extra, padding_threshold, splice
+	parameters []string
 	// refuse returns what the method can not do in a Config that is good otherwise; nil without any such.
 	refuse func(Config) []FieldError
 }
@@ -24,11 +25,14 @@ var methods = []method{
 	{name: "bfd", make: newBFD, longest: maxTable, parameters: []string{"pool", "hold"}},
 	{name: "bfd-m", make: newBFDM, longest: maxTable, parameters: []string{"pool", "extra"}},
 	{name: "seamless", make: newSeamless, longest: maxTable, parameters: []string{"pool", "overlap", "extra"}},
-	{name: "bucketllm", make: newBucketLLM, several: true, longest: maxTable, parameters: []string{"pool", "padding_threshold"}},
-	{name: "bucketllm-v0", make: newBucketLLMv0, several: true, longest: maxTable, parameters: []string{"pool", "padding_threshold"}},
+	{name: "bucketllm", make: newBucketLLM, several: true, longest: maxTable,
+		parameters: []string{"pool", "padding_threshold"}},
+	{name: "bucketllm-v0", make: newBucketLLMv0, several: true, longest: maxTable,
+		parameters: []string{"pool", "padding_threshold"}},
 	{name: "decompose", make: newDecompose, several: true, longest: maxRow, refuse: refuseDecompose},
 	{name: "bucket", make: newBucket, several: true, longest: maxTable, parameters: []string{"pool", "hold"}},
-	{name: "splice", make: newSplice, several: true, longest: maxTable, parameters: []string{"pool", "hold", "splice"}, refuse: refuseSplice},
+	{name: "splice", make: newSplice, several: true, longest: maxTable, parameters: []string{"pool", "hold", "splice"},
+		refuse: refuseSplice},
 	{name: "naive", make: newNaive, several: true, longest: maxRow},
 }
 
@@ -41,8 +45,8 @@ func Methods() []string {
 	return names
 }
 
-// Parameters lists the fields of Config, by their names in a configuration file, that a method reads beside method, buckets, atom
-// and max_age, which all do.
+// Parameters lists the fields of Config, by their names in a configuration file, that a method reads beside method,
+// buckets, atom and max_age, which all do.
 func Parameters(name string) []string {
 	if m := find(name); m != nil {
 		return slices.Clone(m.parameters)
@@ -56,7 +60,8 @@ func Buckets(name string) bool {
 	return m != nil && m.several
 }
 
-// MaxDropped returns the most tokens that a configuration drops from the end of a packed row: of an atom, where that is a part of a row.
+// MaxDropped returns the most tokens that a configuration drops from the end of a packed row: of an atom, where that is
+// a part of a row.
 func MaxDropped(c Config) int {
 	m := find(c.Method)
 	switch {
@@ -70,8 +75,8 @@ func MaxDropped(c Config) int {
 	return 0
 }
 
-// Joins reports whether a method says itself, by Rows.Joined, which rows belong to an atom of several. All others fill such atoms one
-// row after the other.
+// Joins reports whether a method says itself, by Rows.Joined, which rows belong to an atom of several. All others fill
+// such atoms one row after the other.
 func Joins(name string) bool {
 	m := find(name)
 	return m != nil && m.joins

@@ -6,13 +6,13 @@ import (
 	"sort"
 )
 
-// naive is the naive bucketing method of Beyond Fixed Length (section 4), a baseline: a document goes to the smallest bucket that
-// holds it whole, the longest one if none does, and the documents of a bucket are concatenated and cut as concat does. So a document
-// is cut almost as often as with one row length, since what stands before it in its row decides, not its own length. The paper names
-// the buckets 2048 to 16384; here they are those of the configuration.
+// naive is the naive bucketing method of Beyond Fixed Length (section 4), a baseline: a document goes to the smallest
+// bucket that holds it whole, the longest one if none does, and the documents of a bucket are concatenated and cut as
+// concat does. So a document is cut almost as often as with one row length, since what stands before it in its row
+// decides, not its own length. The paper names the buckets 2048 to 16384; here they are those of the configuration.
 //
-// What waits is one row under construction for each bucket, and in it one piece a document. A row that holds a piece which would be
-// older than MaxAge leaves with padding. A document costs O(buckets + rows it ends).
+// What waits is one row under construction for each bucket, and in it one piece a document. A row that holds a piece
+// which would be older than MaxAge leaves with padding. A document costs O(buckets + rows it ends).
 type naive struct {
 	tally
 	runs []run // one for each row length
@@ -40,7 +40,8 @@ func (p *naive) Add(d Doc, out *Rows) {
 	}
 }
 
-// bucketFor returns which of the lengths, ascending, is the smallest that holds n tokens, and the last one if none does.
+// bucketFor returns which of the lengths, ascending, is the smallest that holds n tokens, and the last one if none
+// does.
 func bucketFor(lengths []int32, n int32) int {
 	for i, l := range lengths[:len(lengths)-1] {
 		if n <= l {

@@ -1,7 +1,7 @@
 package packonline
 
-// run is tokens one after the other, cut every length tokens. It holds the row under construction: fewer tokens than that, in order
-// of arrival, one piece a document.
+// run is tokens one after the other, cut every length tokens. It holds the row under construction: fewer tokens than
+// that, in order of arrival, one piece a document.
 type run struct {
 	length int32
 	row    []waiting

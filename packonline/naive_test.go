@@ -78,7 +78,8 @@ type refusal struct {
 	want   string // "" is a good state
 }
 
-// refuses exchanges the end of a state, from the first number of the method's pieces on, which for these documents is end.
+// refuses exchanges the end of a state, from the first number of the method's pieces on, which for these documents is
+// end.
 func refuses(t *testing.T, c packonline.Config, add []int32, end []byte, cases map[string]refusal) {
 	t.Helper()
 	p := newPacker(t, c)

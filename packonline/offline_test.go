@@ -50,8 +50,8 @@ func chunks(in []int32, row int32) (full [][]packonline.Piece, rest []packonline
 	return full, rest
 }
 
-// decreasing is Algorithm 1 of Fewer Truncations and of Seamless Packing as it is written, in O(n^2). Of several bins that fit best
-// it takes the one that has had its room longest.
+// decreasing is Algorithm 1 of Fewer Truncations and of Seamless Packing as it is written, in O(n^2). Of several bins
+// that fit best it takes the one that has had its room longest.
 func decreasing(pieces []packonline.Piece, capacity int32, best bool) (bins [][]packonline.Piece) {
 	sorted := slices.Clone(pieces)
 	slices.SortStableFunc(sorted, func(a, b packonline.Piece) int { return cmp.Compare(b.Length, a.Length) })
@@ -110,7 +110,8 @@ func sortRows(rows [][]packonline.Piece) [][]packonline.Piece {
 	return rows
 }
 
-// TestWholePoolIsTheAlgorithmAsWritten compares ffd, bfd and bfd-m over a pool that holds everything with the algorithm, row by row.
+// TestWholePoolIsTheAlgorithmAsWritten compares ffd, bfd and bfd-m over a pool that holds everything with the
+// algorithm, row by row.
 func TestWholePoolIsTheAlgorithmAsWritten(t *testing.T) {
 	for _, method := range []string{"ffd", "bfd", "bfd-m"} {
 		t.Run(method, func(t *testing.T) {
@@ -137,7 +138,8 @@ func TestWholePoolIsTheAlgorithmAsWritten(t *testing.T) {
 	}
 }
 
-// TestPoolIsNearlyOffline: a pool of 4,096 pieces makes at most 0.005 % more rows than the whole input at once, ages bounded or not.
+// TestPoolIsNearlyOffline: a pool of 4,096 pieces makes at most 0.005 % more rows than the whole input at once, ages
+// bounded or not.
 func TestPoolIsNearlyOffline(t *testing.T) {
 	for _, name := range []string{"web", "code"} {
 		d, _ := lengths.Named(name)

@@ -1,7 +1,8 @@
 // Package packonline packs documents into training rows online: lengths go in, placements come out.
 //
-// It is pure. A Packer has no clock, no goroutine, no I/O and no randomness that is not keyed by its configuration, so what it emits
-// is a function of its configuration and of the documents added so far, and nothing else. It sees lengths, never tokens.
+// It is pure. A Packer has no clock, no goroutine, no I/O and no randomness that is not keyed by its configuration, so
+// what it emits is a function of its configuration and of the documents added so far, and nothing else. It sees
+// lengths, never tokens.
 package packonline
 
 import "loaderd/packonline/related"
@@ -36,7 +37,8 @@ type Counts struct {
 
 // Plus returns the totals of two Packers.
 func (c Counts) Plus(d Counts) Counts {
-	return Counts{c.Documents + d.Documents, c.Tokens + d.Tokens, c.Rows + d.Rows, c.Slots + d.Slots, c.Padding + d.Padding, c.Repeated + d.Repeated,
+	return Counts{c.Documents + d.Documents, c.Tokens + d.Tokens, c.Rows + d.Rows, c.Slots + d.Slots,
+		c.Padding + d.Padding, c.Repeated + d.Repeated,
 		c.Dropped + d.Dropped, c.Truncated + d.Truncated}
 }
 
@@ -48,8 +50,8 @@ type Pending struct {
 	Oldest uint64 // smallest Doc.Seq that one of them belongs to; meaningless without any
 }
 
-// Held counts finished rows that are held back. It is as narrow as it can be, for Pending is asked for after every document and should fit
-// the processor's registers.
+// Held counts finished rows that are held back. It is as narrow as it can be, for Pending is asked for after every
+// document and should fit the processor's registers.
 type Held struct{ Rows, Pieces int32 }
 
 // Any reports whether anything is held back.
@@ -57,8 +59,8 @@ func (p Pending) Any() bool { return p.Pieces > 0 || p.Held.Rows > 0 }
 
 // Packer is one packing method over a bounded pool.
 type Packer interface {
-	// Add takes the next document and appends the rows that it completes to out. A Length below 1 and a Seq that is not above
-	// the one before are programming errors and panic.
+	// Add takes the next document and appends the rows that it completes to out. A Length below 1 and a Seq that is not
+	// above the one before are programming errors and panic.
 	Add(d Doc, out *Rows)
 	// Flush appends everything that is pending to out, padding where it must. The Packer can go on afterwards.
 	Flush(out *Rows)
@@ -68,8 +70,8 @@ type Packer interface {
 	Each(f func(Piece))
 	// Next returns the least Doc.Seq that Add takes.
 	Next() uint64
-	// AppendState appends the complete state to b: a Packer of the same configuration that reads it with RestoreState goes on
-	// exactly as this one would. The state holds references, never tokens.
+	// AppendState appends the complete state to b: a Packer of the same configuration that reads it with RestoreState goes
+	// on exactly as this one would. The state holds references, never tokens.
 	AppendState(b []byte) []byte
 	// RestoreState replaces the state of a Packer and returns the bytes behind it. A state of another format, of another
 	// configuration, or one that AppendState can not have written is an error and changes nothing.

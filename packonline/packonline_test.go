@@ -12,8 +12,8 @@ import (
 	"loaderd/packonline"
 )
 
-// TestInvariants packs documents of random lengths under random bounds, with flushes in between, and checks every invariant after
-// every document.
+// TestInvariants packs documents of random lengths under random bounds, with flushes in between, and checks every
+// invariant after every document.
 func TestInvariants(t *testing.T) {
 	for _, method := range packonline.Methods() {
 		t.Run(method, func(t *testing.T) {
@@ -158,25 +158,33 @@ func TestValidate(t *testing.T) {
 		"unknown method":           {config("ffb", 2048, 4096, 0), "method"},
 		"no buckets":               {with(func(c *packonline.Config) { c.Buckets = nil }), "buckets"},
 		"two buckets":              {with(func(c *packonline.Config) { c.Buckets = []int{4, 4} }), "buckets buckets[1]"},
-		"unsorted buckets":         {with(func(c *packonline.Config) { c.Method, c.Buckets = "", []int{8, 4, -1} }), "method buckets[1] buckets[2] buckets[2]"},
-		"a quarter":                {with(func(c *packonline.Config) { c.Atom = 0.25 }), ""},
-		"no atom":                  {with(func(c *packonline.Config) { c.Atom = 0 }), "atom"},
-		"a third":                  {with(func(c *packonline.Config) { c.Atom = 1. / 3 }), "atom atom"},
-		"atom does not divide":     {with(func(c *packonline.Config) { c.Atom, c.Buckets[0] = 0.25, 2050 }), "atom"},
-		"atom of a token":          {with(func(c *packonline.Config) { c.Atom, c.Buckets[0] = 0.25, 4 }), "atom"},
-		"overlap of a row":         {with(func(c *packonline.Config) { c.Overlap = 1 }), "overlap"},
-		"no overlap at all":        {with(func(c *packonline.Config) { c.Overlap = math.NaN() }), "overlap"},
-		"negative overlap":         {with(func(c *packonline.Config) { c.Overlap = -0.1 }), "overlap"},
-		"negative extra":           {with(func(c *packonline.Config) { c.Extra = -1 }), "extra"},
-		"extra of a row":           {with(func(c *packonline.Config) { c.Method, c.Extra = "bfd-m", 2048 }), ""},
-		"extra beyond a row":       {with(func(c *packonline.Config) { c.Method, c.Extra = "bfd-m", 2049 }), "extra"},
-		"extra beyond an atom":     {with(func(c *packonline.Config) { c.Method, c.Extra, c.Atom = "seamless", 1025, 0.5 }), "extra"},
-		"extra that is not read":   {with(func(c *packonline.Config) { c.Extra = 2049 }), ""},
-		"threshold of two rows":    {with(func(c *packonline.Config) { c.PaddingThreshold = 2 }), "padding_threshold"},
-		"65 buckets":               {with(func(c *packonline.Config) { c.Method, c.Buckets = "bucket", make([]int, 65) }), "buckets"},
-		"threshold of nothing":     {with(func(c *packonline.Config) { c.PaddingThreshold = math.NaN() }), "padding_threshold"},
-		"everything":               {config("", 1, 0, -1), "method buckets[0] pool max_age"},
-		"too much":                 {config("concat", 1<<30, 1<<30+1, 1<<30+1), "buckets[0] pool max_age"},
+		"unsorted buckets": {with(func(c *packonline.Config) {
+			c.Method, c.Buckets = "", []int{8, 4, -1}
+		}), "method buckets[1] buckets[2] buckets[2]"},
+		"a quarter":            {with(func(c *packonline.Config) { c.Atom = 0.25 }), ""},
+		"no atom":              {with(func(c *packonline.Config) { c.Atom = 0 }), "atom"},
+		"a third":              {with(func(c *packonline.Config) { c.Atom = 1. / 3 }), "atom atom"},
+		"atom does not divide": {with(func(c *packonline.Config) { c.Atom, c.Buckets[0] = 0.25, 2050 }), "atom"},
+		"atom of a token":      {with(func(c *packonline.Config) { c.Atom, c.Buckets[0] = 0.25, 4 }), "atom"},
+		"overlap of a row":     {with(func(c *packonline.Config) { c.Overlap = 1 }), "overlap"},
+		"no overlap at all":    {with(func(c *packonline.Config) { c.Overlap = math.NaN() }), "overlap"},
+		"negative overlap":     {with(func(c *packonline.Config) { c.Overlap = -0.1 }), "overlap"},
+		"negative extra":       {with(func(c *packonline.Config) { c.Extra = -1 }), "extra"},
+		"extra of a row":       {with(func(c *packonline.Config) { c.Method, c.Extra = "bfd-m", 2048 }), ""},
+		"extra beyond a row":   {with(func(c *packonline.Config) { c.Method, c.Extra = "bfd-m", 2049 }), "extra"},
+		"extra beyond an atom": {with(func(c *packonline.Config) {
+			c.Method, c.Extra, c.Atom = "seamless", 1025, 0.5
+		}), "extra"},
+		"extra that is not read": {with(func(c *packonline.Config) { c.Extra = 2049 }), ""},
+		"threshold of two rows":  {with(func(c *packonline.Config) { c.PaddingThreshold = 2 }), "padding_threshold"},
+		"65 buckets": {with(func(c *packonline.Config) {
+			c.Method, c.Buckets = "bucket", make([]int, 65)
+		}), "buckets"},
+		"threshold of nothing": {with(func(c *packonline.Config) {
+			c.PaddingThreshold = math.NaN()
+		}), "padding_threshold"},
+		"everything": {config("", 1, 0, -1), "method buckets[0] pool max_age"},
+		"too much":   {config("concat", 1<<30, 1<<30+1, 1<<30+1), "buckets[0] pool max_age"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var have []string

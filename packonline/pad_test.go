@@ -9,8 +9,8 @@ import (
 	"loaderd/packonline"
 )
 
-// TestPadIsThePapersCut compares pad with the steps of the paper's figure 5 taken one by one: segments of (atom - 1) tokens of text,
-// <EOS> behind each, padding behind the last, then a cut at every row.
+// TestPadIsThePapersCut compares pad with the steps of the paper's figure 5 taken one by one: segments of (atom - 1)
+// tokens of text, <EOS> behind each, padding behind the last, then a cut at every row.
 func TestPadIsThePapersCut(t *testing.T) {
 	for seed := range uint64(60) {
 		r := rand.New(rand.NewPCG(seed, 5))
@@ -107,7 +107,8 @@ func TestPadExample(t *testing.T) {
 	p = newPacker(t, c)
 	out.Reset()
 	p.Add(packonline.Doc{Seq: 0, Length: 1<<31 - 1}, &out)
-	if x := p.Counts(); x.Rows != 3 || x.Padding != 3*(1<<30-1)-(1<<31-1) || out.Joined(0) || !out.Joined(1) || !out.Joined(2) {
+	if x := p.Counts(); x.Rows != 3 || x.Padding != 3*(1<<30-1)-(1<<31-1) || out.Joined(0) || !out.Joined(1) ||
+		!out.Joined(2) {
 		t.Fatalf("%+v", x)
 	}
 }

@@ -2,7 +2,8 @@ package packonline
 
 import "slices"
 
-// Rows collects emitted rows in two flat slices, so that a Packer allocates nothing once they have grown. The zero value is ready.
+// Rows collects emitted rows in two flat slices, so that a Packer allocates nothing once they have grown. The zero
+// value is ready.
 type Rows struct {
 	pieces []Piece
 	ages   []uint32
@@ -18,8 +19,8 @@ type rowEnd struct {
 // Len returns the number of rows.
 func (r *Rows) Len() int { return len(r.ends) }
 
-// Row returns the length of row i in tokens, its pieces in order, and for each piece its age: the documents that arrived between
-// its document's arrival and now. The slices are valid until Reset.
+// Row returns the length of row i in tokens, its pieces in order, and for each piece its age: the documents that
+// arrived between its document's arrival and now. The slices are valid until Reset.
 func (r *Rows) Row(i int) (length int32, pieces []Piece, ages []uint32) {
 	start := 0
 	if i > 0 {
@@ -29,8 +30,8 @@ func (r *Rows) Row(i int) (length int32, pieces []Piece, ages []uint32) {
 	return e.length, r.pieces[start:e.end:e.end], r.ages[start:e.end:e.end]
 }
 
-// Joined reports whether row i is in one atom with the row before it. Only pad says so: its atoms hold as many rows as a document
-// needs. All others fill atoms of several rows one row after the other.
+// Joined reports whether row i is in one atom with the row before it. Only pad says so: its atoms hold as many rows as
+// a document needs. All others fill atoms of several rows one row after the other.
 func (r *Rows) Joined(i int) bool { return r.ends[i].joined }
 
 // Reset forgets all rows and keeps the memory.

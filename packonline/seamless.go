@@ -8,19 +8,20 @@ import (
 
 // seamless is Seamless Packing over a bounded pool.
 //
-// Stage 1, per document at its arrival (Eq. 1-3): a document that overlaps of at most Overlap*L tokens a window can stretch to whole
-// rows becomes overlapping windows, whose repeated tokens are counted; any other becomes full rows and a remainder for stage 2.
+// Stage 1, per document at its arrival (Eq. 1-3): a document that overlaps of at most Overlap*L tokens a window can
+// stretch to whole rows becomes overlapping windows, whose repeated tokens are counted; any other becomes full rows and
+// a remainder for stage 2.
 //
-// Stage 2 (Algorithm 1) is first-fit-decreasing into bins of L + Extra tokens. A bin of L tokens or more is a row; what is beyond L is
-// dropped from its end, the shortest pieces, and counted. Under-full bins, those of fewer than L tokens, are concatenated to one run,
-// which is cut every L tokens. The cuts split documents. No row is padded.
+// Stage 2 (Algorithm 1) is first-fit-decreasing into bins of L + Extra tokens. A bin of L tokens or more is a row; what
+// is beyond L is dropped from its end, the shortest pieces, and counted. Under-full bins, those of fewer than L tokens,
+// are concatenated to one run, which is cut every L tokens. The cuts split documents. No row is padded.
 //
-// Over a pool that holds everything that happens once, in the flush: the paper's offline method; only the very last row is padded,
-// where the paper's program drops the end of the run. Over a smaller pool, a pass packs all of it and emits the bins that are rows.
-// The pieces of under-full bins go back to the pool, save those that must not wait, as in windowed: bins with a piece that is about
-// to be too old, and, where that frees too little, the fullest, go to the end of the run. The run waits for the next such bins; if one
-// of its own pieces is about to be too old, further bins follow until that piece has left, and the run is padded out only when there
-// are none.
+// Over a pool that holds everything that happens once, in the flush: the paper's offline method; only the very last row
+// is padded, where the paper's program drops the end of the run. Over a smaller pool, a pass packs all of it and emits
+// the bins that are rows. The pieces of under-full bins go back to the pool, save those that must not wait, as in
+// windowed: bins with a piece that is about to be too old, and, where that frees too little, the fullest, go to the end
+// of the run. The run waits for the next such bins; if one of its own pieces is about to be too old, further bins
+// follow until that piece has left, and the run is padded out only when there are none.
 //
 // Invariants 3, 4 and 5 of windowed hold with the pieces of the run among those that wait.
 type seamless struct {
@@ -39,8 +40,9 @@ type seamlessDetail struct {
 	runs  int64 // rows of the run
 }
 
-// overlapUnit makes Eq. 1 exact: r_max is a decimal that its user wrote, 0.3 say, and neither its nearest float64 nor a product with
-// it. So it is rounded to a multiple of 10^-9 first, one multiplication that is the same on every machine, and the rest is integers.
+// overlapUnit makes Eq. 1 exact: r_max is a decimal that its user wrote, 0.3 say, and neither its nearest float64 nor a
+// product with it. So it is rounded to a multiple of 10^-9 first, one multiplication that is the same on every machine,
+// and the rest is integers.
 const overlapUnit = 1_000_000_000
 
 func newSeamless(c Config) Packer {
@@ -71,8 +73,9 @@ func (p *seamless) Flush(out *Rows) {
 	p.pass(0, out)
 }
 
-// stretch returns n if a document of n full rows and a rest is to be covered by n+1 windows, else 0. A document that fills its rows
-// exactly needs no window: section 3.4 counts it as one of n-1 rows and a rest of L, which Eq. 3 gives no overlap.
+// stretch returns n if a document of n full rows and a rest is to be covered by n+1 windows, else 0. A document that
+// fills its rows exactly needs no window: section 3.4 counts it as one of n-1 rows and a rest of L, which Eq. 3 gives
+// no overlap.
 func (p *seamless) stretch(length int32) int64 {
 	l := int64(p.longest)
 	n := int64(length) / l
@@ -83,9 +86,9 @@ func (p *seamless) stretch(length int32) int64 {
 	return n
 }
 
-// slide emits the n+1 windows of a document. Each begins Eq. 3's overlap before the end of the one before it, but not earlier than
-// the windows behind it need to reach the document's end, where the last one ends: rounded up, n overlaps may be up to n-1 tokens
-// more than there are to repeat.
+// slide emits the n+1 windows of a document. Each begins Eq. 3's overlap before the end of the one before it, but not
+// earlier than the windows behind it need to reach the document's end, where the last one ends: rounded up, n overlaps
+// may be up to n-1 tokens more than there are to repeat.
 func (p *seamless) slide(d Doc, n int64, out *Rows) {
 	l, length := int64(p.longest), int64(d.Length)
 	overlap := ((n+1)*l - length + n - 1) / n // Eq. 3
@@ -141,7 +144,8 @@ func (p *seamless) RestoreState(b []byte) ([]byte, error) {
 	restored := seamless{windowed: windowed{tally: t, pool: pool, bins: p.bins}, overlap: p.overlap}
 	for i, w := range run {
 		if w.length >= p.longest-restored.used {
-			return nil, fmt.Errorf("restore packer: %d tokens or more wait for a row of %d", int64(restored.used)+int64(w.length), p.longest)
+			return nil, fmt.Errorf("restore packer: %d tokens or more wait for a row of %d",
+				int64(restored.used)+int64(w.length), p.longest)
 		}
 		if i > 0 && w.start%p.longest != 0 {
 			return nil, fmt.Errorf("restore packer: document %d starts at %d in the middle of a row", w.doc, w.start)

@@ -1,9 +1,9 @@
 package packonline
 
-// pass packs the pool. Bins with a piece that is nearly due go to the run, as far as they are no rows themselves, and then further
-// ones until the run is not nearly due: the fullest first, and bins that are rows where there are no others. The remaining rows are
-// emitted. If nothing may be kept, all under-full bins follow to the run in the order they were opened, else the fullest until at
-// most keep pieces wait.
+// pass packs the pool. Bins with a piece that is nearly due go to the run, as far as they are no rows themselves, and
+// then further ones until the run is not nearly due: the fullest first, and bins that are rows where there are no
+// others. The remaining rows are emitted. If nothing may be kept, all under-full bins follow to the run in the order
+// they were opened, else the fullest until at most keep pieces wait.
 func (p *seamless) pass(keep int, out *Rows) {
 	early := p.maxAge / ageShare
 	p.pack(keep, early)
@@ -42,8 +42,8 @@ func (p *seamless) pass(keep int, out *Rows) {
 	p.compact()
 }
 
-// join moves the pieces of a bin, unless they have left, to the end of the run, cuts off the row that this may fill, sets their lengths
-// in the pool to 0, and returns their number.
+// join moves the pieces of a bin, unless they have left, to the end of the run, cuts off the row that this may fill,
+// sets their lengths in the pool to 0, and returns their number.
 func (p *seamless) join(b *bin, out *Rows) (pieces int) {
 	if !p.waits(b) {
 		return 0

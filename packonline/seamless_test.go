@@ -18,7 +18,8 @@ func seamless(row, pool, maxAge int, overlap float64, extra int) packonline.Conf
 	return c
 }
 
-// windows is stage 1 of the paper (Eq. 1-3) in exact arithmetic: the starts of the windows of a document, nil if it gets none.
+// windows is stage 1 of the paper (Eq. 1-3) in exact arithmetic: the starts of the windows of a document, nil if it
+// gets none.
 func windows(length, row int64, overlap string) (starts []int64) {
 	n := length / row
 	if n == 0 || length%row == 0 {
@@ -44,8 +45,8 @@ func ceil(x *big.Rat) int64 {
 	return n.Div(n, x.Denom()).Int64()
 }
 
-// covered closes the gap before the last window that Eq. 3 leaves when n overlaps, rounded up, are more than there is to repeat: windows
-// begin no earlier than the rest of the document allows.
+// covered closes the gap before the last window that Eq. 3 leaves when n overlaps, rounded up, are more than there is
+// to repeat: windows begin no earlier than the rest of the document allows.
 func covered(starts []int64, length, row int64) (out []int64) {
 	for k, start := range starts {
 		out = append(out, max(start, length-int64(len(starts)-k)*row))
@@ -90,7 +91,8 @@ func TestWindows(t *testing.T) {
 					end = int64(pieces[0].Start + pieces[0].Length)
 				}
 				if !slices.Equal(have, want) || end != length || x.counts.Repeated != repeated {
-					t.Fatalf("L %d, r %s: rows of %d tokens start at %v and repeat %d, want %v and %d", row, overlap, length, have, x.counts.Repeated, want, repeated)
+					t.Fatalf("L %d, r %s: rows of %d tokens start at %v and repeat %d, want %v and %d", row, overlap, length, have,
+						x.counts.Repeated, want, repeated)
 				}
 			}
 		}
@@ -116,7 +118,8 @@ func TestOverlapIsADecimal(t *testing.T) {
 				}
 				tested++
 				c := seamless(int(row), 1, 0, overlap.value, 0)
-				for length, want := range map[int64]int64{(n+1)*row - most: most, (n+1)*row - most - 1: 0} { // the shortest that Eq. 2 stretches
+				// the shortest that Eq. 2 stretches
+				for length, want := range map[int64]int64{(n+1)*row - most: most, (n+1)*row - most - 1: 0} {
 					if have := packWhole(t, c, []int32{int32(length)}).counts.Repeated; have != want {
 						t.Errorf("L %d, r %s: %d tokens repeat %d, want %d", row, overlap.text, length, have, want)
 					}
@@ -186,13 +189,14 @@ func TestSeamlessOffline(t *testing.T) {
 		want, dropped := offlineSeamless(in, row, c.Extra, fmt.Sprint(ratio))
 		have := packWhole(t, c, in)
 		if fmt.Sprint(have.rows) != fmt.Sprint(want) || have.counts.Dropped != dropped {
-			t.Fatalf("seed %d, %+v: rows from %v are\n%v with %d dropped, want\n%v with %d", seed, c, in, have.rows, have.counts.Dropped, want, dropped)
+			t.Fatalf("seed %d, %+v: rows from %v are\n%v with %d dropped, want\n%v with %d", seed, c, in, have.rows,
+				have.counts.Dropped, want, dropped)
 		}
 	}
 }
 
-// TestSeamlessFigures holds the paper's settings to an independent program's figures on lengths of Table 13, and the online method to
-// the offline one.
+// TestSeamlessFigures holds the paper's settings to an independent program's figures on lengths of Table 13, and the
+// online method to the offline one.
 func TestSeamlessFigures(t *testing.T) {
 	d, _ := lengths.Named("pubmed")
 	for _, x := range []struct {
@@ -232,7 +236,8 @@ func TestSeamlessFigures(t *testing.T) {
 			near("short tokens", detail["short_tokens"], 2_660_000)
 			near("repeated tokens", counts.Repeated, 4_840_000)
 			if counts.Dropped > x.most || counts.Padding > x.padding {
-				t.Errorf("%d tokens are dropped and %d are padding, want at most %d and %d", counts.Dropped, counts.Padding, x.most, x.padding)
+				t.Errorf("%d tokens are dropped and %d are padding, want at most %d and %d", counts.Dropped, counts.Padding,
+					x.most, x.padding)
 			}
 		})
 	}
@@ -241,13 +246,16 @@ func TestSeamlessFigures(t *testing.T) {
 // TestSeamlessRefusesImpossibleStates changes what the state ends in: pool, run and the three numbers of the detail.
 func TestSeamlessRefusesImpossibleStates(t *testing.T) {
 	c := seamless(8, 3, 0, 0, 0)
-	end := []byte{2, 28, 6, 10, 4, 2, 10, 1, 11, 5, 7, 2, 0, 21, 1} // c and d of 5 tokens wait, and 3 of a, behind its first 2
+	// c and d of 5 tokens wait, and 3 of a, behind its first 2
+	end := []byte{2, 28, 6, 10, 4, 2, 10, 1, 11, 5, 7, 2, 0, 21, 1}
 	refuses(t, c, []int32{5, 6, 5, 5}, end, map[string]refusal{
-		"as it was":            {end, ""},
-		"cut short":            {end[:len(end)-1], "cut short"},
-		"pool over its bound":  {[]byte{2, 28, 6, 10, 4, 2, 10, 2, 11, 5, 4, 4, 2, 2, 0, 21, 1}, "4 pieces wait in a pool of 3"},
-		"a row in the pool":    {[]byte{2, 28, 6, 16, 4, 2, 10, 1, 11, 5, 7, 2, 0, 21, 1}, "are no remainder of rows of 8"},
-		"a row in the run":     {[]byte{2, 28, 6, 10, 4, 2, 10, 1, 11, 5, 17, 2, 0, 21, 1}, "8 tokens or more wait for a row of 8"},
+		"as it was": {end, ""},
+		"cut short": {end[:len(end)-1], "cut short"},
+		"pool over its bound": {[]byte{2, 28, 6, 10, 4, 2, 10, 2, 11, 5, 4, 4, 2, 2, 0, 21, 1},
+			"4 pieces wait in a pool of 3"},
+		"a row in the pool": {[]byte{2, 28, 6, 16, 4, 2, 10, 1, 11, 5, 7, 2, 0, 21, 1}, "are no remainder of rows of 8"},
+		"a row in the run": {[]byte{2, 28, 6, 10, 4, 2, 10, 1, 11, 5, 17, 2, 0, 21, 1},
+			"8 tokens or more wait for a row of 8"},
 		"cut inside the run":   {[]byte{1, 28, 6, 10, 2, 7, 3, 7, 2, 4, 2, 7, 2, 0, 21, 1}, "in the middle of a row"},
 		"a document in both":   {[]byte{2, 28, 6, 10, 4, 2, 10, 1, 3, 1, 7, 2, 0, 21, 1}, "waits behind"},
 		"windows beyond count": {[]byte{2, 28, 6, 10, 4, 2, 10, 1, 11, 5, 7, 2, 5, 21, 1}, "5 documents under windows"},

@@ -9,21 +9,27 @@ import (
 	"loaderd/packonline/related"
 )
 
-// splice packs related documents into one row (Structured Packing in LLM Training Improves Long Context Utilization, Algorithm 1),
-// online, from a bounded pool: a row begins with a root and goes on, breadth first, with the k documents of the pool most related to
-// each of its documents. It is bucket with another way to choose: lengths, cuts, padding and the bounds on pool and age are those of
-// bucket, and so are its invariants 2 to 4, where Fill is exact.
+// splice packs related documents into one row (Structured Packing in LLM Training Improves Long Context Utilization,
+// Algorithm 1), online, from a bounded pool: a row begins with a root and goes on, breadth first, with the k documents
+// of the pool most related to each of its documents. It is bucket with another way to choose: lengths, cuts, padding
+// and the bounds on pool and age are those of bucket, and so are its invariants 2 to 4, where Fill is exact.
 //
-//   - The root is the oldest piece: as good as the paper's random one, and nothing becomes old. With several row lengths it is the oldest
+//   - The root is the oldest piece: as good as the paper's random one, and nothing becomes old. With several row
+//     lengths it is the oldest
 //     of those that need a row of one length, of which too many wait. Where Fill is trim it is random.
 //   - Short pieces are kept for a flush, which needs them to fill its rows (splice_balance.go).
-//   - Fill exact: once little room is left, of the most related pieces those are taken that fill it exactly (splice_row.go). A root
-//     whose row can not be filled waits a little, and others are tried. Where that happens often, as with documents of one length,
+//   - Fill exact: once little room is left, of the most related pieces those are taken that fill it exactly
+//     (splice_row.go). A root
+//     whose row can not be filled waits a little, and others are tried. Where that happens often, as with documents of
+//     one length,
 //     rows keep what is related and are padded (splice_padded.go).
-//   - A flush drafts related rows and packs others by length, so that it pads hardly more than bucket would (splice_flush.go).
+//   - A flush drafts related rows and packs others by length, so that it pads hardly more than bucket would
+//     (splice_flush.go).
 //   - Fill trim: the document that does not fit any more is cut, and what is left of it dropped.
-//   - invariant 5: questions for related pieces that have an answer are at most two for each piece of a row, and beside these one for
-//     every earned documents, once twice as many as may be asked in vain, and once those of one row. For every row at most roots have none, and
+//   - invariant 5: questions for related pieces that have an answer are at most two for each piece of a row, and beside
+//     these one for
+//     every earned documents, once twice as many as may be asked in vain, and once those of one row. For every row at
+//     most roots have none, and
 //     as many as it has pieces.
 //
 // Its state is the waiting pieces in order of arrival, which of them wait as roots, how many questions it may ask in
@@ -53,7 +59,8 @@ const spliceAges = 3
 
 func newSplice(c Config) Packer {
 	t := newTally(c)
-	p := &splice{bucket: bucket{tally: t, stock: newStock(t.longest, len(t.lengths)), patience: patience(c, spliceAges)}, relates: c.Related(), spare: spareMost}
+	p := &splice{bucket: bucket{tally: t, stock: newStock(t.longest, len(t.lengths)), patience: patience(c, spliceAges)},
+		relates: c.Related(), spare: spareMost}
 	p.stock.credit = p.mostCredit()
 	p.left = p.forget
 	p.balance = newBalance(t.lengths)
@@ -62,8 +69,8 @@ func newSplice(c Config) Packer {
 	return p
 }
 
-// Hinted is a Packer to which it matters what documents are about. After a RestoreState the hint of every document that waits has to be
-// given before the next Add or Flush.
+// Hinted is a Packer to which it matters what documents are about. After a RestoreState the hint of every document that
+// waits has to be given before the next Add or Flush.
 type Hinted interface {
 	Packer
 	// Unhinted returns the documents whose hints are missing, in order.
@@ -132,7 +139,8 @@ func (p *splice) Add(d Doc, out *Rows) {
 	}
 }
 
-// spliceCredit is how many times the credit of bucket a document brings: to look for related pieces takes longer than any search by length.
+// spliceCredit is how many times the credit of bucket a document brings: to look for related pieces takes longer than
+// any search by length.
 const spliceCredit = 16
 
 // ready panics while hints are missing: rows would come out other than without the restart.
@@ -148,8 +156,8 @@ const (
 	retire = 256
 )
 
-// Roots that fail ask in vain. So many questions may be spent on that at once, and each document brings 1/earned of one. As many may be
-// owed before roots are no more asked for rows that are padded either.
+// Roots that fail ask in vain. So many questions may be spent on that at once, and each document brings 1/earned of
+// one. As many may be owed before roots are no more asked for rows that are padded either.
 const (
 	earned    = 8
 	spareMost = 2048 * earned

@@ -10,8 +10,8 @@ import (
 	"loaderd/packonline"
 )
 
-// TestSpliceLetsLongDocumentsGo: with several row lengths, what waits of every class is the same share of what came, though short documents
-// leave with whatever is related to them.
+// TestSpliceLetsLongDocumentsGo: with several row lengths, what waits of every class is the same share of what came,
+// though short documents leave with whatever is related to them.
 func TestSpliceLetsLongDocumentsGo(t *testing.T) {
 	c := config("splice", 64, 400, 1600)
 	c.Buckets = []int{64, 128, 256, 512, 1024}
@@ -61,7 +61,8 @@ func TestSpliceRefusesMoreOfAClassThanCame(t *testing.T) {
 		classes []byte
 		want    string
 	}{
-		{classes, ""}, {[]byte{0, 0}, ""}, {[]byte{50, 101}, "101 tokens of class 1, at most 100 can be"}, {[]byte{50}, "cut short"},
+		{classes, ""}, {[]byte{0, 0}, ""}, {[]byte{50, 101}, "101 tokens of class 1, at most 100 can be"},
+		{[]byte{50}, "cut short"},
 	} {
 		_, err := newPacker(t, c).RestoreState(slices.Concat(head, x.classes))
 		if x.want == "" && err != nil || x.want != "" && (err == nil || !strings.Contains(err.Error(), x.want)) {

@@ -11,8 +11,8 @@ import (
 	"loaderd/packonline/related"
 )
 
-// BenchmarkSplice packs 20,000 documents of twelve subjects into rows of 2,048. Bucket packs the same lengths beside it: "x-bucket" is
-// the speed as a multiple of that.
+// BenchmarkSplice packs 20,000 documents of twelve subjects into rows of 2,048. Bucket packs the same lengths beside
+// it: "x-bucket" is the speed as a multiple of that.
 func BenchmarkSplice(b *testing.B) {
 	in := lengths.LogNormal(20_000, 1)
 	docs := make([]packonline.Doc, len(in))

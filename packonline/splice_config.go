@@ -9,20 +9,20 @@ import (
 
 // Splice is what splice reads beside the parameters of other methods.
 type Splice struct {
-	// Retriever says what relates documents: bm25 (rare tokens that they share), repo (folders of their paths) or dense (embeddings
-	// that come with them).
+	// Retriever says what relates documents: bm25 (rare tokens that they share), repo (folders of their paths) or dense
+	// (embeddings that come with them).
 	Retriever string `koanf:"retriever" json:"retriever"`
 	// K is how many related documents follow each document of a row.
 	K int `koanf:"k" json:"k"`
 	// Order of a row's documents: identity (as they were found) or shuffle.
 	Order string `koanf:"order" json:"order"`
-	// Fill says how a row ends: exact (with related pieces that fill it; nothing is dropped) or trim (as in the paper: the last document
-	// is cut and its rest dropped).
+	// Fill says how a row ends: exact (with related pieces that fill it; nothing is dropped) or trim (as in the paper: the
+	// last document is cut and its rest dropped).
 	Fill string `koanf:"fill" json:"fill"`
 	// PathBonus raises the score of documents from the same folder (unit: percent).
 	PathBonus int `koanf:"path_bonus" json:"path_bonus"`
-	// NearDuplicate passes over documents that score above this share of what the asking document scores with itself (unit: percent);
-	// 0 passes over none.
+	// NearDuplicate passes over documents that score above this share of what the asking document scores with itself
+	// (unit: percent); 0 passes over none.
 	NearDuplicate int `koanf:"near_duplicate" json:"near_duplicate"`
 	// Postings bounds the work of a question (unit: entries of lists that bm25 and repo look at).
 	Postings int `koanf:"postings" json:"postings"`
@@ -76,7 +76,8 @@ func (c Config) Related() *related.Config {
 		return nil
 	}
 	s := c.Splice
-	return &related.Config{Retriever: s.Retriever, PathBonus: s.PathBonus, NearDuplicate: s.NearDuplicate, Postings: s.Postings, Dimension: s.Dimension}
+	return &related.Config{Retriever: s.Retriever, PathBonus: s.PathBonus, NearDuplicate: s.NearDuplicate,
+		Postings: s.Postings, Dimension: s.Dimension}
 }
 
 // numbers lists what the state of a splice names beside other parameters.

@@ -18,8 +18,9 @@ func (e *ends) list() []*int64 {
 	return []*int64{&e.related, &e.mixed, &e.length, &e.padded, &e.trimmed, &e.unrelated, &e.silent}
 }
 
-// Detail returns how the rows ended since the beginning, whatever Packers have carried the state since; all of them together are the rows
-// of Counts. Beside that it returns how many documents do not say what the retriever asks for: without a path, an embedding or a term.
+// Detail returns how the rows ended since the beginning, whatever Packers have carried the state since; all of them
+// together are the rows of Counts. Beside that it returns how many documents do not say what the retriever asks for:
+// without a path, an embedding or a term.
 func (p *splice) Detail() map[string]int64 {
 	e := p.ends
 	return map[string]int64{

@@ -33,8 +33,8 @@ func (a answered) length(i int32) int32 { return a.stock.items[a.answers[i].Slot
 // value is score times length.
 func (a answered) value(i int32) int64 { return int64(a.answers[i].Score) * int64(a.length(i)) }
 
-// choose returns which one, two, or three if it must, of the answers have room tokens together: those with the greatest sum of score
-// times length.
+// choose returns which one, two, or three if it must, of the answers have room tokens together: those with the greatest
+// sum of score times length.
 func (f *filling) choose(answers []related.Candidate, s *stock, room int32) []int32 {
 	a := answered{answers, s}
 	f.most, f.count = -1, 0
@@ -96,8 +96,8 @@ func (f *filling) offer(value int64, answers ...int32) {
 	}
 }
 
-// nearest returns which of the answers, three at most, leave the least of room, and how much that is: none where none fits. Of those
-// that leave as much it prefers those with the greatest sum of score times length.
+// nearest returns which of the answers, three at most, leave the least of room, and how much that is: none where none
+// fits. Of those that leave as much it prefers those with the greatest sum of score times length.
 func (f *filling) nearest(answers []related.Candidate, s *stock, room int32) (chosen []int32, left int32) {
 	a := answered{answers, s}
 	f.short = f.short[:0]

@@ -5,12 +5,15 @@ import (
 	"slices"
 )
 
-// A flush runs out of pieces to choose from, so its last rows would be padded, and the flush is most of a run of less than two pools.
-// There relatedness yields to padding. The flush drafts related rows, compares what they and the remaining pieces pad with what length
-// alone would pad, and where that is too much more, packs the pieces of some drafted rows again by length.
+// A flush runs out of pieces to choose from, so its last rows would be padded, and the flush is most of a run of less
+// than two pools. There relatedness yields to padding. The flush drafts related rows, compares what they and the
+// remaining pieces pad with what length alone would pad, and where that is too much more, packs the pieces of some
+// drafted rows again by length.
 //
-//   - invariant 7: where Fill is exact a flush pads at most what a flush of bucket pads with the same pieces, and 1/yields of its slots. The
-//     draft of which no row is left is that flush, so the bound holds whatever the lengths. With one row length padding comes in whole
+//   - invariant 7: where Fill is exact a flush pads at most what a flush of bucket pads with the same pieces, and
+//     1/yields of its slots. The
+//     draft of which no row is left is that flush, so the bound holds whatever the lengths. With one row length padding
+//     comes in whole
 //     rows, so fewer than yields rows are as few as those of bucket.
 const (
 	drained  = 16  // the last 1/drained of the pieces are not drafted: they are too few to choose from
@@ -60,7 +63,8 @@ func (p *splice) Flush(out *Rows) {
 	}
 }
 
-// more returns how many of all rows are packed again after n were too few: twice as many, then those and half of the others.
+// more returns how many of all rows are packed again after n were too few: twice as many, then those and half of the
+// others.
 func more(n, all int) int {
 	least := max(all/repacked, 1)
 	switch {
@@ -79,8 +83,8 @@ type aside struct {
 	counts Counts
 }
 
-// aside packs pieces, in order of arrival, as a flush of bucket does, and leaves the Packer as it is. What it returns is valid until the
-// next call.
+// aside packs pieces, in order of arrival, as a flush of bucket does, and leaves the Packer as it is. What it returns
+// is valid until the next call.
 func (p *splice) aside(pieces []waiting) *aside {
 	if p.other == nil {
 		p.other = &bucket{stock: newStock(p.longest, len(p.lengths)), patience: p.patience}
@@ -93,12 +97,13 @@ func (p *splice) aside(pieces []waiting) *aside {
 	b.stock.credit = b.mostCredit()
 	a.rows.Reset()
 	b.Flush(&a.rows)
-	a.counts = Counts{Rows: b.counts.Rows - p.counts.Rows, Slots: b.counts.Slots - p.counts.Slots, Padding: b.counts.Padding - p.counts.Padding}
+	a.counts = Counts{Rows: b.counts.Rows - p.counts.Rows, Slots: b.counts.Slots - p.counts.Slots,
+		Padding: b.counts.Padding - p.counts.Padding}
 	return a
 }
 
-// draft packs related rows until few pieces are left, empties the stock of these and returns them in order of arrival. Counts of rows stay
-// as they are.
+// draft packs related rows until few pieces are left, empties the stock of these and returns them in order of arrival.
+// Counts of rows stay as they are.
 func (p *splice) draft() (d draft, rest []waiting) {
 	counts, ends := p.counts, p.ends
 	few := p.stock.pieces / drained
@@ -125,7 +130,8 @@ func (p *splice) draft() (d draft, rest []waiting) {
 	return d, rest
 }
 
-// full emits a full row around the oldest piece of length n, of related pieces where it can, and reports whether it did.
+// full emits a full row around the oldest piece of length n, of related pieces where it can, and reports whether it
+// did.
 func (p *splice) full(n int32, out *Rows) (done bool) {
 	if p.spare > 0 && p.related(p.stock.queues[n].first, out) {
 		return true
@@ -134,7 +140,8 @@ func (p *splice) full(n int32, out *Rows) (done bool) {
 	return done
 }
 
-// order returns the rows in the order in which they are packed again: those with the most padding first, then the last ones.
+// order returns the rows in the order in which they are packed again: those with the most padding first, then the last
+// ones.
 func (d *draft) order() []int32 {
 	out := make([]int32, len(d.counts))
 	for i := range out {

@@ -11,8 +11,9 @@ import (
 func TestSplice_FlushBound(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 1))
-		c := Config{Method: "splice", Buckets: []int{16 << r.IntN(8)}, Atom: 1, Pool: 1 + r.IntN(300), Splice: Splice{Retriever: "bm25",
-			K: 1 + r.IntN(3), Order: "identity", Fill: "exact", Postings: 4096, Dimension: 4}}
+		c := Config{Method: "splice", Buckets: []int{16 << r.IntN(8)}, Atom: 1, Pool: 1 + r.IntN(300),
+			Splice: Splice{Retriever: "bm25",
+				K: 1 + r.IntN(3), Order: "identity", Fill: "exact", Postings: 4096, Dimension: 4}}
 		for len(c.Buckets) < 4 && r.IntN(2) > 0 {
 			c.Buckets = append(c.Buckets, c.Buckets[len(c.Buckets)-1]+1+r.IntN(2000))
 		}
@@ -50,6 +51,7 @@ func checkFlush(t *testing.T, p *splice) {
 	p.Flush(&out)
 	slots, padding := p.counts.Slots-before.Slots, p.counts.Padding-before.Padding
 	if most := b.counts.Padding + b.counts.Slots/256; padding > most || slots-padding != tokens || p.stock.pieces > 0 {
-		t.Fatalf("%+v: the flush of %d tokens has %d slots and %d padding, %d can be; %d pieces are left", p.config, tokens, slots, padding, most, p.stock.pieces)
+		t.Fatalf("%+v: the flush of %d tokens has %d slots and %d padding, %d can be; %d pieces are left", p.config, tokens,
+			slots, padding, most, p.stock.pieces)
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"loaderd/packonline/related"
 )
 
-// A run of less than a pool is flushed as a whole. It pads at most 1/256 of its slots more than packing by length does, whatever the
-// retriever, the row lengths and the number of subjects, and most neighbours are related all the same.
+// A run of less than a pool is flushed as a whole. It pads at most 1/256 of its slots more than packing by length does,
+// whatever the retriever, the row lengths and the number of subjects, and most neighbours are related all the same.
 func TestSplice_FlushPadsLittleMoreThanBucket(t *testing.T) {
 	const documents = 3000
 	one := about(0)
@@ -41,7 +41,8 @@ func TestSplice_FlushPadsLittleMoreThanBucket(t *testing.T) {
 				bucket.Flush(&other)
 				have, most := p.Counts(), bucket.Counts().Padding+bucket.Counts().Slots/256
 				if have.Padding > most {
-					t.Errorf("%s, %s, rows of %v: %d of %d slots are padding, bucket pads %d: at most %d can be", name, retriever, rows, have.Padding,
+					t.Errorf("%s, %s, rows of %v: %d of %d slots are padding, bucket pads %d: at most %d can be", name, retriever,
+						rows, have.Padding,
 						have.Slots, bucket.Counts().Padding, most)
 				}
 				var packed [][]packonline.Piece

@@ -1,7 +1,7 @@
 package packonline
 
-// Rows that nothing fills to the last token: documents of one length, and of few. They keep what is related, and end with the related
-// pieces that leave the least room, which is padded.
+// Rows that nothing fills to the last token: documents of one length, and of few. They keep what is related, and end
+// with the related pieces that leave the least room, which is padded.
 //
 // How much that may be: as much as the fullest row that bucket finds would pad, and 1/slack of a row more.
 const slack = 64
@@ -15,8 +15,9 @@ type padded struct {
 	row     []int32 // the whole row
 }
 
-// insist emits a row around the oldest piece that keeps what is related: full where other pieces fill it, else padded. It reports
-// whether it did: not where nothing is related, or where length alone would pad much less, and not while that was so too often.
+// insist emits a row around the oldest piece that keeps what is related: full where other pieces fill it, else padded.
+// It reports whether it did: not where nothing is related, or where length alone would pad much less, and not while
+// that was so too often.
 func (p *splice) insist(out *Rows) bool {
 	if p.spare <= -spareMost {
 		return false
@@ -54,9 +55,9 @@ func (p *splice) insist(out *Rows) bool {
 	return true
 }
 
-// chain takes the oldest piece and what is related to it and to one another, and where nothing more is related another piece and what
-// is related to that. It returns the tokens that they have and, if they fill a row, its length. Where nothing is related to the first
-// piece it stays alone.
+// chain takes the oldest piece and what is related to it and to one another, and where nothing more is related another
+// piece and what is related to that. It returns the tokens that they have and, if they fill a row, its length. Where
+// nothing is related to the first piece it stays alone.
 func (p *splice) chain() (used, full int32) {
 	p.padded.padding, p.padded.count = share{}, 0
 	next := p.stock.ages.first
@@ -100,7 +101,8 @@ func (p *splice) consider(used int32) {
 	}
 }
 
-// another is the piece around which a row goes on that has so much room: one of the oldest, else the longest that fits, or none.
+// another is the piece around which a row goes on that has so much room: one of the oldest, else the longest that fits,
+// or none.
 func (p *splice) another(room int32) int32 {
 	i := p.stock.ages.first
 	for n := 0; n < misfits && i != none; n++ {
@@ -118,5 +120,7 @@ func (p *splice) another(room int32) int32 {
 // muchLess reports whether a row that is made by length alone would pad much less.
 func (p *splice) muchLess(padding share) bool {
 	padding.part -= padding.of / slack
-	return p.stock.eldest(max(1, paddedRows/len(p.lengths)), min(p.stock.credit, 0)-creditGuess, func(n int32) bool { return p.leastPadding(n).less(padding) })
+	return p.stock.eldest(max(1, paddedRows/len(p.lengths)), min(p.stock.credit, 0)-creditGuess, func(n int32) bool {
+		return p.leastPadding(n).less(padding)
+	})
 }

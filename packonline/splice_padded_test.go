@@ -10,8 +10,10 @@ import (
 	"loaderd/packonline"
 )
 
-// ofLengths packs documents of some of a few lengths, drawn evenly, of twelve subjects, and returns the rows that came before the flush.
-func ofLengths(t *testing.T, c packonline.Config, n int, lengths ...int32) (rows [][]packonline.Piece, p packonline.Packer) {
+// ofLengths packs documents of some of a few lengths, drawn evenly, of twelve subjects, and returns the rows that came
+// before the flush.
+func ofLengths(t *testing.T, c packonline.Config, n int, lengths ...int32) (rows [][]packonline.Piece,
+	p packonline.Packer) {
 	t.Helper()
 	p = newPacker(t, c)
 	hint := about(0)
@@ -50,7 +52,8 @@ func TestSpliceKeepsWhatIsRelatedWhereNothingFillsARow(t *testing.T) {
 		padding := func(c packonline.Counts) float64 { return float64(c.Padding) / float64(c.Slots) }
 		have, most := padding(p.Counts()), padding(bucket.Counts())+1./64
 		if share := alike(rows); share < x.least || have > most {
-			t.Errorf("%s: %.3f of the neighbours alike, want %.3f; %.4f padding, want %.4f at most", name, share, x.least, have, most)
+			t.Errorf("%s: %.3f of the neighbours alike, want %.3f; %.4f padding, want %.4f at most", name, share, x.least,
+				have, most)
 		}
 	}
 }

@@ -12,10 +12,12 @@ const (
 	leastRoom = 16  // tokens that no related piece may leave over: hardly anything fills so little
 )
 
-// reach is how much room of a row of length l is to be filled at its end: exactly by related pieces as soon as it may hold a mean piece.
+// reach is how much room of a row of length l is to be filled at its end: exactly by related pieces as soon as it may
+// hold a mean piece.
 func (p *splice) reach(l, means int32) int32 { return max(l/tail, means*p.stock.mean()) }
 
-// ask finds the pieces that are most related to one of the row under construction and fit into what is left of the longest row.
+// ask finds the pieces that are most related to one of the row under construction and fit into what is left of the
+// longest row.
 func (p *splice) ask(piece int32, most int, longest int32) {
 	p.answers = p.index.Top(piece, most, longest, p.answers)
 	if len(p.answers) > 0 {
@@ -38,8 +40,8 @@ func (p *splice) letGo(keep int) {
 	p.putBack(keep)
 }
 
-// related emits a full row of pieces related to a root and to one another, and reports whether there is one: the shortest that related
-// pieces fill exactly, else one that others do.
+// related emits a full row of pieces related to a root and to one another, and reports whether there is one: the
+// shortest that related pieces fill exactly, else one that others do.
 func (p *splice) related(root int32, out *Rows) bool {
 	before := p.asked
 	p.grab(root)
@@ -118,8 +120,8 @@ func (p *splice) finish(used int32) int32 {
 	return 0
 }
 
-// others fills a row with pieces of the right lengths, where it must behind fewer related ones, but least of them at least. It
-// returns the length of the row, 0 if there is none.
+// others fills a row with pieces of the right lengths, where it must behind fewer related ones, but least of them at
+// least. It returns the length of the row, 0 if there is none.
 func (p *splice) others(used int32, least int) int32 {
 	for len(p.row) >= least {
 		if l := p.fallback(used); l > 0 {
@@ -131,8 +133,8 @@ func (p *splice) others(used int32, least int) int32 {
 	return 0
 }
 
-// fallback fills a row with one of the answers and one or two other pieces, else with up to three others, and returns its length, 0 if
-// it fills none.
+// fallback fills a row with one of the answers and one or two other pieces, else with up to three others, and returns
+// its length, 0 if it fills none.
 func (p *splice) fallback(used int32) int32 {
 	for _, l := range p.lengths {
 		room := l - used
@@ -180,8 +182,8 @@ func (p *splice) fillByLength(room int32) bool {
 	return true
 }
 
-// trim emits a row as the paper's algorithm makes it: related pieces until it is full, in the order that is asked for, and what is too
-// much dropped.
+// trim emits a row as the paper's algorithm makes it: related pieces until it is full, in the order that is asked for,
+// and what is too much dropped.
 func (p *splice) trim(root int32, out *Rows) {
 	p.grab(root)
 	used := p.stock.items[root].length

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestBalanceComparesShares: the class is chosen of which the greatest share of what came lately waits, whatever the sizes.
+// TestBalanceComparesShares: the class is chosen of which the greatest share of what came lately waits, whatever the
+// sizes.
 func TestBalanceComparesShares(t *testing.T) {
 	for _, x := range []struct {
 		name           string
@@ -36,7 +37,8 @@ func TestBalanceComparesShares(t *testing.T) {
 	}
 }
 
-// With one row length the short pieces are scarce while they are less than half as large a share of what waits as of what arrived.
+// With one row length the short pieces are scarce while they are less than half as large a share of what waits as of
+// what arrived.
 func TestBalance_Scarce(t *testing.T) {
 	for _, x := range []struct {
 		name           string

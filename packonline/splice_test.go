@@ -35,7 +35,8 @@ func giveHints(p packonline.Packer, hint func(uint64) *related.Hint) {
 
 var hints sync.Map // by document
 
-// hintOf is what a document is about: one of few subjects, with words and numbers of its own beside. One document in ten has no hint.
+// hintOf is what a document is about: one of few subjects, with words and numbers of its own beside. One document in
+// ten has no hint.
 func hintOf(seq uint64) *related.Hint {
 	if h, ok := hints.Load(seq); ok {
 		return h.(*related.Hint)
@@ -115,7 +116,8 @@ func about(noise float64) func(seq uint64) *related.Hint {
 		if err != nil {
 			panic(err)
 		}
-		return &related.Hint{Terms: m.Terms(ids), Path: related.Path(fmt.Sprintf("root/%d/%d", subject, r.IntN(5))), Vector: vector}
+		return &related.Hint{Terms: m.Terms(ids), Path: related.Path(fmt.Sprintf("root/%d/%d", subject, r.IntN(5))),
+			Vector: vector}
 	}
 }
 
@@ -133,8 +135,8 @@ func alike(rows [][]packonline.Piece) float64 {
 	return float64(same) / float64(n)
 }
 
-// Neighbours have the same subject much more often than in example packing, with half of the hints at random too (the paper's Table 7
-// keeps half of the gain with 50 % of noise).
+// Neighbours have the same subject much more often than in example packing, with half of the hints at random too (the
+// paper's Table 7 keeps half of the gain with 50 % of noise).
 func TestSplicePutsRelatedDocumentsTogether(t *testing.T) {
 	const n = 6000
 	random := alike(spliced(t, config("concat", 512, 200, 0), n, about(0)))
@@ -145,16 +147,18 @@ func TestSplicePutsRelatedDocumentsTogether(t *testing.T) {
 		for _, fill := range packonline.Fills {
 			clear := alike(spliced(t, spliceConfig(retriever, fill), n, about(0)))
 			noisy := alike(spliced(t, spliceConfig(retriever, fill), n, about(0.5)))
-			t.Logf("%s, %s: %.3f of the neighbours alike, %.3f with noise, %.3f in example packing", retriever, fill, clear, noisy, random)
+			t.Logf("%s, %s: %.3f of the neighbours alike, %.3f with noise, %.3f in example packing", retriever, fill, clear,
+				noisy, random)
 			if clear < 6*random || noisy < 2*random || noisy > clear {
-				t.Errorf("%s, %s: %.3f of the neighbours alike, %.3f with noise, %.3f in example packing", retriever, fill, clear, noisy, random)
+				t.Errorf("%s, %s: %.3f of the neighbours alike, %.3f with noise, %.3f in example packing", retriever, fill, clear,
+					noisy, random)
 			}
 		}
 	}
 }
 
-// TestSpliceTrimFollowsTheAlgorithm checks rows against Algorithm 1 with k = 1: each document is the most related one, of those that
-// waited and are not in the row, to the one before it.
+// TestSpliceTrimFollowsTheAlgorithm checks rows against Algorithm 1 with k = 1: each document is the most related one,
+// of those that waited and are not in the row, to the one before it.
 func TestSpliceTrimFollowsTheAlgorithm(t *testing.T) {
 	for _, retriever := range related.Retrievers {
 		c := spliceConfig(retriever, "trim")
@@ -181,7 +185,8 @@ func TestSpliceTrimFollowsTheAlgorithm(t *testing.T) {
 					if k > 0 {
 						best := x.Top(int32(row[k-1].Doc), 1, 1<<30, nil)
 						if len(best) > 0 && best[0].Slot != int32(piece.Doc) {
-							t.Fatalf("%s: document %d follows %d, the most related one is %d", retriever, piece.Doc, row[k-1].Doc, best[0].Slot)
+							t.Fatalf("%s: document %d follows %d, the most related one is %d", retriever, piece.Doc, row[k-1].Doc,
+								best[0].Slot)
 						}
 						checked += len(best)
 					}
@@ -193,7 +198,8 @@ func TestSpliceTrimFollowsTheAlgorithm(t *testing.T) {
 				}
 				last := row[len(row)-1]
 				if used != length || p.Counts().Dropped-before != int64(pool[last.Doc].Length-last.Length) {
-					t.Fatalf("%s: a row of %d has %d tokens, %d are dropped of %d", retriever, length, used, p.Counts().Dropped-before, pool[last.Doc].Length)
+					t.Fatalf("%s: a row of %d has %d tokens, %d are dropped of %d", retriever, length, used, p.Counts().Dropped-before,
+						pool[last.Doc].Length)
 				}
 				for _, piece := range row {
 					delete(pool, piece.Doc)
@@ -217,7 +223,8 @@ func TestSpliceTakesAnyHints(t *testing.T) {
 		"none":  hintless,
 		"empty": func(uint64) *related.Hint { return &related.Hint{} },
 		"all the same": func(uint64) *related.Hint {
-			return &related.Hint{Terms: same, Path: related.Path("a/b"), Vector: []int8{100, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}}
+			return &related.Hint{Terms: same, Path: related.Path("a/b"), Vector: []int8{100, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+				0, 0, 0, 0}}
 		},
 		"sources of their own": func(seq uint64) *related.Hint {
 			return &related.Hint{Source: uint32(seq), Terms: same, Path: related.Path("a/b")}

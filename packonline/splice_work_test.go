@@ -7,8 +7,8 @@ import (
 	"loaderd/packonline/related"
 )
 
-// TestSpliceQuestionsAreBounded counts the questions that had an answer (invariant 5), for lengths that never fill a row, that fill one
-// seldom, and for documents that are related to few others, to some and to all.
+// TestSpliceQuestionsAreBounded counts the questions that had an answer (invariant 5), for lengths that never fill a
+// row, that fill one seldom, and for documents that are related to few others, to some and to all.
 func TestSpliceQuestionsAreBounded(t *testing.T) {
 	const documents = 4000
 	for name, length := range map[string]func(r *rand.Rand) int32{
@@ -29,13 +29,15 @@ func TestSpliceQuestionsAreBounded(t *testing.T) {
 					var out Rows
 					pieces, rows := 0, 0
 					for i := range documents {
-						p.Add(Doc{Seq: uint64(i), Length: length(r), Hint: &related.Hint{Terms: []uint32{uint32(r.IntN(subjects))<<8 | 255}}}, &out)
+						p.Add(Doc{Seq: uint64(i), Length: length(r),
+							Hint: &related.Hint{Terms: []uint32{uint32(r.IntN(subjects))<<8 | 255}}}, &out)
 						pieces += len(out.pieces)
 						rows += out.Len()
 						out.Reset()
 					}
 					if most := int64(2*pieces + documents/earned + 2*spareMost/earned + buckets[len(buckets)-1]); p.asked > most {
-						t.Errorf("lengths %s, %d subjects, rows of %v, max age %d: %d questions for %d pieces in %d rows, at most %d may be", name, subjects, buckets, maxAge, p.asked, pieces, rows, most)
+						t.Errorf("lengths %s, %d subjects, rows of %v, max age %d: %d questions for %d pieces in %d rows, at most %d "+
+							"may be", name, subjects, buckets, maxAge, p.asked, pieces, rows, most)
 					}
 				}
 			}

@@ -85,8 +85,8 @@ type configNumber struct {
 	value uint64
 }
 
-// readState returns the tally and the lists of waiting pieces of a state, and the bytes behind them. Each piece is one that can
-// wait; what they must be together the method checks. It leaves t as it is.
+// readState returns the tally and the lists of waiting pieces of a state, and the bytes behind them. Each piece is one
+// that can wait; what they must be together the method checks. It leaves t as it is.
 func (t *tally) readState(b []byte, lists int) (restored tally, pieces [][]waiting, rest []byte, err error) {
 	restored = newTally(t.config)
 	r := reader{b: b}
@@ -226,7 +226,8 @@ func (t *tally) check(w waiting) error {
 	case w.arrived < 1 || w.arrived > now:
 		return fmt.Errorf("a piece came with document number %d of %d", w.arrived, now)
 	case w.doc >= t.next || t.next-w.doc <= uint64(now-w.arrived):
-		return fmt.Errorf("a piece is of document %d, too late for one with %d after it and sequences below %d", w.doc, now-w.arrived, t.next)
+		return fmt.Errorf("a piece is of document %d, too late for one with %d after it and sequences below %d", w.doc,
+			now-w.arrived, t.next)
 	case w.doc < uint64(w.arrived-1):
 		return fmt.Errorf("a piece is of document %d, too early for number %d", w.doc, w.arrived)
 	case t.due(w, 0):
@@ -240,14 +241,15 @@ func inOrder(pieces []waiting) error {
 	for i := 1; i < len(pieces); i++ {
 		a, b := pieces[i-1], pieces[i]
 		if b.arrived <= a.arrived || b.doc < a.doc || b.doc-a.doc < uint64(b.arrived-a.arrived) {
-			return fmt.Errorf("restore packer: a piece of document %d, number %d, waits behind document %d, number %d", b.doc, b.arrived, a.doc, a.arrived)
+			return fmt.Errorf("restore packer: a piece of document %d, number %d, waits behind document %d, number %d", b.doc,
+				b.arrived, a.doc, a.arrived)
 		}
 	}
 	return nil
 }
 
-// underConstruction returns the tokens of a row of documents one after the other, which has not been filled: only its first
-// piece can begin elsewhere than at its document's start.
+// underConstruction returns the tokens of a row of documents one after the other, which has not been filled: only its
+// first piece can begin elsewhere than at its document's start.
 func underConstruction(row []waiting, length int32) (used int32, err error) {
 	if err := inOrder(row); err != nil {
 		return 0, err

@@ -29,7 +29,9 @@ func TestRestoreRefusesOtherConfigurations(t *testing.T) {
 		change func(*packonline.Config)
 		want   string
 	}{
-		"method":     {func(c *packonline.Config) { c.Method = "concat" }, `state has method "bfd", the configuration "concat"`},
+		"method": {func(c *packonline.Config) {
+			c.Method = "concat"
+		}, `state has method "bfd", the configuration "concat"`},
 		"row length": {func(c *packonline.Config) { c.Buckets = []int{16} }, "state has row length 8, the configuration 16"},
 		"pool":       {func(c *packonline.Config) { c.Pool = 5 }, "state has pool 4, the configuration 5"},
 		"hold":       {func(c *packonline.Config) { c.Hold = 100 }, "state has hold 0, the configuration 100"},
@@ -46,7 +48,8 @@ func TestRestoreRefusesOtherConfigurations(t *testing.T) {
 		})
 	}
 	state[0] = 77
-	if _, err := newPacker(t, c).RestoreState(state); err == nil || !strings.Contains(err.Error(), "format version 77, this program reads 1") {
+	if _, err := newPacker(t, c).RestoreState(state); err == nil ||
+		!strings.Contains(err.Error(), "format version 77, this program reads 1") {
 		t.Fatalf("error is %v", err)
 	}
 }

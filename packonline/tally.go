@@ -5,7 +5,8 @@ import (
 	"math"
 )
 
-// tally is what every method keeps: its configuration and its counts. The number of documents is the only clock there is.
+// tally is what every method keeps: its configuration and its counts. The number of documents is the only clock there
+// is.
 type tally struct {
 	config  Config
 	lengths []int32 // of rows as they are packed, ascending
@@ -56,7 +57,8 @@ func (t *tally) due(w waiting, early int) bool {
 	return t.maxAge > 0 && t.now()-w.arrived >= int64(t.maxAge-early)
 }
 
-// cut emits the full rows of a document that is as long as the longest row or longer, and returns where its remainder starts.
+// cut emits the full rows of a document that is as long as the longest row or longer, and returns where its remainder
+// starts.
 func (t *tally) cut(d Doc, out *Rows) (start int32) {
 	for ; d.Length-start >= t.longest; start += t.longest {
 		out.add(Piece{d.Seq, start, t.longest}, 0)
@@ -78,7 +80,8 @@ func (t *tally) end(length, used int32, joined bool, out *Rows) {
 	t.counts.Padding += int64(length - used)
 }
 
-// pending describes what waits: the number of pieces and the oldest of them, nil without one. It is asked for after every document.
+// pending describes what waits: the number of pieces and the oldest of them, nil without one. It is asked for after
+// every document.
 func (t *tally) pending(pieces int, oldest *waiting) Pending {
 	c := &t.counts
 	p := Pending{Pieces: pieces, Tokens: c.Tokens - c.Slots + c.Padding + c.Repeated - c.Dropped}

@@ -9,8 +9,8 @@ import (
 	"loaderd/packonline"
 )
 
-// TestQuality holds ffd and bfd to their figures on log-normal lengths: padding with the final flush included, ages, no document
-// of at most a row split. The ledger checks the latter two.
+// TestQuality holds ffd and bfd to their figures on log-normal lengths: padding with the final flush included, ages, no
+// document of at most a row split. The ledger checks the latter two.
 func TestQuality(t *testing.T) {
 	for _, c := range []struct {
 		packonline.Config
@@ -29,8 +29,8 @@ func TestQuality(t *testing.T) {
 	}
 }
 
-// TestWholePoolIsThePapersAlgorithm compares bfd over a pool that holds everything with the paper's segment tree, and both with a
-// lower bound.
+// TestWholePoolIsThePapersAlgorithm compares bfd over a pool that holds everything with the paper's segment tree, and
+// both with a lower bound.
 func TestWholePoolIsThePapersAlgorithm(t *testing.T) {
 	for seed := range uint64(100) {
 		r := rand.New(rand.NewPCG(seed, 3))
@@ -49,7 +49,8 @@ func TestWholePoolIsThePapersAlgorithm(t *testing.T) {
 		p.Flush(&out)
 		padding, slots := segmentTree(in, int32(row))
 		if have := p.Counts(); have.Padding != padding || have.Slots != slots || slots-padding != tokens {
-			t.Fatalf("seed %d: bfd fills %d slots with %d padding, the segment tree %d with %d", seed, have.Slots, have.Padding, slots, padding)
+			t.Fatalf("seed %d: bfd fills %d slots with %d padding, the segment tree %d with %d", seed, have.Slots, have.Padding,
+				slots, padding)
 		}
 	}
 }
@@ -111,7 +112,8 @@ func TestConcatIsOneRun(t *testing.T) {
 			have = append(have, pieces...)
 		}
 		if !slices.Equal(want, have) || p.Counts().Padding != int64((row-at)%row) {
-			t.Fatalf("seed %d: rows of %d from %v are %v with %d padding, want %v", seed, row, in, have, p.Counts().Padding, want)
+			t.Fatalf("seed %d: rows of %d from %v are %v with %d padding, want %v", seed, row, in, have, p.Counts().Padding,
+				want)
 		}
 	}
 }

@@ -2,31 +2,36 @@ package packonline
 
 import "fmt"
 
-// windowed packs a bounded pool again and again with a fit that takes pieces in descending order of length. A document longer than
-// L is cut into full rows, which are emitted at once, and a remainder; remainders and shorter documents wait in the pool, at most one
-// piece a document.
+// windowed packs a bounded pool again and again with a fit that takes pieces in descending order of length. A document
+// longer than L is cut into full rows, which are emitted at once, and a remainder; remainders and shorter documents
+// wait in the pool, at most one piece a document.
 //
-// A pass packs the whole pool into bins. Full ones are emitted as rows. The pieces of the others go back to the pool for the next
-// pass, save the bins that must not wait: those with a piece that is about to be too old, and, where that frees too little, the
-// fullest. Pieces that are about to be too old go into bins before longer ones, so that they share few bins and the rest fills those
-// up; a short one in the last bin would else take an almost empty row along. A pool that holds everything is packed once, by the
-// flush, without regard to ages: the offline algorithm.
+// A pass packs the whole pool into bins. Full ones are emitted as rows. The pieces of the others go back to the pool
+// for the next pass, save the bins that must not wait: those with a piece that is about to be too old, and, where that
+// frees too little, the fullest. Pieces that are about to be too old go into bins before longer ones, so that they
+// share few bins and the rest fills those up; a short one in the last bin would else take an almost empty row along. A
+// pool that holds everything is packed once, by the flush, without regard to ages: the offline algorithm.
 //
 //   - invariant 2: no document of at most L tokens is split.
-//   - invariant 3: after Add at most Pool pieces wait, and at most MaxAge, if that is less: the pool then never fills, and passes
+//   - invariant 3: after Add at most Pool pieces wait, and at most MaxAge, if that is less: the pool then never fills,
+//     and passes
 //     come from age alone.
-//   - invariant 4: with a MaxAge, no piece is older when it is emitted. A piece that would be after one more document leaves now.
-//   - invariant 5: a document costs a bounded number of visits to pieces, whatever the lengths. A pass for room frees an eighth
-//     of the pool, so there are at most 8 visits for each piece that comes. A pass for age leaves no piece that is within
-//     MaxAge/32 of the bound, so there is one in MaxAge/32 documents over at most MaxAge pieces: 32 visits for each document.
+//   - invariant 4: with a MaxAge, no piece is older when it is emitted. A piece that would be after one more document
+//     leaves now.
+//   - invariant 5: a document costs a bounded number of visits to pieces, whatever the lengths. A pass for room frees
+//     an eighth
+//     of the pool, so there are at most 8 visits for each piece that comes. A pass for age leaves no piece that is
+//     within
+//     MaxAge/32 of the bound, so there is one in MaxAge/32 documents over at most MaxAge pieces: 32 visits for each
+//     document.
 type windowed struct {
 	tally
 	pool []waiting // in order of arrival
 	bins *bins     // of capacity L + Extra; a bin of more than L tokens loses the last of them
 }
 
-// Shares of the bounds that a pass clears beyond the bare need, so that the next pass is not due at once (invariant 5). Leaving
-// early is what pads, hence the smaller share for age.
+// Shares of the bounds that a pass clears beyond the bare need, so that the next pass is not due at once (invariant 5).
+// Leaving early is what pads, hence the smaller share for age.
 const (
 	roomShare = 8
 	ageShare  = 32
@@ -69,7 +74,8 @@ func (p *windowed) wait(d Doc, start int32) {
 // room returns how many pieces may wait after a pass for room.
 func (p *windowed) room() int { return p.config.Pool - p.config.Pool/roomShare }
 
-// pass packs the pool and emits full rows, rows with a piece that is nearly due, and then the fullest until at most keep pieces wait.
+// pass packs the pool and emits full rows, rows with a piece that is nearly due, and then the fullest until at most
+// keep pieces wait.
 func (p *windowed) pass(keep int, out *Rows) {
 	early := p.maxAge / ageShare
 	p.pack(keep, early)
@@ -91,8 +97,8 @@ func (p *windowed) pass(keep int, out *Rows) {
 	p.compact()
 }
 
-// pack packs the pool, with urgent pieces those that are nearly due. If nothing may be kept, none are, and the pool loses its order of
-// arrival.
+// pack packs the pool, with urgent pieces those that are nearly due. If nothing may be kept, none are, and the pool
+// loses its order of arrival.
 func (p *windowed) pack(keep, early int) {
 	if keep == 0 {
 		sorted := make([]waiting, len(p.pool))
@@ -110,8 +116,8 @@ func (p *windowed) pack(keep, early int) {
 // waits reports whether the pieces of a bin are still in the pool.
 func (p *windowed) waits(b *bin) bool { return p.pool[b.oldest].length > 0 }
 
-// emit closes a row with the pieces of a bin, sets their lengths in the pool to 0, and returns their number. What is beyond the row's
-// length is dropped.
+// emit closes a row with the pieces of a bin, sets their lengths in the pool to 0, and returns their number. What is
+// beyond the row's length is dropped.
 func (p *windowed) emit(b *bin, out *Rows) (pieces int) {
 	left := p.longest
 	for r := b.first; r != none; r = p.bins.link[r] {
@@ -167,7 +173,8 @@ func (p *windowed) checkPool(pool []waiting, all int) error {
 	}
 	for _, w := range pool {
 		if w.start%p.longest != 0 || w.length >= p.longest {
-			return fmt.Errorf("restore packer: tokens [%d, +%d) of document %d are no remainder of rows of %d", w.start, w.length, w.doc, p.longest)
+			return fmt.Errorf("restore packer: tokens [%d, +%d) of document %d are no remainder of rows of %d", w.start,
+				w.length, w.doc, p.longest)
 		}
 	}
 	return nil

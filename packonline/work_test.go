@@ -7,8 +7,8 @@ import (
 	"loaderd/internal/lengths"
 )
 
-// TestWorkIsBounded counts the pieces that passes visit (invariant 5), for lengths that never fill a row and bounds that never
-// leave a pass in peace.
+// TestWorkIsBounded counts the pieces that passes visit (invariant 5), for lengths that never fill a row and bounds
+// that never leave a pass in peace.
 func TestWorkIsBounded(t *testing.T) {
 	const documents = 2_000
 	constant := func(n int32) []int32 {
@@ -56,43 +56,10 @@ func TestWorkIsBounded(t *testing.T) {
 						most += ageShare
 					}
 					if visits > most*documents {
-						t.Errorf("%s, lengths %s, pool %d, max age %d: %.1f visits a document", p.method, name, pool, maxAge, float64(visits)/documents)
+						t.Errorf("%s, lengths %s, pool %d, max age %d: %.1f visits a document", p.method, name, pool, maxAge,
+							float64(visits)/documents)
 					}
 				}
-			}
-		}
-	}
-}
-
-// TestBitset compares a bitset with a slice of booleans, for sizes around the borders of words and levels.
-func TestBitset(t *testing.T) {
-	for _, n := range []int{1, 2, 63, 64, 65, 4095, 4096, 4097, 300_000} {
-		r := rand.New(rand.NewPCG(uint64(n), 6))
-		s, members := newBitset(n), make([]bool, n)
-		for range 2000 {
-			x := r.Int32N(int32(n))
-			if r.IntN(2) == 0 {
-				s.add(x)
-				members[x] = true
-			} else {
-				s.remove(x)
-				members[x] = false
-			}
-			x = r.Int32N(int32(n) + 1) // one behind the last is a fair question
-			want := int32(none)
-			for y := int(x); y < n; y++ {
-				if members[y] {
-					want = int32(y)
-					break
-				}
-			}
-			if have := s.from(x); have != want {
-				t.Fatalf("of %d: from(%d) = %d, want %d", n, x, have, want)
-			}
-		}
-		for x, member := range members {
-			if s.has(int32(x)) != member {
-				t.Fatalf("of %d: has(%d) = %v", n, x, !member)
 			}
 		}
 	}

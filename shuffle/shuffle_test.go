@@ -159,7 +159,8 @@ func TestOrderIsFixed(t *testing.T) {
 	}
 }
 
-// A window that prefers keeps a count even that uniform draws let walk: of odd and even atoms as many have left at any time, but for a few.
+// A window that prefers keeps a count even that uniform draws let walk: of odd and even atoms as many have left at any
+// time, but for a few.
 func TestPrefer(t *testing.T) {
 	worst := func(r *run) (most int) {
 		r.feed(100_000)
@@ -175,8 +176,9 @@ func TestPrefer(t *testing.T) {
 	}
 }
 
-// TestMixing measures the wait of the atoms of a long run. It is that of uniform draws, geometric with a mean of one window, cut at
-// the bound: a share of (1-1/W)^(4W) of the atoms, all of which leave at it. Neighbours leave independently of each other.
+// TestMixing measures the wait of the atoms of a long run. It is that of uniform draws, geometric with a mean of one
+// window, cut at the bound: a share of (1-1/W)^(4W) of the atoms, all of which leave at it. Neighbours leave
+// independently of each other.
 func TestMixing(t *testing.T) {
 	const window, atoms = 1000, 1_000_000
 	r := newRun(window, 3)
@@ -224,8 +226,8 @@ func TestMixing(t *testing.T) {
 	}
 }
 
-// TestDrawsAreUniform checks Below against the uniform distribution by chi-square, for indexes in a row, sparse indexes, and keys of
-// seeds in a row.
+// TestDrawsAreUniform checks Below against the uniform distribution by chi-square, for indexes in a row, sparse
+// indexes, and keys of seeds in a row.
 func TestDrawsAreUniform(t *testing.T) {
 	const cells, draws = 100, 100_000
 	for name, draw := range map[string]func(i uint64) int{

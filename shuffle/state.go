@@ -29,8 +29,8 @@ func (w *Window[T]) AppendState(b []byte, appendAtom func([]byte, T) []byte) []b
 	return b
 }
 
-// RestoreState replaces the state of the window by one that AppendState wrote under the same configuration, and returns the bytes
-// behind it. readAtom reads one atom and returns the bytes behind it. After an error the window is as it was.
+// RestoreState replaces the state of the window by one that AppendState wrote under the same configuration, and returns
+// the bytes behind it. readAtom reads one atom and returns the bytes behind it. After an error the window is as it was.
 func (w *Window[T]) RestoreState(b []byte, readAtom func([]byte) (T, []byte, error)) (rest []byte, err error) {
 	restored, rest, err := readState(w.config, b, readAtom)
 	if err != nil {

@@ -1,12 +1,12 @@
 // Package shuffle mixes a stream of atoms in bounded memory: atoms go in, the same atoms come out in another order.
 //
-// It is pure: the order is a function of the configuration and of the calls made so far. Every draw is hashed from (seed, purpose,
-// index), and the index is part of the state.
+// It is pure: the order is a function of the configuration and of the calls made so far. Every draw is hashed from
+// (seed, purpose, index), and the index is part of the state.
 package shuffle
 
-// Patience bounds the wait of an atom: it leaves at the latest when this many windows of later atoms have come. A uniform draw
-// alone makes the wait geometric, without a bound, and whatever waits holds back the floor of the stream. At 4 windows one atom in
-// e^4 = 55 leaves by the bound, the others by the draw.
+// Patience bounds the wait of an atom: it leaves at the latest when this many windows of later atoms have come. A
+// uniform draw alone makes the wait geometric, without a bound, and whatever waits holds back the floor of the stream.
+// At 4 windows one atom in e^4 = 55 leaves by the bound, the others by the draw.
 const Patience = 4
 
 // Window is a windowed shuffle. Once Config.Window atoms wait, each new atom drives out a waiting one that is
@@ -15,7 +15,8 @@ const Patience = 4
 //   - invariant 1: every atom leaves exactly once.
 //   - invariant 2: at most Config.Window atoms wait.
 //   - invariant 3: no atom waits for more than Patience * Config.Window later atoms.
-//   - invariant 4: the order follows from the configuration and the calls alone; a window restored from AppendState goes on as the
+//   - invariant 4: the order follows from the configuration and the calls alone; a window restored from AppendState
+//     goes on as the
 //     one that wrote it.
 //
 // It is not safe for concurrent use.

@@ -21,8 +21,8 @@ const (
 	accountPatience = 2 * time.Second
 )
 
-// AccountStorage returns how many bytes the streams of the documents' account hold, and how many they may hold together. The limit is 0 where there is
-// none, or it is not known. The server inside a daemon sets none.
+// AccountStorage returns how many bytes the streams of the documents' account hold, and how many they may hold
+// together. The limit is 0 where there is none, or it is not known. The server inside a daemon sets none.
 func (s *Store) AccountStorage(ctx context.Context) (used, limit int64) {
 	if s.server != nil {
 		return 0, 0

@@ -20,7 +20,8 @@ import (
 	"loaderd/stream/server"
 )
 
-// answeredWithin is how long a request stays without an answer at the most. A server that denies one says so on the connection.
+// answeredWithin is how long a request stays without an answer at the most. A server that denies one says so on the
+// connection.
 const answeredWithin = 10 * time.Second
 
 // as connects a stock client with a token of an embedded server.
@@ -59,8 +60,8 @@ func answered(ctx context.Context, nc *nats.Conn, subject, payload string) bool 
 	return m.Header.Get("Status") == "" && (json.Unmarshal(m.Data, &a) != nil || a.Error == nil)
 }
 
-// What each user of an embedded server may do, and what not: the plan of a run and all that belongs to it is out of reach of everybody but the operator, and of the
-// account of the documents altogether.
+// What each user of an embedded server may do, and what not: the plan of a run and all that belongs to it is out of
+// reach of everybody but the operator, and of the account of the documents altogether.
 func TestWhatUsersOfTheServerMayDo(t *testing.T) {
 	s := natstest.StartEmbedded(t)
 	ctx := natstest.Context(t)
@@ -84,15 +85,20 @@ func TestWhatUsersOfTheServerMayDo(t *testing.T) {
 		{"ask for the account", "$JS.API.INFO", "", all},
 		{"publish a document", "docs.web", "text", producers},
 		{"see the document stream", "$JS.API.STREAM.INFO.DOCS", "", producers},
-		{"find a stream by its subject", "$JS.API.STREAM.NAMES", `{"subject":"docs.web"}`, all}, // the daemon's own account says that there is none
+		// the daemon's own account says that there is none
+		{"find a stream by its subject", "$JS.API.STREAM.NAMES", `{"subject":"docs.web"}`, all},
 		{"read a document", "$JS.API.DIRECT.GET.DOCS", `{"seq":1}`, producers},
 		{"read a document of the leader", "$JS.API.STREAM.MSG.GET.DOCS", `{"seq":1}`, producers},
 		{"write a record of a publisher", "$KV.loaderd_publish.a.b", "{}", producers},
 		{"see who reads", "$JS.API.STREAM.INFO.KV_loaderd_readers", "", operators},
-		{"make a consumer", "$JS.API.CONSUMER.CREATE.DOCS", `{"stream_name":"DOCS","config":{"ack_policy":"none"}}`, operators},
-		{"make a stream", "$JS.API.STREAM.CREATE.ELSE", `{"name":"ELSE","subjects":["else"],"storage":"memory"}`, may{false, true, true}},
-		{"make a stream of the plan's subject", "$JS.API.STREAM.CREATE.TAKES", `{"name":"TAKES","subjects":["plan.>"],"storage":"memory"}`, operators},
-		{"change the document stream", "$JS.API.STREAM.UPDATE.DOCS", `{"name":"DOCS","subjects":["docs.>"],"description":"x"}`, operators},
+		{"make a consumer", "$JS.API.CONSUMER.CREATE.DOCS", `{"stream_name":"DOCS","config":{"ack_policy":"none"}}`,
+			operators},
+		{"make a stream", "$JS.API.STREAM.CREATE.ELSE", `{"name":"ELSE","subjects":["else"],"storage":"memory"}`,
+			may{false, true, true}},
+		{"make a stream of the plan's subject", "$JS.API.STREAM.CREATE.TAKES",
+			`{"name":"TAKES","subjects":["plan.>"],"storage":"memory"}`, operators},
+		{"change the document stream", "$JS.API.STREAM.UPDATE.DOCS",
+			`{"name":"DOCS","subjects":["docs.>"],"description":"x"}`, operators},
 		{"write who reads", "$KV.loaderd_readers.x", "{}", operators},
 		{"write a dead letter", "dead.docs.web.1", "x", operators},
 		{"list streams", "$JS.API.STREAM.LIST", "", may{false, true, true}},
@@ -124,7 +130,8 @@ func TestWhatUsersOfTheServerMayDo(t *testing.T) {
 	}
 }
 
-// The server sends an acknowledgement wherever a producer asks for it. That is no request to JetStream, and in the account of the documents there is no plan.
+// The server sends an acknowledgement wherever a producer asks for it. That is no request to JetStream, and in the
+// account of the documents there is no plan.
 func TestAProducersAcknowledgementsDoNothing(t *testing.T) {
 	s := natstest.StartEmbedded(t)
 	ctx := natstest.Context(t)
@@ -134,7 +141,8 @@ func TestAProducersAcknowledgementsDoNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	producer := as(t, s, server.ProducerFile, server.Producer)
-	replies := []string{"plan.r", "$JS.API.STREAM.PURGE.DOCS", "$JS.API.STREAM.DELETE.DOCS", "$JS.API.STREAM.MSG.DELETE.DOCS"}
+	replies := []string{"plan.r", "$JS.API.STREAM.PURGE.DOCS", "$JS.API.STREAM.DELETE.DOCS",
+		"$JS.API.STREAM.MSG.DELETE.DOCS"}
 	for i, reply := range replies {
 		if err := producer.PublishMsg(&nats.Msg{Subject: "docs.a", Reply: reply, Data: []byte("text")}); err != nil {
 			t.Fatal(err)
@@ -228,7 +236,8 @@ func TestOpen_IncompatibleFolderIsLeftUnchanged(t *testing.T) {
 			t.Fatal(err)
 		}
 		before := natstest.ReadFolder(t, dir)
-		for _, open := range []func(context.Context, stream.Config, *slog.Logger) (*stream.Store, error){stream.Open, stream.OpenAlone} {
+		for _, open := range []func(context.Context, stream.Config, *slog.Logger) (*stream.Store, error){stream.Open,
+			stream.OpenAlone} {
 			store, err := open(natstest.Context(t), s.Config(), quiet())
 			if err == nil {
 				store.Close()
@@ -295,21 +304,25 @@ func TestTokensOfTheServer(t *testing.T) {
 	if err := os.Chmod(filepath.Join(s.Config().Dir, server.OperatorFile), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if store, err := stream.Open(natstest.Context(t), s.Config(), quiet()); err == nil || !strings.Contains(err.Error(), "chmod 600") {
+	if store, err := stream.Open(natstest.Context(t), s.Config(), quiet()); err == nil ||
+		!strings.Contains(err.Error(), "chmod 600") {
 		t.Errorf("a token that others can read: %v, %v", store, err)
 	}
 }
 
-// Who has no token, or a producer's, gets an error at once that says which token is wanted, not a request that nobody answers.
+// Who has no token, or a producer's, gets an error at once that says which token is wanted, not a request that nobody
+// answers.
 func TestCommandsWithoutTheOperatorsToken(t *testing.T) {
 	s := natstest.StartEmbedded(t)
 	c := s.Config()
 	c.URL, c.Dir = s.Store().ClientURL(), t.TempDir()
-	if _, err := stream.Open(natstest.Context(t), c, quiet()); !errors.Is(err, nats.ErrAuthorization) || !strings.Contains(err.Error(), "operator.token") {
+	if _, err := stream.Open(natstest.Context(t), c, quiet()); !errors.Is(err, nats.ErrAuthorization) ||
+		!strings.Contains(err.Error(), "operator.token") {
 		t.Errorf("without a token: %v", err)
 	}
 	c.TokenFile = filepath.Join(s.Config().Dir, server.ProducerFile)
-	if _, err := stream.Open(natstest.Context(t), c, quiet()); err == nil || !strings.Contains(err.Error(), "operator.token") {
+	if _, err := stream.Open(natstest.Context(t), c, quiet()); err == nil ||
+		!strings.Contains(err.Error(), "operator.token") {
 		t.Errorf("with a producer's: %v", err)
 	}
 	store, err := stream.OpenProducer(natstest.Context(t), c, quiet())

@@ -40,7 +40,8 @@ func (s *Store) EnsureKeyValue(ctx context.Context, name, description string) (k
 	return kv, err
 }
 
-// soon marks the answer that there is no stream, where it was found or made a moment ago: not all servers of a cluster know of it yet.
+// soon marks the answer that there is no stream, where it was found or made a moment ago: not all servers of a cluster
+// know of it yet.
 func soon(err error) error {
 	if errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, jetstream.ErrBucketNotFound) {
 		return conn.Passing(err)
@@ -48,8 +49,10 @@ func soon(err error) error {
 	return err
 }
 
-// EnsureObjectStore returns an object store. It creates the store when it is absent, as large as maxBytes or as the disk allows.
-func (s *Store) EnsureObjectStore(ctx context.Context, name, description string, maxBytes int64) (objects jetstream.ObjectStore, err error) {
+// EnsureObjectStore returns an object store. It creates the store when it is absent, as large as maxBytes or as the
+// disk allows.
+func (s *Store) EnsureObjectStore(ctx context.Context, name, description string,
+	maxBytes int64) (objects jetstream.ObjectStore, err error) {
 	err = s.ensure(ctx, "open object store "+name, func(ctx context.Context) (err error) {
 		objects, err = s.JetStream().ObjectStore(ctx, name)
 		if err == nil {
@@ -63,8 +66,9 @@ func (s *Store) EnsureObjectStore(ctx context.Context, name, description string,
 			return err
 		}
 		err = s.copied(func(copies int) (err error) {
-			objects, err = s.JetStream().CreateObjectStore(ctx, jetstream.ObjectStoreConfig{Bucket: name, Description: description,
-				MaxBytes: room, Storage: jetstream.FileStorage, Replicas: copies})
+			objects, err = s.JetStream().CreateObjectStore(ctx,
+				jetstream.ObjectStoreConfig{Bucket: name, Description: description,
+					MaxBytes: room, Storage: jetstream.FileStorage, Replicas: copies})
 			return err
 		})
 		if err == nil {

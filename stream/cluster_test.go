@@ -148,17 +148,29 @@ func TestClusterConfiguration(t *testing.T) {
 			c.Cluster.Listen, c.Cluster.Peers[1] = "0.0.0.0:6222", "host-b:6222"
 			c.TLS = conn.TLS{CA: "ca.pem", Cert: "member.pem", Key: "member.key"}
 		}, ""},
-		{"members that cannot tell whose certificates they see", func(c *stream.Config) { c.TLS = conn.TLS{Cert: "member.pem", Key: "member.key"} },
+		{"members that cannot tell whose certificates they see", func(c *stream.Config) {
+			c.TLS = conn.TLS{Cert: "member.pem", Key: "member.key"}
+		},
 			"tls.ca: : want the authorities"},
-		{"routes to another machine", func(c *stream.Config) { c.Cluster.Peers[1] = "host-b:6222" }, "cluster.peers[1]: host-b:6222: want a loopback address"},
-		{"no port for routes", func(c *stream.Config) { c.Cluster.Listen = "127.0.0.1:0" }, "cluster.listen: 127.0.0.1:0: want host:port with a port of 1"},
-		{"an address of another machine", func(c *stream.Config) { c.Cluster.Advertise = "host-b:6222" }, "cluster.advertise: host-b:6222: want a loopback address"},
+		{"routes to another machine", func(c *stream.Config) {
+			c.Cluster.Peers[1] = "host-b:6222"
+		}, "cluster.peers[1]: host-b:6222: want a loopback address"},
+		{"no port for routes", func(c *stream.Config) {
+			c.Cluster.Listen = "127.0.0.1:0"
+		}, "cluster.listen: 127.0.0.1:0: want host:port with a port of 1"},
+		{"an address of another machine", func(c *stream.Config) {
+			c.Cluster.Advertise = "host-b:6222"
+		}, "cluster.advertise: host-b:6222: want a loopback address"},
 		{"an address without a port", func(c *stream.Config) { c.Cluster.Advertise = "127.0.0.1" }, "cluster.advertise"},
 		{"a peer without a port", func(c *stream.Config) { c.Cluster.Peers[0] = "127.0.0.1" }, "cluster.peers[0]"},
-		{"a peer twice", func(c *stream.Config) { c.Cluster.Peers[2] = c.Cluster.Peers[0] }, "cluster.peers[2]: 127.0.0.1:1: want every member once"},
+		{"a peer twice", func(c *stream.Config) {
+			c.Cluster.Peers[2] = c.Cluster.Peers[0]
+		}, "cluster.peers[2]: 127.0.0.1:1: want every member once"},
 		{"two members", func(c *stream.Config) { c.Cluster.Peers = loopback[:2] }, "want 3 to 64 addresses"},
 		{"a name with a dot", func(c *stream.Config) { c.Cluster.Name = "a.b" }, "cluster.name"},
-		{"more copies than members", func(c *stream.Config) { c.Replicas = 5 }, "replicas: 5: want at most the members of the cluster, 3"},
+		{"more copies than members", func(c *stream.Config) {
+			c.Replicas = 5
+		}, "replicas: 5: want at most the members of the cluster, 3"},
 		{"peers without a name", func(c *stream.Config) { c.Cluster.Name, c.Replicas = "", 1 }, "cluster.peers"},
 		{"copies without a cluster", func(c *stream.Config) { c.Cluster = server.Cluster{} }, "replicas: 3: want 1"},
 		{"beside servers elsewhere", func(c *stream.Config) { c.URL = "nats://a:1" }, "cluster.name: corpus: want nothing"},

@@ -1,6 +1,7 @@
-// Package stream is the daemon's store on NATS JetStream: its configuration, a connection and, embedded, the server behind it, the streams
-// and buckets with their settings, and the form in which a document travels. What is done with the streams is below: doclog reads
-// documents, deadletter keeps those that cannot be read, planlog keeps a run's plan, publish adds documents.
+// Package stream is the daemon's store on NATS JetStream: its configuration, a connection and, embedded, the server
+// behind it, the streams and buckets with their settings, and the form in which a document travels. What is done with
+// the streams is below: doclog reads documents, deadletter keeps those that cannot be read, planlog keeps a run's plan,
+// publish adds documents.
 package stream
 
 import (
@@ -34,27 +35,28 @@ type Config struct {
 	// Credentials is a NATS credentials file; NKey an NKey seed file.
 	Credentials string `koanf:"credentials"`
 	NKey        string `koanf:"nkey"`
-	// Own is who connects to the account of the daemon's own streams (plans, checkpoints, floors, leads), where that is another one than the documents'.
+	// Own is who connects to the account of the daemon's own streams (plans, checkpoints, floors, leads), where that is
+	// another one than the documents'.
 	Own Login `koanf:"own"`
-	// TokenFile holds the token of a server at URL: of one inside a daemon, operator.token or producer.token of its data folder. Without one, and
-	// without other credentials, those of a daemon on this machine are looked for in Dir.
+	// TokenFile holds the token of a server at URL: of one inside a daemon, operator.token or producer.token of its data
+	// folder. Without one, and without other credentials, those of a daemon on this machine are looked for in Dir.
 	TokenFile string `koanf:"token_file"`
-	// TLS are the files of a client of URL's servers; of the embedded server, what it shows to clients, and members of its cluster to each other.
+	// TLS are the files of a client of URL's servers; of the embedded server, what it shows to clients, and members of its
+	// cluster to each other.
 	TLS conn.TLS `koanf:"tls"`
 	// Name is the document stream; its subjects are everything below Subject (docs -> docs.>).
 	Name    string `koanf:"name"`
 	Subject string `koanf:"subject"`
 	// MaxBytes bounds the document stream; a full stream makes producers wait.
 	MaxBytes int64 `koanf:"max_bytes"`
-	// DeadLetterBytes and PlanBytes bound the dead-letter stream and each run's plan stream and checkpoints, in bytes. On an
-	// embedded server every bound also gives way to the disk: at most half of what is
-	// free when the stream is created.
+	// DeadLetterBytes and PlanBytes bound the dead-letter stream and each run's plan stream and checkpoints, in bytes. On
+	// an embedded server every bound also gives way to the disk: at most half of what is free when the stream is created.
 	DeadLetterBytes int64 `koanf:"dead_letter_bytes"`
 	PlanBytes       int64 `koanf:"plan_bytes"`
 	// PlanKeyFile holds keys by which the records of plans are authenticated; empty for none.
 	PlanKeyFile string `koanf:"plan_key_file"`
-	// Replicas of each stream on a cluster, at least: one that is there with more keeps them. 0 gives new streams three on a cluster of three
-	// servers or more and one elsewhere, and leaves those that are there as they are.
+	// Replicas of each stream on a cluster, at least: one that is there with more keeps them. 0 gives new streams three on
+	// a cluster of three servers or more and one elsewhere, and leaves those that are there as they are.
 	Replicas int `koanf:"replicas"`
 	// MaxDocument bounds one message of the document stream, headers included, in bytes (embedded server).
 	MaxDocument int `koanf:"max_document"`
@@ -67,7 +69,8 @@ type Config struct {
 	// Sources are those whose streams producers may publish to beside the document stream.
 	Sources []string `koanf:"-"`
 
-	// Source is whose documents these are; empty for the document stream itself. Shares is how many sources share the disk and what is buffered.
+	// Source is whose documents these are; empty for the document stream itself. Shares is how many sources share the disk
+	// and what is buffered.
 	Source string `koanf:"-"`
 	Shares int    `koanf:"-"`
 }
@@ -106,8 +109,8 @@ var (
 	subjectToken = regexp.MustCompile(`^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$`)
 )
 
-// MaxDocumentLimit is the largest MaxDocument: the server's file store refuses records above 32 MiB, and a dead letter carries its
-// document with headers of its own.
+// MaxDocumentLimit is the largest MaxDocument: the server's file store refuses records above 32 MiB, and a dead letter
+// carries its document with headers of its own.
 const MaxDocumentLimit = 32<<20 - 2*HeaderRoom
 
 // HeaderRoom is what headers may add to a payload, in bytes: the server's own limit on headers.
@@ -129,36 +132,46 @@ func (c Config) Validate() []plan.FieldError {
 		if c.Clustered() {
 			c.checkCluster(check)
 		} else {
-			check(c.Replicas <= 1, "replicas", c.Replicas, "1, or 0 (left to the daemon), with an embedded server that stands alone")
-			check(len(c.Cluster.Peers) == 0, "cluster.peers", c.Cluster.Peers, "nothing without stream.cluster.name, the name of the cluster")
+			check(c.Replicas <= 1, "replicas", c.Replicas, "1, or 0 (left to the daemon), with an embedded server that "+
+				"stands alone")
+			check(len(c.Cluster.Peers) == 0, "cluster.peers", c.Cluster.Peers,
+				"nothing without stream.cluster.name, the name of the cluster")
 		}
-		check(c.TLS.CA == "" || c.TLS.Cert != "", "tls.ca", c.TLS.CA, "nothing where the embedded server has no certificate (tls.cert, tls.key)")
+		check(c.TLS.CA == "" || c.TLS.Cert != "", "tls.ca", c.TLS.CA,
+			"nothing where the embedded server has no certificate (tls.cert, tls.key)")
 		check(c.Own == Login{}, "own", c.Own, "nothing with the embedded server: it has accounts of its own")
-		check(c.TokenFile == "", "token_file", c.TokenFile, "nothing with the embedded server: it has its own in its data folder")
-		check(c.Credentials == "", "credentials", c.Credentials, "nothing with the embedded server: credentials are for remote servers (url)")
+		check(c.TokenFile == "", "token_file", c.TokenFile, "nothing with the embedded server: it has its own in its data "+
+			"folder")
+		check(c.Credentials == "", "credentials", c.Credentials,
+			"nothing with the embedded server: credentials are for remote servers (url)")
 		check(c.NKey == "", "nkey", c.NKey, "nothing with the embedded server: the seed is for remote servers (url)")
 	} else {
-		check(c.Cluster.Name == "", "cluster.name", c.Cluster.Name, "nothing beside servers elsewhere (url): a cluster is made of embedded servers")
-		check(len(c.Cluster.Peers) == 0, "cluster.peers", c.Cluster.Peers, "nothing beside servers elsewhere (url): a cluster is made of embedded servers")
+		check(c.Cluster.Name == "", "cluster.name", c.Cluster.Name,
+			"nothing beside servers elsewhere (url): a cluster is made of embedded servers")
+		check(len(c.Cluster.Peers) == 0, "cluster.peers", c.Cluster.Peers,
+			"nothing beside servers elsewhere (url): a cluster is made of embedded servers")
 		for u := range strings.SplitSeq(c.URL, ",") {
 			check(validURL(u), "url", conn.Redacted(u), "nats://host:port or tls://host:port, comma separated")
 		}
 		given := slices.DeleteFunc([]string{c.Credentials, c.NKey, c.TokenFile}, func(s string) bool { return s == "" })
 		check(len(given) <= 1, "nkey", c.NKey, "one of credentials, nkey and token_file")
 		check(c.Own.Credentials == "" || c.Own.NKey == "", "own.nkey", c.Own.NKey, "credentials or nkey, not both")
-		check(c.Own == Login{} || c.TokenFile == "", "own", c.Own, "nothing beside token_file: that token is for both accounts")
+		check(c.Own == Login{} || c.TokenFile == "", "own", c.Own,
+			"nothing beside token_file: that token is for both accounts")
 	}
 	check((c.TLS.Cert == "") == (c.TLS.Key == ""), "tls", c.TLS, "cert and key together")
 	check(c.Replicas >= 0 && c.Replicas <= 5, "replicas", c.Replicas, "0 (3 on a cluster of as many servers, else 1) to 5")
 	check(streamName.MatchString(c.Name), "name", c.Name, "1 to 64 letters, digits, - and _")
-	check(subjectToken.MatchString(c.Subject) && len(c.Subject) <= 128 && !reservedSubject(c.Subject), "subject", c.Subject,
+	check(subjectToken.MatchString(c.Subject) && len(c.Subject) <= 128 && !reservedSubject(c.Subject),
+		"subject", c.Subject,
 		"letters, digits, - and _, in parts joined by dots, and not below dead, plan or loaderd")
 	check(c.MaxBytes >= 1<<20, "max_bytes", c.MaxBytes, "at least 1 MiB, in bytes")
 	check(c.DeadLetterBytes >= 1<<20, "dead_letter_bytes", c.DeadLetterBytes, "at least 1 MiB, in bytes")
 	check(c.PlanBytes >= 1<<20, "plan_bytes", c.PlanBytes, "at least 1 MiB, in bytes")
 	check(c.Workers >= 0 && c.Workers <= 1024, "workers", c.Workers, "0 (one a core) to 1024")
 	check(c.BufferBytes >= 1<<20, "buffer_bytes", c.BufferBytes, "at least 1 MiB, in bytes")
-	check(c.ReconnectWait >= 10*time.Millisecond && c.ReconnectWait <= 10*time.Minute, "reconnect_wait", c.ReconnectWait, "10ms to 10m")
+	check(c.ReconnectWait >= 10*time.Millisecond && c.ReconnectWait <= 10*time.Minute, "reconnect_wait", c.ReconnectWait,
+		"10ms to 10m")
 	return bad
 }
 
@@ -168,19 +181,24 @@ func (c Config) checkCluster(check func(ok bool, field string, value any, want s
 	safe := c.TLS.Cert != "" && c.TLS.CA != ""
 	const notSafe = "a loopback address: routes between machines need certificates (stream.tls.cert, key and ca)"
 	check(streamName.MatchString(m.Name), "cluster.name", m.Name, "1 to 64 letters, digits, - and _")
-	check(validPeer(m.Listen), "cluster.listen", m.Listen, "host:port with a port of 1 to 65535, which the other members name in their peers")
+	check(validPeer(m.Listen), "cluster.listen", m.Listen,
+		"host:port with a port of 1 to 65535, which the other members name in their peers")
 	check(safe || !validPeer(m.Listen) || access.OnLoopback(m.Listen), "cluster.listen", m.Listen, notSafe)
-	check(m.Advertise == "" || validPeer(m.Advertise), "cluster.advertise", m.Advertise, "host:port where the other members reach this one, or nothing")
+	check(m.Advertise == "" || validPeer(m.Advertise), "cluster.advertise", m.Advertise,
+		"host:port where the other members reach this one, or nothing")
 	check(safe || !validPeer(m.Advertise) || access.OnLoopback(m.Advertise), "cluster.advertise", m.Advertise, notSafe)
-	check(c.TLS.Cert == "" || c.TLS.CA != "", "tls.ca", c.TLS.CA, "the authorities of the members' certificates, which they show to each other")
-	check(len(m.Peers) >= 3 && len(m.Peers) <= 64, "cluster.peers", m.Peers, "3 to 64 addresses, of all members and this one: with fewer none may fail")
+	check(c.TLS.Cert == "" || c.TLS.CA != "", "tls.ca", c.TLS.CA,
+		"the authorities of the members' certificates, which they show to each other")
+	check(len(m.Peers) >= 3 && len(m.Peers) <= 64, "cluster.peers", m.Peers,
+		"3 to 64 addresses, of all members and this one: with fewer none may fail")
 	for i, peer := range m.Peers {
 		field := fmt.Sprintf("cluster.peers[%d]", i)
 		check(validPeer(peer), field, peer, "host:port of a member's cluster.listen")
 		check(safe || !validPeer(peer) || access.OnLoopback(peer), field, peer, notSafe)
 		check(!slices.Contains(m.Peers[:i], peer), field, peer, "every member once")
 	}
-	check(len(m.Peers) < 3 || c.Replicas <= len(m.Peers), "replicas", c.Replicas, fmt.Sprintf("at most the members of the cluster, %d", len(m.Peers)))
+	check(len(m.Peers) < 3 || c.Replicas <= len(m.Peers), "replicas", c.Replicas,
+		fmt.Sprintf("at most the members of the cluster, %d", len(m.Peers)))
 }
 
 // ValidRun says whether a name can name a run.

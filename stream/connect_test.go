@@ -78,7 +78,8 @@ func TestUnreachableServer(t *testing.T) {
 	address := l.Addr().String()
 	l.Close()
 	_, err = stream.Open(natstest.Within(t, 300*time.Millisecond), remoteConfig("nats://user:secret@"+address), quiet())
-	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), address) || !strings.Contains(err.Error(), "stream.url") {
+	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), address) ||
+		!strings.Contains(err.Error(), "stream.url") {
 		t.Errorf("error %v, want one that names %s and stream.url", err, address)
 	}
 	if strings.Contains(err.Error(), "secret") {
@@ -137,7 +138,8 @@ func TestNKeys(t *testing.T) {
 	}
 	known, public := write("known")
 	stranger, _ := write("stranger")
-	c := remoteConfig("nats://" + natstest.Plain(t, &server.Options{JetStream: true, Nkeys: []*server.NkeyUser{{Nkey: public}}}))
+	c := remoteConfig("nats://" + natstest.Plain(t,
+		&server.Options{JetStream: true, Nkeys: []*server.NkeyUser{{Nkey: public}}}))
 	c.NKey = known
 	opens(t, c)
 	c.NKey = stranger
@@ -152,7 +154,8 @@ func TestTLS(t *testing.T) {
 	dir := t.TempDir()
 	serverCert := certificate(t, dir, "server")
 	certificate(t, dir, "other")
-	address := natstest.Plain(t, &server.Options{JetStream: true, TLSConfig: &tls.Config{Certificates: []tls.Certificate{serverCert}}, TLSTimeout: 10})
+	address := natstest.Plain(t, &server.Options{JetStream: true,
+		TLSConfig: &tls.Config{Certificates: []tls.Certificate{serverCert}}, TLSTimeout: 10})
 	c := remoteConfig("tls://" + address)
 	c.TLS.CA = filepath.Join(dir, "server.pem")
 	opens(t, c)

@@ -24,9 +24,11 @@ func CopyOf(info *jetstream.StreamInfo, created time.Time) bool {
 // copyAgain is how long a cluster may keep what is left of a copy that was broken off.
 const copyAgain = 30 * time.Second
 
-// CopyStream makes a copy of another store's stream, made at a time, in place of an unfinished one. It stays marked until FinishCopy. One server has
-// it, until SpreadCopy: what is restored is in no log of the cluster's, and a server of several that leads before it has caught up empties the others.
-func (s *Store) CopyStream(ctx context.Context, from *Store, name string, created time.Time, progress func(bytes int)) error {
+// CopyStream makes a copy of another store's stream, made at a time, in place of an unfinished one. It stays marked
+// until FinishCopy. One server has it, until SpreadCopy: what is restored is in no log of the cluster's, and a server
+// of several that leads before it has caught up empties the others.
+func (s *Store) CopyStream(ctx context.Context, from *Store, name string, created time.Time,
+	progress func(bytes int)) error {
 	began := time.Now()
 	return s.RetryWithin(ctx, copyLimit, "copy stream "+name, func(ctx context.Context) error {
 		if err := s.dropCopy(ctx, name, created); err != nil {

@@ -10,7 +10,8 @@ func (s *Store) Make(ctx context.Context, f func(ctx context.Context) error) err
 	return s.ensure(ctx, "make it", f)
 }
 
-// Copied makes a stream with three copies by create, on a cluster that has answered for a while that it has too few servers.
+// Copied makes a stream with three copies by create, on a cluster that has answered for a while that it has too few
+// servers.
 func Copied(answered time.Duration, create func(copies int) error) error {
 	s := &Store{config: Config{Replicas: 3}}
 	s.few.since = time.Now().Add(-answered)

@@ -31,7 +31,9 @@ func impostor(t *testing.T, address, nonce string) <-chan string {
 			return
 		}
 		defer conn.Close()
-		fmt.Fprintf(conn, `INFO {"server_id":"N","version":"2.15.2","proto":1,"headers":true,"auth_required":true,"max_payload":1048576%s}`+"\r\n", nonce)
+		fmt.Fprintf(conn,
+			`INFO {"server_id":"N","version":"2.15.2","proto":1,"headers":true,"auth_required":true,"max_payload":1048576%s}`+
+				"\r\n", nonce)
 		var all strings.Builder
 		for lines := bufio.NewScanner(conn); lines.Scan(); {
 			all.WriteString(lines.Text() + "\n")
@@ -69,7 +71,8 @@ func TestClients_SendNoTokenToImpostor(t *testing.T) {
 		open   opener
 	}{
 		{"command of the operator", c, stream.Open}, {"producer", c, stream.OpenProducer},
-		{"producer with a token file", named, stream.OpenProducer}, {"producer with a token in its URL", inURL, stream.OpenProducer},
+		{"producer with a token file", named, stream.OpenProducer}, {"producer with a token in its URL", inURL,
+			stream.OpenProducer},
 	} {
 		for _, nonce := range []string{`,"nonce":"uhTm8MPwoNhhV9g"`, ""} {
 			t.Run(x.name+nonce, func(t *testing.T) {

@@ -8,27 +8,32 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Headers of a document's message. Nats-Msg-Id is the producer's dedupe key and, without Loaderd-Id, also the document's id.
+// Headers of a document's message. Nats-Msg-Id is the producer's dedupe key and, without Loaderd-Id, also the
+// document's id.
 const (
 	HeaderContentType = "Content-Type"
 	HeaderEncoding    = "Content-Encoding" // of the payload: gzip, zstd or identity
 	HeaderID          = "Loaderd-Id"
-	HeaderLabel       = "Loaderd-Label" // what the ledger calls the document, where that is no id: others may be called the same
-	HeaderPath        = "Loaderd-Path"
-	HeaderDomain      = "Loaderd-Domain"
-	HeaderEmbedding   = "Loaderd-Embedding" // base64 of the document's embedding: int8, or float32 little-endian
-	HeaderTokenizer   = "Loaderd-Tokenizer" // fingerprint of the tokenizer that made the tokens
-	HeaderLoss        = "Loaderd-Loss"      // of tokens: lengths of runs, in turns with and without a loss, beginning with those that have one: 0,120,34
-	HeaderWeight      = "Loaderd-Weight"    // factor of the loss of the document's tokens, 0 or more
-	HeaderMeta        = "Loaderd-Meta"      // of a text or of tokens: a JSON object, as "meta" of a JSON document
-	HeaderInput       = "Loaderd-Input"     // place in the input (from 0), a blank, and the input's name: for who publishes, nobody else reads it
-	HeaderTrace       = "traceparent"       // W3C trace context of a document that is traced
+	// what the ledger calls the document, where that is no id: others may be called the same
+	HeaderLabel     = "Loaderd-Label"
+	HeaderPath      = "Loaderd-Path"
+	HeaderDomain    = "Loaderd-Domain"
+	HeaderEmbedding = "Loaderd-Embedding" // base64 of the document's embedding: int8, or float32 little-endian
+	HeaderTokenizer = "Loaderd-Tokenizer" // fingerprint of the tokenizer that made the tokens
+	// of tokens: lengths of runs, in turns with and without a loss, beginning with those that have one: 0,120,34
+	HeaderLoss   = "Loaderd-Loss"
+	HeaderWeight = "Loaderd-Weight" // factor of the loss of the document's tokens, 0 or more
+	HeaderMeta   = "Loaderd-Meta"   // of a text or of tokens: a JSON object, as "meta" of a JSON document
+	// place in the input (from 0), a blank, and the input's name: for who publishes, nobody else reads it
+	HeaderInput = "Loaderd-Input"
+	HeaderTrace = "traceparent" // W3C trace context of a document that is traced
 )
 
 // Content types of a document's message. Without the header it is text.
 const (
-	TypeText   = "text/plain"                          // UTF-8
-	TypeJSON   = "application/json"                    // {"id", "text", "weight", "meta": {...}}, or "parts": [{"text", "loss"}, ...] in place of "text"
+	TypeText = "text/plain" // UTF-8
+	// {"id", "text", "weight", "meta": {...}}, or "parts": [{"text", "loss"}, ...] in place of "text"
+	TypeJSON   = "application/json"
 	TypeTokens = "application/vnd.loaderd.tokens"      // little-endian int32 ids, already tokenized
 	TypeArrow  = "application/vnd.apache.arrow.stream" // record batches of tokenized documents, a row each
 )

@@ -8,10 +8,11 @@ import (
 )
 
 const (
-	// placementPatience is for how long a cluster may refuse to make something because servers are down: when all start they come one by one.
+	// placementPatience is for how long a cluster may refuse to make something because servers are down: when all start
+	// they come one by one.
 	placementPatience = 30 * time.Second
-	// absencePatience is for how long a cluster has to say that there is no stream of a name: who says so may have been cut off since before
-	// it was made.
+	// absencePatience is for how long a cluster has to say that there is no stream of a name: who says so may have been
+	// cut off since before it was made.
 	absencePatience = 5 * time.Second
 )
 

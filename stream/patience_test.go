@@ -13,7 +13,8 @@ import (
 	"loaderd/stream"
 )
 
-// That there is no stream is what a server of a cluster says that does not know of it yet. After a while it is believed.
+// That there is no stream is what a server of a cluster says that does not know of it yet. After a while it is
+// believed.
 func TestThatThereIsNoStreamIsDoubted(t *testing.T) {
 	t.Parallel()
 	c := natstest.StartCluster(t, 3)
@@ -29,7 +30,9 @@ func TestThatThereIsNoStreamIsDoubted(t *testing.T) {
 		found <- err
 	}
 	go find()
-	natstest.Soon(t, "it is looked for again", func() bool { return len(found) > 0 || strings.Contains(said.String(), "trying again") })
+	natstest.Soon(t, "it is looked for again", func() bool {
+		return len(found) > 0 || strings.Contains(said.String(), "trying again")
+	})
 	if _, err := c.Store().EnsureDocuments(natstest.Context(t)); err != nil {
 		t.Error(err)
 	}

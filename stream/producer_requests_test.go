@@ -214,16 +214,21 @@ var carriers = map[string]carrier{
 	"direct get of the next": got(func(n uint64) (string, string) {
 		return "$JS.API.DIRECT.GET.DOCS", fmt.Sprintf(`{"seq":%d,"next_by_subj":"docs.>"}`, n)
 	}),
-	"direct get of the last":  got(func(uint64) (string, string) { return "$JS.API.DIRECT.GET.DOCS.docs.carried", "" }),
-	"direct get of last ones": got(func(uint64) (string, string) { return "$JS.API.DIRECT.GET.DOCS", `{"multi_last":["docs.carried"]}` }),
-	"get of the leader":       got(func(n uint64) (string, string) { return "$JS.API.STREAM.MSG.GET.DOCS", fmt.Sprintf(`{"seq":%d}`, n) }),
-	"pull of a consumer":      got(func(uint64) (string, string) { return "$JS.API.CONSUMER.MSG.NEXT.DOCS.work", "1" }),
-	"flow control":            got(func(uint64) (string, string) { return "$JS.FC.DOCS.work.x", "" }),
+	"direct get of the last": got(func(uint64) (string, string) { return "$JS.API.DIRECT.GET.DOCS.docs.carried", "" }),
+	"direct get of last ones": got(func(uint64) (string, string) {
+		return "$JS.API.DIRECT.GET.DOCS", `{"multi_last":["docs.carried"]}`
+	}),
+	"get of the leader": got(func(n uint64) (string, string) {
+		return "$JS.API.STREAM.MSG.GET.DOCS", fmt.Sprintf(`{"seq":%d}`, n)
+	}),
+	"pull of a consumer": got(func(uint64) (string, string) { return "$JS.API.CONSUMER.MSG.NEXT.DOCS.work", "1" }),
+	"flow control":       got(func(uint64) (string, string) { return "$JS.FC.DOCS.work.x", "" }),
 	"acknowledgement of a consumer": got(func(uint64) (string, string) {
 		return "$JS.ACK.DOCS.work.1.1.1.1.1", "+NXT"
 	}),
 	"push of a consumer": func(_ context.Context, nc *nats.Conn, subject, _ string) error {
-		config := fmt.Sprintf(`{"stream_name":"DOCS","config":{"name":"push","deliver_subject":%q,"ack_policy":"none"}}`, subject)
+		config := fmt.Sprintf(`{"stream_name":"DOCS","config":{"name":"push","deliver_subject":%q,"ack_policy":"none"}}`,
+			subject)
 		for _, request := range []string{"CREATE.DOCS", "CREATE.DOCS.push", "DURABLE.CREATE.DOCS.push"} {
 			if err := nc.PublishRequest("$JS.API.CONSUMER."+request, nc.NewInbox(), []byte(config)); err != nil {
 				return err
@@ -371,7 +376,8 @@ func reachNothing(t *testing.T, s *site) {
 					}
 				}
 			}
-			t.Fatalf("%s: streams were %d and %d, and are %d and %d", name, len(before[0]), len(before[1]), len(after[0]), len(after[1]))
+			t.Fatalf("%s: streams were %d and %d, and are %d and %d", name, len(before[0]), len(before[1]), len(after[0]),
+				len(after[1]))
 		}
 	}
 	if err := docs.DeleteConsumer(ctx, "work"); err != nil {
@@ -424,7 +430,8 @@ func listen(t *testing.T, store *stream.Store) <-chan string {
 	return taken
 }
 
-// until returns the requests that the server reports before one that the test has made itself: reports follow the answers.
+// until returns the requests that the server reports before one that the test has made itself: reports follow the
+// answers.
 func until(t *testing.T, taken <-chan string, last string) map[string]bool {
 	t.Helper()
 	all, limit := map[string]bool{}, time.After(time.Minute)

@@ -17,8 +17,8 @@ const (
 	ReadersBucket = "loaderd_readers"
 )
 
-// EnsureRecords returns the bucket of what publishers have committed. It creates the bucket when it is absent, which producers of a server inside a daemon
-// may not: there the daemon does.
+// EnsureRecords returns the bucket of what publishers have committed. It creates the bucket when it is absent, which
+// producers of a server inside a daemon may not: there the daemon does.
 func (s *Store) EnsureRecords(ctx context.Context) (jetstream.KeyValue, error) {
 	return s.EnsureKeyValue(ctx, RecordsBucket, "what loaderd publish has committed, by source and input")
 }
@@ -30,7 +30,8 @@ func (c Config) producers() server.Producers {
 	const info = "$JS.API.STREAM.INFO."
 	may := server.Producers{
 		Requests: []string{
-			c.Subject + ".>", "$KV." + RecordsBucket + ".>", "$JS.API.INFO", "$JS.API.STREAM.NAMES", info + keyValuePrefix + RecordsBucket,
+			c.Subject + ".>", "$KV." + RecordsBucket + ".>", "$JS.API.INFO", "$JS.API.STREAM.NAMES",
+			info + keyValuePrefix + RecordsBucket,
 		},
 		Reads: []proxy.Stream{{Name: keyValuePrefix + RecordsBucket}, {Name: keyValuePrefix + ReadersBucket}},
 	}

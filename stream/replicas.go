@@ -11,12 +11,13 @@ import (
 	"loaderd/stream/conn"
 )
 
-// clusterCopies are the copies of a new stream on a cluster, where the configuration leaves them open: with three one server may fail, and
-// no acknowledged write is lost.
+// clusterCopies are the copies of a new stream on a cluster, where the configuration leaves them open: with three one
+// server may fail, and no acknowledged write is lost.
 const clusterCopies = 3
 
-// While a cluster starts, its servers do not know of all others yet and say that there are too few. That answer counts once
-// it was given for fewFor, or for fewForSet where stream.replicas asks for so many copies: then one copy is no way out.
+// While a cluster starts, its servers do not know of all others yet and say that there are too few. That answer counts
+// once it was given for fewFor, or for fewForSet where stream.replicas asks for so many copies: then one copy is no way
+// out.
 const (
 	fewFor    = 5 * time.Second
 	fewForSet = 30 * time.Second
@@ -28,7 +29,8 @@ type fewServers struct {
 	since time.Time // of the first such answer in a row
 }
 
-// last notes one more answer that there are too few servers, and reports whether every answer since limit ago was the same.
+// last notes one more answer that there are too few servers, and reports whether every answer since limit ago was the
+// same.
 func (f *fewServers) last(limit time.Duration) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -61,8 +63,9 @@ func (s *Store) copies() int {
 
 // copied makes a stream by create, which gets the number of its copies.
 //
-// How many servers a cluster has is asked of JetStream by asking for so many copies: addresses tell nothing, one may stand for all servers, and not each
-// of them keeps streams. The peers of an embedded cluster are three at least, and all will come.
+// How many servers a cluster has is asked of JetStream by asking for so many copies: addresses tell nothing, one may
+// stand for all servers, and not each of them keeps streams. The peers of an embedded cluster are three at least, and
+// all will come.
 func (s *Store) copied(create func(copies int) error) error {
 	copies := s.copies()
 	err := create(copies)
@@ -82,8 +85,9 @@ func (s *Store) copied(create func(copies int) error) error {
 	return create(1)
 }
 
-// replicate raises the copies of a cluster's stream to stream.replicas where that is set. It never lowers them: the owner of a cluster, or another
-// daemon's configuration, may have asked for more. Where the server cannot keep so many, the log says so and the stream stays as it is.
+// replicate raises the copies of a cluster's stream to stream.replicas where that is set. It never lowers them: the
+// owner of a cluster, or another daemon's configuration, may have asked for more. Where the server cannot keep so many,
+// the log says so and the stream stays as it is.
 func (s *Store) replicate(ctx context.Context, st jetstream.Stream) jetstream.Stream {
 	present, want := st.CachedInfo().Config, s.config.Replicas
 	switch {
@@ -103,19 +107,23 @@ func (s *Store) replicate(ctx context.Context, st jetstream.Stream) jetstream.St
 	present.Replicas = want
 	updated, err := s.JetStream().UpdateStream(ctx, present)
 	if err != nil {
-		s.log.Warn("a stream has fewer copies than stream.replicas asks for, and they cannot be raised: add servers, or do it yourself (nats stream edit --replicas)",
+		s.log.Warn("a stream has fewer copies than stream.replicas asks for, and they cannot be raised: add servers, or "+
+			"do it yourself (nats stream edit --replicas)",
 			"stream", present.Name, "replicas", before, "stream.replicas", want, "error", err)
 		return st
 	}
-	s.log.Info("the copies of a stream were raised to stream.replicas", "stream", present.Name, "from", before, "replicas", want)
+	s.log.Info("the copies of a stream were raised to stream.replicas", "stream", present.Name, "from", before,
+		"replicas", want)
 	return updated
 }
 
 // tellFew warns of a stream that has fewer copies than one should have on a cluster.
 func (s *Store) tellFew(present jetstream.StreamConfig) {
 	if want := s.copies(); present.Replicas < want {
-		s.log.Warn("a stream on a cluster has too few copies: it stands still while a server that keeps one is down, and what it holds can be lost with that "+
-			"server's disk: see that the cluster has three servers, and set stream.replicas to 3, which raises the copies", "stream", present.Name,
+		s.log.Warn("a stream on a cluster has too few copies: it stands still while a server that keeps one is down, and "+
+			"what it holds can be lost with that "+
+			"server's disk: see that the cluster has three servers, and set stream.replicas to 3, which raises the copies",
+			"stream", present.Name,
 			"replicas", present.Replicas, "want", want)
 	}
 }

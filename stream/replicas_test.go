@@ -51,8 +51,8 @@ func openRun(t *testing.T, s *stream.Store, run string) {
 // ofRun are the streams of openWithCopies.
 var ofRun = []string{"DOCS", "DOCS_DEAD", "PLAN_r", "OBJ_CHECKPOINTS_r", "KV_loaderd_checkpoints", "KV_loaderd_floors"}
 
-// A server that cannot keep as many copies of the streams that are there as the configuration asks for: the log says so of each, and the
-// streams serve as they are.
+// A server that cannot keep as many copies of the streams that are there as the configuration asks for: the log says so
+// of each, and the streams serve as they are.
 func TestCopiesThatCannotBeRaisedAreTold(t *testing.T) {
 	srv := natstest.StartEmbedded(t)
 	var said natstest.LogBuffer
@@ -73,7 +73,8 @@ func TestCopiesThatCannotBeRaisedAreTold(t *testing.T) {
 	holds(t, s, 1)
 }
 
-// Streams that were made with one copy get three, with what they hold, when a daemon asks for three; one that asks for fewer leaves them.
+// Streams that were made with one copy get three, with what they hold, when a daemon asks for three; one that asks for
+// fewer leaves them.
 func TestCopiesAreRaisedAndNeverLowered(t *testing.T) {
 	cluster := natstest.StartCluster(t, 3)
 	natstest.Publish(t, openWithCopies(t, cluster.Config(), 1, quiet()), natstest.Documents(1, 10)...)
@@ -111,7 +112,8 @@ func replicasOf(t *testing.T, s *stream.Store) map[string]int {
 	return found
 }
 
-// Without stream.replicas all that is made on a cluster of three has three copies; on one of two it has one, and the log says what is at risk.
+// Without stream.replicas all that is made on a cluster of three has three copies; on one of two it has one, and the
+// log says what is at risk.
 func TestCopiesThatAreNotAskedFor(t *testing.T) {
 	clusters := testscale.Of(map[int]int{3: 3}, map[int]int{3: 3, 2: 1}) // one of two has to say so for seconds
 	for servers, want := range clusters {
@@ -147,10 +149,11 @@ func TestCopiesAreNotRaisedUnasked(t *testing.T) {
 	}
 }
 
-// Servers of a starting cluster do not know of each other yet. That there are too few of them is final once it was answered
-// for half a minute.
+// Servers of a starting cluster do not know of each other yet. That there are too few of them is final once it was
+// answered for half a minute.
 func TestCopies_TooFewServersIsFinalAfterAWhile(t *testing.T) {
-	few := &jetstream.APIError{Code: 400, ErrorCode: 10074, Description: "replicas > 1 not supported in non-clustered mode"}
+	few := &jetstream.APIError{Code: 400, ErrorCode: 10074,
+		Description: "replicas > 1 not supported in non-clustered mode"}
 	for answered, final := range map[time.Duration]bool{0: false, 10 * time.Second: false, time.Minute: true} {
 		err := stream.Copied(answered, func(int) error { return few })
 		if !conn.TooFewServers(err) || conn.Transient(err) == final {

@@ -25,7 +25,8 @@ func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 func TestEmbeddedServerTakesStockClients(t *testing.T) {
 	s := natstest.StartEmbedded(t)
 	url := s.Store().ClientURL()
-	for name, as := range map[string]nats.Option{"nobody": nats.Name(""), "a stranger": nats.Token("producer_" + strings.Repeat("0", 64)), "a user": nats.UserInfo("own", "")} {
+	for name, as := range map[string]nats.Option{"nobody": nats.Name(""),
+		"a stranger": nats.Token("producer_" + strings.Repeat("0", 64)), "a user": nats.UserInfo("own", "")} {
 		if nc, err := nats.Connect(url, as); !errors.Is(err, nats.ErrAuthorization) {
 			t.Errorf("%s: connection %v, error %v, want ErrAuthorization", name, nc, err)
 		}
@@ -39,7 +40,8 @@ func TestEmbeddedServerTakesStockClients(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, as := range []nats.Option{nats.Token(strings.TrimSpace(string(token))), nats.UserInfo("anybody", strings.TrimSpace(string(token)))} {
+	for i, as := range []nats.Option{nats.Token(strings.TrimSpace(string(token))),
+		nats.UserInfo("anybody", strings.TrimSpace(string(token)))} {
 		nc, err := nats.Connect(url, as)
 		if err != nil {
 			t.Fatal(err)
@@ -132,7 +134,8 @@ func TestDocumentsSurviveARestart(t *testing.T) {
 	}
 }
 
-// The largest document that the configuration allows passes; the server's own limits are never what a producer runs into.
+// The largest document that the configuration allows passes; the server's own limits are never what a producer runs
+// into.
 func TestLargestDocument(t *testing.T) {
 	s := natstest.StartEmbedded(t)
 	ctx := natstest.Within(t, time.Minute)
@@ -147,7 +150,8 @@ func TestLargestDocument(t *testing.T) {
 	if m, err := docs.GetMsg(ctx, 1); err != nil || len(m.Data) != stream.MaxDocumentLimit {
 		t.Fatalf("read back: %v", err)
 	}
-	if _, err := js.Publish(ctx, "docs.a", make([]byte, stream.MaxDocumentLimit+1)); err == nil || errors.Is(err, context.DeadlineExceeded) {
+	if _, err := js.Publish(ctx, "docs.a", make([]byte, stream.MaxDocumentLimit+1)); err == nil ||
+		errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("one byte more: error %v, want a refusal", err)
 	}
 	if _, err := js.Publish(ctx, "docs.a", make([]byte, 50<<20)); !errors.Is(err, nats.ErrMaxPayload) {

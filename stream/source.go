@@ -18,8 +18,8 @@ import (
 // OnlySource is the name of the document stream as the only source of a run: that of its subject.
 func (c Config) OnlySource() string { return strings.ReplaceAll(c.Subject, ".", "-") }
 
-// OfSource is the configuration of one of so many sources of a run: its documents are in a stream of their own, DOCS_web with subjects docs.web and
-// docs.web.>. What is buffered is shared by the sources.
+// OfSource is the configuration of one of so many sources of a run: its documents are in a stream of their own,
+// DOCS_web with subjects docs.web and docs.web.>. What is buffered is shared by the sources.
 func (c Config) OfSource(name string, sources int) Config {
 	c.Source, c.Shares = name, max(sources, 1)
 	c.Name += "_" + name
@@ -39,12 +39,14 @@ func (c Config) subjects() []string {
 	return []string{c.Subject, c.Subject + ".>"}
 }
 
-// Source is the store of one of so many sources' documents, over the same connections. The only source has the document stream.
+// Source is the store of one of so many sources' documents, over the same connections. The only source has the document
+// stream.
 func (s *Store) Source(name string, sources int) *Store {
 	if name == s.config.OnlySource() {
 		return s
 	}
-	x := &Store{Client: s.Client, config: s.config.OfSource(name, sources), log: s.log.With("source", name), server: s.server, diskFree: s.diskFree, account: s.account,
+	x := &Store{Client: s.Client, config: s.config.OfSource(name, sources), log: s.log.With("source", name),
+		server: s.server, diskFree: s.diskFree, account: s.account,
 		lowered: s.lowered, own: s.own, keys: s.keys}
 	if x.own == nil {
 		x.own = s
@@ -62,7 +64,8 @@ func (s *Store) LetPublish(sources ...string) error {
 	return s.server.Share(c.producers())
 }
 
-// SourceOf is the store of the source whose stream takes documents of <subject>.<source>, or the store itself where one stream takes all.
+// SourceOf is the store of the source whose stream takes documents of <subject>.<source>, or the store itself where one
+// stream takes all.
 func (s *Store) SourceOf(ctx context.Context, source string) (*Store, error) {
 	of := s.Source(source, 1)
 	var name string
@@ -99,7 +102,8 @@ type NoSourceError struct {
 }
 
 func (e *NoSourceError) Error() string {
-	return fmt.Sprintf("no stream takes documents of source %s: there are sources %s; name one of them (--source), or add it to a run first",
+	return fmt.Sprintf("no stream takes documents of source %s: there are sources %s; name one of them (--source), or "+
+		"add it to a run first",
 		e.Source, strings.Join(e.There, ", "))
 }
 
@@ -124,8 +128,8 @@ func Sealed(c jetstream.StreamConfig) (last uint64, sealed bool) {
 	return last, err == nil
 }
 
-// SealDocuments notes in the document stream that its present last document is the last: no run reads one behind it. It returns its sequence.
-// Idempotent.
+// SealDocuments notes in the document stream that its present last document is the last: no run reads one behind it. It
+// returns its sequence. Idempotent.
 func (s *Store) SealDocuments(ctx context.Context) (last uint64, err error) {
 	err = s.Retry(ctx, "seal stream "+s.config.Name, func(ctx context.Context) error {
 		st, err := s.JetStream().Stream(ctx, s.config.Name)

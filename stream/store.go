@@ -16,9 +16,11 @@ import (
 	"loaderd/stream/server"
 )
 
-// Store is a connection to JetStream and, when it is embedded, the server behind it. It is safe for use by many goroutines.
+// Store is a connection to JetStream and, when it is embedded, the server behind it. It is safe for use by many
+// goroutines.
 //
-// It is of the account of the documents. The daemon's own streams may be in an account of their own: Own is the store of that one.
+// It is of the account of the documents. The daemon's own streams may be in an account of their own: Own is the store
+// of that one.
 type Store struct {
 	*conn.Client
 	config Config
@@ -34,8 +36,8 @@ type Store struct {
 	keys     [][]byte // of plans
 }
 
-// Open starts the embedded server or connects to the remote ones. It waits and retries where waiting can help (no server
-// reachable), until ctx ends; everything else fails at once.
+// Open starts the embedded server or connects to the remote ones. It waits and retries where waiting can help (no
+// server reachable), until ctx ends; everything else fails at once.
 func Open(ctx context.Context, cfg Config, log *slog.Logger) (*Store, error) {
 	return open(ctx, cfg, true, false, log)
 }
@@ -45,7 +47,8 @@ func OpenProducer(ctx context.Context, cfg Config, log *slog.Logger) (*Store, er
 	return open(ctx, cfg, true, true, log)
 }
 
-// OpenAlone opens the data folder of an embedded server for this process alone: nobody else can connect, so that the server takes no port.
+// OpenAlone opens the data folder of an embedded server for this process alone: nobody else can connect, so that the
+// server takes no port.
 func OpenAlone(ctx context.Context, cfg Config, log *slog.Logger) (*Store, error) {
 	if !cfg.Embedded() {
 		return nil, fmt.Errorf("open data folder %s: stream.url names servers elsewhere", cfg.Dir)
@@ -82,14 +85,16 @@ func open(ctx context.Context, cfg Config, listens, producer bool, log *slog.Log
 	if who.own == nil {
 		return s, nil
 	}
-	s.own = &Store{config: cfg, log: log, server: s.server, diskFree: s.diskFree, account: &accountStorage{}, lowered: s.lowered, keys: s.keys}
+	s.own = &Store{config: cfg, log: log, server: s.server, diskFree: s.diskFree, account: &accountStorage{},
+		lowered: s.lowered, keys: s.keys}
 	if s.own.Client, err = conn.Dial(ctx, *who.own, log); err != nil {
 		return nil, err
 	}
 	return s, nil
 }
 
-// identity is as whom a Store connects: to the account of the documents and, where the daemon's own streams are elsewhere, to theirs.
+// identity is as whom a Store connects: to the account of the documents and, where the daemon's own streams are
+// elsewhere, to theirs.
 type identity struct {
 	documents conn.Options
 	own       *conn.Options
@@ -100,7 +105,8 @@ func (s *Store) identify(ctx context.Context, listens, producer bool) (who ident
 	c := s.config
 	o := conn.Options{URL: c.URL, Credentials: c.Credentials, NKey: c.NKey, TLS: c.TLS, ReconnectWait: c.ReconnectWait}
 	if c.Embedded() {
-		s.server, err = server.Start(ctx, server.Options{Dir: c.Dir, Listen: c.Listen, MaxPayload: c.MaxDocument + HeaderRoom, Private: !listens,
+		s.server, err = server.Start(ctx, server.Options{Dir: c.Dir, Listen: c.Listen, MaxPayload: c.MaxDocument + HeaderRoom,
+			Private: !listens,
 			Cluster: c.Cluster, Producers: c.producers(), Cert: c.TLS.Cert, Key: c.TLS.Key, CA: c.TLS.CA}, s.log)
 		if err != nil {
 			return who, err
@@ -125,7 +131,8 @@ func (s *Store) identify(ctx context.Context, listens, producer bool) (who ident
 		o.URL = withoutUsers(o.URL)
 		o.Login = as(string(server.Documents), token)
 	case server.ProducerToken(token) && !producer:
-		return who, errors.New("connect to NATS: the token is one of producers, who see no runs: the server inside a daemon wants operator.token of its data folder (stream.token_file)")
+		return who, errors.New("connect to NATS: the token is one of producers, who see no runs: the server inside a " +
+			"daemon wants operator.token of its data folder (stream.token_file)")
 	case server.ProducerToken(token):
 		o.URL = withoutUsers(o.URL)
 		o.Login = as(string(server.Producer), token)
@@ -202,7 +209,8 @@ func (c Config) token(operator bool) (string, error) {
 	return "", nil
 }
 
-// Reloaders are certificates and tokens of the embedded server, by what they are for, to be read again when they change.
+// Reloaders are certificates and tokens of the embedded server, by what they are for, to be read again when they
+// change.
 func (s *Store) Reloaders() map[string]access.Reloader {
 	if s.server == nil {
 		return nil
@@ -219,8 +227,8 @@ func (s *Store) FlightToken() access.KeptToken {
 	return s.server.FlightToken()
 }
 
-// Own is the store of the daemon's own streams: what runs have decided, what they need, who leads them. Without an account of their own they are
-// where the documents are.
+// Own is the store of the daemon's own streams: what runs have decided, what they need, who leads them. Without an
+// account of their own they are where the documents are.
 func (s *Store) Own() *Store {
 	if s.own != nil {
 		return s.own
@@ -252,7 +260,8 @@ func (s *Store) Status() conn.Status {
 // Config returns the configuration that the Store was opened with.
 func (s *Store) Config() Config { return s.config }
 
-// PlanKeys are the keys by which the records of plans are authenticated, the first for those that are written; none without plan_key_file.
+// PlanKeys are the keys by which the records of plans are authenticated, the first for those that are written; none
+// without plan_key_file.
 func (s *Store) PlanKeys() [][]byte { return s.keys }
 
 // Reading notes that readers wait for documents, until done is called. Producers of an embedded server yield to them.
@@ -263,7 +272,8 @@ func (s *Store) Reading() (done func()) {
 	return s.server.Reading()
 }
 
-// Close ends the connection and stops the embedded server, within bounded time. What was acknowledged is on disk already.
+// Close ends the connection and stops the embedded server, within bounded time. What was acknowledged is on disk
+// already.
 func (s *Store) Close() error {
 	if s.own != nil && s.own.Client != nil {
 		s.own.Client.Close()

@@ -43,8 +43,8 @@ func (e *SettingsError) Error() string {
 	return b.String()
 }
 
-// advice is what to do. A stream keeps its subjects: with others the producers that are there would find no stream, and its dead letters
-// would go elsewhere than the earlier ones.
+// advice is what to do. A stream keeps its subjects: with others the producers that are there would find no stream, and
+// its dead letters would go elsewhere than the earlier ones.
 func (e *SettingsError) advice() string {
 	for _, s := range e.Bad {
 		subjects, _ := s.Present.([]string)
@@ -52,7 +52,8 @@ func (e *SettingsError) advice() string {
 			continue
 		}
 		if subject, below := strings.CutSuffix(subjects[0], ".>"); below {
-			return fmt.Sprintf("set stream.subject to %s, as it was; documents on other subjects belong into a stream and a run of their own "+
+			return fmt.Sprintf("set stream.subject to %s, as it was; documents on other subjects belong into a stream and a "+
+				"run of their own "+
 				"(stream.name, run)", subject)
 		}
 	}
@@ -65,7 +66,8 @@ func (c Config) DeadLetterName() string { return c.Name + "_DEAD" }
 // DeadLetterSubject is where the dead letter of a message of subject goes.
 func (c Config) DeadLetterSubject(subject string) string { return deadSubject + "." + subject }
 
-// documentStream keeps every document until it is purged on purpose: a full stream refuses new ones, so that producers wait.
+// documentStream keeps every document until it is purged on purpose: a full stream refuses new ones, so that producers
+// wait.
 func (c Config) documentStream() jetstream.StreamConfig {
 	sc := c.logStream(c.Name, c.MaxBytes, c.subjects()...)
 	sc.Description = "documents"
@@ -76,8 +78,8 @@ func (c Config) documentStream() jetstream.StreamConfig {
 	return sc
 }
 
-// deadLetterStream keeps the last dead letters. It drops old ones: a dead letter must never stop a run, and the document itself is
-// in the document stream still.
+// deadLetterStream keeps the last dead letters. It drops old ones: a dead letter must never stop a run, and the
+// document itself is in the document stream still.
 func (c Config) deadLetterStream() jetstream.StreamConfig {
 	subjects := c.subjects()
 	for i, subject := range subjects {
@@ -114,17 +116,20 @@ func (c Config) logStream(name string, bytes int64, subjects ...string) jetstrea
 	}
 }
 
-// EnsureDocuments returns the document stream. It creates the stream when it is absent and refuses one that would lose data.
+// EnsureDocuments returns the document stream. It creates the stream when it is absent and refuses one that would lose
+// data.
 func (s *Store) EnsureDocuments(ctx context.Context) (jetstream.Stream, error) {
 	return s.Ensure(ctx, s.config.documentStream())
 }
 
-// EnsureDeadLetters returns the dead-letter stream, as EnsureDocuments does. When it is full it drops the oldest letters.
+// EnsureDeadLetters returns the dead-letter stream, as EnsureDocuments does. When it is full it drops the oldest
+// letters.
 func (s *Store) EnsureDeadLetters(ctx context.Context) (jetstream.Stream, error) {
 	return s.Ensure(ctx, s.config.deadLetterStream())
 }
 
-// Ensure returns a stream of these settings. It creates the stream when it is absent, and refuses one whose settings would lose data.
+// Ensure returns a stream of these settings. It creates the stream when it is absent, and refuses one whose settings
+// would lose data.
 func (s *Store) Ensure(ctx context.Context, want jetstream.StreamConfig) (jetstream.Stream, error) {
 	var st jetstream.Stream
 	err := s.ensure(ctx, "open stream "+want.Name, func(ctx context.Context) (err error) {
@@ -144,7 +149,8 @@ func (s *Store) Ensure(ctx context.Context, want jetstream.StreamConfig) (jetstr
 	return s.follow(ctx, st, want)
 }
 
-// Find returns the stream of a name as it is, or missing when there is none, which a cluster has to say for a while. It is said to open what, in the log and in errors.
+// Find returns the stream of a name as it is, or missing when there is none, which a cluster has to say for a while. It
+// is said to open what, in the log and in errors.
 func (s *Store) Find(ctx context.Context, what, name string, missing error) (st jetstream.Stream, err error) {
 	began := time.Now()
 	err = s.Retry(ctx, "open "+what, func(ctx context.Context) (err error) {
@@ -157,7 +163,8 @@ func (s *Store) Find(ctx context.Context, what, name string, missing error) (st 
 	return st, err
 }
 
-// Doubt makes an error pass that says there is no stream, for a while from when the stream was first asked for: a member of a cluster may be cut off, or behind.
+// Doubt makes an error pass that says there is no stream, for a while from when the stream was first asked for: a
+// member of a cluster may be cut off, or behind.
 func (s *Store) Doubt(began time.Time, err error) error {
 	if errors.Is(err, jetstream.ErrStreamNotFound) && s.Clustered() && time.Since(began) < absencePatience {
 		return conn.Passing(err)
@@ -165,7 +172,8 @@ func (s *Store) Doubt(began time.Time, err error) error {
 	return err
 }
 
-// create makes a stream. On an embedded server its bound gives way to the disk, so that the stream is full before the disk is.
+// create makes a stream. On an embedded server its bound gives way to the disk, so that the stream is full before the
+// disk is.
 func (s *Store) create(ctx context.Context, want jetstream.StreamConfig) (jetstream.Stream, error) {
 	room, err := s.room(want.MaxBytes)
 	if err != nil {
@@ -191,8 +199,10 @@ func (s *Store) create(ctx context.Context, want jetstream.StreamConfig) (jetstr
 		return nil, s.overlap(ctx, err, want.Subjects[0])
 	}
 	if conn.NoRoom(err) {
-		return nil, fmt.Errorf("%w: the NATS servers promise each stream its whole bound, and have no room left for %d bytes: lower stream.max_bytes, "+
-			"stream.dead_letter_bytes or stream.plan_bytes, or let JetStream take more there (max_file_store, the account's limits)", err, want.MaxBytes)
+		return nil, fmt.Errorf("%w: the NATS servers promise each stream its whole bound, and have no room left for %d "+
+			"bytes: lower stream.max_bytes, "+
+			"stream.dead_letter_bytes or stream.plan_bytes, or let JetStream take more there (max_file_store, the account's "+
+			"limits)", err, want.MaxBytes)
 	}
 	return st, err
 }
@@ -206,16 +216,19 @@ func (s *Store) overlap(ctx context.Context, err error, subject string) error {
 	sources, _ := s.sources(ctx)
 	switch {
 	case s.config.Source != "":
-		return fmt.Errorf("%w: %s takes %s already, as the document stream of runs without sources: give the streams of sources other subjects and names "+
+		return fmt.Errorf("%w: %s takes %s already, as the document stream of runs without sources: give the streams of "+
+			"sources other subjects and names "+
 			"(stream.subject, stream.name), or name that source otherwise", err, name, subject)
 	case len(sources) > 0:
-		return fmt.Errorf("%w: %s has streams of sources (%s): publish to one of them (--source), or change stream.name and stream.subject", err, subject,
+		return fmt.Errorf("%w: %s has streams of sources (%s): publish to one of them (--source), or change stream.name "+
+			"and stream.subject", err, subject,
 			strings.Join(sources, ", "))
 	}
 	return fmt.Errorf("%w: %s takes %s already: change stream.name or stream.subject", err, name, subject)
 }
 
-// room is how large a stream with a bound of wanted bytes may become: on an embedded server at most half of the free disk, which sources share.
+// room is how large a stream with a bound of wanted bytes may become: on an embedded server at most half of the free
+// disk, which sources share.
 func (s *Store) room(wanted int64) (int64, error) {
 	if s.diskFree == nil {
 		return wanted, nil
@@ -247,11 +260,12 @@ func (s *Store) logLowered(want jetstream.StreamConfig, bytes int64) {
 		keys = append(keys, "free_bytes", *free)
 	}
 	s.log.Warn("stream bound is below its setting, the disk has too little space", append(keys, "event", "stream.lowered",
-		"do", fmt.Sprintf("free space on the disk and restart the daemon, or set %s to what the disk has space for", setting))...)
+		"do", fmt.Sprintf("free space on the disk and restart the daemon, or set %s to what the disk has space for",
+			setting))...)
 }
 
-// ConfiguredBound is the setting that the bound of the document stream follows; 0 with a remote server, whose streams keep
-// the bounds that their owner gave them.
+// ConfiguredBound is the setting that the bound of the document stream follows; 0 with a remote server, whose streams
+// keep the bounds that their owner gave them.
 func (s *Store) ConfiguredBound() int64 {
 	if s.server == nil {
 		return 0
@@ -271,9 +285,11 @@ func (s *Store) DiskFree() *int64 {
 	return &free
 }
 
-// follow brings the bounds of an embedded server's stream in line with the configuration; they can change without losing anything.
-// Streams of a remote server keep the bounds that their owner gave them. Those of a cluster get the copies that the configuration asks for.
-func (s *Store) follow(ctx context.Context, st jetstream.Stream, want jetstream.StreamConfig) (jetstream.Stream, error) {
+// follow brings the bounds of an embedded server's stream in line with the configuration; they can change without
+// losing anything. Streams of a remote server keep the bounds that their owner gave them. Those of a cluster get the
+// copies that the configuration asks for.
+func (s *Store) follow(ctx context.Context, st jetstream.Stream, want jetstream.StreamConfig) (jetstream.Stream,
+	error) {
 	info := st.CachedInfo()
 	if s.server == nil {
 		return s.replicate(ctx, st), nil
@@ -303,7 +319,8 @@ func (s *Store) follow(ctx context.Context, st jetstream.Stream, want jetstream.
 	return s.replicate(ctx, updated), nil
 }
 
-// CheckDocuments returns a *SettingsError when the document stream, as it is now, would lose data or cannot do what the daemon needs.
+// CheckDocuments returns a *SettingsError when the document stream, as it is now, would lose data or cannot do what the
+// daemon needs.
 func (s *Store) CheckDocuments(is jetstream.StreamConfig) error {
 	return check(is, s.config.documentStream())
 }

@@ -54,12 +54,14 @@ func TestStreamsAreMadeOnceAndVerified(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if d, x := docs.CachedInfo().Config, dead.CachedInfo().Config; d.MaxBytes != 1<<30 || x.MaxBytes != 64<<20 || x.Name != "DOCS_DEAD" {
+		if d, x := docs.CachedInfo().Config, dead.CachedInfo().Config; d.MaxBytes != 1<<30 || x.MaxBytes != 64<<20 ||
+			x.Name != "DOCS_DEAD" {
 			t.Fatalf("bounds %d and %d of %s", d.MaxBytes, x.MaxBytes, x.Name)
 		}
 	}
 	js := s.Store().JetStream()
-	if ack, err := js.Publish(ctx, s.Config().DeadLetterSubject("docs.web"), []byte("x")); err != nil || ack.Stream != "DOCS_DEAD" {
+	if ack, err := js.Publish(ctx, s.Config().DeadLetterSubject("docs.web"), []byte("x")); err != nil ||
+		ack.Stream != "DOCS_DEAD" {
 		t.Errorf("dead letter: %v, %v", ack, err)
 	}
 	if ack, err := js.Publish(ctx, "docs.web", []byte("x")); err != nil || ack.Stream != "DOCS" {
@@ -108,9 +110,11 @@ func TestSettingsThatLoseDataAreNamed(t *testing.T) {
 		"allow_rollup_hdrs":    func(c *jetstream.StreamConfig) { c.AllowRollup = true },
 		"allow_msg_ttl":        func(c *jetstream.StreamConfig) { c.AllowMsgTTL = true },
 		"allow_msg_counter":    func(c *jetstream.StreamConfig) { c.AllowMsgCounter, c.Discard = true, jetstream.DiscardOld },
-		"allow_msg_schedules":  func(c *jetstream.StreamConfig) { c.AllowMsgSchedules, c.Discard = true, jetstream.DiscardOld },
-		"allow_direct":         func(c *jetstream.StreamConfig) { c.AllowDirect = false },
-		"allow_atomic":         func(c *jetstream.StreamConfig) { c.AllowAtomicPublish = false },
+		"allow_msg_schedules": func(c *jetstream.StreamConfig) {
+			c.AllowMsgSchedules, c.Discard = true, jetstream.DiscardOld
+		},
+		"allow_direct": func(c *jetstream.StreamConfig) { c.AllowDirect = false },
+		"allow_atomic": func(c *jetstream.StreamConfig) { c.AllowAtomicPublish = false },
 	}
 	for name, spoil := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -124,7 +128,9 @@ func TestSettingsThatLoseDataAreNamed(t *testing.T) {
 			if !errors.As(err, &bad) || bad.Stream != "DOCS" {
 				t.Fatalf("error %v, want a SettingsError", err)
 			}
-			if !slices.ContainsFunc(bad.Bad, func(x stream.Setting) bool { return x.Name == name }) || !strings.Contains(err.Error(), name+" is ") {
+			if !slices.ContainsFunc(bad.Bad, func(x stream.Setting) bool {
+				return x.Name == name
+			}) || !strings.Contains(err.Error(), name+" is ") {
 				t.Errorf("error %q does not name %s", err, name)
 			}
 		})
@@ -156,7 +162,8 @@ func TestAllBadSettingsAreListed(t *testing.T) {
 	for _, b := range bad.Bad {
 		names = append(names, b.Name)
 	}
-	want := []string{"discard", "storage", "max_age", "allow_direct", "allow_atomic", "deny_delete", "deny_purge", "first_seq"}
+	want := []string{"discard", "storage", "max_age", "allow_direct", "allow_atomic", "deny_delete", "deny_purge",
+		"first_seq"}
 	if !slices.Equal(names, want) {
 		t.Errorf("bad settings %v, want %v", names, want)
 	}
@@ -165,10 +172,12 @@ func TestAllBadSettingsAreListed(t *testing.T) {
 func TestSubjectsOfAnotherStream(t *testing.T) {
 	s := natstest.Start(t)
 	ctx := natstest.Within(t, time.Minute)
-	if _, err := s.Store().JetStream().CreateStream(ctx, jetstream.StreamConfig{Name: "OTHER", Subjects: []string{"docs.web"}}); err != nil {
+	if _, err := s.Store().JetStream().CreateStream(ctx,
+		jetstream.StreamConfig{Name: "OTHER", Subjects: []string{"docs.web"}}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Store().EnsureDocuments(ctx); err == nil || !strings.Contains(err.Error(), "docs.>") || !strings.Contains(err.Error(), "stream.subject") {
+	if _, err := s.Store().EnsureDocuments(ctx); err == nil || !strings.Contains(err.Error(), "docs.>") ||
+		!strings.Contains(err.Error(), "stream.subject") {
 		t.Errorf("error %v, want one that names the subjects and the keys", err)
 	}
 }
@@ -177,12 +186,14 @@ func TestConfigReportsEveryBadField(t *testing.T) {
 	if bad := stream.Default().Validate(); len(bad) > 0 {
 		t.Fatalf("the default is bad: %v", bad)
 	}
-	c := stream.Config{Listen: "nowhere", Credentials: "x", Name: "a.b", Subject: "plan.x", MaxDocument: 64 << 20, Replicas: 3, Workers: -1}
+	c := stream.Config{Listen: "nowhere", Credentials: "x", Name: "a.b", Subject: "plan.x", MaxDocument: 64 << 20,
+		Replicas: 3, Workers: -1}
 	var fields []string
 	for _, e := range c.Validate() {
 		fields = append(fields, e.Field)
 	}
-	want := []string{"dir", "listen", "max_document", "replicas", "credentials", "name", "subject", "max_bytes", "dead_letter_bytes", "plan_bytes",
+	want := []string{"dir", "listen", "max_document", "replicas", "credentials", "name", "subject", "max_bytes",
+		"dead_letter_bytes", "plan_bytes",
 		"workers", "buffer_bytes", "reconnect_wait"}
 	if !slices.Equal(fields, want) {
 		t.Errorf("bad fields %v, want %v", fields, want)
@@ -193,7 +204,8 @@ func TestConfigReportsEveryBadField(t *testing.T) {
 	if len(bad) != 3 {
 		t.Errorf("bad fields %v, want url, tls and nkey", bad)
 	}
-	if _, err := stream.Open(context.Background(), c, quiet()); err == nil || strings.Count(err.Error(), "stream.") < len(want) {
+	if _, err := stream.Open(context.Background(), c, quiet()); err == nil ||
+		strings.Count(err.Error(), "stream.") < len(want) {
 		t.Errorf("Open: error %v, want every bad field", err)
 	}
 }
@@ -215,7 +227,8 @@ func TestNoRoomForABound(t *testing.T) {
 func TestStreams_LoweredBoundIsLoggedAtEveryStart(t *testing.T) {
 	c := natstest.Config(t)
 	c.MaxBytes = 64 << 20
-	for i, tc := range []struct{ free, want int64 }{{16 << 20, 8 << 20}, {8 << 20, 8 << 20}, {40 << 20, 20 << 20}, {1 << 40, 64 << 20}} {
+	for i, tc := range []struct{ free, want int64 }{{16 << 20, 8 << 20}, {8 << 20, 8 << 20}, {40 << 20, 20 << 20},
+		{1 << 40, 64 << 20}} {
 		var log bytes.Buffer
 		store, err := stream.Open(natstest.Within(t, time.Minute), c, slog.New(slog.NewTextHandler(&log, nil)))
 		if err != nil {

@@ -18,8 +18,8 @@ import (
 	"loaderd/stream/server"
 )
 
-// The server inside a daemon takes clients over TLS alone where it has a certificate, and shows the one that was read last: connections that are there
-// stay.
+// The server inside a daemon takes clients over TLS alone where it has a certificate, and shows the one that was read
+// last: connections that are there stay.
 func TestEmbeddedServerWithTLS(t *testing.T) {
 	dir := t.TempDir()
 	cert, key := certtest.SelfSigned(t, dir, "server")
@@ -71,7 +71,8 @@ func TestEmbeddedServerWithTLS(t *testing.T) {
 	holds(t, s.Store(), 3)
 }
 
-// Members with certificates and a secret are a cluster, whose producers have one token; who has another secret, none, or no certificate gets no route.
+// Members with certificates and a secret are a cluster, whose producers have one token; who has another secret, none,
+// or no certificate gets no route.
 func TestClusterWithTLSAndASecret(t *testing.T) {
 	dir := t.TempDir()
 	cert, key := certtest.SelfSigned(t, dir, "server")
@@ -116,7 +117,8 @@ func TestClusterWithTLSAndASecret(t *testing.T) {
 	holds(t, stores[2], 5)
 
 	for _, at := range stores {
-		nc, err := nats.Connect(natstest.URLAs(at.ClientURL(), stores[0].Config().Dir, server.ProducerFile), nats.RootCAs(cert))
+		nc, err := nats.Connect(natstest.URLAs(at.ClientURL(), stores[0].Config().Dir, server.ProducerFile),
+			nats.RootCAs(cert))
 		if err != nil {
 			t.Errorf("a member does not know the token of another one : %v", err)
 			continue

@@ -30,9 +30,10 @@ func (m *made) take() []string {
 	return names
 }
 
-// Withdraw removes the streams that this Store has created and that have never held anything: what a start that fails would leave behind.
-// What was there before, or has come to hold something, stays. On a cluster all stays: there other daemons start at the same time and have
-// opened what this one has made, and a server that is behind may call a stream empty that is not.
+// Withdraw removes the streams that this Store has created and that have never held anything: what a start that fails
+// would leave behind. What was there before, or has come to hold something, stays. On a cluster all stays: there other
+// daemons start at the same time and have opened what this one has made, and a server that is behind may call a stream
+// empty that is not.
 func (s *Store) Withdraw(ctx context.Context) error {
 	if s.Clustered() {
 		return nil

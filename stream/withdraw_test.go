@@ -76,7 +76,8 @@ func TestOpenAlone(t *testing.T) {
 	if url := store.ClientURL(); url != "" {
 		t.Errorf("clients are told to connect to %s", url)
 	}
-	if _, err := stream.OpenAlone(natstest.Context(t), c, quiet()); !errors.Is(err, server.ErrFolderInUse) || server.HolderURL(c.Dir) != "" {
+	if _, err := stream.OpenAlone(natstest.Context(t), c, quiet()); !errors.Is(err, server.ErrFolderInUse) ||
+		server.HolderURL(c.Dir) != "" {
 		t.Errorf("a second one: %v, at %q", err, server.HolderURL(c.Dir))
 	}
 	if err := store.Close(); err != nil {

@@ -15,10 +15,10 @@ import (
 	"loaderd/stream/conn"
 )
 
-// Yield hands those of these streams that this process's own server leads over to other members of its cluster, and returns their names.
-// When the process dies and its server with it, they need no election, which takes seconds. They go where the first of them is led, as far
-// as that server has them, so that the death of the third server is the death of no leader. Without a server of its own the process does nothing. Errors
-// say which streams stay where they are.
+// Yield hands those of these streams that this process's own server leads over to other members of its cluster, and
+// returns their names. When the process dies and its server with it, they need no election, which takes seconds. They
+// go where the first of them is led, as far as that server has them, so that the death of the third server is the death
+// of no leader. Without a server of its own the process does nothing. Errors say which streams stay where they are.
 func (s *Store) Yield(ctx context.Context, streams ...string) (moved []string, err error) {
 	if s.server == nil || !s.config.Clustered() {
 		return nil, nil
@@ -53,14 +53,16 @@ func (s *Store) Yield(ctx context.Context, streams ...string) (moved []string, e
 	return moved, errors.Join(failed...)
 }
 
-// awaitLeader waits until another server than before leads a stream, for as long as ctx allows. It takes some 60 ms, in which requests are lost.
+// awaitLeader waits until another server than before leads a stream, for as long as ctx allows. It takes some 60 ms, in
+// which requests are lost.
 func (s *Store) awaitLeader(ctx context.Context, name, before string) {
 	const look, pause = 100 * time.Millisecond, 5 * time.Millisecond
 	for ctx.Err() == nil {
 		attempt, cancel := context.WithTimeout(ctx, look)
 		st, err := s.JetStream().Stream(attempt, name)
 		cancel()
-		if err == nil && st.CachedInfo().Cluster != nil && st.CachedInfo().Cluster.Leader != "" && st.CachedInfo().Cluster.Leader != before {
+		if err == nil && st.CachedInfo().Cluster != nil && st.CachedInfo().Cluster.Leader != "" &&
+			st.CachedInfo().Cluster.Leader != before {
 			return
 		}
 		select {
@@ -70,12 +72,12 @@ func (s *Store) awaitLeader(ctx context.Context, name, before string) {
 	}
 }
 
-// deadAfter is since when a leader has not heard of a server that may be dead; servers say something every second. It may count as current
-// for much longer, and a stream that is handed over to it has no leader for seconds.
+// deadAfter is since when a leader has not heard of a server that may be dead; servers say something every second. It
+// may count as current for much longer, and a stream that is handed over to it has no leader for seconds.
 const deadAfter = 2500 * time.Millisecond
 
-// heir chooses who leads a stream in place of its leader: one of those that have all of it, and the wanted one if it has. It is empty where
-// there is none.
+// heir chooses who leads a stream in place of its leader: one of those that have all of it, and the wanted one if it
+// has. It is empty where there is none.
 func heir(c *jetstream.ClusterInfo, wanted string) string {
 	var ready []string
 	for _, r := range c.Replicas {

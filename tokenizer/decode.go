@@ -77,7 +77,8 @@ func (m *Model) Decode(dst []byte, ids []int32) ([]byte, error) {
 func (m *Model) DecodePart(dst []byte, ids []int32) ([]byte, error) {
 	for i, id := range ids {
 		if !m.known(id) {
-			return dst, fmt.Errorf("decode ids: id %d at position %d is not in the vocabulary of %s (%d ids)", id, i, m.name, m.VocabSize())
+			return dst, fmt.Errorf("decode ids: id %d at position %d is not in the vocabulary of %s (%d ids)", id, i, m.name,
+				m.VocabSize())
 		}
 		dst = append(dst, m.decoded[id]...)
 	}

@@ -29,7 +29,8 @@ func (e *Encoder) Encode(dst []int32, text []byte) []int32 {
 	return e.EncodePart(dst, text, true, true)
 }
 
-// EncodePart is Encode for a part of a text, which is encoded by itself: what a text begins or ends with comes where first or last says that the text does.
+// EncodePart is Encode for a part of a text, which is encoded by itself: what a text begins or ends with comes where
+// first or last says that the text does.
 func (e *Encoder) EncodePart(dst []int32, text []byte, first, last bool) []int32 {
 	if !norm.Valid(text) {
 		e.valid = norm.AppendValid(norm.Keep(e.valid), text)

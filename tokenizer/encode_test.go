@@ -106,7 +106,8 @@ func compareWithNaive(t *testing.T, n *naiveModel, e *Encoder, text []byte) {
 func TestEncodeAllocatesNothing(t *testing.T) {
 	m := load(t, "cl100k_base")
 	e := m.NewEncoder()
-	text := []byte(strings.Repeat("func (e *Encoder) Encode(dst []int32) <|endoftext|> 中文字符 \xff ", 200) + strings.Repeat("x", 5000))
+	text := []byte(strings.Repeat("func (e *Encoder) Encode(dst []int32) <|endoftext|> 中文字符 \xff ", 200) +
+		strings.Repeat("x", 5000))
 	ids := e.Encode(nil, text)
 	if n := testing.AllocsPerRun(10, func() { ids = e.Encode(ids[:0], text) }); n > 0 {
 		t.Errorf("%g allocations a document", n)

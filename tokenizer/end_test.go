@@ -11,12 +11,13 @@ import (
 	"loaderd/tokenizer/internal/tokentest"
 )
 
-// loadFolder loads a tokenizer with special tokens </s> (263, an HTML tag of the vocabulary, not special), <eos> (264) and
-// <end_of_turn> (265) from a folder that also has some configuration files.
+// loadFolder loads a tokenizer with special tokens </s> (263, an HTML tag of the vocabulary, not special), <eos> (264)
+// and <end_of_turn> (265) from a folder that also has some configuration files.
 func loadFolder(t *testing.T, edit func(object), files map[string]string) (*Model, error) {
 	t.Helper()
 	f := smallFile(tokentest.ABC...)
-	f["added_tokens"] = []any{addedToken(0, "</s>"), addedToken(0, "<eos>", "special"), addedToken(0, "<end_of_turn>", "special")}
+	f["added_tokens"] = []any{addedToken(0, "</s>"), addedToken(0, "<eos>", "special"),
+		addedToken(0, "<end_of_turn>", "special")}
 	if edit != nil {
 		edit(f)
 	}
@@ -44,16 +45,24 @@ func TestEndOfText_Source(t *testing.T) {
 		ok    bool
 	}{
 		{"special token with a known name", nil, nil, EndToken{264, "<eos>", "known name"}, true},
-		{"eos_token as text", nil, map[string]string{config: `{"eos_token": "<end_of_turn>"}`}, EndToken{265, "<end_of_turn>", config}, true},
-		{"eos_token as object", nil, map[string]string{config: `{"eos_token": {"content": "</s>", "lstrip": false}}`}, EndToken{263, "</s>", config}, true},
-		{"eos_token of the vocabulary alone", nil, map[string]string{config: `{"eos_token": "ab"}`}, EndToken{256, "ab", config}, true},
-		{"eos_token that the tokenizer lacks", nil, map[string]string{config: `{"eos_token": "<|im_end|>"}`}, EndToken{0, "", config}, false},
+		{"eos_token as text", nil, map[string]string{config: `{"eos_token": "<end_of_turn>"}`},
+			EndToken{265, "<end_of_turn>", config}, true},
+		{"eos_token as object", nil, map[string]string{config: `{"eos_token": {"content": "</s>", "lstrip": false}}`},
+			EndToken{263, "</s>", config}, true},
+		{"eos_token of the vocabulary alone", nil, map[string]string{config: `{"eos_token": "ab"}`},
+			EndToken{256, "ab", config}, true},
+		{"eos_token that the tokenizer lacks", nil, map[string]string{config: `{"eos_token": "<|im_end|>"}`},
+			EndToken{0, "", config}, false},
 		{"no eos_token", nil, map[string]string{config: `{"eos_token": null}`}, EndToken{264, "<eos>", "known name"}, true},
-		{"eos_token_id", nil, map[string]string{generation: `{"eos_token_id": 265}`}, EndToken{265, "<end_of_turn>", generation}, true},
-		{"several of eos_token_id", nil, map[string]string{generation: `{"eos_token_id": [264, 265]}`}, EndToken{264, "<eos>", generation}, true},
-		{"eos_token before eos_token_id", nil, map[string]string{config: `{"eos_token": "<eos>"}`, generation: `{"eos_token_id": 265}`},
+		{"eos_token_id", nil, map[string]string{generation: `{"eos_token_id": 265}`},
+			EndToken{265, "<end_of_turn>", generation}, true},
+		{"several of eos_token_id", nil, map[string]string{generation: `{"eos_token_id": [264, 265]}`},
+			EndToken{264, "<eos>", generation}, true},
+		{"eos_token before eos_token_id", nil, map[string]string{config: `{"eos_token": "<eos>"}`,
+			generation: `{"eos_token_id": 265}`},
 			EndToken{264, "<eos>", config}, true},
-		{"null before eos_token_id", nil, map[string]string{config: `{}`, generation: `{"eos_token_id": 265}`}, EndToken{265, "<end_of_turn>", generation}, true},
+		{"null before eos_token_id", nil, map[string]string{config: `{}`, generation: `{"eos_token_id": 265}`},
+			EndToken{265, "<end_of_turn>", generation}, true},
 		{"post_processor first", func(f object) {
 			f["post_processor"] = object{"type": "BertProcessing", "cls": []any{"a", 97}, "sep": []any{"<end_of_turn>", 265}}
 		}, map[string]string{config: `{"eos_token": "<eos>"}`}, EndToken{265, "<end_of_turn>", "post_processor"}, true},

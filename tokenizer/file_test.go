@@ -61,20 +61,28 @@ func TestFileOptions(t *testing.T) {
 			f["model"].(object)["merges"] = []any{"b c"}
 			f["model"].(object)["ignore_merges"] = true
 		}, false, "abc abcc", ids(abcID, ' ', 'a', bc, 'c')},
-		{"space before text", func(f object) { f["pre_tokenizer"].(object)["add_prefix_space"] = true }, false, "ab", ids(259)},
+		{"space before text", func(f object) {
+			f["pre_tokenizer"].(object)["add_prefix_space"] = true
+		}, false, "ab", ids(259)},
 		{"space is there", func(f object) { f["pre_tokenizer"].(object)["add_prefix_space"] = true }, false, " ab", ids(259)},
 		{"added token with an id the vocabulary lacks", func(f object) {
 			f["added_tokens"] = []any{addedToken(9999, "<x>")}
 		}, false, "ab<x>", ids(ab, 263)},
-		{"added token of the vocabulary", func(f object) { f["added_tokens"] = []any{addedToken(0, "bc")} }, false, "abc", ids('a', bc)},
+		{"added token of the vocabulary", func(f object) {
+			f["added_tokens"] = []any{addedToken(0, "bc")}
+		}, false, "abc", ids('a', bc)},
 		{"longest of the leftmost", func(f object) {
 			f["added_tokens"] = []any{addedToken(0, "<x"), addedToken(0, "<x>>"), addedToken(0, "x>")}
 		}, false, "<x>>x><x", ids(264, 265, 263)},
 		{"those of the text as it is come first", func(f object) {
 			f["added_tokens"] = []any{addedToken(0, "<x>y", "normalized"), addedToken(0, "x")}
 		}, false, "<x>y", ids('<', 'x', '>', 'y')},
-		{"special token", func(f object) { f["added_tokens"] = []any{addedToken(0, "ab", "special")} }, false, "abc", ids(ab, 'c')},
-		{"special token as text", func(f object) { f["added_tokens"] = []any{addedToken(0, "ab", "special")} }, true, "abc", ids(abcID)},
+		{"special token", func(f object) {
+			f["added_tokens"] = []any{addedToken(0, "ab", "special")}
+		}, false, "abc", ids(ab, 'c')},
+		{"special token as text", func(f object) {
+			f["added_tokens"] = []any{addedToken(0, "ab", "special")}
+		}, true, "abc", ids(abcID)},
 		{"a skipped special token hides what is in it", func(f object) {
 			f["added_tokens"] = []any{addedToken(0, "<<b", "special"), addedToken(0, "b<")}
 		}, true, "<<b<b<", ids('<', '<', 'b', '<', 264)},
@@ -240,7 +248,8 @@ func TestSpecialTokensOfRankFiles(t *testing.T) {
 	for b := range 256 {
 		fmt.Fprintf(&all, "%s %d\n", tokentest.Base64(string([]byte{byte(b)})), b)
 	}
-	data := all.String() + tokentest.Base64("ab") + " 300\n" + tokentest.Base64("abc") + " 301\n" + tokentest.Base64("xyz") + " 302\n"
+	data := all.String() + tokentest.Base64("ab") + " 300\n" + tokentest.Base64("abc") + " 301\n" +
+		tokentest.Base64("xyz") + " 302\n"
 	path := filepath.Join(t.TempDir(), "x.tiktoken")
 	if err := os.WriteFile(path, []byte(data), 0o600); err != nil {
 		t.Fatal(err)

@@ -18,16 +18,19 @@ import (
 	"loaderd/tokenizer/internal/tokentest"
 )
 
-// golden has, for every way to encode that needs no file of others, a hash of the ids of many texts and the fingerprint; and the
-// errors for files that are refused. Ids and fingerprints are promises to users: what changes this file breaks them.
+// golden has, for every way to encode that needs no file of others, a hash of the ids of many texts and the
+// fingerprint; and the errors for files that are refused. Ids and fingerprints are promises to users: what changes this
+// file breaks them.
 const golden = "testdata/golden.txt"
 
 var update = flag.Bool("update", false, "write "+golden+" anew")
 
 // scripts are ranges of characters that patterns, normal forms and merges treat each in their way.
 var scripts = [][2]rune{
-	{'a', 'z'}, {'a', 'z'}, {'A', 'Z'}, {'0', '9'}, {'!', '/'}, {0xC0, 0x17F}, {0x300, 0x36F}, {0x391, 0x3C9}, {0x410, 0x44F}, {0x5D0, 0x5EA}, {0x620, 0x66F},
-	{0x904, 0x94D}, {0xE01, 0xE4E}, {0x1100, 0x11FF}, {0x2000, 0x206F}, {0x2460, 0x24FF}, {0x3041, 0x30FF}, {0x4E00, 0x9FFF}, {0xAC00, 0xD7A3}, {0xFB00, 0xFB06},
+	{'a', 'z'}, {'a', 'z'}, {'A', 'Z'}, {'0', '9'}, {'!', '/'}, {0xC0, 0x17F}, {0x300, 0x36F}, {0x391, 0x3C9},
+	{0x410, 0x44F}, {0x5D0, 0x5EA}, {0x620, 0x66F},
+	{0x904, 0x94D}, {0xE01, 0xE4E}, {0x1100, 0x11FF}, {0x2000, 0x206F}, {0x2460, 0x24FF}, {0x3041, 0x30FF},
+	{0x4E00, 0x9FFF}, {0xAC00, 0xD7A3}, {0xFB00, 0xFB06},
 	{0xFF00, 0xFFEF}, {0x10400, 0x1044F}, {0x1F300, 0x1F64F}, {0, utf8.MaxRune},
 }
 
@@ -72,7 +75,8 @@ func goldenTexts() (texts [][]byte) {
 		texts = append(texts, goldenText(r))
 	}
 	// words without end
-	for _, letters := range []string{"a", "ab", "ACGT", "abcdefghijklmnopqrstuvwxyz", "0123456789", "中文字人口", "กขค", "\x80\xe4\xb8\xadab", " -"} {
+	for _, letters := range []string{"a", "ab", "ACGT", "abcdefghijklmnopqrstuvwxyz", "0123456789", "中文字人口", "กขค",
+		"\x80\xe4\xb8\xadab", " -"} {
 		var text []byte
 		for range 1 << 13 {
 			text = append(text, letters[r.IntN(len(letters))])
@@ -95,8 +99,10 @@ func goldenFiles() map[string]object {
 	for k, pre := range []object{
 		byteLevel(true, true), inSequence(object{"type": "Digits", "individual_digits": false}, byteLevel(true, true)),
 		inSequence(object{"type": "Punctuation", "behavior": "Contiguous"}, byteLevel(false, true)),
-		inSequence(splitOn(object{"Regex": `\s+$`}, "Isolated", false), splitOn(object{"String": "a"}, "Isolated", false), byteLevel(false, true)),
-		inSequence(splitOn(object{"Regex": `\p{Lu}?[\w&&[^\d_]]++|(?i:[a-f])|.`}, "Isolated", false), byteLevel(false, false)),
+		inSequence(splitOn(object{"Regex": `\s+$`}, "Isolated", false), splitOn(object{"String": "a"}, "Isolated", false),
+			byteLevel(false, true)),
+		inSequence(splitOn(object{"Regex": `\p{Lu}?[\w&&[^\d_]]++|(?i:[a-f])|.`}, "Isolated", false),
+			byteLevel(false, false)),
 		inSequence(byteLevel(false, true), object{"type": "Digits", "individual_digits": true}),
 	} {
 		f := smallFile(tokentest.RandomMerges(r, 80, false)...)
@@ -116,7 +122,8 @@ func goldenFiles() map[string]object {
 // goldenRefused are files that cannot be read, for their errors.
 func goldenRefused(t *testing.T) map[string][]byte {
 	files := map[string][]byte{
-		"empty": nil, "list": []byte("[]"), "binary": {0, 1, 2}, "ranks": []byte("YQ== 0\n"), "no rank": []byte("YQ==\n"), "no base64": []byte("Y?= 1\n"),
+		"empty": nil, "list": []byte("[]"), "binary": {0, 1, 2}, "ranks": []byte("YQ== 0\n"), "no rank": []byte("YQ==\n"),
+		"no base64": []byte("Y?= 1\n"),
 	}
 	change := func(name string, keys string, value any) {
 		f := smallFile(tokentest.ABC...)
@@ -128,19 +135,25 @@ func goldenRefused(t *testing.T) map[string][]byte {
 		files[name] = tokentest.JSON(t, f)
 	}
 	for name, regex := range map[string]string{
-		"look behind": `(?<=a)b`, "empty": ``, "no end": `a+b`, "possessive": `a++ab`, "ligature": `(?i:st)`, "open class": `[a`,
-		"property": `\p{Klingon}`, "count": `a{1,9999}`,
-		"back reference": `(a)\1`, "range": `[z-a]`, "nothing": `a*`, "large": `(?:(?:(?:a{1,64}){1,64}){1,64}){1,64}`, "case": `(?i:\p{L})`,
+		"look behind": `(?<=a)b`, "empty": ``, "no end": `a+b`, "possessive": `a++ab`, "ligature": `(?i:st)`,
+		"open class": `[a`,
+		"property":   `\p{Klingon}`, "count": `a{1,9999}`,
+		"back reference": `(a)\1`, "range": `[z-a]`, "nothing": `a*`, "large": `(?:(?:(?:a{1,64}){1,64}){1,64}){1,64}`,
+		"case":        `(?i:\p{L})`,
 		"look at two": `a(?!bc)`,
 	} {
-		change("pattern "+name, "pre_tokenizer", inSequence(splitOn(object{"Regex": regex}, "Isolated", false), byteLevel(false, false)))
+		change("pattern "+name, "pre_tokenizer", inSequence(splitOn(object{"Regex": regex}, "Isolated", false),
+			byteLevel(false, false)))
 	}
 	for name, pre := range map[string]object{
-		"unknown": {"type": "Whitespace"}, "twice": inSequence(byteLevel(false, false), byteLevel(false, false)), "null": {"type": "ByteLevel"},
-		"behavior": inSequence(splitOn(object{"Regex": `\s+`}, "MergedWithPrevious", false), byteLevel(false, false)),
-		"digits":   inSequence(object{"type": "Digits"}, byteLevel(false, true)),
-		"between":  inSequence(splitOn(object{"Regex": `\w+`}, "Removed", true), byteLevel(false, false)), "mark": {"type": "Metaspace", "replacement": "__"},
-		"scheme": {"type": "Metaspace", "replacement": "_", "prepend_scheme": "no"}, "spaces left": splitOn(object{"String": " "}, "Isolated", false),
+		"unknown": {"type": "Whitespace"}, "twice": inSequence(byteLevel(false, false), byteLevel(false, false)),
+		"null":        {"type": "ByteLevel"},
+		"behavior":    inSequence(splitOn(object{"Regex": `\s+`}, "MergedWithPrevious", false), byteLevel(false, false)),
+		"digits":      inSequence(object{"type": "Digits"}, byteLevel(false, true)),
+		"between":     inSequence(splitOn(object{"Regex": `\w+`}, "Removed", true), byteLevel(false, false)),
+		"mark":        {"type": "Metaspace", "replacement": "__"},
+		"scheme":      {"type": "Metaspace", "replacement": "_", "prepend_scheme": "no"},
+		"spaces left": splitOn(object{"String": " "}, "Isolated", false),
 	} {
 		change("pre-tokenizer "+name, "pre_tokenizer", pre)
 	}
@@ -177,7 +190,8 @@ func goldenRefused(t *testing.T) map[string][]byte {
 	change("added twice", "added_tokens", []any{addedToken(1, "<x>"), addedToken(1, "<x>", "special")})
 	change("added flags", "added_tokens", []any{object{"id": 1, "content": "<x>"}})
 	change("template", "post_processor", object{"type": "TemplateProcessing", "single": []any{}})
-	change("template id", "post_processor", object{"type": "BertProcessing", "cls": []any{"a", 9999}, "sep": []any{"b", 98}})
+	change("template id", "post_processor", object{"type": "BertProcessing", "cls": []any{"a", 9999},
+		"sep": []any{"b", 98}})
 	return files
 }
 

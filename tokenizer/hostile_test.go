@@ -15,7 +15,8 @@ import (
 func FuzzTokenizerFile(f *testing.F) {
 	f.Add(tokentest.JSON(f, smallFile(tokentest.ABC...)), []byte("abc abc"))
 	with := smallFile(tokentest.ABC...)
-	with["added_tokens"] = []any{addedToken(1, "<x>", "lstrip", "rstrip"), addedToken(2, " ab", "normalized", "single_word"), addedToken(3, " ")}
+	with["added_tokens"] = []any{addedToken(1, "<x>", "lstrip", "rstrip"),
+		addedToken(2, " ab", "normalized", "single_word"), addedToken(3, " ")}
 	with["normalizer"] = object{"type": "NFC"}
 	f.Add(tokentest.JSON(f, with), []byte("a<x> ab e\u0301"))
 	with = smallFile()
@@ -53,7 +54,8 @@ func FuzzRankFile(f *testing.F) {
 	f.Add([]byte(b.String()+"YWI= 256\nYWJj 300\n"), []byte("abc<x> 12"), "gpt2", "<x>")
 	f.Add([]byte("YQ== 0"), []byte("a"), `\w+|.`, "a=1")
 	f.Fuzz(func(t *testing.T, data, text []byte, pattern, special string) {
-		d, err := definition.FromRanks(bytes.NewReader(data), definition.RankOptions{Pattern: pattern, SpecialTokens: []string{special}})
+		d, err := definition.FromRanks(bytes.NewReader(data),
+			definition.RankOptions{Pattern: pattern, SpecialTokens: []string{special}})
 		if err != nil {
 			return
 		}

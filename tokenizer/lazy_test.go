@@ -20,7 +20,8 @@ func TestFingerprintsOfBuiltin(t *testing.T) {
 	}
 }
 
-// What is made when it is needed first is made once, whoever needs it: encoders that meet a long word at the same time, and whoever asks for the fingerprint.
+// What is made when it is needed first is made once, whoever needs it: encoders that meet a long word at the same time,
+// and whoever asks for the fingerprint.
 func TestEncodersMeetALongWordAtOnce(t *testing.T) {
 	f := smallFile(tokentest.ABC...)
 	m := mustLoadFile(t, f, Options{})

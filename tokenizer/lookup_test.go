@@ -21,7 +21,8 @@ func TestIDsOfAnySize(t *testing.T) {
 	m := mustLoadFile(t, f, Options{})
 	n, e := newNaive(f, m.def.Family.Name), m.NewEncoder()
 	for range 3 {
-		for _, text := range []string{"ab", "cd", "abcd", " ab", "xcd abcdx", "abab cdcd", "abababab", "cdcdcdxcdx", strings.Repeat("ab", 12)} {
+		for _, text := range []string{"ab", "cd", "abcd", " ab", "xcd abcdx", "abab cdcd", "abababab", "cdcdcdxcdx",
+			strings.Repeat("ab", 12)} {
 			compareWithNaive(t, n, e, []byte(text))
 		}
 	}

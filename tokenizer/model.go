@@ -12,7 +12,8 @@ import (
 	"loaderd/tokenizer/internal/pretokenize"
 )
 
-// Model is one tokenizer. It is safe for concurrent use, and nothing changes what it gives; encoding is done by an Encoder.
+// Model is one tokenizer. It is safe for concurrent use, and nothing changes what it gives; encoding is done by an
+// Encoder.
 type Model struct {
 	name        string
 	fingerprint func() string
@@ -21,9 +22,11 @@ type Model struct {
 	split       pretokenize.Splitter
 	cuts        *pretokenize.Cuts // instead of split, where merging begins with characters
 	mark        []byte            // what spaces become, where that is done late
-	texts       map[string]int32  // texts between added tokens that are one token although merging gives something else, where they are not cut into words
-	raw         added.Set         // added tokens looked for in the text as it is
-	normalized  added.Set         // added tokens looked for in normalized text
+	// texts between added tokens that are one token although merging gives something else, where they are not cut into
+	// words
+	texts      map[string]int32
+	raw        added.Set // added tokens looked for in the text as it is
+	normalized added.Set // added tokens looked for in normalized text
 	decoding
 
 	specialAsText bool

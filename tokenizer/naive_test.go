@@ -6,8 +6,8 @@ import (
 	"loaderd/tokenizer/internal/tokentest"
 )
 
-// naiveModel is a tokenizer.json with its meaning written down: words by trying every way to match the pattern, merges by looking
-// at all pairs again after each. It shares no fast path with the real one.
+// naiveModel is a tokenizer.json with its meaning written down: words by trying every way to match the pattern, merges
+// by looking at all pairs again after each. It shares no fast path with the real one.
 type naiveModel struct {
 	family string
 	whole  bool // a word that is a token is that token

@@ -19,10 +19,10 @@ type EndToken struct {
 	Source  string // what names it: a file, the post_processor, or "known name"
 }
 
-// EndOfText finds the token that ends a document: the one that the file's post_processor puts behind a text, else the eos_token
-// of the tokenizer_config.json or the generation_config.json in the tokenizer's folder, else the first of the usual names
-// (<|endoftext|>, <|end_of_text|>, ...) among the special tokens. A token that a configuration names and that the tokenizer
-// lacks is no end token, and no other one is taken in its place.
+// EndOfText finds the token that ends a document: the one that the file's post_processor puts behind a text, else the
+// eos_token of the tokenizer_config.json or the generation_config.json in the tokenizer's folder, else the first of the
+// usual names (<|endoftext|>, <|end_of_text|>, ...) among the special tokens. A token that a configuration names and
+// that the tokenizer lacks is no end token, and no other one is taken in its place.
 func (m *Model) EndOfText() (end EndToken, ok bool) {
 	if behind := m.def.Template.Behind; len(behind) == 1 {
 		if t, ok := m.addedToken(func(t added.Token) bool { return t.ID == behind[0] && t.Special }); ok {
@@ -30,7 +30,9 @@ func (m *Model) EndOfText() (end EndToken, ok bool) {
 		}
 	}
 	if c := m.def.End; c.Source != "" {
-		if t, ok := m.addedToken(func(t added.Token) bool { return c.Content == t.Content || c.Content == "" && c.ID == t.ID }); ok {
+		if t, ok := m.addedToken(func(t added.Token) bool {
+			return c.Content == t.Content || c.Content == "" && c.ID == t.ID
+		}); ok {
 			return EndToken{t.ID, t.Content, c.Source}, true
 		}
 		for _, e := range m.def.Entries { // it may be a special token that the tokenizer.json does not list as one
@@ -44,8 +46,8 @@ func (m *Model) EndOfText() (end EndToken, ok bool) {
 	return EndToken{t.ID, t.Content, "known name"}, ok
 }
 
-// BeginOfText is the id of the token that begins a document: the one that the file's post_processor puts before a text, else the first
-// of the usual ones (<|begin_of_text|>, <s>, ...) among the special tokens.
+// BeginOfText is the id of the token that begins a document: the one that the file's post_processor puts before a text,
+// else the first of the usual ones (<|begin_of_text|>, <s>, ...) among the special tokens.
 func (m *Model) BeginOfText() (id int32, ok bool) {
 	if before := m.def.Template.Before; len(before) == 1 && m.known(before[0]) {
 		return before[0], true
@@ -54,8 +56,8 @@ func (m *Model) BeginOfText() (id int32, ok bool) {
 	return t.ID, ok
 }
 
-// FillIn are the ids of the tokens before prefix, middle and suffix of a document that is filled in the middle: the first of the usual ones whose three
-// tokens are all among the added tokens.
+// FillIn are the ids of the tokens before prefix, middle and suffix of a document that is filled in the middle: the
+// first of the usual ones whose three tokens are all among the added tokens.
 func (m *Model) FillIn() (prefix, middle, suffix int32, ok bool) {
 	for _, names := range fillInTokens {
 		var ids [3]int32
@@ -104,10 +106,12 @@ func (m *Model) addedToken(is func(added.Token) bool) (t added.Token, ok bool) {
 }
 
 // endTokens are the end-of-document tokens of published byte-level BPE vocabularies, in order of preference.
-var endTokens = []string{"<|endoftext|>", "<|end_of_text|>", "<｜end▁of▁sentence｜>", "</s>", "<eos>", "<|eos|>", "<EOS>", "<EOS_TOKEN>"}
+var endTokens = []string{"<|endoftext|>", "<|end_of_text|>", "<｜end▁of▁sentence｜>", "</s>", "<eos>", "<|eos|>", "<EOS>",
+	"<EOS_TOKEN>"}
 
 // beginTokens are those that begin documents.
-var beginTokens = []string{"<|begin_of_text|>", "<|startoftext|>", "<｜begin▁of▁sentence｜>", "<s>", "<bos>", "<|bos|>", "<BOS>", "<BOS_TOKEN>", "[BOS]"}
+var beginTokens = []string{"<|begin_of_text|>", "<|startoftext|>", "<｜begin▁of▁sentence｜>", "<s>", "<bos>", "<|bos|>",
+	"<BOS>", "<BOS_TOKEN>", "[BOS]"}
 
 // fillInTokens are those before prefix, middle and suffix.
 var fillInTokens = [][3]string{

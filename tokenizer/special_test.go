@@ -7,7 +7,8 @@ import (
 	"loaderd/tokenizer/internal/tokentest"
 )
 
-// Tokens that begin documents and those that stand within them are found by their usual names, the first by what a file puts before texts, too.
+// Tokens that begin documents and those that stand within them are found by their usual names, the first by what a file
+// puts before texts, too.
 func TestSpecialTokens(t *testing.T) {
 	type fillIn [3]int32 // prefix, middle, suffix
 	for _, tt := range []struct {
@@ -23,16 +24,20 @@ func TestSpecialTokens(t *testing.T) {
 		{name: "none", added: []string{"<x>"}},
 		{name: "by name", added: []string{"<x>", "<|begin_of_text|>"}, begin: 264},
 		{name: "the usual order", added: []string{"<s>", "<|begin_of_text|>"}, begin: 264},
-		{name: "DeepSeek", added: []string{"<｜begin▁of▁sentence｜>", "<｜fim▁hole｜>", "<｜fim▁begin｜>", "<｜fim▁end｜>", "<｜end▁of▁sentence｜>"}, begin: 263, end: 267, fill: fillIn{265, 266, 264}},
+		{name: "DeepSeek", added: []string{"<｜begin▁of▁sentence｜>", "<｜fim▁hole｜>", "<｜fim▁begin｜>", "<｜fim▁end｜>",
+			"<｜end▁of▁sentence｜>"}, begin: 263, end: 267, fill: fillIn{265, 266, 264}},
 		{name: "Cohere", added: []string{"<BOS_TOKEN>", "<EOS_TOKEN>"}, begin: 263, end: 264},
-		{name: "StarCoder", added: []string{"<fim_prefix>", "<fim_middle>", "<fim_suffix>", "<fim_pad>"}, fill: fillIn{263, 264, 265}},
+		{name: "StarCoder", added: []string{"<fim_prefix>", "<fim_middle>", "<fim_suffix>", "<fim_pad>"},
+			fill: fillIn{263, 264, 265}},
 		{name: "SantaCoder", added: []string{"<fim-prefix>", "<fim-middle>", "<fim-suffix>"}, fill: fillIn{263, 264, 265}},
 		{name: "Qwen", added: []string{"<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>"}, fill: fillIn{263, 264, 265}},
 		{name: "CodeLlama", added: []string{"▁<PRE>", "▁<SUF>", "▁<MID>"}, fill: fillIn{263, 265, 264}},
 		{name: "one is missing", added: []string{"<fim_prefix>", "<fim_middle>"}},
-		{name: "two of one name and three of another", added: []string{"<fim_prefix>", "<fim_middle>", "<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>"}, fill: fillIn{265, 266, 267}},
+		{name: "two of one name and three of another", added: []string{"<fim_prefix>", "<fim_middle>", "<|fim_prefix|>",
+			"<|fim_middle|>", "<|fim_suffix|>"}, fill: fillIn{265, 266, 267}},
 		{name: "a template", added: []string{"<s>"}, file: processor, begin: 97},
-		{name: "a template that is used", added: []string{"<s>"}, file: processor, options: Options{AddSpecialTokens: true}, begin: 97, before: []int32{97}},
+		{name: "a template that is used", added: []string{"<s>"}, file: processor, options: Options{AddSpecialTokens: true},
+			begin: 97, before: []int32{97}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := smallFile(tokentest.ABC...)

@@ -34,7 +34,8 @@ func (f *spmFile) object() object {
 		normalizers = append(normalizers, object{"type": "Replace", "pattern": object{"String": " "}, "content": f.replace})
 	}
 	if f.prepend != "" {
-		normalizers = slices.Insert(normalizers, len(normalizers)*b2i(f.prependLast), any(object{"type": "Prepend", "prepend": f.prepend}))
+		normalizers = slices.Insert(normalizers, len(normalizers)*b2i(f.prependLast),
+			any(object{"type": "Prepend", "prepend": f.prepend}))
 	}
 	model := object{
 		"type": "BPE", "vocab": f.vocab, "merges": append([][2]string{}, f.merges...), "fuse_unk": f.fuse,
@@ -45,7 +46,8 @@ func (f *spmFile) object() object {
 	}
 	file := object{"version": "1.0", "normalizer": object{"type": "Sequence", "normalizers": normalizers}, "model": model}
 	if f.mark != "" {
-		file["pre_tokenizer"] = object{"type": "Metaspace", "replacement": f.mark, "prepend_scheme": f.scheme, "split": f.split}
+		file["pre_tokenizer"] = object{"type": "Metaspace", "replacement": f.mark, "prepend_scheme": f.scheme,
+			"split": f.split}
 	}
 	return file
 }
@@ -288,7 +290,8 @@ func TestSentencePieceFilesMeanWhatTheySay(t *testing.T) {
 }
 
 func TestVocabularyWithoutCharacters(t *testing.T) {
-	for _, f := range []spmFile{{vocab: map[string]int{}}, {vocab: map[string]int{"ab": 0}}, {vocab: map[string]int{"<0x61>": 3}, fallback: true}} {
+	for _, f := range []spmFile{{vocab: map[string]int{}}, {vocab: map[string]int{"ab": 0}},
+		{vocab: map[string]int{"<0x61>": 3}, fallback: true}} {
 		m := mustLoadFile(t, f.object(), Options{})
 		if got, want := m.NewEncoder().Encode(nil, []byte("ab a")), f.ids("ab a"); !slices.Equal(got, want) {
 			t.Errorf("%v are the ids, want %v, by %s", got, want, &f)

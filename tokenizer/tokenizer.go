@@ -24,11 +24,11 @@ type Options struct {
 	// AddSpecialTokens puts the ids around every text that the file's post_processor asks for (BOS, EOS), as the reference
 	// does with add_special_tokens.
 	AddSpecialTokens bool
-	// Pattern cuts text into words for a rank file: gpt2, cl100k, llama3, o200k, qwen, kimi, ... or a regular expression. Empty
-	// takes that of a known file.
+	// Pattern cuts text into words for a rank file: gpt2, cl100k, llama3, o200k, qwen, kimi, ... or a regular expression.
+	// Empty takes that of a known file.
 	Pattern string
-	// SpecialTokens are those of a rank file, TOKEN or TOKEN=ID; without an id a token has the one behind the last. None takes
-	// those of a known file.
+	// SpecialTokens are those of a rank file, TOKEN or TOKEN=ID; without an id a token has the one behind the last. None
+	// takes those of a known file.
 	SpecialTokens []string
 }
 

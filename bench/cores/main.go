@@ -1,7 +1,7 @@
-// Cores has up to 16 goroutines tokenize, or read from one daemon, each with the same work: the processor time of a byte must not depend on
-// how many there are, and no time may go by in waiting for locks. On a machine with 16 cores or more it shows how much faster they are
-// together. On fewer it simulates contention: GOMAXPROCS is above the number of cores, so that the system takes the processor from some of
-// them anywhere, also where they hold a lock.
+// Cores has up to 16 goroutines tokenize, or read from one daemon, each with the same work: the processor time of a
+// byte must not depend on how many there are, and no time may go by in waiting for locks. On a machine with 16 cores or
+// more it shows how much faster they are together. On fewer it simulates contention: GOMAXPROCS is above the number of
+// cores, so that the system takes the processor from some of them anywhere, also where they hold a lock.
 //
 //	bin/cores
 //	bin/cores -profile bin    # bin/mutex and bin/block, for go tool pprof
@@ -28,9 +28,11 @@ type result struct {
 	Workers  int     `json:"workers"`
 	CPU      float64 `json:"cpu_ms_per_mb"`
 	Baseline float64 `json:"baseline_cpu_ms_per_mb"` // of one worker
-	Speed    float64 `json:"mb_per_second"`          // of all workers together; more than one worker's by as many cores as there are
-	Alone    float64 `json:"baseline_mb_per_second"` // of one worker
-	Blocked  float64 `json:"blocked_share"`          // time that all goroutines waited for locks, as a share of the workers' time
+	// of all workers together; more than one worker's by as many cores as there are
+	Speed float64 `json:"mb_per_second"`
+	Alone float64 `json:"baseline_mb_per_second"` // of one worker
+	// time that all goroutines waited for locks, as a share of the workers' time
+	Blocked float64 `json:"blocked_share"`
 }
 
 func main() {
@@ -81,9 +83,11 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if *asJSON {
 		return json.NewEncoder(out).Encode(all)
 	}
-	fmt.Fprintln(out, "| work | workers | CPU a MB | of one worker's | MB/s | of one worker's | blocked |\n| --- | ---: | ---: | ---: | ---: | ---: | ---: |")
+	fmt.Fprintln(out, "| work | workers | CPU a MB | of one worker's | MB/s | of one worker's | blocked |\n| --- | "+
+		"---: | ---: | ---: | ---: | ---: | ---: |")
 	for _, r := range all {
-		fmt.Fprintf(out, "| %s | %d | %.2f ms | %.2f | %.0f | %.2f | %.2f %% |\n", r.Work, r.Workers, r.CPU, r.CPU/r.Baseline, r.Speed, r.Speed/r.Alone, 100*r.Blocked)
+		fmt.Fprintf(out, "| %s | %d | %.2f ms | %.2f | %.0f | %.2f | %.2f %% |\n", r.Work, r.Workers, r.CPU, r.CPU/r.Baseline,
+			r.Speed, r.Speed/r.Alone, 100*r.Blocked)
 	}
 	return nil
 }
@@ -114,7 +118,8 @@ func compare(name string, work measured, repeats int) ([]result, error) {
 	}
 	var out []result
 	for _, n := range workers {
-		out = append(out, result{name, n, median(cpu[n]), median(cpu[1]), median(speed[n]), median(speed[1]), median(blocked[n])})
+		out = append(out, result{name, n, median(cpu[n]), median(cpu[1]), median(speed[n]), median(speed[1]),
+			median(blocked[n])})
 	}
 	return out, nil
 }

@@ -24,7 +24,8 @@ func TestRun(t *testing.T) {
 		t.Fatalf("%d results, want %d", len(all), 3*len(workers))
 	}
 	for i, r := range all {
-		if r.Workers != workers[i%len(workers)] || r.CPU <= 0 || r.Baseline <= 0 || r.Speed <= 0 || r.Alone <= 0 || r.Blocked < 0 {
+		if r.Workers != workers[i%len(workers)] || r.CPU <= 0 || r.Baseline <= 0 || r.Speed <= 0 || r.Alone <= 0 ||
+			r.Blocked < 0 {
 			t.Errorf("%+v", r)
 		}
 	}

@@ -22,8 +22,8 @@ const (
 	fingerprint = "bench"
 )
 
-// openServing starts a daemon in this process, over documents of tokens for so many steps, and has them planned. Every worker is a
-// reader with a connection of its own that reads all of them; what readers take in this process counts too.
+// openServing starts a daemon in this process, over documents of tokens for so many steps, and has them planned. Every
+// worker is a reader with a connection of its own that reads all of them; what readers take in this process counts too.
 func openServing(ctx context.Context, steps uint64) (m measured, err error) {
 	folder, err := os.MkdirTemp("", "loaderd-cores")
 	if err != nil {
@@ -37,7 +37,8 @@ func openServing(ctx context.Context, steps uint64) (m measured, err error) {
 	c := config.Default()
 	c.Stream.Dir, c.Stream.Listen, c.Flight.Listen, c.HTTP.Listen = folder, "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
 	c.Flight.Insecure = true // its readers are in this process
-	c.Tokenizer = config.Tokenizer{Name: config.TokenizerNone, Fingerprint: fingerprint, VocabSize: vocabulary, End: config.None, Pad: "0"}
+	c.Tokenizer = config.Tokenizer{Name: config.TokenizerNone, Fingerprint: fingerprint, VocabSize: vocabulary,
+		End: config.None, Pad: "0"}
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
 	if err := fill(ctx, c, int64(steps)*c.Plan.StepTokens(), log); err != nil {
 		return m, err
@@ -88,7 +89,8 @@ func fill(ctx context.Context, c config.Config, tokens int64, log *slog.Logger) 
 		for k := range n {
 			ids = append(ids, (int32(i)+k)%vocabulary)
 		}
-		m := stream.Message{Subject: "docs.bench", ID: strconv.Itoa(i), ContentType: stream.TypeTokens, Tokenizer: fingerprint, Data: stream.AppendTokens(nil, ids)}
+		m := stream.Message{Subject: "docs.bench", ID: strconv.Itoa(i), ContentType: stream.TypeTokens,
+			Tokenizer: fingerprint, Data: stream.AppendTokens(nil, ids)}
 		if err := p.Publish(ctx, m); err != nil {
 			return fmt.Errorf("publish document %d: %w", i, err)
 		}

@@ -44,7 +44,8 @@ func lockWaits() time.Duration {
 	return time.Duration(sample[0].Value.Float64() * float64(time.Second))
 }
 
-// profiling has every wait for a mutex, and every block of 10 us or more in the mean, written down until the function that it returns is called.
+// profiling has every wait for a mutex, and every block of 10 us or more in the mean, written down until the function
+// that it returns is called.
 func profiling() (stop func()) {
 	before := runtime.SetMutexProfileFraction(1)
 	runtime.SetBlockProfileRate(int(10 * time.Microsecond))

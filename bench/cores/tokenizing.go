@@ -8,8 +8,9 @@ import (
 	"loaderd/tokenizer"
 )
 
-// openTokenizing lets every worker encode the same files of Go's library with an encoder of its own. Warm, each has encoded them once
-// before; cold, tokenizer and encoders are new, so that all of them look up and keep the same new words at the same time.
+// openTokenizing lets every worker encode the same files of Go's library with an encoder of its own. Warm, each has
+// encoded them once before; cold, tokenizer and encoders are new, so that all of them look up and keep the same new
+// words at the same time.
 func openTokenizing(ctx context.Context, most int, warm bool) (measured, error) {
 	texts, err := goFiles(ctx, most)
 	if err != nil {

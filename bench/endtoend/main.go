@@ -1,5 +1,6 @@
-// Endtoend measures the whole path in one run: documents that lie in JetStream, through the daemon of this process, to a stock
-// pyarrow reader in a process of its own. It prints one JSON object: text and tokens a second, CPU by stage, peak memory.
+// Endtoend measures the whole path in one run: documents that lie in JetStream, through the daemon of this process, to
+// a stock pyarrow reader in a process of its own. It prints one JSON object: text and tokens a second, CPU by stage,
+// peak memory.
 //
 //	bin/endtoend -documents 20000
 //	bin/endtoend -documents 20000 -tokenized
@@ -172,7 +173,8 @@ func run() (err error) {
 	return e.Encode(r)
 }
 
-// child runs this program with more flags, as its memory is not to be the daemon's, and returns the number that it prints.
+// child runs this program with more flags, as its memory is not to be the daemon's, and returns the number that it
+// prints.
 func child(flags ...string) (float64, error) {
 	command := exec.Command(os.Args[0], append(os.Args[1:], flags...)...)
 	command.Stderr = os.Stderr
@@ -183,8 +185,10 @@ func child(flags ...string) (float64, error) {
 	return strconv.ParseFloat(strings.TrimSpace(string(out)), 64)
 }
 
-// fill publishes the documents and returns their bytes of text. It stops its server, so that the measured daemon begins cold.
-func fill(ctx context.Context, c config.Config, documents int, tokenized bool, log *slog.Logger) (total int64, err error) {
+// fill publishes the documents and returns their bytes of text. It stops its server, so that the measured daemon begins
+// cold.
+func fill(ctx context.Context, c config.Config, documents int, tokenized bool, log *slog.Logger) (total int64,
+	err error) {
 	texts, err := goSource(ctx)
 	if err != nil {
 		return 0, err

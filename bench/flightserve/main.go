@@ -1,5 +1,5 @@
-// Command flightserve serves prebuilt batches over Flight, so that a client can be measured without a run behind the server, and
-// the same number of bytes over a raw socket, to measure the machine beside it.
+// Command flightserve serves prebuilt batches over Flight, so that a client can be measured without a run behind the
+// server, and the same number of bytes over a raw socket, to measure the machine beside it.
 //
 //	bin/flightserve -rows 128 -bucket 2048
 //	python bench/python/flight_read.py --address 127.0.0.1:8815 --raw 127.0.0.1:8816
@@ -34,7 +34,8 @@ func run(args []string, stdout, stderr io.Writer) int {
 	cfg := arrowout.Default()
 	flags.StringVar(&cfg.Listen, "listen", cfg.Listen, "address of the Flight server")
 	flags.IntVar(&cfg.BatchBytes, "batch-bytes", cfg.BatchBytes, "largest batch in bytes")
-	raw := flags.String("raw", "127.0.0.1:8816", "address of the raw socket: takes a byte count (uint64, little-endian), sends that many bytes")
+	raw := flags.String("raw", "127.0.0.1:8816",
+		"address of the raw socket: takes a byte count (uint64, little-endian), sends that many bytes")
 	rows := flags.Int("rows", 128, "rows of a step")
 	bucket := flags.Int("bucket", 2048, "tokens of a row")
 	end := flags.String("end", "", "reason that streams end with behind the last step; empty: normally")
@@ -139,7 +140,8 @@ func (p *prebuilt) JoinAs(_ state.Place, step uint64, _ state.Client) (arrowout.
 }
 
 func (p *prebuilt) Assemble(_ context.Context, s *plan.Step, first, n int) (*assembly.Batch, error) {
-	return &assembly.Batch{Step: s.Index, Bucket: p.bucket, First: first, Rows: n, Pieces: s.Rows[first : first+n], Contents: p.contents}, nil
+	return &assembly.Batch{Step: s.Index, Bucket: p.bucket, First: first, Rows: n, Pieces: s.Rows[first : first+n],
+		Contents: p.contents}, nil
 }
 
 func (p *prebuilt) Step(_ context.Context, step uint64) (*plan.Step, error) {
@@ -170,9 +172,11 @@ func (p *prebuilt) SealSource(context.Context, string, string) (uint64, error) {
 func (p *prebuilt) Mix(context.Context, state.MixRequest) (state.MixResult, error) {
 	return state.MixResult{}, nil
 }
-func (p *prebuilt) Stock(context.Context) ([]document.StreamState, error)           { return nil, nil }
-func (p *prebuilt) Checkpoint(context.Context) (uint64, error)                      { return 0, nil }
-func (p *prebuilt) Stats() loader.Stats                                             { return loader.Stats{Run: p.info.Run} }
+func (p *prebuilt) Stock(context.Context) ([]document.StreamState, error) { return nil, nil }
+func (p *prebuilt) Checkpoint(context.Context) (uint64, error)            { return 0, nil }
+func (p *prebuilt) Stats() loader.Stats {
+	return loader.Stats{Run: p.info.Run}
+}
 func (p *prebuilt) Cause(uint64) *fault.Error                                       { return nil }
 func (p *prebuilt) Sent(_ context.Context, step uint64, _ func(string) bool) uint64 { return step }
 
@@ -189,7 +193,8 @@ type place struct {
 func (p *place) Next(ctx context.Context) (*plan.Step, error) {
 	s, err := p.run.Step(ctx, p.step)
 	if err == io.EOF && p.run.end != "" {
-		return nil, &fault.Error{Reason: p.run.end, Message: "the prebuilt steps end here", Facts: map[string]string{"step": fmt.Sprint(p.step)}}
+		return nil, &fault.Error{Reason: p.run.end, Message: "the prebuilt steps end here",
+			Facts: map[string]string{"step": fmt.Sprint(p.step)}}
 	}
 	p.step++
 	return s, err

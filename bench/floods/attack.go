@@ -36,16 +36,24 @@ func overFlight(t target) string { return host(t.Flight) }
 // floods are in the order of the page.
 var floods = []flood{
 	{name: "http-idle", about: "connections that send nothing", connections: 2000, attack: idle},
-	{name: "http-slow-headers", about: "requests whose headers do not end, a byte twice per second", connections: 2000, attack: slowHeaders},
-	{name: "http-slow-bodies", about: "actions of a known identity, a byte of the body twice per second", connections: 2000, attack: slowBody},
-	{name: "http-unread", about: "requests for the metrics, with a token, whose answers are not read", connections: 500, attack: unread},
+	{name: "http-slow-headers", about: "requests whose headers do not end, a byte twice per second", connections: 2000,
+		attack: slowHeaders},
+	{name: "http-slow-bodies", about: "actions of a known identity, a byte of the body twice per second",
+		connections: 2000, attack: slowBody},
+	{name: "http-unread", about: "requests for the metrics, with a token, whose answers are not read", connections: 500,
+		attack: unread},
 	{name: "http-requests", about: "requests without a token, one after the other", connections: 64, attack: requests},
-	{name: "tls-handshakes", about: "TLS handshakes that the client ends, with HTTP and Flight in turns", tls: true, connections: 64, attack: handshake},
-	{name: "flight-resets", about: "calls of a known identity that are reset at once", connections: 16, attack: resets, to: overFlight},
-	{name: "flight-refused", about: "calls without a token, one after the other", connections: 64, attack: refused, to: overFlight},
+	{name: "tls-handshakes", about: "TLS handshakes that the client ends, with HTTP and Flight in turns", tls: true,
+		connections: 64, attack: handshake},
+	{name: "flight-resets", about: "calls of a known identity that are reset at once", connections: 16, attack: resets,
+		to: overFlight},
+	{name: "flight-refused", about: "calls without a token, one after the other", connections: 64, attack: refused,
+		to: overFlight},
 	{name: "nats-connections", about: "connections with a wrong token", connections: 64, attack: wrongToken, to: overNATS},
-	{name: "nats-unread", about: "with the token of producers: requests for documents whose answers are not read", connections: 64, attack: unreadDocuments, to: overNATS},
-	{name: "nats-publish", about: "with the token of producers: documents of 1 KB, as many as the daemon takes", connections: 4, attack: publishing, to: overNATS},
+	{name: "nats-unread", about: "with the token of producers: requests for documents whose answers are not read",
+		connections: 64, attack: unreadDocuments, to: overNATS},
+	{name: "nats-publish", about: "with the token of producers: documents of 1 KB, as many as the daemon takes",
+		connections: 4, attack: publishing, to: overNATS},
 }
 
 // attackAs attacks the daemon that is described on in from one processor, until the process is killed.
@@ -127,7 +135,8 @@ func slowHeaders(c net.Conn, _ target) error {
 }
 
 func slowBody(c net.Conn, t target) error {
-	if _, err := fmt.Fprintf(c, "POST /api/action/drain HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nContent-Length: 60000\r\n\r\n", t.Bad); err != nil {
+	if _, err := fmt.Fprintf(c, "POST /api/action/drain HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer "+
+		"%s\r\nContent-Length: 60000\r\n\r\n", t.Bad); err != nil {
 		return err
 	}
 	return drip(c)
@@ -135,7 +144,8 @@ func slowBody(c net.Conn, t target) error {
 
 func unread(c net.Conn, t target) error {
 	for {
-		if _, err := fmt.Fprintf(c, "GET /metrics HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\n\r\n", t.Bad); err != nil {
+		if _, err := fmt.Fprintf(c, "GET /metrics HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\n\r\n",
+			t.Bad); err != nil {
 			return err
 		}
 	}
@@ -160,7 +170,8 @@ func requests(c net.Conn, _ target) error {
 // handshakes counts, so that HTTP and Flight are attacked in turns.
 var handshakes atomic.Int64
 
-// handshake trusts no authority: it ends the handshake behind the server's certificate, for which the server has signed.
+// handshake trusts no authority: it ends the handshake behind the server's certificate, for which the server has
+// signed.
 func handshake(c net.Conn, t target) error {
 	if handshakes.Add(1)%2 == 0 {
 		from, _ := c.LocalAddr().(*net.TCPAddr)
@@ -213,7 +224,10 @@ func connect(c net.Conn, token string) (*bufio.Reader, error) {
 	if _, err := in.ReadString('\n'); err != nil { // INFO
 		return nil, err
 	}
-	_, err := fmt.Fprintf(c, "CONNECT {\"verbose\":false,\"headers\":true,\"no_responders\":true,\"user\":\"producer\",\"pass\":%q}\r\nPING\r\n", token)
+	_,
+		err := fmt.Fprintf(c,
+		"CONNECT {\"verbose\":false,\"headers\":true,\"no_responders\":true,\"user\":\"producer\",\"pass\":%q}\r\nPING\r\n",
+		token)
 	return in, err
 }
 
@@ -253,8 +267,10 @@ func publishing(c net.Conn, t target) error {
 	body := strings.Repeat("\x01\x00\x00\x00", 256)
 	for n := 0; ; n++ {
 		id := strconv.FormatInt(time.Now().UnixNano(), 36) + strconv.Itoa(n)
-		headers := "NATS/1.0\r\nNats-Msg-Id: " + id + "\r\nContent-Type: application/vnd.loaderd.tokens\r\nLoaderd-Tokenizer: " + fingerprint + "\r\n\r\n"
-		if _, err := fmt.Fprintf(out, "HPUB %s %d %d\r\n%s%s\r\n", subject, len(headers), len(headers)+len(body), headers, body); err != nil {
+		headers := "NATS/1.0\r\nNats-Msg-Id: " + id +
+			"\r\nContent-Type: application/vnd.loaderd.tokens\r\nLoaderd-Tokenizer: " + fingerprint + "\r\n\r\n"
+		if _, err := fmt.Fprintf(out, "HPUB %s %d %d\r\n%s%s\r\n", subject, len(headers), len(headers)+len(body), headers,
+			body); err != nil {
 			return err
 		}
 	}

@@ -48,7 +48,8 @@ func (x *calls) read() {
 // open writes the headers of a call, without its message where it has a token.
 func (x *calls) open(path, token string) (id uint32, err error) {
 	x.headers.Reset()
-	fields := [][2]string{{":method", "POST"}, {":scheme", "http"}, {":path", path}, {":authority", "flood"}, {"content-type", "application/grpc"}, {"te", "trailers"}}
+	fields := [][2]string{{":method", "POST"}, {":scheme", "http"}, {":path", path}, {":authority", "flood"},
+		{"content-type", "application/grpc"}, {"te", "trailers"}}
 	if token != "" {
 		fields = append(fields, [2]string{"authorization", "Bearer " + token})
 	}
@@ -59,7 +60,8 @@ func (x *calls) open(path, token string) (id uint32, err error) {
 	}
 	id = x.next
 	x.next += 2
-	return id, x.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: x.headers.Bytes(), EndHeaders: true, EndStream: token == ""})
+	return id, x.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: x.headers.Bytes(),
+		EndHeaders: true, EndStream: token == ""})
 }
 
 func (x *calls) reset(id uint32) error { return x.framer.WriteRSTStream(id, http2.ErrCodeCancel) }

@@ -1,12 +1,12 @@
-// Floods measures how fast a good reader reads, and how much memory the daemon takes, while an attacker floods the daemon. The
-// daemon, the attacker and the reader are processes of their own.
+// Floods measures how fast a good reader reads, and how much memory the daemon takes, while an attacker floods the
+// daemon. The daemon, the attacker and the reader are processes of their own.
 //
 //	bin/floods                                     # all floods, printed
 //	bin/floods http-idle nats-publish              # some; -list names them
 //	bin/floods -page docs/results/security.md      # rewrites the table on the page
 //
-// Daemon and reader run on all processors but the last, in every phase. The attacker runs on the last one, as a flood from another
-// machine takes no processor of the daemon's.
+// Daemon and reader run on all processors but the last, in every phase. The attacker runs on the last one, as a flood
+// from another machine takes no processor of the daemon's.
 package main
 
 import (
@@ -129,10 +129,12 @@ func run(ctx context.Context, args []string) error {
 // printTable prints the results of floods as a table.
 func printTable(out io.Writer, results []result, machine record.Machine) error {
 	table := page.Markdown{}
-	table.Row("flood", "alone, steps/s", "with the flood", "daemon per step alone, us", "daemon per step with the flood, us", "daemon alone, MiB",
+	table.Row("flood", "alone, steps/s", "with the flood", "daemon per step alone, us",
+		"daemon per step with the flood, us", "daemon alone, MiB",
 		"daemon with the flood, MiB")
 	for _, r := range results {
-		table.Row(r.name, fmt.Sprintf("%.0f", r.alone.perSecond()), fmt.Sprintf("%.0f %%", 100*r.flooded.perSecond()/r.alone.perSecond()),
+		table.Row(r.name, fmt.Sprintf("%.0f", r.alone.perSecond()),
+			fmt.Sprintf("%.0f %%", 100*r.flooded.perSecond()/r.alone.perSecond()),
 			fmt.Sprint(r.alone.perStep().Microseconds()), fmt.Sprint(r.flooded.perStep().Microseconds()),
 			fmt.Sprint(r.alone.memory>>20), fmt.Sprint(r.flooded.memory>>20))
 	}

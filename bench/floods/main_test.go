@@ -39,7 +39,8 @@ func TestPrintTable_SharesOfTheSpeedAlone(t *testing.T) {
 	at := func(steps int, memory int64) phase { return phase{steps, time.Second, time.Second / 2, memory << 20} }
 	var out strings.Builder
 	err := printTable(&out, []result{{name: "http-idle", alone: at(200, 100), flooded: at(150, 140)}}, record.Machine{})
-	if want := "| http-idle | 200 | 75 % | 2500 | 3333 | 100 | 140 |\n"; err != nil || !strings.Contains(out.String(), want) {
+	if want := "| http-idle | 200 | 75 % | 2500 | 3333 | 100 | 140 |\n"; err != nil ||
+		!strings.Contains(out.String(), want) {
 		t.Errorf("got %s, %v", out.String(), err)
 	}
 }

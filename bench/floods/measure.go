@@ -140,7 +140,8 @@ func (d *running) flooded(ctx context.Context, o options, f flood, p *phase) err
 }
 
 const (
-	// idleWindow is how long a daemon takes idleShare of a processor at most, idleWindows times in a row, before it counts as idle.
+	// idleWindow is how long a daemon takes idleShare of a processor at most, idleWindows times in a row, before it counts
+	// as idle.
 	idleWindow  = 200 * time.Millisecond
 	idleShare   = 0.1
 	idleWindows = 4
@@ -182,7 +183,8 @@ func (d *running) read(ctx context.Context, long time.Duration) (p phase, err er
 	if err != nil {
 		return p, err
 	}
-	client, err := reader.Open(d.Flight, reader.Options{Token: d.Good, TLS: config, Window: reader.BulkWindow, Reuse: true})
+	client, err := reader.Open(d.Flight, reader.Options{Token: d.Good, TLS: config, Window: reader.BulkWindow,
+		Reuse: true})
 	if err != nil {
 		return p, err
 	}

@@ -89,7 +89,8 @@ func serve(ctx context.Context, folder string, secure bool) (err error) {
 	if err != nil {
 		return err
 	}
-	err = client.Read(ctx, api.Ticket{Steps: steps}, func(reader.Batch) error { return nil }) // returns when they are planned
+	// returns when they are planned
+	err = client.Read(ctx, api.Ticket{Steps: steps}, func(reader.Batch) error { return nil })
 	if err = errors.Join(err, client.Close()); err != nil {
 		return err
 	}
@@ -114,7 +115,8 @@ func settings(folder string, secure bool) (c config.Config, t target, err error)
 	c = config.Default()
 	c.Stream.Dir, c.Flight.Listen, c.HTTP.Listen = filepath.Join(folder, "data"), "127.0.0.1:0", "127.0.0.1:0"
 	c.Stream.MaxBytes, c.Stream.DeadLetterBytes, c.Stream.PlanBytes = 512<<20, 16<<20, 256<<20
-	c.Tokenizer = config.Tokenizer{Name: config.TokenizerNone, Fingerprint: fingerprint, VocabSize: vocabulary, End: config.None, Pad: "0"}
+	c.Tokenizer = config.Tokenizer{Name: config.TokenizerNone, Fingerprint: fingerprint, VocabSize: vocabulary,
+		End: config.None, Pad: "0"}
 	c.Plan.Packing.Buckets, c.Plan.Packing.Pool, c.Plan.Packing.MaxAge = []int{bucket}, pool, 4*pool
 	c.Plan.Shuffle.Window, c.Plan.Steps.Rows = 64, rows
 	if c.Stream.Listen, err = freeAddress(); err != nil {
@@ -171,7 +173,8 @@ func fill(ctx context.Context, c config.Config, log *slog.Logger) (err error) {
 		for k := range n {
 			ids = append(ids, (int32(i)+k)%vocabulary)
 		}
-		m := stream.Message{Subject: subject, ID: strconv.Itoa(i), ContentType: stream.TypeTokens, Tokenizer: fingerprint, Data: stream.AppendTokens(nil, ids)}
+		m := stream.Message{Subject: subject, ID: strconv.Itoa(i), ContentType: stream.TypeTokens, Tokenizer: fingerprint,
+			Data: stream.AppendTokens(nil, ids)}
 		if err := p.Publish(ctx, m); err != nil {
 			return fmt.Errorf("publish document %d: %w", i, err)
 		}
@@ -186,9 +189,12 @@ func selfSigned(folder string) (cert, key string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "floods"}, NotBefore: time.Now().Add(-time.Hour),
-		NotAfter: time.Now().Add(24 * time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
-		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "floods"},
+		NotBefore: time.Now().Add(-time.Hour),
+		NotAfter:  time.Now().Add(24 * time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true,
+		BasicConstraintsValid: true,
+		KeyUsage:              x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
 	public, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
 	if err != nil {
 		return "", "", err
@@ -198,7 +204,8 @@ func selfSigned(folder string) (cert, key string, err error) {
 		return "", "", err
 	}
 	cert, key = filepath.Join(folder, "cert.pem"), filepath.Join(folder, "cert.key")
-	for path, block := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: public}, key: {Type: "PRIVATE KEY", Bytes: secret}} {
+	for path, block := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: public},
+		key: {Type: "PRIVATE KEY", Bytes: secret}} {
 		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
 			return "", "", err
 		}

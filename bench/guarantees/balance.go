@@ -13,7 +13,8 @@ import (
 
 var worlds = []int{2, 4, 8, 16}
 
-// printBalance compares what attention within documents costs the costliest rank of a step with what it costs the ranks in the mean.
+// printBalance compares what attention within documents costs the costliest rank of a step with what it costs the ranks
+// in the mean.
 func printBalance(ctx context.Context, b *bench, out io.Writer) error {
 	in := arrivals(b.planned / 4)
 	var m page.Markdown

@@ -13,7 +13,8 @@ import (
 	"loaderd/packonline"
 )
 
-// printShares compares the steps that each bucket got with the tokens that were packed for it, and tells how long rows waited.
+// printShares compares the steps that each bucket got with the tokens that were packed for it, and tells how long rows
+// waited.
 func printShares(ctx context.Context, b *bench, out io.Writer) error {
 	in := arrivals(b.planned)
 	var shares, waits page.Markdown
@@ -149,7 +150,8 @@ func (s *served) windows(steps int) (mean, beyond float64) {
 	return mean, beyond
 }
 
-// printOrder tells how random the order of the buckets is. Runs are counted as Wald and Wolfowitz do, for several kinds.
+// printOrder tells how random the order of the buckets is. Runs are counted as Wald and Wolfowitz do, for several
+// kinds.
 func printOrder(ctx context.Context, b *bench, out io.Writer) error {
 	in := arrivals(b.planned)
 	var m page.Markdown

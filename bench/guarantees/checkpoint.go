@@ -19,7 +19,8 @@ import (
 	"loaderd/stream/planlog"
 )
 
-// printCheckpoints measures the state of a planner that is full, into and out of the object store of an embedded server.
+// printCheckpoints measures the state of a planner that is full, into and out of the object store of an embedded
+// server.
 func printCheckpoints(ctx context.Context, b *bench, out io.Writer) (err error) {
 	sc := stream.Default()
 	sc.Dir, sc.Listen = filepath.Join(b.folder, "checkpoints"), "127.0.0.1:0"
@@ -40,7 +41,8 @@ func printCheckpoints(ctx context.Context, b *bench, out io.Writer) (err error) 
 			}
 			m.Values(fmt.Sprintf("%s, %s", thousands(x.pool), thousands(x.window)), len(c.Packing.Buckets),
 				fmt.Sprintf("%.2f MB", float64(s.largest)/1e6),
-				fmt.Sprintf("%.2f MB", float64(8*c.Documents.Dedupe)/1e6), milliseconds(s.take), milliseconds(s.put), milliseconds(s.get), milliseconds(s.restore))
+				fmt.Sprintf("%.2f MB", float64(8*c.Documents.Dedupe)/1e6), milliseconds(s.take), milliseconds(s.put),
+				milliseconds(s.get), milliseconds(s.restore))
 		}
 	}
 	return m.Print(out)

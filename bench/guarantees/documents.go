@@ -27,7 +27,8 @@ const (
 func (b *bench) settings(run string) config.Config {
 	c := config.Default()
 	c.Run = run
-	c.Tokenizer = config.Tokenizer{Name: config.TokenizerNone, Fingerprint: fingerprint, VocabSize: vocabulary, End: config.None, Pad: "0"}
+	c.Tokenizer = config.Tokenizer{Name: config.TokenizerNone, Fingerprint: fingerprint, VocabSize: vocabulary,
+		End: config.None, Pad: "0"}
 	c.Stream.Dir = filepath.Join(b.folder, "documents")
 	c.Stream.Listen, c.Flight.Listen, c.HTTP.Listen = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
 	c.Flight.Insecure = true // its readers are in this process
@@ -63,7 +64,8 @@ func (b *bench) fill(ctx context.Context) (err error) {
 		for k := range n {
 			ids = append(ids, (int32(i)+k)%vocabulary)
 		}
-		m := stream.Message{Subject: "docs.bench", ID: strconv.Itoa(i), ContentType: stream.TypeTokens, Tokenizer: fingerprint, Data: stream.AppendTokens(nil, ids)}
+		m := stream.Message{Subject: "docs.bench", ID: strconv.Itoa(i), ContentType: stream.TypeTokens,
+			Tokenizer: fingerprint, Data: stream.AppendTokens(nil, ids)}
 		if err := p.Publish(ctx, m); err != nil {
 			return fmt.Errorf("publish document %d: %w", i, err)
 		}
@@ -114,9 +116,10 @@ func read(ctx context.Context, r *loader.Run, from, to uint64) error {
 	return nil
 }
 
-// started opens the document store, and then measures what use does with a daemon: use is told when the store was open, which the
-// daemon reaches as it would a remote one. It returns how long the store took to open.
-func started(ctx context.Context, c config.Config, use func(d *daemon.Daemon, open time.Time) error) (opening time.Duration, err error) {
+// started opens the document store, and then measures what use does with a daemon: use is told when the store was open,
+// which the daemon reaches as it would a remote one. It returns how long the store took to open.
+func started(ctx context.Context, c config.Config, use func(d *daemon.Daemon, open time.Time) error) (
+	opening time.Duration, err error) {
 	began := time.Now()
 	store, err := stream.Open(ctx, c.Stream, quiet())
 	if err != nil {

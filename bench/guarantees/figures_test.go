@@ -45,7 +45,8 @@ func TestRuns(t *testing.T) {
 			t.Errorf("%s: %d runs where %.0f are expected: %.1f standard deviations", x.name, r.runs, r.expected, z)
 		}
 	}
-	if r := runsOf([]int{0, 0, 0, 1, 0, 0, 1, 1}, 2); r.runs != 4 || r.longest != 3 || math.Abs(r.same-4.0/7) > 1e-9 || r.gap != 2 {
+	if r := runsOf([]int{0, 0, 0, 1, 0, 0, 1, 1}, 2); r.runs != 4 || r.longest != 3 || math.Abs(r.same-4.0/7) > 1e-9 ||
+		r.gap != 2 {
 		t.Errorf("%+v", r)
 	}
 }
@@ -87,7 +88,8 @@ func TestPlanned_OffInEveryWindow(t *testing.T) {
 }
 
 func TestStepShares_ChiSquareCountsRows(t *testing.T) {
-	if x := (stepShares{{48, 16}}).chiSquare(); math.Abs(x-16) > 1e-9 { // 48 and 16 of 64 rows, where 32 and 32 are expected
+	// 48 and 16 of 64 rows, where 32 and 32 are expected
+	if x := (stepShares{{48, 16}}).chiSquare(); math.Abs(x-16) > 1e-9 {
 		t.Errorf("chi-square is %v", x)
 	}
 }

@@ -21,8 +21,8 @@ const slotBytes = 4 + 2
 // pause is what a training step between two barriers takes at least.
 const pause = 10 * time.Millisecond
 
-// printLockstep lets ranks read with a barrier a step. A step takes from the barrier until the last rank has its batch, decoded. A raw
-// socket that brings each rank as many bytes is what the machine itself takes.
+// printLockstep lets ranks read with a barrier a step. A step takes from the barrier until the last rank has its batch,
+// decoded. A raw socket that brings each rank as many bytes is what the machine itself takes.
 func printLockstep(ctx context.Context, b *bench, out io.Writer) error {
 	if err := b.fill(ctx); err != nil {
 		return err
@@ -38,7 +38,8 @@ func printLockstep(ctx context.Context, b *bench, out io.Writer) error {
 			var s paces
 			if err := serving(ctx, c, func(d *daemon.Daemon) (err error) {
 				s, err = lockstep(ctx, world, b.steps, between, func(ctx context.Context, rank int, step func() error) error {
-					return readRank(ctx, d, reader.Options{Reuse: true}, api.Ticket{Rank: rank, World: world, Steps: uint64(b.steps)}, step)
+					return readRank(ctx, d, reader.Options{Reuse: true}, api.Ticket{Rank: rank, World: world, Steps: uint64(b.steps)},
+						step)
 				})
 				return err
 			}); err != nil {
@@ -79,8 +80,10 @@ type paces struct {
 func (p paces) latency(q float64) string    { return milliseconds(quantile(p.latencies, q)) }
 func (p paces) difference(q float64) string { return milliseconds(quantile(p.apart, q)) }
 
-// lockstep lets ranks read steps; read calls step behind each. The first step, for which the pool has to fill, counts for nothing.
-func lockstep(ctx context.Context, world, steps int, between time.Duration, read func(ctx context.Context, rank int, step func() error) error) (paces, error) {
+// lockstep lets ranks read steps; read calls step behind each. The first step, for which the pool has to fill, counts
+// for nothing.
+func lockstep(ctx context.Context, world, steps int, between time.Duration,
+	read func(ctx context.Context, rank int, step func() error) error) (paces, error) {
 	g, ctx := errgroup.WithContext(ctx)
 	b := &barrier{arrived: make(chan time.Time, world), released: make([]chan struct{}, world), between: between}
 	for rank := range world {

@@ -1,13 +1,15 @@
-// Guarantees measures what the guarantees cost and how well they hold: checkpoints, recovery, the plan log, ranks in lock step, shares
-// and waits of buckets, attention cost by rank, mixtures. It prints the tables of docs/results/benchmarks.md and mixtures.md as Markdown.
+// Guarantees measures what the guarantees cost and how well they hold: checkpoints, recovery, the plan log, ranks in
+// lock step, shares and waits of buckets, attention cost by rank, mixtures. It prints the tables of
+// docs/results/benchmarks.md and mixtures.md as Markdown.
 //
 //	bin/guarantees                       # all tables
 //	bin/guarantees order balance         # some; -list names them
 //	bin/guarantees -documents 60000 start
 //	bin/guarantees -page docs/results/mixtures.md mixspeed    # rewrites the table on the page
 //
-// Documents are of the lengths of FineWeb-Edu, drawn with seed 1. Tables of the planner alone need seconds. The others publish
-// -documents documents, already tokenized, into a JetStream server of their own, in a folder that goes when they end, or stays as -folder.
+// Documents are of the lengths of FineWeb-Edu, drawn with seed 1. Tables of the planner alone need seconds. The others
+// publish -documents documents, already tokenized, into a JetStream server of their own, in a folder that goes when
+// they end, or stays as -folder.
 package main
 
 import (

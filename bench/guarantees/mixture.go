@@ -106,7 +106,8 @@ func equalSources(n int) map[string]mixture.Source {
 	return out
 }
 
-// webLengths are those of all sources in tables about speed: one list, so that no planner waits longer for its memory than another.
+// webLengths are those of all sources in tables about speed: one list, so that no planner waits longer for its memory
+// than another.
 func webLengths() func(source int, sequence uint64) int {
 	const size = 1 << 15
 	list := lengths.LogNormal(size, 1)

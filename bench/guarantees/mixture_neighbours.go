@@ -14,11 +14,12 @@ import (
 	"loaderd/packonline"
 )
 
-// neighbourhood is how many documents in a row of a corpus are likely to have to do with one another: a site, a repository, a day.
+// neighbourhood is how many documents in a row of a corpus are likely to have to do with one another: a site, a
+// repository, a day.
 const neighbourhood = 1024
 
-// printMixtureNeighbours tells how often neighbours in training come out of one neighbourhood of the corpus, when a sealed source is read in the
-// order of its stream, in a drawn order, and shuffled globally.
+// printMixtureNeighbours tells how often neighbours in training come out of one neighbourhood of the corpus, when a
+// sealed source is read in the order of its stream, in a drawn order, and shuffled globally.
 func printMixtureNeighbours(ctx context.Context, b *bench, out io.Writer) error {
 	n := b.planned / 2
 	in := lengths.LogNormal(n, 1)
@@ -51,12 +52,14 @@ func printMixtureNeighbours(ctx context.Context, b *bench, out io.Writer) error 
 		if err != nil {
 			return err
 		}
-		if err := line("drawn", thousands(block), thousands(max(mixture.GroupDocuments/block, 1)*block), thousands(block), walk); err != nil {
+		if err := line("drawn", thousands(block), thousands(max(mixture.GroupDocuments/block, 1)*block), thousands(block),
+			walk); err != nil {
 			return err
 		}
 	}
 	for _, x := range [][2]int{{16, 8192}, {32, 8192}, {64, 32768}, {64, 65536}, {64, 131072}} {
-		if err := line("drawn, other groups", thousands(x[0]), thousands(x[1]), thousands(x[0]), order(n, x[0], x[1])); err != nil {
+		if err := line("drawn, other groups", thousands(x[0]), thousands(x[1]), thousands(x[0]),
+			order(n, x[0], x[1])); err != nil {
 			return err
 		}
 	}
@@ -67,7 +70,8 @@ func printMixtureNeighbours(ctx context.Context, b *bench, out io.Writer) error 
 // walked is the order in which a run reads a sealed source of n documents.
 func walked(n, block int) ([]uint64, error) {
 	c := mixedConfig(map[string]mixture.Source{"corpus": {Weight: 1, Epochs: 1, Block: block}})
-	m, err := mixture.New(mixture.Config{Sources: c.Sources, Mix: c.Mix, Seed: c.Seed}, map[string]mixture.Begin{"corpus": {First: 1, Last: uint64(n), Sealed: true}})
+	m, err := mixture.New(mixture.Config{Sources: c.Sources, Mix: c.Mix, Seed: c.Seed},
+		map[string]mixture.Begin{"corpus": {First: 1, Last: uint64(n), Sealed: true}})
 	if err != nil {
 		return nil, err
 	}

@@ -23,7 +23,8 @@ import (
 	"loaderd/loader/planner"
 )
 
-// The run of the picture: three sources whose weights are changed by hand, one of which rests for a while, and an anneal at the end.
+// The run of the picture: three sources whose weights are changed by hand, one of which rests for a while, and an
+// anneal at the end.
 const (
 	pictureTokens = 210e6
 	changeAt      = 40e6
@@ -102,10 +103,13 @@ func sharesOf(points []point) (s stepShares) {
 // picture plans the run.
 func picture(ctx context.Context) ([]point, error) {
 	const list = 1 << 14
-	all := [][]int32{lengths.LogNormalOf(6.1, 1.4, list, 1), lengths.LogNormalOf(6.8, .8, list, 2), lengths.LogNormal(list, 3)}
-	run := newMixed(map[string]mixture.Source{"code": {Weight: 30, Epochs: 1}, "math": {Weight: 10, Epochs: 1}, "web": {Weight: 60, Epochs: 1}},
+	all := [][]int32{lengths.LogNormalOf(6.1, 1.4, list, 1), lengths.LogNormalOf(6.8, .8, list, 2),
+		lengths.LogNormal(list, 3)}
+	run := newMixed(map[string]mixture.Source{"code": {Weight: 30, Epochs: 1}, "math": {Weight: 10, Epochs: 1},
+		"web": {Weight: 60, Epochs: 1}},
 		func(source int, sequence uint64) int { return int(all[source][sequence%list]) })
-	run.config.Mix.Schedule = []mixture.Point{{Tokens: annealAt, Ramp: annealOver, Weights: map[string]float64{"code": 20, "math": 60, "web": 20}}}
+	run.config.Mix.Schedule = []mixture.Point{{Tokens: annealAt, Ramp: annealOver,
+		Weights: map[string]float64{"code": 20, "math": 60, "web": 20}}}
 	a, err := run.begin()
 	if err != nil {
 		return nil, err
@@ -144,15 +148,19 @@ func picture(ctx context.Context) ([]point, error) {
 // Colors of the sources, from the top of the picture down.
 var pictureColors = []color.RGBA{{0x6c, 0xae, 0xcf, 255}, {0xf0, 0x95, 0x3f, 255}, {0x8f, 0x9e, 0xae, 255}}
 
-// drawMixture draws the shares of steps as areas and the targets as dashed lines between them, on white, for pages of any color.
+// drawMixture draws the shares of steps as areas and the targets as dashed lines between them, on white, for pages of
+// any color.
 func drawMixture(points []point, file string) error {
 	const width, height = 870, 300
 	x := plot.New()
-	x.X.Label.Text, x.Y.Label.Text = fmt.Sprintf("step (64 rows of 2,048 tokens; mean of %d)", pictureSteps), "share of the tokens (dashed: target)"
+	x.X.Label.Text, x.Y.Label.Text = fmt.Sprintf("step (64 rows of 2,048 tokens; mean of %d)", pictureSteps),
+		"share of the tokens (dashed: target)"
 	x.X.Padding, x.Y.Padding = 0, 0
 	x.X.Max, x.Y.Max = float64(len(points)/pictureSteps*pictureSteps), 1
-	x.Y.Tick.Marker = plot.ConstantTicks{{Label: "0 %"}, {Value: .25, Label: "25 %"}, {Value: .5, Label: "50 %"}, {Value: .75, Label: "75 %"}, {Value: 1, Label: "100 %"}}
-	for _, f := range []*font.Font{&x.X.Label.TextStyle.Font, &x.Y.Label.TextStyle.Font, &x.X.Tick.Label.Font, &x.Y.Tick.Label.Font} {
+	x.Y.Tick.Marker = plot.ConstantTicks{{Label: "0 %"}, {Value: .25, Label: "25 %"}, {Value: .5, Label: "50 %"},
+		{Value: .75, Label: "75 %"}, {Value: 1, Label: "100 %"}}
+	for _, f := range []*font.Font{&x.X.Label.TextStyle.Font, &x.Y.Label.TextStyle.Font, &x.X.Tick.Label.Font,
+		&x.Y.Tick.Label.Font} {
 		*f = font.Font{Typeface: "Liberation", Variant: "Sans", Size: 11}
 	}
 	lower := make([]float64, len(points)/pictureSteps)
@@ -182,7 +190,8 @@ func drawMixture(points []point, file string) error {
 		return err
 	}
 	// Arial is as wide, and not all readers have Liberation.
-	svg := strings.ReplaceAll(b.String(), "font-family:Liberation Sans;font-variant:normal;font-weight:normal;font-style:normal;", "font-family:Liberation Sans,Arial,sans-serif;")
+	svg := strings.ReplaceAll(b.String(), "font-family:Liberation "+
+		"Sans;font-variant:normal;font-weight:normal;font-style:normal;", "font-family:Liberation Sans,Arial,sans-serif;")
 	return os.WriteFile(file, []byte(svg), 0o644)
 }
 
@@ -193,10 +202,12 @@ func layer(points []point, lower []float64, source int) (upper []float64, area *
 	for k := range lower {
 		of, total := sharesOf(points[k*pictureSteps : (k+1)*pictureSteps]).all()
 		upper[k] = lower[k] + float64(of[source])/float64(total)
-		edge = append(edge, plotter.XY{X: float64(k * pictureSteps), Y: upper[k]}, plotter.XY{X: float64((k + 1) * pictureSteps), Y: upper[k]})
+		edge = append(edge, plotter.XY{X: float64(k * pictureSteps), Y: upper[k]},
+			plotter.XY{X: float64((k + 1) * pictureSteps), Y: upper[k]})
 	}
 	for k := len(lower) - 1; k >= 0; k-- {
-		edge = append(edge, plotter.XY{X: float64((k + 1) * pictureSteps), Y: lower[k]}, plotter.XY{X: float64(k * pictureSteps), Y: lower[k]})
+		edge = append(edge, plotter.XY{X: float64((k + 1) * pictureSteps), Y: lower[k]},
+			plotter.XY{X: float64(k * pictureSteps), Y: lower[k]})
 	}
 	if area, err = plotter.NewPolygon(edge); err != nil {
 		return nil, nil, err

@@ -148,7 +148,8 @@ func printMixtureLengths(ctx context.Context, _ *bench, out io.Writer) error {
 		}
 		m.Values(x.name, thousands(x.pool), thousands(x.window), thousands(int64(f.longest)), thousands(f.steps/sharesSeeds),
 			percent(f.first, 2), percent(f.last, 2),
-			percent(quantile(f.off, .5), 2), percent(quantile(f.off, 1), 2), fmt.Sprintf("%.2f", f.whole/sharesSeeds), fmt.Sprintf("%.2f", f.mean/sharesSeeds),
+			percent(quantile(f.off, .5), 2), percent(quantile(f.off, 1), 2), fmt.Sprintf("%.2f", f.whole/sharesSeeds),
+			fmt.Sprintf("%.2f", f.mean/sharesSeeds),
 			len(mixedMeans)-1, percent(f.beyond/sharesSeeds, 1))
 	}
 	return m.Print(out)
@@ -321,8 +322,8 @@ func (p *planned) excess(steps int) (most float64) {
 	return most
 }
 
-// chiSquare compares the rows that each source fills with what its share lets expect. Rows that are drawn independently, each of one source, have as many as there are
-// other sources in the mean.
+// chiSquare compares the rows that each source fills with what its share lets expect. Rows that are drawn
+// independently, each of one source, have as many as there are other sources in the mean.
 func (s stepShares) chiSquare() (x float64) {
 	of, total := s.all()
 	expected := mixedRows(len(s)) / float64(len(of))

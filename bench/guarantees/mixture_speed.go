@@ -15,8 +15,8 @@ import (
 // maxRecord is more than any record of these plans has, in bytes.
 const maxRecord = 1 << 20
 
-// printMixtureSpeed compares planners of 1 to 200 sources with the planner of one document stream: documents planned a second, and bytes of the
-// plan to bytes of the tokens in it.
+// printMixtureSpeed compares planners of 1 to 200 sources with the planner of one document stream: documents planned a
+// second, and bytes of the plan to bytes of the tokens in it.
 func printMixtureSpeed(ctx context.Context, b *bench, out io.Writer) error {
 	machine := record.ThisMachine()
 	var m page.Markdown
@@ -122,7 +122,8 @@ func (b *bench) streamPace(ctx context.Context) (*pace, error) {
 	return p, ctx.Err()
 }
 
-// mixedPace plans the documents of n sources: live ones in the order of publishing, or sealed ones in a drawn order of blocks.
+// mixedPace plans the documents of n sources: live ones in the order of publishing, or sealed ones in a drawn order of
+// blocks.
 func (b *bench) mixedPace(ctx context.Context, n, block int) (*pace, error) {
 	m := newMixed(equalSources(n), webLengths())
 	for i := range m.begins {

@@ -50,7 +50,8 @@ func newPlanner(c plan.Config) (*planner.Planner, error) {
 }
 
 // planSteps feeds documents to a new planner and tells each of what came of it.
-func planSteps(ctx context.Context, c plan.Config, in []plan.Arrival, each func(p *planner.Planner, a plan.Arrival, steps []plan.Step)) (*planner.Planner, error) {
+func planSteps(ctx context.Context, c plan.Config, in []plan.Arrival, each func(p *planner.Planner, a plan.Arrival,
+	steps []plan.Step)) (*planner.Planner, error) {
 	p, err := newPlanner(c)
 	if err != nil {
 		return nil, err

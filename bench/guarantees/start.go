@@ -67,7 +67,9 @@ func printRecovery(ctx context.Context, b *bench, out io.Writer) error {
 	c := b.settings("recovery")
 	c.Serve.Checkpoint = math.MaxInt32 // none but when it stops
 	const checkpoint = 100             // the step that it goes on with
-	if err := serving(ctx, c, func(d *daemon.Daemon) error { return planTo(ctx, d.Run(), c.Serve.Ahead, checkpoint) }); err != nil {
+	if err := serving(ctx, c, func(d *daemon.Daemon) error {
+		return planTo(ctx, d.Run(), c.Serve.Ahead, checkpoint)
+	}); err != nil {
 		return err
 	}
 	c.Serve.Checkpoint = 0
@@ -81,7 +83,9 @@ func printRecovery(ctx context.Context, b *bench, out io.Writer) error {
 			break
 		}
 		if since > 0 {
-			if err := serving(ctx, c, func(d *daemon.Daemon) error { return planTo(ctx, d.Run(), c.Serve.Ahead, steps) }); err != nil {
+			if err := serving(ctx, c, func(d *daemon.Daemon) error {
+				return planTo(ctx, d.Run(), c.Serve.Ahead, steps)
+			}); err != nil {
 				return err
 			}
 		}

@@ -21,8 +21,9 @@ const (
 	slow = 5 * time.Millisecond
 )
 
-// printTail measures how long a trainer of eight ranks that computes between its steps waits for them, beside a raw socket in the same run: for clients
-// with a rank's windows, and for those whose windows are as large as throughput gains from.
+// printTail measures how long a trainer of eight ranks that computes between its steps waits for them, beside a raw
+// socket in the same run: for clients with a rank's windows, and for those whose windows are as large as throughput
+// gains from.
 func printTail(ctx context.Context, b *bench, out io.Writer) error {
 	if err := b.fill(ctx); err != nil {
 		return err
@@ -51,20 +52,23 @@ func printTail(ctx context.Context, b *bench, out io.Writer) error {
 		var s paces
 		var cpu time.Duration
 		var misses int64
-		if err := serving(ctx, b.settings(fmt.Sprintf("tail-%d-%d", window, time.Now().UnixNano())), func(d *daemon.Daemon) (err error) {
-			before := record.ProcessorTime()
-			s, err = lockstep(ctx, tailWorld, b.steps, pause, func(ctx context.Context, rank int, step func() error) error {
-				return readRank(ctx, d, reader.Options{Window: window, Reuse: true}, api.Ticket{Rank: rank, World: tailWorld, Steps: uint64(b.steps)}, step)
-			})
-			cpu, misses = record.ProcessorTime()-before, d.Run().Stats().CacheMisses
-			return err
-		}); err != nil {
+		if err := serving(ctx, b.settings(fmt.Sprintf("tail-%d-%d", window, time.Now().UnixNano())),
+			func(d *daemon.Daemon) (err error) {
+				before := record.ProcessorTime()
+				s, err = lockstep(ctx, tailWorld, b.steps, pause, func(ctx context.Context, rank int, step func() error) error {
+					return readRank(ctx, d, reader.Options{Window: window, Reuse: true},
+						api.Ticket{Rank: rank, World: tailWorld, Steps: uint64(b.steps)}, step)
+				})
+				cpu, misses = record.ProcessorTime()-before, d.Run().Stats().CacheMisses
+				return err
+			}); err != nil {
 			return err
 		}
 		if b.json {
 			return json.NewEncoder(out).Encode(map[string]waits{"daemon": waitsOf(s), "raw socket": waitsOf(raw)})
 		}
-		add(fmt.Sprintf("loaderd, clients' windows of %d KiB", window>>10), s, milliseconds(quantile(s.latencies, .999)-quantile(raw.latencies, .999)),
+		add(fmt.Sprintf("loaderd, clients' windows of %d KiB", window>>10), s,
+			milliseconds(quantile(s.latencies, .999)-quantile(raw.latencies, .999)),
 			milliseconds(cpu/time.Duration(b.steps)), thousands(misses))
 	}
 	return m.Print(out)

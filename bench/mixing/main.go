@@ -1,5 +1,5 @@
-// Mixing is loaderd's side of the comparison of mixtures: it plans a run of several sources from the lengths of their documents, and writes which
-// document was taken when, and what is in the steps.
+// Mixing is loaderd's side of the comparison of mixtures: it plans a run of several sources from the lengths of their
+// documents, and writes which document was taken when, and what is in the steps.
 //
 //	mixing -taken FILE -steps FILE < request.json
 package main
@@ -29,10 +29,11 @@ type request struct {
 	Changes []int64     `json:"changes"` // tokens taken before each change
 	Lengths [][]int32   `json:"lengths"` // of the documents of each source, tokens
 	Tokens  int64       `json:"tokens"`  // to be taken; 0: all
-	Epochs  int         `json:"epochs"`  // of sources that were sealed before the run began; 0 are live ones, in the order of publishing
-	Block   int         `json:"block"`
-	Restart bool        `json:"restart"` // the planner is written and read again at each change
-	Seed    uint64      `json:"seed"`
+	// of sources that were sealed before the run began; 0 are live ones, in the order of publishing
+	Epochs  int    `json:"epochs"`
+	Block   int    `json:"block"`
+	Restart bool   `json:"restart"` // the planner is written and read again at each change
+	Seed    uint64 `json:"seed"`
 }
 
 // result is told in JSON.
@@ -51,8 +52,10 @@ func main() {
 
 func run(args []string, stdin io.Reader, stdout io.Writer) error {
 	f := flag.NewFlagSet("mixing", flag.ContinueOnError)
-	taken := f.String("taken", "", "`file` for source and document (from 0) as they were taken: pairs of uint32, little endian")
-	steps := f.String("steps", "", "`file` for source, document and tokens of the pieces in the steps: triples of the same kind")
+	taken := f.String("taken", "", "`file` for source and document (from 0) as they were taken: pairs of uint32, "+
+		"little endian")
+	steps := f.String("steps", "", "`file` for source, document and tokens of the pieces in the steps: triples of the "+
+		"same kind")
 	if err := f.Parse(args); err != nil {
 		return err
 	}
@@ -60,7 +63,9 @@ func run(args []string, stdin io.Reader, stdout io.Writer) error {
 	if err := json.NewDecoder(stdin).Decode(&q); err != nil {
 		return fmt.Errorf("read the request: %w", err)
 	}
-	if len(q.Weights) != len(q.Changes)+1 || slices.ContainsFunc(q.Weights, func(w []float64) bool { return len(w) != len(q.Lengths) }) {
+	if len(q.Weights) != len(q.Changes)+1 || slices.ContainsFunc(q.Weights, func(w []float64) bool {
+		return len(w) != len(q.Lengths)
+	}) {
 		return errors.New("want a weight for every source, at first and behind each change")
 	}
 	m := &mixer{request: q}
@@ -106,7 +111,8 @@ func name(source int) string { return fmt.Sprintf("s%02d", source) }
 func (m *mixer) begin() (err error) {
 	c := config.Default().Plan
 	c.Packing.Buckets = []int{2048}
-	c.Seed, c.Sources, c.Mix = m.Seed, map[string]mixture.Source{}, mixture.Mix{Dry: mixture.DryWait, End: mixture.EndFirst}
+	c.Seed, c.Sources, c.Mix = m.Seed, map[string]mixture.Source{},
+		mixture.Mix{Dry: mixture.DryWait, End: mixture.EndFirst}
 	for i, w := range m.Weights[0] {
 		c.Sources[name(i)] = mixture.Source{Weight: w, Epochs: mixture.Epochs(max(m.Epochs, 1)), Block: m.Block}
 		b := plan.SourceBegin{Name: name(i), Start: 1}
@@ -139,7 +145,8 @@ func (m *mixer) mix() (documents int, err error) {
 		if m.taken != nil {
 			m.write(m.taken, uint32(source), uint32(sequence-1))
 		}
-		ready, err := m.applier.Document(plan.Arrival{Source: source, Sequence: sequence, Length: int(m.Lengths[source][sequence-1])})
+		ready, err := m.applier.Document(plan.Arrival{Source: source, Sequence: sequence,
+			Length: int(m.Lengths[source][sequence-1])})
 		if err != nil {
 			return documents, err
 		}

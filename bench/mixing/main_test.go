@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// mixed runs the program and returns source and document of what was taken, and the tokens of each document in the steps.
+// mixed runs the program and returns source and document of what was taken, and the tokens of each document in the
+// steps.
 func mixed(t *testing.T, q request) (taken [][2]uint32, inSteps map[[2]uint32]int32) {
 	t.Helper()
 	in, err := json.Marshal(q)
@@ -63,9 +64,11 @@ func someLengths(n int, length int32) []int32 {
 	return out
 }
 
-// What comes out is the same with and without a restart at a change of weights; shares follow the change; no token comes twice.
+// What comes out is the same with and without a restart at a change of weights; shares follow the change; no token
+// comes twice.
 func TestMixing(t *testing.T) {
-	q := request{Weights: [][]float64{{1, 1}, {3, 1}}, Changes: []int64{2e6}, Tokens: 4e6, Lengths: [][]int32{someLengths(8000, 500), someLengths(2000, 2000)}}
+	q := request{Weights: [][]float64{{1, 1}, {3, 1}}, Changes: []int64{2e6}, Tokens: 4e6,
+		Lengths: [][]int32{someLengths(8000, 500), someLengths(2000, 2000)}}
 	taken, inSteps := mixed(t, q)
 	q.Restart = true
 	again, _ := mixed(t, q)
@@ -90,14 +93,16 @@ func TestMixing(t *testing.T) {
 			t.Errorf("%v has %d tokens in the steps, and %d at all", d, inSteps[d], n)
 		}
 	}
-	if a, b := tokens[0][0]*100/(tokens[0][0]+tokens[0][1]), tokens[1][0]*100/(tokens[1][0]+tokens[1][1]); a < 49 || a > 50 || b < 74 || b > 75 {
+	if a, b := tokens[0][0]*100/(tokens[0][0]+tokens[0][1]), tokens[1][0]*100/(tokens[1][0]+tokens[1][1]); a < 49 ||
+		a > 50 || b < 74 || b > 75 {
 		t.Errorf("shares are %d %% and %d %%", a, b)
 	}
 }
 
 // Epochs are read in orders of their own, whole.
 func TestEpochs(t *testing.T) {
-	taken, _ := mixed(t, request{Weights: [][]float64{{1}}, Epochs: 2, Block: 64, Lengths: [][]int32{someLengths(2000, 3000)}})
+	taken, _ := mixed(t, request{Weights: [][]float64{{1}}, Epochs: 2, Block: 64,
+		Lengths: [][]int32{someLengths(2000, 3000)}})
 	if len(taken) != 4000 || reflect.DeepEqual(taken[:2000], taken[2000:]) {
 		t.Fatalf("%d documents", len(taken))
 	}

@@ -64,8 +64,8 @@ func percent(x float64) string {
 	return fmt.Sprintf("%.*f %%", digits, x)
 }
 
-// factor is how far two qualities are apart: the largest of the three factors between them. That of padding is infinite where only
-// one has some.
+// factor is how far two qualities are apart: the largest of the three factors between them. That of padding is infinite
+// where only one has some.
 func (q quality) factor(other quality) float64 {
 	far := 1.0
 	for i := range q {
@@ -90,22 +90,26 @@ type beyondRow struct {
 	none      bool // the paper has no figures
 }
 
-// beyondRows are the fixed lengths, the baselines, the points of the surface that are nearest to the paper's two methods, and ours.
+// beyondRows are the fixed lengths, the baselines, the points of the surface that are nearest to the paper's two
+// methods, and ours.
 func beyondRows() []beyondRow {
 	var rows []beyondRow
 	for i, l := range beyondBuckets {
-		rows = append(rows, beyondRow{name: fmt.Sprintf("Fixed-%d: concat", l), method: "concat", buckets: []int{l}, published: fixedPublished[i]})
+		rows = append(rows, beyondRow{name: fmt.Sprintf("Fixed-%d: concat", l), method: "concat", buckets: []int{l},
+			published: fixedPublished[i]})
 	}
 	all := []int{2}
 	for all[len(all)-1] < 16384 {
 		all = append(all, 2*all[len(all)-1])
 	}
 	return append(rows,
-		beyondRow{name: "DD: decompose, every power of two", method: "decompose", buckets: all, published: quality{0, 99.9, 1}},
+		beyondRow{name: "DD: decompose, every power of two", method: "decompose", buckets: all,
+			published: quality{0, 99.9, 1}},
 		beyondRow{name: "decompose, 256 to 16384", method: "decompose", buckets: all[7:], none: true},
 		beyondRow{name: "decompose, 1024 to 16384", method: "decompose", buckets: beyondBuckets, none: true},
 		beyondRow{name: "naive bucketing (section 4)", method: "naive", buckets: beyondBuckets, none: true},
-		beyondRow{name: "BucketLLM-v0", method: "bucketllm-v0", buckets: beyondBuckets, pool: 30_000, grows: true, threshold: 0.08, published: publishedV0},
+		beyondRow{name: "BucketLLM-v0", method: "bucketllm-v0", buckets: beyondBuckets, pool: 30_000, grows: true,
+			threshold: 0.08, published: publishedV0},
 		beyondRow{name: "BucketLLM", method: "bucketllm", buckets: beyondBuckets, pool: 100_000, grows: true,
 			threshold: beyondThreshold,
 			published: publishedFinal},
@@ -141,7 +145,8 @@ func withPool(rows []beyondRow) []beyondRow {
 }
 
 var (
-	fixedPublished = []quality{{0.01, 61.26, 1.03}, {0.01, 38.39, 2.05}, {0.02, 21.45, 4.11}, {0.04, 11.51, 8.20}, {0.08, 5.96, 16.40}}
+	fixedPublished = []quality{{0.01, 61.26, 1.03}, {0.01, 38.39, 2.05}, {0.02, 21.45, 4.11}, {0.04, 11.51, 8.20},
+		{0.08, 5.96, 16.40}}
 	publishedV0    = quality{0.37, 0.19, 3.78}
 	publishedFinal = quality{0.12, 0.28, 2.81}
 )
@@ -157,7 +162,8 @@ func beyond(method string, buckets []int, pool, maxAge int, threshold float64, i
 }
 
 func beyondConfig(method string, buckets []int, pool, maxAge int, threshold float64) packonline.Config {
-	return packonline.Config{Method: method, Buckets: buckets, Atom: 1, Pool: max(pool, 1), Hold: defaultHold, MaxAge: maxAge,
+	return packonline.Config{Method: method, Buckets: buckets, Atom: 1, Pool: max(pool, 1), Hold: defaultHold,
+		MaxAge:           maxAge,
 		PaddingThreshold: threshold}
 }
 
@@ -189,7 +195,8 @@ func printBeyond(out io.Writer, documents int, rows []beyondRow) error {
 	return m.Print(out)
 }
 
-// shard is the number of documents after which the published padding of fixed lengths comes out if the last row is padded then.
+// shard is the number of documents after which the published padding of fixed lengths comes out if the last row is
+// padded then.
 const shard = 10_000
 
 // printFixed compares what could be meant by truncation at a fixed length, and by padding.
@@ -236,7 +243,8 @@ var (
 	surfaceThresholds = []float64{0, 0.01, 0.025, 0.08, 0.1}
 )
 
-// printSurface prints r_pad / r_tru / r_cat for each pool size and padding threshold, and the points nearest to the paper's figures.
+// printSurface prints r_pad / r_tru / r_cat for each pool size and padding threshold, and the points nearest to the
+// paper's figures.
 func printSurface(_ *report, out io.Writer) error {
 	in := fineweb(million)
 	for _, x := range []struct {

@@ -28,7 +28,8 @@ var bucketBounds = []struct{ pool, maxAge int }{
 	{256, 1024}, {1024, 2048}, {1024, 4096}, {4096, 8192}, {4096, 16384}, {16384, 32768}, {65536, 131072},
 }
 
-// The defaults of packing.pool, packing.hold and packing.max_age, and over how many lists of documents a mean or a most is taken.
+// The defaults of packing.pool, packing.hold and packing.max_age, and over how many lists of documents a mean or a most
+// is taken.
 const (
 	defaultPool = 4096
 	defaultHold = 100
@@ -113,9 +114,9 @@ func longer(in []int32, row int) float64 {
 	return float64(long) / float64(len(in))
 }
 
-// mostRows is how many full rows there can be, whole multiples of the shortest one, when no document is split that fits the longest.
-// The rest of a piece is what it has beyond whole shortest rows, 1 to all tokens of one. In a full row the rests sum up to a shortest
-// row or more; so there are at most as many rows as all rests hold shortest rows.
+// mostRows is how many full rows there can be, whole multiples of the shortest one, when no document is split that fits
+// the longest. The rest of a piece is what it has beyond whole shortest rows, 1 to all tokens of one. In a full row the
+// rests sum up to a shortest row or more; so there are at most as many rows as all rests hold shortest rows.
 func mostRows(in []int32, shortest, longest int) int64 {
 	var rests int64
 	for _, n := range in {

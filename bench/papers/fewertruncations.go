@@ -66,8 +66,8 @@ func seconds(s float64) string {
 	return fmt.Sprintf("%.0f", s)
 }
 
-// packing is the configuration of one row length with atoms of a row, as loaderd simulate has it: with the default hold unless the pool,
-// which is then 0, holds everything.
+// packing is the configuration of one row length with atoms of a row, as loaderd simulate has it: with the default hold
+// unless the pool, which is then 0, holds everything.
 func packing(method string, row, pool, maxAge int) packonline.Config {
 	c := packonline.Config{Method: method, Buckets: []int{row}, Atom: 1, Pool: pool, MaxAge: maxAge}
 	if pool > 0 {

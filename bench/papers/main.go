@@ -1,14 +1,14 @@
-// Papers prints the tables of docs/results/papers.md as Markdown: what a paper published and what loaderd does, on lengths drawn from the
-// distributions of package lengths.
+// Papers prints the tables of docs/results/papers.md as Markdown: what a paper published and what loaderd does, on
+// lengths drawn from the distributions of package lengths.
 //
 //	bin/papers                    # all tables
 //	bin/papers seamless           # some; -list names them
 //	bin/papers -large fewer-1     # with 100M documents: minutes, and 8 GiB of memory
 //	bin/papers -write             # rewrites the page: make bench-papers
 //
-// Lengths are drawn with seed 1, as by loaderd gen-lengths, unless a column has another one, so loaderd simulate repeats
-// each figure: packers have its defaults. Times are of one core and have separate tables; all other tables are the
-// same in every run.
+// Lengths are drawn with seed 1, as by loaderd gen-lengths, unless a column has another one, so loaderd simulate
+// repeats each figure: packers have its defaults. Times are of one core and have separate tables; all other tables are
+// the same in every run.
 package main
 
 import (

@@ -11,7 +11,8 @@ import (
 	"loaderd/shuffle"
 )
 
-// windows are the sizes of the shuffle window, in atoms. 0 keeps the order, everything is the global shuffle of the paper.
+// windows are the sizes of the shuffle window, in atoms. 0 keeps the order, everything is the global shuffle of the
+// paper.
 var windows = []int{0, 16, 64, 256, 1024, 4096, 16384, 65536, everything}
 
 const (
@@ -20,8 +21,8 @@ const (
 	mixedStep  = 256 // rows
 )
 
-// printMixing shuffles the run of concat by atoms, through windows and as a whole. All figures of atoms of a row come first, then one
-// figure of all atoms.
+// printMixing shuffles the run of concat by atoms, through windows and as a whole. All figures of atoms of a row come
+// first, then one figure of all atoms.
 func printMixing(p *report, out io.Writer) error {
 	in := paragraphs()
 	var row, sharing page.Markdown

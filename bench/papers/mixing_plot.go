@@ -16,7 +16,8 @@ import (
 	"gonum.org/v1/plot/vg/vgsvg"
 )
 
-// panel is one plot of the figure: a measure over the size of the window, a line for each size of atom. The global shuffle is dashed.
+// panel is one plot of the figure: a measure over the size of the window, a line for each size of atom. The global
+// shuffle is dashed.
 type panel struct {
 	title string
 	least float64 // of the y axis
@@ -30,7 +31,8 @@ var panels = []panel{
 }
 
 // atomColors go with atomSizes, from the smallest on.
-var atomColors = []color.Color{color.RGBA{253, 166, 54, 255}, color.RGBA{225, 100, 98, 255}, color.RGBA{177, 42, 144, 255},
+var atomColors = []color.Color{color.RGBA{253, 166, 54, 255}, color.RGBA{225, 100, 98, 255},
+	color.RGBA{177, 42, 144, 255},
 	color.RGBA{106, 0, 168, 255}, color.RGBA{13, 8, 135, 255}}
 
 // drawMixing draws the figure on white, for pages of any color.
@@ -51,7 +53,8 @@ func drawMixing(all []mixed, file string) error {
 		return err
 	}
 	// Arial is as wide, and not all readers have Liberation.
-	svg := strings.ReplaceAll(b.String(), "font-family:Liberation Sans;font-variant:normal;font-weight:normal;font-style:normal;", "font-family:Liberation Sans,Arial,sans-serif;")
+	svg := strings.ReplaceAll(b.String(), "font-family:Liberation "+
+		"Sans;font-variant:normal;font-weight:normal;font-style:normal;", "font-family:Liberation Sans,Arial,sans-serif;")
 	return os.WriteFile(file, []byte(svg), 0o644)
 }
 
@@ -64,7 +67,8 @@ func (p panel) plot(all []mixed) (*plot.Plot, error) {
 	x.X.Min, x.X.Max, x.Y.Min, x.Y.Max = 16, 65536, p.least, 1
 	x.X.Tick.Marker, x.Y.Tick.Marker = windowTicks(), shareTicks(p.least)
 	x.Legend.ThumbnailWidth, x.Legend.XOffs, x.Legend.YOffs = 14, -4, 4
-	for _, s := range []*font.Font{&x.Title.TextStyle.Font, &x.X.Label.TextStyle.Font, &x.X.Tick.Label.Font, &x.Y.Tick.Label.Font, &x.Legend.TextStyle.Font} {
+	for _, s := range []*font.Font{&x.Title.TextStyle.Font, &x.X.Label.TextStyle.Font, &x.X.Tick.Label.Font,
+		&x.Y.Tick.Label.Font, &x.Legend.TextStyle.Font} {
 		*s = font.Font{Typeface: "Liberation", Variant: "Sans", Size: 10}
 	}
 	grid := plotter.NewGrid()

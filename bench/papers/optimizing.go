@@ -31,7 +31,8 @@ var optimizing = []table{
 const epochs = 2
 
 // published3 has the rows of Table 3.
-var published3 = []struct{ row, batch, concat, pad int }{{32, 256, 28120, 31816}, {64, 256, 14058, 17308}, {128, 128, 14056, 20496}}
+var published3 = []struct{ row, batch, concat, pad int }{{32, 256, 28120, 31816}, {64, 256, 14058, 17308},
+	{128, 128, 14056, 20496}}
 
 func paragraphs() []int32 {
 	d, _ := lengths.Named("wikitext")

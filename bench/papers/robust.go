@@ -26,7 +26,8 @@ var robustLengths = []string{"code", "short", "constant", "drift"}
 
 const robustThreshold = 0.02
 
-// printRobust packs lengths that are hard to pack, into rows of one length by all methods, of several by those that know them.
+// printRobust packs lengths that are hard to pack, into rows of one length by all methods, of several by those that
+// know them.
 func printRobust(_ *report, out io.Writer) error {
 	var m page.Markdown
 	m.Row("lengths, rows", "method", "padding", "split", "split though they fit a row", "documents a row",
@@ -44,7 +45,8 @@ func printRobust(_ *report, out io.Writer) error {
 		} {
 			least := longer(in, rows.buckets[len(rows.buckets)-1])
 			for _, method := range rows.methods {
-				c := packonline.Config{Method: method, Buckets: rows.buckets, Atom: 1, Pool: defaultPool, Hold: defaultHold, MaxAge: defaultAge,
+				c := packonline.Config{Method: method, Buckets: rows.buckets, Atom: 1, Pool: defaultPool, Hold: defaultHold,
+					MaxAge:           defaultAge,
 					PaddingThreshold: robustThreshold}
 				r, err := simulation.Run(context.Background(), c, in, nil)
 				if err != nil {

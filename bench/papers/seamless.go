@@ -51,7 +51,8 @@ func (c corpus) offline(method string, in []int32) packonline.Config {
 
 // figureNames are the rows of a corpus, and publishedFigures what the paper says of them.
 var (
-	figureNames = []string{"documents under windows", "tokens for stage 2", "repeated", "dropped", "dropped by bfd-m", "padding",
+	figureNames = []string{"documents under windows", "tokens for stage 2", "repeated", "dropped", "dropped by bfd-m",
+		"padding",
 		"padding of bfd", "sequences", "of these cut from the run"}
 
 	publishedFigures = map[string]string{

@@ -1,5 +1,5 @@
-// Peers is loaderd's side of the comparison with other packers: it packs document lengths on one core, alone and with the tokens moved
-// into rows, and prints what that cost as JSON, or the rows themselves for another program to check.
+// Peers is loaderd's side of the comparison with other packers: it packs document lengths on one core, alone and with
+// the tokens moved into rows, and prints what that cost as JSON, or the rows themselves for another program to check.
 //
 //	bin/peers -draw 200000 > lengths
 //	bin/peers -method bfd -pool 4096 -max-age 16384 lengths
@@ -48,7 +48,8 @@ func run(args []string, stdout io.Writer) error {
 	pool := f.Int("pool", 4096, "pieces that may wait")
 	maxAge := f.Int("max-age", 16384, "documents that may arrive before a document leaves")
 	rounds := f.Int("rounds", 3, "rounds of each; the median is printed")
-	rows := f.Bool("rows", false, "write the rows instead of figures: for each the documents that have arrived (int64) and its tokens (int32), "+
+	rows := f.Bool("rows", false, "write the rows instead of figures: for each the documents that have arrived (int64) "+
+		"and its tokens (int32), "+
 		"which are numbered from 1 over the whole input, 0 for padding; native byte order")
 	if err := f.Parse(args); err != nil {
 		return err

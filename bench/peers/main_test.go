@@ -28,7 +28,8 @@ func TestRowsHoldEveryTokenOnce(t *testing.T) {
 	for _, method := range []string{"bfd", "concat"} {
 		t.Run(method, func(t *testing.T) {
 			var out bytes.Buffer
-			if err := run([]string{"-method", method, "-length", "8", "-pool", "3", "-max-age", "4", "-rows", path}, &out); err != nil {
+			if err := run([]string{"-method", method, "-length", "8", "-pool", "3", "-max-age", "4", "-rows", path},
+				&out); err != nil {
 				t.Fatal(err)
 			}
 			ends := []int64{3, 11, 16, 17, 37, 45, 47} // the last token of each document
@@ -87,7 +88,8 @@ func TestDrawnLengthsAndMethods(t *testing.T) {
 	if strings.Count(a.String(), "\n") != 3 || a.String() == b.String() {
 		t.Errorf("lengths %q and, of another seed, %q", &a, &b)
 	}
-	if got, want := strings.Fields(methods.String()), packonline.Methods(); strings.Join(got, " ") != strings.Join(want, " ") {
+	if got, want := strings.Fields(methods.String()), packonline.Methods(); strings.Join(got, " ") != strings.Join(want,
+		" ") {
 		t.Errorf("methods %v, want %v", got, want)
 	}
 }
@@ -103,7 +105,8 @@ func TestBadInput(t *testing.T) {
 			t.Errorf("lengths %q: error %v, want one that says %s", c.text, err, c.says)
 		}
 	}
-	if err := run([]string{"-method", "none", lengthsFile(t, "3\n")}, io.Discard); err == nil || !strings.Contains(err.Error(), "method: none") {
+	if err := run([]string{"-method", "none", lengthsFile(t, "3\n")}, io.Discard); err == nil ||
+		!strings.Contains(err.Error(), "method: none") {
 		t.Errorf("unknown method: error %v", err)
 	}
 }

@@ -39,7 +39,8 @@ func packAlone(config packonline.Config, docs []int32) error {
 	return nil
 }
 
-// mover packs documents and copies their tokens into rows, as the loader does, with the segment ids that the Flight server adds.
+// mover packs documents and copies their tokens into rows, as the loader does, with the segment ids that the Flight
+// server adds.
 type mover struct {
 	docs     []int32
 	starts   []int // where each document begins in tokens
@@ -57,7 +58,8 @@ func newMover(docs []int32, row int) (*mover, error) {
 		m.starts[i+1] = m.starts[i] + int(n)
 	}
 	// Outside the heap: the documents come from elsewhere, and must not set how often the garbage collector runs.
-	b, err := syscall.Mmap(-1, 0, 4*m.starts[len(docs)], syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
+	b, err := syscall.Mmap(-1, 0, 4*m.starts[len(docs)], syscall.PROT_READ|syscall.PROT_WRITE,
+		syscall.MAP_ANON|syscall.MAP_PRIVATE)
 	if err != nil {
 		return nil, err
 	}
@@ -107,7 +109,8 @@ func (m *mover) move(rows *packonline.Rows, arrived int) error {
 			at += n
 		}
 		if m.out != nil {
-			if err := errors.Join(binary.Write(m.out, binary.NativeEndian, int64(arrived)), binary.Write(m.out, binary.NativeEndian, ids)); err != nil {
+			if err := errors.Join(binary.Write(m.out, binary.NativeEndian, int64(arrived)),
+				binary.Write(m.out, binary.NativeEndian, ids)); err != nil {
 				return err
 			}
 		}

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// madeUp is a corpus that is nowhere: every byte of it follows from the seed. Its documents are lines of JSON of the same length, so that any range can be
-// served.
+// madeUp is a corpus that is nowhere: every byte of it follows from the seed. Its documents are lines of JSON of the
+// same length, so that any range can be served.
 type madeUp struct {
 	seed      uint64
 	documents int64
@@ -23,8 +23,10 @@ type madeUp struct {
 const (
 	lineBytes   = 4096
 	objectBytes = 64 << 20
-	words       = "the of and to in is that for it as was with be by on not he his but at are this have from or had an they which one you were all her she there " +
-		"would their we him been has when who will no more if out so up said what its about than into them can only other time new some could these"
+	words       = "the of and to in is that for it as was with be by on not he his but at are this have from or had an " +
+		"they which one you were all her she there " +
+		"would their we him been has when who will no more if out so up said what its about than into them can only other " +
+		"time new some could these"
 )
 
 // numbered begins every text, before the document's number; a space ends that.
@@ -72,7 +74,8 @@ func (m madeUp) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 	from := i * m.perObject
 	out.Header().Set("ETag", fmt.Sprintf(`"%d-%d"`, m.seed, i))
 	out.Header().Set("Content-Type", "application/octet-stream")
-	http.ServeContent(out, r, "", time.Time{}, &object{corpus: m, from: from, size: min(m.perObject, m.documents-from) * lineBytes, cached: -1})
+	http.ServeContent(out, r, "", time.Time{},
+		&object{corpus: m, from: from, size: min(m.perObject, m.documents-from) * lineBytes, cached: -1})
 }
 
 // object is one object of a corpus, made as it is read.

@@ -9,7 +9,8 @@ import (
 	"loaderd/tokenizer"
 )
 
-// count says of every document of a corpus what steps hold of it. Documents have the sequences 1, 2, ... in their order.
+// count says of every document of a corpus what steps hold of it. Documents have the sequences 1, 2, ... in their
+// order.
 type count struct {
 	model     *tokenizer.Model
 	end       int32 // token behind every document
@@ -26,7 +27,8 @@ func newCount(documents int64, model *tokenizer.Model) (*count, error) {
 	if !ok {
 		return nil, fmt.Errorf("tokenizer %s has no token for the end of a text", model.Name())
 	}
-	return &count{model: model, end: end.ID, ended: make([]uint8, documents), tokens: make([]int32, documents), behind: make([]int32, documents)}, nil
+	return &count{model: model, end: end.ID, ended: make([]uint8, documents), tokens: make([]int32, documents),
+		behind: make([]int32, documents)}, nil
 }
 
 // take counts what a batch holds.
@@ -65,7 +67,8 @@ func (c *count) take(b reader.Batch) error {
 	return nil
 }
 
-// result is how many documents are missing, wholly or in part, and how many are there more than once, wholly or in part.
+// result is how many documents are missing, wholly or in part, and how many are there more than once, wholly or in
+// part.
 func (c *count) result() (missing, twice int64) {
 	for i := range c.tokens {
 		switch {

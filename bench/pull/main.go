@@ -1,6 +1,6 @@
-// Pull measures a run that fetches its own documents: a corpus that a server of this process makes up goes through a stream that holds a part of it, and is
-// trained on over Flight by a reader that commits, so that what is behind it is purged. Every document is counted. A smaller run over documents that were
-// published beforehand is the baseline.
+// Pull measures a run that fetches its own documents: a corpus that a server of this process makes up goes through a
+// stream that holds a part of it, and is trained on over Flight by a reader that commits, so that what is behind it is
+// purged. Every document is counted. A smaller run over documents that were published beforehand is the baseline.
 //
 //	bin/pull --bytes 2e9 --window 200e6
 package main
@@ -66,7 +66,8 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	b := bench{model: model, window: int64(*window), log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))}
+	b := bench{model: model, window: int64(*window),
+		log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))}
 	ctx := context.Background()
 	var out struct {
 		Pulled    figures `json:"pulled"`
@@ -85,7 +86,8 @@ func run() error {
 	}
 	for what, f := range map[string]figures{"pulled": out.Pulled, "published before": out.Published} {
 		if f.Missing+f.Twice+f.Elsewhere > 0 {
-			return fmt.Errorf("%s: %d documents are missing, %d are there twice, %d are elsewhere", what, f.Missing, f.Twice, f.Elsewhere)
+			return fmt.Errorf("%s: %d documents are missing, %d are there twice, %d are elsewhere", what, f.Missing, f.Twice,
+				f.Elsewhere)
 		}
 	}
 	if out.Pulled.Highest > b.window {
@@ -100,7 +102,8 @@ type bench struct {
 	log    *slog.Logger
 }
 
-// settings are those of both runs but for the stream. What the planner holds back, plans ahead and could plan again is a small part of the window.
+// settings are those of both runs but for the stream. What the planner holds back, plans ahead and could plan again is
+// a small part of the window.
 func (b *bench) settings(dir string) config.Config {
 	c := config.Default()
 	c.Stream.Dir, c.Stream.Listen, c.Flight.Listen, c.HTTP.Listen = dir, "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
@@ -173,7 +176,8 @@ func (b *bench) publish(ctx context.Context, c config.Config, m madeUp) (err err
 	}
 	defer p.Close()
 	for i := range m.documents {
-		if err := p.Publish(ctx, stream.Message{Subject: "docs.bench", ID: fmt.Sprint(i), Data: text(m.line(i))}); err != nil {
+		if err := p.Publish(ctx, stream.Message{Subject: "docs.bench", ID: fmt.Sprint(i),
+			Data: text(m.line(i))}); err != nil {
 			return err
 		}
 	}
@@ -220,15 +224,16 @@ func (b *bench) read(ctx context.Context, d *daemon.Daemon, f *figures, counted 
 	if err != nil {
 		return err
 	}
-	err = client.Read(ctx, api.Ticket{Job: "train", Columns: []string{"input_ids", "documents"}}, func(batch reader.Batch) error {
-		if f.Steps++; f.Steps == 1 {
-			f.FirstStep = time.Since(began).Seconds()
-		}
-		if err := counted.take(batch); err != nil || f.Steps%commitEvery > 0 {
-			return err
-		}
-		return client.Do(ctx, "commit", map[string]any{"step": f.Steps}, nil)
-	})
+	err = client.Read(ctx, api.Ticket{Job: "train", Columns: []string{"input_ids", "documents"}},
+		func(batch reader.Batch) error {
+			if f.Steps++; f.Steps == 1 {
+				f.FirstStep = time.Since(began).Seconds()
+			}
+			if err := counted.take(batch); err != nil || f.Steps%commitEvery > 0 {
+				return err
+			}
+			return client.Do(ctx, "commit", map[string]any{"step": f.Steps}, nil)
+		})
 	return errors.Join(err, client.Close())
 }
 

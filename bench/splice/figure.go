@@ -48,7 +48,8 @@ func drawFigure(packings []record.Packing, file string) error {
 		return err
 	}
 	// Arial is as wide, and not all readers have Liberation.
-	svg := strings.ReplaceAll(b.String(), "font-family:Liberation Sans;font-variant:normal;font-weight:normal;font-style:normal;", "font-family:Liberation Sans,Arial,sans-serif;")
+	svg := strings.ReplaceAll(b.String(), "font-family:Liberation "+
+		"Sans;font-variant:normal;font-weight:normal;font-style:normal;", "font-family:Liberation Sans,Arial,sans-serif;")
 	return os.WriteFile(file, []byte(svg), 0o644)
 }
 
@@ -57,7 +58,8 @@ func newPanel(title, x string) *plot.Plot {
 	p.Title.Text, p.X.Label.Text = title, x
 	p.X.Padding, p.Y.Padding = 0, 0
 	p.Legend.Top, p.Legend.ThumbnailWidth, p.Legend.XOffs, p.Legend.YOffs = true, 14, -4, -4
-	for _, s := range []*font.Font{&p.Title.TextStyle.Font, &p.X.Label.TextStyle.Font, &p.X.Tick.Label.Font, &p.Y.Tick.Label.Font, &p.Legend.TextStyle.Font} {
+	for _, s := range []*font.Font{&p.Title.TextStyle.Font, &p.X.Label.TextStyle.Font, &p.X.Tick.Label.Font,
+		&p.Y.Tick.Label.Font, &p.Legend.TextStyle.Font} {
 		*s = font.Font{Typeface: "Liberation", Variant: "Sans", Size: 10}
 	}
 	grid := plotter.NewGrid()
@@ -67,7 +69,8 @@ func newPanel(title, x string) *plot.Plot {
 }
 
 // addLines adds a line for each variant.
-func addLines(p *plot.Plot, figures map[string]relatedness.Figures, points func(relatedness.Figures) plotter.XYs) error {
+func addLines(p *plot.Plot, figures map[string]relatedness.Figures,
+	points func(relatedness.Figures) plotter.XYs) error {
 	for _, d := range drawn {
 		line, err := plotter.NewLine(points(figures[d.variant]))
 		if err != nil {
@@ -100,7 +103,8 @@ func counts(figures map[string]relatedness.Figures) (*plot.Plot, error) {
 	p := newPanel("tokens of a row that come so often in it or more", "times in the row")
 	p.X.Scale, p.Y.Scale = plot.LogScale{}, plot.LogScale{}
 	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = 1, 1000, 1e-4, 1
-	p.X.Tick.Marker, p.Y.Tick.Marker = plot.LogTicks{Prec: -1}, plot.ConstantTicks{{Value: 1e-4, Label: "0.01 %"}, {Value: 1e-3, Label: "0.1 %"},
+	p.X.Tick.Marker, p.Y.Tick.Marker = plot.LogTicks{Prec: -1}, plot.ConstantTicks{{Value: 1e-4, Label: "0.01 %"},
+		{Value: 1e-3, Label: "0.1 %"},
 		{Value: 1e-2, Label: "1 %"}, {Value: 1e-1, Label: "10 %"}, {Value: 1, Label: "100 %"}}
 	return p, addLines(p, figures, func(f relatedness.Figures) (xys plotter.XYs) {
 		tail := 0.0

@@ -39,7 +39,8 @@ func (c *corpus) queries(retriever string, pool int) record.Answer {
 	return record.Answer{Retriever: retriever, PerSecond: float64(pool) / seconds, SameFile: float64(same) / float64(pool)}
 }
 
-// hand writes a pool to a folder for other programs: documents as JSON lines of ids and path, vectors as float32, and how we answered.
+// hand writes a pool to a folder for other programs: documents as JSON lines of ids and path, vectors as float32, and
+// how we answered.
 func (c *corpus) hand(folder string, pool int) error {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return err
@@ -88,8 +89,8 @@ func (c *corpus) hand(folder string, pool int) error {
 // dimension of the embeddings.
 const dimension = 384
 
-// embed is a stand-in for a model's embedding: a document's counts of rare tokens, projected at random. It says which documents are
-// alike, and its vectors look like any others to what searches them.
+// embed is a stand-in for a model's embedding: a document's counts of rare tokens, projected at random. It says which
+// documents are alike, and its vectors look like any others to what searches them.
 func embed(d relatedness.Document) []float32 {
 	count := map[int32]int{}
 	for _, id := range d.IDs {

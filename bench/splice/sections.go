@@ -16,8 +16,9 @@ import (
 // suffixes are the files that are read.
 var suffixes = []string{".go", ".c", ".h", ".py", ".s", ".md", ".rst", ".txt", ".html"}
 
-// sections reads the text files below folders and cuts each into sections of about 1,000 tokens, at empty lines, in random order.
-// At most most bytes are read of each folder, of files chosen at random. With a chunk above 0 all sections have exactly so many tokens.
+// sections reads the text files below folders and cuts each into sections of about 1,000 tokens, at empty lines, in
+// random order. At most most bytes are read of each folder, of files chosen at random. With a chunk above 0 all
+// sections have exactly so many tokens.
 func sections(m *tokenizer.Model, folders []string, most int64, chunk int) ([]relatedness.Document, error) {
 	c := cutter{r: rand.New(rand.NewPCG(1, 2)), encoder: m.NewEncoder(), chunk: chunk}
 	for _, folder := range folders {
@@ -71,7 +72,8 @@ func textFiles(folder string) (files []string, err error) {
 	return files, err
 }
 
-// byFolder orders files by folders, and these at random. Whole folders stay together: related documents are what this is about.
+// byFolder orders files by folders, and these at random. Whole folders stay together: related documents are what this
+// is about.
 func (c *cutter) byFolder(files []string) (ordered []string) {
 	in := map[string][]string{}
 	var folders []string

@@ -102,14 +102,16 @@ func (c *corpus) pack(config packonline.Config) (*run, error) {
 
 func base(length, pool int) packonline.Config {
 	return packonline.Config{Method: "splice", Buckets: []int{length}, Atom: 1, Pool: pool, MaxAge: 4 * pool,
-		Splice: packonline.Splice{Retriever: "bm25", K: 1, Order: "identity", Fill: "exact", Postings: 4096, Dimension: dimension}}
+		Splice: packonline.Splice{Retriever: "bm25", K: 1, Order: "identity", Fill: "exact", Postings: 4096,
+			Dimension: dimension}}
 }
 
 // table packs the corpus with every variant, or with one, and prints a line of each as it is done.
 func (c *corpus) table(w io.Writer, length, pool int, only string) (record.Pool, error) {
 	out := record.Pool{Pool: pool, MaxAge: base(length, pool).MaxAge}
 	fmt.Fprintf(w, "\nRows of %d tokens, pool of %d\n\n", length, pool)
-	fmt.Fprintln(w, "| | neighbour cosine | same folder | same file | near-duplicates | exponent, MLE | exponent, zeta | padding before / with the flush | documents cut | dropped | oldest | documents/s |")
+	fmt.Fprintln(w, "| | neighbour cosine | same folder | same file | near-duplicates | exponent, MLE | exponent, zeta "+
+		"| padding before / with the flush | documents cut | dropped | oldest | documents/s |")
 	fmt.Fprintln(w, "|---|---|---|---|---|---|---|---|---|---|---|---|")
 	for _, v := range variants {
 		if only != "" && v.name != only {
@@ -127,8 +129,10 @@ func (c *corpus) table(w io.Writer, length, pool int, only string) (record.Pool,
 			Oldest: r.oldest, PerSecond: r.documents}
 		out.Packings = append(out.Packings, x)
 		f := x.Related
-		fmt.Fprintf(w, "| %s | %.3f | %.1f %% | %.1f %% | %.1f %% | %.3f (%.3f) | %.3f (%.3f) | %.4f / %.4f %% | %.2f %% | %.2f %% | %d | %.1fk |\n", v.name,
-			f.NeighbourCosine, 100*f.SameFolder, 100*f.SameFile, 100*f.NearDuplicates, f.ZipfMLE.Mean, f.ZipfMLE.Std, f.ZipfZeta.Mean, f.ZipfZeta.Std,
+		fmt.Fprintf(w, "| %s | %.3f | %.1f %% | %.1f %% | %.1f %% | %.3f (%.3f) | %.3f (%.3f) | %.4f / %.4f %% | %.2f %% "+
+			"| %.2f %% | %d | %.1fk |\n", v.name,
+			f.NeighbourCosine, 100*f.SameFolder, 100*f.SameFile, 100*f.NearDuplicates, f.ZipfMLE.Mean, f.ZipfMLE.Std,
+			f.ZipfZeta.Mean, f.ZipfZeta.Std,
 			100*x.PaddingBeforeFlush, 100*x.Padding, 100*x.Truncated, 100*x.Dropped, x.Oldest, x.PerSecond/1000)
 	}
 	return out, nil

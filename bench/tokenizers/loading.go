@@ -8,7 +8,8 @@ import (
 	"loaderd/tokenizer"
 )
 
-// loaded is what the way to the ids of a first text took in a fresh process, in seconds of wall clock and of processor time.
+// loaded is what the way to the ids of a first text took in a fresh process, in seconds of wall clock and of processor
+// time.
 type loaded struct {
 	Load        spent `json:"load"`
 	Encoder     spent `json:"encoder"`     // making an encoder and encoding a short text

@@ -1,5 +1,5 @@
-// Tokenizers is loaderd's side of the comparison with other tokenizers: it encodes the documents of a file, a few times over, and prints
-// as JSON what each time took, for encoding alone.
+// Tokenizers is loaderd's side of the comparison with other tokenizers: it encodes the documents of a file, a few times
+// over, and prints as JSON what each time took, for encoding alone.
 //
 //	bin/tokenizers -tokenizer cl100k_base -workers 2 -ids ids documents
 package main
@@ -44,7 +44,8 @@ func run(args []string, stdout io.Writer) error {
 	name := f.String("tokenizer", "gpt2", "built-in name or tokenizer.json")
 	workers := f.Int("workers", 1, "goroutines that encode")
 	rounds := f.Int("rounds", 4, "times that the documents are encoded")
-	idsFile := f.String("ids", "", "write the ids here: for each document their number, then they, as 32-bit integers, little endian")
+	idsFile := f.String("ids", "", "write the ids here: for each document their number, then they, as 32-bit integers, "+
+		"little endian")
 	load := f.Bool("load", false, "measure loading, and the first texts, instead")
 	if err := f.Parse(args); err != nil {
 		return err
@@ -73,7 +74,8 @@ func run(args []string, stdout io.Writer) error {
 		r.Bytes += len(documents[i])
 	}
 	pool := newPool(documents, *workers)
-	for i := range pool.worker { // room for the ids of any text, as a caller has it who encodes one document after the other
+	// room for the ids of any text, as a caller has it who encodes one document after the other
+	for i := range pool.worker {
 		pool.worker[i].ids = make([]int32, 2*len(text))
 		for k := range pool.worker[i].ids {
 			pool.worker[i].ids[k] = 1

@@ -52,7 +52,8 @@ func TestIDsAreThoseOfTheDocuments(t *testing.T) {
 		size += len(d)
 	}
 	if !slices.Equal(got, want) || r.Tokens != tokens || r.Bytes != size || len(r.Wall) != 2 || len(r.CPU) != 2 {
-		t.Errorf("%d bytes of ids, want %d; %+v, want %d tokens of %d bytes in 2 rounds", len(got), len(want), r, tokens, size)
+		t.Errorf("%d bytes of ids, want %d; %+v, want %d tokens of %d bytes in 2 rounds", len(got), len(want), r,
+			tokens, size)
 	}
 }
 

@@ -1,5 +1,6 @@
-// Package check looks through what is handed to operators, with the libraries of the tools that will read it: Helm's, Kubernetes', Compose's, BuildKit's, nfpm's.
-// It is a module of its own, so that the program's has none of them. make test-deploy runs it.
+// Package check looks through what is handed to operators, with the libraries of the tools that will read it: Helm's,
+// Kubernetes', Compose's, BuildKit's, nfpm's. It is a module of its own, so that the program's has none of them. make
+// test-deploy runs it.
 package check
 
 import (
@@ -43,7 +44,8 @@ var (
 	failed   error
 )
 
-// loaderd is the program as the image has it, LOADERD_BIN or one that is built for these tests: static, without symbols.
+// loaderd is the program as the image has it, LOADERD_BIN or one that is built for these tests: static, without
+// symbols.
 func loaderd(t *testing.T) string {
 	t.Helper()
 	building.Do(func() {

@@ -25,7 +25,8 @@ func project(t *testing.T, files ...string) *types.Project {
 // load reads files with an environment.
 func load(t *testing.T, environment []string, files ...string) (*types.Project, error) {
 	t.Helper()
-	options, err := cli.NewProjectOptions(files, cli.WithName("loaderd"), cli.WithConsistency(true), cli.WithEnv(environment))
+	options, err := cli.NewProjectOptions(files, cli.WithName("loaderd"), cli.WithConsistency(true),
+		cli.WithEnv(environment))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,18 +36,21 @@ func load(t *testing.T, environment []string, files ...string) (*types.Project, 
 // Grafana has no password that everybody has: without one of the operator's it does not start.
 func TestCompose_RefusesGrafanaWithoutPassword(t *testing.T) {
 	for _, environment := range [][]string{nil, {"GRAFANA_PASSWORD="}} {
-		if _, err := load(t, environment, "../compose.yaml"); err == nil || !strings.Contains(err.Error(), "GRAFANA_PASSWORD") || !strings.Contains(err.Error(), "deploy/.env") {
+		if _, err := load(t, environment, "../compose.yaml"); err == nil ||
+			!strings.Contains(err.Error(), "GRAFANA_PASSWORD") || !strings.Contains(err.Error(), "deploy/.env") {
 			t.Errorf("with %q: %v", environment, err)
 		}
 	}
-	if s := project(t, "../compose.yaml").Services["grafana"]; *s.Environment["GF_SECURITY_ADMIN_PASSWORD"] != "a-password-of-a-test" {
+	if s := project(t,
+		"../compose.yaml").Services["grafana"]; *s.Environment["GF_SECURITY_ADMIN_PASSWORD"] != "a-password-of-a-test" {
 		t.Errorf("Grafana has the password %q", *s.Environment["GF_SECURITY_ADMIN_PASSWORD"])
 	}
 }
 
 func TestCompose_TakesImagesByDigest(t *testing.T) {
 	digest := "@sha256:" + strings.Repeat("0123456789abcdef", 4)
-	p, err := load(t, []string{"GRAFANA_PASSWORD=x", "PROMETHEUS_IMAGE=prom/prometheus" + digest, "GRAFANA_IMAGE=grafana/grafana" + digest}, "../compose.yaml")
+	p, err := load(t, []string{"GRAFANA_PASSWORD=x", "PROMETHEUS_IMAGE=prom/prometheus" + digest,
+		"GRAFANA_IMAGE=grafana/grafana" + digest}, "../compose.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +63,8 @@ func TestCompose_TakesImagesByDigest(t *testing.T) {
 
 // Both ways to use the files are whole: services, volumes, files that are mounted and built from.
 func TestCompose(t *testing.T) {
-	for name, files := range map[string][]string{"monitoring": {"../compose.yaml"}, "cluster": {"../compose.yaml", "../compose.cluster.yaml"}} {
+	for name, files := range map[string][]string{"monitoring": {"../compose.yaml"},
+		"cluster": {"../compose.yaml", "../compose.cluster.yaml"}} {
 		t.Run(name, func(t *testing.T) {
 			p := project(t, files...)
 			for _, s := range p.Services {
@@ -83,7 +88,8 @@ func TestCompose(t *testing.T) {
 	}
 }
 
-// Each of the three daemons has a configuration that loaderd takes, an address of its own for everything, and is one of the peers.
+// Each of the three daemons has a configuration that loaderd takes, an address of its own for everything, and is one of
+// the peers.
 func TestComposeCluster(t *testing.T) {
 	p := project(t, "../compose.yaml", "../compose.cluster.yaml")
 	seen := map[string]string{}

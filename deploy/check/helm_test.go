@@ -33,7 +33,8 @@ import (
 
 const chart = "../helm/loaderd"
 
-// kinds are the types that manifests are decoded into, with no field left over: those of Kubernetes and of the Prometheus operator themselves.
+// kinds are the types that manifests are decoded into, with no field left over: those of Kubernetes and of the
+// Prometheus operator themselves.
 var kinds = map[string]func() any{
 	"v1/ConfigMap":                            func() any { return &core.ConfigMap{} },
 	"v1/Service":                              func() any { return &core.Service{} },
@@ -148,7 +149,8 @@ func manifests(t *testing.T, files map[string]string) (text string, objects map[
 	return text, objects
 }
 
-// A chart reads no file outside its folder, and not everything that carries a repository carries links: so it has copies.
+// A chart reads no file outside its folder, and not everything that carries a repository carries links: so it has
+// copies.
 func TestChartHasTheFilesOfToday(t *testing.T) {
 	for copied, of := range map[string]string{
 		"../helm/loaderd/files/board.json":         "../grafana/loaderd.json",
@@ -176,12 +178,15 @@ func TestChartHasTheVersionOfTheRelease(t *testing.T) {
 		t.Fatal(err, last)
 	}
 	var chart struct{ Version, AppVersion string }
-	if err := yaml.Unmarshal(text, &chart); err != nil || chart.Version != string(last[1]) || chart.AppVersion != string(last[1]) {
-		t.Errorf("the chart has version %s and takes image %s, and %s is the newest of CHANGELOG.md: %v", chart.Version, chart.AppVersion, last[1], err)
+	if err := yaml.Unmarshal(text, &chart); err != nil || chart.Version != string(last[1]) ||
+		chart.AppVersion != string(last[1]) {
+		t.Errorf("the chart has version %s and takes image %s, and %s is the newest of CHANGELOG.md: %v", chart.Version,
+			chart.AppVersion, last[1], err)
 	}
 }
 
-// Every way of using the chart renders into objects that Kubernetes' own types take whole, and into a configuration that loaderd takes.
+// Every way of using the chart renders into objects that Kubernetes' own types take whole, and into a configuration
+// that loaderd takes.
 func TestChart(t *testing.T) {
 	entries, err := os.ReadDir("testdata/values")
 	if err != nil || len(entries) < 4 {
@@ -234,19 +239,23 @@ func loads(t *testing.T, configuration string, c core.Container) {
 func restricted(t *testing.T, p core.PodSpec) {
 	t.Helper()
 	s := p.SecurityContext
-	if s == nil || s.RunAsNonRoot == nil || !*s.RunAsNonRoot || s.RunAsUser == nil || *s.RunAsUser == 0 || s.SeccompProfile == nil || s.SeccompProfile.Type != core.SeccompProfileTypeRuntimeDefault {
+	if s == nil || s.RunAsNonRoot == nil || !*s.RunAsNonRoot || s.RunAsUser == nil || *s.RunAsUser == 0 ||
+		s.SeccompProfile == nil || s.SeccompProfile.Type != core.SeccompProfileTypeRuntimeDefault {
 		t.Errorf("the pod's security context is %v", s)
 	}
-	if p.HostNetwork || p.HostPID || p.HostIPC || p.AutomountServiceAccountToken == nil || *p.AutomountServiceAccountToken {
+	if p.HostNetwork || p.HostPID || p.HostIPC || p.AutomountServiceAccountToken == nil ||
+		*p.AutomountServiceAccountToken {
 		t.Error("the pod shares something of its host, or has a token of Kubernetes")
 	}
 	for _, c := range p.Containers {
 		s := c.SecurityContext
-		if s == nil || s.AllowPrivilegeEscalation == nil || *s.AllowPrivilegeEscalation || s.ReadOnlyRootFilesystem == nil || !*s.ReadOnlyRootFilesystem ||
+		if s == nil || s.AllowPrivilegeEscalation == nil || *s.AllowPrivilegeEscalation || s.ReadOnlyRootFilesystem == nil ||
+			!*s.ReadOnlyRootFilesystem ||
 			s.Capabilities == nil || !slices.Equal(s.Capabilities.Drop, []core.Capability{"ALL"}) || s.Capabilities.Add != nil {
 			t.Errorf("the security context of %s is %v", c.Name, s)
 		}
-		if c.StartupProbe == nil || c.LivenessProbe == nil || c.ReadinessProbe == nil || c.Resources.Requests.Memory().IsZero() {
+		if c.StartupProbe == nil || c.LivenessProbe == nil || c.ReadinessProbe == nil ||
+			c.Resources.Requests.Memory().IsZero() {
 			t.Errorf("%s lacks probes or resources", c.Name)
 		}
 	}
@@ -330,10 +339,12 @@ func fits(t *testing.T, objects map[string]any, set *apps.StatefulSet) {
 	}
 }
 
-// confines checks that a policy names the peers of every rule, and that no rule is for every pod of the cluster to enter.
+// confines checks that a policy names the peers of every rule, and that no rule is for every pod of the cluster to
+// enter.
 func confines(t *testing.T, p *networking.NetworkPolicy) {
 	t.Helper()
-	if !slices.Equal(p.Spec.PolicyTypes, []networking.PolicyType{networking.PolicyTypeIngress, networking.PolicyTypeEgress}) {
+	if !slices.Equal(p.Spec.PolicyTypes, []networking.PolicyType{networking.PolicyTypeIngress,
+		networking.PolicyTypeEgress}) {
 		t.Errorf("the network policy is for %v, want ingress and egress", p.Spec.PolicyTypes)
 	}
 	for _, rule := range p.Spec.Ingress {
@@ -354,7 +365,8 @@ func confines(t *testing.T, p *networking.NetworkPolicy) {
 }
 
 func TestChart_EgressReachesWhatTheConfigurationNames(t *testing.T) {
-	for name, want := range map[string]string{"alone": "53 53", "cluster": "53 53 routes", "nats": "53 53 4222 4318 443 8443 80"} {
+	for name, want := range map[string]string{"alone": "53 53", "cluster": "53 53 routes",
+		"nats": "53 53 4222 4318 443 8443 80"} {
 		files, err := render(t, given(t, name))
 		if err != nil {
 			t.Fatal(err)
@@ -372,8 +384,8 @@ func TestChart_EgressReachesWhatTheConfigurationNames(t *testing.T) {
 	}
 }
 
-// TestMemoryLimits_HoldTheDefaults compares the memory limits of the service and of the chart with what the defaults allow: the
-// budgets, 64 MiB in addition, and a third of it all as room for the garbage collector.
+// TestMemoryLimits_HoldTheDefaults compares the memory limits of the service and of the chart with what the defaults
+// allow: the budgets, 64 MiB in addition, and a third of it all as room for the garbage collector.
 func TestMemoryLimits_HoldTheDefaults(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), loaderd(t), "serve", "--print-config").Output()
 	if err != nil {
@@ -412,7 +424,8 @@ func TestMemoryLimits_HoldTheDefaults(t *testing.T) {
 	_, objects := manifests(t, files)
 	pod := objects["StatefulSet pretrain-loaderd"].(*apps.StatefulSet).Spec.Template.Spec
 	for what, have := range map[string]resource.Quantity{
-		"MemoryMax": resource.MustParse(string(limit[1]) + "i"), "resources.limits.memory": *pod.Containers[0].Resources.Limits.Memory(),
+		"MemoryMax":               resource.MustParse(string(limit[1]) + "i"),
+		"resources.limits.memory": *pod.Containers[0].Resources.Limits.Memory(),
 	} {
 		if have.Value() < need.Value()*4/3 {
 			t.Errorf("%s is %s; the defaults allow %s, and the collector a third more", what, &have, &need)
@@ -433,7 +446,9 @@ func TestConfigurationRollsPods(t *testing.T) {
 		return objects["StatefulSet pretrain-loaderd"].(*apps.StatefulSet).Spec.Template.Annotations["loaderd/config"]
 	}
 	same := of(func(map[string]any) {})
-	if other := of(func(v map[string]any) { v["config"] = map[string]any{"run": "other"} }); len(same) != 64 || other == same {
+	if other := of(func(v map[string]any) {
+		v["config"] = map[string]any{"run": "other"}
+	}); len(same) != 64 || other == same {
 		t.Errorf("%q for one configuration, %q for another", same, other)
 	}
 	if other := of(func(v map[string]any) { v["service"] = map[string]any{"type": "LoadBalancer"} }); other != same {

@@ -60,7 +60,8 @@ func of[T any](t *testing.T, stage instructions.Stage) (found T) {
 func root(t *testing.T, stage instructions.Stage) string {
 	t.Helper()
 	root := t.TempDir()
-	from := map[string]string{"/out/loaderd": loaderd(t), "/etc/ssl/certs/ca-certificates.crt": "/etc/ssl/certs/ca-certificates.crt"}
+	from := map[string]string{"/out/loaderd": loaderd(t),
+		"/etc/ssl/certs/ca-certificates.crt": "/etc/ssl/certs/ca-certificates.crt"}
 	for _, c := range stage.Commands {
 		copied, ok := c.(*instructions.CopyCommand)
 		if !ok {
@@ -100,8 +101,9 @@ func root(t *testing.T, stage instructions.Stage) string {
 	return root
 }
 
-// inside runs the image: in namespaces of its own, its root read-only but for /data, by the user that the Dockerfile names. The script stands outside of the
-// root and calls loaderd inside by image. It needs root; without, the test does not run and says so, and fails where CI is set.
+// inside runs the image: in namespaces of its own, its root read-only but for /data, by the user that the Dockerfile
+// names. The script stands outside of the root and calls loaderd inside by image. It needs root; without, the test does
+// not run and says so, and fails where CI is set.
 const inside = `set -eu
 root=$1; user=$2; shift 2; chroot=$(command -v chroot)
 ip link set lo up
@@ -152,14 +154,16 @@ func TestImage(t *testing.T) {
 		t.Error("ENTRYPOINT or CMD takes a shell, which the image does not have")
 	}
 	script := inside + strings.ReplaceAll(story, "$HEALTH", strings.Join(health[1:], " "))
-	args := slices.Concat([]string{"--mount", "--net", "bash", "-c", script, "bash", root(t, stage), user}, entry.CmdLine, cmd.CmdLine)
+	args := slices.Concat([]string{"--mount", "--net", "bash", "-c", script, "bash", root(t, stage), user}, entry.CmdLine,
+		cmd.CmdLine)
 	container := exec.CommandContext(t.Context(), "unshare", args...)
 	container.WaitDelay = time.Second // for what a failure leaves behind
 	out, err := container.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	for _, want := range []string{"ready\n", "\nok\n", "committed 3000 documents", "run default step 0: 64 rows of 2048 tokens", "come out again as the log has them"} {
+	for _, want := range []string{"ready\n", "\nok\n", "committed 3000 documents",
+		"run default step 0: 64 rows of 2048 tokens", "come out again as the log has them"} {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("%q is missing in\n%s", want, out)
 		}

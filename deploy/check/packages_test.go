@@ -16,9 +16,12 @@ import (
 
 // files are those of both packages, manual pages aside.
 var files = []string{
-	"/etc/loaderd/loaderd.yaml", "/usr/bin/loaderd", "/usr/lib/systemd/system/loaderd.service", "/usr/lib/sysusers.d/loaderd.conf",
-	"/usr/lib/tmpfiles.d/loaderd.conf", "/usr/share/bash-completion/completions/loaderd", "/usr/share/doc/loaderd/THIRD-PARTY-NOTICES.txt",
-	"/usr/share/fish/vendor_completions.d/loaderd.fish", "/usr/share/loaderd/grafana/loaderd.json", "/usr/share/loaderd/prometheus/loaderd.rules.yaml",
+	"/etc/loaderd/loaderd.yaml", "/usr/bin/loaderd", "/usr/lib/systemd/system/loaderd.service",
+	"/usr/lib/sysusers.d/loaderd.conf",
+	"/usr/lib/tmpfiles.d/loaderd.conf", "/usr/share/bash-completion/completions/loaderd",
+	"/usr/share/doc/loaderd/THIRD-PARTY-NOTICES.txt",
+	"/usr/share/fish/vendor_completions.d/loaderd.fish", "/usr/share/loaderd/grafana/loaderd.json",
+	"/usr/share/loaderd/prometheus/loaderd.rules.yaml",
 }
 
 // packaged is the folder of packages for this machine's kind of processor, which make packages builds once.
@@ -42,7 +45,8 @@ func made(t *testing.T, kind string) string {
 	return found[0]
 }
 
-// tool runs a program of the system. Where it is not there the test does not run, and says so; it fails where CI is set.
+// tool runs a program of the system. Where it is not there the test does not run, and says so; it fails where CI is
+// set.
 func tool(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	if _, err := exec.LookPath(name); err != nil {
@@ -103,24 +107,33 @@ func TestDeb(t *testing.T) {
 	if diff := cmp.Diff(want, without(t, found)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	if said := tool(t, "dpkg-deb", "-f", made(t, "deb"), "Package", "Architecture"); !strings.Contains(said, "Package: loaderd") || !strings.Contains(said, runtime.GOARCH) {
+	if said := tool(t, "dpkg-deb", "-f", made(t, "deb"), "Package", "Architecture"); !strings.Contains(said,
+		"Package: loaderd") || !strings.Contains(said, runtime.GOARCH) {
 		t.Error(said)
 	}
-	if said := tool(t, filepath.Join(root, "usr/bin/loaderd"), "serve", "-c", filepath.Join(root, "etc/loaderd/loaderd.yaml"), "--print-config"); !strings.Contains(said, "dir: /var/lib/loaderd/data") {
+	if said := tool(t, filepath.Join(root, "usr/bin/loaderd"), "serve", "-c",
+		filepath.Join(root, "etc/loaderd/loaderd.yaml"), "--print-config"); !strings.Contains(said,
+		"dir: /var/lib/loaderd/data") {
 		t.Errorf("the package's configuration says %s", said)
 	}
-	if said := tool(t, "man", "--warnings", "--local-file", filepath.Join(root, "usr/share/man/man1/loaderd-health.1.gz")); !strings.Contains(said, "LOADERD-HEALTH(1)") || strings.Contains(said, "warning") {
+	if said := tool(t, "man", "--warnings", "--local-file",
+		filepath.Join(root, "usr/share/man/man1/loaderd-health.1.gz")); !strings.Contains(said, "LOADERD-HEALTH(1)") ||
+		strings.Contains(said, "warning") {
 		t.Errorf("the manual page reads %s", said)
 	}
 	// A shell takes the completion, and it offers what the program has.
-	completion := `source "$1"; COMP_WORDS=(loaderd hea); COMP_CWORD=1; COMP_LINE="loaderd hea"; COMP_POINT=11; PATH="$2:$PATH"; __start_loaderd; echo "${COMPREPLY[@]}"`
+	completion :=
+		`source "$1"; COMP_WORDS=(loaderd hea); COMP_CWORD=1; COMP_LINE="loaderd hea"; COMP_POINT=11; PATH="$2:$PATH"; __start_loaderd; echo "${COMPREPLY[@]}"`
 	library := "/usr/share/bash-completion/bash_completion"
 	if _, err := os.Stat(library); err == nil {
 		completion = "source " + library + "; " + completion
 	} else { // what the script takes of it
-		completion = `_get_comp_words_by_ref() { cur=${COMP_WORDS[COMP_CWORD]}; prev=${COMP_WORDS[COMP_CWORD-1]}; words=("${COMP_WORDS[@]}"); cword=$COMP_CWORD; }; __ltrim_colon_completions() { :; }; compopt() { :; }; ` + completion
+		completion =
+			`_get_comp_words_by_ref() { cur=${COMP_WORDS[COMP_CWORD]}; prev=${COMP_WORDS[COMP_CWORD-1]}; words=("${COMP_WORDS[@]}"); cword=$COMP_CWORD; }; __ltrim_colon_completions() { :; }; compopt() { :; }; ` + completion
 	}
-	if said := tool(t, "bash", "-c", completion, "bash", filepath.Join(root, "usr/share/bash-completion/completions/loaderd"), filepath.Join(root, "usr/bin")); !strings.Contains(said, "health") {
+	if said := tool(t, "bash", "-c", completion, "bash",
+		filepath.Join(root, "usr/share/bash-completion/completions/loaderd"),
+		filepath.Join(root, "usr/bin")); !strings.Contains(said, "health") {
 		t.Errorf("completion of hea is %q", said)
 	}
 }
@@ -149,7 +162,8 @@ func TestRPM(t *testing.T) {
 	if diff := cmp.Diff(want, without(t, found)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	for tag, want := range map[int]string{rpmutils.POSTIN: "systemd-sysusers", rpmutils.PREUN: "systemctl disable", rpmutils.POSTUN: "daemon-reload"} {
+	for tag, want := range map[int]string{rpmutils.POSTIN: "systemd-sysusers", rpmutils.PREUN: "systemctl disable",
+		rpmutils.POSTUN: "daemon-reload"} {
 		if script, err := r.Header.GetString(tag); err != nil || !strings.Contains(script, want) {
 			t.Errorf("script %d is %q, %v", tag, script, err)
 		}
@@ -164,7 +178,8 @@ func TestPackageScripts(t *testing.T) {
 	tool(t, "sh", "../packages/preremove", "upgrade")
 }
 
-// systemd takes the unit as the package has it, finds no fault, and calls it safe; the user and the folders are made as they are said.
+// systemd takes the unit as the package has it, finds no fault, and calls it safe; the user and the folders are made as
+// they are said.
 func TestUnit(t *testing.T) {
 	root := unpacked(t)
 	unit := filepath.Join(root, "usr/lib/systemd/system/loaderd.service")
@@ -173,16 +188,20 @@ func TestUnit(t *testing.T) {
 		t.Fatal(err)
 	}
 	// verify looks for the program in this machine's root, where it is not installed.
-	here := strings.ReplaceAll(string(text), "ExecStart=/usr/bin/loaderd", "ExecStart="+filepath.Join(root, "usr/bin/loaderd"))
+	here := strings.ReplaceAll(string(text), "ExecStart=/usr/bin/loaderd",
+		"ExecStart="+filepath.Join(root, "usr/bin/loaderd"))
 	copied := filepath.Join(t.TempDir(), "loaderd.service")
-	if err := os.WriteFile(copied, []byte(strings.ReplaceAll(here, "Documentation=man:loaderd-serve(1)\n", "")), 0o644); err != nil {
+	if err := os.WriteFile(copied, []byte(strings.ReplaceAll(here, "Documentation=man:loaderd-serve(1)\n", "")),
+		0o644); err != nil {
 		t.Fatal(err)
 	}
 	if said := strings.TrimSpace(tool(t, "systemd-analyze", "verify", "--man=no", copied)); said != "" {
 		t.Errorf("systemd-analyze verify: %s", said)
 	}
-	// The exposure of 10 is nothing that is kept from harm; below 1.5 is about as far as a program that serves a network comes.
-	if said := tool(t, "systemd-analyze", "security", "--offline=true", "--no-pager", "--threshold=15", copied); !strings.Contains(said, "OK") {
+	// The exposure of 10 is nothing that is kept from harm; below 1.5 is about as far as a program that serves a network
+	// comes.
+	if said := tool(t, "systemd-analyze", "security", "--offline=true", "--no-pager", "--threshold=15",
+		copied); !strings.Contains(said, "OK") {
 		t.Error(said)
 	}
 	users := tool(t, "systemd-sysusers", "--root="+root, filepath.Join(root, "usr/lib/sysusers.d/loaderd.conf"))

@@ -1,4 +1,5 @@
-// Package access says who may do what: identities with a role, known by a bearer token or by a name in their client certificate.
+// Package access says who may do what: identities with a role, known by a bearer token or by a name in their client
+// certificate.
 package access
 
 import (
@@ -39,7 +40,8 @@ type Identity struct {
 	Certificate string `json:"certificate,omitempty"`
 	// Runs are those it may see, by name or by the beginning of names, a* for all that begin with a. None stands for all.
 	Runs []string `json:"runs,omitempty"`
-	// Keepers are those it may commit for, in the same form. None stands for its own name, and those that begin with it and a slash, which no identity's name has.
+	// Keepers are those it may commit for, in the same form. None stands for its own name, and those that begin with it
+	// and a slash, which no identity's name has.
 	Keepers []string  `json:"keepers,omitempty"`
 	Created time.Time `json:"created,omitzero"`
 	Expires time.Time `json:"expires,omitzero"` // zero: never
@@ -115,7 +117,9 @@ func (i Identity) validate() error {
 		}
 		for _, p := range patterns {
 			name := strings.TrimSuffix(p, "*")
-			if p == "" || len(p) > maxPattern || strings.Contains(name, "*") || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r > '~' }) {
+			if p == "" || len(p) > maxPattern || strings.Contains(name, "*") || strings.ContainsFunc(name, func(r rune) bool {
+				return r < ' ' || r > '~'
+			}) {
 				refuse(key, p, "a name, or the beginning of one and *")
 			}
 		}

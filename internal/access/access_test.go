@@ -67,7 +67,8 @@ func TestRunsAndKeepers(t *testing.T) {
 		sees, not, keeps, others, byItself string
 	}{
 		{access.Identity{Name: "a", Role: access.Train}, "any", "", "a a/1 a/", "b ab a-1 trainer", "a"},
-		{access.Identity{Name: "a", Role: access.Train, Runs: []string{"x", "y*"}, Keepers: []string{"trainer", "k*"}}, "x y yz", "z xy", "trainer k k9", "a a-1", "trainer"},
+		{access.Identity{Name: "a", Role: access.Train, Runs: []string{"x", "y*"}, Keepers: []string{"trainer", "k*"}},
+			"x y yz", "z xy", "trainer k k9", "a a-1", "trainer"},
 		{access.Identity{Name: "a", Role: access.Train, Keepers: []string{"k*"}}, "any", "", "k", "a", "a"},
 		{access.Identity{Name: "a", Role: access.Operate, Keepers: []string{"k"}}, "any", "", "a k trainer", "", "trainer"},
 		{access.Identity{Role: access.Operate}, "any", "", "trainer", "", "trainer"},
@@ -110,14 +111,17 @@ func TestAFileOfIdentities(t *testing.T) {
 	if who, err := g.Identify(bearer(token), nil); err != nil || who.Name != "a" || who.Role != access.Train {
 		t.Errorf("Identify = %+v, %v", who, err)
 	}
-	for _, header := range [][]string{nil, {""}, {"Bearer"}, {"Bearer "}, bearer(other), bearer(hash), {"Basic " + token}, {token}} {
+	for _, header := range [][]string{nil, {""}, {"Bearer"}, {"Bearer "}, bearer(other), bearer(hash), {"Basic " + token},
+		{token}} {
 		var unknown *access.UnknownError
 		if who, err := g.Identify(header, nil); !errors.As(err, &unknown) {
 			t.Errorf("%q: %+v, %v", header, who, err)
 		}
 	}
-	for _, again := range []access.Identity{{Name: "a", Role: access.Read, SHA256: strings.Repeat("0", 64)}, {Name: "c", Role: access.Read, SHA256: hash},
-		{Name: "c", Role: access.Read, Certificate: "b.corp"}, {Name: "c", Role: "admin", SHA256: hash[1:] + "0"}, {Name: "", Role: access.Read, SHA256: hash[1:] + "0"},
+	for _, again := range []access.Identity{{Name: "a", Role: access.Read, SHA256: strings.Repeat("0", 64)},
+		{Name: "c", Role: access.Read, SHA256: hash},
+		{Name: "c", Role: access.Read, Certificate: "b.corp"}, {Name: "c", Role: "admin", SHA256: hash[1:] + "0"},
+		{Name: "", Role: access.Read, SHA256: hash[1:] + "0"},
 		{Name: "c", Role: access.Read}, {Name: "c", Role: access.Read, Certificate: "x", Runs: []string{"a*b"}}} {
 		if err := access.Add(name, again); err == nil {
 			t.Errorf("%+v was added", again)
@@ -167,7 +171,8 @@ func TestAnIdentityExpires(t *testing.T) {
 	over, overHash := access.NewToken()
 	soon, soonHash := access.NewToken()
 	at := time.Now().Add(time.Hour)
-	for _, i := range []access.Identity{{Name: "over", Role: access.Read, SHA256: overHash, Expires: time.Now().Add(-time.Second)},
+	for _, i := range []access.Identity{{Name: "over", Role: access.Read, SHA256: overHash,
+		Expires: time.Now().Add(-time.Second)},
 		{Name: "soon", Role: access.Read, SHA256: soonHash, Expires: at}} {
 		if err := access.Add(name, i); err != nil {
 			t.Fatal(err)
@@ -177,7 +182,8 @@ func TestAnIdentityExpires(t *testing.T) {
 	if _, err := g.Identify(bearer(soon), nil); err != nil {
 		t.Error(err)
 	}
-	if _, err := g.Identify(bearer(over), nil); err == nil || !strings.Contains(err.Error(), "identity over has expired on") {
+	if _, err := g.Identify(bearer(over), nil); err == nil ||
+		!strings.Contains(err.Error(), "identity over has expired on") {
 		t.Errorf("expired: %v", err)
 	}
 	if have := g.Expires(); have.After(at) || have.IsZero() {
@@ -205,7 +211,8 @@ func TestGate_RefusesExpiredCertificates(t *testing.T) {
 }
 
 func TestGate_RefusesShortTokens(t *testing.T) {
-	if _, err := access.Open(access.Config{TokenFile: write(t, "token", "fifteen-letters", 0o600)}); err == nil || !strings.Contains(err.Error(), "use 16 at least") {
+	if _, err := access.Open(access.Config{TokenFile: write(t, "token", "fifteen-letters", 0o600)}); err == nil ||
+		!strings.Contains(err.Error(), "use 16 at least") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -213,7 +220,8 @@ func TestGate_RefusesShortTokens(t *testing.T) {
 func TestSecretsOfOthersEyes(t *testing.T) {
 	for _, mode := range []fs.FileMode{0o644, 0o640, 0o604, 0o660} {
 		name := write(t, "token", "s3cret-0123456789", mode)
-		if _, err := access.Open(access.Config{TokenFile: name}); err == nil || !strings.Contains(err.Error(), "chmod 600 "+name) {
+		if _, err := access.Open(access.Config{TokenFile: name}); err == nil ||
+			!strings.Contains(err.Error(), "chmod 600 "+name) {
 			t.Errorf("mode %o: %v", mode, err)
 		}
 	}
@@ -233,16 +241,21 @@ func TestFilesThatCannotBe(t *testing.T) {
 		`{"format":1,"x":1}`:             "unknown field",
 		`{"format":1} {}`:                "more behind",
 		`{"format":1,"identities":[{}]}`: "identity 1",
-		`{"format":1,"identities":[{"name":"a","role":"read","sha256":"zz"}]}`:                                                         "64 hexadecimal digits",
-		`{"format":1,"identities":[{"name":"a","role":"root","sha256":"` + hash + `"}]}`:                                               "read, train or operate",
-		`{"format":1,"identities":[{"name":"a","role":"read","sha256":"` + hash + `","token":"x"}]}`:                                   "unknown field",
-		`{"format":1,"identities":[{"name":"a\u0000","role":"read","sha256":"` + hash + `"}]}`:                                         "letters, digits",
-		`{"format":1,"identities":[{"name":"a","role":"read","sha256":"` + hash + `","runs":[""]}]}`:                                   "beginning of one",
+		`{"format":1,"identities":[{"name":"a","role":"read","sha256":"zz"}]}`: "64 hexadecimal digits",
+		`{"format":1,"identities":[{"name":"a","role":"root","sha256":"` + hash +
+			`"}]}`: "read, train or operate",
+		`{"format":1,"identities":[{"name":"a","role":"read","sha256":"` + hash +
+			`","token":"x"}]}`: "unknown field",
+		`{"format":1,"identities":[{"name":"a\u0000","role":"read","sha256":"` + hash +
+			`"}]}`: "letters, digits",
+		`{"format":1,"identities":[{"name":"a","role":"read","sha256":"` + hash +
+			`","runs":[""]}]}`: "beginning of one",
 		`{"format":1,"identities":[{"name":"a","role":"read","certificate":"x"},{"name":"b","role":"read","certificate":"x"}]}`:        "same certificate",
 		`{"format":1,"identities":[{"name":"a","role":"read","certificate":"x"},{"name":"a","role":"operate","certificate":"other"}]}`: "same name",
 	} {
 		name := write(t, "identities.json", text, 0o600)
-		if _, err := access.Open(access.Config{Identities: name}); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), name) {
+		if _, err := access.Open(access.Config{Identities: name}); err == nil || !strings.Contains(err.Error(), want) ||
+			!strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v, want one that names %q and the file", text, err, want)
 		}
 	}
@@ -257,7 +270,8 @@ func TestWatch(t *testing.T) {
 	var watching sync.WaitGroup
 	again := make(chan struct{}, 1)
 	watching.Go(func() {
-		access.Watch(ctx, slog.New(slog.NewTextHandler(&log, nil)), again, map[string]access.Reloader{"token": g, "expires": soon{}})
+		access.Watch(ctx, slog.New(slog.NewTextHandler(&log, nil)), again,
+			map[string]access.Reloader{"token": g, "expires": soon{}})
 	})
 	defer watching.Wait()
 	defer stop()
@@ -274,7 +288,9 @@ func TestWatch(t *testing.T) {
 	again <- struct{}{}
 	until("the second token lets in", func() bool { return lets("second!-0123456789") && !lets("first-0123456789") })
 	write(t, name, "a b c", 0o600)
-	until("a token that is none is told", func() bool { return strings.Contains(log.String(), "what was read before stands") })
+	until("a token that is none is told", func() bool {
+		return strings.Contains(log.String(), "what was read before stands")
+	})
 	if !lets("second!-0123456789") {
 		t.Error("what could not be read again has taken the place of what was there")
 	}
@@ -304,8 +320,10 @@ func (l *lines) String() string              { l.mu.Lock(); defer l.mu.Unlock();
 
 // Whatever a file holds, it is refused or comes back as it was.
 func FuzzParse(f *testing.F) {
-	f.Add([]byte(`{"format":1,"identities":[{"name":"a","role":"read","sha256":"` + strings.Repeat("a", 64) + `","runs":["x*"]}]}`))
-	f.Add([]byte(`{"format":1,"identities":[{"name":"a","role":"train","certificate":"x","expires":"2026-01-02T03:04:05Z"}]}`))
+	f.Add([]byte(`{"format":1,"identities":[{"name":"a","role":"read","sha256":"` + strings.Repeat("a", 64) +
+		`","runs":["x*"]}]}`))
+	f.Add(
+		[]byte(`{"format":1,"identities":[{"name":"a","role":"train","certificate":"x","expires":"2026-01-02T03:04:05Z"}]}`))
 	f.Add([]byte(`{"format":1}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		all, err := access.Parse(b)

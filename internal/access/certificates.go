@@ -53,22 +53,25 @@ func (c *Certificates) Config(protocols ...string) *tls.Config {
 	if c.now.Load() == nil {
 		return nil
 	}
-	return &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: protocols, GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
-		t := c.now.Load().Clone()
-		t.NextProtos = protocols
-		return t, nil
-	}}
+	return &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: protocols,
+		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+			t := c.now.Load().Clone()
+			t.NextProtos = protocols
+			return t, nil
+		}}
 }
 
-// Mutual is what servers need that are each other's clients: each shows what was read last, and wants one of the same authorities. These are
-// as they were read first. It is nil without TLS.
+// Mutual is what servers need that are each other's clients: each shows what was read last, and wants one of the same
+// authorities. These are as they were read first. It is nil without TLS.
 func (c *Certificates) Mutual() *tls.Config {
 	t := c.Config()
 	if t == nil {
 		return nil
 	}
 	t.RootCAs = c.now.Load().ClientCAs
-	t.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &c.now.Load().Certificates[0], nil }
+	t.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+		return &c.now.Load().Certificates[0], nil
+	}
 	return t
 }
 

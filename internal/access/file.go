@@ -107,12 +107,14 @@ func Remove(name, who string) error {
 	})
 }
 
-// change replaces a file by another one, so that a daemon reads the one or the other. Two changes at the same time exclude each other.
+// change replaces a file by another one, so that a daemon reads the one or the other. Two changes at the same time
+// exclude each other.
 func change(name string, edit func([]Identity) ([]Identity, error)) (err error) {
 	// The new file is the lock: who finds one waits for nobody, and says so.
 	next, err := os.OpenFile(name+".new", os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("%s is there: another command changes the identities at this moment; if none does, remove that file", name+".new")
+		return fmt.Errorf(
+			"%s is there: another command changes the identities at this moment; if none does, remove that file", name+".new")
 	}
 	if err != nil {
 		return fmt.Errorf("write identities: %w", err)

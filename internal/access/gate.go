@@ -22,7 +22,8 @@ type Config struct {
 	Identities string
 	// Own is the token of the daemon's data folder, with which everything is permitted; nil for none.
 	Own *KeptToken
-	// Certificates says that every caller has a certificate that was verified. Without identities all of them may do everything.
+	// Certificates says that every caller has a certificate that was verified. Without identities all of them may do
+	// everything.
 	Certificates bool
 }
 
@@ -95,7 +96,8 @@ func (g *Gate) Reload() error {
 
 func longEnough(token, file string) error {
 	if len(token) < minToken {
-		return fmt.Errorf("read bearer token: %s has a token of %d characters: use %d at least, as openssl rand -hex 16 makes them",
+		return fmt.Errorf("read bearer token: %s has a token of %d characters: use %d at least, as openssl rand -hex 16 "+
+			"makes them",
 			file, len(token), minToken)
 	}
 	return nil
@@ -147,8 +149,8 @@ type UnknownError struct {
 
 func (e *UnknownError) Error() string { return e.Message + ": " + e.Do }
 
-// Identify finds out who calls, by the headers authorization of the call, else by the certificate that was verified. It looks hashes up: how long that
-// takes says nothing of a token. It returns *UnknownError for who is not known.
+// Identify finds out who calls, by the headers authorization of the call, else by the certificate that was verified. It
+// looks hashes up: how long that takes says nothing of a token. It returns *UnknownError for who is not known.
 func (g *Gate) Identify(authorization []string, verified *x509.Certificate) (Identity, error) {
 	return g.identify(authorization, verified, false)
 }
@@ -161,7 +163,8 @@ func (g *Gate) IdentifyOpen(authorization []string, verified *x509.Certificate) 
 // identify is Identify, or for a call that is open IdentifyOpen.
 func (g *Gate) identify(authorization []string, verified *x509.Certificate, open bool) (Identity, error) {
 	if verified != nil && time.Now().After(verified.NotAfter) { // it was valid when the connection was made
-		return Identity{}, &UnknownError{Message: "the certificate of the connection has expired on " + verified.NotAfter.Format(time.DateOnly), Do: "connect with a new one"}
+		return Identity{}, &UnknownError{Message: "the certificate of the connection has expired on " +
+			verified.NotAfter.Format(time.DateOnly), Do: "connect with a new one"}
 	}
 	if !g.Asks() {
 		who := Identity{Role: Operate}
@@ -233,8 +236,10 @@ func (g *Gate) identify(authorization []string, verified *x509.Certificate, open
 }
 
 // ownAdvice is what a caller does whom a daemon does not know that asks for the token of its data folder.
-const ownAdvice = "the token is in flight.token of the daemon's data folder, for its user: run clients and commands in the " +
-	"folder where the daemon was started, or name the data folder by LOADERD_STREAM__DIR or --data-dir, or give the token by " +
+const ownAdvice = "the token is in flight.token of the daemon's data folder, for its user: run clients and commands " +
+	"in the " +
+	"folder where the daemon was started, or name the data folder by LOADERD_STREAM__DIR or --data-dir, or give the " +
+	"token by " +
 	"token= or --token-file; a page is opened by loaderd page"
 
 // ownIdentity is who has the token of the data folder.

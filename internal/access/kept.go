@@ -28,7 +28,8 @@ func FlightToken(dir, secret string) KeptToken {
 	return KeptToken{File: filepath.Join(dir, FlightTokenFile), Prefix: "flight_", Secret: secret}
 }
 
-// Read returns the token in the file. It writes the file where it is absent, or where it must have the token of a cluster.
+// Read returns the token in the file. It writes the file where it is absent, or where it must have the token of a
+// cluster.
 func (k KeptToken) Read() (string, error) {
 	token, err := k.read()
 	if k.Secret != "" {

@@ -32,7 +32,8 @@ func TestPlanKeys(t *testing.T) {
 				t.Fatal(err)
 			}
 			keys, err := access.ReadKeys(file)
-			if len(keys) != tt.keys || (err == nil) != (tt.wrong == "") || err != nil && !strings.Contains(err.Error(), tt.wrong) {
+			if len(keys) != tt.keys || (err == nil) != (tt.wrong == "") || err != nil &&
+				!strings.Contains(err.Error(), tt.wrong) {
 				t.Errorf("%d keys, %v", len(keys), err)
 			}
 			if err != nil && strings.Contains(err.Error(), one[1:9]) {

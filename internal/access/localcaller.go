@@ -11,8 +11,8 @@ import (
 // LocalCaller proves to a daemon on this machine that a client can read the token of its data folder.
 type LocalCaller struct{ file, address string }
 
-// NewLocalCaller returns the LocalCaller for a data folder and an address, host:port. It is nil for an address that other
-// machines may have.
+// NewLocalCaller returns the LocalCaller for a data folder and an address, host:port. It is nil for an address that
+// other machines may have.
 func NewLocalCaller(dir, address string) *LocalCaller {
 	if dir == "" || !OnLoopback(address) {
 		return nil
@@ -31,8 +31,8 @@ func LoopbackIP(address string) string {
 // errNotLocal is the error of a caller of other machines.
 var errNotLocal = errors.New("the daemon is not on this machine")
 
-// Authorization returns the header of a call that is made now. The token is read for each: a daemon that starts later may
-// make another one.
+// Authorization returns the header of a call that is made now. The token is read for each: a daemon that starts later
+// may make another one.
 func (c *LocalCaller) Authorization() (string, error) {
 	if c == nil {
 		return "", errNotLocal

@@ -36,7 +36,8 @@ func accepts(t *testing.T, g *access.Gate, authorization ...string) bool {
 	t.Helper()
 	who, err := g.Identify(authorization, nil)
 	var unknown *access.UnknownError
-	if err != nil && (!errors.As(err, &unknown) || !unknown.Again && !strings.Contains(err.Error(), "LOADERD_STREAM__DIR")) {
+	if err != nil && (!errors.As(err, &unknown) || !unknown.Again &&
+		!strings.Contains(err.Error(), "LOADERD_STREAM__DIR")) {
 		t.Errorf("%q: %v", authorization, err)
 	}
 	if err == nil && (who.Role != access.Operate || !who.Shared) {

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Private refuses a file of this user that others can read or change, as ssh does for its keys. What belongs to somebody else (a file that is mounted
-// into a container, for instance) is that one's care.
+// Private refuses a file of this user that others can read or change, as ssh does for its keys. What belongs to
+// somebody else (a file that is mounted into a container, for instance) is that one's care.
 func Private(name string) error {
 	info, err := os.Stat(name)
 	if err != nil {
@@ -53,7 +53,8 @@ func ReadToken(name string) (string, error) {
 		return "", fmt.Errorf("read bearer token: %s is empty; put a token into it or leave token_file out", name)
 	}
 	if strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return "", fmt.Errorf("read bearer token: %s holds blanks or characters that no header carries; use letters, digits and -._~+/=", name)
+		return "", fmt.Errorf("read bearer token: %s holds blanks or characters that no header carries; use letters, "+
+			"digits and -._~+/=", name)
 	}
 	return token, nil
 }

@@ -13,8 +13,9 @@ import (
 // SignedScheme is the scheme of an Authorization header with a signature of SignCall.
 const SignedScheme = "Loaderd"
 
-// A signature proves that its maker can read the token of a data folder, without sending it: a process that listens where
-// the daemon was must not receive it. It is for one purpose and one address of the daemon, and lasts for a short time.
+// A signature proves that its maker can read the token of a data folder, without sending it: a process that listens
+// where the daemon was must not receive it. It is for one purpose and one address of the daemon, and lasts for a short
+// time.
 const (
 	forCall = "call" // to Flight
 	forPage = "page" // to log a page in, once
@@ -70,8 +71,8 @@ func (e *endpoint) verified(key [32]byte, purpose, signature string) (made time.
 	return time.UnixMicro(micro), ok
 }
 
-// fresh reports whether a signature was made lately, and while the server listened: another process may have received one
-// that was made before.
+// fresh reports whether a signature was made lately, and while the server listened: another process may have received
+// one that was made before.
 func (e *endpoint) fresh(made time.Time, lasts time.Duration) bool {
 	age := time.Since(made)
 	return age > -ahead && age <= min(lasts, time.Since(e.since))

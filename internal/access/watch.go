@@ -25,7 +25,8 @@ const (
 	warnEvery  = 24 * time.Hour
 )
 
-// Watch reads files again whenever they change and whenever again has a value, until ctx is done, and warns of what expires soon.
+// Watch reads files again whenever they change and whenever again has a value, until ctx is done, and warns of what
+// expires soon.
 func Watch(ctx context.Context, log *slog.Logger, again <-chan struct{}, all map[string]Reloader) {
 	seen, warned := map[string]string{}, map[string]time.Time{}
 	for what, r := range all {
@@ -37,7 +38,8 @@ func Watch(ctx context.Context, log *slog.Logger, again <-chan struct{}, all map
 		for what, r := range all {
 			if at := r.Expires(); !at.IsZero() && time.Until(at) < warnBefore && time.Since(warned[what]) > warnEvery {
 				warned[what] = time.Now()
-				log.Warn("expires soon: replace it, it is read again by itself", "what", what, "expires", at.UTC().Format(time.RFC3339))
+				log.Warn("expires soon: replace it, it is read again by itself", "what", what, "expires",
+					at.UTC().Format(time.RFC3339))
 			}
 		}
 		asked := false

@@ -1,6 +1,7 @@
-// Package api defines the JSON of the Flight interface: tickets, the metadata of record batches, and the bodies and responses of actions.
-// Server, Go client, web page and commands share the definitions. The actions info and stats respond with loader.Info and loader.Stats.
-// docs/wire.md is the page for other languages: fields may be added, none may change its name or meaning.
+// Package api defines the JSON of the Flight interface: tickets, the metadata of record batches, and the bodies and
+// responses of actions. Server, Go client, web page and commands share the definitions. The actions info and stats
+// respond with loader.Info and loader.Stats. docs/wire.md is the page for other languages: fields may be added, none
+// may change its name or meaning.
 package api
 
 import (
@@ -35,13 +36,15 @@ type Recorded struct {
 	Source   string `json:"source,omitempty"` // whose document that is, where one source was sealed
 }
 
-// Mixture answers mix: with the first step that a change can show in and the shares that all sources are to have by it, or with how things stand.
+// Mixture answers mix: with the first step that a change can show in and the shares that all sources are to have by it,
+// or with how things stand.
 type Mixture struct {
 	Run    string             `json:"run"`
 	Step   uint64             `json:"step"`              // the first one that can differ by a change, as of now
 	DryRun bool               `json:"dry_run,omitempty"` // nothing was changed
 	Target map[string]float64 `json:"target"`            // share of the tokens that each source is to have
-	Again  bool               `json:"again,omitempty"`   // the plan had the change that was decided on at that number of steps: it stays as it was
+	// the plan had the change that was decided on at that number of steps: it stays as it was
+	Again bool `json:"again,omitempty"`
 
 	// How things stand, where no change was asked for.
 	Tokens      int64         `json:"tokens,omitempty"`       // taken so far
@@ -51,23 +54,26 @@ type Mixture struct {
 
 // MixedSource is how one source of a mixture stands. Shares are of tokens.
 type MixedSource struct {
-	Name    string         `json:"name"`
-	Target  float64        `json:"target"`       // share that it is to have
-	Share   float64        `json:"share"`        // share of the tokens taken so far
-	Recent  float64        `json:"recent_share"` // share of the last steps
-	Tokens  int64          `json:"tokens"`       // taken so far
-	Epoch   uint64         `json:"epoch"`        // that is read, from 0
-	Epochs  mixture.Epochs `json:"epochs"`
-	Left    int64          `json:"left"`                  // documents that are stored and not taken, all epochs of a sealed source
-	Endless bool           `json:"endless,omitempty"`     // it is read for ever: Left is of this epoch
-	Lasts   *int64         `json:"lasts_steps,omitempty"` // steps that these are enough for, by its mean document and present share
-	Resting bool           `json:"resting,omitempty"`
-	Removed bool           `json:"removed,omitempty"`
-	Sealed  bool           `json:"sealed,omitempty"`
-	UsedUp  bool           `json:"used_up,omitempty"`
+	Name   string         `json:"name"`
+	Target float64        `json:"target"`       // share that it is to have
+	Share  float64        `json:"share"`        // share of the tokens taken so far
+	Recent float64        `json:"recent_share"` // share of the last steps
+	Tokens int64          `json:"tokens"`       // taken so far
+	Epoch  uint64         `json:"epoch"`        // that is read, from 0
+	Epochs mixture.Epochs `json:"epochs"`
+	// documents that are stored and not taken, all epochs of a sealed source
+	Left    int64 `json:"left"`
+	Endless bool  `json:"endless,omitempty"` // it is read for ever: Left is of this epoch
+	// steps that these are enough for, by its mean document and present share
+	Lasts   *int64 `json:"lasts_steps,omitempty"`
+	Resting bool   `json:"resting,omitempty"`
+	Removed bool   `json:"removed,omitempty"`
+	Sealed  bool   `json:"sealed,omitempty"`
+	UsedUp  bool   `json:"used_up,omitempty"`
 }
 
-// Cause answers cause with what a reader that waits for the step would be told at the stall timeout; without a reason when the step is there.
+// Cause answers cause with what a reader that waits for the step would be told at the stall timeout; without a reason
+// when the step is there.
 type Cause struct {
 	Run     string            `json:"run"`
 	Step    uint64            `json:"step"`
@@ -105,14 +111,16 @@ type Page struct {
 	Documents []document.Info `json:"documents,omitempty"`
 }
 
-// Piece is a part of a row: tokens [Start, Start+Length) of the document of a sequence, or of a message that holds several.
+// Piece is a part of a row: tokens [Start, Start+Length) of the document of a sequence, or of a message that holds
+// several.
 type Piece struct {
 	Source   string `json:"source,omitempty"` // the document's
 	Sequence uint64 `json:"sequence"`
 	Start    int32  `json:"start"`
 	Length   int32  `json:"length"`
 	Repeats  int32  `json:"repeats,omitempty"` // tokens that it begins with, and whose loss another piece has
-	// LossTokens is how many of its tokens have a loss here; nil where documents were not asked for, or the document is not there any more.
+	// LossTokens is how many of its tokens have a loss here; nil where documents were not asked for, or the document is
+	// not there any more.
 	LossTokens *int32 `json:"loss_tokens,omitempty"`
 	// Inner is the document, of a message that holds several; nil where LossTokens is, and where the message is one.
 	*Inner

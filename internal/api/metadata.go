@@ -1,7 +1,7 @@
 package api
 
-// Metadata travels with every record batch as JSON in app_metadata. Counts are of this batch alone, so that those of a step's
-// parts and ranks add up to the step's; those of the whole step say so in their names.
+// Metadata travels with every record batch as JSON in app_metadata. Counts are of this batch alone, so that those of a
+// step's parts and ranks add up to the step's; those of the whole step say so in their names.
 type Metadata struct {
 	Run        string `json:"run"`
 	Step       uint64 `json:"step"`
@@ -14,8 +14,8 @@ type Metadata struct {
 	Documents  int    `json:"documents"`   // pieces; a document cut in two counts twice
 	MaxSeqlen  int    `json:"max_seqlen"`  // longest attention segment in tokens, padding left out
 
-	// What a loss that leaves out every segment's first token is divided by, StepTokens - StepSegments, without asking the other ranks, where every token
-	// has a loss.
+	// What a loss that leaves out every segment's first token is divided by, StepTokens - StepSegments, without asking the
+	// other ranks, where every token has a loss.
 	StepTokens   int64 `json:"step_tokens"`   // tokens of the whole step, on all ranks, without padding
 	StepSegments int64 `json:"step_segments"` // attention segments of the whole step, on all ranks
 	// The same where not every token has a loss: such a loss is divided by StepLossTokens - StepLossSegments.
@@ -25,7 +25,8 @@ type Metadata struct {
 	// Weighted says that the loss of a piece of this batch has another weight than 1: the column loss_weights tells.
 	Weighted bool `json:"weighted,omitempty"`
 
-	// StepSources is how many sources the step's numbers may be of: those that the run began with, and more where one of them came later.
+	// StepSources is how many sources the step's numbers may be of: those that the run began with, and more where one of
+	// them came later.
 	StepSources int                    `json:"step_sources"`
 	Sources     map[string]SourceCount `json:"sources"` // what this batch has of each, by name
 }

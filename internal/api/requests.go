@@ -13,10 +13,11 @@ type Ticket struct {
 	Steps       uint64   `json:"steps,omitempty"`       // how many; 0: until the end of the run
 	Columns     []string `json:"columns,omitempty"`     // in the order in which they are sent
 	Job         string   `json:"job,omitempty"`         // that the rank belongs to; empty: plan.DefaultKeeper
-	Session     string   `json:"session,omitempty"`     // of a client that reports what its trainer has taken (action consumed); kept over reconnects
-	Peer        int      `json:"peer,omitempty"`        // of several processes that read as one rank
-	Taken       uint64   `json:"taken,omitempty"`       // steps that the trainer has taken; with Session
-	Read        uint64   `json:"read,omitempty"`        // steps before Step that the client has read by earlier streams
+	// of a client that reports what its trainer has taken (action consumed); kept over reconnects
+	Session string `json:"session,omitempty"`
+	Peer    int    `json:"peer,omitempty"`  // of several processes that read as one rank
+	Taken   uint64 `json:"taken,omitempty"` // steps that the trainer has taken; with Session
+	Read    uint64 `json:"read,omitempty"`  // steps before Step that the client has read by earlier streams
 }
 
 // Run is the part of the body of an action that names the run; empty: the one that is served.
@@ -24,7 +25,8 @@ type Run struct {
 	Run string `json:"run,omitempty"`
 }
 
-// MixRequest is the body of mix. A mixture without a change is a question how it stands; docs/wire.md describes the keys.
+// MixRequest is the body of mix. A mixture without a change is a question how it stands; docs/wire.md describes the
+// keys.
 type MixRequest struct {
 	Run
 	MixChange
@@ -32,8 +34,9 @@ type MixRequest struct {
 
 // MixChange changes a mixture of sources. The zero value changes nothing.
 type MixChange struct {
-	Weights map[string]float64         `json:"weights,omitempty"` // of some sources; the others keep their present shares as weights
-	Add     map[string]json.RawMessage `json:"add,omitempty"`     // configurations of sources, as in a configuration file
+	// of some sources; the others keep their present shares as weights
+	Weights map[string]float64         `json:"weights,omitempty"`
+	Add     map[string]json.RawMessage `json:"add,omitempty"` // configurations of sources, as in a configuration file
 	Remove  []string                   `json:"remove,omitempty"`
 	DryRun  bool                       `json:"dry_run,omitempty"`
 }
@@ -59,7 +62,8 @@ type FindRequest struct {
 	Sequence uint64 `json:"sequence,omitempty"`
 }
 
-// TextRequest is the body of text: tokens of a document from Start on, Tokens at most; 0 leaves their number to the daemon.
+// TextRequest is the body of text: tokens of a document from Start on, Tokens at most; 0 leaves their number to the
+// daemon.
 type TextRequest struct {
 	Run
 	Source   string `json:"source,omitempty"`
@@ -68,7 +72,8 @@ type TextRequest struct {
 	Tokens   int    `json:"tokens,omitempty"`
 }
 
-// PeekRequest is the body of peek: the beginnings of the documents that are planned next. 0 leaves a number to the daemon.
+// PeekRequest is the body of peek: the beginnings of the documents that are planned next. 0 leaves a number to the
+// daemon.
 type PeekRequest struct {
 	Run
 	Source    string `json:"source,omitempty"`

@@ -8,8 +8,9 @@ import (
 	"loaderd/loader/state"
 )
 
-// Status answers status: how a run does, in a sentence and in figures. The live page, the commands and trainers show it; it is the same whichever
-// daemon of the run is asked, but for Daemon and May. Shares are of tokens, from 0 to 1; times are RFC 3339.
+// Status answers status: how a run does, in a sentence and in figures. The live page, the commands and trainers show
+// it; it is the same whichever daemon of the run is asked, but for Daemon and May. Shares are of tokens, from 0 to 1;
+// times are RFC 3339.
 type Status struct {
 	Run         string            `json:"run"`
 	ID          string            `json:"run_id"`
@@ -26,7 +27,8 @@ type Status struct {
 	Committed uint64        `json:"committed_step"`
 	Oldest    uint64        `json:"oldest_step"` // that can be read
 	Length    *state.Length `json:"length,omitempty"`
-	EndsIn    *float64      `json:"ends_in_seconds,omitempty"` // until the last step is read, at the rate of late; nil where that is not known
+	// until the last step is read, at the rate of late; nil where that is not known
+	EndsIn *float64 `json:"ends_in_seconds,omitempty"`
 
 	Rates   Rates              `json:"rates"`
 	Flow    []Stage            `json:"flow"` // from the producers to the trainers' checkpoints
@@ -36,14 +38,16 @@ type Status struct {
 	Buckets []BucketStatus     `json:"buckets"`
 	Packing PackingStatus      `json:"packing"`
 	Jobs    []JobStatus        `json:"jobs"`
-	Ranks   []RankStatus       `json:"ranks"`       // of all daemons; the MaxRanks that are furthest behind where there are more
-	Readers int                `json:"ranks_total"` // all of them
-	Keepers []KeeperStatus     `json:"keepers"`
-	Daemons []DaemonStatus     `json:"daemons"`
-	Skipped []SkippedStatus    `json:"skipped"` // documents that are not used, by reason; reasons without documents are left out
-	Dead    DeadStatus         `json:"dead_letters"`
-	Events  []Event            `json:"events"` // the last MaxEvents, newest first
-	May     []string           `json:"may"`    // the actions that whoever asks may ask for
+	// of all daemons; the MaxRanks that are furthest behind where there are more
+	Ranks   []RankStatus   `json:"ranks"`
+	Readers int            `json:"ranks_total"` // all of them
+	Keepers []KeeperStatus `json:"keepers"`
+	Daemons []DaemonStatus `json:"daemons"`
+	// documents that are not used, by reason; reasons without documents are left out
+	Skipped []SkippedStatus `json:"skipped"`
+	Dead    DeadStatus      `json:"dead_letters"`
+	Events  []Event         `json:"events"` // the last MaxEvents, newest first
+	May     []string        `json:"may"`    // the actions that whoever asks may ask for
 }
 
 // FullestStream returns the document stream that uses most of its bound; nil where no stream has one.
@@ -101,7 +105,8 @@ const (
 	StagePublished = "published" // documents that the run has taken, of those that the streams hold
 	StageTokenized = "tokenized" // bytes of documents that are fetched, tokenized or not, and not planned yet
 	StagePool      = "pool"      // pieces
-	StageHeld      = "held"      // pieces of finished rows that are held back for short documents; left out where none can be
+	// pieces of finished rows that are held back for short documents; left out where none can be
+	StageHeld      = "held"
 	StageWindow    = "window"    // atoms in the shuffle window
 	StageQueues    = "queues"    // rows that wait for a step
 	StageAhead     = "ahead"     // steps planned beyond those that ranks asked for
@@ -154,26 +159,28 @@ type BucketStatus struct {
 
 // PackingStatus is how well the run packs so far. Shares are from 0 to 1.
 type PackingStatus struct {
-	Method   string           `json:"method"`
-	Padding  float64          `json:"padding"`                 // of the tokens of rows
-	Split    float64          `json:"split"`                   // documents in more than one piece, of those packed
-	Dropped  int64            `json:"dropped"`                 // tokens
-	Repeated int64            `json:"repeated"`                // tokens
-	AgeMax   int64            `json:"age_max"`                 // documents
-	WaitMax  int64            `json:"wait_max"`                // documents
-	Counts   map[string]int64 `json:"method_counts,omitempty"` // what the method itself counts, such as how rows of splice ended
+	Method   string  `json:"method"`
+	Padding  float64 `json:"padding"`  // of the tokens of rows
+	Split    float64 `json:"split"`    // documents in more than one piece, of those packed
+	Dropped  int64   `json:"dropped"`  // tokens
+	Repeated int64   `json:"repeated"` // tokens
+	AgeMax   int64   `json:"age_max"`  // documents
+	WaitMax  int64   `json:"wait_max"` // documents
+	// what the method itself counts, such as how rows of splice ended
+	Counts map[string]int64 `json:"method_counts,omitempty"`
 }
 
 // JobStatus describes the ranks of a job with one world size.
 type JobStatus struct {
-	Job      string `json:"job"`
-	World    int    `json:"world"`
-	Present  int    `json:"present"`            // ranks
-	Missing  []int  `json:"missing,omitempty"`  // numbers of ranks that are not present, the first ones
-	Least    uint64 `json:"least"`              // steps consumed by the rank that is furthest behind
-	Most     uint64 `json:"most"`               // by the one that is furthest on
-	Sent     uint64 `json:"sent_steps"`         // to the rank that was sent least
-	Reports  bool   `json:"reports"`            // its clients report what their trainers have taken; else Least and Most are steps sent
+	Job     string `json:"job"`
+	World   int    `json:"world"`
+	Present int    `json:"present"`           // ranks
+	Missing []int  `json:"missing,omitempty"` // numbers of ranks that are not present, the first ones
+	Least   uint64 `json:"least"`             // steps consumed by the rank that is furthest behind
+	Most    uint64 `json:"most"`              // by the one that is furthest on
+	Sent    uint64 `json:"sent_steps"`        // to the rank that was sent least
+	// its clients report what their trainers have taken; else Least and Most are steps sent
+	Reports  bool   `json:"reports"`
 	State    string `json:"state"`              // reading, or what ranks that hold the others are: as RankStatus.State
 	Failing  bool   `json:"failing,omitempty"`  // the job cannot continue without help
 	Sentence string `json:"sentence,omitempty"` // which ranks hold the others
@@ -263,38 +270,43 @@ type Event struct {
 	Daemon string    `json:"daemon"`
 }
 
-// History answers history: how a run went, in bounded memory. By step it covers the whole run, whichever daemon is asked, since it is counted from the
-// plan; by time what this daemon has seen. Lists of one length belong together, an entry a point.
+// History answers history: how a run went, in bounded memory. By step it covers the whole run, whichever daemon is
+// asked, since it is counted from the plan; by time what this daemon has seen. Lists of one length belong together, an
+// entry a point.
 type History struct {
-	Run     string     `json:"run"`
-	Sources []string   `json:"sources,omitempty"` // by number
-	Buckets []int      `json:"buckets"`           // row lengths
-	Known   uint64     `json:"known_steps"`       // that have been counted; less than are planned while a daemon that has just started reads the plan
-	Steps   StepSeries `json:"steps"`             // the whole run
-	Lately  StepSeries `json:"recent_steps"`      // the last steps, each
-	Times   TimeSeries `json:"times"`             // since the daemon began
-	Minutes TimeSeries `json:"recent_times"`      // the last ten minutes, by seconds
-	Marks   []Mark     `json:"marks"`             // what changed the run, oldest first
-	Lengths []int64    `json:"lengths"`           // pieces of the whole run: [0] of 1 token, [i] of 2^(i-1)+1 to 2^i
+	Run     string   `json:"run"`
+	Sources []string `json:"sources,omitempty"` // by number
+	Buckets []int    `json:"buckets"`           // row lengths
+	// that have been counted; less than are planned while a daemon that has just started reads the plan
+	Known   uint64     `json:"known_steps"`
+	Steps   StepSeries `json:"steps"`        // the whole run
+	Lately  StepSeries `json:"recent_steps"` // the last steps, each
+	Times   TimeSeries `json:"times"`        // since the daemon began
+	Minutes TimeSeries `json:"recent_times"` // the last ten minutes, by seconds
+	Marks   []Mark     `json:"marks"`        // what changed the run, oldest first
+	Lengths []int64    `json:"lengths"`      // pieces of the whole run: [0] of 1 token, [i] of 2^(i-1)+1 to 2^i
 }
 
 // StepSeries are points of Width steps each; point i begins at step First[i].
 type StepSeries struct {
-	Width     uint64      `json:"width"`
-	First     []uint64    `json:"first"`
-	Steps     []uint64    `json:"steps"`   // in the point: fewer than Width at the end
-	Buckets   [][]uint64  `json:"buckets"` // by bucket: steps of it
-	Slots     []int64     `json:"slots"`   // tokens of the rows, padding included
-	Tokens    []int64     `json:"tokens"`  // padding left out
-	Pieces    []int64     `json:"pieces"`
-	Continued []int64     `json:"continued"`         // pieces that go on where one before ended: parts of documents that were split
-	Age       []uint64    `json:"age,omitempty"`     // documents that came between a piece and its step, at most; of a run with one source
-	Waits     []uint64    `json:"waits"`             // documents that came since the oldest one that a later step needs, at most
-	Sources   [][]int64   `json:"sources,omitempty"` // by source: tokens
-	Targets   [][]float64 `json:"targets,omitempty"` // by source: share that it was to have
-	P10       []int       `json:"length_p10"`        // of the lengths of pieces, in tokens
-	P50       []int       `json:"length_p50"`
-	P90       []int       `json:"length_p90"`
+	Width   uint64     `json:"width"`
+	First   []uint64   `json:"first"`
+	Steps   []uint64   `json:"steps"`   // in the point: fewer than Width at the end
+	Buckets [][]uint64 `json:"buckets"` // by bucket: steps of it
+	Slots   []int64    `json:"slots"`   // tokens of the rows, padding included
+	Tokens  []int64    `json:"tokens"`  // padding left out
+	Pieces  []int64    `json:"pieces"`
+	// pieces that go on where one before ended: parts of documents that were split
+	Continued []int64 `json:"continued"`
+	// documents that came between a piece and its step, at most; of a run with one source
+	Age []uint64 `json:"age,omitempty"`
+	// documents that came since the oldest one that a later step needs, at most
+	Waits   []uint64    `json:"waits"`
+	Sources [][]int64   `json:"sources,omitempty"` // by source: tokens
+	Targets [][]float64 `json:"targets,omitempty"` // by source: share that it was to have
+	P10     []int       `json:"length_p10"`        // of the lengths of pieces, in tokens
+	P50     []int       `json:"length_p50"`
+	P90     []int       `json:"length_p90"`
 }
 
 // TimeSeries are points of Seconds each.
@@ -304,14 +316,16 @@ type TimeSeries struct {
 	Planned   []uint64    `json:"planned_steps"`
 	Read      []uint64    `json:"read_steps"`
 	Committed []uint64    `json:"committed_steps"`
-	Tokens    []float64   `json:"tokens"`            // a second
-	Documents []float64   `json:"documents"`         // a second
-	Published []float64   `json:"published"`         // documents a second
-	Bytes     []float64   `json:"bytes"`             // a second
-	Waiting   []*float64  `json:"waiting"`           // part of the time in which a rank waited for a step that was not planned; nil where no rank read
-	Health    []string    `json:"health"`            // the worst
-	Split     []float64   `json:"split"`             // documents in more than one piece, of those packed in the point
-	Related   []float64   `json:"related,omitempty"` // splice: rows that did not run out of related documents, of those packed in the point
+	Tokens    []float64   `json:"tokens"`    // a second
+	Documents []float64   `json:"documents"` // a second
+	Published []float64   `json:"published"` // documents a second
+	Bytes     []float64   `json:"bytes"`     // a second
+	// part of the time in which a rank waited for a step that was not planned; nil where no rank read
+	Waiting []*float64 `json:"waiting"`
+	Health  []string   `json:"health"` // the worst
+	Split   []float64  `json:"split"`  // documents in more than one piece, of those packed in the point
+	// splice: rows that did not run out of related documents, of those packed in the point
+	Related []float64 `json:"related,omitempty"`
 }
 
 // Mark is a change of a run at a step.
@@ -321,13 +335,15 @@ type Mark struct {
 	Text string `json:"text"`
 }
 
-// Text answers text, and peek with one for each document: a document as it stands in its stream, cut at the borders of its tokens.
+// Text answers text, and peek with one for each document: a document as it stands in its stream, cut at the borders of
+// its tokens.
 type Text struct {
 	document.Info
-	Skip    string   `json:"skip,omitempty"` // why it is not used, as far as the document tells: empty, undecodable, split
-	Total   int      `json:"total_tokens"`   // of the document, the end-of-document token included
-	Start   int      `json:"start"`          // first of the tokens below
-	Tokens  []int32  `json:"tokens"`
-	Texts   []string `json:"texts,omitempty"`   // what each token stands for, bytes that are no UTF-8 as \\xE4; none without a tokenizer
+	Skip   string  `json:"skip,omitempty"` // why it is not used, as far as the document tells: empty, undecodable, split
+	Total  int     `json:"total_tokens"`   // of the document, the end-of-document token included
+	Start  int     `json:"start"`          // first of the tokens below
+	Tokens []int32 `json:"tokens"`
+	// what each token stands for, bytes that are no UTF-8 as \\xE4; none without a tokenizer
+	Texts   []string `json:"texts,omitempty"`
 	Problem string   `json:"problem,omitempty"` // of an undecodable document
 }

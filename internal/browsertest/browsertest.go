@@ -50,8 +50,10 @@ func Chromium(t *testing.T) context.Context {
 	if found == "" {
 		missing(t, "no Chromium on the PATH")
 	}
-	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), chromedp.ExecPath(found), chromedp.Flag("disable-dev-shm-usage", true),
-		chromedp.Flag("force-device-scale-factor", "1"), chromedp.Flag("hide-scrollbars", false), chromedp.WSURLReadTimeout(patience))
+	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), chromedp.ExecPath(found),
+		chromedp.Flag("disable-dev-shm-usage", true),
+		chromedp.Flag("force-device-scale-factor", "1"), chromedp.Flag("hide-scrollbars", false),
+		chromedp.WSURLReadTimeout(patience))
 	if os.Geteuid() == 0 {
 		options = append(options, chromedp.NoSandbox)
 	}
@@ -119,7 +121,8 @@ func Open(t *testing.T, browser context.Context, server string, v View, expected
 	}
 	p.Do(chromedp.EmulateViewport(v.Width, v.Height))
 	Command(p, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
-		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion", Value: "reduce"}}})
+		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme},
+			{Name: "prefers-reduced-motion", Value: "reduce"}}})
 	p.Do(chromedp.Navigate(server))
 	return p
 }
@@ -183,7 +186,8 @@ func (p *Tab) Click(selector string) {
 // Enter writes something into a field and sends its form.
 func (p *Tab) Enter(selector, value string) {
 	p.t.Helper()
-	p.Do(chromedp.SetValue(chromedp.CSS(selector), value), chromedp.Focus(chromedp.CSS(selector)), chromedp.KeyEvent(kb.Enter))
+	p.Do(chromedp.SetValue(chromedp.CSS(selector), value), chromedp.Focus(chromedp.CSS(selector)),
+		chromedp.KeyEvent(kb.Enter))
 }
 
 // Press presses keys, one after the other.
@@ -217,7 +221,8 @@ var reloads = []string{"context with specified id", "context was destroyed", "In
 func (p *Tab) Until(expression string) {
 	p.t.Helper()
 	for {
-		_, err := chromedp.Run(p.ctx, chromedp.Poll[chromedp.Void](expression, chromedp.WithPollingTimeout(20*time.Second), chromedp.WithPollingInterval(50*time.Millisecond)))
+		_, err := chromedp.Run(p.ctx, chromedp.Poll[chromedp.Void](expression, chromedp.WithPollingTimeout(20*time.Second),
+			chromedp.WithPollingInterval(50*time.Millisecond)))
 		if err == nil {
 			return
 		}

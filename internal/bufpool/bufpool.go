@@ -1,5 +1,5 @@
-// Package bufpool keeps buffers that are used again, in size classes. New memory for each costs page faults, clearing and
-// garbage collection. A buffer that is not taken for two collections is freed.
+// Package bufpool keeps buffers that are used again, in size classes. New memory for each costs page faults, clearing
+// and garbage collection. A buffer that is not taken for two collections is freed.
 package bufpool
 
 import (
@@ -31,8 +31,8 @@ func class(n int) (size, index int) {
 	return multiple << shift, shift*steps + multiple - steps
 }
 
-// Get returns a buffer of n elements with any contents. from is what Put takes when the buffer is no longer read; it is nil
-// for a buffer that the pool does not keep.
+// Get returns a buffer of n elements with any contents. from is what Put takes when the buffer is no longer read; it is
+// nil for a buffer that the pool does not keep.
 func (p *Pool[T]) Get(n int) (b []T, from *[]T) {
 	if n < p.least || n > p.most {
 		return make([]T, n), nil

@@ -22,7 +22,8 @@ type Build struct {
 	PlanAlgorithm int    `json:"plan_algorithm"`
 }
 
-// release and revision are what a build was told of its source: -ldflags "-X loaderd/internal/build.release=1.2.3", as make build does.
+// release and revision are what a build was told of its source: -ldflags "-X loaderd/internal/build.release=1.2.3", as
+// make build does.
 var release, revision string
 
 // This is the build that runs.
@@ -55,8 +56,8 @@ func This() Build {
 // between is the version that Go gives a module between two tags: v1.2.4-0.20261124065129-1a2b3c4d5e6f.
 var between = regexp.MustCompile(`^v(\d+\.\d+\.\d+)-(?:.*\.)?\d{14}-([0-9a-f]{9})[0-9a-f]{3}(?:\+dirty)?$`)
 
-// released writes a version of Go as all of loaderd has it (python/version.py): of a tag without the v, and between tags as a version that is coming. The number
-// of commits since the tag, which Go does not tell, is 0.
+// released writes a version of Go as all of loaderd has it (python/version.py): of a tag without the v, and between
+// tags as a version that is coming. The number of commits since the tag, which Go does not tell, is 0.
 func released(version string) string {
 	if m := between.FindStringSubmatch(version); m != nil {
 		return m[1] + ".dev0+g" + m[2]

@@ -24,13 +24,15 @@ func TestRunsMoveToOtherServers(t *testing.T) {
 	near, far := natstest.URL(natstest.StartEmbedded(t).Store()), natstest.URL(natstest.StartEmbedded(t).Store())
 	refused := func(code int, part string, args ...string) {
 		t.Helper()
-		if have, stdout, stderr := s.loaderd(append([]string{"cluster", "migrate"}, args...)...); have != code || !strings.Contains(stderr, part) || stdout != "" {
+		if have, stdout, stderr := s.loaderd(append([]string{"cluster", "migrate"}, args...)...); have != code ||
+			!strings.Contains(stderr, part) || stdout != "" {
 			t.Errorf("%v: exit status %d, %q, %q, want %d and %q", args, have, stdout, stderr, code, part)
 		}
 	}
 	refused(command.ExitUsage, "--to", "--data-dir", s.dir)
 	refused(command.ExitFailed, "run first is led by", "--data-dir", s.dir, "--to", near)
-	refused(command.ExitFailed, "run first is led by", "--nats", "nats://"+s.nats, "--data-dir", s.dir, "--to", near, "--dry-run")
+	refused(command.ExitFailed, "run first is led by", "--nats", "nats://"+s.nats, "--data-dir", s.dir, "--to", near,
+		"--dry-run")
 	stop()
 	stop = s.serve("--run", "second")
 	s.does("seal")

@@ -25,7 +25,8 @@ func streamState(t *testing.T, js jetstream.JetStream) (state []string) {
 	ctx := context.WithoutCancel(t.Context())
 	streams := js.ListStreams(ctx)
 	for info := range streams.Info() {
-		state = append(state, fmt.Sprintf("%s: %d messages, %d to %d, %+v", info.Config.Name, info.State.Msgs, info.State.FirstSeq, info.State.LastSeq, info.Config))
+		state = append(state, fmt.Sprintf("%s: %d messages, %d to %d, %+v", info.Config.Name, info.State.Msgs,
+			info.State.FirstSeq, info.State.LastSeq, info.Config))
 	}
 	if err := streams.Err(); err != nil {
 		t.Fatal(err)
@@ -33,8 +34,8 @@ func streamState(t *testing.T, js jetstream.JetStream) (state []string) {
 	return state
 }
 
-// TestCompareStream takes lengths from a server: text is tokenized, tokens are counted, what is no document is passed over, and nothing
-// changes.
+// TestCompareStream takes lengths from a server: text is tokenized, tokens are counted, what is no document is passed
+// over, and nothing changes.
 func TestCompareStream(t *testing.T) {
 	s := natstest.Start(t)
 	ctx := context.WithoutCancel(t.Context())
@@ -74,11 +75,14 @@ func TestCompareStream(t *testing.T) {
 	}{
 		{"all", []string{"--nats", natstest.URL(s.Store())}, [3]int{4, 3 + 2 + 101 + 4, 101}, "stream DOCS, sequences 2 to 7",
 			[]int{1024, 2048, 4096, 8192, 16384}, 4096},
-		{"the first", []string{"--nats", natstest.URL(s.Store()), "-n", "2"}, [3]int{2, 5, 3}, "stream DOCS, sequences 2 to 3",
+		{"the first", []string{"--nats", natstest.URL(s.Store()), "-n", "2"}, [3]int{2, 5, 3},
+			"stream DOCS, sequences 2 to 3",
 			[]int{1024, 2048, 4096, 8192, 16384}, 4096},
-		{"as the daemon packs", []string{"-c", writeFile(t, "c.yaml", []byte("packing: {buckets: [64], pool: 7}\nstream: {dir: \""+s.Config().Dir+"\", listen: \""+s.Config().Listen+"\"}\n"))},
+		{"as the daemon packs", []string{"-c", writeFile(t, "c.yaml", []byte("packing: {buckets: [64], pool: 7}\nstream: "+
+			"{dir: \""+s.Config().Dir+"\", listen: \""+s.Config().Listen+"\"}\n"))},
 			[3]int{4, 110, 101}, "stream DOCS, sequences 2 to 7", []int{64}, 7},
-		{"other than the daemon packs", []string{"--length", "32", "-c", writeFile(t, "c.yaml", []byte("packing: {buckets: [64], pool: 7}\n")),
+		{"other than the daemon packs", []string{"--length", "32", "-c",
+			writeFile(t, "c.yaml", []byte("packing: {buckets: [64], pool: 7}\n")),
 			"--nats", natstest.URL(s.Store())},
 			[3]int{4, 110, 101}, "stream DOCS, sequences 2 to 7", []int{32}, 7},
 	} {
@@ -97,7 +101,8 @@ func TestCompareStream(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if have := [3]int{r.Lengths.Documents, int(r.Lengths.Tokens), int(r.Lengths.Max)}; have != x.want || r.Input != x.input || r.Pool != x.pool ||
+			if have := [3]int{r.Lengths.Documents, int(r.Lengths.Tokens), int(r.Lengths.Max)}; have != x.want ||
+				r.Input != x.input || r.Pool != x.pool ||
 				!cmp.Equal(r.Rows, x.rows) {
 				t.Errorf("%v of %s into %v, pool %d; want %+v", have, r.Input, r.Rows, r.Pool, x)
 			}
@@ -116,7 +121,8 @@ func TestCompareStreamFails(t *testing.T) {
 	url := natstest.URL(s.Store())
 	compare := func(args ...string) (int, string) {
 		var stderr bytes.Buffer
-		code := Run(t.Context(), append([]string{"compare", "--from-stream", "--out", t.TempDir()}, args...), nil, &bytes.Buffer{}, &stderr)
+		code := Run(t.Context(), append([]string{"compare", "--from-stream", "--out", t.TempDir()}, args...), nil,
+			&bytes.Buffer{}, &stderr)
 		return code, stderr.String()
 	}
 	for name, x := range map[string]struct {
@@ -124,7 +130,8 @@ func TestCompareStreamFails(t *testing.T) {
 		code int
 		want string
 	}{
-		"no stream":          {[]string{"--nats", url}, command.ExitFailed, "stream DOCS: there is no such document stream at " + s.Store().ClientURL()},
+		"no stream": {[]string{"--nats", url}, command.ExitFailed,
+			"stream DOCS: there is no such document stream at " + s.Store().ClientURL()},
 		"no such tokenizer":  {[]string{"--nats", url, "--tokenizer", "gpt7"}, command.ExitUsage, "tokenizer.name: \"gpt7\""},
 		"a bad setting":      {[]string{"--nats", url, "--set", "packing.pool=0"}, command.ExitUsage, "packing.pool"},
 		"no such file":       {[]string{"-c", filepath.Join(t.TempDir(), "absent.yaml")}, command.ExitFailed, "absent.yaml"},
@@ -141,7 +148,8 @@ func TestCompareStreamFails(t *testing.T) {
 	if _, err := s.Store().EnsureDocuments(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if code, said := compare("--nats", url); code != command.ExitFailed || !strings.Contains(said, "read stream DOCS: it holds no documents yet") {
+	if code, said := compare("--nats", url); code != command.ExitFailed ||
+		!strings.Contains(said, "read stream DOCS: it holds no documents yet") {
 		t.Errorf("without documents: exit %d, %s", code, said)
 	}
 }
@@ -160,8 +168,10 @@ func (s *site) compareAsServed(t *testing.T) {
 		dir := t.TempDir()
 		t.Setenv("LOADERD_STREAM__DIR", s.dir) // where the token is
 		var out, stderr bytes.Buffer
-		args := append([]string{"compare", "--from-stream", "--nats", "nats://" + s.nats, "--methods", "concat", "--limit", "40", "--out", dir}, x.args...)
-		if code := Run(t.Context(), args, nil, &out, &stderr); code != command.ExitOK || !strings.Contains(stderr.String(), "those of run whole") {
+		args := append([]string{"compare", "--from-stream", "--nats", "nats://" + s.nats, "--methods", "concat", "--limit",
+			"40", "--out", dir}, x.args...)
+		if code := Run(t.Context(), args, nil, &out, &stderr); code != command.ExitOK ||
+			!strings.Contains(stderr.String(), "those of run whole") {
 			t.Fatalf("%v: exit status %d: %s", x.args, code, &stderr)
 		}
 		var r report.Report

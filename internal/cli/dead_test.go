@@ -60,14 +60,16 @@ func TestDead(t *testing.T) {
 	s.bad(broken, broken, broken, stream.Message{Subject: "docs.b", ContentType: "image/png", Data: []byte("\x89PNG")})
 	natstest.Soon(t, "the letters are there", func() bool { return s.deadList().Total == 4 })
 
-	if l := s.deadList("--reason", "BAD_JSON", "-n", "2"); l.Total != 3 || len(l.Letters) != 2 || l.Letters[1].Subject != "docs.a" || l.Letters[1].Letter <= l.Letters[0].Letter {
+	if l := s.deadList("--reason", "BAD_JSON", "-n", "2"); l.Total != 3 || len(l.Letters) != 2 ||
+		l.Letters[1].Subject != "docs.a" || l.Letters[1].Letter <= l.Letters[0].Letter {
 		t.Errorf("letters of BAD_JSON: %+v", l)
 	}
 	if l := s.deadList("--since", "1ns"); l.Total != 0 {
 		t.Errorf("letters of this nanosecond: %+v", l)
 	}
 	png := s.deadList("--reason", "BAD_CONTENT_TYPE").Letters[0]
-	if out := s.does("dead", "show", strconv.FormatUint(png.Letter, 10)); !strings.Contains(out, "Content-Type: image/png") || !strings.Contains(out, "89 50 4e 47") {
+	if out := s.does("dead", "show", strconv.FormatUint(png.Letter, 10)); !strings.Contains(out,
+		"Content-Type: image/png") || !strings.Contains(out, "89 50 4e 47") {
 		t.Errorf("show says %s", out)
 	}
 	var lines []exportedJSON
@@ -83,15 +85,18 @@ func TestDead(t *testing.T) {
 	}
 	for _, l := range lines {
 		switch {
-		case l.Reason == "BAD_JSON" && l.Text != nil && *l.Text == string(broken.Data) && l.Headers.Get(stream.HeaderPath) == "a.json":
+		case l.Reason == "BAD_JSON" && l.Text != nil && *l.Text == string(broken.Data) &&
+			l.Headers.Get(stream.HeaderPath) == "a.json":
 		case l.Reason == "BAD_CONTENT_TYPE" && l.Text == nil && *l.Base64 == "iVBORw==":
 		default:
 			t.Errorf("exported is %+v", l)
 		}
 	}
 
-	mend := []string{"dead", "retry", "--reason", "BAD_JSON", "--edit", `test "$LOADERD_REASON" = BAD_JSON && cat && printf ' %s"}' "$LOADERD_SUBJECT"`}
-	for i, want := range []string{"3 letters of stream DOCS_DEAD would be published again\n", "3 letters of stream DOCS_DEAD published again, as documents 5 to 7 of stream DOCS\n",
+	mend := []string{"dead", "retry", "--reason", "BAD_JSON", "--edit",
+		`test "$LOADERD_REASON" = BAD_JSON && cat && printf ' %s"}' "$LOADERD_SUBJECT"`}
+	for i, want := range []string{"3 letters of stream DOCS_DEAD would be published again\n",
+		"3 letters of stream DOCS_DEAD published again, as documents 5 to 7 of stream DOCS\n",
 		"0 letters of stream DOCS_DEAD published again; 3 had been before\n"} {
 		args := mend
 		if i == 0 {
@@ -106,12 +111,15 @@ func TestDead(t *testing.T) {
 			t.Errorf("letter %+v", l)
 		}
 	}
-	if code, out, stderr := s.loaderd("dead", "retry", "--all", "--edit", "echo no >&2; exit 3"); code != command.ExitFailed || !strings.Contains(stderr, "exit status 3: no") ||
+	if code, out, stderr := s.loaderd("dead", "retry", "--all", "--edit",
+		"echo no >&2; exit 3"); code != command.ExitFailed || !strings.Contains(stderr, "exit status 3: no") ||
 		!strings.Contains(out, "0 letters of stream DOCS_DEAD published again; 3 had been before; 1 could not be") {
 		t.Errorf("a command that fails: exit status %d: %s%s", code, out, stderr)
 	}
 	s.does("seal")
-	if _, out, stderr := s.loaderd("dead", "retry", strconv.FormatUint(png.Letter, 10), "--header", "Content-Type=", "--edit", "echo text"); !strings.Contains(out, "1 letter of stream DOCS_DEAD published again, as document 8 of stream DOCS\n") ||
+	if _, out, stderr := s.loaderd("dead", "retry", strconv.FormatUint(png.Letter, 10), "--header", "Content-Type=",
+		"--edit", "echo text"); !strings.Contains(out, "1 letter of stream DOCS_DEAD published again, as document 8 of "+
+		"stream DOCS\n") ||
 		!strings.Contains(stderr, "run default ends behind document 7 of stream DOCS: it reads none of these") {
 		t.Errorf("behind a seal: %s%s", out, stderr)
 	}
@@ -124,11 +132,16 @@ func TestDead(t *testing.T) {
 		code int
 		says string
 	}{
-		{[]string{"retry"}, command.ExitUsage, "which letters?"}, {[]string{"retry", "7", "--all"}, command.ExitUsage, "either"}, {[]string{"retry", "7", "--header", "Nats-Msg-Id=x"}, command.ExitUsage, "none of the server's"}, {[]string{"show", "x"}, command.ExitUsage, "want a number"},
-		{[]string{"show", "9-3"}, command.ExitUsage, "want a number"}, {[]string{"show", "99"}, command.ExitFailed, "no such dead letter"},
-		{[]string{"list", "--source", "math"}, command.ExitFailed, "no source has letters"}, {[]string{"list", "-n", "-1"}, command.ExitUsage, "0 (all)"},
+		{[]string{"retry"}, command.ExitUsage, "which letters?"}, {[]string{"retry", "7", "--all"}, command.ExitUsage,
+			"either"}, {[]string{"retry", "7", "--header", "Nats-Msg-Id=x"}, command.ExitUsage, "none of the server's"},
+		{[]string{"show", "x"}, command.ExitUsage, "want a number"},
+		{[]string{"show", "9-3"}, command.ExitUsage, "want a number"}, {[]string{"show", "99"}, command.ExitFailed,
+			"no such dead letter"},
+		{[]string{"list", "--source", "math"}, command.ExitFailed, "no source has letters"},
+		{[]string{"list", "-n", "-1"}, command.ExitUsage, "0 (all)"},
 	} {
-		if code, _, stderr := s.loaderd(append([]string{"dead"}, c.args...)...); code != c.code || !strings.Contains(stderr, c.says) {
+		if code, _, stderr := s.loaderd(append([]string{"dead"}, c.args...)...); code != c.code ||
+			!strings.Contains(stderr, c.says) {
 			t.Errorf("%v: exit status %d: %s", c.args, code, stderr)
 		}
 	}

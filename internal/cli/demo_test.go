@@ -20,7 +20,8 @@ import (
 	"loaderd/internal/reader"
 )
 
-// demoFiles writes n files of text, one empty and one binary file, and returns the folder with the text's bytes and gpt2 tokens.
+// demoFiles writes n files of text, one empty and one binary file, and returns the folder with the text's bytes and
+// gpt2 tokens.
 func demoFiles(t *testing.T, n int) (folder string, size, tokens int64) {
 	t.Helper()
 	folder = t.TempDir()
@@ -69,8 +70,10 @@ func TestDemoFigures(t *testing.T) {
 		complete int64
 	}{
 		{"defaults", nil, 2, "bucket", 64, false, 100},
-		{"four readers", []string{"--world", "4", "--method", "concat", "--length", "128", "--rows", "8", "--set", "shuffle.window=16"}, 4, "concat", 8, true, 100},
-		{"several row lengths", []string{"--set", "packing.buckets=[64,128,256]", "--set", "steps.tokens=512", "--set", "packing.pool=32",
+		{"four readers", []string{"--world", "4", "--method", "concat", "--length", "128", "--rows", "8", "--set",
+			"shuffle.window=16"}, 4, "concat", 8, true, 100},
+		{"several row lengths", []string{"--set", "packing.buckets=[64,128,256]", "--set", "steps.tokens=512", "--set",
+			"packing.pool=32",
 			"--set", "shuffle.window=4"}, 2, "bucket", 8, true, 100},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -82,20 +85,24 @@ func TestDemoFigures(t *testing.T) {
 			if err := json.Unmarshal([]byte(stdout), &s); err != nil {
 				t.Fatalf("%v in\n%s", err, stdout)
 			}
-			if !s.Complete || !s.ReadersAgreed || s.Readers != test.world || s.Method != test.method || s.StepRows[0] != test.rows {
+			if !s.Complete || !s.ReadersAgreed || s.Readers != test.world || s.Method != test.method ||
+				s.StepRows[0] != test.rows {
 				t.Errorf("%+v", s)
 			}
 			if s.Documents != 100 || s.Packed != 100 || s.LeftOut != 2 || s.TextBytes != size {
-				t.Errorf("%d documents, %d packed, %d left out, %d bytes, want 100, 100, 2, %d", s.Documents, s.Packed, s.LeftOut, s.TextBytes, size)
+				t.Errorf("%d documents, %d packed, %d left out, %d bytes, want 100, 100, 2, %d", s.Documents, s.Packed, s.LeftOut,
+					s.TextBytes, size)
 			}
 			if s.Tokens != tokens || s.TokensRead != tokens {
 				t.Errorf("%d tokens, %d read, want %d of both", s.Tokens, s.TokensRead, tokens)
 			}
 			if slots := s.Rows * int64(s.RowLengths[0]); len(s.RowLengths) == 1 && (s.Rows != int64(s.Steps)*int64(test.rows) ||
 				slots-tokens != int64(s.PaddingRatio*float64(slots)+0.5)) {
-				t.Errorf("%d rows of %d in %d steps at a padding of %v hold %d tokens", s.Rows, s.RowLengths, s.Steps, s.PaddingRatio, tokens)
+				t.Errorf("%d rows of %d in %d steps at a padding of %v hold %d tokens", s.Rows, s.RowLengths, s.Steps,
+					s.PaddingRatio, tokens)
 			}
-			if (s.Steps > 1) != test.steps || s.FirstBatchSeconds <= 0 || s.FirstBatchSeconds > s.Seconds || s.PeakMemory < 1<<20 {
+			if (s.Steps > 1) != test.steps || s.FirstBatchSeconds <= 0 || s.FirstBatchSeconds > s.Seconds ||
+				s.PeakMemory < 1<<20 {
 				t.Errorf("%d steps, first batch after %v of %v s, memory %d", s.Steps, s.FirstBatchSeconds, s.Seconds, s.PeakMemory)
 			}
 		})
@@ -109,7 +116,8 @@ func TestDemoText(t *testing.T) {
 	if code != command.ExitOK {
 		t.Fatalf("exit status %d: %s", code, stderr)
 	}
-	for _, want := range []string{"documents    10 ", "first batch", "agreed on every step", "loaderd publish " + folder + " " + more + "\n",
+	for _, want := range []string{"documents    10 ", "first batch", "agreed on every step", "loaderd publish " + folder +
+		" " + more + "\n",
 		`flight.connect("grpc://127.0.0.1:8815")`} {
 		if !strings.Contains(stdout, want) {
 			t.Errorf("no %q in\n%s", want, stdout)
@@ -129,7 +137,8 @@ func TestDemoKeepsFolder(t *testing.T) {
 	if held, err := os.ReadDir(data); err != nil || len(held) == 0 {
 		t.Errorf("folder holds %v, %v", held, err)
 	}
-	if code, _, stderr := runDemo(t, "--json", "--keep", data, folder); code != command.ExitFailed || !strings.Contains(stderr, "is not empty") {
+	if code, _, stderr := runDemo(t, "--json", "--keep", data, folder); code != command.ExitFailed ||
+		!strings.Contains(stderr, "is not empty") {
 		t.Errorf("again: exit status %d: %s", code, stderr)
 	}
 }
@@ -158,7 +167,10 @@ func TestDemoStays(t *testing.T) {
 	}
 	defer client.Close()
 	read := int64(0)
-	if err := client.Read(ctx, api.Ticket{World: 1}, func(b reader.Batch) error { read += b.Meta.Tokens; return nil }); err != nil || read != tokens {
+	if err := client.Read(ctx, api.Ticket{World: 1}, func(b reader.Batch) error {
+		read += b.Meta.Tokens
+		return nil
+	}); err != nil || read != tokens {
 		t.Errorf("read %d tokens, %v, want %d", read, err, tokens)
 	}
 	select {
@@ -191,7 +203,8 @@ func TestDemoInterrupted(t *testing.T) {
 			if err := json.Unmarshal(stdout.Bytes(), &s); err != nil {
 				t.Fatalf("%v in %q, stderr %s", err, stdout.String(), stderr.String())
 			}
-			if s.Complete != (code == command.ExitOK) || s.Complete && after == 0 || !s.Complete && !strings.Contains(stderr.String(), "interrupted") {
+			if s.Complete != (code == command.ExitOK) || s.Complete && after == 0 || !s.Complete &&
+				!strings.Contains(stderr.String(), "interrupted") {
 				t.Errorf("exit status %d, complete %v, stderr %s", code, s.Complete, stderr.String())
 			}
 			if left, _ := filepath.Glob(filepath.Join(os.Getenv("TMPDIR"), "*")); len(left) > 0 {
@@ -222,9 +235,12 @@ func TestDemoRefuses(t *testing.T) {
 		{"no readers", []string{"--world", "0", folder}, command.ExitUsage, "--world 0"},
 		{"negative limit", []string{"--limit", "-1", folder}, command.ExitUsage, "--limit -1"},
 		{"bad settings", []string{"--length", "1", "--method", "best", folder}, command.ExitUsage, "2 problems"},
-		{"a remote server", []string{"--set", "stream.url=nats://127.0.0.1:1", folder}, command.ExitUsage, "a NATS server of its own"},
-		{"address in use", []string{"--set", "flight.listen=203.0.113.1:1", "--set", "flight.insecure=true", folder}, command.ExitFailed, "203.0.113.1:1"},
-		{"folder that can not be made", []string{"--keep", filepath.Join(binary, "x", "y"), folder}, command.ExitFailed, "make data folder"},
+		{"a remote server", []string{"--set", "stream.url=nats://127.0.0.1:1", folder}, command.ExitUsage,
+			"a NATS server of its own"},
+		{"address in use", []string{"--set", "flight.listen=203.0.113.1:1", "--set", "flight.insecure=true", folder},
+			command.ExitFailed, "203.0.113.1:1"},
+		{"folder that can not be made", []string{"--keep", filepath.Join(binary, "x", "y"), folder}, command.ExitFailed,
+			"make data folder"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			code, stdout, stderr := runDemo(t, append(test.args, "--json")...)

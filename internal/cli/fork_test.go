@@ -36,8 +36,9 @@ func tokensBySource(batches ...reader.Batch) map[string]int {
 	return out
 }
 
-// The mixture of a run is changed while it goes on: other weights, a source that comes with its own packing, one that goes. A fork of it makes the same
-// steps from one on, and is audited, listed, and asked for what is in its steps; another fork packs anew, in another mixture.
+// The mixture of a run is changed while it goes on: other weights, a source that comes with its own packing, one that
+// goes. A fork of it makes the same steps from one on, and is audited, listed, and asked for what is in its steps;
+// another fork packs anew, in another mixture.
 func TestMixAndForkOfSeveralSources(t *testing.T) {
 	s := newSite(t)
 	config := filepath.Join(t.TempDir(), "mixed.yaml")
@@ -64,7 +65,8 @@ mix: {schedule: [{tokens: 4000, ramp: 6000, weights: {web: 1, code: 1, math: 1}}
 	s.does("mix", "--set", "web=0.5", "--set", "math=0.2")
 	s.does("mix", "--add", "forum={weight: 0.3, packing: {method: concat}}", "--remove", "code")
 	s.fill("forum", 50)
-	if code, _, stderr := s.loaderd("mix", "--add", "code=0.5"); code == command.ExitOK || !strings.Contains(stderr, "is or was a source of the run") {
+	if code, _, stderr := s.loaderd("mix", "--add", "code=0.5"); code == command.ExitOK ||
+		!strings.Contains(stderr, "is or was a source of the run") {
 		t.Errorf("a source that was removed comes back: exit status %d: %s", code, stderr)
 	}
 	s.does("seal")
@@ -78,11 +80,13 @@ mix: {schedule: [{tokens: 4000, ramp: 6000, weights: {web: 1, code: 1, math: 1}}
 	}
 	// while the parent is served
 	at := len(parent) / 3
-	if said := s.does("fork", "-c", config, "--run", "parent", "--step", fmt.Sprint(at), "--new", "child"); !strings.Contains(said, "nothing in the configuration changed") ||
+	if said := s.does("fork", "-c", config, "--run", "parent", "--step", fmt.Sprint(at), "--new",
+		"child"); !strings.Contains(said, "nothing in the configuration changed") ||
 		!strings.Contains(said, "  source forum: ") {
 		t.Errorf("fork says %s", said)
 	}
-	if code, _, stderr := s.loaderd("fork", "-c", config, "--run", "parent", "--step", "3", "--new", "child"); code == command.ExitOK || !strings.Contains(stderr, "there is a run of that name") {
+	if code, _, stderr := s.loaderd("fork", "-c", config, "--run", "parent", "--step", "3", "--new",
+		"child"); code == command.ExitOK || !strings.Contains(stderr, "there is a run of that name") {
 		t.Errorf("forked into a run that there is: exit status %d: %s", code, stderr)
 	}
 	stop()
@@ -92,7 +96,8 @@ mix: {schedule: [{tokens: 4000, ramp: 6000, weights: {web: 1, code: 1, math: 1}}
 		t.Fatalf("%d steps of the fork, %d of its parent from step %d on", len(child), len(parent)-at, at)
 	}
 	for i, b := range child {
-		if want := parent[at+i]; !reflect.DeepEqual(b.InputIDs, want.InputIDs) || !reflect.DeepEqual(b.SegmentIDs, want.SegmentIDs) || !reflect.DeepEqual(b.Documents, want.Documents) {
+		if want := parent[at+i]; !reflect.DeepEqual(b.InputIDs, want.InputIDs) ||
+			!reflect.DeepEqual(b.SegmentIDs, want.SegmentIDs) || !reflect.DeepEqual(b.Documents, want.Documents) {
 			t.Fatalf("step %d of the fork is not step %d of its parent", i, at+i)
 		}
 	}
@@ -101,7 +106,8 @@ mix: {schedule: [{tokens: 4000, ramp: 6000, weights: {web: 1, code: 1, math: 1}}
 	}
 	stop()
 	for _, run := range []string{"parent", "child"} {
-		if said := s.does("audit", "-c", config, "--run", run); !strings.Contains(said, "steps come out again as the log has them; the run has ended") {
+		if said := s.does("audit", "-c", config, "--run", run); !strings.Contains(said,
+			"steps come out again as the log has them; the run has ended") {
 			t.Errorf("audit of %s: %s", run, said)
 		}
 	}
@@ -113,25 +119,29 @@ sources:
   math:  {weight: 1, epochs: 3, block: 4}
 `)
 	other := []string{"-c", config, "--set", "packing.method=bfd", "--set", "steps.rows=3"}
-	if said := s.does(slices.Concat([]string{"fork", "--run", "child", "--step", "2", "--new", "grandchild"}, other)...); !strings.Contains(said, "steps.rows: 4 -> 3") {
+	if said := s.does(slices.Concat([]string{"fork", "--run", "child", "--step", "2", "--new", "grandchild"},
+		other)...); !strings.Contains(said, "steps.rows: 4 -> 3") {
 		t.Errorf("fork says %s", said)
 	}
 	stop = s.serve(append(other, "--run", "grandchild")...)
 	s.does("seal")
 	last := s.read("sources")
 	tokens := tokensBySource(slices.Concat(parent[:at], child[:2], last)...)
-	if tokens["web"] != whole["web"] || tokens["forum"] != whole["forum"] || 2*tokens["math"] != 3*whole["math"] || tokens["code"] <= whole["code"] {
+	if tokens["web"] != whole["web"] || tokens["forum"] != whole["forum"] || 2*tokens["math"] != 3*whole["math"] ||
+		tokens["code"] <= whole["code"] {
 		t.Errorf("tokens of each source over three generations are %v, in the first one alone %v", tokens, whole)
 	}
 	stop()
 	if said := s.does("runs"); !strings.Contains(said, "grandchild") || strings.Contains(said, "unreadable") {
 		t.Errorf("runs says %s", said)
 	}
-	if said := s.does(slices.Concat([]string{"repair", "--run", "grandchild", "--new", "copy", "--before", "9"}, other)...); !strings.Contains(said, "8 records") {
+	if said := s.does(slices.Concat([]string{"repair", "--run", "grandchild", "--new", "copy", "--before", "9"},
+		other)...); !strings.Contains(said, "8 records") {
 		t.Errorf("repair says %s", said)
 	}
 	stop = s.serve(append(other, "--run", "copy")...)
-	if copied := s.read("sources"); len(copied) != len(last) || !reflect.DeepEqual(copied[len(copied)-1].InputIDs, last[len(last)-1].InputIDs) {
+	if copied := s.read("sources"); len(copied) != len(last) || !reflect.DeepEqual(copied[len(copied)-1].InputIDs,
+		last[len(last)-1].InputIDs) {
 		t.Errorf("%d steps of the repaired copy, want %d", len(copied), len(last))
 	}
 	stop()

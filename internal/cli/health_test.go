@@ -42,7 +42,8 @@ func TestHealth(t *testing.T) {
 		return file
 	}
 	_, port, _ := net.SplitHostPort(secret.Listener.Addr().String())
-	configured := write("loaderd.yaml", fmt.Sprintf("http: {listen: %q, cert: cert.pem, key: key.pem, insecure: true}", "0.0.0.0:"+port))
+	configured := write("loaderd.yaml", fmt.Sprintf("http: {listen: %q, cert: cert.pem, key: key.pem, insecure: true}",
+		"0.0.0.0:"+port))
 	for _, test := range []struct {
 		name string
 		args []string
@@ -50,10 +51,12 @@ func TestHealth(t *testing.T) {
 		want string
 	}{
 		{"lives", []string{"--set", "http.listen=" + plain.Listener.Addr().String()}, command.ExitOK, "ok\n"},
-		{"is not ready", []string{"--ready", "--http", plain.URL + "/"}, command.ExitFailed, "loaderd: re-planning after a restart: at document 7\n"},
+		{"is not ready", []string{"--ready", "--http", plain.URL + "/"}, command.ExitFailed,
+			"loaderd: re-planning after a restart: at document 7\n"},
 		{"has a certificate of another name", []string{"-c", configured}, command.ExitOK, "ok\n"},
 		{"is named, and cannot be trusted", []string{"--http", secret.URL}, command.ExitFailed, "certificate"},
-		{"has any port", []string{"--set", "http.listen=127.0.0.1:0"}, command.ExitUsage, `http.listen: "127.0.0.1:0": want a port that can be known`},
+		{"has any port", []string{"--set", "http.listen=127.0.0.1:0"}, command.ExitUsage,
+			`http.listen: "127.0.0.1:0": want a port that can be known`},
 		{"has a wrong setting", []string{"--set", "http.lissten=x"}, command.ExitUsage, "did you mean http.listen"},
 		{"is not there", []string{"--http", "http://127.0.0.1:1"}, command.ExitFailed, "ask the daemon: "},
 		{"is no URL", []string{"--http", "http://%"}, command.ExitUsage, "--http: "},
@@ -77,7 +80,8 @@ func TestHealthWaits(t *testing.T) {
 		fmt.Fprintln(w, "ready")
 	}))
 	t.Cleanup(server.Close)
-	if code, said := asked(t, "--ready", "--wait", "5m", "--http", server.URL); code != command.ExitOK || said != "ready\n" || asks != 3 {
+	if code, said := asked(t, "--ready", "--wait", "5m", "--http", server.URL); code != command.ExitOK ||
+		said != "ready\n" || asks != 3 {
 		t.Errorf("status %d, %q after %d questions", code, said, asks)
 	}
 	ctx, stop := context.WithCancel(t.Context())
@@ -87,7 +91,8 @@ func TestHealthWaits(t *testing.T) {
 	}))
 	t.Cleanup(hung.Close)
 	var said bytes.Buffer
-	if code := Run(ctx, []string{"health", "--wait", "10h", "--http", hung.URL}, nil, &said, &said); code != command.ExitFailed {
+	if code := Run(ctx, []string{"health", "--wait", "10h", "--http", hung.URL}, nil, &said,
+		&said); code != command.ExitFailed {
 		t.Errorf("status %d, %q", code, said.String())
 	}
 }

@@ -44,10 +44,12 @@ func imports(t *testing.T, args ...string) (code int, stdout, stderr string) {
 // What --dry-run says, without any server.
 func TestDryRun(t *testing.T) {
 	texts := corpusFolder(t, map[string]string{
-		"a.jsonl": `{"text":"one","lang":"en","n":1}` + "\n" + `{"n":2}` + "\n" + `{"text":""}` + "\n" + `{"text":"three\nlines","tags":[]}`, "b.txt": "plain", "c.bin": "\x00",
+		"a.jsonl": `{"text":"one","lang":"en","n":1}` + "\n" + `{"n":2}` + "\n" + `{"text":""}` + "\n" +
+			`{"text":"three\nlines","tags":[]}`, "b.txt": "plain", "c.bin": "\x00",
 	})
 	dir := corpusFolder(t, map[string]string{
-		"ids.npy": npyOfPairs(40), "html.warc": "WARC/1.0\r\nWARC-Type: resource\r\nContent-Type: text/html\r\nContent-Length: 3\r\n\r\n<p>\r\n\r\n",
+		"ids.npy": npyOfPairs(40), "html.warc": "WARC/1.0\r\nWARC-Type: resource\r\nContent-Type: " +
+			"text/html\r\nContent-Length: 3\r\n\r\n<p>\r\n\r\n",
 	})
 	at := func(name string) string { return filepath.Join(dir, name) }
 	for _, c := range []struct {
@@ -58,7 +60,8 @@ func TestDryRun(t *testing.T) {
 	}{
 		{"texts", []string{texts}, command.ExitFailed, "--skip-bad"},
 		{"ids", []string{"--tokenizer", "gpt2", "--end-token", "99", at("ids.npy")}, command.ExitOK, ""},
-		{"ids-without-tokenizer", []string{"--end-token", "99", at("ids.npy")}, command.ExitFailed, "publishing it takes --tokenizer"},
+		{"ids-without-tokenizer", []string{"--end-token", "99", at("ids.npy")}, command.ExitFailed,
+			"publishing it takes --tokenizer"},
 		{"ids-not-cut", []string{at("ids.npy")}, command.ExitFailed, "it cannot be published as it is"},
 		{"html", []string{at("html.warc")}, command.ExitFailed, "no documents in"},
 	} {
@@ -74,12 +77,14 @@ func TestDryRun(t *testing.T) {
 		})
 	}
 	few := corpusFolder(t, map[string]string{"a.txt": strings.Repeat("word ", 100) + "\xff"})
-	if code, out, stderr := imports(t, "--dry-run", few); code != command.ExitOK || !strings.Contains(out, "replaced     1 byte") {
+	if code, out, stderr := imports(t, "--dry-run", few); code != command.ExitOK ||
+		!strings.Contains(out, "replaced     1 byte") {
 		t.Errorf("bytes that are not UTF-8: exit %d, %s%s", code, out, stderr)
 	}
 	code, out, stderr := imports(t, "--dry-run", "--json", texts)
 	var r survey.Report
-	if err := json.Unmarshal([]byte(out), &r); err != nil || code != command.ExitFailed || r.Documents != 3 || r.LeftOut["bad record"].Count != 1 || !r.Complete {
+	if err := json.Unmarshal([]byte(out), &r); err != nil || code != command.ExitFailed || r.Documents != 3 ||
+		r.LeftOut["bad record"].Count != 1 || !r.Complete {
 		t.Errorf("exit %d, %+v, %v: %s", code, r, err, stderr)
 	}
 }
@@ -87,19 +92,27 @@ func TestDryRun(t *testing.T) {
 // A dry run has the status that the import has.
 func TestDryRun_ExitsAsTheImport(t *testing.T) {
 	dir := corpusFolder(t, map[string]string{
-		"good.jsonl": jsonLines(2), "bad.jsonl": jsonLines(1) + "nonsense", "only_bad.jsonl": `{"n":1}`, "large.txt": strings.Repeat("x", stream.MaxDocumentLimit-10), "empty.jsonl": "",
-		"cut.jsonl.gz": "\x1f\x8b\x08", "binary.dat": "\x00", "ids.npy": npyOfPairs(4), "page.html.warc": "WARC/1.0\r\nWARC-Type: resource\r\nContent-Type: text/html\r\nContent-Length: 3\r\n\r\n<p>\r\n\r\n",
+		"good.jsonl": jsonLines(2), "bad.jsonl": jsonLines(1) + "nonsense", "only_bad.jsonl": `{"n":1}`,
+		"large.txt": strings.Repeat("x", stream.MaxDocumentLimit-10), "empty.jsonl": "",
+		"cut.jsonl.gz": "\x1f\x8b\x08", "binary.dat": "\x00", "ids.npy": npyOfPairs(4),
+		"page.html.warc": "WARC/1.0\r\nWARC-Type: resource\r\nContent-Type: text/html\r\n" +
+			"Content-Length: 3\r\n\r\n<p>\r\n\r\n",
 	})
 	s := documentServer(t)
 	for i, c := range []struct {
 		args []string
 		code int
 	}{
-		{[]string{"good.jsonl"}, command.ExitOK}, {[]string{"bad.jsonl"}, command.ExitFailed}, {[]string{"--skip-bad", "bad.jsonl"}, command.ExitOK}, {[]string{"--skip-bad", "only_bad.jsonl"}, command.ExitOK},
-		{[]string{"large.txt"}, command.ExitFailed}, {[]string{"--skip-too-large", "large.txt"}, command.ExitOK}, {[]string{"empty.jsonl"}, command.ExitFailed}, {[]string{"cut.jsonl.gz"}, command.ExitFailed},
-		{[]string{"good.jsonl", "cut.jsonl.gz"}, command.ExitFailed}, {[]string{"binary.dat"}, command.ExitFailed}, {[]string{"ids.npy"}, command.ExitFailed},
-		{[]string{"--tokenizer", "gpt2", "--end-token", "99", "ids.npy"}, command.ExitOK}, {[]string{"page.html.warc"}, command.ExitFailed}, {[]string{"absent"}, command.ExitFailed},
-		{[]string{"--id-column", "none", "good.jsonl"}, command.ExitFailed}, {[]string{"--text-column", "none", "good.jsonl"}, command.ExitFailed}, {[]string{"--split", "", "--format", "x", "good.jsonl"}, command.ExitUsage},
+		{[]string{"good.jsonl"}, command.ExitOK}, {[]string{"bad.jsonl"}, command.ExitFailed},
+		{[]string{"--skip-bad", "bad.jsonl"}, command.ExitOK}, {[]string{"--skip-bad", "only_bad.jsonl"}, command.ExitOK},
+		{[]string{"large.txt"}, command.ExitFailed}, {[]string{"--skip-too-large", "large.txt"}, command.ExitOK},
+		{[]string{"empty.jsonl"}, command.ExitFailed}, {[]string{"cut.jsonl.gz"}, command.ExitFailed},
+		{[]string{"good.jsonl", "cut.jsonl.gz"}, command.ExitFailed}, {[]string{"binary.dat"}, command.ExitFailed},
+		{[]string{"ids.npy"}, command.ExitFailed},
+		{[]string{"--tokenizer", "gpt2", "--end-token", "99", "ids.npy"}, command.ExitOK},
+		{[]string{"page.html.warc"}, command.ExitFailed}, {[]string{"absent"}, command.ExitFailed},
+		{[]string{"--id-column", "none", "good.jsonl"}, command.ExitFailed}, {[]string{"--text-column", "none", "good.jsonl"},
+			command.ExitFailed}, {[]string{"--split", "", "--format", "x", "good.jsonl"}, command.ExitUsage},
 	} {
 		args := slices.Clone(c.args)
 		for i, arg := range args {
@@ -118,9 +131,11 @@ func TestDryRun_ExitsAsTheImport(t *testing.T) {
 // Ids that the tokenizer does not have are no documents of it.
 func TestIDsOfTheVocabulary(t *testing.T) {
 	s := documentServer(t)
-	path := filepath.Join(corpusFolder(t, map[string]string{"a.jsonl": `{"ids":[1,50256]}` + "\n" + `{"ids":[50257]}`}), "a.jsonl")
+	path := filepath.Join(corpusFolder(t, map[string]string{"a.jsonl": `{"ids":[1,50256]}` + "\n" + `{"ids":[50257]}`}),
+		"a.jsonl")
 	code, sum, stderr := publishes(t, s, "", "--tokenizer", "gpt2", path)
-	if code != command.ExitFailed || sum.Documents != 1 || !strings.Contains(stderr, "token 0 has the id 50257, the tokenizer's vocabulary has 50257") {
+	if code != command.ExitFailed || sum.Documents != 1 ||
+		!strings.Contains(stderr, "token 0 has the id 50257, the tokenizer's vocabulary has 50257") {
 		t.Errorf("exit %d, %+v: %s", code, sum, stderr)
 	}
 	code, sum, stderr = publishes(t, s, "", "--tokenizer", "gpt2", "--source", "other", "--skip-bad", path)
@@ -141,7 +156,8 @@ func TestImportFlags(t *testing.T) {
 		{[]string{"--end-token", "-1"}, command.ExitUsage, `--end-token "-1"`},
 		{[]string{"--begin-token", "x"}, command.ExitUsage, `--begin-token "x"`},
 		{[]string{"--tokenizer", ""}, command.ExitUsage, "--tokenizer is empty"},
-		{[]string{"--tokenizer", "gpt2", "--tokenizer-fingerprint", "sha256:" + strings.Repeat("0a", 32)}, command.ExitUsage, "not both"},
+		{[]string{"--tokenizer", "gpt2", "--tokenizer-fingerprint", "sha256:" + strings.Repeat("0a", 32)}, command.ExitUsage,
+			"not both"},
 		{[]string{"--tokenizer", missing}, command.ExitFailed, missing},
 		{[]string{"--text-column", "a", "--text-column", "b"}, command.ExitUsage, `the flag is given twice, first with "a"`},
 		{[]string{"--id-column", "text"}, command.ExitUsage, `column "text" is named twice`},
@@ -149,7 +165,8 @@ func TestImportFlags(t *testing.T) {
 		{[]string{"--split", "test", "--end-token", "99"}, command.ExitFailed, "has no splits"},
 		{[]string{"--format", "npz"}, command.ExitUsage, "want one of auto, text"},
 	} {
-		if code, _, stderr := imports(t, append(append([]string{"--dry-run"}, c.args...), path)...); code != c.code || !strings.Contains(stderr, c.want) {
+		if code, _, stderr := imports(t, append(append([]string{"--dry-run"}, c.args...), path)...); code != c.code ||
+			!strings.Contains(stderr, c.want) {
 			t.Errorf("%v: exit %d: %s, want %q", c.args, code, stderr, c.want)
 		}
 	}
@@ -158,10 +175,12 @@ func TestImportFlags(t *testing.T) {
 	}
 }
 
-// Values of a text in parts are in its JSON, as headers have those of texts and tokens alone. With other values the same documents are others.
+// Values of a text in parts are in its JSON, as headers have those of texts and tokens alone. With other values the
+// same documents are others.
 func TestMetaOfParts(t *testing.T) {
 	s := documentServer(t)
-	path := filepath.Join(corpusFolder(t, map[string]string{"a.jsonl": `{"parts":[{"text":"x","loss":true}],"lang":"de"}`}), "a.jsonl")
+	path := filepath.Join(corpusFolder(t, map[string]string{
+		"a.jsonl": `{"parts":[{"text":"x","loss":true}],"lang":"de"}`}), "a.jsonl")
 	for _, meta := range []string{"lang", "language=lang"} {
 		if code, sum, stderr := publishes(t, s, "", "--meta", meta, path); code != command.ExitOK || sum.Documents != 1 {
 			t.Errorf("exit %d, %+v: %s", code, sum, stderr)

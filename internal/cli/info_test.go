@@ -12,25 +12,30 @@ import (
 	"loaderd/loader"
 )
 
-// Of a daemon over real streams: an estimate while something is open, the exact number once all is sealed and measured, and that many steps come.
+// Of a daemon over real streams: an estimate while something is open, the exact number once all is sealed and measured,
+// and that many steps come.
 func TestInfoOfADaemon(t *testing.T) {
 	s := newSite(t)
-	mixed := []string{"--run", "mixed", "--set", "sources.code.weight=1", "--set", "sources.web.weight=2", "--set", "sources.web.epochs=2",
+	mixed := []string{"--run", "mixed", "--set", "sources.code.weight=1", "--set", "sources.web.weight=2", "--set",
+		"sources.web.epochs=2",
 		"--set", "serve.ahead=2", "--set", "serve.measure_tokens=0"}
 	stop := s.serve(mixed...)
 	for i, source := range []string{"code", "web"} {
 		files := map[string]string{}
 		for k := range 150 {
-			files[fmt.Sprintf("%03d.txt", k)] = strings.Repeat(fmt.Sprintf("This is document %d of %s. ", k, source), 1+k*7%(20+i*13))
+			files[fmt.Sprintf("%03d.txt", k)] = strings.Repeat(fmt.Sprintf("This is document %d of %s. ", k, source),
+				1+k*7%(20+i*13))
 		}
 		s.does("publish", "--source", source, corpusFolder(t, files))
 	}
-	if code, _, said := s.loaderd("info", "--measure"); code != command.ExitFailed || !strings.Contains(said, "[code web] may get more documents") {
+	if code, _, said := s.loaderd("info", "--measure"); code != command.ExitFailed ||
+		!strings.Contains(said, "[code web] may get more documents") {
 		t.Errorf("measured although nothing is sealed: %s", said)
 	}
 	within(t, func() bool { return strings.Contains(s.does("runs"), " so far ") })
 	s.lists(t, "live", `\d+ ± \d+ so far`, "open")
-	if said := s.does("seal"); said != "run mixed ends when its sources are used up, each behind its present last document: code, web\n" {
+	if said := s.does("seal"); said != "run mixed ends when its sources are used up, each behind its present last "+
+		"document: code, web\n" {
 		t.Errorf("seal says %s", said)
 	}
 	said := ""
@@ -39,7 +44,8 @@ func TestInfoOfADaemon(t *testing.T) {
 		t.Errorf("info says %s", said)
 	}
 	var info loader.Info
-	if err := json.Unmarshal([]byte(s.does("info", "--measure", "--json")), &info); err != nil || !info.Length.Exact || info.Ended {
+	if err := json.Unmarshal([]byte(s.does("info", "--measure", "--json")), &info); err != nil || !info.Length.Exact ||
+		info.Ended {
 		t.Fatalf("info is %+v, %v", info, err)
 	}
 	s.lists(t, "sealed", fmt.Sprint(info.Length.Steps), "sealed at 150")

@@ -12,11 +12,13 @@ import (
 	"loaderd/internal/natstest"
 )
 
-// outputFails expects a command to say that standard output takes nothing, after a write that failed, and to exit as failed.
+// outputFails expects a command to say that standard output takes nothing, after a write that failed, and to exit as
+// failed.
 func outputFails(t *testing.T, stdin string, args ...string) {
 	t.Helper()
 	var said bytes.Buffer
-	if code := Run(t.Context(), args, strings.NewReader(stdin), fullWriter{}, &said); code != command.ExitFailed || !strings.Contains(said.String(), errWrite.Error()) {
+	if code := Run(t.Context(), args, strings.NewReader(stdin), fullWriter{}, &said); code != command.ExitFailed ||
+		!strings.Contains(said.String(), errWrite.Error()) {
 		t.Errorf("%v: exit status %d: %s", args, code, said.String())
 	}
 }
@@ -46,14 +48,16 @@ func TestFullDisk(t *testing.T) {
 		outputFails(t, x.stdin, x.args...)
 	}
 	for _, args := range [][]string{nil, {"--json"}} {
-		outputFails(t, "", append([]string{"publish", "--nats", natstest.URL(documentServer(t)), corpusFolder(t, map[string]string{"a.txt": "a"})}, args...)...)
+		outputFails(t, "", append([]string{"publish", "--nats", natstest.URL(documentServer(t)),
+			corpusFolder(t, map[string]string{"a.txt": "a"})}, args...)...)
 	}
 }
 
 // fullDisk is the same for the commands that ask a daemon.
 func (s *site) fullDisk(t *testing.T) {
 	flight := []string{"--flight", "grpc://" + s.flight, "--data-dir", s.dir}
-	for _, how := range [][]string{{"--step", "2"}, {"--step", "2", "--documents"}, {"--sequence", "1"}, {"--find", "nothing"}} {
+	for _, how := range [][]string{{"--step", "2"}, {"--step", "2", "--documents"}, {"--sequence", "1"},
+		{"--find", "nothing"}} {
 		for format := range ledger.Formats {
 			outputFails(t, "", append(append([]string{"ledger", "--format", format}, how...), flight...)...)
 		}
@@ -61,7 +65,8 @@ func (s *site) fullDisk(t *testing.T) {
 	outputFails(t, "", append([]string{"ledger", "--step", "2", "--text"}, flight...)...)
 	outputFails(t, "", append([]string{"seal"}, flight...)...)
 	outputFails(t, "", append(append([]string{"audit"}, s.settings()...), "--run", "whole")...)
-	outputFails(t, "", append(append([]string{"fork"}, s.settings()...), "--run", "whole", "--step", "3", "--new", "unsaid")...)
+	outputFails(t, "", append(append([]string{"fork"}, s.settings()...), "--run", "whole", "--step", "3", "--new",
+		"unsaid")...)
 }
 
 func writeFile(tb testing.TB, name string, data []byte) string {

@@ -13,7 +13,8 @@ import (
 func TestPublishWithoutServer(t *testing.T) {
 	address := natstest.FreeAddress(t)
 	var out, errs bytes.Buffer
-	code := Run(t.Context(), []string{"publish", "--nats", "nats://user:secret@" + address, "--wait", "1s", t.TempDir()}, nil, &out, &errs)
+	code := Run(t.Context(), []string{"publish", "--nats", "nats://user:secret@" + address, "--wait", "1s", t.TempDir()},
+		nil, &out, &errs)
 	said := errs.String()
 	for _, part := range []string{address, "connection refused", "start loaderd serve", "--nats", "1s"} {
 		if !strings.Contains(said, part) {
@@ -37,7 +38,8 @@ func TestPublishWaitsForTheServer(t *testing.T) {
 	ended := make(chan int, 1)
 	var out bytes.Buffer
 	go func() {
-		ended <- Run(t.Context(), []string{"publish", "--nats", url, "--wait", "1m", "-"}, strings.NewReader(`{"text":"one"}`), &out, stderr)
+		ended <- Run(t.Context(), []string{"publish", "--nats", url, "--wait", "1m", "-"},
+			strings.NewReader(`{"text":"one"}`), &out, stderr)
 	}()
 	<-stderr.found
 	s.Restart()

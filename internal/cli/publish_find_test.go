@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// The ledger knows a published document by what it is called: a plain file by its path as it was given, a line by its id, path or url.
+// The ledger knows a published document by what it is called: a plain file by its path as it was given, a line by its
+// id, path or url.
 func TestLedgerFindsWhatWasPublished(t *testing.T) {
 	s := newSite(t)
 	s.serve("--run", "found")
@@ -18,12 +19,14 @@ func TestLedgerFindsWhatWasPublished(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 12 {
-		if err := os.WriteFile(filepath.Join("corpus", fmt.Sprint(i, ".txt")), fmt.Appendf(nil, "file %d %s", i, strings.Repeat("text ", 30)), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join("corpus", fmt.Sprint(i, ".txt")),
+			fmt.Appendf(nil, "file %d %s", i, strings.Repeat("text ", 30)), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
 	text := strings.Repeat("more text ", 20)
-	lines := fmt.Sprintf(`{"text":"a %[1]s","id":"page-17"}`+"\n"+`{"text":"b %[1]s","id":"same","meta":{"path":"src/main.go"}}`+"\n"+
+	lines := fmt.Sprintf(`{"text":"a %[1]s","id":"page-17"}`+"\n"+
+		`{"text":"b %[1]s","id":"same","meta":{"path":"src/main.go"}}`+"\n"+
 		`{"text":"c %[1]s","id":"same","url":"https://example.org/c"}`+"\n", text)
 	if err := os.WriteFile("pages.json", []byte(lines), 0o644); err != nil {
 		t.Fatal(err)
@@ -33,7 +36,8 @@ func TestLedgerFindsWhatWasPublished(t *testing.T) {
 	}
 	s.does("seal")
 	s.read()
-	for name, rows := range map[string]int{"corpus/7.txt": 1, "7.txt": 1, "page-17": 1, "src/main.go": 1, "https://example.org/c": 1, "same": 2,
+	for name, rows := range map[string]int{"corpus/7.txt": 1, "7.txt": 1, "page-17": 1, "src/main.go": 1,
+		"https://example.org/c": 1, "same": 2,
 		"corpus/12.txt": 0} {
 		found := strings.Count(s.does("ledger", "--find", name), "\n") - 1
 		if found < rows || rows == 0 && found > 0 {

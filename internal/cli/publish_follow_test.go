@@ -43,11 +43,13 @@ func texts(all []string) string {
 	return b.String()
 }
 
-// A follower is stopped, started and told of an end; files come before, between and while it runs. Each is published once, in the order in which it came.
+// A follower is stopped, started and told of an end; files come before, between and while it runs. Each is published
+// once, in the order in which it came.
 func TestFollowPublishesFilesAsTheyAppear(t *testing.T) {
 	s := documentServer(t)
 	dir := t.TempDir()
-	args := []string{"publish", "--nats", natstest.URL(s), "--follow", "--follow-settle", "0", "--follow-every", "10ms", filepath.Join(dir, "*.jsonl")}
+	args := []string{"publish", "--nats", natstest.URL(s), "--follow", "--follow-settle", "0", "--follow-every", "10ms",
+		filepath.Join(dir, "*.jsonl")}
 	appears(t, dir, "b.jsonl", manyLines("b", 2))
 	appears(t, dir, "d.jsonl", manyLines("d", 1))
 	cmd, out := loaderdProcess(args...)
@@ -63,7 +65,8 @@ func TestFollowPublishesFilesAsTheyAppear(t *testing.T) {
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Wait(); err != nil || !strings.Contains(out.String(), "committed 6 documents") || !strings.Contains(out.String(), "4 of 4 inputs complete") {
+	if err := cmd.Wait(); err != nil || !strings.Contains(out.String(), "committed 6 documents") ||
+		!strings.Contains(out.String(), "4 of 4 inputs complete") {
 		t.Fatalf("%v: %s", err, out)
 	}
 
@@ -76,7 +79,8 @@ func TestFollowPublishesFilesAsTheyAppear(t *testing.T) {
 	appears(t, dir, "end", "")
 	var stdout, stderr bytes.Buffer
 	code := Run(t.Context(), append(args, "--follow-until", filepath.Join(dir, "end")), nil, &stdout, &stderr)
-	if code != command.ExitOK || !strings.Contains(stdout.String(), "committed 1 document ") || !strings.Contains(stdout.String(), "left out: 1 changed") ||
+	if code != command.ExitOK || !strings.Contains(stdout.String(), "committed 1 document ") ||
+		!strings.Contains(stdout.String(), "left out: 1 changed") ||
 		!strings.Contains(stderr.String(), filepath.Join(dir, "b.jsonl")+" has changed since it was published") {
 		t.Errorf("exit %d: %s%s", code, &stdout, &stderr)
 	}
@@ -94,14 +98,16 @@ func TestFollow_ContinuesBehindABadFile(t *testing.T) {
 	appears(t, dir, "c.jsonl", manyLines("c", 1))
 	end := filepath.Join(t.TempDir(), "end")
 	appears(t, filepath.Dir(end), "end", "")
-	code, sum, stderr := publishes(t, s, "", "--follow", "--follow-settle", "0", "--follow-every", "10ms", "--follow-until", end, filepath.Join(dir, "*"))
+	code, sum, stderr := publishes(t, s, "", "--follow", "--follow-settle", "0", "--follow-every", "10ms",
+		"--follow-until", end, filepath.Join(dir, "*"))
 	if code != command.ExitFailed || sum.Documents != 2 || sum.InputsComplete != 1 || sum.InputsFailed != 2 ||
 		strings.Count(stderr, "warning: not read to its end: ") != 2 {
 		t.Errorf("exit %d, %+v: %s", code, sum, stderr)
 	}
 }
 
-// A follower is killed amid the files that it found. The next one publishes the rest of them before a file that came meanwhile, whatever its name.
+// A follower is killed amid the files that it found. The next one publishes the rest of them before a file that came
+// meanwhile, whatever its name.
 func TestFollowKeepsItsOrderOverAKill(t *testing.T) {
 	s := documentServer(t)
 	dir := t.TempDir()
@@ -114,7 +120,8 @@ func TestFollowKeepsItsOrderOverAKill(t *testing.T) {
 			fmt.Fprintf(&want, "%s %d;", name, line)
 		}
 	}
-	args := []string{"publish", "--nats", natstest.URL(s), "--follow", "--follow-settle", "0", "--follow-every", "10ms", dir}
+	args := []string{"publish", "--nats", natstest.URL(s), "--follow", "--follow-settle", "0", "--follow-every",
+		"10ms", dir}
 	cmd, _ := loaderdProcess(args...)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

@@ -35,10 +35,12 @@ func TestPublish_OtherTokenizerThanTheRunsIsRefused(t *testing.T) {
 	s.reported("a")
 	file := filepath.Join(corpusFolder(t, map[string]string{"a.jsonl": `{"ids":[1,2,3]}` + "\n"}), "a.jsonl")
 	code, stdout, stderr := s.loaderd("publish", "--tokenizer", "cl100k_base", file)
-	if code != command.ExitFailed || stdout != "" || !strings.Contains(stderr, "run a has tokenizer gpt2 (sha256:") || !strings.Contains(stderr, "every document would become a dead letter") {
+	if code != command.ExitFailed || stdout != "" || !strings.Contains(stderr, "run a has tokenizer gpt2 (sha256:") ||
+		!strings.Contains(stderr, "every document would become a dead letter") {
 		t.Errorf("exit status %d: %s%s", code, stdout, stderr)
 	}
-	if code, stdout, stderr := s.loaderd("publish", "--tokenizer", "gpt2", file); code != command.ExitOK || !strings.HasPrefix(stdout, "committed 1 document ") || strings.Contains(stdout, "skipped") {
+	if code, stdout, stderr := s.loaderd("publish", "--tokenizer", "gpt2", file); code != command.ExitOK ||
+		!strings.HasPrefix(stdout, "committed 1 document ") || strings.Contains(stdout, "skipped") {
 		t.Errorf("with the run's own: exit status %d: %s%s", code, stdout, stderr)
 	}
 }
@@ -46,12 +48,14 @@ func TestPublish_OtherTokenizerThanTheRunsIsRefused(t *testing.T) {
 func TestPublish_TextForTokenIDsIsRefused(t *testing.T) {
 	s := newSite(t)
 	fingerprint := "sha256:" + strings.Repeat("0a", 32)
-	stop := s.serve("--run", "a", "--set", "tokenizer.name=none", "--set", "tokenizer.fingerprint="+fingerprint, "--set", "tokenizer.vocab_size=100", "--set", "tokenizer.end=none",
+	stop := s.serve("--run", "a", "--set", "tokenizer.name=none", "--set", "tokenizer.fingerprint="+fingerprint, "--set",
+		"tokenizer.vocab_size=100", "--set", "tokenizer.end=none",
 		"--set", "tokenizer.pad=0")
 	defer stop()
 	s.reported("a")
 	file := filepath.Join(corpusFolder(t, map[string]string{"a.jsonl": jsonLines(3)}), "a.jsonl")
-	if code, stdout, stderr := s.loaderd("publish", file); code != command.ExitFailed || stdout != "" || !strings.Contains(stderr, "run a takes token ids alone") {
+	if code, stdout, stderr := s.loaderd("publish", file); code != command.ExitFailed || stdout != "" ||
+		!strings.Contains(stderr, "run a takes token ids alone") {
 		t.Errorf("exit status %d: %s%s", code, stdout, stderr)
 	}
 }
@@ -60,14 +64,17 @@ func TestPublish_TextForTokenIDsIsRefused(t *testing.T) {
 func TestPublish_SummaryHasWhatRunsSkip(t *testing.T) {
 	s := newSite(t)
 	fingerprint := "sha256:" + strings.Repeat("0a", 32)
-	stop := s.serve("--run", "a", "--set", "tokenizer.name=none", "--set", "tokenizer.fingerprint="+fingerprint, "--set", "tokenizer.vocab_size=100", "--set", "tokenizer.end=none",
+	stop := s.serve("--run", "a", "--set", "tokenizer.name=none", "--set", "tokenizer.fingerprint="+fingerprint, "--set",
+		"tokenizer.vocab_size=100", "--set", "tokenizer.end=none",
 		"--set", "tokenizer.pad=0", "--set", "documents.max_tokens.at=4", "--set", "documents.max_tokens.do=drop")
 	defer stop()
 	s.reported("a")
-	dir := corpusFolder(t, map[string]string{"good.jsonl": `{"ids":[1,2]}` + "\n", "bad.jsonl": `{"ids":[7,100]}` + "\n" + `{"ids":[1,2,3]}` + "\n" + `{"ids":[1,2,3,4,5]}` + "\n" + `{"ids":[101]}` + "\n",
+	dir := corpusFolder(t, map[string]string{"good.jsonl": `{"ids":[1,2]}` + "\n", "bad.jsonl": `{"ids":[7,100]}` + "\n" +
+		`{"ids":[1,2,3]}` + "\n" + `{"ids":[1,2,3,4,5]}` + "\n" + `{"ids":[101]}` + "\n",
 		"long.jsonl": `{"ids":[5,6,7,8,9]}` + "\n"})
 	publish := func(name string) (int, publishing.Summary, string) {
-		code, stdout, stderr := s.loaderd("publish", "--json", "--tokenizer-fingerprint", fingerprint, filepath.Join(dir, name))
+		code, stdout, stderr := s.loaderd("publish", "--json", "--tokenizer-fingerprint", fingerprint,
+			filepath.Join(dir, name))
 		var sum publishing.Summary
 		if err := json.Unmarshal([]byte(stdout), &sum); err != nil {
 			t.Fatalf("%v: %s%s", err, stdout, stderr)
@@ -86,13 +93,16 @@ func TestPublish_SummaryHasWhatRunsSkip(t *testing.T) {
 		skipped plan.Skips
 		stderr  string
 	}{
-		{"bad.jsonl", command.ExitRejected, 4, skips(2, 1), "run a failed to decode 2 of the 4 documents (of all producers) " +
-			"that it read during this publish: see loaderd dead list"},
+		{"bad.jsonl", command.ExitRejected, 4, skips(2, 1),
+			"run a failed to decode 2 of the 4 documents (of all producers) " +
+				"that it read during this publish: see loaderd dead list"},
 		{"good.jsonl", command.ExitOK, 1, skips(0, 0), ""}, // counts begin anew
 		{"long.jsonl", command.ExitOK, 1, skips(0, 1), ""},
 	} {
 		code, sum, stderr := publish(tt.name)
-		if code != tt.code || len(sum.Runs) != 1 || sum.Runs[0] != (publishing.RunIntake{Run: "a", Read: tt.read, Skipped: tt.skipped, Filling: true}) || !strings.Contains(stderr, tt.stderr) {
+		if code != tt.code || len(sum.Runs) != 1 ||
+			sum.Runs[0] != (publishing.RunIntake{Run: "a", Read: tt.read, Skipped: tt.skipped, Filling: true}) ||
+			!strings.Contains(stderr, tt.stderr) {
 			t.Errorf("%s: exit status %d, %+v: %s", tt.name, code, sum.Runs, stderr)
 		}
 	}

@@ -43,7 +43,8 @@ func TestPublishStopsWhileAPipeWaits(t *testing.T) {
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Wait(); err == nil || cmd.ProcessState.ExitCode() != command.ExitFailed || !strings.Contains(out.String(), "interrupted: committed 3 documents") {
+	if err := cmd.Wait(); err == nil || cmd.ProcessState.ExitCode() != command.ExitFailed ||
+		!strings.Contains(out.String(), "interrupted: committed 3 documents") {
 		t.Errorf("%v: %s", err, out)
 	}
 	if got := len(streamed(t, s)); got != 3 {

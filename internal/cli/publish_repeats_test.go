@@ -10,7 +10,8 @@ import (
 	"loaderd/internal/publishing"
 )
 
-// The same files by another path, and standard input again: whoever publishes them is told that they were published before.
+// The same files by another path, and standard input again: whoever publishes them is told that they were published
+// before.
 func TestPublishUnderAnotherName(t *testing.T) {
 	s := documentServer(t)
 	files := map[string]string{}
@@ -34,7 +35,8 @@ func TestPublishUnderAnotherName(t *testing.T) {
 		{"standard input", lines, []string{"-"}, 30, nil, "", ""},
 		{"standard input again", lines, []string{"-"}, 0, &publishing.Repeats{Documents: 30, Sequence: 21}, "",
 			"all of these documents were published before from standard input"},
-		{"standard input that goes on", lines + `{"text":"one more"}`, []string{"-"}, 1, &publishing.Repeats{Documents: 30, Sequence: 21}, "", ""},
+		{"standard input that goes on", lines + `{"text":"one more"}`, []string{"-"}, 1,
+			&publishing.Repeats{Documents: 30, Sequence: 21}, "", ""},
 	} {
 		code, sum, stderr := publishes(t, s, c.stdin, c.args...)
 		if code != command.ExitOK || sum.Documents != c.new {
@@ -43,7 +45,8 @@ func TestPublishUnderAnotherName(t *testing.T) {
 		switch {
 		case (sum.Repeated == nil) != (c.repeated == nil):
 			t.Errorf("%s: %+v", c.name, sum.Repeated)
-		case c.repeated != nil && (sum.Repeated.Documents != c.repeated.Documents || sum.Repeated.Sequence != c.repeated.Sequence || sum.Repeated.Input != c.input):
+		case c.repeated != nil && (sum.Repeated.Documents != c.repeated.Documents ||
+			sum.Repeated.Sequence != c.repeated.Sequence || sum.Repeated.Input != c.input):
 			t.Errorf("%s: %+v, want %+v of %s", c.name, sum.Repeated, c.repeated, c.input)
 		}
 		if (c.said == "") != (stderr == "") || !strings.Contains(stderr, c.said) {

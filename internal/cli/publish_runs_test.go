@@ -37,7 +37,8 @@ func TestPublishBehindASeal(t *testing.T) {
 	if !slices.Equal(sum.UnreadBy, []publishing.SealedRun{{Run: "first", End: 50}}) {
 		t.Errorf("behind the seal: %+v", sum)
 	}
-	for _, part := range []string{"run first is sealed behind document 50", "no other run reads this stream", "loaderd serve --run", "start of its source"} {
+	for _, part := range []string{"run first is sealed behind document 50", "no other run reads this stream",
+		"loaderd serve --run", "start of its source"} {
 		if !strings.Contains(stderr, part) {
 			t.Errorf("behind the seal it does not say %q: %s", part, stderr)
 		}
@@ -54,7 +55,8 @@ func TestPublishBehindASeal(t *testing.T) {
 		return err == nil && slices.Contains(known, retention.Reading{Run: "second"})
 	})
 	code, stdout, stderr := s.loaderd("publish", file("c.jsonl"))
-	if code != command.ExitOK || !strings.Contains(stdout, "not read by run first, which ends behind document 50\n") || !strings.Contains(stderr, "read by second") {
+	if code != command.ExitOK || !strings.Contains(stdout, "not read by run first, which ends behind document 50\n") ||
+		!strings.Contains(stderr, "read by second") {
 		t.Errorf("with another run: exit status %d: %s%s", code, stdout, stderr)
 	}
 }

@@ -69,13 +69,15 @@ func streamed(t *testing.T, s *stream.Store) []string {
 	defer messages.Stop()
 	var all []string
 	for range info.State.Msgs {
-		// Longer than the library takes to notice a lost request and to make the consumer again: two heartbeats of 15 seconds.
+		// Longer than the library takes to notice a lost request and to make the consumer again: two heartbeats of 15
+		// seconds.
 		m, err := messages.Next(jetstream.NextMaxWait(time.Minute))
 		if err != nil {
 			t.Fatal(err)
 		}
 		h := m.Headers()
-		all = append(all, strings.Join([]string{m.Subject(), h.Get(stream.HeaderPath), h.Get(stream.HeaderID), string(m.Data())}, " "))
+		all = append(all, strings.Join([]string{m.Subject(), h.Get(stream.HeaderPath), h.Get(stream.HeaderID),
+			string(m.Data())}, " "))
 	}
 	return all
 }
@@ -118,7 +120,8 @@ func TestPublishFolderTwice(t *testing.T) {
 	s := documentServer(t)
 	dir := corpusFolder(t, map[string]string{"a.txt": "text a", "b.txt": "", "c.bin": "\x00", "d.jsonl": jsonLines(3)})
 	code, sum, stderr := publishes(t, s, "", "--source", "web", "--id-column", "key", dir)
-	if code != command.ExitOK || sum.Documents != 4 || sum.Inputs != 2 || sum.InputsComplete != 2 || sum.LastSequence != 4 ||
+	if code != command.ExitOK || sum.Documents != 4 || sum.Inputs != 2 || sum.InputsComplete != 2 ||
+		sum.LastSequence != 4 ||
 		sum.Skipped["empty"] != 1 || sum.Skipped["binary"] != 1 {
 		t.Errorf("first: exit %d, %+v\n%s", code, sum, stderr)
 	}
@@ -128,10 +131,12 @@ func TestPublishFolderTwice(t *testing.T) {
 	}
 	var out, errs bytes.Buffer
 	args := []string{"publish", "--nats", natstest.URL(s), "--source", "web", "--id-column", "key", dir}
-	if code := Run(t.Context(), args, nil, &out, &errs); code != command.ExitOK || !strings.HasPrefix(out.String(), "already published: 4 documents") {
+	if code := Run(t.Context(), args, nil, &out, &errs); code != command.ExitOK ||
+		!strings.HasPrefix(out.String(), "already published: 4 documents") {
 		t.Errorf("in words: exit %d, %s%s", code, &out, &errs)
 	}
-	want := []string{"docs.web a.txt  text a", "docs.web d.jsonl k0 line 0", "docs.web d.jsonl k1 line 1", "docs.web d.jsonl k2 line 2"}
+	want := []string{"docs.web a.txt  text a", "docs.web d.jsonl k0 line 0", "docs.web d.jsonl k1 line 1",
+		"docs.web d.jsonl k2 line 2"}
 	if got := streamed(t, s); !slices.Equal(got, want) {
 		t.Errorf("stream holds %q, want %q", got, want)
 	}
@@ -140,10 +145,12 @@ func TestPublishFolderTwice(t *testing.T) {
 func TestPublishStandardInput(t *testing.T) {
 	s := documentServer(t)
 	fingerprint := "sha256:" + strings.Repeat("0a", 32)
-	if code, sum, stderr := publishes(t, s, `{"text":"one"}`+"\n"+`{"text":"one"}`, "-"); code != command.ExitOK || sum.Documents != 2 {
+	if code, sum, stderr := publishes(t, s, `{"text":"one"}`+"\n"+`{"text":"one"}`, "-"); code != command.ExitOK ||
+		sum.Documents != 2 {
 		t.Errorf("text: exit %d, %+v\n%s", code, sum, stderr)
 	}
-	if code, sum, stderr := publishes(t, s, `{"ids":[1,2]}`, "--tokenizer-fingerprint", fingerprint, "-"); code != command.ExitOK || sum.Documents != 1 {
+	if code, sum, stderr := publishes(t, s, `{"ids":[1,2]}`, "--tokenizer-fingerprint", fingerprint,
+		"-"); code != command.ExitOK || sum.Documents != 1 {
 		t.Errorf("tokens: exit %d, %+v\n%s", code, sum, stderr)
 	}
 	want := []string{"docs.files -  one", "docs.files -  one", "docs.files -  \x01\x00\x00\x00\x02\x00\x00\x00"}
@@ -178,7 +185,8 @@ func TestPublishFailures(t *testing.T) {
 		documents int64
 		stderr    []string
 	}{
-		{"bad line", []string{"--source", "a", bad}, command.ExitFailed, 2, []string{"bad.jsonl:3", "--skip-bad", "committed 2 documents"}},
+		{"bad line", []string{"--source", "a", bad}, command.ExitFailed, 2,
+			[]string{"bad.jsonl:3", "--skip-bad", "committed 2 documents"}},
 		{"bad line left out", []string{"--source", "a", "--skip-bad", bad}, command.ExitOK, 1, nil},
 		{"too large", []string{big}, command.ExitFailed, 0, []string{"big.txt", "1024", "--skip-too-large"}},
 		{"too large left out", []string{"--skip-too-large", big}, command.ExitOK, 0, nil},
@@ -187,8 +195,10 @@ func TestPublishFailures(t *testing.T) {
 		{"bad format", []string{"--format", "xml", bad}, command.ExitUsage, 0, []string{`"xml"`, "--format"}},
 		{"bad address", []string{"--nats", "http://here", bad}, command.ExitUsage, 0, []string{"--nats", "http://here"}},
 		{"certificate without key", []string{"--tls-cert", "a.pem", bad}, command.ExitUsage, 0, []string{"--tls-key"}},
-		{"bad fingerprint", []string{"--tokenizer-fingerprint", "sha256:00", bad}, command.ExitUsage, 0, []string{"--tokenizer-fingerprint", "64 hexadecimal"}},
-		{"no fingerprint", []string{"--tokenizer-fingerprint", "", bad}, command.ExitUsage, 0, []string{"--tokenizer-fingerprint"}},
+		{"bad fingerprint", []string{"--tokenizer-fingerprint", "sha256:00", bad}, command.ExitUsage, 0,
+			[]string{"--tokenizer-fingerprint", "64 hexadecimal"}},
+		{"no fingerprint", []string{"--tokenizer-fingerprint", "", bad}, command.ExitUsage, 0,
+			[]string{"--tokenizer-fingerprint"}},
 		{"bad wait", []string{"--wait", "-1s", bad}, command.ExitUsage, 0, []string{"--wait"}},
 		{"parquet from stdin", []string{"--format", "parquet", "-"}, command.ExitUsage, 0, []string{"Parquet"}},
 		{"empty folder", []string{t.TempDir()}, command.ExitFailed, 0, []string{"no documents in /"}},
@@ -218,26 +228,33 @@ func TestPublishFailures(t *testing.T) {
 // An input that cannot be read does not keep the others from being published, and is reported at the end.
 func TestPublish_ContinuesBehindABadInput(t *testing.T) {
 	s := documentServer(t)
-	dir := corpusFolder(t, map[string]string{"a.jsonl.gz": "\x1f\x8b\x08", "b.jsonl": jsonLines(2) + "nonsense\n" + jsonLines(1), "c.jsonl": "no JSON", "d.jsonl": jsonLines(3)})
-	paths := []string{filepath.Join(dir, "a.jsonl.gz"), filepath.Join(dir, "b.jsonl"), filepath.Join(dir, "c.jsonl"), filepath.Join(dir, "d.jsonl")}
+	dir := corpusFolder(t, map[string]string{"a.jsonl.gz": "\x1f\x8b\x08", "b.jsonl": jsonLines(2) + "nonsense\n" +
+		jsonLines(1), "c.jsonl": "no JSON", "d.jsonl": jsonLines(3)})
+	paths := []string{filepath.Join(dir, "a.jsonl.gz"), filepath.Join(dir, "b.jsonl"), filepath.Join(dir, "c.jsonl"),
+		filepath.Join(dir, "d.jsonl")}
 	for source, args := range map[string][]string{"folder": {dir}, "files": paths} {
 		code, sum, stderr := publishes(t, s, "", append([]string{"--source", source}, args...)...)
-		if code != command.ExitFailed || sum.Documents != 5 || sum.InputsComplete != 1 || sum.InputsFailed != 3 || len(sum.Problems) != 3 {
+		if code != command.ExitFailed || sum.Documents != 5 || sum.InputsComplete != 1 || sum.InputsFailed != 3 ||
+			len(sum.Problems) != 3 {
 			t.Errorf("exit %d, %+v: %s", code, sum, stderr)
 		}
-		for i, what := range []string{"a.jsonl.gz: gzip data is truncated", "b.jsonl:3: not a JSON object", "c.jsonl: its name promises JSON lines"} {
+		for i, what := range []string{"a.jsonl.gz: gzip data is truncated", "b.jsonl:3: not a JSON object",
+			"c.jsonl: its name promises JSON lines"} {
 			if i < len(sum.Problems) && !strings.Contains(sum.Problems[i], what) {
 				t.Errorf("problem %d is %q, want %q", i, sum.Problems[i], what)
 			}
 		}
-		if !strings.Contains(stderr, "3 inputs are not read to their end, the first: ") || !strings.Contains(stderr, "committed 5 documents") {
+		if !strings.Contains(stderr, "3 inputs are not read to their end, the first: ") ||
+			!strings.Contains(stderr, "committed 5 documents") {
 			t.Errorf("said %q", stderr)
 		}
-		if err := os.WriteFile(filepath.Join(dir, "a.jsonl.gz"), []byte("\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff\x03\x00\x00\x00\x00\x00\x00\x00\x00\x00\n"), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, "a.jsonl.gz"),
+			[]byte("\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff\x03\x00\x00\x00\x00\x00\x00\x00\x00\x00\n"), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		code, sum, stderr = publishes(t, s, "", append([]string{"--source", source, "--skip-bad"}, args...)...)
-		if code != command.ExitFailed || sum.Documents != 1 || sum.InputsFailed != 1 || sum.Skipped["trailing"] != 1 || len(sum.Warnings) != 1 {
+		if code != command.ExitFailed || sum.Documents != 1 || sum.InputsFailed != 1 || sum.Skipped["trailing"] != 1 ||
+			len(sum.Warnings) != 1 {
 			t.Errorf("repaired: exit %d, %+v: %s", code, sum, stderr)
 		}
 		if err := os.WriteFile(filepath.Join(dir, "a.jsonl.gz"), []byte("\x1f\x8b\x08"), 0o644); err != nil {
@@ -249,7 +266,8 @@ func TestPublish_ContinuesBehindABadInput(t *testing.T) {
 // loaderdProcess is this test binary as the command.
 func loaderdProcess(args ...string) (*exec.Cmd, *bytes.Buffer) {
 	var out bytes.Buffer
-	return &exec.Cmd{Path: os.Args[0], Args: append([]string{"loaderd"}, args...), Env: os.Environ(), Stdout: &out, Stderr: &out}, &out
+	return &exec.Cmd{Path: os.Args[0], Args: append([]string{"loaderd"}, args...), Env: os.Environ(), Stdout: &out,
+		Stderr: &out}, &out
 }
 
 // wait until the stream holds more than n documents.
@@ -282,10 +300,14 @@ func TestPublishGoesOnAfterAKill(t *testing.T) {
 	const n = 60_000
 	dir := corpusFolder(t, map[string]string{"d.jsonl": jsonLines(n), "d.npy": npyOfPairs(n)})
 	t.Run("lines", func(t *testing.T) {
-		goesOnAfterKills(t, n, func(i int) string { return fmt.Sprintf("docs.files d.jsonl  line %d", i) }, filepath.Join(dir, "d.jsonl"))
+		goesOnAfterKills(t, n, func(i int) string {
+			return fmt.Sprintf("docs.files d.jsonl  line %d", i)
+		}, filepath.Join(dir, "d.jsonl"))
 	})
 	t.Run("token ids", func(t *testing.T) {
-		goesOnAfterKills(t, n, func(i int) string { return "docs.files d.npy  " + pairOfIDs(i) }, "--tokenizer-fingerprint", "sha256:"+strings.Repeat("0a", 32),
+		goesOnAfterKills(t, n, func(i int) string {
+			return "docs.files d.npy  " + pairOfIDs(i)
+		}, "--tokenizer-fingerprint", "sha256:"+strings.Repeat("0a", 32),
 			"--end-token", "99", filepath.Join(dir, "d.npy"))
 	})
 }
@@ -318,7 +340,8 @@ func goesOnAfterKills(t *testing.T, n int, want func(i int) string, args ...stri
 			}
 		}
 	}
-	if code, sum, stderr := publishes(t, s, "", args...); code != command.ExitOK || sum.Documents+sum.Duplicates != int64(n) || sum.Documents == int64(n) || sum.Duplicates == 0 {
+	if code, sum, stderr := publishes(t, s, "", args...); code != command.ExitOK ||
+		sum.Documents+sum.Duplicates != int64(n) || sum.Documents == int64(n) || sum.Duplicates == 0 {
 		t.Errorf("last run: exit %d, %+v\n%s", code, sum, stderr)
 	}
 	got := streamed(t, s)
@@ -348,7 +371,8 @@ func stopsWhileItWaits(t *testing.T, path string, goesOn bool) {
 	ended := make(chan int, 1)
 	var out bytes.Buffer
 	go func() {
-		ended <- Run(ctx, []string{"publish", "--json", "--nats", natstest.URL(s), path}, strings.NewReader(jsonLines(30_000)), &out, stderr)
+		ended <- Run(ctx, []string{"publish", "--json", "--nats", natstest.URL(s), path},
+			strings.NewReader(jsonLines(30_000)), &out, stderr)
 	}()
 	<-stderr.found
 	cancel()
@@ -358,7 +382,8 @@ func stopsWhileItWaits(t *testing.T, path string, goesOn bool) {
 	if strings.Contains(stderr.said.String(), "the same command again goes on from there") != goesOn {
 		t.Errorf("said %q, want a promise to go on: %t", stderr.said.String(), goesOn)
 	}
-	if said := stderr.said.String(); !strings.Contains(said, "stream.max_bytes") || strings.Contains(said, "going on") || strings.Contains(said, "readers") {
+	if said := stderr.said.String(); !strings.Contains(said, "stream.max_bytes") || strings.Contains(said, "going on") ||
+		strings.Contains(said, "readers") {
 		t.Errorf("said %q, want what makes room, and nothing of going on", said)
 	}
 	var sum publishing.Summary

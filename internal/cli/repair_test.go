@@ -78,12 +78,14 @@ func TestADamagedPlanIsRepaired(t *testing.T) {
 		t.Errorf("repair of a plan that is whole says %s", said)
 	}
 	s.cut("whole", 5)
-	if code, _, stderr := s.loaderd("serve", "--run", "whole"); code != command.ExitFailed || !strings.Contains(stderr, "PLAN_TRUNCATED") ||
+	if code, _, stderr := s.loaderd("serve", "--run", "whole"); code != command.ExitFailed ||
+		!strings.Contains(stderr, "PLAN_TRUNCATED") ||
 		!strings.Contains(stderr, "loaderd repair") {
 		t.Errorf("serve of a plan that is cut short: exit status %d: %s", code, stderr)
 	}
 	code, stdout, stderr := s.loaderd("repair", "--run", "whole")
-	if code != command.ExitFailed || !strings.Contains(stdout, "usable   5 records, with ") || !strings.Contains(stdout, "Steps from ") ||
+	if code != command.ExitFailed || !strings.Contains(stdout, "usable   5 records, with ") ||
+		!strings.Contains(stdout, "Steps from ") ||
 		!strings.Contains(stderr, "--new") {
 		t.Errorf("repair without --new: exit status %d: %s%s", code, stdout, stderr)
 	}
@@ -123,7 +125,8 @@ func TestAuditBesideAnotherDaemon(t *testing.T) {
 	defer taken.Close()
 	s.does("audit", "--run", "whole")
 	code, stdout, stderr := s.loaderd("audit", "--run", "whole", "--tokenizer", "cl100k_base")
-	if code != command.ExitFailed || stdout != "" || !strings.Contains(stderr, "tokenizer gpt2") || !strings.Contains(stderr, "cl100k_base") {
+	if code != command.ExitFailed || stdout != "" || !strings.Contains(stderr, "tokenizer gpt2") ||
+		!strings.Contains(stderr, "cl100k_base") {
 		t.Errorf("audit with another tokenizer: exit status %d: %s%s", code, stdout, stderr)
 	}
 }

@@ -22,7 +22,8 @@ import (
 	"loaderd/internal/config"
 )
 
-// Run runs the program and returns its exit code. The first SIGINT or SIGTERM cancels the context; a second one ends the process.
+// Run runs the program and returns its exit code. The first SIGINT or SIGTERM cancels the context; a second one ends
+// the process.
 func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	ctx, restore := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer restore()
@@ -67,7 +68,8 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	return command.ExitFailed
 }
 
-// noteStart makes every command below cmd set started when its own work begins: errors before that are about the command line.
+// noteStart makes every command below cmd set started when its own work begins: errors before that are about the
+// command line.
 func noteStart(cmd *cobra.Command, started *bool) {
 	if work := cmd.RunE; work != nil {
 		cmd.RunE = func(cmd *cobra.Command, args []string) error {

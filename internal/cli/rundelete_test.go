@@ -22,7 +22,8 @@ func TestRunsAreListedAndDeleted(t *testing.T) {
 	s.does("publish", "--source", "files", corpusFolder(t, files))
 	s.does("seal")
 	steps := len(s.read())
-	line := fmt.Sprintf(`(?m)^first +[0-9a-f]{8} +DOCS +ended +%d +%[1]d +- +\S+:\d+ +1 +[0-9.]+ (KiB|B) +[0-9.]+ (KiB|B)$`, steps)
+	line := fmt.Sprintf(
+		`(?m)^first +[0-9a-f]{8} +DOCS +ended +%d +%[1]d +- +\S+:\d+ +1 +[0-9.]+ (KiB|B) +[0-9.]+ (KiB|B)$`, steps)
 	if said := s.does("runs"); !regexp.MustCompile(line).MatchString(said) {
 		t.Errorf("beside the daemon: %s", said)
 	}
@@ -39,12 +40,14 @@ func TestRunsAreListedAndDeleted(t *testing.T) {
 	refused(command.ExitUsage, "run name", "run", "delete", "fir st")
 	refused(command.ExitFailed, "there is no run second", "run", "delete", "second", "--yes")
 	var all []runs.Listed
-	if err := json.Unmarshal([]byte(s.does("runs", "--json")), &all); err != nil || len(all) != 1 || all[0].Run != "first" || all[0].Steps != uint64(steps) ||
+	if err := json.Unmarshal([]byte(s.does("runs", "--json")), &all); err != nil || len(all) != 1 ||
+		all[0].Run != "first" || all[0].Steps != uint64(steps) ||
 		all[0].Leader != nil {
 		t.Errorf("%+v, %v", all, err)
 	}
 	said := s.does("run", "delete", "first", "--yes")
-	for _, part := range []string{"run first is deleted: plan (", "floor, checkpoints (", "stream DOCS: no run needs its documents"} {
+	for _, part := range []string{"run first is deleted: plan (", "floor, checkpoints (",
+		"stream DOCS: no run needs its documents"} {
 		if !strings.Contains(said, part) {
 			t.Errorf("delete does not say %q: %s", part, said)
 		}

@@ -69,7 +69,8 @@ func (s *site) does(args ...string) string {
 
 func (s *site) settings() []string {
 	out := []string{"--data-dir", s.dir, "--listen", s.flight}
-	for _, x := range []string{"stream.listen=" + s.nats, "stream.max_bytes=1GiB", "stream.plan_bytes=64MiB", "stream.dead_letter_bytes=64MiB",
+	for _, x := range []string{"stream.listen=" + s.nats, "stream.max_bytes=1GiB", "stream.plan_bytes=64MiB",
+		"stream.dead_letter_bytes=64MiB",
 		"http.listen=127.0.0.1:0",
 		"packing.buckets=[128]", "packing.pool=64", "packing.max_age=256", "shuffle.window=8", "steps.rows=4"} {
 		out = append(out, "--set", x)
@@ -115,7 +116,8 @@ func (s *site) read(more ...string) (out []reader.Batch) {
 		s.t.Fatal(err)
 	}
 	defer client.Close()
-	err = client.Read(s.t.Context(), api.Ticket{Columns: append([]string{"input_ids", "segment_ids", "documents"}, more...)}, func(b reader.Batch) error {
+	err = client.Read(s.t.Context(), api.Ticket{Columns: append([]string{"input_ids", "segment_ids", "documents"},
+		more...)}, func(b reader.Batch) error {
 		out = append(out, b)
 		return nil
 	})
@@ -154,7 +156,8 @@ func TestAuditOfARunThatRelatesDocuments(t *testing.T) {
 	s.does("seal")
 	whole := s.read()
 	stop()
-	if said := s.does("audit", "--run", "related"); !strings.Contains(said, fmt.Sprintf("all %d steps come out again", len(whole))) {
+	if said := s.does("audit", "--run", "related"); !strings.Contains(said, fmt.Sprintf("all %d steps come out again",
+		len(whole))) {
 		t.Errorf("the audit says %s", said)
 	}
 }
@@ -178,13 +181,15 @@ func TestRunsAreForkedAuditedAndLookedInto(t *testing.T) {
 	t.Run("ledger", func(t *testing.T) { s.ledger(t, whole) })
 	t.Run("text", func(t *testing.T) { s.ledgerText(t, files) })
 	t.Run("audit", func(t *testing.T) {
-		if said := s.does("audit", "--run", "whole"); !strings.Contains(said, fmt.Sprintf("all %d steps come out again", len(whole))) ||
+		if said := s.does("audit", "--run", "whole"); !strings.Contains(said,
+			fmt.Sprintf("all %d steps come out again", len(whole))) ||
 			!strings.Contains(said, "has ended") {
 			t.Errorf("audit beside the daemon says %s", said)
 		}
 	})
 	const at = 3
-	said := s.does("fork", "--run", "whole", "--step", fmt.Sprint(at), "--new", "rest", "--set", "packing.buckets=[256]", "--set", "steps.rows=2")
+	said := s.does("fork", "--run", "whole", "--step", fmt.Sprint(at), "--new", "rest", "--set", "packing.buckets=[256]",
+		"--set", "steps.rows=2")
 	for _, part := range []string{"run rest begins where step 3 of run whole does", "packing.buckets", "steps.rows"} {
 		if !strings.Contains(said, part) {
 			t.Errorf("fork does not say %q: %s", part, said)
@@ -203,7 +208,8 @@ func TestRunsAreForkedAuditedAndLookedInto(t *testing.T) {
 		{[]string{"ledger", "--step", "100000"}, command.ExitFailed, "ended before step 100000"},
 		{[]string{"ledger", "--run", "rest", "--step", "0"}, command.ExitFailed, "whole"},
 	} {
-		if code, stdout, stderr := s.loaderd(refused.args...); code != refused.code || !strings.Contains(stderr, refused.want) || stdout != "" {
+		if code, stdout, stderr := s.loaderd(refused.args...); code != refused.code ||
+			!strings.Contains(stderr, refused.want) || stdout != "" {
 			t.Errorf("%v: exit status %d, %q, want %d and %q", refused.args, code, stderr, refused.code, refused.want)
 		}
 	}
@@ -220,7 +226,8 @@ func TestRunsAreForkedAuditedAndLookedInto(t *testing.T) {
 	}
 	stop()
 
-	if said := s.does("audit", "--run", "rest", "--json"); !json.Valid([]byte(said)) || !strings.Contains(said, `"ended":true`) {
+	if said := s.does("audit", "--run", "rest", "--json"); !json.Valid([]byte(said)) ||
+		!strings.Contains(said, `"ended":true`) {
 		t.Errorf("audit of the fork says %s", said)
 	}
 }
@@ -229,7 +236,8 @@ func TestRunsAreForkedAuditedAndLookedInto(t *testing.T) {
 func (s *site) ledger(t *testing.T, whole []reader.Batch) {
 	const step = 2
 	var page ledger.Step
-	if err := json.Unmarshal([]byte(s.does("ledger", "--step", fmt.Sprint(step), "--documents", "--format", "json")), &page); err != nil {
+	if err := json.Unmarshal([]byte(s.does("ledger", "--step", fmt.Sprint(step), "--documents", "--format", "json")),
+		&page); err != nil {
 		t.Fatal(err)
 	}
 	paths := map[uint64]string{}
@@ -258,7 +266,8 @@ func (s *site) ledger(t *testing.T, whole []reader.Batch) {
 		}
 	}
 	table := s.does("ledger", "--step", fmt.Sprint(step), "--documents")
-	if !strings.Contains(table, "run whole step 2: 4 rows of 128 tokens") || strings.Count(table, "docs.files") != len(paths) {
+	if !strings.Contains(table, "run whole step 2: 4 rows of 128 tokens") ||
+		strings.Count(table, "docs.files") != len(paths) {
 		t.Errorf("table: %s", table)
 	}
 	if bare := s.does("ledger", "--step", fmt.Sprint(step)); strings.Contains(bare, "docs.files") {
@@ -299,7 +308,8 @@ func (s *site) ledger(t *testing.T, whole []reader.Batch) {
 	if none := s.does("ledger", "--find", "never published"); !strings.Contains(none, "no step of the plan holds") {
 		t.Errorf("a document that is not there: %s", none)
 	}
-	if code, _, stderr := s.loaderd("ledger", "--step", "0", "--format", "xml"); code != command.ExitUsage || !strings.Contains(stderr, "parquet") {
+	if code, _, stderr := s.loaderd("ledger", "--step", "0", "--format", "xml"); code != command.ExitUsage ||
+		!strings.Contains(stderr, "parquet") {
 		t.Errorf("an unknown format: exit status %d: %s", code, stderr)
 	}
 }
@@ -370,8 +380,10 @@ func fromRecords(t *testing.T, r array.RecordReader) (out []string) {
 		number := func(name string, i int) int { return int(column(name).(*array.Int32).Value(i)) }
 		text := func(name string, i int) string { return column(name).(*array.String).Value(i) }
 		for i := range int(rec.NumRows()) {
-			p := api.Piece{Sequence: column("sequence").(*array.Uint64).Value(i), Start: int32(number("start", i)), Length: int32(number("length", i))}
-			out = append(out, pieceLine(column("step").(*array.Uint64).Value(i), number("bucket", i), number("row", i), p, text("subject", i), text("path", i)))
+			p := api.Piece{Sequence: column("sequence").(*array.Uint64).Value(i), Start: int32(number("start", i)),
+				Length: int32(number("length", i))}
+			out = append(out, pieceLine(column("step").(*array.Uint64).Value(i), number("bucket", i), number("row", i), p,
+				text("subject", i), text("path", i)))
 		}
 	}
 	if err := r.Err(); err != nil {
@@ -388,14 +400,16 @@ func TestOtherSubjectsOfAStream(t *testing.T) {
 	s.reported("default") // its plan names a source docs
 	first()
 	code, _, stderr := s.loaderd("serve", "--set", "stream.subject=texts")
-	for _, part := range []string{"subjects is [docs.>], want [texts.>]", "set stream.subject to docs, as it was", "stream.name, run"} {
+	for _, part := range []string{"subjects is [docs.>], want [texts.>]", "set stream.subject to docs, as it was",
+		"stream.name, run"} {
 		if code != command.ExitFailed || !strings.Contains(stderr, part) {
 			t.Errorf("exit status %d, and it does not say %q: %s", code, part, stderr)
 		}
 	}
 	stop := s.serve("--set", "stream.subject=docs")
 	s.does("publish", dir)
-	if _, _, stderr := s.loaderd("publish", "--subject", "texts", dir); !strings.Contains(stderr, "set --subject to docs, as it was") {
+	if _, _, stderr := s.loaderd("publish", "--subject", "texts", dir); !strings.Contains(stderr,
+		"set --subject to docs, as it was") {
 		t.Errorf("publish to other subjects: %s", stderr)
 	}
 	stop()

@@ -25,12 +25,14 @@ func TestMain(m *testing.M) {
 
 // The command line, as stories: each file of testdata/script is one.
 func TestScripts(t *testing.T) {
-	testscript.Run(t, testscript.Params{Dir: "testdata/script", RequireExplicitExec: true, RequireUniqueNames: true, Setup: func(e *testscript.Env) error {
-		return os.WriteFile(filepath.Join(e.WorkDir, "bytes.json"), bytesTokenizer(t), 0o600)
-	}})
+	testscript.Run(t, testscript.Params{Dir: "testdata/script", RequireExplicitExec: true, RequireUniqueNames: true,
+		Setup: func(e *testscript.Env) error {
+			return os.WriteFile(filepath.Join(e.WorkDir, "bytes.json"), bytesTokenizer(t), 0o600)
+		}})
 }
 
-// bytesTokenizer is a tokenizer.json without merges: a token for every byte, in GPT-2's alphabet, and one for the end of a document.
+// bytesTokenizer is a tokenizer.json without merges: a token for every byte, in GPT-2's alphabet, and one for the end
+// of a document.
 func bytesTokenizer(t *testing.T) []byte {
 	vocab := map[string]int{}
 	for b, next := 0, rune(256); b < 256; b++ {
@@ -42,7 +44,8 @@ func bytesTokenizer(t *testing.T) []byte {
 	}
 	file, err := json.Marshal(map[string]any{
 		"pre_tokenizer": map[string]any{"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true},
-		"added_tokens": []map[string]any{{"id": 256, "content": "<|endoftext|>", "single_word": false, "lstrip": false, "rstrip": false, "normalized": false,
+		"added_tokens": []map[string]any{{"id": 256, "content": "<|endoftext|>", "single_word": false, "lstrip": false,
+			"rstrip": false, "normalized": false,
 			"special": true}},
 		"model": map[string]any{"type": "BPE", "vocab": vocab, "merges": []string{}},
 	})

@@ -36,7 +36,8 @@ func TestTokens(t *testing.T) {
 	token(command.ExitUsage, "letters, digits", "create", "a b", "--role", "read")
 	token(command.ExitFailed, "same name", "create", "reader", "--role", "read")
 	token(command.ExitOK, "host.corp", "create", "host", "--role", "train", "--certificate", "host.corp", "--run", "pre*")
-	if list := token(command.ExitOK, "operator", "list"); strings.Contains(list, "loaderd_") || len(strings.Split(list, "\n")) != 4 {
+	if list := token(command.ExitOK, "operator", "list"); strings.Contains(list, "loaderd_") ||
+		len(strings.Split(list, "\n")) != 4 {
 		t.Errorf("the list is\n%s", list)
 	}
 	s.serve("--set", "flight.identities="+file)
@@ -51,12 +52,14 @@ func TestTokens(t *testing.T) {
 		}
 	}
 	refused("the call has no bearer token", "", "seal")
-	refused("identity reader may not do this: action seal takes the role operate, and it has the role read", reader, "seal")
+	refused("identity reader may not do this: action seal takes the role operate, and it has the role read",
+		reader, "seal")
 	s.does("seal", "--token-file", operator)
 	token(command.ExitOK, "no more", "revoke", "operator")
 	token(command.ExitFailed, "no such identity", "revoke", "operator")
 	for len(operator) > 0 { // within seconds
-		if code, _, stderr := s.loaderd("seal", "--token-file", operator); code == command.ExitFailed && strings.Contains(stderr, "bearer token is wrong") {
+		if code, _, stderr := s.loaderd("seal", "--token-file", operator); code == command.ExitFailed &&
+			strings.Contains(stderr, "bearer token is wrong") {
 			break
 		}
 		if t.Context().Err() != nil {
@@ -74,16 +77,19 @@ func TestTokenOfProducers(t *testing.T) {
 	s := newSite(t)
 	token := func(args ...string) (int, string) {
 		var out bytes.Buffer
-		return Run(t.Context(), append([]string{"token", "producer", "--data-dir", s.dir}, args...), nil, &out, &out), out.String()
+		return Run(t.Context(), append([]string{"token", "producer", "--data-dir", s.dir}, args...), nil, &out, &out),
+			out.String()
 	}
 	if code, said := token(); code != command.ExitFailed || !strings.Contains(said, "made when a daemon starts there") {
 		t.Errorf("without a daemon: exit status %d, %s", code, said)
 	}
 	s.serve()
-	if code, said := token(); code != command.ExitOK || !strings.HasPrefix(said, "producer_") || strings.Count(said, "\n") != 1 {
+	if code, said := token(); code != command.ExitOK || !strings.HasPrefix(said, "producer_") ||
+		strings.Count(said, "\n") != 1 {
 		t.Errorf("exit status %d, %s", code, said)
 	}
-	if code, said := token("--nats", "nats://127.0.0.1:1"); code != command.ExitUsage || !strings.Contains(said, "stream.url is set") {
+	if code, said := token("--nats", "nats://127.0.0.1:1"); code != command.ExitUsage ||
+		!strings.Contains(said, "stream.url is set") {
 		t.Errorf("with servers of one's own: exit status %d, %s", code, said)
 	}
 }

@@ -60,14 +60,19 @@ A line that can not be read is an error that names its number; the lines before 
 			if decode {
 				convert = jsonlines.Decode
 			}
-			return jsonlines.Convert(cmd.Context(), label, in, cmd.OutOrStdout(), func() jsonlines.Converter { return convert(model) })
+			return jsonlines.Convert(cmd.Context(), label, in, cmd.OutOrStdout(), func() jsonlines.Converter {
+				return convert(model)
+			})
 		},
 	}
 	cmd.Flags().StringVar(&name, "tokenizer", "", "built-in name, tokenizer.json or rank file")
 	command.RegisterRankFile(cmd.Flags(), &options)
-	cmd.Flags().BoolVar(&decode, "decode", false, `the reverse: {"id", "ids"} in; {"id", "text"} out, "base64" where the bytes are not UTF-8`)
-	cmd.Flags().BoolVar(&fingerprint, "fingerprint", false, "print the tokenizer's fingerprint, which documents that are already tokenized must carry, and stop")
-	cmd.Flags().BoolVar(&options.SpecialAsText, "special-as-text", false, "encode special tokens such as <|endoftext|> that are written in a text as text")
+	cmd.Flags().BoolVar(&decode, "decode", false,
+		`the reverse: {"id", "ids"} in; {"id", "text"} out, "base64" where the bytes are not UTF-8`)
+	cmd.Flags().BoolVar(&fingerprint, "fingerprint", false,
+		"print the tokenizer's fingerprint, which documents that are already tokenized must carry, and stop")
+	cmd.Flags().BoolVar(&options.SpecialAsText, "special-as-text", false,
+		"encode special tokens such as <|endoftext|> that are written in a text as text")
 	cmd.Flags().BoolVar(&options.AddSpecialTokens, "add-special-tokens", false,
 		"add the tokens around each text that the file's post_processor asks for (BOS, EOS)")
 	cobra.CheckErr(cmd.MarkFlagRequired("tokenizer"))

@@ -37,18 +37,20 @@ func TestTokenizeLines(t *testing.T) {
 		in, want string
 		args     []string
 	}{
-		"text":            {in: `{"id":7,"text":"Hello, world"}`, want: `{"id":7,"ids":[15496,11,995]}`},
-		"any id":          {in: `{"id":{"a": [1, null]},"text":"Hello"}`, want: `{"id":{"a": [1, null]},"ids":[15496]}`},
-		"no id":           {in: `{"text":""}`, want: `{"id":null,"ids":[]}`},
-		"base64":          {in: `{"id":"x","base64":"SGVsbG8="}`, want: `{"id":"x","ids":[15496]}`},
-		"raw bytes":       {in: `{"id":0,"base64":"YfCfmA=="}`, want: `{"id":0,"ids":[64,4210]}`},
-		"special":         {in: `{"id":0,"text":"<|endoftext|>"}`, want: `{"id":0,"ids":[50256]}`},
-		"special as text": {in: `{"id":0,"text":"<|endoftext|>"}`, want: `{"id":0,"ids":[27,91,437,1659,5239,91,29]}`, args: []string{"--special-as-text"}},
-		"empty lines":     {in: "\n{\"id\":1,\"text\":\"a\"}\r\n \n", want: `{"id":1,"ids":[64]}`},
-		"no input":        {in: "", want: ""},
-		"decode":          {in: `{"id":[7],"ids":[15496,11,995]}`, want: `{"id":[7],"text":"Hello, world"}`, args: []string{"--decode"}},
-		"decode markup":   {in: `{"id":1,"ids":[27,29]}`, want: `{"id":1,"text":"<>"}`, args: []string{"--decode"}},
-		"decode bytes":    {in: `{"id":1,"ids":[64,222]}`, want: `{"id":1,"base64":"YYA="}`, args: []string{"--decode", "-"}},
+		"text":      {in: `{"id":7,"text":"Hello, world"}`, want: `{"id":7,"ids":[15496,11,995]}`},
+		"any id":    {in: `{"id":{"a": [1, null]},"text":"Hello"}`, want: `{"id":{"a": [1, null]},"ids":[15496]}`},
+		"no id":     {in: `{"text":""}`, want: `{"id":null,"ids":[]}`},
+		"base64":    {in: `{"id":"x","base64":"SGVsbG8="}`, want: `{"id":"x","ids":[15496]}`},
+		"raw bytes": {in: `{"id":0,"base64":"YfCfmA=="}`, want: `{"id":0,"ids":[64,4210]}`},
+		"special":   {in: `{"id":0,"text":"<|endoftext|>"}`, want: `{"id":0,"ids":[50256]}`},
+		"special as text": {in: `{"id":0,"text":"<|endoftext|>"}`, want: `{"id":0,"ids":[27,91,437,1659,5239,91,29]}`,
+			args: []string{"--special-as-text"}},
+		"empty lines": {in: "\n{\"id\":1,\"text\":\"a\"}\r\n \n", want: `{"id":1,"ids":[64]}`},
+		"no input":    {in: "", want: ""},
+		"decode": {in: `{"id":[7],"ids":[15496,11,995]}`, want: `{"id":[7],"text":"Hello, world"}`,
+			args: []string{"--decode"}},
+		"decode markup": {in: `{"id":1,"ids":[27,29]}`, want: `{"id":1,"text":"<>"}`, args: []string{"--decode"}},
+		"decode bytes":  {in: `{"id":1,"ids":[64,222]}`, want: `{"id":1,"base64":"YYA="}`, args: []string{"--decode", "-"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := tokenize(t, c.in, c.args...)

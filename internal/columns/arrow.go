@@ -31,8 +31,9 @@ func IsArrow(head []byte) bool {
 	return n > 0 && n <= most
 }
 
-// Arrow reads the batches of an Arrow IPC stream, or file, one after the other. A file is read as the stream that it is inside, so
-// pipes and compressed files can be read too. Streams that follow each other are read as one, if their columns are the same.
+// Arrow reads the batches of an Arrow IPC stream, or file, one after the other. A file is read as the stream that it is
+// inside, so pipes and compressed files can be read too. Streams that follow each other are read as one, if their
+// columns are the same.
 type Arrow struct {
 	ipc   *ipc.Reader
 	file  bool
@@ -44,7 +45,8 @@ type Arrow struct {
 // NewArrow reads the schema. r is to be buffered.
 func NewArrow(r io.Reader) (*Arrow, error) { return NewArrowWithin(r, most) }
 
-// NewArrowWithin is NewArrow for data whose batches may take so many bytes of memory each beside what the data itself has.
+// NewArrowWithin is NewArrow for data whose batches may take so many bytes of memory each beside what the data itself
+// has.
 func NewArrowWithin(r io.Reader, limit int64) (*Arrow, error) {
 	const smallest = 16 // to look ahead; larger reads pass the buffer by
 	a := &Arrow{r: bufio.NewReaderSize(r, smallest), limit: limit}
@@ -65,7 +67,8 @@ func NewArrowWithin(r io.Reader, limit int64) (*Arrow, error) {
 func (a *Arrow) open() error {
 	return Guard(func() (err error) {
 		mem := newBounded(min(plenty, a.limit))
-		a.ipc, err = ipc.NewReaderFromMessageReader(&messages{r: a.r, mem: mem, limit: a.limit, file: a.file}, ipc.WithAllocator(mem))
+		a.ipc, err = ipc.NewReaderFromMessageReader(&messages{r: a.r, mem: mem, limit: a.limit, file: a.file},
+			ipc.WithAllocator(mem))
 		return err
 	})
 }
@@ -145,7 +148,8 @@ func (a *Arrow) footer() error {
 	// A file without a mark of the end has had four bytes of its footer read as the length of a message.
 	footer := int64(binary.LittleEndian.Uint32(tail[len(tail)-length:]))
 	if extra := size - int64(length+len(ArrowFileMagic)) - footer; extra != 0 && extra != -length {
-		return fmt.Errorf("%d bytes between its last batch and its footer: if several Arrow files follow each other here, split them", extra)
+		return fmt.Errorf("%d bytes between its last batch and its footer: if several Arrow files follow each other here, "+
+			"split them", extra)
 	}
 	return io.EOF
 }

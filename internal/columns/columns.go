@@ -1,5 +1,5 @@
-// Package columns reads columns of untrusted Parquet files and Arrow IPC data. Memory is bounded by the size of the data,
-// decoding ends, and data that cannot be read is an error.
+// Package columns reads columns of untrusted Parquet files and Arrow IPC data. Memory is bounded by the size of the
+// data, decoding ends, and data that cannot be read is an error.
 //
 // The decoders are those of Arrow's library. They trust the counts and sizes in a file. The size of the file, its row
 // groups and a recovered panic do not bound them. A file of 49 bytes makes the library request 32 GiB, and a deep
@@ -44,7 +44,8 @@ func damaged(format string, args ...any) error {
 	return fmt.Errorf("the data is damaged: "+format, args...)
 }
 
-// bounded allocates for a decoder. More than limit at a time in use ends it by a panic with an error, which the packages above recover.
+// bounded allocates for a decoder. More than limit at a time in use ends it by a panic with an error, which the
+// packages above recover.
 type bounded struct {
 	memory.Allocator
 	limit int64

@@ -49,7 +49,8 @@ func parquetData(tb testing.TB, options ...parquet.WriterProperty) []byte {
 	rec := record(tb)
 	defer rec.Release()
 	var out bytes.Buffer
-	w, err := pqarrow.NewFileWriter(rec.Schema(), &out, parquet.NewWriterProperties(options...), pqarrow.NewArrowWriterProperties(pqarrow.WithStoreSchema()))
+	w, err := pqarrow.NewFileWriter(rec.Schema(), &out, parquet.NewWriterProperties(options...),
+		pqarrow.NewArrowWriterProperties(pqarrow.WithStoreSchema()))
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -145,7 +146,8 @@ var variants = map[string][]parquet.WriterProperty{
 	"second pages": {parquet.WithDataPageVersion(parquet.DataPageV2), parquet.WithCompression(compress.Codecs.Zstd)},
 	"delta": {parquet.WithDictionaryDefault(false), parquet.WithEncodingFor("text", parquet.Encodings.DeltaByteArray),
 		parquet.WithEncodingFor("n", parquet.Encodings.DeltaBinaryPacked)},
-	"delta length": {parquet.WithDictionaryDefault(false), parquet.WithEncodingFor("text", parquet.Encodings.DeltaLengthByteArray)},
+	"delta length": {parquet.WithDictionaryDefault(false),
+		parquet.WithEncodingFor("text", parquet.Encodings.DeltaLengthByteArray)},
 }
 
 // lz4Codec writes pages of LZ4, which Arrow's library does not. A page of Hadoop's is two blocks.
@@ -187,7 +189,8 @@ func init() {
 	compress.RegisterCodec(compress.Codecs.Lz4, lz4Codec{hadoop: true})
 	variants["lz4 raw"] = []parquet.WriterProperty{parquet.WithCompression(rawLZ4)}
 	variants["lz4 of Hadoop"] = []parquet.WriterProperty{parquet.WithCompression(compress.Codecs.Lz4)}
-	variants["lz4 of Hadoop, second pages"] = []parquet.WriterProperty{parquet.WithCompression(compress.Codecs.Lz4), parquet.WithDataPageVersion(parquet.DataPageV2)}
+	variants["lz4 of Hadoop, second pages"] = []parquet.WriterProperty{parquet.WithCompression(compress.Codecs.Lz4),
+		parquet.WithDataPageVersion(parquet.DataPageV2)}
 }
 
 func TestParquet(t *testing.T) {
@@ -218,8 +221,8 @@ func frugal(tb testing.TB, what string, f func()) {
 	}
 }
 
-// Whatever byte of a file is whatever else: reading it ends, and takes no memory to speak of. Four bytes at once are what counts and
-// lengths lie in.
+// Whatever byte of a file is whatever else: reading it ends, and takes no memory to speak of. Four bytes at once are
+// what counts and lengths lie in.
 func TestDamageIsBounded(t *testing.T) {
 	dir := t.TempDir()
 	parquetFile, arrowStream := parquetData(t, parquet.WithCompression(compress.Codecs.Zstd)), arrowData(t)

@@ -7,8 +7,8 @@ import (
 	"github.com/apache/thrift/lib/go/thrift"
 )
 
-// compact reads Thrift's compact protocol field by field: footers and headers of pages. It holds one value at a time, so
-// its memory is bounded by the bytes that are there.
+// compact reads Thrift's compact protocol field by field: footers and headers of pages. It holds one value at a time,
+// so its memory is bounded by the bytes that are there.
 type compact struct{ *thrift.TCompactProtocol }
 
 // newCompact returns a reader of r. It reads ahead unless r is a *bufio.Reader.

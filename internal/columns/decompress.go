@@ -40,7 +40,8 @@ func lz4Block(raw []byte, n int64) ([]byte, error) {
 	return data, nil
 }
 
-// hadoopLZ4 decodes blocks of n bytes together, each behind the bytes that it has decoded and encoded, big-endian, as Hadoop frames them.
+// hadoopLZ4 decodes blocks of n bytes together, each behind the bytes that it has decoded and encoded, big-endian, as
+// Hadoop frames them.
 func hadoopLZ4(raw []byte, n int64) (data []byte, err error) {
 	const frame = 8
 	for len(raw) > 0 {

@@ -6,8 +6,9 @@ import (
 	flatbuffers "github.com/google/flatbuffers/go"
 )
 
-// A message of Arrow's is a flatbuffer. Its decoder makes room for as many fields, children and entries as a vector says it has, and follows
-// offsets that may lead to the same field again and again. So every vector is looked at here before.
+// A message of Arrow's is a flatbuffer. Its decoder makes room for as many fields, children and entries as a vector
+// says it has, and follows offsets that may lead to the same field again and again. So every vector is looked at here
+// before.
 
 const (
 	// fieldDepth bounds how deep fields lie in each other; the decoder's own bound on data is 64.

@@ -51,7 +51,8 @@ func checkFooter(r io.ReaderAt, size int64) (int64, error) {
 	return begin, nil
 }
 
-// describedEnd is the end of the last part of the file that its footer gives a place and a length: column chunks and page indexes.
+// describedEnd is the end of the last part of the file that its footer gives a place and a length: column chunks and
+// page indexes.
 func describedEnd(m *metadata.FileMetaData) (end int64) {
 	for _, group := range m.RowGroups {
 		for _, c := range group.Columns {
@@ -62,14 +63,16 @@ func describedEnd(m *metadata.FileMetaData) (end int64) {
 				}
 				end = max(end, begin+data.TotalCompressedSize)
 			}
-			end = max(end, c.GetColumnIndexOffset()+int64(c.GetColumnIndexLength()), c.GetOffsetIndexOffset()+int64(c.GetOffsetIndexLength()))
+			end = max(end, c.GetColumnIndexOffset()+int64(c.GetColumnIndexLength()),
+				c.GetOffsetIndexOffset()+int64(c.GetOffsetIndexLength()))
 		}
 	}
 	return end
 }
 
-// checkAlone refuses several Parquet files that follow each other: the last footer's places count from the beginning of the last file, and would lead into
-// the first. The bytes that the footer does not describe are then those of the files before the last. In one file they are few: Bloom filters and padding.
+// checkAlone refuses several Parquet files that follow each other: the last footer's places count from the beginning of
+// the last file, and would lead into the first. The bytes that the footer does not describe are then those of the files
+// before the last. In one file they are few: Bloom filters and padding.
 func checkAlone(r io.ReaderAt, undescribed int64) error {
 	const buffer = 64 << 10
 	files := bufio.NewReaderSize(io.NewSectionReader(r, 0, max(undescribed, 0)), buffer)

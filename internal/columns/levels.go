@@ -8,7 +8,8 @@ import (
 	"github.com/apache/arrow/go/v17/parquet/schema"
 )
 
-// The decoders go round in circles where a page has fewer levels, or fewer values, than its header says. So they are counted here before.
+// The decoders go round in circles where a page has fewer levels, or fewer values, than its header says. So they are
+// counted here before.
 
 // checkV1 looks at a data page of the first version: repetition levels, definition levels, values.
 func checkV1(c *schema.Column, h pageHeader, data []byte) error {
@@ -87,8 +88,8 @@ func holds(data []byte, width int, n int64) bool {
 	return true
 }
 
-// checkValues checks the counts of delta encodings: the decoder makes room for as many values as they name, and does not
-// end where a block has none.
+// checkValues checks the counts of delta encodings: the decoder makes room for as many values as they name, and does
+// not end where a block has none.
 func checkValues(c *schema.Column, h pageHeader, data []byte) error {
 	required := c.MaxDefinitionLevel() == 0
 	short := damaged("a page has fewer values than the %d that it is said to", h.values)
@@ -103,10 +104,12 @@ func checkValues(c *schema.Column, h pageHeader, data []byte) error {
 			head[i], data = v, data[size:]
 		}
 		const blockMost = 1 << 16
-		if head[0] == 0 || head[0] > blockMost || head[1] == 0 || head[1] > head[0] || head[2] > uint64(h.values) || required && head[2] < uint64(h.values) {
+		if head[0] == 0 || head[0] > blockMost || head[1] == 0 || head[1] > head[0] || head[2] > uint64(h.values) ||
+			required && head[2] < uint64(h.values) {
 			return short
 		}
-		// The decoder would take a prefix of the first value from the page before, so that values could grow from page to page.
+		// The decoder would take a prefix of the first value from the page before, so that values could grow from page to
+		// page.
 		if first, _ := binary.Varint(data); encoding == parquet.Encodings.DeltaByteArray && head[2] > 0 && first != 0 {
 			return damaged("a page whose first value has a prefix of %d bytes", first)
 		}

@@ -72,7 +72,8 @@ func (p *pageReader) next() (file.Page, error) {
 	}
 	switch {
 	case h.compressed < 0 || h.compressed > p.limit || h.uncompressed < 0 || h.uncompressed > p.limit:
-		return nil, damaged("a page of %d bytes, uncompressed %d: at most %d in data of its size", h.compressed, h.uncompressed, p.limit)
+		return nil, damaged("a page of %d bytes, uncompressed %d: at most %d in data of its size", h.compressed,
+			h.uncompressed, p.limit)
 	case h.values < 0 || h.values > 1<<31-1:
 		return nil, damaged("a page of %d values", h.values)
 	}
@@ -130,7 +131,8 @@ func (p *pageReader) second(h pageHeader, raw []byte) (file.Page, error) {
 	if err := checkV2(p.leaf, h, data); err != nil {
 		return nil, err
 	}
-	return file.NewDataPageV2(memory.NewBufferBytes(data), int32(h.values), int32(h.nulls), int32(h.rows), parquet.Encoding(h.encoding),
+	return file.NewDataPageV2(memory.NewBufferBytes(data), int32(h.values), int32(h.nulls), int32(h.rows),
+		parquet.Encoding(h.encoding),
 		int32(h.definitionBytes), int32(h.repetitionBytes), int32(h.uncompressed), !h.plain), nil
 }
 
@@ -142,7 +144,8 @@ func (p *pageReader) take(h pageHeader) error {
 	switch encoding := parquet.Encoding(h.encoding); {
 	case h.values > p.left:
 		return damaged("a page of %d values where %d are left", h.values, p.left)
-	case h.values > deltaValues && (encoding == parquet.Encodings.DeltaBinaryPacked || encoding == parquet.Encodings.DeltaByteArray ||
+	case h.values > deltaValues && (encoding == parquet.Encodings.DeltaBinaryPacked ||
+		encoding == parquet.Encodings.DeltaByteArray ||
 		encoding == parquet.Encodings.DeltaLengthByteArray):
 		return damaged("a page of %d values, at most %d in this encoding", h.values, deltaValues)
 	}
@@ -157,7 +160,8 @@ func readPageHeader(c compact) (h pageHeader, err error) {
 		*to, err = c.number()
 		return err
 	}
-	// inner reads the struct of one of the three kinds: its fields are numbers, save one, and statistics, which nobody asks for.
+	// inner reads the struct of one of the three kinds: its fields are numbers, save one, and statistics, which nobody
+	// asks for.
 	inner := func(fields ...*int64) error {
 		return c.fields(func(id int16, kind thrift.TType) error {
 			switch {

@@ -14,8 +14,9 @@ import (
 	"github.com/apache/arrow/go/v17/parquet/metadata"
 )
 
-// Parquet is an open Parquet file. Its columns are read one by one, as they lie in the file: the layer above them decodes in goroutines of
-// its own, where a damaged file ends the process, and believes the Arrow schema that a file may carry.
+// Parquet is an open Parquet file. Its columns are read one by one, as they lie in the file: the layer above them
+// decodes in goroutines of its own, where a damaged file ends the process, and believes the Arrow schema that a file
+// may carry.
 type Parquet struct {
 	f    io.ReaderAt
 	done func() error
@@ -54,7 +55,8 @@ func (p *Parquet) open() error {
 	}
 	p.mem = newBounded(allowance(p.size))
 	p.pool.New = func() any { return memory.NewResizableBuffer(p.mem) }
-	p.pf, err = file.NewParquetReader(io.NewSectionReader(p.f, 0, p.size), file.WithReadProps(parquet.NewReaderProperties(p.mem)))
+	p.pf, err = file.NewParquetReader(io.NewSectionReader(p.f, 0, p.size),
+		file.WithReadProps(parquet.NewReaderProperties(p.mem)))
 	if err != nil {
 		return err
 	}

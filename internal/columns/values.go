@@ -10,8 +10,8 @@ import (
 	"github.com/apache/arrow/go/v17/parquet/schema"
 )
 
-// Values goes through a leaf column of a row group, value by value: More decodes, Pass goes on to the next. A row begins where the repetition
-// level is 0, and a value is there where the definition level is the highest.
+// Values goes through a leaf column of a row group, value by value: More decodes, Pass goes on to the next. A row
+// begins where the repetition level is 0, and a value is there where the definition level is the highest.
 type Values struct {
 	r        file.ColumnChunkReader
 	pages    *pageReader
@@ -47,16 +47,17 @@ const (
 	NullRow
 )
 
-// Values reads a leaf column of a row group: integers of 32 or 64 bits or bytes, numbers or bools, or lists of them. batch is how many values are decoded at a
-// time. It may panic where the data is damaged, as may More: see Guard.
+// Values reads a leaf column of a row group: integers of 32 or 64 bits or bytes, numbers or bools, or lists of them.
+// batch is how many values are decoded at a time. It may panic where the data is damaged, as may More: see Guard.
 func (p *Parquet) Values(group, leaf, batch int) (*Values, error) {
 	r, pages, err := p.column(group, leaf)
 	if err != nil {
 		return nil, err
 	}
 	c := r.Descriptor()
-	v := &Values{r: r, pages: pages, most: c.MaxDefinitionLevel(), list: c.MaxRepetitionLevel() > 0, unsigned: isUnsigned(c),
-		def: make([]int16, batch), rep: make([]int16, batch)}
+	v := &Values{r: r, pages: pages, most: c.MaxDefinitionLevel(), list: c.MaxRepetitionLevel() > 0,
+		unsigned: isUnsigned(c),
+		def:      make([]int16, batch), rep: make([]int16, batch)}
 	for n := c.SchemaNode(); n != nil && n.Parent() != nil; n = n.Parent() {
 		if v.element > 0 && n.RepetitionType() != parquet.Repetitions.Required {
 			v.element++
@@ -121,7 +122,8 @@ func (v *Values) More() (bool, error) {
 	return levels > 0, err
 }
 
-// batch returns how many values are decoded next: only those of one page, because a value is at most as long as its page.
+// batch returns how many values are decoded next: only those of one page, because a value is at most as long as its
+// page.
 func (v *Values) batch() int64 {
 	page := v.pages.data
 	if page.number != v.page {

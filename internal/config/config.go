@@ -1,8 +1,9 @@
-// Package config reads the daemon's configuration: one documented struct, filled from the built-in defaults, a YAML file, the
-// environment and flags, in this order, the later over the earlier. Everything that is wrong in any of them is reported at once.
+// Package config reads the daemon's configuration: one documented struct, filled from the built-in defaults, a YAML
+// file, the environment and flags, in this order, the later over the earlier. Everything that is wrong in any of them
+// is reported at once.
 //
-// default.yaml is the single place where a field's default, unit and effect are written; Default, Print and docs/configuration.md
-// come from it.
+// default.yaml is the single place where a field's default, unit and effect are written; Default, Print and
+// docs/configuration.md come from it.
 package config
 
 import (

@@ -41,22 +41,27 @@ func TestDefault(t *testing.T) {
 		Run: "default",
 		Plan: plan.Config{
 			Seed: 1,
-			Documents: plan.DocumentsConfig{Dedupe: 100000, BOS: plan.TokenNone, MaxTokens: plan.MaxTokens{Do: plan.MaxCut}, Columns: map[string]plan.TokenColumn{}, Meta: map[string]string{},
-				FIM: plan.FIM{SPMRate: 0.5, Tokens: plan.FIMTokens{Prefix: plan.TokenAuto, Middle: plan.TokenAuto, Suffix: plan.TokenAuto}}},
+			Documents: plan.DocumentsConfig{Dedupe: 100000, BOS: plan.TokenNone, MaxTokens: plan.MaxTokens{Do: plan.MaxCut},
+				Columns: map[string]plan.TokenColumn{}, Meta: map[string]string{},
+				FIM: plan.FIM{SPMRate: 0.5, Tokens: plan.FIMTokens{Prefix: plan.TokenAuto, Middle: plan.TokenAuto,
+					Suffix: plan.TokenAuto}}},
 			Packing: packonline.Config{Method: "bucket", Buckets: []int{2048}, Atom: 1, Pool: 4096, Hold: 100, MaxAge: 16384,
 				Overlap: 0.3, RepeatLoss: "twice", Extra: 50, PaddingThreshold: 0.02,
-				Splice: packonline.Splice{Retriever: "bm25", K: 1, Order: "identity", Fill: "exact", Postings: 4096, Dimension: 384}},
+				Splice: packonline.Splice{Retriever: "bm25", K: 1, Order: "identity", Fill: "exact", Postings: 4096,
+					Dimension: 384}},
 			Shuffle:   shuffle.Config{Window: 1024},
 			Steps:     plan.StepsConfig{Rows: 64, Table: []int{}, Backlog: 16, MaxWait: 262144, Last: plan.LastPad},
 			Attention: plan.AttentionDocument,
 			Sources:   map[string]mixture.Source{},
-			Mix:       mixture.Mix{Dry: mixture.DryWait, DryAfter: time.Minute, End: mixture.EndAll, Schedule: []mixture.Point{}},
+			Mix: mixture.Mix{Dry: mixture.DryWait, DryAfter: time.Minute, End: mixture.EndAll,
+				Schedule: []mixture.Point{}},
 		},
 		Tokenizer: config.Tokenizer{Name: "gpt2", End: config.Auto, Pad: config.Auto, SpecialTokens: []string{}},
 		Stream:    stream.Default(),
 		Pull:      config.Pull{From: []string{}, Format: "auto", CSVQuoting: "auto", CSVEscape: "auto"},
 		Flight:    arrowout.Default(),
-		Serve: backend.Options{Ahead: 64, CacheBytes: 256 << 20, Stall: time.Minute, Silent: 10 * time.Minute, Checkpoint: 200, Release: backend.ReleaseKeep,
+		Serve: backend.Options{Ahead: 64, CacheBytes: 256 << 20, Stall: time.Minute, Silent: 10 * time.Minute,
+			Checkpoint: 200, Release: backend.ReleaseKeep,
 			FirstStepQuiet: 30 * time.Second, FirstStepDocuments: 2000,
 			Forecast: time.Minute, Measure: 100e6},
 		HTTP:     config.HTTP{Listen: "127.0.0.1:9815", Names: []string{}, MaxConnections: 1024, MaxConnectionsPerHost: 512},
@@ -84,13 +89,16 @@ func TestDefaultIsFresh(t *testing.T) {
 func TestLayersOverrideInOrder(t *testing.T) {
 	l := config.Layers{
 		Name: "c.yaml",
-		YAML: []byte("run: file\nseed: 18446744073709551615\npacking: {buckets: [1024], pool: 5}\nstream:\n  max_bytes: 2GB\n  url: nats://a:1,nats://b:2\n" +
+		YAML: []byte("run: file\nseed: 18446744073709551615\npacking: {buckets: [1024], pool: 5}\nstream:\n  max_bytes: " +
+			"2GB\n  url: nats://a:1,nats://b:2\n" +
 			"tokenizer:\n  end: 7\nserve: {stall_timeout: 5m}\nhttp:\n"),
 		Environ: []string{"PATH=/bin", "LOADERD_SERVICE_HOST=10.0.0.1", "LOADERD_BIN=/x", "LOADERD_RUN=env", "LOADERD_SEED=",
 			"LOADERD_PACKING__POOL=9", "LOADERD_FLIGHT__BATCH_BYTES=1MiB"},
-		Overrides: []config.Override{{Path: "packing.pool", Value: "10", Flag: "--set"}, {Path: "packing.buckets", Value: "512", Flag: "--set"},
+		Overrides: []config.Override{{Path: "packing.pool", Value: "10", Flag: "--set"},
+			{Path: "packing.buckets", Value: "512", Flag: "--set"},
 			{Path: "packing.atom", Value: "0.5", Flag: "--set"},
-			{Path: "tokenizer.special_as_text", Value: "true", Flag: "--set"}, {Path: "packing.pool", Value: "11", Flag: "--set"}},
+			{Path: "tokenizer.special_as_text", Value: "true", Flag: "--set"},
+			{Path: "packing.pool", Value: "11", Flag: "--set"}},
 	}
 	got, err := config.Load(l)
 	if err != nil {
@@ -126,7 +134,8 @@ func TestListeningBeyondLoopback(t *testing.T) {
 		"flight: {listen: 0.0.0.0:1, identities: x, cert: x, key: x}\nhttp: {listen: 0.0.0.0:2, cert: x, key: x}\n",
 		"flight: {listen: 0.0.0.0:1, token_file: x, cert: x, key: x}\n",
 		"flight: {listen: 0.0.0.0:1, client_ca: x, cert: x, key: x}\n",
-		"flight: {listen: 0.0.0.0:1, insecure: true}\nhttp: {listen: 0.0.0.0:2, insecure: true}\nstream: {listen: 0.0.0.0:3, insecure: true}\n",
+		"flight: {listen: 0.0.0.0:1, insecure: true}\nhttp: {listen: 0.0.0.0:2, insecure: true}\nstream: {listen: " +
+			"0.0.0.0:3, insecure: true}\n",
 		"stream: {url: nats://host-a:4222, listen: 0.0.0.0:3}\n",
 	} {
 		if _, err := config.Load(config.Layers{Name: "c.yaml", YAML: []byte(text)}); err != nil {
@@ -154,19 +163,22 @@ mix:
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := packonline.Config{Method: "splice", Buckets: []int{1024, 2048}, Atom: 1, Pool: 512, Hold: 100, MaxAge: 16384, Overlap: 0.3, RepeatLoss: "twice", Extra: 50, PaddingThreshold: 0.02,
+	p := packonline.Config{Method: "splice", Buckets: []int{1024, 2048}, Atom: 1, Pool: 512, Hold: 100, MaxAge: 16384,
+		Overlap: 0.3, RepeatLoss: "twice", Extra: 50, PaddingThreshold: 0.02,
 		Splice: packonline.Splice{Retriever: "repo", K: 1, Order: "identity", Fill: "exact", Postings: 4096, Dimension: 384}}
 	want := map[string]mixture.Source{
-		"web":   {Weight: .7, Epochs: 1, Block: mixture.DefaultBlock},
-		"code":  {Weight: .3, Epochs: 1, Block: mixture.DefaultBlock, Packing: &p, Attention: plan.AttentionRow},
-		"math":  {Weight: .1, Epochs: mixture.Forever, Split: mixture.Split{Of: 1000, Take: []int{0, 989}}, MinTokens: 5, MaxTokens: 900},
+		"web":  {Weight: .7, Epochs: 1, Block: mixture.DefaultBlock},
+		"code": {Weight: .3, Epochs: 1, Block: mixture.DefaultBlock, Packing: &p, Attention: plan.AttentionRow},
+		"math": {Weight: .1, Epochs: mixture.Forever, Split: mixture.Split{Of: 1000, Take: []int{0, 989}}, MinTokens: 5,
+			MaxTokens: 900},
 		"plain": {Weight: 1, Epochs: 1, Start: "7", Block: mixture.DefaultBlock},
 		"old":   {Weight: 1, Epochs: 1, Start: "2026-11-01T00:00:00Z", Block: mixture.DefaultBlock},
 	}
 	if diff := cmp.Diff(want, c.Plan.Sources); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	if x := c.Plan.Mix.Schedule; len(x) != 1 || x[0].Tokens != 80e9 || x[0].Ramp != 2e9 || x[0].Weights["math"] != .4 || c.Plan.Mix.DryAfter != 5*time.Second {
+	if x := c.Plan.Mix.Schedule; len(x) != 1 || x[0].Tokens != 80e9 || x[0].Ramp != 2e9 || x[0].Weights["math"] != .4 ||
+		c.Plan.Mix.DryAfter != 5*time.Second {
 		t.Errorf("mix is %+v", c.Plan.Mix)
 	}
 	if !slices.Equal(c.Stream.Sources, []string{"code", "math", "old", "plain", "web"}) {
@@ -207,7 +219,8 @@ func TestBadConfigurations(t *testing.T) {
 		config.Layers
 		want []string
 	}{
-		{name: "unknown keys", Layers: config.Layers{YAML: []byte("sede: 1\npacking:\n  pol: 3\n  frobnicate: 1\npool: 3\nseed: {a: 1}\nwhatever: []\n")}, want: []string{
+		{name: "unknown keys", Layers: config.Layers{YAML: []byte("sede: 1\npacking:\n  pol: 3\n  frobnicate: 1\npool: " +
+			"3\nseed: {a: 1}\nwhatever: []\n")}, want: []string{
 			`packing.frobnicate: 1: want a known setting of packing: one of atom, buckets, extra, hold, max_age, method, overlap, padding_threshold, pool, repeat_loss (c.yaml:4)`,
 			`packing.pol: 3: want a known setting: did you mean packing.pool? (c.yaml:3)`,
 			`pool: 3: want a known setting: did you mean packing.pool? (c.yaml:5)`,
@@ -215,7 +228,8 @@ func TestBadConfigurations(t *testing.T) {
 			`seed.a: 1: want a value for seed, which is no section (c.yaml:6)`,
 			`whatever: []: want a known setting; sections are documents, documents.fim, documents.fim.tokens, documents.max_tokens, flight, http, log, mix, packing, packing.splice, pull, serve, shuffle, shutdown, steps, stream, stream.cluster, stream.own, stream.tls, tokenizer, trace (c.yaml:7)`,
 		}},
-		{name: "wrong types", Layers: config.Layers{YAML: []byte("run: 2024-01-01\nseed: 1.5\npacking: [1]\nshuffle:\n  window: 1KiB\nserve:\n  stall_timeout: 30\n  cache_bytes: lots\n" +
+		{name: "wrong types", Layers: config.Layers{YAML: []byte("run: 2024-01-01\nseed: 1.5\npacking: [1]\nshuffle:\n  " +
+			"window: 1KiB\nserve:\n  stall_timeout: 30\n  cache_bytes: lots\n" +
 			"tokenizer: {end: 1.5, special_as_text: sure}\nsteps: {rows: }\n"),
 			Overrides: []config.Override{{Path: "packing.atom", Value: "half", Flag: "--set"}}}, want: []string{
 			`packing: [1]: want a section with settings below it (c.yaml:3)`,
@@ -230,9 +244,11 @@ func TestBadConfigurations(t *testing.T) {
 			`packing.atom: "half": want a number such as 0.5 (--set)`,
 		}},
 		{name: "out of range, from every layer", Layers: config.Layers{
-			YAML:    []byte("run: a b\npacking: {method: magic, buckets: [1]}\nattention: maybe\n"),
-			Environ: []string{"LOADERD_STEPS__ROWS=0", "LOADERD_LOG__LEVEL=loud", "LOADERD_TRACE__SHARE=1.5", "LOADERD_TRACE__ENDPOINT=collector:4318", "LOADERD_SEEED=1", "LOADERD_STREAM__DIRR=x"},
-			Overrides: []config.Override{{Path: "packing.pool", Value: "-3", Flag: "--set"}, {Path: "flight.batch_bytes", Value: "1TiB", Flag: "--set"},
+			YAML: []byte("run: a b\npacking: {method: magic, buckets: [1]}\nattention: maybe\n"),
+			Environ: []string{"LOADERD_STEPS__ROWS=0", "LOADERD_LOG__LEVEL=loud", "LOADERD_TRACE__SHARE=1.5",
+				"LOADERD_TRACE__ENDPOINT=collector:4318", "LOADERD_SEEED=1", "LOADERD_STREAM__DIRR=x"},
+			Overrides: []config.Override{{Path: "packing.pool", Value: "-3", Flag: "--set"},
+				{Path: "flight.batch_bytes", Value: "1TiB", Flag: "--set"},
 				{Path: "stream.dir", Value: "", Flag: "--data-dir"}, {Path: "serve.ahead", Value: "many", Flag: "--set"}},
 		}, want: []string{
 			`seeed: "1": want a known setting: did you mean seed? (LOADERD_SEEED)`,
@@ -250,7 +266,8 @@ func TestBadConfigurations(t *testing.T) {
 			`trace.share: "1.5": want 0 to 1 (LOADERD_TRACE__SHARE)`,
 			`log.level: "loud": want debug, info, warn or error (LOADERD_LOG__LEVEL)`,
 		}},
-		{name: "contradictions", Layers: config.Layers{YAML: []byte("tokenizer: {name: none, pad: 9, vocab_size: 8}\nserve: {cache_bytes: 4KiB}\nstream: {buffer_bytes: 1MiB, tls: {ca: x}}\n" +
+		{name: "contradictions", Layers: config.Layers{YAML: []byte("tokenizer: {name: none, pad: 9, vocab_size: " +
+			"8}\nserve: {cache_bytes: 4KiB}\nstream: {buffer_bytes: 1MiB, tls: {ca: x}}\n" +
 			"flight: {listen: 127.0.0.1:4222, cert: x}\nhttp: {listen: here}\n")}, want: []string{
 			`stream.tls.ca: "x": want nothing where the embedded server has no certificate (tls.cert, tls.key) (c.yaml:3)`,
 			`flight.cert: "x": want cert and key together, or neither (c.yaml:4)`,
@@ -262,7 +279,8 @@ func TestBadConfigurations(t *testing.T) {
 			`http.listen: "here": want host:port, such as 127.0.0.1:9815; port 0 takes a free one (c.yaml:5)`,
 			`flight.listen: "127.0.0.1:4222": want an address of its own: stream.listen has the same (c.yaml:4)`,
 		}},
-		{name: "open to everybody", Layers: config.Layers{YAML: []byte("stream: {listen: 0.0.0.0:4222}\nflight: {listen: \":8815\"}\nhttp: {listen: 192.0.2.1:9815}\n")}, want: []string{
+		{name: "open to everybody", Layers: config.Layers{YAML: []byte("stream: {listen: 0.0.0.0:4222}\nflight: {listen: " +
+			"\":8815\"}\nhttp: {listen: 192.0.2.1:9815}\n")}, want: []string{
 			`flight.listen: ":8815": want a loopback address, because whoever reaches it could do everything: say who is let in (flight.identities, flight.cert, ` +
 				`flight.key), or set flight.insecure: true (c.yaml:2)`,
 			`http.listen: "192.0.2.1:9815": want a loopback address, because whoever reaches it sees all figures: say who is let in (flight.identities, http.cert, ` +
@@ -270,24 +288,30 @@ func TestBadConfigurations(t *testing.T) {
 			`stream.listen: "0.0.0.0:4222": want a loopback address, because tokens and documents would travel in the clear: ` +
 				`serve with TLS (stream.tls.cert, stream.tls.key), or set stream.insecure: true (c.yaml:1)`,
 		}},
-		{name: "tokens in the clear", Layers: config.Layers{YAML: []byte("flight: {listen: host-a:8815, identities: x}\nhttp: {listen: host-a:9815}\n")}, want: []string{
+		{name: "tokens in the clear", Layers: config.Layers{YAML: []byte("flight: {listen: host-a:8815, identities: " +
+			"x}\nhttp: {listen: host-a:9815}\n")}, want: []string{
 			`flight.listen: "host-a:8815": want a loopback address, because tokens would travel in the clear: serve with TLS (flight.cert, flight.key), or set ` +
 				`flight.insecure: true (c.yaml:1)`,
 			`http.listen: "host-a:9815": want a loopback address, because tokens would travel in the clear: serve with TLS (http.cert, http.key), or set ` +
 				`http.insecure: true (c.yaml:2)`,
 		}},
-		{name: "unknown tokenizer", Layers: config.Layers{YAML: []byte("tokenizer: {name: gpt3, vocab_size: 5}\n")}, want: []string{
-			`tokenizer.name: "gpt3": want one of [gpt2 r50k_base cl100k_base o200k_base], the path of a tokenizer.json or of a rank file (.tiktoken), or none (c.yaml:1)`,
-			`tokenizer.vocab_size: 5: want 0: tokenizer gpt3 knows its own (another size needs tokenizer.name none) (c.yaml:1)`,
-		}},
+		{name: "unknown tokenizer", Layers: config.Layers{YAML: []byte("tokenizer: {name: gpt3, vocab_size: 5}\n")},
+			want: []string{
+				`tokenizer.name: "gpt3": want one of [gpt2 r50k_base cl100k_base o200k_base], the path of a tokenizer.json or of a rank file (.tiktoken), or none (c.yaml:1)`,
+				`tokenizer.vocab_size: 5: want 0: tokenizer gpt3 knows its own (another size needs tokenizer.name none) (c.yaml:1)`,
+			}},
 		{name: "a key twice", Layers: config.Layers{YAML: []byte("seed: 1\nrun: a\nseed: 2\n")}, want: []string{
 			`"mapping key \"seed\" already defined at line 1": want valid YAML (c.yaml:3)`}},
 		{name: "not YAML", Layers: config.Layers{YAML: []byte("seed: [1\n")}, want: []string{
 			`"did not find expected ',' or ']'": want valid YAML (c.yaml:1)`}},
-		{name: "a bracket that is not closed", Layers: config.Layers{YAML: []byte("steps:\n  rows: 8\npacking:\n  buckets: [1024, 2048\nserve:\n  linger: 3s\n")}, want: []string{
-			`"did not find expected ',' or ']'": want valid YAML (c.yaml:4)`}},
-		{name: "sources", Layers: config.Layers{YAML: []byte("packing: {buckets: [1024, 2048]}\nsources:\n  web: {weight: -1, epochs: never, min_tokns: 3}\n  a.b: {weight: 1}\n" +
-			"  code: {packing: {method: magic, buckets: [512]}, split: {of: 10, take: [3, 10]}}\n  forum: {packing: {pol: 3}, attention: row}\n  math: 3\n" +
+		{name: "a bracket that is not closed",
+			Layers: config.Layers{YAML: []byte("steps:\n  rows: 8\npacking:\n  buckets: [1024, 2048\nserve:\n  linger: 3s\n")},
+			want: []string{
+				`"did not find expected ',' or ']'": want valid YAML (c.yaml:4)`}},
+		{name: "sources", Layers: config.Layers{YAML: []byte("packing: {buckets: [1024, 2048]}\nsources:\n  web: {weight: " +
+			"-1, epochs: never, min_tokns: 3}\n  a.b: {weight: 1}\n" +
+			"  code: {packing: {method: magic, buckets: [512]}, split: {of: 10, take: [3, 10]}}\n  forum: {packing: {pol: " +
+			"3}, attention: row}\n  math: 3\n" +
 			"mix: {dry: soon, schedule: [{tokens: 5, weights: {web: 1}}, {tokens: 80.5}]}\n")}, want: []string{
 			`mix.schedule: [map[tokens:5 weights:map[web:1]] map[tokens:80.5]]: want a list of points such as {tokens: 80e9, ramp: 2e9, weights: {web: 0.3, code: 0.7}} (c.yaml:8)`,
 			`sources.math: 3: want names of sources, each with settings below it: web: {weight: 0.6} (c.yaml:7)`,
@@ -330,7 +354,8 @@ func TestBadConfigurations(t *testing.T) {
 }
 
 func TestAlreadyTokenized(t *testing.T) {
-	c, err := config.Load(config.Layers{YAML: []byte("tokenizer: {name: none, vocab_size: 8, fingerprint: \"sha256:" + strings.Repeat("a", 64) + "\", end: none, pad: 7}\n")})
+	c, err := config.Load(config.Layers{YAML: []byte("tokenizer: {name: none, vocab_size: 8, fingerprint: \"sha256:" +
+		strings.Repeat("a", 64) + "\", end: none, pad: 7}\n")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -373,9 +398,11 @@ func FuzzLoad(f *testing.F) {
 	f.Add([]byte("a: &a [*a]\n"), "LOADERD_STREAM__TLS=1", "stream", "x")
 	f.Add([]byte("run: &r x\nstream: {<<: {dir: *r}}\n"), "LOADERD_=", "", "[")
 	f.Add([]byte("packing: {buckets: [1, [2], {a: b}, null]}\n? [x]\n: y\n1: 2\n"), "LOADERD___=1", "packing.buckets", ",")
-	f.Add([]byte("steps: {rows: 99999999999999999999}\nseed: -1\nlog: {level: 1, format: !!binary aGk=}\n"), "LOADERD_X=", "run", "\x00")
+	f.Add([]byte("steps: {rows: 99999999999999999999}\nseed: -1\nlog: {level: 1, format: !!binary aGk=}\n"), "LOADERD_X=",
+		"run", "\x00")
 	f.Fuzz(func(t *testing.T, yaml []byte, environ, path, value string) {
-		c, err := config.Load(config.Layers{Name: "f", YAML: yaml, Environ: []string{environ}, Overrides: []config.Override{{Path: path, Value: value, Flag: "--set"}}})
+		c, err := config.Load(config.Layers{Name: "f", YAML: yaml, Environ: []string{environ},
+			Overrides: []config.Override{{Path: path, Value: value, Flag: "--set"}}})
 		if err != nil {
 			if err.Error() == "" {
 				t.Error("an error without a message")
@@ -394,7 +421,8 @@ func FuzzLoad(f *testing.F) {
 
 // Sources that daemons fill themselves: what is printed is read again, and what cannot be is said with its place.
 func TestPull(t *testing.T) {
-	yaml := "sources:\n  web: {weight: 2, from: [\"s3://corpus/web/**/*.jsonl\"]}\n  code: {}\npull: {follow: 1m, skip_bad: true}\n"
+	yaml := "sources:\n  web: {weight: 2, from: [\"s3://corpus/web/**/*.jsonl\"]}\n  code: {}\npull: {follow: 1m, " +
+		"skip_bad: true}\n"
 	c, err := config.Load(config.Layers{Name: "c.yaml", YAML: []byte(yaml)})
 	if err != nil {
 		t.Fatal(err)

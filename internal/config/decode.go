@@ -25,8 +25,8 @@ var (
 	fillType     = reflect.TypeFor[plan.Fill]()
 )
 
-// decode stores a value in a field. It converts what a user would expect and nothing else: no number is rounded, wrapped or given a
-// unit. text says that the value comes from a place that knows only text.
+// decode stores a value in a field. It converts what a user would expect and nothing else: no number is rounded,
+// wrapped or given a unit. text says that the value comes from a place that knows only text.
 func (f *field) decode(c *Config, value any, text bool) error {
 	if value == nil {
 		return errWrong
@@ -38,7 +38,8 @@ func (f *field) decode(c *Config, value any, text bool) error {
 func (f *field) set(to reflect.Value, value any, text bool) error {
 	fresh := reflect.New(to.Type()) // a list replaces the one below it, it is not merged into it
 	hook := func(from, to reflect.Value) (any, error) { return f.convert(from, to, text) }
-	d, err := mapstructure.NewDecoder(&mapstructure.DecoderConfig{Result: fresh.Interface(), DecodeHook: hook, TagName: "koanf", ErrorUnused: true})
+	d, err := mapstructure.NewDecoder(&mapstructure.DecoderConfig{Result: fresh.Interface(), DecodeHook: hook,
+		TagName: "koanf", ErrorUnused: true})
 	if err != nil {
 		return err
 	}

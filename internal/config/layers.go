@@ -11,8 +11,8 @@ import (
 	"github.com/knadh/koanf/v2"
 )
 
-// EnvPrefix begins the name of every environment variable that is read. The rest is the field's path in capitals with __ between
-// its parts: LOADERD_STREAM__MAX_BYTES is stream.max_bytes.
+// EnvPrefix begins the name of every environment variable that is read. The rest is the field's path in capitals with
+// __ between its parts: LOADERD_STREAM__MAX_BYTES is stream.max_bytes.
 const EnvPrefix = "LOADERD_"
 
 // Override is one setting from the command line.
@@ -52,8 +52,9 @@ func fileSettings(name string, data []byte) ([]setting, Problems) {
 	return sorted(settings), nil
 }
 
-// envSettings reads the environment. An empty variable is as good as none. A variable without __ counts only when it names a top-level field, or misses one by a letter:
-// others that happen to begin with the prefix (a container platform's LOADERD_SERVICE_HOST) are none of ours.
+// envSettings reads the environment. An empty variable is as good as none. A variable without __ counts only when it
+// names a top-level field, or misses one by a letter: others that happen to begin with the prefix (a container
+// platform's LOADERD_SERVICE_HOST) are none of ours.
 func (s *schema) envSettings(environ []string) []setting {
 	origins := map[string]string{}
 	values, _ := env.Provider("", env.Opt{

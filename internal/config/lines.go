@@ -28,8 +28,8 @@ func (l lines) of(path string) int {
 	}
 }
 
-// lineNumbers parses a YAML file for the places of its keys. Aliases are not followed: their settings count as standing where the
-// alias stands.
+// lineNumbers parses a YAML file for the places of its keys. Aliases are not followed: their settings count as standing
+// where the alias stands.
 func lineNumbers(name string, data []byte) (lines, *Problem) {
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	var root yaml.Node
@@ -47,7 +47,8 @@ func lineNumbers(name string, data []byte) (lines, *Problem) {
 	if len(root.Content) == 1 {
 		top := root.Content[0]
 		if top.Kind != yaml.MappingNode && top.Tag != "!!null" {
-			return nil, &Problem{Value: "not a mapping", Want: "lines of `key: value`", Origin: fmt.Sprintf("%s:%d", name, top.Line)}
+			return nil, &Problem{Value: "not a mapping", Want: "lines of `key: value`",
+				Origin: fmt.Sprintf("%s:%d", name, top.Line)}
 		}
 		l.walk(top, "")
 	}
@@ -67,7 +68,8 @@ func (l lines) walk(n *yaml.Node, prefix string) {
 
 var yamlLine = regexp.MustCompile(`^(?:yaml: )?(?:unmarshal errors:\s*)?(?:line (\d+): )?`)
 
-// yamlStructure are errors for which the library counts lines from 0, unless the line is the first: it names the line before.
+// yamlStructure are errors for which the library counts lines from 0, unless the line is the first: it names the line
+// before.
 var yamlStructure = regexp.MustCompile(`did not find expected (',' or|'-' indicator|key|node content)`)
 
 // syntaxProblem moves the line number of a YAML error to where Problem keeps it.

@@ -17,7 +17,8 @@ type Layers struct {
 	Overrides []Override // from flags, the later over the earlier
 }
 
-// Load returns the configuration that the layers give. The error is of type Problems and holds everything that is wrong.
+// Load returns the configuration that the layers give. The error is of type Problems and holds everything that is
+// wrong.
 func Load(l Layers) (Config, error) {
 	s, c := theSchema(), Default()
 	settings, problems := fileSettings(l.Name, l.YAML)
@@ -139,8 +140,8 @@ func cutLast(path string) (section, name string) {
 	return path[:max(k, 0)], path[k+1:]
 }
 
-// nearest finds the setting of path, of the list that it is an element of (packing.buckets for packing.buckets[1]), or of
-// something below it (stream.tls.ca for stream.tls).
+// nearest finds the setting of path, of the list that it is an element of (packing.buckets for packing.buckets[1]), or
+// of something below it (stream.tls.ca for stream.tls).
 func nearest(settings map[string]setting, path string) (setting, bool) {
 	if x, ok := settings[path]; ok {
 		return x, true

@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// named returns the field whose keys are names of the user's own that a path leads into, and the path below it; nil for none.
+// named returns the field whose keys are names of the user's own that a path leads into, and the path below it; nil for
+// none.
 func (s *schema) named(path string) (f *field, name, rest string) {
 	for _, f := range s.fields {
 		if below, ok := strings.CutPrefix(path, f.path+"."); ok && f.kind.Kind() == reflect.Map {

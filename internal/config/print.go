@@ -58,7 +58,8 @@ func (f *field) format(c *Config) string {
 	case []int:
 		return "[" + strings.Trim(strings.ReplaceAll(fmt.Sprint(x), " ", ", "), "[]") + "]"
 	case map[string]mixture.Source:
-		if only, given := x[c.Stream.OnlySource()]; given && len(c.Pull.Sources) == 0 && reflect.DeepEqual(only, onlySource()) {
+		if only, given := x[c.Stream.OnlySource()]; given && len(c.Pull.Sources) == 0 &&
+			reflect.DeepEqual(only, onlySource()) {
 			return "{}"
 		}
 		type source struct {

@@ -22,7 +22,8 @@ type Pull struct {
 	// CSVQuoting and CSVEscape say how fields of CSV and TSV are written.
 	CSVQuoting string `koanf:"csv_quoting"`
 	CSVEscape  string `koanf:"csv_escape"`
-	// SkipBad and SkipTooLarge leave out, and count, what is no document or larger than the stream takes; else the source stops there.
+	// SkipBad and SkipTooLarge leave out, and count, what is no document or larger than the stream takes; else the source
+	// stops there.
 	SkipBad      bool `koanf:"skip_bad"`
 	SkipTooLarge bool `koanf:"skip_too_large"`
 	// Follow is how often new objects are looked for when all are read; 0: then the source is sealed.
@@ -46,11 +47,14 @@ func (c Config) Pulled() map[string][]string {
 // pull checks what documents are to be pulled from.
 func (v *validation) pull(c Config) {
 	p := c.Pull
-	v.check(len(p.From) == 0 || c.HasOnlySource() && len(p.Sources) == 0, "pull.from", p.From, "nothing, where there are sources: sources.NAME.from")
+	v.check(len(p.From) == 0 || c.HasOnlySource() && len(p.Sources) == 0, "pull.from", p.From,
+		"nothing, where there are sources: sources.NAME.from")
 	format := corpus.Format(p.Format)
-	v.check(format.Check() == nil && format != corpus.Megatron && format != corpus.MDS, "pull.format", p.Format, "a format of loaderd publish --format that is of single files")
+	v.check(format.Check() == nil && format != corpus.Megatron && format != corpus.MDS, "pull.format", p.Format,
+		"a format of loaderd publish --format that is of single files")
 	_, err := corpus.Encodings(p.Encoding)
-	v.check(err == nil, "pull.encoding", p.Encoding, "the name of an encoding, such as latin1, shift_jis or utf-16, or nothing for UTF-8")
+	v.check(err == nil, "pull.encoding", p.Encoding, "the name of an encoding, such as latin1, shift_jis or utf-16, or "+
+		"nothing for UTF-8")
 	v.check(csvtable.CheckQuoting(p.CSVQuoting) == nil, "pull.csv_quoting", p.CSVQuoting, "auto, on or off")
 	v.check(csvtable.CheckEscape(p.CSVEscape) == nil, "pull.csv_escape", p.CSVEscape, "auto, none or backslash")
 	v.check(p.Follow >= 0 && (p.Follow == 0 || p.Follow >= time.Second), "pull.follow", p.Follow, "0, or 1s at least")
@@ -58,7 +62,8 @@ func (v *validation) pull(c Config) {
 		path := "pull.from"
 		if len(p.From) == 0 {
 			path = mixedField + "." + name + "." + fromField
-			v.check(c.Plan.Sources[name].Epochs == 1 || c.Serve.Release != "purge", path, objectsNamed(patterns), "a source that is read once, or serve.release keep and room for all of it")
+			v.check(c.Plan.Sources[name].Epochs == 1 || c.Serve.Release != "purge", path, objectsNamed(patterns),
+				"a source that is read once, or serve.release keep and room for all of it")
 		}
 		for _, pattern := range patterns {
 			err := objects.Check(pattern)

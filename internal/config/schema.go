@@ -35,7 +35,8 @@ type schema struct {
 	defaults Config
 }
 
-// theSchema is built from Config and default.yaml, which must agree: both are compiled in and a test holds them together.
+// theSchema is built from Config and default.yaml, which must agree: both are compiled in and a test holds them
+// together.
 var theSchema = sync.OnceValue(func() *schema {
 	s := schemaOf(reflect.TypeFor[Config]())
 	settings, problems := fileSettings("default.yaml", []byte(defaultYAML))

@@ -81,7 +81,8 @@ func TestEveryNumberHasARange(t *testing.T) {
 }
 
 func TestSize(t *testing.T) {
-	for text, want := range map[string]int64{"0": 0, "4096": 4096, "64MiB": 64 << 20, "1GB": 1e9, "1 gib": 1 << 30, "7B": 7, "2kB": 2000, "-1KiB": -1024} {
+	for text, want := range map[string]int64{"0": 0, "4096": 4096, "64MiB": 64 << 20, "1GB": 1e9, "1 gib": 1 << 30,
+		"7B": 7, "2kB": 2000, "-1KiB": -1024} {
 		got, err := parseSize(text)
 		if err != nil || got != want {
 			t.Errorf("parseSize(%q) = %d, %v; want %d", text, got, err, want)

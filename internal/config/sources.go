@@ -46,13 +46,15 @@ func (c *Config) applySources(settings []setting) (problems Problems) {
 		_, below, _ := strings.Cut(x.path, ".")
 		name, rest, _ := strings.Cut(below, ".")
 		switch m, isMap := x.value.(map[string]any); {
-		case x.path == mixedField && (x.value == nil || isMap && len(m) == 0), rest == "" && below != "" && (x.value == nil || isMap && len(m) == 0):
+		case x.path == mixedField && (x.value == nil || isMap && len(m) == 0), rest == "" && below != "" &&
+			(x.value == nil || isMap && len(m) == 0):
 			if below != "" { // a source of which nothing is said
 				bySource[name] = append(bySource[name], setting{})
 			}
 			continue
 		case rest == "":
-			problems = append(problems, Problem{x.path, x.value, "names of sources, each with settings below it: web: {weight: 0.6}", x.origin})
+			problems = append(problems, Problem{x.path, x.value, "names of sources, each with settings below it: web: " +
+				"{weight: 0.6}", x.origin})
 			continue
 		}
 		bySource[name] = append(bySource[name], setting{rest, x.value, x.origin, x.text})
@@ -140,5 +142,7 @@ func unknownOfSource(s *schema, path string) string {
 	if near, ok := suggest(path, known); ok {
 		return fmt.Sprintf("a known setting of a source: did you mean %s?", near)
 	}
-	return "a known setting of a source: one of " + strings.Join(slices.Sorted(slices.Values(append(slices.Collect(maps.Keys(sourceSchema().byPath)), fromField))), ", ") + ", or of its packing"
+	return "a known setting of a source: one of " +
+		strings.Join(slices.Sorted(slices.Values(append(slices.Collect(maps.Keys(sourceSchema().byPath)), fromField))),
+			", ") + ", or of its packing"
 }

@@ -28,7 +28,9 @@ func (c Config) Validate() Problems {
 		v.add(e.Field, e.Value, e.Want)
 	}
 	only := c.Stream.OnlySource()
-	v.check(!c.HasOnlySource() || len(c.Plan.Sources) == 1, mixedField+"."+only, len(c.Plan.Sources), fmt.Sprintf("another name: %s is the document stream (stream.subject), which takes the documents of all sources", only))
+	v.check(!c.HasOnlySource() || len(c.Plan.Sources) == 1, mixedField+"."+only, len(c.Plan.Sources),
+		fmt.Sprintf("another name: %s is the document stream (stream.subject), which takes the documents of all sources",
+			only))
 	v.check(c.Plan.Mix.DryAfter >= 0, "mix.dry_after", c.Plan.Mix.DryAfter, "0 (at once) or longer")
 	for _, e := range c.Stream.Validate() {
 		v.add("stream."+e.Field, e.Value, e.Want)
@@ -44,10 +46,12 @@ func (c Config) Validate() Problems {
 	for _, e := range c.Trace.Validate() {
 		v.add("trace."+e.Field, e.Value, e.Want)
 	}
-	v.check(slices.Contains([]string{"debug", "info", "warn", "error"}, c.Log.Level), "log.level", c.Log.Level, "debug, info, warn or error")
+	v.check(slices.Contains([]string{"debug", "info", "warn", "error"}, c.Log.Level), "log.level", c.Log.Level,
+		"debug, info, warn or error")
 	v.check(c.Log.Format == "text" || c.Log.Format == "json", "log.format", c.Log.Format, "text or json")
 	v.check(c.Log.Progress >= 0, "log.progress", c.Log.Progress, "0 (never) or more")
-	v.check(c.Shutdown.Timeout > 0 && c.Shutdown.Timeout <= time.Hour, "shutdown.timeout", c.Shutdown.Timeout, "more than 0 and at most 1h")
+	v.check(c.Shutdown.Timeout > 0 && c.Shutdown.Timeout <= time.Hour, "shutdown.timeout", c.Shutdown.Timeout,
+		"more than 0 and at most 1h")
 	return v.problems
 }
 
@@ -65,17 +69,21 @@ func (v *validation) check(ok bool, path string, value any, want string) {
 
 func (v *validation) tokenizer(t Tokenizer) {
 	builtIn := tokenizer.Builtin()
-	isFile := strings.ContainsAny(t.Name, `/\`) || slices.Contains([]string{".json", ".tiktoken", ".model"}, filepath.Ext(t.Name))
+	isFile := strings.ContainsAny(t.Name, `/\`) || slices.Contains([]string{".json", ".tiktoken", ".model"},
+		filepath.Ext(t.Name))
 	if !isFile && t.Name != TokenizerNone && !slices.Contains(builtIn, t.Name) {
-		v.add("tokenizer.name", t.Name, fmt.Sprintf("one of %v, the path of a tokenizer.json or of a rank file (.tiktoken), or none", builtIn))
+		v.add("tokenizer.name", t.Name, fmt.Sprintf("one of %v, the path of a tokenizer.json or of a rank file "+
+			"(.tiktoken), or none", builtIn))
 	}
 	v.tokenID("tokenizer.end", t.End, "auto, none or a token id", Auto, None)
 	v.tokenID("tokenizer.pad", t.Pad, "auto or a token id", Auto)
 	if t.Name != TokenizerNone {
-		v.check(t.VocabSize == 0, "tokenizer.vocab_size", t.VocabSize, "0: tokenizer "+t.Name+" knows its own (another size needs tokenizer.name none)")
+		v.check(t.VocabSize == 0, "tokenizer.vocab_size", t.VocabSize,
+			"0: tokenizer "+t.Name+" knows its own (another size needs tokenizer.name none)")
 		return
 	}
-	v.check(t.VocabSize >= 1 && t.VocabSize <= 1<<30, "tokenizer.vocab_size", t.VocabSize, "1 to 2^30 ids, because tokenizer.name is none")
+	v.check(t.VocabSize >= 1 && t.VocabSize <= 1<<30, "tokenizer.vocab_size", t.VocabSize,
+		"1 to 2^30 ids, because tokenizer.name is none")
 	v.check(tokenizer.FingerprintForm.MatchString(t.Fingerprint), "tokenizer.fingerprint", t.Fingerprint,
 		"the fingerprint that documents carry (sha256: and 64 hexadecimal digits), because tokenizer.name is none")
 	v.check(t.End != Auto, "tokenizer.end", t.End, "none or a token id, because tokenizer.name is none")
@@ -92,7 +100,8 @@ func (v *validation) documents(c Config) {
 	d := c.Plan.Documents
 	tokens := map[string]TokenID{"documents.bos": d.BOS}
 	if t := d.FIM.Tokens; d.FIM.Rate != 0 {
-		tokens["documents.fim.tokens.prefix"], tokens["documents.fim.tokens.middle"], tokens["documents.fim.tokens.suffix"] = t.Prefix, t.Middle, t.Suffix
+		tokens["documents.fim.tokens.prefix"], tokens["documents.fim.tokens.middle"],
+			tokens["documents.fim.tokens.suffix"] = t.Prefix, t.Middle, t.Suffix
 	}
 	for _, path := range slices.Sorted(maps.Keys(tokens)) {
 		t := tokens[path]
@@ -104,7 +113,8 @@ func (v *validation) documents(c Config) {
 
 func (v *validation) below(path string, t TokenID, vocabSize int) {
 	id, ok := t.ID()
-	v.check(!ok || vocabSize < 1 || int(id) < vocabSize, path, t, fmt.Sprintf("an id below tokenizer.vocab_size %d", vocabSize))
+	v.check(!ok || vocabSize < 1 || int(id) < vocabSize, path, t, fmt.Sprintf("an id below tokenizer.vocab_size %d",
+		vocabSize))
 }
 
 func (v *validation) tokenID(path string, t TokenID, want string, names ...TokenID) {
@@ -117,11 +127,13 @@ func (v *validation) serve(c Config) {
 	v.check(s.Ahead >= 1 && s.Ahead <= 1<<20, "serve.ahead", s.Ahead, "1 to 2^20 steps")
 	v.check(s.Stall > 0 && s.Stall <= 24*time.Hour, "serve.stall_timeout", s.Stall, "more than 0 and at most 24h")
 	v.check(s.Checkpoint >= 0 && s.Checkpoint <= 1<<30, "serve.checkpoint_steps", s.Checkpoint, "0 (none) to 2^30 steps")
-	v.check(s.Release == backend.ReleaseKeep || s.Release == backend.ReleasePurge, "serve.release", s.Release, backend.ReleaseKeep+" or "+backend.ReleasePurge)
+	v.check(s.Release == backend.ReleaseKeep || s.Release == backend.ReleasePurge, "serve.release", s.Release,
+		backend.ReleaseKeep+" or "+backend.ReleasePurge)
 	v.check(s.Silent >= 0, "serve.silent_reader", s.Silent, "0 (never) or more")
 	v.check(s.Linger >= 0, "serve.linger", s.Linger, "0 (never) or more")
 	v.check(s.FirstStepQuiet >= 0, "serve.first_step_quiet", s.FirstStepQuiet, "0 (never) or more")
-	v.check(s.FirstStepDocuments >= 0 && s.FirstStepDocuments <= 1<<30, "serve.first_step_documents", s.FirstStepDocuments, "0 (never) to 2^30 documents")
+	v.check(s.FirstStepDocuments >= 0 && s.FirstStepDocuments <= 1<<30, "serve.first_step_documents", s.FirstStepDocuments,
+		"0 (never) to 2^30 documents")
 	v.check(s.ReleaseAfter >= 0, "serve.release_after", s.ReleaseAfter, "0 or more")
 	v.check(s.Forecast == 0 || s.Forecast >= time.Second, "serve.forecast", s.Forecast, "0 (never), or 1s or more")
 	v.check(s.CacheBytes >= 0, "serve.cache_bytes", s.CacheBytes, "0 bytes or more")
@@ -141,21 +153,27 @@ func (v *validation) serve(c Config) {
 func (v *validation) addresses(c Config) {
 	v.address("http.listen", c.HTTP.Listen)
 	v.check((c.HTTP.Cert == "") == (c.HTTP.Key == ""), "http.cert", c.HTTP.Cert, "cert and key together, or neither")
-	v.check(c.HTTP.MaxConnections >= 1 && c.HTTP.MaxConnections <= 1<<20, "http.max_connections", c.HTTP.MaxConnections, "1 to 2^20")
-	v.check(c.HTTP.MaxConnectionsPerHost >= 1 && c.HTTP.MaxConnectionsPerHost <= 1<<20, "http.max_connections_per_host", c.HTTP.MaxConnectionsPerHost, "1 to 2^20")
+	v.check(c.HTTP.MaxConnections >= 1 && c.HTTP.MaxConnections <= 1<<20, "http.max_connections", c.HTTP.MaxConnections,
+		"1 to 2^20")
+	v.check(c.HTTP.MaxConnectionsPerHost >= 1 && c.HTTP.MaxConnectionsPerHost <= 1<<20, "http.max_connections_per_host",
+		c.HTTP.MaxConnectionsPerHost, "1 to 2^20")
 	if !c.HTTP.Insecure && access.Exposed(c.HTTP.Listen) {
 		v.check(c.Flight.TokenFile != "" || c.Flight.Identities != "", "http.listen", c.HTTP.Listen,
-			"a loopback address, because whoever reaches it sees all figures: say who is let in (flight.identities, http.cert, http.key), or set http.insecure: true")
+			"a loopback address, because whoever reaches it sees all figures: say who is let in (flight.identities, "+
+				"http.cert, http.key), or set http.insecure: true")
 		v.check(c.HTTP.Cert != "" || c.Flight.TokenFile == "" && c.Flight.Identities == "", "http.listen", c.HTTP.Listen,
-			"a loopback address, because tokens would travel in the clear: serve with TLS (http.cert, http.key), or set http.insecure: true")
+			"a loopback address, because tokens would travel in the clear: serve with TLS (http.cert, http.key), or set "+
+				"http.insecure: true")
 	}
 	if c.Stream.Embedded() && !c.Stream.Insecure && c.Stream.TLS.Cert == "" {
-		v.check(!access.Exposed(c.Stream.Listen), "stream.listen", c.Stream.Listen, "a loopback address, because tokens and documents would travel in the clear: "+
-			"serve with TLS (stream.tls.cert, stream.tls.key), or set stream.insecure: true")
+		v.check(!access.Exposed(c.Stream.Listen), "stream.listen", c.Stream.Listen,
+			"a loopback address, because tokens and documents would travel in the clear: "+
+				"serve with TLS (stream.tls.cert, stream.tls.key), or set stream.insecure: true")
 	}
 	taken := map[string]string{}
 	for _, x := range []struct{ path, address string }{
-		{"stream.listen", c.Stream.Listen}, {"stream.cluster.listen", c.Stream.Cluster.Listen}, {"flight.listen", c.Flight.Listen}, {"http.listen", c.HTTP.Listen},
+		{"stream.listen", c.Stream.Listen}, {"stream.cluster.listen", c.Stream.Cluster.Listen},
+		{"flight.listen", c.Flight.Listen}, {"http.listen", c.HTTP.Listen},
 	} {
 		if x.path == "stream.listen" && !c.Stream.Embedded() || x.path == "stream.cluster.listen" && !c.Stream.Clustered() {
 			continue // no server inside, or one that takes no routes

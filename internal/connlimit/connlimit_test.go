@@ -95,7 +95,8 @@ func isOpen(t *testing.T, c net.Conn, accepted *connlimit.Conn) {
 }
 
 func TestListener_ClosesTheOldestUnidentifiedConnection(t *testing.T) {
-	for name, config := range map[string]connlimit.Config{"of all": {Max: 3, MaxPerHost: 100}, "of a host": {Max: 100, MaxPerHost: 3}} {
+	for name, config := range map[string]connlimit.Config{"of all": {Max: 3, MaxPerHost: 100},
+		"of a host": {Max: 100, MaxPerHost: 3}} {
 		t.Run(name, func(t *testing.T) {
 			s := listen(t, config)
 			first, one := s.connect(t, "127.0.0.1")

@@ -96,7 +96,8 @@ func writeArrow(tb testing.TB, w interface {
 // Arrow IPC files and streams, compressed inside or outside, under any name and through a pipe.
 func TestArrow(t *testing.T) {
 	for name, data := range map[string][]byte{
-		"a.arrow": arrowStream(t, 70), "b.arrow": arrowFile(t, 70), "c.feather": arrowFile(t, 70, ipc.WithLZ4()), "d": arrowStream(t, 70, ipc.WithZstd()),
+		"a.arrow": arrowStream(t, 70), "b.arrow": arrowFile(t, 70), "c.feather": arrowFile(t, 70, ipc.WithLZ4()),
+		"d":          arrowStream(t, 70, ipc.WithZstd()),
 		"e.arrow.gz": []byte(gzipped(t, string(arrowStream(t, 70)))),
 	} {
 		path := filepath.Join(folder(t, map[string]string{name: string(data)}), name)
@@ -132,19 +133,22 @@ func TestArrowColumns(t *testing.T) {
 		docs[1] != "folder/1|a kind|\x01\x00\x00\x00\x07\x00\x00\x00" {
 		t.Errorf("tokens: %q, %v", docs, err)
 	}
-	if docs, _, err := read(t, []string{path}, nil, corpus.Options{TextField: "kind"}); err != nil || docs[2] != "folder/2||a kind" {
+	if docs, _, err := read(t, []string{path}, nil, corpus.Options{TextField: "kind"}); err != nil ||
+		docs[2] != "folder/2||a kind" {
 		t.Errorf("a dictionary: %q, %v", docs, err)
 	}
 	for _, c := range []struct {
 		o    corpus.Options
 		want string
 	}{
-		{corpus.Options{TextField: "body"}, `no column "body"; it has "id", "ids", "kind", "meta", "text" (--text-column names another)`},
+		{corpus.Options{TextField: "body"},
+			`no column "body"; it has "id", "ids", "kind", "meta", "text" (--text-column names another)`},
 		{corpus.Options{TextField: "id"}, `column "id" is int64: want text`},
 		{corpus.Options{TextField: "text", Tokens: true}, `column "text" is utf8: want a list of token ids`},
 		{corpus.Options{IDField: "key"}, `no column "key"`},
 	} {
-		if _, _, err := read(t, []string{path}, nil, c.o); err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), path) {
+		if _, _, err := read(t, []string{path}, nil, c.o); err == nil || !strings.Contains(err.Error(), c.want) ||
+			!strings.Contains(err.Error(), path) {
 			t.Errorf("%+v: %v, want %s", c.o, err, c.want)
 		}
 	}

@@ -29,7 +29,8 @@ const (
 	bombSize = 256 << 10 // bytes of a document
 )
 
-// parquetWith is a compressed Parquet file of one column of texts, with a dictionary or with the prefixes that they share.
+// parquetWith is a compressed Parquet file of one column of texts, with a dictionary or with the prefixes that they
+// share.
 func parquetWith(t *testing.T, dictionary bool, texts func(row int) string) string {
 	t.Helper()
 	b := array.NewStringBuilder(memory.DefaultAllocator)
@@ -37,11 +38,14 @@ func parquetWith(t *testing.T, dictionary bool, texts func(row int) string) stri
 	for row := range bombRows {
 		b.Append(texts(row))
 	}
-	record := array.NewRecord(arrow.NewSchema([]arrow.Field{{Name: "text", Type: arrow.BinaryTypes.String}}, nil), []arrow.Array{b.NewArray()}, bombRows)
+	record := array.NewRecord(arrow.NewSchema([]arrow.Field{{Name: "text", Type: arrow.BinaryTypes.String}}, nil),
+		[]arrow.Array{b.NewArray()}, bombRows)
 	defer record.Release()
 	var out bytes.Buffer
-	w, err := pqarrow.NewFileWriter(record.Schema(), &out, parquet.NewWriterProperties(parquet.WithDictionaryDefault(dictionary),
-		parquet.WithEncoding(parquet.Encodings.DeltaByteArray), parquet.WithCompression(compress.Codecs.Zstd), parquet.WithStats(false)), pqarrow.DefaultWriterProps())
+	w, err := pqarrow.NewFileWriter(record.Schema(), &out,
+		parquet.NewWriterProperties(parquet.WithDictionaryDefault(dictionary),
+			parquet.WithEncoding(parquet.Encodings.DeltaByteArray), parquet.WithCompression(compress.Codecs.Zstd),
+			parquet.WithStats(false)), pqarrow.DefaultWriterProps())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +97,8 @@ func TestParquet_MemoryOfRepeatedLargeText(t *testing.T) {
 			if allocated > c.most {
 				t.Errorf("the first of %d documents of %d bytes takes %d bytes, at most %d", bombRows, bombSize, allocated, c.most)
 			}
-			docs, _, err := read(t, []string{filepath.Join(folder(t, map[string]string{"a.parquet": file}), "a.parquet")}, nil, corpus.Options{})
+			docs, _, err := read(t, []string{filepath.Join(folder(t, map[string]string{"a.parquet": file}), "a.parquet")}, nil,
+				corpus.Options{})
 			if err != nil || len(docs) != bombRows {
 				t.Fatalf("%d documents: %v", len(docs), err)
 			}
@@ -112,7 +117,8 @@ func TestArrow_NestedNamesAreRefused(t *testing.T) {
 	lists := array.NewListBuilder(memory.DefaultAllocator, arrow.BinaryTypes.String)
 	lists.Append(true)
 	lists.ValueBuilder().(*array.StringBuilder).Append("a name")
-	schema := arrow.NewSchema([]arrow.Field{{Name: "text", Type: arrow.BinaryTypes.String}, {Name: "names", Type: arrow.ListOf(arrow.BinaryTypes.String)}}, nil)
+	schema := arrow.NewSchema([]arrow.Field{{Name: "text", Type: arrow.BinaryTypes.String},
+		{Name: "names", Type: arrow.ListOf(arrow.BinaryTypes.String)}}, nil)
 	file := ipcOf(t, array.NewRecord(schema, []arrow.Array{texts.NewArray(), lists.NewArray()}, 1))
 	for name, o := range map[string]corpus.Options{
 		"want text or integers":   {IDField: "names"},
@@ -133,7 +139,8 @@ func TestArrow_LargeListOfTokens(t *testing.T) {
 	ids.ValueBuilder().(*array.Int8Builder).AppendValues(make([]int8, tokens), nil)
 	schema := arrow.NewSchema([]arrow.Field{{Name: "ids", Type: arrow.ListOf(arrow.PrimitiveTypes.Int8)}}, nil)
 	file := ipcOf(t, array.NewRecord(schema, []arrow.Array{ids.NewArray()}, 1))
-	_, allocated, err := allocatedUntilFirst(t, "a.arrow", file, corpus.Options{TextField: "ids", Tokens: true, MaxDocument: 1 << 20})
+	_, allocated, err := allocatedUntilFirst(t, "a.arrow", file, corpus.Options{TextField: "ids", Tokens: true,
+		MaxDocument: 1 << 20})
 	var skip *record.SkipError
 	if !errors.As(err, &skip) || skip.Reason != record.TooLarge {
 		t.Fatalf("%v", err)
@@ -158,7 +165,8 @@ func TestJSON_MemoryOfManyValues(t *testing.T) {
 				t.Fatalf("%v", err)
 			}
 			if most := uint64(8 * len(c.line)); allocated > most {
-				t.Errorf("a line of %d bytes takes %d bytes, %.1f times as many", len(c.line), allocated, float64(allocated)/float64(len(c.line)))
+				t.Errorf("a line of %d bytes takes %d bytes, %.1f times as many", len(c.line), allocated,
+					float64(allocated)/float64(len(c.line)))
 			}
 		})
 	}

@@ -54,7 +54,8 @@ func TestColumns_NamesakesAreRefused(t *testing.T) {
 	for _, name := range []string{"text", "text", "key", "key", "other"} {
 		b := array.NewStringBuilder(memory.DefaultAllocator)
 		b.Append(name)
-		fields, columns = append(fields, arrow.Field{Name: name, Type: arrow.BinaryTypes.String}), append(columns, b.NewArray())
+		fields, columns = append(fields, arrow.Field{Name: name, Type: arrow.BinaryTypes.String}),
+			append(columns, b.NewArray())
 	}
 	namesakes := array.NewRecord(arrow.NewSchema(fields, nil), columns, 1)
 	index := `{"version": 2, "shards": [{"version": 2, "format": "mds", "column_names": ["text", "text", "key", "key", "other"],
@@ -114,7 +115,8 @@ func TestTokens_NullIsNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, data := range map[string]string{
-		"a.jsonl": `{"ids":[1]}` + "\n" + `{"ids":[1,null]}`, "a.json": rows, "a.arrow": ipcOf(t, record), "a.parquet": parquetOf(t, record),
+		"a.jsonl": `{"ids":[1]}` + "\n" + `{"ids":[1,null]}`, "a.json": rows, "a.arrow": ipcOf(t, record),
+		"a.parquet": parquetOf(t, record),
 	} {
 		path := filepath.Join(t.TempDir(), name)
 		if err := os.WriteFile(path, []byte(data), 0o644); err != nil {
@@ -130,7 +132,8 @@ func TestTokens_NullIsNamed(t *testing.T) {
 				problems = append(problems, err.Error())
 			}
 		}
-		if len(problems) != 1 || !strings.Contains(problems[0], ": token 1 is null") || !strings.HasPrefix(problems[0], name+":") {
+		if len(problems) != 1 || !strings.Contains(problems[0], ": token 1 is null") ||
+			!strings.HasPrefix(problems[0], name+":") {
 			t.Errorf("%s: %q", name, problems)
 		}
 	}

@@ -56,9 +56,11 @@ func TestCompanions_DocumentsAndLoss(t *testing.T) {
 	}{
 		{"mask and boundaries", map[string]string{ids: tokens, mask: flags, bounds: gzipped(t, "0,4\n4,7\n")}, false,
 			[]string{"[1 9 2 9] [0 2 2]", "[3 4 9] [0 1 2]"}},
-		{"boundaries win over the end token", map[string]string{ids: tokens, bounds: gzipped(t, "0,4,id,source,3\n4,7,id,source,4\n")}, true,
+		{"boundaries win over the end token", map[string]string{ids: tokens,
+			bounds: gzipped(t, "0,4,id,source,3\n4,7,id,source,4\n")}, true,
 			[]string{"[1 9 2 9] []", "[3 4 9] []"}},
-		{"mask and end token", map[string]string{ids: tokens, mask: flags}, true, []string{"[1 9] [0 2]", "[2 9] [2]", "[3 4 9] [0 1 2]"}},
+		{"mask and end token", map[string]string{ids: tokens, mask: flags}, true,
+			[]string{"[1 9] [0 2]", "[2 9] [2]", "[3 4 9] [0 1 2]"}},
 		{"OLMo's first names", map[string]string{"input_ids.npy": tokens, "label_mask.npy": flags}, true,
 			[]string{"[1 9] [0 2]", "[2 9] [2]", "[3 4 9] [0 1 2]"}},
 		{"an empty document", map[string]string{ids: tokens, mask: flags, bounds: gzipped(t, "0,0\n0,7\n")}, false,
@@ -119,7 +121,8 @@ func FuzzCompanions(f *testing.F) {
 	f.Add([]byte(shorts(1)), []byte("\x01"), []byte("0,9223372036854775807\n"))
 	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, ids, mask, bounds []byte) {
-		for name, data := range map[string]string{"token_ids.npy": string(ids), "labels_mask.npy": string(mask), "token_ids.csv.gz": gzipped(t, string(bounds))} {
+		for name, data := range map[string]string{"token_ids.npy": string(ids), "labels_mask.npy": string(mask),
+			"token_ids.csv.gz": gzipped(t, string(bounds))} {
 			if err := os.WriteFile(filepath.Join(dir, name), []byte(data), 0o644); err != nil {
 				t.Fatal(err)
 			}

@@ -51,7 +51,8 @@ func inTarGzip(tb testing.TB, texts ...string) string { return gzipped(tb, inTar
 // textRecord is a record batch of texts in a column of a name.
 func textRecord(tb testing.TB, column string, texts []string) arrow.Record {
 	tb.Helper()
-	b := array.NewRecordBuilder(memory.DefaultAllocator, arrow.NewSchema([]arrow.Field{{Name: column, Type: arrow.BinaryTypes.String}}, nil))
+	b := array.NewRecordBuilder(memory.DefaultAllocator,
+		arrow.NewSchema([]arrow.Field{{Name: column, Type: arrow.BinaryTypes.String}}, nil))
 	defer b.Release()
 	b.Field(0).(*array.StringBuilder).AppendValues(texts, nil)
 	return b.NewRecord()
@@ -149,13 +150,14 @@ func TestContainers_DataBehindTheEnd(t *testing.T) {
 			texts   []string
 			outcome string
 		}{
-			"alone":                   {c.make(t, "one", "two"), []string{"one", "two"}, read},
-			"second":                  {c.make(t, "one") + c.make(t, "two"), []string{"one", "two"}, c.second},
-			"zeros":                   {c.make(t, "one") + zeros, []string{"one"}, c.padded},
-			"second behind zeros":     {c.make(t, "one") + zeros + c.make(t, "two"), []string{"one", "two"}, c.padded},
-			"garbage":                 {c.make(t, "one") + garbage, []string{"one"}, c.behind},
-			"short garbage":           {c.make(t, "one") + "\n\x01", []string{"one"}, c.behind},
-			"third of two of one row": {c.make(t, "one") + c.make(t, "three") + c.make(t, "two"), []string{"one", "three", "two"}, c.second},
+			"alone":               {c.make(t, "one", "two"), []string{"one", "two"}, read},
+			"second":              {c.make(t, "one") + c.make(t, "two"), []string{"one", "two"}, c.second},
+			"zeros":               {c.make(t, "one") + zeros, []string{"one"}, c.padded},
+			"second behind zeros": {c.make(t, "one") + zeros + c.make(t, "two"), []string{"one", "two"}, c.padded},
+			"garbage":             {c.make(t, "one") + garbage, []string{"one"}, c.behind},
+			"short garbage":       {c.make(t, "one") + "\n\x01", []string{"one"}, c.behind},
+			"third of two of one row": {c.make(t, "one") + c.make(t, "three") + c.make(t, "two"),
+				[]string{"one", "three", "two"}, c.second},
 		} {
 			t.Run(c.name+"/"+what, func(t *testing.T) {
 				dir := folder(t, map[string]string{c.name: file.content})
@@ -183,11 +185,14 @@ func TestContainers_DataBehindTheEnd(t *testing.T) {
 // Files of token ids state how many there are: more is an error.
 func TestTokenFiles_DataBehindTheEnd(t *testing.T) {
 	npy := npyFile("<u2", "2,", shorts(1, 9))
-	llmc := string(slices.Concat(little.AppendUint32(nil, 20240520), little.AppendUint32(nil, 1), little.AppendUint32(nil, 2), make([]byte, 1012))) + shorts(1, 9)
+	llmc := string(slices.Concat(little.AppendUint32(nil, 20240520), little.AppendUint32(nil, 1),
+		little.AppendUint32(nil, 2), make([]byte, 1012))) + shorts(1, 9)
 	for name, content := range map[string]string{"a.npy": npy, "a.bin": llmc} {
-		for what, behind := range map[string]string{"": "", "a second file": content, "zeros": "\x00\x00\x00\x00", "a byte": "x"} {
+		for what, behind := range map[string]string{"": "", "a second file": content, "zeros": "\x00\x00\x00\x00",
+			"a byte": "x"} {
 			dir := folder(t, map[string]string{name: content + behind})
-			docs, _, err := read(t, []string{filepath.Join(dir, name)}, nil, corpus.Options{Tokens: true, Cut: tokenfiles.Cut{End: &end}})
+			docs, _, err := read(t, []string{filepath.Join(dir, name)}, nil,
+				corpus.Options{Tokens: true, Cut: tokenfiles.Cut{End: &end}})
 			if (err != nil) != (behind != "") || len(docs) != 1 {
 				t.Errorf("%s with %q behind: %q, %v", name, what, docs, err)
 			}
@@ -218,7 +223,8 @@ func TestArrow_StreamsOfDifferentColumns(t *testing.T) {
 	}
 }
 
-// Padding between gzip members is passed over. Other data between them is an error, since a member may have been lost there.
+// Padding between gzip members is passed over. Other data between them is an error, since a member may have been lost
+// there.
 func TestGzip_DataBetweenMembers(t *testing.T) {
 	one, two := inGzip(t, "one"), inGzip(t, "two")
 	broken := []byte(inGzip(t, strings.Repeat("lost ", 50)))
@@ -233,7 +239,8 @@ func TestGzip_DataBetweenMembers(t *testing.T) {
 	} {
 		dir := folder(t, map[string]string{"a.jsonl.gz": c.content})
 		docs, skipped, err := readPath(t, filepath.Join(dir, "a.jsonl.gz"))
-		if (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) || len(skipped) > 0 || err == nil && len(docs) != 2 {
+		if (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) || len(skipped) > 0 ||
+			err == nil && len(docs) != 2 {
 			t.Errorf("%s: %q, left out %q, %v; want %q", name, docs, skipped, err, c.err)
 		}
 	}
@@ -247,7 +254,8 @@ func TestZstd_SkippableFrames(t *testing.T) {
 	}
 	one, two := inZstd(t, "one"), inZstd(t, "two")
 	for _, name := range []string{"a.jsonl.zst", "a.jsonl"} {
-		dir := folder(t, map[string]string{name: skippable(0x50, 4) + one + skippable(0x5f, 70_000) + two + skippable(0x5e, 0)})
+		dir := folder(t, map[string]string{name: skippable(0x50, 4) + one + skippable(0x5f, 70_000) + two +
+			skippable(0x5e, 0)})
 		docs, skipped, err := readPath(t, filepath.Join(dir, name))
 		if err != nil || len(skipped) > 0 {
 			t.Errorf("%s: left out %q, %v", name, skipped, err)
@@ -255,7 +263,8 @@ func TestZstd_SkippableFrames(t *testing.T) {
 		want(t, name, textsOf(docs), []string{"one", "two"})
 	}
 	dir := folder(t, map[string]string{"a.jsonl.zst": one + skippable(0x50, 100)[:50]})
-	if _, _, err := readPath(t, filepath.Join(dir, "a.jsonl.zst")); err == nil || !strings.Contains(err.Error(), "truncated") {
+	if _, _, err := readPath(t, filepath.Join(dir, "a.jsonl.zst")); err == nil ||
+		!strings.Contains(err.Error(), "truncated") {
 		t.Errorf("a frame that is cut off: %v", err)
 	}
 }
@@ -272,8 +281,9 @@ func TestWARC_DamagedGzipMembers(t *testing.T) {
 		texts   []string
 		left    int
 	}{
-		"whole":            {member("one") + member("two"), []string{"one", "two"}, 0},
-		"damaged":          {member("one") + string(broken) + member("two"), []string{"one", "two"}, 2}, // the data, and the record in it
+		"whole": {member("one") + member("two"), []string{"one", "two"}, 0},
+		// the data, and the record in it
+		"damaged":          {member("one") + string(broken) + member("two"), []string{"one", "two"}, 2},
 		"garbage":          {member("one") + "garbage" + member("two"), []string{"one", "two"}, 1},
 		"length too small": {member("one") + short + member("two"), []string{"one", "one text", "two"}, 1},
 		"length too large": {member("one") + long + member("two"), []string{"one", "two"}, 1},
@@ -291,9 +301,11 @@ func TestWARC_DamagedGzipMembers(t *testing.T) {
 // The coding of a page that is left out does not matter; that of a text does.
 func TestWARC_ContentCodings(t *testing.T) {
 	response := func(media, coding string) string {
-		return warcRecord("response", "application/http", "HTTP/1.1 200 OK\r\nContent-Type: "+media+"\r\nContent-Encoding: "+coding+"\r\n\r\nhello")
+		return warcRecord("response", "application/http", "HTTP/1.1 200 OK\r\nContent-Type: "+media+"\r\nContent-Encoding: "+
+			coding+"\r\n\r\nhello")
 	}
-	dir := folder(t, map[string]string{"a.warc": response("text/html", "sdch") + response("image/png", "br") + response("text/plain", "sdch") + response("text/plain", "identity")})
+	dir := folder(t, map[string]string{"a.warc": response("text/html", "sdch") + response("image/png", "br") +
+		response("text/plain", "sdch") + response("text/plain", "identity")})
 	docs, skipped, err := readPath(t, filepath.Join(dir, "a.warc"))
 	if err != nil {
 		t.Fatal(err)

@@ -35,10 +35,11 @@ type Format string
 
 // The formats. Auto detects the format by the content.
 const (
-	Auto    Format = "auto"
-	Text    Format = "text"    // a file is a document
-	JSONL   Format = "jsonl"   // a line is a document: a JSON object
-	JSON    Format = "json"    // an element of one array is a document, or each of the objects that follow each other, on any lines
+	Auto  Format = "auto"
+	Text  Format = "text"  // a file is a document
+	JSONL Format = "jsonl" // a line is a document: a JSON object
+	// an element of one array is a document, or each of the objects that follow each other, on any lines
+	JSON    Format = "json"
 	CSV     Format = "csv"     // a record is a document, below a header; tabs, semicolons and bars separate too
 	Parquet Format = "parquet" // a row is a document
 	Arrow   Format = "arrow"   // a row of an Arrow IPC file or stream is a document

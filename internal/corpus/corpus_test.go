@@ -63,7 +63,8 @@ func zstandard(tb testing.TB, s string) string {
 	return string(w.EncodeAll([]byte(s), nil))
 }
 
-// read returns "path|id|data" of every document, "path:line reason" of everything left out, and the error that ended it.
+// read returns "path|id|data" of every document, "path:line reason" of everything left out, and the error that ended
+// it.
 func read(tb testing.TB, paths []string, stdin io.Reader, o corpus.Options) (docs, skipped []string, err error) {
 	tb.Helper()
 	inputs, err := corpus.Open(tb.Context(), paths, stdin, o)
@@ -111,7 +112,8 @@ func TestFolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	want(t, "documents", docs, []string{
-		"a/y.md||# y", "a/z.go||package z", "b.txt||text b", "empty.txt||", "notes.txt.gz||compressed text", "unreadable/no.txt||no",
+		"a/y.md||# y", "a/z.go||package z", "b.txt||text b", "empty.txt||", "notes.txt.gz||compressed text",
+		"unreadable/no.txt||no",
 		"a/late.jsonl.zst||five", "a/more.ndjson.gz||three", "a/more.ndjson.gz||four", "docs.jsonl||one", "docs.jsonl||two",
 	})
 	want(t, "left out", skipped, []string{".git:0 hidden", ".hidden:0 hidden", "image.png:0 binary", "link.txt:0 special"})
@@ -121,7 +123,8 @@ func TestFolder(t *testing.T) {
 func TestFolderThatIsLookedAtLate(t *testing.T) {
 	dir := folder(t, map[string]string{
 		"b.txt": "text b", "a/z.go": "package z", "empty.txt": "", "image.png": "\x89PNG\r\n\x00\x00", ".hidden": "hidden",
-		"long.bin": strings.Repeat("x", 7999) + "\x00" + strings.Repeat("x", 1<<20), "notes.txt.gz": gzipped(t, "compressed text"),
+		"long.bin":     strings.Repeat("x", 7999) + "\x00" + strings.Repeat("x", 1<<20),
+		"notes.txt.gz": gzipped(t, "compressed text"),
 		"large.txt.gz": gzipped(t, strings.Repeat("x", 1<<20)),
 	})
 	o := corpus.Options{Format: corpus.Text, MaxDocument: 1 << 10}
@@ -138,7 +141,8 @@ func TestFolderThatIsLookedAtLate(t *testing.T) {
 	slices.Sort(leftEarly)
 	slices.Sort(leftLate)
 	want(t, "left out", leftLate, leftEarly)
-	want(t, "left out early", leftEarly, []string{".hidden:0 hidden", "image.png:0 binary", "large.txt.gz:0 too large", "long.bin:0 binary"})
+	want(t, "left out early", leftEarly, []string{".hidden:0 hidden", "image.png:0 binary", "large.txt.gz:0 too large",
+		"long.bin:0 binary"})
 }
 
 // A file that goes away before it is read is left out.
@@ -219,13 +223,15 @@ func TestJSONLines(t *testing.T) {
 	}
 	want(t, "documents", docs, []string{"d.jsonl|k1|one", "d.jsonl|11|tab\tand é"})
 	want(t, "left out", skipped, []string{
-		"d.jsonl:3 bad record", "d.jsonl:4 bad record", "d.jsonl:5 bad record", "d.jsonl:6 bad record", "d.jsonl:7 bad record",
+		"d.jsonl:3 bad record", "d.jsonl:4 bad record", "d.jsonl:5 bad record", "d.jsonl:6 bad record",
+		"d.jsonl:7 bad record",
 		"d.jsonl:8 bad record", "d.jsonl:9 too large", "d.jsonl:10 too large",
 	})
 }
 
 func TestTokensInJSONLines(t *testing.T) {
-	stdin := strings.NewReader(`{"id":"a","ids":[1,50256,0]}` + "\n" + `{"ids":[-1]}` + "\n" + `{"ids":[1,null]}` + "\n" + `{"ids":"text"}`)
+	stdin := strings.NewReader(`{"id":"a","ids":[1,50256,0]}` + "\n" + `{"ids":[-1]}` + "\n" + `{"ids":[1,null]}` + "\n" +
+		`{"ids":"text"}`)
 	inputs, err := corpus.Open(t.Context(), []string{"-"}, stdin, corpus.Options{Tokens: true})
 	if err != nil {
 		t.Fatal(err)
@@ -255,7 +261,8 @@ func TestLossInJSONLines(t *testing.T) {
 		`{"parts":[]}`,
 		`{"parts":[{"text":""}]}`,
 	}
-	wrong := []string{`{"parts":"text"}`, `{"parts":null}`, `{"parts":["a"]}`, `{"parts":[{"loss":true}]}`, `{"parts":[{"text":"a","loss":1}]}`,
+	wrong := []string{`{"parts":"text"}`, `{"parts":null}`, `{"parts":["a"]}`, `{"parts":[{"loss":true}]}`,
+		`{"parts":[{"text":"a","loss":1}]}`,
 		`{"text":"a","weight":-1}`, `{"text":"a","weight":"1"}`, `{"text":"a","weight":1e99}`}
 	stdin := strings.NewReader(strings.Join(append(lines, wrong...), "\n"))
 	inputs, err := corpus.Open(t.Context(), []string{"-"}, stdin, corpus.Options{})
@@ -275,11 +282,13 @@ func TestLossInJSONLines(t *testing.T) {
 		}
 		got = append(got, fmt.Sprint(d.Parts, " ", string(d.Data), weight))
 	}
-	want(t, "documents", got, []string{`true {"parts":[{"text":"ask","loss":false},{"text":"say"}]} 0.5`, "false whole", "false wins", "true ", "true "})
+	want(t, "documents", got, []string{`true {"parts":[{"text":"ask","loss":false},{"text":"say"}]} 0.5`, "false whole",
+		"false wins", "true ", "true "})
 	if bad != len(wrong) {
 		t.Errorf("%d records are bad, want %d", bad, len(wrong))
 	}
-	stdin = strings.NewReader(`{"ids":[1,2,3,4],"loss":[false,0,true,1]}` + "\n" + `{"ids":[1],"loss":[1,1]}` + "\n" + `{"ids":[1],"loss":[2]}` + "\n" + `{"ids":[1]}`)
+	stdin = strings.NewReader(`{"ids":[1,2,3,4],"loss":[false,0,true,1]}` + "\n" + `{"ids":[1],"loss":[1,1]}` + "\n" +
+		`{"ids":[1],"loss":[2]}` + "\n" + `{"ids":[1]}`)
 	if inputs, err = corpus.Open(t.Context(), []string{"-"}, stdin, corpus.Options{Tokens: true}); err != nil {
 		t.Fatal(err)
 	}
@@ -305,8 +314,10 @@ func TestErrorsNameTheFile(t *testing.T) {
 		"image.png": "\x89PNG\x00", "bad.parquet": "PAR1 nonsense PAR1", "empty.parquet": "",
 	})
 	for name, part := range map[string]string{
-		"cut.jsonl.gz": "truncated", "cut.jsonl.zst": "truncated", "none.jsonl.gz": "truncated", "plain.jsonl.gz": "no compressed data",
-		"cut.txt.gz": "truncated", "image.png": "binary", "bad.parquet": "Parquet", "empty.parquet": "Parquet", "absent.txt": "no such file",
+		"cut.jsonl.gz": "truncated", "cut.jsonl.zst": "truncated", "none.jsonl.gz": "truncated",
+		"plain.jsonl.gz": "no compressed data",
+		"cut.txt.gz":     "truncated", "image.png": "binary", "bad.parquet": "Parquet", "empty.parquet": "Parquet",
+		"absent.txt": "no such file",
 	} {
 		_, _, err := read(t, []string{filepath.Join(dir, name)}, nil, corpus.Options{Tokens: name == "image.png"})
 		if err == nil || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), part) {
@@ -357,7 +368,8 @@ func TestReadCountsBytesOfTheFile(t *testing.T) {
 
 // Whatever the bytes: no panic, every line is a document, left out or blank, and the good line after it is still read.
 func FuzzJSONLines(f *testing.F) {
-	for _, s := range []string{`{"text":"a"}`, `{"text":`, "\x00", "{}\n[]\n\n1", `{"text":"\ud800"}`, "\xff\xfe", `{"ids":[1e99]}`, `{"text":"a","text":2}`} {
+	for _, s := range []string{`{"text":"a"}`, `{"text":`, "\x00", "{}\n[]\n\n1", `{"text":"\ud800"}`, "\xff\xfe",
+		`{"ids":[1e99]}`, `{"text":"a","text":2}`} {
 		f.Add([]byte(s), false)
 		f.Add([]byte(s), true)
 	}
@@ -461,7 +473,8 @@ func TestProcessSubstitution(t *testing.T) {
 
 func TestMissingPathIsNamedWhole(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "absent", "deep", "d.jsonl")
-	if _, err := corpus.Open(t.Context(), []string{path}, nil, corpus.Options{}); err == nil || err.Error() != "find documents: "+path+": no such file or directory" {
+	if _, err := corpus.Open(t.Context(), []string{path}, nil, corpus.Options{}); err == nil ||
+		err.Error() != "find documents: "+path+": no such file or directory" {
 		t.Errorf("error %v, want one that names %s", err, path)
 	}
 }
@@ -492,7 +505,8 @@ func TestSmallFilesShareBuffers(t *testing.T) {
 	}
 	runtime.ReadMemStats(&after)
 	if took := after.TotalAlloc - before.TotalAlloc; n != files || took > files*each {
-		t.Errorf("%d of %d documents took %d bytes of memory, where a buffer for each of the two times that a file is opened is %d", n, files, took, 2*files*each)
+		t.Errorf("%d of %d documents took %d bytes of memory, where a buffer for each of the two times that a file is "+
+			"opened is %d", n, files, took, 2*files*each)
 	}
 }
 

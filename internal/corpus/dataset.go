@@ -52,7 +52,8 @@ func dataset(given, dir, base string, o Options) (inputs []*Input, ok bool, err 
 		return nil, true, err
 	} else if found && len(state.Files) > 0 {
 		if len(state.Indices) > 0 {
-			return nil, true, fmt.Errorf("read %s: the dataset is a selection of its files' rows: save it once more with a newer datasets", dir)
+			return nil, true, fmt.Errorf("read %s: the dataset is a selection of its files' rows: save it once more with a "+
+				"newer datasets", dir)
 		}
 		if o.oneSplit() && state.Split != "" && state.Split != o.Split {
 			return nil, true, folder.noSplit(o, []string{state.Split})
@@ -122,7 +123,8 @@ func (in *Input) checkSplit() error {
 	if !in.options.oneSplit() || in.Part != "" || len(in.files) == 0 {
 		return nil
 	}
-	return fmt.Errorf("find documents: --split %s: %s has no splits, which only saved datasets of Hugging Face have: leave --split out",
+	return fmt.Errorf("find documents: --split %s: %s has no splits, which only saved datasets of Hugging Face have: "+
+		"leave --split out",
 		in.options.Split, in.files[0].Origin)
 }
 
@@ -132,7 +134,8 @@ func (f folderOf) parts(o Options) (all []*Input, err error) {
 		Splits []string `json:"splits"`
 	}
 	if ok, err := f.manifest(partsName, &parts); err != nil || !ok || len(parts.Splits) == 0 {
-		return nil, errors.Join(err, fmt.Errorf("read %s: it does not say which parts the dataset has", filepath.Join(f.dir, partsName)))
+		return nil, errors.Join(err, fmt.Errorf("read %s: it does not say which parts the dataset has",
+			filepath.Join(f.dir, partsName)))
 	}
 	splits := parts.Splits
 	switch {

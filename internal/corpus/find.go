@@ -277,7 +277,9 @@ func openFolder(given, root string, o Options) ([]*Input, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find documents: %w", err)
 	}
-	slices.SortFunc(rest, func(a, b placed) int { return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.place, b.place)) })
+	slices.SortFunc(rest, func(a, b placed) int {
+		return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.place, b.place))
+	})
 	var all []*Input
 	if len(text.files) > 0 || len(text.skipped) > 0 {
 		text.finish()

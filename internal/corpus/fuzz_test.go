@@ -33,8 +33,9 @@ func allocated() uint64 {
 	return sample[0].Value.Uint64()
 }
 
-// readFile reads a file of some bytes, which it writes to a folder: no panic, little memory, and an error that names the file. A fuzz
-// target has one folder for all executions: making and removing one takes longer than reading the file.
+// readFile reads a file of some bytes, which it writes to a folder: no panic, little memory, and an error that names
+// the file. A fuzz target has one folder for all executions: making and removing one takes longer than reading the
+// file.
 func readFile(t *testing.T, dir, name string, data []byte, o corpus.Options) (docs, skipped []string, err error) {
 	path := filepath.Join(dir, name)
 	if err := os.WriteFile(path, data, 0o644); err != nil {
@@ -48,8 +49,10 @@ func readFile(t *testing.T, dir, name string, data []byte, o corpus.Options) (do
 }
 
 func FuzzCompressed(f *testing.F) {
-	for _, s := range []string{gzipped(f, twoLines), zstandard(f, twoLines), bzipped, xzipped(f, twoLines), gzipped(f, "") + gzipped(f, twoLines), "BZh9",
-		"\x1f\x8b\x08", gzipped(f, twoLines) + "\x00\x00\n" + gzipped(f, twoLines), "\x50\x2a\x4d\x18\x01\x00\x00\x00x" + zstandard(f, twoLines)} {
+	for _, s := range []string{gzipped(f, twoLines), zstandard(f, twoLines), bzipped, xzipped(f, twoLines),
+		gzipped(f, "") + gzipped(f, twoLines), "BZh9",
+		"\x1f\x8b\x08", gzipped(f, twoLines) + "\x00\x00\n" + gzipped(f, twoLines), "\x50\x2a\x4d\x18\x01\x00\x00\x00x" +
+			zstandard(f, twoLines)} {
 		f.Add([]byte(s))
 	}
 	dir := f.TempDir()
@@ -59,7 +62,8 @@ func FuzzCompressed(f *testing.F) {
 }
 
 func FuzzCSV(f *testing.F) {
-	for _, s := range []string{table, "text\n\"a\nb\"\n", "text;id\n1;2\n", "\xef\xbb\xbftext\tid\nx\ty\n", "text\n\"", "text\na\"b\n", "text,text\n1,2\n",
+	for _, s := range []string{table, "text\n\"a\nb\"\n", "text;id\n1;2\n", "\xef\xbb\xbftext\tid\nx\ty\n", "text\n\"",
+		"text\na\"b\n", "text,text\n1,2\n",
 		"id\ttext\n1\t\"a\n2\tb\"\n", "text,id\n\"a\\\"b\",1\n", "text,id\r\"a\r\nb\"c,1\r\r2,3"} {
 		f.Add([]byte(s), "", "")
 		f.Add([]byte(s), csvtable.QuotingOff, csvtable.EscapeBackslash)
@@ -71,7 +75,8 @@ func FuzzCSV(f *testing.F) {
 			Format: corpus.CSV, MaxDocument: 1 << 10, CSV: csvtable.Options{Quoting: quoting, Escape: escape},
 		}
 		docs, skipped, err := readFile(t, dir, "a.csv", data, o)
-		if again, _, partsErr := read(t, []string{"-"}, &oneByte{bytes.NewReader(data)}, o); err == nil && partsErr == nil && !slices.Equal(texts(docs), texts(again)) {
+		if again, _, partsErr := read(t, []string{"-"}, &oneByte{bytes.NewReader(data)}, o); err == nil && partsErr == nil &&
+			!slices.Equal(texts(docs), texts(again)) {
 			t.Fatalf("%q of a file, %q in parts", docs, again)
 		}
 		if lines := bytes.Count(data, []byte("\n")) + bytes.Count(data, []byte("\r")) + 1; len(docs)+len(skipped) > lines {
@@ -82,8 +87,10 @@ func FuzzCSV(f *testing.F) {
 
 // What the standard library reads as JSON is read as it reads it, whatever the lines.
 func FuzzJSON(f *testing.F) {
-	for _, s := range []string{oneArray, pretty, follow, "[]", "[1,", `{"text":"\""}`, `[{"text":"]"},[{"text":1}]]`, `"x" 1 null`, "[{}{}]", "\xef\xbb\xbf[]",
-		`{"text":"a"}]`, `[{"a":NaN,"text":"-Infinity \\" NaN"},{"text":Infinity}]`, "{\n\"text\":1}\ufeff{\"a\":-Infinity}"} {
+	for _, s := range []string{oneArray, pretty, follow, "[]", "[1,", `{"text":"\""}`, `[{"text":"]"},[{"text":1}]]`,
+		`"x" 1 null`, "[{}{}]", "\xef\xbb\xbf[]",
+		`{"text":"a"}]`, `[{"a":NaN,"text":"-Infinity \\" NaN"},{"text":Infinity}]`,
+		"{\n\"text\":1}\ufeff{\"a\":-Infinity}"} {
 		f.Add([]byte(s))
 	}
 	dir := f.TempDir()
@@ -109,7 +116,8 @@ func FuzzLook(f *testing.F) {
 			f.Add(name, []byte(s))
 		}
 	}
-	names := map[string]bool{"a.json": true, "a.jsonl": true, "a.csv": true, "a.tsv": true, "a.txt": true, "a": true, "a.parquet": true, "a.arrow": true,
+	names := map[string]bool{"a.json": true, "a.jsonl": true, "a.csv": true, "a.tsv": true, "a.txt": true, "a": true,
+		"a.parquet": true, "a.arrow": true,
 		"a.gz": true}
 	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, name string, data []byte) {
@@ -131,7 +139,8 @@ func FuzzParquet(f *testing.F) {
 	f.Add(append(whole[:len(whole):len(whole)], whole...), false)
 	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, data []byte, asTokens bool) {
-		_, _, _ = readFile(t, dir, "a.parquet", data, corpus.Options{Format: corpus.Parquet, Tokens: asTokens, MaxDocument: 1 << 16})
+		_, _, _ = readFile(t, dir, "a.parquet", data, corpus.Options{Format: corpus.Parquet, Tokens: asTokens,
+			MaxDocument: 1 << 16})
 	})
 }
 
@@ -144,6 +153,7 @@ func FuzzArrow(f *testing.F) {
 	f.Add([]byte(inArrowStream(f, "one")+inArrowStream(f, "two")), false)
 	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, data []byte, asTokens bool) {
-		_, _, _ = readFile(t, dir, "a.arrow", data, corpus.Options{Format: corpus.Arrow, Tokens: asTokens, MaxDocument: 1 << 16})
+		_, _, _ = readFile(t, dir, "a.arrow", data, corpus.Options{Format: corpus.Arrow, Tokens: asTokens,
+			MaxDocument: 1 << 16})
 	})
 }

@@ -28,7 +28,8 @@ const headBytes = 64 << 10
 const sniffed = 8000
 
 // errParquetPipe: the index of a Parquet file is at its end, and a pipe has none before all is read.
-var errParquetPipe = errors.New("a Parquet file has to be given as a file that is not compressed as a whole, because its index is at the end: write it to one")
+var errParquetPipe = errors.New("a Parquet file has to be given as a file that is not compressed as a whole, " +
+	"because its index is at the end: write it to one")
 
 // ofPipe refuses formats that are read here and there, or from several files.
 func ofPipe(f Format) error {
@@ -43,8 +44,9 @@ func ofPipe(f Format) error {
 
 // promises are what the endings of names promise. Other names promise nothing, and plain text is the rule there.
 var promises = map[string]Format{
-	".jsonl": JSONL, ".ndjson": JSONL, ".json": JSON, ".csv": CSV, ".tsv": CSV, ".parquet": Parquet, ".arrow": Arrow, ".feather": Arrow,
-	".npy": Tokens, ".mds": MDS, ".warc": WARC, ".wet": WARC, ".tar": Tar,
+	".jsonl": JSONL, ".ndjson": JSONL, ".json": JSON, ".csv": CSV, ".tsv": CSV, ".parquet": Parquet, ".arrow": Arrow,
+	".feather": Arrow,
+	".npy":     Tokens, ".mds": MDS, ".warc": WARC, ".wet": WARC, ".tar": Tar,
 }
 
 // promised returns the format that a file's name promises, apart from its compression, empty for none. loose reports
@@ -146,10 +148,13 @@ func (o Options) check(f Format) (Format, error) {
 }
 
 // errNoTokenizer: ids mean nothing without the tokenizer that made them.
-var errNoTokenizer = errors.New("it holds token ids: say which tokenizer made them, with --tokenizer (its name or file) or --tokenizer-fingerprint")
+var errNoTokenizer = errors.New("it holds token ids: say which tokenizer made them, with --tokenizer (its name or " +
+	"file) or --tokenizer-fingerprint")
 
-var kinds = map[Format]string{Text: "plain text", JSONL: "JSON lines", JSON: "JSON", CSV: "CSV", Parquet: "Parquet", Arrow: "Arrow IPC data",
-	MDS: "a shard of MDS", Megatron: "an index of Megatron's", Tokens: "token ids", WARC: "a web archive", Tar: "a tar archive"}
+var kinds = map[Format]string{Text: "plain text", JSONL: "JSON lines", JSON: "JSON", CSV: "CSV", Parquet: "Parquet",
+	Arrow: "Arrow IPC data",
+	MDS:   "a shard of MDS", Megatron: "an index of Megatron's", Tokens: "token ids", WARC: "a web archive",
+	Tar: "a tar archive"}
 
 // format is what a file holds. What is none of what its name promises is an error; so is what no format can be told of.
 func (h head) format(s source, o Options) (Format, error) {
@@ -241,7 +246,8 @@ func isTar(data []byte) bool { return len(data) > 262 && string(data[257:262]) =
 func isBinary(data []byte) bool { return bytes.IndexByte(data[:min(len(data), sniffed)], 0) >= 0 }
 
 func errBinary(data []byte) error {
-	return fmt.Errorf("%s, and of no format that is read: leave it out (token ids without a header want --token-type)", binaryKind(data))
+	return fmt.Errorf("%s, and of no format that is read: leave it out (token ids without a header want --token-type)",
+		binaryKind(data))
 }
 
 // errNoFormat is the error of a file whose content is of no format.

@@ -23,7 +23,8 @@ func TestFolder_JSONWithoutTextAtAnySize(t *testing.T) {
 		lock.WriteString(`},"lockfileVersion":3}`)
 		long := strings.Repeat("long ", size/5)
 		dir := t.TempDir()
-		for name, data := range map[string]string{"a.txt": "a text", "package-lock.json": lock.String(), "list.json": "[" + lock.String() + "]",
+		for name, data := range map[string]string{"a.txt": "a text", "package-lock.json": lock.String(),
+			"list.json": "[" + lock.String() + "]",
 			"text.json": `{"about":"` + long + `","text":"used"}`, "z.txt": "another"} {
 			if err := os.WriteFile(filepath.Join(dir, name), []byte(data), 0o644); err != nil {
 				t.Fatal(err)

@@ -49,9 +49,12 @@ func metas(t *testing.T, path string, o corpus.Options) (out []string, _ error) 
 
 func parquetOfMeta(t *testing.T) string {
 	t.Helper()
-	schema := arrow.NewSchema([]arrow.Field{{Name: "text", Type: arrow.BinaryTypes.String}, {Name: "lang", Type: arrow.BinaryTypes.String, Nullable: true},
-		{Name: "n", Type: arrow.PrimitiveTypes.Int32}, {Name: "half", Type: arrow.PrimitiveTypes.Float32}, {Name: "score", Type: arrow.PrimitiveTypes.Float64, Nullable: true},
-		{Name: "seen", Type: arrow.FixedWidthTypes.Boolean}, {Name: "meta", Type: arrow.StructOf(arrow.Field{Name: "lang", Type: arrow.BinaryTypes.String})}}, nil)
+	schema := arrow.NewSchema([]arrow.Field{{Name: "text", Type: arrow.BinaryTypes.String},
+		{Name: "lang", Type: arrow.BinaryTypes.String, Nullable: true},
+		{Name: "n", Type: arrow.PrimitiveTypes.Int32}, {Name: "half", Type: arrow.PrimitiveTypes.Float32},
+		{Name: "score", Type: arrow.PrimitiveTypes.Float64, Nullable: true},
+		{Name: "seen", Type: arrow.FixedWidthTypes.Boolean},
+		{Name: "meta", Type: arrow.StructOf(arrow.Field{Name: "lang", Type: arrow.BinaryTypes.String})}}, nil)
 	b := array.NewRecordBuilder(memory.DefaultAllocator, schema)
 	for _, row := range []string{`{"text":"a","lang":"en","n":1,"half":1.5,"score":0.1,"seen":true,"meta":{"lang":"x"}}`,
 		`{"text":"b","lang":null,"n":-2,"half":2,"score":null,"seen":false,"meta":{"lang":"y"}}`} {
@@ -75,12 +78,16 @@ func parquetOfMeta(t *testing.T) string {
 
 // Values of documents come along from every format, as the file has them or as it is asked for.
 func TestMeta(t *testing.T) {
-	records := `{"text":"a","lang":"é\n","n":1,"score":0.5,"seen":true,"tags":[1, 2],"meta":{"lang":"x"}}` + "\n" + `{"text":"b","lang":null,"n":"7"}` + "\n" +
+	records := `{"text":"a","lang":"é\n","n":1,"score":0.5,"seen":true,"tags":[1, 2],"meta":{"lang":"x"}}` + "\n" +
+		`{"text":"b","lang":null,"n":"7"}` + "\n" +
 		`{"parts":[{"text":"c","loss":true}],"lang":"de"}`
 	dir := folder(t, map[string]string{
-		"a.jsonl": records, "a.csv": "text,lang,n\na,en,1\nb,,2\nc,de,x\n", "a.parquet": parquetOfMeta(t), "a.arrow": string(arrowStream(t, 2)),
-		"mds/index.json": mdsIndex(t, map[string]any{"samples": 1, "raw_data": mdsFile("a.mds", 100), "compression": nil, "zip_data": nil}), "mds/a.mds": mdsShard("one"),
-		"a.tar": tarOf(t, "0.txt", "zero", "0.json", `{"lang":"en"}`, "1.txt", "one"), "a.warc": warcRecord("conversion", "text/plain", "x"),
+		"a.jsonl": records, "a.csv": "text,lang,n\na,en,1\nb,,2\nc,de,x\n", "a.parquet": parquetOfMeta(t),
+		"a.arrow": string(arrowStream(t, 2)),
+		"mds/index.json": mdsIndex(t, map[string]any{"samples": 1, "raw_data": mdsFile("a.mds", 100), "compression": nil,
+			"zip_data": nil}), "mds/a.mds": mdsShard("one"),
+		"a.tar":      tarOf(t, "0.txt", "zero", "0.json", `{"lang":"en"}`, "1.txt", "one"),
+		"a.warc":     warcRecord("conversion", "text/plain", "x"),
 		"long.jsonl": `{"text":"a","lang":"` + strings.Repeat("x", 2000) + `"}`,
 	})
 	for _, c := range []struct {
@@ -89,12 +96,16 @@ func TestMeta(t *testing.T) {
 		want []string
 	}{
 		{"a.jsonl", []string{"lang", "n"}, []string{`{"lang":"é\n","n":1}`, `{"n":"7"}`, `{"lang":"de"}`}},
-		{"a.jsonl", []string{"n:int64", "of=meta.lang", "score:string"}, []string{`{"n":1,"of":"x","score":"0.5"}`, `{"n":7}`, ""}},
+		{"a.jsonl", []string{"n:int64", "of=meta.lang", "score:string"}, []string{`{"n":1,"of":"x","score":"0.5"}`,
+			`{"n":7}`, ""}},
 		{"a.jsonl", []string{"seen:int64", "tags:string"}, []string{`{"seen":1,"tags":"[1,2]"}`, "", ""}},
-		{"a.csv", []string{"lang", "n:float64"}, []string{`{"lang":"en","n":1}`, `{"n":2}`, `a.csv:4: "n": "x" is no float64`}},
-		{"a.parquet", []string{"lang", "n", "half", "score", "seen", "inner=meta.lang"}, []string{`{"lang":"en","n":1,"half":1.5,"score":0.1,"seen":1,"inner":"x"}`,
-			`{"n":-2,"half":2,"seen":0,"inner":"y"}`}},
-		{"a.arrow", []string{"kind", "number=id", "p=meta.path"}, []string{`{"kind":"a kind","number":1000,"p":"folder/0"}`, `{"kind":"a kind","number":1001,"p":"folder/1"}`}},
+		{"a.csv", []string{"lang", "n:float64"}, []string{`{"lang":"en","n":1}`, `{"n":2}`,
+			`a.csv:4: "n": "x" is no float64`}},
+		{"a.parquet", []string{"lang", "n", "half", "score", "seen", "inner=meta.lang"},
+			[]string{`{"lang":"en","n":1,"half":1.5,"score":0.1,"seen":1,"inner":"x"}`,
+				`{"n":-2,"half":2,"seen":0,"inner":"y"}`}},
+		{"a.arrow", []string{"kind", "number=id", "p=meta.path"}, []string{`{"kind":"a kind","number":1000,"p":"folder/0"}`,
+			`{"kind":"a kind","number":1001,"p":"folder/1"}`}},
 		{"mds", []string{"id", "name=id:string"}, []string{`{"id":100,"name":"100"}`}},
 		{"a.tar", []string{"lang"}, []string{`{"lang":"en"}`, ""}},
 		{"a.warc", []string{"uri=WARC-Target-URI"}, []string{`{"uri":"http://conversion"}`}},
@@ -111,7 +122,8 @@ func TestMeta(t *testing.T) {
 	}
 	for _, file := range []string{"a.csv", "a.parquet", "a.arrow", "mds"} {
 		got, err := metas(t, filepath.Join(dir, file), corpus.Options{Meta: parseMeta(t, "absent")})
-		if err == nil && (len(got) == 0 || !strings.Contains(got[0], `"absent"`)) || err != nil && !strings.Contains(err.Error(), `"absent"`) {
+		if err == nil && (len(got) == 0 || !strings.Contains(got[0], `"absent"`)) || err != nil &&
+			!strings.Contains(err.Error(), `"absent"`) {
 			t.Errorf("a column that %s has not: %q, %v", file, got, err)
 		}
 	}

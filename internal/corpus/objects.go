@@ -18,7 +18,8 @@ func addressHint(path string) (hint string, ok bool) {
 	case scheme == "file":
 		return "give the path alone: " + rest, true
 	}
-	return "addresses of this kind are not read (" + strings.Join(objects.Schemes, "://, ") + ":// are): pipe it, PROGRAM | loaderd publish -", true
+	return "addresses of this kind are not read (" + strings.Join(objects.Schemes, "://, ") +
+		":// are): pipe it, PROGRAM | loaderd publish -", true
 }
 
 // openObjects makes inputs of the objects of a pattern, in their order: one of each whose name promises a format, and

@@ -70,7 +70,8 @@ var end = uint32(9)
 // Chats are no text, and the error names what publishes them.
 func TestChats_AreRefusedWithTheWay(t *testing.T) {
 	for name, data := range map[string]string{
-		"a.jsonl": `{"messages":[{"role":"user","content":"hi"}]}`, "a.json": `[{"conversations":[]}]`, "a.csv": "id,messages\n1,x\n", "a.arrow": streamOf(t, "messages", "x"),
+		"a.jsonl": `{"messages":[{"role":"user","content":"hi"}]}`, "a.json": `[{"conversations":[]}]`,
+		"a.csv": "id,messages\n1,x\n", "a.arrow": streamOf(t, "messages", "x"),
 	} {
 		field := "messages"
 		if name == "a.json" {
@@ -82,7 +83,8 @@ func TestChats_AreRefusedWithTheWay(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, err := range inputs[0].Documents(t.Context()) {
-			if want := fmt.Sprintf("loaderd.documents(rows, messages=%q, chat=tokenizer)", field); err == nil || !strings.Contains(err.Error(), want) {
+			if want := fmt.Sprintf("loaderd.documents(rows, messages=%q, chat=tokenizer)", field); err == nil ||
+				!strings.Contains(err.Error(), want) {
 				t.Errorf("%s: %v, want %s", name, err, want)
 			}
 		}
@@ -124,7 +126,8 @@ func TestMegatronPairs(t *testing.T) {
 	want(t, "folder", docs, []string{"a/note.jsonl||" + ints(4), "a/x.idx||" + ints(1, 2, 9), "a/x.idx||" + ints(3, 9)})
 
 	inputs, err := corpus.Open(t.Context(), []string{filepath.Join(dir, "a/x")}, nil, tokens)
-	if err != nil || len(inputs) != 1 || inputs[0].Bytes != int64(len(bin)+len(megatronIndex(3, 2))) || inputs[0].Format() != corpus.Megatron {
+	if err != nil || len(inputs) != 1 || inputs[0].Bytes != int64(len(bin)+len(megatronIndex(3, 2))) ||
+		inputs[0].Format() != corpus.Megatron {
 		t.Fatalf("%+v, %v", inputs, err)
 	}
 	for d, err := range inputs[0].Documents(t.Context()) {
@@ -158,13 +161,16 @@ func TestTokenFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	raw := shorts(1, 2, 9, 3, 9, 4)
-	llmc := string(little.AppendUint32(little.AppendUint32(little.AppendUint32(nil, 20240520), 1), 6)) + strings.Repeat("\x00", 1024-12) + raw
-	dir := folder(t, map[string]string{"a.npy": npyFile("<u2", "6,", raw), "b.npy": raw, "c.bin": raw, "d.bin": llmc, "e.npy.gz": gzipped(t, npyFile("<u2", "6,", raw)), "f.npy": ""})
+	llmc := string(little.AppendUint32(little.AppendUint32(little.AppendUint32(nil, 20240520), 1), 6)) +
+		strings.Repeat("\x00", 1024-12) + raw
+	dir := folder(t, map[string]string{"a.npy": npyFile("<u2", "6,", raw), "b.npy": raw, "c.bin": raw, "d.bin": llmc,
+		"e.npy.gz": gzipped(t, npyFile("<u2", "6,", raw)), "f.npy": ""})
 	at := func(name string) string { return filepath.Join(dir, name) }
 	o := corpus.Options{Tokens: true, Cut: tokenfiles.Cut{End: &end}}
 	headless := o
 	headless.TokenType = uint16s
-	for name, o := range map[string]corpus.Options{"a.npy": o, "b.npy": headless, "c.bin": headless, "d.bin": o, "e.npy.gz": headless} {
+	for name, o := range map[string]corpus.Options{"a.npy": o, "b.npy": headless, "c.bin": headless, "d.bin": o,
+		"e.npy.gz": headless} {
 		docs, _, err := read(t, []string{at(name)}, nil, o)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -189,7 +195,8 @@ func TestTokenFiles(t *testing.T) {
 		o    corpus.Options
 		want string
 	}{
-		"a.npy": {corpus.Options{Tokens: true}, "--end-token"}, "b.npy": {o, "--token-type"}, "c.bin": {o, "--token-type"}, "d.bin": {corpus.Options{}, "--tokenizer"},
+		"a.npy": {corpus.Options{Tokens: true}, "--end-token"}, "b.npy": {o, "--token-type"}, "c.bin": {o, "--token-type"},
+		"d.bin": {corpus.Options{}, "--tokenizer"},
 		"f.npy": {o, "it is empty"},
 	} {
 		if _, _, err := read(t, []string{at(name)}, nil, c.o); err == nil || !strings.Contains(err.Error(), c.want) {
@@ -233,7 +240,8 @@ func mdsShard(texts ...string) string {
 
 // describedShard is mdsShard with a configuration that names its columns.
 func describedShard(texts ...string) string {
-	config := `{"column_encodings":["int","str"],"column_names":["id","text"],"column_sizes":[8,null],"compression":"zstd","format":"mds","hashes":[],"version":2}`
+	config :=
+		`{"column_encodings":["int","str"],"column_names":["id","text"],"column_sizes":[8,null],"compression":"zstd","format":"mds","hashes":[],"version":2}`
 	plain := mdsShard(texts...)
 	at := 4 * (len(texts) + 2)
 	b := []byte(plain[:4])
@@ -243,7 +251,8 @@ func describedShard(texts ...string) string {
 	return string(b) + config + plain[at:]
 }
 
-// Without an index shards are read by their own headers, in the order of their names, and one that is there compressed, too, once.
+// Without an index shards are read by their own headers, in the order of their names, and one that is there compressed,
+// too, once.
 func TestMDS_WithoutIndex(t *testing.T) {
 	one, two := describedShard("one", "two"), describedShard("three")
 	for what, files := range map[string]map[string]string{
@@ -273,11 +282,13 @@ func TestMDS_WithoutIndex(t *testing.T) {
 		"another table": {[]byte(strings.Replace(one, `"text"`, `"body"`, 1)), `no column "text"; it has "body", "id"`},
 		"damaged":       {[]byte(strings.Replace(one, `[8,null]`, `[8,null`+" ", 1)), "does not name its columns"},
 	} {
-		if _, _, err := read(t, []string{folder(t, map[string]string{"a.mds": string(c.data)})}, nil, corpus.Options{}); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, _, err := read(t, []string{folder(t, map[string]string{"a.mds": string(c.data)})}, nil,
+			corpus.Options{}); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %s", what, err, c.want)
 		}
 	}
-	docs, skipped, err := read(t, []string{folder(t, map[string]string{"image.mds": "MEDIA DESCRIPTOR\x00\x01"})}, nil, corpus.Options{})
+	docs, skipped, err := read(t, []string{folder(t, map[string]string{"image.mds": "MEDIA DESCRIPTOR\x00\x01"})}, nil,
+		corpus.Options{})
 	if err != nil || len(docs) > 0 || len(skipped) != 1 || !strings.Contains(skipped[0], "binary") {
 		t.Errorf("another file of that ending: %q, %q, %v", docs, skipped, err)
 	}
@@ -298,7 +309,8 @@ func mdsIndex(t *testing.T, shards ...map[string]any) string {
 	t.Helper()
 	for _, s := range shards {
 		s["version"], s["format"] = 2, "mds"
-		s["column_names"], s["column_encodings"], s["column_sizes"] = []string{"id", "text"}, []string{"int", "str"}, []any{8, nil}
+		s["column_names"], s["column_encodings"], s["column_sizes"] = []string{"id", "text"}, []string{"int", "str"},
+			[]any{8, nil}
 	}
 	b, err := json.Marshal(map[string]any{"version": 2, "shards": shards})
 	if err != nil {
@@ -326,13 +338,15 @@ func TestMDS(t *testing.T) {
 	}
 	// Sorted by their names the shards would be read in another order.
 	files := map[string]string{"data/z.mds": shard, "data/readme.txt": "no part of it", "other.txt": "text"}
-	shards := []map[string]any{{"samples": 3, "raw_data": mdsFile("z.mds", len(shard)), "compression": nil, "zip_data": nil}}
+	shards := []map[string]any{{"samples": 3, "raw_data": mdsFile("z.mds", len(shard)), "compression": nil,
+		"zip_data": nil}}
 	wanted := []string{"other.txt||text", "data/z.mds||one", "data/z.mds||two", "data/z.mds||"}
 	for _, codec := range []string{"zstd", "gz", "snappy", "br"} {
 		packed := pack[codec](shard)
 		name := codec + ".mds." + codec
 		files["data/"+name] = packed
-		shards = append(shards, map[string]any{"samples": 3, "raw_data": mdsFile(codec+".mds", len(shard)), "compression": codec + ":3", "zip_data": mdsFile(name, len(packed))})
+		shards = append(shards, map[string]any{"samples": 3, "raw_data": mdsFile(codec+".mds", len(shard)),
+			"compression": codec + ":3", "zip_data": mdsFile(name, len(packed))})
 		for _, text := range []string{"one", "two", ""} {
 			wanted = append(wanted, "data/"+name+"||"+text)
 		}
@@ -358,20 +372,25 @@ func TestMDS(t *testing.T) {
 		"no text":         {files, corpus.Options{TextField: "id"}, `column "id" is int`},
 		"no tokens":       {files, corpus.Options{TextField: "text", Tokens: true}, `column "text" is str: want token ids`},
 		"a missing shard": {map[string]string{"index.json": files["data/index.json"]}, corpus.Options{}, "z.mds"},
-		"a damaged shard": {map[string]string{"index.json": mdsIndex(t, shards[0]), "z.mds": shard[:20]}, corpus.Options{}, "z.mds: the shard is cut off"},
-		"no index":        {map[string]string{"z.mds": shard}, corpus.Options{}, "z.mds: its header does not name its columns, and there is no index.json"},
+		"a damaged shard": {map[string]string{"index.json": mdsIndex(t, shards[0]), "z.mds": shard[:20]}, corpus.Options{},
+			"z.mds: the shard is cut off"},
+		"no index": {map[string]string{"z.mds": shard}, corpus.Options{},
+			"z.mds: its header does not name its columns, and there is no index.json"},
 	} {
-		if _, _, err := read(t, []string{folder(t, c.files)}, nil, c.o); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, _, err := read(t, []string{folder(t, c.files)}, nil, c.o); err == nil ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", what, err, c.want)
 		}
 	}
 }
 
 func TestSavedDataset(t *testing.T) {
-	state := `{"_data_files": [{"filename": "data-2.arrow"}, {"filename": "data-1.arrow"}], "_fingerprint": "x", "_split": "train"}`
+	state :=
+		`{"_data_files": [{"filename": "data-2.arrow"}, {"filename": "data-1.arrow"}], "_fingerprint": "x", "_split": "train"}`
 	files := map[string]string{
 		"train/state.json": state, "train/dataset_info.json": `{"features": {}}`,
-		"train/data-1.arrow": string(arrowStream(t, 1)), "train/data-2.arrow": string(arrowStream(t, 2)), "train/old.arrow": string(arrowStream(t, 3)),
+		"train/data-1.arrow": string(arrowStream(t, 1)), "train/data-2.arrow": string(arrowStream(t, 2)),
+		"train/old.arrow": string(arrowStream(t, 3)),
 		"test/state.json": `{"_data_files": [{"filename": "data-1.arrow"}]}`, "test/data-1.arrow": string(arrowStream(t, 1)),
 		"dataset_dict.json": `{"splits": ["train", "test"]}`,
 	}
@@ -414,26 +433,32 @@ func TestSavedDataset(t *testing.T) {
 			t.Errorf("%s: %q, %v, want %q", what, docs, err, c.want)
 		}
 	}
-	mixed := folder(t, map[string]string{"a/state.json": state, "a/data-1.arrow": files["train/data-1.arrow"], "a/data-2.arrow": files["train/data-2.arrow"], "b.jsonl": `{"text":"x"}`})
-	if docs, _, err := read(t, []string{mixed}, nil, corpus.Options{Split: "train"}); err == nil || !strings.Contains(err.Error(), "b.jsonl has no splits") {
+	mixed := folder(t, map[string]string{"a/state.json": state, "a/data-1.arrow": files["train/data-1.arrow"],
+		"a/data-2.arrow": files["train/data-2.arrow"], "b.jsonl": `{"text":"x"}`})
+	if docs, _, err := read(t, []string{mixed}, nil, corpus.Options{Split: "train"}); err == nil ||
+		!strings.Contains(err.Error(), "b.jsonl has no splits") {
 		t.Errorf("a file beside a dataset: %q, %v", docs, err)
 	}
 	for what, c := range map[string]struct{ name, content, split, want string }{
-		"which part":         {"", "", "", `has the parts "test", "train": say with --split`},
-		"no such part":       {"", "", "val", `has no part "val"`},
-		"a missing file":     {"train/state.json", `{"_data_files": [{"filename": "data-3.arrow"}]}`, "train", "data-3.arrow"},
-		"a file elsewhere":   {"train/state.json", `{"_data_files": [{"filename": "../test/data-1.arrow"}]}`, "train", "not in the folder"},
+		"which part":   {"", "", "", `has the parts "test", "train": say with --split`},
+		"no such part": {"", "", "val", `has no part "val"`},
+		"a missing file": {"train/state.json", `{"_data_files": [{"filename": "data-3.arrow"}]}`, "train",
+			"data-3.arrow"},
+		"a file elsewhere": {"train/state.json", `{"_data_files": [{"filename": "../test/data-1.arrow"}]}`, "train",
+			"not in the folder"},
 		"a part elsewhere":   {"dataset_dict.json", `{"splits": [".."]}`, "", "not in the folder"},
 		"no parts":           {"dataset_dict.json", `{}`, "", "does not say which parts"},
 		"a part without any": {"dataset_dict.json", `{"splits": ["other"]}`, "", `no files of the part "other"`},
-		"rows of others":     {"train/state.json", `{"_data_files": [{"filename": "data-1.arrow"}], "_indices_data_files": [{}]}`, "train", "selection"},
+		"rows of others": {"train/state.json",
+			`{"_data_files": [{"filename": "data-1.arrow"}], "_indices_data_files": [{}]}`, "train", "selection"},
 	} {
 		changed := map[string]string{}
 		maps.Copy(changed, files)
 		if c.name != "" {
 			changed[c.name] = c.content
 		}
-		if _, _, err := read(t, []string{folder(t, changed)}, nil, corpus.Options{Split: c.split}); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, _, err := read(t, []string{folder(t, changed)}, nil, corpus.Options{Split: c.split}); err == nil ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", what, err, c.want)
 		}
 	}
@@ -444,55 +469,71 @@ func TestSavedDataset_LinksOutOfFolder(t *testing.T) {
 	state := `{"_data_files": [{"filename": "data.arrow"}]}`
 	batch := string(arrowStream(t, 1))
 	dir := folder(t, map[string]string{
-		"elsewhere/data.arrow": batch, "elsewhere/state.json": state, "file/state.json": state, "part/dataset_dict.json": `{"splits": ["train"]}`,
-		"inside/state.json": state, "inside/blob": batch, "shards/index.json": `{"version": 2, "shards": [{"version": 2, "format": "mds", "column_names": ["text"],
+		"elsewhere/data.arrow": batch, "elsewhere/state.json": state, "file/state.json": state,
+		"part/dataset_dict.json": `{"splits": ["train"]}`,
+		"inside/state.json":      state, "inside/blob": batch, "shards/index.json": `{"version": 2, "shards": [{"version": 2, "format": "mds", "column_names": ["text"],
 			"column_encodings": ["str"], "column_sizes": [null], "compression": null, "hashes": [], "samples": 1, "size_limit": 1, "zip_data": null,
 			"raw_data": {"basename": "shard.mds", "bytes": 24, "hashes": {}}}]}`, "elsewhere/shard.mds": "secret",
 		"datasets--a--b/blobs/0a": batch, "datasets--a--b/snapshots/rev/state.json": state,
 	})
-	link(t, dir, map[string]string{"file/data.arrow": "../elsewhere/data.arrow", "part/train": "../elsewhere", "inside/data.arrow": "blob",
-		"shards/shard.mds": "../elsewhere/shard.mds", "datasets--a--b/snapshots/rev/data.arrow": "../../blobs/0a"})
-	for name, want := range map[string]string{"file": "escapes", "part": "escapes", "shards": "escapes", "inside": "", "datasets--a--b/snapshots/rev": ""} {
+	link(t, dir, map[string]string{"file/data.arrow": "../elsewhere/data.arrow", "part/train": "../elsewhere",
+		"inside/data.arrow": "blob",
+		"shards/shard.mds":  "../elsewhere/shard.mds", "datasets--a--b/snapshots/rev/data.arrow": "../../blobs/0a"})
+	for name, want := range map[string]string{"file": "escapes", "part": "escapes", "shards": "escapes", "inside": "",
+		"datasets--a--b/snapshots/rev": ""} {
 		docs, _, err := read(t, []string{filepath.Join(dir, name)}, nil, corpus.Options{})
-		if want == "" && (err != nil || len(docs) == 0) || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+		if want == "" && (err != nil || len(docs) == 0) || want != "" &&
+			(err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: %q, %v, want %q", name, docs, err, want)
 		}
 	}
 }
 
 func warcRecord(kind, contentType, body string) string {
-	return fmt.Sprintf("WARC/1.0\r\nWARC-Type: %s\r\nWARC-Target-URI: http://%s\r\nWARC-Record-ID: <urn:%s>\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n%s\r\n\r\n",
+	return fmt.Sprintf("WARC/1.0\r\nWARC-Type: %s\r\nWARC-Target-URI: http://%s\r\nWARC-Record-ID: "+
+		"<urn:%s>\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n%s\r\n\r\n",
 		kind, kind, kind, contentType, len(body), body)
 }
 
 func httpResponse(contentType, body string) string {
-	return warcRecord("response", "application/http; msgtype=response", "HTTP/1.1 200 OK\r\nContent-Type: "+contentType+"\r\n\r\n"+body)
+	return warcRecord("response", "application/http; msgtype=response", "HTTP/1.1 200 OK\r\nContent-Type: "+contentType+
+		"\r\n\r\n"+body)
 }
 
 func TestWebArchive(t *testing.T) {
 	records := []string{
-		warcRecord("warcinfo", "application/warc-fields", "software: x"), warcRecord("conversion", "text/plain", "converted"), warcRecord("request", "application/http", "GET"),
-		httpResponse("text/html; charset=utf-8", "<p>"), httpResponse("text/plain", "plain é"), httpResponse("image/png", "x"), httpResponse("text/plain; charset=latin1", "\xe9"),
-		warcRecord("resource", "text/markdown", "# notes"), warcRecord("response", "text/dns", "dns"), httpResponse("text/plain", strings.Repeat("x", 100)),
+		warcRecord("warcinfo", "application/warc-fields", "software: x"), warcRecord("conversion", "text/plain", "converted"),
+		warcRecord("request", "application/http", "GET"),
+		httpResponse("text/html; charset=utf-8", "<p>"), httpResponse("text/plain", "plain é"),
+		httpResponse("image/png", "x"), httpResponse("text/plain; charset=latin1", "\xe9"),
+		warcRecord("resource", "text/markdown", "# notes"), warcRecord("response", "text/dns", "dns"),
+		httpResponse("text/plain", strings.Repeat("x", 100)),
 	}
 	packed := ""
 	for _, r := range records {
 		packed += gzipped(t, r)
 	}
-	dir := folder(t, map[string]string{"a.warc.gz": packed, "b.wet": records[1], "cut.warc": records[1][:len(records[1])-10]})
-	docs, skipped, err := read(t, []string{filepath.Join(dir, "a.warc.gz")}, nil, corpus.Options{IDField: "warc-record-id", MaxDocument: 50})
+	dir := folder(t, map[string]string{"a.warc.gz": packed, "b.wet": records[1],
+		"cut.warc": records[1][:len(records[1])-10]})
+	docs, skipped, err := read(t, []string{filepath.Join(dir, "a.warc.gz")}, nil,
+		corpus.Options{IDField: "warc-record-id", MaxDocument: 50})
 	if err != nil {
 		t.Error(err)
 	}
-	want(t, "documents", docs, []string{"http://conversion|<urn:conversion>|converted", "http://response|<urn:response>|plain é", "http://resource|<urn:resource>|# notes"})
-	want(t, "left out", skipped, []string{"a.warc.gz:4 html", "a.warc.gz:6 media", "a.warc.gz:7 encoding", "a.warc.gz:9 media", "a.warc.gz:10 too large"})
-	if docs, _, err := read(t, []string{filepath.Join(dir, "b.wet")}, nil, corpus.Options{}); err != nil || len(docs) != 1 {
+	want(t, "documents", docs, []string{"http://conversion|<urn:conversion>|converted",
+		"http://response|<urn:response>|plain é", "http://resource|<urn:resource>|# notes"})
+	want(t, "left out", skipped, []string{"a.warc.gz:4 html", "a.warc.gz:6 media", "a.warc.gz:7 encoding",
+		"a.warc.gz:9 media", "a.warc.gz:10 too large"})
+	if docs, _, err := read(t, []string{filepath.Join(dir, "b.wet")}, nil, corpus.Options{}); err != nil ||
+		len(docs) != 1 {
 		t.Errorf("%q, %v", docs, err)
 	}
-	if docs, _, err := read(t, []string{filepath.Join(dir, "cut.warc")}, nil, corpus.Options{}); err == nil || !strings.Contains(err.Error(), "record 1") || len(docs) > 0 {
+	if docs, _, err := read(t, []string{filepath.Join(dir, "cut.warc")}, nil, corpus.Options{}); err == nil ||
+		!strings.Contains(err.Error(), "record 1") || len(docs) > 0 {
 		t.Errorf("a part of a document counts as one: %q, %v", docs, err)
 	}
-	if _, _, err := read(t, []string{filepath.Join(dir, "b.wet")}, nil, corpus.Options{Tokens: true}); err == nil || !strings.Contains(err.Error(), "not from a web archive") {
+	if _, _, err := read(t, []string{filepath.Join(dir, "b.wet")}, nil, corpus.Options{Tokens: true}); err == nil ||
+		!strings.Contains(err.Error(), "not from a web archive") {
 		t.Error(err)
 	}
 }
@@ -503,7 +544,8 @@ func tarOf(tb testing.TB, files ...string) string {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
 	for i := 0; i < len(files); i += 2 {
-		if err := w.WriteHeader(&tar.Header{Name: files[i], Size: int64(len(files[i+1])), Mode: 0o644, Typeflag: tar.TypeReg}); err != nil {
+		if err := w.WriteHeader(&tar.Header{Name: files[i], Size: int64(len(files[i+1])), Mode: 0o644,
+			Typeflag: tar.TypeReg}); err != nil {
 			tb.Fatal(err)
 		}
 		if _, err := w.Write([]byte(files[i+1])); err != nil {
@@ -523,14 +565,16 @@ func TestTarOfSamples(t *testing.T) {
 		"a/2.jpg", "\xff\xd8", "a/3.json", `{"words": "x"}`, "a/.hidden", "x", "plain", "no sample",
 		"a/4.seg.txt", "x", "a/4.txt", strings.Repeat("x", 100), "a/5.TXT", "five", "a/6.txt", "\xff", "a/7.json", "nonsense",
 	)
-	dir := folder(t, map[string]string{"x.tar": archive, "y.tar.gz": gzipped(t, archive), "twice.tar": tarOf(t, "0.txt", "a", "0.txt", "b"), "cut.tar": archive[:700]})
+	dir := folder(t, map[string]string{"x.tar": archive, "y.tar.gz": gzipped(t, archive),
+		"twice.tar": tarOf(t, "0.txt", "a", "0.txt", "b"), "cut.tar": archive[:700]})
 	for _, name := range []string{"x.tar", "y.tar.gz"} {
 		docs, skipped, err := read(t, []string{filepath.Join(dir, name)}, nil, corpus.Options{MaxDocument: 50})
 		if err != nil {
 			t.Error(err)
 		}
 		want(t, "documents", docs, []string{name + "/a/0||zero", "http://one||one", name + "/a/5||five"})
-		want(t, "left out", skipped, []string{name + ":3 no text", name + ":4 no text", name + ":5 too large", name + ":7 bad record", name + ":8 bad record"})
+		want(t, "left out", skipped, []string{name + ":3 no text", name + ":4 no text", name + ":5 too large",
+			name + ":7 bad record", name + ":8 bad record"})
 	}
 	docs, skipped, err := read(t, []string{filepath.Join(dir, "x.tar")}, nil, corpus.Options{IDField: "id"})
 	if err != nil || len(skipped) != 7 {
@@ -538,11 +582,13 @@ func TestTarOfSamples(t *testing.T) {
 	}
 	want(t, "with ids", docs, []string{"x.tar/a/0|first|zero"})
 	for name, part := range map[string]string{"twice.tar": `sample "0" has it twice`, "cut.tar": "not a readable tar"} {
-		if _, _, err := read(t, []string{filepath.Join(dir, name)}, nil, corpus.Options{}); err == nil || !strings.Contains(err.Error(), part) {
+		if _, _, err := read(t, []string{filepath.Join(dir, name)}, nil, corpus.Options{}); err == nil ||
+			!strings.Contains(err.Error(), part) {
 			t.Errorf("%s: %v, want %q", name, err, part)
 		}
 	}
-	ids := folder(t, map[string]string{"x.tar": tarOf(t, "0.npy", npyFile("<u2", "3,", shorts(1, 2, 3)), "1.json", `{"ids": [4, 5]}`, "2.npy", "nonsense", "3.txt", "text")})
+	ids := folder(t, map[string]string{"x.tar": tarOf(t, "0.npy", npyFile("<u2", "3,", shorts(1, 2, 3)), "1.json",
+		`{"ids": [4, 5]}`, "2.npy", "nonsense", "3.txt", "text")})
 	docs, skipped, err = read(t, []string{ids}, nil, corpus.Options{Tokens: true})
 	if err != nil {
 		t.Error(err)
@@ -563,7 +609,8 @@ func FuzzTar(f *testing.F) {
 
 func FuzzWebArchive(f *testing.F) {
 	f.Add([]byte(warcRecord("conversion", "text/plain", "x") + httpResponse("text/plain", "y")))
-	f.Add([]byte(gzipped(f, warcRecord("conversion", "text/plain", "x")) + "x" + gzipped(f, warcRecord("conversion", "text/plain", "y"))))
+	f.Add([]byte(gzipped(f, warcRecord("conversion", "text/plain", "x")) + "x" +
+		gzipped(f, warcRecord("conversion", "text/plain", "y"))))
 	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, data []byte) {
 		_, _, _ = readFile(t, dir, "a.warc", data, corpus.Options{Format: corpus.WARC, MaxDocument: 1 << 10})
@@ -571,7 +618,8 @@ func FuzzWebArchive(f *testing.F) {
 }
 
 func FuzzManifests(f *testing.F) {
-	f.Add([]byte(`{"_data_files": [{"filename": "x.arrow"}]}`), []byte(`{"splits": ["a"]}`), []byte(`{"version": 2, "shards": [{"column_encodings": ["str"]}]}`))
+	f.Add([]byte(`{"_data_files": [{"filename": "x.arrow"}]}`), []byte(`{"splits": ["a"]}`),
+		[]byte(`{"version": 2, "shards": [{"column_encodings": ["str"]}]}`))
 	dirs := map[string]string{}
 	for _, name := range []string{"state.json", "dataset_dict.json", "index.json"} {
 		dirs[name] = f.TempDir()

@@ -35,7 +35,8 @@ func parquetFile(tb testing.TB, rows int) string {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	w, err := pqarrow.NewFileWriter(schema, f, parquet.NewWriterProperties(parquet.WithCompression(compress.Codecs.Snappy)),
+	w, err := pqarrow.NewFileWriter(schema, f,
+		parquet.NewWriterProperties(parquet.WithCompression(compress.Codecs.Snappy)),
 		pqarrow.NewArrowWriterProperties(pqarrow.WithStoreSchema()))
 	if err != nil {
 		tb.Fatal(err)
@@ -89,7 +90,8 @@ func TestParquetTokens(t *testing.T) {
 		t.Fatal(err, skipped)
 	}
 	want(t, "documents", docs, []string{
-		"docs.parquet||\x00\x00\x00\x00\x07\x00\x00\x00", "docs.parquet||\x01\x00\x00\x00\x07\x00\x00\x00", "docs.parquet||\x02\x00\x00\x00\x07\x00\x00\x00",
+		"docs.parquet||\x00\x00\x00\x00\x07\x00\x00\x00", "docs.parquet||\x01\x00\x00\x00\x07\x00\x00\x00",
+		"docs.parquet||\x02\x00\x00\x00\x07\x00\x00\x00",
 	})
 }
 
@@ -111,7 +113,8 @@ func TestParquetColumns(t *testing.T) {
 	}
 }
 
-// Damage anywhere gives an error that names the file, or documents: never a panic, and never more rows than the file has.
+// Damage anywhere gives an error that names the file, or documents: never a panic, and never more rows than the file
+// has.
 func TestDamagedParquet(t *testing.T) {
 	whole, err := os.ReadFile(parquetFile(t, 400))
 	if err != nil {
@@ -141,7 +144,8 @@ func TestDamagedParquet(t *testing.T) {
 	}
 }
 
-// The Arrow schema that a file may carry is nobody's business: damaged, it takes no memory, and the documents are what they are.
+// The Arrow schema that a file may carry is nobody's business: damaged, it takes no memory, and the documents are what
+// they are.
 func TestDamagedArrowSchemaInParquet(t *testing.T) {
 	for name, data := range damagedSchemas(t) {
 		docs, _, err := readFile(t, t.TempDir(), "a.parquet", data, corpus.Options{})

@@ -16,8 +16,8 @@ import (
 	"loaderd/internal/objecttest"
 )
 
-// An object that is read from any place has the entries that lie behind it, with the numbers of their lines; formats that can not begin elsewhere begin at the
-// beginning, and say so.
+// An object that is read from any place has the entries that lie behind it, with the numbers of their lines; formats
+// that can not begin elsewhere begin at the beginning, and say so.
 func TestPlaces(t *testing.T) {
 	var lines bytes.Buffer
 	lines.WriteString("\xef\xbb\xbf")
@@ -41,7 +41,8 @@ func TestPlaces(t *testing.T) {
 		most   int64 // entries that are read twice, -1: all
 		format corpus.Format
 	}{
-		{"/a.jsonl", lines.Bytes(), 0, corpus.Auto}, {"/b.jsonl", lines.Bytes(), 0, corpus.JSONL}, {"/c.parquet", table, 300, corpus.Auto},
+		{"/a.jsonl", lines.Bytes(), 0, corpus.Auto}, {"/b.jsonl", lines.Bytes(), 0, corpus.JSONL},
+		{"/c.parquet", table, 300, corpus.Auto},
 		{"/d.parquet", table, 300, corpus.Parquet}, {"/e.jsonl.gz", []byte(gzipped(t, lines.String())), -1, corpus.Auto},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -76,7 +77,8 @@ func TestPlaces(t *testing.T) {
 					t.Fatalf("behind entry %d it begins at %d", n, passed)
 				}
 				if !reflect.DeepEqual(entries, all[passed:]) {
-					t.Fatalf("behind entry %d, from %+v: %d entries, want the last %d", n, places[n], len(entries), int64(len(all))-passed)
+					t.Fatalf("behind entry %d, from %+v: %d entries, want the last %d", n, places[n], len(entries),
+						int64(len(all))-passed)
 				}
 			}
 		})

@@ -17,10 +17,12 @@ import (
 func limitedAccount(t *testing.T, store int64) string {
 	t.Helper()
 	account := server.NewAccount("TEAM")
-	s := natstest.PlainServer(t, &server.Options{JetStream: true, Accounts: []*server.Account{account}, Users: []*server.User{{Username: "team", Password: "p", Account: account}}})
+	s := natstest.PlainServer(t, &server.Options{JetStream: true, Accounts: []*server.Account{account},
+		Users: []*server.User{{Username: "team", Password: "p", Account: account}}})
 	registered, err := s.LookupAccount("TEAM")
 	if err == nil {
-		err = registered.EnableJetStream(map[string]server.JetStreamAccountLimits{"": {MaxMemory: -1, MaxStore: store, MaxStreams: -1, MaxConsumers: -1}}, nil)
+		err = registered.EnableJetStream(map[string]server.JetStreamAccountLimits{"": {MaxMemory: -1, MaxStore: store,
+			MaxStreams: -1, MaxConsumers: -1}}, nil)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -28,13 +30,16 @@ func limitedAccount(t *testing.T, store int64) string {
 	return "nats://team:p@" + s.Addr().String()
 }
 
-// An account that may store no more is the cause, independent of the bound of the stream. The server does not answer the batch of a publisher then.
+// An account that may store no more is the cause, independent of the bound of the stream. The server does not answer
+// the batch of a publisher then.
 func TestFullStream_AccountLimit(t *testing.T) {
 	t.Parallel()
-	d := publishesBeyond(t, limitedAccount(t, 16<<20), "the JetStream account of DOCS has no storage left: its streams hold 16")
+	d := publishesBeyond(t, limitedAccount(t, 16<<20), "the JetStream account of DOCS has no storage left: its streams "+
+		"hold 16")
 	natstest.Soon(t, "the status names the account", func() bool { return d.run.Verdict().Reason == fault.StreamFull })
 	v := d.run.Verdict()
-	if !strings.Contains(v.Sentence, `The JetStream account of document stream "DOCS" is full (16.0 MiB of 16.0 MiB)`) || !strings.Contains(v.Do, "raise the storage limit of the JetStream account") ||
+	if !strings.Contains(v.Sentence, `The JetStream account of document stream "DOCS" is full (16.0 MiB of 16.0 MiB)`) ||
+		!strings.Contains(v.Do, "raise the storage limit of the JetStream account") ||
 		v.Facts["limit"] != "account" || v.Health != diagnosis.Failing {
 		t.Errorf("%+v", v)
 	}
@@ -43,10 +48,12 @@ func TestFullStream_AccountLimit(t *testing.T) {
 // A server that may store no more is named by the publisher, which alone learns of it.
 func TestFullStream_ServerLimit(t *testing.T) {
 	t.Parallel()
-	publishesBeyond(t, "nats://"+natstest.Plain(t, &server.Options{JetStream: true, JetStreamMaxStore: 16 << 20}), "the NATS server of DOCS has no storage left")
+	publishesBeyond(t, "nats://"+natstest.Plain(t, &server.Options{JetStream: true, JetStreamMaxStore: 16 << 20}),
+		"the NATS server of DOCS has no storage left")
 }
 
-// publishesBeyond starts a daemon on a server, whose document stream has no bound, and publishes 24 MiB until the publisher waits for a reason.
+// publishesBeyond starts a daemon on a server, whose document stream has no bound, and publishes 24 MiB until the
+// publisher waits for a reason.
 func publishesBeyond(t *testing.T, url, why string) *Daemon {
 	t.Helper()
 	c := settings(t)

@@ -152,7 +152,8 @@ func ruleQueries(t *testing.T, p *promtest.Server) map[string]string {
 	return all
 }
 
-// train publishes documents of two sources, some of which cannot be decoded, and has two ranks read and commit, until stop is called. Somebody asks for what there is not.
+// train publishes documents of two sources, some of which cannot be decoded, and has two ranks read and commit, until
+// stop is called. Somebody asks for what there is not.
 func train(t *testing.T, d *Daemon) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	client, err := reader.Open(d.FlightURI(), reader.Options{Report: true})
@@ -160,16 +161,19 @@ func train(t *testing.T, d *Daemon) (stop func()) {
 		t.Fatal(err)
 	}
 	var running sync.WaitGroup
-	if err := client.Read(ctx, api.Ticket{Rank: 5, World: 2}, nil); reader.Reason(err) != "BAD_TICKET" { // so that there is an error to be shown
+	// so that there is an error to be shown
+	if err := client.Read(ctx, api.Ticket{Rank: 5, World: 2}, nil); reader.Reason(err) != "BAD_TICKET" {
 		t.Errorf("rank 5 of 2 got %v", err)
 	}
 	tokens := make([]byte, 4*1024)
 	publish := func() {
 		for range 8 {
-			natstest.Publish(t, d.Store(), stream.Message{Subject: "docs.web", Data: tokens, ContentType: stream.TypeTokens, Tokenizer: "f"},
+			natstest.Publish(t, d.Store(), stream.Message{Subject: "docs.web", Data: tokens, ContentType: stream.TypeTokens,
+				Tokenizer: "f"},
 				stream.Message{Subject: "docs.math", Data: tokens, ContentType: stream.TypeTokens, Tokenizer: "f"})
 		}
-		natstest.Publish(t, d.Store(), stream.Message{Subject: "docs.web", Data: []byte("text, which this run does not take")})
+		natstest.Publish(t, d.Store(), stream.Message{Subject: "docs.web",
+			Data: []byte("text, which this run does not take")})
 	}
 	publish()
 	running.Go(func() {

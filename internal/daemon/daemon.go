@@ -77,7 +77,8 @@ func Start(ctx context.Context, c config.Config, log *slog.Logger) (_ *Daemon, e
 	events := status.NewEvents(self.Name())
 	log = slog.New(events.Handler(log.Handler()))
 	fitDescriptors(&c, connlimit.Descriptors(), log)
-	d := &Daemon{config: c, log: log, dead: deadletter.NewTallies(), metrics: prometheus.NewRegistry(), again: make(chan struct{}, 1), ended: make(chan struct{}), stopRun: func() {},
+	d := &Daemon{config: c, log: log, dead: deadletter.NewTallies(), metrics: prometheus.NewRegistry(),
+		again: make(chan struct{}, 1), ended: make(chan struct{}), stopRun: func() {},
 		unbound: boundMemory(c)}
 	defer func() {
 		if err != nil {
@@ -95,7 +96,8 @@ func Start(ctx context.Context, c config.Config, log *slog.Logger) (_ *Daemon, e
 	}
 	tokens.Hints = c.Plan.Packing.Related()
 	if c.Trace.Endpoint != "" {
-		if d.tracer, err = tracing.New(ctx, c.Trace, "loaderd", log, attribute.String("loaderd.run", c.Run), attribute.String("service.instance.id", self.Name())); err != nil {
+		if d.tracer, err = tracing.New(ctx, c.Trace, "loaderd", log, attribute.String("loaderd.run", c.Run),
+			attribute.String("service.instance.id", self.Name())); err != nil {
 			return nil, err
 		}
 		tokens.Tracer = d.tracer
@@ -167,7 +169,8 @@ func Start(ctx context.Context, c config.Config, log *slog.Logger) (_ *Daemon, e
 	if err := d.flight.Start(); err != nil {
 		return nil, err
 	}
-	ours.MustRegister(runMetrics{d.run, d.docs}, pullMetrics{d.pulls}, deadLetterMetrics{d.dead}, rankMetrics{d.flight.Traffic, d.run.Ranks, func() plan.Keepers { return d.run.Info().Keepers }},
+	ours.MustRegister(runMetrics{d.run, d.docs}, pullMetrics{d.pulls}, deadLetterMetrics{d.dead},
+		rankMetrics{d.flight.Traffic, d.run.Ranks, func() plan.Keepers { return d.run.Info().Keepers }},
 		daemonMetrics{d.run.Leads, d.watch.Term, d.run.Verdict}, buildInfo(build.This()))
 	d.run.ServesAt(d.advertised())
 	d.elector.ServesAt(d.advertised())
@@ -190,12 +193,14 @@ func Start(ctx context.Context, c config.Config, log *slog.Logger) (_ *Daemon, e
 	go d.dead.Follow(runCtx)
 	go progress(runCtx, log.With("run", c.Run), c.Log.Progress, d.run.Stats)
 	go d.waitForEnd()
-	log.Info("ready", "run", c.Run, "flight", d.FlightURI(), "nats", d.store.ClientURL(), "http", d.http.url(), "after", time.Since(began).Round(time.Millisecond))
+	log.Info("ready", "run", c.Run, "flight", d.FlightURI(), "nats", d.store.ClientURL(), "http", d.http.url(), "after",
+		time.Since(began).Round(time.Millisecond))
 	return d, nil
 }
 
-// checkStreams refuses document streams that the daemon cannot use, before the plan is compared: another stream.subject also changes
-// the plan's sources, and the error about the stream says what to set. A stream that is absent is created later.
+// checkStreams refuses document streams that the daemon cannot use, before the plan is compared: another stream.subject
+// also changes the plan's sources, and the error about the stream says what to set. A stream that is absent is created
+// later.
 func (d *Daemon) checkStreams(ctx context.Context, c plan.Config) error {
 	for _, name := range slices.Sorted(maps.Keys(c.Sources)) {
 		store := d.store.Source(name, len(c.Sources))
@@ -218,8 +223,8 @@ func (d *Daemon) checkStreams(ctx context.Context, c plan.Config) error {
 	return nil
 }
 
-// checkPlan refuses a plan that this daemon would continue differently, before anything of the run is created or changed. A
-// server of a cluster may not know of the plan yet: loader.Open checks again.
+// checkPlan refuses a plan that this daemon would continue differently, before anything of the run is created or
+// changed. A server of a cluster may not know of the plan yet: loader.Open checks again.
 func (d *Daemon) checkPlan(ctx context.Context, c plan.Config) error {
 	steps, err := planlog.OpenPresent(ctx, d.store, d.config.Run)
 	if errors.Is(err, planlog.ErrNoPlan) {
@@ -243,7 +248,8 @@ func (d *Daemon) ownToken() (*access.KeptToken, error) {
 	}
 	const instead = "say who is let in (flight.identities, flight.token_file), or set flight.insecure: true"
 	if c.Stream.Dir == "" {
-		return nil, errors.New("stream.dir: want a folder for the token of Flight, also with streams elsewhere; or " + instead)
+		return nil, errors.New("stream.dir: want a folder for the token of Flight, also with streams elsewhere; or " +
+			instead)
 	}
 	if err := os.MkdirAll(c.Stream.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the folder of the token of Flight (stream.dir): %w; or %s", err, instead)
@@ -273,13 +279,15 @@ func (d *Daemon) Reload() {
 // Limit takes the limits of a configuration, and nothing else of it: those of Flight, but for connections.
 func (d *Daemon) Limit(c config.Config) {
 	d.flight.Limit(c.Flight)
-	d.log.Info("limits are set", "max_streams", c.Flight.MaxStreams, "max_streams_of_one", c.Flight.MaxStreamsOfOne, "max_keepers_of_one", c.Flight.MaxKeepersOfOne,
+	d.log.Info("limits are set", "max_streams", c.Flight.MaxStreams, "max_streams_of_one", c.Flight.MaxStreamsOfOne,
+		"max_keepers_of_one", c.Flight.MaxKeepersOfOne,
 		"send_bytes", c.Flight.SendBytes, "slow_reader", c.Flight.SlowReader)
 }
 
 // reloaders are what is read again while the daemon runs.
 func (d *Daemon) reloaders() map[string]access.Reloader {
-	all := map[string]access.Reloader{"flight certificate": d.flight.Certificates(), "identities": d.flight.Gate(), "http certificate": d.http.certificates}
+	all := map[string]access.Reloader{"flight certificate": d.flight.Certificates(), "identities": d.flight.Gate(),
+		"http certificate": d.http.certificates}
 	maps.Copy(all, d.store.Reloaders())
 	return all
 }
@@ -356,7 +364,8 @@ func (d *Daemon) close(ctx context.Context) (err error) {
 // farewell bounds how long a daemon whose run has failed waits for readers to hear of it.
 const farewell = time.Second
 
-// tell waits until the readers of a run that has failed have the cause: once Flight stops, all that they hear is that it stops.
+// tell waits until the readers of a run that has failed have the cause: once Flight stops, all that they hear is that
+// it stops.
 func (d *Daemon) tell(ctx context.Context) {
 	select {
 	case <-d.served:

@@ -29,7 +29,8 @@ import (
 func settings(t *testing.T) config.Config {
 	t.Helper()
 	c := config.Default()
-	c.Tokenizer = config.Tokenizer{Name: config.TokenizerNone, Fingerprint: "f", VocabSize: 100, End: config.None, Pad: "0"}
+	c.Tokenizer = config.Tokenizer{Name: config.TokenizerNone, Fingerprint: "f", VocabSize: 100,
+		End: config.None, Pad: "0"}
 	c.Stream.Dir, c.Stream.Listen = t.TempDir(), "127.0.0.1:0"
 	c.Stream.MaxBytes, c.Stream.DeadLetterBytes, c.Stream.PlanBytes = 1<<30, 64<<20, 256<<20
 	c.Flight.Listen, c.HTTP.Listen = "127.0.0.1:0", "127.0.0.1:0"
@@ -157,20 +158,23 @@ func TestStartsAndStops(t *testing.T) {
 	}
 }
 
-// What ends a run reaches the readers that wait and whoever waits for the daemon, although the daemon is stopped at once.
+// What ends a run reaches the readers that wait and whoever waits for the daemon, although the daemon is stopped at
+// once.
 func TestFailureOfTheRunIsTold(t *testing.T) {
 	c := settings(t)
 	d := start(t, c)
 	publish(t, d, 4)
 	batches, result := following(t, d)
 	<-batches
-	if _, err := d.Store().Own().JetStream().Publish(t.Context(), "plan."+c.Run, []byte("of another planner")); err != nil {
+	if _, err := d.Store().Own().JetStream().Publish(t.Context(), "plan."+c.Run,
+		[]byte("of another planner")); err != nil {
 		t.Fatal(err)
 	}
 	publish(t, d, 4)
 	err := d.Wait()
 	stopped := stop(d, 20*time.Second)
-	if err == nil || !strings.Contains(err.Error(), "loaderd repair") { // the record is looked at when the append behind it is refused
+	// the record is looked at when the append behind it is refused
+	if err == nil || !strings.Contains(err.Error(), "loaderd repair") {
 		t.Errorf("Wait = %v", err)
 	}
 	if err := <-result; reader.Reason(err) != string(fault.PlanForeign) {
@@ -226,7 +230,8 @@ func TestFailedStartFreesItsPorts(t *testing.T) {
 	if err := free.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Start(t.Context(), c, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "flight.listen") {
+	if _, err := Start(t.Context(), c, slog.New(slog.DiscardHandler)); err == nil ||
+		!strings.Contains(err.Error(), "flight.listen") {
 		t.Fatalf("Start = %v", err)
 	}
 	store, err := stream.OpenAlone(t.Context(), c.Stream, slog.New(slog.DiscardHandler))
@@ -245,7 +250,8 @@ func TestFailedStartFreesItsPorts(t *testing.T) {
 	}
 }
 
-// A daemon that cannot continue a run changes no stream: neither settings that its configuration would change, nor records.
+// A daemon that cannot continue a run changes no stream: neither settings that its configuration would change, nor
+// records.
 func TestStart_RefusedPlanChangesNoStream(t *testing.T) {
 	c := settings(t)
 	d := start(t, c)

@@ -7,7 +7,8 @@ import (
 // deadStatus says what the streams of dead letters hold, and what waits to be stored there.
 func (d *Daemon) deadStatus() api.DeadStatus {
 	s := d.dead.Summary()
-	out := api.DeadStatus{Total: s.Total, Waiting: d.docs.DeadLetters().Waiting, Reasons: make([]api.DeadReason, len(s.Reasons))}
+	out := api.DeadStatus{Total: s.Total, Waiting: d.docs.DeadLetters().Waiting,
+		Reasons: make([]api.DeadReason, len(s.Reasons))}
 	for i, r := range s.Reasons {
 		out.Reasons[i] = api.DeadReason{Reason: r.Reason, Letters: r.Letters, Samples: make([]api.DeadSample, len(r.Samples))}
 		for k, x := range r.Samples {

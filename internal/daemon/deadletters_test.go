@@ -50,9 +50,12 @@ func badDocument(subject string) stream.Message {
 func TestDeadLettersAreShown(t *testing.T) {
 	d := start(t, settings(t))
 	defer stop(d, time.Minute) //nolint:errcheck // the test is over
-	natstest.Publish(t, d.Store(), badDocument("docs.a"), badDocument("docs.b"), stream.Message{Subject: "docs.a", Data: []byte("text")})
-	s := dead(t, d, 3, `loaderd_dead_letters_held{reason="NO_TOKENIZER",run="default",source="docs"} 1`, `loaderd_dead_letters_held{reason="BAD_JSON",run="default",source="docs"} 2`)
-	if s.Total != 3 || len(s.Reasons) != 2 || s.Reasons[0].Reason != "BAD_JSON" || s.Reasons[0].Letters != 2 || len(s.Reasons[0].Samples) != 2 {
+	natstest.Publish(t, d.Store(), badDocument("docs.a"), badDocument("docs.b"),
+		stream.Message{Subject: "docs.a", Data: []byte("text")})
+	s := dead(t, d, 3, `loaderd_dead_letters_held{reason="NO_TOKENIZER",run="default",source="docs"} 1`,
+		`loaderd_dead_letters_held{reason="BAD_JSON",run="default",source="docs"} 2`)
+	if s.Total != 3 || len(s.Reasons) != 2 || s.Reasons[0].Reason != "BAD_JSON" || s.Reasons[0].Letters != 2 ||
+		len(s.Reasons[0].Samples) != 2 {
 		t.Fatalf("the status has %+v", s)
 	}
 	shown := map[string]uint64{} // the newest letter first, whichever worker was done with its document first
@@ -81,12 +84,14 @@ func TestDeadLettersOfSources(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	if _, err := client.Mix(t.Context(), "", api.MixChange{Add: map[string]json.RawMessage{"late": json.RawMessage(`{"weight":100}`)}}); err != nil {
+	if _, err := client.Mix(t.Context(), "",
+		api.MixChange{Add: map[string]json.RawMessage{"late": json.RawMessage(`{"weight":100}`)}}); err != nil {
 		t.Fatal(err)
 	}
 	natstest.Publish(t, d.Store(), badDocument("docs.late"), badDocument("docs.late"))
 	s := dead(t, d, 3, `loaderd_dead_letters_held{reason="BAD_JSON",run="default",source="late"} 2`)
-	if s.Total != 3 || len(s.Reasons) != 1 || s.Reasons[0].Samples[0].Source != "late" || s.Reasons[0].Samples[2].Source != "web" {
+	if s.Total != 3 || len(s.Reasons) != 1 || s.Reasons[0].Samples[0].Source != "late" ||
+		s.Reasons[0].Samples[2].Source != "web" {
 		t.Errorf("the status has %+v", s)
 	}
 }

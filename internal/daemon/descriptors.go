@@ -6,7 +6,8 @@ import (
 	"loaderd/internal/config"
 )
 
-// Flight and HTTP leave descriptors to the streams and their NATS server, and to each other: half of them and an eighth.
+// Flight and HTTP leave descriptors to the streams and their NATS server, and to each other: half of them and an
+// eighth.
 const (
 	flightPart = 2
 	httpPart   = 8
@@ -18,9 +19,11 @@ func fitDescriptors(c *config.Config, descriptors int, log *slog.Logger) {
 		setting string
 		limit   *int
 		part    int
-	}{{"flight.max_connections", &c.Flight.MaxConnections, flightPart}, {"http.max_connections", &c.HTTP.MaxConnections, httpPart}} {
+	}{{"flight.max_connections", &c.Flight.MaxConnections, flightPart}, {"http.max_connections", &c.HTTP.MaxConnections,
+		httpPart}} {
 		if most := max(descriptors/x.part, 1); *x.limit > most {
-			log.Warn("lowered a limit of connections: the process may have few descriptors open (ulimit -n)", "setting", x.setting, "configured", *x.limit, "limit", most,
+			log.Warn("lowered a limit of connections: the process may have few descriptors open (ulimit -n)", "setting",
+				x.setting, "configured", *x.limit, "limit", most,
 				"descriptors", descriptors)
 			*x.limit = most
 		}

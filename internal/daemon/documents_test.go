@@ -37,8 +37,8 @@ func tells(t *testing.T, d *Daemon, parts ...string) {
 	}
 }
 
-// What becomes of the document stream under a daemon stands in readyz; another stream in its place ends the run, and no daemon takes it
-// up again.
+// What becomes of the document stream under a daemon stands in readyz; another stream in its place ends the run, and no
+// daemon takes it up again.
 func TestReadyTellsOfTheDocumentStream(t *testing.T) {
 	c := settings(t)
 	d := start(t, c)
@@ -87,7 +87,8 @@ func TestReadyTellsOfTheDocumentStream(t *testing.T) {
 		t.Errorf("the reader got %v, Stop = %v", err, stopped)
 	}
 	close(batches)
-	if _, err := Start(t.Context(), c, slog.New(slog.DiscardHandler)); !errors.As(err, &cause) || cause.Reason != fault.StreamMismatch {
+	if _, err := Start(t.Context(), c, slog.New(slog.DiscardHandler)); !errors.As(err, &cause) ||
+		cause.Reason != fault.StreamMismatch {
 		t.Errorf("Start over another stream = %v", err)
 	}
 }
@@ -107,7 +108,8 @@ func TestStartOverAStreamOfAnotherName(t *testing.T) {
 		return c
 	}
 	var cause *fault.Error
-	if _, err := Start(t.Context(), other(c), slog.New(slog.DiscardHandler)); !errors.As(err, &cause) || cause.Reason != fault.StreamMismatch || !strings.Contains(err.Error(), "NEWS") {
+	if _, err := Start(t.Context(), other(c), slog.New(slog.DiscardHandler)); !errors.As(err, &cause) ||
+		cause.Reason != fault.StreamMismatch || !strings.Contains(err.Error(), "NEWS") {
 		t.Errorf("Start = %v", err)
 	}
 	if err := stop(start(t, c), 20*time.Second); err != nil {

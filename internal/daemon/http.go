@@ -42,8 +42,10 @@ func listenHTTP(c config.HTTP, d *Daemon) (*httpServer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("http.listen: %w: choose a free address", err)
 	}
-	limits := httplimit.Config{Open: health, Identified: d.identified, MaxConnections: c.MaxConnections, MaxConnectionsPerHost: c.MaxConnectionsPerHost, Log: d.log}
-	h := &httpServer{certificates: certificates, listen: limits.Listen(l), address: l.Addr().String(), ended: make(chan error, 1)}
+	limits := httplimit.Config{Open: health, Identified: d.identified, MaxConnections: c.MaxConnections,
+		MaxConnectionsPerHost: c.MaxConnectionsPerHost, Log: d.log}
+	h := &httpServer{certificates: certificates, listen: limits.Listen(l), address: l.Addr().String(),
+		ended: make(chan error, 1)}
 	if t := certificates.Config("h2", "http/1.1"); t != nil {
 		h.listen = tls.NewListener(h.listen, t)
 	}
@@ -54,7 +56,8 @@ func listenHTTP(c config.HTTP, d *Daemon) (*httpServer, error) {
 	d.flight.Gate().ServesPage(h.address)
 	asks := func() bool { return d.flight.Gate().Asks() && !d.readsWithoutToken() }
 	h.page = livepage.New(livepage.Config{Asker: d.flight, Asks: asks, MayRead: c.Insecure, Names: names, Log: d.log})
-	h.page.Handle("GET /metrics", d.only(access.Read, promhttp.HandlerFor(d.metrics, promhttp.HandlerOpts{EnableOpenMetrics: true, MaxRequestsInFlight: maxScrapes})))
+	h.page.Handle("GET /metrics", d.only(access.Read,
+		promhttp.HandlerFor(d.metrics, promhttp.HandlerOpts{EnableOpenMetrics: true, MaxRequestsInFlight: maxScrapes})))
 	h.page.Handle("GET /healthz", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		select {
 		case <-d.ended:
@@ -76,7 +79,8 @@ func listenHTTP(c config.HTTP, d *Daemon) (*httpServer, error) {
 	return h, nil
 }
 
-// only serves metrics to callers that have a role, by the tokens of the Flight server, and that do not request them too often.
+// only serves metrics to callers that have a role, by the tokens of the Flight server, and that do not request them too
+// often.
 func (d *Daemon) only(role access.Role, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		from := livepage.CallerOf(q)
@@ -175,7 +179,8 @@ func (h *httpServer) shutdown(ctx context.Context) error {
 	if err != nil && ctx.Err() != nil {
 		err = h.server.Close()
 	}
-	if e := h.listen.Close(); e != nil && !errors.Is(e, net.ErrClosed) { // a server that never served does not know its listener
+	// a server that never served does not know its listener
+	if e := h.listen.Close(); e != nil && !errors.Is(e, net.ErrClosed) {
 		err = errors.Join(err, e)
 	}
 	return err

@@ -12,7 +12,8 @@ import (
 
 // The limit is what is configured, follows what is in use where that is more, and ends with the daemon.
 func TestMemoryIsBound(t *testing.T) {
-	for _, x := range []struct{ least, live, want int64 }{{500, 0, 500}, {500, 300, 500}, {500, 800, 1066}, {500, 4000, 5333}} {
+	for _, x := range []struct{ least, live, want int64 }{{500, 0, 500}, {500, 300, 500}, {500, 800, 1066},
+		{500, 4000, 5333}} {
 		if got := memoryLimit(x.least, x.live); got != x.want {
 			t.Errorf("%d in use of %d: %d, want %d", x.live, x.least, got, x.want)
 		}
@@ -51,7 +52,8 @@ func TestIdle(t *testing.T) {
 		after  time.Duration
 		cycles uint64
 		want   bool
-	}{{1, 5, false}, {1, 7, false}, {1, 7, true}, {1, 8, false}, {1, 8, false}, {givesBack / time.Second, 8, true}, {1, 9, false}} {
+	}{{1, 5, false}, {1, 7, false}, {1, 7, true}, {1, 8, false}, {1, 8, false}, {givesBack / time.Second, 8, true},
+		{1, 9, false}} {
 		now = now.Add(x.after * time.Second)
 		if got := i.look(x.cycles, now); got != x.want {
 			t.Errorf("look %d, behind %d collections: %v, want %v", n, x.cycles, got, x.want)

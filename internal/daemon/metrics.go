@@ -45,7 +45,8 @@ func gauge(name, help string, value func(figures) float64) metric {
 
 // expiry is when what was read from files expires.
 func expiry(what string, r access.Reloader) prometheus.Collector {
-	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "loaderd_expires_timestamp_seconds", Help: "When the certificate of Flight or HTTP, or the first identity, expires; 0 never.",
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "loaderd_expires_timestamp_seconds",
+		Help:        "When the certificate of Flight or HTTP, or the first identity, expires; 0 never.",
 		ConstLabels: prometheus.Labels{"what": strings.ReplaceAll(what, " ", "_")}}, func() float64 {
 		at := r.Expires()
 		if at.IsZero() {
@@ -65,55 +66,115 @@ func truth(b bool) float64 {
 // skipMetrics count the documents that are skipped, a metric per reason.
 func skipMetrics() (all []metric) {
 	for why := range (plan.Skips{}).All() {
-		all = append(all, counter(string(why)+"_documents_total", "Documents skipped: "+why.Text()+".", func(s figures) float64 { return float64(s.Skipped.Of(why)) }))
+		all = append(all, counter(string(why)+"_documents_total", "Documents skipped: "+why.Text()+".",
+			func(s figures) float64 { return float64(s.Skipped.Of(why)) }))
 	}
 	return all
 }
 
 var metrics = append(skipMetrics(), []metric{
 	counter("planned_steps_total", "Steps in the plan.", func(s figures) float64 { return float64(s.Planned) }),
-	counter("documents_total", "Documents that the packer has taken in, waiting ones included.", func(s figures) float64 { return float64(s.Documents) }),
-	counter("tokens_total", "Tokens of the documents that the packer has taken in.", func(s figures) float64 { return float64(s.Tokens) }),
-	counter("masked_tokens_total", "Tokens in steps that have no loss.", func(s figures) float64 { return float64(s.MaskedTokens) }),
-	counter("dead_letters_total", "Dead letters stored by this process.", func(s figures) float64 { return float64(s.letters.Stored) }),
-	counter("dead_letter_failures_total", "Attempts to store a dead letter that failed.", func(s figures) float64 { return float64(s.letters.Failed) }),
-	gauge("dead_letters_waiting", "Dead letters that wait to be stored.", func(s figures) float64 { return float64(s.letters.Waiting) }),
-	counter("cut_documents_total", "Documents used without their last tokens because they have more than they may (documents.max_tokens).", func(s figures) float64 { return float64(s.Cut) }),
+	counter("documents_total", "Documents that the packer has taken in, waiting ones included.", func(s figures) float64 {
+		return float64(s.Documents)
+	}),
+	counter("tokens_total", "Tokens of the documents that the packer has taken in.", func(s figures) float64 {
+		return float64(s.Tokens)
+	}),
+	counter("masked_tokens_total", "Tokens in steps that have no loss.", func(s figures) float64 {
+		return float64(s.MaskedTokens)
+	}),
+	counter("dead_letters_total", "Dead letters stored by this process.", func(s figures) float64 {
+		return float64(s.letters.Stored)
+	}),
+	counter("dead_letter_failures_total", "Attempts to store a dead letter that failed.", func(s figures) float64 {
+		return float64(s.letters.Failed)
+	}),
+	gauge("dead_letters_waiting", "Dead letters that wait to be stored.", func(s figures) float64 {
+		return float64(s.letters.Waiting)
+	}),
+	counter("cut_documents_total", "Documents used without their last tokens because they have more than they may "+
+		"(documents.max_tokens).", func(s figures) float64 { return float64(s.Cut) }),
 	counter("rows_total", "Rows in steps.", func(s figures) float64 { return float64(s.Rows) }),
-	counter("slots_total", "Tokens of the rows in steps, padding included.", func(s figures) float64 { return float64(s.Slots) }),
+	counter("slots_total", "Tokens of the rows in steps, padding included.", func(s figures) float64 {
+		return float64(s.Slots)
+	}),
 	counter("padding_tokens_total", "Padding tokens in steps.", func(s figures) float64 { return float64(s.Padding) }),
-	counter("truncated_documents_total", "Documents split into more than one piece.", func(s figures) float64 { return float64(s.Truncated) }),
+	counter("truncated_documents_total", "Documents split into more than one piece.", func(s figures) float64 {
+		return float64(s.Truncated)
+	}),
 	counter("dropped_tokens_total", "Tokens dropped on purpose.", func(s figures) float64 { return float64(s.Dropped) }),
-	counter("repeated_tokens_total", "Tokens emitted twice on purpose.", func(s figures) float64 { return float64(s.Repeated) }),
-	gauge("piece_age_max_documents", "Largest age of a piece when its row was packed.", func(s figures) float64 { return float64(s.AgeMax) }),
+	counter("repeated_tokens_total", "Tokens emitted twice on purpose.", func(s figures) float64 {
+		return float64(s.Repeated)
+	}),
+	gauge("piece_age_max_documents", "Largest age of a piece when its row was packed.", func(s figures) float64 {
+		return float64(s.AgeMax)
+	}),
 	gauge("pool_pieces", "Pieces that wait to be packed.", func(s figures) float64 { return float64(s.PoolPieces) }),
-	gauge("held_rows", "Finished rows that are held back (packing.hold).", func(s figures) float64 { return float64(s.HeldRows) }),
-	gauge("held_pieces", "Pieces in the rows that are held back.", func(s figures) float64 { return float64(s.HeldPieces) }),
-	gauge("pool_tokens", "Tokens of the pieces that wait to be packed, and of those in rows that are held back.", func(s figures) float64 { return float64(s.PoolTokens) }),
-	gauge("shuffle_rows", "Atoms in the shuffle window: rows, unless packing.atom says otherwise.", func(s figures) float64 { return float64(s.WindowRows) }),
-	gauge("queue_rows", "Rows that wait for the rest of their atom or for a full step.", func(s figures) float64 { return float64(s.QueueRows) }),
-	gauge("cursor_sequence", "Documents of all sources that the planner has taken.", func(s figures) float64 { return float64(s.Cursor) }),
-	gauge("floor_sequence", "Of the documents in the order in which the planner took them, the oldest that a later step may need.", func(s figures) float64 { return float64(s.Floor) }),
-	gauge("stream_last_sequence", "Last document in the stream.", func(s figures) float64 { return float64(s.Source.Last) }),
-	gauge("stream_fetched_sequence", "Last document fetched from the stream.", func(s figures) float64 { return float64(s.Source.Fetched) }),
-	gauge("stream_buffered_bytes", "Bytes of documents fetched and not yet planned.", func(s figures) float64 { return float64(s.Source.Buffered) }),
-	counter("replaced_bytes_total", "Bytes of texts that are not UTF-8 and became U+FFFD.", func(s figures) float64 { return float64(s.Source.Replaced) }),
-	gauge("stream_down", "1 while the document stream is out of reach.", func(s figures) float64 { return truth(!s.Source.DownSince.IsZero()) }),
-	gauge("stream_dry", "1 while every document of the stream has been fetched.", func(s figures) float64 { return truth(!s.Source.DrySince.IsZero()) }),
-	gauge("stream_trouble", "1 while the document stream lacks documents that may be needed or has settings that may lose some.", func(s figures) float64 { return truth(s.Trouble != "") }),
-	gauge("queue_wait_max_documents", "Most documents that came while a row waited for its step.", func(s figures) float64 { return float64(s.WaitMax) }),
-	gauge("next_step_rows_needed", "Rows that the next step needs, with those that stay behind it.", func(s figures) float64 { return float64(s.RowsNeeded) }),
-	gauge("next_step_rows_there", "Rows of those that the next step needs that are there.", func(s figures) float64 { return float64(s.RowsThere) }),
+	gauge("held_rows", "Finished rows that are held back (packing.hold).", func(s figures) float64 {
+		return float64(s.HeldRows)
+	}),
+	gauge("held_pieces", "Pieces in the rows that are held back.", func(s figures) float64 {
+		return float64(s.HeldPieces)
+	}),
+	gauge("pool_tokens", "Tokens of the pieces that wait to be packed, and of those in rows that are held back.",
+		func(s figures) float64 { return float64(s.PoolTokens) }),
+	gauge("shuffle_rows", "Atoms in the shuffle window: rows, unless packing.atom says otherwise.",
+		func(s figures) float64 { return float64(s.WindowRows) }),
+	gauge("queue_rows", "Rows that wait for the rest of their atom or for a full step.", func(s figures) float64 {
+		return float64(s.QueueRows)
+	}),
+	gauge("cursor_sequence", "Documents of all sources that the planner has taken.", func(s figures) float64 {
+		return float64(s.Cursor)
+	}),
+	gauge("floor_sequence", "Of the documents in the order in which the planner took them, the oldest that a later "+
+		"step may need.", func(s figures) float64 { return float64(s.Floor) }),
+	gauge("stream_last_sequence", "Last document in the stream.", func(s figures) float64 {
+		return float64(s.Source.Last)
+	}),
+	gauge("stream_fetched_sequence", "Last document fetched from the stream.", func(s figures) float64 {
+		return float64(s.Source.Fetched)
+	}),
+	gauge("stream_buffered_bytes", "Bytes of documents fetched and not yet planned.", func(s figures) float64 {
+		return float64(s.Source.Buffered)
+	}),
+	counter("replaced_bytes_total", "Bytes of texts that are not UTF-8 and became U+FFFD.", func(s figures) float64 {
+		return float64(s.Source.Replaced)
+	}),
+	gauge("stream_down", "1 while the document stream is out of reach.", func(s figures) float64 {
+		return truth(!s.Source.DownSince.IsZero())
+	}),
+	gauge("stream_dry", "1 while every document of the stream has been fetched.", func(s figures) float64 {
+		return truth(!s.Source.DrySince.IsZero())
+	}),
+	gauge("stream_trouble", "1 while the document stream lacks documents that may be needed or has settings that may "+
+		"lose some.", func(s figures) float64 { return truth(s.Trouble != "") }),
+	gauge("queue_wait_max_documents", "Most documents that came while a row waited for its step.",
+		func(s figures) float64 { return float64(s.WaitMax) }),
+	gauge("next_step_rows_needed", "Rows that the next step needs, with those that stay behind it.",
+		func(s figures) float64 { return float64(s.RowsNeeded) }),
+	gauge("next_step_rows_there", "Rows of those that the next step needs that are there.", func(s figures) float64 {
+		return float64(s.RowsThere)
+	}),
 	gauge("oldest_step", "Oldest step that can be read.", func(s figures) float64 { return float64(s.Oldest) }),
-	gauge("committed_step", "All keepers' own checkpoints cover all steps before this one.", func(s figures) float64 { return float64(s.Committed) }),
-	gauge("checkpoint_step", "Step of the newest planner checkpoint of this process.", func(s figures) float64 { return float64(s.Checkpoint) }),
-	gauge("checkpoint_bytes", "Size of the newest planner checkpoint of this process.", func(s figures) float64 { return float64(s.CheckpointBytes) }),
-	gauge("replaying", "1 while the daemon re-plans after a restart.", func(s figures) float64 { return truth(s.Replaying) }),
+	gauge("committed_step", "All keepers' own checkpoints cover all steps before this one.", func(s figures) float64 {
+		return float64(s.Committed)
+	}),
+	gauge("checkpoint_step", "Step of the newest planner checkpoint of this process.", func(s figures) float64 {
+		return float64(s.Checkpoint)
+	}),
+	gauge("checkpoint_bytes", "Size of the newest planner checkpoint of this process.", func(s figures) float64 {
+		return float64(s.CheckpointBytes)
+	}),
+	gauge("replaying", "1 while the daemon re-plans after a restart.", func(s figures) float64 {
+		return truth(s.Replaying)
+	}),
 	gauge("ended", "1 when no step follows.", func(s figures) float64 { return truth(s.Ended) }),
 	gauge("readers", "Readers connected.", func(s figures) float64 { return float64(len(s.Readers)) }),
 	gauge("cache_bytes", "Tokens cached for row assembly.", func(s figures) float64 { return float64(s.CacheBytes) }),
-	counter("cache_hits_total", "Documents that a step found in the cache, those that were read ahead for it included.", func(s figures) float64 { return float64(s.CacheHits) }),
-	counter("cache_misses_total", "Documents that a step lacked, waited for and fetched from the stream again.", func(s figures) float64 { return float64(s.CacheMisses) }),
+	counter("cache_hits_total", "Documents that a step found in the cache, those that were read ahead for it included.",
+		func(s figures) float64 { return float64(s.CacheHits) }),
+	counter("cache_misses_total", "Documents that a step lacked, waited for and fetched from the stream again.",
+		func(s figures) float64 { return float64(s.CacheMisses) }),
 }...)
 
 // bucketMetric is a figure of each bucket.
@@ -128,17 +189,24 @@ func ofBucket(kind prometheus.ValueType, name, help string, value func(planner.Q
 }
 
 var bucketMetrics = []bucketMetric{
-	ofBucket(prometheus.CounterValue, "bucket_steps_total", "Steps in the plan, by the length of their rows.", func(q planner.QueueStat) float64 { return float64(q.Steps) }),
-	ofBucket(prometheus.GaugeValue, "bucket_queue_rows", "Rows of the bucket that wait for a step.", func(q planner.QueueStat) float64 { return float64(q.Rows) }),
-	ofBucket(prometheus.GaugeValue, "bucket_queue_tokens", "Tokens of the rows of the bucket that wait for a step.", func(q planner.QueueStat) float64 { return float64(q.Tokens) }),
-	ofBucket(prometheus.GaugeValue, "bucket_queue_wait_documents", "Documents that came while the oldest row of the bucket that waits for a step waited.", func(q planner.QueueStat) float64 { return float64(q.Wait) }),
+	ofBucket(prometheus.CounterValue, "bucket_steps_total", "Steps in the plan, by the length of their rows.",
+		func(q planner.QueueStat) float64 { return float64(q.Steps) }),
+	ofBucket(prometheus.GaugeValue, "bucket_queue_rows", "Rows of the bucket that wait for a step.",
+		func(q planner.QueueStat) float64 { return float64(q.Rows) }),
+	ofBucket(prometheus.GaugeValue, "bucket_queue_tokens", "Tokens of the rows of the bucket that wait for a step.",
+		func(q planner.QueueStat) float64 { return float64(q.Tokens) }),
+	ofBucket(prometheus.GaugeValue, "bucket_queue_wait_documents",
+		"Documents that came while the oldest row of the bucket that waits for a step waited.",
+		func(q planner.QueueStat) float64 { return float64(q.Wait) }),
 }
 
 // ended are the rows of splice by how they ended, under the names that it counts them by.
-var ended = prometheus.NewDesc("loaderd_splice_rows_total", "Rows that splice has packed, by how they ended.", []string{"end"}, nil)
+var ended = prometheus.NewDesc("loaderd_splice_rows_total", "Rows that splice has packed, by how they ended.",
+	[]string{"end"}, nil)
 
 // silent are documents that splice relates to none.
-var silent = prometheus.NewDesc("loaderd_splice_silent_documents_total", "Documents without what the retriever of splice compares: a path, an embedding.", nil, nil)
+var silent = prometheus.NewDesc("loaderd_splice_silent_documents_total",
+	"Documents without what the retriever of splice compares: a path, an embedding.", nil, nil)
 
 // collectSplice shows what splice counts, and nothing of other methods.
 func collectSplice(out chan<- prometheus.Metric, ends map[string]int64) {

@@ -15,10 +15,13 @@ type daemonMetrics struct {
 }
 
 var (
-	leadsDesc  = prometheus.NewDesc("loaderd_daemon_leads", "1 while this daemon plans the run.", nil, nil)
-	termDesc   = prometheus.NewDesc("loaderd_daemon_term", "Number of the last term that this daemon knows of; a new one begins with each daemon that leads.", nil, nil)
-	healthDesc = prometheus.NewDesc("loaderd_health", "1 for how the run does: running, waiting or failing.", []string{"health"}, nil)
-	reasonDesc = prometheus.NewDesc("loaderd_waits", "1 for the reason that a reader which waits is told, while there is one.", []string{"reason"}, nil)
+	leadsDesc = prometheus.NewDesc("loaderd_daemon_leads", "1 while this daemon plans the run.", nil, nil)
+	termDesc  = prometheus.NewDesc("loaderd_daemon_term",
+		"Number of the last term that this daemon knows of; a new one begins with each daemon that leads.", nil, nil)
+	healthDesc = prometheus.NewDesc("loaderd_health", "1 for how the run does: running, waiting or failing.",
+		[]string{"health"}, nil)
+	reasonDesc = prometheus.NewDesc("loaderd_waits", "1 for the reason that a reader which waits is told, while there "+
+		"is one.", []string{"reason"}, nil)
 )
 
 // Describe implements prometheus.Collector.
@@ -46,6 +49,9 @@ func (m daemonMetrics) Collect(out chan<- prometheus.Metric) {
 
 // buildInfo says which build of the program this is.
 func buildInfo(b build.Build) prometheus.Collector {
-	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "loaderd_build_info", Help: "1, with the build of the program.",
-		ConstLabels: prometheus.Labels{"version": b.Version, "go": b.Go, "revision": b.Revision}}, func() float64 { return 1 })
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "loaderd_build_info", Help: "1, with the build of the " +
+		"program.",
+		ConstLabels: prometheus.Labels{"version": b.Version, "go": b.Go, "revision": b.Revision}}, func() float64 {
+		return 1
+	})
 }

@@ -16,7 +16,8 @@ import (
 )
 
 // described is a metric as its collector describes it.
-var described = regexp.MustCompile(`^Desc\{fqName: "(loaderd_\w+)", help: "(.*?)", (?:unit: "\w*", )?constLabels: \{(.*)\}, variableLabels: \{(.*)\}\}$`)
+var described = regexp.MustCompile(
+	`^Desc\{fqName: "(loaderd_\w+)", help: "(.*?)", (?:unit: "\w*", )?constLabels: \{(.*)\}, variableLabels: \{(.*)\}\}$`)
 
 const metricsHead = `# Metrics
 
@@ -84,7 +85,8 @@ func writeMetrics(w io.Writer, r *prometheus.Registry) error {
 		if len(labels) > 0 {
 			name += "{" + strings.Join(labels, ",") + "}"
 		}
-		lines[name] = fmt.Sprintf("| `%s` | %s | %s |\n", name, kind, strings.TrimSuffix(strings.ReplaceAll(m[2], `\"`, `"`), "."))
+		lines[name] = fmt.Sprintf("| `%s` | %s | %s |\n", name, kind,
+			strings.TrimSuffix(strings.ReplaceAll(m[2], `\"`, `"`), "."))
 	}
 	text := metricsHead
 	for _, name := range slices.Sorted(maps.Keys(lines)) {

@@ -6,19 +6,28 @@ import "github.com/prometheus/client_golang/prometheus"
 type pullMetrics struct{ pulls *pulls }
 
 var (
-	pullObjects   = prometheus.NewDesc("loaderd_pull_objects", "Objects in the listing of a source that daemons fill themselves.", []string{"source"}, nil)
-	pullRead      = prometheus.NewDesc("loaderd_pull_objects_read_total", "Objects of it that are read to their ends.", []string{"source"}, nil)
-	pullBytes     = prometheus.NewDesc("loaderd_pull_bytes", "Bytes of these objects, as they are stored.", []string{"source"}, nil)
-	pullBytesRead = prometheus.NewDesc("loaderd_pull_bytes_read_total", "Bytes of them that are read.", []string{"source"}, nil)
-	pullDocuments = prometheus.NewDesc("loaderd_pull_documents_total", "Documents put into the source's stream.", []string{"source"}, nil)
-	pullLeftOut   = prometheus.NewDesc("loaderd_pull_left_out_total", "Lines, rows and objects that are no documents.", []string{"source"}, nil)
-	pullTrouble   = prometheus.NewDesc("loaderd_pull_trouble", "1 while the source is not read on because something is wrong.", []string{"source"}, nil)
-	pullWaits     = prometheus.NewDesc("loaderd_pull_waits", "1 while the source waits: for room in its stream, or for new objects.", []string{"source"}, nil)
+	pullObjects = prometheus.NewDesc("loaderd_pull_objects",
+		"Objects in the listing of a source that daemons fill themselves.", []string{"source"}, nil)
+	pullRead = prometheus.NewDesc("loaderd_pull_objects_read_total", "Objects of it that are read to their ends.",
+		[]string{"source"}, nil)
+	pullBytes = prometheus.NewDesc("loaderd_pull_bytes", "Bytes of these objects, as they are stored.",
+		[]string{"source"}, nil)
+	pullBytesRead = prometheus.NewDesc("loaderd_pull_bytes_read_total", "Bytes of them that are read.", []string{"source"},
+		nil)
+	pullDocuments = prometheus.NewDesc("loaderd_pull_documents_total", "Documents put into the source's stream.",
+		[]string{"source"}, nil)
+	pullLeftOut = prometheus.NewDesc("loaderd_pull_left_out_total", "Lines, rows and objects that are no documents.",
+		[]string{"source"}, nil)
+	pullTrouble = prometheus.NewDesc("loaderd_pull_trouble",
+		"1 while the source is not read on because something is wrong.", []string{"source"}, nil)
+	pullWaits = prometheus.NewDesc("loaderd_pull_waits",
+		"1 while the source waits: for room in its stream, or for new objects.", []string{"source"}, nil)
 )
 
 // Describe implements prometheus.Collector.
 func (m pullMetrics) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{pullObjects, pullRead, pullBytes, pullBytesRead, pullDocuments, pullLeftOut, pullTrouble, pullWaits} {
+	for _, d := range []*prometheus.Desc{pullObjects, pullRead, pullBytes, pullBytesRead, pullDocuments, pullLeftOut,
+		pullTrouble, pullWaits} {
 		out <- d
 	}
 }

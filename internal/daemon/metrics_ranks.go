@@ -19,7 +19,8 @@ const (
 	jobsShown  = 64 // by name
 )
 
-// rankMetrics shows what ranks get by this daemon. The label is train_job, as Prometheus gives every series a label job of its own.
+// rankMetrics shows what ranks get by this daemon. The label is train_job, as Prometheus gives every series a label job
+// of its own.
 type rankMetrics struct {
 	traffic func() []arrowout.Traffic
 	ranks   func() census.View
@@ -43,11 +44,17 @@ func ofRank(name, help string, value func(rank) float64) rankMetric {
 }
 
 var rankFigures = []rankMetric{
-	ofRank("step", "Step that the rank has not been sent whole; of the 64 ranks that are furthest behind, of those that read from this daemon.", func(r rank) float64 { return float64(r.Step) }),
-	ofRank("lag_steps", "Steps that the rank has consumed less than the furthest one of its job, of all daemons; 0 where reports are too far apart in time to tell.", func(r rank) float64 { return float64(r.lag) }),
-	ofRank("wait_p50_seconds", "Half of the rank's waits for its next step were shorter, in the last minute, the present one included.", func(r rank) float64 { return r.WaitP50.Seconds() }),
-	ofRank("wait_p99_seconds", "99 of 100 of the rank's waits for its next step were shorter, in the last minute.", func(r rank) float64 { return r.WaitP99.Seconds() }),
-	ofRank("bytes_per_second", "Bytes that the rank was sent a second, in the last ten.", func(r rank) float64 { return r.Bytes }),
+	ofRank("step", "Step that the rank has not been sent whole; of the 64 ranks that are furthest behind, of those "+
+		"that read from this daemon.", func(r rank) float64 { return float64(r.Step) }),
+	ofRank("lag_steps", "Steps that the rank has consumed less than the furthest one of its job, of all daemons; 0 "+
+		"where reports are too far apart in time to tell.", func(r rank) float64 { return float64(r.lag) }),
+	ofRank("wait_p50_seconds", "Half of the rank's waits for its next step were shorter, in the last minute, the "+
+		"present one included.", func(r rank) float64 { return r.WaitP50.Seconds() }),
+	ofRank("wait_p99_seconds", "99 of 100 of the rank's waits for its next step were shorter, in the last minute.",
+		func(r rank) float64 { return r.WaitP99.Seconds() }),
+	ofRank("bytes_per_second", "Bytes that the rank was sent a second, in the last ten.", func(r rank) float64 {
+		return r.Bytes
+	}),
 }
 
 func jobDesc(name, help string) *prometheus.Desc {
@@ -59,11 +66,17 @@ var jobRanks = jobDesc("ranks", "Ranks of the job that read from this daemon; of
 
 // What the census of all daemons has, so that every daemon of the run shows it alike.
 var (
-	missing  = prometheus.NewDesc("loaderd_rank_missing_seconds", "For how long a rank that is missing has consumed no step: it is absent, silent or stuck, and its job cannot continue (RANK_MISSING); of 64 at most, none while all is well.", []string{"train_job", "rank"}, nil)
-	consumed = prometheus.NewDesc("loaderd_rank_consumed_step", "Steps that the rank's trainer has consumed; of the 64 ranks that have consumed least.", []string{"train_job", "rank"}, nil)
-	slowest  = jobDesc("slowest_step", "Steps consumed by the job's rank that is furthest behind; steps sent, where no client of the job reports.")
-	fastest  = jobDesc("fastest_step", "Steps consumed by the job's rank that is furthest on; the same as the slowest where reports are too far apart in time to tell.")
-	world    = jobDesc("world", "Ranks that the job has by its world size, present or not.")
+	missing = prometheus.NewDesc("loaderd_rank_missing_seconds",
+		"For how long a rank that is missing has consumed no step: it is absent, silent or stuck, and its job cannot "+
+			"continue (RANK_MISSING); of 64 at most, none while all is well.", []string{"train_job", "rank"}, nil)
+	consumed = prometheus.NewDesc("loaderd_rank_consumed_step",
+		"Steps that the rank's trainer has consumed; of the 64 ranks that have consumed least.",
+		[]string{"train_job", "rank"}, nil)
+	slowest = jobDesc("slowest_step", "Steps consumed by the job's rank that is furthest behind; steps sent, where no "+
+		"client of the job reports.")
+	fastest = jobDesc("fastest_step", "Steps consumed by the job's rank that is furthest on; the same as the slowest "+
+		"where reports are too far apart in time to tell.")
+	world = jobDesc("world", "Ranks that the job has by its world size, present or not.")
 )
 
 // committed is how far the checkpoints of each keeper reach.
@@ -140,7 +153,8 @@ func collectCensus(view census.View, out chan<- prometheus.Metric) {
 	}
 }
 
-// lag returns how many steps less than the furthest rank of a job one has consumed; 0 where reports are too far apart in time to tell.
+// lag returns how many steps less than the furthest rank of a job one has consumed; 0 where reports are too far apart
+// in time to tell.
 func lag(j *census.Job, consumed uint64) uint64 {
 	if behind := j.Most - min(j.Most, consumed); behind > j.Slack {
 		return behind
@@ -159,8 +173,8 @@ func lags(v census.View) map[census.ID]uint64 {
 	return out
 }
 
-// readingRanks are the ranks that are shown, those furthest behind first, and how many each job has here. Of a rank that several read as, the stream counts
-// that was sent least.
+// readingRanks are the ranks that are shown, those furthest behind first, and how many each job has here. Of a rank
+// that several read as, the stream counts that was sent least.
 func readingRanks(traffic []arrowout.Traffic, lags map[census.ID]uint64) (ranks []rank, jobs map[string]int) {
 	type key struct {
 		job  string

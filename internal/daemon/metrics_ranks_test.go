@@ -14,25 +14,33 @@ import (
 
 // reads is a stream that has got the steps before one.
 func reads(job string, rank int, step uint64) arrowout.Traffic {
-	return arrowout.Traffic{Place: state.Place{Job: job, Rank: rank, World: 1000}, Step: step, WaitP50: 20 * time.Millisecond, WaitP99: 3 * time.Second, Bytes: 1e6}
+	return arrowout.Traffic{Place: state.Place{Job: job, Rank: rank, World: 1000}, Step: step,
+		WaitP50: 20 * time.Millisecond, WaitP99: 3 * time.Second, Bytes: 1e6}
 }
 
 // ranked serves streams. None of their clients reports.
 func ranked(streams ...arrowout.Traffic) rankMetrics {
 	at, c := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), census.New()
 	for _, t := range streams {
-		c.Open(census.ID{Key: census.Key{Job: t.Job, World: t.World}, Rank: t.Rank, Peer: t.Peer}, census.Client{}, t.Step, at)
+		c.Open(census.ID{Key: census.Key{Job: t.Job, World: t.World}, Rank: t.Rank, Peer: t.Peer}, census.Client{},
+			t.Step, at)
 	}
-	return rankMetrics{func() []arrowout.Traffic { return streams }, func() census.View { return c.View(at) }, func() plan.Keepers { return plan.Keepers{"a": 7, "gone": 3} }}
+	return rankMetrics{func() []arrowout.Traffic {
+		return streams
+	}, func() census.View { return c.View(at) }, func() plan.Keepers { return plan.Keepers{"a": 7, "gone": 3} }}
 }
 
-// Each rank and each job has its figures. Where two streams read as one rank, the slower one counts, and the collection stays valid.
+// Each rank and each job has its figures. Where two streams read as one rank, the slower one counts, and the collection
+// stays valid.
 func TestRankMetrics(t *testing.T) {
 	have := gathered(t, ranked(reads("a", 0, 12), reads("a", 1, 10), reads("a", 1, 2), reads("b", 0, 100)))
 	for name, want := range map[string]float64{
-		"loaderd_rank_step 0 a": 12, "loaderd_rank_step 1 a": 2, "loaderd_rank_step 0 b": 100, "loaderd_rank_lag_steps 0 a": 0, "loaderd_rank_lag_steps 1 a": 10,
-		"loaderd_rank_lag_steps 0 b": 0, "loaderd_rank_wait_p50_seconds 0 a": 0.02, "loaderd_rank_wait_p99_seconds 0 b": 3, "loaderd_rank_bytes_per_second 1 a": 1e6,
-		"loaderd_job_ranks a": 2, "loaderd_job_ranks b": 1, "loaderd_job_slowest_step a": 2, "loaderd_job_fastest_step a": 12,
+		"loaderd_rank_step 0 a": 12, "loaderd_rank_step 1 a": 2, "loaderd_rank_step 0 b": 100,
+		"loaderd_rank_lag_steps 0 a": 0, "loaderd_rank_lag_steps 1 a": 10,
+		"loaderd_rank_lag_steps 0 b": 0, "loaderd_rank_wait_p50_seconds 0 a": 0.02, "loaderd_rank_wait_p99_seconds 0 b": 3,
+		"loaderd_rank_bytes_per_second 1 a": 1e6,
+		"loaderd_job_ranks a":               2, "loaderd_job_ranks b": 1, "loaderd_job_slowest_step a": 2,
+		"loaderd_job_fastest_step a":   12,
 		"loaderd_job_committed_step a": 7, "loaderd_job_committed_step gone": 3,
 	} {
 		if got, there := have[name]; got != want || !there {
@@ -44,7 +52,8 @@ func TestRankMetrics(t *testing.T) {
 	}
 }
 
-// However many ranks and jobs read, the number of figures is bounded; the ranks that are shown are those furthest behind.
+// However many ranks and jobs read, the number of figures is bounded; the ranks that are shown are those furthest
+// behind.
 func TestRankMetricsAreBounded(t *testing.T) {
 	var streams []arrowout.Traffic
 	for i := range 1000 {
@@ -61,7 +70,8 @@ func TestRankMetricsAreBounded(t *testing.T) {
 	}
 }
 
-// A rank that is missing has a figure, as every rank whose client reports and every job; by rank the process counts that has consumed least.
+// A rank that is missing has a figure, as every rank whose client reports and every job; by rank the process counts
+// that has consumed least.
 func TestRankMetrics_MissingRank(t *testing.T) {
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	c := census.New()
@@ -73,17 +83,23 @@ func TestRankMetrics_MissingRank(t *testing.T) {
 	c.Open(census.ID{Key: census.Key{Job: "a", World: 1}}, census.Client{}, 0, at)
 	m := ranked()
 	m.ranks = func() census.View { return c.View(at.Add(4 * time.Second)) }
-	want := map[string]float64{"loaderd_rank_consumed_step 0 a": 40, "loaderd_rank_consumed_step 1 a": 42, "loaderd_job_world a": 4,
-		"loaderd_job_slowest_step a": 40, "loaderd_job_fastest_step a": 42, "loaderd_job_committed_step a": 7, "loaderd_job_committed_step gone": 3}
+	want := map[string]float64{"loaderd_rank_consumed_step 0 a": 40, "loaderd_rank_consumed_step 1 a": 42,
+		"loaderd_job_world a":        4,
+		"loaderd_job_slowest_step a": 40, "loaderd_job_fastest_step a": 42, "loaderd_job_committed_step a": 7,
+		"loaderd_job_committed_step gone": 3}
 	if have := gathered(t, m); !maps.Equal(have, want) {
 		t.Errorf("%v, want %v", have, want)
 	}
 	m.ranks = func() census.View {
-		return census.View{Jobs: []census.Job{{Key: census.Key{Job: "a", World: 4}, Least: 30, Most: 34, Slack: 5, Finding: &census.Finding{State: census.Absent, Level: census.Red, Ranks: []int{2, 3}, For: 20 * time.Second}},
-			{Key: census.Key{Job: "b", World: 2}, Finding: &census.Finding{State: census.Stuck, Level: census.Named, Ranks: []int{0}, For: 20 * time.Second}}}}
+		return census.View{Jobs: []census.Job{{Key: census.Key{Job: "a", World: 4}, Least: 30, Most: 34, Slack: 5,
+			Finding: &census.Finding{State: census.Absent, Level: census.Red, Ranks: []int{2, 3}, For: 20 * time.Second}},
+			{Key: census.Key{Job: "b", World: 2}, Finding: &census.Finding{State: census.Stuck, Level: census.Named,
+				Ranks: []int{0}, For: 20 * time.Second}}}}
 	}
-	want = map[string]float64{"loaderd_rank_missing_seconds 2 a": 20, "loaderd_rank_missing_seconds 3 a": 20, "loaderd_job_world a": 4, "loaderd_job_world b": 2,
-		"loaderd_job_slowest_step a": 30, "loaderd_job_fastest_step a": 30, "loaderd_job_slowest_step b": 0, "loaderd_job_fastest_step b": 0,
+	want = map[string]float64{"loaderd_rank_missing_seconds 2 a": 20, "loaderd_rank_missing_seconds 3 a": 20,
+		"loaderd_job_world a": 4, "loaderd_job_world b": 2,
+		"loaderd_job_slowest_step a": 30, "loaderd_job_fastest_step a": 30, "loaderd_job_slowest_step b": 0,
+		"loaderd_job_fastest_step b":   0,
 		"loaderd_job_committed_step a": 7, "loaderd_job_committed_step gone": 3}
 	if have := gathered(t, m); !maps.Equal(have, want) {
 		t.Errorf("%v, want %v", have, want)

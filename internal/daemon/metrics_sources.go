@@ -28,32 +28,49 @@ func ofSource(kind prometheus.ValueType, name, help string, value func(mixed, st
 }
 
 var sourceMetrics = []sourceMetric{
-	ofSource(prometheus.CounterValue, "tokens_total", "Tokens taken of the source.", func(_ mixed, s state.SourceStats) float64 { return float64(s.Status.Tokens) }),
-	ofSource(prometheus.GaugeValue, "target_share", "Share of the tokens that the source is to have.", func(_ mixed, s state.SourceStats) float64 { return s.Target }),
-	ofSource(prometheus.GaugeValue, "share", "Share of the source in the tokens taken so far.", func(m mixed, s state.SourceStats) float64 {
-		return float64(s.Status.Tokens) / float64(max(m.tokens, 1))
-	}),
-	ofSource(prometheus.GaugeValue, "epoch", "Epoch of the source that is read, from 0.", func(_ mixed, s state.SourceStats) float64 { return float64(s.Epoch) }),
-	ofSource(prometheus.CounterValue, "documents_total", "Documents of the source that were taken, used or not.", func(_ mixed, s state.SourceStats) float64 { return float64(s.Arrived) }),
-	ofSource(prometheus.CounterValue, "cut_documents_total", "Documents of the source used without their last tokens because they have more than they may.", func(_ mixed, s state.SourceStats) float64 { return float64(s.Cut) }),
-	ofSource(prometheus.CounterValue, "emitted_tokens_total", "Tokens of the source in steps.", func(_ mixed, s state.SourceStats) float64 { return float64(s.Emitted) }),
-	ofSource(prometheus.GaugeValue, "last_sequence", "Last document in the source's stream.", func(_ mixed, s state.SourceStats) float64 { return float64(s.Stream.Last) }),
-	ofSource(prometheus.GaugeValue, "next_sequence", "Document of the source that is taken next; 0 behind the last one.", func(_ mixed, s state.SourceStats) float64 { return float64(s.Next) }),
-	ofSource(prometheus.GaugeValue, "down", "1 while the source's stream is out of reach.", func(_ mixed, s state.SourceStats) float64 { return truth(!s.Stream.DownSince.IsZero()) }),
-	ofSource(prometheus.GaugeValue, "used_up", "1 when no document of the source is left.", func(_ mixed, s state.SourceStats) float64 { return truth(s.UsedUp) }),
-	ofSource(prometheus.GaugeValue, "resting", "1 while the others share the source's weight, as it has no documents (mix.dry: share).", func(_ mixed, s state.SourceStats) float64 { return truth(s.Resting) }),
-	ofSource(prometheus.GaugeValue, "dry_seconds", "For how long the run has waited for a document of the source.", func(m mixed, s state.SourceStats) float64 {
-		if s.Name != m.next {
-			return 0
-		}
-		return m.dry.Seconds()
-	}),
+	ofSource(prometheus.CounterValue, "tokens_total", "Tokens taken of the source.",
+		func(_ mixed, s state.SourceStats) float64 { return float64(s.Status.Tokens) }),
+	ofSource(prometheus.GaugeValue, "target_share", "Share of the tokens that the source is to have.",
+		func(_ mixed, s state.SourceStats) float64 { return s.Target }),
+	ofSource(prometheus.GaugeValue, "share", "Share of the source in the tokens taken so far.",
+		func(m mixed, s state.SourceStats) float64 {
+			return float64(s.Status.Tokens) / float64(max(m.tokens, 1))
+		}),
+	ofSource(prometheus.GaugeValue, "epoch", "Epoch of the source that is read, from 0.",
+		func(_ mixed, s state.SourceStats) float64 { return float64(s.Epoch) }),
+	ofSource(prometheus.CounterValue, "documents_total", "Documents of the source that were taken, used or not.",
+		func(_ mixed, s state.SourceStats) float64 { return float64(s.Arrived) }),
+	ofSource(prometheus.CounterValue, "cut_documents_total",
+		"Documents of the source used without their last tokens because they have more than they may.",
+		func(_ mixed, s state.SourceStats) float64 { return float64(s.Cut) }),
+	ofSource(prometheus.CounterValue, "emitted_tokens_total", "Tokens of the source in steps.",
+		func(_ mixed, s state.SourceStats) float64 { return float64(s.Emitted) }),
+	ofSource(prometheus.GaugeValue, "last_sequence", "Last document in the source's stream.",
+		func(_ mixed, s state.SourceStats) float64 { return float64(s.Stream.Last) }),
+	ofSource(prometheus.GaugeValue, "next_sequence", "Document of the source that is taken next; 0 behind the last one.",
+		func(_ mixed, s state.SourceStats) float64 { return float64(s.Next) }),
+	ofSource(prometheus.GaugeValue, "down", "1 while the source's stream is out of reach.",
+		func(_ mixed, s state.SourceStats) float64 { return truth(!s.Stream.DownSince.IsZero()) }),
+	ofSource(prometheus.GaugeValue, "used_up", "1 when no document of the source is left.",
+		func(_ mixed, s state.SourceStats) float64 { return truth(s.UsedUp) }),
+	ofSource(prometheus.GaugeValue, "resting", "1 while the others share the source's weight, as it has no documents "+
+		"(mix.dry: share).", func(_ mixed, s state.SourceStats) float64 { return truth(s.Resting) }),
+	ofSource(prometheus.GaugeValue, "dry_seconds", "For how long the run has waited for a document of the source.",
+		func(m mixed, s state.SourceStats) float64 {
+			if s.Name != m.next {
+				return 0
+			}
+			return m.dry.Seconds()
+		}),
 }
 
 // leftOut are documents of a source that are not used.
-var leftOut = prometheus.NewDesc("loaderd_source_left_out_documents_total", "Documents of the source that are not used, by why: undecodable, empty, masked, duplicate, split, short, long.", []string{"source", "why"}, nil)
+var leftOut = prometheus.NewDesc("loaderd_source_left_out_documents_total",
+	"Documents of the source that are not used, by why: undecodable, empty, masked, duplicate, split, short, long.",
+	[]string{"source", "why"}, nil)
 
-// collectSources shows the figures of each source, of a run with several: those of the only one are the figures of the run. The run's Source is the one that comes next.
+// collectSources shows the figures of each source, of a run with several: those of the only one are the figures of the
+// run. The run's Source is the one that comes next.
 func collectSources(out chan<- prometheus.Metric, s loader.Stats, now time.Time) {
 	if len(s.Sources) < 2 {
 		return
@@ -62,7 +79,8 @@ func collectSources(out chan<- prometheus.Metric, s loader.Stats, now time.Time)
 	next := -1
 	for i, x := range s.Sources {
 		m.tokens += x.Status.Tokens
-		if x.Share > 0 && (next < 0 || x.Credit > s.Sources[next].Credit || x.Credit == s.Sources[next].Credit && x.Name < s.Sources[next].Name) {
+		if x.Share > 0 && (next < 0 || x.Credit > s.Sources[next].Credit || x.Credit == s.Sources[next].Credit &&
+			x.Name < s.Sources[next].Name) {
 			next = i
 		}
 	}

@@ -76,7 +76,8 @@ func TestDaemon_AnswersItsUserAlone(t *testing.T) {
 	}
 	defer stranger.Close()
 	body := map[string]any{"step": 1, "keeper": "trainer"}
-	for _, action := range []string{"info", "status", "history", "stats", "cause", "commit", "leave", "seal", "drain", "mix",
+	for _, action := range []string{"info", "status", "history", "stats", "cause", "commit", "leave", "seal",
+		"drain", "mix",
 		"checkpoint", "measure", "ledger", "find", "text", "peek"} {
 		if err := stranger.Do(t.Context(), action, body, nil); reader.Reason(err) != string(fault.BadToken) {
 			t.Errorf("%s: %v", action, err)
@@ -97,7 +98,8 @@ func TestDaemon_AnswersItsUserAlone(t *testing.T) {
 		t.Errorf("health: %v", err)
 	}
 	for path, want := range map[string]int{"/healthz": 200, "/readyz": 0, "/": 200, "/metrics": 401, "/api/status": 401,
-		"/api/history": 401, "/api/events": 401, "/api/step/0": 401, "/api/find?sequence=1": 401, "/api/text?sequence=1": 401} {
+		"/api/history": 401, "/api/events": 401, "/api/step/0": 401, "/api/find?sequence=1": 401,
+		"/api/text?sequence=1": 401} {
 		got := sends(t, d, http.MethodGet, path, "")
 		if got != want && want != 0 || got == http.StatusUnauthorized && want == 0 {
 			t.Errorf("%s: %d, want %d", path, got, want)

@@ -46,7 +46,8 @@ func TestNamesOfThePage(t *testing.T) {
 	c.HTTP.Names = []string{"proxy.example"}
 	d := start(t, c)
 	defer stop(d, time.Minute) //nolint:errcheck // the test is over
-	for host, want := range map[string]int{"": http.StatusOK, "proxy.example": http.StatusOK, "proxy.example:443": http.StatusOK, "localhost": http.StatusOK, "other.example": http.StatusForbidden} {
+	for host, want := range map[string]int{"": http.StatusOK, "proxy.example": http.StatusOK,
+		"proxy.example:443": http.StatusOK, "localhost": http.StatusOK, "other.example": http.StatusForbidden} {
 		for _, path := range []string{"/", "/api/status", "/metrics", "/healthz"} {
 			if r := fetch(t, d, path, host); r.StatusCode != want {
 				t.Errorf("%s by %q: %s, want %d", path, host, r.Status, want)

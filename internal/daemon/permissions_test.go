@@ -72,8 +72,8 @@ type caller struct {
 	http        *http.Client
 }
 
-// callers returns a caller per column of the matrix: the first group calls a daemon with identities, the second one daemons
-// without.
+// callers returns a caller per column of the matrix: the first group calls a daemon with identities, the second one
+// daemons without.
 func callers(t *testing.T) (groups [2][]*caller) {
 	file := filepath.Join(t.TempDir(), "identities.json")
 	let := func(name string, role access.Role, change ...func(*access.Identity)) string {
@@ -91,7 +91,9 @@ func callers(t *testing.T) (groups [2][]*caller) {
 	groups[0] = []*caller{
 		{name: "none"},
 		{name: "wrong", token: wrong},
-		{name: "expired", token: let("expired", access.Operate, func(i *access.Identity) { i.Expires = time.Now().Add(-time.Hour) })},
+		{name: "expired", token: let("expired", access.Operate, func(i *access.Identity) {
+			i.Expires = time.Now().Add(-time.Hour)
+		})},
 		{name: "revoked", token: let("revoked", access.Operate)},
 		{name: "other run", token: let("other run", access.Operate, func(i *access.Identity) { i.Runs = []string{"other"} })},
 	}
@@ -138,15 +140,18 @@ func startMixed(t *testing.T, change func(*config.Config)) *Daemon {
 	return d
 }
 
-// connect has a caller call d. Where the system has more addresses than 127.0.0.1 the caller has its own, as refused calls of one
-// host wait for their answer.
+// connect has a caller call d. Where the system has more addresses than 127.0.0.1 the caller has its own, as refused
+// calls of one host wait for their answer.
 func (c *caller) connect(t *testing.T, d *Daemon, host byte) {
 	dialer := &net.Dialer{}
 	if runtime.GOOS == "linux" {
 		dialer.LocalAddr = &net.TCPAddr{IP: net.IPv4(127, 0, 0, host)}
 	}
-	conn, err := grpc.NewClient("passthrough:///"+d.flight.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(func(ctx context.Context, at string) (net.Conn, error) { return dialer.DialContext(ctx, "tcp", at) }))
+	conn, err := grpc.NewClient("passthrough:///"+d.flight.Addr().String(),
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, at string) (net.Conn, error) {
+			return dialer.DialContext(ctx, "tcp", at)
+		}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,8 +165,8 @@ func (c *caller) connect(t *testing.T, d *Daemon, host byte) {
 	})
 }
 
-// request is one way to make a call: message is that of a gRPC method or the body of an action. Of its %s the caller's name makes
-// keepers and jobs that no other caller uses.
+// request is one way to make a call: message is that of a gRPC method or the body of an action. Of its %s the caller's
+// name makes keepers and jobs that no other caller uses.
 type request struct {
 	about   string // empty: as usual
 	message string
@@ -195,7 +200,8 @@ func messages(method, run string, c *caller) (abouts []string, all []proto.Messa
 		if c.token != "" {
 			own = fmt.Sprintf(`{"job":%q}`, c.slug())
 		}
-		return []string{"", "another's job"}, []proto.Message{&flight.Ticket{Ticket: []byte(own)}, &flight.Ticket{Ticket: []byte(other)}}
+		return []string{"", "another's job"}, []proto.Message{&flight.Ticket{Ticket: []byte(own)},
+			&flight.Ticket{Ticket: []byte(other)}}
 	}
 	return []string{""}, []proto.Message{&emptypb.Empty{}}
 }
@@ -244,8 +250,8 @@ func answerOf(err error) (string, error) {
 	return "", err
 }
 
-// cellOf returns the cell of an answer with a reason. A body that cannot be read is an error of this test: permissions are
-// checked behind it.
+// cellOf returns the cell of an answer with a reason. A body that cannot be read is an error of this test: permissions
+// are checked behind it.
 func cellOf(reason fault.Reason, err error) (string, error) {
 	switch reason {
 	case fault.BadTicket:
@@ -306,7 +312,8 @@ func (c *caller) fetch(ctx context.Context, method, path, body string) (string, 
 type route struct{ method, path, body string }
 
 // methods are the HTTP methods that every path is called with. HEAD is answered as GET is, without a reason to compare.
-var methods = []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions}
+var methods = []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
+	http.MethodOptions}
 
 // routesOf returns every method of every path of the patterns that a daemon registers.
 func routesOf(patterns, actions []string) (all []route) {
@@ -342,9 +349,10 @@ type row struct {
 	cells []string // by caller
 }
 
-// matrix calls everything as every caller. Callers of the first group call at the same time; those of the second are one
-// identity to the daemon, whose searches exclude each other.
-func matrix(t *testing.T, groups [2][]*caller, each func(c *caller, answered func(call string, cell string, err error))) (rows []row) {
+// matrix calls everything as every caller. Callers of the first group call at the same time; those of the second are
+// one identity to the daemon, whose searches exclude each other.
+func matrix(t *testing.T, groups [2][]*caller,
+	each func(c *caller, answered func(call string, cell string, err error))) (rows []row) {
 	all := slices.Concat(groups[0], groups[1])
 	columns := make([][]row, len(all))
 	one := func(i int) {
@@ -398,7 +406,8 @@ func TestPermissionMatrix(t *testing.T) {
 		for _, action := range append(slices.Clone(actions), "unknown") {
 			for _, q := range bodiesOf(action) {
 				body := []byte(strings.ReplaceAll(q.message, "%s", c.slug()))
-				cell, err := answerOf(c.invoke(t.Context(), "/arrow.flight.protocol.FlightService/DoAction", &flight.Action{Type: action, Body: body}))
+				cell, err := answerOf(c.invoke(t.Context(), "/arrow.flight.protocol.FlightService/DoAction",
+					&flight.Action{Type: action, Body: body}))
 				answered(callName(action, q.about), cell, err)
 			}
 		}
@@ -422,14 +431,16 @@ func TestPermissionMatrix(t *testing.T) {
 			}
 		}
 		table := func(title, about, what string, rows []row) {
-			write("\n## %s\n\n%s\n\n| %s | %s |\n|%s\n", title, about, what, strings.Join(heads, " | "), strings.Repeat(" --- |", len(heads)+1))
+			write("\n## %s\n\n%s\n\n| %s | %s |\n|%s\n", title, about, what, strings.Join(heads, " | "),
+				strings.Repeat(" --- |", len(heads)+1))
 			for _, r := range rows {
 				write("| %s | %s |\n", r.call, strings.Join(r.cells, " | "))
 			}
 		}
 		table("Flight and health", "Methods of other services than Flight have their full names.", "method", calls)
 		table("Actions", "The calls of `DoAction`.", "action", acted)
-		table("HTTP", "HEAD is answered as GET. Other methods and paths are answered with 404 to every caller.", "path", offered(paths))
+		table("HTTP", "HEAD is answered as GET. Other methods and paths are answered with 404 to every caller.", "path",
+			offered(paths))
 		return err
 	})
 }
@@ -468,7 +479,8 @@ func callName(call, about string) string {
 	return call
 }
 
-// offered merges the methods of a path that have the same answers, and leaves out those that no caller gets an answer of.
+// offered merges the methods of a path that have the same answers, and leaves out those that no caller gets an answer
+// of.
 func offered(rows []row) (merged []row) {
 	byPath := map[string]map[string][]string{} // methods by their cells
 	var order []string

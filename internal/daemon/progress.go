@@ -11,8 +11,8 @@ import (
 	"loaderd/loader/state"
 )
 
-// progress logs how a run gets on, every so often until ctx is done: what has been planned since the line before, and where readers are.
-// While nothing changes it says so once. An interval of 0 logs nothing.
+// progress logs how a run gets on, every so often until ctx is done: what has been planned since the line before, and
+// where readers are. While nothing changes it says so once. An interval of 0 logs nothing.
 func progress(ctx context.Context, log *slog.Logger, every time.Duration, snapshot func() loader.Stats) {
 	if every <= 0 {
 		return
@@ -38,8 +38,10 @@ func progress(ctx context.Context, log *slog.Logger, every time.Duration, snapsh
 		}
 		idle = false
 		rates := stats.Between(stats.Planned(last), stats.Planned(s), now.Sub(at))
-		log.Info("progress", "steps", s.Planned, "documents", s.Documents, "tokens", s.Tokens, "tokens_per_second", int64(rates.Tokens), "cursor", s.Cursor,
-			"behind", s.Source.Last-min(s.Source.Last, s.Cursor), "floor", s.Floor, "pool", s.PoolPieces, "rows_waiting", s.RowsThere,
+		log.Info("progress", "steps", s.Planned, "documents", s.Documents, "tokens", s.Tokens, "tokens_per_second",
+			int64(rates.Tokens), "cursor", s.Cursor,
+			"behind", s.Source.Last-min(s.Source.Last, s.Cursor), "floor", s.Floor, "pool", s.PoolPieces, "rows_waiting",
+			s.RowsThere,
 			"readers", readersAt(s.Readers))
 		last, at = s, now
 	}
@@ -47,11 +49,13 @@ func progress(ctx context.Context, log *slog.Logger, every time.Duration, snapsh
 
 // moved says whether anything of a run has changed that a line of progress shows.
 func moved(a, b loader.Stats) bool {
-	return a.Planned != b.Planned || a.Cursor != b.Cursor || a.Floor != b.Floor || a.Source.Last != b.Source.Last || a.Committed != b.Committed ||
+	return a.Planned != b.Planned || a.Cursor != b.Cursor || a.Floor != b.Floor || a.Source.Last != b.Source.Last ||
+		a.Committed != b.Committed ||
 		a.Ended != b.Ended || readersAt(a.Readers) != readersAt(b.Readers)
 }
 
-// readersAt shows where the readers of each world are: 8 of 8 at steps 120 to 122, the last is rank 3. They come sorted by world.
+// readersAt shows where the readers of each world are: 8 of 8 at steps 120 to 122, the last is rank 3. They come sorted
+// by world.
 func readersAt(readers []state.ReaderStat) string {
 	text := ""
 	for len(readers) > 0 {

@@ -49,20 +49,24 @@ func (d *Daemon) doing(c config.Config) permissions.Tasks {
 	does := permissions.Tasks{Purges: c.Serve.Release == "purge"}
 	for _, name := range pulled(c) {
 		docs, source := d.pulledInto(c, name)
-		does.Pulls = append(does.Pulls, permissions.Pull{Documents: docs, Subject: pulling.Subject(docs, source), Seals: c.Pull.Follow == 0})
+		does.Pulls = append(does.Pulls, permissions.Pull{Documents: docs, Subject: pulling.Subject(docs, source),
+			Seals: c.Pull.Follow == 0})
 	}
 	return does
 }
 
 // newPulls opens them.
-func (d *Daemon) newPulls(ctx context.Context, c config.Config, self lease.LeaderInfo, log *slog.Logger) (*pulls, error) {
+func (d *Daemon) newPulls(ctx context.Context, c config.Config, self lease.LeaderInfo, log *slog.Logger) (*pulls,
+	error) {
 	p := &pulls{of: map[string]*pulling.Puller{}}
 	streams := c.Pulled()
 	for _, name := range pulled(c) {
 		docs, source := d.pulledInto(c, name)
 		o := pulling.Options{Source: source, Shown: name, From: streams[name], Follow: c.Pull.Follow, Log: log,
-			How: pulling.How{Format: corpus.Format(c.Pull.Format), TextField: c.Pull.TextColumn, IDField: c.Pull.IDColumn, Tokens: c.Tokenizer.Name == config.TokenizerNone,
-				Encoding: c.Pull.Encoding, CSVQuoting: c.Pull.CSVQuoting, CSVEscape: c.Pull.CSVEscape, SkipBad: c.Pull.SkipBad, SkipTooLarge: c.Pull.SkipTooLarge},
+			How: pulling.How{Format: corpus.Format(c.Pull.Format), TextField: c.Pull.TextColumn, IDField: c.Pull.IDColumn,
+				Tokens:   c.Tokenizer.Name == config.TokenizerNone,
+				Encoding: c.Pull.Encoding, CSVQuoting: c.Pull.CSVQuoting, CSVEscape: c.Pull.CSVEscape, SkipBad: c.Pull.SkipBad,
+				SkipTooLarge: c.Pull.SkipTooLarge},
 			OnComplete: func(ctx context.Context, _ uint64) (err error) {
 				_, err = d.run.SealSource(ctx, name, "")
 				return err
@@ -107,7 +111,8 @@ func (p *pulls) answers() (out []api.PullStatus) {
 	return out
 }
 
-// supply says, for a run that waits for documents of a source, why none come and what to do; ok is false for a source that is not pulled.
+// supply says, for a run that waits for documents of a source, why none come and what to do; ok is false for a source
+// that is not pulled.
 func (p *pulls) supply(source string) (why, do string, ok bool) {
 	if p == nil || p.of[source] == nil {
 		return "", "", false

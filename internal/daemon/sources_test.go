@@ -34,7 +34,8 @@ func TestManySources(t *testing.T) {
 	var messages []stream.Message
 	for name := range c.Plan.Sources {
 		for k := range documents {
-			messages = append(messages, stream.Message{Subject: "docs." + name, Data: []byte(strings.Repeat(fmt.Sprintf("This is document %d. ", k), 20))})
+			messages = append(messages, stream.Message{Subject: "docs." + name,
+				Data: []byte(strings.Repeat(fmt.Sprintf("This is document %d. ", k), 20))})
 		}
 	}
 	natstest.Publish(t, d.Store(), messages...)

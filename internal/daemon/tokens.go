@@ -13,8 +13,8 @@ import (
 	"loaderd/tokenizer"
 )
 
-// Tokens loads the configured tokenizer and settles the ids that are not text: what the document stream needs to make tokens, and
-// what the plan must know of it.
+// Tokens loads the configured tokenizer and settles the ids that are not text: what the document stream needs to make
+// tokens, and what the plan must know of it.
 func Tokens(c config.Tokenizer) (doclog.Tokenizing, plan.Tokenizer, error) {
 	t, ids, _, err := load(c)
 	return t, ids, err
@@ -64,9 +64,13 @@ func load(c config.Tokenizer) (doclog.Tokenizing, plan.Tokenizer, *tokenizer.Mod
 		return doclog.Tokenizing{}, plan.Tokenizer{}, nil, err
 	}
 	if c.Fingerprint != "" && c.Fingerprint != m.Fingerprint() {
-		return doclog.Tokenizing{}, plan.Tokenizer{}, nil, fmt.Errorf("tokenizer.fingerprint: tokenizer %s has %s, the configuration asks for %s", c.Name, m.Fingerprint(), c.Fingerprint)
+		return doclog.Tokenizing{}, plan.Tokenizer{}, nil,
+			fmt.Errorf("tokenizer.fingerprint: tokenizer %s has %s, the configuration asks for %s", c.Name, m.Fingerprint(),
+				c.Fingerprint)
 	}
-	t := doclog.Tokenizing{NewEncoder: func() doclog.Encoder { return m.NewEncoder() }, Fingerprint: m.Fingerprint(), VocabSize: m.VocabSize()}
+	t := doclog.Tokenizing{NewEncoder: func() doclog.Encoder {
+		return m.NewEncoder()
+	}, Fingerprint: m.Fingerprint(), VocabSize: m.VocabSize()}
 	t.Text = func(dst []byte, id int32) []byte {
 		text, _ := m.DecodePart(dst, []int32{id}) // without a token it is as it was
 		return text
@@ -88,8 +92,8 @@ type builtinModel struct {
 	specialAsText, addSpecial bool
 }
 
-// Model loads a tokenizer, as tokenizer.Load does. All of a process share a built-in one for as long as any of them uses it: making it
-// anew takes a good part of a start, and its tables most of an idle daemon's memory.
+// Model loads a tokenizer, as tokenizer.Load does. All of a process share a built-in one for as long as any of them
+// uses it: making it anew takes a good part of a start, and its tables most of an idle daemon's memory.
 func Model(nameOrFile string, o tokenizer.Options) (*tokenizer.Model, error) {
 	if !slices.Contains(tokenizer.Builtin(), nameOrFile) || o.Pattern != "" || len(o.SpecialTokens) > 0 {
 		return tokenizer.Load(nameOrFile, o)
@@ -137,5 +141,6 @@ func settle(c config.Tokenizer, t doclog.Tokenizing, end int32, known bool) (doc
 			return fail("tokenizer.%s: %d: want an id below the vocabulary size %d", x.field, x.id, t.VocabSize)
 		}
 	}
-	return t, plan.Tokenizer{Name: c.Name, Fingerprint: t.Fingerprint, SpecialAsText: c.SpecialAsText, VocabSize: t.VocabSize, End: t.End, Pad: pad}, nil
+	return t, plan.Tokenizer{Name: c.Name, Fingerprint: t.Fingerprint, SpecialAsText: c.SpecialAsText,
+		VocabSize: t.VocabSize, End: t.End, Pad: pad}, nil
 }

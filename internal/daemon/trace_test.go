@@ -17,15 +17,16 @@ import (
 	publishing "loaderd/stream/publish"
 )
 
-// A document's way is one trace, from its publisher to the rank that reads it; one that nobody published with a trace has one of the daemon's own. What is not
-// sampled is not traced. The metrics lead to the traces.
+// A document's way is one trace, from its publisher to the rank that reads it; one that nobody published with a trace
+// has one of the daemon's own. What is not sampled is not traced. The metrics lead to the traces.
 func TestTracesOfDocuments(t *testing.T) {
 	collector := tracetest.Start(t)
 	c := settings(t)
 	c.Trace = tracing.Config{Endpoint: collector.URL, Share: 1}
 	d := start(t, c)
 	row := stream.Message{Data: make([]byte, 4*1024), ContentType: stream.TypeTokens, Tokenizer: "f"}
-	tracer, err := tracing.New(t.Context(), tracing.Config{Endpoint: collector.URL, Share: 1}, "publisher", slog.New(slog.DiscardHandler))
+	tracer, err := tracing.New(t.Context(), tracing.Config{Endpoint: collector.URL, Share: 1}, "publisher",
+		slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +77,8 @@ func TestTracesOfDocuments(t *testing.T) {
 			if (s.Parent == "") != (i == 0) || i > 0 && s.Parent != spans[0].ID {
 				t.Errorf("document %d: span %s follows %q, the first one is %s", sequence, s.Name, s.Parent, spans[0].ID)
 			}
-			if service := s.About["service.name"]; service != map[bool]any{true: "publisher", false: "loaderd"}[s.Name == tracing.SpanPublish] {
+			if service := s.About["service.name"]; service != map[bool]any{true: "publisher",
+				false: "loaderd"}[s.Name == tracing.SpanPublish] {
 				t.Errorf("document %d: span %s is of service %v", sequence, s.Name, service)
 			}
 			if step, there := s.About["loaderd.step"]; there && step != (sequence-1)/4 {

@@ -17,7 +17,8 @@ func settleDocuments(c plan.DocumentsConfig, m *tokenizer.Model) (plan.Documents
 	}
 	if c.BOS.Set() {
 		if len(before) > 0 {
-			return c, fmt.Errorf("documents.bos: tokenizer.add_special_tokens puts token %d before every text: set one of them only", before[0])
+			return c, fmt.Errorf("documents.bos: tokenizer.add_special_tokens puts token %d before every text: set one of "+
+				"them only", before[0])
 		}
 		if c.BOS == plan.TokenAuto {
 			id, ok := int32(0), false
@@ -25,7 +26,8 @@ func settleDocuments(c plan.DocumentsConfig, m *tokenizer.Model) (plan.Documents
 				id, ok = m.BeginOfText()
 			}
 			if !ok {
-				return c, fmt.Errorf("documents.bos: %s names no token that begins a text: give its id or its text, or none", named(m))
+				return c, fmt.Errorf("documents.bos: %s names no token that begins a text: give its id or its text, or none",
+					named(m))
 			}
 			c.BOS = token(id)
 		}
@@ -37,7 +39,8 @@ func settleDocuments(c plan.DocumentsConfig, m *tokenizer.Model) (plan.Documents
 		return c, nil
 	}
 	if len(before)+len(behind) > 0 {
-		return c, errors.New("documents.fim: tokenizer.add_special_tokens puts tokens around every text, which would come to lie within it: " +
+		return c, errors.New("documents.fim: tokenizer.add_special_tokens puts tokens around every text, which would come " +
+			"to lie within it: " +
 			"set it to false, and documents.bos for a token at the beginning")
 	}
 	t := &c.FIM.Tokens
@@ -47,7 +50,8 @@ func settleDocuments(c plan.DocumentsConfig, m *tokenizer.Model) (plan.Documents
 			prefix, middle, suffix, ok = m.FillIn()
 		}
 		if !ok {
-			return c, fmt.Errorf("documents.fim.tokens: %s has none of the usual tokens for filling in the middle: give prefix, middle and suffix, each an id or the text of "+
+			return c, fmt.Errorf("documents.fim.tokens: %s has none of the usual tokens for filling in the middle: give "+
+				"prefix, middle and suffix, each an id or the text of "+
 				"a special token, or set documents.fim.rate to 0", named(m))
 		}
 		*t = plan.FIMTokens{Prefix: token(prefix), Middle: token(middle), Suffix: token(suffix)}
@@ -61,12 +65,14 @@ func settleDocuments(c plan.DocumentsConfig, m *tokenizer.Model) (plan.Documents
 		}
 	}
 	if t.Prefix == t.Middle || t.Prefix == t.Suffix || t.Middle == t.Suffix {
-		return c, fmt.Errorf("documents.fim.tokens: prefix %s, middle %s and suffix %s: want three different tokens", t.Prefix, t.Middle, t.Suffix)
+		return c, fmt.Errorf("documents.fim.tokens: prefix %s, middle %s and suffix %s: want three different tokens",
+			t.Prefix, t.Middle, t.Suffix)
 	}
 	return c, nil
 }
 
-// find puts the id in the place of a special token's text. That an id is in the vocabulary is for the document stream to see.
+// find puts the id in the place of a special token's text. That an id is in the vocabulary is for the document stream
+// to see.
 func find(field string, t *plan.Token, m *tokenizer.Model) error {
 	if id, ok := t.ID(); ok {
 		*t = token(id) // 007 is 7
@@ -78,7 +84,8 @@ func find(field string, t *plan.Token, m *tokenizer.Model) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%s: %q: %s has no such special token: give its id, or its text as the tokenizer spells it", field, string(*t), named(m))
+	return fmt.Errorf("%s: %q: %s has no such special token: give its id, or its text as the tokenizer spells it", field,
+		string(*t), named(m))
 }
 
 func token(id int32) plan.Token { return plan.Token(strconv.Itoa(int(id))) }

@@ -36,19 +36,31 @@ func TestDocumentsSettles(t *testing.T) {
 		{name: "nothing", tokenizer: "gpt2", c: plan.DocumentsConfig{BOS: plan.TokenNone, FIM: plan.FIM{Tokens: auto}},
 			want: plan.DocumentsConfig{BOS: plan.TokenNone, FIM: plan.FIM{Tokens: auto}}},
 		{name: "an id", tokenizer: "gpt2", c: plan.DocumentsConfig{BOS: "050256"}, want: plan.DocumentsConfig{BOS: "50256"}},
-		{name: "a text", tokenizer: "gpt2", c: plan.DocumentsConfig{BOS: "<|endoftext|>"}, want: plan.DocumentsConfig{BOS: "50256"}},
-		{name: "no such text", tokenizer: "gpt2", c: plan.DocumentsConfig{BOS: "<s>"}, refused: `documents.bos: "<s>": tokenizer gpt2 has no such special token`},
-		{name: "none of its own", tokenizer: "gpt2", c: plan.DocumentsConfig{BOS: "auto"}, refused: "documents.bos: tokenizer gpt2 names no token that begins a text"},
-		{name: "fim", tokenizer: "cl100k_base", c: fim(auto), want: fim(plan.FIMTokens{Prefix: "100258", Middle: "100259", Suffix: "100260"})},
-		{name: "fim by hand", tokenizer: "cl100k_base", c: fim(plan.FIMTokens{Prefix: "<|fim_suffix|>", Middle: "7", Suffix: "<|endoftext|>"}),
+		{name: "a text", tokenizer: "gpt2", c: plan.DocumentsConfig{BOS: "<|endoftext|>"},
+			want: plan.DocumentsConfig{BOS: "50256"}},
+		{name: "no such text", tokenizer: "gpt2", c: plan.DocumentsConfig{BOS: "<s>"},
+			refused: `documents.bos: "<s>": tokenizer gpt2 has no such special token`},
+		{name: "none of its own", tokenizer: "gpt2", c: plan.DocumentsConfig{BOS: "auto"},
+			refused: "documents.bos: tokenizer gpt2 names no token that begins a text"},
+		{name: "fim", tokenizer: "cl100k_base", c: fim(auto),
+			want: fim(plan.FIMTokens{Prefix: "100258", Middle: "100259", Suffix: "100260"})},
+		{name: "fim by hand", tokenizer: "cl100k_base",
+			c:    fim(plan.FIMTokens{Prefix: "<|fim_suffix|>", Middle: "7", Suffix: "<|endoftext|>"}),
 			want: fim(plan.FIMTokens{Prefix: "100260", Middle: "7", Suffix: "100257"})},
-		{name: "no tokens for fim", tokenizer: "gpt2", c: fim(auto), refused: "documents.fim.tokens: tokenizer gpt2 has none of the usual tokens"},
-		{name: "one token twice", tokenizer: "gpt2", c: fim(plan.FIMTokens{Prefix: "7", Middle: "07", Suffix: "8"}), refused: "want three different tokens"},
-		{name: "no such token for fim", tokenizer: "gpt2", c: fim(plan.FIMTokens{Prefix: "7", Middle: "<mid>", Suffix: "8"}), refused: `documents.fim.tokens.middle: "<mid>"`},
-		{name: "ids without a tokenizer", tokenizer: "none", c: plan.DocumentsConfig{BOS: "3"}, want: plan.DocumentsConfig{BOS: "3"}},
-		{name: "a text without a tokenizer", tokenizer: "none", c: plan.DocumentsConfig{BOS: "<s>"}, refused: "tokenizer none has no such special token"},
-		{name: "auto without a tokenizer", tokenizer: "none", c: plan.DocumentsConfig{BOS: "auto"}, refused: "tokenizer none names no token"},
-		{name: "fim without a tokenizer", tokenizer: "none", c: fim(auto), refused: "tokenizer none has none of the usual tokens"},
+		{name: "no tokens for fim", tokenizer: "gpt2", c: fim(auto),
+			refused: "documents.fim.tokens: tokenizer gpt2 has none of the usual tokens"},
+		{name: "one token twice", tokenizer: "gpt2", c: fim(plan.FIMTokens{Prefix: "7", Middle: "07", Suffix: "8"}),
+			refused: "want three different tokens"},
+		{name: "no such token for fim", tokenizer: "gpt2", c: fim(plan.FIMTokens{Prefix: "7", Middle: "<mid>", Suffix: "8"}),
+			refused: `documents.fim.tokens.middle: "<mid>"`},
+		{name: "ids without a tokenizer", tokenizer: "none", c: plan.DocumentsConfig{BOS: "3"},
+			want: plan.DocumentsConfig{BOS: "3"}},
+		{name: "a text without a tokenizer", tokenizer: "none", c: plan.DocumentsConfig{BOS: "<s>"},
+			refused: "tokenizer none has no such special token"},
+		{name: "auto without a tokenizer", tokenizer: "none", c: plan.DocumentsConfig{BOS: "auto"},
+			refused: "tokenizer none names no token"},
+		{name: "fim without a tokenizer", tokenizer: "none", c: fim(auto),
+			refused: "tokenizer none has none of the usual tokens"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := config.Default()
@@ -65,7 +77,8 @@ func TestDocumentsSettles(t *testing.T) {
 				return
 			}
 			got := c.Plan.Documents
-			if err != nil || got.BOS != tt.want.BOS || got.FIM != tt.want.FIM || tokens.Documents.BOS != got.BOS || tokens.Documents.FIM != got.FIM || tokens.Seed != c.Plan.Seed {
+			if err != nil || got.BOS != tt.want.BOS || got.FIM != tt.want.FIM || tokens.Documents.BOS != got.BOS ||
+				tokens.Documents.FIM != got.FIM || tokens.Seed != c.Plan.Seed {
 				t.Errorf("%+v, %v", got, err)
 			}
 			if c.Plan.Tokenizer.VocabSize != tokens.VocabSize {
@@ -87,28 +100,30 @@ func contents(t *testing.T, d *Daemon) (steps []int32, labels []int32, documents
 		t.Fatal(err)
 	}
 	documents = map[uint64][]int32{}
-	err = client.Read(t.Context(), api.Ticket{Columns: []string{"input_ids", "labels", "documents"}}, func(b reader.Batch) error {
-		steps, labels = append(steps, b.InputIDs...), append(labels, b.Labels...)
-		for r, row := range b.Documents {
-			at := r * b.L
-			for _, p := range row {
-				whole := documents[p.Sequence]
-				if short := int(p.Start+p.Length) - len(whole); short > 0 {
-					whole = append(whole, make([]int32, short)...)
+	err = client.Read(t.Context(), api.Ticket{Columns: []string{"input_ids", "labels", "documents"}},
+		func(b reader.Batch) error {
+			steps, labels = append(steps, b.InputIDs...), append(labels, b.Labels...)
+			for r, row := range b.Documents {
+				at := r * b.L
+				for _, p := range row {
+					whole := documents[p.Sequence]
+					if short := int(p.Start+p.Length) - len(whole); short > 0 {
+						whole = append(whole, make([]int32, short)...)
+					}
+					copy(whole[p.Start:], b.InputIDs[at:at+int(p.Length)])
+					documents[p.Sequence], at = whole, at+int(p.Length)
 				}
-				copy(whole[p.Start:], b.InputIDs[at:at+int(p.Length)])
-				documents[p.Sequence], at = whole, at+int(p.Length)
 			}
-		}
-		return nil
-	})
+			return nil
+		})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return steps, labels, documents
 }
 
-// A run with all transformations on gives the same bytes when it is read again, whatever daemon does, and counts what it cut and left out.
+// A run with all transformations on gives the same bytes when it is read again, whatever daemon does, and counts what
+// it cut and left out.
 func TestTransformationsInARun(t *testing.T) {
 	const pre, mid, suf, bos, end = 100258, 100259, 100260, 100276, 100257
 	c := settings(t)
@@ -131,9 +146,11 @@ func TestTransformationsInARun(t *testing.T) {
 		ids := encoder.Encode(nil, []byte(text))
 		switch i % 5 {
 		case 1:
-			message = stream.Message{ContentType: stream.TypeTokens, Tokenizer: m.Fingerprint(), Data: stream.AppendTokens(nil, append([]int32{bos}, append(ids, end)...))}
+			message = stream.Message{ContentType: stream.TypeTokens, Tokenizer: m.Fingerprint(),
+				Data: stream.AppendTokens(nil, append([]int32{bos}, append(ids, end)...))}
 		case 2:
-			message = stream.Message{ContentType: stream.TypeTokens, Tokenizer: m.Fingerprint(), Data: stream.AppendTokens(nil, ids), Loss: []int32{0, 5, int32(len(ids) - 5)}}
+			message = stream.Message{ContentType: stream.TypeTokens, Tokenizer: m.Fingerprint(),
+				Data: stream.AppendTokens(nil, ids), Loss: []int32{0, 5, int32(len(ids) - 5)}}
 		}
 		all = append(all, message)
 		texts[uint64(i+1)], lengths[uint64(i+1)] = text, len(ids)
@@ -162,14 +179,16 @@ func TestTransformationsInARun(t *testing.T) {
 			own = slices.Concat(own[1:s], own[m+1:], own[s+1:m])
 		}
 		got, err := m.Decode(nil, own)
-		if err != nil || string(got) != text && !long || !strings.HasPrefix(text, strings.TrimRight(string(got), "\ufffd")) || len(got) < 30 {
+		if err != nil || string(got) != text && !long || !strings.HasPrefix(text, strings.TrimRight(string(got), "\ufffd")) ||
+			len(got) < 30 {
 			t.Fatalf("document %d is %q, %v, want %q", sequence, got, err, text)
 		}
 	}
 	if s := d.Run().Stats(); s.Cut != int64(cut) || cut == 0 || s.Skipped.Total() != 0 || filled < 60 || filled > 180 {
 		t.Errorf("%d cut, %d left out, %d filled in, want %d, 0 and half of 240", s.Cut, s.Skipped.Total(), filled, cut)
 	}
-	if got := get(t, d.http.url()+"/metrics"); !strings.Contains(got, fmt.Sprintf(`loaderd_cut_documents_total{run="default"} %d`, cut)) {
+	if got := get(t, d.http.url()+"/metrics"); !strings.Contains(got,
+		fmt.Sprintf(`loaderd_cut_documents_total{run="default"} %d`, cut)) {
 		t.Error("the metrics tell of no document that was cut")
 	}
 	shown, err := d.Run().Show(t.Context(), 1)
@@ -192,7 +211,8 @@ func TestTransformationsInARun(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.Plan.Documents.FIM.Rate = 0.25
-	if _, err := Start(t.Context(), c, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "documents.fim.rate: 0.5 -> 0.25") {
+	if _, err := Start(t.Context(), c, slog.New(slog.DiscardHandler)); err == nil ||
+		!strings.Contains(err.Error(), "documents.fim.rate: 0.5 -> 0.25") {
 		t.Errorf("started with another share: %v", err)
 	}
 }
@@ -219,18 +239,21 @@ func TestLongDocumentsAreLeftOut(t *testing.T) {
 	}
 }
 
-// Every source has the transformations of the run, and counts for itself; its own max_tokens counts what they put into a document, too.
+// Every source has the transformations of the run, and counts for itself; its own max_tokens counts what they put into
+// a document, too.
 func TestTransformationsOfSources(t *testing.T) {
 	c := settings(t)
 	c.Plan.Mix = config.Default().Plan.Mix
 	c.Plan.Documents = plan.DocumentsConfig{BOS: "99", MaxTokens: plan.MaxTokens{At: 50, Do: plan.MaxCut}}
-	c.Plan.Sources = map[string]mixture.Source{"web": {Weight: 1, Epochs: 1}, "code": {Weight: 1, Epochs: 1, MaxTokens: 50}}
+	c.Plan.Sources = map[string]mixture.Source{"web": {Weight: 1, Epochs: 1},
+		"code": {Weight: 1, Epochs: 1, MaxTokens: 50}}
 	c.Plan.Packing.Buckets = []int{128}
 	d := start(t, c)
 	var all []stream.Message
 	for i := range 20 {
 		for _, name := range []string{"web", "code"} {
-			all = append(all, stream.Message{Subject: "docs." + name, ContentType: stream.TypeTokens, Tokenizer: "f", Data: stream.AppendTokens(nil, make([]int32, 40+i))})
+			all = append(all, stream.Message{Subject: "docs." + name, ContentType: stream.TypeTokens, Tokenizer: "f",
+				Data: stream.AppendTokens(nil, make([]int32, 40+i))})
 		}
 	}
 	natstest.Publish(t, d.Store(), all...)
@@ -239,11 +262,13 @@ func TestTransformationsOfSources(t *testing.T) {
 	for _, s := range d.Run().Stats().Sources {
 		cut[s.Name], long[s.Name] = s.Cut, s.Skipped.Of(plan.SkipLong)
 	}
-	if cut["web"] != 9 || long["web"] != 0 || cut["code"] != 0 || long["code"] != 10 { // of code 50 tokens and more are 51 with the one before them
+	// of code 50 tokens and more are 51 with the one before them
+	if cut["web"] != 9 || long["web"] != 0 || cut["code"] != 0 || long["code"] != 10 {
 		t.Errorf("%v cut, %v left out", cut, long)
 	}
 	got := get(t, d.http.url()+"/metrics")
-	for _, want := range []string{`loaderd_source_cut_documents_total{run="default",source="web"} 9`, `loaderd_source_left_out_documents_total{run="default",source="code",why="long"} 10`} {
+	for _, want := range []string{`loaderd_source_cut_documents_total{run="default",source="web"} 9`,
+		`loaderd_source_left_out_documents_total{run="default",source="code",why="long"} 10`} {
 		if !strings.Contains(got, want) {
 			t.Errorf("the metrics lack %s", want)
 		}
@@ -264,11 +289,14 @@ func TestDocumentsBesideAddedTokens(t *testing.T) {
 		vocab[string(c)] = b
 	}
 	added := func(id int, content string) map[string]any {
-		return map[string]any{"id": id, "content": content, "single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": true}
+		return map[string]any{"id": id, "content": content, "single_word": false, "lstrip": false, "rstrip": false,
+			"normalized": false, "special": true}
 	}
 	file := map[string]any{"version": "1.0", "normalizer": nil,
-		"added_tokens":   []any{added(256, "<s>"), added(257, "</s>"), added(258, "<fim_prefix>"), added(259, "<fim_middle>"), added(260, "<fim_suffix>")},
-		"pre_tokenizer":  map[string]any{"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true},
+		"added_tokens": []any{added(256, "<s>"), added(257, "</s>"), added(258, "<fim_prefix>"), added(259, "<fim_middle>"),
+			added(260, "<fim_suffix>")},
+		"pre_tokenizer": map[string]any{"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true,
+			"use_regex": true},
 		"post_processor": map[string]any{"type": "BertProcessing", "cls": []any{"<s>", 256}, "sep": []any{"</s>", 257}},
 		"model":          map[string]any{"type": "BPE", "vocab": vocab, "merges": []any{}}}
 	b, err := json.Marshal(file)
@@ -284,7 +312,8 @@ func TestDocumentsBesideAddedTokens(t *testing.T) {
 	fim := plan.FIM{Rate: 1, Tokens: plan.FIMTokens{Prefix: "auto", Middle: "auto", Suffix: "auto"}}
 	c.Plan.Documents = plan.DocumentsConfig{BOS: "auto", FIM: fim}
 	settled := c
-	if _, err := Documents(&settled, slog.New(slog.DiscardHandler)); err != nil || settled.Plan.Documents.BOS != "256" || settled.Plan.Documents.FIM.Tokens.Suffix != "260" {
+	if _, err := Documents(&settled, slog.New(slog.DiscardHandler)); err != nil || settled.Plan.Documents.BOS != "256" ||
+		settled.Plan.Documents.FIM.Tokens.Suffix != "260" {
 		t.Errorf("%+v, %v", settled.Plan.Documents, err)
 	}
 	c.Tokenizer.AddSpecialTokens = true

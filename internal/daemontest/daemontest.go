@@ -243,8 +243,8 @@ func Seal(t *testing.T, d *daemon.Daemon) {
 	}
 }
 
-// PullSettings returns the configuration of a run that pulls its documents from a hub through a stream that holds a part of them. With several
-// it has two sources.
+// PullSettings returns the configuration of a run that pulls its documents from a hub through a stream that holds a
+// part of them. With several it has two sources.
 func PullSettings(t *testing.T, several bool) (config.Config, *objecttest.Hub) {
 	h := objecttest.NewHub(t)
 	t.Setenv("HF_ENDPOINT", h.URL)
@@ -260,14 +260,16 @@ func PullSettings(t *testing.T, several bool) (config.Config, *objecttest.Hub) {
 	c.Pull.From = []string{"hf://datasets/o/n/web/*.jsonl"}
 	if several {
 		c.Pull.From = nil
-		c.Plan.Sources = map[string]mixture.Source{"web": {Weight: 3, Epochs: 1, Block: 32}, "code": {Weight: 1, Epochs: 1, Block: 32}}
-		c.Pull.Sources = map[string][]string{"web": {"hf://datasets/o/n/web/*.jsonl"}, "code": {"hf://datasets/o/n/code/*.jsonl"}}
+		c.Plan.Sources = map[string]mixture.Source{"web": {Weight: 3, Epochs: 1, Block: 32},
+			"code": {Weight: 1, Epochs: 1, Block: 32}}
+		c.Pull.Sources = map[string][]string{"web": {"hf://datasets/o/n/web/*.jsonl"},
+			"code": {"hf://datasets/o/n/code/*.jsonl"}}
 	}
 	return c, h
 }
 
-// Train reads a run to its end as a training job does: it commits each step, and reconnects after a daemon has stopped. It returns the token
-// ids of each step and calls step with their number.
+// Train reads a run to its end as a training job does: it commits each step, and reconnects after a daemon has stopped.
+// It returns the token ids of each step and calls step with their number.
 func Train(t *testing.T, uri string, step func(n int)) (ids [][]int32) {
 	t.Helper()
 	deadline := time.Now().Add(5 * time.Minute)
@@ -276,11 +278,12 @@ func Train(t *testing.T, uri string, step func(n int)) (ids [][]int32) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = client.Read(t.Context(), api.Ticket{Step: uint64(len(ids)), Job: "train", Columns: []string{"input_ids"}}, func(b reader.Batch) error {
-			ids = append(ids, slices.Clone(b.InputIDs))
-			step(len(ids))
-			return client.Do(t.Context(), "commit", map[string]any{"step": len(ids), "keeper": "train"}, nil)
-		})
+		err = client.Read(t.Context(), api.Ticket{Step: uint64(len(ids)), Job: "train", Columns: []string{"input_ids"}},
+			func(b reader.Batch) error {
+				ids = append(ids, slices.Clone(b.InputIDs))
+				step(len(ids))
+				return client.Do(t.Context(), "commit", map[string]any{"step": len(ids), "keeper": "train"}, nil)
+			})
 		ended = err == nil
 		if closed := client.Close(); closed != nil && ended {
 			t.Error(closed)

@@ -43,7 +43,8 @@ func (f Figures) counts() stats.Counts {
 // Figures looks at the job. It leaves Now to a Rates, which has the figures before.
 func (j *Job) Figures() Figures {
 	c := j.Config
-	f := Figures{Settings: settings(c.Plan, c.Tokenizer.Name, j.World), Phase: "starting", Elapsed: time.Since(j.Began), World: j.World,
+	f := Figures{Settings: settings(c.Plan, c.Tokenizer.Name, j.World), Phase: "starting", Elapsed: time.Since(j.Began),
+		World:  j.World,
 		Window: c.Plan.Shuffle.Window, Ahead: c.Serve.Ahead, CacheBytes: c.Serve.CacheBytes,
 		Note: j.Notes.last()}
 	progress := j.progress()
@@ -76,7 +77,8 @@ func (j *Job) Figures() Figures {
 }
 
 func settings(p plan.Config, tokenizer string, world int) string {
-	return fmt.Sprintf("%s, %s, rows of %s tokens, %s rows a step, %s", tokenizer, p.Packing.Method, quantity.Range(p.Packing.Buckets),
+	return fmt.Sprintf("%s, %s, rows of %s tokens, %s rows a step, %s", tokenizer, p.Packing.Method,
+		quantity.Range(p.Packing.Buckets),
 		quantity.Range(p.Steps.PerBucket(p.Packing.Buckets)), quantity.Things(world, "reader"))
 }
 

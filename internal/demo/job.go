@@ -1,4 +1,5 @@
-// Package demo runs the whole path in one process: documents, a daemon with its NATS server, and readers that go from step to step together.
+// Package demo runs the whole path in one process: documents, a daemon with its NATS server, and readers that go from
+// step to step together.
 package demo
 
 import (
@@ -108,7 +109,9 @@ func (j *Job) start(ctx context.Context) error {
 		}
 		j.mu.Lock()
 		defer j.mu.Unlock()
-		j.daemon, j.ranks = d, newRanks(j.World, j.Config.Stream.Dir, j.Config.Plan, func() { j.firstBatch.Store(int64(time.Since(j.Began))) })
+		j.daemon, j.ranks = d, newRanks(j.World, j.Config.Stream.Dir, j.Config.Plan, func() {
+			j.firstBatch.Store(int64(time.Since(j.Began)))
+		})
 		return nil
 	})
 	return both.Wait()
@@ -125,14 +128,15 @@ func (j *Job) link() string {
 	return j.page
 }
 
-// conserved checks that the plan has every document that was published, and that the readers got all of its steps and every token
-// of every document once.
+// conserved checks that the plan has every document that was published, and that the readers got all of its steps and
+// every token of every document once.
 func conserved(s loader.Stats, published int64, r *ranks) error {
 	if seen := s.Documents + s.Skipped.Total(); seen != published {
 		return fmt.Errorf("check what arrived: %d documents were published, the plan saw %d", published, seen)
 	}
 	if want := s.Tokens - s.Dropped + s.Repeated; r.tokens.Load() != want || r.steps.Load() != s.Planned {
-		return fmt.Errorf("check what arrived: readers got %d tokens in %d steps, the plan holds %d in %d", r.tokens.Load(), r.steps.Load(), want, s.Planned)
+		return fmt.Errorf("check what arrived: readers got %d tokens in %d steps, the plan holds %d in %d", r.tokens.Load(),
+			r.steps.Load(), want, s.Planned)
 	}
 	return nil
 }

@@ -13,13 +13,15 @@ import (
 // source is the source that the demo publishes to.
 const source = "demo"
 
-// batchBytes is how much is committed at once: little, so that the planner sees the first documents soon, and few wait in this process.
+// batchBytes is how much is committed at once: little, so that the planner sees the first documents soon, and few wait
+// in this process.
 const batchBytes = 2 << 20
 
 // fullPatience is how long the publisher waits for room. Nobody commits steps in a demo, so a full stream stays full.
 const fullPatience = 10 * time.Second
 
-// publish publishes the inputs' documents as loaderd publish does, over a connection of its own, until all is committed.
+// publish publishes the inputs' documents as loaderd publish does, over a connection of its own, until all is
+// committed.
 func (j *Job) publish(ctx context.Context, url string) error {
 	c := stream.Default()
 	c.URL, c.Dir, c.Name, c.Subject = url, j.Config.Stream.Dir, j.Config.Stream.Name, j.Config.Stream.Subject
@@ -39,7 +41,8 @@ func (j *Job) publish(ctx context.Context, url string) error {
 			}
 			if reason != "" {
 				full = time.AfterFunc(fullPatience, func() {
-					cancel(fmt.Errorf("publish documents: nothing was stored for %v: %s: free disk space, or choose another disk with TMPDIR or --keep",
+					cancel(fmt.Errorf("publish documents: nothing was stored for %v: %s: free disk space, or choose another disk "+
+						"with TMPDIR or --keep",
 						fullPatience, reason))
 				})
 			}
@@ -60,7 +63,8 @@ func (j *Job) publish(ctx context.Context, url string) error {
 		return err
 	}
 	if now := p.Progress(); now.Offered == 0 {
-		return fmt.Errorf("find documents: %s holds no text (%d files left out: empty, binary, hidden or unreadable): name files or folders with text",
+		return fmt.Errorf("find documents: %s holds no text (%d files left out: empty, binary, hidden or unreadable): "+
+			"name files or folders with text",
 			j.documents.From, now.LeftOut)
 	}
 	j.published.Store(true)

@@ -13,8 +13,8 @@ import (
 	"loaderd/loader/plan"
 )
 
-// ranks are the readers of a data-parallel job. Every rank has a stream of its own, and none begins a step before all have
-// finished the one before, as the collectives of a training step would have it.
+// ranks are the readers of a data-parallel job. Every rank has a stream of its own, and none begins a step before all
+// have finished the one before, as the collectives of a training step would have it.
 type ranks struct {
 	world  int
 	dir    string      // data folder of the daemon
@@ -89,7 +89,8 @@ func (r *ranks) rank(ctx context.Context, uri string, rank int, shares chan<- sh
 		case tokens != b.Meta.Tokens:
 			return fmt.Errorf("rank %d: step %d holds %d tokens, its metadata says %d", rank, b.Meta.Step, tokens, b.Meta.Tokens)
 		case b.Meta.Part != parts || parts > 0 && (b.Meta.Step != s.step || b.L != s.bucket):
-			return fmt.Errorf("rank %d: got part %d of step %d, with rows of %d tokens, want part %d of step %d", rank, b.Meta.Part, b.Meta.Step, b.L, parts, s.step)
+			return fmt.Errorf("rank %d: got part %d of step %d, with rows of %d tokens, want part %d of step %d", rank,
+				b.Meta.Part, b.Meta.Step, b.L, parts, s.step)
 		}
 		s.step, s.bucket, parts = b.Meta.Step, b.L, parts+1
 		s.rows, s.tokens = s.rows+b.Rows, s.tokens+tokens
@@ -149,12 +150,14 @@ func agree(got []share, step uint64, rows int) error {
 	for _, s := range got {
 		switch {
 		case s.end != first.end:
-			return fmt.Errorf("readers disagree: at step %d rank %d has ended: %v, rank %d: %v", step, first.rank, first.end, s.rank, s.end)
+			return fmt.Errorf("readers disagree: at step %d rank %d has ended: %v, rank %d: %v", step, first.rank, first.end,
+				s.rank, s.end)
 		case s.end:
 		case s.step != step:
 			return fmt.Errorf("rank %d got step %d, want step %d", s.rank, s.step, step)
 		case s.bucket != first.bucket:
-			return fmt.Errorf("readers disagree on step %d: rank %d has rows of %d tokens, rank %d of %d", step, first.rank, first.bucket, s.rank, s.bucket)
+			return fmt.Errorf("readers disagree on step %d: rank %d has rows of %d tokens, rank %d of %d", step, first.rank,
+				first.bucket, s.rank, s.bucket)
 		case s.rows*len(got) != rows:
 			return fmt.Errorf("rank %d of %d got %d of the %d rows of step %d", s.rank, len(got), s.rows, rows, step)
 		}

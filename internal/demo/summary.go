@@ -16,19 +16,22 @@ import (
 	"loaderd/packonline"
 )
 
-// Summary is what a demo did. Other programs read its JSON: fields may be added, and none may change its name or meaning.
+// Summary is what a demo did. Other programs read its JSON: fields may be added, and none may change its name or
+// meaning.
 type Summary struct {
-	Complete           bool    `json:"complete"` // every step was read; false when it was stopped early
-	From               string  `json:"from"`
-	Format             string  `json:"format,omitempty"` // as which the documents were read; empty: what each file holds was looked up
-	Tokenizer          string  `json:"tokenizer"`
-	Method             string  `json:"method"`
-	RowLengths         []int   `json:"row_lengths"`
-	StepRows           []int   `json:"step_rows"`
-	Readers            int     `json:"readers"`
-	ReadersAgreed      bool    `json:"readers_agreed"` // the same steps of the same shape on all, and together every token once
-	Documents          int64   `json:"documents"`      // published
-	LeftOut            int64   `json:"left_out"`       // files and documents without text, or too large
+	Complete bool   `json:"complete"` // every step was read; false when it was stopped early
+	From     string `json:"from"`
+	// as which the documents were read; empty: what each file holds was looked up
+	Format     string `json:"format,omitempty"`
+	Tokenizer  string `json:"tokenizer"`
+	Method     string `json:"method"`
+	RowLengths []int  `json:"row_lengths"`
+	StepRows   []int  `json:"step_rows"`
+	Readers    int    `json:"readers"`
+	// the same steps of the same shape on all, and together every token once
+	ReadersAgreed      bool    `json:"readers_agreed"`
+	Documents          int64   `json:"documents"` // published
+	LeftOut            int64   `json:"left_out"`  // files and documents without text, or too large
 	TextBytes          int64   `json:"text_bytes"`
 	Packed             int64   `json:"documents_packed"`
 	Duplicates         int64   `json:"duplicate_documents"`
@@ -64,11 +67,13 @@ func (j *Job) Summary() Summary {
 	sum := Summary{
 		Tokenizer: j.Config.Tokenizer.Name, Method: c.Packing.Method, RowLengths: c.Packing.Buckets,
 		StepRows: c.Steps.PerBucket(c.Packing.Buckets), Readers: j.World, Documents: f.Offered,
-		Packed: s.Documents, Duplicates: s.Skipped.Of(plan.SkipDuplicate), Undecoded: s.Skipped.Of(plan.SkipUndecodable), Tokens: s.Tokens, TokensRead: f.Tokens,
+		Packed: s.Documents, Duplicates: s.Skipped.Of(plan.SkipDuplicate), Undecoded: s.Skipped.Of(plan.SkipUndecodable),
+		Tokens: s.Tokens, TokensRead: f.Tokens,
 		Dropped: s.Dropped, Repeated: s.Repeated, Steps: f.Read, Rows: s.Rows, AgeMax: s.AgeMax,
 		PaddingRatio: stats.Padding(s), TruncationRatio: stats.Truncated(s),
-		Seconds: f.Elapsed.Seconds(), FirstBatchSeconds: time.Duration(j.firstBatch.Load()).Seconds(), TokensPerSecond: f.Mean.Tokens,
-		PeakMemory: peakMemory(), Folder: j.Config.Stream.Dir, whole: keepsWhole(c.Packing),
+		Seconds: f.Elapsed.Seconds(), FirstBatchSeconds: time.Duration(j.firstBatch.Load()).Seconds(),
+		TokensPerSecond: f.Mean.Tokens,
+		PeakMemory:      peakMemory(), Folder: j.Config.Stream.Dir, whole: keepsWhole(c.Packing),
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -106,7 +111,8 @@ func (s Summary) WriteJSON(w io.Writer) error {
 	return nil
 }
 
-// WriteText writes the summary for people, and how to go on: with the steps of this demo when it stays, else with a daemon.
+// WriteText writes the summary for people, and how to go on: with the steps of this demo when it stays, else with a
+// daemon.
 func (s Summary) WriteText(w io.Writer, stays bool) error {
 	var b strings.Builder
 	line := func(label, value, more string) { fmt.Fprintf(&b, "  %-12s %-12s %s\n", label, value, more) }
@@ -114,12 +120,14 @@ func (s Summary) WriteText(w io.Writer, stays bool) error {
 	if !s.Complete {
 		fmt.Fprintf(&b, "Stopped early. Up to here:\n\n")
 	}
-	line("documents", quantity.Count(s.Documents), fmt.Sprintf("%s of text, %s tokens (%s)", megabytes(float64(s.TextBytes)),
-		quantity.Short(float64(s.Tokens)), s.Tokenizer))
+	line("documents", quantity.Count(s.Documents),
+		fmt.Sprintf("%s of text, %s tokens (%s)", megabytes(float64(s.TextBytes)),
+			quantity.Short(float64(s.Tokens)), s.Tokenizer))
 	if s.LeftOut > 0 {
 		line("left out", quantity.Count(s.LeftOut), "files without text: empty, binary or hidden")
 	}
-	line("steps", quantity.Count(s.Steps), fmt.Sprintf("of %s rows of %s tokens: %s rows", quantity.Range(s.StepRows), quantity.Range(s.RowLengths),
+	line("steps", quantity.Count(s.Steps), fmt.Sprintf("of %s rows of %s tokens: %s rows", quantity.Range(s.StepRows),
+		quantity.Range(s.RowLengths),
 		quantity.Count(s.Rows)))
 	line("padding", fmt.Sprintf("%.3f %%", 100*s.PaddingRatio), "of all tokens of the rows, the last step's included")
 	split := "of the documents are split over rows"
@@ -131,7 +139,8 @@ func (s Summary) WriteText(w io.Writer, stays bool) error {
 		line("", "", "none that fits into one is")
 	}
 	line("oldest", quantity.Count(s.AgeMax), "documents came, at most, while one waited")
-	line("speed", quantity.Short(s.TokensPerSecond)+" tok/s", fmt.Sprintf("%s/s of text, over all of the %.1f s", megabytes(s.TextBytesPerSecond), s.Seconds))
+	line("speed", quantity.Short(s.TokensPerSecond)+" tok/s", fmt.Sprintf("%s/s of text, over all of the %.1f s",
+		megabytes(s.TextBytesPerSecond), s.Seconds))
 	if s.FirstBatchSeconds > 0 {
 		line("first batch", fmt.Sprintf("%.2f s", s.FirstBatchSeconds), "after the start")
 	}
@@ -142,7 +151,8 @@ func (s Summary) WriteText(w io.Writer, stays bool) error {
 	switch {
 	case !s.Complete:
 	case stays:
-		fmt.Fprintf(&b, "\nStill serving. The live page is at %s\n\nThe same steps from Python (pip install pyarrow numpy):\n\n%s\nctrl-C ends it.\n",
+		fmt.Fprintf(&b, "\nStill serving. The live page is at %s\n\nThe same steps from Python (pip install pyarrow "+
+			"numpy):\n\n%s\nctrl-C ends it.\n",
 			cmp.Or(s.link, s.Page), snippet(s.Flight, s.Folder, s.Readers))
 	default:
 		format := ""

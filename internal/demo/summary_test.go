@@ -42,11 +42,13 @@ func TestDemoSaysWhatIsSplit(t *testing.T) {
 				t.Errorf("%d documents are split, %d are longer than a row, which the demo denies", truncated, long)
 			}
 			var text strings.Builder
-			if err := (Summary{TruncationRatio: float64(truncated) / 2000, whole: keepsWhole(c)}).WriteText(&text, false); err != nil {
+			if err := (Summary{TruncationRatio: float64(truncated) / 2000, whole: keepsWhole(c)}).WriteText(&text,
+				false); err != nil {
 				t.Fatal(err)
 			}
 			said := strings.Contains(text.String(), "none that fits into one is") &&
-				strings.Contains(text.String(), fmt.Sprintf("%.1f %%       of the documents are split over rows: those longer than a row;", float64(truncated)/20))
+				strings.Contains(text.String(), fmt.Sprintf("%.1f %%       of the documents are split over rows: those longer "+
+					"than a row;", float64(truncated)/20))
 			if said != keepsWhole(c) {
 				t.Errorf("the demo says\n%s", text.String())
 			}
@@ -56,17 +58,22 @@ func TestDemoSaysWhatIsSplit(t *testing.T) {
 
 // someSummary is what a demo on two readers did.
 func someSummary() Summary {
-	return Summary{Complete: true, From: "/usr/local/go/src", Format: "text", Tokenizer: "gpt2", Method: "bucket", RowLengths: []int{2048}, StepRows: []int{64}, Readers: 2,
-		ReadersAgreed: true, Documents: 12_345, LeftOut: 67, TextBytes: 89_012_345, Packed: 12_300, Duplicates: 45, Tokens: 23_456_789, TokensRead: 23_456_700,
-		Dropped: 89, Repeated: 0, Steps: 179, Rows: 11_456, PaddingRatio: 0.00123, TruncationRatio: 0.2345, AgeMax: 4096, Seconds: 12.5, FirstBatchSeconds: 1.25,
-		TokensPerSecond: 1_876_543.2, TextBytesPerSecond: 7_120_987.6, PeakMemory: 512 << 20, Page: "http://127.0.0.1:4713", Flight: "grpc://127.0.0.1:4711", NATS: "nats://127.0.0.1:4712",
+	return Summary{Complete: true, From: "/usr/local/go/src", Format: "text", Tokenizer: "gpt2", Method: "bucket",
+		RowLengths: []int{2048}, StepRows: []int{64}, Readers: 2,
+		ReadersAgreed: true, Documents: 12_345, LeftOut: 67, TextBytes: 89_012_345, Packed: 12_300, Duplicates: 45,
+		Tokens: 23_456_789, TokensRead: 23_456_700,
+		Dropped: 89, Repeated: 0, Steps: 179, Rows: 11_456, PaddingRatio: 0.00123, TruncationRatio: 0.2345, AgeMax: 4096,
+		Seconds: 12.5, FirstBatchSeconds: 1.25,
+		TokensPerSecond: 1_876_543.2, TextBytesPerSecond: 7_120_987.6, PeakMemory: 512 << 20, Page: "http://127.0.0.1:4713",
+		Flight: "grpc://127.0.0.1:4711", NATS: "nats://127.0.0.1:4712",
 		Folder: "/tmp/demo", whole: true}
 }
 
 // What a demo says in the end.
 func TestSummaryGolden(t *testing.T) {
 	stopped := someSummary()
-	stopped.Complete, stopped.ReadersAgreed, stopped.LeftOut, stopped.FirstBatchSeconds, stopped.whole = false, false, 0, 0, false
+	stopped.Complete, stopped.ReadersAgreed, stopped.LeftOut, stopped.FirstBatchSeconds, stopped.whole = false, false,
+		0, 0, false
 	stopped.RowLengths, stopped.StepRows = []int{1024, 16384}, []int{256, 16}
 	for name, write := range map[string]func(io.Writer) error{
 		"summary.txt":         func(w io.Writer) error { return someSummary().WriteText(w, false) },

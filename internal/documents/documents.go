@@ -1,4 +1,5 @@
-// Package documents reads whole documents from JSON lines, for packing methods and figures to which it matters what they are about.
+// Package documents reads whole documents from JSON lines, for packing methods and figures to which it matters what
+// they are about.
 package documents
 
 import (
@@ -57,17 +58,20 @@ func Lacks(c *related.Config, hints []*related.Hint) string {
 	return map[string]string{"repo": "path", "dense": "embedding"}[c.Retriever]
 }
 
-// Pack packs the documents and measures how related those are that share a row. hints are those of Hints for this configuration.
-func (s *Set) Pack(ctx context.Context, c packonline.Config, hints []*related.Hint, below int) (*simulation.Result, *relatedness.Figures, error) {
+// Pack packs the documents and measures how related those are that share a row. hints are those of Hints for this
+// configuration.
+func (s *Set) Pack(ctx context.Context, c packonline.Config, hints []*related.Hint, below int) (*simulation.Result,
+	*relatedness.Figures, error) {
 	var rows [][]relatedness.Piece
-	result, err := simulation.RunDocuments(ctx, c, s.Lengths(), hints, below, func(_ int, pieces []packonline.Piece) error {
-		row := make([]relatedness.Piece, len(pieces))
-		for i, x := range pieces {
-			row[i] = relatedness.Piece{Document: int(x.Doc), Start: x.Start, Length: x.Length}
-		}
-		rows = append(rows, row)
-		return nil
-	})
+	result, err := simulation.RunDocuments(ctx, c, s.Lengths(), hints, below,
+		func(_ int, pieces []packonline.Piece) error {
+			row := make([]relatedness.Piece, len(pieces))
+			for i, x := range pieces {
+				row[i] = relatedness.Piece{Document: int(x.Doc), Start: x.Start, Length: x.Length}
+			}
+			rows = append(rows, row)
+			return nil
+		})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -36,8 +36,9 @@ func (n *numbers[T]) UnmarshalJSON(raw []byte) error {
 // maxLine bounds a line (unit: bytes).
 const maxLine = 256 << 20
 
-// Read reads JSON lines with "text", which the model turns into tokens, or "ids", and optionally "path" and "embedding". Behind each document
-// stands the model's end-of-document token. Errors name the input by name, and the line.
+// Read reads JSON lines with "text", which the model turns into tokens, or "ids", and optionally "path" and
+// "embedding". Behind each document stands the model's end-of-document token. Errors name the input by name, and the
+// line.
 func Read(r io.Reader, name string, model *tokenizer.Model) (*Set, error) {
 	return read(r, name, model, encodeDocuments(model))
 }
@@ -109,7 +110,8 @@ func (s *Set) readLine(text []byte, encode func(string) []int32) error {
 			s.dimension = len(d.Embedding)
 		}
 		if n := len(d.Embedding); n != s.dimension || n < 1 || n > related.MaxDimension {
-			return fmt.Errorf(`"embedding": %d numbers: want as many as the first document's %d, 1 to %d`, n, s.dimension, related.MaxDimension)
+			return fmt.Errorf(`"embedding": %d numbers: want as many as the first document's %d, 1 to %d`, n, s.dimension,
+				related.MaxDimension)
 		}
 	}
 	if len(d.IDs) == 0 {

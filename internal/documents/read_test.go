@@ -20,8 +20,10 @@ func bytesAsTokens(text string) (ids []int32) {
 // FuzzReadDocuments reads anything: what is not refused with its line makes documents that can be compared and packed.
 func FuzzReadDocuments(f *testing.F) {
 	for _, s := range []string{
-		"", "\n\n", `{"text":"a"}`, `{"ids":[1,2],"path":"a/b","embedding":[1,-2.5]}`, `{"ids":[]}`, `{"ids":null}`, `{"ids":[null]}`, `{"ids":[-1]}`,
-		`{"ids":[2147483648]}`, `{"ids":[1.5]}`, `{"text":"a","ids":[1]}`, `{"text":7}`, `[]`, `null`, `{"text":"a"}{"text":"b"}`, `{"text":"a","embedding":[]}`,
+		"", "\n\n", `{"text":"a"}`, `{"ids":[1,2],"path":"a/b","embedding":[1,-2.5]}`, `{"ids":[]}`, `{"ids":null}`,
+		`{"ids":[null]}`, `{"ids":[-1]}`,
+		`{"ids":[2147483648]}`, `{"ids":[1.5]}`, `{"text":"a","ids":[1]}`, `{"text":7}`, `[]`, `null`,
+		`{"text":"a"}{"text":"b"}`, `{"text":"a","embedding":[]}`,
 		`{"text":"a","embedding":[1e60]}`, `{"text":"a","embedding":[null]}`,
 		"{\"text\":\"a\",\"embedding\":[1]}\n{\"text\":\"b\",\"embedding\":[1,2]}", "\xff\x00", `{"text":"\ud800"}`,
 		`{"text":"a","path":"/../..//"}`, `{"text":"a","embedding":[0,0]}`, `{"text":"a","embedding":[1e-45,3e38]}`,

@@ -1,5 +1,5 @@
-// Package export writes steps of a run as files, as readers get them: every row with all of its columns. Files that are finished stay, so that an export which is
-// begun again goes on where it stopped.
+// Package export writes steps of a run as files, as readers get them: every row with all of its columns. Files that are
+// finished stay, so that an export which is begun again goes on where it stopped.
 package export
 
 import (
@@ -60,7 +60,8 @@ type writer interface {
 	Close() error
 }
 
-// Check refuses what no run can be exported as, by the names that the options have on the command line. Nobody is asked.
+// Check refuses what no run can be exported as, by the names that the options have on the command line. Nobody is
+// asked.
 func (o Options) Check() error {
 	switch {
 	case !slices.Contains(Formats, o.Format):
@@ -138,7 +139,8 @@ func (o Options) manifest(info loader.Info) (*Manifest, error) {
 		o.End = info.Planned
 	}
 	if o.End <= o.First {
-		return nil, fmt.Errorf("no steps from %d to %d: run %s has steps %d to %d", o.First, o.End, info.Run, info.Oldest, info.Planned)
+		return nil, fmt.Errorf("no steps from %d to %d: run %s has steps %d to %d", o.First, o.End, info.Run, info.Oldest,
+			info.Planned)
 	}
 	columns := o.Columns
 	if len(columns) == 0 {
@@ -148,7 +150,8 @@ func (o Options) manifest(info loader.Info) (*Manifest, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Manifest{Version: manifestVersion, Format: o.Format, Run: info.Run, RunID: info.ID, Fingerprint: info.Fingerprint, Config: config, First: o.First,
+	m := &Manifest{Version: manifestVersion, Format: o.Format, Run: info.Run, RunID: info.ID,
+		Fingerprint: info.Fingerprint, Config: config, First: o.First,
 		End: o.End, Columns: columns, FileSteps: o.FileSteps, Parts: []Part{}}
 	for _, s := range info.Sources {
 		m.Sources = append(m.Sources, s.Name)
@@ -196,7 +199,8 @@ func (e *exporter) run(ctx context.Context, c *reader.Client) error {
 	if first >= e.manifest.End {
 		return e.complete()
 	}
-	ticket := api.Ticket{Run: e.manifest.Run, Fingerprint: e.manifest.Fingerprint, World: 1, Job: job, Step: first, Steps: e.manifest.End - first,
+	ticket := api.Ticket{Run: e.manifest.Run, Fingerprint: e.manifest.Fingerprint, World: 1, Job: job, Step: first,
+		Steps:   e.manifest.End - first,
 		Columns: e.manifest.Columns}
 	if err := c.ReadRecords(ctx, ticket, e.take); err != nil {
 		return err

@@ -18,7 +18,8 @@ const ManifestName = "manifest.json"
 
 const manifestVersion = 1
 
-// Manifest says what a folder of steps holds. docs/import.md describes it; other programs read it: fields may be added, and none may change its name or meaning.
+// Manifest says what a folder of steps holds. docs/import.md describes it; other programs read it: fields may be added,
+// and none may change its name or meaning.
 type Manifest struct {
 	Version     int             `json:"version"`
 	Format      Format          `json:"format"`
@@ -28,12 +29,13 @@ type Manifest struct {
 	Config      json.RawMessage `json:"config"`            // of the plan
 	Sources     []string        `json:"sources,omitempty"` // by their numbers
 	First       uint64          `json:"first"`             // step
-	End         uint64          `json:"end"`               // steps before this one; while it is not complete, those that are asked for
-	Columns     []string        `json:"columns"`           // as a ticket names them
-	Schema      []Column        `json:"schema"`            // of the files
-	FileSteps   uint64          `json:"file_steps"`        // of each part, but perhaps the last
-	Parts       []Part          `json:"parts"`
-	Complete    bool            `json:"complete"`
+	// steps before this one; while it is not complete, those that are asked for
+	End       uint64   `json:"end"`
+	Columns   []string `json:"columns"`    // as a ticket names them
+	Schema    []Column `json:"schema"`     // of the files
+	FileSteps uint64   `json:"file_steps"` // of each part, but perhaps the last
+	Parts     []Part   `json:"parts"`
+	Complete  bool     `json:"complete"`
 }
 
 // Column is one of the files' columns.
@@ -83,7 +85,8 @@ func readManifest(dir string) (*Manifest, error) {
 		return nil, fmt.Errorf("read %s: %w", filepath.Join(dir, ManifestName), err)
 	}
 	if m.Version != manifestVersion {
-		return nil, fmt.Errorf("%s has version %d, this binary knows %d", filepath.Join(dir, ManifestName), m.Version, manifestVersion)
+		return nil, fmt.Errorf("%s has version %d, this binary knows %d", filepath.Join(dir, ManifestName), m.Version,
+			manifestVersion)
 	}
 	return m, nil
 }
@@ -110,7 +113,8 @@ func (m *Manifest) follows(asked *Manifest) error {
 	for _, c := range []struct{ what, has, wants string }{
 		{"run", m.Run, asked.Run}, {"run with the id", m.RunID, asked.RunID}, {"plan", m.Fingerprint, asked.Fingerprint},
 		{"format", string(m.Format), string(asked.Format)}, {"columns", fmt.Sprint(m.Columns), fmt.Sprint(asked.Columns)},
-		{"first step", fmt.Sprint(m.First), fmt.Sprint(asked.First)}, {"steps in a file", fmt.Sprint(m.FileSteps), fmt.Sprint(asked.FileSteps)},
+		{"first step", fmt.Sprint(m.First), fmt.Sprint(asked.First)}, {"steps in a file", fmt.Sprint(m.FileSteps),
+			fmt.Sprint(asked.FileSteps)},
 	} {
 		if c.has != c.wants {
 			return fmt.Errorf("the folder has an export of another %s: %s, not %s: name another folder", c.what, c.has, c.wants)
@@ -128,7 +132,8 @@ func (m *Manifest) check(dir string) error {
 				return fmt.Errorf("check the export: %w", err)
 			}
 			if has != f {
-				return fmt.Errorf("%s has changed since it was exported: name another folder", filepath.Join(dir, filepath.FromSlash(f.Name)))
+				return fmt.Errorf("%s has changed since it was exported: name another folder",
+					filepath.Join(dir, filepath.FromSlash(f.Name)))
 			}
 		}
 	}

@@ -40,12 +40,14 @@ func mdsColumns(s *arrow.Schema) (out []mdsColumn) {
 	for i, f := range s.Fields() {
 		list, ok := f.Type.(*arrow.ListType)
 		if !ok {
-			out = append(out, mdsColumn{name: f.Name, encoding: f.Type.Name(), column: i, field: -1, fixed: f.Type.(arrow.FixedWidthDataType).BitWidth() / 8})
+			out = append(out, mdsColumn{name: f.Name, encoding: f.Type.Name(), column: i, field: -1,
+				fixed: f.Type.(arrow.FixedWidthDataType).BitWidth() / 8})
 			continue
 		}
 		if of, ok := list.Elem().(*arrow.StructType); ok {
 			for k, field := range of.Fields() {
-				out = append(out, mdsColumn{name: f.Name + "." + field.Name, encoding: "ndarray:" + field.Type.Name(), column: i, field: k})
+				out = append(out, mdsColumn{name: f.Name + "." + field.Name, encoding: "ndarray:" + field.Type.Name(),
+					column: i, field: k})
 			}
 			continue
 		}
@@ -86,7 +88,8 @@ func (s *shard) Write(r arrow.Record) error {
 		sample := append(sizes, data...)
 		s.samples = append(s.samples, sample)
 		if s.size += int64(len(sample)) + 4; s.size > math.MaxUint32/2 {
-			return fmt.Errorf("a shard of MDS with more than %d bytes: want fewer steps in a file (--file-steps)", math.MaxUint32/2)
+			return fmt.Errorf("a shard of MDS with more than %d bytes: want fewer steps in a file (--file-steps)",
+				math.MaxUint32/2)
 		}
 	}
 	return nil
@@ -166,7 +169,8 @@ func (s *shard) Close() error {
 
 // entry is what an index says of a shard.
 func (s *shard) entry(name string, bytes, samples int64) mds.Shard {
-	e := mds.Shard{Version: 2, Format: "mds", Hashes: []string{}, Samples: samples, Raw: mds.File{Name: name, Bytes: bytes, Hashes: map[string]string{}}}
+	e := mds.Shard{Version: 2, Format: "mds", Hashes: []string{}, Samples: samples,
+		Raw: mds.File{Name: name, Bytes: bytes, Hashes: map[string]string{}}}
 	for _, c := range s.columns {
 		e.Names, e.Encodings = append(e.Names, c.name), append(e.Encodings, c.encoding)
 		var size *int64

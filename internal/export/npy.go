@@ -206,8 +206,9 @@ type npyFile struct {
 
 // npyTypes are NumPy's names of types. A bool is a byte.
 var npyTypes = map[arrow.Type]string{
-	arrow.INT8: "|i1", arrow.INT16: "<i2", arrow.UINT16: "<u2", arrow.INT32: "<i4", arrow.INT64: "<i8", arrow.UINT64: "<u8",
-	arrow.BOOL: "|b1", arrow.FLOAT16: "<f2", arrow.FLOAT32: "<f4", arrow.FLOAT64: "<f8",
+	arrow.INT8: "|i1", arrow.INT16: "<i2", arrow.UINT16: "<u2", arrow.INT32: "<i4", arrow.INT64: "<i8",
+	arrow.UINT64: "<u8",
+	arrow.BOOL:   "|b1", arrow.FLOAT16: "<f2", arrow.FLOAT32: "<f4", arrow.FLOAT64: "<f8",
 }
 
 func newNPY(name string, t arrow.DataType) (*npyFile, error) {
@@ -236,7 +237,8 @@ func (f *npyFile) close(shape ...int64) error {
 	for _, n := range shape {
 		dimensions += fmt.Sprintf("%d, ", n)
 	}
-	header := fmt.Sprintf("{'descr': '%s', 'fortran_order': False, 'shape': (%s), }", f.descr, strings.TrimSuffix(dimensions, " "))
+	header := fmt.Sprintf("{'descr': '%s', 'fortran_order': False, 'shape': (%s), }", f.descr,
+		strings.TrimSuffix(dimensions, " "))
 	fixed := append([]byte("\x93NUMPY\x01\x00"), binary.LittleEndian.AppendUint16(nil, npyHeaderBytes-10)...)
 	fixed = append(fixed, header...)
 	for len(fixed) < npyHeaderBytes-1 {

@@ -16,7 +16,8 @@ import (
 // groupBytes is how much of the rows' values makes a row group: it is what is held in memory.
 const groupBytes = 32 << 20
 
-// parquetFile writes columns one by one: the library's own way from a record brings its compute kernels along, a sixth of the program.
+// parquetFile writes columns one by one: the library's own way from a record brings its compute kernels along, a sixth
+// of the program.
 type parquetFile struct {
 	file *os.File
 	out  *file.Writer
@@ -57,7 +58,8 @@ func parquetNode(name string, t arrow.DataType, nullable bool) (schema.Node, err
 		if err != nil {
 			return nil, err
 		}
-		return schema.NewGroupNodeLogical(name, parquet.Repetitions.Required, schema.FieldList{list}, schema.NewListLogicalType(), -1)
+		return schema.NewGroupNodeLogical(name, parquet.Repetitions.Required, schema.FieldList{list},
+			schema.NewListLogicalType(), -1)
 	case *arrow.StructType:
 		var nodes schema.FieldList
 		for _, f := range t.Fields() {

@@ -15,14 +15,16 @@ const (
 	bucketColumn = "bucket"
 )
 
-// withPlaces is a batch with the place of each row in front, and its texts without dictionaries, which not every format has.
+// withPlaces is a batch with the place of each row in front, and its texts without dictionaries, which not every format
+// has.
 func withPlaces(r arrow.Record, step uint64, bucket, first int32) (arrow.Record, error) {
 	n := int(r.NumRows())
 	steps, rows, buckets := make([]int64, n), make([]int32, n), make([]int32, n)
 	for i := range n {
 		steps[i], rows[i], buckets[i] = int64(step), first+int32(i), bucket
 	}
-	fields := []arrow.Field{{Name: stepColumn, Type: arrow.PrimitiveTypes.Int64}, {Name: rowColumn, Type: arrow.PrimitiveTypes.Int32},
+	fields := []arrow.Field{{Name: stepColumn, Type: arrow.PrimitiveTypes.Int64},
+		{Name: rowColumn, Type: arrow.PrimitiveTypes.Int32},
 		{Name: bucketColumn, Type: arrow.PrimitiveTypes.Int32}}
 	columns := []arrow.Array{int64s(steps), int32s(rows), int32s(buckets)}
 	for i, f := range r.Schema().Fields() {

@@ -7,8 +7,9 @@ import (
 	"loaderd/loader/plan"
 )
 
-// aims are the shares that sources were to have, for a picture: they follow the weights of the configuration, the changes that the plan records and the
-// schedule, whose tokens are counted as they leave in steps. That sources rest, or are used up, is not in them.
+// aims are the shares that sources were to have, for a picture: they follow the weights of the configuration, the
+// changes that the plan records and the schedule, whose tokens are counted as they leave in steps. That sources rest,
+// or are used up, is not in them.
 type aims struct {
 	names    []string
 	schedule []mixture.Point // that are still to come

@@ -1,5 +1,6 @@
-// Package history keeps how a run went in bounded memory, however long it is: by step, counted from the records of its plan, and by time, from what a
-// daemon sees. Both are pyramids: a fixed number of points, of which two neighbours become one when there are too many.
+// Package history keeps how a run went in bounded memory, however long it is: by step, counted from the records of its
+// plan, and by time, from what a daemon sees. Both are pyramids: a fixed number of points, of which two neighbours
+// become one when there are too many.
 package history
 
 // points is how many points a pyramid keeps at most, and recent how many of the newest it keeps one by one.

@@ -32,7 +32,8 @@ func header() plan.Header {
 
 // part is a step of one row with a piece of each source.
 func part(step uint64, bucket int32, code, web int32) plan.StepPart {
-	row := []packonline.Piece{{Doc: plan.Ref(0, step+1), Start: int32(step % 2), Length: code}, {Doc: plan.Ref(1, step+1), Length: web}}
+	row := []packonline.Piece{{Doc: plan.Ref(0, step+1), Start: int32(step % 2), Length: code},
+		{Doc: plan.Ref(1, step+1), Length: web}}
 	return plan.StepPart{Step: plan.Step{Index: step, Bucket: bucket, Rows: [][]packonline.Piece{row}}, Parts: 1}
 }
 
@@ -59,8 +60,10 @@ func TestStepsKeepTheWholeRun(t *testing.T) {
 		var h api.History
 		s.Fill(&h)
 		x := h.Steps
-		if h.Known != uint64(steps) || s.Known() != h.Known || sum(x.Steps) != uint64(steps) || sum(x.Tokens) != tokens || sum(x.Sources[1]) != web || sum(x.Slots) != slots ||
-			sum(x.Continued) != continued || sum(x.Buckets[0]) != uint64(steps+1)/2 || sum(x.Pieces) != 2*int64(steps) || sum(h.Lengths) != 2*int64(steps) {
+		if h.Known != uint64(steps) || s.Known() != h.Known || sum(x.Steps) != uint64(steps) || sum(x.Tokens) != tokens ||
+			sum(x.Sources[1]) != web || sum(x.Slots) != slots ||
+			sum(x.Continued) != continued || sum(x.Buckets[0]) != uint64(steps+1)/2 || sum(x.Pieces) != 2*int64(steps) ||
+			sum(h.Lengths) != 2*int64(steps) {
 			t.Fatalf("%d steps: %+v", steps, x)
 		}
 		if len(x.First) > 1024 || steps > 1024 && len(x.First) < 512 {
@@ -73,15 +76,18 @@ func TestStepsKeepTheWholeRun(t *testing.T) {
 			}
 			next = first + x.Steps[i]
 		}
-		if n := len(h.Lately.First); n != min(steps, 600) || h.Lately.Width != 1 || n > 0 && h.Lately.First[n-1] != uint64(steps-1) {
+		if n := len(h.Lately.First); n != min(steps, 600) || h.Lately.Width != 1 || n > 0 &&
+			h.Lately.First[n-1] != uint64(steps-1) {
 			t.Errorf("%d steps: %d of the newest", steps, n)
 		}
 		for i := range h.Lately.First {
 			if h.Lately.Buckets[0][i]+h.Lately.Buckets[1][i] != 1 || h.Lately.Sources[0][i] > 30 {
-				t.Fatalf("%d steps: the newest but %d: %v of each bucket, %d tokens of code", steps, i, h.Lately.Buckets, h.Lately.Sources[0][i])
+				t.Fatalf("%d steps: the newest but %d: %v of each bucket, %d tokens of code", steps, i, h.Lately.Buckets,
+					h.Lately.Sources[0][i])
 			}
 		}
-		for _, list := range []int{len(x.Steps), len(x.Slots), len(x.Tokens), len(x.Pieces), len(x.Sources[0]), len(x.Targets[1]), len(x.P10), len(x.P50), len(x.P90), len(x.Buckets[1])} {
+		for _, list := range []int{len(x.Steps), len(x.Slots), len(x.Tokens), len(x.Pieces), len(x.Sources[0]),
+			len(x.Targets[1]), len(x.P10), len(x.P50), len(x.P90), len(x.Buckets[1])} {
 			if list != len(x.First) {
 				t.Errorf("%d steps: a list of %d beside %d points", steps, list, len(x.First))
 			}
@@ -97,7 +103,8 @@ func TestAges(t *testing.T) {
 	take(t, s, h)
 	for i := range uint64(3) {
 		row := []packonline.Piece{{Doc: 10 + i, Length: 5}, {Doc: 20, Length: 5}}
-		take(t, s, plan.StepPart{Step: plan.Step{Index: i, Bucket: 64, Rows: [][]packonline.Piece{row}, Cursor: plan.Behind(100 * (i + 1)), Floor: plan.Before(8)}, Parts: 1})
+		take(t, s, plan.StepPart{Step: plan.Step{Index: i, Bucket: 64, Rows: [][]packonline.Piece{row},
+			Cursor: plan.Behind(100 * (i + 1)), Floor: plan.Before(8)}, Parts: 1})
 	}
 	var out api.History
 	s.Fill(&out)
@@ -152,7 +159,8 @@ func TestTargets(t *testing.T) {
 	for i := range uint64(30) { // 10 tokens each
 		take(t, s, part(i, 64, 5, 5))
 	}
-	take(t, s, plan.Mix{By: "alice", Change: mixture.Change{Weights: map[string]float64{"code": 0, "web": 1, "math": 1}}, Begins: []plan.SourceBegin{{Name: "math"}}})
+	take(t, s, plan.Mix{By: "alice", Change: mixture.Change{Weights: map[string]float64{"code": 0, "web": 1, "math": 1}},
+		Begins: []plan.SourceBegin{{Name: "math"}}})
 	take(t, s, part(30, 64, 5, 5))
 	var out api.History
 	s.Fill(&out)
@@ -161,11 +169,13 @@ func TestTargets(t *testing.T) {
 		step            int
 		code, web, math float64
 	}{{0, .25, .75, 0}, {8, .25, .75, 0}, {14, .5, .5, 0}, {20, .75, .25, 0}, {29, .75, .25, 0}, {30, 0, .5, .5}} {
-		if a, b, m := target(0, c.step), target(1, c.step), target(2, c.step); math.Abs(a-c.code) > 1e-9 || math.Abs(b-c.web) > 1e-9 || math.Abs(m-c.math) > 1e-9 {
+		if a, b, m := target(0, c.step), target(1, c.step), target(2, c.step); math.Abs(a-c.code) > 1e-9 ||
+			math.Abs(b-c.web) > 1e-9 || math.Abs(m-c.math) > 1e-9 {
 			t.Errorf("step %d: %v %v %v, want %v", c.step, a, b, m, c)
 		}
 	}
-	if want := []api.Mark{{Step: 30, Kind: "weights", Text: "weights code 0, math 1, web 1 by alice"}}; !slices.Equal(out.Marks, want) {
+	if want := []api.Mark{{Step: 30, Kind: "weights", Text: "weights code 0, math 1, web 1 by alice"}}; !slices.Equal(
+		out.Marks, want) {
 		t.Errorf("marks %+v", out.Marks)
 	}
 	if r := s.Recent(); math.Abs(r["code"]-.5) > 1e-9 || r["math"] != 0 {
@@ -178,7 +188,9 @@ func TestAChangeEndsARamp(t *testing.T) {
 	h := header()
 	h.Config.Mix.Schedule = []mixture.Point{{Tokens: 10, Ramp: 1000, Weights: map[string]float64{"code": 3, "web": 1}}}
 	s := history.NewSteps()
-	take(t, s, h, part(0, 64, 5, 5), part(1, 64, 5, 5), plan.Mix{Change: mixture.Change{Weights: map[string]float64{"code": 1, "web": 1}}}, part(2, 64, 5, 5), part(3, 64, 5, 5))
+	take(t, s, h, part(0, 64, 5, 5), part(1, 64, 5, 5),
+		plan.Mix{Change: mixture.Change{Weights: map[string]float64{"code": 1, "web": 1}}}, part(2, 64, 5, 5),
+		part(3, 64, 5, 5))
 	var out api.History
 	s.Fill(&out)
 	if a := out.Steps.Targets[0]; a[1] <= .25 || a[2] != .5 || a[3] != .5 {
@@ -209,7 +221,8 @@ func TestTimesOfADayAndAMonth(t *testing.T) {
 		runtime.ReadMemStats(&before)
 		seconds := days * 86400
 		for i := range seconds + 1 {
-			s := history.Sample{At: at.Add(time.Duration(i) * time.Second), Planned: uint64(i), Tokens: 1000 * int64(i), Documents: 10 * int64(i), Published: uint64(11 * i), Bytes: 4000, Split: int64(i),
+			s := history.Sample{At: at.Add(time.Duration(i) * time.Second), Planned: uint64(i), Tokens: 1000 * int64(i),
+				Documents: 10 * int64(i), Published: uint64(11 * i), Bytes: 4000, Split: int64(i),
 				Health: diagnosis.Running, Waits: i%4 == 0}
 			if i%50_000 == 40_000 {
 				s.Health = diagnosis.Failing
@@ -229,11 +242,13 @@ func TestTimesOfADayAndAMonth(t *testing.T) {
 		for i := range p.At {
 			d := p.At[i].Sub(last).Seconds()
 			covered, tokens, last = covered+d, tokens+d*p.Tokens[i], p.At[i]
-			if math.Abs(p.Tokens[i]-1000) > 1e-6 || math.Abs(p.Bytes[i]-4000) > 1e-6 || math.Abs(p.Split[i]-.1) > 1e-9 || p.Published[i] < 10.99 {
+			if math.Abs(p.Tokens[i]-1000) > 1e-6 || math.Abs(p.Bytes[i]-4000) > 1e-6 || math.Abs(p.Split[i]-.1) > 1e-9 ||
+				p.Published[i] < 10.99 {
 				t.Fatalf("point %d: %v tokens, %v bytes, %v split a second", i, p.Tokens[i], p.Bytes[i], p.Split[i])
 			}
 		}
-		if n := len(p.At); n > 1024 || n < 512 || covered != float64(seconds) || math.Abs(tokens-1000*float64(seconds)) > 1 || last != at.Add(time.Duration(seconds)*time.Second) {
+		if n := len(p.At); n > 1024 || n < 512 || covered != float64(seconds) || math.Abs(tokens-1000*float64(seconds)) > 1 ||
+			last != at.Add(time.Duration(seconds)*time.Second) {
 			t.Errorf("%d days: %d points, %v s, %v tokens, up to %v", days, n, covered, tokens, last)
 		}
 		failing := 0
@@ -251,7 +266,8 @@ func TestTimesOfADayAndAMonth(t *testing.T) {
 	}
 }
 
-// Figures that go back, as when another daemon leads, are no negative rates; a clock that stands or goes back adds nothing.
+// Figures that go back, as when another daemon leads, are no negative rates; a clock that stands or goes back adds
+// nothing.
 func TestTimesThatGoBack(t *testing.T) {
 	x, at := history.NewTimes(), time.Unix(1000, 0)
 	for i, s := range []history.Sample{{Tokens: 100}, {Tokens: 40}, {Tokens: 60}} {

@@ -17,7 +17,8 @@ const bins = 32
 // maxMarks is how many marks are kept, the newest.
 const maxMarks = 500
 
-// Steps is how a run went by step. It is fed with the records of a plan from its first one on, and depends on nothing else.
+// Steps is how a run went by step. It is fed with the records of a plan from its first one on, and depends on nothing
+// else.
 type Steps struct {
 	header  plan.Header
 	buckets []int
@@ -52,7 +53,8 @@ func joinPoints(p *point, q point) {
 	for i, n := range q.buckets {
 		p.buckets[i] += n
 	}
-	p.slots, p.tokens, p.pieces, p.continued = p.slots+q.slots, p.tokens+q.tokens, p.pieces+q.pieces, p.continued+q.continued
+	p.slots, p.tokens, p.pieces, p.continued = p.slots+q.slots, p.tokens+q.tokens, p.pieces+q.pieces,
+		p.continued+q.continued
 	p.age, p.waits = max(p.age, q.age), max(p.waits, q.waits)
 	p.sources = append(p.sources, make([]int64, max(0, len(q.sources)-len(p.sources)))...)
 	for i, n := range q.sources {
@@ -122,7 +124,8 @@ func (s *Steps) step(e *plan.StepPart) error {
 		return fmt.Errorf("step %d follows step %d", e.Index, s.known)
 	}
 	if e.Part == 0 {
-		s.part = point{first: e.Index, steps: 1, waits: e.Cursor.Last() - min(e.Cursor.Last(), e.Floor.Last()), buckets: make([]uint64, len(s.buckets))}
+		s.part = point{first: e.Index, steps: 1, waits: e.Cursor.Last() - min(e.Cursor.Last(), e.Floor.Last()),
+			buckets: make([]uint64, len(s.buckets))}
 		if i := slices.Index(s.buckets, int(e.Bucket)); i >= 0 {
 			s.part.buckets[i] = 1
 		}
@@ -227,7 +230,8 @@ func (s *Steps) series(all []point, width uint64) api.StepSeries {
 		for i := range s.buckets {
 			out.Buckets[i] = append(out.Buckets[i], p.buckets[i])
 		}
-		out.Slots, out.Tokens, out.Pieces, out.Continued = append(out.Slots, p.slots), append(out.Tokens, p.tokens), append(out.Pieces, p.pieces), append(out.Continued, p.continued)
+		out.Slots, out.Tokens, out.Pieces, out.Continued = append(out.Slots, p.slots), append(out.Tokens, p.tokens),
+			append(out.Pieces, p.pieces), append(out.Continued, p.continued)
 		out.Waits = append(out.Waits, p.waits)
 		if !mixed {
 			out.Age = append(out.Age, p.age)
@@ -243,7 +247,8 @@ func (s *Steps) series(all []point, width uint64) api.StepSeries {
 			}
 			out.Sources[i], out.Targets[i] = append(out.Sources[i], tokens), append(out.Targets[i], target)
 		}
-		out.P10, out.P50, out.P90 = append(out.P10, quantile(p.lengths, .1)), append(out.P50, quantile(p.lengths, .5)), append(out.P90, quantile(p.lengths, .9))
+		out.P10, out.P50, out.P90 = append(out.P10, quantile(p.lengths, .1)), append(out.P50, quantile(p.lengths, .5)),
+			append(out.P90, quantile(p.lengths, .9))
 	}
 	return out
 }

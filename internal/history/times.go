@@ -7,7 +7,8 @@ import (
 	"loaderd/loader/diagnosis"
 )
 
-// Sample is what a daemon sees at one moment. Counts are of the run so far; they may go back, when another daemon leads.
+// Sample is what a daemon sees at one moment. Counts are of the run so far; they may go back, when another daemon
+// leads.
 type Sample struct {
 	At                       time.Time
 	Planned, Read, Committed uint64
@@ -74,7 +75,8 @@ func (t *Times) Add(s Sample) {
 	}
 	since := func(now, then int64) float64 { return float64(max(0, now-then)) }
 	m := moment{at: s.At, seconds: s.At.Sub(before.At).Seconds(), planned: s.Planned, read: s.Read, committed: s.Committed,
-		tokens: since(s.Tokens, before.Tokens), documents: since(s.Documents, before.Documents), published: since(int64(s.Published), int64(before.Published)), health: s.Health,
+		tokens: since(s.Tokens, before.Tokens), documents: since(s.Documents, before.Documents),
+		published: since(int64(s.Published), int64(before.Published)), health: s.Health,
 		split:   since(s.Split, before.Split),
 		related: since(s.RowsRelated, before.RowsRelated), spliced: since(s.RowsSpliced, before.RowsSpliced)}
 	m.bytes = s.Bytes * m.seconds
@@ -107,8 +109,10 @@ func series(all []moment) (out api.TimeSeries) {
 		}
 		out.Seconds = max(out.Seconds, m.seconds)
 		out.At = append(out.At, m.at)
-		out.Planned, out.Read, out.Committed = append(out.Planned, m.planned), append(out.Read, m.read), append(out.Committed, m.committed)
-		out.Tokens, out.Documents, out.Published = append(out.Tokens, a(m.tokens)), append(out.Documents, a(m.documents)), append(out.Published, a(m.published))
+		out.Planned, out.Read, out.Committed = append(out.Planned, m.planned), append(out.Read, m.read),
+			append(out.Committed, m.committed)
+		out.Tokens, out.Documents, out.Published = append(out.Tokens, a(m.tokens)), append(out.Documents, a(m.documents)),
+			append(out.Published, a(m.published))
 		var waiting *float64
 		if m.reads > 0 {
 			waiting = new(m.waits / m.reads)

@@ -1,5 +1,5 @@
-// Package httplimit bounds what callers of an HTTP server cost: the time of headers, bodies, answers and idle connections,
-// the size of headers, and connections whose callers are not identified.
+// Package httplimit bounds what callers of an HTTP server cost: the time of headers, bodies, answers and idle
+// connections, the size of headers, and connections whose callers are not identified.
 package httplimit
 
 import (
@@ -23,7 +23,8 @@ const (
 	writeWithin  = 30 * time.Second // that a caller may take to read what one write sends
 	idleWithin   = time.Minute
 	maxHeader    = 16 << 10
-	// maxRequests bounds the open requests of a connection of HTTP/2, window the bytes of their bodies that are not read yet.
+	// maxRequests bounds the open requests of a connection of HTTP/2, window the bytes of their bodies that are not read
+	// yet.
 	maxRequests = 64
 	window      = 64 << 10
 	// identifyWithin is how long a connection may stay without an identified request, in any number of requests.
@@ -46,7 +47,8 @@ type Config struct {
 
 // Listen returns a listener that bounds the connections of l.
 func (c Config) Listen(l net.Listener) *connlimit.Listener {
-	return connlimit.New(l, connlimit.Config{Max: c.MaxConnections, MaxPerHost: c.MaxConnectionsPerHost, Spare: spares, IdentifyWithin: identifyWithin, Log: c.Log})
+	return connlimit.New(l, connlimit.Config{Max: c.MaxConnections, MaxPerHost: c.MaxConnectionsPerHost, Spare: spares,
+		IdentifyWithin: identifyWithin, Log: c.Log})
 }
 
 // Server returns a server for connections of Listen.
@@ -57,7 +59,8 @@ func (c Config) Server() *http.Server {
 		ReadTimeout:       bodyWithin,
 		IdleTimeout:       idleWithin,
 		MaxHeaderBytes:    maxHeader,
-		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxRequests, MaxReceiveBufferPerConnection: window, MaxReceiveBufferPerStream: window},
+		HTTP2: &http.HTTP2Config{MaxConcurrentStreams: maxRequests, MaxReceiveBufferPerConnection: window,
+			MaxReceiveBufferPerStream: window},
 		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
 			if t, ok := conn.(*tls.Conn); ok {
 				conn = t.NetConn()
@@ -98,7 +101,8 @@ func BodyRead(w http.ResponseWriter) {
 	_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // an error means that there is no deadline
 }
 
-// timely is a writer whose caller has to read what is written within writeWithin, unless a handler sets deadlines itself.
+// timely is a writer whose caller has to read what is written within writeWithin, unless a handler sets deadlines
+// itself.
 type timely struct {
 	http.ResponseWriter
 	control *http.ResponseController

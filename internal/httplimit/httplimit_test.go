@@ -34,7 +34,8 @@ func (b *lockedBuffer) String() string {
 	return b.b.String()
 }
 
-// serve starts a server with at most ten connections. /hold answers when its connection ends; callers have to send a token there.
+// serve starts a server with at most ten connections. /hold answers when its connection ends; callers have to send a
+// token there.
 func serve(t *testing.T, log io.Writer, secure *tls.Config) (address string) {
 	t.Helper()
 	mux := http.NewServeMux()
@@ -141,7 +142,9 @@ func TestServer_BoundsHeaders(t *testing.T) {
 
 func TestServer_SamplesFailedHandshakes(t *testing.T) {
 	var log lockedBuffer
-	address := serve(t, &log, &tls.Config{GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return nil, errors.New("none") }})
+	address := serve(t, &log, &tls.Config{GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+		return nil, errors.New("none")
+	}})
 	for range 100 {
 		c := send(t, address, "rubbish, not TLS\r\n\r\n")
 		_, _ = io.Copy(io.Discard, c) // until the server has closed it

@@ -9,7 +9,8 @@ import (
 
 func TestCount(t *testing.T) {
 	for text, want := range map[string]int{
-		"": 0, "a\u00e9\u20ac\U0001f600": 0, "\ufffd": 0, "\xff": 1, "a\xe9b": 1, "\xe2\x82": 2, "\xed\xa0\x80": 3, "\xc0\xaf": 2,
+		"": 0, "a\u00e9\u20ac\U0001f600": 0, "\ufffd": 0, "\xff": 1, "a\xe9b": 1, "\xe2\x82": 2, "\xed\xa0\x80": 3,
+		"\xc0\xaf": 2,
 	} {
 		if n := invalidutf8.Count([]byte(text)); n != want {
 			t.Errorf("%q: %d bytes, want %d", text, n, want)

@@ -27,9 +27,9 @@ const (
 	blockBytes = 1 << 20
 )
 
-// Convert converts lines on all processors, each with a converter of its own, and writes them in order. Errors name the input by its label, and the
-// line; the lines before it are written. What is under way is bounded by a few blocks
-// a processor, each of blockBytes and its last line.
+// Convert converts lines on all processors, each with a converter of its own, and writes them in order. Errors name the
+// input by its label, and the line; the lines before it are written. What is under way is bounded by a few blocks a
+// processor, each of blockBytes and its last line.
 func Convert(ctx context.Context, label string, in io.Reader, out io.Writer, newConverter func() Converter) error {
 	workers := runtime.GOMAXPROCS(0)
 	p := pipeline{work: make(chan *block), order: make(chan *block, 2*workers)}
@@ -122,7 +122,8 @@ func (p pipeline) next(ctx context.Context) (*block, error) {
 	}
 }
 
-// readBlocks cuts the input into blocks of whole lines. It does not keep lines back where it may have to wait for the next one.
+// readBlocks cuts the input into blocks of whole lines. It does not keep lines back where it may have to wait for the
+// next one.
 func readBlocks(in io.Reader, send func(*block) error) error {
 	r := bufio.NewReaderSize(in, blockBytes)
 	b, size := &block{first: 1, done: make(chan struct{})}, 0

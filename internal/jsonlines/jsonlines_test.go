@@ -26,7 +26,8 @@ func TestConvertKeepsOrder(t *testing.T) {
 	for i := range 20_000 {
 		fmt.Fprintf(&in, "line %d%s\n", i, strings.Repeat(" x", i*7919%50))
 	}
-	if err := jsonlines.Convert(t.Context(), "in", strings.NewReader(in.String()), &out, upper); err != nil || out.String() != strings.ToUpper(in.String()) {
+	if err := jsonlines.Convert(t.Context(), "in", strings.NewReader(in.String()), &out, upper); err != nil ||
+		out.String() != strings.ToUpper(in.String()) {
 		t.Errorf("%v; %d bytes out of %d in", err, out.Len(), in.Len())
 	}
 }
@@ -48,7 +49,8 @@ func (b broken) Write([]byte) (int, error) { return 0, b.error }
 
 func TestConvertFails(t *testing.T) {
 	bad := broken{errors.New("broken")}
-	if err := jsonlines.Convert(t.Context(), "in", bad, &strings.Builder{}, upper); !errors.Is(err, bad.error) || !strings.HasPrefix(err.Error(), "read input: ") {
+	if err := jsonlines.Convert(t.Context(), "in", bad, &strings.Builder{}, upper); !errors.Is(err, bad.error) ||
+		!strings.HasPrefix(err.Error(), "read input: ") {
 		t.Errorf("read: %v", err)
 	}
 	err := jsonlines.Convert(t.Context(), "in", strings.NewReader("a\n"), bad, upper)

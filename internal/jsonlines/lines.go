@@ -62,7 +62,8 @@ func Encode(model *tokenizer.Model) Converter {
 	}
 }
 
-// Decode turns lines of token ids into lines of text: {"id", "ids"} into {"id", "text"}, or "base64" where the bytes are not UTF-8.
+// Decode turns lines of token ids into lines of text: {"id", "ids"} into {"id", "text"}, or "base64" where the bytes
+// are not UTF-8.
 func Decode(model *tokenizer.Model) Converter {
 	return func(out, line []byte) ([]byte, error) {
 		var doc idsLine

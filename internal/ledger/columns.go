@@ -31,7 +31,8 @@ func stepPieces(write func(io.Writer, []usedPiece) error) func(io.Writer, Step) 
 		from := s.origins()
 		for i, row := range s.Rows {
 			for _, p := range row {
-				used = append(used, usedPiece{s.Index, s.Bucket, i, p.Piece, about(p.Piece, from[messageKey{p.Source, p.Sequence}])})
+				used = append(used, usedPiece{s.Index, s.Bucket, i, p.Piece,
+					about(p.Piece, from[messageKey{p.Source, p.Sequence}])})
 			}
 		}
 		return write(w, used)
@@ -65,12 +66,15 @@ var fields = []arrow.Field{
 	{Name: "domain", Type: arrow.BinaryTypes.String},
 }
 
-// more are columns that some ledgers have behind what all have: the source of a run with several, weights other than 1 (null stands for all others), as
-// JSON the values of documents that have some, which document of its message a piece is of and with which of its tokens it begins (null where the message is
-// one, or that is not known), and how many of its tokens have a loss.
+// more are columns that some ledgers have behind what all have: the source of a run with several, weights other than 1
+// (null stands for all others), as JSON the values of documents that have some, which document of its message a piece
+// is of and with which of its tokens it begins (null where the message is one, or that is not known), and how many of
+// its tokens have a loss.
 var more = []column{
 	textColumn("source", func(p usedPiece) string { return p.piece.Source }),
-	{arrow.Field{Name: "weight", Type: arrow.PrimitiveTypes.Float32, Nullable: true}, func(p usedPiece) bool { return p.from.Weight != nil },
+	{arrow.Field{Name: "weight", Type: arrow.PrimitiveTypes.Float32, Nullable: true}, func(p usedPiece) bool {
+		return p.from.Weight != nil
+	},
 		func(b array.Builder, p usedPiece) {
 			if p.from.Weight == nil {
 				b.AppendNull()
@@ -80,7 +84,9 @@ var more = []column{
 		}},
 	textColumn("meta", func(p usedPiece) string { return metaOf(p.from) }),
 	numberColumn("index", func(p usedPiece) *int32 { return inner(p, func(in *api.Inner) *int32 { return &in.Index }) }),
-	numberColumn("start_within", func(p usedPiece) *int32 { return inner(p, func(in *api.Inner) *int32 { return &in.Within }) }),
+	numberColumn("start_within", func(p usedPiece) *int32 {
+		return inner(p, func(in *api.Inner) *int32 { return &in.Within })
+	}),
 	numberColumn("loss_tokens", func(p usedPiece) *int32 { return p.piece.LossTokens }),
 }
 
@@ -105,7 +111,9 @@ func textColumn(name string, of func(usedPiece) string) column {
 }
 
 func numberColumn(name string, of func(usedPiece) *int32) column {
-	return column{arrow.Field{Name: name, Type: arrow.PrimitiveTypes.Int32, Nullable: true}, func(p usedPiece) bool { return of(p) != nil },
+	return column{arrow.Field{Name: name, Type: arrow.PrimitiveTypes.Int32, Nullable: true}, func(p usedPiece) bool {
+		return of(p) != nil
+	},
 		func(b array.Builder, p usedPiece) {
 			n := of(p)
 			if n == nil {

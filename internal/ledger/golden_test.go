@@ -41,7 +41,8 @@ func pieceWithin(sequence uint64, start, length, loss int32, in api.Inner) api.P
 	return api.Piece{Sequence: sequence, Start: start, Length: length, LossTokens: &loss, Inner: &in}
 }
 
-// severalStep has documents of a message that holds several, one of them in two rows, beside a message that is one document.
+// severalStep has documents of a message that holds several, one of them in two rows, beside a message that is one
+// document.
 func severalStep() Step {
 	loss, weight := int32(7), float32(0.5)
 	seventh := api.Inner{Index: 7, Within: 0, ID: "x7", Weight: &weight, Meta: map[string]any{"lang": "de"}}
@@ -49,13 +50,15 @@ func severalStep() Step {
 	rest.Within = 23
 	return Step{Step: api.Step{Run: "whole", Index: 7, Bucket: 64, Cursor: 3, Masked: 3}, Rows: [][]Piece{
 		{{Piece: pieceWithin(2, 128, 23, 20, seventh)}, {Piece: pieceWithin(2, 0, 9, 9, api.Inner{})}},
-		{{Piece: pieceWithin(2, 151, 4, 4, rest)}, {Piece: api.Piece{Sequence: 1, Length: 7, LossTokens: &loss}}, {Piece: api.Piece{Sequence: 3, Length: 1}}},
+		{{Piece: pieceWithin(2, 151, 4, 4, rest)}, {Piece: api.Piece{Sequence: 1, Length: 7, LossTokens: &loss}},
+			{Piece: api.Piece{Sequence: 3, Length: 1}}},
 	}, Documents: []document.Info{{Sequence: 1, Subject: "docs.web", ID: "alone", Weight: &weight},
 		{Sequence: 2, Subject: "docs.web", ID: "message"}, {Sequence: 3}}}
 }
 
 var foundWithin = []api.Found{{Run: "whole", Step: 7, Bucket: 64, Row: 1, Pieces: []api.Piece{
-	pieceWithin(2, 151, 4, 3, api.Inner{Index: 7, Within: 23, ID: "x7", Meta: map[string]any{"lang": "de"}}), {Sequence: 3, Length: 1}}}}
+	pieceWithin(2, 151, 4, 3, api.Inner{Index: 7, Within: 23, ID: "x7", Meta: map[string]any{"lang": "de"}}),
+	{Sequence: 3, Length: 1}}}}
 
 // withoutText is a step as it comes without --text.
 func withoutText(s Step) Step {
@@ -71,7 +74,8 @@ func withoutText(s Step) Step {
 func TestLedgerGolden(t *testing.T) {
 	found := []api.Found{
 		{Run: "whole", Step: 7, Bucket: 16, Row: 0, Pieces: []api.Piece{{Sequence: 1, Length: 9}}},
-		{Run: "whole", Step: 12, Bucket: 4096, Row: 31, Pieces: []api.Piece{{Sequence: 1, Start: 9, Length: 4}, {Sequence: 1, Start: 13, Length: 4000}}},
+		{Run: "whole", Step: 12, Bucket: 4096, Row: 31, Pieces: []api.Piece{{Sequence: 1, Start: 9, Length: 4},
+			{Sequence: 1, Start: 13, Length: 4000}}},
 	}
 	bare := withoutText(someStep())
 	bare.Documents = nil
@@ -85,7 +89,8 @@ func TestLedgerGolden(t *testing.T) {
 	}
 	mixed.Documents = nil
 	for _, source := range []string{"web", "code"} {
-		mixed.Add(api.Page{Step: mixed.Step, Documents: []document.Info{{Source: source, Sequence: 3, Subject: "docs." + source, Path: "three"}, {Source: source, Sequence: 1, ID: source}}})
+		mixed.Add(api.Page{Step: mixed.Step, Documents: []document.Info{{Source: source, Sequence: 3,
+			Subject: "docs." + source, Path: "three"}, {Source: source, Sequence: 1, ID: source}}})
 	}
 	steps["sources"] = mixed
 	says := withoutText(someStep())
@@ -110,10 +115,14 @@ func TestLedgerGolden(t *testing.T) {
 			goldentest.Compare(t, "found."+format, listed(format, func(w io.Writer) error { return write.Found(w, found) }))
 		})
 		t.Run("found several "+format, func(t *testing.T) {
-			goldentest.Compare(t, "found-several."+format, listed(format, func(w io.Writer) error { return write.Found(w, foundWithin) }))
+			goldentest.Compare(t, "found-several."+format, listed(format, func(w io.Writer) error {
+				return write.Found(w, foundWithin)
+			}))
 		})
 		t.Run("none "+format, func(t *testing.T) {
-			goldentest.Compare(t, "none."+format, listed(format, func(w io.Writer) error { return write.Found(w, []api.Found{}) }))
+			goldentest.Compare(t, "none."+format, listed(format, func(w io.Writer) error {
+				return write.Found(w, []api.Found{})
+			}))
 		})
 	}
 }

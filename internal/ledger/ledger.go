@@ -28,8 +28,9 @@ type Piece struct {
 
 func (p Piece) String() string { return name(p.Piece) }
 
-// name writes a piece as SEQUENCE:START+LENGTH, in a run with several sources as SOURCE/SEQUENCE:START+LENGTH; of a document of a message with several
-// as SEQUENCE#INDEX:START+LENGTH, where START counts the document's tokens. Behind it in brackets comes how many of them have a loss, where not all do.
+// name writes a piece as SEQUENCE:START+LENGTH, in a run with several sources as SOURCE/SEQUENCE:START+LENGTH; of a
+// document of a message with several as SEQUENCE#INDEX:START+LENGTH, where START counts the document's tokens. Behind
+// it in brackets comes how many of them have a loss, where not all do.
 func name(p api.Piece) string {
 	start, loss := p.Start, ""
 	if p.Inner != nil {

@@ -13,7 +13,8 @@ import (
 	"github.com/apache/arrow/go/v17/parquet/schema"
 )
 
-// writeParquet writes columns one by one: the library's own way from a record brings its compute kernels along, a sixth of the program.
+// writeParquet writes columns one by one: the library's own way from a record brings its compute kernels along, a sixth
+// of the program.
 func writeParquet(w io.Writer, pieces []usedPiece) error {
 	rec := record(pieces)
 	defer rec.Release()
@@ -100,7 +101,8 @@ func writeColumn(column file.ColumnChunkWriter, values arrow.Array) (err error) 
 	return err
 }
 
-// present are the values of a column that are no nulls, with a level for each of its rows: 1 for a value, 0 for null. Columns without nulls leave levels aside.
+// present are the values of a column that are no nulls, with a level for each of its rows: 1 for a value, 0 for null.
+// Columns without nulls leave levels aside.
 func present[T any](a arrow.Array, value func(int) T) (there []T, levels []int16) {
 	levels = make([]int16, a.Len())
 	for i := range levels {

@@ -15,8 +15,8 @@ func Read(ctx context.Context, c *reader.Client, run string, step uint64, docume
 	return s, err
 }
 
-// Decoder turns token ids into text; Decode is for the beginning of a document, DecodePart for what stands further behind. *tokenizer.Model
-// is one.
+// Decoder turns token ids into text; Decode is for the beginning of a document, DecodePart for what stands further
+// behind. *tokenizer.Model is one.
 type Decoder interface {
 	Decode(out []byte, ids []int32) ([]byte, error)
 	DecodePart(out []byte, ids []int32) ([]byte, error)

@@ -82,8 +82,10 @@ func (s Step) writeHead(w io.Writer) {
 	if s.Masked > 0 {
 		masked = fmt.Sprintf(", %d without a loss", s.Masked)
 	}
-	fmt.Fprintf(w, "run %s step %d: %d rows of %d tokens, %d pieces of %d documents, %d tokens, %d padding (%.3f %%)%s; planned behind document %d\n\n",
-		s.Run, s.Index, len(s.Rows), s.Bucket, pieces, len(documents), tokens, slots-tokens, 100*float64(slots-tokens)/float64(max(slots, 1)), masked, s.Cursor)
+	fmt.Fprintf(w, "run %s step %d: %d rows of %d tokens, %d pieces of %d documents, %d tokens, %d padding (%.3f "+
+		"%%)%s; planned behind document %d\n\n",
+		s.Run, s.Index, len(s.Rows), s.Bucket, pieces, len(documents), tokens, slots-tokens,
+		100*float64(slots-tokens)/float64(max(slots, 1)), masked, s.Cursor)
 }
 
 func (s Step) hasText() bool {

@@ -13,13 +13,17 @@ type class struct {
 
 // The papers' tables leave the last class open: its upper end is a guess.
 var (
-	pubmed = []class{{2, 4, 3906}, {4, 6, 4095}, {6, 8, 1789}, {8, 10, 763}, {10, 12, 355}, {12, 14, 150}, {14, 16, 73}, {16, 18, 47}, {18, 30, 90}}
-	bbc    = []class{{.5, 1, 3533}, {1, 1.5, 6556}, {1.5, 2, 1323}, {2, 2.5, 330}, {2.5, 3, 97}, {3, 3.5, 49}, {3.5, 4, 27}, {4, 4.5, 22}, {4.5, 6, 29}}
+	pubmed = []class{{2, 4, 3906}, {4, 6, 4095}, {6, 8, 1789}, {8, 10, 763}, {10, 12, 355}, {12, 14, 150}, {14, 16, 73},
+		{16, 18, 47}, {18, 30, 90}}
+	bbc = []class{{.5, 1, 3533}, {1, 1.5, 6556}, {1.5, 2, 1323}, {2, 2.5, 330}, {2.5, 3, 97}, {3, 3.5, 49},
+		{3.5, 4, 27}, {4, 4.5, 22}, {4.5, 6, 29}}
 
-	finance = []class{{.5, 1, 7790}, {1, 1.5, 4161}, {1.5, 2, 1012}, {2, 2.5, 397}, {2.5, 3, 274}, {3, 3.5, 234}, {3.5, 4, 212}, {4, 4.5, 195}, {4.5, 12, 1252}}
+	finance = []class{{.5, 1, 7790}, {1, 1.5, 4161}, {1.5, 2, 1012}, {2, 2.5, 397}, {2.5, 3, 274}, {3, 3.5, 234},
+		{3.5, 4, 212}, {4, 4.5, 195}, {4.5, 12, 1252}}
 )
 
-// classes draws uniformly within each class. As many documents as the table has give exactly its classes; other numbers their shares.
+// classes draws uniformly within each class. As many documents as the table has give exactly its classes; other numbers
+// their shares.
 func classes(table []class) func(n int, seed uint64) []int32 {
 	return func(n int, seed uint64) []int32 {
 		r := rand.New(rand.NewPCG(seed, 0))

@@ -11,16 +11,20 @@ type Case struct {
 	Lengths []int32
 }
 
-// Hostile returns lists of lengths that are hard to pack into rows of the given lengths: few different ones, which complete each other
-// in rows of very many documents or never, and draws from narrow bands, with a step that keeps sums from being whole rows.
+// Hostile returns lists of lengths that are hard to pack into rows of the given lengths: few different ones, which
+// complete each other in rows of very many documents or never, and draws from narrow bands, with a step that keeps sums
+// from being whole rows.
 func Hostile(documents int, rows []int) []Case {
 	shortest, longest := int32(rows[0]), int32(rows[len(rows)-1])
 	half := longest / 2
 	var out []Case
 	for _, turns := range [][]int32{
-		{1}, {7}, {60}, {1500}, {shortest - 1}, {shortest + 1}, {shortest/2 + 1}, {half - 1}, {half + 1}, {longest/3 + 1}, {longest - 1},
-		{2, 3}, {3, 6}, {7, 14}, {101, 301, 501}, {half - 1, 2}, {half + 1, 3}, {half/2 - 1, 2}, {longest - 1, 2}, {longest - 1, longest - 2, longest - 3},
-		{longest - 1, longest - 1, longest - 1, 2}, {longest - 1, 2, 2, 2}, {longest - 1, 4, 2}, {longest - 1, longest - 2, 2, 4}, {shortest - 1, 2},
+		{1}, {7}, {60}, {1500}, {shortest - 1}, {shortest + 1}, {shortest/2 + 1}, {half - 1}, {half + 1}, {longest/3 + 1},
+		{longest - 1},
+		{2, 3}, {3, 6}, {7, 14}, {101, 301, 501}, {half - 1, 2}, {half + 1, 3}, {half/2 - 1, 2}, {longest - 1, 2},
+		{longest - 1, longest - 2, longest - 3},
+		{longest - 1, longest - 1, longest - 1, 2}, {longest - 1, 2, 2, 2}, {longest - 1, 4, 2},
+		{longest - 1, longest - 2, 2, 4}, {shortest - 1, 2},
 		{half + 1, half + 3}, {half - 1, 2, half + half/2}, {shortest + 1, 2*shortest + 1, 3*shortest + 1},
 	} {
 		in := make([]int32, documents)
@@ -30,8 +34,10 @@ func Hostile(documents int, rows []int) []Case {
 		out = append(out, Case{fmt.Sprint("in turns ", turns), in})
 	}
 	bands := [][2]int32{
-		{1, 16}, {1, longest}, {shortest/2 - shortest/10, shortest/2 + shortest/10}, {shortest - shortest/10, shortest + shortest/10},
-		{half - 64, half + 64}, {half, longest}, {half / 2, half}, {longest / 3, longest/3 + 50}, {longest / 5, longest / 4}, {longest - 200, longest},
+		{1, 16}, {1, longest}, {shortest/2 - shortest/10, shortest/2 + shortest/10},
+		{shortest - shortest/10, shortest + shortest/10},
+		{half - 64, half + 64}, {half, longest}, {half / 2, half}, {longest / 3, longest/3 + 50}, {longest / 5, longest / 4},
+		{longest - 200, longest},
 	}
 	if len(rows) > 1 {
 		bands = append(bands, [2]int32{1, shortest})

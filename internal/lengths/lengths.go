@@ -1,5 +1,5 @@
-// Package lengths draws document lengths in tokens from named distributions: those of the papers whose packing methods are here, and
-// some that are hard to pack.
+// Package lengths draws document lengths in tokens from named distributions: those of the papers whose packing methods
+// are here, and some that are hard to pack.
 package lengths
 
 import (
@@ -14,8 +14,8 @@ const (
 	Sigma = 1.0235
 )
 
-// LogNormal returns n document lengths in tokens, at least 1, drawn from the log-normal distribution of Mu and Sigma. They are the
-// same for the same seed.
+// LogNormal returns n document lengths in tokens, at least 1, drawn from the log-normal distribution of Mu and Sigma.
+// They are the same for the same seed.
 func LogNormal(n int, seed uint64) []int32 { return LogNormalOf(Mu, Sigma, n, seed) }
 
 // LogNormalOf is LogNormal with other parameters.

@@ -45,7 +45,8 @@ func TestDistributions(t *testing.T) {
 		mean := sum / float64(len(in))
 		slices.Sort(in)
 		median := float64(in[len(in)/2])
-		if in[0] < want.least || in[len(in)-1] > want.most || math.Abs(mean/want.mean-1) > want.within || math.Abs(median/want.median-1) > want.within {
+		if in[0] < want.least || in[len(in)-1] > want.most || math.Abs(mean/want.mean-1) > want.within ||
+			math.Abs(median/want.median-1) > want.within {
 			t.Errorf("%s: %d to %d, mean %.1f, median %.0f; want %+v", name, in[0], in[len(in)-1], mean, median, want)
 		}
 	}
@@ -66,7 +67,8 @@ func TestClasses(t *testing.T) {
 	}
 	d, _ := lengths.Named("pubmed")
 	in := d.Draw(d.Documents, 7)
-	if len(in) != 11_268 || count(in, 2048, 4096) != 3906 || count(in, 4096, 6144) != 4095 || count(in, 18<<10, 30<<10) != 90 {
+	if len(in) != 11_268 || count(in, 2048, 4096) != 3906 || count(in, 4096, 6144) != 4095 ||
+		count(in, 18<<10, 30<<10) != 90 {
 		t.Errorf("%d documents of PubMed, %d in the first class", len(in), count(in, 2048, 4096))
 	}
 	if first := count(in[:1000], 2048, 4096); first < 250 || first > 450 {
@@ -110,7 +112,8 @@ func TestWikiTextSteps(t *testing.T) {
 		}
 		concat, pad := 2*float64(tokens)/float64(c.row*c.batch), 2*float64(padded)/float64(c.batch)
 		if math.Abs(concat/c.concat-1) > 0.005 || math.Abs(pad/c.pad-1) > 0.01 {
-			t.Errorf("rows of %d: %.0f steps for concat, %.0f for padding; published %v, %v", c.row, concat, pad, c.concat, c.pad)
+			t.Errorf("rows of %d: %.0f steps for concat, %.0f for padding; published %v, %v", c.row, concat, pad,
+				c.concat, c.pad)
 		}
 	}
 }

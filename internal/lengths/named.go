@@ -15,21 +15,28 @@ const (
 var distributions = []Distribution{
 	{Name: "fineweb-edu", Shape: "log-normal, mu 6.363, sigma 1.0235", Mu: Mu, Sigma: Sigma, Documents: million,
 		Source: buckets + ": gives its truncation at every fixed length"},
-	{Name: "web", Shape: "log-normal, mu 5.9, sigma 1.0", Mu: 5.9, Sigma: 1, Documents: million, Source: "general web pages"},
-	{Name: "code", Shape: "log-normal, mu 6.1, sigma 1.4", Mu: 6.1, Sigma: 1.4, Documents: million, Source: "source files: a heavy tail"},
+	{Name: "web", Shape: "log-normal, mu 5.9, sigma 1.0", Mu: 5.9, Sigma: 1, Documents: million,
+		Source: "general web pages"},
+	{Name: "code", Shape: "log-normal, mu 6.1, sigma 1.4", Mu: 6.1, Sigma: 1.4, Documents: million,
+		Source: "source files: a heavy tail"},
 	{Name: "short", Shape: "log-normal, mean 60, sigma 0.8", Mu: math.Log(60) - 0.8*0.8/2, Sigma: 0.8, Documents: million,
 		Source: "chat turns, titles: far shorter than a row"},
-	{Name: "pubmed", Shape: "2,048 to 30,719, in classes", Documents: sum(pubmed), lengths: classes(pubmed), Source: seamless + "Table 13: PubMed articles"},
-	{Name: "bbc", Shape: "512 to 6,143, in classes", Documents: sum(bbc), lengths: classes(bbc), Source: seamless + "Table 14: BBC News"},
-	{Name: "finance", Shape: "512 to 12,287, in classes", Documents: sum(finance), lengths: classes(finance), Source: seamless + "Table 14: financial articles"},
+	{Name: "pubmed", Shape: "2,048 to 30,719, in classes", Documents: sum(pubmed), lengths: classes(pubmed),
+		Source: seamless + "Table 13: PubMed articles"},
+	{Name: "bbc", Shape: "512 to 6,143, in classes", Documents: sum(bbc), lengths: classes(bbc),
+		Source: seamless + "Table 14: BBC News"},
+	{Name: "finance", Shape: "512 to 12,287, in classes", Documents: sum(finance), lengths: classes(finance),
+		Source: seamless + "Table 14: financial articles"},
 	{Name: "wikitext", Shape: "59 + gamma of shape 6, mean 144", Documents: 799_439, lengths: wikitext,
 		Source: shuffles + ": paragraphs of 50 words and more, and EOS"},
 	{Name: "constant", Shape: "1,500 each", Documents: million, lengths: constant, Source: "divides rows of 2,048 badly"},
-	{Name: "drift", Shape: "log-normal, mu from 5.5 to 7, sigma 1", Documents: million, lengths: drift, Source: "documents that grow longer over time"},
+	{Name: "drift", Shape: "log-normal, mu from 5.5 to 7, sigma 1", Documents: million, lengths: drift,
+		Source: "documents that grow longer over time"},
 }
 
-// wikitext draws paragraphs of WikiText-103: those of fewer than 50 words, about 58 tokens, are left out, the rest have 143 tokens in
-// the mean, and each ends with one more. The shape is chosen so that the paper's numbers of training steps come out.
+// wikitext draws paragraphs of WikiText-103: those of fewer than 50 words, about 58 tokens, are left out, the rest have
+// 143 tokens in the mean, and each ends with one more. The shape is chosen so that the paper's numbers of training
+// steps come out.
 func wikitext(n int, seed uint64) []int32 {
 	const least, mean, shape = 59, 144, 6
 	return draw(n, seed, func(r *rand.Rand, _ float64) float64 {

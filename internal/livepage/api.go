@@ -178,7 +178,8 @@ func (p *Page) one(w http.ResponseWriter, q *http.Request, action string, body a
 }
 
 func (p *Page) unknown(w http.ResponseWriter, q *http.Request) {
-	refuse(w, &fault.Error{Reason: unsupported, Message: fmt.Sprintf("there is no %s %.100q", q.Method, q.URL.Path), Do: "docs/livepage.md names what there is"})
+	refuse(w, &fault.Error{Reason: unsupported, Message: fmt.Sprintf("there is no %s %.100q", q.Method, q.URL.Path),
+		Do: "docs/livepage.md names what there is"})
 }
 
 // asked are the values of a request's query, which has no other keys.

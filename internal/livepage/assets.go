@@ -29,8 +29,8 @@ type asset struct {
 	body
 }
 
-// assets serves the files of the page, those of webui included, by their names; / is index.html. A browser asks each time whether one has changed: after an update of the daemon no
-// page is made of two versions.
+// assets serves the files of the page, those of webui included, by their names; / is index.html. A browser asks each
+// time whether one has changed: after an update of the daemon no page is made of two versions.
 func assets() http.Handler {
 	all := map[string]*asset{}
 	own, err := fs.Sub(files, "page")
@@ -51,7 +51,8 @@ func assets() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		a, there := all[q.URL.Path]
 		if !there || q.Method != http.MethodGet && q.Method != http.MethodHead {
-			refuse(w, &fault.Error{Reason: unsupported, Message: "this daemon has nothing there", Do: "open / for its page; docs/livepage.md names the rest"})
+			refuse(w, &fault.Error{Reason: unsupported, Message: "this daemon has nothing there", Do: "open / for its page; " +
+				"docs/livepage.md names the rest"})
 			return
 		}
 		h := w.Header()
@@ -72,13 +73,15 @@ func assets() http.Handler {
 func assetOf(name string, b []byte) *asset {
 	sum := sha256.Sum256(b)
 	kind := mime.TypeByExtension(path.Ext(name))
-	if strings.HasSuffix(name, ".js") { // a machine's own table of types must not say otherwise: browsers run no module of another type
+	// a machine's own table of types must not say otherwise: browsers run no module of another type
+	if strings.HasSuffix(name, ".js") {
 		kind = "text/javascript; charset=utf-8"
 	}
 	return &asset{kind: kind, tag: `"` + hex.EncodeToString(sum[:8]) + `"`, body: body{plain: b}}
 }
 
-// body is what is sent, as it is or in gzip, which is made when it is asked for first: a daemon that nobody looks at does without it.
+// body is what is sent, as it is or in gzip, which is made when it is asked for first: a daemon that nobody looks at
+// does without it.
 type body struct {
 	plain   []byte
 	squeeze sync.Once

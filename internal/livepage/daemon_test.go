@@ -25,8 +25,8 @@ import (
 	"loaderd/stream"
 )
 
-// The page of a real daemon: two sources, four ranks one of which stands still, a producer whose documents cannot be decoded. It says who holds the run up,
-// shows what was in a step, and seals the run, which then ends.
+// The page of a real daemon: two sources, four ranks one of which stands still, a producer whose documents cannot be
+// decoded. It says who holds the run up, shows what was in a step, and seals the run, which then ends.
 func TestPageOfADaemon(t *testing.T) {
 	browser := browsertest.Chromium(t)
 	d := twoSources(t)
@@ -35,7 +35,8 @@ func TestPageOfADaemon(t *testing.T) {
 	p := browsertest.Open(t, browser, d.PageURL(), browsertest.Usual)
 	ready(p)
 
-	p.Until(`/rank 3 of 4 of job "[^"]+" holds the others/i.test(document.querySelector("#sentence").textContent) && document.querySelector(".cell[data-holds]")?.textContent === "3"`)
+	p.Until(
+		`/rank 3 of 4 of job "[^"]+" holds the others/i.test(document.querySelector("#sentence").textContent) && document.querySelector(".cell[data-holds]")?.textContent === "3"`)
 	var now api.Status
 	_, body := call(t, "GET", d.PageURL()+"/api/status", "")
 	if err := json.Unmarshal([]byte(body), &now); err != nil {
@@ -59,9 +60,11 @@ func TestPageOfADaemon(t *testing.T) {
 	p.Click(".piece")
 	p.Until(`document.querySelectorAll(".token").length > 5`)
 	p.Says(".about-piece", "Source", "Path", "published")
-	path := browsertest.Eval[string](p, `[...document.querySelectorAll(".origin dt")].find((x) => x.textContent === "Path").nextElementSibling.textContent`)
+	path := browsertest.Eval[string](p,
+		`[...document.querySelectorAll(".origin dt")].find((x) => x.textContent === "Path").nextElementSibling.textContent`)
 	p.Enter("#document", path)
-	p.Until(`document.querySelectorAll("#found li").length > 0 && document.querySelector("#found").textContent.includes("Step 1,")`)
+	p.Until(
+		`document.querySelectorAll("#found li").length > 0 && document.querySelector("#found").textContent.includes("Step 1,")`)
 
 	p.Click("#action-seal")
 	p.Click("dialog button.do")
@@ -72,7 +75,8 @@ func TestPageOfADaemon(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	p.Until(`document.querySelector("#health").textContent === "Ended" && document.querySelector("#sentence").textContent.includes("step")`)
+	p.Until(
+		`document.querySelector("#health").textContent === "Ended" && document.querySelector("#sentence").textContent.includes("step")`)
 	p.Until(`document.querySelector("#events").textContent.includes("seal")`)
 }
 
@@ -96,7 +100,8 @@ func TestPageOfOneStream(t *testing.T) {
 	}
 	p.Until(`document.querySelector("#health").textContent === "Ended"`)
 	p.Until(`Boolean(document.querySelector("#chart-age path")?.getAttribute("d"))`)
-	if shown := browsertest.Eval[bool](p, `!document.querySelector("#sources-section").hidden || Boolean(document.querySelector("#chart-shares"))`); shown {
+	if shown := browsertest.Eval[bool](p,
+		`!document.querySelector("#sources-section").hidden || Boolean(document.querySelector("#chart-shares"))`); shown {
 		t.Error("a run with one stream shows shares of sources")
 	}
 	p.Enter("#step", "0")
@@ -145,7 +150,8 @@ func publishBoth(t *testing.T, store *stream.Store, n int) {
 	for i := range n {
 		for _, source := range []string{"web", "math"} {
 			id := fmt.Sprintf("%s/%d.txt", source, i)
-			m := stream.Message{Subject: "docs." + source, ID: id, Path: id, Data: []byte(strings.Repeat(fmt.Sprintf("This is document %d of %s. ", i, source), 10+i%30))}
+			m := stream.Message{Subject: "docs." + source, ID: id, Path: id,
+				Data: []byte(strings.Repeat(fmt.Sprintf("This is document %d of %s. ", i, source), 10+i%30))}
 			if source == "math" && i%10 == 9 {
 				m.ContentType, m.Data = stream.TypeJSON, []byte("{")
 			}
@@ -155,7 +161,8 @@ func publishBoth(t *testing.T, store *stream.Store, n int) {
 	natstest.Publish(t, store, messages...)
 }
 
-// fourRanks read as one job; rank 3 stands still behind its second step until it is released. finished has what each ended with.
+// fourRanks read as one job; rank 3 stands still behind its second step until it is released. finished has what each
+// ended with.
 func fourRanks(t *testing.T, uri string) (release func(), finished <-chan error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -180,10 +187,12 @@ func fourRanks(t *testing.T, uri string) (release func(), finished <-chan error)
 	return sync.OnceFunc(func() { close(released) }), ended
 }
 
-// read reads all steps of a rank, over a connection that takes no more in advance than one batch: who stands still is seen by the daemon.
+// read reads all steps of a rank, over a connection that takes no more in advance than one batch: who stands still is
+// seen by the daemon.
 func read(ctx context.Context, uri string, rank, world int, each func(step int)) error {
 	const window = 64 << 10
-	client, err := flight.NewClientWithMiddleware(strings.TrimPrefix(uri, "grpc://"), nil, nil, grpc.WithTransportCredentials(insecure.NewCredentials()),
+	client, err := flight.NewClientWithMiddleware(strings.TrimPrefix(uri, "grpc://"), nil, nil,
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithInitialWindowSize(window), grpc.WithInitialConnWindowSize(window))
 	if err != nil {
 		return err

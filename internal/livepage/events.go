@@ -15,7 +15,8 @@ import (
 const (
 	// every is how often a page hears how things stand.
 	every = time.Second
-	// unread is how long a page may leave what it was sent unread. No page has a queue: it gets the newest event, and those before it are left out.
+	// unread is how long a page may leave what it was sent unread. No page has a queue: it gets the newest event, and
+	// those before it are left out.
 	unread = 10 * time.Second
 	// maxStreams bounds the open streams of events of a daemon.
 	maxStreams = 1024
@@ -34,7 +35,8 @@ func newEvent(a *answer) *event {
 	name, data, last := "status", a.plain, false
 	if a.err != nil {
 		code := statusCode(a.err)
-		name, data, last = "problem", append(problem(a.err), '\n'), code == http.StatusUnauthorized || code == http.StatusForbidden
+		name, data, last = "problem", append(problem(a.err), '\n'), code == http.StatusUnauthorized ||
+			code == http.StatusForbidden
 	}
 	return &event{plain: []byte("event: " + name + "\ndata: " + string(data) + "\n"), last: last}
 }
@@ -42,8 +44,8 @@ func newEvent(a *answer) *event {
 // gzipHead begins a stream in gzip. What follows are blocks of deflate, which end nowhere.
 var gzipHead = []byte{0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255}
 
-// deflated are the blocks of the event. They refer to nothing before them and end on a byte: so one compression serves all pages, whatever each was sent
-// before.
+// deflated are the blocks of the event. They refer to nothing before them and end on a byte: so one compression serves
+// all pages, whatever each was sent before.
 func (e *event) deflated() []byte {
 	e.squeeze.Do(func() {
 		var out bytes.Buffer
@@ -62,11 +64,13 @@ func (e *event) deflated() []byte {
 	return e.block
 }
 
-// events serves the stream of events: status once a second, with what GET /api/status answers; problem where that is an error.
+// events serves the stream of events: status once a second, with what GET /api/status answers; problem where that is an
+// error.
 func (p *Page) events(w http.ResponseWriter, q *http.Request) {
 	defer p.streams.Add(-1)
 	if p.streams.Add(1) > maxStreams {
-		refuse(w, &fault.Error{Reason: limited, Message: "1,024 pages are open at this daemon", Do: "close some, or look at another daemon of the run"})
+		refuse(w, &fault.Error{Reason: limited, Message: "1,024 pages are open at this daemon",
+			Do: "close some, or look at another daemon of the run"})
 		return
 	}
 	v, leave := p.viewers.join(p.caller(q))

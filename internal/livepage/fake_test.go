@@ -51,8 +51,9 @@ func (f *fake) took(action string) (int, string) {
 
 // allowed are the actions of a role.
 var allowed = map[access.Role][]string{
-	access.Read:    {"status", "history"},
-	access.Operate: {"status", "history", "ledger", "find", "text", "peek", "drain", "seal", "mix", "checkpoint", "measure"},
+	access.Read: {"status", "history"},
+	access.Operate: {"status", "history", "ledger", "find", "text", "peek", "drain", "seal", "mix", "checkpoint",
+		"measure"},
 }
 
 // role is that of a caller, none of one who is not known.
@@ -71,7 +72,8 @@ func (f *fake) Identify(_ context.Context, from access.Caller, _ string) (access
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.role(from) == "" {
-		return access.Identity{}, &fault.Error{Reason: fault.BadToken, Message: "the call has no bearer token", Do: "send one"}
+		return access.Identity{}, &fault.Error{Reason: fault.BadToken, Message: "the call has no bearer token",
+			Do: "send one"}
 	}
 	return access.Identity{Name: "somebody"}, nil
 }
@@ -99,7 +101,8 @@ func (f *fake) Ask(_ context.Context, from access.Caller, action string, body []
 	case role == "":
 		return nil, &fault.Error{Reason: fault.BadToken, Message: "the call has no bearer token", Do: "send one"}
 	case !slices.Contains(allowed[role], action):
-		return nil, &fault.Error{Reason: fault.Forbidden, Message: fmt.Sprintf("action %s takes the role operate", action), Do: "ask with a token that may"}
+		return nil, &fault.Error{Reason: fault.Forbidden, Message: fmt.Sprintf("action %s takes the role operate", action),
+			Do: "ask with a token that may"}
 	}
 	switch action {
 	case "status":
@@ -146,12 +149,17 @@ func madeUp(n uint64) api.Status {
 	wave := 1 + 0.05*math.Sin(float64(n)/5)
 	remaining, fills := 5400.0, 2400.0
 	return api.Status{
-		Run: "demo", ID: "9f2c41d07ab3e5586610", Fingerprint: "sha256:ab", Time: now, Daemon: "gpu-01.4711", Version: "0.20.0",
-		Verdict: diagnosis.Verdict{Health: diagnosis.Waiting, Sentence: "Rank 3 of 4 holds the others up: 40 steps behind", Reason: fault.RankBehind,
-			Detail: "7,271 steps are planned, 64 of them beyond what rank 3 has asked for.", Do: "look at rank 3 of job train at 10.0.0.13; the plan goes on when it does",
-			Facts: map[string]string{"rank": "3", "world": "4"}},
-		Planned: steps + 40, Sent: &steps, Consumed: &steps, Committed: 7100, Oldest: 6800, Length: &state.Length{Steps: 21_400, Error: 120, Open: []string{"web"}}, EndsIn: &remaining,
-		Rates: api.Rates{Rates: state.Rates{Published: 1520, Documents: 1490 * wave, TokensIn: 1.31e6, Tokens: 1.24e6 * wave, Rows: 610, Steps: 9.6, Read: 9.2, Undecodable: 0.2}, Bytes: 21e6},
+		Run: "demo", ID: "9f2c41d07ab3e5586610", Fingerprint: "sha256:ab", Time: now, Daemon: "gpu-01.4711",
+		Version: "0.20.0",
+		Verdict: diagnosis.Verdict{Health: diagnosis.Waiting, Sentence: "Rank 3 of 4 holds the others up: 40 steps behind",
+			Reason: fault.RankBehind,
+			Detail: "7,271 steps are planned, 64 of them beyond what rank 3 has asked for.",
+			Do:     "look at rank 3 of job train at 10.0.0.13; the plan goes on when it does",
+			Facts:  map[string]string{"rank": "3", "world": "4"}},
+		Planned: steps + 40, Sent: &steps, Consumed: &steps, Committed: 7100, Oldest: 6800,
+		Length: &state.Length{Steps: 21_400, Error: 120, Open: []string{"web"}}, EndsIn: &remaining,
+		Rates: api.Rates{Rates: state.Rates{Published: 1520, Documents: 1490 * wave, TokensIn: 1.31e6, Tokens: 1.24e6 * wave,
+			Rows: 610, Steps: 9.6, Read: 9.2, Undecodable: 0.2}, Bytes: 21e6},
 		Flow: []api.Stage{
 			{Name: api.StagePublished, Value: 812_400, Of: 990_000, Unit: "documents", Rate: 1490 * wave, Leaves: "documents"},
 			{Name: api.StageTokenized, Value: 61 << 20, Of: 64 << 20, Unit: "bytes", Rate: 1.31e6, Leaves: "tokens"},
@@ -159,39 +167,58 @@ func madeUp(n uint64) api.Status {
 			{Name: api.StageWindow, Value: 1020, Of: 1024, Unit: "atoms", Rate: 640, Leaves: "rows"},
 			{Name: api.StageQueues, Value: 88, Of: 320, Unit: "rows", Rate: 9.6, Leaves: "steps"},
 			{Name: api.StageAhead, Value: 64, Of: 64, Unit: "steps", Rate: 9.6, Leaves: "steps"},
-			{Name: api.StageRead, Value: float64(steps), Of: float64(steps + 40), Unit: "steps", Rate: 9.2, Leaves: "steps", Limits: true},
+			{Name: api.StageRead, Value: float64(steps), Of: float64(steps + 40), Unit: "steps", Rate: 9.2, Leaves: "steps",
+				Limits: true},
 			{Name: api.StageCommitted, Value: 7100, Of: float64(steps + 40), Unit: "steps", Rate: 9.1, Leaves: "steps"},
 		},
 		Streams: []state.StreamFill{{Source: "web", Name: "DOCS_web", Bytes: 900 << 20, MaxBytes: 1 << 30, FullIn: &fills},
 			{Source: "math", Name: "DOCS_math"}},
 		Sources: []api.SourceStatus{
-			{Name: "web", Target: 0.7, Share: new(0.702), Recent: new(0.712), Tokens: 5.2e9, Emitted: 5.1e9, Epochs: "1", Documents: 600_000, Stored: 760_000, Next: 600_001, Undecodable: 12, LeftOut: 20},
-			{Name: "math", Target: 0.3, Share: new(0.298), Recent: new(0.288), Tokens: 2.2e9, Emitted: 2.1e9, Epoch: 1, Epochs: "4", Documents: 212_400, Stored: 230_000, Next: 212_401, DrySince: &dry, Sealed: true},
+			{Name: "web", Target: 0.7, Share: new(0.702), Recent: new(0.712), Tokens: 5.2e9, Emitted: 5.1e9, Epochs: "1",
+				Documents: 600_000, Stored: 760_000, Next: 600_001, Undecodable: 12, LeftOut: 20},
+			{Name: "math", Target: 0.3, Share: new(0.298), Recent: new(0.288), Tokens: 2.2e9, Emitted: 2.1e9, Epoch: 1,
+				Epochs: "4", Documents: 212_400, Stored: 230_000, Next: 212_401, DrySince: &dry, Sealed: true},
 		},
-		Buckets: []api.BucketStatus{{Bucket: 1024, Steps: 3100, Rows: 12, Of: 64}, {Bucket: 2048, Steps: 2900, Rows: 60, Of: 64}, {Bucket: 4096, Steps: 1231, Rows: 16, Of: 64}},
+		Buckets: []api.BucketStatus{{Bucket: 1024, Steps: 3100, Rows: 12, Of: 64},
+			{Bucket: 2048, Steps: 2900, Rows: 60, Of: 64}, {Bucket: 4096, Steps: 1231, Rows: 16, Of: 64}},
 		Packing: api.PackingStatus{Method: "bfd", Padding: 0.0031, Split: 0.127, AgeMax: 8100, WaitMax: 4000},
 		Ranks: []api.RankStatus{
-			{Job: "train", Rank: 0, World: 4, State: api.StateReading, Unit: api.UnitRead, Consumed: steps + 40, Sent: steps + 40, WaitP50: 0.0004, WaitP99: 0.9, Bytes: 5.6e6, Since: now.Add(-4 * time.Hour), Who: "trainer", Address: "10.0.0.10:5012", Daemon: "gpu-01.4711"},
-			{Job: "train", Rank: 1, World: 4, State: api.StateReading, Unit: api.UnitRead, Consumed: steps + 40, Sent: steps + 40, WaitP50: 0.0004, WaitP99: 1.1, Bytes: 5.6e6, Since: now.Add(-4 * time.Hour), Who: "trainer", Address: "10.0.0.11:5013", Daemon: "gpu-01.4711"},
-			{Job: "train", Rank: 2, World: 4, State: api.StateReading, Unit: api.UnitRead, Consumed: steps + 39, Sent: steps + 39, Lag: 1, WaitP50: 0.0005, WaitP99: 1.0, Bytes: 5.5e6, Since: now.Add(-4 * time.Hour), Who: "trainer", Address: "10.0.0.12:5014", Daemon: "gpu-02.812"},
-			{Job: "train", Rank: 3, World: 4, State: api.StateReading, Unit: api.UnitRead, Consumed: steps, Sent: steps, Lag: 40, WaitP50: 0.0001, WaitP99: 0.0002, Bytes: 4.1e6, Since: now.Add(-31 * time.Minute), Who: "trainer", Address: "10.0.0.13:5015", Daemon: "gpu-02.812"},
+			{Job: "train", Rank: 0, World: 4, State: api.StateReading, Unit: api.UnitRead, Consumed: steps + 40,
+				Sent: steps + 40, WaitP50: 0.0004, WaitP99: 0.9, Bytes: 5.6e6, Since: now.Add(-4 * time.Hour), Who: "trainer",
+				Address: "10.0.0.10:5012", Daemon: "gpu-01.4711"},
+			{Job: "train", Rank: 1, World: 4, State: api.StateReading, Unit: api.UnitRead, Consumed: steps + 40,
+				Sent: steps + 40, WaitP50: 0.0004, WaitP99: 1.1, Bytes: 5.6e6, Since: now.Add(-4 * time.Hour), Who: "trainer",
+				Address: "10.0.0.11:5013", Daemon: "gpu-01.4711"},
+			{Job: "train", Rank: 2, World: 4, State: api.StateReading, Unit: api.UnitRead, Consumed: steps + 39,
+				Sent: steps + 39, Lag: 1, WaitP50: 0.0005, WaitP99: 1.0, Bytes: 5.5e6, Since: now.Add(-4 * time.Hour),
+				Who: "trainer", Address: "10.0.0.12:5014", Daemon: "gpu-02.812"},
+			{Job: "train", Rank: 3, World: 4, State: api.StateReading, Unit: api.UnitRead, Consumed: steps, Sent: steps, Lag: 40,
+				WaitP50: 0.0001, WaitP99: 0.0002, Bytes: 4.1e6, Since: now.Add(-31 * time.Minute), Who: "trainer",
+				Address: "10.0.0.13:5015", Daemon: "gpu-02.812"},
 		},
 		Readers: 4,
-		Jobs:    []api.JobStatus{{Job: "train", World: 4, Present: 4, Least: steps, Most: steps + 40, Sent: steps, Reports: true, State: api.StateReading}},
+		Jobs: []api.JobStatus{{Job: "train", World: 4, Present: 4, Least: steps, Most: steps + 40, Sent: steps,
+			Reports: true, State: api.StateReading}},
 		Keepers: []api.KeeperStatus{{Keeper: "trainer", Step: 7100}, {Keeper: "trainer/eval", Step: 7180}},
 		Daemons: []api.DaemonStatus{
-			{Name: "gpu-01.4711", Flight: "grpc://gpu-01:8815", HTTP: "http://gpu-01:9815/", Version: "0.20.0", Leads: true, Term: 3, Ranks: 2, Bytes: 11.2e6, Silent: 0},
-			{Name: "gpu-02.812", Flight: "grpc://gpu-02:8815", HTTP: "http://gpu-02:9815/", Version: "0.20.0", Ranks: 2, Bytes: 9.6e6, Silent: 0.4},
+			{Name: "gpu-01.4711", Flight: "grpc://gpu-01:8815", HTTP: "http://gpu-01:9815/", Version: "0.20.0", Leads: true,
+				Term: 3, Ranks: 2, Bytes: 11.2e6, Silent: 0},
+			{Name: "gpu-02.812", Flight: "grpc://gpu-02:8815", HTTP: "http://gpu-02:9815/", Version: "0.20.0", Ranks: 2,
+				Bytes: 9.6e6, Silent: 0.4},
 			{Name: "gpu-03.90", Flight: "grpc://gpu-03:8815", HTTP: "javascript:alert(1)", Version: "0.19.2", Silent: 12},
 		},
 		Skipped: []api.SkippedStatus{{Reason: "undecodable", Documents: 15, Text: "undecodable", Do: "see the dead letters"},
-			{Reason: "masked", Documents: 1200, Text: "without a token that has a loss", Do: "mark what is to be trained on <script>alert(1)</script>"}},
+			{Reason: "masked", Documents: 1200, Text: "without a token that has a loss", Do: "mark what is to be trained on " +
+				"<script>alert(1)</script>"}},
 		Dead: api.DeadStatus{Total: 15, Waiting: 1, Reasons: []api.DeadReason{
 			{Reason: "not UTF-8", Letters: 12, Samples: []api.DeadSample{
-				{Letter: 15, Source: "web", Sequence: 599_870, Subject: "docs.web", Problem: "byte 0xff at offset 2,114 is no UTF-8", Time: now.Add(-40 * time.Second)},
-				{Letter: 13, Source: "web", Sequence: 598_001, Subject: "docs.web", Problem: "byte 0xc3 at offset 9 is no UTF-8", Time: now.Add(-9 * time.Minute)}}},
+				{Letter: 15, Source: "web", Sequence: 599_870, Subject: "docs.web",
+					Problem: "byte 0xff at offset 2,114 is no UTF-8", Time: now.Add(-40 * time.Second)},
+				{Letter: 13, Source: "web", Sequence: 598_001, Subject: "docs.web", Problem: "byte 0xc3 at offset 9 is no UTF-8",
+					Time: now.Add(-9 * time.Minute)}}},
 			{Reason: "token out of range", Letters: 3, Samples: []api.DeadSample{
-				{Letter: 14, Source: "math", Sequence: 211_411, Subject: "docs.math", Problem: "token 60,000 at 17: the vocabulary has 50,257 <script>alert(1)</script>", Time: now.Add(-3 * time.Minute)}}},
+				{Letter: 14, Source: "math", Sequence: 211_411, Subject: "docs.math", Problem: "token 60,000 at 17: the " +
+					"vocabulary has 50,257 <script>alert(1)</script>", Time: now.Add(-3 * time.Minute)}}},
 		}},
 		Events: madeUpEvents(now.Truncate(time.Hour)),
 		May:    []string{},
@@ -200,14 +227,18 @@ func madeUp(n uint64) api.Status {
 
 func madeUpEvents(now time.Time) []api.Event {
 	out := []api.Event{
-		{Time: now.Add(-3 * time.Minute), Kind: "warning", Text: "source math has had nothing new for 10 s", Do: "look at the producer of math, or seal the source", Daemon: "gpu-01.4711"},
+		{Time: now.Add(-3 * time.Minute), Kind: "warning", Text: "source math has had nothing new for 10 s",
+			Do: "look at the producer of math, or seal the source", Daemon: "gpu-01.4711"},
 		{Time: now.Add(-12 * time.Minute), Kind: "weights", Text: "web 0.7, math 0.3, by operator", Daemon: "gpu-01.4711"},
-		{Time: now.Add(-31 * time.Minute), Kind: "reader", Text: "rank 3 of 4 of job train came from 10.0.0.13", Daemon: "gpu-02.812"},
-		{Time: now.Add(-32 * time.Minute), Kind: "error", Text: "rank 3 of 4 of job train was lost: connection reset", Do: "look at that machine", Daemon: "gpu-02.812"},
+		{Time: now.Add(-31 * time.Minute), Kind: "reader", Text: "rank 3 of 4 of job train came from 10.0.0.13",
+			Daemon: "gpu-02.812"},
+		{Time: now.Add(-32 * time.Minute), Kind: "error", Text: "rank 3 of 4 of job train was lost: connection reset",
+			Do: "look at that machine", Daemon: "gpu-02.812"},
 		{Time: now.Add(-50 * time.Minute), Kind: "leader", Text: "gpu-01.4711 leads, term 3", Daemon: "gpu-01.4711"},
 	}
 	for i := range 12 {
-		out = append(out, api.Event{Time: now.Add(-time.Duration(60+i) * time.Minute), Kind: "reader", Text: fmt.Sprintf("rank %d of 4 of job train came", i%4), Daemon: "gpu-01.4711"})
+		out = append(out, api.Event{Time: now.Add(-time.Duration(60+i) * time.Minute), Kind: "reader",
+			Text: fmt.Sprintf("rank %d of 4 of job train came", i%4), Daemon: "gpu-01.4711"})
 	}
 	return out
 }
@@ -215,14 +246,18 @@ func madeUpEvents(now time.Time) []api.Event {
 // madeUpHistory is that of a run of 7,200 steps whose weights changed in the middle.
 func madeUpHistory() api.History {
 	now := time.Now().UTC()
-	return api.History{Run: "demo", Sources: []string{"web", "math"}, Buckets: []int{1024, 2048, 4096}, Known: 7200, Steps: madeUpSteps(0, 240, 30), Lately: madeUpSteps(7080, 120, 1),
+	return api.History{Run: "demo", Sources: []string{"web", "math"}, Buckets: []int{1024, 2048, 4096}, Known: 7200,
+		Steps: madeUpSteps(0, 240, 30), Lately: madeUpSteps(7080, 120, 1),
 		Times: madeUpTimes(now, 240, 60), Minutes: madeUpTimes(now, 300, 2),
-		Marks:   []api.Mark{{Step: 0, Kind: "leader", Text: "gpu-02.812 leads, term 1"}, {Step: 3600, Kind: "weights", Text: "web 0.7, math 0.3"}, {Step: 6900, Kind: "leader", Text: "gpu-01.4711 leads, term 3"}},
+		Marks: []api.Mark{{Step: 0, Kind: "leader", Text: "gpu-02.812 leads, term 1"},
+			{Step: 3600, Kind: "weights", Text: "web 0.7, math 0.3"},
+			{Step: 6900, Kind: "leader", Text: "gpu-01.4711 leads, term 3"}},
 		Lengths: []int64{40, 120, 700, 2100, 9000, 31_000, 90_000, 180_000, 260_000, 240_000, 130_000, 52_000, 9000}}
 }
 
 func madeUpSteps(first uint64, points int, width uint64) api.StepSeries {
-	s := api.StepSeries{Width: width, Buckets: make([][]uint64, 3), Sources: make([][]int64, 2), Targets: make([][]float64, 2)}
+	s := api.StepSeries{Width: width, Buckets: make([][]uint64, 3), Sources: make([][]int64, 2),
+		Targets: make([][]float64, 2)}
 	for i := range points {
 		step := first + uint64(i)*width
 		x := float64(i)
@@ -235,7 +270,8 @@ func madeUpSteps(first uint64, points int, width uint64) api.StepSeries {
 		web := int64(float64(slots-padding) * (target + 0.02*math.Sin(x/4)))
 		s.First, s.Steps = append(s.First, step), append(s.Steps, width)
 		s.Slots, s.Tokens = append(s.Slots, slots), append(s.Tokens, slots-padding)
-		s.Pieces, s.Continued = append(s.Pieces, 900*int64(width)), append(s.Continued, int64(float64(110*int64(width))*(1+0.2*math.Cos(x/13))))
+		s.Pieces, s.Continued = append(s.Pieces, 900*int64(width)),
+			append(s.Continued, int64(float64(110*int64(width))*(1+0.2*math.Cos(x/13))))
 		s.Sources[0], s.Sources[1] = append(s.Sources[0], web), append(s.Sources[1], slots-padding-web)
 		s.Targets[0], s.Targets[1] = append(s.Targets[0], target), append(s.Targets[1], 1-target)
 		share := []float64{0.4 + 0.05*math.Sin(x/7), 0.4, 0.2 - 0.05*math.Sin(x/7)}
@@ -260,8 +296,10 @@ func madeUpTimes(now time.Time, points int, seconds float64) api.TimeSeries {
 		}
 		planned := uint64(7271 - float64(points-i)*seconds*0.45)
 		s.At, s.Health = append(s.At, at), append(s.Health, health)
-		s.Planned, s.Read, s.Committed = append(s.Planned, planned), append(s.Read, planned-40), append(s.Committed, planned-170+uint64(i%100))
-		s.Tokens, s.Documents, s.Published = append(s.Tokens, speed), append(s.Documents, speed/830), append(s.Published, 1520+50*math.Sin(x/3))
+		s.Planned, s.Read, s.Committed = append(s.Planned, planned), append(s.Read, planned-40),
+			append(s.Committed, planned-170+uint64(i%100))
+		s.Tokens, s.Documents, s.Published = append(s.Tokens, speed), append(s.Documents, speed/830),
+			append(s.Published, 1520+50*math.Sin(x/3))
 		s.Bytes, s.Waiting = append(s.Bytes, speed*17), append(s.Waiting, new(math.Max(0, 0.02*math.Sin(x/10))))
 		s.Split, s.Related = append(s.Split, 0.127+0.01*math.Sin(x/8)), append(s.Related, 0.8+0.1*math.Sin(x/15))
 	}
@@ -278,7 +316,8 @@ func ledgerPages(body []byte) ([]json.RawMessage, error) {
 		return nil, err
 	}
 	if q.Step > 7271 {
-		return nil, &fault.Error{Reason: fault.StepNotPlanned, Message: fmt.Sprintf("step %d is not planned", q.Step), Do: "ask for an earlier step"}
+		return nil, &fault.Error{Reason: fault.StepNotPlanned, Message: fmt.Sprintf("step %d is not planned", q.Step),
+			Do: "ask for an earlier step"}
 	}
 	page := api.Page{Step: api.Step{Run: "demo", Index: q.Step, Bucket: 1024, Cursor: 812_400}, Total: 16}
 	names := map[uint64]bool{}
@@ -287,11 +326,13 @@ func ledgerPages(body []byte) ([]json.RawMessage, error) {
 		var row []api.Piece
 		for filled, i := int32(0), 0; filled < 1000; i++ {
 			length := min(int32(37+(r*53+i*101)%420), 1024-filled)
-			p := api.Piece{Source: []string{"web", "math"}[(r+i)%3%2], Sequence: sequence, Start: int32(i%2) * 512, Length: length}
+			p := api.Piece{Source: []string{"web", "math"}[(r+i)%3%2], Sequence: sequence, Start: int32(i%2) * 512,
+				Length: length}
 			names[sequence] = p.Source == "web"
 			if r == 15 && q.Documents { // of messages that hold several documents
 				loss, weight := length-2, float32(0.5)
-				p.LossTokens, p.Inner = &loss, &api.Inner{Index: 7, Within: 3, ID: "inner", Weight: &weight, Meta: map[string]any{"lang": "de"}}
+				p.LossTokens, p.Inner = &loss, &api.Inner{Index: 7, Within: 3, ID: "inner", Weight: &weight,
+					Meta: map[string]any{"lang": "de"}}
 			}
 			row, filled, sequence = append(row, p), filled+length, sequence+1
 		}
@@ -303,7 +344,8 @@ func ledgerPages(body []byte) ([]json.RawMessage, error) {
 			if names[d] {
 				source = "web"
 			}
-			page.Documents = append(page.Documents, document.Info{Source: source, Sequence: d, Subject: "docs." + source, ID: fmt.Sprintf("crawl-%d", d), Path: fmt.Sprintf("%s/part-%d.txt", source, d),
+			page.Documents = append(page.Documents, document.Info{Source: source, Sequence: d, Subject: "docs." + source,
+				ID: fmt.Sprintf("crawl-%d", d), Path: fmt.Sprintf("%s/part-%d.txt", source, d),
 				ContentType: "text/plain", Bytes: 4211, Time: time.Now().Add(-3 * time.Hour)})
 		}
 		slices.SortFunc(page.Documents, func(a, b document.Info) int { return strings.Compare(a.Source, b.Source) })
@@ -321,7 +363,8 @@ func found(body []byte) []json.RawMessage {
 	inner := &api.Inner{Index: 3, Within: 12, ID: "crawl-7"}
 	piece := api.Piece{Source: "web", Sequence: 7, Start: 300, Length: 512, Inner: inner}
 	return results(api.Found{Run: "demo", Step: 12, Bucket: 1024, Row: 3, Pieces: []api.Piece{piece}},
-		api.Found{Run: "demo", Step: 19, Bucket: 1024, Row: 9, Pieces: []api.Piece{{Source: "web", Sequence: 7, Start: 512, Length: 80}}})
+		api.Found{Run: "demo", Step: 19, Bucket: 1024, Row: 9,
+			Pieces: []api.Piece{{Source: "web", Sequence: 7, Start: 512, Length: 80}}})
 }
 
 func textOf(body []byte) api.Text {
@@ -334,7 +377,8 @@ func textOf(body []byte) api.Text {
 		panic(err)
 	}
 	t := api.Text{Info: document.Info{Source: q.Source, Sequence: q.Sequence}, Total: 4000, Start: q.Start}
-	words := []string{"The", " loader", " packs", " docu", "ments", " into", " rows", ";", "\n", "\\xE4", " <b>not", " bold</b>", "."}
+	words := []string{"The", " loader", " packs", " docu", "ments", " into", " rows", ";", "\n", "\\xE4", " <b>not",
+		" bold</b>", "."}
 	for i := range min(q.Tokens, 100) {
 		t.Tokens, t.Texts = append(t.Tokens, int32(1000+i)), append(t.Texts, words[i%len(words)])
 	}

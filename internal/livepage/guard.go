@@ -12,7 +12,8 @@ import (
 )
 
 // policy lets the page load its own files and talk to its own daemon, and nothing else.
-const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; " +
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; " +
+	"base-uri 'none'; form-action 'none'; " +
 	"frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
 // guarded puts what browsers are to keep to on all answers, and refuses what another site's page may have sent.
@@ -23,7 +24,8 @@ func guarded(c Config, next http.Handler) http.Handler {
 	}
 	origins := http.NewCrossOriginProtection()
 	origins.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-		refuse(w, &fault.Error{Reason: fault.Forbidden, Message: "the request comes from a page of another site", Do: "send it from this daemon's own page, or by a program"})
+		refuse(w, &fault.Error{Reason: fault.Forbidden, Message: "the request comes from a page of another site",
+			Do: "send it from this daemon's own page, or by a program"})
 	}))
 	next = origins.Handler(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
@@ -41,16 +43,22 @@ func guarded(c Config, next http.Handler) http.Handler {
 	})
 }
 
-// namesOwn says whether a Host header names this machine. A page of another site whose name suddenly leads here names itself there.
+// namesOwn says whether a Host header names this machine. A page of another site whose name suddenly leads here names
+// itself there.
 func namesOwn(names []string, host string) bool {
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		host = h
 	}
 	host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
-	return net.ParseIP(host) != nil || slices.ContainsFunc(names, func(n string) bool { return strings.EqualFold(n, host) })
+	return net.ParseIP(host) != nil || slices.ContainsFunc(names, func(n string) bool {
+		return strings.EqualFold(n, host)
+	})
 }
 
 func foreignHost(host string, names []string) error {
-	return &fault.Error{Reason: fault.Forbidden, Message: fmt.Sprintf("the request names the host %.100q, and no token is asked for: another site's page may have sent it", host),
-		Do: "ask by an IP address or by " + strings.Join(names, ", ") + "; behind a proxy have it send one of these as Host, or ask for tokens (flight.identities)"}
+	return &fault.Error{Reason: fault.Forbidden,
+		Message: fmt.Sprintf("the request names the host %.100q, and no token is asked for: another site's page may have "+
+			"sent it", host),
+		Do: "ask by an IP address or by " + strings.Join(names, ", ") + "; behind a proxy have it send one of these as " +
+			"Host, or ask for tokens (flight.identities)"}
 }

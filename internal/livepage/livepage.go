@@ -1,5 +1,5 @@
-// Package livepage serves what a run does to people and their tools: one page that shows it live, and the same figures as JSON. All that it says comes
-// from an Asker, as whoever calls; docs/livepage.md is the page about both.
+// Package livepage serves what a run does to people and their tools: one page that shows it live, and the same figures
+// as JSON. All that it says comes from an Asker, as whoever calls; docs/livepage.md is the page about both.
 package livepage
 
 import (
@@ -13,8 +13,8 @@ import (
 	"loaderd/internal/access"
 )
 
-// Asker is the daemon's answer to an action, as Flight clients get it: roles, limits and audit are checked there. Errors that say more than that something
-// failed are *fault.Error.
+// Asker is the daemon's answer to an action, as Flight clients get it: roles, limits and audit are checked there.
+// Errors that say more than that something failed are *fault.Error.
 type Asker interface {
 	Ask(ctx context.Context, from access.Caller, action string, body []byte) (results []json.RawMessage, err error)
 	// Identify returns who calls, or why Ask would refuse every call of the caller.
@@ -26,7 +26,8 @@ type Asker interface {
 // Config says what a Page needs to know of its daemon.
 type Config struct {
 	Asker Asker
-	// Asks says whether callers have to say who they are. While nobody has to, only requests that name this machine are answered.
+	// Asks says whether callers have to say who they are. While nobody has to, only requests that name this machine are
+	// answered.
 	Asks func() bool
 	// MayRead says that callers without a token may read, where only the token of the data folder is asked for.
 	MayRead bool
@@ -35,8 +36,8 @@ type Config struct {
 	Log   *slog.Logger
 }
 
-// Page is the handler of the page, its JSON and further routes of a daemon. Except Handle, its methods may be called from
-// several goroutines.
+// Page is the handler of the page, its JSON and further routes of a daemon. Except Handle, its methods may be called
+// from several goroutines.
 type Page struct {
 	config  Config
 	mux     *http.ServeMux
@@ -68,8 +69,8 @@ func New(c Config) *Page {
 	return p
 }
 
-// Handle adds a route, by a pattern of http.ServeMux, before the page serves requests. Requests that another site's page may have
-// sent are refused there too.
+// Handle adds a route, by a pattern of http.ServeMux, before the page serves requests. Requests that another site's
+// page may have sent are refused there too.
 func (p *Page) Handle(pattern string, h http.Handler) {
 	p.routes = append(p.routes, pattern)
 	p.mux.Handle(pattern, h)
@@ -92,7 +93,8 @@ func (p *Page) caller(q *http.Request) access.Caller {
 
 // CallerOf is who sends a request.
 func CallerOf(q *http.Request) access.Caller {
-	c := access.Caller{Authorization: q.Header.Values("Authorization"), Address: q.RemoteAddr, Forwarded: access.Forwarded(q.Header.Values)}
+	c := access.Caller{Authorization: q.Header.Values("Authorization"), Address: q.RemoteAddr,
+		Forwarded: access.Forwarded(q.Header.Values)}
 	if q.TLS != nil && len(q.TLS.VerifiedChains) > 0 && len(q.TLS.VerifiedChains[0]) > 0 {
 		c.Certificate = q.TLS.VerifiedChains[0][0]
 	}

@@ -28,7 +28,9 @@ func TestMain(m *testing.M) { natstest.VerifyTestMain(m) }
 // serve serves the page of a fake daemon.
 func serve(t testing.TB, f *fake) *httptest.Server {
 	t.Helper()
-	page := livepage.New(livepage.Config{Asker: f, Asks: func() bool { return !f.open }, Log: slog.New(slog.DiscardHandler)})
+	page := livepage.New(livepage.Config{Asker: f, Asks: func() bool {
+		return !f.open
+	}, Log: slog.New(slog.DiscardHandler)})
 	s := httptest.NewServer(page)
 	t.Cleanup(func() {
 		page.Close()
@@ -72,20 +74,29 @@ func TestDocuments(t *testing.T) {
 		into       any
 		check      func(any) bool
 	}{
-		{"status", "/api/status", &api.Status{}, func(v any) bool { return v.(*api.Status).Run == "demo" && len(v.(*api.Status).Ranks) == 4 }},
+		{"status", "/api/status", &api.Status{}, func(v any) bool {
+			return v.(*api.Status).Run == "demo" && len(v.(*api.Status).Ranks) == 4
+		}},
 		{"history", "/api/history", &api.History{}, func(v any) bool { return len(v.(*api.History).Steps.First) == 240 }},
 		{"a step in parts", "/api/step/12?documents=true", &ledger.Step{}, func(v any) bool {
 			s := v.(*ledger.Step)
 			return len(s.Rows) == 16 && s.Index == 12 && len(s.Documents) > 16
 		}},
-		{"a step without documents", "/api/step/12", &ledger.Step{}, func(v any) bool { return len(v.(*ledger.Step).Documents) == 0 }},
+		{"a step without documents", "/api/step/12", &ledger.Step{}, func(v any) bool {
+			return len(v.(*ledger.Step).Documents) == 0
+		}},
 		{"find", "/api/find?id=crawl-7", &[]api.Found{}, func(v any) bool { return len(*v.(*[]api.Found)) == 2 }},
-		{"find nothing", "/api/find?source=web&sequence=9", &[]api.Found{}, func(v any) bool { return *v.(*[]api.Found) != nil && len(*v.(*[]api.Found)) == 0 }},
-		{"text", "/api/text?source=web&sequence=9&start=4&tokens=3", &api.Text{}, func(v any) bool { return len(v.(*api.Text).Tokens) == 3 && v.(*api.Text).Start == 4 }},
+		{"find nothing", "/api/find?source=web&sequence=9", &[]api.Found{}, func(v any) bool {
+			return *v.(*[]api.Found) != nil && len(*v.(*[]api.Found)) == 0
+		}},
+		{"text", "/api/text?source=web&sequence=9&start=4&tokens=3", &api.Text{}, func(v any) bool {
+			return len(v.(*api.Text).Tokens) == 3 && v.(*api.Text).Start == 4
+		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r, body := call(t, "GET", s.URL+test.path, "")
-			if r.StatusCode != 200 || r.Header.Get("Content-Type") != "application/json" || r.Header.Get("Cache-Control") != "no-store" {
+			if r.StatusCode != 200 || r.Header.Get("Content-Type") != "application/json" ||
+				r.Header.Get("Cache-Control") != "no-store" {
 				t.Errorf("%s %v: %.200s", r.Status, r.Header, body)
 			}
 			if err := json.Unmarshal([]byte(body), test.into); err != nil || !test.check(test.into) {
@@ -122,7 +133,8 @@ func TestWrongRequests(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			r, body := call(t, test.method, s.URL+test.path, test.body)
 			var e fault.Error
-			if err := json.Unmarshal([]byte(body), &e); err != nil || r.StatusCode != test.status || !strings.Contains(body, test.says) || e.Do == "" {
+			if err := json.Unmarshal([]byte(body), &e); err != nil || r.StatusCode != test.status ||
+				!strings.Contains(body, test.says) || e.Do == "" {
 				t.Errorf("%s %s, want %d and %q", r.Status, body, test.status, test.says)
 			}
 		})
@@ -151,7 +163,8 @@ func TestErrors(t *testing.T) {
 		f.set(func(f *fake) { f.fail = test.err })
 		r, body := call(t, "POST", s.URL+"/api/action/drain", "{}")
 		var e fault.Error
-		if err := json.Unmarshal([]byte(body), &e); err != nil || r.StatusCode != test.status || e.Reason != test.reason || strings.Contains(body, "secret") {
+		if err := json.Unmarshal([]byte(body), &e); err != nil || r.StatusCode != test.status || e.Reason != test.reason ||
+			strings.Contains(body, "secret") {
 			t.Errorf("%v: %s %s, want %d %s", test.err, r.Status, body, test.status, test.reason)
 		}
 	}
@@ -163,12 +176,15 @@ func TestHeaders(t *testing.T) {
 	for _, path := range []string{"/", "/main.js", "/style.css", "/api/status", "/api/none", "/none"} {
 		r, _ := call(t, "GET", s.URL+path, "")
 		policy := r.Header.Get("Content-Security-Policy")
-		for _, want := range []string{"default-src 'none'", "script-src 'self'", "style-src 'self'", "connect-src 'self'", "img-src 'self'", "base-uri 'none'", "form-action 'none'", "frame-ancestors 'none'", "require-trusted-types-for 'script'"} {
+		for _, want := range []string{"default-src 'none'", "script-src 'self'", "style-src 'self'", "connect-src 'self'",
+			"img-src 'self'", "base-uri 'none'", "form-action 'none'", "frame-ancestors 'none'",
+			"require-trusted-types-for 'script'"} {
 			if !strings.Contains(policy, want) {
 				t.Errorf("%s: %q has no %s", path, policy, want)
 			}
 		}
-		if strings.Contains(policy, "unsafe") || r.Header.Get("X-Content-Type-Options") != "nosniff" || r.Header.Get("Referrer-Policy") != "no-referrer" || len(r.Cookies()) > 0 {
+		if strings.Contains(policy, "unsafe") || r.Header.Get("X-Content-Type-Options") != "nosniff" ||
+			r.Header.Get("Referrer-Policy") != "no-referrer" || len(r.Cookies()) > 0 {
 			t.Errorf("%s: %v", path, r.Header)
 		}
 	}
@@ -201,7 +217,8 @@ func TestOtherSites(t *testing.T) {
 		})
 	}
 	f.set(func(f *fake) { f.open = false })
-	if r, body := call(t, "GET", s.URL+"/api/status", "", "Host", "proxy.example", "Authorization", "Bearer read"); r.StatusCode != 200 {
+	if r, body := call(t, "GET", s.URL+"/api/status", "", "Host", "proxy.example", "Authorization",
+		"Bearer read"); r.StatusCode != 200 {
 		t.Errorf("by any name, with a token: %s %s", r.Status, body)
 	}
 }
@@ -257,10 +274,12 @@ func TestFilesAreKeptAndCompressed(t *testing.T) {
 		t.Fatal(err)
 	}
 	unpacked, err := io.ReadAll(z)
-	if err != nil || string(unpacked) != body || len(packed) >= len(body) || small.Header.Get("ETag") == plain.Header.Get("ETag") {
+	if err != nil || string(unpacked) != body || len(packed) >= len(body) ||
+		small.Header.Get("ETag") == plain.Header.Get("ETag") {
 		t.Errorf("%v: %d bytes of %d", err, len(packed), len(body))
 	}
-	if r, _ := call(t, "GET", s.URL+"/main.js", "", "If-None-Match", plain.Header.Get("ETag"), "Accept-Encoding", "gzip;q=0"); r.StatusCode != http.StatusNotModified {
+	if r, _ := call(t, "GET", s.URL+"/main.js", "", "If-None-Match", plain.Header.Get("ETag"), "Accept-Encoding",
+		"gzip;q=0"); r.StatusCode != http.StatusNotModified {
 		t.Errorf("asked again: %s", r.Status)
 	}
 	if !strings.HasPrefix(plain.Header.Get("Content-Type"), "text/javascript") {
@@ -403,7 +422,8 @@ func TestOneAnswerForAll(t *testing.T) {
 func TestActions(t *testing.T) {
 	f := newFake()
 	s := serve(t, f)
-	for action, body := range map[string]string{"drain": "", "seal": `{"source":"web"}`, "mix": `{"weights":{"web":1,"math":2}}`, "checkpoint": "{}", "measure": "{}"} {
+	for action, body := range map[string]string{"drain": "", "seal": `{"source":"web"}`,
+		"mix": `{"weights":{"web":1,"math":2}}`, "checkpoint": "{}", "measure": "{}"} {
 		r, answer := call(t, "POST", s.URL+"/api/action/"+action, body)
 		_, got := f.took(action)
 		want := body
@@ -418,7 +438,9 @@ func TestActions(t *testing.T) {
 
 // Close ends the streams of a server that is to shut down.
 func TestClose(t *testing.T) {
-	page := livepage.New(livepage.Config{Asker: newFake(), Asks: func() bool { return false }, Log: slog.New(slog.DiscardHandler)})
+	page := livepage.New(livepage.Config{Asker: newFake(), Asks: func() bool {
+		return false
+	}, Log: slog.New(slog.DiscardHandler)})
 	s := httptest.NewServer(page)
 	_, next := listen(t, s.URL, "")
 	next()
@@ -456,13 +478,16 @@ func TestPage_LogsInOnce(t *testing.T) {
 }
 
 func FuzzQueries(f *testing.F) {
-	for _, seed := range []string{"id=a&source=b", "sequence=1", "sequence=-1", "documents=1", "%zz", "a=b;c=d", "start=4&tokens=99999999999999999999"} {
+	for _, seed := range []string{"id=a&source=b", "sequence=1", "sequence=-1", "documents=1", "%zz", "a=b;c=d",
+		"start=4&tokens=99999999999999999999"} {
 		f.Add("step/4", seed)
 		f.Add("find", seed)
 		f.Add("text", seed)
 	}
 	f.Add("step/18446744073709551615", "")
-	page := livepage.New(livepage.Config{Asker: newFake(), Asks: func() bool { return true }, Log: slog.New(slog.DiscardHandler)})
+	page := livepage.New(livepage.Config{Asker: newFake(), Asks: func() bool {
+		return true
+	}, Log: slog.New(slog.DiscardHandler)})
 	f.Fuzz(func(t *testing.T, path, query string) {
 		q := httptest.NewRequest("GET", "/", nil)
 		q.URL = &url.URL{Path: "/api/" + path, RawQuery: query}
@@ -488,7 +513,9 @@ func TestPage_IdentifiesCallersBeforeTheBody(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if _, err := io.WriteString(c, "POST /api/action/mix HTTP/1.1\r\nHost: localhost\r\nContent-Length: 50000\r\n\r\n"); err != nil {
+	if _,
+		err := io.WriteString(c,
+		"POST /api/action/mix HTTP/1.1\r\nHost: localhost\r\nContent-Length: 50000\r\n\r\n"); err != nil {
 		t.Fatal(err)
 	}
 	r, err := http.ReadResponse(bufio.NewReader(c), nil)

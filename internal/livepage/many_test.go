@@ -13,7 +13,8 @@ import (
 	"loaderd/internal/browsertest"
 )
 
-// Two hundred pages are open at once, some of them in a browser: all of them get updates, none goes back, for little memory.
+// Two hundred pages are open at once, some of them in a browser: all of them get updates, none goes back, for little
+// memory.
 func TestManyPages(t *testing.T) {
 	const pages, tabs, rounds = 200, 3, 8
 	browser := browsertest.Chromium(t)
@@ -71,8 +72,10 @@ func TestManyPages(t *testing.T) {
 		p.Says("#health", "Waiting")
 		p.Until(`document.documentElement.dataset.updates > 3`)
 	}
-	t.Logf("%d of %d updates missed: a page that is not scheduled for a second gets the newest alone", missed, pages*rounds)
-	t.Logf("%d pages and %d tabs for %s: %.1f %% of a processor with the readers in this process, %.1f MiB of heap more, %d goroutines", pages, tabs, took.Round(time.Second),
+	t.Logf("%d of %d updates missed: a page that is not scheduled for a second gets the newest alone", missed,
+		pages*rounds)
+	t.Logf("%d pages and %d tabs for %s: %.1f %% of a processor with the readers in this process, %.1f MiB of heap "+
+		"more, %d goroutines", pages, tabs, took.Round(time.Second),
 		100*float64(used(t)-cpu)/float64(took), float64(heap()-before)/(1<<20), runtime.NumGoroutine())
 	runtime.KeepAlive(nexts)
 	if grown := int64(heap()) - int64(before); grown > 64<<20 {

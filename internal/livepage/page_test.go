@@ -34,35 +34,53 @@ func TestPageShowsEverySection(t *testing.T) {
 	f := newFake()
 	f.set(func(f *fake) { f.change = func(s *api.Status) { s.Planned = 7271 } })
 	s := serve(t, f)
-	p := browsertest.Open(t, browsertest.Chromium(t), s.URL, browsertest.Usual, "404") // of a step that is not planned, which is asked for below
+	// of a step that is not planned, which is asked for below
+	p := browsertest.Open(t, browsertest.Chromium(t), s.URL, browsertest.Usual, "404")
 	ready(p)
 
-	p.Says("#top", "Waiting", "Rank 3 of 4 holds the others up: 40 steps behind", "What to do: look at rank 3 of job train", "demo", "7,271 steps planned", "steps sent", "steps consumed", "7,100 steps committed",
-		"≈ 21,400 steps in all", "90 min until the end", "4 ranks read", "20 MiB/s sent to ranks", "0.31 % padding", "12.7 % documents split")
-	p.Says("#flow", "Stored 900 MiB of 1 GiB in stream DOCS_web full in about 40 min", "Published 812k of 990k documents taken by the run", "Tokenized 61 MiB of 64 MiB", "Pool 4,000 of 4,096 pieces", "Shuffle window 1,020 of 1,024 atoms", "Bucket queues 88 of 320 rows",
+	p.Says("#top", "Waiting", "Rank 3 of 4 holds the others up: 40 steps behind",
+		"What to do: look at rank 3 of job train", "demo", "7,271 steps planned", "steps sent", "steps consumed",
+		"7,100 steps committed",
+		"≈ 21,400 steps in all", "90 min until the end", "4 ranks read", "20 MiB/s sent to ranks", "0.31 % padding",
+		"12.7 % documents split")
+	p.Says("#flow", "Stored 900 MiB of 1 GiB in stream DOCS_web full in about 40 min",
+		"Published 812k of 990k documents taken by the run", "Tokenized 61 MiB of 64 MiB", "Pool 4,000 of 4,096 pieces",
+		"Shuffle window 1,020 of 1,024 atoms", "Bucket queues 88 of 320 rows",
 		"Planned ahead 64 of 64 steps beyond", "9.6 steps/s", "Committed 7,100 of")
-	if limiting := browsertest.Eval[string](p, `[...document.querySelectorAll(".stage[data-limits]")].map((x) => x.innerText).join("|")`); !strings.Contains(limiting, "Read") || !strings.Contains(limiting, "Holds the others up") || strings.Contains(limiting, "|") {
+	if limiting := browsertest.Eval[string](p,
+		`[...document.querySelectorAll(".stage[data-limits]")].map((x) => x.innerText).join("|")`); !strings.Contains(
+		limiting, "Read") || !strings.Contains(limiting, "Holds the others up") || strings.Contains(limiting, "|") {
 		t.Errorf("what limits: %q", limiting)
 	}
-	p.Says("#sources", "web 71.2 % 70.0 % 70.2 % 5.2G 1 of 1 160,000 open, 12 documents undecodable", "math 28.8 % 30.0 % 29.8 % 2.2G 2 of 4 17,600 dry for 3 min")
-	p.Says("#jobs", "Job train: 4 ranks, the first has consumed", "Rank 3 holds the others up: 40 steps behind", "3 of 4", "40 steps", "10.0.0.13:5015", "gpu-02.812", "31 min")
+	p.Says("#sources", "web 71.2 % 70.0 % 70.2 % 5.2G 1 of 1 160,000 open, 12 documents undecodable",
+		"math 28.8 % 30.0 % 29.8 % 2.2G 2 of 4 17,600 dry for 3 min")
+	p.Says("#jobs", "Job train: 4 ranks, the first has consumed", "Rank 3 holds the others up: 40 steps behind", "3 of 4",
+		"40 steps", "10.0.0.13:5015", "gpu-02.812", "31 min")
 	if first := p.Text(".job tbody tr:first-child th"); first != "3 of 4" {
 		t.Errorf("the first rank of the table is %s, not who is furthest behind", first)
 	}
 	p.Says("#keepers", "trainer before step 7,100 171 steps", "trainer/eval before step 7,180")
-	p.Says("#skipped-section", "undecodable 15 undecodable see the dead letters", "masked 1,200 without a token that has a loss", "<script>alert(1)</script>")
-	p.Says("#dead-section", "15 documents could not be decoded", "1 more wait to be stored", "12 not UTF-8", "3 token out of range", "Document web/599870", "byte 0xff", "<script>alert(1)</script>")
-	p.Says("#events", "source math has had nothing new for 10 s What to do: look at the producer of math", "gpu-01.4711 leads, term 3")
-	p.Says("#daemons", "gpu-01.4711 (this page) leads, term 3 2", "gpu-02.812 follows", "gpu-03.90 follows 0", "12 s ago", "0.19.2", "grpc://gpu-02:8815")
+	p.Says("#skipped-section", "undecodable 15 undecodable see the dead letters",
+		"masked 1,200 without a token that has a loss", "<script>alert(1)</script>")
+	p.Says("#dead-section", "15 documents could not be decoded", "1 more wait to be stored", "12 not UTF-8",
+		"3 token out of range", "Document web/599870", "byte 0xff", "<script>alert(1)</script>")
+	p.Says("#events", "source math has had nothing new for 10 s What to do: look at the producer of math",
+		"gpu-01.4711 leads, term 3")
+	p.Says("#daemons", "gpu-01.4711 (this page) leads, term 3 2", "gpu-02.812 follows", "gpu-03.90 follows 0", "12 s ago",
+		"0.19.2", "grpc://gpu-02:8815")
 	p.Says("#actions", "Drain", "Seal", "Change the weights", "Store a checkpoint", "cannot be undone")
-	if links := browsertest.Eval[string](p, `[...document.querySelectorAll("#daemons a")].map((a) => a.href).join(" ")`); links != "http://gpu-02:9815/" {
+	if links := browsertest.Eval[string](p,
+		`[...document.querySelectorAll("#daemons a")].map((a) => a.href).join(" ")`); links != "http://gpu-02:9815/" {
 		t.Errorf("links to daemons: %s", links)
 	}
-	p.Says("#charts", "Shares of sources", "web, target", "Buckets", "1,024", "Padding and parts", "Lengths by step", "Lengths of the whole run", "Speed", "Waiting", "Split and related", "Steps that wait")
+	p.Says("#charts", "Shares of sources", "web, target", "Buckets", "1,024", "Padding and parts", "Lengths by step",
+		"Lengths of the whole run", "Speed", "Waiting", "Split and related", "Steps that wait")
 	if cut := browsertest.Eval[[]string](p, cutLabels); len(cut) > 0 {
 		t.Errorf("labels of charts are cut off: %q", cut)
 	}
-	if label := browsertest.Eval[string](p, `document.querySelector("#chart-age svg").getAttribute("aria-label")`); !strings.Contains(label, "oldest that waits") || strings.Contains(label, "oldest in the step") {
+	if label := browsertest.Eval[string](p,
+		`document.querySelector("#chart-age svg").getAttribute("aria-label")`); !strings.Contains(label,
+		"oldest that waits") || strings.Contains(label, "oldest in the step") {
 		t.Errorf("a run with several sources shows ages so: %s", label)
 	}
 
@@ -89,7 +107,8 @@ func TestPageShowsEverySection(t *testing.T) {
 	t.Run("a history of nothing", func(t *testing.T) {
 		before := browsertest.Eval[string](p, `document.querySelector("#chart-buckets .empty")?.textContent ?? ""`)
 		f.set(func(f *fake) {
-			f.past = api.History{Run: "demo", Buckets: []int{1024}, Steps: api.StepSeries{Buckets: [][]uint64{nil}, Sources: [][]int64{nil}}, Lately: api.StepSeries{Buckets: [][]uint64{nil}}}
+			f.past = api.History{Run: "demo", Buckets: []int{1024}, Steps: api.StepSeries{Buckets: [][]uint64{nil},
+				Sources: [][]int64{nil}}, Lately: api.StepSeries{Buckets: [][]uint64{nil}}}
 		})
 		p.Until(`document.querySelector("#chart-buckets .empty")?.textContent === "Nothing yet"`)
 		if note := browsertest.Eval[bool](p, `document.querySelector("#history-note").hidden`); before != "" || !note {
@@ -100,7 +119,8 @@ func TestPageShowsEverySection(t *testing.T) {
 	t.Run("another verdict", func(t *testing.T) {
 		f.set(func(f *fake) {
 			f.change = func(s *api.Status) {
-				s.Verdict = diagnosis.Verdict{Health: diagnosis.Failing, Sentence: "The NATS server is out of reach for 12 s", Do: "check it"}
+				s.Verdict = diagnosis.Verdict{Health: diagnosis.Failing, Sentence: "The NATS server is out of reach for 12 s",
+					Do: "check it"}
 				s.Sources, s.Ranks, s.Keepers, s.Flow = nil, nil, nil, nil
 				s.Dead = api.DeadStatus{}
 			}
@@ -109,7 +129,8 @@ func TestPageShowsEverySection(t *testing.T) {
 		p.Says("#announce", "Failing: The NATS server is out of reach")
 		p.Says("#ranks-section", "No rank reads at this moment", "No trainer has committed")
 		p.Says("#dead-section", "There are none")
-		if shown := browsertest.Eval[bool](p, `!document.querySelector("#sources-section").hidden || Boolean(document.querySelector("#action-mix"))`); shown {
+		if shown := browsertest.Eval[bool](p,
+			`!document.querySelector("#sources-section").hidden || Boolean(document.querySelector("#action-mix"))`); shown {
 			t.Error("a run with one stream has a section of sources, or an action to mix them")
 		}
 	})
@@ -131,7 +152,8 @@ func looksIntoAStep(t *testing.T, p *browsertest.Tab) {
 		}
 	}
 	p.Run(`document.querySelectorAll(".row")[15].querySelector(".piece").focus()`)
-	p.Says(".about-piece", "Row 15:", "#7, from token 3", "Id inner", "In its message document 7, from 0", "With a loss", "Weight 0.5", `Meta {"lang":"de"}`)
+	p.Says(".about-piece", "Row 15:", "#7, from token 3", "Id inner", "In its message document 7, from 0", "With a loss",
+		"Weight 0.5", `Meta {"lang":"de"}`)
 	p.Run(`document.querySelector(".piece").focus()`)
 	p.Says(".about-piece", "Row 0:", "Source", "Id crawl-5", "Path web/part-", "published 3 h ago")
 	p.Press(kb.ArrowRight, kb.ArrowDown, kb.Enter)
@@ -141,7 +163,8 @@ func looksIntoAStep(t *testing.T, p *browsertest.Tab) {
 	p.Until(`document.querySelectorAll("#found li").length === 2`)
 	p.Says("#found", "Step 12, row 3", "512 tokens of web/7#3 from 12", "Step 19, row 9")
 	p.Click("#found li:nth-child(2) button")
-	p.Until(`document.querySelector("#step").value === "19" && document.activeElement?.parentElement?.classList.contains("marked")`)
+	p.Until(
+		`document.querySelector("#step").value === "19" && document.activeElement?.parentElement?.classList.contains("marked")`)
 	p.Enter("#step", "99999")
 	p.Until(`document.querySelector("#step-note").textContent.includes("not planned")`)
 	p.Says("#step-note", "step 99999 is not planned ask for an earlier step")
@@ -162,11 +185,13 @@ func picture(t *testing.T, p *browsertest.Tab, name string) {
 
 // ready waits until all of the page is drawn.
 func ready(p *browsertest.Tab) {
-	p.Until(`document.documentElement.dataset.updates > 0 && document.querySelectorAll("#charts .plot :is(svg, .empty)").length >= 8`)
+	p.Until(
+		`document.documentElement.dataset.updates > 0 && document.querySelectorAll("#charts .plot :is(svg, .empty)").length >= 8`)
 }
 
 // shown are the views whose pictures docs/ has.
-var shown = map[browsertest.View]string{browsertest.Light(1280, 900): "live", browsertest.Dark(1280, 900): "live-dark", browsertest.Dark(420, 900): "live-phone",
+var shown = map[browsertest.View]string{browsertest.Light(1280, 900): "live", browsertest.Dark(1280, 900): "live-dark",
+	browsertest.Dark(420, 900):    "live-phone",
 	browsertest.Light(2560, 1440): "live-wide"}
 
 // The page fits, and keeps nobody out, at all widths, in dark and light.
@@ -186,7 +211,8 @@ func TestPageFits(t *testing.T) {
 			p.Until(`document.querySelectorAll(".token").length >= 30`)
 			p.Run(`scrollTo(0, 0)`)
 			if wide := browsertest.Eval[int](p, `document.documentElement.scrollWidth`); wide > int(v.Width) {
-				culprits := browsertest.Eval[string](p, `[...document.querySelectorAll("body *")].filter((e) => e.getBoundingClientRect().right > innerWidth && !e.closest(".scroll")).slice(0, 5).map((e) => e.tagName + "." + e.className + "#" + e.id).join(" ")`)
+				culprits := browsertest.Eval[string](p,
+					`[...document.querySelectorAll("body *")].filter((e) => e.getBoundingClientRect().right > innerWidth && !e.closest(".scroll")).slice(0, 5).map((e) => e.tagName + "." + e.className + "#" + e.id).join(" ")`)
 				t.Errorf("the page is %d pixels wide in a window of %d: %s", wide, v.Width, culprits)
 			}
 			for _, b := range p.Barriers(rules) {
@@ -221,14 +247,17 @@ func TestPageFits(t *testing.T) {
 func manyRanks(s *api.Status) {
 	s.Ranks = nil
 	for i := range 256 {
-		r := api.RankStatus{Job: "train", Rank: i, World: 256, State: api.StateReading, Unit: api.UnitSent, Consumed: 8000 - uint64(i%3), Lag: uint64(i % 3), WaitP99: 0.3, Bytes: 1e6, Since: s.Time, Address: "10.0.0.1:99", Daemon: "gpu-01.4711"}
+		r := api.RankStatus{Job: "train", Rank: i, World: 256, State: api.StateReading, Unit: api.UnitSent,
+			Consumed: 8000 - uint64(i%3), Lag: uint64(i % 3), WaitP99: 0.3, Bytes: 1e6, Since: s.Time, Address: "10.0.0.1:99",
+			Daemon: "gpu-01.4711"}
 		if i == 77 {
 			r.Consumed, r.Lag = 7910, 90
 		}
 		s.Ranks = append(s.Ranks, r)
 	}
 	s.Readers = 256
-	s.Jobs = []api.JobStatus{{Job: "train", World: 256, Present: 256, Least: 7910, Most: 8000, Sent: 7910, State: api.StateReading}}
+	s.Jobs = []api.JobStatus{{Job: "train", World: 256, Present: 256, Least: 7910, Most: 8000, Sent: 7910,
+		State: api.StateReading}}
 }
 
 // A rank that is missing stays in the table, is marked, and the job says what is known.
@@ -243,9 +272,11 @@ func TestPage_MissingRank(t *testing.T) {
 	})
 	p := browsertest.Open(t, browsertest.Chromium(t), serve(t, f).URL, browsertest.Usual)
 	ready(p)
-	p.Says("#jobs", `Rank 1 of 4 of job "train" has not consumed step 34 for 20 s: it is not connected`, "absent, 20 s", "1 ✕")
+	p.Says("#jobs", `Rank 1 of 4 of job "train" has not consumed step 34 for 20 s: it is not connected`,
+		"absent, 20 s", "1 ✕")
 	p.Says("#top", "3 of 4 ranks read")
-	p.Until(`document.querySelectorAll(".cell[data-missing]").length === 1 && document.querySelector(".held[data-failing]") && document.querySelector("#jobs tr.missing th, #jobs tr.missing td")`)
+	p.Until(
+		`document.querySelectorAll(".cell[data-missing]").length === 1 && document.querySelector(".held[data-failing]") && document.querySelector("#jobs tr.missing th, #jobs tr.missing td")`)
 }
 
 // A link logs the page in once. Its code leaves the address, and the token stays in the tab.
@@ -256,7 +287,8 @@ func TestPage_OpensByLinkOnce(t *testing.T) {
 	browser := browsertest.Chromium(t)
 	p := browsertest.Open(t, browser, s.URL+"/#login=17.once", browsertest.Usual)
 	ready(p)
-	kept := browsertest.Eval[string](p, `JSON.stringify([{...sessionStorage}, {...localStorage}, document.cookie, location.hash])`)
+	kept := browsertest.Eval[string](p,
+		`JSON.stringify([{...sessionStorage}, {...localStorage}, document.cookie, location.hash])`)
 	if kept != `[{"loaderd-token":"operate"},{},"",""]` {
 		t.Errorf("the tab keeps %s", kept)
 	}
@@ -289,10 +321,12 @@ func TestPageByRole(t *testing.T) {
 		give(p, "read")
 		ready(p)
 		p.Says("#inspector", "takes the role operate")
-		if shown := browsertest.Eval[bool](p, `!document.querySelector("#actions-section").hidden || document.querySelector("#actions button") !== null`); shown {
+		if shown := browsertest.Eval[bool](p,
+			`!document.querySelector("#actions-section").hidden || document.querySelector("#actions button") !== null`); shown {
 			t.Error("who may read sees actions")
 		}
-		if kept := browsertest.Eval[string](p, `JSON.stringify([{...sessionStorage}, {...localStorage}, document.cookie])`); kept != `[{"loaderd-token":"read"},{},""]` {
+		if kept := browsertest.Eval[string](p,
+			`JSON.stringify([{...sessionStorage}, {...localStorage}, document.cookie])`); kept != `[{"loaderd-token":"read"},{},""]` {
 			t.Errorf("the tab keeps %s", kept)
 		}
 		p.Do(chromedp.Reload())
@@ -325,12 +359,14 @@ func TestPageByRole(t *testing.T) {
 			t.Errorf("sealed with %s", body)
 		}
 		p.Click("#action-mix")
-		p.Run(`document.querySelector("#weight-0").value = 1; document.querySelector("#weight-1").value = 3; document.querySelector("#weight-1").dispatchEvent(new Event("input"))`)
+		p.Run(
+			`document.querySelector("#weight-0").value = 1; document.querySelector("#weight-1").value = 3; document.querySelector("#weight-1").dispatchEvent(new Event("input"))`)
 		p.Says("dialog", "75.0 %")
 		p.Click("dialog button.do")
 		p.Until(`document.querySelector("#acted").textContent.includes("in force from step 7,300")`)
 		var mixed struct{ Weights map[string]float64 }
-		if _, body := f.took("mix"); json.Unmarshal([]byte(body), &mixed) != nil || mixed.Weights["web"] != 1 || mixed.Weights["math"] != 3 {
+		if _, body := f.took("mix"); json.Unmarshal([]byte(body), &mixed) != nil || mixed.Weights["web"] != 1 ||
+			mixed.Weights["math"] != 3 {
 			t.Errorf("mixed with %v", mixed)
 		}
 		f.set(func(f *fake) {
@@ -369,7 +405,8 @@ func TestPageByKeyboard(t *testing.T) {
 		}
 		met[at[0]] = true
 	}
-	for _, want := range []string{"sources", "step", "document", "events-more", "daemons", "action-drain", "action-seal", "action-mix", "action-checkpoint"} {
+	for _, want := range []string{"sources", "step", "document", "events-more", "daemons", "action-drain", "action-seal",
+		"action-mix", "action-checkpoint"} {
 		if !met[want] {
 			t.Errorf("the keyboard does not reach %s; it met %v", want, met)
 		}
@@ -404,7 +441,9 @@ func TestPageGoesOn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		handler := livepage.New(livepage.Config{Asker: f, Asks: func() bool { return false }, Log: slog.New(slog.DiscardHandler)})
+		handler := livepage.New(livepage.Config{Asker: f, Asks: func() bool {
+			return false
+		}, Log: slog.New(slog.DiscardHandler)})
 		server := &http.Server{Handler: handler}
 		served := make(chan struct{})
 		go func() {
@@ -420,10 +459,12 @@ func TestPageGoesOn(t *testing.T) {
 		}
 	}
 	address, stop := start("127.0.0.1:0")
-	p := browsertest.Open(t, browser, "http://"+address, browsertest.Usual, "ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE", "ERR_CONNECTION_RESET")
+	p := browsertest.Open(t, browser, "http://"+address, browsertest.Usual, "ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE",
+		"ERR_CONNECTION_RESET")
 	ready(p)
 	stop()
-	p.Until(`!document.querySelector("#away").hidden && document.querySelector("#away").textContent.includes("The figures are of")`)
+	p.Until(
+		`!document.querySelector("#away").hidden && document.querySelector("#away").textContent.includes("The figures are of")`)
 	before := browsertest.Eval[string](p, `document.querySelector("#away").textContent`)
 	if !strings.Contains(before, "goes on by itself") {
 		t.Error(before)
@@ -431,5 +472,6 @@ func TestPageGoesOn(t *testing.T) {
 	updates := browsertest.Eval[int](p, `Number(document.documentElement.dataset.updates)`)
 	_, stop = start(address)
 	defer stop()
-	p.Until(fmt.Sprintf(`document.querySelector("#away").hidden && document.documentElement.dataset.updates > %d`, updates+1))
+	p.Until(fmt.Sprintf(`document.querySelector("#away").hidden && document.documentElement.dataset.updates > %d`,
+		updates+1))
 }

@@ -37,7 +37,8 @@ func statusCode(err error) int {
 		return http.StatusNotFound
 	case limited:
 		return http.StatusTooManyRequests
-	case fault.RunMismatch, fault.RunReplaced, fault.PlanMismatch, fault.StreamMismatch, fault.PlanForeign, fault.PlanTruncated, fault.WorldMismatch:
+	case fault.RunMismatch, fault.RunReplaced, fault.PlanMismatch, fault.StreamMismatch, fault.PlanForeign,
+		fault.PlanTruncated, fault.WorldMismatch:
 		return http.StatusConflict
 	case internal, fault.RunFailed:
 		return http.StatusInternalServerError
@@ -45,7 +46,8 @@ func statusCode(err error) int {
 	return http.StatusServiceUnavailable // all others pass: somebody waits for something
 }
 
-// problem is an error as whoever asked sees it. An error without a type may hold paths or addresses: it says no more than that there was one.
+// problem is an error as whoever asked sees it. An error without a type may hold paths or addresses: it says no more
+// than that there was one.
 func problem(err error) []byte {
 	var typed *fault.Error
 	if !errors.As(err, &typed) {

@@ -34,7 +34,8 @@ type answer struct {
 	err  error
 }
 
-// viewers are the identities that look at this moment. The memory of one is given up when nobody looks any more: tokens are made up by whoever calls.
+// viewers are the identities that look at this moment. The memory of one is given up when nobody looks any more: tokens
+// are made up by whoever calls.
 type viewers struct {
 	asker Asker
 	mu    sync.Mutex
@@ -71,7 +72,8 @@ func (v *viewers) join(from access.Caller) (*viewer, func()) {
 	defer v.mu.Unlock()
 	one := v.all[key]
 	if one == nil {
-		one = &viewer{asker: v.asker, from: from, latest: map[string]*answer{}, asking: map[string]chan struct{}{}, changed: make(chan struct{})}
+		one = &viewer{asker: v.asker, from: from, latest: map[string]*answer{}, asking: map[string]chan struct{}{},
+			changed: make(chan struct{})}
 		v.all[key] = one
 	}
 	one.users++

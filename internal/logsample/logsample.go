@@ -26,8 +26,8 @@ type Sampler struct {
 // New returns a Sampler that has admitted nothing yet.
 func New() *Sampler { return &Sampler{of: map[string]*rate.Limiter{}, left: map[string]int{}} }
 
-// Allow reports whether a line is logged, and how many of its kind were omitted since the last one. Kinds are constants of
-// the program, never text of a caller: each is remembered.
+// Allow reports whether a line is logged, and how many of its kind were omitted since the last one. Kinds are constants
+// of the program, never text of a caller: each is remembered.
 func (s *Sampler) Allow(kind string) (ok bool, omitted int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

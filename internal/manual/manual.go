@@ -1,4 +1,5 @@
-// Package manual writes down the command line of a program: a page of Markdown for docs/, and manual pages for packages. It is no part of the program.
+// Package manual writes down the command line of a program: a page of Markdown for docs/, and manual pages for
+// packages. It is no part of the program.
 package manual
 
 import (
@@ -23,7 +24,8 @@ const (
 func Markdown(w io.Writer, root *cobra.Command) error {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "# Commands\n\n%s\n\n", prose(root.Long))
-	b.WriteString("`" + root.Name() + " COMMAND --help` says the same on a terminal. The exit status is 0, 1 where the work failed, and 2 where the command line\n" +
+	b.WriteString("`" + root.Name() + " COMMAND --help` says the same on a terminal. The exit status is 0, 1 where the " +
+		"work failed, and 2 where the command line\n" +
 		"or the configuration is wrong, unless a command says otherwise.\n\n")
 	b.WriteString("| command | what it does |\n| --- | --- |\n")
 	all := below(root)
@@ -121,7 +123,8 @@ func unindented(text string) string {
 // Man writes a manual page of section 1 for root and each command below it into folder, of a version and a day.
 func Man(folder string, root *cobra.Command, version string, day time.Time) error {
 	quiet(root)
-	header := &doc.GenManHeader{Section: "1", Source: root.Name() + " " + version, Manual: root.Name() + " manual", Date: &day}
+	header := &doc.GenManHeader{Section: "1", Source: root.Name() + " " + version, Manual: root.Name() + " manual",
+		Date: &day}
 	if err := doc.GenManTree(root, header, folder); err != nil {
 		return fmt.Errorf("write manual pages: %w", err)
 	}

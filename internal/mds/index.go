@@ -1,5 +1,6 @@
-// Package mds reads and writes samples as MosaicML's Streaming keeps them: shards, and an index (index.json) that names them and their columns. Whatever the
-// bytes are, memory stays within a sample's values and the places of a shard's samples, and what can not be read is an error.
+// Package mds reads and writes samples as MosaicML's Streaming keeps them: shards, and an index (index.json) that names
+// them and their columns. Whatever the bytes are, memory stays within a sample's values and the places of a shard's
+// samples, and what can not be read is an error.
 package mds
 
 import (
@@ -69,10 +70,12 @@ func (s Shard) Column(name string) int {
 	return -1
 }
 
-// LooksLikeIndex says whether a file named index.json begins as an index of shards does, and not as one of the many other files of that name.
+// LooksLikeIndex says whether a file named index.json begins as an index of shards does, and not as one of the many
+// other files of that name.
 func LooksLikeIndex(head []byte) bool {
 	head = bytes.TrimLeft(head, " \t\r\n")
-	return bytes.HasPrefix(head, []byte("{")) && bytes.Contains(head, []byte(`"shards"`)) && bytes.Contains(head, []byte(`"column_encodings"`))
+	return bytes.HasPrefix(head, []byte("{")) && bytes.Contains(head, []byte(`"shards"`)) &&
+		bytes.Contains(head, []byte(`"column_encodings"`))
 }
 
 // ReadIndex reads an index and checks what shards are read by.
@@ -106,7 +109,8 @@ func (s Shard) check() error {
 	case s.Version != version:
 		return fmt.Errorf("it has version %d, want %d", s.Version, version)
 	case len(s.Names) == 0 || len(s.Encodings) != len(s.Names) || len(s.Sizes) != len(s.Names):
-		return fmt.Errorf("it has %d names, %d encodings and %d sizes of columns", len(s.Names), len(s.Encodings), len(s.Sizes))
+		return fmt.Errorf("it has %d names, %d encodings and %d sizes of columns", len(s.Names), len(s.Encodings),
+			len(s.Sizes))
 	case s.Samples < 0 || s.Samples > samplesMost:
 		return fmt.Errorf("it is said to have %d samples: at most %d are read of one", s.Samples, samplesMost)
 	case s.Compression != nil && s.Zip == nil:

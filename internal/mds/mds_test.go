@@ -19,7 +19,8 @@ var little = binary.LittleEndian
 func size(n int64) *int64 { return new(n) }
 
 // shard is one of three columns: a number, a text and bytes.
-var columns = mds.Shard{Version: 2, Format: "mds", Names: []string{"n", "text", "x"}, Encodings: []string{"int", "str", "bytes"}, Sizes: []*int64{size(8), nil, nil}}
+var columns = mds.Shard{Version: 2, Format: "mds", Names: []string{"n", "text", "x"},
+	Encodings: []string{"int", "str", "bytes"}, Sizes: []*int64{size(8), nil, nil}}
 
 // shard makes a file of samples of columns.
 func shard(texts ...string) []byte {
@@ -83,8 +84,10 @@ func TestShard(t *testing.T) {
 		{name: "empty", data: shard()},
 		{name: "of another index", data: good, samples: 2, err: "it has 3 samples, its index says 2"},
 		{name: "cut off in the header", data: good[:9], samples: 3, err: "cut off"},
-		{name: "cut off in a sample", data: good[:len(good)-1], samples: 3, want: []string{"0 one 3", "1  0"}, err: "cut off"},
-		{name: "more", data: append(slices.Clone(good), 0), samples: 3, want: []string{"0 one 3", "1  0", "2  100"}, err: "behind its last sample"},
+		{name: "cut off in a sample", data: good[:len(good)-1], samples: 3, want: []string{"0 one 3", "1  0"},
+			err: "cut off"},
+		{name: "more", data: append(slices.Clone(good), 0), samples: 3, want: []string{"0 one 3", "1  0", "2  100"},
+			err: "behind its last sample"},
 		{name: "places that go back", data: change(8, 1), samples: 3, err: "sample 0 ends before it begins"},
 		{name: "a first place in the header", data: change(4, 3), samples: 3, err: "begins within its header"},
 		{name: "another size of a value", data: change(22, 4), samples: 3, err: "its values do not take the bytes"},
@@ -92,7 +95,8 @@ func TestShard(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got, err := read(c.data, c.samples, 50)
-			if !slices.Equal(got, c.want) || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
+			if !slices.Equal(got, c.want) || (err == nil) != (c.err == "") || err != nil &&
+				!strings.Contains(err.Error(), c.err) {
 				t.Errorf("got %q and %v, want %q and %q", got, err, c.want, c.err)
 			}
 		})
@@ -104,11 +108,13 @@ const index = `{"version": 2, "shards": [{"column_encodings": ["str"], "column_n
 	"zip_data": {"basename": "shard.00000.mds.zstd", "bytes": 7, "hashes": {}}}]}`
 
 func TestIndex(t *testing.T) {
-	if !mds.LooksLikeIndex([]byte(index)) || mds.LooksLikeIndex([]byte(`{"shards": []}`)) || mds.LooksLikeIndex([]byte(`["shards", "column_encodings"]`)) {
+	if !mds.LooksLikeIndex([]byte(index)) || mds.LooksLikeIndex([]byte(`{"shards": []}`)) ||
+		mds.LooksLikeIndex([]byte(`["shards", "column_encodings"]`)) {
 		t.Error("what an index looks like")
 	}
 	i, err := mds.ReadIndex(strings.NewReader(index))
-	if err != nil || len(i.Shards) != 1 || i.Shards[0].Codec() != "zstd" || i.Shards[0].Column("text") != 0 || i.Shards[0].Column("id") != -1 {
+	if err != nil || len(i.Shards) != 1 || i.Shards[0].Codec() != "zstd" || i.Shards[0].Column("text") != 0 ||
+		i.Shards[0].Column("id") != -1 {
 		t.Errorf("%+v, %v", i, err)
 	}
 	for change, want := range map[string]string{
@@ -137,14 +143,22 @@ func TestValues(t *testing.T) {
 		data     []byte
 		want     string
 	}{
-		{"str", []byte(`a "b"`), `"a \"b\""`}, {"bytes", []byte("x"), `"x"`}, {"bytes", []byte{255}, ""}, {"int", []byte{254, 255, 255, 255, 255, 255, 255, 255}, "-2"},
-		{"uint8", []byte{255}, "255"}, {"int8", []byte{255}, "-1"}, {"uint16", []byte{255, 255}, "65535"}, {"int16", []byte{255, 255}, "-1"},
-		{"uint32", []byte{0, 0, 0, 255}, "4278190080"}, {"int32", []byte{0, 0, 0, 255}, "-16777216"}, {"float16", half, "1.5"}, {"float32", []byte{0, 0, 192, 63}, "1.5"},
-		{"float64", []byte{0, 0, 0, 0, 0, 0, 248, 63}, "1.5"}, {"float32", []byte{0, 0, 192, 127}, ""}, {"str_int", []byte("123456789012345678901234"), "123456789012345678901234"},
-		{"str_float", []byte("1.25"), "1.25"}, {"json", []byte(`{"a": [1]}`), `{"a": [1]}`}, {"json", []byte(`{`), ""}, {"int32", []byte{1}, ""}, {"pkl", []byte("x"), ""},
-		{"ndarray:int16:2", []byte{1, 0, 2, 0}, "[1,2]"}, {"ndarray:uint8", []byte{4, 3, 1, 2, 3}, "[1,2,3]"}, {"ndarray", []byte{33, 8, 1, 1, 7, 0, 0, 0}, "[7]"},
-		{"ndarray", []byte{18, 5, 1, 0, 0, 62}, "[1.5]"}, {"ndarray", []byte{33}, ""}, {"ndarray", nil, ""}, {"ndarray", []byte{1, 4, 1, 1}, ""},
-		{"ndarray:int32", []byte{5, 1}, ""}, {"ndarray:int32", []byte{4, 2, 1, 0, 0, 0}, ""}, {"ndarray:uint8", []byte{7, 255, 255, 255, 255, 255, 255, 255, 255}, ""},
+		{"str", []byte(`a "b"`), `"a \"b\""`}, {"bytes", []byte("x"), `"x"`}, {"bytes", []byte{255}, ""},
+		{"int", []byte{254, 255, 255, 255, 255, 255, 255, 255}, "-2"},
+		{"uint8", []byte{255}, "255"}, {"int8", []byte{255}, "-1"}, {"uint16", []byte{255, 255}, "65535"},
+		{"int16", []byte{255, 255}, "-1"},
+		{"uint32", []byte{0, 0, 0, 255}, "4278190080"}, {"int32", []byte{0, 0, 0, 255}, "-16777216"},
+		{"float16", half, "1.5"}, {"float32", []byte{0, 0, 192, 63}, "1.5"},
+		{"float64", []byte{0, 0, 0, 0, 0, 0, 248, 63}, "1.5"}, {"float32", []byte{0, 0, 192, 127}, ""},
+		{"str_int", []byte("123456789012345678901234"), "123456789012345678901234"},
+		{"str_float", []byte("1.25"), "1.25"}, {"json", []byte(`{"a": [1]}`), `{"a": [1]}`}, {"json", []byte(`{`), ""},
+		{"int32", []byte{1}, ""}, {"pkl", []byte("x"), ""},
+		{"ndarray:int16:2", []byte{1, 0, 2, 0}, "[1,2]"}, {"ndarray:uint8", []byte{4, 3, 1, 2, 3}, "[1,2,3]"},
+		{"ndarray", []byte{33, 8, 1, 1, 7, 0, 0, 0}, "[7]"},
+		{"ndarray", []byte{18, 5, 1, 0, 0, 62}, "[1.5]"}, {"ndarray", []byte{33}, ""}, {"ndarray", nil, ""},
+		{"ndarray", []byte{1, 4, 1, 1}, ""},
+		{"ndarray:int32", []byte{5, 1}, ""}, {"ndarray:int32", []byte{4, 2, 1, 0, 0, 0}, ""},
+		{"ndarray:uint8", []byte{7, 255, 255, 255, 255, 255, 255, 255, 255}, ""},
 		{"ndarray:int16:2", []byte{1}, ""}, {"ndarray:complex", []byte{4, 1, 1}, ""},
 	} {
 		got, err := mds.JSON(c.encoding, c.data)
@@ -158,7 +172,8 @@ func FuzzShard(f *testing.F) {
 	f.Add(shard("one", "", "three"), int64(3))
 	f.Add(shard(), int64(0))
 	described := `{"column_encodings":["str"],"column_names":["text"],"column_sizes":[null],"format":"mds","version":2}`
-	f.Add(slices.Concat(little.AppendUint32(nil, 0), little.AppendUint32(nil, uint32(8+len(described))), []byte(described)), int64(0))
+	f.Add(slices.Concat(little.AppendUint32(nil, 0), little.AppendUint32(nil, uint32(8+len(described))),
+		[]byte(described)), int64(0))
 	f.Fuzz(func(_ *testing.T, data []byte, samples int64) {
 		_ = mds.LooksLikeShard(data)
 		if m, err := mds.OpenShard(bytes.NewReader(data)); err == nil {

@@ -17,8 +17,8 @@ const (
 	shardMost = math.MaxUint32
 )
 
-// Value is a column's value of a sample, as it is encoded. Data is good until the next sample, and nil where the value was not asked for or has more bytes
-// than the limit.
+// Value is a column's value of a sample, as it is encoded. Data is good until the next sample, and nil where the value
+// was not asked for or has more bytes than the limit.
 type Value struct {
 	Data []byte
 	Size int64
@@ -40,7 +40,8 @@ type Reader struct {
 	values []Value
 }
 
-// NewReader reads the beginning of a shard that is not compressed, or no more. want says by column which values are read, limit is how many bytes of one at most.
+// NewReader reads the beginning of a shard that is not compressed, or no more. want says by column which values are
+// read, limit is how many bytes of one at most.
 func NewReader(r io.Reader, s Shard, want []bool, limit int64) (*Reader, error) {
 	m := &Reader{r: bufio.NewReaderSize(r, 1<<16), shard: s}
 	n, err := m.number()
@@ -48,7 +49,8 @@ func NewReader(r io.Reader, s Shard, want []bool, limit int64) (*Reader, error) 
 		return nil, err
 	}
 	if int64(n) != s.Samples {
-		return nil, fmt.Errorf("it has %d samples, its index says %d: the shard is damaged, or of another index", n, s.Samples)
+		return nil, fmt.Errorf("it has %d samples, its index says %d: the shard is damaged, or of another index",
+			n, s.Samples)
 	}
 	config, err := m.header(n)
 	if err != nil {
@@ -88,12 +90,14 @@ func OpenShard(r io.Reader) (*Reader, error) {
 }
 
 // ErrNoColumns is the error of a shard that only its index describes.
-var ErrNoColumns = errors.New("its header does not name its columns, and there is no index.json that does: put the index.json of its dataset into its folder")
+var ErrNoColumns = errors.New("its header does not name its columns, and there is no index.json that does: put the " +
+	"index.json of its dataset into its folder")
 
 // configMost bounds a shard's configuration, whose columns have some dozens of bytes each.
 const configMost = 1 << 20
 
-// LooksLikeShard reports whether a file named .mds begins as a shard does, and not as one of the other files of that name.
+// LooksLikeShard reports whether a file named .mds begins as a shard does, and not as one of the other files of that
+// name.
 func LooksLikeShard(head []byte) bool {
 	if len(head) < 8 {
 		return false

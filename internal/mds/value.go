@@ -21,12 +21,14 @@ type Array struct {
 
 // arrayTypes are the codes of an array's type where its encoding does not name it.
 var arrayTypes = map[byte]string{
-	8: "uint8", 9: "int8", 16: "uint16", 17: "int16", 18: "float16", 32: "uint32", 33: "int32", 34: "float32", 64: "uint64", 65: "int64", 66: "float64",
+	8: "uint8", 9: "int8", 16: "uint16", 17: "int16", 18: "float16", 32: "uint32", 33: "int32", 34: "float32",
+	64: "uint64", 65: "int64", 66: "float64",
 }
 
 // widths are the bytes of a value of a type.
 var widths = map[string]int{
-	"uint8": 1, "int8": 1, "uint16": 2, "int16": 2, "float16": 2, "uint32": 4, "int32": 4, "float32": 4, "uint64": 8, "int64": 8, "float64": 8,
+	"uint8": 1, "int8": 1, "uint16": 2, "int16": 2, "float16": 2, "uint32": 4, "int32": 4, "float32": 4, "uint64": 8,
+	"int64": 8, "float64": 8,
 }
 
 // IsArray says whether an encoding is one of arrays.
@@ -36,7 +38,8 @@ func IsArray(encoding string) bool {
 
 var errShort = errors.New("an array that is cut off")
 
-// ArrayOf takes an array apart: "ndarray", "ndarray:TYPE" or "ndarray:TYPE:SHAPE". What the encoding does not say is in front of the values:
+// ArrayOf takes an array apart: "ndarray", "ndarray:TYPE" or "ndarray:TYPE:SHAPE". What the encoding does not say is in
+// front of the values:
 //
 //	code of the type: uint8 | dimensions<<2 + c: uint8, and the shape in numbers of 1<<c bytes | values
 func ArrayOf(encoding string, data []byte) (a Array, err error) {

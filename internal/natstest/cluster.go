@@ -20,9 +20,10 @@ import (
 	"loaderd/stream"
 )
 
-// Cluster are NATS servers in this process that keep their streams together. Members are counted from 0. Each listens on ports of its own;
-// what clients and other members say to it passes through links, so that a test can stop, freeze, slow down or cut off any of them.
-// It ends with the test. Its methods are for one goroutine at a time; stores may be used meanwhile.
+// Cluster are NATS servers in this process that keep their streams together. Members are counted from 0. Each listens
+// on ports of its own; what clients and other members say to it passes through links, so that a test can stop, freeze,
+// slow down or cut off any of them. It ends with the test. Its methods are for one goroutine at a time; stores may be
+// used meanwhile.
 type Cluster struct {
 	t       testing.TB
 	config  ClusterConfig
@@ -36,8 +37,8 @@ type ClusterConfig struct {
 	Stream stream.Config
 	// SyncAlways syncs every write before it is acknowledged, as the daemon's own server does.
 	SyncAlways bool
-	// Ping is how often members of the cluster ask each other whether they are there; who misses two answers is left. A delay of routes
-	// beyond it breaks them; so does a loaded machine when it is short.
+	// Ping is how often members of the cluster ask each other whether they are there; who misses two answers is left. A
+	// delay of routes beyond it breaks them; so does a loaded machine when it is short.
 	Ping time.Duration
 	// Users may do what their permissions allow; who gives no name may do everything.
 	Users []*server.User
@@ -53,7 +54,8 @@ type member struct {
 	clients *Link
 }
 
-// StartCluster starts n servers with empty disks, and waits until streams can be made on them. edit may change the set-up first.
+// StartCluster starts n servers with empty disks, and waits until streams can be made on them. edit may change the
+// set-up first.
 func StartCluster(t testing.TB, n int, edit ...func(*ClusterConfig)) *Cluster {
 	t.Helper()
 	c := &Cluster{t: t, config: ClusterConfig{Stream: Config(t), Ping: 2 * time.Second}}
@@ -198,7 +200,8 @@ func (c *Cluster) awaitStreams() {
 		c.t.Fatal(err)
 	}
 	ctx := Within(c.t, startLimit)
-	probe := jetstream.StreamConfig{Name: "READY", Subjects: []string{"ready"}, Storage: jetstream.MemoryStorage, Replicas: c.config.Stream.Replicas}
+	probe := jetstream.StreamConfig{Name: "READY", Subjects: []string{"ready"}, Storage: jetstream.MemoryStorage,
+		Replicas: c.config.Stream.Replicas}
 	c.retry(ctx, "make a stream", func(ctx context.Context) error {
 		_, err := js.CreateStream(ctx, probe)
 		return err
@@ -273,7 +276,8 @@ func (c *Cluster) all() []int {
 // URL is where clients reach a member; the same one after a restart.
 func (c *Cluster) URL(member int) string { return c.members[member].clients.URL() }
 
-// Store opens a Store on one member, or on any of several, or without arguments of all. It knows of no others. It closes with the test.
+// Store opens a Store on one member, or on any of several, or without arguments of all. It knows of no others. It
+// closes with the test.
 func (c *Cluster) Store(members ...int) *stream.Store {
 	c.t.Helper()
 	if len(members) == 0 {

@@ -53,8 +53,8 @@ func TestClusterKeepsThreeCopies(t *testing.T) {
 	}
 }
 
-// A leader that is cut off goes on as one for those who ask it; it stores nothing. The others elect one of them, and what that one stored
-// is what all have when the cut is healed.
+// A leader that is cut off goes on as one for those who ask it; it stores nothing. The others elect one of them, and
+// what that one stored is what all have when the cut is healed.
 func TestIsolatedLeader(t *testing.T) {
 	t.Parallel()
 	c := natstest.StartCluster(t, 3)
@@ -129,8 +129,8 @@ func TestKilledLeader(t *testing.T) {
 	}
 }
 
-// shortest publishes some documents, one after the other, and returns the shortest time from when one was stored until a member had it,
-// or limit.
+// shortest publishes some documents, one after the other, and returns the shortest time from when one was stored until
+// a member had it, or limit.
 func shortest(t *testing.T, c *natstest.Cluster, member int, limit time.Duration) time.Duration {
 	t.Helper()
 	s, least := c.Store(c.Leader("DOCS")), limit
@@ -160,7 +160,11 @@ func TestMemberThatLags(t *testing.T) {
 	}{
 		{"delayed", func() { c.Lag(member, 800*time.Millisecond) }, 700 * time.Millisecond},
 		{"blocked", func() { c.Withhold(member) }, time.Second},
-		{"healed, delayed again", func() { c.Heal(); c.Settle("DOCS"); c.Lag(member, 800*time.Millisecond) }, 700 * time.Millisecond},
+		{"healed, delayed again", func() {
+			c.Heal()
+			c.Settle("DOCS")
+			c.Lag(member, 800*time.Millisecond)
+		}, 700 * time.Millisecond},
 	} {
 		tt.slow()
 		if took := shortest(t, c, member, time.Second); took < tt.want {

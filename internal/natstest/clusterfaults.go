@@ -17,11 +17,12 @@ func (c *Cluster) Isolate(members ...int) {
 	}
 }
 
-// Lag delivers whatever other members say to this one that much later, until Heal. What it says itself arrives at once. A delay beyond the
-// members' Ping breaks the routes instead.
+// Lag delivers whatever other members say to this one that much later, until Heal. What it says itself arrives at once.
+// A delay beyond the members' Ping breaks the routes instead.
 func (c *Cluster) Lag(member int, delay time.Duration) { c.impede(member, way{delay: delay}) }
 
-// Withhold keeps what other members say to this one back, until Heal. Once they miss its answers they leave it and come again, in vain.
+// Withhold keeps what other members say to this one back, until Heal. Once they miss its answers they leave it and come
+// again, in vain.
 func (c *Cluster) Withhold(member int) { c.impede(member, way{held: true}) }
 
 func (c *Cluster) impede(member int, w way) {
@@ -33,7 +34,8 @@ func (c *Cluster) impede(member int, w way) {
 	}
 }
 
-// Freeze lets a member's clients hear nothing from it and it nothing from them, until Thaw. Their connections stay, and new ones are taken.
+// Freeze lets a member's clients hear nothing from it and it nothing from them, until Thaw. Their connections stay, and
+// new ones are taken.
 func (c *Cluster) Freeze(member int) { c.members[member].clients.Hold() }
 
 // Thaw ends Freeze: what was held back passes.

@@ -53,13 +53,16 @@ func Documents(first, n int) []stream.Message {
 	return out
 }
 
-// Publish adds messages to the document stream, on docs.test where they name no subject, and waits until all are stored.
+// Publish adds messages to the document stream, on docs.test where they name no subject, and waits until all are
+// stored.
 func Publish(t testing.TB, s *stream.Store, messages ...stream.Message) {
 	t.Helper()
 	ctx := Context(t)
 	if len(messages) > 0 {
-		// The members of a cluster learn of a new stream one after the other, and one whose leader was cut off chooses another: ctx ends the waiting.
-		_, err := s.JetStream().PublishMsg(ctx, toSend(messages[0]), jetstream.WithRetryWait(20*time.Millisecond), jetstream.WithRetryAttempts(5000))
+		// The members of a cluster learn of a new stream one after the other, and one whose leader was cut off chooses
+		// another: ctx ends the waiting.
+		_, err := s.JetStream().PublishMsg(ctx, toSend(messages[0]), jetstream.WithRetryWait(20*time.Millisecond),
+			jetstream.WithRetryAttempts(5000))
 		if err != nil {
 			t.Fatal(err)
 		}

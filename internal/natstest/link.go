@@ -95,7 +95,8 @@ func (l *Link) drop() {
 // Deafen loses whatever the server says from now on, until Cut and Mend: clients' messages arrive, answers do not.
 func (l *Link) Deafen() { l.change(func() { l.ways[fromServer].deaf = true }) }
 
-// Hold keeps what both sides say back, until Mend: connections stay, new ones too, and nobody hears anything, as from a frozen server.
+// Hold keeps what both sides say back, until Mend: connections stay, new ones too, and nobody hears anything, as from a
+// frozen server.
 func (l *Link) Hold() {
 	l.change(func() { l.ways[toServer].held, l.ways[fromServer].held = true, true })
 }

@@ -1,6 +1,6 @@
-// Package natstest runs real JetStream servers for tests: on loopback, on a free port, in the test's temporary folder. A test has one server,
-// or a cluster whose members it stops, wipes, cuts off, slows down and freezes. With LOADERD_TEST_CLUSTER=3 in the environment the tests that
-// ask for some server get a cluster of three in its place.
+// Package natstest runs real JetStream servers for tests: on loopback, on a free port, in the test's temporary folder.
+// A test has one server, or a cluster whose members it stops, wipes, cuts off, slows down and freezes. With
+// LOADERD_TEST_CLUSTER=3 in the environment the tests that ask for some server get a cluster of three in its place.
 package natstest
 
 import (
@@ -23,8 +23,8 @@ import (
 // startLimit bounds starting a server, on a machine that does much else.
 const startLimit = time.Minute
 
-// Server is an embedded server that can be stopped and started again on the same folder and port, or a cluster of servers that can be so as one.
-// It ends with the test.
+// Server is an embedded server that can be stopped and started again on the same folder and port, or a cluster of
+// servers that can be so as one. It ends with the test.
 type Server struct {
 	t       testing.TB
 	config  stream.Config
@@ -57,8 +57,8 @@ func ClusterSecret(t testing.TB) string {
 	return name
 }
 
-// FreeAddress returns an address on loopback where nothing listens. It is below the ports that systems give to connections and to those who ask for any: a
-// daemon that is killed and started again finds it free.
+// FreeAddress returns an address on loopback where nothing listens. It is below the ports that systems give to
+// connections and to those who ask for any: a daemon that is killed and started again finds it free.
 func FreeAddress(t testing.TB) string {
 	t.Helper()
 	const first, ports, attempts = 10_000, 20_000, 100
@@ -180,7 +180,8 @@ func (s *Server) RemoteAt(url string) *stream.Store {
 	return openFor(s.t, c)
 }
 
-// URL is where a client of any kind reaches the server of a Store, with all permissions in the account of the documents.
+// URL is where a client of any kind reaches the server of a Store, with all permissions in the account of the
+// documents.
 func URL(s *stream.Store) string { return URLAs(s.ClientURL(), s.Config().Dir, server.OperatorFile) }
 
 // URLAs is a server's URL with a token of a data folder, if that has one.

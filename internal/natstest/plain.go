@@ -7,7 +7,8 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// Plain runs a NATS server that is not the daemon's own, on a free port of loopback, and returns its address. It ends with the test.
+// Plain runs a NATS server that is not the daemon's own, on a free port of loopback, and returns its address. It ends
+// with the test.
 func Plain(t testing.TB, opts *server.Options) string {
 	t.Helper()
 	return PlainServer(t, opts).Addr().String()

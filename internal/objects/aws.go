@@ -19,10 +19,12 @@ import (
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 )
 
-const deniedS3 = "credentials come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE and ~/.aws, a web identity, or the role of the container " +
+const deniedS3 = "credentials come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE and ~/.aws, a web " +
+	"identity, or the role of the container " +
 	"or machine; they need s3:ListBucket on the bucket and s3:GetObject below it"
 
-// anonymousFor is for how long a process without credentials sends requests without a signature before it looks for credentials again.
+// anonymousFor is for how long a process without credentials sends requests without a signature before it looks for
+// credentials again.
 const anonymousFor = 5 * time.Minute
 
 // awsAccess loads AWS's configuration and credentials where AWS's own programs look for them. All buckets share it.
@@ -47,7 +49,8 @@ func (a *awsAccess) get(ctx context.Context) (aws.Config, error) {
 	_, err := a.config.Credentials.Retrieve(ctx)
 	switch {
 	case err == nil:
-	case aws.IsCredentialsProvider(a.config.Credentials, (*ec2rolecreds.Provider)(nil)) && !profileNamed(): // the last place, if no other one is configured
+	case aws.IsCredentialsProvider(a.config.Credentials, (*ec2rolecreds.Provider)(nil)) && !profileNamed():
+		// the last place, if no other one is configured
 		a.config.Credentials, a.until = aws.AnonymousCredentials{}, time.Now().Add(anonymousFor)
 	default:
 		a.config = nil // files may be corrected
@@ -60,7 +63,8 @@ func (a *awsAccess) load(ctx context.Context) error {
 	if (os.Getenv("AWS_ACCESS_KEY_ID") == "") != (os.Getenv("AWS_SECRET_ACCESS_KEY") == "") {
 		return errors.New("only one of AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY is set")
 	}
-	c, err := config.LoadDefaultConfig(ctx, config.WithHTTPClient(awsClient()), config.WithDefaultRegion(defaultRegion), config.WithLogger(logging.Nop{}),
+	c, err := config.LoadDefaultConfig(ctx, config.WithHTTPClient(awsClient()), config.WithDefaultRegion(defaultRegion),
+		config.WithLogger(logging.Nop{}),
 		config.WithRetryer(func() aws.Retryer { return aws.NopRetryer{} })) // Stores retry
 	if err == nil {
 		a.config, a.until = &c, time.Time{}

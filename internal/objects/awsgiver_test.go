@@ -12,7 +12,8 @@ import (
 	"loaderd/internal/objecttest"
 )
 
-// giver is a double of those who give credentials in AWS's cloud: the service of roles, that of a container, and the machine's.
+// giver is a double of those who give credentials in AWS's cloud: the service of roles, that of a container, and the
+// machine's.
 type giver struct {
 	*httptest.Server
 
@@ -73,12 +74,15 @@ func (g *giver) role(out http.ResponseWriter, r *http.Request) {
 	_, name, _ := strings.Cut(r.FormValue("RoleArn"), "role/")
 	by := objecttest.Asked(r) + strings.TrimSpace(r.FormValue("WebIdentityToken"))
 	action := r.FormValue("Action")
-	if name == "forbidden" || action == "AssumeRole" && !strings.Contains(r.Header.Get("Authorization"), "/eu-north-1/sts/aws4_request") {
+	if name == "forbidden" || action == "AssumeRole" && !strings.Contains(r.Header.Get("Authorization"),
+		"/eu-north-1/sts/aws4_request") {
 		out.WriteHeader(http.StatusForbidden)
 		_, _ = out.Write([]byte("<ErrorResponse><Error><Code>AccessDenied</Code></Error></ErrorResponse>"))
 		return
 	}
-	fmt.Fprintf(out, `<%sResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><%sResult><Credentials><AccessKeyId>%s</AccessKeyId>`+
-		`<SecretAccessKey>s</SecretAccessKey><SessionToken>%s</SessionToken><Expiration>%s</Expiration></Credentials></%sResult></%sResponse>`,
-		action, action, strings.ToUpper(name), by+r.FormValue("ExternalId"), time.Now().Add(time.Hour).UTC().Format(time.RFC3339), action, action)
+	fmt.Fprintf(out,
+		`<%sResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><%sResult><Credentials><AccessKeyId>%s</AccessKeyId>`+
+			`<SecretAccessKey>s</SecretAccessKey><SessionToken>%s</SessionToken><Expiration>%s</Expiration></Credentials></%sResult></%sResponse>`,
+		action, action, strings.ToUpper(name), by+r.FormValue("ExternalId"),
+		time.Now().Add(time.Hour).UTC().Format(time.RFC3339), action, action)
 }

@@ -21,7 +21,8 @@ func atHome(t *testing.T, config, keys string) {
 		t.Fatal(err)
 	}
 	for name, text := range map[string]string{"config": config, "credentials": keys, "token": "web-token\n"} {
-		if err := os.WriteFile(filepath.Join(home, ".aws", name), []byte(strings.ReplaceAll(text, "HOME", home)), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(home, ".aws", name), []byte(strings.ReplaceAll(text, "HOME", home)),
+			0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -124,7 +125,8 @@ aws_session_token = tok
 
 type env map[string]string
 
-// Credentials of S3 are looked for where AWS's programs look, in their order. Credentials that are configured and fail are an error: requests are then not anonymous.
+// Credentials of S3 are looked for where AWS's programs look, in their order. Credentials that are configured and fail
+// are an error: requests are then not anonymous.
 func TestAWSAccess_Credentials(t *testing.T) {
 	for name, x := range map[string]struct {
 		env     env
@@ -135,34 +137,41 @@ func TestAWSAccess_Credentials(t *testing.T) {
 		"nobody": {},
 		"environment": {env: env{"AWS_ACCESS_KEY_ID": "ENV", "AWS_SECRET_ACCESS_KEY": "s", "AWS_SESSION_TOKEN": "tok",
 			"AWS_PROFILE": "keys"}, asks: "ENV:tok"},
-		"half an environment": {env: env{"AWS_SECRET_ACCESS_KEY": "topsecret"}, denied: "only one of AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY is set"},
-		"keys in config":      {env: env{"AWS_PROFILE": "keys"}, asks: "INCONFIG"},
-		"keys in both":        {env: env{"AWS_DEFAULT_PROFILE": "both"}, asks: "BOTH:tok"},
-		"a process":           {env: env{"AWS_PROFILE": "process"}, asks: "PROCESS:t"},
-		"a role":              {env: env{"AWS_PROFILE": "reader"}, asks: "READER:BASE+ext"},
-		"a role of a role":    {env: env{"AWS_PROFILE": "chained"}, asks: "CHAINED:READER:BASE+ext"},
-		"a role by itself":    {env: env{"AWS_PROFILE": "itself"}, asks: "ITSELF:ITSKEY"},
-		"a role by a token":   {env: env{"AWS_PROFILE": "web"}, asks: "WEB:web-token"},
-		"a role of machines":  {env: env{"AWS_PROFILE": "onmachine"}, machine: true, asks: "ONMACHINE:MACHINE1:t"},
+		"half an environment": {env: env{"AWS_SECRET_ACCESS_KEY": "topsecret"},
+			denied: "only one of AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY is set"},
+		"keys in config":     {env: env{"AWS_PROFILE": "keys"}, asks: "INCONFIG"},
+		"keys in both":       {env: env{"AWS_DEFAULT_PROFILE": "both"}, asks: "BOTH:tok"},
+		"a process":          {env: env{"AWS_PROFILE": "process"}, asks: "PROCESS:t"},
+		"a role":             {env: env{"AWS_PROFILE": "reader"}, asks: "READER:BASE+ext"},
+		"a role of a role":   {env: env{"AWS_PROFILE": "chained"}, asks: "CHAINED:READER:BASE+ext"},
+		"a role by itself":   {env: env{"AWS_PROFILE": "itself"}, asks: "ITSELF:ITSKEY"},
+		"a role by a token":  {env: env{"AWS_PROFILE": "web"}, asks: "WEB:web-token"},
+		"a role of machines": {env: env{"AWS_PROFILE": "onmachine"}, machine: true, asks: "ONMACHINE:MACHINE1:t"},
 		"a role of boxes": {env: env{"AWS_PROFILE": "inbox", "AWS_CONTAINER_CREDENTIALS_FULL_URI": "GIVER/box",
 			"AWS_CONTAINER_AUTHORIZATION_TOKEN": "open"}, asks: "INBOX:BOX:boxed"},
-		"a web identity": {env: env{"AWS_WEB_IDENTITY_TOKEN_FILE": "HOME/.aws/token", "AWS_ROLE_ARN": "arn:aws:iam::1:role/pod"},
+		"a web identity": {env: env{"AWS_WEB_IDENTITY_TOKEN_FILE": "HOME/.aws/token",
+			"AWS_ROLE_ARN": "arn:aws:iam::1:role/pod"},
 			machine: true, asks: "POD:web-token"},
-		"a container": {env: env{"AWS_CONTAINER_CREDENTIALS_FULL_URI": "GIVER/box", "AWS_CONTAINER_AUTHORIZATION_TOKEN": "open"},
+		"a container": {env: env{"AWS_CONTAINER_CREDENTIALS_FULL_URI": "GIVER/box",
+			"AWS_CONTAINER_AUTHORIZATION_TOKEN": "open"},
 			machine: true, asks: "BOX:boxed"},
 		"the machine":                 {machine: true, asks: "MACHINE1:t"},
 		"the machine, with a profile": {env: env{"AWS_PROFILE": "empty"}, machine: true, asks: "MACHINE1:t"},
 		"an empty profile":            {env: env{"AWS_PROFILE": "empty"}, denied: "no EC2 IMDS role found"},
 		"a profile within another":    {env: env{"AWS_PROFILE": "keys.more"}, denied: "no EC2 IMDS role found"},
-		"no such profile":             {env: env{"AWS_PROFILE": "none"}, machine: true, denied: "shared config profile, none"},
-		"sso":                         {env: env{"AWS_PROFILE": "sso"}, machine: true, denied: "SSO session section, work"},
-		"a device":                    {env: env{"AWS_PROFILE": "device"}, machine: true, denied: "MFA enabled"},
-		"a ring":                      {env: env{"AWS_PROFILE": "ring"}, machine: true, denied: "of profile ring"},
-		"a role of nobody":            {env: env{"AWS_PROFILE": "nosource"}, machine: true, denied: "AccessDenied"},
-		"a source that is gone":       {env: env{"AWS_PROFILE": "gone"}, machine: true, denied: "profile, nowhere"},
-		"half a pair":                 {env: env{"AWS_PROFILE": "half"}, machine: true, denied: "partial credentials found for profile"},
-		"a process that fails":        {env: env{"AWS_PROFILE": "fails"}, machine: true, denied: "credential_process of the profile fails"},
-		"a process that says nothing": {env: env{"AWS_PROFILE": "chatty"}, machine: true, denied: "credential_process of the profile fails"},
+		"no such profile": {env: env{"AWS_PROFILE": "none"}, machine: true,
+			denied: "shared config profile, none"},
+		"sso":                   {env: env{"AWS_PROFILE": "sso"}, machine: true, denied: "SSO session section, work"},
+		"a device":              {env: env{"AWS_PROFILE": "device"}, machine: true, denied: "MFA enabled"},
+		"a ring":                {env: env{"AWS_PROFILE": "ring"}, machine: true, denied: "of profile ring"},
+		"a role of nobody":      {env: env{"AWS_PROFILE": "nosource"}, machine: true, denied: "AccessDenied"},
+		"a source that is gone": {env: env{"AWS_PROFILE": "gone"}, machine: true, denied: "profile, nowhere"},
+		"half a pair": {env: env{"AWS_PROFILE": "half"}, machine: true,
+			denied: "partial credentials found for profile"},
+		"a process that fails": {env: env{"AWS_PROFILE": "fails"}, machine: true,
+			denied: "credential_process of the profile fails"},
+		"a process that says nothing": {env: env{"AWS_PROFILE": "chatty"}, machine: true,
+			denied: "credential_process of the profile fails"},
 		"a role that is not given": {env: env{"AWS_PROFILE": "forbidden"}, machine: true,
 			denied: "api error AccessDenied"},
 	} {
@@ -180,7 +189,8 @@ func TestAWSAccess_Credentials(t *testing.T) {
 			s := objects.New(objects.Options{Patience: patience})
 			all, err := s.List(t.Context(), "s3://"+bucket+"/*.jsonl")
 			if x.denied != "" {
-				if !objects.IsKind(err, objects.Denied) || !strings.Contains(err.Error(), x.denied) || !strings.HasPrefix(err.Error(), "s3://corpus: ") ||
+				if !objects.IsKind(err, objects.Denied) || !strings.Contains(err.Error(), x.denied) ||
+					!strings.HasPrefix(err.Error(), "s3://corpus: ") ||
 					strings.Contains(err.Error(), "topsecret") {
 					t.Errorf("%v; want that it says %q", err, x.denied)
 				}
@@ -204,7 +214,8 @@ func TestAWSAccess_Credentials(t *testing.T) {
 	}
 }
 
-// A machine without a role is asked for credentials once, for all buckets and requests, and one with a role once for each session.
+// A machine without a role is asked for credentials once, for all buckets and requests, and one with a role once for
+// each session.
 func TestAWSAccess_AsksTheMachineOnce(t *testing.T) {
 	s3, g := corpusOf(t, []byte("data")), newGiver(t)
 	s3.Web.Put("/another/b.jsonl", []byte("data"))

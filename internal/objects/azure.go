@@ -18,8 +18,10 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 )
 
-const deniedAzure = "credentials come from AZURE_STORAGE_CONNECTION_STRING, AZURE_STORAGE_ACCOUNT with AZURE_STORAGE_KEY or AZURE_STORAGE_SAS_TOKEN, or else from " +
-	"AZURE_CLIENT_ID and its secret, a workload or managed identity, or `az login`; they need the role Storage Blob Data Reader on the container"
+const deniedAzure = "credentials come from AZURE_STORAGE_CONNECTION_STRING, AZURE_STORAGE_ACCOUNT with " +
+	"AZURE_STORAGE_KEY or AZURE_STORAGE_SAS_TOKEN, or else from " +
+	"AZURE_CLIENT_ID and its secret, a workload or managed identity, or `az login`; they need the role Storage Blob " +
+	"Data Reader on the container"
 
 // azureContainer is a container of Azure Blob Storage.
 type azureContainer struct {
@@ -32,14 +34,16 @@ func openAzure(client *http.Client, name string) (store, error) {
 	return &azureContainer{c, name}, err
 }
 
-// azureClient takes the account and its credentials from the environment. Requests are anonymous where it has no credentials and the endpoint has no TLS.
+// azureClient takes the account and its credentials from the environment. Requests are anonymous where it has no
+// credentials and the endpoint has no TLS.
 func azureClient(client *http.Client, name string) (*container.Client, error) {
 	core := azcore.ClientOptions{Transport: client, Retry: policy.RetryOptions{MaxRetries: -1}} // Stores retry
 	options := &container.ClientOptions{ClientOptions: core}
 	if s := os.Getenv("AZURE_STORAGE_CONNECTION_STRING"); s != "" {
 		c, err := container.NewClientFromConnectionString(s, name, options)
 		if err != nil { // it may repeat the string
-			return nil, errors.New("AZURE_STORAGE_CONNECTION_STRING can not be used: want such as Azure's portal shows, with AccountKey or SharedAccessSignature")
+			return nil, errors.New("AZURE_STORAGE_CONNECTION_STRING can not be used: want such as Azure's portal shows, with " +
+				"AccountKey or SharedAccessSignature")
 		}
 		return c, nil
 	}
@@ -53,7 +57,8 @@ func azureClient(client *http.Client, name string) (*container.Client, error) {
 	}
 	u, err := url.Parse(endpoint)
 	if err != nil || u.Host == "" {
-		return nil, errors.New("the endpoint of the storage account is no address: want such as https://ACCOUNT.blob.core.windows.net")
+		return nil, errors.New("the endpoint of the storage account is no address: want such as " +
+			"https://ACCOUNT.blob.core.windows.net")
 	}
 	u = u.JoinPath(name)
 	key := cmp.Or(os.Getenv("AZURE_STORAGE_KEY"), os.Getenv("AZURE_STORAGE_ACCOUNT_KEY"))
@@ -67,7 +72,8 @@ func azureClient(client *http.Client, name string) (*container.Client, error) {
 	case signature != "":
 		u.RawQuery = strings.TrimPrefix(signature, "?")
 	case u.Scheme == "https":
-		found, err := azidentity.NewDefaultAzureCredential(&azidentity.DefaultAzureCredentialOptions{ClientOptions: policy.ClientOptions{Transport: client}})
+		found, err := azidentity.NewDefaultAzureCredential(&azidentity.DefaultAzureCredentialOptions{
+			ClientOptions: policy.ClientOptions{Transport: client}})
 		if err != nil {
 			return nil, err
 		}
@@ -121,7 +127,8 @@ func (c *azureContainer) get(ctx context.Context, name string, o Object, from, t
 	options := &blob.DownloadStreamOptions{Range: blob.HTTPRange{Offset: from, Count: to - from}}
 	if o.Version != "" {
 		tag := azcore.ETag(`"` + o.Version + `"`)
-		options.AccessConditions = &blob.AccessConditions{ModifiedAccessConditions: &blob.ModifiedAccessConditions{IfMatch: &tag}}
+		options.AccessConditions = &blob.AccessConditions{ModifiedAccessConditions: &blob.ModifiedAccessConditions{
+			IfMatch: &tag}}
 	}
 	answer, err := c.client.NewBlobClient(name).DownloadStream(ctx, options)
 	if err != nil {

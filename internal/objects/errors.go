@@ -36,7 +36,8 @@ type Error struct {
 var advice = map[Kind]string{
 	Down:    "asked again, it may answer",
 	Missing: "look at the name, and at the account or endpoint that is asked",
-	Changed: "it was written again while it was read: documents of both would be mixed. Put the former object back, or begin anew under another source",
+	Changed: "it was written again while it was read: documents of both would be mixed. Put the former object back, or " +
+		"begin anew under another source",
 }
 
 func (e *Error) Error() string {
@@ -64,8 +65,8 @@ func IsKind(err error, k Kind) bool {
 	return errors.As(err, &e) && e.Kind == k
 }
 
-// ask sends a request and returns a good answer. An error says nothing of the request's address but where: it may hold secrets. denied is what
-// to do where it is not permitted.
+// ask sends a request and returns a good answer. An error says nothing of the request's address but where: it may hold
+// secrets. denied is what to do where it is not permitted.
 func ask(client *http.Client, r *http.Request, where, denied string) (*http.Response, error) {
 	answer, err := client.Do(r)
 	if err != nil {
@@ -134,7 +135,9 @@ func said(answer *http.Response) string {
 	body, _ := io.ReadAll(io.LimitReader(answer.Body, 4<<10))
 	_, after, found := strings.Cut(string(body), "<Code>")
 	code, _, closed := strings.Cut(after, "</Code>")
-	if !found || !closed || len(code) > 64 || strings.ContainsFunc(code, func(r rune) bool { return r <= ' ' || r > '~' }) {
+	if !found || !closed || len(code) > 64 || strings.ContainsFunc(code, func(r rune) bool {
+		return r <= ' ' || r > '~'
+	}) {
 		return ""
 	}
 	return " (" + code + ")"

@@ -26,7 +26,8 @@ func (a *answers) RoundTrip(r *http.Request) (*http.Response, error) {
 	if a.left--; a.left < 0 { // a listing that never ends
 		return &http.Response{StatusCode: http.StatusNotFound, Body: http.NoBody, Header: http.Header{}, Request: r}, nil
 	}
-	return &http.Response{StatusCode: a.status, Body: io.NopCloser(bytes.NewReader(a.body)), ContentLength: int64(len(a.body)), Request: r,
+	return &http.Response{StatusCode: a.status, Body: io.NopCloser(bytes.NewReader(a.body)),
+		ContentLength: int64(len(a.body)), Request: r,
 		Header: http.Header{"Link": {a.link}, "Content-Range": {a.ranges}, "Content-Type": {"application/xml"}}}, nil
 }
 
@@ -35,8 +36,12 @@ func FuzzAnswers(f *testing.F) {
 	f.Add(200, []byte(`[{"type":"file","oid":"a","size":3,"path":"x"}]`), `<https://hub/next>; rel="next"`, "bytes 0-2/3")
 	f.Add(200, []byte(`{"sha":"0123456789abcdef0123456789abcdef01234567"}`), `<//elsewhere>; rel="next"`, "bytes */0")
 	f.Add(200, []byte(`{"items":[{"name":"x","size":"3","generation":"7"}],"nextPageToken":"more"}`), "", "")
-	f.Add(200, []byte(`<EnumerationResults><Blobs><Blob><Name>x</Name><Properties><Content-Length>3</Content-Length><Etag>0x8</Etag></Properties></Blob></Blobs><NextMarker/></EnumerationResults>`), "", "")
-	f.Add(200, []byte(`<ListBucketResult><Name>b</Name><Contents><Key>x</Key><ETag>"e"</ETag><Size>3</Size></Contents></ListBucketResult>`), "", "")
+	f.Add(200,
+		[]byte(
+			`<EnumerationResults><Blobs><Blob><Name>x</Name><Properties><Content-Length>3</Content-Length><Etag>0x8</Etag></Properties></Blob></Blobs><NextMarker/></EnumerationResults>`), "", "")
+	f.Add(200,
+		[]byte(
+			`<ListBucketResult><Name>b</Name><Contents><Key>x</Key><ETag>"e"</ETag><Size>3</Size></Contents></ListBucketResult>`), "", "")
 	f.Add(206, []byte("abc"), "", "bytes 0-2/3")
 	f.Add(503, []byte("<Error><Code>SlowDown</Code></Error>"), "", "")
 	f.Fuzz(func(t *testing.T, status int, body []byte, link, ranges string) {
@@ -46,8 +51,10 @@ func FuzzAnswers(f *testing.F) {
 		s := New(Options{Patience: time.Nanosecond})
 		stores := []store{
 			&hub{client: answer(), endpoint: "https://hub", name: "o/n", revision: "main", whole: "hf://datasets/o/n"},
-			&hub{client: answer(), endpoint: "https://hub", name: "o/n", revision: "0123456789abcdef0123456789abcdef01234567", whole: "hf://datasets/o/n"},
-			&gs{client: answer(), base: "https://gs", bucket: "b"}, azureAnswering(t, answer()), &s3Bucket{access: awsAnswering(answer()), bucket: "bucket"}, &web{answer(), s},
+			&hub{client: answer(), endpoint: "https://hub", name: "o/n", revision: "0123456789abcdef0123456789abcdef01234567",
+				whole: "hf://datasets/o/n"},
+			&gs{client: answer(), base: "https://gs", bucket: "b"}, azureAnswering(t, answer()),
+			&s3Bucket{access: awsAnswering(answer()), bucket: "bucket"}, &web{answer(), s},
 		}
 		for _, st := range stores {
 			_ = st.list(context.Background(), "", func(_ string, o Object) error {
@@ -79,5 +86,6 @@ func azureAnswering(t *testing.T, client *http.Client) store {
 
 // awsAnswering has credentials that it does not look up: the lookup would load those of the machine, over the network.
 func awsAnswering(client *http.Client) *awsAccess {
-	return &awsAccess{until: time.Now().Add(time.Hour), config: &aws.Config{Region: defaultRegion, Credentials: aws.AnonymousCredentials{}, HTTPClient: client, Retryer: func() aws.Retryer { return aws.NopRetryer{} }}}
+	return &awsAccess{until: time.Now().Add(time.Hour), config: &aws.Config{Region: defaultRegion,
+		Credentials: aws.AnonymousCredentials{}, HTTPClient: client, Retryer: func() aws.Retryer { return aws.NopRetryer{} }}}
 }

@@ -15,7 +15,8 @@ import (
 	"golang.org/x/oauth2/google"
 )
 
-const deniedGS = "credentials come from GOOGLE_APPLICATION_CREDENTIALS, `gcloud auth application-default login`, or the machine's service account; " +
+const deniedGS = "credentials come from GOOGLE_APPLICATION_CREDENTIALS, `gcloud auth application-default login`, or " +
+	"the machine's service account; " +
 	"they need the role Storage Object Viewer on the bucket"
 
 // gs is a bucket of Google Cloud Storage, by its JSON interface.
@@ -39,7 +40,8 @@ func openGS(ctx context.Context, client *http.Client, bucket string) (store, err
 	case err == nil:
 		s.tokens = found.TokenSource
 	case os.Getenv("GOOGLE_APPLICATION_CREDENTIALS") != "":
-		return nil, errors.New("the file of GOOGLE_APPLICATION_CREDENTIALS can not be used: want a key of a service account, or what gcloud writes")
+		return nil, errors.New("the file of GOOGLE_APPLICATION_CREDENTIALS can not be used: want a key of a service " +
+			"account, or what gcloud writes")
 	}
 	return s, nil
 }
@@ -53,7 +55,8 @@ func (s *gs) url(name string) string {
 
 // request asks for something below the bucket.
 func (s *gs) request(ctx context.Context, path string, query url.Values) (*http.Request, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.base+"/storage/v1/b/"+url.PathEscape(s.bucket)+path+"?"+query.Encode(), nil)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.base+"/storage/v1/b/"+url.PathEscape(s.bucket)+path+"?"+
+		query.Encode(), nil)
 	if err != nil {
 		return nil, &Error{Kind: Unusable, URL: s.url(""), Err: errors.New("STORAGE_EMULATOR_HOST is no address")}
 	}
@@ -65,7 +68,8 @@ func (s *gs) request(ctx context.Context, path string, query url.Values) (*http.
 	var refused *oauth2.RetrieveError
 	switch {
 	case errors.As(err, &refused):
-		return nil, &Error{Kind: Denied, URL: s.url(""), Err: fmt.Errorf("no token is given (%s)", refused.ErrorCode), hint: deniedGS}
+		return nil, &Error{Kind: Denied, URL: s.url(""), Err: fmt.Errorf("no token is given (%s)", refused.ErrorCode),
+			hint: deniedGS}
 	case err != nil:
 		return nil, &Error{Kind: Down, URL: s.url(""), Err: errors.New("a token can not be had")}
 	}
@@ -98,7 +102,8 @@ func (s *gs) list(ctx context.Context, prefix string, yield func(string, Object)
 		}
 		for _, x := range page.Items {
 			if _, err := strconv.ParseUint(x.Generation, 10, 64); err != nil || x.Size < 0 {
-				return &Error{Kind: Unusable, URL: s.url(""), Err: fmt.Errorf("the listing has no size and generation of %q", x.Name)}
+				return &Error{Kind: Unusable, URL: s.url(""), Err: fmt.Errorf("the listing has no size and generation of %q",
+					x.Name)}
 			}
 			if err := yield(x.Name, Object{Size: x.Size, Version: x.Generation}); err != nil {
 				return err

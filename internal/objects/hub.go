@@ -14,7 +14,8 @@ import (
 	"strings"
 )
 
-const deniedHub = "a private or gated data set needs a token that may read it: set HF_TOKEN, or log in with `hf auth login`, and accept the data set's terms on its page"
+const deniedHub = "a private or gated data set needs a token that may read it: set HF_TOKEN, or log in with `hf " +
+	"auth login`, and accept the data set's terms on its page"
 
 // hub is a data set of the Hugging Face hub, at one commit: what a branch has when it is looked at first.
 type hub struct {
@@ -40,7 +41,8 @@ func openHub(client *http.Client, bucket string) (store, error) {
 	if u, err := url.Parse(endpoint); err != nil || u.Host == "" {
 		return nil, errors.New("HF_ENDPOINT is no address: want such as https://huggingface.co")
 	}
-	return &hub{client: client, endpoint: endpoint, token: hubToken(), name: name, revision: revision, whole: "hf://" + bucket}, nil
+	return &hub{client: client, endpoint: endpoint, token: hubToken(), name: name, revision: revision,
+		whole: "hf://" + bucket}, nil
 }
 
 // hubToken is that of the environment, or of who has logged in; empty for public data sets.
@@ -83,7 +85,8 @@ func (h *hub) at(ctx context.Context) (string, error) {
 		return h.revision, nil
 	}
 	var info struct{ SHA string }
-	if _, err := h.json(ctx, h.endpoint+"/api/datasets/"+h.name+"/revision/"+url.PathEscape(h.revision), &info); err != nil {
+	if _, err := h.json(ctx, h.endpoint+"/api/datasets/"+h.name+"/revision/"+url.PathEscape(h.revision),
+		&info); err != nil {
 		return "", err
 	}
 	if !commitForm.MatchString(info.SHA) {

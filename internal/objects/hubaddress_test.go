@@ -25,9 +25,10 @@ func TestHubRevisions(t *testing.T) {
 		"@refs%2Fpr%2F12" + file:                            "@refs/pr/12" + file,
 		"@my%2Fbranch/default/":                             "@my%2Fbranch" + file,
 		"@50%25off/default/":                                "@50%25off" + file,
-		"@refs/convert/*.parquet":                           "@refs/convert/other.parquet", // a branch of this name, and a folder in it
-		"@my/branch/default/**":                             "",
-		"@refs/convert/none/**":                             "",
+		// a branch of this name, and a folder in it
+		"@refs/convert/*.parquet": "@refs/convert/other.parquet",
+		"@my/branch/default/**":   "",
+		"@refs/convert/none/**":   "",
 	} {
 		s := objects.New(objects.Options{Patience: patience})
 		all, err := s.List(t.Context(), "hf://datasets/owner/set"+pattern)
@@ -36,7 +37,8 @@ func TestHubRevisions(t *testing.T) {
 			if !objects.IsKind(err, objects.Missing) {
 				t.Errorf("%s: %v, %v; want that it is missing", pattern, all, err)
 			}
-		case err != nil || len(all) != 1 || all[0].URL != "hf://datasets/owner/set"+want || !strings.HasPrefix(all[0].Version, objecttest.BranchCommit):
+		case err != nil || len(all) != 1 || all[0].URL != "hf://datasets/owner/set"+want ||
+			!strings.HasPrefix(all[0].Version, objecttest.BranchCommit):
 			t.Errorf("%s: %v, %v; want %s", pattern, all, err, want)
 		default:
 			if data, err := readAll(t.Context(), s, all[0], 0); err != nil || string(data) != "content" {

@@ -10,8 +10,9 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 )
 
-// List returns the objects of a pattern, sorted by their URLs: * stands for any characters but /, ** for any folders, ? for one character, {a,b} for
-// either, [a-z] for one of these. A pattern without these names one object, or all below a folder. None at all is an error of kind Missing.
+// List returns the objects of a pattern, sorted by their URLs: * stands for any characters but /, ** for any folders, ?
+// for one character, {a,b} for either, [a-z] for one of these. A pattern without these names one object, or all below a
+// folder. None at all is an error of kind Missing.
 func (s *Stores) List(ctx context.Context, pattern string) (all []Object, err error) {
 	a, err := parse(pattern)
 	if err != nil {
@@ -42,7 +43,8 @@ func (s *Stores) List(ctx context.Context, pattern string) (all []Object, err er
 		return nil, err
 	}
 	if len(all) == 0 {
-		return nil, &Error{Kind: Missing, URL: pattern, Err: fmt.Errorf("no object matches"), hint: "list the bucket with its own tool to see the names that are there"}
+		return nil, &Error{Kind: Missing, URL: pattern, Err: fmt.Errorf("no object matches"),
+			hint: "list the bucket with its own tool to see the names that are there"}
 	}
 	slices.SortFunc(all, func(x, y Object) int { return cmp.Compare(x.URL, y.URL) })
 	return slices.CompactFunc(all, func(x, y Object) bool { return x.URL == y.URL }), nil
@@ -80,8 +82,8 @@ func literal(pattern string) string {
 	return pattern
 }
 
-// hidden says whether a part of the name begins with a dot or an underscore, as what programs leave beside data does (.gitattributes, _SUCCESS), and the pattern
-// does not ask for such.
+// hidden says whether a part of the name begins with a dot or an underscore, as what programs leave beside data does
+// (.gitattributes, _SUCCESS), and the pattern does not ask for such.
 func hidden(name, pattern string) bool {
 	for part := range strings.SplitSeq(name, "/") {
 		if (strings.HasPrefix(part, ".") || strings.HasPrefix(part, "_")) && !strings.Contains(pattern, part[:1]) {
@@ -94,7 +96,8 @@ func hidden(name, pattern string) bool {
 // Check refuses what is no address or pattern of objects, without asking anybody.
 func Check(pattern string) error {
 	if !Remote(pattern) {
-		return fmt.Errorf("%s is no address: want one that begins with %s", Name(pattern), strings.Join(Schemes, "://, ")+"://")
+		return fmt.Errorf("%s is no address: want one that begins with %s", Name(pattern),
+			strings.Join(Schemes, "://, ")+"://")
 	}
 	a, err := parse(pattern)
 	if err == nil && !doublestar.ValidatePattern(a.name) {

@@ -1,6 +1,7 @@
-// Package objects reads objects of stores (S3, Google Cloud Storage, Azure Blob Storage, web servers, data sets of the Hugging Face hub): lists those of a
-// pattern in order, and reads each from any offset, through cut connections and servers that are down. What is read of an object is one version of it: the
-// rest of a changed object is never put behind its beginning.
+// Package objects reads objects of stores (S3, Google Cloud Storage, Azure Blob Storage, web servers, data sets of the
+// Hugging Face hub): lists those of a pattern in order, and reads each from any offset, through cut connections and
+// servers that are down. What is read of an object is one version of it: the rest of a changed object is never put
+// behind its beginning.
 package objects
 
 import (
@@ -67,7 +68,8 @@ func New(o Options) *Stores {
 	transport.ResponseHeaderTimeout = headerPatience
 	transport.DisableCompression = true // an object's bytes are what is stored
 	client := &http.Client{Transport: transport}
-	return &Stores{options: o, client: client, web: webClient(transport, isPrivate), opened: map[string]store{}, secrets: map[string]string{}}
+	return &Stores{options: o, client: client, web: webClient(transport, isPrivate), opened: map[string]store{},
+		secrets: map[string]string{}}
 }
 
 const (

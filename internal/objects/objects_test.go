@@ -58,7 +58,8 @@ func TestReadThroughFaults(t *testing.T) {
 			return objecttest.Fault{Status: []int{503, 0}[n%2], Cut: true, After: 100_000}
 		},
 		"429": func(n int) objecttest.Fault {
-			return objecttest.Fault{Status: []int{429, 0}[n%2], Header: http.Header{"Retry-After": {"0"}}, Cut: true, After: 200_000}
+			return objecttest.Fault{Status: []int{429, 0}[n%2], Header: http.Header{"Retry-After": {"0"}}, Cut: true,
+				After: 200_000}
 		},
 	} {
 		for _, whole := range []bool{false, true} {
@@ -129,12 +130,14 @@ func TestErrors(t *testing.T) {
 		kind objects.Kind
 		says string
 	}{
-		401: {objects.Denied, "user and password"}, 403: {objects.Denied, "signed"}, 404: {objects.Missing, "look at the name"},
+		401: {objects.Denied, "user and password"}, 403: {objects.Denied, "signed"},
+		404: {objects.Missing, "look at the name"},
 		500: {objects.Down, "given up after"}, 503: {objects.Down, "given up after"}, 418: {objects.Unusable, "418"},
 	} {
 		status.Store(int64(code))
 		_, err := objects.New(objects.Options{Patience: patience}).List(t.Context(), address)
-		if !objects.IsKind(err, want.kind) || !strings.Contains(err.Error(), want.says) || !strings.Contains(err.Error(), "/a#") {
+		if !objects.IsKind(err, want.kind) || !strings.Contains(err.Error(), want.says) ||
+			!strings.Contains(err.Error(), "/a#") {
 			t.Errorf("%d: %v; want %v that says %q and names the object", code, err, want.kind, want.says)
 		}
 		if s := fmt.Sprint(err); strings.Contains(s, "topsecret") || strings.Contains(s, "hunter2") {
@@ -190,7 +193,8 @@ func TestReaderAt_ContinuesWithinABlock(t *testing.T) {
 	asked := int64(0)
 	for i, r := range web.Requests()[before:] {
 		var from, to int64
-		if _, err := fmt.Sscanf(r.Header.Get("Range"), "bytes=%d-%d", &from, &to); err != nil || r.Header.Get("If-Match") != o.Version {
+		if _, err := fmt.Sscanf(r.Header.Get("Range"), "bytes=%d-%d", &from, &to); err != nil ||
+			r.Header.Get("If-Match") != o.Version {
 			t.Fatalf("request %d: %v, %v", i, r.Header, err)
 		}
 		asked += min(to-from+1, 1<<20)
@@ -204,7 +208,8 @@ func TestReaderAt_ContinuesWithinABlock(t *testing.T) {
 func TestHub(t *testing.T) {
 	hub := objecttest.NewHub(t)
 	hub.Page, hub.Token = 2, "hf_secret"
-	names := []string{".gitattributes", "README.md", "data/en/0.jsonl", "data/en/1.jsonl", "data/en/sub/2.jsonl", "data/fr/0.jsonl", "data/fr/0.parquet"}
+	names := []string{".gitattributes", "README.md", "data/en/0.jsonl", "data/en/1.jsonl", "data/en/sub/2.jsonl",
+		"data/fr/0.jsonl", "data/fr/0.parquet"}
 	for _, name := range names {
 		hub.Put("owner/set", name, []byte("content of "+name))
 	}
@@ -216,10 +221,11 @@ func TestHub(t *testing.T) {
 		"hf://datasets/owner/set/data/fr":              "data/fr/0.jsonl data/fr/0.parquet",
 		"hf://datasets/owner/set/data/fr/":             "data/fr/0.jsonl data/fr/0.parquet",
 		"hf://datasets/owner/set@main/data/fr/0.jsonl": "data/fr/0.jsonl",
-		"hf://datasets/owner/set@" + objecttest.Commit: "README.md data/en/0.jsonl data/en/1.jsonl data/en/sub/2.jsonl data/fr/0.jsonl data/fr/0.parquet",
-		"hf://datasets/owner/set/data/en/[01].jsonl":   "data/en/0.jsonl data/en/1.jsonl",
-		"hf://datasets/owner/set/data/?r/0.*":          "data/fr/0.jsonl data/fr/0.parquet",
-		"hf://datasets/owner/set/.git*":                ".gitattributes",
+		"hf://datasets/owner/set@" + objecttest.Commit: "README.md data/en/0.jsonl data/en/1.jsonl data/en/sub/2.jsonl " +
+			"data/fr/0.jsonl data/fr/0.parquet",
+		"hf://datasets/owner/set/data/en/[01].jsonl": "data/en/0.jsonl data/en/1.jsonl",
+		"hf://datasets/owner/set/data/?r/0.*":        "data/fr/0.jsonl data/fr/0.parquet",
+		"hf://datasets/owner/set/.git*":              ".gitattributes",
 	} {
 		t.Run(pattern, func(t *testing.T) {
 			t.Setenv("HF_TOKEN", "hf_secret")
@@ -244,7 +250,8 @@ func TestHub(t *testing.T) {
 		}
 	}
 	_, err := objects.New(objects.Options{}).List(t.Context(), "hf://datasets/owner/set/data/**")
-	if !objects.IsKind(err, objects.Denied) || !strings.Contains(err.Error(), "HF_TOKEN") || !strings.Contains(err.Error(), "hf://datasets/owner/set") {
+	if !objects.IsKind(err, objects.Denied) || !strings.Contains(err.Error(), "HF_TOKEN") ||
+		!strings.Contains(err.Error(), "hf://datasets/owner/set") {
 		t.Errorf("without a token: %v", err)
 	}
 	dir := t.TempDir()
@@ -264,11 +271,13 @@ func TestHub(t *testing.T) {
 
 func TestAddresses(t *testing.T) {
 	for pattern, want := range map[string]string{
-		"s3://*/x": "path alone", "hf://datasets/owner": "want hf://datasets/OWNER/NAME", "hf://models/a/b/c": "want hf://datasets/OWNER/NAME",
+		"s3://*/x": "path alone", "hf://datasets/owner": "want hf://datasets/OWNER/NAME",
+		"hf://models/a/b/c":    "want hf://datasets/OWNER/NAME",
 		"https://host/*.jsonl": "lists nothing", "ftp://x/y": "not read", "s3://bucket/[a": "bracket",
 		"s3://b/x": "3 to 63 letters", "s3://bucket/" + strings.Repeat("x", 1025): "longer than 1024",
 	} {
-		if _, err := objects.New(objects.Options{}).List(t.Context(), pattern); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := objects.New(objects.Options{}).List(t.Context(), pattern); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v; want %q", pattern, err, want)
 		}
 	}

@@ -19,8 +19,9 @@ const (
 	silence = time.Minute
 )
 
-// Open reads an object from an offset on. Read goes on by itself where a connection was cut, from where it was; its errors are final: the object is not the
-// one that was listed, may not be read, or its store was silent for longer than Options.Patience.
+// Open reads an object from an offset on. Read goes on by itself where a connection was cut, from where it was; its
+// errors are final: the object is not the one that was listed, may not be read, or its store was silent for longer than
+// Options.Patience.
 func (s *Stores) Open(ctx context.Context, o Object, from int64) (io.ReadCloser, error) {
 	st, name, err := s.of(ctx, o)
 	if err != nil {
@@ -155,7 +156,8 @@ func (s *Stores) trouble(problem string) {
 }
 
 const (
-	// block is how much of an object is fetched at a time where it is read here and there, and blocks how many of these are kept.
+	// block is how much of an object is fetched at a time where it is read here and there, and blocks how many of these
+	// are kept.
 	block  = 4 << 20
 	blocks = 8
 )

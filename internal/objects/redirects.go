@@ -25,7 +25,8 @@ func (e *redirectError) Error() string { return "it redirects to " + e.reason }
 // machine or its network, unless the source's own address is one, and carry no Referer, which could hold a secret.
 func webClient(transport *http.Transport, private func(netip.Addr) bool) *http.Client {
 	outside := transport.Clone()
-	outside.DialContext = (&net.Dialer{Timeout: 30 * time.Second, ControlContext: func(_ context.Context, _, address string, _ syscall.RawConn) error {
+	outside.DialContext = (&net.Dialer{Timeout: 30 * time.Second, ControlContext: func(_ context.Context, _,
+		address string, _ syscall.RawConn) error {
 		at, err := netip.ParseAddrPort(address)
 		if err == nil && private(at.Addr().Unmap()) {
 			err = &redirectError{fmt.Sprintf("the address %s of this machine or its network", at.Addr())}
@@ -46,8 +47,8 @@ func checkRedirect(r *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// webTransport sends the requests of redirects over connections of their own, which are checked when they are made: what
-// a name resolves to can change until then.
+// webTransport sends the requests of redirects over connections of their own, which are checked when they are made:
+// what a name resolves to can change until then.
 type webTransport struct {
 	own, outside *http.Transport
 	private      func(netip.Addr) bool

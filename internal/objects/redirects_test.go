@@ -42,12 +42,15 @@ func TestWeb_RedirectsToPrivateAddresses(t *testing.T) {
 		return func(out http.ResponseWriter, r *http.Request) { http.Redirect(out, r, to, http.StatusFound) }
 	}
 	for name, c := range map[string]struct{ from, want string }{
-		"outside to outside":       {serveAt(t, outside, redirects(open)), ""},
-		"inside to inside":         {serveAt(t, inside, redirects(secret)), ""},
-		"outside to inside":        {serveAt(t, outside, redirects(secret)), "redirects to the address 127.0.0.2"},
-		"outside twice, to inside": {serveAt(t, outside, redirects(serveAt(t, outside, redirects(secret)))), "redirects to the address 127.0.0.2"},
-		"another scheme":           {serveAt(t, outside, redirects("file:///etc/hostname")), `the scheme "file"`},
-		"itself":                   {serveAt(t, outside, func(out http.ResponseWriter, r *http.Request) { http.Redirect(out, r, "/", http.StatusFound) }), "more than 10 times"},
+		"outside to outside": {serveAt(t, outside, redirects(open)), ""},
+		"inside to inside":   {serveAt(t, inside, redirects(secret)), ""},
+		"outside to inside":  {serveAt(t, outside, redirects(secret)), "redirects to the address 127.0.0.2"},
+		"outside twice, to inside": {serveAt(t, outside, redirects(serveAt(t, outside, redirects(secret)))),
+			"redirects to the address 127.0.0.2"},
+		"another scheme": {serveAt(t, outside, redirects("file:///etc/hostname")), `the scheme "file"`},
+		"itself": {serveAt(t, outside, func(out http.ResponseWriter, r *http.Request) {
+			http.Redirect(out, r, "/", http.StatusFound)
+		}), "more than 10 times"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			stores := objects.New(objects.Options{})
@@ -56,7 +59,8 @@ func TestWeb_RedirectsToPrivateAddresses(t *testing.T) {
 			if c.want == "" && (err != nil || len(found) != 1) {
 				t.Fatalf("%v, %v", found, err)
 			}
-			if c.want != "" && (!objects.IsKind(err, objects.Unusable) || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "token")) {
+			if c.want != "" && (!objects.IsKind(err, objects.Unusable) || !strings.Contains(err.Error(), c.want) ||
+				strings.Contains(err.Error(), "token")) {
 				t.Errorf("%v, want %q", err, c.want)
 			}
 		})
@@ -65,8 +69,10 @@ func TestWeb_RedirectsToPrivateAddresses(t *testing.T) {
 
 func TestIsPrivate(t *testing.T) {
 	for address, want := range map[string]bool{
-		"8.8.8.8": false, "2606:4700::1111": false, "127.0.0.1": true, "10.1.2.3": true, "172.16.0.1": true, "192.168.1.1": true, "169.254.169.254": true,
-		"100.64.0.1": true, "0.0.0.0": true, "::1": true, "::": true, "fe80::1": true, "fd00:ec2::254": true, "64:ff9b::a9fe:a9fe": true, "224.0.0.1": true,
+		"8.8.8.8": false, "2606:4700::1111": false, "127.0.0.1": true, "10.1.2.3": true, "172.16.0.1": true,
+		"192.168.1.1": true, "169.254.169.254": true,
+		"100.64.0.1": true, "0.0.0.0": true, "::1": true, "::": true, "fe80::1": true, "fd00:ec2::254": true,
+		"64:ff9b::a9fe:a9fe": true, "224.0.0.1": true,
 	} {
 		if got := objects.IsPrivate(netip.MustParseAddr(address)); got != want {
 			t.Errorf("%s: %v, want %v", address, got, want)

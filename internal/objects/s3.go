@@ -52,7 +52,8 @@ func s3Options(o *s3.Options) {
 	o.ResponseChecksumValidation = aws.ResponseChecksumValidationWhenRequired // ranges have no checksum
 }
 
-// regionOf returns the region of the bucket, which S3 names even where it refuses a request. It is that of the configuration where S3 does not answer.
+// regionOf returns the region of the bucket, which S3 names even where it refuses a request. It is that of the
+// configuration where S3 does not answer.
 func (b *s3Bucket) regionOf(ctx context.Context, client *s3.Client) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -78,7 +79,8 @@ const maxS3Key = 1024
 func checkS3(a address) error {
 	switch {
 	case !s3BucketName.MatchString(a.bucket):
-		return errors.New("the name of a bucket has 3 to 63 letters, digits, dots and hyphens, and begins and ends with a letter or digit")
+		return errors.New("the name of a bucket has 3 to 63 letters, digits, dots and hyphens, and begins and ends with a " +
+			"letter or digit")
 	case len(literal(a.name)) > maxS3Key:
 		return fmt.Errorf("the name of an object in S3 is not longer than %d bytes", maxS3Key)
 	case !utf8.ValidString(a.name):
@@ -92,7 +94,8 @@ func (b *s3Bucket) list(ctx context.Context, prefix string, yield func(string, O
 	if err != nil {
 		return err
 	}
-	pages := s3.NewListObjectsV2Paginator(client, &s3.ListObjectsV2Input{Bucket: &b.bucket, Prefix: &prefix, EncodingType: types.EncodingTypeUrl})
+	pages := s3.NewListObjectsV2Paginator(client, &s3.ListObjectsV2Input{Bucket: &b.bucket, Prefix: &prefix,
+		EncodingType: types.EncodingTypeUrl})
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
@@ -185,12 +188,14 @@ func (b *s3Bucket) wrong(ctx context.Context, client *s3.Client, name string, er
 	return b.at(name, e)
 }
 
-// unanswered is the error of a request without an answer, or with one that is cut off, which may pass, or that is not of the protocol, which does not.
+// unanswered is the error of a request without an answer, or with one that is cut off, which may pass, or that is not
+// of the protocol, which does not.
 func unanswered(host string, err error) *Error {
 	var network net.Error
 	var text *xml.SyntaxError
 	switch {
-	case errors.As(err, &network), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.As(err, &text) && text.Msg == "unexpected EOF":
+	case errors.As(err, &network), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.As(err, &text) &&
+		text.Msg == "unexpected EOF":
 		var at *url.Error
 		if errors.As(err, &at) { // it has the whole address
 			err = at.Err

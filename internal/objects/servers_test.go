@@ -45,7 +45,8 @@ func s3Server(t *testing.T) server {
 		t.Setenv("AWS_SECRET_ACCESS_KEY", objecttest.S3Secret)
 		t.Setenv("AWS_REGION", "us-east-1")
 	}, func(t *testing.T, name string, data []byte) {
-		if _, err := c.PutObject(context.Background(), &s3.PutObjectInput{Bucket: aws.String(bucket), Key: &name, Body: bytes.NewReader(data)}); err != nil {
+		if _, err := c.PutObject(context.Background(), &s3.PutObjectInput{Bucket: aws.String(bucket), Key: &name,
+			Body: bytes.NewReader(data)}); err != nil {
 			t.Fatal(err)
 		}
 	}, func(t *testing.T) { t.Setenv("AWS_SECRET_ACCESS_KEY", "wrong-secret") }}
@@ -68,15 +69,17 @@ func gcsServer(t *testing.T) server {
 		t.Setenv("STORAGE_EMULATOR_HOST", strings.TrimPrefix(address, "http://"))
 	},
 		func(t *testing.T, name string, data []byte) {
-			post("/upload/storage/v1/b/"+bucket+"/o?uploadType=media&name="+url.QueryEscape(name), "application/octet-stream", data)
+			post("/upload/storage/v1/b/"+bucket+"/o?uploadType=media&name="+url.QueryEscape(name), "application/octet-stream",
+				data)
 		}, nil}
 }
 
 func azureServer(t *testing.T) server {
 	address := objecttest.Azure(t)
 	reach := func(t *testing.T, address string) {
-		t.Setenv("AZURE_STORAGE_CONNECTION_STRING", fmt.Sprintf("DefaultEndpointsProtocol=http;AccountName=%s;AccountKey=%s;BlobEndpoint=%s;",
-			objecttest.AzureAccount, objecttest.AzureKey, address))
+		t.Setenv("AZURE_STORAGE_CONNECTION_STRING",
+			fmt.Sprintf("DefaultEndpointsProtocol=http;AccountName=%s;AccountKey=%s;BlobEndpoint=%s;",
+				objecttest.AzureAccount, objecttest.AzureKey, address))
 	}
 	key, err := container.NewSharedKeyCredential(objecttest.AzureAccount, objecttest.AzureKey)
 	if err != nil {
@@ -94,7 +97,9 @@ func azureServer(t *testing.T) server {
 			t.Fatal(err)
 		}
 	}, func(t *testing.T) {
-		t.Setenv("AZURE_STORAGE_CONNECTION_STRING", strings.Replace(fmt.Sprintf("AccountName=%s;AccountKey=%s;BlobEndpoint=%s", objecttest.AzureAccount, objecttest.AzureKey, address), "Eby8", "Ebz8", 1))
+		t.Setenv("AZURE_STORAGE_CONNECTION_STRING",
+			strings.Replace(fmt.Sprintf("AccountName=%s;AccountKey=%s;BlobEndpoint=%s", objecttest.AzureAccount,
+				objecttest.AzureKey, address), "Eby8", "Ebz8", 1))
 	}}
 }
 
@@ -130,7 +135,8 @@ func TestProfileAtServer(t *testing.T) {
 	}
 	x := s3Server(t)
 	x.put(t, "a.jsonl", []byte("data"))
-	const profile = "[profile train]\nregion = us-east-1\nendpoint_url = %s\naws_access_key_id = %s\naws_secret_access_key = %s\n"
+	const profile = "[profile train]\nregion = us-east-1\nendpoint_url = %s\naws_access_key_id = " +
+		"%s\naws_secret_access_key = %s\n"
 	atHome(t, fmt.Sprintf(profile, x.address, objecttest.S3Access, objecttest.S3Secret), "")
 	t.Setenv("AWS_PROFILE", "train")
 	s := objects.New(objects.Options{Patience: patience})
@@ -142,7 +148,8 @@ func TestProfileAtServer(t *testing.T) {
 func listAndRead(t *testing.T, x server, data []byte) {
 	s := objects.New(objects.Options{Patience: patience})
 	for pattern, want := range map[string]string{
-		"en/*.jsonl": "en/00.jsonl en/01.jsonl", "**/0[02].jsonl": "en/00.jsonl en/sub/02.jsonl fr/00.jsonl", "a*/*": "a b+c/ü=1.jsonl", "en": "en/00.jsonl en/01.jsonl en/sub/02.jsonl",
+		"en/*.jsonl": "en/00.jsonl en/01.jsonl", "**/0[02].jsonl": "en/00.jsonl en/sub/02.jsonl fr/00.jsonl",
+		"a*/*": "a b+c/ü=1.jsonl", "en": "en/00.jsonl en/01.jsonl en/sub/02.jsonl",
 	} {
 		var got []string
 		for _, o := range list(t, s, x.scheme+"://"+bucket+"/"+pattern) {
@@ -212,7 +219,8 @@ func refused(t *testing.T, x server) {
 	}
 	x.deny(t)
 	_, err = objects.New(objects.Options{Patience: patience}).List(t.Context(), x.scheme+"://"+bucket+"/**")
-	if !objects.IsKind(err, objects.Denied) || !strings.Contains(err.Error(), "credentials come from") || strings.Contains(err.Error(), "wrong-secret") {
+	if !objects.IsKind(err, objects.Denied) || !strings.Contains(err.Error(), "credentials come from") ||
+		strings.Contains(err.Error(), "wrong-secret") {
 		t.Errorf("with a wrong secret: %v", err)
 	}
 }

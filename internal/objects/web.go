@@ -21,7 +21,8 @@ type web struct {
 	stores *Stores
 }
 
-// Name is what an address is called: without user, password and query, which may be secret, but for a hash of the query.
+// Name is what an address is called: without user, password and query, which may be secret, but for a hash of the
+// query.
 func Name(address string) string {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" {
@@ -64,7 +65,8 @@ func (w *web) request(ctx context.Context, name string) (*http.Request, error) {
 	if !ok {
 		address = name
 	}
-	r, err := http.NewRequestWithContext(context.WithValue(ctx, sourceKey{}, &sourceAddress{}), http.MethodGet, address, nil)
+	r, err := http.NewRequestWithContext(context.WithValue(ctx, sourceKey{}, &sourceAddress{}), http.MethodGet,
+		address, nil)
 	if err != nil {
 		return nil, &Error{Kind: Unusable, URL: name, Err: errors.New("it is no web address")}
 	}
@@ -72,7 +74,8 @@ func (w *web) request(ctx context.Context, name string) (*http.Request, error) {
 	return r, nil
 }
 
-// look asks for size and version by the first byte: some servers, and addresses that are signed for GET, answer no HEAD.
+// look asks for size and version by the first byte: some servers, and addresses that are signed for GET, answer no
+// HEAD.
 func (w *web) look(ctx context.Context, o Object) (Object, error) {
 	r, err := w.request(ctx, o.URL)
 	if err != nil {
@@ -103,7 +106,8 @@ func (w *web) look(ctx context.Context, o Object) (Object, error) {
 	default:
 		return o, refused(answer, o.URL, deniedWeb)
 	}
-	return o, &Error{Kind: Unusable, URL: o.URL, Err: errors.New("the server does not say how large it is"), hint: "pipe it: curl -sSfL ADDRESS | loaderd publish -"}
+	return o, &Error{Kind: Unusable, URL: o.URL, Err: errors.New("the server does not say how large it is"),
+		hint: "pipe it: curl -sSfL ADDRESS | loaderd publish -"}
 }
 
 // versionOf is a strong ETag, or when the object was changed last.
@@ -136,8 +140,10 @@ func (w *web) get(ctx context.Context, name string, o Object, from, to int64) (i
 	return body, nil
 }
 
-// getRange asks for bytes of an object. A server that gives all of it instead is read from the beginning, and what is before from is left out.
-func getRange(client *http.Client, r *http.Request, o Object, from, to int64, denied string) (io.ReadCloser, http.Header, error) {
+// getRange asks for bytes of an object. A server that gives all of it instead is read from the beginning, and what is
+// before from is left out.
+func getRange(client *http.Client, r *http.Request, o Object, from, to int64, denied string) (io.ReadCloser,
+	http.Header, error) {
 	r.Header.Set("Range", "bytes="+strconv.FormatInt(from, 10)+"-"+strconv.FormatInt(to-1, 10))
 	answer, err := ask(client, r, o.URL, denied)
 	if err != nil {
@@ -148,13 +154,15 @@ func getRange(client *http.Client, r *http.Request, o Object, from, to int64, de
 			return nil, nil, errors.Join(err, answer.Body.Close())
 		}
 		if got := answer.Header.Get("Content-Range"); !strings.HasPrefix(got, "bytes "+strconv.FormatInt(from, 10)+"-") {
-			err := &Error{Kind: Unusable, URL: o.URL, Err: fmt.Errorf("asked for the bytes from %d on the server gives %q", from, got)}
+			err := &Error{Kind: Unusable, URL: o.URL, Err: fmt.Errorf("asked for the bytes from %d on the server gives %q",
+				from, got)}
 			return nil, nil, errors.Join(err, answer.Body.Close())
 		}
 		return answer.Body, answer.Header, nil
 	}
 	if answer.ContentLength >= 0 && answer.ContentLength != o.Size {
-		return nil, nil, errors.Join(changed(o, fmt.Sprintf("it has %d bytes, it had %d", answer.ContentLength, o.Size)), answer.Body.Close())
+		return nil, nil, errors.Join(changed(o, fmt.Sprintf("it has %d bytes, it had %d", answer.ContentLength, o.Size)),
+			answer.Body.Close())
 	}
 	if _, err := io.CopyN(io.Discard, answer.Body, from); err != nil {
 		return nil, nil, errors.Join(unreachable(r.Context(), o.URL, err), answer.Body.Close())

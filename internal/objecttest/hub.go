@@ -21,7 +21,8 @@ const Commit = "0123456789abcdef0123456789abcdef01234567"
 // BranchCommit is the commit of a data set's other revisions, which have the same files.
 const BranchCommit = "89abcdef0123456789abcdef0123456789abcdef"
 
-// Hub is a double of the Hugging Face hub's interface of files: revisions, a tree in pages, and files by a redirect to another server.
+// Hub is a double of the Hugging Face hub's interface of files: revisions, a tree in pages, and files by a redirect to
+// another server.
 type Hub struct {
 	*httptest.Server
 	Files    *Web     // where it sends to

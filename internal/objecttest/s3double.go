@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// S3Double is a double of S3 that asks nobody who they are, and keeps what came with each request. What is right of signatures is for a real server (S3).
+// S3Double is a double of S3 that asks nobody who they are, and keeps what came with each request. What is right of
+// signatures is for a real server (S3).
 type S3Double struct {
 	*httptest.Server
 	Web *Web // has the objects, at /BUCKET/NAME, the faults and the requests
@@ -30,7 +31,8 @@ func NewS3(tb testing.TB) *S3Double {
 func (s *S3Double) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 	switch query := r.URL.Query(); {
 	case query.Has("location"):
-		s.Web.answer(out, r, []byte(`<LocationConstraint xmlns="http://s3.amazonaws.com/doc/2006-03-01/"></LocationConstraint>`))
+		s.Web.answer(out, r,
+			[]byte(`<LocationConstraint xmlns="http://s3.amazonaws.com/doc/2006-03-01/"></LocationConstraint>`))
 	case query.Has("list-type"):
 		s.Web.answer(out, r, s.listing(strings.Trim(r.URL.Path, "/"), query.Get("prefix")))
 	default:
@@ -63,7 +65,8 @@ func (s *S3Double) listing(bucket, prefix string) []byte {
 	return text
 }
 
-// Asked says who asked with a request: the id of a key, and ":" and a session's token where there is one; empty where it is nobody.
+// Asked says who asked with a request: the id of a key, and ":" and a session's token where there is one; empty where
+// it is nobody.
 func Asked(r *http.Request) string {
 	_, after, _ := strings.Cut(r.Header.Get("Authorization"), "Credential=")
 	id, _, _ := strings.Cut(after, "/")

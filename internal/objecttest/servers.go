@@ -29,13 +29,15 @@ const (
 // S3 starts a VersityGW, a server of S3 that checks signatures, and returns its address.
 func S3(tb testing.TB) string {
 	port := freePort(tb)
-	return start(tb, port, tool(tb, "github.com/versity/versitygw/cmd/versitygw"), "--port", "127.0.0.1:"+port, "--access", S3Access, "--secret", S3Secret, "--quiet", "posix", tb.TempDir())
+	return start(tb, port, tool(tb, "github.com/versity/versitygw/cmd/versitygw"), "--port", "127.0.0.1:"+port, "--access",
+		S3Access, "--secret", S3Secret, "--quiet", "posix", tb.TempDir())
 }
 
 // GCS starts a fake-gcs-server and returns its address.
 func GCS(tb testing.TB) string {
 	port := freePort(tb)
-	return start(tb, port, tool(tb, "github.com/fsouza/fake-gcs-server"), "-backend", "memory", "-scheme", "http", "-host", "127.0.0.1", "-port", port, "-log-level", "error")
+	return start(tb, port, tool(tb, "github.com/fsouza/fake-gcs-server"), "-backend", "memory", "-scheme", "http", "-host",
+		"127.0.0.1", "-port", port, "-log-level", "error")
 }
 
 // azuriteVersion is what is installed of Azurite.
@@ -47,12 +49,14 @@ func Azure(tb testing.TB) string {
 	folder := filepath.Join(cache(tb), "azurite-"+azuriteVersion)
 	program := filepath.Join(folder, "node_modules", ".bin", "azurite-blob")
 	if _, err := os.Stat(program); err != nil {
-		if out, err := exec.Command("npm", "install", "--no-audit", "--no-fund", "--prefix", folder, "azurite@"+azuriteVersion).CombinedOutput(); err != nil {
+		if out, err := exec.Command("npm", "install", "--no-audit", "--no-fund", "--prefix", folder,
+			"azurite@"+azuriteVersion).CombinedOutput(); err != nil {
 			tb.Fatalf("install Azurite: %v\n%s", err, out)
 		}
 	}
 	port := freePort(tb)
-	return start(tb, port, program, "--blobHost", "127.0.0.1", "--blobPort", port, "--location", tb.TempDir(), "--silent", "--skipApiVersionCheck") + "/" + AzureAccount
+	return start(tb, port, program, "--blobHost", "127.0.0.1", "--blobPort", port, "--location", tb.TempDir(), "--silent",
+		"--skipApiVersionCheck") + "/" + AzureAccount
 }
 
 // KeepCaches keeps what is built where it always is, for tests that give themselves another home.
@@ -62,7 +66,8 @@ func KeepCaches() {
 	if err != nil || homeErr != nil {
 		return
 	}
-	for name, folder := range map[string]string{"LOADERD_TEST_CACHE": caches, "GOCACHE": filepath.Join(caches, "go-build"), "GOPATH": filepath.Join(home, "go"),
+	for name, folder := range map[string]string{"LOADERD_TEST_CACHE": caches, "GOCACHE": filepath.Join(caches, "go-build"),
+		"GOPATH":           filepath.Join(home, "go"),
 		"npm_config_cache": filepath.Join(home, ".npm")} {
 		if os.Getenv(name) == "" {
 			_ = os.Setenv(name, folder)

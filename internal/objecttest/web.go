@@ -1,5 +1,5 @@
-// Package objecttest has stores of objects for tests: a web server and a double of the Hugging Face hub's file interface with faults in this process, and real
-// servers of S3, Google Cloud Storage and Azure as processes.
+// Package objecttest has stores of objects for tests: a web server and a double of the Hugging Face hub's file
+// interface with faults in this process, and real servers of S3, Google Cloud Storage and Azure as processes.
 package objecttest
 
 import (

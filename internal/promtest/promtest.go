@@ -19,8 +19,8 @@ import (
 	"time"
 )
 
-// Folder is where prometheus and promtool are: on the PATH, or those of Debian's package in the user's cache folder. Where they cannot be had the test
-// does not run, and says so; it fails where CI is set.
+// Folder is where prometheus and promtool are: on the PATH, or those of Debian's package in the user's cache folder.
+// Where they cannot be had the test does not run, and says so; it fails where CI is set.
 func Folder(t testing.TB) string {
 	t.Helper()
 	_, here, _, _ := runtime.Caller(0)
@@ -31,7 +31,8 @@ func Folder(t testing.TB) string {
 	if err == nil {
 		return strings.TrimSpace(string(out))
 	}
-	message := fmt.Sprintf("NOT RUN: %s needs prometheus and promtool: %v: %s", t.Name(), err, strings.TrimSpace(why.String()))
+	message := fmt.Sprintf("NOT RUN: %s needs prometheus and promtool: %v: %s", t.Name(), err,
+		strings.TrimSpace(why.String()))
 	if os.Getenv("CI") != "" {
 		t.Fatal(message)
 	}
@@ -53,7 +54,8 @@ func Start(t testing.TB, configuration string) *Server {
 	if err := os.WriteFile(file, []byte(configuration), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(filepath.Join(folder, "prometheus"), "--config.file="+file, "--storage.tsdb.path="+filepath.Join(data, "tsdb"),
+	cmd := exec.Command(filepath.Join(folder, "prometheus"), "--config.file="+file,
+		"--storage.tsdb.path="+filepath.Join(data, "tsdb"),
 		"--web.listen-address=127.0.0.1:0", "--enable-feature=exemplar-storage", "--log.format=logfmt")
 	stderr, err := cmd.StderrPipe()
 	if err != nil {

@@ -31,9 +31,10 @@ const queueMost = 1000
 // changedFile is the reason of files that have changed since they were published, beside those of package corpus.
 const changedFile record.Reason = "changed"
 
-// Follow publishes files as they become whole, until ctx ends or the file Until is there. Files that one look finds come in the order of their paths, and
-// behind those that earlier ones found. That order is written down before the first of them is published: after a kill the next Follow publishes the rest
-// of them first. It returns what Run does; the end of ctx is no error. A file that cannot be read is warned of at once. Open is to have had no inputs.
+// Follow publishes files as they become whole, until ctx ends or the file Until is there. Files that one look finds
+// come in the order of their paths, and behind those that earlier ones found. That order is written down before the
+// first of them is published: after a kill the next Follow publishes the rest of them first. It returns what Run does;
+// the end of ctx is no error. A file that cannot be read is warned of at once. Open is to have had no inputs.
 func (p *Publishing) Follow(ctx context.Context, f Following) (Summary, error) {
 	return p.run(ctx, func(ctx context.Context) error {
 		err := p.follow(ctx, f)
@@ -111,7 +112,8 @@ func (p *Publishing) some(ctx context.Context, f Following, queue *publish.Queue
 			fresh = append(fresh, name)
 		case state == publish.Changed:
 			p.summary.Skipped[string(changedFile)]++
-			f.Warn(fmt.Sprintf("%s has changed since it was published, and nothing of it is published again: give new documents in files of their own, "+
+			f.Warn(fmt.Sprintf("%s has changed since it was published, and nothing of it is published again: give new "+
+				"documents in files of their own, "+
 				"or publish it without --follow, which adds what is new", name))
 		}
 	}

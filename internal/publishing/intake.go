@@ -40,8 +40,8 @@ func (e *NotAcceptedError) Error() string {
 	return text + ": every document would become a dead letter"
 }
 
-// Rejects returns a *NotAcceptedError with the runs that would reject documents of a tokenizer's fingerprint, or texts where it is empty; nil without any.
-// all says that every run which reads the stream does.
+// Rejects returns a *NotAcceptedError with the runs that would reject documents of a tokenizer's fingerprint, or texts
+// where it is empty; nil without any. all says that every run which reads the stream does.
 func (a Audience) Rejects(fingerprint string) (rejects *NotAcceptedError, all bool) {
 	for _, run := range a.Reads {
 		x, known := a.intakes[run]
@@ -61,8 +61,8 @@ const (
 	intakeQuiet = 2 * time.Second // a run that has not read further for so long is not waited for
 )
 
-// IntakeOf waits until every run has read the documents up to sequence last, reads no further for now, or makes no progress, and returns what each read
-// since before. It waits for nothing once ctx has ended.
+// IntakeOf waits until every run has read the documents up to sequence last, reads no further for now, or makes no
+// progress, and returns what each read since before. It waits for nothing once ctx has ended.
 func IntakeOf(ctx context.Context, store *stream.Store, before Audience, last uint64) (all []RunIntake) {
 	var progress uint64
 	moved := time.Now()
@@ -104,7 +104,8 @@ func (a Audience) since(before Audience, last uint64) (all []RunIntake) {
 		if was.Documents > x.Documents { // another run of this name
 			was = backend.Intake{}
 		}
-		out := RunIntake{Run: run, Read: x.Documents - was.Documents, Skipped: x.Skipped.Minus(was.Skipped), Filling: x.Filling}
+		out := RunIntake{Run: run, Read: x.Documents - was.Documents, Skipped: x.Skipped.Minus(was.Skipped),
+			Filling: x.Filling}
 		if x.Read < last {
 			out.Unread = last - x.Read
 		}

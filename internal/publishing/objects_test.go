@@ -13,13 +13,14 @@ import (
 	"loaderd/internal/publishing"
 )
 
-// Objects of a hub whose connections are cut give the same documents as their files; a publish that was broken off goes on, and what is complete is not
-// read again.
+// Objects of a hub whose connections are cut give the same documents as their files; a publish that was broken off goes
+// on, and what is complete is not read again.
 func TestPublishObjects(t *testing.T) {
 	hub := objecttest.NewHub(t)
 	t.Setenv("HF_ENDPOINT", hub.URL)
 	t.Setenv("HF_TOKEN", "")
-	files := map[string]string{"a.jsonl": string(objecttest.Lines("a", 300, 900)), "b.jsonl": string(objecttest.Lines("b", 200, 2000)), "c.txt": "some text", "d.txt": "more text", "e.txt": "\x00\x01"}
+	files := map[string]string{"a.jsonl": string(objecttest.Lines("a", 300, 900)),
+		"b.jsonl": string(objecttest.Lines("b", 200, 2000)), "c.txt": "some text", "d.txt": "more text", "e.txt": "\x00\x01"}
 	for name, data := range files {
 		hub.Put("o/n", "data/"+name, []byte(data))
 	}
@@ -30,7 +31,8 @@ func TestPublishObjects(t *testing.T) {
 	}
 	run := func() (publishing.Summary, error) {
 		t.Helper()
-		inputs, err := corpus.Open(t.Context(), []string{pattern}, nil, corpus.Options{Stores: objects.New(objects.Options{})})
+		inputs, err := corpus.Open(t.Context(), []string{pattern}, nil,
+			corpus.Options{Stores: objects.New(objects.Options{})})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -54,7 +56,8 @@ func TestPublishObjects(t *testing.T) {
 	}
 	hub.Files.Faults(func(*http.Request) objecttest.Fault { return objecttest.Fault{Cut: true, After: 150_000} })
 	rest, err := run()
-	if err != nil || sum.Documents+rest.Documents != 502 || rest.Skipped["binary"] != 1 || rest.InputsComplete != rest.Inputs {
+	if err != nil || sum.Documents+rest.Documents != 502 || rest.Skipped["binary"] != 1 ||
+		rest.InputsComplete != rest.Inputs {
 		t.Fatalf("goes on: %+v behind %d, %v", rest, sum.Documents, err)
 	}
 	before := len(hub.Files.Requests())

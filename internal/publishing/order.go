@@ -15,7 +15,8 @@ type order interface {
 	Finish(ctx context.Context) error
 }
 
-// unrecorded publishes documents of inputs that are not recorded, such as standard input: their ids follow from their place among them.
+// unrecorded publishes documents of inputs that are not recorded, such as standard input: their ids follow from their
+// place among them.
 type unrecorded struct {
 	p      *publish.Publisher
 	source string
@@ -35,7 +36,8 @@ func (u *unrecorded) Skip(context.Context, string) error {
 
 func (u *unrecorded) Finish(context.Context) error { return nil }
 
-// Recorded says whether the server knows of all inputs what is committed, so that publishing them again goes on from there.
+// Recorded says whether the server knows of all inputs what is committed, so that publishing them again goes on from
+// there.
 func Recorded(inputs []*corpus.Input) bool {
 	for _, in := range inputs {
 		if in.Fingerprint == "" {

@@ -1,5 +1,5 @@
-// Package publishing puts the documents of files into a document stream, in order, each exactly once. What is committed of a file is recorded
-// beside the stream, so that publishing it again adds what is new and goes on where it stopped.
+// Package publishing puts the documents of files into a document stream, in order, each exactly once. What is committed
+// of a file is recorded beside the stream, so that publishing it again adds what is new and goes on where it stopped.
 package publishing
 
 import (
@@ -29,7 +29,8 @@ type Options struct {
 	Unrecorded bool  // keep no record beside the stream
 	Limit      int64 // publish at most so many documents; 0 is all. Wants Unrecorded: no input is complete
 
-	// OnWait is told why nothing goes on (a full stream, a lost connection), and with "" that it does again. It must not block.
+	// OnWait is told why nothing goes on (a full stream, a lost connection), and with "" that it does again. It must not
+	// block.
 	OnWait func(reason string)
 	Tracer publish.Tracer // samples documents; nil: none is traced
 }
@@ -64,15 +65,16 @@ type Publishing struct {
 	readBefore atomic.Int64                 // bytes of those before it
 }
 
-// Open prepares to publish inputs. Close is to be called in the end. The end of ctx stops neither the publisher nor a batch that is under way:
-// that is for the context of Run.
+// Open prepares to publish inputs. Close is to be called in the end. The end of ctx stops neither the publisher nor a
+// batch that is under way: that is for the context of Run.
 func Open(ctx context.Context, store *stream.Store, inputs []*corpus.Input, o Options) (*Publishing, error) {
 	if o.Limit > 0 && !o.Unrecorded {
 		return nil, fmt.Errorf("publish at most %d documents: want no records", o.Limit)
 	}
 	p := &Publishing{inputs: inputs, options: o, began: time.Now()}
 	var err error
-	p.publisher, err = publish.New(context.WithoutCancel(ctx), store, o.Source, publish.Options{BatchBytes: o.BatchBytes, OnWait: o.OnWait, Tracer: o.Tracer})
+	p.publisher, err = publish.New(context.WithoutCancel(ctx), store, o.Source,
+		publish.Options{BatchBytes: o.BatchBytes, OnWait: o.OnWait, Tracer: o.Tracer})
 	if err != nil {
 		return nil, err
 	}
@@ -86,9 +88,10 @@ func (p *Publishing) Documents() *stream.Store { return p.publisher.Documents() 
 // Close ends the publisher. What has not been committed by then is not.
 func (p *Publishing) Close() { p.publisher.Close() }
 
-// Run publishes until everything is committed, and returns what came of it, also where it failed. An input that cannot be read to its end, or has a document
-// that may not be left out, does not keep the others from being published: it is incomplete, and an error at the end. The end of ctx stops the reading of
-// files at once; the batch that is under way may still be committed.
+// Run publishes until everything is committed, and returns what came of it, also where it failed. An input that cannot
+// be read to its end, or has a document that may not be left out, does not keep the others from being published: it is
+// incomplete, and an error at the end. The end of ctx stops the reading of files at once; the batch that is under way
+// may still be committed.
 func (p *Publishing) Run(ctx context.Context) (Summary, error) { return p.run(ctx, p.publish) }
 
 func (p *Publishing) run(ctx context.Context, publish func(context.Context) error) (Summary, error) {
@@ -100,7 +103,8 @@ func (p *Publishing) run(ctx context.Context, publish func(context.Context) erro
 	}
 	sum := p.summary
 	done := p.publisher.Progress()
-	sum.Documents, sum.Bytes, sum.Duplicates, sum.LastSequence = done.Documents, done.Bytes, done.Duplicates, done.LastSequence
+	sum.Documents, sum.Bytes, sum.Duplicates, sum.LastSequence = done.Documents, done.Bytes, done.Duplicates,
+		done.LastSequence
 	sum.Seconds, sum.WaitedSeconds = time.Since(p.began).Seconds(), done.Waited.Seconds()
 	sum.Repeated = repeatsOf(context.WithoutCancel(ctx), p.publisher, done)
 	if err != nil {
@@ -152,8 +156,8 @@ func (p *Publishing) fails(err error) bool {
 // stopPatience bounds how long an interrupted publish waits for the batch that is under way.
 const stopPatience = 10 * time.Second
 
-// finish waits until everything is committed. After an interrupt it does not wait for a full stream: the record tells the next
-// publish what is committed.
+// finish waits until everything is committed. After an interrupt it does not wait for a full stream: the record tells
+// the next publish what is committed.
 func (p *Publishing) finish(ctx context.Context) error {
 	if ctx.Err() == nil {
 		_, err := p.publisher.Flush(ctx)
@@ -247,9 +251,11 @@ func Check(d record.Document, o Options, limit int64) error {
 	return err
 }
 
-// Message is a document as it is published, without its subject and id. With a fingerprint it is token ids of the tokenizer that has it.
+// Message is a document as it is published, without its subject and id. With a fingerprint it is token ids of the
+// tokenizer that has it.
 func Message(d record.Document, fingerprint string) stream.Message {
-	m := stream.Message{Name: d.ID, Label: d.Label, Path: d.Path, Data: d.Data, Loss: d.Loss, Weight: d.Weight, Meta: d.Meta}
+	m := stream.Message{Name: d.ID, Label: d.Label, Path: d.Path, Data: d.Data, Loss: d.Loss, Weight: d.Weight,
+		Meta: d.Meta}
 	if d.Parts {
 		m.ContentType = stream.TypeJSON
 		if d.Meta != "" { // headers have that of texts and tokens alone
@@ -262,7 +268,8 @@ func Message(d record.Document, fingerprint string) stream.Message {
 	return m
 }
 
-// leaveOut counts what is not published, unless it may not be left out. An origin says that it has a place in the order of its documents.
+// leaveOut counts what is not published, unless it may not be left out. An origin says that it has a place in the order
+// of its documents.
 func (p *Publishing) leaveOut(
 	ctx context.Context, to order, reason record.Reason, origin string, err error,
 ) (document bool, _ error) {
@@ -290,12 +297,14 @@ type Progress struct {
 	Offered           int64 // documents that have been handed over to be committed
 	OfferedBytes      int64 // of their content
 	LeftOut           int64 // documents and files
-	Read, Total       int64 // bytes of the files; of standard input and pipes nothing is known, and no total where files are followed
+	// bytes of the files; of standard input and pipes nothing is known, and no total where files are followed
+	Read, Total int64
 }
 
 // Progress may be called at any time.
 func (p *Publishing) Progress() Progress {
-	now := Progress{Committed: p.publisher.Progress(), Offered: p.offered.Load(), OfferedBytes: p.offeredBytes.Load(), LeftOut: p.leftOut.Load()}
+	now := Progress{Committed: p.publisher.Progress(), Offered: p.offered.Load(), OfferedBytes: p.offeredBytes.Load(),
+		LeftOut: p.leftOut.Load()}
 	for _, in := range p.inputs {
 		now.Read, now.Total = now.Read+in.Read(), now.Total+in.Bytes
 	}

@@ -14,7 +14,8 @@ import (
 )
 
 // publish publishes these files of a folder, in the order of their names.
-func publish(t *testing.T, s *natstest.Server, files map[string]string, o publishing.Options) (publishing.Summary, publishing.Progress, error) {
+func publish(t *testing.T, s *natstest.Server, files map[string]string, o publishing.Options) (publishing.Summary,
+	publishing.Progress, error) {
 	t.Helper()
 	dir := t.TempDir()
 	for name, content := range files {
@@ -36,11 +37,14 @@ func publish(t *testing.T, s *natstest.Server, files map[string]string, o publis
 }
 
 func TestNotAcceptedError_NamesTheTokenizerOfEachRun(t *testing.T) {
-	runs := []publishing.RunTokenizer{{Run: "a", Tokenizer: "qwen", Fingerprint: "f1"}, {Run: "b", Tokenizer: "none", Fingerprint: "f2"}}
+	runs := []publishing.RunTokenizer{{Run: "a", Tokenizer: "qwen", Fingerprint: "f1"},
+		{Run: "b", Tokenizer: "none", Fingerprint: "f2"}}
 	for fingerprint, want := range map[string]string{
-		"": "the documents are texts, and run a takes token ids alone (tokenizer.name: qwen, fingerprint f1), and run b takes token ids alone" +
+		"": "the documents are texts, and run a takes token ids alone (tokenizer.name: qwen, fingerprint f1), and run b " +
+			"takes token ids alone" +
 			" (tokenizer.name: none, fingerprint f2): every document would become a dead letter",
-		"f3": "the documents are token ids of the tokenizer f3, and run a has tokenizer qwen (f1), and run b has tokenizer none (f2):" +
+		"f3": "the documents are token ids of the tokenizer f3, and run a has tokenizer qwen (f1), and run b has " +
+			"tokenizer none (f2):" +
 			" every document would become a dead letter",
 	} {
 		e := publishing.NotAcceptedError{Runs: runs, Fingerprint: fingerprint}
@@ -55,9 +59,11 @@ func TestLimitWithoutRecords(t *testing.T) {
 	if _, err := s.Store().EnsureDocuments(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	files := map[string]string{"a.txt": "one", "b.txt": "", "c.txt": "three", "d.jsonl": `{"text":"four"}` + "\n" + `{"text":"five"}`}
+	files := map[string]string{"a.txt": "one", "b.txt": "", "c.txt": "three", "d.jsonl": `{"text":"four"}` + "\n" +
+		`{"text":"five"}`}
 	sum, now, err := publish(t, s, files, publishing.Options{Source: "s", Unrecorded: true, Limit: 3})
-	if err != nil || sum.Documents != 3 || now.Offered != 3 || now.OfferedBytes != int64(len("onethreefour")) || now.LeftOut != 1 || sum.Skipped["empty"] != 1 {
+	if err != nil || sum.Documents != 3 || now.Offered != 3 || now.OfferedBytes != int64(len("onethreefour")) ||
+		now.LeftOut != 1 || sum.Skipped["empty"] != 1 {
 		t.Errorf("%+v, %+v, %v", sum, now, err)
 	}
 	sum, _, err = publish(t, s, files, publishing.Options{Source: "t", Unrecorded: true})

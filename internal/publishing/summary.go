@@ -11,30 +11,34 @@ import (
 	"loaderd/stream/retention"
 )
 
-// Summary is what came of a publishing. Other programs read its JSON: fields may be added, and none may change its name or meaning.
+// Summary is what came of a publishing. Other programs read its JSON: fields may be added, and none may change its name
+// or meaning.
 type Summary struct {
-	Server         string           `json:"server"`
-	Stream         string           `json:"stream"`
-	Subject        string           `json:"subject"`
-	Inputs         int              `json:"inputs"`          // files, and folders of plain text
-	InputsComplete int              `json:"inputs_complete"` // now wholly in the stream
-	Documents      int64            `json:"documents"`       // committed by this publishing
-	Bytes          int64            `json:"bytes"`
-	Duplicates     int64            `json:"duplicates"` // in the stream already; inputs that were complete are not read and not counted
-	Already        int64            `json:"already"`    // in the stream already, of inputs that were complete
-	Skipped        map[string]int64 `json:"skipped"`    // documents and files left out, by reason
-	Replaced       corpus.Replaced  `json:"replaced"`   // bytes of texts that are not UTF-8
-	LastSequence   uint64           `json:"last_sequence"`
-	Seconds        float64          `json:"seconds"`
-	WaitedSeconds  float64          `json:"waited_seconds"` // for a full stream or a lost connection
-	Interrupted    bool             `json:"interrupted"`
-	Repeated       *Repeats         `json:"repeated,omitempty"`  // of the duplicates, what other inputs had published
-	UnreadBy       []SealedRun      `json:"unread_by,omitempty"` // sealed runs that do not read the last of these documents
-	InputsFailed   int              `json:"inputs_failed,omitempty"`
-	Problems       []string         `json:"problems,omitempty"` // why inputs are not read to their end, of the first of them
-	Warnings       []string         `json:"warnings,omitempty"` // damage that was passed over, the first of it
-	Runs           []RunIntake      `json:"runs,omitempty"`     // that read documents meanwhile
-	Error          string           `json:"error,omitempty"`
+	Server         string `json:"server"`
+	Stream         string `json:"stream"`
+	Subject        string `json:"subject"`
+	Inputs         int    `json:"inputs"`          // files, and folders of plain text
+	InputsComplete int    `json:"inputs_complete"` // now wholly in the stream
+	Documents      int64  `json:"documents"`       // committed by this publishing
+	Bytes          int64  `json:"bytes"`
+	// in the stream already; inputs that were complete are not read and not counted
+	Duplicates    int64            `json:"duplicates"`
+	Already       int64            `json:"already"`  // in the stream already, of inputs that were complete
+	Skipped       map[string]int64 `json:"skipped"`  // documents and files left out, by reason
+	Replaced      corpus.Replaced  `json:"replaced"` // bytes of texts that are not UTF-8
+	LastSequence  uint64           `json:"last_sequence"`
+	Seconds       float64          `json:"seconds"`
+	WaitedSeconds float64          `json:"waited_seconds"` // for a full stream or a lost connection
+	Interrupted   bool             `json:"interrupted"`
+	Repeated      *Repeats         `json:"repeated,omitempty"` // of the duplicates, what other inputs had published
+	// sealed runs that do not read the last of these documents
+	UnreadBy     []SealedRun `json:"unread_by,omitempty"`
+	InputsFailed int         `json:"inputs_failed,omitempty"`
+	// why inputs are not read to their end, of the first of them
+	Problems []string    `json:"problems,omitempty"`
+	Warnings []string    `json:"warnings,omitempty"` // damage that was passed over, the first of it
+	Runs     []RunIntake `json:"runs,omitempty"`     // that read documents meanwhile
+	Error    string      `json:"error,omitempty"`
 
 	NoText error `json:"-"` // of the first file, or record, that is left out for it
 
@@ -66,8 +70,8 @@ func newSummary(p *publish.Publisher, inputs []*corpus.Input) Summary {
 // Nothing says that there was not one document anywhere.
 func (s Summary) Nothing() bool { return !s.found && s.passed == 0 }
 
-// Repeats are documents that were published before by something else than the inputs themselves: the same files by another path, or the same
-// standard input.
+// Repeats are documents that were published before by something else than the inputs themselves: the same files by
+// another path, or the same standard input.
 type Repeats struct {
 	Documents int64  `json:"documents"`
 	Sequence  uint64 `json:"first_sequence"` // of the first of them in the stream
@@ -82,7 +86,8 @@ func repeatsOf(ctx context.Context, p *publish.Publisher, done publish.Committed
 	if done.Repeated == 0 {
 		return nil
 	}
-	r := &Repeats{Documents: done.Repeated, Sequence: done.FirstRepeated, All: done.Documents == 0 && done.Duplicates == done.Repeated}
+	r := &Repeats{Documents: done.Repeated, Sequence: done.FirstRepeated, All: done.Documents == 0 &&
+		done.Duplicates == done.Repeated}
 	if o, err := p.Origin(ctx, r.Sequence); err == nil { // else it is said without
 		r.Input, r.Path = o.Input, o.Path
 	}
@@ -103,8 +108,8 @@ type Audience struct {
 	intakes map[string]backend.Intake // of Reads, as far as they have reported
 }
 
-// AudienceOf asks who reads documents that are stored now, up to sequence last. A producer need not be permitted to ask, and nothing
-// depends on the answer: without one there is nobody to tell of.
+// AudienceOf asks who reads documents that are stored now, up to sequence last. A producer need not be permitted to
+// ask, and nothing depends on the answer: without one there is nobody to tell of.
 func AudienceOf(ctx context.Context, store *stream.Store, last uint64) (a Audience) {
 	runs, err := retention.Readers(ctx, store)
 	if err != nil {

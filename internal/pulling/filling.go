@@ -112,12 +112,14 @@ func (f *filling) recorded(ctx context.Context) (all []objects.Object, err error
 		all = append(all, part...)
 	}
 	if len(all) != f.record.Objects {
-		return nil, fmt.Errorf("the listing of stream %s has %d objects where its record says %d: restore its bucket from a backup", f.docs.Config().Name, len(all), f.record.Objects)
+		return nil, fmt.Errorf("the listing of stream %s has %d objects where its record says %d: restore its bucket from "+
+			"a backup", f.docs.Config().Name, len(all), f.record.Objects)
 	}
 	return all, nil
 }
 
-// look lists the patterns: pattern after pattern, each sorted, an object of several once. Only web addresses are looked up where a listing stands already.
+// look lists the patterns: pattern after pattern, each sorted, an object of several once. Only web addresses are looked
+// up where a listing stands already.
 func (f *filling) look(ctx context.Context) (all []objects.Object, err error) {
 	seen := map[string]bool{}
 	for _, pattern := range f.options.From {
@@ -212,7 +214,8 @@ func (f *filling) settle(ctx context.Context) error {
 	last := info.State.LastSeq
 	switch {
 	case last < f.record.Sequence:
-		return fmt.Errorf("stream %s ends with document %d, and %d were put there: it was restored from an older copy, or deleted and made again; begin under another source",
+		return fmt.Errorf("stream %s ends with document %d, and %d were put there: it was restored from an older copy, or "+
+			"deleted and made again; begin under another source",
 			f.docs.Config().Name, last, f.record.Sequence)
 	case last == f.record.Sequence:
 		return nil
@@ -256,7 +259,8 @@ func (f *filling) own(ctx context.Context, input string, last uint64) error {
 }
 
 func (f *filling) foreign(last uint64) error {
-	return fmt.Errorf("document %d of stream %s does not come from %s: somebody else publishes there. Stop them, and begin under another source; a source is pulled, or published to",
+	return fmt.Errorf("document %d of stream %s does not come from %s: somebody else publishes there. Stop them, and "+
+		"begin under another source; a source is pulled, or published to",
 		last, f.docs.Config().Name, strings.Join(f.Status().From, ", "))
 }
 
@@ -292,8 +296,8 @@ func (f *filling) documents(ctx context.Context) error {
 	return f.save(ctx)
 }
 
-// append puts the documents of a batch behind the record's sequence: all of them, perhaps in several groups, or an error. The record is then behind
-// those that are stored for sure.
+// append puts the documents of a batch behind the record's sequence: all of them, perhaps in several groups, or an
+// error. The record is then behind those that are stored for sure.
 func (f *filling) append(ctx context.Context, b batch) error {
 	after, rest, n := f.record.Sequence, b.messages, len(b.messages)
 	pauses := f.docs.Backoff()
@@ -313,7 +317,8 @@ func (f *filling) append(ctx context.Context, b batch) error {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case errors.Is(conn.AsFull(err), conn.ErrFull):
-			f.waits("the stream is full: it goes on when documents are released (serve.release: purge), or with a larger stream.max_bytes")
+			f.waits("the stream is full: it goes on when documents are released (serve.release: purge), or with a larger " +
+				"stream.max_bytes")
 			n = max(1, (n+1)/2)
 		case conn.WrongLast(err):
 			return errMoved
@@ -369,7 +374,8 @@ func (f *filling) finish(ctx context.Context) error {
 		if err := f.save(ctx); err != nil {
 			return err
 		}
-		f.log.Info("all objects are read, and the stream is sealed", "objects", f.record.Objects, "documents", f.record.Documents, "last", last)
+		f.log.Info("all objects are read, and the stream is sealed", "objects", f.record.Objects, "documents",
+			f.record.Documents, "last", last)
 	}
 	f.show(f.record, "", "all objects are read")
 	<-ctx.Done() // nobody else need begin

@@ -1,5 +1,6 @@
-// Package pulling fills a document stream with documents of objects elsewhere, ahead of the runs that read it and within the stream's bounds: each document
-// once, in the order of a listing that is recorded, whichever process does it.
+// Package pulling fills a document stream with documents of objects elsewhere, ahead of the runs that read it and
+// within the stream's bounds: each document once, in the order of a listing that is recorded, whichever process does
+// it.
 package pulling
 
 import (
@@ -36,14 +37,16 @@ type Options struct {
 	Fingerprint string
 	// Follow is how often new objects are looked for when all are read; 0: then the stream is sealed.
 	Follow time.Duration
-	// OnComplete is called, perhaps more than once, when all objects are read and the stream is sealed behind document last.
+	// OnComplete is called, perhaps more than once, when all objects are read and the stream is sealed behind document
+	// last.
 	OnComplete func(ctx context.Context, last uint64) error
 	Log        *slog.Logger
 	// BatchBytes bounds what is appended at once; 0 is 8 MiB.
 	BatchBytes int
 }
 
-// How are the settings by which objects become documents: they are recorded, as which document stands where follows from them.
+// How are the settings by which objects become documents: they are recorded, as which document stands where follows
+// from them.
 type How struct {
 	Format       corpus.Format `json:"format"`
 	TextField    string        `json:"text_column"`
@@ -98,7 +101,8 @@ func New(ctx context.Context, docs *stream.Store, self lease.LeaderInfo, o Optio
 	if err != nil {
 		return nil, err
 	}
-	p := &Puller{options: o, docs: docs, pulls: pulls, log: o.Log.With("stream", docs.Config().Name), limit: publish.Limit(docs.Conn().MaxPayload(), st.CachedInfo().Config) - headerBytes}
+	p := &Puller{options: o, docs: docs, pulls: pulls, log: o.Log.With("stream", docs.Config().Name),
+		limit: publish.Limit(docs.Conn().MaxPayload(), st.CachedInfo().Config) - headerBytes}
 	p.stores = objects.New(objects.Options{Log: p.log, Patience: 30 * time.Second, OnTrouble: p.trouble})
 	p.status = Status{Source: o.Shown, From: named(o.From)}
 	return p, nil
@@ -122,7 +126,8 @@ func (p *Puller) Status() Status {
 	return s
 }
 
-// Serve fills the stream whenever it is this process's turn, until ctx ends. What is wrong is said by Status, and tried again.
+// Serve fills the stream whenever it is this process's turn, until ctx ends. What is wrong is said by Status, and tried
+// again.
 func (p *Puller) Serve(ctx context.Context) {
 	var watching sync.WaitGroup
 	watching.Go(func() { p.watch(ctx) })
@@ -261,7 +266,8 @@ func (p *Puller) show(r pullrecord.Record, trouble, waits string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	from := p.status.From
-	p.status = Status{Source: p.status.Source, From: from, Objects: r.Objects, Read: r.Object, Bytes: r.Bytes, BytesRead: r.Done, Documents: r.Documents, LeftOut: r.LeftOut,
+	p.status = Status{Source: p.status.Source, From: from, Objects: r.Objects, Read: r.Object, Bytes: r.Bytes,
+		BytesRead: r.Done, Documents: r.Documents, LeftOut: r.LeftOut,
 		Complete: r.Complete, Puller: r.Puller, Trouble: trouble, Waits: waits}
 	p.speed.at(time.Now(), r.Done)
 }

@@ -153,8 +153,8 @@ func (r *reader) read(ctx context.Context, t *testing.T, docs *stream.Store) {
 	}
 }
 
-// All documents come once and in order through a stream that holds a part of them, with pullers that are stopped at any moment, two at a time, and a store
-// whose connections are cut; and the stream is sealed behind the last.
+// All documents come once and in order through a stream that holds a part of them, with pullers that are stopped at any
+// moment, two at a time, and a store whose connections are cut; and the stream is sealed behind the last.
 func TestOnceInOrder(t *testing.T) {
 	h := hub(t)
 	want := corpusOf(t, h, 12, 150, 2000)
@@ -255,13 +255,16 @@ func TestPurgedBehindTheRecord(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	record.Sequence, record.Object, record.Entry, record.Documents, record.Done, record.Complete = 100, 0, 100, 100, 0, false // as if it had been killed then
+	// as if it had been killed then
+	record.Sequence, record.Object, record.Entry, record.Documents, record.Done, record.Complete = 100, 0, 100,
+		100, 0, false
 	if err := pulls.Write(t.Context(), record); err != nil {
 		t.Fatal(err)
 	}
 	p = start(t, docs, pulling.Options{})
 	until(t, "the end", func() bool { return p.Status().Complete })
-	if info, err := st.Info(t.Context()); err != nil || info.State.LastSeq != uint64(len(want)) || p.Status().Documents != int64(len(want)) {
+	if info, err := st.Info(t.Context()); err != nil || info.State.LastSeq != uint64(len(want)) ||
+		p.Status().Documents != int64(len(want)) {
 		t.Errorf("%d documents, stream ends with %d, want %d (%v)", p.Status().Documents, info.State.LastSeq, len(want), err)
 	}
 }
@@ -274,7 +277,8 @@ func TestSomebodyElse(t *testing.T) {
 	docs := s.Store().Source("web", 1)
 	p := start(t, docs, pulling.Options{Follow: 50 * time.Millisecond})
 	until(t, "all documents", func() bool { return p.Status().Documents == 50 })
-	if _, err := docs.JetStream().PublishMsg(t.Context(), &nats.Msg{Subject: "docs.web", Data: []byte("mine")}); err != nil {
+	if _, err := docs.JetStream().PublishMsg(t.Context(),
+		&nats.Msg{Subject: "docs.web", Data: []byte("mine")}); err != nil {
 		t.Fatal(err)
 	}
 	h.Put("o/n", "data/01.jsonl", objecttest.Lines("new", 10, 100))
@@ -285,7 +289,8 @@ func TestSomebodyElse(t *testing.T) {
 	}
 }
 
-// A source that follows takes new objects behind those that are there, whatever their names are; trouble is said, and goes.
+// A source that follows takes new objects behind those that are there, whatever their names are; trouble is said, and
+// goes.
 func TestFollowsAndTrouble(t *testing.T) {
 	h := hub(t)
 	h.Put("o/n", "data/05.jsonl", objecttest.Lines("five", 3, 100))
@@ -338,7 +343,8 @@ func TestBadLines(t *testing.T) {
 	}
 }
 
-// A document whose headers no server takes, for its loss changes often, stops the source where it is, unless such are left out.
+// A document whose headers no server takes, for its loss changes often, stops the source where it is, unless such are
+// left out.
 func TestHeadersThatAreTooLarge(t *testing.T) {
 	h := hub(t)
 	ids, loss := slices.Repeat([]int{5}, 40_000), slices.Repeat([]bool{true, false}, 20_000)
@@ -361,8 +367,8 @@ func TestHeadersThatAreTooLarge(t *testing.T) {
 	}
 }
 
-// A puller that was deposed after it appended, and before it wrote how far it is, changes nothing in the record of the later term: what it writes is refused.
-// A stream that was made anew is another one, whatever the term.
+// A puller that was deposed after it appended, and before it wrote how far it is, changes nothing in the record of the
+// later term: what it writes is refused. A stream that was made anew is another one, whatever the term.
 func TestDeposedPullerRecordsNothing(t *testing.T) {
 	s := natstest.Start(t)
 	docs := s.Store().Source("web", 1)
@@ -403,7 +409,8 @@ func TestDeposedPullerRecordsNothing(t *testing.T) {
 			t.Errorf("%s the record is %+v, want %+v (%v)", when, r, newer, err)
 		}
 	}
-	if err := first.Write(t.Context(), late); !errors.Is(err, fault.ErrLeadershipLost) || !strings.Contains(err.Error(), newer.Puller) {
+	if err := first.Write(t.Context(), late); !errors.Is(err, fault.ErrLeadershipLost) ||
+		!strings.Contains(err.Error(), newer.Puller) {
 		t.Errorf("the first one's writing: %v", err)
 	}
 	recorded("behind the first one's writing")

@@ -21,7 +21,8 @@ import (
 // headerBytes is room for the headers of a message: an id of 16 KiB, a path, a label, the object's URL.
 const headerBytes = 24 << 10
 
-// batch are documents that follow each other, and what the record says behind them. An err is what comes behind them instead of more.
+// batch are documents that follow each other, and what the record says behind them. An err is what comes behind them
+// instead of more.
 type batch struct {
 	messages []stream.Message
 	behind   pullrecord.Record

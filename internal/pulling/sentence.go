@@ -10,7 +10,8 @@ import (
 // Sentence says how far the source is, or why nothing comes, and what to do about it; "" where nothing is to be done.
 func (s Status) Sentence() (what, do string) {
 	from := strings.Join(s.From, ", ")
-	far := fmt.Sprintf("%s of %s objects of %s are read", quantity.Count(int64(s.Read)), quantity.Count(int64(s.Objects)), from)
+	far := fmt.Sprintf("%s of %s objects of %s are read", quantity.Count(int64(s.Read)), quantity.Count(int64(s.Objects)),
+		from)
 	switch {
 	case s.Trouble != "":
 		return "documents of " + from + " do not come: " + s.Trouble, "mend that: it is tried again by itself"

@@ -7,18 +7,21 @@ import (
 )
 
 func TestNumbers(t *testing.T) {
-	for v, want := range map[float64]string{0: "0", 999: "999", 999.6: "1.00k", 1234: "1.23k", 12_345: "12.3k", 99_960: "100k", 999_999: "1.00M",
+	for v, want := range map[float64]string{0: "0", 999: "999", 999.6: "1.00k", 1234: "1.23k", 12_345: "12.3k",
+		99_960: "100k", 999_999: "1.00M",
 		4.56e9: "4.56G"} {
 		if got := quantity.Short(v); got != want {
 			t.Errorf("Short(%v) = %s, want %s", v, got, want)
 		}
 	}
-	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1,000", 1234567: "1,234,567", -1234: "-1,234", -123: "-123"} {
+	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1,000", 1234567: "1,234,567", -1234: "-1,234",
+		-123: "-123"} {
 		if got := quantity.Count(n); got != want {
 			t.Errorf("Count(%d) = %s, want %s", n, got, want)
 		}
 	}
-	for n, want := range map[int64]string{0: "0 B", 1023: "1023 B", 1024: "1.0 KiB", 5_678_901: "5.4 MiB", 1 << 62: "4.0 EiB"} {
+	for n, want := range map[int64]string{0: "0 B", 1023: "1023 B", 1024: "1.0 KiB", 5_678_901: "5.4 MiB",
+		1 << 62: "4.0 EiB"} {
 		if got := quantity.Bytes(n); got != want {
 			t.Errorf("Bytes(%d) = %s, want %s", n, got, want)
 		}

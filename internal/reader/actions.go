@@ -9,14 +9,17 @@ import (
 	"loaderd/loader"
 )
 
-// Seal ends a run behind the document stream's present last document. An empty run is the one that the daemon serves, here and below.
+// Seal ends a run behind the document stream's present last document. An empty run is the one that the daemon serves,
+// here and below.
 func (c *Client) Seal(ctx context.Context, run string) (api.Recorded, error) {
 	return c.record(ctx, "seal", run)
 }
 
 // SealSource ends one source behind its stream's present last document.
 func (c *Client) SealSource(ctx context.Context, run, source string) (recorded api.Recorded, err error) {
-	err = each(ctx, c, "seal", api.SealRequest{Run: api.Run{Run: run}, Source: source}, func(r api.Recorded) { recorded = r })
+	err = each(ctx, c, "seal", api.SealRequest{Run: api.Run{Run: run}, Source: source}, func(r api.Recorded) {
+		recorded = r
+	})
 	return recorded, err
 }
 
@@ -63,8 +66,8 @@ func (c *Client) Ledger(ctx context.Context, run string, step uint64, documents 
 	return each(ctx, c, "ledger", api.LedgerRequest{Run: api.Run{Run: run}, Step: step, Documents: documents}, f)
 }
 
-// FindID returns the rows that hold a part of a document that has this id or path; none when no step does. Of a run with several sources it looks in all
-// of them.
+// FindID returns the rows that hold a part of a document that has this id or path; none when no step does. Of a run
+// with several sources it looks in all of them.
 func (c *Client) FindID(ctx context.Context, run, id string) ([]api.Found, error) {
 	return c.find(ctx, api.FindRequest{Run: api.Run{Run: run}, ID: id})
 }
@@ -80,17 +83,20 @@ func (c *Client) find(ctx context.Context, body api.FindRequest) ([]api.Found, e
 	return found, err
 }
 
-// Text returns a document's tokens from start on, at most so many (0: as many as the daemon gives), each with what it stands for. source is empty in a run with
-// one document stream.
-func (c *Client) Text(ctx context.Context, run, source string, sequence, start uint64, tokens int) (text api.Text, err error) {
-	err = each(ctx, c, "text", api.TextRequest{Run: api.Run{Run: run}, Source: source, Sequence: sequence, Start: start, Tokens: tokens}, func(t api.Text) { text = t })
+// Text returns a document's tokens from start on, at most so many (0: as many as the daemon gives), each with what it
+// stands for. source is empty in a run with one document stream.
+func (c *Client) Text(ctx context.Context, run, source string, sequence, start uint64, tokens int) (text api.Text,
+	err error) {
+	err = each(ctx, c, "text", api.TextRequest{Run: api.Run{Run: run}, Source: source, Sequence: sequence, Start: start,
+		Tokens: tokens}, func(t api.Text) { text = t })
 	return text, err
 }
 
-// Peek returns the beginnings, of so many tokens, of the next documents that are planned: n of a source, or without one those of the only source, or the next
-// of each source. 0 leaves a number to the daemon.
+// Peek returns the beginnings, of so many tokens, of the next documents that are planned: n of a source, or without one
+// those of the only source, or the next of each source. 0 leaves a number to the daemon.
 func (c *Client) Peek(ctx context.Context, run, source string, n, tokens int) (texts []api.Text, err error) {
-	err = each(ctx, c, "peek", api.PeekRequest{Run: api.Run{Run: run}, Source: source, Documents: n, Tokens: tokens}, func(t api.Text) { texts = append(texts, t) })
+	err = each(ctx, c, "peek", api.PeekRequest{Run: api.Run{Run: run}, Source: source, Documents: n, Tokens: tokens},
+		func(t api.Text) { texts = append(texts, t) })
 	return texts, err
 }
 

@@ -11,8 +11,8 @@ import (
 	"loaderd/internal/api"
 )
 
-// Batch is one record batch: Rows rows of L tokens each, row after row. Columns that the ticket did not ask for are nil. It may be
-// kept, unless Options.Reuse says otherwise; nothing writes to it later.
+// Batch is one record batch: Rows rows of L tokens each, row after row. Columns that the ticket did not ask for are
+// nil. It may be kept, unless Options.Reuse says otherwise; nothing writes to it later.
 type Batch struct {
 	Meta        api.Metadata
 	Rows, L     int

@@ -16,7 +16,8 @@ import (
 // record is a record of one list column whose offsets nobody has checked.
 func record(name string, offsets []int32, values arrow.Array) arrow.Record {
 	typ := arrow.ListOf(values.DataType())
-	data := array.NewData(typ, len(offsets)-1, []*memory.Buffer{nil, memory.NewBufferBytes(arrow.Int32Traits.CastToBytes(offsets))},
+	data := array.NewData(typ, len(offsets)-1,
+		[]*memory.Buffer{nil, memory.NewBufferBytes(arrow.Int32Traits.CastToBytes(offsets))},
 		[]arrow.ArrayData{values.Data()}, 0, 0)
 	schema := arrow.NewSchema([]arrow.Field{{Name: name, Type: typ}}, nil)
 	return array.NewRecord(schema, []arrow.Array{array.MakeFromData(data)}, int64(len(offsets)-1))
@@ -69,7 +70,8 @@ func FuzzDecode(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if got.Rows != 2 || column == "input_ids" && len(got.InputIDs) != 2*got.L || column == "cu_seqlens" && len(got.CuSeqlens) != 2 {
+		if got.Rows != 2 || column == "input_ids" && len(got.InputIDs) != 2*got.L || column == "cu_seqlens" &&
+			len(got.CuSeqlens) != 2 {
 			t.Errorf("%s: rows %d, L %d, %d ids, %d cu_seqlens", column, got.Rows, got.L, len(got.InputIDs), len(got.CuSeqlens))
 		}
 	})

@@ -1,4 +1,5 @@
-// Package reader is a small Flight client for the steps that a daemon serves: what one rank of a training job does, in Go.
+// Package reader is a small Flight client for the steps that a daemon serves: what one rank of a training job does, in
+// Go.
 package reader
 
 import (
@@ -30,7 +31,8 @@ import (
 
 // Flow-control windows of a connection.
 const (
-	// RankWindow is that of a rank: some steps. What it grants a daemon at once, a quarter of it, the daemon makes at once, while the other ranks wait.
+	// RankWindow is that of a rank: some steps. What it grants a daemon at once, a quarter of it, the daemon makes at
+	// once, while the other ranks wait.
 	RankWindow = 1 << 20
 	// BulkWindow is that of a client that takes as much as it can get: as large as throughput gains from.
 	BulkWindow = 16 << 20
@@ -47,8 +49,8 @@ type Options struct {
 	Window int32
 	// Reuse takes the memory of a batch for those behind it: a batch is good until the call that it is handed to returns.
 	Reuse bool
-	// Report reports what Read's callers consume: a step counts as taken when f is called with its first part, and as consumed when f returns from
-	// its last one.
+	// Report reports what Read's callers consume: a step counts as taken when f is called with its first part, and as
+	// consumed when f returns from its last one.
 	Report bool
 }
 
@@ -89,12 +91,14 @@ func Open(uri string, o Options) (*Client, error) {
 		address = access.LoopbackIP(address)
 	}
 	c, err := flight.NewClientWithMiddleware(address, nil, nil, grpc.WithTransportCredentials(security),
-		grpc.WithInitialWindowSize(cmp.Or(o.Window, RankWindow)), grpc.WithInitialConnWindowSize(cmp.Or(o.Window, RankWindow)))
+		grpc.WithInitialWindowSize(cmp.Or(o.Window, RankWindow)),
+		grpc.WithInitialConnWindowSize(cmp.Or(o.Window, RankWindow)))
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", uri, err)
 	}
 	open, shut := context.WithCancel(context.Background())
-	return &Client{open: open, shut: shut, uri: uri, token: o.Token, local: local, reuse: o.Reuse, reports: o.Report, flight: c}, nil
+	return &Client{open: open, shut: shut, uri: uri, token: o.Token, local: local, reuse: o.Reuse, reports: o.Report,
+		flight: c}, nil
 }
 
 // Close ends the connection and every read on it.
@@ -105,8 +109,8 @@ func (c *Client) Close() error {
 	return c.flight.Close()
 }
 
-// Read calls f with every record batch of a ticket, in order. It returns nil behind the last one, f's error as soon as f returns one,
-// and the server's otherwise: Reason has its cause.
+// Read calls f with every record batch of a ticket, in order. It returns nil behind the last one, f's error as soon as
+// f returns one, and the server's otherwise: Reason has its cause.
 func (c *Client) Read(ctx context.Context, t api.Ticket, f func(Batch) error) error {
 	if c.reports {
 		t.Session, t.Taken = newSession(), t.Step

@@ -22,7 +22,8 @@ import (
 func serve(t *testing.T) *daemon.Daemon {
 	t.Helper()
 	c := config.Default()
-	c.Stream.Dir, c.Stream.Listen, c.Flight.Listen, c.HTTP.Listen = t.TempDir(), "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
+	c.Stream.Dir, c.Stream.Listen, c.Flight.Listen, c.HTTP.Listen = t.TempDir(), "127.0.0.1:0", "127.0.0.1:0",
+		"127.0.0.1:0"
 	c.Flight.Insecure = true // these tests are not about who calls
 	c.Stream.MaxBytes, c.Stream.DeadLetterBytes, c.Stream.PlanBytes = 64<<20, 16<<20, 64<<20
 	c.Plan.Packing.Method, c.Plan.Packing.Buckets, c.Plan.Shuffle.Window, c.Plan.Steps.Rows = "concat", []int{8}, 0, 2
@@ -42,7 +43,8 @@ func serve(t *testing.T) *daemon.Daemon {
 		t.Fatal(err)
 	}
 	defer p.Close()
-	for _, text := range []string{"one two three", "four five six seven eight nine ten eleven twelve thirteen fourteen fifteen", "sixteen"} {
+	for _, text := range []string{"one two three", "four five six seven eight nine ten eleven twelve thirteen fourteen " +
+		"fifteen", "sixteen"} {
 		if err := p.Publish(t.Context(), stream.Message{Data: []byte(text)}); err != nil {
 			t.Fatal(err)
 		}
@@ -103,7 +105,8 @@ func TestColumnsAgree(t *testing.T) {
 				cu = append(cu, cu[k]+p.Length)
 				for n := range int(p.Length) {
 					if b.SegmentIDs[at] != uint16(k+1) || b.PositionIDs[at] != int32(n) || b.Labels[at] != b.InputIDs[at] {
-						t.Errorf("step %d row %d slot %d: segment %d, position %d, label %d of id %d", i, row, at, b.SegmentIDs[at], b.PositionIDs[at], b.Labels[at],
+						t.Errorf("step %d row %d slot %d: segment %d, position %d, label %d of id %d", i, row, at, b.SegmentIDs[at],
+							b.PositionIDs[at], b.Labels[at],
 							b.InputIDs[at])
 					}
 					at++
@@ -120,7 +123,8 @@ func TestColumnsAgree(t *testing.T) {
 		}
 	}
 	if s := d.Run().Stats(); tokens != s.Tokens || uint64(len(all)) != s.Planned || len(covered) != 3 {
-		t.Errorf("%d tokens of %d documents in %d steps, want %d of 3 in %d", tokens, len(covered), len(all), s.Tokens, s.Planned)
+		t.Errorf("%d tokens of %d documents in %d steps, want %d of 3 in %d", tokens, len(covered), len(all),
+			s.Tokens, s.Planned)
 	}
 }
 
@@ -154,7 +158,8 @@ func TestTickets(t *testing.T) {
 	c := open(t, serveSealed(t).FlightURI())
 	whole := read(t, c, api.Ticket{})
 	if len(whole) < 2 || whole[0].SegmentIDs == nil || whole[0].Labels != nil {
-		t.Fatalf("%d steps with segments %v and labels %v, want at least 2 with the default columns", len(whole), whole[0].SegmentIDs, whole[0].Labels)
+		t.Fatalf("%d steps with segments %v and labels %v, want at least 2 with the default columns", len(whole),
+			whole[0].SegmentIDs, whole[0].Labels)
 	}
 	second := read(t, c, api.Ticket{Rank: 1, World: 2, Step: 1, Steps: 1, Columns: []string{"input_ids:uint16"}})
 	if len(second) != 1 || second[0].Meta.Step != 1 || second[0].Rows != 1 {
@@ -173,7 +178,10 @@ func TestStopReading(t *testing.T) {
 	d := serve(t)
 	enough := errors.New("enough")
 	calls := 0
-	if err := open(t, d.FlightURI()).Read(t.Context(), api.Ticket{}, func(reader.Batch) error { calls++; return enough }); err != enough || calls != 1 {
+	if err := open(t, d.FlightURI()).Read(t.Context(), api.Ticket{}, func(reader.Batch) error {
+		calls++
+		return enough
+	}); err != enough || calls != 1 {
 		t.Fatalf("got %v after %d calls", err, calls)
 	}
 	look, limit := time.NewTicker(5*time.Millisecond), time.After(2*time.Minute)
@@ -211,7 +219,8 @@ func TestErrors(t *testing.T) {
 			t.Errorf("Open(%q): %v", uri, err)
 		}
 	}
-	if err := open(t, "grpc://127.0.0.1:1").Read(t.Context(), api.Ticket{}, nil); err == nil || !strings.Contains(err.Error(), "grpc://127.0.0.1:1") {
+	if err := open(t, "grpc://127.0.0.1:1").Read(t.Context(), api.Ticket{}, nil); err == nil ||
+		!strings.Contains(err.Error(), "grpc://127.0.0.1:1") {
 		t.Errorf("nothing listens: %v", err)
 	}
 }

@@ -15,7 +15,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// received are the messages of one stream. All have one memory: Arrow copies what it makes of a message before it asks for the next one.
+// received are the messages of one stream. All have one memory: Arrow copies what it makes of a message before it asks
+// for the next one.
 type received struct {
 	stream  grpc.ClientStream
 	message flight.FlightData
@@ -29,8 +30,9 @@ func (r *received) Recv() (*flight.FlightData, error) {
 	return &r.message, nil
 }
 
-// codec is gRPC's protobuf codec, except that what a Flight message brings is copied once, from the network's buffers into the memory that the message
-// has already. gRPC's own joins the buffers first and then copies what is in them into new memory.
+// codec is gRPC's protobuf codec, except that what a Flight message brings is copied once, from the network's buffers
+// into the memory that the message has already. gRPC's own joins the buffers first and then copies what is in them into
+// new memory.
 type codec struct{ encoding.CodecV2 }
 
 func newCodec() codec { return codec{encoding.GetCodecV2(proto.Name)} }

@@ -43,7 +43,8 @@ func TestMessagesAreThoseOfProtobuf(t *testing.T) {
 		if err := newCodec().Unmarshal(torn(r, wire), &got); err != nil {
 			t.Fatal(err)
 		}
-		if !bytes.Equal(got.DataHeader, want.DataHeader) || !bytes.Equal(got.AppMetadata, want.AppMetadata) || !bytes.Equal(got.DataBody, want.DataBody) ||
+		if !bytes.Equal(got.DataHeader, want.DataHeader) || !bytes.Equal(got.AppMetadata, want.AppMetadata) ||
+			!bytes.Equal(got.DataBody, want.DataBody) ||
 			!protobuf.Equal(got.FlightDescriptor, want.FlightDescriptor) {
 			t.Fatalf("message %d: got %v, want %v", i, &got, &want)
 		}

@@ -39,7 +39,8 @@ func newSession() string {
 
 // report begins to report the consumption of a ticket, until stop is called.
 func (c *Client) report(ctx context.Context, t api.Ticket) (x *consumption, stop func()) {
-	x = &consumption{client: c, ticket: t, taken: t.Taken, sent: t.Taken, waiting: true, changed: time.Now(), window: 2, early: make(chan struct{}, 1)}
+	x = &consumption{client: c, ticket: t, taken: t.Taken, sent: t.Taken, waiting: true, changed: time.Now(), window: 2,
+		early: make(chan struct{}, 1)}
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() {
@@ -66,7 +67,8 @@ func (c *Client) report(ctx context.Context, t api.Ticket) (x *consumption, stop
 // send makes one report. A report that fails is made again with the next one.
 func (x *consumption) send(ctx context.Context, left bool) {
 	x.mu.Lock()
-	body := api.ConsumedRequest{Run: api.Run{Run: x.ticket.Run}, Job: x.ticket.Job, Rank: x.ticket.Rank, World: x.ticket.World, Peer: x.ticket.Peer,
+	body := api.ConsumedRequest{Run: api.Run{Run: x.ticket.Run}, Job: x.ticket.Job, Rank: x.ticket.Rank,
+		World: x.ticket.World, Peer: x.ticket.Peer,
 		Session: x.ticket.Session, Taken: x.taken, Waiting: x.waiting, Still: time.Since(x.changed).Seconds(), Left: left}
 	x.mu.Unlock()
 	x.client.reporting.RLock()

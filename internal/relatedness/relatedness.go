@@ -1,5 +1,5 @@
-// Package relatedness measures how much the documents that share a training row have to do with one another: the figures by which SPLICE
-// (Structured Packing in LLM Training Improves Long Context Utilization) is judged.
+// Package relatedness measures how much the documents that share a training row have to do with one another: the
+// figures by which SPLICE (Structured Packing in LLM Training Improves Long Context Utilization) is judged.
 package relatedness
 
 import (
@@ -35,11 +35,13 @@ type Figures struct {
 	// SameFolder and SameFile are the shares of neighbours whose paths have the same folder, or are the same.
 	SameFolder float64 `json:"same_folder"`
 	SameFile   float64 `json:"same_file"`
-	// NearDuplicates is the share of documents, the first of each row left out, that have a cosine above .9 with one of the 128 before them.
+	// NearDuplicates is the share of documents, the first of each row left out, that have a cosine above .9 with one of
+	// the 128 before them.
 	NearDuplicates float64 `json:"near_duplicates"`
-	// ZipfMLE and ZipfZeta are the exponent a of the distribution of token counts in a row, P(count = f) ~ f^-a: by the approximation
-	// 1 + n / sum ln(f / .5), and by maximum likelihood with the zeta function. Lower is burstier: tokens of a row come again in it.
-	// The paper's Table 9 calls it Zipf's coefficient of token frequency and does not say how it was estimated.
+	// ZipfMLE and ZipfZeta are the exponent a of the distribution of token counts in a row, P(count = f) ~ f^-a: by the
+	// approximation 1 + n / sum ln(f / .5), and by maximum likelihood with the zeta function. Lower is burstier: tokens of
+	// a row come again in it. The paper's Table 9 calls it Zipf's coefficient of token frequency and does not say how it
+	// was estimated.
 	ZipfMLE  Estimate `json:"zipf_mle"`
 	ZipfZeta Estimate `json:"zipf_zeta"`
 	// Zipfs are the single exponents (ZipfMLE) of the rows looked at.

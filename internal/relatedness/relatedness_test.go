@@ -24,7 +24,8 @@ func near(t *testing.T, what string, have, want, within float64) {
 	}
 }
 
-// TestNeighbours: equal documents have a cosine of 1, those without a common token 0, and paths say what is of one folder and file.
+// TestNeighbours: equal documents have a cosine of 1, those without a common token 0, and paths say what is of one
+// folder and file.
 func TestNeighbours(t *testing.T) {
 	documents := []relatedness.Document{
 		{IDs: []int32{1, 2, 3}, Path: "a/x"},
@@ -56,7 +57,8 @@ func TestNeighbours(t *testing.T) {
 
 // A rare token that two documents share makes them more alike than a frequent one, and what is cut off does not count.
 func TestCosine(t *testing.T) {
-	documents := []relatedness.Document{{IDs: []int32{1, 10}}, {IDs: []int32{1, 11}}, {IDs: []int32{2, 12}}, {IDs: []int32{2, 13, 10, 10}}}
+	documents := []relatedness.Document{{IDs: []int32{1, 10}}, {IDs: []int32{1, 11}}, {IDs: []int32{2, 12}},
+		{IDs: []int32{2, 13, 10, 10}}}
 	for i := range int32(20) {
 		documents = append(documents, relatedness.Document{IDs: []int32{1, 100 + i}})
 	}
@@ -68,8 +70,10 @@ func TestCosine(t *testing.T) {
 	if frequent <= 0 || frequent > 0.1 || rare < 0.3 || rare >= 1 {
 		t.Errorf("cosines %v by a frequent token and %v by a rare one", frequent, rare)
 	}
-	near(t, "cosine of what is cut off", cosine([]relatedness.Piece{{Document: 0, Start: 1, Length: 1}, {Document: 3, Start: 2, Length: 2}}), 1, 1e-9)
-	near(t, "cosine of the rest", cosine([]relatedness.Piece{{Document: 0, Length: 1}, {Document: 3, Start: 2, Length: 2}}), 0, 1e-9)
+	near(t, "cosine of what is cut off", cosine([]relatedness.Piece{{Document: 0, Start: 1, Length: 1},
+		{Document: 3, Start: 2, Length: 2}}), 1, 1e-9)
+	near(t, "cosine of the rest", cosine([]relatedness.Piece{{Document: 0, Length: 1},
+		{Document: 3, Start: 2, Length: 2}}), 0, 1e-9)
 }
 
 // TestNothing: no rows, and rows with a document each, say nothing of neighbours.
@@ -109,8 +113,8 @@ func powerLaw(r *rand.Rand, a float64, distinct int) []relatedness.Document {
 	return documents
 }
 
-// TestZipf: the exponent of power laws is found by both estimators; the approximation is good from 2 on only, where it is used as the
-// figure that falls when rows are burstier.
+// TestZipf: the exponent of power laws is found by both estimators; the approximation is good from 2 on only, where it
+// is used as the figure that falls when rows are burstier.
 func TestZipf(t *testing.T) {
 	before := 0.0
 	for _, a := range []float64{1.6, 2, 2.5, 3} {
@@ -133,7 +137,8 @@ func TestZipf(t *testing.T) {
 	documents := []relatedness.Document{{IDs: []int32{1, 2, 2}}, {IDs: []int32{3, 2, 2}}}
 	f := relatedness.Measure(documents, [][]relatedness.Piece{whole(documents, 0, 1)})
 	near(t, "exponent", f.ZipfMLE.Mean, 1+3/(2*math.Log(2)+math.Log(8)), 1e-12)
-	if len(f.Counts) != 4 || math.Abs(f.Counts[0]-2./3) > 1e-12 || math.Abs(f.Counts[3]-1./3) > 1e-12 || len(f.Zipfs) != 1 {
+	if len(f.Counts) != 4 || math.Abs(f.Counts[0]-2./3) > 1e-12 || math.Abs(f.Counts[3]-1./3) > 1e-12 ||
+		len(f.Zipfs) != 1 {
 		t.Errorf("shares of counts %v, exponents %v", f.Counts, f.Zipfs)
 	}
 	// a token that always comes again, and none that does
@@ -148,8 +153,8 @@ func TestZipf(t *testing.T) {
 	near(t, "exponent by maximum likelihood of tokens that come once", f.ZipfZeta.Mean, 4, 1e-6)
 }
 
-// TestManyShortDocuments: a document is compared with the 128 before it, so that the work for a row does not grow with the square of its
-// documents.
+// TestManyShortDocuments: a document is compared with the 128 before it, so that the work for a row does not grow with
+// the square of its documents.
 func TestManyShortDocuments(t *testing.T) {
 	const n = 60_000
 	documents := make([]relatedness.Document, n)
@@ -159,7 +164,8 @@ func TestManyShortDocuments(t *testing.T) {
 		row[i] = relatedness.Piece{Document: i, Length: 2}
 	}
 	documents[1128], documents[2129] = documents[1000], documents[2000]
-	if f := relatedness.Measure(documents, [][]relatedness.Piece{row}); f.Neighbours != n-1 || f.NearDuplicates != 1./(n-1) {
+	if f := relatedness.Measure(documents, [][]relatedness.Piece{row}); f.Neighbours != n-1 ||
+		f.NearDuplicates != 1./(n-1) {
 		t.Errorf("%d neighbours, %v near-duplicates", f.Neighbours, f.NearDuplicates*(n-1))
 	}
 }

@@ -2,8 +2,8 @@ package relatedness
 
 import "math"
 
-// zipfMLE is the exponent a of P(count = f) ~ f^-a for f = 1, 2, ...: 1 + n / sum ln(f / (fmin - 1/2)), Clauset, Shalizi and Newman,
-// Power-law distributions in empirical data, eq. 3.7, with fmin = 1.
+// zipfMLE is the exponent a of P(count = f) ~ f^-a for f = 1, 2, ...: 1 + n / sum ln(f / (fmin - 1/2)), Clauset,
+// Shalizi and Newman, Power-law distributions in empirical data, eq. 3.7, with fmin = 1.
 func zipfMLE(counts []float64) float64 {
 	var sum float64
 	for _, f := range counts {
@@ -12,8 +12,8 @@ func zipfMLE(counts []float64) float64 {
 	return 1 + float64(len(counts))/sum
 }
 
-// zipfZeta is the same exponent by maximum likelihood, P(count = f) = f^-a / zeta(a): where -zeta'(a) / zeta(a) is the mean of ln f
-// (eq. 3.6). It is searched between 1.02 and 4.
+// zipfZeta is the same exponent by maximum likelihood, P(count = f) = f^-a / zeta(a): where -zeta'(a) / zeta(a) is the
+// mean of ln f (eq. 3.6). It is searched between 1.02 and 4.
 func zipfZeta(counts []float64) float64 {
 	var mean float64
 	for _, f := range counts {

@@ -24,24 +24,37 @@ func (c column) Title() string {
 }
 
 var columns = []column{
-	{Name: "padding", Unit: "% slots", About: "slots of rows that hold no token", value: func(x Result) float64 { return x.PaddingRatio }, text: percent},
-	{Name: "split", Unit: "% docs", About: "documents cut into several pieces", value: func(x Result) float64 { return x.TruncationRatio }, text: percent},
-	{Name: "not whole", Unit: "% docs", About: "documents that are split or short of tokens that were dropped", value: Result.notWhole, text: percent},
+	{Name: "padding", Unit: "% slots", About: "slots of rows that hold no token", value: func(x Result) float64 {
+		return x.PaddingRatio
+	}, text: percent},
+	{Name: "split", Unit: "% docs", About: "documents cut into several pieces", value: func(x Result) float64 {
+		return x.TruncationRatio
+	}, text: percent},
+	{Name: "not whole", Unit: "% docs", About: "documents that are split or short of tokens that were dropped",
+		value: Result.notWhole, text: percent},
 	{Name: "dropped", Unit: "% tokens", About: "tokens that are never trained on", value: Result.dropped, text: percent},
 	{Name: "repeated", Unit: "% tokens", About: "tokens that are trained on twice", value: Result.repeated, text: percent},
-	{Name: "docs", Unit: "a row", About: "documents that share a row, in the mean", value: func(x Result) float64 { return x.ConcatenationRatio },
+	{Name: "docs", Unit: "a row", About: "documents that share a row, in the mean", value: func(x Result) float64 {
+		return x.ConcatenationRatio
+	},
 		text: hundredths, neutral: true},
 	{Name: "age", Unit: "median", About: "documents that arrive while one waits: half wait no longer",
 		value: func(x Result) float64 { return float64(x.AgeMedian) }, text: short},
-	{Name: "age", Unit: "max", About: "documents that arrive while one waits: none waits longer", value: func(x Result) float64 { return float64(x.AgeMax) },
-		text: short},
-	{Name: "sample", Unit: "% off", About: "how far the share of tokens of short documents is off in the worst twentieth of the run, relative to the whole run's",
+	{Name: "age", Unit: "max", About: "documents that arrive while one waits: none waits longer",
+		value: func(x Result) float64 { return float64(x.AgeMax) },
+		text:  short},
+	{Name: "sample", Unit: "% off", About: "how far the share of tokens of short documents is off in the worst " +
+		"twentieth of the run, relative to the whole run's",
 		value: Result.deviation, text: known(percent), neutral: true},
-	{Name: "attention", short: "attn", Unit: "masked", About: "tokens that a token attends to under the document mask", value: Result.attention, text: short,
+	{Name: "attention", short: "attn", Unit: "masked", About: "tokens that a token attends to under the document mask",
+		value: Result.attention, text: short,
 		neutral: true},
-	{Name: "attention", short: "attn", Unit: "dense", About: "tokens that a token attends to without a mask: what dense attention computes",
+	{Name: "attention", short: "attn", Unit: "dense", About: "tokens that a token attends to without a mask: what " +
+		"dense attention computes",
 		value: Result.unmasked, text: short},
-	{Name: "speed", Unit: "docs/s", About: "documents packed a second, on one core", value: func(x Result) float64 { return x.DocumentsPerSecond }, text: short,
+	{Name: "speed", Unit: "docs/s", About: "documents packed a second, on one core", value: func(x Result) float64 {
+		return x.DocumentsPerSecond
+	}, text: short,
 		most: true},
 }
 

@@ -22,7 +22,8 @@ type Comparison struct {
 // ErrNoDocuments is the problem of methods that look at documents where there are only lengths.
 var ErrNoDocuments = errors.New("it packs documents that have to do with one another: give them with --documents")
 
-// Comparisons makes a comparison of each method, with the settings of c. Methods with one row length take the longest row.
+// Comparisons makes a comparison of each method, with the settings of c. Methods with one row length take the longest
+// row.
 func Comparisons(c packonline.Config, methods []string, documents bool) []Comparison {
 	var all []Comparison
 	for _, m := range methods {
@@ -56,8 +57,8 @@ func CommonProblems(c packonline.Config) []packonline.FieldError {
 	return least
 }
 
-// LeaveOutSmallPools gives a problem to each comparison that is to have the whole input in its pool (0) and whose method cannot hold so many
-// documents.
+// LeaveOutSmallPools gives a problem to each comparison that is to have the whole input in its pool (0) and whose
+// method cannot hold so many documents.
 func LeaveOutSmallPools(all []Comparison, documents int) {
 	for i, one := range all {
 		if one.Problem != nil || one.Config.Pool != 0 {
@@ -70,9 +71,10 @@ func LeaveOutSmallPools(all []Comparison, documents int) {
 	}
 }
 
-// Compare packs with every method that can and adds what came of it, in order; in the end it judges. pack may return no figures of how related
-// the documents of rows are. progress is told before each.
-func (r *Report) Compare(all []Comparison, pack func(packonline.Config) (*simulation.Result, *relatedness.Figures, error),
+// Compare packs with every method that can and adds what came of it, in order; in the end it judges. pack may return no
+// figures of how related the documents of rows are. progress is told before each.
+func (r *Report) Compare(all []Comparison, pack func(packonline.Config) (*simulation.Result, *relatedness.Figures,
+	error),
 	progress func(i int, method string)) error {
 	for i, one := range all {
 		method := one.Config.Method

@@ -49,7 +49,8 @@ func short(v float64) string {
 // rows says row lengths in words.
 func rows(lengths []int) string {
 	if len(lengths) > 4 {
-		return fmt.Sprintf("%d lengths from %s to %s", len(lengths), quantity.Count(lengths[0]), quantity.Count(lengths[len(lengths)-1]))
+		return fmt.Sprintf("%d lengths from %s to %s", len(lengths), quantity.Count(lengths[0]),
+			quantity.Count(lengths[len(lengths)-1]))
 	}
 	var s []string
 	for _, l := range lengths {

@@ -1,5 +1,5 @@
-// Package report compares how packing methods did on the same document lengths: as a table for a terminal, as JSON, and as one HTML
-// page that draws figures of the JSON without a network.
+// Package report compares how packing methods did on the same document lengths: as a table for a terminal, as JSON, and
+// as one HTML page that draws figures of the JSON without a network.
 package report
 
 import (
@@ -11,8 +11,8 @@ import (
 	"loaderd/internal/simulation"
 )
 
-// Report is what was packed, and how every method did. Its JSON is read by other programs: fields may be added, and none may change
-// its name or meaning.
+// Report is what was packed, and how every method did. Its JSON is read by other programs: fields may be added, and
+// none may change its name or meaning.
 type Report struct {
 	Input   string    `json:"input"`   // where the lengths come from
 	Command string    `json:"command"` // that makes the report again
@@ -90,8 +90,8 @@ func (x Result) notWhole() float64 { return share(x.NotWhole, x.Documents) }
 func (x Result) dropped() float64  { return share(x.DroppedTokens, x.Tokens) }
 func (x Result) repeated() float64 { return share(x.RepeatedTokens, x.Tokens) }
 
-// attention and unmasked are the tokens that a token attends to, in the mean over all tokens: its own piece's with the document mask,
-// the row's without.
+// attention and unmasked are the tokens that a token attends to, in the mean over all tokens: its own piece's with the
+// document mask, the row's without.
 func (x Result) attention() float64 { return perToken(x.AttentionCost, x) }
 func (x Result) unmasked() float64  { return perToken(x.AttentionCostUnmasked, x) }
 

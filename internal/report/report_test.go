@@ -25,10 +25,12 @@ import (
 // compared runs methods on some lengths.
 func compared(t *testing.T, in []int32, rows []int, methods ...string) *report.Report {
 	t.Helper()
-	r := &report.Report{Input: "<lengths>", Command: "loaderd compare", Rows: rows, Pool: 500, MaxAge: 2000, Lengths: report.Describe(in, rows[len(rows)-1])}
+	r := &report.Report{Input: "<lengths>", Command: "loaderd compare", Rows: rows, Pool: 500, MaxAge: 2000,
+		Lengths: report.Describe(in, rows[len(rows)-1])}
 	for _, m := range methods {
-		c := packonline.Config{Method: m, Buckets: rows, Atom: 1, Pool: r.Pool, MaxAge: r.MaxAge, Overlap: 0.3, Extra: 50, PaddingThreshold: 0.02,
-			Splice: config.Default().Plan.Packing.Splice}
+		c := packonline.Config{Method: m, Buckets: rows, Atom: 1, Pool: r.Pool, MaxAge: r.MaxAge, Overlap: 0.3, Extra: 50,
+			PaddingThreshold: 0.02,
+			Splice:           config.Default().Plan.Packing.Splice}
 		if !packonline.Buckets(m) {
 			c.Buckets = rows[len(rows)-1:]
 		}
@@ -50,7 +52,8 @@ func TestDescribe(t *testing.T) {
 	d := report.Describe([]int32{8, 1, 2, 3, 2}, 2)
 	histogram := d.Histogram
 	d.Histogram = nil
-	if diff := cmp.Diff(report.Lengths{Documents: 5, Tokens: 16, Min: 1, Median: 2, Mean: 3.2, P90: 8, P99: 8, Max: 8, Longer: 0.4, Pieces: 9}, d); diff != "" {
+	if diff := cmp.Diff(report.Lengths{Documents: 5, Tokens: 16, Min: 1, Median: 2, Mean: 3.2, P90: 8, P99: 8, Max: 8,
+		Longer: 0.4, Pieces: 9}, d); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	var documents, tokens int64
@@ -83,7 +86,8 @@ func TestVerdict(t *testing.T) {
 	}
 	why := strings.Join(r.Why, " ")
 	for _, part := range []string{
-		"bfd cuts only the 10.8 % of the documents that are longer than the longest row, no more often than it demands, and drops and repeats nothing.",
+		"bfd cuts only the 10.8 % of the documents that are longer than the longest row, no more often than it demands, " +
+			"and drops and repeats nothing.",
 		"concat pads less, 0.0022 %, but makes 32 needless cuts in a hundred documents.",
 	} {
 		if !strings.Contains(why, part) {
@@ -91,8 +95,9 @@ func TestVerdict(t *testing.T) {
 		}
 	}
 	r = compared(t, []int32{5, 3, 8, 2}, []int{8}, "bfd")
-	if have, want := strings.Join(r.Why, " "), "bfd keeps every document whole, and drops and repeats nothing. Padding takes 25.0 % of its slots: whole "+
-		"documents of these lengths do not fill these rows. "; !strings.HasPrefix(have, want) {
+	if have, want := strings.Join(r.Why, " "),
+		"bfd keeps every document whole, and drops and repeats nothing. Padding takes 25.0 % of its slots: whole "+
+			"documents of these lengths do not fill these rows. "; !strings.HasPrefix(have, want) {
 		t.Errorf("it says %q, want %q", have, want)
 	}
 	// With several row lengths the method whose rows cost least is taken, when all else is alike.
@@ -102,13 +107,15 @@ func TestVerdict(t *testing.T) {
 	}
 	// Where all documents are longer than a row the method is taken that cuts them least.
 	r = compared(t, []int32{100, 100, 100, 100}, []int{64}, "concat", "bfd", "decompose")
-	if have, want := strings.Join(r.Why, " "), "bfd cuts no document more often than rows of 64 tokens demand, and drops and repeats nothing."; r.Best != "bfd" ||
+	if have, want := strings.Join(r.Why, " "),
+		"bfd cuts no document more often than rows of 64 tokens demand, and drops and repeats nothing."; r.Best != "bfd" ||
 		!strings.HasPrefix(have, want) {
 		t.Errorf("%s is chosen: %s", r.Best, have)
 	}
 	// Where most documents wait for none, it says so.
 	r = compared(t, []int32{8, 8, 8, 3, 5, 8}, []int{8}, "bfd")
-	if have, want := strings.Join(r.Why, " "), "Half of the documents wait for none, and none waits for more than 2 later ones."; !strings.HasSuffix(have, want) {
+	if have, want := strings.Join(r.Why, " "),
+		"Half of the documents wait for none, and none waits for more than 2 later ones."; !strings.HasSuffix(have, want) {
 		t.Errorf("it says %q", have)
 	}
 	if r = compared(t, nil, []int{8}); r.Best != "" || len(r.Why) > 0 {
@@ -120,8 +127,10 @@ func TestTable(t *testing.T) {
 	r := compared(t, lengths.LogNormal(5_000, 1), []int{1024, 2048, 4096}, append(packonline.Methods(), "bfd")...)
 	// The widest figures there are.
 	wide := *r.Results[0].Result
-	wide.Method, wide.DocumentsPerSecond, wide.RepeatedTokens, wide.DroppedTokens = "bucketllm-v0", 199.9e6, wide.Tokens/300_000, wide.Tokens/300_000
-	wide.PaddingRatio, wide.TruncationRatio, wide.ConcatenationRatio, wide.AgeMax, wide.AgeMedian = 0.0000001234, 0.00001234, 1234.5, 999_499, 999_499
+	wide.Method, wide.DocumentsPerSecond, wide.RepeatedTokens, wide.DroppedTokens = "bucketllm-v0", 199.9e6,
+		wide.Tokens/300_000, wide.Tokens/300_000
+	wide.PaddingRatio, wide.TruncationRatio, wide.ConcatenationRatio, wide.AgeMax, wide.AgeMedian = 0.0000001234,
+		0.00001234, 1234.5, 999_499, 999_499
 	wide.NotWhole, wide.Sample = wide.Documents, &simulation.Sample{Below: 2048, Share: 0.05, Deviation: 18.9999}
 	r.Add(&wide, nil)
 	r.Skipped = append(r.Skipped, report.Skipped{Method: "splice", Reason: strings.Repeat("not with these rows ", 9)})
@@ -136,7 +145,8 @@ func TestTable(t *testing.T) {
 		}
 	}
 	if all := strings.Join(strings.Fields(out.String()), " "); !strings.HasPrefix(all, "5,000 documents, ") ||
-		!strings.Contains(all, " Rows of 1,024, 2,048 and 4,096 tokens (methods with one row length: 4,096); a pool of 500 pieces") {
+		!strings.Contains(all, " Rows of 1,024, 2,048 and 4,096 tokens (methods with one row length: 4,096); a pool of "+
+			"500 pieces") {
 		t.Errorf("the table begins\n%s", strings.Join(lines[:4], "\n"))
 	}
 	// The best padding has a star, and only it.
@@ -160,13 +170,17 @@ func TestTable(t *testing.T) {
 func TestStars(t *testing.T) {
 	r := &report.Report{Rows: []int{8}}
 	for _, x := range []simulation.Result{
-		{Method: "a", Documents: 20, NotWhole: 2, Sample: &simulation.Sample{Below: 8, Share: 0.5, Deviation: 0.123}, Tokens: 100, PaddingRatio: 0.5,
+		{Method: "a", Documents: 20, NotWhole: 2, Sample: &simulation.Sample{Below: 8, Share: 0.5, Deviation: 0.123},
+			Tokens: 100, PaddingRatio: 0.5,
 			TruncationRatio: 0.1, DocumentsPerSecond: 2000, AgeMax: 7, ConcatenationRatio: 1.5},
-		{Method: "b", Documents: 20, NotWhole: 4, Sample: &simulation.Sample{Below: 8, Share: 0.5, Deviation: 0.005}, Tokens: 100, PaddingRatio: 0.25,
+		{Method: "b", Documents: 20, NotWhole: 4, Sample: &simulation.Sample{Below: 8, Share: 0.5, Deviation: 0.005},
+			Tokens: 100, PaddingRatio: 0.25,
 			TruncationRatio: 0.1, DocumentsPerSecond: 3000, AgeMax: 7, ConcatenationRatio: 1.25},
-		{Method: "c", Documents: 20, NotWhole: 1, Tokens: 100, PaddingRatio: 0.25, TruncationRatio: 0.2, DroppedTokens: 1, RepeatedTokens: 2,
+		{Method: "c", Documents: 20, NotWhole: 1, Tokens: 100, PaddingRatio: 0.25, TruncationRatio: 0.2, DroppedTokens: 1,
+			RepeatedTokens:     2,
 			DocumentsPerSecond: 1000, AgeMax: 8, ConcatenationRatio: 0.0312},
-		{Method: "d", Documents: 20, NotWhole: 4, Tokens: 100, PaddingRatio: 0.5, TruncationRatio: 0.2, DocumentsPerSecond: 1000, AgeMax: 9},
+		{Method: "d", Documents: 20, NotWhole: 4, Tokens: 100, PaddingRatio: 0.5, TruncationRatio: 0.2,
+			DocumentsPerSecond: 1000, AgeMax: 9},
 	} {
 		r.Add(&x, nil)
 	}
@@ -199,12 +213,13 @@ func TestStars(t *testing.T) {
 	}
 }
 
-// TestSamples: the table tells how far the worst twentieth of every method's run is off, and how many documents are not whole.
-// Runs that are too short for that have a dash.
+// TestSamples: the table tells how far the worst twentieth of every method's run is off, and how many documents are not
+// whole. Runs that are too short for that have a dash.
 func TestSamples(t *testing.T) {
 	in := lengths.LogNormal(20_000, 1)
 	r := compared(t, in, []int{2048}, "concat", "bfd-m", "seamless")
-	short, err := simulation.Run(t.Context(), packonline.Config{Method: "pad", Buckets: []int{2048}, Atom: 1, Pool: 500}, []int32{5}, nil)
+	short, err := simulation.Run(t.Context(), packonline.Config{Method: "pad", Buckets: []int{2048}, Atom: 1, Pool: 500},
+		[]int32{5}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -288,7 +303,8 @@ func TestJSON(t *testing.T) {
 		}
 	}
 	result := have["results"].([]any)[0].(map[string]any)
-	if result["method"] != "bfd" || result["padding_tokens"] != 6.0 || len(result["ages"].([]any)) != 8 || result["detail"] == nil {
+	if result["method"] != "bfd" || result["padding_tokens"] != 6.0 || len(result["ages"].([]any)) != 8 ||
+		result["detail"] == nil {
 		t.Errorf("the result is %v", result)
 	}
 	if err := r.WriteJSON(failing{}); err == nil || err.Error() != "write comparison: disk full" {
@@ -296,7 +312,8 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-// documents is a comparison of documents: rows of related ones, as many a method, that the earlier methods have burstier.
+// documents is a comparison of documents: rows of related ones, as many a method, that the earlier methods have
+// burstier.
 func documents(t *testing.T, rows int, methods ...string) *report.Report {
 	t.Helper()
 	r := compared(t, lengths.LogNormal(200, 1), []int{1024, 2048}, methods...)
@@ -329,7 +346,8 @@ func TestRelated(t *testing.T) {
 	r := documents(t, 20, packonline.Methods()...)
 	// The widest figures there are.
 	r.Results[7].Method = "bucketllm-v0"
-	*r.Results[7].Related = relatedness.Figures{Rows: 1, Neighbours: 1, NeighbourCosine: 0.999, SameFolder: 0.9994, SameFile: 0.9994, NearDuplicates: 0.00012345,
+	*r.Results[7].Related = relatedness.Figures{Rows: 1, Neighbours: 1, NeighbourCosine: 0.999, SameFolder: 0.9994,
+		SameFile: 0.9994, NearDuplicates: 0.00012345,
 		ZipfMLE: relatedness.Estimate{Mean: 2.4427, Std: 0.9999}, ZipfZeta: relatedness.Estimate{Mean: 4, Std: 1.4999},
 		Zipfs: []float64{2.4427}, Counts: []float64{1}}
 	var table, data bytes.Buffer
@@ -370,7 +388,8 @@ func TestRelated(t *testing.T) {
 		if err := errors.Join(r.WriteTable(&out), r.WriteHTML(&out)); err != nil {
 			t.Fatal(err)
 		}
-		if s := out.String(); strings.Contains(s, "Documents that share a row:") || strings.Contains(s, "<h2>Documents that share a row") {
+		if s := out.String(); strings.Contains(s, "Documents that share a row:") ||
+			strings.Contains(s, "<h2>Documents that share a row") {
 			t.Error("figures of related documents where there are none")
 		}
 	}

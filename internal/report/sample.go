@@ -27,5 +27,6 @@ func (r *Report) sampled() (some []Result) {
 
 // aboutSamples says what is compared.
 func (r *Report) aboutSamples() string {
-	return fmt.Sprintf("the share of tokens that are of documents shorter than %s", quantity.Count(r.sampled()[0].Sample.Below))
+	return fmt.Sprintf("the share of tokens that are of documents shorter than %s",
+		quantity.Count(r.sampled()[0].Sample.Below))
 }

@@ -18,7 +18,8 @@ import (
 // mixed is a comparison on a mixture of so many sources, of so many documents each.
 func mixed(t *testing.T, sources, documents int, methods ...string) *report.Report {
 	t.Helper()
-	m := &simulation.Mixture{Config: mixture.Config{Mix: mixture.Mix{Dry: mixture.DryWait, End: mixture.EndAll}, Sources: map[string]mixture.Source{}},
+	m := &simulation.Mixture{Config: mixture.Config{Mix: mixture.Mix{Dry: mixture.DryWait, End: mixture.EndAll},
+		Sources: map[string]mixture.Source{}},
 		Lengths: map[string][]int32{}}
 	for i := range sources {
 		name := fmt.Sprintf("source-%02d", i)
@@ -29,9 +30,11 @@ func mixed(t *testing.T, sources, documents int, methods ...string) *report.Repo
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &report.Report{Input: "<lengths>", Command: "loaderd compare", Rows: []int{2048}, Pool: 500, MaxAge: 2000, Lengths: report.Describe(a.Lengths, 2048)}
+	r := &report.Report{Input: "<lengths>", Command: "loaderd compare", Rows: []int{2048}, Pool: 500, MaxAge: 2000,
+		Lengths: report.Describe(a.Lengths, 2048)}
 	for _, method := range methods {
-		result, err := simulation.RunMixture(t.Context(), packonline.Config{Method: method, Buckets: r.Rows, Atom: 1, Pool: 500, MaxAge: 2000}, a, 2048, nil)
+		result, err := simulation.RunMixture(t.Context(), packonline.Config{Method: method, Buckets: r.Rows, Atom: 1,
+			Pool: 500, MaxAge: 2000}, a, 2048, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -59,7 +62,8 @@ func TestSources(t *testing.T) {
 	}
 	_, sources, _ := strings.Cut(text, "\nSources:\n\n")
 	sources, by, ok := strings.Cut(sources, "\nBy source:\n\n")
-	if !ok || strings.Count(sources, "\nsource-") != 3 || strings.Count(by, "\nsource-") != 6 || !strings.Contains(by, "\nsource-01, bfd ") || strings.Contains(by[:300], "*") {
+	if !ok || strings.Count(sources, "\nsource-") != 3 || strings.Count(by, "\nsource-") != 6 ||
+		!strings.Contains(by, "\nsource-01, bfd ") || strings.Contains(by[:300], "*") {
 		t.Errorf("the tables are\n%s", text)
 	}
 	for _, title := range []string{"Sources", "By source"} {
@@ -70,7 +74,8 @@ func TestSources(t *testing.T) {
 	if !strings.Contains(page, `<th scope="row">source-02, bfd</th>`) {
 		t.Error("the page does not name its sources")
 	}
-	if text, page = told(compared(t, []int32{5}, []int{8}, "concat")); strings.Contains(text, "ource") || strings.Contains(page, "<h2>Sources") {
+	if text, page = told(compared(t, []int32{5}, []int{8}, "concat")); strings.Contains(text, "ource") ||
+		strings.Contains(page, "<h2>Sources") {
 		t.Error("sources where there are none")
 	}
 }

@@ -13,13 +13,16 @@ import (
 // tableWidth is how many characters fit a line: those of a narrow terminal.
 const tableWidth = 80
 
-// WriteTable writes the report as a table of at most tableWidth characters a line. A * marks the best value of a column.
+// WriteTable writes the report as a table of at most tableWidth characters a line. A * marks the best value of a
+// column.
 func (r *Report) WriteTable(w io.Writer) error {
 	d := r.Lengths
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n", wrap(fmt.Sprintf("%s documents, %s tokens: median %s, mean %s, 99 %% up to %s, longest %s", quantity.Count(d.Documents),
+	fmt.Fprintf(&b, "%s\n", wrap(fmt.Sprintf("%s documents, %s tokens: median %s, mean %s, 99 %% up to %s, longest %s",
+		quantity.Count(d.Documents),
 		short(float64(d.Tokens)),
-		quantity.Count(d.Median), quantity.Count(int64(d.Mean+0.5)), quantity.Count(d.P99), quantity.Count(d.Max)), tableWidth))
+		quantity.Count(d.Median), quantity.Count(int64(d.Mean+0.5)), quantity.Count(d.P99), quantity.Count(d.Max)),
+		tableWidth))
 	fmt.Fprintf(&b, "%s\n\n", wrap(r.setting()+".", tableWidth))
 	if len(r.Results) > 0 {
 		b.WriteString(table("method", columns, r.Results))
@@ -27,11 +30,13 @@ func (r *Report) WriteTable(w io.Writer) error {
 			b.WriteString("\nDocuments that share a row:\n\n" + table("method", relatedColumns, related))
 		}
 		if sources := r.sources(); len(sources) > 0 {
-			b.WriteString("\nSources:\n\n" + table("source", sourceColumns, sources) + "\nBy source:\n\n" + table("source, method", mixedColumns, r.bySource()))
+			b.WriteString("\nSources:\n\n" + table("source", sourceColumns, sources) + "\nBy source:\n\n" +
+				table("source, method", mixedColumns, r.bySource()))
 		}
 		b.WriteString("\n* best of its column\n")
 		if len(r.sampled()) > 0 {
-			fmt.Fprintf(&b, "%s\n", wrap("sample: how far "+r.aboutSamples()+" is off in the worst twentieth of the run", tableWidth))
+			fmt.Fprintf(&b, "%s\n", wrap("sample: how far "+r.aboutSamples()+" is off in the worst twentieth of the run",
+				tableWidth))
 		}
 	}
 	for _, s := range r.Skipped {
@@ -104,8 +109,8 @@ func table(first string, columns []column, results []Result) string {
 	return b.String()
 }
 
-// folded returns behind which columns tables end, of which the first column is part of each: as few tables as fit tableWidth, and these of
-// about the same width.
+// folded returns behind which columns tables end, of which the first column is part of each: as few tables as fit
+// tableWidth, and these of about the same width.
 func folded(widths []int) (ends []int) {
 	for most := tableWidth; ; most-- {
 		var tried []int

@@ -16,8 +16,8 @@ const (
 	sameCost    = 0.02   // of the attention without a mask
 )
 
-// judge chooses the method to take and says why: first nothing dropped or repeated, then the fewest needless cuts, then the least
-// padding, then the least attention without a mask, then the youngest documents.
+// judge chooses the method to take and says why: first nothing dropped or repeated, then the fewest needless cuts, then
+// the least padding, then the least attention without a mask, then the youngest documents.
 func judge(r *Report) (best string, why []string) {
 	if len(r.Results) == 0 {
 		return "", nil
@@ -36,7 +36,8 @@ func judge(r *Report) (best string, why []string) {
 	keep(func(x Result) float64 { return x.PaddingRatio }, func(v float64) float64 { return v + samePadding })
 	keep(Result.unmasked, func(v float64) float64 { return v * (1 + sameCost) })
 	w := slices.MinFunc(left, func(a, b Result) int {
-		return cmp.Or(cmp.Compare(a.PaddingRatio, b.PaddingRatio), cmp.Compare(a.AgeMax, b.AgeMax), cmp.Compare(a.AgeMedian, b.AgeMedian))
+		return cmp.Or(cmp.Compare(a.PaddingRatio, b.PaddingRatio), cmp.Compare(a.AgeMax, b.AgeMax),
+			cmp.Compare(a.AgeMedian, b.AgeMedian))
 	})
 	return w.Method, r.reasons(w)
 }
@@ -57,9 +58,11 @@ func (r *Report) reasons(w Result) []string {
 	case n <= 0 && r.Lengths.Longer > 0.5:
 		cuts = fmt.Sprintf("cuts no document more often than rows of %s tokens demand", quantity.Count(r.largest()))
 	case n <= 0:
-		cuts = fmt.Sprintf("cuts only the %s of the documents that are longer than the longest row, no more often than it demands", percent(r.Lengths.Longer))
+		cuts = fmt.Sprintf("cuts only the %s of the documents that are longer than the longest row, no more often than it "+
+			"demands", percent(r.Lengths.Longer))
 	default:
-		cuts = fmt.Sprintf("cuts the %s of the documents that are longer than the longest row, and makes %s in a hundred documents", percent(r.Lengths.Longer),
+		cuts = fmt.Sprintf("cuts the %s of the documents that are longer than the longest row, and makes %s in a hundred "+
+			"documents", percent(r.Lengths.Longer),
 			needlessCuts(n))
 	}
 	if w.dropped() == 0 && w.repeated() == 0 {
@@ -72,11 +75,13 @@ func (r *Report) reasons(w Result) []string {
 	}
 	say("%s.", padding)
 	if one := float64(r.largest()); w.unmasked() < 0.9*one {
-		say("Rows of several lengths cost a dense attention %s of what rows of %s alone do.", percent(w.unmasked()/one), quantity.Count(r.largest()))
+		say("Rows of several lengths cost a dense attention %s of what rows of %s alone do.", percent(w.unmasked()/one),
+			quantity.Count(r.largest()))
 	}
 	switch {
 	case w.AgeMedian > 0:
-		say("Half of the documents wait for at most %s later ones, none for more than %s.", quantity.Count(w.AgeMedian), quantity.Count(w.AgeMax))
+		say("Half of the documents wait for at most %s later ones, none for more than %s.", quantity.Count(w.AgeMedian),
+			quantity.Count(w.AgeMax))
 	case w.AgeMax > 0:
 		say("Half of the documents wait for none, and none waits for more than %s later ones.", quantity.Count(w.AgeMax))
 	}

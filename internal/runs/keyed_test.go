@@ -60,7 +60,8 @@ func keyed(t *testing.T, keys ...string) (store *stream.Store, with func(keys ..
 // opened is why a daemon does not serve a run.
 func opened(t *testing.T, store *stream.Store, run string) error {
 	t.Helper()
-	_, err := loader.Open(natstest.Context(t), run, config("bfd"), backend.Options{Ahead: 4, CacheBytes: 1 << 20, Stall: time.Minute, Checkpoint: 4}, edges(t, store, run))
+	_, err := loader.Open(natstest.Context(t), run, config("bfd"), backend.Options{Ahead: 4, CacheBytes: 1 << 20,
+		Stall: time.Minute, Checkpoint: 4}, edges(t, store, run))
 	return err
 }
 
@@ -72,7 +73,8 @@ func reasonOf(err error) fault.Reason {
 	return ""
 }
 
-// A run with a key is the same run, for daemons and commands that have one of its keys, and for nobody else; and the other way round.
+// A run with a key is the same run, for daemons and commands that have one of its keys, and for nobody else; and the
+// other way round.
 func TestAKeyedRun(t *testing.T) {
 	store, with := keyed(t, firstKey)
 	ctx, rotated, none, other := natstest.Context(t), with(secondKey, firstKey), with(), with(secondKey)
@@ -81,18 +83,22 @@ func TestAKeyedRun(t *testing.T) {
 	if have := serve(t, rotated, "run", config("bfd")); !reflect.DeepEqual(have, want) {
 		t.Errorf("%d steps with a key, %d without", len(have), len(want))
 	}
-	if err := opened(t, none, "run"); reasonOf(err) != fault.PlanMismatch || !strings.Contains(err.Error(), "plan_key_file") {
+	if err := opened(t, none, "run"); reasonOf(err) != fault.PlanMismatch ||
+		!strings.Contains(err.Error(), "plan_key_file") {
 		t.Errorf("without a key: %v", err)
 	}
-	if err := opened(t, store, "plain"); reasonOf(err) != fault.PlanMismatch || !strings.Contains(err.Error(), "plan_key_file") {
+	if err := opened(t, store, "plain"); reasonOf(err) != fault.PlanMismatch ||
+		!strings.Contains(err.Error(), "plan_key_file") {
 		t.Errorf("a run without a key, with one: %v", err)
 	}
-	for what, s := range map[string]*stream.Store{"another key": other, "the first key, after the second has written": store} {
+	for what, s := range map[string]*stream.Store{"another key": other,
+		"the first key, after the second has written": store} {
 		if err := opened(t, s, "run"); reasonOf(err) != fault.PlanForeign {
 			t.Errorf("with %s: %v", what, err)
 		}
 	}
-	if seen, err := runs.Audit(ctx, rotated, "run", tokenizing, config("bfd").Tokenizer, nil); err != nil || seen.Steps != uint64(len(want)) || !seen.Ended {
+	if seen, err := runs.Audit(ctx, rotated, "run", tokenizing, config("bfd").Tokenizer, nil); err != nil ||
+		seen.Steps != uint64(len(want)) || !seen.Ended {
 		t.Errorf("Audit = %+v, %v", seen, err)
 	}
 	forked, from, err := runs.Fork(ctx, rotated, "run", 3, "fork", config("bfd"), tokenizing)
@@ -121,12 +127,14 @@ func TestAKeyedRun(t *testing.T) {
 			t.Error(line)
 		}
 	}
-	if said := strings.Join(list(t, none), "\n"); strings.Count(said, "unreadable") != 3 || !strings.Contains(said, "plain of DOCS is ended") {
+	if said := strings.Join(list(t, none), "\n"); strings.Count(said, "unreadable") != 3 ||
+		!strings.Contains(said, "plain of DOCS is ended") {
 		t.Errorf("without a key: %s", said)
 	}
 }
 
-// No record counts that none of the daemons wrote, while one leads and while none does, however right it looks; the copy goes on.
+// No record counts that none of the daemons wrote, while one leads and while none does, however right it looks; the
+// copy goes on.
 func TestForgedRecordsOfAKeyedRun(t *testing.T) {
 	store, with := keyed(t, firstKey)
 	ctx, want := natstest.Context(t), serve(t, with(), "plain", config("bfd"))
@@ -143,9 +151,11 @@ func TestForgedRecordsOfAKeyedRun(t *testing.T) {
 		return &nats.Msg{Data: m.Data, Header: nats.Header{"Loaderd-Mac": m.Header["Loaderd-Mac"]}}
 	}
 	record := func(e plan.Entry) *nats.Msg { return &nats.Msg{Data: plan.EncodeRecord(e)} }
-	for name, forged := range map[string]*nats.Msg{"rubbish": {Data: []byte("hello")}, "seal": record(plan.SealSource{At: 60, Last: 60}), "commit": record(plan.Commit{Keeper: "trainer", Step: 1}),
+	for name, forged := range map[string]*nats.Msg{"rubbish": {Data: []byte("hello")},
+		"seal": record(plan.SealSource{At: 60, Last: 60}), "commit": record(plan.Commit{Keeper: "trainer", Step: 1}),
 		"term": record(plan.Term{Daemon: "evil"}), "note": record(plan.Foreign{At: 2}), "other-run": taken(4),
-		"wrong-code": {Data: plan.EncodeRecord(plan.SealSource{At: 60, Last: 60}), Header: nats.Header{"Loaderd-Mac": {strings.Repeat("00", 16)}}}} {
+		"wrong-code": {Data: plan.EncodeRecord(plan.SealSource{At: 60, Last: 60}),
+			Header: nats.Header{"Loaderd-Mac": {strings.Repeat("00", 16)}}}} {
 		for _, led := range []bool{true, false} {
 			t.Run(name+map[bool]string{true: ", led", false: ", not led"}[led], func(t *testing.T) {
 				run := name + map[bool]string{true: "-led", false: ""}[led]
@@ -169,7 +179,9 @@ func TestForgedRecordsOfAKeyedRun(t *testing.T) {
 				if err := opened(t, store, run); reasonOf(err) != fault.PlanForeign || !strings.Contains(err.Error(), "record ") {
 					t.Errorf("Open = %v", err)
 				}
-				if err := edges(t, store, run).Plan.Scan(ctx, 2, func(uint64, []byte) error { return nil }); reasonOf(err) != fault.PlanForeign {
+				if err := edges(t, store, run).Plan.Scan(ctx, 2, func(uint64, []byte) error {
+					return nil
+				}); reasonOf(err) != fault.PlanForeign {
 					t.Errorf("Scan = %v", err)
 				}
 				d, err := runs.Inspect(ctx, store, run, lease.NewLeaderInfo("here", 1), 0)
@@ -216,7 +228,8 @@ func TestForgedCheckpointsOfAKeyedRun(t *testing.T) {
 		if _, err := objects.PutBytes(ctx, s.Name, genuine); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := checkpoints.Get(ctx, s.Name); err == nil || !strings.Contains(err.Error(), "none of its daemons stored it") {
+		if _, err := checkpoints.Get(ctx, s.Name); err == nil ||
+			!strings.Contains(err.Error(), "none of its daemons stored it") {
 			t.Errorf("Get = %v", err)
 		}
 	}
@@ -228,7 +241,8 @@ func TestForgedCheckpointsOfAKeyedRun(t *testing.T) {
 	}
 }
 
-// Of words only those of daemons with a key are heard, and of answers to a question the first with a code counts, however fast a stranger is.
+// Of words only those of daemons with a key are heard, and of answers to a question the first with a code counts,
+// however fast a stranger is.
 func TestWordsWithCodes(t *testing.T) {
 	store, with := keyed(t, firstKey)
 	ctx, rotated := natstest.Context(t), with(secondKey, firstKey)
@@ -241,7 +255,8 @@ func TestWordsWithCodes(t *testing.T) {
 	if err := rotated.Own().Conn().Flush(); err != nil {
 		t.Fatal(err)
 	}
-	for word, s := range map[string]*stream.Store{"of a stranger": with(), "of another key": with(strings.Repeat("c3", 32))} {
+	for word, s := range map[string]*stream.Store{"of a stranger": with(),
+		"of another key": with(strings.Repeat("c3", 32))} {
 		if err := errors.Join(daemonbus.New(s, "run").Publish([]byte(word)), s.Own().Conn().Flush()); err != nil {
 			t.Fatal(err)
 		}
@@ -254,7 +269,10 @@ func TestWordsWithCodes(t *testing.T) {
 	}
 	asked := make(chan string, 16)
 	stranger := with().Own().Conn()
-	evil, err := stranger.Subscribe(stream.ServiceSubject+".ask.run", func(m *nats.Msg) { _ = m.Respond([]byte("of a stranger")); asked <- string(m.Data) })
+	evil, err := stranger.Subscribe(stream.ServiceSubject+".ask.run", func(m *nats.Msg) {
+		_ = m.Respond([]byte("of a stranger"))
+		asked <- string(m.Data)
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -278,12 +296,14 @@ func TestWordsWithCodes(t *testing.T) {
 		t.Fatal(err)
 	}
 	go func() { <-asked; close(first) }() // the stranger has answered
-	if b, err := daemonbus.New(rotated, "run").Request(ctx, []byte("question")); err != nil || string(b) != "question answered" {
+	if b, err := daemonbus.New(rotated, "run").Request(ctx, []byte("question")); err != nil ||
+		string(b) != "question answered" {
 		t.Errorf("Ask = %q, %v", b, err)
 	}
 	limit, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	if b, err := daemonbus.New(with(strings.Repeat("c3", 32)), "run").Request(limit, []byte("of another key")); err == nil {
+	if b, err := daemonbus.New(with(strings.Repeat("c3", 32)), "run").Request(limit,
+		[]byte("of another key")); err == nil {
 		t.Errorf("a question of another key is answered with %q", b)
 	}
 	if _, err := daemonbus.New(with(firstKey), "nobody").Request(ctx, []byte("x")); !errors.Is(err, fault.ErrNoLeader) {

@@ -44,7 +44,8 @@ type Listed struct {
 	Length *state.Length `json:"length,omitempty"`
 	// Sources are by their numbers.
 	Sources []ListedSource `json:"sources"`
-	// SealedBy is the identity that asked for the seal, where the plan names it behind the newest checkpoint; loaderd audit lists all controls.
+	// SealedBy is the identity that asked for the seal, where the plan names it behind the newest checkpoint; loaderd
+	// audit lists all controls.
 	SealedBy string `json:"sealed_by,omitempty"`
 	// Committed is the step before which every keeper's checkpoint covers all; nil without keepers.
 	Committed *uint64 `json:"committed"`
@@ -71,7 +72,8 @@ type Leader struct {
 	Answers bool `json:"answers"`
 }
 
-// List returns all runs of which the server keeps something, over whatever document stream, in the order of their names. It changes nothing.
+// List returns all runs of which the server keeps something, over whatever document stream, in the order of their
+// names. It changes nothing.
 func List(ctx context.Context, store *stream.Store) ([]Listed, error) {
 	kept, err := runstate.List(ctx, store)
 	if err != nil {
@@ -145,7 +147,8 @@ func look(ctx context.Context, store *stream.Store, k runstate.Run, needs []rete
 		l.Committed = &committed
 	}
 	for _, x := range s.Sources {
-		l.Sources = append(l.Sources, ListedSource{Name: x.Name, Stream: x.Stream.Name, Sealed: x.Sealed, SealedAt: x.Last, Removed: x.Removed})
+		l.Sources = append(l.Sources, ListedSource{Name: x.Name, Stream: x.Stream.Name, Sealed: x.Sealed, SealedAt: x.Last,
+			Removed: x.Removed})
 	}
 	l.floors(needs)
 	l.Length = howLong(ctx, store, l)
@@ -186,7 +189,8 @@ func howLong(ctx context.Context, store *stream.Store, l Listed) *state.Length {
 	return length
 }
 
-// summarize reads a run's plan, from its newest checkpoint on where it has one; begun is false for a plan without records.
+// summarize reads a run's plan, from its newest checkpoint on where it has one; begun is false for a plan without
+// records.
 func summarize(ctx context.Context, store *stream.Store, run string) (s maintenance.Summary, begun bool, err error) {
 	log, err := planlog.OpenReadOnly(ctx, store, run)
 	if err != nil {

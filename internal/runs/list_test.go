@@ -106,8 +106,10 @@ func TestList(t *testing.T) {
 		t.Errorf("%+v, %v", going, err)
 	}
 	whole := fmt.Sprintf("whole of DOCS is ended with %d steps, sealed at %d, floor 1", steps, documents)
-	rest := fmt.Sprintf("rest of DOCS is sealed with 0 steps, sealed at %d, floor 83", documents) // as its parent before that step
-	wantList(t, store, "bad of  is unreadable with 0 steps", fmt.Sprintf("going of DOCS is live with %d steps, committed 5, floor 1", going.Steps), rest, whole,
+	// as its parent before that step
+	rest := fmt.Sprintf("rest of DOCS is sealed with 0 steps, sealed at %d, floor 83", documents)
+	wantList(t, store, "bad of  is unreadable with 0 steps",
+		fmt.Sprintf("going of DOCS is live with %d steps, committed 5, floor 1", going.Steps), rest, whole,
 		"young of  is not begun with 0 steps, led by here (true)")
 	if err := leads.Close(); err != nil { // it does not answer, and holds the lease
 		t.Fatal(err)
@@ -170,7 +172,8 @@ func TestRemove(t *testing.T) {
 	for _, want := range []runs.StreamFloor{{Stream: "DOCS", Runs: 1, From: 1, By: "two"}, {Stream: "DOCS"}} {
 		run := map[string]string{"two": "one", "": "two"}[want.By]
 		removed, err := runs.Remove(ctx, store, run, holder)
-		if err != nil || !removed.Plan || !removed.LowWatermark || !removed.Checkpoints || !slices.Equal(removed.Floors, []runs.StreamFloor{want}) {
+		if err != nil || !removed.Plan || !removed.LowWatermark || !removed.Checkpoints ||
+			!slices.Equal(removed.Floors, []runs.StreamFloor{want}) {
 			t.Errorf("removal of %s: %+v, %v", run, removed, err)
 		}
 		if _, err := runs.Remove(ctx, store, run, holder); !errors.Is(err, planlog.ErrNoPlan) {
@@ -203,7 +206,8 @@ func TestRemoveOfALedRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	led := new(lease.HeldError)
-	if _, err := runs.Remove(ctx, store, "run", lease.NewLeaderInfo("there", 2)); !errors.As(err, &led) || led.Leader.Host != "here" {
+	if _, err := runs.Remove(ctx, store, "run", lease.NewLeaderInfo("there", 2)); !errors.As(err, &led) ||
+		led.Leader.Host != "here" {
 		t.Errorf("%v", err)
 	}
 	if err := lead.Close(); err != nil {

@@ -18,8 +18,9 @@ import (
 	"loaderd/stream/streamcopy"
 )
 
-// Migration copies what belongs to runs over a document stream, and the stream itself, to other servers, where they go on as if they had always been
-// there: sequences, times, headers and ids are the same, and so is when each stream was made.
+// Migration copies what belongs to runs over a document stream, and the stream itself, to other servers, where they go
+// on as if they had always been there: sequences, times, headers and ids are the same, and so is when each stream was
+// made.
 //
 // What a kill leaves, and what the same migration does when it is called again:
 //
@@ -83,7 +84,8 @@ func (m *Migration) Look(ctx context.Context) (Migrated, error) {
 		}
 	}
 	if m.Run != "" && len(m.runs) == 0 {
-		return out, fmt.Errorf("run %s over document stream %s: %w: loaderd runs lists those that there are", m.Run, m.From.Config().Name, planlog.ErrNoPlan)
+		return out, fmt.Errorf("run %s over document stream %s: %w: loaderd runs lists those that there are", m.Run,
+			m.From.Config().Name, planlog.ErrNoPlan)
 	}
 	if err := m.lookAtTarget(ctx); err != nil {
 		return out, err
@@ -101,7 +103,8 @@ func (m *Migration) lookAtRun(ctx context.Context, k runstate.Run) error {
 	case listed.State == Remainder, listed.State == NotBegun:
 		return nil
 	case listed.State == Unreadable:
-		return fmt.Errorf("run %s cannot be read: %s: mend it (loaderd repair), or name the runs to copy one by one (--run)", k.Name, listed.Problem)
+		return fmt.Errorf("run %s cannot be read: %s: mend it (loaderd repair), or name the runs to copy one by one (--run)",
+			k.Name, listed.Problem)
 	case len(listed.Sources) != 1 || listed.Sources[0].Stream != m.From.Config().Name:
 		return nil
 	case listed.Leader != nil && listed.Leader.Answers:
@@ -123,8 +126,9 @@ func (m *Migration) lookAt(ctx context.Context, name string, needed bool) error 
 	if err != nil {
 		return fmt.Errorf("read what is to be copied: %w", err)
 	}
-	m.streams = append(m.streams, Moved{Stream: name, Messages: info.State.Msgs, Bytes: info.State.Bytes, First: firstOf(info),
-		Last: info.State.LastSeq, created: stream.Created(info)})
+	m.streams = append(m.streams, Moved{Stream: name, Messages: info.State.Msgs, Bytes: info.State.Bytes,
+		First: firstOf(info),
+		Last:  info.State.LastSeq, created: stream.Created(info)})
 	return nil
 }
 
@@ -138,8 +142,8 @@ func infoOf(ctx context.Context, s *stream.Store, name string) (*jetstream.Strea
 	return st.CachedInfo(), nil
 }
 
-// lookAtTarget finds what the other servers have of the streams. The document stream, whose mark is taken away last, says whether that is of a
-// migration that was broken off.
+// lookAtTarget finds what the other servers have of the streams. The document stream, whose mark is taken away last,
+// says whether that is of a migration that was broken off.
 func (m *Migration) lookAtTarget(ctx context.Context) error {
 	unfinished := false
 	for i := range m.streams {
@@ -155,9 +159,11 @@ func (m *Migration) lookAtTarget(ctx context.Context) error {
 		if i == 0 {
 			unfinished = marked
 		}
-		s.There = info.State.Msgs == s.Messages && firstOf(info) == s.First && info.State.LastSeq == s.Last && stream.Created(info).Equal(s.created)
+		s.There = info.State.Msgs == s.Messages && firstOf(info) == s.First && info.State.LastSeq == s.Last &&
+			stream.Created(info).Equal(s.created)
 		if !unfinished || !marked && !s.There {
-			return fmt.Errorf("stream %s at %s: %w, and it is no unfinished copy: copy to servers without it, or remove the run (loaderd run delete) and the stream there",
+			return fmt.Errorf("stream %s at %s: %w, and it is no unfinished copy: copy to servers without it, or remove the "+
+				"run (loaderd run delete) and the stream there",
 				s.Stream, m.To.ClientURL(), ErrThere)
 		}
 	}
@@ -228,16 +234,20 @@ func (m *Migration) compare(ctx context.Context, s Moved) error {
 		if err != nil {
 			return err
 		}
-		is := Moved{Stream: s.Stream, Messages: info.State.Msgs, Bytes: s.Bytes, First: firstOf(info), Last: info.State.LastSeq, There: s.There,
+		is := Moved{Stream: s.Stream, Messages: info.State.Msgs, Bytes: s.Bytes, First: firstOf(info),
+			Last: info.State.LastSeq, There: s.There,
 			created: stream.Created(info)}
-		if is.created = is.created.UTC(); !is.created.Equal(s.created) || is.Messages != s.Messages || is.First != s.First || is.Last != s.Last {
-			return fmt.Errorf("stream %s at %s has changed meanwhile: it holds %d messages from %d to %d, and held %d from %d to %d: stop who publishes, and begin again",
+		if is.created = is.created.UTC(); !is.created.Equal(s.created) || is.Messages != s.Messages || is.First != s.First ||
+			is.Last != s.Last {
+			return fmt.Errorf("stream %s at %s has changed meanwhile: it holds %d messages from %d to %d, and held %d from "+
+				"%d to %d: stop who publishes, and begin again",
 				s.Stream, side.ClientURL(), is.Messages, is.First, is.Last, s.Messages, s.First, s.Last)
 		}
 	}
-	n, err := streamcopy.Compare(ctx, m.From.Of(s.Stream).Client, m.To.Of(s.Stream).Client, s.Stream, s.First, s.Last, func(sequence uint64) {
-		m.Progress("compare "+s.Stream, int64(sequence-s.First+1), int64(s.Last-s.First+1))
-	})
+	n, err := streamcopy.Compare(ctx, m.From.Of(s.Stream).Client, m.To.Of(s.Stream).Client, s.Stream, s.First, s.Last,
+		func(sequence uint64) {
+			m.Progress("compare "+s.Stream, int64(sequence-s.First+1), int64(s.Last-s.First+1))
+		})
 	if err == nil && n != s.Messages {
 		err = fmt.Errorf("compared %d of %d messages of stream %s", n, s.Messages, s.Stream)
 	}

@@ -28,8 +28,8 @@ type StreamFloor struct {
 }
 
 // Remove removes all that the server keeps of a run. It holds the lease meanwhile, so that no daemon leads the run. It
-// returns *lease.HeldError while a daemon leads the run, and planlog.ErrNoPlan if nothing of the run exists. After an interruption it can be
-// called again.
+// returns *lease.HeldError while a daemon leads the run, and planlog.ErrNoPlan if nothing of the run exists. After an
+// interruption it can be called again.
 func Remove(ctx context.Context, store *stream.Store, run string, self lease.LeaderInfo) (removed Removed, err error) {
 	elector, err := runstate.NewElector(ctx, store, run, self)
 	if err != nil {

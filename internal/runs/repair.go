@@ -24,9 +24,10 @@ type Damaged struct {
 	lease   backend.Lease // nil until it is acquired
 }
 
-// Inspect acquires the lease of a run and reads its plan: the records before one, or all of them if before is 0. It changes nothing. If
-// reading fails, it returns what was read, closed, with the error.
-func Inspect(ctx context.Context, store *stream.Store, run string, self lease.LeaderInfo, before uint64) (*Damaged, error) {
+// Inspect acquires the lease of a run and reads its plan: the records before one, or all of them if before is 0. It
+// changes nothing. If reading fails, it returns what was read, closed, with the error.
+func Inspect(ctx context.Context, store *stream.Store, run string, self lease.LeaderInfo, before uint64) (*Damaged,
+	error) {
 	d := &Damaged{store: store}
 	if err := d.open(ctx, run); err != nil {
 		return nil, fmt.Errorf("repair run %s: %w", run, err)
@@ -63,7 +64,8 @@ func (d *Damaged) Close() error {
 	return errors.Join(d.lease.Close(), d.elector.Close())
 }
 
-// Copy copies what can be used of the plan, and the checkpoints that fit, into a new run. progress is told how many records are copied.
+// Copy copies what can be used of the plan, and the checkpoints that fit, into a new run. progress is told how many
+// records are copied.
 func (d *Damaged) Copy(ctx context.Context, name string, progress func(records uint64)) error {
 	to, err := openNew(ctx, d.store, name, d.Config())
 	if err != nil {

@@ -1,4 +1,5 @@
-// Package runs works on the runs over a document stream beside their daemons: it forks, audits and repairs them, and tells how they pack.
+// Package runs works on the runs over a document stream beside their daemons: it forks, audits and repairs them, and
+// tells how they pack.
 package runs
 
 import (
@@ -22,9 +23,10 @@ import (
 	"loaderd/stream/retention"
 )
 
-// Fork begins run name where a step of another run begins, with a configuration of its own. It returns the headers of both. The other run is planned again,
-// up to that step: its documents are tokenized for that.
-func Fork(ctx context.Context, store *stream.Store, run string, step uint64, name string, c plan.Config, tokens doclog.Tokenizing) (forked, from plan.Header, err error) {
+// Fork begins run name where a step of another run begins, with a configuration of its own. It returns the headers of
+// both. The other run is planned again, up to that step: its documents are tokenized for that.
+func Fork(ctx context.Context, store *stream.Store, run string, step uint64, name string, c plan.Config,
+	tokens doclog.Tokenizing) (forked, from plan.Header, err error) {
 	parent, err := planlog.OpenReadOnly(ctx, store, run)
 	if err != nil {
 		return forked, from, fmt.Errorf("fork run %s: %w", run, err)
@@ -38,7 +40,8 @@ func Fork(ctx context.Context, store *stream.Store, run string, step uint64, nam
 	return forked, from, err
 }
 
-func fork(ctx context.Context, store *stream.Store, parent *planlog.Log, from plan.Header, step uint64, name string, c plan.Config,
+func fork(ctx context.Context, store *stream.Store, parent *planlog.Log, from plan.Header, step uint64, name string,
+	c plan.Config,
 	tokens doclog.Tokenizing) (forked, _ plan.Header, err error) {
 	to, fresh, err := openFork(ctx, store, name, c)
 	if err != nil {
@@ -55,7 +58,8 @@ func fork(ctx context.Context, store *stream.Store, parent *planlog.Log, from pl
 			}
 		}
 	}
-	old := backend.Backends{Plan: parent, Sources: sources{store: store, tokens: tokens.Shared(store.Config().Workers), config: from.Config}}
+	old := backend.Backends{Plan: parent, Sources: sources{store: store, tokens: tokens.Shared(store.Config().Workers),
+		config: from.Config}}
 	if old.Checkpoints, err = checkpoints.Open(ctx, parent); err != nil {
 		return forked, from, err
 	}
@@ -66,7 +70,8 @@ func fork(ctx context.Context, store *stream.Store, parent *planlog.Log, from pl
 }
 
 // openFork opens what is kept of a fork that is made. fresh says that there is no run of that name.
-func openFork(ctx context.Context, store *stream.Store, name string, c plan.Config) (e backend.Backends, fresh bool, err error) {
+func openFork(ctx context.Context, store *stream.Store, name string, c plan.Config) (e backend.Backends, fresh bool,
+	err error) {
 	if e, err = openNew(ctx, store, name, c); err != nil {
 		return e, false, err
 	}
@@ -86,8 +91,8 @@ func openNew(ctx context.Context, store *stream.Store, name string, c plan.Confi
 	return e, err
 }
 
-// Audit plans a run a second time and compares: see loader.Audit. What documents are about is found out as the run's own configuration has it.
-// progress is told now and then how far it is.
+// Audit plans a run a second time and compares: see loader.Audit. What documents are about is found out as the run's
+// own configuration has it. progress is told now and then how far it is.
 func Audit(ctx context.Context, store *stream.Store, run string, tokens doclog.Tokenizing, t plan.Tokenizer,
 	progress func(maintenance.Audited)) (maintenance.Audited, error) {
 	log, err := planlog.OpenReadOnly(ctx, store, run)
@@ -98,7 +103,8 @@ func Audit(ctx context.Context, store *stream.Store, run string, tokens doclog.T
 	if err != nil {
 		return maintenance.Audited{}, fmt.Errorf("audit run %s: %w", run, err)
 	}
-	e := backend.Backends{Plan: log, Log: store.Log(), Sources: sources{store: store, tokens: tokens.Shared(store.Config().Workers), config: h.Config}}
+	e := backend.Backends{Plan: log, Log: store.Log(),
+		Sources: sources{store: store, tokens: tokens.Shared(store.Config().Workers), config: h.Config}}
 	return maintenance.Audit(ctx, e, t, progress)
 }
 
@@ -128,8 +134,8 @@ func (s sources) Open(ctx context.Context, name string, c mixture.Source) (backe
 // ErrPackDifferently says that the runs over a stream have different packing settings.
 var ErrPackDifferently = errors.New("pack differently")
 
-// Packing asks how the runs over the stream pack, and which ones these are. Of several runs those count that are not sealed, if there are any.
-// Without a run, and where none may ask, it is nil.
+// Packing asks how the runs over the stream pack, and which ones these are. Of several runs those count that are not
+// sealed, if there are any. Without a run, and where none may ask, it is nil.
 func Packing(ctx context.Context, store *stream.Store) (own *packonline.Config, names []string, err error) {
 	runs, err := retention.Runs(ctx, store)
 	if err != nil {

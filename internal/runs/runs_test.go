@@ -41,13 +41,16 @@ func (byBytes) EncodePart(dst []int32, text []byte, _, _ bool) []int32 {
 	return dst
 }
 
-var tokenizing = doclog.Tokenizing{NewEncoder: func() doclog.Encoder { return byBytes{} }, Fingerprint: "f", VocabSize: 256, End: -1}
+var tokenizing = doclog.Tokenizing{NewEncoder: func() doclog.Encoder {
+	return byBytes{}
+}, Fingerprint: "f", VocabSize: 256, End: -1}
 
 func config(method string) plan.Config {
 	return plan.Config{Seed: 7, Tokenizer: plan.Tokenizer{Name: "bytes", Fingerprint: "f", VocabSize: 256, End: -1},
 		Packing: packonline.Config{Method: method, Buckets: []int{64}, Atom: 1, Pool: 8, MaxAge: 64},
 		Steps:   plan.StepsConfig{Rows: 2, Last: plan.LastPad}, Attention: plan.AttentionDocument,
-		Sources: map[string]mixture.Source{"docs": {Weight: 1, Epochs: 1}}, Mix: mixture.Mix{Dry: mixture.DryWait, End: mixture.EndAll}}
+		Sources: map[string]mixture.Source{"docs": {Weight: 1, Epochs: 1}},
+		Mix:     mixture.Mix{Dry: mixture.DryWait, End: mixture.EndAll}}
 }
 
 // published is a server with documents.
@@ -102,7 +105,8 @@ func start(t *testing.T, store *stream.Store, run string, c plan.Config) (r *loa
 func startOver(t *testing.T, run string, c plan.Config, e backend.Backends) (r *loader.Run, stop func()) {
 	t.Helper()
 	ctx := natstest.Context(t)
-	r, err := loader.Open(ctx, run, c, backend.Options{Ahead: 4, CacheBytes: 1 << 20, Stall: time.Minute, Checkpoint: 4}, e)
+	r, err := loader.Open(ctx, run, c, backend.Options{Ahead: 4, CacheBytes: 1 << 20, Stall: time.Minute, Checkpoint: 4},
+		e)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,8 +163,10 @@ func TestFork(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if forked.Run != "child" || from.Run != "parent" || forked.Config.Packing.Method != "concat" || from.Config.Packing.Method != "bfd" {
-		t.Errorf("%s of %s, packed by %s of %s", forked.Run, from.Run, forked.Config.Packing.Method, from.Config.Packing.Method)
+	if forked.Run != "child" || from.Run != "parent" || forked.Config.Packing.Method != "concat" ||
+		from.Config.Packing.Method != "bfd" {
+		t.Errorf("%s of %s, packed by %s of %s", forked.Run, from.Run, forked.Config.Packing.Method,
+			from.Config.Packing.Method)
 	}
 	child := serve(t, store, "child", config("concat"))
 	seen := map[packonline.Piece]int{} // tokens, as pieces of one
@@ -206,7 +212,8 @@ func TestPacking(t *testing.T) {
 		if !errors.Is(err, fails) {
 			t.Errorf("error %v, want %v", err, fails)
 		}
-		if fails == nil && (!slices.Equal(have, names) || (own == nil) != (len(names) == 0) || own != nil && !reflect.DeepEqual(*own, c)) {
+		if fails == nil && (!slices.Equal(have, names) || (own == nil) != (len(names) == 0) || own != nil &&
+			!reflect.DeepEqual(*own, c)) {
 			t.Errorf("runs %v pack by %+v, want %v by %+v", have, own, names, c)
 		}
 	}
@@ -243,7 +250,8 @@ func TestRepair(t *testing.T) {
 		t.Errorf("a whole plan of %d steps: %d, damaged: %s", len(steps), d.Steps, d.Why)
 	}
 	led := new(lease.HeldError)
-	if _, err := runs.Inspect(ctx, store, "run", lease.NewLeaderInfo("there", 2), 0); !errors.As(err, &led) || led.Run != "run" || led.Leader.Host != "here" {
+	if _, err := runs.Inspect(ctx, store, "run", lease.NewLeaderInfo("there", 2), 0); !errors.As(err, &led) ||
+		led.Run != "run" || led.Leader.Host != "here" {
 		t.Errorf("another one: %v", err)
 	}
 	if err := d.Close(); err != nil {

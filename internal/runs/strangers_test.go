@@ -32,7 +32,8 @@ func daemon(t *testing.T, store *stream.Store, name string) (r *loader.Run, stop
 		t.Fatal(err)
 	}
 	e.Elector, e.Bus, e.Daemon = leads, daemonbus.New(store, "run"), name
-	r, err = loader.Open(ctx, "run", config("bfd"), backend.Options{Ahead: 4, CacheBytes: 1 << 20, Stall: time.Minute, Checkpoint: 4}, e)
+	r, err = loader.Open(ctx, "run", config("bfd"), backend.Options{Ahead: 4, CacheBytes: 1 << 20, Stall: time.Minute,
+		Checkpoint: 4}, e)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,12 +46,14 @@ func daemon(t *testing.T, store *stream.Store, name string) (r *loader.Run, stop
 	}
 }
 
-// A stranger who answers for the daemons, whatever they ask, and speaks in their names, ends none of them: the run goes on to its end.
+// A stranger who answers for the daemons, whatever they ask, and speaks in their names, ends none of them: the run goes
+// on to its end.
 func TestAStrangerAmongTheDaemons(t *testing.T) {
 	store, ctx := published(t), natstest.Context(t)
 	want := serve(t, store, "undisturbed", config("bfd"))
 	evil := store.Conn()
-	answers := []string{`{"at":0,"error":{"reason":"RUN_FAILED","message":"planned by process 666 on evil"}}`, `rubbish`, ``, `{"id":"x","host":"evil","pid":666}`}
+	answers := []string{`{"at":0,"error":{"reason":"RUN_FAILED","message":"planned by process 666 on evil"}}`, `rubbish`,
+		``, `{"id":"x","host":"evil","pid":666}`}
 	n := 0
 	sub, err := evil.Subscribe(stream.ServiceSubject+".>", func(m *nats.Msg) {
 		if m.Reply != "" {
@@ -65,8 +68,10 @@ func TestAStrangerAmongTheDaemons(t *testing.T) {
 	first, stopFirst := daemon(t, store, "first")
 	read(t, first, 0, 2)
 	second, stopSecond := daemon(t, store, "second")
-	for _, word := range []string{"rubbish", `{"daemon":"evil","lead":{"steps":1099511627776,"wanted":1099511627776},"at":1099511627776,"oldest":1099511627776}`,
-		`{"daemon":"evil","demand":{"jobs":{"a":{"job":"a","step":18446744073709551615}},"furthest":18446744073709551615}}`, `{"daemon":"first","left":true}`} {
+	for _, word := range []string{"rubbish",
+		`{"daemon":"evil","lead":{"steps":1099511627776,"wanted":1099511627776},"at":1099511627776,"oldest":1099511627776}`,
+		`{"daemon":"evil","demand":{"jobs":{"a":{"job":"a","step":18446744073709551615}},"furthest":18446744073709551615}}`,
+		`{"daemon":"first","left":true}`} {
 		for _, subject := range []string{".word.run", ".ask.run", ".freed.run"} {
 			if err := evil.Publish(stream.ServiceSubject+subject, []byte(word)); err != nil {
 				t.Fatal(err)
@@ -111,7 +116,9 @@ func TestAnAnswerIsNoLead(t *testing.T) {
 	if _, err := kv.PutString(ctx, "run", `{"id":"`+gone.ID+`","host":"evil","pid":666}`); err != nil {
 		t.Fatal(err)
 	}
-	sub, err := store.Own().Conn().Subscribe(stream.ServiceSubject+".alive."+gone.ID, func(m *nats.Msg) { _ = m.Respond(nil) })
+	sub, err := store.Own().Conn().Subscribe(stream.ServiceSubject+".alive."+gone.ID, func(m *nats.Msg) {
+		_ = m.Respond(nil)
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,12 +132,13 @@ func TestAnAnswerIsNoLead(t *testing.T) {
 	}
 }
 
-// Five bytes of rubbish, or a record that looks right, in the plan of a run that is led: the run stops and says which record it is, no daemon
-// starts over it, and the copy that repair makes goes on with the same steps.
+// Five bytes of rubbish, or a record that looks right, in the plan of a run that is led: the run stops and says which
+// record it is, no daemon starts over it, and the copy that repair makes goes on with the same steps.
 func TestRepairBehindAStranger(t *testing.T) {
 	store, ctx := published(t), natstest.Context(t)
 	want := serve(t, store, "undisturbed", config("bfd"))
-	for i, forged := range [][]byte{[]byte("hello"), plan.EncodeRecord(plan.SealSource{At: 60, Last: 60}), plan.EncodeRecord(plan.Commit{Keeper: "trainer", Step: 1 << 40})} {
+	for i, forged := range [][]byte{[]byte("hello"), plan.EncodeRecord(plan.SealSource{At: 60, Last: 60}),
+		plan.EncodeRecord(plan.Commit{Keeper: "trainer", Step: 1 << 40})} {
 		name := []string{"a", "b", "c"}[i]
 		served, goOn := begun(t, store, name)
 		if _, err := store.Own().JetStream().Publish(ctx, "plan."+name, forged); err != nil {
@@ -140,7 +148,8 @@ func TestRepairBehindAStranger(t *testing.T) {
 		if err := <-served; err == nil || !strings.Contains(err.Error(), "PLAN_FOREIGN: record ") {
 			t.Errorf("%q: Serve = %v", forged, err)
 		}
-		if _, err := loader.Open(ctx, name, config("bfd"), backend.Options{Ahead: 4, Stall: time.Minute}, edges(t, store, name)); err == nil ||
+		if _, err := loader.Open(ctx, name, config("bfd"), backend.Options{Ahead: 4, Stall: time.Minute},
+			edges(t, store, name)); err == nil ||
 			!strings.Contains(err.Error(), "loaderd repair") {
 			t.Errorf("%q: Open = %v", forged, err)
 		}
@@ -160,11 +169,13 @@ func TestRepairBehindAStranger(t *testing.T) {
 	}
 }
 
-// begun is a run that has planned no further than its first readers wanted, until goOn has another one read to its end, and how its Serve ends.
+// begun is a run that has planned no further than its first readers wanted, until goOn has another one read to its end,
+// and how its Serve ends.
 func begun(t *testing.T, store *stream.Store, run string) (served chan error, goOn func()) {
 	t.Helper()
 	ctx := natstest.Context(t)
-	r, err := loader.Open(ctx, run, config("bfd"), backend.Options{Ahead: 1, CacheBytes: 1 << 20, Stall: time.Minute}, edges(t, store, run))
+	r, err := loader.Open(ctx, run, config("bfd"), backend.Options{Ahead: 1, CacheBytes: 1 << 20, Stall: time.Minute},
+		edges(t, store, run))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,12 +11,14 @@ import (
 	"loaderd/stream/doclog"
 )
 
-// An audit makes the tokens that the run's own configuration asks for, whatever it is called with, and what a fork has left are the same tokens.
+// An audit makes the tokens that the run's own configuration asks for, whatever it is called with, and what a fork has
+// left are the same tokens.
 func TestTransformedDocuments(t *testing.T) {
 	store, ctx := published(t), natstest.Context(t)
 	transformed := func(method string) plan.Config {
 		c := config(method)
-		c.Documents = plan.DocumentsConfig{BOS: "200", FIM: plan.FIM{Rate: 0.5, SPMRate: 0.5, Tokens: plan.FIMTokens{Prefix: "201", Middle: "202", Suffix: "203"}},
+		c.Documents = plan.DocumentsConfig{BOS: "200",
+			FIM:       plan.FIM{Rate: 0.5, SPMRate: 0.5, Tokens: plan.FIMTokens{Prefix: "201", Middle: "202", Suffix: "203"}},
 			MaxTokens: plan.MaxTokens{At: 10, Do: plan.MaxCut}}
 		return c
 	}
@@ -42,7 +44,8 @@ func TestTransformedDocuments(t *testing.T) {
 	if plain := int64(documents * len("document 1")); audited.Tokens <= plain {
 		t.Errorf("%d tokens, and %d without what was put before and into them", audited.Tokens, plain)
 	}
-	if forked, _, err := runs.Fork(ctx, store, "run", 2, "equal", transformed("bfd"), with); err != nil || forked.Config.Documents.Versions["fim"] == 0 {
+	if forked, _, err := runs.Fork(ctx, store, "run", 2, "equal", transformed("bfd"), with); err != nil ||
+		forked.Config.Documents.Versions["fim"] == 0 {
 		t.Errorf("%+v, %v", forked.Config.Documents, err)
 	}
 	var refused *fault.Error
@@ -53,7 +56,8 @@ func TestTransformedDocuments(t *testing.T) {
 	} {
 		other := transformed("bfd")
 		edit(&other)
-		if _, _, err := runs.Fork(ctx, store, "run", 2, "other", other, with); !errors.As(err, &refused) || refused.Reason != fault.PlanMismatch {
+		if _, _, err := runs.Fork(ctx, store, "run", 2, "other", other, with); !errors.As(err, &refused) ||
+			refused.Reason != fault.PlanMismatch {
 			t.Errorf("a fork with another configuration (%s): %v", name, err)
 		}
 	}

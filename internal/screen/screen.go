@@ -159,7 +159,8 @@ func (v View) level(l Level, w int) string {
 		style, name = v.note, name+" ◀"
 	}
 	bar := style.Render(strings.Repeat("█", full)) + v.rest.Render(strings.Repeat("░", size-full))
-	return v.label.Render(fmt.Sprintf("%-*s", label, name)) + bar + " " + v.value.Render(fmt.Sprintf("%*s", room, cut(text, room)))
+	return v.label.Render(fmt.Sprintf("%-*s", label, name)) + bar + " " +
+		v.value.Render(fmt.Sprintf("%*s", room, cut(text, room)))
 }
 
 // between puts a at the left and b at the right end of w columns.

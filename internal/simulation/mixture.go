@@ -81,7 +81,8 @@ func (m *Mixture) Take(ctx context.Context) (*Arrivals, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &Arrivals{mixture: m, names: slices.Sorted(maps.Keys(m.Config.Sources)), sources: make([]arrived, len(m.Config.Sources))}
+	a := &Arrivals{mixture: m, names: slices.Sorted(maps.Keys(m.Config.Sources)),
+		sources: make([]arrived, len(m.Config.Sources))}
 	lists := make([][]int32, len(a.names))
 	for i, name := range a.names {
 		lists[i] = m.Lengths[name]
@@ -179,7 +180,8 @@ func RunMixture(ctx context.Context, c packonline.Config, a *Arrivals, below int
 	return run(ctx, c, a.Lengths, nil, below, newBySource(a), each)
 }
 
-// Placements writes sequences down as Run does, with documents named by source and their number there: source/document:start:length.
+// Placements writes sequences down as Run does, with documents named by source and their number there:
+// source/document:start:length.
 func (a *Arrivals) Placements(out io.Writer) Sequence {
 	return lines(out, func(b []byte, arrival uint64) []byte {
 		b = append(append(b, a.names[a.source[arrival]]...), '/')

@@ -18,9 +18,12 @@ import (
 // threeSources are of unlike lengths; math is read three times.
 func threeSources() *simulation.Mixture {
 	return &simulation.Mixture{
-		Config: mixture.Config{Mix: mixture.Mix{Dry: mixture.DryWait, End: mixture.EndFirst}, Seed: 5, Sources: map[string]mixture.Source{
-			"code": {Weight: 3, Epochs: 1, Block: 64, MaxTokens: 9000}, "math": {Weight: 1, Epochs: 3}, "web": {Weight: 6, Epochs: 1, Split: mixture.Split{Of: 10, Take: []int{0, 8}}}}},
-		Lengths: map[string][]int32{"code": lengths.LogNormalOf(6.1, 1.4, 9000, 1), "math": lengths.LogNormalOf(4, .8, 8000, 2), "web": lengths.LogNormal(20000, 3)},
+		Config: mixture.Config{Mix: mixture.Mix{Dry: mixture.DryWait, End: mixture.EndFirst}, Seed: 5,
+			Sources: map[string]mixture.Source{
+				"code": {Weight: 3, Epochs: 1, Block: 64, MaxTokens: 9000}, "math": {Weight: 1, Epochs: 3},
+				"web": {Weight: 6, Epochs: 1, Split: mixture.Split{Of: 10, Take: []int{0, 8}}}}},
+		Lengths: map[string][]int32{"code": lengths.LogNormalOf(6.1, 1.4, 9000, 1),
+			"math": lengths.LogNormalOf(4, .8, 8000, 2), "web": lengths.LogNormal(20000, 3)},
 	}
 }
 
@@ -36,7 +39,8 @@ func TestSourcesOfAMixture(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			c := packonline.Config{Method: method, Buckets: []int{1024}, Atom: 1, Pool: 500, MaxAge: 4000, Overlap: .3, Extra: 20, PaddingThreshold: .02}
+			c := packonline.Config{Method: method, Buckets: []int{1024}, Atom: 1, Pool: 500, MaxAge: 4000, Overlap: .3,
+				Extra: 20, PaddingThreshold: .02}
 			var placed bytes.Buffer
 			r, err := simulation.RunMixture(t.Context(), c, a, 1024, a.Placements(&placed))
 			if err != nil {
@@ -73,20 +77,23 @@ func TestSourcesOfAMixture(t *testing.T) {
 			var documents, taken, allPadding, allTokens int64
 			age, least, most := uint32(0), uint32(math.MaxUint32), uint32(0) // of all documents, and the medians
 			for name, s := range r.Sources {
-				documents, taken, allPadding, allTokens, age = documents+s.Documents, taken+s.Tokens, allPadding+s.PaddingTokens, allTokens+tokens[name], max(age, s.AgeMax)
+				documents, taken, allPadding, allTokens, age = documents+s.Documents, taken+s.Tokens, allPadding+s.PaddingTokens,
+					allTokens+tokens[name], max(age, s.AgeMax)
 				least, most = min(least, s.AgeMedian), max(most, s.AgeMedian)
 				if math.Abs(float64(s.PaddingTokens)-padding[name]) > float64(r.Sequences) {
 					t.Errorf("%s has %d tokens of padding, want %.0f", name, s.PaddingTokens, padding[name])
 				}
 			}
 			if documents != r.Documents || taken != r.Tokens || allPadding != r.PaddingTokens || age != r.AgeMax {
-				t.Errorf("%d documents, %d tokens, %d of padding and age %d by source; of the whole %+v", documents, taken, allPadding, age, r)
+				t.Errorf("%d documents, %d tokens, %d of padding and age %d by source; of the whole %+v", documents, taken,
+					allPadding, age, r)
 			}
 			if r.AgeMedian < least || r.AgeMedian > most {
 				t.Errorf("the median age of all is %d, by source from %d to %d", r.AgeMedian, least, most)
 			}
 			for name, s := range r.Sources {
-				if want := float64(tokens[name]) / float64(allTokens); math.Abs(s.Share-want) > 1e-12 || math.Abs(s.Target-s.Share) > .02 {
+				if want := float64(tokens[name]) / float64(allTokens); math.Abs(s.Share-want) > 1e-12 ||
+					math.Abs(s.Target-s.Share) > .02 {
 					t.Errorf("the share of %s is %v, want %v; it is to have %v", name, s.Share, want, s.Target)
 				}
 				if mean(s.Shares)-s.Share > .01 || mean(s.Targets)-s.Target > 1e-3 || len(s.Shares) != 20 || len(s.Targets) != 20 {
@@ -111,7 +118,8 @@ func TestLeftOut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := simulation.RunMixture(t.Context(), packonline.Config{Method: "concat", Buckets: []int{1024}, Atom: 1, Pool: 1}, a, 1024, nil)
+	r, err := simulation.RunMixture(t.Context(), packonline.Config{Method: "concat", Buckets: []int{1024}, Atom: 1,
+		Pool: 1}, a, 1024, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,22 +130,29 @@ func TestLeftOut(t *testing.T) {
 			long++
 		}
 	}
-	if maths.Epochs != 3 || maths.Documents != 24000 || maths.LeftOut != (simulation.LeftOut{}) { // the first that is used up
+	// the first that is used up
+	if maths.Epochs != 3 || maths.Documents != 24000 || maths.LeftOut != (simulation.LeftOut{}) {
 		t.Errorf("math: %+v", maths)
 	}
-	if l := code.LeftOut; l.NotReached == 0 || code.Documents+l.Long+l.NotReached != 9000 || l.Long == 0 || l.Long > long || code.Epochs >= 1 {
+	if l := code.LeftOut; l.NotReached == 0 || code.Documents+l.Long+l.NotReached != 9000 || l.Long == 0 ||
+		l.Long > long || code.Epochs >= 1 {
 		t.Errorf("code: %+v", code)
 	}
-	if l := web.LeftOut; l.Split == 0 || web.Documents+l.Split+l.NotReached != 20000 || math.Abs(float64(l.Split)/float64(web.Documents+l.Split)-.1) > .02 {
+	if l := web.LeftOut; l.Split == 0 || web.Documents+l.Split+l.NotReached != 20000 ||
+		math.Abs(float64(l.Split)/float64(web.Documents+l.Split)-.1) > .02 {
 		t.Errorf("web: %+v", web)
 	}
 }
 
-// The targets of twentieths are those of the schedule: here one half until half of the tokens are taken, then a ramp to all.
+// The targets of twentieths are those of the schedule: here one half until half of the tokens are taken, then a ramp to
+// all.
 func TestTargetsFollowTheSchedule(t *testing.T) {
-	m := &simulation.Mixture{Tokens: 2_000_000, Config: mixture.Config{Mix: mixture.Mix{Dry: mixture.DryWait, End: mixture.EndAll}}, Lengths: map[string][]int32{}}
-	m.Config.Sources = map[string]mixture.Source{"a": {Weight: 1, Epochs: mixture.Forever}, "b": {Weight: 1, Epochs: mixture.Forever}}
-	m.Config.Mix.Schedule = []mixture.Point{{Tokens: 1_000_000, Ramp: 1_000_000, Weights: map[string]float64{"a": 1, "b": 0}}}
+	m := &simulation.Mixture{Tokens: 2_000_000,
+		Config: mixture.Config{Mix: mixture.Mix{Dry: mixture.DryWait, End: mixture.EndAll}}, Lengths: map[string][]int32{}}
+	m.Config.Sources = map[string]mixture.Source{"a": {Weight: 1, Epochs: mixture.Forever},
+		"b": {Weight: 1, Epochs: mixture.Forever}}
+	m.Config.Mix.Schedule = []mixture.Point{{Tokens: 1_000_000, Ramp: 1_000_000,
+		Weights: map[string]float64{"a": 1, "b": 0}}}
 	for name := range m.Config.Sources {
 		m.Lengths[name] = slices.Repeat([]int32{100}, 50)
 	}
@@ -148,7 +163,8 @@ func TestTargetsFollowTheSchedule(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := simulation.RunMixture(t.Context(), packonline.Config{Method: "concat", Buckets: []int{1000}, Atom: 1, Pool: 1}, a, 1000, nil)
+	r, err := simulation.RunMixture(t.Context(), packonline.Config{Method: "concat", Buckets: []int{1000}, Atom: 1,
+		Pool: 1}, a, 1000, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

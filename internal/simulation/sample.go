@@ -2,8 +2,8 @@ package simulation
 
 import "math"
 
-// Sample says how fair a sample of the documents every part of a run is, by the length of documents: of each twentieth of the sequences,
-// in tokens and in order of emission, the share of tokens that are of documents shorter than Below.
+// Sample says how fair a sample of the documents every part of a run is, by the length of documents: of each twentieth
+// of the sequences, in tokens and in order of emission, the share of tokens that are of documents shorter than Below.
 type Sample struct {
 	Below     int       `json:"below"`     // tokens
 	Share     float64   `json:"share"`     // of the whole run
@@ -13,8 +13,8 @@ type Sample struct {
 
 const twentieths = 20
 
-// Below is where short documents end when nobody says so: at the row length, or with several at twice the shortest one, where the first rows
-// are that hold several documents or a longer one.
+// Below is where short documents end when nobody says so: at the row length, or with several at twice the shortest one,
+// where the first rows are that hold several documents or a longer one.
 func Below(rows []int) int {
 	if len(rows) == 0 {
 		return 0
@@ -25,7 +25,8 @@ func Below(rows []int) int {
 	return 2 * rows[0]
 }
 
-// shares adds up tokens along a run whose length is not known: in bins, two of which become one when there are too many.
+// shares adds up tokens along a run whose length is not known: in bins, two of which become one when there are too
+// many.
 type shares struct {
 	below int
 	width int64 // tokens of a bin

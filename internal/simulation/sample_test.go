@@ -10,15 +10,16 @@ import (
 	"loaderd/packonline"
 )
 
-// TestEveryTwentiethIsAFairSample holds the methods that hold rows back to what the documentation says: in every twentieth of a run of
-// 20 pools the share of tokens of documents shorter than 2,048 is within 10 % of the whole run's. Without a hold it is off by more than
-// 15 %, and concat, which moves nothing, tells what is noise.
+// TestEveryTwentiethIsAFairSample holds the methods that hold rows back to what the documentation says: in every
+// twentieth of a run of 20 pools the share of tokens of documents shorter than 2,048 is within 10 % of the whole run's.
+// Without a hold it is off by more than 15 %, and concat, which moves nothing, tells what is noise.
 func TestEveryTwentiethIsAFairSample(t *testing.T) {
 	five := []int{1024, 2048, 4096, 8192, 16384}
 	for seed := range uint64(3) {
 		in := lengths.LogNormal(81_920, seed+1)
 		deviation := func(method string, rows []int, hold int) float64 {
-			r, err := simulation.Run(t.Context(), packonline.Config{Method: method, Buckets: rows, Atom: 1, Pool: 4096, MaxAge: 16384, Hold: hold}, in, nil)
+			r, err := simulation.Run(t.Context(), packonline.Config{Method: method, Buckets: rows, Atom: 1, Pool: 4096,
+				MaxAge: 16384, Hold: hold}, in, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -59,7 +60,8 @@ func TestSampleCountsTokens(t *testing.T) {
 		t.Fatalf("%+v", s)
 	}
 	late := 1. / 13 // 50 of 650 tokens
-	if s.Shares[0] != 1 || math.Abs(s.Shares[2]-late) > 0.005 || math.Abs(s.Shares[19]-late) > 0.005 || math.Abs(s.Deviation-(1/s.Share-1)) > 1e-9 {
+	if s.Shares[0] != 1 || math.Abs(s.Shares[2]-late) > 0.005 || math.Abs(s.Shares[19]-late) > 0.005 ||
+		math.Abs(s.Deviation-(1/s.Share-1)) > 1e-9 {
 		t.Errorf("%+v", s)
 	}
 	if most := slices.Max(s.Shares[2:]); most > late+0.005 {

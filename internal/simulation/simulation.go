@@ -1,4 +1,5 @@
-// Package simulation packs lists of document lengths as a run would and tells how well it went, in the papers' own metrics.
+// Package simulation packs lists of document lengths as a run would and tells how well it went, in the papers' own
+// metrics.
 package simulation
 
 import (
@@ -12,8 +13,8 @@ import (
 	"loaderd/packonline/related"
 )
 
-// Result is how one method packed a list of lengths. Tokens + Repeated - Dropped + Padding = Slots. Other programs read its JSON:
-// fields may be added, and none may change its name or meaning.
+// Result is how one method packed a list of lengths. Tokens + Repeated - Dropped + Padding = Slots. Other programs read
+// its JSON: fields may be added, and none may change its name or meaning.
 type Result struct {
 	Method             string  `json:"method"`
 	Documents          int64   `json:"documents"`
@@ -29,21 +30,23 @@ type Result struct {
 	PaddingRatio       float64 `json:"padding_ratio"`       // padding tokens / slots
 	TruncationRatio    float64 `json:"truncation_ratio"`    // truncated documents / documents
 	ConcatenationRatio float64 `json:"concatenation_ratio"` // documents / sequences
-	AgeMax             uint32  `json:"age_max"`             // documents, from a document's arrival to the emission of its last piece
-	AgeMedian          uint32  `json:"age_median"`          // over all documents; the lower one of two
-	PoolMax            int     `json:"pool_max"`            // pieces that waited at once
-	Seconds            float64 `json:"seconds"`             // of packing alone
+	// documents, from a document's arrival to the emission of its last piece
+	AgeMax             uint32  `json:"age_max"`
+	AgeMedian          uint32  `json:"age_median"` // over all documents; the lower one of two
+	PoolMax            int     `json:"pool_max"`   // pieces that waited at once
+	Seconds            float64 `json:"seconds"`    // of packing alone
 	DocumentsPerSecond float64 `json:"documents_per_second"`
-	// AttentionCost is the sum of squared segment lengths, what attention costs when every piece sees itself alone; without that
-	// mask it is AttentionCostUnmasked, the sum of squared row lengths. Causal attention computes about half of either.
+	// AttentionCost is the sum of squared segment lengths, what attention costs when every piece sees itself alone;
+	// without that mask it is AttentionCostUnmasked, the sum of squared row lengths. Causal attention computes about half
+	// of either.
 	AttentionCost         float64  `json:"attention_cost"`
 	AttentionCostUnmasked float64  `json:"attention_cost_unmasked"`
 	Buckets               []Bucket `json:"buckets"`
 	Sample                *Sample  `json:"sample,omitempty"` // nil where a run is too short to have one
 	// Sources are those of a mixture by name, nil without one.
 	Sources map[string]*Source `json:"sources,omitempty"`
-	// Detail says under which bounds the method ran, what the end of the input cost (the flush pads the most), and what the method
-	// itself counts.
+	// Detail says under which bounds the method ran, what the end of the input cost (the flush pads the most), and what
+	// the method itself counts.
 	Detail map[string]any `json:"detail"`
 
 	ages []int64 // documents by age
@@ -58,9 +61,10 @@ type Bucket struct {
 // maxRows bounds the rows of one document, which come out at once.
 const maxRows = 1 << 24
 
-// Run packs documents of the given lengths, numbered from 0, and writes the sequences to placements, which may be nil: a line a
-// sequence in order of emission, LENGTH<TAB>document:start:length document:start:length ... A Pool of 0 holds the whole input. The
-// clock runs while lengths are packed, the flush at the end included, and not while results are looked at.
+// Run packs documents of the given lengths, numbered from 0, and writes the sequences to placements, which may be nil:
+// a line a sequence in order of emission, LENGTH<TAB>document:start:length document:start:length ... A Pool of 0 holds
+// the whole input. The clock runs while lengths are packed, the flush at the end included, and not while results are
+// looked at.
 func Run(ctx context.Context, c packonline.Config, lengths []int32, placements io.Writer) (*Result, error) {
 	var each Sequence
 	if placements != nil {
@@ -69,17 +73,21 @@ func Run(ctx context.Context, c packonline.Config, lengths []int32, placements i
 	return RunDocuments(ctx, c, lengths, nil, Below(c.Buckets), each)
 }
 
-// Sequence is called with every sequence in order of emission: its length in tokens and its pieces, which are valid during the call.
+// Sequence is called with every sequence in order of emission: its length in tokens and its pieces, which are valid
+// during the call.
 type Sequence func(length int, pieces []packonline.Piece) error
 
-// RunDocuments is Run with what each document is about, where the method asks for that (nil hints: nothing is known), with the length
-// below which documents are short for Result.Sample, and with any use of the sequences, which may be nil.
-func RunDocuments(ctx context.Context, c packonline.Config, lengths []int32, hints []*related.Hint, below int, each Sequence) (*Result, error) {
+// RunDocuments is Run with what each document is about, where the method asks for that (nil hints: nothing is known),
+// with the length below which documents are short for Result.Sample, and with any use of the sequences, which may be
+// nil.
+func RunDocuments(ctx context.Context, c packonline.Config, lengths []int32, hints []*related.Hint, below int,
+	each Sequence) (*Result, error) {
 	return run(ctx, c, lengths, hints, below, nil, each)
 }
 
 // run is RunDocuments, of a mixture where sources are there to look at.
-func run(ctx context.Context, c packonline.Config, lengths []int32, hints []*related.Hint, below int, sources *bySource, each Sequence) (*Result, error) {
+func run(ctx context.Context, c packonline.Config, lengths []int32, hints []*related.Hint, below int, sources *bySource,
+	each Sequence) (*Result, error) {
 	if c.Pool == 0 {
 		c.Pool = max(len(lengths), 1)
 	}
@@ -90,7 +98,8 @@ func run(ctx context.Context, c packonline.Config, lengths []int32, hints []*rel
 	longest := int32(float64(slices.Max(c.Buckets)) * min(c.Atom, 1))
 	for i, n := range lengths {
 		if n/longest > maxRows {
-			return nil, fmt.Errorf("document %d has %d tokens, more than %d rows of %d: choose longer rows", i, n, maxRows, longest)
+			return nil, fmt.Errorf("document %d has %d tokens, more than %d rows of %d: choose longer rows", i, n,
+				maxRows, longest)
 		}
 	}
 	w := newWatch(c, lengths, below, each)
@@ -145,7 +154,8 @@ func run(ctx context.Context, c packonline.Config, lengths []int32, hints []*rel
 // sum fills in the totals and the papers' ratios.
 func (r *Result) sum(c packonline.Counts, w *watch, packing time.Duration) {
 	r.Documents, r.Tokens, r.Sequences, r.Slots = c.Documents, c.Tokens, w.sequences(), c.Slots+w.missing
-	r.PaddingTokens, r.DroppedTokens, r.RepeatedTokens, r.TruncatedDocuments = c.Padding+w.missing, c.Dropped, c.Repeated, c.Truncated
+	r.PaddingTokens, r.DroppedTokens, r.RepeatedTokens, r.TruncatedDocuments = c.Padding+w.missing, c.Dropped, c.Repeated,
+		c.Truncated
 	r.PaddingRatio = ratio(float64(r.PaddingTokens), float64(r.Slots))
 	r.TruncationRatio = ratio(float64(r.TruncatedDocuments), float64(r.Documents))
 	r.ConcatenationRatio = ratio(float64(r.Documents), float64(r.Sequences))
@@ -161,7 +171,8 @@ func ratio(a, b float64) float64 {
 	return a / b
 }
 
-// parameters returns what shaped the result, by the names of a configuration file: parameters that the method does not read are left out.
+// parameters returns what shaped the result, by the names of a configuration file: parameters that the method does not
+// read are left out.
 func parameters(c packonline.Config) map[string]any {
 	d := map[string]any{"atom": c.Atom, "pool": c.Pool, "max_age": c.MaxAge, "seed": c.Seed}
 	for _, name := range packonline.Parameters(c.Method) {

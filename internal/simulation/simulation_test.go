@@ -80,7 +80,8 @@ func TestPlacements(t *testing.T) {
 		}
 		for _, atom := range []float64{0.25, 0.5, 1, 2, 4} {
 			for _, pool := range []int{0, 300} {
-				c := packonline.Config{Method: method, Buckets: buckets, Atom: atom, Pool: pool, Overlap: 0.3, Extra: 20, PaddingThreshold: 0.05, Splice: config.Default().Plan.Packing.Splice}
+				c := packonline.Config{Method: method, Buckets: buckets, Atom: atom, Pool: pool, Overlap: 0.3, Extra: 20,
+					PaddingThreshold: 0.05, Splice: config.Default().Plan.Packing.Splice}
 				if pool > 0 {
 					c.MaxAge = 900
 				}
@@ -171,20 +172,23 @@ func checkRows(t *testing.T, name string, r *simulation.Result, rows string, in 
 		}
 		x.PaddingRatio, x.TruncationRatio, x.ConcatenationRatio = 0, 0, 0
 	}
-	have.AgeMax, have.AgeMedian, have.PoolMax, have.Seconds, have.DocumentsPerSecond, have.Detail, have.Sample = 0, 0, 0, 0, 0, nil, nil
+	have.AgeMax, have.AgeMedian, have.PoolMax, have.Seconds, have.DocumentsPerSecond, have.Detail, have.Sample = 0, 0, 0,
+		0, 0, nil, nil
 	text := func(r simulation.Result) string { b, _ := json.Marshal(r); return string(b) }
 	if diff := cmp.Diff(text(want), text(have)); diff != "" {
 		t.Errorf("%s: -placements +report:\n%s", name, diff)
 	}
 }
 
-// TestPartsMakeRows: four atoms of a quarter make a row in the order in which they are packed; what the last row lacks is padding.
+// TestPartsMakeRows: four atoms of a quarter make a row in the order in which they are packed; what the last row lacks
+// is padding.
 func TestPartsMakeRows(t *testing.T) {
 	r, rows := run(t, packonline.Config{Method: "concat", Buckets: []int{8}, Atom: 0.25}, []int32{5, 4, 3})
 	if want := "8\t0:0:2 0:2:2 0:4:1 1:0:1 1:1:2\n8\t1:3:1 2:0:1 2:1:2\n"; rows != want {
 		t.Errorf("rows are %q, want %q", rows, want)
 	}
-	if r.Sequences != 2 || r.Slots != 16 || r.PaddingTokens != 4 || r.Detail["flush_padding_tokens"] != int64(4) || r.Detail["flush_sequences"] != int64(1) {
+	if r.Sequences != 2 || r.Slots != 16 || r.PaddingTokens != 4 || r.Detail["flush_padding_tokens"] != int64(4) ||
+		r.Detail["flush_sequences"] != int64(1) {
 		t.Errorf("%+v", r)
 	}
 }
@@ -204,12 +208,14 @@ func TestPartsWaitForOneAnother(t *testing.T) {
 		t.Errorf("ages are %d at most and %d in the median: %q", r.AgeMax, r.AgeMedian, rows)
 	}
 	// The flush packs document 0, and document 3 is the last to have come.
-	if r, _ = run(t, packonline.Config{Method: "concat", Buckets: []int{8}, Atom: 0.5}, []int32{4, 1, 1, 1}); r.AgeMax != 3 {
+	if r, _ = run(t, packonline.Config{Method: "concat", Buckets: []int{8}, Atom: 0.5},
+		[]int32{4, 1, 1, 1}); r.AgeMax != 3 {
 		t.Errorf("ages are %d at most", r.AgeMax)
 	}
 }
 
-// No document is older than MaxAge when its last piece is in a row, whatever the method, the atoms, the buckets and the lengths.
+// No document is older than MaxAge when its last piece is in a row, whatever the method, the atoms, the buckets and the
+// lengths.
 func TestRun_BoundsAgesWithAtoms(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, method := range packonline.Methods() {
@@ -253,7 +259,8 @@ func TestAgeQuantile(t *testing.T) {
 
 func TestNothing(t *testing.T) {
 	for _, method := range packonline.Methods() {
-		r, rows := run(t, packonline.Config{Method: method, Buckets: []int{64}, Splice: config.Default().Plan.Packing.Splice}, nil)
+		r, rows := run(t, packonline.Config{Method: method, Buckets: []int{64}, Splice: config.Default().Plan.Packing.Splice},
+			nil)
 		if r.Documents != 0 || r.Sequences != 0 || r.PaddingRatio != 0 || r.AgeQuantile(0.5) != 0 || rows != "" {
 			t.Errorf("%s: %+v", method, r)
 		}
@@ -262,8 +269,10 @@ func TestNothing(t *testing.T) {
 
 // TestDetailNamesParameters: a method's own parameters are told, others' are not.
 func TestDetailNamesParameters(t *testing.T) {
-	for method, want := range map[string][]string{"bfd": nil, "bfd-m": {"extra"}, "seamless": {"extra", "overlap"}, "bucketllm": {"padding_threshold"}} {
-		r, _ := run(t, packonline.Config{Method: method, Buckets: []int{64}, Pool: 10, Overlap: 0.3, Extra: 5, PaddingThreshold: 0.02, Splice: config.Default().Plan.Packing.Splice}, []int32{70, 3})
+	for method, want := range map[string][]string{"bfd": nil, "bfd-m": {"extra"}, "seamless": {"extra", "overlap"},
+		"bucketllm": {"padding_threshold"}} {
+		r, _ := run(t, packonline.Config{Method: method, Buckets: []int{64}, Pool: 10, Overlap: 0.3, Extra: 5,
+			PaddingThreshold: 0.02, Splice: config.Default().Plan.Packing.Splice}, []int32{70, 3})
 		var have []string
 		for _, name := range []string{"extra", "overlap", "padding_threshold"} {
 			if r.Detail[name] != nil {
@@ -282,7 +291,8 @@ func TestCheck(t *testing.T) {
 		t.Errorf("a pool of the whole input is refused: %v", bad)
 	}
 	good.Pool, good.MaxAge = -1, -1
-	if have := fmt.Sprint(simulation.Check(good)); !strings.Contains(have, "pool: -1: want 0 (the whole input) or 1 to") || !strings.Contains(have, "max_age: -1") {
+	if have := fmt.Sprint(simulation.Check(good)); !strings.Contains(have, "pool: -1: want 0 (the whole input) or 1 to") ||
+		!strings.Contains(have, "max_age: -1") {
 		t.Errorf("bad bounds are refused as %s", have)
 	}
 	if _, err := simulation.Run(t.Context(), good, nil, nil); err == nil {
@@ -296,7 +306,8 @@ func (fullDisk) Write([]byte) (int, error) { return 0, errors.New("disk full") }
 
 func TestRunFails(t *testing.T) {
 	c := packonline.Config{Method: "concat", Buckets: []int{4}, Atom: 1}
-	if _, err := simulation.Run(t.Context(), c, []int32{9}, fullDisk{}); err == nil || !strings.Contains(err.Error(), "write placements: disk full") {
+	if _, err := simulation.Run(t.Context(), c, []int32{9}, fullDisk{}); err == nil ||
+		!strings.Contains(err.Error(), "write placements: disk full") {
 		t.Errorf("with a full disk the error is %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

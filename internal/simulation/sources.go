@@ -14,8 +14,8 @@ type Source struct {
 	Share     float64 `json:"share"`     // of the tokens in rows
 	Documents int64   `json:"documents"` // used, as often as epochs have them
 	Tokens    int64   `json:"tokens"`    // of these
-	// Shares are those of each twentieth of the run, in tokens and in order of emission; Targets those that the mixture has in the same twentieth of the
-	// tokens that it takes. Both are empty where a run is too short for twentieths.
+	// Shares are those of each twentieth of the run, in tokens and in order of emission; Targets those that the mixture
+	// has in the same twentieth of the tokens that it takes. Both are empty where a run is too short for twentieths.
 	Targets []float64 `json:"targets,omitempty"`
 	Shares  []float64 `json:"shares,omitempty"`
 	// Deviation is the largest distance of a twentieth's share from its target, as a share of all tokens.
@@ -38,7 +38,8 @@ type bySource struct {
 }
 
 func newBySource(a *Arrivals) *bySource {
-	s := &bySource{arrivals: a, shares: make([]shares, len(a.names)), padding: make([]int64, len(a.names)), row: make([]int64, len(a.names))}
+	s := &bySource{arrivals: a, shares: make([]shares, len(a.names)), padding: make([]int64, len(a.names)),
+		row: make([]int64, len(a.names))}
 	for i := range s.shares {
 		s.shares[i] = newShares(0)
 	}
@@ -71,7 +72,8 @@ func (s *bySource) results(ages []uint32) map[string]*Source {
 	}
 	for i, name := range a.names {
 		x, all := &a.sources[i], &s.shares[i].all
-		r := &Source{Weight: a.mixture.Config.Sources[name].Weight, Target: a.target(i, 0, float64(a.tokens)), Share: ratio(float64(all.short), float64(all.tokens)),
+		r := &Source{Weight: a.mixture.Config.Sources[name].Weight, Target: a.target(i, 0, float64(a.tokens)),
+			Share:     ratio(float64(all.short), float64(all.tokens)),
 			Documents: x.used, Tokens: x.tokens, PaddingTokens: s.padding[i], LeftOut: x.left,
 			Epochs: ratio(float64(x.all), float64(len(a.mixture.Lengths[name])))}
 		if slices.Sort(of[i]); len(of[i]) > 0 {

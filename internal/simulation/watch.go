@@ -30,7 +30,8 @@ type watch struct {
 }
 
 func newWatch(c packonline.Config, documents []int32, below int, each Sequence) *watch {
-	w := &watch{result: &Result{Method: c.Method}, documents: documents, ages: make([]uint32, len(documents)), whole: make([]bool, len(documents)),
+	w := &watch{result: &Result{Method: c.Method}, documents: documents, ages: make([]uint32, len(documents)),
+		whole:  make([]bool, len(documents)),
 		shares: newShares(below), each: each, parts: 1}
 	if c.Atom > 0 && c.Atom < 1 {
 		w.parts = int(1 / c.Atom)
@@ -39,7 +40,8 @@ func newWatch(c packonline.Config, documents []int32, below int, each Sequence) 
 		w.result.Buckets = append(w.result.Buckets, Bucket{Length: l})
 	}
 	w.wait, w.bounded = c.AtomWait()
-	w.started, w.have, w.since = make([][]packonline.Piece, len(c.Buckets)), make([]int, len(c.Buckets)), make([]int, len(c.Buckets))
+	w.started, w.have, w.since = make([][]packonline.Piece, len(c.Buckets)), make([]int, len(c.Buckets)),
+		make([]int, len(c.Buckets))
 	return w
 }
 

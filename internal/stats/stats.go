@@ -53,7 +53,8 @@ type moment struct {
 	counts Counts
 }
 
-// Add adds the counts of a moment, which are not before those added last, and returns the rates of the last two seconds.
+// Add adds the counts of a moment, which are not before those added last, and returns the rates of the last two
+// seconds.
 func (w *Window) Add(at time.Duration, c Counts) Rates {
 	for len(w.past) > 1 && at-w.past[1].at >= lately {
 		w.past = w.past[1:]

@@ -14,8 +14,8 @@ import (
 	"loaderd/internal/api"
 )
 
-// Events are the newest things that happened to a run, of all daemons. Those of this daemon are what its log says: warnings and errors, and the lines that
-// told names; those of others come as words.
+// Events are the newest things that happened to a run, of all daemons. Those of this daemon are what its log says:
+// warnings and errors, and the lines that told names; those of others come as words.
 type Events struct {
 	daemon string
 
@@ -107,7 +107,8 @@ func (e *Events) hear(r slog.Record, attrs []slog.Attr) {
 			l.text = "The action {action}{by} was refused: {error}"
 		}
 	}
-	x := event{Event: api.Event{Time: r.Time, Daemon: e.daemon, Kind: l.kind, Do: cmp.Or(values["do"], l.do)}, message: message}
+	x := event{Event: api.Event{Time: r.Time, Daemon: e.daemon, Kind: l.kind, Do: cmp.Or(values["do"], l.do)},
+		message: message}
 	switch {
 	case r.Level >= slog.LevelError:
 		x.Kind = "error"
@@ -151,7 +152,9 @@ func (e *Events) add(x event, own bool) {
 		x.own = e.next
 	}
 	e.all = append(e.all, x)
-	slices.SortStableFunc(e.all, func(a, b event) int { return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Daemon, b.Daemon)) })
+	slices.SortStableFunc(e.all, func(a, b event) int {
+		return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Daemon, b.Daemon))
+	})
 	if len(e.all) > api.MaxEvents {
 		e.all = slices.Delete(e.all, 0, len(e.all)-api.MaxEvents)
 	}
@@ -182,7 +185,8 @@ func (e *Events) since(own uint64) (events []api.Event, last uint64) {
 	return events, e.next
 }
 
-// others takes in events of another daemon. One that was heard before is left out; one that has become many since takes its place.
+// others takes in events of another daemon. One that was heard before is left out; one that has become many since takes
+// its place.
 func (e *Events) others(daemon string, events []api.Event) {
 	for _, x := range events {
 		x.Daemon = daemon

@@ -19,7 +19,8 @@ import (
 	"loaderd/loader/diagnosis"
 )
 
-// Whatever clients report, streams get, other daemons send and the plan has, no figure of the status contradicts another one.
+// Whatever clients report, streams get, other daemons send and the plan has, no figure of the status contradicts
+// another one.
 func TestStatus_NoFigureContradictsAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { rapid.Check(bubble{t}, randomStatus) })
 }
@@ -29,7 +30,8 @@ type bubble struct{ *testing.T }
 
 func randomStatus(rt *rapid.T) {
 	steps := rapid.Uint64Range(0, 40)
-	run := &fakeRun{info: loader.Info{Run: "r"}, ranks: census.New(), verdict: diagnosis.Verdict{Health: diagnosis.Running, Sentence: "Running"}}
+	run := &fakeRun{info: loader.Info{Run: "r"}, ranks: census.New(), verdict: diagnosis.Verdict{Health: diagnosis.Running,
+		Sentence: "Running"}}
 	other, words := census.New(), &bus{}
 	var streams []api.RankStatus
 	served := func() []api.RankStatus {
@@ -37,7 +39,8 @@ func randomStatus(rt *rapid.T) {
 		defer run.mu.Unlock()
 		return streams
 	}
-	w := status.New(status.Options{Run: run, Ranks: served, Bus: words, Events: status.NewEvents("a"), Log: slog.New(slog.DiscardHandler), Name: "a",
+	w := status.New(status.Options{Run: run, Ranks: served, Bus: words, Events: status.NewEvents("a"),
+		Log: slog.New(slog.DiscardHandler), Name: "a",
 		Plan: &fakePlan{}, Flight: func() string { return "" }, Bounds: status.Bounds{Window: 4, Ahead: 6, BufferBytes: 100}})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
@@ -46,10 +49,12 @@ func randomStatus(rt *rapid.T) {
 	synctest.Wait()
 	id := func() census.ID {
 		world := rapid.SampledFrom([]int{1, 2, 4}).Draw(rt, "world")
-		return census.ID{Key: census.Key{Job: rapid.SampledFrom([]string{"a", "b"}).Draw(rt, "job"), World: world}, Rank: rapid.IntRange(0, world-1).Draw(rt, "rank"), Peer: rapid.IntRange(0, 1).Draw(rt, "peer")}
+		return census.ID{Key: census.Key{Job: rapid.SampledFrom([]string{"a", "b"}).Draw(rt, "job"), World: world},
+			Rank: rapid.IntRange(0, world-1).Draw(rt, "rank"), Peer: rapid.IntRange(0, 1).Draw(rt, "peer")}
 	}
 	rankOf := func(x census.ID) api.RankStatus {
-		return api.RankStatus{Job: x.Job, Rank: x.Rank, World: x.World, Peer: x.Peer, Sent: steps.Draw(rt, "sent"), Bytes: 10, WaitP50: 1, WaitP99: 2}
+		return api.RankStatus{Job: x.Job, Rank: x.Rank, World: x.World, Peer: x.Peer, Sent: steps.Draw(rt, "sent"), Bytes: 10,
+			WaitP50: 1, WaitP99: 2}
 	}
 	session := rapid.SampledFrom([]string{"", "s", "t"})
 	ranks := func(do func(*rapid.T, *census.Census)) func(*rapid.T) {
@@ -66,13 +71,15 @@ func randomStatus(rt *rapid.T) {
 	rt.Repeat(map[string]func(*rapid.T){
 		"open": either(func(rt *rapid.T, c *census.Census) {
 			from := steps.Draw(rt, "from")
-			c.Open(id(), census.Client{Session: session.Draw(rt, "session"), Taken: rapid.Uint64Range(0, from).Draw(rt, "taken")}, from, time.Now())
+			c.Open(id(), census.Client{Session: session.Draw(rt, "session"),
+				Taken: rapid.Uint64Range(0, from).Draw(rt, "taken")}, from, time.Now())
 		}),
 		"send":  ranks(func(rt *rapid.T, c *census.Census) { c.Send(id(), steps.Draw(rt, "steps"), time.Now()) }),
 		"close": either(func(rt *rapid.T, c *census.Census) { c.Close(id(), rapid.Bool().Draw(rt, "ended"), time.Now()) }),
 		"leave": ranks(func(_ *rapid.T, c *census.Census) { c.Leave("a", time.Now()) }),
 		"report": either(func(rt *rapid.T, c *census.Census) {
-			c.Report(id(), census.Report{Session: session.Draw(rt, "session"), Taken: steps.Draw(rt, "taken"), Waiting: rapid.Bool().Draw(rt, "waiting"), Left: rapid.Bool().Draw(rt, "left")}, time.Now())
+			c.Report(id(), census.Report{Session: session.Draw(rt, "session"), Taken: steps.Draw(rt, "taken"),
+				Waiting: rapid.Bool().Draw(rt, "waiting"), Left: rapid.Bool().Draw(rt, "left")}, time.Now())
 		}),
 		"roll": ranks(func(_ *rapid.T, c *census.Census) { c.Merge("b", other.Roll(time.Now()), time.Now()) }),
 		"streams": ranks(func(rt *rapid.T, _ *census.Census) {
@@ -90,7 +97,8 @@ func randomStatus(rt *rapid.T) {
 		},
 		"plan": ranks(func(rt *rapid.T, _ *census.Census) {
 			run.stats.Planned = steps.Draw(rt, "planned")
-			run.stats.Wanted, run.stats.Committed = steps.Draw(rt, "wanted"), rapid.Uint64Range(0, run.stats.Planned).Draw(rt, "committed")
+			run.stats.Wanted, run.stats.Committed = steps.Draw(rt, "wanted"), rapid.Uint64Range(0, run.stats.Planned).Draw(rt,
+				"committed")
 		}),
 		"wait": func(rt *rapid.T) { time.Sleep(time.Duration(rapid.IntRange(1, 20).Draw(rt, "seconds")) * time.Second) },
 		"": func(rt *rapid.T) {

@@ -29,8 +29,9 @@ func byPlace(streams []api.RankStatus) map[place]api.RankStatus {
 	return out
 }
 
-// ranksOf describes the processes that the census has: of the streams it takes what they get. A rank that is missing has a row as long as its job
-// misses it. No rank has more steps than are planned: another daemon may know of a step that this one does not know yet.
+// ranksOf describes the processes that the census has: of the streams it takes what they get. A rank that is missing
+// has a row as long as its job misses it. No rank has more steps than are planned: another daemon may know of a step
+// that this one does not know yet.
 func ranksOf(v census.View, streams []api.RankStatus, planned uint64, own string) (out []api.RankStatus) {
 	open := byPlace(streams)
 	for _, j := range v.Jobs {
@@ -58,7 +59,8 @@ func ranksOf(v census.View, streams []api.RankStatus, planned uint64, own string
 		}
 		for _, n := range j.Missing {
 			if least := min(j.Least, planned); !known[n] {
-				out = append(out, api.RankStatus{Job: j.Job, Rank: n, World: j.World, State: string(census.Absent), Unit: api.UnitRead, Consumed: least, Sent: least, Lag: most - least})
+				out = append(out, api.RankStatus{Job: j.Job, Rank: n, World: j.World, State: string(census.Absent),
+					Unit: api.UnitRead, Consumed: least, Sent: least, Lag: most - least})
 			}
 		}
 	}
@@ -69,18 +71,20 @@ func ranksOf(v census.View, streams []api.RankStatus, planned uint64, own string
 func jobsOf(v census.View, planned uint64) []api.JobStatus {
 	out := []api.JobStatus{}
 	for _, j := range v.Jobs {
-		x := api.JobStatus{Job: j.Job, World: j.World, Present: j.Present, Missing: j.Missing, Least: min(j.Least, planned), Most: min(j.Most, planned), Sent: min(j.Sent, planned),
+		x := api.JobStatus{Job: j.Job, World: j.World, Present: j.Present, Missing: j.Missing, Least: min(j.Least, planned),
+			Most: min(j.Most, planned), Sent: min(j.Sent, planned),
 			Reports: j.Reports, State: api.StateReading}
 		if j.Finding != nil {
-			x.State, x.Failing, x.Sentence = string(j.Finding.State), j.Finding.Level == census.Red, diagnosis.RankCause(j.Finding).Message
+			x.State, x.Failing, x.Sentence = string(j.Finding.State), j.Finding.Level == census.Red,
+				diagnosis.RankCause(j.Finding).Message
 		}
 		out = append(out, x)
 	}
 	return out
 }
 
-// progress returns how many steps the ranks of the job that is furthest on were sent, and how many they have consumed: all of them. Where no job is
-// present the last ones count. Both are nil before any rank.
+// progress returns how many steps the ranks of the job that is furthest on were sent, and how many they have consumed:
+// all of them. Where no job is present the last ones count. Both are nil before any rank.
 func progress(v census.View, planned uint64) (sent, consumed *uint64) {
 	include := func(s, c uint64) {
 		if s, c = min(s, planned), min(c, planned); consumed == nil || c > *consumed {
@@ -98,7 +102,9 @@ func progress(v census.View, planned uint64) (sent, consumed *uint64) {
 			return of(slices.MinFunc(j.Ranks, func(a, b census.Rank) int { return cmp.Compare(of(a), of(b)) }))
 		}
 		if len(j.Ranks) > 0 {
-			include(least(func(r census.Rank) uint64 { return r.Sent }), least(func(r census.Rank) uint64 { return r.Consumed() }))
+			include(least(func(r census.Rank) uint64 {
+				return r.Sent
+			}), least(func(r census.Rank) uint64 { return r.Consumed() }))
 		}
 	}
 	return sent, consumed
@@ -114,7 +120,8 @@ func furthestBehind(ranks []api.RankStatus) []api.RankStatus {
 		ranks = ranks[:api.MaxRanks]
 	}
 	slices.SortFunc(ranks, func(a, b api.RankStatus) int {
-		return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.World, b.World), cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Peer, b.Peer), cmp.Compare(a.Daemon, b.Daemon))
+		return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.World, b.World), cmp.Compare(a.Rank, b.Rank),
+			cmp.Compare(a.Peer, b.Peer), cmp.Compare(a.Daemon, b.Daemon))
 	})
 	return ranks
 }

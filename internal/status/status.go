@@ -14,8 +14,8 @@ import (
 	"loaderd/loader/state"
 )
 
-// look composes the status of this moment, and returns what the history has of it. What is read later is never behind what was read before: the
-// verdict, the ranks, the figures of the planner, the plan.
+// look composes the status of this moment, and returns what the history has of it. What is read later is never behind
+// what was read before: the verdict, the ranks, the figures of the planner, the plan.
 func (w *Watch) look(now time.Time) history.Sample {
 	verdict, rates, waits, view := w.Run.Verdict(), w.Run.Rates(), w.Run.Waits(), w.Run.Ranks()
 	streams := w.Ranks()
@@ -31,10 +31,14 @@ func (w *Watch) look(now time.Time) history.Sample {
 	s, info := w.Run.Stats(), w.Run.Info()
 	ranks := ranksOf(view, streams, info.Planned, w.Name)
 	sent, consumed := progress(view, info.Planned)
-	out := api.Status{Run: info.Run, ID: info.ID, Fingerprint: info.Fingerprint, Time: now.UTC(), Daemon: w.Name, Version: w.Version, Verdict: verdict,
-		Planned: info.Planned, Sent: sent, Consumed: consumed, Ended: info.Ended, Committed: info.Committed, Oldest: info.Oldest, Length: info.Length, Streams: s.Streams,
-		Rates: api.Rates{Rates: rates, Bytes: bytes}, Skipped: []api.SkippedStatus{}, Buckets: []api.BucketStatus{}, Keepers: []api.KeeperStatus{},
-		Ranks: furthestBehind(ranks), Readers: len(ranks), Jobs: jobsOf(view, info.Planned), Daemons: daemons, Events: w.Events.newest()}
+	out := api.Status{Run: info.Run, ID: info.ID, Fingerprint: info.Fingerprint, Time: now.UTC(), Daemon: w.Name,
+		Version: w.Version, Verdict: verdict,
+		Planned: info.Planned, Sent: sent, Consumed: consumed, Ended: info.Ended, Committed: info.Committed,
+		Oldest: info.Oldest, Length: info.Length, Streams: s.Streams,
+		Rates: api.Rates{Rates: rates, Bytes: bytes}, Skipped: []api.SkippedStatus{}, Buckets: []api.BucketStatus{},
+		Keepers: []api.KeeperStatus{},
+		Ranks:   furthestBehind(ranks), Readers: len(ranks), Jobs: jobsOf(view, info.Planned), Daemons: daemons,
+		Events: w.Events.newest()}
 	read := min(s.Wanted, info.Planned)
 	if consumed != nil {
 		read = *consumed
@@ -46,14 +50,16 @@ func (w *Watch) look(now time.Time) history.Sample {
 	for _, q := range s.Queues {
 		out.Buckets = append(out.Buckets, api.BucketStatus{Bucket: q.Bucket, Steps: q.Steps, Rows: q.Rows, Of: q.Of})
 	}
-	out.Packing = api.PackingStatus{Method: w.Bounds.Method, Padding: stats.Padding(s), Split: stats.Truncated(s), Dropped: s.Dropped, Repeated: s.Repeated, AgeMax: s.AgeMax, WaitMax: s.WaitMax,
+	out.Packing = api.PackingStatus{Method: w.Bounds.Method, Padding: stats.Padding(s), Split: stats.Truncated(s),
+		Dropped: s.Dropped, Repeated: s.Repeated, AgeMax: s.AgeMax, WaitMax: s.WaitMax,
 		Counts: s.Packing}
 	for _, keeper := range slices.Sorted(maps.Keys(info.Keepers)) {
 		out.Keepers = append(out.Keepers, api.KeeperStatus{Keeper: keeper, Step: info.Keepers[keeper]})
 	}
 	for why, n := range s.Skipped.All() {
 		if n > 0 {
-			out.Skipped = append(out.Skipped, api.SkippedStatus{Reason: string(why), Documents: n, Text: why.Text(), Do: why.Do()})
+			out.Skipped = append(out.Skipped, api.SkippedStatus{Reason: string(why), Documents: n, Text: why.Text(),
+				Do: why.Do()})
 		}
 	}
 	if w.Dead != nil {
@@ -75,8 +81,10 @@ func (w *Watch) look(now time.Time) history.Sample {
 		}
 	}
 	w.status = out
-	return history.Sample{At: now, Planned: info.Planned, Read: read, Committed: info.Committed, Tokens: s.Slots - s.Padding, Documents: s.Documents,
-		Published: s.Published, Bytes: bytes, Reads: len(view.Jobs) > 0, Waits: waits, Health: verdict.Health, Split: s.Truncated,
+	return history.Sample{At: now, Planned: info.Planned, Read: read, Committed: info.Committed,
+		Tokens: s.Slots - s.Padding, Documents: s.Documents,
+		Published: s.Published, Bytes: bytes, Reads: len(view.Jobs) > 0, Waits: waits, Health: verdict.Health,
+		Split:       s.Truncated,
 		RowsRelated: s.Packing["rows_ended_related"], RowsSpliced: spliced(s)}
 }
 
@@ -89,7 +97,8 @@ func (w *Watch) own(streams []api.RankStatus) api.DaemonStatus {
 	return d
 }
 
-// endsIn is how long it takes until the last step is read by those who have read so many, in seconds; nil where that is not known.
+// endsIn is how long it takes until the last step is read by those who have read so many, in seconds; nil where that is
+// not known.
 func endsIn(read uint64, l *state.Length, r state.Rates) *float64 {
 	if l == nil || l.Endless || l.Idle || len(l.Open) > 0 || r.Read <= 0 || l.Steps < read {
 		return nil
@@ -138,7 +147,8 @@ func sourcesOf(s loader.Stats, recent map[string]float64) (out []api.SourceStatu
 func (w *Watch) flow(s loader.Stats, out *api.Status, read uint64) []api.Stage {
 	r, planned := out.Rates, out.Planned
 	stage := func(name string, value, of float64, unit string, rate float64, leaves string) api.Stage {
-		return api.Stage{Name: name, Value: value, Of: of, Unit: unit, Rate: rate, Leaves: leaves, Limits: out.Verdict.Limits == name}
+		return api.Stage{Name: name, Value: value, Of: of, Unit: unit, Rate: rate, Leaves: leaves,
+			Limits: out.Verdict.Limits == name}
 	}
 	var taken, buffered float64
 	for _, x := range s.Sources {

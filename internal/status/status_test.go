@@ -167,8 +167,11 @@ func start(name string, run *fakeRun, log *fakePlan, words status.Bus) *daemon {
 	d := &daemon{}
 	events := status.NewEvents(name)
 	d.log = slog.New(events.Handler(slog.DiscardHandler))
-	d.Watch = status.New(status.Options{Run: run, Plan: log, Ranks: d.served, Bus: words, Events: events, Log: d.log, Name: name,
-		Flight: func() string { return "grpc://" + name + ":1" }, HTTP: "http://" + name + ":2", Bounds: status.Bounds{Window: 4, Ahead: 6, BufferBytes: 100, Method: "bfd"}})
+	d.Watch = status.New(status.Options{Run: run, Plan: log, Ranks: d.served, Bus: words, Events: events, Log: d.log,
+		Name: name,
+		Flight: func() string {
+			return "grpc://" + name + ":1"
+		}, HTTP: "http://" + name + ":2", Bounds: status.Bounds{Window: 4, Ahead: 6, BufferBytes: 100, Method: "bfd"}})
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan struct{})
 	go func() {
@@ -198,7 +201,9 @@ func TestEveryDaemonShowsTheSame(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		words, log := &bus{}, &fakePlan{}
 		log.add(plan.Header{Run: "r", ID: strings.Repeat("0", 32)}, plan.Term{Daemon: "a"}, plan.Term{Daemon: "b"})
-		run := &fakeRun{stats: loader.Stats{Planned: 50, Wanted: 45, Committed: 30}, info: loader.Info{Run: "r", Keepers: plan.Keepers{"k": 30}}, verdict: diagnosis.Verdict{Health: diagnosis.Running, Sentence: "Running", Limits: diagnosis.LimitRanks}, ranks: census.New()}
+		run := &fakeRun{stats: loader.Stats{Planned: 50, Wanted: 45, Committed: 30},
+			info: loader.Info{Run: "r", Keepers: plan.Keepers{"k": 30}}, verdict: diagnosis.Verdict{Health: diagnosis.Running,
+				Sentence: "Running", Limits: diagnosis.LimitRanks}, ranks: census.New()}
 		a, b := start("a", run, log, words), start("b", run, log, words)
 		a.serves(rank("j", 0, 3, 45, "a"), rank("j", 2, 3, 40, "a"))
 		b.serves(rank("j", 1, 3, 44, "b"))
@@ -213,14 +218,18 @@ func TestEveryDaemonShowsTheSame(t *testing.T) {
 		time.Sleep(time.Second)
 		for _, d := range []*daemon{a, b, c} {
 			s := d.checked(t)
-			if len(s.Ranks) != 3 || s.Readers != 3 || s.Ranks[0].Lag != 0 || s.Ranks[1].Lag != 1 || s.Ranks[2].Lag != 5 || s.Ranks[1].Daemon != "b" || s.Rates.Bytes != 3000 ||
-				s.Ranks[2].State != "reading" || s.Ranks[2].Unit != api.UnitRead || s.Ranks[2].Consumed != 40 || s.Ranks[2].Sent != 45 || s.Ranks[2].Buffered != 5 || *s.Sent != 45 || *s.Consumed != 40 {
+			if len(s.Ranks) != 3 || s.Readers != 3 || s.Ranks[0].Lag != 0 || s.Ranks[1].Lag != 1 || s.Ranks[2].Lag != 5 ||
+				s.Ranks[1].Daemon != "b" || s.Rates.Bytes != 3000 ||
+				s.Ranks[2].State != "reading" || s.Ranks[2].Unit != api.UnitRead || s.Ranks[2].Consumed != 40 ||
+				s.Ranks[2].Sent != 45 || s.Ranks[2].Buffered != 5 || *s.Sent != 45 || *s.Consumed != 40 {
 				t.Errorf("%s: ranks %+v", s.Daemon, s.Ranks)
 			}
-			if len(s.Daemons) != 3 || s.Daemons[0].Leads || !s.Daemons[1].Leads || s.Daemons[1].Term != 3 || s.Daemons[0].Ranks != 2 || s.Daemons[1].HTTP != "http://b:2" {
+			if len(s.Daemons) != 3 || s.Daemons[0].Leads || !s.Daemons[1].Leads || s.Daemons[1].Term != 3 ||
+				s.Daemons[0].Ranks != 2 || s.Daemons[1].HTTP != "http://b:2" {
 				t.Errorf("%s: daemons %+v", s.Daemon, s.Daemons)
 			}
-			if len(s.Events) != 2 || s.Events[0].Kind != "warning" || s.Events[0].Do != "publish" || s.Events[0].Daemon != "b" || s.Events[1].Kind != "reader" || s.Events[1].Daemon != "a" {
+			if len(s.Events) != 2 || s.Events[0].Kind != "warning" || s.Events[0].Do != "publish" || s.Events[0].Daemon != "b" ||
+				s.Events[1].Kind != "reader" || s.Events[1].Daemon != "a" {
 				t.Errorf("%s: events %+v", s.Daemon, s.Events)
 			}
 			if len(s.Keepers) != 1 || s.Keepers[0] != (api.KeeperStatus{Keeper: "k", Step: 30}) {
@@ -250,9 +259,11 @@ func TestEveryDaemonShowsTheSame(t *testing.T) {
 				run.change(func(c *census.Census) { c.Report(id, census.Report{Session: "s", Taken: 46}, time.Now()) })
 			}
 		}
-		if s := a.checked(t); len(s.Daemons) != 2 || len(s.Ranks) != 3 || s.Ranks[1].State != "absent" || s.Ranks[1].Consumed != 44 {
+		if s := a.checked(t); len(s.Daemons) != 2 || len(s.Ranks) != 3 || s.Ranks[1].State != "absent" ||
+			s.Ranks[1].Consumed != 44 {
 			t.Errorf("after b has left: %+v, %+v", s.Daemons, s.Ranks)
-		} else if j := s.Jobs[0]; len(s.Jobs) != 1 || j.Present != 2 || len(j.Missing) != 1 || j.Missing[0] != 1 || !j.Failing || !strings.HasPrefix(j.Sentence, `Rank 1 of 3 of job "j" has not consumed step 44 for `) {
+		} else if j := s.Jobs[0]; len(s.Jobs) != 1 || j.Present != 2 || len(j.Missing) != 1 || j.Missing[0] != 1 ||
+			!j.Failing || !strings.HasPrefix(j.Sentence, `Rank 1 of 3 of job "j" has not consumed step 44 for `) {
 			t.Errorf("after b has left: %+v", s.Jobs)
 		}
 		a.stop()
@@ -267,7 +278,8 @@ func TestASilentDaemon(t *testing.T) {
 		a := start("a", run, log, words)
 		defer a.stop()
 		synctest.Wait()
-		if err := words.Publish([]byte(`{"name":"b","readers":1,"reading":[{"job":"j","rank":0,"world":1,"step":3}]}`)); err != nil {
+		if err := words.Publish(
+			[]byte(`{"name":"b","readers":1,"reading":[{"job":"j","rank":0,"world":1,"step":3}]}`)); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(10*time.Second + time.Millisecond)
@@ -284,7 +296,8 @@ func TestASilentDaemon(t *testing.T) {
 // Of very many ranks those are shown that are furthest behind, and all are counted.
 func TestManyRanks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		run := &fakeRun{info: loader.Info{Run: "r"}, stats: loader.Stats{Planned: 3000}, verdict: diagnosis.Verdict{Health: diagnosis.Running, Sentence: "Running"}, ranks: census.New()}
+		run := &fakeRun{info: loader.Info{Run: "r"}, stats: loader.Stats{Planned: 3000},
+			verdict: diagnosis.Verdict{Health: diagnosis.Running, Sentence: "Running"}, ranks: census.New()}
 		var ranks []api.RankStatus
 		for i := range 1000 {
 			run.present(i, 1000, uint64(2000-i))
@@ -295,7 +308,8 @@ func TestManyRanks(t *testing.T) {
 		a.serves(ranks...)
 		time.Sleep(2 * time.Second)
 		s := a.checked(t)
-		if len(s.Ranks) != api.MaxRanks || s.Readers != 1000 || s.Ranks[0].Rank != 1000-api.MaxRanks || s.Ranks[len(s.Ranks)-1].Lag != 999 {
+		if len(s.Ranks) != api.MaxRanks || s.Readers != 1000 || s.Ranks[0].Rank != 1000-api.MaxRanks ||
+			s.Ranks[len(s.Ranks)-1].Lag != 999 {
 			t.Errorf("%d of %d ranks, from %+v", len(s.Ranks), s.Readers, s.Ranks[0])
 		}
 	})
@@ -309,7 +323,8 @@ func TestHistoryFollowsThePlan(t *testing.T) {
 		h.Config.Packing.Buckets = []int{16}
 		log.add(h, plan.Term{Daemon: "a"})
 		for i := range uint64(1000) {
-			s := plan.Step{Index: i, Bucket: 16, Rows: [][]packonline.Piece{{{Doc: 1 + i, Length: 12}}}, Cursor: plan.Behind(1 + i)}
+			s := plan.Step{Index: i, Bucket: 16, Rows: [][]packonline.Piece{{{Doc: 1 + i, Length: 12}}},
+				Cursor: plan.Behind(1 + i)}
 			if i%plan.MarkSteps == 0 {
 				s.Places = []mixture.Place{{Taken: 1 + i}}
 			}
@@ -328,7 +343,8 @@ func TestHistoryFollowsThePlan(t *testing.T) {
 		for _, m := range got.Marks {
 			kinds = append(kinds, m.Kind)
 		}
-		if want := []string{"leader", "drain", "leader", "end"}; !slices.Equal(kinds, want) || got.Run != "r" || got.Known != 1000 || got.Marks[1].Step != 1000 || got.Steps.Tokens[0] == 0 {
+		if want := []string{"leader", "drain", "leader", "end"}; !slices.Equal(kinds, want) || got.Run != "r" ||
+			got.Known != 1000 || got.Marks[1].Step != 1000 || got.Steps.Tokens[0] == 0 {
 			t.Errorf("marks %+v, %d steps of %s", got.Marks, got.Known, got.Run)
 		}
 		if n := len(got.Times.At); n < 4 {
@@ -344,7 +360,8 @@ func TestHistoryFollowsThePlan(t *testing.T) {
 	})
 }
 
-// Like events within seconds are one, warnings say what to do, what nobody needs to know is left out, and there are never more than there may be.
+// Like events within seconds are one, warnings say what to do, what nobody needs to know is left out, and there are
+// never more than there may be.
 func TestEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := start("a", &fakeRun{info: loader.Info{Run: "r"}}, &fakePlan{}, nil)
@@ -377,7 +394,8 @@ func TestEvents(t *testing.T) {
 		a.log.Info("ready", "nothing", "else")
 		time.Sleep(2 * time.Second)
 		const refused = "The action drain by bob was refused: FORBIDDEN"
-		if e := a.Status().Events; e[1].Text != refused && e[0].Text != refused || e[0].Text != "ready, nothing else" && e[1].Text != "ready, nothing else" {
+		if e := a.Status().Events; e[1].Text != refused && e[0].Text != refused || e[0].Text != "ready, nothing else" &&
+			e[1].Text != "ready, nothing else" {
 			t.Errorf("%+v", e[:2])
 		}
 		a.log.With("part", "audit").Info("audit", "action", "seal", "identity", "anybody", "role", "operate")
@@ -389,7 +407,8 @@ func TestEvents(t *testing.T) {
 			a.log.Error(fmt.Sprint("failure ", i), "more", strings.Repeat("x", 1000))
 		}
 		time.Sleep(2 * time.Second)
-		if e := a.Status().Events; len(e) != api.MaxEvents || !strings.HasPrefix(e[0].Text, "failure 149") || len(e[0].Text) > 500 {
+		if e := a.Status().Events; len(e) != api.MaxEvents || !strings.HasPrefix(e[0].Text, "failure 149") ||
+			len(e[0].Text) > 500 {
 			t.Errorf("%d events, the newest %.50q", len(e), e[0].Text)
 		}
 	})

@@ -1,5 +1,5 @@
-// Package status knows how a run does: it puts together what the run, the Flight server, the dead letters and the other daemons tell, once a second, as the
-// answers to status and history. Nothing of a run depends on it.
+// Package status knows how a run does: it puts together what the run, the Flight server, the dead letters and the other
+// daemons tell, once a second, as the answers to status and history. Nothing of a run depends on it.
 package status
 
 import (
@@ -91,7 +91,8 @@ const (
 	fresh = every / 5
 	// remake is how old a History may be.
 	remake = 2 * time.Second
-	// pace bounds the part of the time in which the plan is read, until all of it has been: a daemon that has just started has other things to do.
+	// pace bounds the part of the time in which the plan is read, until all of it has been: a daemon that has just started
+	// has other things to do.
 	pace = 4
 )
 

@@ -29,7 +29,8 @@ type word struct {
 	Left    bool             `json:"left,omitempty"` // it stops
 }
 
-// Bounds of what others say. Whoever reaches the NATS servers may say anything, in any daemon's name, unless the run has a plan key.
+// Bounds of what others say. Whoever reaches the NATS servers may say anything, in any daemon's name, unless the run
+// has a plan key.
 const (
 	maxDaemons = 256
 	maxName    = 255

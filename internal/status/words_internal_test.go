@@ -28,9 +28,12 @@ func (noRun) Rates() state.Rates         { return state.Rates{} }
 
 // Words that no daemon says are not heard.
 func TestWrongWords(t *testing.T) {
-	for _, bad := range []string{``, `[]`, `{}`, `{"name":""}`, `{"name":"a\n"}`, `{"name":"` + strings.Repeat("x", 300) + `"}`, `{"name":"a","flight":"\u0000"}`,
-		`{"name":"a","reading":[{"job":"j","rank":3,"world":3}]}`, `{"name":"a","reading":[{"job":"j","rank":-1,"world":3}]}`, `{"name":"a","reading":[{"job":"j\u0000","rank":0,"world":3}]}`,
-		`{"name":"a","reading":[` + strings.Repeat(`{"job":"j","world":1},`, 300) + `{"job":"j","world":1}]}`, `{"name":"a","events":[{"text":"` + strings.Repeat("x", 900) + `"}]}`} {
+	for _, bad := range []string{``, `[]`, `{}`, `{"name":""}`, `{"name":"a\n"}`, `{"name":"` + strings.Repeat("x", 300) +
+		`"}`, `{"name":"a","flight":"\u0000"}`,
+		`{"name":"a","reading":[{"job":"j","rank":3,"world":3}]}`, `{"name":"a","reading":[{"job":"j","rank":-1,"world":3}]}`,
+		`{"name":"a","reading":[{"job":"j\u0000","rank":0,"world":3}]}`,
+		`{"name":"a","reading":[` + strings.Repeat(`{"job":"j","world":1},`, 300) + `{"job":"j","world":1}]}`,
+		`{"name":"a","events":[{"text":"` + strings.Repeat("x", 900) + `"}]}`} {
 		if w, err := decodeWord([]byte(bad)); err == nil {
 			t.Errorf("%.60s: %+v", bad, w)
 		}
@@ -71,11 +74,16 @@ func TestLinesAreOfTheLog(t *testing.T) {
 
 // Whatever is said, a daemon goes on, and what it shows stays bounded.
 func FuzzWords(f *testing.F) {
-	good, _ := json.Marshal(word{DaemonStatus: api.DaemonStatus{Name: "b", Flight: "grpc://b:1"}, Readers: 1, Reading: []api.RankStatus{{Job: "j", World: 1}}, Events: []api.Event{{Kind: "reader", Text: "t"}}})
+	good, _ := json.Marshal(word{DaemonStatus: api.DaemonStatus{Name: "b", Flight: "grpc://b:1"}, Readers: 1,
+		Reading: []api.RankStatus{{Job: "j", World: 1}}, Events: []api.Event{{Kind: "reader", Text: "t"}}})
 	f.Add(good)
 	f.Add([]byte(`{"name":"a","left":true}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		w := New(Options{Run: noRun{}, Ranks: func() []api.RankStatus { return nil }, Events: NewEvents("a"), Log: slog.New(slog.DiscardHandler), Name: "a", Bus: silent{}, Flight: func() string { return "" }})
+		w := New(Options{Run: noRun{}, Ranks: func() []api.RankStatus {
+			return nil
+		}, Events: NewEvents("a"), Log: slog.New(slog.DiscardHandler), Name: "a", Bus: silent{}, Flight: func() string {
+			return ""
+		}})
 		w.hear(b)
 		w.hear(b)
 		w.look(w.status.Time)

@@ -95,7 +95,8 @@ func (c *contradictions) flow(s *api.Status) {
 		within(c, "stage "+x.Name, x.Value, whole)
 		within(c, "rate of stage "+x.Name, x.Rate, math.MaxFloat64)
 	}
-	for name, rate := range map[string]float64{"published": s.Rates.Published, "documents": s.Rates.Documents, "tokens": s.Rates.Tokens, "rows": s.Rates.Rows,
+	for name, rate := range map[string]float64{"published": s.Rates.Published, "documents": s.Rates.Documents,
+		"tokens": s.Rates.Tokens, "rows": s.Rates.Rows,
 		"steps": s.Rates.Steps, "read": s.Rates.Read, "undecodable": s.Rates.Undecodable, "bytes": s.Rates.Bytes} {
 		within(c, "rate "+name, rate, math.MaxFloat64)
 	}
@@ -145,7 +146,8 @@ func (c *contradictions) ranks(s *api.Status) {
 		within(c, "seconds of "+name, r.StateFor, math.MaxFloat64)
 		within(c, "bytes of "+name, r.Bytes, math.MaxFloat64)
 		switch {
-		case r.Unit == api.UnitSent && (r.Consumed != r.Sent || r.Buffered != 0), r.Unit != api.UnitSent && r.Unit != api.UnitRead:
+		case r.Unit == api.UnitSent && (r.Consumed != r.Sent || r.Buffered != 0), r.Unit != api.UnitSent &&
+			r.Unit != api.UnitRead:
 			c.add("%s: %d consumed, %d sent, %d buffered in unit %q", name, r.Consumed, r.Sent, r.Buffered, r.Unit)
 		case r.Streams == 0 && r.Bytes > 0:
 			c.add("%s has no stream, and %v bytes per second", name, r.Bytes)
@@ -220,8 +222,9 @@ func (c *contradictions) shares(s *api.Status) {
 const unitsOfSentences = `(step|row|document|rank|token|piece|daemon|source|record|reader)`
 
 var (
-	quoted    = regexp.MustCompile(`"(\\.|[^"\\])*"`)
-	plural    = regexp.MustCompile(`(^|[^0-9.,])1 ` + unitsOfSentences + `s\b|(^|[^0-9.,])1 ` + unitsOfSentences + ` (are|have|were)\b`)
+	quoted = regexp.MustCompile(`"(\\.|[^"\\])*"`)
+	plural = regexp.MustCompile(`(^|[^0-9.,])1 ` + unitsOfSentences + `s\b|(^|[^0-9.,])1 ` + unitsOfSentences +
+		` (are|have|were)\b`)
 	singular  = regexp.MustCompile(`(^|[^0-9.,])(0|[2-9]|[1-9][0-9,]*[0-9]) ` + unitsOfSentences + `( |$)`)
 	errorCode = regexp.MustCompile(`\b[A-Z]{2,}(_[A-Z]+)+\b`)
 	unquoted  = regexp.MustCompile(`\b(of|for|by) (job|source|keeper|stream) [^"]`)
@@ -229,7 +232,8 @@ var (
 
 // sentences: numbers agree with their nouns, names are quoted, and no error code is in them.
 func (c *contradictions) sentences(s *api.Status) {
-	if s.Verdict.Sentence == "" || !slices.Contains([]diagnosis.Health{diagnosis.Running, diagnosis.Waiting, diagnosis.Failing}, s.Verdict.Health) {
+	if s.Verdict.Sentence == "" || !slices.Contains([]diagnosis.Health{diagnosis.Running, diagnosis.Waiting,
+		diagnosis.Failing}, s.Verdict.Health) {
 		c.add("the verdict is %q, %q", s.Verdict.Health, s.Verdict.Sentence)
 	}
 	sentences := []string{s.Verdict.Sentence, s.Verdict.Detail, s.Verdict.Do}

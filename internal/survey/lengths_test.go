@@ -20,7 +20,8 @@ func TestQuantilesOfMany(t *testing.T) {
 		want := share * n
 		return float64(got) > want-100 && float64(got) < want+100
 	}
-	if l.Shortest != 1 || l.Longest != n || !near(l.P10, 0.1) || !near(l.Median, 0.5) || !near(l.P90, 0.9) || !near(l.P99, 0.99) {
+	if l.Shortest != 1 || l.Longest != n || !near(l.P10, 0.1) || !near(l.Median, 0.5) || !near(l.P90, 0.9) ||
+		!near(l.P99, 0.99) {
 		t.Errorf("of %d: %+v", n, l)
 	}
 }

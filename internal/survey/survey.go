@@ -1,4 +1,5 @@
-// Package survey reads inputs as they would be published, and tells what is there: how many documents, how long, what would be left out and why.
+// Package survey reads inputs as they would be published, and tells what is there: how many documents, how long, what
+// would be left out and why.
 package survey
 
 import (
@@ -12,16 +13,18 @@ import (
 	"loaderd/internal/corpus/record"
 )
 
-// Report is what inputs hold. Other programs read its JSON: fields may be added, and none may change its name or meaning.
+// Report is what inputs hold. Other programs read its JSON: fields may be added, and none may change its name or
+// meaning.
 type Report struct {
-	Formats   []Format         `json:"formats"` // in the order in which they were found
-	Documents int64            `json:"documents"`
-	Bytes     int64            `json:"bytes"`             // of texts
-	Tokens    int64            `json:"tokens"`            // of documents that are token ids
-	TokenIDs  bool             `json:"token_ids"`         // whether documents are token ids
-	Tokenizer string           `json:"tokenizer"`         // fingerprint of the one that is said to have made them
-	LargestID int64            `json:"largest_id"`        // -1 without token ids
-	LastID    *uint32          `json:"last_id,omitempty"` // with which most documents end, where that is more than half of them
+	Formats   []Format `json:"formats"` // in the order in which they were found
+	Documents int64    `json:"documents"`
+	Bytes     int64    `json:"bytes"`      // of texts
+	Tokens    int64    `json:"tokens"`     // of documents that are token ids
+	TokenIDs  bool     `json:"token_ids"`  // whether documents are token ids
+	Tokenizer string   `json:"tokenizer"`  // fingerprint of the one that is said to have made them
+	LargestID int64    `json:"largest_id"` // -1 without token ids
+	// with which most documents end, where that is more than half of them
+	LastID    *uint32          `json:"last_id,omitempty"`
 	LastShare float64          `json:"last_share,omitempty"`
 	Lengths   Lengths          `json:"lengths"` // of documents: tokens, or bytes of text
 	First     *First           `json:"first,omitempty"`
@@ -144,7 +147,8 @@ func (r *Report) take(in *corpus.Input, d record.Document, last map[uint32]int64
 	if !in.Tokens() {
 		r.Bytes += int64(len(d.Data))
 		if r.First == nil {
-			r.First = &First{Path: d.Path, Label: d.Label, ID: d.ID, Text: strings.ToValidUTF8(string(d.Data[:min(len(d.Data), shownText)]), "")}
+			r.First = &First{Path: d.Path, Label: d.Label, ID: d.ID,
+				Text: strings.ToValidUTF8(string(d.Data[:min(len(d.Data), shownText)]), "")}
 		}
 		return len(d.Data)
 	}

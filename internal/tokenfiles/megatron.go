@@ -26,7 +26,8 @@ func IsMegatron(head []byte) bool {
 	return bytes.HasPrefix(head, []byte(MegatronMagic)) || bytes.HasPrefix(head, []byte(legacyMagic))
 }
 
-// Megatron reads the documents of a pair of files: the ids (.bin), and an index (.idx) of sequences, one or more of which are a document. An index is
+// Megatron reads the documents of a pair of files: the ids (.bin), and an index (.idx) of sequences, one or more of
+// which are a document. An index is
 //
 //	"MMIDIDX\0\0" | version 1: uint64 | code of the type: uint8 | sequences n: uint64 | ends of documents d: uint64
 //	lengths in ids: int32 [n] | places in .bin in bytes: int64 [n] | 0 and the sequence behind each document's last: int64 [d]
@@ -87,11 +88,13 @@ func OpenMegatron(idx io.ReaderAt, idxSize int64, bin io.ReaderAt, binSize int64
 	case documents == 0:
 		return nil, errors.New("the index is damaged: it has no beginning of documents")
 	case idxSize < whole:
-		return nil, fmt.Errorf("the index is cut off: it has %d bytes, %d sequences and %d documents take %d", idxSize, m.Sequences, m.Documents, whole)
+		return nil, fmt.Errorf("the index is cut off: it has %d bytes, %d sequences and %d documents take %d", idxSize,
+			m.Sequences, m.Documents, whole)
 	case idxSize == whole+m.Sequences && m.Sequences > 0:
 		return nil, errors.New("the index has modes of sequences: data of several kinds is not read, only text")
 	case idxSize > whole:
-		return nil, fmt.Errorf("the index is damaged: it has %d bytes, %d sequences and %d documents take %d", idxSize, m.Sequences, m.Documents, whole)
+		return nil, fmt.Errorf("the index is damaged: it has %d bytes, %d sequences and %d documents take %d", idxSize,
+			m.Sequences, m.Documents, whole)
 	}
 	section := func(from, to int64) *bufio.Reader {
 		return bufio.NewReaderSize(io.NewSectionReader(idx, from, to-from), 1<<16)
@@ -120,8 +123,8 @@ func (m *Megatron) begin(idx io.ReaderAt, whole int64) error {
 // At is how many bytes of .bin have been read, where its sequences lie in order.
 func (m *Megatron) At() int64 { return m.at }
 
-// Next appends the next document's ids to dst, little-endian int32, or returns io.EOF. A *DocumentError is a document that takes more than limit bytes or has an
-// id that does not fit: the next call goes on behind it.
+// Next appends the next document's ids to dst, little-endian int32, or returns io.EOF. A *DocumentError is a document
+// that takes more than limit bytes or has an id that does not fit: the next call goes on behind it.
 func (m *Megatron) Next(dst []byte, limit int64) ([]byte, error) {
 	end, err := number(m.ends)
 	if err == io.EOF {
@@ -178,7 +181,8 @@ func (m *Megatron) next() (length, place int64, err error) {
 		}
 	}
 	if length < 0 || place < 0 || place > m.size || length > (m.size-place)/size {
-		return 0, 0, fmt.Errorf("sequence %d is %d ids from byte %d on, and the file of ids has %d bytes: it is cut off, or the index is damaged",
+		return 0, 0, fmt.Errorf("sequence %d is %d ids from byte %d on, and the file of ids has %d bytes: it is cut off, "+
+			"or the index is damaged",
 			m.sequence, length, place, m.size)
 	}
 	return length, place, nil

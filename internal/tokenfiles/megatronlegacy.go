@@ -43,7 +43,8 @@ func openLegacy(idx io.ReaderAt, idxSize int64, bin io.ReaderAt, binSize int64) 
 	case !known:
 		return nil, fmt.Errorf("the index (TNTIDX) has values of type %d, which are no token ids", code)
 	case sequences > math.MaxInt64/64 || dimensions > math.MaxInt64/64:
-		return nil, fmt.Errorf("the index (TNTIDX) is damaged: it names %d sequences and %d dimensions", sequences, dimensions)
+		return nil, fmt.Errorf("the index (TNTIDX) is damaged: it names %d sequences and %d dimensions", sequences,
+			dimensions)
 	}
 	var err error
 	if m.Type, err = TypeOf(name); err != nil {
@@ -53,19 +54,23 @@ func openLegacy(idx io.ReaderAt, idxSize int64, bin io.ReaderAt, binSize int64) 
 	sections := 16*(m.Sequences+1) + 8*int64(dimensions)
 	switch {
 	case size != uint64(m.Type.Size):
-		return nil, fmt.Errorf("the index (TNTIDX) is damaged: its ids are %s of %d bytes each. Make it again with Megatron's tools/preprocess_data.py", name, size)
+		return nil, fmt.Errorf("the index (TNTIDX) is damaged: its ids are %s of %d bytes each. Make it again with "+
+			"Megatron's tools/preprocess_data.py", name, size)
 	case idxSize == fairseqHeader+sections:
-		return nil, errors.New("the index (TNTIDX) is one of fairseq, which does not say where documents end: make it again with Megatron's tools/preprocess_data.py")
+		return nil, errors.New("the index (TNTIDX) is one of fairseq, which does not say where documents end: make it " +
+			"again with Megatron's tools/preprocess_data.py")
 	case documents > math.MaxInt64/64:
 		return nil, fmt.Errorf("the index (TNTIDX) is damaged: it names %d documents", documents)
 	case documents == 0:
 		return nil, errors.New("the index (TNTIDX) is damaged: it has no beginning of documents")
 	case dimensions != sequences:
-		return nil, fmt.Errorf("the index (TNTIDX) has %d dimensions of %d sequences: only text is read, which has one each", dimensions, sequences)
+		return nil, fmt.Errorf("the index (TNTIDX) has %d dimensions of %d sequences: only text is read, which has one each",
+			dimensions, sequences)
 	}
 	m.Documents = int64(documents) - 1
 	if whole := legacyHeader + sections + 8*int64(documents); idxSize != whole {
-		return nil, fmt.Errorf("the index (TNTIDX) is damaged or cut off: it has %d bytes, %d sequences and %d documents take %d", idxSize, m.Sequences, m.Documents, whole)
+		return nil, fmt.Errorf("the index (TNTIDX) is damaged or cut off: it has %d bytes, %d sequences and %d documents "+
+			"take %d", idxSize, m.Sequences, m.Documents, whole)
 	}
 	at := legacyHeader
 	section := func(numbers int64) *bufio.Reader {

@@ -24,7 +24,8 @@ var (
 	npyShape = regexp.MustCompile(`'shape':\s*\(([0-9, ]*)\)`)
 )
 
-// NPY reads an array of ids, of either order of bytes. Of one dimension it is cut as c says; of two a row is a document, or cut further.
+// NPY reads an array of ids, of either order of bytes. Of one dimension it is cut as c says; of two a row is a
+// document, or cut further.
 func NPY(r io.Reader, c Cut) (*Stream, error) {
 	buffered := bufio.NewReaderSize(r, 1<<16)
 	header, err := npyHeader(buffered)

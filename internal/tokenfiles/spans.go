@@ -23,7 +23,8 @@ func (s *Spans) Next(dst []byte, limit int64) ([]byte, error) {
 	tokens, err := s.length()
 	if err == io.EOF {
 		if _, _, err := s.ids.id(); err != io.EOF {
-			return dst, errors.Join(err, fmt.Errorf("it holds more ids than the %d of its documents: is %s the right type?", s.ids.read-1, s.ids.typ.Name))
+			return dst, errors.Join(err, fmt.Errorf("it holds more ids than the %d of its documents: is %s the right type?",
+				s.ids.read-1, s.ids.typ.Name))
 		}
 		return dst, io.EOF
 	}

@@ -28,7 +28,8 @@ func (c Cut) String() string {
 func (c Cut) some() bool { return c.End != nil || c.Begin != nil }
 
 // ErrNoCut is the error of ids without documents.
-var ErrNoCut = errors.New("it holds token ids one behind the other, and nothing says where a document ends: name the id that ends each, or the one that begins each")
+var ErrNoCut = errors.New("it holds token ids one behind the other, and nothing says where a document ends: name " +
+	"the id that ends each, or the one that begins each")
 
 // Stream reads documents from ids that follow each other.
 type Stream struct {
@@ -50,8 +51,8 @@ func Raw(r io.Reader, t Type, c Cut) (*Stream, error) {
 	return &Stream{r: bufio.NewReaderSize(r, 1<<16), typ: t, cut: c, total: -1}, nil
 }
 
-// Next appends the next document's ids to dst, little-endian int32, or returns io.EOF. A *DocumentError is a document that takes more than limit bytes or has
-// an id that does not fit: the next call goes on behind it.
+// Next appends the next document's ids to dst, little-endian int32, or returns io.EOF. A *DocumentError is a document
+// that takes more than limit bytes or has an id that does not fit: the next call goes on behind it.
 func (s *Stream) Next(dst []byte, limit int64) ([]byte, error) {
 	var tokens int64
 	var wrong error
@@ -92,7 +93,8 @@ func (s *Stream) Next(dst []byte, limit int64) ([]byte, error) {
 	return dst, nil
 }
 
-// shorts are buffered ids of uint16 before the next one that ends a document; none where documents end by something else, too.
+// shorts are buffered ids of uint16 before the next one that ends a document; none where documents end by something
+// else, too.
 func (s *Stream) shorts() []byte {
 	if !s.typ.plain() || s.cut.End == nil || s.cut.Begin != nil || s.row > 0 || s.holds {
 		return nil

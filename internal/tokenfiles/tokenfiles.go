@@ -1,5 +1,6 @@
-// Package tokenfiles reads documents of token ids from the files that others keep them in: Megatron's .bin and .idx, NumPy's .npy, and ids one behind
-// the other, with the header of llm.c or without any. Whatever the bytes are, memory stays within a document, and what can not be read is an error.
+// Package tokenfiles reads documents of token ids from the files that others keep them in: Megatron's .bin and .idx,
+// NumPy's .npy, and ids one behind the other, with the header of llm.c or without any. Whatever the bytes are, memory
+// stays within a document, and what can not be read is an error.
 package tokenfiles
 
 import (
@@ -21,8 +22,10 @@ type Type struct {
 
 // Types are those of ids, little-endian.
 var Types = []Type{
-	{Name: "uint8", Size: 1}, {Name: "int8", Size: 1, signed: true}, {Name: "uint16", Size: 2}, {Name: "int16", Size: 2, signed: true},
-	{Name: "uint32", Size: 4}, {Name: "int32", Size: 4, signed: true}, {Name: "uint64", Size: 8}, {Name: "int64", Size: 8, signed: true},
+	{Name: "uint8", Size: 1}, {Name: "int8", Size: 1, signed: true}, {Name: "uint16", Size: 2},
+	{Name: "int16", Size: 2, signed: true},
+	{Name: "uint32", Size: 4}, {Name: "int32", Size: 4, signed: true}, {Name: "uint64", Size: 8},
+	{Name: "int64", Size: 8, signed: true},
 }
 
 // TypeOf returns the type of a name.
@@ -109,7 +112,8 @@ func (e *DocumentError) Unwrap() error { return e.Err }
 
 // tooLarge is the error of a document that takes more bytes, as int32 ids, than the limit.
 func tooLarge(tokens, limit int64) error {
-	return &DocumentError{Tokens: tokens, TooLarge: true, Err: fmt.Errorf("document has %d tokens, %d bytes, more than %d", tokens, 4*tokens, limit)}
+	return &DocumentError{Tokens: tokens, TooLarge: true, Err: fmt.Errorf("document has %d tokens, %d bytes, more than %d",
+		tokens, 4*tokens, limit)}
 }
 
 func cutOff(what string, err error) error {

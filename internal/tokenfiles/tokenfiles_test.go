@@ -88,7 +88,9 @@ func TestStreams(t *testing.T) {
 		want  []string
 		err   string
 	}{
-		{name: "an id that ends", open: func() (*tokenfiles.Stream, error) { return tokenfiles.Raw(bytes.NewReader(short), of("uint16"), end) },
+		{name: "an id that ends", open: func() (*tokenfiles.Stream, error) {
+			return tokenfiles.Raw(bytes.NewReader(short), of("uint16"), end)
+		},
 			want: []string{"[1 2 9]", "[3 9]", "[9]", "[4]"}},
 		{name: "an id that begins", open: func() (*tokenfiles.Stream, error) {
 			return tokenfiles.Raw(bytes.NewReader(short), of("uint16"), begin)
@@ -107,10 +109,12 @@ func TestStreams(t *testing.T) {
 			return tokenfiles.Raw(bytes.NewReader(raw(little, int32(1), int32(-7), int32(9), int32(2))), of("int32"), end)
 		}, want: []string{"token 1: its id does not fit 31 bits: is int32 the right type?", "[2]"}},
 		{name: "all that fits", open: func() (*tokenfiles.Stream, error) {
-			return tokenfiles.Raw(bytes.NewReader(raw(little, int64(math.MaxInt32), int64(9), int64(math.MaxInt32+1))), of("int64"), end)
+			return tokenfiles.Raw(bytes.NewReader(raw(little, int64(math.MaxInt32), int64(9), int64(math.MaxInt32+1))),
+				of("int64"), end)
 		}, want: []string{"[2147483647 9]", "token 0: its id does not fit 31 bits: is int64 the right type?"}},
 		{name: "NumPy, big-endian", open: func() (*tokenfiles.Stream, error) {
-			return tokenfiles.NPY(bytes.NewReader(npy(">u4", "3,", raw(binary.BigEndian, uint32(7), uint32(9), uint32(1<<20)))), end)
+			return tokenfiles.NPY(bytes.NewReader(npy(">u4", "3,", raw(binary.BigEndian, uint32(7), uint32(9), uint32(1<<20)))),
+				end)
 		}, want: []string{"[7 9]", "[1048576]"}},
 		{name: "NumPy, rows", open: func() (*tokenfiles.Stream, error) {
 			return tokenfiles.NPY(bytes.NewReader(npy("|u1", "2, 3", []byte{1, 9, 2, 3, 4, 5})), tokenfiles.Cut{})
@@ -127,9 +131,13 @@ func TestStreams(t *testing.T) {
 		{name: "NumPy, two arrays", open: func() (*tokenfiles.Stream, error) {
 			return tokenfiles.NPY(bytes.NewReader(npy("|u1", "1,", []byte{9, 0})), end)
 		}, want: []string{"[9]"}, err: "more than the 1 ids"},
-		{name: "NumPy, floats", open: func() (*tokenfiles.Stream, error) { return tokenfiles.NPY(bytes.NewReader(npy("<f4", "3,", nil)), end) },
+		{name: "NumPy, floats", open: func() (*tokenfiles.Stream, error) {
+			return tokenfiles.NPY(bytes.NewReader(npy("<f4", "3,", nil)), end)
+		},
 			err: "its values are <f4, want integers"},
-		{name: "NumPy, objects", open: func() (*tokenfiles.Stream, error) { return tokenfiles.NPY(bytes.NewReader(npy("|O", "3,", nil)), end) }, err: "no plain type"},
+		{name: "NumPy, objects", open: func() (*tokenfiles.Stream, error) {
+			return tokenfiles.NPY(bytes.NewReader(npy("|O", "3,", nil)), end)
+		}, err: "no plain type"},
 		{name: "NumPy, three dimensions", open: func() (*tokenfiles.Stream, error) {
 			return tokenfiles.NPY(bytes.NewReader(npy("<u2", "1,2,3", nil)), end)
 		}, err: "3 dimensions"},
@@ -159,7 +167,8 @@ func TestStreams(t *testing.T) {
 			if err == nil {
 				got, err = read(t, s, c.limit)
 			}
-			if !slices.Equal(got, c.want) || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
+			if !slices.Equal(got, c.want) || (err == nil) != (c.err == "") || err != nil &&
+				!strings.Contains(err.Error(), c.err) {
 				t.Errorf("got %q and %v, want %q and %q", got, err, c.want, c.err)
 			}
 		})
@@ -168,7 +177,8 @@ func TestStreams(t *testing.T) {
 
 // index makes one of Megatron's, of sequences that lie one behind the other.
 func index(code byte, size int64, lengths []int32, ends ...int64) []byte {
-	b := slices.Concat([]byte(tokenfiles.MegatronMagic), raw(little, uint64(1), code, uint64(len(lengths)), uint64(len(ends))), raw(little, lengths))
+	b := slices.Concat([]byte(tokenfiles.MegatronMagic), raw(little, uint64(1), code, uint64(len(lengths)),
+		uint64(len(ends))), raw(little, lengths))
 	var place int64
 	for _, n := range lengths {
 		b = append(b, raw(little, place)...)
@@ -183,7 +193,8 @@ func open(idx, bin []byte) (*tokenfiles.Megatron, error) {
 
 // legacyIndex is one of the legacy form, of sequences that lie one behind the other.
 func legacyIndex(code, size uint64, lengths []int64, ends ...int64) []byte {
-	return slices.Concat(legacyHead(code, size, lengths), raw(little, uint64(len(ends))), legacySections(lengths), raw(little, anyOf(ends)...))
+	return slices.Concat(legacyHead(code, size, lengths), raw(little, uint64(len(ends))), legacySections(lengths),
+		raw(little, anyOf(ends)...))
 }
 
 // fairseqIndex is one without documents.
@@ -192,7 +203,8 @@ func fairseqIndex(code, size uint64, lengths []int64) []byte {
 }
 
 func legacyHead(code, size uint64, lengths []int64) []byte {
-	return slices.Concat([]byte("TNTIDX\x00\x00"), raw(little, uint64(1), code, size, uint64(len(lengths)), uint64(len(lengths))))
+	return slices.Concat([]byte("TNTIDX\x00\x00"), raw(little, uint64(1), code, size, uint64(len(lengths)),
+		uint64(len(lengths))))
 }
 
 func legacySections(lengths []int64) []byte {
@@ -228,15 +240,19 @@ func TestMegatron(t *testing.T) {
 		want     []string
 		err      string
 	}{
-		{name: "documents of several sequences, one and none", idx: good, bin: bin, want: []string{"[1 2 3]", "[]", "[4 5 6]"}},
+		{name: "documents of several sequences, one and none", idx: good, bin: bin,
+			want: []string{"[1 2 3]", "[]", "[4 5 6]"}},
 		{name: "no documents", idx: index(8, 2, nil, 0), bin: nil},
 		{name: "bytes", idx: index(1, 1, []int32{3}, 0, 1), bin: []byte{1, 2, 255}, want: []string{"[1 2 255]"}},
-		{name: "too large", idx: index(8, 2, []int32{2, 2, 1}, 0, 2, 3), bin: bin, limit: 12, want: []string{"document has 4 tokens, 16 bytes, more than 12", "[5]"}},
+		{name: "too large", idx: index(8, 2, []int32{2, 2, 1}, 0, 2, 3), bin: bin, limit: 12,
+			want: []string{"document has 4 tokens, 16 bytes, more than 12", "[5]"}},
 		{name: "negative ids", idx: index(4, 4, []int32{2, 1}, 0, 1, 2), bin: raw(little, int32(1), int32(-5), int32(7)),
 			want: []string{"token 1: id -5 does not fit 31 bits", "[7]"}},
-		{name: "out of order", idx: slices.Concat(index(8, 2, []int32{2, 1}, 0, 1, 2)[:42], raw(little, int64(2), int64(0), int64(0), int64(1), int64(2))), bin: bin,
+		{name: "out of order", idx: slices.Concat(index(8, 2, []int32{2, 1}, 0, 1, 2)[:42],
+			raw(little, int64(2), int64(0), int64(0), int64(1), int64(2))), bin: bin,
 			want: []string{"[2 3]", "[1]"}},
-		{name: "ids cut off", idx: good, bin: bin[:11], want: []string{"[1 2 3]", "[]"}, err: "sequence 2 is 3 ids from byte 6 on, and the file of ids has 11 bytes"},
+		{name: "ids cut off", idx: good, bin: bin[:11], want: []string{"[1 2 3]", "[]"},
+			err: "sequence 2 is 3 ids from byte 6 on, and the file of ids has 11 bytes"},
 		{name: "index cut off", idx: good[:len(good)-1], bin: bin, err: "the index is cut off"},
 		{name: "header cut off", idx: good[:20], bin: bin, err: "the index is cut off"},
 		{name: "more than an index", idx: append(slices.Clone(good), 0), bin: bin, err: "the index is damaged"},
@@ -247,19 +263,27 @@ func TestMegatron(t *testing.T) {
 		{name: "huge counts", idx: change(18, 255, 255, 255, 255, 255, 255, 255, 255), bin: bin, err: "damaged"},
 		{name: "large counts", idx: change(18, 255, 255, 255, 255, 255, 255), bin: bin, err: "cut off"},
 		{name: "no beginning", idx: change(26, 0), bin: bin, err: "no beginning of documents"},
-		{name: "sequences left over", idx: index(8, 2, []int32{2, 1}, 0, 1), bin: bin, err: "documents are sequences 0 to 1 of 2"},
-		{name: "ends that go back", idx: index(8, 2, []int32{2, 1}, 0, 2, 1, 2), bin: bin, want: []string{"[1 2 3]"}, err: "a document is sequences 2 to 1 of 2"},
+		{name: "sequences left over", idx: index(8, 2, []int32{2, 1}, 0, 1), bin: bin,
+			err: "documents are sequences 0 to 1 of 2"},
+		{name: "ends that go back", idx: index(8, 2, []int32{2, 1}, 0, 2, 1, 2), bin: bin, want: []string{"[1 2 3]"},
+			err: "a document is sequences 2 to 1 of 2"},
 		{name: "a negative length", idx: index(8, 2, []int32{-2, 1}, 0, 2), bin: bin, err: "sequence 0 is -2 ids"},
-		{name: "legacy", idx: legacyIndex(8, 2, []int64{2, 1, 3}, 0, 2, 2, 3), bin: bin, want: []string{"[1 2 3]", "[]", "[4 5 6]"}},
+		{name: "legacy", idx: legacyIndex(8, 2, []int64{2, 1, 3}, 0, 2, 2, 3), bin: bin,
+			want: []string{"[1 2 3]", "[]", "[4 5 6]"}},
 		{name: "legacy, no documents", idx: legacyIndex(4, 4, nil, 0)},
 		{name: "legacy header cut off", idx: []byte("TNTIDX\x00\x00"), bin: bin, err: "the index is cut off"},
-		{name: "legacy cut off", idx: cutBy(8, legacyIndex(8, 2, []int64{2, 1, 3}, 0, 2, 2, 3)), bin: bin, err: "damaged or cut off"},
-		{name: "of fairseq", idx: fairseqIndex(8, 2, []int64{2, 1, 3}), bin: bin, err: "one of fairseq, which does not say where documents end"},
-		{name: "legacy, ids cut off", idx: legacyIndex(8, 2, []int64{2, 1, 3}, 0, 3), bin: bin[:11], err: "sequence 2 is 3 ids from byte 6 on"},
+		{name: "legacy cut off", idx: cutBy(8, legacyIndex(8, 2, []int64{2, 1, 3}, 0, 2, 2, 3)), bin: bin,
+			err: "damaged or cut off"},
+		{name: "of fairseq", idx: fairseqIndex(8, 2, []int64{2, 1, 3}), bin: bin,
+			err: "one of fairseq, which does not say where documents end"},
+		{name: "legacy, ids cut off", idx: legacyIndex(8, 2, []int64{2, 1, 3}, 0, 3), bin: bin[:11],
+			err: "sequence 2 is 3 ids from byte 6 on"},
 		{name: "legacy, another size", idx: legacyIndex(4, 3, nil, 0), err: "int32 of 3 bytes each"},
 		{name: "legacy, floats", idx: legacyIndex(6, 4, nil, 0), err: "values of type 6"},
-		{name: "legacy, a negative length", idx: legacyIndex(8, 2, []int64{-2, 1}, 0, 2), bin: bin, err: "sequence 0 is -2 ids"},
-		{name: "legacy, a huge length", idx: legacyIndex(8, 2, []int64{1 << 62}, 0, 1), bin: bin, err: "it is cut off, or the index is damaged"},
+		{name: "legacy, a negative length", idx: legacyIndex(8, 2, []int64{-2, 1}, 0, 2), bin: bin,
+			err: "sequence 0 is -2 ids"},
+		{name: "legacy, a huge length", idx: legacyIndex(8, 2, []int64{1 << 62}, 0, 1), bin: bin,
+			err: "it is cut off, or the index is damaged"},
 		{name: "no index", idx: []byte("something else"), bin: bin, err: "does not begin"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -271,7 +295,8 @@ func TestMegatron(t *testing.T) {
 			if err == nil {
 				got, err = read(t, m, c.limit)
 			}
-			if !slices.Equal(got, c.want) || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
+			if !slices.Equal(got, c.want) || (err == nil) != (c.err == "") || err != nil &&
+				!strings.Contains(err.Error(), c.err) {
 				t.Errorf("got %q and %v, want %q and %q", got, err, c.want, c.err)
 			}
 		})

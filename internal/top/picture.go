@@ -39,17 +39,22 @@ func Picture(s api.Status) screen.Picture {
 		p.Levels = append(p.Levels, level(x))
 	}
 	if len(s.Sources) > 1 {
-		p.Tables = append(p.Tables, table(len(s.Sources), "SOURCE\tTARGET\tRECENT\tTOKENS\tEPOCH\tSTATE", func(w io.Writer, i int) {
-			x := s.Sources[i]
-			fmt.Fprintf(w, "%s\t%.2f %%\t%s\t%s\t%d of %s\t%s\n", x.Name, 100*x.Target, Share(x.Recent), quantity.Short(float64(x.Tokens)), x.Epoch+1, x.Epochs, StateOf(x, s.Time))
-		}))
+		p.Tables = append(p.Tables, table(len(s.Sources), "SOURCE\tTARGET\tRECENT\tTOKENS\tEPOCH\tSTATE",
+			func(w io.Writer, i int) {
+				x := s.Sources[i]
+				fmt.Fprintf(w, "%s\t%.2f %%\t%s\t%s\t%d of %s\t%s\n", x.Name, 100*x.Target, Share(x.Recent),
+					quantity.Short(float64(x.Tokens)), x.Epoch+1, x.Epochs, StateOf(x, s.Time))
+			}))
 	}
 	if len(s.Ranks) > 0 {
 		ranks := furthestBehind(s.Ranks)
-		p.Tables = append(p.Tables, table(len(ranks), "RANK\tSTATE\tSENT\tCONSUMED\tLAG\tWAIT P50\tP99\tBYTES/S", func(w io.Writer, i int) {
-			r := ranks[i]
-			fmt.Fprintf(w, "%s %d of %d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.Job, r.Rank, r.World, RankState(r), quantity.Count(r.Sent), Consumed(r), quantity.Count(r.Lag), Wait(r.WaitP50), Wait(r.WaitP99), quantity.Bytes(int64(r.Bytes)))
-		}))
+		p.Tables = append(p.Tables, table(len(ranks), "RANK\tSTATE\tSENT\tCONSUMED\tLAG\tWAIT P50\tP99\tBYTES/S",
+			func(w io.Writer, i int) {
+				r := ranks[i]
+				fmt.Fprintf(w, "%s %d of %d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.Job, r.Rank, r.World, RankState(r),
+					quantity.Count(r.Sent), Consumed(r), quantity.Count(r.Lag), Wait(r.WaitP50), Wait(r.WaitP99),
+					quantity.Bytes(int64(r.Bytes)))
+			}))
 	}
 	if len(s.Events) > 0 {
 		p.Tables = append(p.Tables, table(min(5, len(s.Events)), "LAST EVENTS\t", func(w io.Writer, i int) {
@@ -69,9 +74,13 @@ func cells(s api.Status) []screen.Cell {
 		ends = quantity.Time(time.Duration(*s.EndsIn * float64(time.Second)))
 	}
 	return []screen.Cell{
-		{Label: "tokens/s", Value: quantity.Short(s.Rates.Tokens)}, {Label: "documents/s", Value: quantity.Short(s.Rates.Documents)}, {Label: "padding", Value: fmt.Sprintf("%.2f %%", 100*s.Packing.Padding)},
-		{Label: "planned", Value: quantity.Count(s.Planned)}, {Label: "sent", Value: steps(s.Sent)}, {Label: "consumed", Value: steps(s.Consumed)},
-		{Label: "committed", Value: quantity.Count(s.Committed)}, {Label: "ends in", Value: ends}, {Label: "dead letters", Value: quantity.Count(s.Dead.Total)},
+		{Label: "tokens/s", Value: quantity.Short(s.Rates.Tokens)},
+		{Label: "documents/s", Value: quantity.Short(s.Rates.Documents)},
+		{Label: "padding", Value: fmt.Sprintf("%.2f %%", 100*s.Packing.Padding)},
+		{Label: "planned", Value: quantity.Count(s.Planned)}, {Label: "sent", Value: steps(s.Sent)},
+		{Label: "consumed", Value: steps(s.Consumed)},
+		{Label: "committed", Value: quantity.Count(s.Committed)}, {Label: "ends in", Value: ends},
+		{Label: "dead letters", Value: quantity.Count(s.Dead.Total)},
 	}
 }
 
@@ -84,7 +93,8 @@ func steps(n *uint64) string {
 }
 
 func level(x api.Stage) screen.Level {
-	l := screen.Level{Label: x.Name, Brief: quantity.Short(x.Value), Long: quantity.Count(int64(x.Value)), Marked: x.Limits}
+	l := screen.Level{Label: x.Name, Brief: quantity.Short(x.Value), Long: quantity.Count(int64(x.Value)),
+		Marked: x.Limits}
 	if x.Unit == "bytes" {
 		l.Long, l.Brief = quantity.Bytes(int64(x.Value)), quantity.Bytes(int64(x.Value))
 	}
@@ -121,7 +131,9 @@ func furthestBehind(ranks []api.RankStatus) []api.RankStatus {
 	ranks = slices.Clone(ranks)
 	slices.SortStableFunc(ranks, func(a, b api.RankStatus) int { return cmp.Compare(b.Lag, a.Lag) })
 	missing := func(r api.RankStatus) bool { return r.State != api.StateReading }
-	return append(slices.DeleteFunc(slices.Clone(ranks), func(r api.RankStatus) bool { return !missing(r) }), slices.DeleteFunc(ranks, missing)...)
+	return append(slices.DeleteFunc(slices.Clone(ranks), func(r api.RankStatus) bool {
+		return !missing(r)
+	}), slices.DeleteFunc(ranks, missing)...)
 }
 
 // RankState writes the state of a rank, and for how long it has been in it: absent 20 s.

@@ -20,7 +20,8 @@ type Ask func(ctx context.Context) (api.Status, error)
 // every is how often a daemon is asked.
 const every = 500 * time.Millisecond
 
-// Show shows until the user leaves or ctx ends. A daemon that does not answer is asked again; what it said last stays, with its age. where names it.
+// Show shows until the user leaves or ctx ends. A daemon that does not answer is asked again; what it said last stays,
+// with its age. where names it.
 func Show(ctx context.Context, where string, ask Ask, terminal *os.File) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -102,7 +103,8 @@ func (m *model) picture() screen.Picture {
 	p := Picture(*m.status)
 	p.State = m.where
 	if m.err != nil {
-		p.Tone, p.Verdict = screen.Alarming, fmt.Sprintf("No answer for %s: %v", m.now().Sub(m.status.Time).Round(time.Second), m.err)
+		p.Tone, p.Verdict = screen.Alarming, fmt.Sprintf("No answer for %s: %v",
+			m.now().Sub(m.status.Time).Round(time.Second), m.err)
 	}
 	return p
 }

@@ -23,17 +23,24 @@ var at = time.Date(2026, 3, 1, 3, 0, 0, 0, time.UTC)
 // someStatus is of a run with two sources and many ranks, one of which is behind.
 func someStatus() api.Status {
 	dry, ends := at.Add(-3*time.Minute), 7260.0
-	s := api.Status{Run: "pretrain", Time: at, Daemon: "node-0/71/x", Planned: 7231, Sent: new(uint64(7231)), Consumed: new(uint64(7191)), Committed: 7000, EndsIn: &ends,
-		Verdict: diagnosis.Verdict{Health: diagnosis.Waiting, Sentence: "Waiting for documents of source math, 3 min", Do: "publish more documents, or seal the run to get the rest", Limits: "published"},
+	s := api.Status{Run: "pretrain", Time: at, Daemon: "node-0/71/x", Planned: 7231, Sent: new(uint64(7231)),
+		Consumed: new(uint64(7191)), Committed: 7000, EndsIn: &ends,
+		Verdict: diagnosis.Verdict{Health: diagnosis.Waiting, Sentence: "Waiting for documents of source math, 3 min",
+			Do: "publish more documents, or seal the run to get the rest", Limits: "published"},
 		Rates:   api.Rates{Rates: state.Rates{Tokens: 12.4e6, Documents: 5120}, Bytes: 52e6},
 		Streams: []state.StreamFill{{Source: "math", Name: "DOCS_math", Bytes: 3 << 30, MaxBytes: 4 << 30}},
-		Flow: []api.Stage{{Name: "published", Value: 120_000, Of: 120_500, Unit: "documents", Limits: true}, {Name: "tokenized", Value: 5 << 20, Of: 64 << 20, Unit: "bytes"},
-			{Name: "pool", Value: 4000, Of: 8192, Unit: "pieces"}, {Name: "ahead", Value: 60, Of: 64, Unit: "steps"}, {Name: "committed", Value: 7000}},
-		Sources: []api.SourceStatus{{Name: "code", Target: .25, Recent: new(.2512), Tokens: 31e6, Epochs: "1", Sealed: true}, {Name: "math", Target: .75, Recent: new(.7488), Tokens: 93e6, Epochs: "forever", DrySince: &dry, Next: 9, Stored: 8}},
+		Flow: []api.Stage{{Name: "published", Value: 120_000, Of: 120_500, Unit: "documents", Limits: true},
+			{Name: "tokenized", Value: 5 << 20, Of: 64 << 20, Unit: "bytes"},
+			{Name: "pool", Value: 4000, Of: 8192, Unit: "pieces"}, {Name: "ahead", Value: 60, Of: 64, Unit: "steps"},
+			{Name: "committed", Value: 7000}},
+		Sources: []api.SourceStatus{{Name: "code", Target: .25, Recent: new(.2512), Tokens: 31e6, Epochs: "1", Sealed: true},
+			{Name: "math", Target: .75, Recent: new(.7488), Tokens: 93e6, Epochs: "forever", DrySince: &dry, Next: 9,
+				Stored: 8}},
 		Packing: api.PackingStatus{Padding: .0012, Split: .31}, Dead: api.DeadStatus{Total: 12},
 		Events: []api.Event{{Time: at, Kind: "warning", Text: "readers wait for a step, step 7231"}}}
 	for i := range 16 {
-		s.Ranks = append(s.Ranks, api.RankStatus{Job: "trainer", Rank: i, World: 16, Sent: 7231, Consumed: 7231, State: api.StateReading, Unit: api.UnitRead, WaitP50: .0123, WaitP99: 1.5, Bytes: 3e6})
+		s.Ranks = append(s.Ranks, api.RankStatus{Job: "trainer", Rank: i, World: 16, Sent: 7231, Consumed: 7231,
+			State: api.StateReading, Unit: api.UnitRead, WaitP50: .0123, WaitP99: 1.5, Bytes: 3e6})
 	}
 	s.Ranks[5].Lag, s.Ranks[5].Consumed, s.Ranks[5].State, s.Ranks[5].StateFor = 40, 7191, "silent", 20
 	return s
@@ -86,7 +93,8 @@ func TestPicturesFit(t *testing.T) {
 // A daemon that does not answer is asked again; what it said last stays, with its age.
 func TestADaemonThatDoesNotAnswer(t *testing.T) {
 	answer, fails := someStatus(), errors.New("connection refused")
-	m := &model{ctx: t.Context(), where: "grpc://a:1", view: screen.New(lipgloss.NewRenderer(io.Discard)), now: func() time.Time { return at.Add(7 * time.Second) },
+	m := &model{ctx: t.Context(), where: "grpc://a:1", view: screen.New(lipgloss.NewRenderer(io.Discard)),
+		now: func() time.Time { return at.Add(7 * time.Second) },
 		ask: func(context.Context) (api.Status, error) { return answer, fails }}
 	says := func(want string) {
 		t.Helper()

@@ -54,7 +54,8 @@ func (c *Collector) Handler(t testing.TB) http.Handler {
 }
 
 func (c *Collector) take(q *http.Request) error {
-	if kind := q.Header.Get("Content-Type"); q.Method != http.MethodPost || q.URL.Path != "/v1/traces" || kind != "application/x-protobuf" {
+	if kind := q.Header.Get("Content-Type"); q.Method != http.MethodPost || q.URL.Path != "/v1/traces" ||
+		kind != "application/x-protobuf" {
 		return fmt.Errorf("%s %s of %q is no export", q.Method, q.URL.Path, kind)
 	}
 	plain := io.Reader(q.Body)
@@ -81,7 +82,8 @@ func (c *Collector) take(q *http.Request) error {
 				for _, a := range append(r.Resource.GetAttributes(), s.Attributes...) {
 					about[a.Key] = valueOf(a.Value)
 				}
-				c.spans = append(c.spans, Span{Trace: hex.EncodeToString(s.TraceId), ID: hex.EncodeToString(s.SpanId), Parent: hex.EncodeToString(s.ParentSpanId), Name: s.Name,
+				c.spans = append(c.spans, Span{Trace: hex.EncodeToString(s.TraceId), ID: hex.EncodeToString(s.SpanId),
+					Parent: hex.EncodeToString(s.ParentSpanId), Name: s.Name,
 					From: time.Unix(0, int64(s.StartTimeUnixNano)), Until: time.Unix(0, int64(s.EndTimeUnixNano)), About: about})
 			}
 		}

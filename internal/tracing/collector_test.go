@@ -22,7 +22,8 @@ import (
 func export(t *testing.T, url string) string {
 	t.Helper()
 	var log bytes.Buffer
-	tracer, err := tracing.New(t.Context(), tracing.Config{Endpoint: url, Share: 1}, "test", slog.New(slog.NewTextHandler(&log, nil)))
+	tracer, err := tracing.New(t.Context(), tracing.Config{Endpoint: url, Share: 1}, "test",
+		slog.New(slog.NewTextHandler(&log, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,8 +50,9 @@ func TestNew_TakesExporterSettingsOfTheEnvironment(t *testing.T) {
 	server.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAnyClientCert}
 	server.StartTLS()
 	t.Cleanup(server.Close)
-	for name, value := range map[string]string{"CERTIFICATE": cert, "CLIENT_CERTIFICATE": cert, "CLIENT_KEY": key, "COMPRESSION": "gzip",
-		"HEADERS": "api-key=general", "TRACES_HEADERS": "api-key=a%20secret,tenant=7"} {
+	for name, value := range map[string]string{"CERTIFICATE": cert, "CLIENT_CERTIFICATE": cert, "CLIENT_KEY": key,
+		"COMPRESSION": "gzip",
+		"HEADERS":     "api-key=general", "TRACES_HEADERS": "api-key=a%20secret,tenant=7"} {
 		t.Setenv("OTEL_EXPORTER_OTLP_"+name, value)
 	}
 	if log := export(t, server.URL+"/v1/traces"); log != "" {
@@ -90,7 +92,8 @@ func TestNew_TakesResourceAttributesOfTheEnvironment(t *testing.T) {
 
 // Spans that a collector refuses are logged with its message.
 func TestTracer_LogsRefusals(t *testing.T) {
-	partial, err := proto.Marshal(&collector.ExportTraceServiceResponse{PartialSuccess: &collector.ExportTracePartialSuccess{RejectedSpans: 3, ErrorMessage: "too old"}})
+	partial, err := proto.Marshal(&collector.ExportTraceServiceResponse{
+		PartialSuccess: &collector.ExportTracePartialSuccess{RejectedSpans: 3, ErrorMessage: "too old"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +136,8 @@ func TestTracer_RetriesBusyCollector(t *testing.T) {
 		close(taken)
 	}))
 	t.Cleanup(server.Close)
-	tracer, err := tracing.New(t.Context(), tracing.Config{Endpoint: server.URL, Share: 1}, "test", slog.New(slog.DiscardHandler))
+	tracer, err := tracing.New(t.Context(), tracing.Config{Endpoint: server.URL, Share: 1}, "test",
+		slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,7 +24,8 @@ const (
 )
 
 // record records a span that has ended. The first span of a document that was sampled here is SpanStored.
-func (t *Tracer) record(of *document.Trace, name string, kind api.SpanKind, from, until time.Time, attributes ...attribute.KeyValue) {
+func (t *Tracer) record(of *document.Trace, name string, kind api.SpanKind, from, until time.Time,
+	attributes ...attribute.KeyValue) {
 	ctx := context.Background()
 	if of.Ours && name == SpanStored {
 		ctx = context.WithValue(ctx, rootKey{}, of)
@@ -32,7 +33,8 @@ func (t *Tracer) record(of *document.Trace, name string, kind api.SpanKind, from
 		parent := api.SpanContextConfig{TraceID: of.ID, SpanID: of.Parent, TraceFlags: api.FlagsSampled}
 		ctx = api.ContextWithRemoteSpanContext(ctx, api.NewSpanContext(parent))
 	}
-	_, span := t.tracer.Start(ctx, name, api.WithTimestamp(from), api.WithSpanKind(kind), api.WithAttributes(attributes...))
+	_, span := t.tracer.Start(ctx, name, api.WithTimestamp(from), api.WithSpanKind(kind),
+		api.WithAttributes(attributes...))
 	span.End(api.WithTimestamp(until))
 }
 
@@ -58,13 +60,16 @@ func (idGenerator) NewSpanID(context.Context, api.TraceID) (id api.SpanID) {
 }
 
 // Fetched implements doclog.Tracer.
-func (t *Tracer) Fetched(of *document.Trace, stream string, sequence uint64, tokens int, stored, fetched, done time.Time) {
-	position := []attribute.KeyValue{attribute.String("loaderd.stream", stream), attribute.Int64("loaderd.sequence", int64(sequence))}
+func (t *Tracer) Fetched(of *document.Trace, stream string, sequence uint64, tokens int, stored, fetched,
+	done time.Time) {
+	position := []attribute.KeyValue{attribute.String("loaderd.stream", stream),
+		attribute.Int64("loaderd.sequence", int64(sequence))}
 	if fetched.Before(stored) { // the server's clock is ahead
 		stored = fetched
 	}
 	t.record(of, SpanStored, api.SpanKindConsumer, stored, fetched, position...)
-	t.record(of, SpanTokenized, api.SpanKindInternal, fetched, done, append(position, attribute.Int("loaderd.tokens", tokens))...)
+	t.record(of, SpanTokenized, api.SpanKindInternal, fetched, done,
+		append(position, attribute.Int("loaderd.tokens", tokens))...)
 }
 
 // Planned implements backend.Tracer.
@@ -75,12 +80,14 @@ func (t *Tracer) Planned(of *document.Trace, document, step uint64, row int, tak
 // Read implements arrowout.Tracer.
 func (t *Tracer) Read(d document.Traced, by state.Place, step uint64, from, until time.Time) {
 	attributes := append(rowOf(d.Document, step, d.Row),
-		attribute.String("loaderd.job", by.Job), attribute.Int("loaderd.rank", by.Rank), attribute.Int("loaderd.world", by.World))
+		attribute.String("loaderd.job", by.Job), attribute.Int("loaderd.rank", by.Rank),
+		attribute.Int("loaderd.world", by.World))
 	t.record(d.Trace, SpanRead, api.SpanKindServer, from, until, attributes...)
 }
 
 func rowOf(document, step uint64, row int) []attribute.KeyValue {
-	return []attribute.KeyValue{attribute.Int("loaderd.source", plan.RefSource(document)), attribute.Int64("loaderd.sequence", int64(plan.RefSequence(document))),
+	return []attribute.KeyValue{attribute.Int("loaderd.source", plan.RefSource(document)),
+		attribute.Int64("loaderd.sequence", int64(plan.RefSequence(document))),
 		attribute.Int64("loaderd.step", int64(step)), attribute.Int("loaderd.row", row)}
 }
 

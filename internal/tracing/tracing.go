@@ -1,6 +1,7 @@
-// Package tracing records the way of sampled documents from their publisher to the ranks as spans of OpenTelemetry, one trace for each document. Publishers
-// write the W3C trace context into the document's message. Daemons sample a share of the documents without one. The ids of such a trace are derived from the
-// document's position in its stream: all daemons make the same decision, and record spans of the same trace.
+// Package tracing records the way of sampled documents from their publisher to the ranks as spans of OpenTelemetry, one
+// trace for each document. Publishers write the W3C trace context into the document's message. Daemons sample a share
+// of the documents without one. The ids of such a trace are derived from the document's position in its stream: all
+// daemons make the same decision, and record spans of the same trace.
 package tracing
 
 import (
@@ -37,8 +38,10 @@ type Config struct {
 
 // Validate returns every field that is out of range.
 func (c Config) Validate() (bad []plan.FieldError) {
-	if u, err := url.Parse(c.Endpoint); c.Endpoint != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "") {
-		bad = append(bad, plan.FieldError{Field: "endpoint", Value: c.Endpoint, Want: "the URL of a collector, such as http://127.0.0.1:4318, or nothing"})
+	if u, err := url.Parse(c.Endpoint); c.Endpoint != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" ||
+		u.Host == "") {
+		bad = append(bad, plan.FieldError{Field: "endpoint", Value: c.Endpoint, Want: "the URL of a collector, such as " +
+			"http://127.0.0.1:4318, or nothing"})
 	}
 	if !(c.Share >= 0 && c.Share <= 1) {
 		bad = append(bad, plan.FieldError{Field: "share", Value: c.Share, Want: "0 to 1"})
@@ -61,12 +64,14 @@ const shutdownTimeout = 2 * time.Second
 const tracesPath = "/v1/traces"
 
 // retries are those of a collector that is busy.
-var retries = otlptracehttp.RetryConfig{Enabled: true, InitialInterval: 500 * time.Millisecond, MaxInterval: 5 * time.Second, MaxElapsedTime: 30 * time.Second}
+var retries = otlptracehttp.RetryConfig{Enabled: true, InitialInterval: 500 * time.Millisecond,
+	MaxInterval: 5 * time.Second, MaxElapsedTime: 30 * time.Second}
 
-// New returns a Tracer that exports to the collector of c. Of the environment it takes what OpenTelemetry defines: OTEL_EXPORTER_OTLP_* without the endpoint,
-// OTEL_BSP_* and OTEL_RESOURCE_ATTRIBUTES. attributes describe the process in addition to its service and version. It sets OpenTelemetry's handler of errors
-// for the whole process.
-func New(ctx context.Context, c Config, service string, log *slog.Logger, attributes ...attribute.KeyValue) (*Tracer, error) {
+// New returns a Tracer that exports to the collector of c. Of the environment it takes what OpenTelemetry defines:
+// OTEL_EXPORTER_OTLP_* without the endpoint, OTEL_BSP_* and OTEL_RESOURCE_ATTRIBUTES. attributes describe the process
+// in addition to its service and version. It sets OpenTelemetry's handler of errors for the whole process.
+func New(ctx context.Context, c Config, service string, log *slog.Logger, attributes ...attribute.KeyValue) (*Tracer,
+	error) {
 	failures := rate.Sometimes{Interval: time.Minute}
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
 		failures.Do(func() { log.Warn("the export of traces failed", "error", err) })
@@ -80,13 +85,15 @@ func New(ctx context.Context, c Config, service string, log *slog.Logger, attrib
 	if err != nil {
 		return nil, fmt.Errorf("trace.endpoint %s: %w", c.Endpoint, err)
 	}
-	attributes = append(attributes, attribute.String("service.name", service), attribute.String("service.version", build.This().Version))
+	attributes = append(attributes, attribute.String("service.name", service),
+		attribute.String("service.version", build.This().Version))
 	process, err := resource.New(ctx, resource.WithAttributes(attributes...), resource.WithFromEnv())
 	if err != nil {
 		return nil, fmt.Errorf("OTEL_RESOURCE_ATTRIBUTES: %w", err)
 	}
 	sampler := trace.TraceIDRatioBased(c.Share)
-	provider := trace.NewTracerProvider(trace.WithBatcher(exporter), trace.WithResource(process), trace.WithSampler(trace.ParentBased(sampler)), trace.WithIDGenerator(idGenerator{}))
+	provider := trace.NewTracerProvider(trace.WithBatcher(exporter), trace.WithResource(process),
+		trace.WithSampler(trace.ParentBased(sampler)), trace.WithIDGenerator(idGenerator{}))
 	return &Tracer{provider: provider, tracer: provider.Tracer("loaderd"), sampler: sampler, log: log}, nil
 }
 
@@ -104,18 +111,20 @@ var traceContext = propagation.TraceContext{}
 
 const header = "traceparent"
 
-// Sample returns the trace of a document, or nil if it is not sampled. A document with a trace context is sampled if its publisher sampled it. Of the others a share
-// is, by the stream's creation time and the document's sequence.
+// Sample returns the trace of a document, or nil if it is not sampled. A document with a trace context is sampled if
+// its publisher sampled it. Of the others a share is, by the stream's creation time and the document's sequence.
 func (t *Tracer) Sample(traceparent string, created time.Time, sequence uint64) *document.Trace {
 	if traceparent != "" {
-		publisher := api.SpanContextFromContext(traceContext.Extract(context.Background(), propagation.MapCarrier{header: traceparent}))
+		publisher := api.SpanContextFromContext(traceContext.Extract(context.Background(),
+			propagation.MapCarrier{header: traceparent}))
 		if !publisher.IsSampled() {
 			return nil
 		}
 		return &document.Trace{ID: publisher.TraceID(), Parent: publisher.SpanID()}
 	}
 	id := traceID(uint64(created.UnixNano()), sequence)
-	if t.sampler.ShouldSample(trace.SamplingParameters{ParentContext: context.Background(), TraceID: id}).Decision != trace.RecordAndSample {
+	if t.sampler.ShouldSample(trace.SamplingParameters{ParentContext: context.Background(),
+		TraceID: id}).Decision != trace.RecordAndSample {
 		return nil
 	}
 	return &document.Trace{Ours: true, ID: id, Parent: rootID(id)}

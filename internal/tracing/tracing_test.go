@@ -20,7 +20,8 @@ var created = time.Unix(1_800_000_000, 123)
 
 func open(t testing.TB, url string, share float64) *tracing.Tracer {
 	t.Helper()
-	tracer, err := tracing.New(t.Context(), tracing.Config{Endpoint: url, Share: share}, "test", slog.New(slog.DiscardHandler))
+	tracer, err := tracing.New(t.Context(), tracing.Config{Endpoint: url, Share: share}, "test",
+		slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +43,8 @@ func TestProducersDecide(t *testing.T) {
 		if x == nil || hex.EncodeToString(x.ID[:]) != traceID || hex.EncodeToString(x.Parent[:]) != spanID || x.Ours {
 			t.Errorf("a sampled document has the trace %+v", x)
 		}
-		for _, header := range []string{"00-" + traceID + "-" + spanID + "-00", "00-" + traceID, "x", "00-" + strings.Repeat("0", 32) + "-" + spanID + "-01", strings.Repeat("00-", 10_000)} {
+		for _, header := range []string{"00-" + traceID + "-" + spanID + "-00", "00-" + traceID, "x",
+			"00-" + strings.Repeat("0", 32) + "-" + spanID + "-01", strings.Repeat("00-", 10_000)} {
 			if x := tracer.Sample(header, created, 1); x != nil {
 				t.Errorf("header %.60q has the trace %+v", header, x)
 			}
@@ -80,7 +82,8 @@ func TestShareOfDocuments(t *testing.T) {
 	}
 }
 
-// The spans of a document are of one trace: the first is the publisher's, or else that of its storing, and the others follow it.
+// The spans of a document are of one trace: the first is the publisher's, or else that of its storing, and the others
+// follow it.
 func TestSpansOfADocument(t *testing.T) {
 	c := tracetest.Start(t)
 	tracer := open(t, c.URL, 1)
@@ -94,7 +97,9 @@ func TestSpansOfADocument(t *testing.T) {
 	at := time.Now()
 	for i, x := range []*document.Trace{published, ours} {
 		sequence := uint64(i + 1)
-		tracer.Read(document.Traced{Trace: x, Document: sequence, Row: 3}, state.Place{Job: "j", Rank: 1, World: 2}, 7, at.Add(3), at.Add(4)) // as they come, another daemon's first
+		// as they come, another daemon's first
+		tracer.Read(document.Traced{Trace: x, Document: sequence, Row: 3}, state.Place{Job: "j", Rank: 1, World: 2}, 7,
+			at.Add(3), at.Add(4))
 		tracer.Planned(x, sequence, 7, 3, at.Add(2), at.Add(3))
 		tracer.Fetched(x, "DOCS", sequence, 99, at, at.Add(1), at.Add(2))
 	}
@@ -120,13 +125,15 @@ func TestSpansOfADocument(t *testing.T) {
 				t.Errorf("span %s follows %q, want %q", name, s.Parent, want)
 			}
 		}
-		for name, want := range map[string][2]time.Duration{tracing.SpanStored: {0, 1}, tracing.SpanTokenized: {1, 2}, tracing.SpanPlanned: {2, 3}, tracing.SpanRead: {3, 4}} {
+		for name, want := range map[string][2]time.Duration{tracing.SpanStored: {0, 1}, tracing.SpanTokenized: {1, 2},
+			tracing.SpanPlanned: {2, 3}, tracing.SpanRead: {3, 4}} {
 			if s := spans[name]; !s.From.Equal(at.Add(want[0])) || !s.Until.Equal(at.Add(want[1])) {
 				t.Errorf("span %s lasts from %s to %s, want %v", name, s.From, s.Until, want)
 			}
 		}
 		about := spans[tracing.SpanRead].About
-		if got := fmt.Sprintln(about["loaderd.sequence"], about["loaderd.step"], about["loaderd.row"], about["loaderd.job"], about["loaderd.rank"], about["loaderd.world"]); got != fmt.Sprintln(i+1, 7, 3, "j", 1, 2) {
+		if got := fmt.Sprintln(about["loaderd.sequence"], about["loaderd.step"], about["loaderd.row"], about["loaderd.job"],
+			about["loaderd.rank"], about["loaderd.world"]); got != fmt.Sprintln(i+1, 7, 3, "j", 1, 2) {
 			t.Errorf("the span of its reading is about %v", about)
 		}
 	}
@@ -148,13 +155,15 @@ func FuzzSample(f *testing.F) {
 	tracer := open(f, "http://127.0.0.1:1", 0)
 	f.Fuzz(func(t *testing.T, header string) {
 		x := tracer.Sample(header, created, 1)
-		if x != nil && (x.ID == [16]byte{} || x.Parent == [8]byte{} || !strings.Contains(header, hex.EncodeToString(x.ID[:]))) {
+		if x != nil && (x.ID == [16]byte{} || x.Parent == [8]byte{} ||
+			!strings.Contains(header, hex.EncodeToString(x.ID[:]))) {
 			t.Errorf("header %q has the trace %+v", header, x)
 		}
 	})
 }
 
-// BenchmarkSample is what a document costs that is not sampled, where documents are traced; of_document, as a part of tokenizing one of 4 KB.
+// BenchmarkSample is what a document costs that is not sampled, where documents are traced; of_document, as a part of
+// tokenizing one of 4 KB.
 func BenchmarkSample(b *testing.B) {
 	tracer := open(b, "http://127.0.0.1:1", 1e-6)
 	defer tracer.Close(b.Context())

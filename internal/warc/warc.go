@@ -1,5 +1,5 @@
-// Package warc reads the records of web archives (ISO 28500, versions 0.17 to 1.1). The libraries for Go load whole records or spool them to disk; this one
-// streams, and what a record's header may take is bounded.
+// Package warc reads the records of web archives (ISO 28500, versions 0.17 to 1.1). The libraries for Go load whole
+// records or spool them to disk; this one streams, and what a record's header may take is bounded.
 package warc
 
 import (
@@ -37,7 +37,8 @@ type Record struct {
 	Header
 	Body   io.Reader
 	Offset int64 // in the archive, at which its header begins
-	// Damage says that the record's length is too small, and that Body has what lies before the next record instead. Nil for a record that is right.
+	// Damage says that the record's length is too small, and that Body has what lies before the next record instead. Nil
+	// for a record that is right.
 	Damage error
 }
 
@@ -63,8 +64,8 @@ func Media(contentType string) (media, charset string) {
 	return strings.TrimSpace(media), charset
 }
 
-// Reader reads an archive, decompressed, record by record. Where a length is wrong, or something else lies between records, it continues at the next header
-// of a record, and returns a *DamageError for what it passes over.
+// Reader reads an archive, decompressed, record by record. Where a length is wrong, or something else lies between
+// records, it continues at the next header of a record, and returns a *DamageError for what it passes over.
 type Reader struct {
 	r       *bufio.Reader
 	read    *counted
@@ -92,7 +93,8 @@ func (b *body) Read(p []byte) (int, error) {
 }
 
 const (
-	// window is how far a reader looks ahead: the length of a record within it is compared with the place of the next record before the record is returned.
+	// window is how far a reader looks ahead: the length of a record within it is compared with the place of the next
+	// record before the record is returned.
 	window = 1 << 20
 	// behind is how much of what follows a record is looked at.
 	behind = 64
@@ -164,7 +166,8 @@ func (a *Reader) lose(err error) error {
 	return err
 }
 
-// End passes over the rest of the present record. A *DamageError says that no record follows it where its length says: what was read of it is not its content.
+// End passes over the rest of the present record. A *DamageError says that no record follows it where its length says:
+// what was read of it is not its content.
 func (a *Reader) End() error {
 	b := a.body
 	if b == nil {
@@ -188,7 +191,8 @@ func (a *Reader) End() error {
 	return nil
 }
 
-// record returns a record whose header was read, after comparing its length with the place of the next record where the reader looks so far ahead.
+// record returns a record whose header was read, after comparing its length with the place of the next record where the
+// reader looks so far ahead.
 func (a *Reader) record(h Header, offset, length int64) (*Record, error) {
 	a.body = &body{r: a.r, left: length}
 	r := &Record{Header: h, Body: a.body, Offset: offset}
@@ -223,7 +227,8 @@ func (a *Reader) record(h Header, offset, length int64) (*Record, error) {
 	return r, nil
 }
 
-// endsRecord reports whether what follows a record is right: two ends of lines, or padding up to the next record or the end of the archive.
+// endsRecord reports whether what follows a record is right: two ends of lines, or padding up to the next record or the
+// end of the archive.
 func endsRecord(rest []byte, last bool) bool {
 	if bytes.HasPrefix(rest, []byte("\r\n\r\n")) || bytes.HasPrefix(rest, []byte("\n\n")) {
 		return true
@@ -252,7 +257,8 @@ func headerAt(data []byte) int {
 	return -1
 }
 
-// seek goes to the next header of a record. It returns how many bytes were passed that are not ends of lines, and io.EOF where no header follows.
+// seek goes to the next header of a record. It returns how many bytes were passed that are not ends of lines, and
+// io.EOF where no header follows.
 func (a *Reader) seek() (passed int64, err error) {
 	const overlap = 128 // more than header matches
 	for {
@@ -335,7 +341,8 @@ func readHeader(r *bufio.Reader, left *int) (Header, error) {
 	}
 }
 
-// Response reads the header of the HTTP response that a record's body is, and returns what follows it. Content decodes that.
+// Response reads the header of the HTTP response that a record's body is, and returns what follows it. Content decodes
+// that.
 func Response(body io.Reader) (Header, *bufio.Reader, error) {
 	r, left := bufio.NewReader(body), headerMost
 	status, err := readLine(r, &left)
@@ -355,7 +362,8 @@ var ErrCoding = errors.New("the content has a coding that is not read")
 // contentWindow bounds what a decoder of content keeps in memory, as RFC 9659 does.
 const contentWindow = 8 << 20
 
-// Content returns the content of an HTTP response with a header: in one piece, and not compressed. Its error is ErrCoding for another coding.
+// Content returns the content of an HTTP response with a header: in one piece, and not compressed. Its error is
+// ErrCoding for another coding.
 func Content(h Header, r *bufio.Reader) (io.Reader, error) {
 	content := r
 	if strings.Contains(strings.ToLower(h.Get("Transfer-Encoding")), "chunked") && chunked(r) {
@@ -365,7 +373,8 @@ func Content(h Header, r *bufio.Reader) (io.Reader, error) {
 	case "", "identity":
 		return content, nil
 	case "gzip", "x-gzip":
-		if head, _ := content.Peek(2); string(head) != "\x1f\x8b" { // as some archives keep it: unpacked, with the header of before
+		// as some archives keep it: unpacked, with the header of before
+		if head, _ := content.Peek(2); string(head) != "\x1f\x8b" {
 			return content, nil
 		}
 		return gzip.NewReader(content)
@@ -377,13 +386,15 @@ func Content(h Header, r *bufio.Reader) (io.Reader, error) {
 	case "br":
 		return brotli.NewReader(content), nil
 	case "zstd":
-		return zstd.NewReader(content, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(contentWindow))
+		return zstd.NewReader(content, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
+			zstd.WithDecoderMaxWindow(contentWindow))
 	default:
 		return nil, fmt.Errorf("%w: %.40q", ErrCoding, coding)
 	}
 }
 
-// chunked says whether content begins with the length of a chunk: some archives keep it in one piece, with the header of before.
+// chunked says whether content begins with the length of a chunk: some archives keep it in one piece, with the header
+// of before.
 func chunked(r *bufio.Reader) bool {
 	head, _ := r.Peek(18)
 	line, _, ok := strings.Cut(string(head), "\n")

@@ -18,7 +18,8 @@ import (
 
 // record makes one of an archive.
 func record(kind, fields, body string) string {
-	return fmt.Sprintf("WARC/1.0\r\nWARC-Type: %s\r\n%sContent-Length: %d\r\n\r\n%s\r\n\r\n", kind, fields, len(body), body)
+	return fmt.Sprintf("WARC/1.0\r\nWARC-Type: %s\r\n%sContent-Length: %d\r\n\r\n%s\r\n\r\n", kind, fields,
+		len(body), body)
 }
 
 // records returns type, URI and body of all.
@@ -48,24 +49,30 @@ func records(data string) (out []string, err error) {
 }
 
 func TestRecords(t *testing.T) {
-	two := record("conversion", "WARC-Target-URI: http://a\r\n", "first text") + record("metadata", "WARC-Target-URI: http://b/\r\n c\r\nWARC-Target-URI: no\r\n", "")
+	two := record("conversion", "WARC-Target-URI: http://a\r\n", "first text") + record("metadata",
+		"WARC-Target-URI: http://b/\r\n c\r\nWARC-Target-URI: no\r\n", "")
 	for _, c := range []struct {
 		name, data string
 		want       []string
 		err        string
 	}{
 		{name: "none"},
-		{name: "two, read in part, with a field on two lines", data: two, want: []string{"conversion http://a first", "metadata http://b/ c "}},
-		{name: "lines of Unix", data: strings.ReplaceAll(two, "\r\n", "\n"), want: []string{"conversion http://a first", "metadata http://b/ c "}},
-		{name: "empty lines at the end", data: two + "\r\n\r\n", want: []string{"conversion http://a first", "metadata http://b/ c "}},
+		{name: "two, read in part, with a field on two lines", data: two, want: []string{"conversion http://a first",
+			"metadata http://b/ c "}},
+		{name: "lines of Unix", data: strings.ReplaceAll(two, "\r\n", "\n"), want: []string{"conversion http://a first",
+			"metadata http://b/ c "}},
+		{name: "empty lines at the end", data: two + "\r\n\r\n", want: []string{"conversion http://a first",
+			"metadata http://b/ c "}},
 		{name: "cut off in a body", data: two[:strings.Index(two, "first")+3], err: "cut off"},
 		{name: "cut off in a header", data: two[:40], err: "cut off"},
 		{name: "no archive", data: "something else", err: "no WARC record"},
-		{name: "a huge length", data: strings.Replace(two, "Length: 10", "Length: 9223372036854775807", 1), want: []string{"conversion http://a first"}, err: "cut off"},
+		{name: "a huge length", data: strings.Replace(two, "Length: 10", "Length: 9223372036854775807", 1),
+			want: []string{"conversion http://a first"}, err: "cut off"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got, err := records(c.data)
-			if !slices.Equal(got, c.want) || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
+			if !slices.Equal(got, c.want) || (err == nil) != (c.err == "") || err != nil &&
+				!strings.Contains(err.Error(), c.err) {
 				t.Errorf("got %q and %v, want %q and %q", got, err, c.want, c.err)
 			}
 		})
@@ -74,7 +81,8 @@ func TestRecords(t *testing.T) {
 
 // Behind damage the reading continues at the next record, and what was passed over is reported.
 func TestReader_Resynchronises(t *testing.T) {
-	first, second := record("conversion", "WARC-Target-URI: http://a\r\n", "first text"), record("conversion", "WARC-Target-URI: http://b\r\n", "second")
+	first, second := record("conversion", "WARC-Target-URI: http://a\r\n", "first text"),
+		record("conversion", "WARC-Target-URI: http://b\r\n", "second")
 	length := func(n string) string { return strings.Replace(first, "Length: 10", "Length: "+n, 1) }
 	large := strings.Repeat("large\n", 400_000)
 	one, two := "conversion http://a first", "conversion http://b secon"
@@ -82,19 +90,27 @@ func TestReader_Resynchronises(t *testing.T) {
 		name, data string
 		want       []string
 	}{
-		{"too short", length("9") + second, []string{one, "corrected: its length is 9, and the next record follows 10 bytes: they are read", two}},
-		{"too short at the end", second + length("9"), []string{two, one, "corrected: its length is 9, and the next record follows 10 bytes: they are read"}},
+		{"too short", length("9") + second, []string{one, "corrected: its length is 9, and the next record follows 10 " +
+			"bytes: they are read", two}},
+		{"too short at the end", second + length("9"),
+			[]string{two, one, "corrected: its length is 9, and the next record follows 10 bytes: they are read"}},
 		{"too long", length("30") + second, []string{"damage: no record follows one of 30 bytes where its length says", two}},
-		{"too long beyond the end", length("3000") + second, []string{"damage: no record follows one of 3000 bytes where its length says", two}},
+		{"too long beyond the end", length("3000") + second,
+			[]string{"damage: no record follows one of 3000 bytes where its length says", two}},
 		{"none", length("x") + second, []string{`damage: a record has the length "x": want a number of bytes`, two}},
 		{"negative", length("-1") + second, []string{`damage: a record has the length "-1": want a number of bytes`, two}},
 		{"a large record", strings.Replace(record("conversion", "", large), "Length: 24", "Length: 23", 1) + second,
 			[]string{"conversion  large", "damage: no record follows one where its length says", two}},
-		{"NULs", first + "\x00" + second + "\x00\x00", []string{one, "damage: 1 bytes behind a record are not part of one", two, "damage: 2 bytes behind a record are not part of one"}},
-		{"garbage", first + "no WARC/1.0 is this\n" + second, []string{one, "damage: 19 bytes behind a record are not part of one", two}},
-		{"much garbage", first + large + "x" + second, []string{one, "damage: 2400001 bytes behind a record are not part of one", two}},
-		{"a huge header", "WARC/1.0\r\nA: " + strings.Repeat("x", 2<<20) + "\r\n" + second, []string{"damage: a header of more than 1048576 bytes", two}},
-		{"the words within a text", record("conversion", "WARC-Target-URI: http://a\r\n", "first\nWARC/1.0\nWARC-Type: x\n\n") + second, []string{one, two}},
+		{"NULs", first + "\x00" + second + "\x00\x00", []string{one, "damage: 1 bytes behind a record are not part of one",
+			two, "damage: 2 bytes behind a record are not part of one"}},
+		{"garbage", first + "no WARC/1.0 is this\n" + second,
+			[]string{one, "damage: 19 bytes behind a record are not part of one", two}},
+		{"much garbage", first + large + "x" + second,
+			[]string{one, "damage: 2400001 bytes behind a record are not part of one", two}},
+		{"a huge header", "WARC/1.0\r\nA: " + strings.Repeat("x", 2<<20) + "\r\n" + second,
+			[]string{"damage: a header of more than 1048576 bytes", two}},
+		{"the words within a text", record("conversion", "WARC-Target-URI: http://a\r\n",
+			"first\nWARC/1.0\nWARC-Type: x\n\n") + second, []string{one, two}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got, err := records(c.data)
@@ -106,22 +122,35 @@ func TestReader_Resynchronises(t *testing.T) {
 }
 
 func TestContent(t *testing.T) {
-	const zipped = "\x1f\x8b\x08\x00\x00\x00\x00\x00\x02\xff\xcaH\xcd\xc9\xc9\x07\x04\x00\x00\xff\xff\x86\xa6\x106\x05\x00\x00\x00"
+	const zipped = "\x1f\x8b\x08\x00\x00\x00\x00\x00\x02\xff\xcaH\xcd\xc9\xc9\x07\x04\x00\x00\xff\xff" +
+		"\x86\xa6\x106\x05\x00\x00\x00"
 	for _, c := range []struct{ name, fields, body, want, err string }{
 		{name: "plain", body: "hello", want: "hello"},
-		{name: "chunks", fields: "Transfer-Encoding: chunked\r\n", body: "2\r\nhe\r\n3;x=y\r\nllo\r\n0\r\n\r\n", want: "hello"},
+		{name: "chunks", fields: "Transfer-Encoding: chunked\r\n", body: "2\r\nhe\r\n3;x=y\r\nllo\r\n0\r\n\r\n",
+			want: "hello"},
 		{name: "chunks that were joined", fields: "Transfer-Encoding: chunked\r\n", body: "hello\nyou", want: "hello\nyou"},
 		{name: "gzip", fields: "Content-Encoding: gzip\r\n", body: zipped, want: "hello"},
 		{name: "gzip that was unpacked", fields: "Content-Encoding: gzip\r\n", body: "hello", want: "hello"},
 		{name: "another coding", fields: "Content-Encoding: sdch\r\n", body: "hello", err: `"sdch"`},
-		{name: "zlib", fields: "Content-Encoding: deflate\r\n", body: encoded(t, func(w io.Writer) io.WriteCloser { return zlib.NewWriter(w) }), want: "hello"},
-		{name: "deflate", fields: "Content-Encoding: deflate\r\n", body: encoded(t, func(w io.Writer) io.WriteCloser { z, _ := flate.NewWriter(w, 9); return z }), want: "hello"},
-		{name: "brotli", fields: "Content-Encoding: br\r\n", body: encoded(t, func(w io.Writer) io.WriteCloser { return brotli.NewWriter(w) }), want: "hello"},
-		{name: "zstd", fields: "Content-Encoding: zstd\r\n", body: encoded(t, func(w io.Writer) io.WriteCloser { z, _ := zstd.NewWriter(w); return z }), want: "hello"},
+		{name: "zlib", fields: "Content-Encoding: deflate\r\n", body: encoded(t, func(w io.Writer) io.WriteCloser {
+			return zlib.NewWriter(w)
+		}), want: "hello"},
+		{name: "deflate", fields: "Content-Encoding: deflate\r\n", body: encoded(t, func(w io.Writer) io.WriteCloser {
+			z, _ := flate.NewWriter(w, 9)
+			return z
+		}), want: "hello"},
+		{name: "brotli", fields: "Content-Encoding: br\r\n", body: encoded(t, func(w io.Writer) io.WriteCloser {
+			return brotli.NewWriter(w)
+		}), want: "hello"},
+		{name: "zstd", fields: "Content-Encoding: zstd\r\n", body: encoded(t, func(w io.Writer) io.WriteCloser {
+			z, _ := zstd.NewWriter(w)
+			return z
+		}), want: "hello"},
 		{name: "damaged chunks", fields: "Transfer-Encoding: chunked\r\n", body: "2\r\nhello", want: "he", err: "malformed"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			h, body, err := warc.Response(strings.NewReader("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n" + c.fields + "\r\n" + c.body))
+			h, body, err := warc.Response(strings.NewReader("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n" + c.fields +
+				"\r\n" + c.body))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -165,9 +194,11 @@ func TestMedia(t *testing.T) {
 }
 
 func FuzzRecords(f *testing.F) {
-	f.Add(record("response", "", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Encoding: gzip\r\n\r\n2\r\nhe\r\n0\r\n\r\n"))
+	f.Add(record("response", "", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Encoding: "+
+		"gzip\r\n\r\n2\r\nhe\r\n0\r\n\r\n"))
 	f.Add(record("conversion", "WARC-Target-URI: http://a\r\n", "text") + record("metadata", "", ""))
-	f.Add(strings.Replace(record("conversion", "", "text"), "Length: 4", "Length: 3", 1) + record("conversion", "", "text") + "\x00")
+	f.Add(strings.Replace(record("conversion", "", "text"), "Length: 4", "Length: 3", 1) + record("conversion", "",
+		"text") + "\x00")
 	f.Fuzz(func(t *testing.T, data string) {
 		a := warc.NewReader(strings.NewReader(data))
 		for range 4*len(data) + 4 {

@@ -14,15 +14,15 @@ import (
 	"loaderd/loader/planview"
 )
 
-// Assembler gives rows of references their content. It depends on the plan and the document stream only, so any number of them
-// give the same batches.
+// Assembler gives rows of references their content. It depends on the plan and the document stream only, so any number
+// of them give the same batches.
 type Assembler struct {
 	refetcher *refetcher
 	pad       int32
 }
 
-// New returns an assembler whose cache has so many bytes. recent is how many steps behind the newest one are as needed, while there are no
-// readers; limit is how long reading one document may take, and pad the id of padding.
+// New returns an assembler whose cache has so many bytes. recent is how many steps behind the newest one are as needed,
+// while there are no readers; limit is how long reading one document may take, and pad the id of padding.
 func New(docs *planview.Streams, cacheBytes int64, recent uint64, limit time.Duration, pad int32) *Assembler {
 	return &Assembler{refetcher: newRefetcher(docs, newContentCache(cacheBytes, recent), limit), pad: pad}
 }
@@ -38,18 +38,20 @@ func (a *Assembler) OnStep(s *plan.Step) { a.refetcher.cache.took(s) }
 // Pass notes the first step of which readers may still ask for rows; state.EveryStep without readers.
 func (a *Assembler) Pass(step uint64) { a.refetcher.cache.pass(step) }
 
-// ReadAhead reads documents, in ascending order, into the cache: those that it lacks and that are not read already. needs are the steps that need them.
-// What cannot be read now is left out.
+// ReadAhead reads documents, in ascending order, into the cache: those that it lacks and that are not read already.
+// needs are the steps that need them. What cannot be read now is left out.
 func (a *Assembler) ReadAhead(ctx context.Context, refs []uint64, needs map[uint64]uint64) error {
 	return a.refetcher.many(ctx, refs, needs)
 }
 
-// Touch notes that a step needs a document, and makes it the most recently used one. It returns its bytes; false when it is not in the cache.
+// Touch notes that a step needs a document, and makes it the most recently used one. It returns its bytes; false when
+// it is not in the cache.
 func (a *Assembler) Touch(ref, step uint64) (bytes int64, ok bool) {
 	return a.refetcher.cache.touch(ref, step)
 }
 
-// Whole returns about the bytes of the rows of a step, and whether all its documents are in the cache, as far as that is known.
+// Whole returns about the bytes of the rows of a step, and whether all its documents are in the cache, as far as that
+// is known.
 func (a *Assembler) Whole(step uint64) (bytes int64, ok bool) { return a.refetcher.cache.whole(step) }
 
 // Stats returns the bytes of the cache, and how often it had a document and had not.
@@ -79,16 +81,19 @@ func (a *Assembler) Assemble(ctx context.Context, s *plan.Step, first, n int) (*
 			text := texts[p.Doc]
 			if behind := int(p.Start) + int(p.Length); behind > text.Len() || int(p.Length) > left {
 				return nil, &fault.Error{Reason: fault.PlanMismatch,
-					Message: fmt.Sprintf("step %d row %d names tokens [%d, %d) of %s, which has %d", s.Index, first+i, p.Start, behind, a.refetcher.docs.Document(p.Doc), text.Len()),
-					Do:      "the document or the tokenizer is not the one that was planned; check the tokenizer and the stream",
-					Facts:   map[string]string{"step": strconv.FormatUint(s.Index, 10), "sequence": strconv.FormatUint(plan.RefSequence(p.Doc), 10)}}
+					Message: fmt.Sprintf("step %d row %d names tokens [%d, %d) of %s, which has %d", s.Index, first+i, p.Start, behind,
+						a.refetcher.docs.Document(p.Doc), text.Len()),
+					Do: "the document or the tokenizer is not the one that was planned; check the tokenizer and the stream",
+					Facts: map[string]string{"step": strconv.FormatUint(s.Index, 10),
+						"sequence": strconv.FormatUint(plan.RefSequence(p.Doc), 10)}}
 			}
 			left -= int(p.Length)
 			if p.Start == 0 && text.Stored > 0 {
 				b.Begins = append(b.Begins, text.Stored)
 			}
 			if p.Start == 0 && text.Trace != nil {
-				b.Traced = append(b.Traced, document.Traced{Trace: text.Trace, Document: p.Doc, Row: first + i, Stored: text.Stored})
+				b.Traced = append(b.Traced, document.Traced{Trace: text.Trace, Document: p.Doc, Row: first + i,
+					Stored: text.Stored})
 			}
 		}
 	}
@@ -147,7 +152,8 @@ func (b *Batch) within(texts map[uint64]document.Content) {
 	}
 }
 
-// weigh sets the factors of the pieces' losses. A document with a weight does not suffice: the weight can be 1, or that of another document of its message.
+// weigh sets the factors of the pieces' losses. A document with a weight does not suffice: the weight can be 1, or that
+// of another document of its message.
 func (b *Batch) weigh(texts map[uint64]document.Content) {
 	weights, others := make([][]float32, b.Rows), false
 	for i, pieces := range b.Pieces {

@@ -19,11 +19,14 @@ type Batch struct {
 	Loss []plan.LossRuns
 	// Weights has for every row the factors of the loss of its pieces; nil where those of all rows are 1.
 	Weights [][]float32
-	// Within says for every row which documents of their messages its pieces are of; nil where no message of these rows holds several.
+	// Within says for every row which documents of their messages its pieces are of; nil where no message of these rows
+	// holds several.
 	Within [][]Within
-	// Contents are those of the documents that the pieces name, with all their tokens, and what else came with them. They are shared: never change them.
+	// Contents are those of the documents that the pieces name, with all their tokens, and what else came with them. They
+	// are shared: never change them.
 	Contents map[uint64]document.Content
-	// Begins are the documents whose first token is in these rows: when the stream took each, as Content.Stored, where that is known.
+	// Begins are the documents whose first token is in these rows: when the stream took each, as Content.Stored, where
+	// that is known.
 	Begins []int64
 	// Traced are those of these documents that are sampled.
 	Traced []document.Traced
@@ -32,7 +35,8 @@ type Batch struct {
 	lent  []*cached
 }
 
-// Done says that nobody uses the contents any more, whose memory may then be used again. Where it is not said, it is not.
+// Done says that nobody uses the contents any more, whose memory may then be used again. Where it is not said, it is
+// not.
 func (b *Batch) Done() {
 	if b.cache == nil {
 		return
@@ -65,8 +69,10 @@ func (b *Batch) NarrowIDs(into []uint16) (ok bool) {
 	return document.Fits16(over)
 }
 
-// eachPiece calls put for every piece, with the slots that it takes and the content of its document, and fills the slots of padding.
-func eachPiece[T int32 | uint16](b *Batch, slots []T, pad T, put func(slots []T, c document.Content, p packonline.Piece)) {
+// eachPiece calls put for every piece, with the slots that it takes and the content of its document, and fills the
+// slots of padding.
+func eachPiece[T int32 | uint16](b *Batch, slots []T, pad T,
+	put func(slots []T, c document.Content, p packonline.Piece)) {
 	for i, pieces := range b.Pieces {
 		row := slots[i*b.Bucket : (i+1)*b.Bucket]
 		for _, p := range pieces {

@@ -8,9 +8,9 @@ import (
 	"loaderd/loader/state"
 )
 
-// contentCache keeps the content of documents for the rows that are assembled of them, bounded in bytes. What no reader needs any more goes first
-// (need.go), and takes a small share of the bound only; then the least recently used. The newest always stays, however large, so that a document
-// larger than the bound is not fetched again for every row.
+// contentCache keeps the content of documents for the rows that are assembled of them, bounded in bytes. What no reader
+// needs any more goes first (need.go), and takes a small share of the bound only; then the least recently used. The
+// newest always stays, however large, so that a document larger than the bound is not fetched again for every row.
 type contentCache struct {
 	limit int64
 
@@ -43,21 +43,25 @@ type class struct {
 const (
 	// entryBytes is about what a document takes in maps and lists, beside its content.
 	entryBytes = 256
-	// spentShare is which part of the bound documents that nobody needs may take: for ranks that come back a few steps before they were.
+	// spentShare is which part of the bound documents that nobody needs may take: for ranks that come back a few steps
+	// before they were.
 	spentShare = 32
 )
 
 // cost counts a document's memory.
 func (x *cached) cost() int64 { return x.content.Bytes() + entryBytes }
 
-// newContentCache returns a cache of so many bytes; recent is how many steps behind the newest one are as needed, while there are no readers.
+// newContentCache returns a cache of so many bytes; recent is how many steps behind the newest one are as needed, while
+// there are no readers.
 func newContentCache(limit int64, recent uint64) *contentCache {
 	c := &contentCache{limit: limit, held: map[uint64]*cached{}}
-	c.need = need{held: c.held, sort: c.sort, recent: recent, reads: state.EveryStep, due: map[uint64][]uint64{}, whole: map[uint64]int64{}, shown: lru{order: byArrival}}
+	c.need = need{held: c.held, sort: c.sort, recent: recent, reads: state.EveryStep, due: map[uint64][]uint64{},
+		whole: map[uint64]int64{}, shown: lru{order: byArrival}}
 	return c
 }
 
-// show takes in a document that the planner is about to see as the arrival of a number: steps that are not planned yet will need all of it.
+// show takes in a document that the planner is about to see as the arrival of a number: steps that are not planned yet
+// will need all of it.
 func (c *contentCache) show(document, arrival uint64, content document.Content) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -126,7 +130,8 @@ func (c *contentCache) peek(ref uint64) (document.Content, bool) {
 	return document.Content{}, false
 }
 
-// touch notes that a step needs a document and makes it the most recently used one. It returns its bytes; false when it is not there.
+// touch notes that a step needs a document and makes it the most recently used one. It returns its bytes; false when it
+// is not there.
 func (c *contentCache) touch(document, step uint64) (bytes int64, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -139,7 +144,8 @@ func (c *contentCache) touch(document, step uint64) (bytes int64, ok bool) {
 	return x.cost(), true
 }
 
-// whole reports whether all documents of a step are held, as far as that is known, and about the bytes that its rows take.
+// whole reports whether all documents of a step are held, as far as that is known, and about the bytes that its rows
+// take.
 func (c *contentCache) whole(step uint64) (bytes int64, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

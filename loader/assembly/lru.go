@@ -1,6 +1,7 @@
 package assembly
 
-// lru is documents of a cache in an order. Its links are in the documents: one more costs no memory, and the collector finds nothing further to look at.
+// lru is documents of a cache in an order. Its links are in the documents: one more costs no memory, and the collector
+// finds nothing further to look at.
 type lru struct {
 	order       int // whose links these are: byUse, or byArrival
 	first, last *cached

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// Documents stand in a chain as they do in a slice with which the same is done, read from either end, whatever the other chain that they are in.
+// Documents stand in a chain as they do in a slice with which the same is done, read from either end, whatever the
+// other chain that they are in.
 func TestChainIsAnOrder(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	all := make([]*cached, 12)
@@ -38,7 +39,8 @@ func TestChainIsAnOrder(t *testing.T) {
 			}
 			slices.Reverse(backward)
 			if !slices.Equal(forward, want[k]) || !slices.Equal(backward, want[k]) {
-				t.Fatalf("chain %d has %d documents forward and %d backward, want %d, or in another order", k, len(forward), len(backward), len(want[k]))
+				t.Fatalf("chain %d has %d documents forward and %d backward, want %d, or in another order", k, len(forward),
+					len(backward), len(want[k]))
 			}
 		}
 	}

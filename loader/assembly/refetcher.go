@@ -9,8 +9,8 @@ import (
 	"loaderd/loader/planview"
 )
 
-// refetcher reads documents again, each once at a time however many want it: for a batch that is waited for one by one, ahead of the readers many
-// at once. What was read goes to the cache.
+// refetcher reads documents again, each once at a time however many want it: for a batch that is waited for one by one,
+// ahead of the readers many at once. What was read goes to the cache.
 type refetcher struct {
 	docs  *planview.Streams
 	cache *contentCache
@@ -61,7 +61,8 @@ func (a *refetcher) one(ctx context.Context, sequence, step uint64) (document.Co
 	for {
 		c, mine := a.claim(sequence, step)
 		if mine {
-			// The reading serves everybody who waits, so it outlives the one that began it: cancelling that one must not fail the others.
+			// The reading serves everybody who waits, so it outlives the one that began it: cancelling that one must not fail
+			// the others.
 			go a.read(context.WithoutCancel(ctx), sequence, c)
 		}
 		select {
@@ -87,8 +88,8 @@ func (a *refetcher) read(ctx context.Context, sequence uint64, c *claim) {
 	c.content, c.err = a.docs.Content(ctx, sequence)
 }
 
-// many reads documents, in ascending order, into the cache: those that are not there and that nobody else reads. needs are the steps that need
-// them. One that it does not get is left to whoever needs it, and so is the reason.
+// many reads documents, in ascending order, into the cache: those that are not there and that nobody else reads. needs
+// are the steps that need them. One that it does not get is left to whoever needs it, and so is the reason.
 func (a *refetcher) many(ctx context.Context, sequences []uint64, needs map[uint64]uint64) error {
 	claims := map[uint64]*claim{}
 	var wanted []uint64

@@ -8,7 +8,8 @@ import (
 	"loaderd/loader/document"
 )
 
-// What a cache has lent stays as it is when the document is dropped, until it is given back; so does what others may have. All else is used again.
+// What a cache has lent stays as it is when the document is dropped, until it is given back; so does what others may
+// have. All else is used again.
 func TestMemoryIsUsedAgainWhenNobodyHasIt(t *testing.T) {
 	const tokens = 1000
 	for name, x := range map[string]struct {

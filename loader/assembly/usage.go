@@ -7,14 +7,18 @@ import (
 	"loaderd/loader/state"
 )
 
-// need knows which documents of a cache are needed still: those of which steps to come will take tokens, and those of steps that a reader may still
-// ask for. It follows from what the planner saw, what its steps took, and where the readers are. A reader that begins earlier needs again what was
-// not needed before it; what of that is gone is read again. So it decides what is read twice, and never what is served.
+// need knows which documents of a cache are needed still: those of which steps to come will take tokens, and those of
+// steps that a reader may still ask for. It follows from what the planner saw, what its steps took, and where the
+// readers are. A reader that begins earlier needs again what was not needed before it; what of that is gone is read
+// again. So it decides what is read twice, and never what is served.
 //
-//  1. A document that was shown waits until steps have taken all its tokens, or until the floor of a step has passed it: tokens may be dropped, taken
+//  1. A document that was shown waits until steps have taken all its tokens, or until the floor of a step has passed
+//     it: tokens may be dropped, taken
 //     before a fork, or those of a duplicate.
-//  2. A document that does not wait is spent when all readers have passed the last step that is known to take tokens of it.
-//  3. A document that was read again does not wait: which steps further on need it is known when readers come near them.
+//  2. A document that does not wait is spent when all readers have passed the last step that is known to take tokens of
+//     it.
+//  3. A document that was read again does not wait: which steps further on need it is known when readers come near
+//     them.
 type need struct {
 	held   map[uint64]*cached
 	sort   func(*cached)       // puts a document where it belongs now
@@ -24,8 +28,8 @@ type need struct {
 	from   uint64              // the first step that counts as needed
 	due    map[uint64][]uint64 // documents that do not wait, by the step that needs them last
 	shown  lru                 // byArrival: those that wait
-	// whole has the steps from from on all of whose documents are held, with about the bytes that their rows take. It is nil from when a document that is
-	// needed had to go: then nothing follows from what was there when a step was planned.
+	// whole has the steps from from on all of whose documents are held, with about the bytes that their rows take. It is
+	// nil from when a document that is needed had to go: then nothing follows from what was there when a step was planned.
 	whole map[uint64]int64
 }
 

@@ -41,11 +41,20 @@ func TestWhatNobodyNeedsGoesFirst(t *testing.T) {
 		{"a reader may ask for it", func(c *contentCache) { c.pass(0) }, true},
 		{"all readers have passed it", func(c *contentCache) { c.pass(0); c.pass(1) }, false},
 		{"a reader begins before it again", func(c *contentCache) { c.pass(1); c.pass(0); c.touch(1, 0) }, true},
-		{"a reader begins before it again and passes it again", func(c *contentCache) { c.pass(1); c.pass(0); c.touch(1, 0); c.pass(1) }, false},
+		{"a reader begins before it again and passes it again", func(c *contentCache) {
+			c.pass(1)
+			c.pass(0)
+			c.touch(1, 0)
+			c.pass(1)
+		}, false},
 		{"a later step needs it too", func(c *contentCache) { c.touch(1, 5); c.pass(5) }, true},
 		{"it comes in another epoch", func(c *contentCache) { c.pass(1); c.show(1, 99, contentOf(size)) }, true},
 		{"no reader has come, and it is new", func(*contentCache) {}, true},
-		{"no reader is there, and steps go on", func(c *contentCache) { c.pass(1); c.pass(state.EveryStep); c.took(stepOf(9, 0)) }, false},
+		{"no reader is there, and steps go on", func(c *contentCache) {
+			c.pass(1)
+			c.pass(state.EveryStep)
+			c.took(stepOf(9, 0))
+		}, false},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			c := newContentCache(most*cost, 4)
@@ -68,7 +77,8 @@ func TestWhatNobodyNeedsGoesFirst(t *testing.T) {
 	}
 }
 
-// A document waits until steps have taken all of it: a part of it is not enough, repeated tokens do not count, and what the floor has passed is not awaited.
+// A document waits until steps have taken all of it: a part of it is not enough, repeated tokens do not count, and what
+// the floor has passed is not awaited.
 func TestADocumentWaitsForAllItsTokens(t *testing.T) {
 	repeated := stepOf(1, 0, piece(1, 40, 60)) // of which 20 were in the step before
 	repeated.Repeats = []plan.Repeat{{Row: 0, Piece: 0, Tokens: 20}}
@@ -102,7 +112,8 @@ func held(c *contentCache, pieces []packonline.Piece) bool {
 	return !slices.ContainsFunc(pieces, func(p packonline.Piece) bool { return c.held[p.Doc] == nil })
 }
 
-// Whatever comes, goes and is asked for: no document that is needed goes while one that is not is there, and the sums are right.
+// Whatever comes, goes and is asked for: no document that is needed goes while one that is not is there, and the sums
+// are right.
 func TestNothingNeededGoesBeforeWhatIsNot(t *testing.T) {
 	const recent, limit = 4, 20_000
 	for seed := range uint64(200) {
@@ -111,7 +122,8 @@ func TestNothingNeededGoesBeforeWhatIsNot(t *testing.T) {
 		waiting := map[uint64]int32{} // what no step has taken
 		last := map[uint64]uint64{}   // the last step that needs a document
 		var documents, steps, reads uint64
-		of, short := map[uint64][]packonline.Piece{}, false // the pieces of each step; whether a document that is needed has gone
+		// the pieces of each step; whether a document that is needed has gone
+		of, short := map[uint64][]packonline.Piece{}, false
 		needed := func(d uint64) bool { return waiting[d] > 0 || last[d] >= reads }
 		check := func(newest uint64, before map[uint64]*cached) {
 			t.Helper()
@@ -135,7 +147,8 @@ func TestNothingNeededGoesBeforeWhatIsNot(t *testing.T) {
 			}
 			for step := range steps {
 				if _, whole := c.whole(step); whole && (step < reads || !held(c, of[step])) {
-					t.Fatalf("seed %d: step %d of which readers ask from %d on passes for whole, of documents %v", seed, step, reads, of[step])
+					t.Fatalf("seed %d: step %d of which readers ask from %d on passes for whole, of documents %v", seed, step,
+						reads, of[step])
 				} else if !whole && step >= reads && !short {
 					t.Fatalf("seed %d: step %d does not pass for whole, and nothing that is needed has gone", seed, step)
 				}

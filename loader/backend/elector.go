@@ -2,8 +2,8 @@ package backend
 
 import "context"
 
-// Elector elects the daemon that leads a run. It only saves work. The plan stays correct if two daemons believe that they lead: every append
-// names the position that it expects, and every change of shared state names its term.
+// Elector elects the daemon that leads a run. It only saves work. The plan stays correct if two daemons believe that
+// they lead: every append names the position that it expects, and every change of shared state names its term.
 type Elector interface {
 	// Acquire waits until this daemon leads, or ctx ends.
 	Acquire(ctx context.Context) (Lease, error)
@@ -11,7 +11,8 @@ type Elector interface {
 
 // Lease is the right to plan a run.
 type Lease interface {
-	// Verify waits while it is unknown whether the lease is still held. It returns ErrLeadershipLost when another daemon leads.
+	// Verify waits while it is unknown whether the lease is still held. It returns ErrLeadershipLost when another daemon
+	// leads.
 	Verify(ctx context.Context) error
 	// Lost is closed when another daemon leads.
 	Lost() <-chan struct{}

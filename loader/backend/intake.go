@@ -2,7 +2,8 @@ package backend
 
 import "loaderd/loader/plan"
 
-// Intake is what a run reports to producers of one of its document streams: what it accepts, how far it has read, and what it skipped.
+// Intake is what a run reports to producers of one of its document streams: what it accepts, how far it has read, and
+// what it skipped.
 type Intake struct {
 	Tokenizer   string     `json:"tokenizer"`   // its name
 	Fingerprint string     `json:"fingerprint"` // that token ids must have

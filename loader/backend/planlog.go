@@ -4,8 +4,9 @@ import "context"
 
 // PlanLog is an append-only log of records with positions 1, 2, 3, ... and a single writer.
 type PlanLog interface {
-	// Append adds the records behind position last, all or none. It returns ErrLeadershipLost when the log's end is elsewhere:
-	// someone else writes this run. An error that leaves it open whether the records were stored is resolved inside.
+	// Append adds the records behind position last, all or none. It returns ErrLeadershipLost when the log's end is
+	// elsewhere: someone else writes this run. An error that leaves it open whether the records were stored is resolved
+	// inside.
 	Append(ctx context.Context, last uint64, records ...[]byte) error
 	// Last returns the position of the last record, 0 for an empty log.
 	Last(ctx context.Context) (uint64, error)

@@ -1,7 +1,9 @@
-// Package census keeps the processes of training jobs that read a run: which are present, how far each has consumed, and which of them holds
-// the others. Every daemon keeps a census of the ranks that it serves and merges those of the other daemons.
+// Package census keeps the processes of training jobs that read a run: which are present, how far each has consumed,
+// and which of them holds the others. Every daemon keeps a census of the ranks that it serves and merges those of the
+// other daemons.
 //
-// The package is pure: the time is an argument, and there is neither goroutine nor lock. Nothing of a census may reach the plan.
+// The package is pure: the time is an argument, and there is neither goroutine nor lock. Nothing of a census may reach
+// the plan.
 package census
 
 import (
@@ -43,8 +45,8 @@ type Entry struct {
 	opened time.Time // when the client opened its first stream here
 }
 
-// Consumed returns how many steps the trainer has consumed: those taken but for the one that it holds. Of a client that does not report it is
-// those sent.
+// Consumed returns how many steps the trainer has consumed: those taken but for the one that it holds. Of a client that
+// does not report it is those sent.
 func (e Entry) Consumed() uint64 {
 	switch {
 	case !e.Reports:
@@ -58,7 +60,8 @@ func (e Entry) Consumed() uint64 {
 // Holds reports whether the trainer computes with a step.
 func (e Entry) Holds() bool { return e.Reports && !e.Waiting && e.Taken > e.From }
 
-// asked returns the first step that the trainer has not asked for; of a client that does not report the first one that it was not sent.
+// asked returns the first step that the trainer has not asked for; of a client that does not report the first one that
+// it was not sent.
 func (e Entry) asked() uint64 {
 	switch {
 	case !e.Reports:
@@ -96,7 +99,8 @@ const (
 	silentAfter = 3 * time.Second
 )
 
-// Census keeps the processes that one daemon serves or receives reports of, and the rolls of other daemons. It is not safe for concurrent use.
+// Census keeps the processes that one daemon serves or receives reports of, and the rolls of other daemons. It is not
+// safe for concurrent use.
 type Census struct {
 	own    map[ID]*Entry
 	others map[string]*station
@@ -116,7 +120,8 @@ type station struct {
 
 // New returns an empty census.
 func New() *Census {
-	return &Census{own: map[ID]*Entry{}, others: map[string]*station{}, paces: map[Key]*pace{}, left: map[string]time.Time{}}
+	return &Census{own: map[ID]*Entry{}, others: map[string]*station{}, paces: map[Key]*pace{},
+		left: map[string]time.Time{}}
 }
 
 // Client is a client that opens a stream.
@@ -178,8 +183,8 @@ func (c *Census) Close(id ID, ended bool, now time.Time) {
 	}
 }
 
-// Report records the report of a client whose stream is open here or at another daemon, or was. It returns false for any other client: reports
-// alone do not make an entry.
+// Report records the report of a client whose stream is open here or at another daemon, or was. It returns false for
+// any other client: reports alone do not make an entry.
 func (c *Census) Report(id ID, r Report, now time.Time) (known bool) {
 	e := c.own[id]
 	if e == nil || e.Streams == 0 && e.Session != r.Session {
@@ -211,8 +216,8 @@ func (c *Census) elsewhere(id ID) (Entry, bool) {
 // Leave records that a job has left: what is missing of it is not missed until one of its ranks opens another stream.
 func (c *Census) Leave(job string, now time.Time) { c.left[job] = now }
 
-// Merge takes in the roll of another daemon or its next page, an empty one of a daemon that stops. Processes that the roll no longer has keep their last
-// state, without streams: after its last page, unless a page is missing.
+// Merge takes in the roll of another daemon or its next page, an empty one of a daemon that stops. Processes that the
+// roll no longer has keep their last state, without streams: after its last page, unless a page is missing.
 func (c *Census) Merge(daemon string, r Roll, now time.Time) {
 	s := c.others[daemon]
 	if s == nil {

@@ -45,7 +45,8 @@ func newJob(t *testing.T, name string, world, present int) *job {
 }
 
 func (j *job) open(n int) *rank {
-	r := &rank{id: census.ID{Key: j.key, Rank: n}, moved: j.now, alive: true, open: true, session: fmt.Sprint(len(j.ranks))}
+	r := &rank{id: census.ID{Key: j.key, Rank: n}, moved: j.now, alive: true, open: true,
+		session: fmt.Sprint(len(j.ranks))}
 	j.ranks = append(j.ranks, r)
 	j.c.Open(r.id, census.Client{Session: r.session, Taken: 0}, 0, j.now)
 	return r
@@ -66,7 +67,8 @@ func (j *job) second() {
 	for _, r := range j.ranks {
 		j.c.Send(r.id, r.taken+8, j.now)
 		if r.alive {
-			j.c.Report(r.id, census.Report{Session: r.session, Taken: r.taken, Waiting: r.waiting, Still: j.now.Sub(r.moved)}, j.now)
+			j.c.Report(r.id, census.Report{Session: r.session, Taken: r.taken, Waiting: r.waiting, Still: j.now.Sub(r.moved)},
+				j.now)
 		}
 	}
 	for _, x := range append([]*census.Census{j.c}, j.also...) {
@@ -140,7 +142,8 @@ func TestCensus_HungRank(t *testing.T) {
 	j.seconds(50)
 	j.close(j.ranks[3]) // the server has had no answer to its pings
 	j.seconds(130)
-	j.found(map[string]int{"named silent [3] of 4 of pretrain at 33": 5, "red silent [3] of 4 of pretrain at 33": 11, "red absent [3] of 4 of pretrain at 33": 51})
+	j.found(map[string]int{"named silent [3] of 4 of pretrain at 33": 5, "red silent [3] of 4 of pretrain at 33": 11,
+		"red absent [3] of 4 of pretrain at 33": 51})
 }
 
 func TestCensus_KilledRank(t *testing.T) {
@@ -193,7 +196,8 @@ func TestCensus_DuplicateRank(t *testing.T) {
 	c.Open(id, census.Client{}, 0, began)
 	c.Send(id, 5, began.Add(time.Second))
 	v := c.View(began.Add(12 * time.Second))
-	if f := v.Jobs[0].Finding; f == nil || say(f) != "red absent [1] of 2 of trainer at 5" || f.Twice == nil || *f.Twice != 0 || !f.Never {
+	if f := v.Jobs[0].Finding; f == nil || say(f) != "red absent [1] of 2 of trainer at 5" || f.Twice == nil ||
+		*f.Twice != 0 || !f.Never {
 		t.Errorf("%+v", f)
 	}
 }
@@ -420,7 +424,8 @@ func TestCensus_TwoDaemons(t *testing.T) {
 			first[say(f)] = n + 1
 		}
 	}
-	if want := map[string]int{"named absent [1] of 2 of pretrain at 19": 6, "red absent [1] of 2 of pretrain at 19": 10}; fmt.Sprint(first) != fmt.Sprint(want) {
+	if want := map[string]int{"named absent [1] of 2 of pretrain at 19": 6,
+		"red absent [1] of 2 of pretrain at 19": 10}; fmt.Sprint(first) != fmt.Sprint(want) {
 		t.Errorf("%v, want %v", first, want)
 	}
 	a.Open(id(1), census.Client{Session: "2", Taken: 19}, 19, now)
@@ -429,8 +434,8 @@ func TestCensus_TwoDaemons(t *testing.T) {
 	}
 }
 
-// A job takes many steps between two reports. The ranks are not apart by as many steps as their reports are, and the step that a hung rank holds
-// is the one that the others hold.
+// A job takes many steps between two reports. The ranks are not apart by as many steps as their reports are, and the
+// step that a hung rank holds is the one that the others hold.
 func TestCensus_FastSteps(t *testing.T) {
 	c, now, taken, moved := census.New(), began, uint64(0), began
 	id := func(n int) census.ID { return census.ID{Key: census.Key{Job: "pretrain", World: 4}, Rank: n} }
@@ -453,7 +458,8 @@ func TestCensus_FastSteps(t *testing.T) {
 		return c.View(now).Jobs[0]
 	}
 	for range 300 {
-		if j := tick(1, 4); j.World > 0 && now.Sub(began) > 5*time.Second && (j.Most-j.Least < 5 || j.Most-j.Least > j.Slack || j.Finding != nil) {
+		if j := tick(1, 4); j.World > 0 && now.Sub(began) > 5*time.Second &&
+			(j.Most-j.Least < 5 || j.Most-j.Least > j.Slack || j.Finding != nil) {
 			t.Fatalf("%d to %d, %d of it may be reports: %+v", j.Least, j.Most, j.Slack, j.Finding)
 		}
 	}
@@ -468,7 +474,8 @@ func TestCensus_FastSteps(t *testing.T) {
 	}
 }
 
-// Ranks of two daemons: what a daemon has of the ranks of the other one is older than its own reports, by as much as passes between two rolls.
+// Ranks of two daemons: what a daemon has of the ranks of the other one is older than its own reports, by as much as
+// passes between two rolls.
 func TestCensus_FastStepsOfTwoDaemons(t *testing.T) {
 	a, b, now, taken := census.New(), census.New(), began, uint64(0)
 	id := func(n int) census.ID { return census.ID{Key: census.Key{Job: "pretrain", World: 2}, Rank: n} }
@@ -499,7 +506,8 @@ func TestRoll_PagesMergeAsTheWhole(t *testing.T) {
 	here, now := census.New(), began
 	open := func(name string, world, from, to int) {
 		for n := from; n < to; n++ {
-			here.Open(census.ID{Key: census.Key{Job: name, World: world}, Rank: n}, census.Client{Session: "s", Taken: 1 << 50}, 1<<50, now)
+			here.Open(census.ID{Key: census.Key{Job: name, World: world}, Rank: n}, census.Client{Session: "s", Taken: 1 << 50},
+				1<<50, now)
 		}
 	}
 	long := strings.Repeat("<", 60)

@@ -24,9 +24,10 @@ type Finding struct {
 	All   bool  // of a silent job: no present process reports
 	Never bool  // of absent ranks: no process has connected, or none that is remembered
 	Step  uint64
-	For   time.Duration // since they last consumed a step or asked for one; of stuck ranks since others have asked for more
-	Twice *int          // rank that is read by several streams, where numbers are absent
-	Rank  *Rank         // the first of them; nil where none is remembered
+	// since they last consumed a step or asked for one; of stuck ranks since others have asked for more
+	For   time.Duration
+	Twice *int  // rank that is read by several streams, where numbers are absent
+	Rank  *Rank // the first of them; nil where none is remembered
 }
 
 // Times of a judgement. docs/operations.md has the table.
@@ -149,7 +150,8 @@ func (j *Job) judge(x judgement) {
 		j.Missing = append(j.Missing, n)
 	}
 	if n := j.World - len(known); n > 0 && never.level > worst.Level {
-		worst = Finding{State: Absent, Level: never.level, Ranks: slices.Clone(j.Missing), Count: n, Never: true, Step: j.Least, For: never.age}
+		worst = Finding{State: Absent, Level: never.level, Ranks: slices.Clone(j.Missing), Count: n, Never: true,
+			Step: j.Least, For: never.age}
 	}
 	lost := map[int]bool{} // numbers of which a process is missing
 	for _, r := range j.Ranks {
@@ -182,7 +184,8 @@ func (j *Job) judge(x judgement) {
 	}
 }
 
-// held returns the step that all processes hold which read: they wait in its collective for the others, however old the last reports of those are.
+// held returns the step that all processes hold which read: they wait in its collective for the others, however old the
+// last reports of those are.
 func (j *Job) held() (step uint64, ok bool) {
 	for _, r := range j.Ranks {
 		if r.State != Reading {

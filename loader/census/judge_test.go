@@ -7,7 +7,8 @@ import (
 	"loaderd/loader/census"
 )
 
-// A rank whose client does not report holds no other as long as the job consumes steps: it is named, and the job does not fail.
+// A rank whose client does not report holds no other as long as the job consumes steps: it is named, and the job does
+// not fail.
 func TestCensus_SilentRankOfAJobThatMoves(t *testing.T) {
 	j := newJob(t, "pretrain", 2, 2)
 	j.train(10)

@@ -21,7 +21,8 @@ func TestCensus_Model(t *testing.T) {
 		open := map[int]map[census.ID]int{0: {}, 1: {}}
 		moved := map[census.ID]time.Time{}
 		id := rapid.Custom(func(rt *rapid.T) census.ID {
-			return census.ID{Key: census.Key{Job: rapid.SampledFrom([]string{"j", "k"}).Draw(rt, "job"), World: 3}, Rank: rapid.IntRange(0, 2).Draw(rt, "rank"), Peer: rapid.IntRange(0, 1).Draw(rt, "peer")}
+			return census.ID{Key: census.Key{Job: rapid.SampledFrom([]string{"j", "k"}).Draw(rt, "job"), World: 3},
+				Rank: rapid.IntRange(0, 2).Draw(rt, "rank"), Peer: rapid.IntRange(0, 1).Draw(rt, "peer")}
 		})
 		for range rapid.IntRange(1, 60).Draw(rt, "actions") {
 			d, x := rapid.IntRange(0, 1).Draw(rt, "daemon"), id.Draw(rt, "id")
@@ -39,8 +40,9 @@ func TestCensus_Model(t *testing.T) {
 			case 2:
 				c.Send(x, rapid.Uint64Range(0, 90).Draw(rt, "sent"), now)
 			case 3, 4:
-				r := census.Report{Session: "s", Taken: rapid.Uint64Range(0, 90).Draw(rt, "taken"), Waiting: rapid.Bool().Draw(rt, "waiting"),
-					Still: time.Duration(rapid.IntRange(0, 200).Draw(rt, "still")) * time.Second}
+				r := census.Report{Session: "s", Taken: rapid.Uint64Range(0, 90).Draw(rt, "taken"),
+					Waiting: rapid.Bool().Draw(rt, "waiting"),
+					Still:   time.Duration(rapid.IntRange(0, 200).Draw(rt, "still")) * time.Second}
 				if c.Report(x, r, now) {
 					moved[x] = now.Add(-r.Still)
 				}
@@ -65,7 +67,8 @@ func TestCensus_Model(t *testing.T) {
 						rt.Fatalf("%+v with %d and %d streams", r, open[0][r.ID], open[1][r.ID])
 					}
 					at, reported := moved[r.ID]
-					if f := j.Finding; f != nil && f.Level == census.Red && r.Streams > 0 && reported && now.Sub(at) < 5*time.Second && r.Heard.After(now.Add(-4*time.Second)) &&
+					if f := j.Finding; f != nil && f.Level == census.Red && r.Streams > 0 && reported && now.Sub(at) < 5*time.Second &&
+						r.Heard.After(now.Add(-4*time.Second)) &&
 						slices.Contains(f.Ranks, r.Rank) && f.State != census.Absent && f.State != census.Left && only(j, r.Rank) {
 						rt.Fatalf("a rank that moved %s ago is red: %+v", now.Sub(at), f)
 					}

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Roll is what a daemon sends to the other daemons of its run about the processes in its own census. Times are ages: the clocks of two machines
-// are not compared.
+// Roll is what a daemon sends to the other daemons of its run about the processes in its own census. Times are ages:
+// the clocks of two machines are not compared.
 type Roll struct {
 	Jobs []JobRoll `json:"jobs,omitempty"`
 	// Partial reports whether there were too many processes for a roll.
@@ -20,8 +20,8 @@ type Roll struct {
 	Pages int `json:"pages,omitempty"`
 }
 
-// JobRoll is the part of a Roll for one job and world size. A rank is [rank, peer, flags, streams, from, taken, sent, heard, still, since], with
-// the last three in milliseconds before the roll; heard and still are 0 without a report.
+// JobRoll is the part of a Roll for one job and world size. A rank is [rank, peer, flags, streams, from, taken, sent,
+// heard, still, since], with the last three in milliseconds before the roll; heard and still are 0 without a report.
 type JobRoll struct {
 	Job   string     `json:"job"`
 	World int        `json:"world"`
@@ -116,7 +116,8 @@ const (
 )
 
 func compareIDs(a, b ID) int {
-	return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.World, b.World), cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Peer, b.Peer))
+	return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.World, b.World), cmp.Compare(a.Rank, b.Rank),
+		cmp.Compare(a.Peer, b.Peer))
 }
 
 func (e *Entry) encode(id ID, now time.Time) []uint64 {
@@ -132,7 +133,8 @@ func (e *Entry) encode(id ID, now time.Time) []uint64 {
 			flags |= 1 << i
 		}
 	}
-	return []uint64{uint64(id.Rank), uint64(id.Peer), flags, uint64(e.Streams), e.From, e.Taken, e.Sent, age(e.Heard), age(e.Moved), age(e.Since)}
+	return []uint64{uint64(id.Rank), uint64(id.Peer), flags, uint64(e.Streams), e.From, e.Taken, e.Sent, age(e.Heard),
+		age(e.Moved), age(e.Since)}
 }
 
 // Check returns an error for a roll that no daemon sends; validJob checks the name of a job.
@@ -155,7 +157,8 @@ func (r Roll) Check(validJob func(string) error) error {
 			return fmt.Errorf("roll of more than %d ranks", maxRollRanks)
 		}
 		for _, x := range j.Ranks {
-			if len(x) != rankFields || x[0] >= uint64(j.World) || slices.Max(x) > maxCount || x[1] >= maxWorld || x[3] > maxWorld {
+			if len(x) != rankFields || x[0] >= uint64(j.World) || slices.Max(x) > maxCount || x[1] >= maxWorld ||
+				x[3] > maxWorld {
 				return fmt.Errorf("roll with rank %d of world %d", x, j.World)
 			}
 		}
@@ -174,8 +177,10 @@ func (r Roll) entries(now time.Time) iter.Seq2[ID, Entry] {
 	return func(yield func(ID, Entry) bool) {
 		for _, j := range r.Jobs {
 			for _, x := range j.Ranks {
-				e := Entry{Streams: int(x[3]), From: x[4], Taken: x[5], Sent: x[6], Heard: at(x[7]), Moved: at(x[8]), Since: at(x[9]),
-					Reports: x[2]&flagReports != 0, Waiting: x[2]&flagWaiting != 0, Left: x[2]&flagLeft != 0, Ended: x[2]&flagEnded != 0, Starves: x[2]&flagStarves != 0}
+				e := Entry{Streams: int(x[3]), From: x[4], Taken: x[5], Sent: x[6], Heard: at(x[7]), Moved: at(x[8]),
+					Since:   at(x[9]),
+					Reports: x[2]&flagReports != 0, Waiting: x[2]&flagWaiting != 0, Left: x[2]&flagLeft != 0,
+					Ended: x[2]&flagEnded != 0, Starves: x[2]&flagStarves != 0}
 				if !yield(ID{Key{j.Job, j.World}, int(x[0]), int(x[1])}, e) {
 					return
 				}

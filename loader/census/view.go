@@ -49,7 +49,8 @@ const (
 	Ended   State = "ended"   // it was sent all that it asked for
 )
 
-// View merges and judges what is known. Call it about once per second: the step interval of a job is measured between calls.
+// View merges and judges what is known. Call it about once per second: the step interval of a job is measured between
+// calls.
 func (c *Census) View(now time.Time) View {
 	c.forget(now)
 	groups := map[Key]map[ID]Rank{}
@@ -99,14 +100,16 @@ func (c *Census) View(now time.Time) View {
 		j.judge(judgement{now: now, interval: p.interval(), partial: cut, left: c.left[j.Job], behind: p.holding(&j, now)})
 		v.Jobs = append(v.Jobs, j)
 	}
-	v.Gone = slices.DeleteFunc(v.Gone, func(j Job) bool { return j.latest().Before(latest[j.Job]) }) // it continues with another world size
+	// it continues with another world size
+	v.Gone = slices.DeleteFunc(v.Gone, func(j Job) bool { return j.latest().Before(latest[j.Job]) })
 	byKey := func(a, b Job) int { return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.World, b.World)) }
 	slices.SortFunc(v.Jobs, byKey)
 	slices.SortFunc(v.Gone, byKey)
 	return v
 }
 
-// jitter returns by how much the last reports of two processes may differ in time. Those that another daemon has received arrive with its rolls.
+// jitter returns by how much the last reports of two processes may differ in time. Those that another daemon has
+// received arrive with its rolls.
 func (j *Job) jitter() time.Duration {
 	if slices.ContainsFunc(j.Ranks, func(r Rank) bool { return r.Daemon != "" }) {
 		return reportJitter + rollJitter
@@ -116,7 +119,8 @@ func (j *Job) jitter() time.Duration {
 
 // join merges what two daemons have of one process, in either order.
 func join(a, b Rank) Rank {
-	if cmp.Or(a.Heard.Compare(b.Heard), cmp.Compare(a.Taken, b.Taken), cmp.Compare(b.From, a.From), cmp.Compare(b.Daemon, a.Daemon)) < 0 {
+	if cmp.Or(a.Heard.Compare(b.Heard), cmp.Compare(a.Taken, b.Taken), cmp.Compare(b.From, a.From),
+		cmp.Compare(b.Daemon, a.Daemon)) < 0 {
 		a, b = b, a
 	}
 	out := a // with the latest report
@@ -141,8 +145,8 @@ func (e Entry) present(now time.Time) bool {
 	return e.Streams > 0 || e.Reports && !e.Left && now.Sub(e.Heard) <= namedAfter
 }
 
-// newJob collects the processes of a job, without those that were gone before the present ones came: a job that begins again does not miss
-// processes of its former life.
+// newJob collects the processes of a job, without those that were gone before the present ones came: a job that begins
+// again does not miss processes of its former life.
 func newJob(g map[ID]Rank, now time.Time) (j Job, present bool) {
 	first := time.Time{} // when the first open stream was opened
 	for id, r := range g {
@@ -209,8 +213,9 @@ func (p *pace) advance(most uint64, now time.Time) {
 	}
 }
 
-// holding returns since when each process of a job that holds a step holds it behind another one, at the most since it has the step: as long as
-// all hold the same step, none holds the others. At the first view it is since it has the step.
+// holding returns since when each process of a job that holds a step holds it behind another one, at the most since it
+// has the step: as long as all hold the same step, none holds the others. At the first view it is since it has the
+// step.
 func (p *pace) holding(j *Job, now time.Time) map[ID]time.Time {
 	asked, behind := j.asked(), map[ID]time.Time{}
 	for _, r := range j.Ranks {

@@ -87,7 +87,8 @@ func (w *wait) whenFull(f *state.StreamFill, facts map[string]string) string {
 		return "let the jobs that read commit their checkpoints, or let them end; or " + f.Raise()
 	case from < committed:
 		facts["job"], facts["retained_step"] = reads, strconv.FormatUint(from, 10)
-		return fmt.Sprintf("let job %q commit, it has read from step %d on and has not committed; or let it end, or commit in its name; or %s",
+		return fmt.Sprintf("let job %q commit, it has read from step %d on and has not committed; or let it end, or "+
+			"commit in its name; or %s",
 			reads, from, f.Raise())
 	case committed < w.Planned:
 		facts["job"], facts["committed_step"] = job, strconv.FormatUint(committed, 10)

@@ -19,7 +19,8 @@ func filled(release string) *wait {
 	w := unexplained()
 	w.Options.Release = release
 	w.source = document.SourceStatus{Last: 60, Fetched: 60, Delivered: 60, DrySince: ago(time.Minute)}
-	w.Report.Streams = []state.StreamFill{{Name: "DOCS", Bytes: 1000 << 10, MaxBytes: 1 << 20, Configured: 1 << 20, Full: true}}
+	w.Report.Streams = []state.StreamFill{{Name: "DOCS", Bytes: 1000 << 10, MaxBytes: 1 << 20, Configured: 1 << 20,
+		Full: true}}
 	return w
 }
 
@@ -51,7 +52,9 @@ func TestWait_FullStream(t *testing.T) {
 		}, fault.StreamFull, "",
 			`let job "eval" commit, it has committed 2 of 7 steps; if it has ended, remove it (action leave); ` +
 				`or raise stream.max_bytes`},
-		{"purge, all have committed", backend.ReleasePurge, func(w *wait) { w.Keepers = plan.Keepers{"train": 7} }, fault.StreamFull, "",
+		{"purge, all have committed", backend.ReleasePurge, func(w *wait) {
+			w.Keepers = plan.Keepers{"train": 7}
+		}, fault.StreamFull, "",
 			"it must hold the documents of pool and shuffle window"},
 		{"remote server", backend.ReleaseKeep, func(w *wait) { w.Report.Streams[0].Configured = 0 }, fault.StreamFull, "",
 			"nats stream edit"},
@@ -72,9 +75,13 @@ func TestWait_FullStream(t *testing.T) {
 			}
 		}, fault.StreamFull, `"DOCS_web" of source "web" is full (1.0 MiB of 1.0 MiB)`, ""},
 		{"account", backend.ReleaseKeep, func(w *wait) {
-			w.Report.Streams[0] = state.StreamFill{Name: "DOCS", Bytes: 5, Full: true, Account: &state.Quota{Bytes: 1 << 20, MaxBytes: 1 << 20, Full: true}}
-		}, fault.StreamFull, `The JetStream account of document stream "DOCS" is full (1.0 MiB of 1.0 MiB)`, "raise the storage limit of the JetStream account"},
-		{"room", backend.ReleaseKeep, func(w *wait) { w.Report.Streams[0].Full = false }, fault.SourceDry, "Waiting for documents", ""},
+			w.Report.Streams[0] = state.StreamFill{Name: "DOCS", Bytes: 5, Full: true,
+				Account: &state.Quota{Bytes: 1 << 20, MaxBytes: 1 << 20, Full: true}}
+		}, fault.StreamFull, `The JetStream account of document stream "DOCS" is full (1.0 MiB of 1.0 MiB)`,
+			"raise the storage limit of the JetStream account"},
+		{"room", backend.ReleaseKeep, func(w *wait) {
+			w.Report.Streams[0].Full = false
+		}, fault.SourceDry, "Waiting for documents", ""},
 		{"documents are left", backend.ReleaseKeep, func(w *wait) {
 			w.source.Delivered, w.source.Tokenizing = 50, true
 		}, fault.TokenizerBehind, "", ""},

@@ -21,7 +21,8 @@ func RankCause(f *census.Finding) *fault.Error {
 	case f.All:
 		sentence = fmt.Sprintf("No rank of job %q reports, %s: all %d hold step %d", f.Job, waited, f.Count, f.Step)
 	}
-	detail, do := "", fmt.Sprintf("look at the process of %s; the others continue when it does, or when the job restarts with another world size", rankAt(f))
+	detail, do := "", fmt.Sprintf("look at the process of %s; the others continue when it does, or when the job "+
+		"restarts with another world size", rankAt(f))
 	switch {
 	case f.Never:
 		do = fmt.Sprintf("start that rank, or start the job with a world size of %d", f.World-f.Count)
@@ -35,7 +36,8 @@ func RankCause(f *census.Finding) *fault.Error {
 		detail = strings.TrimPrefix(fmt.Sprintf("%s; rank %d is read by several clients", detail, *f.Twice), "; ")
 		do = "give every process its own rank"
 	}
-	facts := map[string]string{"job": f.Job, "rank": Joined(f.Ranks), "world": strconv.Itoa(f.World), "step": strconv.FormatUint(f.Step, 10),
+	facts := map[string]string{"job": f.Job, "rank": Joined(f.Ranks), "world": strconv.Itoa(f.World),
+		"step":          strconv.FormatUint(f.Step, 10),
 		"since_seconds": strconv.FormatInt(int64(f.For.Seconds()), 10), "state": string(f.State)}
 	return stalled(fault.RankMissing, strings.ToUpper(sentence[:1])+sentence[1:], detail, do, facts)
 }
@@ -115,7 +117,8 @@ func rankAt(f *census.Finding) string {
 	return where
 }
 
-// finding returns the worst finding of all jobs, and whether that job waits for a step that is not planned; nil when all is well.
+// finding returns the worst finding of all jobs, and whether that job waits for a step that is not planned; nil when
+// all is well.
 func (w *wait) finding() (worst *census.Finding, waits bool) {
 	for _, j := range w.Ranks.Jobs {
 		if f := j.Finding; f != nil && (worst == nil || f.Level > worst.Level) {
@@ -131,14 +134,16 @@ func (w *wait) missingRank() *fault.Error {
 		return nil
 	}
 	for _, j := range w.Ranks.Jobs {
-		if f := j.Finding; f != nil && f.Level == census.Red && j.Key == (census.Key{Job: w.brake.Job, World: w.brake.World}) {
+		if f := j.Finding; f != nil && f.Level == census.Red &&
+			j.Key == (census.Key{Job: w.brake.Job, World: w.brake.World}) {
 			return RankCause(f)
 		}
 	}
 	return nil
 }
 
-// waits reports whether a trainer waits for a step that is not planned. For a client that does not report, its stream counts.
+// waits reports whether a trainer waits for a step that is not planned. For a client that does not report, its stream
+// counts.
 func (w *wait) waits() bool {
 	return len(w.Ranks.Jobs) == 0 && w.Demand.Waits(w.Planned) || slices.ContainsFunc(w.Ranks.Jobs, w.jobWaits)
 }

@@ -22,8 +22,10 @@ type Beat struct {
 // Beat is how far the run is; the step of the evidence is the next one that is planned.
 func (e Evidence) Beat(now time.Time) Beat {
 	p := &e.Report.PlanStats
-	b := Beat{at: now, steps: e.Step, documents: p.Packed.Documents + p.Counts.Skipped.Of(plan.SkipUndecodable), tokensIn: p.Packed.Tokens,
-		undec: p.Counts.Skipped.Of(plan.SkipUndecodable), tokens: p.Counts.Tokens, rows: p.Counts.Rows, published: e.Report.Published()}
+	b := Beat{at: now, steps: e.Step, documents: p.Packed.Documents + p.Counts.Skipped.Of(plan.SkipUndecodable),
+		tokensIn: p.Packed.Tokens,
+		undec:    p.Counts.Skipped.Of(plan.SkipUndecodable), tokens: p.Counts.Tokens, rows: p.Counts.Rows,
+		published: e.Report.Published()}
 	b.waits = newWait(e).waits()
 	for _, j := range e.Ranks.Jobs {
 		b.read = max(b.read, j.Least)
@@ -31,7 +33,8 @@ func (e Evidence) Beat(now time.Time) Beat {
 	return b
 }
 
-// RateSampler remembers the beats of the last minutes. The leader's figures start anew with another leader at most by what that plans again.
+// RateSampler remembers the beats of the last minutes. The leader's figures start anew with another leader at most by
+// what that plans again.
 type RateSampler struct {
 	mu    sync.Mutex
 	beats []Beat // a second apart, oldest first
@@ -63,8 +66,9 @@ func (p *RateSampler) Add(b Beat) {
 	p.beats = append(p.beats, b)
 }
 
-// stepwise returns the beats between which steps are counted: those of the last ten seconds or, with fewer than two steps in them, those that
-// brought the last two. There are none once the next step is overdue by an interval. The caller holds mu.
+// stepwise returns the beats between which steps are counted: those of the last ten seconds or, with fewer than two
+// steps in them, those that brought the last two. There are none once the next step is overdue by an interval. The
+// caller holds mu.
 func (p *RateSampler) stepwise(steps func(Beat) uint64) (from, to Beat, ok bool) {
 	from, to, ok = p.within(lately)
 	if !ok || steps(to) >= steps(from)+2 {

@@ -18,11 +18,13 @@ import (
 	"loaderd/loader/state"
 )
 
-// dryFor is how long a stream must have had nothing new before it is called dry: one that trickles is not dry between its documents.
+// dryFor is how long a stream must have had nothing new before it is called dry: one that trickles is not dry between
+// its documents.
 const dryFor = 5 * time.Second
 
 func (w *wait) cause() *fault.Error {
-	return first(w.storage, w.leaderless, w.storing, w.opening, w.replaying, w.missingRank, w.behind, w.idle, w.down, w.renewing, w.full, w.dry,
+	return first(w.storage, w.leaderless, w.storing, w.opening, w.replaying, w.missingRank, w.behind, w.idle, w.down,
+		w.renewing, w.full, w.dry,
 		w.tokenizing, w.filling, w.disconnected, w.unknown)
 }
 
@@ -60,7 +62,8 @@ type Evidence struct {
 	Supply  func(source string) (why, do string, ok bool) // of backend.Backends; may be nil
 }
 
-// wait finds the cause of a wait. Each of its methods up to unknown checks the evidence of one possible cause, and returns nil without any.
+// wait finds the cause of a wait. Each of its methods up to unknown checks the evidence of one possible cause, and
+// returns nil without any.
 type wait struct {
 	Evidence
 	source document.SourceStatus // that the plan waits for
@@ -76,7 +79,8 @@ func newWait(e Evidence) *wait {
 	return w
 }
 
-// Cause returns why the step has not come. Every cause rests on evidence that its function names; without any it is CauseUnknown.
+// Cause returns why the step has not come. Every cause rests on evidence that its function names; without any it is
+// CauseUnknown.
 func (e Evidence) Cause() *fault.Error {
 	w := newWait(e)
 	c := w.cause()
@@ -105,7 +109,8 @@ func stalled(reason fault.Reason, sentence, detail, do string, facts map[string]
 	return e
 }
 
-// factsOf are the facts of a cause, and those of every wait. A full stream and a missing rank have their own alone: a status carries 16.
+// factsOf are the facts of a cause, and those of every wait. A full stream and a missing rank have their own alone: a
+// status carries 16.
 func (w *wait) factsOf(e *fault.Error) map[string]string {
 	if e.Reason == fault.StreamFull || e.Reason == fault.RankMissing {
 		return e.Facts
@@ -123,9 +128,10 @@ func (w *wait) facts() map[string]string {
 		"last_document": strconv.FormatUint(w.source.Last, 10),
 		"read_document": r.Cursor.String(),
 		"pool":          quantity.Of(r.Pool.Pieces, r.Capacity.Pool, "piece"),
-		"held_rows":     fmt.Sprintf("%d (%s)", r.Pool.Held.Rows, quantity.Of(int(r.Pool.Held.Pieces), r.Capacity.Held, "piece")),
-		"window":        fmt.Sprintf("%d of %d", r.Window, w.Config.Shuffle.Window),
-		"queued_rows":   queueNote(r.Queues),
+		"held_rows": fmt.Sprintf("%d (%s)", r.Pool.Held.Rows,
+			quantity.Of(int(r.Pool.Held.Pieces), r.Capacity.Held, "piece")),
+		"window":      fmt.Sprintf("%d of %d", r.Window, w.Config.Shuffle.Window),
+		"queued_rows": queueNote(r.Queues),
 	}
 	if r.Counts.Skipped.Total() > 0 {
 		facts["skipped_documents"] = r.Counts.Skipped.String()
@@ -171,7 +177,8 @@ func (w *wait) leaderless() *fault.Error {
 		detail = "no daemon that leads has reported for " + r.Silent.Round(time.Millisecond).String()
 	}
 	return stalled(fault.NotLeading, "Waiting for a daemon to plan the run, "+quantity.Time(r.Silent), w.connected(detail),
-		"wait: another daemon takes over within seconds; when none does, look at the daemons' logs and the JetStream servers", nil)
+		"wait: another daemon takes over within seconds; when none does, look at the daemons' logs and the JetStream servers",
+		nil)
 }
 
 // connected adds the state of the connection to the detail of a cause where that is down.
@@ -196,7 +203,8 @@ func (w *wait) storing() *fault.Error {
 		detail += fmt.Sprintf(", and the JetStream account of document stream %q is full (%s)", f.Name, f.Account)
 		do = f.Raise()
 	}
-	return stalled(fault.PlanLogDown, "Waiting for JetStream to store the plan, "+quantity.Time(w.Report.Storing), w.connected(detail), do, nil)
+	return stalled(fault.PlanLogDown, "Waiting for JetStream to store the plan, "+quantity.Time(w.Report.Storing),
+		w.connected(detail), do, nil)
 }
 
 // renewing: an append waits until the daemon is sure that its lease has not expired.
@@ -233,9 +241,11 @@ func (w *wait) replaying() *fault.Error {
 		return nil
 	}
 	p := &w.Report.PlanStats
-	sentence := fmt.Sprintf("Planning again after a restart: %s are planned", quantity.Things(int(p.Cursor.Last()), "document"))
+	sentence := fmt.Sprintf("Planning again after a restart: %s are planned",
+		quantity.Things(int(p.Cursor.Last()), "document"))
 	if len(p.Sources) == 1 {
-		sentence = fmt.Sprintf("Planning again after a restart: at document %d of %d", max(p.Sources[0].Next, 1)-1, w.Report.Published())
+		sentence = fmt.Sprintf("Planning again after a restart: at document %d of %d", max(p.Sources[0].Next, 1)-1,
+			w.Report.Published())
 	}
 	detail := ""
 	if w.Report.Idle >= flowFor {
@@ -253,8 +263,10 @@ func (w *wait) behind() *fault.Error {
 	}
 	steps := quantity.Things(int(w.Step-min(w.Step, b.Step)), "step")
 	return stalled(fault.RankBehind, fmt.Sprintf("Waiting for %s of job %q, %s behind", b.Name(), b.Job, steps),
-		fmt.Sprintf("it has asked for no step beyond %d, and %d steps are planned beyond that", b.Step, w.Options.Ahead), "look at that rank; the plan goes on when it does",
-		map[string]string{"rank": strconv.Itoa(b.Rank), "world": strconv.Itoa(b.World), "rank_step": strconv.FormatUint(b.Step, 10)})
+		fmt.Sprintf("it has asked for no step beyond %d, and %d steps are planned beyond that", b.Step, w.Options.Ahead),
+		"look at that rank; the plan goes on when it does",
+		map[string]string{"rank": strconv.Itoa(b.Rank), "world": strconv.Itoa(b.World),
+			"rank_step": strconv.FormatUint(b.Step, 10)})
 }
 
 // down: the reader of the documents has reported an error since the last document.
@@ -263,8 +275,10 @@ func (w *wait) down() *fault.Error {
 	if s.DownSince.IsZero() {
 		return nil
 	}
-	return stalled(fault.SourceDown, fmt.Sprintf("Waiting for NATS: %s is out of reach, %s", w.stream(), quantity.Time(time.Since(s.DownSince))), s.DownReason,
-		"check the NATS server; the daemon reconnects by itself", map[string]string{"down_since": s.DownSince.UTC().Format(time.RFC3339Nano)})
+	return stalled(fault.SourceDown, fmt.Sprintf("Waiting for NATS: %s is out of reach, %s", w.stream(),
+		quantity.Time(time.Since(s.DownSince))), s.DownReason,
+		"check the NATS server; the daemon reconnects by itself",
+		map[string]string{"down_since": s.DownSince.UTC().Format(time.RFC3339Nano)})
 }
 
 // dry: the stream is exhausted.
@@ -359,10 +373,12 @@ func (w *wait) idle() *fault.Error {
 		return e
 	}
 	if len(rest) > 0 {
-		return stalled(fault.SourceDry, "Waiting for documents of any source", "sources without documents: "+strings.Join(quoted, ", "),
+		return stalled(fault.SourceDry, "Waiting for documents of any source", "sources without documents: "+
+			strings.Join(quoted, ", "),
 			"publish more documents, or end the run with loaderd seal", map[string]string{"source": strings.Join(rest, ",")})
 	}
-	return stalled(fault.SourceDry, "Waiting for a change of the mixture", "no source that has documents left has a weight",
+	return stalled(fault.SourceDry, "Waiting for a change of the mixture",
+		"no source that has documents left has a weight",
 		"give one a weight with loaderd mix --set NAME=1", nil)
 }
 
@@ -395,7 +411,8 @@ func (w *wait) tokenizing() *fault.Error {
 	if !s.Tokenizing || s.Delivered >= s.Fetched || r.Cursor != r.CursorBefore {
 		return nil
 	}
-	return stalled(fault.TokenizerBehind, fmt.Sprintf("Waiting for the tokenizer: %s behind", quantity.Things(int(s.Fetched-s.Delivered), "document")),
+	return stalled(fault.TokenizerBehind, fmt.Sprintf("Waiting for the tokenizer: %s behind",
+		quantity.Things(int(s.Fetched-s.Delivered), "document")),
 		fmt.Sprintf("they are fetched (%s)", quantity.Bytes(s.Buffered)), "wait, or give the daemon more stream.workers", nil)
 }
 
@@ -424,11 +441,13 @@ func (w *wait) filling() *fault.Error {
 		sentence += ": documents flow, pool and shuffle window fill"
 	default:
 		if lacks.Documents > 0 && w.Rates.Documents > 0 {
-			sentence += " in about " + quantity.Time(time.Duration(float64(lacks.Documents)/w.Rates.Documents*float64(time.Second)))
+			sentence += " in about " + quantity.Time(
+				time.Duration(float64(lacks.Documents)/w.Rates.Documents*float64(time.Second)))
 		}
 		sentence += fmt.Sprintf(": %s needed, %s there", quantity.Things(lacks.Needed, "row"), quantity.Count(lacks.There))
 	}
-	detail := fmt.Sprintf("documents flow, but the step is not full yet: %s; pool %s, shuffle window %s, queues %s", w.lacks(), f["pool"], f["window"], f["queued_rows"])
+	detail := fmt.Sprintf("documents flow, but the step is not full yet: %s; pool %s, shuffle window %s, queues %s",
+		w.lacks(), f["pool"], f["window"], f["queued_rows"])
 	if skipped := w.skipped(); skipped != "" {
 		detail += "; " + skipped
 	}
@@ -478,7 +497,8 @@ func (w *wait) unknown() *fault.Error {
 		add("an append has taken %s", quantity.Time(r.Storing))
 	}
 	add("connection to NATS: %s", connection)
-	return stalled(fault.CauseUnknown, fmt.Sprintf("Waiting for step %d: no cause found", w.Step), strings.Join(known, "; "),
+	return stalled(fault.CauseUnknown, fmt.Sprintf("Waiting for step %d: no cause found", w.Step),
+		strings.Join(known, "; "),
 		"look at the log of the daemon that plans the run, and at that of the NATS server", facts)
 }
 

@@ -18,7 +18,8 @@ import (
 func unexplained() *wait {
 	w := &wait{Evidence: Evidence{Step: 7, Planned: 7, Options: backend.Options{Stall: time.Minute, Ahead: 4}}}
 	w.source = document.SourceStatus{Last: 100, Fetched: 60, Delivered: 60}
-	w.Report = state.Report{Source: &w.source, Reading: time.Hour, Idle: time.Minute, Connection: &backend.Connection{Up: true}}
+	w.Report = state.Report{Source: &w.source, Reading: time.Hour, Idle: time.Minute,
+		Connection: &backend.Connection{Up: true}}
 	w.Report.PlanStats.Lacks = planner.Shortage{Needed: 10, There: 4}
 	return w
 }
@@ -38,7 +39,8 @@ func TestWait_CauseRestsOnEvidence(t *testing.T) {
 		want   fault.Reason
 		part   string // of the message
 	}{
-		{"nothing", func(*wait) {}, fault.CauseUnknown, "the document stream ends at document 100, 60 received, 60 tokenized"},
+		{"nothing", func(*wait) {}, fault.CauseUnknown,
+			"the document stream ends at document 100, 60 received, 60 tokenized"},
 
 		{"disk full", func(w *wait) {
 			w.Report.Connection = &backend.Connection{Since: ago(time.Minute),
@@ -46,10 +48,12 @@ func TestWait_CauseRestsOnEvidence(t *testing.T) {
 		}, fault.StorageFull, "cannot write to /data, 4.0 KiB free: write error"},
 		{"disk full and stream dry", func(w *wait) {
 			dry(w)
-			w.Report.Connection = &backend.Connection{Since: ago(time.Minute), Storage: &backend.StorageFailure{Path: "/data", Full: true}}
+			w.Report.Connection = &backend.Connection{Since: ago(time.Minute), Storage: &backend.StorageFailure{Path: "/data",
+				Full: true}}
 		}, fault.StorageFull, ""},
 		{"disk fails", func(w *wait) {
-			w.Report.Connection = &backend.Connection{Storage: &backend.StorageFailure{Path: "/data", Free: -1, Error: "input/output error"}}
+			w.Report.Connection = &backend.Connection{Storage: &backend.StorageFailure{Path: "/data", Free: -1,
+				Error: "input/output error"}}
 		}, fault.StorageDown, "cannot write to /data: input/output error"},
 		{"disconnected", disconnect, fault.SourceDown, "EOF"},
 		{"connection unknown", func(w *wait) {
@@ -129,7 +133,8 @@ func TestWait_CauseRestsOnEvidence(t *testing.T) {
 		}, fault.SourceDry, ""},
 		{"source dry and sealed", func(w *wait) {
 			dry(w)
-			w.Report.PlanStats.Sources = []state.SourceStats{{Status: mixture.Status{Name: "web", Sealed: true}}, {Status: mixture.Status{Name: "code"}}}
+			w.Report.PlanStats.Sources = []state.SourceStats{{Status: mixture.Status{Name: "web", Sealed: true}},
+				{Status: mixture.Status{Name: "code"}}}
 		}, fault.CauseUnknown, `source "web" ends at document 60`},
 		{"documents of a dry stream not planned", func(w *wait) {
 			dry(w)

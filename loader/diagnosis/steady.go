@@ -56,9 +56,9 @@ func (s *Steady) Verdict() (Verdict, bool) {
 	return s.shown, s.known
 }
 
-// stalls reports whether a run whose readers wait is Waiting: no step was planned for longer than its steps took lately. One
-// that is Waiting already is Running again with the second step within slowStep. So no steady pace of documents makes a
-// run change between the two.
+// stalls reports whether a run whose readers wait is Waiting: no step was planned for longer than its steps took
+// lately. One that is Waiting already is Running again with the second step within slowStep. So no steady pace of
+// documents makes a run change between the two.
 func (p *RateSampler) stalls(now time.Time, waiting bool) bool {
 	if waiting && p.steps(slowStep) < 2 {
 		return true

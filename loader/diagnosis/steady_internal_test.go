@@ -10,7 +10,8 @@ import (
 	"loaderd/loader/fault"
 )
 
-// pace feeds a follower's pulse with the beats of a run whose ranks wait for the steps that are planned at these moments.
+// pace feeds a follower's pulse with the beats of a run whose ranks wait for the steps that are planned at these
+// moments.
 type pace struct {
 	p      RateSampler
 	s      Steady

@@ -17,7 +17,8 @@ type Health string
 // Healths, the best first.
 const (
 	Running Health = "running" // steps come, or the run has ended as it should
-	Waiting Health = "waiting" // for something that comes by itself, or that somebody has to bring: documents, ranks, another daemon
+	// for something that comes by itself, or that somebody has to bring: documents, ranks, another daemon
+	Waiting Health = "waiting"
 	Failing Health = "failing" // something is broken
 )
 
@@ -29,7 +30,8 @@ const (
 	LimitRanks     = "read"      // ranks ask for no more
 )
 
-// Verdict describes the state of a run in one sentence: the same on the page, in loaderd status and in the errors of readers that wait.
+// Verdict describes the state of a run in one sentence: the same on the page, in loaderd status and in the errors of
+// readers that wait.
 type Verdict struct {
 	Health   Health            `json:"health"`
 	Sentence string            `json:"sentence"`
@@ -49,7 +51,8 @@ func (v Verdict) Line() string {
 }
 
 const (
-	// idleAfter is the least time without a request for a step after which ranks are waited for: a training step may take long.
+	// idleAfter is the least time without a request for a step after which ranks are waited for: a training step may take
+	// long.
 	idleAfter = time.Minute
 	// takeover is how long it takes at most until another daemon leads.
 	takeover = 15 * time.Second
@@ -97,17 +100,21 @@ func (w *wait) verdict(m Moment) Verdict {
 		}
 		return v
 	case !readers && full:
-		v := Verdict{Health: Waiting, Sentence: fmt.Sprintf("Waiting for ranks: %s planned ahead", quantity.Are(w.Options.Ahead, "step")), Limits: LimitRanks,
+		v := Verdict{Health: Waiting, Sentence: fmt.Sprintf("Waiting for ranks: %s planned ahead",
+			quantity.Are(w.Options.Ahead, "step")), Limits: LimitRanks,
 			Detail: "no reader is connected", Do: "start the trainer; it reads at once"}
 		if job := m.Buffered; job != "" {
-			v.Detail, v.Do = fmt.Sprintf("the ranks of job %q read what they were sent before", job), "wait: they connect when they need the next step"
+			v.Detail, v.Do = fmt.Sprintf("the ranks of job %q read what they were sent before", job),
+				"wait: they connect when they need the next step"
 		}
 		return v
 	case !readers:
-		return Verdict{Health: Waiting, Sentence: fmt.Sprintf("Planning ahead: %s of %d, no reader is connected", quantity.Things(int(w.Step-min(w.Step, w.Report.Wanted)), "step"), w.Options.Ahead),
+		return Verdict{Health: Waiting, Sentence: fmt.Sprintf("Planning ahead: %s of %d, no reader is connected",
+			quantity.Things(int(w.Step-min(w.Step, w.Report.Wanted)), "step"), w.Options.Ahead),
 			Limits: LimitRanks, Do: "start the trainer when you like"}
 	case !waits && m.RateSampler.idles(m.At):
-		return Verdict{Health: Waiting, Sentence: fmt.Sprintf("Waiting for the ranks, %s: they have steps and ask for none", quantity.Time(still)), Limits: LimitRanks,
+		return Verdict{Health: Waiting, Sentence: fmt.Sprintf("Waiting for the ranks, %s: they have steps and ask for none",
+			quantity.Time(still)), Limits: LimitRanks,
 			Detail: w.idlers(), Do: "look whether the trainer evaluates, writes a checkpoint or hangs"}
 	}
 	return w.running(m.RateSampler.waiting(), m.Shown)
@@ -160,7 +167,8 @@ func (w *wait) ended(steps uint64) Verdict {
 	var last *census.Rank
 	for _, j := range w.Ranks.Jobs {
 		for i, r := range j.Ranks {
-			if r.Consumed() < steps && r.State != census.Left && (r.Streams > 0 || r.Reports) && (last == nil || r.Consumed() < last.Consumed()) {
+			if r.Consumed() < steps && r.State != census.Left && (r.Streams > 0 || r.Reports) &&
+				(last == nil || r.Consumed() < last.Consumed()) {
 				last = &j.Ranks[i]
 			}
 		}
@@ -205,8 +213,8 @@ func progress(r *census.Rank) string {
 // stalled reports whether readers wait for a step that something keeps from being planned.
 func (v Verdict) stalled() bool { return v.Health == Waiting && v.Reason != "" }
 
-// outpaced reports whether ranks wait for documents most of the time, given in which part of the last minute one waited.
-// What is shown holds until the other is clear.
+// outpaced reports whether ranks wait for documents most of the time, given in which part of the last minute one
+// waited. What is shown holds until the other is clear.
 func (v Verdict) outpaced(waits float64) bool {
 	switch {
 	case v.Health == Running && v.Limits == LimitRanks:
@@ -220,7 +228,8 @@ func (v Verdict) outpaced(waits float64) bool {
 // running is the verdict where steps come.
 func (w *wait) running(waits float64, shown Verdict) Verdict {
 	r := w.Rates
-	v := Verdict{Health: Running, Sentence: fmt.Sprintf("Running: %s tokens/s", quantity.Short(r.Tokens)), Limits: LimitRanks}
+	v := Verdict{Health: Running, Sentence: fmt.Sprintf("Running: %s tokens/s", quantity.Short(r.Tokens)),
+		Limits: LimitRanks}
 	found, _ := w.finding()
 	switch holds := w.holds(waits); {
 	case found != nil:
@@ -253,8 +262,8 @@ func (w *wait) running(waits float64, shown Verdict) Verdict {
 	return v
 }
 
-// holds names the rank that the others wait for, or that is behind them; empty where none is. waits is in which part of the last minute a
-// rank waited.
+// holds names the rank that the others wait for, or that is behind them; empty where none is. waits is in which part of
+// the last minute a rank waited.
 func (w *wait) holds(waits float64) string {
 	slowest, behind := w.slowest()
 	if behind < lagging {
@@ -303,5 +312,6 @@ func Failure(err error) *fault.Error {
 	if errors.As(err, &e) {
 		return e
 	}
-	return &fault.Error{Reason: fault.RunFailed, Message: "the run stopped", Err: err, Do: "read the daemon's log, mend the cause and restart it"}
+	return &fault.Error{Reason: fault.RunFailed, Message: "the run stopped", Err: err,
+		Do: "read the daemon's log, mend the cause and restart it"}
 }

@@ -18,7 +18,8 @@ type Content struct {
 	Extra *Extra
 	// Docs are the documents of a message with several, whose tokens follow one another; then Weight is theirs.
 	Docs []Doc
-	// Stored is when the document's stream took it, in nanoseconds since 1970; 0 where that is not known. It is of no consequence for the plan.
+	// Stored is when the document's stream took it, in nanoseconds since 1970; 0 where that is not known. It is of no
+	// consequence for the plan.
 	Stored int64
 	// Trace is that of a sampled document; nil for nearly all.
 	Trace *Trace

@@ -7,8 +7,8 @@ import (
 	"loaderd/loader/plan"
 )
 
-// Document is one message of the document stream, as the Source hands it over. Every sequence of the stream yields exactly one
-// Document, those that are not used too, so that the planner's cursor covers the whole log.
+// Document is one message of the document stream, as the Source hands it over. Every sequence of the stream yields
+// exactly one Document, those that are not used too, so that the planner's cursor covers the whole log.
 type Document struct {
 	Source   int       // number of the source that it comes from; set by the run
 	Sequence uint64    // in the document stream
@@ -17,7 +17,8 @@ type Document struct {
 	Cut      bool      // it had more tokens, which the run's configuration leaves out
 	Content            // owned by the receiver, never changed
 	plan.PackingHints
-	// Parts are the documents of a message with several, whose tokens follow one another in Content; then ID, Loss and PackingHints are theirs.
+	// Parts are the documents of a message with several, whose tokens follow one another in Content; then ID, Loss and
+	// PackingHints are theirs.
 	Parts []plan.Part
 }
 
@@ -26,7 +27,8 @@ func (d Document) Documents() []plan.Part { return d.Arrival().Documents() }
 
 // Arrival is what the planner is told of the document.
 func (d Document) Arrival() plan.Arrival {
-	return plan.Arrival{Source: d.Source, Sequence: d.Sequence, ID: d.ID, Length: d.Len(), Skip: d.Skip, Loss: d.Loss, Cut: d.Cut, PackingHints: d.PackingHints, Parts: d.Parts}
+	return plan.Arrival{Source: d.Source, Sequence: d.Sequence, ID: d.ID, Length: d.Len(), Skip: d.Skip, Loss: d.Loss,
+		Cut: d.Cut, PackingHints: d.PackingHints, Parts: d.Parts}
 }
 
 // Chunk is a few consecutive documents of a source.
@@ -51,10 +53,11 @@ type Source interface {
 
 // SourceStatus is a source's position. All sequences are of the document stream.
 type SourceStatus struct {
-	Last       uint64    `json:"last"`                // last sequence known to be in the stream
-	Fetched    uint64    `json:"fetched"`             // last sequence received
-	Delivered  uint64    `json:"delivered"`           // last sequence that the receiver is done with
-	DrySince   time.Time `json:"dry_since,omitzero"`  // when the last document of the stream was fetched; zero while there are more
+	Last      uint64 `json:"last"`      // last sequence known to be in the stream
+	Fetched   uint64 `json:"fetched"`   // last sequence received
+	Delivered uint64 `json:"delivered"` // last sequence that the receiver is done with
+	// when the last document of the stream was fetched; zero while there are more
+	DrySince   time.Time `json:"dry_since,omitzero"`
 	DownSince  time.Time `json:"down_since,omitzero"` // when the connection was lost; zero while it is up
 	DownReason string    `json:"down_reason,omitempty"`
 	FetchedAt  time.Time `json:"fetched_at,omitzero"`  // when the last document was received; zero before the first
@@ -79,11 +82,12 @@ type Documents interface {
 	Read(ctx context.Context, from uint64) (Source, error)
 	// Content returns the content of one document again, equal to what the Source delivered.
 	Content(ctx context.Context, sequence uint64) (Content, error)
-	// Again calls f with each of several documents, equal to what the Source delivered, those that are not used too; f is called by several goroutines
-	// at a time. The sequences ascend. What cannot be read now is left out, and Content says why; an error says that no more can be read now.
+	// Again calls f with each of several documents, equal to what the Source delivered, those that are not used too; f is
+	// called by several goroutines at a time. The sequences ascend. What cannot be read now is left out, and Content says
+	// why; an error says that no more can be read now.
 	Again(ctx context.Context, sequences []uint64, f func(Document)) error
-	// PackingHints returns what travels beside the length of the documents of a message again, equal to what the Source delivered: one Part of a message that
-	// is one document.
+	// PackingHints returns what travels beside the length of the documents of a message again, equal to what the Source
+	// delivered: one Part of a message that is one document.
 	PackingHints(ctx context.Context, sequence uint64) ([]plan.Part, error)
 	// Describe says where one document came from.
 	Describe(ctx context.Context, sequence uint64) (Info, error)
@@ -102,9 +106,11 @@ type Info struct {
 	Path        string `json:"path,omitempty"`
 	Domain      string `json:"domain,omitempty"`
 	ContentType string `json:"content_type"`
-	// Weight is the factor of the loss of its tokens where that is not 1; else nil, and nil for messages with several documents: View has those of each.
+	// Weight is the factor of the loss of its tokens where that is not 1; else nil, and nil for messages with several
+	// documents: View has those of each.
 	Weight *float32 `json:"weight,omitempty"`
-	// Meta has the values that the run takes along: strings, int64s and float64s. It is nil for messages with several documents: View has those of each.
+	// Meta has the values that the run takes along: strings, int64s and float64s. It is nil for messages with several
+	// documents: View has those of each.
 	Meta  map[string]any `json:"meta,omitempty"`
 	Bytes int            `json:"bytes"` // of the payload
 	Time  time.Time      `json:"time"`  // when the stream took it

@@ -11,16 +11,16 @@ import (
 
 // Extra is what came with the tokens of a message, where the run takes it along.
 type Extra struct {
-	// Columns are those of values for each token, by their places (plan.DocumentsConfig.TokenColumns): little-endian, as wide as their type, a bool in a
-	// byte. Nil for one that the message has not, or for all of them.
+	// Columns are those of values for each token, by their places (plan.DocumentsConfig.TokenColumns): little-endian, as
+	// wide as their type, a bool in a byte. Nil for one that the message has not, or for all of them.
 	Columns [][]byte
-	// Meta are the values of each document, one document after the other, in the order of plan.DocumentsConfig.MetaColumns: a string, an int64, a float64, or
-	// nil for none. Nil where no document has any.
+	// Meta are the values of each document, one document after the other, in the order of
+	// plan.DocumentsConfig.MetaColumns: a string, an int64, a float64, or nil for none. Nil where no document has any.
 	Meta []any
 }
 
-// Values returns the values of a column for tokens [start, start+length) of the message; nil where the message has not the column. width is of one value in
-// bytes.
+// Values returns the values of a column for tokens [start, start+length) of the message; nil where the message has not
+// the column. width is of one value in bytes.
 func (c Content) Values(place, width int, start, length int32) []byte {
 	if c.Extra == nil || c.Extra.Columns == nil || c.Extra.Columns[place] == nil {
 		return nil

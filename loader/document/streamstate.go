@@ -17,8 +17,10 @@ type StreamState struct {
 	Configured int64
 	// Free is the free space on the disk of the server inside the daemon, in bytes; nil where that is not known.
 	Free *int64
-	// AccountBytes is what the streams of its JetStream account hold, and AccountMax what they may hold together; 0: no limit is known.
+	// AccountBytes is what the streams of its JetStream account hold, and AccountMax what they may hold together; 0: no
+	// limit is known.
 	AccountBytes, AccountMax int64
-	// Trouble is why the stream may lose documents or get no more of them although it is there: its settings were changed. Else nil.
+	// Trouble is why the stream may lose documents or get no more of them although it is there: its settings were changed.
+	// Else nil.
 	Trouble error
 }

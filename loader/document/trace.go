@@ -1,6 +1,7 @@
 package document
 
-// Trace names the trace by which a sampled document is followed from its producer to the ranks, in the terms of W3C trace context.
+// Trace names the trace by which a sampled document is followed from its producer to the ranks, in the terms of W3C
+// trace context.
 type Trace struct {
 	ID     [16]byte
 	Parent [8]byte // the span that those of the daemons follow

@@ -19,7 +19,8 @@ type Inner struct {
 	Weight *float32 // as Content.Weight
 }
 
-// Inner returns the document that a token is of; false for a message that is one document, and for one without that token.
+// Inner returns the document that a token is of; false for a message that is one document, and for one without that
+// token.
 func (s View) Inner(token int32) (Inner, bool) {
 	if s.Docs == nil || int(token) >= s.Len() {
 		return Inner{}, false

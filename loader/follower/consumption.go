@@ -27,17 +27,19 @@ type consumptionRate struct {
 // measure measures the rate anew if enough time has passed.
 func (r *consumptionRate) measure(now time.Time, taken uint64) {
 	if over := now.Sub(r.since); over >= windowTime/2 {
-		*r = consumptionRate{since: now, taken: taken, steps: int(float64(taken-r.taken) * float64(windowTime) / float64(over))}
+		*r = consumptionRate{since: now, taken: taken,
+			steps: int(float64(taken-r.taken) * float64(windowTime) / float64(over))}
 	}
 }
 
-// sendWindow returns how many steps a reporting rank is sent beyond those that its trainer has taken: Ahead, or as many as it takes in windowTime.
+// sendWindow returns how many steps a reporting rank is sent beyond those that its trainer has taken: Ahead, or as many
+// as it takes in windowTime.
 func sendWindow(o backend.Options, rate consumptionRate) int {
 	return max(o.Ahead, minWindow, rate.steps)
 }
 
-// Room waits until the client has taken enough of what it was sent: at most a window of steps is sent beyond that. For a client that does not
-// report it returns at once.
+// Room waits until the client has taken enough of what it was sent: at most a window of steps is sent beyond that. For
+// a client that does not report it returns at once.
 func (r *Reader) Room(ctx context.Context) error {
 	for {
 		if r.hasRoom() {
@@ -85,7 +87,8 @@ func (f *Follower) Consumed(place state.Place, c state.Consumption) state.Receip
 	if sent > 0 {
 		c.Taken = min(c.Taken, sent)
 	}
-	return state.Receipt{Known: f.Ranks.Report(place, c, f.plan.Planned()), Window: sendWindow(f.options, rate), Alert: f.alert(ranks.IdOf(place).Key)}
+	return state.Receipt{Known: f.Ranks.Report(place, c, f.plan.Planned()), Window: sendWindow(f.options, rate),
+		Alert: f.alert(ranks.IdOf(place).Key)}
 }
 
 // muster judges the ranks anew, and passes reports that other daemons received to the readers here.

@@ -20,8 +20,8 @@ import (
 	"loaderd/loader/state"
 )
 
-// Follower serves a run's steps to readers: it registers them, waits with them for the plan to grow, and assembles rows. It tells the leader
-// what its readers want. No other follower needs to know anything of it.
+// Follower serves a run's steps to readers: it registers them, waits with them for the plan to grow, and assembles
+// rows. It tells the leader what its readers want. No other follower needs to know anything of it.
 type Follower struct {
 	plan        *planview.View
 	Leader      Leader
@@ -55,7 +55,8 @@ type Leader interface {
 }
 
 func New(v *planview.View, c plan.Config, o backend.Options, s *planview.Streams, log *slog.Logger) *Follower {
-	f := &Follower{plan: v, config: c, options: o, log: log, readers: newReaders(), spans: jobspans.New(o), began: time.Now(), demand: state.NewDemand(), Ranks: ranks.New(),
+	f := &Follower{plan: v, config: c, options: o, log: log, readers: newReaders(), spans: jobspans.New(o),
+		began: time.Now(), demand: state.NewDemand(), Ranks: ranks.New(),
 		Assembler: assembly.New(s, o.CacheBytes, v.Recent, o.Stall, c.Tokenizer.Pad)}
 	f.Prefetch = newPrefetcher(f, o.CacheBytes)
 	return f
@@ -64,14 +65,17 @@ func New(v *planview.View, c plan.Config, o backend.Options, s *planview.Streams
 // Join registers a reader.
 func (f *Follower) Join(run string, place state.Place, step uint64, client state.Client) (*Reader, error) {
 	if place.World < 1 || place.Rank < 0 || place.Rank >= place.World {
-		return nil, &fault.Error{Reason: fault.BadTicket, Message: fmt.Sprintf("rank %d of world %d", place.Rank, place.World), Do: "ask for 0 <= rank < world"}
+		return nil, &fault.Error{Reason: fault.BadTicket, Message: fmt.Sprintf("rank %d of world %d", place.Rank,
+			place.World), Do: "ask for 0 <= rank < world"}
 	}
 	if err := CheckWorld(f.config, place.World); err != nil {
 		return nil, err
 	}
 	place.Job = place.JobName()
 	client.Taken = min(client.Taken, step)
-	reader := &Reader{follower: f, place: place, client: client, from: step, next: step, reads: step, idle: time.Now(), rate: consumptionRate{since: time.Now(), taken: client.Taken}, dropped: make(chan error, 1), room: make(chan struct{}, 1)}
+	reader := &Reader{follower: f, place: place, client: client, from: step, next: step, reads: step, idle: time.Now(),
+		rate: consumptionRate{since: time.Now(), taken: client.Taken}, dropped: make(chan error, 1),
+		room: make(chan struct{}, 1)}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	now := f.plan.Now()
@@ -79,9 +83,10 @@ func (f *Follower) Join(run string, place state.Place, step uint64, client state
 	case step < now.Oldest:
 		return nil, planview.Released(step, now.Oldest)
 	case now.Ended && step > now.Steps:
-		return nil, &fault.Error{Reason: fault.StepNotPlanned, Message: fmt.Sprintf("run %s ended before step %d: it has %d steps", run, step, now.Steps),
-			Do:    "ask for an earlier step; this may be another run than the one you resume",
-			Facts: map[string]string{"step": strconv.FormatUint(step, 10), "planned": strconv.FormatUint(now.Steps, 10)}}
+		return nil, &fault.Error{Reason: fault.StepNotPlanned,
+			Message: fmt.Sprintf("run %s ended before step %d: it has %d steps", run, step, now.Steps),
+			Do:      "ask for an earlier step; this may be another run than the one you resume",
+			Facts:   map[string]string{"step": strconv.FormatUint(step, 10), "planned": strconv.FormatUint(now.Steps, 10)}}
 	}
 	if r := f.Leader.Report(); step > max(now.Steps, r.Steps, r.Wanted)+uint64(f.options.Ahead) {
 		if r.Unheard {
@@ -102,8 +107,11 @@ func (f *Follower) Join(run string, place state.Place, step uint64, client state
 
 // Unheard is the error for a step of which only a daemon that leads could say that it is not planned.
 func Unheard(step, planned uint64) error {
-	return &fault.Error{Reason: fault.NotLeading, Message: fmt.Sprintf("this daemon knows %d steps of the plan, and has not heard from one that leads whether there is a step %d",
-		planned, step), Do: "wait: one will lead within seconds; when none does, look at the daemons' logs and the JetStream servers"}
+	return &fault.Error{Reason: fault.NotLeading,
+		Message: fmt.Sprintf("this daemon knows %d steps of the plan, and has not heard from one that leads whether there "+
+			"is a step %d",
+			planned, step), Do: "wait: one will lead within seconds; when none does, look at the daemons' logs and the " +
+			"JetStream servers"}
 }
 
 // remove takes a reader out. The caller holds mu.
@@ -145,13 +153,14 @@ func (f *Follower) retain() {
 	}
 }
 
-// resumes records how many steps a trainer without a stream has taken: after a restart of the daemon it continues with steps that it was sent
-// before. Every such report counts until the job has a reader. None counts where a daemon knows the job by its readers, or where this daemon has
-// run for long. The caller holds mu.
+// resumes records how many steps a trainer without a stream has taken: after a restart of the daemon it continues with
+// steps that it was sent before. Every such report counts until the job has a reader. None counts where a daemon knows
+// the job by its readers, or where this daemon has run for long. The caller holds mu.
 func (f *Follower) resumes(job string, taken uint64) {
 	now := time.Now()
 	_, elsewhere := f.Leader.Demanded().Jobs[job]
-	if known := f.spans.Of[job] != nil || elsewhere; known && !f.spans.Reported(job) || now.Sub(f.began) >= jobspans.SpanRetention {
+	if known := f.spans.Of[job] != nil || elsewhere; known && !f.spans.Reported(job) ||
+		now.Sub(f.began) >= jobspans.SpanRetention {
 		return
 	}
 	taken = min(taken, f.plan.Planned())
@@ -172,7 +181,8 @@ func (f *Follower) Sent(of func(job string) bool) (steps uint64) {
 	return steps
 }
 
-// waiting returns since when readers have waited for the step that is planned next, and how many readers do; zeros while none does.
+// waiting returns since when readers have waited for the step that is planned next, and how many readers do; zeros
+// while none does.
 func (f *Follower) waiting() (since time.Time, readers int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

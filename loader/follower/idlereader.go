@@ -12,7 +12,8 @@ import (
 // silentLooks is how often within Options.Silent silent readers are looked for.
 const silentLooks = 8
 
-// DropSilent drops readers that do not ask for their next step, until ctx is done. One that waits for a step asks for it.
+// DropSilent drops readers that do not ask for their next step, until ctx is done. One that waits for a step asks for
+// it.
 func (f *Follower) DropSilent(ctx context.Context) {
 	if f.options.Silent <= 0 {
 		return
@@ -40,9 +41,11 @@ func (f *Follower) lookForSilent(now time.Time) {
 		}
 	}
 	for _, r := range silent {
-		r.gone = &fault.Error{Reason: fault.SilentReader, Message: fmt.Sprintf("rank %d of %d of job %s has not asked for step %d for %s, and others wait for who is behind",
-			r.place.Rank, r.place.World, r.place.JobName(), r.next, now.Sub(r.idle).Round(time.Millisecond)),
-			Do:    "ask again for the same step; commit what must be kept meanwhile; serve.silent_reader says how long a reader may pause",
+		r.gone = &fault.Error{Reason: fault.SilentReader,
+			Message: fmt.Sprintf("rank %d of %d of job %s has not asked for step %d for %s, and others wait for who is behind",
+				r.place.Rank, r.place.World, r.place.JobName(), r.next, now.Sub(r.idle).Round(time.Millisecond)),
+			Do: "ask again for the same step; commit what must be kept meanwhile; serve.silent_reader says how long a " +
+				"reader may pause",
 			Facts: map[string]string{"step": strconv.FormatUint(r.next, 10)}}
 		f.remove(r)
 		r.dropped <- r.gone

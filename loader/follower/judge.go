@@ -27,7 +27,8 @@ func (f *Follower) cause(step uint64) *fault.Error { return f.look(step).Cause()
 
 // look takes in what is known of a wait for a step.
 func (f *Follower) look(step uint64) diagnosis.Evidence {
-	return diagnosis.Evidence{Step: step, Planned: f.plan.Planned(), Keepers: f.plan.Now().Keepers, Report: f.Leader.Report(), Demand: f.Leader.Demanded(),
+	return diagnosis.Evidence{Step: step, Planned: f.plan.Planned(), Keepers: f.plan.Now().Keepers,
+		Report: f.Leader.Report(), Demand: f.Leader.Demanded(),
 		Ranks: f.Ranks.Last(), Rates: f.RateSampler.Rates(), Config: f.config, Options: f.options, Supply: f.Supply}
 }
 
@@ -57,7 +58,8 @@ func (f *Follower) judge(now time.Time) {
 func (f *Follower) verdict(at time.Time, shown diagnosis.Verdict) diagnosis.Verdict {
 	now := f.plan.Now()
 	job, _ := f.Ranks.Buffered()
-	return f.look(now.Steps).Verdict(diagnosis.Moment{At: at, Ended: now.Ended, Failed: now.Failed, RateSampler: &f.RateSampler, Buffered: job, Shown: shown})
+	return f.look(now.Steps).Verdict(diagnosis.Moment{At: at, Ended: now.Ended, Failed: now.Failed,
+		RateSampler: &f.RateSampler, Buffered: job, Shown: shown})
 }
 
 // ShownVerdict returns the verdict of the last look. The end of a run and its failure are shown at once.

@@ -12,11 +12,12 @@ import (
 	"loaderd/loader/state"
 )
 
-// prefetcher reads what the next steps of a follower's readers need and the cache lacks, in the order of the document stream and before it is
-// asked for. Readers of one world share it. Where the plan is made the documents are in the cache already, and it finds nothing to do.
+// prefetcher reads what the next steps of a follower's readers need and the cache lacks, in the order of the document
+// stream and before it is asked for. Readers of one world share it. Where the plan is made the documents are in the
+// cache already, and it finds nothing to do.
 //
-// The window is the steps that it looks at: those from each reader's step on that are planned, as many as windowSteps and the bytes allow. It is
-// looked at anew whenever a reader joins, leaves or has come to the end of half of it.
+// The window is the steps that it looks at: those from each reader's step on that are planned, as many as windowSteps
+// and the bytes allow. It is looked at anew whenever a reader joins, leaves or has come to the end of half of it.
 type prefetcher struct {
 	follower *Follower
 	bytes    int64         // of the cache that the window may fill
@@ -29,14 +30,16 @@ type prefetcher struct {
 const (
 	// windowSteps bounds the steps of the window of one reader.
 	windowSteps = 512
-	// together is how many documents are read at a time: so many that they come in ranges, so few that the readers' next steps are not late.
+	// together is how many documents are read at a time: so many that they come in ranges, so few that the readers' next
+	// steps are not late.
 	together = 1024
 	// retryPause is the pause after documents could not be read: readers find out why.
 	retryPause = time.Second
 )
 
 func newPrefetcher(f *Follower, cacheBytes int64) *prefetcher {
-	// Half of the cache: what was served since the window was looked at last lies before the rest of the window, and is at most half of that.
+	// Half of the cache: what was served since the window was looked at last lies before the rest of the window, and is at
+	// most half of that.
 	return &prefetcher{follower: f, bytes: cacheBytes / 2, wake: make(chan struct{}, 1)}
 }
 
@@ -78,8 +81,9 @@ func (p *prefetcher) fill(ctx context.Context) error {
 	return nil
 }
 
-// look moves the window to where the readers are and returns the documents that it lacks, in the order of the stream, with the last step of the
-// window that needs each. Those that it has become the youngest of the cache: what was served lies before what is needed.
+// look moves the window to where the readers are and returns the documents that it lacks, in the order of the stream,
+// with the last step of the window that needs each. Those that it has become the youngest of the cache: what was served
+// lies before what is needed.
 func (p *prefetcher) look(ctx context.Context) (missing []uint64, needs map[uint64]uint64, err error) {
 	w := window{assembler: p.follower.Assembler, room: p.bytes, steps: map[uint64]*plan.Step{}, needs: map[uint64]uint64{}}
 	readers, planned := p.follower.ahead(), p.follower.plan.Planned()

@@ -33,8 +33,8 @@ type Reader struct {
 	room    chan struct{} // signals that client.Taken has changed
 }
 
-// Next waits for the next step. It returns io.EOF behind the last step, or a *Error with the cause after Options.Stall. Rows of the step
-// that it returned before are not needed any more.
+// Next waits for the next step. It returns io.EOF behind the last step, or a *Error with the cause after Options.Stall.
+// Rows of the step that it returned before are not needed any more.
 func (r *Reader) Next(ctx context.Context) (*plan.Step, error) {
 	f := r.follower
 	next, err := r.ask()

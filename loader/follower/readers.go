@@ -8,7 +8,8 @@ import (
 	"loaderd/loader/state"
 )
 
-// readers are a follower's readers in the orders that a demand needs, so that what a rank's step costs does not grow with the number of ranks.
+// readers are a follower's readers in the orders that a demand needs, so that what a rank's step costs does not grow
+// with the number of ranks.
 type readers struct {
 	byJob    map[string]*queue // of each job its readers, the one first that is furthest behind
 	byPlace  map[state.Place][]*Reader
@@ -59,7 +60,9 @@ func (s readers) remove(r *Reader) {
 	if s.byJob[job].Len() == 0 {
 		delete(s.byJob, job)
 	}
-	if s.byPlace[r.place] = slices.DeleteFunc(s.byPlace[r.place], func(x *Reader) bool { return x == r }); len(s.byPlace[r.place]) == 0 {
+	if s.byPlace[r.place] = slices.DeleteFunc(s.byPlace[r.place], func(x *Reader) bool {
+		return x == r
+	}); len(s.byPlace[r.place]) == 0 {
 		delete(s.byPlace, r.place)
 	}
 }

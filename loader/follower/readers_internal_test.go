@@ -33,7 +33,8 @@ func TestReadersDemand(t *testing.T) {
 				told = s.demand()
 			case act < 4 || len(mine) == 0:
 				step := rapid.Uint64Range(0, 20).Draw(t, "step")
-				r := &Reader{place: state.Place{Job: job, Rank: rapid.IntRange(0, 99).Draw(t, "rank"), World: 100}, next: step, reads: step}
+				r := &Reader{place: state.Place{Job: job, Rank: rapid.IntRange(0, 99).Draw(t, "rank"), World: 100}, next: step,
+					reads: step}
 				s.add(r)
 				all[r] = true
 				told = s.demand()

@@ -17,7 +17,8 @@ const (
 	tellAgain = time.Minute
 )
 
-// stallLogger logs why readers wait: when they have waited for tellAfter, when the cause changes, and when the step is there.
+// stallLogger logs why readers wait: when they have waited for tellAfter, when the cause changes, and when the step is
+// there.
 type stallLogger struct {
 	follower *Follower
 	since    time.Time    // when the wait began that the log knows of; zero without one
@@ -76,7 +77,8 @@ func (w *stallLogger) look(now time.Time) {
 		return
 	}
 	w.since, w.reason, w.facts, w.told[e.Reason] = since, e.Reason, e.Facts, now
-	w.follower.log.Warn("readers wait for a step", "step", plan.Steps, "readers", readers, "waited", now.Sub(since).Round(time.Second),
+	w.follower.log.Warn("readers wait for a step", "step", plan.Steps, "readers", readers, "waited",
+		now.Sub(since).Round(time.Second),
 		"reason", e.Reason, "cause", e.Message, "do", e.Do)
 }
 
@@ -95,12 +97,14 @@ func (w *stallLogger) logRanks(v census.View) {
 		ranks := diagnosis.Joined(f.Ranks)
 		if missing[j.Key] = ranks; w.ranks[j.Key] != ranks {
 			e := diagnosis.RankCause(f)
-			w.follower.log.Warn("rank missing", "event", "rank.missing", "job", f.Job, "world", f.World, "ranks", ranks, "state", f.State, "step", f.Step, "cause", e.Message, "do", e.Do)
+			w.follower.log.Warn("rank missing", "event", "rank.missing", "job", f.Job, "world", f.World, "ranks", ranks, "state",
+				f.State, "step", f.Step, "cause", e.Message, "do", e.Do)
 		}
 	}
 	for k, ranks := range w.ranks {
 		if missing[k] == "" {
-			w.follower.log.Info("missing rank resolved", "event", "rank.resolved", "job", k.Job, "world", k.World, "ranks", ranks)
+			w.follower.log.Info("missing rank resolved", "event", "rank.resolved", "job", k.Job, "world", k.World,
+				"ranks", ranks)
 		}
 	}
 	w.ranks = missing

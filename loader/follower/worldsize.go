@@ -10,7 +10,8 @@ import (
 	"loaderd/loader/plan"
 )
 
-// CheckWorld refuses a world size that does not divide the rows of every bucket's steps: a *Error with the sizes that do.
+// CheckWorld refuses a world size that does not divide the rows of every bucket's steps: a *Error with the sizes that
+// do.
 func CheckWorld(c plan.Config, world int) error {
 	rows := c.Steps.PerBucket(c.Packing.Buckets)
 	shared := 0 // the greatest common divisor

@@ -38,11 +38,11 @@ type Recorded struct {
 	What   string `json:"what"`   // such as: drain behind document 120, asked for by alice
 }
 
-// Audit reads a run's documents and its plan again from their beginning, plans every step a second time without any checkpoint, and
-// compares: rows, order, buckets and floors must be those of the log, and behind every step each token must be accounted for: tokens
-// in = tokens out - repeated + dropped + waiting. The error names the first step that differs. The tokenizer is the one that docs makes
-// tokens with: it must be the plan's. Audit uses the plan, the documents and the log of e. progress and the log may
-// be nil.
+// Audit reads a run's documents and its plan again from their beginning, plans every step a second time without any
+// checkpoint, and compares: rows, order, buckets and floors must be those of the log, and behind every step each token
+// must be accounted for: tokens in = tokens out - repeated + dropped + waiting. The error names the first step that
+// differs. The tokenizer is the one that docs makes tokens with: it must be the plan's. Audit uses the plan, the
+// documents and the log of e. progress and the log may be nil.
 func Audit(ctx context.Context, e backend.Backends, tokenizer plan.Tokenizer, progress func(Audited)) (Audited, error) {
 	a := auditor{log: e.Log, plan: &planview.Reader{Log: e.Plan}, progress: progress}
 	h, err := a.plan.Header(ctx)
@@ -74,14 +74,17 @@ func Audit(ctx context.Context, e backend.Backends, tokenizer plan.Tokenizer, pr
 		return a.seen, fmt.Errorf("audit: read the end of the plan: %w", err)
 	}
 	a.seen.Planned = end.Steps
-	if err := a.again(ctx, streams, func(ctx context.Context) *replay.Replay { return replay.From(ctx, e.Plan, 2, a.applier, h.Validator()) }); err != nil {
+	if err := a.again(ctx, streams, func(ctx context.Context) *replay.Replay {
+		return replay.From(ctx, e.Plan, 2, a.applier, h.Validator())
+	}); err != nil {
 		return a.seen, fmt.Errorf("audit: %w", err)
 	}
 	return a.seen, nil
 }
 
 // again plans what the log holds a second time, from where the applier is.
-func (a *auditor) again(ctx context.Context, streams *planview.Streams, from func(context.Context) *replay.Replay) error {
+func (a *auditor) again(ctx context.Context, streams *planview.Streams,
+	from func(context.Context) *replay.Replay) error {
 	streams.Learn(a.applier.Planner.Infos())
 	if err := planview.RestoreHints(ctx, a.applier.Planner, streams); err != nil {
 		return err
@@ -151,8 +154,9 @@ func (a *auditor) plans(ctx context.Context) error {
 	}
 }
 
-// next returns the feed that holds the document which the planner wants. It is nil where the log has no further step and a drain waits for a document of several
-// sources: one that stood behind documents which were there, until another source came and was read in their place.
+// next returns the feed that holds the document which the planner wants. It is nil where the log has no further step
+// and a drain waits for a document of several sources: one that stood behind documents which were there, until another
+// source came and was read in their place.
 func (a *auditor) next(ctx context.Context) (from *feed.Feed, err error) {
 	if from, err = a.feeds.Next(a.applier.Planner); err != nil {
 		return nil, err
@@ -171,7 +175,8 @@ func (a *auditor) next(ctx context.Context) (from *feed.Feed, err error) {
 		case <-look.C:
 			source, sequence, _ := a.applier.Planner.Wants()
 			s := from.Reader.Status()
-			if m := a.applier.Planner.Mixture(); !s.DrySince.IsZero() && sequence > s.Last && time.Since(s.DrySince) > feed.LostAfter {
+			if m := a.applier.Planner.Mixture(); !s.DrySince.IsZero() && sequence > s.Last &&
+				time.Since(s.DrySince) > feed.LostAfter {
 				if a.replay.Done && m.Len() > 1 {
 					return nil, nil
 				}
@@ -188,7 +193,8 @@ func (a *auditor) next(ctx context.Context) (from *feed.Feed, err error) {
 // lookInterval is how often it is looked whether a document can still come.
 const lookInterval = 200 * time.Millisecond
 
-// compare compares steps with those of the log. Steps behind the log's end are not compared: the daemon had not stored them yet.
+// compare compares steps with those of the log. Steps behind the log's end are not compared: the daemon had not stored
+// them yet.
 func (a *auditor) compare(ready planner.Ready) error {
 	for i := range ready.Steps {
 		if a.replay.Done {
@@ -198,7 +204,8 @@ func (a *auditor) compare(ready planner.Ready) error {
 			return err
 		}
 		a.seen.Steps++
-		if err := a.replay.Prepare(); err != nil { // reads to the next step or to the end of the log, where the audit is done without another document
+		// reads to the next step or to the end of the log, where the audit is done without another document
+		if err := a.replay.Prepare(); err != nil {
 			return err
 		}
 	}
@@ -215,7 +222,8 @@ func (a *auditor) conserved() error {
 	a.seen.Waiting = planner.WaitingTokens()
 	a.seen.Ended = a.applier.End != nil
 	if out := counts.Tokens - a.seen.Repeated + a.seen.Dropped + a.seen.Waiting; out != fed {
-		return fmt.Errorf("behind document %s: %d tokens came in, and %d in steps - %d repeated + %d dropped + %d waiting are %d",
+		return fmt.Errorf("behind document %s: %d tokens came in, and %d in steps - %d repeated + %d dropped + %d waiting "+
+			"are %d",
 			planner.Cursor(), fed, counts.Tokens, a.seen.Repeated, a.seen.Dropped, a.seen.Waiting, out)
 	}
 	if a.progress != nil {

@@ -10,8 +10,9 @@ import (
 	"loaderd/loader/planview"
 )
 
-// Begin writes the header of a forked run, and the state that it begins with, into its empty plan log, after it has recorded in LowWatermarks what the run needs. A daemon that serves
-// the run with the header's configuration goes on from there.
+// Begin writes the header of a forked run, and the state that it begins with, into its empty plan log, after it has
+// recorded in LowWatermarks what the run needs. A daemon that serves the run with the header's configuration goes on
+// from there.
 func Begin(ctx context.Context, e backend.Backends, h plan.Header) error {
 	if err := begin(ctx, e, h); err != nil {
 		return fmt.Errorf("begin run %s: %w", h.Run, err)
@@ -34,7 +35,8 @@ func begin(ctx context.Context, e backend.Backends, h plan.Header) error {
 	}
 	record := plan.EncodeRecord(h)
 	if most := e.Plan.MaxRecord(); len(record) > most {
-		return fmt.Errorf("its header of %d bytes is larger than a record of %d: fork at a step with less in flight, or raise the server's max_payload",
+		return fmt.Errorf("its header of %d bytes is larger than a record of %d: fork at a step with less in flight, or "+
+			"raise the server's max_payload",
 			len(record), most)
 	}
 	all := planview.NewStreams(e, nil)

@@ -38,7 +38,8 @@ func (t *turns) turn(epoch uint64) {
 	t.place, t.comes = mixture.WalkOf(t.seed, t.source.Name, c, begin, t.last, epoch).Place(t.sequence)
 }
 
-// passed reports whether the document has come, in the epoch in which it comes next, where sources are read as far as this.
+// passed reports whether the document has come, in the epoch in which it comes next, where sources are read as far as
+// this.
 func (t *turns) passed(places []mixture.Place) bool {
 	if !t.comes || t.number >= len(places) {
 		return false
@@ -48,7 +49,8 @@ func (t *turns) passed(places []mixture.Place) bool {
 }
 
 // Find calls f with every row of the plan that holds a part of a document, in order.
-func Find(ctx context.Context, log backend.PlanLog, document uint64, f func(s *plan.Step, row int, pieces []packonline.Piece) error) error {
+func Find(ctx context.Context, log backend.PlanLog, document uint64,
+	f func(s *plan.Step, row int, pieces []packonline.Piece) error) error {
 	p := &planview.Reader{Log: log}
 	end, err := p.End(ctx)
 	if err != nil {
@@ -67,9 +69,10 @@ func Find(ctx context.Context, log backend.PlanLog, document uint64, f func(s *p
 // finder finds documents in a plan.
 type finder struct{ *planview.Reader }
 
-// find is Find. The places of the sources, which stand in a step now and then, say where to look: behind the last one at which an epoch has not come to the
-// document, until everything is used up that had come where it has.
-func (p finder) find(ctx context.Context, h plan.Header, steps, document uint64, f func(s *plan.Step, row int, pieces []packonline.Piece) error) error {
+// find is Find. The places of the sources, which stand in a step now and then, say where to look: behind the last one
+// at which an epoch has not come to the document, until everything is used up that had come where it has.
+func (p finder) find(ctx context.Context, h plan.Header, steps, document uint64,
+	f func(s *plan.Step, row int, pieces []packonline.Piece) error) error {
 	t := &turns{seed: h.Config.Seed, number: plan.RefSource(document), sequence: plan.RefSequence(document)}
 	err := p.source(ctx, h, t)
 	if err != nil {
@@ -104,7 +107,8 @@ func (p finder) find(ctx context.Context, h plan.Header, steps, document uint64,
 	return nil
 }
 
-// nextTurn returns the first step, not before from, that can hold a document which comes next, and the step behind the first one by whose places it has come.
+// nextTurn returns the first step, not before from, that can hold a document which comes next, and the step behind the
+// first one by whose places it has come.
 func (p finder) nextTurn(ctx context.Context, t *turns, from, steps uint64) (first, behind uint64, err error) {
 	mark := (from + plan.MarkSteps - 1) / plan.MarkSteps // the first one that is not before from
 	marks := (steps + plan.MarkSteps - 1) / plan.MarkSteps
@@ -122,8 +126,9 @@ func (p finder) nextTurn(ctx context.Context, t *turns, from, steps uint64) (fir
 	return from, min((mark+uint64(n))*plan.MarkSteps+1, steps), err
 }
 
-// source reads how the source of a document is read, and where it ends: nothing when the run has no such source. What came to the run later, and the end of one that
-// is read in an order drawn for each epoch, stands somewhere in the plan.
+// source reads how the source of a document is read, and where it ends: nothing when the run has no such source. What
+// came to the run later, and the end of one that is read in an order drawn for each epoch, stands somewhere in the
+// plan.
 func (p finder) source(ctx context.Context, h plan.Header, t *turns) error {
 	infos := h.Infos()
 	ends := func() bool { // it is known where it ends, or need not be

@@ -16,11 +16,13 @@ import (
 	"loaderd/loader/planview"
 )
 
-// Fork returns the header of a run that goes on where step of another run begins, with a configuration of its own, and the header of the other run: every
-// token that the other run's steps before that one do not hold is planned, and no other. It reads the plan, the checkpoints and the documents of the other run,
-// with that run's tokenizer, and plans it again from the newest checkpoint before the step, or from its beginning, up to the last record before the step.
-// There the new run begins, with all that waits: every source where it is, with its credit, its end and its rest.
-func Fork(ctx context.Context, from backend.Backends, step uint64, name string, c plan.Config) (forked, parent plan.Header, err error) {
+// Fork returns the header of a run that goes on where step of another run begins, with a configuration of its own, and
+// the header of the other run: every token that the other run's steps before that one do not hold is planned, and no
+// other. It reads the plan, the checkpoints and the documents of the other run, with that run's tokenizer, and plans it
+// again from the newest checkpoint before the step, or from its beginning, up to the last record before the step. There
+// the new run begins, with all that waits: every source where it is, with its credit, its end and its rest.
+func Fork(ctx context.Context, from backend.Backends, step uint64, name string, c plan.Config) (forked,
+	parent plan.Header, err error) {
 	f := forking{from: from, step: step, plan: &planview.Reader{Log: from.Plan}, streams: planview.NewStreams(from, nil)}
 	if forked, err = f.fork(ctx, name, c.Settled()); err != nil {
 		err = fmt.Errorf("fork: %w", err)
@@ -60,10 +62,12 @@ func (f *forking) fork(ctx context.Context, name string, c plan.Config) (h plan.
 		return h, err
 	}
 	if p, err = p.Fork(c, more); err != nil {
-		return h, &fault.Error{Reason: fault.PlanMismatch, Message: fmt.Sprintf("the configuration cannot go on where step %d of run %s begins: %v", f.step, f.parent.Run, err),
-			Do: "correct the configuration of the new run"}
+		return h, &fault.Error{Reason: fault.PlanMismatch,
+			Message: fmt.Sprintf("the configuration cannot go on where step %d of run %s begins: %v", f.step, f.parent.Run, err),
+			Do:      "correct the configuration of the new run"}
 	}
-	h = plan.Header{Format: plan.FormatVersion, Algorithm: planner.AlgorithmVersion, Run: name, ID: planview.NewID(), Fingerprint: c.Fingerprint(), Config: c}
+	h = plan.Header{Format: plan.FormatVersion, Algorithm: planner.AlgorithmVersion, Run: name, ID: planview.NewID(),
+		Fingerprint: c.Fingerprint(), Config: c}
 	h.Sources, h.Parent, h.State = p.ForkState(f.parent, f.step)
 	_, err = planner.NewApplier(h) // it is refused before anything is written
 	return h, err
@@ -98,15 +102,17 @@ func (f *forking) open(ctx context.Context, c plan.Config) (err error) {
 	return err
 }
 
-// documentsAs refuses what would make other tokens of the parent's documents, or none at all: what waits is counted in tokens.
+// documentsAs refuses what would make other tokens of the parent's documents, or none at all: what waits is counted in
+// tokens.
 func documentsAs(old plan.Header, c plan.Config) error {
 	if err := tokensAs(old, c); err != nil {
 		return err
 	}
 	if lost := c.Documents.Unread(old.Config.Documents); len(lost) > 0 {
 		return &fault.Error{Reason: fault.PlanMismatch,
-			Message: fmt.Sprintf("run %s reads documents that the new run could not decode, by %s", old.Run, strings.Join(lost, ", ")),
-			Do:      "keep these; a column or value that is not wanted any more is left out by documents.columns.NAME.type: none"}
+			Message: fmt.Sprintf("run %s reads documents that the new run could not decode, by %s", old.Run,
+				strings.Join(lost, ", ")),
+			Do: "keep these; a column or value that is not wanted any more is left out by documents.columns.NAME.type: none"}
 	}
 	return nil
 }
@@ -115,16 +121,19 @@ func documentsAs(old plan.Header, c plan.Config) error {
 func tokensAs(old plan.Header, c plan.Config) error {
 	if !old.Config.SameTokens(c) {
 		return &fault.Error{Reason: fault.PlanMismatch,
-			Message: fmt.Sprintf("run %s makes other tokens of its documents than the new run (%s): what is left of documents that were used in part is counted in tokens",
+			Message: fmt.Sprintf("run %s makes other tokens of its documents than the new run (%s): what is left of "+
+				"documents that were used in part is counted in tokens",
 				old.Run, strings.Join(old.Config.Differences(c), "; ")),
-			Do: "keep documents.bos, documents.fim and documents.max_tokens, and with documents.fim the seed, or begin a run that is no fork"}
+			Do: "keep documents.bos, documents.fim and documents.max_tokens, and with documents.fim the seed, or begin a run " +
+				"that is no fork"}
 	}
 	a, b := old.Config.Tokenizer, c.Tokenizer
 	if a.Fingerprint == b.Fingerprint && a.End == b.End {
 		return nil
 	}
 	return &fault.Error{Reason: fault.PlanMismatch,
-		Message: fmt.Sprintf("run %s has tokenizer %s (end %d), the new run %s (end %d): what is left of documents that were used in part is counted in tokens",
+		Message: fmt.Sprintf("run %s has tokenizer %s (end %d), the new run %s (end %d): what is left of documents that "+
+			"were used in part is counted in tokens",
 			old.Run, a.Name, a.End, b.Name, b.End),
 		Do: "keep the tokenizer, or begin a run that is no fork"}
 }
@@ -145,7 +154,8 @@ func (f *forking) restore(ctx context.Context) error {
 			continue
 		}
 		a, err := planner.Restore(f.parent, c)
-		if err == nil && a.Planner.Next() <= f.step && !a.Planner.Ended() { // behind the end it does not hold what was dropped there
+		// behind the end it does not hold what was dropped there
+		if err == nil && a.Planner.Next() <= f.step && !a.Planner.Ended() {
 			f.applier, f.at = a, c.Tail.Position
 			return nil
 		}
@@ -170,8 +180,10 @@ func (f *forking) there(ctx context.Context) error {
 			continue
 		}
 		return &fault.Error{Reason: fault.DocumentLost,
-			Message: fmt.Sprintf("to plan step %d of run %s again takes documents of source %s from %d on, and its stream begins at %d", f.step, f.parent.Run, s.Name, need, first[i]),
-			Do:      "fork at a later step, behind a checkpoint of the run: it keeps the newest three", Facts: map[string]string{"source": s.Name}}
+			Message: fmt.Sprintf("to plan step %d of run %s again takes documents of source %s from %d on, and its stream "+
+				"begins at %d", f.step, f.parent.Run, s.Name, need, first[i]),
+			Do:    "fork at a later step, behind a checkpoint of the run: it keeps the newest three",
+			Facts: map[string]string{"source": s.Name}}
 	}
 	return nil
 }
@@ -190,7 +202,8 @@ func (f *forking) again(ctx context.Context) error {
 }
 
 // more says where the sources begin that come by the new configuration.
-func (f *forking) more(ctx context.Context, known []plan.SourceInfo, c plan.Config) (more []plan.SourceBegin, err error) {
+func (f *forking) more(ctx context.Context, known []plan.SourceInfo, c plan.Config) (more []plan.SourceBegin,
+	err error) {
 	for _, name := range slices.Sorted(maps.Keys(c.Sources)) {
 		if slices.ContainsFunc(known, func(s plan.SourceInfo) bool { return s.Name == name }) {
 			continue

@@ -40,7 +40,8 @@ type Damage struct {
 	usable []backend.Stored // checkpoints that fit
 }
 
-// Same reports whether a run that goes on with the copy plans the same steps as were planned before: whether nothing that shapes them is lost.
+// Same reports whether a run that goes on with the copy plans the same steps as were planned before: whether nothing
+// that shapes them is lost.
 func (d Damage) Same() bool {
 	return d.Unknown == 0 && !slices.ContainsFunc(d.Lost, func(l Lost) bool { return l.shapes })
 }
@@ -48,9 +49,10 @@ func (d Damage) Same() bool {
 // recordPatience bounds the wait for a record: a damaged log may not have it.
 const recordPatience = 10 * time.Second
 
-// Inspect reads a plan that may be damaged: all records up to the last usable one, and what is left behind that. No record from before on is
-// taken for usable; 0 leaves it to the records. It changes nothing.
-func Inspect(ctx context.Context, plan backend.PlanLog, checkpoints backend.Checkpoints, before uint64) (Damage, error) {
+// Inspect reads a plan that may be damaged: all records up to the last usable one, and what is left behind that. No
+// record from before on is taken for usable; 0 leaves it to the records. It changes nothing.
+func Inspect(ctx context.Context, plan backend.PlanLog, checkpoints backend.Checkpoints, before uint64) (Damage,
+	error) {
 	var d Damage
 	last, err := plan.Last(ctx)
 	if err != nil {
@@ -66,7 +68,8 @@ func Inspect(ctx context.Context, plan backend.PlanLog, checkpoints backend.Chec
 		return d, fmt.Errorf("the plan has no header that can be read (%s): nothing of it can be used", d.Why)
 	}
 	if d.header.Parent != nil && d.Records <= d.header.Parent.Records {
-		return d, fmt.Errorf("what the run inherited of run %s cannot be read (%s): nothing of the plan can be used; fork that run again", d.header.Parent.Run, d.Why)
+		return d, fmt.Errorf("what the run inherited of run %s cannot be read (%s): nothing of the plan can be used; fork "+
+			"that run again", d.header.Parent.Run, d.Why)
 	}
 	d.OnceRecords, d.OnceSteps = last, d.Steps
 	if d.Why != "" {
@@ -208,7 +211,8 @@ func (in *inspection) checkpoints(ctx context.Context, stored backend.Checkpoint
 			continue
 		}
 		if c.Tail.Position <= in.Records {
-			if rec, err := in.plan.Get(ctx, c.Tail.Position); err == nil && c.Tail.Position > 1 && plan.TailOf(c.Tail.Position, rec) == c.Tail {
+			if rec, err := in.plan.Get(ctx, c.Tail.Position); err == nil && c.Tail.Position > 1 &&
+				plan.TailOf(c.Tail.Position, rec) == c.Tail {
 				in.usable = append(in.usable, s)
 			}
 			continue
@@ -220,7 +224,8 @@ func (in *inspection) checkpoints(ctx context.Context, stored backend.Checkpoint
 	return nil
 }
 
-// beyond takes from a checkpoint that was taken behind the usable part of the log how long the plan was, and which controls are lost.
+// beyond takes from a checkpoint that was taken behind the usable part of the log how long the plan was, and which
+// controls are lost.
 func (in *inspection) beyond(s backend.Stored, c plan.Checkpoint) {
 	if in.Why == "" {
 		in.Why = fmt.Sprintf("it ends with record %d and %d steps, and checkpoint %s was taken behind record %d, at step %d",
@@ -229,7 +234,9 @@ func (in *inspection) beyond(s backend.Stored, c plan.Checkpoint) {
 	in.OnceRecords, in.OnceSteps = max(in.OnceRecords, c.Tail.Position), max(in.OnceSteps, s.Step)
 	for _, p := range c.Pending { // not yet in effect there
 		what := planview.Describe(p)
-		if !slices.ContainsFunc(in.Lost, func(l Lost) bool { return l.What == what }) && !slices.ContainsFunc(in.controls, func(c plan.Control) bool { return reflect.DeepEqual(c, p) }) {
+		if !slices.ContainsFunc(in.Lost, func(l Lost) bool {
+			return l.What == what
+		}) && !slices.ContainsFunc(in.controls, func(c plan.Control) bool { return reflect.DeepEqual(c, p) }) {
 			in.Lost = append(in.Lost, Lost{0, what, true})
 		}
 	}
@@ -244,9 +251,11 @@ const (
 	copyBytes   = 8 << 20
 )
 
-// Copy copies the usable part of a damaged plan, and the checkpoints that fit, into the empty log of a run of another name. Called again
-// after it was broken off, it goes on with the copy; until the copy is finished no daemon serves it. The damaged plan stays as it is.
-func (d Damage) Copy(ctx context.Context, from backend.Backends, name string, to backend.Backends, progress func(records uint64)) error {
+// Copy copies the usable part of a damaged plan, and the checkpoints that fit, into the empty log of a run of another
+// name. Called again after it was broken off, it goes on with the copy; until the copy is finished no daemon serves it.
+// The damaged plan stays as it is.
+func (d Damage) Copy(ctx context.Context, from backend.Backends, name string, to backend.Backends,
+	progress func(records uint64)) error {
 	h := d.header
 	if h.Algorithm != planner.AlgorithmVersion {
 		return fmt.Errorf("copy plan: %s: repair it with the binary that planned it", planview.OtherAlgorithm(h))
@@ -295,8 +304,8 @@ func (d Damage) Copy(ctx context.Context, from backend.Backends, name string, to
 	return nil
 }
 
-// begin writes the header of a copy, unless it has begun. Its run needs what the stream still holds: more than that the damaged one did not
-// have either.
+// begin writes the header of a copy, unless it has begun. Its run needs what the stream still holds: more than that the
+// damaged one did not have either.
 func (d Damage) begin(ctx context.Context, to backend.Backends, h plan.Header, begun bool) error {
 	all, err := planview.NewStreams(to, nil).All(ctx, h)
 	if err != nil {
@@ -330,8 +339,10 @@ func (d Damage) begin(ctx context.Context, to backend.Backends, h plan.Header, b
 	return nil
 }
 
-// compare returns the position at which a copy goes on, 1 when it has not begun. A log that holds another plan is an error.
-func (d Damage) compare(ctx context.Context, from backend.PlanLog, header []byte, to backend.Backends) (next uint64, err error) {
+// compare returns the position at which a copy goes on, 1 when it has not begun. A log that holds another plan is an
+// error.
+func (d Damage) compare(ctx context.Context, from backend.PlanLog, header []byte, to backend.Backends) (next uint64,
+	err error) {
 	last, err := to.Plan.Last(ctx)
 	if err != nil {
 		return 0, err

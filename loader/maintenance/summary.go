@@ -33,7 +33,8 @@ type SourceSummary struct {
 	Removed bool
 }
 
-// Summarize reads what a plan says of its run. It reads the records behind a checkpoint of the run, and all of them without one that fits.
+// Summarize reads what a plan says of its run. It reads the records behind a checkpoint of the run, and all of them
+// without one that fits.
 func Summarize(ctx context.Context, log backend.PlanLog, checkpoint []byte) (s Summary, err error) {
 	p := &planview.Reader{Log: log}
 	if s.Header, err = p.Header(ctx); err != nil {

@@ -14,8 +14,8 @@ type Change struct {
 	Remove  []string           `json:"remove,omitempty"`
 }
 
-// Complete returns the change with a weight for every source behind it: a source that it adds has the weight of its configuration, and any
-// other source that it does not name keeps its present share.
+// Complete returns the change with a weight for every source behind it: a source that it adds has the weight of its
+// configuration, and any other source that it does not name keeps its present share.
 func (m *Mixture) Complete(c Change) Change {
 	weights := map[string]float64{}
 	for _, s := range m.sources {
@@ -49,7 +49,8 @@ func (c Change) Validate() error {
 	return nil
 }
 
-// Change changes the mixture. A ramp that is under way ends where it is; what the schedule says of later tokens stays. begins says where added sources begin.
+// Change changes the mixture. A ramp that is under way ends where it is; what the schedule says of later tokens stays.
+// begins says where added sources begin.
 func (m *Mixture) Change(c Change, begins map[string]Begin) error {
 	if err := m.Check(c); err != nil {
 		return err

@@ -28,19 +28,21 @@ type Source struct {
 	Weight float64 `koanf:"weight" json:"weight"`
 	// Epochs is how often the source is read; a second time only when it is sealed.
 	Epochs Epochs `koanf:"epochs" json:"epochs"`
-	// Block is how many documents in a row of the stream stay together where an epoch is read in a drawn order (unit: documents). 0 reads
-	// every epoch in the order of the stream.
+	// Block is how many documents in a row of the stream stay together where an epoch is read in a drawn order (unit:
+	// documents). 0 reads every epoch in the order of the stream.
 	Block int `koanf:"block" json:"block"`
-	// Start is with which document a run begins, where the source comes to it: first (of those that the stream holds, the empty one too), new (the first that
-	// is published from then on), a sequence, or a time (RFC 3339: the first that the stream took from then on). It shapes nothing: the plan says where it was.
+	// Start is with which document a run begins, where the source comes to it: first (of those that the stream holds, the
+	// empty one too), new (the first that is published from then on), a sequence, or a time (RFC 3339: the first that the
+	// stream took from then on). It shapes nothing: the plan says where it was.
 	Start string `koanf:"start" json:"start,omitempty"`
 	// Split chooses a part of the documents by a hash of their ids. The zero Split takes all.
 	Split Split `koanf:"split" json:"split,omitzero"`
-	// MinTokens and MaxTokens bound the lengths of documents that are used (unit: tokens, end-of-document token included). 0 sets no bound.
+	// MinTokens and MaxTokens bound the lengths of documents that are used (unit: tokens, end-of-document token included).
+	// 0 sets no bound.
 	MinTokens int `koanf:"min_tokens" json:"min_tokens,omitempty"`
 	MaxTokens int `koanf:"max_tokens" json:"max_tokens,omitempty"`
-	// Packing packs the source's documents among themselves, in rows of some of the run's buckets. nil: in the run's own way, together with
-	// those of the other sources that have none.
+	// Packing packs the source's documents among themselves, in rows of some of the run's buckets. nil: in the run's own
+	// way, together with those of the other sources that have none.
 	Packing *packonline.Config `koanf:"packing" json:"packing,omitempty"`
 	// Attention is that of the rows of a source with its own Packing. The mixture itself reads neither.
 	Attention string `koanf:"attention" json:"attention,omitempty"`
@@ -48,7 +50,8 @@ type Source struct {
 
 // Mix says how sources make a run together.
 type Mix struct {
-	// Dry says what happens while the source that comes next has no document: wait, or share (after DryAfter the others share its weight).
+	// Dry says what happens while the source that comes next has no document: wait, or share (after DryAfter the others
+	// share its weight).
 	Dry string `koanf:"dry" json:"dry"`
 	// DryAfter shapes nothing: that a source rests is recorded.
 	DryAfter time.Duration `koanf:"dry_after" json:"-"`
@@ -62,7 +65,8 @@ type Mix struct {
 type Point struct {
 	// Tokens is how many tokens the run has taken when the change begins.
 	Tokens Tokens `koanf:"tokens" json:"tokens"`
-	// Ramp is over how many tokens the shares go from what they are to Weights, in a straight line. 0 changes them at once.
+	// Ramp is over how many tokens the shares go from what they are to Weights, in a straight line. 0 changes them at
+	// once.
 	Ramp Tokens `koanf:"ramp" json:"ramp,omitempty"`
 	// Weights are relative to each other, one for every source of the configuration.
 	Weights map[string]float64 `koanf:"weights" json:"weights"`
@@ -143,8 +147,8 @@ func (e *Epochs) UnmarshalJSON(b []byte) (err error) {
 // Another reports whether an epoch follows behind so many.
 func (e Epochs) Another(done uint64) bool { return e == Forever || done < uint64(e) }
 
-// Split takes the documents whose hash falls into a range of Of equal parts. The hash has a key that never changes: two runs that take
-// ranges which do not overlap share no document, also when it arrives again elsewhere in the stream.
+// Split takes the documents whose hash falls into a range of Of equal parts. The hash has a key that never changes: two
+// runs that take ranges which do not overlap share no document, also when it arrives again elsewhere in the stream.
 type Split struct {
 	Of   int   `koanf:"of" json:"of"`
 	Take []int `koanf:"take" json:"take"` // first and last part
@@ -153,7 +157,8 @@ type Split struct {
 // splits keys the hash of all runs.
 var splits = shuffle.NewKey(0, "split")
 
-// Takes reports whether a document belongs to the split. It goes by the hash of its id; by its sequence where it has none, for which id is 0.
+// Takes reports whether a document belongs to the split. It goes by the hash of its id; by its sequence where it has
+// none, for which id is 0.
 func (s Split) Takes(id, sequence uint64) bool {
 	if s.Of == 0 {
 		return true
@@ -180,7 +185,8 @@ func ReadStart(text string) (sequence uint64, from time.Time, err error) {
 		return sequence, from, nil
 	}
 	if from, err = time.Parse(time.RFC3339, text); err != nil {
-		return 0, from, fmt.Errorf("%q is neither %s nor %s, no sequence from 1 on, and no time such as 2026-11-01T00:00:00Z", text, StartFirst, StartNew)
+		return 0, from, fmt.Errorf("%q is neither %s nor %s, no sequence from 1 on, and no time such as 2026-11-01T00:00:00Z",
+			text, StartFirst, StartNew)
 	}
 	return 0, from, nil
 }
@@ -200,7 +206,8 @@ func (c Config) Validate() (bad []FieldError) {
 	for _, name := range slices.Sorted(maps.Keys(c.Sources)) {
 		s := c.Sources[name]
 		if !ValidName(name) {
-			add("sources", name, "a name of letters, digits, - and _, at most 64: it is a part of a stream's name and of subjects")
+			add("sources", name, "a name of letters, digits, - and _, at most 64: it is a part of a stream's name and of "+
+				"subjects")
 		}
 		for _, e := range s.Validate() {
 			add("sources."+name+"."+e.Field, e.Value, e.Want)

@@ -13,7 +13,8 @@ type Known struct {
 	Begin  Begin
 }
 
-// Of returns the mixture of a run that goes on with sources that are known, in the order of their numbers. RestoreState says how far they are read.
+// Of returns the mixture of a run that goes on with sources that are known, in the order of their numbers. RestoreState
+// says how far they are read.
 func Of(c Config, sources []Known) (*Mixture, error) {
 	m := &Mixture{config: c, first: len(sources)}
 	for _, x := range sources {
@@ -27,11 +28,13 @@ func Of(c Config, sources []Known) (*Mixture, error) {
 	return m, nil
 }
 
-// Continue lets the mixture go on with another configuration, each source where it is. begins says where those begin that come by it.
+// Continue lets the mixture go on with another configuration, each source where it is. begins says where those begin
+// that come by it.
 //
-// When the configuration says of the sources and of the mix what the one before said, everything goes on as it is, changes that were made while the run went
-// on among it. Otherwise the mixture is what the new configuration says: sources that it does not name are removed, those that were removed and that it
-// names come back, and the shares are those that its weights and its schedule give at the tokens taken so far.
+// When the configuration says of the sources and of the mix what the one before said, everything goes on as it is,
+// changes that were made while the run went on among it. Otherwise the mixture is what the new configuration says:
+// sources that it does not name are removed, those that were removed and that it names come back, and the shares are
+// those that its weights and its schedule give at the tokens taken so far.
 func (m *Mixture) Continue(c Config, begins map[string]Begin) error {
 	for _, s := range m.sources {
 		if next, named := c.Sources[s.name]; named {
@@ -86,8 +89,8 @@ func (m *Mixture) Continue(c Config, begins map[string]Begin) error {
 	return nil
 }
 
-// mixesAs reports whether two configurations say the same of sources and of the mix, but for what shapes no mixture: where a run begins with a
-// source, and how its documents are packed.
+// mixesAs reports whether two configurations say the same of sources and of the mix, but for what shapes no mixture:
+// where a run begins with a source, and how its documents are packed.
 func (c Config) mixesAs(d Config) bool {
 	same := func(a, b Source) bool {
 		for _, s := range []*Source{&a, &b} {
@@ -101,17 +104,21 @@ func (c Config) mixesAs(d Config) bool {
 		})
 }
 
-// mayTake refuses a configuration, or another seed, that gives the epoch which is read another order: documents would be lost and come twice.
+// mayTake refuses a configuration, or another seed, that gives the epoch which is read another order: documents would
+// be lost and come twice.
 func (s *source) mayTake(c Source, reseeded bool) error {
 	draws := s.epoch > 0 || s.begin.Sealed
 	if !draws || s.taken == 0 || s.usedUp() {
 		return nil
 	}
 	if c.Block != s.config.Block {
-		return fmt.Errorf("source %s: block is %d, and %d documents of its epoch are read in the order of block %d: keep that", s.name, c.Block, s.taken, s.config.Block)
+		return fmt.Errorf(
+			"source %s: block is %d, and %d documents of its epoch are read in the order of block %d: keep that", s.name,
+			c.Block, s.taken, s.config.Block)
 	}
 	if reseeded && c.Block > 0 {
-		return fmt.Errorf("source %s: %d documents of its epoch are read in an order that the run's seed has drawn: keep the seed", s.name, s.taken)
+		return fmt.Errorf("source %s: %d documents of its epoch are read in an order that the run's seed has drawn: keep "+
+			"the seed", s.name, s.taken)
 	}
 	return nil
 }

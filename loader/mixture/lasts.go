@@ -15,9 +15,10 @@ const (
 	Idle           // sources that are not sealed have documents left, and none of them a weight
 )
 
-// Lasts returns how many tokens a run takes from here on when each source has so many left, by number: math.Inf(1) is one that is read for ever.
-// Documents count as if each was a token; so the answer is right to some documents of each source. A source that rests and has tokens left wakes. How many
-// tokens come before a run without an end comes to that is not told.
+// Lasts returns how many tokens a run takes from here on when each source has so many left, by number: math.Inf(1) is
+// one that is read for ever. Documents count as if each was a token; so the answer is right to some documents of each
+// source. A source that rests and has tokens left wakes. How many tokens come before a run without an end comes to that
+// is not told.
 func (m *Mixture) Lasts(left []float64) (tokens float64, how Ending) {
 	x := m.sketch(left)
 	rest := slices.Clone(left)
@@ -51,14 +52,16 @@ func (m *Mixture) Lasts(left []float64) (tokens float64, how Ending) {
 	return float64(x.tokens - m.tokens), Ends
 }
 
-// sketch returns a copy of the mixture in which each source has a single document, that is taken once it has no tokens left.
+// sketch returns a copy of the mixture in which each source has a single document, that is taken once it has no tokens
+// left.
 func (m *Mixture) sketch(left []float64) *Mixture {
 	x := *m
 	x.accounts, x.begun = slices.Clone(m.accounts), nil
 	x.ramp.from, x.ramp.to = slices.Clone(m.ramp.from), slices.Clone(m.ramp.to)
 	x.sources = make([]*source, len(m.sources))
 	for i, s := range m.sources {
-		x.sources[i] = &source{name: s.name, config: Source{Epochs: 1}, begin: Begin{First: 1}, sealed: true, last: 1, target: s.target, removed: s.removed}
+		x.sources[i] = &source{name: s.name, config: Source{Epochs: 1}, begin: Begin{First: 1}, sealed: true, last: 1,
+			target: s.target, removed: s.removed}
 		if left[i] < 0.5 {
 			x.sources[i].taken, x.sources[i].exhausted = 1, true
 		}

@@ -19,7 +19,8 @@ func TestLasts(t *testing.T) {
 		"first":    func(c *mixture.Config) { c.Mix.End = mixture.EndFirst },
 		"schedule": func(c *mixture.Config) { c.Mix.Schedule = []mixture.Point{point(9000, 7001, 0.1, 0.2, 0.7)} },
 		"schedule, first": func(c *mixture.Config) {
-			c.Mix.End, c.Mix.Schedule = mixture.EndFirst, []mixture.Point{point(5000, 0, 0, 0.5, 0.5), point(20000, 999, 1, 0.001, 0.001)}
+			c.Mix.End, c.Mix.Schedule = mixture.EndFirst, []mixture.Point{point(5000, 0, 0, 0.5, 0.5),
+				point(20000, 999, 1, 0.001, 0.001)}
 		},
 		"a weight that comes late": func(c *mixture.Config) {
 			c.Sources["math"] = mixture.Source{Weight: 0, Epochs: 3}
@@ -94,8 +95,10 @@ func TestLastsNoEnd(t *testing.T) {
 		end  string
 		how  mixture.Ending
 	}{
-		{"for ever", mixture.Source{Weight: 1, Epochs: mixture.Forever}, []float64{math.Inf(1), 100}, mixture.EndAll, mixture.Endless},
-		{"for ever, and the other ends it", mixture.Source{Weight: 1, Epochs: mixture.Forever}, []float64{math.Inf(1), 100}, mixture.EndFirst, mixture.Ends},
+		{"for ever", mixture.Source{Weight: 1, Epochs: mixture.Forever}, []float64{math.Inf(1), 100}, mixture.EndAll,
+			mixture.Endless},
+		{"for ever, and the other ends it", mixture.Source{Weight: 1, Epochs: mixture.Forever}, []float64{math.Inf(1), 100},
+			mixture.EndFirst, mixture.Ends},
 		{"no weight", plain(0), []float64{100, 100}, mixture.EndAll, mixture.Idle},
 		{"no weight and no documents", plain(0), []float64{0, 100}, mixture.EndAll, mixture.Ends},
 		{"no documents", plain(1), []float64{0, 0}, mixture.EndAll, mixture.Ends},

@@ -1,7 +1,7 @@
 // Package mixture decides from which of its sources a run takes the next document, and which one of that source's.
 //
-// It is pure: what it decides is a function of its configuration, of the lengths of the documents so far, and of the changes that were made
-// behind them. It has no clock, no I/O, and every draw is keyed.
+// It is pure: what it decides is a function of its configuration, of the lengths of the documents so far, and of the
+// changes that were made behind them. It has no clock, no I/O, and every draw is keyed.
 package mixture
 
 import (
@@ -11,11 +11,14 @@ import (
 	"slices"
 )
 
-// Mixture chooses by credit: taking a document of n tokens from a source adds n times its share to the credit of every source, and takes n
-// from the source that it came from; the source with the largest credit is next, of equal ones the first by name.
+// Mixture chooses by credit: taking a document of n tokens from a source adds n times its share to the credit of every
+// source, and takes n from the source that it came from; the source with the largest credit is next, of equal ones the
+// first by name.
 //
-//   - invariant: at every document a source is off its share of the tokens by less than the longest document of any times the number of
-//     sources, whatever the shares were before. (What it is short of is its credit. The credits of those that can be taken add up to a constant,
+//   - invariant: at every document a source is off its share of the tokens by less than the longest document of any
+//     times the number of
+//     sources, whatever the shares were before. (What it is short of is its credit. The credits of those that can be
+//     taken add up to a constant,
 //     and only the largest is ever lowered.)
 //
 // It is not safe for concurrent use.
@@ -137,12 +140,14 @@ func (s *source) usedUp() bool { return s.behindEpoch() && !s.more() }
 // behindEpoch reports whether all documents of the epoch that is read are taken.
 func (s *source) behindEpoch() bool { return s.sealed && s.taken == s.documents() }
 
-// more reports whether an epoch follows behind the current one. One without tokens would be followed by others for ever.
+// more reports whether an epoch follows behind the current one. One without tokens would be followed by others for
+// ever.
 func (s *source) more() bool { return s.fresh > 0 && s.config.Epochs.Another(s.epoch+1) }
 
 func (s *source) active() bool { return !s.removed && !s.resting && !s.exhausted }
 
-// Take notes that the document which comes next was taken; so many of its tokens are used. Settle has to follow before anything else is asked.
+// Take notes that the document which comes next was taken; so many of its tokens are used. Settle has to follow before
+// anything else is asked.
 func (m *Mixture) Take(tokens int) {
 	s := m.sources[m.next]
 	m.sequence = 0
@@ -212,7 +217,8 @@ func (m *Mixture) end(source int) bool {
 
 // due reports whether the schedule changes a target at the tokens taken so far.
 func (m *Mixture) due() bool {
-	return m.point < len(m.config.Mix.Schedule) && m.tokens >= int64(m.config.Mix.Schedule[m.point].Tokens) || m.ramp.reached(m.tokens) != m.ramp.part
+	return m.point < len(m.config.Mix.Schedule) && m.tokens >= int64(m.config.Mix.Schedule[m.point].Tokens) ||
+		m.ramp.reached(m.tokens) != m.ramp.part
 }
 
 // reached returns the part of a ramp that is reached behind so many tokens.
@@ -261,7 +267,8 @@ func (m *Mixture) advance() {
 func (m *Mixture) tokensSkipped() {
 	m.finish(parts)
 	p := m.config.Mix.Schedule[m.point]
-	p.Tokens = Tokens(m.tokens - (int64(p.Ramp)+parts-1)/parts) // its first part is reached: it has a share for every source that gets one
+	// its first part is reached: it has a share for every source that gets one
+	p.Tokens = Tokens(m.tokens - (int64(p.Ramp)+parts-1)/parts)
 	m.begin(p)
 	m.point++
 }
@@ -343,8 +350,8 @@ func (m *Mixture) choose() {
 	}
 }
 
-// Next returns the source of the next document, and its sequence there. ok is false when there is none: the run has ended, all sources that
-// have a weight rest, or none has one.
+// Next returns the source of the next document, and its sequence there. ok is false when there is none: the run has
+// ended, all sources that have a weight rest, or none has one.
 func (m *Mixture) Next() (source int, sequence uint64, ok bool) {
 	if m.next < 0 || m.ended {
 		return 0, 0, false
@@ -386,7 +393,8 @@ func (s *source) newWalk(seed uint64) *Walk {
 // Ended reports whether no document of any source follows.
 func (m *Mixture) Ended() bool { return m.ended }
 
-// finished is Ended, found by looking at all sources. A source that is not sealed may still be given a weight, and documents.
+// finished is Ended, found by looking at all sources. A source that is not sealed may still be given a weight, and
+// documents.
 func (m *Mixture) finished() bool {
 	if m.endsFirst() {
 		return true
@@ -401,7 +409,9 @@ func (m *Mixture) finished() bool {
 
 // endsFirst reports whether a source is exhausted and the run ends with the first one.
 func (m *Mixture) endsFirst() bool {
-	return m.config.Mix.End == EndFirst && slices.ContainsFunc(m.sources, func(s *source) bool { return s.exhausted && !s.removed })
+	return m.config.Mix.End == EndFirst && slices.ContainsFunc(m.sources, func(s *source) bool {
+		return s.exhausted && !s.removed
+	})
 }
 
 // weighs reports whether a source has a weight, or the schedule gives it one.
@@ -420,7 +430,8 @@ func (m *Mixture) Seal(source int, last uint64) error {
 	case s.sealed:
 		return fmt.Errorf("source %s is sealed behind document %d already", s.name, s.last)
 	case last+1 < s.begin.First+s.taken:
-		return fmt.Errorf("source %s cannot end behind document %d: %d documents from %d on are taken", s.name, last, s.taken, s.begin.First)
+		return fmt.Errorf("source %s cannot end behind document %d: %d documents from %d on are taken", s.name, last, s.taken,
+			s.begin.First)
 	}
 	s.sealed, s.last = true, last
 	m.settle()
@@ -471,8 +482,10 @@ type Status struct {
 func (m *Mixture) Status() []Status {
 	out := make([]Status, len(m.sources))
 	for i, s := range m.sources {
-		out[i] = Status{Name: s.name, Target: float64(s.target) / Unit, Share: m.Share(i), Credit: float64(m.accounts[i].credit) / Unit, Tokens: s.total, Fresh: s.fresh,
-			Epoch: s.epoch, Epochs: s.config.Epochs, Taken: s.taken, Last: s.last, Sealed: s.sealed, Resting: s.resting, Removed: s.removed, UsedUp: s.usedUp()}
+		out[i] = Status{Name: s.name, Target: float64(s.target) / Unit, Share: m.Share(i),
+			Credit: float64(m.accounts[i].credit) / Unit, Tokens: s.total, Fresh: s.fresh,
+			Epoch: s.epoch, Epochs: s.config.Epochs, Taken: s.taken, Last: s.last, Sealed: s.sealed, Resting: s.resting,
+			Removed: s.removed, UsedUp: s.usedUp()}
 	}
 	return out
 }
@@ -492,7 +505,8 @@ func (m *Mixture) Source(name string) (int, bool) {
 // Config returns the configuration of a source.
 func (m *Mixture) Config(source int) Source { return m.sources[source].config }
 
-// Share returns the share of the tokens that a source is to have now, with those of sources that cannot be taken divided among the others.
+// Share returns the share of the tokens that a source is to have now, with those of sources that cannot be taken
+// divided among the others.
 func (m *Mixture) Share(source int) float64 { return float64(m.accounts[source].share) / Unit }
 
 // Shares returns Share of all sources in parts of Unit. The slice is another one after each change, and never changed.

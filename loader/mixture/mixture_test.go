@@ -102,7 +102,8 @@ func drawConfig(t *rapid.T) mixture.Config {
 	at := 0
 	for range rapid.IntRange(0, 2).Draw(t, "points") {
 		at += rapid.IntRange(0, 2000).Draw(t, "tokens")
-		p := mixture.Point{Tokens: mixture.Tokens(at), Ramp: mixture.Tokens(rapid.IntRange(0, 1000).Draw(t, "ramp")), Weights: map[string]float64{}}
+		p := mixture.Point{Tokens: mixture.Tokens(at), Ramp: mixture.Tokens(rapid.IntRange(0, 1000).Draw(t, "ramp")),
+			Weights: map[string]float64{}}
 		at += int(p.Ramp)
 		for _, name := range names {
 			p.Weights[name] = weight.Draw(t, "weight")
@@ -113,8 +114,9 @@ func drawConfig(t *rapid.T) mixture.Config {
 	return c
 }
 
-// Whatever is done to a mixture, each source is off its share by less than the longest document times the number of sources at every document, and
-// a mixture that is restored behind every step of it goes on as one that never is. Sealed sources are taken whole, each epoch once.
+// Whatever is done to a mixture, each source is off its share by less than the longest document times the number of
+// sources at every document, and a mixture that is restored behind every step of it goes on as one that never is.
+// Sealed sources are taken whole, each epoch once.
 func TestCreditAndRestore(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := drawConfig(t)
@@ -148,7 +150,8 @@ func TestCreditAndRestore(t *testing.T) {
 			case some == 1 && !x.Removed:
 				both(func(m *mixture.Mixture) error { return m.Rest(i, !x.Resting) })
 			case some == 2 && w.m.Len() < 8:
-				change := mixture.Change{Weights: map[string]float64{}, Add: map[string]mixture.Source{fmt.Sprint("new", w.m.Len()): plain(1)}}
+				change := mixture.Change{Weights: map[string]float64{},
+					Add: map[string]mixture.Source{fmt.Sprint("new", w.m.Len()): plain(1)}}
 				begins[fmt.Sprint("new", w.m.Len())] = mixture.Begin{First: 1}
 				for _, x := range w.m.Status() {
 					if !x.Removed {
@@ -249,10 +252,12 @@ func TestSharesOfTokens(t *testing.T) {
 // A schedule goes in a straight line to its weights and stays there.
 func TestSchedule(t *testing.T) {
 	c := config(map[string]mixture.Source{"web": plain(8), "math": plain(2)})
-	c.Mix.Schedule = []mixture.Point{{Tokens: 1e6, Ramp: 1e6, Weights: map[string]float64{"web": 0, "math": 1}}, {Tokens: 3e6, Weights: map[string]float64{"web": 1, "math": 1}}}
+	c.Mix.Schedule = []mixture.Point{{Tokens: 1e6, Ramp: 1e6, Weights: map[string]float64{"web": 0, "math": 1}},
+		{Tokens: 3e6, Weights: map[string]float64{"web": 1, "math": 1}}}
 	m := open(t, c, live(c.Sources))
 	for _, want := range []float64{.8, .4, 0, .5} { // on the way the mean of .8 and 0
-		near(t, sharesAfter(m, 1e6, map[string]int{"web": 100, "math": 30}), map[string]float64{"web": want, "math": 1 - want}, .003)
+		near(t, sharesAfter(m, 1e6, map[string]int{"web": 100, "math": 30}),
+			map[string]float64{"web": want, "math": 1 - want}, .003)
 	}
 }
 
@@ -277,7 +282,8 @@ func TestScheduleBehindTheEnd(t *testing.T) {
 	for _, ramp := range []mixture.Tokens{0, 1, 1000} {
 		c := config(map[string]mixture.Source{"a": plain(1), "b": plain(0)})
 		c.Mix.Schedule = []mixture.Point{{Tokens: 1e9, Ramp: ramp, Weights: map[string]float64{"a": 0, "b": 1}}}
-		m := open(t, c, map[string]mixture.Begin{"a": {First: 1, Last: 3, Sealed: true}, "b": {First: 1, Last: 2, Sealed: true}})
+		m := open(t, c, map[string]mixture.Begin{"a": {First: 1, Last: 3, Sealed: true},
+			"b": {First: 1, Last: 2, Sealed: true}})
 		var order []string
 		for !m.Ended() {
 			i, s, ok := m.Next()
@@ -294,7 +300,8 @@ func TestScheduleBehindTheEnd(t *testing.T) {
 	}
 }
 
-// A source that rests or is used up leaves its weight to the others, in their proportion; when it wakes it has its share again, and is not paid back for its rest.
+// A source that rests or is used up leaves its weight to the others, in their proportion; when it wakes it has its
+// share again, and is not paid back for its rest.
 func TestRest(t *testing.T) {
 	c := config(map[string]mixture.Source{"a": plain(5), "b": plain(3), "c": plain(2)})
 	m := open(t, c, live(c.Sources))
@@ -349,18 +356,19 @@ func TestChangeRefuses(t *testing.T) {
 	}
 	before := m.AppendState(nil)
 	for want, change := range map[string]mixture.Change{
-		"has no weight":         {Weights: weights(1)},
-		"all weights are 0":     {Weights: weights(0, 0)},
-		"want a number":         {Weights: weights(1, math.NaN())},
-		"from 0 to":             {Weights: weights(1, -1)},
-		"c is no source":        {Weights: weights(1, 1, 1)},
-		"is or was a source":    {Weights: weights(1, 1), Add: map[string]mixture.Source{"a": plain(1)}},
-		"no name of a source":   {Weights: weights(1, 1), Add: map[string]mixture.Source{"a.b": plain(1)}},
-		"d is no source":        {Weights: weights(1, 1), Remove: []string{"d"}},
-		"they are [a]":          {Weights: weights(1, 1), Remove: []string{"b"}},
-		"epochs: 0":             {Weights: weights(1, 1, 1), Add: map[string]mixture.Source{"c": {Weight: 1}}},
-		"source c has no":       {Weights: weights(1, 1), Add: map[string]mixture.Source{"c": plain(1)}},
-		"not said where source": {Weights: map[string]float64{"a": 1, "b": 1, "e": 1}, Add: map[string]mixture.Source{"e": plain(1)}},
+		"has no weight":       {Weights: weights(1)},
+		"all weights are 0":   {Weights: weights(0, 0)},
+		"want a number":       {Weights: weights(1, math.NaN())},
+		"from 0 to":           {Weights: weights(1, -1)},
+		"c is no source":      {Weights: weights(1, 1, 1)},
+		"is or was a source":  {Weights: weights(1, 1), Add: map[string]mixture.Source{"a": plain(1)}},
+		"no name of a source": {Weights: weights(1, 1), Add: map[string]mixture.Source{"a.b": plain(1)}},
+		"d is no source":      {Weights: weights(1, 1), Remove: []string{"d"}},
+		"they are [a]":        {Weights: weights(1, 1), Remove: []string{"b"}},
+		"epochs: 0":           {Weights: weights(1, 1, 1), Add: map[string]mixture.Source{"c": {Weight: 1}}},
+		"source c has no":     {Weights: weights(1, 1), Add: map[string]mixture.Source{"c": plain(1)}},
+		"not said where source": {Weights: map[string]float64{"a": 1, "b": 1, "e": 1},
+			Add: map[string]mixture.Source{"e": plain(1)}},
 	} {
 		if err := m.Change(change, begins); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v, want %q", change, err, want)
@@ -369,8 +377,10 @@ func TestChangeRefuses(t *testing.T) {
 	if !bytes.Equal(m.AppendState(nil), before) {
 		t.Error("a refused change changes something")
 	}
-	must(t, m.Change(mixture.Change{Weights: map[string]float64{"a": 1, "c": 3}, Add: map[string]mixture.Source{"c": plain(1)}, Remove: []string{"b"}}, begins))
-	near(t, sharesAfter(m, 1e5, map[string]int{"a": 7, "b": 7, "c": 7}), map[string]float64{"a": .25, "b": 0, "c": .75}, .002)
+	must(t, m.Change(mixture.Change{Weights: map[string]float64{"a": 1, "c": 3},
+		Add: map[string]mixture.Source{"c": plain(1)}, Remove: []string{"b"}}, begins))
+	near(t, sharesAfter(m, 1e5, map[string]int{"a": 7, "b": 7, "c": 7}), map[string]float64{"a": .25, "b": 0, "c": .75},
+		.002)
 }
 
 func TestValidate(t *testing.T) {
@@ -390,12 +400,16 @@ func TestValidate(t *testing.T) {
 		}
 	}
 	for want, change := range map[string]func(*mixture.Config){
-		"sources.web.weight":               source(func(s *mixture.Source) { s.Weight = math.Inf(1) }),
-		"sources: weights that are all 0":  source(func(s *mixture.Source) { s.Weight = 0 }),
-		"sources.web.epochs":               source(func(s *mixture.Source) { s.Epochs = 0 }),
-		"sources.web.block":                source(func(s *mixture.Source) { s.Block = -1 }),
-		"sources.web.split.of":             source(func(s *mixture.Source) { s.Split = mixture.Split{Of: 0, Take: []int{0, 1}} }),
-		"sources.web.split.take":           source(func(s *mixture.Source) { s.Split = mixture.Split{Of: 10, Take: []int{3, 10}} }),
+		"sources.web.weight":              source(func(s *mixture.Source) { s.Weight = math.Inf(1) }),
+		"sources: weights that are all 0": source(func(s *mixture.Source) { s.Weight = 0 }),
+		"sources.web.epochs":              source(func(s *mixture.Source) { s.Epochs = 0 }),
+		"sources.web.block":               source(func(s *mixture.Source) { s.Block = -1 }),
+		"sources.web.split.of": source(func(s *mixture.Source) {
+			s.Split = mixture.Split{Of: 0, Take: []int{0, 1}}
+		}),
+		"sources.web.split.take": source(func(s *mixture.Source) {
+			s.Split = mixture.Split{Of: 10, Take: []int{3, 10}}
+		}),
 		"sources.web.min_tokens":           source(func(s *mixture.Source) { s.MinTokens = -1 }),
 		"sources.web.max_tokens":           source(func(s *mixture.Source) { s.MinTokens, s.MaxTokens = 9, 8 }),
 		"sources: a b":                     func(c *mixture.Config) { c.Sources["a b"] = plain(1) },
@@ -411,7 +425,9 @@ func TestValidate(t *testing.T) {
 	} {
 		c := good()
 		change(&c)
-		if bad := c.Validate(); len(bad) == 0 || !slices.ContainsFunc(bad, func(e mixture.FieldError) bool { return strings.HasPrefix(e.Error(), want) }) {
+		if bad := c.Validate(); len(bad) == 0 || !slices.ContainsFunc(bad, func(e mixture.FieldError) bool {
+			return strings.HasPrefix(e.Error(), want)
+		}) {
 			t.Errorf("%q: %v", want, bad)
 		}
 	}
@@ -444,7 +460,8 @@ func TestWalk(t *testing.T) {
 		for _, n := range []uint64{1, 2, 5, 63, 64, 65, 1000, 8192, 8193, 20000, 70001} {
 			s := plain(1)
 			s.Block, s.Epochs = block, 3
-			m := open(t, config(map[string]mixture.Source{"a": s}), map[string]mixture.Begin{"a": {First: 11, Last: 10 + n, Sealed: true}})
+			m := open(t, config(map[string]mixture.Source{"a": s}),
+				map[string]mixture.Begin{"a": {First: 11, Last: 10 + n, Sealed: true}})
 			orders := map[string]bool{}
 			for epoch := range uint64(2) {
 				w, again := m.Walk(0, epoch), m.Walk(0, epoch)
@@ -476,7 +493,8 @@ func TestWalk(t *testing.T) {
 func TestTies(t *testing.T) {
 	c := config(map[string]mixture.Source{"b": plain(1)})
 	m := open(t, c, live(c.Sources))
-	must(t, m.Change(mixture.Change{Weights: map[string]float64{"a": 1, "b": 1}, Add: map[string]mixture.Source{"a": plain(1)}}, map[string]mixture.Begin{"a": {First: 1}}))
+	must(t, m.Change(mixture.Change{Weights: map[string]float64{"a": 1, "b": 1},
+		Add: map[string]mixture.Source{"a": plain(1)}}, map[string]mixture.Begin{"a": {First: 1}}))
 	if i, _, _ := m.Next(); m.Name(i) != "a" {
 		t.Errorf("%s is first", m.Name(i))
 	}
@@ -497,7 +515,8 @@ func TestFloor(t *testing.T) {
 			}
 		}
 	}
-	if want := (map[string][]uint64{"live": {5, 8, 10}, "once": {5, 5, 10}, "ordered": {5, 8, 10}, "twice": {5, 5, 5, 5, 10}}); !maps.EqualFunc(have, want, slices.Equal) {
+	if want := (map[string][]uint64{"live": {5, 8, 10}, "once": {5, 5, 10}, "ordered": {5, 8, 10},
+		"twice": {5, 5, 5, 5, 10}}); !maps.EqualFunc(have, want, slices.Equal) {
 		t.Error(have)
 	}
 }
@@ -563,7 +582,8 @@ func TestPlaceOfADocument(t *testing.T) {
 				for k := uint64(0); k < n; k += 1 + k/50 {
 					sequence := w.At(k)
 					if have, ok := of.Place(sequence); !ok || have != k || of.At(k) != sequence {
-						t.Fatalf("%d documents by %d, epoch %d: document %d has place %d (%t), want %d", n, block, epoch, sequence, have, ok, k)
+						t.Fatalf("%d documents by %d, epoch %d: document %d has place %d (%t), want %d", n, block, epoch, sequence,
+							have, ok, k)
 					}
 				}
 				for _, sequence := range []uint64{0, 10, 11 + n, 1 << 40} {

@@ -8,10 +8,10 @@ import (
 
 // Walk is the order in which an epoch takes the documents first ... last of a stream.
 //
-// In the stream's order document k of the epoch is first+k. In a drawn order the documents are cut into blocks, which are permuted; so many blocks
-// as make GroupDocuments are a group, and the documents of a group are permuted among each other. So two neighbours in training come out
-// of the same block no more often than one in GroupDocuments/Block times, a group is read in ranges of a block, and place k of an epoch
-// is known without any of those before.
+// In the stream's order document k of the epoch is first+k. In a drawn order the documents are cut into blocks, which
+// are permuted; so many blocks as make GroupDocuments are a group, and the documents of a group are permuted among each
+// other. So two neighbours in training come out of the same block no more often than one in GroupDocuments/Block times,
+// a group is read in ranges of a block, and place k of an epoch is known without any of those before.
 type Walk struct {
 	First uint64
 	Last  uint64 // First-1 for an epoch without documents; 0 where it is not known
@@ -36,7 +36,8 @@ func inOrder(first, last uint64) *Walk { return &Walk{First: first, Last: last} 
 
 // drawn is a walk of the documents first ... last in an order drawn for an epoch.
 func drawn(seed uint64, name string, epoch, first, last, block uint64) *Walk {
-	w := &Walk{First: first, Last: last, Drawn: true, block: block, key: shuffle.NewKey(seed, fmt.Sprintf("epoch %d of source %s", epoch, name))}
+	w := &Walk{First: first, Last: last, Drawn: true, block: block,
+		key: shuffle.NewKey(seed, fmt.Sprintf("epoch %d of source %s", epoch, name))}
 	n := last + 1 - first
 	w.blocks = (n + block - 1) / block
 	w.each = max(GroupDocuments/block, 1)
@@ -70,8 +71,9 @@ func (w *Walk) groupOf(k uint64) (docs []uint64, at int) {
 	return w.docs, int(k - first)
 }
 
-// Group returns the sequences of the documents that are permuted among each other with document k, and its place among them. They are valid
-// until the next call. In the stream's order nothing is permuted, and a group is so many documents in a row; Last must be known.
+// Group returns the sequences of the documents that are permuted among each other with document k, and its place among
+// them. They are valid until the next call. In the stream's order nothing is permuted, and a group is so many documents
+// in a row; Last must be known.
 func (w *Walk) Group(k uint64) (docs []uint64, at int) {
 	if !w.Drawn {
 		return w.groupOf(k)
@@ -113,8 +115,9 @@ func (w *Walk) draw(group uint64) {
 	}
 }
 
-// permutation is a bijection of 0 ... n-1: a Feistel network over the least even number of bits that holds n numbers, followed until it leaves the numbers from
-// n on (cycle walking; Black and Rogaway, Ciphers with Arbitrary Finite Domains, 2002).
+// permutation is a bijection of 0 ... n-1: a Feistel network over the least even number of bits that holds n numbers,
+// followed until it leaves the numbers from n on (cycle walking; Black and Rogaway, Ciphers with Arbitrary Finite
+// Domains, 2002).
 type permutation struct {
 	n    uint64
 	half uint // bits of a half

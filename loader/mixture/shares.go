@@ -10,8 +10,8 @@ import (
 // Unit is the sum of all shares: they are whole parts per million, so that no machine rounds them in another way.
 const Unit = 1_000_000
 
-// apportion divides Unit by weights: each gets its part rounded down, and what is left goes to those with the largest rests, of equal ones
-// to the first. A weight above 0 gets 1 at least. Weights that are all 0 get nothing.
+// apportion divides Unit by weights: each gets its part rounded down, and what is left goes to those with the largest
+// rests, of equal ones to the first. A weight above 0 gets 1 at least. Weights that are all 0 get nothing.
 func apportion(weights []*big.Rat) []int64 {
 	sum := new(big.Rat)
 	for _, w := range weights {

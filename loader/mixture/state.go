@@ -77,8 +77,8 @@ func (s *source) appendState(b []byte, credit int64) []byte {
 	return b
 }
 
-// RestoreState replaces the state of a mixture of the same configuration and returns the bytes behind it. What AppendState can not have written is
-// an error and changes nothing.
+// RestoreState replaces the state of a mixture of the same configuration and returns the bytes behind it. What
+// AppendState can not have written is an error and changes nothing.
 func (m *Mixture) RestoreState(b []byte) (rest []byte, err error) {
 	r := codec.Cursor{Rest: b}
 	if v := r.Bytes(1); r.Err == nil && v[0] != stateVersion {
@@ -90,7 +90,8 @@ func (m *Mixture) RestoreState(b []byte) (rest []byte, err error) {
 	x.ramp.start = r.Varint()
 	x.ramp.length = int64(r.Bounded(math.MaxInt64 / 2))
 	x.ramp.part = int64(r.Bounded(parts - 1))
-	if r.Err == nil && (x.ramp.start > x.tokens || x.ramp.start < -(1<<61) || x.ramp.length == 0 && (x.ramp.start != 0 || x.ramp.part != 0)) {
+	if r.Err == nil && (x.ramp.start > x.tokens || x.ramp.start < -(1<<61) || x.ramp.length == 0 &&
+		(x.ramp.start != 0 || x.ramp.part != 0)) {
 		r.Fail(fmt.Errorf("a ramp from %d tokens on cannot be under way behind %d", x.ramp.start, x.tokens))
 	}
 	total := int64(0)
@@ -99,7 +100,8 @@ func (m *Mixture) RestoreState(b []byte) (rest []byte, err error) {
 		if r.Err != nil {
 			break
 		}
-		if i := len(x.sources); i < m.first && (m.sources[i].name != s.name || !equal(m.sources[i].config, s.config) || m.sources[i].begin.First != s.begin.First) {
+		if i := len(x.sources); i < m.first && (m.sources[i].name != s.name || !equal(m.sources[i].config, s.config) ||
+			m.sources[i].begin.First != s.begin.First) {
 			r.Fail(fmt.Errorf("source %d is %s, where the run has %s", i, s.name, m.sources[i].name))
 			break
 		}
@@ -138,7 +140,8 @@ func (m *Mixture) check() error {
 		case names[s.name]:
 			return fmt.Errorf("source %s comes twice", s.name)
 		case s.sealed && (s.last+1 < s.begin.First || s.taken > s.documents()):
-			return fmt.Errorf("%d documents of source %s are taken, from %d on, and it ends behind %d", s.taken, s.name, s.begin.First, s.last)
+			return fmt.Errorf("%d documents of source %s are taken, from %d on, and it ends behind %d", s.taken, s.name,
+				s.begin.First, s.last)
 		case s.epoch > 0 && !s.sealed:
 			return fmt.Errorf("source %s cannot be in epoch %d", s.name, s.epoch)
 		case s.exhausted && !s.usedUp():

@@ -18,8 +18,8 @@ type Arrival struct {
 	Parts []Part // of a message with several documents; then only Source and Sequence count besides
 }
 
-// PackingHints are what the planner is told of a document beside its length. They follow from the document alone, and are never its text. No
-// state holds them: for a restored planner they are read again.
+// PackingHints are what the planner is told of a document beside its length. They follow from the document alone, and
+// are never its text. No state holds them: for a restored planner they are read again.
 type PackingHints struct {
 	Hint *related.Hint // what it is about, where the packing method asks for that; else nil
 }
@@ -34,7 +34,8 @@ func (a Arrival) Used(c mixture.Source) (tokens int) {
 	return tokens
 }
 
-// SkipReason returns why document i is not used, by what its source is configured to take; empty where it is used, duplicates aside.
+// SkipReason returns why document i is not used, by what its source is configured to take; empty where it is used,
+// duplicates aside.
 func (a *Arrival) SkipReason(i int, x Part, c mixture.Source) Skip {
 	switch {
 	case x.Skip != "":

@@ -14,7 +14,8 @@ const (
 	checkpointVersion = 1
 )
 
-// Checkpoint is the whole state of an applier behind a record of the plan log. It makes a restart short; no plan depends on it.
+// Checkpoint is the whole state of an applier behind a record of the plan log. It makes a restart short; no plan
+// depends on it.
 type Checkpoint struct {
 	Fingerprint string // of the run's configuration
 	Tail        Tail   // last record that it covers

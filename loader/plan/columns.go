@@ -13,8 +13,8 @@ import (
 type TokenColumn struct {
 	// Type is one of the Column constants.
 	Type string `koanf:"type" json:"type"`
-	// Fill is the value of tokens that bring none: those of documents without the column, tokens that are put before, into and behind documents, and padding.
-	// Of a bool column it is 0 or 1.
+	// Fill is the value of tokens that bring none: those of documents without the column, tokens that are put before, into
+	// and behind documents, and padding. Of a bool column it is 0 or 1.
 	Fill Fill `koanf:"fill" json:"fill"`
 }
 
@@ -52,7 +52,8 @@ var columnName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 // taken are the names of what batches have anyway, and of what messages of several documents have.
 var taken = []string{
 	"ids", "id", "loss", "weight", "meta", "text", "parts", "messages", "path", "domain",
-	"input_ids", "segment_ids", "cu_seqlens", "position_ids", "labels", "loss_runs", "loss_weights", "documents", "sources",
+	"input_ids", "segment_ids", "cu_seqlens", "position_ids", "labels", "loss_runs", "loss_weights",
+	"documents", "sources",
 	"num_sources", "max_seqlen", "num_loss_tokens", "num_loss_tokens_global",
 }
 
@@ -76,8 +77,9 @@ func (c DocumentsConfig) TokenColumns() []string {
 // MetaColumns returns the names of the values of a document, in the order of all that depends on their places.
 func (c DocumentsConfig) MetaColumns() []string { return slices.Sorted(maps.Keys(c.Meta)) }
 
-// Unread says what documents may be by an old configuration that were undecodable by this one: several in a message, and what they bring along. A value of
-// a document is passed over where messages are one document, and a column of a message of several has to be declared. Nothing is said of what is new.
+// Unread says what documents may be by an old configuration that were undecodable by this one: several in a message,
+// and what they bring along. A value of a document is passed over where messages are one document, and a column of a
+// message of several has to be declared. Nothing is said of what is new.
 func (c DocumentsConfig) Unread(old DocumentsConfig) (changes []string) {
 	if old.Batches && !c.Batches {
 		changes = append(changes, "documents.batches: true")
@@ -103,7 +105,8 @@ func (c DocumentsConfig) validateColumns(add func(field string, value any, want 
 		add("columns", n, fmt.Sprintf("at most %d columns, those of documents.meta included", maxColumns))
 	}
 	if len(c.TokenColumns()) > 0 && !c.Batches {
-		add("columns", strings.Join(c.TokenColumns(), ", "), "none without documents.batches: true, as they come in record batches")
+		add("columns", strings.Join(c.TokenColumns(), ", "),
+			"none without documents.batches: true, as they come in record batches")
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Columns)) {
 		field := "columns." + name
@@ -167,6 +170,7 @@ func (c TokenColumn) validate(add func(field string, value any, want string)) {
 		}
 	case ColumnNone:
 	default:
-		add("type", c.Type, strings.Join([]string{ColumnFloat16, ColumnFloat32, ColumnInt8, ColumnInt16, ColumnInt32, ColumnBool}, ", ")+", or none to leave it out")
+		add("type", c.Type, strings.Join([]string{ColumnFloat16, ColumnFloat32, ColumnInt8, ColumnInt16, ColumnInt32,
+			ColumnBool}, ", ")+", or none to leave it out")
 	}
 }

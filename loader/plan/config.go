@@ -10,8 +10,8 @@ import (
 	"loaderd/shuffle"
 )
 
-// Config is everything that shapes a plan and the rows made from it. Two runs with equal Config over equal document logs are
-// byte-identical. Its fingerprint is stored in the first record of the plan.
+// Config is everything that shapes a plan and the rows made from it. Two runs with equal Config over equal document
+// logs are byte-identical. Its fingerprint is stored in the first record of the plan.
 type Config struct {
 	// Seed keys every random draw of the run.
 	Seed      uint64            `koanf:"seed" json:"seed"`
@@ -58,7 +58,8 @@ func (c Config) Mixture() mixture.Config {
 type Tokenizer struct {
 	Name        string `json:"name"`
 	Fingerprint string `json:"fingerprint"` // of everything that shapes ids
-	// SpecialAsText says that special tokens spelled out in a text are text. The fingerprint covers it; it stands here by name.
+	// SpecialAsText says that special tokens spelled out in a text are text. The fingerprint covers it; it stands here by
+	// name.
 	SpecialAsText bool  `json:"special_as_text"`
 	VocabSize     int   `json:"vocab_size"` // ids are 0 ... VocabSize-1
 	End           int32 `json:"end"`        // end-of-document token appended to every document, -1 for none
@@ -77,7 +78,8 @@ type DocumentsConfig struct {
 	MaxTokens MaxTokens `koanf:"max_tokens" json:"max_tokens,omitzero"`
 	// Columns are those of values for each token that documents may bring along, by name.
 	Columns map[string]TokenColumn `koanf:"columns" json:"columns,omitempty"`
-	// Meta are keys of what documents say of themselves, each with the type of its values: MetaString, MetaInt64 or MetaFloat64.
+	// Meta are keys of what documents say of themselves, each with the type of its values: MetaString, MetaInt64 or
+	// MetaFloat64.
 	Meta map[string]string `koanf:"meta" json:"meta,omitempty"`
 	// Versions are those of the transformations that are on, by their names.
 	Versions map[string]int `koanf:"-" json:"versions,omitempty"`
@@ -91,20 +93,23 @@ func (c DocumentsConfig) Splits() bool { return c.MaxTokens.At > 0 && c.MaxToken
 
 // StepsConfig shapes steps.
 type StepsConfig struct {
-	// Rows is the number of rows of a step over all ranks, whatever their bucket. Tokens and Table take its place when they are set.
+	// Rows is the number of rows of a step over all ranks, whatever their bucket. Tokens and Table take its place when
+	// they are set.
 	Rows int `koanf:"rows" json:"rows"`
 	// Tokens is the number of tokens of a step, padding included: a step has Tokens / bucket rows. 0 leaves it to Rows.
 	Tokens int64 `koanf:"tokens" json:"tokens,omitempty"`
-	// Table is the number of rows of a step for each bucket, in the order of packing.buckets. Empty leaves it to Tokens and Rows.
+	// Table is the number of rows of a step for each bucket, in the order of packing.buckets. Empty leaves it to Tokens
+	// and Rows.
 	Table []int `koanf:"table" json:"table,omitempty"`
 	// Backlog is how many full steps wait, so that the bucket of the next one can be drawn. One bucket needs none.
 	Backlog int `koanf:"backlog" json:"backlog"`
-	// MaxWait bounds how many documents may arrive while a row waits for its step (unit: documents); then the step leaves, with rows of
-	// padding for those that are missing. 0 sets no bound.
+	// MaxWait bounds how many documents may arrive while a row waits for its step (unit: documents); then the step leaves,
+	// with rows of padding for those that are missing. 0 sets no bound.
 	MaxWait int `koanf:"max_wait" json:"max_wait"`
 	// Balance orders the rows of a step so that every rank has nearly the same attention cost.
 	Balance bool `koanf:"balance" json:"balance"`
-	// Last says what happens to the rows that do not fill a step when the stream is sealed: pad (rows of padding are added) or drop.
+	// Last says what happens to the rows that do not fill a step when the stream is sealed: pad (rows of padding are
+	// added) or drop.
 	Last string `koanf:"last" json:"last"`
 }
 
@@ -142,8 +147,8 @@ const (
 	LastDrop      = "drop"
 )
 
-// AttentionOf returns the attention that a packing method asks for: documents that are packed together because they are related attend to one
-// another.
+// AttentionOf returns the attention that a packing method asks for: documents that are packed together because they are
+// related attend to one another.
 func AttentionOf(method string) string {
 	if method == "splice" {
 		return AttentionRow
@@ -192,16 +197,19 @@ func (c Config) badSources() (bad []FieldError) {
 func (c Config) ValidatePacking(s *mixture.Source) (bad []FieldError) {
 	if s.Packing == nil {
 		if s.Attention != "" {
-			bad = append(bad, FieldError{Field: "attention", Value: s.Attention, Want: "a packing of the source's own: rows that several sources share have the run's attention"})
+			bad = append(bad, FieldError{Field: "attention", Value: s.Attention, Want: "a packing of the source's own: rows " +
+				"that several sources share have the run's attention"})
 		}
 		return bad
 	}
 	if s.Attention != AttentionDocument && s.Attention != AttentionRow {
-		bad = append(bad, FieldError{Field: "attention", Value: s.Attention, Want: fmt.Sprintf("%s or %s", AttentionDocument, AttentionRow)})
+		bad = append(bad, FieldError{Field: "attention", Value: s.Attention, Want: fmt.Sprintf("%s or %s", AttentionDocument,
+			AttentionRow)})
 	}
 	for _, l := range s.Packing.Buckets {
 		if !slices.Contains(c.Packing.Buckets, l) {
-			bad = append(bad, FieldError{Field: "packing.buckets", Value: s.Packing.Buckets, Want: fmt.Sprintf("some of the run's buckets: %v", c.Packing.Buckets)})
+			bad = append(bad, FieldError{Field: "packing.buckets", Value: s.Packing.Buckets,
+				Want: fmt.Sprintf("some of the run's buckets: %v", c.Packing.Buckets)})
 			break
 		}
 	}

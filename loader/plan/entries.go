@@ -11,7 +11,8 @@ import (
 	"loaderd/loader/mixture"
 )
 
-// Control is an entry that takes effect behind an arrival. The record fixes which one: without it the plan would depend on the clock.
+// Control is an entry that takes effect behind an arrival. The record fixes which one: without it the plan would depend
+// on the clock.
 type Control interface {
 	Entry
 	// Behind returns the arrival.
@@ -21,13 +22,15 @@ type Control interface {
 	String() string
 }
 
-// Seal is a request to end all sources behind their present last documents. A plan has a SealSource for each of them instead.
+// Seal is a request to end all sources behind their present last documents. A plan has a SealSource for each of them
+// instead.
 type Seal struct{ By string } // as in Drain
 
 // Drain empties pool and shuffle window behind an arrival.
 type Drain struct {
 	At uint64
-	// By is the identity that asked for it; empty where nobody is asked for a name, and of one that the daemon decided itself. It shapes nothing.
+	// By is the identity that asked for it; empty where nobody is asked for a name, and of one that the daemon decided
+	// itself. It shapes nothing.
 	By string
 }
 
@@ -36,7 +39,9 @@ type Mix struct {
 	At uint64
 	By string // as in Drain
 	mixture.Change
-	Decided *uint64       // the number of steps that a trainer had seen when it decided on the change, which is made once for each; nil of others
+	// the number of steps that a trainer had seen when it decided on the change, which is made once for each; nil of
+	// others
+	Decided *uint64
 	Request string        // identifies the request: a repeated one is not recorded again
 	Begins  []SourceBegin // of the sources that it adds
 }
@@ -76,12 +81,12 @@ type Leave struct{ Keeper string }
 // End says that no step follows: the run has so many.
 type End struct{ Steps uint64 }
 
-// Term says that a daemon begins to lead the run. The record's position in the plan is the number of the term: each is higher than those
-// before it, and what a lower one has begun nobody finishes.
+// Term says that a daemon begins to lead the run. The record's position in the plan is the number of the term: each is
+// higher than those before it, and what a lower one has begun nobody finishes.
 type Term struct{ Daemon string }
 
-// Foreign says that none of the run's daemons wrote the record at a position: the leader found it where its own next record should have come,
-// and it begins no term. From there on nothing of the plan counts.
+// Foreign says that none of the run's daemons wrote the record at a position: the leader found it where its own next
+// record should have come, and it begins no term. From there on nothing of the plan counts.
 type Foreign struct{ At uint64 }
 
 // ForeignError is why a plan with a Foreign is not followed.
@@ -165,7 +170,8 @@ func (c Mix) String() string {
 	return fmt.Sprintf("mix behind arrival %d: %s%s", c.At, body, suffixBy(c.By))
 }
 func (c SealSource) String() string {
-	return fmt.Sprintf("seal of source %d behind its document %d, behind arrival %d%s", c.Source, c.Last, c.At, suffixBy(c.By))
+	return fmt.Sprintf("seal of source %d behind its document %d, behind arrival %d%s", c.Source, c.Last, c.At,
+		suffixBy(c.By))
 }
 func (c Rest) String() string {
 	verb := "wakes"

@@ -10,8 +10,8 @@ import (
 	"slices"
 )
 
-// Fingerprint identifies everything that shapes the plan and the rows made from it. Two configurations with one fingerprint give
-// byte-identical runs over equal logs.
+// Fingerprint identifies everything that shapes the plan and the rows made from it. Two configurations with one
+// fingerprint give byte-identical runs over equal logs.
 func (c Config) Fingerprint() string {
 	sum := sha256.Sum256(append([]byte("loaderd plan configuration\n"), c.json()...))
 	return "sha256:" + hex.EncodeToString(sum[:16])

@@ -18,8 +18,9 @@ const (
 	maxKeeperName = 64
 )
 
-// Keepers are clients with durable checkpoints of their own: a trainer, an evaluator that follows it. Each name has the step before which
-// its checkpoints cover all. The lowest of these steps counts: what its keeper may still ask for is kept.
+// Keepers are clients with durable checkpoints of their own: a trainer, an evaluator that follows it. Each name has the
+// step before which its checkpoints cover all. The lowest of these steps counts: what its keeper may still ask for is
+// kept.
 type Keepers map[string]uint64
 
 // Committed returns the step before which every keeper's checkpoint covers all, 0 without keepers.
@@ -30,8 +31,8 @@ func (k Keepers) Committed() uint64 {
 	return slices.Min(slices.Collect(maps.Values(k)))
 }
 
-// After returns where a keeper stands after it has committed a step. It never goes back: a step below the keeper's last one changes
-// nothing.
+// After returns where a keeper stands after it has committed a step. It never goes back: a step below the keeper's last
+// one changes nothing.
 func (k Keepers) After(c Commit) (step uint64, changes bool) {
 	before, known := k[c.Keeper]
 	step = max(c.Step, before)

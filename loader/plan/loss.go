@@ -4,8 +4,9 @@ import (
 	"loaderd/packonline"
 )
 
-// LossRuns say which tokens of a document have a loss: lengths of runs in tokens, in turns with and without, beginning with those that have one. The first may
-// be 0, no other is. Nil stands for a document whose tokens all have a loss; runs of one that has none without are nil, too.
+// LossRuns say which tokens of a document have a loss: lengths of runs in tokens, in turns with and without, beginning
+// with those that have one. The first may be 0, no other is. Nil stands for a document whose tokens all have a loss;
+// runs of one that has none without are nil, too.
 type LossRuns []int32
 
 // NewLossRuns returns the runs in the form of LossRuns, equal neighbours joined: lengths may be 0 anywhere.
@@ -31,7 +32,8 @@ func NewLossRuns(lengths []int32) LossRuns {
 	return out
 }
 
-// Append appends those of the tokens [start, end) to the lengths of others, an even number of them, and so that their number is even again: as NewLossRuns takes them.
+// Append appends those of the tokens [start, end) to the lengths of others, an even number of them, and so that their
+// number is even again: as NewLossRuns takes them.
 func (r LossRuns) Append(lengths []int32, start, end int32) []int32 {
 	at := start
 	r.Masked(packonline.Piece{Start: start, Length: end - start}, func(from, to int32) {
@@ -58,7 +60,8 @@ func (r LossRuns) Masked(x packonline.Piece, f func(start, end int32)) {
 	}
 }
 
-// Repeat says that a piece of a step begins with tokens that another piece of the same document holds with their loss: here they have none.
+// Repeat says that a piece of a step begins with tokens that another piece of the same document holds with their loss:
+// here they have none.
 type Repeat struct {
 	Row, Piece int // of the step, and of the row
 	Tokens     int32

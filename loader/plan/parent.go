@@ -74,7 +74,8 @@ func (h Header) WithState(limit int) (Header, [][]byte) {
 // check refuses a header whose parts do not fit each other.
 func (h Header) check() error {
 	if h.Parent != nil && len(h.Parent.Sources) != len(h.Sources) {
-		return fmt.Errorf("%d sources of run %s were read, and the run has %d", len(h.Parent.Sources), h.Parent.Run, len(h.Sources))
+		return fmt.Errorf("%d sources of run %s were read, and the run has %d", len(h.Parent.Sources), h.Parent.Run,
+			len(h.Sources))
 	}
 	return nil
 }

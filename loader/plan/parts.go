@@ -4,10 +4,12 @@ import (
 	"slices"
 )
 
-// Part is one of several documents of a message. Their tokens follow one another: a plan names tokens of the message, and so which of its documents.
+// Part is one of several documents of a message. Their tokens follow one another: a plan names tokens of the message,
+// and so which of its documents.
 //
-// A document that is split is several Parts, which have its ID. Each is a document of its own but for the split of its source (mixture.Split): that takes
-// all of them or none, so that no model is tested with what it has learnt the rest of.
+// A document that is split is several Parts, which have its ID. Each is a document of its own but for the split of its
+// source (mixture.Split): that takes all of them or none, so that no model is tested with what it has learnt the rest
+// of.
 type Part struct {
 	ID     uint64   // hash of the producer's id, 0 for none
 	Length int      // tokens, end-of-document token included
@@ -21,7 +23,8 @@ type Part struct {
 // pieceOdds are by what the identities of a document's Parts differ: 2^64 divided by the golden ratio.
 const pieceOdds = 0x9e3779b97f4a7c15
 
-// Identity is what tells the document from others: equal Parts of documents with the same id have the same one. 0 for none.
+// Identity is what tells the document from others: equal Parts of documents with the same id have the same one. 0 for
+// none.
 func (x Part) Identity() uint64 {
 	if x.ID == 0 || x.Nth == 0 {
 		return x.ID

@@ -2,8 +2,9 @@ package plan
 
 import "strconv"
 
-// Position is a place between the documents of a run: it covers those before it. A cursor is the position behind the last document that
-// the planner has seen, a floor the one before the first that is still needed. The zero Position covers nothing.
+// Position is a place between the documents of a run: it covers those before it. A cursor is the position behind the
+// last document that the planner has seen, a floor the one before the first that is still needed. The zero Position
+// covers nothing.
 type Position struct{ last uint64 }
 
 // Behind returns the position that covers the documents up to a sequence, that one included.

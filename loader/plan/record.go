@@ -48,8 +48,8 @@ type Header struct {
 	Format    int    `json:"format"`
 	Algorithm int    `json:"algorithm"`
 	Run       string `json:"run"`
-	// ID tells the run from every other one of its name: 32 hexadecimal digits, drawn when it began and kept by a repaired copy. Nothing
-	// that the run plans depends on it.
+	// ID tells the run from every other one of its name: 32 hexadecimal digits, drawn when it began and kept by a repaired
+	// copy. Nothing that the run plans depends on it.
 	ID          string `json:"id"`
 	Fingerprint string `json:"fingerprint"`
 	// Keyed says that the run was begun with a plan key: no record counts without a code of it.
@@ -69,7 +69,8 @@ type Header struct {
 type Repair struct {
 	Was     []string `json:"was"`     // names that the run had before, the last of them that of the damaged plan
 	Records uint64   `json:"records"` // that were to be copied: a copy with fewer is not finished
-	Steps   uint64   `json:"steps"`   // that the damaged plan once had: they are planned again at once, as a reader may be that far
+	// that the damaged plan once had: they are planned again at once, as a reader may be that far
+	Steps uint64 `json:"steps"`
 }
 
 // Entry is what one record of a plan says: a Header, a StepPart, a control, a Commit, Leave, End or Term.
@@ -134,8 +135,9 @@ func (p StepPart) appendBody(b []byte) []byte {
 	return append(b, p.encoded...)
 }
 
-// appendMasked writes how many tokens of the whole step have no loss, how many of its attention segments begin with one, and which pieces of the part begin
-// with repeated ones: their number, and of each how many rows behind the one before it (of the part's first row), its place in the row and its tokens.
+// appendMasked writes how many tokens of the whole step have no loss, how many of its attention segments begin with
+// one, and which pieces of the part begin with repeated ones: their number, and of each how many rows behind the one
+// before it (of the part's first row), its place in the row and its tokens.
 func (p *StepPart) appendMasked(b []byte) []byte {
 	b = binary.AppendUvarint(b, uint64(p.Masked))
 	b = binary.AppendUvarint(b, uint64(p.MaskedFirst))
@@ -150,8 +152,8 @@ func (p *StepPart) appendMasked(b []byte) []byte {
 	return b
 }
 
-// appendPlaces writes how far the sources are read, in the first part of a step that says so: their number, and of each its epoch and how many
-// documents of that.
+// appendPlaces writes how far the sources are read, in the first part of a step that says so: their number, and of each
+// its epoch and how many documents of that.
 func (p *StepPart) appendPlaces(b []byte) []byte {
 	places := p.Places
 	if p.Part > 0 {
@@ -176,7 +178,8 @@ func EncodeStep(s *Step, limit int) ([][]byte, error) {
 	for first := 0; first < len(s.Rows); {
 		encoded, n := encodeRows(s, first, repeats, limit-prefix-recordOverhead)
 		if n == 0 {
-			return nil, fmt.Errorf("encode step %d: row %d alone (%d pieces) is larger than a record of %d bytes; raise the server's max_payload",
+			return nil, fmt.Errorf("encode step %d: row %d alone (%d pieces) is larger than a record of %d bytes; raise the "+
+				"server's max_payload",
 				s.Index, first, len(s.Rows[first]), limit)
 		}
 		p := StepPart{Step: *s, Part: len(parts), First: first, Total: len(s.Rows), encoded: encoded}
@@ -282,7 +285,8 @@ func readStepPart(r *codec.Cursor, masked bool) StepPart {
 	p.First = int(r.Bounded(1 << 20))
 	n := int(r.Bounded(1 << 20))
 	if r.Err == nil && (floor == 0 || p.Part >= p.Parts || p.First+n > p.Total || n > len(r.Rest)) {
-		r.Fail(fmt.Errorf("part %d of %d with rows [%d, +%d) of %d and floor %d is impossible", p.Part, p.Parts, p.First, n, p.Total, floor))
+		r.Fail(fmt.Errorf("part %d of %d with rows [%d, +%d) of %d and floor %d is impossible", p.Part, p.Parts, p.First, n,
+			p.Total, floor))
 	}
 	if r.Err != nil {
 		return p

@@ -106,8 +106,10 @@ func FuzzDecodeRecord(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	mixed := &Step{Index: MarkSteps, Bucket: 10, Cursor: Behind(9), Places: []mixture.Place{{Epoch: 1, Taken: 4}, {Taken: 5}},
-		Rows: [][]packonline.Piece{{{Doc: Ref(0, 7), Length: 4}, {Doc: Ref(1, 3), Length: 6}}, {{Doc: Ref(1, 5), Start: 2, Length: 10}}, {{Doc: Ref(0, 2), Length: 3}}, nil}}
+	mixed := &Step{Index: MarkSteps, Bucket: 10, Cursor: Behind(9), Places: []mixture.Place{{Epoch: 1, Taken: 4},
+		{Taken: 5}},
+		Rows: [][]packonline.Piece{{{Doc: Ref(0, 7), Length: 4}, {Doc: Ref(1, 3), Length: 6}},
+			{{Doc: Ref(1, 5), Start: 2, Length: 10}}, {{Doc: Ref(0, 2), Length: 3}}, nil}}
 	several, err := EncodeStep(mixed, 300)
 	if err != nil {
 		f.Fatal(err)
@@ -122,7 +124,10 @@ func FuzzDecodeRecord(f *testing.F) {
 		f.Fatal(err)
 	}
 	records = append(records, several...)
-	for _, b := range append(records, EncodeRecord(Seal{}), EncodeRecord(Seal{"alice"}), EncodeRecord(Drain{78, "bob/7"}), EncodeRecord(SealSource{79, "c", 2, 9}), EncodeRecord(Commit{"a", 9}), EncodeRecord(Term{"host/7"}), EncodeRecord(Term{}), EncodeRecord(Mix{At: 5, By: "c", Change: mixture.Change{Weights: map[string]float64{"web": 1}}, Decided: new(uint64)}), EncodeRecord(Header{Run: "x"}),
+	for _, b := range append(records, EncodeRecord(Seal{}), EncodeRecord(Seal{"alice"}), EncodeRecord(Drain{78, "bob/7"}),
+		EncodeRecord(SealSource{79, "c", 2, 9}), EncodeRecord(Commit{"a", 9}), EncodeRecord(Term{"host/7"}),
+		EncodeRecord(Term{}), EncodeRecord(Mix{At: 5, By: "c", Change: mixture.Change{Weights: map[string]float64{"web": 1}},
+			Decided: new(uint64)}), EncodeRecord(Header{Run: "x"}),
 		EncodeRecord(ForkState{3, []byte("state")})) {
 		f.Add(b[:len(b)-4]) // the fuzz function adds the checksum, else nothing else would be reached
 	}
@@ -148,7 +153,8 @@ func FuzzDecodeRecord(f *testing.F) {
 				t.Fatal(err)
 			}
 			second, err := DecodeRecord(again[0])
-			if err != nil || !reflect.DeepEqual(second.(StepPart).Rows, part.Rows) || !reflect.DeepEqual(second.(StepPart).Repeats, part.Repeats) || s.Masked != part.Masked {
+			if err != nil || !reflect.DeepEqual(second.(StepPart).Rows, part.Rows) ||
+				!reflect.DeepEqual(second.(StepPart).Repeats, part.Repeats) || s.Masked != part.Masked {
 				t.Fatalf("a decoded step does not survive: %v", err)
 			}
 		}
@@ -156,7 +162,8 @@ func FuzzDecodeRecord(f *testing.F) {
 }
 
 func FuzzDecodeCheckpoint(f *testing.F) {
-	good := Checkpoint{"sha256:ab", Tail{7, 9}, Keepers{"a": 3, "b": 9}, []Control{Drain{At: 7}, Drain{8, "bob"}, SealSource{12, "alice", 0, 9}}, []byte("state")}.Encode()
+	good := Checkpoint{"sha256:ab", Tail{7, 9}, Keepers{"a": 3, "b": 9},
+		[]Control{Drain{At: 7}, Drain{8, "bob"}, SealSource{12, "alice", 0, 9}}, []byte("state")}.Encode()
 	f.Add(good[3 : len(good)-4]) // the fuzz function adds the frame, else nothing else would be reached
 	f.Fuzz(func(t *testing.T, body []byte) {
 		b := append([]byte{checkpointMagic[0], checkpointMagic[1], checkpointVersion}, body...)
@@ -171,7 +178,8 @@ func FuzzDecodeCheckpoint(f *testing.F) {
 }
 
 func TestDamagedCheckpointsAreFound(t *testing.T) {
-	good := Checkpoint{"sha256:ab", Tail{7, 9}, Keepers{"a": 3, "b": 9}, []Control{Drain{At: 7}, Drain{8, "bob"}, SealSource{12, "alice", 0, 9}}, []byte("state")}.Encode()
+	good := Checkpoint{"sha256:ab", Tail{7, 9}, Keepers{"a": 3, "b": 9},
+		[]Control{Drain{At: 7}, Drain{8, "bob"}, SealSource{12, "alice", 0, 9}}, []byte("state")}.Encode()
 	if c, err := DecodeCheckpoint(good); err != nil || string(c.Planner) != "state" || c.Tail != (Tail{7, 9}) {
 		t.Fatalf("%+v, %v", c, err)
 	}

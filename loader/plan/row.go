@@ -109,7 +109,9 @@ func readRow(r *codec.Cursor, p *before) []packonline.Piece {
 
 // oneSource reports whether a row has pieces, all of one source.
 func oneSource(pieces []packonline.Piece) bool {
-	return len(pieces) > 0 && !slices.ContainsFunc(pieces, func(x packonline.Piece) bool { return RefSource(x.Doc) != RefSource(pieces[0].Doc) })
+	return len(pieces) > 0 && !slices.ContainsFunc(pieces, func(x packonline.Piece) bool {
+		return RefSource(x.Doc) != RefSource(pieces[0].Doc)
+	})
 }
 
 // readLastPiece reads the last piece of a full row in which left tokens remain.

@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// Skip is why a document is not used. It is a function of the message alone (and, for duplicates, of the log before it).
+// Skip is why a document is not used. It is a function of the message alone (and, for duplicates, of the log before
+// it).
 type Skip string
 
 // The reasons to skip a document.
@@ -20,11 +21,12 @@ const (
 	SkipDuplicate   Skip = "duplicate"   // its id was seen among the last documents; set by the planner
 	SkipSplit       Skip = "split"       // it is not in the split of its source
 	SkipShort       Skip = "short"       // it has less tokens than its source's min_tokens; set by the planner
-	SkipLong        Skip = "long"        // it has more tokens than documents.max_tokens, or than its source's max_tokens; the planner sets the latter
+	// it has more tokens than documents.max_tokens, or than its source's max_tokens; the planner sets the latter
+	SkipLong Skip = "long"
 )
 
-// skipReasons are all reasons with a text for people and what an operator does about it. Whatever shows skipped documents (status, page, log, metrics,
-// the summary of a publish) shows the entries of this list.
+// skipReasons are all reasons with a text for people and what an operator does about it. Whatever shows skipped
+// documents (status, page, log, metrics, the summary of a publish) shows the entries of this list.
 var skipReasons = [...]struct {
 	skip       Skip
 	text, do   string
@@ -32,11 +34,14 @@ var skipReasons = [...]struct {
 }{
 	{SkipUndecodable, "undecodable", "see the dead letters (loaderd dead list) and the producer", false},
 	{SkipEmpty, "without text or tokens", "check the field or column that the producer publishes", false},
-	{SkipMasked, "without a token that has a loss", "mark what is to be trained on: parts with \"loss\": true, or loss runs of token ids", false},
-	{SkipDuplicate, "with the id of an earlier document", "to train on them again publish them with other ids, or without", false},
+	{SkipMasked, "without a token that has a loss", "mark what is to be trained on: parts with \"loss\": true, or loss " +
+		"runs of token ids", false},
+	{SkipDuplicate, "with the id of an earlier document", "to train on them again publish them with other ids, or without",
+		false},
 	{SkipSplit, "outside the split of their source", "nothing, if sources.NAME.split is as intended", true},
 	{SkipShort, "below min_tokens of their source", "nothing, if the bound is as intended", true},
-	{SkipLong, "above max_tokens", "nothing, if the bound is as intended; documents.max_tokens can cut or split them instead", true},
+	{SkipLong, "above max_tokens", "nothing, if the bound is as intended; documents.max_tokens can cut or split them " +
+		"instead", true},
 }
 
 // Text says of documents why they are skipped, as words behind their number: "undecodable", "without text or tokens".

@@ -28,8 +28,8 @@ func (s *SourceInfo) First() uint64 { return max(s.Start, s.From) }
 // drawn reports whether the first epoch of the source is read in a drawn order.
 func (s *SourceInfo) drawn() bool { return s.Sealed && s.Config.Block > 0 }
 
-// Floor returns the sequence of the first document that is still taken when the source is read as far as a place. A source that is read in a drawn
-// order, or again, is needed whole until the run ends.
+// Floor returns the sequence of the first document that is still taken when the source is read as far as a place. A
+// source that is read in a drawn order, or again, is needed whole until the run ends.
 func (s *SourceInfo) Floor(p mixture.Place) uint64 {
 	if s.Config.Epochs != 1 || s.drawn() {
 		return s.Start

@@ -14,7 +14,8 @@ type Step struct {
 	Floor  Position             // before the oldest arrival that a later step may need
 	// Places are how far each source was read at Cursor, in steps whose index is a multiple of MarkSteps.
 	Places []mixture.Place
-	// Masked is how many tokens have no loss: those that their documents say so of, and repeated ones where a repeated token's loss counts once.
+	// Masked is how many tokens have no loss: those that their documents say so of, and repeated ones where a repeated
+	// token's loss counts once.
 	Masked int64
 	// MaskedFirst is how many attention segments begin with such a token.
 	MaskedFirst int64

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// Stream says which document stream one is: one that was deleted and made again has another time of creation, whatever its name.
+// Stream says which document stream one is: one that was deleted and made again has another time of creation, whatever
+// its name.
 type Stream struct {
 	Name    string    `json:"name"`
 	Created time.Time `json:"created"`

@@ -58,8 +58,8 @@ const (
 	MaxSplit = "split"
 )
 
-// The versions of what transformations do. One that gives a document other tokens than before needs a higher one: then no run goes on with it that was
-// begun without.
+// The versions of what transformations do. One that gives a document other tokens than before needs a higher one: then
+// no run goes on with it that was begun without.
 const (
 	bosVersion       = 1
 	fimVersion       = 1

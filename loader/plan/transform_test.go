@@ -21,7 +21,8 @@ func transformed(edit func(*plan.DocumentsConfig)) plan.Config {
 func TestFingerprintOfTransformations(t *testing.T) {
 	bare := plantest.Config("concat")
 	off := transformed(func(d *plan.DocumentsConfig) {
-		d.BOS, d.FIM = plan.TokenNone, plan.FIM{SPMRate: 0.5, Tokens: plan.FIMTokens{Prefix: "auto", Middle: "auto", Suffix: "auto"}}
+		d.BOS, d.FIM = plan.TokenNone, plan.FIM{SPMRate: 0.5, Tokens: plan.FIMTokens{Prefix: "auto", Middle: "auto",
+			Suffix: "auto"}}
 		d.MaxTokens.Do = plan.MaxCut
 	})
 	if bare.Fingerprint() != off.Fingerprint() {
@@ -57,7 +58,8 @@ func TestFingerprintOfTransformations(t *testing.T) {
 		}
 		// A plan that is read again has the fingerprint that it was written with.
 		var again plan.Config
-		if b, err := json.Marshal(c.Settled()); err != nil || json.Unmarshal(b, &again) != nil || again.Fingerprint() != c.Fingerprint() {
+		if b, err := json.Marshal(c.Settled()); err != nil || json.Unmarshal(b, &again) != nil ||
+			again.Fingerprint() != c.Fingerprint() {
 			t.Errorf("%s, read again: %v, %v", name, c.Differences(again), err)
 		}
 		if bad := again.Validate(); len(bad) > 0 {
@@ -84,15 +86,20 @@ func TestSameTokens(t *testing.T) {
 		{"another seed", none, seeded(none), true},
 		{"another dedupe", none, deduped, true},
 		{"columns", none, transformed(func(d *plan.DocumentsConfig) {
-			d.Columns, d.Meta = map[string]plan.TokenColumn{"a": {Type: plan.ColumnInt8}}, map[string]string{"b": plan.MetaString}
+			d.Columns, d.Meta = map[string]plan.TokenColumn{"a": {Type: plan.ColumnInt8}},
+				map[string]string{"b": plan.MetaString}
 		}), true},
 		{"bos", none, transformed(func(d *plan.DocumentsConfig) { d.BOS = "1" }), false},
 		{"fim", none, transformed(fim), false},
 		{"equal fim", transformed(fim), transformed(fim), true},
 		{"fim of another seed", transformed(fim), seeded(transformed(fim)), false},
 		{"equal splits", transformed(split), transformed(split), true},
-		{"a split where documents were cut", transformed(func(d *plan.DocumentsConfig) { d.MaxTokens = plan.MaxTokens{At: 9, Do: plan.MaxCut} }), transformed(split), false},
-		{"a limit", none, transformed(func(d *plan.DocumentsConfig) { d.MaxTokens = plan.MaxTokens{At: 9, Do: plan.MaxCut} }), false},
+		{"a split where documents were cut", transformed(func(d *plan.DocumentsConfig) {
+			d.MaxTokens = plan.MaxTokens{At: 9, Do: plan.MaxCut}
+		}), transformed(split), false},
+		{"a limit", none, transformed(func(d *plan.DocumentsConfig) {
+			d.MaxTokens = plan.MaxTokens{At: 9, Do: plan.MaxCut}
+		}), false},
 	} {
 		if got := tt.a.SameTokens(tt.b); got != tt.want {
 			t.Errorf("%s: %v", tt.name, got)
@@ -107,11 +114,15 @@ func TestBadTransformations(t *testing.T) {
 		want []string
 	}{
 		{plan.DocumentsConfig{}, nil},
-		{plan.DocumentsConfig{FIM: plan.FIM{Rate: 1, SPMRate: 1, Tokens: all}, MaxTokens: plan.MaxTokens{At: math.MaxInt32, Do: plan.MaxDrop}}, nil},
-		{plan.DocumentsConfig{FIM: plan.FIM{Rate: 1.1, SPMRate: -1, Tokens: all}}, []string{"documents.fim.rate", "documents.fim.spm_rate"}},
+		{plan.DocumentsConfig{FIM: plan.FIM{Rate: 1, SPMRate: 1, Tokens: all}, MaxTokens: plan.MaxTokens{At: math.MaxInt32,
+			Do: plan.MaxDrop}}, nil},
+		{plan.DocumentsConfig{FIM: plan.FIM{Rate: 1.1, SPMRate: -1, Tokens: all}},
+			[]string{"documents.fim.rate", "documents.fim.spm_rate"}},
 		{plan.DocumentsConfig{FIM: plan.FIM{Rate: math.NaN(), Tokens: all}}, []string{"documents.fim.rate"}},
-		{plan.DocumentsConfig{FIM: plan.FIM{Rate: 1, Tokens: plan.FIMTokens{Prefix: "1", Middle: "none"}}}, []string{"documents.fim.tokens.middle", "documents.fim.tokens.suffix"}},
-		{plan.DocumentsConfig{FIM: plan.FIM{Rate: 1, Tokens: plan.FIMTokens{Prefix: "1", Middle: "auto", Suffix: "auto"}}}, []string{"documents.fim.tokens"}},
+		{plan.DocumentsConfig{FIM: plan.FIM{Rate: 1, Tokens: plan.FIMTokens{Prefix: "1", Middle: "none"}}},
+			[]string{"documents.fim.tokens.middle", "documents.fim.tokens.suffix"}},
+		{plan.DocumentsConfig{FIM: plan.FIM{Rate: 1, Tokens: plan.FIMTokens{Prefix: "1", Middle: "auto", Suffix: "auto"}}},
+			[]string{"documents.fim.tokens"}},
 		{plan.DocumentsConfig{MaxTokens: plan.MaxTokens{At: 1, Do: plan.MaxSplit}}, nil},
 		{plan.DocumentsConfig{MaxTokens: plan.MaxTokens{At: -1, Do: plan.MaxCut}}, []string{"documents.max_tokens.at"}},
 		{plan.DocumentsConfig{MaxTokens: plan.MaxTokens{At: 1}}, []string{"documents.max_tokens.do"}},
@@ -140,21 +151,31 @@ func TestUnread(t *testing.T) {
 	}{
 		{"equal", plan.DocumentsConfig{Batches: true, Columns: column(plan.ColumnInt8), Meta: meta(plan.MetaString)},
 			plan.DocumentsConfig{Batches: true, Columns: column(plan.ColumnInt8), Meta: meta(plan.MetaString)}, nil},
-		{"all of it is new", plan.DocumentsConfig{}, plan.DocumentsConfig{Batches: true, Columns: column(plan.ColumnInt8), Meta: meta(plan.MetaInt64)}, nil},
-		{"one document a message", plan.DocumentsConfig{Batches: true}, plan.DocumentsConfig{}, []string{"documents.batches: true"}},
-		{"a column goes", plan.DocumentsConfig{Batches: true, Columns: column(plan.ColumnInt8)}, plan.DocumentsConfig{Batches: true}, []string{"documents.columns.a of type int8"}},
-		{"a column that was left out goes", plan.DocumentsConfig{Batches: true, Columns: column(plan.ColumnNone)}, plan.DocumentsConfig{Batches: true},
+		{"all of it is new", plan.DocumentsConfig{}, plan.DocumentsConfig{Batches: true, Columns: column(plan.ColumnInt8),
+			Meta: meta(plan.MetaInt64)}, nil},
+		{"one document a message", plan.DocumentsConfig{Batches: true}, plan.DocumentsConfig{},
+			[]string{"documents.batches: true"}},
+		{"a column goes", plan.DocumentsConfig{Batches: true, Columns: column(plan.ColumnInt8)},
+			plan.DocumentsConfig{Batches: true}, []string{"documents.columns.a of type int8"}},
+		{"a column that was left out goes", plan.DocumentsConfig{Batches: true, Columns: column(plan.ColumnNone)},
+			plan.DocumentsConfig{Batches: true},
 			[]string{"documents.columns.a of type none"}},
 		{"a column that was left out comes", plan.DocumentsConfig{Batches: true, Columns: column(plan.ColumnNone)},
 			plan.DocumentsConfig{Batches: true, Columns: column(plan.ColumnBool)}, []string{"documents.columns.a of type none"}},
 		{"a column of another type", plan.DocumentsConfig{Batches: true, Columns: column(plan.ColumnInt8)},
-			plan.DocumentsConfig{Batches: true, Columns: column(plan.ColumnInt16)}, []string{"documents.columns.a of type int8"}},
-		{"a column is left out", plan.DocumentsConfig{Batches: true, Columns: column(plan.ColumnInt8)}, plan.DocumentsConfig{Batches: true, Columns: column(plan.ColumnNone)}, nil},
+			plan.DocumentsConfig{Batches: true, Columns: column(plan.ColumnInt16)},
+			[]string{"documents.columns.a of type int8"}},
+		{"a column is left out", plan.DocumentsConfig{Batches: true, Columns: column(plan.ColumnInt8)},
+			plan.DocumentsConfig{Batches: true, Columns: column(plan.ColumnNone)}, nil},
 		{"another fill", plan.DocumentsConfig{Batches: true, Columns: column(plan.ColumnInt8)},
-			plan.DocumentsConfig{Batches: true, Columns: map[string]plan.TokenColumn{"a": {Type: plan.ColumnInt8, Fill: 1}}}, nil},
-		{"a value of another type", plan.DocumentsConfig{Meta: meta(plan.MetaString)}, plan.DocumentsConfig{Meta: meta(plan.MetaInt64)}, []string{"documents.meta.b: string"}},
-		{"a value goes that messages of one document had", plan.DocumentsConfig{Meta: meta(plan.MetaString)}, plan.DocumentsConfig{}, nil},
-		{"a value goes that rows had", plan.DocumentsConfig{Batches: true, Meta: meta(plan.MetaString)}, plan.DocumentsConfig{Batches: true}, []string{"documents.meta.b: string"}},
+			plan.DocumentsConfig{Batches: true, Columns: map[string]plan.TokenColumn{"a": {Type: plan.ColumnInt8, Fill: 1}}},
+			nil},
+		{"a value of another type", plan.DocumentsConfig{Meta: meta(plan.MetaString)},
+			plan.DocumentsConfig{Meta: meta(plan.MetaInt64)}, []string{"documents.meta.b: string"}},
+		{"a value goes that messages of one document had", plan.DocumentsConfig{Meta: meta(plan.MetaString)},
+			plan.DocumentsConfig{}, nil},
+		{"a value goes that rows had", plan.DocumentsConfig{Batches: true, Meta: meta(plan.MetaString)},
+			plan.DocumentsConfig{Batches: true}, []string{"documents.meta.b: string"}},
 		{"a value that rows had is left out", plan.DocumentsConfig{Batches: true, Meta: meta(plan.MetaString)},
 			plan.DocumentsConfig{Batches: true, Columns: map[string]plan.TokenColumn{"b": {Type: plan.ColumnNone}}}, nil},
 	} {

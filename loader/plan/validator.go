@@ -9,13 +9,15 @@ import (
 	"loaderd/packonline"
 )
 
-// Validator follows a plan's records through the log and refuses one that is impossible at its position: behind it all records would be misread.
-// Whoever can write to the log may have put anything there, so it holds each record against all that it knows of those before: only a
-// record that a leader could have written at its place is followed. The zero Validator knows nothing of the records before.
+// Validator follows a plan's records through the log and refuses one that is impossible at its position: behind it all
+// records would be misread. Whoever can write to the log may have put anything there, so it holds each record against
+// all that it knows of those before: only a record that a leader could have written at its place is followed. The zero
+// Validator knows nothing of the records before.
 type Validator struct {
 	Steps uint64 // complete steps so far
 	Ended bool
-	// Known says that it is known what stands before: then a record that takes a term, or the end of a source, is refused without.
+	// Known says that it is known what stands before: then a record that takes a term, or the end of a source, is refused
+	// without.
 	Known bool
 	Led   bool // a term has begun
 	// Config is that of the run, whose steps have its shape; nil where it is not known.
@@ -92,7 +94,8 @@ func (o *Validator) Step(s *Step) error {
 	case o.Known && !o.Led:
 		return fmt.Errorf("step %d stands before any daemon has begun to lead", s.Index)
 	case !s.Cursor.Reaches(o.cursor) || !s.Floor.Reaches(o.floor):
-		return fmt.Errorf("step %d goes back: it was made behind arrival %s with floor %d, the one before it behind %s with floor %d",
+		return fmt.Errorf("step %d goes back: it was made behind arrival %s with floor %d, the one before it behind %s "+
+			"with floor %d",
 			s.Index, s.Cursor, s.Floor.Next(), o.cursor, o.floor.Next())
 	case !s.Cursor.Reaches(s.Floor):
 		return fmt.Errorf("step %d was made behind arrival %s, and its floor is %d", s.Index, s.Cursor, s.Floor.Next())
@@ -105,7 +108,8 @@ func (o *Validator) Step(s *Step) error {
 	return nil
 }
 
-// shape refuses a step that is none of the run's, whatever the documents are: who assembles it would read other tokens, or run out of memory.
+// shape refuses a step that is none of the run's, whatever the documents are: who assembles it would read other tokens,
+// or run out of memory.
 func (o *Validator) shape(s *Step) error {
 	if o.Config != nil && !o.Config.HasStep(int(s.Bucket), len(s.Rows)) {
 		return fmt.Errorf("step %d has %d rows of %d, as no step of the run has", s.Index, len(s.Rows), s.Bucket)
@@ -115,7 +119,8 @@ func (o *Validator) shape(s *Step) error {
 		for _, p := range row {
 			tokens += int64(p.Length)
 			if err := o.document(s, p.Doc); err != nil {
-				return fmt.Errorf("row %d of step %d names document %d of source %d: %w", i, s.Index, RefSequence(p.Doc), RefSource(p.Doc), err)
+				return fmt.Errorf("row %d of step %d names document %d of source %d: %w", i, s.Index, RefSequence(p.Doc),
+					RefSource(p.Doc), err)
 			}
 		}
 		if tokens > int64(s.Bucket) {
@@ -125,8 +130,8 @@ func (o *Validator) shape(s *Step) error {
 	return nil
 }
 
-// document refuses a document that no step can name which was made where this one was. Which of several sources was read how far follows when the plan is made
-// again.
+// document refuses a document that no step can name which was made where this one was. Which of several sources was
+// read how far follows when the plan is made again.
 func (o *Validator) document(s *Step, ref uint64) error {
 	if o.Config == nil {
 		return nil
@@ -181,7 +186,8 @@ func (o *Validator) Entry(e Entry) error {
 		o.Led = true
 	case Commit:
 		if e.Step > o.Steps {
-			return fmt.Errorf("keeper %q commits all steps before %d, and %d steps stand before that record", e.Keeper, e.Step, o.Steps)
+			return fmt.Errorf("keeper %q commits all steps before %d, and %d steps stand before that record", e.Keeper,
+				e.Step, o.Steps)
 		}
 	case End:
 		switch {
@@ -207,7 +213,9 @@ func (o *Validator) inherits(x ForkState) error {
 
 // ending reports whether so many sources are sealed that the run can have ended.
 func (o *Validator) ending() bool {
-	if o.Config.Mix.End == mixture.EndFirst && slices.ContainsFunc(o.ends, func(e sourceEnd) bool { return e.sealed && !e.removed }) {
+	if o.Config.Mix.End == mixture.EndFirst && slices.ContainsFunc(o.ends, func(e sourceEnd) bool {
+		return e.sealed && !e.removed
+	}) {
 		return true
 	}
 	return !slices.ContainsFunc(o.ends, func(e sourceEnd) bool { return !e.sealed && !e.removed })
@@ -251,7 +259,8 @@ func (o *Validator) sees(c Control) {
 	}
 }
 
-// RecordReader takes a plan's records one after the other: it puts the parts of steps together, and refuses what is impossible at its position.
+// RecordReader takes a plan's records one after the other: it puts the parts of steps together, and refuses what is
+// impossible at its position.
 type RecordReader struct {
 	Validator
 	joiner Joiner
@@ -295,7 +304,8 @@ func (j *Joiner) Add(e Entry) (*Step, error) {
 	if !ok {
 		return nil, fmt.Errorf("kind %d where part %d of a step should be", e.Kind(), j.next)
 	}
-	if p.Part != j.next || (j.Step == nil) != (p.Part == 0) || (j.Step != nil && (j.Step.Index != p.Index || len(j.Step.Rows) != p.First)) {
+	if p.Part != j.next || (j.Step == nil) != (p.Part == 0) ||
+		(j.Step != nil && (j.Step.Index != p.Index || len(j.Step.Rows) != p.First)) {
 		return nil, fmt.Errorf("part %d of step %d stands where part %d should", p.Part, p.Index, j.next)
 	}
 	if j.Step == nil {
@@ -303,7 +313,8 @@ func (j *Joiner) Add(e Entry) (*Step, error) {
 			Masked: p.Masked, MaskedFirst: p.MaskedFirst, Rows: make([][]packonline.Piece, 0, p.Total)}
 	}
 	if p.Masked != j.Step.Masked || p.MaskedFirst != j.Step.MaskedFirst {
-		return nil, fmt.Errorf("part %d of step %d counts %d tokens without a loss, the one before it %d", p.Part, p.Index, p.Masked, j.Step.Masked)
+		return nil, fmt.Errorf("part %d of step %d counts %d tokens without a loss, the one before it %d", p.Part, p.Index,
+			p.Masked, j.Step.Masked)
 	}
 	j.Step.Repeats = append(j.Step.Repeats, p.Repeats...)
 	j.Step.Rows = append(j.Step.Rows, p.Rows...)

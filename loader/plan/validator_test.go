@@ -11,7 +11,8 @@ import (
 
 // rowsOf is a step of two rows of 8 tokens, made behind a document.
 func rowsOf(index, cursor, floor uint64, pieces ...packonline.Piece) *plan.Step {
-	return &plan.Step{Index: index, Bucket: 8, Cursor: plan.Behind(cursor), Floor: plan.Before(floor), Rows: [][]packonline.Piece{pieces, nil}}
+	return &plan.Step{Index: index, Bucket: 8, Cursor: plan.Behind(cursor), Floor: plan.Before(floor),
+		Rows: [][]packonline.Piece{pieces, nil}}
 }
 
 // A record is followed where a leader could have written it, and nowhere else.
@@ -25,7 +26,8 @@ func TestWhatCanStandWhere(t *testing.T) {
 		records []any // entries and steps; all but the last can stand there
 		wrong   string
 	}{
-		{"a run", []any{term, rowsOf(0, 5, 3, piece), plan.Drain{At: 7}, rowsOf(1, 7, 8), plan.Commit{Keeper: "a", Step: 2}, term, plan.SealSource{At: 7, Last: 9}, rowsOf(2, 9, 10),
+		{"a run", []any{term, rowsOf(0, 5, 3, piece), plan.Drain{At: 7}, rowsOf(1, 7, 8), plan.Commit{Keeper: "a", Step: 2},
+			term, plan.SealSource{At: 7, Last: 9}, rowsOf(2, 9, 10),
 			plan.End{Steps: 3}, plan.Leave{Keeper: "a"}, plan.Commit{Keeper: "b", Step: 3}, term}, ""},
 		{"a step before a term", []any{rowsOf(0, 5, 3)}, "before any daemon has begun to lead"},
 		{"a seal before a term", []any{plan.SealSource{At: 3, Last: 3}}, "before any daemon has begun to lead"},
@@ -36,14 +38,18 @@ func TestWhatCanStandWhere(t *testing.T) {
 		{"an end without a seal", []any{term, rowsOf(0, 5, 3), plan.End{Steps: 1}}, "the end of a source is not known"},
 		{"an end elsewhere", []any{term, plan.SealSource{At: 9, Last: 9}, plan.End{Steps: 1}}, "with 1 steps, and 0"},
 		{"an end twice", []any{term, plan.SealSource{At: 9, Last: 9}, plan.End{}, plan.End{}}, "it ends the run"},
-		{"a step behind the end", []any{term, plan.SealSource{At: 9, Last: 9}, plan.End{}, rowsOf(0, 9, 3)}, "behind the end"},
-		{"a drain behind the end", []any{term, plan.SealSource{At: 9, Last: 9}, plan.End{}, plan.Drain{At: 9}}, "behind the end"},
-		{"a seal behind a seal", []any{term, plan.SealSource{At: 9, Last: 9}, plan.SealSource{At: 9, By: "a", Last: 9}}, "follows behind the end of that source"},
+		{"a step behind the end", []any{term, plan.SealSource{At: 9, Last: 9}, plan.End{}, rowsOf(0, 9, 3)},
+			"behind the end"},
+		{"a drain behind the end", []any{term, plan.SealSource{At: 9, Last: 9}, plan.End{}, plan.Drain{At: 9}},
+			"behind the end"},
+		{"a seal behind a seal", []any{term, plan.SealSource{At: 9, Last: 9}, plan.SealSource{At: 9, By: "a", Last: 9}},
+			"follows behind the end of that source"},
 		{"a request", []any{term, plan.Seal{By: "a"}}, "it is a request"},
 		{"a source that the run has not", []any{term, plan.SealSource{At: 9, Source: 1, Last: 9}}, "no source 1"},
 		{"a seal in the past", []any{term, rowsOf(0, 5, 3), plan.SealSource{At: 4, Last: 9}}, "made behind arrival 5"},
 		{"a drain in the past", []any{term, rowsOf(0, 5, 3), plan.Drain{At: 4}}, "made behind arrival 5"},
-		{"a document behind the last one", []any{term, plan.SealSource{At: 3, Last: 4}, rowsOf(0, 5, 3, piece)}, "documents 1 to 4"},
+		{"a document behind the last one", []any{term, plan.SealSource{At: 3, Last: 4}, rowsOf(0, 5, 3, piece)},
+			"documents 1 to 4"},
 		{"a cursor that goes back", []any{term, rowsOf(0, 5, 3), rowsOf(1, 4, 3)}, "goes back"},
 		{"a floor that goes back", []any{term, rowsOf(0, 5, 3), rowsOf(1, 6, 2)}, "goes back"},
 		{"a floor behind the cursor", []any{term, rowsOf(0, 5, 7)}, "its floor is 7"},
@@ -51,8 +57,10 @@ func TestWhatCanStandWhere(t *testing.T) {
 		{"a document that is used up", []any{term, rowsOf(0, 7, 6), rowsOf(1, 8, 7, piece)}, "names document 5"},
 		{"no document", []any{term, rowsOf(0, 7, 6, packonline.Piece{Length: 1})}, "names document 0"},
 		{"too many tokens", []any{term, rowsOf(0, 5, 3, piece, packonline.Piece{Doc: 5, Length: 1})}, "9 tokens of 8"},
-		{"another number of rows", []any{term, &plan.Step{Bucket: 8, Cursor: plan.Behind(5), Floor: plan.Before(3)}}, "as no step of the run has"},
-		{"rows of another length", []any{term, &plan.Step{Bucket: 16, Rows: make([][]packonline.Piece, 2)}}, "as no step of the run has"},
+		{"another number of rows", []any{term, &plan.Step{Bucket: 8, Cursor: plan.Behind(5), Floor: plan.Before(3)}},
+			"as no step of the run has"},
+		{"rows of another length", []any{term, &plan.Step{Bucket: 16, Rows: make([][]packonline.Piece, 2)}},
+			"as no step of the run has"},
 		{"a note", []any{term, plan.Foreign{At: 2}}, "none of the run's daemons wrote it"},
 		{"a note before a term", []any{plan.Foreign{At: 2}}, "none of the run's daemons wrote it"},
 	} {

@@ -13,15 +13,16 @@ import (
 
 // Ready is what an applier's caller has to do before it gives the applier anything else.
 type Ready struct {
-	// Steps are to be appended to the plan, or compared with the steps that it holds. They are valid until the applier's next input.
+	// Steps are to be appended to the plan, or compared with the steps that it holds. They are valid until the applier's
+	// next input.
 	Steps []plan.Step
 	// Ended says that no step follows: End is to be recorded behind Steps.
 	Ended bool
 }
 
-// Applier gives a planner documents and controls in the only order there is: behind each arrival the controls that were recorded for it,
-// in the order of their records. Live planning, replay and audit all use one; they differ in where the inputs come from and where the
-// steps go. Like the planner it is pure, and not safe for concurrent use.
+// Applier gives a planner documents and controls in the only order there is: behind each arrival the controls that were
+// recorded for it, in the order of their records. Live planning, replay and audit all use one; they differ in where the
+// inputs come from and where the steps go. Like the planner it is pure, and not safe for concurrent use.
 type Applier struct {
 	Planner *Planner
 	Pending []plan.Control // recorded, and not in effect yet, in the order in which they take effect
@@ -40,7 +41,8 @@ func NewApplier(h plan.Header) (*Applier, error) {
 	return &Applier{Planner: p, Keepers: plan.Keepers{}, Fed: p.accounted()}, nil
 }
 
-// Record takes an entry that the log holds or is about to hold. A control takes effect when the planner has seen its document.
+// Record takes an entry that the log holds or is about to hold. A control takes effect when the planner has seen its
+// document.
 func (a *Applier) Record(e plan.Entry) {
 	switch e := e.(type) {
 	case plan.Control:
@@ -83,7 +85,8 @@ func (a *Applier) due() bool {
 func (a *Applier) control() (Ready, error) {
 	c := a.Pending[0]
 	if now := a.Planner.Clock(); c.Behind() < now {
-		return Ready{}, fmt.Errorf("plan log: a control takes effect behind arrival %d, but the plan is at arrival %d", c.Behind(), now)
+		return Ready{}, fmt.Errorf("plan log: a control takes effect behind arrival %d, but the plan is at arrival %d",
+			c.Behind(), now)
 	}
 	a.Pending = a.Pending[1:]
 	steps, ends, err := a.Planner.apply(c)
@@ -101,8 +104,9 @@ func (a *Applier) over(ends bool) {
 	}
 }
 
-// Settle takes what a fork begins with, and lets all controls take effect that are due, one by one; do carries out what each returns. do may record further
-// controls: the log may hold another one for the same document behind the steps of the first.
+// Settle takes what a fork begins with, and lets all controls take effect that are due, one by one; do carries out what
+// each returns. do may record further controls: the log may hold another one for the same document behind the steps of
+// the first.
 func (a *Applier) Settle(do func(Ready) error) error {
 	if a.Planner.Inherits() {
 		steps := a.Planner.Inherit()
@@ -127,8 +131,8 @@ func (a *Applier) Settle(do func(Ready) error) error {
 	return nil
 }
 
-// Resume is called behind the last record of the log. The run has ended if that is the End and no source has a document left: where no End is recorded, what
-// waits still has to be packed.
+// Resume is called behind the last record of the log. The run has ended if that is the End and no source has a document
+// left: where no End is recorded, what waits still has to be packed.
 func (a *Applier) Resume() { a.over(a.End != nil && a.Planner.Ended()) }
 
 // apply lets a control take effect and returns the steps that it completes; ends says that no document follows.
@@ -141,7 +145,9 @@ func (p *Planner) apply(c plan.Control) (steps []plan.Step, ends bool, err error
 			if err := p.config.CheckChange(m, c.Change); err != nil {
 				return err
 			}
-			if !slices.EqualFunc(c.Begins, slices.Sorted(maps.Keys(c.Add)), func(b plan.SourceBegin, name string) bool { return b.Name == name }) {
+			if !slices.EqualFunc(c.Begins, slices.Sorted(maps.Keys(c.Add)), func(b plan.SourceBegin, name string) bool {
+				return b.Name == name
+			}) {
 				return errors.New("it does not say where each source that it adds begins, in the order of their names")
 			}
 			return m.Change(c.Change, begins(c.Begins))

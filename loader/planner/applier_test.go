@@ -17,8 +17,10 @@ import (
 func header() plan.Header {
 	return plantest.Header(plan.Config{Seed: 3,
 		Packing: packonline.Config{Method: "bfd", Buckets: []int{16}, Atom: 1, Pool: 8, Hold: 100, MaxAge: 64},
-		Shuffle: shuffle.Config{Window: 4}, Steps: plan.StepsConfig{Rows: 2, Last: plan.LastPad}, Attention: plan.AttentionDocument,
-		Sources: map[string]mixture.Source{plantest.Source: {Weight: 1, Epochs: 1}}, Mix: mixture.Mix{Dry: mixture.DryWait, End: mixture.EndAll}})
+		Shuffle: shuffle.Config{Window: 4}, Steps: plan.StepsConfig{Rows: 2, Last: plan.LastPad},
+		Attention: plan.AttentionDocument,
+		Sources:   map[string]mixture.Source{plantest.Source: {Weight: 1, Epochs: 1}},
+		Mix:       mixture.Mix{Dry: mixture.DryWait, End: mixture.EndAll}})
 }
 
 func begin(t *testing.T) *planner.Applier {
@@ -34,9 +36,11 @@ func document(sequence uint64) plan.Arrival {
 	return plan.Arrival{Sequence: sequence, ID: sequence, Length: int(1 + sequence*7%23)}
 }
 
-// A run is fed by hand here and by an applier there, which is replaced by one that was restored from its checkpoint behind every input.
+// A run is fed by hand here and by an applier there, which is replaced by one that was restored from its checkpoint
+// behind every input.
 func TestApplierRestoredAnywhere(t *testing.T) {
-	controls := map[uint64][]plan.Control{20: {plan.Drain{At: 20}, plan.Drain{At: 20}}, 45: {plan.Drain{At: 45}}, 50: {plan.SealSource{At: 50, Last: 60}}}
+	controls := map[uint64][]plan.Control{20: {plan.Drain{At: 20}, plan.Drain{At: 20}}, 45: {plan.Drain{At: 45}},
+		50: {plan.SealSource{At: 50, Last: 60}}}
 	byHand, err := planner.New(header())
 	if err != nil {
 		t.Fatal(err)
@@ -144,7 +148,8 @@ func TestApplierFollowsTheLog(t *testing.T) {
 	a := begin(t)
 	before := a.Keepers
 	for _, e := range []plan.Entry{
-		plan.Commit{Keeper: "a", Step: 5}, plan.Commit{Keeper: "b", Step: 2}, plan.Commit{Keeper: "c", Step: 9}, plan.Leave{Keeper: "c"},
+		plan.Commit{Keeper: "a", Step: 5}, plan.Commit{Keeper: "b", Step: 2}, plan.Commit{Keeper: "c", Step: 9},
+		plan.Leave{Keeper: "c"},
 	} {
 		a.Record(e)
 	}

@@ -45,8 +45,8 @@ func (a *atom) add(row []packonline.Piece) {
 	a.pieces = append(a.pieces, row...)
 }
 
-// merge appends the pieces of an atom to the row that it is a part of. When the atom goes on with the piece that the row ends with, the two
-// become one piece.
+// merge appends the pieces of an atom to the row that it is a part of. When the atom goes on with the piece that the
+// row ends with, the two become one piece.
 func merge(row, pieces []packonline.Piece) []packonline.Piece {
 	if n := len(row); n > 0 && len(pieces) > 0 {
 		if last, x := &row[n-1], pieces[0]; x.Doc == last.Doc && x.Start == last.Start+last.Length {
@@ -57,8 +57,8 @@ func merge(row, pieces []packonline.Piece) []packonline.Piece {
 	return append(row, pieces...)
 }
 
-// line is the way of the rows of one bucket from the packer to the queue for a step. Atoms of several rows are gathered before the shuffle, atoms
-// that are parts of a row are merged behind it; at most one of open and parts is ever in use.
+// line is the way of the rows of one bucket from the packer to the queue for a step. Atoms of several rows are gathered
+// before the shuffle, atoms that are parts of a row are merged behind it; at most one of open and parts is ever in use.
 type line struct {
 	queue  int                // of its rows
 	packed int32              // length of what the packer packs: an atom when rows have several, else a row
@@ -87,14 +87,16 @@ func (p *Planner) addPack(c packonline.Config) error {
 	if err != nil {
 		return fmt.Errorf("make packer: %w", err)
 	}
-	k := pack{config: c, packer: packer, atomRows: int(max(c.Atom, 1)), rowAtoms: int(1 / min(c.Atom, 1)), joins: packonline.Joins(c.Method),
-		once: c.Relevant().RepeatLoss == packonline.LossOnce}
+	k := pack{config: c, packer: packer, atomRows: int(max(c.Atom, 1)), rowAtoms: int(1 / min(c.Atom, 1)),
+		joins: packonline.Joins(c.Method),
+		once:  c.Relevant().RepeatLoss == packonline.LossOnce}
 	for i, l := range c.Buckets {
 		queue := slices.Index(p.config.Packing.Buckets, l)
 		if queue < 0 {
 			return fmt.Errorf("make packer: rows of %d tokens are in no bucket of the run: %v", l, p.config.Packing.Buckets)
 		}
-		k.lines = append(k.lines, line{queue: queue, packed: int32(float64(l) * min(c.Atom, 1)), open: atom{pack: len(p.packs), bucket: i}})
+		k.lines = append(k.lines, line{queue: queue, packed: int32(float64(l) * min(c.Atom, 1)),
+			open: atom{pack: len(p.packs), bucket: i}})
 	}
 	p.packs, p.once = append(p.packs, k), p.once || k.once
 	return nil
@@ -185,14 +187,16 @@ func (p *Planner) begin(k *pack, l *line) {
 	}
 }
 
-// late reports whether the atom or the row under construction would wait for too long if one more document arrived: by Steps.MaxWait, which all documents
-// count for, or by the part of Packing.MaxAge that is for it, which those of its packer count for.
+// late reports whether the atom or the row under construction would wait for too long if one more document arrived: by
+// Steps.MaxWait, which all documents count for, or by the part of Packing.MaxAge that is for it, which those of its
+// packer count for.
 func (p *Planner) late(k *pack, l *line) bool {
 	if !l.begun() {
 		return false
 	}
 	most, bounded := k.config.AtomWait()
-	return p.queues.maxWait > 0 && p.counts.Arrived-l.since >= p.queues.maxWait || bounded && k.packer.Counts().Documents-l.packs >= int64(most)
+	return p.queues.maxWait > 0 && p.counts.Arrived-l.since >= p.queues.maxWait || bounded &&
+		k.packer.Counts().Documents-l.packs >= int64(most)
 }
 
 // begun reports whether an atom or a row is under construction.

@@ -16,7 +16,8 @@ import (
 	"loaderd/shuffle"
 )
 
-// model plans in the plainest way: it keeps all that was packed, makes atoms of it, shuffles these, and makes rows and steps of them.
+// model plans in the plainest way: it keeps all that was packed, makes atoms of it, shuffles these, and makes rows and
+// steps of them.
 type model struct {
 	c      plan.Config
 	packer packonline.Packer
@@ -42,7 +43,8 @@ func newModel(t *rapid.T, c plan.Config) *model {
 		t.Fatal(err)
 	}
 	return &model{c: c, packer: packer, window: shuffle.New[modelAtom](c.Shuffle),
-		atoms: map[int][]modelAtom{}, parts: map[int][]modelAtom{}, since: map[int]uint64{}, rows: map[int][][]packonline.Piece{}}
+		atoms: map[int][]modelAtom{}, parts: map[int][]modelAtom{}, since: map[int]uint64{},
+		rows: map[int][][]packonline.Piece{}}
 }
 
 func (m *model) feed(seq uint64, length int) {
@@ -71,8 +73,8 @@ func (m *model) drain() {
 	}
 }
 
-// settle makes atoms of what was packed. All but the last of a bucket are complete; the last is when it is full, when the method says
-// that a document begins with a new one, or when nothing follows.
+// settle makes atoms of what was packed. All but the last of a bucket are complete; the last is when it is full, when
+// the method says that a document begins with a new one, or when nothing follows.
 func (m *model) settle(drained bool) {
 	atom := m.c.Packing.Atom
 	most := int(max(atom, 1))
@@ -158,10 +160,12 @@ func (m *model) step(bucket int, row []packonline.Piece) {
 	m.rows[bucket] = rows
 }
 
-// The planner packs, shuffles by atom and merges or splits the atoms into rows as the model does, whatever the method and the atom.
+// The planner packs, shuffles by atom and merges or splits the atoms into rows as the model does, whatever the method
+// and the atom.
 func TestPlannerFollowsTheModel(t *testing.T) {
 	checkMethods(t, func(t *rapid.T, c plan.Config) {
-		c.Documents.Dedupe, c.Steps.Backlog, c.Steps.MaxWait, c.Steps.Table, c.Steps.Balance, c.Packing.RepeatLoss = 0, 0, 0, nil, false, ""
+		c.Documents.Dedupe, c.Steps.Backlog, c.Steps.MaxWait, c.Steps.Table, c.Steps.Balance, c.Packing.RepeatLoss = 0, 0, 0,
+			nil, false, ""
 		p, m := newPlanner(t, c), newModel(t, c)
 		var steps []plan.Step
 		for i, n := range rapid.SliceOfN(rapid.IntRange(1, 90), 0, 80).Draw(t, "lengths") {
@@ -194,7 +198,8 @@ func TestPlannerFollowsTheModel(t *testing.T) {
 	})
 }
 
-// Without a shuffle and with steps of one row no piece is older than Packing.MaxAge when its step is made, whatever the method, the atoms and the buckets.
+// Without a shuffle and with steps of one row no piece is older than Packing.MaxAge when its step is made, whatever the
+// method, the atoms and the buckets.
 func TestPlanner_BoundsAgesWithAtoms(t *testing.T) {
 	checkMethods(t, func(t *rapid.T, c plan.Config) {
 		most := rapid.IntRange(1, 60).Draw(t, "most")
@@ -218,8 +223,8 @@ func TestPlanner_BoundsAgesWithAtoms(t *testing.T) {
 	})
 }
 
-// Without a shuffle the run of concat is the same whatever it is cut into: parts of rows come together again, and the rows of an atom
-// stand one behind the other.
+// Without a shuffle the run of concat is the same whatever it is cut into: parts of rows come together again, and the
+// rows of an atom stand one behind the other.
 func TestAtomsWithoutAShuffle(t *testing.T) {
 	planned := func(atom float64) []plan.Step {
 		c := plantest.Config("concat")
@@ -257,8 +262,8 @@ func TestAtomStories(t *testing.T) {
 		atom   float64
 		want   string
 	}{
-		// Atoms of 4: a, b, c[0:3], c[3:5], d[0:3], d[3:6], d[6:8], and 3 tokens at a time of e. Two of them make a row, its padding
-		// behind them.
+		// Atoms of 4: a, b, c[0:3], c[3:5], d[0:3], d[3:6], d[6:8], and 3 tokens at a time of e. Two of them make a row, its
+		// padding behind them.
 		{"pad", 0.5, "[[{1 0 3} {2 0 4}] [{3 0 5}]] [[{4 0 6}] [{4 6 2} {5 0 3}]] [[{5 3 6}] [{5 9 6}]] [[{5 15 5}] []]"},
 		{"pad", 2, "[[{1 0 3}] [{2 0 4}]] [[{3 0 5}] [{4 0 8}]] [[{5 0 8}] [{5 8 7}]] [[{5 15 5}] []]"},
 		{"concat", 2, "[[{1 0 3} {2 0 4} {3 0 1}] [{3 1 4} {4 0 4}]] [[{4 4 4} {5 0 4}] [{5 4 8}]] [[{5 12 8}] []]"},

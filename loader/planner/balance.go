@@ -8,13 +8,13 @@ import (
 	"loaderd/packonline"
 )
 
-// balance orders the rows of a step so that their attention cost is near equal for every rank, whatever the world size: a rank of
-// world W takes one of W equal parts of the step, one after the other. From the smallest parts up, rows are joined to parts, these to
-// larger ones, and so on, by the prime factors of the number of rows in ascending order: the costliest first, each to the cheapest
-// part that has room. The parts of every world are made up of these.
+// balance orders the rows of a step so that their attention cost is near equal for every rank, whatever the world size:
+// a rank of world W takes one of W equal parts of the step, one after the other. From the smallest parts up, rows are
+// joined to parts, these to larger ones, and so on, by the prime factors of the number of rows in ascending order: the
+// costliest first, each to the cheapest part that has room. The parts of every world are made up of these.
 //
-// The cost of a row is the sum of the squared lengths of its segments, which are its pieces: what attention within documents costs.
-// The order is a function of the rows alone.
+// The cost of a row is the sum of the squared lengths of its segments, which are its pieces: what attention within
+// documents costs. The order is a function of the rows alone.
 func balance(rows [][]packonline.Piece) {
 	parts := make([]rowPart, len(rows))
 	for i, r := range rows {

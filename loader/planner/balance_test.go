@@ -42,8 +42,9 @@ func packedRows(t testing.TB, rows, length int) [][]packonline.Piece {
 	return made
 }
 
-// TestBalance holds the order to its promise: the same rows, and with four rows a rank or more at most half of the imbalance that
-// they have as they come at every world size that divides them, a fifth when the number of rows is a power of two.
+// TestBalance holds the order to its promise: the same rows, and with four rows a rank or more at most half of the
+// imbalance that they have as they come at every world size that divides them, a fifth when the number of rows is a
+// power of two.
 func TestBalance(t *testing.T) {
 	for _, rows := range []int{2, 12, 48, 64, 96, 256} {
 		before := packedRows(t, rows, 2048)
@@ -66,7 +67,8 @@ func TestBalance(t *testing.T) {
 				continue
 			}
 			was, is := imbalance(before, world), imbalance(after, world)
-			if world*4 <= rows && rows >= 48 && is > max(was/2, 0.001) || world*4 <= rows && rows&(rows-1) == 0 && is > max(was/5, 0.001) {
+			if world*4 <= rows && rows >= 48 && is > max(was/2, 0.001) || world*4 <= rows && rows&(rows-1) == 0 &&
+				is > max(was/5, 0.001) {
 				t.Errorf("%d rows, world %d: imbalance %.4f, before %.4f", rows, world, is, was)
 			}
 			t.Logf("%d rows, world %d: %.2f %% -> %.2f %%", rows, world, 100*was, 100*is)

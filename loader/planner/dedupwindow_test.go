@@ -9,8 +9,8 @@ import (
 	"loaderd/loader/plan"
 )
 
-// A document is a duplicate where one of the last documents has its id, also one that was skipped or a duplicate itself. No id is no
-// duplicate.
+// A document is a duplicate where one of the last documents has its id, also one that was skipped or a duplicate
+// itself. No id is no duplicate.
 func TestDuplicatesAreThoseOfTheLastDocuments(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := plantest.Config("concat")
@@ -29,7 +29,8 @@ func TestDuplicatesAreThoseOfTheLastDocuments(t *testing.T) {
 				}
 			}
 			if after, _ := p.Counts(); after.Skipped.Of(plan.SkipDuplicate)-before.Skipped.Of(plan.SkipDuplicate) != want {
-				t.Fatalf("id %d behind %v: counted as %d duplicates, want %d", id, ids[:i], after.Skipped.Of(plan.SkipDuplicate)-before.Skipped.Of(plan.SkipDuplicate), want)
+				t.Fatalf("id %d behind %v: counted as %d duplicates, want %d", id, ids[:i],
+					after.Skipped.Of(plan.SkipDuplicate)-before.Skipped.Of(plan.SkipDuplicate), want)
 			}
 		}
 	})

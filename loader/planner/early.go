@@ -26,9 +26,9 @@ func (p *Planner) Primed() bool {
 	})
 }
 
-// EarlyShortage returns what the next step lacks if everything that waits is drained for it. Drains is true only if that
-// has the tokens of the smallest step, and those that packing may drop from it: a few short documents make no step of
-// padding.
+// EarlyShortage returns what the next step lacks if everything that waits is drained for it. Drains is true only if
+// that has the tokens of the smallest step, and those that packing may drop from it: a few short documents make no step
+// of padding.
 func (p *Planner) EarlyShortage() Shortage {
 	s := Shortage{Early: true}
 	least := int64(math.MaxInt64)

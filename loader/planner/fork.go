@@ -43,8 +43,8 @@ func (f *fork) each(visit func([]packonline.Piece)) {
 	}
 }
 
-// Keep makes a planner ready to be forked at a step: that step and later ones are not given up with the document that completes them, nor are rows that
-// are left at the end.
+// Keep makes a planner ready to be forked at a step: that step and later ones are not given up with the document that
+// completes them, nor are rows that are left at the end.
 func (p *Planner) Keep(step uint64) { p.fork.keeps, p.fork.from = true, step }
 
 // keep takes back the steps that a fork still has to make.
@@ -65,13 +65,15 @@ func (p *Planner) keep() {
 	}
 }
 
-// Fork returns a planner that goes on with another configuration: from the same documents of the sources on, with all that waits here. more are the sources
-// that come by it, in the order of their names. Where rows are made as before, what waits stays as it is, and the same steps follow. Else all of it is
-// packed anew, before any other document. The planner itself is used up.
+// Fork returns a planner that goes on with another configuration: from the same documents of the sources on, with all
+// that waits here. more are the sources that come by it, in the order of their names. Where rows are made as before,
+// what waits stays as it is, and the same steps follow. Else all of it is packed anew, before any other document. The
+// planner itself is used up.
 func (p *Planner) Fork(c plan.Config, more []plan.SourceBegin) (*Planner, error) {
 	old := p.sources
 	if newNaming(c.Documents) != newNaming(p.config.Documents) {
-		return nil, fmt.Errorf("documents.batches: %v: want %v, as the run had it: what waits is named by that", c.Documents.Batches, p.config.Documents.Batches)
+		return nil, fmt.Errorf("documents.batches: %v: want %v, as the run had it: what waits is named by that",
+			c.Documents.Batches, p.config.Documents.Batches)
 	}
 	if err := old.mix.Continue(c.Mixture(), begins(more)); err != nil {
 		return nil, err
@@ -126,7 +128,8 @@ func (p *Planner) rowsAs(c plan.Config) bool {
 	shape := func(c plan.Config) []byte {
 		c.Packing = c.Packing.Relevant()
 		c.Steps.Last = "" // what comes at the end is never done
-		b, _ := json.Marshal([]any{c.Seed, c.Packing, c.Shuffle, c.Steps, c.Steps.Balance && c.Attention == plan.AttentionDocument})
+		b, _ := json.Marshal([]any{c.Seed, c.Packing, c.Shuffle, c.Steps, c.Steps.Balance &&
+			c.Attention == plan.AttentionDocument})
 		return b
 	}
 	own := func(s mixture.Source) []byte {
@@ -144,7 +147,8 @@ func (p *Planner) rowsAs(c plan.Config) bool {
 	return bytes.Equal(shape(p.config), shape(c))
 }
 
-// rest returns what waits, wherever it does: of each arrival how many tokens, and which of its tokens before the last of these are used.
+// rest returns what waits, wherever it does: of each arrival how many tokens, and which of its tokens before the last
+// of these are used.
 func (p *Planner) rest() (left []packonline.Piece, used usedSpans) {
 	waits := map[uint64][]span{}
 	note := func(pieces []packonline.Piece) {
@@ -171,7 +175,8 @@ func (p *Planner) rest() (left []packonline.Piece, used usedSpans) {
 	return left, used
 }
 
-// unplaced visits the pieces that count only those tokens of a document that the parent had left: those in the packers, and those that come to them yet.
+// unplaced visits the pieces that count only those tokens of a document that the parent had left: those in the packers,
+// and those that come to them yet.
 func (p *Planner) unplaced(f func(packonline.Piece)) {
 	for i := range p.packs {
 		p.packs[i].packer.Each(f)
@@ -184,8 +189,8 @@ func (p *Planner) unplaced(f func(packonline.Piece)) {
 // Inherits reports whether Inherit comes before the next document.
 func (p *Planner) Inherits() bool { return len(p.fork.due) > 0 || len(p.fork.left) > 0 }
 
-// Inherit takes what a fork begins with: steps that the parent had made whole, or all that waited there, to be packed anew. Where no source has a document
-// left, the run ends with it.
+// Inherit takes what a fork begins with: steps that the parent had made whole, or all that waited there, to be packed
+// anew. Where no source has a document left, the run ends with it.
 func (p *Planner) Inherit() []plan.Step {
 	p.steps = p.steps[:0]
 	due := p.fork.due

@@ -27,8 +27,10 @@ func (b *sourcesRun) does(t *rapid.T, c plan.Control) {
 	b.settle(t)
 }
 
-// fork plans a run again, by its inputs, up to a step, and returns a fork with a configuration at it, and how many inputs came before.
-func (b *sourcesRun) fork(t *rapid.T, inputs []plan.Control, step uint64, c plan.Config) (child *sourcesRun, before *sourcesRun, at int) {
+// fork plans a run again, by its inputs, up to a step, and returns a fork with a configuration at it, and how many
+// inputs came before.
+func (b *sourcesRun) fork(t *rapid.T, inputs []plan.Control, step uint64, c plan.Config) (child *sourcesRun,
+	before *sourcesRun, at int) {
 	before = &sourcesRun{header: b.header, tokens: map[uint64]int{}}
 	var err error
 	if before.applier, err = planner.NewApplier(b.header); err != nil {
@@ -43,7 +45,9 @@ func (b *sourcesRun) fork(t *rapid.T, inputs []plan.Control, step uint64, c plan
 		at++
 	}
 	var more []plan.SourceBegin
-	if _, comes := c.Sources["new"]; comes && !slices.ContainsFunc(p.Infos(), func(s plan.SourceInfo) bool { return s.Name == "new" }) {
+	if _, comes := c.Sources["new"]; comes && !slices.ContainsFunc(p.Infos(), func(s plan.SourceInfo) bool {
+		return s.Name == "new"
+	}) {
 		more = append(more, plan.SourceBegin{Name: "new", Start: 2})
 	}
 	floor := p.Floor()
@@ -151,8 +155,8 @@ func drawRun(t *rapid.T, c plan.Config, sources []plan.SourceBegin) (run *source
 	return run, inputs
 }
 
-// A fork with the configuration of its parent makes the parent's steps from the one on at which it was forked, whatever was recorded before, and so
-// does a fork of the fork.
+// A fork with the configuration of its parent makes the parent's steps from the one on at which it was forked, whatever
+// was recorded before, and so does a fork of the fork.
 func TestForkGoesOnAsItsParent(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c, sources := drawSources(t)
@@ -181,15 +185,16 @@ func drawSchedule(t *rapid.T, c plan.Config) []mixture.Point {
 	if !rapid.Bool().Draw(t, "schedule") {
 		return nil
 	}
-	p := mixture.Point{Tokens: mixture.Tokens(rapid.IntRange(0, 800).Draw(t, "tokens")), Ramp: mixture.Tokens(rapid.IntRange(0, 800).Draw(t, "ramp")), Weights: map[string]float64{}}
+	p := mixture.Point{Tokens: mixture.Tokens(rapid.IntRange(0, 800).Draw(t, "tokens")),
+		Ramp: mixture.Tokens(rapid.IntRange(0, 800).Draw(t, "ramp")), Weights: map[string]float64{}}
 	for name := range maps.Keys(c.Sources) {
 		p.Weights[name] = float64(len(c.Sources) + int(name[1]-'0'))
 	}
 	return []mixture.Point{p}
 }
 
-// A fork with another configuration plans every token of the documents that its parent took and did not bring into the steps before the one it was
-// forked at, and goes on with the documents behind them. So does a fork of the fork.
+// A fork with another configuration plans every token of the documents that its parent took and did not bring into the
+// steps before the one it was forked at, and goes on with the documents behind them. So does a fork of the fork.
 func TestForkWithAnotherConfiguration(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c, sources := drawSources(t)
@@ -246,7 +251,8 @@ func TestForkWithAnotherConfiguration(t *testing.T) {
 			taken[ref] += n
 		}
 		counts, packed := run.applier.Planner.Counts()
-		if have := counts.Tokens - packed.Repeated + packed.Dropped + counts.LeftTokens; have != run.applier.Fed || run.applier.Planner.WaitingTokens() != 0 {
+		if have := counts.Tokens - packed.Repeated + packed.Dropped + counts.LeftTokens; have != run.applier.Fed ||
+			run.applier.Planner.WaitingTokens() != 0 {
 			t.Fatalf("%d tokens were taken, %d came out", run.applier.Fed, have)
 		}
 		learn(run.steps)
@@ -264,7 +270,8 @@ func TestForkWithAnotherConfiguration(t *testing.T) {
 				first := emitted[token{ref, at}]
 				for range x.Length {
 					if n := emitted[token{ref, at}]; n != first {
-						t.Fatalf("token %d of document %d of source %d came %d times, the first of its document %d times", at, plan.RefSequence(ref), plan.RefSource(ref), n, first)
+						t.Fatalf("token %d of document %d of source %d came %d times, the first of its document %d times", at,
+							plan.RefSequence(ref), plan.RefSource(ref), n, first)
 					}
 					delete(emitted, token{ref, at})
 					at++
@@ -272,7 +279,8 @@ func TestForkWithAnotherConfiguration(t *testing.T) {
 				sum += first * x.Length
 			}
 			if sum != n {
-				t.Fatalf("%d tokens of document %d of source %d came, %d were taken", sum, plan.RefSequence(ref), plan.RefSource(ref), n)
+				t.Fatalf("%d tokens of document %d of source %d came, %d were taken", sum, plan.RefSequence(ref),
+					plan.RefSource(ref), n)
 			}
 		}
 		if len(emitted) > 0 {
@@ -305,7 +313,8 @@ func count(tokens map[token]int, s plan.Step) {
 
 // drawChanged draws a configuration for a fork of a run: another packing, other weights, sources more and less.
 func drawChanged(t *rapid.T, h plan.Header) plan.Config {
-	next := plantest.Configs(rapid.SampledFrom(packonline.Methods()).Draw(t, "another method")).Draw(t, "another configuration")
+	next := plantest.Configs(rapid.SampledFrom(packonline.Methods()).Draw(t, "another method")).Draw(t,
+		"another configuration")
 	next.Seed, next.Mix = h.Config.Seed, h.Config.Mix
 	next.Sources = map[string]mixture.Source{}
 	change := rapid.Bool().Draw(t, "change the mixture")
@@ -336,7 +345,8 @@ func drawChanged(t *rapid.T, h plan.Header) plan.Config {
 	return next
 }
 
-// FuzzForkState feeds any bytes to a fork as the state that it inherited: an error or a planner that works, and that writes what it has read.
+// FuzzForkState feeds any bytes to a fork as the state that it inherited: an error or a planner that works, and that
+// writes what it has read.
 func FuzzForkState(f *testing.F) {
 	c := plantest.Config("bfd")
 	c.Mix = mixture.Mix{Dry: mixture.DryWait, End: mixture.EndAll}

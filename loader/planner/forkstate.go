@@ -18,12 +18,14 @@ import (
 // newFork returns the planner of a fork.
 func newFork(h plan.Header) (*Planner, error) {
 	if h.State == nil || uint64(len(h.State)) != h.Parent.State {
-		return nil, fmt.Errorf("run %s begins with a state of %d bytes, and %d are there", h.Run, h.Parent.State, len(h.State))
+		return nil, fmt.Errorf("run %s begins with a state of %d bytes, and %d are there", h.Run, h.Parent.State,
+			len(h.State))
 	}
 	infos := h.Infos()
 	known := make([]mixture.Known, len(infos))
 	for i, s := range infos {
-		known[i] = mixture.Known{Name: s.Name, Config: s.Config, Begin: mixture.Begin{First: s.Start, Last: s.Last, Sealed: s.Sealed}}
+		known[i] = mixture.Known{Name: s.Name, Config: s.Config, Begin: mixture.Begin{First: s.Start, Last: s.Last,
+			Sealed: s.Sealed}}
 	}
 	mix, err := mixture.Of(h.Config.Mixture(), known)
 	if err != nil {
@@ -42,8 +44,10 @@ func newFork(h plan.Header) (*Planner, error) {
 	return p, nil
 }
 
-// ForkState returns what is in the header of a fork at a step, whose planner this is, and the state that follows the header.
-func (p *Planner) ForkState(of plan.Header, step uint64) (sources []plan.SourceBegin, parent *plan.Parent, state []byte) {
+// ForkState returns what is in the header of a fork at a step, whose planner this is, and the state that follows the
+// header.
+func (p *Planner) ForkState(of plan.Header, step uint64) (sources []plan.SourceBegin, parent *plan.Parent,
+	state []byte) {
 	b := p.sources
 	state = p.AppendState(nil)
 	parent = &plan.Parent{Run: of.Run, ID: of.ID, Step: step, Fingerprint: of.Fingerprint, State: uint64(len(state))}
@@ -57,7 +61,8 @@ func (p *Planner) ForkState(of plan.Header, step uint64) (sources []plan.SourceB
 	}
 	for i, s := range b.mix.Status() {
 		sources = append(sources, b.infos[i].SourceBegin)
-		x := plan.ParentSource{Epoch: s.Epoch, Taken: s.Taken, Sealed: s.Sealed, Last: s.Last, Removed: s.Removed, From: needs[i]}
+		x := plan.ParentSource{Epoch: s.Epoch, Taken: s.Taken, Sealed: s.Sealed, Last: s.Last, Removed: s.Removed,
+			From: needs[i]}
 		if config := b.mix.Config(i); !sameSource(config, p.config.Sources[s.Name]) {
 			x.Config = &config
 		}
@@ -72,8 +77,9 @@ func sameSource(a, b mixture.Source) bool {
 	return bytes.Equal(x, y)
 }
 
-// appendForkState writes what Inherit takes: the number of steps, of each its bucket, the number of its rows, and these; the pieces that are left. Then, behind
-// their length, the used tokens of documents that wait for a packer or in one.
+// appendForkState writes what Inherit takes: the number of steps, of each its bucket, the number of its rows, and
+// these; the pieces that are left. Then, behind their length, the used tokens of documents that wait for a packer or in
+// one.
 func (p *Planner) appendForkState(b []byte, previous *uint64) []byte {
 	b = binary.AppendUvarint(b, uint64(len(p.fork.due)))
 	for _, s := range p.fork.due {

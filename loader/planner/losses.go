@@ -13,7 +13,8 @@ import (
 	"loaderd/packonline"
 )
 
-// losses are what a planner knows of the loss of documents that wait, where not every token of them has one. Most runs have none.
+// losses are what a planner knows of the loss of documents that wait, where not every token of them has one. Most runs
+// have none.
 type losses struct {
 	of    map[uint64]plan.LossRuns // by the document's name
 	limit int                      // of documents, before those that wait no more are forgotten
@@ -33,8 +34,8 @@ func (l *losses) note(name uint64, runs plan.LossRuns) {
 	l.of[name] = runs
 }
 
-// repeated marks the name of a piece all of whose tokens another piece of the document holds with their loss: here they have none. It has the rest of its
-// window behind it, with which it is one piece in a plan.
+// repeated marks the name of a piece all of whose tokens another piece of the document holds with their loss: here they
+// have none. It has the rest of its window behind it, with which it is one piece in a plan.
 const repeated = 1 << 63
 
 // goesOn reports whether a piece goes on with the repeated tokens before it.
@@ -60,7 +61,8 @@ func mark(row []packonline.Piece, n int32) []packonline.Piece {
 	return out
 }
 
-// count counts the tokens of a step that have no loss, before it is joined; whole says of a row whether it is one attention segment.
+// count counts the tokens of a step that have no loss, before it is joined; whole says of a row whether it is one
+// attention segment.
 func (l *losses) count(s *plan.Step, once bool, whole func([]packonline.Piece) bool) {
 	s.Masked, s.MaskedFirst = 0, 0
 	if len(l.of) == 0 && !once {
@@ -120,7 +122,8 @@ func (l *losses) sweep(waiting []uint64) {
 	l.limit = 2 * len(l.of)
 }
 
-// appendState writes the number of documents that wait and are noted, and of each the distance from the one before, and its runs behind their number.
+// appendState writes the number of documents that wait and are noted, and of each the distance from the one before, and
+// its runs behind their number.
 func (l *losses) appendState(b []byte, waits func() []uint64) []byte {
 	if len(l.of) == 0 {
 		return append(b, 0)
@@ -185,7 +188,8 @@ func readRuns(r *codec.Cursor) (runs plan.LossRuns) {
 	return runs
 }
 
-// whole reports whether a row that waits is one attention segment, and not one for each piece: that is for its source to say where it has a packing of its own.
+// whole reports whether a row that waits is one attention segment, and not one for each piece: that is for its source
+// to say where it has a packing of its own.
 func (p *Planner) whole(row []packonline.Piece) bool {
 	attention := p.config.Attention
 	if p.sources != nil && len(row) > 0 {

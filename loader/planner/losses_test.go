@@ -10,9 +10,11 @@ import (
 	"loaderd/packonline"
 )
 
-// labelled counts how often each token comes with its loss, and the tokens that come without. What steps say of themselves must be so: runs are those of a
-// document as a plan names it, whole says of a row whether it is one attention segment, nil where nobody counts segments.
-func labelled(t *rapid.T, steps []plan.Step, runs func(ref uint64) plan.LossRuns, whole func([]packonline.Piece) bool) (labels map[token]int, masked int64) {
+// labelled counts how often each token comes with its loss, and the tokens that come without. What steps say of
+// themselves must be so: runs are those of a document as a plan names it, whole says of a row whether it is one
+// attention segment, nil where nobody counts segments.
+func labelled(t *rapid.T, steps []plan.Step, runs func(ref uint64) plan.LossRuns,
+	whole func([]packonline.Piece) bool) (labels map[token]int, masked int64) {
 	labels = map[token]int{}
 	masks := map[uint64][]bool{}
 	for _, s := range steps {
@@ -20,7 +22,9 @@ func labelled(t *rapid.T, steps []plan.Step, runs func(ref uint64) plan.LossRuns
 		for _, r := range s.Repeats {
 			repeats[[2]int{r.Row, r.Piece}] = r.Tokens
 		}
-		if len(repeats) != len(s.Repeats) || !slices.IsSortedFunc(s.Repeats, func(a, b plan.Repeat) int { return (a.Row-b.Row)<<16 + a.Piece - b.Piece }) {
+		if len(repeats) != len(s.Repeats) || !slices.IsSortedFunc(s.Repeats, func(a, b plan.Repeat) int {
+			return (a.Row-b.Row)<<16 + a.Piece - b.Piece
+		}) {
 			t.Fatalf("step %d: repeats %v", s.Index, s.Repeats)
 		}
 		var without, first int64
@@ -47,15 +51,16 @@ func labelled(t *rapid.T, steps []plan.Step, runs func(ref uint64) plan.LossRuns
 			}
 		}
 		if s.Masked != without || whole != nil && s.MaskedFirst != first {
-			t.Fatalf("step %d has %d tokens without a loss, %d at the beginning of a segment; it says %d and %d", s.Index, without, first, s.Masked, s.MaskedFirst)
+			t.Fatalf("step %d has %d tokens without a loss, %d at the beginning of a segment; it says %d and %d", s.Index,
+				without, first, s.Masked, s.MaskedFirst)
 		}
 		masked += without
 	}
 	return labels, masked
 }
 
-// onceOnly reports whether a run that has ended brought each token with its loss once where it took it once: it dropped none, and where it repeated tokens
-// their loss counts once.
+// onceOnly reports whether a run that has ended brought each token with its loss once where it took it once: it dropped
+// none, and where it repeated tokens their loss counts once.
 func onceOnly(c plan.Config, p *planner.Planner) bool {
 	counts, packed := p.Counts()
 	once := c.Packing.RepeatLoss == packonline.LossOnce
@@ -84,7 +89,8 @@ func comes(t *rapid.T, labels map[token]int, ref uint64, times func(token int) i
 			want = times(int(at))
 		}
 		if got := labels[token{ref, at}]; got != want {
-			t.Fatalf("token %d of document %d of source %d came with its loss %d times, want %d", at, plan.RefSequence(ref), plan.RefSource(ref), got, want)
+			t.Fatalf("token %d of document %d of source %d came with its loss %d times, want %d", at, plan.RefSequence(ref),
+				plan.RefSource(ref), got, want)
 		}
 		delete(labels, token{ref, at})
 	}
@@ -107,7 +113,8 @@ func apart(t *rapid.T, steps []plan.Step, documents func(ref uint64) []plan.Part
 	}
 }
 
-// evenly checks the labels of a message of which so many tokens were taken: every token of a document that has a loss has come as often as the others of it.
+// evenly checks the labels of a message of which so many tokens were taken: every token of a document that has a loss
+// has come as often as the others of it.
 func evenly(t *rapid.T, labels map[token]int, ref uint64, a plan.Arrival, taken int) {
 	documents := a.Documents()
 	times, at := map[int]int{}, 0

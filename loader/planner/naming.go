@@ -7,7 +7,8 @@ import (
 	"loaderd/packonline"
 )
 
-// naming is how a planner names documents while they wait: by their position, and where messages hold several documents by their first token in it, too.
+// naming is how a planner names documents while they wait: by their position, and where messages hold several documents
+// by their first token in it, too.
 type naming struct{ bits uint }
 
 func newNaming(c plan.DocumentsConfig) (n naming) {

@@ -39,7 +39,8 @@ func TestDuplicatesOfPieces(t *testing.T) {
 	}
 }
 
-// A source takes all pieces of a document or none, by the document's id or place; of documents that come together it takes each by itself.
+// A source takes all pieces of a document or none, by the document's id or place; of documents that come together it
+// takes each by itself.
 func TestSourcesTakeWholeDocuments(t *testing.T) {
 	split := mixture.Source{Split: mixture.Split{Of: 3, Take: []int{1, 1}}}
 	took := map[int]int{}
@@ -91,7 +92,8 @@ func TestCountsOfLongDocuments(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	arrivals := []plan.Arrival{{Length: 5}, {Length: 9, Cut: true}, {Skip: plan.SkipLong}, {Length: 9, Cut: true, ID: 7}, {Length: 9, Cut: true, ID: 7}, {Skip: plan.SkipLong}}
+	arrivals := []plan.Arrival{{Length: 5}, {Length: 9, Cut: true}, {Skip: plan.SkipLong}, {Length: 9, Cut: true, ID: 7},
+		{Length: 9, Cut: true, ID: 7}, {Skip: plan.SkipLong}}
 	for i, a := range arrivals {
 		a.Sequence = uint64(i + 1)
 		if _, err := p.Add(a); err != nil {
@@ -106,7 +108,8 @@ func TestCountsOfLongDocuments(t *testing.T) {
 		}
 		p = next
 	}
-	if counts, _ := p.Counts(); counts.Cut != 2 || counts.Skipped.Of(plan.SkipLong) != 2 || counts.Skipped.Of(plan.SkipDuplicate) != 1 {
+	if counts, _ := p.Counts(); counts.Cut != 2 || counts.Skipped.Of(plan.SkipLong) != 2 ||
+		counts.Skipped.Of(plan.SkipDuplicate) != 1 {
 		t.Errorf("%+v", counts)
 	}
 }

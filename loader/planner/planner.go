@@ -11,8 +11,8 @@ import (
 	"loaderd/shuffle"
 )
 
-// AlgorithmVersion changes whenever an equal configuration and log could give another plan than before. It stands in the header of
-// every plan; a planner of another version refuses to continue it.
+// AlgorithmVersion changes whenever an equal configuration and log could give another plan than before. It stands in
+// the header of every plan; a planner of another version refuses to continue it.
 const AlgorithmVersion = 1
 
 // Counts are a planner's totals since the start of the run.
@@ -29,8 +29,8 @@ type Counts struct {
 	WaitMax      int64 // most documents that arrived while a row waited for its step
 }
 
-// Planner is the deterministic state machine that turns document lengths into steps. What it returns is a function of its
-// configuration and of the sequence of its calls alone:
+// Planner is the deterministic state machine that turns document lengths into steps. What it returns is a function of
+// its configuration and of the sequence of its calls alone:
 //
 //   - invariant 2: the steps after a document follow from the documents up to it. Readers only decide when it is fed.
 //   - invariant 3: a planner restored from AppendState goes on exactly as the one that wrote it.
@@ -66,7 +66,9 @@ func New(h plan.Header) (*Planner, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !slices.EqualFunc(h.Sources, mix.Status(), func(s plan.SourceBegin, x mixture.Status) bool { return s.Name == x.Name }) {
+	if !slices.EqualFunc(h.Sources, mix.Status(), func(s plan.SourceBegin, x mixture.Status) bool {
+		return s.Name == x.Name
+	}) {
 		return nil, fmt.Errorf("the sources of run %s are not in the order of their names", h.Run)
 	}
 	p, err := newPlanner(h.Config, mix, h.Infos(), newRefs(1))
@@ -95,8 +97,8 @@ func (p *Planner) pack(k *pack, name uint64, length int32, x plan.Part) {
 	p.shuffle(k)
 }
 
-// Drain packs everything that waits, padding where it must, and returns the full steps: atoms of several rows may end short, rows of
-// several atoms are padded. Rows that do not fill a step keep waiting.
+// Drain packs everything that waits, padding where it must, and returns the full steps: atoms of several rows may end
+// short, rows of several atoms are padded. Rows that do not fill a step keep waiting.
 func (p *Planner) Drain() []plan.Step {
 	p.steps = p.steps[:0]
 	p.drain(false)
@@ -128,8 +130,8 @@ func (p *Planner) drain(last bool) {
 	}
 }
 
-// Seal drains and ends the plan: rows that do not fill a step are padded to one or dropped, as configured. Nothing may be added
-// afterwards.
+// Seal drains and ends the plan: rows that do not fill a step are padded to one or dropped, as configured. Nothing may
+// be added afterwards.
 func (p *Planner) Seal() []plan.Step {
 	p.steps = p.steps[:0]
 	return p.finish(p.seal())
@@ -157,8 +159,8 @@ func (p *Planner) seal() plan.Position {
 	return floor
 }
 
-// overdue sends on what the next document would make wait for too long: an atom that lacks rows, a row that lacks atoms, a step that lacks
-// rows.
+// overdue sends on what the next document would make wait for too long: an atom that lacks rows, a row that lacks
+// atoms, a step that lacks rows.
 func (p *Planner) overdue() {
 	for i := range p.packs {
 		k := &p.packs[i]
@@ -207,8 +209,8 @@ func (p *Planner) made(s plan.Step) {
 	p.steps = append(p.steps, s)
 }
 
-// finish sets the floor of each step: the documents of later steps, those that wait now and those that floor does not cover may still be
-// needed.
+// finish sets the floor of each step: the documents of later steps, those that wait now and those that floor does not
+// cover may still be needed.
 func (p *Planner) finish(floor plan.Position) []plan.Step {
 	if len(p.steps) == 0 {
 		return nil
@@ -256,8 +258,8 @@ func (p *Planner) beyond(f func([]packonline.Piece)) {
 	p.fork.each(f)
 }
 
-// Drains reports whether Drain could complete a step: a full step waits, or something waits before the queues and all that waits, pieces
-// and rows, is as many as the smallest step has rows.
+// Drains reports whether Drain could complete a step: a full step waits, or something waits before the queues and all
+// that waits, pieces and rows, is as many as the smallest step has rows.
 func (p *Planner) Drains() bool {
 	least := math.MaxInt
 	for i := range p.queues.buckets {
@@ -275,7 +277,8 @@ func (p *Planner) Drains() bool {
 	return waiting > 0 && waiting+p.queues.rowsWaiting() >= least
 }
 
-// RestoreHints gives a restored planner the packing hints of the documents of a message, as Arrival.Parts has them, of which some wait.
+// RestoreHints gives a restored planner the packing hints of the documents of a message, as Arrival.Parts has them, of
+// which some wait.
 func (p *Planner) RestoreHints(message uint64, parts []plan.Part) {
 	hints := make(map[int32]plan.PackingHints, len(parts))
 	first := 0
@@ -313,7 +316,8 @@ func (p *Planner) Detail() map[string]int64 {
 	return p.packs.detail()
 }
 
-// Waiting describes what the planner holds back: pieces and finished rows in the packer, atoms in the shuffle window, and rows before and behind it.
+// Waiting describes what the planner holds back: pieces and finished rows in the packer, atoms in the shuffle window,
+// and rows before and behind it.
 func (p *Planner) Waiting() (pool packonline.Pending, window, queued int) {
 	for l := range p.packs.lines() {
 		queued += l.waiting()

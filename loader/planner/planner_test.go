@@ -41,13 +41,15 @@ func drawArrivals(t *rapid.T, several bool) []plan.Arrival {
 			continue
 		}
 		x := drawPart(t, uint64(i+1))
-		out[i] = plan.Arrival{Sequence: uint64(i + 1), Length: x.Length, ID: x.ID, Skip: x.Skip, Loss: x.Loss, PackingHints: x.PackingHints}
+		out[i] = plan.Arrival{Sequence: uint64(i + 1), Length: x.Length, ID: x.ID, Skip: x.Skip, Loss: x.Loss,
+			PackingHints: x.PackingHints}
 	}
 	return out
 }
 
 func drawPart(t *rapid.T, key uint64) plan.Part {
-	x := plan.Part{Length: rapid.IntRange(1, 90).Draw(t, "tokens"), ID: uint64(rapid.IntRange(0, 12).Draw(t, "id")), PackingHints: plan.PackingHints{Hint: plantest.Hint(key)}}
+	x := plan.Part{Length: rapid.IntRange(1, 90).Draw(t, "tokens"), ID: uint64(rapid.IntRange(0, 12).Draw(t, "id")),
+		PackingHints: plan.PackingHints{Hint: plantest.Hint(key)}}
 	x.Loss = plantest.Loss(key, x.Length)
 	if rapid.IntRange(0, 9).Draw(t, "skip") == 0 {
 		x.Skip = rapid.SampledFrom([]plan.Skip{plan.SkipEmpty, plan.SkipUndecodable, plan.SkipMasked}).Draw(t, "reason")
@@ -58,8 +60,8 @@ func drawPart(t *rapid.T, key uint64) plan.Part {
 	return x
 }
 
-// usedTokens says of each token of the messages whether its document is used: the ids of the last dedupe documents come before it, each with the
-// place of a piece in its document.
+// usedTokens says of each token of the messages whether its document is used: the ids of the last dedupe documents come
+// before it, each with the place of a piece in its document.
 func usedTokens(arrivals []plan.Arrival, dedupe int) map[uint64][]bool {
 	out := map[uint64][]bool{}
 	var ids [][2]uint64
@@ -94,8 +96,9 @@ func newPlanner(t *rapid.T, c plan.Config) *planner.Planner {
 	return p
 }
 
-// A planner whose state is saved and restored behind every document plans what an undisturbed one plans (invariant 3), no step holds
-// a document below the floor, and every token of every used document comes out, in rows of one bucket (conservation).
+// A planner whose state is saved and restored behind every document plans what an undisturbed one plans (invariant 3),
+// no step holds a document below the floor, and every token of every used document comes out, in rows of one bucket
+// (conservation).
 func TestPlannerRestoredAtEveryDocument(t *testing.T) {
 	checkMethods(t, func(t *rapid.T, c plan.Config) {
 		arrivals := drawArrivals(t, c.Documents.Several())
@@ -162,7 +165,9 @@ func TestPlannerRestoredAtEveryDocument(t *testing.T) {
 		apart(t, a, again)
 		used := usedTokens(arrivals, c.Documents.Dedupe)
 		conserved(t, c, a, used, counts, packed)
-		labels, masked := labelled(t, a, func(ref uint64) plan.LossRuns { return lossOf(arrivals[ref-1]) }, func([]packonline.Piece) bool { return c.Attention == plan.AttentionRow })
+		labels, masked := labelled(t, a, func(ref uint64) plan.LossRuns {
+			return lossOf(arrivals[ref-1])
+		}, func([]packonline.Piece) bool { return c.Attention == plan.AttentionRow })
 		if masked != counts.MaskedTokens {
 			t.Fatalf("%d tokens have no loss, the counts say %d", masked, counts.MaskedTokens)
 		}
@@ -192,9 +197,10 @@ func above(t *rapid.T, floor plan.Position, steps []plan.Step) {
 	}
 }
 
-// conserved compares the tokens of a whole plan with those of its documents: each comes once, but for those that the packer says it
-// repeated or dropped, and those of rows that were dropped at the end.
-func conserved(t *rapid.T, c plan.Config, steps []plan.Step, used map[uint64][]bool, counts planner.Counts, packed packonline.Counts) {
+// conserved compares the tokens of a whole plan with those of its documents: each comes once, but for those that the
+// packer says it repeated or dropped, and those of rows that were dropped at the end.
+func conserved(t *rapid.T, c plan.Config, steps []plan.Step, used map[uint64][]bool, counts planner.Counts,
+	packed packonline.Counts) {
 	got := map[string]int{}
 	var slots, tokens int64
 	for i, s := range steps {
@@ -233,7 +239,8 @@ func conserved(t *rapid.T, c plan.Config, steps []plan.Step, used map[uint64][]b
 		t.Fatalf("%d tokens in, %d out of which %d are known, %+v, %+v", total, tokens, known, counts, packed)
 	}
 	exact := c.Steps.Last == plan.LastPad
-	if exact && counts.LeftTokens != 0 || repeated > packed.Repeated || exact && (repeated != packed.Repeated || missing != packed.Dropped) {
+	if exact && counts.LeftTokens != 0 || repeated > packed.Repeated || exact &&
+		(repeated != packed.Repeated || missing != packed.Dropped) {
 		t.Fatalf("%d tokens come again, %d never, %+v, %+v", repeated, missing, counts, packed)
 	}
 	if counts.Slots != slots || counts.Tokens != tokens {
@@ -343,7 +350,8 @@ func BenchmarkPlanner(b *testing.B) {
 			lengths := plantest.Lengths(1, 1<<16)
 			b.ResetTimer()
 			for i := range b.N {
-				if _, err := p.Add(plan.Arrival{Sequence: uint64(i + 1), Length: 60 * lengths[i&(1<<16-1)], ID: uint64(i + 1)}); err != nil {
+				if _, err := p.Add(plan.Arrival{Sequence: uint64(i + 1), Length: 60 * lengths[i&(1<<16-1)],
+					ID: uint64(i + 1)}); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -12,13 +12,15 @@ import (
 	"loaderd/shuffle"
 )
 
-// queues hold the packed rows of each bucket until a step takes them. A step takes rows of one bucket. Once more than Backlog full steps
-// wait, one leaves; its bucket is drawn with a probability proportional to the tokens that wait there, among the buckets that have a
-// full step (Beyond Fixed Length, section 4). What arrives in a bucket also leaves, so in the long run each has its share of the
-// steps; the draw decides the order only, which would otherwise follow the arrival of long documents.
+// queues hold the packed rows of each bucket until a step takes them. A step takes rows of one bucket. Once more than
+// Backlog full steps wait, one leaves; its bucket is drawn with a probability proportional to the tokens that wait
+// there, among the buckets that have a full step (Beyond Fixed Length, section 4). What arrives in a bucket also
+// leaves, so in the long run each has its share of the steps; the draw decides the order only, which would otherwise
+// follow the arrival of long documents.
 //
 //   - invariant: at most Backlog full steps wait, and less than a step of each bucket beyond them.
-//   - invariant: with a MaxWait, no row waits while more documents arrive than that. The step with such a row leaves first, filled up
+//   - invariant: with a MaxWait, no row waits while more documents arrive than that. The step with such a row leaves
+//     first, filled up
 //     with rows of padding when its bucket has no full step: a rare bucket holds back neither memory nor the floor.
 type queues struct {
 	buckets []queue
@@ -95,7 +97,8 @@ func (q *queues) draw(weight uint64, last bool) *queue {
 	panic("loader: weights of buckets do not add up")
 }
 
-// overdue returns the bucket of the oldest row if the next document would make the row wait longer than the bound, else nil.
+// overdue returns the bucket of the oldest row if the next document would make the row wait longer than the bound, else
+// nil.
 func (q *queues) overdue(now int64) *queue {
 	if q.maxWait == 0 {
 		return nil
@@ -103,7 +106,8 @@ func (q *queues) overdue(now int64) *queue {
 	var oldest *queue
 	for i := range q.buckets {
 		b := &q.buckets[i]
-		if len(b.wait) > 0 && now-b.wait[0].arrived >= q.maxWait && (oldest == nil || b.wait[0].arrived < oldest.wait[0].arrived) {
+		if len(b.wait) > 0 && now-b.wait[0].arrived >= q.maxWait &&
+			(oldest == nil || b.wait[0].arrived < oldest.wait[0].arrived) {
 			oldest = b
 		}
 	}
@@ -151,8 +155,8 @@ func (q *queues) each(f func([]packonline.Piece)) {
 	}
 }
 
-// appendState writes the number of draws, then for each bucket its steps, the number of rows that wait, and each with the documents
-// that had arrived when it came.
+// appendState writes the number of draws, then for each bucket its steps, the number of rows that wait, and each with
+// the documents that had arrived when it came.
 func (q *queues) appendState(b []byte, previous *uint64) []byte {
 	b = binary.AppendUvarint(b, q.draws)
 	for i := range q.buckets {

@@ -11,7 +11,8 @@ import (
 	"loaderd/loader/plan"
 )
 
-// refs tells which document an arrival was, for the arrivals that something of waits. The planner counts in arrivals; steps name documents.
+// refs tells which document an arrival was, for the arrivals that something of waits. The planner counts in arrivals;
+// steps name documents.
 //
 // Those that came lately are all there; of the others those that waited at the last sweep.
 type refs struct {
@@ -52,8 +53,9 @@ func (r *refs) has(arrival uint64) bool {
 // due reports whether it is time for a sweep.
 func (r *refs) due() bool { return len(r.young) >= r.limit }
 
-// sweep forgets the arrivals of the older half of young that do not wait: most that wait came lately, and are found at once in the other half. A sweep comes
-// when as many have arrived as waited at the last one: what it costs is shared by them.
+// sweep forgets the arrivals of the older half of young that do not wait: most that wait came lately, and are found at
+// once in the other half. A sweep comes when as many have arrived as waited at the last one: what it costs is shared by
+// them.
 func (r *refs) sweep(waiting []uint64) {
 	n := len(r.young) / 2
 	first := r.first + uint64(n)
@@ -74,8 +76,8 @@ func (r *refs) live(waiting []uint64) []arrived {
 	return out
 }
 
-// appendState writes the arrivals that wait: their number, and of each the distance from the one before, its source and its sequence. It
-// leaves out when the next sweep is due, which shapes nothing.
+// appendState writes the arrivals that wait: their number, and of each the distance from the one before, its source and
+// its sequence. It leaves out when the next sweep is due, which shapes nothing.
 func (r *refs) appendState(b []byte, waiting []uint64) []byte {
 	live := r.live(waiting)
 	b = binary.AppendUvarint(b, uint64(len(live)))
@@ -97,7 +99,8 @@ func readRefs(r *codec.Cursor, next uint64, sources int) *refs {
 		d := r.Uvarint()
 		a := arrived{before + d, plan.Ref(int(r.Bounded(uint64(sources)-1)), r.Bounded(plan.MaxSequence))}
 		if r.Err == nil && (d == 0 || d >= next-before || plan.RefSequence(a.ref) == 0) {
-			r.Fail(fmt.Errorf("arrival %d+%d is document %d of source %d, and the next one is arrival %d", before, d, plan.RefSequence(a.ref), plan.RefSource(a.ref), next))
+			r.Fail(fmt.Errorf("arrival %d+%d is document %d of source %d, and the next one is arrival %d", before, d,
+				plan.RefSequence(a.ref), plan.RefSource(a.ref), next))
 		}
 		if r.Err != nil {
 			return out

@@ -9,7 +9,8 @@ import (
 // Checkpoint returns the state behind a record of the log of a run's plan.
 func (a *Applier) Checkpoint(fingerprint string, tail plan.Tail) plan.Checkpoint {
 	return plan.Checkpoint{
-		Fingerprint: fingerprint, Tail: tail, Keepers: a.Keepers, Pending: slices.Clone(a.Pending), Planner: a.Planner.AppendState(nil),
+		Fingerprint: fingerprint, Tail: tail, Keepers: a.Keepers, Pending: slices.Clone(a.Pending),
+		Planner: a.Planner.AppendState(nil),
 	}
 }
 

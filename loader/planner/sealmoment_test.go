@@ -14,13 +14,15 @@ import (
 	"loaderd/packonline"
 )
 
-// sealed returns the steps of a run whose sources have so many documents. seals says behind which arrival the seal of a source is recorded, where
-// that is not later: where the run wants a document that a source has not, the source is sealed.
+// sealed returns the steps of a run whose sources have so many documents. seals says behind which arrival the seal of a
+// source is recorded, where that is not later: where the run wants a document that a source has not, the source is
+// sealed.
 func sealed(t *rapid.T, c plan.Config, sources []plan.SourceBegin, documents, seals []int, order []int) *sourcesRun {
 	b := newSourcesRun(t, c, sources)
 	b.settle(t)
 	seal := func(i int) {
-		b.applier.Record(plan.SealSource{At: b.applier.Planner.Clock(), Source: i, Last: sources[i].Start - 1 + uint64(documents[i])})
+		b.applier.Record(plan.SealSource{At: b.applier.Planner.Clock(), Source: i, Last: sources[i].Start - 1 +
+			uint64(documents[i])})
 		b.settle(t)
 	}
 	open := func(i int) bool {
@@ -52,8 +54,8 @@ func sealed(t *rapid.T, c plan.Config, sources []plan.SourceBegin, documents, se
 	return b
 }
 
-// The moment at which the end of a source is recorded changes nothing, whichever source that is, in whatever order and however late: neither the
-// steps nor how far they say that sources are read.
+// The moment at which the end of a source is recorded changes nothing, whichever source that is, in whatever order and
+// however late: neither the steps nor how far they say that sources are read.
 func TestPlanner_MomentOfSealChangesNoStep(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c, sources := drawSources(t)
@@ -78,17 +80,20 @@ func TestPlanner_MomentOfSealChangesNoStep(t *testing.T) {
 	})
 }
 
-// A source that gets its weight from the schedule, when the others have ended, has no documents. Its share is the target of no step.
+// A source that gets its weight from the schedule, when the others have ended, has no documents. Its share is the
+// target of no step.
 func TestPlanner_MomentOfSealOfEmptySource(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := plantest.Configs(rapid.SampledFrom(packonline.Methods()).Draw(t, "method")).Draw(t, "configuration")
 		c.Sources = map[string]mixture.Source{"s0": {Weight: 1, Epochs: 1}, "s1": {Weight: 0, Epochs: 1}}
-		c.Mix = mixture.Mix{Dry: mixture.DryWait, End: mixture.EndAll, Schedule: []mixture.Point{{Tokens: 400, Weights: map[string]float64{"s0": 0, "s1": 1}}}}
+		c.Mix = mixture.Mix{Dry: mixture.DryWait, End: mixture.EndAll,
+			Schedule: []mixture.Point{{Tokens: 400, Weights: map[string]float64{"s0": 0, "s1": 1}}}}
 		if len(c.Validate()) > 0 {
 			t.Skip()
 		}
 		documents := []int{rapid.IntRange(1, 5).Draw(t, "documents"), 0}
-		sealMomentChangesNothing(t, c, []plan.SourceBegin{{Name: "s0", Start: 1}, {Name: "s1", Start: 1}}, documents, []int{0, 0}, []int{0, 10})
+		sealMomentChangesNothing(t, c, []plan.SourceBegin{{Name: "s0", Start: 1}, {Name: "s1", Start: 1}}, documents,
+			[]int{0, 0}, []int{0, 10})
 	})
 }
 
@@ -106,7 +111,8 @@ func sealMomentChangesNothing(t *rapid.T, c plan.Config, sources []plan.SourceBe
 	if !reflect.DeepEqual(want.steps, have.steps) {
 		for i := range want.steps {
 			if i >= len(have.steps) || !reflect.DeepEqual(want.steps[i], have.steps[i]) {
-				t.Fatalf("step %d of %d differs: %+v\n%+v", i, len(want.steps), want.steps[i], have.steps[min(i, len(have.steps)-1)])
+				t.Fatalf("step %d of %d differs: %+v\n%+v", i, len(want.steps), want.steps[i],
+					have.steps[min(i, len(have.steps)-1)])
 			}
 		}
 		t.Fatal(fmt.Sprint(len(want.steps), " steps, ", len(have.steps)))

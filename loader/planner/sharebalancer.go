@@ -20,10 +20,10 @@ type portion struct {
 	tokens int64
 }
 
-// shareBalancer keeps the shares of the tokens that leave a place, the shuffle window or the queues, close to their targets.
-// The mixture takes documents by exact shares, but the packer, the window and the queues let them leave in another
-// order. The best of several random choices keeps counts far closer than a single one does (Mitzenmacher, The Power of
-// Two Choices in Randomized Load Balancing).
+// shareBalancer keeps the shares of the tokens that leave a place, the shuffle window or the queues, close to their
+// targets. The mixture takes documents by exact shares, but the packer, the window and the queues let them leave in
+// another order. The best of several random choices keeps counts far closer than a single one does (Mitzenmacher, The
+// Power of Two Choices in Randomized Load Balancing).
 type shareBalancer struct {
 	forget int64   // tokens of evenSteps steps
 	shares []int64 // by source: parts of mixture.Unit that it is to have of what leaves next

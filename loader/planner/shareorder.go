@@ -82,7 +82,8 @@ func (p *Planner) evens() bool { return p.sources.several() && len(p.queues.buck
 // follows.
 //
 // A step holds rows of one bucket, and so mostly tokens of the sources whose documents have its lengths. With several
-// sources the bucket is drawn, and replaced by the one that keeps the shares closest if that is closer by the tolerance.
+// sources the bucket is drawn, and replaced by the one that keeps the shares closest if that is closer by the
+// tolerance.
 func (p *Planner) nextStep(keep int, last bool) *queue {
 	best := p.queues.next(keep, last)
 	if best == nil || !p.evens() {

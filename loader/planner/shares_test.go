@@ -14,7 +14,8 @@ import (
 )
 
 // sharesOf plans documents of five sources to the end. For every step it returns the tokens of each source, the length
-// of its rows, and the tokens that each source was to have up to its end by the shares in the order of the tokens taken.
+// of its rows, and the tokens that each source was to have up to its end by the shares in the order of the tokens
+// taken.
 func sharesOf(t *testing.T, c plan.Config, tokens int64) (steps [][]float64, buckets []int32, targets [][]float64) {
 	t.Helper()
 	means := []float64{80, 400, 1500, 6000, 20000}

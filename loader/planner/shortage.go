@@ -5,8 +5,9 @@ import (
 	"slices"
 )
 
-// Shortage is what the next step lacks, in rows: shuffle window and queues let none go before they are full. With one bucket it is exact.
-// With several it is a lower bound, for rows may come in another bucket than the one that is nearly full.
+// Shortage is what the next step lacks, in rows: shuffle window and queues let none go before they are full. With one
+// bucket it is exact. With several it is a lower bound, for rows may come in another bucket than the one that is nearly
+// full.
 type Shortage struct {
 	Needed    int   // rows that must be packed before the next step leaves, with those that stay behind it
 	There     int   // rows of these that are packed

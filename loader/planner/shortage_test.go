@@ -14,13 +14,15 @@ import (
 	"loaderd/packonline"
 )
 
-// The rows that a step is said to lack are those that come before it: exactly with one bucket, at least with several. Nothing else sends a
-// step on: no bound on waits, no atoms of other sizes.
+// The rows that a step is said to lack are those that come before it: exactly with one bucket, at least with several.
+// Nothing else sends a step on: no bound on waits, no atoms of other sizes.
 func TestShortageIsWhatComes(t *testing.T) {
 	for _, method := range []string{"bucket", "bfd", "concat", "bucketllm", "seamless"} {
 		t.Run(method, func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
-				c := plantest.Configs(method).Filter(func(c plan.Config) bool { return c.Packing.Atom == 1 }).Draw(t, "configuration")
+				c := plantest.Configs(method).Filter(func(c plan.Config) bool {
+					return c.Packing.Atom == 1
+				}).Draw(t, "configuration")
 				c.Steps.MaxWait = 0
 				p := newPlanner(t, c)
 				for _, a := range drawArrivals(t, c.Documents.Several()) {
@@ -112,20 +114,23 @@ func TestPlanner_EarlyShortage(t *testing.T) {
 	})
 }
 
-// Methods that drop tokens may pack a row of more than its length: their drain is not promised for a step's tokens alone.
+// Methods that drop tokens may pack a row of more than its length: their drain is not promised for a step's tokens
+// alone.
 func TestPlanner_EarlyShortageOfMethodsThatDrop(t *testing.T) {
 	extra, trim := plantest.Config("bfd-m"), plantest.Config("splice")
 	extra.Packing.Extra, trim.Packing.Splice.Fill = 8, "trim"
 	for name, c := range map[string]plan.Config{"bfd-m": extra, "splice": trim} {
 		c.Shuffle.Window = 0
-		c.Packing.Buckets, c.Packing.Atom, c.Packing.Pool, c.Steps = []int{8}, 1, 16, plan.StepsConfig{Rows: 2, Last: plan.LastPad}
+		c.Packing.Buckets, c.Packing.Atom, c.Packing.Pool, c.Steps = []int{8}, 1, 16,
+			plan.StepsConfig{Rows: 2, Last: plan.LastPad}
 		for n := 1; n <= 12; n++ {
 			p, err := planner.New(plantest.Header(c))
 			if err != nil {
 				t.Fatal(err)
 			}
 			for i := range n {
-				if _, err := p.Add(plan.Arrival{Sequence: uint64(i + 1), Length: 4, PackingHints: plan.PackingHints{Hint: plantest.Hint(uint64(i + 1))}}); err != nil {
+				if _, err := p.Add(plan.Arrival{Sequence: uint64(i + 1), Length: 4,
+					PackingHints: plan.PackingHints{Hint: plantest.Hint(uint64(i + 1))}}); err != nil {
 					t.Fatal(err)
 				}
 			}

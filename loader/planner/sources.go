@@ -36,9 +36,9 @@ func (c *SourceCounts) fields() []*int64 {
 	return slices.Concat([]*int64{&c.Arrived}, skipFields(&c.Skipped), []*int64{&c.Cut, &c.Tokens, &c.Emitted})
 }
 
-// sourceSet is what a planner keeps of its sources. The planner counts in arrivals: pieces that wait name the arrival of their document, and
-// name the document when a step takes them. It calls nothing of the planner: what its methods return says what the
-// planner has to do.
+// sourceSet is what a planner keeps of its sources. The planner counts in arrivals: pieces that wait name the arrival
+// of their document, and name the document when a step takes them. It calls nothing of the planner: what its methods
+// return says what the planner has to do.
 type sourceSet struct {
 	mix    *mixture.Mixture
 	infos  []plan.SourceInfo // by source
@@ -63,7 +63,8 @@ type sourceState struct {
 	counts SourceCounts
 }
 
-// unread is a document whose packing hints a restored packer lacks, or lacks yet where the document still has to come to it.
+// unread is a document whose packing hints a restored packer lacks, or lacks yet where the document still has to come
+// to it.
 type unread struct {
 	pack  int
 	name  uint64
@@ -195,8 +196,8 @@ func (p *Planner) takeOne(of *sourceState, name uint64, x plan.Part) {
 	p.pack(&p.packs[of.pack], name, int32(x.Length), x)
 }
 
-// settle ends what an arrival or a control has begun: the run, when no source has a document left. The end of a source takes effect behind the
-// steps of its last document, as it does where it is recorded later.
+// settle ends what an arrival or a control has begun: the run, when no source has a document left. The end of a source
+// takes effect behind the steps of its last document, as it does where it is recorded later.
 func (p *Planner) settle() []plan.Step {
 	b := p.sources
 	steps := p.finish(p.cursor)
@@ -295,7 +296,8 @@ func (p *Planner) Ended() bool { return p.sources.mix.Ended() }
 // Mixture returns the state of the run's sources. It is not to be changed.
 func (p *Planner) Mixture() *mixture.Mixture { return p.sources.mix }
 
-// Wants returns the source and the sequence of the document that comes next; false when none does before a control comes.
+// Wants returns the source and the sequence of the document that comes next; false when none does before a control
+// comes.
 func (p *Planner) Wants() (source int, sequence uint64, ok bool) { return p.sources.mix.Next() }
 
 // SourceCounts returns the totals of each source.
@@ -307,7 +309,8 @@ func (p *Planner) SourceCounts() []SourceCounts {
 	return out
 }
 
-// MissingHints returns the waiting documents whose packing hints a restored planner has to be given again, by their messages, each once.
+// MissingHints returns the waiting documents whose packing hints a restored planner has to be given again, by their
+// messages, each once.
 func (p *Planner) MissingHints() []uint64 {
 	p.unread = map[uint64][]unread{}
 	for i := range p.packs {
@@ -329,8 +332,8 @@ func (p *Planner) MissingHints() []uint64 {
 }
 
 // appendState writes the streams of sources that were added (JSON behind its length), the mixture, the documents of the
-// arrivals that wait, the shares by which they were taken, what each source lacks behind the window and in steps, and for each its totals
-// and recent ids.
+// arrivals that wait, the shares by which they were taken, what each source lacks behind the window and in steps, and
+// for each its totals and recent ids.
 func (b *sourceSet) appendState(out []byte, waiting []uint64) []byte {
 	added, err := json.Marshal(b.infos[b.begun:])
 	if err != nil {
@@ -367,7 +370,9 @@ func (p *Planner) restoreSources(r *codec.Cursor) error {
 	}
 	r.Rest = rest
 	b.infos = append(slices.Clip(b.infos[:b.begun]), added...)
-	if !slices.EqualFunc(b.infos, b.mix.Status(), func(s plan.SourceInfo, x mixture.Status) bool { return s.Name == x.Name }) {
+	if !slices.EqualFunc(b.infos, b.mix.Status(), func(s plan.SourceInfo, x mixture.Status) bool {
+		return s.Name == x.Name
+	}) {
 		return errors.New("the sources that were added are others than those of the mixture")
 	}
 	p.packs, b.parts, b.history.spans = p.packs[:1], nil, nil // sources that were added are met again
@@ -391,7 +396,8 @@ func (p *Planner) restoreSources(r *codec.Cursor) error {
 			return err
 		}
 	}
-	if r.Err == nil && (arrived != p.counts.Arrived || uint64(arrived) < p.cursor.Last() || p.names.bits == 0 && uint64(arrived) > p.cursor.Last()) {
+	if r.Err == nil && (arrived != p.counts.Arrived || uint64(arrived) < p.cursor.Last() || p.names.bits == 0 &&
+		uint64(arrived) > p.cursor.Last()) {
 		r.Fail(fmt.Errorf("%d documents of all sources arrived behind arrival %s", arrived, p.cursor))
 	}
 	return r.Err

@@ -61,7 +61,8 @@ func (b *sourcesRun) loss(ref uint64) plan.LossRuns { return lossOf(b.named(ref)
 
 func mixedDocument(source int, sequence uint64) plan.Arrival {
 	x := uint64(source)*1000003 + sequence*7919
-	a := plan.Arrival{Source: source, Sequence: sequence, Length: 1 + int(x%37), ID: sequence * sequence % 7, PackingHints: plan.PackingHints{Hint: plantest.Hint(sequence)}}
+	a := plan.Arrival{Source: source, Sequence: sequence, Length: 1 + int(x%37), ID: sequence * sequence % 7,
+		PackingHints: plan.PackingHints{Hint: plantest.Hint(sequence)}}
 	a.Loss = plantest.Loss(x, a.Length)
 	if x%11 == 3 {
 		a.Skip, a.Length = plan.SkipEmpty, 0
@@ -90,7 +91,10 @@ func (b *sourcesRun) next(t *rapid.T) bool {
 }
 
 func (b *sourcesRun) settle(t *rapid.T) {
-	if err := b.applier.Settle(func(r planner.Ready) error { b.steps = append(b.steps, r.Steps...); return nil }); err != nil {
+	if err := b.applier.Settle(func(r planner.Ready) error {
+		b.steps = append(b.steps, r.Steps...)
+		return nil
+	}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -117,11 +121,13 @@ func (b *sourcesRun) restart(t *rapid.T) {
 
 func drawSources(t *rapid.T) (plan.Config, []plan.SourceBegin) {
 	c := plantest.Configs(rapid.SampledFrom(packonline.Methods()).Draw(t, "method")).Draw(t, "configuration")
-	c.Mix = mixture.Mix{Dry: mixture.DryWait, End: rapid.SampledFrom([]string{mixture.EndAll, mixture.EndFirst}).Draw(t, "end")}
+	c.Mix = mixture.Mix{Dry: mixture.DryWait, End: rapid.SampledFrom([]string{mixture.EndAll, mixture.EndFirst}).Draw(t,
+		"end")}
 	c.Sources = map[string]mixture.Source{}
 	var sources []plan.SourceBegin
 	for i := range rapid.IntRange(1, 4).Draw(t, "sources") {
-		s := mixture.Source{Weight: float64(1 + i), Epochs: mixture.Epochs(rapid.IntRange(1, 3).Draw(t, "epochs")), Block: rapid.IntRange(0, 3).Draw(t, "block")}
+		s := mixture.Source{Weight: float64(1 + i), Epochs: mixture.Epochs(rapid.IntRange(1, 3).Draw(t, "epochs")),
+			Block: rapid.IntRange(0, 3).Draw(t, "block")}
 		switch rapid.IntRange(0, 3).Draw(t, "more") {
 		case 0:
 			s.Split = mixture.Split{Of: 10, Take: []int{0, 7}}
@@ -158,13 +164,15 @@ func (b *sourcesRun) drawControl(t *rapid.T, added *int) plan.Control {
 		return plan.Drain{}
 	case what == 1 && !x.Sealed && !x.Removed:
 		first := b.applier.Planner.Infos()[i].Start
-		return plan.SealSource{Source: i, Last: first + x.Taken - 1 + uint64(rapid.IntRange(0, 20).Draw(t, "more")), By: "alice"}
+		return plan.SealSource{Source: i, Last: first + x.Taken - 1 + uint64(rapid.IntRange(0, 20).Draw(t, "more")),
+			By: "alice"}
 	case what == 2 && !x.Removed:
 		return plan.Rest{Source: i, Rests: !x.Resting}
 	case what == 3 && *added < 3:
 		*added++
 		name := fmt.Sprint("added", *added)
-		change := mixture.Change{Weights: map[string]float64{name: 1}, Add: map[string]mixture.Source{name: {Weight: 1, Epochs: 1}}}
+		change := mixture.Change{Weights: map[string]float64{name: 1},
+			Add: map[string]mixture.Source{name: {Weight: 1, Epochs: 1}}}
 		for _, x := range status {
 			if !x.Removed {
 				change.Weights[x.Name] = 2
@@ -179,7 +187,8 @@ func (b *sourcesRun) drawControl(t *rapid.T, added *int) plan.Control {
 	return nil
 }
 
-// finish ends the run: no source has documents behind those that were taken. record gets each control, and next plans each document that is left.
+// finish ends the run: no source has documents behind those that were taken. record gets each control, and next plans
+// each document that is left.
 func (b *sourcesRun) finish(record func(plan.Control), next func()) {
 	for i, x := range b.applier.Planner.Mixture().Status() {
 		at := b.applier.Planner.Clock()
@@ -195,8 +204,9 @@ func (b *sourcesRun) finish(record func(plan.Control), next func()) {
 	}
 }
 
-// A planner of several sources that is restored behind every document and control plans what an undisturbed one plans. Every token of every
-// used document comes out once for each time that it was taken, in rows of one packing, and no step needs what lies below the floor before it.
+// A planner of several sources that is restored behind every document and control plans what an undisturbed one plans.
+// Every token of every used document comes out once for each time that it was taken, in rows of one packing, and no
+// step needs what lies below the floor before it.
 func TestPlanner_SeveralSourcesRestoredAtEveryDocument(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c, sources := drawSources(t)
@@ -268,7 +278,9 @@ func (b *sourcesRun) check(t *rapid.T) {
 				emitted[x.Doc] += int(x.Length)
 				source := plan.RefSource(x.Doc)
 				own[planner.Mixture().Config(source).Packing != nil] = true
-				if planner.Mixture().Config(source).Packing != nil && slices.ContainsFunc(row, func(y packonline.Piece) bool { return plan.RefSource(y.Doc) != source }) {
+				if planner.Mixture().Config(source).Packing != nil && slices.ContainsFunc(row, func(y packonline.Piece) bool {
+					return plan.RefSource(y.Doc) != source
+				}) {
 					t.Fatalf("row %v of source %d has pieces of others", row, source)
 				}
 			}
@@ -297,7 +309,8 @@ func (b *sourcesRun) check(t *rapid.T) {
 	if packed.Dropped+packed.Repeated+counts.LeftTokens == 0 && !maps.Equal(emitted, b.tokens) {
 		t.Fatalf("%d tokens of %d documents came, %d of %d were taken", total, len(emitted), b.applier.Fed, len(b.tokens))
 	}
-	if have := int64(total) - packed.Repeated + packed.Dropped + counts.LeftTokens; have != b.applier.Fed || planner.WaitingTokens() != 0 {
+	if have := int64(total) - packed.Repeated + packed.Dropped + counts.LeftTokens; have != b.applier.Fed ||
+		planner.WaitingTokens() != 0 {
 		t.Fatalf("%d tokens were taken, %d came out", b.applier.Fed, have)
 	}
 	var arrived, out int64

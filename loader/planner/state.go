@@ -20,7 +20,8 @@ import (
 //	the queues of rows that wait for a step (queues.appendState); what a fork begins with (appendForkState)
 //	which tokens of the documents that wait have no loss (losses.appendState)
 //
-// An atom in the window is its packer's number where there are several, its bucket's index, the number of its rows, and each of them.
+// An atom in the window is its packer's number where there are several, its bucket's index, the number of its rows, and
+// each of them.
 const stateVersion = 1
 
 // AppendState appends the planner's whole state: references to documents, never tokens.
@@ -156,12 +157,14 @@ func (p *Planner) restoreLine(l *line, r *codec.Cursor, previous *uint64) {
 		l.packs = int64(r.Bounded(uint64(k.packer.Counts().Documents)))
 	}
 	if r.Err == nil && p.late(k, l) {
-		r.Fail(fmt.Errorf("a row has waited for other atoms while %d documents arrived: more than steps.max_wait or packing.max_age allow", p.counts.Arrived-l.since))
+		r.Fail(fmt.Errorf("a row has waited for other atoms while %d documents arrived: more than steps.max_wait or "+
+			"packing.max_age allow", p.counts.Arrived-l.since))
 	}
 }
 
 func (c *Counts) fields() []*int64 {
-	return slices.Concat([]*int64{&c.Arrived}, skipFields(&c.Skipped), []*int64{&c.Cut, &c.Rows, &c.Slots, &c.Tokens, &c.MaskedTokens, &c.LeftTokens, &c.AgeMax, &c.WaitMax})
+	return slices.Concat([]*int64{&c.Arrived}, skipFields(&c.Skipped), []*int64{&c.Cut, &c.Rows, &c.Slots, &c.Tokens,
+		&c.MaskedTokens, &c.LeftTokens, &c.AgeMax, &c.WaitMax})
 }
 
 // skipFields are the counts in the order in which a state holds them.

@@ -12,9 +12,9 @@ import (
 	"loaderd/packonline"
 )
 
-// usedForm is the form of used tokens, in uvarints: for each document that is used in part or whole, in order of arrivals, the distance
-// from the one before, the number of its ranges, and for each of these the distance of its start from the end of the one before, and its
-// length.
+// usedForm is the form of used tokens, in uvarints: for each document that is used in part or whole, in order of
+// arrivals, the distance from the one before, the number of its ranges, and for each of these the distance of its start
+// from the end of the one before, and its length.
 const usedForm = "distance ranges (distance length)..."
 
 // span is tokens [start, end) of a document.
@@ -89,8 +89,8 @@ type usedSpans map[uint64][]span
 // of returns the used tokens of a document.
 func (u usedSpans) of(document uint64) []span { return u[document&^repeated] }
 
-// place turns pieces that count only those tokens of a document that are not used into pieces of the whole document. A piece with used
-// tokens inside becomes two.
+// place turns pieces that count only those tokens of a document that are not used into pieces of the whole document. A
+// piece with used tokens inside becomes two.
 func (u usedSpans) place(pieces []packonline.Piece) []packonline.Piece {
 	if len(u) == 0 || !slices.ContainsFunc(pieces, func(x packonline.Piece) bool { return len(u.of(x.Doc)) > 0 }) {
 		return pieces

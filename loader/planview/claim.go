@@ -8,8 +8,9 @@ import (
 	"loaderd/loader/plan"
 )
 
-// Clear makes everything ready for the first record of a run's plan: nobody gives up from here on what the run needs, and the documents from
-// its first one on are there. Nothing that may be another's is touched: whether the run has no plan yet, the append of the record will say.
+// Clear makes everything ready for the first record of a run's plan: nobody gives up from here on what the run needs,
+// and the documents from its first one on are there. Nothing that may be another's is touched: whether the run has no
+// plan yet, the append of the record will say.
 //
 //	step                        a crash leaves                             and the next start
 //	the floor is recorded       documents that nobody may purge            goes on from there; without one they are free after a while
@@ -44,12 +45,14 @@ func (x RunStream) clear(ctx context.Context, h plan.Header) error {
 		if h.Parent != nil {
 			do = "fork at a later step; an epoch of a source can be read again only while all of its documents are there"
 		}
-		err = &fault.Error{Reason: fault.DocumentLost, Message: fmt.Sprintf("document %d of source %s, where the run was to begin, is purged", x.Start, x.Name), Do: do}
+		err = &fault.Error{Reason: fault.DocumentLost,
+			Message: fmt.Sprintf("document %d of source %s, where the run was to begin, is purged", x.Start, x.Name), Do: do}
 	}
 	return err
 }
 
-// Claim says for a term that the run needs its documents from the first one on, as far as they are not given up. It returns which are not.
+// Claim says for a term that the run needs its documents from the first one on, as far as they are not given up. It
+// returns which are not.
 func (s *Streams) Claim(ctx context.Context, term uint64, h plan.Header) (Needs, error) {
 	all, err := s.All(ctx, h)
 	first := make(Needs, len(all))

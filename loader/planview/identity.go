@@ -17,7 +17,8 @@ func NewID() string {
 	return hex.EncodeToString(id[:])
 }
 
-// MadeOf refuses a document stream that is not the one that the plan was made of: equal sequences would name other documents.
+// MadeOf refuses a document stream that is not the one that the plan was made of: equal sequences would name other
+// documents.
 func MadeOf(run string, planned, s plan.Stream) error {
 	if planned.Equal(s) {
 		return nil
@@ -26,11 +27,14 @@ func MadeOf(run string, planned, s plan.Stream) error {
 	if s.Name == planned.Name {
 		how = fmt.Sprintf("the one that is there now is %s: it was deleted and made again", s)
 	}
-	return &fault.Error{Reason: fault.StreamMismatch, Message: fmt.Sprintf("the plan of run %s was made of document stream %s; %s", run, planned, how),
-		Do: "set stream.name back, or restore the stream from its backup and give the copy its former time (docs/cluster.md, Backups); " +
+	return &fault.Error{Reason: fault.StreamMismatch,
+		Message: fmt.Sprintf("the plan of run %s was made of document stream %s; %s", run, planned, how),
+		Do: "set stream.name back, or restore the stream from its backup and give the copy its former time " +
+			"(docs/cluster.md, Backups); " +
 			"to train on the documents that are there now, begin a new run (another run name)",
-		Facts: map[string]string{"run": run, "plan_stream": planned.Name, "plan_stream_created": planned.Created.UTC().Format(time.RFC3339Nano),
-			"stream": s.Name, "stream_created": s.Created.UTC().Format(time.RFC3339Nano)}}
+		Facts: map[string]string{"run": run, "plan_stream": planned.Name,
+			"plan_stream_created": planned.Created.UTC().Format(time.RFC3339Nano),
+			"stream":              s.Name, "stream_created": s.Created.UTC().Format(time.RFC3339Nano)}}
 }
 
 // SameTokenizer refuses a tokenizer that makes other tokens than the plan's.
@@ -38,7 +42,9 @@ func SameTokenizer(t, o plan.Tokenizer) error {
 	if t.Fingerprint == o.Fingerprint && t.End == o.End && t.VocabSize == o.VocabSize {
 		return nil
 	}
-	return &fault.Error{Reason: fault.PlanMismatch, Message: fmt.Sprintf("the plan was made with tokenizer %s (%s, end %d, %d ids), this is %s (%s, end %d, %d ids)",
-		t.Name, t.Fingerprint, t.End, t.VocabSize, o.Name, o.Fingerprint, o.End, o.VocabSize), Do: "give the tokenizer and the settings of the run",
+	return &fault.Error{Reason: fault.PlanMismatch,
+		Message: fmt.Sprintf("the plan was made with tokenizer %s (%s, end %d, %d ids), this is %s (%s, end %d, %d ids)",
+			t.Name, t.Fingerprint, t.End, t.VocabSize, o.Name, o.Fingerprint, o.End, o.VocabSize),
+		Do:    "give the tokenizer and the settings of the run",
 		Facts: map[string]string{"plan_tokenizer": t.Fingerprint, "tokenizer": o.Fingerprint}}
 }

@@ -12,7 +12,8 @@ import (
 	"loaderd/packonline"
 )
 
-// Reader finds steps in the plan log, which has them in order, each in one record or a few, with control records between.
+// Reader finds steps in the plan log, which has them in order, each in one record or a few, with control records
+// between.
 type Reader struct {
 	Log backend.PlanLog
 
@@ -146,7 +147,8 @@ func (p *Reader) Step(ctx context.Context, step uint64) (*plan.Step, error) {
 	}
 }
 
-// Locate returns the position of a step's first record. It tries the record behind the step that was read last first: readers go forward.
+// Locate returns the position of a step's first record. It tries the record behind the step that was read last first:
+// readers go forward.
 func (p *Reader) Locate(ctx context.Context, step uint64) (uint64, error) {
 	last, err := p.Log.Last(ctx)
 	if err != nil {
@@ -189,7 +191,8 @@ func (p *Reader) Locate(ctx context.Context, step uint64) (uint64, error) {
 
 var ErrNoStep = errors.New("no step follows in the plan log")
 
-// stepFrom returns the first record at or behind a position that begins a step. It refuses records on the way that cannot stand there.
+// stepFrom returns the first record at or behind a position that begins a step. It refuses records on the way that
+// cannot stand there.
 func (p *Reader) stepFrom(ctx context.Context, from, last uint64) (at, step uint64, err error) {
 	var before []plan.Entry
 	for at := from; at <= last; at++ {

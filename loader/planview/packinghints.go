@@ -13,8 +13,8 @@ import (
 // hintsAtOnce is how many documents are read at a time.
 const hintsAtOnce = 32
 
-// RestoreHints reads the packing hints of the documents that wait in a restored planner, and gives it them: checkpoints do not hold them. It reads
-// nothing for packing methods that look at lengths alone.
+// RestoreHints reads the packing hints of the documents that wait in a restored planner, and gives it them: checkpoints
+// do not hold them. It reads nothing for packing methods that look at lengths alone.
 func RestoreHints(ctx context.Context, p *planner.Planner, documents *Streams) error {
 	sequences := p.MissingHints()
 	parts := make([][]plan.Part, len(sequences))

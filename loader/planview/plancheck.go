@@ -27,8 +27,8 @@ func ReadHeaderRecord(ctx context.Context, log backend.PlanLog) (h plan.Header, 
 	return h, record, nil
 }
 
-// CheckPlan refuses a plan that this program or a configuration would continue differently (PLAN_MISMATCH). It reads the
-// first record alone and changes nothing, so a daemon calls it before it creates or changes anything for the run.
+// CheckPlan refuses a plan that this program or a configuration would continue differently (PLAN_MISMATCH). It reads
+// the first record alone and changes nothing, so a daemon calls it before it creates or changes anything for the run.
 func CheckPlan(ctx context.Context, log backend.PlanLog, c plan.Config) error {
 	last, err := log.Last(ctx)
 	if err != nil {
@@ -46,7 +46,8 @@ func CheckPlan(ctx context.Context, log backend.PlanLog, c plan.Config) error {
 
 // OtherAlgorithm says that another version of the planner made the plan.
 func OtherAlgorithm(h plan.Header) string {
-	return fmt.Sprintf("run %s was planned by algorithm version %d, this binary has version %d", h.Run, h.Algorithm, planner.AlgorithmVersion)
+	return fmt.Sprintf("run %s was planned by algorithm version %d, this binary has version %d", h.Run, h.Algorithm,
+		planner.AlgorithmVersion)
 }
 
 // Accepts refuses a plan that this configuration or binary would continue differently.
@@ -59,7 +60,8 @@ func Accepts(c plan.Config, h plan.Header) error {
 		return mismatch(OtherAlgorithm(h), "continue it with the binary that began it, or begin a new run")
 	}
 	if h.Fingerprint != c.Fingerprint() {
-		return mismatch(fmt.Sprintf("run %s was planned with another configuration: %s", h.Run, strings.Join(h.Config.Differences(c), "; ")),
+		return mismatch(fmt.Sprintf("run %s was planned with another configuration: %s", h.Run,
+			strings.Join(h.Config.Differences(c), "; ")),
 			"restore the configuration or choose another run name")
 	}
 	return nil
@@ -69,8 +71,9 @@ func Accepts(c plan.Config, h plan.Header) error {
 func Unfinished(c *plan.Repair, run string, records uint64) error {
 	was := c.Was[len(c.Was)-1]
 	return &fault.Error{Reason: fault.PlanTruncated,
-		Message: fmt.Sprintf("run %s is a copy of run %s that was broken off: it has %d of %d records", run, was, records, c.Records),
-		Do:      fmt.Sprintf("finish it: loaderd repair --run %s --new %s", was, run)}
+		Message: fmt.Sprintf("run %s is a copy of run %s that was broken off: it has %d of %d records", run, was, records,
+			c.Records),
+		Do: fmt.Sprintf("finish it: loaderd repair --run %s --new %s", was, run)}
 }
 
 // Describe says what an entry says.

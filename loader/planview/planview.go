@@ -18,9 +18,9 @@ import (
 	"loaderd/loader/plan"
 )
 
-// View is what one process knows of a run's plan: what its log holds, with the newest steps in memory. The leader adds the steps that
-// it has stored; followers read them and wait for more. Besides demand it is all that leader and followers share.
-// Where the leader is another process, the view follows the log.
+// View is what one process knows of a run's plan: what its log holds, with the newest steps in memory. The leader adds
+// the steps that it has stored; followers read them and wait for more. Besides demand it is all that leader and
+// followers share. Where the leader is another process, the view follows the log.
 type View struct {
 	Log      backend.PlanLog
 	Reader   *Reader
@@ -137,7 +137,8 @@ func (v *View) Opened(o Opened) {
 			v.header, v.begun = o.Header, !o.Fresh
 		}
 		v.steps = max(v.steps, o.Steps)
-		if o.Tail > v.at { // what lies between here and the end of the plan is taken in by a replay, or when the view follows the log
+		// what lies between here and the end of the plan is taken in by a replay, or when the view follows the log
+		if o.Tail > v.at {
 			v.at, v.behind, v.keepers, v.daemon = o.Tail, plan.RecordReader{Validator: o.Behind}, o.Keepers, ""
 			v.ended = v.ended || v.behind.Ended
 		}
@@ -166,8 +167,8 @@ func (v *View) Replayed(at uint64, behind plan.RecordReader, k plan.Keepers) {
 	})
 }
 
-// Wrote notes that this process has stored records behind a position: those of a step, or others where step is nil. What it writes itself is
-// validated as what others write.
+// Wrote notes that this process has stored records behind a position: those of a step, or others where step is nil.
+// What it writes itself is validated as what others write.
 func (v *View) Wrote(after uint64, records [][]byte, step *plan.Step) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -281,8 +282,9 @@ func (v *View) take(e plan.Entry) error {
 	return nil
 }
 
-// Confirm notes that the leader says the plan's records up to one are its own, or were planned again by it. A record that ends the run counts
-// only then: one that somebody else wrote may stand where the leader's next step will not be able to come.
+// Confirm notes that the leader says the plan's records up to one are its own, or were planned again by it. A record
+// that ends the run counts only then: one that somebody else wrote may stand where the leader's next step will not be
+// able to come.
 func (v *View) Confirm(at uint64) {
 	v.mu.Lock()
 	v.confirmed = max(v.confirmed, at)
@@ -328,13 +330,14 @@ func (v *View) Step(ctx context.Context, step uint64) (*plan.Step, error) {
 }
 
 func NotPlanned(step, planned uint64) error {
-	return &fault.Error{Reason: fault.StepNotPlanned, Message: fmt.Sprintf("step %d is not planned yet; the plan holds %d steps", step, planned),
-		Do:    "ask for a step of the plan, or for the next one",
-		Facts: map[string]string{"step": strconv.FormatUint(step, 10), "planned": strconv.FormatUint(planned, 10)}}
+	return &fault.Error{Reason: fault.StepNotPlanned,
+		Message: fmt.Sprintf("step %d is not planned yet; the plan holds %d steps", step, planned),
+		Do:      "ask for a step of the plan, or for the next one",
+		Facts:   map[string]string{"step": strconv.FormatUint(step, 10), "planned": strconv.FormatUint(planned, 10)}}
 }
 
-// stored reads a step from the plan log, which holds it: one that has not got it yet is read from a server that is behind the others. A log that does not
-// answer so within patience is PLAN_LOG_DOWN.
+// stored reads a step from the plan log, which holds it: one that has not got it yet is read from a server that is
+// behind the others. A log that does not answer so within patience is PLAN_LOG_DOWN.
 func (v *View) stored(ctx context.Context, step uint64) (*plan.Step, error) {
 	limit, cancel := context.WithTimeout(ctx, v.patience)
 	defer cancel()
@@ -349,13 +352,15 @@ func (v *View) stored(ctx context.Context, step uint64) (*plan.Step, error) {
 	}
 }
 
-// patient turns the error of reading what the log says of a step into PLAN_LOG_DOWN when patience ended and ctx did not.
+// patient turns the error of reading what the log says of a step into PLAN_LOG_DOWN when patience ended and ctx did
+// not.
 func (v *View) patient(ctx, limit context.Context, step uint64, err error) error {
 	if err == nil || limit.Err() == nil || ctx.Err() != nil {
 		return err
 	}
-	return &fault.Error{Reason: fault.PlanLogDown, Message: fmt.Sprintf("step %d could not be read from the plan log within %s", step, v.patience),
-		Do: "check the JetStream server; ask again", Err: err}
+	return &fault.Error{Reason: fault.PlanLogDown,
+		Message: fmt.Sprintf("step %d could not be read from the plan log within %s", step, v.patience),
+		Do:      "check the JetStream server; ask again", Err: err}
 }
 
 // FloorBefore returns a position that covers no document which this step or a later one needs.
@@ -370,10 +375,12 @@ func (v *View) FloorBefore(ctx context.Context, step uint64) (plan.Position, err
 	return s.Floor, nil
 }
 
-// Needs are, of each document stream of a run by the number of its source, the sequence of the first document that is needed, or that is there.
+// Needs are, of each document stream of a run by the number of its source, the sequence of the first document that is
+// needed, or that is there.
 type Needs []uint64
 
-// Reaches reports whether nothing that n needs lies before what is there. Of a source that there is nothing said of, all is there.
+// Reaches reports whether nothing that n needs lies before what is there. Of a source that there is nothing said of,
+// all is there.
 func (n Needs) Reaches(there Needs) bool {
 	for source, first := range there {
 		if source < len(n) && n[source] < first {
@@ -383,8 +390,8 @@ func (n Needs) Reaches(there Needs) bool {
 	return true
 }
 
-// NeedsBehind returns what is needed behind a floor. Where it does not follow from the floor alone, the last step before it that says how far the sources were
-// read decides.
+// NeedsBehind returns what is needed behind a floor. Where it does not follow from the floor alone, the last step
+// before it that says how far the sources were read decides.
 func (v *View) NeedsBehind(ctx context.Context, floor plan.Position) (Needs, error) {
 	infos := v.infos()
 	if place, follows := v.placeBehind(floor); follows {
@@ -470,7 +477,8 @@ func (v *View) Released(oldest uint64) {
 	}
 }
 
-// Lost turns DOCUMENT_LOST into STEP_RELEASED for a step that all keepers have committed: its documents may be purged. Other errors stay.
+// Lost turns DOCUMENT_LOST into STEP_RELEASED for a step that all keepers have committed: its documents may be purged.
+// Other errors stay.
 func (v *View) Lost(ctx context.Context, step uint64, err error) error {
 	var e *fault.Error
 	if !errors.As(err, &e) || e.Reason != fault.DocumentLost {

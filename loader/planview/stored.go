@@ -23,8 +23,8 @@ func ListCheckpoints(ctx context.Context, e backend.Backends, bare bool) ([]back
 // HeaderTerm is the term of who has written the header of a run that others will lead: every leader has a higher one.
 const HeaderTerm = 1
 
-// ClaimCheckpoints makes a term the one that speaks for the run. begun says that its plan holds nothing but its header and terms. It returns the
-// checkpoints that count.
+// ClaimCheckpoints makes a term the one that speaks for the run. begun says that its plan holds nothing but its header
+// and terms. It returns the checkpoints that count.
 func ClaimCheckpoints(ctx context.Context, e backend.Backends, term uint64, begun bool) ([]backend.Stored, error) {
 	if e.Checkpoints == nil {
 		return nil, nil

@@ -94,7 +94,8 @@ func (s *Streams) All(ctx context.Context, h plan.Header) ([]RunStream, error) {
 	return out, nil
 }
 
-// Same refuses streams that the plan with a header was not made of. It returns the first document that each of them holds.
+// Same refuses streams that the plan with a header was not made of. It returns the first document that each of them
+// holds.
 func (s *Streams) Same(ctx context.Context, h plan.Header) (Needs, error) {
 	all, err := s.All(ctx, h)
 	if err != nil {
@@ -125,7 +126,8 @@ func (s *Streams) of(ctx context.Context, ref uint64) (backend.Stream, uint64, e
 		infos = s.Infos()
 	}
 	if source >= len(infos) {
-		return backend.Stream{}, 0, fmt.Errorf("document %d of source %d: the plan names no such source", plan.RefSequence(ref), source)
+		return backend.Stream{}, 0, fmt.Errorf("document %d of source %d: the plan names no such source",
+			plan.RefSequence(ref), source)
 	}
 	x, err := s.Named(ctx, infos[source].Name, infos[source].Config)
 	return x, plan.RefSequence(ref), err
@@ -194,7 +196,8 @@ func (s *Streams) Describe(ctx context.Context, ref uint64) (document.Info, erro
 	return info, err
 }
 
-// Lookup returns the messages that have a producer's id, or hold a document that has it, as the plan names them: of each source in order.
+// Lookup returns the messages that have a producer's id, or hold a document that has it, as the plan names them: of
+// each source in order.
 func (s *Streams) Lookup(ctx context.Context, id string) (refs []uint64, err error) {
 	for source, info := range s.Infos() {
 		x, err := s.Named(ctx, info.Name, info.Config)
@@ -224,8 +227,8 @@ func (s *Streams) Begins(ctx context.Context, c plan.Config) (out []plan.SourceB
 	return out, nil
 }
 
-// Present returns the arrival of the last document that the only source of a run holds now. It is 0 for several sources, whose documents arrive in an order
-// that is not known ahead.
+// Present returns the arrival of the last document that the only source of a run holds now. It is 0 for several
+// sources, whose documents arrive in an order that is not known ahead.
 func (s *Streams) Present(ctx context.Context, h plan.Header) (uint64, error) {
 	all, err := s.All(ctx, h)
 	if err != nil || len(all) > 1 {

@@ -9,14 +9,17 @@ import (
 	"loaderd/loader/plan"
 )
 
-// Demand is what the readers of a follower, or of all followers, want and may still ask for. The leader plans ahead of it and keeps what it
-// names. It is a value that holds no times: it stays right when it comes from another machine, and late.
+// Demand is what the readers of a follower, or of all followers, want and may still ask for. The leader plans ahead of
+// it and keeps what it names. It is a value that holds no times: it stays right when it comes from another machine, and
+// late.
 type Demand struct {
-	// Jobs has, by its name, each job that reads, and each that retains documents without readers. The ranks of a job advance together, so that one which
-	// stops makes the plan wait instead of grow; jobs do not hold each other back.
-	Jobs     map[string]JobDemand `json:"jobs,omitempty"`
-	Needed   uint64               `json:"needed"`   // the first step that a reader may still ask rows of; EveryStep without readers
-	Furthest uint64               `json:"furthest"` // the highest step that any reader asks for next; meaningless without readers
+	// Jobs has, by its name, each job that reads, and each that retains documents without readers. The ranks of a job
+	// advance together, so that one which stops makes the plan wait instead of grow; jobs do not hold each other back.
+	Jobs map[string]JobDemand `json:"jobs,omitempty"`
+	// the first step that a reader may still ask rows of; EveryStep without readers
+	Needed uint64 `json:"needed"`
+	// the highest step that any reader asks for next; meaningless without readers
+	Furthest uint64 `json:"furthest"`
 }
 
 // JobDemand is what the readers of a job want, and which documents it retains.
@@ -102,7 +105,8 @@ func (d Demand) Leading() *ReaderStat {
 // Waits reports whether a reader asks for a step that is not planned yet; planned is the number of steps that are.
 func (d Demand) Waits(planned uint64) bool { return d.Needed != EveryStep && d.Furthest >= planned }
 
-// Retained returns the job without a commit that retains the documents of the earliest step, and that step; EveryStep where no job retains any.
+// Retained returns the job without a commit that retains the documents of the earliest step, and that step; EveryStep
+// where no job retains any.
 func (d Demand) Retained(keepers plan.Keepers) (job string, step uint64) {
 	step = EveryStep
 	for name, x := range d.Jobs {
@@ -123,8 +127,9 @@ func (d Demand) Sent(of func(job string) bool) (steps uint64) {
 	return steps
 }
 
-// Shortened returns the demand with jobs of so many encoded bytes: those whose readers are furthest on and furthest behind, then those without readers. The
-// others are not named; what they retain is retained for unnamedJob. The first two are kept in any case.
+// Shortened returns the demand with jobs of so many encoded bytes: those whose readers are furthest on and furthest
+// behind, then those without readers. The others are not named; what they retain is retained for unnamedJob. The first
+// two are kept in any case.
 func (d Demand) Shortened(bytes int, keepers plan.Keepers) Demand {
 	names := slices.SortedFunc(maps.Keys(d.Jobs), func(a, b string) int {
 		x, y := d.Jobs[a], d.Jobs[b]

@@ -8,10 +8,11 @@ type MixRequest struct {
 	mixture.Change
 	// By is the identity that asks; it may be empty.
 	By string
-	// Request identifies the request: a repeated one is answered with the change that the plan has. Empty stands for a new request.
+	// Request identifies the request: a repeated one is answered with the change that the plan has. Empty stands for a new
+	// request.
 	Request string
-	// Decided is the number of steps that a trainer had seen when it decided, nil for other requests. Where the plan has a change for that
-	// number, by any trainer, that change is the answer and nothing is recorded.
+	// Decided is the number of steps that a trainer had seen when it decided, nil for other requests. Where the plan has a
+	// change for that number, by any trainer, that change is the answer and nothing is recorded.
 	Decided *uint64
 	// DryRun records nothing and refuses what a change would refuse.
 	DryRun bool

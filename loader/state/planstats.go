@@ -12,15 +12,16 @@ import (
 
 // PlanStats are the figures of the planner when the leader's loop last took them.
 type PlanStats struct {
-	Counts       planner.Counts
-	Packed       packonline.Counts
-	Pool         packonline.Pending
-	Window       int
-	Queued       int
-	Capacity     planner.Capacity
-	Queues       []planner.QueueStat
-	Lacks        planner.Shortage // of an early drain, while one is possible
-	DrainAt      int64            `json:",omitempty"` // documents that must be packed before an early drain; 0: their number makes none
+	Counts   planner.Counts
+	Packed   packonline.Counts
+	Pool     packonline.Pending
+	Window   int
+	Queued   int
+	Capacity planner.Capacity
+	Queues   []planner.QueueStat
+	Lacks    planner.Shortage // of an early drain, while one is possible
+	// documents that must be packed before an early drain; 0: their number makes none
+	DrainAt      int64 `json:",omitempty"`
 	Cursor       plan.Position
 	CursorBefore plan.Position // of the snapshot before
 	Floor        plan.Position

@@ -1,7 +1,7 @@
 package state
 
-// Rates are the speed of a run, per second, in the last ten seconds. Of slower steps they are those of the last step, until
-// the next one is overdue.
+// Rates are the speed of a run, per second, in the last ten seconds. Of slower steps they are those of the last step,
+// until the next one is overdue.
 type Rates struct {
 	Published   float64 `json:"published_documents"` // into the streams of the run
 	Documents   float64 `json:"documents"`           // planned

@@ -38,8 +38,8 @@ type Report struct {
 	// Pages is how many pages of this round say what a long report does not have of its single sources; 0 for none.
 	Pages int    `json:"pages,omitempty"`
 	Round uint64 `json:"round,omitempty"`
-	// Elsewhere says that it is the report of another process, Flight where readers find that, and Silent how old it is. Unheard says that
-	// none leads at this moment, as far as this process knows: the plan may be longer than it has seen.
+	// Elsewhere says that it is the report of another process, Flight where readers find that, and Silent how old it is.
+	// Unheard says that none leads at this moment, as far as this process knows: the plan may be longer than it has seen.
 	Elsewhere bool          `json:"-"`
 	Unheard   bool          `json:"-"`
 	Flight    string        `json:"-"`

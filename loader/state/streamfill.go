@@ -29,7 +29,8 @@ type Quota struct {
 // String is the use for people: 1.0 GiB of 1.0 GiB.
 func (q Quota) String() string { return quantity.Bytes(q.Bytes) + " of " + quantity.Bytes(q.MaxBytes) }
 
-// AccountFull reports whether the account has no room for the stream's next document, independent of the bound of the stream.
+// AccountFull reports whether the account has no room for the stream's next document, independent of the bound of the
+// stream.
 func (f *StreamFill) AccountFull() bool { return f.Account != nil && f.Account.Full }
 
 // Raise is the advice that gives the stream more room.

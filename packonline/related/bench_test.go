@@ -9,7 +9,8 @@ import (
 	"loaderd/packonline/related"
 )
 
-// BenchmarkTop asks a full pool of documents of 600 tokens, whose tokens are as frequent as in text and partly of one of many subjects.
+// BenchmarkTop asks a full pool of documents of 600 tokens, whose tokens are as frequent as in text and partly of one
+// of many subjects.
 func BenchmarkTop(b *testing.B) {
 	for _, retriever := range related.Retrievers {
 		for _, pool := range []int32{4096, 16384} {
@@ -36,7 +37,8 @@ func BenchmarkTop(b *testing.B) {
 					if err != nil {
 						b.Fatal(err)
 					}
-					x.Add(i, related.Entry{Seq: uint64(i), Length: 600, Hint: m.Hint("", ids, fmt.Sprintf("src/%d/%d", subject/10, subject), vector)})
+					x.Add(i, related.Entry{Seq: uint64(i), Length: 600,
+						Hint: m.Hint("", ids, fmt.Sprintf("src/%d/%d", subject/10, subject), vector)})
 				}
 				var top []related.Candidate
 				asking := int32(0)

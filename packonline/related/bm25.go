@@ -5,13 +5,13 @@ import (
 	"slices"
 )
 
-// bm25 ranks by the rare tokens that documents share (Robertson and Zaragoza, The Probabilistic Relevance Framework, 2009): the sum,
-// over the terms that two documents share, of the term's rarity in the pool times its weight in the other document, and, since questions
-// are whole documents, times what it is worth in the asking one. Rarity is counted in the pool as it is now, so nothing but the pool
-// decides. An inverted index tells which documents have a term.
+// bm25 ranks by the rare tokens that documents share (Robertson and Zaragoza, The Probabilistic Relevance Framework,
+// 2009): the sum, over the terms that two documents share, of the term's rarity in the pool times its weight in the
+// other document, and, since questions are whole documents, times what it is worth in the asking one. Rarity is counted
+// in the pool as it is now, so nothing but the pool decides. An inverted index tells which documents have a term.
 //
-// A document that leaves is counted out at once, and its postings stay until their list is walked or all are swept: to look for
-// them takes longer than anything else here. Till then nobody gets its seat, and it fits no question.
+// A document that leaves is counted out at once, and its postings stay until their list is walked or all are swept: to
+// look for them takes longer than anything else here. Till then nobody gets its seat, and it fits no question.
 type bm25 struct {
 	bound    int // postings a question
 	n        int // documents
@@ -30,8 +30,9 @@ type page struct {
 
 const pageLists = 256
 
-// asked is a term of a question: what it is worth, rarity times weight in the asking document, and which of its terms it is, in one
-// number, for sorting such is much faster. Ascending order is that of worth, the most first, then that of terms.
+// asked is a term of a question: what it is worth, rarity times weight in the asking document, and which of its terms
+// it is, in one number, for sorting such is much faster. Ascending order is that of worth, the most first, then that of
+// terms.
 type asked uint64
 
 func newAsked(worth int32, term int) asked { return asked(math.MaxInt32-worth)<<32 | asked(term) }
@@ -42,7 +43,8 @@ func (a asked) term() uint32 { return uint32(a) }
 // valueShift keeps scores within 31 bits.
 const valueShift = 12
 
-// askedTerms is how many terms of a document are looked up, those that are worth most: more take time and find nothing better.
+// askedTerms is how many terms of a document are looked up, those that are worth most: more take time and find nothing
+// better.
 const askedTerms = 32
 
 // Postings of documents that have left are swept when these are more than a part of those that wait, and so many.
@@ -104,8 +106,8 @@ func (b *bm25) sweep(x *Index) {
 	b.left = b.left[:0]
 }
 
-// tidy takes the postings of documents that have left out of a list, and gives memory back: what was frequent in the pool once may never
-// be again.
+// tidy takes the postings of documents that have left out of a list, and gives memory back: what was frequent in the
+// pool once may never be again.
 func (b *bm25) tidy(list []uint32) []uint32 {
 	n := 0
 	for _, p := range list { // written always, counted when it stays: no branch to mispredict
@@ -122,8 +124,8 @@ func (b *bm25) top(x *Index, q question, h *Hint, dst []Candidate) []Candidate {
 	return x.rank(q, b.score(x, h), dst)
 }
 
-// score adds up, for the terms of the question that are worth most. Where their lists are longer together than they may be those that
-// are worth most go first; else their order decides nothing.
+// score adds up, for the terms of the question that are worth most. Where their lists are longer together than they may
+// be those that are worth most go first; else their order decides nothing.
 func (b *bm25) score(x *Index, h *Hint) (own int32) {
 	most := log16(uint32(2*b.n + 2))
 	terms, postings := b.ask(h, most)
@@ -160,9 +162,9 @@ func (b *bm25) score(x *Index, h *Hint) (own int32) {
 	return own
 }
 
-// ask returns the terms of a document that are worth most, in any order, and how many postings they have. most is the rarity of a term
-// that no document has: one that count documents of the pool have is rare (unit: 1/16 bit) by log2((n + 1) / (count + 1/2)), 0 where
-// nearly all have it.
+// ask returns the terms of a document that are worth most, in any order, and how many postings they have. most is the
+// rarity of a term that no document has: one that count documents of the pool have is rare (unit: 1/16 bit) by log2((n
+// + 1) / (count + 1/2)), 0 where nearly all have it.
 func (b *bm25) ask(h *Hint, most int32) (terms []asked, postings int) {
 	b.question = slices.Grow(b.question[:0], len(h.Terms))
 	for i, t := range h.Terms {

@@ -11,8 +11,8 @@ type Maker struct {
 // NewMaker returns a Maker. The configuration must be valid.
 func NewMaker(c Config) *Maker { return &Maker{config: c} }
 
-// Hint returns what a document of a source is about: of its tokens, its path, which may be empty, and its vector, which may be nil,
-// only what the retriever compares.
+// Hint returns what a document of a source is about: of its tokens, its path, which may be empty, and its vector, which
+// may be nil, only what the retriever compares.
 func (m *Maker) Hint(source string, ids []int32, path string, vector []int8) *Hint {
 	sum := fnv.New32a()
 	sum.Write([]byte(source))

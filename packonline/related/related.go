@@ -1,8 +1,8 @@
-// Package related finds, among the documents of a bounded pool, those most related to one of them: the retrievers of SPLICE
-// (Structured Packing for Long Context, section 3), online.
+// Package related finds, among the documents of a bounded pool, those most related to one of them: the retrievers of
+// SPLICE (Structured Packing for Long Context, section 3), online.
 //
-// It is pure: integer scores, no clock, no randomness, no I/O. What it answers follows from the documents that are in the pool and
-// from nothing else: not from the order in which they came and left, not from the numbers they were given.
+// It is pure: integer scores, no clock, no randomness, no I/O. What it answers follows from the documents that are in
+// the pool and from nothing else: not from the order in which they came and left, not from the numbers they were given.
 package related
 
 import (
@@ -16,16 +16,16 @@ var Retrievers = []string{"bm25", "repo", "dense"}
 
 // Config chooses a retriever.
 type Config struct {
-	// Retriever says what relates documents: bm25 (the rare tokens that they share), repo (the folders of their paths) or dense
-	// (embeddings that come with them).
+	// Retriever says what relates documents: bm25 (the rare tokens that they share), repo (the folders of their paths) or
+	// dense (embeddings that come with them).
 	Retriever string
 	// PathBonus raises the score of a document from the same folder (unit: percent of the score). repo does not read it.
 	PathBonus int
-	// NearDuplicate passes over documents whose score is above this share of what the asking document scores with itself (unit:
-	// percent). 0 passes over none. repo does not read it.
+	// NearDuplicate passes over documents whose score is above this share of what the asking document scores with itself
+	// (unit: percent). 0 passes over none. repo does not read it.
 	NearDuplicate int
-	// Postings bounds the work of a question: entries of lists that bm25 and repo look at, rarest lists first. A list is looked at
-	// whole or not at all.
+	// Postings bounds the work of a question: entries of lists that bm25 and repo look at, rarest lists first. A list is
+	// looked at whole or not at all.
 	Postings int
 	// Dimension is the length of dense's vectors.
 	Dimension int
@@ -38,7 +38,8 @@ const (
 	MaxPercent   = 1000
 )
 
-// Hint is what a document is related by. It is made from the document alone, so that a document that is read again gives the same.
+// Hint is what a document is related by. It is made from the document alone, so that a document that is read again
+// gives the same.
 type Hint struct {
 	Source uint32   // documents of different sources are not related
 	Terms  []uint32 // of bm25, see Terms
@@ -46,7 +47,8 @@ type Hint struct {
 	Vector []int8   // of dense, see Vector; empty: related to nothing
 }
 
-// Says reports whether a document says what the retriever compares: whether it has a path, an embedding that is not zero, a term.
+// Says reports whether a document says what the retriever compares: whether it has a path, an embedding that is not
+// zero, a term.
 func (c Config) Says(h *Hint) bool {
 	switch {
 	case h == nil:
@@ -190,7 +192,8 @@ func (x *Index) Hide(slot int32, hide bool) {
 // Hidden reports whether a document is kept out of answers.
 func (x *Index) Hidden(slot int32) bool { return x.entries[x.seats[slot]].group&hidden != 0 }
 
-// Top appends the k documents most related to the one in a slot, of at most longest tokens each, to dst[:0], best first.
+// Top appends the k documents most related to the one in a slot, of at most longest tokens each, to dst[:0], best
+// first.
 func (x *Index) Top(slot int32, k int, longest int32, dst []Candidate) []Candidate {
 	dst = dst[:0]
 	seat := x.seats[slot]

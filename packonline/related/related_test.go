@@ -21,7 +21,8 @@ type document struct {
 
 // config draws a configuration. Its bounds on work are wide: what a bound leaves out is the next test's matter.
 func config(r *rand.Rand, retriever string) related.Config {
-	return related.Config{Retriever: retriever, PathBonus: []int{0, 50, related.MaxPercent}[r.IntN(3)], NearDuplicate: []int{0, 75, related.MaxPercent}[r.IntN(3)], Postings: related.MaxPostings, Dimension: 70}
+	return related.Config{Retriever: retriever, PathBonus: []int{0, 50, related.MaxPercent}[r.IntN(3)],
+		NearDuplicate: []int{0, 75, related.MaxPercent}[r.IntN(3)], Postings: related.MaxPostings, Dimension: 70}
 }
 
 // draw makes a document of one of a few subjects.
@@ -98,8 +99,8 @@ func log16(x int) int64 {
 	return int64(math.Floor(16*math.Log2(float64(x)) + 1e-9))
 }
 
-// bm25 returns what sums what the 32 terms of the question that are worth most add to the score of a document, without those whose lists
-// are longer than what others leave of bound.
+// bm25 returns what sums what the 32 terms of the question that are worth most add to the score of a document, without
+// those whose lists are longer than what others leave of bound.
 func bm25(pool []document, h *related.Hint, bound int) func(document) int64 {
 	n, df := 0, map[uint32]int{}
 	for _, x := range pool {
@@ -144,8 +145,8 @@ func dot(a, b []int8) (sum int64) {
 	return sum
 }
 
-// TestTopEqualsBruteForce compares every answer with one from the definitions, while documents come, leave and are hidden. Pools are
-// small enough that dense compares all of them exactly.
+// TestTopEqualsBruteForce compares every answer with one from the definitions, while documents come, leave and are
+// hidden. Pools are small enough that dense compares all of them exactly.
 func TestTopEqualsBruteForce(t *testing.T) {
 	for _, retriever := range related.Retrievers {
 		for seed := range uint64(12) {
@@ -187,8 +188,9 @@ func TestTopEqualsBruteForce(t *testing.T) {
 	}
 }
 
-// TestBM25OfPoolsThatComeAndGo compares answers with those from the definitions where much decides: pools whose documents are replaced many
-// times over in the same slots, copies that score the same, bounds that leave lists out, one answer and many.
+// TestBM25OfPoolsThatComeAndGo compares answers with those from the definitions where much decides: pools whose
+// documents are replaced many times over in the same slots, copies that score the same, bounds that leave lists out,
+// one answer and many.
 func TestBM25OfPoolsThatComeAndGo(t *testing.T) {
 	for seed := range uint64(20) {
 		r := rand.New(rand.NewPCG(seed, 7))
@@ -226,8 +228,8 @@ func TestBM25OfPoolsThatComeAndGo(t *testing.T) {
 	}
 }
 
-// TestAnswersDependOnThePoolAlone fills two indexes with the same documents in other orders and other slots, one of them after others
-// have come and gone, with bounds that leave much out.
+// TestAnswersDependOnThePoolAlone fills two indexes with the same documents in other orders and other slots, one of
+// them after others have come and gone, with bounds that leave much out.
 func TestAnswersDependOnThePoolAlone(t *testing.T) {
 	for _, retriever := range related.Retrievers {
 		for seed := range uint64(10) {
@@ -268,8 +270,8 @@ func TestAnswersDependOnThePoolAlone(t *testing.T) {
 	}
 }
 
-// TestDensePrefilter: with more documents than are compared exactly the best of them is still found, for vectors that are near one
-// another have like signs.
+// TestDensePrefilter: with more documents than are compared exactly the best of them is still found, for vectors that
+// are near one another have like signs.
 func TestDensePrefilter(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 5))
 	c := related.Config{Retriever: "dense", Dimension: 384}
@@ -346,7 +348,8 @@ func TestTerms(t *testing.T) {
 	}
 }
 
-// TestTermsEqualTheDefinition makes the terms of random documents as the definition says: all of them, sorted, the first 96 kept.
+// TestTermsEqualTheDefinition makes the terms of random documents as the definition says: all of them, sorted, the
+// first 96 kept.
 func TestTermsEqualTheDefinition(t *testing.T) {
 	var m related.TermMaker
 	r := rand.New(rand.NewPCG(9, 9))
@@ -422,10 +425,12 @@ func TestVector(t *testing.T) {
 	}
 }
 
-// TestScoresStayWithinBounds: of documents that are as alike and as rare as can be, with the greatest bonus, scores are what 64 bits say.
+// TestScoresStayWithinBounds: of documents that are as alike and as rare as can be, with the greatest bonus, scores are
+// what 64 bits say.
 func TestScoresStayWithinBounds(t *testing.T) {
 	for _, retriever := range []string{"bm25", "dense"} {
-		c := related.Config{Retriever: retriever, PathBonus: related.MaxPercent, NearDuplicate: related.MaxPercent, Postings: related.MaxPostings, Dimension: related.MaxDimension}
+		c := related.Config{Retriever: retriever, PathBonus: related.MaxPercent, NearDuplicate: related.MaxPercent,
+			Postings: related.MaxPostings, Dimension: related.MaxDimension}
 		h := &related.Hint{Path: related.Path("a/b"), Vector: make([]int8, c.Dimension)}
 		for i := range uint32(96) {
 			h.Terms = append(h.Terms, i<<8|255)
@@ -450,8 +455,8 @@ func TestScoresStayWithinBounds(t *testing.T) {
 	}
 }
 
-// TestZeroVectorsTakeNoOnesPlace: vectors of zeros, whose signs are near those of any vector that has few positive ones, do not keep the
-// alike ones from being compared.
+// TestZeroVectorsTakeNoOnesPlace: vectors of zeros, whose signs are near those of any vector that has few positive
+// ones, do not keep the alike ones from being compared.
 func TestZeroVectorsTakeNoOnesPlace(t *testing.T) {
 	x := related.New(related.Config{Retriever: "dense", Dimension: 64})
 	alike := make([]int8, 64)

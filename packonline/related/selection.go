@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// selection keeps the k best of the candidates that are offered, and from time to time drops the others. The order is total, so the order
-// of the offers does not matter.
+// selection keeps the k best of the candidates that are offered, and from time to time drops the others. The order is
+// total, so the order of the offers does not matter.
 type selection struct {
 	k     int
 	list  []ranked
@@ -16,8 +16,8 @@ type selection struct {
 	least int32 // the score that is needed to be kept
 }
 
-// ranked is a candidate in one number, for sorting such is much faster: ascending order is that of scores, the greatest first, then that
-// of seats.
+// ranked is a candidate in one number, for sorting such is much faster: ascending order is that of scores, the greatest
+// first, then that of seats.
 type ranked uint64
 
 func newRanked(score int32, seat int32) ranked { return ranked(math.MaxInt32-score)<<32 | ranked(seat) }
@@ -61,13 +61,16 @@ func (s *selection) best(x *Index) []ranked {
 			to++
 		}
 		if to > from+1 {
-			slices.SortFunc(s.list[from:to], func(a, b ranked) int { return cmp.Compare(x.entries[a.seat()].seq, x.entries[b.seat()].seq) })
+			slices.SortFunc(s.list[from:to], func(a, b ranked) int {
+				return cmp.Compare(x.entries[a.seat()].seq, x.entries[b.seat()].seq)
+			})
 		}
 	}
 	return s.list[:min(len(s.list), s.k)]
 }
 
-// smallest puts the n smallest of a list in front, in any order. Where halving it goes badly, which orders exist for, it sorts.
+// smallest puts the n smallest of a list in front, in any order. Where halving it goes badly, which orders exist for,
+// it sorts.
 func smallest[T ~uint64](list []T, n int) {
 	rounds := 2 * bits.Len(uint(len(list)))
 	for low, high := 0, len(list); low < n && n < high; rounds-- {

@@ -6,7 +6,8 @@ import (
 	"slices"
 )
 
-// A term of bm25 is a token id, folded to termIDBits, above its weight. The terms of a document are in ascending order, each id once.
+// A term of bm25 is a token id, folded to termIDBits, above its weight. The terms of a document are in ascending order,
+// each id once.
 const (
 	termIDBits = 18
 	termIDs    = 1 << termIDBits
@@ -15,7 +16,8 @@ const (
 	maxTerms   = 96 // of a document, those that say most
 )
 
-// Parameters of BM25: saturation of repeated terms, and how much longer documents count for less, beside one of usual tokens.
+// Parameters of BM25: saturation of repeated terms, and how much longer documents count for less, beside one of usual
+// tokens.
 const (
 	saturation = 1.2
 	lengthened = 0.75
@@ -29,16 +31,17 @@ type TermMaker struct {
 	said  []said
 }
 
-// said is a term of a document and what it says, in one number, for sorting such is much faster. Ascending order is that of worth, the most
-// first, then that of terms.
+// said is a term of a document and what it says, in one number, for sorting such is much faster. Ascending order is
+// that of worth, the most first, then that of terms.
 type said uint64
 
 func newSaid(worth int32, term uint32) said { return said(math.MaxInt32-worth)<<32 | said(term) }
 
 func (s said) term() uint32 { return uint32(s) }
 
-// Terms returns the terms of a document that say most of what it is about: rare tokens that come often in it. Which tokens are rare
-// is judged by their ids, for vocabularies are in the order in which frequent strings were merged, so that no other document matters.
+// Terms returns the terms of a document that say most of what it is about: rare tokens that come often in it. Which
+// tokens are rare is judged by their ids, for vocabularies are in the order in which frequent strings were merged, so
+// that no other document matters.
 func (m *TermMaker) Terms(ids []int32) []uint32 {
 	m.seen, m.said = m.seen[:0], m.said[:0]
 	for _, id := range ids {

@@ -6,8 +6,8 @@ import (
 	"math"
 )
 
-// Vector returns a vector as dense compares it: of length 127 and rounded, so that the product of two is the cosine of their angle
-// whatever their lengths. A vector of zeros stays one and is related to nothing.
+// Vector returns a vector as dense compares it: of length 127 and rounded, so that the product of two is the cosine of
+// their angle whatever their lengths. A vector of zeros stays one and is related to nothing.
 func Vector[T int8 | float32](v []T, dimension int) ([]int8, error) {
 	if len(v) != dimension {
 		return nil, fmt.Errorf("an embedding of %d numbers, the run's have %d", len(v), dimension)

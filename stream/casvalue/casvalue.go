@@ -1,5 +1,5 @@
-// Package casvalue keeps values that several daemons change: JSON in key-value buckets of JetStream, changed by compare-and-set, and fences
-// that refuse the changes of an earlier leader.
+// Package casvalue keeps values that several daemons change: JSON in key-value buckets of JetStream, changed by
+// compare-and-set, and fences that refuse the changes of an earlier leader.
 package casvalue
 
 import (
@@ -19,9 +19,9 @@ import (
 	"loaderd/stream/messages"
 )
 
-// Value is a value that several processes share: JSON under one key of a key-value bucket. It changes by compare-and-set alone: of two
-// processes that read the same value, one is refused and reads again. A read may return an old value. An update that starts from an old
-// value is refused.
+// Value is a value that several processes share: JSON under one key of a key-value bucket. It changes by
+// compare-and-set alone: of two processes that read the same value, one is refused and reads again. A read may return
+// an old value. An update that starts from an old value is refused.
 type Value[T Checked] struct {
 	store   *stream.Store
 	stream  string // behind the bucket
@@ -40,7 +40,8 @@ type Stored[T any] struct {
 	Value  T      `json:"value"`
 }
 
-// Open opens the value under a key. It creates the bucket, with a description, when it is absent. what describes the value in errors.
+// Open opens the value under a key. It creates the bucket, with a description, when it is absent. what describes the
+// value in errors.
 func Open[T Checked](ctx context.Context, s *stream.Store, bucket, description, key, what string) (*Value[T], error) {
 	kv, err := s.EnsureKeyValue(ctx, bucket, description)
 	if err != nil {
@@ -74,7 +75,9 @@ func (c *Value[T]) Read(ctx context.Context) (v Stored[T], revision uint64, err 
 			return nil
 		}
 		if v, err = Decode[T](m.Data); err != nil {
-			return fmt.Errorf("%w (revision %d of stream %s): none of the daemons wrote that; restore the stream from its backup", err, revision, c.stream)
+			return fmt.Errorf(
+				"%w (revision %d of stream %s): none of the daemons wrote that; restore the stream from its backup", err,
+				revision, c.stream)
 		}
 		return nil
 	})
@@ -89,9 +92,9 @@ func Decode[T Checked](b []byte) (v Stored[T], err error) {
 	return v, err
 }
 
-// Update changes the value and returns the new one. change gets the value, which it may alter, and returns the value to be written, or an
-// error to write none. It is called again after another process has changed the value, so it must have no other effect. Update repeats a
-// request whose answer is lost, without making the change twice.
+// Update changes the value and returns the new one. change gets the value, which it may alter, and returns the value to
+// be written, or an error to write none. It is called again after another process has changed the value, so it must
+// have no other effect. Update repeats a request whose answer is lost, without making the change twice.
 func (c *Value[T]) Update(ctx context.Context, change func(T) (T, error)) (value T, err error) {
 	id, wait, began := nuid.Next(), c.store.Backoff(), time.Now()
 	for attempt := 1; ; attempt++ {
@@ -106,11 +109,14 @@ func (c *Value[T]) Update(ctx context.Context, change func(T) (T, error)) (value
 		if err != nil {
 			return value, fmt.Errorf("change %s: %w", c.what, err)
 		}
-		err = c.store.Attempt(ctx, c.store.Limit(began), func(ctx context.Context) error { return c.write(ctx, revision, Stored[T]{id, next}) })
+		err = c.store.Attempt(ctx, c.store.Limit(began), func(ctx context.Context) error {
+			return c.write(ctx, revision, Stored[T]{id, next})
+		})
 		switch {
 		case err == nil:
 			return next, nil
-		case conn.WrongLast(err): // another process changed the value, the value that was read is old, or an earlier attempt was stored
+		case conn.WrongLast(err):
+			// another process changed the value, the value that was read is old, or an earlier attempt was stored
 		case !conn.Transient(err) && ctx.Err() == nil:
 			return value, fmt.Errorf("change %s: %w", c.what, err)
 		case attempt == 1:
@@ -136,7 +142,8 @@ func (c *Value[T]) write(ctx context.Context, revision uint64, v Stored[T]) erro
 	return conn.AsFull(err)
 }
 
-// Last returns the value of a key of a bucket, nothing where the key was never written or is deleted, or there is no such bucket.
+// Last returns the value of a key of a bucket, nothing where the key was never written or is deleted, or there is no
+// such bucket.
 func Last(ctx context.Context, s *stream.Store, bucket, key string) (value []byte, err error) {
 	s = s.Own()
 	err = s.Retry(ctx, fmt.Sprintf("read key %s of bucket %s", key, bucket), func(ctx context.Context) error {

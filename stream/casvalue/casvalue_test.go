@@ -87,7 +87,10 @@ func TestValue_LostAnswers(t *testing.T) {
 			}
 			done <- err
 		}()
-		natstest.Soon(t, "the change is stored", func() bool { v, _, err := near.Read(ctx); return err == nil && v.Value["a"] == n })
+		natstest.Soon(t, "the change is stored", func() bool {
+			v, _, err := near.Read(ctx)
+			return err == nil && v.Value["a"] == n
+		})
 		link.Cut()
 		link.Mend()
 		if err := <-done; err != nil || own.calls != n {
@@ -121,7 +124,8 @@ func TestValue_RefusedUpdates(t *testing.T) {
 		t.Errorf("it holds %v at %d, %v", v, revision, err)
 	}
 	srv.Stop()
-	if _, err := c.Update(natstest.Within(t, 300*time.Millisecond), (&counter{name: "a"}).count); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := c.Update(natstest.Within(t, 300*time.Millisecond), (&counter{name: "a"}).count); !errors.Is(err,
+		context.DeadlineExceeded) {
 		t.Errorf("without a server: %v", err)
 	}
 }

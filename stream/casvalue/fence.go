@@ -7,8 +7,8 @@ import (
 	"loaderd/loader/fault"
 )
 
-// Fence orders the leaders of a run: by when its plan was created, then by their term. A request with a lower fence than the stored one is
-// refused.
+// Fence orders the leaders of a run: by when its plan was created, then by their term. A request with a lower fence
+// than the stored one is refused.
 type Fence struct {
 	Plan int64  `json:"plan"` // when the plan's stream was created, in nanoseconds since 1970
 	Term uint64 `json:"term"` // 0 before the plan has its first record
@@ -23,7 +23,8 @@ func (f Fence) Before(g Fence) bool {
 func (f Fence) Check(stored Fence) error {
 	switch {
 	case f.Plan < stored.Plan:
-		return fmt.Errorf("%w: its plan was made again at %s", fault.ErrLeadershipLost, time.Unix(0, stored.Plan).UTC().Format(time.RFC3339))
+		return fmt.Errorf("%w: its plan was made again at %s", fault.ErrLeadershipLost,
+			time.Unix(0, stored.Plan).UTC().Format(time.RFC3339))
 	case f.Before(stored):
 		return fmt.Errorf("%w: term %d follows term %d", fault.ErrLeadershipLost, stored.Term, f.Term)
 	}

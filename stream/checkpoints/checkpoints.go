@@ -24,8 +24,8 @@ import (
 // ErrNotFound says that there is no checkpoint of a name.
 var ErrNotFound = errors.New("there is no such object")
 
-// transferLimit bounds one attempt to read a checkpoint: a large one over a slow link. One to store it, whose size is known, may take as long as
-// a link of slowestLink bytes a second does.
+// transferLimit bounds one attempt to read a checkpoint: a large one over a slow link. One to store it, whose size is
+// known, may take as long as a link of slowestLink bytes a second does.
 const (
 	transferLimit = 2 * time.Minute
 	slowestLink   = 256 << 10
@@ -43,9 +43,10 @@ func ObjectStore(run string) string { return "CHECKPOINTS_" + run }
 // Stream is the name of the stream behind the object store of a run.
 func Stream(run string) string { return "OBJ_" + ObjectStore(run) }
 
-// Store implements backend.Checkpoints. The checkpoints that the manifest names are valid. The manifest holds the fence of the leader that
-// wrote it. An object has a unique name and is never written again: a late delete of an object that no manifest names, or will name, is
-// harmless. A checkpoint appears whole or not at all, and its digest is verified when it is read.
+// Store implements backend.Checkpoints. The checkpoints that the manifest names are valid. The manifest holds the fence
+// of the leader that wrote it. An object has a unique name and is never written again: a late delete of an object that
+// no manifest names, or will name, is harmless. A checkpoint appears whole or not at all, and its digest is verified
+// when it is read.
 //
 // What a crash leaves behind each step, and what follows:
 //
@@ -82,7 +83,9 @@ func (m manifest) Check() error {
 		return fmt.Errorf("%d checkpoints count", len(m.Checkpoints))
 	}
 	for _, s := range m.Checkpoints {
-		if s.Name == "" || len(s.Name) > maxObjectName || strings.ContainsFunc(s.Name, func(r rune) bool { return r <= ' ' || r > '~' }) || s.Bytes < 0 {
+		if s.Name == "" || len(s.Name) > maxObjectName || strings.ContainsFunc(s.Name, func(r rune) bool {
+			return r <= ' ' || r > '~'
+		}) || s.Bytes < 0 {
 			return fmt.Errorf("%q with %d bytes is no checkpoint", s.Name, s.Bytes)
 		}
 	}
@@ -108,7 +111,8 @@ func openManifest(ctx context.Context, s *stream.Store, run string) (*casvalue.V
 	return casvalue.Open[manifest](ctx, s, Bucket, manifestAbout, run, "the checkpoints of run "+run)
 }
 
-// The client stores objects in chunks of objectChunk, unless it is told otherwise; a chunk must fit into a message beside its headers.
+// The client stores objects in chunks of objectChunk, unless it is told otherwise; a chunk must fit into a message
+// beside its headers.
 const (
 	objectChunk = 128 << 10
 	objectRoom  = 4 << 10
@@ -128,9 +132,9 @@ func storedBy(name string) (by casvalue.Fence) {
 	return by
 }
 
-// Claim makes a term the one that stores checkpoints, and returns those that count. Of a plan that has just begun, those of an earlier plan
-// do not count any more; any other plan is taken for what was restored of that one. What does not count is deleted by the first Put: a
-// leader claims while readers wait, and finding out what there is takes long.
+// Claim makes a term the one that stores checkpoints, and returns those that count. Of a plan that has just begun,
+// those of an earlier plan do not count any more; any other plan is taken for what was restored of that one. What does
+// not count is deleted by the first Put: a leader claims while readers wait, and finding out what there is takes long.
 func (c *Store) Claim(ctx context.Context, term uint64, begun bool) ([]backend.Stored, error) {
 	own := c.plan.Fence(term)
 	m, err := c.manifest.Update(ctx, func(m manifest) (manifest, error) {
@@ -147,8 +151,8 @@ func (c *Store) Claim(ctx context.Context, term uint64, begun bool) ([]backend.S
 	return m.Checkpoints, err
 }
 
-// sweep deletes the objects that a claimed manifest does not name and whose writers led before: no manifest will name them. Those of
-// later leaders are not its business, even if this process sleeps in the middle.
+// sweep deletes the objects that a claimed manifest does not name and whose writers led before: no manifest will name
+// them. Those of later leaders are not its business, even if this process sleeps in the middle.
 func (c *Store) sweep(ctx context.Context, m manifest) error {
 	counts := map[string]bool{}
 	for _, s := range m.Checkpoints {
@@ -213,34 +217,36 @@ func (c *Store) Put(ctx context.Context, term, step uint64, data []byte) ([]back
 
 func (c *Store) putObject(ctx context.Context, name string, data []byte) error {
 	limit := conn.AttemptLimit + time.Duration(len(data))*time.Second/slowestLink
-	return c.store.RetryWithin(ctx, limit, fmt.Sprintf("store object %s in %s", name, c.name), func(ctx context.Context) error {
-		meta := jetstream.ObjectMeta{Name: name}
-		if most := c.store.Conn().MaxPayload() - objectRoom; most > 0 && most < objectChunk {
-			meta.Opts = &jetstream.ObjectMetaOptions{ChunkSize: uint32(most)}
-		}
-		_, err := c.bucket.Put(ctx, meta, bytes.NewReader(data))
-		return conn.AsFull(err)
-	})
+	return c.store.RetryWithin(ctx, limit, fmt.Sprintf("store object %s in %s", name, c.name),
+		func(ctx context.Context) error {
+			meta := jetstream.ObjectMeta{Name: name}
+			if most := c.store.Conn().MaxPayload() - objectRoom; most > 0 && most < objectChunk {
+				meta.Opts = &jetstream.ObjectMetaOptions{ChunkSize: uint32(most)}
+			}
+			_, err := c.bucket.Put(ctx, meta, bytes.NewReader(data))
+			return conn.AsFull(err)
+		})
 }
 
 // Get returns a checkpoint's bytes, ErrNotFound when there is none, and an error when they are not what was stored.
 func (c *Store) Get(ctx context.Context, name string) ([]byte, error) {
 	var data []byte
 	began := time.Now()
-	err := c.store.RetryWithin(ctx, transferLimit, fmt.Sprintf("read object %s of %s", name, c.name), func(ctx context.Context) (err error) {
-		data, err = messages.GetObject(ctx, c.store.Client, c.name, name)
-		err = asMissing(err)
-		gone := errors.Is(err, conn.ErrBehind) // a part of it
-		switch {
-		case !gone && !errors.Is(err, ErrNotFound):
+	err := c.store.RetryWithin(ctx, transferLimit, fmt.Sprintf("read object %s of %s", name, c.name),
+		func(ctx context.Context) (err error) {
+			data, err = messages.GetObject(ctx, c.store.Client, c.name, name)
+			err = asMissing(err)
+			gone := errors.Is(err, conn.ErrBehind) // a part of it
+			switch {
+			case !gone && !errors.Is(err, ErrNotFound):
+				return err
+			case c.store.Clustered() && time.Since(began) < missingFor:
+				return conn.Passing(err) // any of the bucket's servers answers, also one that is behind
+			case gone:
+				return fmt.Errorf("%w: %s", jetstream.ErrDigestMismatch, err.Error())
+			}
 			return err
-		case c.store.Clustered() && time.Since(began) < missingFor:
-			return conn.Passing(err) // any of the bucket's servers answers, also one that is behind
-		case gone:
-			return fmt.Errorf("%w: %s", jetstream.ErrDigestMismatch, err.Error())
-		}
-		return err
-	})
+		})
 	if err != nil {
 		return nil, err
 	}

@@ -94,7 +94,8 @@ func TestADeposedLeadersCheckpoints(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, left := range []string{"step-00000000000000000090", "step-00000000000000000097.plan-1.term-9.x"} { // of no daemon, of an earlier plan
+	// of no daemon, of an earlier plan
+	for _, left := range []string{"step-00000000000000000090", "step-00000000000000000097.plan-1.term-9.x"} {
 		if _, err := objects.PutBytes(ctx, left, []byte("left")); err != nil {
 			t.Fatal(err)
 		}
@@ -118,7 +119,8 @@ func TestADeposedLeadersCheckpoints(t *testing.T) {
 	if err := before.Sweep(ctx, 2, nil); err != nil { // it slept amid its own claim
 		t.Fatal(err)
 	}
-	if list, err := now.List(ctx); err != nil || !slices.Equal(list, stored) || !slices.Equal(stepsOf(list), []uint64{96, 99, 102}) {
+	if list, err := now.List(ctx); err != nil || !slices.Equal(list, stored) ||
+		!slices.Equal(stepsOf(list), []uint64{96, 99, 102}) {
 		t.Errorf("it lists %v, %v, want %v", list, err, stored)
 	}
 	for _, x := range stored[2:] {
@@ -184,7 +186,8 @@ func TestDamagedObjectIsRefused(t *testing.T) {
 	if err := raw.DeleteMsg(ctx, 8); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Store().Own().JetStream().PublishMsg(ctx, &nats.Msg{Subject: part.Subject, Data: bytes.Repeat([]byte{1}, len(part.Data))}); err != nil {
+	if _, err := s.Store().Own().JetStream().PublishMsg(ctx,
+		&nats.Msg{Subject: part.Subject, Data: bytes.Repeat([]byte{1}, len(part.Data))}); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := o.Get(ctx, stored[0].Name); !errors.Is(err, jetstream.ErrDigestMismatch) {

@@ -8,7 +8,8 @@ import (
 )
 
 func FuzzDecodeManifest(f *testing.F) {
-	for _, s := range []string{`{"value":{"plan":1,"term":2,"checkpoints":[{"name":"step-1","step":1,"bytes":9}]}}`, `{"value":{"checkpoints":[{"name":"a\nb"}]}}`,
+	for _, s := range []string{`{"value":{"plan":1,"term":2,"checkpoints":[{"name":"step-1","step":1,"bytes":9}]}}`,
+		`{"value":{"checkpoints":[{"name":"a\nb"}]}}`,
 		`{"value":{"checkpoints":[{"bytes":-1,"name":"x"}]}}`, `{"value":{"checkpoints":[{"bytes":1}]}}`, `[]`} {
 		f.Add([]byte(s))
 	}

@@ -6,9 +6,10 @@ import (
 	"github.com/cenkalti/backoff/v5"
 )
 
-// Backoff are the pauses between attempts at something: they double from at most 50 ms, and none is longer than Options.ReconnectWait. Each
-// is drawn at random, so that the many clients of one server do not come back at one moment. In a cluster they stay short: an election ends
-// after some seconds, and everybody waits for the one who appends next. One goroutine uses it.
+// Backoff are the pauses between attempts at something: they double from at most 50 ms, and none is longer than
+// Options.ReconnectWait. Each is drawn at random, so that the many clients of one server do not come back at one
+// moment. In a cluster they stay short: an election ends after some seconds, and everybody waits for the one who
+// appends next. One goroutine uses it.
 func (c *Client) Backoff() *backoff.ExponentialBackOff {
 	limit := c.options.ReconnectWait
 	if c.Clustered() {

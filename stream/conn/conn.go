@@ -1,4 +1,5 @@
-// Package conn is a client's connection to JetStream: it connects, reports its state, reconnects, and retries requests while that can help.
+// Package conn is a client's connection to JetStream: it connects, reports its state, reconnects, and retries requests
+// while that can help.
 package conn
 
 import (
@@ -26,7 +27,8 @@ type Options struct {
 	// is none. It is sent to a Server only; at a URL it signs the server's nonce. Token is sent as it is.
 	Login func() (user, token string)
 	Token string
-	// Inbox is what the subjects begin with on which answers come, empty for the usual _INBOX. Who may listen to those cannot hear or make up answers on others.
+	// Inbox is what the subjects begin with on which answers come, empty for the usual _INBOX. Who may listen to those
+	// cannot hear or make up answers on others.
 	Inbox string
 	TLS   TLS
 	// ReconnectWait is the longest pause between two attempts, of a connection or a request.
@@ -67,8 +69,8 @@ type Client struct {
 	running   sync.WaitGroup     // ... which this counts
 }
 
-// Dial connects and waits until JetStream answers. It tries again where waiting can help (no server reachable, no leader yet), until
-// ctx ends; everything else fails at once.
+// Dial connects and waits until JetStream answers. It tries again where waiting can help (no server reachable, no
+// leader yet), until ctx ends; everything else fails at once.
 func Dial(ctx context.Context, o Options, log *slog.Logger) (_ *Client, err error) {
 	running, stop := context.WithCancel(context.Background())
 	c := &Client{log: log, options: o, status: newStatus(), stop: stop}
@@ -98,7 +100,8 @@ func Dial(ctx context.Context, o Options, log *slog.Logger) (_ *Client, err erro
 	return c, nil
 }
 
-// awaitJetStream waits for a JetStream that answers: a cluster without a leader answers later, a server without JetStream never.
+// awaitJetStream waits for a JetStream that answers: a cluster without a leader answers later, a server without
+// JetStream never.
 func (c *Client) awaitJetStream(ctx context.Context) error {
 	where := c.ClientURL()
 	if v := c.nc.ConnectedServerVersion(); !atLeast(v, 2, 12) {
@@ -116,7 +119,8 @@ func (c *Client) awaitJetStream(ctx context.Context) error {
 		c.log.Warn("JetStream does not answer, trying again", "server", where, "attempt", attempt, "error", err)
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("connect to NATS at %s: %w (%w): is JetStream enabled there, and has the cluster a leader?", where, err, context.Cause(ctx))
+			return fmt.Errorf("connect to NATS at %s: %w (%w): is JetStream enabled there, and has the cluster a leader?", where,
+				err, context.Cause(ctx))
 		case <-time.After(wait.NextBackOff()):
 		}
 	}

@@ -22,7 +22,8 @@ const reconnectWait = 200 * time.Millisecond
 func dial(t *testing.T) *conn.Client {
 	t.Helper()
 	url := "nats://" + natstest.Plain(t, &server.Options{JetStream: true})
-	c, err := conn.Dial(natstest.Within(t, time.Minute), conn.Options{URL: url, ReconnectWait: reconnectWait}, slog.New(slog.DiscardHandler))
+	c, err := conn.Dial(natstest.Within(t, time.Minute), conn.Options{URL: url, ReconnectWait: reconnectWait},
+		slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +59,8 @@ func TestClient_API(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for want, js := range map[string]jetstream.JetStream{"$JS.hub.API": domain, "mine.js": prefix, "$JS.API": c.JetStream()} {
+	for want, js := range map[string]jetstream.JetStream{"$JS.hub.API": domain, "mine.js": prefix,
+		"$JS.API": c.JetStream()} {
 		if got := conn.APIPrefix(js.Options()); got != want {
 			t.Errorf("prefix %s, want %s", got, want)
 		}
@@ -70,7 +72,8 @@ func TestClient_RetryOfAReplicaThatIsBehind(t *testing.T) {
 	for _, tt := range []struct{ behind, told int }{{3, 0}, {6, 1}} {
 		var log bytes.Buffer
 		url := "nats://" + natstest.Plain(t, &server.Options{JetStream: true})
-		c, err := conn.Dial(natstest.Within(t, time.Minute), conn.Options{URL: url, ReconnectWait: reconnectWait}, slog.New(slog.NewTextHandler(&log, nil)))
+		c, err := conn.Dial(natstest.Within(t, time.Minute), conn.Options{URL: url, ReconnectWait: reconnectWait},
+			slog.New(slog.NewTextHandler(&log, nil)))
 		if err != nil {
 			t.Fatal(err)
 		}

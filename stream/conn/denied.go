@@ -14,9 +14,10 @@ const (
 	OpCreateConsumer = "CONSUMER.CREATE"
 )
 
-// Denied reports whether a request of an operation on a stream failed because this client may not make it, and remembers that. Its permissions may deny it: then
-// the last thing that a server said of the connection is so, and the request has no answer. Or its account gets only some of JetStream's requests from another
-// account: then nobody takes this one, while JetStream itself answers.
+// Denied reports whether a request of an operation on a stream failed because this client may not make it, and
+// remembers that. Its permissions may deny it: then the last thing that a server said of the connection is so, and the
+// request has no answer. Or its account gets only some of JetStream's requests from another account: then nobody takes
+// this one, while JetStream itself answers.
 func (c *Client) Denied(ctx context.Context, operation, stream string, err error) bool {
 	if err == nil {
 		return false

@@ -46,7 +46,8 @@ func connect(ctx context.Context, o Options, st *status, l *lines, log *slog.Log
 		log.Warn("NATS cannot be reached, trying again", "servers", servers, "attempt", attempt, "error", err)
 		select {
 		case <-ctx.Done():
-			return nil, fmt.Errorf("connect to NATS at %s: %w (%w after %d attempts): is the server up, and stream.url right?", servers, err,
+			return nil, fmt.Errorf("connect to NATS at %s: %w (%w after %d attempts): is the server up, and stream.url right?",
+				servers, err,
 				context.Cause(ctx), attempt)
 		case <-time.After(wait.NextBackOff()):
 		}
@@ -111,7 +112,8 @@ func clientOptions(o Options, st *status, l *lines, log *slog.Logger) ([]nats.Op
 		l.dialer.Timeout = connectOneOfMany
 	}
 	opts = append(opts, nats.Timeout(l.dialer.Timeout), nats.SetCustomDialer(l))
-	for key, file := range map[string]string{"tls.key": o.TLS.Key, "credentials, stream.own.credentials": o.Credentials, "nkey, stream.own.nkey": o.NKey} {
+	for key, file := range map[string]string{"tls.key": o.TLS.Key, "credentials, stream.own.credentials": o.Credentials,
+		"nkey, stream.own.nkey": o.NKey} {
 		if err := access.Private(file); file != "" && err != nil {
 			return nil, fmt.Errorf("read secret (stream.%s): %w", key, err)
 		}
@@ -174,16 +176,20 @@ func diagnose(err error) (advice string, final bool) {
 		return "the server's certificate is not signed by a known authority: set stream.tls.ca", true
 	case errors.As(err, &hostname):
 		return "the server's certificate is for another name: use a name that it holds in stream.url", true
-	case errors.As(err, &verify), errors.As(err, &alert), errors.As(err, &record), strings.Contains(err.Error(), "remote error: tls"):
+	case errors.As(err, &verify), errors.As(err, &alert), errors.As(err, &record),
+		strings.Contains(err.Error(), "remote error: tls"):
 		return "TLS failed: check stream.tls and the server's TLS settings", true
 	case errors.Is(err, nats.ErrSecureConnRequired), errors.Is(err, nats.ErrSecureConnWanted):
 		return "client and server disagree on TLS: use tls:// in stream.url exactly when the server has TLS", true
 	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, nats.ErrAuthExpired), errors.Is(err, nats.ErrAuthRevoked),
 		errors.Is(err, nats.ErrAccountAuthExpired), errors.Is(err, nats.ErrNkeysNotSupported),
-		strings.Contains(strings.ToLower(err.Error()), "authorization violation"), strings.Contains(strings.ToLower(err.Error()), "nkeys"):
-		return "the server does not accept these credentials: check stream.credentials, stream.nkey, stream.token_file or the user in stream.url; a server inside a " +
+		strings.Contains(strings.ToLower(err.Error()), "authorization violation"),
+		strings.Contains(strings.ToLower(err.Error()), "nkeys"):
+		return "the server does not accept these credentials: check stream.credentials, stream.nkey, stream.token_file or " +
+			"the user in stream.url; a server inside a " +
 			"daemon wants producer.token or operator.token of its data folder", true
-	case errors.As(err, &path), strings.Contains(err.Error(), "error loading"), strings.Contains(err.Error(), "error parsing"),
+	case errors.As(err, &path), strings.Contains(err.Error(), "error loading"),
+		strings.Contains(err.Error(), "error parsing"),
 		strings.Contains(err.Error(), "failed to parse"):
 		return "a file that stream.tls, stream.credentials or stream.nkey names cannot be used", true
 	}

@@ -35,8 +35,8 @@ const (
 	codeWrongLastConstant jetstream.ErrorCode = 10164
 )
 
-// ErrFull says that a stream holds as much as its bounds allow. Nothing was stored; room comes when documents are purged or
-// the bound is raised.
+// ErrFull says that a stream holds as much as its bounds allow. Nothing was stored; room comes when documents are
+// purged or the bound is raised.
 var ErrFull = errors.New("stream is full")
 
 // AsFull turns the server's refusals for want of room into ErrFull and leaves other errors as they are.
@@ -51,7 +51,8 @@ func AsFull(err error) error {
 // NoRoom says whether the server refused to make something because it may not become as large as it asks to.
 func NoRoom(err error) bool {
 	var api *jetstream.APIError
-	return errors.As(err, &api) && (wantsRoom(api) || api.ErrorCode == codeNoPeers && strings.Contains(api.Description, noStorage))
+	return errors.As(err, &api) && (wantsRoom(api) || api.ErrorCode == codeNoPeers &&
+		strings.Contains(api.Description, noStorage))
 }
 
 // noStorage is in what a cluster says when none of its servers has room enough.
@@ -68,29 +69,34 @@ func wantsRoom(e *jetstream.APIError) bool {
 	}
 }
 
-// WrongLast says whether the server refused because the last sequence, of the stream or of the subject, is not the expected one.
+// WrongLast says whether the server refused because the last sequence, of the stream or of the subject, is not the
+// expected one.
 func WrongLast(err error) bool {
 	var api *jetstream.APIError
 	return errors.As(err, &api) && (api.ErrorCode == codeWrongLast || api.ErrorCode == codeWrongLastConstant)
 }
 
-// NoPeers says whether the server refused to make something because it finds no servers for it: there are too few, or some are down.
+// NoPeers says whether the server refused to make something because it finds no servers for it: there are too few, or
+// some are down.
 func NoPeers(err error) bool {
 	var api *jetstream.APIError
 	return errors.As(err, &api) && api.ErrorCode == codeNoPeers
 }
 
-// NameTaken says whether the server refused a copy of a stream because it has one of the name, or is about to remove what is left of one.
+// NameTaken says whether the server refused a copy of a stream because it has one of the name, or is about to remove
+// what is left of one.
 func NameTaken(err error) bool {
 	var api *jetstream.APIError
-	return errors.As(err, &api) && (api.ErrorCode == codeRestoreNameTaken || api.ErrorCode == jetstream.JSErrCodeStreamNameInUse)
+	return errors.As(err, &api) && (api.ErrorCode == codeRestoreNameTaken ||
+		api.ErrorCode == jetstream.JSErrCodeStreamNameInUse)
 }
 
-// TooFewServers says whether the server refused to keep so many copies because there are not as many servers. That one of them is down
-// at the moment, or has no room, are other refusals.
+// TooFewServers says whether the server refused to keep so many copies because there are not as many servers. That one
+// of them is down at the moment, or has no room, are other refusals.
 func TooFewServers(err error) bool {
 	var api *jetstream.APIError
-	return errors.As(err, &api) && (api.ErrorCode == codeCopiesNotSupported || api.ErrorCode == codeNoPeers && api.Description == noPeers)
+	return errors.As(err, &api) && (api.ErrorCode == codeCopiesNotSupported || api.ErrorCode == codeNoPeers &&
+		api.Description == noPeers)
 }
 
 // noPeers is what the server says when it names no reason why a server cannot be chosen: there are no more.
@@ -103,16 +109,19 @@ type passing struct{ error }
 
 func (p passing) Unwrap() error { return p.error }
 
-// passes are the errors of the client library that may pass: the connection is down, nobody answered, the answer was no answer, or what
-// the library had made on the server is gone and can be made again.
+// passes are the errors of the client library that may pass: the connection is down, nobody answered, the answer was no
+// answer, or what the library had made on the server is gone and can be made again.
 var passes = []error{
-	nats.ErrTimeout, nats.ErrNoResponders, nats.ErrDisconnected, nats.ErrConnectionReconnecting, nats.ErrReconnectBufExceeded,
+	nats.ErrTimeout, nats.ErrNoResponders, nats.ErrDisconnected, nats.ErrConnectionReconnecting,
+	nats.ErrReconnectBufExceeded,
 	nats.ErrStaleConnection, context.DeadlineExceeded, jetstream.ErrNoStreamResponse, jetstream.ErrJetStreamNotEnabled,
-	jetstream.ErrNoHeartbeat, jetstream.ErrInvalidJSAck, jetstream.ErrInvalidJetStreamResponse, jetstream.ErrServerShutdown,
+	jetstream.ErrNoHeartbeat, jetstream.ErrInvalidJSAck, jetstream.ErrInvalidJetStreamResponse,
+	jetstream.ErrServerShutdown,
 	jetstream.ErrConsumerDeleted, jetstream.ErrConsumerNotFound, jetstream.ErrConsumerLeadershipChanged,
 }
 
-// Transient says whether an error may pass by itself, so that trying again is of use. An error is final unless it is known to pass:
+// Transient says whether an error may pass by itself, so that trying again is of use. An error is final unless it is
+// known to pass:
 //
 //	the server answered    it is busy (5xx, 429) or lost a part of a batch; not that there is no room, and no other refusal
 //	the client library     those in passes
@@ -126,7 +135,8 @@ func Transient(err error) bool {
 	}
 	var api *jetstream.APIError
 	if errors.As(err, &api) {
-		return api.ErrorCode == CodeBatchIncomplete || (api.Code >= 500 || api.Code == 429) && api.ErrorCode != CodeStoreFailed &&
+		return api.ErrorCode == CodeBatchIncomplete || (api.Code >= 500 || api.Code == 429) &&
+			api.ErrorCode != CodeStoreFailed &&
 			api.ErrorCode != codePurgeDenied && !wantsRoom(api)
 	}
 	for _, e := range passes {

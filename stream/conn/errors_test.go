@@ -55,7 +55,8 @@ func TestWhichErrorsPass(t *testing.T) {
 		{name: "another last of the subject", err: refusal(400, 10164, "wrong last sequence"), another: true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if conn.Transient(test.err) != test.passes || errors.Is(conn.AsFull(test.err), conn.ErrFull) != test.full || conn.WrongLast(test.err) != test.another {
+			if conn.Transient(test.err) != test.passes || errors.Is(conn.AsFull(test.err), conn.ErrFull) != test.full ||
+				conn.WrongLast(test.err) != test.another {
 				t.Errorf("%v: passes %v, full %v, another sequence %v; want %v, %v, %v", test.err, conn.Transient(test.err),
 					errors.Is(conn.AsFull(test.err), conn.ErrFull), conn.WrongLast(test.err), test.passes, test.full, test.another)
 			}

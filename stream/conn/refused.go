@@ -13,9 +13,10 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Refused returns those of some subjects that this client's user may not publish to, and those that it may not subscribe to. It finds out over a connection
-// of its own, by doing so without harm.
-func (c *Client) Refused(ctx context.Context, publish, subscribe []string) (notPublish, notSubscribe []string, err error) {
+// Refused returns those of some subjects that this client's user may not publish to, and those that it may not
+// subscribe to. It finds out over a connection of its own, by doing so without harm.
+func (c *Client) Refused(ctx context.Context, publish, subscribe []string) (notPublish, notSubscribe []string,
+	err error) {
 	ctx, cancel := context.WithTimeout(ctx, AttemptLimit)
 	defer cancel()
 	options, err := clientOptions(c.options, newStatus(), &lines{}, slog.New(slog.DiscardHandler))
@@ -89,9 +90,9 @@ func (c *Client) Account(ctx context.Context) (string, error) {
 // UserInfo is the subject on which a server tells a client who it is.
 const UserInfo = "$SYS.REQ.USER.INFO"
 
-// harmless is a message that changes nothing whoever takes it. A stream refuses it, because it is meant for one that there is not. JetStream's interface refuses
-// it twice: it asks for a version that is far off, and it is the beginning of an object in JSON. (What is no object is not looked at: a purge takes it for
-// a request to purge everything.)
+// harmless is a message that changes nothing whoever takes it. A stream refuses it, because it is meant for one that
+// there is not. JetStream's interface refuses it twice: it asks for a version that is far off, and it is the beginning
+// of an object in JSON. (What is no object is not looked at: a purge takes it for a request to purge everything.)
 func harmless(subject string) *nats.Msg {
 	m := nats.NewMsg(subject)
 	m.Header.Set(jetstream.ExpectedStreamHeader, "loaderd_asks_what_is_permitted")

@@ -13,8 +13,9 @@ import (
 const AttemptLimit = 5 * time.Second
 
 const (
-	// clusterLimit bounds an attempt in a cluster at first: a server that is frozen, or that knows of no leader, takes a request along, and the
-	// next one is answered as soon as there is a leader. Behind electionTime attempts get more time: the machine may be busy.
+	// clusterLimit bounds an attempt in a cluster at first: a server that is frozen, or that knows of no leader, takes a
+	// request along, and the next one is answered as soon as there is a leader. Behind electionTime attempts get more
+	// time: the machine may be busy.
 	clusterLimit = time.Second
 	electionTime = 10 * time.Second
 )
@@ -27,19 +28,21 @@ func (c *Client) Limit(began time.Time) time.Duration {
 	return AttemptLimit
 }
 
-// Retry calls f until it succeeds, fails for good, or ctx ends. Each attempt is bounded, as Limit says. What is f in words, for
-// the log and the error.
+// Retry calls f until it succeeds, fails for good, or ctx ends. Each attempt is bounded, as Limit says. What is f in
+// words, for the log and the error.
 func (c *Client) Retry(ctx context.Context, what string, f func(ctx context.Context) error) error {
 	began := time.Now()
 	return c.retry(ctx, func() time.Duration { return c.Limit(began) }, what, f)
 }
 
 // RetryWithin is Retry with another bound for each attempt.
-func (c *Client) RetryWithin(ctx context.Context, limit time.Duration, what string, f func(ctx context.Context) error) error {
+func (c *Client) RetryWithin(ctx context.Context, limit time.Duration, what string,
+	f func(ctx context.Context) error) error {
 	return c.retry(ctx, func() time.Duration { return limit }, what, f)
 }
 
-func (c *Client) retry(ctx context.Context, limit func() time.Duration, what string, f func(ctx context.Context) error) error {
+func (c *Client) retry(ctx context.Context, limit func() time.Duration, what string,
+	f func(ctx context.Context) error) error {
 	wait, told := c.Backoff(), false
 	for attempt := 1; ; attempt++ {
 		err := c.Attempt(ctx, limit(), f)
@@ -63,13 +66,15 @@ func (c *Client) retry(ctx context.Context, limit func() time.Duration, what str
 	}
 }
 
-// A replica that a message has not reached gets it within milliseconds, as a rule: so often it is asked again at once, and nothing is said.
+// A replica that a message has not reached gets it within milliseconds, as a rule: so often it is asked again at once,
+// and nothing is said.
 const (
 	behindFor   = 4
 	behindPause = 5 * time.Millisecond
 )
 
-// Attempt calls f once, until limit and for as long as the connection stands: an answer does not find its way over the next one.
+// Attempt calls f once, until limit and for as long as the connection stands: an answer does not find its way over the
+// next one.
 func (c *Client) Attempt(ctx context.Context, limit time.Duration, f func(ctx context.Context) error) error {
 	try, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -99,8 +104,8 @@ func (c *Client) Pause(ctx context.Context, d time.Duration, last error) error {
 	}
 }
 
-// clusterReadTimeout is how long a server of a cluster may leave a read without an answer: one that is frozen, or cut off from the stream's
-// leader, takes the request along, and another one answers at once.
+// clusterReadTimeout is how long a server of a cluster may leave a read without an answer: one that is frozen, or cut
+// off from the stream's leader, takes the request along, and another one answers at once.
 const clusterReadTimeout = time.Second
 
 // ReadTimeout returns how long the answer to a read, or the next of several messages that answer it, may take.

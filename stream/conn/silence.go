@@ -17,8 +17,8 @@ const (
 	pingsOut = 60
 	// silentAfter is how long a server may say nothing before another one is tried: it is frozen, or cut off from us.
 	silentAfter = 3 * time.Second
-	// listenEvery is how often it is looked whether anything was heard. Silence is counted in looks: a process that was stopped, or that
-	// hardly gets to run, has not listened meanwhile.
+	// listenEvery is how often it is looked whether anything was heard. Silence is counted in looks: a process that was
+	// stopped, or that hardly gets to run, has not listened meanwhile.
 	listenEvery = 250 * time.Millisecond
 )
 
@@ -69,8 +69,8 @@ func (l *lines) Dial(network, address string) (net.Conn, error) {
 	return made, nil
 }
 
-// leaveSilent ends the connection to a server that has fallen silent, until ctx ends: the client goes to another one. Where it knows of no
-// other it stays.
+// leaveSilent ends the connection to a server that has fallen silent, until ctx ends: the client goes to another one.
+// Where it knows of no other it stays.
 func (l *lines) leaveSilent(ctx context.Context, nc *nats.Conn) {
 	tick := time.NewTicker(listenEvery)
 	defer tick.Stop()
@@ -85,7 +85,8 @@ func (l *lines) leaveSilent(ctx context.Context, nc *nats.Conn) {
 		now := l.last.Load()
 		if now != of || now.heard.Swap(false) || !now.listening.Load() {
 			of, looks = now, 0
-			others = len(nc.Servers()) > 1 // not later: the client may hold its lock while it waits for a silent server to take something
+			// not later: the client may hold its lock while it waits for a silent server to take something
+			others = len(nc.Servers()) > 1
 			continue
 		}
 		if looks++; others && looks >= int(silentAfter/listenEvery) {

@@ -16,7 +16,8 @@ func TestASilentServerIsLeft(t *testing.T) {
 	t.Parallel()
 	c := natstest.StartCluster(t, 3)
 	var log natstest.LogBuffer
-	several, err := conn.Dial(natstest.Within(t, time.Minute), conn.Options{URL: c.Config().URL, ReconnectWait: reconnectWait}, slog.New(slog.NewTextHandler(&log, nil)))
+	several, err := conn.Dial(natstest.Within(t, time.Minute),
+		conn.Options{URL: c.Config().URL, ReconnectWait: reconnectWait}, slog.New(slog.NewTextHandler(&log, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}

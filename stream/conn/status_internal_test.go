@@ -2,7 +2,8 @@ package conn
 
 import "testing"
 
-// A client that is closed while it reconnects may still tell of a connection: nobody is to wait for answers over that one.
+// A client that is closed while it reconnects may still tell of a connection: nobody is to wait for answers over that
+// one.
 func TestStatusStaysClosed(t *testing.T) {
 	s := newStatus()
 	told := make(chan struct{})

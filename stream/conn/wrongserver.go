@@ -20,8 +20,8 @@ const probeLimit = time.Second
 // http2Preface is what a client of HTTP/2 begins with: the preface, and a frame of no settings.
 const http2Preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + "\x00\x00\x00\x04\x00\x00\x00\x00\x00"
 
-// notNATS says what is wrong when servers that do not greet a client speak HTTP/2, as the daemon's Flight server does: such a server waits
-// for its client to begin. Empty when it is not that.
+// notNATS says what is wrong when servers that do not greet a client speak HTTP/2, as the daemon's Flight server does:
+// such a server waits for its client to begin. Empty when it is not that.
 func notNATS(ctx context.Context, urls string, err error) string {
 	var late net.Error
 	if !errors.Is(err, nats.ErrTimeout) && !(errors.As(err, &late) && late.Timeout()) {

@@ -13,8 +13,8 @@ import (
 	"loaderd/stream/mac"
 )
 
-// Bus implements backend.Bus. With plan keys each message has a code, and one without is ignored. A replayed message of a daemon is not
-// recognised: heartbeats and requests are such that a replay does no harm.
+// Bus implements backend.Bus. With plan keys each message has a code, and one without is ignored. A replayed message of
+// a daemon is not recognised: heartbeats and requests are such that a replay does no harm.
 type Bus struct {
 	nc         *nats.Conn
 	run        string
@@ -28,17 +28,19 @@ var _ backend.Bus = (*Bus)(nil)
 
 // Subjects returns those of a run, to which its daemons send and of which they receive.
 func Subjects(run string) (heartbeats, status, requests string) {
-	return stream.ServiceSubject + ".word." + run, stream.ServiceSubject + ".status." + run, stream.ServiceSubject + ".ask." + run
+	return stream.ServiceSubject + ".word." + run, stream.ServiceSubject + ".status." + run,
+		stream.ServiceSubject + ".ask." + run
 }
 
 // New returns the bus of a run.
 func New(s *stream.Store, run string) *Bus {
 	heartbeats, _, requests := Subjects(run)
-	return &Bus{nc: s.Own().Conn(), run: run, heartbeats: heartbeats, purpose: mac.Heartbeat, requests: requests, keys: s.PlanKeys()}
+	return &Bus{nc: s.Own().Conn(), run: run, heartbeats: heartbeats, purpose: mac.Heartbeat, requests: requests,
+		keys: s.PlanKeys()}
 }
 
-// NewStatus returns another bus of a run, for the status messages of its daemons. Nothing of the run depends on them, and no daemon sends
-// requests over it.
+// NewStatus returns another bus of a run, for the status messages of its daemons. Nothing of the run depends on them,
+// and no daemon sends requests over it.
 func NewStatus(s *stream.Store, run string) *Bus {
 	b := New(s, run)
 	_, b.heartbeats, _ = Subjects(run)
@@ -136,7 +138,8 @@ func (b *Bus) Serve(f func(ctx context.Context, request []byte) []byte) (stop fu
 		}
 		go func() {
 			defer func() { <-room }()
-			_ = m.RespondMsg(b.message(m.Reply, mac.Response, f(ctx, m.Data), m.Data)) // the daemon repeats a request without a response
+			// the daemon repeats a request without a response
+			_ = m.RespondMsg(b.message(m.Reply, mac.Response, f(ctx, m.Data), m.Data))
 		}()
 	})
 	if err != nil {

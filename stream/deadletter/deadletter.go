@@ -1,5 +1,5 @@
-// Package deadletter keeps documents that cannot be decoded where people find them: as messages of a stream of their own that say what is
-// wrong and where the document is.
+// Package deadletter keeps documents that cannot be decoded where people find them: as messages of a stream of their
+// own that say what is wrong and where the document is.
 package deadletter
 
 import (
@@ -48,13 +48,15 @@ type Problem struct {
 
 // Writer writes undecodable documents to the dead-letter stream, each once.
 //
-// A letter's subject ends in the original sequence and is published on the condition that its subject is empty, which the server checks
-// in the same step: reading the documents again, years later or from two daemons, adds no second letter. (A dedupe id alone would
-// be forgotten after the server's window; asking first would leave a gap between question and publish.) A letter that is older than
-// the document stream is of an earlier stream of that name, whose sequences mean other documents: it stays, and the new one goes behind it.
+// A letter's subject ends in the original sequence and is published on the condition that its subject is empty, which
+// the server checks in the same step: reading the documents again, years later or from two daemons, adds no second
+// letter. (A dedupe id alone would be forgotten after the server's window; asking first would leave a gap between
+// question and publish.) A letter that is older than the document stream is of an earlier stream of that name, whose
+// sequences mean other documents: it stays, and the new one goes behind it.
 //
-// As long as letters can be written, a document counts as skipped only when its letter is stored. When they cannot, the run goes on:
-// later letters wait in line, by reference, since their documents are still in the document stream. Run writes them when it can.
+// As long as letters can be written, a document counts as skipped only when its letter is stored. When they cannot, the
+// run goes on: later letters wait in line, by reference, since their documents are still in the document stream. Run
+// writes them when it can.
 type Writer struct {
 	store   *stream.Store
 	letters jetstream.Stream
@@ -90,7 +92,8 @@ const maxOriginal = 48 << 10
 // maxLate bounds the letters in line.
 const maxLate = 1 << 16
 
-// Open opens the dead-letter stream behind the document stream that was made at created, and creates it when it is absent.
+// Open opens the dead-letter stream behind the document stream that was made at created, and creates it when it is
+// absent.
 func Open(ctx context.Context, s *stream.Store, created time.Time, fetch Fetch) (*Writer, error) {
 	letters, err := s.EnsureDeadLetters(ctx)
 	if err != nil {
@@ -143,13 +146,15 @@ func (w *Writer) note(err error, sequence uint64, problem *Problem) bool {
 		if n := w.count.Stored; n&(n-1) == 0 { // the 1st, 2nd, 4th, 8th, ...: seen at once, and no flood
 			level = slog.LevelWarn
 		}
-		w.store.Log().Log(context.Background(), level, "document is undecodable and went to the dead letters", "stream", w.documents(), "sequence", sequence,
+		w.store.Log().Log(context.Background(), level, "document is undecodable and went to the dead letters", "stream",
+			w.documents(), "sequence", sequence,
 			"reason", problem.Reason, "problem", problem.Sentence, "so_far", w.count.Stored)
 		return true
 	}
 	w.count.Failed++
 	if !w.broken {
-		w.store.Log().Warn("dead letter cannot be stored, trying again in the background", "stream", w.documents(), "sequence", sequence,
+		w.store.Log().Warn("dead letter cannot be stored, trying again in the background", "stream", w.documents(),
+			"sequence", sequence,
 			"reason", problem.Reason, "problem", problem.Sentence, "error", err)
 	}
 	w.broken = true
@@ -222,23 +227,27 @@ func (w *Writer) leave() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if n := len(w.late); n > 0 {
-		w.store.Log().Warn("dead letters were not stored; the documents are still in the document stream", "stream", w.documents(), "letters", n,
+		w.store.Log().Warn("dead letters were not stored; the documents are still in the document stream", "stream",
+			w.documents(), "letters", n,
 			"first", w.late[0].sequence, "dropped", w.count.Dropped)
 	}
 }
 
-// lettersLeft is how many of the largest letters the dead-letter stream has room for: it drops its oldest for a new one.
+// lettersLeft is how many of the largest letters the dead-letter stream has room for: it drops its oldest for a new
+// one.
 const lettersLeft = 16
 
 // send stores the letter of m unless it is there.
 func (w *Writer) send(ctx context.Context, m Original, problem *Problem) error {
 	ctx, cancel := context.WithTimeout(ctx, conn.AttemptLimit)
 	defer cancel()
-	msg := newLetter(w.store.Config(), m, problem, min(w.store.Conn().MaxPayload(), w.store.Config().DeadLetterBytes/lettersLeft))
+	msg := newLetter(w.store.Config(), m, problem,
+		min(w.store.Conn().MaxPayload(), w.store.Config().DeadLetterBytes/lettersLeft))
 	created := w.created
 	id := fmt.Sprintf("%s:%d:%s", w.documents(), created.UnixNano(), strconv.FormatUint(m.Sequence, 10))
 	for before := uint64(0); ; {
-		_, err := w.store.JetStream().PublishMsg(ctx, msg, jetstream.WithMsgID(id), jetstream.WithExpectLastSequencePerSubject(before))
+		_, err := w.store.JetStream().PublishMsg(ctx, msg, jetstream.WithMsgID(id),
+			jetstream.WithExpectLastSequencePerSubject(before))
 		if err == nil {
 			return nil
 		}

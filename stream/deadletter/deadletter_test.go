@@ -17,7 +17,8 @@ import (
 var broken = &deadletter.Problem{Reason: "BAD_JSON", Sentence: "it is broken"}
 
 func document(sequence uint64) deadletter.Original {
-	return deadletter.Original{Sequence: sequence, Subject: "docs.a", Header: nats.Header{"X-Mine": {"kept"}}, Data: []byte("{")}
+	return deadletter.Original{Sequence: sequence, Subject: "docs.a", Header: nats.Header{"X-Mine": {"kept"}},
+		Data: []byte("{")}
 }
 
 // letters are those that the server holds.
@@ -59,19 +60,21 @@ func TestALetterIsStoredOnce(t *testing.T) {
 	}
 }
 
-// Letters that cannot be written wait, and are made from the documents when they can; without its document a letter tells what it can.
+// Letters that cannot be written wait, and are made from the documents when they can; without its document a letter
+// tells what it can.
 func TestLateLettersAreWrittenWhenTheyCanBe(t *testing.T) {
 	srv := natstest.Start(t)
 	link := natstest.NewLink(t, srv.Store().ClientURL())
 	s := srv.RemoteAt(link.URL())
 	fetched := make(chan uint64, 10)
-	w, err := deadletter.Open(natstest.Context(t), s, time.Now(), func(_ context.Context, sequence uint64) (deadletter.Original, error) {
-		fetched <- sequence
-		if sequence == 2 {
-			return deadletter.Original{}, errors.New("it is gone")
-		}
-		return document(sequence), nil
-	})
+	w, err := deadletter.Open(natstest.Context(t), s, time.Now(),
+		func(_ context.Context, sequence uint64) (deadletter.Original, error) {
+			fetched <- sequence
+			if sequence == 2 {
+				return deadletter.Original{}, errors.New("it is gone")
+			}
+			return document(sequence), nil
+		})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +105,8 @@ func TestLateLettersAreWrittenWhenTheyCanBe(t *testing.T) {
 	if len(have) != 2 || string(have["1"].Data) != "{" || have["1"].Subject != "dead.docs.a.1" {
 		t.Errorf("letters %+v", have)
 	}
-	if len(have) == 2 && (len(have["2"].Data) != 0 || have["2"].Header.Get(deadletter.HeaderTruncated) != "headers" || have["2"].Subject != "dead.docs.2") {
+	if len(have) == 2 && (len(have["2"].Data) != 0 || have["2"].Header.Get(deadletter.HeaderTruncated) != "headers" ||
+		have["2"].Subject != "dead.docs.2") {
 		t.Errorf("the letter without its document is %+v", have["2"])
 	}
 }

@@ -2,7 +2,8 @@ package deadletter
 
 import "context"
 
-// Killing lets published stop a retry behind a document that is published and not noted, and takes whoever has letters under way for dead.
+// Killing lets published stop a retry behind a document that is published and not noted, and takes whoever has letters
+// under way for dead.
 func (r Retry) Killing(published func()) Retry {
 	r.published, r.hurry = published, true
 	return r

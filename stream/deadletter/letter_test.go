@@ -21,11 +21,14 @@ func TestLetterFitsTheServer(t *testing.T) {
 	}{
 		{name: "small", header: 10, payload: 10, kept: 10},
 		{name: "long headers", header: 60 << 10, payload: 10, truncated: []string{"headers"}, kept: 10},
-		{name: "large payload", header: 10, payload: limit - 200, truncated: []string{"payload of 1048376 bytes"}, kept: limit - 2048},
-		{name: "both", header: 60 << 10, payload: limit - 100, truncated: []string{"headers", "payload of 1048476 bytes"}, kept: limit - 2048},
+		{name: "large payload", header: 10, payload: limit - 200, truncated: []string{"payload of 1048376 bytes"},
+			kept: limit - 2048},
+		{name: "both", header: 60 << 10, payload: limit - 100, truncated: []string{"headers", "payload of 1048476 bytes"},
+			kept: limit - 2048},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			m := Original{Sequence: 7, Subject: "docs.a", Header: nats.Header{"X-Long": {strings.Repeat("h", tt.header)}}, Data: bytes.Repeat([]byte("d"), tt.payload)}
+			m := Original{Sequence: 7, Subject: "docs.a", Header: nats.Header{"X-Long": {strings.Repeat("h", tt.header)}},
+				Data: bytes.Repeat([]byte("d"), tt.payload)}
 			got := newLetter(stream.Default(), m, &Problem{"BAD_JSON", "it is broken"}, limit)
 			if n := got.Size(); n+256 > limit {
 				t.Errorf("%d bytes leave no room for what the client adds, the server takes %d", n, limit)

@@ -43,7 +43,8 @@ type Box struct {
 	First, Last uint64
 }
 
-// Boxes finds the streams of dead letters of a configuration: that of its document stream, and those of the sources. Without any it is empty.
+// Boxes finds the streams of dead letters of a configuration: that of its document stream, and those of the sources.
+// Without any it is empty.
 func Boxes(ctx context.Context, s *stream.Store) (boxes []*Box, err error) {
 	c := s.Config()
 	var names []string
@@ -138,8 +139,10 @@ func (b *Box) Get(ctx context.Context, letter uint64) (l Letter, err error) {
 func (b *Box) letter(m messages.Head) Letter {
 	h := m.Header
 	sequence, _ := strconv.ParseUint(h.Get(HeaderOriginalSequence), 10, 64) // 0 where a foreign letter says none
-	return Letter{Letter: m.Sequence, Source: b.Source, Stream: h.Get(HeaderOriginalStream), Sequence: sequence, Subject: h.Get(HeaderOriginalSubject),
-		Reason: reasonOf(h.Get(HeaderReason)), Problem: h.Get(HeaderProblem), Time: m.Time, Truncated: h.Values(HeaderTruncated)}
+	return Letter{Letter: m.Sequence, Source: b.Source, Stream: h.Get(HeaderOriginalStream), Sequence: sequence,
+		Subject: h.Get(HeaderOriginalSubject),
+		Reason:  reasonOf(h.Get(HeaderReason)), Problem: h.Get(HeaderProblem), Time: m.Time,
+		Truncated: h.Values(HeaderTruncated)}
 }
 
 // headerOf returns the document's own headers out of a letter's.

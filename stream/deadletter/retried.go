@@ -43,7 +43,8 @@ type underway struct {
 	From    uint64   `json:"from"`
 }
 
-// retried is the record of what was published again of one box. It is JSON under keys of a bucket, each changed by compare-and-set.
+// retried is the record of what was published again of one box. It is JSON under keys of a bucket, each changed by
+// compare-and-set.
 type retried struct {
 	kv     jetstream.KeyValue
 	store  *stream.Store
@@ -52,7 +53,8 @@ type retried struct {
 
 // openRetried opens the record; nil where none was made yet and none is to be.
 func openRetried(ctx context.Context, b *Box, create bool) (*retried, error) {
-	r := &retried{store: b.store, prefix: fmt.Sprintf("%s.%d.", b.Name(), stream.Created(b.stream.CachedInfo()).UnixNano())}
+	r := &retried{store: b.store, prefix: fmt.Sprintf("%s.%d.", b.Name(),
+		stream.Created(b.stream.CachedInfo()).UnixNano())}
 	if create {
 		var err error
 		r.kv, err = b.store.EnsureKeyValue(ctx, retriesBucket, "which dead letters were published again")
@@ -141,16 +143,18 @@ func get[T any](ctx context.Context, r *retried, key string) (value T, made time
 			return nil
 		}
 		if err := json.Unmarshal(m.Data, &value); err != nil {
-			return fmt.Errorf("key %s of bucket %s: %w: restore the bucket from its backup, or delete the key: then its letters can be published a second time", key, retriesBucket, err)
+			return fmt.Errorf("key %s of bucket %s: %w: restore the bucket from its backup, or delete the key: then its "+
+				"letters can be published a second time", key, retriesBucket, err)
 		}
 		return nil
 	})
 	return value, made, revision, err
 }
 
-// change alters what stands under a key, and returns the id of the change, which the value has where id says. Where somebody else was faster, or the answer is
-// lost, it looks again.
-func change[T any](ctx context.Context, r *retried, key string, id func(*T) *string, alter func(*T) error) (mine string, err error) {
+// change alters what stands under a key, and returns the id of the change, which the value has where id says. Where
+// somebody else was faster, or the answer is lost, it looks again.
+func change[T any](ctx context.Context, r *retried, key string, id func(*T) *string, alter func(*T) error) (mine string,
+	err error) {
 	mine = nuid.Next()
 	wait := r.store.Backoff()
 	for {

@@ -19,10 +19,12 @@ import (
 	"loaderd/stream/messages"
 )
 
-// HeaderRetryOf is the header of a document that says of which dead letter it is the retry: stream, time of its creation in nanoseconds since 1970, sequence.
+// HeaderRetryOf is the header of a document that says of which dead letter it is the retry: stream, time of its
+// creation in nanoseconds since 1970, sequence.
 const HeaderRetryOf = "Loaderd-Retry-Of"
 
-// Retry publishes letters again as new documents, each letter once. A crash at any point, and whoever does the same at the same time, leave this:
+// Retry publishes letters again as new documents, each letter once. A crash at any point, and whoever does the same at
+// the same time, leave this:
 //
 //	noted as under way, not published   the next retry finds no document behind the place that was noted, and publishes it
 //	published, not noted as done        the next retry finds the document by its header, and notes it
@@ -56,8 +58,8 @@ type Outcome struct {
 const (
 	groupLetters = 64
 	groupBytes   = 8 << 20
-	// groupLimit is how long a group may be under way, and overAfter when nothing of it is any more. Both are well below the two minutes for which the server
-	// remembers message ids.
+	// groupLimit is how long a group may be under way, and overAfter when nothing of it is any more. Both are well below
+	// the two minutes for which the server remembers message ids.
 	groupLimit = 45 * time.Second
 	overAfter  = 60 * time.Second
 	noteLimit  = 10 * time.Second
@@ -70,7 +72,8 @@ type SealedError struct {
 }
 
 func (e *SealedError) Error() string {
-	return fmt.Sprintf("stream %s is sealed: document %d is its last one, and no run reads what comes behind; export the letters and publish them to another source", e.Stream, e.Last)
+	return fmt.Sprintf("stream %s is sealed: document %d is its last one, and no run reads what comes behind; export "+
+		"the letters and publish them to another source", e.Stream, e.Last)
 }
 
 // work is a Retry of one box.
@@ -88,7 +91,8 @@ type again struct {
 	message *nats.Msg
 }
 
-// Do publishes letters of a box again, given by their sequences. An error ends it; what became of the letters before is told.
+// Do publishes letters of a box again, given by their sequences. An error ends it; what became of the letters before is
+// told.
 func (r Retry) Do(ctx context.Context, b *Box, letters []uint64) error {
 	letters = slices.Compact(slices.SortedFunc(slices.Values(letters), cmp.Compare))
 	if len(letters) == 0 {
@@ -181,7 +185,8 @@ func (w *work) prepare(ctx context.Context, letter uint64) (again, error) {
 
 // whole takes what a letter lacks from the document stream, where the document still is.
 func (w *work) whole(ctx context.Context, l Letter) (Letter, error) {
-	gone := fmt.Errorf("the letter lacks %s of its document, which stream %s does not hold any more", strings.Join(l.Truncated, " and "), w.box.Documents())
+	gone := fmt.Errorf("the letter lacks %s of its document, which stream %s does not hold any more",
+		strings.Join(l.Truncated, " and "), w.box.Documents())
 	if l.Stream != w.box.Documents() || stream.Created(w.documents.CachedInfo()).After(l.Time) {
 		return l, gone
 	}
@@ -216,8 +221,9 @@ func replaced(own nats.Header, by map[string]string) nats.Header {
 	return h
 }
 
-// headersAgain are those of a document's own that are published again. Without what the server takes for its own; the id that the document had by
-// Nats-Msg-Id, or has in its JSON, becomes one of Loaderd-Id, since the message id is the retry's.
+// headersAgain are those of a document's own that are published again. Without what the server takes for its own; the
+// id that the document had by Nats-Msg-Id, or has in its JSON, becomes one of Loaderd-Id, since the message id is the
+// retry's.
 func headersAgain(own nats.Header, data []byte) nats.Header {
 	h := maps.Clone(own)
 	id := ""
@@ -301,7 +307,8 @@ func (w *work) publish(ctx context.Context, group []again) error {
 			w.published()
 		}
 	}
-	late, cancelLate := context.WithTimeout(context.WithoutCancel(ctx), noteLimit) // who interrupts shall not leave it to the next one
+	// who interrupts shall not leave it to the next one
+	late, cancelLate := context.WithTimeout(context.WithoutCancel(ctx), noteLimit)
 	defer cancelLate()
 	if err := w.record.note(late, done); err != nil {
 		return errors.Join(failed, err)
@@ -357,8 +364,8 @@ func (w *work) send(ctx context.Context, m *nats.Msg) (ack *jetstream.PubAck, er
 // errBusy says that somebody else has noted letters as under way.
 var errBusy = errors.New("somebody else publishes dead letters of the stream again at this moment")
 
-// begin notes that letters are about to be published, and where the document stream ends: behind that they will be. It waits while others have letters under
-// way. It returns the name of the note, and when it was about to be made.
+// begin notes that letters are about to be published, and where the document stream ends: behind that they will be. It
+// waits while others have letters under way. It returns the name of the note, and when it was about to be made.
 func (w *work) begin(ctx context.Context, group []again) (mine string, since time.Time, err error) {
 	for {
 		if err := w.settle(ctx); err != nil {
@@ -420,8 +427,8 @@ func (w *work) end(ctx context.Context) (last uint64, now time.Time, err error) 
 	return last, now, err
 }
 
-// settle finds out what became of letters that an earlier retry had under way, which was killed or lost its connection. One that may go on still is
-// waited for.
+// settle finds out what became of letters that an earlier retry had under way, which was killed or lost its connection.
+// One that may go on still is waited for.
 func (w *work) settle(ctx context.Context) error {
 	for told := false; ; told = true {
 		u, made, _, err := get[underway](ctx, w.record, w.record.underwayKey())
@@ -434,7 +441,8 @@ func (w *work) settle(ctx context.Context) error {
 		}
 		if left := overAfter - now.Sub(made); left > 0 && !w.hurry {
 			if !told {
-				w.box.store.Log().Warn("somebody else publishes dead letters again, or was killed at it: waiting for the end of that", "stream", w.box.Name(), "at_most", left.Round(time.Second))
+				w.box.store.Log().Warn("somebody else publishes dead letters again, or was killed at it: waiting for the end of "+
+					"that", "stream", w.box.Name(), "at_most", left.Round(time.Second))
 			}
 			if !wait(ctx, min(left, lookEvery), nil) {
 				return ctx.Err()

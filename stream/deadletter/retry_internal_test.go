@@ -11,14 +11,15 @@ import (
 	"loaderd/stream/messages"
 )
 
-// Whoever may publish dead letters may write anything into them: what is taken out of them is bounded, and no header of a letter passes for one of the
-// server's when its document is published again.
+// Whoever may publish dead letters may write anything into them: what is taken out of them is bounded, and no header of
+// a letter passes for one of the server's when its document is published again.
 func FuzzLetter(f *testing.F) {
 	f.Add("Nats-Expected-Last-Sequence", "7", "application/json", []byte(`{"id":"a","text":"x"}`))
 	f.Add("nats-msg-id", "x", "application/json; charset=utf-8", []byte(`{"id":1e3}`))
 	f.Add("", "\xff\x00", "", []byte(`{"id":{}}`))
 	f.Fuzz(func(t *testing.T, name, value, kind string, data []byte) {
-		letter := nats.Header{originalPrefix + name: {value}, originalPrefix + stream.HeaderContentType: {kind}, HeaderReason: {value}, HeaderProblem: {value},
+		letter := nats.Header{originalPrefix + name: {value}, originalPrefix + stream.HeaderContentType: {kind},
+			HeaderReason: {value}, HeaderProblem: {value},
 			HeaderOriginalSequence: {value}, HeaderOriginalSubject: {value}}
 		h := headersAgain(replaced(headerOf(letter), map[string]string{name: value}), data)
 		for k := range h {

@@ -88,7 +88,8 @@ func retry(t *testing.T, s *stream.Store, r deadletter.Retry, letters ...uint64)
 	return said.words
 }
 
-// A letter is published again as its document was, once, however often that is asked for, and whether the server still knows its id or not.
+// A letter is published again as its document was, once, however often that is asked for, and whether the server still
+// knows its id or not.
 func TestRetry(t *testing.T) {
 	s := natstest.Start(t).Store()
 	st := documents(t, s, 3)
@@ -97,20 +98,24 @@ func TestRetry(t *testing.T) {
 		t.Fatal(err)
 	}
 	for sequence, h := range map[uint64]nats.Header{
-		1: {"X-Mine": {"kept", "twice"}, "Content-Type": {stream.TypeJSON}, nats.MsgIdHdr: {"own-id"}, "Nats-Expected-Last-Sequence": {"999"}},
+		1: {"X-Mine": {"kept", "twice"}, "Content-Type": {stream.TypeJSON}, nats.MsgIdHdr: {"own-id"},
+			"Nats-Expected-Last-Sequence": {"999"}},
 		2: {"Content-Type": {stream.TypeJSON}},
 		3: nil,
 	} {
-		w.Put(natstest.Context(t), deadletter.Original{Sequence: sequence, Subject: fmt.Sprint("docs.s", sequence), Header: h, Data: []byte(`{"id":"j","text":"x"}`)}, broken)
+		w.Put(natstest.Context(t), deadletter.Original{Sequence: sequence, Subject: fmt.Sprint("docs.s", sequence), Header: h,
+			Data: []byte(`{"id":"j","text":"x"}`)}, broken)
 	}
 	if got := retry(t, s, deadletter.Retry{DryRun: true}, 1, 2, 3); len(got) != 3 || len(retries(t, st)) != 0 {
 		t.Errorf("a dry run says %q and publishes %d", got, len(retries(t, st)))
 	}
-	if got, want := retry(t, s, deadletter.Retry{}, 1, 2, 3, 9), []string{"1 published", "2 published", "3 published"}; !reflect.DeepEqual(without(got, "9 "), want) || len(got) != 4 {
+	if got, want := retry(t, s, deadletter.Retry{}, 1, 2, 3, 9),
+		[]string{"1 published", "2 published", "3 published"}; !reflect.DeepEqual(without(got, "9 "), want) || len(got) != 4 {
 		t.Errorf("a retry says %q, want %q and what is wrong with 9", got, want)
 	}
 	forget(t, s)
-	if got, want := retry(t, s, deadletter.Retry{}, 3, 2, 1), []string{"1 already", "2 already", "3 already"}; !reflect.DeepEqual(got, want) {
+	if got, want := retry(t, s, deadletter.Retry{}, 3, 2, 1),
+		[]string{"1 already", "2 already", "3 already"}; !reflect.DeepEqual(got, want) {
 		t.Errorf("a second retry says %q, want %q", got, want)
 	}
 	all := retries(t, st)
@@ -124,7 +129,8 @@ func TestRetry(t *testing.T) {
 		}
 		switch m.Subject {
 		case "docs.s1":
-			if id != "own-id" || !slices.Equal(m.Header["X-Mine"], []string{"kept", "twice"}) || m.Header.Get("Content-Type") != stream.TypeJSON {
+			if id != "own-id" || !slices.Equal(m.Header["X-Mine"], []string{"kept", "twice"}) ||
+				m.Header.Get("Content-Type") != stream.TypeJSON {
 				t.Errorf("headers are %v", m.Header)
 			}
 		case "docs.s2":
@@ -149,8 +155,9 @@ func without(words []string, prefix string) []string {
 	return slices.DeleteFunc(slices.Clone(words), func(w string) bool { return strings.HasPrefix(w, prefix) })
 }
 
-// forget lets the server forget the ids of messages: it does so two minutes after each, or after less where the stream says less. At the first change of that
-// the server may still know the two minutes when it looks at the ids, and looks again when they are over.
+// forget lets the server forget the ids of messages: it does so two minutes after each, or after less where the stream
+// says less. At the first change of that the server may still know the two minutes when it looks at the ids, and looks
+// again when they are over.
 func forget(t *testing.T, s *stream.Store) {
 	t.Helper()
 	st, err := s.JetStream().Stream(natstest.Context(t), s.Config().Name)
@@ -235,7 +242,8 @@ func TestRetryIsKilled(t *testing.T) {
 	}
 }
 
-// Who is thought dead and is not takes nothing from who goes on in its place, and neither does one who begins at the same moment.
+// Who is thought dead and is not takes nothing from who goes on in its place, and neither does one who begins at the
+// same moment.
 func TestRetryOfOneThoughtDead(t *testing.T) {
 	for _, name := range []string{"it ends later", "it begins at the same moment"} {
 		t.Run(name, func(t *testing.T) {
@@ -316,7 +324,8 @@ func TestRetriedIsRecorded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	got, err := b.Retried(natstest.Context(t), []uint64{1, 2, 7, 8, 65535, 65536, 65537, 131_079, 200_000, 200_001, 1 << 40})
+	got, err := b.Retried(natstest.Context(t), []uint64{1, 2, 7, 8, 65535, 65536, 65537, 131_079, 200_000,
+		200_001, 1 << 40})
 	if err != nil || !slices.Equal(slices.Sorted(maps.Keys(got)), done) {
 		t.Errorf("recorded are %v, %v", got, err)
 	}
@@ -330,10 +339,12 @@ func TestRetryWithOtherHeaders(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.Put(natstest.Context(t), deadletter.Original{Sequence: 1, Subject: "docs.x", Header: nats.Header{"content-type": {"image/png"}, "X-Mine": {"a"}, "X-Gone": {"b"}}, Data: []byte("text")}, broken)
+	w.Put(natstest.Context(t), deadletter.Original{Sequence: 1, Subject: "docs.x",
+		Header: nats.Header{"content-type": {"image/png"}, "X-Mine": {"a"}, "X-Gone": {"b"}}, Data: []byte("text")}, broken)
 	retry(t, s, deadletter.Retry{Header: map[string]string{"Content-Type": stream.TypeText, "X-Gone": ""}}, 1)
 	m := retries(t, st)[0]
-	if m.Header.Get("Content-Type") != stream.TypeText || len(m.Header["content-type"]) > 0 || m.Header.Get("X-Mine") != "a" || len(m.Header["X-Gone"]) > 0 {
+	if m.Header.Get("Content-Type") != stream.TypeText || len(m.Header["content-type"]) > 0 ||
+		m.Header.Get("X-Mine") != "a" || len(m.Header["X-Gone"]) > 0 {
 		t.Errorf("headers are %v", m.Header)
 	}
 }
@@ -380,7 +391,8 @@ func TestRetryEdits(t *testing.T) {
 		}
 		return append(l.Data, fmt.Sprintf(`"mended":%d}`, l.Sequence)...), nil
 	}
-	if got, want := retry(t, s, deadletter.Retry{Edit: edit}, 1, 2, 3), []string{"2 it cannot be mended", "1 published", "3 published"}; !reflect.DeepEqual(got, want) {
+	if got, want := retry(t, s, deadletter.Retry{Edit: edit}, 1, 2, 3), []string{"2 it cannot be mended", "1 published",
+		"3 published"}; !reflect.DeepEqual(got, want) {
 		t.Errorf("it says %q, want %q", got, want)
 	}
 	var data []string
@@ -390,7 +402,8 @@ func TestRetryEdits(t *testing.T) {
 	if want := []string{`{"mended":1}`, `{"mended":3}`}; !reflect.DeepEqual(data, want) {
 		t.Errorf("published are %q, want %q", data, want)
 	}
-	if got, want := retry(t, s, deadletter.Retry{}, 1, 2, 3), []string{"1 already", "3 already", "2 published"}; !reflect.DeepEqual(got, want) {
+	if got, want := retry(t, s, deadletter.Retry{}, 1, 2, 3),
+		[]string{"1 already", "3 already", "2 published"}; !reflect.DeepEqual(got, want) {
 		t.Errorf("a second retry says %q, want %q", got, want)
 	}
 }
@@ -434,7 +447,9 @@ func TestRetryOfASealedSource(t *testing.T) {
 		t.Fatal(err)
 	}
 	var sealed *deadletter.SealedError
-	err := deadletter.Retry{Told: func(o deadletter.Outcome) { t.Errorf("%+v", o) }}.Do(natstest.Context(t), box(t, s), []uint64{1, 2})
+	err := deadletter.Retry{Told: func(o deadletter.Outcome) {
+		t.Errorf("%+v", o)
+	}}.Do(natstest.Context(t), box(t, s), []uint64{1, 2})
 	if !errors.As(err, &sealed) || sealed.Stream != "DOCS_math" {
 		t.Errorf("it says %v", err)
 	}
@@ -468,7 +483,8 @@ func TestBoxes(t *testing.T) {
 		t.Errorf("letters %q, want %q", heads, want)
 	}
 	l, err := boxes[0].Get(natstest.Context(t), 2)
-	if err != nil || string(l.Data) != "{" || l.Header.Get("X-Mine") != "kept" || l.Stream != "DOCS_math" || l.Problem != "document 2" {
+	if err != nil || string(l.Data) != "{" || l.Header.Get("X-Mine") != "kept" || l.Stream != "DOCS_math" ||
+		l.Problem != "document 2" {
 		t.Errorf("letter 2 is %+v, %v", l, err)
 	}
 	if _, err := boxes[0].Get(natstest.Context(t), 4); !errors.Is(err, deadletter.ErrNoLetter) {

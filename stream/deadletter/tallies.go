@@ -56,7 +56,8 @@ func (t *Tallies) Follow(ctx context.Context) {
 				return
 			}
 			if err != nil && !failing[x] {
-				x.store.Log().Warn("dead letters cannot be counted now, trying again", "stream", x.store.Config().DeadLetterName(), "error", err)
+				x.store.Log().Warn("dead letters cannot be counted now, trying again", "stream", x.store.Config().DeadLetterName(),
+					"error", err)
 			}
 			failing[x] = err != nil
 			if len(all) > 1 && !wait(ctx, lookPause, nil) {

@@ -17,8 +17,9 @@ import (
 	"loaderd/stream/messages"
 )
 
-// Tally counts the dead letters that a stream holds, by reason, and keeps the newest of each. It reads headers alone, each letter's once, and remembers
-// one byte of it: so that a letter which the stream drops, or somebody deletes, leaves the count. Whoever reads the stream counts the same.
+// Tally counts the dead letters that a stream holds, by reason, and keeps the newest of each. It reads headers alone,
+// each letter's once, and remembers one byte of it: so that a letter which the stream drops, or somebody deletes,
+// leaves the count. Whoever reads the stream counts the same.
 type Tally struct {
 	store  *stream.Store
 	source string
@@ -48,14 +49,15 @@ const most = 1 << 24
 // recountPause lies between two countings from the start.
 const recountPause = time.Minute
 
-// NewTally makes a tally of the dead letters behind a store's document stream, which belongs to a source. It is empty until
-// the first Refresh.
+// NewTally makes a tally of the dead letters behind a store's document stream, which belongs to a source. It is empty
+// until the first Refresh.
 func NewTally(s *stream.Store, source string) *Tally { return &Tally{store: s, source: source} }
 
 // Source is the name of the source whose letters are counted.
 func (t *Tally) Source() string { return t.source }
 
-// Refresh takes in what has come and gone since the last one. After an error, such as a lost connection, the next one goes on where this one ended.
+// Refresh takes in what has come and gone since the last one. After an error, such as a lost connection, the next one
+// goes on where this one ended.
 func (t *Tally) Refresh(ctx context.Context) error {
 	t.reading.Lock()
 	defer t.reading.Unlock()
@@ -91,7 +93,8 @@ func (t *Tally) Refresh(ctx context.Context) error {
 	return nil
 }
 
-// misses says whether letters that are counted were deleted between others. (Those that the stream dropped lie before all others.)
+// misses says whether letters that are counted were deleted between others. (Those that the stream dropped lie before
+// all others.)
 func (t *Tally) misses(info *jetstream.StreamInfo) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -111,7 +114,8 @@ func (t *Tally) recount(ctx context.Context) error {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.created, t.total, t.first, t.letters, t.reasons = fresh.created, fresh.total, fresh.first, fresh.letters, fresh.reasons
+	t.created, t.total, t.first, t.letters, t.reasons = fresh.created, fresh.total, fresh.first, fresh.letters,
+		fresh.reasons
 	return nil
 }
 
@@ -191,7 +195,8 @@ func (t *Tally) add(m messages.Head) {
 		r.samples = slices.Delete(r.samples, 0, 1)
 	}
 	sequence, _ := strconv.ParseUint(m.Header.Get(HeaderOriginalSequence), 10, 64) // 0 where a foreign letter says none
-	r.samples = append(r.samples, Sample{Letter: m.Sequence, Source: t.source, Sequence: sequence, Subject: short(m.Header.Get(HeaderOriginalSubject), maxSubject),
+	r.samples = append(r.samples, Sample{Letter: m.Sequence, Source: t.source, Sequence: sequence,
+		Subject: short(m.Header.Get(HeaderOriginalSubject), maxSubject),
 		Problem: short(m.Header.Get(HeaderProblem), maxProblem), Time: m.Time})
 }
 

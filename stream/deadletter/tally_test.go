@@ -124,13 +124,15 @@ func same(t *testing.T, what string, x *deadletter.Tally, s *stream.Store) {
 func TestTally(t *testing.T) {
 	s := natstest.Start(t).Store()
 	x := deadletter.NewTally(s, "web")
-	if err := x.Refresh(natstest.Context(t)); err != nil && !s.Clustered() || x.Summary().Total != 0 || len(x.Summary().Reasons) != 0 {
+	if err := x.Refresh(natstest.Context(t)); err != nil && !s.Clustered() || x.Summary().Total != 0 ||
+		len(x.Summary().Reasons) != 0 {
 		t.Errorf("without a stream: %+v, %v", x.Summary(), err)
 	}
 	keep(t, s, 1, 20, "BAD_JSON", "BAD_JSON", "TOO_LARGE")
 	same(t, "first letters", x, s)
 	newest := x.Summary().Reasons[0].Samples[0]
-	if newest.Source != "web" || newest.Sequence != 19 || newest.Letter != 19 || newest.Subject != "docs.a" || newest.Problem != "document 19" {
+	if newest.Source != "web" || newest.Sequence != 19 || newest.Letter != 19 || newest.Subject != "docs.a" ||
+		newest.Problem != "document 19" {
 		t.Errorf("the newest letter is shown as %+v", newest)
 	}
 	keep(t, s, 21, 40, "BAD_TOKENS")
@@ -188,7 +190,8 @@ func TestTallyOfForeignLetters(t *testing.T) {
 	if _, err := s.EnsureDeadLetters(natstest.Context(t)); err != nil {
 		t.Fatal(err)
 	}
-	for i, reason := range append([]string{"", "bad name", "x\x1b[2J", "OTHER", string(slices.Repeat([]byte("A"), 5000))}, manyReasons(50)...) {
+	for i, reason := range append([]string{"", "bad name", "x\x1b[2J", "OTHER", string(slices.Repeat([]byte("A"), 5000))},
+		manyReasons(50)...) {
 		m := nats.NewMsg(fmt.Sprintf("dead.docs.x.%d", i))
 		m.Header.Set(deadletter.HeaderReason, reason)
 		m.Header.Set(deadletter.HeaderProblem, string(slices.Repeat([]byte("ä"), 5000)))
@@ -262,7 +265,8 @@ func TestTallies(t *testing.T) {
 	if got := lettersOf(all.Summary()); !reflect.DeepEqual(got, map[string]int64{"BAD_JSON": 11, "TOO_LARGE": 2}) {
 		t.Errorf("%v are counted", got)
 	}
-	if samples := all.Summary().Reasons[0].Samples; len(samples) != 5 || samples[0].Source != "web" || samples[0].Sequence != 9 || samples[2].Source != "math" {
+	if samples := all.Summary().Reasons[0].Samples; len(samples) != 5 || samples[0].Source != "web" ||
+		samples[0].Sequence != 9 || samples[2].Source != "math" {
 		t.Errorf("the newest are %+v", samples)
 	}
 	of := map[string]int64{}
@@ -291,7 +295,8 @@ func TestMergeFoldsWhatIsTooMuch(t *testing.T) {
 	}
 	all = append(all, deadletter.Summary{Total: 2, Reasons: []deadletter.Reason{{Reason: deadletter.Other, Letters: 2}}})
 	got := deadletter.Merge(all...)
-	if got.Total != 62 || sum(got) != 62 || len(got.Reasons) != 32 || got.Reasons[0].Reason != deadletter.Other || got.Reasons[0].Letters != 31 {
+	if got.Total != 62 || sum(got) != 62 || len(got.Reasons) != 32 || got.Reasons[0].Reason != deadletter.Other ||
+		got.Reasons[0].Letters != 31 {
 		t.Errorf("%d letters of %d reasons, the first %+v", sum(got), len(got.Reasons), got.Reasons[0])
 	}
 }

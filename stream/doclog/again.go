@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// rangeGap is the largest distance of two documents that are read by one request: those between them cost less than another request. A
-	// direct get costs about three times what a document of a range does.
+	// rangeGap is the largest distance of two documents that are read by one request: those between them cost less than
+	// another request. A direct get costs about three times what a document of a range does.
 	rangeGap = 4
 	// rangeDocuments and rangeBytes bound the documents of a request.
 	rangeDocuments = 256
@@ -23,9 +23,9 @@ const (
 	rangesAtOnce = 8
 )
 
-// Again calls f with each of several documents, equal to what the source delivered, by several goroutines at a time. The sequences ascend: those
-// that lie close together are read by one request. What cannot be read now is left out, and Content says why; an error says that no more
-// can be read now.
+// Again calls f with each of several documents, equal to what the source delivered, by several goroutines at a time.
+// The sequences ascend: those that lie close together are read by one request. What cannot be read now is left out, and
+// Content says why; an error says that no more can be read now.
 func (l *Log) Again(ctx context.Context, sequences []uint64, f func(document.Document)) error {
 	defer l.store.Reading()()
 	c := again{log: l, deliver: f, workers: make(chan struct{}, l.workers)}
@@ -77,7 +77,8 @@ func (c again) one(ctx context.Context, sequence uint64) error {
 // several reads documents that lie close together.
 func (c again) several(ctx context.Context, wanted []uint64) error {
 	for len(wanted) > 0 {
-		found, next, err := messages.GetRange(ctx, c.log.store.Client, c.log.name, wanted[0], wanted[len(wanted)-1], rangeBytes)
+		found, next, err := messages.GetRange(ctx, c.log.store.Client, c.log.name, wanted[0], wanted[len(wanted)-1],
+			rangeBytes)
 		if err != nil {
 			return err
 		}
@@ -106,7 +107,8 @@ func choose(wanted []uint64, found []*jetstream.RawStreamMsg) []message {
 	messages := make([]message, 0, len(wanted))
 	for _, raw := range found {
 		if _, ok := slices.BinarySearch(wanted, raw.Sequence); ok {
-			messages = append(messages, message{sequence: raw.Sequence, subject: raw.Subject, header: raw.Header, data: raw.Data, time: raw.Time})
+			messages = append(messages, message{sequence: raw.Sequence, subject: raw.Subject, header: raw.Header, data: raw.Data,
+				time: raw.Time})
 		}
 	}
 	return messages

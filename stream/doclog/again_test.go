@@ -12,8 +12,8 @@ import (
 	"loaderd/stream"
 )
 
-// Documents that are read together are those that are read one by one: beside holes, far apart, large, and without those that are gone or were
-// never documents.
+// Documents that are read together are those that are read one by one: beside holes, far apart, large, and without
+// those that are gone or were never documents.
 func TestContentsAreThoseOfEachDocument(t *testing.T) {
 	srv := natstest.Start(t)
 	l, ctx := openLog(t, srv.Store()), natstest.Context(t)

@@ -23,13 +23,15 @@ const (
 	columnWeight = "weight" // float32 or float64: factor of the loss
 )
 
-// batchMemory bounds what decompressing a message of so many bytes may take: more than token ids are ever compressed by.
+// batchMemory bounds what decompressing a message of so many bytes may take: more than token ids are ever compressed
+// by.
 func batchMemory(size int) int64 { return min(16*int64(size)+1<<20, 160<<20) }
 
 // decodeBatch reads the documents of an Arrow IPC stream of record batches.
 func (d decoder) decodeBatch(f fields, data []byte) ([]decoded, *deadletter.Problem) {
 	if !d.batches {
-		return nil, bad(badContentType, "a message of %s holds several documents, and the run takes one of each: set documents.batches", stream.TypeArrow)
+		return nil, bad(badContentType, "a message of %s holds several documents, and the run takes one of each: set "+
+			"documents.batches", stream.TypeArrow)
 	}
 	if failed := d.tokenizedHere(f); failed != nil {
 		return nil, failed
@@ -94,7 +96,9 @@ func (d decoder) readBatch(out []decoded, record arrow.Record, tokens *int) ([]d
 		default:
 			known, want := d.take(&more, f.Name, column)
 			if !known {
-				return nil, bad(badColumn, "column %s is none of %s: others stand in the run's documents.columns and documents.meta", quoted(f.Name), d.names())
+				return nil,
+					bad(badColumn, "column %s is none of %s: others stand in the run's documents.columns and documents.meta",
+						quoted(f.Name), d.names())
 			}
 			if want != "" {
 				return nil, bad(badColumn, "column %s is %s: want %s", f.Name, f.Type, want)
@@ -102,7 +106,8 @@ func (d decoder) readBatch(out []decoded, record arrow.Record, tokens *int) ([]d
 			ok = true
 		}
 		if !ok {
-			return nil, bad(badColumn, "column %s is %s: want ids list<int32>, id string, loss list<bool>, weight float32 or float64", f.Name, f.Type)
+			return nil, bad(badColumn, "column %s is %s: want ids list<int32>, id string, loss list<bool>, weight float32 or "+
+				"float64", f.Name, f.Type)
 		}
 	}
 	if ids == nil {
@@ -151,7 +156,8 @@ func (d decoder) idsOf(ids *array.List, i int) ([]int32, *deadletter.Problem) {
 			return nil, bad(badBatch, "%s has a null at position %d", columnIDs, k-int(from))
 		}
 		if id := values.Value(k); id < 0 || int(id) >= d.vocab {
-			return nil, bad(tokenOutOfRange, "id %d at position %d is outside the vocabulary of %d ids", id, k-int(from), d.vocab)
+			return nil, bad(tokenOutOfRange, "id %d at position %d is outside the vocabulary of %d ids", id,
+				k-int(from), d.vocab)
 		}
 		out = append(out, values.Value(k))
 	}

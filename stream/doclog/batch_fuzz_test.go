@@ -15,18 +15,25 @@ import (
 	"loaderd/stream"
 )
 
-// FuzzBatch feeds any bytes as a message of several documents: documents with tokens of the vocabulary and losses that add up, or a reason.
+// FuzzBatch feeds any bytes as a message of several documents: documents with tokens of the vocabulary and losses that
+// add up, or a reason.
 func FuzzBatch(f *testing.F) {
 	d := testDecoder
 	documents := plan.DocumentsConfig{Batches: true, Meta: metaConfig.Meta,
-		Columns: map[string]plan.TokenColumn{"half": {Type: plan.ColumnFloat16, Fill: 1}, "flag": {Type: plan.ColumnBool}, "other": {Type: plan.ColumnNone}}}
+		Columns: map[string]plan.TokenColumn{"half": {Type: plan.ColumnFloat16, Fill: 1}, "flag": {Type: plan.ColumnBool},
+			"other": {Type: plan.ColumnNone}}}
 	d.batches, d.columns, d.meta, d.passed = true, tokenColumns(documents), metaColumns(documents), passedOver(documents)
 	schema := arrow.NewSchema([]arrow.Field{
-		{Name: columnIDs, Type: arrow.ListOf(arrow.PrimitiveTypes.Int32), Nullable: true}, {Name: columnID, Type: arrow.BinaryTypes.String, Nullable: true},
-		{Name: columnLoss, Type: arrow.ListOf(arrow.FixedWidthTypes.Boolean), Nullable: true}, {Name: columnWeight, Type: arrow.PrimitiveTypes.Float64, Nullable: true},
-		{Name: "half", Type: arrow.ListOf(arrow.FixedWidthTypes.Float16), Nullable: true}, {Name: "flag", Type: arrow.ListOf(arrow.FixedWidthTypes.Boolean), Nullable: true},
-		{Name: "lang", Type: &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int8, ValueType: arrow.BinaryTypes.String}, Nullable: true},
-		{Name: "year", Type: arrow.PrimitiveTypes.Int32, Nullable: true}, {Name: "score", Type: arrow.PrimitiveTypes.Float32, Nullable: true},
+		{Name: columnIDs, Type: arrow.ListOf(arrow.PrimitiveTypes.Int32), Nullable: true},
+		{Name: columnID, Type: arrow.BinaryTypes.String, Nullable: true},
+		{Name: columnLoss, Type: arrow.ListOf(arrow.FixedWidthTypes.Boolean), Nullable: true},
+		{Name: columnWeight, Type: arrow.PrimitiveTypes.Float64, Nullable: true},
+		{Name: "half", Type: arrow.ListOf(arrow.FixedWidthTypes.Float16), Nullable: true},
+		{Name: "flag", Type: arrow.ListOf(arrow.FixedWidthTypes.Boolean), Nullable: true},
+		{Name: "lang", Type: &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int8, ValueType: arrow.BinaryTypes.String},
+			Nullable: true},
+		{Name: "year", Type: arrow.PrimitiveTypes.Int32, Nullable: true}, {Name: "score", Type: arrow.PrimitiveTypes.Float32,
+			Nullable: true},
 		{Name: "other", Type: arrow.PrimitiveTypes.Int8, Nullable: true}}, nil)
 	for _, rows := range []string{`[]`, `[{"ids":[1,2],"half":[0.5,null],"flag":[true,false],"lang":"de","year":3,"score":0.5,"other":1},{"ids":[3],"flag":[null]}]`, `[{"ids":[1,2],"id":"a","loss":[true,false],"weight":0.5},{"ids":[3]}]`, `[{"ids":[],"id":""},{"ids":[9,9,9],"loss":[false,false,false]}]`} {
 		record, _, err := array.RecordFromJSON(memory.DefaultAllocator, schema, strings.NewReader(rows))
@@ -47,7 +54,8 @@ func FuzzBatch(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		got, failed := d.decode(header("Content-Type", stream.TypeArrow, "Loaderd-Tokenizer", testPrint), data)
 		if failed != nil {
-			if failed.Reason == "" || failed.Sentence == "" || strings.ContainsAny(failed.Sentence, "\r\n\x00") || len(failed.Sentence) > 800 || got.several != nil {
+			if failed.Reason == "" || failed.Sentence == "" || strings.ContainsAny(failed.Sentence, "\r\n\x00") ||
+				len(failed.Sentence) > 800 || got.several != nil {
 				t.Fatalf("reason %q, sentence %q, %+v", failed.Reason, failed.Sentence, got)
 			}
 			return
@@ -62,7 +70,8 @@ func FuzzBatch(f *testing.F) {
 			for _, n := range x.Loss {
 				sum += n
 			}
-			if doc.Docs[i].Start != start || x.Length < 0 || x.Loss != nil && int(sum) != x.Length || (x.Skip == plan.SkipEmpty) != (x.Length == 0) {
+			if doc.Docs[i].Start != start || x.Length < 0 || x.Loss != nil && int(sum) != x.Length ||
+				(x.Skip == plan.SkipEmpty) != (x.Length == 0) {
 				t.Fatalf("document %d is %+v, %+v", i, x, doc.Docs[i])
 			}
 			start += int32(x.Length)
@@ -72,7 +81,8 @@ func FuzzBatch(f *testing.F) {
 			t.Fatalf("%d tokens of documents, %d in the message", total, doc.Len())
 		}
 		if b := doc.Extra; b != nil {
-			if b.Meta != nil && len(b.Meta) != len(d.meta)*len(doc.Docs) || b.Columns != nil && len(b.Columns) != len(d.columns) {
+			if b.Meta != nil && len(b.Meta) != len(d.meta)*len(doc.Docs) || b.Columns != nil &&
+				len(b.Columns) != len(d.columns) {
 				t.Fatalf("%d documents with %v", len(doc.Docs), b)
 			}
 			for i, column := range b.Columns {

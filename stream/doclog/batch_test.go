@@ -80,7 +80,8 @@ func openBatches(t testing.TB, s *stream.Store) *doclog.Log {
 	return l
 }
 
-// The documents of a message come in the order of its rows, with their ids, losses and weights, the same when the message is read again.
+// The documents of a message come in the order of its rows, with their ids, losses and weights, the same when the
+// message is read again.
 func TestBatch(t *testing.T) {
 	srv := natstest.Start(t)
 	s := srv.Store()
@@ -96,7 +97,8 @@ func TestBatch(t *testing.T) {
 	want.Narrow = []uint16{1, 2, 3, testEnd, 4, 5, testEnd, 6, testEnd, 7, testEnd}
 	want.Loss = plan.LossRuns{1, 7, 3}
 	want.Docs = []document.Doc{{Start: 0, Weight: &half}, {Start: 4}, {Start: 4}, {Start: 7}, {Start: 9}}
-	want.Parts = []plan.Part{{Length: 4, Loss: plan.LossRuns{1, 3}}, {Skip: plan.SkipEmpty}, {Length: 3, Skip: plan.SkipMasked, Loss: plan.LossRuns{0, 3}}, {Length: 2, Loss: plan.LossRuns{0, 1, 1}}, {Length: 2}}
+	want.Parts = []plan.Part{{Length: 4, Loss: plan.LossRuns{1, 3}}, {Skip: plan.SkipEmpty},
+		{Length: 3, Skip: plan.SkipMasked, Loss: plan.LossRuns{0, 3}}, {Length: 2, Loss: plan.LossRuns{0, 1, 1}}, {Length: 2}}
 	src := openSource(t, l, 1)
 	got := nextDoc(t, src)
 	shown, err := l.Show(natstest.Context(t), 1)
@@ -202,12 +204,15 @@ func TestBadBatch(t *testing.T) {
 		{batchOf(t, ids, `[{"ids":[1]}]`, `[{"ids":null}]`), "BAD_BATCH: document 1: ids is null"},
 		{batchOf(t, ids, `[{"ids":[null]}]`), "BAD_BATCH: document 0: ids has a null at position 0"},
 		{twice, `BAD_COLUMN: 2 columns are named "ids"`},
-		{batchOf(t, fieldsOf(idsField, lossField), `[{"ids":[1,2],"loss":[true]}]`), "BAD_LOSS: document 0: loss has 1 values, the document 2 tokens"},
+		{batchOf(t, fieldsOf(idsField, lossField), `[{"ids":[1,2],"loss":[true]}]`),
+			"BAD_LOSS: document 0: loss has 1 values, the document 2 tokens"},
 		{batchOf(t, fieldsOf(idsField, lossField), `[{"ids":[1],"loss":[null]}]`), "BAD_LOSS: document 0: loss has a null"},
 		{batchOf(t, fieldsOf(idsField, weightField), `[{"ids":[1],"weight":-1}]`), "BAD_WEIGHT: document 0: weight is -1"},
 		{batchOf(t, fieldsOf(idField), `[{"id":"a"}]`), "BAD_COLUMN: it has no column ids"},
-		{batchOf(t, fieldsOf(idsField, arrow.Field{Name: "logprobs", Type: arrow.PrimitiveTypes.Float32}), `[{"ids":[1],"logprobs":1}]`), `BAD_COLUMN: column "logprobs" is none of`},
-		{batchOf(t, fieldsOf(arrow.Field{Name: "ids", Type: arrow.ListOf(arrow.PrimitiveTypes.Int64)}), `[{"ids":[1]}]`), "BAD_COLUMN: column ids is list<item: int64, nullable>: want"},
+		{batchOf(t, fieldsOf(idsField, arrow.Field{Name: "logprobs", Type: arrow.PrimitiveTypes.Float32}),
+			`[{"ids":[1],"logprobs":1}]`), `BAD_COLUMN: column "logprobs" is none of`},
+		{batchOf(t, fieldsOf(arrow.Field{Name: "ids", Type: arrow.ListOf(arrow.PrimitiveTypes.Int64)}), `[{"ids":[1]}]`),
+			"BAD_COLUMN: column ids is list<item: int64, nullable>: want"},
 		{cut, "BAD_BATCH: "},
 		{other, "WRONG_TOKENIZER: "},
 		{weighs, "BAD_WEIGHT: header Loaderd-Weight"},
@@ -222,7 +227,8 @@ func TestBadBatch(t *testing.T) {
 	natstest.Publish(t, s, good)
 	plain := openLog(t, s)
 	shown, err := plain.Show(natstest.Context(t), uint64(len(tests)+1))
-	if err != nil || !strings.HasPrefix(shown.Problem, "BAD_CONTENT_TYPE: ") || !strings.Contains(shown.Problem, "documents.batches") {
+	if err != nil || !strings.HasPrefix(shown.Problem, "BAD_CONTENT_TYPE: ") ||
+		!strings.Contains(shown.Problem, "documents.batches") {
 		t.Errorf("a run that takes one document of each message: %q, %v", shown.Problem, err)
 	}
 }
@@ -232,8 +238,10 @@ func TestBadColumns(t *testing.T) {
 	srv := natstest.Start(t)
 	s := srv.Store()
 	tokenizing := bytesTokenizing
-	tokenizing.Documents = plan.DocumentsConfig{Batches: true, Meta: map[string]string{"lang": plan.MetaString, "year": plan.MetaInt64},
-		Columns: map[string]plan.TokenColumn{"half": {Type: plan.ColumnFloat16}, "flag": {Type: plan.ColumnBool}, "other": {Type: plan.ColumnNone}}}
+	tokenizing.Documents = plan.DocumentsConfig{Batches: true, Meta: map[string]string{"lang": plan.MetaString,
+		"year": plan.MetaInt64},
+		Columns: map[string]plan.TokenColumn{"half": {Type: plan.ColumnFloat16}, "flag": {Type: plan.ColumnBool},
+			"other": {Type: plan.ColumnNone}}}
 	l, err := doclog.Open(natstest.Context(t), s, tokenizing)
 	if err != nil {
 		t.Fatal(err)
@@ -248,14 +256,19 @@ func TestBadColumns(t *testing.T) {
 		message stream.Message
 		says    string
 	}{
-		{batchOf(t, of("half", arrow.ListOf(half)), `[{"ids":[1]},{"ids":[1,2],"half":[1]}]`), "BAD_COLUMN: document 1: half has 1 values, the document 2 tokens"},
-		{batchOf(t, of("half", arrow.ListOf(half)), `[{"ids":[],"half":[1]}]`), "BAD_COLUMN: document 0: half has 1 values, the document 0 tokens"},
-		{batchOf(t, of("half", arrow.ListOf(arrow.PrimitiveTypes.Float32)), `[{"ids":[1],"half":[1]}]`), "BAD_COLUMN: column half is list<item: float32, nullable>: want list<"},
+		{batchOf(t, of("half", arrow.ListOf(half)), `[{"ids":[1]},{"ids":[1,2],"half":[1]}]`),
+			"BAD_COLUMN: document 1: half has 1 values, the document 2 tokens"},
+		{batchOf(t, of("half", arrow.ListOf(half)), `[{"ids":[],"half":[1]}]`),
+			"BAD_COLUMN: document 0: half has 1 values, the document 0 tokens"},
+		{batchOf(t, of("half", arrow.ListOf(arrow.PrimitiveTypes.Float32)), `[{"ids":[1],"half":[1]}]`),
+			"BAD_COLUMN: column half is list<item: float32, nullable>: want list<"},
 		{batchOf(t, of("half", half), `[{"ids":[1],"half":1}]`), "BAD_COLUMN: column half is float16: want list<"},
 		{batchOf(t, of("flags", arrow.ListOf(half)), `[{"ids":[1],"flags":[1]}]`),
 			`BAD_COLUMN: column "flags" is none of ids, id, loss, weight, flag, half, lang, other, year: others stand in the run's documents.columns and documents.meta`},
-		{batchOf(t, of("year", arrow.PrimitiveTypes.Float64), `[{"ids":[1],"year":1}]`), "BAD_COLUMN: column year is float64: want int64"},
-		{batchOf(t, of("lang", arrow.BinaryTypes.String), `[{"ids":[1],"lang":"`+long+`"}]`), "BAD_META: document 0: lang has 1025 bytes, at most 1024 can be"},
+		{batchOf(t, of("year", arrow.PrimitiveTypes.Float64), `[{"ids":[1],"year":1}]`),
+			"BAD_COLUMN: column year is float64: want int64"},
+		{batchOf(t, of("lang", arrow.BinaryTypes.String), `[{"ids":[1],"lang":"`+long+`"}]`),
+			"BAD_META: document 0: lang has 1025 bytes, at most 1024 can be"},
 		{header, "BAD_META: header Loaderd-Meta is of one document; columns have the values of several"},
 		{batchOf(t, of("half", arrow.ListOf(half)), `[{"ids":[],"half":[]}]`), ""},
 		{batchOf(t, of("half", arrow.ListOf(half)), `[{"ids":[],"half":null}]`), ""},
@@ -287,7 +300,8 @@ func TestBatchBomb(t *testing.T) {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	natstest.Publish(t, s, stream.Message{ContentType: stream.TypeArrow, Tokenizer: bytesTokenizing.Fingerprint, Data: b.Bytes()})
+	natstest.Publish(t, s, stream.Message{ContentType: stream.TypeArrow, Tokenizer: bytesTokenizing.Fingerprint,
+		Data: b.Bytes()})
 	shown, err := l.Show(natstest.Context(t), 1)
 	if err != nil || !strings.HasPrefix(shown.Problem, "BAD_BATCH: ") {
 		t.Errorf("%d bytes that hold 48 MiB: %q, %v", b.Len(), shown.Problem, err)

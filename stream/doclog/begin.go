@@ -13,8 +13,9 @@ import (
 // beginEvery is how often documents are asked for while a consumer is being made.
 const beginEvery = 50 * time.Millisecond
 
-// begin makes the consumer that follows the stream from r.next on. A cluster makes consumers while it has a leader, and that may have died a
-// moment ago together with the daemon that led the run: until there is a consumer, documents come by requests that any replica answers.
+// begin makes the consumer that follows the stream from r.next on. A cluster makes consumers while it has a leader, and
+// that may have died a moment ago together with the daemon that led the run: until there is a consumer, documents come
+// by requests that any replica answers.
 func (r *reader) begin(ctx context.Context) (*pull, error) {
 	open := func(from uint64) (*pull, error) {
 		return openPull(ctx, r.log.store.Client, r.log.stream, from, r.log.inactive)
@@ -55,15 +56,16 @@ func (r *reader) begin(ctx context.Context) (*pull, error) {
 	}
 }
 
-// direct reads what the stream holds from r.next on, as far as there is room and a replica has it. What it does not bring it leaves to a
-// consumer: why, and whether that is bad, shows there.
+// direct reads what the stream holds from r.next on, as far as there is room and a replica has it. What it does not
+// bring it leaves to a consumer: why, and whether that is bad, shows there.
 func (r *reader) direct(ctx context.Context) error {
 	for {
 		room, ok := r.wants()
 		if !ok || room == 0 { // a document of any size passes alone
 			return r.flush(ctx)
 		}
-		raw, _, err := messages.GetRange(ctx, r.log.store.Client, r.log.name, r.next, r.next+rangeDocuments-1, int(min(room, rangeBytes)))
+		raw, _, err := messages.GetRange(ctx, r.log.store.Client, r.log.name, r.next, r.next+rangeDocuments-1,
+			int(min(room, rangeBytes)))
 		if err != nil || len(raw) == 0 {
 			return r.flush(ctx)
 		}
@@ -97,7 +99,8 @@ func (r *reader) consecutive(raw []*jetstream.RawStreamMsg, room int64) []messag
 		if room -= int64(size); m.Sequence != r.next+uint64(i) || room < 0 {
 			break
 		}
-		found = append(found, message{sequence: m.Sequence, subject: m.Subject, header: m.Header, data: m.Data, size: size, time: m.Time})
+		found = append(found, message{sequence: m.Sequence, subject: m.Subject, header: m.Header, data: m.Data, size: size,
+			time: m.Time})
 	}
 	return found
 }

@@ -24,29 +24,40 @@ func (slowEncoder) EncodePart(dst []int32, text []byte, first, last bool) []int3
 	return bytesEncoder{}.EncodePart(dst, text, first, last)
 }
 
-// A document has nothing of its message, whose memory is used again for those that come behind it: all that a source delivered are the same, when the last has
-// come, as when they are read once more.
+// A document has nothing of its message, whose memory is used again for those that come behind it: all that a source
+// delivered are the same, when the last has come, as when they are read once more.
 func TestDocumentsHaveNothingOfTheirMessages(t *testing.T) {
-	// What is fetched and not yet tokenized is several blocks, and a small part of all: a block that is left too early is used again too early.
+	// What is fetched and not yet tokenized is several blocks, and a small part of all: a block that is left too early is
+	// used again too early.
 	s := natstest.StartEmbedded(t, func(c *stream.Config) { c.BufferBytes = 8 << 20 }).Store()
 	tokenizing := bytesTokenizing
 	tokenizing.NewEncoder = func() doclog.Encoder { return slowEncoder{} }
-	tokenizing.Documents = plan.DocumentsConfig{Batches: true, Meta: map[string]string{"lang": plan.MetaString}, Columns: map[string]plan.TokenColumn{"score": {Type: plan.ColumnFloat32}}}
+	tokenizing.Documents = plan.DocumentsConfig{Batches: true, Meta: map[string]string{"lang": plan.MetaString},
+		Columns: map[string]plan.TokenColumn{"score": {Type: plan.ColumnFloat32}}}
 	l, err := doclog.Open(natstest.Context(t), s, tokenizing)
 	if err != nil {
 		t.Fatal(err)
 	}
-	schema := fieldsOf(idsField, idField, arrow.Field{Name: "lang", Type: arrow.BinaryTypes.String}, arrow.Field{Name: "score", Type: arrow.ListOf(arrow.PrimitiveTypes.Float32)})
+	schema := fieldsOf(idsField, idField, arrow.Field{Name: "lang", Type: arrow.BinaryTypes.String},
+		arrow.Field{Name: "score", Type: arrow.ListOf(arrow.PrimitiveTypes.Float32)})
 	const n = 200
 	var messages []stream.Message
 	for i := range n {
 		filler := bytes.Repeat([]byte{byte('a' + i%26)}, 3000*(i%9))
 		messages = append(messages,
-			stream.Message{ID: fmt.Sprint("text", i), Path: fmt.Sprint("path/", i), Meta: fmt.Sprintf(`{"lang":"text %d"}`, i), Data: filler},
-			stream.Message{ContentType: stream.TypeJSON, Data: fmt.Appendf(nil, `{"id":"json%d","weight":0.5,"meta":{"lang":"json %d"},"parts":[{"text":"%s"},{"text":"b","loss":false}]}`, i, i, filler)},
-			stream.Message{ContentType: stream.TypeTokens, Tokenizer: tokenizing.Fingerprint, Data: stream.AppendTokens(nil, []int32{int32(i % 250), 1, 2})},
+			stream.Message{ID: fmt.Sprint("text", i), Path: fmt.Sprint("path/", i), Meta: fmt.Sprintf(`{"lang":"text %d"}`, i),
+				Data: filler},
+			stream.Message{ContentType: stream.TypeJSON,
+				Data: fmt.Appendf(nil,
+					`{"id":"json%d","weight":0.5,"meta":{"lang":"json %d"},"parts":[{"text":"%s"},{"text":"b","loss":false}]}`, i,
+					i, filler)},
+			stream.Message{ContentType: stream.TypeTokens, Tokenizer: tokenizing.Fingerprint,
+				Data: stream.AppendTokens(nil, []int32{int32(i % 250), 1, 2})},
 			stream.Message{Data: []byte("panic")},
-			batchOf(t, schema, fmt.Sprintf(`[{"ids":[1,2,%d],"id":"row%d","lang":"row %d","score":[1,2,%d]},{"ids":[3],"lang":"another","score":[%d]}]`, i%250, i, i, i, i)))
+			batchOf(t, schema,
+				fmt.Sprintf(
+					`[{"ids":[1,2,%d],"id":"row%d","lang":"row %d","score":[1,2,%d]},{"ids":[3],"lang":"another","score":[%d]}]`,
+					i%250, i, i, i, i)))
 	}
 	natstest.Publish(t, s, messages...)
 	src := openSource(t, l, 1)

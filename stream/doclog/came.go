@@ -10,7 +10,8 @@ type came struct {
 // none is the place of a token that did not come.
 const none = -1
 
-// span is some tokens of a document that is put together: those that came at places first, first+1, ..., or, where first is none, that did not come.
+// span is some tokens of a document that is put together: those that came at places first, first+1, ..., or, where
+// first is none, that did not come.
 type span struct{ first, n int32 }
 
 // values are those of a document's tokens in the run's columns, as they came, and where each of its tokens came from.
@@ -46,7 +47,8 @@ func (t *transform) follow(d *draft, begins, ends bool, n int) values {
 // put appends a span, or makes the last one longer.
 func (v *values) put(s span) {
 	if k := len(v.spans) - 1; k >= 0 {
-		if last := &v.spans[k]; s.first == none && last.first == none || s.first != none && last.first != none && last.first+last.n == s.first {
+		if last := &v.spans[k]; s.first == none && last.first == none || s.first != none && last.first != none &&
+			last.first+last.n == s.first {
 			last.n += s.n
 			return
 		}

@@ -37,7 +37,8 @@ func lookAt(t *testing.T, c *natstest.Cluster, members ...int) *doclog.Log {
 	return l
 }
 
-// A leader that is cut off does not know what the others have stored since. Who asks it waits until it knows, and loses nothing.
+// A leader that is cut off does not know what the others have stored since. Who asks it waits until it knows, and loses
+// nothing.
 func TestNothingIsLostForAServerThatIsCutOff(t *testing.T) {
 	t.Parallel()
 	c := clusterOf(t, 10)
@@ -140,10 +141,14 @@ func TestAnotherStreamInACluster(t *testing.T) {
 	l = lookAt(t, c)
 	remove()
 	mismatch("no stream", 4*time.Second, 20*time.Second, state)
-	mismatch("a document of no stream", 0, 20*time.Second, func(ctx context.Context) error { _, err := l.Content(ctx, 3); return err })
+	mismatch("a document of no stream", 0, 20*time.Second, func(ctx context.Context) error {
+		_, err := l.Content(ctx, 3)
+		return err
+	})
 }
 
-// While a cluster makes no consumers, as when it has lost the leader of all its streams, a reader gets what the stream holds and what comes.
+// While a cluster makes no consumers, as when it has lost the leader of all its streams, a reader gets what the stream
+// holds and what comes.
 func TestDocumentsComeWithoutAConsumer(t *testing.T) {
 	t.Parallel()
 	c := natstest.StartCluster(t, 3)

@@ -28,7 +28,8 @@ type tokenColumn struct {
 type metaColumn struct{ name, typ string }
 
 var columnTypes = map[string]arrow.Type{
-	plan.ColumnFloat16: arrow.FLOAT16, plan.ColumnFloat32: arrow.FLOAT32, plan.ColumnInt8: arrow.INT8, plan.ColumnInt16: arrow.INT16, plan.ColumnInt32: arrow.INT32,
+	plan.ColumnFloat16: arrow.FLOAT16, plan.ColumnFloat32: arrow.FLOAT32, plan.ColumnInt8: arrow.INT8,
+	plan.ColumnInt16: arrow.INT16, plan.ColumnInt32: arrow.INT32,
 	plan.ColumnBool: arrow.BOOL,
 }
 
@@ -76,13 +77,15 @@ func (d decoder) names() string {
 	return strings.Join(append([]string{columnIDs, columnID, columnLoss, columnWeight}, all...), ", ")
 }
 
-// beside are the columns of a record batch beside those of every document, in the order of the run's; nil where it has none of one.
+// beside are the columns of a record batch beside those of every document, in the order of the run's; nil where it has
+// none of one.
 type beside struct {
 	tokens []*array.List
 	values []arrow.Array
 }
 
-// take notes a column of a record batch. known is false for one that the run does not take; want says which type it must have, empty where it has it.
+// take notes a column of a record batch. known is false for one that the run does not take; want says which type it
+// must have, empty where it has it.
 func (d decoder) take(b *beside, name string, column arrow.Array) (known bool, want string) {
 	if slices.Contains(d.passed, name) {
 		return true, ""

@@ -15,12 +15,15 @@ import (
 	"loaderd/stream"
 )
 
-// BenchmarkColumns tells what decoding a message of 64 documents of 300 tokens costs, without columns and with two of them and a text.
+// BenchmarkColumns tells what decoding a message of 64 documents of 300 tokens costs, without columns and with two of
+// them and a text.
 func BenchmarkColumns(b *testing.B) {
 	const documents, tokens = 64, 300
-	c := plan.DocumentsConfig{Batches: true, Columns: map[string]plan.TokenColumn{"half": {Type: plan.ColumnFloat16}, "flag": {Type: plan.ColumnBool}},
+	c := plan.DocumentsConfig{Batches: true, Columns: map[string]plan.TokenColumn{"half": {Type: plan.ColumnFloat16},
+		"flag": {Type: plan.ColumnBool}},
 		Meta: map[string]string{"lang": plan.MetaString}}
-	fields := []arrow.Field{{Name: columnIDs, Type: arrow.ListOf(arrow.PrimitiveTypes.Int32)}, {Name: "half", Type: arrow.ListOf(arrow.FixedWidthTypes.Float16)},
+	fields := []arrow.Field{{Name: columnIDs, Type: arrow.ListOf(arrow.PrimitiveTypes.Int32)},
+		{Name: "half", Type: arrow.ListOf(arrow.FixedWidthTypes.Float16)},
 		{Name: "flag", Type: arrow.ListOf(arrow.FixedWidthTypes.Boolean)}, {Name: "lang", Type: arrow.BinaryTypes.String}}
 	for name, n := range map[string]int{"without": 1, "with": len(fields)} {
 		schema := arrow.NewSchema(fields[:n], nil)
@@ -48,7 +51,8 @@ func BenchmarkColumns(b *testing.B) {
 			b.Fatal(err)
 		}
 		w.Close()
-		l := &Log{decoder: decoder{fingerprint: testPrint, vocab: 1000, limit: maxTokens, batches: true, columns: tokenColumns(c), meta: metaColumns(c)},
+		l := &Log{decoder: decoder{fingerprint: testPrint, vocab: 1000, limit: maxTokens, batches: true,
+			columns: tokenColumns(c), meta: metaColumns(c)},
 			transform: transform{bos: -1, end: 7, limit: maxTokens, columns: tokenColumns(c)}}
 		h := header("Content-Type", stream.TypeArrow, "Loaderd-Tokenizer", testPrint)
 		b.Run(name, func(b *testing.B) {

@@ -16,7 +16,8 @@ import (
 	"loaderd/stream"
 )
 
-var metaConfig = plan.DocumentsConfig{Meta: map[string]string{"lang": plan.MetaString, "score": plan.MetaFloat64, "year": plan.MetaInt64}}
+var metaConfig = plan.DocumentsConfig{Meta: map[string]string{"lang": plan.MetaString, "score": plan.MetaFloat64,
+	"year": plan.MetaInt64}}
 
 func metaDecoder() decoder {
 	d := testDecoder
@@ -33,7 +34,8 @@ func TestMeta(t *testing.T) {
 		says string // of what is refused
 	}{
 		{meta: `{"lang":"de","score":0.25,"year":-3}`, want: []any{"de", 0.25, int64(-3)}},
-		{meta: ` {"year" : 9223372036854775807, "other": {"lang": "en"}, "lang" : "\u00e9\ud83d\ude00"} `, want: []any{"é😀", nil, int64(math.MaxInt64)}},
+		{meta: ` {"year" : 9223372036854775807, "other": {"lang": "en"}, "lang" : "\u00e9\ud83d\ude00"} `,
+			want: []any{"é😀", nil, int64(math.MaxInt64)}},
 		{meta: `{"lang":"a","lang":"b","score":1e3}`, want: []any{"b", 1e3, nil}},
 		{meta: `{"lang":null}`, want: []any{nil, nil, nil}},
 		{meta: `{}`},
@@ -59,7 +61,8 @@ func TestMeta(t *testing.T) {
 			h := header("Content-Type", m.kind, stream.HeaderMeta, m.header)
 			got, failed := metaDecoder().decode(h, []byte(m.data))
 			says := strings.ReplaceAll(tt.says, "*", where)
-			if failed != nil && (failed.Reason != badMeta || failed.Sentence != says || says == "") || failed == nil && says != "" {
+			if failed != nil && (failed.Reason != badMeta || failed.Sentence != says || says == "") || failed == nil &&
+				says != "" {
 				t.Errorf("%s of %s: %v, want %q", where, tt.meta, failed, says)
 			}
 			if diff := cmp.Diff(tt.want, got.meta); diff != "" {
@@ -68,23 +71,27 @@ func TestMeta(t *testing.T) {
 		}
 	}
 	both := header("Content-Type", stream.TypeJSON, stream.HeaderMeta, `{"year":1}`)
-	if got, failed := metaDecoder().decode(both, []byte(`{"text":"a","meta":{"lang":7}}`)); failed != nil || !cmp.Equal(got.meta, []any{nil, nil, int64(1)}) {
+	if got, failed := metaDecoder().decode(both, []byte(`{"text":"a","meta":{"lang":7}}`)); failed != nil ||
+		!cmp.Equal(got.meta, []any{nil, nil, int64(1)}) {
 		t.Errorf("with a header and JSON: %v, %v", got.meta, failed)
 	}
 	if got, failed := testDecoder.decode(header(stream.HeaderMeta, "{"), []byte("a")); failed != nil || got.meta != nil {
 		t.Errorf("a run that takes none: %v, %v", got.meta, failed)
 	}
-	if _, failed := metaDecoder().decode(header(stream.HeaderMeta, `{"lang":`), []byte("a")); failed == nil || !strings.Contains(failed.Sentence, "is not JSON") {
+	if _, failed := metaDecoder().decode(header(stream.HeaderMeta, `{"lang":`), []byte("a")); failed == nil ||
+		!strings.Contains(failed.Sentence, "is not JSON") {
 		t.Errorf("half an object: %v", failed)
 	}
-	if _, failed := metaDecoder().decode(header("Content-Type", stream.TypeJSON), []byte(`{"text":"a","meta":null}`)); failed != nil {
+	if _, failed := metaDecoder().decode(header("Content-Type", stream.TypeJSON),
+		[]byte(`{"text":"a","meta":null}`)); failed != nil {
 		t.Error(failed)
 	}
 }
 
 // FuzzMeta feeds any header: values of the types that the run takes, as JSON has them, or a reason.
 func FuzzMeta(f *testing.F) {
-	for _, s := range []string{`{"lang":"de","score":0.25,"year":-3}`, `{"lang":"\ud800","x":[{"year":"}"}]}`, `{"year":1e3}`, `[`, `"`, ` { } `, "{\"lang\":\"\xff\"}"} {
+	for _, s := range []string{`{"lang":"de","score":0.25,"year":-3}`, `{"lang":"\ud800","x":[{"year":"}"}]}`,
+		`{"year":1e3}`, `[`, `"`, ` { } `, "{\"lang\":\"\xff\"}"} {
 		f.Add(s)
 	}
 	d := metaDecoder()
@@ -123,13 +130,16 @@ func FuzzMeta(f *testing.F) {
 	})
 }
 
-// Whatever becomes of a document, each value stands with the token that it came with, and each token that came has it once.
+// Whatever becomes of a document, each value stands with the token that it came with, and each token that came has it
+// once.
 func TestColumnsFollowTheirTokens(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
-	columns := map[string]plan.TokenColumn{"a": {Type: plan.ColumnInt32, Fill: -1}, "b": {Type: plan.ColumnInt16, Fill: 7}, "c": {Type: plan.ColumnBool, Fill: 1}}
+	columns := map[string]plan.TokenColumn{"a": {Type: plan.ColumnInt32, Fill: -1}, "b": {Type: plan.ColumnInt16, Fill: 7},
+		"c": {Type: plan.ColumnBool, Fill: 1}}
 	happened := map[string]int{}
 	for n := range 20_000 {
-		c := plan.DocumentsConfig{Batches: true, Columns: columns, MaxTokens: plan.MaxTokens{At: rng.IntN(12), Do: []string{plan.MaxCut, plan.MaxSplit}[n%2]}}
+		c := plan.DocumentsConfig{Batches: true, Columns: columns, MaxTokens: plan.MaxTokens{At: rng.IntN(12),
+			Do: []string{plan.MaxCut, plan.MaxSplit}[n%2]}}
 		if rng.IntN(2) == 0 {
 			c.BOS = "257"
 		}

@@ -30,14 +30,16 @@ const (
 	tokenOutOfRange = "TOKEN_OUT_OF_RANGE"   // an id outside the vocabulary
 	noTokenizer     = "NO_TOKENIZER"         // text for a run that takes tokenized documents only
 	badBatch        = "BAD_BATCH"            // no Arrow IPC stream, or a row without ids
-	badParts        = "BAD_PARTS"            // not a list of objects with a string under text, and true or false under loss
-	badLoss         = "BAD_LOSS"             // lengths of runs that are none, or do not add up to the document's tokens
-	badWeight       = "BAD_WEIGHT"           // no number, negative or not finite
-	badColumn       = "BAD_COLUMN"           // a column that is missing, unknown or of another type, or has not one value for each token
-	badMeta         = "BAD_META"             // a value of another type than the run takes, or too long
-	badEmbedding    = "BAD_EMBEDDING"        // of another length than the run's, or with a number that is not finite
-	tooLarge        = "TOO_LARGE"            // more tokens than a document may have
-	encoderPanic    = "ENCODER_PANIC"        // the tokenizer failed on the text
+	// not a list of objects with a string under text, and true or false under loss
+	badParts  = "BAD_PARTS"
+	badLoss   = "BAD_LOSS"   // lengths of runs that are none, or do not add up to the document's tokens
+	badWeight = "BAD_WEIGHT" // no number, negative or not finite
+	// a column that is missing, unknown or of another type, or has not one value for each token
+	badColumn    = "BAD_COLUMN"
+	badMeta      = "BAD_META"      // a value of another type than the run takes, or too long
+	badEmbedding = "BAD_EMBEDDING" // of another length than the run's, or with a number that is not finite
+	tooLarge     = "TOO_LARGE"     // more tokens than a document may have
+	encoderPanic = "ENCODER_PANIC" // the tokenizer failed on the text
 )
 
 // bad says why a message is no document: one of the names above, and what is wrong with this message.
@@ -56,7 +58,8 @@ type decoded struct {
 	replaced int           // bytes of text and parts that are not UTF-8, in place of which the tokenizer reads U+FFFD
 	loss     plan.LossRuns // of the tokens
 	weight   *float32      // nil is 1
-	// columns are those of values for each token that the run takes along, by their places; nil for one that the document has not, or for all of them.
+	// columns are those of values for each token that the run takes along, by their places; nil for one that the document
+	// has not, or for all of them.
 	columns [][]byte
 	meta    []any // as document.Content.Meta
 	// several are the documents of a message that holds more than one; then the rest is empty.
@@ -103,7 +106,8 @@ func (d decoder) decode(header nats.Header, data []byte) (decoded, *deadletter.P
 		data, err = payload(f.get(stream.HeaderEncoding), data)
 	}
 	if err == nil && f.get(stream.HeaderContentType) == "" && isDocument(data) {
-		err = bad(badContentType, `the payload is a JSON object with "text" or "parts" and has no content type: send %s, or %s for a text`,
+		err = bad(badContentType,
+			`the payload is a JSON object with "text" or "parts" and has no content type: send %s, or %s for a text`,
 			stream.TypeJSON, stream.TypeText)
 	}
 	if err != nil {
@@ -134,13 +138,15 @@ func (d decoder) decode(header nats.Header, data []byte) (decoded, *deadletter.P
 		out = decoded{}
 		out.several, err = d.decodeBatch(f, data)
 	default:
-		err = bad(badContentType, "content type %s is none of %s, %s, %s and %s", quoted(kind), stream.TypeText, stream.TypeJSON, stream.TypeTokens, stream.TypeArrow)
+		err = bad(badContentType, "content type %s is none of %s, %s, %s and %s", quoted(kind), stream.TypeText,
+			stream.TypeJSON, stream.TypeTokens, stream.TypeArrow)
 	}
 	if err == nil && kind != stream.TypeTokens && f.get(stream.HeaderLoss) != "" {
 		err = bad(badLoss, `header %s is for tokens; a text says it in "parts"`, stream.HeaderLoss)
 	}
 	if value := f.get(stream.HeaderWeight); err == nil && value != "" && kind == stream.TypeArrow {
-		err = bad(badWeight, "header %s is of one document; column %s has those of several", stream.HeaderWeight, columnWeight)
+		err = bad(badWeight, "header %s is of one document; column %s has those of several", stream.HeaderWeight,
+			columnWeight)
 	} else if err == nil && value != "" {
 		out.weight, err = weightOf(value, "header "+stream.HeaderWeight)
 	}
@@ -184,7 +190,8 @@ func mediaType(value string) (string, *deadletter.Problem) {
 // tokenizedHere refuses tokens of another tokenizer.
 func (d decoder) tokenizedHere(f fields) *deadletter.Problem {
 	if print := f.get(stream.HeaderTokenizer); print != d.fingerprint || print == "" {
-		return bad(wrongTokenizer, "header %s is %s, the run's tokenizer is %s", stream.HeaderTokenizer, quoted(print), quoted(d.fingerprint))
+		return bad(wrongTokenizer, "header %s is %s, the run's tokenizer is %s", stream.HeaderTokenizer, quoted(print),
+			quoted(d.fingerprint))
 	}
 	return nil
 }
@@ -216,8 +223,8 @@ func (d decoder) decodeTokens(f fields, data []byte) ([]int32, *deadletter.Probl
 	return ids, nil
 }
 
-// copyIDs fills ids from little-endian int32 and returns the largest, a negative one being larger than all others. It takes four at a time: one by one, with a
-// look at each, was half of what reading a tokenized document costs.
+// copyIDs fills ids from little-endian int32 and returns the largest, a negative one being larger than all others. It
+// takes four at a time: one by one, with a look at each, was half of what reading a tokenized document costs.
 func copyIDs(ids []int32, data []byte) uint32 {
 	var most, also uint32 // of every other id each, so that neither waits for the other
 	for len(ids) >= 4 && len(data) >= 16 {
@@ -282,7 +289,8 @@ func factor(f float64) (w *float32, ok bool) {
 // idDomain keeps hashes of document ids apart from other hashes of the same strings.
 const idDomain = "loaderd document id\x00"
 
-// hashID is document.Document.ID of a producer's id: XXH64, seed 0, of idDomain and the id. 0 stands for no id, so 0 becomes 1.
+// hashID is document.Document.ID of a producer's id: XXH64, seed 0, of idDomain and the id. 0 stands for no id, so 0
+// becomes 1.
 func hashID(id string) uint64 {
 	if id == "" {
 		return 0

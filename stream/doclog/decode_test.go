@@ -46,41 +46,58 @@ func TestDecodeTakes(t *testing.T) {
 		{name: "text", header: header("Content-Type", "text/plain"), data: "a", text: "a"},
 		{name: "text with charset", header: header("Content-Type", "Text/Plain; Charset=\"UTF-8\""), data: "é", text: "é"},
 		{name: "text in ASCII", header: header("Content-Type", "text/plain;charset=us-ascii"), data: "a", text: "a"},
-		{name: "text with another parameter", header: header("Content-Type", "text/plain; format=flowed"), data: "a", text: "a"},
-		{name: "a little invalid UTF-8 is the tokenizer's", data: strings.Repeat("a", 99) + "\xff", text: strings.Repeat("a", 99) + "\xff"},
+		{name: "text with another parameter", header: header("Content-Type", "text/plain; format=flowed"), data: "a",
+			text: "a"},
+		{name: "a little invalid UTF-8 is the tokenizer's", data: strings.Repeat("a", 99) + "\xff",
+			text: strings.Repeat("a", 99) + "\xff"},
 		{name: "nothing", data: ""},
 		{name: "blanks", data: " \n", text: " \n"},
 		{name: "a brace", data: " {", text: " {"},
 		{name: "identity", header: header("Content-Encoding", "identity"), data: "a", text: "a"},
 		{name: "gzip", header: header("content-encoding", "GZIP"), data: gzipped("a text"), text: "a text"},
-		{name: "gzip of JSON", header: header("Content-Encoding", "gzip", "Content-Type", "application/json"), data: gzipped(`{"text":"a"}`), text: "a"},
+		{name: "gzip of JSON", header: header("Content-Encoding", "gzip", "Content-Type", "application/json"),
+			data: gzipped(`{"text":"a"}`), text: "a"},
 		{name: "zstd", header: header("Content-Encoding", "zstd"), data: zstandard("a text"), text: "a text"},
-		{name: "JSON that is a text", header: header("Content-Type", "text/plain"), data: `{"text":"a"}`, text: `{"text":"a"}`},
+		{name: "JSON that is a text", header: header("Content-Type", "text/plain"), data: `{"text":"a"}`,
+			text: `{"text":"a"}`},
 		{name: "JSON without a text", data: `{"name":"a"}`, text: `{"name":"a"}`},
 		{name: "header in lower case", header: header("content-type", "application/json"), data: `{"text":"a"}`, text: "a"},
-		{name: "the exact header counts", header: header("content-type", "x/y", "Content-Type", "text/plain"), data: "a", text: "a"},
-		{name: "of two others the first in byte order", header: header("content-type", "x/y", "CONTENT-TYPE", "text/plain"), data: "a", text: "a"},
-		{name: "json", header: header("Content-Type", "application/json"), data: `{"id":"i","text":"a\u00e9\n","meta":{"x":[1,{}]}}`, id: "i", text: "aé\n"},
+		{name: "the exact header counts", header: header("content-type", "x/y", "Content-Type", "text/plain"), data: "a",
+			text: "a"},
+		{name: "of two others the first in byte order", header: header("content-type", "x/y", "CONTENT-TYPE", "text/plain"),
+			data: "a", text: "a"},
+		{name: "json", header: header("Content-Type", "application/json"),
+			data: `{"id":"i","text":"a\u00e9\n","meta":{"x":[1,{}]}}`, id: "i", text: "aé\n"},
 		{name: "json with charset", header: header("Content-Type", "application/json; charset=utf-8"), data: ` {"text":""} `},
-		{name: "json number id", header: header("Content-Type", "application/json"), data: `{"id":-1.50e3,"text":"a"}`, id: "-1.50e3", text: "a"},
+		{name: "json number id", header: header("Content-Type", "application/json"), data: `{"id":-1.50e3,"text":"a"}`,
+			id: "-1.50e3", text: "a"},
 		{name: "json null id", header: header("Content-Type", "application/json"), data: `{"id":null,"text":"a"}`, text: "a"},
-		{name: "json last key wins", header: header("Content-Type", "application/json"), data: `{"text":1,"text":"a","text":"b"}`, text: "b"},
-		{name: "json names are exact", header: header("Content-Type", "application/json"), data: `{"text":"a","Text":"b","TEXT":3,"ID":"x"}`, text: "a"},
+		{name: "json last key wins", header: header("Content-Type", "application/json"),
+			data: `{"text":1,"text":"a","text":"b"}`, text: "b"},
+		{name: "json names are exact", header: header("Content-Type", "application/json"),
+			data: `{"text":"a","Text":"b","TEXT":3,"ID":"x"}`, text: "a"},
 		{name: "json escaped name", header: header("Content-Type", "application/json"), data: `{"\u0074ext":"a"}`, text: "a"},
 		{name: "json escapes", header: header("Content-Type", "application/json"),
 			data: `{"text":"\"\\\/\b\f\n\r\t\u00E9\ud83d\ude00\\\""}`, text: "\"\\/\b\f\n\r\té😀\\\""},
 		{name: "json values between", header: header("Content-Type", "application/json"),
-			data: "{ \"a\" : [ {\"text\":\"}\\\"]\"} , -1e5 ] ,\n\"text\" : \"b\" , \"c\":true,\"d\":0, \"e\" : {}\t}", text: "b"},
-		{name: "json with bytes that are no UTF-8", header: header("Content-Type", "application/json"), data: "{\"text\":\"" + strings.Repeat("a", 99) + "\xff\"}",
+			data: "{ \"a\" : [ {\"text\":\"}\\\"]\"} , -1e5 ] ,\n\"text\" : \"b\" , \"c\":true,\"d\":0, \"e\" : {}\t}",
+			text: "b"},
+		{name: "json with bytes that are no UTF-8", header: header("Content-Type", "application/json"),
+			data: "{\"text\":\"" + strings.Repeat("a", 99) + "\xff\"}",
 			text: strings.Repeat("a", 99) + "\xff"},
-		{name: "json lone surrogate", header: header("Content-Type", "application/json"), data: `{"text":"\ud800"}`, text: "\ufffd"},
+		{name: "json lone surrogate", header: header("Content-Type", "application/json"), data: `{"text":"\ud800"}`,
+			text: "\ufffd"},
 		{name: "tokens", header: header("Content-Type", stream.TypeTokens, "Loaderd-Tokenizer", testPrint),
 			data: "\x01\x00\x00\x00\x63\x00\x00\x00", tokens: []int32{1, 99}},
-		{name: "no tokens", header: header("Content-Type", stream.TypeTokens, "Loaderd-Tokenizer", testPrint), tokens: []int32{}},
-		{name: "Loaderd-Id before all", header: header("Loaderd-Id", "l", "Nats-Msg-Id", "n", "Content-Type", "application/json"),
+		{name: "no tokens", header: header("Content-Type", stream.TypeTokens, "Loaderd-Tokenizer", testPrint),
+			tokens: []int32{}},
+		{name: "Loaderd-Id before all", header: header("Loaderd-Id", "l", "Nats-Msg-Id", "n", "Content-Type",
+			"application/json"),
 			data: `{"id":"j","text":"a"}`, id: "l", text: "a"},
-		{name: "Nats-Msg-Id before JSON", header: header("Nats-Msg-Id", "n", "Content-Type", "application/json"), data: `{"id":"j","text":"a"}`, id: "n", text: "a"},
-		{name: "an empty Loaderd-Id is none", header: header("Loaderd-Id", "", "Nats-Msg-Id", "n"), data: "a", id: "n", text: "a"},
+		{name: "Nats-Msg-Id before JSON", header: header("Nats-Msg-Id", "n", "Content-Type", "application/json"),
+			data: `{"id":"j","text":"a"}`, id: "n", text: "a"},
+		{name: "an empty Loaderd-Id is none", header: header("Loaderd-Id", "", "Nats-Msg-Id", "n"), data: "a", id: "n",
+			text: "a"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -115,7 +132,8 @@ func TestDecodeRefuses(t *testing.T) {
 		{"malformed type", header("Content-Type", "text/plain; charset"), "x", badContentType, "malformed"},
 		{"nonsense type", header("Content-Type", "\x00"), "x", badContentType, `\x00`},
 		{"another charset", header("Content-Type", "text/plain; charset=latin1"), "x", badCharset, `"latin1"`},
-		{"another charset of JSON", header("Content-Type", "application/json; charset=utf-16"), `{"text":"a"}`, badCharset, `"utf-16"`},
+		{"another charset of JSON", header("Content-Type", "application/json; charset=utf-16"), `{"text":"a"}`, badCharset,
+			`"utf-16"`},
 		{"no JSON", asJSON, "hello", badJSON, "byte 1"},
 		{"empty JSON", asJSON, "", badJSON, "unexpected end"},
 		{"JSON cut short", asJSON, `{"text":"a"`, badJSON, "unexpected end"},
@@ -140,12 +158,15 @@ func TestDecodeRefuses(t *testing.T) {
 		{"a weight that is infinite", header("Loaderd-Weight", "inf"), "a", badWeight, `"inf"`},
 		{"a weight that is no number", header("Loaderd-Weight", "NaN"), "a", badWeight, `"NaN"`},
 		{"runs of a text", header("Loaderd-Loss", "1"), "a", badLoss, "for tokens"},
-		{"runs that are too short", loss("1"), "\x01\x00\x00\x00\x02\x00\x00\x00", badLoss, "1 tokens or more, the document has 2"},
-		{"runs that are too long", loss("0,1,2"), "\x01\x00\x00\x00\x02\x00\x00\x00", badLoss, "3 tokens or more, the document has 2"},
+		{"runs that are too short", loss("1"), "\x01\x00\x00\x00\x02\x00\x00\x00", badLoss,
+			"1 tokens or more, the document has 2"},
+		{"runs that are too long", loss("0,1,2"), "\x01\x00\x00\x00\x02\x00\x00\x00", badLoss,
+			"3 tokens or more, the document has 2"},
 		{"a run that is negative", loss("1,-1"), "\x01\x00\x00\x00\x02\x00\x00\x00", badLoss, `"-1"`},
 		{"runs that are no numbers", loss("1,1,"), "\x01\x00\x00\x00\x02\x00\x00\x00", badLoss, `""`},
 		{"nesting bomb", asJSON, `{"meta":` + strings.Repeat("[", 1<<20), badJSON, "depth"},
-		{"other tokenizer", header("Content-Type", stream.TypeTokens, "Loaderd-Tokenizer", "sha256:other"), "", wrongTokenizer, `"sha256:other"`},
+		{"other tokenizer", header("Content-Type", stream.TypeTokens, "Loaderd-Tokenizer", "sha256:other"), "",
+			wrongTokenizer, `"sha256:other"`},
 		{"no tokenizer named", header("Content-Type", stream.TypeTokens), "", wrongTokenizer, `""`},
 		{"half a token", tokens, "\x01\x00\x00\x00\x01", badTokens, "5 bytes"},
 		{"token behind the vocabulary", tokens, "\x00\x00\x00\x00\x64\x00\x00\x00", tokenOutOfRange, "id 100 at position 1"},
@@ -235,7 +256,8 @@ func TestEnded(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			x := transform{bos: -1, end: tt.end, limit: 10}
 			m, failed, _ := x.document(&decoded{tokens: tt.ids}, nil)
-			if diff := cmp.Diff(tt.want, m.tokens); diff != "" || failed != nil || (m.skip == plan.SkipEmpty) != (tt.want == nil) {
+			if diff := cmp.Diff(tt.want, m.tokens); diff != "" || failed != nil ||
+				(m.skip == plan.SkipEmpty) != (tt.want == nil) {
 				t.Errorf("%q, %v (-want +got):\n%s", m.skip, failed, diff)
 			}
 		})
@@ -270,9 +292,11 @@ func TestEncodeParts(t *testing.T) {
 		tokens string
 		loss   plan.LossRuns
 	}{
-		{"the end behind the last part", []part{text(false, "ask"), text(true, "say")}, '$', "asksay$", plan.LossRuns{0, 3, 4}},
+		{"the end behind the last part", []part{text(false, "ask"), text(true, "say")}, '$', "asksay$",
+			plan.LossRuns{0, 3, 4}},
 		{"not twice", []part{text(false, "ask"), text(true, "say$")}, '$', "asksay$", plan.LossRuns{0, 3, 4}},
-		{"not twice where a part follows that is empty", []part{text(false, "ask"), text(true, "say$"), text(false, "")}, '$', "asksay$", plan.LossRuns{0, 3, 3, 1}},
+		{"not twice where a part follows that is empty", []part{text(false, "ask"), text(true, "say$"), text(false, "")}, '$',
+			"asksay$", plan.LossRuns{0, 3, 3, 1}},
 		{"no end", []part{text(true, "say")}, -1, "say", nil},
 		{"nothing but the end", []part{text(true, "$")}, '$', "", nil},
 		{"nothing", []part{text(true, ""), text(false, "")}, '$', "", nil},
@@ -304,28 +328,35 @@ func FuzzDecode(f *testing.F) {
 	f.Add("text/plain; charset=utf-8", "i", "", "", "", "0.5", []byte("text\xff"), "")
 	f.Add("application/json", "", "", "", "", "", []byte(`{"id":"a","text":"b","text":"c","meta":{"x":[]}}`), "")
 	f.Add("application/json", "", "", "", "", "", []byte(`{"id":-1,"text":"\ud83d\ude00"}`), "")
-	f.Add("application/json", "", "", "", "", "", []byte(`{"parts":[{"text":"a","loss":false},{"text":"","loss":true},{"text":"b"}],"weight":0.25}`), "")
-	f.Add("application/vnd.loaderd.tokens", "i", testPrint, "", "1, 1", "2", []byte("\x01\x00\x00\x00\x63\x00\x00\x00"), "")
+	f.Add("application/json", "", "", "", "", "",
+		[]byte(`{"parts":[{"text":"a","loss":false},{"text":"","loss":true},{"text":"b"}],"weight":0.25}`), "")
+	f.Add("application/vnd.loaderd.tokens", "i", testPrint, "", "1, 1", "2", []byte("\x01\x00\x00\x00\x63\x00\x00\x00"),
+		"")
 	f.Add("application/vnd.loaderd.tokens", "", "x", "", "", "", []byte("\x01"), "")
 	f.Add("", "", "", float32s(1, 2), "", "", []byte("text"), "")
-	f.Add("application/json", "", "", "", "", "", []byte(`{"text":"a","embedding":[1,2e3],"path":"x","meta":{"path":"y"}}`), "")
+	f.Add("application/json", "", "", "", "", "",
+		[]byte(`{"text":"a","embedding":[1,2e3],"path":"x","meta":{"path":"y"}}`), "")
 	f.Fuzz(func(t *testing.T, kind, id, print, embedding, loss, weight string, data []byte, coding string) {
-		h := header("Content-Type", kind, "Nats-Msg-Id", id, "Loaderd-Tokenizer", print, stream.HeaderEmbedding, embedding, stream.HeaderLoss, loss, stream.HeaderWeight, weight,
+		h := header("Content-Type", kind, "Nats-Msg-Id", id, "Loaderd-Tokenizer", print, stream.HeaderEmbedding, embedding,
+			stream.HeaderLoss, loss, stream.HeaderWeight, weight,
 			stream.HeaderEncoding, coding)
 		before := string(data)
 		got, failed := denseDecoder.decode(h, data)
 		again, failedAgain := denseDecoder.decode(h, []byte(before))
-		if diff := cmp.Diff(got, again, cmp.AllowUnexported(decoded{}, part{})); diff != "" || (failed == nil) != (failedAgain == nil) {
+		if diff := cmp.Diff(got, again, cmp.AllowUnexported(decoded{}, part{})); diff != "" ||
+			(failed == nil) != (failedAgain == nil) {
 			t.Fatalf("decoded twice (-first +second):\n%s", diff)
 		}
 		if string(data) != before {
 			t.Fatal("the payload was changed")
 		}
 		if failed != nil {
-			if failed.Reason == "" || failed.Sentence == "" || strings.ContainsAny(failed.Sentence, "\r\n\x00") || len(failed.Sentence) > 600 {
+			if failed.Reason == "" || failed.Sentence == "" || strings.ContainsAny(failed.Sentence, "\r\n\x00") ||
+				len(failed.Sentence) > 600 {
 				t.Fatalf("reason %q, sentence %q", failed.Reason, failed.Sentence)
 			}
-			if got.text != nil || got.parts != nil || got.loss != nil || got.weight != nil || got.tokens != nil || got.id != "" || got.vector != nil {
+			if got.text != nil || got.parts != nil || got.loss != nil || got.weight != nil || got.tokens != nil ||
+				got.id != "" || got.vector != nil {
 				t.Fatalf("refused with %+v", got)
 			}
 			return
@@ -386,17 +417,18 @@ func TestDecode_Payload(t *testing.T) {
 		data   string
 		reason string
 	}{
-		"an unknown coding":            {header("Content-Encoding", "br"), "a", badCoding},
-		"two codings":                  {header("Content-Encoding", "gzip, zstd"), "a", badCoding},
-		"not gzip":                     {header("Content-Encoding", "gzip"), "a text", badCoding},
-		"gzip that is cut":             {header("Content-Encoding", "gzip"), gzipped("a text")[:20], badCoding},
-		"not zstd":                     {header("Content-Encoding", "zstd"), "a text", badCoding},
-		"too large, gzip":              {header("Content-Encoding", "gzip"), gzipped(long), tooLarge},
-		"too large, zstd":              {header("Content-Encoding", "zstd"), zstandard(long), tooLarge},
-		"gzip without the header":      {nil, gzipped(strings.Repeat("a text of some words, ", 50)), badEncoding},
-		"Latin-1":                      {nil, "caf\xe9", badEncoding},
-		"Latin-1 in JSON":              {header("Content-Type", "application/json"), "{\"text\":\"caf\xe9\"}", badEncoding},
-		"Latin-1 in a part":            {header("Content-Type", "application/json"), "{\"parts\":[{\"text\":\"caf\xe9\"}]}", badEncoding},
+		"an unknown coding":       {header("Content-Encoding", "br"), "a", badCoding},
+		"two codings":             {header("Content-Encoding", "gzip, zstd"), "a", badCoding},
+		"not gzip":                {header("Content-Encoding", "gzip"), "a text", badCoding},
+		"gzip that is cut":        {header("Content-Encoding", "gzip"), gzipped("a text")[:20], badCoding},
+		"not zstd":                {header("Content-Encoding", "zstd"), "a text", badCoding},
+		"too large, gzip":         {header("Content-Encoding", "gzip"), gzipped(long), tooLarge},
+		"too large, zstd":         {header("Content-Encoding", "zstd"), zstandard(long), tooLarge},
+		"gzip without the header": {nil, gzipped(strings.Repeat("a text of some words, ", 50)), badEncoding},
+		"Latin-1":                 {nil, "caf\xe9", badEncoding},
+		"Latin-1 in JSON":         {header("Content-Type", "application/json"), "{\"text\":\"caf\xe9\"}", badEncoding},
+		"Latin-1 in a part": {header("Content-Type", "application/json"), "{\"parts\":[{\"text\":\"caf\xe9\"}]}",
+			badEncoding},
 		"JSON without a content type":  {nil, ` {"text":"a"}`, badContentType},
 		"parts without a content type": {header("Content-Type", ""), `{"parts":[{"text":"a"}]}`, badContentType},
 	} {

@@ -20,7 +20,8 @@ func (t Tokenizing) dimension() int {
 	return t.Hints.Dimension
 }
 
-// headerVector reads an embedding from a header: base64 of one byte (int8) or of four (float32, little-endian) a number.
+// headerVector reads an embedding from a header: base64 of one byte (int8) or of four (float32, little-endian) a
+// number.
 func (d decoder) headerVector(value string) ([]int8, *deadletter.Problem) {
 	raw, err := base64.StdEncoding.DecodeString(value)
 	if err != nil {

@@ -27,7 +27,8 @@ func (b *brittle) EncodePart(dst []int32, text []byte, first, last bool) []int32
 	return dst
 }
 
-// Many logs tokenize with few encoders: no more are made than the limit says, one is replaced when it panics, and a failure to make one does not use it up.
+// Many logs tokenize with few encoders: no more are made than the limit says, one is replaced when it panics, and a
+// failure to make one does not use it up.
 func TestEncodersAreShared(t *testing.T) {
 	const limit, logs, each = 3, 20, 200
 	var made atomic.Int32

@@ -10,18 +10,21 @@ import (
 	"loaderd/stream"
 )
 
-// fields are the headers of a message, those that documents may have under the names in which we write them. Names match in any case, as producers in other
-// languages write them; of several that differ in case only, the exact one counts, then the first in byte order, so that what is read depends on the message alone.
+// fields are the headers of a message, those that documents may have under the names in which we write them. Names
+// match in any case, as producers in other languages write them; of several that differ in case only, the exact one
+// counts, then the first in byte order, so that what is read depends on the message alone.
 type fields nats.Header
 
 // ours are the names that a document's headers may have.
 var ours = []string{
-	nats.MsgIdHdr, stream.HeaderContentType, stream.HeaderEncoding, stream.HeaderTokenizer, stream.HeaderID, stream.HeaderLabel, stream.HeaderPath, stream.HeaderDomain,
-	stream.HeaderEmbedding, stream.HeaderLoss, stream.HeaderWeight, stream.HeaderMeta, stream.HeaderInput, stream.HeaderTrace,
+	nats.MsgIdHdr, stream.HeaderContentType, stream.HeaderEncoding, stream.HeaderTokenizer, stream.HeaderID,
+	stream.HeaderLabel, stream.HeaderPath, stream.HeaderDomain,
+	stream.HeaderEmbedding, stream.HeaderLoss, stream.HeaderWeight, stream.HeaderMeta, stream.HeaderInput,
+	stream.HeaderTrace,
 }
 
-// fieldsOf returns the fields of a message. They are its headers themselves for nearly all messages: looking for each name in any case cost more than
-// decoding the headers.
+// fieldsOf returns the fields of a message. They are its headers themselves for nearly all messages: looking for each
+// name in any case cost more than decoding the headers.
 func fieldsOf(header nats.Header) fields {
 	for name := range header {
 		if !slices.Contains(ours, name) && inOurs(name) != "" {

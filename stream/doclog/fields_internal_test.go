@@ -12,7 +12,8 @@ import (
 	"loaderd/stream"
 )
 
-// Whatever headers a message has, a field is what is written exactly so, else the first of those that differ in case only, and the headers stay as they are.
+// Whatever headers a message has, a field is what is written exactly so, else the first of those that differ in case
+// only, and the headers stay as they are.
 func TestFieldsMatchInAnyCase(t *testing.T) {
 	forms := []func(string) string{
 		func(s string) string { return s }, strings.ToLower, strings.ToUpper,
@@ -51,7 +52,8 @@ func sought(header nats.Header, name string) string {
 
 // The headers of our own producers are read as they are.
 func TestFieldsOfOurProducersAreTheHeadersThemselves(t *testing.T) {
-	header := nats.Header{stream.HeaderContentType: {stream.TypeTokens}, stream.HeaderTokenizer: {"sha256:1"}, nats.MsgIdHdr: {"a"}, "Nats-Expected-Stream": {"b"}}
+	header := nats.Header{stream.HeaderContentType: {stream.TypeTokens}, stream.HeaderTokenizer: {"sha256:1"},
+		nats.MsgIdHdr: {"a"}, "Nats-Expected-Stream": {"b"}}
 	if n := testing.AllocsPerRun(100, func() { fieldsOf(header) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}

@@ -10,8 +10,9 @@ import (
 	"loaderd/shuffle"
 )
 
-// fim fills documents in the middle (Bavarian et al., 2022): a document is cut in three at two places that are drawn uniformly, and the parts are put in
-// another order, each behind a token of its own (a sentinel), so that a model learns to write what stands between two others:
+// fim fills documents in the middle (Bavarian et al., 2022): a document is cut in three at two places that are drawn
+// uniformly, and the parts are put in another order, each behind a token of its own (a sentinel), so that a model
+// learns to write what stands between two others:
 //
 //	PSM  prefix token, prefix, suffix token, suffix, middle token, middle
 //	SPM  prefix token, suffix token, suffix, middle token, prefix, middle
@@ -163,8 +164,8 @@ func offsets(text []byte, a, b int) (int, int) {
 	return at[0], at[1]
 }
 
-// begins reports whether a character of the text begins at a byte. Bytes that continue none count to the one before: so no cut changes how many
-// characters invalid UTF-8 is taken for.
+// begins reports whether a character of the text begins at a byte. Bytes that continue none count to the one before: so
+// no cut changes how many characters invalid UTF-8 is taken for.
 func begins(text []byte, i int) bool { return i == 0 || utf8.RuneStart(text[i]) }
 
 // fill appends the tokens of a document as the form has them.

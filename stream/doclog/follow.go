@@ -30,7 +30,8 @@ func (r *reader) fetch(ctx context.Context) {
 			r.submit(ctx, failedChunk(err))
 			return
 		}
-		if r.next != before || time.Since(began) > silence { // the trouble before is over: the stream was read, or followed in silence
+		// the trouble before is over: the stream was read, or followed in silence
+		if r.next != before || time.Since(began) > silence {
 			wait.Reset()
 		}
 		r.down(err)
@@ -86,9 +87,10 @@ func (r *reader) follow(ctx context.Context) error {
 	}
 }
 
-// await returns the consumer's next message, or nil when there is something else to do first. Before it waits, the chunk that is being filled
-// goes to the workers.
-func (r *reader) await(ctx context.Context, p *pull, tick <-chan time.Time, lost <-chan nats.Status) (*feed.Delivery, error) {
+// await returns the consumer's next message, or nil when there is something else to do first. Before it waits, the
+// chunk that is being filled goes to the workers.
+func (r *reader) await(ctx context.Context, p *pull, tick <-chan time.Time, lost <-chan nats.Status) (*feed.Delivery,
+	error) {
 	if len(p.come) > 0 {
 		return p.first()
 	}
@@ -114,7 +116,8 @@ func (r *reader) await(ctx context.Context, p *pull, tick <-chan time.Time, lost
 	}
 }
 
-// look notices that the server has fallen silent, and asks for the stream's state when no document has come since the last look.
+// look notices that the server has fallen silent, and asks for the stream's state when no document has come since the
+// last look.
 func (r *reader) look(ctx context.Context, p *pull) error {
 	if !p.asked {
 		p.heard = time.Now()
@@ -129,7 +132,8 @@ func (r *reader) look(ctx context.Context, p *pull) error {
 	return r.refresh(ctx, p)
 }
 
-// awaitRoom waits until the budget has room for a request. Only then a consumer is made: the server drops one that asks for nothing.
+// awaitRoom waits until the budget has room for a request. Only then a consumer is made: the server drops one that asks
+// for nothing.
 func (r *reader) awaitRoom(ctx context.Context, lost <-chan nats.Status, tick <-chan time.Time) error {
 	if err := r.refresh(ctx, nil); err != nil {
 		return err
@@ -153,8 +157,8 @@ func (r *reader) awaitRoom(ctx context.Context, lost <-chan nats.Status, tick <-
 	}
 }
 
-// request asks for as many bytes as the budget has room for, and from the server inside this process for as many as its pace has it, unless a request is
-// outstanding or the room is too small.
+// request asks for as many bytes as the budget has room for, and from the server inside this process for as many as its
+// pace has it, unless a request is outstanding or the room is too small.
 func (r *reader) request(ctx context.Context, p *pull) error {
 	bytes, ok := r.wants()
 	if p.asked || !ok {
@@ -175,8 +179,9 @@ func (r *reader) request(ctx context.Context, p *pull) error {
 	return p.ask(bytes)
 }
 
-// portion is how much room is worth a request. Where documents come faster than they are taken, requests are of about that size: larger ones would
-// come in bursts, in which decoding takes the processor from those who are being served. Where they come slower, the room is large, and so are requests.
+// portion is how much room is worth a request. Where documents come faster than they are taken, requests are of about
+// that size: larger ones would come in bursts, in which decoding takes the processor from those who are being served.
+// Where they come slower, the room is large, and so are requests.
 const portion = 128 << 10
 
 // wants returns how many bytes to ask for, 0 for one message of any size; ok says whether there is room enough to ask.
@@ -285,9 +290,10 @@ func (r *reader) refresh(ctx context.Context, p *pull) error {
 	return r.missing(ctx, p, info.State.LastSeq)
 }
 
-// missing finds documents that were deleted at the end of the stream, where no later message shows the gap. It compares two answers: the
-// stream says that its last sequence is last; the consumer, asked after that, says that it has nothing left to send, though last was never
-// received. The second answer may overtake a message, so the documents count as lost only when two ticks in a row find the same.
+// missing finds documents that were deleted at the end of the stream, where no later message shows the gap. It compares
+// two answers: the stream says that its last sequence is last; the consumer, asked after that, says that it has nothing
+// left to send, though last was never received. The second answer may overtake a message, so the documents count as
+// lost only when two ticks in a row find the same.
 func (r *reader) missing(ctx context.Context, p *pull, last uint64) error {
 	if last < r.next || len(p.come)+len(p.feed.Messages) > 0 {
 		r.stale = 0

@@ -8,9 +8,9 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// headers reads headers that came unread, as the library does. Those of one message last until the next: nearly all messages of a stream have the same
-// headers but for the value of one or two, so the last ones are used again and only such values are made anew. A map and its values for each
-// message were a fifth of all objects that a daemon made.
+// headers reads headers that came unread, as the library does. Those of one message last until the next: nearly all
+// messages of a stream have the same headers but for the value of one or two, so the last ones are used again and only
+// such values are made anew. A map and its values for each message were a fifth of all objects that a daemon made.
 type headers struct {
 	last  nats.Header
 	lines []headerLine // that last was made of, where each name has one value; else empty
@@ -47,7 +47,9 @@ func (h *headers) again(raw []byte) bool {
 			return false
 		}
 		left := h.lines[i:] // who publishes with the library does not choose an order
-		k := slices.IndexFunc(left, func(l headerLine) bool { return len(line) > l.name && string(line[:l.name+1]) == l.text[:l.name+1] })
+		k := slices.IndexFunc(left, func(l headerLine) bool {
+			return len(line) > l.name && string(line[:l.name+1]) == l.text[:l.name+1]
+		})
 		if k < 0 {
 			return false
 		}

@@ -60,7 +60,8 @@ func TestHeadersAreUsedAgain(t *testing.T) {
 	raw := []byte("NATS/1.0\r\nContent-Type: application/x\r\nLoaderd-Tokenizer: sha256:1\r\nNats-Msg-Id: 10\r\n\r\n")
 	if n := testing.AllocsPerRun(100, func() {
 		raw[len(raw)-5] ^= 1
-		if header, err := h.read(raw); err != nil || len(header) != 3 || header.Get(nats.MsgIdHdr) != string(raw[len(raw)-6:len(raw)-4]) {
+		if header, err := h.read(raw); err != nil || len(header) != 3 ||
+			header.Get(nats.MsgIdHdr) != string(raw[len(raw)-6:len(raw)-4]) {
 			t.Errorf("headers %q, %v", header, err)
 		}
 	}); n > 2 {

@@ -23,9 +23,10 @@ type jsonDocument struct {
 	embedding []byte // as it is written, nil without one
 }
 
-// decodeJSON takes {"id", "text" or "parts", "weight", "path", "embedding", "meta": {"path"}, ...} apart. Names are matched exactly; the last of equal names counts; unknown
-// ones are let through. The library validates (its depth is bounded), which leaves little to take the two values out of it: decoding
-// everything into maps costs four times as much, and into a struct it would take "TEXT" for "text".
+// decodeJSON takes {"id", "text" or "parts", "weight", "path", "embedding", "meta": {"path"}, ...} apart. Names are
+// matched exactly; the last of equal names counts; unknown ones are let through. The library validates (its depth is
+// bounded), which leaves little to take the two values out of it: decoding everything into maps costs four times as
+// much, and into a struct it would take "TEXT" for "text".
 func decodeJSON(data []byte) (out jsonDocument, _ *deadletter.Problem) {
 	if !json.Valid(data) {
 		return out, bad(badJSON, "payload is not JSON: %s", jsonProblem(data))
@@ -134,7 +135,8 @@ func partsOf(data []byte) (out []part, failed *deadletter.Problem) {
 	return out, nil
 }
 
-// elements calls f with every value of a JSON list, in order. data is valid JSON; elements returns false when it is no list.
+// elements calls f with every value of a JSON list, in order. data is valid JSON; elements returns false when it is no
+// list.
 func elements(data []byte, f func(value []byte)) bool {
 	if data[0] != '[' {
 		return false
@@ -167,8 +169,8 @@ func jsonProblem(data []byte) string {
 	return fmt.Sprint(err)
 }
 
-// members calls f with every name, unquoted, and value of a JSON object, in order. data is valid JSON; members returns false when it
-// is no object.
+// members calls f with every name, unquoted, and value of a JSON object, in order. data is valid JSON; members returns
+// false when it is no object.
 func members(data []byte, f func(name, value []byte)) bool {
 	i := skipSpace(data, 0)
 	if data[i] != '{' {
@@ -195,7 +197,8 @@ func skipSpace(data []byte, i int) int {
 	return i
 }
 
-// stringEnd returns the index behind the string that starts at i: behind the first quote that an even number of backslashes precede.
+// stringEnd returns the index behind the string that starts at i: behind the first quote that an even number of
+// backslashes precede.
 func stringEnd(data []byte, i int) int {
 	for i++; ; i++ {
 		i += bytes.IndexByte(data[i:], '"')
@@ -237,8 +240,8 @@ func valueEnd(data []byte, i int) int {
 	}
 }
 
-// unquote returns a valid JSON string's bytes. Without escapes they are not copied. Bytes that are no UTF-8 stay as they are, as in a
-// plain text; half a surrogate pair becomes U+FFFD.
+// unquote returns a valid JSON string's bytes. Without escapes they are not copied. Bytes that are no UTF-8 stay as
+// they are, as in a plain text; half a surrogate pair becomes U+FFFD.
 func unquote(raw []byte) []byte {
 	raw = raw[1 : len(raw)-1]
 	i := bytes.IndexByte(raw, '\\')

@@ -114,8 +114,10 @@ func TestBadDocumentsBecomeDeadLetters(t *testing.T) {
 			continue
 		}
 		h := m.Header
-		if h.Get(deadletter.HeaderReason) != reason || h.Get(deadletter.HeaderProblem) == "" || h.Get(deadletter.HeaderOriginalStream) != "DOCS" ||
-			h.Get(deadletter.HeaderOriginalSubject) != "docs.bad" || m.Subject != "dead.docs.bad."+seq || h.Get(deadletter.HeaderTruncated) != "" {
+		if h.Get(deadletter.HeaderReason) != reason || h.Get(deadletter.HeaderProblem) == "" ||
+			h.Get(deadletter.HeaderOriginalStream) != "DOCS" ||
+			h.Get(deadletter.HeaderOriginalSubject) != "docs.bad" || m.Subject != "dead.docs.bad."+seq ||
+			h.Get(deadletter.HeaderTruncated) != "" {
 			t.Errorf("%s: subject %s, headers %v", reason, m.Subject, h)
 		}
 		if !bytes.Equal(m.Data, original.Data) {
@@ -158,7 +160,8 @@ func TestReadingAgainAddsNoDeadLetter(t *testing.T) {
 	}
 }
 
-// A document stream that is made anew counts its documents from 1 again: the letters of the earlier one are no letters of its documents.
+// A document stream that is made anew counts its documents from 1 again: the letters of the earlier one are no letters
+// of its documents.
 func TestLettersOfAnEarlierStreamDoNotCount(t *testing.T) {
 	srv := natstest.Start(t)
 	s := srv.Store()
@@ -204,7 +207,8 @@ func TestLettersOfAnEarlierStreamDoNotCount(t *testing.T) {
 	}
 }
 
-// forgetIDs waits until the dead-letter stream has forgotten the message ids that it has seen, as it does after its dedupe window.
+// forgetIDs waits until the dead-letter stream has forgotten the message ids that it has seen, as it does after its
+// dedupe window.
 func forgetIDs(t *testing.T, s *stream.Store) {
 	t.Helper()
 	st, err := s.EnsureDeadLetters(natstest.Context(t))
@@ -212,7 +216,8 @@ func forgetIDs(t *testing.T, s *stream.Store) {
 		t.Fatal(err)
 	}
 	cfg := st.CachedInfo().Config
-	// At the first change the server may still know the old window when it looks at the ids, and looks again when that is over.
+	// At the first change the server may still know the old window when it looks at the ids, and looks again when that is
+	// over.
 	for _, cfg.Duplicates = range []time.Duration{100 * time.Millisecond, 101 * time.Millisecond} {
 		if _, err := s.JetStream().UpdateStream(natstest.Context(t), cfg); err != nil {
 			t.Fatal(err)
@@ -333,7 +338,8 @@ func TestRunGoesOnWithoutDeadLetters(t *testing.T) {
 	natstest.Soon(t, "all dead letters are stored", func() bool { return l.DeadLetters().Stored == n })
 	letters := deadLetters(t, s)
 	for i := range n {
-		if m := letters[strconv.Itoa(i+1)]; m == nil || string(m.Data) != strconv.Itoa(i) || m.Header.Get("Original-Content-Type") != "image/png" {
+		if m := letters[strconv.Itoa(i+1)]; m == nil || string(m.Data) != strconv.Itoa(i) ||
+			m.Header.Get("Original-Content-Type") != "image/png" {
 			t.Errorf("dead letter of sequence %d: %+v", i+1, m)
 		}
 	}
@@ -352,7 +358,8 @@ func rawPublish(t testing.TB, url, subject, header, data string) {
 	}
 	defer conn.Close()
 	token, _ := at.User.Password()
-	fmt.Fprintf(conn, "CONNECT {\"verbose\":false,\"headers\":true,\"auth_token\":%q}\r\nHPUB %s %d %d\r\n%s%s\r\nPING\r\n",
+	fmt.Fprintf(conn,
+		"CONNECT {\"verbose\":false,\"headers\":true,\"auth_token\":%q}\r\nHPUB %s %d %d\r\n%s%s\r\nPING\r\n",
 		token, subject, len(header), len(header)+len(data), header, data)
 	for answers := bufio.NewScanner(conn); answers.Scan(); {
 		if answers.Text() == "PONG" {

@@ -1,5 +1,5 @@
-// Package doclog reads the document stream: in order, by several workers that decode and tokenize, and one document again by its sequence.
-// What cannot be decoded goes to the dead letters.
+// Package doclog reads the document stream: in order, by several workers that decode and tokenize, and one document
+// again by its sequence. What cannot be decoded goes to the dead letters.
 package doclog
 
 import (
@@ -55,7 +55,8 @@ func Open(ctx context.Context, s *stream.Store, t Tokenizing) (*Log, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.letters, err = deadletter.Open(ctx, s, l.created, func(ctx context.Context, sequence uint64) (deadletter.Original, error) {
+	l.letters, err = deadletter.Open(ctx, s, l.created, func(ctx context.Context, sequence uint64) (deadletter.Original,
+		error) {
 		m, err := l.fetch(ctx, sequence)
 		if err != nil {
 			return deadletter.Original{}, err
@@ -71,8 +72,8 @@ func Open(ctx context.Context, s *stream.Store, t Tokenizing) (*Log, error) {
 // ErrNoStream says that there is no document stream.
 var ErrNoStream = errors.New("there is no such document stream")
 
-// OpenReadOnly opens the document stream for looking at it: no stream is created or changed, and documents that cannot be decoded
-// leave no dead letters. Without a document stream it returns ErrNoStream.
+// OpenReadOnly opens the document stream for looking at it: no stream is created or changed, and documents that cannot
+// be decoded leave no dead letters. Without a document stream it returns ErrNoStream.
 func OpenReadOnly(ctx context.Context, s *stream.Store, t Tokenizing) (*Log, error) {
 	st, err := s.Find(ctx, "stream "+s.Config().Name, s.Config().Name, ErrNoStream)
 	if err != nil {
@@ -91,7 +92,8 @@ func newLog(s *stream.Store, st jetstream.Stream, t Tokenizing) (*Log, error) {
 	l := &Log{
 		created: stream.Created(st.CachedInfo()),
 		store:   s, stream: st, name: cfg.Name, log: s.Log(),
-		decoder: decoder{fingerprint: t.Fingerprint, vocab: t.VocabSize, limit: t.limit(), dimension: t.dimension(), batches: t.Documents.Batches,
+		decoder: decoder{fingerprint: t.Fingerprint, vocab: t.VocabSize, limit: t.limit(), dimension: t.dimension(),
+			batches: t.Documents.Batches,
 			columns: tokenColumns(t.Documents), meta: metaColumns(t.Documents), passed: passedOver(t.Documents)},
 		encoder: newEncoders(t, workers+1), transform: transform,
 		workers: workers, buffer: cfg.BufferBytes, inactive: pullInactive, tracer: t.Tracer,
@@ -108,14 +110,15 @@ func (l *Log) DeadLetters() deadletter.Counts {
 	return l.letters.Counts()
 }
 
-// State says which stream this is and what it holds now. One that was deleted, or made anew, since this log was opened is an error
-// with the reason STREAM_MISMATCH.
+// State says which stream this is and what it holds now. One that was deleted, or made anew, since this log was opened
+// is an error with the reason STREAM_MISMATCH.
 func (l *Log) State(ctx context.Context) (document.StreamState, error) {
 	info, err := l.info(ctx)
 	if err != nil {
 		return document.StreamState{}, err
 	}
-	state := document.StreamState{Stream: plan.Stream{Name: l.name, Created: stream.Created(info)}, First: max(info.State.FirstSeq, 1), Last: info.State.LastSeq,
+	state := document.StreamState{Stream: plan.Stream{Name: l.name, Created: stream.Created(info)},
+		First: max(info.State.FirstSeq, 1), Last: info.State.LastSeq,
 		Bytes: int64(info.State.Bytes), MaxBytes: info.Config.MaxBytes, MaxMessage: int64(info.Config.MaxMsgSize),
 		Configured: l.store.ConfiguredBound(), Free: l.store.DiskFree()}
 	state.Messages = int64(info.State.Msgs)
@@ -130,7 +133,8 @@ func (l *Log) State(ctx context.Context) (document.StreamState, error) {
 	return state, nil
 }
 
-// info asks for the stream's state, and refuses another stream of the same name. In a cluster it asks again for a while.
+// info asks for the stream's state, and refuses another stream of the same name. In a cluster it asks again for a
+// while.
 func (l *Log) info(ctx context.Context) (*jetstream.StreamInfo, error) {
 	patient, cancel := context.WithTimeout(ctx, l.patience())
 	defer cancel()
@@ -169,7 +173,8 @@ func (l *Log) ask(ctx context.Context) (*jetstream.StreamInfo, error) {
 		return nil, l.down(what+l.name, err)
 	}
 	if created := stream.Created(info); !created.Equal(l.created) {
-		return nil, l.another(fmt.Sprintf("it was deleted and made anew at %s", created.UTC().Format(time.RFC3339Nano)), created)
+		return nil, l.another(fmt.Sprintf("it was deleted and made anew at %s", created.UTC().Format(time.RFC3339Nano)),
+			created)
 	}
 	if info.State.Msgs == 0 && info.State.FirstSeq > 1 {
 		// Either all documents were purged, or the server counts a first document that it could not write.
@@ -193,8 +198,9 @@ func (l *Log) confirm(info *jetstream.StreamInfo) {
 	l.confirmed.Store(info.TimeStamp.UnixNano())
 }
 
-// own refuses a message of another stream of the same name. A stream that was made anew holds no message older than itself, so a message
-// that was stored before the stream was last confirmed is of ours. For a newer one the stream's time of creation is asked for again.
+// own refuses a message of another stream of the same name. A stream that was made anew holds no message older than
+// itself, so a message that was stored before the stream was last confirmed is of ours. For a newer one the stream's
+// time of creation is asked for again.
 func (l *Log) own(ctx context.Context, m *message) error {
 	if m.time.UnixNano() < l.confirmed.Load() {
 		return nil
@@ -221,14 +227,15 @@ func (l *Log) Read(ctx context.Context, from uint64) (document.Source, error) {
 	return newReader(l, from, info), nil
 }
 
-// Content returns the content of one document again, equal to what the source delivered. It waits while the stream cannot be reached,
-// until ctx ends.
+// Content returns the content of one document again, equal to what the source delivered. It waits while the stream
+// cannot be reached, until ctx ends.
 func (l *Log) Content(ctx context.Context, sequence uint64) (document.Content, error) {
 	doc, err := l.again(ctx, sequence)
 	return doc.Content, err
 }
 
-// PackingHints returns what travels beside the length of the documents of a message again, equal to what the source delivered. It waits as Content does.
+// PackingHints returns what travels beside the length of the documents of a message again, equal to what the source
+// delivered. It waits as Content does.
 func (l *Log) PackingHints(ctx context.Context, sequence uint64) ([]plan.Part, error) {
 	doc, err := l.again(ctx, sequence)
 	return doc.Documents(), err
@@ -244,7 +251,8 @@ func (l *Log) again(ctx context.Context, sequence uint64) (document.Document, er
 	defer l.encoder.put(e)
 	doc, failed := l.document(m, e)
 	if failed != nil {
-		return doc, fmt.Errorf("fetch document %d of stream %s: it is undecodable: %s: %s", sequence, l.name, failed.Reason, failed.Sentence)
+		return doc, fmt.Errorf("fetch document %d of stream %s: it is undecodable: %s: %s", sequence, l.name, failed.Reason,
+			failed.Sentence)
 	}
 	return doc, nil
 }
@@ -262,7 +270,8 @@ func (l *Log) Describe(ctx context.Context, sequence uint64) (document.Info, err
 // describe says where the document of a message came from, and what it is where it can be decoded.
 func (l *Log) describe(m *message) (document.Info, decoded) {
 	f := fieldsOf(m.header)
-	info := document.Info{Sequence: m.sequence, Subject: m.subject, Path: f.get(stream.HeaderPath), Domain: f.get(stream.HeaderDomain),
+	info := document.Info{Sequence: m.sequence, Subject: m.subject, Path: f.get(stream.HeaderPath),
+		Domain:      f.get(stream.HeaderDomain),
 		ContentType: f.get(stream.HeaderContentType), Bytes: len(m.data), Time: m.time, ID: f.id()}
 	if info.ContentType == "" {
 		info.ContentType = stream.TypeText

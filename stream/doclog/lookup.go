@@ -13,9 +13,9 @@ import (
 	"loaderd/stream/messages"
 )
 
-// Lookup returns the sequences of the messages with a name, in order: a producer's id, a label or a path, or the id of a document in a message of
-// several. It reads the headers of the whole stream, and one at a time the payloads of JSON documents without an id or a path there, and of messages of
-// several.
+// Lookup returns the sequences of the messages with a name, in order: a producer's id, a label or a path, or the id of
+// a document in a message of several. It reads the headers of the whole stream, and one at a time the payloads of JSON
+// documents without an id or a path there, and of messages of several.
 func (l *Log) Lookup(ctx context.Context, name string) ([]uint64, error) {
 	if err := messages.Confirm(ctx, l.store.Client, l.stream); err != nil {
 		return nil, l.down("write to stream "+l.name, err)
@@ -29,25 +29,26 @@ func (l *Log) Lookup(ctx context.Context, name string) ([]uint64, error) {
 	}
 	var found []uint64
 	var failed error
-	err = messages.EachHeader(ctx, l.store.Client, l.stream, "", 1, info.State.LastSeq, func(sequence uint64, h nats.Header) bool {
-		f := fieldsOf(h)
-		id, path := f.id(), f.get(stream.HeaderPath)
-		if (id == "" || path == "") && strings.HasPrefix(f.get(stream.HeaderContentType), stream.TypeJSON) {
-			var d document.Info
-			if d, failed = l.Describe(ctx, sequence); failed != nil {
-				return false
+	err = messages.EachHeader(ctx, l.store.Client, l.stream, "", 1, info.State.LastSeq,
+		func(sequence uint64, h nats.Header) bool {
+			f := fieldsOf(h)
+			id, path := f.id(), f.get(stream.HeaderPath)
+			if (id == "" || path == "") && strings.HasPrefix(f.get(stream.HeaderContentType), stream.TypeJSON) {
+				var d document.Info
+				if d, failed = l.Describe(ctx, sequence); failed != nil {
+					return false
+				}
+				id, path = d.ID, d.Path
 			}
-			id, path = d.ID, d.Path
-		}
-		is := name == id || name == path || name == f.get(stream.HeaderLabel)
-		if !is {
-			is, failed = l.holds(ctx, sequence, f, name)
-		}
-		if is {
-			found = append(found, sequence)
-		}
-		return failed == nil
-	})
+			is := name == id || name == path || name == f.get(stream.HeaderLabel)
+			if !is {
+				is, failed = l.holds(ctx, sequence, f, name)
+			}
+			if is {
+				found = append(found, sequence)
+			}
+			return failed == nil
+		})
 	if failed != nil {
 		return nil, failed
 	}

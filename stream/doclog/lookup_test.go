@@ -41,7 +41,8 @@ func TestLookup(t *testing.T) {
 	}
 }
 
-// Documents of a message with several are found by their ids, pieces of one that is split too; Show tells which of the message they are.
+// Documents of a message with several are found by their ids, pieces of one that is split too; Show tells which of the
+// message they are.
 func TestLookupWithinMessages(t *testing.T) {
 	ctx := natstest.Context(t)
 	store := natstest.Start(t).Store()
@@ -52,10 +53,12 @@ func TestLookupWithinMessages(t *testing.T) {
 		t.Fatal(err)
 	}
 	message := batchOf(t, fieldsOf(idsField, idField, lossField, weightField),
-		`[{"ids":[1],"id":"a"},{"ids":[2,3,4,5,6],"id":"long","weight":0.5}]`, `[{"ids":[]},{"ids":[7,8],"id":"c","loss":[false,true]}]`)
+		`[{"ids":[1],"id":"a"},{"ids":[2,3,4,5,6],"id":"long","weight":0.5}]`,
+		`[{"ids":[]},{"ids":[7,8],"id":"c","loss":[false,true]}]`)
 	message.ID = "m"
 	bad := batchOf(t, fieldsOf(idsField, idField), `[{"ids":[-1],"id":"a"}]`)
-	natstest.Publish(t, store, stream.Message{ID: "one", Data: []byte("1234")}, message, bad, batchOf(t, fieldsOf(idsField, idField), `[{"ids":[9],"id":"a"}]`))
+	natstest.Publish(t, store, stream.Message{ID: "one", Data: []byte("1234")}, message, bad,
+		batchOf(t, fieldsOf(idsField, idField), `[{"ids":[9],"id":"a"}]`))
 	for id, want := range map[string][]uint64{"a": {2, 4}, "long": {2}, "c": {2}, "m": {2}, "one": {1}, "b": nil} {
 		if have, err := l.Lookup(ctx, id); err != nil || !slices.Equal(have, want) {
 			t.Errorf("%s: %v, %v, want %v", id, have, err, want)

@@ -10,7 +10,8 @@ import (
 	"loaderd/stream"
 )
 
-// What a document says of its loss comes with its tokens, the same when it is read again; one without any loss is skipped.
+// What a document says of its loss comes with its tokens, the same when it is read again; one without any loss is
+// skipped.
 func TestLoss(t *testing.T) {
 	srv := natstest.Start(t)
 	s := srv.Store()
@@ -19,7 +20,8 @@ func TestLoss(t *testing.T) {
 		return stream.Message{ContentType: stream.TypeJSON, Data: []byte(text)}
 	}
 	ids := func(loss []int32, ids ...int32) stream.Message {
-		return stream.Message{ContentType: stream.TypeTokens, Tokenizer: bytesTokenizing.Fingerprint, Loss: loss, Data: stream.AppendTokens(nil, ids)}
+		return stream.Message{ContentType: stream.TypeTokens, Tokenizer: bytesTokenizing.Fingerprint, Loss: loss,
+			Data: stream.AppendTokens(nil, ids)}
 	}
 	half := float32(0.5)
 	tests := []struct {
@@ -29,10 +31,14 @@ func TestLoss(t *testing.T) {
 		weight  float32
 		skip    plan.Skip
 	}{
-		{message: parts(`{"parts":[{"text":"ask","loss":false},{"text":"say","loss":true}]}`), text: "asksay", loss: plan.LossRuns{0, 3, 4}},
+		{message: parts(`{"parts":[{"text":"ask","loss":false},{"text":"say","loss":true}]}`), text: "asksay",
+			loss: plan.LossRuns{0, 3, 4}},
 		{message: parts(`{"parts":[{"text":"say"},{"text":"ask","loss":false}]}`), text: "sayask", loss: plan.LossRuns{3, 4}},
-		{message: parts(`{"parts":[{"text":"a"},{"text":""},{"text":"b","loss":true}],"weight":0.5}`), text: "ab", weight: 0.5},
-		{message: parts(`{"parts":[{"text":"a"},{"text":"b","loss":false},{"text":"c","loss":false},{"text":"d"},{"text":"","loss":false}]}`), text: "abcd",
+		{message: parts(`{"parts":[{"text":"a"},{"text":""},{"text":"b","loss":true}],"weight":0.5}`), text: "ab",
+			weight: 0.5},
+		{
+			message: parts(
+				`{"parts":[{"text":"a"},{"text":"b","loss":false},{"text":"c","loss":false},{"text":"d"},{"text":"","loss":false}]}`), text: "abcd",
 			loss: plan.LossRuns{1, 2, 1, 1}}, // the end has the loss of the last part, however short
 		{message: parts(`{"parts":[{"text":"ask","loss":false}]}`), skip: plan.SkipMasked},
 		{message: parts(`{"parts":[]}`), skip: plan.SkipEmpty},
@@ -73,7 +79,8 @@ func TestLoss(t *testing.T) {
 			if d.Weight != nil {
 				weight = *d.Weight
 			}
-			if d.Skip != tt.skip || tt.skip == "" && docText(t, d) != tt.text || !slices.Equal(d.Loss, tt.loss) || (d.Loss == nil) != (tt.loss == nil) || weight != tt.weight {
+			if d.Skip != tt.skip || tt.skip == "" && docText(t, d) != tt.text || !slices.Equal(d.Loss, tt.loss) ||
+				(d.Loss == nil) != (tt.loss == nil) || weight != tt.weight {
 				t.Errorf("document %d is %+v, want %+v", sequence, d, tt)
 			}
 		}

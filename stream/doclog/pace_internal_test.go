@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A reader takes all that a stream has while it has taken little, while the stream is far ahead but for the block that is being written, and once the stream
-// stands still; else portions.
+// A reader takes all that a stream has while it has taken little, while the stream is far ahead but for the block that
+// is being written, and once the stream stands still; else portions.
 func TestPace(t *testing.T) {
 	const room, size = 6 << 20, 1 << 10
 	began := time.Now()
@@ -40,11 +40,13 @@ func TestPace(t *testing.T) {
 	}
 }
 
-// A stream that grows fast is followed a block behind, whatever its documents were like before; one that grows slowly to its end.
+// A stream that grows fast is followed a block behind, whatever its documents were like before; one that grows slowly
+// to its end.
 func TestPaceOfAStream(t *testing.T) {
 	const room, size = 6 << 20, 4 << 10
 	for _, x := range []struct{ rate, least, most int64 }{ // bytes a second, and behind the end after three seconds
-		{60 << 20, paceBehind - portion, paceBehind + 2<<20}, {30 << 20, paceBehind - portion, paceBehind + 2<<20}, {5 << 20, 0, portion},
+		{60 << 20, paceBehind - portion, paceBehind + 2<<20}, {30 << 20, paceBehind - portion, paceBehind + 2<<20},
+		{5 << 20, 0, portion},
 	} {
 		var p pace
 		for p.total < paceFrom {

@@ -12,7 +12,8 @@ import (
 	"loaderd/stream"
 )
 
-// The server inside the process is asked for little at a time, whatever room there is; another one for as much as there is room.
+// The server inside the process is asked for little at a time, whatever room there is; another one for as much as there
+// is room.
 func TestRequestsOfTheServerInside(t *testing.T) {
 	s := natstest.StartEmbedded(t)
 	openLog(t, s.Store()) // makes the stream

@@ -69,7 +69,8 @@ func decompressZstd(data []byte) ([]byte, error) {
 	return out, err
 }
 
-// isDocument reports whether a payload without a content type is a JSON document. As a text, its names and brackets would be trained on.
+// isDocument reports whether a payload without a content type is a JSON document. As a text, its names and brackets
+// would be trained on.
 func isDocument(data []byte) bool {
 	if !bytes.HasPrefix(bytes.TrimLeft(data, " \t\r\n"), []byte("{")) {
 		return false
@@ -78,7 +79,8 @@ func isDocument(data []byte) bool {
 	return failed == nil && (j.text != nil || j.parts != nil)
 }
 
-// invalid counts the bytes of a text that are not UTF-8. More than their share is an error: the text is in another encoding, or none.
+// invalid counts the bytes of a text that are not UTF-8. More than their share is an error: the text is in another
+// encoding, or none.
 func (d *decoded) invalid() (n int, _ *deadletter.Problem) {
 	n, size := invalidutf8.Count(d.text), len(d.text)
 	for _, p := range d.parts {

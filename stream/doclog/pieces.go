@@ -8,9 +8,9 @@ import (
 	"loaderd/stream/deadletter"
 )
 
-// pieces makes of a document that is too long as few documents as can be, of nearly the same number of tokens each: so none is a rest with hardly anything
-// to learn from. Each is filled in by itself and has the token before documents; the document ends with the last of them, and so that alone has an
-// end-of-document token.
+// pieces makes of a document that is too long as few documents as can be, of nearly the same number of tokens each: so
+// none is a rest with hardly anything to learn from. Each is filled in by itself and has the token before documents;
+// the document ends with the last of them, and so that alone has an end-of-document token.
 func (t *transform) pieces(d *draft, e *encoder) (m made, failed *deadletter.Problem, stack []byte) {
 	own, fills := d.own(), t.fim != nil && d.loss == nil
 	if fills && !d.given {
@@ -42,8 +42,8 @@ func (t *transform) pieces(d *draft, e *encoder) (m made, failed *deadletter.Pro
 	return m, nil, nil
 }
 
-// fillPiece fills a piece in, if it is drawn: that of a text between characters, where it begins and ends with whole ones and a
-// tokenizer makes the same of them wherever they stand.
+// fillPiece fills a piece in, if it is drawn: that of a text between characters, where it begins and ends with whole
+// ones and a tokenizer makes the same of them wherever they stand.
 func (t *transform) fillPiece(p *draft, ofText bool, e *encoder) (failed *deadletter.Problem, stack []byte) {
 	drawn, is := t.fim.ofTokens(p.own())
 	if !is {

@@ -57,11 +57,15 @@ func TestSplit(t *testing.T) {
 		{name: "ids with a beginning amid them", c: splitAt(2), in: ids("ab<d"), pieces: "<ab <d>"},
 		{name: "ids with nothing but beginnings", c: splitAt(1), in: ids("a<<"), pieces: "<a < <>"},
 		{name: "parts", c: splitAt(4), in: parts(asks, says), pieces: "<ask <say>", losses: "---- xxxxx"},
-		{name: "amid a part", c: splitAt(5), in: parts(part{[]byte("asks"), false}, part{[]byte("an"), true}, part{nil, false}), pieces: "<ask <san>", losses: "---- --xx-"},
+		{name: "amid a part", c: splitAt(5), in: parts(part{[]byte("asks"), false}, part{[]byte("an"), true},
+			part{nil, false}), pieces: "<ask <san>", losses: "---- --xx-"},
 		{name: "runs", c: splitAt(2), in: ids("abcdef", 1, 2, 3), pieces: "<ab <cd <ef>", losses: "xx- --x xxxx"},
-		{name: "parts are not filled in", c: plan.DocumentsConfig{MaxTokens: splitAt(3).MaxTokens, FIM: fills(1, 0)}, in: parts(asks, says), pieces: "ask say>", losses: "--- xxxx"},
-		{name: "nor are ids without a loss", c: plan.DocumentsConfig{MaxTokens: splitAt(3).MaxTokens, FIM: fills(1, 0)}, in: ids("abcd", 1, 3), pieces: "ab cd>", losses: "x- ---"},
-		{name: "runs with a beginning of their own", c: splitAt(2), in: ids("<abcd>", 0, 2, 2, 2), pieces: "<ab <cd>", losses: "--x xx--"},
+		{name: "parts are not filled in", c: plan.DocumentsConfig{MaxTokens: splitAt(3).MaxTokens, FIM: fills(1, 0)},
+			in: parts(asks, says), pieces: "ask say>", losses: "--- xxxx"},
+		{name: "nor are ids without a loss", c: plan.DocumentsConfig{MaxTokens: splitAt(3).MaxTokens, FIM: fills(1, 0)},
+			in: ids("abcd", 1, 3), pieces: "ab cd>", losses: "x- ---"},
+		{name: "runs with a beginning of their own", c: splitAt(2), in: ids("<abcd>", 0, 2, 2, 2), pieces: "<ab <cd>",
+			losses: "--x xx--"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			x := newTransforming(t, byteTokenizing(tt.c, 3))
@@ -76,20 +80,22 @@ func TestSplit(t *testing.T) {
 			}
 			var losses []string
 			for i, p := range all {
-				if !slices.Equal(p.tokens, spelled(want[i])) || p.cut || (p.skip == plan.SkipMasked) != !strings.Contains(masks(p), "x") {
+				if !slices.Equal(p.tokens, spelled(want[i])) || p.cut ||
+					(p.skip == plan.SkipMasked) != !strings.Contains(masks(p), "x") {
 					t.Errorf("piece %d is %+v, want %s", i, p, want[i])
 				}
 				losses = append(losses, masks(p))
 			}
-			if got := strings.Join(losses, " "); tt.losses != "" && got != tt.losses || tt.losses == "" && strings.Contains(got, "-") {
+			if got := strings.Join(losses, " "); tt.losses != "" && got != tt.losses || tt.losses == "" &&
+				strings.Contains(got, "-") {
 				t.Errorf("losses %s, want %s", got, tt.losses)
 			}
 		})
 	}
 }
 
-// splitWell checks the pieces of a document: none is longer than it may be or much shorter than others, all have a beginning, the last alone has an end, and
-// runs add up.
+// splitWell checks the pieces of a document: none is longer than it may be or much shorter than others, all have a
+// beginning, the last alone has an end, and runs add up.
 func splitWell(t testing.TB, m made, at int, marked bool, end int32) {
 	t.Helper()
 	if len(m.pieces) < 2 || m.tokens != nil || m.skip != "" || at == 0 {
@@ -97,7 +103,8 @@ func splitWell(t testing.TB, m made, at int, marked bool, end int32) {
 	}
 	for i, p := range m.pieces {
 		n := len(p.tokens)
-		if p.tokens[0] != bosToken || i+1 == len(m.pieces) && p.tokens[n-1] != end || p.pieces != nil || p.cut || p.skip != "" && (p.skip != plan.SkipMasked || !marked) {
+		if p.tokens[0] != bosToken || i+1 == len(m.pieces) && p.tokens[n-1] != end || p.pieces != nil || p.cut ||
+			p.skip != "" && (p.skip != plan.SkipMasked || !marked) {
 			t.Fatalf("piece %d of %d is %+v", i, len(m.pieces), p)
 		}
 		sum := 0
@@ -110,7 +117,8 @@ func splitWell(t testing.TB, m made, at int, marked bool, end int32) {
 	}
 }
 
-// Of any document every token comes once and in order, with its loss, in as few pieces as can be, whose lengths differ by one at most.
+// Of any document every token comes once and in order, with its loss, in as few pieces as can be, whose lengths differ
+// by one at most.
 func TestSplitKeepsEveryToken(t *testing.T) {
 	r := rand.New(rand.NewPCG(4, 4))
 	for range 2000 {
@@ -198,13 +206,16 @@ func TestSplitIsFilledIn(t *testing.T) {
 	}
 }
 
-// What the pieces of a text spell is the text, whichever characters the tokens are cut in; each of whole characters is filled in between characters.
+// What the pieces of a text spell is the text, whichever characters the tokens are cut in; each of whole characters is
+// filled in between characters.
 func TestSplitOfPublishedTokenizers(t *testing.T) {
 	tokens := plan.FIMTokens{Prefix: "100258", Middle: "100259", Suffix: "100260"}
-	tokenizing, m := published(t, "cl100k_base", plan.DocumentsConfig{FIM: plan.FIM{Rate: 1, Tokens: tokens}, MaxTokens: plan.MaxTokens{At: 5, Do: plan.MaxSplit}})
+	tokenizing, m := published(t, "cl100k_base", plan.DocumentsConfig{FIM: plan.FIM{Rate: 1, Tokens: tokens},
+		MaxTokens: plan.MaxTokens{At: 5, Do: plan.MaxSplit}})
 	x, e := newTransforming(t, tokenizing), m.NewEncoder()
 	between := 0 // pieces with other tokens than the text has, as they are cut within those
-	for _, text := range []string{strings.Repeat("hello world, it's 12 o'clock\n\n", 3), "日本語のテキスト、とても長い文章です。", strings.Repeat("😀", 19), strings.Repeat("ᚠ", 19), "func main() {\n\tfmt.Println(\"x\")\n}\n"} {
+	for _, text := range []string{strings.Repeat("hello world, it's 12 o'clock\n\n", 3), "日本語のテキスト、とても長い文章です。",
+		strings.Repeat("😀", 19), strings.Repeat("ᚠ", 19), "func main() {\n\tfmt.Println(\"x\")\n}\n"} {
 		got, whole := x.make(t, decoded{text: []byte(text)}), e.Encode(nil, []byte(text))
 		n := len(got.pieces)
 		var joined []byte
@@ -226,7 +237,8 @@ func TestSplitOfPublishedTokenizers(t *testing.T) {
 			t.Errorf("%q in %d pieces spells %q", text, n, joined)
 		}
 		for i, p := range x.make(t, decoded{tokens: whole}).pieces { // ids stay what they are
-			if parts, ok := split(p.tokens, tokenizing, t); !ok || !slices.Equal(slices.Concat(parts[0], parts[1], parts[2]), whole[len(whole)*i/n:len(whole)*(i+1)/n]) {
+			if parts, ok := split(p.tokens, tokenizing, t); !ok || !slices.Equal(slices.Concat(parts[0], parts[1], parts[2]),
+				whole[len(whole)*i/n:len(whole)*(i+1)/n]) {
 				t.Errorf("%q: piece %d of its ids is %v", text, i, p.tokens)
 			}
 		}
@@ -282,9 +294,11 @@ func TestSplitOfTokenizersThatMarkTheBeginning(t *testing.T) {
 	}
 }
 
-// Documents have their ids as 16 bits each where the vocabulary is that small, in memory of their own: the next one changes none.
+// Documents have their ids as 16 bits each where the vocabulary is that small, in memory of their own: the next one
+// changes none.
 func TestDocumentsOfASmallVocabulary(t *testing.T) {
-	for name, c := range map[string]plan.DocumentsConfig{"as they are": {}, "with bos": {BOS: "257"}, "cut": {MaxTokens: plan.MaxTokens{At: 5, Do: plan.MaxCut}},
+	for name, c := range map[string]plan.DocumentsConfig{"as they are": {}, "with bos": {BOS: "257"},
+		"cut":   {MaxTokens: plan.MaxTokens{At: 5, Do: plan.MaxCut}},
 		"split": splitAt(4), "filled in": {FIM: fills(1, 0)}} {
 		var all [2][][]int32
 		for i, vocab := range []int{1 << 16, 1<<16 + 1} {
@@ -298,7 +312,8 @@ func TestDocumentsOfASmallVocabulary(t *testing.T) {
 				for _, id := range spelled(text) {
 					ids = binary.LittleEndian.AppendUint32(ids, uint32(id))
 				}
-				for _, m := range []message{{data: []byte(text)}, {data: ids, header: header("Content-Type", stream.TypeTokens, stream.HeaderTokenizer, "x")}} {
+				for _, m := range []message{{data: []byte(text)},
+					{data: ids, header: header("Content-Type", stream.TypeTokens, stream.HeaderTokenizer, "x")}} {
 					doc, failed := l.document(&m, x.encoder)
 					if failed != nil {
 						t.Fatal(failed)
@@ -327,16 +342,19 @@ func TestSplitIsBounded(t *testing.T) {
 	for _, tt := range []struct {
 		bytes int
 		want  string // reason
-	}{{plan.MaxPartTokens - 17, ""}, {plan.MaxPartTokens - 16, tooLarge}} { // 16 times the token before a document, and an end
+	}{{plan.MaxPartTokens - 17, ""}, {plan.MaxPartTokens - 16, tooLarge}} {
+		// 16 times the token before a document, and an end
 		doc, failed := l.document(&message{sequence: 1, data: make([]byte, tt.bytes)}, x.encoder)
-		if failed == nil && (tt.want != "" || len(doc.Parts) != 16 || doc.Len() != plan.MaxPartTokens) || failed != nil && failed.Reason != tt.want {
+		if failed == nil && (tt.want != "" || len(doc.Parts) != 16 || doc.Len() != plan.MaxPartTokens) || failed != nil &&
+			failed.Reason != tt.want {
 			t.Errorf("%d tokens: %d documents of %d, %+v", tt.bytes, len(doc.Parts), doc.Len(), failed)
 		}
 	}
 	c.MaxTokens.At = 1 << 30
 	x = newTransforming(t, byteTokenizing(c, 1))
 	l.transform = x.transform
-	if _, failed := l.document(&message{sequence: 1, data: make([]byte, plan.MaxPartTokens)}, x.encoder); failed == nil || failed.Reason != tooLarge {
+	if _, failed := l.document(&message{sequence: 1, data: make([]byte, plan.MaxPartTokens)}, x.encoder); failed == nil ||
+		failed.Reason != tooLarge {
 		t.Errorf("one document of too many tokens: %+v", failed)
 	}
 }

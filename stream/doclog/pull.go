@@ -34,7 +34,8 @@ type message struct {
 
 // delivered is a message of which its place is not known yet.
 func delivered(d *feed.Delivery) message {
-	return message{subject: d.Subject, header: d.Header, garbled: d.Garbled, raw: d.Raw, data: d.Data, block: d.Block, size: d.Size}
+	return message{subject: d.Subject, header: d.Header, garbled: d.Garbled, raw: d.Raw, data: d.Data, block: d.Block,
+		size: d.Size}
 }
 
 // read reads headers that came unread, which last until h reads others.
@@ -49,12 +50,13 @@ func (m *message) read(h *headers) {
 
 // original is the message as its dead letter needs it.
 func (m *message) original() deadletter.Original {
-	return deadletter.Original{Sequence: m.sequence, Subject: m.subject, Header: m.header, Garbled: m.garbled, Data: m.data}
+	return deadletter.Original{Sequence: m.sequence, Subject: m.subject, Header: m.header, Garbled: m.garbled,
+		Data: m.data}
 }
 
-// pull reads the document stream from one sequence on, through a consumer of its own. Nothing is acknowledged: after any trouble a new
-// consumer starts at the next sequence. One request is outstanding at a time, bounded in bytes. The library's own iterators do not serve:
-// with a bound they ask for ever for a message that is larger.
+// pull reads the document stream from one sequence on, through a consumer of its own. Nothing is acknowledged: after
+// any trouble a new consumer starts at the next sequence. One request is outstanding at a time, bounded in bytes. The
+// library's own iterators do not serve: with a bound they ask for ever for a message that is larger.
 type pull struct {
 	nc      *nats.Conn
 	name    string        // of the consumer
@@ -80,14 +82,15 @@ type pull struct {
 }
 
 const (
-	// pullBatch bounds the messages of one request; the feed has room for all of them and more, so that nothing is ever dropped.
+	// pullBatch bounds the messages of one request; the feed has room for all of them and more, so that nothing is ever
+	// dropped.
 	pullBatch = 4096
 	pullRoom  = pullBatch + 1024
 	// pullExpires ends a request that waits for new documents; heartbeats tell a quiet stream from a dead one.
 	pullExpires   = 30 * time.Second
 	pullHeartbeat = 2 * time.Second
-	// silence is how long a consumer may send nothing, not even heartbeats, before it is given up. In a cluster it ends without a word
-	// together with the server that has it, and another one can be made at once.
+	// silence is how long a consumer may send nothing, not even heartbeats, before it is given up. In a cluster it ends
+	// without a word together with the server that has it, and another one can be made at once.
 	silence          = 3 * pullHeartbeat
 	clusterHeartbeat = 500 * time.Millisecond
 	clusterSilence   = 4 * clusterHeartbeat
@@ -102,8 +105,10 @@ var (
 	errPullIdle = errors.New("the consumer is idle")
 )
 
-// openPull makes a consumer that starts at sequence from. The server drops it when it asks for nothing for as long as inactive.
-func openPull(ctx context.Context, client *conn.Client, stream jetstream.Stream, from uint64, inactive time.Duration) (*pull, error) {
+// openPull makes a consumer that starts at sequence from. The server drops it when it asks for nothing for as long as
+// inactive.
+func openPull(ctx context.Context, client *conn.Client, stream jetstream.Stream, from uint64,
+	inactive time.Duration) (*pull, error) {
 	nc, name := client.Conn(), stream.CachedInfo().Config.Name
 	p := &pull{nc: nc, since: time.Now(), inbox: nc.NewInbox(), name: "loaderd-" + nuid.Next(),
 		beat: pullHeartbeat, silence: silence}
@@ -114,7 +119,8 @@ func openPull(ctx context.Context, client *conn.Client, stream jetstream.Stream,
 	p.drop = client.API("CONSUMER.DELETE", name, p.name)
 	err := client.Attempt(ctx, conn.AttemptLimit, func(ctx context.Context) error {
 		_, err := stream.CreateConsumer(ctx, jetstream.ConsumerConfig{
-			Name: p.name, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: from, AckPolicy: jetstream.AckNonePolicy,
+			Name: p.name, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: from,
+			AckPolicy:     jetstream.AckNonePolicy,
 			MemoryStorage: true, Replicas: 1, InactiveThreshold: inactive, Description: "loaderd document reader",
 		})
 		return err
@@ -167,8 +173,8 @@ func (p *pull) ask(maxBytes int64) error {
 	return nil
 }
 
-// receive accounts what came. m has no sequence when it was not a document; tooBig says that the next document does not fit the request's bytes.
-// pending is the number of messages behind m.
+// receive accounts what came. m has no sequence when it was not a document; tooBig says that the next document does not
+// fit the request's bytes. pending is the number of messages behind m.
 func (p *pull) receive(in *feed.Delivery) (m message, pending uint64, tooBig bool, err error) {
 	m = delivered(in)
 	if len(in.Reply) == 0 {
@@ -204,8 +210,9 @@ type place struct {
 	pending          uint64 // messages behind it
 }
 
-// placeOf reads it from the subject to which the message would be acknowledged: $JS.ACK.<stream>.<consumer>.<deliveries>.<sequence>.<the consumer's>.<time>.<pending>,
-// or with a domain and an account behind ACK, and then perhaps with more at the end.
+// placeOf reads it from the subject to which the message would be acknowledged:
+// $JS.ACK.<stream>.<consumer>.<deliveries>.<sequence>.<the consumer's>.<time>.<pending>, or with a domain and an
+// account behind ACK, and then perhaps with more at the end.
 func placeOf(ack []byte) (p place, ok bool) {
 	const short, long = 9, 11
 	var at [long][]byte

@@ -17,8 +17,9 @@ import (
 // reader is a document.Source over the document stream: one goroutine fetches, several tokenize, and the
 // queue of chunks has the results in order.
 //
-// Invariant (continuity): documents leave the fetching goroutine with sequences from, from+1, from+2, ..., none missing and none
-// twice, whatever happens to the connection, the server or the consumer. A sequence that the stream no longer holds ends the reader.
+// Invariant (continuity): documents leave the fetching goroutine with sequences from, from+1, from+2, ..., none missing
+// and none twice, whatever happens to the connection, the server or the consumer. A sequence that the stream no longer
+// holds ends the reader.
 type reader struct {
 	log     *Log
 	cancel  context.CancelFunc
@@ -135,6 +136,7 @@ func (r *reader) up() {
 	if r.status.DownSince.IsZero() {
 		return
 	}
-	r.log.log.Info("document stream can be read again", "stream", r.log.name, "next", r.next, "down", time.Since(r.status.DownSince))
+	r.log.log.Info("document stream can be read again", "stream", r.log.name, "next", r.next, "down",
+		time.Since(r.status.DownSince))
 	r.status.DownSince, r.status.DownReason = time.Time{}, ""
 }

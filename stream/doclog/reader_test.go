@@ -59,7 +59,8 @@ func TestReadInOrderWhilePublishing(t *testing.T) {
 	src.settle()
 	natstest.Soon(t, "the source is dry", func() bool { return !src.Status().DrySince.IsZero() })
 	s := src.Status()
-	if s.Last != publishers*each || s.Fetched != s.Last || s.Delivered != s.Last || s.Buffered != 0 || !s.DownSince.IsZero() {
+	if s.Last != publishers*each || s.Fetched != s.Last || s.Delivered != s.Last || s.Buffered != 0 ||
+		!s.DownSince.IsZero() {
 		t.Errorf("status at the end: %+v", s)
 	}
 	natstest.Publish(t, srv.Store(), stream.Message{Data: []byte("late")})
@@ -104,7 +105,8 @@ func TestReadRefusesPositions(t *testing.T) {
 	}
 	_, err := l.Read(ctx, 12)
 	var gone *fault.Error
-	if !errors.As(err, &gone) || gone.Reason != fault.DocumentLost || !strings.Contains(gone.Message, "ends at sequence 10, documents up to 11") {
+	if !errors.As(err, &gone) || gone.Reason != fault.DocumentLost ||
+		!strings.Contains(gone.Message, "ends at sequence 10, documents up to 11") {
 		t.Errorf("read behind the end: %v", err)
 	}
 	purgeDocs(t, srv.Store(), 6)
@@ -207,7 +209,10 @@ func TestServerRestartsUnderTheReader(t *testing.T) {
 	srv.Restart()
 	natstest.Publish(t, srv.Store(), natstest.Documents(3001, 1000)...)
 	checkCounted(t, src, 701, 3300)
-	natstest.Soon(t, "the source is up and dry", func() bool { s := src.Status(); return s.DownSince.IsZero() && !s.DrySince.IsZero() })
+	natstest.Soon(t, "the source is up and dry", func() bool {
+		s := src.Status()
+		return s.DownSince.IsZero() && !s.DrySince.IsZero()
+	})
 }
 
 func TestConnectionIsCutAgainAndAgain(t *testing.T) {
@@ -346,7 +351,8 @@ func TestTokensAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	info.Time = time.Time{}
-	want := document.Info{Sequence: 1, Subject: "docs.web", ID: "a", Path: "p/a.txt", Domain: "example.org", ContentType: stream.TypeText, Bytes: 9}
+	want := document.Info{Sequence: 1, Subject: "docs.web", ID: "a", Path: "p/a.txt", Domain: "example.org",
+		ContentType: stream.TypeText, Bytes: 9}
 	if !cmp.Equal(info, want) {
 		t.Errorf("description is %+v, want %+v", info, want)
 	}
@@ -384,7 +390,8 @@ func TestTokensSaysThatTheSourceIsDown(t *testing.T) {
 	}
 }
 
-// What is read ahead fills its room while nobody takes it: the server drops the consumer, which is no trouble and is not told as one.
+// What is read ahead fills its room while nobody takes it: the server drops the consumer, which is no trouble and is
+// not told as one.
 func TestNobodyTakesDocumentsForLong(t *testing.T) {
 	var said natstest.LogBuffer
 	c := natstest.Config(t)
@@ -413,7 +420,9 @@ func TestNobodyTakesDocumentsForLong(t *testing.T) {
 	}
 	for at := uint64(1); at <= n; at++ {
 		if at%150 == 1 {
-			natstest.Soon(t, "there is no room, and no consumer", func() bool { return src.Status().Buffered > 0 && consumers() == 0 })
+			natstest.Soon(t, "there is no room, and no consumer", func() bool {
+				return src.Status().Buffered > 0 && consumers() == 0
+			})
 		}
 		if d := nextDoc(t, src); d.Sequence != at {
 			t.Fatalf("sequence %d came instead of %d", d.Sequence, at)

@@ -42,7 +42,8 @@ func TestReadDocuments(t *testing.T) {
 	if c := l.DeadLetters(); c != (deadletter.Counts{}) {
 		t.Errorf("dead letters are counted: %+v", c)
 	}
-	if _, err := srv.Store().JetStream().Stream(ctx, srv.Config().DeadLetterName()); !errors.Is(err, jetstream.ErrStreamNotFound) {
+	if _, err := srv.Store().JetStream().Stream(ctx, srv.Config().DeadLetterName()); !errors.Is(err,
+		jetstream.ErrStreamNotFound) {
 		t.Errorf("the stream of dead letters is there: %v", err)
 	}
 }

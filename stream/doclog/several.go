@@ -8,7 +8,8 @@ import (
 )
 
 // several makes the document of a message that holds several.
-func (l *Log) several(doc document.Document, documents []decoded, about topic) (document.Document, *deadletter.Problem) {
+func (l *Log) several(doc document.Document, documents []decoded, about topic) (document.Document,
+	*deadletter.Problem) {
 	g := l.gather(doc, about)
 	for i := range documents {
 		g.beside.room += len(documents[i].tokens) + sentinels + 2
@@ -26,7 +27,8 @@ func (l *Log) several(doc document.Document, documents []decoded, about topic) (
 	return g.done(), nil
 }
 
-// idsWithin are the ids of the documents of a message with several, by their index: one that is split is several with the same.
+// idsWithin are the ids of the documents of a message with several, by their index: one that is split is several with
+// the same.
 func idsWithin(d decoded, shown document.View) (ids []string) {
 	row := -1
 	for _, x := range shown.Parts {
@@ -86,7 +88,8 @@ func (g *gathering) take(d *decoded, m *made) *deadletter.Problem {
 func (g *gathering) add(d *decoded, m *made, nth int) *deadletter.Problem {
 	doc := &g.doc
 	if len(doc.Tokens)+len(m.tokens) > plan.MaxPartTokens {
-		return bad(tooLarge, "the documents up to this one have more than %d tokens with those that are put around them", plan.MaxPartTokens)
+		return bad(tooLarge, "the documents up to this one have more than %d tokens with those that are put around them",
+			plan.MaxPartTokens)
 	}
 	x := plan.Part{Skip: m.skip, Length: len(m.tokens), Loss: m.loss, Cut: m.cut, Nth: nth}
 	if m.skip == "" {
@@ -114,7 +117,8 @@ type besideOf struct {
 	meta    []any
 }
 
-// add takes in what one document brings along, behind so many documents and their tokens. What none has brought is not there.
+// add takes in what one document brings along, behind so many documents and their tokens. What none has brought is not
+// there.
 func (b *besideOf) add(documents, tokens int, meta []any, m *made) {
 	for i, kind := range b.kinds {
 		has := m.columns != nil && m.columns[i] != nil

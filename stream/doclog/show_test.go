@@ -19,7 +19,8 @@ func TestShow(t *testing.T) {
 		stream.Message{Data: []byte(`{"id":"7","text":"json","meta":{"path":"b.json"}}`), ContentType: stream.TypeJSON},
 		stream.Message{Data: []byte(`{"text":`), ContentType: stream.TypeJSON},
 		stream.Message{Data: nil},
-		stream.Message{Data: stream.AppendTokens(nil, []int32{'i', 'd', 's'}), ContentType: stream.TypeTokens, Tokenizer: bytesTokenizing.Fingerprint},
+		stream.Message{Data: stream.AppendTokens(nil, []int32{'i', 'd', 's'}), ContentType: stream.TypeTokens,
+			Tokenizer: bytesTokenizing.Fingerprint},
 		stream.Message{Data: []byte("panic please")})
 	for sequence, want := range map[uint64]struct {
 		text, path, problem string
@@ -36,7 +37,8 @@ func TestShow(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got.Info.Sequence != sequence || got.Info.Path != want.path || got.Skip != want.skip || !strings.HasPrefix(got.Problem, want.problem) || (got.Problem == "") != (want.problem == "") {
+		if got.Info.Sequence != sequence || got.Info.Path != want.path || got.Skip != want.skip ||
+			!strings.HasPrefix(got.Problem, want.problem) || (got.Problem == "") != (want.problem == "") {
 			t.Errorf("document %d is shown as %+v", sequence, got)
 		}
 		if want.skip == "" && docText(t, got.Document) != want.text || want.skip != "" && got.Len() > 0 {

@@ -13,7 +13,8 @@ import (
 	"loaderd/stream/doclog"
 )
 
-// A document that is too long becomes several of the same message, which have its id and its weight, also amid others, and the same when it is read again.
+// A document that is too long becomes several of the same message, which have its id and its weight, also amid others,
+// and the same when it is read again.
 func TestSplitMessages(t *testing.T) {
 	srv := natstest.Start(t)
 	s := srv.Store()
@@ -27,8 +28,10 @@ func TestSplitMessages(t *testing.T) {
 	half := float32(0.5)
 	natstest.Publish(t, s,
 		stream.Message{Data: []byte("abc"), ID: "short"},
-		stream.Message{ContentType: stream.TypeJSON, Path: "a/b", ID: "long", Weight: &half, Data: []byte(`{"parts":[{"text":"ask","loss":false},{"text":"says"}]}`)},
-		batchOf(t, fieldsOf(idsField, idField, weightField), `[{"ids":[1]},{"ids":[1,2,3,4],"id":"a","weight":0.5},{"ids":[5]}]`))
+		stream.Message{ContentType: stream.TypeJSON, Path: "a/b", ID: "long", Weight: &half,
+			Data: []byte(`{"parts":[{"text":"ask","loss":false},{"text":"says"}]}`)},
+		batchOf(t, fieldsOf(idsField, idField, weightField),
+			`[{"ids":[1]},{"ids":[1,2,3,4],"id":"a","weight":0.5},{"ids":[5]}]`))
 	type document struct {
 		Start, Length, Nth int
 		Weight             float32
@@ -36,7 +39,8 @@ func TestSplitMessages(t *testing.T) {
 		Loss               plan.LossRuns
 	}
 	want := [][]document{nil,
-		{{0, 2, 0, 0.5, plan.SkipMasked, plan.LossRuns{0, 2}}, {2, 2, 1, 0.5, "", plan.LossRuns{0, 1, 1}}, {4, 4, 2, 0.5, "", nil}},
+		{{0, 2, 0, 0.5, plan.SkipMasked, plan.LossRuns{0, 2}}, {2, 2, 1, 0.5, "", plan.LossRuns{0, 1, 1}},
+			{4, 4, 2, 0.5, "", nil}},
 		{{0, 2, 0, 0, "", nil}, {2, 2, 0, 0.5, "", nil}, {4, 3, 1, 0.5, "", nil}, {7, 2, 0, 0, "", nil}}}
 	src := openSource(t, l, 1)
 	for i, want := range want {
@@ -47,7 +51,8 @@ func TestSplitMessages(t *testing.T) {
 			if w := d.Docs[k].Weight; w != nil {
 				got[k].Weight = *w
 			}
-			if k > 0 && x.Nth > 0 && x.Skip == "" && d.Parts[k-1].Skip == "" && (x.ID == 0 || x.ID != d.Parts[k-1].ID) || x.Skip == "" && x.Hint == nil {
+			if k > 0 && x.Nth > 0 && x.Skip == "" && d.Parts[k-1].Skip == "" && (x.ID == 0 || x.ID != d.Parts[k-1].ID) ||
+				x.Skip == "" && x.Hint == nil {
 				t.Errorf("document %d of message %d: %+v behind %+v", k, i+1, x, d.Parts[k-1])
 			}
 		}
@@ -76,7 +81,10 @@ func TestSplitMessages(t *testing.T) {
 			t.Errorf("message %d, its content again: -want +got:\n%s", i+1, diff)
 		}
 		traits, err := l.PackingHints(natstest.Context(t), uint64(i+1))
-		if err != nil || len(traits) != len(d.Documents()) || !slices.EqualFunc(traits, d.Documents(), func(a, b plan.Part) bool { return a.Length == b.Length && cmp.Equal(a.Hint, b.Hint) }) {
+		if err != nil || len(traits) != len(d.Documents()) ||
+			!slices.EqualFunc(traits, d.Documents(), func(a, b plan.Part) bool {
+				return a.Length == b.Length && cmp.Equal(a.Hint, b.Hint)
+			}) {
 			t.Errorf("message %d: traits %+v, %v", i+1, traits, err)
 		}
 	}

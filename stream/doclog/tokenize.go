@@ -16,7 +16,8 @@ import (
 
 // Encoder turns text into token ids. One goroutine uses it at a time. Its result depends on its arguments alone.
 type Encoder interface {
-	// EncodePart appends the ids of a part of a text, which is encoded by itself; first and last say whether the text begins and ends with it.
+	// EncodePart appends the ids of a part of a text, which is encoded by itself; first and last say whether the text
+	// begins and ends with it.
 	EncodePart(dst []int32, text []byte, first, last bool) []int32
 }
 
@@ -30,9 +31,11 @@ type Tokenizing struct {
 	// Documents are the transformations of documents: tokens stand there by their ids. Seed keys what they draw.
 	Documents plan.DocumentsConfig
 	Seed      uint64
-	// Decode appends the text of a document's first tokens; nil where no tokenizer is known. Only documents that are cut and filled in depend on it.
+	// Decode appends the text of a document's first tokens; nil where no tokenizer is known. Only documents that are cut
+	// and filled in depend on it.
 	Decode func(dst []byte, ids []int32) []byte
-	// Text appends what a token stands for, nothing for an id without a token; nil where no tokenizer is known. No document depends on it.
+	// Text appends what a token stands for, nothing for an id without a token; nil where no tokenizer is known. No
+	// document depends on it.
 	Text func(dst []byte, id int32) []byte
 	// Hints says how documents are compared with one another, where the packing method does that; else nil.
 	Hints *related.Config
@@ -42,8 +45,8 @@ type Tokenizing struct {
 
 // Tracer samples documents, and is told of those that were fetched. It must not block.
 type Tracer interface {
-	// Sample returns the trace of a document by what its header traceparent says, else by its place in its stream; nil for one that is not sampled. It
-	// answers the same whoever asks, and again.
+	// Sample returns the trace of a document by what its header traceparent says, else by its place in its stream; nil for
+	// one that is not sampled. It answers the same whoever asks, and again.
 	Sample(traceparent string, created time.Time, sequence uint64) *document.Trace
 	// Fetched: the stream took a document at stored; it was tokenized between fetched and done.
 	Fetched(t *document.Trace, stream string, sequence uint64, tokens int, stored, fetched, done time.Time)
@@ -63,15 +66,16 @@ func workersOf(configured int) int {
 	return runtime.GOMAXPROCS(0)
 }
 
-// Encoders are encoders that are shared, by the logs of several sources too: each takes megabytes. One is made when all that there are are in use, up to a limit;
-// then whoever wants one waits for a document to be done.
+// Encoders are encoders that are shared, by the logs of several sources too: each takes megabytes. One is made when all
+// that there are are in use, up to a limit; then whoever wants one waits for a document to be done.
 type Encoders struct {
 	create func() Encoder
 	free   chan Encoder
 	unmade chan struct{} // has one for each that may still be made
 }
 
-// NewEncoders returns a pool of so many encoders at most. create makes one; nil: only already tokenized documents are taken.
+// NewEncoders returns a pool of so many encoders at most. create makes one; nil: only already tokenized documents are
+// taken.
 func NewEncoders(create func() Encoder, limit int) *Encoders {
 	p := &Encoders{create: create, free: make(chan Encoder, limit), unmade: make(chan struct{}, limit)}
 	for range limit {
@@ -111,8 +115,8 @@ func (p *Encoders) give(e Encoder) {
 	p.free <- e
 }
 
-// encoders hands out the rest of what is needed to make documents of one stream: at most as many are kept as were ever in use at a time, and no
-// more than its capacity.
+// encoders hands out the rest of what is needed to make documents of one stream: at most as many are kept as were ever
+// in use at a time, and no more than its capacity.
 type encoders struct {
 	shared *Encoders
 	hints  *related.Config
@@ -164,7 +168,9 @@ func (e *encoder) encode(text []byte) (ids []int32, failed *deadletter.Problem, 
 	if e.shared.create == nil {
 		return nil, textRefused(), nil
 	}
-	if failed, stack = e.run(func(inner Encoder) { ids = inner.EncodePart(e.scratch[:0], text, true, true) }); failed != nil {
+	if failed, stack = e.run(func(inner Encoder) {
+		ids = inner.EncodePart(e.scratch[:0], text, true, true)
+	}); failed != nil {
 		return nil, failed, stack
 	}
 	e.scratch = kept(ids)
@@ -172,7 +178,8 @@ func (e *encoder) encode(text []byte) (ids []int32, failed *deadletter.Problem, 
 }
 
 // encodeParts is encode for a text in parts, of which each is tokenized by itself. ends are where the ids of each end.
-func (e *encoder) encodeParts(parts []part, limit int) (ids []int32, ends []int, failed *deadletter.Problem, stack []byte) {
+func (e *encoder) encodeParts(parts []part, limit int) (ids []int32, ends []int, failed *deadletter.Problem,
+	stack []byte) {
 	if e.shared.create == nil {
 		return nil, nil, textRefused(), nil
 	}
@@ -181,7 +188,9 @@ func (e *encoder) encodeParts(parts []part, limit int) (ids []int32, ends []int,
 	for i, p := range parts {
 		if p.any() {
 			last := !slices.ContainsFunc(parts[i+1:], part.any)
-			if failed, stack = e.run(func(inner Encoder) { ids = inner.EncodePart(ids, p.text, i == first, last) }); failed != nil {
+			if failed, stack = e.run(func(inner Encoder) {
+				ids = inner.EncodePart(ids, p.text, i == first, last)
+			}); failed != nil {
 				return nil, nil, failed, stack
 			}
 		}
@@ -225,7 +234,8 @@ func (e *encoder) run(f func(Encoder)) (failed *deadletter.Problem, stack []byte
 	return nil, nil
 }
 
-// document turns a message into the document that a Source delivers. Its result depends on the message and the run's configuration alone.
+// document turns a message into the document that a Source delivers. Its result depends on the message and the run's
+// configuration alone.
 func (l *Log) document(m *message, e *encoder) (document.Document, *deadletter.Problem) {
 	doc := document.Document{Sequence: m.sequence}
 	e.replaced = 0
@@ -258,7 +268,8 @@ func (l *Log) document(m *message, e *encoder) (document.Document, *deadletter.P
 	}
 	made, failed, stack := l.transform.document(&d, e)
 	if stack != nil {
-		l.log.Error("tokenizer panicked", "stream", l.name, "sequence", m.sequence, "subject", m.subject, "bytes", len(d.text),
+		l.log.Error("tokenizer panicked", "stream", l.name, "sequence", m.sequence, "subject", m.subject, "bytes",
+			len(d.text),
 			"panic", failed.Sentence, "stack", string(stack))
 	}
 	switch {
@@ -283,8 +294,8 @@ func (l *Log) document(m *message, e *encoder) (document.Document, *deadletter.P
 	return doc, nil
 }
 
-// finish narrows the tokens of a document that is used, where all of a run's ids are narrow, and notes when its message was stored, and its trace where it
-// is sampled. A message of several is traced whole.
+// finish narrows the tokens of a document that is used, where all of a run's ids are narrow, and notes when its message
+// was stored, and its trace where it is sampled. A message of several is traced whole.
 func (l *Log) finish(doc *document.Document, m *message) {
 	if l.transform.narrow {
 		doc.Content = doc.Narrowed()
@@ -295,7 +306,8 @@ func (l *Log) finish(doc *document.Document, m *message) {
 	}
 }
 
-// skipped returns a document that is not used. It has no id, so that a later, good document of the same id is not its duplicate.
+// skipped returns a document that is not used. It has no id, so that a later, good document of the same id is not its
+// duplicate.
 func skipped(doc document.Document, why plan.Skip) document.Document {
 	return document.Document{Sequence: doc.Sequence, Skip: why}
 }

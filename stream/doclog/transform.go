@@ -14,7 +14,8 @@ import (
 //	fim     one that is drawn becomes prefix, suffix and middle
 //	around  the token before it, and the end-of-document token
 //
-// Tokens of its own are those that no transformation adds. Every step is a pure function of the document and of the run's configuration.
+// Tokens of its own are those that no transformation adds. Every step is a pure function of the document and of the
+// run's configuration.
 type transform struct {
 	bos, end int32  // -1 for none
 	max      int    // tokens of a document's own, 0 for any number
@@ -28,7 +29,8 @@ type transform struct {
 
 func newTransform(t Tokenizing, limit int) (transform, error) {
 	c := t.Documents
-	x := transform{bos: -1, end: t.End, max: c.MaxTokens.At, do: c.MaxTokens.Do, limit: limit, narrow: t.VocabSize <= 1<<16, decode: t.Decode, columns: tokenColumns(c)}
+	x := transform{bos: -1, end: t.End, max: c.MaxTokens.At, do: c.MaxTokens.Do, limit: limit,
+		narrow: t.VocabSize <= 1<<16, decode: t.Decode, columns: tokenColumns(c)}
 	var err error
 	if c.BOS.Set() {
 		if x.bos, err = t.id("documents.bos", c.BOS); err != nil {
@@ -50,7 +52,8 @@ func (t Tokenizing) id(field string, token plan.Token) (int32, error) {
 	return id, nil
 }
 
-// made is what a transformation made of a document: tokens, or why it is not used. One whose tokens have no loss has them nevertheless.
+// made is what a transformation made of a document: tokens, or why it is not used. One whose tokens have no loss has
+// them nevertheless.
 type made struct {
 	tokens []int32
 	loss   plan.LossRuns
@@ -60,7 +63,8 @@ type made struct {
 	pieces []made // of a document that is split; then the rest is empty
 }
 
-// draft is a document that is being made. Its own tokens are ids[first:]; one before them came with it, and is the token that is put before documents.
+// draft is a document that is being made. Its own tokens are ids[first:]; one before them came with it, and is the
+// token that is put before documents.
 type draft struct {
 	ids     []int32 // in the encoder's scratch space, unless they came so
 	given   bool    // they came so, with room for one more
@@ -78,7 +82,8 @@ type draft struct {
 
 func (d *draft) own() []int32 { return d.ids[d.first:] }
 
-// document makes what a run takes of a document. Where ids are narrow, those of one that is not split last until the encoder's next document.
+// document makes what a run takes of a document. Where ids are narrow, those of one that is not split last until the
+// encoder's next document.
 func (t *transform) document(x *decoded, e *encoder) (m made, failed *deadletter.Problem, stack []byte) {
 	var d draft
 	switch {
@@ -125,7 +130,8 @@ func (t *transform) given(x *decoded) draft {
 	return d
 }
 
-// parts is a document that came as parts of a text. Its end has the loss of the last part, however short, also where it comes with it.
+// parts is a document that came as parts of a text. Its end has the loss of the last part, however short, also where it
+// comes with it.
 func (t *transform) parts(parts []part, e *encoder) (d draft, failed *deadletter.Problem, stack []byte) {
 	var ends []int
 	if d.ids, ends, failed, stack = e.encodeParts(parts, t.limit); failed != nil {
@@ -143,8 +149,8 @@ func (t *transform) parts(parts []part, e *encoder) (d draft, failed *deadletter
 	return d, nil, nil
 }
 
-// text is a document that came as a text. One that is filled in is cut between characters, and each part is tokenized by itself; where that is not possible
-// it is cut between tokens.
+// text is a document that came as a text. One that is filled in is cut between characters, and each part is tokenized
+// by itself; where that is not possible it is cut between tokens.
 func (t *transform) text(text []byte, e *encoder) (d draft, failed *deadletter.Problem, stack []byte) {
 	drawn, is := t.fim.ofText(text)
 	d.endLoss = true
@@ -238,7 +244,8 @@ func (d *draft) keep(n int) {
 	d.loss = kept
 }
 
-// around puts the document together: with the token before it, and with the end-of-document token where the document ends.
+// around puts the document together: with the token before it, and with the end-of-document token where the document
+// ends.
 func (t *transform) around(d *draft) (m made, failed *deadletter.Problem) {
 	own := d.own()
 	begins, puts, ends := t.bos >= 0, t.bos >= 0 && d.first == 0, t.end >= 0 && !d.cut && !d.goesOn
@@ -269,7 +276,8 @@ func (t *transform) around(d *draft) (m made, failed *deadletter.Problem) {
 		m.tokens = append(m.tokens, t.end)
 	}
 	if !laid && !d.given && !d.stays {
-		m.tokens = slices.Clone(m.tokens) // out of what is used again, with its end, so that the new memory is not cleared first
+		// out of what is used again, with its end, so that the new memory is not cleared first
+		m.tokens = slices.Clone(m.tokens)
 	}
 	if d.came.columns != nil {
 		m.values = t.follow(d, begins, ends, n)
@@ -283,7 +291,8 @@ type added struct {
 	sentinelIDs
 }
 
-// lay puts together what a document has for each of its tokens up to its end: its own, and what is put before them and among them.
+// lay puts together what a document has for each of its tokens up to its end: its own, and what is put before them and
+// among them.
 func (d *draft) lay(dst, own []int32, begins bool, put added) []int32 {
 	if begins {
 		dst = append(dst, put.bos)
@@ -294,7 +303,8 @@ func (d *draft) lay(dst, own []int32, begins bool, put added) []int32 {
 	return append(dst, own...)
 }
 
-// runs says which tokens have a loss when a token was put before or behind them: the first has that of the document's first token.
+// runs says which tokens have a loss when a token was put before or behind them: the first has that of the document's
+// first token.
 func (d *draft) runs(before, behind bool) plan.LossRuns {
 	if d.loss == nil {
 		return nil

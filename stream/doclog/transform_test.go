@@ -31,7 +31,9 @@ func fills(rate, spmRate float64) plan.FIM {
 }
 
 func byteTokenizing(c plan.DocumentsConfig, seed uint64) Tokenizing {
-	return Tokenizing{NewEncoder: func() Encoder { return upper{} }, VocabSize: byteVocab, End: endToken, Documents: c, Seed: seed,
+	return Tokenizing{NewEncoder: func() Encoder {
+		return upper{}
+	}, VocabSize: byteVocab, End: endToken, Documents: c, Seed: seed,
 		Decode: func(dst []byte, ids []int32) []byte {
 			for _, id := range ids {
 				dst = append(dst, byte(id))
@@ -109,7 +111,8 @@ func TestTransform(t *testing.T) {
 		skip plan.Skip
 	}{
 		{name: "nothing", in: text("abc"), want: "abc>"},
-		{name: "off", c: plan.DocumentsConfig{BOS: plan.TokenNone, FIM: plan.FIM{SPMRate: 1}, MaxTokens: plan.MaxTokens{Do: plan.MaxCut}}, in: text("abc"), want: "abc>"},
+		{name: "off", c: plan.DocumentsConfig{BOS: plan.TokenNone, FIM: plan.FIM{SPMRate: 1},
+			MaxTokens: plan.MaxTokens{Do: plan.MaxCut}}, in: text("abc"), want: "abc>"},
 		{name: "bos", c: bos, in: text("abc"), want: "<abc>"},
 		{name: "bos of ids", c: bos, in: ids("abc"), want: "<abc>"},
 		{name: "bos of ids with an end", c: bos, in: ids("abc>"), want: "<abc>"},
@@ -120,25 +123,31 @@ func TestTransform(t *testing.T) {
 		{name: "bos without a loss", c: bos, in: parts(asks, says), want: "<asksay>", loss: plan.LossRuns{0, 4, 4}},
 		{name: "bos with a loss", c: bos, in: parts(says, asks), want: "<sayask>", loss: plan.LossRuns{4, 4}},
 		{name: "bos of ids without a loss", c: bos, in: ids("abc", 0, 1, 2), want: "<abc>", loss: plan.LossRuns{0, 2, 3}},
-		{name: "bos of ids with a loss of its own", c: bos, in: ids("<abc>", 1, 2, 2), want: "<abc>", loss: plan.LossRuns{1, 2, 2}},
-		{name: "bos behind an empty part", c: bos, in: parts(part{nil, true}, asks, says), want: "<asksay>", loss: plan.LossRuns{0, 4, 4}},
+		{name: "bos of ids with a loss of its own", c: bos, in: ids("<abc>", 1, 2, 2), want: "<abc>",
+			loss: plan.LossRuns{1, 2, 2}},
+		{name: "bos behind an empty part", c: bos, in: parts(part{nil, true}, asks, says), want: "<asksay>",
+			loss: plan.LossRuns{0, 4, 4}},
 		{name: "short enough", c: limit(3, plan.MaxCut), in: text("abc"), want: "<abc>"},
 		{name: "ids that are short enough", c: limit(3, plan.MaxCut), in: ids("<abc>"), want: "<abc>"},
 		{name: "cut", c: limit(3, plan.MaxCut), in: text("abcd"), want: "<abc", cut: true},
 		{name: "ids that are cut", c: limit(3, plan.MaxCut), in: ids("abcd"), want: "<abc", cut: true},
 		{name: "ids with bos and end that are cut", c: limit(3, plan.MaxCut), in: ids("<abcd>"), want: "<abc", cut: true},
-		{name: "cut within a part with a loss", c: limit(4, plan.MaxCut), in: parts(asks, says), want: "<asks", loss: plan.LossRuns{0, 4, 1}, cut: true},
+		{name: "cut within a part with a loss", c: limit(4, plan.MaxCut), in: parts(asks, says), want: "<asks",
+			loss: plan.LossRuns{0, 4, 1}, cut: true},
 		{name: "cut before the loss", c: limit(3, plan.MaxCut), in: parts(asks, says), skip: plan.SkipMasked},
 		{name: "cut behind the loss", c: limit(3, plan.MaxCut), in: parts(says, asks), want: "<say", cut: true},
-		{name: "ids that are cut within a run", c: limit(2, plan.MaxCut), in: ids("<abc>", 2, 2, 1), want: "<ab", loss: plan.LossRuns{2, 1}, cut: true},
+		{name: "ids that are cut within a run", c: limit(2, plan.MaxCut), in: ids("<abc>", 2, 2, 1), want: "<ab",
+			loss: plan.LossRuns{2, 1}, cut: true},
 		{name: "dropped", c: limit(3, plan.MaxDrop), in: text("abcd"), skip: plan.SkipLong},
 		{name: "ids that are dropped", c: limit(3, plan.MaxDrop), in: ids("<abcd"), skip: plan.SkipLong},
 		{name: "parts that are dropped", c: limit(5, plan.MaxDrop), in: parts(asks, says), skip: plan.SkipLong},
 		{name: "not dropped", c: limit(4, plan.MaxDrop), in: ids("<abcd>"), want: "<abcd>"},
 		{name: "parts are not filled in", c: plan.DocumentsConfig{FIM: fills(1, 0)}, in: parts(says, says), want: "saysay>"},
-		{name: "nor are ids without a loss", c: plan.DocumentsConfig{FIM: fills(1, 0)}, in: ids("abc", 1, 2), want: "abc>", loss: plan.LossRuns{1, 3}},
+		{name: "nor are ids without a loss", c: plan.DocumentsConfig{FIM: fills(1, 0)}, in: ids("abc", 1, 2), want: "abc>",
+			loss: plan.LossRuns{1, 3}},
 		{name: "one is filled in", c: plan.DocumentsConfig{BOS: "257", FIM: fills(1, 0)}, in: text("b"), want: "<PSMb>"},
-		{name: "with the suffix first", c: plan.DocumentsConfig{BOS: "257", FIM: fills(1, 1)}, in: ids("<b>"), want: "<PSMb>"},
+		{name: "with the suffix first", c: plan.DocumentsConfig{BOS: "257", FIM: fills(1, 1)}, in: ids("<b>"),
+			want: "<PSMb>"},
 	} {
 		for _, narrow := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, narrow %v", tt.name, narrow), func(t *testing.T) {
@@ -148,7 +157,8 @@ func TestTransform(t *testing.T) {
 				if m.skip == plan.SkipMasked {
 					m.tokens, m.loss = nil, nil
 				}
-				if (tt.skip == "") != (m.skip == "") || m.skip != tt.skip || m.cut != tt.cut || !slices.Equal(m.loss, tt.loss) || (m.loss == nil) != (tt.loss == nil) {
+				if (tt.skip == "") != (m.skip == "") || m.skip != tt.skip || m.cut != tt.cut || !slices.Equal(m.loss, tt.loss) ||
+					(m.loss == nil) != (tt.loss == nil) {
 					t.Errorf("%+v", m)
 				}
 				if len(m.tokens) > 0 && m.tokens[0] == bosToken && tt.c.FIM.Rate > 0 { // where the cuts lie is drawn
@@ -173,7 +183,8 @@ func TestTransform(t *testing.T) {
 func unfilled(t testing.TB, ids []int32) (content []int32, spm bool) {
 	t.Helper()
 	s, m := slices.Index(ids, sufToken), slices.Index(ids, midToken)
-	if ids[0] != preToken || s < 1 || m < s || slices.Contains(ids[1:], preToken) || slices.Contains(ids[s+1:], sufToken) || slices.Contains(ids[m+1:], midToken) {
+	if ids[0] != preToken || s < 1 || m < s || slices.Contains(ids[1:], preToken) ||
+		slices.Contains(ids[s+1:], sufToken) || slices.Contains(ids[m+1:], midToken) {
 		t.Fatalf("%v is not filled in", ids)
 	}
 	prefix, suffix, middle := ids[1:s], ids[s+1:m], ids[m+1:]
@@ -183,8 +194,8 @@ func unfilled(t testing.TB, ids []int32) (content []int32, spm bool) {
 	return slices.Concat(prefix, middle, suffix), false
 }
 
-// Of 20,000 documents as many are filled in, and in each form, as configured, within five standard deviations; none loses anything; the same one becomes
-// the same again, and something else under another seed.
+// Of 20,000 documents as many are filled in, and in each form, as configured, within five standard deviations; none
+// loses anything; the same one becomes the same again, and something else under another seed.
 func TestFillIn(t *testing.T) {
 	const rate, spmRate = 0.3, 0.4
 	n := testscale.Of(5_000, 20_000)
@@ -256,7 +267,9 @@ func published(t testing.TB, name string, c plan.DocumentsConfig) (Tokenizing, *
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Tokenizing{NewEncoder: func() Encoder { return m.NewEncoder() }, VocabSize: m.VocabSize(), End: -1, Documents: c, Seed: 5,
+	return Tokenizing{NewEncoder: func() Encoder {
+		return m.NewEncoder()
+	}, VocabSize: m.VocabSize(), End: -1, Documents: c, Seed: 5,
 		Decode: func(dst []byte, ids []int32) []byte {
 			text, _ := m.Decode(dst, ids)
 			return text
@@ -265,11 +278,15 @@ func published(t testing.TB, name string, c plan.DocumentsConfig) (Tokenizing, *
 
 // Each part is tokenized by itself, between characters, and what is left of a text that is cut is filled in, too.
 func TestFillInOfPublishedTokenizers(t *testing.T) {
-	for name, tokens := range map[string]plan.FIMTokens{"cl100k_base": {Prefix: "100258", Middle: "100259", Suffix: "100260"}, "gpt2": {Prefix: "1", Middle: "2", Suffix: "3"}} {
+	for name, tokens := range map[string]plan.FIMTokens{"cl100k_base": {Prefix: "100258", Middle: "100259",
+		Suffix: "100260"}, "gpt2": {Prefix: "1", Middle: "2", Suffix: "3"}} {
 		for _, limit := range []int{0, 7} {
-			tokenizing, m := published(t, name, plan.DocumentsConfig{FIM: plan.FIM{Rate: 1, SPMRate: 0.5, Tokens: tokens}, MaxTokens: plan.MaxTokens{At: limit, Do: plan.MaxCut}})
+			tokenizing, m := published(t, name, plan.DocumentsConfig{FIM: plan.FIM{Rate: 1, SPMRate: 0.5, Tokens: tokens},
+				MaxTokens: plan.MaxTokens{At: limit, Do: plan.MaxCut}})
 			x, e := newTransforming(t, tokenizing), m.NewEncoder()
-			for _, text := range []string{"a", "hello world, it's 12 o'clock\n\n", "日本語のテキスト、とても長い文章です。", "e\u0301 😀😀 naïve", "func main() {\n\tfmt.Println(\"x\")\n}\n", strings.Repeat("word ", 40), strings.Repeat("😀", 9), strings.Repeat("ᚠ", 9),
+			for _, text := range []string{"a", "hello world, it's 12 o'clock\n\n", "日本語のテキスト、とても長い文章です。", "e\u0301 😀😀 naïve",
+				"func main() {\n\tfmt.Println(\"x\")\n}\n", strings.Repeat("word ", 40), strings.Repeat("😀", 9),
+				strings.Repeat("ᚠ", 9),
 				"half a \xe4\xb8 and \xff\x80\x80"} {
 				got := x.make(t, decoded{text: []byte(text)})
 				whole := e.Encode(nil, []byte(text))
@@ -304,7 +321,8 @@ func TestFillInOfPublishedTokenizers(t *testing.T) {
 					joined = append(joined, part...)
 					alone := slices.Equal(e.EncodePart(nil, part, i == 0, i == 2), ids)
 					for at := range part { // prefix and middle behind the suffix: somewhere one ends
-						alone = alone || i == 1 && slices.Equal(e.EncodePart(e.EncodePart(nil, part[:at], true, false), part[at:], false, false), ids)
+						alone = alone || i == 1 && slices.Equal(e.EncodePart(e.EncodePart(nil, part[:at], true, false), part[at:], false,
+							false), ids)
 					}
 					if utf8.ValidString(text) && !alone {
 						t.Errorf("%s, %q: part %q has tokens %v", name, text, part, ids)
@@ -335,7 +353,8 @@ func split(ids []int32, tokens Tokenizing, t testing.TB) (parts [3][]int32, ok b
 	return [3][]int32{nil, ids[m+1:], ids[s+1 : m]}, true
 }
 
-// Whatever a document holds and whatever the limits are: the tokens are in the vocabulary, its runs add up, and it becomes the same again.
+// Whatever a document holds and whatever the limits are: the tokens are in the vocabulary, its runs add up, and it
+// becomes the same again.
 func FuzzTransform(f *testing.F) {
 	f.Add([]byte("text"), byte(0), uint16(3), byte(2), uint64(1))
 	f.Add([]byte("a\xe4\xb8\x80\x80"), byte(1), uint16(0), byte(255), uint64(2))
@@ -346,7 +365,8 @@ func FuzzTransform(f *testing.F) {
 	f.Add([]byte("parts that are split"), byte(35), uint16(5), byte(0), uint64(7))
 	real, _ := published(f, "gpt2", plan.DocumentsConfig{})
 	f.Fuzz(func(t *testing.T, data []byte, kind byte, at uint16, rate byte, seed uint64) {
-		c := plan.DocumentsConfig{BOS: "257", FIM: fills(float64(rate)/255, 0.5), MaxTokens: plan.MaxTokens{At: int(at), Do: plan.MaxCut}}
+		c := plan.DocumentsConfig{BOS: "257", FIM: fills(float64(rate)/255, 0.5),
+			MaxTokens: plan.MaxTokens{At: int(at), Do: plan.MaxCut}}
 		if kind&4 != 0 {
 			c.MaxTokens.Do = plan.MaxDrop
 		}
@@ -381,7 +401,8 @@ func FuzzTransform(f *testing.F) {
 		}
 		x := newTransforming(t, tokens)
 		m := x.make(t, d)
-		if again := x.make(t, d); !slices.Equal(m.tokens, again.tokens) || !slices.Equal(m.loss, again.loss) || m.skip != again.skip || m.cut != again.cut {
+		if again := x.make(t, d); !slices.Equal(m.tokens, again.tokens) || !slices.Equal(m.loss, again.loss) ||
+			m.skip != again.skip || m.cut != again.cut {
 			t.Fatalf("%+v, and again %+v", m, again)
 		}
 		if m.pieces != nil {
@@ -389,7 +410,8 @@ func FuzzTransform(f *testing.F) {
 			return
 		}
 		if m.skip != "" {
-			if len(m.tokens) > 0 && m.skip != plan.SkipMasked || m.skip == plan.SkipLong && (at == 0 || c.MaxTokens.Do != plan.MaxDrop) {
+			if len(m.tokens) > 0 && m.skip != plan.SkipMasked || m.skip == plan.SkipLong &&
+				(at == 0 || c.MaxTokens.Do != plan.MaxDrop) {
 				t.Fatalf("%+v", m)
 			}
 			return
@@ -422,9 +444,10 @@ func FuzzTransform(f *testing.F) {
 
 func TestBadTransform(t *testing.T) {
 	for want, c := range map[string]plan.DocumentsConfig{
-		`documents.bos: "auto": want a token id`:                    {BOS: plan.TokenAuto},
-		`documents.bos: "9999": want a token id`:                    {BOS: "9999"},
-		`documents.fim.tokens.middle: "<m>": want a token id below`: {FIM: plan.FIM{Rate: 1, Tokens: plan.FIMTokens{Prefix: "1", Middle: "<m>", Suffix: "3"}}},
+		`documents.bos: "auto": want a token id`: {BOS: plan.TokenAuto},
+		`documents.bos: "9999": want a token id`: {BOS: "9999"},
+		`documents.fim.tokens.middle: "<m>": want a token id below`: {FIM: plan.FIM{Rate: 1,
+			Tokens: plan.FIMTokens{Prefix: "1", Middle: "<m>", Suffix: "3"}}},
 	} {
 		if _, err := newTransform(byteTokenizing(c, 1), maxTokens); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
@@ -439,8 +462,10 @@ func BenchmarkTransform(b *testing.B) {
 		text = append(text, strings.Repeat("func f(x int) { return x }\n", i%3)+"it has words, and more of them\n"...)
 	}
 	for name, c := range map[string]plan.DocumentsConfig{"off": {}, "bos": {BOS: "1"},
-		"fim":           {FIM: plan.FIM{Rate: 1, SPMRate: 0.5, Tokens: plan.FIMTokens{Prefix: "1", Middle: "2", Suffix: "3"}}},
-		"fim and limit": {FIM: plan.FIM{Rate: 1, SPMRate: 0.5, Tokens: plan.FIMTokens{Prefix: "1", Middle: "2", Suffix: "3"}}, MaxTokens: plan.MaxTokens{At: 1 << 20, Do: plan.MaxCut}},
+		"fim": {FIM: plan.FIM{Rate: 1, SPMRate: 0.5, Tokens: plan.FIMTokens{Prefix: "1", Middle: "2",
+			Suffix: "3"}}},
+		"fim and limit": {FIM: plan.FIM{Rate: 1, SPMRate: 0.5, Tokens: plan.FIMTokens{Prefix: "1", Middle: "2", Suffix: "3"}},
+			MaxTokens: plan.MaxTokens{At: 1 << 20, Do: plan.MaxCut}},
 	} {
 		b.Run(name, func(b *testing.B) {
 			tokens, _ := published(b, "gpt2", c)
@@ -466,7 +491,8 @@ func (s spacing) EncodePart(dst []int32, text []byte, first, last bool) []int32 
 
 // Where parts of a text cannot be tokenized by themselves it is cut between tokens.
 func TestFillInOfSpacingTokenizers(t *testing.T) {
-	tokens := byteTokenizing(plan.DocumentsConfig{FIM: fills(1, 0.5), MaxTokens: plan.MaxTokens{At: 20, Do: plan.MaxCut}}, 1)
+	tokens := byteTokenizing(plan.DocumentsConfig{FIM: fills(1, 0.5), MaxTokens: plan.MaxTokens{At: 20, Do: plan.MaxCut}},
+		1)
 	tokens.NewEncoder = func() Encoder { return spacing{} }
 	x := newTransforming(t, tokens)
 	for i := range 40 {
@@ -476,7 +502,8 @@ func TestFillInOfSpacingTokenizers(t *testing.T) {
 		if !m.cut {
 			own = own[:len(own)-1]
 		}
-		if content, _ := unfilled(t, own); !slices.Equal(content, spelled((" " + text)[:min(len(text)+1, 20)])) || m.cut != (i > 18) {
+		if content, _ := unfilled(t, own); !slices.Equal(content, spelled((" " + text)[:min(len(text)+1, 20)])) ||
+			m.cut != (i > 18) {
 			t.Errorf("%q becomes %v", text, m.tokens)
 		}
 	}

@@ -15,8 +15,9 @@ import (
 	"loaderd/stream/messages"
 )
 
-// A server that stands alone is believed at once. In a cluster no read tells the present: a server that is behind, or a leader that is none any
-// more, answers as if it knew, for 15 s and more. There a hint (not found, ends earlier, nothing left) is looked into until one of these shows:
+// A server that stands alone is believed at once. In a cluster no read tells the present: a server that is behind, or a
+// leader that is none any more, answers as if it knew, for 15 s and more. There a hint (not found, ends earlier,
+// nothing left) is looked into until one of these shows:
 //
 //	replaced   a stream of the name that was created later; or for doubtTime no answer told of ours
 //	lost       the stream's first message lies behind it, or a message behind it came with it passed over: servers take messages in order
@@ -48,7 +49,8 @@ func (d *doubts) stand() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	now := time.Now()
-	if d.answers == 0 || now.Sub(d.until) > doubtTime { // between answers that lie far apart another one may have been missed
+	// between answers that lie far apart another one may have been missed
+	if d.answers == 0 || now.Sub(d.until) > doubtTime {
 		d.answers, d.since = 0, now
 	}
 	d.answers++
@@ -109,8 +111,10 @@ func (l *Log) reaches(info *jetstream.StreamInfo, next uint64) error {
 	}
 	if last := info.State.LastSeq; last+1 < next {
 		return &fault.Error{Reason: fault.DocumentLost,
-			Message: fmt.Sprintf("read stream %s: it ends at sequence %d, documents up to %d were read from it before", l.name, last, next-1),
-			Do:      "restore the stream that the run began with, or start a new run", Facts: map[string]string{"stream": l.name}}
+			Message: fmt.Sprintf("read stream %s: it ends at sequence %d, documents up to %d were read from it before", l.name,
+				last, next-1),
+			Do:    "restore the stream that the run began with, or start a new run",
+			Facts: map[string]string{"stream": l.name}}
 	}
 	return nil
 }
@@ -144,7 +148,8 @@ func (l *Log) absent(ctx context.Context, from, to uint64) error {
 	case following == from:
 		return fmt.Errorf("%w: another one has document %d", errBehind, from)
 	}
-	return l.settle(ctx, func(ctx context.Context) error { // nothing is behind it: it is the end, or the server does not know better
+	// nothing is behind it: it is the end, or the server does not know better
+	return l.settle(ctx, func(ctx context.Context) error {
 		info, err := l.ask(ctx)
 		if err != nil {
 			return err
@@ -159,8 +164,8 @@ func (l *Log) absent(ctx context.Context, from, to uint64) error {
 	})
 }
 
-// settle looks again and again, each time behind a write that a majority has taken, and returns the error that all looks found. One that
-// finds nothing, or what passes, ends it with an error that passes.
+// settle looks again and again, each time behind a write that a majority has taken, and returns the error that all
+// looks found. One that finds nothing, or what passes, ends it with an error that passes.
 func (l *Log) settle(ctx context.Context, look func(ctx context.Context) error) error {
 	began := time.Now()
 	for looks := 1; ; looks++ {
@@ -185,9 +190,11 @@ func (l *Log) settle(ctx context.Context, look func(ctx context.Context) error) 
 // replaced is the error for a stream that is not the one that the run began with.
 func (l *Log) replaced(how string) error {
 	return &fault.Error{Reason: fault.StreamMismatch,
-		Message: fmt.Sprintf("document stream %s (created %s) is gone: %s", l.name, l.created.UTC().Format(time.RFC3339Nano), how),
-		Do:      "restore it from its backup; to train on the documents that are there now, begin a new run (another run name)",
-		Facts:   map[string]string{"stream": l.name}}
+		Message: fmt.Sprintf("document stream %s (created %s) is gone: %s", l.name, l.created.UTC().Format(time.RFC3339Nano),
+			how),
+		Do: "restore it from its backup; to train on the documents that are there now, begin a new run (another run " +
+			"name)",
+		Facts: map[string]string{"stream": l.name}}
 }
 
 // lost is the error for sequences that the stream no longer holds.
@@ -199,5 +206,6 @@ func (l *Log) lost(from, to uint64) error {
 	return &fault.Error{Reason: fault.DocumentLost,
 		Message: fmt.Sprintf("read stream %s: %s no longer there: deleted or purged", l.name, which),
 		Do:      "a run needs every document from its floor on: restore them, or start a new run",
-		Facts:   map[string]string{"stream": l.name, "first_missing": strconv.FormatUint(from, 10), "last_missing": strconv.FormatUint(to, 10)}}
+		Facts: map[string]string{"stream": l.name, "first_missing": strconv.FormatUint(from, 10),
+			"last_missing": strconv.FormatUint(to, 10)}}
 }

@@ -18,7 +18,8 @@ func TestDoubts(t *testing.T) {
 		{"many at once", []time.Duration{0, 0, 0, 0, 0}, 0, false},
 		{"few over a long time", []time.Duration{0, doubtTime / 2, doubtTime / 2}, 0, false},
 		{"many over a long time", []time.Duration{0, time.Second, time.Second, time.Second, 2 * time.Second}, 0, true},
-		{"one to the contrary between them", []time.Duration{0, time.Second, time.Second, time.Second, 2 * time.Second}, 2, false},
+		{"one to the contrary between them", []time.Duration{0, time.Second, time.Second, time.Second, 2 * time.Second}, 2,
+			false},
 		{"far apart", []time.Duration{0, 0, 0, 0, 2 * doubtTime}, 0, false},
 	}
 	for _, tt := range tests {

@@ -63,15 +63,15 @@ type charge struct {
 }
 
 const (
-	// tokenizing is how many times its size a document may take while it is tokenized: a text of n bytes has at most n tokens of 4 bytes
-	// beside it. (Invalid UTF-8 may have more tokens; the charge is corrected when they are counted.)
+	// tokenizing is how many times its size a document may take while it is tokenized: a text of n bytes has at most n
+	// tokens of 4 bytes beside it. (Invalid UTF-8 may have more tokens; the charge is corrected when they are counted.)
 	tokenizing = 5
 	// overhead is what a document costs besides its payload and tokens, in bytes.
 	overhead = 128
 )
 
-// fetchedCost is the charge of a document that waits to be tokenized. It grows with the size on the wire alone, so a request bounded in
-// bytes is within the budget however many messages it brings.
+// fetchedCost is the charge of a document that waits to be tokenized. It grows with the size on the wire alone, so a
+// request bounded in bytes is within the budget however many messages it brings.
 func fetchedCost(m *message) charge {
 	return charge{reserved: tokenizing * int64(m.size), held: int64(m.size)}
 }
@@ -173,7 +173,8 @@ func (r *reader) tokenize(ctx context.Context, c *chunk, e *encoder) {
 		if e.replaced > 0 && failed == nil {
 			replaced += e.replaced
 			r.warnReplaced.Do(func() {
-				r.log.log.Warn("text is not UTF-8: U+FFFD stands for its bytes (metric loaderd_replaced_bytes_total counts them)", "stream", r.log.name,
+				r.log.log.Warn("text is not UTF-8: U+FFFD stands for its bytes (metric loaderd_replaced_bytes_total counts them)",
+					"stream", r.log.name,
 					"first_sequence", m.sequence, "subject", m.subject, "bytes", e.replaced)
 			})
 		}

@@ -98,7 +98,8 @@ func TestFetchingGoesOnInSmallPortions(t *testing.T) {
 	}
 }
 
-// Documents count until the caller of Next asks for others: while it works on them they are neither delivered nor out of the bound.
+// Documents count until the caller of Next asks for others: while it works on them they are neither delivered nor out
+// of the bound.
 func TestDocumentsInHandCount(t *testing.T) {
 	srv := natstest.Start(t)
 	l := openLog(t, srv.Store())
@@ -202,8 +203,8 @@ func (trivialEncoder) EncodePart(dst []int32, text []byte, first, last bool) []i
 	return dst
 }
 
-// BenchmarkRead reads documents of 4 KB from an embedded server in the same process, every goroutine of either on the same cores.
-// cpu-us/doc is the processor time of all of them, which other work on the machine leaves nearly alone.
+// BenchmarkRead reads documents of 4 KB from an embedded server in the same process, every goroutine of either on the
+// same cores. cpu-us/doc is the processor time of all of them, which other work on the machine leaves nearly alone.
 func BenchmarkRead(b *testing.B) {
 	const n, size = 20_000, 4 << 10
 	payload := bytes.Repeat([]byte("text"), size/4)
@@ -212,14 +213,17 @@ func BenchmarkRead(b *testing.B) {
 		message stream.Message
 	}{
 		{"text", stream.Message{Data: payload}},
-		{"json", stream.Message{ContentType: stream.TypeJSON, Data: append(append([]byte(`{"id":"1","text":"`), payload...), `"}`...)}},
+		{"json", stream.Message{ContentType: stream.TypeJSON, Data: append(append([]byte(`{"id":"1","text":"`), payload...),
+			`"}`...)}},
 		{"tokens", stream.Message{ContentType: stream.TypeTokens, Tokenizer: "sha256:trivial", Data: make([]byte, size)}},
 	} {
 		store := published(b, n, kind.message)
 		for _, workers := range []int{1, 2} {
 			b.Run(fmt.Sprintf("%s/workers=%d", kind.name, workers), func(b *testing.B) {
 				l, err := doclog.Open(b.Context(), store, doclog.Tokenizing{
-					NewEncoder: func() doclog.Encoder { return trivialEncoder{} }, Fingerprint: "sha256:trivial", VocabSize: 256, End: -1})
+					NewEncoder: func() doclog.Encoder {
+						return trivialEncoder{}
+					}, Fingerprint: "sha256:trivial", VocabSize: 256, End: -1})
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -267,7 +271,8 @@ func BenchmarkShort(b *testing.B) {
 	const documents, tokens = 131_072, 60
 	row := `{"ids":[` + strings.Repeat("7,", tokens-1) + `7]}`
 	for _, of := range []int{1, 16, 256} {
-		m := stream.Message{ContentType: stream.TypeTokens, Tokenizer: bytesTokenizing.Fingerprint, Data: make([]byte, 4*tokens)}
+		m := stream.Message{ContentType: stream.TypeTokens, Tokenizer: bytesTokenizing.Fingerprint,
+			Data: make([]byte, 4*tokens)}
 		if of > 1 {
 			m = batchOf(b, fieldsOf(idsField), "["+strings.Repeat(row+",", of-1)+row+"]")
 		}

@@ -1,4 +1,5 @@
-// Package feed delivers the messages of a subject. From a server inside the process they stay in the memory into which they were read.
+// Package feed delivers the messages of a subject. From a server inside the process they stay in the memory into which
+// they were read.
 package feed
 
 import (
@@ -10,12 +11,13 @@ import (
 	"loaderd/stream/conn"
 )
 
-// Feed is a subscription for many messages that are requested over it. For a server inside this process it is a separate
-// connection, whose messages stay in the blocks into which they were read. The client library copies each message two or
-// three times into new memory; this was up to two fifths of what a daemon's garbage collector had to scan.
+// Feed is a subscription for many messages that are requested over it. For a server inside this process it is a
+// separate connection, whose messages stay in the blocks into which they were read. The client library copies each
+// message two or three times into new memory; this was up to two fifths of what a daemon's garbage collector had to
+// scan.
 type Feed struct {
-	// Messages delivers messages in order, a few at a time. It is closed when the server inside this process has closed the
-	// connection.
+	// Messages delivers messages in order, a few at a time. It is closed when the server inside this process has closed
+	// the connection.
 	Messages <-chan []Delivery
 
 	out chan<- []Delivery
@@ -38,7 +40,8 @@ type Delivery struct {
 
 var errRoom = errors.New("more messages came than there is room for")
 
-// Open opens a feed of a subject, with room for so many messages that are not taken yet. It must hold all that is requested.
+// Open opens a feed of a subject, with room for so many messages that are not taken yet. It must hold all that is
+// requested.
 func Open(c *conn.Client, subject string, room int) (*Feed, error) {
 	out := make(chan []Delivery, room)
 	f := &Feed{Messages: out, out: out, nc: c.Conn()}

@@ -38,10 +38,12 @@ func (s *inside) Health() error { return nil }
 // dialInside connects to a server inside this process, which knows users by name and password.
 func dialInside(t *testing.T) (*conn.Client, *inside) {
 	t.Helper()
-	s := natstest.PlainServer(t, &server.Options{JetStream: true, NoLog: true, MaxPayload: 8 << 20, Users: []*server.User{{Username: "who", Password: "secret"}}})
+	s := natstest.PlainServer(t, &server.Options{JetStream: true, NoLog: true, MaxPayload: 8 << 20,
+		Users: []*server.User{{Username: "who", Password: "secret"}}})
 	in := &inside{Server: s, password: "secret"}
 	login := func() (string, string) { return "who", in.password }
-	c, err := conn.Dial(natstest.Within(t, time.Minute), conn.Options{Server: in, Login: login, ReconnectWait: 200 * time.Millisecond}, slog.New(slog.DiscardHandler))
+	c, err := conn.Dial(natstest.Within(t, time.Minute),
+		conn.Options{Server: in, Login: login, ReconnectWait: 200 * time.Millisecond}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,11 +68,13 @@ func next(t *testing.T, f *feed.Feed, rest *[]feed.Delivery) (d feed.Delivery, o
 	return d, true
 }
 
-// What comes over a connection of the feed's own is what was sent, of any size, with and without headers, also where its blocks are used again; so is what comes by the library.
+// What comes over a connection of the feed's own is what was sent, of any size, with and without headers, also where
+// its blocks are used again; so is what comes by the library.
 func TestFeed(t *testing.T) {
 	in, _ := dialInside(t)
 	url := "nats://" + natstest.Plain(t, &server.Options{JetStream: true})
-	out, err := conn.Dial(natstest.Within(t, time.Minute), conn.Options{URL: url, ReconnectWait: 200 * time.Millisecond}, slog.New(slog.DiscardHandler))
+	out, err := conn.Dial(natstest.Within(t, time.Minute), conn.Options{URL: url, ReconnectWait: 200 * time.Millisecond},
+		slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +89,8 @@ func TestFeed(t *testing.T) {
 			if err := c.Conn().Flush(); err != nil {
 				t.Fatal(err)
 			}
-			sizes := []int{0, 1, 2, 100, 4095, 4096, 5000, 32 << 10, 65535, 65536, 100_000, 256<<10 - 1, 256 << 10, 300_000, 1000_000}
+			sizes := []int{0, 1, 2, 100, 4095, 4096, 5000, 32 << 10, 65535, 65536, 100_000, 256<<10 - 1, 256 << 10,
+				300_000, 1000_000}
 			const rounds = 12
 			go func() {
 				for i := range rounds * len(sizes) {
@@ -124,10 +129,12 @@ func TestFeed(t *testing.T) {
 				if want := sizes[i%len(sizes)]; len(d.Data) != want || bytes.Count(d.Data, []byte{byte(i)}) != want {
 					t.Fatalf("message %d: %d bytes came, want %d of %d", i, len(d.Data), want, byte(i))
 				}
-				if has := i%3 == 0; has != (len(header) == 2) || has && (len(header["Some"]) != 2 || header.Get("id") != strings.Repeat("x", i)) {
+				if has := i%3 == 0; has != (len(header) == 2) || has &&
+					(len(header["Some"]) != 2 || header.Get("id") != strings.Repeat("x", i)) {
 					t.Fatalf("message %d has headers %v", i, header)
 				}
-				if least := len(d.Subject) + len(d.Reply) + len(d.Data) + raw; d.Size < least || name == "inside" && d.Size != least {
+				if least := len(d.Subject) + len(d.Reply) + len(d.Data) + raw; d.Size < least || name == "inside" &&
+					d.Size != least {
 					t.Fatalf("message %d is of %d bytes, want %d", i, d.Size, least)
 				}
 				if d.Block != nil {
@@ -144,7 +151,9 @@ func TestFeed(t *testing.T) {
 // A request reaches who answers it, and what is answered comes over the feed.
 func TestFeedRequests(t *testing.T) {
 	c, _ := dialInside(t)
-	if _, err := c.Conn().Subscribe("ask", func(m *nats.Msg) { _ = m.Respond(append([]byte("heard "), m.Data...)) }); err != nil {
+	if _, err := c.Conn().Subscribe("ask", func(m *nats.Msg) {
+		_ = m.Respond(append([]byte("heard "), m.Data...))
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.Conn().Flush(); err != nil {

@@ -15,7 +15,8 @@ import (
 	"loaderd/stream/conn"
 )
 
-// ownLine is a connection to a server inside this process, for one subscription. It speaks as much of NATS' protocol as that takes.
+// ownLine is a connection to a server inside this process, for one subscription. It speaks as much of NATS' protocol as
+// that takes.
 type ownLine struct {
 	conn    net.Conn
 	writing sync.Mutex
@@ -67,7 +68,8 @@ func openLine(o conn.Options, subject string) (_ *ownLine, err error) {
 			l.close()
 		}
 	}()
-	who := hello{Name: "loaderd", Lang: nats.LangString, Version: nats.Version, Protocol: 1, Headers: true, NoResponders: true}
+	who := hello{Name: "loaderd", Lang: nats.LangString, Version: nats.Version, Protocol: 1, Headers: true,
+		NoResponders: true}
 	if o.Login != nil {
 		who.User, who.Password = o.Login()
 	}
@@ -154,7 +156,9 @@ func (l *ownLine) take() (some []Delivery, err error) {
 			some = append(some, d)
 			l.last = len(some)
 		case "PING":
-			go l.write(pong) //nolint:errcheck // not here: the server may be writing, too, and who reads must not wait for that. One without an answer hangs up
+			// Not here: the server may be writing, too, and who reads must not wait for that. One without an answer hangs
+			// up.
+			go l.write(pong) //nolint:errcheck
 		case "INFO":
 			l.informed = true
 		case "PONG":
@@ -166,8 +170,8 @@ func (l *ownLine) take() (some []Delivery, err error) {
 	}
 }
 
-// message reads a message whose line says "<subject> <subscription> [<reply>] [<bytes of headers>] <bytes>", and which begins what was read behind it. It returns its
-// bytes, also where not all of them were read.
+// message reads a message whose line says "<subject> <subscription> [<reply>] [<bytes of headers>] <bytes>", and which
+// begins what was read behind it. It returns its bytes, also where not all of them were read.
 func (l *ownLine) message(line, behind []byte, headers bool) (d Delivery, size int, err error) {
 	var at [6][]byte // one more than a message may have
 	words := at[:0]

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A record that stays the same falls silent, also while servers that are behind show older ones in between; a bucket that was made anew begins
-// with low revisions.
+// A record that stays the same falls silent, also while servers that are behind show older ones in between; a bucket
+// that was made anew begins with low revisions.
 func TestCandidate_Observe(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	var c candidate

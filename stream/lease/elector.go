@@ -1,6 +1,7 @@
 // Package lease elects the daemon that leads a run, by a record in a key-value bucket that the leader renews.
 //
-// The lease spares daemons work; it does not protect the plan. That is protected by terms and by appends at an expected position.
+// The lease spares daemons work; it does not protect the plan. That is protected by terms and by appends at an expected
+// position.
 package lease
 
 import (
@@ -26,8 +27,8 @@ import (
 const Bucket = "loaderd_leads"
 
 const (
-	// timeout is for how long a record has to stay unchanged before another daemon acquires the lease. Each candidate measures it on its
-	// own clock, from when it first read the record.
+	// timeout is for how long a record has to stay unchanged before another daemon acquires the lease. Each candidate
+	// measures it on its own clock, from when it first read the record.
 	timeout = 2 * time.Second
 	// pollInterval is how often a candidate reads the record.
 	pollInterval = 250 * time.Millisecond
@@ -91,8 +92,9 @@ func (e *HeldError) Error() string {
 	return fmt.Sprintf("run %s is led by %s: stop it first", e.Run, e.Leader)
 }
 
-// Elector elects one of the daemons of a run: the lease is a record that its holder refreshes, and that another daemon replaces by
-// compare-and-set once it has stayed unchanged. The record has no time to live, so no two clocks are compared.
+// Elector elects one of the daemons of a run: the lease is a record that its holder refreshes, and that another daemon
+// replaces by compare-and-set once it has stayed unchanged. The record has no time to live, so no two clocks are
+// compared.
 type Elector struct {
 	store    *stream.Store // of the leases
 	docs     *stream.Store // of the documents
@@ -105,16 +107,19 @@ type Elector struct {
 
 var _ backend.Elector = (*Elector)(nil)
 
-// NewElector makes this process a candidate for a lease: the name of a run, or of other work that one process at a time does. handOver are
-// streams whose leader is moved away from the server of the process that holds the lease, so that both are not lost together. To the first
-// of them the holder appends, and must call Verify before that.
-func NewElector(ctx context.Context, s *stream.Store, name string, self LeaderInfo, handOver ...string) (*Elector, error) {
+// NewElector makes this process a candidate for a lease: the name of a run, or of other work that one process at a time
+// does. handOver are streams whose leader is moved away from the server of the process that holds the lease, so that
+// both are not lost together. To the first of them the holder appends, and must call Verify before that.
+func NewElector(ctx context.Context, s *stream.Store, name string, self LeaderInfo, handOver ...string) (*Elector,
+	error) {
 	l := &Elector{store: s.Own(), docs: s, name: name, self: self, handOver: handOver}
 	var err error
 	if l.kv, err = l.store.EnsureKeyValue(ctx, Bucket, "which daemon leads each run"); err != nil {
 		return nil, err
 	}
-	if l.alive, err = l.store.Conn().Subscribe(AliveSubject(self.ID), func(m *nats.Msg) { _ = m.Respond(nil) }); err != nil {
+	if l.alive, err = l.store.Conn().Subscribe(AliveSubject(self.ID), func(m *nats.Msg) {
+		_ = m.Respond(nil)
+	}); err != nil {
 		return nil, fmt.Errorf("answer other daemons: %w", err)
 	}
 	return l, nil
@@ -136,7 +141,8 @@ func ping(ctx context.Context, s *stream.Store, leader LeaderInfo) error {
 
 // Close stops answering other daemons.
 func (l *Elector) Close() error {
-	if err := l.alive.Unsubscribe(); err != nil && !errors.Is(err, nats.ErrConnectionClosed) && !errors.Is(err, nats.ErrBadSubscription) {
+	if err := l.alive.Unsubscribe(); err != nil && !errors.Is(err, nats.ErrConnectionClosed) &&
+		!errors.Is(err, nats.ErrBadSubscription) {
 		return fmt.Errorf("close the elector of %s: %w", l.name, err)
 	}
 	return nil
@@ -217,8 +223,9 @@ func (l *Elector) read(ctx context.Context) (record []byte, revision uint64, fre
 	return m.Data, m.Sequence, m.Header.Get("KV-Operation") != "", nil
 }
 
-// observe takes a record. Only a newer one counts as refreshed: a server that is behind, or that no longer leads the stream, returns an old
-// record, which would look like a change while servers alternate. If only older records are read for long, the bucket was created again.
+// observe takes a record. Only a newer one counts as refreshed: a server that is behind, or that no longer leads the
+// stream, returns an old record, which would look like a change while servers alternate. If only older records are read
+// for long, the bucket was created again.
 func (c *candidate) observe(revision uint64, leader LeaderInfo, now time.Time) {
 	switch {
 	case revision == c.revision:
@@ -263,8 +270,8 @@ func (l *Elector) try(ctx context.Context, seen *candidate) (backend.Lease, erro
 	return l.acquired(revision, began, err)
 }
 
-// mayRun reports whether the process that holds a lease may be running. One server knows the subscriptions of all processes. In a cluster
-// the route to a process may be cut, so that only the timeout of its record counts.
+// mayRun reports whether the process that holds a lease may be running. One server knows the subscriptions of all
+// processes. In a cluster the route to a process may be cut, so that only the timeout of its record counts.
 func (l *Elector) mayRun(ctx context.Context, seen *candidate) bool {
 	if l.store.Clustered() {
 		return true
@@ -286,7 +293,8 @@ func (l *Elector) record() []byte {
 func (l *Elector) acquired(revision uint64, began time.Time, err error) (backend.Lease, error) {
 	switch {
 	case err == nil:
-		x := &Lease{elector: l, revision: revision, renewed: began, lost: make(chan struct{}), verified: make(chan struct{}, 1)}
+		x := &Lease{elector: l, revision: revision, renewed: began, lost: make(chan struct{}),
+			verified: make(chan struct{}, 1)}
 		held, stop := context.WithCancel(context.Background())
 		x.stop = stop
 		x.running.Go(func() { x.renew(held) })
@@ -294,7 +302,8 @@ func (l *Elector) acquired(revision uint64, began time.Time, err error) (backend
 			x.running.Go(func() { x.handOverStreams(held) })
 		}
 		return x, nil
-	case conn.WrongLast(err), errors.Is(err, jetstream.ErrKeyExists): // another candidate was faster, or the record that was read is old
+	case conn.WrongLast(err), errors.Is(err, jetstream.ErrKeyExists):
+		// another candidate was faster, or the record that was read is old
 		return nil, nil
 	}
 	return nil, err
@@ -303,7 +312,8 @@ func (l *Elector) acquired(revision uint64, began time.Time, err error) (backend
 // ReleasedSubject is the subject on which the release of a lease is announced.
 func ReleasedSubject(name string) string { return stream.ServiceSubject + ".freed." + name }
 
-// Leader returns the leader of a run by its record, and whether that process answers. found is false where no process holds the lease.
+// Leader returns the leader of a run by its record, and whether that process answers. found is false where no process
+// holds the lease.
 func Leader(ctx context.Context, s *stream.Store, run string) (leader LeaderInfo, answers, found bool, err error) {
 	record, err := casvalue.Last(ctx, s, Bucket, run)
 	if err != nil || len(record) == 0 {

@@ -17,15 +17,18 @@ const (
 	renewInterval = 500 * time.Millisecond
 	// validFor is for how long after the beginning of the last successful renewal the holder trusts its lease.
 	validFor = timeout * 8 / 10
-	// renewTimeout bounds one attempt to renew: a request to a server that is frozen is lost, and there is time for another one.
+	// renewTimeout bounds one attempt to renew: a request to a server that is frozen is lost, and there is time for
+	// another one.
 	renewTimeout = validFor / 2
-	// firstHandOver is when, after the lease is acquired, its holder's own server hands over the streams that it leads: by then readers no
-	// longer wait for the plan, and the server that failed before is known. handOverInterval is the time to the next check. It doubles
-	// whenever there was a stream to hand over, so that runs that share streams do not pass them back and forth.
+	// firstHandOver is when, after the lease is acquired, its holder's own server hands over the streams that it leads: by
+	// then readers no longer wait for the plan, and the server that failed before is known. handOverInterval is the time
+	// to the next check. It doubles whenever there was a stream to hand over, so that runs that share streams do not pass
+	// them back and forth.
 	firstHandOver    = 3 * time.Second
 	handOverInterval = 15 * time.Second
 	handOverTimeout  = 10 * time.Second
-	// pauseTimeout bounds for how long nothing is appended while the first stream is handed over: an append in between may get no answer.
+	// pauseTimeout bounds for how long nothing is appended while the first stream is handed over: an append in between may
+	// get no answer.
 	pauseTimeout = 500 * time.Millisecond
 )
 
@@ -93,8 +96,8 @@ func (x *Lease) renewOnce() (lost bool) {
 	return false
 }
 
-// handOverStreams moves the leaders of the streams that a takeover needs away from this process's own server: the streams would be without
-// a leader if the server fails together with this process.
+// handOverStreams moves the leaders of the streams that a takeover needs away from this process's own server: the
+// streams would be without a leader if the server fails together with this process.
 func (x *Lease) handOverStreams(held context.Context) {
 	s, run := x.elector.store, x.elector.name
 	if !s.Config().Clustered() {
@@ -120,7 +123,8 @@ func (x *Lease) handOverStreams(held context.Context) {
 	}
 }
 
-// handOverOnce hands over the first stream, to which nothing is appended meanwhile, and the others. It returns those that it has handed over.
+// handOverOnce hands over the first stream, to which nothing is appended meanwhile, and the others. It returns those
+// that it has handed over.
 func (x *Lease) handOverOnce(held context.Context) ([]string, error) {
 	streams := x.elector.handOver
 	ctx, cancel := context.WithTimeout(held, pauseTimeout)
@@ -191,7 +195,8 @@ func (x *Lease) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), validFor)
 	defer cancel()
 	if err := l.kv.Delete(ctx, l.name, jetstream.LastRevision(x.revision)); err != nil {
-		l.store.Log().Warn("cannot release the lease: another daemon has to wait for its timeout", "run", l.name, "error", err)
+		l.store.Log().Warn("cannot release the lease: another daemon has to wait for its timeout", "run", l.name,
+			"error", err)
 		return nil
 	}
 	_ = l.store.Conn().Publish(ReleasedSubject(l.name), nil) // a candidate that misses it polls

@@ -1,5 +1,5 @@
-// Package mac authenticates what the daemons of a run write: message authentication codes (HMAC-SHA256, the first 16 bytes) with the run's
-// plan keys, each bound to its purpose, run and place.
+// Package mac authenticates what the daemons of a run write: message authentication codes (HMAC-SHA256, the first 16
+// bytes) with the run's plan keys, each bound to its purpose, run and place.
 package mac
 
 import (
@@ -9,14 +9,15 @@ import (
 	"encoding/hex"
 )
 
-// Header is the header of a record, or of a message between daemons, with its code in hexadecimal digits. The record's bytes are the same
-// with and without a code.
+// Header is the header of a record, or of a message between daemons, with its code in hexadecimal digits. The record's
+// bytes are the same with and without a code.
 const Header = "Loaderd-Mac"
 
 // Size is the length of a code in bytes: the first half of an HMAC-SHA256.
 const Size = 16
 
-// Keyring makes and verifies codes. The first key makes them, and a code of any key is valid. Without a key there are no codes.
+// Keyring makes and verifies codes. The first key makes them, and a code of any key is valid. Without a key there are
+// no codes.
 type Keyring [][]byte
 
 // Purposes of codes. A code of one purpose is not valid for another.
@@ -29,7 +30,8 @@ const (
 	Response   = "response"
 )
 
-// code returns the code of the parts of a message: HMAC-SHA256 over the purpose, the run and each part, with their lengths before them.
+// code returns the code of the parts of a message: HMAC-SHA256 over the purpose, the run and each part, with their
+// lengths before them.
 func code(key []byte, purpose, run string, parts ...[]byte) []byte {
 	h := hmac.New(sha256.New, key)
 	var length [8]byte

@@ -14,7 +14,8 @@ func TestKeyring_Verify(t *testing.T) {
 		t.Fatal("a code is not its own")
 	}
 	rotated := append(other, k...)
-	if !rotated.Verify(code, Record, "run", []byte("id"), []byte("7"), record) || bytes.Equal(rotated.Code(Record, "run"), k.Code(Record, "run")) {
+	if !rotated.Verify(code, Record, "run", []byte("id"), []byte("7"), record) ||
+		bytes.Equal(rotated.Code(Record, "run"), k.Code(Record, "run")) {
 		t.Error("of several keys the first writes and all verify")
 	}
 	for what, taken := range map[string]bool{

@@ -9,9 +9,10 @@ import (
 	"loaderd/stream/conn"
 )
 
-// answers puts a question to a stream, any replica of which answers with at most n messages and one that ends them. It calls f with each, in
-// order, until f returns last.
-func answers(ctx context.Context, c *conn.Client, name string, question []byte, n uint64, f func(*nats.Msg) (last bool, err error)) error {
+// answers puts a question to a stream, any replica of which answers with at most n messages and one that ends them. It
+// calls f with each, in order, until f returns last.
+func answers(ctx context.Context, c *conn.Client, name string, question []byte, n uint64,
+	f func(*nats.Msg) (last bool, err error)) error {
 	inbox, answers := c.Conn().NewRespInbox(), make(chan *nats.Msg, n+1)
 	sub, err := c.Conn().ChanSubscribe(inbox, answers)
 	if err != nil {

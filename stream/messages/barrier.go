@@ -14,17 +14,17 @@ import (
 // barrierLimit bounds a write that changes nothing. A stream without a majority does not answer.
 const barrierLimit = 2 * time.Second
 
-// Barrier makes a write that changes nothing, and returns when a majority of the stream's servers has stored it. A server
-// that is cut off, or that no longer leads the stream, cannot do that. It makes one attempt. The write is a purge of a
-// subject that no stream has; a stream may deny purges.
+// Barrier makes a write that changes nothing, and returns when a majority of the stream's servers has stored it. A
+// server that is cut off, or that no longer leads the stream, cannot do that. It makes one attempt. The write is a
+// purge of a subject that no stream has; a stream may deny purges.
 func Barrier(ctx context.Context, c *conn.Client, st jetstream.Stream) error {
 	return c.Attempt(ctx, barrierLimit, func(ctx context.Context) error {
 		return st.Purge(ctx, jetstream.WithPurgeSubject("loaderd.barrier."+nuid.Next()))
 	})
 }
 
-// Confirm is Barrier where this client may write. Where permissions, account or stream deny purges it does nothing, and the
-// answer of a server that believes to lead is accepted. A single server needs no barrier.
+// Confirm is Barrier where this client may write. Where permissions, account or stream deny purges it does nothing, and
+// the answer of a server that believes to lead is accepted. A single server needs no barrier.
 func Confirm(ctx context.Context, c *conn.Client, st jetstream.Stream) error {
 	if !c.Clustered() || c.MayNot(conn.OpPurge) {
 		return nil
@@ -40,8 +40,8 @@ func Confirm(ctx context.Context, c *conn.Client, st jetstream.Stream) error {
 	return err
 }
 
-// Led reports whether a stream's state is from a server that leads it, or believes so. Another server of the cluster may
-// return an old state while it knows no leader.
+// Led reports whether a stream's state is from a server that leads it, or believes so. Another server of the cluster
+// may return an old state while it knows no leader.
 func Led(info *jetstream.StreamInfo) bool {
 	return info.Cluster == nil || info.Cluster.Name == "" || info.Cluster.Leader != ""
 }

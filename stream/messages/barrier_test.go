@@ -24,7 +24,8 @@ func TestConfirmWherePurgesAreRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	closed, err := s.JetStream().CreateStream(ctx, jetstream.StreamConfig{Name: "CLOSED", Subjects: []string{"closed"}, Replicas: 3, DenyPurge: true})
+	closed, err := s.JetStream().CreateStream(ctx, jetstream.StreamConfig{Name: "CLOSED", Subjects: []string{"closed"},
+		Replicas: 3, DenyPurge: true})
 	if err != nil {
 		t.Fatal(err)
 	}

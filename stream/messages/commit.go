@@ -13,8 +13,8 @@ import (
 	"loaderd/stream/conn"
 )
 
-// The server's protocol for atomic batches: every message carries the batch's id and its place, from 1; the last one also
-// commits, and only its reply is the acknowledgement. Nothing is stored before the commit.
+// The server's protocol for atomic batches: every message carries the batch's id and its place, from 1; the last one
+// also commits, and only its reply is the acknowledgement. Nothing is stored before the commit.
 const (
 	batchIDHeader     = "Nats-Batch-Id"
 	batchSeqHeader    = "Nats-Batch-Sequence"
@@ -39,9 +39,10 @@ type answer struct {
 	Count     int                 `json:"count"`
 }
 
-// Commit stores messages, all or none: one by a plain publish, up to MaxCommit by an atomic batch. It makes one attempt and sets headers of
-// the messages. A refusal is a *jetstream.APIError, and nothing is stored; after any other error they may be stored. A careful commit waits
-// for the answer to the first message of a batch: it has the reason for which the server refuses batches, and the answer to the last has not.
+// Commit stores messages, all or none: one by a plain publish, up to MaxCommit by an atomic batch. It makes one attempt
+// and sets headers of the messages. A refusal is a *jetstream.APIError, and nothing is stored; after any other error
+// they may be stored. A careful commit waits for the answer to the first message of a batch: it has the reason for
+// which the server refuses batches, and the answer to the last has not.
 func Commit(ctx context.Context, c *conn.Client, careful bool, messages ...*nats.Msg) (Ack, error) {
 	last := messages[len(messages)-1]
 	if len(messages) == 1 {
@@ -101,7 +102,8 @@ func commitLast(ctx context.Context, c *conn.Client, m *nats.Msg, batch string, 
 	case a.Sequence == 0:
 		return Ack{}, fmt.Errorf("%w: acknowledgement without a sequence", jetstream.ErrInvalidJSAck)
 	case batch != "" && (a.Batch != batch || a.Count != n):
-		return Ack{}, fmt.Errorf("%w: acknowledgement of %d messages of batch %s, want %d of %s", jetstream.ErrInvalidJSAck, a.Count, a.Batch, n, batch)
+		return Ack{}, fmt.Errorf("%w: acknowledgement of %d messages of batch %s, want %d of %s", jetstream.ErrInvalidJSAck,
+			a.Count, a.Batch, n, batch)
 	}
 	return Ack{Sequence: a.Sequence, Duplicate: a.Duplicate}, nil
 }

@@ -15,10 +15,12 @@ import (
 	"loaderd/stream/messages"
 )
 
-// Headers are read the same by who may make consumers, by who may not, and from an account that gets some of JetStream's requests from another one and
-// no others: over gaps, of one subject or of all, and to the end that was asked for.
+// Headers are read the same by who may make consumers, by who may not, and from an account that gets some of
+// JetStream's requests from another one and no others: over gaps, of one subject or of all, and to the end that was
+// asked for.
 func TestEachHeaderWithoutConsumers(t *testing.T) {
-	opts := &server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true, JetStream: true, StoreDir: t.TempDir()}
+	opts := &server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true, JetStream: true,
+		StoreDir: t.TempDir()}
 	err := opts.ProcessConfigString(`accounts {
 		OWN {
 			jetstream: enabled
@@ -82,7 +84,8 @@ func TestEachHeaderWithoutConsumers(t *testing.T) {
 	for _, c := range []struct {
 		subject     string
 		first, last uint64
-	}{{"", 0, n + 10}, {"docs.test", 1, n + 10}, {"docs.other", 1, n + 10}, {"docs.test", 990, 1010}, {"docs.test", n - 4, n - 2}, {"docs.nobody", 1, n}} {
+	}{{"", 0, n + 10}, {"docs.test", 1, n + 10}, {"docs.other", 1, n + 10}, {"docs.test", 990, 1010},
+		{"docs.test", n - 4, n - 2}, {"docs.nobody", 1, n}} {
 		want := places(t, store, st, c.subject, c.first, c.last)
 		if got := places(t, few, ofFew, c.subject, c.first, c.last); !slices.Equal(got, want) {
 			t.Errorf("%+v: who may make no consumers reads %d headers, want %d", c, len(got), len(want))
@@ -99,10 +102,11 @@ func TestEachHeaderWithoutConsumers(t *testing.T) {
 // places reads headers and returns where they stand, with what they say.
 func places(t *testing.T, s *stream.Store, st jetstream.Stream, subject string, first, last uint64) (all []string) {
 	t.Helper()
-	err := messages.EachHeader(natstest.Within(t, time.Minute), s.Client, st, subject, first, last, func(sequence uint64, h nats.Header) bool {
-		all = append(all, fmt.Sprint(sequence, h.Get(stream.HeaderPath)))
-		return true
-	})
+	err := messages.EachHeader(natstest.Within(t, time.Minute), s.Client, st, subject, first, last,
+		func(sequence uint64, h nats.Header) bool {
+			all = append(all, fmt.Sprint(sequence, h.Get(stream.HeaderPath)))
+			return true
+		})
 	if err != nil {
 		t.Error(err)
 	}

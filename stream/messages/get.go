@@ -1,5 +1,5 @@
-// Package messages reads and writes the messages of streams: reads that the leader of a stream confirms, many messages in one answer, headers
-// without payloads, and atomic batches.
+// Package messages reads and writes the messages of streams: reads that the leader of a stream confirms, many messages
+// in one answer, headers without payloads, and atomic batches.
 package messages
 
 import (
@@ -20,12 +20,14 @@ import (
 // GetLimit is how long a Get may take at most: one attempt at any replica, one at the leader.
 const GetLimit = 2 * conn.AttemptLimit
 
-// Get reads the message at a sequence, jetstream.ErrMsgNotFound when the stream's leader has none there. It makes one attempt.
+// Get reads the message at a sequence, jetstream.ErrMsgNotFound when the stream's leader has none there. It makes one
+// attempt.
 //
-// A direct get may go to any replica. A replica that lags answers "not found", and the headers of a message can look like a
-// status. Get then asks the leader. It does so as well where an answer names its place twice, because the producer's
-// headers do.
-func Get(ctx context.Context, c *conn.Client, st jetstream.Stream, sequence uint64) (m *jetstream.RawStreamMsg, err error) {
+// A direct get may go to any replica. A replica that lags answers "not found", and the headers of a message can look
+// like a status. Get then asks the leader. It does so as well where an answer names its place twice, because the
+// producer's headers do.
+func Get(ctx context.Context, c *conn.Client, st jetstream.Stream, sequence uint64) (m *jetstream.RawStreamMsg,
+	err error) {
 	err = c.Attempt(ctx, c.ReadTimeout(), func(ctx context.Context) (err error) {
 		m, err = st.GetMsg(ctx, sequence)
 		return err
@@ -42,7 +44,8 @@ func Get(ctx context.Context, c *conn.Client, st jetstream.Stream, sequence uint
 
 // directGetHeaders are those that a direct get adds to a message.
 var directGetHeaders = []string{
-	jetstream.StreamHeader, jetstream.SubjectHeader, jetstream.SequenceHeader, jetstream.TimeStampHeaer, jetstream.LastSequenceHeader,
+	jetstream.StreamHeader, jetstream.SubjectHeader, jetstream.SequenceHeader, jetstream.TimeStampHeaer,
+	jetstream.LastSequenceHeader,
 }
 
 // OfDirectGet reports whether a header is one that a direct get adds to a message.
@@ -53,7 +56,8 @@ func copied(h nats.Header) bool {
 	return slices.ContainsFunc(directGetHeaders, func(name string) bool { return len(h[name]) > 1 })
 }
 
-// GetLast reads the last message on a subject from a stream's leader, jetstream.ErrMsgNotFound when it has none. It makes one attempt.
+// GetLast reads the last message on a subject from a stream's leader, jetstream.ErrMsgNotFound when it has none. It
+// makes one attempt.
 func GetLast(ctx context.Context, c *conn.Client, name, subject string) (*jetstream.RawStreamMsg, error) {
 	return leaderGet(ctx, c, name, fmt.Appendf(nil, `{"last_by_subj":%q}`, subject))
 }
@@ -95,10 +99,12 @@ func leaderGet(ctx context.Context, c *conn.Client, name string, question []byte
 	}
 }
 
-// GetBatch returns the payloads of messages from sequence first on, at least one and at most n, and none after maxBytes, by one
-// request that the stream answers with many messages. A replica that has none of them yet is conn.ErrBehind. It makes one attempt.
+// GetBatch returns the payloads of messages from sequence first on, at least one and at most n, and none after
+// maxBytes, by one request that the stream answers with many messages. A replica that has none of them yet is
+// conn.ErrBehind. It makes one attempt.
 //
-// The library has no call for it, and its consumers ask for ever for a message that is larger than what they may have on the way.
+// The library has no call for it, and its consumers ask for ever for a message that is larger than what they may have
+// on the way.
 func GetBatch(ctx context.Context, c *conn.Client, name string, first, n uint64, maxBytes int) ([][]byte, error) {
 	question := fmt.Appendf(nil, `{"seq":%d,"batch":%d,"max_bytes":%d,"no_hdr":true}`, first, n, maxBytes)
 	records, last, err := directGet(ctx, c, name, question, n)
@@ -113,8 +119,8 @@ func GetBatch(ctx context.Context, c *conn.Client, name string, first, n uint64,
 	return records, nil
 }
 
-// Following returns the sequence of the first message at or behind a sequence that some replica has, 0 where it has none.
-// A sequence that is passed over is in no replica: each takes messages in their order. It makes one attempt.
+// Following returns the sequence of the first message at or behind a sequence that some replica has, 0 where it has
+// none. A sequence that is passed over is in no replica: each takes messages in their order. It makes one attempt.
 func Following(ctx context.Context, c *conn.Client, name string, sequence uint64) (following uint64, err error) {
 	err = c.Attempt(ctx, conn.AttemptLimit, func(ctx context.Context) error {
 		_, following, err = directGet(ctx, c, name, fmt.Appendf(nil, `{"seq":%d,"batch":1,"no_hdr":true}`, sequence), 1)
@@ -126,9 +132,11 @@ func Following(ctx context.Context, c *conn.Client, name string, sequence uint64
 	return following, err
 }
 
-// directGet asks any replica for at most n consecutive messages. It returns their payloads and the sequence of the last of them; where the
-// replica has none of them, conn.ErrBehind. The question asks for a batch without headers: those of a producer may pass for an answer's.
-func directGet(ctx context.Context, c *conn.Client, name string, question []byte, n uint64) (payloads [][]byte, last uint64, err error) {
+// directGet asks any replica for at most n consecutive messages. It returns their payloads and the sequence of the last
+// of them; where the replica has none of them, conn.ErrBehind. The question asks for a batch without headers: those of
+// a producer may pass for an answer's.
+func directGet(ctx context.Context, c *conn.Client, name string, question []byte, n uint64) (payloads [][]byte,
+	last uint64, err error) {
 	err = answers(ctx, c, name, question, n, func(m *nats.Msg) (done bool, err error) {
 		switch m.Header.Get("Status") {
 		case "":

@@ -32,12 +32,14 @@ func EachHeader(ctx context.Context, c *conn.Client, st jetstream.Stream, subjec
 	return EachHead(ctx, c, st, subject, first, last, func(m Head) bool { return f(m.Sequence, m.Header) })
 }
 
-// EachHead calls f with a stream's messages from sequence first to last, of one subject or of all (""), in order, until f returns false. Payloads are
-// not sent.
+// EachHead calls f with a stream's messages from sequence first to last, of one subject or of all (""), in order, until
+// f returns false. Payloads are not sent.
 //
-// In a cluster the reading is done by some server, which may be behind the others: there "nothing is left" is a hint. What follows is asked of the
-// stream's leader, behind a write that a majority took, and read as long as it has something. A server that is gone is no end either.
-func EachHead(ctx context.Context, c *conn.Client, st jetstream.Stream, subject string, first, last uint64, f func(m Head) (more bool)) error {
+// In a cluster the reading is done by some server, which may be behind the others: there "nothing is left" is a hint.
+// What follows is asked of the stream's leader, behind a write that a majority took, and read as long as it has
+// something. A server that is gone is no end either.
+func EachHead(ctx context.Context, c *conn.Client, st jetstream.Stream, subject string, first, last uint64,
+	f func(m Head) (more bool)) error {
 	next, stopped := max(first, 1), false
 	each := func(m Head) bool {
 		stopped = !f(m)
@@ -67,8 +69,8 @@ func EachHead(ctx context.Context, c *conn.Client, st jetstream.Stream, subject 
 	}
 }
 
-// nothingFrom is nil when a stream has no message of a subject at sequences first to last, as a majority of its servers has it, and
-// errEarly when it has.
+// nothingFrom is nil when a stream has no message of a subject at sequences first to last, as a majority of its servers
+// has it, and errEarly when it has.
 func nothingFrom(ctx context.Context, c *conn.Client, st jetstream.Stream, subject string, first, last uint64) error {
 	if err := Confirm(ctx, c, st); err != nil {
 		return err
@@ -78,7 +80,8 @@ func nothingFrom(ctx context.Context, c *conn.Client, st jetstream.Stream, subje
 	}
 	var following uint64
 	err := c.Attempt(ctx, conn.AttemptLimit, func(ctx context.Context) error {
-		m, err := leaderGet(ctx, c, st.CachedInfo().Config.Name, fmt.Appendf(nil, `{"seq":%d,"next_by_subj":%q}`, first, subject))
+		m, err := leaderGet(ctx, c, st.CachedInfo().Config.Name, fmt.Appendf(nil, `{"seq":%d,"next_by_subj":%q}`,
+			first, subject))
 		if err == nil {
 			following = m.Sequence
 		}
@@ -93,24 +96,28 @@ func nothingFrom(ctx context.Context, c *conn.Client, st jetstream.Stream, subje
 	return err
 }
 
-// eachHead is EachHead by what one server has, to its end: by a consumer, or where none can be made, as by who may not, by gets of many messages, which
-// send payloads too.
-func eachHead(ctx context.Context, c *conn.Client, st jetstream.Stream, subject string, first, last uint64, f func(m Head) (more bool)) error {
+// eachHead is EachHead by what one server has, to its end: by a consumer, or where none can be made, as by who may not,
+// by gets of many messages, which send payloads too.
+func eachHead(ctx context.Context, c *conn.Client, st jetstream.Stream, subject string, first, last uint64,
+	f func(m Head) (more bool)) error {
 	if !c.MayNot(conn.OpCreateConsumer) {
 		consumer, err := headersConsumer(ctx, c, st, subject, first)
 		if err == nil {
 			return consumeHeaders(ctx, consumer, f)
 		}
 		var refused *jetstream.APIError
-		if !c.Denied(ctx, conn.OpCreateConsumer, st.CachedInfo().Config.Name, err) && (errors.As(err, &refused) || ctx.Err() != nil) {
+		if !c.Denied(ctx, conn.OpCreateConsumer, st.CachedInfo().Config.Name, err) &&
+			(errors.As(err, &refused) || ctx.Err() != nil) {
 			return err
 		}
 	}
 	return getHeaders(ctx, c, st, subject, first, last, f)
 }
 
-func headersConsumer(ctx context.Context, c *conn.Client, st jetstream.Stream, subject string, first uint64) (jetstream.Consumer, error) {
-	config := jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: first, HeadersOnly: true}
+func headersConsumer(ctx context.Context, c *conn.Client, st jetstream.Stream, subject string,
+	first uint64) (jetstream.Consumer, error) {
+	config := jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: first,
+		HeadersOnly: true}
 	if subject != "" {
 		config.FilterSubjects = []string{subject}
 	}
@@ -125,7 +132,8 @@ const (
 	headersBytes  = 8 << 20
 )
 
-func getHeaders(ctx context.Context, c *conn.Client, st jetstream.Stream, subject string, first, last uint64, f func(m Head) (more bool)) error {
+func getHeaders(ctx context.Context, c *conn.Client, st jetstream.Stream, subject string, first, last uint64,
+	f func(m Head) (more bool)) error {
 	for next := first; next <= last; {
 		end := min(last, next+headersAtOnce-1)
 		found, behind, err := GetRange(ctx, c, st.CachedInfo().Config.Name, next, end, headersBytes)

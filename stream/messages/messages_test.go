@@ -20,7 +20,8 @@ import (
 // reconnectWait is the longest pause of these tests' clients.
 const reconnectWait = 200 * time.Millisecond
 
-// dial connects to a JetStream server of the test's own, whose stream LOG takes log.> and has the settings that edit makes.
+// dial connects to a JetStream server of the test's own, whose stream LOG takes log.> and has the settings that edit
+// makes.
 func dial(t *testing.T, edit func(*jetstream.StreamConfig)) (*conn.Client, jetstream.Stream) {
 	t.Helper()
 	url := "nats://" + natstest.Plain(t, &server.Options{JetStream: true})
@@ -58,7 +59,8 @@ func TestCommitStoresAllOrNone(t *testing.T) {
 				t.Fatal(err)
 			}
 			want := info.State.LastSeq + uint64(n)
-			if ack, err := messages.Commit(ctx, c, careful, numbered(n)...); err != nil || ack.Sequence != want || ack.Duplicate {
+			if ack, err := messages.Commit(ctx, c, careful, numbered(n)...); err != nil || ack.Sequence != want ||
+				ack.Duplicate {
 				t.Fatalf("%d messages, careful %v: %+v, %v, want sequence %d", n, careful, ack, err, want)
 			}
 			late := numbered(n)
@@ -77,12 +79,14 @@ func TestCommitStoresAllOrNone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if ack, err := messages.Commit(ctx, c, false, again...); err != nil || !ack.Duplicate || ack.Sequence != first.Sequence {
+	if ack, err := messages.Commit(ctx, c, false, again...); err != nil || !ack.Duplicate ||
+		ack.Sequence != first.Sequence {
 		t.Errorf("a message that is there: %+v, %v, want it at %d", ack, err, first.Sequence)
 	}
 }
 
-// The server refuses a batch too many with the answer to its first message; to the last it only says that it has none. A careful commit hears both.
+// The server refuses a batch too many with the answer to its first message; to the last it only says that it has none.
+// A careful commit hears both.
 func TestCarefulCommitIsToldWhy(t *testing.T) {
 	ctx := natstest.Within(t, time.Minute)
 	c, _ := dial(t, asIs)
@@ -93,7 +97,8 @@ func TestCarefulCommitIsToldWhy(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for careful, want := range map[bool]jetstream.ErrorCode{false: conn.CodeBatchIncomplete, true: conn.CodeTooManyInflight} {
+	for careful, want := range map[bool]jetstream.ErrorCode{false: conn.CodeBatchIncomplete,
+		true: conn.CodeTooManyInflight} {
 		_, err := messages.Commit(ctx, c, careful, numbered(3)...)
 		var refused *jetstream.APIError
 		if !errors.As(err, &refused) || refused.ErrorCode != want || !conn.Transient(err) {
@@ -107,7 +112,8 @@ func TestGet(t *testing.T) {
 	c, st := dial(t, asIs)
 	sent := numbered(3)
 	sent[1].Header = nats.Header{"X-Mine": {"kept"}}
-	sent[2].Header = nats.Header{jetstream.SequenceHeader: {"77"}, jetstream.SubjectHeader: {"log.other"}} // passed on from a get elsewhere
+	// passed on from a get elsewhere
+	sent[2].Header = nats.Header{jetstream.SequenceHeader: {"77"}, jetstream.SubjectHeader: {"log.other"}}
 	for _, m := range sent {
 		if _, err := messages.Commit(ctx, c, false, m); err != nil {
 			t.Fatal(err)
@@ -133,7 +139,8 @@ func TestGet(t *testing.T) {
 	if _, err := messages.GetBatch(ctx, c, "LOG", 4, 10, 1<<20); !errors.Is(err, conn.ErrBehind) || !conn.Transient(err) {
 		t.Errorf("of messages that are not there: %v", err)
 	}
-	if all, err := messages.GetBatch(ctx, c, "LOG", 2, 10, 1<<20); err != nil || len(all) != 2 || string(all[1]) != "message 3" {
+	if all, err := messages.GetBatch(ctx, c, "LOG", 2, 10, 1<<20); err != nil || len(all) != 2 ||
+		string(all[1]) != "message 3" {
 		t.Errorf("a batch is %q, %v", all, err)
 	}
 	if few, err := messages.GetBatch(ctx, c, "LOG", 2, 10, 1); err != nil || len(few) != 1 {
@@ -184,7 +191,8 @@ func TestTheLeadersWordCounts(t *testing.T) {
 		t.Fatalf("the replica has it: %+v, %v", m, err)
 	}
 	m, err := messages.Get(ctx, c, st, 9)
-	if err != nil || string(m.Data) != "there" || m.Subject != "log.a" || m.Header.Get("X-Mine") != "kept" || m.Time.Year() != 2026 {
+	if err != nil || string(m.Data) != "there" || m.Subject != "log.a" || m.Header.Get("X-Mine") != "kept" ||
+		m.Time.Year() != 2026 {
 		t.Errorf("message 9 is %+v, %v", m, err)
 	}
 }
@@ -210,7 +218,8 @@ func TestEachHeader(t *testing.T) {
 		t.Errorf("in an empty stream it sees %v", got)
 	}
 	for i := range 6 {
-		m := &nats.Msg{Subject: "log." + string("ab"[i%2]), Header: nats.Header{"X-Place": {fmt.Sprint(i + 1)}}, Data: []byte("data")}
+		m := &nats.Msg{Subject: "log." + string("ab"[i%2]), Header: nats.Header{"X-Place": {fmt.Sprint(i + 1)}},
+			Data: []byte("data")}
 		if _, err := messages.Commit(ctx, c, false, m); err != nil {
 			t.Fatal(err)
 		}
@@ -220,14 +229,16 @@ func TestEachHeader(t *testing.T) {
 		first   uint64
 		most    int
 		want    string
-	}{{"", 0, 9, "[1 2 3 4 5 6]"}, {"", 5, 9, "[5 6]"}, {"", 2, 2, "[2 3]"}, {"log.b", 1, 9, "[2 4 6]"}, {"log.a", 2, 9, "[3 5]"}, {"log.b", 7, 9, "[]"}} {
+	}{{"", 0, 9, "[1 2 3 4 5 6]"}, {"", 5, 9, "[5 6]"}, {"", 2, 2, "[2 3]"}, {"log.b", 1, 9, "[2 4 6]"},
+		{"log.a", 2, 9, "[3 5]"}, {"log.b", 7, 9, "[]"}} {
 		if got := fmt.Sprint(seen(test.subject, test.first, test.most)); got != test.want {
 			t.Errorf("of %q from %d it sees %s, want %s", test.subject, test.first, got, test.want)
 		}
 	}
 }
 
-// What follows a sequence is the message there, or the next one where that is deleted; a batch shows the same hole as an error.
+// What follows a sequence is the message there, or the next one where that is deleted; a batch shows the same hole as
+// an error.
 func TestFollowing(t *testing.T) {
 	ctx := natstest.Within(t, time.Minute)
 	c, st := dial(t, asIs)
@@ -271,7 +282,8 @@ func TestBarrierChangesNothing(t *testing.T) {
 	}
 }
 
-// A range is what lies there between two sequences; of a message with headers like those of an answer another get tells.
+// A range is what lies there between two sequences; of a message with headers like those of an answer another get
+// tells.
 func TestGetRange(t *testing.T) {
 	ctx := natstest.Within(t, time.Minute)
 	c, st := dial(t, asIs)
@@ -301,7 +313,8 @@ func TestGetRange(t *testing.T) {
 		var got []uint64
 		for _, m := range found {
 			got = append(got, m.Sequence)
-			if string(m.Data) != fmt.Sprint("message ", m.Sequence) || m.Subject != "log.a" || m.Time.IsZero() || m.Sequence == 2 && m.Header.Get("X-Mine") != "kept" {
+			if string(m.Data) != fmt.Sprint("message ", m.Sequence) || m.Subject != "log.a" || m.Time.IsZero() ||
+				m.Sequence == 2 && m.Header.Get("X-Mine") != "kept" {
 				t.Errorf("message %d is %+v", m.Sequence, m)
 			}
 		}

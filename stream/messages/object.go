@@ -20,10 +20,12 @@ const (
 	objectBytes = 8 << 20
 )
 
-// GetObject reads an object of an object store: jetstream.ErrObjectNotFound where the store's leader knows of none, conn.ErrBehind where a replica
-// has not all of it, jetstream.ErrDigestMismatch where it is not what was stored. It makes one attempt.
+// GetObject reads an object of an object store: jetstream.ErrObjectNotFound where the store's leader knows of none,
+// conn.ErrBehind where a replica has not all of it, jetstream.ErrDigestMismatch where it is not what was stored. It
+// makes one attempt.
 //
-// The library reads objects, and lists them, through a consumer. While a cluster elects the leader that makes consumers, it waits for one.
+// The library reads objects, and lists them, through a consumer. While a cluster elects the leader that makes
+// consumers, it waits for one.
 func GetObject(ctx context.Context, c *conn.Client, bucket, name string) ([]byte, error) {
 	stream := "OBJ_" + bucket
 	m, err := GetLast(ctx, c, stream, "$O."+bucket+".M."+base64.URLEncoding.EncodeToString([]byte(name)))
@@ -43,7 +45,8 @@ func GetObject(ctx context.Context, c *conn.Client, bucket, name string) ([]byte
 	data := make([]byte, 0, min(info.Size, objectBytes))
 	parts, next := uint32(0), uint64(1)
 	for parts < info.Chunks {
-		question := fmt.Appendf(nil, `{"next_by_subj":%q,"seq":%d,"batch":%d,"max_bytes":%d}`, "$O."+bucket+".C."+info.NUID, next, objectParts, objectBytes)
+		question := fmt.Appendf(nil, `{"next_by_subj":%q,"seq":%d,"batch":%d,"max_bytes":%d}`, "$O."+bucket+".C."+info.NUID,
+			next, objectParts, objectBytes)
 		found, after, err := getRange(ctx, c, stream, question, objectParts, math.MaxUint64-1)
 		if err != nil {
 			return nil, err

@@ -13,10 +13,12 @@ import (
 	"loaderd/stream/conn"
 )
 
-// GetRange returns those messages of sequences first to last that a replica has, in order, by one request that the stream answers with many
-// messages: none after maxBytes, but at least one. next is the sequence after those that were looked at. That a message is not among
-// them proves nothing: another replica may have it, or its own headers may hide its place. It makes one attempt.
-func GetRange(ctx context.Context, c *conn.Client, name string, first, last uint64, maxBytes int) (found []*jetstream.RawStreamMsg, next uint64, err error) {
+// GetRange returns those messages of sequences first to last that a replica has, in order, by one request that the
+// stream answers with many messages: none after maxBytes, but at least one. next is the sequence after those that were
+// looked at. That a message is not among them proves nothing: another replica may have it, or its own headers may hide
+// its place. It makes one attempt.
+func GetRange(ctx context.Context, c *conn.Client, name string, first, last uint64,
+	maxBytes int) (found []*jetstream.RawStreamMsg, next uint64, err error) {
 	n := last - first + 1
 	question := fmt.Appendf(nil, `{"seq":%d,"batch":%d,"max_bytes":%d}`, first, n, maxBytes)
 	err = c.Attempt(ctx, conn.AttemptLimit, func(ctx context.Context) error {
@@ -31,16 +33,19 @@ const lastOfEachMost = 1024
 
 // GetLastOfEach returns the last message of each subject that matches a pattern, as a replica has them. More than 1,024
 // subjects are an error. It makes one attempt.
-func GetLastOfEach(ctx context.Context, c *conn.Client, name, pattern string) (found []*jetstream.RawStreamMsg, err error) {
+func GetLastOfEach(ctx context.Context, c *conn.Client, name, pattern string) (found []*jetstream.RawStreamMsg,
+	err error) {
 	err = c.Attempt(ctx, conn.AttemptLimit, func(ctx context.Context) error {
-		found, _, err = getRange(ctx, c, name, fmt.Appendf(nil, `{"multi_last":[%q]}`, pattern), lastOfEachMost, math.MaxUint64)
+		found, _, err = getRange(ctx, c, name, fmt.Appendf(nil, `{"multi_last":[%q]}`, pattern), lastOfEachMost,
+			math.MaxUint64)
 		return err
 	})
 	return found, err
 }
 
 // getRange asks for at most n messages up to sequence last.
-func getRange(ctx context.Context, c *conn.Client, name string, question []byte, n, last uint64) (found []*jetstream.RawStreamMsg, next uint64, err error) {
+func getRange(ctx context.Context, c *conn.Client, name string, question []byte, n,
+	last uint64) (found []*jetstream.RawStreamMsg, next uint64, err error) {
 	err = answers(ctx, c, name, question, n, func(m *nats.Msg) (done bool, err error) {
 		var raw *jetstream.RawStreamMsg
 		if raw, next, err = rangeAnswer(m, last); err != nil || next > 0 {
@@ -57,8 +62,9 @@ func getRange(ctx context.Context, c *conn.Client, name string, question []byte,
 	return found, next, nil
 }
 
-// rangeAnswer is one of the messages that answer a request for a range that ends at last: a message of the stream, or (next is not 0) the end
-// of the answer. Both are empty for a message whose headers cannot be read or pass for those of an answer.
+// rangeAnswer is one of the messages that answer a request for a range that ends at last: a message of the stream, or
+// (next is not 0) the end of the answer. Both are empty for a message whose headers cannot be read or pass for those of
+// an answer.
 func rangeAnswer(m *nats.Msg, last uint64) (raw *jetstream.RawStreamMsg, next uint64, err error) {
 	if at, ok := m.Header[jetstream.SequenceHeader]; ok {
 		if copied(m.Header) {

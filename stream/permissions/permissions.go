@@ -38,7 +38,8 @@ type Permission struct {
 
 func (e *MissingError) Error() string {
 	var b strings.Builder
-	b.WriteString("the daemon's user of NATS may not do what a daemon does (docs/cluster.md#permissions has templates); it lacks permission to")
+	b.WriteString("the daemon's user of NATS may not do what a daemon does (docs/cluster.md#permissions has " +
+		"templates); it lacks permission to")
 	for _, p := range e.Missing {
 		what := "publish"
 		if p.Subscribe {
@@ -62,9 +63,10 @@ type Pull struct {
 	Seals     bool   // when all are there
 }
 
-// Check returns a *MissingError when the store's users may not do all that a daemon of a run does, as far as harmless requests can show it. A
-// request that is not permitted has no answer: without this check a daemon would wait, and report only the first one. It logs a warning where
-// other users may do the same as the daemon, and where permissions cannot be read, which is no error.
+// Check returns a *MissingError when the store's users may not do all that a daemon of a run does, as far as harmless
+// requests can show it. A request that is not permitted has no answer: without this check a daemon would wait, and
+// report only the first one. It logs a warning where other users may do the same as the daemon, and where permissions
+// cannot be read, which is no error.
 func Check(ctx context.Context, s *stream.Store, run string, t Tasks) error {
 	needs, own := neededOfDocuments(s, t.Purges), neededOfOwn(s.Own(), run)
 	for _, p := range t.Pulls {
@@ -100,7 +102,8 @@ func lacks(ctx context.Context, s *stream.Store, needs []Permission) (missing []
 	}
 	if !slices.Contains(notPublish, conn.UserInfo) {
 		if account, err := s.Account(ctx); err == nil && open(account, s.ClientURL()) {
-			s.Log().Warn("the daemon's user of NATS is in the default account, as is whoever else connects there: a producer there can forge the plan. "+
+			s.Log().Warn("the daemon's user of NATS is in the default account, as is whoever else connects there: a producer "+
+				"there can forge the plan. "+
 				"Give daemons an account of their own (docs/cluster.md#permissions has templates)", "account", account)
 		}
 	}
@@ -109,7 +112,9 @@ func lacks(ctx context.Context, s *stream.Store, needs []Permission) (missing []
 		if p.Subscribe {
 			refused = notSubscribe
 		}
-		if !slices.Contains(refused, p.Subject) || slices.ContainsFunc(missing, func(m Permission) bool { return m.Subject == p.Subject && m.Subscribe == p.Subscribe }) {
+		if !slices.Contains(refused, p.Subject) || slices.ContainsFunc(missing, func(m Permission) bool {
+			return m.Subject == p.Subject && m.Subscribe == p.Subscribe
+		}) {
 			continue
 		}
 		if p.absent != "" && !slices.Contains(notPublish, s.API("STREAM.INFO", p.absent)) {
@@ -122,7 +127,8 @@ func lacks(ctx context.Context, s *stream.Store, needs []Permission) (missing []
 	return missing
 }
 
-// open reports whether an account is one that all users of servers without accounts share, and the server one that others reach.
+// open reports whether an account is one that all users of servers without accounts share, and the server one that
+// others reach.
 func open(account, server string) bool {
 	u, err := url.Parse(server)
 	return err == nil && account == "$G" && !access.OnLoopback(u.Host)
@@ -130,14 +136,17 @@ func open(account, server string) bool {
 
 var errNoStream = errors.New("there is no such stream")
 
-// neededOfDocuments lists what a daemon publishes and subscribes to where the documents are, with subjects as it uses them.
+// neededOfDocuments lists what a daemon publishes and subscribes to where the documents are, with subjects as it uses
+// them.
 func neededOfDocuments(s *stream.Store, purges bool) []Permission {
 	c := s.Config()
 	n := needed{store: s}
 	n.hear("to hear answers", s.Conn().NewInbox())
 	n.streams(c.Name, c.DeadLetterName())
-	n.add("to read documents", s.API("STREAM.MSG.GET", c.Name), s.API("DIRECT.GET", c.Name), s.API("CONSUMER.CREATE", c.Name, nuid.Next()),
-		s.API("CONSUMER.MSG.NEXT", c.Name, nuid.Next()), s.API("CONSUMER.INFO", c.Name, nuid.Next()), s.API("CONSUMER.DELETE", c.Name, nuid.Next()))
+	n.add("to read documents", s.API("STREAM.MSG.GET", c.Name), s.API("DIRECT.GET", c.Name),
+		s.API("CONSUMER.CREATE", c.Name, nuid.Next()),
+		s.API("CONSUMER.MSG.NEXT", c.Name, nuid.Next()), s.API("CONSUMER.INFO", c.Name, nuid.Next()),
+		s.API("CONSUMER.DELETE", c.Name, nuid.Next()))
 	n.add("to keep documents that cannot be decoded", c.DeadLetterSubject(c.Subject+".x"))
 	n.bucket(stream.ReadersBucket, "x")
 	if purges {
@@ -159,7 +168,8 @@ func neededToPull(p Pull) []Permission {
 	return n.all
 }
 
-// neededOfRecord lists what it takes, where the daemon's own streams are, to fill a document stream in turn with other daemons.
+// neededOfRecord lists what it takes, where the daemon's own streams are, to fill a document stream in turn with other
+// daemons.
 func neededOfRecord(p Pull) []Permission {
 	name := p.Documents.Config().Name
 	n := needed{store: p.Documents.Own()}
@@ -212,7 +222,8 @@ func (n *needed) hear(why, subject string) {
 func (n *needed) streams(names ...string) {
 	for _, name := range names {
 		n.add("to find stream "+name, n.store.API("STREAM.INFO", name))
-		n.all = append(n.all, Permission{Subject: n.store.API("STREAM.CREATE", name), For: "to make stream " + name + ", which is not there", absent: name})
+		n.all = append(n.all, Permission{Subject: n.store.API("STREAM.CREATE", name), For: "to make stream " + name +
+			", which is not there", absent: name})
 	}
 }
 

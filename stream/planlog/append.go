@@ -23,12 +23,14 @@ const appendBytes = 64 << 20
 // slowestStore is what a server under load syncs in bytes a second: an answer is given up later for more bytes.
 const slowestStore = 4 << 20
 
-// appendHeader marks the first record of every append with an id that no other writer has. It tells, after an append whose
-// acknowledgement was lost, whose record stands there: another planner of the same run may well write equal records.
+// appendHeader marks the first record of every append with an id that no other writer has. It tells, after an append
+// whose acknowledgement was lost, whose record stands there: another planner of the same run may well write equal
+// records.
 const appendHeader = "Loaderd-Append"
 
-// Append adds the records behind position last, all or none (more than 1,000 records or 64 MiB: in several such groups, in order).
-// It returns fault.ErrLeadershipLost when somebody else's records are there, conn.ErrFull when the plan's bound is reached.
+// Append adds the records behind position last, all or none (more than 1,000 records or 64 MiB: in several such groups,
+// in order). It returns fault.ErrLeadershipLost when somebody else's records are there, conn.ErrFull when the plan's
+// bound is reached.
 //
 //	what happens                          what the log holds   what Append does
 //	the server refuses                    nothing of ours      returns the cause
@@ -71,7 +73,8 @@ func (l *Log) Append(ctx context.Context, last uint64, records ...[]byte) error 
 	return nil
 }
 
-// appendGroup stores records or finds that it cannot. unsure is set while an earlier attempt may have been stored or may still be.
+// appendGroup stores records or finds that it cannot. unsure is set while an earlier attempt may have been stored or
+// may still be.
 func (l *Log) appendGroup(ctx context.Context, last uint64, records [][]byte, codes []string) error {
 	id := nuid.Next()
 	wait := l.store.Backoff()
@@ -81,18 +84,22 @@ func (l *Log) appendGroup(ctx context.Context, last uint64, records [][]byte, co
 	}
 	unsure := false
 	for attempt := 1; ; attempt++ {
-		err := l.store.Attempt(ctx, l.store.Limit(began)+storing, func(ctx context.Context) error { return l.send(ctx, id, last, records, codes, attempt > 1) })
+		err := l.store.Attempt(ctx, l.store.Limit(began)+storing, func(ctx context.Context) error {
+			return l.send(ctx, id, last, records, codes, attempt > 1)
+		})
 		switch {
 		case err == nil:
 			return nil
-		case conn.WrongLast(err) && !unsure && !l.store.Clustered(): // else it may be the word of a server that is behind, beside one that stores ours
+		case conn.WrongLast(err) && !unsure && !l.store.Clustered():
+			// else it may be the word of a server that is behind, beside one that stores ours
 			return fmt.Errorf("%w (%w)", fault.ErrLeadershipLost, err)
 		case conn.WrongLast(err):
 			if stored, err := l.readBack(ctx, id, last, records, began); stored || err != nil {
 				return err
 			}
 		case conn.Transient(err) || ctx.Err() != nil:
-			unsure = unsure || !errors.Is(err, nats.ErrReconnectBufExceeded) && !errors.Is(err, nats.ErrNoResponders) // nobody got it
+			// nobody got it
+			unsure = unsure || !errors.Is(err, nats.ErrReconnectBufExceeded) && !errors.Is(err, nats.ErrNoResponders)
 			if attempt == 1 {
 				l.store.Log().Warn("the plan log does not answer, trying again", "stream", l.name, "behind", last, "error", err)
 			}
@@ -116,8 +123,8 @@ func (l *Log) appendGroup(ctx context.Context, last uint64, records [][]byte, co
 	}
 }
 
-// shortFor is for how long the servers of a cluster may say that a log ends before what they have acknowledged: a leader that is cut off says
-// so until it learns of the next one, or the connection has left it.
+// shortFor is for how long the servers of a cluster may say that a log ends before what they have acknowledged: a
+// leader that is cut off says so until it learns of the next one, or the connection has left it.
 const shortFor = time.Minute
 
 // doubted says whether a log that ends too early may be the word of a server that is behind.
@@ -150,7 +157,8 @@ func (l *Log) readBack(ctx context.Context, id string, last uint64, records [][]
 	// The end of the log moves record by record while the server commits a batch; the batch is all there in the end.
 	wait := l.store.Backoff()
 	for attempt := 1; end < last+uint64(len(records)); attempt++ {
-		if err := l.store.Pause(ctx, wait.NextBackOff(), fmt.Errorf("the server is storing the batch, so far to %d", end)); err != nil {
+		if err := l.store.Pause(ctx, wait.NextBackOff(), fmt.Errorf("the server is storing the batch, so far to %d",
+			end)); err != nil {
 			return false, err
 		}
 		if end, err = l.Last(ctx); err != nil {

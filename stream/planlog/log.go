@@ -72,7 +72,8 @@ func OpenReadOnly(ctx context.Context, s *stream.Store, run string) (*Log, error
 	return l, l.whole(ctx)
 }
 
-// OpenPresent is OpenReadOnly with one request: a server of a cluster that does not know of the plan yet makes it ErrNoPlan.
+// OpenPresent is OpenReadOnly with one request: a server of a cluster that does not know of the plan yet makes it
+// ErrNoPlan.
 func OpenPresent(ctx context.Context, s *stream.Store, run string) (*Log, error) {
 	if err := stream.ValidRun(run); err != nil {
 		return nil, err
@@ -120,8 +121,9 @@ func readOnly(s *stream.Store, st jetstream.Stream, run string) *Log {
 
 func newLog(s *stream.Store, st jetstream.Stream, run string) *Log {
 	info := st.CachedInfo()
-	return &Log{store: s.Own(), docs: s, stream: st, run: run, name: info.Config.Name, subject: info.Config.Subjects[0], created: stream.Created(info),
-		keys: s.PlanKeys()}
+	return &Log{store: s.Own(), docs: s, stream: st, run: run, name: info.Config.Name, subject: info.Config.Subjects[0],
+		created: stream.Created(info),
+		keys:    s.PlanKeys()}
 }
 
 // Store returns the store of the plan's stream.
@@ -144,7 +146,8 @@ func (l *Log) whole(ctx context.Context) error {
 	return err
 }
 
-// Last returns the position of the last record, 0 for an empty log. A log with holes is an error: positions would mean nothing.
+// Last returns the position of the last record, 0 for an empty log. A log with holes is an error: positions would mean
+// nothing.
 func (l *Log) Last(ctx context.Context) (uint64, error) {
 	var state jetstream.StreamState
 	began := time.Now()
@@ -159,7 +162,8 @@ func (l *Log) Last(ctx context.Context) (uint64, error) {
 		return 0, err
 	}
 	if state.Msgs != state.LastSeq && !l.holes {
-		return 0, fmt.Errorf("read end of %s: it holds %d records, from %d to %d: some are gone, so the run cannot be continued or replayed; "+
+		return 0, fmt.Errorf("read end of %s: it holds %d records, from %d to %d: some are gone, so the run cannot be "+
+			"continued or replayed; "+
 			"loaderd repair copies what stands before the first of them into a usable plan",
 			l.name, state.Msgs, state.FirstSeq, state.LastSeq)
 	}
@@ -192,26 +196,28 @@ func (l *Log) message(ctx context.Context, position uint64) (*jetstream.RawStrea
 	}
 	var m *jetstream.RawStreamMsg
 	began := time.Now()
-	err := l.store.RetryWithin(ctx, messages.GetLimit, fmt.Sprintf("read %s at %d", l.name, position), func(ctx context.Context) (err error) {
-		m, err = messages.Get(ctx, l.store.Client, l.stream, position)
-		if !errors.Is(err, jetstream.ErrMsgNotFound) {
+	err := l.store.RetryWithin(ctx, messages.GetLimit, fmt.Sprintf("read %s at %d", l.name, position),
+		func(ctx context.Context) (err error) {
+			m, err = messages.Get(ctx, l.store.Client, l.stream, position)
+			if !errors.Is(err, jetstream.ErrMsgNotFound) {
+				return err
+			}
+			if l.holes {
+				return ErrNoRecord
+			}
+			info, err := l.stream.Info(ctx)
+			if err == nil && (position <= info.State.LastSeq || position <= l.known.Load() && l.doubted(began)) {
+				err = conn.ErrBehind
+			} else if err == nil {
+				err = ErrNoRecord
+			}
 			return err
-		}
-		if l.holes {
-			return ErrNoRecord
-		}
-		info, err := l.stream.Info(ctx)
-		if err == nil && (position <= info.State.LastSeq || position <= l.known.Load() && l.doubted(began)) {
-			err = conn.ErrBehind
-		} else if err == nil {
-			err = ErrNoRecord
-		}
-		return err
-	})
+		})
 	return m, err
 }
 
-// Scan calls f with every record from position from to the last one of the moment, in order. A lost connection is waited for.
+// Scan calls f with every record from position from to the last one of the moment, in order. A lost connection is
+// waited for.
 func (l *Log) Scan(ctx context.Context, from uint64, f func(position uint64, record []byte) error) error {
 	last, err := l.Last(ctx)
 	if err != nil {

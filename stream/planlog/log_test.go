@@ -128,7 +128,8 @@ func TestLargestPlanRecord(t *testing.T) {
 	}
 }
 
-// Invariant L2: of two writers that saw the same end, one appends and the other is deposed, whether with one record or with a batch.
+// Invariant L2: of two writers that saw the same end, one appends and the other is deposed, whether with one record or
+// with a batch.
 func TestOfTwoWritersOneIsDeposed(t *testing.T) {
 	for _, n := range []int{1, 20} {
 		t.Run(fmt.Sprint(n, " records"), func(t *testing.T) {
@@ -252,7 +253,8 @@ func TestFullPlanLog(t *testing.T) {
 		for i := range records {
 			records[i] = make([]byte, 400<<10)
 		}
-		if err := l.Append(ctx, 1, records...); !errors.Is(err, conn.ErrFull) || !strings.Contains(err.Error(), "stream.plan_bytes") {
+		if err := l.Append(ctx, 1, records...); !errors.Is(err, conn.ErrFull) ||
+			!strings.Contains(err.Error(), "stream.plan_bytes") {
 			t.Errorf("append of %d: error %v, want conn.ErrFull", n, err)
 		}
 		if last, err := l.Last(ctx); err != nil || last != 1 {
@@ -296,7 +298,8 @@ func TestRunNames(t *testing.T) {
 	openPlan(t, s.Store(), "A-b_9"+strings.Repeat("a", 59))
 }
 
-// A writer that appends while its server is stopped and started again, many times, stores every record once and in order.
+// A writer that appends while its server is stopped and started again, many times, stores every record once and in
+// order.
 func TestAppendSurvivesServerRestarts(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{1, 50} {
@@ -343,7 +346,8 @@ func TestAppendSurvivesServerRestarts(t *testing.T) {
 	}
 }
 
-// Every acknowledgement is lost after the server stored the records: none of them is stored twice, none is taken for another's.
+// Every acknowledgement is lost after the server stored the records: none of them is stored twice, none is taken for
+// another's.
 func TestAppendSurvivesLostAcknowledgements(t *testing.T) {
 	for _, n := range []int{1, 50} {
 		t.Run(fmt.Sprint(n, " records"), func(t *testing.T) {
@@ -355,7 +359,10 @@ func TestAppendSurvivesLostAcknowledgements(t *testing.T) {
 				link.Deafen()
 				done := make(chan error, 1)
 				go func() { done <- l.Append(ctx, last, planRecords(int(last)+1, n)...) }()
-				natstest.Soon(t, "the records are stored", func() bool { end, err := near.Last(ctx); return err == nil && end == last+uint64(n) })
+				natstest.Soon(t, "the records are stored", func() bool {
+					end, err := near.Last(ctx)
+					return err == nil && end == last+uint64(n)
+				})
 				link.Cut()
 				link.Mend()
 				if err := <-done; err != nil {

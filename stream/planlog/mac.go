@@ -20,8 +20,8 @@ type bound struct {
 	keyed bool
 }
 
-// binds reads what the first record of the plan says of codes. It refuses a plan that this process has not the keys for, and to write one
-// without them.
+// binds reads what the first record of the plan says of codes. It refuses a plan that this process has not the keys
+// for, and to write one without them.
 func (l *Log) binds(record []byte, code string) (*bound, error) {
 	e, err := plan.DecodeRecord(record)
 	h, ok := e.(plan.Header)
@@ -32,9 +32,11 @@ func (l *Log) binds(record []byte, code string) (*bound, error) {
 		}
 		return &bound{}, nil // what is wrong with it is for whoever reads it to say
 	case h.Keyed && len(l.keys) == 0:
-		return nil, l.wrongKey("was begun with a plan key, and this process has none", "set stream.plan_key_file to the file with the key of the run")
+		return nil, l.wrongKey("was begun with a plan key, and this process has none",
+			"set stream.plan_key_file to the file with the key of the run")
 	case !h.Keyed && len(l.keys) > 0 && !l.readOnly:
-		return nil, l.wrongKey("was begun without a plan key, and this process has one", "leave stream.plan_key_file out, or begin a run or a fork with it")
+		return nil, l.wrongKey("was begun without a plan key, and this process has one",
+			"leave stream.plan_key_file out, or begin a run or a fork with it")
 	case h.Keyed && !l.keys.VerifyText(code, mac.Record, l.run, []byte(h.ID), place(1), record):
 		return nil, l.stranger(1)
 	}
@@ -42,15 +44,18 @@ func (l *Log) binds(record []byte, code string) (*bound, error) {
 }
 
 func (l *Log) wrongKey(message, do string) error {
-	return &fault.Error{Reason: fault.PlanMismatch, Message: fmt.Sprintf("run %s %s", l.run, message), Do: do, Facts: map[string]string{"run": l.run}}
+	return &fault.Error{Reason: fault.PlanMismatch, Message: fmt.Sprintf("run %s %s", l.run, message), Do: do,
+		Facts: map[string]string{"run": l.run}}
 }
 
 // stranger is the error of a record whose code is missing, or is none of the keys'.
 func (l *Log) stranger(position uint64) error {
 	return &fault.Error{Reason: fault.PlanForeign,
-		Message: fmt.Sprintf("record %d of the plan of run %s has no code of a key in %s: none of the run's daemons wrote it", position, l.run,
+		Message: fmt.Sprintf("record %d of the plan of run %s has no code of a key in %s: none of the run's daemons wrote it",
+			position, l.run,
 			l.store.Config().PlanKeyFile),
-		Do: "give the file with all keys that the run was written with; if it has them, find out who can write to the plan's stream and stop them " +
+		Do: "give the file with all keys that the run was written with; if it has them, find out who can write to the " +
+			"plan's stream and stop them " +
 			"(docs/security.md), then copy what stands before that record into a usable plan with loaderd repair",
 		Facts: map[string]string{"run": l.run, "record": strconv.FormatUint(position, 10)}}
 }

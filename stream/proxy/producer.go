@@ -285,8 +285,8 @@ func (c *producer) publish(args [][]byte, hasHeaders bool) error {
 	return c.published(m, documents)
 }
 
-// check applies the limits on ids and batches. It returns how many documents the message's batch has so far, 1 without a
-// batch.
+// check applies the limits on ids and batches. It returns how many documents the message's batch has so far, 1 without
+// a batch.
 func (c *producer) check(m message, h headers) (documents int, refused *refusal) {
 	if h.longestID > IDLimit {
 		refused = refuse(codeMessageTooLarge, "message id (Nats-Msg-Id) has %d bytes, producers may use at most %d",

@@ -10,7 +10,8 @@ import (
 // inboxLimit bounds the subject of a subscription, in bytes.
 const inboxLimit = 256
 
-// inboxes records the owners of inboxes that are subscribed to. Each is one connection's, so that an answer has one reader.
+// inboxes records the owners of inboxes that are subscribed to. Each is one connection's, so that an answer has one
+// reader.
 type inboxes struct {
 	mu sync.Mutex
 	of map[string]*inbox

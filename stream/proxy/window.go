@@ -9,8 +9,8 @@ import (
 )
 
 // The server queues what producers publish faster than it stores, drops what is beyond its queue, and syncs its disk
-// for each document or batch, for which readers wait. So the proxy stops reading from producers while too many documents
-// are not stored, and lets readers go first.
+// for each document or batch, for which readers wait. So the proxy stops reading from producers while too many
+// documents are not stored, and lets readers go first.
 const (
 	// partMessages and partBytes are after what a connection's documents count as a part. An atomic batch of so many
 	// documents is one: the server syncs its disk once for it. A smaller batch counts as a document.
@@ -29,8 +29,8 @@ const (
 // reads are those that readers wait for.
 type reads struct{ open, done atomic.Int64 }
 
-// yield returns for how long producers yield to readers behind a part that took some time, in whose beginning some reads
-// were done.
+// yield returns for how long producers yield to readers behind a part that took some time, in whose beginning some
+// reads were done.
 func (r *reads) yield(done int64, took time.Duration) time.Duration {
 	if r.open.Load() == 0 && r.done.Load() == done {
 		return 0
@@ -98,7 +98,8 @@ func (c *producer) published(m message, documents int) error {
 func (p *Proxy) awaitStored(subject string) {
 	ctx, cancel := context.WithTimeout(p.ctx, storedTimeout)
 	defer cancel()
-	_, _ = p.o.Documents.RequestMsgWithContext(ctx, &nats.Msg{Subject: subject, Header: nats.Header{nats.ExpectedStreamHdr: {"-"}}})
+	_, _ = p.o.Documents.RequestMsgWithContext(ctx,
+		&nats.Msg{Subject: subject, Header: nats.Header{nats.ExpectedStreamHdr: {"-"}}})
 }
 
 func (p *Proxy) pause(long time.Duration) {

@@ -10,7 +10,8 @@ import (
 	"loaderd/stream/publish"
 )
 
-// A publisher goes on where another one stopped, also behind a server that knows nothing of that: it sends nothing twice, and leaves nothing out.
+// A publisher goes on where another one stopped, also behind a server that knows nothing of that: it sends nothing
+// twice, and leaves nothing out.
 func TestRecordOnAServerThatKnowsLess(t *testing.T) {
 	t.Parallel()
 	for what, impede := range map[string]func(*natstest.Cluster, int){

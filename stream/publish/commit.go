@@ -19,11 +19,11 @@ import (
 
 // committer commits batches one at a time. It is used by the publisher's goroutine only.
 //
-// Exactness. After any doubt (a late acknowledgement, a lost connection, the start of a publisher whose predecessor may have
-// died in the middle) unsure is set: the committer then reads back which ids are in the stream and sends the rest with the
-// sequence that it saw last on its subject as the expected one. A batch that was still on its way and lands in between
-// makes the server refuse, and the committer reads back again. So a document is never sent twice, however long the doubt
-// lasts, and independent of the server's dedupe window.
+// Exactness. After any doubt (a late acknowledgement, a lost connection, the start of a publisher whose predecessor may
+// have died in the middle) unsure is set: the committer then reads back which ids are in the stream and sends the rest
+// with the sequence that it saw last on its subject as the expected one. A batch that was still on its way and lands in
+// between makes the server refuse, and the committer reads back again. So a document is never sent twice, however long
+// the doubt lasts, and independent of the server's dedupe window.
 type committer struct {
 	p      *Publisher
 	atomic bool   // the stream takes atomic batches
@@ -37,8 +37,8 @@ type committer struct {
 	dirty  map[*Record]struct{} // records that changed since they were saved
 }
 
-// brokenBatches is how many refusals as incomplete, whose cause the server does not tell, are taken before messages are sent
-// singly, which tells.
+// brokenBatches is how many refusals as incomplete, whose cause the server does not tell, are taken before messages are
+// sent singly, which tells.
 const brokenBatches = 3
 
 // batch commits b and the records that it touches.
@@ -95,9 +95,10 @@ func (c *committer) messages(ctx context.Context, pending []entry) (err error) {
 	return nil
 }
 
-// prepare returns what of pending is still to be sent, and the sequence that must be the last of the subject then, or noFence. While that cannot
-// be known it returns the problem, in words: wait and prepare again. An error is final.
-func (c *committer) prepare(ctx context.Context, pending []entry) (rest []entry, fence int64, problem string, err error) {
+// prepare returns what of pending is still to be sent, and the sequence that must be the last of the subject then, or
+// noFence. While that cannot be known it returns the problem, in words: wait and prepare again. An error is final.
+func (c *committer) prepare(ctx context.Context, pending []entry) (rest []entry, fence int64, problem string,
+	err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, 0, "", err
 	}
@@ -122,8 +123,9 @@ func (c *committer) prepare(ctx context.Context, pending []entry) (rest []entry,
 	return c.drop(pending, found, last), int64(last), "", nil
 }
 
-// settle decides what follows from an error of an attempt to send the first n of pending. It returns nil when another attempt is to be made,
-// after it has waited and changed how that is made; else the error with which the publisher ends.
+// settle decides what follows from an error of an attempt to send the first n of pending. It returns nil when another
+// attempt is to be made, after it has waited and changed how that is made; else the error with which the publisher
+// ends.
 func (c *committer) settle(ctx context.Context, err error, pending []entry, n int, wait *wait) error {
 	var refused *jetstream.APIError
 	if !errors.As(err, &refused) {
@@ -139,7 +141,8 @@ func (c *committer) settle(ctx context.Context, err error, pending []entry, n in
 		for _, e := range pending[:n] {
 			size += int64(len(e.message.Data))
 		}
-		if used, limit := c.p.store.AccountStorage(ctx); limit > 0 && limit-used < size { // the server does not answer a batch then
+		// the server does not answer a batch then
+		if used, limit := c.p.store.AccountStorage(ctx); limit > 0 && limit-used < size {
 			return wait.pause(ctx, accountFull(c.p.store.Config().Name, used, limit))
 		}
 		return wait.pause(ctx, "no acknowledgement from the server: "+err.Error())
@@ -198,15 +201,18 @@ func (c *committer) fullReason(ctx context.Context, e *jetstream.APIError) strin
 		used, limit := c.p.store.AccountStorage(ctx)
 		return accountFull(name, used, limit)
 	case e.ErrorCode != conn.CodeStoreFailed:
-		return fmt.Sprintf("%v: the NATS server of %s has no storage left (%v); raise max_file_store in its jetstream settings, or free space on its disk",
+		return fmt.Sprintf("%v: the NATS server of %s has no storage left (%v); raise max_file_store in its jetstream "+
+			"settings, or free space on its disk",
 			conn.ErrFull, name, refusal{e})
 	}
 	info, err := c.p.stream.Info(ctx)
 	switch {
 	case err == nil && strings.Contains(e.Description, "messages"):
-		return fmt.Sprintf("%v: %s holds %d of %d messages; raise its max_msgs to make room", conn.ErrFull, name, info.State.Msgs, info.Config.MaxMsgs)
+		return fmt.Sprintf("%v: %s holds %d of %d messages; raise its max_msgs to make room", conn.ErrFull, name,
+			info.State.Msgs, info.Config.MaxMsgs)
 	case err == nil:
-		return fmt.Sprintf("%v: %s holds %d documents, %d of %d bytes; raise stream.max_bytes (the daemon's configuration) to make room",
+		return fmt.Sprintf("%v: %s holds %d documents, %d of %d bytes; raise stream.max_bytes (the daemon's "+
+			"configuration) to make room",
 			conn.ErrFull, name, info.State.Msgs, info.State.Bytes, info.Config.MaxBytes)
 	}
 	return fmt.Sprintf("%v: %s: %s", conn.ErrFull, name, e.Description)
@@ -218,7 +224,8 @@ func accountFull(stream string, used, limit int64) string {
 	if limit > 0 {
 		of = fmt.Sprintf(": its streams hold %d of %d bytes", used, limit)
 	}
-	return fmt.Sprintf("%v: the JetStream account of %s has no storage left%s; raise the storage limit of the account, or delete streams that are not used",
+	return fmt.Sprintf("%v: the JetStream account of %s has no storage left%s; raise the storage limit of the account, "+
+		"or delete streams that are not used",
 		conn.ErrFull, stream, of)
 }
 

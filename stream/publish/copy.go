@@ -11,7 +11,8 @@ import (
 	"loaderd/stream"
 )
 
-// CopyRecords copies the records of what was published into the document stream, which is copied too, to other servers, and returns how many.
+// CopyRecords copies the records of what was published into the document stream, which is copied too, to other servers,
+// and returns how many.
 func CopyRecords(ctx context.Context, from, to *stream.Store) (n int, err error) {
 	documents, err := from.Find(ctx, "the document stream", from.Config().Name, errors.New("there is no document stream"))
 	if err != nil {

@@ -26,7 +26,8 @@ func (p *Publisher) Origin(ctx context.Context, sequence uint64) (Origin, error)
 		return Origin{}, fmt.Errorf("read document %d: %w", sequence, err)
 	}
 	o := Origin{Path: m.Header.Get(stream.HeaderPath)}
-	records, err := messages.GetLastOfEach(ctx, p.store.Client, "KV_"+stream.RecordsBucket, "$KV."+stream.RecordsBucket+"."+p.source+".*")
+	records, err := messages.GetLastOfEach(ctx, p.store.Client, "KV_"+stream.RecordsBucket, "$KV."+stream.RecordsBucket+
+		"."+p.source+".*")
 	if err != nil {
 		return o, fmt.Errorf("read the records of source %s: %w", p.source, err)
 	}

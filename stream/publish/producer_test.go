@@ -67,7 +67,8 @@ func TestPublisher_NamesDocumentWithLongID(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = p.Flush(t.Context())
-	if err == nil || !strings.Contains(err.Error(), "document id-7: message id") || !strings.Contains(err.Error(), strconv.Itoa(proxy.IDLimit)) {
+	if err == nil || !strings.Contains(err.Error(), "document id-7: message id") ||
+		!strings.Contains(err.Error(), strconv.Itoa(proxy.IDLimit)) {
 		t.Errorf("an id of %d bytes: %v", len(docs[7].ID), err)
 	}
 }

@@ -1,5 +1,5 @@
-// Package publish adds documents to the document stream, in order and each exactly once, whatever happens to the connection, the server or
-// the publisher.
+// Package publish adds documents to the document stream, in order and each exactly once, whatever happens to the
+// connection, the server or the publisher.
 package publish
 
 import (
@@ -28,8 +28,9 @@ type Options struct {
 	Single bool
 	// Timeout is how long an acknowledgement may take before the publisher reads back what happened; 0 means 10 s.
 	Timeout time.Duration
-	// OnWait is called when the publisher starts to wait (a full stream, a lost connection) with the reason, and with "" when it
-	// goes on, which it does not after an error. It is called from the publisher's own goroutine and must not block.
+	// OnWait is called when the publisher starts to wait (a full stream, a lost connection) with the reason, and with ""
+	// when it goes on, which it does not after an error. It is called from the publisher's own goroutine and must not
+	// block.
 	OnWait func(reason string)
 	// Tracer samples documents, which are followed from here to the ranks; nil: none.
 	Tracer Tracer
@@ -37,7 +38,8 @@ type Options struct {
 
 // Tracer samples documents that are published.
 type Tracer interface {
-	// Publish returns the traceparent of a document that is sampled, and what is called when the stream has it; "" and nil for others.
+	// Publish returns the traceparent of a document that is sampled, and what is called when the stream has it; "" and nil
+	// for others.
 	Publish(subject, id string) (traceparent string, stored func())
 }
 
@@ -48,13 +50,15 @@ type Committed struct {
 	Bytes     int64
 	// Duplicates were not published because the stream, or the record of an earlier run, already has them.
 	Duplicates int64
-	// Repeated of the Duplicates are not this input's own earlier documents, as far as its record tells: something else published
-	// the same. FirstRepeated is the sequence that the first of them has in the stream, 0 for one of the same batch.
+	// Repeated of the Duplicates are not this input's own earlier documents, as far as its record tells: something else
+	// published the same. FirstRepeated is the sequence that the first of them has in the stream, 0 for one of the same
+	// batch.
 	Repeated      int64
 	FirstRepeated uint64
 	// LastSequence is the stream sequence of the last committed document; 0 when there is none.
 	LastSequence uint64
-	// Waited is the time spent waiting for a full stream or a lost connection; Waiting is the reason while it waits, else empty.
+	// Waited is the time spent waiting for a full stream or a lost connection; Waiting is the reason while it waits, else
+	// empty.
 	Waited  time.Duration
 	Waiting string
 }
@@ -73,7 +77,8 @@ type TooLargeError struct {
 
 func (e *TooLargeError) Error() string {
 	if e.Headers {
-		return fmt.Sprintf("document %s has %d bytes of headers, more than the %d the server takes: split it, say of its loss and in its meta less, "+
+		return fmt.Sprintf("document %s has %d bytes of headers, more than the %d the server takes: split it, say of its "+
+			"loss and in its meta less, "+
 			"or publish it as a record batch, which has them in columns", e.Document, e.Size, e.Limit)
 	}
 	return fmt.Sprintf("document %s has %d bytes with its headers, more than the %d the server takes in one message: "+
@@ -185,7 +190,8 @@ func New(ctx context.Context, s *stream.Store, source string, o Options) (*Publi
 		return nil, err
 	}
 	if last, sealed := stream.Sealed(info.Config); sealed {
-		return nil, fmt.Errorf("stream %s is sealed: document %d is its last one, and no run reads what comes behind; publish to another source", s.Config().Name, last)
+		return nil, fmt.Errorf("stream %s is sealed: document %d is its last one, and no run reads what comes behind; "+
+			"publish to another source", s.Config().Name, last)
 	}
 	run, cancel := context.WithCancel(ctx)
 	p := &Publisher{
@@ -206,12 +212,12 @@ func New(ctx context.Context, s *stream.Store, source string, o Options) (*Publi
 	return p, nil
 }
 
-// lookAgain is how long a publisher tries to make the document stream before it looks again whether its source has a stream meanwhile: producers of a
-// server inside a daemon may make none, and the daemon has just begun.
+// lookAgain is how long a publisher tries to make the document stream before it looks again whether its source has a
+// stream meanwhile: producers of a server inside a daemon may make none, and the daemon has just begun.
 const lookAgain = 5 * time.Second
 
-// missing is how long a publisher waits for the stream of its source while others are there: a daemon that begins makes one after the other. It waits
-// longer as long as further ones come.
+// missing is how long a publisher waits for the stream of its source while others are there: a daemon that begins makes
+// one after the other. It waits longer as long as further ones come.
 const (
 	missing     = 2 * time.Second
 	missingLook = 100 * time.Millisecond
@@ -249,7 +255,8 @@ func documents(ctx context.Context, s *stream.Store, source string) (*stream.Sto
 	}
 }
 
-// Documents is the store of the stream that is published to: of the source's own, where sources have streams of their own.
+// Documents is the store of the stream that is published to: of the source's own, where sources have streams of their
+// own.
 func (p *Publisher) Documents() *stream.Store { return p.store }
 
 // Subject is that of the documents.
@@ -267,9 +274,10 @@ func Limit(payload int64, c jetstream.StreamConfig) int64 {
 	return limit
 }
 
-// Publish adds documents, in order; their Subject is the publisher's. It returns when they are in a batch, not when they are committed: Flush waits for that.
-// It blocks while the stream is full or the connection is lost. A *TooLargeError leaves out that document and those after it
-// in the call, and the publisher can go on; any other error is final.
+// Publish adds documents, in order; their Subject is the publisher's. It returns when they are in a batch, not when
+// they are committed: Flush waits for that. It blocks while the stream is full or the connection is lost. A
+// *TooLargeError leaves out that document and those after it in the call, and the publisher can go on; any other error
+// is final.
 func (p *Publisher) Publish(ctx context.Context, ms ...stream.Message) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -316,7 +324,8 @@ func (p *Publisher) enqueue(ctx context.Context, e entry) error {
 	return nil
 }
 
-// handOver gives the filled batch to the committer, which takes it when the one before is committed. The caller holds p.mu.
+// handOver gives the filled batch to the committer, which takes it when the one before is committed. The caller holds
+// p.mu.
 func (p *Publisher) handOver(ctx context.Context, flushed chan struct{}) error {
 	select {
 	case p.batches <- batch{p.filling, flushed}:
@@ -360,7 +369,8 @@ func (p *Publisher) Progress() Committed {
 	return now
 }
 
-// Close stops the publisher. What was not flushed may or may not be committed; a record (see Resume) finds out next time.
+// Close stops the publisher. What was not flushed may or may not be committed; a record (see Resume) finds out next
+// time.
 func (p *Publisher) Close() {
 	p.cancel()
 	<-p.done
@@ -395,7 +405,8 @@ func (p *Publisher) run(ctx context.Context) {
 	}
 }
 
-// Fits returns the bytes of a document's message that the server counts against its limits; a *TooLargeError where no server takes its headers.
+// Fits returns the bytes of a document's message that the server counts against its limits; a *TooLargeError where no
+// server takes its headers.
 func Fits(m stream.Message) (size int, err error) {
 	size = messageSize(m.NATS())
 	if head := size - len(m.Data); head > headersMost {
@@ -404,7 +415,8 @@ func Fits(m stream.Message) (size int, err error) {
 	return size, nil
 }
 
-// messageSize is what the server counts against its limits: payload and encoded headers, with room for those of a batch.
+// messageSize is what the server counts against its limits: payload and encoded headers, with room for those of a
+// batch.
 func messageSize(m *nats.Msg) int {
 	n := len("NATS/1.0\r\n\r\n") + batchHeaders + len(m.Data)
 	for k, v := range m.Header {

@@ -102,7 +102,8 @@ func wantStored(tb testing.TB, s *stream.Store, want []string) {
 	}
 	for i := range min(len(got), len(want)) {
 		if got[i] != want[i] {
-			tb.Fatalf("stream holds %d documents, want %d; number %d is %.60q, want %.60q", len(got), len(want), i, got[i], want[i])
+			tb.Fatalf("stream holds %d documents, want %d; number %d is %.60q, want %.60q", len(got), len(want), i,
+				got[i], want[i])
 		}
 	}
 	tb.Fatalf("stream holds %d documents, want %d", len(got), len(want))
@@ -235,7 +236,8 @@ func TestPublishClosedWhileItWaits(t *testing.T) {
 	s := publishStore(t, func(c *stream.Config) { c.MaxBytes = 1 << 20 })
 	waits := make(chan string, 100)
 	p := newPublisher(t, s, publish.Options{OnWait: func(reason string) { waits <- reason }})
-	if err := p.Publish(t.Context(), stream.Message{ID: "1", Data: make([]byte, 900<<10)}, stream.Message{ID: "2", Data: make([]byte, 900<<10)}); err != nil {
+	if err := p.Publish(t.Context(), stream.Message{ID: "1", Data: make([]byte, 900<<10)},
+		stream.Message{ID: "2", Data: make([]byte, 900<<10)}); err != nil {
 		t.Fatal(err)
 	}
 	flushed := make(chan error, 1)
@@ -284,13 +286,15 @@ func TestPublishFallsBackToSingleMessages(t *testing.T) {
 func TestPublishRefusesTooLarge(t *testing.T) {
 	s := natstest.StartEmbedded(t, func(c *stream.Config) { c.MaxDocument = 4096 }).Store()
 	p := newPublisher(t, s, publish.Options{})
-	docs := []stream.Message{{Data: []byte("small")}, {Path: "big.txt", Data: make([]byte, 5000)}, {Data: []byte("also small")}}
+	docs := []stream.Message{{Data: []byte("small")}, {Path: "big.txt", Data: make([]byte, 5000)},
+		{Data: []byte("also small")}}
 	for _, m := range []stream.Message{
 		{ID: "masked", Data: []byte("ids"), Loss: slices.Repeat([]int32{1}, 40_000)},
 		{ID: "masked", Data: []byte("ids"), Meta: strings.Repeat("x", 1<<16-1)},
 	} {
 		var large *publish.TooLargeError
-		if err := p.Publish(t.Context(), m); !errors.As(err, &large) || !large.Headers || large.Document != "masked" || large.Limit != 65535 {
+		if err := p.Publish(t.Context(), m); !errors.As(err, &large) || !large.Headers || large.Document != "masked" ||
+			large.Limit != 65535 {
 			t.Fatalf("error is %v, want one that names the document and the limit of its headers", err)
 		}
 	}

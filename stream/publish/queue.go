@@ -15,8 +15,8 @@ import (
 	"loaderd/stream/conn"
 )
 
-// Queue is the order in which inputs are about to be published, written down before the first of them is: whoever starts again publishes the rest of them in
-// that order, whatever has come meanwhile.
+// Queue is the order in which inputs are about to be published, written down before the first of them is: whoever
+// starts again publishes the rest of them in that order, whatever has come meanwhile.
 type Queue struct {
 	p        *Publisher
 	key      string
@@ -64,7 +64,8 @@ func (p *Publisher) Queue(ctx context.Context, follows []string) (*Queue, error)
 	if !q.value.Created.Equal(p.created) { // of a stream that is gone
 		q.value.Inputs = nil
 	}
-	q.value.Version, q.value.Stream, q.value.Created, q.value.Follows = queueVersion, p.store.Config().Name, p.created, follows
+	q.value.Version, q.value.Stream, q.value.Created, q.value.Follows = queueVersion, p.store.Config().Name,
+		p.created, follows
 	return q, nil
 }
 
@@ -73,7 +74,8 @@ func decodeQueue(data []byte) (v queueValue, err error) {
 		return queueValue{}, err
 	}
 	if v.Version < 1 || v.Version > queueVersion {
-		return queueValue{}, fmt.Errorf("it has version %d, this binary knows %d: use a newer loaderd", v.Version, queueVersion)
+		return queueValue{}, fmt.Errorf("it has version %d, this binary knows %d: use a newer loaderd", v.Version,
+			queueVersion)
 	}
 	return v, nil
 }
@@ -81,7 +83,8 @@ func decodeQueue(data []byte) (v queueValue, err error) {
 // Inputs are those that were written down last.
 func (q *Queue) Inputs() []string { return q.value.Inputs }
 
-// Write writes down the inputs that come next, in place of those before. It is ErrTakenOver when somebody else did, who follows the same.
+// Write writes down the inputs that come next, in place of those before. It is ErrTakenOver when somebody else did, who
+// follows the same.
 func (q *Queue) Write(ctx context.Context, inputs []string) error {
 	q.value.Inputs = inputs
 	data, err := json.Marshal(q.value)

@@ -73,7 +73,8 @@ func TestStateOfAnInput(t *testing.T) {
 
 // FuzzPublishQueue opens a queue of which the server holds anything: an error, or names.
 func FuzzPublishQueue(f *testing.F) {
-	for _, s := range []string{"", "{}", "null", "[]", `{"version":1}`, `{"version":9,"queue":["/a"]}`, `{"version":1,"queue":["/a"]}`, `{"version":1,"queue":"/a"}`, "\xff"} {
+	for _, s := range []string{"", "{}", "null", "[]", `{"version":1}`, `{"version":9,"queue":["/a"]}`,
+		`{"version":1,"queue":["/a"]}`, `{"version":1,"queue":"/a"}`, "\xff"} {
 		f.Add([]byte(s))
 	}
 	s := publishStore(f)

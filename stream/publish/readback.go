@@ -32,7 +32,8 @@ func (s ids) take(id string) bool {
 // readBackPatience bounds the wait for the source's last message: longer means that the server is gone.
 const readBackPatience = 10 * time.Second
 
-// newest is the last message of the publisher's subject. In a cluster any server answers a direct get, also one that is behind the others.
+// newest is the last message of the publisher's subject. In a cluster any server answers a direct get, also one that is
+// behind the others.
 func (p *Publisher) newest(ctx context.Context) (*jetstream.RawStreamMsg, error) {
 	if p.store.Clustered() {
 		return messages.GetLast(ctx, p.store.Client, p.store.Config().Name, p.subject)
@@ -40,9 +41,9 @@ func (p *Publisher) newest(ctx context.Context) (*jetstream.RawStreamMsg, error)
 	return p.stream.GetLastMsgForSubject(ctx, p.subject)
 }
 
-// readBackSurely is readBack behind a write that a majority of the stream's servers has taken, where that is permitted: nothing that was stored before
-// is missing. What readBack returns may be old, and is right to send after, behind the last sequence that it returns: then the server
-// refuses what follows from too little.
+// readBackSurely is readBack behind a write that a majority of the stream's servers has taken, where that is permitted:
+// nothing that was stored before is missing. What readBack returns may be old, and is right to send after, behind the
+// last sequence that it returns: then the server refuses what follows from too little.
 func (p *Publisher) readBackSurely(ctx context.Context, after uint64) (known ids, err error) {
 	err = p.store.RetryWithin(ctx, readBackLimit, "read back "+p.subject, func(ctx context.Context) error {
 		if err := messages.Confirm(ctx, p.store.Client, p.stream); err != nil {
@@ -57,8 +58,8 @@ func (p *Publisher) readBackSurely(ctx context.Context, after uint64) (known ids
 // readBackLimit bounds one attempt to read all headers of a source.
 const readBackLimit = time.Hour
 
-// readBack returns the ids of the messages of the publisher's subject after a sequence, and the sequence of the last of all its
-// messages (0 when there is none). It reads headers only.
+// readBack returns the ids of the messages of the publisher's subject after a sequence, and the sequence of the last of
+// all its messages (0 when there is none). It reads headers only.
 func (p *Publisher) readBack(ctx context.Context, after uint64) (ids, uint64, error) {
 	call, cancel := context.WithTimeout(ctx, readBackPatience)
 	defer cancel()
@@ -84,12 +85,13 @@ func (p *Publisher) readBack(ctx context.Context, after uint64) (ids, uint64, er
 		return known, last, nil
 	}
 	// The last one may be purged meanwhile: it was added before.
-	err = messages.EachHeader(ctx, p.store.Client, p.stream, p.subject, after+1, last-1, func(sequence uint64, h nats.Header) bool {
-		if sequence < last {
-			add(h.Get(jetstream.MsgIDHeader))
-		}
-		return sequence < last
-	})
+	err = messages.EachHeader(ctx, p.store.Client, p.stream, p.subject, after+1, last-1,
+		func(sequence uint64, h nats.Header) bool {
+			if sequence < last {
+				add(h.Get(jetstream.MsgIDHeader))
+			}
+			return sequence < last
+		})
 	if err != nil {
 		return nil, 0, fmt.Errorf("read back %s: %w", p.subject, err)
 	}

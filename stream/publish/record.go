@@ -19,12 +19,12 @@ import (
 	"loaderd/stream/messages"
 )
 
-// recordEvery is how often a record is written while its input is published. What was committed after the last write is found by
-// reading back.
+// recordEvery is how often a record is written while its input is published. What was committed after the last write is
+// found by reading back.
 const recordEvery = 250 * time.Millisecond
 
-// Record remembers how much of one input (a file, or the plain files of a folder) is in the stream, so that publishing it again
-// adds nothing and a publisher that was killed goes on where it stopped.
+// Record remembers how much of one input (a file, or the plain files of a folder) is in the stream, so that publishing
+// it again adds nothing and a publisher that was killed goes on where it stopped.
 //
 // What a crash leaves, and what the next Resume does:
 //
@@ -55,8 +55,8 @@ type recordValue struct {
 	Source      string    `json:"source"`
 	Input       string    `json:"input"`
 	Fingerprint string    `json:"fingerprint"`
-	// Documents: that many first documents of the input are committed. LastSequence: all of this input's documents after these
-	// are above it. FirstSequence: all of them are.
+	// Documents: that many first documents of the input are committed. LastSequence: all of this input's documents after
+	// these are above it. FirstSequence: all of them are.
 	Documents     int64  `json:"documents"`
 	Skipped       int64  `json:"skipped"` // of Documents: only a place, not in the stream
 	FirstSequence uint64 `json:"first_sequence"`
@@ -71,7 +71,8 @@ const recordVersion = 1
 // ErrTakenOver says that another publisher started on the same source and input.
 var ErrTakenOver = errors.New("another publisher took over this input")
 
-// ReleasedError is an input whose earlier documents can no longer be told from new ones: they are not in the stream any more.
+// ReleasedError is an input whose earlier documents can no longer be told from new ones: they are not in the stream any
+// more.
 type ReleasedError struct {
 	Input, Why    string
 	Documents     int64
@@ -84,8 +85,8 @@ func (e *ReleasedError) Error() string {
 		e.Input, e.Why, e.Oldest, e.After, e.Documents)
 }
 
-// Resume opens the record of an input. Name is the input's lasting name (an absolute path); fingerprint changes when its content
-// does (sizes and times of its files).
+// Resume opens the record of an input. Name is the input's lasting name (an absolute path); fingerprint changes when
+// its content does (sizes and times of its files).
 func (p *Publisher) Resume(ctx context.Context, name, fingerprint string) (*Record, error) {
 	for attempt := 1; ; attempt++ {
 		r, err := p.resume(ctx, name, fingerprint)
@@ -95,8 +96,8 @@ func (p *Publisher) Resume(ctx context.Context, name, fingerprint string) (*Reco
 	}
 }
 
-// resumeAttempts are those to take a record over. One is refused when the record was read from a server of a cluster that is behind, or
-// another publisher resumed it at the same moment.
+// resumeAttempts are those to take a record over. One is refused when the record was read from a server of a cluster
+// that is behind, or another publisher resumed it at the same moment.
 const resumeAttempts = 5
 
 func (p *Publisher) resume(ctx context.Context, name, fingerprint string) (*Record, error) {
@@ -147,8 +148,8 @@ func (p *Publisher) recordKey(input string) string {
 	return p.source + "." + hex.EncodeToString(sum[:16])
 }
 
-// recordPatience is how long a cluster may leave questions about records unanswered, at the start of an input: servers that lead are replaced
-// within seconds.
+// recordPatience is how long a cluster may leave questions about records unanswered, at the start of an input: servers
+// that lead are replaced within seconds.
 const recordPatience = time.Minute
 
 // patiently asks again until there is an answer.
@@ -187,7 +188,8 @@ func (r *Record) read(ctx context.Context, kv jetstream.KeyValue, name string) e
 		return fmt.Errorf("read record of %s (key %s of bucket %s): %w", name, r.key, stream.RecordsBucket, err)
 	}
 	if r.value.Version > recordVersion {
-		return fmt.Errorf("record of %s has version %d, this binary knows %d: use a newer loaderd", name, r.value.Version, recordVersion)
+		return fmt.Errorf("record of %s has version %d, this binary knows %d: use a newer loaderd", name, r.value.Version,
+			recordVersion)
 	}
 	if v := r.value; v.Documents < 0 || v.Skipped < 0 || v.Skipped > v.Documents || v.FirstSequence > v.LastSequence {
 		return fmt.Errorf("read record of %s (key %s of bucket %s): its counts contradict each other: "+
@@ -229,9 +231,9 @@ func (r *Record) Committed() int64 { return r.skip }
 // Stored is how many of the Committed are in the stream; the others were skipped.
 func (r *Record) Stored() int64 { return r.stored }
 
-// Publish adds the input's next document, unless it is already committed. Documents must come in the input's own order. The message's
-// ID becomes one that depends on the source, the origin (the absolute path of the document's file), the place among the documents
-// of that origin, and the content.
+// Publish adds the input's next document, unless it is already committed. Documents must come in the input's own order.
+// The message's ID becomes one that depends on the source, the origin (the absolute path of the document's file), the
+// place among the documents of that origin, and the content.
 func (r *Record) Publish(ctx context.Context, origin string, m stream.Message) error {
 	r.p.mu.Lock()
 	defer r.p.mu.Unlock()
@@ -246,10 +248,11 @@ func (r *Record) Publish(ctx context.Context, origin string, m stream.Message) e
 		r.p.commit.count(0, 0, 1, 0)
 		e.message = nil
 	case !r.changed:
-		r.known = nil // what is in the stream of an input that is as it was are its first documents: this is the first that is not
+		// what is in the stream of an input that is as it was are its first documents: this is the first that is not
+		r.known = nil
 	}
-	// The next Resume reads ids back from the record's last sequence on. While this read back holds ids of documents that Publish has
-	// not been offered yet, that sequence stays, or the next Resume would not find them.
+	// The next Resume reads ids back from the record's last sequence on. While this read back holds ids of documents that
+	// Publish has not been offered yet, that sequence stays, or the next Resume would not find them.
 	e.advance = len(r.known) == 0
 	err := r.p.enqueue(ctx, e)
 	var large *TooLargeError
@@ -262,8 +265,8 @@ func (r *Record) Publish(ctx context.Context, origin string, m stream.Message) e
 	return err
 }
 
-// Skip gives a document that is left out its place in the input's order, so that the others keep theirs when it is mended. A
-// document that Publish refuses with a *TooLargeError has its place already.
+// Skip gives a document that is left out its place in the input's order, so that the others keep theirs when it is
+// mended. A document that Publish refuses with a *TooLargeError has its place already.
 func (r *Record) Skip(ctx context.Context, origin string) error {
 	r.p.mu.Lock()
 	defer r.p.mu.Unlock()
@@ -273,7 +276,8 @@ func (r *Record) Skip(ctx context.Context, origin string) error {
 	return r.p.enqueue(ctx, entry{record: r, advance: len(r.known) == 0, skipped: true})
 }
 
-// next takes the next place of the input and says whether it is committed already. The caller holds the publisher's lock.
+// next takes the next place of the input and says whether it is committed already. The caller holds the publisher's
+// lock.
 func (r *Record) next(origin string) (committed bool) {
 	if r.seen == 0 || origin != r.origin {
 		r.origin, r.index = origin, 0
@@ -291,8 +295,8 @@ func (r *Record) Finish(ctx context.Context) error {
 	return r.p.enqueue(ctx, entry{record: r, finish: true})
 }
 
-// DocumentID is the id of the document at a place (from 0) among those of an origin: 32 hexadecimal digits that depend on the source
-// and on the content too, what comes along among it.
+// DocumentID is the id of the document at a place (from 0) among those of an origin: 32 hexadecimal digits that depend
+// on the source and on the content too, what comes along among it.
 func DocumentID(source, origin string, index int, data []byte, meta string) string {
 	h := sha256.New()
 	_, _ = io.WriteString(h, source+"\x00"+origin+"\x00"+strconv.Itoa(index)+"\x00")

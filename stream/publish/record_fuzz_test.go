@@ -10,11 +10,14 @@ import (
 	"loaderd/stream/publish"
 )
 
-// FuzzPublishRecord resumes an input of which the server holds anything as its record: an error, or a record whose counts can be gone on with.
+// FuzzPublishRecord resumes an input of which the server holds anything as its record: an error, or a record whose
+// counts can be gone on with.
 func FuzzPublishRecord(f *testing.F) {
-	for _, s := range []string{"", "{}", "null", "[]", `{"version":1}`, `{"version":9}`, `{"version":1,"documents":-1}`, `{"version":1,"documents":3,"skipped":4}`,
+	for _, s := range []string{"", "{}", "null", "[]", `{"version":1}`, `{"version":9}`, `{"version":1,"documents":-1}`,
+		`{"version":1,"documents":3,"skipped":4}`,
 		`{"version":1,"documents":1e300}`,
-		`{"version":1,"documents":3,"last_sequence":18446744073709551615}`, `{"version":1,"first_sequence":5,"last_sequence":4}`, "\xff"} {
+		`{"version":1,"documents":3,"last_sequence":18446744073709551615}`,
+		`{"version":1,"first_sequence":5,"last_sequence":4}`, "\xff"} {
 		f.Add([]byte(s))
 	}
 	s := publishStore(f)

@@ -168,8 +168,8 @@ func TestRecordIsTakenOverByTheLatest(t *testing.T) {
 	wantStored(t, s, texts(docs))
 }
 
-// A publisher that is dropped anywhere, any number of times, leaves every document in the stream exactly once and in order,
-// whatever the batches, and although the server has forgotten the ids.
+// A publisher that is dropped anywhere, any number of times, leaves every document in the stream exactly once and in
+// order, whatever the batches, and although the server has forgotten the ids.
 func TestRecordResumesFromAnyPoint(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -216,7 +216,8 @@ func TestRecordResumesFromAnyPoint(t *testing.T) {
 	})
 }
 
-// recorded is what the records of a source say, by input: its documents, and the last sequence that needs no reading back.
+// recorded is what the records of a source say, by input: its documents, and the last sequence that needs no reading
+// back.
 func recorded(tb testing.TB, s *stream.Store) map[string][2]int64 {
 	tb.Helper()
 	kv, err := s.JetStream().KeyValue(tb.Context(), "loaderd_publish")
@@ -260,8 +261,8 @@ func offer(tb testing.TB, p *publish.Publisher, input string, docs []stream.Mess
 	}
 }
 
-// The record of an input follows what is committed of it, whatever other inputs of the source are committed meanwhile: an
-// interrupted one has its last batches to read back, and no more.
+// The record of an input follows what is committed of it, whatever other inputs of the source are committed meanwhile:
+// an interrupted one has its last batches to read back, and no more.
 func TestRecordFollowsItsInputAmongOthers(t *testing.T) {
 	t.Run("behind another input", func(t *testing.T) {
 		s := publishStore(t)

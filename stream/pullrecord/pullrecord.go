@@ -22,26 +22,30 @@ const Bucket = "loaderd_pulls"
 
 // Record is how far a document stream is filled with documents of objects elsewhere.
 //
-// The objects are in a listing that changes only at its end, and every document has its place there. So the document at a sequence of the
-// stream is a function of this record alone: Sequence is followed by the documents after Object and Entry, one per sequence. An append names
-// the sequence that it follows, so that the document is the right one even if the puller has lost its lease. The end of the stream, which
-// survives the purge of all messages, shows how many documents were appended since the record was written.
+// The objects are in a listing that changes only at its end, and every document has its place there. So the document at
+// a sequence of the stream is a function of this record alone: Sequence is followed by the documents after Object and
+// Entry, one per sequence. An append names the sequence that it follows, so that the document is the right one even if
+// the puller has lost its lease. The end of the stream, which survives the purge of all messages, shows how many
+// documents were appended since the record was written.
 type Record struct {
 	// Created is when the document stream was made: a later one of the same name is filled from the beginning.
 	Created time.Time `json:"stream_created"`
-	// From are the patterns that were listed last, without secrets; How are the settings by which objects become documents.
+	// From are the patterns that were listed last, without secrets; How are the settings by which objects become
+	// documents.
 	From []string        `json:"from"`
 	How  json.RawMessage `json:"how"`
 	// Parts are the keys of the listing's parts, in order. Objects and Bytes are what they hold.
 	Parts   []string `json:"parts"`
 	Objects int      `json:"objects"`
 	Bytes   int64    `json:"bytes"`
-	// Sequence is that of a document in the stream, or of what was there before the first. Object (from 0) and Entry are how many objects, and entries of
-	// the next one, lie before the document that follows it; entries are documents and what was left out.
+	// Sequence is that of a document in the stream, or of what was there before the first. Object (from 0) and Entry are
+	// how many objects, and entries of the next one, lie before the document that follows it; entries are documents and
+	// what was left out.
 	Sequence uint64 `json:"sequence"`
 	Object   int    `json:"object"`
 	Entry    int64  `json:"entry"`
-	// Place is where that object is read on, at or before Entry. It saves reading: without it the object is read from its beginning.
+	// Place is where that object is read on, at or before Entry. It saves reading: without it the object is read from its
+	// beginning.
 	Place Place `json:"place,omitzero"`
 	// Documents, LeftOut and Done (bytes of the objects that are read to their ends) up to there.
 	Documents int64 `json:"documents"`
@@ -77,7 +81,8 @@ const (
 
 // Check refuses what no puller writes.
 func (p Record) Check() error {
-	if p.Object < 0 || p.Entry < 0 || p.Objects < 0 || p.Object > p.Objects || p.Documents < 0 || len(p.Parts) > maxParts || !p.Place.before(p.Entry) {
+	if p.Object < 0 || p.Entry < 0 || p.Objects < 0 || p.Object > p.Objects || p.Documents < 0 ||
+		len(p.Parts) > maxParts || !p.Place.before(p.Entry) {
 		return errors.New("its counts contradict each other")
 	}
 	return nil

@@ -20,12 +20,12 @@ const (
 	notFound                // there is no plan of it
 )
 
-// beginTimeout is how long a run may take from its watermark to the first record of its plan. A daemon that is killed in between leaves a
-// watermark that would retain the documents for ever.
+// beginTimeout is how long a run may take from its watermark to the first record of its plan. A daemon that is killed
+// in between leaves a watermark that would retain the documents for ever.
 var beginTimeout = 10 * time.Minute
 
-// deletedTimeout is how long a plan has to be missing before it counts as deleted: a server that has just started, or is cut off, does not
-// know all streams.
+// deletedTimeout is how long a plan has to be missing before it counts as deleted: a server that has just started, or
+// is cut off, does not know all streams.
 var deletedTimeout = 30 * time.Second
 
 // absence looks for the plan of a run that has a low watermark. by is the fence of the daemon that recorded it.
@@ -58,8 +58,8 @@ type missing struct {
 	since     time.Time
 }
 
-// timedOut reports whether something has been missing of a run, at every check, for so long that its watermark no longer counts. A
-// watermark that has changed meanwhile starts the time again.
+// timedOut reports whether something has been missing of a run, at every check, for so long that its watermark no
+// longer counts. A watermark that has changed meanwhile starts the time again.
 func (p *absences) timedOut(run string, now watermark, what absence) bool {
 	if what == present {
 		delete(*p, run)

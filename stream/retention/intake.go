@@ -36,7 +36,8 @@ func intakeKey(documents *jetstream.StreamInfo, run string) string {
 // Report implements backend.LowWatermarks.
 func (f *LowWatermarks) Report(ctx context.Context, now backend.Intake) error {
 	if f.intake == nil {
-		c, err := casvalue.Open[intake](ctx, f.docs, stream.ReadersBucket, readersAbout, intakeKey(f.stream.CachedInfo(), f.plan.Run()),
+		c, err := casvalue.Open[intake](ctx, f.docs, stream.ReadersBucket, readersAbout,
+			intakeKey(f.stream.CachedInfo(), f.plan.Run()),
 			"what run "+f.plan.Run()+" reports to producers of stream "+f.docs.Config().Name)
 		if err != nil {
 			return err
@@ -47,7 +48,8 @@ func (f *LowWatermarks) Report(ctx context.Context, now backend.Intake) error {
 	return err
 }
 
-// Intakes returns what runs that read the document stream report to producers, by name. A run that has reported nothing is left out.
+// Intakes returns what runs that read the document stream report to producers, by name. A run that has reported nothing
+// is left out.
 func Intakes(ctx context.Context, s *stream.Store, runs []string) (map[string]backend.Intake, error) {
 	ctx, cancel := context.WithTimeout(ctx, runsWithin)
 	defer cancel()

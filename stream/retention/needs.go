@@ -20,8 +20,8 @@ type Need struct {
 	End    uint64 // of a sealed run, the last document that it reads; 0 where that is not known
 }
 
-// Needs returns the low watermarks of all runs over all document streams, in no order. That of a run whose plan is deleted may be among
-// them. It changes nothing.
+// Needs returns the low watermarks of all runs over all document streams, in no order. That of a run whose plan is
+// deleted may be among them. It changes nothing.
 func Needs(ctx context.Context, s *stream.Store) (all []Need, err error) {
 	keys, err := allKeys(ctx, s)
 	if err != nil {
@@ -88,8 +88,8 @@ func Remove(ctx context.Context, s *stream.Store, run string) (removed bool, err
 	return removed, nil
 }
 
-// removeOne removes a run's low watermark over a document stream. It does not raise the sequence below which documents may be purged: the
-// next Release of another run does.
+// removeOne removes a run's low watermark over a document stream. It does not raise the sequence below which documents
+// may be purged: the next Release of another run does.
 func removeOne(ctx context.Context, s *stream.Store, key, run string) (existed bool, err error) {
 	c, err := openValue(ctx, s.Own(), key, "the low watermark of run "+run)
 	if err != nil {
@@ -109,7 +109,8 @@ func removeOne(ctx context.Context, s *stream.Store, key, run string) (existed b
 	return true, err
 }
 
-// Copy copies a run's low watermark over the document stream to other servers, with the sequence below which documents may be purged.
+// Copy copies a run's low watermark over the document stream to other servers, with the sequence below which documents
+// may be purged.
 func Copy(ctx context.Context, from, to *stream.Store, run string) error {
 	documents, err := from.Find(ctx, "the document stream", from.Config().Name, errNoDocuments)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"loaderd/stream/messages"
 )
 
-// readers are the runs over a document stream as they are reported to producers, in the account of the documents. It is advice, and may be
-// behind the low watermarks.
+// readers are the runs over a document stream as they are reported to producers, in the account of the documents. It is
+// advice, and may be behind the low watermarks.
 type readers struct {
 	Runs map[string]reader `json:"runs"`
 }
@@ -78,7 +78,8 @@ func TellAll(ctx context.Context, s *stream.Store) error {
 	return tell(ctx, s, c)
 }
 
-// reading finds the runs over a document stream by their low watermarks. A run whose plan is deleted, or was created again, reads nothing.
+// reading finds the runs over a document stream by their low watermarks. A run whose plan is deleted, or was created
+// again, reads nothing.
 func reading(ctx context.Context, own *stream.Store, key string) (readers, error) {
 	out := readers{map[string]reader{}}
 	value, err := casvalue.Last(ctx, own, Bucket, key)

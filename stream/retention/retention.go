@@ -1,5 +1,5 @@
-// Package retention keeps the low watermark of each run over a document stream, purges documents below all of them, and reports to
-// producers which runs read the stream.
+// Package retention keeps the low watermark of each run over a document stream, purges documents below all of them, and
+// reports to producers which runs read the stream.
 package retention
 
 import (
@@ -14,15 +14,17 @@ import (
 	"loaderd/stream/planlog"
 )
 
-// Bucket is the key-value bucket with the low watermarks of all runs: one value for each document stream. Its key is STREAM/CREATED, where
-// CREATED is when the document stream was created, in nanoseconds.
+// Bucket is the key-value bucket with the low watermarks of all runs: one value for each document stream. Its key is
+// STREAM/CREATED, where CREATED is when the document stream was created, in nanoseconds.
 const Bucket = "loaderd_floors"
 
-// LowWatermarks is the low watermark of one run among those of all runs that read the document stream. It implements backend.LowWatermarks.
+// LowWatermarks is the low watermark of one run among those of all runs that read the document stream. It implements
+// backend.LowWatermarks.
 //
-// The shared value has the low watermark of each run, and the sequence below which documents may be purged. That sequence only rises, to the
-// lowest watermark of all runs, in the same change in which one of them is raised. A run that begins adds its watermark to the same value and
-// reads that sequence. So a purge below it removes no document that a run needs, however late the purge is. After a crash:
+// The shared value has the low watermark of each run, and the sequence below which documents may be purged. That
+// sequence only rises, to the lowest watermark of all runs, in the same change in which one of them is raised. A run
+// that begins adds its watermark to the same value and reads that sequence. So a purge below it removes no document
+// that a run needs, however late the purge is. After a crash:
 //
 //	after Begin                 a watermark of a run without a plan    it counts for beginTimeout; a start of the run continues from there
 //	after the first record      a run that needs its documents         its watermark counts until its plan is deleted
@@ -93,7 +95,8 @@ func Open(ctx context.Context, plan *planlog.Log, documents *stream.Store) (*Low
 }
 
 func openValue(ctx context.Context, own *stream.Store, key, what string) (*casvalue.Value[watermarks], error) {
-	return casvalue.Open[watermarks](ctx, own, Bucket, "first document that each run still needs, and the last that it reads", key, what)
+	return casvalue.Open[watermarks](ctx, own, Bucket, "first document that each run still needs, and the last that it "+
+		"reads", key, what)
 }
 
 func valueKey(documents *jetstream.StreamInfo) string {
@@ -101,7 +104,8 @@ func valueKey(documents *jetstream.StreamInfo) string {
 }
 
 // change changes the run's own watermark for a term.
-func (f *LowWatermarks) change(ctx context.Context, term uint64, change func(all *watermarks, own watermark) watermark) (watermarks, error) {
+func (f *LowWatermarks) change(ctx context.Context, term uint64,
+	change func(all *watermarks, own watermark) watermark) (watermarks, error) {
 	by := f.plan.Fence(term)
 	return f.value.Update(ctx, func(all watermarks) (watermarks, error) {
 		own := all.Runs[f.plan.Run()]
@@ -121,8 +125,8 @@ func (f *LowWatermarks) change(ctx context.Context, term uint64, change func(all
 	})
 }
 
-// Begin records, before the first record of the plan, that the run will need the documents from sequence from on. It returns the first
-// document that may not be purged.
+// Begin records, before the first record of the plan, that the run will need the documents from sequence from on. It
+// returns the first document that may not be purged.
 func (f *LowWatermarks) Begin(ctx context.Context, from uint64) (uint64, error) {
 	all, err := f.change(ctx, 0, func(_ *watermarks, own watermark) watermark {
 		own.From = from
@@ -140,8 +144,8 @@ func (f *LowWatermarks) Begin(ctx context.Context, from uint64) (uint64, error) 
 	return all.Purged, nil
 }
 
-// Claim makes a term the one that may change the run's watermark. The run needs the documents from sequence from on, as far as they may not
-// be purged. It returns the first of them.
+// Claim makes a term the one that may change the run's watermark. The run needs the documents from sequence from on, as
+// far as they may not be purged. It returns the first of them.
 func (f *LowWatermarks) Claim(ctx context.Context, term, from uint64) (uint64, error) {
 	all, err := f.change(ctx, term, func(all *watermarks, own watermark) watermark {
 		own.From = max(from, all.Purged)
@@ -159,8 +163,8 @@ func (f *LowWatermarks) Ends(ctx context.Context, term, at uint64) error {
 	return err
 }
 
-// Release raises the run's watermark to sequence from, purges the documents that no run needs, and returns the first sequence left.
-// Watermarks of runs whose plan is deleted do not count.
+// Release raises the run's watermark to sequence from, purges the documents that no run needs, and returns the first
+// sequence left. Watermarks of runs whose plan is deleted do not count.
 func (f *LowWatermarks) Release(ctx context.Context, term, from uint64) (first uint64, err error) {
 	purgeable, err := f.raise(ctx, term, from)
 	if err != nil {
@@ -212,7 +216,8 @@ func (f *LowWatermarks) purge(ctx context.Context, to uint64) (first uint64, err
 			return nil
 		}
 		if to > info.State.LastSeq+1 && !f.store.Clustered() { // on a cluster the end may be an old one
-			return fmt.Errorf("key %[2]s of bucket %[3]s lets documents up to %[1]d be purged, and stream %[4]s ends at %[5]d: no daemon wrote that",
+			return fmt.Errorf("key %[2]s of bucket %[3]s lets documents up to %[1]d be purged, and stream %[4]s ends at "+
+				"%[5]d: no daemon wrote that",
 				to-1, f.value.Key(), Bucket, info.Config.Name, info.State.LastSeq)
 		}
 		if err := f.stream.Purge(ctx, jetstream.WithPurgeSequence(to)); err != nil {

@@ -26,8 +26,8 @@ func openDocuments(t *testing.T, s *stream.Store) *doclog.Log {
 	return l
 }
 
-// Runs tells who reads the document stream and where those end that were sealed: not a run whose plan is gone, nor what an earlier run
-// of the same name, or a run over an earlier stream of that name, left behind.
+// Runs tells who reads the document stream and where those end that were sealed: not a run whose plan is gone, nor what
+// an earlier run of the same name, or a run over an earlier stream of that name, left behind.
 func TestRuns(t *testing.T) {
 	ctx := natstest.Context(t)
 	store := natstest.Start(t).Store()
@@ -71,7 +71,8 @@ func TestRuns(t *testing.T) {
 	wants() // they read another stream
 }
 
-// TestRelease_KeepsWhatAnyRunNeeds: the least floor of all runs counts, until the plan of the run that holds it is deleted.
+// TestRelease_KeepsWhatAnyRunNeeds: the least floor of all runs counts, until the plan of the run that holds it is
+// deleted.
 func TestRelease_KeepsWhatAnyRunNeeds(t *testing.T) {
 	defer retention.SetDeletedTimeout(300 * time.Millisecond)()
 	ctx := natstest.Context(t)
@@ -102,7 +103,10 @@ func TestRelease_KeepsWhatAnyRunNeeds(t *testing.T) {
 		t.Fatal(err)
 	}
 	released(a, 60, 30) // the server may not know the plan yet
-	natstest.Soon(t, "the floor of the plan that is gone does not count", func() bool { first, err := a.Release(ctx, 2, 60); return err == nil && first == 60 })
+	natstest.Soon(t, "the floor of the plan that is gone does not count", func() bool {
+		first, err := a.Release(ctx, 2, 60)
+		return err == nil && first == 60
+	})
 	released(a, 101, 101) // all of them
 	natstest.Publish(t, store, natstest.Documents(101, 1)...)
 	released(a, 101, 101)
@@ -115,7 +119,8 @@ func TestRelease_KeepsWhatAnyRunNeeds(t *testing.T) {
 	}
 }
 
-// A plan that is made again without a record does not hold for long what its predecessor needed; one with records is what was restored of it.
+// A plan that is made again without a record does not hold for long what its predecessor needed; one with records is
+// what was restored of it.
 func TestRelease_PlanCreatedAgain(t *testing.T) {
 	defer retention.SetBeginTimeout(300 * time.Millisecond)()
 	ctx := natstest.Context(t)
@@ -142,7 +147,10 @@ func TestRelease_PlanCreatedAgain(t *testing.T) {
 	if first, err := a.Release(ctx, 2, 60); err != nil || first != 1 {
 		t.Errorf("release left documents from %d on, %v, want 1", first, err)
 	}
-	natstest.Soon(t, "the floor expires", func() bool { first, err := a.Release(ctx, 2, 60); return err == nil && first == 50 })
+	natstest.Soon(t, "the floor expires", func() bool {
+		first, err := a.Release(ctx, 2, 60)
+		return err == nil && first == 50
+	})
 	if first, err := now.Begin(ctx, 60); err != nil || first != 50 {
 		t.Errorf("the run begins at %d, %v", first, err)
 	}
@@ -200,7 +208,8 @@ func TestBegin_DuringPurge(t *testing.T) {
 		store := natstest.Start(t).Store()
 		l := openDocuments(t, store)
 		natstest.Publish(t, store, natstest.Documents(1, 100)...)
-		purging, beginning := runstatetest.LowWatermarks(t, store, "purging"), runstatetest.LowWatermarks(t, store, "beginning")
+		purging, beginning := runstatetest.LowWatermarks(t, store, "purging"),
+			runstatetest.LowWatermarks(t, store, "beginning")
 		var left uint64
 		begins := func(now string) {
 			t.Helper()
@@ -224,7 +233,8 @@ func TestBegin_DuringPurge(t *testing.T) {
 		begins("behind")
 		state, err := l.State(ctx)
 		if err != nil || state.First > max(left, 1) || (left == 60) != (moment != "before") {
-			t.Errorf("%s: the run is told that it has documents from %d on, and the stream begins at %d, %v", moment, left, state.First, err)
+			t.Errorf("%s: the run is told that it has documents from %d on, and the stream begins at %d, %v", moment, left,
+				state.First, err)
 		}
 	}
 }
@@ -237,7 +247,8 @@ func TestBegin_DuringRelease(t *testing.T) {
 	natstest.Publish(t, store, natstest.Documents(1, 100)...)
 	for i := range 20 {
 		var all sync.WaitGroup
-		purging, beginning := runstatetest.LowWatermarks(t, store, fmt.Sprint("purging", i)), runstatetest.LowWatermarks(t, store, fmt.Sprint("beginning", i))
+		purging, beginning := runstatetest.LowWatermarks(t, store, fmt.Sprint("purging", i)),
+			runstatetest.LowWatermarks(t, store, fmt.Sprint("beginning", i))
 		var given, left uint64
 		var errs [2]error
 		all.Go(func() { given, errs[0] = purging.Raise(ctx, 2, uint64(2+i)) })
@@ -255,7 +266,8 @@ func TestBegin_DuringRelease(t *testing.T) {
 	}
 }
 
-// A run that recorded its floor and was killed before it began holds the documents for a while only; one that has begun holds them for ever.
+// A run that recorded its floor and was killed before it began holds the documents for a while only; one that has begun
+// holds them for ever.
 func TestRelease_RunThatDidNotBegin(t *testing.T) {
 	const timeout = 300 * time.Millisecond
 	defer retention.SetBeginTimeout(timeout)()

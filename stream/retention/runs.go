@@ -21,8 +21,8 @@ type Reading struct {
 // runsWithin bounds how long Runs asks.
 const runsWithin = 5 * time.Second
 
-// Runs returns the runs that read the document stream, in the order of their names, by their low watermarks. Of a run that was
-// sealed by a daemon that did not record it, it does not know the end. It changes nothing.
+// Runs returns the runs that read the document stream, in the order of their names, by their low watermarks. Of a run
+// that was sealed by a daemon that did not record it, it does not know the end. It changes nothing.
 func Runs(ctx context.Context, s *stream.Store) ([]Reading, error) {
 	ctx, cancel := context.WithTimeout(ctx, runsWithin)
 	defer cancel()

@@ -63,14 +63,18 @@ func startPlanner(t *testing.T, s *stream.Store, name string) *planner {
 	if err != nil {
 		t.Fatal(err)
 	}
-	edges := backend.Backends{Sources: only{Documents: docs, LowWatermarks: floors}, Plan: log, Log: slog.New(slog.DiscardHandler), Daemon: name}
+	edges := backend.Backends{Sources: only{Documents: docs, LowWatermarks: floors}, Plan: log,
+		Log: slog.New(slog.DiscardHandler), Daemon: name}
 	if edges.Checkpoints, err = checkpoints.Open(ctx, log); err != nil {
 		t.Fatal(err)
 	}
-	c := plan.Config{Seed: 7, Tokenizer: plan.Tokenizer{Name: "test", Fingerprint: fenceTokenizer, VocabSize: 1 << 20, End: -1},
-		Packing: packonline.Config{Method: "bfd", Buckets: []int{16}, Atom: 1, Pool: 8, MaxAge: 64}, Shuffle: shuffle.Config{Window: 6},
-		Steps: plan.StepsConfig{Rows: 4, Last: plan.LastPad}, Attention: plan.AttentionDocument,
-		Sources: map[string]mixture.Source{"docs": {Weight: 1, Epochs: 1}}, Mix: mixture.Mix{Dry: mixture.DryWait, End: mixture.EndAll}}
+	c := plan.Config{Seed: 7, Tokenizer: plan.Tokenizer{Name: "test", Fingerprint: fenceTokenizer, VocabSize: 1 << 20,
+		End: -1},
+		Packing: packonline.Config{Method: "bfd", Buckets: []int{16}, Atom: 1, Pool: 8, MaxAge: 64},
+		Shuffle: shuffle.Config{Window: 6},
+		Steps:   plan.StepsConfig{Rows: 4, Last: plan.LastPad}, Attention: plan.AttentionDocument,
+		Sources: map[string]mixture.Source{"docs": {Weight: 1, Epochs: 1}},
+		Mix:     mixture.Mix{Dry: mixture.DryWait, End: mixture.EndAll}}
 	o := backend.Options{Ahead: 2, CacheBytes: 1 << 20, Stall: time.Minute, Checkpoint: 3, Release: backend.ReleasePurge}
 	p := &planner{served: make(chan error, 1)}
 	if p.Run, err = loader.Open(ctx, "run", c, o, edges); err != nil {
@@ -119,14 +123,15 @@ func (p *planner) steps(t *testing.T, from uint64, n int) (out []*plan.Step) {
 func tokens(n int) (out []stream.Message) {
 	for i := range n {
 		ids := make([]int32, 1+i*7%15)
-		out = append(out, stream.Message{Subject: "docs.test", ID: fmt.Sprint(i), ContentType: stream.TypeTokens, Tokenizer: fenceTokenizer,
-			Data: stream.AppendTokens(nil, ids)})
+		out = append(out, stream.Message{Subject: "docs.test", ID: fmt.Sprint(i), ContentType: stream.TypeTokens,
+			Tokenizer: fenceTokenizer,
+			Data:      stream.AppendTokens(nil, ids)})
 	}
 	return out
 }
 
-// A planner that idles at its limit, while another one leads on and documents are purged, and that is stopped later, leaves what the other one
-// has stored, and the run goes on.
+// A planner that idles at its limit, while another one leads on and documents are purged, and that is stopped later,
+// leaves what the other one has stored, and the run goes on.
 func TestFences_StoppedPlannerThatLostLeadership(t *testing.T) {
 	srv := natstest.Start(t)
 	store := srv.Store()
@@ -163,7 +168,9 @@ func TestFences_StoppedPlannerThatLostLeadership(t *testing.T) {
 	if have := next.steps(t, 97, 6); !reflect.DeepEqual(have[:3], want[97:]) {
 		t.Error("the run goes on with other steps")
 	}
-	natstest.Soon(t, "only objects that count are left", func() bool { return len(runstatetest.Objects(t, store, "run")) == 3 })
+	natstest.Soon(t, "only objects that count are left", func() bool {
+		return len(runstatetest.Objects(t, store, "run")) == 3
+	})
 }
 
 // The same on a cluster whose servers change their leaders meanwhile.
@@ -173,7 +180,8 @@ func TestFences_PlannerThatIsCutOff(t *testing.T) {
 	openDocuments(t, store)
 	natstest.Publish(t, store, tokens(600)...)
 	before, now := runstatetest.Checkpoints(t, c.Store(1), "run"), runstatetest.Checkpoints(t, c.Store(2), "run")
-	floorBefore, floorNow := runstatetest.LowWatermarks(t, c.Store(1), "run"), runstatetest.LowWatermarks(t, c.Store(2), "run")
+	floorBefore, floorNow := runstatetest.LowWatermarks(t, c.Store(1), "run"),
+		runstatetest.LowWatermarks(t, c.Store(2), "run")
 	ctx := natstest.Context(t)
 	for _, step := range []uint64{3, 6, 9} {
 		if _, err := before.Put(ctx, 2, step, []byte("of before")); err != nil {
@@ -203,7 +211,8 @@ func TestFences_PlannerThatIsCutOff(t *testing.T) {
 			t.Errorf("the one that was cut off: %v", err)
 		}
 	}
-	if list, err := now.List(ctx); err != nil || !slices.Equal(list, stored) || len(list) != 3 || list[0].Step != 6 || list[2].Step != 10 {
+	if list, err := now.List(ctx); err != nil || !slices.Equal(list, stored) || len(list) != 3 || list[0].Step != 6 ||
+		list[2].Step != 10 {
 		t.Errorf("stored are %v, %v, want %v", list, err, stored)
 	}
 	for _, x := range stored {

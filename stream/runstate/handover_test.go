@@ -82,7 +82,8 @@ func TestElector_HandsStreamsOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = elector.Close() })
-	streams := []string{"PLAN_run", "OBJ_CHECKPOINTS_run", "DOCS", "KV_loaderd_leads", "KV_loaderd_floors", "KV_loaderd_checkpoints"}
+	streams := []string{"PLAN_run", "OBJ_CHECKPOINTS_run", "DOCS", "KV_loaderd_leads", "KV_loaderd_floors",
+		"KV_loaderd_checkpoints"}
 	for _, name := range streams {
 		natstest.Soon(t, "its own server leads "+name, func() bool {
 			leader := leaderOf(t, stores[1], name)

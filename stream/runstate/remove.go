@@ -21,12 +21,12 @@ type Removed struct {
 	Checkpoints  bool // the object store and the manifest
 }
 
-// Remove removes all that the server keeps of a run except its lease, which the caller holds, so that no daemon leads the run meanwhile. If
-// nothing of the run exists, it returns planlog.ErrNoPlan.
+// Remove removes all that the server keeps of a run except its lease, which the caller holds, so that no daemon leads
+// the run meanwhile. If nothing of the run exists, it returns planlog.ErrNoPlan.
 //
-// The plan is removed first. What a crash leaves after that belongs to no run: a daemon that starts under the name begins a new run. If the
-// checkpoints or the low watermark were removed first, the run would still exist, and a start would have to replay it from documents that may
-// be purged.
+// The plan is removed first. What a crash leaves after that belongs to no run: a daemon that starts under the name
+// begins a new run. If the checkpoints or the low watermark were removed first, the run would still exist, and a start
+// would have to replay it from documents that may be purged.
 //
 //	crash after             left over                     and then
 //	the plan                a watermark, checkpoints      the watermark times out; a new run of the name drops the checkpoints;

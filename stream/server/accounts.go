@@ -39,7 +39,8 @@ const (
 	Producer  User = "producer"  // what a producer needs of them
 )
 
-// Tokens are the secrets of the users, as they are kept in the data folder: each in a file of its own, which only its owner may read.
+// Tokens are the secrets of the users, as they are kept in the data folder: each in a file of its own, which only its
+// owner may read.
 const (
 	OperatorFile = "operator.token" // for Own and Documents
 	ProducerFile = "producer.token"
@@ -138,7 +139,8 @@ func (u *users) share(p Producers) error {
 		if u.shared[subject] {
 			return nil
 		}
-		if err := documents.AddServiceExportWithResponse(subject, server.Singleton, []*server.Account{producers}); err != nil {
+		if err := documents.AddServiceExportWithResponse(subject, server.Singleton,
+			[]*server.Account{producers}); err != nil {
 			return fmt.Errorf("export %s: %w", subject, err)
 		}
 		if err := documents.SetServiceExportResponseThreshold(subject, answerLimit); err != nil {
@@ -164,8 +166,8 @@ func (u *users) Files() []string {
 // Expires implements access.Reloader: tokens do not.
 func (u *users) Expires() time.Time { return time.Time{} }
 
-// Reload reads the tokens of the data folder, and makes those that are not there: at random, or, in a cluster, from the secret of its members, so that all
-// of them know the same.
+// Reload reads the tokens of the data folder, and makes those that are not there: at random, or, in a cluster, from the
+// secret of its members, so that all of them know the same.
 func (u *users) Reload() error {
 	var now tokens
 	for _, t := range []struct {
@@ -182,7 +184,8 @@ func (u *users) Reload() error {
 	return nil
 }
 
-// Check implements server.Authentication. Tokens are compared by their hashes: how long that takes says nothing of them.
+// Check implements server.Authentication. Tokens are compared by their hashes: how long that takes says nothing of
+// them.
 func (u *users) Check(c server.ClientAuthentication) bool {
 	o := c.GetOpts()
 	has := claim(o, c.GetNonce())
@@ -242,8 +245,9 @@ func accounts(o *server.Options) error {
 // Inside are the user's name and password for a connection of this process.
 func (s *Server) Inside(user User) (name, password string) { return string(user), s.users.inside }
 
-// TokenFor finds the token of a server inside a daemon on this machine, by the data folder that the daemon holds: that of the operator if it is wanted,
-// else of producers. It is empty where the address is not the one that the daemon has announced, or its tokens are not for us.
+// TokenFor finds the token of a server inside a daemon on this machine, by the data folder that the daemon holds: that
+// of the operator if it is wanted, else of producers. It is empty where the address is not the one that the daemon has
+// announced, or its tokens are not for us.
 func TokenFor(dir, address string, operator bool) string {
 	if !sameServer(HolderURL(dir), address) {
 		return ""
@@ -259,10 +263,11 @@ func TokenFor(dir, address string, operator bool) string {
 	return token
 }
 
-// sameServer reports whether an address is the one that a server has announced, host and port. Another loopback address of the
-// port may be that of another process, which would pass the server's nonce on to be signed.
+// sameServer reports whether an address is the one that a server has announced, host and port. Another loopback address
+// of the port may be that of another process, which would pass the server's nonce on to be signed.
 func sameServer(announced, address string) bool {
 	a, err := url.Parse(announced)
 	b, otherErr := url.Parse(address)
-	return err == nil && otherErr == nil && a.Host != "" && a.Hostname() == b.Hostname() && a.Port() == cmp.Or(b.Port(), strconv.Itoa(server.DEFAULT_PORT))
+	return err == nil && otherErr == nil && a.Host != "" && a.Hostname() == b.Hostname() &&
+		a.Port() == cmp.Or(b.Port(), strconv.Itoa(server.DEFAULT_PORT))
 }

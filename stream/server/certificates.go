@@ -8,7 +8,8 @@ import (
 	"loaderd/internal/access"
 )
 
-// certificates are what the server shows: to clients, who need none of their own, and to the other members of its cluster, who need one.
+// certificates are what the server shows: to clients, who need none of their own, and to the other members of its
+// cluster, who need one.
 type certificates struct{ clients, members *access.Certificates }
 
 func openCertificates(o Options) (c certificates, err error) {

@@ -69,7 +69,8 @@ func (c Cluster) secret(dir string, log *slog.Logger) (string, error) {
 // routeUser is as whom a member connects to the others.
 const routeUser = "member"
 
-// A peer that does not answer two pings is left: otherwise one that is frozen, or whose machine is gone, swallows requests for long.
+// A peer that does not answer two pings is left: otherwise one that is frozen, or whose machine is gone, swallows
+// requests for long.
 const (
 	routePing     = 500 * time.Millisecond
 	routePingsOut = 2
@@ -80,8 +81,8 @@ const aloneName = "loaderd"
 
 var notInNames = regexp.MustCompile(`[^A-Za-z0-9_-]+`)
 
-// serverName makes a name for a new member: of the host where the others reach it, else of the machine, and the port of routes. It is unique
-// in a cluster, and the same again for a member that lost its disk: it takes its old place.
+// serverName makes a name for a new member: of the host where the others reach it, else of the machine, and the port of
+// routes. It is unique in a cluster, and the same again for a member that lost its disk: it takes its old place.
 func (c Cluster) serverName() (string, error) {
 	if c.Name == "" {
 		return aloneName, nil

@@ -37,7 +37,8 @@ func free(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// A member keeps its name with its folder, also on another port: other members know it by that name. Members of one machine have names of their own.
+// A member keeps its name with its folder, also on another port: other members know it by that name. Members of one
+// machine have names of their own.
 func TestMemberKeepsItsName(t *testing.T) {
 	dir := t.TempDir()
 	mark := func(dir string) string {
@@ -81,7 +82,8 @@ func TestRoutePortInUse(t *testing.T) {
 	}
 }
 
-// hears reads what a server sends until a line, or until the server ends the connection; it reports whether the line arrived.
+// hears reads what a server sends until a line, or until the server ends the connection; it reports whether the line
+// arrived.
 func hears(t *testing.T, c net.Conn, line string) bool {
 	t.Helper()
 	if err := c.SetDeadline(time.Now().Add(time.Minute)); err != nil {
@@ -126,10 +128,13 @@ func TestCluster_RefusesRouteWithoutSecret(t *testing.T) {
 	if text, err := os.ReadFile(file); err != nil || len(text) < 64 {
 		t.Errorf("%s holds %d bytes, %v", file, len(text), err)
 	}
-	const connect = `CONNECT {"verbose":false,"name":"evil","cluster":"corpus","headers":true,"user":"member"}` + "\r\nPING\r\n"
+	const connect = `CONNECT {"verbose":false,"name":"evil","cluster":"corpus","headers":true,"user":"member"}` +
+		"\r\nPING\r\n"
 	for name, attack := range map[string]func(net.Conn) net.Conn{
-		"in the clear":              func(c net.Conn) net.Conn { return c },
-		"TLS without a certificate": func(c net.Conn) net.Conn { return tls.Client(c, &tls.Config{InsecureSkipVerify: true}) },
+		"in the clear": func(c net.Conn) net.Conn { return c },
+		"TLS without a certificate": func(c net.Conn) net.Conn {
+			return tls.Client(c, &tls.Config{InsecureSkipVerify: true})
+		},
 		"TLS with its own certificate": func(c net.Conn) net.Conn {
 			return tls.Client(c, &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{stranger(t)}})
 		},

@@ -25,7 +25,8 @@ func TestServer_BoundsConnectionsWithoutAToken(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	dir := t.TempDir()
-	s, err := server.Start(ctx, server.Options{Dir: dir, Listen: "127.0.0.1:0", MaxPayload: 1 << 20}, slog.New(slog.NewTextHandler(&lines, nil)))
+	s, err := server.Start(ctx, server.Options{Dir: dir, Listen: "127.0.0.1:0", MaxPayload: 1 << 20},
+		slog.New(slog.NewTextHandler(&lines, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +40,8 @@ func TestServer_BoundsConnectionsWithoutAToken(t *testing.T) {
 		t.Fatal(err)
 	}
 	connect := func() *nats.Conn {
-		nc, err := nats.Connect(s.URL(), nats.UserInfo(string(server.Producer), strings.TrimSpace(string(token))), nats.NoReconnect(), nats.Timeout(time.Minute))
+		nc, err := nats.Connect(s.URL(), nats.UserInfo(string(server.Producer), strings.TrimSpace(string(token))),
+			nats.NoReconnect(), nats.Timeout(time.Minute))
 		if err != nil {
 			t.Fatal(err)
 		}

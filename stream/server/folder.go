@@ -29,7 +29,8 @@ type folderHolder struct {
 	NATS    string    `json:"nats,omitempty"` // where its server takes clients, once it does
 }
 
-// holdFolder creates the folder when it is absent and locks it. The lock is the kernel's: it ends with the process, however that ends.
+// holdFolder creates the folder when it is absent and locks it. The lock is the kernel's: it ends with the process,
+// however that ends.
 func holdFolder(path string) (*folder, error) {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return nil, fmt.Errorf("create data folder (stream.dir): %w", err)
@@ -41,7 +42,8 @@ func holdFolder(path string) (*folder, error) {
 		return nil, fmt.Errorf("lock data folder %s (stream.dir): %w", path, err)
 	}
 	if !held {
-		return nil, fmt.Errorf("lock data folder %s: %w by %s: stop that daemon or give this one another folder (stream.dir)", path,
+		return nil, fmt.Errorf("lock data folder %s: %w by %s: stop that daemon or give this one another folder (stream.dir)",
+			path,
 			ErrFolderInUse, describeHolder(name))
 	}
 	host, _ := os.Hostname() // the name only helps people: without it the pid has to do

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// Who fails in a loop fills no disk: lines of one kind are told now and then, with how many there were, and others are told beside them.
+// Who fails in a loop fills no disk: lines of one kind are told now and then, with how many there were, and others are
+// told beside them.
 func TestFailuresOfClientsAreToldNowAndThen(t *testing.T) {
 	var said bytes.Buffer
 	l := &serverLog{log: slog.New(slog.NewTextHandler(&said, nil)), fatal: make(chan error, 1)}

@@ -11,14 +11,15 @@ import (
 	"loaderd/internal/access"
 )
 
-// ErrOtherCluster says that a data folder belongs to a server of another cluster, or to one that stands alone, than the one that is started.
+// ErrOtherCluster says that a data folder belongs to a server of another cluster, or to one that stands alone, than the
+// one that is started.
 var ErrOtherCluster = errors.New("data folder belongs to another server")
 
 // markFormat is the version of the mark's format, and of the folder's: its streams are in accounts.
 const markFormat = 1
 
-// mark says what kind of server a data folder belongs to. A member of a cluster deletes the streams of a server that stood alone, and
-// a server alone takes no part in what the other members store.
+// mark says what kind of server a data folder belongs to. A member of a cluster deletes the streams of a server that
+// stood alone, and a server alone takes no part in what the other members store.
 type mark struct {
 	Format  int    `json:"format"`
 	Cluster string `json:"cluster"` // empty: it stands alone
@@ -39,7 +40,8 @@ func (f *folder) check(want mark) (mark, error) {
 	is, err := readMark(f.markName())
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && f.hasStreams():
-		return is, fmt.Errorf("open data folder %s (stream.dir): it holds streams but no %s: an incompatible version of loaderd or another program wrote it; "+
+		return is, fmt.Errorf("open data folder %s (stream.dir): it holds streams but no %s: an incompatible version of "+
+			"loaderd or another program wrote it; "+
 			"run it with that version, or choose another folder", f.path, markName)
 	case errors.Is(err, fs.ErrNotExist):
 		return want, nil
@@ -47,7 +49,8 @@ func (f *folder) check(want mark) (mark, error) {
 		return is, err
 	}
 	if is.Cluster != want.Cluster {
-		return is, fmt.Errorf("open data folder %s (stream.dir): %w: it is of %s, not of %s (stream.cluster.name); give this server a folder of its own, "+
+		return is, fmt.Errorf("open data folder %s (stream.dir): %w: it is of %s, not of %s (stream.cluster.name); give "+
+			"this server a folder of its own, "+
 			"and copy what the other one holds with loaderd cluster migrate", f.path, ErrOtherCluster, is.kind(), want.kind())
 	}
 	return is, nil
@@ -70,10 +73,12 @@ func readMark(name string) (m mark, err error) {
 		return m, fmt.Errorf("read mark of data folder (stream.dir): %w", err)
 	}
 	if err := json.Unmarshal(text, &m); err != nil {
-		return m, fmt.Errorf("read mark of data folder %s: %w: it says which servers the folder belongs to; restore it from a backup", name, err)
+		return m, fmt.Errorf("read mark of data folder %s: %w: it says which servers the folder belongs to; restore it "+
+			"from a backup", name, err)
 	}
 	if m.Format != markFormat || m.Server == "" {
-		return m, fmt.Errorf("read mark of data folder %s: format %d, server %q: want format %d and a name; an incompatible version of loaderd wrote it: "+
+		return m, fmt.Errorf("read mark of data folder %s: format %d, server %q: want format %d and a name; an "+
+			"incompatible version of loaderd wrote it: "+
 			"run it with that version, or choose another folder (stream.dir)", name, m.Format, m.Server, markFormat)
 	}
 	return m, nil

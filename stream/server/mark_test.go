@@ -97,8 +97,9 @@ func TestStart_RefusedStartLeavesNewFolderEmpty(t *testing.T) {
 		{"port in use", server.Options{Listen: taken.Addr().String()}},
 		{"address without port", server.Options{Listen: "127.0.0.1"}},
 		{"certificate is missing", server.Options{Listen: "127.0.0.1:0", Cert: "absent.pem", Key: "absent.pem"}},
-		{"cluster secret is missing", server.Options{Listen: "127.0.0.1:0", Cluster: server.Cluster{Name: "corpus", Listen: natstest.FreeAddress(t),
-			Peers: []string{"127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"}, SecretFile: "absent"}}},
+		{"cluster secret is missing", server.Options{Listen: "127.0.0.1:0",
+			Cluster: server.Cluster{Name: "corpus", Listen: natstest.FreeAddress(t),
+				Peers: []string{"127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"}, SecretFile: "absent"}}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -20,7 +20,8 @@ func TestNamesOfMembers(t *testing.T) {
 		{"127.0.0.1:6222", "127.0.0.1:1", host + "-6222"}, // by a forwarded port that all may share
 		{"[::1]:6222", "", host + "-6222"},
 	} {
-		if name, err := (Cluster{Name: "corpus", Listen: tc.listen, Advertise: tc.advertise}).serverName(); err != nil || name != tc.want {
+		if name, err := (Cluster{Name: "corpus", Listen: tc.listen, Advertise: tc.advertise}).serverName(); err != nil ||
+			name != tc.want {
 			t.Errorf("listen %s, advertise %q: %s, %v, want %s", tc.listen, tc.advertise, name, err, tc.want)
 		}
 	}

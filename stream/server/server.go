@@ -1,5 +1,5 @@
-// Package server is a NATS server with JetStream inside this process: its data folder, which one process holds at a time, its start and stop,
-// and whether it can still write.
+// Package server is a NATS server with JetStream inside this process: its data folder, which one process holds at a
+// time, its start and stop, and whether it can still write.
 package server
 
 import (
@@ -34,14 +34,15 @@ type Options struct {
 	Private    bool   // it takes no port: only this process reaches it. A member of a cluster cannot be
 	Cluster    Cluster
 	Producers  Producers
-	// Cert and Key are PEM files of what is shown to clients, and to the other members of a cluster, who show theirs, of authorities in CA. Without
-	// them there is no TLS.
+	// Cert and Key are PEM files of what is shown to clients, and to the other members of a cluster, who show theirs, of
+	// authorities in CA. Without them there is no TLS.
 	Cert, Key, CA string
 }
 
 // Server is a NATS server inside this process.
 //
-// Every write is synced before it is acknowledged (SyncAlways): with any other setting a power loss takes acknowledged messages along.
+// Every write is synced before it is acknowledged (SyncAlways): with any other setting a power loss takes acknowledged
+// messages along.
 type Server struct {
 	server  *server.Server
 	folder  *folder
@@ -66,7 +67,8 @@ func Start(ctx context.Context, o Options, log *slog.Logger) (_ *Server, err err
 		}
 	}()
 	if o.Private && o.Cluster.Name != "" {
-		return nil, fmt.Errorf("open data folder %s (stream.dir) alone: one member of cluster %s cannot answer for it: start the members, or name those that run (stream.url)",
+		return nil, fmt.Errorf("open data folder %s (stream.dir) alone: one member of cluster %s cannot answer for it: "+
+			"start the members, or name those that run (stream.url)",
 			o.Dir, o.Cluster.Name)
 	}
 	name, err := o.Cluster.serverName()
@@ -131,7 +133,9 @@ func Start(ctx context.Context, o Options, log *slog.Logger) (_ *Server, err err
 	}
 	go s.proxy.Serve() // after the address is announced: clients that know it find their token by it
 	if a, ok := s.proxy.Addr().(*net.TCPAddr); ok && !a.IP.IsLoopback() && certs.clients.Config() == nil {
-		log.Warn("tokens and documents travel in the clear: the server inside the daemon has no certificate (stream.tls.cert)", "stream.listen", a.String())
+		log.Warn(
+			"tokens and documents travel in the clear: the server inside the daemon has no certificate (stream.tls.cert)",
+			"stream.listen", a.String())
 	}
 	return s, nil
 }
@@ -189,8 +193,8 @@ func serverOptions(o Options, name, secret string, certs certificates) (*server.
 		JetStream:             true,
 		StoreDir:              o.Dir,
 		SyncAlways:            true,
-		// The server would otherwise measure the disk at every start and refuse streams whose bounds no longer fit. Bounds are set
-		// against the disk when a stream is created.
+		// The server would otherwise measure the disk at every start and refuse streams whose bounds no longer fit. Bounds
+		// are set against the disk when a stream is created.
 		JetStreamMaxStore:  math.MaxInt64 / 4,
 		JetStreamMaxMemory: 64 << 20, // ordered consumers only; every stream of ours is on disk
 		// Producers cannot take all places for uncommitted batches.
@@ -199,7 +203,8 @@ func serverOptions(o Options, name, secret string, certs certificates) (*server.
 	if o.Cluster.Name != "" {
 		// The server tells the other members, and their clients, where its clients connect. It does so only where it
 		// listens; it takes no client there, who lacks the secret of the proxy.
-		opts.DontListen, opts.Host, opts.Port, opts.ClientAdvertise = false, "127.0.0.1", server.RANDOM_PORT, advertised(o.Listen)
+		opts.DontListen, opts.Host, opts.Port, opts.ClientAdvertise = false, "127.0.0.1", server.RANDOM_PORT,
+			advertised(o.Listen)
 	}
 	certs.use(opts)
 	return opts, accounts(opts)
@@ -287,7 +292,8 @@ func probeListen(ctx context.Context, address, whose, key string) (string, error
 	var config net.ListenConfig
 	l, err := config.Listen(ctx, "tcp", address)
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return "", fmt.Errorf("listen for %s on %s: %w: another program has this port; choose another with %s%s", whose, address, err, key, freePort(key))
+		return "", fmt.Errorf("listen for %s on %s: %w: another program has this port; choose another with %s%s", whose,
+			address, err, key, freePort(key))
 	}
 	if err != nil {
 		return "", fmt.Errorf("listen for %s on %s (%s): %w", whose, address, key, err)
@@ -351,10 +357,12 @@ func (s *Server) checkHealth() error {
 		full := outOfSpace(h.Error) || free >= 0 && free < leastSpace
 		return &StorageError{Path: s.folder.path, Free: free, Full: full, Message: h.Error}
 	case s.server.JetStreamIsClustered():
-		return fmt.Errorf("embedded NATS server in %s: %s: it may be catching up with the other members, or too few of them may run or reach each other "+
+		return fmt.Errorf("embedded NATS server in %s: %s: it may be catching up with the other members, or too few of "+
+			"them may run or reach each other "+
 			"(stream.cluster.peers); else look for a full disk or a failing one", s.folder.path, h.Error)
 	}
-	return fmt.Errorf("embedded NATS server in %s: %s: look for a full disk or a failing one, then restart the daemon", s.folder.path, h.Error)
+	return fmt.Errorf("embedded NATS server in %s: %s: look for a full disk or a failing one, then restart the daemon",
+		s.folder.path, h.Error)
 }
 
 func (s *Server) shutdown() error {

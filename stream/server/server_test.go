@@ -73,7 +73,8 @@ func TestServer_RefusesClientsPastTheProxy(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	for user, file := range map[server.User]string{server.Documents: server.OperatorFile, server.Producer: server.ProducerFile} {
+	for user, file := range map[server.User]string{server.Documents: server.OperatorFile,
+		server.Producer: server.ProducerFile} {
 		token, err := os.ReadFile(filepath.Join(dir, file))
 		if err != nil {
 			t.Fatal(err)
@@ -99,7 +100,8 @@ func TestServer_RefusesClientsPastTheProxy(t *testing.T) {
 	}
 }
 
-// The token of a data folder is for the announced address alone: other loopback addresses of the port may be those of another process.
+// The token of a data folder is for the announced address alone: other loopback addresses of the port may be those of
+// another process.
 func TestTokenFor_AnnouncedAddressAlone(t *testing.T) {
 	dir := t.TempDir()
 	s, err := start(t, server.Options{Dir: dir})
@@ -114,8 +116,10 @@ func TestTokenFor_AnnouncedAddressAlone(t *testing.T) {
 	port := s.URL()[strings.LastIndex(s.URL(), ":"):]
 	for address, found := range map[string]bool{
 		s.URL(): true, s.URL() + "/": true, "tls://127.0.0.1" + port: true, "nats://127.0.0.1" + port: true,
-		"nats://[::1]" + port: false, "nats://localhost" + port: false, "nats://127.0.0.2" + port: false, "nats://[::ffff:127.0.0.1]" + port: false,
-		"nats://127.0.0.1": false, "nats://127.0.0.1:1": false, "127.0.0.1" + port: false, "nats://": false, "": false,
+		"nats://[::1]" + port: false, "nats://localhost" + port: false, "nats://127.0.0.2" + port: false,
+		"nats://[::ffff:127.0.0.1]" + port: false,
+		"nats://127.0.0.1":                 false, "nats://127.0.0.1:1": false, "127.0.0.1" + port: false,
+		"nats://": false, "": false,
 	} {
 		for _, operator := range []bool{false, true} {
 			if token := server.TokenFor(dir, address, operator); (token != "") != found {

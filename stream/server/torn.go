@@ -18,12 +18,14 @@ import (
 	"loaderd/internal/access"
 )
 
-// completeSettings writes the checksums that settings of streams lack. The server writes settings whole and their checksum then. Killed in between, it passes
-// the stream over at every later start, with all that it holds; and a stream that is created in its place gets no checksum either, so that it is lost
-// with the next start. Settings that are younger than their checksum are those that were written last; what else does not agree is damaged, which
-// the server says.
+// completeSettings writes the checksums that settings of streams lack. The server writes settings whole and their
+// checksum then. Killed in between, it passes the stream over at every later start, with all that it holds; and a
+// stream that is created in its place gets no checksum either, so that it is lost with the next start. Settings that
+// are younger than their checksum are those that were written last; what else does not agree is damaged, which the
+// server says.
 func completeSettings(dir string, log *slog.Logger) error {
-	found, err := fs.Glob(os.DirFS(dir), path.Join(server.JetStreamStoreDir, "*", "streams", "*", server.JetStreamMetaFile))
+	found, err := fs.Glob(os.DirFS(dir), path.Join(server.JetStreamStoreDir, "*", "streams", "*",
+		server.JetStreamMetaFile))
 	if err != nil {
 		return err
 	}
@@ -34,7 +36,8 @@ func completeSettings(dir string, log *slog.Logger) error {
 			return fmt.Errorf("complete the settings of a stream: %w", err)
 		}
 		if completed {
-			log.Warn("the settings of a stream lacked their checksum, as a kill while they are written leaves them: it is written now", "stream", filepath.Base(filepath.Dir(settings)))
+			log.Warn("the settings of a stream lacked their checksum, as a kill while they are written leaves them: it is "+
+				"written now", "stream", filepath.Base(filepath.Dir(settings)))
 		}
 	}
 	return nil

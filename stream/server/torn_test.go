@@ -13,8 +13,8 @@ import (
 	"loaderd/stream/server"
 )
 
-// A server that was killed while it wrote a stream's settings, before their checksum, has the stream with all that it holds at the next start, and at those behind it.
-// Settings that are damaged are not made good.
+// A server that was killed while it wrote a stream's settings, before their checksum, has the stream with all that it
+// holds at the next start, and at those behind it. Settings that are damaged are not made good.
 func TestSettingsWithoutTheirChecksum(t *testing.T) {
 	const name = "DOCS"
 	for what, c := range map[string]struct {
@@ -47,7 +47,8 @@ func TestSettingsWithoutTheirChecksum(t *testing.T) {
 			dir := t.TempDir()
 			var created time.Time
 			inside(t, dir, func(js jetstream.JetStream) {
-				st, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: name, Subjects: []string{"docs.>"}, Description: "one"})
+				st, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: name, Subjects: []string{"docs.>"},
+					Description: "one"})
 				if err != nil {
 					t.Fatal(err)
 				}

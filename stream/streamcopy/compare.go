@@ -21,9 +21,11 @@ const (
 	compareBytes     = 4 << 20
 )
 
-// Compare reads sequences first to last of a stream and of its copy on other servers, and returns how many messages both have there. That
-// they differ is an error. A server of a cluster that is behind is given time. progress is called with the last sequence compared.
-func Compare(ctx context.Context, from, to *conn.Client, name string, first, last uint64, progress func(sequence uint64)) (n uint64, err error) {
+// Compare reads sequences first to last of a stream and of its copy on other servers, and returns how many messages
+// both have there. That they differ is an error. A server of a cluster that is behind is given time. progress is called
+// with the last sequence compared.
+func Compare(ctx context.Context, from, to *conn.Client, name string, first, last uint64,
+	progress func(sequence uint64)) (n uint64, err error) {
 	for first <= last {
 		var original []*jetstream.RawStreamMsg
 		var next uint64
@@ -46,7 +48,8 @@ func Compare(ctx context.Context, from, to *conn.Client, name string, first, las
 }
 
 // sameRange compares what a copy has at sequences first to last.
-func sameRange(ctx context.Context, c *conn.Client, name string, original []*jetstream.RawStreamMsg, first, last uint64) error {
+func sameRange(ctx context.Context, c *conn.Client, name string, original []*jetstream.RawStreamMsg, first,
+	last uint64) error {
 	wait, began := c.Backoff(), time.Now()
 	for {
 		copied, err := wholeRange(ctx, c, name, first, last)
@@ -62,10 +65,12 @@ func sameRange(ctx context.Context, c *conn.Client, name string, original []*jet
 	}
 }
 
-// compareFor is how long a copy may take to show what is in the original: any server of a cluster answers, once it has caught up.
+// compareFor is how long a copy may take to show what is in the original: any server of a cluster answers, once it has
+// caught up.
 const compareFor = 30 * time.Second
 
-func wholeRange(ctx context.Context, c *conn.Client, name string, first, last uint64) (all []*jetstream.RawStreamMsg, err error) {
+func wholeRange(ctx context.Context, c *conn.Client, name string, first, last uint64) (all []*jetstream.RawStreamMsg,
+	err error) {
 	for first <= last {
 		found, next, err := messages.GetRange(ctx, c, name, first, last, compareBytes)
 		if err != nil {
@@ -83,8 +88,10 @@ func differ(name string, original, copied []*jetstream.RawStreamMsg) error {
 	}
 	for i, o := range original {
 		c := copied[i]
-		if o.Sequence != c.Sequence || o.Subject != c.Subject || !o.Time.Equal(c.Time) || !bytes.Equal(o.Data, c.Data) || !sameHeaders(o.Header, c.Header) {
-			return fmt.Errorf("the copy of stream %s has another message at sequence %d than the original at %d", name, c.Sequence, o.Sequence)
+		if o.Sequence != c.Sequence || o.Subject != c.Subject || !o.Time.Equal(c.Time) || !bytes.Equal(o.Data, c.Data) ||
+			!sameHeaders(o.Header, c.Header) {
+			return fmt.Errorf("the copy of stream %s has another message at sequence %d than the original at %d", name,
+				c.Sequence, o.Sequence)
 		}
 	}
 	return nil

@@ -1,4 +1,5 @@
-// Package streamcopy copies a stream to other servers by JetStream's snapshots, and compares the copy with the original.
+// Package streamcopy copies a stream to other servers by JetStream's snapshots, and compares the copy with the
+// original.
 package streamcopy
 
 import (
@@ -14,16 +15,19 @@ import (
 	"loaderd/stream/conn"
 )
 
-// snapshotChunk is the largest part of a snapshot that travels in one message, in bytes, and snapshotSilence how long the next may take.
+// snapshotChunk is the largest part of a snapshot that travels in one message, in bytes, and snapshotSilence how long
+// the next may take.
 const (
 	snapshotChunk   = 256 << 10
 	snapshotSilence = 30 * time.Second
 )
 
-// Copy copies a stream to other servers as it is there: with its sequences and what is missing between them, times, subjects, headers and
-// payloads, by JetStream's own snapshot. edit changes the settings of the copy. Its consumers stay behind. The copy appears whole or not at
-// all; of one that was broken off nothing is left after 5 s. progress is called with the bytes of every part. It makes one attempt.
-func Copy(ctx context.Context, from, to *conn.Client, name string, edit func(*jetstream.StreamConfig), progress func(bytes int)) error {
+// Copy copies a stream to other servers as it is there: with its sequences and what is missing between them, times,
+// subjects, headers and payloads, by JetStream's own snapshot. edit changes the settings of the copy. Its consumers
+// stay behind. The copy appears whole or not at all; of one that was broken off nothing is left after 5 s. progress is
+// called with the bytes of every part. It makes one attempt.
+func Copy(ctx context.Context, from, to *conn.Client, name string, edit func(*jetstream.StreamConfig),
+	progress func(bytes int)) error {
 	inbox := from.Conn().NewRespInbox()
 	parts, err := from.Conn().SubscribeSync(inbox)
 	if err != nil {
@@ -38,14 +42,16 @@ func Copy(ctx context.Context, from, to *conn.Client, name string, edit func(*je
 		Config jetstream.StreamConfig `json:"config"`
 		State  json.RawMessage        `json:"state"`
 	}
-	if err := askFor(ctx, from, from.API("STREAM.SNAPSHOT", name), map[string]any{"deliver_subject": inbox, "no_consumers": true, "chunk_size": chunk}, &taken); err != nil {
+	if err := askFor(ctx, from, from.API("STREAM.SNAPSHOT", name),
+		map[string]any{"deliver_subject": inbox, "no_consumers": true, "chunk_size": chunk}, &taken); err != nil {
 		return fmt.Errorf("take a snapshot of stream %s: %w", name, err)
 	}
 	edit(&taken.Config)
 	var put struct {
 		Subject string `json:"deliver_subject"`
 	}
-	if err := askFor(ctx, to, to.API("STREAM.RESTORE", name), map[string]any{"config": taken.Config, "state": taken.State}, &put); err != nil {
+	if err := askFor(ctx, to, to.API("STREAM.RESTORE", name), map[string]any{"config": taken.Config, "state": taken.State},
+		&put); err != nil {
 		return fmt.Errorf("make a copy of stream %s: %w", name, err)
 	}
 	for {

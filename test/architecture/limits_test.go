@@ -1,17 +1,21 @@
 package architecture_test
 
 import (
+	"bytes"
 	"fmt"
 	"go/ast"
 	"go/parser"
+	"go/scanner"
 	"go/token"
 	"io/fs"
 	"maps"
+	"os"
 	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -22,10 +26,11 @@ const (
 	maxFields           = 20
 	maxMethods          = 30
 	maxInterfaceMethods = 8
+	maxColumns          = 120 // of a line; a tab is one
 )
 
-// beyond are the packages and types that are beyond a limit. Each entry has the present number, of lines in full hundreds,
-// which may only get smaller.
+// beyond are the packages and types that are beyond a limit. Each entry has the present number, of lines in full
+// hundreds, which may only get smaller.
 var beyond = map[string]int{
 	"fields internal/api.Status":               31, // JSON
 	"fields internal/daemon.Daemon":            22, // the wiring of a process
@@ -153,6 +158,70 @@ func receiver(x ast.Expr) string {
 		default:
 			return "?"
 		}
+	}
+}
+
+// No line is longer than maxColumns, except those of raw strings, of preformatted comments, and of generated files.
+func TestLineWidth(t *testing.T) {
+	err := filepath.WalkDir(".", func(file string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if name := d.Name(); d.IsDir() && (name == "testdata" || file != "." && strings.HasPrefix(name, ".")) {
+			return fs.SkipDir
+		}
+		if path.Ext(file) != ".go" {
+			return nil
+		}
+		source, err := os.ReadFile(file)
+		if err != nil || bytes.Contains(source, []byte("DO NOT EDIT")) {
+			return err
+		}
+		for _, line := range longLines(source) {
+			t.Errorf("%s:%d has more than %d columns", file, line, maxColumns)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// longLines returns the numbers of the lines of a Go file that are too long.
+func longLines(source []byte) (long []int) {
+	set := token.NewFileSet()
+	file := set.AddFile("", set.Base(), len(source))
+	var s scanner.Scanner
+	s.Init(file, source, nil, scanner.ScanComments)
+	exempt := map[int]bool{}
+	for {
+		pos, kind, text := s.Scan()
+		if kind == token.EOF {
+			break
+		}
+		raw := kind == token.STRING && strings.HasPrefix(text, "`")
+		if raw || kind == token.COMMENT && strings.HasPrefix(text, "//\t") {
+			first := file.Line(pos)
+			for line := first; line <= first+strings.Count(text, "\n"); line++ {
+				exempt[line] = true
+			}
+		}
+	}
+	number := 0
+	for line := range bytes.Lines(source) {
+		number++
+		if utf8.RuneCount(bytes.TrimSuffix(line, []byte("\n"))) > maxColumns && !exempt[number] {
+			long = append(long, number)
+		}
+	}
+	return long
+}
+
+func TestLongLines(t *testing.T) {
+	long := strings.Repeat("x", maxColumns)
+	source := "package p\n\n// " + long + "\nvar a = \"" + long + "\"\n\n//\t" + long + "\nvar b = `\n" + long + "x\n`\n"
+	if diff := cmp.Diff([]int{3, 4}, longLines([]byte(source))); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
 	}
 }
 

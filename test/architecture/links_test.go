@@ -23,7 +23,8 @@ var (
 	page = regexp.MustCompile(`(?:^|[^\w/.-])(?:\.\./)*(docs/[\w/-]+\.(?:md|svg))`)
 )
 
-// TestLinks: what a page links to is there, its anchor too, and so is every page of docs/ that code, scripts and pages name.
+// TestLinks: what a page links to is there, its anchor too, and so is every page of docs/ that code, scripts and pages
+// name.
 func TestLinks(t *testing.T) {
 	for _, b := range brokenLinks(t, os.DirFS(".")) {
 		t.Error(b)
@@ -32,11 +33,14 @@ func TestLinks(t *testing.T) {
 
 func TestBrokenLinksAreSeen(t *testing.T) {
 	got := brokenLinks(t, fstest.MapFS{
-		"README.md":      {Data: []byte("[a](docs/a.md#the-first-part) [gone](docs/gone.md) [code](internal) [web](https://example.org/x.md#y)\n")},
-		"docs/a.md":      {Data: []byte("# The `first`, part!\n[self](#nowhere) [up](../README.md) ![plot](img/a.svg)\n```sh\n# no heading\n```\n[c](#no-heading)\n")},
+		"README.md": {Data: []byte("[a](docs/a.md#the-first-part) [gone](docs/gone.md) [code](internal) " +
+			"[web](https://example.org/x.md#y)\n")},
+		"docs/a.md": {Data: []byte("# The `first`, part!\n[self](#nowhere) [up](../README.md) " +
+			"![plot](img/a.svg)\n```sh\n# no heading\n```\n[c](#no-heading)\n")},
 		"docs/img/a.svg": {},
-		"internal/a.go":  {Data: []byte("// See docs/b.md and docs/a.md.\nconst x = \"../../docs/c.md\" // https://example.org/docs/d.md\n")},
-		".venv/a.md":     {Data: []byte("[gone](gone.md)")},
+		"internal/a.go": {Data: []byte("// See docs/b.md and docs/a.md.\nconst x = \"../../docs/c.md\" // " +
+			"https://example.org/docs/d.md\n")},
+		".venv/a.md": {Data: []byte("[gone](gone.md)")},
 	})
 	want := []string{
 		"README.md links to docs/gone.md: no such file",
@@ -51,8 +55,8 @@ func TestBrokenLinksAreSeen(t *testing.T) {
 	}
 }
 
-// brokenLinks says which links of Markdown files and which pages of docs/ named in source files lead nowhere, in order. Hidden
-// folders, and links to other hosts, are left out.
+// brokenLinks says which links of Markdown files and which pages of docs/ named in source files lead nowhere, in order.
+// Hidden folders, and links to other hosts, are left out.
 func brokenLinks(t *testing.T, root fs.FS) (broken []string) {
 	t.Helper()
 	err := fs.WalkDir(root, ".", func(file string, d fs.DirEntry, err error) error {
@@ -65,7 +69,8 @@ func brokenLinks(t *testing.T, root fs.FS) (broken []string) {
 			}
 			return nil
 		}
-		if d.IsDir() || file != "Makefile" && !slices.Contains([]string{".md", ".go", ".py", ".yaml", ".toml"}, path.Ext(file)) {
+		if d.IsDir() || file != "Makefile" && !slices.Contains([]string{".md", ".go", ".py", ".yaml", ".toml"},
+			path.Ext(file)) {
 			return nil
 		}
 		text, err := fs.ReadFile(root, file)

@@ -14,8 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// secretArguments match commands that pass a secret as an argument, which every user of a machine can read, and programs that have
-// one in their text.
+// secretArguments match commands that pass a secret as an argument, which every user of a machine can read, and
+// programs that have one in their text.
 var secretArguments = []*regexp.Regexp{
 	regexp.MustCompile(`--(?:token|password|passphrase|secret)[ =]["']?[$A-Za-z0-9<]\S*`),
 	regexp.MustCompile(`--from-literal=\S+`),
@@ -24,8 +24,8 @@ var secretArguments = []*regexp.Regexp{
 	regexp.MustCompile(`\b(?:token|password)=["'][^"']+["']`),
 }
 
-// TestPages_ShowNoSecretAsArgument searches pages, examples and what is handed to operators. The help texts of commands are in
-// docs/commands.md.
+// TestPages_ShowNoSecretAsArgument searches pages, examples and what is handed to operators. The help texts of commands
+// are in docs/commands.md.
 func TestPages_ShowNoSecretAsArgument(t *testing.T) {
 	for _, s := range shownSecrets(t, os.DirFS(".")) {
 		t.Error(s)
@@ -34,9 +34,12 @@ func TestPages_ShowNoSecretAsArgument(t *testing.T) {
 
 func TestPages_SecretArgumentsAreFound(t *testing.T) {
 	got := shownSecrets(t, fstest.MapFS{
-		"README.md":        {Data: []byte("loaderd seal --token s3cret\nloaderd seal --token-file me.token\nnats --password \"$(cat token)\" pub\n")},
-		"deploy/a.md":      {Data: []byte("curl -H \"Authorization: Bearer $TOKEN\" url\nnats://producer:s3cret@host:4222\nnats://host:4222 user@example.org\n--tokenizer gpt2\n")},
-		"examples/a.py":    {Data: []byte("loaderd.Client(uri, token=\"s3cret\")\nloaderd.Client(uri, token=open(\"token\").read())\n")},
+		"README.md": {Data: []byte("loaderd seal --token s3cret\nloaderd seal --token-file me.token\nnats " +
+			"--password \"$(cat token)\" pub\n")},
+		"deploy/a.md": {Data: []byte("curl -H \"Authorization: Bearer $TOKEN\" " +
+			"url\nnats://producer:s3cret@host:4222\nnats://host:4222 user@example.org\n--tokenizer gpt2\n")},
+		"examples/a.py": {Data: []byte("loaderd.Client(uri, token=\"s3cret\")\nloaderd.Client(uri, " +
+			"token=open(\"token\").read())\n")},
 		"deploy/notes.txt": {Data: []byte("kubectl create secret generic a --from-literal=secret=x\n")},
 		"docs/nats/a.sh":   {Data: []byte("nsc add import --token activation.jwt\n")}, // a file
 		"loader/a_test.go": {Data: []byte("--token s3cret")},
@@ -63,7 +66,8 @@ func shownSecrets(t *testing.T, root fs.FS) (shown []string) {
 			return err
 		}
 		top, _, below := strings.Cut(file, "/")
-		if !d.IsDir() && path.Ext(file) != ".md" && !(below && slices.Contains([]string{"docs", "examples", "deploy"}, top)) || path.Ext(file) == ".go" {
+		if !d.IsDir() && path.Ext(file) != ".md" &&
+			!(below && slices.Contains([]string{"docs", "examples", "deploy"}, top)) || path.Ext(file) == ".go" {
 			return nil
 		}
 		if d.IsDir() {

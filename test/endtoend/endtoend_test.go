@@ -22,7 +22,8 @@ import (
 	"loaderd/stream/publish"
 )
 
-// The promise, end to end and on real parts: real text into a real JetStream server, through the daemon, out of real Flight sockets.
+// The promise, end to end and on real parts: real text into a real JetStream server, through the daemon, out of real
+// Flight sockets.
 
 func TestEveryTokenArrivesOnceInTheRowsOfTheLedger(t *testing.T) {
 	messages := daemontest.GoSource(t, 300)
@@ -62,7 +63,8 @@ func TestEveryTokenArrivesOnceInTheRowsOfTheLedger(t *testing.T) {
 	}
 }
 
-// Two runs over equal logs differ in everything that must not matter: workers, buffers, cache, how far they plan ahead, who reads.
+// Two runs over equal logs differ in everything that must not matter: workers, buffers, cache, how far they plan ahead,
+// who reads.
 func TestTwoRunsAreByteIdentical(t *testing.T) {
 	messages := daemontest.GoSource(t, 200)
 	var runs [2][]reader.Batch
@@ -95,7 +97,9 @@ func TestARestartInTheMiddleContinues(t *testing.T) {
 	for name, change := range map[string]func(*packonline.Config){
 		"bucket":                func(c *packonline.Config) { c.Method = "bucket" },
 		"splice by rare tokens": func(c *packonline.Config) { c.Method, c.Splice.PathBonus = "splice", 50 },
-		"splice by folders":     func(c *packonline.Config) { c.Method, c.Splice.Retriever, c.Splice.Order = "splice", "repo", "shuffle" },
+		"splice by folders": func(c *packonline.Config) {
+			c.Method, c.Splice.Retriever, c.Splice.Order = "splice", "repo", "shuffle"
+		},
 	} {
 		t.Run(name, func(t *testing.T) { restartInTheMiddle(t, change) })
 	}
@@ -153,7 +157,8 @@ func TestPoisonDoesNotStopTheRun(t *testing.T) {
 	poison := []*nats.Msg{
 		{Subject: "docs.x", Data: []byte(`{"text": `), Header: nats.Header{"Content-Type": {"application/json"}}},
 		{Subject: "docs.x", Data: []byte(`{"text": 5}`), Header: nats.Header{"Content-Type": {"application/json"}}},
-		{Subject: "docs.x", Data: bytes.Repeat([]byte{1}, 7), Header: nats.Header{"Content-Type": {"application/vnd.loaderd.tokens"}}},
+		{Subject: "docs.x", Data: bytes.Repeat([]byte{1}, 7),
+			Header: nats.Header{"Content-Type": {"application/vnd.loaderd.tokens"}}},
 		{Subject: "docs.x", Data: []byte("%PDF"), Header: nats.Header{"Content-Type": {"application/pdf"}}},
 	}
 	for _, m := range poison {
@@ -197,7 +202,9 @@ func TestAFullStreamMakesTheProducerWait(t *testing.T) {
 	producer := natstest.Open(t, c.Stream)
 	defer producer.Close()
 	waits := make(chan string, 100)
-	p, err := publish.New(t.Context(), producer, "go", publish.Options{BatchMessages: 20, OnWait: func(reason string) { waits <- reason }})
+	p, err := publish.New(t.Context(), producer, "go", publish.Options{BatchMessages: 20, OnWait: func(reason string) {
+		waits <- reason
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -355,7 +362,8 @@ func TestTinyStreamsEnd(t *testing.T) {
 func TestALargeDocument(t *testing.T) {
 	d := daemontest.Start(t, daemontest.Settings(t, ""))
 	text := bytes.Repeat([]byte("the quick brown fox jumps over the lazy dog\n"), 30_000_000/44)
-	messages := []stream.Message{{ID: "small", Data: []byte("before")}, {ID: "large", Data: text}, {ID: "after", Data: []byte("behind")}}
+	messages := []stream.Message{{ID: "small", Data: []byte("before")}, {ID: "large", Data: text},
+		{ID: "after", Data: []byte("behind")}}
 	daemontest.Publish(t, natstest.URL(d.Store()), messages)
 	daemontest.Seal(t, d)
 	daemontest.CheckTokens(t, daemontest.ReadAll(t, d.FlightURI(), 1), messages)

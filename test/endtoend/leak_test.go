@@ -34,8 +34,8 @@ func holds(t *testing.T) held {
 	return held{runtime.NumGoroutine(), len(files), int64(m.HeapAlloc)}
 }
 
-// leakAllowed is what may be held beyond the measure before: nothing but noise. One leaked stream window of every visit would be a
-// hundred times as much.
+// leakAllowed is what may be held beyond the measure before: nothing but noise. One leaked stream window of every visit
+// would be a hundred times as much.
 var leakAllowed = held{5, 3, 8 << 20}
 
 // A daemon holds no more after 1,000 readers that came, left amid a batch or a wait, were cut off, or spoke nonsense.

@@ -31,7 +31,8 @@ func briefly(t *testing.T) config.Config {
 	return c
 }
 
-// begun is the folder of a run on one machine that was stopped in the middle: of its documents the first are purged and others deleted.
+// begun is the folder of a run on one machine that was stopped in the middle: of its documents the first are purged and
+// others deleted.
 func begun(t *testing.T, messages []stream.Message, steps uint64) (config.Config, []reader.Batch) {
 	t.Helper()
 	c := briefly(t)
@@ -62,10 +63,12 @@ func migration(t *testing.T, c config.Config, cluster *natstest.Cluster) *runs.M
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = from.Close() })
-	return &runs.Migration{From: from, To: cluster.Store(), Self: lease.NewLeaderInfo("test", 1), Progress: func(string, int64, int64) {}}
+	return &runs.Migration{From: from, To: cluster.Store(), Self: lease.NewLeaderInfo("test", 1),
+		Progress: func(string, int64, int64) {}}
 }
 
-// A run that began on one machine goes on on a cluster of three, with the steps that it would have had, however often its copy was broken off.
+// A run that began on one machine goes on on a cluster of three, with the steps that it would have had, however often
+// its copy was broken off.
 func TestARunMovesToACluster(t *testing.T) {
 	messages := daemontest.GoSource(t, 300)
 	c := briefly(t)
@@ -83,7 +86,8 @@ func TestARunMovesToACluster(t *testing.T) {
 	cluster := natstest.StartCluster(t, 3)
 	m := migration(t, c, cluster)
 	// What is left of a copy that is broken off keeps the name for seconds.
-	for _, at := range testscale.Of([]string{"compare DOCS"}, []string{"copy DOCS", "copy PLAN_default", "compare DOCS", "compare PLAN_default"}) {
+	for _, at := range testscale.Of([]string{"compare DOCS"}, []string{"copy DOCS", "copy PLAN_default", "compare DOCS",
+		"compare PLAN_default"}) {
 		killed, kill := context.WithCancel(t.Context())
 		again := anew(m)
 		again.Progress = func(what string, _, _ int64) {
@@ -128,7 +132,8 @@ func anew(m *runs.Migration) *runs.Migration {
 // checkMoved looks at what a run has on the cluster.
 func checkMoved(t *testing.T, d *daemon.Daemon) {
 	t.Helper()
-	for _, name := range []string{"DOCS", "DOCS_DEAD", "PLAN_default", "OBJ_CHECKPOINTS_default", "KV_loaderd_floors", "KV_loaderd_checkpoints"} {
+	for _, name := range []string{"DOCS", "DOCS_DEAD", "PLAN_default", "OBJ_CHECKPOINTS_default", "KV_loaderd_floors",
+		"KV_loaderd_checkpoints"} {
 		st, err := d.Store().Of(name).JetStream().Stream(t.Context(), name)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -143,7 +148,8 @@ func checkMoved(t *testing.T, d *daemon.Daemon) {
 		t.Fatal(err)
 	}
 	if s := docs.CachedInfo().State; s.FirstSeq != 4 || s.NumDeleted != 2 || s.LastSeq != 300 {
-		t.Errorf("the documents are %d to %d, %d deleted among them, want 4 to 300 and 2", s.FirstSeq, s.LastSeq, s.NumDeleted)
+		t.Errorf("the documents are %d to %d, %d deleted among them, want 4 to 300 and 2", s.FirstSeq, s.LastSeq,
+			s.NumDeleted)
 	}
 	if runs, err := retention.Runs(t.Context(), d.Store()); err != nil || len(runs) != 1 || !runs[0].Sealed {
 		t.Errorf("runs over the stream: %+v, %v, want the sealed one", runs, err)

@@ -104,7 +104,8 @@ func secret(t *testing.T, name string, text []byte) string {
 	return path
 }
 
-// byOperator is what docs/nats/operator.sh makes by nsc: its accounts, each of its shares with an activation, and credentials.
+// byOperator is what docs/nats/operator.sh makes by nsc: its accounts, each of its shares with an activation, and
+// credentials.
 func byOperator(t *testing.T) template {
 	t.Helper()
 	script, err := os.ReadFile("docs/nats/operator.sh")
@@ -134,12 +135,14 @@ func byOperator(t *testing.T) template {
 		claims[m[1]].Name = m[1]
 	}
 	own := claims["LOADERD"]
-	if !strings.Contains(string(script), "nsc edit account --name LOADERD --js-disk-storage -1 --js-mem-storage -1 --js-streams -1 --js-consumer -1\n") {
+	if !strings.Contains(string(script), "nsc edit account --name LOADERD --js-disk-storage -1 --js-mem-storage -1 "+
+		"--js-streams -1 --js-consumer -1\n") {
 		t.Fatal("docs/nats/operator.sh gives LOADERD no JetStream")
 	}
 	own.Limits.JetStreamLimits = jwt.JetStreamLimits{DiskStorage: -1, MemoryStorage: -1, Streams: -1, Consumer: -1}
 	for _, m := range regexp.MustCompile(`(?m)^offer '([^']+)' (\w+)$`).FindAllStringSubmatch(string(script), -1) {
-		own.Exports.Add(&jwt.Export{Name: m[1], Subject: jwt.Subject(m[1]), Type: jwt.Service, TokenReq: true, ResponseType: jwt.ResponseType(m[2])})
+		own.Exports.Add(&jwt.Export{Name: m[1], Subject: jwt.Subject(m[1]), Type: jwt.Service, TokenReq: true,
+			ResponseType: jwt.ResponseType(m[2])})
 	}
 	var shares []share
 	for _, m := range regexp.MustCompile(`(?m)^share (\w+) '([^']+)'$`).FindAllStringSubmatch(string(script), -1) {
@@ -154,7 +157,8 @@ func byOperator(t *testing.T) template {
 		may.ImportSubject, may.ImportType = subject, jwt.Service
 		token, err := may.Encode(keys["LOADERD"])
 		must(err)
-		claims[account].Imports.Add(&jwt.Import{Name: s.subject, Subject: subject, Account: own.Subject, Token: token, Type: jwt.Service})
+		claims[account].Imports.Add(&jwt.Import{Name: s.subject, Subject: subject, Account: own.Subject, Token: token,
+			Type: jwt.Service})
 	}
 	all := template{users: map[string]stream.Config{}}
 	self := jwt.NewOperatorClaims(operatorKey)
@@ -192,7 +196,8 @@ func byOperator(t *testing.T) template {
 // serve starts a server of the template, and completes what its users connect with. The server must refuse nothing.
 func (all template) serve(t *testing.T) (s *server.Server) {
 	t.Helper()
-	opts := &server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, StoreDir: t.TempDir(), JetStream: true}
+	opts := &server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, StoreDir: t.TempDir(),
+		JetStream: true}
 	if err := opts.ProcessConfigString(all.config); err != nil {
 		t.Fatalf("%v in\n%s", err, all.config)
 	}
@@ -240,8 +245,8 @@ func (all template) makeStreams(t *testing.T) {
 	}
 }
 
-// produce does what producers do: an input is published, something else to the same source, and the input again after a change, so that what is stored has to
-// be read back; and who reads all that is asked.
+// produce does what producers do: an input is published, something else to the same source, and the input again after a
+// change, so that what is stored has to be read back; and who reads all that is asked.
 func produce(ctx context.Context, store *stream.Store, messages []stream.Message) error {
 	as := func(f func(p *publish.Publisher) error) error {
 		p, err := publish.New(ctx, store, "files", publish.Options{})
@@ -272,7 +277,8 @@ func produce(ctx context.Context, store *stream.Store, messages []stream.Message
 	if err := input("as it was"); err != nil {
 		return err
 	}
-	other := []stream.Message{{ID: "one", Data: []byte("one more")}, {ID: "two", Data: []byte("and one more")}, {ID: "three", Data: []byte("the last")}}
+	other := []stream.Message{{ID: "one", Data: []byte("one more")}, {ID: "two", Data: []byte("and one more")},
+		{ID: "three", Data: []byte("the last")}}
 	if err := as(func(p *publish.Publisher) error { return p.Publish(ctx, other...) }); err != nil {
 		return err
 	}
@@ -283,17 +289,20 @@ func produce(ctx context.Context, store *stream.Store, messages []stream.Message
 	return err
 }
 
-// A daemon, a producer and an observer do all that they do as users of the templates, with NKeys and with credentials of an operator: the server refuses
-// nothing. The producer and the observer can do nothing else, whatever they ask for.
+// A daemon, a producer and an observer do all that they do as users of the templates, with NKeys and with credentials
+// of an operator: the server refuses nothing. The producer and the observer can do nothing else, whatever they ask for.
 func TestNATSTemplates(t *testing.T) {
 	messages := daemontest.GoSource(t, 400)
-	for name, make := range map[string]func(*testing.T) template{"NKeys": func(t *testing.T) template { return byNKeys(t) }, "operator": byOperator} {
+	for name, make := range map[string]func(*testing.T) template{"NKeys": func(t *testing.T) template {
+		return byNKeys(t)
+	}, "operator": byOperator} {
 		t.Run(name, func(t *testing.T) {
 			all := make(t)
 			all.serve(t)
 			all.makeStreams(t)
 			c := daemontest.Settings(t, "")
-			c.Stream.URL, c.Stream.NKey, c.Stream.Credentials = all.users["LOADERD"].URL, all.users["LOADERD"].NKey, all.users["LOADERD"].Credentials
+			c.Stream.URL, c.Stream.NKey, c.Stream.Credentials = all.users["LOADERD"].URL, all.users["LOADERD"].NKey,
+				all.users["LOADERD"].Credentials
 			c.Serve.Release, c.Serve.ReleaseAfter = "purge", time.Millisecond
 			d := daemontest.Start(t, c)
 			ctx := natstest.Within(t, time.Minute)
@@ -322,7 +331,8 @@ func TestNATSTemplates(t *testing.T) {
 			}
 			daemontest.Eventually(t, func() bool { return d.Run().Info().Oldest > 0 })
 			for _, subject := range heard() {
-				if !strings.HasPrefix(subject, "docs.") && !strings.HasPrefix(subject, "$KV.loaderd_publish.") && !strings.HasPrefix(subject, "$JS.API.") && !strings.HasPrefix(subject, "_INBOX.") {
+				if !strings.HasPrefix(subject, "docs.") && !strings.HasPrefix(subject, "$KV.loaderd_publish.") &&
+					!strings.HasPrefix(subject, "$JS.API.") && !strings.HasPrefix(subject, "_INBOX.") {
 					t.Errorf("a producer hears %s", subject)
 				}
 			}
@@ -379,7 +389,8 @@ func TestNATSTemplateOnACluster(t *testing.T) {
 
 // elsewhere are shares that are needed by what this test does not do.
 var elsewhere = []share{
-	{"PRODUCERS", "$JS.API.STREAM.MSG.GET.DOCS"},           // on a cluster a producer asks the server that leads the stream
+	// on a cluster a producer asks the server that leads the stream
+	{"PRODUCERS", "$JS.API.STREAM.MSG.GET.DOCS"},
 	{"PRODUCERS", "$JS.API.DIRECT.GET.KV_loaderd_publish"}, // it is asked which input a repeated document is of
 	// The Python producer finds the stream, and who reads it, by these.
 	{"PRODUCERS", "$JS.API.STREAM.NAMES"}, {"PRODUCERS", "$JS.API.DIRECT.GET.KV_loaderd_readers.>"},
@@ -463,8 +474,9 @@ func asked(t *testing.T, all template, s share, does func(ctx context.Context, s
 	}
 }
 
-// hearAll listens to everything as a producer; the function that it returns ends that, and returns the subjects that were heard. Who listens to everything also
-// takes all requests of the account, so nothing is tried meanwhile that nobody should take.
+// hearAll listens to everything as a producer; the function that it returns ends that, and returns the subjects that
+// were heard. Who listens to everything also takes all requests of the account, so nothing is tried meanwhile that
+// nobody should take.
 func hearAll(t *testing.T, all template) func() []string {
 	t.Helper()
 	var mu sync.Mutex
@@ -492,18 +504,24 @@ func hearAll(t *testing.T, all template) func() []string {
 // operations are those of JetStream's interface, by what follows in their subjects.
 var operations = map[string][]string{
 	"": {"INFO", "STREAM.LIST", "STREAM.NAMES", "ACCOUNT.PURGE.x"},
-	".%s": {"STREAM.CREATE", "STREAM.UPDATE", "STREAM.DELETE", "STREAM.PURGE", "STREAM.INFO", "STREAM.RESTORE", "STREAM.SNAPSHOT", "STREAM.PEER.REMOVE",
-		"STREAM.LEADER.STEPDOWN", "STREAM.MSG.DELETE", "STREAM.MSG.GET", "DIRECT.GET", "CONSUMER.CREATE", "CONSUMER.NAMES", "CONSUMER.LIST"},
-	".%s.x": {"CONSUMER.CREATE", "CONSUMER.DURABLE.CREATE", "CONSUMER.DELETE", "CONSUMER.INFO", "CONSUMER.MSG.NEXT", "CONSUMER.PAUSE", "CONSUMER.RESET",
+	".%s": {"STREAM.CREATE", "STREAM.UPDATE", "STREAM.DELETE", "STREAM.PURGE", "STREAM.INFO", "STREAM.RESTORE",
+		"STREAM.SNAPSHOT", "STREAM.PEER.REMOVE",
+		"STREAM.LEADER.STEPDOWN", "STREAM.MSG.DELETE", "STREAM.MSG.GET", "DIRECT.GET", "CONSUMER.CREATE", "CONSUMER.NAMES",
+		"CONSUMER.LIST"},
+	".%s.x": {"CONSUMER.CREATE", "CONSUMER.DURABLE.CREATE", "CONSUMER.DELETE", "CONSUMER.INFO", "CONSUMER.MSG.NEXT",
+		"CONSUMER.PAUSE", "CONSUMER.RESET",
 		"CONSUMER.LEADER.STEPDOWN", "CONSUMER.UNPIN", "DIRECT.GET"},
 	".%s.x.>": {"CONSUMER.CREATE"},
 }
 
-// forbidden is what no template may give to producers: to purge, delete, make or change anything, and whatever has to do with plans.
-var forbidden = regexp.MustCompile(`PURGE|DELETE|CREATE|UPDATE|RESTORE|SNAPSHOT|STEPDOWN|REMOVE|CONSUMER|plan\.|PLAN_|CHECKPOINTS|leads|floors|pulls|loaderd\.`)
+// forbidden is what no template may give to producers: to purge, delete, make or change anything, and whatever has to
+// do with plans.
+var forbidden = regexp.MustCompile(
+	`PURGE|DELETE|CREATE|UPDATE|RESTORE|SNAPSHOT|STEPDOWN|REMOVE|CONSUMER|plan\.|PLAN_|CHECKPOINTS|leads|floors|pulls|loaderd\.`)
 
-// reachNoMore tries all requests of JetStream on all streams and to publish to every other subject of loaderd, as the user of an account: somebody takes
-// those alone that the template shares. Nothing reaches the plan by way of an answer either.
+// reachNoMore tries all requests of JetStream on all streams and to publish to every other subject of loaderd, as the
+// user of an account: somebody takes those alone that the template shares. Nothing reaches the plan by way of an answer
+// either.
 func reachNoMore(t *testing.T, all template, account string, own *stream.Store, run string) {
 	t.Helper()
 	ctx := natstest.Context(t)
@@ -515,8 +533,10 @@ func reachNoMore(t *testing.T, all template, account string, own *stream.Store, 
 		t.Fatalf("the daemon keeps %q", streams)
 	}
 	streams = append(streams, "KV_loaderd_pulls")
-	subjects := []string{"plan." + run, "plan.other", "dead.docs.1", "loaderd.word." + run, "loaderd.ask." + run, "loaderd.freed." + run,
-		"$KV.loaderd_leads." + run, "$KV.loaderd_floors.x", "$KV.loaderd_pulls.DOCS", "$KV.loaderd_checkpoints." + run, "$O.CHECKPOINTS_" + run + ".C.x", "$JS.ACK.DOCS.x.1.1.1.1.1"}
+	subjects := []string{"plan." + run, "plan.other", "dead.docs.1", "loaderd.word." + run, "loaderd.ask." + run,
+		"loaderd.freed." + run,
+		"$KV.loaderd_leads." + run, "$KV.loaderd_floors.x", "$KV.loaderd_pulls.DOCS", "$KV.loaderd_checkpoints." + run,
+		"$O.CHECKPOINTS_" + run + ".C.x", "$JS.ACK.DOCS.x.1.1.1.1.1"}
 	for form, names := range operations {
 		for _, name := range names {
 			if form == "" {
@@ -551,10 +571,12 @@ func reachNoMore(t *testing.T, all template, account string, own *stream.Store, 
 		return
 	}
 	for _, answer := range []string{"plan." + run, "$KV.loaderd_leads." + run} {
-		if err := nc.PublishRequest("docs.evil", answer, []byte("a document whose acknowledgement goes elsewhere")); err != nil {
+		if err := nc.PublishRequest("docs.evil", answer,
+			[]byte("a document whose acknowledgement goes elsewhere")); err != nil {
 			t.Error(err)
 		}
-		if _, err := nc.RequestWithContext(ctx, "docs.evil", []byte("the next one")); err != nil { // acknowledged behind the one before
+		// acknowledged behind the one before
+		if _, err := nc.RequestWithContext(ctx, "docs.evil", []byte("the next one")); err != nil {
 			t.Error(err)
 		}
 	}

@@ -76,7 +76,8 @@ func publishFolder(t *testing.T, url, folder string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := publishing.Open(t.Context(), store, inputs, publishing.Options{Source: "files", SkipTooLarge: true, SkipBad: true})
+	p, err := publishing.Open(t.Context(), store, inputs, publishing.Options{Source: "files", SkipTooLarge: true,
+		SkipBad: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,10 +87,12 @@ func publishFolder(t *testing.T, url, folder string) {
 	}
 }
 
-// serveRefusingNothing starts a server with these users, which must refuse nothing until the test ends, and returns its address.
+// serveRefusingNothing starts a server with these users, which must refuse nothing until the test ends, and returns its
+// address.
 func serveRefusingNothing(t *testing.T, users ...*server.User) string {
 	t.Helper()
-	opts := &server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, StoreDir: t.TempDir(), JetStream: true, Users: users}
+	opts := &server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, StoreDir: t.TempDir(),
+		JetStream: true, Users: users}
 	s, err := server.NewServer(opts)
 	if err != nil {
 		t.Fatal(err)
@@ -110,7 +113,8 @@ func serveRefusingNothing(t *testing.T, users ...*server.User) string {
 	return s.Addr().String()
 }
 
-// A daemon and a producer do all that they do with the permissions that docs/cluster.md lists: the server refuses nothing.
+// A daemon and a producer do all that they do with the permissions that docs/cluster.md lists: the server refuses
+// nothing.
 func TestPermissions(t *testing.T) {
 	at := serveRefusingNothing(t, &server.User{Username: "daemon", Password: "d", Permissions: permitted(t, "daemon")},
 		&server.User{Username: "producer", Password: "p", Permissions: permitted(t, "producer")})
@@ -142,13 +146,14 @@ func TestPermissions(t *testing.T) {
 	daemontest.Stop(t, other)
 }
 
-// A daemon fetches documents by itself, through a stream that holds a part of them and to its end, with what docs/cluster.md lists for one that does: the
-// server refuses nothing.
+// A daemon fetches documents by itself, through a stream that holds a part of them and to its end, with what
+// docs/cluster.md lists for one that does: the server refuses nothing.
 func TestPermissionsToPull(t *testing.T) {
 	daemonMay, more := permitted(t, "daemon"), permitted(t, "daemon with pull.from")
 	for i, several := range []bool{false, true} {
-		url := serveRefusingNothing(t, &server.User{Username: "daemon", Password: "d", Permissions: &server.Permissions{Subscribe: daemonMay.Subscribe,
-			Publish: &server.SubjectPermission{Allow: slices.Concat(daemonMay.Publish.Allow, more.Publish.Allow)}}})
+		url := serveRefusingNothing(t, &server.User{Username: "daemon", Password: "d",
+			Permissions: &server.Permissions{Subscribe: daemonMay.Subscribe,
+				Publish: &server.SubjectPermission{Allow: slices.Concat(daemonMay.Publish.Allow, more.Publish.Allow)}}})
 		c, _ := daemontest.PullSettings(t, several)
 		c.Run, c.Stream.URL = fmt.Sprint("pulled", i), "nats://daemon:d@"+url
 		d, other := daemontest.Start(t, c), daemontest.Start(t, withFlight(c, natstest.FreeAddress(t)))
@@ -162,14 +167,18 @@ func TestPermissionsToPull(t *testing.T) {
 
 // What a daemon lacks to fill a stream is named, each subject once, and asked for where it fills one alone.
 func TestMissingPermissionsToPull(t *testing.T) {
-	lacks := []string{"docs.web", "$JS.API.STREAM.UPDATE.DOCS_web", "$JS.API.STREAM.INFO.DOCS_web", "$JS.API.STREAM.MSG.GET.DOCS_web", "$KV.loaderd_pulls.DOCS_web",
-		"$JS.API.STREAM.INFO.KV_loaderd_pulls", "$JS.API.DIRECT.GET.KV_loaderd_pulls.$KV.loaderd_pulls.DOCS_web", "$KV.loaderd_leads.pull.DOCS_web", "loaderd.freed.pull.DOCS_web"}
+	lacks := []string{"docs.web", "$JS.API.STREAM.UPDATE.DOCS_web", "$JS.API.STREAM.INFO.DOCS_web",
+		"$JS.API.STREAM.MSG.GET.DOCS_web", "$KV.loaderd_pulls.DOCS_web",
+		"$JS.API.STREAM.INFO.KV_loaderd_pulls", "$JS.API.DIRECT.GET.KV_loaderd_pulls.$KV.loaderd_pulls.DOCS_web",
+		"$KV.loaderd_leads.pull.DOCS_web", "loaderd.freed.pull.DOCS_web"}
 	var users []*server.User
 	for i, subject := range lacks {
 		users = append(users, &server.User{Username: fmt.Sprint("user", i), Password: "d", Permissions: &server.Permissions{
-			Publish: &server.SubjectPermission{Allow: []string{">"}, Deny: []string{subject}}, Subscribe: &server.SubjectPermission{Allow: []string{">"}}}})
+			Publish:   &server.SubjectPermission{Allow: []string{">"}, Deny: []string{subject}},
+			Subscribe: &server.SubjectPermission{Allow: []string{">"}}}})
 	}
-	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true, StoreDir: t.TempDir(), JetStream: true, Users: users})
+	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true,
+		StoreDir: t.TempDir(), JetStream: true, Users: users})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,7 +208,8 @@ func TestMissingPermissionsToPull(t *testing.T) {
 
 // A daemon that is to fill a stream does not start where it may not.
 func TestPullNotPermitted(t *testing.T) {
-	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true, StoreDir: t.TempDir(), JetStream: true,
+	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true,
+		StoreDir: t.TempDir(), JetStream: true,
 		Users: []*server.User{{Username: "daemon", Password: "d", Permissions: permitted(t, "daemon")}}})
 	if err != nil {
 		t.Fatal(err)
@@ -212,7 +222,8 @@ func TestPullNotPermitted(t *testing.T) {
 	c, _ := daemontest.PullSettings(t, true)
 	c.Stream.URL = "nats://daemon:d@" + s.Addr().String()
 	_, err = daemon.Start(natstest.Within(t, time.Minute), c, slog.New(slog.DiscardHandler))
-	if !errors.As(err, new(*permissions.MissingError)) || !strings.Contains(err.Error(), "publish to docs.code,") || !strings.Contains(err.Error(), "STREAM.UPDATE.DOCS_web") {
+	if !errors.As(err, new(*permissions.MissingError)) || !strings.Contains(err.Error(), "publish to docs.code,") ||
+		!strings.Contains(err.Error(), "STREAM.UPDATE.DOCS_web") {
 		t.Errorf("%v", err)
 	}
 }
@@ -230,7 +241,8 @@ var unasked = []string{
 	conn.UserInfo, // without it the daemon knows less, and does all the same
 }
 
-// A daemon that lacks a permission does not start, and names all that it lacks at once; who has all of the list lacks nothing. Asking leaves nothing behind.
+// A daemon that lacks a permission does not start, and names all that it lacks at once; who has all of the list lacks
+// nothing. Asking leaves nothing behind.
 func TestMissingPermissionsAreNamed(t *testing.T) {
 	list := permitted(t, "daemon")
 	users := []*server.User{{Username: "all", Password: "d"}, {Username: "listed", Password: "d", Permissions: list}}
@@ -255,7 +267,8 @@ func TestMissingPermissionsAreNamed(t *testing.T) {
 				Permissions: &server.Permissions{Publish: list.Publish, Subscribe: without(list.Subscribe, i)}})
 		}
 	}
-	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true, StoreDir: t.TempDir(), JetStream: true, Users: users})
+	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true,
+		StoreDir: t.TempDir(), JetStream: true, Users: users})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,16 +20,19 @@ import (
 // room bounds what each of the daemon's files may grow to, in bytes; unix.RLIM_INFINITY leaves it to the disk.
 func (v *victim) room(bytes uint64) {
 	v.t.Helper()
-	if err := unix.Prlimit(v.cmd.Process.Pid, unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: bytes, Max: unix.RLIM_INFINITY}, nil); err != nil {
+	if err := unix.Prlimit(v.cmd.Process.Pid, unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: bytes, Max: unix.RLIM_INFINITY},
+		nil); err != nil {
 		v.t.Fatal(err)
 	}
 }
 
-// When nothing more can be written readers get the cause in time; with room again and a restart the run goes on as if nothing had been.
+// When nothing more can be written readers get the cause in time; with room again and a restart the run goes on as if
+// nothing had been.
 func TestADiskWithoutRoom(t *testing.T) {
 	c := daemontest.Settings(t, "")
 	c.Stream.Listen, c.Flight.Listen = natstest.FreeAddress(t), natstest.FreeAddress(t)
-	c.Tokenizer = config.Tokenizer{Name: config.TokenizerNone, Fingerprint: tokens, VocabSize: 1 << 16, End: "none", Pad: "0"}
+	c.Tokenizer = config.Tokenizer{Name: config.TokenizerNone, Fingerprint: tokens, VocabSize: 1 << 16,
+		End: "none", Pad: "0"}
 	c.Plan.Steps.Rows, c.Serve.Checkpoint, c.Serve.Ahead, c.Serve.Stall = 12, 5, 4, 2*time.Second
 	v := newVictim(t, c)
 	v.start()

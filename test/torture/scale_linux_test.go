@@ -24,8 +24,9 @@ import (
 	"loaderd/stream/publish"
 )
 
-// TestScale measures what a run costs on several machines: serving by one, two and four daemons, the leader under many ranks, and three copies
-// of every stream against one. LOADERD_SCALE says how often; the medians are printed, with the extremes. "moment" measures little, to see that it runs.
+// TestScale measures what a run costs on several machines: serving by one, two and four daemons, the leader under many
+// ranks, and three copies of every stream against one. LOADERD_SCALE says how often; the medians are printed, with the
+// extremes. "moment" measures little, to see that it runs.
 func TestScale(t *testing.T) {
 	n, _ := strconv.Atoi(os.Getenv("LOADERD_SCALE"))
 	if forAMoment() {
@@ -104,9 +105,10 @@ func (x figure) String() string {
 
 func (x figure) median() float64 { return slices.Sorted(slices.Values(x))[len(x)/2] }
 
-// readers lets all ranks of jobs read so many steps, each by the daemon that at names, and returns the tokens that came and how long it took.
-// A rank trains for pace a step.
-func (f *fleet) readers(jobs, world, steps int, pace time.Duration, at func(job, rank int) string) (tokens int64, took time.Duration) {
+// readers lets all ranks of jobs read so many steps, each by the daemon that at names, and returns the tokens that came
+// and how long it took. A rank trains for pace a step.
+func (f *fleet) readers(jobs, world, steps int, pace time.Duration, at func(job, rank int) string) (tokens int64,
+	took time.Duration) {
 	f.t.Helper()
 	clients := map[string]*reader.Client{}
 	for _, uri := range f.uris() {
@@ -142,13 +144,15 @@ func (f *fleet) readers(jobs, world, steps int, pace time.Duration, at func(job,
 func scaleSettings(t *testing.T, url string) config.Config {
 	c := daemontest.Settings(t, url)
 	c.Stream.MaxBytes = 8 << 30
-	c.Tokenizer = config.Tokenizer{Name: config.TokenizerNone, Fingerprint: tokens, VocabSize: 1 << 16, End: "none", Pad: "0"}
+	c.Tokenizer = config.Tokenizer{Name: config.TokenizerNone, Fingerprint: tokens, VocabSize: 1 << 16,
+		End: "none", Pad: "0"}
 	c.Plan.Packing.Pool, c.Plan.Packing.MaxAge, c.Plan.Shuffle.Window = 1024, 4096, 256
 	c.Serve.Checkpoint, c.Serve.Stall = 0, time.Minute
 	return c
 }
 
-// scaleDaemons has eight ranks read all steps of a new run, spread over one, two and four daemons that share the machine.
+// scaleDaemons has eight ranks read all steps of a new run, spread over one, two and four daemons that share the
+// machine.
 func scaleDaemons(t *testing.T, rounds int) {
 	const world = 8
 	documents, steps := size(40_000, 6_000), size(200, 5)
@@ -178,12 +182,13 @@ func scaleDaemons(t *testing.T, rounds int) {
 		}
 	}
 	for _, n := range sizes {
-		t.Logf("%d daemons: %v steps/s; %v ns of processor time a token, %.2f of one daemon's", n, rate[n], cost[n], cost[n].median()/cost[1].median())
+		t.Logf("%d daemons: %v steps/s; %v ns of processor time a token, %.2f of one daemon's", n, rate[n], cost[n],
+			cost[n].median()/cost[1].median())
 	}
 }
 
-// scaleRanks has more and more ranks read from the daemon that leads, or from another one. All train at one pace, so that what the daemons do
-// by the clock costs the same each time.
+// scaleRanks has more and more ranks read from the daemon that leads, or from another one. All train at one pace, so
+// that what the daemons do by the clock costs the same each time.
 func scaleRanks(t *testing.T, rounds int) {
 	const world = 64
 	documents, steps, pace := size(16_000, 6_000), size(60, 3), 500*time.Millisecond
@@ -222,7 +227,8 @@ func scaleRanks(t *testing.T, rounds int) {
 	}
 }
 
-// scaleCopies does the same on one cluster of three servers with one copy of every stream and with three. All servers are in this process.
+// scaleCopies does the same on one cluster of three servers with one copy of every stream and with three. All servers
+// are in this process.
 func scaleCopies(t *testing.T, rounds int) {
 	cluster := natstest.StartCluster(t, 3, func(c *natstest.ClusterConfig) { c.SyncAlways = true })
 	publishes, appends, batches, reads := map[int]figure{}, map[int]figure{}, map[int]figure{}, map[int]figure{}
@@ -283,7 +289,8 @@ func publishRate(t *testing.T, store *stream.Store) float64 {
 	data := stream.AppendTokens(nil, make([]int32, 1024))
 	began := time.Now()
 	for i := range copiedDocuments {
-		if err := p.Publish(t.Context(), stream.Message{ID: fmt.Sprint(i), ContentType: stream.TypeTokens, Tokenizer: tokens, Data: data}); err != nil {
+		if err := p.Publish(t.Context(), stream.Message{ID: fmt.Sprint(i), ContentType: stream.TypeTokens, Tokenizer: tokens,
+			Data: data}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -47,9 +47,11 @@ type scene struct {
 // settingsOfScenes are those of a run whose first step takes 32 documents of a row.
 func settingsOfScenes(t *testing.T, url string) config.Config {
 	c := daemontest.Settings(t, url)
-	c.Tokenizer = config.Tokenizer{Name: config.TokenizerNone, Fingerprint: tokens, VocabSize: 1 << 16, End: "none", Pad: "0"}
+	c.Tokenizer = config.Tokenizer{Name: config.TokenizerNone, Fingerprint: tokens, VocabSize: 1 << 16,
+		End: "none", Pad: "0"}
 	c.Plan.Packing.Method, c.Plan.Packing.Buckets, c.Plan.Shuffle.Window = "concat", []int{2048}, 0
-	c.Plan.Steps.Rows, c.Serve.Ahead, c.Serve.Stall = 32, 6, 4*time.Second // 256 KiB a step: what stands in buffers is a step or two
+	// 256 KiB a step: what stands in buffers is a step or two
+	c.Plan.Steps.Rows, c.Serve.Ahead, c.Serve.Stall = 32, 6, 4*time.Second
 	return c
 }
 
@@ -75,7 +77,8 @@ func publishRows(t *testing.T, store *stream.Store, n int, source string) {
 	t.Helper()
 	var all []stream.Message
 	for range n {
-		m := stream.Message{ContentType: stream.TypeTokens, Tokenizer: tokens, Data: stream.AppendTokens(nil, make([]int32, 2048))}
+		m := stream.Message{ContentType: stream.TypeTokens, Tokenizer: tokens,
+			Data: stream.AppendTokens(nil, make([]int32, 2048))}
 		if source != "" {
 			m.Subject = "docs." + source
 		}
@@ -84,10 +87,12 @@ func publishRows(t *testing.T, store *stream.Store, n int, source string) {
 	natstest.Publish(t, store, all...)
 }
 
-// rank reads as one of a world until it is told an error or the scene ends; each is called with every step, before the next is taken.
+// rank reads as one of a world until it is told an error or the scene ends; each is called with every step, before the
+// next is taken.
 func (s *scene) rank(rank, world int, each func(step uint64)) (ended <-chan error) {
 	s.Helper()
-	client, err := reader.Open(s.flight, reader.Options{Window: 64 << 10}) // who stands still is seen: little stands in buffers
+	// who stands still is seen: little stands in buffers
+	client, err := reader.Open(s.flight, reader.Options{Window: 64 << 10})
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -165,7 +170,8 @@ func (s *scene) says(health diagnosis.Health, sentence string) api.Status {
 			break
 		}
 		if time.Now().After(deadline) {
-			s.Fatalf("the page says %q (%s), %v; want %s: %s", status.Verdict.Sentence, status.Verdict.Health, err, health, sentence)
+			s.Fatalf("the page says %q (%s), %v; want %s: %s", status.Verdict.Sentence, status.Verdict.Health, err,
+				health, sentence)
 		}
 	}
 	client, err := reader.Open(s.flight, reader.Options{})
@@ -175,7 +181,8 @@ func (s *scene) says(health diagnosis.Health, sentence string) api.Status {
 	defer client.Close()
 	ctx, cancel := context.WithTimeout(s.ctx, time.Minute)
 	defer cancel()
-	if asked, err := client.Status(ctx, ""); err != nil || !want.MatchString(asked.Verdict.Sentence) && asked.Verdict.Health == health {
+	if asked, err := client.Status(ctx, ""); err != nil || !want.MatchString(asked.Verdict.Sentence) &&
+		asked.Verdict.Health == health {
 		s.Errorf("the action says %q, %v; the page %q", asked.Verdict.Sentence, err, status.Verdict.Sentence)
 	}
 	s.Logf("%s: %s", status.Verdict.Health, status.Verdict.Line())
@@ -187,7 +194,8 @@ func (s *scene) told(ended <-chan error, v diagnosis.Verdict) {
 	s.Helper()
 	select {
 	case err := <-ended:
-		if err == nil || !strings.Contains(numbers.ReplaceAllString(err.Error(), "#"), numbers.ReplaceAllString(v.Sentence, "#")) {
+		if err == nil || !strings.Contains(numbers.ReplaceAllString(err.Error(), "#"),
+			numbers.ReplaceAllString(v.Sentence, "#")) {
 			s.Errorf("the rank is told %v, the page says %q", err, v.Sentence)
 		}
 	case <-time.After(time.Minute):
@@ -200,7 +208,8 @@ func (s *scene) remote() {
 	s.server = natstest.Start(s.T)
 	s.link = natstest.NewLink(s.T, s.server.Store().ClientURL())
 	s.c.Stream = natstest.Config(s.T)
-	s.c.Stream.Dir, s.c.Stream.Listen, s.c.Stream.URL, s.c.Stream.TokenFile = "", "", s.link.URL(), filepath.Join(s.server.Config().Dir, server.OperatorFile)
+	s.c.Stream.Dir, s.c.Stream.Listen, s.c.Stream.URL, s.c.Stream.TokenFile = "", "", s.link.URL(),
+		filepath.Join(s.server.Config().Dir, server.OperatorFile)
 }
 
 func mixed(names ...string) func(*config.Config) {
@@ -258,7 +267,8 @@ func TestSituations(t *testing.T) {
 			s.publish(40, "code")
 			s.publish(40, "math")
 			ended := s.rank(0, 1, func(uint64) {})
-			s.told(ended, s.says(diagnosis.Waiting, `Waiting for documents of (any source|source "(code|math)", \d+ s)$`).Verdict)
+			s.told(ended, s.says(diagnosis.Waiting,
+				`Waiting for documents of (any source|source "(code|math)", \d+ s)$`).Verdict)
 		}},
 		{"no source that has documents has a weight", mixed("code", "math"), func(s *scene) {
 			s.open()
@@ -269,7 +279,8 @@ func TestSituations(t *testing.T) {
 			if _, err := s.d.Run().SealSource(s.ctx, "math", ""); err != nil {
 				s.Fatal(err)
 			}
-			if _, err := s.d.Run().Mix(s.ctx, state.MixRequest{Change: mixture.Change{Weights: map[string]float64{"code": 0, "math": 1}}}); err != nil {
+			if _, err := s.d.Run().Mix(s.ctx, state.MixRequest{Change: mixture.Change{Weights: map[string]float64{"code": 0,
+				"math": 1}}}); err != nil {
 				s.Fatal(err)
 			}
 			s.publish(100, "code")
@@ -294,7 +305,8 @@ func TestSituations(t *testing.T) {
 			s.publish(3000, "")
 			s.rank(0, 2, func(uint64) {})
 			s.rank(1, 2, s.every(time.Second))
-			status := s.says(diagnosis.Running, `Running: [0-9.]+k tokens/s, rank 1 of 2 of job "trainer" holds the others \(\d steps behind\)$`)
+			status := s.says(diagnosis.Running,
+				`Running: [0-9.]+k tokens/s, rank 1 of 2 of job "trainer" holds the others \(\d steps behind\)$`)
 			if len(status.Ranks) != 2 || status.Ranks[1].Lag == 0 {
 				s.Errorf("ranks %+v", status.Ranks)
 			}
@@ -340,7 +352,8 @@ func TestSituations(t *testing.T) {
 			<-stands
 			both[1].Close() // its kernel does so
 			status := s.says(diagnosis.Failing, `Rank 1 of 2 of job "ddp" has not consumed step (1\d|20) for \d+ s$`)
-			if len(status.Ranks) != 2 || status.Ranks[1].State != "absent" || status.Ranks[1].Unit != api.UnitRead || status.Verdict.Reason != fault.RankMissing || len(status.Jobs) != 1 || !status.Jobs[0].Failing {
+			if len(status.Ranks) != 2 || status.Ranks[1].State != "absent" || status.Ranks[1].Unit != api.UnitRead ||
+				status.Verdict.Reason != fault.RankMissing || len(status.Jobs) != 1 || !status.Jobs[0].Failing {
 				s.Errorf("%+v, %+v, %+v", status.Verdict, status.Jobs, status.Ranks)
 			}
 		}},
@@ -497,7 +510,8 @@ func (v *victim) scene(t *testing.T) *scene {
 func TestSituationsOfProcesses(t *testing.T) {
 	settled := func(t *testing.T) config.Config {
 		c := settingsOfScenes(t, "")
-		c.Stream.Listen, c.Flight.Listen, c.HTTP.Listen = natstest.FreeAddress(t), natstest.FreeAddress(t), natstest.FreeAddress(t)
+		c.Stream.Listen, c.Flight.Listen, c.HTTP.Listen = natstest.FreeAddress(t), natstest.FreeAddress(t),
+			natstest.FreeAddress(t)
 		return c
 	}
 	store := func(v *victim) *stream.Store {
@@ -517,7 +531,8 @@ func TestSituationsOfProcesses(t *testing.T) {
 		v := newVictim(t, c)
 		v.start()
 		v.do("stats", map[string]any{})
-		// Letters in no order, the slowest text that there is: planning again takes seconds, where it takes a blink for words that come twice.
+		// Letters in no order, the slowest text that there is: planning again takes seconds, where it takes a blink for words
+		// that come twice.
 		random := rand.New(rand.NewPCG(1, 2))
 		var all []stream.Message
 		for range 6000 {
@@ -555,7 +570,8 @@ func TestSituationsOfProcesses(t *testing.T) {
 		alone := natstest.Start(t)
 		c := settled(t)
 		c.Stream = natstest.Config(t)
-		c.Stream.Dir, c.Stream.Listen, c.Stream.URL, c.Stream.TokenFile = "", "", alone.Store().ClientURL(), filepath.Join(alone.Config().Dir, server.OperatorFile)
+		c.Stream.Dir, c.Stream.Listen, c.Stream.URL, c.Stream.TokenFile = "", "", alone.Store().ClientURL(),
+			filepath.Join(alone.Config().Dir, server.OperatorFile)
 		first := newVictim(t, c)
 		first.start()
 		first.do("stats", map[string]any{})

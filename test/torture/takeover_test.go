@@ -77,7 +77,8 @@ func (a *arrivals) note() {
 	a.all = append(a.all, time.Now())
 }
 
-// train reads a rank's steps one by one, from one daemon after the other, to the end of the run or of ctx, and calls trained behind each.
+// train reads a rank's steps one by one, from one daemon after the other, to the end of the run or of ctx, and calls
+// trained behind each.
 func (f *fleet) train(rank api.Ticket, first int, trained func(reader.Batch)) {
 	uris := f.uris()
 	rank.Steps, rank.Columns = 1, daemontest.Columns // a step each: none waits in buffers on its way
@@ -108,16 +109,17 @@ func (f *fleet) train(rank api.Ticket, first int, trained func(reader.Batch)) {
 // planLeader is a kind of end that TestTakeovers measures.
 const planLeader = "kill -9 of another daemon whose server leads the plan's stream"
 
-// TestTakeovers measures how long ranks wait for a step that nobody had planned when one of three daemons ends, its server with it. The
-// ranks train 50 ms a step, and nothing is planned ahead of them. LOADERD_TAKEOVERS says how often each kind of end is measured, LOADERD_TAKEOVERS_OF what
-// the names of the kinds contain that are.
+// TestTakeovers measures how long ranks wait for a step that nobody had planned when one of three daemons ends, its
+// server with it. The ranks train 50 ms a step, and nothing is planned ahead of them. LOADERD_TAKEOVERS says how often
+// each kind of end is measured, LOADERD_TAKEOVERS_OF what the names of the kinds contain that are.
 func TestTakeovers(t *testing.T) {
 	n, _ := strconv.Atoi(os.Getenv("LOADERD_TAKEOVERS"))
 	if n == 0 {
 		t.Skip("it measures: make bench-takeover")
 	}
 	c := daemontest.Settings(t, "")
-	c.Tokenizer = config.Tokenizer{Name: config.TokenizerNone, Fingerprint: tokens, VocabSize: 1 << 16, End: "none", Pad: "0"}
+	c.Tokenizer = config.Tokenizer{Name: config.TokenizerNone, Fingerprint: tokens, VocabSize: 1 << 16,
+		End: "none", Pad: "0"}
 	c.Plan.Steps.Rows, c.Serve.Checkpoint, c.Serve.Ahead = 4, 50, 1
 	c.Serve.Stall = 20 * time.Second
 	f := newFleet(t, c)

@@ -19,11 +19,12 @@ import (
 )
 
 // verdicts are what no daemon may say of documents and plans that are there.
-var verdicts = []string{string(fault.DocumentLost), string(fault.PlanTruncated), string(fault.PlanMismatch), "was replaced", "was deleted"}
+var verdicts = []string{string(fault.DocumentLost), string(fault.PlanTruncated), string(fault.PlanMismatch),
+	"was replaced", "was deleted"}
 
-// TestTortureOfACluster lets things happen to three daemons, each with a server of its own, while the command and the Python package, killed at times,
-// publish documents and the ranks of two jobs read. What they have in the end is what an undisturbed run over the same documents gives: each document
-// once. No daemon has said of anything that it is lost.
+// TestTortureOfACluster lets things happen to three daemons, each with a server of its own, while the command and the
+// Python package, killed at times, publish documents and the ranks of two jobs read. What they have in the end is what
+// an undisturbed run over the same documents gives: each document once. No daemon has said of anything that it is lost.
 func TestTortureOfACluster(t *testing.T) {
 	if !testscale.All() {
 		t.Skip("it takes minutes: LOADERD_TEST=all")
@@ -32,8 +33,8 @@ func TestTortureOfACluster(t *testing.T) {
 	torturedCluster(t, daemontest.Settings(t, ""), n, seed, nil)
 }
 
-// TestTortureOfAMixedCluster does the same to a run with a source for each producer, whose mixture is changed all the while. Ranks have what the run gives
-// once more when nothing happens, and what an audit plans.
+// TestTortureOfAMixedCluster does the same to a run with a source for each producer, whose mixture is changed all the
+// while. Ranks have what the run gives once more when nothing happens, and what an audit plans.
 func TestTortureOfAMixedCluster(t *testing.T) {
 	if !testscale.All() {
 		t.Skip("it takes minutes: LOADERD_TEST=all")
@@ -48,7 +49,8 @@ func TestTortureOfAMixedCluster(t *testing.T) {
 // torturedCluster is a torture of n faults. m, if any, changes the mixture.
 func torturedCluster(t *testing.T, c config.Config, n int, seed uint64, m *mixer) {
 	r := rand.New(rand.NewPCG(seed, 0))
-	c.Tokenizer = config.Tokenizer{Name: config.TokenizerNone, Fingerprint: tokens, VocabSize: 1 << 16, End: "none", Pad: "0"}
+	c.Tokenizer = config.Tokenizer{Name: config.TokenizerNone, Fingerprint: tokens, VocabSize: 1 << 16,
+		End: "none", Pad: "0"}
 	c.Plan.Steps.Rows, c.Serve.Checkpoint, c.Serve.Ahead = 12, 5, 8
 	c.Serve.Stall = 5 * time.Second
 	f := newFleet(t, c)
@@ -157,6 +159,7 @@ func torturedCluster(t *testing.T, c config.Config, n int, seed uint64, m *mixer
 		m.audit(t, store, c)
 	}
 	onceEach(t, want, documents...)
-	t.Logf("%d steps for each of %d ranks of %d jobs, byte-identical after %d faults; %d documents, each once; %d times a daemon that led was deposed",
+	t.Logf("%d steps for each of %d ranks of %d jobs, byte-identical after %d faults; %d documents, each once; %d "+
+		"times a daemon that led was deposed",
 		len(want[0]), ranks, len(jobs), n, len(documents[0])+len(documents[1]), deposed)
 }

@@ -42,7 +42,8 @@ func newFleet(t *testing.T, c config.Config) *fleet {
 		c := c
 		c.Stream.Dir, c.Stream.Listen, c.Flight.Listen = t.TempDir(), natstest.FreeAddress(t), natstest.FreeAddress(t)
 		// Members reach each other by links alone: what they tell each other of their addresses leads nowhere.
-		c.Stream.Cluster, c.Stream.Replicas = server.Cluster{Name: "torture", Listen: listen[i], Advertise: "127.0.0.1:1", SecretFile: secret}, 3
+		c.Stream.Cluster, c.Stream.Replicas = server.Cluster{Name: "torture", Listen: listen[i], Advertise: "127.0.0.1:1",
+			SecretFile: secret}, 3
 		f.routes = append(f.routes, make([]*natstest.Link, len(listen)))
 		for j, to := range listen {
 			if j == i {
@@ -62,8 +63,8 @@ func newFleet(t *testing.T, c config.Config) *fleet {
 	return f
 }
 
-// startAll starts all members and waits until they have all streams. Two servers that reach for each other at the same time both give way: until
-// then one of two does.
+// startAll starts all members and waits until they have all streams. Two servers that reach for each other at the same
+// time both give way: until then one of two does.
 func (f *fleet) startAll() {
 	f.t.Helper()
 	f.mutual((*natstest.Link).Cut)
@@ -232,9 +233,9 @@ func (f *fleet) isolate(r *rand.Rand, member int) {
 	f.between(member, (*natstest.Link).Mend, (*natstest.Link).Mend)
 }
 
-// caughtUp waits until all members have all streams, as an administrator does before one is taken away: with an empty disk, or a stale one, it
-// and another that is behind could make a majority without what the third has acknowledged. What servers say of themselves and each other
-// is not believed alone, for an empty one says that it is current.
+// caughtUp waits until all members have all streams, as an administrator does before one is taken away: with an empty
+// disk, or a stale one, it and another that is behind could make a majority without what the third has acknowledged.
+// What servers say of themselves and each other is not believed alone, for an empty one says that it is current.
 func (f *fleet) caughtUp() {
 	f.t.Helper()
 	last := "no answer"

@@ -18,7 +18,8 @@ import (
 	"loaderd/stream"
 )
 
-// mixer changes the mixture of a run again and again, whatever happens to its daemons: weights, one source that comes and another one that goes.
+// mixer changes the mixture of a run again and again, whatever happens to its daemons: weights, one source that comes
+// and another one that goes.
 type mixer struct {
 	uris    []string
 	r       *rand.Rand

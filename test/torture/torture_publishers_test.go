@@ -102,7 +102,8 @@ func byCommand(t *testing.T, nats, input string) *producer {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
 	return &producer{name: "loaderd publish", make: func(ctx context.Context) *exec.Cmd {
-		return exec.CommandContext(ctx, binary, "publish", "--nats", nats, "--source", "command", "--tokenizer-fingerprint", tokens, input)
+		return exec.CommandContext(ctx, binary, "publish", "--nats", nats, "--source", "command", "--tokenizer-fingerprint",
+			tokens, input)
 	}}
 }
 
@@ -182,14 +183,16 @@ func onceEach(t *testing.T, ranks [][]reader.Batch, published ...[][]int32) {
 		want := published[producer][number]
 		for k, id := range want {
 			if have, there := doc[int32(k)]; !there || have != id || len(doc) != len(want) {
-				t.Fatalf("document %x (%d of producer %d) has %d tokens, want %d, or others", sequence, number, producer, len(doc), len(want))
+				t.Fatalf("document %x (%d of producer %d) has %d tokens, want %d, or others", sequence, number, producer,
+					len(doc), len(want))
 			}
 		}
 	}
 	for producer, all := range published {
 		for number := range all {
 			if _, there := seen[[2]int{producer, number}]; !there {
-				t.Fatalf("document %d of producer %d is in no step: of %d documents there are %d", number, producer, len(all), len(seen))
+				t.Fatalf("document %d of producer %d is in no step: of %d documents there are %d", number, producer,
+					len(all), len(seen))
 			}
 		}
 	}

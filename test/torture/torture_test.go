@@ -55,8 +55,8 @@ func TestMain(m *testing.M) {
 	if err := os.Chdir("../.."); err != nil { // where the program is built
 		panic(err)
 	}
-	// The client's listener for reconnects stays when its connection is closed while the first object is being put: daemons are stopped
-	// here with their servers gone. It was seen once.
+	// The client's listener for reconnects stays when its connection is closed while the first object is being put:
+	// daemons are stopped here with their servers gone. It was seen once.
 	natstest.VerifyTestMain(m)
 }
 
@@ -178,7 +178,8 @@ func (v *victim) do(name string, body map[string]any) {
 }
 
 // doSomewhere asks daemons one after the other for an action until one has done it.
-func doSomewhere(ctx context.Context, t *testing.T, uris []string, name string, body map[string]any, logs func() string) {
+func doSomewhere(ctx context.Context, t *testing.T, uris []string, name string, body map[string]any,
+	logs func() string) {
 	t.Helper()
 	var last error
 	for try := 0; try < 1200 && ctx.Err() == nil; try++ {
@@ -213,8 +214,8 @@ func (v *victim) rank(place api.Ticket, seed uint64) ([]reader.Batch, error) {
 	return readOn(v.ctx, []string{v.uri()}, place, seed)
 }
 
-// readOn reads a rank's part of a run to its end, whatever happens to the daemons: it asks one after the other for the step behind the last
-// one that it got.
+// readOn reads a rank's part of a run to its end, whatever happens to the daemons: it asks one after the other for the
+// step behind the last one that it got.
 func readOn(ctx context.Context, uris []string, place api.Ticket, seed uint64) ([]reader.Batch, error) {
 	r := rand.New(rand.NewPCG(seed, uint64(place.Rank)))
 	if place.Columns == nil {
@@ -244,7 +245,8 @@ func readOn(ctx context.Context, uris []string, place api.Ticket, seed uint64) (
 			return out, nil
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
-		case errors.Is(err, errGone), status.Code(errors.Unwrap(err)) == codes.Unavailable: // the daemon is gone, or says why it can not serve
+		case errors.Is(err, errGone), status.Code(errors.Unwrap(err)) == codes.Unavailable:
+			// the daemon is gone, or says why it can not serve
 			pause(ctx, time.Duration(5+r.IntN(40))*time.Millisecond)
 		default:
 			return nil, err
@@ -258,7 +260,9 @@ var tokens = "sha256:" + strings.Repeat("7", 64)
 // tortures returns how many faults there are to be, and the seed of their instants.
 func tortures(t *testing.T, kills int) (int, uint64) {
 	seed := uint64(time.Now().UnixNano())
-	for name, set := range map[string]func(n uint64){"LOADERD_KILLS": func(n uint64) { kills = int(n) }, "LOADERD_SEED": func(n uint64) { seed = n }} {
+	for name, set := range map[string]func(n uint64){"LOADERD_KILLS": func(n uint64) {
+		kills = int(n)
+	}, "LOADERD_SEED": func(n uint64) { seed = n }} {
 		if text := os.Getenv(name); text != "" {
 			n, err := strconv.ParseUint(text, 10, 64)
 			if err != nil {
@@ -271,35 +275,43 @@ func tortures(t *testing.T, kills int) (int, uint64) {
 	return kills, seed
 }
 
-// TestTorture kills a daemon at random instants while documents are published, ranks read, leave and come back, and checkpoints are
-// spoilt. What the ranks have in the end is what an undisturbed run over the same documents gives. LOADERD_KILLS sets how often, and
-// LOADERD_SEED repeats a run's instants.
+// TestTorture kills a daemon at random instants while documents are published, ranks read, leave and come back, and
+// checkpoints are spoilt. What the ranks have in the end is what an undisturbed run over the same documents gives.
+// LOADERD_KILLS sets how often, and LOADERD_SEED repeats a run's instants.
 func TestTorture(t *testing.T) {
 	kills, seed := tortures(t, testscale.Of(5, 30))
-	tortured(t, ofTokens(t), kills, seed, func(v *victim) error { return publishTokens(v, v.nats(), "torture", kills*150, seed) }, nil)
+	tortured(t, ofTokens(t), kills, seed, func(v *victim) error {
+		return publishTokens(v, v.nats(), "torture", kills*150, seed)
+	}, nil)
 }
 
-// TestTortureOfSources does the same to a run of several sources, which different producers publish at their own speeds: one is read twice, one is packed
-// by itself, the weights follow a schedule. In the undisturbed run all documents are there from the start, and all sources are sealed.
+// TestTortureOfSources does the same to a run of several sources, which different producers publish at their own
+// speeds: one is read twice, one is packed by itself, the weights follow a schedule. In the undisturbed run all
+// documents are there from the start, and all sources are sealed.
 func TestTortureOfSources(t *testing.T) {
 	kills, seed := tortures(t, testscale.Of(4, 30))
 	c, publish := ofSources(t, kills, seed)
 	tortured(t, c, kills, seed, publish, nil)
 }
 
-// What is recorded while a daemon is killed again and again (changes of the mixture, sources that come, go, rest and end) shapes one plan: ranks get what
-// the run gives once more, undisturbed and without any checkpoint, and what an audit plans.
+// What is recorded while a daemon is killed again and again (changes of the mixture, sources that come, go, rest and
+// end) shapes one plan: ranks get what the run gives once more, undisturbed and without any checkpoint, and what an
+// audit plans.
 func TestTortureOfChanges(t *testing.T) {
 	kills, seed := tortures(t, testscale.Of(4, 30))
 	c, publish := ofSources(t, kills, seed)
 	c.Plan.Mix.Dry, c.Plan.Mix.DryAfter = mixture.DryShare, 300*time.Millisecond
-	tortured(t, c, kills, seed, publish, func(v *victim) *mixer { return newMixer([]string{v.uri()}, seed, "web", "code", "math") })
+	tortured(t, c, kills, seed, publish, func(v *victim) *mixer {
+		return newMixer([]string{v.uri()}, seed, "web", "code", "math")
+	})
 }
 
-// ofSources are settings of a run with three sources that have most of what sources can have, and who publishes their documents.
+// ofSources are settings of a run with three sources that have most of what sources can have, and who publishes their
+// documents.
 func ofSources(t *testing.T, kills int, seed uint64) (config.Config, func(*victim) error) {
 	c := ofTokens(t)
-	c.Plan.Mix.Schedule = []mixture.Point{{Tokens: mixture.Tokens(kills * 30000), Ramp: 20000, Weights: map[string]float64{"web": 1, "code": 1, "math": 2}}}
+	c.Plan.Mix.Schedule = []mixture.Point{{Tokens: mixture.Tokens(kills * 30000), Ramp: 20000,
+		Weights: map[string]float64{"web": 1, "code": 1, "math": 2}}}
 	own := c.Plan.Packing
 	own.Method = "bfd"
 	c.Plan.Sources = map[string]mixture.Source{
@@ -328,15 +340,17 @@ func ofSources(t *testing.T, kills int, seed uint64) (config.Config, func(*victi
 func ofTokens(t *testing.T) config.Config {
 	c := daemontest.Settings(t, "")
 	c.Stream.Listen, c.Flight.Listen = natstest.FreeAddress(t), natstest.FreeAddress(t)
-	c.Tokenizer = config.Tokenizer{Name: config.TokenizerNone, Fingerprint: tokens, VocabSize: 1 << 16, End: "none", Pad: "0"}
+	c.Tokenizer = config.Tokenizer{Name: config.TokenizerNone, Fingerprint: tokens, VocabSize: 1 << 16,
+		End: "none", Pad: "0"}
 	c.Plan.Steps.Rows, c.Serve.Checkpoint, c.Serve.Ahead = 12, 5, 8
 	c.Serve.Stall = 2 * time.Second
 	return c
 }
 
-// tortured kills a daemon while documents are published and ranks read, and compares what they got with an undisturbed run. Where somebody changes the
-// mixture meanwhile, it is compared with another reading of the same run.
-func tortured(t *testing.T, c config.Config, kills int, seed uint64, publish func(*victim) error, changes func(*victim) *mixer) {
+// tortured kills a daemon while documents are published and ranks read, and compares what they got with an undisturbed
+// run. Where somebody changes the mixture meanwhile, it is compared with another reading of the same run.
+func tortured(t *testing.T, c config.Config, kills int, seed uint64, publish func(*victim) error,
+	changes func(*victim) *mixer) {
 	r := rand.New(rand.NewPCG(seed, 0))
 	v := newVictim(t, c)
 	v.start()
@@ -440,7 +454,8 @@ func publishTokens(v *victim, url, source string, documents int, seed uint64) er
 		for k := range ids {
 			ids[k] = r.Int32N(1 << 16)
 		}
-		m := stream.Message{ID: fmt.Sprint("doc-", i), Path: fmt.Sprint(i), ContentType: stream.TypeTokens, Tokenizer: tokens, Data: stream.AppendTokens(nil, ids)}
+		m := stream.Message{ID: fmt.Sprint("doc-", i), Path: fmt.Sprint(i), ContentType: stream.TypeTokens, Tokenizer: tokens,
+			Data: stream.AppendTokens(nil, ids)}
 		if err := p.Publish(v.ctx, m); err != nil {
 			return err
 		}

@@ -20,7 +20,8 @@ import (
 func release(t *testing.T, version string) string {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "loaderd")
-	if out, err := exec.Command("go", "build", "-ldflags", "-X loaderd/internal/build.release="+version, "-o", binary, "./cmd/loaderd").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-ldflags", "-X loaderd/internal/build.release="+version, "-o", binary,
+		"./cmd/loaderd").CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
 	said, err := exec.Command(binary, "version").Output()
@@ -30,15 +31,16 @@ func release(t *testing.T, version string) string {
 	return binary
 }
 
-// Three daemons, each with a server of the cluster inside, are replaced by another version one after the other while two jobs train and documents
-// come. The steps are those of an undisturbed run.
+// Three daemons, each with a server of the cluster inside, are replaced by another version one after the other while
+// two jobs train and documents come. The steps are those of an undisturbed run.
 func TestRollingUpgrade(t *testing.T) {
 	if !testscale.All() {
 		t.Skip("it takes a minute: LOADERD_TEST=all")
 	}
 	before, after := release(t, "v1.0.0"), release(t, "v1.0.1")
 	c := daemontest.Settings(t, "")
-	c.Tokenizer = config.Tokenizer{Name: config.TokenizerNone, Fingerprint: tokens, VocabSize: 1 << 16, End: "none", Pad: "0"}
+	c.Tokenizer = config.Tokenizer{Name: config.TokenizerNone, Fingerprint: tokens, VocabSize: 1 << 16,
+		End: "none", Pad: "0"}
 	c.Plan.Steps.Rows, c.Serve.Checkpoint, c.Serve.Ahead, c.Serve.Stall = 12, 20, 8, 20*time.Second
 	f := newFleet(t, c)
 	for _, v := range f.members {
@@ -97,6 +99,7 @@ func TestRollingUpgrade(t *testing.T) {
 			t.Errorf("job %s got %d steps, and not those of an undisturbed run, which has %d", jobs[i], len(got[i]), len(want))
 		}
 	}
-	t.Logf("%d steps, byte-identical; the upgrade took %v, a rank waited %v at most", len(want), upgraded.Sub(began).Round(100*time.Millisecond),
+	t.Logf("%d steps, byte-identical; the upgrade took %v, a rank waited %v at most", len(want),
+		upgraded.Sub(began).Round(100*time.Millisecond),
 		max(longest-50*time.Millisecond, 0).Round(10*time.Millisecond))
 }

@@ -47,7 +47,8 @@ type Config struct {
 // NewHandler returns a handler of actions. report is called with each client that reports what its trainer has taken.
 func NewHandler(run Run, c Config, report func(at state.Place, client string), log *slog.Logger) *Handler {
 	return &Handler{
-		run: run, all: All, limits: newLimits(c.KeepersOfOne), audit: audit{log.With("part", "audit")}, report: report, trainMayMix: c.TrainMayMix,
+		run: run, all: All, limits: newLimits(c.KeepersOfOne), audit: audit{log.With("part", "audit")}, report: report,
+		trainMayMix: c.TrainMayMix,
 	}
 }
 
@@ -65,9 +66,10 @@ type Action struct {
 	Name  string
 	Role  access.Role // that it takes
 	About string
-	Keys  string // of its body beside run; "?" behind one that may be missing, ":" before how it is read where its name does not tell
-	do    func(h *Handler, ctx context.Context, q asked, send func(any) error) error
-	cost  cost
+	// of its body beside run; "?" behind one that may be missing, ":" before how it is read where its name does not tell
+	Keys string
+	do   func(h *Handler, ctx context.Context, q asked, send func(any) error) error
+	cost cost
 }
 
 // cost is what an action costs others.
@@ -100,28 +102,43 @@ type asked struct {
 
 // All are the actions, in the order of the documentation.
 var All = []Action{
-	{"commit", access.Train, `{"run","step","keeper"}: the keeper's own durable checkpoint covers all steps before step`, "step keeper?", (*Handler).commit, costRecord},
-	{"leave", access.Train, `{"run","keeper"}: the keeper holds no checkpoints any more`, "keeper?", (*Handler).leave, costRecord},
+	{"commit", access.Train, `{"run","step","keeper"}: the keeper's own durable checkpoint covers all steps before step`,
+		"step keeper?", (*Handler).commit, costRecord},
+	{"leave", access.Train, `{"run","keeper"}: the keeper holds no checkpoints any more`, "keeper?", (*Handler).leave,
+		costRecord},
 	{"checkpoint", access.Operate, `{"run"}: store the planner's state now`, "", (*Handler).checkpoint, costRecord},
 	{"info", access.Read, `{"run"}: the run, its fingerprint and configuration`, "", (*Handler).info, costLittle},
 	{"stats", access.Read, `{"run"}: counts of the run since its start`, "", (*Handler).stats, costLittle},
-	{"measure", access.Train, `{"run"}: count how many steps the run will have, in the background; info tells how far that is`, "", (*Handler).measure, costSearch},
-	{"status", access.Read, `{"run"}: how the run does: a sentence, rates, stages, sources, ranks, daemons, events`, "", (*Handler).status, costLittle},
+	{"measure", access.Train,
+		`{"run"}: count how many steps the run will have, in the background; info tells how far that is`, "",
+		(*Handler).measure, costSearch},
+	{"status", access.Read, `{"run"}: how the run does: a sentence, rates, stages, sources, ranks, daemons, events`, "",
+		(*Handler).status, costLittle},
 	{"history", access.Read, `{"run"}: how the run went, by step and by time`, "", (*Handler).history, costLittle},
-	{"cause", access.Read, `{"run","step"}: why the step is not there yet, while a reader waits for it`, "step", (*Handler).cause, costLittle},
-	{"consumed", access.Read, `{"run","job","rank","world","peer","session","taken","waiting","still","left"}: the steps that the trainer of a rank has taken`,
+	{"cause", access.Read, `{"run","step"}: why the step is not there yet, while a reader waits for it`, "step",
+		(*Handler).cause, costLittle},
+	{"consumed", access.Read,
+		`{"run","job","rank","world","peer","session","taken","waiting","still","left"}: the steps that the trainer of a rank has taken`,
 		"job? rank? world? peer? session taken waiting? still? left?", (*Handler).consumed, costLittle},
-	{"ledger", access.Operate, `{"run","step","documents"}: the rows of a step; with documents: true, where its documents came from`, "step documents?", (*Handler).ledger, costLittle},
-	{"find", access.Operate, `{"run","sequence"} or {"run","id"}: the rows that hold a document; of a run with several sources {"run","source","sequence"}`, "sequence? id? source?", (*Handler).find, costSearch},
-	{"text", access.Operate, `{"run","sequence","start","tokens"}: a document's tokens from start on, each with the text that it stands for; of a run with several sources {"run","source","sequence"}`, "source? sequence start? tokens?", (*Handler).text, costLittle},
-	{"peek", access.Operate, `{"run","source","documents","tokens"}: the next documents that are planned, as text has them; without source those of the only source, or the next of each`, "source? documents:count? tokens?", (*Handler).peek, costSearch},
-	{"mix", access.Operate, `{"run","weights","add","remove","decided","request_id","dry_run"}: change the mixture of sources; without a change, tell how it stands`, "weights? add? remove? decided? request_id? dry_run?", (*Handler).mix, costRecord},
-	{"seal", access.Operate, `{"run","source"}: end the stream of documents behind its present last one; without source, that of all sources`, "source?", (*Handler).seal, costRecord},
+	{"ledger", access.Operate,
+		`{"run","step","documents"}: the rows of a step; with documents: true, where its documents came from`,
+		"step documents?", (*Handler).ledger, costLittle},
+	{"find", access.Operate,
+		`{"run","sequence"} or {"run","id"}: the rows that hold a document; of a run with several sources {"run","source","sequence"}`, "sequence? id? source?", (*Handler).find, costSearch},
+	{"text", access.Operate,
+		`{"run","sequence","start","tokens"}: a document's tokens from start on, each with the text that it stands for; of a run with several sources {"run","source","sequence"}`, "source? sequence start? tokens?", (*Handler).text, costLittle},
+	{"peek", access.Operate,
+		`{"run","source","documents","tokens"}: the next documents that are planned, as text has them; without source those of the only source, or the next of each`, "source? documents:count? tokens?", (*Handler).peek, costSearch},
+	{"mix", access.Operate,
+		`{"run","weights","add","remove","decided","request_id","dry_run"}: change the mixture of sources; without a change, tell how it stands`, "weights? add? remove? decided? request_id? dry_run?", (*Handler).mix, costRecord},
+	{"seal", access.Operate,
+		`{"run","source"}: end the stream of documents behind its present last one; without source, that of all sources`,
+		"source?", (*Handler).seal, costRecord},
 	{"drain", access.Operate, `{"run"}: pack everything that is pending, then go on`, "", (*Handler).drain, costRecord},
 }
 
-// Act carries one action out for who has called by ctx, and hands its results, as JSON, to send. It returns a *fault.Error where that is
-// refused.
+// Act carries one action out for who has called by ctx, and hands its results, as JSON, to send. It returns a
+// *fault.Error where that is refused.
 func (h *Handler) Act(ctx context.Context, name string, body []byte, send func(result []byte) error) error {
 	for _, a := range All {
 		if a.Name != name {
@@ -165,7 +182,8 @@ func isLimited(err error) bool {
 func permits(who access.Identity, a Action, q asked, needs access.Role) error {
 	switch {
 	case !who.Role.Includes(needs):
-		return refusal.Forbidden(who, fmt.Sprintf("action %s takes the role %s, and it has the role %s", a.Name, needs, who.Role))
+		return refusal.Forbidden(who, fmt.Sprintf("action %s takes the role %s, and it has the role %s", a.Name,
+			needs, who.Role))
 	case strings.Contains(a.Keys, "keeper") && !who.Keeps(q.keeper):
 		return refusal.Forbidden(who, fmt.Sprintf("keeper %s is not its own", refusal.Excerpt([]byte(q.keeper))))
 	}
@@ -188,10 +206,14 @@ func parseAction(b []byte, a Action, info loader.Info) (asked, error) {
 		if !optional {
 			missing = append(missing, key)
 		}
-		read := map[string]func(json.RawMessage) error{"step": request.Number(&q.step, 0, request.MaxNumber), "keeper": request.Text(&q.keeper), "documents": request.Boolean(&q.documents),
-			"sequence": request.Number(&q.sequence, 1, request.MaxNumber), "id": request.Text(&q.id), "request_id": request.Text(&q.request), "source": request.Text(&q.source), "dry_run": request.Boolean(&q.dryRun),
-			"start": request.Number(&q.start, 0, request.MaxNumber), "tokens": request.Number(&q.tokens, 1, maxTextTokens), "count": request.Number(&q.count, 1, maxPeek),
-			"weights": request.Object(&q.change.Weights, request.Weight), "add": request.Object(&q.change.Add, request.Source(info.Config)), "remove": request.Strings(&q.change.Remove),
+		read := map[string]func(json.RawMessage) error{"step": request.Number(&q.step, 0, request.MaxNumber),
+			"keeper": request.Text(&q.keeper), "documents": request.Boolean(&q.documents),
+			"sequence": request.Number(&q.sequence, 1, request.MaxNumber), "id": request.Text(&q.id),
+			"request_id": request.Text(&q.request), "source": request.Text(&q.source), "dry_run": request.Boolean(&q.dryRun),
+			"start": request.Number(&q.start, 0, request.MaxNumber), "tokens": request.Number(&q.tokens, 1, maxTextTokens),
+			"count":   request.Number(&q.count, 1, maxPeek),
+			"weights": request.Object(&q.change.Weights, request.Weight),
+			"add":     request.Object(&q.change.Add, request.Source(info.Config)), "remove": request.Strings(&q.change.Remove),
 			"decided": func(raw json.RawMessage) error {
 				q.decided = new(uint64)
 				return request.Number(q.decided, 0, request.MaxNumber)(raw)
@@ -209,7 +231,8 @@ func parseAction(b []byte, a Action, info loader.Info) (asked, error) {
 		err = fmt.Errorf("the key %q is missing", missing[0])
 	}
 	if err != nil {
-		return q, &fault.Error{Reason: fault.BadTicket, Message: fmt.Sprintf("body of action %s: %v", a.Name, err), Do: "send " + a.About}
+		return q, &fault.Error{Reason: fault.BadTicket, Message: fmt.Sprintf("body of action %s: %v", a.Name, err),
+			Do: "send " + a.About}
 	}
 	return q, request.CheckRun(run, id, info)
 }
@@ -228,7 +251,8 @@ func (h *Handler) commit(ctx context.Context, q asked, send func(any) error) err
 	return sendCommitted(h.run.Info().Run, committed, err, send)
 }
 
-// checkSent refuses a commit of steps that no job of the caller was sent. One by a keeper of what it has committed before changes nothing.
+// checkSent refuses a commit of steps that no job of the caller was sent. One by a keeper of what it has committed
+// before changes nothing.
 func (h *Handler) checkSent(ctx context.Context, who access.Identity, q asked, keepers plan.Keepers) error {
 	if who.Role.Includes(access.Operate) || q.step <= keepers[q.keeper] {
 		return nil
@@ -237,7 +261,8 @@ func (h *Handler) checkSent(ctx context.Context, who access.Identity, q asked, k
 	if q.step <= sent {
 		return nil
 	}
-	e := refusal.Forbidden(who, fmt.Sprintf("commit of step %d for keeper %s: its jobs were sent the steps before %d", q.step, refusal.Excerpt([]byte(q.keeper)), sent))
+	e := refusal.Forbidden(who, fmt.Sprintf("commit of step %d for keeper %s: its jobs were sent the steps before %d",
+		q.step, refusal.Excerpt([]byte(q.keeper)), sent))
 	e.Do = "commit what its jobs have read; where a daemon has restarted since, open the job's stream first"
 	e.Facts["step"], e.Facts["sent"] = strconv.FormatUint(q.step, 10), strconv.FormatUint(sent, 10)
 	return e

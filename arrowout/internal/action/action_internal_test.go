@@ -36,8 +36,11 @@ func TestAnIDBeforeTheRunHasBegun(t *testing.T) {
 }
 
 func FuzzActionBody(f *testing.F) {
-	for _, s := range []string{``, `{}`, `{"step":3}`, `{"run":"r1","step":3}`, `{"step":-3}`, `{"weights":{"web":1},"add":{"m":{"weight":1,"packing":{"pool":3}}},"remove":["a"],"dry_run":true}`, `{"weights":{"web":1},"request_id":"a"}`, `{"source":"a","sequence":1}`,
-		`{"source":"a","sequence":1,"start":2,"tokens":4096}`, `{"sequence":1,"tokens":0}`, `{"documents":16,"tokens":1}`, `{"documents":true}`, `{"source":"","documents":17}`,
+	for _, s := range []string{``, `{}`, `{"step":3}`, `{"run":"r1","step":3}`, `{"step":-3}`,
+		`{"weights":{"web":1},"add":{"m":{"weight":1,"packing":{"pool":3}}},"remove":["a"],"dry_run":true}`,
+		`{"weights":{"web":1},"request_id":"a"}`, `{"source":"a","sequence":1}`,
+		`{"source":"a","sequence":1,"start":2,"tokens":4096}`, `{"sequence":1,"tokens":0}`, `{"documents":16,"tokens":1}`,
+		`{"documents":true}`, `{"source":"","documents":17}`,
 		`{"step":null}`, "\xff"} {
 		f.Add([]byte(s))
 	}

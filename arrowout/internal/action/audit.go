@@ -33,7 +33,8 @@ func (a audit) tell(ctx context.Context, who access.Identity, did Action, q aske
 			args = append(args, "source", q.source)
 		}
 	case "mix":
-		args = append(args, "weights", q.change.Weights, "add", slices.Sorted(maps.Keys(q.change.Add)), "remove", q.change.Remove, "dry_run", q.dryRun)
+		args = append(args, "weights", q.change.Weights, "add", slices.Sorted(maps.Keys(q.change.Add)), "remove",
+			q.change.Remove, "dry_run", q.dryRun)
 		if q.decided != nil {
 			args = append(args, "decided", *q.decided)
 		}

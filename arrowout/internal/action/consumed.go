@@ -23,8 +23,11 @@ type rankReport struct {
 // keys decode the body.
 func (r *rankReport) keys() map[string]func(json.RawMessage) error {
 	r.world = 1
-	return map[string]func(json.RawMessage) error{"rank": request.Number(&r.rank, 0, request.MaxWorld-1), "world": request.Number(&r.world, 1, request.MaxWorld), "peer": request.Number(&r.peer, 0, request.MaxWorld-1),
-		"job": request.KeeperName(&r.job), "session": request.SessionID(&r.Session), "taken": request.Number(&r.Taken, 0, request.MaxNumber), "waiting": request.Boolean(&r.Waiting), "still": request.Seconds(&r.Still), "left": request.Boolean(&r.Left)}
+	return map[string]func(json.RawMessage) error{"rank": request.Number(&r.rank, 0, request.MaxWorld-1),
+		"world": request.Number(&r.world, 1, request.MaxWorld), "peer": request.Number(&r.peer, 0, request.MaxWorld-1),
+		"job": request.KeeperName(&r.job), "session": request.SessionID(&r.Session),
+		"taken": request.Number(&r.Taken, 0, request.MaxNumber), "waiting": request.Boolean(&r.Waiting),
+		"still": request.Seconds(&r.Still), "left": request.Boolean(&r.Left)}
 }
 
 func (r *rankReport) place() state.Place {

@@ -17,7 +17,8 @@ import (
 // find sends the rows that hold a document, in order. A document that no step holds yet has none.
 func (h *Handler) find(ctx context.Context, q asked, send func(any) error) error {
 	if (q.sequence == 0) == (q.id == "") {
-		return &fault.Error{Reason: fault.BadTicket, Message: "body of action find: name a document by its sequence or by its id",
+		return &fault.Error{Reason: fault.BadTicket, Message: "body of action find: name a document by its sequence or by " +
+			"its id",
 			Do: `send {"sequence":N} or {"id":"..."}`}
 	}
 	info := h.run.Info()
@@ -54,7 +55,8 @@ type finding struct {
 	shown    *document.View // once a step holds it and it is to be read; empty when it is not there any more
 }
 
-// pieces are those of a row that are of the document that is sought: where the message holds documents of its id, of these alone.
+// pieces are those of a row that are of the document that is sought: where the message holds documents of its id, of
+// these alone.
 func (f *finding) pieces(ctx context.Context, step *plan.Step, row int) ([]api.Piece, error) {
 	told := told(f.named, step)
 	if told && f.shown == nil {

@@ -7,13 +7,15 @@ import (
 	"loaderd/loader/plan"
 )
 
-// told reports whether the pieces of a step are known only with their documents' tokens: which documents of their messages they are of, or which of their
-// tokens have a loss. Elsewhere each piece is of a message that is one document, and all tokens have a loss.
+// told reports whether the pieces of a step are known only with their documents' tokens: which documents of their
+// messages they are of, or which of their tokens have a loss. Elsewhere each piece is of a message that is one
+// document, and all tokens have a loss.
 func told(s *batch.Sources, step *plan.Step) bool {
 	return s.Config.Documents.Several() || step.Masked > 0
 }
 
-// tell says of pieces of a document what the document tells: nothing where it has not these tokens, as one that is not the one that was planned.
+// tell says of pieces of a document what the document tells: nothing where it has not these tokens, as one that is not
+// the one that was planned.
 func tell(s *batch.Sources, pieces []*api.Piece, d document.View) {
 	for _, p := range pieces {
 		n, there := d.LossTokens(p.Start+p.Repeats, p.Start+p.Length)
@@ -22,7 +24,8 @@ func tell(s *batch.Sources, pieces []*api.Piece, d document.View) {
 		}
 		p.LossTokens = &n
 		if in, several := d.Inner(p.Start); several {
-			p.Inner = &api.Inner{Index: in.Index, Within: p.Start - in.Start, ID: in.ID, Weight: in.Weight, Meta: meta(s, d, p.Start)}
+			p.Inner = &api.Inner{Index: in.Index, Within: p.Start - in.Start, ID: in.ID, Weight: in.Weight,
+				Meta: meta(s, d, p.Start)}
 		}
 	}
 }

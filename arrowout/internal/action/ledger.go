@@ -22,8 +22,8 @@ import (
 // ledgerPieces bounds the pieces of a result, so that it stays under 4 MiB (a single row may have more).
 const ledgerPieces = 16 << 10
 
-// describedPieces bounds them when each comes with its document's path, and ledgerFetches how many are fetched at a time: ledgerReads where they are
-// made into tokens too, of which a message may have 64 MiB.
+// describedPieces bounds them when each comes with its document's path, and ledgerFetches how many are fetched at a
+// time: ledgerReads where they are made into tokens too, of which a message may have 64 MiB.
 const (
 	describedPieces = 1 << 10
 	ledgerFetches   = 8
@@ -45,7 +45,8 @@ func (h *Handler) ledger(ctx context.Context, q asked, send func(any) error) err
 	if err := named.Meet(ctx, step); err != nil {
 		return err
 	}
-	page := api.Page{Step: api.Step{Run: run, Index: step.Index, Bucket: int(step.Bucket), Cursor: step.Cursor.Last(), Masked: step.Masked}, Total: len(step.Rows)}
+	page := api.Page{Step: api.Step{Run: run, Index: step.Index, Bucket: int(step.Bucket), Cursor: step.Cursor.Last(),
+		Masked: step.Masked}, Total: len(step.Rows)}
 	pieces, most := 0, ledgerPieces
 	if q.documents {
 		most = describedPieces
@@ -64,7 +65,8 @@ func (h *Handler) ledger(ctx context.Context, q asked, send func(any) error) err
 }
 
 // page sends a part of a step, described with where the documents of its rows came from.
-func (h *Handler) page(ctx context.Context, page api.Page, named *batch.Sources, step *plan.Step, described bool, send func(any) error) error {
+func (h *Handler) page(ctx context.Context, page api.Page, named *batch.Sources, step *plan.Step, described bool,
+	send func(any) error) error {
 	if !described {
 		return send(page)
 	}
@@ -93,8 +95,10 @@ func (h *Handler) page(ctx context.Context, page api.Page, named *batch.Sources,
 	return send(page)
 }
 
-// describe says where a document came from, and of its pieces what only the document tells. Of one that was released nothing but its place is known.
-func (h *Handler) describe(ctx context.Context, named *batch.Sources, step *plan.Step, ref uint64, pieces []*api.Piece) (info document.Info, err error) {
+// describe says where a document came from, and of its pieces what only the document tells. Of one that was released
+// nothing but its place is known.
+func (h *Handler) describe(ctx context.Context, named *batch.Sources, step *plan.Step, ref uint64,
+	pieces []*api.Piece) (info document.Info, err error) {
 	if told(named, step) {
 		var shown document.View
 		shown, err = h.run.Show(ctx, ref)

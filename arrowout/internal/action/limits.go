@@ -14,11 +14,12 @@ import (
 )
 
 const (
-	// recordsPerSecond is how many commits, leaves, seals, drains, changes of the mixture and checkpoints an identity may ask for, beyond a burst: each rank of a large
-	// job may commit at the same moment.
+	// recordsPerSecond is how many commits, leaves, seals, drains, changes of the mixture and checkpoints an identity may
+	// ask for, beyond a burst: each rank of a large job may commit at the same moment.
 	recordsPerSecond = 100
 	recordsBurst     = 2048
-	// searches are how many searches for documents may run at the same time, and searchesOfOne how many of one identity: each reads much of the plan.
+	// searches are how many searches for documents may run at the same time, and searchesOfOne how many of one identity:
+	// each reads much of the plan.
 	searches      = 4
 	searchesOfOne = 1
 	// searchesPerSecond is how many an identity may ask for, beyond a burst.
@@ -82,8 +83,8 @@ func (l *limits) user(who access.Identity) *usage {
 	return u
 }
 
-// keeper counts a commit of a keeper until done is called, for an identity that may commit for its own keepers alone. there are the run's keepers: one
-// that is not among them is another one of the identity's.
+// keeper counts a commit of a keeper until done is called, for an identity that may commit for its own keepers alone.
+// there are the run's keepers: one that is not among them is another one of the identity's.
 func (l *limits) keeper(who access.Identity, keeper string, there plan.Keepers) (done func(), err error) {
 	if who.Role.Includes(access.Operate) {
 		return func() {}, nil

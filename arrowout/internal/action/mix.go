@@ -24,7 +24,8 @@ func (q asked) mixes() bool {
 func (h *Handler) mix(ctx context.Context, q asked, send func(any) error) error {
 	info := h.run.Info()
 	if (q.decided != nil || q.request != "") && (q.dryRun || !q.mixes()) {
-		return badBody("mix", "decided and request_id are for a change that is made", `send "weights", "add" or "remove" as well, and no "dry_run"`)
+		return badBody("mix", "decided and request_id are for a change that is made",
+			`send "weights", "add" or "remove" as well, and no "dry_run"`)
 	}
 	answer := api.Mixture{Run: info.Run, Step: info.Planned, DryRun: q.dryRun}
 	if !q.mixes() {
@@ -33,7 +34,8 @@ func (h *Handler) mix(ctx context.Context, q asked, send func(any) error) error 
 		}
 		now := h.run.Stats().Sources
 		if len(now) == 0 {
-			return &fault.Error{Reason: fault.NotLeading, Message: "no daemon that plans the run has told its mixture yet", Do: "ask again"}
+			return &fault.Error{Reason: fault.NotLeading, Message: "no daemon that plans the run has told its mixture yet",
+				Do: "ask again"}
 		}
 		if err := h.describeMixture(ctx, info, now, &answer); err != nil {
 			return err
@@ -45,7 +47,8 @@ func (h *Handler) mix(ctx context.Context, q asked, send func(any) error) error 
 			return badBody("mix", "source "+name+" is added without a weight", `give it a "weight"; "weights" may give it 0`)
 		}
 	}
-	x, err := h.run.Mix(ctx, state.MixRequest{Change: q.change, By: caller.Of(ctx).Name, Request: q.request, Decided: q.decided, DryRun: q.dryRun})
+	x, err := h.run.Mix(ctx, state.MixRequest{Change: q.change, By: caller.Of(ctx).Name, Request: q.request,
+		Decided: q.decided, DryRun: q.dryRun})
 	if err != nil {
 		return err
 	}
@@ -73,7 +76,8 @@ func targets(weights map[string]float64) map[string]float64 {
 const recentSteps = 100
 
 // describeMixture says how things stand: shares, and what is left of each source.
-func (h *Handler) describeMixture(ctx context.Context, info loader.Info, now []state.SourceStats, answer *api.Mixture) error {
+func (h *Handler) describeMixture(ctx context.Context, info loader.Info, now []state.SourceStats,
+	answer *api.Mixture) error {
 	stock, err := h.run.Stock(ctx)
 	if err != nil {
 		return err
@@ -91,8 +95,9 @@ func (h *Handler) describeMixture(ctx context.Context, info loader.Info, now []s
 	}
 	answer.Tokens, answer.RecentSteps, answer.Target = taken, steps, map[string]float64{}
 	for i, x := range now {
-		m := api.MixedSource{Name: x.Name, Target: x.Target, Tokens: x.Status.Tokens, Share: portion(x.Status.Tokens, taken), Recent: portion(recent[i], emitted),
-			Epoch: x.Epoch, Epochs: x.Epochs, Resting: x.Resting, Removed: x.Removed, Sealed: x.Sealed, UsedUp: x.UsedUp}
+		m := api.MixedSource{Name: x.Name, Target: x.Target, Tokens: x.Status.Tokens, Share: portion(x.Status.Tokens, taken),
+			Recent: portion(recent[i], emitted),
+			Epoch:  x.Epoch, Epochs: x.Epochs, Resting: x.Resting, Removed: x.Removed, Sealed: x.Sealed, UsedUp: x.UsedUp}
 		if !x.Removed {
 			answer.Target[x.Name] = x.Target
 		}
@@ -135,8 +140,8 @@ func (h *Handler) recent(ctx context.Context, info loader.Info) (tokens map[int]
 	return tokens, steps, nil
 }
 
-// left counts the documents of a source that are stored and not taken, those of later epochs with them once it is sealed. endless says that they come again
-// for ever.
+// left counts the documents of a source that are stored and not taken, those of later epochs with them once it is
+// sealed. endless says that they come again for ever.
 func left(x state.SourceStats, first, last uint64) (documents int64, endless bool) {
 	if x.Removed || x.UsedUp {
 		return 0, false
@@ -156,7 +161,8 @@ func left(x state.SourceStats, first, last uint64) (documents int64, endless boo
 	return documents, false
 }
 
-// needs is the role that an action takes: to look at a mixture is for all, to change one for those who operate, or train where that is configured.
+// needs is the role that an action takes: to look at a mixture is for all, to change one for those who operate, or
+// train where that is configured.
 func (h *Handler) needs(a Action, q asked) access.Role {
 	switch {
 	case a.Name != "mix":

@@ -90,7 +90,8 @@ func (h *Handler) textOf(d document.View, start, tokens uint64) api.Text {
 	return out
 }
 
-// printed is what a token stands for as a string: a token may hold a part of a character, whose bytes are shown as \xE4.
+// printed is what a token stands for as a string: a token may hold a part of a character, whose bytes are shown as
+// \xE4.
 func printed(b []byte) string {
 	if utf8.Valid(b) {
 		return string(b)

@@ -18,7 +18,8 @@ type Watcher interface {
 }
 
 // unwatched is the answer of a server that was given no Watcher.
-var unwatched = &fault.Error{Reason: fault.NotLeading, Message: "the daemon does not watch the run yet", Do: "ask again"}
+var unwatched = &fault.Error{Reason: fault.NotLeading, Message: "the daemon does not watch the run yet",
+	Do: "ask again"}
 
 func (h *Handler) status(ctx context.Context, _ asked, send func(any) error) error {
 	if h.Watcher == nil {

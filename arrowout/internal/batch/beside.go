@@ -18,8 +18,9 @@ const messageOf = 1 << 10
 
 var tokenTypes = map[string]arrow.DataType{
 	plan.ColumnFloat16: arrow.FixedWidthTypes.Float16, plan.ColumnFloat32: arrow.PrimitiveTypes.Float32,
-	plan.ColumnInt8: arrow.PrimitiveTypes.Int8, plan.ColumnInt16: arrow.PrimitiveTypes.Int16, plan.ColumnInt32: arrow.PrimitiveTypes.Int32,
-	plan.ColumnBool: arrow.FixedWidthTypes.Boolean,
+	plan.ColumnInt8: arrow.PrimitiveTypes.Int8, plan.ColumnInt16: arrow.PrimitiveTypes.Int16,
+	plan.ColumnInt32: arrow.PrimitiveTypes.Int32,
+	plan.ColumnBool:  arrow.FixedWidthTypes.Boolean,
 }
 
 // textType is that of texts of documents: many pieces have the same.
@@ -28,8 +29,10 @@ var textType = &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int32, Valu
 // columnsBeside are those of what documents bring along beside their tokens.
 func columnsBeside(c plan.DocumentsConfig) (out []Column) {
 	for place, name := range c.TokenColumns() {
-		x := tokenColumn{place: place, width: c.Columns[name].Bytes(), fill: document.FillOf(c.Columns[name]), typ: tokenTypes[c.Columns[name].Type]}
-		out = append(out, Column{Ask: name, name: name, Typ: arrow.ListOf(x.typ), bits: x.typ.(arrow.FixedWidthDataType).BitWidth(), perBatch: messageOf, build: x.build})
+		x := tokenColumn{place: place, width: c.Columns[name].Bytes(), fill: document.FillOf(c.Columns[name]),
+			typ: tokenTypes[c.Columns[name].Type]}
+		out = append(out, Column{Ask: name, name: name, Typ: arrow.ListOf(x.typ),
+			bits: x.typ.(arrow.FixedWidthDataType).BitWidth(), perBatch: messageOf, build: x.build})
 	}
 	for place, name := range c.MetaColumns() {
 		out = append(out, metaColumn(place, name, c.Meta[name]))
@@ -108,8 +111,10 @@ func texts(l layout, place int) arrow.ArrayData {
 		}
 		return at
 	})
-	buffers := []*memory.Buffer{nil, memory.NewBufferBytes(arrow.Int32Traits.CastToBytes(offsets)), memory.NewBufferBytes(all)}
-	data.Children()[0].(*array.Data).SetDictionary(array.NewData(arrow.BinaryTypes.String, len(places), buffers, nil, 0, 0))
+	buffers := []*memory.Buffer{nil, memory.NewBufferBytes(arrow.Int32Traits.CastToBytes(offsets)),
+		memory.NewBufferBytes(all)}
+	data.Children()[0].(*array.Data).SetDictionary(array.NewData(arrow.BinaryTypes.String, len(places), buffers,
+		nil, 0, 0))
 	return data
 }
 
@@ -119,7 +124,8 @@ func numbers[T any](l layout, place int, typ arrow.DataType, asBytes func([]T) [
 }
 
 // pieceValues is a list column with a value of its document for every piece, or null where it has none.
-func pieceValues[T any](l layout, place int, typ arrow.DataType, asBytes func([]T) []byte, of func(value any) T) arrow.ArrayData {
+func pieceValues[T any](l layout, place int, typ arrow.DataType, asBytes func([]T) []byte,
+	of func(value any) T) arrow.ArrayData {
 	var missing []int // places of pieces without a value
 	n := 0
 	data := pieceList(l, typ, func(row, piece int) (out T) {
@@ -142,5 +148,6 @@ func pieceValues[T any](l layout, place int, typ arrow.DataType, asBytes func([]
 	values := data.Children()[0]
 	buffers := append([]*memory.Buffer{memory.NewBufferBytes(valid)}, values.Buffers()[1:]...)
 	list := data.Buffers()
-	return array.NewData(arrow.ListOf(typ), data.Len(), list, []arrow.ArrayData{array.NewData(typ, n, buffers, nil, len(missing), 0)}, 0, 0)
+	return array.NewData(arrow.ListOf(typ), data.Len(), list,
+		[]arrow.ArrayData{array.NewData(typ, n, buffers, nil, len(missing), 0)}, 0, 0)
 }

@@ -37,19 +37,27 @@ var (
 		arrow.Field{Name: "length", Type: arrow.PrimitiveTypes.Int32, Nullable: true})
 
 	// of a run whose messages may hold several documents
-	pieceOfType = arrow.StructOf(append([]arrow.Field{{Name: "index", Type: arrow.PrimitiveTypes.Int32, Nullable: true}}, pieceType.Fields()...)...)
-	documentsOf = Column{Ask: "documents", name: "documents", Typ: arrow.ListOf(pieceOfType), perPiece: 20, build: documentsWithin}
+	pieceOfType = arrow.StructOf(append([]arrow.Field{{Name: "index", Type: arrow.PrimitiveTypes.Int32, Nullable: true}},
+		pieceType.Fields()...)...)
+	documentsOf = Column{Ask: "documents", name: "documents", Typ: arrow.ListOf(pieceOfType), perPiece: 20,
+		build: documentsWithin}
 
 	// AllColumns are the columns that every run has.
 	AllColumns = []Column{
 		{Ask: "input_ids", name: "input_ids", Typ: arrow.ListOf(arrow.PrimitiveTypes.Int32), bits: 32, build: inputIDs},
-		{Ask: "input_ids:uint16", name: "input_ids", Typ: arrow.ListOf(arrow.PrimitiveTypes.Uint16), bits: 16, build: narrowIDs},
-		{Ask: "segment_ids", name: "segment_ids", Typ: arrow.ListOf(arrow.PrimitiveTypes.Uint16), bits: 16, build: segmentIDs},
-		{Ask: "cu_seqlens", name: "cu_seqlens", Typ: arrow.ListOf(arrow.PrimitiveTypes.Int32), perPiece: 4, perRow: 4, build: cuSeqlens},
-		{Ask: "position_ids", name: "position_ids", Typ: arrow.ListOf(arrow.PrimitiveTypes.Int32), bits: 32, build: positionIDs},
+		{Ask: "input_ids:uint16", name: "input_ids", Typ: arrow.ListOf(arrow.PrimitiveTypes.Uint16), bits: 16,
+			build: narrowIDs},
+		{Ask: "segment_ids", name: "segment_ids", Typ: arrow.ListOf(arrow.PrimitiveTypes.Uint16), bits: 16,
+			build: segmentIDs},
+		{Ask: "cu_seqlens", name: "cu_seqlens", Typ: arrow.ListOf(arrow.PrimitiveTypes.Int32), perPiece: 4, perRow: 4,
+			build: cuSeqlens},
+		{Ask: "position_ids", name: "position_ids", Typ: arrow.ListOf(arrow.PrimitiveTypes.Int32), bits: 32,
+			build: positionIDs},
 		{Ask: "labels", name: "labels", Typ: arrow.ListOf(arrow.PrimitiveTypes.Int32), bits: 32, build: labels},
-		{Ask: "loss_runs", name: "loss_runs", Typ: arrow.ListOf(arrow.PrimitiveTypes.Int32), perRow: 8, perMasked: 4, build: lossRuns},
-		{Ask: "loss_weights", name: "loss_weights", Typ: arrow.ListOf(arrow.PrimitiveTypes.Float32), perPiece: 4, build: lossWeights},
+		{Ask: "loss_runs", name: "loss_runs", Typ: arrow.ListOf(arrow.PrimitiveTypes.Int32), perRow: 8, perMasked: 4,
+			build: lossRuns},
+		{Ask: "loss_weights", name: "loss_weights", Typ: arrow.ListOf(arrow.PrimitiveTypes.Float32), perPiece: 4,
+			build: lossWeights},
 		{Ask: "documents", name: "documents", Typ: arrow.ListOf(pieceType), perPiece: 16, build: documents},
 		{Ask: "sources", name: "sources", Typ: arrow.ListOf(arrow.PrimitiveTypes.Uint16), perPiece: 2, build: sourceNumbers},
 	}
@@ -72,7 +80,8 @@ func Parse(asked []string, cfg plan.Config) ([]Column, error) {
 			return nil, refusal.BadTicket("column %s is asked for twice", c.name)
 		}
 		if c.narrow() && !narrows(cfg) {
-			return nil, refusal.BadTicket("input_ids:uint16 cannot hold the ids of tokenizer %s (%d ids, padding %d): ask for input_ids",
+			return nil, refusal.BadTicket("input_ids:uint16 cannot hold the ids of tokenizer %s (%d ids, padding %d): ask "+
+				"for input_ids",
 				cfg.Tokenizer.Name, cfg.Tokenizer.VocabSize, cfg.Tokenizer.Pad)
 		}
 		got = append(got, c)

@@ -12,8 +12,9 @@ import (
 	"loaderd/packonline"
 )
 
-// layout is one batch with its attention segments. Where the run, or the row's source, trains across documents a row is one segment, and
-// where it does not each piece is one; segments follow one another from the row's first token, and padding follows the last.
+// layout is one batch with its attention segments. Where the run, or the row's source, trains across documents a row is
+// one segment, and where it does not each piece is one; segments follow one another from the row's first token, and
+// padding follows the last.
 type layout struct {
 	*assembly.Batch
 	sources  *Sources
@@ -36,7 +37,8 @@ func newLayout(b *assembly.Batch, s *Sources, memory *loan) (layout, error) {
 		for _, p := range row {
 			used += p.Length
 			if p.Length < 1 || used < 0 || int(used) > b.Bucket {
-				return layout{}, fmt.Errorf("assemble step %d: the pieces of row %d do not fit %d tokens", b.Step, b.First+i, b.Bucket)
+				return layout{}, fmt.Errorf("assemble step %d: the pieces of row %d do not fit %d tokens", b.Step,
+					b.First+i, b.Bucket)
 			}
 			if !whole {
 				flat = append(flat, p.Length)
@@ -50,8 +52,8 @@ func newLayout(b *assembly.Batch, s *Sources, memory *loan) (layout, error) {
 	return l, nil
 }
 
-// row calls f for every segment of row i, in order, with the slots it takes of a buffer of one value a slot, and then pad for the
-// slots of padding, of which there may be none.
+// row calls f for every segment of row i, in order, with the slots it takes of a buffer of one value a slot, and then
+// pad for the slots of padding, of which there may be none.
 func row[T any](l layout, i int, buf []T, f func(segment int, slots []T), pad func(slots []T)) {
 	buf = buf[i*l.Bucket : (i+1)*l.Bucket]
 	for s, n := range l.segments[i] {
@@ -120,8 +122,8 @@ func (l layout) masked(i int, start, n int32) (masked int64) {
 	return masked
 }
 
-// lossRuns are, for every row, the lengths of the runs of tokens with and without a loss, in turns, beginning with those that have one. They end where
-// padding begins.
+// lossRuns are, for every row, the lengths of the runs of tokens with and without a loss, in turns, beginning with
+// those that have one. They end where padding begins.
 func lossRuns(l layout) (arrow.ArrayData, error) {
 	var runs []int32
 	offsets := make([]int32, 1, l.Rows+1)
@@ -137,7 +139,8 @@ func lossRuns(l layout) (arrow.ArrayData, error) {
 		}
 		offsets = append(offsets, int32(len(runs)))
 	}
-	return list(arrow.ListOf(arrow.PrimitiveTypes.Int32), offsets, values(arrow.PrimitiveTypes.Int32, len(runs), arrow.Int32Traits.CastToBytes(runs))), nil
+	return list(arrow.ListOf(arrow.PrimitiveTypes.Int32), offsets, values(arrow.PrimitiveTypes.Int32, len(runs),
+		arrow.Int32Traits.CastToBytes(runs))), nil
 }
 
 // lossWeights are the factors of the loss of the pieces.
@@ -163,7 +166,8 @@ func cuSeqlens(l layout) (arrow.ArrayData, error) {
 		}
 		offsets = append(offsets, int32(len(ends)))
 	}
-	return list(arrow.ListOf(arrow.PrimitiveTypes.Int32), offsets, values(arrow.PrimitiveTypes.Int32, len(ends), arrow.Int32Traits.CastToBytes(ends))), nil
+	return list(arrow.ListOf(arrow.PrimitiveTypes.Int32), offsets, values(arrow.PrimitiveTypes.Int32, len(ends),
+		arrow.Int32Traits.CastToBytes(ends))), nil
 }
 
 func documents(l layout) (arrow.ArrayData, error) { return l.documents(pieceType), nil }
@@ -181,7 +185,8 @@ func (l layout) documents(typ *arrow.StructType) arrow.ArrayData {
 			if l.Within != nil {
 				in = l.Within[i][k]
 			}
-			sequences, starts, lengths = append(sequences, plan.RefSequence(p.Doc)), append(starts, p.Start-in.Start), append(lengths, p.Length)
+			sequences, starts, lengths = append(sequences, plan.RefSequence(p.Doc)), append(starts, p.Start-in.Start),
+				append(lengths, p.Length)
 			if typ == pieceOfType {
 				indices = append(indices, in.Index)
 			}
@@ -195,7 +200,8 @@ func (l layout) documents(typ *arrow.StructType) arrow.ArrayData {
 		values(arrow.PrimitiveTypes.Int32, n, arrow.Int32Traits.CastToBytes(lengths)),
 	}
 	if typ == pieceOfType {
-		fields = append([]arrow.ArrayData{values(arrow.PrimitiveTypes.Int32, n, arrow.Int32Traits.CastToBytes(indices))}, fields...)
+		fields = append([]arrow.ArrayData{values(arrow.PrimitiveTypes.Int32, n, arrow.Int32Traits.CastToBytes(indices))},
+			fields...)
 	}
 	return list(arrow.ListOf(typ), offsets, array.NewData(typ, n, []*memory.Buffer{nil}, fields, 0, 0))
 }
@@ -207,7 +213,8 @@ func sourceNumbers(l layout) (arrow.ArrayData, error) {
 }
 
 // pieceList is a list column with one value for every piece of every row.
-func pieceList[T any](l layout, typ arrow.DataType, value func(row, piece int) T, bytes func([]T) []byte) arrow.ArrayData {
+func pieceList[T any](l layout, typ arrow.DataType, value func(row, piece int) T,
+	bytes func([]T) []byte) arrow.ArrayData {
 	var all []T
 	offsets := make([]int32, 1, l.Rows+1)
 	for i, pieces := range l.Pieces {

@@ -9,12 +9,14 @@ import (
 	"loaderd/arrowout/internal/session"
 )
 
-// Memory of a message comes back when gRPC has let go of all of its buffers, and of every reference to them; not before.
+// Memory of a message comes back when gRPC has let go of all of its buffers, and of every reference to them; not
+// before.
 func TestLoan_EndsWithTheLastReference(t *testing.T) {
 	returned := 0
 	from := NewBuffers()
 	from.Returned = func([]byte) { returned++ }
-	sessions := session.New(session.Limits{Streams: 1, StreamsOfOne: 1, Bytes: 1 << 30}, nil, slog.New(slog.DiscardHandler))
+	sessions := session.New(session.Limits{Streams: 1, StreamsOfOne: 1, Bytes: 1 << 30}, nil,
+		slog.New(slog.DiscardHandler))
 	s, err := sessions.Open(t.Context(), session.Reader{}, nil)
 	if err != nil {
 		t.Fatal(err)

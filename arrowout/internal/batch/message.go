@@ -11,8 +11,9 @@ import (
 	"loaderd/arrowout/internal/session"
 )
 
-// Message is a FlightData whose body is a list of borrowed slices. gRPC may still hold them after a send has returned. A charge is told when
-// gRPC has released them, unless the connection has ended; what belongs to a loan is used again then, all else is the garbage collector's.
+// Message is a FlightData whose body is a list of borrowed slices. gRPC may still hold them after a send has returned.
+// A charge is told when gRPC has released them, unless the connection has ended; what belongs to a loan is used again
+// then, all else is the garbage collector's.
 type Message struct {
 	header   []byte // Arrow IPC message
 	metadata []byte // app_metadata, nil for none
@@ -31,8 +32,8 @@ const (
 	fieldBody     = 1000
 )
 
-// alignment is where, in the bytes of a message, its body starts: at a multiple of this. A client that maps a message's buffers
-// instead of copying them then has every column aligned.
+// alignment is where, in the bytes of a message, its body starts: at a multiple of this. A client that maps a message's
+// buffers instead of copying them then has every column aligned.
 const alignment = 64
 
 // Size is how many bytes the message and its dictionaries take on the wire, gRPC's framing not counted.
@@ -56,8 +57,8 @@ func (m *Message) preamble(metadata int) int {
 	return n
 }
 
-// align appends spaces, which JSON allows, to the metadata until the body starts at a multiple of alignment. (The metadata's own
-// length prefix grows on the way, so one residue may be skipped: the next turn of 64 meets it.)
+// align appends spaces, which JSON allows, to the metadata until the body starts at a multiple of alignment. (The
+// metadata's own length prefix grows on the way, so one residue may be skipped: the next turn of 64 meets it.)
 func (m *Message) align() {
 	k := 0
 	for m.preamble(len(m.metadata)+k)%alignment != 0 {
@@ -97,7 +98,8 @@ func (m *Message) marshal() mem.BufferSlice {
 	return out
 }
 
-// gathered copies neighbours that are too small for gRPC to tell of into slices that are not, and leaves the others as they are.
+// gathered copies neighbours that are too small for gRPC to tell of into slices that are not, and leaves the others as
+// they are.
 func gathered(body [][]byte) [][]byte {
 	var out [][]byte
 	open := false // the last slice is made of small ones

@@ -37,7 +37,8 @@ func TestEveryBodyStartsAligned(t *testing.T) {
 func TestMessageIsAFlightData(t *testing.T) {
 	for name, m := range map[string]*Message{
 		"schema": {header: []byte("header")},
-		"batch":  {header: []byte("header"), metadata: []byte("{}   "), body: [][]byte{[]byte("ab"), {}, []byte("c")}, bodyLen: 3},
+		"batch": {header: []byte("header"), metadata: []byte("{}   "), body: [][]byte{[]byte("ab"), {}, []byte("c")},
+			bodyLen: 3},
 	} {
 		b, err := NewCodec().Marshal(m)
 		if err != nil {
@@ -57,7 +58,8 @@ func TestMessageIsAFlightData(t *testing.T) {
 	}
 }
 
-// Neighbours that are small are put together, so that gRPC tells of every buffer of a message; what they say stays the same.
+// Neighbours that are small are put together, so that gRPC tells of every buffer of a message; what they say stays the
+// same.
 func TestSmallPiecesOfABody(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 1000 {

@@ -10,8 +10,8 @@ import (
 // Part is a run of rows of a step that travels as one record batch.
 type Part struct{ First, Rows int }
 
-// Split cuts rows [first, first+n) of a step into parts of at most limit bytes, each at least one row. It depends on the plan and
-// the ticket alone, so that reading a step again gives the same batches.
+// Split cuts rows [first, first+n) of a step into parts of at most limit bytes, each at least one row. It depends on
+// the plan and the ticket alone, so that reading a step again gives the same batches.
 func Split(s *plan.Step, columns []Column, first, n, limit int) []Part {
 	var parts []Part
 	size := 0

@@ -36,7 +36,8 @@ func TestMemoryOfAPart(t *testing.T) {
 		for range rows {
 			var row []packonline.Piece
 			for free := bucket; free > 0 && rng.IntN(8) > 0; free -= int(row[len(row)-1].Length) {
-				row = append(row, packonline.Piece{Doc: plan.Ref(rng.IntN(300)*(n%2), uint64(1+rng.IntN(1000))), Length: int32(1 + rng.IntN(min(free, 9)))})
+				row = append(row, packonline.Piece{Doc: plan.Ref(rng.IntN(300)*(n%2), uint64(1+rng.IntN(1000))),
+					Length: int32(1 + rng.IntN(min(free, 9)))})
 			}
 			s.Rows = append(s.Rows, row)
 		}
@@ -51,7 +52,8 @@ func TestMemoryOfAPart(t *testing.T) {
 		for _, row := range s.Rows {
 			for _, p := range row {
 				text := fmt.Sprintf("%*d", plan.MaxMetaText, len(contents))
-				contents[p.Doc] = document.Content{Tokens: make([]int32, bucket), Extra: &document.Extra{Meta: []any{text, nil, 0.5}}}
+				contents[p.Doc] = document.Content{Tokens: make([]int32, bucket),
+					Extra: &document.Extra{Meta: []any{text, nil, 0.5}}}
 			}
 		}
 		var columns []Column
@@ -61,7 +63,8 @@ func TestMemoryOfAPart(t *testing.T) {
 			}
 		}
 		b := &assembly.Batch{Bucket: bucket, Rows: rows, Pieces: s.Rows, Contents: contents}
-		m, _, err := NewEncoder(columns, NewSources(info.Config, info.Sources, nil), NewBuffers()).Encode(b, api.Metadata{Run: info.Run})
+		m, _, err := NewEncoder(columns, NewSources(info.Config, info.Sources, nil), NewBuffers()).Encode(b,
+			api.Metadata{Run: info.Run})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -18,7 +18,8 @@ type Sources struct {
 }
 
 // NewSources returns the sources of a run. renew returns the sources as of now, with that of a document.
-func NewSources(c plan.Config, known []plan.SourceInfo, renew func(ctx context.Context, document uint64) []plan.SourceInfo) *Sources {
+func NewSources(c plan.Config, known []plan.SourceInfo,
+	renew func(ctx context.Context, document uint64) []plan.SourceInfo) *Sources {
 	return &Sources{Config: c, known: known, renew: renew}
 }
 
@@ -37,11 +38,13 @@ func (s *Sources) Meet(ctx context.Context, step *plan.Step) error {
 	if source < len(s.known) {
 		return nil
 	}
-	return &fault.Error{Reason: fault.PlanMismatch, Message: fmt.Sprintf("step %d names source %d, and the plan has %d", step.Index, source, len(s.known)),
+	return &fault.Error{Reason: fault.PlanMismatch, Message: fmt.Sprintf("step %d names source %d, and the plan has %d",
+		step.Index, source, len(s.known)),
 		Do: "check the plan: loaderd audit"}
 }
 
-// whole reports whether a row is one attention segment, and not one for each piece: that is for its source to say where it has a packing of its own.
+// whole reports whether a row is one attention segment, and not one for each piece: that is for its source to say where
+// it has a packing of its own.
 func (s *Sources) whole(row []packonline.Piece) bool {
 	attention := s.Config.Attention
 	if len(row) > 0 {

@@ -27,8 +27,9 @@ const MaxNumber = 1<<53 - 1
 // maxSeconds bounds durations on the wire, to some years.
 const maxSeconds = 1 << 28
 
-// DecodeObject reads one JSON object strictly: only the given keys, each at most once, none null, nothing behind the object.
-// Every key's decoder gets the raw value. What was sent is never guessed at: a typing error in a ticket must not train on other rows.
+// DecodeObject reads one JSON object strictly: only the given keys, each at most once, none null, nothing behind the
+// object. Every key's decoder gets the raw value. What was sent is never guessed at: a typing error in a ticket must
+// not train on other rows.
 func DecodeObject(b []byte, keys map[string]func(json.RawMessage) error) error {
 	return eachKey(b, func(key string, raw func() (json.RawMessage, error)) error {
 		decode, known := keys[key]
@@ -46,7 +47,8 @@ func DecodeObject(b []byte, keys map[string]func(json.RawMessage) error) error {
 	})
 }
 
-// eachKey calls f with each key of one JSON object, and with what reads its value, which f calls once where it likes the key. No key may be there twice, no value null.
+// eachKey calls f with each key of one JSON object, and with what reads its value, which f calls once where it likes
+// the key. No key may be there twice, no value null.
 func eachKey(b []byte, f func(key string, raw func() (json.RawMessage, error)) error) error {
 	dec := json.NewDecoder(bytes.NewReader(b))
 	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
@@ -103,7 +105,8 @@ func Text(into *string) func(json.RawMessage) error {
 	}
 }
 
-// RunName reads the name of a run. An empty one is a mistake, such as a variable that is not set, and would mean any run.
+// RunName reads the name of a run. An empty one is a mistake, such as a variable that is not set, and would mean any
+// run.
 func RunName(into *string) func(json.RawMessage) error {
 	return func(raw json.RawMessage) error {
 		if json.Unmarshal(raw, into) != nil || *into == "" {
@@ -251,10 +254,13 @@ func checkRunID(id string, info loader.Info) error {
 	case id == "" || id == info.ID:
 		return nil
 	case !info.Begun: // or this daemon has not read the plan yet
-		return &fault.Error{Reason: fault.NotLeading, Message: fmt.Sprintf("this daemon has not seen the plan of run %q yet", info.Run), Do: "ask again"}
+		return &fault.Error{Reason: fault.NotLeading, Message: fmt.Sprintf("this daemon has not seen the plan of run %q yet",
+			info.Run), Do: "ask again"}
 	}
 	return &fault.Error{Reason: fault.RunReplaced,
-		Message: fmt.Sprintf("run %q was deleted and begun again: it has the id %s, the request is for %s", info.Run, info.ID, id),
-		Do:      "its steps need not be those of before: resume from a checkpoint of this run, begin at step 0 without one, or restore the former run's plan from its backup",
-		Facts:   map[string]string{"run": info.Run, "want": id, "have": info.ID}}
+		Message: fmt.Sprintf("run %q was deleted and begun again: it has the id %s, the request is for %s", info.Run,
+			info.ID, id),
+		Do: "its steps need not be those of before: resume from a checkpoint of this run, begin at step 0 without " +
+			"one, or restore the former run's plan from its backup",
+		Facts: map[string]string{"run": info.Run, "want": id, "have": info.ID}}
 }

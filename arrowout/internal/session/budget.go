@@ -8,8 +8,8 @@ import (
 	"loaderd/arrowout/internal/refusal"
 )
 
-// provenAfter is how many batches a stream's reader has to have taken before it counts as one that reads: what sockets and windows take of one that
-// never does is less, unless its batches are small.
+// provenAfter is how many batches a stream's reader has to have taken before it counts as one that reads: what sockets
+// and windows take of one that never does is less, unless its batches are small.
 const provenAfter = 4
 
 // establishedAfter is how many batches a stream's reader has to have taken before it may have the whole reserve.
@@ -18,27 +18,39 @@ const establishedAfter = 64
 // othersShare is how many times as much as it leaves to others an identity may hold.
 const othersShare = 3
 
-// streamBytes is what an open stream costs in addition to its batches: goroutines, what gRPC and the run keep of it, and what its client may
-// send and leave unread.
+// streamBytes is what an open stream costs in addition to its batches: goroutines, what gRPC and the run keep of it,
+// and what its client may send and leave unread.
 const streamBytes = 96 << 10
 
-// budget bounds the bytes of record batches that are being assembled, or that gRPC has not written yet, over all streams.
+// budget bounds the bytes of record batches that are being assembled, or that gRPC has not written yet, over all
+// streams.
 //
 //  0. Open streams cost perStream each, three quarters of size at most; the rest is for batches.
-//  1. All batches take at most that rest together, but for a batch that is larger: it is held when nothing else is. An eighth of it is a reserve (6).
-//  2. A share is what one identity holds by one connection. An identity takes its next batch only while it then holds no more than three times what
-//     is left free for others, and by one connection no more than what it may still take by others. So however much is asked for by streams that
-//     never read, whoever else comes finds room: another identity a quarter of the budget, another connection of that identity a part of its own.
-//     A stream that has a batch takes another one only where its share may take twice as much: streams that read ahead do not keep others from their
+//  1. All batches take at most that rest together, but for a batch that is larger: it is held when nothing else is. An
+//     eighth of it is a reserve (6).
+//  2. A share is what one identity holds by one connection. An identity takes its next batch only while it then holds
+//     no more than three times what
+//     is left free for others, and by one connection no more than what it may still take by others. So however much is
+//     asked for by streams that
+//     never read, whoever else comes finds room: another identity a quarter of the budget, another connection of that
+//     identity a part of its own.
+//     A stream that has a batch takes another one only where its share may take twice as much: streams that read ahead
+//     do not keep others from their
 //     first batch.
-//  3. Streams that have not shown that they read are a class of their own, which has five eighths of the budget: what comes from any number of
-//     connections leaves the rest to those that read. The first batch of a share that holds nothing is granted beyond the limits of identity and class,
+//  3. Streams that have not shown that they read are a class of their own, which has five eighths of the budget: what
+//     comes from any number of
+//     connections leaves the rest to those that read. The first batch of a share that holds nothing is granted beyond
+//     the limits of identity and class,
 //     up to 13/16 of the budget.
-//  4. Where several shares wait they take turns, and within one the streams come in the order in which they asked. A stream whose share may have its
+//  4. Where several shares wait they take turns, and within one the streams come in the order in which they asked. A
+//     stream whose share may have its
 //     batch is not overtaken, but for the reserve.
-//  5. A stream that is stalled takes no further batch, and does not wait in turn: its reader has had a batch for a second and taken nothing of it.
-//  6. A stream whose reader has taken a batch and holds nothing has its next one from the reserve, where it cannot have it otherwise, whatever its
-//     identity and connection hold. A share has one batch of the reserve at a time, and half of the reserve is for established streams, whose readers have
+//  5. A stream that is stalled takes no further batch, and does not wait in turn: its reader has had a batch for a
+//     second and taken nothing of it.
+//  6. A stream whose reader has taken a batch and holds nothing has its next one from the reserve, where it cannot have
+//     it otherwise, whatever its
+//     identity and connection hold. A share has one batch of the reserve at a time, and half of the reserve is for
+//     established streams, whose readers have
 //     taken many batches. A reader that reads continues, however many others have stopped.
 //
 // A stalled stream keeps what it holds: what to do about that is the caller's (slow.go).
@@ -51,7 +63,9 @@ type budget struct {
 	fresh, proven class // of streams: those that have not shown that they read, and those that have
 	shares        map[shareKey]*share
 	holds         map[*hold]struct{}
-	readers       []*wait // of those that wait, the streams that may have the reserve: established ones first, and in the order in which they asked
+	// of those that wait, the streams that may have the reserve: established ones first, and in the order in which they
+	// asked
+	readers []*wait
 }
 
 // class is what streams of one kind hold.
@@ -61,7 +75,8 @@ type class struct {
 	turns []*share         // in which streams wait, the next one first
 }
 
-// shareKey is whose share it is, by which connection, and whether it is that of the streams that have shown that they read.
+// shareKey is whose share it is, by which connection, and whether it is that of the streams that have shown that they
+// read.
 type shareKey struct {
 	who, from string
 	proven    bool
@@ -113,8 +128,8 @@ func newBudget(mu *sync.Mutex, size, perStream int64) *budget {
 	}
 }
 
-// open makes the hold of a stream of an identity, at an address. end ends the stream. It is an error where streams cost too much already.
-// The caller holds mu.
+// open makes the hold of a stream of an identity, at an address. end ends the stream. It is an error where streams cost
+// too much already. The caller holds mu.
 func (b *budget) open(who, address string, from Connection, end func(error)) (*hold, error) {
 	h := &hold{budget: b, from: from, end: end}
 	if b.streamsCost() > b.size/4*3-b.perStream {
@@ -126,8 +141,8 @@ func (b *budget) open(who, address string, from Connection, end func(error)) (*h
 	return h, nil
 }
 
-// close says that nothing more is assembled for a stream. It holds what gRPC has of it until that is written. The caller holds the
-// budget's mu.
+// close says that nothing more is assembled for a stream. It holds what gRPC has of it until that is written. The
+// caller holds the budget's mu.
 func (h *hold) close() {
 	h.ended = true
 	h.budget.forget(h)
@@ -151,7 +166,8 @@ func (b *budget) lost(c Connection) {
 	b.grant()
 }
 
-// take waits until a stream may hold so many bytes more, and returns what gives them back. It returns the cause when ctx ends before.
+// take waits until a stream may hold so many bytes more, and returns what gives them back. It returns the cause when
+// ctx ends before.
 func (h *hold) take(ctx context.Context, bytes int64) (*Charge, error) {
 	b := h.budget
 	b.mu.Lock()
@@ -292,8 +308,9 @@ func (b *budget) exit(h *hold) {
 	}
 }
 
-// forget drops a stream that has ended and holds nothing. gRPC uses the structs of its buffers again, for other connections, and may keep
-// one with a charge for as long as a connection is idle: such a charge must not keep the stream, and with it the lost connection's memory.
+// forget drops a stream that has ended and holds nothing. gRPC uses the structs of its buffers again, for other
+// connections, and may keep one with a charge for as long as a connection is idle: such a charge must not keep the
+// stream, and with it the lost connection's memory.
 func (b *budget) forget(h *hold) {
 	if _, known := b.holds[h]; known && h.ended && (h.bytes == 0 || h.gone) {
 		delete(b.holds, h)

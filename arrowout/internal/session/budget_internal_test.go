@@ -150,7 +150,8 @@ func TestFirstBatchesComeFirst(t *testing.T) {
 	}
 }
 
-// A stream whose reader has taken batches is not kept from more by those of its connection that have taken none, nor by any number of others.
+// A stream whose reader has taken batches is not kept from more by those of its connection that have taken none, nor by
+// any number of others.
 func TestStreamsThatReadAreAClassOfTheirOwn(t *testing.T) {
 	b := alone(1200*kib, 0)
 	reads := b.stream("trainer", nil)
@@ -196,7 +197,8 @@ func (s *slowness) stalls(after time.Duration, but ...*stream) {
 	s.look(time.Now(), time.Hour)
 }
 
-// Streams that have read and stand still fill what one may hold. Another one of the same identity reads on, batch after batch, and no stream is ended for it.
+// Streams that have read and stand still fill what one may hold. Another one of the same identity reads on, batch after
+// batch, and no stream is ended for it.
 func TestBudget_ReaderGoesOnBesideStalledStreams(t *testing.T) {
 	for _, stalled := range []bool{true, false} {
 		b := alone(1200*kib, 0)
@@ -265,7 +267,8 @@ func TestBudget_NewcomerHasItsFirstBatch(t *testing.T) {
 	}
 }
 
-// Streams that have taken the reserve and stand still lose it when one that reads has waited for it, and no other stream loses anything.
+// Streams that have taken the reserve and stand still lose it when one that reads has waited for it, and no other
+// stream loses anything.
 func TestBudget_StalledStreamsLeaveTheReserve(t *testing.T) {
 	b := alone(1200*kib, 0)
 	s := &slowness{budget: b, log: slog.New(slog.DiscardHandler), samples: logsample.New()}
@@ -379,7 +382,8 @@ func TestAConnectionIsLost(t *testing.T) {
 	}
 }
 
-// A stream that waits for long takes the place of the one of its share that has stood still for longest, and of no other one.
+// A stream that waits for long takes the place of the one of its share that has stood still for longest, and of no
+// other one.
 func TestWhoHasStoodStillForLongestMakesRoom(t *testing.T) {
 	b := alone(1200*kib, 0)
 	s := &slowness{budget: b, log: slog.New(slog.DiscardHandler), samples: logsample.New()}
@@ -463,8 +467,8 @@ func (x *abandoned) cut() {
 	x.closes()
 }
 
-// However many streams of whatever identities and connections have stopped to read, and after however many batches, a stream that reads has its first batches
-// when it is its turn, once others have stood still, and further ones at once.
+// However many streams of whatever identities and connections have stopped to read, and after however many batches, a
+// stream that reads has its first batches when it is its turn, once others have stood still, and further ones at once.
 func TestBudget_ServesStreamsThatRead(t *testing.T) {
 	const bytes = 50 * kib
 	rapid.Check(t, func(rt *rapid.T) {
@@ -479,7 +483,8 @@ func TestBudget_ServesStreamsThatRead(t *testing.T) {
 		}
 		identity := rapid.SampledFrom([]string{"a", "b", "c"})
 		for range rapid.IntRange(0, 60).Draw(rt, "streams") {
-			x := &abandoned{stream: b.streamOf(identity.Draw(rt, "identity"), fmt.Sprint(rapid.IntRange(0, 30).Draw(rt, "connection"))), reads: rapid.IntRange(0, 6).Draw(rt, "reads")}
+			x := &abandoned{stream: b.streamOf(identity.Draw(rt, "identity"),
+				fmt.Sprint(rapid.IntRange(0, 30).Draw(rt, "connection"))), reads: rapid.IntRange(0, 6).Draw(rt, "reads")}
 			all = append(all, x)
 			goOn()
 		}
@@ -518,8 +523,8 @@ func TestBudget_ServesStreamsThatRead(t *testing.T) {
 	})
 }
 
-// Streams come, take, send, are read, are cancelled and lose their connections in any order: what is held stays within the budget, nobody waits when
-// nothing is held, and in the end nothing is.
+// Streams come, take, send, are read, are cancelled and lose their connections in any order: what is held stays within
+// the budget, nobody waits when nothing is held, and in the end nothing is.
 func TestAnyOrderOfStreams(t *testing.T) {
 	for seed := range uint64(200) {
 		rng := rand.New(rand.NewPCG(seed, 1))
@@ -613,14 +618,17 @@ func (b *budget) check(t *testing.T) {
 		spare -= s.spare
 		waits -= s.waiting()
 	}
-	if held != b.held || fresh != b.fresh.held || fresh+b.proven.held != held || shares != held || waits != 0 || held > b.size {
-		t.Fatalf("noted: %d held, %d fresh; streams hold %d and %d fresh, shares %d; %d waits differ", b.held, b.fresh.held, held, fresh, shares, waits)
+	if held != b.held || fresh != b.fresh.held || fresh+b.proven.held != held || shares != held || waits != 0 ||
+		held > b.size {
+		t.Fatalf("noted: %d held, %d fresh; streams hold %d and %d fresh, shares %d; %d waits differ", b.held, b.fresh.held,
+			held, fresh, shares, waits)
 	}
 	if spare != 0 {
 		t.Fatalf("shares hold %d bytes of the reserve less than streams", spare)
 	}
 	if spare = b.spare; spare > b.reserve() || held > max(b.available(), largest) {
-		t.Fatalf("%d bytes are held, %d of the reserve, which are %d; of %d and %d", held, spare, b.spare, b.available(), b.reserve())
+		t.Fatalf("%d bytes are held, %d of the reserve, which are %d; of %d and %d", held, spare, b.spare, b.available(),
+			b.reserve())
 	}
 	for _, w := range b.readers {
 		if w.hold.wait != w || w.hold.taken == 0 || w.hold.bytes > 0 || w.hold.stalled {
@@ -628,7 +636,8 @@ func (b *budget) check(t *testing.T) {
 		}
 	}
 	if len(b.readers) > 0 {
-		if w := b.readers[0]; w.in.spare == 0 && spare+w.bytes <= b.reserveOf(w) && held+w.bytes <= b.available() && largest <= b.common() {
+		if w := b.readers[0]; w.in.spare == 0 && spare+w.bytes <= b.reserveOf(w) && held+w.bytes <= b.available() &&
+			largest <= b.common() {
 			t.Fatal("a stream that reads waits although the reserve has room")
 		}
 	}

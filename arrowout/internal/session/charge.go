@@ -4,8 +4,8 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// Charge is what one record batch holds of the memory of batches, until gRPC has written the batch or releases it. gRPC reports that for each
-// buffer, to the pool of the buffer: the charge is that pool.
+// Charge is what one record batch holds of the memory of batches, until gRPC has written the batch or releases it. gRPC
+// reports that for each buffer, to the pool of the buffer: the charge is that pool.
 type Charge struct {
 	hold *hold
 
@@ -38,8 +38,8 @@ func (c *Charge) Drop() {
 	}
 }
 
-// Hand notes that gRPC has the batch from now on, in that many buffers. release is called when gRPC has released all of them; it is not called
-// where the connection is lost, since gRPC releases nothing then.
+// Hand notes that gRPC has the batch from now on, in that many buffers. release is called when gRPC has released all of
+// them; it is not called where the connection is lost, since gRPC releases nothing then.
 func (c *Charge) Hand(buffers int, release func()) {
 	h := c.hold
 	h.budget.mu.Lock()

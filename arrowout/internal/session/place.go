@@ -12,11 +12,12 @@ import (
 	"loaderd/loader/state"
 )
 
-// A place is a rank of a job. A client that is known by its name, and one that reports what its trainer has taken, has its place alone; other
-// callers take none, since several of them may read what they like.
+// A place is a rank of a job. A client that is known by its name, and one that reports what its trainer has taken, has
+// its place alone; other callers take none, since several of them may read what they like.
 //
-// Of a named identity the newest stream has the place: the stream before may be one whose end the server has not noticed. Another identity is
-// refused. Clients without names are told apart by their ids: a newcomer is refused while the client that has the place reports.
+// Of a named identity the newest stream has the place: the stream before may be one whose end the server has not
+// noticed. Another identity is refused. Clients without names are told apart by their ids: a newcomer is refused while
+// the client that has the place reports.
 
 // duplicateWait is how long a newcomer waits for a report of the client that has its place.
 const duplicateWait = 3 * time.Second

@@ -20,7 +20,9 @@ func reasonIn(err error) fault.Reason {
 
 // registry is one without limits.
 func registry() *Registry {
-	return New(Limits{Streams: 1 << 20, StreamsOfOne: 1 << 20, Bytes: 1 << 40}, func(fault.Reason) bool { return false }, slog.New(slog.DiscardHandler))
+	return New(Limits{Streams: 1 << 20, StreamsOfOne: 1 << 20, Bytes: 1 << 40}, func(fault.Reason) bool {
+		return false
+	}, slog.New(slog.DiscardHandler))
 }
 
 // opened opens a stream of a client; ended gets why the stream is ended.

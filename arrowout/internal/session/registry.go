@@ -1,6 +1,6 @@
-// Package session keeps the open streams of a Flight server. A Session is one stream: who reads as which rank of which job, the memory of its
-// batches, and what it was sent. The Registry holds all of them behind one mutex: limits, ranks, memory with its fair queue, the detection of
-// slow readers, and the figures of the status page.
+// Package session keeps the open streams of a Flight server. A Session is one stream: who reads as which rank of which
+// job, the memory of its batches, and what it was sent. The Registry holds all of them behind one mutex: limits, ranks,
+// memory with its fair queue, the detection of slow readers, and the figures of the status page.
 package session
 
 import (
@@ -22,8 +22,8 @@ import (
 )
 
 const (
-	// maxJobs bounds the jobs that streams read as at the same time, maxJobsOfOne those of one identity: daemons send each other the rank
-	// of each job in their heartbeats.
+	// maxJobs bounds the jobs that streams read as at the same time, maxJobsOfOne those of one identity: daemons send each
+	// other the rank of each job in their heartbeats.
 	maxJobs      = 256
 	maxJobsOfOne = 64
 	// maxExpected bounds how many readers are remembered that may never return.
@@ -135,8 +135,8 @@ func (r *Registry) Held() int64 { return r.memory.inUse() }
 // Cuts returns how many connections were cut because a reader took nothing.
 func (r *Registry) Cuts() uint64 { return r.reaper.cuts.Load() }
 
-// Open opens a stream, which end ends. It returns a *fault.Error where a limit is reached, or where a client of another session reads as the same
-// rank and reports. Begin begins the stream, Close closes it.
+// Open opens a stream, which end ends. It returns a *fault.Error where a limit is reached, or where a client of another
+// session reads as the same rank and reports. Begin begins the stream, Close closes it.
 func (r *Registry) Open(ctx context.Context, x Reader, end func(error)) (*Session, error) {
 	s := &Session{
 		Reader: x, registry: r, began: time.Now(), end: end, next: x.Step,
@@ -207,7 +207,8 @@ func (r *Registry) Traffic(now time.Time) []Traffic {
 		}
 	}
 	slices.SortFunc(out, func(a, b Traffic) int {
-		return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.World, b.World), cmp.Compare(a.Rank, b.Rank), a.Since.Compare(b.Since))
+		return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.World, b.World), cmp.Compare(a.Rank, b.Rank),
+			a.Since.Compare(b.Since))
 	})
 	return out
 }

@@ -29,8 +29,8 @@ type Session struct {
 	reported  chan struct{} // closed by the client's next report
 }
 
-// Begin begins the stream: it takes its place as a rank of its job, and ends the stream that had it. It returns a *fault.Error where another
-// identity has the place.
+// Begin begins the stream: it takes its place as a rank of its job, and ends the stream that had it. It returns a
+// *fault.Error where another identity has the place.
 func (s *Session) Begin(ctx context.Context) error { return s.begin(ctx, time.Now()) }
 
 func (s *Session) begin(ctx context.Context, now time.Time) error {
@@ -119,7 +119,8 @@ func (s *Session) tell(ctx context.Context, expected bool, message string, args 
 	s.registry.log.Log(context.WithoutCancel(ctx), level, message, append(about, args...)...)
 }
 
-// Take waits until the stream may hold that many bytes more, and returns what gives them back. It returns the cause when ctx ends before.
+// Take waits until the stream may hold that many bytes more, and returns what gives them back. It returns the cause
+// when ctx ends before.
 func (s *Session) Take(ctx context.Context, bytes int64) (*Charge, error) {
 	return s.memory.take(ctx, bytes)
 }
@@ -139,7 +140,8 @@ func (s *Session) Got(now time.Time, waited time.Duration) {
 	s.recent.waits.add(now, waited)
 }
 
-// Sent notes a record batch of a step that gRPC has taken; last is whether it is the step's last one. A send that blocks may end after its stream.
+// Sent notes a record batch of a step that gRPC has taken; last is whether it is the step's last one. A send that
+// blocks may end after its stream.
 func (s *Session) Sent(now time.Time, step uint64, last bool, bytes int) {
 	s.registry.mu.Lock()
 	defer s.registry.mu.Unlock()

@@ -26,8 +26,9 @@ const (
 	looks = 8
 )
 
-// slowness ends streams whose readers take nothing. What gRPC has of a stream goes only when the reader takes it or the connection ends: so the
-// stream ends first, with an error that a reader which goes on at last finds behind its batches, and then the connection.
+// slowness ends streams whose readers take nothing. What gRPC has of a stream goes only when the reader takes it or the
+// connection ends: so the stream ends first, with an error that a reader which goes on at last finds behind its
+// batches, and then the connection.
 type slowness struct {
 	budget  *budget
 	log     *slog.Logger
@@ -95,9 +96,11 @@ type slow struct {
 
 func (x slow) err() error {
 	return &fault.Error{Reason: fault.SlowReader,
-		Message: fmt.Sprintf("the reader has taken nothing for %s, and its batches hold %d bytes of memory", x.waited.Round(time.Millisecond), x.bytes),
-		Do:      "ask again for the same step; a reader that pauses for longer than flight.slow_reader may do so, or close its stream first",
-		Facts:   map[string]string{"waited": x.waited.String(), "bytes": strconv.FormatInt(x.bytes, 10)}}
+		Message: fmt.Sprintf("the reader has taken nothing for %s, and its batches hold %d bytes of memory",
+			x.waited.Round(time.Millisecond), x.bytes),
+		Do: "ask again for the same step; a reader that pauses for longer than flight.slow_reader may do so, or " +
+			"close its stream first",
+		Facts: map[string]string{"waited": x.waited.String(), "bytes": strconv.FormatInt(x.bytes, 10)}}
 }
 
 // cut ends a connection. Its streams end later: until then they are slow still, and it is told once.
@@ -111,7 +114,8 @@ func (s *slowness) cut(c Connection, of []slow) {
 		for _, x := range of {
 			longest, bytes = max(longest, x.waited), bytes+x.bytes
 		}
-		args := []any{"address", c.RemoteAddr().String(), "identity", access.Identity{Name: of[0].who}.String(), "streams", len(of), "bytes", bytes, "after", longest.Round(time.Millisecond)}
+		args := []any{"address", c.RemoteAddr().String(), "identity", access.Identity{Name: of[0].who}.String(), "streams",
+			len(of), "bytes", bytes, "after", longest.Round(time.Millisecond)}
 		if left > 0 {
 			args = append(args, "more_of_the_kind", left)
 		}
@@ -119,12 +123,15 @@ func (s *slowness) cut(c Connection, of []slow) {
 	}
 }
 
-// pressed returns the streams that stand still for after, from the one that does for longest, as many as make room for the one that has waited for
-// as long. Those that do not keep it from its bytes are left alone. All streams that stand still with bytes of the reserve are among them where one that
-// may have it has waited for readerPressing. The caller holds mu.
+// pressed returns the streams that stand still for after, from the one that does for longest, as many as make room for
+// the one that has waited for as long. Those that do not keep it from its bytes are left alone. All streams that stand
+// still with bytes of the reserve are among them where one that may have it has waited for readerPressing. The caller
+// holds mu.
 func (b *budget) pressed(now time.Time, after time.Duration) map[*hold]bool {
 	out := map[*hold]bool{}
-	if within := min(after, readerPressing); slices.ContainsFunc(b.readers, func(w *wait) bool { return now.Sub(w.since) >= within }) {
+	if within := min(after, readerPressing); slices.ContainsFunc(b.readers, func(w *wait) bool {
+		return now.Sub(w.since) >= within
+	}) {
 		for h := range b.holds {
 			if h.spare > 0 && h.out > 0 && now.Sub(h.moved) >= within {
 				out[h] = true
@@ -174,5 +181,6 @@ func (r *Registry) LookForSlowReaders(at time.Time) {
 	r.reaper.look(at, time.Duration(r.reaper.after.Load()))
 }
 
-// PressAfter sets for how long a stream waits for memory before streams whose readers have taken nothing for as long are ended.
+// PressAfter sets for how long a stream waits for memory before streams whose readers have taken nothing for as long
+// are ended.
 func (r *Registry) PressAfter(d time.Duration) { r.reaper.press.Store(int64(d)) }

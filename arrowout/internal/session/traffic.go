@@ -30,8 +30,9 @@ type readerKey struct {
 	who string
 }
 
-// recent is what a reader was sent lately, by one stream or by several that followed each other: a reader that was told why there is no step
-// opens its next stream at once, and its waits continue to count. It is guarded by the mutex of the registry.
+// recent is what a reader was sent lately, by one stream or by several that followed each other: a reader that was told
+// why there is no step opens its next stream at once, and its waits continue to count. It is guarded by the mutex of
+// the registry.
 type recent struct {
 	began time.Time
 	gone  time.Time // when the last of its streams ended

@@ -31,7 +31,8 @@ func TestBinsOfWaits(t *testing.T) {
 			t.Errorf("%s is counted as %s", wait, mid)
 		}
 	}
-	for wait, bin := range map[time.Duration]int{-time.Second: 0, 0: 0, 999: 0, 3 * time.Microsecond: 3, 4 * time.Microsecond: 4, math.MaxInt64: waitBins - 1} {
+	for wait, bin := range map[time.Duration]int{-time.Second: 0, 0: 0, 999: 0, 3 * time.Microsecond: 3,
+		4 * time.Microsecond: 4, math.MaxInt64: waitBins - 1} {
 		if got := binOf(wait); got != bin {
 			t.Errorf("%s lies in bin %d, want %d", wait, got, bin)
 		}
@@ -85,7 +86,8 @@ func TestRateOfRecentBytes(t *testing.T) {
 		now, since float64
 		want       float64
 	}{
-		{"steady", 199.9, 100, 1000}, {"three seconds without", 203, 100, 700}, {"long without", 300, 100, 0}, {"young", 199.9, 194.4, 2000}, {"new", 199.9, 199.8, 11000},
+		{"steady", 199.9, 100, 1000}, {"three seconds without", 203, 100, 700}, {"long without", 300, 100, 0},
+		{"young", 199.9, 194.4, 2000}, {"new", 199.9, 199.8, 11000},
 	} {
 		if got := r.rate(at(c.now), at(c.since)); math.Abs(got-c.want) > c.want*0.05 {
 			t.Errorf("%s: %v bytes a second, want %v", c.name, got, c.want)
@@ -107,7 +109,8 @@ func begins(t *testing.T, r *Registry, now time.Time, at state.Place, who, addre
 	return s
 }
 
-// A reader that returns within a minute continues with what it was sent before, as the same reader alone; nobody else does.
+// A reader that returns within a minute continues with what it was sent before, as the same reader alone; nobody else
+// does.
 func TestTrafficIsRememberedForAMinute(t *testing.T) {
 	r, place := registry(), state.Place{Job: "train", Rank: 1, World: 2}
 	waits := func(now time.Time) time.Duration {

@@ -18,7 +18,8 @@ func lineOf(h *hold) int {
 	return firstLine
 }
 
-// join puts a stream in the line of its share in which it waits, unless it is stalled; leave takes it out if it is in one.
+// join puts a stream in the line of its share in which it waits, unless it is stalled; leave takes it out if it is in
+// one.
 func (b *budget) join(w *wait) {
 	w.hold.wait = w
 	if w.in = nil; w.hold.stalled {
@@ -78,7 +79,8 @@ func (b *budget) grant() {
 	}
 }
 
-// grantTurns gives those their bytes that may have them in turn, without the reserve. It returns the one that lacks bytes, if any does.
+// grantTurns gives those their bytes that may have them in turn, without the reserve. It returns the one that lacks
+// bytes, if any does.
 func (b *budget) grantTurns() *wait {
 	for again := true; again; {
 		again = false
@@ -138,7 +140,8 @@ func (h *hold) established() bool { return h.taken >= establishedAfter }
 // full says that there is not as much as a stream waits for.
 func (b *budget) full(w *wait) bool { return b.held > 0 && b.held-b.spare+w.bytes > b.common() }
 
-// passes says that a batch is the first one of its share, and that the limits of identity and class do not count for it.
+// passes says that a batch is the first one of its share, and that the limits of identity and class do not count for
+// it.
 func (b *budget) passes(w *wait) bool {
 	return w.line == firstLine && w.in.held == 0 && b.held-b.spare+w.bytes <= b.available()/16*13
 }

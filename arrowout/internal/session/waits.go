@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// recentWaits are the waits of the last minute: 6.5 KiB whatever their number, and nothing is allocated for one. Their quantiles are off by an eighth at the most.
+// recentWaits are the waits of the last minute: 6.5 KiB whatever their number, and nothing is allocated for one. Their
+// quantiles are off by an eighth at the most.
 type recentWaits struct{ slots [waitSlots]waitSlot }
 
 // waitSlot counts the waits that ended within five seconds.
@@ -55,7 +56,8 @@ func (w *recentWaits) add(now time.Time, wait time.Duration) {
 	s.bins[binOf(wait)]++
 }
 
-// quantiles are those of the last minute's waits and of one that goes on, zero for none: a reader that has waited for long has had no step in that time.
+// quantiles are those of the last minute's waits and of one that goes on, zero for none: a reader that has waited for
+// long has had no step in that time.
 func (w *recentWaits) quantiles(now time.Time, goesOn time.Duration, of ...float64) []time.Duration {
 	var bins [waitBins]uint64
 	total, oldest := uint64(0), slotOf(now, waitSlotLength)-waitSlots

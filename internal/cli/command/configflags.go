@@ -23,7 +23,8 @@ func (f *ConfigFlags) Register(cmd *cobra.Command) {
 	f.RegisterStore(cmd)
 	f.Override(cmd, "run", "run", "`name` of the run")
 	f.Override(cmd, "listen", "flight.listen", "`address` of the Flight server")
-	f.Override(cmd, "tokenizer", "tokenizer.name", "gpt2, cl100k_base, o200k_base, none, or a tokenizer.json or rank `file`")
+	f.Override(cmd, "tokenizer", "tokenizer.name", "gpt2, cl100k_base, o200k_base, none, or a tokenizer.json or rank "+
+		"`file`")
 }
 
 // RegisterStore adds the flags of commands that need only the place where the runs are.
@@ -62,7 +63,8 @@ func (f *ConfigFlags) Load(cmd *cobra.Command) (config.Config, error) {
 	return config.Load(layers)
 }
 
-// OverrideFlag is a flag whose values become overrides of the setting at path. Without a path the value itself names one: PATH=VALUE.
+// OverrideFlag is a flag whose values become overrides of the setting at path. Without a path the value itself names
+// one: PATH=VALUE.
 type OverrideFlag struct {
 	flags *ConfigFlags
 	path  string

@@ -22,8 +22,10 @@ const onceWithin = 5 * time.Second
 // Opener opens a Store: stream.Open, or stream.OpenProducer.
 type Opener func(context.Context, stream.Config, *slog.Logger) (*stream.Store, error)
 
-// Connect makes the first connection within wait, or within onceWithin if wait is 0. A connection that is lost later is waited for without bound.
-func Connect(ctx context.Context, config stream.Config, wait time.Duration, log *slog.Logger, open Opener) (*stream.Store, error) {
+// Connect makes the first connection within wait, or within onceWithin if wait is 0. A connection that is lost later is
+// waited for without bound.
+func Connect(ctx context.Context, config stream.Config, wait time.Duration, log *slog.Logger,
+	open Opener) (*stream.Store, error) {
 	wait = cmp.Or(wait, onceWithin)
 	first, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
@@ -38,10 +40,12 @@ func Connect(ctx context.Context, config stream.Config, wait time.Duration, log 
 	if why == nil {
 		return nil, NameFlags(err)
 	}
-	return nil, fmt.Errorf("connect to NATS at %s: cannot be reached within %v: %w: start loaderd serve, or name the servers with --nats", servers, wait, why)
+	return nil, fmt.Errorf("connect to NATS at %s: cannot be reached within %v: %w: start loaderd serve, or name the "+
+		"servers with --nats", servers, wait, why)
 }
 
-// dialServers asks the network why no server could be reached: the client does not tell. The servers are named without passwords.
+// dialServers asks the network why no server could be reached: the client does not tell. The servers are named without
+// passwords.
 func dialServers(ctx context.Context, urls string) (servers string, why error) {
 	var names, causes []string
 	for raw := range strings.SplitSeq(urls, ",") {
@@ -71,8 +75,10 @@ type flagNamed struct{ error }
 func NameFlags(err error) error { return flagNamed{err} }
 
 var keyFlags = strings.NewReplacer(
-	"stream.tls.ca", "--tls-ca", "stream.tls.cert", "--tls-cert", "stream.tls.key", "--tls-key", "stream.tls", "--tls-ca, --tls-cert",
-	"stream.url", "--nats", "stream.credentials", "--creds", "stream.nkey", "--nkey", "stream.token_file", "--token-file", "stream.name", "--stream", "stream.subject", "--subject",
+	"stream.tls.ca", "--tls-ca", "stream.tls.cert", "--tls-cert", "stream.tls.key", "--tls-key", "stream.tls",
+	"--tls-ca, --tls-cert",
+	"stream.url", "--nats", "stream.credentials", "--creds", "stream.nkey", "--nkey", "stream.token_file", "--token-file",
+	"stream.name", "--stream", "stream.subject", "--subject",
 )
 
 func (e flagNamed) Error() string { return keyFlags.Replace(e.error.Error()) }

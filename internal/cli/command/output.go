@@ -8,7 +8,8 @@ import (
 	"golang.org/x/term"
 )
 
-// Output is standard output. It keeps the first error of a write, because some writers, such as the help, do not return it.
+// Output is standard output. It keeps the first error of a write, because some writers, such as the help, do not return
+// it.
 type Output struct {
 	io.Writer
 	Err error

@@ -6,7 +6,8 @@ import (
 	"unicode"
 )
 
-// Visible returns text from outside with every character that could move the cursor quoted; with lines, line feeds stay.
+// Visible returns text from outside with every character that could move the cursor quoted; with lines, line feeds
+// stay.
 func Visible(text string, lines bool) string {
 	var b strings.Builder
 	for _, r := range text {

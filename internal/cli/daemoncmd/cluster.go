@@ -22,7 +22,8 @@ import (
 
 // NewClusterCmd returns the command cluster.
 func NewClusterCmd() *cobra.Command {
-	return command.Group("cluster", "Work on the servers that keep the runs", `  loaderd cluster migrate --data-dir /data/loaderd --to nats://nats-1:4222`, newMigrateCmd())
+	return command.Group("cluster", "Work on the servers that keep the runs",
+		`  loaderd cluster migrate --data-dir /data/loaderd --to nats://nats-1:4222`, newMigrateCmd())
 }
 
 // migrateFlags say where runs are copied to.
@@ -63,7 +64,8 @@ on: what is copied whole is kept. Start daemons over the new servers when it is 
 	fl := cmd.Flags()
 	fl.StringVar(&f.target.URL, "to", "", "NATS servers to copy to, comma separated (nats:// or tls://)")
 	fl.StringVar(&f.target.Credentials, "to-creds", "", "NATS credentials file for --to")
-	fl.StringVar(&f.target.TokenFile, "to-token-file", "", "operator.token of a member's data folder, where --to are servers inside daemons")
+	fl.StringVar(&f.target.TokenFile, "to-token-file", "",
+		"operator.token of a member's data folder, where --to are servers inside daemons")
 	fl.StringVar(&f.target.NKey, "to-nkey", "", "NKey seed file for --to")
 	fl.StringVar(&f.target.TLS.CA, "to-tls-ca", "", "certificates of the authorities that signed those of --to")
 	fl.StringVar(&f.target.TLS.Cert, "to-tls-cert", "", "client certificate for --to, with --to-tls-key")
@@ -75,7 +77,8 @@ on: what is copied whole is kept. Start daemons over the new servers when it is 
 	return cmd
 }
 
-func (f *migrateFlags) migrate(ctx context.Context, c config.Config, log *slog.Logger, out, progress io.Writer) (err error) {
+func (f *migrateFlags) migrate(ctx context.Context, c config.Config, log *slog.Logger, out,
+	progress io.Writer) (err error) {
 	from, err := command.OpenRunStore(ctx, c, log)
 	if err != nil {
 		return err
@@ -125,10 +128,12 @@ func (f *migrateFlags) write(w io.Writer, done runs.Migrated) {
 		if s.There {
 			there = ", there already"
 		}
-		fmt.Fprintf(w, "stream %s: %s, %s, sequences %s to %s%s\n", s.Stream, quantity.Things(int(s.Messages), "message"), quantity.Bytes(int64(s.Bytes)),
+		fmt.Fprintf(w, "stream %s: %s, %s, sequences %s to %s%s\n", s.Stream, quantity.Things(int(s.Messages), "message"),
+			quantity.Bytes(int64(s.Bytes)),
 			quantity.Count(s.First), quantity.Count(s.Last), there)
 	}
-	fmt.Fprintf(w, "%s: %s with %s", verb, quantity.Things(len(done.Streams), "stream"), quantity.Things(len(done.Runs), "run"))
+	fmt.Fprintf(w, "%s: %s with %s", verb, quantity.Things(len(done.Streams), "stream"),
+		quantity.Things(len(done.Runs), "run"))
 	if len(done.Runs) > 0 {
 		fmt.Fprintf(w, " (%s)", strings.Join(done.Runs, ", "))
 	}
@@ -136,5 +141,6 @@ func (f *migrateFlags) write(w io.Writer, done runs.Migrated) {
 		fmt.Fprintln(w)
 		return
 	}
-	fmt.Fprintf(w, ", %s of publishers\nstart the daemons with stream.url set to the new servers, and none over the old ones\n", quantity.Things(done.Records, "record"))
+	fmt.Fprintf(w, ", %s of publishers\nstart the daemons with stream.url set to the new servers, and none over the "+
+		"old ones\n", quantity.Things(done.Records, "record"))
 }

@@ -66,7 +66,8 @@ LOADERD_ settings are not read.`,
 	} {
 		f.settings.Override(cmd, x.name, x.path, x.usage)
 	}
-	f.settings.Override(cmd, "set", "", "override any setting of loaderd serve, such as packing.pool=8192; may be repeated")
+	f.settings.Override(cmd, "set", "",
+		"override any setting of loaderd serve, such as packing.pool=8192; may be repeated")
 	flags.IntVar(&f.world, "world", 2, "readers, each one rank; they share the rows of a step evenly")
 	flags.Int64Var(&f.limit, "limit", 0, "publish at most this many documents; 0 publishes all")
 	flags.StringVar(&f.keep, "keep", "", "put the data into this `folder`, which must be empty or absent, and keep it")
@@ -101,7 +102,8 @@ func (f *demoFlags) run(cmd *cobra.Command, paths []string) (err error) {
 		find = func(context.Context) (demo.Documents, error) { return found, nil }
 	}
 	notes := &demo.Notes{}
-	job := demo.New(demo.Options{Began: began, Config: c, Find: find, World: f.world, Limit: f.limit, Log: command.NewLogger(c.Log, notes), Notes: notes})
+	job := demo.New(demo.Options{Began: began, Config: c, Find: find, World: f.world, Limit: f.limit,
+		Log: command.NewLogger(c.Log, notes), Notes: notes})
 	defer func() { err = errors.Join(err, job.Stop()) }()
 
 	stopped, err := f.show(ctx, job, stdout, stderr)
@@ -157,10 +159,12 @@ func demoDocuments(ctx context.Context, paths []string, most int) (found demo.Do
 		if err != nil {
 			return found, err
 		}
-		paths, found.Format = []string{tree}, corpus.Text // among the data of its tests are archives that are broken on purpose
+		// among the data of its tests are archives that are broken on purpose
+		paths, found.Format = []string{tree}, corpus.Text
 	}
 	found.From = strings.Join(paths, " ")
-	found.Inputs, err = corpus.Open(ctx, paths, nil, corpus.Options{Format: found.Format, MaxDocument: int64(most), Late: true})
+	found.Inputs, err = corpus.Open(ctx, paths, nil, corpus.Options{Format: found.Format, MaxDocument: int64(most),
+		Late: true})
 	if err == nil && len(found.Inputs) == 0 {
 		err = fmt.Errorf("find documents: no file in %s: name files or folders with text", found.From)
 	}
@@ -184,7 +188,8 @@ func (f *demoFlags) folder() (path string, remove func() error, err error) {
 		return "", nil, fmt.Errorf("read data folder: %w", err)
 	}
 	if len(held) > 0 {
-		return "", nil, fmt.Errorf("data folder %s is not empty: name another for --keep, or serve what is in it with loaderd serve --run %s --data-dir %s",
+		return "", nil, fmt.Errorf("data folder %s is not empty: name another for --keep, or serve what is in it with "+
+			"loaderd serve --run %s --data-dir %s",
 			f.keep, demo.Run, f.keep)
 	}
 	return f.keep, func() error { return nil }, nil
@@ -197,13 +202,15 @@ func (f *demoFlags) config(folder string) (config.Config, error) {
 	case err != nil:
 		return c, err
 	case !c.Stream.Embedded():
-		return c, command.Usage(errors.New("--set stream.url: the demo runs a NATS server of its own; for another server see loaderd serve and loaderd publish"))
+		return c, command.Usage(errors.New("--set stream.url: the demo runs a NATS server of its own; for another server " +
+			"see loaderd serve and loaderd publish"))
 	case c.Tokenizer.Name == config.TokenizerNone:
 		return c, command.Usage(errors.New("--tokenizer none: the demo's documents are text and need a tokenizer"))
 	case f.world < 1:
 		return c, command.Usage(fmt.Errorf("--world %d: want 1 reader or more", f.world))
 	case follower.CheckWorld(c.Plan, f.world) != nil:
-		return c, command.Usage(fmt.Errorf("--world %d: want a number of readers that divides the %s rows of a step (--rows)", f.world,
+		return c, command.Usage(fmt.Errorf("--world %d: want a number of readers that divides the %s rows of a step (--rows)",
+			f.world,
 			quantity.Range(c.Plan.Steps.PerBucket(c.Plan.Packing.Buckets))))
 	}
 	return c, nil

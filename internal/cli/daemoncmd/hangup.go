@@ -7,7 +7,8 @@ import (
 	"syscall"
 )
 
-// outlive keeps the daemon going when its terminal closes, until the function that it returns is called. SIGHUP calls reload. SIGPIPE, from a log that nobody reads any more, is ignored: the log is lost, the daemon goes on.
+// outlive keeps the daemon going when its terminal closes, until the function that it returns is called. SIGHUP calls
+// reload. SIGPIPE, from a log that nobody reads any more, is ignored: the log is lost, the daemon goes on.
 func outlive(log *slog.Logger, reload func()) (restore func()) {
 	signals, done := make(chan os.Signal, 1), make(chan struct{})
 	signal.Notify(signals, syscall.SIGHUP, syscall.SIGPIPE)
@@ -16,7 +17,8 @@ func outlive(log *slog.Logger, reload func()) (restore func()) {
 			select {
 			case s := <-signals:
 				if s == syscall.SIGHUP {
-					log.Info("SIGHUP: certificates, tokens, identities and limits of Flight are read again; all other settings are read at the start alone, and SIGTERM stops the daemon")
+					log.Info("SIGHUP: certificates, tokens, identities and limits of Flight are read again; all other settings are " +
+						"read at the start alone, and SIGTERM stops the daemon")
 					reload()
 				}
 			case <-done:

@@ -77,7 +77,9 @@ It says nothing of how the run does: that is loaderd status.`,
 func ownAddress(c config.HTTP) (string, error) {
 	host, port, err := net.SplitHostPort(c.Listen)
 	if err != nil || port == "0" {
-		return "", command.Usage(fmt.Errorf("http.listen: %q: want a port that can be known; else name the daemon with --http", c.Listen))
+		return "",
+			command.Usage(fmt.Errorf("http.listen: %q: want a port that can be known; else name the daemon with --http",
+				c.Listen))
 	}
 	if host == "" || net.ParseIP(host).IsUnspecified() {
 		host = "127.0.0.1"

@@ -11,10 +11,9 @@ import (
 	"loaderd/internal/daemon"
 )
 
-// serve runs a daemon until it fails or ctx ends, then stops it within the configured time. Readers with an open stream are told the
-// cause before their connections end.
-// again reads the configuration again, of which a running daemon takes the limits. attended logs a link that opens the
-// page: it is for a terminal, not for logs that are kept.
+// serve runs a daemon until it fails or ctx ends, then stops it within the configured time. Readers with an open stream
+// are told the cause before their connections end. again reads the configuration again, of which a running daemon takes
+// the limits. attended logs a link that opens the page: it is for a terminal, not for logs that are kept.
 func serve(
 	ctx context.Context, c config.Config, again func() (config.Config, error), log *slog.Logger, attended bool,
 ) error {

@@ -46,7 +46,8 @@ the Python client find there. On a terminal it prints a link that opens the live
 			ctx := cmd.Context()
 			if untilEOF {
 				if flags.File == "-" {
-					return command.Usage(errors.New("--until-eof and --config - both read standard input: give the configuration as a file"))
+					return command.Usage(errors.New("--until-eof and --config - both read standard input: give the configuration " +
+						"as a file"))
 				}
 				var cancel context.CancelFunc
 				ctx, cancel = whileOpen(ctx, cmd.InOrStdin())
@@ -61,6 +62,7 @@ the Python client find there. On a terminal it prints a link that opens the live
 	}
 	flags.Register(cmd)
 	cmd.Flags().BoolVar(&printConfig, "print-config", false, "print the effective configuration as YAML and stop")
-	cmd.Flags().BoolVar(&untilEOF, "until-eof", false, "stop when standard input ends too: for programs that start a daemon of their own, which is not to outlive them")
+	cmd.Flags().BoolVar(&untilEOF, "until-eof", false, "stop when standard input ends too: for programs that start a "+
+		"daemon of their own, which is not to outlive them")
 	return cmd
 }

@@ -45,7 +45,8 @@ first, or those whose numbers are given (7, or 7-12).`,
 }
 
 // whole calls f with the letters that are meant, each with its payload: those of some numbers, or all.
-func (d *deadLetters) whole(ctx context.Context, boxes []*deadletter.Box, numbers []uint64, f func(deadletter.Letter) error) error {
+func (d *deadLetters) whole(ctx context.Context, boxes []*deadletter.Box, numbers []uint64,
+	f func(deadletter.Letter) error) error {
 	if len(numbers) > 0 {
 		b, err := one(boxes)
 		if err != nil {
@@ -94,7 +95,8 @@ type exportedLetter struct {
 }
 
 func exported(l deadletter.Letter) exportedLetter {
-	x := exportedLetter{Letter: l.Letter, Source: l.Source, Reason: l.Reason, Problem: l.Problem, Stream: l.Stream, Sequence: l.Sequence, Subject: l.Subject,
+	x := exportedLetter{Letter: l.Letter, Source: l.Source, Reason: l.Reason, Problem: l.Problem, Stream: l.Stream,
+		Sequence: l.Sequence, Subject: l.Subject,
 		Time: l.Time, Truncated: l.Truncated, Headers: l.Header}
 	if text := string(l.Data); utf8.ValidString(text) {
 		x.Text = &text

@@ -86,7 +86,8 @@ func (d *deadLetters) list(ctx context.Context, boxes []*deadletter.Box, most in
 			if most > 0 && len(of) == 2*most {
 				of = append(of[:0], of[most:]...)
 			}
-			of = append(of, listedLetter{Letter: l.Letter, Source: l.Source, Reason: l.Reason, Problem: l.Problem, Sequence: l.Sequence, Subject: l.Subject,
+			of = append(of, listedLetter{Letter: l.Letter, Source: l.Source, Reason: l.Reason, Problem: l.Problem,
+				Sequence: l.Sequence, Subject: l.Subject,
 				Time: l.Time, Truncated: l.Truncated})
 		})
 		if err != nil {
@@ -134,7 +135,8 @@ func (l deadList) write(w io.Writer) error {
 		if x.Retried {
 			retried = "yes"
 		}
-		row([]string{strconv.FormatUint(x.Letter, 10), cmp.Or(x.Source, "-"), x.Reason, strconv.FormatUint(x.Sequence, 10), command.Visible(x.Subject, false),
+		row([]string{strconv.FormatUint(x.Letter, 10), cmp.Or(x.Source, "-"), x.Reason, strconv.FormatUint(x.Sequence, 10),
+			command.Visible(x.Subject, false),
 			x.Time.UTC().Format("2006-01-02 15:04:05"), retried, excerptOf(x.Problem, 100)})
 	}
 	if err := t.Flush(); err != nil {

@@ -69,8 +69,10 @@ seal) reads nothing behind its end, whatever is published.`,
 	letters.registerChoice(cmd)
 	f := cmd.Flags()
 	f.BoolVar(&all, "all", false, "all letters, of all sources unless --source names one")
-	f.StringVar(&edit, "edit", "", "`command` that gets each payload on standard input and gives the mended one on standard output")
-	f.StringArrayVar(&headers, "header", nil, "`NAME=VALUE`: another header in place of one; without VALUE none; may be repeated")
+	f.StringVar(&edit, "edit", "", "`command` that gets each payload on standard input and gives the mended one on "+
+		"standard output")
+	f.StringArrayVar(&headers, "header", nil, "`NAME=VALUE`: another header in place of one; without VALUE none; may "+
+		"be repeated")
 	f.BoolVar(&dryRun, "dry-run", false, "publish and record nothing: run the command, and say what would be published")
 	return cmd
 }
@@ -185,7 +187,8 @@ func (r *retrying) warn(ctx context.Context, b *deadletter.Box) {
 	readers, _ := retention.Readers(ctx, b.Store()) // advice only
 	for _, x := range readers {
 		if x.Sealed {
-			fmt.Fprintf(r.errs, "run %s ends behind document %d of stream %s: it reads none of these\n", x.Run, x.End, b.Documents())
+			fmt.Fprintf(r.errs, "run %s ends behind document %d of stream %s: it reads none of these\n", x.Run, x.End,
+				b.Documents())
 		}
 	}
 }
@@ -196,8 +199,10 @@ func readHeaders(flags []string) (map[string]string, error) {
 	for _, text := range flags {
 		name, value, ok := strings.Cut(text, "=")
 		_, twice := out[name]
-		if !ok || twice || name == "" || strings.HasPrefix(strings.ToLower(name), "nats-") || strings.ContainsFunc(name, notOfHeader) || strings.ContainsAny(value, "\r\n") {
-			return nil, command.Usage(fmt.Errorf("--header %q: want NAME=VALUE, such as Content-Type=text/plain, each name once and none of the server's (Nats-...)", text))
+		if !ok || twice || name == "" || strings.HasPrefix(strings.ToLower(name), "nats-") ||
+			strings.ContainsFunc(name, notOfHeader) || strings.ContainsAny(value, "\r\n") {
+			return nil, command.Usage(fmt.Errorf("--header %q: want NAME=VALUE, such as Content-Type=text/plain, each name "+
+				"once and none of the server's (Nats-...)", text))
 		}
 		out[name] = value
 	}
@@ -216,8 +221,10 @@ func (r *retrying) mend(ctx context.Context, l deadletter.Letter) ([]byte, error
 	var out, said bounded
 	out.left, said.left = mostMended, 4<<10
 	cmd.Stdout, cmd.Stderr = &out, &said
-	cmd.Env = append(os.Environ(), "LOADERD_LETTER="+strconv.FormatUint(l.Letter, 10), "LOADERD_SOURCE="+l.Source, "LOADERD_REASON="+l.Reason,
-		"LOADERD_PROBLEM="+clean(l.Problem), "LOADERD_SUBJECT="+clean(l.Subject), "LOADERD_SEQUENCE="+strconv.FormatUint(l.Sequence, 10))
+	cmd.Env = append(os.Environ(), "LOADERD_LETTER="+strconv.FormatUint(l.Letter, 10), "LOADERD_SOURCE="+l.Source,
+		"LOADERD_REASON="+l.Reason,
+		"LOADERD_PROBLEM="+clean(l.Problem), "LOADERD_SUBJECT="+clean(l.Subject),
+		"LOADERD_SEQUENCE="+strconv.FormatUint(l.Sequence, 10))
 	err := cmd.Run()
 	switch {
 	case ctx.Err() != nil:

@@ -71,7 +71,8 @@ func writeLetter(w io.Writer, l deadletter.Letter, retried, all bool) error {
 	}
 	fmt.Fprintf(w, "%s%s\n", letterName(l), state)
 	for _, x := range [][2]string{
-		{"reason", l.Reason}, {"problem", l.Problem}, {"document", fmt.Sprintf("%d of stream %s", l.Sequence, l.Stream)}, {"subject", l.Subject},
+		{"reason", l.Reason}, {"problem", l.Problem}, {"document", fmt.Sprintf("%d of stream %s", l.Sequence, l.Stream)},
+		{"subject", l.Subject},
 		{"stored", l.Time.UTC().Format(time.RFC3339)}, {"left out", strings.Join(l.Truncated, ", ")},
 	} {
 		if x[1] != "" {

@@ -17,11 +17,15 @@ import (
 func TestDeadGolden(t *testing.T) {
 	at := time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
 	letters := []listedLetter{
-		{Letter: 7, Source: "math", Reason: "BAD_JSON", Problem: "payload is not JSON: \x1b[2J" + strings.Repeat(" very", 30), Sequence: 120, Subject: "docs.math", Time: at},
-		{Letter: 8, Source: "web", Reason: "TOO_LARGE", Problem: "too many tokens", Sequence: 9, Subject: "docs.web.a", Time: at.Add(time.Minute), Retried: true},
+		{Letter: 7, Source: "math", Reason: "BAD_JSON", Problem: "payload is not JSON: \x1b[2J" + strings.Repeat(" very", 30),
+			Sequence: 120, Subject: "docs.math", Time: at},
+		{Letter: 8, Source: "web", Reason: "TOO_LARGE", Problem: "too many tokens", Sequence: 9, Subject: "docs.web.a",
+			Time: at.Add(time.Minute), Retried: true},
 	}
 	reasons := map[string]int64{"BAD_JSON": 1200, "TOO_LARGE": 34, "BAD_TOKENS": 34}
-	goldentest.Compare(t, "dead/list.txt", func(w io.Writer) error { return deadList{Total: 1268, Reasons: reasons, Letters: letters}.write(w) })
+	goldentest.Compare(t, "dead/list.txt", func(w io.Writer) error {
+		return deadList{Total: 1268, Reasons: reasons, Letters: letters}.write(w)
+	})
 	letters = letters[:1]
 	letters[0].Source = ""
 	goldentest.Compare(t, "dead/list-one.txt", func(w io.Writer) error {
@@ -29,13 +33,17 @@ func TestDeadGolden(t *testing.T) {
 	})
 	goldentest.Compare(t, "dead/list-none.txt", func(w io.Writer) error { return deadList{}.write(w) })
 
-	l := deadletter.Letter{Letter: 7, Source: "math", Stream: "DOCS_math", Sequence: 120, Subject: "docs.math", Reason: "BAD_JSON", Problem: "it is \x07 broken", Time: at,
-		Header: nats.Header{"X-Mine": {"a\nb", "c"}, "Content-Type": {"application/json"}}, Data: []byte("{\"text\":\t\"\x1b[31mä\nend")}
+	l := deadletter.Letter{Letter: 7, Source: "math", Stream: "DOCS_math", Sequence: 120, Subject: "docs.math",
+		Reason: "BAD_JSON", Problem: "it is \x07 broken", Time: at,
+		Header: nats.Header{"X-Mine": {"a\nb", "c"}, "Content-Type": {"application/json"}},
+		Data:   []byte("{\"text\":\t\"\x1b[31mä\nend")}
 	goldentest.Compare(t, "dead/show.txt", func(w io.Writer) error { return writeLetter(w, l, false, false) })
-	l.Data, l.Truncated, l.Source, l.Header = []byte("\xff\xfe\x00\x01 and more than a line of it"), []string{"headers", "payload of 99 bytes"}, "", nil
+	l.Data, l.Truncated, l.Source, l.Header = []byte("\xff\xfe\x00\x01 and more than a line of it"),
+		[]string{"headers", "payload of 99 bytes"}, "", nil
 	goldentest.Compare(t, "dead/show-bytes.txt", func(w io.Writer) error { return writeLetter(w, l, true, false) })
 	l.Data = []byte(strings.Repeat("ä", shownText))
-	if got := payload(l.Data, false); !strings.Contains(got, "4.0 KiB more") || strings.Contains(got, `\x`) || len(got) > shownText+100 {
+	if got := payload(l.Data, false); !strings.Contains(got, "4.0 KiB more") || strings.Contains(got, `\x`) ||
+		len(got) > shownText+100 {
 		t.Errorf("a long payload is shown in %d bytes: ...%s", len(got), got[len(got)-80:])
 	}
 	if got := payload(l.Data, true); got != string(l.Data)+"\n" {

@@ -47,7 +47,8 @@ func (f *publishFlags) check(paths []string, tokens bool) error {
 		return errors.New("--split selects a part of a saved dataset, which --follow does not read")
 	}
 	if tokens && !tokenizer.FingerprintForm.MatchString(f.options.Fingerprint) {
-		return fmt.Errorf("--tokenizer-fingerprint %q: want sha256: and 64 hexadecimal digits, as loaderd tokenize --fingerprint prints it", f.options.Fingerprint)
+		return fmt.Errorf("--tokenizer-fingerprint %q: want sha256: and 64 hexadecimal digits, as loaderd tokenize "+
+			"--fingerprint prints it", f.options.Fingerprint)
 	}
 	if f.wait < 0 {
 		return fmt.Errorf("--wait %v: want 0 (try once) or longer", f.wait)

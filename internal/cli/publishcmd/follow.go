@@ -22,8 +22,10 @@ type followFlags struct {
 }
 
 func (f *followFlags) register(fl *pflag.FlagSet) {
-	fl.BoolVar(&f.on, "follow", false, "go on with files that appear: PATHs are folders, or patterns (* and **) in quotes. Ends on SIGTERM, and goes on with the same command")
-	fl.DurationVar(&f.settle, "follow-settle", 5*time.Second, "how long a file's size and time must have been the same; 0 where whole files are renamed into place")
+	fl.BoolVar(&f.on, "follow", false, "go on with files that appear: PATHs are folders, or patterns (* and **) in "+
+		"quotes. Ends on SIGTERM, and goes on with the same command")
+	fl.DurationVar(&f.settle, "follow-settle", 5*time.Second,
+		"how long a file's size and time must have been the same; 0 where whole files are renamed into place")
 	fl.DurationVar(&f.every, "follow-every", time.Second, "how often to look for files")
 	fl.StringVar(&f.until, "follow-until", "", "end when this file is there and everything before it is published")
 }
@@ -58,5 +60,6 @@ func (f *followFlags) check(changed func(string) bool, paths []string, dryRun bo
 func (f *publishFlags) follow(
 	ctx context.Context, p *publishing.Publishing, files *follow.Follower, warn func(string),
 ) (publishing.Summary, error) {
-	return p.Follow(ctx, publishing.Following{Files: files, Every: f.following.every, Until: f.following.until, Corpus: f.corpus, Warn: warn})
+	return p.Follow(ctx, publishing.Following{Files: files, Every: f.following.every, Until: f.following.until,
+		Corpus: f.corpus, Warn: warn})
 }

@@ -138,8 +138,10 @@ func publishCommand(cmd *cobra.Command) *cobra.Command {
 	fl := cmd.Flags()
 	fl.StringVar(&f.config.URL, "nats", "nats://127.0.0.1:4222", "NATS servers, comma separated (nats:// or tls://)")
 	fl.StringVar(&f.config.Credentials, "creds", "", "NATS credentials file")
-	fl.StringVar(&f.config.Dir, "data-dir", command.DataDir(), "data folder of a daemon on this machine, which has the token for its server")
-	fl.StringVar(&f.config.TokenFile, "token-file", os.Getenv("LOADERD_STREAM__TOKEN_FILE"), "file with the token of the server inside a daemon elsewhere: producer.token of its data folder")
+	fl.StringVar(&f.config.Dir, "data-dir", command.DataDir(),
+		"data folder of a daemon on this machine, which has the token for its server")
+	fl.StringVar(&f.config.TokenFile, "token-file", os.Getenv("LOADERD_STREAM__TOKEN_FILE"),
+		"file with the token of the server inside a daemon elsewhere: producer.token of its data folder")
 	fl.StringVar(&f.config.NKey, "nkey", "", "NKey seed file")
 	fl.StringVar(&f.config.TLS.CA, "tls-ca", "", "certificates of the authorities that signed the server's")
 	fl.StringVar(&f.config.TLS.Cert, "tls-cert", "", "client certificate, with --tls-key")
@@ -149,21 +151,30 @@ func publishCommand(cmd *cobra.Command) *cobra.Command {
 	fl.StringVar(&f.config.Subject, "subject", f.config.Subject, "subject that documents are below: SUBJECT.SOURCE")
 	fl.StringVar(&f.options.Source, "source", "files", "name of the source: letters, digits, - and _")
 	fl.StringVar(&f.options.Domain, "domain", "", "domain of all documents (header Loaderd-Domain)")
-	fl.StringVar(&f.format, "format", string(corpus.Auto), "format of all files: auto (by content), text, jsonl, json, csv, parquet, arrow, mds, megatron, tokens, warc or tar")
-	fl.Var(&onceValue{value: &f.corpus.TextField}, "text-column", `JSON field or column of the document (default "text", of token ids "ids")`)
-	fl.Var(&onceValue{value: &f.corpus.IDField}, "id-column", "JSON field or column of the document's id; the daemon drops documents of an equal id")
-	fl.StringVar(&f.corpus.Encoding, "encoding", "", "encoding of text files: latin1, windows-1252, shift_jis, gb18030, utf-16, ... (default UTF-8; UTF-16 where a byte order mark says so)")
+	fl.StringVar(&f.format, "format", string(corpus.Auto), "format of all files: auto (by content), text, jsonl, json, "+
+		"csv, parquet, arrow, mds, megatron, tokens, warc or tar")
+	fl.Var(&onceValue{value: &f.corpus.TextField}, "text-column",
+		`JSON field or column of the document (default "text", of token ids "ids")`)
+	fl.Var(&onceValue{value: &f.corpus.IDField}, "id-column",
+		"JSON field or column of the document's id; the daemon drops documents of an equal id")
+	fl.StringVar(&f.corpus.Encoding, "encoding", "",
+		"encoding of text files: latin1, windows-1252, shift_jis, gb18030, utf-16, ... (default UTF-8; UTF-16 where a "+
+			"byte order mark says so)")
 	fl.StringVar(&f.corpus.CSV.Quoting, "csv-quoting", csvtable.QuotingAuto, "whether quotes enclose fields of "+
 		"CSV and TSV: auto (by the whole table), on, or off (quotes are text, a line is a record)")
 	fl.StringVar(&f.corpus.CSV.Escape, "csv-escape", csvtable.EscapeAuto, "what makes the next character of "+
 		"CSV and TSV text: auto (by the whole table), none or backslash")
-	fl.StringSliceVar(&f.meta, "meta", nil, "fields or columns that come along with documents: `NAME,...`, or NAME=COLUMN, with :string, :int64 or :float64 behind what is to become that")
-	fl.Var(&onceValue{value: &f.corpus.Split}, "split", "part of a saved dataset of Hugging Face, or all of them; an error for anything that has no splits")
+	fl.StringSliceVar(&f.meta, "meta", nil, "fields or columns that come along with documents: `NAME,...`, or "+
+		"NAME=COLUMN, with :string, :int64 or :float64 behind what is to become that")
+	fl.Var(&onceValue{value: &f.corpus.Split}, "split", "part of a saved dataset of Hugging Face, or all of them; an "+
+		"error for anything that has no splits")
 	f.tokens.register(fl, &f.options.Fingerprint)
 	fl.BoolVar(&f.dryRun, "dry-run", false, "read everything, say what it is, and publish nothing")
-	fl.BoolVar(&f.options.SkipTooLarge, "skip-too-large", false, "leave out, and count, documents larger than the server takes")
+	fl.BoolVar(&f.options.SkipTooLarge, "skip-too-large", false,
+		"leave out, and count, documents larger than the server takes")
 	fl.BoolVar(&f.options.SkipBad, "skip-bad", false, "leave out, and count, lines and rows that are not documents")
-	fl.StringVar(&f.trace.Endpoint, "trace", "", "URL of an OpenTelemetry collector (OTLP over HTTP): sampled documents are followed from here to the ranks")
+	fl.StringVar(&f.trace.Endpoint, "trace", "", "URL of an OpenTelemetry collector (OTLP over HTTP): sampled "+
+		"documents are followed from here to the ranks")
 	fl.Float64Var(&f.trace.Share, "trace-share", 0.0001, "share of the documents that are sampled, with --trace")
 	fl.BoolVar(&f.json, "json", false, "write the summary as JSON")
 	f.following.register(fl)
@@ -189,7 +200,8 @@ func (f *publishFlags) run(cmd *cobra.Command, paths []string) error {
 		return command.Usage(err)
 	}
 	ctx := cmd.Context()
-	log := slog.New(command.NewRepeatFilter(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn})))
+	log := slog.New(command.NewRepeatFilter(slog.NewTextHandler(cmd.ErrOrStderr(),
+		&slog.HandlerOptions{Level: slog.LevelWarn})))
 	f.corpus.Stores = objects.New(objects.Options{Log: log, OnTrouble: func(problem string) {
 		if problem != "" {
 			log.Warn("an object store is asked again", "problem", problem)
@@ -217,7 +229,8 @@ func (f *publishFlags) run(cmd *cobra.Command, paths []string) error {
 	return nil
 }
 
-func (f *publishFlags) publish(ctx context.Context, store *stream.Store, paths []string, stdin io.Reader, stdout, stderr io.Writer) error {
+func (f *publishFlags) publish(ctx context.Context, store *stream.Store, paths []string, stdin io.Reader, stdout,
+	stderr io.Writer) error {
 	f.corpus.MaxDocument = store.Conn().MaxPayload()
 	var inputs []*corpus.Input
 	var files *follow.Follower
@@ -240,7 +253,8 @@ func (f *publishFlags) publish(ctx context.Context, store *stream.Store, paths [
 	before := publishing.AudienceOf(ctx, p.Documents(), math.MaxUint64)
 	report.warn(audienceWarning(before))
 	if rejects, all := before.Rejects(f.options.Fingerprint); all {
-		return fmt.Errorf("%w. Publish texts or ids as the run takes them (--tokenizer), or start a run with the other tokenizer (loaderd serve --run NAME)", rejects)
+		return fmt.Errorf("%w. Publish texts or ids as the run takes them (--tokenizer), or start a run with the other "+
+			"tokenizer (loaderd serve --run NAME)", rejects)
 	} else if rejects != nil {
 		report.warn(rejects.Error())
 	}

@@ -94,7 +94,8 @@ func (f *publishFlags) surveyText(r survey.Report) string {
 		line("documents", "%s of text, %s", quantity.Count(r.Documents), quantity.Bytes(r.Bytes))
 	}
 	if l := r.Lengths; r.Documents > 0 {
-		line("lengths", "%s: shortest %d, 10 %% to %d, half to %d, 90 %% to %d, 99 %% to %d, longest %d", unit, l.Shortest, l.P10, l.Median, l.P90, l.P99, l.Longest)
+		line("lengths", "%s: shortest %d, 10 %% to %d, half to %d, 90 %% to %d, 99 %% to %d, longest %d", unit, l.Shortest,
+			l.P10, l.Median, l.P90, l.P99, l.Longest)
 	}
 	if r.TokenIDs {
 		f.tokenizerText(line, r)

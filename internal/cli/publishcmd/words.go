@@ -28,7 +28,8 @@ func writePublished(w io.Writer, s publishing.Summary, asJSON bool) error {
 	if s.Documents == 0 && before > 0 {
 		fmt.Fprintf(&b, "already published: %s; nothing is new for %s", documentCount(before), s.Subject)
 	} else {
-		fmt.Fprintf(&b, "committed %s (%s) to %s in %.1f s", documentCount(s.Documents), quantity.Bytes(s.Bytes), s.Subject, s.Seconds)
+		fmt.Fprintf(&b, "committed %s (%s) to %s in %.1f s", documentCount(s.Documents), quantity.Bytes(s.Bytes),
+			s.Subject, s.Seconds)
 	}
 	if s.Seconds > 0 && s.Documents > 0 {
 		fmt.Fprintf(&b, ", %.0f documents/s", float64(s.Documents)/s.Seconds)
@@ -99,9 +100,11 @@ func fillingLine(runs []publishing.RunIntake) string {
 	case 0:
 		return ""
 	case 1:
-		return fmt.Sprintf("run %s packs these when no new document has arrived for a while; if these were the last: loaderd seal", names[0])
+		return fmt.Sprintf("run %s packs these when no new document has arrived for a while; if these were the last: "+
+			"loaderd seal", names[0])
 	}
-	return fmt.Sprintf("runs %s pack these when no new document has arrived for a while; if these were the last: loaderd seal for each run",
+	return fmt.Sprintf("runs %s pack these when no new document has arrived for a while; if these were the last: "+
+		"loaderd seal for each run",
 		strings.Join(names, ", "))
 }
 
@@ -120,8 +123,8 @@ func rejectedBy(runs []publishing.RunIntake) error {
 	return nil
 }
 
-// noDocuments is the error of a publish that found not one document. noText is the error of the first file that lacks the field or column of the text;
-// it says which ones that file has.
+// noDocuments is the error of a publish that found not one document. noText is the error of the first file that lacks
+// the field or column of the text; it says which ones that file has.
 func noDocuments(paths []string, noText error) error {
 	err := errors.New("no documents in standard input")
 	if paths[0] != "-" {
@@ -165,11 +168,12 @@ func repeatsLine(r *publishing.Repeats) string {
 	case r.Path == "-":
 		as = " from standard input"
 	}
-	return fmt.Sprintf("published before%s: %s, the first is document %d of the stream", as, documentCount(r.Documents), r.Sequence)
+	return fmt.Sprintf("published before%s: %s, the first is document %d of the stream", as, documentCount(r.Documents),
+		r.Sequence)
 }
 
-// repeatsWarning says what to do about documents that were there already, empty when nothing is to be said. There is no warning for a pipe that was
-// interrupted and is read again: of it the first part is there, and the rest is new.
+// repeatsWarning says what to do about documents that were there already, empty when nothing is to be said. There is no
+// warning for a pipe that was interrupted and is read again: of it the first part is there, and the rest is new.
 func repeatsWarning(r *publishing.Repeats) string {
 	if r == nil || r.Path == "-" && !r.All {
 		return ""
@@ -178,7 +182,8 @@ func repeatsWarning(r *publishing.Repeats) string {
 	if r.All {
 		which = "all"
 	}
-	return fmt.Sprintf("%s of these documents were %s. They stay in the stream once; to train on them once more, publish them under another --source",
+	return fmt.Sprintf("%s of these documents were %s. They stay in the stream once; to train on them once more, "+
+		"publish them under another --source",
 		which, repeatsLine(r))
 }
 
@@ -199,7 +204,8 @@ func audienceWarning(a publishing.Audience) string {
 		fmt.Fprintf(&b, "; read by %s", strings.Join(a.Reads, ", "))
 		return b.String()
 	}
-	b.WriteString(", and no other run reads this stream. A new run (loaderd serve --run NAME) reads it from its first document on, " +
+	b.WriteString(", and no other run reads this stream. A new run (loaderd serve --run NAME) reads it from its first " +
+		"document on, " +
 		"or from the one that the start of its source names")
 	return b.String()
 }

@@ -53,7 +53,8 @@ Nothing is changed; a daemon may serve the run meanwhile. The stream must still 
 	return cmd
 }
 
-func audit(ctx context.Context, c config.Config, log *slog.Logger, stderr io.Writer) (_ maintenance.Audited, err error) {
+func audit(ctx context.Context, c config.Config, log *slog.Logger, stderr io.Writer) (_ maintenance.Audited,
+	err error) {
 	tokens, tokenizer, err := daemon.Tokens(c.Tokenizer)
 	if err != nil {
 		return maintenance.Audited{}, err
@@ -64,7 +65,9 @@ func audit(ctx context.Context, c config.Config, log *slog.Logger, stderr io.Wri
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
 	progress := command.NewProgress(stderr)
-	return runs.Audit(ctx, store, c.Run, tokens, tokenizer, func(a maintenance.Audited) { progress.Report("%d of %d steps", a.Steps, a.Planned) })
+	return runs.Audit(ctx, store, c.Run, tokens, tokenizer, func(a maintenance.Audited) {
+		progress.Report("%d of %d steps", a.Steps, a.Planned)
+	})
 }
 
 func writeAudited(w io.Writer, run string, a maintenance.Audited) error {
@@ -81,7 +84,8 @@ func writeAudited(w io.Writer, run string, a maintenance.Audited) error {
   waiting    %s
 Every token is accounted for behind every step.
 `, run, quantity.Count(a.Steps), state, quantity.Count(a.Documents), quantity.Count(a.Tokens),
-		quantity.Count(a.Emitted), quantity.Count(a.Padding), quantity.Count(a.Repeated), quantity.Count(a.Dropped), quantity.Count(a.Waiting))
+		quantity.Count(a.Emitted), quantity.Count(a.Padding), quantity.Count(a.Repeated), quantity.Count(a.Dropped),
+		quantity.Count(a.Waiting))
 	for _, c := range a.Controls {
 		if err == nil {
 			_, err = fmt.Fprintf(w, "Record %d: %s.\n", c.Record, c.What)

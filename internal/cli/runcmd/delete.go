@@ -25,7 +25,8 @@ import (
 
 // NewRunCmd returns the command run.
 func NewRunCmd() *cobra.Command {
-	return command.Group("run", "Work on one run", `  loaderd run delete pretrain --data-dir /data/loaderd`, newRunDeleteCmd())
+	return command.Group("run", "Work on one run", `  loaderd run delete pretrain --data-dir /data/loaderd`,
+		newRunDeleteCmd())
 }
 
 func newRunDeleteCmd() *cobra.Command {
@@ -63,7 +64,8 @@ On a terminal it asks before it deletes; elsewhere it wants --yes.`,
 	return cmd
 }
 
-func deleteRun(ctx context.Context, c config.Config, log *slog.Logger, out io.Writer, sure func(question string) error) (err error) {
+func deleteRun(ctx context.Context, c config.Config, log *slog.Logger, out io.Writer,
+	sure func(question string) error) (err error) {
 	store, err := command.OpenRunStore(ctx, c, log)
 	if err != nil {
 		return err
@@ -146,7 +148,8 @@ func writeRemoved(w io.Writer, r runs.Listed, removed runs.Removed) {
 	fmt.Fprintf(w, "run %s is deleted: %s\n", r.Run, strings.Join(parts, ", "))
 	for _, f := range removed.Floors {
 		if f.Runs == 0 {
-			fmt.Fprintf(w, "stream %s: no run needs its documents; all that are there stay until a run releases them\n", f.Stream)
+			fmt.Fprintf(w, "stream %s: no run needs its documents; all that are there stay until a run releases them\n",
+				f.Stream)
 			continue
 		}
 		fmt.Fprintf(w, "stream %s: the documents from %s on are needed, by run %s\n", f.Stream, quantity.Count(f.From), f.By)

@@ -64,11 +64,13 @@ In Python loaderd.frozen.Frozen reads such a folder and gives the steps that loa
 	}
 	client.Register(cmd)
 	f := cmd.Flags()
-	f.StringVar(&steps, "steps", "", "`A:B`: steps A up to, and without, B; from the oldest where A is left out, to the last one that is planned where B is")
+	f.StringVar(&steps, "steps", "", "`A:B`: steps A up to, and without, B; from the oldest where A is left out, to "+
+		"the last one that is planned where B is")
 	f.StringVar(&format, "format", "", "parquet, arrow, mds or npy")
 	f.StringVar(&options.Dir, "out", "", "`folder` of the files")
 	f.Uint64Var(&options.FileSteps, "file-steps", 100, "steps in a file")
-	f.StringSliceVar(&options.Columns, "columns", nil, "columns of a ticket, such as input_ids,labels (default: all of the run's)")
+	f.StringSliceVar(&options.Columns, "columns", nil, "columns of a ticket, such as input_ids,labels (default: all of "+
+		"the run's)")
 	f.BoolVar(&asJSON, "json", false, "write the manifest")
 	cobra.CheckErr(errors.Join(cmd.MarkFlagRequired("format"), cmd.MarkFlagRequired("out")))
 	return cmd
@@ -101,6 +103,7 @@ func exportText(m *export.Manifest, dir string) string {
 			bytes += f.Bytes
 		}
 	}
-	return fmt.Sprintf("%s has steps %d to %d of run %s: %s rows in %s, %s", dir, m.First, m.End-1, m.Run, quantity.Count(rows),
+	return fmt.Sprintf("%s has steps %d to %d of run %s: %s rows in %s, %s", dir, m.First, m.End-1, m.Run,
+		quantity.Count(rows),
 		quantity.Things(len(m.Parts), "part"), quantity.Bytes(bytes))
 }

@@ -9,10 +9,12 @@ import (
 
 func TestStepRange(t *testing.T) {
 	for text, want := range map[string]export.Options{
-		"": {FromOldest: true}, ":": {FromOldest: true}, "3:": {First: 3}, ":7": {FromOldest: true, End: 7}, "0:7": {End: 7}, "3:4": {First: 3, End: 4},
+		"": {FromOldest: true}, ":": {FromOldest: true}, "3:": {First: 3}, ":7": {FromOldest: true, End: 7}, "0:7": {End: 7},
+		"3:4": {First: 3, End: 4},
 	} {
 		var got export.Options
-		if err := stepRange(text, &got); err != nil || got.First != want.First || got.End != want.End || got.FromOldest != want.FromOldest {
+		if err := stepRange(text, &got); err != nil || got.First != want.First || got.End != want.End ||
+			got.FromOldest != want.FromOldest {
 			t.Errorf("%q: %+v, %v", text, got, err)
 		}
 	}

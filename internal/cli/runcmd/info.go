@@ -95,7 +95,8 @@ func writeInfo(w io.Writer, info loader.Info) error {
 	if info.Ended {
 		state = "planned, and none follows"
 	}
-	line("steps", "%s %s; %s committed; the oldest to be read is %s", quantity.Count(info.Planned), state, quantity.Count(info.Committed), quantity.Count(info.Oldest))
+	line("steps", "%s %s; %s committed; the oldest to be read is %s", quantity.Count(info.Planned), state,
+		quantity.Count(info.Committed), quantity.Count(info.Oldest))
 	line("length", "%s", lengthOf(info.Length))
 	var names []string
 	for _, s := range info.Sources {

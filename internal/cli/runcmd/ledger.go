@@ -69,9 +69,11 @@ the id of one of them, whose pieces alone are shown.`,
 	f.BoolVar(&asked.documents, "documents", false, "also where the documents came from: id, subject and path")
 	f.BoolVar(&asked.text, "text", false, "also the text of every piece of a step: its tokens, decoded (table and json)")
 	f.StringVar(&asked.tokenizer, "tokenizer", "",
-		"with --text: the run's tokenizer, where its `NAME|FILE` is another here than at the daemon; for a rank file see also --pattern")
+		"with --text: the run's tokenizer, where its `NAME|FILE` is another here than at the daemon; for a rank file see "+
+			"also --pattern")
 	command.RegisterRankFile(f, &asked.options)
-	f.StringVar(&asked.format, "format", "table", "`format`: table, json, arrow (IPC stream) or parquet; the last two have one row a piece")
+	f.StringVar(&asked.format, "format", "table", "`format`: table, json, arrow (IPC stream) or parquet; the last two "+
+		"have one row a piece")
 	cmd.MarkFlagsOneRequired("step", "find", "sequence")
 	cmd.MarkFlagsMutuallyExclusive("step", "find", "sequence")
 	cmd.MarkFlagsMutuallyExclusive("text", "find")

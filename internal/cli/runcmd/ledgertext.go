@@ -33,7 +33,8 @@ func (a ledgerAsked) readTexts(ctx context.Context, client *command.FlightClient
 	return s.ReadTexts(ctx, c, model)
 }
 
-// tokenizerOf loads a run's tokenizer, by its own name or by another. It tries the options that a name does not tell until the fingerprint is the run's.
+// tokenizerOf loads a run's tokenizer, by its own name or by another. It tries the options that a name does not tell
+// until the fingerprint is the run's.
 func tokenizerOf(t plan.Tokenizer, name string, o tokenizer.Options) (*tokenizer.Model, error) {
 	if name = cmp.Or(name, t.Name); name == config.TokenizerNone {
 		return nil, command.Usage(errors.New("the run's documents arrive tokenized: name their tokenizer with --tokenizer"))
@@ -55,5 +56,6 @@ func tokenizerOf(t plan.Tokenizer, name string, o tokenizer.Options) (*tokenizer
 			found = cmp.Or(found, m.Fingerprint())
 		}
 	}
-	return nil, fmt.Errorf("tokenizer %s has fingerprint %s, the run's has %s: name that one with --tokenizer", name, found, t.Fingerprint)
+	return nil, fmt.Errorf("tokenizer %s has fingerprint %s, the run's has %s: name that one with --tokenizer", name,
+		found, t.Fingerprint)
 }

@@ -105,8 +105,10 @@ func readAdded(add []string) (map[string]json.RawMessage, error) {
 		settings := map[string]any{}
 		if weight, err := strconv.ParseFloat(value, 64); err == nil {
 			settings["weight"] = weight
-		} else if settings, err = yaml.Parser().Unmarshal([]byte(value)); err != nil || !strings.HasPrefix(strings.TrimSpace(value), "{") {
-			return nil, fmt.Errorf("--add %s: want a weight, or settings of a source in braces, such as {weight: 0.2, epochs: 2}", text)
+		} else if settings, err = yaml.Parser().Unmarshal([]byte(value)); err != nil ||
+			!strings.HasPrefix(strings.TrimSpace(value), "{") {
+			return nil,
+				fmt.Errorf("--add %s: want a weight, or settings of a source in braces, such as {weight: 0.2, epochs: 2}", text)
 		}
 		if weight, given := settings["weight"].(float64); given {
 			if err := mixture.CheckWeight(name, weight); err != nil {
@@ -132,7 +134,8 @@ func writeMixture(w io.Writer, m api.Mixture) error {
 		_, err := fmt.Fprintf(w, "run %s %s step %d on, at the earliest: %s\n", m.Run, verb, m.Step, shares(m.Target))
 		return err
 	}
-	fmt.Fprintf(w, "run %s: %s tokens taken; a change now would show from step %d on, at the earliest\n\n", m.Run, quantity.Count(m.Tokens), m.Step)
+	fmt.Fprintf(w, "run %s: %s tokens taken; a change now would show from step %d on, at the earliest\n\n", m.Run,
+		quantity.Count(m.Tokens), m.Step)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(t, "source\ttarget\tso far\tlast %d steps\tdocuments left\tfor steps\tepoch\t\n", m.RecentSteps)
 	for _, s := range m.Sources {
@@ -140,7 +143,8 @@ func writeMixture(w io.Writer, m api.Mixture) error {
 		if s.Lasts != nil {
 			lasts = quantity.Count(*s.Lasts)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%d of %s\t%s\n", s.Name, percent(s.Target), percent(s.Share), percent(s.Recent), quantity.Count(s.Left), lasts,
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%d of %s\t%s\n", s.Name, percent(s.Target), percent(s.Share),
+			percent(s.Recent), quantity.Count(s.Left), lasts,
 			s.Epoch+1, s.Epochs, sourceState(s))
 	}
 	return t.Flush()
@@ -173,7 +177,8 @@ func sourceState(s api.MixedSource) string {
 
 // NewSourceCmd returns the command source.
 func NewSourceCmd() *cobra.Command {
-	return command.Group("source", "Work on the stream of a source", `  loaderd source seal math -c loaderd.yaml`, newSourceSealCmd())
+	return command.Group("source", "Work on the stream of a source", `  loaderd source seal math -c loaderd.yaml`,
+		newSourceSealCmd())
 }
 
 func newSourceSealCmd() *cobra.Command {
@@ -199,7 +204,8 @@ It cannot be taken back. loaderd seal NAME ends a source for one run only.`,
 			source := store.Source(args[0], 1)
 			last, err := source.SealDocuments(ctx)
 			if err == nil {
-				fmt.Fprintf(cmd.OutOrStdout(), "stream %s of source %s ends with document %d\n", source.Config().Name, args[0], last)
+				fmt.Fprintf(cmd.OutOrStdout(), "stream %s of source %s ends with document %d\n", source.Config().Name,
+					args[0], last)
 			}
 			return errors.Join(err, store.Close())
 		},

@@ -16,7 +16,8 @@ func TestReadWeights(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(have, map[string]float64{"web": .5, "code": 2}) {
 		t.Errorf("%v, %v", have, err)
 	}
-	for _, bad := range [][]string{{"web"}, {"web=much"}, {"=1"}, {"web=1", "web=2"}, {"web=nan"}, {"web=inf"}, {"web=-1"}, {"web=1e10"}} {
+	for _, bad := range [][]string{{"web"}, {"web=much"}, {"=1"}, {"web=1", "web=2"}, {"web=nan"}, {"web=inf"}, {"web=-1"},
+		{"web=1e10"}} {
 		if _, err := readWeights(bad); err == nil || !strings.HasPrefix(err.Error(), "--set ") {
 			t.Errorf("%v: %v", bad, err)
 		}
@@ -32,10 +33,12 @@ func TestReadWeights_NumberOutOfRangeIsNamed(t *testing.T) {
 
 func TestReadAdded(t *testing.T) {
 	have, err := readAdded([]string{"web=0.5", "code={weight: 2, epochs: forever, packing: {method: bfd}}"})
-	if err != nil || string(have["web"]) != `{"weight":0.5}` || string(have["code"]) != `{"epochs":"forever","packing":{"method":"bfd"},"weight":2}` {
+	if err != nil || string(have["web"]) != `{"weight":0.5}` ||
+		string(have["code"]) != `{"epochs":"forever","packing":{"method":"bfd"},"weight":2}` {
 		t.Errorf("%s, %v", have, err)
 	}
-	for _, bad := range [][]string{{"web"}, {"web=much"}, {"=1"}, {"web=1", "web=2"}, {"web={weight: 1"}, {"web=[1]"}, {"web=nan"}, {"web=-1"}, {"web={weight: .nan}"}, {"web={weight: .inf, epochs: 2}"}} {
+	for _, bad := range [][]string{{"web"}, {"web=much"}, {"=1"}, {"web=1", "web=2"}, {"web={weight: 1"}, {"web=[1]"},
+		{"web=nan"}, {"web=-1"}, {"web={weight: .nan}"}, {"web={weight: .inf, epochs: 2}"}} {
 		if _, err := readAdded(bad); err == nil || !strings.HasPrefix(err.Error(), "--add ") {
 			t.Errorf("%v: %v", bad, err)
 		}
@@ -50,8 +53,10 @@ func TestMixtureGolden(t *testing.T) {
 		"dry":     {Run: "pretrain", Step: 1234, DryRun: true, Target: map[string]float64{"web": 1}},
 		"state": {Run: "pretrain", Step: 1234, Tokens: 123_456_789, RecentSteps: 100, Sources: []api.MixedSource{
 			{Name: "code", Target: .25, Share: .2511, Recent: .249, Epochs: 1, Left: 120_000, Lasts: &lasts},
-			{Name: "forum", Target: .05, Share: .04, Recent: .06, Epoch: 1, Epochs: mixture.Forever, Left: 12, Sealed: true, Endless: true},
-			{Name: "math", Target: .1, Epochs: 2, Resting: true}, {Name: "old", Epochs: 1, Removed: true}, {Name: "web", Target: .6, Epochs: 1, UsedUp: true}}},
+			{Name: "forum", Target: .05, Share: .04, Recent: .06, Epoch: 1, Epochs: mixture.Forever, Left: 12, Sealed: true,
+				Endless: true},
+			{Name: "math", Target: .1, Epochs: 2, Resting: true}, {Name: "old", Epochs: 1, Removed: true},
+			{Name: "web", Target: .6, Epochs: 1, UsedUp: true}}},
 	} {
 		goldentest.Compare(t, "mix/"+name+".txt", func(w io.Writer) error { return writeMixture(w, m) })
 	}

@@ -51,7 +51,8 @@ The exit status is 0 for a plan that is whole, and when a copy is made; 1 for a 
 					return command.Usage(fmt.Errorf("--new: %w", err))
 				}
 				if name == c.Run {
-					return command.Usage(fmt.Errorf("--new %s: want another name than that of the damaged run, which stays as it is", name))
+					return command.Usage(fmt.Errorf("--new %s: want another name than that of the damaged run, which stays as it is",
+						name))
 				}
 			}
 			out := cmd.OutOrStdout()
@@ -66,14 +67,17 @@ The exit status is 0 for a plan that is whole, and when a copy is made; 1 for a 
 		},
 	}
 	flags.Register(cmd)
-	cmd.Flags().StringVar(&name, "new", "", "`name` of the run that is to go on with the copy; without it nothing is copied")
-	cmd.Flags().Uint64Var(&before, "before", 0, "use nothing from this `record` on: one that can be read, and that no daemon wrote; 0 leaves it to the records")
+	cmd.Flags().StringVar(&name, "new", "", "`name` of the run that is to go on with the copy; without it nothing is "+
+		"copied")
+	cmd.Flags().Uint64Var(&before, "before", 0, "use nothing from this `record` on: one that can be read, and that no "+
+		"daemon wrote; 0 leaves it to the records")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	_ = cmd.MarkFlagRequired("run")
 	return cmd
 }
 
-func repair(ctx context.Context, c config.Config, name string, before uint64, log *slog.Logger, out, stderr io.Writer) (d maintenance.Damage, err error) {
+func repair(ctx context.Context, c config.Config, name string, before uint64, log *slog.Logger, out,
+	stderr io.Writer) (d maintenance.Damage, err error) {
 	store, err := command.OpenRunStore(ctx, c, log)
 	if err != nil {
 		return d, err
@@ -95,20 +99,26 @@ func repair(ctx context.Context, c config.Config, name string, before uint64, lo
 		return d, fmt.Errorf("the plan of run %s is damaged: copy what can be used with --new NAME", c.Run)
 	}
 	progress := command.NewProgress(stderr)
-	if err := run.Copy(ctx, name, func(n uint64) { progress.Report("%d of %d records copied", n, d.Records) }); err != nil {
+	if err := run.Copy(ctx, name, func(n uint64) {
+		progress.Report("%d of %d records copied", n, d.Records)
+	}); err != nil {
 		return d, err
 	}
-	fmt.Fprintf(out, "run %s is a usable copy; the plan of run %s is as it was. Serve it with the same configuration and --run %s.\n", name, c.Run, name)
+	fmt.Fprintf(out, "run %s is a usable copy; the plan of run %s is as it was. Serve it with the same configuration "+
+		"and --run %s.\n", name, c.Run, name)
 	return d, nil
 }
 
 func writeDamage(w io.Writer, d maintenance.Damage) {
 	if d.Why == "" {
-		fmt.Fprintf(w, "the plan of run %s is whole: %s records, %s steps\n", d.Run, quantity.Count(d.Records), quantity.Count(d.Steps))
+		fmt.Fprintf(w, "the plan of run %s is whole: %s records, %s steps\n", d.Run, quantity.Count(d.Records),
+			quantity.Count(d.Steps))
 		return
 	}
-	fmt.Fprintf(w, "the plan of run %s is damaged: %s\n  usable   %s records, with %s steps\n  it had   %s records, with %s steps, at least\n",
-		d.Run, d.Why, quantity.Count(d.Records), quantity.Count(d.Steps), quantity.Count(d.OnceRecords), quantity.Count(d.OnceSteps))
+	fmt.Fprintf(w, "the plan of run %s is damaged: %s\n  usable   %s records, with %s steps\n  it had   %s records, "+
+		"with %s steps, at least\n",
+		d.Run, d.Why, quantity.Count(d.Records), quantity.Count(d.Steps), quantity.Count(d.OnceRecords),
+		quantity.Count(d.OnceSteps))
 	for _, l := range d.Lost {
 		where := "no record is left, a checkpoint tells of it"
 		if l.Record > 0 {
@@ -117,10 +127,12 @@ func writeDamage(w io.Writer, d maintenance.Damage) {
 		fmt.Fprintf(w, "  lost     %s (%s)\n", l.What, where)
 	}
 	if d.Unknown > 0 {
-		fmt.Fprintf(w, "  unknown  what %s more of the lost records were: steps, drains, commits\n", quantity.Count(d.Unknown))
+		fmt.Fprintf(w, "  unknown  what %s more of the lost records were: steps, drains, commits\n",
+			quantity.Count(d.Unknown))
 	}
 	if d.Same() {
-		fmt.Fprintf(w, "Steps from %d on are planned again and will be the same as before: only steps and keepers' words are lost.\n", d.Steps)
+		fmt.Fprintf(w, "Steps from %d on are planned again and will be the same as before: only steps and keepers' words "+
+			"are lost.\n", d.Steps)
 		return
 	}
 	fmt.Fprintf(w, "Steps from %d on are planned again and may differ from those that were served: "+

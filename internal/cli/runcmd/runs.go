@@ -82,10 +82,12 @@ func writeRuns(w io.Writer, all []runs.Listed) error {
 		if len(r.Sources) == 1 {
 			only, several = r.Sources[0], nil
 		}
-		fmt.Fprintln(t, strings.Join([]string{r.Run, shortID(r.ID), cmp.Or(only.Stream, "-"), stateOf(r), quantity.Count(r.Steps), shortLength(r.Length), countOf(r.Committed), leaderOf(r.Leader), countOf(only.Floor),
+		fmt.Fprintln(t, strings.Join([]string{r.Run, shortID(r.ID), cmp.Or(only.Stream, "-"), stateOf(r),
+			quantity.Count(r.Steps), shortLength(r.Length), countOf(r.Committed), leaderOf(r.Leader), countOf(only.Floor),
 			quantity.Bytes(int64(r.PlanBytes)), quantity.Bytes(int64(r.CheckpointBytes))}, "\t"))
 		for _, x := range several {
-			fmt.Fprintln(t, strings.Join([]string{"  " + x.Name, "", cmp.Or(x.Stream, "-"), stateOfSource(x), "", "", "", "", countOf(x.Floor), "", ""}, "\t"))
+			fmt.Fprintln(t, strings.Join([]string{"  " + x.Name, "", cmp.Or(x.Stream, "-"), stateOfSource(x), "", "", "", "",
+				countOf(x.Floor), "", ""}, "\t"))
 		}
 	}
 	if err := t.Flush(); err != nil {

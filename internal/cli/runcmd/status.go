@@ -117,7 +117,9 @@ func writeStatus(w io.Writer, s api.Status) error {
 	}{
 		{"SOURCE\tTARGET\tSHARE\tRECENT\tTOKENS\tEPOCH\tSTATE", func(w io.Writer) { sourceLines(w, s) }, len(s.Sources)},
 		{"PULLED\tDOCUMENTS\tLEFT OUT\tBYTES\tSTATE", func(w io.Writer) { pullLines(w, s) }, len(s.Pulls)},
-		{"JOB\tRANK\tSTATE\tSENT\tCONSUMED\tLAG\tWAIT P50\tP99\tBYTES/S\tDAEMON", func(w io.Writer) { rankLines(w, s) }, len(s.Ranks)},
+		{"JOB\tRANK\tSTATE\tSENT\tCONSUMED\tLAG\tWAIT P50\tP99\tBYTES/S\tDAEMON", func(w io.Writer) {
+			rankLines(w, s)
+		}, len(s.Ranks)},
 		{"KEEPER\tCOMMITTED", func(w io.Writer) {
 			for _, k := range s.Keepers {
 				fmt.Fprintf(w, "%s\t%s\n", k.Keeper, quantity.Count(k.Step))
@@ -179,19 +181,23 @@ func stageOf(x api.Stage) string {
 
 func sourceLines(w io.Writer, s api.Status) {
 	for _, x := range s.Sources {
-		fmt.Fprintf(w, "%s\t%.2f %%\t%s\t%s\t%s\t%d of %s\t%s\n", x.Name, 100*x.Target, top.Share(x.Share), top.Share(x.Recent), quantity.Short(float64(x.Tokens)), x.Epoch+1, x.Epochs, top.StateOf(x, s.Time))
+		fmt.Fprintf(w, "%s\t%.2f %%\t%s\t%s\t%s\t%d of %s\t%s\n", x.Name, 100*x.Target, top.Share(x.Share),
+			top.Share(x.Recent), quantity.Short(float64(x.Tokens)), x.Epoch+1, x.Epochs, top.StateOf(x, s.Time))
 	}
 }
 
 func pullLines(w io.Writer, s api.Status) {
 	for _, x := range s.Pulls {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s of %s\t%s\n", cmp.Or(x.Source, "documents"), quantity.Count(x.Documents), quantity.Count(x.LeftOut), quantity.Bytes(x.BytesRead), quantity.Bytes(x.Bytes), x.Says)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s of %s\t%s\n", cmp.Or(x.Source, "documents"), quantity.Count(x.Documents),
+			quantity.Count(x.LeftOut), quantity.Bytes(x.BytesRead), quantity.Bytes(x.Bytes), x.Says)
 	}
 }
 
 func rankLines(w io.Writer, s api.Status) {
 	for _, r := range s.Ranks {
-		fmt.Fprintf(w, "%s\t%d of %d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.Job, r.Rank, r.World, top.RankState(r), quantity.Count(r.Sent), top.Consumed(r), quantity.Count(r.Lag), top.Wait(r.WaitP50), top.Wait(r.WaitP99), quantity.Bytes(int64(r.Bytes)), r.Daemon)
+		fmt.Fprintf(w, "%s\t%d of %d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.Job, r.Rank, r.World, top.RankState(r),
+			quantity.Count(r.Sent), top.Consumed(r), quantity.Count(r.Lag), top.Wait(r.WaitP50), top.Wait(r.WaitP99),
+			quantity.Bytes(int64(r.Bytes)), r.Daemon)
 	}
 	if n := s.Readers - len(s.Ranks); n > 0 {
 		fmt.Fprintf(w, "and %s that are not as far behind\n", quantity.Things(n, "rank"))

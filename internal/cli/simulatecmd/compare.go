@@ -72,12 +72,14 @@ or with --from-stream as the run over the stream has them.`,
 	}
 	f.packing.register(cmd)
 	f.packing.registerSplice(cmd)
-	f.whole.register(cmd, "\"text\" or \"ids\", and optionally \"path\" and \"embedding\"; splice is compared too, and how related the documents of rows are")
+	f.whole.register(cmd, "\"text\" or \"ids\", and optionally \"path\" and \"embedding\"; splice is compared too, and "+
+		"how related the documents of rows are")
 	f.file.register(cmd)
 	f.sources.register(cmd)
 	f.stream.register(cmd)
 	flags := cmd.Flags()
-	flags.StringSliceVar(&f.methods, "methods", nil, "packing methods to compare (default all): "+strings.Join(packonline.Methods(), ", "))
+	flags.StringSliceVar(&f.methods, "methods", nil, "packing methods to compare (default all): "+
+		strings.Join(packonline.Methods(), ", "))
 	flags.StringVarP(&f.out, "out", "o", "", "`folder` for compare.json and report.html; made when absent")
 	_ = cmd.MarkFlagRequired("out")
 	return cmd
@@ -106,7 +108,8 @@ func (f *compareFlags) run(cmd *cobra.Command, args []string) (failed error) {
 	if err != nil {
 		return err
 	}
-	r := &report.Report{Input: in.name, Command: commandLine(cmd, args), Rows: f.packing.config.Buckets, Pool: f.packing.config.Pool,
+	r := &report.Report{Input: in.name, Command: commandLine(cmd, args), Rows: f.packing.config.Buckets,
+		Pool:   f.packing.config.Pool,
 		MaxAge: f.packing.config.MaxAge, Short: f.packing.short()}
 	r.Lengths = report.Describe(in.lengths, r.Rows[len(r.Rows)-1])
 	if !cmd.Flags().Changed("methods") {
@@ -164,7 +167,8 @@ type compared struct {
 }
 
 // pack packs the input in one way.
-func (in *compared) pack(cmd *cobra.Command, c packonline.Config, below int) (result *simulation.Result, related *relatedness.Figures, err error) {
+func (in *compared) pack(cmd *cobra.Command, c packonline.Config, below int) (result *simulation.Result,
+	related *relatedness.Figures, err error) {
 	switch {
 	case in.set != nil:
 		return packDocuments(cmd, in.set, c, below)
@@ -201,7 +205,8 @@ func (f *compareFlags) read(cmd *cobra.Command, args []string, c config.Config) 
 	return in, err
 }
 
-// comparisons returns what is to be run. A method that was asked for by name must be able to; others are left out with the reason.
+// comparisons returns what is to be run. A method that was asked for by name must be able to; others are left out with
+// the reason.
 func (f *compareFlags) comparisons(cmd *cobra.Command) ([]report.Comparison, error) {
 	c := &f.packing.config
 	if len(c.Buckets) == 0 && !cmd.Flags().Changed("length") {
@@ -233,7 +238,8 @@ func (f *compareFlags) comparisons(cmd *cobra.Command) ([]report.Comparison, err
 }
 
 // packDocuments packs documents and measures how related those are that share a row.
-func packDocuments(cmd *cobra.Command, set *documents.Set, c packonline.Config, below int) (*simulation.Result, *relatedness.Figures, error) {
+func packDocuments(cmd *cobra.Command, set *documents.Set, c packonline.Config, below int) (*simulation.Result,
+	*relatedness.Figures, error) {
 	hints, err := documentHints(cmd, set, &c)
 	if err != nil {
 		return nil, nil, err

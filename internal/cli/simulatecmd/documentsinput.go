@@ -29,12 +29,14 @@ func (in *documentsInput) register(cmd *cobra.Command, why string) {
 // warn warns that the retriever compares what no document has.
 func warn(w io.Writer, c *related.Config, hints []*related.Hint) {
 	if lacks := documents.Lacks(c, hints); lacks != "" {
-		fmt.Fprintf(w, "loaderd: warning: no document has %s: splice with retriever %s relates none to another and packs by length alone; "+
+		fmt.Fprintf(w, "loaderd: warning: no document has %s: splice with retriever %s relates none to another and packs "+
+			"by length alone; "+
 			"give \"%s\" in the lines, or take --retriever bm25\n", jsonlines.Article(lacks), c.Retriever, lacks)
 	}
 }
 
-// documentHints makes the documents' hints for a configuration, whose dimension it sets to that of the embeddings unless one is given.
+// documentHints makes the documents' hints for a configuration, whose dimension it sets to that of the embeddings
+// unless one is given.
 func documentHints(cmd *cobra.Command, s *documents.Set, c *packonline.Config) ([]*related.Hint, error) {
 	if d := s.Dimension(); d > 0 && !cmd.Flags().Changed("dimension") {
 		c.Splice.Dimension = d

@@ -21,7 +21,8 @@ type packingFlags struct {
 	below  int // documents shorter than this are short; 0 asks the row lengths
 }
 
-// short is the length below which documents count as short. How their share of the tokens varies over a run is one of the figures.
+// short is the length below which documents count as short. How their share of the tokens varies over a run is one of
+// the figures.
 func (p *packingFlags) short() int {
 	if p.below > 0 {
 		return p.below
@@ -32,7 +33,8 @@ func (p *packingFlags) short() int {
 // methodFlags are the parameters that only some methods read.
 var methodFlags = []struct{ flag, parameter string }{
 	{"hold", "hold"}, {"overlap", "overlap"}, {"extra", "extra"}, {"padding-threshold", "padding_threshold"},
-	{"retriever", "splice"}, {"k", "splice"}, {"order", "splice"}, {"fill", "splice"}, {"path-bonus", "splice"}, {"near-duplicate", "splice"},
+	{"retriever", "splice"}, {"k", "splice"}, {"order", "splice"}, {"fill", "splice"}, {"path-bonus", "splice"},
+	{"near-duplicate", "splice"},
 	{"postings", "splice"}, {"dimension", "splice"},
 }
 
@@ -43,9 +45,11 @@ func (p *packingFlags) register(cmd *cobra.Command) {
 	c.Buckets = nil
 	f.IntVar(&p.length, "length", 0, "row length in tokens")
 	f.IntSliceVar(&c.Buckets, "buckets", nil, "row lengths in tokens, ascending")
-	f.IntVar(&c.Pool, "pool", defaults.Pool, "pieces that may wait; 0 is the whole input, without a bound on ages or a hold unless --max-age or --hold is given")
+	f.IntVar(&c.Pool, "pool", defaults.Pool, "pieces that may wait; 0 is the whole input, without a bound on ages or a "+
+		"hold unless --max-age or --hold is given")
 	f.IntVar(&c.Hold, "hold", defaults.Hold,
-		"pieces that finished rows may have that are held back, in percent of the pool ("+methodsWith("hold")+"); 0 holds none back")
+		"pieces that finished rows may have that are held back, in percent of the pool ("+methodsWith("hold")+
+			"); 0 holds none back")
 	f.IntVar(&c.MaxAge, "max-age", defaults.MaxAge, "documents that may arrive while one waits; 0 is no bound")
 	f.Uint64Var(&c.Seed, "seed", 0, "key of the method's random draws")
 	f.IntVar(&p.below, "short", 0, "tokens below which documents are short, whose share is followed through the run "+
@@ -59,26 +63,34 @@ func (p *packingFlags) registerMethod(cmd *cobra.Command) {
 	f, c := cmd.Flags(), &p.config
 	f.StringVar(&c.Method, "method", defaults.Method, "packing method: "+strings.Join(packonline.Methods(), ", "))
 	f.Float64Var(&c.Atom, "atom", defaults.Atom, "rows of the unit that is shuffled: 0.25, 0.5, 1, 2 or 4")
-	f.Float64Var(&c.Overlap, "overlap", defaults.Overlap, "share of a row that windows may repeat ("+methodsWith("overlap")+")")
+	f.Float64Var(&c.Overlap, "overlap", defaults.Overlap, "share of a row that windows may repeat ("+
+		methodsWith("overlap")+")")
 	f.IntVar(&c.Extra, "extra", defaults.Extra, "tokens beyond the row that may be dropped ("+methodsWith("extra")+")")
-	f.Float64Var(&c.PaddingThreshold, "padding-threshold", defaults.PaddingThreshold, "share of a row that may stay empty ("+methodsWith("padding_threshold")+")")
+	f.Float64Var(&c.PaddingThreshold, "padding-threshold", defaults.PaddingThreshold,
+		"share of a row that may stay empty ("+methodsWith("padding_threshold")+")")
 }
 
 // registerSplice adds the parameters of splice.
 func (p *packingFlags) registerSplice(cmd *cobra.Command) {
 	defaults := config.Default().Plan.Packing.Splice
 	f, s := cmd.Flags(), &p.config.Splice
-	f.StringVar(&s.Retriever, "retriever", defaults.Retriever, "splice: what relates documents: "+strings.Join(related.Retrievers, ", "))
+	f.StringVar(&s.Retriever, "retriever", defaults.Retriever, "splice: what relates documents: "+
+		strings.Join(related.Retrievers, ", "))
 	f.IntVar(&s.K, "k", defaults.K, "splice: related documents that follow each")
-	f.StringVar(&s.Order, "order", defaults.Order, "splice: order of a row's documents: "+strings.Join(packonline.Orders, ", "))
+	f.StringVar(&s.Order, "order", defaults.Order, "splice: order of a row's documents: "+
+		strings.Join(packonline.Orders, ", "))
 	f.StringVar(&s.Fill, "fill", defaults.Fill, "splice: how a row ends: "+strings.Join(packonline.Fills, ", "))
-	f.IntVar(&s.PathBonus, "path-bonus", defaults.PathBonus, "splice: percent that documents of the same folder score more")
-	f.IntVar(&s.NearDuplicate, "near-duplicate", defaults.NearDuplicate, "splice: pass over documents above this percentage of a document's own score; 0 is none")
+	f.IntVar(&s.PathBonus, "path-bonus", defaults.PathBonus,
+		"splice: percent that documents of the same folder score more")
+	f.IntVar(&s.NearDuplicate, "near-duplicate", defaults.NearDuplicate,
+		"splice: pass over documents above this percentage of a document's own score; 0 is none")
 	f.IntVar(&s.Postings, "postings", defaults.Postings, "splice: entries of the index that a question may look at")
-	f.IntVar(&s.Dimension, "dimension", defaults.Dimension, "splice: numbers in an embedding (default: those of the first)")
+	f.IntVar(&s.Dimension, "dimension", defaults.Dimension,
+		"splice: numbers in an embedding (default: those of the first)")
 }
 
-// settle applies what one flag means for others: --length is one bucket, and a pool of 0 has no bounds unless they are given.
+// settle applies what one flag means for others: --length is one bucket, and a pool of 0 has no bounds unless they are
+// given.
 func (p *packingFlags) settle(cmd *cobra.Command) {
 	if cmd.Flags().Changed("length") {
 		p.config.Buckets = []int{p.length}
@@ -111,8 +123,10 @@ func (p *packingFlags) check(cmd *cobra.Command) error {
 	method := p.config.Method
 	var bad []error
 	for _, m := range methodFlags {
-		if cmd.Flags().Changed(m.flag) && slices.Contains(packonline.Methods(), method) && !slices.Contains(packonline.Parameters(method), m.parameter) {
-			bad = append(bad, fmt.Errorf("--%s: method %s does not use it; these do: %s", m.flag, method, methodsWith(m.parameter)))
+		if cmd.Flags().Changed(m.flag) && slices.Contains(packonline.Methods(), method) &&
+			!slices.Contains(packonline.Parameters(method), m.parameter) {
+			bad = append(bad, fmt.Errorf("--%s: method %s does not use it; these do: %s", m.flag, method,
+				methodsWith(m.parameter)))
 		}
 	}
 	if p.below < 0 {

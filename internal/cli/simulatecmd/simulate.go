@@ -1,4 +1,5 @@
-// Package simulatecmd is the commands simulate, compare and gen-lengths, which pack lengths and documents without a daemon.
+// Package simulatecmd is the commands simulate, compare and gen-lengths, which pack lengths and documents without a
+// daemon.
 package simulatecmd
 
 import (
@@ -110,10 +111,13 @@ Method splice packs documents that have to do with one another and reads them wh
 	packing.registerSplice(cmd)
 	input.register(cmd)
 	sources.register(cmd)
-	cmd.Flags().StringVarP(&configuration.File, "config", "c", "", "YAML configuration `file`, of which a mixture takes sources and mix; - reads standard input")
+	cmd.Flags().StringVarP(&configuration.File, "config", "c", "",
+		"YAML configuration `file`, of which a mixture takes sources and mix; - reads standard input")
 	whole.register(cmd, "\"text\" or \"ids\", and optionally \"path\" and \"embedding\"")
-	cmd.Flags().StringVar(&whole.tokenizer, "tokenizer", "gpt2", "of documents' text: gpt2, cl100k_base, o200k_base or a tokenizer.json `file`")
-	cmd.Flags().StringVar(&placements, "placements", "", "write every sequence to this `file`: LENGTH<TAB>document:start:length ...")
+	cmd.Flags().StringVar(&whole.tokenizer, "tokenizer", "gpt2",
+		"of documents' text: gpt2, cl100k_base, o200k_base or a tokenizer.json `file`")
+	cmd.Flags().StringVar(&placements, "placements", "",
+		"write every sequence to this `file`: LENGTH<TAB>document:start:length ...")
 	cmd.MarkFlagsOneRequired("length", "buckets")
 	return cmd
 }
@@ -129,7 +133,8 @@ func writeResult(cmd *cobra.Command, result *simulation.Result) error {
 }
 
 // simulate packs the mixture.
-func (in *sourcesInput) simulate(cmd *cobra.Command, packing *packingFlags, configuration *command.ConfigFlags, column, placements string) error {
+func (in *sourcesInput) simulate(cmd *cobra.Command, packing *packingFlags, configuration *command.ConfigFlags, column,
+	placements string) error {
 	configured, err := configuration.Load(cmd)
 	if err != nil {
 		return err
@@ -148,7 +153,8 @@ func (in *sourcesInput) simulate(cmd *cobra.Command, packing *packingFlags, conf
 }
 
 // simulateTo simulates and writes the sequences to the file named placements, as lines does, if one is named.
-func simulateTo(placements string, lines func(io.Writer) simulation.Sequence, simulate func(simulation.Sequence) (*simulation.Result, error)) (*simulation.Result, error) {
+func simulateTo(placements string, lines func(io.Writer) simulation.Sequence,
+	simulate func(simulation.Sequence) (*simulation.Result, error)) (*simulation.Result, error) {
 	if placements == "" {
 		return simulate(nil)
 	}

@@ -31,7 +31,8 @@ func TestSimulatePlacements(t *testing.T) {
 	if err := os.WriteFile(input, []byte("14\n7\n 5 \r\n2\n3"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	out, err := runSimulate(t, "", "--method", "bfd", "--buckets", "8", "--pool", "0", "--seed", "3", "--placements", rows, input)
+	out, err := runSimulate(t, "", "--method", "bfd", "--buckets", "8", "--pool", "0", "--seed", "3", "--placements",
+		rows, input)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +47,8 @@ func TestSimulatePlacements(t *testing.T) {
 	if want := "8\t0:0:8\n8\t0:8:6 3:0:2\n8\t2:0:5 4:0:3\n8\t1:0:7\n"; string(placed) != want {
 		t.Errorf("rows are %q, want %q", placed, want)
 	}
-	if r.Documents != 5 || r.Sequences != 4 || r.PaddingTokens != 1 || r.Detail["pool"] != 5.0 || r.Detail["max_age"] != 0.0 || r.Detail["seed"] != 3.0 {
+	if r.Documents != 5 || r.Sequences != 4 || r.PaddingTokens != 1 || r.Detail["pool"] != 5.0 ||
+		r.Detail["max_age"] != 0.0 || r.Detail["seed"] != 3.0 {
 		t.Errorf("the report is %s", out)
 	}
 }
@@ -82,15 +84,19 @@ func TestSimulateRefuses(t *testing.T) {
 		{"an absent file", "", "absent: no such file", []string{filepath.Join(dir, "absent")}},
 		{"an absent folder", "1\n", "write placements: open", []string{"--placements", filepath.Join(dir, "absent", "rows")}},
 		{"an unknown method", "1\n", "method: nope: want one of [concat ", []string{"--method", "nope"}},
-		{"another method's flags", "1\n", "--overlap: method bfd-m does not use it; these do: seamless\n--padding-threshold: method bfd-m",
+		{"another method's flags", "1\n", "--overlap: method bfd-m does not use it; these do: " +
+			"seamless\n--padding-threshold: method bfd-m",
 			[]string{"--method", "bfd-m", "--overlap", "0.1", "--padding-threshold", "0.5", "--extra", "1"}},
 		{"an atom that is none", "1\n", "atom: 3: want one of [0.25 0.5 1 2 4] rows", []string{"--atom", "3"}},
-		{"an atom that does not divide", "1\n", "atom: 0.25: want an atom of 2 or more whole tokens; a row has 6", []string{"--atom", "0.25", "--length", "6"}},
-		{"an overlap out of range", "1\n", "overlap: 1.5: want a share of the row", []string{"--method", "seamless", "--overlap", "1.5"}},
+		{"an atom that does not divide", "1\n", "atom: 0.25: want an atom of 2 or more whole tokens; a row has 6",
+			[]string{"--atom", "0.25", "--length", "6"}},
+		{"an overlap out of range", "1\n", "overlap: 1.5: want a share of the row",
+			[]string{"--method", "seamless", "--overlap", "1.5"}},
 		{"a column of a text file", "1\n", "--column: want a file that ends in .parquet", []string{"--column", "n"}},
 		{"a Parquet file without a column", "", "x.parquet: want --column", []string{"x.parquet"}},
 		{"two ways to say it", "1\n", "[buckets length]", []string{"--buckets", "8"}},
-		{"bad bounds", "1\n", "pool: -1: want 0 (the whole input) or 1 to 2^30 pieces\nmax_age: -1: want", []string{"--pool", "-1", "--max-age", "-1"}},
+		{"bad bounds", "1\n", "pool: -1: want 0 (the whole input) or 1 to 2^30 pieces\nmax_age: -1: want",
+			[]string{"--pool", "-1", "--max-age", "-1"}},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			out, err := runSimulate(t, x.stdin, append([]string{"--length", "8"}, x.args...)...)
@@ -106,10 +112,12 @@ func TestSimulateRefuses(t *testing.T) {
 		t.Fatalf("without a row length the error is %v", err)
 	}
 	for buckets, want := range map[string]string{
-		"8,4": "buckets[1]: 4: want row lengths in ascending order", "4,4": "buckets[1]: 4: want row lengths in ascending order",
+		"8,4": "buckets[1]: 4: want row lengths in ascending order",
+		"4,4": "buckets[1]: 4: want row lengths in ascending order",
 		"0,4": "buckets[0]: 0: want a row length of 2 to", "-3": "buckets[0]: -3: want a row length",
 	} {
-		if _, err := runSimulate(t, "1\n", "--method", "bucketllm", "--buckets", buckets); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := runSimulate(t, "1\n", "--method", "bucketllm", "--buckets", buckets); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("with buckets %s the error is %v, want %s", buckets, err, want)
 		}
 	}

@@ -35,12 +35,16 @@ type sourcesInput struct {
 
 func (in *sourcesInput) register(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringArrayVar(&in.given, "source", nil, "a source of a mixture, `NAME=FILE[:WEIGHT]`, each with its lengths; repeated for every one. "+
+	f.StringArrayVar(&in.given, "source", nil, "a source of a mixture, `NAME=FILE[:WEIGHT]`, each with its lengths; "+
+		"repeated for every one. "+
 		"Without a weight it is that of -c, else 1")
-	f.StringSliceVar(&in.epochs, "epochs", nil, "how often sources are read, 1 or more, or forever: `N` for all, NAME=N for one (default 1)")
-	f.StringSliceVar(&in.block, "block", nil, "documents that stay together where a source is read in a drawn order: `N` for all, NAME=N for one; "+
+	f.StringSliceVar(&in.epochs, "epochs", nil, "how often sources are read, 1 or more, or forever: `N` for all, "+
+		"NAME=N for one (default 1)")
+	f.StringSliceVar(&in.block, "block", nil, "documents that stay together where a source is read in a drawn order: "+
+		"`N` for all, NAME=N for one; "+
 		"0 keeps the order of the file (default "+strconv.Itoa(mixture.DefaultBlock)+")")
-	f.StringVar(&in.end, "end", "", "a mixture ends when all sources are used up, or the first: all or first (default all)")
+	f.StringVar(&in.end, "end", "",
+		"a mixture ends when all sources are used up, or the first: all or first (default all)")
 	f.Float64Var(&in.tokens, "tokens", 0, "tokens behind which a mixture ends at the latest, such as 1e9; 0 is no bound")
 }
 
@@ -95,13 +99,15 @@ func (in *sourcesInput) without(runs []report.Comparison) []report.Comparison {
 	return runs
 }
 
-// configure makes the mixture of the flags, over that of a configuration (the default one has no sources). It reads no lengths yet.
+// configure makes the mixture of the flags, over that of a configuration (the default one has no sources). It reads no
+// lengths yet.
 func (in *sourcesInput) configure(configured plan.Config, seed uint64) (*simulation.Mixture, error) {
 	c := mixture.Config{Sources: map[string]mixture.Source{}, Mix: configured.Mix, Seed: seed}
 	bad := in.name(c.Sources, configured.Sources)
 	for _, name := range slices.Sorted(maps.Keys(configured.Sources)) {
 		if _, ok := c.Sources[name]; !ok {
-			bad = append(bad, fmt.Errorf("--source: the configuration has a source %s: say where its lengths are, --source %s=FILE", name, name))
+			bad = append(bad, fmt.Errorf("--source: the configuration has a source %s: say where its lengths are, --source "+
+				"%s=FILE", name, name))
 		}
 		if configured.Sources[name].Packing != nil {
 			bad = append(bad, fmt.Errorf("sources.%s.packing: one method packs all sources here: leave it out", name))
@@ -126,7 +132,8 @@ func (in *sourcesInput) configure(configured plan.Config, seed uint64) (*simulat
 	}
 	m := &simulation.Mixture{Config: c, Tokens: int64(in.tokens)}
 	if m.Endless() && m.Tokens == 0 {
-		bad = append(bad, errors.New("--epochs: a source that is read forever keeps the mixture from ending: say --tokens N, or --end first with one that is not"))
+		bad = append(bad, errors.New("--epochs: a source that is read forever keeps the mixture from ending: say --tokens "+
+			"N, or --end first with one that is not"))
 	}
 	return m, errors.Join(bad...)
 }
@@ -147,7 +154,8 @@ func (in *sourcesInput) name(sources, configured map[string]mixture.Source) (bad
 		case in.files[name] != "":
 			bad = append(bad, fmt.Errorf("--source: %s is named twice", name))
 		case len(configured) > 0 && !known:
-			bad = append(bad, fmt.Errorf("--source: %s is no source of the configuration; they are %v", name, slices.Sorted(maps.Keys(configured))))
+			bad = append(bad, fmt.Errorf("--source: %s is no source of the configuration; they are %v", name,
+				slices.Sorted(maps.Keys(configured))))
 		case !known:
 			s = mixture.Source{Weight: 1, Epochs: 1, Block: mixture.DefaultBlock}
 		}
@@ -162,7 +170,8 @@ func (in *sourcesInput) name(sources, configured map[string]mixture.Source) (bad
 }
 
 // each applies the values of a flag: VALUE to all sources, NAME=VALUE to one.
-func each(flag string, values []string, sources map[string]mixture.Source, set func(*mixture.Source, string) error) (bad []error) {
+func each(flag string, values []string, sources map[string]mixture.Source,
+	set func(*mixture.Source, string) error) (bad []error) {
 	for _, given := range values {
 		name, value, one := strings.Cut(given, "=")
 		names := []string{name}
@@ -186,7 +195,8 @@ func each(flag string, values []string, sources map[string]mixture.Source, set f
 }
 
 // arrivals are the documents of the mixture that the flags and a configuration make, and where they come from.
-func (in *sourcesInput) arrivals(cmd *cobra.Command, packing *packingFlags, column string, configured config.Config) (*simulation.Arrivals, string, error) {
+func (in *sourcesInput) arrivals(cmd *cobra.Command, packing *packingFlags, column string,
+	configured config.Config) (*simulation.Arrivals, string, error) {
 	of := configured.Plan
 	if configured.HasOnlySource() { // the flags name them all
 		of.Sources = nil
@@ -199,7 +209,8 @@ func (in *sourcesInput) arrivals(cmd *cobra.Command, packing *packingFlags, colu
 }
 
 // read reads the lengths of all sources and says what it read.
-func (in *sourcesInput) read(ctx context.Context, stdin io.Reader, column string, m *simulation.Mixture) (a *simulation.Arrivals, name string, err error) {
+func (in *sourcesInput) read(ctx context.Context, stdin io.Reader, column string,
+	m *simulation.Mixture) (a *simulation.Arrivals, name string, err error) {
 	if column != "" && !slices.ContainsFunc(slices.Collect(maps.Values(in.files)), lengthsin.IsParquet) {
 		return nil, "", command.Usage(errors.New("--column: want a source whose file ends in .parquet"))
 	}

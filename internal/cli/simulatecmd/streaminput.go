@@ -33,16 +33,18 @@ func (in *streamInput) register(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.BoolVar(&in.from, "from-stream", false, "take the documents of a running daemon's stream")
 	f.IntVarP(&in.documents, "limit", "n", 0, "with --from-stream: how many, from the stream's first on (default all)")
-	f.StringVarP(&in.flags.File, "config", "c", "", "with --from-stream: the daemon's YAML configuration `file`; - reads standard input")
-	in.flags.Override(cmd, "set", "", "with --from-stream: override any setting of it, such as stream.name=DOCS; may be repeated")
+	f.StringVarP(&in.flags.File, "config", "c", "", "with --from-stream: the daemon's YAML configuration `file`; - "+
+		"reads standard input")
+	in.flags.Override(cmd, "set", "", "with --from-stream: override any setting of it, such as stream.name=DOCS; may "+
+		"be repeated")
 	in.flags.Override(cmd, "nats", "stream.url",
 		"with --from-stream: `URLs` of the NATS servers (default: the configuration's, else that of the daemon's own server)")
 	in.flags.Override(cmd, "tokenizer", "tokenizer.name",
 		"with --from-stream or --documents: gpt2, cl100k_base, o200k_base, none, or a tokenizer.json or rank `file`")
 }
 
-// settle reads the configuration. Packing settings that are not given as flags are the daemon's: those of the configuration (-c, --set), or without
-// one those of the run that the daemon serves.
+// settle reads the configuration. Packing settings that are not given as flags are the daemon's: those of the
+// configuration (-c, --set), or without one those of the run that the daemon serves.
 func (in *streamInput) settle(cmd *cobra.Command, args []string, packing *packingFlags) (config.Config, error) {
 	given := cmd.Flags().Changed
 	if !in.from {
@@ -90,7 +92,8 @@ func (in *streamInput) served(ctx context.Context, c config.Config, stderr io.Wr
 	case errors.Is(err, runs.ErrPackDifferently):
 		return nil, command.Usage(fmt.Errorf("%w: say which with the configuration of one, -c FILE", err))
 	case own != nil:
-		fmt.Fprintf(stderr, "row lengths, pool and max_age that are not given are those of run %s\n", strings.Join(names, ", "))
+		fmt.Fprintf(stderr, "row lengths, pool and max_age that are not given are those of run %s\n",
+			strings.Join(names, ", "))
 	}
 	return own, err
 }
@@ -126,7 +129,8 @@ func (in *streamInput) tokenizer() (name string) {
 const streamWait = 30 * time.Second
 
 // read reads the documents' lengths, end-of-document tokens included, and changes nothing.
-func (in *streamInput) read(ctx context.Context, c config.Config, stderr io.Writer) (list []int32, name string, err error) {
+func (in *streamInput) read(ctx context.Context, c config.Config, stderr io.Writer) (list []int32, name string,
+	err error) {
 	tokens, _, err := daemon.Tokens(c.Tokenizer)
 	if err != nil {
 		return nil, "", err
@@ -137,8 +141,11 @@ func (in *streamInput) read(ctx context.Context, c config.Config, stderr io.Writ
 	}
 	documents, err := doclog.OpenReadOnly(ctx, store, tokens)
 	if err != nil {
-		return nil, "", fmt.Errorf("%w at %s: start the daemon, or name its stream with --set stream.name=NAME", err, store.ClientURL())
+		return nil, "", fmt.Errorf("%w at %s: start the daemon, or name its stream with --set stream.name=NAME", err,
+			store.ClientURL())
 	}
 	progress := command.NewProgress(stderr)
-	return lengthsin.ReadStream(ctx, documents, c.Stream.Name, in.documents, func(read, of int) { progress.Report("%d of %d documents read", read, of) })
+	return lengthsin.ReadStream(ctx, documents, c.Stream.Name, in.documents, func(read, of int) {
+		progress.Report("%d of %d documents read", read, of)
+	})
 }

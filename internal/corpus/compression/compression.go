@@ -48,7 +48,9 @@ var compressions = []struct {
 		}
 		return z, z.Close, nil
 	}},
-	{"bzip2", []string{"BZh"}, func(r *bufio.Reader) (io.Reader, func(), error) { return bzip2.NewReader(r), func() {}, nil }},
+	{"bzip2", []string{"BZh"}, func(r *bufio.Reader) (io.Reader, func(), error) {
+		return bzip2.NewReader(r), func() {}, nil
+	}},
 	{"xz", []string{"\xfd7zXZ\x00"}, openXZ},
 }
 
@@ -67,7 +69,8 @@ func openXZ(r *bufio.Reader) (io.Reader, func(), error) {
 	const streamHeader, blockMost = 12, 64
 	head, _ := r.Peek(streamHeader + blockMost) // the decoder reports truncated data
 	if len(head) > streamHeader && xzDictionary(head[streamHeader:]) > windowMost {
-		return nil, nil, fmt.Errorf("it asks for a dictionary of more than %d MiB: compress it again with a smaller one", windowMost>>20)
+		return nil, nil, fmt.Errorf("it asks for a dictionary of more than %d MiB: compress it again with a smaller one",
+			windowMost>>20)
 	}
 	z, err := xz.NewReader(r)
 	return z, func() {}, err
@@ -175,7 +178,8 @@ func begins(r *bufio.Reader, magics []string) (bool, error) {
 // letters.
 func isBzip2(r *bufio.Reader) bool {
 	head, _ := r.Peek(10)
-	return len(head) == 10 && head[3] >= '1' && head[3] <= '9' && (string(head[4:]) == "1AY&SY" || string(head[4:]) == "\x17rE8P\x90")
+	return len(head) == 10 && head[3] >= '1' && head[3] <= '9' &&
+		(string(head[4:]) == "1AY&SY" || string(head[4:]) == "\x17rE8P\x90")
 }
 
 // Reader reads the data of a file.

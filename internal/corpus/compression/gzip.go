@@ -146,5 +146,6 @@ const (
 // isGzipHeader reports whether a member's fixed header is one that a compressor writes, which random bytes hardly are:
 // reserved flags are 0, and the level and the system are among those of RFC 1952.
 func isGzipHeader(head []byte) bool {
-	return len(head) == gzipHeader && string(head[:3]) == gzipMagic && head[3]&0xe0 == 0 && head[8]&^6 == 0 && (head[9] <= 13 || head[9] == 255)
+	return len(head) == gzipHeader && string(head[:3]) == gzipMagic && head[3]&0xe0 == 0 && head[8]&^6 == 0 &&
+		(head[9] <= 13 || head[9] == 255)
 }

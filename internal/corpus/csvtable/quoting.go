@@ -140,7 +140,8 @@ func (e *evidence) quoting(separator byte, columns int) (on, sure bool, err erro
 
 func (e *evidence) unclear(encloses, text tally) error {
 	if encloses == text {
-		return fmt.Errorf(`line %d begins a field with a quote ("): it encloses several lines, or is text: say which %s`, text.first, quotingHint)
+		return fmt.Errorf(`line %d begins a field with a quote ("): it encloses several lines, or is text: say which %s`,
+			text.first, quotingHint)
 	}
 	return fmt.Errorf(`quotes (") enclose the field in line %d, and seem to be text in line %d: say which %s`,
 		encloses.first, text.first, quotingHint)

@@ -80,7 +80,8 @@ func newTableReader(r io.Reader, d dialect, columns int, limit int64) *tableRead
 type mergedError struct{ line int64 }
 
 func (e *mergedError) Error() string {
-	return `a field that begins with a quote (") extends over more bytes than a record may have: is the quote closed? ` + quotingHint
+	return `a field that begins with a quote (") extends over more bytes than a record may have: is the quote closed? ` +
+		quotingHint
 }
 
 // readerState is where in a record the reader is.

@@ -75,12 +75,14 @@ func TestFollowerFindsWhatIsWhole(t *testing.T) {
 			names = append(names, filepath.ToSlash(rel))
 		}
 		if err != nil || unsettled != c.unsettled || !cmp.Equal(names, c.whole) {
-			t.Errorf("second %d: %v are whole and %d unsettled (%v), want %v and %d", second, names, unsettled, err, c.whole, c.unsettled)
+			t.Errorf("second %d: %v are whole and %d unsettled (%v), want %v and %d", second, names, unsettled, err, c.whole,
+				c.unsettled)
 		}
 	}
 }
 
-// Without a time to settle, for writers that rename, a file counts at the first look. Folders may have names that look like patterns.
+// Without a time to settle, for writers that rename, a file counts at the first look. Folders may have names that look
+// like patterns.
 func TestFollowerTakesWhatIsRenamedAtOnce(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a[b]{c}*")
 	if err := os.Mkdir(dir, 0o755); err != nil {

@@ -91,7 +91,8 @@ func (m Meta) value(raw json.RawMessage) (json.RawMessage, error) {
 	switch m.Type {
 	case "":
 		if !quoted && !isNumber(raw) {
-			return nil, fmt.Errorf("%.40s is neither a text nor a number: say with :string, :int64 or :float64 what it is to be", raw)
+			return nil, fmt.Errorf("%.40s is neither a text nor a number: say with :string, :int64 or :float64 what it is to be",
+				raw)
 		}
 	case "string":
 		if !quoted {

@@ -89,7 +89,8 @@ func CheckMask(name string) error {
 	if !ok {
 		return nil
 	}
-	return fmt.Errorf("it is the label mask of a file of token ids: import that file (%s) or their folder, from a local disk", filepath.Base(ids[0]))
+	return fmt.Errorf("it is the label mask of a file of token ids: import that file (%s) or their folder, from a "+
+		"local disk", filepath.Base(ids[0]))
 }
 
 // isBounds reports whether a file begins as the boundaries of documents do.
@@ -144,7 +145,8 @@ func (b *bounds) next() (int64, error) {
 		return 0, fmt.Errorf("read %s: line %d: %w", b.name, line, err)
 	}
 	if start != b.at || end < start {
-		return 0, fmt.Errorf("read %s: line %d: a document from token %d to %d follows one that ends at %d", b.name, line, start, end, b.at)
+		return 0, fmt.Errorf("read %s: line %d: a document from token %d to %d follows one that ends at %d", b.name, line,
+			start, end, b.at)
 	}
 	b.at = end
 	return end - start, nil

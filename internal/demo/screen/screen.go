@@ -59,7 +59,8 @@ func Lines(ctx context.Context, job *demo.Job, w io.Writer) error {
 
 // line is the figures as one line of text.
 func line(f demo.Figures) string {
-	return fmt.Sprintf("%6.1f s  %s: %s documents, %s steps read, %s tokens/s, padding %.2f %%, truncated %.1f %%, pool %s, window %s, lag %s",
+	return fmt.Sprintf("%6.1f s  %s: %s documents, %s steps read, %s tokens/s, padding %.2f %%, truncated %.1f %%, "+
+		"pool %s, window %s, lag %s",
 		f.Elapsed.Seconds(), f.Phase, quantity.Count(f.Stats.Documents), quantity.Count(f.Read), quantity.Short(f.Now.Tokens),
 		100*stats.Padding(f.Stats), 100*stats.Truncated(f.Stats),
 		quantity.Count(f.Stats.PoolPieces), quantity.Count(f.Stats.WindowRows), quantity.Things(int(f.Lag()), "step"))
@@ -68,11 +69,14 @@ func line(f demo.Figures) string {
 // errStopped says that the user stopped the demo at the live view.
 var errStopped = errors.New("stopped")
 
-// Live runs the job under a live view. The terminal is as it was when it returns. stopped says that the user stopped the job there.
+// Live runs the job under a live view. The terminal is as it was when it returns. stopped says that the user stopped
+// the job there.
 func Live(ctx context.Context, job *demo.Job, terminal *os.File) (stopped bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	s := &live{job: job, view: screen.New(lipgloss.NewRenderer(terminal)), stop: func() { cancel(errStopped) }, figures: job.Figures()}
+	s := &live{job: job, view: screen.New(lipgloss.NewRenderer(terminal)), stop: func() {
+		cancel(errStopped)
+	}, figures: job.Figures()}
 	s.rates.Fill(&s.figures)
 	// The program does not end with ctx: it shows how the job ends, which does.
 	program := tea.NewProgram(s, tea.WithOutput(terminal), tea.WithAltScreen(), tea.WithoutSignalHandler())

@@ -23,12 +23,15 @@ func plainView() screen.View { return screen.New(lipgloss.NewRenderer(io.Discard
 
 func someFigures() demo.Figures {
 	return demo.Figures{
-		From: "/usr/local/go/src", Page: "http://127.0.0.1:4713", Settings: "gpt2, bfd, rows of 2048 tokens, 64 rows a step, 2 " +
+		From: "/usr/local/go/src", Page: "http://127.0.0.1:4713",
+		Settings: "gpt2, bfd, rows of 2048 tokens, 64 rows a step, 2 " +
 			"readers", Phase: "streaming", Elapsed: 4800 * time.Millisecond, World: 2,
-		Published: 0.38, Offered: 4235, Read: 79, Tokens: 10_354_688, Now: stats.Rates{Documents: 1350, Tokens: 4.66e6}, Mean: stats.Rates{Documents: 648,
+		Published: 0.38, Offered: 4235, Read: 79, Tokens: 10_354_688, Now: stats.Rates{Documents: 1350, Tokens: 4.66e6},
+		Mean: stats.Rates{Documents: 648,
 			Tokens: 2.17e6},
 		Window: 1024, Ahead: 64, CacheBytes: 1 << 30,
-		Stats: loader.Stats{Planned: 82, Documents: 3099, Slots: 10_747_904, Padding: 1234, Truncated: 648, PoolPieces: 3099, Capacity: planner.Capacity{Pool: 4096, Rows: 64}, WindowRows: 1024, QueueRows: 21,
+		Stats: loader.Stats{Planned: 82, Documents: 3099, Slots: 10_747_904, Padding: 1234, Truncated: 648, PoolPieces: 3099,
+			Capacity: planner.Capacity{Pool: 4096, Rows: 64}, WindowRows: 1024, QueueRows: 21,
 			Cursor:     3099,
 			CacheBytes: 56 << 20, CacheHits: 9999, CacheMisses: 1, Source: document.SourceStatus{Last: 3216}},
 	}

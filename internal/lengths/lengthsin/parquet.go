@@ -67,7 +67,8 @@ func lengthLeaf(s *schema.Schema, column string) (int, error) {
 	}
 	c := s.Column(leaf)
 	if !columns.IsInteger(c) {
-		return 0, fmt.Errorf("column %q is of type %s (logical type %s): want integers, or lists of integers", column, c.PhysicalType(), c.LogicalType())
+		return 0, fmt.Errorf("column %q is of type %s (logical type %s): want integers, or lists of integers", column,
+			c.PhysicalType(), c.LogicalType())
 	}
 	if c.MaxRepetitionLevel() > 1 || c.MaxRepetitionLevel() == 0 && c.Path() != column {
 		return 0, nested

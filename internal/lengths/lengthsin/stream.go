@@ -17,9 +17,11 @@ type Log interface {
 // patience is how long ReadStream waits for a stream whose servers do not answer, such as between two leaders.
 const patience = 30 * time.Second
 
-// ReadStream reads the lengths of a stream's documents, from its first to the one that is its last now or to limit documents (0: all), and says
-// what it read. progress is told after each document how many have been read, of how many at most. Documents that cannot be used do not count.
-func ReadStream(ctx context.Context, documents Log, name string, limit int, progress func(read, of int)) (lengths []int32, read string, err error) {
+// ReadStream reads the lengths of a stream's documents, from its first to the one that is its last now or to limit
+// documents (0: all), and says what it read. progress is told after each document how many have been read, of how many
+// at most. Documents that cannot be used do not count.
+func ReadStream(ctx context.Context, documents Log, name string, limit int,
+	progress func(read, of int)) (lengths []int32, read string, err error) {
 	state, err := documents.State(ctx)
 	if err != nil {
 		return nil, "", err

@@ -11,8 +11,8 @@ import (
 // connectionEvery is how often the state of the connection is taken.
 const connectionEvery = time.Second
 
-// connection is the state of this daemon's connection to the servers. Reports do not take it themselves: the server inside the daemon
-// checks each of its streams for it, which takes long while its disk hangs.
+// connection is the state of this daemon's connection to the servers. Reports do not take it themselves: the server
+// inside the daemon checks each of its streams for it, which takes long while its disk hangs.
 type connection struct {
 	take  func() backend.Connection // nil where it is not known
 	state atomic.Pointer[backend.Connection]

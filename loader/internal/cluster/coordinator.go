@@ -16,7 +16,8 @@ import (
 	"loaderd/loader/state"
 )
 
-// Coordinator is where a daemon's follower finds the leader: in the same process while that leads, otherwise over the bus.
+// Coordinator is where a daemon's follower finds the leader: in the same process while that leads, otherwise over the
+// bus.
 type Coordinator struct {
 	setup      leader.Setup
 	leadership *leadership
@@ -58,7 +59,8 @@ func (c *Coordinator) Open(ctx context.Context) error {
 // ServesAt sets where readers find this daemon. It is called before Serve.
 func (c *Coordinator) ServesAt(uri string) { c.heartbeats.flight = uri }
 
-// Serve leads while it is this process's turn, and otherwise follows the plan of others, until ctx is done or something fails for good.
+// Serve leads while it is this process's turn, and otherwise follows the plan of others, until ctx is done or something
+// fails for good.
 func (c *Coordinator) Serve(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -141,8 +143,9 @@ func (c *Coordinator) Report() state.Report {
 	return r
 }
 
-// Listen waits until the leader in another process has sent two reports: the first of them may have been under way. It returns whether
-// the leader is in another process, and whether the reports have been received: a leader that was heard a moment ago may have lost the lease.
+// Listen waits until the leader in another process has sent two reports: the first of them may have been under way. It
+// returns whether the leader is in another process, and whether the reports have been received: a leader that was heard
+// a moment ago may have lost the lease.
 func (c *Coordinator) Listen() (elsewhere, heard bool) {
 	const limit, look = 4 * heartbeatInterval, 10 * time.Millisecond
 	if c.leadership.present() != nil {

@@ -10,7 +10,8 @@ import (
 	"loaderd/loader/state"
 )
 
-// demands are what the readers of all daemons want: of this one's follower, and of the other daemons by their heartbeats.
+// demands are what the readers of all daemons want: of this one's follower, and of the other daemons by their
+// heartbeats.
 type demands struct {
 	plan *planview.View
 	out  func(state.Demand) // receives the demand of all daemons when it may have changed; it is called with mu held
@@ -18,7 +19,8 @@ type demands struct {
 	mu      sync.Mutex
 	own     state.Demand // of this process's follower
 	daemons map[string]*daemon
-	// departed are the jobs of daemons that stopped or are silent: they retain documents until they read from another daemon.
+	// departed are the jobs of daemons that stopped or are silent: they retain documents until they read from another
+	// daemon.
 	departed *jobspans.Spans
 }
 
@@ -48,7 +50,8 @@ func (d *demands) readers() state.Demand {
 	return d.own
 }
 
-// receive takes in what the readers of another daemon want, whose heartbeat has just arrived. Beyond maxDaemons it is ignored.
+// receive takes in what the readers of another daemon want, whose heartbeat has just arrived. Beyond maxDaemons it is
+// ignored.
 func (d *demands) receive(id, flight string, x state.Demand) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -1,2 +1,3 @@
-// Package cluster connects the daemons of a run: it elects the one that leads, exchanges heartbeats and forwards commands.
+// Package cluster connects the daemons of a run: it elects the one that leads, exchanges heartbeats and forwards
+// commands.
 package cluster

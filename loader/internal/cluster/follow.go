@@ -43,8 +43,8 @@ func (f *planFollower) run(ctx context.Context) error {
 	}
 }
 
-// release takes in from which step on steps can be read, by the leader's heartbeats, as far as there is evidence for it: every keeper has
-// committed the steps before, or their documents are no longer in the stream.
+// release takes in from which step on steps can be read, by the leader's heartbeats, as far as there is evidence for
+// it: every keeper has committed the steps before, or their documents are no longer in the stream.
 func (f *planFollower) release(ctx context.Context, oldest uint64) error {
 	v := f.setup.View
 	now := v.Now()

@@ -71,7 +71,9 @@ func decodeHeartbeat(b []byte) (w heartbeat, err error) {
 	if err := (plan.Term{Daemon: w.Daemon}).Validate(); err != nil {
 		return w, err
 	}
-	if len(w.Flight) > maxAddressBytes || strings.ContainsFunc(w.Flight, func(r rune) bool { return r <= ' ' || r > '~' }) {
+	if len(w.Flight) > maxAddressBytes || strings.ContainsFunc(w.Flight, func(r rune) bool {
+		return r <= ' ' || r > '~'
+	}) {
 		return w, fmt.Errorf("%q is no address", w.Flight)
 	}
 	if w.Roll != nil {

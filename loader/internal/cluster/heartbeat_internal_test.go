@@ -30,7 +30,8 @@ func listener() *Coordinator {
 	o := backend.Options{Ahead: 4}
 	header := plan.Header{Config: plan.Config{}}
 	v := planview.New(termLog{}, header.Config, o)
-	v.Opened(planview.Opened{Header: header, Steps: 10, Tail: 1, Behind: header.Validator(), Keepers: plan.Keepers{"trainer": 6}})
+	v.Opened(planview.Opened{Header: header, Steps: 10, Tail: 1, Behind: header.Validator(),
+		Keepers: plan.Keepers{"trainer": 6}})
 	if err := v.Follow(context.Background()); err != nil {
 		panic(err)
 	}
@@ -56,20 +57,25 @@ func said(t testing.TB, w heartbeat) []byte {
 	return b
 }
 
-// What strangers say neither drives the plan on without bounds, nor stops it, nor keeps readers from steps that they can read.
+// What strangers say neither drives the plan on without bounds, nor stops it, nor keeps readers from steps that they
+// can read.
 func TestWordsOfStrangers(t *testing.T) {
 	o := listener()
-	far := state.Demand{Jobs: map[string]state.JobDemand{"a": {World: 1, Step: 1<<64 - 1, Sent: 1<<64 - 1}}, Furthest: 1<<64 - 1}
+	far := state.Demand{Jobs: map[string]state.JobDemand{"a": {World: 1, Step: 1<<64 - 1, Sent: 1<<64 - 1}},
+		Furthest: 1<<64 - 1}
 	o.heartbeats.receive(said(t, heartbeat{Daemon: "stranger", Demand: &far}))
-	if d := o.Demanded(); d.Wanted() > 10+2*4+3 || d.Furthest > 10+2*4+2 || d.Wanted() == 0 || d.Jobs["a"].Sent > 10+2*4+2 {
+	if d := o.Demanded(); d.Wanted() > 10+2*4+3 || d.Furthest > 10+2*4+2 || d.Wanted() == 0 ||
+		d.Jobs["a"].Sent > 10+2*4+2 {
 		t.Errorf("a stranger wants %+v of a plan of 10 steps", d)
 	}
-	o.heartbeats.receive(said(t, heartbeat{Daemon: "stranger", Lead: &state.Report{Steps: 1 << 40, Wanted: 1 << 40}, At: 1 << 40, Oldest: 1 << 40}))
+	o.heartbeats.receive(said(t, heartbeat{Daemon: "stranger", Lead: &state.Report{Steps: 1 << 40, Wanted: 1 << 40},
+		At: 1 << 40, Oldest: 1 << 40}))
 	if r := o.Report(); !r.Unheard || r.Steps != 0 {
 		t.Errorf("a stranger's report is taken for the leader's: %+v", r)
 	}
 	o.heartbeats.receive(said(t, heartbeat{Daemon: "host/7/a", Lead: &state.Report{Steps: 11}, Oldest: 1 << 40}))
-	if r := o.Report(); !r.Unheard || r.Steps != 11 { // a stranger's word may be that of the next leader: what it can do is to have readers wait
+	// a stranger's word may be that of the next leader: what it can do is to have readers wait
+	if r := o.Report(); !r.Unheard || r.Steps != 11 {
 		t.Errorf("the report of the daemon whose term it is, beside a stranger's: %+v", r)
 	}
 	o.remote.unconfirmed.received = time.Now().Add(-state.HeartbeatTimeout)
@@ -80,7 +86,8 @@ func TestWordsOfStrangers(t *testing.T) {
 		t.Errorf("steps before %d cannot be read, by a word alone", now.Oldest)
 	}
 	for i := range 2 * maxDaemons {
-		o.heartbeats.receive(said(t, heartbeat{Daemon: strings.Repeat("x", 1+i%200) + string(rune('a'+i/200%26)) + string(rune('a'+i/5200))}))
+		o.heartbeats.receive(said(t, heartbeat{Daemon: strings.Repeat("x", 1+i%200) + string(rune('a'+i/200%26)) +
+			string(rune('a'+i/5200))}))
 	}
 	if o.demands.others() > maxDaemons {
 		t.Errorf("%d daemons are remembered", o.demands.others())
@@ -89,7 +96,8 @@ func TestWordsOfStrangers(t *testing.T) {
 
 // Questions for what nobody can ask for are refused, and the leader's loop goes on.
 func TestQuestionsForRecordsThatOnlyLeadersWrite(t *testing.T) {
-	for _, e := range []plan.Entry{plan.Header{Run: "x"}, plan.End{Steps: 3}, plan.Term{Daemon: "x"}, plan.Foreign{At: 3}, plan.StepPart{}} {
+	for _, e := range []plan.Entry{plan.Header{Run: "x"}, plan.End{Steps: 3}, plan.Term{Daemon: "x"}, plan.Foreign{At: 3},
+		plan.StepPart{}} {
 		_, err := Request{Record: plan.EncodeRecord(e)}.entry()
 		var refused *fault.Error
 		if !errors.As(err, &refused) || refused.Reason != fault.BadTicket {
@@ -107,15 +115,23 @@ func TestQuestionsForRecordsThatOnlyLeadersWrite(t *testing.T) {
 }
 
 func FuzzHeartbeats(f *testing.F) {
-	none, some := state.NewDemand(), state.Demand{Jobs: map[string]state.JobDemand{"j": {World: 2, Step: 7, From: 3, Sent: 9}, "gone": {From: 1, Sent: 2}, state.UnnamedJob: {From: 1}}}
-	f.Add(said(f, heartbeat{Daemon: "a", Flight: "grpc://a:1", Demand: &none, Lead: &state.Report{Source: &document.SourceStatus{}}, At: 3, Oldest: 1}))
+	none, some := state.NewDemand(), state.Demand{Jobs: map[string]state.JobDemand{"j": {World: 2, Step: 7, From: 3,
+		Sent: 9}, "gone": {From: 1, Sent: 2}, state.UnnamedJob: {From: 1}}}
+	f.Add(said(f, heartbeat{Daemon: "a", Flight: "grpc://a:1", Demand: &none,
+		Lead: &state.Report{Source: &document.SourceStatus{}}, At: 3, Oldest: 1}))
 	f.Add(said(f, heartbeat{Daemon: "host/7/a", Lead: &state.Report{}, Demand: &some}))
-	f.Add([]byte(`{"daemon":"a","roll":{"jobs":[{"job":"j","world":2,"ranks":[[1,0,1,1,0,35,64,100,20000,300000]]}],"page":1,"pages":3}}`))
+	f.Add(
+		[]byte(
+			`{"daemon":"a","roll":{"jobs":[{"job":"j","world":2,"ranks":[[1,0,1,1,0,35,64,100,20000,300000]]}],"page":1,"pages":3}}`))
 	f.Add([]byte(`{"daemon":"a","left":true}`))
-	f.Add([]byte(`{"daemon":"a","roll":{"jobs":[{"job":"j","world":2,"ranks":[[1,0,1,1,0,35,64,100,20000,300000],[0,1,31,0,7,9,9,9007199254740991,0,0]]}]}}`))
+	f.Add(
+		[]byte(
+			`{"daemon":"a","roll":{"jobs":[{"job":"j","world":2,"ranks":[[1,0,1,1,0,35,64,100,20000,300000],[0,1,31,0,7,9,9,9007199254740991,0,0]]}]}}`))
 	f.Add([]byte(`{"daemon":"a","roll":{"jobs":[{"job":"j","world":1048576,"ranks":[[1]]}],"partial":true}}`))
 	f.Add([]byte(`{"daemon":"\u0000"}`))
-	f.Add([]byte(`{"daemon":"host/7/a","sources":{"round":3,"page":0,"figures":[{"name":"a"}],"status":{"a":{}},"streams":[{"name":"DOCS"}],"open":["a"]}}`))
+	f.Add(
+		[]byte(
+			`{"daemon":"host/7/a","sources":{"round":3,"page":0,"figures":[{"name":"a"}],"status":{"a":{}},"streams":[{"name":"DOCS"}],"open":["a"]}}`))
 	f.Add([]byte(`{"daemon":"host/7/a","lead":{"pages":1,"round":3,"length":{}}}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		o := listener()
@@ -138,8 +154,8 @@ func FuzzHeartbeats(f *testing.F) {
 	})
 }
 
-// A daemon of many jobs with long names sends words of bounded size. What the planner takes from them stays: the reader that is furthest on, the first step
-// that is needed, and the first one that is retained.
+// A daemon of many jobs with long names sends words of bounded size. What the planner takes from them stays: the reader
+// that is furthest on, the first step that is needed, and the first one that is retained.
 func TestWord_IsBoundedInBytes(t *testing.T) {
 	d := state.NewDemand()
 	for i := range uint64(512) {
@@ -156,7 +172,8 @@ func TestWord_IsBoundedInBytes(t *testing.T) {
 			committed[job] = x.From
 		}
 	}
-	for name, w := range map[string]heartbeat{"follower": {Daemon: "a", Demand: &d}, "leader": {Daemon: "a", Demand: &d, Lead: &state.Report{Trouble: strings.Repeat("x", 9000)}}} {
+	for name, w := range map[string]heartbeat{"follower": {Daemon: "a", Demand: &d},
+		"leader": {Daemon: "a", Demand: &d, Lead: &state.Report{Trouble: strings.Repeat("x", 9000)}}} {
 		b, err := w.encode(committed)
 		if err != nil || len(b) > 64<<10 || len(b) < 50<<10 {
 			t.Fatalf("%s: a word of %d bytes: %v", name, len(b), err)
@@ -166,8 +183,10 @@ func TestWord_IsBoundedInBytes(t *testing.T) {
 			t.Fatal(err)
 		}
 		have := *got.Demand
-		if have.Needed != d.Needed || have.Furthest != d.Furthest || *have.Leading() != *d.Leading() || have.Wanted() != d.Wanted() {
-			t.Errorf("%s: the readers want %d, %d and %+v, of %d, %d and %+v", name, have.Needed, have.Furthest, have.Leading(), d.Needed, d.Furthest, d.Leading())
+		if have.Needed != d.Needed || have.Furthest != d.Furthest || *have.Leading() != *d.Leading() ||
+			have.Wanted() != d.Wanted() {
+			t.Errorf("%s: the readers want %d, %d and %+v, of %d, %d and %+v", name, have.Needed, have.Furthest, have.Leading(),
+				d.Needed, d.Furthest, d.Leading())
 		}
 		slowest := slices.MinFunc(slices.Collect(maps.Values(d.Jobs)), func(x, y state.JobDemand) int {
 			return cmp.Or(-cmp.Compare(min(1, x.World), min(1, y.World)), cmp.Compare(x.Step, y.Step))
@@ -181,13 +200,15 @@ func TestWord_IsBoundedInBytes(t *testing.T) {
 	}
 	small := state.NewDemand()
 	small.Jobs["a"] = state.JobDemand{World: 1, Step: 3, From: 1, Sent: 3}
-	if b, err := (heartbeat{Daemon: "a", Demand: &small}).encode(nil); err != nil || string(b) != string(said(t, heartbeat{Daemon: "a", Demand: &small})) {
+	if b, err := (heartbeat{Daemon: "a", Demand: &small}).encode(nil); err != nil ||
+		string(b) != string(said(t, heartbeat{Daemon: "a", Demand: &small})) {
 		t.Errorf("%s: %v", b, err)
 	}
 }
 
 func FuzzRequests(f *testing.F) {
-	for _, e := range []plan.Entry{plan.Seal{By: "a"}, plan.Commit{Keeper: "a", Step: 7}, plan.End{Steps: 1}, plan.Mix{}, plan.Mix{Request: "a"}, plan.SealSource{Source: 1}} {
+	for _, e := range []plan.Entry{plan.Seal{By: "a"}, plan.Commit{Keeper: "a", Step: 7}, plan.End{Steps: 1}, plan.Mix{},
+		plan.Mix{Request: "a"}, plan.SealSource{Source: 1}} {
 		b, _ := json.Marshal(Request{Record: plan.EncodeRecord(e), Again: true, After: 1<<64 - 1})
 		f.Add(b)
 	}
@@ -216,14 +237,17 @@ func TestReport_OfManySourcesIsPaged(t *testing.T) {
 		r.Sources = map[string]document.SourceStatus{}
 		for i := range n {
 			name := fmt.Sprintf("%04d%s", i, strings.Repeat("x", 40))
-			r.PlanStats.Sources = append(r.PlanStats.Sources, state.SourceStats{Status: mixture.Status{Name: name, Tokens: 1 << 50, Epochs: 1}, Next: 1 << 50})
-			r.Sources[name] = document.SourceStatus{Last: 1 << 50, FetchedAt: time.Unix(1<<33, 7).UTC(), DownReason: strings.Repeat("connection refused ", 20)}
+			r.PlanStats.Sources = append(r.PlanStats.Sources,
+				state.SourceStats{Status: mixture.Status{Name: name, Tokens: 1 << 50, Epochs: 1}, Next: 1 << 50})
+			r.Sources[name] = document.SourceStatus{Last: 1 << 50, FetchedAt: time.Unix(1<<33, 7).UTC(),
+				DownReason: strings.Repeat("connection refused ", 20)}
 			r.Streams = append(r.Streams, state.StreamFill{Source: name, Name: "DOCS_" + name, Bytes: 1 << 40})
 			r.Length.Open = append(r.Length.Open, name)
 		}
 		d := state.NewDemand()
 		for i := range uint64(4000) {
-			d.Jobs[fmt.Sprintf("job%04d", i)] = state.JobDemand{Rank: 1 << 19, World: 1 << 20, Step: 1<<52 + i, From: 7, Sent: 1<<52 + i}
+			d.Jobs[fmt.Sprintf("job%04d", i)] = state.JobDemand{Rank: 1 << 19, World: 1 << 20, Step: 1<<52 + i, From: 7,
+				Sent: 1<<52 + i}
 		}
 		leads, follower, bus := listener(), listener(), &words{}
 		leads.heartbeats.setup.Backends.Daemon, leads.heartbeats.setup.Backends.Bus = "host/7/a", bus
@@ -249,7 +273,8 @@ func TestReport_OfManySourcesIsPaged(t *testing.T) {
 			}
 			want.Trouble = shortText(want.Trouble)
 			have := follower.Report()
-			if have.Steps != want.Steps || have.Trouble != want.Trouble || !reflect.DeepEqual(have.Length, want.Length) || !slices.Equal(have.Streams, want.Streams) ||
+			if have.Steps != want.Steps || have.Trouble != want.Trouble || !reflect.DeepEqual(have.Length, want.Length) ||
+				!slices.Equal(have.Streams, want.Streams) ||
 				!slices.Equal(have.PlanStats.Sources, want.PlanStats.Sources) || !maps.Equal(have.Sources, want.Sources) {
 				t.Errorf("%d sources: the report differs in round %d", n, round)
 			}

@@ -32,8 +32,8 @@ type heartbeats struct {
 	flight     string        // where readers find this daemon; empty when they need not be told
 }
 
-// run sends the other daemons what the readers of this one want and, if this one leads, how far the plan is: when that changes, and every
-// heartbeatInterval. A daemon that misses the heartbeat of an append polls the plan.
+// run sends the other daemons what the readers of this one want and, if this one leads, how far the plan is: when that
+// changes, and every heartbeatInterval. A daemon that misses the heartbeat of an append polls the plan.
 func (b *heartbeats) run(ctx context.Context) error {
 	defer b.publish(heartbeat{Left: true})
 	tick := time.NewTicker(heartbeatInterval)
@@ -131,7 +131,8 @@ func (b *heartbeats) receive(encoded []byte) {
 	}
 }
 
-// furthest is the furthest step that a reader of any daemon can have asked for by now: none is let in that asks for much more than is planned.
+// furthest is the furthest step that a reader of any daemon can have asked for by now: none is let in that asks for
+// much more than is planned.
 func (b *heartbeats) furthest() uint64 {
 	h, _ := b.setup.View.Head()
 	planned := b.setup.View.Planned()

@@ -13,7 +13,8 @@ import (
 	"loaderd/loader/state"
 )
 
-// leadership is the leader of this process. It is prepared before the process leads, and plans while that has the lease.
+// leadership is the leader of this process. It is prepared before the process leads, and plans while that has the
+// lease.
 type leadership struct {
 	setup  leader.Setup
 	remote *remoteLeader
@@ -54,8 +55,9 @@ func (s *leadership) present() *leader.Leader {
 	return nil
 }
 
-// lead plans until ctx is done, another daemon leads, or something fails. prepare prepares a leader again where the plan has grown, and
-// answer answers the requests of other daemons. When another daemon leads it returns fault.ErrLeadershipLost, whatever failed by that.
+// lead plans until ctx is done, another daemon leads, or something fails. prepare prepares a leader again where the
+// plan has grown, and answer answers the requests of other daemons. When another daemon leads it returns
+// fault.ErrLeadershipLost, whatever failed by that.
 func (s *leadership) lead(ctx context.Context, lease backend.Lease, prepare func(context.Context) error,
 	answer func(context.Context, []byte) []byte,
 ) (err error) {
@@ -102,7 +104,8 @@ func (s *leadership) lead(ctx context.Context, lease backend.Lease, prepare func
 	return err
 }
 
-// begin begins the term of the leader that is prepared, unless the plan has grown since: then it would have too much to plan again.
+// begin begins the term of the leader that is prepared, unless the plan has grown since: then it would have too much to
+// plan again.
 func (s *leadership) begin(lease backend.Lease) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -116,7 +119,8 @@ func (s *leadership) begin(lease backend.Lease) bool {
 // outdated reports whether the plan has grown since the leader was prepared. The caller holds mu.
 func (s *leadership) outdated() bool { return s.setup.View.Position() > s.leader.Records() }
 
-// dropOutdated drops a leader that is prepared when the plan has grown without it: it holds as much memory as one that leads.
+// dropOutdated drops a leader that is prepared when the plan has grown without it: it holds as much memory as one that
+// leads.
 func (s *leadership) dropOutdated() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -23,8 +23,8 @@ type remoteLeader struct {
 	unconfirmed unconfirmedLeader
 }
 
-// unconfirmedLeader is a daemon that leads by its last heartbeat, and not by the plan as far as it is known here. It may have the next
-// term; then the plan is longer than is known here.
+// unconfirmedLeader is a daemon that leads by its last heartbeat, and not by the plan as far as it is known here. It
+// may have the next term; then the plan is longer than is known here.
 type unconfirmedLeader struct {
 	daemon   string
 	received time.Time
@@ -60,7 +60,8 @@ func (r *remoteLeader) receive(h heartbeat) {
 	}
 }
 
-// succeed begins with the last report of the leader of this process, which no longer leads: whoever leads next may be further.
+// succeed begins with the last report of the leader of this process, which no longer leads: whoever leads next may be
+// further.
 func (r *remoteLeader) succeed(last state.Report) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -109,7 +110,8 @@ func (r *remoteLeader) length() *state.Length {
 	return &out
 }
 
-// takeOldest returns from which step on steps can be read, by the heartbeats since the last call; 0 where there was none.
+// takeOldest returns from which step on steps can be read, by the heartbeats since the last call; 0 where there was
+// none.
 func (r *remoteLeader) takeOldest() uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()

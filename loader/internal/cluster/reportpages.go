@@ -39,7 +39,8 @@ func (p *sourcePage) check(bytes int) error {
 	return nil
 }
 
-// splitReport returns the report for a heartbeat. The single sources of a report that is longer than maxReportBytes are in pages.
+// splitReport returns the report for a heartbeat. The single sources of a report that is longer than maxReportBytes are
+// in pages.
 func splitReport(r state.Report, round uint64) (state.Report, []sourcePage) {
 	if encodedBytes(r) <= maxReportBytes {
 		return r, nil
@@ -135,7 +136,8 @@ func (r *reportPages) join(x, before state.Report) state.Report {
 			}
 			break
 		}
-		whole.Figures, whole.Streams, whole.Open = append(whole.Figures, p.Figures...), append(whole.Streams, p.Streams...), append(whole.Open, p.Open...)
+		whole.Figures, whole.Streams, whole.Open = append(whole.Figures, p.Figures...), append(whole.Streams, p.Streams...),
+			append(whole.Open, p.Open...)
 		maps.Copy(whole.Status, p.Status)
 	}
 	if len(whole.Figures) > mixture.MaxSources {

@@ -20,8 +20,8 @@ const requestTimeout = 5 * time.Second
 // Request asks the leader to record an entry, or for a checkpoint.
 type Request struct {
 	Record []byte `json:"record,omitempty"` // of the entry; a control's without its place
-	// Again means that the request was sent before and the response is missing: a drain of the arrivals up to Least that is recorded after
-	// record After of the plan is the response.
+	// Again means that the request was sent before and the response is missing: a drain of the arrivals up to Least that
+	// is recorded after record After of the plan is the response.
 	Again bool   `json:"again,omitempty"`
 	After uint64 `json:"after,omitempty"`
 	Least uint64 `json:"least,omitempty"`
@@ -138,7 +138,8 @@ func (r *requester) record(ctx context.Context, q Request) (leader.Result, error
 	return l.Ask(ctx, leader.Command{Entry: e, DryRun: q.DryRun})
 }
 
-// entry is what is asked for: a control without its place, the end of all sources, a change of keepers, or nil for a checkpoint.
+// entry is what is asked for: a control without its place, the end of all sources, a change of keepers, or nil for a
+// checkpoint.
 func (q Request) entry() (plan.Entry, error) {
 	if q.Record == nil {
 		return nil, nil
@@ -151,10 +152,12 @@ func (q Request) entry() (plan.Entry, error) {
 	case plan.Control, plan.Seal, plan.Commit, plan.Leave:
 		return e, nil
 	}
-	return nil, &fault.Error{Reason: fault.BadTicket, Message: fmt.Sprintf("nobody can ask for a record of kind %d", e.Kind())}
+	return nil, &fault.Error{Reason: fault.BadTicket, Message: fmt.Sprintf("nobody can ask for a record of kind %d",
+		e.Kind())}
 }
 
-// AskLength asks the leader of a run, over the bus of its daemons, how many steps the run will have; nil where that is not known.
+// AskLength asks the leader of a run, over the bus of its daemons, how many steps the run will have; nil where that is
+// not known.
 func AskLength(ctx context.Context, b backend.Bus) (*state.Length, error) {
 	q, err := json.Marshal(Request{Length: true})
 	if err != nil {

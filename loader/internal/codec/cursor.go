@@ -1,4 +1,5 @@
-// Package codec encodes numbers and the pieces of rows in the records of a plan and in the states of planner and mixture.
+// Package codec encodes numbers and the pieces of rows in the records of a plan and in the states of planner and
+// mixture.
 package codec
 
 import (

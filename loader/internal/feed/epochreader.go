@@ -12,9 +12,9 @@ import (
 	"loaderd/loader/mixture"
 )
 
-// epochReader reads a sealed source in the order of a walk. It reads the documents of a group, or as many of them as there is likely to be room for, together: in
-// the order of the stream and so in ranges, while those before are delivered. What there is no room for after all is read once more, chunk by chunk, when its
-// turn comes.
+// epochReader reads a sealed source in the order of a walk. It reads the documents of a group, or as many of them as
+// there is likely to be room for, together: in the order of the stream and so in ranges, while those before are
+// delivered. What there is no room for after all is read once more, chunk by chunk, when its turn comes.
 type epochReader struct {
 	docs    document.Documents
 	walk    *mixture.Walk
@@ -36,7 +36,8 @@ type group struct {
 	err   error
 }
 
-// readersTokens bounds the tokens of the groups that are held, of all sources of a run. There are two groups of a source at most: one is read, one is delivered.
+// readersTokens bounds the tokens of the groups that are held, of all sources of a run. There are two groups of a
+// source at most: one is read, one is delivered.
 const readersTokens = 32 << 20
 
 // epochChunk is how many documents a chunk has at most.
@@ -81,8 +82,10 @@ func (w *epochReader) read(ctx context.Context, at uint64, groups chan<- group) 
 	}
 }
 
-// fetch reads documents, holds those that there is room for, and returns how many tokens they have in the mean, 1 at least.
-func (w *epochReader) fetch(ctx context.Context, order []uint64) (held map[uint64]document.Document, mean int64, err error) {
+// fetch reads documents, holds those that there is room for, and returns how many tokens they have in the mean, 1 at
+// least.
+func (w *epochReader) fetch(ctx context.Context, order []uint64) (held map[uint64]document.Document, mean int64,
+	err error) {
 	held = map[uint64]document.Document{}
 	var read, tokens int64
 	var mu sync.Mutex

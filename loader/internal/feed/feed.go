@@ -202,6 +202,7 @@ const LostAfter = 5 * time.Second
 // Lost is the error for a document that the plan was made of, and that its stream does not hold.
 func Lost(run, source string, wanted, last uint64) error {
 	return &fault.Error{Reason: fault.DocumentLost,
-		Message: fmt.Sprintf("the plan of run %s was made of document %d of source %s, and its stream ends at %d", run, wanted, source, last),
-		Do:      "restore the stream that the run began with, or start a new run", Facts: map[string]string{"source": source}}
+		Message: fmt.Sprintf("the plan of run %s was made of document %d of source %s, and its stream ends at %d", run,
+			wanted, source, last),
+		Do: "restore the stream that the run began with, or start a new run", Facts: map[string]string{"source": source}}
 }

@@ -117,11 +117,12 @@ func (c Copied) open() (names []string) {
 	return names
 }
 
-// firstForecast is how soon an estimate follows the first one, and one that a control asks for. Each further one takes twice as long to come, up to
-// Options.Forecast: at the beginning documents come fast.
+// firstForecast is how soon an estimate follows the first one, and one that a control asks for. Each further one takes
+// twice as long to come, up to Options.Forecast: at the beginning documents come fast.
 const firstForecast = time.Second
 
-// Run keeps what is known of the run's length up to date, until ctx is done. Whatever fails is tried again: the run does not depend on it.
+// Run keeps what is known of the run's length up to date, until ctx is done. Whatever fails is tried again: the run
+// does not depend on it.
 func (e *Estimator) Run(ctx context.Context) error {
 	every, wait := e.options.Forecast, time.Duration(0)
 	next := time.NewTimer(0)
@@ -173,11 +174,13 @@ func (e *Estimator) Measure(ctx context.Context) error {
 		return err
 	}
 	if open := c.open(); len(open) > 0 {
-		return &fault.Error{Reason: fault.BadTicket, Message: fmt.Sprintf("%v may get more documents: how many steps the run will have is not decided", open),
-			Do: "seal it (loaderd seal, loaderd source seal), or take the estimate"}
+		return &fault.Error{Reason: fault.BadTicket,
+			Message: fmt.Sprintf("%v may get more documents: how many steps the run will have is not decided", open),
+			Do:      "seal it (loaderd seal, loaderd source seal), or take the estimate"}
 	}
 	if c.endless() {
-		return &fault.Error{Reason: fault.BadTicket, Message: "the run has no end: a source is read for ever, or no source that has documents left has a weight",
+		return &fault.Error{Reason: fault.BadTicket, Message: "the run has no end: a source is read for ever, or no " +
+			"source that has documents left has a weight",
 			Do: "end it by mix.end: first, or give the source a number of epochs"}
 	}
 	e.mu.Lock()

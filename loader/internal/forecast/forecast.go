@@ -12,8 +12,9 @@ import (
 	"loaderd/shuffle"
 )
 
-// forecast finds out how long a run will be. It estimates by a sample of the documents that are left: how many tokens they have, by source, and how many steps
-// the run's own planner makes of such documents. Where nothing can come any more and it is worth it, the run is measured.
+// forecast finds out how long a run will be. It estimates by a sample of the documents that are left: how many tokens
+// they have, by source, and how many steps the run's own planner makes of such documents. Where nothing can come any
+// more and it is worth it, the run is measured.
 type forecast struct {
 	e        *Estimator
 	throttle throttle
@@ -146,7 +147,8 @@ func (f *forecast) left(ctx context.Context, c Copied) ([]rest, error) {
 	return out, nil
 }
 
-// walk returns the order in which a source's documents are taken up to the last one that is stored, and how far that is.
+// walk returns the order in which a source's documents are taken up to the last one that is stored, and how far that
+// is.
 func (f *forecast) walk(c Copied, source int, last uint64) (*mixture.Walk, mixture.Place) {
 	place := c.Mix.Place(source)
 	walk := c.Mix.Walk(source, place.Epoch)
@@ -179,7 +181,8 @@ func (r *rest) count(c Copied, source int) {
 }
 
 // estimate says how long the run will be, and how many tokens it still takes.
-func (f *forecast) estimate(ctx context.Context, c Copied, left []rest) (known state.Length, tokens float64, err error) {
+func (f *forecast) estimate(ctx context.Context, c Copied, left []rest) (known state.Length, tokens float64,
+	err error) {
 	known.Open = c.open()
 	tokens, doubt, how := c.lasts(left)
 	if how != mixture.Ends {
@@ -227,7 +230,8 @@ func tokensOf(left []rest, more int) []float64 {
 	return out
 }
 
-// played is a copy of the run's planner that plans documents such as those of the samples, from where the run is. Nothing of it is written.
+// played is a copy of the run's planner that plans documents such as those of the samples, from where the run is.
+// Nothing of it is written.
 type played struct {
 	*planner.Applier
 	left  []rest
@@ -242,8 +246,9 @@ type played struct {
 	whole   bool    // it came to the run's end by itself
 }
 
-// run plans documents until there are enough steps, or the run ends, and ends it. Between portions it stands back behind all that is ready to run: ranks
-// that wait for a step would wait for as long as the runtime lets anything run. It does not rest, as its copy of the planner takes memory.
+// run plans documents until there are enough steps, or the run ends, and ends it. Between portions it stands back
+// behind all that is ready to run: ranks that wait for a step would wait for as long as the runtime lets anything run.
+// It does not rest, as its copy of the planner takes memory.
 func (p *played) run(ctx context.Context, c Copied) error {
 	p.fed, p.first, p.dealt = p.Fed, p.Planner.Next(), make([]mixture.Place, len(p.left))
 	p.ends(c)

@@ -20,7 +20,8 @@ import (
 var errChanged = errors.New("the run was changed while it was measured")
 
 const (
-	// measuredTogether is how many documents are read at a time for measuring: few, so that it stops soon when readers wait.
+	// measuredTogether is how many documents are read at a time for measuring: few, so that it stops soon when readers
+	// wait.
 	measuredTogether = 256
 	// measuredKept bounds the lengths that are kept of sources that are read again, in documents of all of them.
 	measuredKept = 1 << 19
@@ -30,8 +31,9 @@ const (
 	measurePause = 100 * time.Millisecond
 )
 
-// measuring plans a copy of the run to its end, by the lengths of the documents alone. It is done by the leader, beside the run: it reads with no more than
-// one request for measuredTogether documents at a time, rests while ranks read, and pauses while one waits for a step.
+// measuring plans a copy of the run to its end, by the lengths of the documents alone. It is done by the leader, beside
+// the run: it reads with no more than one request for measuredTogether documents at a time, rests while ranks read, and
+// pauses while one waits for a step.
 type measuring struct {
 	e        *Estimator
 	throttle throttle
@@ -45,7 +47,8 @@ type measuring struct {
 
 // count counts the steps of a run of which nothing is open: known is what is estimated.
 func (f *forecast) count(ctx context.Context, c Copied, known state.Length) (steps uint64, err error) {
-	m := measuring{e: f.e, throttle: f.throttle, Copied: c, reading: map[int]*lengths{}, kept: map[int][]plan.Arrival{}, room: measuredKept, known: known}
+	m := measuring{e: f.e, throttle: f.throttle, Copied: c, reading: map[int]*lengths{}, kept: map[int][]plan.Arrival{},
+		room: measuredKept, known: known}
 	if m.applier, err = f.e.play(ctx, c); err != nil {
 		return 0, err
 	}
@@ -101,7 +104,8 @@ func (m *measuring) open(ctx context.Context, source int, epoch, taken uint64) (
 	x := &lengths{docs: streams[source].Documents, epoch: epoch, at: taken, pause: m.pause}
 	mix := m.applier.Planner.Mixture()
 	x.walk = mix.Walk(source, epoch)
-	if m.kept[source] == nil && !m.relates(source) && mix.Config(source).Epochs.Another(epoch+1) && x.walk.Len() <= uint64(m.room) {
+	if m.kept[source] == nil && !m.relates(source) && mix.Config(source).Epochs.Another(epoch+1) &&
+		x.walk.Len() <= uint64(m.room) {
 		m.room -= int(x.walk.Len())
 		m.kept[source] = make([]plan.Arrival, x.walk.Len())
 	}
@@ -132,7 +136,8 @@ func (m *measuring) pause(ctx context.Context) error {
 	return m.throttle.rest(ctx)
 }
 
-// lengths reads what the planner is told of the documents of a source in the order of an epoch, and keeps none of their tokens.
+// lengths reads what the planner is told of the documents of a source in the order of an epoch, and keeps none of their
+// tokens.
 type lengths struct {
 	docs  document.Documents
 	walk  *mixture.Walk

@@ -15,13 +15,15 @@ import (
 	"loaderd/shuffle"
 )
 
-// sample are some of the documents of a source that are left, each once. It grows while it is used: what it says becomes better.
+// sample are some of the documents of a source that are left, each once. It grows while it is used: what it says
+// becomes better.
 //
-// It is drawn in runs of documents that lie side by side in the stream; where they begin is drawn with equal chances. A server reads a whole block of messages, up to 8 MiB, for one
-// of them, and holds it for a while: as many documents by themselves take a block each, and so hundreds of megabytes and most of the processor at a start.
-// The price: documents that lie side by side may be alike, and then a run says little more than one of them. So the error is reckoned by runs, not by documents
-// (meanOf): where neighbours have nothing in common it is as small as that of as many documents by themselves, and where they are alike it is as large
-// as it has to be.
+// It is drawn in runs of documents that lie side by side in the stream; where they begin is drawn with equal chances. A
+// server reads a whole block of messages, up to 8 MiB, for one of them, and holds it for a while: as many documents by
+// themselves take a block each, and so hundreds of megabytes and most of the processor at a start. The price: documents
+// that lie side by side may be alike, and then a run says little more than one of them. So the error is reckoned by
+// runs, not by documents (meanOf): where neighbours have nothing in common it is as small as that of as many documents
+// by themselves, and where they are alike it is as large as it has to be.
 //
 // It goes by places in the order in which the run takes documents, so that those that were taken since can be left out.
 type sample struct {
@@ -41,10 +43,12 @@ type drawn struct {
 }
 
 func newSample(seed uint64, source int, epoch, from, to uint64) *sample {
-	return &sample{epoch: epoch, from: from, to: to, places: map[uint64]bool{}, key: shuffle.NewKey(seed, fmt.Sprintf("sample of source %d from %d to %d", source, from, to))}
+	return &sample{epoch: epoch, from: from, to: to, places: map[uint64]bool{},
+		key: shuffle.NewKey(seed, fmt.Sprintf("sample of source %d from %d to %d", source, from, to))}
 }
 
-// serves reports whether a sample is one of the places from one on to another of an epoch, or may stand for it: documents that came since may be a tenth.
+// serves reports whether a sample is one of the places from one on to another of an epoch, or may stand for it:
+// documents that came since may be a tenth.
 func (s *sample) serves(epoch, from, to uint64) bool {
 	return s != nil && s.epoch == epoch && s.from <= from && from <= s.to && s.to <= to && to-s.to <= (to-from)/10
 }
@@ -65,9 +69,10 @@ const (
 	firstRun = 8
 )
 
-// grow draws more documents until there are so many, or those that came have so many tokens. It reads one run after the other and rests behind each: the server
-// holds few blocks.
-func (s *sample) grow(ctx context.Context, docs document.Documents, walk *mixture.Walk, size int, tokens int64, rest func(context.Context) error) error {
+// grow draws more documents until there are so many, or those that came have so many tokens. It reads one run after the
+// other and rests behind each: the server holds few blocks.
+func (s *sample) grow(ctx context.Context, docs document.Documents, walk *mixture.Walk, size int, tokens int64,
+	rest func(context.Context) error) error {
 	documents, share, read := min(max((size-len(s.drawn))/growsRuns, 1), runDocuments), tokens/growsRuns, int64(0)
 	for read < tokens && len(s.drawn) < size && len(s.places) < int(s.to-s.from) {
 		n := min(documents, firstRun)
@@ -102,7 +107,8 @@ func (s *sample) mean() float64 {
 	return sum / max(float64(len(s.drawn)), 1)
 }
 
-// draw draws a run of at most n documents that are not in the sample, of which there must be some. It returns their places by their sequences.
+// draw draws a run of at most n documents that are not in the sample, of which there must be some. It returns their
+// places by their sequences.
 func (s *sample) draw(walk *mixture.Walk, n int) map[uint64]uint64 {
 	left := s.to - s.from
 	start := s.from + uint64(s.key.Below(uint64(s.runs), int(left)))
@@ -144,8 +150,9 @@ func (s *sample) behind(place uint64) (out []drawn) {
 	return out
 }
 
-// meanOf returns the mean of the tokens that a document gives, of so many of which some are drawn, and its standard error. Documents that are left out give
-// none. Those of a run stand side by side. Few runs may be like each other by chance: the error is no smaller than that of as many documents by themselves.
+// meanOf returns the mean of the tokens that a document gives, of so many of which some are drawn, and its standard
+// error. Documents that are left out give none. Those of a run stand side by side. Few runs may be like each other by
+// chance: the error is no smaller than that of as many documents by themselves.
 func meanOf(some []drawn, of float64, c mixture.Source) (mean, deviation float64) {
 	n := float64(len(some))
 	if n == 0 {
@@ -155,7 +162,8 @@ func meanOf(some []drawn, of float64, c mixture.Source) (mean, deviation float64
 		mean += float64(some[i].Used(c))
 	}
 	mean /= n
-	runs, alone, together := 0.0, 0.0, 0.0 // how far the tokens of documents, and those of runs, are from what the mean says
+	// how far the tokens of documents, and those of runs, are from what the mean says
+	runs, alone, together := 0.0, 0.0, 0.0
 	for first, i := 0, 0; i < len(some); first = i {
 		off := 0.0
 		for ; i < len(some) && some[i].run == some[first].run; i++ {

@@ -45,7 +45,10 @@ func alike(draw *rand.Rand, n, together int) (lengths []int, mean float64) {
 func drawOf(t *testing.T, docs *shelved, walk *mixture.Walk, seed uint64, size int, tokens int64) *sample {
 	t.Helper()
 	s := newSample(seed, 0, 0, 0, walk.Len())
-	if err := s.grow(t.Context(), docs, walk, size, tokens, func(context.Context) error { docs.rests++; return nil }); err != nil {
+	if err := s.grow(t.Context(), docs, walk, size, tokens, func(context.Context) error {
+		docs.rests++
+		return nil
+	}); err != nil {
 		t.Fatal(err)
 	}
 	return s
@@ -55,11 +58,13 @@ func drawOf(t *testing.T, docs *shelved, walk *mixture.Walk, seed uint64, size i
 func walks(n int) map[string]*mixture.Walk {
 	return map[string]*mixture.Walk{
 		"in order": mixture.WalkOf(0, "", mixture.Source{}, mixture.Begin{First: 1}, uint64(n), 0),
-		"drawn":    mixture.WalkOf(7, "web", mixture.Source{Block: mixture.DefaultBlock}, mixture.Begin{First: 1, Sealed: true}, uint64(n), 0),
+		"drawn": mixture.WalkOf(7, "web", mixture.Source{Block: mixture.DefaultBlock},
+			mixture.Begin{First: 1, Sealed: true}, uint64(n), 0),
 	}
 }
 
-// A sample says how far it may be off also where documents that lie side by side are alike: the truth is within two standard errors in 19 of 20 cases.
+// A sample says how far it may be off also where documents that lie side by side are alike: the truth is within two
+// standard errors in 19 of 20 cases.
 func TestSampleOfAlike(t *testing.T) {
 	const n = 20_000
 	seeds := testscale.Of(60, 200)
@@ -75,7 +80,8 @@ func TestSampleOfAlike(t *testing.T) {
 				}
 			}
 			if missed > seeds/8 {
-				t.Errorf("%s, %d alike: the truth is further off than two standard errors in %d of %d cases", name, together, missed, seeds)
+				t.Errorf("%s, %d alike: the truth is further off than two standard errors in %d of %d cases", name, together,
+					missed, seeds)
 			}
 		}
 	}
@@ -98,7 +104,8 @@ func TestSampleByRuns(t *testing.T) {
 		all := slices.Concat(docs.asked...)
 		slices.Sort(all)
 		if once := slices.Compact(slices.Clone(all)); len(once) != len(all) || len(all) != len(s.drawn) || len(all) < 1024 {
-			t.Errorf("%s: of %d documents that were read %d are in the sample, %d different ones", name, len(all), len(s.drawn), len(once))
+			t.Errorf("%s: of %d documents that were read %d are in the sample, %d different ones", name, len(all),
+				len(s.drawn), len(once))
 		}
 		for _, d := range s.drawn {
 			if d.Length != lengths[walk.At(d.place)-1] {
@@ -108,12 +115,14 @@ func TestSampleByRuns(t *testing.T) {
 	}
 }
 
-// Of few documents a sample holds all, and nothing is in doubt then; of large ones it holds as many as have so many tokens, in runs that are short.
+// Of few documents a sample holds all, and nothing is in doubt then; of large ones it holds as many as have so many
+// tokens, in runs that are short.
 func TestSampleBounds(t *testing.T) {
 	lengths, truth := alike(rand.New(rand.NewPCG(1, 1)), 700, 10)
 	walk := walks(len(lengths))["in order"]
 	s := drawOf(t, &shelved{lengths: lengths}, walk, 1, 1024, 4<<20)
-	if mean, off := meanOf(s.drawn, 700, mixture.Source{}); len(s.drawn) != 700 || math.Abs(mean-truth) > 1e-6 || off != 0 {
+	if mean, off := meanOf(s.drawn, 700, mixture.Source{}); len(s.drawn) != 700 || math.Abs(mean-truth) > 1e-6 ||
+		off != 0 {
 		t.Errorf("of 700 documents %d are drawn; their mean is %v±%v, and it is %v", len(s.drawn), mean, off, truth)
 	}
 	large := &shelved{lengths: slices.Repeat([]int{10_000}, 20_000)}

@@ -7,8 +7,9 @@ import (
 	"loaderd/loader/internal/waiting"
 )
 
-// throttle slows down work that nobody waits for: sampling and measuring how long the run will be. It reads documents as planning does, and a message
-// that is read by itself costs JetStream a whole block. So it takes a small part of the time while ranks read, and all of it while none does.
+// throttle slows down work that nobody waits for: sampling and measuring how long the run will be. It reads documents
+// as planning does, and a message that is read by itself costs JetStream a whole block. So it takes a small part of the
+// time while ranks read, and all of it while none does.
 type throttle struct {
 	e     *Estimator
 	since time.Time // when it went on last
@@ -26,7 +27,8 @@ const (
 // begin notes that work begins.
 func (t *throttle) begin() { t.since = time.Now() }
 
-// rest stands still for as long as the work since the last rest demands, where a rank reads and nobody has asked for the length.
+// rest stands still for as long as the work since the last rest demands, where a rank reads and nobody has asked for
+// the length.
 func (t *throttle) rest(ctx context.Context) error {
 	until := time.Now().Add(min((throttleShare-1)*time.Since(t.since), throttleRest))
 	for t.e.run.Read() && !t.e.isAsked() && time.Now().Before(until) {

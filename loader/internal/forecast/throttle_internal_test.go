@@ -9,7 +9,8 @@ import (
 	"loaderd/loader/state"
 )
 
-// Work that nobody waits for takes a twentieth of the time while a rank reads, and all of it while none does or somebody has asked for what it finds out.
+// Work that nobody waits for takes a twentieth of the time while a rank reads, and all of it while none does or
+// somebody has asked for what it finds out.
 func TestThrottle_Rests(t *testing.T) {
 	reads := state.Demand{Needed: 7}
 	for name, c := range map[string]struct {
@@ -23,7 +24,8 @@ func TestThrottle_Rests(t *testing.T) {
 		"a rank reads":       {demand: reads, work: 20 * time.Millisecond, rest: 380 * time.Millisecond},
 		"it took long":       {demand: reads, work: time.Minute, rest: throttleRest},
 		"somebody has asked": {demand: reads, asked: true, work: time.Second},
-		"the rank leaves":    {demand: reads, leaves: 450 * time.Millisecond, work: time.Second, rest: 500 * time.Millisecond},
+		"the rank leaves": {demand: reads, leaves: 450 * time.Millisecond, work: time.Second,
+			rest: 500 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

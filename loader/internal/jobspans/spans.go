@@ -24,8 +24,8 @@ type Span struct {
 	reported bool
 }
 
-// Spans are those of the jobs that read from this daemon or did. A job without readers retains documents for a time, so that it can resume; how far
-// it was sent steps is remembered beyond that.
+// Spans are those of the jobs that read from this daemon or did. A job without readers retains documents for a time, so
+// that it can resume; how far it was sent steps is remembered beyond that.
 type Spans struct {
 	Of    map[string]*Span
 	after time.Duration // for which a job without readers retains documents
@@ -68,8 +68,8 @@ func (s *Spans) sent(job string) uint64 {
 	return 0
 }
 
-// Close notes that a job has no reader any longer. Beyond maxGoneSpans the job that has been without readers for longest is forgotten. What it retains
-// is added to what unnamedJob does, unless it has committed.
+// Close notes that a job has no reader any longer. Beyond maxGoneSpans the job that has been without readers for
+// longest is forgotten. What it retains is added to what unnamedJob does, unless it has committed.
 func (s *Spans) Close(job string, keepers plan.Keepers, now time.Time) {
 	s.Of[job].gone = now
 	gone, oldest := 0, ""

@@ -46,7 +46,8 @@ func TestFillMeter_Levels(t *testing.T) {
 	}
 }
 
-// A stream of large documents is full when the room is less than one of them takes, be that more than a tenth of its bound.
+// A stream of large documents is full when the room is less than one of them takes, be that more than a tenth of its
+// bound.
 func TestFillMeter_LargeDocuments(t *testing.T) {
 	const kib = 1 << 10
 	state := func(messages, bytes int64) document.StreamState {
@@ -59,7 +60,8 @@ func TestFillMeter_LargeDocuments(t *testing.T) {
 		"room for another":          {[]document.StreamState{state(2, 600)}, false},
 		"no room for another":       {[]document.StreamState{state(3, 900)}, true},
 		"the last ones were larger": {[]document.StreamState{state(10, 100), state(12, 800)}, true},
-		"documents were purged":     {[]document.StreamState{{Stream: plan.Stream{}, First: 1, Messages: 10, Bytes: 100 * kib, MaxBytes: 1024 * kib, MaxMessage: 8192 * kib}, state(11, 500)}, false},
+		"documents were purged": {[]document.StreamState{{Stream: plan.Stream{}, First: 1, Messages: 10, Bytes: 100 * kib,
+			MaxBytes: 1024 * kib, MaxMessage: 8192 * kib}, state(11, 500)}, false},
 	} {
 		m := &fillMeter{}
 		for i, s := range tc.looks {

@@ -31,7 +31,8 @@ func TestAppendsTakeWholeSteps(t *testing.T) {
 	}{
 		{"a few: each alone", [][][]byte{records(1, 10), records(3, 10), records(1, 10)}, []int{1, 3, 1}},
 		{"many: together", slices.Repeat([][][]byte{records(2, 10)}, 20), []int{40}},
-		{"too many records", [][][]byte{records(100, 10), records(200, 10), records(300, 10), records(30, 10)}, []int{100, 200, 300, 30}},
+		{"too many records", [][][]byte{records(100, 10), records(200, 10), records(300, 10), records(30, 10)},
+			[]int{100, 200, 300, 30}},
 		{"too many bytes", slices.Repeat([][][]byte{records(10, 1<<19)}, 3), []int{10, 10, 10}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

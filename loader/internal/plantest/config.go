@@ -13,12 +13,15 @@ import (
 
 // Config is a small run: rows of 16 tokens, 4 rows a step.
 func Config(method string) plan.Config {
-	return plan.Config{Seed: 7, Tokenizer: plan.Tokenizer{Name: "test", Fingerprint: "f", VocabSize: 1 << 20, End: -1, Pad: -7},
+	return plan.Config{Seed: 7, Tokenizer: plan.Tokenizer{Name: "test", Fingerprint: "f", VocabSize: 1 << 20,
+		End: -1, Pad: -7},
 		Documents: plan.DocumentsConfig{Dedupe: 8},
 		Packing: packonline.Config{Method: method, Buckets: []int{16}, Atom: 1, Pool: 8, Hold: 100, MaxAge: 64,
 			Splice: packonline.Splice{Retriever: "bm25", K: 1, Order: "identity", Fill: "exact", Postings: 4096, Dimension: 4}},
-		Shuffle: shuffle.Config{Window: 6}, Steps: plan.StepsConfig{Rows: 4, Last: plan.LastPad}, Attention: plan.AttentionDocument,
-		Sources: map[string]mixture.Source{Source: {Weight: 1, Epochs: 1}}, Mix: mixture.Mix{Dry: mixture.DryWait, End: mixture.EndAll}}
+		Shuffle: shuffle.Config{Window: 6}, Steps: plan.StepsConfig{Rows: 4, Last: plan.LastPad},
+		Attention: plan.AttentionDocument,
+		Sources:   map[string]mixture.Source{Source: {Weight: 1, Epochs: 1}},
+		Mix:       mixture.Mix{Dry: mixture.DryWait, End: mixture.EndAll}}
 }
 
 // Source is the only source of Config.
@@ -44,7 +47,8 @@ func drawConfig(t *rapid.T, method string) plan.Config {
 	c.Packing.Hold = rapid.SampledFrom([]int{0, 100, 300}).Draw(t, "hold")
 	c.Packing.MaxAge = rapid.SampledFrom([]int{0, 200}).Draw(t, "max_age")
 	c.Packing.Overlap = rapid.SampledFrom([]float64{0, 0.3, 0.7}).Draw(t, "overlap")
-	c.Packing.RepeatLoss = rapid.SampledFrom([]string{"", packonline.LossTwice, packonline.LossOnce}).Draw(t, "repeat_loss")
+	c.Packing.RepeatLoss = rapid.SampledFrom([]string{"", packonline.LossTwice, packonline.LossOnce}).Draw(t,
+		"repeat_loss")
 	c.Packing.Extra = rapid.IntRange(0, 2).Draw(t, "extra")
 	c.Packing.PaddingThreshold = rapid.SampledFrom([]float64{0, 0.1}).Draw(t, "padding threshold")
 	c.Packing.Splice.Retriever = rapid.SampledFrom(related.Retrievers).Draw(t, "retriever")

@@ -52,7 +52,8 @@ func (s *Registry) Report(place state.Place, c state.Consumption, planned uint64
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
-	known = s.census.Report(IdOf(place), census.Report{Session: c.Session, Taken: c.Taken, Waiting: c.Waiting, Starves: c.Waiting && c.Taken >= planned, Still: c.Still, Left: c.Left}, now)
+	known = s.census.Report(IdOf(place), census.Report{Session: c.Session, Taken: c.Taken, Waiting: c.Waiting,
+		Starves: c.Waiting && c.Taken >= planned, Still: c.Still, Left: c.Left}, now)
 	if !known && !c.Left {
 		s.bufferedJob, s.bufferedAt = place.JobName(), now
 	}
@@ -95,7 +96,8 @@ func (s *Registry) Last() census.View {
 	return s.view
 }
 
-// Roll returns the pages, of at most so many bytes, of what the other daemons are to be sent; none when they were a moment ago.
+// Roll returns the pages, of at most so many bytes, of what the other daemons are to be sent; none when they were a
+// moment ago.
 func (s *Registry) Roll(most int) []census.Roll {
 	s.mu.Lock()
 	defer s.mu.Unlock()

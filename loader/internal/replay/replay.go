@@ -13,8 +13,8 @@ import (
 	"loaderd/packonline"
 )
 
-// Replay reads the plan log while an applier plans it again. Controls and other entries of the log go to the applier; the steps that it
-// makes are compared with those of the log.
+// Replay reads the plan log while an applier plans it again. Controls and other entries of the log go to the applier;
+// the steps that it makes are compared with those of the log.
 type Replay struct {
 	applier *planner.Applier
 	records chan planRecord
@@ -33,7 +33,8 @@ type planRecord struct {
 	entry plan.Entry
 }
 
-// From starts to read the log at position from: the applier covers all records before, and o validates those that follow.
+// From starts to read the log at position from: the applier covers all records before, and o validates those that
+// follow.
 func From(ctx context.Context, log backend.PlanLog, from uint64, a *planner.Applier, o plan.Validator) *Replay {
 	p := &Replay{applier: a, records: make(chan planRecord, 16), Behind: plan.RecordReader{Validator: o}}
 	go func() {
@@ -95,16 +96,19 @@ func (p *Replay) Early(s *plan.Step) error {
 	if p.ended == 0 {
 		return nil
 	}
-	return planview.Damaged(p.ended, fmt.Errorf("it ends the run with %d steps, and the documents up to the seal make a step %d", p.applier.End.Steps, s.Index))
+	return planview.Damaged(p.ended, fmt.Errorf("it ends the run with %d steps, and the documents up to the seal make "+
+		"a step %d", p.applier.End.Steps, s.Index))
 }
 
 // Match compares a step that the planner made with the one in the log.
 func (p *Replay) Match(s *plan.Step) error {
 	defer func() { p.Next = nil }()
 	if d := difference(p.Next, s); d != "" {
-		return &fault.Error{Reason: fault.PlanMismatch, Message: fmt.Sprintf("re-planning gives another step %d than the plan log holds: %s\n  log:     %s\n  planned: %s",
-			s.Index, d, showStep(p.Next), showStep(s)),
-			Do: fmt.Sprintf("the document stream, the tokenizer or the binary changed since the step was planned: restore them or start a new run; "+
+		return &fault.Error{Reason: fault.PlanMismatch,
+			Message: fmt.Sprintf("re-planning gives another step %d than the plan log holds: %s\n  log:     %s\n  planned: %s",
+				s.Index, d, showStep(p.Next), showStep(s)),
+			Do: fmt.Sprintf("the document stream, the tokenizer or the binary changed since the step was planned: restore "+
+				"them or start a new run; "+
 				"if record %d of the plan is none that a daemon wrote: loaderd repair --before %d", p.NextAt, p.NextAt)}
 	}
 	return nil
@@ -126,9 +130,11 @@ func difference(a, b *plan.Step) string {
 	}
 	switch {
 	case a.Masked != b.Masked || a.MaskedFirst != b.MaskedFirst:
-		return fmt.Sprintf("%d tokens without a loss, %d of them at the beginning of a segment, against %d and %d", a.Masked, a.MaskedFirst, b.Masked, b.MaskedFirst)
+		return fmt.Sprintf("%d tokens without a loss, %d of them at the beginning of a segment, against %d and %d", a.Masked,
+			a.MaskedFirst, b.Masked, b.MaskedFirst)
 	case !slices.Equal(a.Repeats, b.Repeats):
-		return fmt.Sprintf("%d pieces that repeat tokens without their loss against %d, or other ones", len(a.Repeats), len(b.Repeats))
+		return fmt.Sprintf("%d pieces that repeat tokens without their loss against %d, or other ones", len(a.Repeats),
+			len(b.Repeats))
 	}
 	if a.Cursor != b.Cursor {
 		return fmt.Sprintf("after document %d against %d", a.Cursor.Last(), b.Cursor.Last())
@@ -144,7 +150,8 @@ func showStep(s *plan.Step) string {
 	for _, r := range s.Rows {
 		pieces += len(r)
 	}
-	return fmt.Sprintf("step %d, bucket %d, %d rows, %d pieces, after document %d", s.Index, s.Bucket, len(s.Rows), pieces, s.Cursor.Last())
+	return fmt.Sprintf("step %d, bucket %d, %d rows, %d pieces, after document %d", s.Index, s.Bucket, len(s.Rows), pieces,
+		s.Cursor.Last())
 }
 
 // brief shows the first pieces of a row as doc:start:length.

@@ -59,7 +59,8 @@ func TestAddedTokensAreLeftmostLongest(t *testing.T) {
 					got = token.Content
 				}
 				if start != wantStart || end != wantStart+len(want) || got != want {
-					t.Fatalf("tokens %q: from %d on in %q there is %q at %d:%d, want %q at %d", contents, i, s, got, start, end, want, wantStart)
+					t.Fatalf("tokens %q: from %d on in %q there is %q at %d:%d, want %q at %d", contents, i, s, got, start, end,
+						want, wantStart)
 				}
 				i = max(end, i+1)
 			}
@@ -67,8 +68,8 @@ func TestAddedTokensAreLeftmostLongest(t *testing.T) {
 	}
 }
 
-// The work at every byte of a text is bounded whatever the tokens are: a token that the text almost holds everywhere, and
-// prefixes of it.
+// The work at every byte of a text is bounded whatever the tokens are: a token that the text almost holds everywhere,
+// and prefixes of it.
 func TestAddedTokensAreFoundInLinearTime(t *testing.T) {
 	const n = 1 << 20
 	long := strings.Repeat("a", n)

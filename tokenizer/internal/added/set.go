@@ -1,5 +1,5 @@
-// Package added finds the added tokens of a tokenizer in a text, and cuts the text at them as their flags say. The time is linear in the
-// text, whatever the tokens are.
+// Package added finds the added tokens of a tokenizer in a text, and cuts the text at them as their flags say. The time
+// is linear in the text, whatever the tokens are.
 package added
 
 import (

@@ -35,7 +35,8 @@ func (d *Definition) readAdded(list []hf.TokenConfig) error {
 		id, ok := d.id(t.Content)
 		if !ok {
 			if id = next; d.isUsed(id) || id > merge.MaxID {
-				return fmt.Errorf("%s: the reference gives it id %d, which the vocabulary uses or which is beyond %d", where, id, merge.MaxID)
+				return fmt.Errorf("%s: the reference gives it id %d, which the vocabulary uses or which is beyond %d", where, id,
+					merge.MaxID)
 			}
 			next++
 		}

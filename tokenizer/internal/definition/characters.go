@@ -10,8 +10,8 @@ import (
 // CharacterModel is what makes a tokenizer one of SentencePiece's kind: merging begins with characters, and spaces are
 // written as a mark, usually U+2581.
 //
-// Inside the encoder a space stands for the mark: text with spaces needs no rewriting, and words stay short. Real spaces
-// do not reach the merges then, so nothing is lost.
+// Inside the encoder a space stands for the mark: text with spaces needs no rewriting, and words stay short. Real
+// spaces do not reach the merges then, so nothing is lost.
 type CharacterModel struct {
 	Mark      string // what spaces become; "" if they stay
 	Late      bool   // they become it after the added tokens of normalized text are found (Metaspace)
@@ -62,8 +62,8 @@ func (d *Definition) marksSpaces() bool {
 	return d.Characters != nil && d.Characters.Mark != "" && !d.Characters.Late
 }
 
-// InsideSteps are the steps of a definition for the encoder: where spaces become the mark, the mark becomes a space, and
-// what is put before the text goes behind that, where it costs less and gives the same.
+// InsideSteps are the steps of a definition for the encoder: where spaces become the mark, the mark becomes a space,
+// and what is put before the text goes behind that, where it costs less and gives the same.
 func (d *Definition) InsideSteps() []norm.Step {
 	if !d.marksSpaces() {
 		return d.Normalize

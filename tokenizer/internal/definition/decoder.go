@@ -7,8 +7,8 @@ import (
 	"loaderd/tokenizer/internal/format"
 )
 
-// Decoder is the way from tokens back to text of a file whose merges begin with characters. It shapes no ids: what is not
-// known of a file's decoder is left out.
+// Decoder is the way from tokens back to text of a file whose merges begin with characters. It shapes no ids: what is
+// not known of a file's decoder is left out.
 type Decoder struct {
 	replace    []replacement
 	bytes      bool // <0x0A> is a byte

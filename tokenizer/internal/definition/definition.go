@@ -1,5 +1,6 @@
-// Package definition reads what a tokenizer is, from a built-in name, a tokenizer.json or a rank file: how text is normalized, cut and
-// merged, its vocabulary and added tokens. What has not been compared with the reference implementations is refused, by name.
+// Package definition reads what a tokenizer is, from a built-in name, a tokenizer.json or a rank file: how text is
+// normalized, cut and merged, its vocabulary and added tokens. What has not been compared with the reference
+// implementations is refused, by name.
 package definition
 
 import (

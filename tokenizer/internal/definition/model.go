@@ -8,7 +8,8 @@ import (
 	"loaderd/tokenizer/internal/pretokenize"
 )
 
-// readModel reads the byte pair encoding itself, and finds the entries of its merges; known are these where they are known.
+// readModel reads the byte pair encoding itself, and finds the entries of its merges; known are these where they are
+// known.
 func (d *Definition) readModel(m map[string]any, known []merge.Step) (steps []merge.Step, err error) {
 	if m == nil {
 		return nil, format.Refuse("model", nil)

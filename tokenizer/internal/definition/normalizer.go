@@ -7,8 +7,8 @@ import (
 	"loaderd/tokenizer/internal/norm"
 )
 
-// maxGrowth bounds how many times as long the literal normalizers may make a text: the memory and the tokens of a document are to follow
-// from its length.
+// maxGrowth bounds how many times as long the literal normalizers may make a text: the memory and the tokens of a
+// document are to follow from its length.
 const maxGrowth = 64
 
 // readNormalizer reads what is done to the text between added tokens, in order.
@@ -67,7 +67,8 @@ func (d *Definition) checkGrowth(n map[string]any) error {
 		}
 	}
 	if growth > maxGrowth {
-		return fmt.Errorf("normalizer %s makes a text up to %.0f times as long, at most %d is supported: %s", format.Describe(n), growth, maxGrowth, format.Advice)
+		return fmt.Errorf("normalizer %s makes a text up to %.0f times as long, at most %d is supported: %s",
+			format.Describe(n), growth, maxGrowth, format.Advice)
 	}
 	return nil
 }

@@ -30,8 +30,10 @@ type builtin struct {
 // Ranks, patterns and special tokens are those of tiktoken's openai_public. Its pattern for cl100k_base tries \s++$
 // Before \s*[\r\n]; no token of cl100k_base goes past a newline into other whitespace, so the ids are the same.
 var builtins = []builtin{
-	{"gpt2", "r50k_base", "gpt2", map[string]int32{"<|endoftext|>": 50256}, "sha256:283db7a1db883b5a6ad55f536d195e59be855af8ca5795888601f82446d91f1d"},
-	{"r50k_base", "r50k_base", "gpt2", map[string]int32{"<|endoftext|>": 50256}, "sha256:283db7a1db883b5a6ad55f536d195e59be855af8ca5795888601f82446d91f1d"},
+	{"gpt2", "r50k_base", "gpt2", map[string]int32{"<|endoftext|>": 50256},
+		"sha256:283db7a1db883b5a6ad55f536d195e59be855af8ca5795888601f82446d91f1d"},
+	{"r50k_base", "r50k_base", "gpt2", map[string]int32{"<|endoftext|>": 50256},
+		"sha256:283db7a1db883b5a6ad55f536d195e59be855af8ca5795888601f82446d91f1d"},
 	{"cl100k_base", "cl100k_base", "cl100k", map[string]int32{
 		"<|endoftext|>": 100257, "<|fim_prefix|>": 100258, "<|fim_middle|>": 100259, "<|fim_suffix|>": 100260,
 		"<|endofprompt|>": 100276,
@@ -90,9 +92,10 @@ func rankDefinition(list []format.Rank, pattern string, special map[string]int32
 	return mergesDefinition(vocab, merge.FromRanks(tokens, places), pattern, special)
 }
 
-// mergesDefinition is that of the merges which the ranks of a vocabulary stand for, spelled as in a tokenizer.json, a pattern and special tokens. Such a
-// tokenizer looks words up before it merges.
-func mergesDefinition(vocab []format.Entry, steps []merge.Step, pattern string, special map[string]int32) (*Definition, error) {
+// mergesDefinition is that of the merges which the ranks of a vocabulary stand for, spelled as in a tokenizer.json, a
+// pattern and special tokens. Such a tokenizer looks words up before it merges.
+func mergesDefinition(vocab []format.Entry, steps []merge.Step, pattern string, special map[string]int32) (*Definition,
+	error) {
 	d, err := newDefinition(&hf.Config{
 		PreTokenizer: map[string]any{"type": "Sequence", "pretokenizers": fingerprint.SplitBytes(pattern)},
 		Model:        map[string]any{"type": "BPE", "ignore_merges": true, "vocab": vocab, "merges": []merge.Rule(nil)},
@@ -157,7 +160,8 @@ func qwenSpecial() map[string]int32 {
 	return special
 }
 
-// FromRanks is the definition of a rank file. Its pattern and special tokens are the options', else those of a known file.
+// FromRanks is the definition of a rank file. Its pattern and special tokens are the options', else those of a known
+// file.
 func FromRanks(in io.Reader, o RankOptions) (*Definition, error) {
 	list, err := format.ReadRanks(in)
 	if err != nil {
@@ -180,7 +184,8 @@ func FromRanks(in io.Reader, o RankOptions) (*Definition, error) {
 		}
 	}
 	if pattern == "" {
-		return nil, fmt.Errorf("read rank file: it is none of those that are known; name the pattern that cuts text into words, "+
+		return nil, fmt.Errorf("read rank file: it is none of those that are known; name the pattern that cuts text into "+
+			"words, "+
 			"one of %v or a regular expression (option pattern), and its special tokens", pretokenize.PatternNames())
 	}
 	if len(o.SpecialTokens) > 0 {
@@ -212,7 +217,8 @@ func specialTokens(list []string, ranks []format.Rank) (map[string]int32, error)
 			}
 		}
 		if _, ok := special[content]; ok || content == "" || next < 0 || next > merge.MaxID {
-			return nil, fmt.Errorf("special token %q: want each token once, as TOKEN or TOKEN=ID with an id in 0..%d", s, merge.MaxID)
+			return nil, fmt.Errorf("special token %q: want each token once, as TOKEN or TOKEN=ID with an id in 0..%d", s,
+				merge.MaxID)
 		}
 		special[content] = int32(next)
 		next++

@@ -96,14 +96,16 @@ func FromJSON(in io.Reader) (*Definition, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read tokenizer.json: %w", err)
 	}
-	err = errors.Join(format.CheckFields("pre_tokenizer", c.PreTokenizer), format.CheckFields("post_processor", c.PostProcessor), format.CheckFields("decoder", c.Decoder))
+	err = errors.Join(format.CheckFields("pre_tokenizer", c.PreTokenizer),
+		format.CheckFields("post_processor", c.PostProcessor), format.CheckFields("decoder", c.Decoder))
 	if err != nil {
 		return nil, err
 	}
 	return newDefinition(c, nil)
 }
 
-// newDefinition takes what a file says. Where known is given, these are its merges, and each of them is done for some text.
+// newDefinition takes what a file says. Where known is given, these are its merges, and each of them is done for some
+// text.
 func newDefinition(c *hf.Config, known []merge.Step) (*Definition, error) {
 	if c.Truncation != nil {
 		return nil, format.Refuse("truncation", c.Truncation)

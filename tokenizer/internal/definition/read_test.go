@@ -32,7 +32,8 @@ func TestRefusedFiles(t *testing.T) {
 		"long replacement": {set("normalizer", replacing("a", strings.Repeat("b", 100_000))), "up to 100000 times as long"},
 		"replacements of replacements": {set("normalizer", object{"type": "Sequence", "normalizers": []any{
 			replacing("a", "bbbbbbbbb"), replacing("b", "aaaaaaaaa")}}), "up to 81 times as long"},
-		"long prefix":         {set("normalizer", object{"type": "Prepend", "prepend": strings.Repeat("b", 100)}), "up to 101 times as long"},
+		"long prefix": {set("normalizer", object{"type": "Prepend", "prepend": strings.Repeat("b", 100)}),
+			"up to 101 times as long"},
 		"model type":          {set("model.type", "Unigram"), `model type "Unigram"`},
 		"dropout":             {set("model.dropout", 0.1), "model dropout 0.1"},
 		"suffix":              {set("model.end_of_word_suffix", "</w>"), "end_of_word_suffix"},
@@ -66,20 +67,23 @@ func TestMalformedFiles(t *testing.T) {
 	}
 	whole := edit(func(object) {})
 	for name, c := range map[string]struct{ data, says string }{
-		"empty":                         {"", "EOF"},
-		"null":                          {"null", "want a token in base64"},
-		"truncated":                     {whole[:len(whole)/2], "unexpected EOF"},
-		"more behind":                   {whole + "{}", "behind the object"},
-		"deep":                          {`{"model":` + strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000) + "}", "depth"},
-		"list":                          {"[]", "want an object"},
-		"no vocab":                      {edit(func(m object) { delete(m, "vocab") }), "vocab"},
-		"vocab is a list":               {edit(func(m object) { m["vocab"] = []int{1} }), "vocab"},
-		"no merges":                     {edit(func(m object) { delete(m, "merges") }), "merges"},
-		"huge id":                       {edit(func(m object) { m["vocab"].(object)["zz"] = 1e18 }), `"zz"`},
-		"negative id":                   {edit(func(m object) { m["vocab"].(object)["zz"] = -1 }), `"zz"`},
-		"fraction":                      {edit(func(m object) { m["vocab"].(object)["zz"] = 1.5 }), `"zz"`},
-		"id is a string":                {edit(func(m object) { m["vocab"].(object)["zz"] = "1" }), `"zz"`},
-		"duplicate id":                  {edit(func(m object) { m["vocab"].(object)["zz"] = 97 }), `"a" and "zz" both have id 97`},
+		"empty":       {"", "EOF"},
+		"null":        {"null", "want a token in base64"},
+		"truncated":   {whole[:len(whole)/2], "unexpected EOF"},
+		"more behind": {whole + "{}", "behind the object"},
+		"deep": {`{"model":` + strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000) + "}",
+			"depth"},
+		"list":            {"[]", "want an object"},
+		"no vocab":        {edit(func(m object) { delete(m, "vocab") }), "vocab"},
+		"vocab is a list": {edit(func(m object) { m["vocab"] = []int{1} }), "vocab"},
+		"no merges":       {edit(func(m object) { delete(m, "merges") }), "merges"},
+		"huge id":         {edit(func(m object) { m["vocab"].(object)["zz"] = 1e18 }), `"zz"`},
+		"negative id":     {edit(func(m object) { m["vocab"].(object)["zz"] = -1 }), `"zz"`},
+		"fraction":        {edit(func(m object) { m["vocab"].(object)["zz"] = 1.5 }), `"zz"`},
+		"id is a string":  {edit(func(m object) { m["vocab"].(object)["zz"] = "1" }), `"zz"`},
+		"duplicate id": {edit(func(m object) {
+			m["vocab"].(object)["zz"] = 97
+		}), `"a" and "zz" both have id 97`},
 		"empty token":                   {edit(func(m object) { m["vocab"].(object)[""] = 500 }), "empty token"},
 		"byte missing":                  {edit(func(m object) { delete(m["vocab"].(object), "z") }), "0x7a"},
 		"unknown part":                  {edit(func(m object) { m["merges"] = []any{"a zz"} }), `merge 0 "a" + "zz"`},
@@ -110,7 +114,8 @@ func TestMalformedFiles(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "tokenizer.json that comes with it") {
 		t.Errorf("a model of a hub: %v", err)
 	}
-	if _, err := definition.Read(filepath.Join(t.TempDir(), "absent"), definition.RankOptions{}); err == nil || !strings.Contains(err.Error(), "gpt2") {
+	if _, err := definition.Read(filepath.Join(t.TempDir(), "absent"), definition.RankOptions{}); err == nil ||
+		!strings.Contains(err.Error(), "gpt2") {
 		t.Errorf("an absent file: %v", err)
 	}
 }
@@ -169,7 +174,8 @@ func TestRankFiles(t *testing.T) {
 		data, says string
 		o          definition.RankOptions
 	}{
-		"no rank":            {all + "YWI=\n", "line 257: want a token in base64 and its rank, have 1 fields", definition.RankOptions{}},
+		"no rank": {all + "YWI=\n", "line 257: want a token in base64 and its rank, have 1 fields",
+			definition.RankOptions{}},
 		"three fields":       {all + "YWI= 1 2\n", "line 257", definition.RankOptions{}},
 		"no base64":          {"\n" + all + "Y?= 256\n", `line 258: "Y?=" is no token in base64`, definition.RankOptions{}},
 		"token twice":        {all + "YQ== 256\n", `line 257: token "a" is that of line 98`, definition.RankOptions{}},
@@ -184,9 +190,11 @@ func TestRankFiles(t *testing.T) {
 		"a word's border":    {all, "pattern of a rank file", definition.RankOptions{Pattern: `\b.|.`}},
 		"a match of nothing": {all, "pattern of a rank file", definition.RankOptions{Pattern: `(?=a)|.`}},
 		"a byte is missing":  {strings.Replace(all, "YQ== 97\n", "", 1), "0x61", definition.RankOptions{Pattern: "gpt2"}},
-		"special on a token": {all, `special token "<x>"`, definition.RankOptions{Pattern: "gpt2", SpecialTokens: []string{"<x>=97"}}},
-		"special twice":      {all, "once", definition.RankOptions{Pattern: "gpt2", SpecialTokens: []string{"<x>", "<x>=500"}}},
-		"special is empty":   {all, "special token", definition.RankOptions{Pattern: "gpt2", SpecialTokens: []string{""}}},
+		"special on a token": {all, `special token "<x>"`,
+			definition.RankOptions{Pattern: "gpt2", SpecialTokens: []string{"<x>=97"}}},
+		"special twice": {all, "once", definition.RankOptions{Pattern: "gpt2",
+			SpecialTokens: []string{"<x>", "<x>=500"}}},
+		"special is empty": {all, "special token", definition.RankOptions{Pattern: "gpt2", SpecialTokens: []string{""}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := definition.Read(write(t, c.data), c.o); err == nil || !strings.Contains(err.Error(), c.says) {
@@ -194,7 +202,8 @@ func TestRankFiles(t *testing.T) {
 			}
 		})
 	}
-	if _, err := definition.Read("gpt2", definition.RankOptions{Pattern: "qwen"}); err == nil || !strings.Contains(err.Error(), "rank file only") {
+	if _, err := definition.Read("gpt2", definition.RankOptions{Pattern: "qwen"}); err == nil ||
+		!strings.Contains(err.Error(), "rank file only") {
 		t.Errorf("a pattern for a tokenizer that has one: %v", err)
 	}
 }

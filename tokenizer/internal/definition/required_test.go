@@ -38,13 +38,18 @@ func TestFieldsThatTheReferenceWants(t *testing.T) {
 		"use_regex is null":                  {"pre_tokenizer", with(level, "use_regex", nil), "want use_regex"},
 		"use_regex is a text":                {"pre_tokenizer", with(level, "use_regex", "no"), "want use_regex"},
 		"Digits":                             {"pre_tokenizer", inSequence(digits, level), ""},
-		"Digits without individual_digits":   {"pre_tokenizer", inSequence(without(digits, "individual_digits"), level), "want individual_digits"},
-		"individual_digits is a number":      {"pre_tokenizer", inSequence(with(digits, "individual_digits", 1), level), "want individual_digits"},
-		"Split":                              {"pre_tokenizer", inSequence(split, level), ""},
-		"Split without invert":               {"pre_tokenizer", inSequence(inSequence(without(split, "invert")), level), "want invert"},
-		"Punctuation":                        {"pre_tokenizer", inSequence(object{"type": "Punctuation"}, level), ""},
-		"Punctuation with behavior null":     {"pre_tokenizer", inSequence(object{"type": "Punctuation", "behavior": nil}, level), "behavior"},
-		"a post_processor's ByteLevel": {"post_processor", object{"type": "Sequence", "processors": []any{object{"type": "ByteLevel"}}},
+		"Digits without individual_digits": {"pre_tokenizer", inSequence(without(digits, "individual_digits"), level),
+			"want individual_digits"},
+		"individual_digits is a number": {"pre_tokenizer", inSequence(with(digits, "individual_digits", 1), level),
+			"want individual_digits"},
+		"Split": {"pre_tokenizer", inSequence(split, level), ""},
+		"Split without invert": {"pre_tokenizer", inSequence(inSequence(without(split, "invert")), level),
+			"want invert"},
+		"Punctuation": {"pre_tokenizer", inSequence(object{"type": "Punctuation"}, level), ""},
+		"Punctuation with behavior null": {"pre_tokenizer", inSequence(object{"type": "Punctuation", "behavior": nil},
+			level), "behavior"},
+		"a post_processor's ByteLevel": {"post_processor",
+			object{"type": "Sequence", "processors": []any{object{"type": "ByteLevel"}}},
 			"want add_prefix_space"},
 		"a decoder's ByteLevel": {"decoder", without(level, "trim_offsets"), "want trim_offsets"},
 	} {
@@ -52,7 +57,8 @@ func TestFieldsThatTheReferenceWants(t *testing.T) {
 			f := smallFile(tokentest.ABC...)
 			f[c.where] = c.component
 			_, err := definition.FromJSON(bytes.NewReader(tokentest.JSON(t, f)))
-			if c.says == "" && err != nil || c.says != "" && (err == nil || !strings.Contains(err.Error(), c.where) || !strings.Contains(err.Error(), c.says)) {
+			if c.says == "" && err != nil || c.says != "" && (err == nil || !strings.Contains(err.Error(), c.where) ||
+				!strings.Contains(err.Error(), c.says)) {
 				t.Errorf("error %v, want %q", err, c.says)
 			}
 		})

@@ -16,14 +16,17 @@ type Vocabulary struct {
 	places  func() map[string]uint32
 }
 
-// newVocabulary takes entries that are all spelled differently. appendText appends the text that an entry stands for, if merges may make it.
-func newVocabulary(entries []format.Entry, appendText func(dst []byte, entry string) (text []byte, ok bool)) (v Vocabulary, err error) {
+// newVocabulary takes entries that are all spelled differently. appendText appends the text that an entry stands for,
+// if merges may make it.
+func newVocabulary(entries []format.Entry, appendText func(dst []byte, entry string) (text []byte, ok bool)) (
+	v Vocabulary, err error) {
 	size, bytes := int32(0), 0
 	for _, e := range entries {
 		size = max(size, e.ID+1)
 		bytes += len(e.Token)
 	}
-	v = Vocabulary{Entries: entries, texts: make([]string, size), used: make([]bool, size), made: make([]bool, len(entries))}
+	v = Vocabulary{Entries: entries, texts: make([]string, size), used: make([]bool, size),
+		made: make([]bool, len(entries))}
 	all := make([]byte, 0, bytes) // the texts are no longer than the entries
 	from := make([]int32, len(entries)+1)
 	for i, e := range entries {
@@ -57,7 +60,8 @@ func newVocabulary(entries []format.Entry, appendText func(dst []byte, entry str
 func (v *Vocabulary) twice(e format.Entry) error {
 	for _, other := range v.Entries {
 		if other.ID == e.ID {
-			return fmt.Errorf("model vocab: tokens %q and %q both have id %d", min(e.Token, other.Token), max(e.Token, other.Token), e.ID)
+			return fmt.Errorf("model vocab: tokens %q and %q both have id %d", min(e.Token, other.Token),
+				max(e.Token, other.Token), e.ID)
 		}
 	}
 	return nil
@@ -78,5 +82,6 @@ func (v *Vocabulary) isUsed(id int32) bool { return id >= 0 && int(id) < len(v.u
 // text is that of the entry at a place, "" if merges cannot make it.
 func (v *Vocabulary) text(place uint32) string { return v.texts[v.Entries[place].ID] }
 
-// TokensByID lists the texts that merges may make by id. Ids that stand for nothing, or for no such text, have an empty one. It is not to be changed.
+// TokensByID lists the texts that merges may make by id. Ids that stand for nothing, or for no such text, have an empty
+// one. It is not to be changed.
 func (v *Vocabulary) TokensByID() []string { return v.texts }

@@ -33,11 +33,12 @@ func (id *Identity) Fingerprint(s Shapes) string {
 	options, merges, vocab := id.reduced()
 	h := sha256.New()
 	w := bufio.NewWriterSize(h, 1<<16)
-	list(w, `{"added_tokens":`, slices.Values(slices.SortedFunc(slices.Values(s.Added), byIDThenContent)), func(t added.Token) {
-		fmt.Fprintf(w, "[%d,", t.ID)
-		writeString(w, t.Content)
-		fmt.Fprintf(w, ",%t,%t,%t,%t,%t]", t.SingleWord, t.Lstrip, t.Rstrip, t.Normalized, t.Special)
-	})
+	list(w, `{"added_tokens":`, slices.Values(slices.SortedFunc(slices.Values(s.Added), byIDThenContent)),
+		func(t added.Token) {
+			fmt.Fprintf(w, "[%d,", t.ID)
+			writeString(w, t.Content)
+			fmt.Fprintf(w, ",%t,%t,%t,%t,%t]", t.SingleWord, t.Lstrip, t.Rstrip, t.Normalized, t.Special)
+		})
 	list(w, `,"merges":`, kept(id.steps, merges), func(x merge.Step) {
 		w.WriteByte('[')
 		writeString(w, id.entries[x.Left].Token)
@@ -48,7 +49,8 @@ func (id *Identity) Fingerprint(s Shapes) string {
 	for _, field := range []struct {
 		name  string
 		value any
-	}{{"model", options}, {"normalizer", id.normalizer}, {"pre_tokenizer", id.preTokenizer}, {"special_as_text", s.SpecialAsText}} {
+	}{{"model", options}, {"normalizer", id.normalizer}, {"pre_tokenizer", id.preTokenizer},
+		{"special_as_text", s.SpecialAsText}} {
 		fmt.Fprintf(w, `,"%s":`, field.name)
 		writeJSON(w, field.value)
 	}
@@ -57,13 +59,14 @@ func (id *Identity) Fingerprint(s Shapes) string {
 		list(w, `,`, slices.Values(s.Behind), func(id int32) { fmt.Fprint(w, id) })
 		w.WriteByte(']')
 	}
-	list(w, `,"version":"`+fingerprintVersion+`","vocab":`, slices.Values(slices.SortedFunc(kept(id.entries, vocab), byID)), func(v format.Entry) {
-		w.WriteByte('[')
-		w.Write(strconv.AppendInt(w.AvailableBuffer(), int64(v.ID), 10))
-		w.WriteByte(',')
-		writeString(w, v.Token)
-		w.WriteByte(']')
-	})
+	list(w, `,"version":"`+fingerprintVersion+`","vocab":`,
+		slices.Values(slices.SortedFunc(kept(id.entries, vocab), byID)), func(v format.Entry) {
+			w.WriteByte('[')
+			w.Write(strconv.AppendInt(w.AvailableBuffer(), int64(v.ID), 10))
+			w.WriteByte(',')
+			writeString(w, v.Token)
+			w.WriteByte(']')
+		})
 	w.WriteByte('}')
 	w.Flush()
 	return "sha256:" + hex.EncodeToString(h.Sum(nil))

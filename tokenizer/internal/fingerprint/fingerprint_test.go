@@ -43,10 +43,11 @@ func sum(c *hf.Config, s fingerprint.Shapes) string {
 func TestFingerprintIsTheHashOfOneText(t *testing.T) {
 	c := small()
 	c.Normalizer = object{"type": "Prepend", "prepend": "\"é😀\n"}
-	h := sha256.Sum256([]byte(`{"added_tokens":[[3,"<x>",true,false,false,false,false],[4,"<y>",false,false,false,false,true]],` +
-		`"merges":[["a","b"]],"model":{"type":"BPE"},"normalizer":[{"prepend":"\"\u00e9\ud83d\ude00\n","type":"Prepend"}],` +
-		`"pre_tokenizer":[{"add_prefix_space":false,"type":"ByteLevel","use_regex":false}],"special_as_text":true,` +
-		`"special_tokens":[[4],[]],"version":"loaderd tokenizer 3","vocab":[[0,"a"],[1,"b"],[2,"ab"]]}`))
+	h := sha256.Sum256(
+		[]byte(`{"added_tokens":[[3,"<x>",true,false,false,false,false],[4,"<y>",false,false,false,false,true]],` +
+			`"merges":[["a","b"]],"model":{"type":"BPE"},"normalizer":[{"prepend":"\"\u00e9\ud83d\ude00\n","type":"Prepend"}],` +
+			`"pre_tokenizer":[{"add_prefix_space":false,"type":"ByteLevel","use_regex":false}],"special_as_text":true,` +
+			`"special_tokens":[[4],[]],"version":"loaderd tokenizer 3","vocab":[[0,"a"],[1,"b"],[2,"ab"]]}`))
 	have := sum(c, fingerprint.Shapes{SpecialAsText: true, Before: []int32{4},
 		Added: []added.Token{{ID: 4, Content: "<y>", Special: true}, {ID: 3, Content: "<x>", SingleWord: true}}})
 	if want := "sha256:" + hex.EncodeToString(h[:]); have != want {
@@ -67,18 +68,28 @@ func TestFingerprintTellsIDsApart(t *testing.T) {
 		same   bool
 		change func(c *hf.Config)
 	}{
-		"the vocabulary in another order": {true, func(c *hf.Config) { model(c, "vocab", []format.Entry{vocab[2], vocab[0], vocab[1]}) }},
-		"an entry that nothing reaches":   {true, func(c *hf.Config) { model(c, "vocab", append(vocab[:3:3], format.Entry{Token: "ba", ID: 7})) }},
-		"a merge twice":                   {true, func(c *hf.Config) { model(c, "merges", append(merges[:1:1], merges[0])) }},
-		"options that are off":            {true, func(c *hf.Config) { model(c, "fuse_unk", false); model(c, "unk_token", nil) }},
+		"the vocabulary in another order": {true, func(c *hf.Config) {
+			model(c, "vocab", []format.Entry{vocab[2], vocab[0], vocab[1]})
+		}},
+		"an entry that nothing reaches": {true, func(c *hf.Config) {
+			model(c, "vocab", append(vocab[:3:3], format.Entry{Token: "ba", ID: 7}))
+		}},
+		"a merge twice": {true, func(c *hf.Config) { model(c, "merges", append(merges[:1:1], merges[0])) }},
+		"options that are off": {true, func(c *hf.Config) {
+			model(c, "fuse_unk", false)
+			model(c, "unk_token", nil)
+		}},
 		"a sequence of one": {true, func(c *hf.Config) {
-			c.PreTokenizer = object{"type": "Sequence", "pretokenizers": []any{object{"type": "Sequence", "pretokenizers": []any{c.PreTokenizer}}}}
+			c.PreTokenizer = object{"type": "Sequence",
+				"pretokenizers": []any{object{"type": "Sequence", "pretokenizers": []any{c.PreTokenizer}}}}
 		}},
 		"a field that does not shape ids": {true, func(c *hf.Config) { c.PreTokenizer["trim_offsets"] = true }},
 		"other ids": {false, func(c *hf.Config) {
 			model(c, "vocab", []format.Entry{{Token: "a", ID: 1}, {Token: "b", ID: 0}, {Token: "ab", ID: 2}})
 		}},
-		"a character more":      {false, func(c *hf.Config) { model(c, "vocab", append(vocab[:3:3], format.Entry{Token: "c", ID: 7})) }},
+		"a character more": {false, func(c *hf.Config) {
+			model(c, "vocab", append(vocab[:3:3], format.Entry{Token: "c", ID: 7}))
+		}},
 		"no merge":              {false, func(c *hf.Config) { model(c, "merges", []merge.Rule(nil)) }},
 		"an option":             {false, func(c *hf.Config) { model(c, "byte_fallback", true) }},
 		"another pre-tokenizer": {false, func(c *hf.Config) { c.PreTokenizer["use_regex"] = true }},
@@ -104,7 +115,8 @@ func TestFingerprintTellsIDsApart(t *testing.T) {
 	}
 }
 
-// A merge that is never done, as in a word others are done before it, is no part of the fingerprint, nor is what only it makes.
+// A merge that is never done, as in a word others are done before it, is no part of the fingerprint, nor is what only
+// it makes.
 func TestFingerprintLeavesOutWhatIsNeverDone(t *testing.T) {
 	with := func(more ...merge.Rule) string {
 		c := small()

@@ -1,5 +1,5 @@
-// Package fingerprint brings what shapes a tokenizer's ids into one form, whatever file it came from, and hashes it. Two tokenizers of
-// one fingerprint give the same ids.
+// Package fingerprint brings what shapes a tokenizer's ids into one form, whatever file it came from, and hashes it.
+// Two tokenizers of one fingerprint give the same ids.
 package fingerprint
 
 import (
@@ -25,7 +25,8 @@ type Identity struct {
 	done         bool // each merge is done for some text
 }
 
-// Identify takes a configuration that has been found to be good, and the places of its merges in its vocabulary. Done says that none of these is never done.
+// Identify takes a configuration that has been found to be good, and the places of its merges in its vocabulary. Done
+// says that none of these is never done.
 func Identify(c *hf.Config, steps []merge.Step, done bool) *Identity {
 	id := &Identity{
 		normalizer:   components(c.Normalizer),
@@ -43,8 +44,8 @@ func Identify(c *hf.Config, steps []merge.Step, done bool) *Identity {
 	return id
 }
 
-// reduced is what is left without the merges that are never done and the entries that nothing reaches: the options, and of each merge and entry whether
-// it counts.
+// reduced is what is left without the merges that are never done and the entries that nothing reaches: the options, and
+// of each merge and entry whether it counts.
 func (id *Identity) reduced() (options map[string]any, merges, vocab []bool) {
 	vocab = make([]bool, len(id.entries)) // at first those that stand for a character without a token
 	unknown, _ := id.options["unk_token"].(string)
@@ -82,8 +83,8 @@ func (id *Identity) reduced() (options map[string]any, merges, vocab []bool) {
 // all is n times true.
 func all(n int) []bool { return slices.Repeat([]bool{true}, n) }
 
-// defaults are the fields of a component that shape ids, with what the reference takes for those that are absent; nil: they
-// must be there.
+// defaults are the fields of a component that shape ids, with what the reference takes for those that are absent; nil:
+// they must be there.
 var defaults = map[string]map[string]any{
 	"ByteLevel":   {"add_prefix_space": true, "use_regex": true},
 	"Metaspace":   {"replacement": nil, "prepend_scheme": "always", "split": true},

@@ -1,5 +1,6 @@
-// Package format reads tokenizer.json and rank files as they are written: strictly, as the reference implementations do or more so, and
-// in memory that follows from the size of the file. What a file means is told by package definition. It also words the refusals.
+// Package format reads tokenizer.json and rank files as they are written: strictly, as the reference implementations do
+// or more so, and in memory that follows from the size of the file. What a file means is told by package definition. It
+// also words the refusals.
 package format
 
 import (
@@ -160,7 +161,8 @@ func refuseField(name string, v jsontext.Value) error {
 		return fmt.Errorf("field %s: the file is a vocabulary (vocab.json), which is one half of a tokenizer: %s",
 			Cut(strconv.Quote(name)), Convert)
 	case name == "added_tokens_decoder" || name == "tokenizer_class" || strings.HasSuffix(name, "_token"):
-		return fmt.Errorf("field %s: the file is the configuration of a tokenizer (tokenizer_config.json, special_tokens_map.json): %s",
+		return fmt.Errorf("field %s: the file is the configuration of a tokenizer (tokenizer_config.json, "+
+			"special_tokens_map.json): %s",
 			Cut(strconv.Quote(name)), Convert)
 	}
 	return Refuse("field "+Cut(strconv.Quote(name)), v)
@@ -208,7 +210,8 @@ func (r *configReader) addedTokens() error {
 			return err
 		}
 		if size += len(content); i >= maxAddedTokens || size > maxAddedBytes {
-			return fmt.Errorf("added_tokens[%d]: want at most %d added tokens of %d bytes together", i, maxAddedTokens, maxAddedBytes)
+			return fmt.Errorf("added_tokens[%d]: want at most %d added tokens of %d bytes together", i, maxAddedTokens,
+				maxAddedBytes)
 		}
 		return nil
 	})
@@ -303,7 +306,8 @@ func (r *configReader) vocab() error {
 		}
 		id, err := strconv.ParseUint(string(v), 10, 32)
 		if err != nil || id > merge.MaxID {
-			return fmt.Errorf("model vocab: token %s: id %s is not an integer in 0..%d", Cut(strconv.Quote(token)), Cut(v.String()), merge.MaxID)
+			return fmt.Errorf("model vocab: token %s: id %s is not an integer in 0..%d", Cut(strconv.Quote(token)),
+				Cut(v.String()), merge.MaxID)
 		}
 		if len(list) > merge.MaxID {
 			return fmt.Errorf("model vocab: more than %d tokens", merge.MaxID+1)
@@ -348,7 +352,8 @@ func (r *configReader) merges() error {
 	return err
 }
 
-// doubled has room for one more; where append makes long lists a quarter longer, it makes them twice as long, as they are long here.
+// doubled has room for one more; where append makes long lists a quarter longer, it makes them twice as long, as they
+// are long here.
 func doubled[T any](list []T) []T {
 	if len(list) < cap(list) {
 		return list

@@ -29,10 +29,12 @@ func TestReadConfig(t *testing.T) {
 		if vocab := c.Model["vocab"].([]Entry); !slices.Equal(vocab, []Entry{{"b", 1}, {"a", 0}, {"ab", 7}}) {
 			t.Errorf("%s: vocabulary %v", name, vocab)
 		}
-		if list := c.Model["merges"].([]merge.Rule); !slices.Equal(list, []merge.Rule{{Left: "a", Right: "b"}, {Left: "ab", Right: "c"}}) {
+		if list := c.Model["merges"].([]merge.Rule); !slices.Equal(list,
+			[]merge.Rule{{Left: "a", Right: "b"}, {Left: "ab", Right: "c"}}) {
 			t.Errorf("%s: merges %v", name, list)
 		}
-		if len(c.AddedTokens) != 1 || c.AddedTokens[0].Content != "<x>" || !c.AddedTokens[0].Lstrip || c.AddedTokens[0].Rstrip {
+		if len(c.AddedTokens) != 1 || c.AddedTokens[0].Content != "<x>" || !c.AddedTokens[0].Lstrip ||
+			c.AddedTokens[0].Rstrip {
 			t.Errorf("%s: added tokens %+v", name, c.AddedTokens)
 		}
 		if c.Normalizer["type"] != "NFC" || c.Model["type"] != "BPE" || c.Model["fuse_unk"] != true {
@@ -68,15 +70,18 @@ func TestReadConfigIsStrict(t *testing.T) {
 		"invalid UTF-8":          {"{\"model\": {\"vocab\": {\"\xff\": 1}}}", "UTF-8"},
 		"an unknown field":       {`{"dictionary": {}}`, `field "dictionary" {} is not supported: ` + Advice},
 		"another version":        {`{"version": "2.0"}`, `version "2.0" is not supported`},
-		"a field is missing": {`{"added_tokens": [{"id": 9, "content": "<x>", "single_word": false, "lstrip": true, "rstrip": false, "normalized": false}]}`,
+		"a field is missing": {
+			`{"added_tokens": [{"id": 9, "content": "<x>", "single_word": false, "lstrip": true, "rstrip": false, "normalized": false}]}`,
 			`added_tokens[0] "<x>": "special" is missing`},
 		"a field is null": {`{"added_tokens": [{"id": 9, "content": "<x>", "single_word": null, "lstrip": true, "rstrip": false, "normalized": false,
 			"special": true}]}`, `"single_word" is missing`},
-		"an id with a point":       {`{"added_tokens": [{"id": 9.0, "content": "<x>"}]}`, "added_tokens[0]: want a whole number for id, have 9.0"},
-		"a content of numbers":     {`{"added_tokens": [{"id": 9, "content": 7}]}`, "want a text for content, have 7"},
-		"a flag of words":          {`{"added_tokens": [{"special": "yes"}]}`, `want true or false for special, have "yes"`},
-		"an added token of words":  {`{"added_tokens": ["<x>"]}`, `added_tokens[0]: want an object, have "<x>"`},
-		"a component is a list":    {`{"normalizer": [{"type": "NFC"}]}`, `normalizer: want an object, have [{"type":"NFC"}]`},
+		"an id with a point": {`{"added_tokens": [{"id": 9.0, "content": "<x>"}]}`,
+			"added_tokens[0]: want a whole number for id, have 9.0"},
+		"a content of numbers":    {`{"added_tokens": [{"id": 9, "content": 7}]}`, "want a text for content, have 7"},
+		"a flag of words":         {`{"added_tokens": [{"special": "yes"}]}`, `want true or false for special, have "yes"`},
+		"an added token of words": {`{"added_tokens": ["<x>"]}`, `added_tokens[0]: want an object, have "<x>"`},
+		"a component is a list": {`{"normalizer": [{"type": "NFC"}]}`,
+			`normalizer: want an object, have [{"type":"NFC"}]`},
 		"a number without a place": {`{"decoder": {"cleanup": 1e999}}`, "1e999"},
 		"a merge of three":         {`{"model": {"merges": [["a", "b", "c"]]}}`, "merge 0"},
 		"a merge of a number":      {`{"model": {"merges": [["a", 1]]}}`, "merge 0"},
@@ -157,7 +162,8 @@ func TestGuard_PanicIsAnError(t *testing.T) {
 // A file that is too long does not look like a shorter one.
 func TestFilesAreBounded(t *testing.T) {
 	for left, whole := range map[int]bool{5: false, 6: true} {
-		if b, err := io.ReadAll(&boundedReader{strings.NewReader("123456"), left}); (err == nil) != whole || whole && string(b) != "123456" {
+		if b, err := io.ReadAll(&boundedReader{strings.NewReader("123456"), left}); (err == nil) != whole || whole &&
+			string(b) != "123456" {
 			t.Errorf("6 bytes where %d may be: %q, %v", left, b, err)
 		}
 	}
@@ -176,7 +182,8 @@ func TestQuotesAreCut(t *testing.T) {
 // Components within others are checked as those around them.
 func TestCheckFieldsGoesWithin(t *testing.T) {
 	digits := map[string]any{"type": "Digits"}
-	within := map[string]any{"type": "Sequence", "pretokenizers": []any{map[string]any{"type": "Sequence", "pretokenizers": []any{digits}}}}
+	within := map[string]any{"type": "Sequence",
+		"pretokenizers": []any{map[string]any{"type": "Sequence", "pretokenizers": []any{digits}}}}
 	if err := CheckFields("pre_tokenizer", within); err == nil || !strings.Contains(err.Error(), "individual_digits") {
 		t.Errorf("without individual_digits: %v", err)
 	}

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// plainPair finds the two texts of a merge that is spelled ["a", "b"] or "a b" without escapes; not ok, it is another value, or one with escapes. The value is
-// known to be one of JSON.
+// plainPair finds the two texts of a merge that is spelled ["a", "b"] or "a b" without escapes; not ok, it is another
+// value, or one with escapes. The value is known to be one of JSON.
 func plainPair(value []byte) (left, right []byte, ok bool) {
 	if bytes.IndexByte(value, '\\') >= 0 {
 		return nil, nil, false

@@ -33,7 +33,8 @@ func TestMergesAreReadAlikeHoweverSpelled(t *testing.T) {
 			t.Errorf("%s is %v, want %v", c.spelled, have, c.want)
 		}
 	}
-	for _, spelled := range []string{`"ab"`, `"a b c"`, `["a"]`, `["a", 1]`, `["a", "b", "c"]`, `[]`, `[1, "b"]`, `{}`, `1`, `null`} {
+	for _, spelled := range []string{`"ab"`, `"a b c"`, `["a"]`, `["a", 1]`, `["a", "b", "c"]`, `[]`, `[1, "b"]`, `{}`,
+		`1`, `null`} {
 		if left, right, ok := plainPair([]byte(spelled)); ok {
 			t.Errorf("%s is %q and %q", spelled, left, right)
 		}

@@ -42,7 +42,8 @@ func ReadRanks(in io.Reader) ([]Rank, error) {
 		}
 		rank, err := strconv.ParseUint(string(fields[1]), 10, 32)
 		if err != nil || rank > merge.MaxID {
-			return nil, fmt.Errorf("line %d: rank %s is not an integer in 0..%d", n, Cut(strconv.Quote(string(fields[1]))), merge.MaxID)
+			return nil, fmt.Errorf("line %d: rank %s is not an integer in 0..%d", n, Cut(strconv.Quote(string(fields[1]))),
+				merge.MaxID)
 		}
 		if other, ok := lineOf[string(token)]; ok {
 			return nil, fmt.Errorf("line %d: token %s is that of line %d", n, Cut(strconv.Quote(string(token))), other)

@@ -23,7 +23,8 @@ func TestReadRanks(t *testing.T) {
 	if again := SumRanks(read("YWI= 0\n/w== 2\nYQ== 1\n")); again != sum {
 		t.Error("another order has another hash")
 	}
-	for _, other := range []string{"YQ== 0\nYWI= 1\n/w== 2", "YQ== 1\nYWI= 0\n/w== 9", "YQ== 1\nYWI= 0", "Yg== 1\nYWI= 0\n/w== 2"} {
+	for _, other := range []string{"YQ== 0\nYWI= 1\n/w== 2", "YQ== 1\nYWI= 0\n/w== 9", "YQ== 1\nYWI= 0",
+		"Yg== 1\nYWI= 0\n/w== 2"} {
 		if SumRanks(read(other)) == sum {
 			t.Errorf("%q has the same hash", other)
 		}

@@ -7,7 +7,8 @@ import (
 )
 
 // Advice ends every refusal.
-const Advice = "send documents already tokenized (content type application/vnd.loaderd.tokens, docs/tokenizers.md) instead"
+const Advice = "send documents already tokenized (content type application/vnd.loaderd.tokens, docs/tokenizers.md) " +
+	"instead"
 
 // Convert ends the refusal of a file that is one part of a tokenizer, or another spelling of one.
 const Convert = `give the tokenizer.json of the same model, or write one with transformers, ` +

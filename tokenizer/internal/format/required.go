@@ -2,8 +2,8 @@ package format
 
 import "fmt"
 
-// truths are the fields of components that are true or false: those without which the reference refuses a file, and those that may be
-// absent. None may be null.
+// truths are the fields of components that are true or false: those without which the reference refuses a file, and
+// those that may be absent. None may be null.
 var truths = map[string]struct{ required, optional []string }{
 	"ByteLevel": {required: []string{"add_prefix_space", "trim_offsets"}, optional: []string{"use_regex"}},
 	"Digits":    {required: []string{"individual_digits"}},
@@ -13,8 +13,8 @@ var truths = map[string]struct{ required, optional []string }{
 // neverNull are the other fields that may be absent, but not null.
 var neverNull = map[string]string{"Punctuation": "behavior", "Metaspace": "prepend_scheme"}
 
-// CheckFields makes sure that the reference takes the fields of a component of a file, and of those within: what it refuses has no
-// ids to be equal to.
+// CheckFields makes sure that the reference takes the fields of a component of a file, and of those within: what it
+// refuses has no ids to be equal to.
 func CheckFields(where string, component map[string]any) error {
 	for _, sequence := range []string{"pretokenizers", "processors", "decoders"} {
 		list, _ := component[sequence].([]any)
@@ -29,17 +29,20 @@ func CheckFields(where string, component map[string]any) error {
 	kind, _ := component["type"].(string)
 	for _, name := range truths[kind].required {
 		if _, ok := component[name].(bool); !ok {
-			return fmt.Errorf("%s %s: want %s, true or false: the reference refuses the file without it", where, Describe(component), name)
+			return fmt.Errorf("%s %s: want %s, true or false: the reference refuses the file without it", where,
+				Describe(component), name)
 		}
 	}
 	for _, name := range truths[kind].optional {
 		value, there := component[name]
 		if _, ok := value.(bool); there && !ok {
-			return fmt.Errorf("%s %s: want %s true or false, as the reference does, or no such field", where, Describe(component), name)
+			return fmt.Errorf("%s %s: want %s true or false, as the reference does, or no such field", where,
+				Describe(component), name)
 		}
 	}
 	if value, there := component[neverNull[kind]]; there && value == nil {
-		return fmt.Errorf("%s %s: want a value for %s, as the reference does, or no such field", where, Describe(component), neverNull[kind])
+		return fmt.Errorf("%s %s: want a value for %s, as the reference does, or no such field", where, Describe(component),
+			neverNull[kind])
 	}
 	return nil
 }

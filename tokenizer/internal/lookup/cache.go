@@ -150,8 +150,9 @@ func hashLong(word []byte) uint64 {
 	return mix(h^mix(eight(word, 0), eight(word, second))^uint64(n), mix(eight(word, third), eight(word, n-8)))
 }
 
-// twoBetween is where, of a word of 8..32 bytes, the second and the third eight bytes are that together with the first and the last eight are all of
-// it: the smaller of 8 and n-8, the larger of n-16 and 0. It does not branch, as how long a word is, is unpredictable.
+// twoBetween is where, of a word of 8..32 bytes, the second and the third eight bytes are that together with the first
+// and the last eight are all of it: the smaller of 8 and n-8, the larger of n-16 and 0. It does not branch, as how long
+// a word is, is unpredictable.
 func twoBetween(n int) (second, third int) {
 	n -= 16
 	below := n & (n >> 63)

@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// caches are what an encoder knows where no kernels are: the words that came last, the short ones, and those of up to keyMax bytes. They are looked up
-// step by step, each of which reads memory for all words without a branch that depends on what is read, so that the processor waits for many places
-// at once.
+// caches are what an encoder knows where no kernels are: the words that came last, the short ones, and those of up to
+// keyMax bytes. They are looked up step by step, each of which reads memory for all words without a branch that depends
+// on what is read, so that the processor waits for many places at once.
 type caches struct {
 	hot   *hotWords
 	brief *briefWords
@@ -38,7 +38,8 @@ func (c *caches) seed(w *seeds) {
 	}
 }
 
-// find puts the words of s that start at i and end at ends that are not in the caches into m, and asks for them in the shared words.
+// find puts the words of s that start at i and end at ends that are not in the caches into m, and asks for them in the
+// shared words.
 func (c *caches) find(t *sharedWords, s []byte, i int, ends []int32, m *missing) {
 	short, long := c.tellApart(c.findHot(s, i, ends), m)
 	c.pack(s, i, ends, m.word[:long])
@@ -92,7 +93,8 @@ func (c *caches) tryHot(k int, key uint64, missing int) int {
 	return missing + int(min(p.key^key, 1)) // not a branch: whether it is a hot one is unpredictable
 }
 
-// tellApart moves the longer ones of the first n of short into the missing ones. It returns how many are left, and how many are moved.
+// tellApart moves the longer ones of the first n of short into the missing ones. It returns how many are left, and how
+// many are moved.
 func (c *caches) tellApart(n int, m *missing) (short, long int) {
 	for j, k := range c.short[:n] {
 		key := c.shortKey[j]

@@ -1,7 +1,7 @@
 package lookup
 
-// door lets a missing word into a full line the second time that it comes within some thousand missing words. Most missing words are rare: at once in
-// the line, each would push out one that comes more often.
+// door lets a missing word into a full line the second time that it comes within some thousand missing words. Most
+// missing words are rare: at once in the line, each would push out one that comes more often.
 type door [1 << doorLog]uint16
 
 const doorLog = 12 // 8 KiB

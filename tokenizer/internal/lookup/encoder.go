@@ -24,11 +24,13 @@ type Encoder struct {
 type known interface {
 	// seed makes words known that are one token.
 	seed(w *seeds)
-	// find puts the words of s that start at i and end at ends that are not known into m, and asks for them in the shared words.
+	// find puts the words of s that start at i and end at ends that are not known into m, and asks for them in the shared
+	// words.
 	find(t *sharedWords, s []byte, i int, ends []int32, m *missing)
 	// learn takes the ids of the j-th missing word.
 	learn(m *missing, j int, ids *idBytes)
-	// learnMany takes those of one that has more, or larger ones, which are at the end of m.ids from from on and stay there.
+	// learnMany takes those of one that has more, or larger ones, which are at the end of m.ids from from on and stay
+	// there.
 	learnMany(m *missing, j, from int)
 	// append appends the ids of the n words of the batch, all of which have been found or learned.
 	append(dst []int32, n int, m *missing) []int32
@@ -36,7 +38,8 @@ type known interface {
 
 // Cutter cuts a text into words.
 type Cutter interface {
-	// Split writes the ends of the words of s from i on to w. It returns their number, at least 1, and the end of the last.
+	// Split writes the ends of the words of s from i on to w. It returns their number, at least 1, and the end of the
+	// last.
 	Split(s []byte, i int, w *pretokenize.Batch) (n, end int)
 }
 
@@ -69,8 +72,8 @@ func (e *Encoder) Encode(by Cutter, dst []int32, s []byte) []int32 {
 	return dst
 }
 
-// cutMin is the longest word that is not cut into pieces that merge on their own: they come again more often than it. Where
-// some words are one token whatever merging gives, no word is cut: a piece might be taken for one of them.
+// cutMin is the longest word that is not cut into pieces that merge on their own: they come again more often than it.
+// Where some words are one token whatever merging gives, no word is cut: a piece might be taken for one of them.
 const cutMin = 31
 
 // longest is the length of the longest of the words that start at i and end at ends.

@@ -11,7 +11,8 @@ import (
 	"loaderd/tokenizer/internal/tokentest"
 )
 
-// sameSteps fails unless each kernel gives what its twin in Go gives for batches of random words of some letters: keys, places, missing words, ids.
+// sameSteps fails unless each kernel gives what its twin in Go gives for batches of random words of some letters: keys,
+// places, missing words, ids.
 func sameSteps(t *testing.T, lines []line, seed uint64, letters []byte) {
 	r := rand.New(rand.NewPCG(seed, 1))
 	for range 20 {

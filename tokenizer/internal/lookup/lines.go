@@ -2,8 +2,9 @@ package lookup
 
 import "encoding/binary"
 
-// A line of the processor's caches has the ids and the keys of words of one kind: four of up to shortWord bytes, or two of up to keyMax. A word with
-// more ids than fit has those of the words behind it too, which then have no key. The newest are first.
+// A line of the processor's caches has the ids and the keys of words of one kind: four of up to shortWord bytes, or two
+// of up to keyMax. A word with more ids than fit has those of the words behind it too, which then have no key. The
+// newest are first.
 type line struct {
 	ids packedIDs
 	key [4]uint64
@@ -15,7 +16,8 @@ const (
 	elsewhere = 15          // the count of a word whose ids are not in a line
 )
 
-// The kinds have their lines one behind the other. Behind them are those of the words of a batch that were missing, in which only the ids count.
+// The kinds have their lines one behind the other. Behind them are those of the words of a batch that were missing, in
+// which only the ids count.
 const (
 	logShort, logMiddle = 16, 17 // lines: 4 and 8 MiB
 
@@ -24,8 +26,8 @@ const (
 	middleBit    = 0x10 // of a place: the line is one of middle words
 )
 
-// lineKey is what a line has for a word: the bytes, zero padded, and above them the length; a short word's 8 bytes twice. That of a word too long for
-// a line has all bits set.
+// lineKey is what a line has for a word: the bytes, zero padded, and above them the length; a short word's 8 bytes
+// twice. That of a word too long for a line has all bits set.
 type lineKey [2]uint64
 
 // lengthRow tells how a word of a length is looked up.
@@ -68,7 +70,8 @@ func newLengthRows() (t [keyMax + 2]lengthRow) {
 
 const lineHash0, lineHash1 = 0x9E3779B97F4A7C15, 0xD6E8FEB86659FD93
 
-// lineKeyOf is the key of a word of n bytes, the first ones of s, and its place: the first byte of its line, and the kind.
+// lineKeyOf is the key of a word of n bytes, the first ones of s, and its place: the first byte of its line, and the
+// kind.
 func lineKeyOf(s *[16]byte, n int) (k lineKey, place uint32) {
 	r := &lengthRows[min(n, keyMax+1)]
 	var t [16]byte
@@ -133,13 +136,15 @@ func (v *packedIDs) append(dst []int32) []int32 {
 	return dst[:n]
 }
 
-// idBytes are packedIDs as a record of the shared words has them. What is behind those that have ids is of another record, which may just be written.
+// idBytes are packedIDs as a record of the shared words has them. What is behind those that have ids is of another
+// record, which may just be written.
 type idBytes [32]byte
 
 // packed is false if a record has its ids unpacked.
 func (b *idBytes) packed() bool { return b[7]>>4 != elsewhere }
 
-// fromByte has, by the number of ids, from which byte on each of packedIDs is to be read: that of the last that has any, where a later one has none.
+// fromByte has, by the number of ids, from which byte on each of packedIDs is to be read: that of the last that has
+// any, where a later one has none.
 var fromByte = func() (t [16][4]uint8) {
 	for count := range t {
 		for i := range t[count] {
@@ -153,7 +158,8 @@ var fromByte = func() (t [16][4]uint8) {
 func (v *packedIDs) read(b *idBytes) {
 	first := eight(b[:], 0)
 	from := &fromByte[someIDs(first).count()&15]
-	v[0], v[1], v[2], v[3] = first, eight(b[:], int(from[1]&24)), eight(b[:], int(from[2]&24)), eight(b[:], int(from[3]&24))
+	v[0], v[1], v[2], v[3] = first, eight(b[:], int(from[1]&24)), eight(b[:], int(from[2]&24)),
+		eight(b[:], int(from[3]&24))
 }
 
 func (v *packedIDs) write(b *idBytes) {
@@ -162,7 +168,8 @@ func (v *packedIDs) write(b *idBytes) {
 	}
 }
 
-// insert puts a word first into its line, where a word of its kind takes each keys, or more if it has many ids. What does not fit behind it falls out.
+// insert puts a word first into its line, where a word of its kind takes each keys, or more if it has many ids. What
+// does not fit behind it falls out.
 func (l *line) insert(each int, k *lineKey, ids *packedIDs) {
 	if l.key[0] == k[0] && (each == 1 || l.key[1] == k[1]) {
 		return
@@ -200,8 +207,8 @@ func (l *line) insert(each int, k *lineKey, ids *packedIDs) {
 	copy(l.ids[n:], old.ids[:kept])
 }
 
-// moves is true where a word of few ids moves up all words of a line, and the last one falls out as a whole: it has a key at the end of the line, or no
-// word has more than few ids.
+// moves is true where a word of few ids moves up all words of a line, and the last one falls out as a whole: it has a
+// key at the end of the line, or no word has more than few ids.
 func (l *line) moves() bool {
 	return l.key[3] != 0 || (l.ids[0]|l.ids[1]|l.ids[2]|l.ids[3])>>(idsEach*idBits) <= idsEach
 }

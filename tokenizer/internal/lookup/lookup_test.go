@@ -22,7 +22,8 @@ func wordsOf(t *testing.T, name string) (*Words, *definition.Definition) {
 	return w, d
 }
 
-// Pieces of a huge word push words out of the cache while those behind it wait to be encoded: these are found all the same.
+// Pieces of a huge word push words out of the cache while those behind it wait to be encoded: these are found all the
+// same.
 func TestWordsBehindHugeOnes(t *testing.T) {
 	r := rand.New(rand.NewPCG(11, 12))
 	for _, name := range definition.Builtin() {

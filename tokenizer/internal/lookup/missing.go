@@ -27,7 +27,8 @@ func word(s []byte, i int, ends []int32, k int) []byte {
 	return s[i:ends[k]]
 }
 
-// findShared looks for missing words, which are those of s that start at i and end at ends, in the shared ones. It returns how many are not there.
+// findShared looks for missing words, which are those of s that start at i and end at ends, in the shared ones. It
+// returns how many are not there.
 func (m *missing) findShared(t *sharedWords, s []byte, i int, ends []int32) (fresh int) {
 	record := m.record[:m.n]
 	for j, h := range m.hash[:m.n] {
@@ -49,7 +50,8 @@ func (e *Encoder) lookUp(dst []int32, s []byte, i int, ends []int32) []int32 {
 	return e.known.append(dst, len(ends), m)
 }
 
-// mergeNew finds the ids of missing words in the shared ones, and encodes the words that nobody knows, about fresh ones.
+// mergeNew finds the ids of missing words in the shared ones, and encodes the words that nobody knows, about fresh
+// ones.
 func (e *Encoder) mergeNew(s []byte, i int, ends []int32, fresh int) {
 	m, merges := &e.missing, e.words.merges
 	single := merges.BeginsWith() != nil && fresh < merge.Lanes/2 // too few for merging many at once to pay

@@ -8,12 +8,14 @@ import (
 	"unsafe"
 )
 
-// offHeap makes a zero T, which has no pointers, in memory of its own, outside the collected heap, that belongs to an owner and goes with it. Who reads
-// T keeps the owner alive meanwhile. So the collector does not take large tables for a reason to let garbage grow, and the system gives only pages
-// that are written. If it has no memory to give, T is on the heap, where running out of memory is an end that the runtime explains.
+// offHeap makes a zero T, which has no pointers, in memory of its own, outside the collected heap, that belongs to an
+// owner and goes with it. Who reads T keeps the owner alive meanwhile. So the collector does not take large tables for
+// a reason to let garbage grow, and the system gives only pages that are written. If it has no memory to give, T is on
+// the heap, where running out of memory is an end that the runtime explains.
 func offHeap[T, Owner any](owner *Owner) *T {
 	size := int(unsafe.Sizeof(*new(T)))
-	memory, err := syscall.Mmap(-1, 0, size+hugePage, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
+	memory, err := syscall.Mmap(-1, 0, size+hugePage, syscall.PROT_READ|syscall.PROT_WRITE,
+		syscall.MAP_ANON|syscall.MAP_PRIVATE)
 	if err != nil {
 		return new(T)
 	}

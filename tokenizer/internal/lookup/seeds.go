@@ -17,7 +17,8 @@ func (w *seeds) add(text string, id int32) {
 // end comes after the last add: from the start of each word on there are 16 bytes to read.
 func (w *seeds) end() { w.text = append(w.text, make([]byte, 16)...) }
 
-// all gives the words and their ids, from the last one to the first: small ids are mostly the frequent words, which are to come last.
+// all gives the words and their ids, from the last one to the first: small ids are mostly the frequent words, which are
+// to come last.
 func (w *seeds) all() iter.Seq2[[]byte, int32] {
 	return func(yield func([]byte, int32) bool) {
 		for k := len(w.ids) - 1; k >= 0; k-- {

@@ -6,13 +6,13 @@ import (
 	atomics "sync/atomic"
 )
 
-// sharedWords is what all encoders of a model know together: words that some encoder did not have in its own cache, with
-// their ids. It is bounded, and a word that is in it stays; of a long text it has nearly all words that come again and
-// again. Which words are in it changes how long encoding takes, never what it gives.
+// sharedWords is what all encoders of a model know together: words that some encoder did not have in its own cache,
+// with their ids. It is bounded, and a word that is in it stays; of a long text it has nearly all words that come again
+// and again. Which words are in it changes how long encoding takes, never what it gives.
 //
-// A word's hash names a bucket of eight slots, one line of the processor's caches. A slot is 0, or has 32 bits of the hash, the
-// number of bytes, and the place of a record: the bytes, with room up to a multiple of eight, and the ids. Records are only ever
-// added, and a slot is written when its record is complete.
+// A word's hash names a bucket of eight slots, one line of the processor's caches. A slot is 0, or has 32 bits of the
+// hash, the number of bytes, and the place of a record: the bytes, with room up to a multiple of eight, and the ids.
+// Records are only ever added, and a slot is written when its record is complete.
 type sharedWords struct {
 	slot   []atomics.Uint64
 	record []byte
@@ -79,7 +79,8 @@ func (t *sharedWords) has(place uint32, word []byte) bool {
 		return string(r) == string(word)
 	}
 	second, third := twoBetween(n)
-	return (eight(r, 0)^eight(word, 0))|(eight(r, second)^eight(word, second))|(eight(r, third)^eight(word, third))|(eight(r, n-8)^eight(word, n-8)) == 0
+	return (eight(r, 0)^eight(word, 0))|(eight(r, second)^eight(word, second))|
+		(eight(r, third)^eight(word, third))|(eight(r, n-8)^eight(word, n-8)) == 0
 }
 
 // idsAt are the ids of the record at a place, of a word of n bytes.
@@ -152,7 +153,8 @@ func (t *sharedWords) put(word []byte, ids []int32, packed *packedIDs) (place ui
 	return place
 }
 
-// touchBuckets reads the buckets of the words with these hashes. Nothing else is in its loop, so that many places are waited for at once.
+// touchBuckets reads the buckets of the words with these hashes. Nothing else is in its loop, so that many places are
+// waited for at once.
 func (t *sharedWords) touchBuckets(hash []uint64) {
 	var x uint64
 	for _, h := range hash {

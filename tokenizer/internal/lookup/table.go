@@ -2,9 +2,10 @@ package lookup
 
 import "slices"
 
-// table is what an encoder knows where the processor has kernels: one table of lines. They look the words of a batch up in three steps: pack makes
-// keys and asks for lines, match finds the words in their lines, emit writes ids. Behind its fixed lines the table has one for each missing word of the
-// batch, so that emit knows no difference; the words get to their places when the batch is done with.
+// table is what an encoder knows where the processor has kernels: one table of lines. They look the words of a batch up
+// in three steps: pack makes keys and asks for lines, match finds the words in their lines, emit writes ids. Behind its
+// fixed lines the table has one for each missing word of the batch, so that emit knows no difference; the words get to
+// their places when the batch is done with.
 type table struct {
 	lines  []line
 	key    [batchSize]lineKey
@@ -43,7 +44,8 @@ func (t *table) insert(k *lineKey, place uint32, ids *packedIDs) {
 // ahead is how many words lie between asking for a line and reading it.
 const ahead = 256
 
-// find puts the words of s that start at i and end at ends that are not in the table into m, and asks for them in the shared words.
+// find puts the words of s that start at i and end at ends that are not in the table into m, and asks for them in the
+// shared words.
 func (t *table) find(shared *sharedWords, s []byte, i int, ends []int32, m *missing) {
 	near := len(ends) // the words from here on begin too near the end of s to read 16 bytes at once
 	for near > 1 && int(ends[near-2])+16 > len(s) {
@@ -112,7 +114,8 @@ func (t *table) append(dst []int32, n int, m *missing) []int32 {
 		places = places[words:]
 	}
 	for j, k := range m.word[:m.n] {
-		if !t.door.opens(m.hash[j]) && t.lines[t.origin[j]/lineBytes].full() { // what is mostly so goes first: the processor expects it then
+		// what is mostly so goes first: the processor expects it then
+		if !t.door.opens(m.hash[j]) && t.lines[t.origin[j]/lineBytes].full() {
 			continue
 		}
 		if ids := &t.lines[firstMissing+j].ids; !t.key[k].none() && someIDs(ids[0]).count() != elsewhere {

@@ -11,7 +11,8 @@ import (
 	"loaderd/tokenizer/internal/tokentest"
 )
 
-// Both kinds of what an encoder knows give what merging each word gives, whichever the processor takes, also for texts at the end of memory.
+// Both kinds of what an encoder knows give what merging each word gives, whichever the processor takes, also for texts
+// at the end of memory.
 func TestTableAndCachesAgree(t *testing.T) {
 	w, d := wordsOf(t, "cl100k_base")
 	plain := tokentest.Builtin(t, "cl100k_base").Merges
@@ -113,7 +114,8 @@ func TestTableOfSeeds(t *testing.T) {
 	}
 }
 
-// Into a line with room a word gets at once, into a full one the second time that it is missing. What it pushes out is the oldest.
+// Into a line with room a word gets at once, into a full one the second time that it is missing. What it pushes out is
+// the oldest.
 func TestFullLines(t *testing.T) {
 	w, _ := wordsOf(t, "cl100k_base")
 	e := &Encoder{words: w, known: newTable(), shared: w.shared()}

@@ -20,8 +20,8 @@ type Rules struct {
 	Cut   bool // text is cut into words; if not, a word is a whole text
 }
 
-// New finds out which tokens are what merging makes of their bytes. Those seed the caches; the others matter only
-// where whole words go before merges. tokens are the byte strings of the vocabulary by id. Where text is not cut into words,
+// New finds out which tokens are what merging makes of their bytes. Those seed the caches; the others matter only where
+// whole words go before merges. tokens are the byte strings of the vocabulary by id. Where text is not cut into words,
 // those others are returned, for whoever has the text.
 func New(m *merge.Merges, tokens []string, r Rules) (w *Words, texts map[string]int32) {
 	w = &Words{merges: m, shared: newSharedWords()}

@@ -8,11 +8,12 @@ import (
 	"loaderd/tokenizer/internal/pairs"
 )
 
-// SetAllDone says that each merge is done for some text: the token that it makes is what merging gives of its text, by it.
+// SetAllDone says that each merge is done for some text: the token that it makes is what merging gives of its text, by
+// it.
 func (m *Merges) SetAllDone() { m.allDone = true }
 
-// PrepareGreedy makes it that words are encoded without merging where that can be. Where words begin with bytes only long ones are encoded so, and it is made
-// when the first of these comes. tokens are the texts of the vocabulary by id.
+// PrepareGreedy makes it that words are encoded without merging where that can be. Where words begin with bytes only
+// long ones are encoded so, and it is made when the first of these comes. tokens are the texts of the vocabulary by id.
 func (m *Merges) PrepareGreedy(tokens []string) {
 	grown := m.grown
 	m.grown = nil // it is not needed behind that
@@ -57,7 +58,8 @@ func (m *Merges) Themselves(tokens []string) []bool {
 	return is
 }
 
-// grownTokens are the tokens that their own text gives, by age, a token before those that it is part of; none if one is too long.
+// grownTokens are the tokens that their own text gives, by age, a token before those that it is part of; none if one is
+// too long.
 type grownTokens struct {
 	tokens  []grownToken
 	tooLong bool
@@ -109,7 +111,8 @@ func (m *Merges) findGrown(tokens []string) *grownTokens {
 // aloneRanks are those of the last merge of a word, and the highest of all.
 type aloneRanks struct{ last, highest uint32 }
 
-// mergeAlone merges a word in the scratch, by looking at all pairs after each merge, and returns the symbols that are left.
+// mergeAlone merges a word in the scratch, by looking at all pairs after each merge, and returns the symbols that are
+// left.
 func (m *Merges) mergeAlone(s []uint32, word []byte) (symbols []uint32, ranks aloneRanks, scratch []uint32) {
 	if m.characters != nil {
 		s = m.characters.start(s, word)

@@ -25,8 +25,9 @@ func lastOfEqual(list []Step) (t pairs.Table, kept []bool) {
 }
 
 // Done tells of each merge whether it is ever done: whether merging the characters of its result ends with it. Where a
-// merge is done in a longer text, nothing has been joined over the borders of its result before, so what happened within
-// is the same. Of equal merges the last counts. entry is how an entry of the vocabulary is spelled, of which there are n.
+// merge is done in a longer text, nothing has been joined over the borders of its result before, so what happened
+// within is the same. Of equal merges the last counts. entry is how an entry of the vocabulary is spelled, of which
+// there are n.
 func Done(list []Step, n int, entry func(place uint32) string) []bool {
 	ranks, done := lastOfEqual(list)
 	made := make([]uint32, len(list))
@@ -81,6 +82,8 @@ func (l *lastMerge) lastOfSymbols(symbols []uint32, ranks *pairs.Table, made []u
 	for i, symbol := range symbols {
 		l.node = append(l.node, node{symbol, int32(i - 1), int32(i + 1)})
 	}
-	rank, _ := l.lastOf(func(a, b node) uint32 { return ranks.Rank(a.symbol, b.symbol) }, func(_ node, rank uint32) uint32 { return made[rank] })
+	rank, _ := l.lastOf(func(a, b node) uint32 {
+		return ranks.Rank(a.symbol, b.symbol)
+	}, func(_ node, rank uint32) uint32 { return made[rank] })
 	return rank
 }

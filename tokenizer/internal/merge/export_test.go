@@ -30,8 +30,8 @@ func (m *Merges) Ordered() bool { return m.ordered }
 func (m *Merges) ByRank(s *Scratch, word []byte) []int32 { return m.byRank(s, nil, word) }
 func (m *Merges) ByHeap(s *Scratch, word []byte) []int32 { return m.byHeap(s, nil, word) }
 
-// Walked is how many bytes were looked at to encode greedily, Windows how many windows the last word ended in, Kept for how many
-// symbols of long words there is room.
+// Walked is how many bytes were looked at to encode greedily, Windows how many windows the last word ended in, Kept for
+// how many symbols of long words there is room.
 func (s *Scratch) Walked() int  { return s.greedy.walked }
 func (s *Scratch) Windows() int { return s.greedy.windows.n }
 func (s *Scratch) Kept() int    { return cap(s.node) }

@@ -6,8 +6,8 @@ import (
 	"loaderd/tokenizer/internal/pairs"
 )
 
-// Few is a short word while it is merged. A symbol stays at the place where it began, the first at place 1; before
-// the first and behind the last stands noSymbol. The pair of a symbol and the next one has the rank of their merge above
+// Few is a short word while it is merged. A symbol stays at the place where it began, the first at place 1; before the
+// first and behind the last stands noSymbol. The pair of a symbol and the next one has the rank of their merge above
 // the place of the symbol, so that of all pairs the least goes first.
 type Few struct {
 	symbol [1 << placeBits]uint32
@@ -73,8 +73,8 @@ type fewScratch struct {
 	touched uint64 // keeps loads
 }
 
-// JoinFew merges at most lanes words. It takes a step in each before the next step in any: a step needs two places of large
-// tables, which are read for all words at once. What is there is unpredictable, so nearly nothing branches on it.
+// JoinFew merges at most lanes words. It takes a step in each before the next step in any: a step needs two places of
+// large tables, which are read for all words at once. What is there is unpredictable, so nearly nothing branches on it.
 func (m *Merges) JoinFew(s *fewScratch, words []Few) {
 	var open [Lanes]uint8 // words that may have more merges
 	for k := range words {

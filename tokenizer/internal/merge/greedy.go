@@ -2,18 +2,20 @@ package merge
 
 import "loaderd/tokenizer/internal/pairs"
 
-// greedyMerges encodes from left to right, without merging: it takes the longest token that fits behind the last one, and
-// goes back where none does. It rests on this: the merges of some neighbouring symbols happen in the same order whatever
-// is beside them, as long as nothing beside them is merged with them. So
+// greedyMerges encodes from left to right, without merging: it takes the longest token that fits behind the last one,
+// and goes back where none does. It rests on this: the merges of some neighbouring symbols happen in the same order
+// whatever is beside them, as long as nothing beside them is merged with them. So
 //
-//  1. what has become one token was merged as if it were alone, and of the merges that make a token only one can ever come
+//  1. what has become one token was merged as if it were alone, and of the merges that make a token only one can ever
+//     come
 //     up, the last one when the token's text is merged alone;
 //  2. tokens in a row are what merging gives exactly if each two neighbours are what merging gives of the two alone
-//     (apart). So whether a token fits behind another does not depend on the rest of the word, and of all rows of tokens
+//     (apart). So whether a token fits behind another does not depend on the rest of the word, and of all rows of
+//     tokens
 //     that spell a word exactly one has neighbours that all fit.
 //
-// A symbol is numbered by when it can first appear: atoms, with which words begin, then tokens by the highest rank of the
-// Merges that make them. Nearly always that is the rank of the last of them.
+// A symbol is numbered by when it can first appear: atoms, with which words begin, then tokens by the highest rank of
+// the Merges that make them. Nearly always that is the rank of the last of them.
 type greedyMerges struct {
 	atoms uint32
 	trie  []uint64    // see trie.go
@@ -55,8 +57,8 @@ type greedyScratch struct {
 }
 
 // encode appends the ids of a word and returns how many bytes it has spelled: all, or those before the first character
-// that no symbol begins with. It goes back from each place at most once. Of long words that make it go back all the time
-// it spells nothing: merging is faster there.
+// that no symbol begins with. It goes back from each place at most once. Of long words that make it go back all the
+// time it spells nothing: merging is faster there.
 func (g *greedyMerges) encode(s *greedyScratch, dst []int32, word []byte) (ids []int32, spelled int) {
 	first := len(dst) // the tokens are put behind this as symbols
 	s.windows.look(s, dst, 0, windowLook)
@@ -115,7 +117,8 @@ func (g *greedyMerges) encode(s *greedyScratch, dst []int32, word []byte) (ids [
 	return dst, at
 }
 
-// alive is the longest of a token and those that it begins with that fits behind the last one and does not end at a dead place.
+// alive is the longest of a token and those that it begins with that fits behind the last one and does not end at a
+// dead place.
 func (g *greedyMerges) alive(s *greedyScratch, last, next uint32, at, size int) uint32 {
 	for next != none && s.isDead(at+int(g.of[next].size)) {
 		if next = g.of[next].shorter; next != none && last != none {
@@ -134,8 +137,10 @@ func withoutLast(dst []int32, first int) (rest []int32, last, taken uint32) {
 	return dst, last, taken
 }
 
-// repeated takes the last token again as often as the text repeats it, but for a few times. It looks at some bytes to know.
-func (g *greedyMerges) repeated(s *greedyScratch, dst []int32, word []byte, at, dead int) (ids []int32, end, looked int) {
+// repeated takes the last token again as often as the text repeats it, but for a few times. It looks at some bytes to
+// know.
+func (g *greedyMerges) repeated(s *greedyScratch, dst []int32, word []byte, at, dead int) (ids []int32, end,
+	looked int) {
 	token := dst[len(dst)-1]
 	size := int(g.of[token].size)
 	looked = s.repeats(word, at, size, dead)
@@ -146,8 +151,9 @@ func (g *greedyMerges) repeated(s *greedyScratch, dst []int32, word []byte, at, 
 	return dst, at, looked
 }
 
-// repeats is how many bytes from a place on repeat the token before it, of size bytes. Where a text repeats itself, encode
-// would find out for each token anew that a longer one leads nowhere; so it takes them at once, but for the last ones.
+// repeats is how many bytes from a place on repeat the token before it, of size bytes. Where a text repeats itself,
+// encode would find out for each token anew that a longer one leads nowhere; so it takes them at once, but for the last
+// ones.
 func (s *greedyScratch) repeats(word []byte, at, size, dead int) (n int) {
 	for place := at + size; place <= dead; place += size {
 		if s.isDead(place) {
@@ -185,8 +191,8 @@ func (s *greedyScratch) kill(at, size int, first bool) {
 
 func (s *greedyScratch) isDead(at int) bool { return s.dead[at>>6]>>(at&63)&1 != 0 }
 
-// fitting is the longest of a token and those that it begins with that fits behind another one, or none. It depends on the
-// two alone, so the last answers are kept.
+// fitting is the longest of a token and those that it begins with that fits behind another one, or none. It depends on
+// the two alone, so the last answers are kept.
 func (g *greedyMerges) fitting(s *greedyScratch, last, next uint32, size int) uint32 {
 	if size <= knownMin {
 		for next != none && !g.fits(s, last, next) {
@@ -220,8 +226,8 @@ func (g *greedyMerges) fits(s *greedyScratch, left, right uint32) bool {
 
 func (g *greedyMerges) isOdd(symbol uint32) bool { return g.odd[symbol>>6]>>(symbol&63)&1 != 0 }
 
-// apart reports whether merging leaves two tokens side by side as they are. It goes back in time: the younger of the two
-// symbols at the border is taken apart, and the pair that stood there before must not have merged earlier. Of equal
+// apart reports whether merging leaves two tokens side by side as they are. It goes back in time: the younger of the
+// two symbols at the border is taken apart, and the pair that stood there before must not have merged earlier. Of equal
 // ranks the leftmost goes first.
 func (g *greedyMerges) apart(left, right uint32) bool {
 	limit := none

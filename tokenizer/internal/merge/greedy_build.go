@@ -13,8 +13,8 @@ const (
 	greedyChain = 1 << 9  // tokens that a token begins with
 )
 
-// newGreedy makes the greedy encoder of merges, or returns nil where it would not be fast. text is the text of a symbol of
-// the merges, "" if it has none.
+// newGreedy makes the greedy encoder of merges, or returns nil where it would not be fast. text is the text of a symbol
+// of the merges, "" if it has none.
 func newGreedy(m *Merges, from *grownTokens, text func(symbol uint32) string) *greedyMerges {
 	grown := from.tokens
 	atoms := m.atoms(text)

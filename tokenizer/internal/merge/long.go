@@ -118,7 +118,8 @@ func (m *Merges) byRank(s *Scratch, dst []int32, word []byte) []int32 {
 	return s.unload(dst, m.ids)
 }
 
-// joinAll merges the pairs of a rank at the places that q has found, and returns the places where they were still there.
+// joinAll merges the pairs of a rank at the places that q has found, and returns the places where they were still
+// there.
 func (m *Merges) joinAll(q *rankQueue, w []node, rank uint32) (done []int32) {
 	left, right, made := m.parts[rank][0], m.parts[rank][1], m.made[rank]
 	if left == right && !slices.IsSorted(q.at) { // only pairs that may overlap care about the order

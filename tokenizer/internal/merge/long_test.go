@@ -42,7 +42,8 @@ func TestOrderOfMerges(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for k := range 24 {
 		jumbled := k%2 == 1
-		if tokentest.Definition(t, tokentest.SmallFile(tokentest.RandomMerges(r, 60, jumbled)...)).Merges.Ordered() == jumbled {
+		if tokentest.Definition(t, tokentest.SmallFile(tokentest.RandomMerges(r, 60,
+			jumbled)...)).Merges.Ordered() == jumbled {
 			t.Errorf("model %d: jumbled %t", k, jumbled)
 		}
 	}

@@ -80,9 +80,9 @@ func (m *Merges) BeginFew(s *Scratch, w *Few, word []byte) bool {
 	return true
 }
 
-// byUrgency merges the symbols of a long word for any merges. The pairs that wait lie in a list a rank; all of a rank are
-// done from left to right. A pair that a merge makes possible and that goes before what is left of the list is urgent:
-// the few of these are done at once, by rank, then place.
+// byUrgency merges the symbols of a long word for any merges. The pairs that wait lie in a list a rank; all of a rank
+// are done from left to right. A pair that a merge makes possible and that goes before what is left of the list is
+// urgent: the few of these are done at once, by rank, then place.
 func (m *Merges) byUrgency(s *Scratch, dst []int32) []int32 {
 	q := &s.queue
 	if n := len(m.parts); len(q.head) < n {
@@ -148,7 +148,8 @@ func (s *Scratch) wait(rank, now uint32, p int32) {
 	}
 }
 
-// NewFromCharacters has no merge yet, and makes room for n. Words begin with characters, and symbols are ids below size.
+// NewFromCharacters has no merge yet, and makes room for n. Words begin with characters, and symbols are ids below
+// size.
 func NewFromCharacters(begin *Characters, size, n int) *Merges {
 	m := &Merges{
 		characters: begin,

@@ -1,6 +1,6 @@
-// Package merge encodes one word by byte pair encoding: the merge of the lowest rank goes first, of equal ones the leftmost, until none
-// applies. There are several ways to the same ids: many short words at once (Few), a long word from left to right without merging where
-// that is known to be the same, rank by rank, or by a heap.
+// Package merge encodes one word by byte pair encoding: the merge of the lowest rank goes first, of equal ones the
+// leftmost, until none applies. There are several ways to the same ids: many short words at once (Few), a long word
+// from left to right without merging where that is known to be the same, rank by rank, or by a heap.
 //
 // It also finds out which merges of a file are ever done, and the merges that the ranks of a rank file stand for.
 package merge
@@ -30,9 +30,11 @@ type Merges struct {
 	// inOrder: the merge of rank r makes symbol 256+r, which is the token of that id.
 	inOrder bool
 
-	allDone bool                 // see SetAllDone
-	grown   *grownTokens         // what Themselves has found, for PrepareGreedy
-	greedy  func() *greedyMerges // another way to the same ids, made when it is needed first, or nil where it is not known to be one; nil: not looked for
+	allDone bool         // see SetAllDone
+	grown   *grownTokens // what Themselves has found, for PrepareGreedy
+	// another way to the same ids, made when it is needed first, or nil where it is not known to be one; nil: not looked
+	// for
+	greedy func() *greedyMerges
 }
 
 // New has no merge yet, and makes room for n. Words begin with bytes, which are the symbols 0..255.
@@ -62,7 +64,8 @@ func (m *Merges) SetByte(b byte, id int32) { m.ids[b] = id }
 // BeginsWith is what words begin with where merging begins with characters, else nil.
 func (m *Merges) BeginsWith() *Characters { return m.characters }
 
-// Texts are those of the symbols that merges make, and where words begin with bytes also these. They are not to be changed.
+// Texts are those of the symbols that merges make, and where words begin with bytes also these. They are not to be
+// changed.
 func (m *Merges) Texts() []string { return m.text }
 
 // Symbol adds the token of some bytes that a merge will make.
@@ -111,8 +114,8 @@ func (m *Merges) Encode(s *Scratch, dst []int32, word []byte) []int32 {
 	return m.AppendFew(dst, w)
 }
 
-// A symbol is a piece of a word while it is merged: where words begin with bytes 0..255 are these, and larger ones are tokens that
-// Merges make; where they begin with characters a symbol is a token's id.
+// A symbol is a piece of a word while it is merged: where words begin with bytes 0..255 are these, and larger ones are
+// tokens that Merges make; where they begin with characters a symbol is a token's id.
 const (
 	none       = pairs.None // no symbol, or no rank
 	symbolBits = pairs.SymbolBits

@@ -12,9 +12,10 @@ type lastMerge struct {
 	rank [shortMax]uint32
 }
 
-// lastOf merges nodes, by their ranks, and returns the rank of the merge that leaves one of them, with the place of the right
-// one of the two that it joins; without one it is none.
-func (l *lastMerge) lastOf(rankOf func(a, b node) uint32, made func(a node, rank uint32) uint32) (last uint32, at int32) {
+// lastOf merges nodes, by their ranks, and returns the rank of the merge that leaves one of them, with the place of the
+// right one of the two that it joins; without one it is none.
+func (l *lastMerge) lastOf(rankOf func(a, b node) uint32, made func(a node, rank uint32) uint32) (last uint32,
+	at int32) {
 	left := len(l.node)
 	rank := func(p int32) uint32 {
 		if a := l.node[p]; int(a.next) < len(l.node) {
@@ -57,10 +58,10 @@ func (l *lastMerge) lastOf(rankOf func(a, b node) uint32, made func(a node, rank
 // merged marks a node that has become part of the one before it.
 const merged = -2
 
-// FromRanks finds the merges of a rank file, of bytes, from its tokens by rank and their places among them. There a pair's rank is the rank of its bytes as
-// a token, however they are split. But of all ways to split a token only one can come up: the one that merging by ranks leaves, because bytes are
-// only ever joined with neighbours, and inside a token that is done in the same order wherever it stands. A token that no
-// merging makes is left to words that are it.
+// FromRanks finds the merges of a rank file, of bytes, from its tokens by rank and their places among them. There a
+// pair's rank is the rank of its bytes as a token, however they are split. But of all ways to split a token only one
+// can come up: the one that merging by ranks leaves, because bytes are only ever joined with neighbours, and inside a
+// token that is done in the same order wherever it stands. A token that no merging makes is left to words that are it.
 func FromRanks(tokens []string, places map[string]uint32) []Step {
 	steps := make([]Step, 0, len(tokens))
 	var l lastMerge

@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// A trie of byte strings in one array. A cell holds the byte that leads to it in bits 0..8 (noByte in an empty cell), its
-// base in bits 9..31 and its symbol, or none, above. The cell that byte b leads to is at base^b; no two cells share a
-// base, but for 0, which is that of cells that lead nowhere: so the byte alone tells whether a cell is there. Cell 0 is
-// the root.
+// A trie of byte strings in one array. A cell holds the byte that leads to it in bits 0..8 (noByte in an empty cell),
+// its base in bits 9..31 and its symbol, or none, above. The cell that byte b leads to is at base^b; no two cells share
+// a base, but for 0, which is that of cells that lead nowhere: so the byte alone tells whether a cell is there. Cell 0
+// is the root.
 const (
 	noByte    = 256
 	byteMask  = 1<<9 - 1
@@ -97,7 +97,8 @@ func (b *trieBuilder) take(i uint32) {
 	b.free[f.next].prev = f.prev
 }
 
-// place fills the cell at a place for the strings of a list, which begin with the same depth bytes, and all cells behind.
+// place fills the cell at a place for the strings of a list, which begin with the same depth bytes, and all cells
+// behind.
 func (b *trieBuilder) place(at uint32, list []trieEntry, depth int) bool {
 	if len(list[0].text) == depth {
 		b.cell[at] = b.cell[at]&(1<<32-1) | uint64(list[0].symbol)<<32

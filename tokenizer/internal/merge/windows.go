@@ -2,10 +2,11 @@ package merge
 
 import "math/bits"
 
-// Of short tokens greedy encoding has to look at many, and to wait for memory at each. Where a long word has them, it is
-// merged in windows that overlap, many at once. What merging makes of a window is right but for its ends, so its tokens are
-// taken up to a place where one of the next window begins too, if the two tokens there are apart; from there on those of the
-// next window. As the row of tokens whose neighbours all fit is the word's, it does not matter how it was found.
+// Of short tokens greedy encoding has to look at many, and to wait for memory at each. Where a long word has them, it
+// is merged in windows that overlap, many at once. What merging makes of a window is right but for its ends, so its
+// tokens are taken up to a place where one of the next window begins too, if the two tokens there are apart; from there
+// on those of the next window. As the row of tokens whose neighbours all fit is the word's, it does not matter how it
+// was found.
 const (
 	windowBytes = shortMax
 	windowStep  = 36      // from the begin of a window to that of the next
@@ -40,7 +41,8 @@ func (v *greedyWindows) faster(s *greedyScratch, dst []int32, at int) bool {
 }
 
 // ahead takes the word on from a place, where last ends, as far as windows are sure of.
-func (v *greedyWindows) ahead(g *greedyMerges, s *greedyScratch, dst []int32, word []byte, last uint32, at int) ([]int32, uint32, int) {
+func (v *greedyWindows) ahead(g *greedyMerges, s *greedyScratch, dst []int32, word []byte, last uint32,
+	at int) ([]int32, uint32, int) {
 	for {
 		if at >= v.until {
 			switch {
@@ -85,7 +87,8 @@ func (v *greedyWindows) fill(m *Merges, word []byte, at int) {
 func (w *Few) before(place int) int { return bits.Len64(w.left&(4<<place-1)) - 2 }
 
 // follow appends the tokens of windows from a place on, if they fit behind last.
-func (v *greedyWindows) follow(g *greedyMerges, s *greedyScratch, dst []int32, last uint32, at int) ([]int32, uint32, int) {
+func (v *greedyWindows) follow(g *greedyMerges, s *greedyScratch, dst []int32, last uint32, at int) ([]int32,
+	uint32, int) {
 	for v.at < v.n-1 && at >= v.begin+(v.at+1)*windowStep {
 		v.at++
 	}

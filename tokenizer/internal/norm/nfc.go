@@ -94,8 +94,8 @@ type marked struct {
 	class uint8
 }
 
-// nfc returns s in form C: s itself where nothing in it is unstable, else a buffer that the next call uses again. A stable
-// character does not act on what is before it, so text is normalized from one to the next.
+// nfc returns s in form C: s itself where nothing in it is unstable, else a buffer that the next call uses again. A
+// stable character does not act on what is before it, so text is normalized from one to the next.
 func (n *normalizer) nfc(s []byte) []byte {
 	changed := false
 	start, done := 0, 0 // the last stable character; what has been copied
@@ -191,7 +191,8 @@ func isHangul(r rune) bool {
 
 func (n *normalizer) decompose(r rune) {
 	if k := r - hangulS; k >= 0 && k < hangulLs*hangulVs*hangulTs {
-		n.mark = append(n.mark, marked{r: hangulL + k/(hangulVs*hangulTs)}, marked{r: hangulV + k%(hangulVs*hangulTs)/hangulTs})
+		n.mark = append(n.mark, marked{r: hangulL + k/(hangulVs*hangulTs)},
+			marked{r: hangulV + k%(hangulVs*hangulTs)/hangulTs})
 		if t := k % hangulTs; t > 0 {
 			n.mark = append(n.mark, marked{r: hangulT + t})
 		}
@@ -211,7 +212,9 @@ func (n *normalizer) order() {
 		for j < len(n.mark) && n.mark[j].class > 0 {
 			j++
 		}
-		if byClass := func(a, b marked) int { return int(a.class) - int(b.class) }; !slices.IsSortedFunc(n.mark[i:j], byClass) {
+		if byClass := func(a, b marked) int {
+			return int(a.class) - int(b.class)
+		}; !slices.IsSortedFunc(n.mark[i:j], byClass) {
 			slices.SortStableFunc(n.mark[i:j], byClass)
 		}
 		i = j + 1

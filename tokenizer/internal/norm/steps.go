@@ -1,5 +1,6 @@
-// Package norm changes text before it is cut and merged, as the normalizers of a tokenizer.json ask for: Unicode normalization forms C
-// and KC, and literal text put before or in place of other text. It also replaces what is no valid UTF-8.
+// Package norm changes text before it is cut and merged, as the normalizers of a tokenizer.json ask for: Unicode
+// normalization forms C and KC, and literal text put before or in place of other text. It also replaces what is no
+// valid UTF-8.
 package norm
 
 import "bytes"

@@ -95,7 +95,8 @@ func validByStates(s []byte) bool {
 // AppendValid appends text with one U+FFFD for each maximal subpart of invalid UTF-8: the bytes that begin a
 // character and then break off (Unicode 16, section 3.9, U+FFFD substitution of maximal subparts).
 //
-// Which bytes those are is unpredictable. So it goes by blocks, with a bit a byte, and branches on little but how many there are.
+// Which bytes those are is unpredictable. So it goes by blocks, with a bit a byte, and branches on little but how many
+// there are.
 func AppendValid(dst, text []byte) []byte {
 	dst = slices.Grow(dst, len(text)+len(text)/4)
 	var tail [blockSize]byte

@@ -4,12 +4,14 @@ package norm
 
 import "loaderd/internal/processor"
 
-// validAVX2 reports whether the first n bytes, a multiple of 32, are UTF-8, perhaps without the end of the last character.
+// validAVX2 reports whether the first n bytes, a multiple of 32, are UTF-8, perhaps without the end of the last
+// character.
 //
 //go:noescape
 func validAVX2(s *byte, n int) bool
 
-// validStart checks a beginning of s, up to the end of a character. It returns its length; it is not ok if that is not UTF-8.
+// validStart checks a beginning of s, up to the end of a character. It returns its length; it is not ok if that is not
+// UTF-8.
 func validStart(s []byte) (n int, ok bool) {
 	n = len(s) &^ 31
 	if !processor.AVX2 || n == 0 {

@@ -48,7 +48,8 @@ func TestValidLongTexts(t *testing.T) {
 	}
 }
 
-// Texts of many lengths, of characters and of bytes at which the states of a check change, become what the definition says.
+// Texts of many lengths, of characters and of bytes at which the states of a check change, become what the definition
+// says.
 func TestInvalidLongTexts(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	edges := []byte("az\x00\x7F\x80\x8F\x90\x9F\xA0\xBF\xC0\xC1\xC2\xDF\xE0\xE1\xEC\xED\xEE\xEF\xF0\xF1\xF3\xF4\xF5\xFF")

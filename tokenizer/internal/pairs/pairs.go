@@ -1,5 +1,5 @@
-// Package pairs is a hash table from two numbers of 21 bits to a third one: from two symbols to the rank of their merge, from two
-// characters to the one that they compose to.
+// Package pairs is a hash table from two numbers of 21 bits to a third one: from two symbols to the rank of their
+// merge, from two characters to the one that they compose to.
 package pairs
 
 import "math/bits"

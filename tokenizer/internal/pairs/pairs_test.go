@@ -7,7 +7,8 @@ import (
 	"loaderd/tokenizer/internal/pairs"
 )
 
-// A table answers as a map does, however little room it was made with, and its filter denies no pair that is there, but most others.
+// A table answers as a map does, however little room it was made with, and its filter denies no pair that is there, but
+// most others.
 func TestTableIsAMap(t *testing.T) {
 	const n = 5000
 	for _, room := range []int{0, 100, n} {
@@ -23,7 +24,8 @@ func TestTableIsAMap(t *testing.T) {
 		}
 		for pair, rank := range want {
 			if have := table.Rank(pair[0], pair[1]); have != rank || !table.Maybe.Has(pair[0], pair[1]) {
-				t.Fatalf("room for %d: pair %v has rank %d, want %d, the filter says %v", room, pair, have, rank, table.Maybe.Has(pair[0], pair[1]))
+				t.Fatalf("room for %d: pair %v has rank %d, want %d, the filter says %v", room, pair, have, rank,
+					table.Maybe.Has(pair[0], pair[1]))
 			}
 		}
 		asked, said := 0, 0

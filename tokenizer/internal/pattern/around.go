@@ -10,10 +10,11 @@ import (
 // whether groups of characters follow to the end of their run. For the automaton each kind of characters has a column
 // for each answer.
 type around struct {
-	kinds        int       // of characters
-	edges        bool      // it asks for the edges of words
-	word         [256]bool // by kind: a character of a word
-	edge, groups int       // how many columns further the kinds are where the answer is yes; groups is 0 if it does not ask
+	kinds int       // of characters
+	edges bool      // it asks for the edges of words
+	word  [256]bool // by kind: a character of a word
+	// how many columns further the kinds are where the answer is yes; groups is 0 if it does not ask
+	edge, groups int
 	end          int       // the column of the end of the text behind a word
 	run, behind  [256]bool // by kind: a character of groups, and what may be behind them
 	size         int       // of a group

@@ -147,7 +147,8 @@ func (n *nfa) either(e *Expr, again, then int32) nfaState {
 // be nothing at all, or cannot begin with what the quantifier would have to give back.
 func atomic(e *Expr) bool { return e.atomic(nil, true) }
 
-// atomic is that for a part of a pattern: behind are the characters that may come behind it, and open says that nothing has to.
+// atomic is that for a part of a pattern: behind are the characters that may come behind it, and open says that nothing
+// has to.
 func (e *Expr) atomic(behind ucd.Set, open bool) bool {
 	switch e.Kind {
 	case Sequence:

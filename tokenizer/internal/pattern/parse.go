@@ -1,6 +1,6 @@
-// Package pattern finds what a regular expression of the reference implementations matches. An expression is parsed to a tree; the tree
-// is made a deterministic automaton, which finds the match of a backtracking engine in one pass. What the two may take
-// differently, or what may take a time that grows with the square of the text, is refused.
+// Package pattern finds what a regular expression of the reference implementations matches. An expression is parsed to
+// a tree; the tree is made a deterministic automaton, which finds the match of a backtracking engine in one pass. What
+// the two may take differently, or what may take a time that grows with the square of the text, is refused.
 package pattern
 
 import (

@@ -17,7 +17,8 @@ func FuzzPattern(f *testing.F) {
 			f.Add(part, "It's  12345\n\n //x\r\n/HTTPServer'LL  中文 \u00a0")
 		}
 	}
-	for _, part := range []string{`a?b*?c+(?!\S)|[^a-c]{1,3}`, `a+?b??c?|.{2,3}`, `(?:ab|a)(?:c|bcd)|.`, `\s?\p{L}+|[\w-]$`,
+	for _, part := range []string{`a?b*?c+(?!\S)|[^a-c]{1,3}`, `a+?b??c?|.{2,3}`, `(?:ab|a)(?:c|bcd)|.`,
+		`\s?\p{L}+|[\w-]$`,
 		`(?i:'[sk])?x|[^x]`, `[a-z&&[^b]]++|\W`, `\b`, `\B`, `\w+?\b| \B`,
 		`(?=(\d{3})+(?!\d))| ?\p{L}+`, `\d{1,3}(?=(?:\d{3})*\b)`, `(?=a)|b+$`,
 		`\p{N}(?=(\d\d)+$)`, `(?=[a-d]+-)`, `a{1,700}`, `(?=(?:a{2})+(?=b))\w|\b.`} {

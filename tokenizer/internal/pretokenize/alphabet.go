@@ -23,7 +23,8 @@ var byteAt = func() (at [512]uint16) {
 	return at
 }()
 
-// AppendBytes appends the bytes that a token of the alphabet stands for; not ok, it returns dst, for other and for empty tokens.
+// AppendBytes appends the bytes that a token of the alphabet stands for; not ok, it returns dst, for other and for
+// empty tokens.
 func AppendBytes(dst []byte, token string) (text []byte, ok bool) {
 	text = dst
 	for _, r := range token {

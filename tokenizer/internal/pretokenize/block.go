@@ -1,6 +1,6 @@
-// Package pretokenize cuts text into words, which are merged each on its own: by patterns in sequence, exact for any text; for the
-// patterns of published tokenizers also by masks, a bit a byte, which find the words of 64 bytes at once; and where merging begins with
-// characters by the places that no token lies across.
+// Package pretokenize cuts text into words, which are merged each on its own: by patterns in sequence, exact for any
+// text; for the patterns of published tokenizers also by masks, a bit a byte, which find the words of 64 bytes at once;
+// and where merging begins with characters by the places that no token lies across.
 package pretokenize
 
 import (
@@ -125,8 +125,8 @@ func topBits(p *block) (inside, first uint64) {
 	return inside, first
 }
 
-// listBitsPlain writes i plus the place of each bit of b behind the first n of ends, at most blockSize of them are to be free: it goes by
-// eights, as how many bits there are is unpredictable.
+// listBitsPlain writes i plus the place of each bit of b behind the first n of ends, at most blockSize of them are to
+// be free: it goes by eights, as how many bits there are is unpredictable.
 func listBitsPlain(ends *[BatchSize]int32, n int, b uint64, i int) {
 	for ; b != 0; n += 8 {
 		eight := (*[8]int32)(ends[n&(BatchSize-1):])
@@ -203,8 +203,8 @@ func (sp *Splitter) Split(s []byte, i int, w *Batch) (n, end int) {
 	return n, i
 }
 
-// scanWide scans at least one word, and goes on up to a place, or as long as a byte that is not ASCII is near if the rule
-// knows none of these.
+// scanWide scans at least one word, and goes on up to a place, or as long as a byte that is not ASCII is near if the
+// rule knows none of these.
 func (sp *Splitter) scanWide(s []byte, i, until int, w *Batch, n int) (int, int) {
 	for {
 		if sp.alone != nil {

@@ -53,7 +53,8 @@ func (b *Builder) AddText(text, behavior string, invert bool) error {
 	return b.cut("text "+text, pattern.Literally(text), behavior, invert)
 }
 
-// AddRegex cuts at the matches of a regular expression. The error is ErrBehavior, or says what is not known in the expression.
+// AddRegex cuts at the matches of a regular expression. The error is ErrBehavior, or says what is not known in the
+// expression.
 func (b *Builder) AddRegex(regex, behavior string, invert bool) error {
 	if regex == trailingPattern && behavior == "Isolated" && !b.byteLevel {
 		b.list = append(b.list, splitPart{name: regexName(regex)})

@@ -41,7 +41,8 @@ const (
 // Families are those that have a rule for ASCII; any other goes through its automatons alone.
 var Families = []Published{
 	{"gpt2", []string{ByteLevelPattern}, &blockRule{space: true, short: exactCase, letters: plainLetters}},
-	{"digits gpt2", []string{DigitsPart, ByteLevelPattern}, &blockRule{space: true, short: exactCase, apart: true, letters: plainLetters}},
+	{"digits gpt2", []string{DigitsPart, ByteLevelPattern}, &blockRule{space: true, short: exactCase, apart: true,
+		letters: plainLetters}},
 	{
 		"cl100k",
 		[]string{contractionPattern + `|` + leadPattern + `\p{L}+|\p{N}{1,3}|` + marksPattern + `[\r\n]*|` + blanksPattern},
@@ -59,7 +60,8 @@ var Families = []Published{
 	},
 	{
 		"qwen with marks",
-		[]string{contractionPattern + `|` + leadPattern + `[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|` + blanksPattern},
+		[]string{contractionPattern + `|` + leadPattern + `[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|` +
+			blanksPattern},
 		&blockRule{short: anyCase, digits: 1, newlines: true, letters: lettersAndMarks},
 	},
 	{

@@ -9,7 +9,8 @@ import "loaderd/internal/processor"
 //go:noescape
 func classifyAVX2(m *masks, p *block)
 
-// listBitsBMI writes i plus the place of each bit of b to ends: as many numbers as b has bits, rounded up to eight. b is not 0.
+// listBitsBMI writes i plus the place of each bit of b to ends: as many numbers as b has bits, rounded up to eight. b
+// is not 0.
 //
 //go:noescape
 func listBitsBMI(ends *int32, b uint64, i int)
@@ -28,7 +29,8 @@ func (m *masks) fill(p *block) {
 	}
 }
 
-// listBits writes i plus the place of each bit of b, which is not 0, behind the first n of ends. Up to blockSize are written.
+// listBits writes i plus the place of each bit of b, which is not 0, behind the first n of ends. Up to blockSize are
+// written.
 func listBits(ends *[BatchSize]int32, n int, b uint64, i int) {
 	if processor.AVX2 {
 		listBitsBMI(&ends[:BatchSize-blockSize+1][n], b, i)
@@ -37,7 +39,8 @@ func listBits(ends *[BatchSize]int32, n int, b uint64, i int) {
 	}
 }
 
-// sortLetters puts the characters of a block that begin at some places, up to an unclear one, into masks. It returns the places from there on.
+// sortLetters puts the characters of a block that begin at some places, up to an unclear one, into masks. It returns
+// the places from there on.
 func (t *letterKinds) sortLetters(by *letterMasks, p *block, first uint64) (left uint64) {
 	if processor.AVX2 {
 		return sortAVX2(&t.kind[0], p, first, by)

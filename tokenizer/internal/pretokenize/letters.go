@@ -7,11 +7,11 @@ import (
 	"loaderd/tokenizer/internal/ucd"
 )
 
-// letterKinds tells how a rule takes characters beyond ASCII, so that they can be among the masks of a block with all of
-// their bytes. They stand for letters of one case, or for marks; some leave it to the automatons.
+// letterKinds tells how a rule takes characters beyond ASCII, so that they can be among the masks of a block with all
+// of their bytes. They stand for letters of one case, or for marks; some leave it to the automatons.
 type letterKinds struct {
-	// By the lower six bits of three bytes. Those of two bytes are there with any third one, so how many bytes characters have, which is
-	// unpredictable, makes no difference; those of four bytes are unclear.
+	// By the lower six bits of three bytes. Those of two bytes are there with any third one, so how many bytes characters
+	// have, which is unpredictable, makes no difference; those of four bytes are unclear.
 	kind  [1 << 18]letterKind
 	cased bool
 }
@@ -107,7 +107,8 @@ var maskRows = func() (rows [unclear]letterMasks) {
 	return rows
 }()
 
-// sortPlain puts the characters of a block that begin at some places, up to an unclear one, into masks. It returns the places from there on.
+// sortPlain puts the characters of a block that begin at some places, up to an unclear one, into masks. It returns the
+// places from there on.
 func (t *letterKinds) sortPlain(by *letterMasks, p *block, first uint64) (left uint64) {
 	*by = letterMasks{}
 	for ; first != 0; first &= first - 1 {
@@ -125,8 +126,8 @@ func (t *letterKinds) sortPlain(by *letterMasks, p *block, first uint64) (left u
 	return first
 }
 
-// sort puts the characters of a block that are not ASCII, up to a size, where the text ends, into its masks. It returns the place up to which they
-// are there. Control characters are marks without it.
+// sort puts the characters of a block that are not ASCII, up to a size, where the text ends, into its masks. It returns
+// the place up to which they are there. Control characters are marks without it.
 func (t *letterKinds) sort(m *masks, p *block, size int) (limit uint) {
 	limit = min(wholeCharacters(p), uint(size))
 	var by letterMasks

@@ -121,8 +121,8 @@ func ownNewlinesAndSlashes(m *masks, s []byte, i int) (own uint64) {
 	return own
 }
 
-// startsWhiteAndMarks are the word starts at whitespace and marks, without the own bytes, which belong to the marks before
-// them. first are the marks that are the first of their run and have no space before.
+// startsWhiteAndMarks are the word starts at whitespace and marks, without the own bytes, which belong to the marks
+// before them. first are the marks that are the first of their run and have no space before.
 func (r *blockRule) startsWhiteAndMarks(m *masks, own uint64) (starts, first uint64) {
 	white := m.white() &^ own
 	marks := m.marks() &^ own

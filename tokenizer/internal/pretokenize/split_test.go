@@ -21,7 +21,8 @@ func compareSplits(t *testing.T, label string, f *pretokenize.Family, text []byt
 		got := tokentest.Words(sp, text)
 		for k := range max(len(got), len(want)) {
 			if k >= len(got) || k >= len(want) || got[k] != want[k] {
-				t.Fatalf("%s: %q: the %s cut at word %d: %q, want %q", label, text, form, k, got[min(k, len(got)):], want[min(k, len(want)):])
+				t.Fatalf("%s: %q: the %s cut at word %d: %q, want %q", label, text, form, k, got[min(k, len(got)):],
+					want[min(k, len(want)):])
 			}
 		}
 	}
@@ -81,7 +82,9 @@ func TestPatterns(t *testing.T) {
 }
 
 // kinds are characters that patterns tell apart, some with one, two, three and four bytes.
-var kinds = strings.Split("a|A|s|'|l|(| | |\n|\r|\t|/|1|\x00|\x05|\x1f|\x7f|б|Б|é|ǅ|ʰ|ا|中|カ|\u0301|\u0903|\u0488|ſ|€|“|×|\u00a0|\u3000|\u2028|٣|²|👩|\u200d|𝒜|𐐨", "|")
+var kinds = strings.Split(
+	"a|A|s|'|l|(| | |\n|\r|\t|/|1|\x00|\x05|\x1f|\x7f|б|Б|é|ǅ|ʰ|ا|中|カ|"+
+		"\u0301|\u0903|\u0488|ſ|€|“|×|\u00a0|\u3000|\u2028|٣|²|👩|\u200d|𝒜|𐐨", "|")
 
 func TestSplittersAgree(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
@@ -138,7 +141,8 @@ func TestTrailingSpaceAgreesWithItsPattern(t *testing.T) {
 func TestLongRunsAreCutInOnePass(t *testing.T) {
 	for _, p := range pretokenize.Families {
 		f := familyFrom(p)
-		for _, unit := range []string{"a", " ", "\n", "1", "'", ".", "中", "é", "\u0301", "\x00", " \n", "a1", "aA", "...\n/"} {
+		for _, unit := range []string{"a", " ", "\n", "1", "'", ".", "中", "é", "\u0301", "\x00", " \n", "a1", "aA",
+			"...\n/"} {
 			text := bytes.Repeat([]byte(unit), 1<<19/len(unit))
 			words := tokentest.Words(&f.Splitter, text)
 			if got := strings.Join(words, ""); got != string(text) {
@@ -162,8 +166,10 @@ func TestGroups_AreCutInOnePass(t *testing.T) {
 }
 
 func BenchmarkSplit(b *testing.B) {
-	wide := strings.Repeat("Съешь же ещё этих мягких французских булок, да выпей чаю. 我能吞下玻璃而不伤身体。나는 유리를 먹을 수 있어요. ", 20000)
-	texts := map[string][]byte{"source": norm.AppendValid(nil, bytes.Join(tokentest.SourceText(b), nil)), "wide": []byte(wide)}
+	wide := strings.Repeat("Съешь же ещё этих мягких французских булок, да выпей чаю. 我能吞下玻璃而不伤身体。나는 유리를 먹을 수 있어요. ",
+		20000)
+	texts := map[string][]byte{"source": norm.AppendValid(nil, bytes.Join(tokentest.SourceText(b), nil)),
+		"wide": []byte(wide)}
 	for _, p := range pretokenize.Families {
 		f := familyFrom(p)
 		for kind, text := range texts {

@@ -42,8 +42,8 @@ type openPiece struct {
 	around     pattern.Around // of the text that the stage cuts
 }
 
-// End is the end of the innermost piece that begins at s[i]. Of a text the pieces are asked for in order, and before the
-// first one open is zero.
+// End is the end of the innermost piece that begins at s[i]. Of a text the pieces are asked for in order, and before
+// the first one open is zero.
 func (list Stages) End(s []byte, i int, open *OpenPieces) int {
 	from, limit := 0, len(s)
 	for k := range list {

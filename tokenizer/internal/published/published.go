@@ -1,6 +1,6 @@
-// Package published holds vocabularies that OpenAI has published with tiktoken (LICENSE), as the merges that their ranks stand for. Finding these takes
-// longer than anything else on the way from a rank file to a tokenizer, and two numbers for a token, of which the upper bits hardly change from one to the
-// next, take less room than its text.
+// Package published holds vocabularies that OpenAI has published with tiktoken (LICENSE), as the merges that their
+// ranks stand for. Finding these takes longer than anything else on the way from a rank file to a tokenizer, and two
+// numbers for a token, of which the upper bits hardly change from one to the next, take less room than its text.
 package published
 
 import (
@@ -11,14 +11,15 @@ import (
 	"strings"
 )
 
-// A file is compressed by deflate. It begins with the 256 bytes, in the order of their ranks. The merges follow, in the order of the ranks that they make, from
-// 256 on: the lowest bytes of the ranks of all left parts, their second and third bytes, and the same of the right parts.
+// A file is compressed by deflate. It begins with the 256 bytes, in the order of their ranks. The merges follow, in the
+// order of the ranks that they make, from 256 on: the lowest bytes of the ranks of all left parts, their second and
+// third bytes, and the same of the right parts.
 //
 //go:embed *.merges
 var files embed.FS
 
-// Vocabulary is what a rank file says: its tokens have the ranks 0, 1, ... without a gap, and each has one byte or is what one merge makes of two tokens
-// before it.
+// Vocabulary is what a rank file says: its tokens have the ranks 0, 1, ... without a gap, and each has one byte or is
+// what one merge makes of two tokens before it.
 type Vocabulary struct {
 	Bytes  [256]byte   // those of the ranks 0..255
 	Merges [][2]uint32 // of the ranks from 256 on: the ranks of the left and the right part

@@ -87,7 +87,8 @@ func TestRead(t *testing.T) {
 			t.Fatal(err)
 		}
 		if have.Bytes != want.Bytes || !slices.Equal(have.Merges, want.Merges) {
-			t.Errorf("%s: the file has other merges than tiktoken's ranks: go test ./tokenizer/internal/published -update writes it", name)
+			t.Errorf("%s: the file has other merges than tiktoken's ranks: go test ./tokenizer/internal/published -update "+
+				"writes it", name)
 		}
 		if diff := cmp.Diff(tokens, have.Texts(strings.Clone)); diff != "" {
 			t.Errorf("%s: the tokens are others: %.1000s", name, diff)

@@ -1,5 +1,5 @@
-// Package tokentest makes files and texts for the tests of the tokenizer and its packages, and cuts texts by the definition, without
-// regard to time; only tests import it.
+// Package tokentest makes files and texts for the tests of the tokenizer and its packages, and cuts texts by the
+// definition, without regard to time; only tests import it.
 package tokentest
 
 import (
@@ -43,7 +43,8 @@ func SmallFile(merges ...[2]string) Object {
 
 // Added is an added token of a file; flags are those that are set.
 func Added(id int, content string, flags ...string) Object {
-	a := Object{"id": id, "content": content, "single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": false}
+	a := Object{"id": id, "content": content, "single_word": false, "lstrip": false, "rstrip": false, "normalized": false,
+		"special": false}
 	for _, f := range flags {
 		a[f] = true
 	}
@@ -65,7 +66,8 @@ func PatternFor(parts ...string) Object {
 		if part == pretokenize.DigitsPart {
 			list = append(list, Object{"type": "Digits", "individual_digits": true})
 		} else {
-			list = append(list, Object{"type": "Split", "pattern": Object{"Regex": part}, "behavior": "Isolated", "invert": false})
+			list = append(list, Object{"type": "Split", "pattern": Object{"Regex": part}, "behavior": "Isolated",
+				"invert": false})
 		}
 	}
 	list = append(list, Object{"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false})

@@ -8,12 +8,14 @@ import (
 	"testing"
 )
 
-// AtGuard is a copy of text that ends where a page begins that must not be read: who reads behind the text, even a byte, ends the program.
+// AtGuard is a copy of text that ends where a page begins that must not be read: who reads behind the text, even a
+// byte, ends the program.
 func AtGuard(t testing.TB, text []byte) []byte {
 	t.Helper()
 	page := os.Getpagesize()
 	size := (len(text) + page - 1) / page * page
-	memory, err := syscall.Mmap(-1, 0, size+page, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
+	memory, err := syscall.Mmap(-1, 0, size+page, syscall.PROT_READ|syscall.PROT_WRITE,
+		syscall.MAP_ANON|syscall.MAP_PRIVATE)
 	if err != nil {
 		t.Fatal(err)
 	}

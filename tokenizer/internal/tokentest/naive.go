@@ -10,7 +10,8 @@ import (
 	"loaderd/tokenizer/internal/ucd"
 )
 
-// Backtracker finds matches by trying every way. It counts its steps: there are patterns and texts for which it takes very many.
+// Backtracker finds matches by trying every way. It counts its steps: there are patterns and texts for which it takes
+// very many.
 type Backtracker struct {
 	steps int
 	whole string // the text that matches are looked for in

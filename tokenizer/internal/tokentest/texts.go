@@ -16,9 +16,12 @@ import (
 
 // Pieces are what patterns and merges treat in ways of their own.
 var Pieces = []string{
-	" ", "  ", "\n", "\r\n", "\t", "\v", "\u0085", "\u00a0", "\u3000", "'", "'s", "'S", "'ſ", "'ll", "'LL", "'re", "'Ve", "'d",
-	"a", "B", "the", "The", "HTTP", "ſ", "1", "23", "4567", "½", "٣", "é", "e\u0301", "中", "文字", "ا", "ǅ", "ʰ", "ª", "👩‍🔬", "😀",
-	".", "/", "//", "...", "!", "-", "_", "<|", "|>", "\x00", "\ufffd", "\u200d", "\U00010400", "\U000323b0", "ing", "tion", "ize",
+	" ", "  ", "\n", "\r\n", "\t", "\v", "\u0085", "\u00a0", "\u3000", "'", "'s", "'S", "'ſ", "'ll", "'LL", "'re",
+	"'Ve", "'d",
+	"a", "B", "the", "The", "HTTP", "ſ", "1", "23", "4567", "½", "٣", "é", "e\u0301", "中", "文字", "ا", "ǅ", "ʰ", "ª",
+	"👩‍🔬", "😀",
+	".", "/", "//", "...", "!", "-", "_", "<|", "|>", "\x00", "\ufffd", "\u200d", "\U00010400", "\U000323b0", "ing",
+	"tion", "ize",
 }
 
 // RandomText draws a text of Pieces, often few different ones.
@@ -43,17 +46,18 @@ func SourceText(b *testing.B) [][]byte {
 	}
 	var docs [][]byte
 	size := 0
-	err = filepath.WalkDir(filepath.Join(strings.TrimSpace(string(root)), "src"), func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") {
+	err = filepath.WalkDir(filepath.Join(strings.TrimSpace(string(root)), "src"),
+		func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			docs = append(docs, text)
+			if size += len(text); size > 8<<20 {
+				return fs.SkipAll
+			}
 			return err
-		}
-		text, err := os.ReadFile(path)
-		docs = append(docs, text)
-		if size += len(text); size > 8<<20 {
-			return fs.SkipAll
-		}
-		return err
-	})
+		})
 	if err != nil || size == 0 {
 		b.Fatalf("read Go's source tree: %d bytes, %v", size, err)
 	}
@@ -64,8 +68,10 @@ func SourceText(b *testing.B) [][]byte {
 func HostileTexts(size int) map[string][]byte {
 	texts := map[string][]byte{}
 	for name, unit := range map[string]string{
-		"letter": "a", "space": " ", "newline": "\n", "digit": "7", "punctuation": "!", "equals": "=", "apostrophe": "'", "emoji": "👩‍🔬",
-		"ideograph": "中", "alternating": "a1 ", "cases": "aB", "marks": "e\u0301", "only marks": "\u0301", "invalid": "\xff", "thai": "กขค",
+		"letter": "a", "space": " ", "newline": "\n", "digit": "7", "punctuation": "!", "equals": "=", "apostrophe": "'",
+		"emoji":     "👩‍🔬",
+		"ideograph": "中", "alternating": "a1 ", "cases": "aB", "marks": "e\u0301", "only marks": "\u0301", "invalid": "\xff",
+		"thai":        "กขค",
 		"two letters": "ab",
 	} {
 		texts[name] = bytes.Repeat([]byte(unit), size/len(unit))

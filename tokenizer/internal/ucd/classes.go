@@ -82,7 +82,8 @@ func classAt(s []byte, i int) (Class, int) {
 	return ClassAtWide(s[i:])
 }
 
-// ClassAtWide returns the classes and the size in bytes of the character that s begins with, one of at least two bytes; s is valid UTF-8.
+// ClassAtWide returns the classes and the size in bytes of the character that s begins with, one of at least two bytes;
+// s is valid UTF-8.
 func ClassAtWide(s []byte) (Class, int) {
 	r, n := wideRune(s)
 	return classes.of(r), n

@@ -1,8 +1,8 @@
-// Package ucd is the Unicode Character Database as the reference implementations see it: general categories and other properties
-// of characters, sets of characters, and the classes that cutting and normalizing text ask for.
+// Package ucd is the Unicode Character Database as the reference implementations see it: general categories and other
+// properties of characters, sets of characters, and the classes that cutting and normalizing text ask for.
 //
-// Its table is generated from Hugging Face tokenizers, so that characters are what they are there, whatever version of Unicode
-// the standard library has.
+// Its table is generated from Hugging Face tokenizers, so that characters are what they are there, whatever version of
+// Unicode the standard library has.
 package ucd
 
 import "strings"
@@ -40,7 +40,8 @@ func IsCategory(name string) bool {
 	return false
 }
 
-// propertyRange gives the properties of the characters from lo to hi. Those in no range are unassigned and have no flag.
+// propertyRange gives the properties of the characters from lo to hi. Those in no range are unassigned and have no
+// flag.
 type propertyRange struct {
 	lo, hi   rune
 	property property
