@@ -296,12 +296,16 @@ func TestDeposedPlannerStops(t *testing.T) {
 		steps       int
 		read, serve error
 	}
-	outcomes := make(chan outcome, 2)
-	for range 2 {
+	var runs []*loader.Run
+	for range 2 { // both before either serves: a later one would continue the plan of the other
 		run, err := w.open(t)
 		if err != nil {
 			t.Fatal(err)
 		}
+		runs = append(runs, run)
+	}
+	outcomes := make(chan outcome, 2)
+	for _, run := range runs {
 		served := make(chan error, 1)
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() { served <- run.Serve(ctx) }()
