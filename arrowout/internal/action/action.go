@@ -30,12 +30,12 @@ type Handler struct {
 	all         []Action
 	limits      *limits
 	audit       audit
-	report      func(at state.Place, client string) // notes a report of a client that reads at a place
+	report      func(at state.Place, client string) // records a report of a client that reads at a place
 	trainMayMix bool                                // those who train may change the mixture
 
 	// Set before the first action:
-	Watcher   Watcher                           // nil: how the run does is not known
-	TokenText func(dst []byte, id int32) []byte // appends what a token stands for; nil where that is not known
+	Watcher   Watcher                           // nil: status and history are not known
+	TokenText func(dst []byte, id int32) []byte // appends the text of a token; nil where it is not known
 }
 
 // Config is that of a Handler.
@@ -137,7 +137,7 @@ var All = []Action{
 	{"drain", access.Operate, `{"run"}: pack everything that is pending, then go on`, "", (*Handler).drain, costRecord},
 }
 
-// Act carries one action out for who has called by ctx, and hands its results, as JSON, to send. It returns a
+// Act carries out one action for the caller of ctx, and passes its results, as JSON, to send. It returns a
 // *fault.Error where that is refused.
 func (h *Handler) Act(ctx context.Context, name string, body []byte, send func(result []byte) error) error {
 	for _, a := range All {
@@ -172,7 +172,7 @@ func (h *Handler) Act(ctx context.Context, name string, body []byte, send func(r
 	return refusal.Unsupported("unknown action "+refusal.Excerpt([]byte(name)), "ListActions names the ones there are")
 }
 
-// isLimited says whether a call was refused because there are too many: nothing was looked at.
+// isLimited reports whether a call was refused because there are too many: it had no effect.
 func isLimited(err error) bool {
 	var e *fault.Error
 	return errors.As(err, &e) && e.Reason == fault.Limited

@@ -1,3 +1,3 @@
-// Package action carries out what clients ask of a run beside its steps: commits, seals, changes of the mixture, and
-// questions about steps, documents and figures.
+// Package action carries out the actions of clients: commits, seals, changes of the mixture, and queries of steps,
+// documents and figures.
 package action

@@ -25,21 +25,21 @@ type Steps interface {
 	Info() loader.Info
 	// Step returns one step of the plan without waiting, io.EOF behind the end.
 	Step(ctx context.Context, step uint64) (*plan.Step, error)
-	// Cause says why a step is not there yet; nil when it is, or when the run has ended.
+	// Cause returns why a step is not planned yet; nil when it is, or when the run has ended.
 	Cause(step uint64) *fault.Error
 	// Sent returns how many steps readers of some jobs were handed; it waits for what other daemons report where that is
 	// less than step.
 	Sent(ctx context.Context, step uint64, of func(job string) bool) uint64
 	// Consumed records what the trainer of a rank has taken.
 	Consumed(place state.Place, c state.Consumption) state.Receipt
-	// Measure has it counted how many steps the run will have; Info tells.
+	// Measure has the leader count how many steps the run will have; Info reports the progress.
 	Measure(ctx context.Context) error
 	Stats() loader.Stats
 }
 
 // Documents describe the documents of a run.
 type Documents interface {
-	// Describe says where one document came from.
+	// Describe returns the origin of one document.
 	Describe(ctx context.Context, sequence uint64) (document.Info, error)
 	// Show returns one document for people, as the plan names it, used or not; Upcoming the next ones that the planner
 	// takes: n of a source, or without a name those of the only source, or the next of each.
@@ -49,11 +49,11 @@ type Documents interface {
 	// with every row that holds a part of one.
 	Lookup(ctx context.Context, id string) ([]uint64, error)
 	Find(ctx context.Context, document uint64, f func(s *plan.Step, row int, pieces []packonline.Piece) error) error
-	// Stock says what the sources' streams hold now, by their numbers.
+	// Stock returns what the streams of the sources hold now, by the numbers of the sources.
 	Stock(ctx context.Context) ([]document.StreamState, error)
 }
 
-// Records change what the plan has.
+// Records append to the plan, or store the state of the planner.
 type Records interface {
 	// Commit records that a keeper's own checkpoint covers all steps before step, Leave that it keeps none any more; both
 	// return the step before which those of all keepers do.

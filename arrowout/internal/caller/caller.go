@@ -1,4 +1,4 @@
-// Package caller says who has made a call, and from where.
+// Package caller identifies who has made a call, and its address.
 package caller
 
 import (
@@ -11,18 +11,18 @@ import (
 
 type key struct{}
 
-// With returns a context in which who has called.
+// With returns a context of a call by who.
 func With(ctx context.Context, who access.Identity) context.Context {
 	return context.WithValue(ctx, key{}, who)
 }
 
-// Of returns who has called: nobody, who may do nothing, where With was not called.
+// Of returns who has called; without With the zero Identity, which may do nothing.
 func Of(ctx context.Context) access.Identity {
 	who, _ := ctx.Value(key{}).(access.Identity)
 	return who
 }
 
-// Address returns where a call comes from, as host:port.
+// Address returns the address of the caller, host:port.
 func Address(ctx context.Context) string {
 	if p, ok := peer.FromContext(ctx); ok && p.Addr != nil {
 		return p.Addr.String()

@@ -61,7 +61,7 @@ func (c *Charge) Put(buffer *[]byte) {
 	}
 }
 
-// written gives back what a buffer takes, and says whether it was the batch's last one.
+// written gives back the bytes of a buffer, and reports whether it was the last one of the batch.
 func (c *Charge) written(buffer *[]byte) (last bool) {
 	h := c.hold
 	b := h.budget

@@ -125,14 +125,14 @@ func (s *Session) Take(ctx context.Context, bytes int64) (*Charge, error) {
 	return s.memory.take(ctx, bytes)
 }
 
-// Asks notes that the reader waits for its next step.
+// Asks records that the reader waits for its next step.
 func (s *Session) Asks(now time.Time) {
 	s.registry.mu.Lock()
 	defer s.registry.mu.Unlock()
 	s.waiting = now
 }
 
-// Got notes that the reader has its step, or was told why there is none, after a wait.
+// Got records that the reader has its step, or the error instead of it, after a wait.
 func (s *Session) Got(now time.Time, waited time.Duration) {
 	s.registry.mu.Lock()
 	defer s.registry.mu.Unlock()
@@ -140,7 +140,7 @@ func (s *Session) Got(now time.Time, waited time.Duration) {
 	s.recent.waits.add(now, waited)
 }
 
-// Sent notes a record batch of a step that gRPC has taken; last is whether it is the step's last one. A send that
+// Sent records a record batch of a step that gRPC has taken; last is whether it is the step's last one. A send that
 // blocks may end after its stream.
 func (s *Session) Sent(now time.Time, step uint64, last bool, bytes int) {
 	s.registry.mu.Lock()

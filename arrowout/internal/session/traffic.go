@@ -24,14 +24,14 @@ const (
 	maxRecent  = 1 << 10 // readers that are remembered: 7 MB
 )
 
-// readerKey tells whose recent traffic it is.
+// readerKey identifies a reader across its streams.
 type readerKey struct {
 	state.Place
 	who string
 }
 
-// recent is what a reader was sent lately, by one stream or by several that followed each other: a reader that was told
-// why there is no step opens its next stream at once, and its waits continue to count. It is guarded by the mutex of
+// recent is what a reader was sent lately, by one stream or by several that followed each other: a reader that got an
+// error instead of a step opens its next stream at once, and its waits continue to count. It is guarded by the mutex of
 // the registry.
 type recent struct {
 	began time.Time
