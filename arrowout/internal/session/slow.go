@@ -129,38 +129,21 @@ func (s *slowness) cut(c Connection, of []slow) {
 // holds mu.
 func (b *budget) pressed(now time.Time, after time.Duration) map[*hold]bool {
 	out := map[*hold]bool{}
-	if within := min(after, readerPressing); slices.ContainsFunc(b.readers, func(w *wait) bool {
-		return now.Sub(w.since) >= within
-	}) {
+	within := min(after, readerPressing)
+	if slices.ContainsFunc(b.readers, func(w *wait) bool { return now.Sub(w.since) >= within }) {
 		for h := range b.holds {
 			if h.spare > 0 && h.out > 0 && now.Sub(h.moved) >= within {
 				out[h] = true
 			}
 		}
 	}
-	var w *wait
-	for _, s := range slices.Concat(b.fresh.turns, b.proven.turns) {
-		for _, line := range s.waits {
-			if len(line) > 0 && (w == nil || line[0].since.Before(w.since)) {
-				w = line[0]
-			}
-		}
-	}
+	w := longestWait(slices.Concat(b.fresh.turns, b.proven.turns))
 	if w == nil || now.Sub(w.since) < after {
 		return out
 	}
 	var still []*hold
 	for h := range b.holds {
-		keeps := true
-		switch {
-		case b.freshFull(w):
-			keeps = !h.share.proven
-		case b.identityFull(w):
-			keeps = h.share.who == w.in.who && h.share.proven == w.in.proven
-		case b.shareFull(w):
-			keeps = h.share == w.in
-		}
-		if keeps && h.out > 0 && now.Sub(h.moved) >= after {
+		if h.out > 0 && w.obstructedBy(h) && now.Sub(h.moved) >= after {
 			still = append(still, h)
 		}
 	}
@@ -174,6 +157,33 @@ func (b *budget) pressed(now time.Time, after time.Duration) map[*hold]bool {
 		room += h.bytes
 	}
 	return out
+}
+
+// longestWait returns the stream of some shares that has waited for longest; nil where none waits.
+func longestWait(of []*share) (w *wait) {
+	for _, s := range of {
+		for _, line := range s.waits {
+			if len(line) > 0 && (w == nil || line[0].since.Before(w.since)) {
+				w = line[0]
+			}
+		}
+	}
+	return w
+}
+
+// obstructedBy reports whether what h holds keeps w from its bytes: by the limit of its class, its identity or its
+// share, or by that of all streams. The caller holds the budget's mu.
+func (w *wait) obstructedBy(h *hold) bool {
+	b := w.hold.budget
+	switch {
+	case b.freshFull(w):
+		return !h.share.proven
+	case b.identityFull(w):
+		return h.share.who == w.in.who && h.share.proven == w.in.proven
+	case b.shareFull(w):
+		return h.share == w.in
+	}
+	return true
 }
 
 // LookForSlowReaders does what Watch does at another time.
