@@ -423,12 +423,14 @@ func TestProducerToken_PublishesOverEachMember(t *testing.T) {
 	})
 	for i, producer := range newSite(t, stores...).producers {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		if _, err := stored(ctx, producer, "docs.web", "text"); err != nil {
-			t.Errorf("member %d: %v", i, err)
-		}
-		if !answered(ctx, producer, "$JS.API.DIRECT.GET.DOCS.docs.web", "") {
-			t.Errorf("member %d does not answer a get", i)
-		}
+		// A member that has just started may not know the stream yet: the request has no responder.
+		natstest.Soon(t, fmt.Sprintf("member %d stores a document", i), func() bool {
+			_, err := stored(ctx, producer, "docs.web", "text")
+			return err == nil
+		})
+		natstest.Soon(t, fmt.Sprintf("member %d answers a get", i), func() bool {
+			return answered(ctx, producer, "$JS.API.DIRECT.GET.DOCS.docs.web", "")
+		})
 		natstest.Soon(t, "the member names the other two", func() bool { return len(producer.DiscoveredServers()) == 2 })
 		cancel()
 	}

@@ -221,7 +221,7 @@ var reloads = []string{"context with specified id", "context was destroyed", "In
 func (p *Tab) Until(expression string) {
 	p.t.Helper()
 	for {
-		_, err := chromedp.Run(p.ctx, chromedp.Poll[chromedp.Void](expression, chromedp.WithPollingTimeout(20*time.Second),
+		_, err := chromedp.Run(p.ctx, chromedp.Poll[chromedp.Void](expression, chromedp.WithPollingTimeout(patience),
 			chromedp.WithPollingInterval(50*time.Millisecond)))
 		if err == nil {
 			return

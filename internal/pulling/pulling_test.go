@@ -130,6 +130,9 @@ func (r *reader) read(ctx context.Context, t *testing.T, docs *stream.Store) {
 			<-time.After(2 * time.Millisecond)
 			continue
 		}
+		if errors.Is(err, context.DeadlineExceeded) { // of the client library, on a loaded machine
+			continue
+		}
 		if err != nil {
 			if ctx.Err() == nil {
 				t.Error(err)
@@ -146,7 +149,7 @@ func (r *reader) read(ctx context.Context, t *testing.T, docs *stream.Store) {
 				r.bytes = max(r.bytes, info.State.Bytes)
 				err = st.Purge(ctx, jetstream.WithPurgeSequence(r.next))
 			}
-			if err != nil && ctx.Err() == nil {
+			if err != nil && ctx.Err() == nil && !errors.Is(err, context.DeadlineExceeded) {
 				t.Error(err)
 			}
 		}
