@@ -52,7 +52,7 @@ var lines = map[string]line{
 		"nothing, if it comes back by itself; else look at the NATS servers"},
 	"document stream cannot be read, trying again": {"",
 		`Stream "{stream}" cannot be read: {error}`, "look at the NATS servers; the daemon tries again"},
-	"this daemon leads the run no more": {"", "This daemon leads the run no more",
+	"this daemon no longer leads the run": {"", "This daemon no longer leads the run",
 		"nothing: another daemon leads"},
 	"document is undecodable and went to the dead letters": {"",
 		`Document {sequence} of "{stream}" cannot be decoded: {reason}: {problem}`,
