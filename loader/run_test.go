@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"loaderd/loader"
 	"loaderd/loader/assembly"
 	"loaderd/loader/document"
 	"loaderd/loader/fault"
