@@ -24,8 +24,8 @@ func (s *Server) Watch(w Watcher) { s.service.actions.Watcher = w }
 // Ask asks for an action for a caller that came by HTTP. Roles, limits, audit and errors (*fault.Error) are those of
 // Flight, with one difference: where no token is asked for, a caller from beyond loopback or behind a proxy, or one
 // without the certificate that Flight asks for, may only read.
-func (s *Server) Ask(ctx context.Context, from access.Caller, name string, body []byte) (results []json.RawMessage,
-	err error) {
+func (s *Server) Ask(ctx context.Context, from access.Caller, name string,
+	body []byte) (results []json.RawMessage, err error) {
 	_, err = s.guard.admit(incoming(ctx, from), "HTTP "+name, func(ctx context.Context) error {
 		if !s.gate.Asks() && (s.cfg.ClientCA != "" && from.Certificate == nil || !from.Local()) {
 			who := caller.Of(ctx)

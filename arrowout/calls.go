@@ -242,8 +242,8 @@ type counted func(byServer bool)
 
 // count counts a call until release is called. With an error it reports whether the identity has given up too many
 // calls.
-func (c *calls) count(who access.Identity, identified bool, from *connection) (release counted, gaveUp bool,
-	err error) {
+func (c *calls) count(who access.Identity, identified bool,
+	from *connection) (release counted, gaveUp bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if identified {

@@ -299,8 +299,8 @@ func TestSchemaKeepsTheOrderOfTheTicket(t *testing.T) {
 	c := dial(t, serve(t, newFake(1, 2, 8)))
 	for _, tc := range []struct{ columns, want string }{
 		{``, "input_ids list<item: int32, nullable>, segment_ids list<item: uint16, nullable>, "},
-		{`"columns":["segment_ids","input_ids:uint16"]`, "segment_ids list<item: uint16, nullable>, input_ids list<item: " +
-			"uint16, nullable>, "},
+		{`"columns":["segment_ids","input_ids:uint16"]`,
+			"segment_ids list<item: uint16, nullable>, input_ids list<item: uint16, nullable>, "},
 		{`"columns":["documents"]`,
 			"documents list<item: struct<sequence: uint64, start: int32, length: int32>, nullable>, "},
 	} {

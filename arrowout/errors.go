@@ -77,8 +77,8 @@ func statusOf(err error, call uint64) *status.Status {
 	if s, ok := status.FromError(err); ok {
 		return s // of gRPC itself, such as a ticket larger than a message may be
 	}
-	return withInfo(codes.Internal, fmt.Sprintf("%s: the daemon failed to serve this call; its log has the cause under "+
-		"call=%d", fault.Internal, call),
+	return withInfo(codes.Internal, fmt.Sprintf(
+		"%s: the daemon failed to serve this call; its log has the cause under call=%d", fault.Internal, call),
 		fault.Internal, map[string]string{"call": strconv.FormatUint(call, 10)})
 }
 

@@ -67,8 +67,8 @@ func (s *service) GetSchema(ctx context.Context, d *flight.FlightDescriptor) (*f
 	return &flight.SchemaResult{Schema: flight.SerializeSchema(batch.SchemaOf(req.columns), memory.DefaultAllocator)}, nil
 }
 
-func (s *service) flightInfo(d *flight.FlightDescriptor, info loader.Info, who access.Identity) (*flight.FlightInfo,
-	error) {
+func (s *service) flightInfo(d *flight.FlightDescriptor, info loader.Info,
+	who access.Identity) (*flight.FlightInfo, error) {
 	req, err := describe(d, info, who)
 	if err != nil {
 		return nil, err
@@ -126,8 +126,8 @@ func describe(d *flight.FlightDescriptor, info loader.Info, who access.Identity)
 		}
 		return parseTicket([]byte("{}"), info, who)
 	}
-	return parsedTicket{}, refusal.BadTicket("a descriptor without type: want the run's name as path or a ticket as " +
-		"command")
+	return parsedTicket{}, refusal.BadTicket(
+		"a descriptor without type: want the run's name as path or a ticket as command")
 }
 
 // DoPut is not offered: documents come in over NATS.

@@ -38,8 +38,8 @@ type guard struct {
 	refused refusals
 }
 
-func (g *guard) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (resp any,
-	err error) {
+func (g *guard) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
+	handle grpc.UnaryHandler) (resp any, err error) {
 	callIn(ctx).received()
 	err = g.call(ctx, info.FullMethod, func(md metadata.MD) {
 		_ = grpc.SetTrailer(ctx, md)
@@ -84,8 +84,8 @@ func (g *guard) call(ctx context.Context, method string, trailer func(metadata.M
 
 // admit lets handle do what was called for, for who has called, and tells log and metrics of an error. The status is
 // what Flight clients get of it.
-func (g *guard) admit(ctx context.Context, method string, handle func(ctx context.Context) error) (*status.Status,
-	error) {
+func (g *guard) admit(ctx context.Context, method string,
+	handle func(ctx context.Context) error) (*status.Status, error) {
 	who, err := g.identityOf(ctx, method)
 	if err == nil {
 		err = guarded(func() error { return handle(caller.With(ctx, who)) })

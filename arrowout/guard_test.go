@@ -91,8 +91,8 @@ func newAuthority(t *testing.T, name string) *authority {
 	return a
 }
 
-func (a *authority) issue(t *testing.T, name string, ca bool) (certFile, keyFile string, cert *x509.Certificate,
-	key *ecdsa.PrivateKey) {
+func (a *authority) issue(t *testing.T, name string,
+	ca bool) (certFile, keyFile string, cert *x509.Certificate, key *ecdsa.PrivateKey) {
 	t.Helper()
 	must := func(err error) {
 		if err != nil {

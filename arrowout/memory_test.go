@@ -165,8 +165,8 @@ func TestASlowReaderThatGoesOn(t *testing.T) {
 	}
 }
 
-func meteredBy(t testing.TB, cfg arrowout.Config, run *fakeRun, log *slog.Logger) (*arrowout.Server,
-	func(string) float64) {
+func meteredBy(t testing.TB, cfg arrowout.Config, run *fakeRun,
+	log *slog.Logger) (*arrowout.Server, func(string) float64) {
 	t.Helper()
 	reg := prometheus.NewRegistry()
 	s, err := arrowout.NewServer(cfg, arrowout.Serving(run), log, reg)

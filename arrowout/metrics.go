@@ -40,8 +40,8 @@ func newMetrics(reg prometheus.Registerer, sessions *session.Registry) (*metrics
 		tokens:  counter("tokens_total", "Tokens of the batches handed to gRPC, padding left out."),
 		wait:    counter("step_wait_seconds_total", "Seconds that streams waited for the next step of the run."),
 		send:    counter("send_seconds_total", "Seconds that streams waited for clients to take batches."),
-		memory: counter("memory_wait_seconds_total", "Seconds that streams waited for the memory of their next batch "+
-			"(flight.send_bytes)."),
+		memory: counter("memory_wait_seconds_total",
+			"Seconds that streams waited for the memory of their next batch (flight.send_bytes)."),
 		cuts: prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "loaderd_flight_cut_connections_total",
 			Help: "Connections that were cut because a reader took nothing (flight.slow_reader).",

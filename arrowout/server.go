@@ -143,8 +143,9 @@ func (s *Server) ShowTexts(f func(dst []byte, id int32) []byte) { s.service.acti
 func (s *Server) Start() error {
 	l, err := net.Listen("tcp", s.cfg.Listen)
 	if err != nil {
-		return fmt.Errorf("listen for Flight clients on %s: %w: choose another address with flight.listen (port 0 takes a "+
-			"free one)", s.cfg.Listen, err)
+		return fmt.Errorf(
+			"listen for Flight clients on %s: %w: choose another address with flight.listen (port 0 takes a free one)",
+			s.cfg.Listen, err)
 	}
 	s.listen = l
 	s.gate.ServesFlight(l.Addr().String())
@@ -231,8 +232,8 @@ const shutdownGrace = 2 * time.Second
 // error.
 func (s *Server) Shutdown(ctx context.Context) {
 	s.health.Shutdown()
-	s.stop(&fault.Error{Reason: fault.ShuttingDown, Message: "the daemon stops", Do: "reconnect and go on with the " +
-		"same step"})
+	s.stop(&fault.Error{Reason: fault.ShuttingDown, Message: "the daemon stops",
+		Do: "reconnect and go on with the same step"})
 	graceful := make(chan struct{})
 	go func() {
 		defer close(graceful)

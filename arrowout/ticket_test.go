@@ -147,7 +147,8 @@ func TestNarrowIDsNeedASmallVocabulary(t *testing.T) {
 }
 
 func FuzzTicket(f *testing.F) {
-	for _, s := range []string{`{}`, `{"run":"r1","run_id":"1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a","rank":1,"world":2,"step":3,"steps":4,"columns":["labels","documents"],"job":"eval"}`, `{"rank":-1}`, `{"step":9,"read":4}`, "\xff", `{"a":{`} {
+	for _, s := range []string{`{}`,
+		`{"run":"r1","run_id":"1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a","rank":1,"world":2,"step":3,"steps":4,"columns":["labels","documents"],"job":"eval"}`, `{"rank":-1}`, `{"step":9,"read":4}`, "\xff", `{"a":{`} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {

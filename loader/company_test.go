@@ -158,8 +158,8 @@ func (c *company) Request(ctx context.Context, question []byte) ([]byte, error) 
 }
 
 // join starts one more daemon of a world's run. more change what it gets.
-func (w *world) join(t *testing.T, c *company, name string, more ...func(*backend.Backends)) (run *loader.Run,
-	stop func() error) {
+func (w *world) join(t *testing.T, c *company, name string,
+	more ...func(*backend.Backends)) (run *loader.Run, stop func() error) {
 	t.Helper()
 	before := w.edges
 	defer func() { w.edges = before }()

@@ -59,8 +59,8 @@ type mortalCheckpoints struct {
 	life *mortal
 }
 
-func (c mortalCheckpoints) Put(ctx context.Context, term, step uint64, data []byte) (stored []backend.Stored,
-	err error) {
+func (c mortalCheckpoints) Put(ctx context.Context, term, step uint64,
+	data []byte) (stored []backend.Stored, err error) {
 	err = c.life.store(func() (err error) {
 		stored, err = c.memCheckpoints.Put(ctx, term, step, data)
 		return err

@@ -22,8 +22,8 @@ import (
 	"loaderd/packonline"
 )
 
-var update = flag.Bool("update", false, "write testdata/golden.json anew: plans of equal configurations and "+
-	"documents have changed on purpose")
+var update = flag.Bool("update", false,
+	"write testdata/golden.json anew: plans of equal configurations and documents have changed on purpose")
 
 const goldenFile = "testdata/golden.json"
 

@@ -29,8 +29,8 @@ func (r *Run) Upcoming(ctx context.Context, source string, n int) ([]uint64, err
 			Do: "try again"}
 	}
 	if len(stats.Sources) == 0 {
-		return nil, &fault.Error{Reason: fault.NotLeading, Message: "no daemon that plans the run has told how far its " +
-			"sources are read", Do: "ask again"}
+		return nil, &fault.Error{Reason: fault.NotLeading,
+			Message: "no daemon that plans the run has told how far its sources are read", Do: "ask again"}
 	}
 	infos := r.streams.Infos()
 	if source != "" && !slices.ContainsFunc(infos, func(x plan.SourceInfo) bool { return x.Name == source }) {

@@ -289,8 +289,8 @@ func TestVerdicts(t *testing.T) {
 			j.next(r)
 			time.Sleep(time.Second)
 		}
-		v := j.says(diagnosis.Failing, "Running: 64 tokens/s, the ranks set the pace; something is wrong with the "+
-			"document stream", diagnosis.LimitRanks)
+		v := j.says(diagnosis.Failing,
+			"Running: 64 tokens/s, the ranks set the pace; something is wrong with the document stream", diagnosis.LimitRanks)
 		if !strings.Contains(v.Detail, "retention is interest") {
 			j.Errorf("%+v", v)
 		}
@@ -312,8 +312,9 @@ func TestVerdicts(t *testing.T) {
 			j.undecodable(1)
 			time.Sleep(time.Second)
 		}
-		v := j.says(diagnosis.Running, "Running: 64 tokens/s, the documents set the pace; 20 % of the documents cannot be "+
-			"decoded", diagnosis.LimitDocuments)
+		v := j.says(diagnosis.Running,
+			"Running: 64 tokens/s, the documents set the pace; 20 % of the documents cannot be decoded",
+			diagnosis.LimitDocuments)
 		if !strings.Contains(v.Do, "loaderd dead") {
 			j.Errorf("%+v", v)
 		}

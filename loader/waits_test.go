@@ -106,8 +106,8 @@ func TestWaitsAreTold(t *testing.T) {
 		time.Sleep(9*time.Second + 500*time.Millisecond)
 		check(t, log, "after 9 s")
 		time.Sleep(3 * time.Second)
-		check(t, log, "after 12 s", "step=0 readers=1 waited=10s reason=SOURCE_DRY cause=Waiting documents 10 rows needed "+
-			"0 there")
+		check(t, log, "after 12 s",
+			"step=0 readers=1 waited=10s reason=SOURCE_DRY cause=Waiting documents 10 rows needed 0 there")
 		time.Sleep(5 * time.Minute) // the reader is sent away, and comes again
 		check(t, log, "when nothing changes")
 		w.docs.lengths(16, 16, 16)

@@ -38,8 +38,8 @@ func refuseDecompose(c Config) (bad []FieldError) {
 		}
 	}
 	if c.Atom < 1 {
-		bad = append(bad, FieldError{"atom", c.Atom, "1 or more rows: a row of decompose is one piece of one document, " +
-			"rows merged from parts would not be"})
+		bad = append(bad, FieldError{"atom", c.Atom,
+			"1 or more rows: a row of decompose is one piece of one document, rows merged from parts would not be"})
 	}
 	return bad
 }

@@ -12,8 +12,8 @@ import (
 
 // ofLengths packs documents of some of a few lengths, drawn evenly, of twelve subjects, and returns the rows that came
 // before the flush.
-func ofLengths(t *testing.T, c packonline.Config, n int, lengths ...int32) (rows [][]packonline.Piece,
-	p packonline.Packer) {
+func ofLengths(t *testing.T, c packonline.Config, n int,
+	lengths ...int32) (rows [][]packonline.Piece, p packonline.Packer) {
 	t.Helper()
 	p = newPacker(t, c)
 	hint := about(0)

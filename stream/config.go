@@ -132,16 +132,16 @@ func (c Config) Validate() []plan.FieldError {
 		if c.Clustered() {
 			c.checkCluster(check)
 		} else {
-			check(c.Replicas <= 1, "replicas", c.Replicas, "1, or 0 (left to the daemon), with an embedded server that "+
-				"stands alone")
+			check(c.Replicas <= 1, "replicas", c.Replicas,
+				"1, or 0 (left to the daemon), with an embedded server that stands alone")
 			check(len(c.Cluster.Peers) == 0, "cluster.peers", c.Cluster.Peers,
 				"nothing without stream.cluster.name, the name of the cluster")
 		}
 		check(c.TLS.CA == "" || c.TLS.Cert != "", "tls.ca", c.TLS.CA,
 			"nothing where the embedded server has no certificate (tls.cert, tls.key)")
 		check(c.Own == Login{}, "own", c.Own, "nothing with the embedded server: it has accounts of its own")
-		check(c.TokenFile == "", "token_file", c.TokenFile, "nothing with the embedded server: it has its own in its data "+
-			"folder")
+		check(c.TokenFile == "", "token_file", c.TokenFile,
+			"nothing with the embedded server: it has its own in its data folder")
 		check(c.Credentials == "", "credentials", c.Credentials,
 			"nothing with the embedded server: credentials are for remote servers (url)")
 		check(c.NKey == "", "nkey", c.NKey, "nothing with the embedded server: the seed is for remote servers (url)")

@@ -288,8 +288,8 @@ func (s *Store) DiskFree() *int64 {
 // follow brings the bounds of an embedded server's stream in line with the configuration; they can change without
 // losing anything. Streams of a remote server keep the bounds that their owner gave them. Those of a cluster get the
 // copies that the configuration asks for.
-func (s *Store) follow(ctx context.Context, st jetstream.Stream, want jetstream.StreamConfig) (jetstream.Stream,
-	error) {
+func (s *Store) follow(ctx context.Context, st jetstream.Stream,
+	want jetstream.StreamConfig) (jetstream.Stream, error) {
 	info := st.CachedInfo()
 	if s.server == nil {
 		return s.replicate(ctx, st), nil

@@ -187,8 +187,8 @@ func child(flags ...string) (float64, error) {
 
 // fill publishes the documents and returns their bytes of text. It stops its server, so that the measured daemon begins
 // cold.
-func fill(ctx context.Context, c config.Config, documents int, tokenized bool, log *slog.Logger) (total int64,
-	err error) {
+func fill(ctx context.Context, c config.Config, documents int, tokenized bool,
+	log *slog.Logger) (total int64, err error) {
 	texts, err := goSource(ctx)
 	if err != nil {
 		return 0, err

@@ -52,10 +52,10 @@ func main() {
 
 func run(args []string, stdin io.Reader, stdout io.Writer) error {
 	f := flag.NewFlagSet("mixing", flag.ContinueOnError)
-	taken := f.String("taken", "", "`file` for source and document (from 0) as they were taken: pairs of uint32, "+
-		"little endian")
-	steps := f.String("steps", "", "`file` for source, document and tokens of the pieces in the steps: triples of the "+
-		"same kind")
+	taken := f.String("taken", "",
+		"`file` for source and document (from 0) as they were taken: pairs of uint32, little endian")
+	steps := f.String("steps", "",
+		"`file` for source, document and tokens of the pieces in the steps: triples of the same kind")
 	if err := f.Parse(args); err != nil {
 		return err
 	}

@@ -53,8 +53,9 @@ func drawMixing(all []mixed, file string) error {
 		return err
 	}
 	// Arial is as wide, and not all readers have Liberation.
-	svg := strings.ReplaceAll(b.String(), "font-family:Liberation "+
-		"Sans;font-variant:normal;font-weight:normal;font-style:normal;", "font-family:Liberation Sans,Arial,sans-serif;")
+	svg := strings.ReplaceAll(b.String(),
+		"font-family:Liberation Sans;font-variant:normal;font-weight:normal;font-style:normal;",
+		"font-family:Liberation Sans,Arial,sans-serif;")
 	return os.WriteFile(file, []byte(svg), 0o644)
 }
 

@@ -48,9 +48,9 @@ func run(args []string, stdout io.Writer) error {
 	pool := f.Int("pool", 4096, "pieces that may wait")
 	maxAge := f.Int("max-age", 16384, "documents that may arrive before a document leaves")
 	rounds := f.Int("rounds", 3, "rounds of each; the median is printed")
-	rows := f.Bool("rows", false, "write the rows instead of figures: for each the documents that have arrived (int64) "+
-		"and its tokens (int32), "+
-		"which are numbered from 1 over the whole input, 0 for padding; native byte order")
+	rows := f.Bool("rows", false,
+		"write the rows instead of figures: for each the documents that have arrived (int64) and its tokens (int32), "+
+			"which are numbered from 1 over the whole input, 0 for padding; native byte order")
 	if err := f.Parse(args); err != nil {
 		return err
 	}

@@ -44,8 +44,8 @@ func run(args []string, stdout io.Writer) error {
 	name := f.String("tokenizer", "gpt2", "built-in name or tokenizer.json")
 	workers := f.Int("workers", 1, "goroutines that encode")
 	rounds := f.Int("rounds", 4, "times that the documents are encoded")
-	idsFile := f.String("ids", "", "write the ids here: for each document their number, then they, as 32-bit integers, "+
-		"little endian")
+	idsFile := f.String("ids", "",
+		"write the ids here: for each document their number, then they, as 32-bit integers, little endian")
 	load := f.Bool("load", false, "measure loading, and the first texts, instead")
 	if err := f.Parse(args); err != nil {
 		return err

@@ -96,8 +96,8 @@ func (g *Gate) Reload() error {
 
 func longEnough(token, file string) error {
 	if len(token) < minToken {
-		return fmt.Errorf("read bearer token: %s has a token of %d characters: use %d at least, as openssl rand -hex 16 "+
-			"makes them",
+		return fmt.Errorf(
+			"read bearer token: %s has a token of %d characters: use %d at least, as openssl rand -hex 16 makes them",
 			file, len(token), minToken)
 	}
 	return nil

@@ -28,8 +28,9 @@ func ReadKeys(name string) (keys [][]byte, err error) {
 		}
 		key, err := hex.DecodeString(line)
 		if err != nil || len(key) != keyBytes { // what stands there is not said: it may be a key all the same
-			return nil, fmt.Errorf("read plan keys: %s:%d: want a key of %d hexadecimal digits, as openssl rand -hex %d "+
-				"makes one", name, n, 2*keyBytes, keyBytes)
+			return nil, fmt.Errorf(
+				"read plan keys: %s:%d: want a key of %d hexadecimal digits, as openssl rand -hex %d makes one", name, n,
+				2*keyBytes, keyBytes)
 		}
 		keys = append(keys, key)
 	}

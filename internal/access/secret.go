@@ -53,8 +53,8 @@ func ReadToken(name string) (string, error) {
 		return "", fmt.Errorf("read bearer token: %s is empty; put a token into it or leave token_file out", name)
 	}
 	if strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return "", fmt.Errorf("read bearer token: %s holds blanks or characters that no header carries; use letters, "+
-			"digits and -._~+/=", name)
+		return "", fmt.Errorf(
+			"read bearer token: %s holds blanks or characters that no header carries; use letters, digits and -._~+/=", name)
 	}
 	return token, nil
 }

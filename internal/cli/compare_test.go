@@ -78,8 +78,9 @@ func TestCompareStream(t *testing.T) {
 		{"the first", []string{"--nats", natstest.URL(s.Store()), "-n", "2"}, [3]int{2, 5, 3},
 			"stream DOCS, sequences 2 to 3",
 			[]int{1024, 2048, 4096, 8192, 16384}, 4096},
-		{"as the daemon packs", []string{"-c", writeFile(t, "c.yaml", []byte("packing: {buckets: [64], pool: 7}\nstream: "+
-			"{dir: \""+s.Config().Dir+"\", listen: \""+s.Config().Listen+"\"}\n"))},
+		{"as the daemon packs", []string{"-c",
+			writeFile(t, "c.yaml", []byte("packing: {buckets: [64], pool: 7}\nstream: {dir: \""+s.Config().Dir+"\", listen: \""+
+				s.Config().Listen+"\"}\n"))},
 			[3]int{4, 110, 101}, "stream DOCS, sequences 2 to 7", []int{64}, 7},
 		{"other than the daemon packs", []string{"--length", "32", "-c",
 			writeFile(t, "c.yaml", []byte("packing: {buckets: [64], pool: 7}\n")),

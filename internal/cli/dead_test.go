@@ -118,8 +118,8 @@ func TestDead(t *testing.T) {
 	}
 	s.does("seal")
 	if _, out, stderr := s.loaderd("dead", "retry", strconv.FormatUint(png.Letter, 10), "--header", "Content-Type=",
-		"--edit", "echo text"); !strings.Contains(out, "1 letter of stream DOCS_DEAD published again, as document 8 of "+
-		"stream DOCS\n") ||
+		"--edit", "echo text"); !strings.Contains(out,
+		"1 letter of stream DOCS_DEAD published again, as document 8 of stream DOCS\n") ||
 		!strings.Contains(stderr, "run default ends behind document 7 of stream DOCS: it reads none of these") {
 		t.Errorf("behind a seal: %s%s", out, stderr)
 	}

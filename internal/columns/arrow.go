@@ -148,8 +148,8 @@ func (a *Arrow) footer() error {
 	// A file without a mark of the end has had four bytes of its footer read as the length of a message.
 	footer := int64(binary.LittleEndian.Uint32(tail[len(tail)-length:]))
 	if extra := size - int64(length+len(ArrowFileMagic)) - footer; extra != 0 && extra != -length {
-		return fmt.Errorf("%d bytes between its last batch and its footer: if several Arrow files follow each other here, "+
-			"split them", extra)
+		return fmt.Errorf(
+			"%d bytes between its last batch and its footer: if several Arrow files follow each other here, split them", extra)
 	}
 	return io.EOF
 }

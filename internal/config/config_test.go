@@ -219,8 +219,8 @@ func TestBadConfigurations(t *testing.T) {
 		config.Layers
 		want []string
 	}{
-		{name: "unknown keys", Layers: config.Layers{YAML: []byte("sede: 1\npacking:\n  pol: 3\n  frobnicate: 1\npool: " +
-			"3\nseed: {a: 1}\nwhatever: []\n")}, want: []string{
+		{name: "unknown keys", Layers: config.Layers{
+			YAML: []byte("sede: 1\npacking:\n  pol: 3\n  frobnicate: 1\npool: 3\nseed: {a: 1}\nwhatever: []\n")}, want: []string{
 			`packing.frobnicate: 1: want a known setting of packing: one of atom, buckets, extra, hold, max_age, method, overlap, padding_threshold, pool, repeat_loss (c.yaml:4)`,
 			`packing.pol: 3: want a known setting: did you mean packing.pool? (c.yaml:3)`,
 			`pool: 3: want a known setting: did you mean packing.pool? (c.yaml:5)`,
@@ -279,17 +279,18 @@ func TestBadConfigurations(t *testing.T) {
 			`http.listen: "here": want host:port, such as 127.0.0.1:9815; port 0 takes a free one (c.yaml:5)`,
 			`flight.listen: "127.0.0.1:4222": want an address of its own: stream.listen has the same (c.yaml:4)`,
 		}},
-		{name: "open to everybody", Layers: config.Layers{YAML: []byte("stream: {listen: 0.0.0.0:4222}\nflight: {listen: " +
-			"\":8815\"}\nhttp: {listen: 192.0.2.1:9815}\n")}, want: []string{
-			`flight.listen: ":8815": want a loopback address, because whoever reaches it could do everything: say who is let in (flight.identities, flight.cert, ` +
-				`flight.key), or set flight.insecure: true (c.yaml:2)`,
-			`http.listen: "192.0.2.1:9815": want a loopback address, because whoever reaches it sees all figures: say who is let in (flight.identities, http.cert, ` +
-				`http.key), or set http.insecure: true (c.yaml:3)`,
-			`stream.listen: "0.0.0.0:4222": want a loopback address, because tokens and documents would travel in the clear: ` +
-				`serve with TLS (stream.tls.cert, stream.tls.key), or set stream.insecure: true (c.yaml:1)`,
-		}},
-		{name: "tokens in the clear", Layers: config.Layers{YAML: []byte("flight: {listen: host-a:8815, identities: " +
-			"x}\nhttp: {listen: host-a:9815}\n")}, want: []string{
+		{name: "open to everybody", Layers: config.Layers{
+			YAML: []byte("stream: {listen: 0.0.0.0:4222}\nflight: {listen: \":8815\"}\nhttp: {listen: 192.0.2.1:9815}\n")},
+			want: []string{
+				`flight.listen: ":8815": want a loopback address, because whoever reaches it could do everything: say who is let in (flight.identities, flight.cert, ` +
+					`flight.key), or set flight.insecure: true (c.yaml:2)`,
+				`http.listen: "192.0.2.1:9815": want a loopback address, because whoever reaches it sees all figures: say who is let in (flight.identities, http.cert, ` +
+					`http.key), or set http.insecure: true (c.yaml:3)`,
+				`stream.listen: "0.0.0.0:4222": want a loopback address, because tokens and documents would travel in the clear: ` +
+					`serve with TLS (stream.tls.cert, stream.tls.key), or set stream.insecure: true (c.yaml:1)`,
+			}},
+		{name: "tokens in the clear", Layers: config.Layers{
+			YAML: []byte("flight: {listen: host-a:8815, identities: x}\nhttp: {listen: host-a:9815}\n")}, want: []string{
 			`flight.listen: "host-a:8815": want a loopback address, because tokens would travel in the clear: serve with TLS (flight.cert, flight.key), or set ` +
 				`flight.insecure: true (c.yaml:1)`,
 			`http.listen: "host-a:9815": want a loopback address, because tokens would travel in the clear: serve with TLS (http.cert, http.key), or set ` +

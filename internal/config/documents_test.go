@@ -28,12 +28,12 @@ func TestTransformations(t *testing.T) {
 		layers config.Layers
 		want   plan.DocumentsConfig
 	}{
-		{"one line", config.Layers{YAML: []byte("documents: {bos: 5, fim: {rate: 0.5, spm_rate: 0.25, tokens: auto}, " +
-			"max_tokens: {at: 100, do: drop}}\n")},
+		{"one line", config.Layers{YAML: []byte(
+			"documents: {bos: 5, fim: {rate: 0.5, spm_rate: 0.25, tokens: auto}, max_tokens: {at: 100, do: drop}}\n")},
 			plan.DocumentsConfig{BOS: "5", FIM: plan.FIM{Rate: 0.5, SPMRate: 0.25, Tokens: auto},
 				MaxTokens: plan.MaxTokens{At: 100, Do: plan.MaxDrop}}},
-		{"tokens by hand", config.Layers{YAML: []byte("documents:\n  bos: <s>\n  fim:\n    rate: 1\n    tokens: {prefix: " +
-			"<pre>, middle: 7, suffix: \"<suf>\"}\n")},
+		{"tokens by hand", config.Layers{YAML: []byte(
+			"documents:\n  bos: <s>\n  fim:\n    rate: 1\n    tokens: {prefix: <pre>, middle: 7, suffix: \"<suf>\"}\n")},
 			plan.DocumentsConfig{BOS: "<s>", FIM: plan.FIM{Rate: 1, SPMRate: 0.5,
 				Tokens: plan.FIMTokens{Prefix: "<pre>", Middle: "7", Suffix: "<suf>"}},
 				MaxTokens: plan.MaxTokens{Do: plan.MaxCut}}},
@@ -44,8 +44,8 @@ func TestTransformations(t *testing.T) {
 			plan.DocumentsConfig{BOS: "none", FIM: plan.FIM{Rate: 0.1, SPMRate: 0.5,
 				Tokens: plan.FIMTokens{Prefix: "1", Middle: "<m>", Suffix: "3"}},
 				MaxTokens: plan.MaxTokens{At: 9, Do: plan.MaxCut}}},
-		{"auto over others", config.Layers{YAML: []byte("documents: {fim: {rate: 1, tokens: {prefix: 1, middle: 2, " +
-			"suffix: 3}}}\n"),
+		{"auto over others", config.Layers{YAML: []byte(
+			"documents: {fim: {rate: 1, tokens: {prefix: 1, middle: 2, suffix: 3}}}\n"),
 			Overrides: []config.Override{{Path: "documents.fim.tokens", Value: "auto", Flag: "--set"}}},
 			plan.DocumentsConfig{BOS: "none", FIM: plan.FIM{Rate: 1, SPMRate: 0.5, Tokens: auto},
 				MaxTokens: plan.MaxTokens{Do: plan.MaxCut}}},

@@ -53,8 +53,8 @@ func (v *validation) pull(c Config) {
 	v.check(format.Check() == nil && format != corpus.Megatron && format != corpus.MDS, "pull.format", p.Format,
 		"a format of loaderd publish --format that is of single files")
 	_, err := corpus.Encodings(p.Encoding)
-	v.check(err == nil, "pull.encoding", p.Encoding, "the name of an encoding, such as latin1, shift_jis or utf-16, or "+
-		"nothing for UTF-8")
+	v.check(err == nil, "pull.encoding", p.Encoding,
+		"the name of an encoding, such as latin1, shift_jis or utf-16, or nothing for UTF-8")
 	v.check(csvtable.CheckQuoting(p.CSVQuoting) == nil, "pull.csv_quoting", p.CSVQuoting, "auto, on or off")
 	v.check(csvtable.CheckEscape(p.CSVEscape) == nil, "pull.csv_escape", p.CSVEscape, "auto, none or backslash")
 	v.check(p.Follow >= 0 && (p.Follow == 0 || p.Follow >= time.Second), "pull.follow", p.Follow, "0, or 1s at least")

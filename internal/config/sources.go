@@ -53,8 +53,8 @@ func (c *Config) applySources(settings []setting) (problems Problems) {
 			}
 			continue
 		case rest == "":
-			problems = append(problems, Problem{x.path, x.value, "names of sources, each with settings below it: web: " +
-				"{weight: 0.6}", x.origin})
+			problems = append(problems, Problem{x.path, x.value,
+				"names of sources, each with settings below it: web: {weight: 0.6}", x.origin})
 			continue
 		}
 		bySource[name] = append(bySource[name], setting{rest, x.value, x.origin, x.text})

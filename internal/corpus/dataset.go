@@ -52,8 +52,8 @@ func dataset(given, dir, base string, o Options) (inputs []*Input, ok bool, err 
 		return nil, true, err
 	} else if found && len(state.Files) > 0 {
 		if len(state.Indices) > 0 {
-			return nil, true, fmt.Errorf("read %s: the dataset is a selection of its files' rows: save it once more with a "+
-				"newer datasets", dir)
+			return nil, true, fmt.Errorf(
+				"read %s: the dataset is a selection of its files' rows: save it once more with a newer datasets", dir)
 		}
 		if o.oneSplit() && state.Split != "" && state.Split != o.Split {
 			return nil, true, folder.noSplit(o, []string{state.Split})

@@ -34,8 +34,8 @@ func limitedAccount(t *testing.T, store int64) string {
 // the batch of a publisher then.
 func TestFullStream_AccountLimit(t *testing.T) {
 	t.Parallel()
-	d := publishesBeyond(t, limitedAccount(t, 16<<20), "the JetStream account of DOCS has no storage left: its streams "+
-		"hold 16")
+	d := publishesBeyond(t, limitedAccount(t, 16<<20),
+		"the JetStream account of DOCS has no storage left: its streams hold 16")
 	natstest.Soon(t, "the status names the account", func() bool { return d.run.Verdict().Reason == fault.StreamFull })
 	v := d.run.Verdict()
 	if !strings.Contains(v.Sentence, `The JetStream account of document stream "DOCS" is full (16.0 MiB of 16.0 MiB)`) ||

@@ -92,8 +92,9 @@ var metrics = append(skipMetrics(), []metric{
 	gauge("dead_letters_waiting", "Dead letters that wait to be stored.", func(s figures) float64 {
 		return float64(s.letters.Waiting)
 	}),
-	counter("cut_documents_total", "Documents used without their last tokens because they have more than they may "+
-		"(documents.max_tokens).", func(s figures) float64 { return float64(s.Cut) }),
+	counter("cut_documents_total",
+		"Documents used without their last tokens because they have more than they may (documents.max_tokens).",
+		func(s figures) float64 { return float64(s.Cut) }),
 	counter("rows_total", "Rows in steps.", func(s figures) float64 { return float64(s.Rows) }),
 	counter("slots_total", "Tokens of the rows in steps, padding included.", func(s figures) float64 {
 		return float64(s.Slots)
@@ -126,8 +127,9 @@ var metrics = append(skipMetrics(), []metric{
 	gauge("cursor_sequence", "Documents of all sources that the planner has taken.", func(s figures) float64 {
 		return float64(s.Cursor)
 	}),
-	gauge("floor_sequence", "Of the documents in the order in which the planner took them, the oldest that a later "+
-		"step may need.", func(s figures) float64 { return float64(s.Floor) }),
+	gauge("floor_sequence",
+		"Of the documents in the order in which the planner took them, the oldest that a later step may need.",
+		func(s figures) float64 { return float64(s.Floor) }),
 	gauge("stream_last_sequence", "Last document in the stream.", func(s figures) float64 {
 		return float64(s.Source.Last)
 	}),
@@ -146,8 +148,9 @@ var metrics = append(skipMetrics(), []metric{
 	gauge("stream_dry", "1 while every document of the stream has been fetched.", func(s figures) float64 {
 		return truth(!s.Source.DrySince.IsZero())
 	}),
-	gauge("stream_trouble", "1 while the document stream lacks documents that may be needed or has settings that may "+
-		"lose some.", func(s figures) float64 { return truth(s.Trouble != "") }),
+	gauge("stream_trouble",
+		"1 while the document stream lacks documents that may be needed or has settings that may lose some.",
+		func(s figures) float64 { return truth(s.Trouble != "") }),
 	gauge("queue_wait_max_documents", "Most documents that came while a row waited for its step.",
 		func(s figures) float64 { return float64(s.WaitMax) }),
 	gauge("next_step_rows_needed", "Rows that the next step needs, with those that stay behind it.",

@@ -20,8 +20,8 @@ var (
 		"Number of the last term that this daemon knows of; a new one begins with each daemon that leads.", nil, nil)
 	healthDesc = prometheus.NewDesc("loaderd_health", "1 for how the run does: running, waiting or failing.",
 		[]string{"health"}, nil)
-	reasonDesc = prometheus.NewDesc("loaderd_waits", "1 for the reason that a reader which waits is told, while there "+
-		"is one.", []string{"reason"}, nil)
+	reasonDesc = prometheus.NewDesc("loaderd_waits",
+		"1 for the reason that a reader which waits is told, while there is one.", []string{"reason"}, nil)
 )
 
 // Describe implements prometheus.Collector.
@@ -49,8 +49,8 @@ func (m daemonMetrics) Collect(out chan<- prometheus.Metric) {
 
 // buildInfo says which build of the program this is.
 func buildInfo(b build.Build) prometheus.Collector {
-	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "loaderd_build_info", Help: "1, with the build of the " +
-		"program.",
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "loaderd_build_info",
+		Help:        "1, with the build of the program.",
 		ConstLabels: prometheus.Labels{"version": b.Version, "go": b.Go, "revision": b.Revision}}, func() float64 {
 		return 1
 	})

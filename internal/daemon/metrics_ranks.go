@@ -48,8 +48,9 @@ var rankFigures = []rankMetric{
 		"that read from this daemon.", func(r rank) float64 { return float64(r.Step) }),
 	ofRank("lag_steps", "Steps that the rank has consumed less than the furthest one of its job, of all daemons; 0 "+
 		"where reports are too far apart in time to tell.", func(r rank) float64 { return float64(r.lag) }),
-	ofRank("wait_p50_seconds", "Half of the rank's waits for its next step were shorter, in the last minute, the "+
-		"present one included.", func(r rank) float64 { return r.WaitP50.Seconds() }),
+	ofRank("wait_p50_seconds",
+		"Half of the rank's waits for its next step were shorter, in the last minute, the present one included.",
+		func(r rank) float64 { return r.WaitP50.Seconds() }),
 	ofRank("wait_p99_seconds", "99 of 100 of the rank's waits for its next step were shorter, in the last minute.",
 		func(r rank) float64 { return r.WaitP99.Seconds() }),
 	ofRank("bytes_per_second", "Bytes that the rank was sent a second, in the last ten.", func(r rank) float64 {
@@ -72,8 +73,8 @@ var (
 	consumed = prometheus.NewDesc("loaderd_rank_consumed_step",
 		"Steps that the rank's trainer has consumed; of the 64 ranks that have consumed least.",
 		[]string{"train_job", "rank"}, nil)
-	slowest = jobDesc("slowest_step", "Steps consumed by the job's rank that is furthest behind; steps sent, where no "+
-		"client of the job reports.")
+	slowest = jobDesc("slowest_step",
+		"Steps consumed by the job's rank that is furthest behind; steps sent, where no client of the job reports.")
 	fastest = jobDesc("fastest_step", "Steps consumed by the job's rank that is furthest on; the same as the slowest "+
 		"where reports are too far apart in time to tell.")
 	world = jobDesc("world", "Ranks that the job has by its world size, present or not.")

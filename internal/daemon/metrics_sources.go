@@ -53,8 +53,9 @@ var sourceMetrics = []sourceMetric{
 		func(_ mixed, s state.SourceStats) float64 { return truth(!s.Stream.DownSince.IsZero()) }),
 	ofSource(prometheus.GaugeValue, "used_up", "1 when no document of the source is left.",
 		func(_ mixed, s state.SourceStats) float64 { return truth(s.UsedUp) }),
-	ofSource(prometheus.GaugeValue, "resting", "1 while the others share the source's weight, as it has no documents "+
-		"(mix.dry: share).", func(_ mixed, s state.SourceStats) float64 { return truth(s.Resting) }),
+	ofSource(prometheus.GaugeValue, "resting",
+		"1 while the others share the source's weight, as it has no documents (mix.dry: share).",
+		func(_ mixed, s state.SourceStats) float64 { return truth(s.Resting) }),
 	ofSource(prometheus.GaugeValue, "dry_seconds", "For how long the run has waited for a document of the source.",
 		func(m mixed, s state.SourceStats) float64 {
 			if s.Name != m.next {

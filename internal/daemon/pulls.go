@@ -56,8 +56,8 @@ func (d *Daemon) doing(c config.Config) permissions.Tasks {
 }
 
 // newPulls opens them.
-func (d *Daemon) newPulls(ctx context.Context, c config.Config, self lease.LeaderInfo, log *slog.Logger) (*pulls,
-	error) {
+func (d *Daemon) newPulls(ctx context.Context, c config.Config, self lease.LeaderInfo,
+	log *slog.Logger) (*pulls, error) {
 	p := &pulls{of: map[string]*pulling.Puller{}}
 	streams := c.Pulled()
 	for _, name := range pulled(c) {

@@ -17,8 +17,8 @@ func settleDocuments(c plan.DocumentsConfig, m *tokenizer.Model) (plan.Documents
 	}
 	if c.BOS.Set() {
 		if len(before) > 0 {
-			return c, fmt.Errorf("documents.bos: tokenizer.add_special_tokens puts token %d before every text: set one of "+
-				"them only", before[0])
+			return c, fmt.Errorf(
+				"documents.bos: tokenizer.add_special_tokens puts token %d before every text: set one of them only", before[0])
 		}
 		if c.BOS == plan.TokenAuto {
 			id, ok := int32(0), false

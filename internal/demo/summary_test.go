@@ -47,8 +47,8 @@ func TestDemoSaysWhatIsSplit(t *testing.T) {
 				t.Fatal(err)
 			}
 			said := strings.Contains(text.String(), "none that fits into one is") &&
-				strings.Contains(text.String(), fmt.Sprintf("%.1f %%       of the documents are split over rows: those longer "+
-					"than a row;", float64(truncated)/20))
+				strings.Contains(text.String(), fmt.Sprintf(
+					"%.1f %%       of the documents are split over rows: those longer than a row;", float64(truncated)/20))
 			if said != keepsWhole(c) {
 				t.Errorf("the demo says\n%s", text.String())
 			}

@@ -60,8 +60,8 @@ func Lacks(c *related.Config, hints []*related.Hint) string {
 
 // Pack packs the documents and measures how related those are that share a row. hints are those of Hints for this
 // configuration.
-func (s *Set) Pack(ctx context.Context, c packonline.Config, hints []*related.Hint, below int) (*simulation.Result,
-	*relatedness.Figures, error) {
+func (s *Set) Pack(ctx context.Context, c packonline.Config, hints []*related.Hint,
+	below int) (*simulation.Result, *relatedness.Figures, error) {
 	var rows [][]relatedness.Piece
 	result, err := simulation.RunDocuments(ctx, c, s.Lengths(), hints, below,
 		func(_ int, pieces []packonline.Piece) error {

@@ -51,8 +51,8 @@ func assets() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		a, there := all[q.URL.Path]
 		if !there || q.Method != http.MethodGet && q.Method != http.MethodHead {
-			refuse(w, &fault.Error{Reason: unsupported, Message: "this daemon has nothing there", Do: "open / for its page; " +
-				"docs/livepage.md names the rest"})
+			refuse(w, &fault.Error{Reason: unsupported, Message: "this daemon has nothing there",
+				Do: "open / for its page; docs/livepage.md names the rest"})
 			return
 		}
 		h := w.Header()

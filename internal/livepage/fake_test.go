@@ -208,8 +208,8 @@ func madeUp(n uint64) api.Status {
 			{Name: "gpu-03.90", Flight: "grpc://gpu-03:8815", HTTP: "javascript:alert(1)", Version: "0.19.2", Silent: 12},
 		},
 		Skipped: []api.SkippedStatus{{Reason: "undecodable", Documents: 15, Text: "undecodable", Do: "see the dead letters"},
-			{Reason: "masked", Documents: 1200, Text: "without a token that has a loss", Do: "mark what is to be trained on " +
-				"<script>alert(1)</script>"}},
+			{Reason: "masked", Documents: 1200, Text: "without a token that has a loss",
+				Do: "mark what is to be trained on <script>alert(1)</script>"}},
 		Dead: api.DeadStatus{Total: 15, Waiting: 1, Reasons: []api.DeadReason{
 			{Reason: "not UTF-8", Letters: 12, Samples: []api.DeadSample{
 				{Letter: 15, Source: "web", Sequence: 599_870, Subject: "docs.web",
@@ -217,8 +217,9 @@ func madeUp(n uint64) api.Status {
 				{Letter: 13, Source: "web", Sequence: 598_001, Subject: "docs.web", Problem: "byte 0xc3 at offset 9 is no UTF-8",
 					Time: now.Add(-9 * time.Minute)}}},
 			{Reason: "token out of range", Letters: 3, Samples: []api.DeadSample{
-				{Letter: 14, Source: "math", Sequence: 211_411, Subject: "docs.math", Problem: "token 60,000 at 17: the " +
-					"vocabulary has 50,257 <script>alert(1)</script>", Time: now.Add(-3 * time.Minute)}}},
+				{Letter: 14, Source: "math", Sequence: 211_411, Subject: "docs.math",
+					Problem: "token 60,000 at 17: the vocabulary has 50,257 <script>alert(1)</script>",
+					Time:    now.Add(-3 * time.Minute)}}},
 		}},
 		Events: madeUpEvents(now.Truncate(time.Hour)),
 		May:    []string{},

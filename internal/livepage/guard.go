@@ -57,8 +57,8 @@ func namesOwn(names []string, host string) bool {
 
 func foreignHost(host string, names []string) error {
 	return &fault.Error{Reason: fault.Forbidden,
-		Message: fmt.Sprintf("the request names the host %.100q, and no token is asked for: another site's page may have "+
-			"sent it", host),
+		Message: fmt.Sprintf(
+			"the request names the host %.100q, and no token is asked for: another site's page may have sent it", host),
 		Do: "ask by an IP address or by " + strings.Join(names, ", ") + "; behind a proxy have it send one of these as " +
 			"Host, or ask for tokens (flight.identities)"}
 }

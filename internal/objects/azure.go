@@ -57,8 +57,8 @@ func azureClient(client *http.Client, name string) (*container.Client, error) {
 	}
 	u, err := url.Parse(endpoint)
 	if err != nil || u.Host == "" {
-		return nil, errors.New("the endpoint of the storage account is no address: want such as " +
-			"https://ACCOUNT.blob.core.windows.net")
+		return nil, errors.New(
+			"the endpoint of the storage account is no address: want such as https://ACCOUNT.blob.core.windows.net")
 	}
 	u = u.JoinPath(name)
 	key := cmp.Or(os.Getenv("AZURE_STORAGE_KEY"), os.Getenv("AZURE_STORAGE_ACCOUNT_KEY"))

@@ -142,8 +142,8 @@ func (w *web) get(ctx context.Context, name string, o Object, from, to int64) (i
 
 // getRange asks for bytes of an object. A server that gives all of it instead is read from the beginning, and what is
 // before from is left out.
-func getRange(client *http.Client, r *http.Request, o Object, from, to int64, denied string) (io.ReadCloser,
-	http.Header, error) {
+func getRange(client *http.Client, r *http.Request, o Object, from, to int64,
+	denied string) (io.ReadCloser, http.Header, error) {
 	r.Header.Set("Range", "bytes="+strconv.FormatInt(from, 10)+"-"+strconv.FormatInt(to-1, 10))
 	answer, err := ask(client, r, o.URL, denied)
 	if err != nil {

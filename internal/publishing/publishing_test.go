@@ -14,8 +14,8 @@ import (
 )
 
 // publish publishes these files of a folder, in the order of their names.
-func publish(t *testing.T, s *natstest.Server, files map[string]string, o publishing.Options) (publishing.Summary,
-	publishing.Progress, error) {
+func publish(t *testing.T, s *natstest.Server, files map[string]string,
+	o publishing.Options) (publishing.Summary, publishing.Progress, error) {
 	t.Helper()
 	dir := t.TempDir()
 	for name, content := range files {

@@ -112,8 +112,9 @@ func (f *filling) recorded(ctx context.Context) (all []objects.Object, err error
 		all = append(all, part...)
 	}
 	if len(all) != f.record.Objects {
-		return nil, fmt.Errorf("the listing of stream %s has %d objects where its record says %d: restore its bucket from "+
-			"a backup", f.docs.Config().Name, len(all), f.record.Objects)
+		return nil, fmt.Errorf(
+			"the listing of stream %s has %d objects where its record says %d: restore its bucket from a backup",
+			f.docs.Config().Name, len(all), f.record.Objects)
 	}
 	return all, nil
 }

@@ -85,8 +85,8 @@ func (c *Client) find(ctx context.Context, body api.FindRequest) ([]api.Found, e
 
 // Text returns a document's tokens from start on, at most so many (0: as many as the daemon gives), each with what it
 // stands for. source is empty in a run with one document stream.
-func (c *Client) Text(ctx context.Context, run, source string, sequence, start uint64, tokens int) (text api.Text,
-	err error) {
+func (c *Client) Text(ctx context.Context, run, source string, sequence, start uint64,
+	tokens int) (text api.Text, err error) {
 	err = each(ctx, c, "text", api.TextRequest{Run: api.Run{Run: run}, Source: source, Sequence: sequence, Start: start,
 		Tokens: tokens}, func(t api.Text) { text = t })
 	return text, err

@@ -43,8 +43,8 @@ func serve(t *testing.T) *daemon.Daemon {
 		t.Fatal(err)
 	}
 	defer p.Close()
-	for _, text := range []string{"one two three", "four five six seven eight nine ten eleven twelve thirteen fourteen " +
-		"fifteen", "sixteen"} {
+	for _, text := range []string{"one two three",
+		"four five six seven eight nine ten eleven twelve thirteen fourteen fifteen", "sixteen"} {
 		if err := p.Publish(t.Context(), stream.Message{Data: []byte(text)}); err != nil {
 			t.Fatal(err)
 		}

@@ -49,8 +49,8 @@ var columns = []column{
 	{Name: "attention", short: "attn", Unit: "masked", About: "tokens that a token attends to under the document mask",
 		value: Result.attention, text: short,
 		neutral: true},
-	{Name: "attention", short: "attn", Unit: "dense", About: "tokens that a token attends to without a mask: what " +
-		"dense attention computes",
+	{Name: "attention", short: "attn", Unit: "dense",
+		About: "tokens that a token attends to without a mask: what dense attention computes",
 		value: Result.unmasked, text: short},
 	{Name: "speed", Unit: "docs/s", About: "documents packed a second, on one core", value: func(x Result) float64 {
 		return x.DocumentsPerSecond

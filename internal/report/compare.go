@@ -73,8 +73,8 @@ func LeaveOutSmallPools(all []Comparison, documents int) {
 
 // Compare packs with every method that can and adds what came of it, in order; in the end it judges. pack may return no
 // figures of how related the documents of rows are. progress is told before each.
-func (r *Report) Compare(all []Comparison, pack func(packonline.Config) (*simulation.Result, *relatedness.Figures,
-	error),
+func (r *Report) Compare(all []Comparison,
+	pack func(packonline.Config) (*simulation.Result, *relatedness.Figures, error),
 	progress func(i int, method string)) error {
 	for i, one := range all {
 		method := one.Config.Method

@@ -8,21 +8,18 @@ import (
 // relatedColumns are the figures that say how much the documents of a row have to do with one another. They are there
 // when documents were packed, not lengths.
 var relatedColumns = []column{
-	{Name: "neighbours", Unit: "cosine", About: "how alike documents next to each other are: the mean cosine of their " +
-		"tf-idf vectors",
+	{Name: "neighbours", Unit: "cosine",
+		About: "how alike documents next to each other are: the mean cosine of their tf-idf vectors",
 		value: func(x Result) float64 { return x.Related.NeighbourCosine }, text: thousandths, most: true},
-	{Name: "same", Unit: "folder", About: "neighbours from the same folder", value: func(x Result) float64 {
-		return x.Related.SameFolder
-	}, text: percent,
-		most: true},
-	{Name: "same", Unit: "file", About: "neighbours from the same file", value: func(x Result) float64 {
-		return x.Related.SameFile
-	}, text: percent, most: true},
-	{Name: "near", Unit: "duplicates", About: "documents that have a cosine above .9 with one of the 128 before them " +
-		"in the row",
+	{Name: "same", Unit: "folder", About: "neighbours from the same folder",
+		value: func(x Result) float64 { return x.Related.SameFolder }, text: percent, most: true},
+	{Name: "same", Unit: "file", About: "neighbours from the same file",
+		value: func(x Result) float64 { return x.Related.SameFile }, text: percent, most: true},
+	{Name: "near", Unit: "duplicates",
+		About: "documents that have a cosine above .9 with one of the 128 before them in the row",
 		value: func(x Result) float64 { return x.Related.NearDuplicates }, text: percent},
-	{Name: "exponent", Unit: "MLE", About: "Zipf's exponent of the token counts of a row, 1 + n / sum ln(f / .5): " +
-		"lower is burstier",
+	{Name: "exponent", Unit: "MLE",
+		About: "Zipf's exponent of the token counts of a row, 1 + n / sum ln(f / .5): lower is burstier",
 		value: func(x Result) float64 { return x.Related.ZipfMLE.Mean }, text: thousandths},
 	{Name: "", Unit: "std", About: "its standard deviation over rows", value: func(x Result) float64 {
 		return x.Related.ZipfMLE.Std

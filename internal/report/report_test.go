@@ -145,8 +145,8 @@ func TestTable(t *testing.T) {
 		}
 	}
 	if all := strings.Join(strings.Fields(out.String()), " "); !strings.HasPrefix(all, "5,000 documents, ") ||
-		!strings.Contains(all, " Rows of 1,024, 2,048 and 4,096 tokens (methods with one row length: 4,096); a pool of "+
-			"500 pieces") {
+		!strings.Contains(all,
+			" Rows of 1,024, 2,048 and 4,096 tokens (methods with one row length: 4,096); a pool of 500 pieces") {
 		t.Errorf("the table begins\n%s", strings.Join(lines[:4], "\n"))
 	}
 	// The best padding has a star, and only it.

@@ -69,11 +69,11 @@ var (
 		ofSource("share", "% tokens", "share of the tokens in rows", func(s *simulation.Source) float64 {
 			return s.Share
 		}, percent),
-		ofSource("off", "% tokens", "how far the share of the worst twentieth of the run is off its target, as a share of "+
-			"all tokens",
+		ofSource("off", "% tokens",
+			"how far the share of the worst twentieth of the run is off its target, as a share of all tokens",
 			func(s *simulation.Source) float64 { return s.Deviation }, percent),
-		ofSource("padding", "tokens", "the source's part of the padding: that of each row is divided by the tokens of the "+
-			"sources in it",
+		ofSource("padding", "tokens",
+			"the source's part of the padding: that of each row is divided by the tokens of the sources in it",
 			func(s *simulation.Source) float64 { return float64(s.PaddingTokens) }, short),
 		ofSource("age", "median", "documents of all sources that arrive while one of this source waits: half wait no longer",
 			func(s *simulation.Source) float64 { return float64(s.AgeMedian) }, short),

@@ -58,11 +58,13 @@ func (r *Report) reasons(w Result) []string {
 	case n <= 0 && r.Lengths.Longer > 0.5:
 		cuts = fmt.Sprintf("cuts no document more often than rows of %s tokens demand", quantity.Count(r.largest()))
 	case n <= 0:
-		cuts = fmt.Sprintf("cuts only the %s of the documents that are longer than the longest row, no more often than it "+
-			"demands", percent(r.Lengths.Longer))
+		cuts = fmt.Sprintf(
+			"cuts only the %s of the documents that are longer than the longest row, no more often than it demands",
+			percent(r.Lengths.Longer))
 	default:
-		cuts = fmt.Sprintf("cuts the %s of the documents that are longer than the longest row, and makes %s in a hundred "+
-			"documents", percent(r.Lengths.Longer),
+		cuts = fmt.Sprintf(
+			"cuts the %s of the documents that are longer than the longest row, and makes %s in a hundred documents",
+			percent(r.Lengths.Longer),
 			needlessCuts(n))
 	}
 	if w.dropped() == 0 && w.repeated() == 0 {

@@ -26,8 +26,8 @@ type Damaged struct {
 
 // Inspect acquires the lease of a run and reads its plan: the records before one, or all of them if before is 0. It
 // changes nothing. If reading fails, it returns what was read, closed, with the error.
-func Inspect(ctx context.Context, store *stream.Store, run string, self lease.LeaderInfo, before uint64) (*Damaged,
-	error) {
+func Inspect(ctx context.Context, store *stream.Store, run string, self lease.LeaderInfo,
+	before uint64) (*Damaged, error) {
 	d := &Damaged{store: store}
 	if err := d.open(ctx, run); err != nil {
 		return nil, fmt.Errorf("repair run %s: %w", run, err)

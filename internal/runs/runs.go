@@ -41,8 +41,7 @@ func Fork(ctx context.Context, store *stream.Store, run string, step uint64, nam
 }
 
 func fork(ctx context.Context, store *stream.Store, parent *planlog.Log, from plan.Header, step uint64, name string,
-	c plan.Config,
-	tokens doclog.Tokenizing) (forked, _ plan.Header, err error) {
+	c plan.Config, tokens doclog.Tokenizing) (forked, _ plan.Header, err error) {
 	to, fresh, err := openFork(ctx, store, name, c)
 	if err != nil {
 		return forked, from, err
@@ -70,8 +69,8 @@ func fork(ctx context.Context, store *stream.Store, parent *planlog.Log, from pl
 }
 
 // openFork opens what is kept of a fork that is made. fresh says that there is no run of that name.
-func openFork(ctx context.Context, store *stream.Store, name string, c plan.Config) (e backend.Backends, fresh bool,
-	err error) {
+func openFork(ctx context.Context, store *stream.Store, name string,
+	c plan.Config) (e backend.Backends, fresh bool, err error) {
 	if e, err = openNew(ctx, store, name, c); err != nil {
 		return e, false, err
 	}

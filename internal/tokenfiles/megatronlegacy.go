@@ -69,8 +69,9 @@ func openLegacy(idx io.ReaderAt, idxSize int64, bin io.ReaderAt, binSize int64) 
 	}
 	m.Documents = int64(documents) - 1
 	if whole := legacyHeader + sections + 8*int64(documents); idxSize != whole {
-		return nil, fmt.Errorf("the index (TNTIDX) is damaged or cut off: it has %d bytes, %d sequences and %d documents "+
-			"take %d", idxSize, m.Sequences, m.Documents, whole)
+		return nil, fmt.Errorf(
+			"the index (TNTIDX) is damaged or cut off: it has %d bytes, %d sequences and %d documents take %d", idxSize,
+			m.Sequences, m.Documents, whole)
 	}
 	at := legacyHeader
 	section := func(numbers int64) *bufio.Reader {

@@ -40,8 +40,8 @@ type Config struct {
 func (c Config) Validate() (bad []plan.FieldError) {
 	if u, err := url.Parse(c.Endpoint); c.Endpoint != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" ||
 		u.Host == "") {
-		bad = append(bad, plan.FieldError{Field: "endpoint", Value: c.Endpoint, Want: "the URL of a collector, such as " +
-			"http://127.0.0.1:4318, or nothing"})
+		bad = append(bad, plan.FieldError{Field: "endpoint", Value: c.Endpoint,
+			Want: "the URL of a collector, such as http://127.0.0.1:4318, or nothing"})
 	}
 	if !(c.Share >= 0 && c.Share <= 1) {
 		bad = append(bad, plan.FieldError{Field: "share", Value: c.Share, Want: "0 to 1"})
@@ -70,8 +70,8 @@ var retries = otlptracehttp.RetryConfig{Enabled: true, InitialInterval: 500 * ti
 // New returns a Tracer that exports to the collector of c. Of the environment it takes what OpenTelemetry defines:
 // OTEL_EXPORTER_OTLP_* without the endpoint, OTEL_BSP_* and OTEL_RESOURCE_ATTRIBUTES. attributes describe the process
 // in addition to its service and version. It sets OpenTelemetry's handler of errors for the whole process.
-func New(ctx context.Context, c Config, service string, log *slog.Logger, attributes ...attribute.KeyValue) (*Tracer,
-	error) {
+func New(ctx context.Context, c Config, service string, log *slog.Logger,
+	attributes ...attribute.KeyValue) (*Tracer, error) {
 	failures := rate.Sometimes{Interval: time.Minute}
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
 		failures.Do(func() { log.Warn("the export of traces failed", "error", err) })

@@ -90,8 +90,8 @@ func TestReader_Resynchronises(t *testing.T) {
 		name, data string
 		want       []string
 	}{
-		{"too short", length("9") + second, []string{one, "corrected: its length is 9, and the next record follows 10 " +
-			"bytes: they are read", two}},
+		{"too short", length("9") + second, []string{one,
+			"corrected: its length is 9, and the next record follows 10 bytes: they are read", two}},
 		{"too short at the end", second + length("9"),
 			[]string{two, one, "corrected: its length is 9, and the next record follows 10 bytes: they are read"}},
 		{"too long", length("30") + second, []string{"damage: no record follows one of 30 bytes where its length says", two}},
@@ -194,8 +194,8 @@ func TestMedia(t *testing.T) {
 }
 
 func FuzzRecords(f *testing.F) {
-	f.Add(record("response", "", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Encoding: "+
-		"gzip\r\n\r\n2\r\nhe\r\n0\r\n\r\n"))
+	f.Add(record("response", "",
+		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Encoding: gzip\r\n\r\n2\r\nhe\r\n0\r\n\r\n"))
 	f.Add(record("conversion", "WARC-Target-URI: http://a\r\n", "text") + record("metadata", "", ""))
 	f.Add(strings.Replace(record("conversion", "", "text"), "Length: 4", "Length: 3", 1) + record("conversion", "",
 		"text") + "\x00")

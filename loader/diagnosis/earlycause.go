@@ -50,8 +50,8 @@ func (w *wait) firstStep() *fault.Error {
 	if skipped := w.skipped(); skipped != "" {
 		detail += "; " + skipped
 	}
-	return stalled(fault.PoolFilling, sentence, detail, "wait, or end the run with loaderd seal when no more documents "+
-		"come", nil)
+	return stalled(fault.PoolFilling, sentence, detail,
+		"wait, or end the run with loaderd seal when no more documents come", nil)
 }
 
 // untilDrain estimates how long it takes until an early drain is due; ok is false without evidence.

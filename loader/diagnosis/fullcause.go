@@ -55,8 +55,8 @@ func (w *wait) fullOf(since time.Time, sources ...string) *fault.Error {
 	if !since.IsZero() {
 		waited = ", " + quantity.Time(time.Since(since))
 	}
-	sentence := fmt.Sprintf("The %s is full (%s): producers wait for room, and the run "+
-		"waits for documents%s", stream, of, waited)
+	sentence := fmt.Sprintf("The %s is full (%s): producers wait for room, and the run waits for documents%s", stream,
+		of, waited)
 	detail := fmt.Sprintf("%s of room are left, and the step is not full: %s",
 		quantity.Bytes(max(0, of.MaxBytes-of.Bytes)), w.lacks())
 	if f.Free != nil {

@@ -108,8 +108,8 @@ func (f *Follower) Join(run string, place state.Place, step uint64, client state
 // Unheard is the error for a step of which only a daemon that leads could say that it is not planned.
 func Unheard(step, planned uint64) error {
 	return &fault.Error{Reason: fault.NotLeading,
-		Message: fmt.Sprintf("this daemon knows %d steps of the plan, and has not heard from one that leads whether there "+
-			"is a step %d",
+		Message: fmt.Sprintf(
+			"this daemon knows %d steps of the plan, and has not heard from one that leads whether there is a step %d",
 			planned, step), Do: "wait: one will lead within seconds; when none does, look at the daemons' logs and the " +
 			"JetStream servers"}
 }

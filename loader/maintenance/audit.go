@@ -222,8 +222,8 @@ func (a *auditor) conserved() error {
 	a.seen.Waiting = planner.WaitingTokens()
 	a.seen.Ended = a.applier.End != nil
 	if out := counts.Tokens - a.seen.Repeated + a.seen.Dropped + a.seen.Waiting; out != fed {
-		return fmt.Errorf("behind document %s: %d tokens came in, and %d in steps - %d repeated + %d dropped + %d waiting "+
-			"are %d",
+		return fmt.Errorf(
+			"behind document %s: %d tokens came in, and %d in steps - %d repeated + %d dropped + %d waiting are %d",
 			planner.Cursor(), fed, counts.Tokens, a.seen.Repeated, a.seen.Dropped, a.seen.Waiting, out)
 	}
 	if a.progress != nil {

@@ -21,8 +21,8 @@ import (
 // other. It reads the plan, the checkpoints and the documents of the other run, with that run's tokenizer, and plans it
 // again from the newest checkpoint before the step, or from its beginning, up to the last record before the step. There
 // the new run begins, with all that waits: every source where it is, with its credit, its end and its rest.
-func Fork(ctx context.Context, from backend.Backends, step uint64, name string, c plan.Config) (forked,
-	parent plan.Header, err error) {
+func Fork(ctx context.Context, from backend.Backends, step uint64, name string,
+	c plan.Config) (forked, parent plan.Header, err error) {
 	f := forking{from: from, step: step, plan: &planview.Reader{Log: from.Plan}, streams: planview.NewStreams(from, nil)}
 	if forked, err = f.fork(ctx, name, c.Settled()); err != nil {
 		err = fmt.Errorf("fork: %w", err)
@@ -180,8 +180,9 @@ func (f *forking) there(ctx context.Context) error {
 			continue
 		}
 		return &fault.Error{Reason: fault.DocumentLost,
-			Message: fmt.Sprintf("to plan step %d of run %s again takes documents of source %s from %d on, and its stream "+
-				"begins at %d", f.step, f.parent.Run, s.Name, need, first[i]),
+			Message: fmt.Sprintf(
+				"to plan step %d of run %s again takes documents of source %s from %d on, and its stream begins at %d", f.step,
+				f.parent.Run, s.Name, need, first[i]),
 			Do:    "fork at a later step, behind a checkpoint of the run: it keeps the newest three",
 			Facts: map[string]string{"source": s.Name}}
 	}
@@ -202,8 +203,8 @@ func (f *forking) again(ctx context.Context) error {
 }
 
 // more says where the sources begin that come by the new configuration.
-func (f *forking) more(ctx context.Context, known []plan.SourceInfo, c plan.Config) (more []plan.SourceBegin,
-	err error) {
+func (f *forking) more(ctx context.Context, known []plan.SourceInfo,
+	c plan.Config) (more []plan.SourceBegin, err error) {
 	for _, name := range slices.Sorted(maps.Keys(c.Sources)) {
 		if slices.ContainsFunc(known, func(s plan.SourceInfo) bool { return s.Name == name }) {
 			continue

@@ -51,8 +51,8 @@ const recordPatience = 10 * time.Second
 
 // Inspect reads a plan that may be damaged: all records up to the last usable one, and what is left behind that. No
 // record from before on is taken for usable; 0 leaves it to the records. It changes nothing.
-func Inspect(ctx context.Context, plan backend.PlanLog, checkpoints backend.Checkpoints, before uint64) (Damage,
-	error) {
+func Inspect(ctx context.Context, plan backend.PlanLog, checkpoints backend.Checkpoints,
+	before uint64) (Damage, error) {
 	var d Damage
 	last, err := plan.Last(ctx)
 	if err != nil {
@@ -68,8 +68,9 @@ func Inspect(ctx context.Context, plan backend.PlanLog, checkpoints backend.Chec
 		return d, fmt.Errorf("the plan has no header that can be read (%s): nothing of it can be used", d.Why)
 	}
 	if d.header.Parent != nil && d.Records <= d.header.Parent.Records {
-		return d, fmt.Errorf("what the run inherited of run %s cannot be read (%s): nothing of the plan can be used; fork "+
-			"that run again", d.header.Parent.Run, d.Why)
+		return d, fmt.Errorf(
+			"what the run inherited of run %s cannot be read (%s): nothing of the plan can be used; fork that run again",
+			d.header.Parent.Run, d.Why)
 	}
 	d.OnceRecords, d.OnceSteps = last, d.Steps
 	if d.Why != "" {
@@ -341,8 +342,8 @@ func (d Damage) begin(ctx context.Context, to backend.Backends, h plan.Header, b
 
 // compare returns the position at which a copy goes on, 1 when it has not begun. A log that holds another plan is an
 // error.
-func (d Damage) compare(ctx context.Context, from backend.PlanLog, header []byte, to backend.Backends) (next uint64,
-	err error) {
+func (d Damage) compare(ctx context.Context, from backend.PlanLog, header []byte,
+	to backend.Backends) (next uint64, err error) {
 	last, err := to.Plan.Last(ctx)
 	if err != nil {
 		return 0, err

@@ -206,8 +206,8 @@ func (c Config) Validate() (bad []FieldError) {
 	for _, name := range slices.Sorted(maps.Keys(c.Sources)) {
 		s := c.Sources[name]
 		if !ValidName(name) {
-			add("sources", name, "a name of letters, digits, - and _, at most 64: it is a part of a stream's name and of "+
-				"subjects")
+			add("sources", name,
+				"a name of letters, digits, - and _, at most 64: it is a part of a stream's name and of subjects")
 		}
 		for _, e := range s.Validate() {
 			add("sources."+name+"."+e.Field, e.Value, e.Want)

@@ -117,8 +117,9 @@ func (s *source) mayTake(c Source, reseeded bool) error {
 			c.Block, s.taken, s.config.Block)
 	}
 	if reseeded && c.Block > 0 {
-		return fmt.Errorf("source %s: %d documents of its epoch are read in an order that the run's seed has drawn: keep "+
-			"the seed", s.name, s.taken)
+		return fmt.Errorf(
+			"source %s: %d documents of its epoch are read in an order that the run's seed has drawn: keep the seed",
+			s.name, s.taken)
 	}
 	return nil
 }

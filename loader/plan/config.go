@@ -197,8 +197,8 @@ func (c Config) badSources() (bad []FieldError) {
 func (c Config) ValidatePacking(s *mixture.Source) (bad []FieldError) {
 	if s.Packing == nil {
 		if s.Attention != "" {
-			bad = append(bad, FieldError{Field: "attention", Value: s.Attention, Want: "a packing of the source's own: rows " +
-				"that several sources share have the run's attention"})
+			bad = append(bad, FieldError{Field: "attention", Value: s.Attention,
+				Want: "a packing of the source's own: rows that several sources share have the run's attention"})
 		}
 		return bad
 	}

@@ -34,14 +34,14 @@ var skipReasons = [...]struct {
 }{
 	{SkipUndecodable, "undecodable", "see the dead letters (loaderd dead list) and the producer", false},
 	{SkipEmpty, "without text or tokens", "check the field or column that the producer publishes", false},
-	{SkipMasked, "without a token that has a loss", "mark what is to be trained on: parts with \"loss\": true, or loss " +
-		"runs of token ids", false},
+	{SkipMasked, "without a token that has a loss",
+		"mark what is to be trained on: parts with \"loss\": true, or loss runs of token ids", false},
 	{SkipDuplicate, "with the id of an earlier document", "to train on them again publish them with other ids, or without",
 		false},
 	{SkipSplit, "outside the split of their source", "nothing, if sources.NAME.split is as intended", true},
 	{SkipShort, "below min_tokens of their source", "nothing, if the bound is as intended", true},
-	{SkipLong, "above max_tokens", "nothing, if the bound is as intended; documents.max_tokens can cut or split them " +
-		"instead", true},
+	{SkipLong, "above max_tokens",
+		"nothing, if the bound is as intended; documents.max_tokens can cut or split them instead", true},
 }
 
 // Text says of documents why they are skipped, as words behind their number: "undecodable", "without text or tokens".

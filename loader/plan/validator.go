@@ -94,8 +94,8 @@ func (o *Validator) Step(s *Step) error {
 	case o.Known && !o.Led:
 		return fmt.Errorf("step %d stands before any daemon has begun to lead", s.Index)
 	case !s.Cursor.Reaches(o.cursor) || !s.Floor.Reaches(o.floor):
-		return fmt.Errorf("step %d goes back: it was made behind arrival %s with floor %d, the one before it behind %s "+
-			"with floor %d",
+		return fmt.Errorf(
+			"step %d goes back: it was made behind arrival %s with floor %d, the one before it behind %s with floor %d",
 			s.Index, s.Cursor, s.Floor.Next(), o.cursor, o.floor.Next())
 	case !s.Cursor.Reaches(s.Floor):
 		return fmt.Errorf("step %d was made behind arrival %s, and its floor is %d", s.Index, s.Cursor, s.Floor.Next())

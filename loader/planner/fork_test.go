@@ -29,8 +29,8 @@ func (b *sourcesRun) does(t *rapid.T, c plan.Control) {
 
 // fork plans a run again, by its inputs, up to a step, and returns a fork with a configuration at it, and how many
 // inputs came before.
-func (b *sourcesRun) fork(t *rapid.T, inputs []plan.Control, step uint64, c plan.Config) (child *sourcesRun,
-	before *sourcesRun, at int) {
+func (b *sourcesRun) fork(t *rapid.T, inputs []plan.Control, step uint64,
+	c plan.Config) (child *sourcesRun, before *sourcesRun, at int) {
 	before = &sourcesRun{header: b.header, tokens: map[uint64]int{}}
 	var err error
 	if before.applier, err = planner.NewApplier(b.header); err != nil {

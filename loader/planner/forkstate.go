@@ -46,8 +46,8 @@ func newFork(h plan.Header) (*Planner, error) {
 
 // ForkState returns what is in the header of a fork at a step, whose planner this is, and the state that follows the
 // header.
-func (p *Planner) ForkState(of plan.Header, step uint64) (sources []plan.SourceBegin, parent *plan.Parent,
-	state []byte) {
+func (p *Planner) ForkState(of plan.Header,
+	step uint64) (sources []plan.SourceBegin, parent *plan.Parent, state []byte) {
 	b := p.sources
 	state = p.AppendState(nil)
 	parent = &plan.Parent{Run: of.Run, ID: of.ID, Step: step, Fingerprint: of.Fingerprint, State: uint64(len(state))}

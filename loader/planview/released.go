@@ -11,7 +11,7 @@ import (
 func Released(step, oldest uint64) error {
 	return &fault.Error{Reason: fault.StepReleased,
 		Message: fmt.Sprintf("the documents of step %d are released: every keeper had committed it", step),
-		Do: fmt.Sprintf("ask for step %d or a later one; to read old steps again, commit later or set serve.release to "+
-			"keep", oldest),
+		Do: fmt.Sprintf(
+			"ask for step %d or a later one; to read old steps again, commit later or set serve.release to keep", oldest),
 		Facts: map[string]string{"step": strconv.FormatUint(step, 10), "oldest": strconv.FormatUint(oldest, 10)}}
 }

@@ -15,8 +15,8 @@ import (
 
 // Refused returns those of some subjects that this client's user may not publish to, and those that it may not
 // subscribe to. It finds out over a connection of its own, by doing so without harm.
-func (c *Client) Refused(ctx context.Context, publish, subscribe []string) (notPublish, notSubscribe []string,
-	err error) {
+func (c *Client) Refused(ctx context.Context, publish,
+	subscribe []string) (notPublish, notSubscribe []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, AttemptLimit)
 	defer cancel()
 	options, err := clientOptions(c.options, newStatus(), &lines{}, slog.New(slog.DiscardHandler))

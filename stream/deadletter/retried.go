@@ -153,8 +153,8 @@ func get[T any](ctx context.Context, r *retried, key string) (value T, made time
 
 // change alters what stands under a key, and returns the id of the change, which the value has where id says. Where
 // somebody else was faster, or the answer is lost, it looks again.
-func change[T any](ctx context.Context, r *retried, key string, id func(*T) *string, alter func(*T) error) (mine string,
-	err error) {
+func change[T any](ctx context.Context, r *retried, key string, id func(*T) *string,
+	alter func(*T) error) (mine string, err error) {
 	mine = nuid.Next()
 	wait := r.store.Backoff()
 	for {

@@ -30,8 +30,8 @@ func batchMemory(size int) int64 { return min(16*int64(size)+1<<20, 160<<20) }
 // decodeBatch reads the documents of an Arrow IPC stream of record batches.
 func (d decoder) decodeBatch(f fields, data []byte) ([]decoded, *deadletter.Problem) {
 	if !d.batches {
-		return nil, bad(badContentType, "a message of %s holds several documents, and the run takes one of each: set "+
-			"documents.batches", stream.TypeArrow)
+		return nil, bad(badContentType,
+			"a message of %s holds several documents, and the run takes one of each: set documents.batches", stream.TypeArrow)
 	}
 	if failed := d.tokenizedHere(f); failed != nil {
 		return nil, failed
@@ -106,8 +106,8 @@ func (d decoder) readBatch(out []decoded, record arrow.Record, tokens *int) ([]d
 			ok = true
 		}
 		if !ok {
-			return nil, bad(badColumn, "column %s is %s: want ids list<int32>, id string, loss list<bool>, weight float32 or "+
-				"float64", f.Name, f.Type)
+			return nil, bad(badColumn,
+				"column %s is %s: want ids list<int32>, id string, loss list<bool>, weight float32 or float64", f.Name, f.Type)
 		}
 	}
 	if ids == nil {

@@ -35,7 +35,8 @@ func FuzzBatch(f *testing.F) {
 		{Name: "year", Type: arrow.PrimitiveTypes.Int32, Nullable: true}, {Name: "score", Type: arrow.PrimitiveTypes.Float32,
 			Nullable: true},
 		{Name: "other", Type: arrow.PrimitiveTypes.Int8, Nullable: true}}, nil)
-	for _, rows := range []string{`[]`, `[{"ids":[1,2],"half":[0.5,null],"flag":[true,false],"lang":"de","year":3,"score":0.5,"other":1},{"ids":[3],"flag":[null]}]`, `[{"ids":[1,2],"id":"a","loss":[true,false],"weight":0.5},{"ids":[3]}]`, `[{"ids":[],"id":""},{"ids":[9,9,9],"loss":[false,false,false]}]`} {
+	for _, rows := range []string{`[]`,
+		`[{"ids":[1,2],"half":[0.5,null],"flag":[true,false],"lang":"de","year":3,"score":0.5,"other":1},{"ids":[3],"flag":[null]}]`, `[{"ids":[1,2],"id":"a","loss":[true,false],"weight":0.5},{"ids":[3]}]`, `[{"ids":[],"id":""},{"ids":[9,9,9],"loss":[false,false,false]}]`} {
 		record, _, err := array.RecordFromJSON(memory.DefaultAllocator, schema, strings.NewReader(rows))
 		if err != nil {
 			f.Fatal(err)

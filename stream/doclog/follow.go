@@ -89,8 +89,8 @@ func (r *reader) follow(ctx context.Context) error {
 
 // await returns the consumer's next message, or nil when there is something else to do first. Before it waits, the
 // chunk that is being filled goes to the workers.
-func (r *reader) await(ctx context.Context, p *pull, tick <-chan time.Time, lost <-chan nats.Status) (*feed.Delivery,
-	error) {
+func (r *reader) await(ctx context.Context, p *pull, tick <-chan time.Time,
+	lost <-chan nats.Status) (*feed.Delivery, error) {
 	if len(p.come) > 0 {
 		return p.first()
 	}

@@ -8,8 +8,8 @@ import (
 )
 
 // several makes the document of a message that holds several.
-func (l *Log) several(doc document.Document, documents []decoded, about topic) (document.Document,
-	*deadletter.Problem) {
+func (l *Log) several(doc document.Document, documents []decoded,
+	about topic) (document.Document, *deadletter.Problem) {
 	g := l.gather(doc, about)
 	for i := range documents {
 		g.beside.room += len(documents[i].tokens) + sentinels + 2

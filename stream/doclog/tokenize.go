@@ -178,8 +178,8 @@ func (e *encoder) encode(text []byte) (ids []int32, failed *deadletter.Problem, 
 }
 
 // encodeParts is encode for a text in parts, of which each is tokenized by itself. ends are where the ids of each end.
-func (e *encoder) encodeParts(parts []part, limit int) (ids []int32, ends []int, failed *deadletter.Problem,
-	stack []byte) {
+func (e *encoder) encodeParts(parts []part,
+	limit int) (ids []int32, ends []int, failed *deadletter.Problem, stack []byte) {
 	if e.shared.create == nil {
 		return nil, nil, textRefused(), nil
 	}

@@ -110,8 +110,8 @@ var _ backend.Elector = (*Elector)(nil)
 // NewElector makes this process a candidate for a lease: the name of a run, or of other work that one process at a time
 // does. handOver are streams whose leader is moved away from the server of the process that holds the lease, so that
 // both are not lost together. To the first of them the holder appends, and must call Verify before that.
-func NewElector(ctx context.Context, s *stream.Store, name string, self LeaderInfo, handOver ...string) (*Elector,
-	error) {
+func NewElector(ctx context.Context, s *stream.Store, name string, self LeaderInfo,
+	handOver ...string) (*Elector, error) {
 	l := &Elector{store: s.Own(), docs: s, name: name, self: self, handOver: handOver}
 	var err error
 	if l.kv, err = l.store.EnsureKeyValue(ctx, Bucket, "which daemon leads each run"); err != nil {

@@ -26,8 +26,8 @@ const GetLimit = 2 * conn.AttemptLimit
 // A direct get may go to any replica. A replica that lags answers "not found", and the headers of a message can look
 // like a status. Get then asks the leader. It does so as well where an answer names its place twice, because the
 // producer's headers do.
-func Get(ctx context.Context, c *conn.Client, st jetstream.Stream, sequence uint64) (m *jetstream.RawStreamMsg,
-	err error) {
+func Get(ctx context.Context, c *conn.Client, st jetstream.Stream,
+	sequence uint64) (m *jetstream.RawStreamMsg, err error) {
 	err = c.Attempt(ctx, c.ReadTimeout(), func(ctx context.Context) (err error) {
 		m, err = st.GetMsg(ctx, sequence)
 		return err
@@ -135,8 +135,8 @@ func Following(ctx context.Context, c *conn.Client, name string, sequence uint64
 // directGet asks any replica for at most n consecutive messages. It returns their payloads and the sequence of the last
 // of them; where the replica has none of them, conn.ErrBehind. The question asks for a batch without headers: those of
 // a producer may pass for an answer's.
-func directGet(ctx context.Context, c *conn.Client, name string, question []byte, n uint64) (payloads [][]byte,
-	last uint64, err error) {
+func directGet(ctx context.Context, c *conn.Client, name string, question []byte,
+	n uint64) (payloads [][]byte, last uint64, err error) {
 	err = answers(ctx, c, name, question, n, func(m *nats.Msg) (done bool, err error) {
 		switch m.Header.Get("Status") {
 		case "":

@@ -33,8 +33,8 @@ const lastOfEachMost = 1024
 
 // GetLastOfEach returns the last message of each subject that matches a pattern, as a replica has them. More than 1,024
 // subjects are an error. It makes one attempt.
-func GetLastOfEach(ctx context.Context, c *conn.Client, name, pattern string) (found []*jetstream.RawStreamMsg,
-	err error) {
+func GetLastOfEach(ctx context.Context, c *conn.Client, name,
+	pattern string) (found []*jetstream.RawStreamMsg, err error) {
 	err = c.Attempt(ctx, conn.AttemptLimit, func(ctx context.Context) error {
 		found, _, err = getRange(ctx, c, name, fmt.Appendf(nil, `{"multi_last":[%q]}`, pattern), lastOfEachMost,
 			math.MaxUint64)

@@ -54,8 +54,8 @@ type part struct {
 // stage counts a message of a batch. It returns how many documents the batch has, the batches that the server must
 // abandon, and why the message must not be forwarded. Where the limit on all is reached the oldest batches give way:
 // those of a publisher that commits are young.
-func (b *batches) stage(owner *producer, id batchID, m part, now time.Time) (documents int, abandoned []*batch,
-	refused *refusal) {
+func (b *batches) stage(owner *producer, id batchID, m part,
+	now time.Time) (documents int, abandoned []*batch, refused *refusal) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	x := b.open[id]

@@ -97,8 +97,8 @@ func (c *committer) messages(ctx context.Context, pending []entry) (err error) {
 
 // prepare returns what of pending is still to be sent, and the sequence that must be the last of the subject then, or
 // noFence. While that cannot be known it returns the problem, in words: wait and prepare again. An error is final.
-func (c *committer) prepare(ctx context.Context, pending []entry) (rest []entry, fence int64, problem string,
-	err error) {
+func (c *committer) prepare(ctx context.Context,
+	pending []entry) (rest []entry, fence int64, problem string, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, 0, "", err
 	}
@@ -211,8 +211,8 @@ func (c *committer) fullReason(ctx context.Context, e *jetstream.APIError) strin
 		return fmt.Sprintf("%v: %s holds %d of %d messages; raise its max_msgs to make room", conn.ErrFull, name,
 			info.State.Msgs, info.Config.MaxMsgs)
 	case err == nil:
-		return fmt.Sprintf("%v: %s holds %d documents, %d of %d bytes; raise stream.max_bytes (the daemon's "+
-			"configuration) to make room",
+		return fmt.Sprintf(
+			"%v: %s holds %d documents, %d of %d bytes; raise stream.max_bytes (the daemon's configuration) to make room",
 			conn.ErrFull, name, info.State.Msgs, info.State.Bytes, info.Config.MaxBytes)
 	}
 	return fmt.Sprintf("%v: %s: %s", conn.ErrFull, name, e.Description)

@@ -9,7 +9,8 @@ import (
 
 // Other processes may write to the bucket: a value is decoded or refused.
 func FuzzDecodeWatermarks(f *testing.F) {
-	for _, s := range []string{``, `{}`, `{"change":"a","value":{"purged":7,"runs":{"run":{"plan":1,"term":2,"from":3,"sealed":true,"end":9}}}}`,
+	for _, s := range []string{``, `{}`,
+		`{"change":"a","value":{"purged":7,"runs":{"run":{"plan":1,"term":2,"from":3,"sealed":true,"end":9}}}}`,
 		`{"value":{"purged":18446744073709551615}}`, `{"value":{"runs":{"a b":{}}}}`,
 		`{"value":{"runs":{"r":{"from":1e9}}}}`} {
 		f.Add([]byte(s))
@@ -32,7 +33,8 @@ func FuzzDecodeWatermarks(f *testing.F) {
 }
 
 func FuzzDecodeIntake(f *testing.F) {
-	for _, s := range []string{`{}`, `{"value":{"tokenizer":"sha256:a","text":true,"read":7,"full":true,"documents":7,"skipped":{"masked":3}}}`,
+	for _, s := range []string{`{}`,
+		`{"value":{"tokenizer":"sha256:a","text":true,"read":7,"full":true,"documents":7,"skipped":{"masked":3}}}`,
 		`{"value":{"read":18446744073709551615}}`, `{"value":{"documents":-1}}`, `{"value":{"skipped":{"lost":1}}}`,
 		`{"value":{"skipped":{"masked":-1}}}`} {
 		f.Add([]byte(s))

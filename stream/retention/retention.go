@@ -95,8 +95,8 @@ func Open(ctx context.Context, plan *planlog.Log, documents *stream.Store) (*Low
 }
 
 func openValue(ctx context.Context, own *stream.Store, key, what string) (*casvalue.Value[watermarks], error) {
-	return casvalue.Open[watermarks](ctx, own, Bucket, "first document that each run still needs, and the last that it "+
-		"reads", key, what)
+	return casvalue.Open[watermarks](ctx, own, Bucket,
+		"first document that each run still needs, and the last that it reads", key, what)
 }
 
 func valueKey(documents *jetstream.StreamInfo) string {

@@ -73,8 +73,8 @@ func readMark(name string) (m mark, err error) {
 		return m, fmt.Errorf("read mark of data folder (stream.dir): %w", err)
 	}
 	if err := json.Unmarshal(text, &m); err != nil {
-		return m, fmt.Errorf("read mark of data folder %s: %w: it says which servers the folder belongs to; restore it "+
-			"from a backup", name, err)
+		return m, fmt.Errorf(
+			"read mark of data folder %s: %w: it says which servers the folder belongs to; restore it from a backup", name, err)
 	}
 	if m.Format != markFormat || m.Server == "" {
 		return m, fmt.Errorf("read mark of data folder %s: format %d, server %q: want format %d and a name; an "+

@@ -69,8 +69,8 @@ func sameRange(ctx context.Context, c *conn.Client, name string, original []*jet
 // caught up.
 const compareFor = 30 * time.Second
 
-func wholeRange(ctx context.Context, c *conn.Client, name string, first, last uint64) (all []*jetstream.RawStreamMsg,
-	err error) {
+func wholeRange(ctx context.Context, c *conn.Client, name string, first,
+	last uint64) (all []*jetstream.RawStreamMsg, err error) {
 	for first <= last {
 		found, next, err := messages.GetRange(ctx, c, name, first, last, compareBytes)
 		if err != nil {

@@ -33,13 +33,14 @@ func TestLinks(t *testing.T) {
 
 func TestBrokenLinksAreSeen(t *testing.T) {
 	got := brokenLinks(t, fstest.MapFS{
-		"README.md": {Data: []byte("[a](docs/a.md#the-first-part) [gone](docs/gone.md) [code](internal) " +
-			"[web](https://example.org/x.md#y)\n")},
+		"README.md": {
+			Data: []byte(
+				"[a](docs/a.md#the-first-part) [gone](docs/gone.md) [code](internal) [web](https://example.org/x.md#y)\n")},
 		"docs/a.md": {Data: []byte("# The `first`, part!\n[self](#nowhere) [up](../README.md) " +
 			"![plot](img/a.svg)\n```sh\n# no heading\n```\n[c](#no-heading)\n")},
 		"docs/img/a.svg": {},
-		"internal/a.go": {Data: []byte("// See docs/b.md and docs/a.md.\nconst x = \"../../docs/c.md\" // " +
-			"https://example.org/docs/d.md\n")},
+		"internal/a.go": {
+			Data: []byte("// See docs/b.md and docs/a.md.\nconst x = \"../../docs/c.md\" // https://example.org/docs/d.md\n")},
 		".venv/a.md": {Data: []byte("[gone](gone.md)")},
 	})
 	want := []string{

@@ -34,12 +34,13 @@ func TestPages_ShowNoSecretAsArgument(t *testing.T) {
 
 func TestPages_SecretArgumentsAreFound(t *testing.T) {
 	got := shownSecrets(t, fstest.MapFS{
-		"README.md": {Data: []byte("loaderd seal --token s3cret\nloaderd seal --token-file me.token\nnats " +
-			"--password \"$(cat token)\" pub\n")},
+		"README.md": {
+			Data: []byte(
+				"loaderd seal --token s3cret\nloaderd seal --token-file me.token\nnats --password \"$(cat token)\" pub\n")},
 		"deploy/a.md": {Data: []byte("curl -H \"Authorization: Bearer $TOKEN\" " +
 			"url\nnats://producer:s3cret@host:4222\nnats://host:4222 user@example.org\n--tokenizer gpt2\n")},
-		"examples/a.py": {Data: []byte("loaderd.Client(uri, token=\"s3cret\")\nloaderd.Client(uri, " +
-			"token=open(\"token\").read())\n")},
+		"examples/a.py": {
+			Data: []byte("loaderd.Client(uri, token=\"s3cret\")\nloaderd.Client(uri, token=open(\"token\").read())\n")},
 		"deploy/notes.txt": {Data: []byte("kubectl create secret generic a --from-literal=secret=x\n")},
 		"docs/nats/a.sh":   {Data: []byte("nsc add import --token activation.jwt\n")}, // a file
 		"loader/a_test.go": {Data: []byte("--token s3cret")},

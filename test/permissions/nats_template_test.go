@@ -135,8 +135,8 @@ func byOperator(t *testing.T) template {
 		claims[m[1]].Name = m[1]
 	}
 	own := claims["LOADERD"]
-	if !strings.Contains(string(script), "nsc edit account --name LOADERD --js-disk-storage -1 --js-mem-storage -1 "+
-		"--js-streams -1 --js-consumer -1\n") {
+	if !strings.Contains(string(script),
+		"nsc edit account --name LOADERD --js-disk-storage -1 --js-mem-storage -1 --js-streams -1 --js-consumer -1\n") {
 		t.Fatal("docs/nats/operator.sh gives LOADERD no JetStream")
 	}
 	own.Limits.JetStreamLimits = jwt.JetStreamLimits{DiskStorage: -1, MemoryStorage: -1, Streams: -1, Consumer: -1}

@@ -107,8 +107,8 @@ func (x figure) median() float64 { return slices.Sorted(slices.Values(x))[len(x)
 
 // readers lets all ranks of jobs read so many steps, each by the daemon that at names, and returns the tokens that came
 // and how long it took. A rank trains for pace a step.
-func (f *fleet) readers(jobs, world, steps int, pace time.Duration, at func(job, rank int) string) (tokens int64,
-	took time.Duration) {
+func (f *fleet) readers(jobs, world, steps int, pace time.Duration,
+	at func(job, rank int) string) (tokens int64, took time.Duration) {
 	f.t.Helper()
 	clients := map[string]*reader.Client{}
 	for _, uri := range f.uris() {

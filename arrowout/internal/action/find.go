@@ -17,9 +17,9 @@ import (
 // find sends the rows that hold a document, in order. A document that no step holds yet has none.
 func (h *Handler) find(ctx context.Context, q asked, send func(any) error) error {
 	if (q.sequence == 0) == (q.id == "") {
-		return &fault.Error{Reason: fault.BadTicket, Message: "body of action find: name a document by its sequence or by " +
-			"its id",
-			Do: `send {"sequence":N} or {"id":"..."}`}
+		return &fault.Error{Reason: fault.BadTicket,
+			Message: "body of action find: name a document by its sequence or by its id",
+			Do:      `send {"sequence":N} or {"id":"..."}`}
 	}
 	info := h.run.Info()
 	documents, err := h.documents(ctx, q, info)

@@ -80,8 +80,8 @@ func Parse(asked []string, cfg plan.Config) ([]Column, error) {
 			return nil, refusal.BadTicket("column %s is asked for twice", c.name)
 		}
 		if c.narrow() && !narrows(cfg) {
-			return nil, refusal.BadTicket("input_ids:uint16 cannot hold the ids of tokenizer %s (%d ids, padding %d): ask "+
-				"for input_ids",
+			return nil, refusal.BadTicket(
+				"input_ids:uint16 cannot hold the ids of tokenizer %s (%d ids, padding %d): ask for input_ids",
 				cfg.Tokenizer.Name, cfg.Tokenizer.VocabSize, cfg.Tokenizer.Pad)
 		}
 		got = append(got, c)

@@ -23,8 +23,8 @@ func (f *ConfigFlags) Register(cmd *cobra.Command) {
 	f.RegisterStore(cmd)
 	f.Override(cmd, "run", "run", "`name` of the run")
 	f.Override(cmd, "listen", "flight.listen", "`address` of the Flight server")
-	f.Override(cmd, "tokenizer", "tokenizer.name", "gpt2, cl100k_base, o200k_base, none, or a tokenizer.json or rank "+
-		"`file`")
+	f.Override(cmd, "tokenizer", "tokenizer.name",
+		"gpt2, cl100k_base, o200k_base, none, or a tokenizer.json or rank `file`")
 }
 
 // RegisterStore adds the flags of commands that need only the place where the runs are.

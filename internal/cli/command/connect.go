@@ -40,8 +40,9 @@ func Connect(ctx context.Context, config stream.Config, wait time.Duration, log 
 	if why == nil {
 		return nil, NameFlags(err)
 	}
-	return nil, fmt.Errorf("connect to NATS at %s: cannot be reached within %v: %w: start loaderd serve, or name the "+
-		"servers with --nats", servers, wait, why)
+	return nil, fmt.Errorf(
+		"connect to NATS at %s: cannot be reached within %v: %w: start loaderd serve, or name the servers with --nats",
+		servers, wait, why)
 }
 
 // dialServers asks the network why no server could be reached: the client does not tell. The servers are named without

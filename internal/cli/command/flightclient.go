@@ -33,8 +33,8 @@ func (f *FlightClient) Register(cmd *cobra.Command) {
 	flags.StringVar(&f.tokenFile, "token-file", "", "`file` with the bearer token")
 	flags.StringVar(&f.dataDir, "data-dir", DataDir(), "data `folder` of a daemon on this machine, with its token")
 	flags.StringVar(&f.ca, "tls-ca", "", "PEM `file` of the authority that signed the daemon's certificate")
-	flags.StringVar(&f.cert, "tls-cert", "", "PEM `file` of the client's certificate, where the daemon asks for one; "+
-		"with --tls-key")
+	flags.StringVar(&f.cert, "tls-cert", "",
+		"PEM `file` of the client's certificate, where the daemon asks for one; with --tls-key")
 	flags.StringVar(&f.key, "tls-key", "", "PEM `file` of the key of --tls-cert")
 	flags.StringVar(&f.Run, "run", "", "`name` of the run; the daemon refuses when it serves another")
 }
@@ -103,8 +103,8 @@ func (f *FlightClient) advice(ctx context.Context, s *status.Status) string {
 		{true, "unknown authority", "name the authority that signed the daemon's certificate with --tls-ca"},
 		{true, "certificate required", "the daemon asks for a client certificate: --tls-cert and --tls-key"},
 		{true, "bad certificate", "the daemon does not take the client's certificate: --tls-cert and --tls-key"},
-		{true, "unknown certificate authority", "the daemon does not know who signed the client's certificate: --tls-cert " +
-			"and --tls-key"},
+		{true, "unknown certificate authority",
+			"the daemon does not know who signed the client's certificate: --tls-cert and --tls-key"},
 		// Under TLS 1.3 a client may learn of a refusal by the loss of the connection only.
 		{true, "connection reset by peer", hungUp},
 		{true, "broken pipe", hungUp},

@@ -22,8 +22,9 @@ const RunStoreWait = 30 * time.Second
 func OpenRunStore(ctx context.Context, c config.Config, log *slog.Logger) (*stream.Store, error) {
 	if c.Stream.Embedded() {
 		if _, err := os.Stat(c.Stream.Dir); errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("data folder %s does not exist: name the one of the daemon with --data-dir, or its NATS "+
-				"servers with --nats", c.Stream.Dir)
+			return nil, fmt.Errorf(
+				"data folder %s does not exist: name the one of the daemon with --data-dir, or its NATS servers with --nats",
+				c.Stream.Dir)
 		}
 		store, err := stream.OpenAlone(ctx, c.Stream, log)
 		if !errors.Is(err, server.ErrFolderInUse) {

@@ -141,6 +141,7 @@ func (f *migrateFlags) write(w io.Writer, done runs.Migrated) {
 		fmt.Fprintln(w)
 		return
 	}
-	fmt.Fprintf(w, ", %s of publishers\nstart the daemons with stream.url set to the new servers, and none over the "+
-		"old ones\n", quantity.Things(done.Records, "record"))
+	fmt.Fprintf(w,
+		", %s of publishers\nstart the daemons with stream.url set to the new servers, and none over the old ones\n",
+		quantity.Things(done.Records, "record"))
 }

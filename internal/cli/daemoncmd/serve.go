@@ -46,8 +46,8 @@ the Python client find there. On a terminal it prints a link that opens the live
 			ctx := cmd.Context()
 			if untilEOF {
 				if flags.File == "-" {
-					return command.Usage(errors.New("--until-eof and --config - both read standard input: give the configuration " +
-						"as a file"))
+					return command.Usage(
+						errors.New("--until-eof and --config - both read standard input: give the configuration as a file"))
 				}
 				var cancel context.CancelFunc
 				ctx, cancel = whileOpen(ctx, cmd.InOrStdin())

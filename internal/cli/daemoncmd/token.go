@@ -90,8 +90,8 @@ func keptTokenCmd(cmd *cobra.Command, file string, check func(config.Config) err
 }
 
 func noKeptToken(file, dir string) error {
-	return fmt.Errorf("there is no %s in %s: it is made when a daemon starts there; name its data folder by --data-dir "+
-		"or -c",
+	return fmt.Errorf(
+		"there is no %s in %s: it is made when a daemon starts there; name its data folder by --data-dir or -c",
 		file, dir)
 }
 
@@ -139,20 +139,21 @@ With --certificate there is no token: who shows a client certificate with that n
 			if token != "" {
 				fmt.Fprintln(cmd.OutOrStdout(), token)
 			}
-			fmt.Fprintf(cmd.ErrOrStderr(), "loaderd: %s may %s, by %s; daemons with flight.identities: %s let it in within "+
-				"seconds\n", i.Name, i.Role, knownBy(i), file)
+			fmt.Fprintf(cmd.ErrOrStderr(),
+				"loaderd: %s may %s, by %s; daemons with flight.identities: %s let it in within seconds\n", i.Name, i.Role,
+				knownBy(i), file)
 			return nil
 		},
 	}
 	identitiesFlag(cmd, &file)
 	fl := cmd.Flags()
 	fl.StringVar(&role, "role", "", "read, train or operate")
-	fl.StringArrayVar(&i.Runs, "run", nil, "`name` of a run it may see, or the beginning of names and *; may be "+
-		"repeated; none: all")
-	fl.StringArrayVar(&i.Keepers, "keeper", nil, "`name` of a keeper it may commit for, or the beginning of names and "+
-		"*; may be repeated; none: its own name")
-	fl.StringVar(&i.Certificate, "certificate", "", "`name` in the client certificate that it is known by, in place of "+
-		"a token")
+	fl.StringArrayVar(&i.Runs, "run", nil,
+		"`name` of a run it may see, or the beginning of names and *; may be repeated; none: all")
+	fl.StringArrayVar(&i.Keepers, "keeper", nil,
+		"`name` of a keeper it may commit for, or the beginning of names and *; may be repeated; none: its own name")
+	fl.StringVar(&i.Certificate, "certificate", "",
+		"`name` in the client certificate that it is known by, in place of a token")
 	fl.IntVar(&days, "days", 0, "for how many days it is let in; 0: until it is revoked")
 	return cmd
 }

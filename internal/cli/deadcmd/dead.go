@@ -112,8 +112,8 @@ func letterNumbers(args []string) (letters []uint64, err error) {
 			b, err = strconv.ParseUint(last, 10, 64)
 		}
 		if err != nil || a == 0 || b < a || b-a >= most {
-			return nil, command.Usage(fmt.Errorf("letter %q: want a number as loaderd dead list shows it, or two with a - "+
-				"between", arg))
+			return nil, command.Usage(fmt.Errorf(
+				"letter %q: want a number as loaderd dead list shows it, or two with a - between", arg))
 		}
 		for n := a; n <= b; n++ {
 			letters = append(letters, n)

@@ -69,10 +69,10 @@ seal) reads nothing behind its end, whatever is published.`,
 	letters.registerChoice(cmd)
 	f := cmd.Flags()
 	f.BoolVar(&all, "all", false, "all letters, of all sources unless --source names one")
-	f.StringVar(&edit, "edit", "", "`command` that gets each payload on standard input and gives the mended one on "+
-		"standard output")
-	f.StringArrayVar(&headers, "header", nil, "`NAME=VALUE`: another header in place of one; without VALUE none; may "+
-		"be repeated")
+	f.StringVar(&edit, "edit", "",
+		"`command` that gets each payload on standard input and gives the mended one on standard output")
+	f.StringArrayVar(&headers, "header", nil,
+		"`NAME=VALUE`: another header in place of one; without VALUE none; may be repeated")
 	f.BoolVar(&dryRun, "dry-run", false, "publish and record nothing: run the command, and say what would be published")
 	return cmd
 }

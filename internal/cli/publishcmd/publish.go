@@ -162,19 +162,19 @@ func publishCommand(cmd *cobra.Command) *cobra.Command {
 			"byte order mark says so)")
 	fl.StringVar(&f.corpus.CSV.Quoting, "csv-quoting", csvtable.QuotingAuto, "whether quotes enclose fields of "+
 		"CSV and TSV: auto (by the whole table), on, or off (quotes are text, a line is a record)")
-	fl.StringVar(&f.corpus.CSV.Escape, "csv-escape", csvtable.EscapeAuto, "what makes the next character of "+
-		"CSV and TSV text: auto (by the whole table), none or backslash")
+	fl.StringVar(&f.corpus.CSV.Escape, "csv-escape", csvtable.EscapeAuto,
+		"what makes the next character of CSV and TSV text: auto (by the whole table), none or backslash")
 	fl.StringSliceVar(&f.meta, "meta", nil, "fields or columns that come along with documents: `NAME,...`, or "+
 		"NAME=COLUMN, with :string, :int64 or :float64 behind what is to become that")
-	fl.Var(&onceValue{value: &f.corpus.Split}, "split", "part of a saved dataset of Hugging Face, or all of them; an "+
-		"error for anything that has no splits")
+	fl.Var(&onceValue{value: &f.corpus.Split}, "split",
+		"part of a saved dataset of Hugging Face, or all of them; an error for anything that has no splits")
 	f.tokens.register(fl, &f.options.Fingerprint)
 	fl.BoolVar(&f.dryRun, "dry-run", false, "read everything, say what it is, and publish nothing")
 	fl.BoolVar(&f.options.SkipTooLarge, "skip-too-large", false,
 		"leave out, and count, documents larger than the server takes")
 	fl.BoolVar(&f.options.SkipBad, "skip-bad", false, "leave out, and count, lines and rows that are not documents")
-	fl.StringVar(&f.trace.Endpoint, "trace", "", "URL of an OpenTelemetry collector (OTLP over HTTP): sampled "+
-		"documents are followed from here to the ranks")
+	fl.StringVar(&f.trace.Endpoint, "trace", "",
+		"URL of an OpenTelemetry collector (OTLP over HTTP): sampled documents are followed from here to the ranks")
 	fl.Float64Var(&f.trace.Share, "trace-share", 0.0001, "share of the documents that are sampled, with --trace")
 	fl.BoolVar(&f.json, "json", false, "write the summary as JSON")
 	f.following.register(fl)

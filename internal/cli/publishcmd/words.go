@@ -100,8 +100,8 @@ func fillingLine(runs []publishing.RunIntake) string {
 	case 0:
 		return ""
 	case 1:
-		return fmt.Sprintf("run %s packs these when no new document has arrived for a while; if these were the last: "+
-			"loaderd seal", names[0])
+		return fmt.Sprintf(
+			"run %s packs these when no new document has arrived for a while; if these were the last: loaderd seal", names[0])
 	}
 	return fmt.Sprintf("runs %s pack these when no new document has arrived for a while; if these were the last: "+
 		"loaderd seal for each run",

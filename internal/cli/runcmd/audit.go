@@ -53,8 +53,8 @@ Nothing is changed; a daemon may serve the run meanwhile. The stream must still 
 	return cmd
 }
 
-func audit(ctx context.Context, c config.Config, log *slog.Logger, stderr io.Writer) (_ maintenance.Audited,
-	err error) {
+func audit(ctx context.Context, c config.Config, log *slog.Logger,
+	stderr io.Writer) (_ maintenance.Audited, err error) {
 	tokens, tokenizer, err := daemon.Tokens(c.Tokenizer)
 	if err != nil {
 		return maintenance.Audited{}, err

@@ -69,8 +69,8 @@ In Python loaderd.frozen.Frozen reads such a folder and gives the steps that loa
 	f.StringVar(&format, "format", "", "parquet, arrow, mds or npy")
 	f.StringVar(&options.Dir, "out", "", "`folder` of the files")
 	f.Uint64Var(&options.FileSteps, "file-steps", 100, "steps in a file")
-	f.StringSliceVar(&options.Columns, "columns", nil, "columns of a ticket, such as input_ids,labels (default: all of "+
-		"the run's)")
+	f.StringSliceVar(&options.Columns, "columns", nil,
+		"columns of a ticket, such as input_ids,labels (default: all of the run's)")
 	f.BoolVar(&asJSON, "json", false, "write the manifest")
 	cobra.CheckErr(errors.Join(cmd.MarkFlagRequired("format"), cmd.MarkFlagRequired("out")))
 	return cmd

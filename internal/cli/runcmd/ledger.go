@@ -72,8 +72,8 @@ the id of one of them, whose pieces alone are shown.`,
 		"with --text: the run's tokenizer, where its `NAME|FILE` is another here than at the daemon; for a rank file see "+
 			"also --pattern")
 	command.RegisterRankFile(f, &asked.options)
-	f.StringVar(&asked.format, "format", "table", "`format`: table, json, arrow (IPC stream) or parquet; the last two "+
-		"have one row a piece")
+	f.StringVar(&asked.format, "format", "table",
+		"`format`: table, json, arrow (IPC stream) or parquet; the last two have one row a piece")
 	cmd.MarkFlagsOneRequired("step", "find", "sequence")
 	cmd.MarkFlagsMutuallyExclusive("step", "find", "sequence")
 	cmd.MarkFlagsMutuallyExclusive("text", "find")

@@ -67,8 +67,8 @@ The exit status is 0 for a plan that is whole, and when a copy is made; 1 for a 
 		},
 	}
 	flags.Register(cmd)
-	cmd.Flags().StringVar(&name, "new", "", "`name` of the run that is to go on with the copy; without it nothing is "+
-		"copied")
+	cmd.Flags().StringVar(&name, "new", "",
+		"`name` of the run that is to go on with the copy; without it nothing is copied")
 	cmd.Flags().Uint64Var(&before, "before", 0, "use nothing from this `record` on: one that can be read, and that no "+
 		"daemon wrote; 0 leaves it to the records")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")

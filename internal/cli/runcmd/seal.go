@@ -66,8 +66,7 @@ plan, so a restart repeats it. serve.linger drains a quiet stream by itself.`,
 // record asks for a record of the plan behind the present last document, and prints which that is; where there are
 // several sources, whose documents one number does not name, it prints their names.
 func record(client *command.FlightClient, cmd *cobra.Command, action string,
-	ask func(*reader.Client, context.Context, string) (api.Recorded, error),
-	done, ofSources string) error {
+	ask func(*reader.Client, context.Context, string) (api.Recorded, error), done, ofSources string) error {
 	var recorded api.Recorded
 	var sources []string
 	err := client.Ask(cmd.Context(), action, func(c *reader.Client) (err error) {

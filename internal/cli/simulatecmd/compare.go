@@ -167,8 +167,8 @@ type compared struct {
 }
 
 // pack packs the input in one way.
-func (in *compared) pack(cmd *cobra.Command, c packonline.Config, below int) (result *simulation.Result,
-	related *relatedness.Figures, err error) {
+func (in *compared) pack(cmd *cobra.Command, c packonline.Config,
+	below int) (result *simulation.Result, related *relatedness.Figures, err error) {
 	switch {
 	case in.set != nil:
 		return packDocuments(cmd, in.set, c, below)
@@ -238,8 +238,8 @@ func (f *compareFlags) comparisons(cmd *cobra.Command) ([]report.Comparison, err
 }
 
 // packDocuments packs documents and measures how related those are that share a row.
-func packDocuments(cmd *cobra.Command, set *documents.Set, c packonline.Config, below int) (*simulation.Result,
-	*relatedness.Figures, error) {
+func packDocuments(cmd *cobra.Command, set *documents.Set, c packonline.Config,
+	below int) (*simulation.Result, *relatedness.Figures, error) {
 	hints, err := documentHints(cmd, set, &c)
 	if err != nil {
 		return nil, nil, err

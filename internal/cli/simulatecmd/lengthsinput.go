@@ -16,8 +16,8 @@ type lengthsInput struct {
 }
 
 func (in *lengthsInput) register(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&in.column, "column", "", "`name` of the Parquet column that holds lengths, or lists whose "+
-		"lengths count")
+	cmd.Flags().StringVar(&in.column, "column", "",
+		"`name` of the Parquet column that holds lengths, or lists whose lengths count")
 }
 
 // check finds what is wrong before anything is read.

@@ -84,8 +84,8 @@ func TestSimulateRefuses(t *testing.T) {
 		{"an absent file", "", "absent: no such file", []string{filepath.Join(dir, "absent")}},
 		{"an absent folder", "1\n", "write placements: open", []string{"--placements", filepath.Join(dir, "absent", "rows")}},
 		{"an unknown method", "1\n", "method: nope: want one of [concat ", []string{"--method", "nope"}},
-		{"another method's flags", "1\n", "--overlap: method bfd-m does not use it; these do: " +
-			"seamless\n--padding-threshold: method bfd-m",
+		{"another method's flags", "1\n",
+			"--overlap: method bfd-m does not use it; these do: seamless\n--padding-threshold: method bfd-m",
 			[]string{"--method", "bfd-m", "--overlap", "0.1", "--padding-threshold", "0.5", "--extra", "1"}},
 		{"an atom that is none", "1\n", "atom: 3: want one of [0.25 0.5 1 2 4] rows", []string{"--atom", "3"}},
 		{"an atom that does not divide", "1\n", "atom: 0.25: want an atom of 2 or more whole tokens; a row has 6",

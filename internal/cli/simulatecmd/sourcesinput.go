@@ -35,14 +35,14 @@ type sourcesInput struct {
 
 func (in *sourcesInput) register(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringArrayVar(&in.given, "source", nil, "a source of a mixture, `NAME=FILE[:WEIGHT]`, each with its lengths; "+
-		"repeated for every one. "+
-		"Without a weight it is that of -c, else 1")
-	f.StringSliceVar(&in.epochs, "epochs", nil, "how often sources are read, 1 or more, or forever: `N` for all, "+
-		"NAME=N for one (default 1)")
-	f.StringSliceVar(&in.block, "block", nil, "documents that stay together where a source is read in a drawn order: "+
-		"`N` for all, NAME=N for one; "+
-		"0 keeps the order of the file (default "+strconv.Itoa(mixture.DefaultBlock)+")")
+	f.StringArrayVar(&in.given, "source", nil,
+		"a source of a mixture, `NAME=FILE[:WEIGHT]`, each with its lengths; repeated for every one. "+
+			"Without a weight it is that of -c, else 1")
+	f.StringSliceVar(&in.epochs, "epochs", nil,
+		"how often sources are read, 1 or more, or forever: `N` for all, NAME=N for one (default 1)")
+	f.StringSliceVar(&in.block, "block", nil,
+		"documents that stay together where a source is read in a drawn order: `N` for all, NAME=N for one; "+
+			"0 keeps the order of the file (default "+strconv.Itoa(mixture.DefaultBlock)+")")
 	f.StringVar(&in.end, "end", "",
 		"a mixture ends when all sources are used up, or the first: all or first (default all)")
 	f.Float64Var(&in.tokens, "tokens", 0, "tokens behind which a mixture ends at the latest, such as 1e9; 0 is no bound")
@@ -106,8 +106,8 @@ func (in *sourcesInput) configure(configured plan.Config, seed uint64) (*simulat
 	bad := in.name(c.Sources, configured.Sources)
 	for _, name := range slices.Sorted(maps.Keys(configured.Sources)) {
 		if _, ok := c.Sources[name]; !ok {
-			bad = append(bad, fmt.Errorf("--source: the configuration has a source %s: say where its lengths are, --source "+
-				"%s=FILE", name, name))
+			bad = append(bad,
+				fmt.Errorf("--source: the configuration has a source %s: say where its lengths are, --source %s=FILE", name, name))
 		}
 		if configured.Sources[name].Packing != nil {
 			bad = append(bad, fmt.Errorf("sources.%s.packing: one method packs all sources here: leave it out", name))

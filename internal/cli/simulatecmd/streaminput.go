@@ -33,10 +33,10 @@ func (in *streamInput) register(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.BoolVar(&in.from, "from-stream", false, "take the documents of a running daemon's stream")
 	f.IntVarP(&in.documents, "limit", "n", 0, "with --from-stream: how many, from the stream's first on (default all)")
-	f.StringVarP(&in.flags.File, "config", "c", "", "with --from-stream: the daemon's YAML configuration `file`; - "+
-		"reads standard input")
-	in.flags.Override(cmd, "set", "", "with --from-stream: override any setting of it, such as stream.name=DOCS; may "+
-		"be repeated")
+	f.StringVarP(&in.flags.File, "config", "c", "",
+		"with --from-stream: the daemon's YAML configuration `file`; - reads standard input")
+	in.flags.Override(cmd, "set", "",
+		"with --from-stream: override any setting of it, such as stream.name=DOCS; may be repeated")
 	in.flags.Override(cmd, "nats", "stream.url",
 		"with --from-stream: `URLs` of the NATS servers (default: the configuration's, else that of the daemon's own server)")
 	in.flags.Override(cmd, "tokenizer", "tokenizer.name",
@@ -129,8 +129,8 @@ func (in *streamInput) tokenizer() (name string) {
 const streamWait = 30 * time.Second
 
 // read reads the documents' lengths, end-of-document tokens included, and changes nothing.
-func (in *streamInput) read(ctx context.Context, c config.Config, stderr io.Writer) (list []int32, name string,
-	err error) {
+func (in *streamInput) read(ctx context.Context, c config.Config,
+	stderr io.Writer) (list []int32, name string, err error) {
 	tokens, _, err := daemon.Tokens(c.Tokenizer)
 	if err != nil {
 		return nil, "", err

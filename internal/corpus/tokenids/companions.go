@@ -89,8 +89,9 @@ func CheckMask(name string) error {
 	if !ok {
 		return nil
 	}
-	return fmt.Errorf("it is the label mask of a file of token ids: import that file (%s) or their folder, from a "+
-		"local disk", filepath.Base(ids[0]))
+	return fmt.Errorf(
+		"it is the label mask of a file of token ids: import that file (%s) or their folder, from a local disk",
+		filepath.Base(ids[0]))
 }
 
 // isBounds reports whether a file begins as the boundaries of documents do.

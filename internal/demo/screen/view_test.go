@@ -24,8 +24,8 @@ func plainView() screen.View { return screen.New(lipgloss.NewRenderer(io.Discard
 func someFigures() demo.Figures {
 	return demo.Figures{
 		From: "/usr/local/go/src", Page: "http://127.0.0.1:4713",
-		Settings: "gpt2, bfd, rows of 2048 tokens, 64 rows a step, 2 " +
-			"readers", Phase: "streaming", Elapsed: 4800 * time.Millisecond, World: 2,
+		Settings: "gpt2, bfd, rows of 2048 tokens, 64 rows a step, 2 readers", Phase: "streaming",
+		Elapsed: 4800 * time.Millisecond, World: 2,
 		Published: 0.38, Offered: 4235, Read: 79, Tokens: 10_354_688, Now: stats.Rates{Documents: 1350, Tokens: 4.66e6},
 		Mean: stats.Rates{Documents: 648,
 			Tokens: 2.17e6},

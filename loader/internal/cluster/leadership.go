@@ -59,8 +59,7 @@ func (s *leadership) present() *leader.Leader {
 // plan has grown, and answer answers the requests of other daemons. When another daemon leads it returns
 // fault.ErrLeadershipLost, whatever failed by that.
 func (s *leadership) lead(ctx context.Context, lease backend.Lease, prepare func(context.Context) error,
-	answer func(context.Context, []byte) []byte,
-) (err error) {
+	answer func(context.Context, []byte) []byte) (err error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	deposed := make(chan struct{})

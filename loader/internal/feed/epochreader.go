@@ -84,8 +84,8 @@ func (w *epochReader) read(ctx context.Context, at uint64, groups chan<- group) 
 
 // fetch reads documents, holds those that there is room for, and returns how many tokens they have in the mean, 1 at
 // least.
-func (w *epochReader) fetch(ctx context.Context, order []uint64) (held map[uint64]document.Document, mean int64,
-	err error) {
+func (w *epochReader) fetch(ctx context.Context,
+	order []uint64) (held map[uint64]document.Document, mean int64, err error) {
 	held = map[uint64]document.Document{}
 	var read, tokens int64
 	var mu sync.Mutex

@@ -179,9 +179,9 @@ func (e *Estimator) Measure(ctx context.Context) error {
 			Do:      "seal it (loaderd seal, loaderd source seal), or take the estimate"}
 	}
 	if c.endless() {
-		return &fault.Error{Reason: fault.BadTicket, Message: "the run has no end: a source is read for ever, or no " +
-			"source that has documents left has a weight",
-			Do: "end it by mix.end: first, or give the source a number of epochs"}
+		return &fault.Error{Reason: fault.BadTicket,
+			Message: "the run has no end: a source is read for ever, or no source that has documents left has a weight",
+			Do:      "end it by mix.end: first, or give the source a number of epochs"}
 	}
 	e.mu.Lock()
 	e.asked = true

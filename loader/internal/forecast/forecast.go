@@ -181,8 +181,8 @@ func (r *rest) count(c Copied, source int) {
 }
 
 // estimate says how long the run will be, and how many tokens it still takes.
-func (f *forecast) estimate(ctx context.Context, c Copied, left []rest) (known state.Length, tokens float64,
-	err error) {
+func (f *forecast) estimate(ctx context.Context, c Copied,
+	left []rest) (known state.Length, tokens float64, err error) {
 	known.Open = c.open()
 	tokens, doubt, how := c.lasts(left)
 	if how != mixture.Ends {

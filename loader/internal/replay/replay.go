@@ -96,8 +96,8 @@ func (p *Replay) Early(s *plan.Step) error {
 	if p.ended == 0 {
 		return nil
 	}
-	return planview.Damaged(p.ended, fmt.Errorf("it ends the run with %d steps, and the documents up to the seal make "+
-		"a step %d", p.applier.End.Steps, s.Index))
+	return planview.Damaged(p.ended, fmt.Errorf(
+		"it ends the run with %d steps, and the documents up to the seal make a step %d", p.applier.End.Steps, s.Index))
 }
 
 // Match compares a step that the planner made with the one in the log.

@@ -94,8 +94,8 @@ func rankDefinition(list []format.Rank, pattern string, special map[string]int32
 
 // mergesDefinition is that of the merges which the ranks of a vocabulary stand for, spelled as in a tokenizer.json, a
 // pattern and special tokens. Such a tokenizer looks words up before it merges.
-func mergesDefinition(vocab []format.Entry, steps []merge.Step, pattern string, special map[string]int32) (*Definition,
-	error) {
+func mergesDefinition(vocab []format.Entry, steps []merge.Step, pattern string,
+	special map[string]int32) (*Definition, error) {
 	d, err := newDefinition(&hf.Config{
 		PreTokenizer: map[string]any{"type": "Sequence", "pretokenizers": fingerprint.SplitBytes(pattern)},
 		Model:        map[string]any{"type": "BPE", "ignore_merges": true, "vocab": vocab, "merges": []merge.Rule(nil)},
@@ -184,9 +184,9 @@ func FromRanks(in io.Reader, o RankOptions) (*Definition, error) {
 		}
 	}
 	if pattern == "" {
-		return nil, fmt.Errorf("read rank file: it is none of those that are known; name the pattern that cuts text into "+
-			"words, "+
-			"one of %v or a regular expression (option pattern), and its special tokens", pretokenize.PatternNames())
+		return nil, fmt.Errorf(
+			"read rank file: it is none of those that are known; name the pattern that cuts text into words, "+
+				"one of %v or a regular expression (option pattern), and its special tokens", pretokenize.PatternNames())
 	}
 	if len(o.SpecialTokens) > 0 {
 		if special, err = specialTokens(o.SpecialTokens, list); err != nil {

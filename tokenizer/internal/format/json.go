@@ -161,8 +161,8 @@ func refuseField(name string, v jsontext.Value) error {
 		return fmt.Errorf("field %s: the file is a vocabulary (vocab.json), which is one half of a tokenizer: %s",
 			Cut(strconv.Quote(name)), Convert)
 	case name == "added_tokens_decoder" || name == "tokenizer_class" || strings.HasSuffix(name, "_token"):
-		return fmt.Errorf("field %s: the file is the configuration of a tokenizer (tokenizer_config.json, "+
-			"special_tokens_map.json): %s",
+		return fmt.Errorf(
+			"field %s: the file is the configuration of a tokenizer (tokenizer_config.json, special_tokens_map.json): %s",
 			Cut(strconv.Quote(name)), Convert)
 	}
 	return Refuse("field "+Cut(strconv.Quote(name)), v)

@@ -139,8 +139,8 @@ func withoutLast(dst []int32, first int) (rest []int32, last, taken uint32) {
 
 // repeated takes the last token again as often as the text repeats it, but for a few times. It looks at some bytes to
 // know.
-func (g *greedyMerges) repeated(s *greedyScratch, dst []int32, word []byte, at, dead int) (ids []int32, end,
-	looked int) {
+func (g *greedyMerges) repeated(s *greedyScratch, dst []int32, word []byte, at,
+	dead int) (ids []int32, end, looked int) {
 	token := dst[len(dst)-1]
 	size := int(g.of[token].size)
 	looked = s.repeats(word, at, size, dead)

@@ -14,8 +14,8 @@ type lastMerge struct {
 
 // lastOf merges nodes, by their ranks, and returns the rank of the merge that leaves one of them, with the place of the
 // right one of the two that it joins; without one it is none.
-func (l *lastMerge) lastOf(rankOf func(a, b node) uint32, made func(a node, rank uint32) uint32) (last uint32,
-	at int32) {
+func (l *lastMerge) lastOf(rankOf func(a, b node) uint32,
+	made func(a node, rank uint32) uint32) (last uint32, at int32) {
 	left := len(l.node)
 	rank := func(p int32) uint32 {
 		if a := l.node[p]; int(a.next) < len(l.node) {

@@ -87,8 +87,8 @@ func (v *greedyWindows) fill(m *Merges, word []byte, at int) {
 func (w *Few) before(place int) int { return bits.Len64(w.left&(4<<place-1)) - 2 }
 
 // follow appends the tokens of windows from a place on, if they fit behind last.
-func (v *greedyWindows) follow(g *greedyMerges, s *greedyScratch, dst []int32, last uint32, at int) ([]int32,
-	uint32, int) {
+func (v *greedyWindows) follow(g *greedyMerges, s *greedyScratch, dst []int32, last uint32,
+	at int) ([]int32, uint32, int) {
 	for v.at < v.n-1 && at >= v.begin+(v.at+1)*windowStep {
 		v.at++
 	}
