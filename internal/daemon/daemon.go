@@ -12,11 +12,9 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync/atomic"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"go.opentelemetry.io/otel/attribute"
@@ -30,12 +28,14 @@ import (
 	"loaderd/internal/tracing"
 	"loaderd/loader"
 	"loaderd/loader/backend"
+	"loaderd/loader/fault"
 	"loaderd/loader/plan"
 	"loaderd/loader/planview"
 	"loaderd/stream"
 	"loaderd/stream/checkpoints"
 	"loaderd/stream/daemonbus"
 	"loaderd/stream/deadletter"
+	"loaderd/stream/doclog"
 	"loaderd/stream/lease"
 	"loaderd/stream/permissions"
 	"loaderd/stream/planlog"
@@ -112,9 +112,6 @@ func Start(ctx context.Context, c config.Config, log *slog.Logger) (_ *Daemon, e
 		if err = permissions.Check(ctx, d.store, c.Run, d.doing(c)); err != nil {
 			return nil, err
 		}
-	}
-	if err = d.checkStreams(ctx, c.Plan); err != nil {
-		return nil, err
 	}
 	if err = d.checkPlan(ctx, c.Plan); err != nil {
 		return nil, err
@@ -198,31 +195,6 @@ func Start(ctx context.Context, c config.Config, log *slog.Logger) (_ *Daemon, e
 	return d, nil
 }
 
-// checkStreams refuses document streams that the daemon cannot use, before the plan is compared: another stream.subject
-// also changes the plan's sources, and the error about the stream says what to set. A stream that is absent is created
-// later.
-func (d *Daemon) checkStreams(ctx context.Context, c plan.Config) error {
-	for _, name := range slices.Sorted(maps.Keys(c.Sources)) {
-		store := d.store.Source(name, len(c.Sources))
-		var st jetstream.Stream
-		documents := store.Config().Name
-		err := store.Retry(ctx, "open stream "+documents, func(ctx context.Context) (err error) {
-			st, err = store.JetStream().Stream(ctx, documents)
-			return err
-		})
-		if errors.Is(err, jetstream.ErrStreamNotFound) {
-			continue
-		}
-		if err == nil {
-			err = store.CheckDocuments(st.CachedInfo().Config)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // checkPlan refuses a plan that this daemon would continue differently, before anything of the run is created or
 // changed. A server of a cluster may not know of the plan yet: loader.Open checks again.
 func (d *Daemon) checkPlan(ctx context.Context, c plan.Config) error {
@@ -233,8 +205,29 @@ func (d *Daemon) checkPlan(ctx context.Context, c plan.Config) error {
 	if err == nil {
 		err = planview.CheckPlan(ctx, steps, c)
 	}
+	var refused *fault.Error
+	if errors.As(err, &refused) && refused.Reason == fault.PlanMismatch {
+		err = cmp.Or(d.checkStreams(ctx, c), err)
+	}
 	if err != nil {
 		return fmt.Errorf("open run %s: %w", d.config.Run, err)
+	}
+	return nil
+}
+
+// checkStreams returns the *stream.SettingsError of a document stream that the daemon cannot use, if there is one.
+// Another stream.subject changes the plan's sources as well, and the error about the stream contains the value to set.
+func (d *Daemon) checkStreams(ctx context.Context, c plan.Config) error {
+	for name := range c.Sources {
+		store := d.store.Source(name, len(c.Sources))
+		documents := store.Config().Name
+		st, err := store.Find(ctx, "stream "+documents, documents, doclog.ErrNoStream)
+		if err == nil {
+			err = store.CheckDocuments(st.CachedInfo().Config)
+		}
+		if settings := (*stream.SettingsError)(nil); errors.As(err, &settings) {
+			return settings
+		}
 	}
 	return nil
 }

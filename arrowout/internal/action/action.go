@@ -27,7 +27,7 @@ import (
 // Handler carries out the actions of clients of one run.
 type Handler struct {
 	run         Run
-	all         []Action
+	all         []Action // All, which may not refer to itself
 	limits      *limits
 	audit       audit
 	report      func(at state.Place, client string) // records a report of a client that reads at a place

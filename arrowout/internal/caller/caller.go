@@ -1,4 +1,4 @@
-// Package caller identifies who has made a call, and its address.
+// Package caller holds the identity and the address of the caller of a call.
 package caller
 
 import (
@@ -16,7 +16,7 @@ func With(ctx context.Context, who access.Identity) context.Context {
 	return context.WithValue(ctx, key{}, who)
 }
 
-// Of returns who has called; without With the zero Identity, which may do nothing.
+// Of returns the identity of the caller; without With the zero Identity, which may do nothing.
 func Of(ctx context.Context) access.Identity {
 	who, _ := ctx.Value(key{}).(access.Identity)
 	return who

@@ -16,8 +16,8 @@ import (
 // its place alone; other callers take none, since several of them may read what they like.
 //
 // Of a named identity the newest stream has the place: the stream before may be one whose end the server has not
-// noticed. Another identity is refused. Clients without names are told apart by their ids: a newcomer is refused while
-// the client that has the place reports.
+// noticed. Another identity is refused. Clients without names are distinguished by their ids: a newcomer is refused
+// while the client that has the place reports.
 
 // duplicateWait is how long a newcomer waits for a report of the client that has its place.
 const duplicateWait = 3 * time.Second

@@ -118,16 +118,7 @@ func (r *Registry) StreamsOfOne() int {
 }
 
 // Streams returns the number of streams that have begun.
-func (r *Registry) Streams() (n int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for s := range r.open {
-		if s.begun {
-			n++
-		}
-	}
-	return n
-}
+func (r *Registry) Streams() int { return len(r.begun(time.Now())) }
 
 // Held returns the bytes of batches that are assembled or not taken yet.
 func (r *Registry) Held() int64 { return r.memory.inUse() }
@@ -195,20 +186,30 @@ func (r *Registry) exit(s *Session) {
 	tally.Decrement(r.jobs, s.Place.Job)
 }
 
-// Traffic describes the streams that have begun, by job, world and rank.
+// Traffic describes the streams that have begun, by job, world and rank. It locks the registry for one stream at a
+// time: the quantiles of thousands would keep batches from being sent.
 func (r *Registry) Traffic(now time.Time) []Traffic {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.forget(now)
-	out := make([]Traffic, 0, len(r.open))
-	for s := range r.open {
-		if s.begun {
-			out = append(out, s.traffic(now))
-		}
+	sessions := r.begun(now)
+	out := make([]Traffic, 0, len(sessions))
+	for _, s := range sessions {
+		out = append(out, s.traffic(now))
 	}
 	slices.SortFunc(out, func(a, b Traffic) int {
 		return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.World, b.World), cmp.Compare(a.Rank, b.Rank),
 			a.Since.Compare(b.Since))
 	})
 	return out
+}
+
+// begun returns the streams that have begun, and forgets readers that have not returned.
+func (r *Registry) begun(now time.Time) (sessions []*Session) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.forget(now)
+	for s := range r.open {
+		if s.begun {
+			sessions = append(sessions, s)
+		}
+	}
+	return sessions
 }

@@ -103,7 +103,7 @@ func (s *Session) explain(ctx context.Context, err error, next uint64) (why stri
 	return err.Error(), false
 }
 
-// tell logs that the reader has come or gone: at level debug where it was expected.
+// tell logs the beginning or the end of the stream: at level debug where it was expected.
 func (s *Session) tell(ctx context.Context, expected bool, message string, args ...any) {
 	level := slog.LevelInfo
 	if expected {

@@ -70,8 +70,10 @@ func (r *Registry) forget(now time.Time) {
 	}
 }
 
-// traffic describes the stream. The caller holds mu.
+// traffic describes the stream.
 func (s *Session) traffic(now time.Time) Traffic {
+	s.registry.mu.Lock()
+	defer s.registry.mu.Unlock()
 	t := Traffic{
 		Place: s.Place, Who: s.Identity.Name, Address: s.Address, Since: s.began, Step: s.next,
 		Bytes: s.recent.bytes.rate(now, s.recent.began),

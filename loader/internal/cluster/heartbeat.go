@@ -26,7 +26,7 @@ type heartbeat struct {
 	Oldest  uint64        `json:"oldest,omitempty"` // likewise: steps before it cannot be read
 }
 
-// Bounds of what others say. Whoever reaches the NATS servers may say anything, in any daemon's name.
+// Limits on what other daemons send. A client of the NATS servers may send anything, in the name of any daemon.
 const (
 	maxDaemons      = 4096
 	maxJobs         = 1024

@@ -94,7 +94,7 @@ func TestWordsOfStrangers(t *testing.T) {
 	}
 }
 
-// Questions for what nobody can ask for are refused, and the leader's loop goes on.
+// Requests for records that only leaders write are refused.
 func TestQuestionsForRecordsThatOnlyLeadersWrite(t *testing.T) {
 	for _, e := range []plan.Entry{plan.Header{Run: "x"}, plan.End{Steps: 3}, plan.Term{Daemon: "x"}, plan.Foreign{At: 3},
 		plan.StepPart{}} {

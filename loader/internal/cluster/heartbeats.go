@@ -29,7 +29,7 @@ type heartbeats struct {
 	connection *connection
 	changed    chan struct{} // signals that a heartbeat is due
 	planGrew   chan struct{} // signals that the plan may have grown
-	flight     string        // where readers find this daemon; empty when they need not be told
+	flight     string        // where readers find this daemon; empty where readers do not need it
 }
 
 // run sends the other daemons what the readers of this one want and, if this one leads, how far the plan is: when that

@@ -36,7 +36,7 @@ func (s *leadership) prepare(ctx context.Context) error {
 	return nil
 }
 
-// want tells the leader, if one is prepared, what the readers of all daemons want.
+// want passes the demand of the readers of all daemons to the leader, if one is prepared.
 func (s *leadership) want(d state.Demand) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -57,7 +57,7 @@ func (s *leadership) present() *leader.Leader {
 
 // lead plans until ctx is done, another daemon leads, or something fails. prepare prepares a leader again where the
 // plan has grown, and answer answers the requests of other daemons. When another daemon leads it returns
-// fault.ErrLeadershipLost, whatever failed by that.
+// fault.ErrLeadershipLost, also where something else failed because of that.
 func (s *leadership) lead(ctx context.Context, lease backend.Lease, prepare func(context.Context) error,
 	answer func(context.Context, []byte) []byte) (err error) {
 	ctx, stop := context.WithCancel(ctx)

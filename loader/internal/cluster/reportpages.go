@@ -121,7 +121,7 @@ func (r *reportPages) add(p *sourcePage) {
 	r.pages[p.Page] = p
 }
 
-// join returns a report with its pages. While one is missing it has what the report before says of single sources.
+// join returns a report with its pages. While a page is missing, single sources are as in the report before.
 func (r *reportPages) join(x, before state.Report) state.Report {
 	if x.Pages == 0 {
 		return x

@@ -82,7 +82,7 @@ func (f *Set) Close() error {
 	return errors.Join(errs...)
 }
 
-// Open returns the feed of a source that goes on where the planner is with it.
+// Open returns the feed of a source, from the next document that the planner needs.
 func (f *Set) Open(p *planner.Planner, source int) (*Feed, error) {
 	epoch := p.Mixture().Place(source).Epoch
 	x := f.Of[source]
@@ -122,7 +122,7 @@ func (f *Set) read(p *planner.Planner, source int, epoch uint64) (*Feed, error) 
 		if x.Reader, err = document.OpenSource(f.ctx, docs, walk.First+taken, 0, failed); err != nil {
 			return nil, fmt.Errorf("read the documents of source %s: %w", info.Name, err)
 		}
-		if last := x.Reader.Status().Last; last+1 < walk.First+taken { // documents to come would take the places of others
+		if last := x.Reader.Status().Last; last+1 < walk.First+taken { // later documents would take the places of lost ones
 			return nil, errors.Join(Lost(f.run, info.Name, walk.First+taken-1, last), x.Reader.Close())
 		}
 	}

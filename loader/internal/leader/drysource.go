@@ -9,7 +9,7 @@ import (
 	"loaderd/loader/plan"
 )
 
-// dry returns for how long the source that comes next has had no document; false while it has one, or none comes next.
+// dry returns for how long the next source has had no document; false while it has one, or there is no next source.
 func (l *loop) dry() (time.Duration, bool) {
 	source, sequence, ok := l.applier.Planner.Wants()
 	f := l.feeds.Of[source]
@@ -32,7 +32,7 @@ func (l *loop) checkLost() error {
 	}
 	source, sequence, _ := l.applier.Planner.Wants()
 	m := l.applier.Planner.Mixture()
-	names := m.Len() == 1 && len(l.applier.Pending) > 0 // a drain stands behind documents that were there
+	names := m.Len() == 1 && len(l.applier.Pending) > 0 // a drain is pending behind documents that were there
 	if !l.repeats() && !names && !m.Status()[source].Sealed {
 		return nil
 	}
