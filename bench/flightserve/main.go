@@ -110,12 +110,14 @@ const pieceTokens = 512
 
 func newPrebuilt(rows, bucket int, steps uint64, end string) *prebuilt {
 	p := &prebuilt{end: fault.Reason(end), bucket: bucket, contents: map[uint64]document.Content{}}
-	p.info = loader.Info{Run: "bench", Fingerprint: "bench", Planned: steps, Config: plan.Config{
-		Attention: plan.AttentionDocument,
-		Tokenizer: plan.Tokenizer{Name: "none", VocabSize: 50257, End: 50256, Pad: 50256},
-		Packing:   packonline.Config{Method: "bucket", Buckets: []int{bucket}, Atom: 1},
-		Steps:     plan.StepsConfig{Rows: rows, Last: plan.LastDrop},
-	}}
+	source := plan.SourceInfo{SourceBegin: plan.SourceBegin{Name: "docs"}}
+	p.info = loader.Info{Run: "bench", Fingerprint: "bench", Planned: steps, Sources: []plan.SourceInfo{source},
+		Config: plan.Config{
+			Attention: plan.AttentionDocument,
+			Tokenizer: plan.Tokenizer{Name: "none", VocabSize: 50257, End: 50256, Pad: 50256},
+			Packing:   packonline.Config{Method: "bucket", Buckets: []int{bucket}, Atom: 1},
+			Steps:     plan.StepsConfig{Rows: rows, Last: plan.LastDrop},
+		}}
 	for i := range rows {
 		var row []packonline.Piece
 		for from := 0; from < bucket; from += pieceTokens {
