@@ -64,105 +64,169 @@ type verdict struct {
 	age   time.Duration
 }
 
-// judge sets the state of every process, the missing numbers and the worst finding.
-func (j *Job) judge(x judgement) {
-	asked := j.asked()
-	var moved, since time.Time // when the job last moved; when its first stream was opened
-	begun, warm := false, true
-	for _, r := range j.Ranks {
-		begun = begun || r.Consumed() > r.From || r.Holds() && x.now.Sub(r.Moved) >= redAfter
+// condition is what the judgements of all processes of a job rely on.
+type condition struct {
+	judgement
+	asked   uint64    // the furthest step that a process has asked for
+	opened  time.Time // when the first of the open streams was opened; zero: none is open
+	begun   bool      // a process has consumed a step, or holds its first one for long
+	warm    bool      // all processes that report have consumed two steps
+	stalled bool      // no process has moved for stallAfter
+}
+
+func (j *Job) condition(x judgement) condition {
+	c := condition{judgement: x, asked: j.asked(), warm: true}
+	var moved time.Time
+	for i := range j.Ranks {
+		r := &j.Ranks[i]
+		c.begun = c.begun || r.Consumed() > r.From || r.Holds() && x.now.Sub(r.Moved) >= redAfter
 		if !r.present(x.now) {
 			continue
 		}
 		if r.Moved.After(moved) {
 			moved = r.Moved
 		}
-		if r.Streams > 0 && (since.IsZero() || r.Since.Before(since)) {
-			since = r.Since
+		if r.Streams > 0 && (c.opened.IsZero() || r.Since.Before(c.opened)) {
+			c.opened = r.Since
 		}
-		warm = warm && (!r.Reports || r.Consumed() >= r.From+2)
+		c.warm = c.warm && (!r.Reports || r.Consumed() >= r.From+2)
 	}
-	stalled := x.now.Sub(moved) >= x.stallAfter()
-	grace := func(usual time.Duration) time.Duration {
-		if warm {
-			return usual
-		}
-		return max(usual, warmup)
+	c.stalled = x.now.Sub(moved) >= x.stallAfter()
+	return c
+}
+
+// grace returns how long a process may take: more than usual for its first steps, when models are compiled.
+func (c *condition) grace(usual time.Duration) time.Duration {
+	if c.warm {
+		return usual
 	}
-	judge := func(r *Rank) verdict {
-		gone := x.now.Sub(r.gone())
-		switch there := r.present(x.now); {
-		case !there && r.Ended:
-			return verdict{Ended, 0, gone}
-		case !there && r.Left:
-			v := verdict{Left, 0, gone}
-			if asked > r.asked() && gone >= namedAfter {
-				v.level = level(stalled && gone >= redAfter)
-			}
-			return v
-		case !there:
-			v := verdict{Absent, 0, gone}
-			if gone >= namedAfter {
-				v.level = level(begun && gone >= redAfter)
-			}
-			return v
-		case r.Reports && r.Streams > 0 && x.now.Sub(r.Heard) >= grace(namedAfter):
-			silent := x.now.Sub(r.Heard)
-			return verdict{Silent, level(stalled && silent >= redAfter), silent}
-		}
-		if since, behind := x.behind[r.ID]; behind && x.now.Sub(since) >= grace(max(redAfter, x.stallAfter())) {
-			held := x.now.Sub(since)
-			return verdict{Stuck, level(held >= max(stuckRed, 3*x.interval)), held}
-		}
-		return verdict{Reading, 0, 0}
+	return max(usual, warmup)
+}
+
+// judge judges one process.
+func (c *condition) judge(r *Rank) verdict {
+	if !r.present(c.now) {
+		return c.judgeGone(r)
 	}
-	known, silent, reporting := map[int]bool{}, 0, 0
-	var worst Finding
-	var twice *int
+	silent := c.now.Sub(r.Heard)
+	if r.Reports && r.Streams > 0 && silent >= c.grace(namedAfter) {
+		return verdict{Silent, level(c.stalled && silent >= redAfter), silent}
+	}
+	since, behind := c.behind[r.ID]
+	if held := c.now.Sub(since); behind && held >= c.grace(max(redAfter, c.stallAfter())) {
+		return verdict{Stuck, level(held >= max(stuckRed, 3*c.interval)), held}
+	}
+	return verdict{Reading, 0, 0}
+}
+
+// judgeGone judges a process that is not present.
+func (c *condition) judgeGone(r *Rank) verdict {
+	v := verdict{state: Absent, age: c.now.Sub(r.gone())}
+	needed, red := true, c.begun
+	switch {
+	case r.Ended:
+		v.state, needed = Ended, false
+	case r.Left:
+		v.state, needed, red = Left, c.asked > r.asked(), c.stalled
+	}
+	if needed && v.age >= namedAfter {
+		v.level = level(red && v.age >= redAfter)
+	}
+	return v
+}
+
+// judgeNever judges the numbers that no known process has. certain: it is known that the job needs a process for each.
+func (c *condition) judgeNever(certain bool) verdict {
+	v := verdict{state: Absent, age: c.now.Sub(c.opened)}
+	if v.age >= namedAfter && !c.opened.IsZero() && !c.partial {
+		v.level = level(c.begun && certain && v.age >= redAfter)
+	}
+	return v
+}
+
+// judge sets the state of every process, the missing numbers and the worst finding.
+func (j *Job) judge(x judgement) {
+	c := j.condition(x)
+	worst := j.judgeProcesses(&c)
+	twice := j.readTwice()
+	unknown, n := j.unknown()
+	if never := c.judgeNever(j.Reports || twice != nil); n > 0 && never.level > worst.Level {
+		worst = Finding{State: Absent, Level: never.level, Ranks: slices.Clone(unknown), Count: n, Never: true,
+			Step: j.Least, For: never.age}
+	}
+	j.setMissing(&c, unknown)
+	if worst.State == Silent || worst.State == Absent {
+		if step, ok := j.held(); ok && (j.Slack > 1 || step > worst.Step+1) { // its last report is some steps old
+			worst.Step = max(worst.Step, step)
+		}
+	}
+	if worst.Level == 0 || !x.left.IsZero() && !c.opened.After(x.left) {
+		return
+	}
+	worst.Key = j.Key
+	if worst.State == Absent {
+		worst.Twice = twice
+	}
+	j.Finding = &worst
+}
+
+// judgeProcesses sets the state of every process and returns the worst finding.
+func (j *Job) judgeProcesses(c *condition) (worst Finding) {
+	silent, reporting := 0, 0
 	for i := range j.Ranks {
 		r := &j.Ranks[i]
-		v := judge(r)
+		v := c.judge(r)
 		r.State, r.For = v.state, v.age
-		known[r.Rank] = true
-		if r.present(x.now) && r.Reports {
+		if r.present(c.now) && r.Reports {
 			reporting++
 			if v.state == Silent {
 				silent++
 			}
 		}
-		worst.include(r, v, x.now)
+		worst.include(r, v, c.now)
 	}
 	worst.All = worst.State == Silent && silent == reporting && silent > 1
-	for _, r := range j.Ranks {
-		if r.Streams > 1 {
-			twice = &r.Rank
+	return worst
+}
+
+// readTwice returns a rank that is read by several streams; nil where there is none.
+func (j *Job) readTwice() (twice *int) {
+	for i := range j.Ranks {
+		if r := &j.Ranks[i]; r.Streams > 1 {
+			twice = new(r.Rank)
 		}
 	}
-	never := verdict{Absent, 0, x.now.Sub(since)}
-	if never.age >= namedAfter && !since.IsZero() && !x.partial {
-		never.level = level(begun && (j.Reports || twice != nil) && never.age >= redAfter)
+	return twice
+}
+
+// unknown returns the first maxNamed numbers that no known process has, and how many there are.
+func (j *Job) unknown() (numbers []int, n int) {
+	known := map[int]bool{}
+	for i := range j.Ranks {
+		known[j.Ranks[i].Rank] = true
 	}
-	for n, named := 0, 0; n < j.World && len(known) < j.World && named < maxNamed; n++ {
-		if known[n] {
-			continue
+	n = j.World - len(known)
+	for k := 0; k < j.World && n > 0 && len(numbers) < maxNamed; k++ {
+		if !known[k] {
+			numbers = append(numbers, k)
 		}
-		named++
-		j.Missing = append(j.Missing, n)
 	}
-	if n := j.World - len(known); n > 0 && never.level > worst.Level {
-		worst = Finding{State: Absent, Level: never.level, Ranks: slices.Clone(j.Missing), Count: n, Never: true,
-			Step: j.Least, For: never.age}
-	}
+	return numbers, n
+}
+
+// setMissing sets the numbers without a process, and how many have one.
+func (j *Job) setMissing(c *condition, unknown []int) {
+	j.Missing = unknown
 	lost := map[int]bool{} // numbers of which a process is missing
-	for _, r := range j.Ranks {
-		if r.State == Absent || r.State == Left && r.asked() < asked {
+	for i := range j.Ranks {
+		if r := &j.Ranks[i]; r.State == Absent || r.State == Left && r.asked() < c.asked {
 			j.Missing = append(j.Missing, r.Rank)
 			lost[r.Rank] = true
 		}
 	}
 	present := map[int]bool{}
-	for _, r := range j.Ranks {
-		if r.present(x.now) && !lost[r.Rank] {
+	for i := range j.Ranks {
+		if r := &j.Ranks[i]; r.present(c.now) && !lost[r.Rank] {
 			present[r.Rank] = true
 		}
 	}
@@ -170,18 +234,6 @@ func (j *Job) judge(x judgement) {
 	slices.Sort(j.Missing)
 	j.Missing = slices.Compact(j.Missing)
 	j.Missing = j.Missing[:min(len(j.Missing), maxNamed)]
-	if worst.State == Silent || worst.State == Absent {
-		if step, ok := j.held(); ok && (j.Slack > 1 || step > worst.Step+1) { // its last report is some steps old
-			worst.Step = max(worst.Step, step)
-		}
-	}
-	if worst.Level > 0 && (x.left.IsZero() || since.After(x.left)) {
-		worst.Key = j.Key
-		if worst.State == Absent {
-			worst.Twice = twice
-		}
-		j.Finding = &worst
-	}
 }
 
 // held returns the step that all processes hold which read: they wait in its collective for the others, however old the
