@@ -1,7 +1,6 @@
 package corpus
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -11,15 +10,11 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path"
 	"path/filepath"
-	"slices"
-	"strings"
 
 	"loaderd/internal/corpus/csvtable"
 	"loaderd/internal/corpus/hubcache"
 	"loaderd/internal/corpus/record"
-	"loaderd/internal/corpus/tokenids"
 	"loaderd/internal/mds"
 	"loaderd/internal/objects"
 )
@@ -179,132 +174,8 @@ func openPipe(s source, stdin io.Reader, o Options) ([]*Input, error) {
 	return []*Input{{Name: s.Path, format: o.Format, stdin: stdin, options: o, files: []source{s}}}, nil
 }
 
-// openFolder makes one input of all text files, and one of each other file, in the order of their paths.
-func openFolder(given, root string, o Options) ([]*Input, error) {
-	text := newInput(root+string(filepath.Separator), Text, o)
-	text.folder = true
-	var rest []placed
-	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
-		rel, relErr := filepath.Rel(root, name)
-		if relErr != nil {
-			return relErr
-		}
-		rel = filepath.ToSlash(rel)
-		skip := func(r record.Reason, err error) {
-			text.skipped = append(text.skipped, &record.SkipError{Reason: r, Path: rel, Err: err})
-		}
-		if err != nil {
-			if name == root {
-				return err
-			}
-			skip(record.Unreadable, err)
-			return nil
-		}
-		if name != root && strings.HasPrefix(d.Name(), ".") {
-			skip(record.Hidden, errors.New("its name begins with a dot"))
-			if d.IsDir() {
-				return fs.SkipDir
-			}
-			return nil
-		}
-		if d.IsDir() {
-			if d.Name() != hubcache.Snapshots && name != root && hubcache.IsRepository(filepath.Dir(name)) {
-				return fs.SkipDir // blobs are read by the names that a snapshot gives them
-			}
-			if err := hubcache.CheckSnapshots(name); err != nil {
-				return err
-			}
-			inputs, ok, err := dataset(path.Join(given, rel), name, strings.TrimPrefix(rel, "."), o)
-			if err != nil || !ok {
-				return err
-			}
-			for i, in := range inputs {
-				rest = append(rest, placed{in, name, i})
-			}
-			return fs.SkipDir
-		}
-		link := d.Type()&fs.ModeSymlink != 0 && hubcache.IsLink(name)
-		if !d.Type().IsRegular() && !link {
-			skip(record.Special, fmt.Errorf("not a regular file (%s)", d.Type()))
-			return nil
-		}
-		info, err := d.Info()
-		if link {
-			info, err = os.Stat(name)
-		}
-		if err != nil {
-			skip(record.Unreadable, err)
-			return nil
-		}
-		if strings.HasSuffix(name, ".bin") && (o.Format == Auto || o.Format == Megatron) && pairOf(name) != name {
-			return nil // the ids of an index
-		}
-		if (o.Format == Auto || o.Format == Tokens) && tokenids.IsCompanion(name) {
-			return nil // it is read with its token file
-		}
-		if (o.Format == Auto || o.Format == MDS) && extension(name) == ".mds" && rawShard(name) {
-			return nil
-		}
-		s := source{File: record.File{Path: rel, Given: path.Join(given, rel), Origin: name}, size: info.Size()}
-		if o.late() {
-			text.add(s, info)
-			return nil
-		}
-		// Opened here, because a file that becomes readable must change the input's fingerprint.
-		f, err := lookAt(s, o)
-		var refused *record.SkipError
-		switch {
-		case errors.As(err, &refused):
-			skip(refused.Reason, refused.Err)
-			return nil
-		case isUnreadable(err):
-			skip(record.Unreadable, err)
-			return nil
-		case err != nil:
-			rest = append(rest, placed{unreadInput(s, info, o, err), name, 0})
-			return nil
-		case f == Text:
-			text.add(s, info)
-			return nil
-		}
-		in, err := inputOf(s, f, info, o)
-		if err != nil {
-			return err
-		}
-		rest = append(rest, placed{in, name, 0})
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("find documents: %w", err)
-	}
-	slices.SortFunc(rest, func(a, b placed) int {
-		return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.place, b.place))
-	})
-	var all []*Input
-	if len(text.files) > 0 || len(text.skipped) > 0 {
-		text.finish()
-		all = append(all, text.Input)
-	}
-	for _, p := range rest {
-		all = append(all, p.Input)
-	}
-	return all, nil
-}
-
-// isUnreadable says that a file of a folder is left out because of an error.
-func isUnreadable(err error) bool {
-	return errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrNotExist)
-}
-
 // late says that files of folders are looked at when they are read.
 func (o Options) late() bool { return o.Late && o.Format == Text }
-
-// placed is an input of a folder with its sort keys: the name of its file or dataset, and its place in the dataset.
-type placed struct {
-	*Input
-	name  string
-	place int
-}
 
 // inputBuilder makes an input and, from its files, its fingerprint.
 type inputBuilder struct {

@@ -156,59 +156,21 @@ var kinds = map[Format]string{Text: "plain text", JSONL: "JSON lines", JSON: "JS
 	MDS:   "a shard of MDS", Megatron: "an index of Megatron's", Tokens: "token ids", WARC: "a web archive",
 	Tar: "a tar archive"}
 
-// format is what a file holds. What is none of what its name promises is an error; so is what no format can be told of.
+// format returns what a file holds. Content that is not of the format that the file's name promises is an error, and so
+// is content of no format.
 func (h head) format(s source, o Options) (Format, error) {
 	promise, loose := promised(s.name())
-	loose = loose || s.pipe
 	if err := tokenids.CheckMask(s.name()); err != nil && promise == Tokens {
 		return "", err
 	}
+	if promise == MDS && !mds.LooksLikeShard(h.data) {
+		promise = "" // others use the ending, too
+	}
 	data := bytes.TrimLeft(h.data, "\ufeff")
-	is := h.columns()
-	if promise == MDS {
-		if mds.LooksLikeShard(h.data) {
-			is = MDS
-		} else {
-			promise = "" // others use the ending, too
-		}
-	}
-	if is == "" && o.TokenType.Size > 0 && (promise == "" || promise == Tokens) {
-		is = Tokens
-	}
-	if is == "" && (!isBinary(data) || promise == JSONL && beginsObject(bytes.TrimLeft(data, " \t\r\n"))) {
-		is = h.lines(data, promise, loose, o)
-	}
-	wants := promise
-	if promise == JSON {
-		wants = JSONL // either of the two
-	}
-	has := is
-	if is == JSON {
-		has = JSONL
-	}
+	is := h.detect(data, promise, loose || s.pipe, o)
 	switch {
-	case promise != "" && wants != has:
-		what := "it looks like " + kinds[is]
-		switch {
-		case is != "":
-		case promise == Tokens && len(data) > 0:
-			return "", tokenids.ErrNoHeader
-		case isBinary(data):
-			what = binaryKind(h.data)
-		default:
-			what = fmt.Sprintf("it begins with %q", record.Clip(string(firstLine(data))))
-		}
-		if len(bytes.TrimSpace(data)) == 0 {
-			if promise == JSON || promise == JSONL || promise == CSV {
-				return o.check(promise)
-			}
-			what = "it is empty"
-		}
-		err := fmt.Errorf("its name promises %s, but %s: rename it, or say with --format what it is", kinds[promise], what)
-		if promise == JSON || promise == CSV {
-			return "", &record.SkipError{Reason: record.NoText, Err: err} // as they lie about in folders of all kinds
-		}
-		return "", err
+	case promise != "" && anyJSON(promise) != anyJSON(is):
+		return h.brokenPromise(data, promise, is, o)
 	case is == "":
 		return "", &record.SkipError{Reason: record.Binary, Err: errNoFormat(s.name(), h.data)}
 	}
@@ -218,6 +180,59 @@ func (h head) format(s source, o Options) (Format, error) {
 		}
 	}
 	return o.check(is)
+}
+
+// anyJSON returns JSONL for JSON too: a name of either promises either.
+func anyJSON(f Format) Format {
+	if f == JSON {
+		return JSONL
+	}
+	return f
+}
+
+// detect finds the format of content whose name promises a format, or none; "" is none.
+func (h head) detect(data []byte, promise Format, loose bool, o Options) Format {
+	if promise == MDS {
+		return MDS
+	}
+	if f := h.columns(); f != "" {
+		return f
+	}
+	if o.TokenType.Size > 0 && (promise == "" || promise == Tokens) {
+		return Tokens
+	}
+	if isBinary(data) && !(promise == JSONL && beginsObject(bytes.TrimLeft(data, " \t\r\n"))) {
+		return ""
+	}
+	return h.lines(data, promise, loose, o)
+}
+
+// brokenPromise returns the error of content that is not of the format that its name promises. An empty file of JSON or
+// CSV has that format.
+func (h head) brokenPromise(data []byte, promise, is Format, o Options) (Format, error) {
+	empty := len(bytes.TrimSpace(data)) == 0
+	if is == "" && promise == Tokens && len(data) > 0 {
+		return "", tokenids.ErrNoHeader
+	}
+	if empty && (promise == JSON || promise == JSONL || promise == CSV) {
+		return o.check(promise)
+	}
+	var what string
+	switch {
+	case empty:
+		what = "it is empty"
+	case is != "":
+		what = "it looks like " + kinds[is]
+	case isBinary(data):
+		what = binaryKind(h.data)
+	default:
+		what = fmt.Sprintf("it begins with %q", record.Clip(string(firstLine(data))))
+	}
+	err := fmt.Errorf("its name promises %s, but %s: rename it, or say with --format what it is", kinds[promise], what)
+	if promise == JSON || promise == CSV {
+		return "", &record.SkipError{Reason: record.NoText, Err: err} // as they lie about in folders of all kinds
+	}
+	return "", err
 }
 
 // columns tells the formats that begin with a mark of their own.
