@@ -173,14 +173,44 @@ func (g *Gate) identify(authorization []string, verified *x509.Certificate, open
 		}
 		return who, nil
 	}
-	k, now := g.known.Load(), time.Now()
+	k := g.known.Load()
 	if k.own == nil { // clients sign calls to any daemon on this machine
 		authorization = slices.DeleteFunc(slices.Clone(authorization), func(v string) bool {
 			scheme, _, _ := strings.Cut(v, " ")
 			return strings.EqualFold(scheme, SignedScheme)
 		})
 	}
-	found, ok, stale := Identity{}, false, false
+	found, ok, stale := g.byHeaders(k, authorization, open)
+	if len(authorization) == 0 {
+		found, ok = k.byCertificate(verified)
+	}
+	if ok && (found.Expires.IsZero() || !time.Now().After(found.Expires)) {
+		return found, nil
+	}
+	unknown := &UnknownError{Message: "the call has no bearer token",
+		Do: "send the header authorization: Bearer TOKEN with a token of the daemon's (loaderd token create)"}
+	if g.OwnOnly() {
+		unknown.Do = ownAdvice
+	}
+	switch {
+	case ok:
+		unknown.Message = "identity " + found.Name + " has expired on " + found.Expires.Format(time.DateOnly)
+		unknown.Do = "make another one (loaderd token create)"
+	case stale:
+		unknown.Message, unknown.Do = "the call was signed too long ago, or before this daemon listened", "call again"
+		unknown.Again = true
+	case len(authorization) > 0 && g.OwnOnly():
+		unknown.Message = "the call's token, or what it is signed with, is not the token of this daemon"
+	case len(authorization) > 0:
+		unknown.Message = "the call's bearer token is wrong"
+	case verified != nil && len(k.certificates) > 0:
+		unknown.Message = "no identity has a name of the call's certificate"
+	}
+	return Identity{}, unknown
+}
+
+// byHeaders returns the identity of the last header that has one. stale: the last signed header is not fresh.
+func (g *Gate) byHeaders(k *known, authorization []string, open bool) (found Identity, ok, stale bool) {
 	for _, v := range authorization {
 		scheme, value, _ := strings.Cut(v, " ")
 		value = strings.TrimSpace(value)
@@ -200,39 +230,20 @@ func (g *Gate) identify(authorization []string, verified *x509.Certificate, open
 			}
 		}
 	}
-	if !ok && verified != nil && len(authorization) == 0 {
-		for _, name := range namesOf(verified) {
-			if i, is := k.certificates[name]; is && name != "" {
-				found, ok = i, true
-				break
-			}
+	return found, ok, stale
+}
+
+// byCertificate returns the identity of the first name of a verified certificate that has one.
+func (k *known) byCertificate(verified *x509.Certificate) (Identity, bool) {
+	if verified == nil {
+		return Identity{}, false
+	}
+	for _, name := range namesOf(verified) {
+		if i, is := k.certificates[name]; is && name != "" {
+			return i, true
 		}
 	}
-	unknown := &UnknownError{Message: "the call has no bearer token",
-		Do: "send the header authorization: Bearer TOKEN with a token of the daemon's (loaderd token create)"}
-	if g.OwnOnly() {
-		unknown.Do = ownAdvice
-	}
-	switch {
-	case ok && !found.Expires.IsZero() && now.After(found.Expires):
-		unknown.Message = "identity " + found.Name + " has expired on " + found.Expires.Format(time.DateOnly)
-		unknown.Do = "make another one (loaderd token create)"
-	case ok:
-		return found, nil
-	case len(authorization) > 0:
-		unknown.Message = "the call's bearer token is wrong"
-		if stale {
-			unknown.Message, unknown.Do = "the call was signed too long ago, or before this daemon listened", "call again"
-			unknown.Again = true
-			break
-		}
-		if g.OwnOnly() {
-			unknown.Message = "the call's token, or what it is signed with, is not the token of this daemon"
-		}
-	case verified != nil && len(k.certificates) > 0:
-		unknown.Message = "no identity has a name of the call's certificate"
-	}
-	return Identity{}, unknown
+	return Identity{}, false
 }
 
 // ownAdvice is what a caller does whom a daemon does not know that asks for the token of its data folder.

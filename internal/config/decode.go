@@ -52,13 +52,13 @@ func (f *field) set(to reflect.Value, value any, text bool) error {
 
 func (f *field) convert(from, to reflect.Value, text bool) (any, error) {
 	s, isText := from.Interface().(string)
-	switch {
-	case to.Type() == durationType:
+	switch to.Type() {
+	case durationType:
 		if !isText {
 			return nil, errWrong // a bare number has no unit
 		}
 		return time.ParseDuration(s)
-	case to.Type() == tokenIDType:
+	case tokenIDType:
 		if isText {
 			return TokenID(s), nil
 		}
@@ -66,36 +66,52 @@ func (f *field) convert(from, to reflect.Value, text bool) (any, error) {
 			return nil, errWrong
 		}
 		return TokenID(strconv.FormatInt(from.Int(), 10)), nil
-	case to.Type() == tokensType:
+	case tokensType:
 		return mixture.ReadTokens(from.Interface())
-	case to.Type() == epochsType:
+	case epochsType:
 		return mixture.ReadEpochs(from.Interface())
-	case f.path == "start": // a sequence and a time need no quotes
-		if at, ok := from.Interface().(time.Time); ok {
-			return at.Format(time.RFC3339Nano), nil
-		}
-		if from.CanInt() {
-			return strconv.FormatInt(from.Int(), 10), nil
-		}
-	case to.CanInt():
-		return f.integer(from, to, text)
-	case to.CanUint():
-		if text && isText {
-			return strconv.ParseUint(s, 10, to.Type().Bits())
-		}
-		if !from.CanInt() && !from.CanUint() {
-			return nil, errWrong
-		}
-	case to.Type() == fillType && (from.Kind() == reflect.Bool || s == "true" || s == "false"):
-		if s == "true" || !isText && from.Bool() {
+	case fillType:
+		if s == "true" || from.Kind() == reflect.Bool && from.Bool() {
 			return 1.0, nil
 		}
-		return 0.0, nil
-	case to.CanFloat() && text && isText:
+		if s == "false" || from.Kind() == reflect.Bool {
+			return 0.0, nil
+		}
+	}
+	switch {
+	case f.path == "start":
+		return startText(from), nil
+	case to.CanInt():
+		return f.integer(from, to, text)
+	case text && isText:
+		return parse(s, to)
+	case to.CanUint() && !from.CanInt() && !from.CanUint():
+		return nil, errWrong
+	}
+	return from.Interface(), nil
+}
+
+// startText makes text of a sequence or a time that has no quotes, and leaves all else.
+func startText(from reflect.Value) any {
+	if at, ok := from.Interface().(time.Time); ok {
+		return at.Format(time.RFC3339Nano)
+	}
+	if from.CanInt() {
+		return strconv.FormatInt(from.Int(), 10)
+	}
+	return from.Interface()
+}
+
+// parse reads a value from a place that knows only text.
+func parse(s string, to reflect.Value) (any, error) {
+	switch {
+	case to.CanUint():
+		return strconv.ParseUint(s, 10, to.Type().Bits())
+	case to.CanFloat():
 		return strconv.ParseFloat(s, to.Type().Bits())
-	case to.Kind() == reflect.Bool && text && isText:
+	case to.Kind() == reflect.Bool:
 		return strconv.ParseBool(s)
-	case to.Kind() == reflect.Slice && text && isText:
+	case to.Kind() == reflect.Slice:
 		parts := strings.Split(strings.TrimSuffix(strings.TrimPrefix(s, "["), "]"), ",")
 		if to.Type().Elem().Kind() == reflect.String && strings.Trim(s, "[] ") == "" {
 			parts = []string{}
@@ -105,7 +121,7 @@ func (f *field) convert(from, to reflect.Value, text bool) (any, error) {
 		}
 		return parts, nil
 	}
-	return from.Interface(), nil
+	return s, nil
 }
 
 func (f *field) integer(from, to reflect.Value, text bool) (any, error) {
