@@ -93,25 +93,7 @@ func (c Config) Validate() []FieldError {
 	add := func(field string, value any, want string) {
 		bad = append(bad, FieldError{Field: field, Value: value, Want: want})
 	}
-	if _, port, err := net.SplitHostPort(c.Listen); err != nil {
-		add("listen", c.Listen, "host:port, such as 127.0.0.1:8815")
-	} else if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 {
-		add("listen", c.Listen, "a port of 0 (any free one) to 65535")
-	}
-	if !c.Insecure && access.Exposed(c.Listen) {
-		switch {
-		case c.Anonymous():
-			add("listen", c.Listen, "a loopback address, because whoever reaches it could do everything: say who is let in "+
-				"(flight.identities, flight.cert, flight.key), "+
-				"or set flight.insecure: true")
-		case c.Cert == "":
-			add("listen", c.Listen, "a loopback address, because tokens would travel in the clear: serve with TLS "+
-				"(flight.cert, flight.key), or set flight.insecure: true")
-		}
-	}
-	if _, _, err := net.SplitHostPort(c.Advertise); c.Advertise != "" && err != nil {
-		add("advertise", c.Advertise, "host:port at which readers find this daemon, or nothing")
-	}
+	c.checkAddresses(add)
 	if (c.Cert == "") != (c.Key == "") {
 		add("cert", c.Cert, "cert and key together, or neither")
 	}
@@ -141,4 +123,26 @@ func (c Config) Validate() []FieldError {
 		}
 	}
 	return bad
+}
+
+// checkAddresses adds what is wrong with the addresses that the server listens on and advertises.
+func (c Config) checkAddresses(add func(field string, value any, want string)) {
+	if _, port, err := net.SplitHostPort(c.Listen); err != nil {
+		add("listen", c.Listen, "host:port, such as 127.0.0.1:8815")
+	} else if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 {
+		add("listen", c.Listen, "a port of 0 (any free one) to 65535")
+	}
+	if !c.Insecure && access.Exposed(c.Listen) {
+		switch {
+		case c.Anonymous():
+			add("listen", c.Listen, "a loopback address, because whoever reaches it could do everything: say who is let in "+
+				"(flight.identities, flight.cert, flight.key), or set flight.insecure: true")
+		case c.Cert == "":
+			add("listen", c.Listen, "a loopback address, because tokens would travel in the clear: serve with TLS "+
+				"(flight.cert, flight.key), or set flight.insecure: true")
+		}
+	}
+	if _, _, err := net.SplitHostPort(c.Advertise); c.Advertise != "" && err != nil {
+		add("advertise", c.Advertise, "host:port at which readers find this daemon, or nothing")
+	}
 }

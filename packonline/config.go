@@ -107,8 +107,7 @@ func (c Config) Validate() []FieldError {
 	if c.RepeatLoss != "" && c.RepeatLoss != LossOnce && c.RepeatLoss != LossTwice {
 		add("repeat_loss", c.RepeatLoss, LossOnce+" or "+LossTwice)
 	}
-	if c.Extra < 0 || c.Extra > maxTable || len(c.Buckets) > 0 && m.reads("extra") &&
-		float64(c.Extra) > float64(c.Buckets[0])*min(c.Atom, 1) {
+	if !c.validExtra(m) {
 		add("extra", c.Extra, "0 tokens to those of a row, or of the part of one that an atom is")
 	}
 	if !(c.PaddingThreshold >= 0 && c.PaddingThreshold <= 1) {
@@ -118,6 +117,14 @@ func (c Config) Validate() []FieldError {
 		bad = m.refuse(c)
 	}
 	return bad
+}
+
+// validExtra reports whether a method that reads Extra can take as many tokens from the smallest bucket.
+func (c Config) validExtra(m *method) bool {
+	if c.Extra < 0 || c.Extra > maxTable {
+		return false
+	}
+	return len(c.Buckets) == 0 || !m.reads("extra") || float64(c.Extra) <= float64(c.Buckets[0])*min(c.Atom, 1)
 }
 
 // badBuckets is the part of Validate about row lengths. Of too many it names none.

@@ -73,14 +73,21 @@ func (c *contradictions) steps(s *api.Status) {
 	if s.EndsIn != nil && (len(s.Jobs) == 0 || *s.EndsIn < 0) {
 		c.add("ends in %v s, with %d jobs", *s.EndsIn, len(s.Jobs))
 	}
-	if rest, ended := strings.CutPrefix(s.Verdict.Sentence, "Ended at step "); ended {
-		if !s.Ended || strings.ReplaceAll(rest, ",", "") != strconv.FormatUint(s.Planned, 10) {
-			c.add("%q: %d steps are planned, ended is %v", s.Verdict.Sentence, s.Planned, s.Ended)
-		}
-		for _, r := range s.Ranks {
-			if r.State == api.StateReading && r.Consumed < s.Planned {
-				c.add("%q: rank %d of job %q has consumed %d", s.Verdict.Sentence, r.Rank, r.Job, r.Consumed)
-			}
+	c.end(s)
+}
+
+// end checks the verdict on a run that has ended.
+func (c *contradictions) end(s *api.Status) {
+	rest, ended := strings.CutPrefix(s.Verdict.Sentence, "Ended at step ")
+	if !ended {
+		return
+	}
+	if !s.Ended || strings.ReplaceAll(rest, ",", "") != strconv.FormatUint(s.Planned, 10) {
+		c.add("%q: %d steps are planned, ended is %v", s.Verdict.Sentence, s.Planned, s.Ended)
+	}
+	for _, r := range s.Ranks {
+		if r.State == api.StateReading && r.Consumed < s.Planned {
+			c.add("%q: rank %d of job %q has consumed %d", s.Verdict.Sentence, r.Rank, r.Job, r.Consumed)
 		}
 	}
 }

@@ -87,7 +87,7 @@ func (w *wait) verdict(m Moment) Verdict {
 	case m.Ended:
 		return w.ended(w.Step)
 	}
-	still, waits, readers := m.RateSampler.still(m.At), w.waits(), w.Demand.Read()
+	waits, readers := w.waits(), w.Demand.Read()
 	full := w.Step >= w.Report.Wanted+uint64(w.Options.Ahead)
 	if e == nil && (waits || !readers && !full) && (w.Step == 0 || m.RateSampler.stalls(m.At, m.Shown.stalled())) {
 		e = w.missing()
@@ -99,25 +99,34 @@ func (w *wait) verdict(m Moment) Verdict {
 			v.Detail = strings.TrimPrefix(v.Detail+"; "+rankNote(found), "; ")
 		}
 		return v
-	case !readers && full:
-		v := Verdict{Health: Waiting, Sentence: fmt.Sprintf("Waiting for ranks: %s planned ahead",
-			quantity.Are(w.Options.Ahead, "step")), Limits: LimitRanks,
-			Detail: "no reader is connected", Do: "start the trainer; it reads at once"}
-		if job := m.Buffered; job != "" {
-			v.Detail, v.Do = fmt.Sprintf("the ranks of job %q read what they were sent before", job),
-				"wait: they connect when they need the next step"
-		}
-		return v
 	case !readers:
-		return Verdict{Health: Waiting, Sentence: fmt.Sprintf("Planning ahead: %s of %d, no reader is connected",
-			quantity.Things(int(w.Step-min(w.Step, w.Report.Wanted)), "step"), w.Options.Ahead),
-			Limits: LimitRanks, Do: "start the trainer when you like"}
+		return w.withoutReaders(full, m.Buffered)
 	case !waits && m.RateSampler.idles(m.At):
 		return Verdict{Health: Waiting, Sentence: fmt.Sprintf("Waiting for the ranks, %s: they have steps and ask for none",
-			quantity.Time(still)), Limits: LimitRanks,
+			quantity.Time(m.RateSampler.still(m.At))), Limits: LimitRanks,
 			Detail: w.idlers(), Do: "look whether the trainer evaluates, writes a checkpoint or hangs"}
 	}
 	return w.running(m.RateSampler.waiting(), m.Shown)
+}
+
+// withoutReaders is the verdict on a run that no reader is connected to. full: it is planned ahead as far as it may be.
+// buffered is a job whose ranks read what they were sent before, or "".
+func (w *wait) withoutReaders(full bool, buffered string) Verdict {
+	v := Verdict{Health: Waiting, Limits: LimitRanks}
+	switch {
+	case !full:
+		v.Sentence = fmt.Sprintf("Planning ahead: %s of %d, no reader is connected",
+			quantity.Things(int(w.Step-min(w.Step, w.Report.Wanted)), "step"), w.Options.Ahead)
+		v.Do = "start the trainer when you like"
+		return v
+	case buffered != "":
+		v.Detail = fmt.Sprintf("the ranks of job %q read what they were sent before", buffered)
+		v.Do = "wait: they connect when they need the next step"
+	default:
+		v.Detail, v.Do = "no reader is connected", "start the trainer; it reads at once"
+	}
+	v.Sentence = fmt.Sprintf("Waiting for ranks: %s planned ahead", quantity.Are(w.Options.Ahead, "step"))
+	return v
 }
 
 // storeFails is how long an append to the plan log takes before the run fails. A busy disk can take seconds.

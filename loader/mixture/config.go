@@ -243,14 +243,7 @@ func (s Source) Validate() (bad []FieldError) {
 	if _, _, err := ReadStart(s.Start); err != nil {
 		add("start", s.Start, "first, new, a sequence from 1 on, or a time such as 2026-11-01T00:00:00Z")
 	}
-	if s.Split.Of != 0 || len(s.Split.Take) > 0 {
-		switch t := s.Split.Take; {
-		case s.Split.Of < 1 || s.Split.Of > 1<<30:
-			add("split.of", s.Split.Of, "1 to 2^30 parts")
-		case len(t) != 2 || t[0] < 0 || t[0] > t[1] || t[1] >= s.Split.Of:
-			add("split.take", t, fmt.Sprintf("[first, last] of parts 0 to %d", s.Split.Of-1))
-		}
-	}
+	s.Split.check(add)
 	if s.MinTokens < 0 {
 		add("min_tokens", s.MinTokens, "0 (no bound) or more tokens")
 	}
@@ -263,6 +256,17 @@ func (s Source) Validate() (bad []FieldError) {
 		}
 	}
 	return bad
+}
+
+// check adds what is wrong with a split, if there is one.
+func (s Split) check(add func(field string, value any, want string)) {
+	switch t := s.Take; {
+	case s.Of == 0 && len(t) == 0:
+	case s.Of < 1 || s.Of > 1<<30:
+		add("split.of", s.Of, "1 to 2^30 parts")
+	case len(t) != 2 || t[0] < 0 || t[0] > t[1] || t[1] >= s.Of:
+		add("split.take", t, fmt.Sprintf("[first, last] of parts 0 to %d", s.Of-1))
+	}
 }
 
 func (c Config) badSchedule() (bad []FieldError) {

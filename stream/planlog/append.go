@@ -78,11 +78,7 @@ func (l *Log) Append(ctx context.Context, last uint64, records ...[]byte) error 
 func (l *Log) appendGroup(ctx context.Context, last uint64, records [][]byte, codes []string) error {
 	id := nuid.Next()
 	wait := l.store.Backoff()
-	began, storing := time.Now(), time.Duration(0)
-	for _, r := range records {
-		storing += time.Duration(len(r)) * time.Second / slowestStore
-	}
-	unsure := false
+	began, storing, unsure := time.Now(), storeTime(records), false
 	for attempt := 1; ; attempt++ {
 		err := l.store.Attempt(ctx, l.store.Limit(began)+storing, func(ctx context.Context) error {
 			return l.send(ctx, id, last, records, codes, attempt > 1)
@@ -121,6 +117,14 @@ func (l *Log) appendGroup(ctx context.Context, last uint64, records [][]byte, co
 			return err
 		}
 	}
+}
+
+// storeTime returns how long the slowest store takes for records.
+func storeTime(records [][]byte) (d time.Duration) {
+	for _, r := range records {
+		d += time.Duration(len(r)) * time.Second / slowestStore
+	}
+	return d
 }
 
 // shortFor is for how long the servers of a cluster may say that a log ends before what they have acknowledged: a

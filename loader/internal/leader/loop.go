@@ -95,23 +95,13 @@ func (l *loop) turn(ctx context.Context) error {
 		if err := l.applier.Settle(func(r planner.Ready) error { return l.do(ctx, r) }); err != nil {
 			return err
 		}
-		from := feed.None
+		from, err := l.source(ctx)
+		if err != nil {
+			return err
+		}
 		var held <-chan struct{}
-		switch {
-		case ctx.Err() != nil: // no further document is planned
-		case l.applier.Ended || l.ahead(): // readers have enough steps before them
-		default:
-			wanted, err := l.feeds.Next(l.applier.Planner)
-			if err != nil {
-				return err
-			}
-			switch {
-			case wanted == nil:
-			case len(wanted.Held) > 0:
-				from, held = wanted, feed.Always
-			default:
-				from = wanted
-			}
+		if len(from.Held) > 0 {
+			held = feed.Always
 		}
 		requests := l.requests
 		if l.repeats() {
@@ -123,7 +113,6 @@ func (l *loop) turn(ctx context.Context) error {
 			}
 			continue
 		}
-		var err error
 		select {
 		case <-ctx.Done():
 			return errBetween
@@ -143,6 +132,17 @@ func (l *loop) turn(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// source returns the feed whose document is planned next; feed.None where none is wanted.
+func (l *loop) source(ctx context.Context) (*feed.Feed, error) {
+	if ctx.Err() != nil || l.applier.Ended || l.ahead() { // ahead: readers have enough steps before them
+		return feed.None, nil
+	}
+	if from, err := l.feeds.Next(l.applier.Planner); from != nil || err != nil {
+		return from, err
+	}
+	return feed.None, nil
 }
 
 // ahead reports whether the plan is as far before its readers as it may be. Where the log says that no step follows

@@ -253,3 +253,11 @@ func (g *greedyMerges) apart(left, right uint32) bool {
 		}
 	}
 }
+
+// setOdd makes one of n symbols odd.
+func (g *greedyMerges) setOdd(symbol uint32, n int) {
+	if g.odd == nil {
+		g.odd = make([]uint64, n/64+1)
+	}
+	g.odd[symbol>>6] |= 1 << (symbol & 63)
+}

@@ -53,10 +53,7 @@ func newGreedy(m *Merges, from *grownTokens, text func(symbol uint32) string) *g
 		g.pairs.Put(left, right, first)
 		add(m.made[t.rank], left, right)
 		if t.age != t.rank || len(g.odd) > 0 && (g.isOdd(left) || g.isOdd(right)) {
-			if g.odd == nil {
-				g.odd = make([]uint64, n/64+1)
-			}
-			g.odd[made>>6] |= 1 << (made & 63)
+			g.setOdd(made, n)
 		}
 	}
 	for n, t := range g.text {
