@@ -71,11 +71,8 @@ func (f *field) convert(from, to reflect.Value, text bool) (any, error) {
 	case epochsType:
 		return mixture.ReadEpochs(from.Interface())
 	case fillType:
-		if s == "true" || from.Kind() == reflect.Bool && from.Bool() {
-			return 1.0, nil
-		}
-		if s == "false" || from.Kind() == reflect.Bool {
-			return 0.0, nil
+		if fill, ok := switchedFill(from); ok {
+			return fill, nil
 		}
 	}
 	switch {
@@ -89,6 +86,17 @@ func (f *field) convert(from, to reflect.Value, text bool) (any, error) {
 		return nil, errWrong
 	}
 	return from.Interface(), nil
+}
+
+// switchedFill returns the fill that true or false stand for.
+func switchedFill(from reflect.Value) (fill float64, ok bool) {
+	switch from.Interface() {
+	case true, "true":
+		return 1, true
+	case false, "false":
+		return 0, true
+	}
+	return 0, false
 }
 
 // startText makes text of a sequence or a time that has no quotes, and leaves all else.

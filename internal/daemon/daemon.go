@@ -90,70 +90,110 @@ func Start(ctx context.Context, c config.Config, log *slog.Logger) (_ *Daemon, e
 			err = errors.Join(err, d.close(stop))
 		}
 	}()
-	tokens, err := Documents(&c, log)
+	tokens, err := d.openTokens(ctx, self.Name())
 	if err != nil {
 		return nil, err
 	}
-	tokens.Hints = c.Plan.Packing.Related()
-	if c.Trace.Endpoint != "" {
-		if d.tracer, err = tracing.New(ctx, c.Trace, "loaderd", log, attribute.String("loaderd.run", c.Run),
-			attribute.String("service.instance.id", self.Name())); err != nil {
-			return nil, err
-		}
+	if err = d.openStore(ctx, self); err != nil {
+		return nil, err
+	}
+	steps, err := d.openRun(ctx, self, tokens)
+	if err != nil {
+		return nil, err
+	}
+	if err = d.openServers(self.Name(), events, steps, tokens.Text); err != nil {
+		return nil, err
+	}
+	// Nothing of a new run is written before all else is up: a start that fails leaves no trace of its configuration.
+	d.serve(context.WithoutCancel(ctx))
+	log.Info("ready", "run", c.Run, "flight", d.FlightURI(), "nats", d.store.ClientURL(), "http", d.http.url(), "after",
+		time.Since(began).Round(time.Millisecond))
+	return d, nil
+}
+
+// openTokens opens the tokenizer, and the tracer of its documents, and completes the configuration by the tokenizer.
+func (d *Daemon) openTokens(ctx context.Context, name string) (doclog.Tokenizing, error) {
+	tokens, err := Documents(&d.config, d.log)
+	if err != nil {
+		return tokens, err
+	}
+	tokens.Hints = d.config.Plan.Packing.Related()
+	if d.config.Trace.Endpoint == "" {
+		return tokens, nil
+	}
+	d.tracer, err = tracing.New(ctx, d.config.Trace, "loaderd", d.log, attribute.String("loaderd.run", d.config.Run),
+		attribute.String("service.instance.id", name))
+	if err == nil {
 		tokens.Tracer = d.tracer
 	}
-	if d.store, err = stream.Open(ctx, c.Stream, log); err != nil {
-		return nil, err
+	return tokens, err
+}
+
+// openStore connects to the streams, and checks that this daemon may do what it has to, and that the configuration is
+// that of the run.
+func (d *Daemon) openStore(ctx context.Context, self lease.LeaderInfo) (err error) {
+	c := &d.config
+	if d.store, err = stream.Open(ctx, c.Stream, d.log); err != nil {
+		return err
 	}
-	if c.Flight.OwnToken, err = d.ownToken(); err != nil {
-		return nil, err
+	if c.Flight.OwnToken, err = ownToken(d.store, c); err != nil {
+		return err
 	}
 	if !c.Stream.Embedded() {
-		if err = permissions.Check(ctx, d.store, c.Run, d.doing(c)); err != nil {
-			return nil, err
+		if err := permissions.Check(ctx, d.store, c.Run, d.doing(*c)); err != nil {
+			return err
 		}
 	}
-	if err = d.checkPlan(ctx, c.Plan); err != nil {
-		return nil, err
+	if err := checkPlan(ctx, d.store, c.Run, c.Plan); err != nil {
+		return err
 	}
 	if d.store.Own() != d.store { // producers may make nothing themselves
-		if _, err = d.store.EnsureRecords(ctx); err != nil {
-			return nil, err
+		if _, err := d.store.EnsureRecords(ctx); err != nil {
+			return err
 		}
 	}
-	if d.elector, err = runstate.NewElector(ctx, d.store, c.Run, self); err != nil {
-		return nil, err
-	}
-	edges := backend.Backends{Log: log, Elector: d.elector, Bus: daemonbus.New(d.store, c.Run), Daemon: self.Name()}
+	d.elector, err = runstate.NewElector(ctx, d.store, c.Run, self)
+	return err
+}
+
+// openRun opens this daemon's part in the run, and what fills its streams, and returns the log of its plan.
+func (d *Daemon) openRun(ctx context.Context, self lease.LeaderInfo, tokens doclog.Tokenizing) (*planlog.Log, error) {
+	c := d.config
 	steps, err := planlog.Open(ctx, d.store, c.Run)
 	if err != nil {
 		return nil, err
 	}
-	edges.Plan, edges.Keyed = steps, steps.Keyed()
+	of := &sources{store: d.store, plan: steps, tokens: tokens.Shared(c.Stream.Workers), config: c.Plan, dead: d.dead}
+	d.docs = of
+	edges := backend.Backends{Log: d.log, Elector: d.elector, Bus: daemonbus.New(d.store, c.Run), Daemon: self.Name(),
+		Plan: steps, Keyed: steps.Keyed(), Sources: of}
 	if d.tracer != nil {
 		edges.Tracer = d.tracer
 	}
-	of := &sources{store: d.store, plan: steps, tokens: tokens.Shared(c.Stream.Workers), config: c.Plan, dead: d.dead}
-	d.docs, edges.Sources = of, of
 	edges.Connection = func() backend.Connection { return connection(d.store.Status()) }
 	edges.Supply = func(source string) (why, do string, ok bool) { return d.pulls.supply(source) }
-	if d.pulls, err = d.newPulls(ctx, c, self, log); err != nil {
+	if d.pulls, err = d.newPulls(ctx, c, self, d.log); err != nil {
 		return nil, err
 	}
 	if edges.Checkpoints, err = checkpoints.Open(ctx, steps); err != nil {
 		return nil, err
 	}
-	if d.run, err = loader.Open(ctx, c.Run, c.Plan, c.Serve, edges); err != nil {
-		return nil, err
-	}
+	d.run, err = loader.Open(ctx, c.Run, c.Plan, c.Serve, edges)
+	return steps, err
+}
+
+// openServers makes the servers of Flight and HTTP and registers the metrics. Flight listens and is served.
+func (d *Daemon) openServers(name string, events *status.Events, steps *planlog.Log,
+	texts func(dst []byte, id int32) []byte) (err error) {
+	c := d.config
 	d.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	ours := prometheus.WrapRegistererWith(prometheus.Labels{"run": c.Run}, d.metrics)
-	if d.flight, err = arrowout.NewServer(c.Flight, arrowout.Serving(d.run), log, ours); err != nil {
-		return nil, err
+	if d.flight, err = arrowout.NewServer(c.Flight, arrowout.Serving(d.run), d.log, ours); err != nil {
+		return err
 	}
-	d.flight.ShowTexts(tokens.Text)
+	d.flight.ShowTexts(texts)
 	if d.http, err = listenHTTP(c.HTTP, d); err != nil {
-		return nil, err
+		return err
 	}
 	for what, r := range d.reloaders() {
 		ours.MustRegister(expiry(what, r))
@@ -161,44 +201,44 @@ func Start(ctx context.Context, c config.Config, log *slog.Logger) (_ *Daemon, e
 	if d.tracer != nil {
 		d.flight.Trace(d.tracer)
 	}
-	d.watch = d.newWatch(self.Name(), events, steps)
+	d.watch = d.newWatch(name, events, steps)
 	d.flight.Watch(d.watch)
 	if err := d.flight.Start(); err != nil {
-		return nil, err
+		return err
 	}
 	ours.MustRegister(runMetrics{d.run, d.docs}, pullMetrics{d.pulls}, deadLetterMetrics{d.dead},
 		rankMetrics{d.flight.Traffic, d.run.Ranks, func() plan.Keepers { return d.run.Info().Keepers }},
 		daemonMetrics{d.run.Leads, d.watch.Term, d.run.Verdict}, buildInfo(build.This()))
+	return nil
+}
+
+// serve begins the run and all that accompanies it.
+func (d *Daemon) serve(ctx context.Context) {
 	d.run.ServesAt(d.advertised())
 	d.elector.ServesAt(d.advertised())
-	// Nothing of a new run is written before all else is up: a start that fails leaves no trace of its configuration.
-	runCtx, stopRun := context.WithCancel(context.WithoutCancel(ctx))
-	d.stopRun = stopRun
+	ctx, d.stopRun = context.WithCancel(ctx)
 	d.served = make(chan struct{})
 	go func() {
 		defer close(d.served)
-		d.result = d.run.Serve(runCtx)
+		d.result = d.run.Serve(ctx)
 	}()
 	d.pulled = make(chan struct{})
 	go func() {
 		defer close(d.pulled)
-		d.pulls.serve(runCtx)
+		d.pulls.serve(ctx)
 	}()
 	d.http.start()
-	go access.Watch(runCtx, log, d.again, d.reloaders())
-	go d.watch.Serve(runCtx)
-	go d.dead.Follow(runCtx)
-	go progress(runCtx, log.With("run", c.Run), c.Log.Progress, d.run.Stats)
+	go access.Watch(ctx, d.log, d.again, d.reloaders())
+	go d.watch.Serve(ctx)
+	go d.dead.Follow(ctx)
+	go progress(ctx, d.log.With("run", d.config.Run), d.config.Log.Progress, d.run.Stats)
 	go d.waitForEnd()
-	log.Info("ready", "run", c.Run, "flight", d.FlightURI(), "nats", d.store.ClientURL(), "http", d.http.url(), "after",
-		time.Since(began).Round(time.Millisecond))
-	return d, nil
 }
 
 // checkPlan refuses a plan that this daemon would continue differently, before anything of the run is created or
 // changed. A server of a cluster may not know of the plan yet: loader.Open checks again.
-func (d *Daemon) checkPlan(ctx context.Context, c plan.Config) error {
-	steps, err := planlog.OpenPresent(ctx, d.store, d.config.Run)
+func checkPlan(ctx context.Context, store *stream.Store, run string, c plan.Config) error {
+	steps, err := planlog.OpenPresent(ctx, store, run)
 	if errors.Is(err, planlog.ErrNoPlan) {
 		return nil
 	}
@@ -207,19 +247,19 @@ func (d *Daemon) checkPlan(ctx context.Context, c plan.Config) error {
 	}
 	var refused *fault.Error
 	if errors.As(err, &refused) && refused.Reason == fault.PlanMismatch {
-		err = cmp.Or(d.checkStreams(ctx, c), err)
+		err = cmp.Or(checkStreams(ctx, store, c), err)
 	}
 	if err != nil {
-		return fmt.Errorf("open run %s: %w", d.config.Run, err)
+		return fmt.Errorf("open run %s: %w", run, err)
 	}
 	return nil
 }
 
 // checkStreams returns the *stream.SettingsError of a document stream that the daemon cannot use, if there is one.
 // Another stream.subject changes the plan's sources as well, and the error about the stream contains the value to set.
-func (d *Daemon) checkStreams(ctx context.Context, c plan.Config) error {
+func checkStreams(ctx context.Context, own *stream.Store, c plan.Config) error {
 	for name := range c.Sources {
-		store := d.store.Source(name, len(c.Sources))
+		store := own.Source(name, len(c.Sources))
 		documents := store.Config().Name
 		st, err := store.Find(ctx, "stream "+documents, documents, doclog.ErrNoStream)
 		if err == nil {
@@ -234,8 +274,7 @@ func (d *Daemon) checkStreams(ctx context.Context, c plan.Config) error {
 
 // ownToken is the token of the data folder where callers have to have it, else nil: on loopback any user of the machine
 // reaches the daemon.
-func (d *Daemon) ownToken() (*access.KeptToken, error) {
-	c := d.config
+func ownToken(store *stream.Store, c *config.Config) (*access.KeptToken, error) {
 	if !c.Flight.AsksOwnToken() {
 		return nil, nil
 	}
@@ -247,7 +286,7 @@ func (d *Daemon) ownToken() (*access.KeptToken, error) {
 	if err := os.MkdirAll(c.Stream.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the folder of the token of Flight (stream.dir): %w; or %s", err, instead)
 	}
-	own := d.store.FlightToken()
+	own := store.FlightToken()
 	_, err := own.Read()
 	return &own, err
 }

@@ -57,38 +57,51 @@ func (h *Hub) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 		http.Error(out, `{"error":"Invalid username or password."}`, http.StatusUnauthorized)
 		return
 	}
-	api, isAPI := strings.CutPrefix(r.URL.EscapedPath(), "/api/datasets/")
-	path, isFile := strings.CutPrefix(r.URL.EscapedPath(), "/datasets/")
-	if isFile {
-		api = path
-	}
-	parts := strings.SplitN(api, "/", 5) // a revision is one part of a path, its slashes escaped
-	for i, part := range parts {
-		parts[i], _ = url.PathUnescape(part)
-	}
+	asked, ok := parseHubPath(r.URL.EscapedPath())
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if len(parts) < 4 || h.paths[parts[0]+"/"+parts[1]] == nil {
+	if !ok || h.paths[asked.set] == nil {
 		http.NotFound(out, r)
 		return
 	}
-	set, within := parts[0]+"/"+parts[1], ""
-	if len(parts) == 5 {
-		within = parts[4]
-	}
-	known := parts[3] == Commit || parts[3] == BranchCommit
-	switch {
-	case isAPI && parts[2] == "revision" && parts[3] == "main":
+	known := asked.revision == Commit || asked.revision == BranchCommit
+	switch what := asked.what; {
+	case what == "revision" && asked.revision == "main":
 		_ = json.NewEncoder(out).Encode(map[string]string{"sha": Commit})
-	case isAPI && parts[2] == "revision" && len(parts) == 4 && slices.Contains(h.Branches, parts[3]):
+	case what == "revision" && asked.within == "" && slices.Contains(h.Branches, asked.revision):
 		_ = json.NewEncoder(out).Encode(map[string]string{"sha": BranchCommit})
-	case isAPI && parts[2] == "tree" && known:
-		h.tree(out, r, set, within)
-	case isFile && parts[2] == "resolve" && known:
-		http.Redirect(out, r, strings.Replace(h.Files.URL, "127.0.0.1", "localhost", 1)+"/"+set+"/"+within, http.StatusFound)
+	case what == "tree" && known:
+		h.tree(out, r, asked.set, asked.within)
+	case what == "resolve" && known:
+		http.Redirect(out, r, strings.Replace(h.Files.URL, "127.0.0.1", "localhost", 1)+"/"+asked.set+"/"+asked.within,
+			http.StatusFound)
 	default:
 		http.NotFound(out, r)
 	}
+}
+
+// hubPath is what a request asks a hub for.
+type hubPath struct{ set, what, revision, within string }
+
+// parseHubPath reads the paths /api/datasets/OWNER/NAME/(revision|tree)/REVISION/PATH and
+// /datasets/OWNER/NAME/resolve/REVISION/PATH.
+func parseHubPath(escaped string) (hubPath, bool) {
+	path, isAPI := strings.CutPrefix(escaped, "/api/datasets/")
+	if !isAPI {
+		path, _ = strings.CutPrefix(escaped, "/datasets/")
+	}
+	parts := strings.SplitN(path, "/", 5) // a revision is one part of a path, its slashes escaped
+	for i, part := range parts {
+		parts[i], _ = url.PathUnescape(part)
+	}
+	if len(parts) < 4 || isAPI == (parts[2] == "resolve") {
+		return hubPath{}, false
+	}
+	asked := hubPath{set: parts[0] + "/" + parts[1], what: parts[2], revision: parts[3]}
+	if len(parts) == 5 {
+		asked.within = parts[4]
+	}
+	return asked, true
 }
 
 // tree answers with a page of the files below a folder.

@@ -99,7 +99,7 @@ func TestWait_FullStream(t *testing.T) {
 						t.Errorf("cause is %v, want %s with %q and %q", e, tc.want, tc.sentence, tc.do)
 					}
 				}
-				v := w.judge(w.missing())
+				v := (&judgement{w: w}).judge(w.missing())
 				if v.Reason == fault.StreamFull && (v.Health != Failing || v.Limits != LimitDocuments ||
 					len(v.Facts) > 16 || v.Facts["max_bytes"] != "1048576") {
 					t.Errorf("verdict %+v, want failing with the facts of the stream", v)

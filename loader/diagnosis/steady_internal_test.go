@@ -28,7 +28,7 @@ func (x *pace) beat(steps int, waits bool) {
 	x.steps += uint64(steps)
 	x.p.Add(Beat{at: now, steps: x.steps, waits: waits})
 	shown, _ := x.s.Verdict()
-	v := (&wait{}).running(x.p.waiting(), shown)
+	v := (&judgement{Moment{RateSampler: &x.p, Shown: shown}, &wait{}}).running()
 	if waits && x.p.stalls(now, shown.stalled()) {
 		v = Verdict{Health: Waiting, Reason: fault.SourceDry, Limits: LimitDocuments}
 	}

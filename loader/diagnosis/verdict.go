@@ -71,61 +71,67 @@ type Moment struct {
 }
 
 // Verdict judges the run at a moment. The step of the evidence is the next one that is planned.
-func (e Evidence) Verdict(m Moment) Verdict { return newWait(e).verdict(m) }
+func (e Evidence) Verdict(m Moment) Verdict { return (&judgement{m, newWait(e)}).verdict() }
 
-func (w *wait) verdict(m Moment) Verdict {
-	var e *fault.Error
-	if m.Failed == nil && !m.Ended {
-		e = w.broken()
-	}
-	found, starves := w.finding()
-	switch {
-	case m.Failed != nil:
+// judgement is how a run is judged at a moment.
+type judgement struct {
+	Moment
+	w *wait
+}
+
+func (m *judgement) verdict() Verdict {
+	if m.Failed != nil {
 		return failed(m.Failed)
-	case e == nil && found != nil && found.Level == census.Red && !starves:
-		return w.judge(RankCause(found))
-	case m.Ended:
-		return w.ended(w.Step)
 	}
-	waits, readers := w.waits(), w.Demand.Read()
-	full := w.Step >= w.Report.Wanted+uint64(w.Options.Ahead)
-	if e == nil && (waits || !readers && !full) && (w.Step == 0 || m.RateSampler.stalls(m.At, m.Shown.stalled())) {
-		e = w.missing()
+	var e *fault.Error
+	if !m.Ended {
+		e = m.w.broken()
+	}
+	found, starves := m.w.finding()
+	switch {
+	case e == nil && found != nil && found.Level == census.Red && !starves:
+		return m.judge(RankCause(found))
+	case m.Ended:
+		return m.ended()
+	}
+	waits, readers := m.w.waits(), m.w.Demand.Read()
+	full := m.w.Step >= m.w.Report.Wanted+uint64(m.w.Options.Ahead)
+	if e == nil && (waits || !readers && !full) && (m.w.Step == 0 || m.RateSampler.stalls(m.At, m.Shown.stalled())) {
+		e = m.w.missing()
 	}
 	switch {
 	case e != nil:
-		v := w.judge(e)
+		v := m.judge(e)
 		if found != nil && e.Reason != fault.RankMissing {
 			v.Detail = strings.TrimPrefix(v.Detail+"; "+rankNote(found), "; ")
 		}
 		return v
 	case !readers:
-		return w.withoutReaders(full, m.Buffered)
+		return m.withoutReaders(full)
 	case !waits && m.RateSampler.idles(m.At):
 		return Verdict{Health: Waiting, Sentence: fmt.Sprintf("Waiting for the ranks, %s: they have steps and ask for none",
 			quantity.Time(m.RateSampler.still(m.At))), Limits: LimitRanks,
-			Detail: w.idlers(), Do: "look whether the trainer evaluates, writes a checkpoint or hangs"}
+			Detail: m.idlers(), Do: "look whether the trainer evaluates, writes a checkpoint or hangs"}
 	}
-	return w.running(m.RateSampler.waiting(), m.Shown)
+	return m.running()
 }
 
 // withoutReaders is the verdict on a run that no reader is connected to. full: it is planned ahead as far as it may be.
-// buffered is a job whose ranks read what they were sent before, or "".
-func (w *wait) withoutReaders(full bool, buffered string) Verdict {
+func (m *judgement) withoutReaders(full bool) Verdict {
 	v := Verdict{Health: Waiting, Limits: LimitRanks}
 	switch {
 	case !full:
 		v.Sentence = fmt.Sprintf("Planning ahead: %s of %d, no reader is connected",
-			quantity.Things(int(w.Step-min(w.Step, w.Report.Wanted)), "step"), w.Options.Ahead)
+			quantity.Things(int(m.w.Step-min(m.w.Step, m.w.Report.Wanted)), "step"), m.w.Options.Ahead)
 		v.Do = "start the trainer when you like"
 		return v
-	case buffered != "":
-		v.Detail = fmt.Sprintf("the ranks of job %q read what they were sent before", buffered)
+	case m.Buffered != "":
+		v.Detail = fmt.Sprintf("the ranks of job %q read what they were sent before", m.Buffered)
 		v.Do = "wait: they connect when they need the next step"
 	default:
 		v.Detail, v.Do = "no reader is connected", "start the trainer; it reads at once"
 	}
-	v.Sentence = fmt.Sprintf("Waiting for ranks: %s planned ahead", quantity.Are(w.Options.Ahead, "step"))
+	v.Sentence = fmt.Sprintf("Waiting for ranks: %s planned ahead", quantity.Are(m.w.Options.Ahead, "step"))
 	return v
 }
 
@@ -133,17 +139,17 @@ func (w *wait) withoutReaders(full bool, buffered string) Verdict {
 const storeFails = 10 * time.Second
 
 // judge makes a verdict of what a reader would be told.
-func (w *wait) judge(e *fault.Error) Verdict {
-	v := Verdict{Health: Waiting, Sentence: e.Brief, Detail: e.Detail, Do: e.Do, Reason: e.Reason, Facts: w.factsOf(e)}
+func (m *judgement) judge(e *fault.Error) Verdict {
+	v := Verdict{Health: Waiting, Sentence: e.Brief, Detail: e.Detail, Do: e.Do, Reason: e.Reason, Facts: m.w.factsOf(e)}
 	switch e.Reason {
 	case fault.SourceDown, fault.StreamFull, fault.StorageFull, fault.StorageDown, fault.RankMissing:
 		v.Health = Failing
 	case fault.PlanLogDown:
-		if w.Report.Storing >= storeFails {
+		if m.w.Report.Storing >= storeFails {
 			v.Health = Failing
 		}
 	case fault.NotLeading:
-		if w.Report.Silent >= takeover {
+		if m.w.Report.Silent >= takeover {
 			v.Health = Failing
 		}
 	}
@@ -171,10 +177,11 @@ func failed(err error) Verdict {
 }
 
 // ended is the verdict once the last step is planned: the run has ended when all ranks have consumed it.
-func (w *wait) ended(steps uint64) Verdict {
-	v := Verdict{Health: Running, Sentence: "Ended at step " + quantity.Count(steps), Detail: w.skipped()}
+func (m *judgement) ended() Verdict {
+	steps := m.w.Step
+	v := Verdict{Health: Running, Sentence: "Ended at step " + quantity.Count(steps), Detail: m.w.skipped()}
 	var last *census.Rank
-	for _, j := range w.Ranks.Jobs {
+	for _, j := range m.w.Ranks.Jobs {
 		for i, r := range j.Ranks {
 			if r.Consumed() < steps && r.State != census.Left && (r.Streams > 0 || r.Reports) &&
 				(last == nil || r.Consumed() < last.Consumed()) {
@@ -187,7 +194,7 @@ func (w *wait) ended(steps uint64) Verdict {
 		v.Limits = LimitRanks
 		return v
 	}
-	for _, j := range w.Ranks.Gone {
+	for _, j := range m.w.Ranks.Gone {
 		for i, r := range j.Ranks {
 			if r.Reports && !r.Left && r.Consumed() < min(steps, r.Sent) && (last == nil || r.Consumed() < last.Consumed()) {
 				last = &j.Ranks[i]
@@ -235,29 +242,29 @@ func (v Verdict) outpaced(waits float64) bool {
 }
 
 // running is the verdict where steps come.
-func (w *wait) running(waits float64, shown Verdict) Verdict {
-	r := w.Rates
+func (m *judgement) running() Verdict {
+	r, waits := m.w.Rates, m.RateSampler.waiting()
 	v := Verdict{Health: Running, Sentence: fmt.Sprintf("Running: %s tokens/s", quantity.Short(r.Tokens)),
 		Limits: LimitRanks}
-	found, _ := w.finding()
-	switch holds := w.holds(waits); {
+	found, _ := m.w.finding()
+	switch holds := m.holds(waits); {
 	case found != nil:
 		v.Sentence += ", " + rankNote(found)
 		v.Do = RankCause(found).Do
 	case holds != "":
 		v.Sentence += ", " + holds
 		v.Do = "look at that rank: its trainer is slower than the others"
-	case !shown.outpaced(waits):
+	case !m.Shown.outpaced(waits):
 		v.Sentence += ", the ranks set the pace"
-	case w.source.DrySince.IsZero() && w.source.Last > w.source.Fetched: // documents wait for the daemon
+	case m.w.source.DrySince.IsZero() && m.w.source.Last > m.w.source.Fetched: // documents wait for the daemon
 		v.Sentence += ", the tokenizer sets the pace"
 		v.Limits, v.Do = LimitTokenizer, "for more give the daemon more processors (stream.workers), or publish token ids"
 	default:
 		v.Sentence += ", the documents set the pace"
 		v.Limits, v.Do = LimitDocuments, "for more let producers publish faster"
 	}
-	if w.Report.Trouble != "" {
-		v.Health, v.Detail = Failing, w.Report.Trouble
+	if m.w.Report.Trouble != "" {
+		v.Health, v.Detail = Failing, m.w.Report.Trouble
 		v.Sentence += "; something is wrong with the document stream"
 		v.Do = "see what it is, and docs/operations.md under Health"
 	}
@@ -273,21 +280,21 @@ func (w *wait) running(waits float64, shown Verdict) Verdict {
 
 // holds names the rank that the others wait for, or that is behind them; empty where none is. waits is in which part of
 // the last minute a rank waited.
-func (w *wait) holds(waits float64) string {
-	slowest, behind := w.slowest()
+func (m *judgement) holds(waits float64) string {
+	slowest, behind := m.slowest()
 	if behind < lagging {
 		return ""
 	}
 	steps := quantity.Things(int(behind), "step")
-	if waits >= .5 && behind+2 >= uint64(w.Options.Ahead) { // the plan goes no further ahead of it
+	if waits >= .5 && behind+2 >= uint64(m.w.Options.Ahead) { // the plan goes no further ahead of it
 		return fmt.Sprintf("%s holds the others (%s behind)", slowest, steps)
 	}
 	return fmt.Sprintf("%s is %s behind", slowest, steps)
 }
 
 // slowest returns the rank that is furthest behind the others of its job, in steps consumed, and how far.
-func (w *wait) slowest() (name string, behind uint64) {
-	for _, j := range w.Ranks.Jobs {
+func (m *judgement) slowest() (name string, behind uint64) {
+	for _, j := range m.w.Ranks.Jobs {
 		if j.Most-j.Least <= max(behind, j.Slack) {
 			continue
 		}
@@ -302,11 +309,11 @@ func (w *wait) slowest() (name string, behind uint64) {
 }
 
 // idlers describes what ranks do that ask for no step.
-func (w *wait) idlers() string {
-	if holds := w.holds(0); holds != "" {
+func (m *judgement) idlers() string {
+	if holds := m.holds(0); holds != "" {
 		return holds
 	}
-	for _, j := range w.Ranks.Jobs {
+	for _, j := range m.w.Ranks.Jobs {
 		if j.Reports && j.Least == j.Most {
 			return fmt.Sprintf("%s of job %q %s step %d", quantity.Things(j.Present, "rank"), j.Job,
 				map[bool]string{true: "holds", false: "hold"}[j.Present == 1], j.Least)

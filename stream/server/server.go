@@ -124,20 +124,28 @@ func Start(ctx context.Context, o Options, log *slog.Logger) (_ *Server, err err
 	if o.Private {
 		return s, nil
 	}
-	if err := s.listen(ctx, o, sink); err != nil {
+	if err := s.serveClients(ctx, o, sink, log); err != nil {
 		return nil, errors.Join(err, s.shutdown())
+	}
+	return s, nil
+}
+
+// serveClients listens for clients and announces the address.
+func (s *Server) serveClients(ctx context.Context, o Options, sink *serverLog, log *slog.Logger) error {
+	if err := s.listen(ctx, o, sink); err != nil {
+		return err
 	}
 	s.url = clientURL(s.proxy.Addr())
-	if err := folder.announce(s.url); err != nil {
-		return nil, errors.Join(err, s.shutdown())
+	if err := s.folder.announce(s.url); err != nil {
+		return err
 	}
 	go s.proxy.Serve() // after the address is announced: clients that know it find their token by it
-	if a, ok := s.proxy.Addr().(*net.TCPAddr); ok && !a.IP.IsLoopback() && certs.clients.Config() == nil {
+	if a, ok := s.proxy.Addr().(*net.TCPAddr); ok && !a.IP.IsLoopback() && s.certs.clients.Config() == nil {
 		log.Warn(
 			"tokens and documents travel in the clear: the server inside the daemon has no certificate (stream.tls.cert)",
 			"stream.listen", a.String())
 	}
-	return s, nil
+	return nil
 }
 
 // listen makes the proxy that clients connect to. It accepts them once it serves.

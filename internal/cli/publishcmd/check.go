@@ -28,19 +28,7 @@ func (f *publishFlags) check(paths []string, tokens bool) error {
 	if err := publish.CheckSource(f.options.Source); err != nil {
 		return fmt.Errorf("--source: %w", err)
 	}
-	if err := f.corpus.Format.Check(); err != nil {
-		return fmt.Errorf("--format: %w", err)
-	}
-	if _, err := corpus.Encodings(f.corpus.Encoding); err != nil {
-		return fmt.Errorf("--encoding: %w", err)
-	}
-	if err := csvtable.CheckQuoting(f.corpus.CSV.Quoting); err != nil {
-		return fmt.Errorf("--csv-quoting: %w", err)
-	}
-	if err := csvtable.CheckEscape(f.corpus.CSV.Escape); err != nil {
-		return fmt.Errorf("--csv-escape: %w", err)
-	}
-	if err := f.corpus.CheckColumns(); err != nil {
+	if err := f.checkReading(); err != nil {
 		return err
 	}
 	if f.following.on && f.corpus.Split != "" {
@@ -62,4 +50,21 @@ func (f *publishFlags) check(paths []string, tokens bool) error {
 		}
 	}
 	return nil
+}
+
+// checkReading checks the flags that say how files are read.
+func (f *publishFlags) checkReading() error {
+	if err := f.corpus.Format.Check(); err != nil {
+		return fmt.Errorf("--format: %w", err)
+	}
+	if _, err := corpus.Encodings(f.corpus.Encoding); err != nil {
+		return fmt.Errorf("--encoding: %w", err)
+	}
+	if err := csvtable.CheckQuoting(f.corpus.CSV.Quoting); err != nil {
+		return fmt.Errorf("--csv-quoting: %w", err)
+	}
+	if err := csvtable.CheckEscape(f.corpus.CSV.Escape); err != nil {
+		return fmt.Errorf("--csv-escape: %w", err)
+	}
+	return f.corpus.CheckColumns()
 }

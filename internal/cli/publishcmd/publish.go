@@ -292,15 +292,22 @@ func (f *publishFlags) publish(ctx context.Context, store *stream.Store, paths [
 	if writeErr := writePublished(stdout, sum, f.json); writeErr != nil {
 		return errors.Join(err, writeErr)
 	}
-	switch {
-	case err == nil:
+	if err == nil {
 		return rejectedBy(sum.Runs)
-	case nothing:
-		return err
-	case publishing.Recorded(inputs) && (sum.Interrupted || publishing.LostConnection(err)):
-		return fmt.Errorf("%w: committed %s; the same command again goes on from there", err, documentCount(sum.Documents))
 	}
-	return fmt.Errorf("%w: committed %s", err, documentCount(sum.Documents))
+	if nothing {
+		return err
+	}
+	return withCommitted(err, sum, inputs)
+}
+
+// withCommitted adds to an error how many documents are committed nevertheless.
+func withCommitted(err error, sum publishing.Summary, inputs []*corpus.Input) error {
+	committed := documentCount(sum.Documents)
+	if publishing.Recorded(inputs) && (sum.Interrupted || publishing.LostConnection(err)) {
+		return fmt.Errorf("%w: committed %s; the same command again goes on from there", err, committed)
+	}
+	return fmt.Errorf("%w: committed %s", err, committed)
 }
 
 // nameSkipFlag adds to the error of a document the flag that leaves such ones out.

@@ -35,10 +35,7 @@ func (b *Backtracker) match(e *pattern.Expr, text string, then func(rest string)
 			return then(text)
 		}
 	case pattern.Edge:
-		before, n := utf8.DecodeLastRuneInString(b.whole[:len(b.whole)-len(text)])
-		behind, m := utf8.DecodeRuneInString(text)
-		edge := (n > 0 && words.Has(before)) != (m > 0 && words.Has(behind))
-		if edge != e.Not {
+		if b.isEdge(text) != e.Not {
 			return then(text)
 		}
 	case pattern.Groups:
@@ -62,6 +59,13 @@ func (b *Backtracker) match(e *pattern.Expr, text string, then func(rest string)
 		return b.repeat(e, text, then)
 	}
 	return "", false
+}
+
+// isEdge reports whether a word begins or ends before text, which is the rest of the whole text.
+func (b *Backtracker) isEdge(text string) bool {
+	before, n := utf8.DecodeLastRuneInString(b.whole[:len(b.whole)-len(text)])
+	behind, m := utf8.DecodeRuneInString(text)
+	return (n > 0 && words.Has(before)) != (m > 0 && words.Has(behind))
 }
 
 var words = ucd.WordCharacters()
