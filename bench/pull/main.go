@@ -185,8 +185,12 @@ func (b *bench) publish(ctx context.Context, c config.Config, m madeUp) (err err
 	return err
 }
 
-// commitEvery is how many steps a reader takes from one commit to the next.
-const commitEvery = 8
+const (
+	// job is the name of the reader, which also commits: documents of a job that does not are retained.
+	job = "train"
+	// commitEvery is how many steps a reader takes from one commit to the next.
+	commitEvery = 8
+)
 
 // train starts a daemon and reads its run to the end, counting documents.
 func (b *bench) train(ctx context.Context, c config.Config, m madeUp, seal bool) (f figures, err error) {
@@ -224,7 +228,7 @@ func (b *bench) read(ctx context.Context, d *daemon.Daemon, f *figures, counted 
 	if err != nil {
 		return err
 	}
-	err = client.Read(ctx, api.Ticket{Job: "train", Columns: []string{"input_ids", "documents"}},
+	err = client.Read(ctx, api.Ticket{Job: job, Columns: []string{"input_ids", "documents"}},
 		func(batch reader.Batch) error {
 			if f.Steps++; f.Steps == 1 {
 				f.FirstStep = time.Since(began).Seconds()
@@ -232,7 +236,7 @@ func (b *bench) read(ctx context.Context, d *daemon.Daemon, f *figures, counted 
 			if err := counted.take(batch); err != nil || f.Steps%commitEvery > 0 {
 				return err
 			}
-			return client.Do(ctx, "commit", map[string]any{"step": f.Steps}, nil)
+			return client.Do(ctx, "commit", map[string]any{"step": f.Steps, "keeper": job}, nil)
 		})
 	return errors.Join(err, client.Close())
 }
