@@ -7,7 +7,8 @@ BIN      := $(CURDIR)/bin/loaderd
 
 # Four at a time, the longest first: they wait for daemons, timeouts and each other's processes as much as they compute. What each prints comes when it ends,
 # and one that fails ends none of the others.
-TOGETHER = @$(MAKE) --no-print-directory -k -j4 -Otarget
+JOBS ?= 4
+TOGETHER = @$(MAKE) --no-print-directory -k -j$(JOBS) -Otarget
 
 .PHONY: test
 test: ## what must pass with every change, in minutes
@@ -144,7 +145,8 @@ test-python-all: ## all Python tests, those of recipes with their libraries amon
 	@# A test of wheels links the program of each platform: what it compiles from nothing takes longer than a test may.
 	for platform in linux/amd64 linux/arm64 darwin/arm64 windows/amd64; do \
 		CGO_ENABLED=0 GOOS=$${platform%/*} GOARCH=$${platform#*/} $(GO) build -trimpath -o /dev/null ./cmd/loaderd || exit 1; done
-	LOADERD_TEST=all $(MAKE) --no-print-directory test-python
+	@# Two at a time: with everything they train to the end, and with four at once a test takes longer than it may.
+	LOADERD_TEST=all $(MAKE) --no-print-directory test-python JOBS=2
 	export LOADERD_TEST=all; venv=$(call environment_of,oldest) && $(PYTEST) $(OLDEST:%=python/tests/%.py)
 
 .PHONY: build
