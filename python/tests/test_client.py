@@ -474,6 +474,9 @@ try:
     else:
         next(client)
 except KeyboardInterrupt:
+    for thread in threading.enumerate():
+        if how == "with" and thread is not threading.main_thread():
+            thread.join(3)  # on a busy machine the call that opens the stream ends a moment later
     print([t.name for t in threading.enumerate()] if how == "with" else "interrupted", flush=True)
     raise
 """
