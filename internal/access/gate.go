@@ -209,7 +209,8 @@ func (g *Gate) identify(authorization []string, verified *x509.Certificate, open
 	return Identity{}, unknown
 }
 
-// byHeaders returns the identity of the last header that has one. stale: the last signed header is not fresh.
+// byHeaders returns the identity of the last header that has one. stale reports that the signature of the last signed
+// header is no longer fresh, so that it identifies no caller.
 func (g *Gate) byHeaders(k *known, authorization []string, open bool) (found Identity, ok, stale bool) {
 	for _, v := range authorization {
 		scheme, value, _ := strings.Cut(v, " ")

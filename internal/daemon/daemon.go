@@ -129,8 +129,8 @@ func (d *Daemon) openTokens(ctx context.Context, name string) (doclog.Tokenizing
 	return tokens, err
 }
 
-// openStore connects to the streams, and checks that this daemon may do what it has to, and that the configuration is
-// that of the run.
+// openStore connects to the streams. It checks that this daemon has the permissions that it needs, and that its
+// configuration is that of the run.
 func (d *Daemon) openStore(ctx context.Context, self lease.LeaderInfo) (err error) {
 	c := &d.config
 	if d.store, err = stream.Open(ctx, c.Stream, d.log); err != nil {
@@ -182,7 +182,7 @@ func (d *Daemon) openRun(ctx context.Context, self lease.LeaderInfo, tokens docl
 	return steps, err
 }
 
-// openServers makes the servers of Flight and HTTP and registers the metrics. Flight listens and is served.
+// openServers makes the servers of Flight and HTTP, registers the metrics, and starts the Flight server.
 func (d *Daemon) openServers(name string, events *status.Events, steps *planlog.Log,
 	texts func(dst []byte, id int32) []byte) (err error) {
 	c := d.config

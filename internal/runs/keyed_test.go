@@ -158,7 +158,7 @@ func TestForgedRecordsOfAKeyedRun(t *testing.T) {
 			Header: nats.Header{"Loaderd-Mac": {strings.Repeat("00", 16)}}}} {
 		for _, led := range []bool{true, false} {
 			t.Run(name+map[bool]string{true: ", led", false: ", not led"}[led], func(t *testing.T) {
-				ctx := natstest.Context(t) // of its own: fourteen scenes on a busy machine take longer than one may
+				ctx := natstest.Context(t) // one context for all fourteen scenes would expire on a busy machine
 				run := name + map[bool]string{true: "-led", false: ""}[led]
 				forged := &nats.Msg{Subject: "plan." + run, Data: bytes.Clone(forged.Data), Header: forged.Header}
 				var served chan error

@@ -52,7 +52,7 @@ func (f *publishFlags) check(paths []string, tokens bool) error {
 	return nil
 }
 
-// checkReading checks the flags that say how files are read.
+// checkReading checks the flags for reading files.
 func (f *publishFlags) checkReading() error {
 	if err := f.corpus.Format.Check(); err != nil {
 		return fmt.Errorf("--format: %w", err)
