@@ -4,11 +4,13 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"loaderd/loader/assembly"
 	"loaderd/loader/backend"
 	"loaderd/loader/fault"
 	"loaderd/loader/maintenance"
+	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
 	"loaderd/loader/state"
 	"loaderd/packonline"
@@ -76,6 +78,37 @@ func TestAuditFindsWhatIsWrong(t *testing.T) {
 		w.config.Tokenizer, nil); err == nil {
 		t.Error("a damaged record was not found")
 	}
+}
+
+// A drain can wait when the log ends: it was recorded behind documents of a source that has no weight any longer, and
+// the only source with a weight has no documents.
+func TestAudit_EndsWhereADrainWaits(t *testing.T) {
+	bubble(t, "drain", func(t *testing.T) {
+		c := config("bfd")
+		c.Sources = sources(map[string]float64{"code": 1})
+		c.Mix.Dry, c.Mix.DryAfter = mixture.DryShare, time.Second
+		w, s := mixed(c, "code", "web")
+		s["code"].lengths(someLengths(8, 400)...)
+		w.options.Ahead = 1
+		run, stop := w.start(t)
+		_, err := run.Drain(t.Context())
+		must(t, err)
+		_, err = changeMix(t, run, mixture.Change{Weights: map[string]float64{"code": 0, "web": 1},
+			Add: sources(map[string]float64{"web": 1})}, "")
+		must(t, err)
+		if o := readAll(t, run, 0); reason(o.err) != fault.SourceDry {
+			t.Fatal(o.err)
+		}
+		if !run.Stats().Sources[1].Resting {
+			t.Fatal("the source without documents does not rest")
+		}
+		planned := run.Info().Planned
+		must(t, stop())
+		seen, err := maintenance.Audit(t.Context(), backend.Backends{Sources: s, Plan: w.plan}, w.config.Tokenizer, nil)
+		if err != nil || seen.Steps != planned || seen.Ended {
+			t.Errorf("the audit of %d steps: %+v, %v", planned, seen, err)
+		}
+	})
 }
 
 // Find returns every row that holds a part of a document.

@@ -155,11 +155,14 @@ func (a *auditor) plans(ctx context.Context) error {
 }
 
 // next returns the feed that holds the document which the planner wants. It is nil where the log has no further step
-// and a drain waits for a document of several sources: one that stood behind documents which were there, until another
-// source came and was read in their place.
+// and a drain waits for an arrival that the log does not reach: another source was added and is read in place of the
+// documents that the drain was recorded behind, or no source that has a weight has documents.
 func (a *auditor) next(ctx context.Context) (from *feed.Feed, err error) {
 	if from, err = a.feeds.Next(a.applier.Planner); err != nil {
 		return nil, err
+	}
+	if from == nil && a.replay.Done {
+		return nil, nil
 	}
 	if from == nil {
 		return nil, errors.New("the log holds another step, and no source has a document left for it")
