@@ -564,6 +564,65 @@ func TestMixedReleaseOfRelated(t *testing.T) {
 	})
 }
 
+// Steps that are not committed can still be read when a source is added to a run of one source: what was purged before
+// was not needed by them.
+func TestMix_AddAfterAPurgeReleasesNoFurtherStep(t *testing.T) {
+	bubble(t, "add", func(t *testing.T) {
+		c := config("bfd")
+		c.Sources = sources(map[string]float64{"code": 1})
+		w, s := mixed(c, "code", "web")
+		for _, docs := range s {
+			docs.lengths(someLengths(8, 3000)...)
+		}
+		w.options.Release, w.options.Checkpoint = backend.ReleasePurge, 10
+		run, stop := w.start(t)
+		o := readAll(t, run, 100)
+		must(t, o.err)
+		_, err := run.Commit(t.Context(), plan.DefaultKeeper, 30)
+		must(t, err)
+		time.Sleep(time.Minute)
+		purged := s["code"].state().First
+		if purged == 1 {
+			t.Fatal("nothing is purged")
+		}
+		readable := func(when string) {
+			t.Helper()
+			time.Sleep(time.Minute)
+			if oldest := run.Info().Oldest; oldest > 30 {
+				t.Errorf("%s: step %d is the oldest that can be read, committed are 30", when, oldest)
+			}
+			if trouble := run.Stats().Trouble; trouble != "" {
+				t.Errorf("%s: %s", when, trouble)
+			}
+			if have := read(t, run, state.Place{World: 1}, 30, 20); !reflect.DeepEqual(have, o.batches[30:50]) {
+				t.Errorf("%s: the steps differ", when)
+			}
+		}
+		_, err = changeMix(t, run, mixture.Change{Weights: map[string]float64{"code": 1, "web": 1},
+			Add: sources(map[string]float64{"web": 1})}, "")
+		must(t, err)
+		readable("after the change")
+		for _, when := range []string{"after a restart", "after a restart from a checkpoint behind the change"} {
+			must(t, stop())
+			run, stop = w.start(t)
+			readable(when)
+			read(t, run, state.Place{World: 1}, 30, 170)
+			_, err = run.Checkpoint(t.Context())
+			must(t, err)
+		}
+		_, err = run.Commit(t.Context(), plan.DefaultKeeper, 150)
+		must(t, err)
+		time.Sleep(time.Minute)
+		if now := s["code"].state().First; now <= purged {
+			t.Errorf("after a commit behind the change document %d is the first, as before", now)
+		}
+		if oldest := run.Info().Oldest; oldest > 150 {
+			t.Errorf("step %d is the oldest that can be read, committed are 150", oldest)
+		}
+		must(t, stop())
+	})
+}
+
 // What is recorded of the mixture while documents wait that no step has yet stands behind these. A daemon that starts
 // again comes to that place before it takes the next change, also while nobody reads: the changes keep their order, and
 // each is held against the mixture that the ones before it made.

@@ -20,6 +20,8 @@ type SourceInfo struct {
 	Config mixture.Source `json:"config"`
 	// From is the first document that the run needs, where a parent had read those before; else 0.
 	From uint64 `json:"from,omitempty"`
+	// Behind is the arrival behind which the source was added; 0 for one that the run began with.
+	Behind uint64 `json:"behind,omitempty"`
 }
 
 // First returns the sequence of the first document that the run needs.
@@ -57,7 +59,7 @@ func (h Header) Infos() []SourceInfo {
 func (c Mix) Infos() []SourceInfo {
 	out := make([]SourceInfo, len(c.Begins))
 	for i, s := range c.Begins {
-		out[i] = SourceInfo{SourceBegin: s, Config: c.Add[s.Name]}
+		out[i] = SourceInfo{SourceBegin: s, Config: c.Add[s.Name], Behind: c.At}
 	}
 	return out
 }

@@ -3,6 +3,7 @@ package plan
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"loaderd/loader/mixture"
@@ -25,7 +26,7 @@ type Validator struct {
 
 	sources []SourceInfo // those that were removed among them
 	ends    []sourceEnd  // of each
-	linear  bool         // arrival n is document n of the only source, counted from its first one
+	alone   uint64       // up to this arrival, arrival n is document n of the first source, counted from its first one
 	parts   uint64       // of a ForkState, that follow
 	part    uint64       // the next of them
 
@@ -49,7 +50,9 @@ func (h Header) Validator() Validator {
 			end, epoch = sourceEnd{x.Sealed, x.Removed, x.Last}, x.Epoch
 		}
 		o.ends = append(o.ends, end)
-		o.linear = len(o.sources) == 1 && s.Config.Epochs == 1 && epoch == 0 && !s.drawn()
+		if i == 0 {
+			o.alone = aloneUntil(o.sources, epoch)
+		}
 	}
 	if h.Parent != nil {
 		o.parts = h.Parent.Records
@@ -73,12 +76,27 @@ func NewValidatorAt(p Progress) Validator {
 	o.sources = slices.Clone(p.Sources)
 	for i, s := range p.States {
 		o.ends = append(o.ends, sourceEnd{s.Sealed, s.Removed, s.Last})
-		o.linear = len(o.sources) == 1 && s.Epochs == 1 && s.Epoch == 0 && !o.sources[i].drawn()
+		if i == 0 {
+			o.alone = aloneUntil(o.sources, s.Epoch)
+		}
 	}
 	for _, c := range p.Pending {
 		o.sees(c)
 	}
 	return o
+}
+
+// aloneUntil returns up to which arrival the first source is read alone and in the order of its stream. It is 0 where
+// other sources are there from the beginning, or where the first one is read in another order or again; epoch is the
+// one that is read of it.
+func aloneUntil(sources []SourceInfo, epoch uint64) uint64 {
+	switch first := &sources[0]; {
+	case first.Config.Epochs != 1 || epoch > 0 || first.drawn():
+		return 0
+	case len(sources) > 1:
+		return sources[1].Behind
+	}
+	return math.MaxUint64
 }
 
 // Infos returns the sources of the run so far, in the order of their numbers.
@@ -145,8 +163,8 @@ func (o *Validator) document(s *Step, ref uint64) error {
 	if !info.drawn() { // no more documents of it than of all have arrived
 		last = info.Start + s.Cursor.Last() - 1
 	}
-	if o.linear {
-		first = max(first, info.Start+o.floor.Last())
+	if source == 0 {
+		first = max(first, info.Start+min(o.floor.Last(), o.alone))
 	}
 	if end.sealed {
 		last = min(last, end.last)
@@ -157,9 +175,10 @@ func (o *Validator) document(s *Step, ref uint64) error {
 	return nil
 }
 
-// Place returns how far the only source is read behind an arrival, where that follows from the arrival alone.
-func (o *Validator) Place(at Position) (mixture.Place, bool) {
-	return mixture.Place{Taken: at.Last()}, o.linear
+// FirstPlace returns how far at least the first source is read behind an arrival. alone reports that it is exactly so
+// far, and that no other source is read there yet.
+func (o *Validator) FirstPlace(at Position) (place mixture.Place, alone bool) {
+	return mixture.Place{Taken: min(at.Last(), o.alone)}, at.Last() <= o.alone
 }
 
 // Entry takes a record between steps.
@@ -255,7 +274,9 @@ func (o *Validator) sees(c Control) {
 		for _, b := range c.Begins {
 			o.ends = append(o.ends, sourceEnd{sealed: b.Sealed, last: b.Last})
 		}
-		o.linear = o.linear && len(o.sources) == 1
+		if len(c.Begins) > 0 {
+			o.alone = min(o.alone, c.At)
+		}
 	}
 }
 

@@ -391,12 +391,31 @@ func (n Needs) Reaches(there Needs) bool {
 }
 
 // NeedsBehind returns what is needed behind a floor. Where it does not follow from the floor alone, the last step
-// before it that says how far the sources were read decides.
+// before it that says how far the sources were read decides. What it returns of a floor never decreases: documents that
+// were released for a step stay unneeded by that step when another source is added.
 func (v *View) NeedsBehind(ctx context.Context, floor plan.Position) (Needs, error) {
-	infos := v.infos()
-	if place, follows := v.placeBehind(floor); follows {
-		return Needs{infos[0].Floor(place)}, nil
+	infos, first, alone := v.firstBehind(floor)
+	places, err := []mixture.Place(nil), error(nil)
+	if !alone {
+		places, err = v.markBefore(ctx, floor)
 	}
+	out := make(Needs, len(infos))
+	for source := range infos {
+		var place mixture.Place // of a source that was added since
+		if source < len(places) {
+			place = places[source]
+		}
+		out[source] = infos[source].Floor(place)
+		if source == 0 {
+			out[source] = max(out[source], infos[source].Floor(first))
+		}
+	}
+	return out, err
+}
+
+// markBefore returns how far the sources were read at the last step with a mark that was made before a floor; nil
+// without such a step.
+func (v *View) markBefore(ctx context.Context, floor plan.Position) ([]mixture.Place, error) {
 	var failed error
 	marks := sort.Search(int((v.Planned()+plan.MarkSteps-1)/plan.MarkSteps), func(mark int) bool {
 		s, err := v.Step(ctx, uint64(mark)*plan.MarkSteps)
@@ -406,30 +425,24 @@ func (v *View) NeedsBehind(ctx context.Context, floor plan.Position) (Needs, err
 		}
 		return !floor.Reaches(s.Cursor)
 	})
-	var places []mixture.Place
-	if marks > 0 && failed == nil {
-		s, err := v.Step(ctx, uint64(marks-1)*plan.MarkSteps)
-		if err != nil {
-			return nil, fmt.Errorf("read how far the sources were read at step %d: %w", uint64(marks-1)*plan.MarkSteps, err)
-		}
-		places = s.Places
+	if marks == 0 || failed != nil {
+		return nil, failed
 	}
-	out := make(Needs, len(infos))
-	for source := range infos {
-		var place mixture.Place // of a source that was added since
-		if source < len(places) {
-			place = places[source]
-		}
-		out[source] = infos[source].Floor(place)
+	step := uint64(marks-1) * plan.MarkSteps
+	s, err := v.Step(ctx, step)
+	if err != nil {
+		return nil, fmt.Errorf("read how far the sources were read at step %d: %w", step, err)
 	}
-	return out, failed
+	return s.Places, nil
 }
 
-// placeBehind returns how far the only source is read behind an arrival, where that follows from the arrival alone.
-func (v *View) placeBehind(floor plan.Position) (mixture.Place, bool) {
+// firstBehind returns the sources, how far at least the first one is read behind an arrival, and whether it is exactly
+// so far and alone there.
+func (v *View) firstBehind(floor plan.Position) (infos []plan.SourceInfo, place mixture.Place, alone bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return v.behind.Place(floor)
+	place, alone = v.behind.FirstPlace(floor)
+	return v.behind.Infos(), place, alone
 }
 
 // NeedsOf returns what this step and later ones need.
