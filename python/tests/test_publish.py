@@ -758,7 +758,7 @@ def nats_server(tmp_path_factory) -> Path:
     return binary
 
 
-def test_publish_waits_for_the_leader_of_a_cluster(nats_server, tmp_path):
+def test_publish_waits_for_the_leader_of_a_cluster(nats_server, tmp_path, monkeypatch):
     """One server of three has no leader, so it cannot know whether there is a stream."""
     ports = free_ports(6)
     clients, routes = ports[:3], ports[3:]
@@ -796,7 +796,8 @@ def test_publish_waits_for_the_leader_of_a_cluster(nats_server, tmp_path):
         with pytest.raises(PublishError, match="waited .* s: JetStream at .* has no leader"):
             publish(["text"], url, source="py", patience=0, on_wait=reasons.append)
         assert not reasons
-        with ThreadPoolExecutor(1) as pool:
+        with ThreadPoolExecutor(1) as pool, monkeypatch.context() as patch:
+            patch.setattr("loaderd.producer.line.ABSENT_CLUSTER_SECONDS", 60.0)  # the stream is made long after the leader is elected on a slow machine
             done = publish(["text"], url, source="py", name="input", on_wait=on_wait)
         made[0].result()
         assert done.documents == 1 and "has no leader" in reasons[0] and reasons[-1] == ""
