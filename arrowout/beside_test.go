@@ -15,19 +15,19 @@ import (
 
 	"loaderd/arrowout"
 	"loaderd/loader/document"
-	"loaderd/loader/plan"
+	"loaderd/loader/runconfig"
 )
 
-var besideConfig = plan.DocumentsConfig{
+var besideConfig = runconfig.Documents{
 	Batches: true,
-	Columns: map[string]plan.TokenColumn{
-		"half": {Type: plan.ColumnFloat16, Fill: -0.5}, "single": {Type: plan.ColumnFloat32, Fill: 1.5},
-		"byte":  {Type: plan.ColumnInt8, Fill: -3},
-		"short": {Type: plan.ColumnInt16, Fill: -300}, "int": {Type: plan.ColumnInt32, Fill: -70000},
-		"flag":    {Type: plan.ColumnBool, Fill: 1},
-		"skipped": {Type: plan.ColumnNone},
+	Columns: map[string]runconfig.TokenColumn{
+		"half": {Type: runconfig.ColumnFloat16, Fill: -0.5}, "single": {Type: runconfig.ColumnFloat32, Fill: 1.5},
+		"byte":  {Type: runconfig.ColumnInt8, Fill: -3},
+		"short": {Type: runconfig.ColumnInt16, Fill: -300}, "int": {Type: runconfig.ColumnInt32, Fill: -70000},
+		"flag":    {Type: runconfig.ColumnBool, Fill: 1},
+		"skipped": {Type: runconfig.ColumnNone},
 	},
-	Meta: map[string]string{"lang": plan.MetaString, "year": plan.MetaInt64, "score": plan.MetaFloat64},
+	Meta: map[string]string{"lang": runconfig.MetaString, "year": runconfig.MetaInt64, "score": runconfig.MetaFloat64},
 }
 
 // valueAt is the value of token i of a document in a column.

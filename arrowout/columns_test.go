@@ -12,6 +12,7 @@ import (
 
 	"loaderd/internal/api"
 	"loaderd/loader/plan"
+	"loaderd/loader/runconfig"
 	"loaderd/loader/state"
 	"loaderd/packonline"
 )
@@ -28,12 +29,12 @@ type modelRow struct {
 
 func model(f *fakeRun, row []packonline.Piece, bucket int32) modelRow {
 	m := modelRow{Cu: []int64{0}}
-	whole := f.info.Config.Attention == plan.AttentionRow
+	whole := f.info.Config.Attention == runconfig.AttentionRow
 	for _, p := range row {
 		source := plan.RefSource(p.Doc)
 		m.Sources = append(m.Sources, int64(source))
 		if own := f.infos()[source].Config; own.Packing != nil {
-			whole = own.Attention == plan.AttentionRow
+			whole = own.Attention == runconfig.AttentionRow
 		}
 		p.Doc = plan.RefSequence(p.Doc)
 		if f.info.Config.Documents.Several() {
@@ -165,14 +166,14 @@ func rowOf(t *testing.T, rec arrow.Record, i int) modelRow {
 }
 
 func TestEveryColumnEqualsTheModel(t *testing.T) {
-	for _, attention := range []string{plan.AttentionDocument, plan.AttentionRow} {
+	for _, attention := range []string{runconfig.AttentionDocument, runconfig.AttentionRow} {
 		for _, ids := range []string{"input_ids", "input_ids:uint16"} {
 			for _, world := range []int{1, 2, 4} {
 				t.Run(fmt.Sprintf("%s/%s/world=%d", attention, ids, world), func(t *testing.T) {
 					f := newFake(12, 8, 37)
 					f.info.Config.Attention, f.info.Config.Documents.Batches = attention, world == 4
 					if world == 2 {
-						f.info.Config.Documents.MaxTokens = plan.MaxTokens{At: 1, Do: plan.MaxSplit}
+						f.info.Config.Documents.MaxTokens = runconfig.MaxTokens{At: 1, Do: runconfig.MaxSplit}
 					}
 					if world > 1 {
 						f.mask()
@@ -201,7 +202,7 @@ func TestEveryColumnEqualsTheModel(t *testing.T) {
 // Rows of several sources, some of which pack for themselves and attend as they say: also of one that came to the run
 // after the stream of steps began.
 func TestColumnsOfSeveralSources(t *testing.T) {
-	for _, attention := range []string{plan.AttentionDocument, plan.AttentionRow} {
+	for _, attention := range []string{runconfig.AttentionDocument, runconfig.AttentionRow} {
 		for _, hidden := range []int{0, 1} {
 			t.Run(fmt.Sprintf("%s/hidden=%d", attention, hidden), func(t *testing.T) {
 				f := newMixed(12, 8, 37, attention)
@@ -223,7 +224,7 @@ func TestColumnsOfSeveralSources(t *testing.T) {
 
 // A plan that names a source which nobody knows is an error and no wrong name.
 func TestAnUnknownSource(t *testing.T) {
-	f := newMixed(1, 1, 16, plan.AttentionDocument)
+	f := newMixed(1, 1, 16, runconfig.AttentionDocument)
 	f.steps[0].Rows[0] = []packonline.Piece{{Doc: plan.Ref(9, 1), Length: 1}}
 	r, _, err := get(t, dial(t, serve(t, f)), `{}`)
 	if err == nil {

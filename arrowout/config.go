@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"loaderd/internal/access"
-	"loaderd/loader/plan"
+	"loaderd/loader/runconfig"
 )
 
 // Config shapes the Flight server. Nothing of it shapes the plan.
@@ -85,7 +85,7 @@ func (c Config) Anonymous() bool {
 func (c Config) AsksOwnToken() bool { return c.Anonymous() && !c.Insecure }
 
 // FieldError is a bad field of a Config.
-type FieldError = plan.FieldError
+type FieldError = runconfig.FieldError
 
 // Validate returns every bad field. It does not read files.
 func (c Config) Validate() []FieldError {

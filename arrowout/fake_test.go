@@ -26,6 +26,8 @@ import (
 	"loaderd/loader/fault"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
+	"loaderd/loader/planrecord"
+	"loaderd/loader/runconfig"
 	"loaderd/loader/state"
 	"loaderd/packonline"
 )
@@ -56,7 +58,7 @@ type fakeRun struct {
 	mu        sync.Mutex
 	committed []uint64
 	keepers   []string
-	kept      plan.Keepers
+	kept      planrecord.Keepers
 	askers    []string // of seals, drains and changes of the mixture
 	changes   []state.MixRequest
 	mixed     state.MixResult // of each change
@@ -80,8 +82,8 @@ type fakeRun struct {
 func newMixed(steps, rows, bucket int, attention string) *fakeRun {
 	f := newFake(steps, rows, bucket)
 	f.info.Config.Attention = attention
-	own := map[string]string{plan.AttentionDocument: plan.AttentionRow,
-		plan.AttentionRow: plan.AttentionDocument}[attention]
+	own := map[string]string{runconfig.AttentionDocument: runconfig.AttentionRow,
+		runconfig.AttentionRow: runconfig.AttentionDocument}[attention]
 	f.info.Config.Sources, f.info.Sources = map[string]mixture.Source{}, nil
 	for i, name := range []string{"code", "web", "books"} {
 		s := mixture.Source{Weight: float64(i + 1), Epochs: 1, Block: 64}
@@ -113,12 +115,12 @@ func (f *fakeRun) infos() []plan.SourceInfo { return f.info.Sources }
 
 // newFake makes steps of random rows: some full, some padded, some empty.
 func newFake(steps, rows, bucket int) *fakeRun {
-	f := &fakeRun{last: io.EOF, vocab: 50257, kept: plan.Keepers{}, begun: 1}
-	f.info = loader.Info{Run: "fake", Fingerprint: "f00d", Config: plan.Config{
-		Attention: plan.AttentionDocument,
-		Tokenizer: plan.Tokenizer{Name: "gpt2", VocabSize: 50257, End: 50256, Pad: 50256},
+	f := &fakeRun{last: io.EOF, vocab: 50257, kept: planrecord.Keepers{}, begun: 1}
+	f.info = loader.Info{Run: "fake", Fingerprint: "f00d", Config: runconfig.Config{
+		Attention: runconfig.AttentionDocument,
+		Tokenizer: runconfig.Tokenizer{Name: "gpt2", VocabSize: 50257, End: 50256, Pad: 50256},
 		Packing:   packonline.Config{Buckets: []int{bucket}},
-		Steps:     plan.StepsConfig{Rows: rows, Last: plan.LastPad},
+		Steps:     runconfig.Steps{Rows: rows, Last: runconfig.LastPad},
 		Sources:   map[string]mixture.Source{"docs": {Weight: 1, Epochs: 1}},
 	}}
 	f.info.Sources = []plan.SourceInfo{{SourceBegin: plan.SourceBegin{Name: "docs", Start: 1},

@@ -5,6 +5,7 @@ import (
 
 	"loaderd/loader/document"
 	"loaderd/loader/plan"
+	"loaderd/loader/runconfig"
 	"loaderd/packonline"
 )
 
@@ -12,8 +13,9 @@ import (
 // Its message 1 is one document.
 func newSeveral() *fakeRun {
 	f := newFake(2, 2, 16)
-	f.info.Config.Documents = plan.DocumentsConfig{Batches: true, Meta: map[string]string{"lang": plan.MetaString,
-		"year": plan.MetaInt64}}
+	f.info.Config.Documents = runconfig.Documents{Batches: true,
+		Meta: map[string]string{"lang": runconfig.MetaString,
+			"year": runconfig.MetaInt64}}
 	f.steps[0].Rows = [][]packonline.Piece{{{Doc: 2, Start: 10, Length: 5}, {Doc: 2, Start: 4, Length: 4}},
 		{{Doc: 2, Length: 4}}}
 	f.steps[0].Masked, f.steps[0].Repeats = 5, []plan.Repeat{{Row: 1, Piece: 0, Tokens: 3}}

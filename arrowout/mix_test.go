@@ -19,6 +19,7 @@ import (
 	"loaderd/loader/document"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
+	"loaderd/loader/runconfig"
 	"loaderd/loader/state"
 	"loaderd/packonline"
 )
@@ -36,7 +37,7 @@ func shared(f *fakeRun, targets ...float64) *fakeRun {
 // A change reaches the run as it is asked for: the run completes its weights. It is answered with the shares that come
 // of it.
 func TestMix(t *testing.T) {
-	f := shared(newMixed(3, 2, 16, plan.AttentionDocument), 0.5, 0.25, 0.25) // code, web, books
+	f := shared(newMixed(3, 2, 16, runconfig.AttentionDocument), 0.5, 0.25, 0.25) // code, web, books
 	f.mixed = state.MixResult{Step: 7, Weights: map[string]float64{"code": 0.5, "web": 1.25, "books": 0.25}}
 	c := dial(t, serve(t, f))
 	change := func(c mixture.Change) state.MixRequest { return state.MixRequest{Change: c} }
@@ -61,15 +62,15 @@ func TestMix(t *testing.T) {
 		{`{"add":{"math":{"min_tokens":3,"packing":{"pool":9},"attention":"row"}},"weights":{"math":0}}`,
 			change(mixture.Change{Weights: map[string]float64{"math": 0},
 				Add: map[string]mixture.Source{"math": {Epochs: 1, Block: mixture.DefaultBlock, MinTokens: 3,
-					Attention: plan.AttentionRow,
+					Attention: runconfig.AttentionRow,
 					Packing:   &packonline.Config{Buckets: []int{16}, Pool: 9}}}})},
 		{
 			`{"add":{"math":{"packing":{"method":"splice"}},"forum":{"packing":{},"attention":"auto"}},"weights":{"math":0,"forum":0}}`,
 			change(mixture.Change{Weights: map[string]float64{"math": 0, "forum": 0},
 				Add: map[string]mixture.Source{
-					"math": {Epochs: 1, Block: mixture.DefaultBlock, Attention: plan.AttentionRow,
+					"math": {Epochs: 1, Block: mixture.DefaultBlock, Attention: runconfig.AttentionRow,
 						Packing: &packonline.Config{Buckets: []int{16}, Method: "splice"}},
-					"forum": {Epochs: 1, Block: mixture.DefaultBlock, Attention: plan.AttentionDocument,
+					"forum": {Epochs: 1, Block: mixture.DefaultBlock, Attention: runconfig.AttentionDocument,
 						Packing: &packonline.Config{Buckets: []int{16}}},
 				}})},
 	} {
@@ -94,7 +95,7 @@ func TestMix(t *testing.T) {
 
 // Where the plan has the change already, the answer says so.
 func TestMixOnce(t *testing.T) {
-	f := shared(newMixed(3, 2, 16, plan.AttentionDocument), 0.5, 0.25, 0.25)
+	f := shared(newMixed(3, 2, 16, runconfig.AttentionDocument), 0.5, 0.25, 0.25)
 	f.mixed = state.MixResult{Step: 5, Weights: map[string]float64{"code": 1, "web": 3, "books": 0}, Again: true}
 	c := dial(t, serve(t, f))
 	got, err := act(c, "mix", `{"weights":{"code":1},"decided":2}`)
@@ -106,7 +107,7 @@ func TestMixOnce(t *testing.T) {
 
 // A body that no change can have is refused before the run is asked.
 func TestMix_RefusesBadBodies(t *testing.T) {
-	f := shared(newMixed(3, 2, 16, plan.AttentionDocument), 0.5, 0.25, 0.25)
+	f := shared(newMixed(3, 2, 16, runconfig.AttentionDocument), 0.5, 0.25, 0.25)
 	c := dial(t, serve(t, f))
 	for body, says := range map[string]string{
 		`{"decided":1}`: "a change that is made",
@@ -143,7 +144,7 @@ func TestMix_RefusesBadBodies(t *testing.T) {
 
 // Without a change it answers how things stand: shares of all tokens taken and of the last steps, and what is left.
 func TestHowAMixtureStands(t *testing.T) {
-	f := shared(newMixed(120, 1, 16, plan.AttentionDocument), 0.5, 0.25, 0.25)
+	f := shared(newMixed(120, 1, 16, runconfig.AttentionDocument), 0.5, 0.25, 0.25)
 	for i, s := range f.steps { // 20 steps of books alone, then 100 of 12 tokens of code and 4 of web
 		s.Rows = [][]packonline.Piece{{{Doc: plan.Ref(2, 1), Length: 16}}}
 		if i >= 20 {
@@ -207,7 +208,7 @@ func TestWhoMayMix(t *testing.T) {
 		for _, role := range access.Roles {
 			tokens[role] = let(t, file, access.Identity{Name: "who-" + string(role), Role: role})
 		}
-		f := shared(newMixed(2, 2, 16, plan.AttentionDocument), 0.5, 0.25, 0.25)
+		f := shared(newMixed(2, 2, 16, runconfig.AttentionDocument), 0.5, 0.25, 0.25)
 		f.stock = make([]document.StreamState, 3)
 		cfg := arrowout.Default()
 		cfg.Listen, cfg.Identities, cfg.TrainMayMix = "127.0.0.1:0", file, may
@@ -277,7 +278,7 @@ func TestWhoMayMix(t *testing.T) {
 
 // The ledger and find tell which source a document is of.
 func TestLedgerOfSeveralSources(t *testing.T) {
-	f := newMixed(2, 2, 16, plan.AttentionDocument)
+	f := newMixed(2, 2, 16, runconfig.AttentionDocument)
 	f.steps[0].Rows = [][]packonline.Piece{{{Doc: plan.Ref(1, 5), Length: 3}, {Doc: plan.Ref(0, 5), Start: 1, Length: 2}},
 		{{Doc: plan.Ref(1, 5), Start: 3, Length: 4}}}
 	f.steps[1].Rows = nil

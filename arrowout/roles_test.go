@@ -23,7 +23,7 @@ import (
 	"loaderd/arrowout"
 	"loaderd/internal/access"
 	"loaderd/internal/testscale"
-	"loaderd/loader/plan"
+	"loaderd/loader/planrecord"
 	"loaderd/loader/state"
 )
 
@@ -115,7 +115,7 @@ func TestServer_RefusesCommitsOfStepsThatWereNotSent(t *testing.T) {
 	}
 	f := newFake(200, 2, 16)
 	f.sent, f.kept = map[string]uint64{"big": 10, "big/copy": 30, "bigger": 100, "team-7": 50},
-		plan.Keepers{"big": 25, "lazy": 5}
+		planrecord.Keepers{"big": 25, "lazy": 5}
 	c := dial(t, serve(t, f, func(c *arrowout.Config) { c.Identities = file }))
 	for _, tc := range []struct {
 		who, keeper string

@@ -14,6 +14,7 @@ import (
 	"loaderd/internal/api"
 	"loaderd/loader/document"
 	"loaderd/loader/plan"
+	"loaderd/loader/runconfig"
 )
 
 // serveTexts is serve where token i stands for one letter, 256 for the end, and from 1000 on for long texts.
@@ -122,7 +123,7 @@ func TestTextIsBounded(t *testing.T) {
 
 func TestPeek(t *testing.T) {
 	one := dial(t, serveTexts(t, newFake(1, 2, 16)))
-	mixed := dial(t, serveTexts(t, newMixed(1, 2, 16, plan.AttentionDocument)))
+	mixed := dial(t, serveTexts(t, newMixed(1, 2, 16, runconfig.AttentionDocument)))
 	for _, tc := range []struct {
 		mixed bool
 		body  string
@@ -153,7 +154,7 @@ func TestPeek(t *testing.T) {
 }
 
 func TestTextRefusals(t *testing.T) {
-	f := newMixed(1, 2, 16, plan.AttentionDocument)
+	f := newMixed(1, 2, 16, runconfig.AttentionDocument)
 	c := dial(t, serveTexts(t, f))
 	for _, tc := range []struct{ action, body string }{
 		{"text", ``}, {"text", `{"sequence":2}`}, {"text", `{"source":"none","sequence":2}`},

@@ -13,7 +13,7 @@ import (
 	"loaderd/loader"
 	"loaderd/loader/fault"
 	"loaderd/loader/follower"
-	"loaderd/loader/plan"
+	"loaderd/loader/planrecord"
 	"loaderd/loader/state"
 )
 
@@ -26,7 +26,7 @@ type parsedTicket struct {
 
 // place returns the place of a ticket in the run.
 func place(t api.Ticket) state.Place {
-	return state.Place{Rank: t.Rank, World: t.World, Job: cmp.Or(t.Job, plan.DefaultKeeper), Peer: t.Peer}
+	return state.Place{Rank: t.Rank, World: t.World, Job: cmp.Or(t.Job, planrecord.DefaultKeeper), Peer: t.Peer}
 }
 
 // encodeTicket returns the JSON of a ticket.

@@ -10,14 +10,15 @@ import (
 	"loaderd/loader"
 	"loaderd/loader/fault"
 	"loaderd/loader/plan"
+	"loaderd/loader/runconfig"
 	"loaderd/packonline"
 )
 
 var about = loader.Info{Run: "r1", Was: []string{"r0"}, ID: strings.Repeat("1a", 16), Begun: true, Fingerprint: "f00d",
-	Config: plan.Config{
-		Tokenizer: plan.Tokenizer{Name: "gpt2", VocabSize: 50257, Pad: 50256},
+	Config: runconfig.Config{
+		Tokenizer: runconfig.Tokenizer{Name: "gpt2", VocabSize: 50257, Pad: 50256},
 		Packing:   packonline.Config{Buckets: []int{2048}},
-		Steps:     plan.StepsConfig{Rows: 12}}, Sources: []plan.SourceInfo{
+		Steps:     runconfig.Steps{Rows: 12}}, Sources: []plan.SourceInfo{
 		{SourceBegin: plan.SourceBegin{Name: "docs", Start: 1}}}}
 
 func TestTickets(t *testing.T) {

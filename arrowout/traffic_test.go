@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"loaderd/loader/plan"
+	"loaderd/loader/planrecord"
 	"loaderd/loader/state"
 )
 
@@ -45,8 +45,8 @@ func TestTrafficOfOpenStreams(t *testing.T) {
 		return len(all) == 3
 	})
 	all := s.Traffic()
-	want := []state.Place{{Job: "eval", Rank: 0, World: 1}, {Job: plan.DefaultKeeper, Rank: 0, World: 2},
-		{Job: plan.DefaultKeeper, Rank: 1, World: 2}}
+	want := []state.Place{{Job: "eval", Rank: 0, World: 1}, {Job: planrecord.DefaultKeeper, Rank: 0, World: 2},
+		{Job: planrecord.DefaultKeeper, Rank: 1, World: 2}}
 	for i, x := range all {
 		if x.Place != want[i] || x.Who != "" || x.Address == "" || x.Since.Before(before) || x.Since.After(time.Now()) ||
 			x.Bytes <= 0 || x.WaitP99 < x.WaitP50 {

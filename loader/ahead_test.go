@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"loaderd/loader/follower"
-	"loaderd/loader/plan"
+	"loaderd/loader/planrecord"
 	"loaderd/loader/state"
 )
 
@@ -78,7 +78,7 @@ func TestRestartsDoNotPlanAhead(t *testing.T) {
 		run, stop = w.start(t)
 		eventually(t, func() bool { return !run.Stats().Replaying })
 		// the loop has been at work
-		if _, err := run.Commit(t.Context(), plan.DefaultKeeper, run.Info().Committed+1); err != nil {
+		if _, err := run.Commit(t.Context(), planrecord.DefaultKeeper, run.Info().Committed+1); err != nil {
 			t.Fatal(err)
 		}
 		if n := run.Info().Planned; n != 4 {

@@ -13,6 +13,7 @@ import (
 	"loaderd/loader/internal/plantest"
 	"loaderd/loader/maintenance"
 	"loaderd/loader/plan"
+	"loaderd/loader/runconfig"
 	"loaderd/loader/state"
 	"loaderd/packonline"
 )
@@ -131,7 +132,7 @@ func (w *world) checkMessages(t *testing.T, b *assembly.Batch) {
 // Messages of several documents: each document is packed by itself, comes once, and is the same behind restarts, in an
 // audit and over a fork.
 func TestMessagesOfSeveralDocuments(t *testing.T) {
-	split := plan.MaxTokens{At: 30, Do: plan.MaxSplit}
+	split := runconfig.MaxTokens{At: 30, Do: runconfig.MaxSplit}
 	for i, method := range packonline.Methods() {
 		t.Run(method, func(t *testing.T) {
 			c := config(method)

@@ -11,7 +11,7 @@ import (
 	"loaderd/loader/assembly"
 	"loaderd/loader/backend"
 	"loaderd/loader/fault"
-	"loaderd/loader/plan"
+	"loaderd/loader/planrecord"
 	"loaderd/loader/state"
 )
 
@@ -48,7 +48,7 @@ func TestCheckpointCoversCommitsOnTheirWay(t *testing.T) {
 	release := w.plan.hold()
 	committed := make(chan error, 1)
 	go func() {
-		_, err := run.Commit(t.Context(), plan.DefaultKeeper, 2)
+		_, err := run.Commit(t.Context(), planrecord.DefaultKeeper, 2)
 		committed <- err
 	}()
 	eventually(t, func() bool { return w.plan.held() == 1 })
@@ -122,7 +122,7 @@ func TestCheckpointsThatTakeLong(t *testing.T) {
 	run, stop := w.start(t)
 	began := time.Now()
 	read(t, run, state.Place{World: 1}, 0, 14)
-	if _, err := run.Commit(t.Context(), plan.DefaultKeeper, 9); err != nil {
+	if _, err := run.Commit(t.Context(), planrecord.DefaultKeeper, 9); err != nil {
 		t.Fatal(err)
 	}
 	if took := time.Since(began); took > time.Minute {

@@ -13,6 +13,7 @@ import (
 	"loaderd/loader/backend"
 	"loaderd/loader/document"
 	"loaderd/loader/plan"
+	"loaderd/loader/planrecord"
 	"loaderd/loader/state"
 )
 
@@ -156,7 +157,7 @@ func (s *story) live(t *testing.T, life *mortal) error {
 		}
 		s.got = append(s.got, whole)
 		if len(s.got)%4 == 0 {
-			if _, err := run.Commit(ctx, plan.DefaultKeeper, uint64(len(s.got))); err != nil {
+			if _, err := run.Commit(ctx, planrecord.DefaultKeeper, uint64(len(s.got))); err != nil {
 				return err
 			}
 		}
@@ -174,14 +175,14 @@ func (s *story) steps(t *testing.T) (out []*plan.Step) {
 	kinds := map[byte]uint64{} // docs/plan.md
 	for _, b := range s.world.plan.records {
 		kind := b[3]
-		if plan.StepKind(kind) {
-			kind = plan.StepPart{}.Kind()
+		if planrecord.StepKind(kind) {
+			kind = planrecord.StepPart{}.Kind()
 		}
 		kinds[kind]++
 	}
-	if kinds[plan.End{}.Kind()] != 1 || kinds[plan.StepPart{}.Kind()] <= info.Planned {
-		t.Fatalf("the log of %d steps has %d records of steps, %d ends", info.Planned, kinds[plan.StepPart{}.Kind()],
-			kinds[plan.End{}.Kind()])
+	if kinds[planrecord.End{}.Kind()] != 1 || kinds[planrecord.StepPart{}.Kind()] <= info.Planned {
+		t.Fatalf("the log of %d steps has %d records of steps, %d ends", info.Planned, kinds[planrecord.StepPart{}.Kind()],
+			kinds[planrecord.End{}.Kind()])
 	}
 	for i := range info.Planned {
 		step, err := run.Step(t.Context(), i)

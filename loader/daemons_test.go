@@ -14,7 +14,7 @@ import (
 	"loaderd/loader/backend"
 	"loaderd/loader/document"
 	"loaderd/loader/fault"
-	"loaderd/loader/plan"
+	"loaderd/loader/planrecord"
 	"loaderd/loader/state"
 )
 
@@ -55,7 +55,8 @@ func TestDaemonsOfOneRun(t *testing.T) {
 				case <-done:
 				case <-time.After(20 * time.Millisecond):
 					company.oust(knows)
-					if at, err := runs[n%3].Commit(t.Context(), plan.DefaultKeeper, min(n, runs[n%3].Info().Planned)); err != nil {
+					if at, err := runs[n%3].Commit(t.Context(), planrecord.DefaultKeeper,
+						min(n, runs[n%3].Info().Planned)); err != nil {
 						t.Errorf("Commit = %d, %v", at, err)
 					}
 					continue

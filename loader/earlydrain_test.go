@@ -13,7 +13,8 @@ import (
 	"loaderd/loader/fault"
 	"loaderd/loader/maintenance"
 	"loaderd/loader/mixture"
-	"loaderd/loader/plan"
+	"loaderd/loader/planrecord"
+	"loaderd/loader/runconfig"
 	"loaderd/loader/state"
 )
 
@@ -33,11 +34,11 @@ func (w *world) drains(t *testing.T) (at []uint64) {
 	w.plan.mu.Lock()
 	defer w.plan.mu.Unlock()
 	for _, b := range w.plan.records {
-		e, err := plan.DecodeRecord(b)
+		e, err := planrecord.Decode(b)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if d, ok := e.(plan.Drain); ok {
+		if d, ok := e.(planrecord.Drain); ok {
 			at = append(at, d.At)
 		}
 	}
@@ -54,7 +55,7 @@ func (w *world) trickle(n, length int) {
 }
 
 func TestFirstStep_SmallCorpus(t *testing.T) {
-	for _, last := range []string{plan.LastPad, plan.LastDrop} {
+	for _, last := range []string{runconfig.LastPad, runconfig.LastDrop} {
 		bubble(t, last, func(t *testing.T) {
 			w := defaultWorld()
 			w.config.Steps.Last = last
@@ -85,7 +86,7 @@ func TestFirstStep_SmallCorpus(t *testing.T) {
 			time.Sleep(time.Minute)
 			v := j.says(diagnosis.Waiting, "Waiting for documents, ", diagnosis.LimitDocuments)
 			left := "publish more documents, or end the run with loaderd seal: "
-			if last == plan.LastPad {
+			if last == runconfig.LastPad {
 				left += "its last step then has 22 rows of documents and 42 of padding"
 			} else {
 				left += "what is left fills no step and is dropped"

@@ -10,6 +10,7 @@ import (
 	"loaderd/loader/internal/plantest"
 	"loaderd/loader/plan"
 	"loaderd/loader/planner"
+	"loaderd/loader/runconfig"
 	"loaderd/loader/state"
 	"loaderd/packonline"
 )
@@ -24,7 +25,7 @@ const (
 var worlds = []int{1, 2, 4, 8}
 
 // everyStep is a run in which all that a planner holds back is in use, with every bucket's steps divisible by 8.
-func everyStep(method string) plan.Config {
+func everyStep(method string) runconfig.Config {
 	c := config(method)
 	c.Steps.Rows, c.Steps.Balance = 8, true
 	c.Packing.Pool, c.Packing.MaxAge, c.Packing.Overlap, c.Packing.Extra, c.Packing.PaddingThreshold = 24, 200,
@@ -38,7 +39,7 @@ func everyStep(method string) plan.Config {
 
 // resumable is a plan, with what its planner was whenever it had made steps.
 type resumable struct {
-	config   plan.Config
+	config   runconfig.Config
 	arrivals []plan.Arrival
 	steps    []plan.Step
 	marks    []mark
@@ -53,8 +54,8 @@ type mark struct {
 const drainedAt = 700 // the document behind which every plan is drained
 
 // resumed are the configurations that are resumed at every step: every method, and splice with each of its options.
-func resumed() map[string]plan.Config {
-	all := map[string]plan.Config{}
+func resumed() map[string]runconfig.Config {
+	all := map[string]runconfig.Config{}
 	for _, method := range packonline.Methods() {
 		all[method] = everyStep(method)
 	}
@@ -78,7 +79,7 @@ func resumed() map[string]plan.Config {
 	return all
 }
 
-func newResumable(t *testing.T, c plan.Config) *resumable {
+func newResumable(t *testing.T, c runconfig.Config) *resumable {
 	t.Helper()
 	r := &resumable{config: c}
 	p := r.planner(t)

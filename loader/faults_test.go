@@ -11,6 +11,7 @@ import (
 	"loaderd/loader/backend"
 	"loaderd/loader/maintenance"
 	"loaderd/loader/plan"
+	"loaderd/loader/planrecord"
 	"loaderd/loader/state"
 )
 
@@ -186,7 +187,7 @@ func TestADamagedPlanRecordStopsTheRun(t *testing.T) {
 }
 
 func isSeal(record []byte) bool {
-	e, err := plan.DecodeRecord(record)
-	_, ok := e.(plan.SealSource)
+	e, err := planrecord.Decode(record)
+	_, ok := e.(planrecord.SealSource)
 	return err == nil && ok
 }

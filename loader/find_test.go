@@ -10,6 +10,7 @@ import (
 	"loaderd/loader/maintenance"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
+	"loaderd/loader/planrecord"
 	"loaderd/loader/state"
 	"loaderd/packonline"
 )
@@ -34,11 +35,11 @@ func (l *countedLog) Get(ctx context.Context, at uint64) ([]byte, error) {
 func rowsOf(t *testing.T, l *memLog) (rows map[uint64][]string, steps int) {
 	t.Helper()
 	rows = map[uint64][]string{}
-	var j plan.Joiner
+	var j planrecord.Joiner
 	for _, b := range l.records {
-		e, err := plan.DecodeRecord(b)
+		e, err := planrecord.Decode(b)
 		must(t, err)
-		if _, is := e.(plan.StepPart); !is {
+		if _, is := e.(planrecord.StepPart); !is {
 			continue
 		}
 		s, err := j.Add(e)

@@ -16,6 +16,7 @@ import (
 	"loaderd/loader/fault"
 	"loaderd/loader/maintenance"
 	"loaderd/loader/plan"
+	"loaderd/loader/planrecord"
 	"loaderd/loader/state"
 	"loaderd/packonline"
 )
@@ -31,29 +32,31 @@ var forgeries = map[string]func(p soFar) []byte{
 	"the last record again": func(p soFar) []byte { return p.last },
 	"a header":              func(p soFar) []byte { return p.header },
 	"a commit of what is planned": func(p soFar) []byte {
-		return plan.EncodeRecord(plan.Commit{Keeper: "trainer", Step: p.steps})
+		return planrecord.Encode(planrecord.Commit{Keeper: "trainer", Step: p.steps})
 	},
 	"a commit of step 2^40": func(soFar) []byte {
-		return plan.EncodeRecord(plan.Commit{Keeper: "trainer", Step: 1 << 40})
+		return planrecord.Encode(planrecord.Commit{Keeper: "trainer", Step: 1 << 40})
 	},
-	"a leave": func(soFar) []byte { return plan.EncodeRecord(plan.Leave{Keeper: "trainer"}) },
+	"a leave": func(soFar) []byte { return planrecord.Encode(planrecord.Leave{Keeper: "trainer"}) },
 	"a seal here": func(p soFar) []byte {
-		return plan.EncodeRecord(plan.SealSource{At: p.cursor, Last: p.cursor})
+		return planrecord.Encode(planrecord.SealSource{At: p.cursor, Last: p.cursor})
 	},
 	"a seal behind all documents": func(p soFar) []byte {
-		return plan.EncodeRecord(plan.SealSource{At: p.cursor, Last: 1 << 40})
+		return planrecord.Encode(planrecord.SealSource{At: p.cursor, Last: 1 << 40})
 	},
-	"a seal in the past": func(soFar) []byte { return plan.EncodeRecord(plan.SealSource{At: 1, Last: 1}) },
+	"a seal in the past": func(soFar) []byte { return planrecord.Encode(planrecord.SealSource{At: 1, Last: 1}) },
 	"a seal of another source": func(p soFar) []byte {
-		return plan.EncodeRecord(plan.SealSource{At: p.cursor, Source: 1, Last: 9})
+		return planrecord.Encode(planrecord.SealSource{At: p.cursor, Source: 1, Last: 9})
 	},
-	"a request":                func(soFar) []byte { return plan.EncodeRecord(plan.Seal{By: "stranger"}) },
-	"a drain here":             func(p soFar) []byte { return plan.EncodeRecord(plan.Drain{At: p.cursor}) },
-	"an end here":              func(p soFar) []byte { return plan.EncodeRecord(plan.End{Steps: p.steps}) },
-	"an end elsewhere":         func(p soFar) []byte { return plan.EncodeRecord(plan.End{Steps: p.steps + 3}) },
-	"a term":                   func(soFar) []byte { return plan.EncodeRecord(plan.Term{Daemon: "stranger"}) },
-	"a note":                   func(soFar) []byte { return plan.EncodeRecord(plan.Foreign{At: 2}) },
-	"a note of a later record": func(soFar) []byte { return plan.EncodeRecord(plan.Foreign{At: 1 << 40}) },
+	"a request":    func(soFar) []byte { return planrecord.Encode(planrecord.Seal{By: "stranger"}) },
+	"a drain here": func(p soFar) []byte { return planrecord.Encode(planrecord.Drain{At: p.cursor}) },
+	"an end here":  func(p soFar) []byte { return planrecord.Encode(planrecord.End{Steps: p.steps}) },
+	"an end elsewhere": func(p soFar) []byte {
+		return planrecord.Encode(planrecord.End{Steps: p.steps + 3})
+	},
+	"a term":                   func(soFar) []byte { return planrecord.Encode(planrecord.Term{Daemon: "stranger"}) },
+	"a note":                   func(soFar) []byte { return planrecord.Encode(planrecord.Foreign{At: 2}) },
+	"a note of a later record": func(soFar) []byte { return planrecord.Encode(planrecord.Foreign{At: 1 << 40}) },
 	"the next step":            func(p soFar) []byte { return p.step(func(*plan.Step) {}) },
 	"step 2^40":                func(p soFar) []byte { return p.step(func(s *plan.Step) { s.Index = 1 << 40 }) },
 	"a step of huge rows":      func(p soFar) []byte { return p.step(func(s *plan.Step) { s.Bucket = 1<<31 - 1 }) },
@@ -78,7 +81,7 @@ func (p soFar) step(change func(*plan.Step)) []byte {
 		s.Rows[i] = []packonline.Piece{{Doc: p.cursor, Start: int32(i), Length: 1}}
 	}
 	change(s)
-	records, err := plan.EncodeStep(s, 1<<20)
+	records, err := planrecord.EncodeStep(s, 1<<20)
 	if err != nil {
 		panic(err)
 	}
@@ -92,8 +95,8 @@ func (w *world) forge(t *testing.T, make func(soFar) []byte) (at int) {
 	defer w.plan.mu.Unlock()
 	p := soFar{header: w.plan.records[0], last: w.plan.records[len(w.plan.records)-1]}
 	for _, b := range w.plan.records {
-		if e, err := plan.DecodeRecord(b); err == nil {
-			if s, is := e.(plan.StepPart); is {
+		if e, err := planrecord.Decode(b); err == nil {
+			if s, is := e.(planrecord.StepPart); is {
 				p.steps, p.cursor = s.Index+1, s.Cursor.Last()
 			}
 		}
@@ -275,8 +278,8 @@ func TestAForeignRecordIsNoted(t *testing.T) {
 		if err := stop(); reason(err) != fault.PlanForeign {
 			t.Errorf("Serve = %v", err)
 		}
-		if e, err := plan.DecodeRecord(w.plan.records[len(w.plan.records)-1]); err != nil ||
-			e != (plan.Foreign{At: uint64(at)}) {
+		if e, err := planrecord.Decode(w.plan.records[len(w.plan.records)-1]); err != nil ||
+			e != (planrecord.Foreign{At: uint64(at)}) {
 			t.Errorf("the plan ends with %v, %v", e, err)
 		}
 		if _, err := w.open(t); err == nil || !strings.Contains(err.Error(),
@@ -307,7 +310,7 @@ func TestATermIsNoForeignRecord(t *testing.T) {
 			t.Errorf("Serve = %v", err)
 		}
 		for _, b := range w.plan.records {
-			if e, _ := plan.DecodeRecord(b); e != nil && e.Kind() == (plan.Foreign{}).Kind() {
+			if e, _ := planrecord.Decode(b); e != nil && e.Kind() == (planrecord.Foreign{}).Kind() {
 				t.Error("it is noted")
 			}
 		}

@@ -14,6 +14,7 @@ import (
 	"loaderd/loader/maintenance"
 	"loaderd/loader/plan"
 	"loaderd/loader/planner"
+	"loaderd/loader/runconfig"
 	"loaderd/loader/state"
 )
 
@@ -36,7 +37,7 @@ func TestFork(t *testing.T) {
 	for seed := range uint64(24) {
 		r := rand.New(rand.NewPCG(seed, 8))
 		lengths := someLengths(seed, 250)
-		last := []string{plan.LastPad, plan.LastDrop} // what a sealed parent dropped, its fork plans
+		last := []string{runconfig.LastPad, runconfig.LastDrop} // what a sealed parent dropped, its fork plans
 		w := newWorld(config(methods[r.IntN(len(methods))]))
 		w.config.Steps.Last = last[r.IntN(2)]
 		w.docs.lengths(lengths...)
@@ -165,7 +166,7 @@ func TestForkThatLooksFurtherBack(t *testing.T) {
 
 func TestForkRefusesWhatCanNotBe(t *testing.T) {
 	w := newWorld(config("bfd"))
-	w.config.Documents.Meta = map[string]string{"year": plan.MetaInt64}
+	w.config.Documents.Meta = map[string]string{"year": runconfig.MetaInt64}
 	w.docs.lengths(someLengths(1, 100)...)
 	run, stop := w.start(t)
 	planned := uint64(len(read(t, run, state.Place{World: 1}, 0, 8)))
@@ -181,7 +182,7 @@ func TestForkRefusesWhatCanNotBe(t *testing.T) {
 		t.Errorf("fork with another tokenizer: %v", err)
 	}
 	other = w.config
-	other.Documents.Meta = map[string]string{"year": plan.MetaString}
+	other.Documents.Meta = map[string]string{"year": runconfig.MetaString}
 	if _, _, err := w.fork(t, 2, "next", other); reason(err) != fault.PlanMismatch {
 		t.Errorf("fork that takes a value of documents for one of another type: %v", err)
 	}

@@ -19,20 +19,22 @@ import (
 	"loaderd/loader/maintenance"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
+	"loaderd/loader/planrecord"
 	"loaderd/loader/planview"
+	"loaderd/loader/runconfig"
 	"loaderd/loader/state"
 	"loaderd/packonline"
 )
 
 // forksAt begins a fork of a world's run of several sources over the same streams, and returns the fork's world.
-func (w *world) forksAt(t *testing.T, s shelf, step uint64, c plan.Config) *world {
+func (w *world) forksAt(t *testing.T, s shelf, step uint64, c runconfig.Config) *world {
 	t.Helper()
 	next, err := w.tryFork(s, step, c)
 	must(t, err)
 	return next
 }
 
-func (w *world) tryFork(s shelf, step uint64, c plan.Config) (*world, error) {
+func (w *world) tryFork(s shelf, step uint64, c runconfig.Config) (*world, error) {
 	next := newWorld(c)
 	next.edges = w.edges
 	from := w.edgesOf()
@@ -75,14 +77,14 @@ func (w *world) audited(t *testing.T, s shelf, steps int) {
 
 // grandMixture is a run with all that a mixture can have: a source in a drawn order, one that is read twice and then
 // ends, one with its own packing, a ramp.
-func grandMixture() (plan.Config, *world, shelf) {
+func grandMixture() (runconfig.Config, *world, shelf) {
 	c := config("bfd")
 	c.Steps.Rows, c.Documents.Dedupe = 2, 5
 	c.Sources = sources(map[string]float64{"code": 1, "math": 1, "web": 2, "book": 1})
 	c.Sources["math"] = mixture.Source{Weight: 1, Epochs: 3, Block: 2}
 	c.Sources["book"] = mixture.Source{Weight: 1, Epochs: 2, Block: 4}
 	own := config("splice").Packing
-	c.Sources["code"] = mixture.Source{Weight: 1, Epochs: 1, Packing: &own, Attention: plan.AttentionRow}
+	c.Sources["code"] = mixture.Source{Weight: 1, Epochs: 1, Packing: &own, Attention: runconfig.AttentionRow}
 	c.Mix.Schedule = []mixture.Point{{Tokens: 600, Ramp: 1500, Weights: map[string]float64{"code": 2, "math": 1, "web": 1,
 		"book": 1}}}
 	w, s := mixed(c, "book", "code", "math", "web", "forum")
@@ -225,7 +227,7 @@ func twice(docs []document.Document, k int) bool {
 	return slices.ContainsFunc(docs[max(0, k-9):k], func(d document.Document) bool { return d.ID == docs[k].ID })
 }
 
-func headerOf(t *testing.T, w *world) plan.Header {
+func headerOf(t *testing.T, w *world) planrecord.Header {
 	t.Helper()
 	h, err := planview.ReadHeader(t.Context(), w.plan)
 	must(t, err)
@@ -428,7 +430,7 @@ func TestARunOfEmptySourcesEnds(t *testing.T) {
 // What a parent dropped at its end its fork plans, behind the same steps.
 func TestForkPlansWhatWasDropped(t *testing.T) {
 	c := mixedConfig()
-	c.Steps.Last, c.Steps.Rows, c.Mix = plan.LastDrop, 7, mixture.Mix{Dry: mixture.DryWait, End: mixture.EndAll}
+	c.Steps.Last, c.Steps.Rows, c.Mix = runconfig.LastDrop, 7, mixture.Mix{Dry: mixture.DryWait, End: mixture.EndAll}
 	w, s := mixed(c, "code", "math", "web")
 	fill(s)
 	parent := w.ends(t)
@@ -442,7 +444,7 @@ func TestForkPlansWhatWasDropped(t *testing.T) {
 	if n[0]+n[1]+n[2] == whole {
 		t.Fatal("nothing was dropped")
 	}
-	c.Steps.Last = plan.LastPad
+	c.Steps.Last = runconfig.LastPad
 	for _, step := range []int{3, len(parent) - 1, len(parent)} {
 		have := w.forksAt(t, s, uint64(step), c).ends(t)
 		if rest := from(parent, step); len(have) <= len(rest) || len(rest) > 0 && !reflect.DeepEqual(have[:len(rest)], rest) {
@@ -480,37 +482,37 @@ func TestFork_AddsSources(t *testing.T) {
 
 func TestForkSourcesRefuses(t *testing.T) {
 	c, w, s := grandMixture()
-	w.config.Documents.Meta = map[string]string{"year": plan.MetaInt64}
+	w.config.Documents.Meta = map[string]string{"year": runconfig.MetaInt64}
 	c.Documents.Meta = w.config.Documents.Meta
 	steps := uint64(len(w.ends(t)))
-	for what, try := range map[string]func(c plan.Config) (*world, error){
-		"step 1000 is not planned": func(c plan.Config) (*world, error) { return w.tryFork(s, 1000, c) },
-		"run test has tokenizer": func(c plan.Config) (*world, error) {
+	for what, try := range map[string]func(c runconfig.Config) (*world, error){
+		"step 1000 is not planned": func(c runconfig.Config) (*world, error) { return w.tryFork(s, 1000, c) },
+		"run test has tokenizer": func(c runconfig.Config) (*world, error) {
 			c.Tokenizer.Fingerprint = "another"
 			return w.tryFork(s, 2, c)
 		},
-		"could not decode, by documents.meta.year: int64": func(c plan.Config) (*world, error) {
-			c.Documents.Meta = map[string]string{"year": plan.MetaFloat64}
+		"could not decode, by documents.meta.year: int64": func(c runconfig.Config) (*world, error) {
+			c.Documents.Meta = map[string]string{"year": runconfig.MetaFloat64}
 			return w.tryFork(s, 20, c)
 		},
-		"source book: block is 5": func(c plan.Config) (*world, error) {
+		"source book: block is 5": func(c runconfig.Config) (*world, error) {
 			c.Sources["book"] = mixture.Source{Weight: 1, Epochs: 2, Block: 5}
 			return w.tryFork(s, 20, c)
 		},
-		"keep the seed": func(c plan.Config) (*world, error) {
+		"keep the seed": func(c runconfig.Config) (*world, error) {
 			c.Seed++
 			return w.tryFork(s, 20, c)
 		},
-		"some of the run's buckets": func(c plan.Config) (*world, error) {
+		"some of the run's buckets": func(c runconfig.Config) (*world, error) {
 			c.Packing.Buckets = []int{24}
 			return w.tryFork(s, 20, c)
 		},
-		"there is no stream nix": func(c plan.Config) (*world, error) {
+		"there is no stream nix": func(c runconfig.Config) (*world, error) {
 			c.Sources["nix"] = mixture.Source{Weight: 1, Epochs: 1}
 			c.Mix.Schedule = nil
 			return w.tryFork(s, 20, c)
 		},
-		"it was deleted and made again": func(c plan.Config) (*world, error) {
+		"it was deleted and made again": func(c runconfig.Config) (*world, error) {
 			created := s["web"].stream.Created
 			s["web"].stream.Created = created.Add(1)
 			defer func() { s["web"].stream.Created = created }()

@@ -13,6 +13,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"loaderd/loader/planrecord"
+
+	"loaderd/loader/runconfig"
+
 	"loaderd/loader"
 	"loaderd/loader/backend"
 	"loaderd/loader/document"
@@ -39,20 +43,20 @@ type golden struct {
 }
 
 // goldenRuns are every packing method with several shapes of steps, atoms and rows.
-func goldenRuns() map[string]plan.Config {
-	runs := map[string]plan.Config{}
+func goldenRuns() map[string]runconfig.Config {
+	runs := map[string]runconfig.Config{}
 	for _, method := range packonline.Methods() {
 		runs[method] = config(method)
 		half := config(method)
-		half.Packing.Atom, half.Steps.Last, half.Attention = 0.5, plan.LastDrop, plan.AttentionRow
+		half.Packing.Atom, half.Steps.Last, half.Attention = 0.5, runconfig.LastDrop, runconfig.AttentionRow
 		runs[method+"/half a row"] = half
 		two := config(method)
 		two.Packing.Atom, two.Packing.Hold, two.Steps.Balance, two.Steps.MaxWait = 2, 0, true, 40
 		runs[method+"/two rows"] = two
 		if packonline.Buckets(method) {
 			several := config(method)
-			several.Packing.Buckets, several.Steps = []int{8, 16, 32}, plan.StepsConfig{Rows: 4, Tokens: 64, Backlog: 2,
-				MaxWait: 60, Last: plan.LastPad}
+			several.Packing.Buckets, several.Steps = []int{8, 16, 32}, runconfig.Steps{Rows: 4, Tokens: 64, Backlog: 2,
+				MaxWait: 60, Last: runconfig.LastPad}
 			runs[method+"/three buckets"] = several
 		}
 	}
@@ -103,7 +107,7 @@ func TestGolden(t *testing.T) {
 
 // goldenRun makes a run with controls of every kind, each when the planner has come to the end of what is published: so
 // the order of the log's records does not depend on time.
-func goldenRun(t *testing.T, c plan.Config) (g golden) {
+func goldenRun(t *testing.T, c runconfig.Config) (g golden) {
 	w := newWorld(c)
 	w.options = backend.Options{Ahead: 1 << 20, CacheBytes: 1 << 20, Stall: 10 * time.Second, Checkpoint: 1 << 30}
 	run, stop := w.start(t)
@@ -131,7 +135,7 @@ func goldenRun(t *testing.T, c plan.Config) (g golden) {
 		must(t, err)
 		fmt.Fprintln(states, step)
 		state, _ := w.checkpoints.Get(t.Context(), slices.Max(w.checkpoints.names()))
-		c, err := plan.DecodeCheckpoint(state)
+		c, err := planrecord.DecodeCheckpoint(state)
 		must(t, err)
 		c.Tail.Position-- // of the one term
 		states.Write(c.Encode())
@@ -211,9 +215,9 @@ func decisions(t *testing.T, records [][]byte) [][]byte {
 	records = slices.Clone(records)
 	records[0] = zeroID(t, records[0])
 	return slices.DeleteFunc(records, func(b []byte) bool {
-		e, err := plan.DecodeRecord(b)
+		e, err := planrecord.Decode(b)
 		must(t, err)
-		_, is := e.(plan.Term)
+		_, is := e.(planrecord.Term)
 		return is
 	})
 }
@@ -221,9 +225,9 @@ func decisions(t *testing.T, records [][]byte) [][]byte {
 // zeroID replaces the id in a header, and its parent's.
 func zeroID(t *testing.T, header []byte) []byte {
 	t.Helper()
-	e, err := plan.DecodeRecord(header)
+	e, err := planrecord.Decode(header)
 	must(t, err)
-	h := e.(plan.Header)
+	h := e.(planrecord.Header)
 	if len(h.ID) != 32 || h.Parent != nil && len(h.Parent.ID) != 32 {
 		t.Errorf("run %s has the id %q, its parent %+v", h.Run, h.ID, h.Parent)
 	}
@@ -231,7 +235,7 @@ func zeroID(t *testing.T, header []byte) []byte {
 	if h.Parent != nil {
 		h.Parent.ID = h.ID
 	}
-	return plan.EncodeRecord(h)
+	return planrecord.Encode(h)
 }
 
 // digest sums up records, each with its length.

@@ -10,6 +10,7 @@ import (
 	"loaderd/loader/fault"
 	"loaderd/loader/maintenance"
 	"loaderd/loader/plan"
+	"loaderd/loader/planrecord"
 	"loaderd/loader/state"
 )
 
@@ -114,12 +115,12 @@ func TestTroubleWithTheStreamIsTold(t *testing.T) {
 	told("discard is old")
 	set(func() { w.docs.trouble = nil })
 	told()
-	if _, err := run.Commit(t.Context(), plan.DefaultKeeper, 4); err != nil {
+	if _, err := run.Commit(t.Context(), planrecord.DefaultKeeper, 4); err != nil {
 		t.Fatal(err)
 	}
 	set(func() { w.docs.first = 60 })
 	told("documents before 60", "resume from step")
-	if _, err := run.Commit(t.Context(), plan.DefaultKeeper, 18); err != nil { // nobody asks for them any more
+	if _, err := run.Commit(t.Context(), planrecord.DefaultKeeper, 18); err != nil { // nobody asks for them any more
 		t.Fatal(err)
 	}
 	told()

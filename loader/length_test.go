@@ -21,6 +21,7 @@ import (
 	"loaderd/loader/maintenance"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
+	"loaderd/loader/runconfig"
 	"loaderd/loader/state"
 )
 
@@ -113,15 +114,15 @@ func TestLengthOfAFork(t *testing.T) {
 }
 
 // mixtures are runs of several sources, code, math and web.
-func mixtures() map[string]plan.Config {
-	out := map[string]plan.Config{}
-	add := func(name string, change func(*plan.Config)) {
+func mixtures() map[string]runconfig.Config {
+	out := map[string]runconfig.Config{}
+	add := func(name string, change func(*runconfig.Config)) {
 		c := mixedConfig()
 		c.Documents.Dedupe = 20
 		change(&c)
 		out[name] = c
 	}
-	of := func(c *plan.Config, name string, change func(*mixture.Source)) {
+	of := func(c *runconfig.Config, name string, change func(*mixture.Source)) {
 		s := c.Sources[name]
 		change(&s)
 		c.Sources[name] = s
@@ -129,29 +130,29 @@ func mixtures() map[string]plan.Config {
 	weights := func(code, math, web float64) map[string]float64 {
 		return map[string]float64{"code": code, "math": math, "web": web}
 	}
-	add("epochs in a drawn order", func(*plan.Config) {})
-	add("epochs in the order of the stream", func(c *plan.Config) {
+	add("epochs in a drawn order", func(*runconfig.Config) {})
+	add("epochs in the order of the stream", func(c *runconfig.Config) {
 		of(c, "math", func(s *mixture.Source) { s.Epochs, s.Block = 3, 0 })
 	})
-	add("the first ends it", func(c *plan.Config) { c.Mix.End = mixture.EndFirst })
-	add("for ever, and the first ends it", func(c *plan.Config) {
+	add("the first ends it", func(c *runconfig.Config) { c.Mix.End = mixture.EndFirst })
+	add("for ever, and the first ends it", func(c *runconfig.Config) {
 		c.Mix.End = mixture.EndFirst
 		of(c, "math", func(s *mixture.Source) { s.Epochs = mixture.Forever })
 	})
-	add("schedule", func(c *plan.Config) {
+	add("schedule", func(c *runconfig.Config) {
 		c.Mix.Schedule = []mixture.Point{{Tokens: 300, Ramp: 400, Weights: weights(1, 5, 1)},
 			{Tokens: 1200, Weights: weights(0, 0, 1)}, {Tokens: 4000, Weights: weights(1, 1, 1)}}
 	})
-	add("split, long and short ones", func(c *plan.Config) {
+	add("split, long and short ones", func(c *runconfig.Config) {
 		of(c, "web", func(s *mixture.Source) { s.Split = mixture.Split{Of: 10, Take: []int{0, 6}} })
 		of(c, "code", func(s *mixture.Source) { s.MinTokens, s.MaxTokens = 4, 30 })
 	})
-	add("packing of its own", func(c *plan.Config) {
+	add("packing of its own", func(c *runconfig.Config) {
 		own := config("concat").Packing
-		of(c, "code", func(s *mixture.Source) { s.Packing, s.Attention = &own, plan.AttentionRow })
+		of(c, "code", func(s *mixture.Source) { s.Packing, s.Attention = &own, runconfig.AttentionRow })
 	})
-	add("share, last rows dropped", func(c *plan.Config) {
-		c.Mix.Dry, c.Mix.DryAfter, c.Steps.Last = mixture.DryShare, time.Minute, plan.LastDrop
+	add("share, last rows dropped", func(c *runconfig.Config) {
+		c.Mix.Dry, c.Mix.DryAfter, c.Steps.Last = mixture.DryShare, time.Minute, runconfig.LastDrop
 	})
 	return out
 }
@@ -337,7 +338,7 @@ func errOf[T any](_ T, err error) error { return err }
 // A run that keeps up with its stream has nothing left, and more comes: the length that it would have if it ended now
 // follows.
 func TestLengthOfAGrowingStream(t *testing.T) {
-	for name, c := range map[string]plan.Config{"one": config("bfd"), "several": mixedConfig()} {
+	for name, c := range map[string]runconfig.Config{"one": config("bfd"), "several": mixedConfig()} {
 		w, s := mixed(c, "code", "math", "web")
 		streams := []*memDocs{s["code"], s["math"], s["web"]}
 		if len(c.Sources) == 1 {

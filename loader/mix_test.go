@@ -17,6 +17,8 @@ import (
 	"loaderd/loader/maintenance"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
+	"loaderd/loader/planrecord"
+	"loaderd/loader/runconfig"
 	"loaderd/loader/state"
 )
 
@@ -32,7 +34,7 @@ func (s shelf) Open(_ context.Context, name string, _ mixture.Source) (backend.S
 }
 
 // mixed is a world whose run reads several sources. Token k of document n of source s is s*10^7+n*1000+k.
-func mixed(c plan.Config, names ...string) (*world, shelf) {
+func mixed(c runconfig.Config, names ...string) (*world, shelf) {
 	s := shelf{}
 	for i, name := range names {
 		s[name] = newDocs()
@@ -75,7 +77,7 @@ func sources(weights map[string]float64) map[string]mixture.Source {
 }
 
 // mixedConfig has sources web and code, and one of math that is read twice.
-func mixedConfig() plan.Config {
+func mixedConfig() runconfig.Config {
 	c := config("bfd")
 	c.Sources = sources(map[string]float64{"code": 1, "math": 1, "web": 2})
 	c.Sources["math"] = mixture.Source{Weight: 1, Epochs: 2, Block: 2}
@@ -431,7 +433,7 @@ func TestMixedRelease(t *testing.T) {
 		run, stop := w.start(t)
 		o := readAll(t, run, 300)
 		must(t, o.err)
-		_, err := run.Commit(t.Context(), plan.DefaultKeeper, 280)
+		_, err := run.Commit(t.Context(), planrecord.DefaultKeeper, 280)
 		must(t, err)
 		for i := range 3 { // the older ones fall out: what a restart from them would need goes too
 			must(t, readAll(t, run, 310+10*i).err)
@@ -476,7 +478,7 @@ func TestMixedReleaseOfAnAddedSource(t *testing.T) {
 			Add: sources(map[string]float64{"web": 1})}, "")
 		must(t, err)
 		must(t, readAll(t, run, 300).err)
-		_, err = run.Commit(t.Context(), plan.DefaultKeeper, 280)
+		_, err = run.Commit(t.Context(), planrecord.DefaultKeeper, 280)
 		must(t, err)
 		for i := range 3 { // the older ones fall out: what a restart from them would need goes too
 			must(t, readAll(t, run, 310+10*i).err)
@@ -532,7 +534,7 @@ func TestMixedReleaseOfRelated(t *testing.T) {
 		c.Sources["math"] = mixture.Source{Weight: 1, Epochs: 1}
 		own := config("splice").Packing
 		own.Buckets, own.Pool, own.MaxAge = c.Packing.Buckets, 60, 500
-		c.Sources["web"] = mixture.Source{Weight: 2, Epochs: 1, Packing: &own, Attention: plan.AttentionRow}
+		c.Sources["web"] = mixture.Source{Weight: 2, Epochs: 1, Packing: &own, Attention: runconfig.AttentionRow}
 		w, s := mixed(c, "code", "math", "web")
 		for _, docs := range s {
 			docs.lengths(someLengths(8, 3000)...)
@@ -549,7 +551,7 @@ func TestMixedReleaseOfRelated(t *testing.T) {
 		w.checkpoints.mu.Unlock()
 		o := readAll(t, run, 300)
 		must(t, o.err)
-		_, err := run.Commit(t.Context(), plan.DefaultKeeper, 280)
+		_, err := run.Commit(t.Context(), planrecord.DefaultKeeper, 280)
 		must(t, err)
 		time.Sleep(5 * time.Second)
 		if web := s["web"].state().First; web < 5 {
@@ -578,7 +580,7 @@ func TestMix_AddAfterAPurgeReleasesNoFurtherStep(t *testing.T) {
 		run, stop := w.start(t)
 		o := readAll(t, run, 100)
 		must(t, o.err)
-		_, err := run.Commit(t.Context(), plan.DefaultKeeper, 30)
+		_, err := run.Commit(t.Context(), planrecord.DefaultKeeper, 30)
 		must(t, err)
 		time.Sleep(time.Minute)
 		purged := s["code"].state().First
@@ -610,7 +612,7 @@ func TestMix_AddAfterAPurgeReleasesNoFurtherStep(t *testing.T) {
 			_, err = run.Checkpoint(t.Context())
 			must(t, err)
 		}
-		_, err = run.Commit(t.Context(), plan.DefaultKeeper, 150)
+		_, err = run.Commit(t.Context(), planrecord.DefaultKeeper, 150)
 		must(t, err)
 		time.Sleep(time.Minute)
 		if now := s["code"].state().First; now <= purged {

@@ -8,16 +8,16 @@ import (
 
 	"loaderd/loader"
 	"loaderd/loader/mixture"
-	"loaderd/loader/plan"
+	"loaderd/loader/planrecord"
 	"loaderd/loader/state"
 )
 
 // recordedMixes returns the changes of the mixture that a plan has.
-func recordedMixes(t *testing.T, l *memLog) (out []plan.Mix) {
+func recordedMixes(t *testing.T, l *memLog) (out []planrecord.Mix) {
 	t.Helper()
 	must(t, l.Scan(t.Context(), 1, func(_ uint64, b []byte) error {
-		e, err := plan.DecodeRecord(b)
-		if m, is := e.(plan.Mix); is {
+		e, err := planrecord.Decode(b)
+		if m, is := e.(planrecord.Mix); is {
 			out = append(out, m)
 		}
 		return err

@@ -14,7 +14,7 @@ import (
 	"loaderd/loader/fault"
 	"loaderd/loader/maintenance"
 	"loaderd/loader/mixture"
-	"loaderd/loader/plan"
+	"loaderd/loader/planrecord"
 	"loaderd/loader/state"
 )
 
@@ -249,12 +249,12 @@ func TestMixWhoseAnswerIsLost(t *testing.T) {
 		records := slices.Clone(w.plan.records)
 		w.plan.mu.Unlock()
 		for _, b := range records {
-			e, err := plan.DecodeRecord(b)
+			e, err := planrecord.Decode(b)
 			must(t, err)
 			switch e := e.(type) {
-			case plan.StepPart:
+			case planrecord.StepPart:
 				steps = e.Index + 1
-			case plan.Mix:
+			case planrecord.Mix:
 				took = append(took, steps)
 			}
 		}

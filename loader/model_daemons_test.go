@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"loaderd/loader/fault"
-	"loaderd/loader/plan"
+	"loaderd/loader/planrecord"
 )
 
 // TestModelOfDaemons lets the things of TestModel happen to either of two daemons of a run, and lets the lead go from
@@ -130,15 +130,15 @@ func (m *machine) upToDate(rt *rapid.T) bool {
 	records := slices.Clone(m.world.plan.records)
 	m.world.plan.mu.Unlock()
 	var steps uint64
-	var parts plan.Joiner
-	keepers, ended := plan.Keepers{}, false
+	var parts planrecord.Joiner
+	keepers, ended := planrecord.Keepers{}, false
 	for _, b := range records {
-		e, err := plan.DecodeRecord(b)
+		e, err := planrecord.Decode(b)
 		if err != nil {
 			rt.Fatal(err)
 		}
 		switch e := e.(type) {
-		case plan.StepPart:
+		case planrecord.StepPart:
 			s, err := parts.Add(e)
 			if err != nil {
 				rt.Fatal(err)
@@ -146,9 +146,9 @@ func (m *machine) upToDate(rt *rapid.T) bool {
 			if s != nil {
 				steps = s.Index + 1
 			}
-		case plan.Commit, plan.Leave:
+		case planrecord.Commit, planrecord.Leave:
 			keepers = keepers.Changed(e)
-		case plan.End:
+		case planrecord.End:
 			ended = true
 		}
 	}

@@ -14,6 +14,8 @@ import (
 	"loaderd/loader/fault"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
+	"loaderd/loader/planrecord"
+	"loaderd/loader/runconfig"
 	"loaderd/packonline"
 )
 
@@ -21,7 +23,7 @@ import (
 var sourcesOfModel = []string{"a", "b", "c", "d"}
 
 // drawMixture lets a run begin with some of the sources.
-func drawMixture(rt *rapid.T, c *plan.Config, processes int) {
+func drawMixture(rt *rapid.T, c *runconfig.Config, processes int) {
 	names := sourcesOfModel[:rapid.IntRange(1, 3).Draw(rt, "sources")]
 	c.Sources = map[string]mixture.Source{}
 	for _, name := range names {
@@ -49,7 +51,7 @@ func drawMixture(rt *rapid.T, c *plan.Config, processes int) {
 	}
 }
 
-func drawSource(rt *rapid.T, c plan.Config) mixture.Source {
+func drawSource(rt *rapid.T, c runconfig.Config) mixture.Source {
 	s := mixture.Source{Weight: rapid.SampledFrom([]float64{1, 0, 3, 0.2}).Draw(rt, "weight"),
 		Epochs: rapid.SampledFrom([]mixture.Epochs{1, 1, 2, mixture.Forever}).Draw(rt, "epochs"),
 		Block:  rapid.IntRange(0, 3).Draw(rt, "block")}
@@ -69,7 +71,7 @@ func drawSource(rt *rapid.T, c plan.Config) mixture.Source {
 		if s.Packing = &own; len(own.Validate()) > 0 {
 			s.Packing = nil
 		} else {
-			s.Attention = plan.AttentionOf(method)
+			s.Attention = runconfig.AttentionOf(method)
 		}
 	}
 	return s
@@ -134,7 +136,7 @@ func (m *machine) infos() []plan.SourceInfo {
 		}
 	}
 	for _, c := range m.ref.known {
-		if mix, ok := c.(plan.Mix); ok {
+		if mix, ok := c.(planrecord.Mix); ok {
 			infos = append(infos, mix.Infos()...)
 		}
 	}
@@ -183,9 +185,9 @@ func (m *machine) present() map[string]bool {
 	}
 	for _, c := range m.ref.known {
 		switch c := c.(type) {
-		case plan.SealSource:
+		case planrecord.SealSource:
 			out[infos[c.Source].Name] = true
-		case plan.Mix:
+		case planrecord.Mix:
 			for _, name := range c.Remove {
 				delete(out, name)
 			}
@@ -226,7 +228,7 @@ func (m *machine) mix(rt *rapid.T) {
 	}
 	m.follow(rt)
 	for i, c := range slices.Backward(m.ref.known) {
-		if mix, ok := c.(plan.Mix); ok && reflect.DeepEqual(mix.Change, change) {
+		if mix, ok := c.(planrecord.Mix); ok && reflect.DeepEqual(mix.Change, change) {
 			m.answers[i] = step
 			return
 		}
@@ -279,8 +281,8 @@ func (m *machine) sealSource(rt *rapid.T) {
 		if x.Name != name || x.Sealed && x.Last == last {
 			continue
 		}
-		if !slices.ContainsFunc(m.ref.known, func(c plan.Control) bool {
-			seal, ok := c.(plan.SealSource)
+		if !slices.ContainsFunc(m.ref.known, func(c planrecord.Control) bool {
+			seal, ok := c.(planrecord.SealSource)
 			return ok && seal.Source == i && seal.Last == last
 		}) {
 			rt.Fatalf("the end of %s behind document %d is not among %+v", name, last, m.ref.known)

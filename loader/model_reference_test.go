@@ -21,6 +21,7 @@ import (
 	"loaderd/loader/maintenance"
 	"loaderd/loader/plan"
 	"loaderd/loader/planner"
+	"loaderd/loader/planrecord"
 	"loaderd/loader/state"
 	"loaderd/packonline"
 )
@@ -111,19 +112,19 @@ func (f runFloors) Release(_ context.Context, term, from uint64) (uint64, error)
 
 // reference is a planner that nothing happens to, with a simple account of what goes into it.
 type reference struct {
-	header   plan.Header
+	header   planrecord.Header
 	applier  *planner.Applier
 	steps    []plan.Step
-	read     int            // records of the plan log
-	known    []plan.Control // all that were recorded
-	took     map[int]uint64 // the next step when each of them took effect
-	waits    []int          // those that have not, in the order in which they will
-	windows  []window       // by source
-	first    uint64         // arrival that the run needs at its beginning
-	in       int64          // tokens of used documents
-	used     map[member]int // how often each document is used
-	arrivals [][]member     // the documents of each message that are used, in the order in which they came
-	before   [][]window     // windows behind each of them
+	read     int                  // records of the plan log
+	known    []planrecord.Control // all that were recorded
+	took     map[int]uint64       // the next step when each of them took effect
+	waits    []int                // those that have not, in the order in which they will
+	windows  []window             // by source
+	first    uint64               // arrival that the run needs at its beginning
+	in       int64                // tokens of used documents
+	used     map[member]int       // how often each document is used
+	arrivals [][]member           // the documents of each message that are used, in the order in which they came
+	before   [][]window           // windows behind each of them
 }
 
 // member is a document of a message: of most the only one.
@@ -177,19 +178,19 @@ func (m *machine) follow(rt *rapid.T) {
 		return
 	}
 	if m.ref == nil {
-		e, err := plan.DecodeRecord(records[0])
+		e, err := planrecord.Decode(records[0])
 		if err != nil {
 			rt.Fatal(err)
 		}
-		m.begins(rt, e.(plan.Header), records[1:])
+		m.begins(rt, e.(planrecord.Header), records[1:])
 	}
 	r := m.ref
 	for _, b := range records[r.read:] {
-		e, err := plan.DecodeRecord(b)
+		e, err := planrecord.Decode(b)
 		if err != nil {
 			rt.Fatal(err)
 		}
-		if c, ok := e.(plan.Control); ok {
+		if c, ok := e.(planrecord.Control); ok {
 			before := len(r.applier.Pending)
 			r.applier.Record(c)
 			if len(r.applier.Pending) > before {
@@ -219,13 +220,13 @@ func (m *machine) follow(rt *rapid.T) {
 }
 
 // begins is the reference of a run at its beginning.
-func (m *machine) begins(rt *rapid.T, h plan.Header, behind [][]byte) {
+func (m *machine) begins(rt *rapid.T, h planrecord.Header, behind [][]byte) {
 	for _, b := range behind {
-		e, err := plan.DecodeRecord(b)
+		e, err := planrecord.Decode(b)
 		if err != nil {
 			rt.Fatal(err)
 		}
-		if x, ok := e.(plan.ForkState); ok {
+		if x, ok := e.(planrecord.ForkState); ok {
 			h.State = append(h.State, x.State...)
 		}
 	}
@@ -358,7 +359,7 @@ func (m *machine) recorded(rt *rapid.T, kind string, at uint64) {
 	m.follow(rt)
 	if kind == "seal" {
 		m.allSealed(rt)
-	} else if !slices.Contains(m.ref.known, plan.Control(plan.Drain{At: at})) {
+	} else if !slices.Contains(m.ref.known, planrecord.Control(planrecord.Drain{At: at})) {
 		rt.Fatalf("%s behind arrival %d is not among %+v", kind, at, m.ref.known)
 	}
 }

@@ -25,6 +25,7 @@ import (
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
 	"loaderd/loader/planner"
+	"loaderd/loader/planrecord"
 	"loaderd/loader/state"
 	"loaderd/packonline"
 )
@@ -75,13 +76,13 @@ type machine struct {
 	company  *company   // nil where it is one process alone
 	name     string
 	world    *world
-	spoilt   map[string][]byte // what stands where a checkpoint stood
-	keepers  []plan.Keepers    // what the run may know of them: two where a process died over a record
-	most     uint64            // all steps before it were once committed by all keepers
-	ref      *reference        // nil before the run has begun
-	answers  map[int]uint64    // the steps with which controls were answered, by their places in the log
-	past     history           // of the runs that it was forked from
-	parent   *reference        // of the last of them
+	spoilt   map[string][]byte    // what stands where a checkpoint stood
+	keepers  []planrecord.Keepers // what the run may know of them: two where a process died over a record
+	most     uint64               // all steps before it were once committed by all keepers
+	ref      *reference           // nil before the run has begun
+	answers  map[int]uint64       // the steps with which controls were answered, by their places in the log
+	past     history              // of the runs that it was forked from
+	parent   *reference           // of the last of them
 }
 
 // process is one that serves the run.
@@ -126,7 +127,7 @@ func (m *machine) adopt(rt *rapid.T, w *world) {
 	w.options.Ahead = rapid.IntRange(1, 5).Draw(rt, "ahead")
 	m.runs++
 	m.world, m.name, m.ref, m.most, m.answers = w, fmt.Sprint("run ", m.runs), nil, 0, map[int]uint64{}
-	m.keepers, m.spoilt = []plan.Keepers{{}}, map[string][]byte{}
+	m.keepers, m.spoilt = []planrecord.Keepers{{}}, map[string][]byte{}
 	if len(m.crew) > 1 {
 		m.company, w.options.Stall = newCompany(), 10*time.Second // longer than a process that died is missed
 	}
@@ -184,10 +185,10 @@ func (m *machine) start(rt *rapid.T) {
 	}
 	m.settle(rt)
 	have := m.run.Info().Keepers
-	if !slices.ContainsFunc(m.keepers, func(k plan.Keepers) bool { return maps.Equal(k, have) }) {
+	if !slices.ContainsFunc(m.keepers, func(k planrecord.Keepers) bool { return maps.Equal(k, have) }) {
 		rt.Fatalf("the keepers are %v, want %v", have, m.keepers)
 	}
-	m.keepers, m.most = []plan.Keepers{have}, max(m.most, have.Committed())
+	m.keepers, m.most = []planrecord.Keepers{have}, max(m.most, have.Committed())
 }
 
 func (m *machine) stop() error {
@@ -414,7 +415,7 @@ func (m *machine) part(rt *rapid.T) {
 
 // keeper draws one's name.
 func keeper(rt *rapid.T) string {
-	return rapid.SampledFrom([]string{plan.DefaultKeeper, "evaluator", "archive"}).Draw(rt, "keeper")
+	return rapid.SampledFrom([]string{planrecord.DefaultKeeper, "evaluator", "archive"}).Draw(rt, "keeper")
 }
 
 func (m *machine) commit(rt *rapid.T) {
@@ -451,10 +452,10 @@ func (m *machine) commit(rt *rapid.T) {
 	}
 	m.settle(rt) // a process that has died starts again: what it finds is one of them
 	have := m.run.Info().Keepers
-	if !slices.ContainsFunc(m.keepers, func(k plan.Keepers) bool { return maps.Equal(k, have) }) {
+	if !slices.ContainsFunc(m.keepers, func(k planrecord.Keepers) bool { return maps.Equal(k, have) }) {
 		rt.Fatalf("after a commit of step %d for %s the keepers are %v, before they were %v", step, name, have, before)
 	}
-	m.keepers = []plan.Keepers{have}
+	m.keepers = []planrecord.Keepers{have}
 	m.kept(rt, committed)
 }
 

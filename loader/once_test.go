@@ -14,7 +14,7 @@ import (
 	"loaderd/loader/fault"
 	"loaderd/loader/maintenance"
 	"loaderd/loader/mixture"
-	"loaderd/loader/plan"
+	"loaderd/loader/planrecord"
 	"loaderd/loader/state"
 )
 
@@ -23,8 +23,8 @@ func changesDecided(t *testing.T, l *memLog) map[uint64]int {
 	t.Helper()
 	out := map[uint64]int{}
 	must(t, l.Scan(t.Context(), 1, func(_ uint64, b []byte) error {
-		e, err := plan.DecodeRecord(b)
-		if m, is := e.(plan.Mix); is && m.Decided != nil {
+		e, err := planrecord.Decode(b)
+		if m, is := e.(planrecord.Mix); is && m.Decided != nil {
 			out[*m.Decided]++
 		}
 		return err

@@ -8,12 +8,13 @@ import (
 	"loaderd/loader"
 	"loaderd/loader/backend"
 	"loaderd/loader/fault"
-	"loaderd/loader/plan"
+	"loaderd/loader/planrecord"
+	"loaderd/loader/runconfig"
 	"loaderd/loader/state"
 )
 
 // purging is a world whose run purges what it has committed, and keeps no tokens in memory.
-func purging(c plan.Config) (*world, *memFloors) {
+func purging(c runconfig.Config) (*world, *memFloors) {
 	w := newWorld(c)
 	floors := &memFloors{docs: w.docs}
 	w.edges = func(e *backend.Backends) { e.Sources = onlySource{w.docs, floors} }
@@ -53,7 +54,7 @@ func TestCommittedDocumentsArePurged(t *testing.T) {
 		if step%21 != 14 {
 			continue
 		}
-		if _, err := run.Commit(t.Context(), plan.DefaultKeeper, step); err != nil {
+		if _, err := run.Commit(t.Context(), planrecord.DefaultKeeper, step); err != nil {
 			t.Fatal(err)
 		}
 		if step == 35 { // a step that is not committed is there after a restart, whatever was purged
@@ -68,7 +69,7 @@ func TestCommittedDocumentsArePurged(t *testing.T) {
 		}
 	}
 	total := uint64(len(want))
-	if _, err := run.Commit(t.Context(), plan.DefaultKeeper, total); err != nil {
+	if _, err := run.Commit(t.Context(), planrecord.DefaultKeeper, total); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, func() bool { return run.Info().Oldest > 30 })
@@ -139,7 +140,7 @@ func TestWhatACheckpointRefersToIsNotPurged(t *testing.T) {
 	run, stop := w.start(t)
 	for step := range uint64(110) {
 		read(t, run, state.Place{World: 1}, step, 1)
-		if _, err := run.Commit(t.Context(), plan.DefaultKeeper, step+1); err != nil {
+		if _, err := run.Commit(t.Context(), planrecord.DefaultKeeper, step+1); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -198,7 +199,7 @@ func TestWhatMayBeAskedForIsNotPurged(t *testing.T) {
 			}
 			w.docs.lengths(someLengths(9, 400)...)
 			read(t, run, state.Place{World: 1}, 0, 40)
-			if _, err := run.Commit(t.Context(), plan.DefaultKeeper, 40); err != nil {
+			if _, err := run.Commit(t.Context(), planrecord.DefaultKeeper, 40); err != nil {
 				t.Fatal(err)
 			}
 			from, err := run.Needs(t.Context())

@@ -17,13 +17,14 @@ import (
 	"loaderd/loader/fault"
 	"loaderd/loader/maintenance"
 	"loaderd/loader/plan"
+	"loaderd/loader/planrecord"
 	"loaderd/loader/state"
 	"loaderd/packonline"
 )
 
 // planRecord is a record of a plan, as docs/plan.md describes them.
 func planRecord(kind byte, body []byte) []byte {
-	b := append([]byte{'L', 'P', plan.FormatVersion, kind}, body...)
+	b := append([]byte{'L', 'P', planrecord.FormatVersion, kind}, body...)
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)))
 }
 
@@ -45,7 +46,7 @@ func drained(t *testing.T) (*world, []*assembly.Batch) {
 	}
 	w.docs.lengths(someLengths(5, 300)...)
 	batches = append(batches, read(t, run, state.Place{World: 1}, 4, 26)...)
-	if _, err := run.Commit(t.Context(), plan.DefaultKeeper, 20); err != nil {
+	if _, err := run.Commit(t.Context(), planrecord.DefaultKeeper, 20); err != nil {
 		t.Fatal(err)
 	}
 	batches = append(batches, read(t, run, state.Place{World: 1}, 30, 6)...)

@@ -7,7 +7,7 @@ import (
 
 	"loaderd/loader"
 	"loaderd/loader/follower"
-	"loaderd/loader/plan"
+	"loaderd/loader/planrecord"
 	"loaderd/loader/state"
 )
 
@@ -31,7 +31,7 @@ func TestRelease_JobRetainsUntilItCommits(t *testing.T) {
 			}
 		}
 		read(t, run, state.Place{World: 1}, 0, 40)
-		commit(t, run, plan.DefaultKeeper, 40)
+		commit(t, run, planrecord.DefaultKeeper, 40)
 		return w, run, stop, r
 	}
 	retains := func(t *testing.T, run *loader.Run, want bool) {
@@ -124,7 +124,7 @@ func TestRelease_JobRetainsBeyondItsDaemon(t *testing.T) {
 		if err := stop(); err != nil {
 			t.Fatal(err)
 		}
-		commit(t, first, plan.DefaultKeeper, 40)
+		commit(t, first, planrecord.DefaultKeeper, 40)
 		<-time.After(30 * time.Second)
 		if from, err := first.Needs(t.Context()); err != nil || from != 1 {
 			t.Fatalf("the run needs documents from %d on: %v", from, err)

@@ -23,7 +23,9 @@ import (
 	"loaderd/loader/internal/waiting"
 	"loaderd/loader/maintenance"
 	"loaderd/loader/plan"
+	"loaderd/loader/planrecord"
 	"loaderd/loader/planview"
+	"loaderd/loader/runconfig"
 	"loaderd/loader/state"
 	"loaderd/packonline"
 )
@@ -32,14 +34,14 @@ import (
 type Info struct {
 	Run string `json:"run"`
 	// ID tells the run from others of its name: one that was deleted and begun again has another. Empty before it begins.
-	ID          string       `json:"run_id"`
-	Fingerprint string       `json:"fingerprint"`
-	Config      plan.Config  `json:"config"`
-	Planned     uint64       `json:"planned"`   // steps 0 ... Planned-1 can be read
-	Ended       bool         `json:"ended"`     // no step follows
-	Committed   uint64       `json:"committed"` // all keepers' own checkpoints cover all steps before this one
-	Oldest      uint64       `json:"oldest"`    // steps before this one are released: their documents may be gone
-	Keepers     plan.Keepers `json:"keepers"`
+	ID          string             `json:"run_id"`
+	Fingerprint string             `json:"fingerprint"`
+	Config      runconfig.Config   `json:"config"`
+	Planned     uint64             `json:"planned"`   // steps 0 ... Planned-1 can be read
+	Ended       bool               `json:"ended"`     // no step follows
+	Committed   uint64             `json:"committed"` // all keepers' own checkpoints cover all steps before this one
+	Oldest      uint64             `json:"oldest"`    // steps before this one are released: their documents may be gone
+	Keepers     planrecord.Keepers `json:"keepers"`
 	// Sources are in the order of their numbers, those that were removed among them.
 	Sources []plan.SourceInfo `json:"sources"`
 	// Was are names that the run had before its plan was repaired: who holds one of them means this run.
@@ -64,7 +66,7 @@ type Info struct {
 // the plan and the follower's demand between them. Open it, call Serve once, read steps through Readers.
 type Run struct {
 	name        string
-	config      plan.Config
+	config      runconfig.Config
 	options     backend.Options
 	clustered   bool // several daemons may serve the run
 	plan        *planview.View
@@ -75,7 +77,7 @@ type Run struct {
 
 // Open reads the plan and restores the planner. It refuses a plan made with another configuration or algorithm. It
 // changes nothing: a new run begins with Serve.
-func Open(ctx context.Context, name string, c plan.Config, o backend.Options, e backend.Backends) (*Run, error) {
+func Open(ctx context.Context, name string, c runconfig.Config, o backend.Options, e backend.Backends) (*Run, error) {
 	if bad := c.Validate(); len(bad) > 0 {
 		errs := make([]error, len(bad))
 		for i, b := range bad {
@@ -83,7 +85,7 @@ func Open(ctx context.Context, name string, c plan.Config, o backend.Options, e 
 		}
 		return nil, fmt.Errorf("open run %s: %w", name, errors.Join(errs...))
 	}
-	if err := (plan.Term{Daemon: e.Daemon}).Validate(); err != nil {
+	if err := (planrecord.Term{Daemon: e.Daemon}).Validate(); err != nil {
 		return nil, fmt.Errorf("open run %s: %w", name, err)
 	}
 	c = c.Settled()
@@ -237,7 +239,7 @@ func (r *Run) SealBy(ctx context.Context, who string) (uint64, error) {
 	if err := validWho(who); err != nil {
 		return 0, err
 	}
-	at, err := r.ask(ctx, plan.Seal{By: who})
+	at, err := r.ask(ctx, planrecord.Seal{By: who})
 	if l := r.coordinator.Leader(); err == nil && l != nil {
 		l.Announced(ctx)
 	}
@@ -267,7 +269,7 @@ func (r *Run) SealSource(ctx context.Context, name, who string) (uint64, error) 
 		return 0, &fault.Error{Reason: fault.BadTicket, Message: fmt.Sprintf("the run has no source %q", name),
 			Do: "name one of " + strings.Join(sourceNames(infos), ", ")}
 	}
-	return r.ask(ctx, plan.SealSource{Source: i, By: who})
+	return r.ask(ctx, planrecord.SealSource{Source: i, By: who})
 }
 
 // sources returns those of the run. It waits for the stall timeout that the run begins.
@@ -300,7 +302,7 @@ func sourceNames(infos []plan.SourceInfo) (names []string) {
 
 // validWho refuses names that no identity has.
 func validWho(who string) error {
-	if err := plan.ValidIdentity(who); err != nil {
+	if err := planrecord.ValidIdentity(who); err != nil {
 		return &fault.Error{Reason: fault.BadTicket, Message: err.Error(), Do: "give the identity a name of printable ASCII"}
 	}
 	return nil
@@ -315,17 +317,17 @@ func (r *Run) DrainBy(ctx context.Context, who string) (uint64, error) {
 	if err := validWho(who); err != nil {
 		return 0, err
 	}
-	return r.ask(ctx, plan.Drain{By: who})
+	return r.ask(ctx, planrecord.Drain{By: who})
 }
 
 // Commit records that a keeper's own durable checkpoint covers all steps before step. The first commit of a name makes
 // it a keeper. It is idempotent and monotone: a smaller step than before changes nothing. It returns the step before
 // which all keepers cover all.
 func (r *Run) Commit(ctx context.Context, keeper string, step uint64) (committed uint64, err error) {
-	if err := plan.ValidKeeper(keeper); err != nil {
+	if err := planrecord.ValidKeeper(keeper); err != nil {
 		return 0, &fault.Error{Reason: fault.BadTicket, Message: err.Error()}
 	}
-	return r.ask(ctx, plan.Commit{Keeper: keeper, Step: step})
+	return r.ask(ctx, planrecord.Commit{Keeper: keeper, Step: step})
 }
 
 // Sent returns how many steps readers of some jobs were handed, by any daemon: the index of the next step of the one
@@ -343,10 +345,10 @@ func (r *Run) Sent(ctx context.Context, step uint64, of func(job string) bool) (
 
 // Leave records that a keeper keeps no checkpoints any more: it no longer counts. Idempotent.
 func (r *Run) Leave(ctx context.Context, keeper string) (committed uint64, err error) {
-	if err := plan.ValidKeeper(keeper); err != nil {
+	if err := planrecord.ValidKeeper(keeper); err != nil {
 		return 0, &fault.Error{Reason: fault.BadTicket, Message: err.Error()}
 	}
-	return r.ask(ctx, plan.Leave{Keeper: keeper})
+	return r.ask(ctx, planrecord.Leave{Keeper: keeper})
 }
 
 // Checkpoint stores the planner's state as of now and returns the step that it goes on with.
@@ -357,14 +359,14 @@ const askPause = 20 * time.Millisecond
 
 // ask asks the leader to record an entry, or for a checkpoint, and waits for Options.Stall at most. An entry that is
 // recorded after that does no harm. Where the leader changes meanwhile, the next one is asked.
-func (r *Run) ask(ctx context.Context, e plan.Entry) (uint64, error) {
+func (r *Run) ask(ctx context.Context, e planrecord.Entry) (uint64, error) {
 	q := cluster.Request{After: r.plan.Position()}
 	if e != nil {
-		q.Record = plan.EncodeRecord(e)
+		q.Record = planrecord.Encode(e)
 	}
 	limit, cancel := context.WithTimeout(ctx, r.options.Stall)
 	defer cancel()
-	if _, drain := e.(plan.Drain); drain && r.clustered {
+	if _, drain := e.(planrecord.Drain); drain && r.clustered {
 		h, _ := r.plan.Head()
 		var err error
 		if q.Least, err = r.streams.Present(limit, h); err != nil {
@@ -428,16 +430,16 @@ func (r *Run) Mix(ctx context.Context, q state.MixRequest) (state.MixResult, err
 	if err := validWho(q.By); err != nil {
 		return state.MixResult{}, err
 	}
-	if err := errors.Join(q.Validate(), plan.ValidRequest(q.Request)); err != nil {
+	if err := errors.Join(q.Validate(), planrecord.ValidRequest(q.Request)); err != nil {
 		return state.MixResult{}, &fault.Error{Reason: fault.BadTicket, Message: err.Error()}
 	}
 	if q.Request == "" {
 		q.Request = rand.Text()
 	}
-	m := plan.Mix{Change: q.Change, By: q.By, Decided: q.Decided, Request: q.Request}
+	m := planrecord.Mix{Change: q.Change, By: q.By, Decided: q.Decided, Request: q.Request}
 	limit, cancel := context.WithTimeout(ctx, r.options.Stall)
 	defer cancel()
-	a, err := r.asks(ctx, limit, cluster.Request{Record: plan.EncodeRecord(m), DryRun: q.DryRun})
+	a, err := r.asks(ctx, limit, cluster.Request{Record: planrecord.Encode(m), DryRun: q.DryRun})
 	if err != nil {
 		return state.MixResult{}, err
 	}

@@ -18,6 +18,7 @@ import (
 	"loaderd/loader/fault"
 	"loaderd/loader/internal/plantest"
 	"loaderd/loader/plan"
+	"loaderd/loader/planrecord"
 	"loaderd/loader/state"
 	"loaderd/packonline"
 )
@@ -238,12 +239,12 @@ func TestRefusals(t *testing.T) {
 			}
 		})
 	}
-	if _, err := run.Commit(t.Context(), plan.DefaultKeeper, 1000); reason(err) != fault.BadTicket {
+	if _, err := run.Commit(t.Context(), planrecord.DefaultKeeper, 1000); reason(err) != fault.BadTicket {
 		t.Fatalf("Commit = %v", err)
 	}
 	read(t, run, state.Place{World: 1}, 0, 3)
 	for _, c := range []struct{ step, want uint64 }{{2, 2}, {1, 2}, {3, 3}, {3, 3}} {
-		if _, err := run.Commit(t.Context(), plan.DefaultKeeper, c.step); err != nil || run.Info().Committed != c.want {
+		if _, err := run.Commit(t.Context(), planrecord.DefaultKeeper, c.step); err != nil || run.Info().Committed != c.want {
 			t.Fatalf("Commit(%d): %v, committed is %d", c.step, err, run.Info().Committed)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 
 	"loaderd/loader/assembly"
 	"loaderd/loader/maintenance"
-	"loaderd/loader/plan"
+	"loaderd/loader/planrecord"
 	"loaderd/loader/state"
 )
 
@@ -24,7 +24,7 @@ func lived(t *testing.T, w *world) (batches []*assembly.Batch, id string) {
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
-	if !info.Begun || !plan.ValidID(info.ID) || info.ID == "" {
+	if !info.Begun || !planrecord.ValidID(info.ID) || info.ID == "" {
 		t.Fatalf("%+v", info)
 	}
 	return batches, info.ID
@@ -34,9 +34,9 @@ func lived(t *testing.T, w *world) (batches []*assembly.Batch, id string) {
 // for.
 func unsealed(t *testing.T, records [][]byte) [][]byte {
 	return slices.DeleteFunc(decisions(t, records), func(b []byte) bool {
-		e, err := plan.DecodeRecord(b)
+		e, err := planrecord.Decode(b)
 		must(t, err)
-		_, is := e.(plan.SealSource)
+		_, is := e.(planrecord.SealSource)
 		return is
 	})
 }
@@ -102,7 +102,7 @@ func TestIDsOfForksAndCopies(t *testing.T) {
 		func(uint64) {}); err != nil {
 		t.Fatal(err)
 	}
-	if e, err := plan.DecodeRecord(next.plan.records[0]); err != nil || e.(plan.Header).ID != old.ID {
+	if e, err := planrecord.Decode(next.plan.records[0]); err != nil || e.(planrecord.Header).ID != old.ID {
 		t.Errorf("%+v, %v", e, err)
 	}
 }

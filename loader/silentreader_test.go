@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"loaderd/loader/fault"
-	"loaderd/loader/plan"
+	"loaderd/loader/planrecord"
 	"loaderd/loader/state"
 )
 
@@ -54,7 +54,7 @@ func TestARankThatNeverReads(t *testing.T) {
 		if len(reads.Dropped()) > 0 || len(run.Stats().Readers) != 1 {
 			t.Errorf("readers are %v", run.Stats().Readers)
 		}
-		if _, err := run.Commit(t.Context(), plan.DefaultKeeper, 15); err != nil {
+		if _, err := run.Commit(t.Context(), planrecord.DefaultKeeper, 15); err != nil {
 			t.Fatal(err)
 		}
 		eventually(t, func() bool { return w.first() > 1 }) // the silent reader is at step 0

@@ -15,6 +15,7 @@ import (
 	"loaderd/loader/fault"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
+	"loaderd/loader/planrecord"
 	"loaderd/loader/state"
 )
 
@@ -118,7 +119,7 @@ func TestNothingWaitsWithoutACause(t *testing.T) {
 			if _, err := r.Next(t.Context()); reason(err) != c.step {
 				t.Errorf("Next = %v, want %s", err, c.step)
 			}
-			if _, err := run.Commit(t.Context(), plan.DefaultKeeper, 1); reason(err) != c.request {
+			if _, err := run.Commit(t.Context(), planrecord.DefaultKeeper, 1); reason(err) != c.request {
 				t.Errorf("Commit = %v, want %s", err, c.request)
 			}
 		})
@@ -154,7 +155,7 @@ func TestNothingWaitsWithoutACause(t *testing.T) {
 		if _, err := r.Next(t.Context()); reason(err) != fault.PlanLogDown {
 			t.Errorf("Next = %v", err)
 		}
-		if _, err := run.Commit(t.Context(), plan.DefaultKeeper, 1); reason(err) != fault.PlanLogDown {
+		if _, err := run.Commit(t.Context(), planrecord.DefaultKeeper, 1); reason(err) != fault.PlanLogDown {
 			t.Errorf("Commit = %v", err)
 		}
 	})

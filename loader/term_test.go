@@ -13,13 +13,13 @@ import (
 	"loaderd/loader/backend"
 	"loaderd/loader/fault"
 	"loaderd/loader/maintenance"
-	"loaderd/loader/plan"
+	"loaderd/loader/planrecord"
 	"loaderd/loader/state"
 )
 
 func isTerm(record []byte) bool {
-	e, err := plan.DecodeRecord(record)
-	_, ok := e.(plan.Term)
+	e, err := planrecord.Decode(record)
+	_, ok := e.(planrecord.Term)
 	return err == nil && ok
 }
 
@@ -28,8 +28,8 @@ func (w *world) terms() (at []uint64, who []string) {
 	w.plan.mu.Lock()
 	defer w.plan.mu.Unlock()
 	for i, b := range w.plan.records {
-		if e, err := plan.DecodeRecord(b); err == nil {
-			if term, ok := e.(plan.Term); ok {
+		if e, err := planrecord.Decode(b); err == nil {
+			if term, ok := e.(planrecord.Term); ok {
 				at, who = append(at, uint64(i+1)), append(who, term.Daemon)
 			}
 		}
@@ -81,7 +81,7 @@ func TestATermDeposesTheLeaderBefore(t *testing.T) {
 	have := read(t, first, state.Place{World: 1}, 0, 8)
 	second, stopSecond := w.start(t)
 	eventually(t, func() bool { return !second.Stats().Replaying })
-	if _, err := first.Commit(t.Context(), plan.DefaultKeeper, 2); reason(err) != fault.NotLeading {
+	if _, err := first.Commit(t.Context(), planrecord.DefaultKeeper, 2); reason(err) != fault.NotLeading {
 		t.Errorf("a commit with the leader before: %v", err)
 	}
 	if err := stopFirst(); !errors.Is(err, fault.ErrLeadershipLost) {
@@ -130,7 +130,7 @@ func TestADeposedLeaderEnds(t *testing.T) {
 		},
 		"a release": func(t *testing.T, run *loader.Run, w *world, floors *memFloors) {
 			read(t, run, state.Place{World: 1}, 0, 40)
-			if _, err := run.Commit(t.Context(), plan.DefaultKeeper, 40); err != nil {
+			if _, err := run.Commit(t.Context(), planrecord.DefaultKeeper, 40); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := floors.Claim(t.Context(), 1000, 1); err != nil {
@@ -224,7 +224,7 @@ func TestALeadBeginsWithWhatIsThereByThen(t *testing.T) {
 			}
 			want = read(t, first, state.Place{World: 1}, 0, 0)
 		}
-		if _, err := first.Commit(t.Context(), plan.DefaultKeeper, 50); err != nil {
+		if _, err := first.Commit(t.Context(), planrecord.DefaultKeeper, 50); err != nil {
 			t.Fatal(err)
 		}
 		eventually(t, func() bool {

@@ -11,7 +11,7 @@ import (
 	"loaderd/loader/backend"
 	"loaderd/loader/document"
 	"loaderd/loader/fault"
-	"loaderd/loader/plan"
+	"loaderd/loader/planrecord"
 	"loaderd/loader/state"
 )
 
@@ -49,7 +49,7 @@ func TestLeader_DeposedBehindACutReportsNoLostDocuments(t *testing.T) {
 		time.Sleep(2 * time.Second) // its lease expires
 		company.oust(doubts)
 		read(t, second, state.Place{World: 1}, 0, 40)
-		_, err := second.Commit(t.Context(), plan.DefaultKeeper, 40)
+		_, err := second.Commit(t.Context(), planrecord.DefaultKeeper, 40)
 		must(t, err)
 		eventually(t, func() bool { return w.first() > 1 })
 		time.Sleep(10 * time.Second)

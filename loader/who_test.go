@@ -10,7 +10,7 @@ import (
 	"loaderd/loader/backend"
 	"loaderd/loader/fault"
 	"loaderd/loader/maintenance"
-	"loaderd/loader/plan"
+	"loaderd/loader/planrecord"
 	"loaderd/loader/state"
 )
 
@@ -53,7 +53,8 @@ func TestThePlanNamesWhoAsked(t *testing.T) {
 		}
 		var controls []string
 		for _, c := range audited.Controls {
-			if e, err := plan.DecodeRecord(w.plan.records[c.Record-1]); err != nil || e.(plan.Control).String() != c.What {
+			if e, err := planrecord.Decode(w.plan.records[c.Record-1]); err != nil ||
+				e.(planrecord.Control).String() != c.What {
 				t.Errorf("record %d is %v, %v; audited %s", c.Record, e, err, c.What)
 			}
 			controls = append(controls, c.What)
@@ -70,7 +71,7 @@ func TestThePlanNamesWhoAsked(t *testing.T) {
 	}
 	steps := func(w *world) (steps [][]byte) {
 		for _, b := range w.plan.records {
-			if plan.StepKind(b[3]) {
+			if planrecord.StepKind(b[3]) {
 				steps = append(steps, b)
 			}
 		}

@@ -18,7 +18,8 @@ import (
 	"loaderd/loader/fault"
 	"loaderd/loader/maintenance"
 	"loaderd/loader/mixture"
-	"loaderd/loader/plan"
+	"loaderd/loader/planrecord"
+	"loaderd/loader/runconfig"
 	"loaderd/loader/state"
 )
 
@@ -230,11 +231,11 @@ type world struct {
 	plan        *memLog
 	checkpoints *memCheckpoints
 	edges       func(*backend.Backends) // changes what a run gets, when set
-	config      plan.Config
+	config      runconfig.Config
 	options     backend.Options
 }
 
-func newWorld(c plan.Config) *world {
+func newWorld(c runconfig.Config) *world {
 	w := &world{docs: newDocs(), plan: &memLog{}, config: c,
 		options: backend.Options{Ahead: 4, CacheBytes: 1 << 20, Stall: 10 * time.Second, Checkpoint: 3}}
 	w.checkpoints = &memCheckpoints{data: map[string][]byte{}, plan: func() *memLog { return w.plan }}
@@ -250,7 +251,8 @@ func (s onlySource) Open(context.Context, string, mixture.Source) (backend.Strea
 }
 
 // fork returns the headers of a fork at a step, and of the run.
-func (w *world) fork(t *testing.T, step uint64, name string, c plan.Config) (forked, from plan.Header, err error) {
+func (w *world) fork(t *testing.T, step uint64, name string,
+	c runconfig.Config) (forked, from planrecord.Header, err error) {
 	return maintenance.Fork(t.Context(), w.edgesOf(), step, name, c)
 }
 

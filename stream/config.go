@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"loaderd/internal/access"
-	"loaderd/loader/plan"
+	"loaderd/loader/runconfig"
 	"loaderd/stream/conn"
 	"loaderd/stream/server"
 )
@@ -117,11 +117,11 @@ const MaxDocumentLimit = 32<<20 - 2*HeaderRoom
 const HeaderRoom = 64 << 10
 
 // Validate returns every bad field. It looks at values only, not at files or servers.
-func (c Config) Validate() []plan.FieldError {
-	var bad []plan.FieldError
+func (c Config) Validate() []runconfig.FieldError {
+	var bad []runconfig.FieldError
 	check := func(ok bool, field string, value any, want string) {
 		if !ok {
-			bad = append(bad, plan.FieldError{Field: field, Value: value, Want: want})
+			bad = append(bad, runconfig.FieldError{Field: field, Value: value, Want: want})
 		}
 	}
 	if c.Embedded() {

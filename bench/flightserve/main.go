@@ -22,6 +22,7 @@ import (
 	"loaderd/loader/document"
 	"loaderd/loader/fault"
 	"loaderd/loader/plan"
+	"loaderd/loader/runconfig"
 	"loaderd/loader/state"
 	"loaderd/packonline"
 )
@@ -112,11 +113,11 @@ func newPrebuilt(rows, bucket int, steps uint64, end string) *prebuilt {
 	p := &prebuilt{end: fault.Reason(end), bucket: bucket, contents: map[uint64]document.Content{}}
 	source := plan.SourceInfo{SourceBegin: plan.SourceBegin{Name: "docs"}}
 	p.info = loader.Info{Run: "bench", Fingerprint: "bench", Planned: steps, Sources: []plan.SourceInfo{source},
-		Config: plan.Config{
-			Attention: plan.AttentionDocument,
-			Tokenizer: plan.Tokenizer{Name: "none", VocabSize: 50257, End: 50256, Pad: 50256},
+		Config: runconfig.Config{
+			Attention: runconfig.AttentionDocument,
+			Tokenizer: runconfig.Tokenizer{Name: "none", VocabSize: 50257, End: 50256, Pad: 50256},
 			Packing:   packonline.Config{Method: "bucket", Buckets: []int{bucket}, Atom: 1},
-			Steps:     plan.StepsConfig{Rows: rows, Last: plan.LastDrop},
+			Steps:     runconfig.Steps{Rows: rows, Last: runconfig.LastDrop},
 		}}
 	for i := range rows {
 		var row []packonline.Piece

@@ -8,6 +8,7 @@ import (
 	"loaderd/bench/page"
 	"loaderd/loader/plan"
 	"loaderd/loader/planner"
+	"loaderd/loader/runconfig"
 	"loaderd/packonline"
 )
 
@@ -20,7 +21,7 @@ func printBalance(ctx context.Context, b *bench, out io.Writer) error {
 	var m page.Markdown
 	m.Values("buckets", "ranks", "mean", "with `steps.balance`", "no order can do better than", "most",
 		"with `steps.balance`", "no order can do better than")
-	for _, c := range []plan.Config{planConfig(2048), planConfig(fiveBuckets...)} {
+	for _, c := range []runconfig.Config{planConfig(2048), planConfig(fiveBuckets...)} {
 		var over [2][]excess
 		for i := range over {
 			c.Steps.Balance = i == 1

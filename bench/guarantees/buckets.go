@@ -10,6 +10,7 @@ import (
 	"loaderd/bench/page"
 	"loaderd/loader/plan"
 	"loaderd/loader/planner"
+	"loaderd/loader/runconfig"
 	"loaderd/packonline"
 )
 
@@ -57,7 +58,7 @@ type served struct {
 }
 
 // serve plans documents. A packer of its own, fed likewise, tells what was packed when.
-func serve(ctx context.Context, c plan.Config, in []plan.Arrival) (*served, error) {
+func serve(ctx context.Context, c runconfig.Config, in []plan.Arrival) (*served, error) {
 	n := len(c.Packing.Buckets)
 	s := &served{packed: [][]float64{make([]float64, n)}, waits: make([][]int64, n), waitSteps: make([][]int64, n)}
 	c.Packing.Seed = c.Seed

@@ -14,6 +14,7 @@ import (
 	"loaderd/bench/page"
 	"loaderd/loader/plan"
 	"loaderd/loader/planner"
+	"loaderd/loader/runconfig"
 	"loaderd/stream"
 	"loaderd/stream/checkpoints"
 	"loaderd/stream/planlog"
@@ -33,7 +34,7 @@ func printCheckpoints(ctx context.Context, b *bench, out io.Writer) (err error) 
 	m.Values("pool, window", "buckets", "largest state", "of it ids for `documents.dedupe`", "taking it", "storing it",
 		"reading it", "restoring it")
 	for _, x := range []struct{ pool, window, maxAge int }{{4096, 1024, 16384}, {65536, 16384, 262144}} {
-		for _, c := range []plan.Config{planConfig(2048), fiveConfig()} {
+		for _, c := range []runconfig.Config{planConfig(2048), fiveConfig()} {
 			c.Packing.Pool, c.Packing.MaxAge, c.Shuffle.Window = x.pool, x.maxAge, x.window
 			s, err := measureState(ctx, store, c, b)
 			if err != nil {
@@ -54,7 +55,7 @@ type stateFigures struct {
 }
 
 // measureState plans until everything that waits is full, then looks at the state again and again.
-func measureState(ctx context.Context, store *stream.Store, c plan.Config, b *bench) (f stateFigures, err error) {
+func measureState(ctx context.Context, store *stream.Store, c runconfig.Config, b *bench) (f stateFigures, err error) {
 	const apart = 10_000 // documents
 	in := arrivals(3*c.Documents.Dedupe + 8*c.Packing.Pool)
 	log, err := planlog.Open(ctx, store, fmt.Sprintf("state-%d-%d", c.Packing.Pool, len(c.Packing.Buckets)))

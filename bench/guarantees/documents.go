@@ -12,7 +12,7 @@ import (
 	"loaderd/internal/daemon"
 	"loaderd/internal/lengths"
 	"loaderd/loader"
-	"loaderd/loader/plan"
+	"loaderd/loader/runconfig"
 	"loaderd/loader/state"
 	"loaderd/stream"
 	"loaderd/stream/publish"
@@ -78,7 +78,7 @@ func (b *bench) fill(ctx context.Context) (err error) {
 }
 
 // available returns how many steps of one bucket the documents make, less what waits in the pool and behind it.
-func (b *bench) available(c plan.Config) (steps uint64) {
+func (b *bench) available(c runconfig.Config) (steps uint64) {
 	const waiting = 20_000 // documents
 	var tokens int64
 	for _, n := range lengths.LogNormal(b.documents, 1)[min(waiting, b.documents):] {

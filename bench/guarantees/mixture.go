@@ -10,17 +10,19 @@ import (
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
 	"loaderd/loader/planner"
+	"loaderd/loader/planrecord"
+	"loaderd/loader/runconfig"
 )
 
 // mixed is a run of several sources whose documents are functions of source and sequence.
 type mixed struct {
-	config plan.Config
+	config runconfig.Config
 	begins []plan.SourceBegin // by the number of the source
 	length func(source int, sequence uint64) int
 }
 
 // mixedConfig is the default configuration of a run that reads these sources.
-func mixedConfig(sources map[string]mixture.Source) plan.Config {
+func mixedConfig(sources map[string]mixture.Source) runconfig.Config {
 	c := planConfig(2048)
 	c.Sources = sources
 	c.Mix = mixture.Mix{Dry: mixture.DryWait, End: mixture.EndAll}
@@ -38,7 +40,7 @@ func newMixed(sources map[string]mixture.Source, length func(source int, sequenc
 
 // begin returns the run's applier.
 func (m *mixed) begin() (*planner.Applier, error) {
-	return planner.NewApplier(plan.Header{Config: m.config, Sources: m.begins})
+	return planner.NewApplier(planrecord.Header{Config: m.config, Sources: m.begins})
 }
 
 // next is the document that the run takes next.
@@ -75,7 +77,7 @@ func (m *mixed) take(ctx context.Context, a *planner.Applier, tokens int64, each
 func (m *mixed) end(a *planner.Applier, each func(plan.Step)) error {
 	for i, s := range a.Planner.Mixture().Status() {
 		if !s.Sealed {
-			a.Record(plan.SealSource{At: a.Planner.Clock(), Source: i, Last: m.begins[i].Start + s.Taken - 1})
+			a.Record(planrecord.SealSource{At: a.Planner.Clock(), Source: i, Last: m.begins[i].Start + s.Taken - 1})
 		}
 	}
 	return a.Settle(func(r planner.Ready) error {

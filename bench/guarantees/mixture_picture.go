@@ -21,6 +21,7 @@ import (
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
 	"loaderd/loader/planner"
+	"loaderd/loader/planrecord"
 )
 
 // The run of the picture: three sources whose weights are changed by hand, one of which rests for a while, and an
@@ -124,11 +125,11 @@ func picture(ctx context.Context) ([]point, error) {
 	}
 	for _, x := range []struct {
 		at      int64
-		control plan.Control
+		control planrecord.Control
 	}{
-		{changeAt, plan.Mix{Change: mixture.Change{Weights: map[string]float64{"code": 45, "math": 15, "web": 40}}}},
-		{restAt, plan.Rest{Source: 0, Rests: true}},
-		{wakeAt, plan.Rest{Source: 0}},
+		{changeAt, planrecord.Mix{Change: mixture.Change{Weights: map[string]float64{"code": 45, "math": 15, "web": 40}}}},
+		{restAt, planrecord.Rest{Source: 0, Rests: true}},
+		{wakeAt, planrecord.Rest{Source: 0}},
 		{pictureTokens, nil},
 	} {
 		if err := run.take(ctx, a, x.at, each); err != nil {

@@ -10,6 +10,7 @@ import (
 	"loaderd/bench/record"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
+	"loaderd/loader/planrecord"
 )
 
 // maxRecord is more than any record of these plans has, in bytes.
@@ -84,7 +85,7 @@ func (p *pace) count(steps []plan.Step) error {
 	p.stop()
 	defer p.start()
 	for i := range steps {
-		records, err := plan.EncodeStep(&steps[i], maxRecord)
+		records, err := planrecord.EncodeStep(&steps[i], maxRecord)
 		if err != nil {
 			return err
 		}

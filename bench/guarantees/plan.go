@@ -9,6 +9,8 @@ import (
 	"loaderd/internal/lengths"
 	"loaderd/loader/plan"
 	"loaderd/loader/planner"
+	"loaderd/loader/planrecord"
+	"loaderd/loader/runconfig"
 )
 
 // fiveBuckets are the row lengths of Beyond Fixed Length.
@@ -18,14 +20,14 @@ var fiveBuckets = []int{1024, 2048, 4096, 8192, 16384}
 const paperStep = 8 * 48 * 1024
 
 // planConfig is the default configuration, for documents that are tokenized already.
-func planConfig(buckets ...int) plan.Config {
+func planConfig(buckets ...int) runconfig.Config {
 	c := config.Default().Plan
 	c.Packing.Buckets = buckets
 	return c
 }
 
 // fiveConfig has five buckets and steps of equal tokens.
-func fiveConfig() plan.Config {
+func fiveConfig() runconfig.Config {
 	c := planConfig(fiveBuckets...)
 	c.Steps.Tokens = paperStep
 	return c
@@ -41,8 +43,8 @@ func arrivals(n int) []plan.Arrival {
 }
 
 // newPlanner is the planner of a run that begins with the first documents of its sources.
-func newPlanner(c plan.Config) (*planner.Planner, error) {
-	h := plan.Header{Config: c}
+func newPlanner(c runconfig.Config) (*planner.Planner, error) {
+	h := planrecord.Header{Config: c}
 	for _, name := range slices.Sorted(maps.Keys(c.Sources)) {
 		h.Sources = append(h.Sources, plan.SourceBegin{Name: name, Start: 1})
 	}
@@ -50,7 +52,7 @@ func newPlanner(c plan.Config) (*planner.Planner, error) {
 }
 
 // planSteps feeds documents to a new planner and tells each of what came of it.
-func planSteps(ctx context.Context, c plan.Config, in []plan.Arrival, each func(p *planner.Planner, a plan.Arrival,
+func planSteps(ctx context.Context, c runconfig.Config, in []plan.Arrival, each func(p *planner.Planner, a plan.Arrival,
 	steps []plan.Step)) (*planner.Planner, error) {
 	p, err := newPlanner(c)
 	if err != nil {

@@ -9,7 +9,8 @@ import (
 	"loaderd/bench/page"
 	"loaderd/internal/config"
 	"loaderd/internal/daemon"
-	"loaderd/loader/plan"
+	"loaderd/loader/planrecord"
+	"loaderd/loader/runconfig"
 	"loaderd/stream"
 	"loaderd/stream/planlog"
 )
@@ -29,7 +30,7 @@ func printPlanLog(ctx context.Context, b *bench, out io.Writer) error {
 	small.Steps.Rows = 8
 	for _, x := range []struct {
 		name   string
-		plan   plan.Config
+		plan   runconfig.Config
 		tokens int64
 	}{
 		{"rows of 2,048, 64 a step", planConfig(2048), 64 * 2048},
@@ -72,9 +73,9 @@ func weigh(ctx context.Context, c config.Config) (w weight, err error) {
 		return w, err
 	}
 	if err := log.Scan(ctx, 1, func(_ uint64, record []byte) error {
-		e, err := plan.DecodeRecord(record)
+		e, err := planrecord.Decode(record)
 		w.records += uint64(len(record))
-		if part, ok := e.(plan.StepPart); ok {
+		if part, ok := e.(planrecord.StepPart); ok {
 			w.steps++
 			for _, row := range part.Rows {
 				for _, x := range row {

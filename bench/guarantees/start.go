@@ -13,7 +13,7 @@ import (
 	"loaderd/internal/daemon"
 	"loaderd/internal/reader"
 	"loaderd/loader"
-	"loaderd/loader/plan"
+	"loaderd/loader/runconfig"
 )
 
 // printStart starts daemons of new runs while all documents wait in the stream.
@@ -26,7 +26,7 @@ func printStart(ctx context.Context, b *bench, out io.Writer) error {
 		"largest")
 	for _, x := range []struct {
 		name string
-		plan plan.Config
+		plan runconfig.Config
 	}{{"rows of 2,048", planConfig(2048)}, {"five buckets", fiveConfig()}} {
 		var opened, ready, first []time.Duration
 		for i := range b.repeats {

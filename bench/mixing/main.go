@@ -21,6 +21,7 @@ import (
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
 	"loaderd/loader/planner"
+	"loaderd/loader/planrecord"
 )
 
 // request is a run. Sources are named s00, s01, ... in its order.
@@ -100,7 +101,7 @@ func run(args []string, stdin io.Reader, stdout io.Writer) error {
 // mixer plans a run.
 type mixer struct {
 	request
-	header       plan.Header
+	header       planrecord.Header
 	applier      *planner.Applier
 	taken, steps *bufio.Writer // nil where nobody asks
 }
@@ -161,9 +162,9 @@ func (m *mixer) change(weights []float64) error {
 	for i, w := range weights {
 		c.Weights[name(i)] = w
 	}
-	m.applier.Record(plan.Mix{At: m.applier.Planner.Clock(), Change: c})
+	m.applier.Record(planrecord.Mix{At: m.applier.Planner.Clock(), Change: c})
 	if m.Restart {
-		state, err := plan.DecodeCheckpoint(m.applier.Checkpoint("", plan.Tail{}).Encode())
+		state, err := planrecord.DecodeCheckpoint(m.applier.Checkpoint("", planrecord.Tail{}).Encode())
 		if err != nil {
 			return err
 		}

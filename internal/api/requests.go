@@ -12,7 +12,7 @@ type Ticket struct {
 	Step        uint64   `json:"step"`                  // first step to read
 	Steps       uint64   `json:"steps,omitempty"`       // how many; 0: until the end of the run
 	Columns     []string `json:"columns,omitempty"`     // in the order in which they are sent
-	Job         string   `json:"job,omitempty"`         // that the rank belongs to; empty: plan.DefaultKeeper
+	Job         string   `json:"job,omitempty"`         // that the rank belongs to; empty: planrecord.DefaultKeeper
 	// of a client that reports what its trainer has taken (action consumed); kept over reconnects
 	Session string `json:"session,omitempty"`
 	Peer    int    `json:"peer,omitempty"`  // of several processes that read as one rank

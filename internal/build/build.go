@@ -7,8 +7,8 @@ import (
 	"runtime/debug"
 	"strings"
 
-	"loaderd/loader/plan"
 	"loaderd/loader/planner"
+	"loaderd/loader/planrecord"
 )
 
 // Build is what the program knows of itself.
@@ -30,7 +30,7 @@ var release, revision string
 func This() Build {
 	b := Build{
 		Version: "(devel)", Revision: revision, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
-		PlanFormat: plan.FormatVersion, PlanAlgorithm: planner.AlgorithmVersion,
+		PlanFormat: planrecord.FormatVersion, PlanAlgorithm: planner.AlgorithmVersion,
 	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

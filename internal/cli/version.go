@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/spf13/cobra"
+
 	"loaderd/internal/build"
 	"loaderd/internal/cli/command"
-
-	"github.com/spf13/cobra"
 )
 
 // buildText is a build for people.

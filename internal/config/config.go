@@ -12,7 +12,7 @@ import (
 	"loaderd/arrowout"
 	"loaderd/internal/tracing"
 	"loaderd/loader/backend"
-	"loaderd/loader/plan"
+	"loaderd/loader/runconfig"
 	"loaderd/stream"
 	"loaderd/tokenizer"
 )
@@ -22,16 +22,16 @@ type Config struct {
 	// Run is the name of the run: part of the names of its streams and of every reader's ticket.
 	Run string `koanf:"run"`
 	// Plan shapes the plan and therefore its fingerprint. Its own Tokenizer is filled when the tokenizer has been loaded.
-	Plan      plan.Config     `koanf:",squash"`
-	Tokenizer Tokenizer       `koanf:"tokenizer"`
-	Stream    stream.Config   `koanf:"stream"`
-	Pull      Pull            `koanf:"pull"`
-	Flight    arrowout.Config `koanf:"flight"`
-	Serve     backend.Options `koanf:"serve"`
-	HTTP      HTTP            `koanf:"http"`
-	Trace     tracing.Config  `koanf:"trace"`
-	Log       Log             `koanf:"log"`
-	Shutdown  Shutdown        `koanf:"shutdown"`
+	Plan      runconfig.Config `koanf:",squash"`
+	Tokenizer Tokenizer        `koanf:"tokenizer"`
+	Stream    stream.Config    `koanf:"stream"`
+	Pull      Pull             `koanf:"pull"`
+	Flight    arrowout.Config  `koanf:"flight"`
+	Serve     backend.Options  `koanf:"serve"`
+	HTTP      HTTP             `koanf:"http"`
+	Trace     tracing.Config   `koanf:"trace"`
+	Log       Log              `koanf:"log"`
+	Shutdown  Shutdown         `koanf:"shutdown"`
 }
 
 // Tokenizer chooses the tokenizer and the ids that are not text.
@@ -70,18 +70,18 @@ func (t Tokenizer) Options() tokenizer.Options {
 const TokenizerNone = "none"
 
 // TokenID is a token id, or how to find it: Auto or None.
-type TokenID = plan.Token
+type TokenID = runconfig.Token
 
 // Values of TokenID besides ids.
 const (
-	Auto = plan.TokenAuto // what the tokenizer says
-	None = plan.TokenNone // no such token
+	Auto = runconfig.TokenAuto // what the tokenizer says
+	None = runconfig.TokenNone // no such token
 )
 
 // settleAttention chooses what was left to the packing method.
 func (c *Config) settleAttention() {
-	if c.Plan.Attention == plan.AttentionAuto {
-		c.Plan.Attention = plan.AttentionOf(c.Plan.Packing.Method)
+	if c.Plan.Attention == runconfig.AttentionAuto {
+		c.Plan.Attention = runconfig.AttentionOf(c.Plan.Packing.Method)
 	}
 }
 

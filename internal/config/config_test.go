@@ -19,7 +19,7 @@ import (
 	"loaderd/internal/tracing"
 	"loaderd/loader/backend"
 	"loaderd/loader/mixture"
-	"loaderd/loader/plan"
+	"loaderd/loader/runconfig"
 	"loaderd/packonline"
 	"loaderd/shuffle"
 	"loaderd/stream"
@@ -39,19 +39,21 @@ func printed(t *testing.T, c config.Config) string {
 func TestDefault(t *testing.T) {
 	want := config.Config{
 		Run: "default",
-		Plan: plan.Config{
+		Plan: runconfig.Config{
 			Seed: 1,
-			Documents: plan.DocumentsConfig{Dedupe: 100000, BOS: plan.TokenNone, MaxTokens: plan.MaxTokens{Do: plan.MaxCut},
-				Columns: map[string]plan.TokenColumn{}, Meta: map[string]string{},
-				FIM: plan.FIM{SPMRate: 0.5, Tokens: plan.FIMTokens{Prefix: plan.TokenAuto, Middle: plan.TokenAuto,
-					Suffix: plan.TokenAuto}}},
+			Documents: runconfig.Documents{Dedupe: 100000, BOS: runconfig.TokenNone,
+				MaxTokens: runconfig.MaxTokens{Do: runconfig.MaxCut},
+				Columns:   map[string]runconfig.TokenColumn{}, Meta: map[string]string{},
+				FIM: runconfig.FIM{SPMRate: 0.5, Tokens: runconfig.FIMTokens{Prefix: runconfig.TokenAuto,
+					Middle: runconfig.TokenAuto,
+					Suffix: runconfig.TokenAuto}}},
 			Packing: packonline.Config{Method: "bucket", Buckets: []int{2048}, Atom: 1, Pool: 4096, Hold: 100, MaxAge: 16384,
 				Overlap: 0.3, RepeatLoss: "twice", Extra: 50, PaddingThreshold: 0.02,
 				Splice: packonline.Splice{Retriever: "bm25", K: 1, Order: "identity", Fill: "exact", Postings: 4096,
 					Dimension: 384}},
 			Shuffle:   shuffle.Config{Window: 1024},
-			Steps:     plan.StepsConfig{Rows: 64, Table: []int{}, Backlog: 16, MaxWait: 262144, Last: plan.LastPad},
-			Attention: plan.AttentionDocument,
+			Steps:     runconfig.Steps{Rows: 64, Table: []int{}, Backlog: 16, MaxWait: 262144, Last: runconfig.LastPad},
+			Attention: runconfig.AttentionDocument,
 			Sources:   map[string]mixture.Source{},
 			Mix: mixture.Mix{Dry: mixture.DryWait, DryAfter: time.Minute, End: mixture.EndAll,
 				Schedule: []mixture.Point{}},
@@ -168,7 +170,7 @@ mix:
 		Splice: packonline.Splice{Retriever: "repo", K: 1, Order: "identity", Fill: "exact", Postings: 4096, Dimension: 384}}
 	want := map[string]mixture.Source{
 		"web":  {Weight: .7, Epochs: 1, Block: mixture.DefaultBlock},
-		"code": {Weight: .3, Epochs: 1, Block: mixture.DefaultBlock, Packing: &p, Attention: plan.AttentionRow},
+		"code": {Weight: .3, Epochs: 1, Block: mixture.DefaultBlock, Packing: &p, Attention: runconfig.AttentionRow},
 		"math": {Weight: .1, Epochs: mixture.Forever, Split: mixture.Split{Of: 1000, Take: []int{0, 989}}, MinTokens: 5,
 			MaxTokens: 900},
 		"plain": {Weight: 1, Epochs: 1, Start: "7", Block: mixture.DefaultBlock},

@@ -11,7 +11,7 @@ import (
 	"github.com/go-viper/mapstructure/v2"
 
 	"loaderd/loader/mixture"
-	"loaderd/loader/plan"
+	"loaderd/loader/runconfig"
 )
 
 var errWrong = errors.New("wrong type")
@@ -22,7 +22,7 @@ var (
 	tokensType   = reflect.TypeFor[mixture.Tokens]()
 	epochsType   = reflect.TypeFor[mixture.Epochs]()
 	scheduleType = reflect.TypeFor[[]mixture.Point]()
-	fillType     = reflect.TypeFor[plan.Fill]()
+	fillType     = reflect.TypeFor[runconfig.Fill]()
 )
 
 // decode stores a value in a field. It converts what a user would expect and nothing else: no number is rounded,

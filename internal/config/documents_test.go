@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"loaderd/internal/config"
-	"loaderd/loader/plan"
+	"loaderd/loader/runconfig"
 )
 
 // readAgain reads a configuration as it is printed.
@@ -22,40 +22,40 @@ func readAgain(t *testing.T, c config.Config) config.Config {
 
 // Transformations are configured in all the ways that the page shows, and printed so that they are read again.
 func TestTransformations(t *testing.T) {
-	auto := plan.FIMTokens{Prefix: "auto", Middle: "auto", Suffix: "auto"}
+	auto := runconfig.FIMTokens{Prefix: "auto", Middle: "auto", Suffix: "auto"}
 	for _, tt := range []struct {
 		name   string
 		layers config.Layers
-		want   plan.DocumentsConfig
+		want   runconfig.Documents
 	}{
 		{"one line", config.Layers{YAML: []byte(
 			"documents: {bos: 5, fim: {rate: 0.5, spm_rate: 0.25, tokens: auto}, max_tokens: {at: 100, do: drop}}\n")},
-			plan.DocumentsConfig{BOS: "5", FIM: plan.FIM{Rate: 0.5, SPMRate: 0.25, Tokens: auto},
-				MaxTokens: plan.MaxTokens{At: 100, Do: plan.MaxDrop}}},
+			runconfig.Documents{BOS: "5", FIM: runconfig.FIM{Rate: 0.5, SPMRate: 0.25, Tokens: auto},
+				MaxTokens: runconfig.MaxTokens{At: 100, Do: runconfig.MaxDrop}}},
 		{"tokens by hand", config.Layers{YAML: []byte(
 			"documents:\n  bos: <s>\n  fim:\n    rate: 1\n    tokens: {prefix: <pre>, middle: 7, suffix: \"<suf>\"}\n")},
-			plan.DocumentsConfig{BOS: "<s>", FIM: plan.FIM{Rate: 1, SPMRate: 0.5,
-				Tokens: plan.FIMTokens{Prefix: "<pre>", Middle: "7", Suffix: "<suf>"}},
-				MaxTokens: plan.MaxTokens{Do: plan.MaxCut}}},
+			runconfig.Documents{BOS: "<s>", FIM: runconfig.FIM{Rate: 1, SPMRate: 0.5,
+				Tokens: runconfig.FIMTokens{Prefix: "<pre>", Middle: "7", Suffix: "<suf>"}},
+				MaxTokens: runconfig.MaxTokens{Do: runconfig.MaxCut}}},
 		{"the environment", config.Layers{Environ: []string{"LOADERD_DOCUMENTS__FIM__TOKENS__PREFIX=1",
 			"LOADERD_DOCUMENTS__FIM__TOKENS__MIDDLE=<m>",
 			"LOADERD_DOCUMENTS__FIM__TOKENS__SUFFIX=3", "LOADERD_DOCUMENTS__FIM__RATE=0.1",
 			"LOADERD_DOCUMENTS__MAX_TOKENS__AT=9"}},
-			plan.DocumentsConfig{BOS: "none", FIM: plan.FIM{Rate: 0.1, SPMRate: 0.5,
-				Tokens: plan.FIMTokens{Prefix: "1", Middle: "<m>", Suffix: "3"}},
-				MaxTokens: plan.MaxTokens{At: 9, Do: plan.MaxCut}}},
+			runconfig.Documents{BOS: "none", FIM: runconfig.FIM{Rate: 0.1, SPMRate: 0.5,
+				Tokens: runconfig.FIMTokens{Prefix: "1", Middle: "<m>", Suffix: "3"}},
+				MaxTokens: runconfig.MaxTokens{At: 9, Do: runconfig.MaxCut}}},
 		{"auto over others", config.Layers{YAML: []byte(
 			"documents: {fim: {rate: 1, tokens: {prefix: 1, middle: 2, suffix: 3}}}\n"),
 			Overrides: []config.Override{{Path: "documents.fim.tokens", Value: "auto", Flag: "--set"}}},
-			plan.DocumentsConfig{BOS: "none", FIM: plan.FIM{Rate: 1, SPMRate: 0.5, Tokens: auto},
-				MaxTokens: plan.MaxTokens{Do: plan.MaxCut}}},
+			runconfig.Documents{BOS: "none", FIM: runconfig.FIM{Rate: 1, SPMRate: 0.5, Tokens: auto},
+				MaxTokens: runconfig.MaxTokens{Do: runconfig.MaxCut}}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c, err := config.Load(tt.layers)
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, got := range []plan.DocumentsConfig{c.Plan.Documents, readAgain(t, c).Plan.Documents} {
+			for _, got := range []runconfig.Documents{c.Plan.Documents, readAgain(t, c).Plan.Documents} {
 				if got.BOS != tt.want.BOS || got.FIM != tt.want.FIM || got.MaxTokens != tt.want.MaxTokens {
 					t.Errorf("%+v, want %+v", got, tt.want)
 				}
@@ -94,7 +94,7 @@ func TestBadTransformations(t *testing.T) {
 
 // Columns are declared in all the ways that settings are given, and printed so that they are read again.
 func TestColumns(t *testing.T) {
-	want := map[string]plan.TokenColumn{"teacher": {Type: "float32", Fill: -0.5}, "seen": {Type: "bool", Fill: 1},
+	want := map[string]runconfig.TokenColumn{"teacher": {Type: "float32", Fill: -0.5}, "seen": {Type: "bool", Fill: 1},
 		"Modality": {Type: "int8"}, "other": {Type: "none"}}
 	meta := map[string]string{"lang": "string", "year": "int64", "score": "float64"}
 	c, err := config.Load(config.Layers{
@@ -108,7 +108,7 @@ func TestColumns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, got := range []plan.DocumentsConfig{c.Plan.Documents, readAgain(t, c).Plan.Documents} {
+	for _, got := range []runconfig.Documents{c.Plan.Documents, readAgain(t, c).Plan.Documents} {
 		if !maps.Equal(got.Columns, want) || !maps.Equal(got.Meta, meta) {
 			t.Errorf("%v and %v, want %v and %v", got.Columns, got.Meta, want, meta)
 		}

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"loaderd/loader/plan"
+	"loaderd/loader/runconfig"
 )
 
 // Layers are what overrides the defaults, the later field over the earlier.
@@ -34,7 +34,7 @@ func Load(l Layers) (Config, error) {
 		last[x.path] = x
 	}
 	if _, given := last["attention"]; !given {
-		c.Plan.Attention = plan.AttentionAuto
+		c.Plan.Attention = runconfig.AttentionAuto
 	}
 	c.settleAttention()
 	wrong := map[string]bool{}

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"loaderd/loader/mixture"
-	"loaderd/loader/plan"
+	"loaderd/loader/runconfig"
 )
 
 var keyLine = regexp.MustCompile(`^( *)([a-z0-9_]+):( .*)?$`)
@@ -75,7 +75,7 @@ func (f *field) format(c *Config) string {
 			panic(fmt.Sprintf("config: write %s: %v", f.path, err)) // only numbers, strings and lists of them
 		}
 		return string(b)
-	case []mixture.Point, map[string]plan.TokenColumn, map[string]string:
+	case []mixture.Point, map[string]runconfig.TokenColumn, map[string]string:
 		b, err := json.Marshal(x) // which YAML reads
 		if err != nil {
 			panic(fmt.Sprintf("config: write %s: %v", f.path, err)) // only numbers, strings and lists of them

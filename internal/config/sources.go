@@ -9,7 +9,7 @@ import (
 	"sync"
 
 	"loaderd/loader/mixture"
-	"loaderd/loader/plan"
+	"loaderd/loader/runconfig"
 )
 
 // sourceSchema is what can be configured of one source, its packing aside, which has the fields of the run's.
@@ -88,7 +88,7 @@ func (c Config) HasOnlySource() bool {
 func (c *Config) source(name string, settings []setting) (mixture.Source, Problems) {
 	var problems Problems
 	source := defaultSource()
-	own := Config{Plan: plan.Config{Packing: c.Plan.Packing}}
+	own := Config{Plan: runconfig.Config{Packing: c.Plan.Packing}}
 	own.Plan.Packing.Buckets = slices.Clone(own.Plan.Packing.Buckets)
 	packs := false
 	for _, x := range settings {
@@ -123,8 +123,8 @@ func (c *Config) source(name string, settings []setting) (mixture.Source, Proble
 		return source, problems
 	}
 	source.Packing = &own.Plan.Packing
-	if source.Attention == "" || source.Attention == plan.AttentionAuto {
-		source.Attention = plan.AttentionOf(source.Packing.Method)
+	if source.Attention == "" || source.Attention == runconfig.AttentionAuto {
+		source.Attention = runconfig.AttentionOf(source.Packing.Method)
 	}
 	return source, problems
 }

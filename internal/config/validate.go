@@ -12,7 +12,7 @@ import (
 
 	"loaderd/internal/access"
 	"loaderd/loader/backend"
-	"loaderd/loader/plan"
+	"loaderd/loader/runconfig"
 	"loaderd/stream"
 	"loaderd/tokenizer"
 )
@@ -23,7 +23,7 @@ func (c Config) Validate() Problems {
 	v.check(stream.ValidRun(c.Run) == nil, "run", c.Run, "1 to 64 letters, digits, - and _")
 	for _, e := range c.Plan.Validate() {
 		if e.Field == "attention" {
-			e.Want = plan.AttentionAuto + ", " + e.Want
+			e.Want = runconfig.AttentionAuto + ", " + e.Want
 		}
 		v.add(e.Field, e.Value, e.Want)
 	}

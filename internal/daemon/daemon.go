@@ -29,8 +29,9 @@ import (
 	"loaderd/loader"
 	"loaderd/loader/backend"
 	"loaderd/loader/fault"
-	"loaderd/loader/plan"
+	"loaderd/loader/planrecord"
 	"loaderd/loader/planview"
+	"loaderd/loader/runconfig"
 	"loaderd/stream"
 	"loaderd/stream/checkpoints"
 	"loaderd/stream/daemonbus"
@@ -207,7 +208,7 @@ func (d *Daemon) openServers(name string, events *status.Events, steps *planlog.
 		return err
 	}
 	ours.MustRegister(runMetrics{d.run, d.docs}, pullMetrics{d.pulls}, deadLetterMetrics{d.dead},
-		rankMetrics{d.flight.Traffic, d.run.Ranks, func() plan.Keepers { return d.run.Info().Keepers }},
+		rankMetrics{d.flight.Traffic, d.run.Ranks, func() planrecord.Keepers { return d.run.Info().Keepers }},
 		daemonMetrics{d.run.Leads, d.watch.Term, d.run.Verdict}, buildInfo(build.This()))
 	return nil
 }
@@ -237,7 +238,7 @@ func (d *Daemon) serve(ctx context.Context) {
 
 // checkPlan refuses a plan that this daemon would continue differently, before anything of the run is created or
 // changed. A server of a cluster may not know of the plan yet: loader.Open checks again.
-func checkPlan(ctx context.Context, store *stream.Store, run string, c plan.Config) error {
+func checkPlan(ctx context.Context, store *stream.Store, run string, c runconfig.Config) error {
 	steps, err := planlog.OpenPresent(ctx, store, run)
 	if errors.Is(err, planlog.ErrNoPlan) {
 		return nil
@@ -257,7 +258,7 @@ func checkPlan(ctx context.Context, store *stream.Store, run string, c plan.Conf
 
 // checkStreams returns the *stream.SettingsError of a document stream that the daemon cannot use, if there is one.
 // Another stream.subject changes the plan's sources as well, and the error about the stream contains the value to set.
-func checkStreams(ctx context.Context, own *stream.Store, c plan.Config) error {
+func checkStreams(ctx context.Context, own *stream.Store, c runconfig.Config) error {
 	for name := range c.Sources {
 		store := own.Source(name, len(c.Sources))
 		documents := store.Config().Name

@@ -10,7 +10,7 @@ import (
 
 	"loaderd/arrowout"
 	"loaderd/loader/census"
-	"loaderd/loader/plan"
+	"loaderd/loader/planrecord"
 )
 
 // Bounds of what has figures of its own: clients choose ranks and the names of jobs.
@@ -24,7 +24,7 @@ const (
 type rankMetrics struct {
 	traffic func() []arrowout.Traffic
 	ranks   func() census.View
-	keepers func() plan.Keepers
+	keepers func() planrecord.Keepers
 }
 
 // rankMetric is a figure of each rank.

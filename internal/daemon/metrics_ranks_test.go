@@ -8,7 +8,7 @@ import (
 
 	"loaderd/arrowout"
 	"loaderd/loader/census"
-	"loaderd/loader/plan"
+	"loaderd/loader/planrecord"
 	"loaderd/loader/state"
 )
 
@@ -27,7 +27,9 @@ func ranked(streams ...arrowout.Traffic) rankMetrics {
 	}
 	return rankMetrics{func() []arrowout.Traffic {
 		return streams
-	}, func() census.View { return c.View(at) }, func() plan.Keepers { return plan.Keepers{"a": 7, "gone": 3} }}
+	}, func() census.View {
+		return c.View(at)
+	}, func() planrecord.Keepers { return planrecord.Keepers{"a": 7, "gone": 3} }}
 }
 
 // Each rank and each job has its figures. Where two streams read as one rank, the slower one counts, and the collection

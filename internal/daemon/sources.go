@@ -7,7 +7,7 @@ import (
 
 	"loaderd/loader/backend"
 	"loaderd/loader/mixture"
-	"loaderd/loader/plan"
+	"loaderd/loader/runconfig"
 	"loaderd/stream"
 	"loaderd/stream/deadletter"
 	"loaderd/stream/doclog"
@@ -20,7 +20,7 @@ type sources struct {
 	store  *stream.Store
 	plan   *planlog.Log
 	tokens doclog.Tokenizing
-	config plan.Config // its sources share what is buffered
+	config runconfig.Config // its sources share what is buffered
 	dead   *deadletter.Tallies
 
 	mu   sync.Mutex

@@ -8,14 +8,14 @@ import (
 	"weak"
 
 	"loaderd/internal/config"
-	"loaderd/loader/plan"
+	"loaderd/loader/runconfig"
 	"loaderd/stream/doclog"
 	"loaderd/tokenizer"
 )
 
 // Tokens loads the configured tokenizer and settles the ids that are not text: what the document stream needs to make
 // tokens, and what the plan must know of it.
-func Tokens(c config.Tokenizer) (doclog.Tokenizing, plan.Tokenizer, error) {
+func Tokens(c config.Tokenizer) (doclog.Tokenizing, runconfig.Tokenizer, error) {
 	t, ids, _, err := load(c)
 	return t, ids, err
 }
@@ -54,17 +54,17 @@ func logRankFile(m *tokenizer.Model, log *slog.Logger) {
 }
 
 // load is Tokens with the model, nil without a tokenizer.
-func load(c config.Tokenizer) (doclog.Tokenizing, plan.Tokenizer, *tokenizer.Model, error) {
+func load(c config.Tokenizer) (doclog.Tokenizing, runconfig.Tokenizer, *tokenizer.Model, error) {
 	if c.Name == config.TokenizerNone {
 		t, ids, err := settle(c, doclog.Tokenizing{Fingerprint: c.Fingerprint, VocabSize: c.VocabSize}, 0, false)
 		return t, ids, nil, err
 	}
 	m, err := Model(c.Name, c.Options())
 	if err != nil {
-		return doclog.Tokenizing{}, plan.Tokenizer{}, nil, err
+		return doclog.Tokenizing{}, runconfig.Tokenizer{}, nil, err
 	}
 	if c.Fingerprint != "" && c.Fingerprint != m.Fingerprint() {
-		return doclog.Tokenizing{}, plan.Tokenizer{}, nil,
+		return doclog.Tokenizing{}, runconfig.Tokenizer{}, nil,
 			fmt.Errorf("tokenizer.fingerprint: tokenizer %s has %s, the configuration asks for %s", c.Name, m.Fingerprint(),
 				c.Fingerprint)
 	}
@@ -112,9 +112,10 @@ func Model(nameOrFile string, o tokenizer.Options) (*tokenizer.Model, error) {
 }
 
 // settle finds the end-of-document and padding ids.
-func settle(c config.Tokenizer, t doclog.Tokenizing, end int32, known bool) (doclog.Tokenizing, plan.Tokenizer, error) {
-	fail := func(format string, args ...any) (doclog.Tokenizing, plan.Tokenizer, error) {
-		return doclog.Tokenizing{}, plan.Tokenizer{}, fmt.Errorf(format, args...)
+func settle(c config.Tokenizer, t doclog.Tokenizing, end int32,
+	known bool) (doclog.Tokenizing, runconfig.Tokenizer, error) {
+	fail := func(format string, args ...any) (doclog.Tokenizing, runconfig.Tokenizer, error) {
+		return doclog.Tokenizing{}, runconfig.Tokenizer{}, fmt.Errorf(format, args...)
 	}
 	t.End = -1
 	switch id, ok := c.End.ID(); {
@@ -141,6 +142,6 @@ func settle(c config.Tokenizer, t doclog.Tokenizing, end int32, known bool) (doc
 			return fail("tokenizer.%s: %d: want an id below the vocabulary size %d", x.field, x.id, t.VocabSize)
 		}
 	}
-	return t, plan.Tokenizer{Name: c.Name, Fingerprint: t.Fingerprint, SpecialAsText: c.SpecialAsText,
+	return t, runconfig.Tokenizer{Name: c.Name, Fingerprint: t.Fingerprint, SpecialAsText: c.SpecialAsText,
 		VocabSize: t.VocabSize, End: t.End, Pad: pad}, nil
 }

@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"strconv"
 
-	"loaderd/loader/plan"
+	"loaderd/loader/runconfig"
 	"loaderd/tokenizer"
 )
 
 // settleDocuments finds the ids of the tokens that are put before and into documents. m is nil without a tokenizer.
-func settleDocuments(c plan.DocumentsConfig, m *tokenizer.Model) (plan.DocumentsConfig, error) {
+func settleDocuments(c runconfig.Documents, m *tokenizer.Model) (runconfig.Documents, error) {
 	var before, behind []int32
 	if m != nil {
 		before, behind = m.Around()
@@ -20,7 +20,7 @@ func settleDocuments(c plan.DocumentsConfig, m *tokenizer.Model) (plan.Documents
 			return c, fmt.Errorf(
 				"documents.bos: tokenizer.add_special_tokens puts token %d before every text: set one of them only", before[0])
 		}
-		if c.BOS == plan.TokenAuto {
+		if c.BOS == runconfig.TokenAuto {
 			id, ok := int32(0), false
 			if m != nil {
 				id, ok = m.BeginOfText()
@@ -44,7 +44,7 @@ func settleDocuments(c plan.DocumentsConfig, m *tokenizer.Model) (plan.Documents
 			"set it to false, and documents.bos for a token at the beginning")
 	}
 	t := &c.FIM.Tokens
-	if t.Prefix == plan.TokenAuto {
+	if t.Prefix == runconfig.TokenAuto {
 		prefix, middle, suffix, ok := int32(0), int32(0), int32(0), false
 		if m != nil {
 			prefix, middle, suffix, ok = m.FillIn()
@@ -54,11 +54,11 @@ func settleDocuments(c plan.DocumentsConfig, m *tokenizer.Model) (plan.Documents
 				"prefix, middle and suffix, each an id or the text of "+
 				"a special token, or set documents.fim.rate to 0", named(m))
 		}
-		*t = plan.FIMTokens{Prefix: token(prefix), Middle: token(middle), Suffix: token(suffix)}
+		*t = runconfig.FIMTokens{Prefix: token(prefix), Middle: token(middle), Suffix: token(suffix)}
 	}
 	for _, x := range []struct {
 		field string
-		token *plan.Token
+		token *runconfig.Token
 	}{{"prefix", &t.Prefix}, {"middle", &t.Middle}, {"suffix", &t.Suffix}} {
 		if err := find("documents.fim.tokens."+x.field, x.token, m); err != nil {
 			return c, err
@@ -73,7 +73,7 @@ func settleDocuments(c plan.DocumentsConfig, m *tokenizer.Model) (plan.Documents
 
 // find puts the id in the place of a special token's text. That an id is in the vocabulary is for the document stream
 // to see.
-func find(field string, t *plan.Token, m *tokenizer.Model) error {
+func find(field string, t *runconfig.Token, m *tokenizer.Model) error {
 	if id, ok := t.ID(); ok {
 		*t = token(id) // 007 is 7
 		return nil
@@ -88,7 +88,7 @@ func find(field string, t *plan.Token, m *tokenizer.Model) error {
 		string(*t), named(m))
 }
 
-func token(id int32) plan.Token { return plan.Token(strconv.Itoa(int(id))) }
+func token(id int32) runconfig.Token { return runconfig.Token(strconv.Itoa(int(id))) }
 
 func named(m *tokenizer.Model) string {
 	if m == nil {

@@ -17,47 +17,51 @@ import (
 	"loaderd/internal/reader"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
+	"loaderd/loader/runconfig"
 	"loaderd/stream"
 )
 
 // The tokens that a configuration asks for are found in the tokenizer, and stand in the plan by their ids.
 func TestDocumentsSettles(t *testing.T) {
-	auto := plan.FIMTokens{Prefix: "auto", Middle: "auto", Suffix: "auto"}
-	fim := func(tokens plan.FIMTokens) plan.DocumentsConfig {
-		return plan.DocumentsConfig{FIM: plan.FIM{Rate: 0.5, Tokens: tokens}}
+	auto := runconfig.FIMTokens{Prefix: "auto", Middle: "auto", Suffix: "auto"}
+	fim := func(tokens runconfig.FIMTokens) runconfig.Documents {
+		return runconfig.Documents{FIM: runconfig.FIM{Rate: 0.5, Tokens: tokens}}
 	}
 	for _, tt := range []struct {
 		name      string
 		tokenizer string
-		c         plan.DocumentsConfig
-		want      plan.DocumentsConfig
+		c         runconfig.Documents
+		want      runconfig.Documents
 		refused   string
 	}{
-		{name: "nothing", tokenizer: "gpt2", c: plan.DocumentsConfig{BOS: plan.TokenNone, FIM: plan.FIM{Tokens: auto}},
-			want: plan.DocumentsConfig{BOS: plan.TokenNone, FIM: plan.FIM{Tokens: auto}}},
-		{name: "an id", tokenizer: "gpt2", c: plan.DocumentsConfig{BOS: "050256"}, want: plan.DocumentsConfig{BOS: "50256"}},
-		{name: "a text", tokenizer: "gpt2", c: plan.DocumentsConfig{BOS: "<|endoftext|>"},
-			want: plan.DocumentsConfig{BOS: "50256"}},
-		{name: "no such text", tokenizer: "gpt2", c: plan.DocumentsConfig{BOS: "<s>"},
+		{name: "nothing", tokenizer: "gpt2", c: runconfig.Documents{BOS: runconfig.TokenNone,
+			FIM: runconfig.FIM{Tokens: auto}},
+			want: runconfig.Documents{BOS: runconfig.TokenNone, FIM: runconfig.FIM{Tokens: auto}}},
+		{name: "an id", tokenizer: "gpt2", c: runconfig.Documents{BOS: "050256"},
+			want: runconfig.Documents{BOS: "50256"}},
+		{name: "a text", tokenizer: "gpt2", c: runconfig.Documents{BOS: "<|endoftext|>"},
+			want: runconfig.Documents{BOS: "50256"}},
+		{name: "no such text", tokenizer: "gpt2", c: runconfig.Documents{BOS: "<s>"},
 			refused: `documents.bos: "<s>": tokenizer gpt2 has no such special token`},
-		{name: "none of its own", tokenizer: "gpt2", c: plan.DocumentsConfig{BOS: "auto"},
+		{name: "none of its own", tokenizer: "gpt2", c: runconfig.Documents{BOS: "auto"},
 			refused: "documents.bos: tokenizer gpt2 names no token that begins a text"},
 		{name: "fim", tokenizer: "cl100k_base", c: fim(auto),
-			want: fim(plan.FIMTokens{Prefix: "100258", Middle: "100259", Suffix: "100260"})},
+			want: fim(runconfig.FIMTokens{Prefix: "100258", Middle: "100259", Suffix: "100260"})},
 		{name: "fim by hand", tokenizer: "cl100k_base",
-			c:    fim(plan.FIMTokens{Prefix: "<|fim_suffix|>", Middle: "7", Suffix: "<|endoftext|>"}),
-			want: fim(plan.FIMTokens{Prefix: "100260", Middle: "7", Suffix: "100257"})},
+			c:    fim(runconfig.FIMTokens{Prefix: "<|fim_suffix|>", Middle: "7", Suffix: "<|endoftext|>"}),
+			want: fim(runconfig.FIMTokens{Prefix: "100260", Middle: "7", Suffix: "100257"})},
 		{name: "no tokens for fim", tokenizer: "gpt2", c: fim(auto),
 			refused: "documents.fim.tokens: tokenizer gpt2 has none of the usual tokens"},
-		{name: "one token twice", tokenizer: "gpt2", c: fim(plan.FIMTokens{Prefix: "7", Middle: "07", Suffix: "8"}),
+		{name: "one token twice", tokenizer: "gpt2", c: fim(runconfig.FIMTokens{Prefix: "7", Middle: "07", Suffix: "8"}),
 			refused: "want three different tokens"},
-		{name: "no such token for fim", tokenizer: "gpt2", c: fim(plan.FIMTokens{Prefix: "7", Middle: "<mid>", Suffix: "8"}),
+		{name: "no such token for fim", tokenizer: "gpt2",
+			c:       fim(runconfig.FIMTokens{Prefix: "7", Middle: "<mid>", Suffix: "8"}),
 			refused: `documents.fim.tokens.middle: "<mid>"`},
-		{name: "ids without a tokenizer", tokenizer: "none", c: plan.DocumentsConfig{BOS: "3"},
-			want: plan.DocumentsConfig{BOS: "3"}},
-		{name: "a text without a tokenizer", tokenizer: "none", c: plan.DocumentsConfig{BOS: "<s>"},
+		{name: "ids without a tokenizer", tokenizer: "none", c: runconfig.Documents{BOS: "3"},
+			want: runconfig.Documents{BOS: "3"}},
+		{name: "a text without a tokenizer", tokenizer: "none", c: runconfig.Documents{BOS: "<s>"},
 			refused: "tokenizer none has no such special token"},
-		{name: "auto without a tokenizer", tokenizer: "none", c: plan.DocumentsConfig{BOS: "auto"},
+		{name: "auto without a tokenizer", tokenizer: "none", c: runconfig.Documents{BOS: "auto"},
 			refused: "tokenizer none names no token"},
 		{name: "fim without a tokenizer", tokenizer: "none", c: fim(auto),
 			refused: "tokenizer none has none of the usual tokens"},
@@ -130,8 +134,10 @@ func TestTransformationsInARun(t *testing.T) {
 	c.Tokenizer = config.Default().Tokenizer
 	c.Tokenizer.Name, c.Tokenizer.SpecialAsText = "cl100k_base", true
 	c.Plan.Packing.Buckets, c.Plan.Shuffle.Window = []int{128}, 16
-	c.Plan.Documents = plan.DocumentsConfig{BOS: "<|endofprompt|>", MaxTokens: plan.MaxTokens{At: 60, Do: plan.MaxCut},
-		FIM: plan.FIM{Rate: 0.5, SPMRate: 0.5, Tokens: plan.FIMTokens{Prefix: "auto", Middle: "auto", Suffix: "auto"}}}
+	c.Plan.Documents = runconfig.Documents{BOS: "<|endofprompt|>",
+		MaxTokens: runconfig.MaxTokens{At: 60, Do: runconfig.MaxCut},
+		FIM: runconfig.FIM{Rate: 0.5, SPMRate: 0.5, Tokens: runconfig.FIMTokens{Prefix: "auto", Middle: "auto",
+			Suffix: "auto"}}}
 	d := start(t, c)
 	var all []stream.Message
 	m, err := Model("cl100k_base", c.Tokenizer.Options())
@@ -220,7 +226,7 @@ func TestTransformationsInARun(t *testing.T) {
 // Documents that are too long are left out and counted, of a run with one stream and of each source.
 func TestLongDocumentsAreLeftOut(t *testing.T) {
 	c := settings(t)
-	c.Plan.Documents.MaxTokens = plan.MaxTokens{At: 1000, Do: plan.MaxDrop}
+	c.Plan.Documents.MaxTokens = runconfig.MaxTokens{At: 1000, Do: runconfig.MaxDrop}
 	d := start(t, c)
 	publishRows(t, d, 3, 1001)
 	publishRows(t, d, 5, 1000)
@@ -244,7 +250,7 @@ func TestLongDocumentsAreLeftOut(t *testing.T) {
 func TestTransformationsOfSources(t *testing.T) {
 	c := settings(t)
 	c.Plan.Mix = config.Default().Plan.Mix
-	c.Plan.Documents = plan.DocumentsConfig{BOS: "99", MaxTokens: plan.MaxTokens{At: 50, Do: plan.MaxCut}}
+	c.Plan.Documents = runconfig.Documents{BOS: "99", MaxTokens: runconfig.MaxTokens{At: 50, Do: runconfig.MaxCut}}
 	c.Plan.Sources = map[string]mixture.Source{"web": {Weight: 1, Epochs: 1},
 		"code": {Weight: 1, Epochs: 1, MaxTokens: 50}}
 	c.Plan.Packing.Buckets = []int{128}
@@ -309,15 +315,15 @@ func TestDocumentsBesideAddedTokens(t *testing.T) {
 	}
 	c := config.Default()
 	c.Tokenizer.Name = path
-	fim := plan.FIM{Rate: 1, Tokens: plan.FIMTokens{Prefix: "auto", Middle: "auto", Suffix: "auto"}}
-	c.Plan.Documents = plan.DocumentsConfig{BOS: "auto", FIM: fim}
+	fim := runconfig.FIM{Rate: 1, Tokens: runconfig.FIMTokens{Prefix: "auto", Middle: "auto", Suffix: "auto"}}
+	c.Plan.Documents = runconfig.Documents{BOS: "auto", FIM: fim}
 	settled := c
 	if _, err := Documents(&settled, slog.New(slog.DiscardHandler)); err != nil || settled.Plan.Documents.BOS != "256" ||
 		settled.Plan.Documents.FIM.Tokens.Suffix != "260" {
 		t.Errorf("%+v, %v", settled.Plan.Documents, err)
 	}
 	c.Tokenizer.AddSpecialTokens = true
-	for want, d := range map[string]plan.DocumentsConfig{
+	for want, d := range map[string]runconfig.Documents{
 		"documents.bos: tokenizer.add_special_tokens puts token 256 before every text": {BOS: "auto"},
 		"documents.fim: tokenizer.add_special_tokens puts tokens around every text":    {FIM: fim},
 	} {

@@ -7,7 +7,7 @@ import (
 	"loaderd/internal/quantity"
 	"loaderd/internal/stats"
 	"loaderd/loader"
-	"loaderd/loader/plan"
+	"loaderd/loader/runconfig"
 )
 
 // Figures are what the live view shows of one moment.
@@ -76,7 +76,7 @@ func (j *Job) Figures() Figures {
 	return f
 }
 
-func settings(p plan.Config, tokenizer string, world int) string {
+func settings(p runconfig.Config, tokenizer string, world int) string {
 	return fmt.Sprintf("%s, %s, rows of %s tokens, %s rows a step, %s", tokenizer, p.Packing.Method,
 		quantity.Range(p.Packing.Buckets),
 		quantity.Range(p.Steps.PerBucket(p.Packing.Buckets)), quantity.Things(world, "reader"))

@@ -10,7 +10,7 @@ import (
 
 	"loaderd/internal/api"
 	"loaderd/internal/reader"
-	"loaderd/loader/plan"
+	"loaderd/loader/runconfig"
 )
 
 // ranks are the readers of a data-parallel job. Every rank has a stream of its own, and none begins a step before all
@@ -25,7 +25,7 @@ type ranks struct {
 	began  func() // called with the first batch
 }
 
-func newRanks(world int, dir string, c plan.Config, began func()) *ranks {
+func newRanks(world int, dir string, c runconfig.Config, began func()) *ranks {
 	r := &ranks{world: world, dir: dir, rows: map[int]int{}, began: began}
 	for i, rows := range c.Steps.PerBucket(c.Packing.Buckets) {
 		r.rows[c.Packing.Buckets[i]] = rows

@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"loaderd/loader/mixture"
-	"loaderd/loader/plan"
+	"loaderd/loader/runconfig"
 )
 
 // aims are the shares that sources were to have, for a picture: they follow the weights of the configuration, the
@@ -20,7 +20,7 @@ type aims struct {
 	over     int64 // tokens of the ramp; 0 while there is none
 }
 
-func newAims(names []string, c plan.Config) aims {
+func newAims(names []string, c runconfig.Config) aims {
 	weights := map[string]float64{}
 	for name, s := range c.Sources {
 		weights[name] = s.Weight

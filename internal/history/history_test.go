@@ -13,6 +13,8 @@ import (
 	"loaderd/loader/diagnosis"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
+	"loaderd/loader/planrecord"
+	"loaderd/loader/runconfig"
 	"loaderd/packonline"
 )
 
@@ -24,20 +26,20 @@ func sum[T int | int64 | uint64 | float64](all []T) (n T) {
 }
 
 // header is that of a run with two sources and two row lengths.
-func header() plan.Header {
-	c := plan.Config{Sources: map[string]mixture.Source{"code": {Weight: 1}, "web": {Weight: 3}}}
+func header() planrecord.Header {
+	c := runconfig.Config{Sources: map[string]mixture.Source{"code": {Weight: 1}, "web": {Weight: 3}}}
 	c.Packing.Buckets = []int{64, 128}
-	return plan.Header{Run: "r", Config: c, Sources: []plan.SourceBegin{{Name: "code"}, {Name: "web"}}}
+	return planrecord.Header{Run: "r", Config: c, Sources: []plan.SourceBegin{{Name: "code"}, {Name: "web"}}}
 }
 
 // part is a step of one row with a piece of each source.
-func part(step uint64, bucket int32, code, web int32) plan.StepPart {
+func part(step uint64, bucket int32, code, web int32) planrecord.StepPart {
 	row := []packonline.Piece{{Doc: plan.Ref(0, step+1), Start: int32(step % 2), Length: code},
 		{Doc: plan.Ref(1, step+1), Length: web}}
-	return plan.StepPart{Step: plan.Step{Index: step, Bucket: bucket, Rows: [][]packonline.Piece{row}}, Parts: 1}
+	return planrecord.StepPart{Step: plan.Step{Index: step, Bucket: bucket, Rows: [][]packonline.Piece{row}}, Parts: 1}
 }
 
-func take(t *testing.T, s *history.Steps, entries ...plan.Entry) {
+func take(t *testing.T, s *history.Steps, entries ...planrecord.Entry) {
 	t.Helper()
 	for _, e := range entries {
 		if err := s.Take(e); err != nil {
@@ -97,13 +99,13 @@ func TestStepsKeepTheWholeRun(t *testing.T) {
 
 // Ages are in documents: of the oldest piece of a step, and of the oldest document that a later step needs.
 func TestAges(t *testing.T) {
-	h := plan.Header{Run: "r", Sources: []plan.SourceBegin{{Name: "docs", Start: 1}}}
+	h := planrecord.Header{Run: "r", Sources: []plan.SourceBegin{{Name: "docs", Start: 1}}}
 	h.Config.Packing.Buckets = []int{64}
 	s := history.NewSteps()
 	take(t, s, h)
 	for i := range uint64(3) {
 		row := []packonline.Piece{{Doc: 10 + i, Length: 5}, {Doc: 20, Length: 5}}
-		take(t, s, plan.StepPart{Step: plan.Step{Index: i, Bucket: 64, Rows: [][]packonline.Piece{row},
+		take(t, s, planrecord.StepPart{Step: plan.Step{Index: i, Bucket: 64, Rows: [][]packonline.Piece{row},
 			Cursor: plan.Behind(100 * (i + 1)), Floor: plan.Before(8)}, Parts: 1})
 	}
 	var out api.History
@@ -159,7 +161,8 @@ func TestTargets(t *testing.T) {
 	for i := range uint64(30) { // 10 tokens each
 		take(t, s, part(i, 64, 5, 5))
 	}
-	take(t, s, plan.Mix{By: "alice", Change: mixture.Change{Weights: map[string]float64{"code": 0, "web": 1, "math": 1}},
+	take(t, s, planrecord.Mix{By: "alice", Change: mixture.Change{Weights: map[string]float64{"code": 0, "web": 1,
+		"math": 1}},
 		Begins: []plan.SourceBegin{{Name: "math"}}})
 	take(t, s, part(30, 64, 5, 5))
 	var out api.History
@@ -189,7 +192,7 @@ func TestAChangeEndsARamp(t *testing.T) {
 	h.Config.Mix.Schedule = []mixture.Point{{Tokens: 10, Ramp: 1000, Weights: map[string]float64{"code": 3, "web": 1}}}
 	s := history.NewSteps()
 	take(t, s, h, part(0, 64, 5, 5), part(1, 64, 5, 5),
-		plan.Mix{Change: mixture.Change{Weights: map[string]float64{"code": 1, "web": 1}}}, part(2, 64, 5, 5),
+		planrecord.Mix{Change: mixture.Change{Weights: map[string]float64{"code": 1, "web": 1}}}, part(2, 64, 5, 5),
 		part(3, 64, 5, 5))
 	var out api.History
 	s.Fill(&out)

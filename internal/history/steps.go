@@ -9,6 +9,7 @@ import (
 
 	"loaderd/internal/api"
 	"loaderd/loader/plan"
+	"loaderd/loader/planrecord"
 )
 
 // bins are how many bins the lengths of pieces have: bin i has those of 2^(i-1)+1 to 2^i tokens.
@@ -20,7 +21,7 @@ const maxMarks = 500
 // Steps is how a run went by step. It is fed with the records of a plan from its first one on, and depends on nothing
 // else.
 type Steps struct {
-	header  plan.Header
+	header  planrecord.Header
 	buckets []int
 	names   []string // of sources, by number
 	aims    aims
@@ -73,37 +74,37 @@ func (p point) clone() point {
 }
 
 // Take takes in the next record of the plan.
-func (s *Steps) Take(e plan.Entry) error {
+func (s *Steps) Take(e planrecord.Entry) error {
 	switch e := e.(type) {
-	case plan.Header:
+	case planrecord.Header:
 		s.begin(e)
-	case plan.StepPart:
+	case planrecord.StepPart:
 		return s.step(&e)
-	case plan.Mix:
+	case planrecord.Mix:
 		for _, b := range e.Begins {
 			s.names = append(s.names, b.Name)
 		}
 		s.aims.change(s.names, e.Change.Weights)
 		s.mark("weights", "weights "+weightsOf(e.Weights), e.By)
-	case plan.SealSource:
+	case planrecord.SealSource:
 		s.mark("seal", "source "+s.name(e.Source)+" sealed", e.By)
-	case plan.Drain:
+	case planrecord.Drain:
 		s.mark("drain", "drained", e.By)
-	case plan.Rest:
+	case planrecord.Rest:
 		what := "rests"
 		if !e.Rests {
 			what = "has documents again"
 		}
 		s.mark("rest", "source "+s.name(e.Source)+" "+what, "")
-	case plan.Term:
+	case planrecord.Term:
 		s.mark("leader", e.Daemon+" leads", "")
-	case plan.End:
+	case planrecord.End:
 		s.mark("end", "the run ends", "")
 	}
 	return nil
 }
 
-func (s *Steps) begin(h plan.Header) {
+func (s *Steps) begin(h planrecord.Header) {
 	s.header, s.buckets = h, slices.Clone(h.Config.Packing.Buckets)
 	for _, x := range h.Infos() {
 		s.names = append(s.names, x.Name)
@@ -119,7 +120,7 @@ func (s *Steps) name(source int) string {
 }
 
 // step takes in a part of a step, and the step with its last one.
-func (s *Steps) step(e *plan.StepPart) error {
+func (s *Steps) step(e *planrecord.StepPart) error {
 	if e.Index != s.known {
 		return fmt.Errorf("step %d follows step %d", e.Index, s.known)
 	}

@@ -18,7 +18,7 @@ import (
 	"loaderd/loader"
 	"loaderd/loader/backend"
 	"loaderd/loader/fault"
-	"loaderd/loader/plan"
+	"loaderd/loader/planrecord"
 	"loaderd/stream"
 	"loaderd/stream/daemonbus"
 	"loaderd/stream/doclog"
@@ -150,11 +150,12 @@ func TestForgedRecordsOfAKeyedRun(t *testing.T) {
 		}
 		return &nats.Msg{Data: m.Data, Header: nats.Header{"Loaderd-Mac": m.Header["Loaderd-Mac"]}}
 	}
-	record := func(e plan.Entry) *nats.Msg { return &nats.Msg{Data: plan.EncodeRecord(e)} }
+	record := func(e planrecord.Entry) *nats.Msg { return &nats.Msg{Data: planrecord.Encode(e)} }
 	for name, forged := range map[string]*nats.Msg{"rubbish": {Data: []byte("hello")},
-		"seal": record(plan.SealSource{At: 60, Last: 60}), "commit": record(plan.Commit{Keeper: "trainer", Step: 1}),
-		"term": record(plan.Term{Daemon: "evil"}), "note": record(plan.Foreign{At: 2}), "other-run": taken(4),
-		"wrong-code": {Data: plan.EncodeRecord(plan.SealSource{At: 60, Last: 60}),
+		"seal":   record(planrecord.SealSource{At: 60, Last: 60}),
+		"commit": record(planrecord.Commit{Keeper: "trainer", Step: 1}),
+		"term":   record(planrecord.Term{Daemon: "evil"}), "note": record(planrecord.Foreign{At: 2}), "other-run": taken(4),
+		"wrong-code": {Data: planrecord.Encode(planrecord.SealSource{At: 60, Last: 60}),
 			Header: nats.Header{"Loaderd-Mac": {strings.Repeat("00", 16)}}}} {
 		for _, led := range []bool{true, false} {
 			t.Run(name+map[bool]string{true: ", led", false: ", not led"}[led], func(t *testing.T) {

@@ -13,8 +13,9 @@ import (
 	"loaderd/loader/backend"
 	"loaderd/loader/maintenance"
 	"loaderd/loader/mixture"
-	"loaderd/loader/plan"
+	"loaderd/loader/planrecord"
 	"loaderd/loader/planview"
+	"loaderd/loader/runconfig"
 	"loaderd/packonline"
 	"loaderd/stream"
 	"loaderd/stream/checkpoints"
@@ -25,8 +26,8 @@ import (
 
 // Fork begins run name where a step of another run begins, with a configuration of its own. It returns the headers of
 // both. The other run is planned again, up to that step: its documents are tokenized for that.
-func Fork(ctx context.Context, store *stream.Store, run string, step uint64, name string, c plan.Config,
-	tokens doclog.Tokenizing) (forked, from plan.Header, err error) {
+func Fork(ctx context.Context, store *stream.Store, run string, step uint64, name string, c runconfig.Config,
+	tokens doclog.Tokenizing) (forked, from planrecord.Header, err error) {
 	parent, err := planlog.OpenReadOnly(ctx, store, run)
 	if err != nil {
 		return forked, from, fmt.Errorf("fork run %s: %w", run, err)
@@ -40,8 +41,8 @@ func Fork(ctx context.Context, store *stream.Store, run string, step uint64, nam
 	return forked, from, err
 }
 
-func fork(ctx context.Context, store *stream.Store, parent *planlog.Log, from plan.Header, step uint64, name string,
-	c plan.Config, tokens doclog.Tokenizing) (forked, _ plan.Header, err error) {
+func fork(ctx context.Context, store *stream.Store, parent *planlog.Log, from planrecord.Header, step uint64,
+	name string, c runconfig.Config, tokens doclog.Tokenizing) (forked, _ planrecord.Header, err error) {
 	to, fresh, err := openFork(ctx, store, name, c)
 	if err != nil {
 		return forked, from, err
@@ -70,7 +71,7 @@ func fork(ctx context.Context, store *stream.Store, parent *planlog.Log, from pl
 
 // openFork opens what is kept of a fork that is made. fresh says that there is no run of that name.
 func openFork(ctx context.Context, store *stream.Store, name string,
-	c plan.Config) (e backend.Backends, fresh bool, err error) {
+	c runconfig.Config) (e backend.Backends, fresh bool, err error) {
 	if e, err = openNew(ctx, store, name, c); err != nil {
 		return e, false, err
 	}
@@ -79,7 +80,8 @@ func openFork(ctx context.Context, store *stream.Store, name string,
 }
 
 // openNew opens what is kept of a run that is made.
-func openNew(ctx context.Context, store *stream.Store, name string, c plan.Config) (e backend.Backends, err error) {
+func openNew(ctx context.Context, store *stream.Store, name string,
+	c runconfig.Config) (e backend.Backends, err error) {
 	plan, err := planlog.Open(ctx, store, name)
 	if err != nil {
 		return e, err
@@ -92,7 +94,7 @@ func openNew(ctx context.Context, store *stream.Store, name string, c plan.Confi
 
 // Audit plans a run a second time and compares: see loader.Audit. What documents are about is found out as the run's
 // own configuration has it. progress is told now and then how far it is.
-func Audit(ctx context.Context, store *stream.Store, run string, tokens doclog.Tokenizing, t plan.Tokenizer,
+func Audit(ctx context.Context, store *stream.Store, run string, tokens doclog.Tokenizing, t runconfig.Tokenizer,
 	progress func(maintenance.Audited)) (maintenance.Audited, error) {
 	log, err := planlog.OpenReadOnly(ctx, store, run)
 	if err != nil {
@@ -111,7 +113,7 @@ func Audit(ctx context.Context, store *stream.Store, run string, tokens doclog.T
 type sources struct {
 	store  *stream.Store
 	tokens doclog.Tokenizing
-	config plan.Config
+	config runconfig.Config
 	plan   *planlog.Log // of a run that is made, which says what it needs; else nil
 }
 

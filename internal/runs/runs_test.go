@@ -17,6 +17,7 @@ import (
 	"loaderd/loader/backend"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
+	"loaderd/loader/runconfig"
 	"loaderd/loader/state"
 	"loaderd/packonline"
 	"loaderd/stream"
@@ -45,10 +46,11 @@ var tokenizing = doclog.Tokenizing{NewEncoder: func() doclog.Encoder {
 	return byBytes{}
 }, Fingerprint: "f", VocabSize: 256, End: -1}
 
-func config(method string) plan.Config {
-	return plan.Config{Seed: 7, Tokenizer: plan.Tokenizer{Name: "bytes", Fingerprint: "f", VocabSize: 256, End: -1},
+func config(method string) runconfig.Config {
+	return runconfig.Config{Seed: 7, Tokenizer: runconfig.Tokenizer{Name: "bytes", Fingerprint: "f",
+		VocabSize: 256, End: -1},
 		Packing: packonline.Config{Method: method, Buckets: []int{64}, Atom: 1, Pool: 8, MaxAge: 64},
-		Steps:   plan.StepsConfig{Rows: 2, Last: plan.LastPad}, Attention: plan.AttentionDocument,
+		Steps:   runconfig.Steps{Rows: 2, Last: runconfig.LastPad}, Attention: runconfig.AttentionDocument,
 		Sources: map[string]mixture.Source{"docs": {Weight: 1, Epochs: 1}},
 		Mix:     mixture.Mix{Dry: mixture.DryWait, End: mixture.EndAll}}
 }
@@ -96,13 +98,13 @@ func (s only) Open(context.Context, string, mixture.Source) (backend.Stream, err
 }
 
 // start runs a daemon's part in a run until the function that it returns is called.
-func start(t *testing.T, store *stream.Store, run string, c plan.Config) (r *loader.Run, stop func()) {
+func start(t *testing.T, store *stream.Store, run string, c runconfig.Config) (r *loader.Run, stop func()) {
 	t.Helper()
 	return startOver(t, run, c, edges(t, store, run))
 }
 
 // startOver is start over edges that are there.
-func startOver(t *testing.T, run string, c plan.Config, e backend.Backends) (r *loader.Run, stop func()) {
+func startOver(t *testing.T, run string, c runconfig.Config, e backend.Backends) (r *loader.Run, stop func()) {
 	t.Helper()
 	ctx := natstest.Context(t)
 	r, err := loader.Open(ctx, run, c, backend.Options{Ahead: 4, CacheBytes: 1 << 20, Stall: time.Minute, Checkpoint: 4},
@@ -144,7 +146,7 @@ func read(t *testing.T, r *loader.Run, from uint64, n int) (steps []*plan.Step) 
 }
 
 // serve plans a run to its end and returns its steps.
-func serve(t *testing.T, store *stream.Store, run string, c plan.Config) []*plan.Step {
+func serve(t *testing.T, store *stream.Store, run string, c runconfig.Config) []*plan.Step {
 	t.Helper()
 	r, stop := start(t, store, run, c)
 	defer stop()

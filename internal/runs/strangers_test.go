@@ -14,7 +14,7 @@ import (
 	"loaderd/internal/runs"
 	"loaderd/loader"
 	"loaderd/loader/backend"
-	"loaderd/loader/plan"
+	"loaderd/loader/planrecord"
 	"loaderd/loader/state"
 	"loaderd/stream"
 	"loaderd/stream/daemonbus"
@@ -137,8 +137,8 @@ func TestAnAnswerIsNoLead(t *testing.T) {
 func TestRepairBehindAStranger(t *testing.T) {
 	store, ctx := published(t), natstest.Context(t)
 	want := serve(t, store, "undisturbed", config("bfd"))
-	for i, forged := range [][]byte{[]byte("hello"), plan.EncodeRecord(plan.SealSource{At: 60, Last: 60}),
-		plan.EncodeRecord(plan.Commit{Keeper: "trainer", Step: 1 << 40})} {
+	for i, forged := range [][]byte{[]byte("hello"), planrecord.Encode(planrecord.SealSource{At: 60, Last: 60}),
+		planrecord.Encode(planrecord.Commit{Keeper: "trainer", Step: 1 << 40})} {
 		name := []string{"a", "b", "c"}[i]
 		served, goOn := begun(t, store, name)
 		if _, err := store.Own().JetStream().Publish(ctx, "plan."+name, forged); err != nil {

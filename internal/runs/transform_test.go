@@ -7,7 +7,7 @@ import (
 	"loaderd/internal/natstest"
 	"loaderd/internal/runs"
 	"loaderd/loader/fault"
-	"loaderd/loader/plan"
+	"loaderd/loader/runconfig"
 	"loaderd/stream/doclog"
 )
 
@@ -15,11 +15,12 @@ import (
 // left are the same tokens.
 func TestTransformedDocuments(t *testing.T) {
 	store, ctx := published(t), natstest.Context(t)
-	transformed := func(method string) plan.Config {
+	transformed := func(method string) runconfig.Config {
 		c := config(method)
-		c.Documents = plan.DocumentsConfig{BOS: "200",
-			FIM:       plan.FIM{Rate: 0.5, SPMRate: 0.5, Tokens: plan.FIMTokens{Prefix: "201", Middle: "202", Suffix: "203"}},
-			MaxTokens: plan.MaxTokens{At: 10, Do: plan.MaxCut}}
+		c.Documents = runconfig.Documents{BOS: "200",
+			FIM: runconfig.FIM{Rate: 0.5, SPMRate: 0.5, Tokens: runconfig.FIMTokens{Prefix: "201", Middle: "202",
+				Suffix: "203"}},
+			MaxTokens: runconfig.MaxTokens{At: 10, Do: runconfig.MaxCut}}
 		return c
 	}
 	c := transformed("concat")
@@ -49,10 +50,10 @@ func TestTransformedDocuments(t *testing.T) {
 		t.Errorf("%+v, %v", forked.Config.Documents, err)
 	}
 	var refused *fault.Error
-	for name, edit := range map[string]func(*plan.Config){
-		"plain":   func(c *plan.Config) { c.Documents = plan.DocumentsConfig{} },
-		"a seed":  func(c *plan.Config) { c.Seed++ },
-		"a limit": func(c *plan.Config) { c.Documents.MaxTokens.At++ },
+	for name, edit := range map[string]func(*runconfig.Config){
+		"plain":   func(c *runconfig.Config) { c.Documents = runconfig.Documents{} },
+		"a seed":  func(c *runconfig.Config) { c.Seed++ },
+		"a limit": func(c *runconfig.Config) { c.Documents.MaxTokens.At++ },
 	} {
 		other := transformed("bfd")
 		edit(&other)

@@ -20,6 +20,7 @@ import (
 	"loaderd/loader/diagnosis"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
+	"loaderd/loader/planrecord"
 	"loaderd/loader/state"
 	"loaderd/packonline"
 )
@@ -84,11 +85,11 @@ type fakePlan struct {
 	records [][]byte
 }
 
-func (p *fakePlan) add(entries ...plan.Entry) {
+func (p *fakePlan) add(entries ...planrecord.Entry) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, e := range entries {
-		p.records = append(p.records, plan.EncodeRecord(e))
+		p.records = append(p.records, planrecord.Encode(e))
 	}
 }
 
@@ -200,9 +201,11 @@ func rank(job string, rank, world int, step uint64, of string) api.RankStatus {
 func TestEveryDaemonShowsTheSame(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		words, log := &bus{}, &fakePlan{}
-		log.add(plan.Header{Run: "r", ID: strings.Repeat("0", 32)}, plan.Term{Daemon: "a"}, plan.Term{Daemon: "b"})
+		log.add(planrecord.Header{Run: "r", ID: strings.Repeat("0", 32)}, planrecord.Term{Daemon: "a"},
+			planrecord.Term{Daemon: "b"})
 		run := &fakeRun{stats: loader.Stats{Planned: 50, Wanted: 45, Committed: 30},
-			info: loader.Info{Run: "r", Keepers: plan.Keepers{"k": 30}}, verdict: diagnosis.Verdict{Health: diagnosis.Running,
+			info: loader.Info{Run: "r", Keepers: planrecord.Keepers{"k": 30}},
+			verdict: diagnosis.Verdict{Health: diagnosis.Running,
 				Sentence: "Running", Limits: diagnosis.LimitRanks}, ranks: census.New()}
 		a, b := start("a", run, log, words), start("b", run, log, words)
 		a.serves(rank("j", 0, 3, 45, "a"), rank("j", 2, 3, 40, "a"))
@@ -319,22 +322,22 @@ func TestManyRanks(t *testing.T) {
 func TestHistoryFollowsThePlan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &fakePlan{}
-		h := plan.Header{Run: "r", ID: strings.Repeat("0", 32), Sources: []plan.SourceBegin{{Name: "docs", Start: 1}}}
+		h := planrecord.Header{Run: "r", ID: strings.Repeat("0", 32), Sources: []plan.SourceBegin{{Name: "docs", Start: 1}}}
 		h.Config.Packing.Buckets = []int{16}
-		log.add(h, plan.Term{Daemon: "a"})
+		log.add(h, planrecord.Term{Daemon: "a"})
 		for i := range uint64(1000) {
 			s := plan.Step{Index: i, Bucket: 16, Rows: [][]packonline.Piece{{{Doc: 1 + i, Length: 12}}},
 				Cursor: plan.Behind(1 + i)}
 			if i%plan.MarkSteps == 0 {
 				s.Places = []mixture.Place{{Taken: 1 + i}}
 			}
-			r, err := plan.EncodeStep(&s, 1<<20)
+			r, err := planrecord.EncodeStep(&s, 1<<20)
 			if err != nil {
 				t.Fatal(err)
 			}
 			log.records = append(log.records, r...)
 		}
-		log.add(plan.Drain{At: 1, By: "alice"}, plan.Term{Daemon: "b"}, plan.End{})
+		log.add(planrecord.Drain{At: 1, By: "alice"}, planrecord.Term{Daemon: "b"}, planrecord.End{})
 		a := start("a", &fakeRun{info: loader.Info{Run: "r"}}, log, nil)
 		defer a.stop()
 		time.Sleep(10 * time.Second)

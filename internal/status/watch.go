@@ -15,7 +15,7 @@ import (
 	"loaderd/loader"
 	"loaderd/loader/census"
 	"loaderd/loader/diagnosis"
-	"loaderd/loader/plan"
+	"loaderd/loader/planrecord"
 	"loaderd/loader/state"
 )
 
@@ -170,7 +170,7 @@ func (w *Watch) readOn(ctx context.Context) (more bool, err error) {
 	w.mu.Unlock()
 	n := 0
 	err = w.Plan.Scan(ctx, from, func(position uint64, record []byte) error {
-		e, err := plan.DecodeRecord(record)
+		e, err := planrecord.Decode(record)
 		if err != nil {
 			return err
 		}
@@ -179,7 +179,7 @@ func (w *Watch) readOn(ctx context.Context) (more bool, err error) {
 		if err := w.steps.Take(e); err != nil {
 			return err
 		}
-		if t, ok := e.(plan.Term); ok {
+		if t, ok := e.(planrecord.Term); ok {
 			w.term, w.leader = position, t.Daemon
 		}
 		w.at = position

@@ -10,7 +10,7 @@ import (
 	"unicode"
 
 	"loaderd/internal/api"
-	"loaderd/loader/plan"
+	"loaderd/loader/planrecord"
 )
 
 // Bus carries status messages between the daemons of a run. A message may be lost.
@@ -49,7 +49,7 @@ func decodeWord(b []byte) (w word, err error) {
 	}
 	texts := []string{w.Name, w.Flight, w.HTTP, w.Version}
 	for i, r := range w.Reading {
-		if r.World < 1 || r.Rank < 0 || r.Rank >= r.World || plan.ValidKeeper(r.Job) != nil {
+		if r.World < 1 || r.Rank < 0 || r.Rank >= r.World || planrecord.ValidKeeper(r.Job) != nil {
 			return w, fmt.Errorf("rank %d of %d", r.Rank, r.World)
 		}
 		texts = append(texts, r.Who, r.Address)

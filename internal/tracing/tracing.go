@@ -25,7 +25,7 @@ import (
 
 	"loaderd/internal/build"
 	"loaderd/loader/document"
-	"loaderd/loader/plan"
+	"loaderd/loader/runconfig"
 )
 
 // Config names the collector and the share of documents that are sampled.
@@ -37,14 +37,14 @@ type Config struct {
 }
 
 // Validate returns every field that is out of range.
-func (c Config) Validate() (bad []plan.FieldError) {
+func (c Config) Validate() (bad []runconfig.FieldError) {
 	if u, err := url.Parse(c.Endpoint); c.Endpoint != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" ||
 		u.Host == "") {
-		bad = append(bad, plan.FieldError{Field: "endpoint", Value: c.Endpoint,
+		bad = append(bad, runconfig.FieldError{Field: "endpoint", Value: c.Endpoint,
 			Want: "the URL of a collector, such as http://127.0.0.1:4318, or nothing"})
 	}
 	if !(c.Share >= 0 && c.Share <= 1) {
-		bad = append(bad, plan.FieldError{Field: "share", Value: c.Share, Want: "0 to 1"})
+		bad = append(bad, runconfig.FieldError{Field: "share", Value: c.Share, Want: "0 to 1"})
 	}
 	return bad
 }

@@ -11,7 +11,7 @@ import (
 	"loaderd/internal/quantity"
 	"loaderd/loader/backend"
 	"loaderd/loader/fault"
-	"loaderd/loader/plan"
+	"loaderd/loader/planrecord"
 	"loaderd/loader/state"
 )
 
@@ -100,7 +100,7 @@ func (w *wait) whenFull(f *state.StreamFill, facts map[string]string) string {
 }
 
 // behindKeeper returns the keeper that has committed least, and the step; an empty name without keepers.
-func behindKeeper(k plan.Keepers) (name string, step uint64) {
+func behindKeeper(k planrecord.Keepers) (name string, step uint64) {
 	if len(k) == 0 {
 		return "", 0
 	}

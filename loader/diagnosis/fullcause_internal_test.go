@@ -10,7 +10,7 @@ import (
 	"loaderd/loader/document"
 	"loaderd/loader/fault"
 	"loaderd/loader/mixture"
-	"loaderd/loader/plan"
+	"loaderd/loader/planrecord"
 	"loaderd/loader/state"
 )
 
@@ -48,12 +48,12 @@ func TestWait_FullStream(t *testing.T) {
 		{"purge, no job has committed", backend.ReleasePurge, func(*wait) {}, fault.StreamFull, "",
 			"let the trainers commit their checkpoints, none has"},
 		{"purge, a job is behind", backend.ReleasePurge, func(w *wait) {
-			w.Keepers = plan.Keepers{"train": 7, "eval": 2}
+			w.Keepers = planrecord.Keepers{"train": 7, "eval": 2}
 		}, fault.StreamFull, "",
 			`let job "eval" commit, it has committed 2 of 7 steps; if it has ended, remove it (action leave); ` +
 				`or raise stream.max_bytes`},
 		{"purge, all have committed", backend.ReleasePurge, func(w *wait) {
-			w.Keepers = plan.Keepers{"train": 7}
+			w.Keepers = planrecord.Keepers{"train": 7}
 		}, fault.StreamFull, "",
 			"it must hold the documents of pool and shuffle window"},
 		{"remote server", backend.ReleaseKeep, func(w *wait) { w.Report.Streams[0].Configured = 0 }, fault.StreamFull, "",

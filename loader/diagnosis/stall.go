@@ -13,8 +13,9 @@ import (
 	"loaderd/loader/census"
 	"loaderd/loader/document"
 	"loaderd/loader/fault"
-	"loaderd/loader/plan"
 	"loaderd/loader/planner"
+	"loaderd/loader/planrecord"
+	"loaderd/loader/runconfig"
 	"loaderd/loader/state"
 )
 
@@ -52,12 +53,12 @@ func (w *wait) missing() *fault.Error {
 type Evidence struct {
 	Step    uint64
 	Planned uint64 // steps that are
-	Keepers plan.Keepers
+	Keepers planrecord.Keepers
 	Report  state.Report
 	Demand  state.Demand // of the readers of all daemons
 	Ranks   census.View  // of all daemons
 	Rates   state.Rates
-	Config  plan.Config
+	Config  runconfig.Config
 	Options backend.Options
 	Supply  func(source string) (why, do string, ok bool) // of backend.Backends; may be nil
 }
@@ -397,7 +398,7 @@ func (w *wait) whenDry() string {
 		return publish + "end this source with loaderd seal " + w.wanted().Name
 	case !lacks.Early || lacks.There == 0:
 		return publish + "end the run with loaderd seal"
-	case w.Config.Steps.Last == plan.LastPad:
+	case w.Config.Steps.Last == runconfig.LastPad:
 		return fmt.Sprintf("%send the run with loaderd seal: its last step then has %s of documents and %d of padding",
 			publish, quantity.Things(lacks.There, "row"), lacks.Needed-lacks.There)
 	default:

@@ -6,16 +6,16 @@ import (
 
 	"github.com/apache/arrow/go/v17/arrow/float16"
 
-	"loaderd/loader/plan"
+	"loaderd/loader/runconfig"
 )
 
 // Extra is what came with the tokens of a message, where the run takes it along.
 type Extra struct {
-	// Columns are those of values for each token, by their places (plan.DocumentsConfig.TokenColumns): little-endian, as
+	// Columns are those of values for each token, by their places (runconfig.Documents.TokenColumns): little-endian, as
 	// wide as their type, a bool in a byte. Nil for one that the message has not, or for all of them.
 	Columns [][]byte
 	// Meta are the values of each document, one document after the other, in the order of
-	// plan.DocumentsConfig.MetaColumns: a string, an int64, a float64, or nil for none. Nil where no document has any.
+	// runconfig.Documents.MetaColumns: a string, an int64, a float64, or nil for none. Nil where no document has any.
 	Meta []any
 }
 
@@ -39,15 +39,15 @@ func (c Content) Meta(place int, token int32) any {
 }
 
 // FillOf returns the value of tokens that bring none, as Beside.Columns has values.
-func FillOf(c plan.TokenColumn) []byte {
+func FillOf(c runconfig.TokenColumn) []byte {
 	switch c.Type {
-	case plan.ColumnFloat32:
+	case runconfig.ColumnFloat32:
 		return binary.LittleEndian.AppendUint32(nil, math.Float32bits(float32(c.Fill)))
-	case plan.ColumnFloat16:
+	case runconfig.ColumnFloat16:
 		return binary.LittleEndian.AppendUint16(nil, float16.New(float32(c.Fill)).Uint16())
-	case plan.ColumnInt32:
+	case runconfig.ColumnInt32:
 		return binary.LittleEndian.AppendUint32(nil, uint32(int32(c.Fill)))
-	case plan.ColumnInt16:
+	case runconfig.ColumnInt16:
 		return binary.LittleEndian.AppendUint16(nil, uint16(int16(c.Fill)))
 	}
 	return []byte{byte(int8(c.Fill))}

@@ -17,6 +17,7 @@ import (
 	"loaderd/loader/internal/ranks"
 	"loaderd/loader/plan"
 	"loaderd/loader/planview"
+	"loaderd/loader/runconfig"
 	"loaderd/loader/state"
 )
 
@@ -25,7 +26,7 @@ import (
 type Follower struct {
 	plan        *planview.View
 	Leader      Leader
-	config      plan.Config
+	config      runconfig.Config
 	options     backend.Options
 	log         *slog.Logger
 	Assembler   *assembly.Assembler
@@ -54,7 +55,7 @@ type Leader interface {
 	Demanded() state.Demand
 }
 
-func New(v *planview.View, c plan.Config, o backend.Options, s *planview.Streams, log *slog.Logger) *Follower {
+func New(v *planview.View, c runconfig.Config, o backend.Options, s *planview.Streams, log *slog.Logger) *Follower {
 	f := &Follower{plan: v, config: c, options: o, log: log, readers: newReaders(), spans: jobspans.New(o),
 		began: time.Now(), demand: state.NewDemand(), Ranks: ranks.New(),
 		Assembler: assembly.New(s, o.CacheBytes, v.Recent, o.Stall, c.Tokenizer.Pad)}

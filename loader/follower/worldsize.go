@@ -7,12 +7,12 @@ import (
 	"strings"
 
 	"loaderd/loader/fault"
-	"loaderd/loader/plan"
+	"loaderd/loader/runconfig"
 )
 
 // CheckWorld refuses a world size that does not divide the rows of every bucket's steps: a *Error with the sizes that
 // do.
-func CheckWorld(c plan.Config, world int) error {
+func CheckWorld(c runconfig.Config, world int) error {
 	rows := c.Steps.PerBucket(c.Packing.Buckets)
 	shared := 0 // the greatest common divisor
 	for _, n := range rows {

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"loaderd/loader/plan"
+	"loaderd/loader/runconfig"
 )
 
 func TestDivisors(t *testing.T) {
@@ -19,7 +19,7 @@ func TestDivisors(t *testing.T) {
 }
 
 func TestCheckWorld(t *testing.T) {
-	c := plan.Config{Steps: plan.StepsConfig{Rows: 64, Table: []int{48, 24, 12, 6, 3}}}
+	c := runconfig.Config{Steps: runconfig.Steps{Rows: 64, Table: []int{48, 24, 12, 6, 3}}}
 	c.Packing.Buckets = []int{1024, 2048, 4096, 8192, 16384}
 	for world, want := range map[int]string{1: "", 3: "", 2: "world sizes: 1 3;", 6: "[48 24 12 6 3] by its bucket"} {
 		err := CheckWorld(c, world)
@@ -27,7 +27,7 @@ func TestCheckWorld(t *testing.T) {
 			t.Errorf("world %d: %v, want %q", world, err, want)
 		}
 	}
-	c.Steps = plan.StepsConfig{Tokens: 1 << 20}
+	c.Steps = runconfig.Steps{Tokens: 1 << 20}
 	if err := CheckWorld(c, 64); err != nil {
 		t.Error(err)
 	}

@@ -11,9 +11,10 @@ import (
 	"loaderd/loader/document"
 	"loaderd/loader/internal/feed"
 	"loaderd/loader/internal/replay"
-	"loaderd/loader/plan"
 	"loaderd/loader/planner"
+	"loaderd/loader/planrecord"
 	"loaderd/loader/planview"
+	"loaderd/loader/runconfig"
 )
 
 // Audited is what an audit has seen so far.
@@ -43,7 +44,8 @@ type Recorded struct {
 // must be accounted for: tokens in = tokens out - repeated + dropped + waiting. The error names the first step that
 // differs. The tokenizer is the one that docs makes tokens with: it must be the plan's. Audit uses the plan, the
 // documents and the log of e. progress and the log may be nil.
-func Audit(ctx context.Context, e backend.Backends, tokenizer plan.Tokenizer, progress func(Audited)) (Audited, error) {
+func Audit(ctx context.Context, e backend.Backends, tokenizer runconfig.Tokenizer,
+	progress func(Audited)) (Audited, error) {
 	a := auditor{log: e.Log, plan: &planview.Reader{Log: e.Plan}, progress: progress}
 	h, err := a.plan.Header(ctx)
 	if err != nil {
@@ -94,8 +96,8 @@ func (a *auditor) again(ctx context.Context, streams *planview.Streams,
 	a.feeds = feed.New(ctx, a.run, streams, a.onOpenAttempt, func(int, document.Source) {})
 	defer a.feeds.Close()
 	a.replay = from(ctx)
-	a.replay.Read = func(at uint64, e plan.Entry) {
-		if c, ok := e.(plan.Control); ok {
+	a.replay.Read = func(at uint64, e planrecord.Entry) {
+		if c, ok := e.(planrecord.Control); ok {
 			a.seen.Controls = append(a.seen.Controls, Recorded{at, c.String()})
 		}
 	}

@@ -6,21 +6,21 @@ import (
 	"fmt"
 
 	"loaderd/loader/backend"
-	"loaderd/loader/plan"
+	"loaderd/loader/planrecord"
 	"loaderd/loader/planview"
 )
 
 // Begin writes the header of a forked run, and the state that it begins with, into its empty plan log, after it has
 // recorded in LowWatermarks what the run needs. A daemon that serves the run with the header's configuration goes on
 // from there.
-func Begin(ctx context.Context, e backend.Backends, h plan.Header) error {
+func Begin(ctx context.Context, e backend.Backends, h planrecord.Header) error {
 	if err := begin(ctx, e, h); err != nil {
 		return fmt.Errorf("begin run %s: %w", h.Run, err)
 	}
 	return nil
 }
 
-func begin(ctx context.Context, e backend.Backends, h plan.Header) error {
+func begin(ctx context.Context, e backend.Backends, h planrecord.Header) error {
 	last, err := e.Plan.Last(ctx)
 	if err != nil {
 		return err
@@ -33,7 +33,7 @@ func begin(ctx context.Context, e backend.Backends, h plan.Header) error {
 	if h.Parent != nil {
 		h, state = h.WithState(e.Plan.MaxRecord())
 	}
-	record := plan.EncodeRecord(h)
+	record := planrecord.Encode(h)
 	if most := e.Plan.MaxRecord(); len(record) > most {
 		return fmt.Errorf("its header of %d bytes is larger than a record of %d: fork at a step with less in flight, or "+
 			"raise the server's max_payload",

@@ -9,6 +9,7 @@ import (
 	"loaderd/loader/backend"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
+	"loaderd/loader/planrecord"
 	"loaderd/loader/planview"
 	"loaderd/packonline"
 )
@@ -71,7 +72,7 @@ type finder struct{ *planview.Reader }
 
 // find is Find. The places of the sources, which stand in a step now and then, say where to look: behind the last one
 // at which an epoch has not come to the document, until everything is used up that had come where it has.
-func (p finder) find(ctx context.Context, h plan.Header, steps, document uint64,
+func (p finder) find(ctx context.Context, h planrecord.Header, steps, document uint64,
 	f func(s *plan.Step, row int, pieces []packonline.Piece) error) error {
 	t := &turns{seed: h.Config.Seed, number: plan.RefSource(document), sequence: plan.RefSequence(document)}
 	err := p.source(ctx, h, t)
@@ -129,7 +130,7 @@ func (p finder) nextTurn(ctx context.Context, t *turns, from, steps uint64) (fir
 // source reads how the source of a document is read, and where it ends: nothing when the run has no such source. What
 // came to the run later, and the end of one that is read in an order drawn for each epoch, stands somewhere in the
 // plan.
-func (p finder) source(ctx context.Context, h plan.Header, t *turns) error {
+func (p finder) source(ctx context.Context, h planrecord.Header, t *turns) error {
 	infos := h.Infos()
 	ends := func() bool { // it is known where it ends, or need not be
 		if t.number >= len(infos) {
@@ -148,19 +149,19 @@ func (p finder) source(ctx context.Context, h plan.Header, t *turns) error {
 		return nil
 	}
 	err := p.Log.Scan(ctx, 2, func(at uint64, record []byte) error {
-		if len(record) > 3 && plan.StepKind(record[3]) {
+		if len(record) > 3 && planrecord.StepKind(record[3]) {
 			return nil
 		}
-		e, err := plan.DecodeRecord(record)
+		e, err := planrecord.Decode(record)
 		if err != nil {
 			return planview.Damaged(at, err)
 		}
 		switch e := e.(type) {
-		case plan.Mix:
+		case planrecord.Mix:
 			if infos = append(infos, e.Infos()...); ends() {
 				return planview.ErrFound
 			}
-		case plan.SealSource:
+		case planrecord.SealSource:
 			if e.Source == t.number {
 				t.last = e.Last
 				return planview.ErrFound

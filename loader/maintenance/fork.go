@@ -13,7 +13,9 @@ import (
 	"loaderd/loader/internal/replay"
 	"loaderd/loader/plan"
 	"loaderd/loader/planner"
+	"loaderd/loader/planrecord"
 	"loaderd/loader/planview"
+	"loaderd/loader/runconfig"
 )
 
 // Fork returns the header of a run that goes on where step of another run begins, with a configuration of its own, and
@@ -22,7 +24,7 @@ import (
 // again from the newest checkpoint before the step, or from its beginning, up to the last record before the step. There
 // the new run begins, with all that waits: every source where it is, with its credit, its end and its rest.
 func Fork(ctx context.Context, from backend.Backends, step uint64, name string,
-	c plan.Config) (forked, parent plan.Header, err error) {
+	c runconfig.Config) (forked, parent planrecord.Header, err error) {
 	f := forking{from: from, step: step, plan: &planview.Reader{Log: from.Plan}, streams: planview.NewStreams(from, nil)}
 	if forked, err = f.fork(ctx, name, c.Settled()); err != nil {
 		err = fmt.Errorf("fork: %w", err)
@@ -37,13 +39,13 @@ type forking struct {
 	plan    *planview.Reader
 	streams *planview.Streams
 
-	parent  plan.Header
+	parent  planrecord.Header
 	before  uint64 // the first record that the fork does not share
 	applier *planner.Applier
 	at      uint64 // the last record that it covers at first; 1 at the beginning
 }
 
-func (f *forking) fork(ctx context.Context, name string, c plan.Config) (h plan.Header, err error) {
+func (f *forking) fork(ctx context.Context, name string, c runconfig.Config) (h planrecord.Header, err error) {
 	if err := f.open(ctx, c); err != nil {
 		return h, err
 	}
@@ -66,7 +68,8 @@ func (f *forking) fork(ctx context.Context, name string, c plan.Config) (h plan.
 			Message: fmt.Sprintf("the configuration cannot go on where step %d of run %s begins: %v", f.step, f.parent.Run, err),
 			Do:      "correct the configuration of the new run"}
 	}
-	h = plan.Header{Format: plan.FormatVersion, Algorithm: planner.AlgorithmVersion, Run: name, ID: planview.NewID(),
+	h = planrecord.Header{Format: planrecord.FormatVersion, Algorithm: planner.AlgorithmVersion, Run: name,
+		ID:          planview.NewID(),
 		Fingerprint: c.Fingerprint(), Config: c}
 	h.Sources, h.Parent, h.State = p.ForkState(f.parent, f.step)
 	_, err = planner.NewApplier(h) // it is refused before anything is written
@@ -74,7 +77,7 @@ func (f *forking) fork(ctx context.Context, name string, c plan.Config) (h plan.
 }
 
 // open reads the parent's header, and finds the step.
-func (f *forking) open(ctx context.Context, c plan.Config) (err error) {
+func (f *forking) open(ctx context.Context, c runconfig.Config) (err error) {
 	if f.parent, err = f.plan.Header(ctx); err != nil {
 		return fmt.Errorf("read the parent's header: %w", err)
 	}
@@ -104,7 +107,7 @@ func (f *forking) open(ctx context.Context, c plan.Config) (err error) {
 
 // documentsAs refuses what would make other tokens of the parent's documents, or none at all: what waits is counted in
 // tokens.
-func documentsAs(old plan.Header, c plan.Config) error {
+func documentsAs(old planrecord.Header, c runconfig.Config) error {
 	if err := tokensAs(old, c); err != nil {
 		return err
 	}
@@ -118,7 +121,7 @@ func documentsAs(old plan.Header, c plan.Config) error {
 }
 
 // tokensAs refuses another tokenizer, and other transformations of documents.
-func tokensAs(old plan.Header, c plan.Config) error {
+func tokensAs(old planrecord.Header, c runconfig.Config) error {
 	if !old.Config.SameTokens(c) {
 		return &fault.Error{Reason: fault.PlanMismatch,
 			Message: fmt.Sprintf("run %s makes other tokens of its documents than the new run (%s): what is left of "+
@@ -204,7 +207,7 @@ func (f *forking) again(ctx context.Context) error {
 
 // more says where the sources begin that come by the new configuration.
 func (f *forking) more(ctx context.Context, known []plan.SourceInfo,
-	c plan.Config) (more []plan.SourceBegin, err error) {
+	c runconfig.Config) (more []plan.SourceBegin, err error) {
 	for _, name := range slices.Sorted(maps.Keys(c.Sources)) {
 		if slices.ContainsFunc(known, func(s plan.SourceInfo) bool { return s.Name == name }) {
 			continue

@@ -11,9 +11,10 @@ import (
 
 	"loaderd/loader/backend"
 	"loaderd/loader/fault"
-	"loaderd/loader/plan"
 	"loaderd/loader/planner"
+	"loaderd/loader/planrecord"
 	"loaderd/loader/planview"
+	"loaderd/loader/runconfig"
 )
 
 // Lost is a control of a damaged plan that its copy will not have.
@@ -36,7 +37,7 @@ type Damage struct {
 	OnceRecords uint64 `json:"once_records"`
 	OnceSteps   uint64 `json:"once_steps"`
 
-	header plan.Header
+	header planrecord.Header
 	usable []backend.Stored // checkpoints that fit
 }
 
@@ -94,7 +95,7 @@ func inspect(ctx context.Context, log backend.PlanLog, last, before uint64) (*in
 	}
 	for at := uint64(1); at <= min(last, before-1) && in.Why == ""; at++ {
 		err := in.next(ctx, at)
-		var noted *plan.ForeignError
+		var noted *planrecord.ForeignError
 		switch {
 		case err == nil:
 		case ctx.Err() != nil:
@@ -121,23 +122,23 @@ func inspect(ctx context.Context, log backend.PlanLog, last, before uint64) (*in
 type inspection struct {
 	*Damage
 	plan    backend.PlanLog
-	records plan.RecordReader // behind the header
+	records planrecord.Reader // behind the header
 	foreign uint64            // up to this one the records behind the part that can be used are noted as nobody's
 	// controls are the seals and drains of the part that can be used.
-	controls []plan.Control
+	controls []planrecord.Control
 	// Of the records behind the part that can be used:
 	unread uint64 // cannot be read
 	later  uint64 // begin a step
 }
 
-func (in *inspection) read(ctx context.Context, at uint64) (plan.Entry, error) {
+func (in *inspection) read(ctx context.Context, at uint64) (planrecord.Entry, error) {
 	limit, cancel := context.WithTimeout(ctx, recordPatience)
 	defer cancel()
 	b, err := in.plan.Get(limit, at)
 	if err != nil {
 		return nil, fmt.Errorf("it cannot be read: %w", err)
 	}
-	return plan.DecodeRecord(b)
+	return planrecord.Decode(b)
 }
 
 // next takes the next record of the part that can be used.
@@ -146,7 +147,7 @@ func (in *inspection) next(ctx context.Context, at uint64) error {
 	if err != nil {
 		return err
 	}
-	if h, ok := e.(plan.Header); ok && at == 1 {
+	if h, ok := e.(planrecord.Header); ok && at == 1 {
 		in.header, in.Run, in.records.Validator = h, h.Run, h.Validator()
 		in.Records = at
 		return nil
@@ -160,7 +161,7 @@ func (in *inspection) next(ctx context.Context, at uint64) error {
 	if !in.records.Complete() {
 		return nil
 	}
-	if c, ok := e.(plan.Control); ok {
+	if c, ok := e.(planrecord.Control); ok {
 		in.controls = append(in.controls, c)
 	}
 	in.Records, in.Steps = at, in.records.Steps
@@ -180,12 +181,12 @@ func (in *inspection) behind(ctx context.Context, from, last uint64) {
 			continue
 		}
 		switch e.(type) {
-		case plan.Term, plan.Foreign:
+		case planrecord.Term, planrecord.Foreign:
 			continue // the copy has leaders of its own
 		}
-		part, ok := e.(plan.StepPart)
+		part, ok := e.(planrecord.StepPart)
 		if !ok {
-			_, shapes := e.(plan.Control)
+			_, shapes := e.(planrecord.Control)
 			in.Lost = append(in.Lost, Lost{at, planview.Describe(e), shapes})
 			continue
 		}
@@ -207,13 +208,13 @@ func (in *inspection) checkpoints(ctx context.Context, stored backend.Checkpoint
 		if err != nil {
 			return fmt.Errorf("read checkpoint %s: %w", s.Name, err)
 		}
-		c, err := plan.DecodeCheckpoint(b)
+		c, err := planrecord.DecodeCheckpoint(b)
 		if err != nil || c.Fingerprint != in.header.Fingerprint {
 			continue
 		}
 		if c.Tail.Position <= in.Records {
 			if rec, err := in.plan.Get(ctx, c.Tail.Position); err == nil && c.Tail.Position > 1 &&
-				plan.TailOf(c.Tail.Position, rec) == c.Tail {
+				planrecord.TailOf(c.Tail.Position, rec) == c.Tail {
 				in.usable = append(in.usable, s)
 			}
 			continue
@@ -227,7 +228,7 @@ func (in *inspection) checkpoints(ctx context.Context, stored backend.Checkpoint
 
 // beyond takes from a checkpoint that was taken behind the usable part of the log how long the plan was, and which
 // controls are lost.
-func (in *inspection) beyond(s backend.Stored, c plan.Checkpoint) {
+func (in *inspection) beyond(s backend.Stored, c planrecord.Checkpoint) {
 	if in.Why == "" {
 		in.Why = fmt.Sprintf("it ends with record %d and %d steps, and checkpoint %s was taken behind record %d, at step %d",
 			in.Records, in.Steps, s.Name, c.Tail.Position, s.Step)
@@ -237,14 +238,14 @@ func (in *inspection) beyond(s backend.Stored, c plan.Checkpoint) {
 		what := planview.Describe(p)
 		if !slices.ContainsFunc(in.Lost, func(l Lost) bool {
 			return l.What == what
-		}) && !slices.ContainsFunc(in.controls, func(c plan.Control) bool { return reflect.DeepEqual(c, p) }) {
+		}) && !slices.ContainsFunc(in.controls, func(c planrecord.Control) bool { return reflect.DeepEqual(c, p) }) {
 			in.Lost = append(in.Lost, Lost{0, what, true})
 		}
 	}
 }
 
 // Config is the configuration of the run.
-func (d Damage) Config() plan.Config { return d.header.Config }
+func (d Damage) Config() runconfig.Config { return d.header.Config }
 
 // Bounds of one append of a copy.
 const (
@@ -266,8 +267,9 @@ func (d Damage) Copy(ctx context.Context, from backend.Backends, name string, to
 		was = h.Repair.Was
 	}
 	h.Keyed = to.Keyed
-	h.Run, h.Repair = name, &plan.Repair{Was: append(slices.Clone(was), d.Run), Records: d.Records, Steps: d.OnceSteps}
-	next, err := d.compare(ctx, from.Plan, plan.EncodeRecord(h), to)
+	h.Run, h.Repair = name, &planrecord.Repair{Was: append(slices.Clone(was), d.Run), Records: d.Records,
+		Steps: d.OnceSteps}
+	next, err := d.compare(ctx, from.Plan, planrecord.Encode(h), to)
 	if err != nil {
 		return fmt.Errorf("copy plan of run %s to run %s: %w", d.Run, name, err)
 	}
@@ -307,7 +309,7 @@ func (d Damage) Copy(ctx context.Context, from backend.Backends, name string, to
 
 // begin writes the header of a copy, unless it has begun. Its run needs what the stream still holds: more than that the
 // damaged one did not have either.
-func (d Damage) begin(ctx context.Context, to backend.Backends, h plan.Header, begun bool) error {
+func (d Damage) begin(ctx context.Context, to backend.Backends, h planrecord.Header, begun bool) error {
 	all, err := planview.NewStreams(to, nil).All(ctx, h)
 	if err != nil {
 		return err
@@ -325,7 +327,7 @@ func (d Damage) begin(ctx context.Context, to backend.Backends, h plan.Header, b
 				return err
 			}
 		}
-		if err := to.Plan.Append(ctx, 0, plan.EncodeRecord(h)); err != nil {
+		if err := to.Plan.Append(ctx, 0, planrecord.Encode(h)); err != nil {
 			return err
 		}
 	}

@@ -8,19 +8,20 @@ import (
 	"loaderd/loader/backend"
 	"loaderd/loader/plan"
 	"loaderd/loader/planner"
+	"loaderd/loader/planrecord"
 	"loaderd/loader/planview"
 )
 
 // Summary is what a plan says of its run.
 type Summary struct {
-	Header plan.Header
+	Header planrecord.Header
 	Steps  uint64
 	// Sealed says that all sources are sealed, Ended that no step follows.
 	Sealed   bool
 	SealedBy string // who asked for the last one, where that is known
 	Ended    bool
 	// Keepers have committed so far.
-	Keepers plan.Keepers
+	Keepers planrecord.Keepers
 	// Sources are by their numbers.
 	Sources []SourceSummary
 }
@@ -44,7 +45,7 @@ func Summarize(ctx context.Context, log backend.PlanLog, checkpoint []byte) (s S
 	if err != nil {
 		return s, err
 	}
-	s.Steps, s.Ended, s.Keepers = end.Steps, end.Ended != 0, plan.Keepers{}
+	s.Steps, s.Ended, s.Keepers = end.Steps, end.Ended != 0, planrecord.Keepers{}
 	from := uint64(2)
 	s.adds(s.Header.Infos())
 	s.inherits()
@@ -61,7 +62,7 @@ func Summarize(ctx context.Context, log backend.PlanLog, checkpoint []byte) (s S
 		}
 	}
 	err = log.Scan(ctx, from, func(at uint64, record []byte) error {
-		e, err := plan.DecodeRecord(record)
+		e, err := planrecord.Decode(record)
 		if err != nil {
 			return planview.Damaged(at, err)
 		}
@@ -95,7 +96,7 @@ func (s *Summary) inherits() {
 }
 
 // restored takes in the sources as they were at a checkpoint.
-func (s *Summary) restored(c plan.Checkpoint) error {
+func (s *Summary) restored(c planrecord.Checkpoint) error {
 	a, err := planner.Restore(s.Header, c)
 	if err != nil {
 		return err
@@ -108,18 +109,18 @@ func (s *Summary) restored(c plan.Checkpoint) error {
 	return nil
 }
 
-func (s *Summary) note(e plan.Entry) {
+func (s *Summary) note(e planrecord.Entry) {
 	switch e := e.(type) {
-	case plan.SealSource:
+	case planrecord.SealSource:
 		if e.Source < len(s.Sources) {
 			s.Sources[e.Source].Sealed, s.Sources[e.Source].Last, s.SealedBy = true, e.Last, e.By
 		}
-	case plan.Mix:
+	case planrecord.Mix:
 		for i := range s.Sources {
 			s.Sources[i].Removed = s.Sources[i].Removed || slices.Contains(e.Remove, s.Sources[i].Name)
 		}
 		s.adds(e.Infos())
-	case plan.Commit, plan.Leave:
+	case planrecord.Commit, planrecord.Leave:
 		s.Keepers = s.Keepers.Changed(e)
 	}
 }

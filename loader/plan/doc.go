@@ -1,6 +1,5 @@
-// Package plan holds the records of a plan log and what they are made of: configuration, header, steps, control
-// records, checkpoints, and the Validator that refuses records that no leader can have written at their position.
-// Package planner makes the steps.
+// Package plan holds what a plan consists of: steps, and the documents by their lengths that they are made of. Package
+// planner makes the steps; package planrecord encodes them.
 //
 // It is pure: no clock, no goroutine, no I/O, and no randomness that is not keyed by the configuration. It sees
 // lengths, never tokens.

@@ -27,39 +27,14 @@ type SourceInfo struct {
 // First returns the sequence of the first document that the run needs.
 func (s *SourceInfo) First() uint64 { return max(s.Start, s.From) }
 
-// drawn reports whether the first epoch of the source is read in a drawn order.
-func (s *SourceInfo) drawn() bool { return s.Sealed && s.Config.Block > 0 }
+// Drawn reports whether the first epoch of the source is read in a drawn order.
+func (s *SourceInfo) Drawn() bool { return s.Sealed && s.Config.Block > 0 }
 
 // Floor returns the sequence of the first document that is still taken when the source is read as far as a place. A
 // source that is read in a drawn order, or again, is needed whole until the run ends.
 func (s *SourceInfo) Floor(p mixture.Place) uint64 {
-	if s.Config.Epochs != 1 || s.drawn() {
+	if s.Config.Epochs != 1 || s.Drawn() {
 		return s.Start
 	}
 	return max(s.Start+p.Taken, s.From)
-}
-
-// Infos returns the sources that a run begins with, in the order of their numbers.
-func (h Header) Infos() []SourceInfo {
-	out := make([]SourceInfo, len(h.Sources))
-	for i, s := range h.Sources {
-		out[i] = SourceInfo{SourceBegin: s, Config: h.Config.Sources[s.Name]}
-		if h.Parent == nil {
-			continue
-		}
-		x := h.Parent.Sources[i]
-		if out[i].From = x.From; x.Config != nil {
-			out[i].Config = *x.Config
-		}
-	}
-	return out
-}
-
-// Infos returns the sources that a change adds, in the order of their numbers.
-func (c Mix) Infos() []SourceInfo {
-	out := make([]SourceInfo, len(c.Begins))
-	for i, s := range c.Begins {
-		out[i] = SourceInfo{SourceBegin: s, Config: c.Add[s.Name], Behind: c.At}
-	}
-	return out
 }

@@ -23,8 +23,13 @@ type Step struct {
 	Repeats []Repeat
 }
 
-// masks reports whether a token of the step has no loss.
-func (s *Step) masks() bool { return s.Masked > 0 }
-
 // MarkSteps is how many steps come from one with Places to the next.
 const MarkSteps = 64
+
+// RowTokens returns the number of tokens of pieces.
+func RowTokens(pieces []packonline.Piece) (n int64) {
+	for _, x := range pieces {
+		n += int64(x.Length)
+	}
+	return n
+}

@@ -9,6 +9,8 @@ import (
 
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
+	"loaderd/loader/planrecord"
+	"loaderd/loader/runconfig"
 )
 
 // Ready is what an applier's caller has to do before it gives the applier anything else.
@@ -25,34 +27,34 @@ type Ready struct {
 // inputs come from and where the steps go. Like the planner it is pure, and not safe for concurrent use.
 type Applier struct {
 	Planner *Planner
-	Pending []plan.Control // recorded, and not in effect yet, in the order in which they take effect
-	Keepers plan.Keepers   // the map is replaced, never changed
-	End     *plan.End      // nil until it is recorded
-	Ended   bool           // no document is taken any more
-	Fed     int64          // tokens of used documents; of a fork, with those that waited in its parent
+	Pending []planrecord.Control // recorded, and not in effect yet, in the order in which they take effect
+	Keepers planrecord.Keepers   // the map is replaced, never changed
+	End     *planrecord.End      // nil until it is recorded
+	Ended   bool                 // no document is taken any more
+	Fed     int64                // tokens of used documents; of a fork, with those that waited in its parent
 }
 
 // NewApplier returns the applier of a run at its beginning.
-func NewApplier(h plan.Header) (*Applier, error) {
+func NewApplier(h planrecord.Header) (*Applier, error) {
 	p, err := New(h)
 	if err != nil {
 		return nil, err
 	}
-	return &Applier{Planner: p, Keepers: plan.Keepers{}, Fed: p.accounted()}, nil
+	return &Applier{Planner: p, Keepers: planrecord.Keepers{}, Fed: p.accounted()}, nil
 }
 
 // Record takes an entry that the log holds or is about to hold. A control takes effect when the planner has seen its
 // document.
-func (a *Applier) Record(e plan.Entry) {
+func (a *Applier) Record(e planrecord.Entry) {
 	switch e := e.(type) {
-	case plan.Control:
+	case planrecord.Control:
 		if !a.Ended { // of sources that are sealed at once, the end of one may be that of the run
 			a.Pending = append(slices.Clip(a.Pending), e)
-			slices.SortStableFunc(a.Pending, func(x, y plan.Control) int { return cmp.Compare(x.Behind(), y.Behind()) })
+			slices.SortStableFunc(a.Pending, func(x, y planrecord.Control) int { return cmp.Compare(x.Behind(), y.Behind()) })
 		}
-	case plan.Commit, plan.Leave:
+	case planrecord.Commit, planrecord.Leave:
 		a.Keepers = a.Keepers.Changed(e)
-	case plan.End:
+	case planrecord.End:
 		a.End = &e
 	}
 }
@@ -136,11 +138,11 @@ func (a *Applier) Settle(do func(Ready) error) error {
 func (a *Applier) Resume() { a.over(a.End != nil && a.Planner.Ended()) }
 
 // apply lets a control take effect and returns the steps that it completes; ends says that no document follows.
-func (p *Planner) apply(c plan.Control) (steps []plan.Step, ends bool, err error) {
+func (p *Planner) apply(c planrecord.Control) (steps []plan.Step, ends bool, err error) {
 	switch c := c.(type) {
-	case plan.Drain:
+	case planrecord.Drain:
 		return p.Drain(), false, nil
-	case plan.Mix:
+	case planrecord.Mix:
 		return p.change(func(m *mixture.Mixture) error {
 			if err := p.config.CheckChange(m, c.Change); err != nil {
 				return err
@@ -152,17 +154,17 @@ func (p *Planner) apply(c plan.Control) (steps []plan.Step, ends bool, err error
 			}
 			return m.Change(c.Change, begins(c.Begins))
 		}, c.Infos()...)
-	case plan.SealSource:
+	case planrecord.SealSource:
 		return p.change(func(m *mixture.Mixture) error { return m.Seal(c.Source, c.Last) })
-	case plan.Rest:
+	case planrecord.Rest:
 		return p.change(func(m *mixture.Mixture) error { return m.Rest(c.Source, c.Rests) })
 	}
 	return nil, false, fmt.Errorf("a record of kind %d is no control", c.Kind())
 }
 
 // Validator returns the validator of the records behind the last one that the applier has taken.
-func (a *Applier) Validator(c *plan.Config) plan.Validator {
-	return plan.NewValidatorAt(plan.Progress{
+func (a *Applier) Validator(c *runconfig.Config) planrecord.Validator {
+	return planrecord.NewValidatorAt(planrecord.Progress{
 		Config: c, Steps: a.Planner.Next(), Ended: a.End != nil,
 		Sources: a.Planner.Infos(), States: a.Planner.Mixture().Status(), Pending: a.Pending,
 	})

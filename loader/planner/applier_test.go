@@ -10,15 +10,17 @@ import (
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
 	"loaderd/loader/planner"
+	"loaderd/loader/planrecord"
+	"loaderd/loader/runconfig"
 	"loaderd/packonline"
 	"loaderd/shuffle"
 )
 
-func header() plan.Header {
-	return plantest.Header(plan.Config{Seed: 3,
+func header() planrecord.Header {
+	return plantest.Header(runconfig.Config{Seed: 3,
 		Packing: packonline.Config{Method: "bfd", Buckets: []int{16}, Atom: 1, Pool: 8, Hold: 100, MaxAge: 64},
-		Shuffle: shuffle.Config{Window: 4}, Steps: plan.StepsConfig{Rows: 2, Last: plan.LastPad},
-		Attention: plan.AttentionDocument,
+		Shuffle: shuffle.Config{Window: 4}, Steps: runconfig.Steps{Rows: 2, Last: runconfig.LastPad},
+		Attention: runconfig.AttentionDocument,
 		Sources:   map[string]mixture.Source{plantest.Source: {Weight: 1, Epochs: 1}},
 		Mix:       mixture.Mix{Dry: mixture.DryWait, End: mixture.EndAll}})
 }
@@ -39,8 +41,9 @@ func document(sequence uint64) plan.Arrival {
 // A run is fed by hand here and by an applier there, which is replaced by one that was restored from its checkpoint
 // behind every input.
 func TestApplierRestoredAnywhere(t *testing.T) {
-	controls := map[uint64][]plan.Control{20: {plan.Drain{At: 20}, plan.Drain{At: 20}}, 45: {plan.Drain{At: 45}},
-		50: {plan.SealSource{At: 50, Last: 60}}}
+	controls := map[uint64][]planrecord.Control{20: {planrecord.Drain{At: 20}, planrecord.Drain{At: 20}},
+		45: {planrecord.Drain{At: 45}},
+		50: {planrecord.SealSource{At: 50, Last: 60}}}
 	byHand, err := planner.New(header())
 	if err != nil {
 		t.Fatal(err)
@@ -53,7 +56,7 @@ func TestApplierRestoredAnywhere(t *testing.T) {
 		}
 		want = append(want, steps...)
 		for _, c := range controls[sequence] {
-			if _, drain := c.(plan.Drain); drain {
+			if _, drain := c.(planrecord.Drain); drain {
 				want = append(want, byHand.Drain()...)
 			}
 		}
@@ -71,7 +74,7 @@ func TestApplierRestoredAnywhere(t *testing.T) {
 		for _, c := range controls[sequence+5] { // recorded long before they take effect
 			a.Record(c)
 		}
-		checkpoint, err := plan.DecodeCheckpoint(a.Checkpoint("f", plan.Tail{Position: sequence}).Encode())
+		checkpoint, err := planrecord.DecodeCheckpoint(a.Checkpoint("f", planrecord.Tail{Position: sequence}).Encode())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -113,18 +116,18 @@ func TestApplierRefusesAnotherOrder(t *testing.T) {
 		want string
 	}{
 		"a document before a control": {func(a *planner.Applier) error {
-			a.Record(plan.Drain{At: 3})
+			a.Record(planrecord.Drain{At: 3})
 			return feed(a, 4)
 		}, "drain behind arrival 3 comes first"},
 		"a control that comes late": {func(a *planner.Applier) error {
 			if err := feed(a, 4); err != nil {
 				return err
 			}
-			a.Record(plan.Drain{At: 3})
+			a.Record(planrecord.Drain{At: 3})
 			return settle(a)
 		}, "behind arrival 3, but the plan is at arrival 4"},
 		"a document behind the end": {func(a *planner.Applier) error {
-			a.Record(plan.SealSource{Last: 2})
+			a.Record(planrecord.SealSource{Last: 2})
 			if err := settle(a); err != nil {
 				return err
 			}
@@ -147,9 +150,10 @@ func TestApplierRefusesAnotherOrder(t *testing.T) {
 func TestApplierFollowsTheLog(t *testing.T) {
 	a := begin(t)
 	before := a.Keepers
-	for _, e := range []plan.Entry{
-		plan.Commit{Keeper: "a", Step: 5}, plan.Commit{Keeper: "b", Step: 2}, plan.Commit{Keeper: "c", Step: 9},
-		plan.Leave{Keeper: "c"},
+	for _, e := range []planrecord.Entry{
+		planrecord.Commit{Keeper: "a", Step: 5}, planrecord.Commit{Keeper: "b", Step: 2},
+		planrecord.Commit{Keeper: "c", Step: 9},
+		planrecord.Leave{Keeper: "c"},
 	} {
 		a.Record(e)
 	}
@@ -160,8 +164,8 @@ func TestApplierFollowsTheLog(t *testing.T) {
 	if a.Ended {
 		t.Error("it ended without a record")
 	}
-	a.Record(plan.SealSource{})
-	a.Record(plan.End{Steps: 0})
+	a.Record(planrecord.SealSource{})
+	a.Record(planrecord.End{Steps: 0})
 	if err := a.Settle(func(planner.Ready) error { return nil }); err != nil {
 		t.Fatal(err)
 	}

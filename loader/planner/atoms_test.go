@@ -12,6 +12,7 @@ import (
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
 	"loaderd/loader/planner"
+	"loaderd/loader/runconfig"
 	"loaderd/packonline"
 	"loaderd/shuffle"
 )
@@ -19,7 +20,7 @@ import (
 // model plans in the plainest way: it keeps all that was packed, makes atoms of it, shuffles these, and makes rows and
 // steps of them.
 type model struct {
-	c      plan.Config
+	c      runconfig.Config
 	packer packonline.Packer
 	out    packonline.Rows
 	window *shuffle.Window[modelAtom]
@@ -36,7 +37,7 @@ type modelAtom struct {
 	rows   [][]packonline.Piece
 }
 
-func newModel(t *rapid.T, c plan.Config) *model {
+func newModel(t *rapid.T, c runconfig.Config) *model {
 	c.Packing.Seed, c.Shuffle.Seed = c.Seed, c.Seed
 	packer, err := packonline.New(c.Packing)
 	if err != nil {
@@ -163,7 +164,7 @@ func (m *model) step(bucket int, row []packonline.Piece) {
 // The planner packs, shuffles by atom and merges or splits the atoms into rows as the model does, whatever the method
 // and the atom.
 func TestPlannerFollowsTheModel(t *testing.T) {
-	checkMethods(t, func(t *rapid.T, c plan.Config) {
+	checkMethods(t, func(t *rapid.T, c runconfig.Config) {
 		c.Documents.Dedupe, c.Steps.Backlog, c.Steps.MaxWait, c.Steps.Table, c.Steps.Balance, c.Packing.RepeatLoss = 0, 0, 0,
 			nil, false, ""
 		p, m := newPlanner(t, c), newModel(t, c)
@@ -201,9 +202,9 @@ func TestPlannerFollowsTheModel(t *testing.T) {
 // Without a shuffle and with steps of one row no piece is older than Packing.MaxAge when its step is made, whatever the
 // method, the atoms and the buckets.
 func TestPlanner_BoundsAgesWithAtoms(t *testing.T) {
-	checkMethods(t, func(t *rapid.T, c plan.Config) {
+	checkMethods(t, func(t *rapid.T, c runconfig.Config) {
 		most := rapid.IntRange(1, 60).Draw(t, "most")
-		c.Packing.MaxAge, c.Shuffle.Window, c.Steps = most, 0, plan.StepsConfig{Rows: 1, Last: plan.LastPad}
+		c.Packing.MaxAge, c.Shuffle.Window, c.Steps = most, 0, runconfig.Steps{Rows: 1, Last: runconfig.LastPad}
 		c.Documents.Dedupe, c.Packing.RepeatLoss = 0, ""
 		p := newPlanner(t, c)
 		for i, n := range rapid.SliceOfN(rapid.IntRange(1, 90), 0, 200).Draw(t, "lengths") {

@@ -9,6 +9,7 @@ import (
 
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
+	"loaderd/loader/runconfig"
 	"loaderd/packonline"
 	"loaderd/packonline/related"
 )
@@ -69,7 +70,7 @@ func (p *Planner) keep() {
 // that waits here. more are the sources that come by it, in the order of their names. Where rows are made as before,
 // what waits stays as it is, and the same steps follow. Else all of it is packed anew, before any other document. The
 // planner itself is used up.
-func (p *Planner) Fork(c plan.Config, more []plan.SourceBegin) (*Planner, error) {
+func (p *Planner) Fork(c runconfig.Config, more []plan.SourceBegin) (*Planner, error) {
 	old := p.sources
 	if newNaming(c.Documents) != newNaming(p.config.Documents) {
 		return nil, fmt.Errorf("documents.batches: %v: want %v, as the run had it: what waits is named by that",
@@ -124,12 +125,12 @@ func (p *Planner) Fork(c plan.Config, more []plan.SourceBegin) (*Planner, error)
 }
 
 // rowsAs reports whether rows and steps are made with another configuration as they are here.
-func (p *Planner) rowsAs(c plan.Config) bool {
-	shape := func(c plan.Config) []byte {
+func (p *Planner) rowsAs(c runconfig.Config) bool {
+	shape := func(c runconfig.Config) []byte {
 		c.Packing = c.Packing.Relevant()
 		c.Steps.Last = "" // what comes at the end is never done
 		b, _ := json.Marshal([]any{c.Seed, c.Packing, c.Shuffle, c.Steps, c.Steps.Balance &&
-			c.Attention == plan.AttentionDocument})
+			c.Attention == runconfig.AttentionDocument})
 		return b
 	}
 	own := func(s mixture.Source) []byte {

@@ -14,11 +14,13 @@ import (
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
 	"loaderd/loader/planner"
+	"loaderd/loader/planrecord"
+	"loaderd/loader/runconfig"
 	"loaderd/packonline"
 )
 
 // does carries out one input: a control, or the next document where that is nil.
-func (b *sourcesRun) does(t *rapid.T, c plan.Control) {
+func (b *sourcesRun) does(t *rapid.T, c planrecord.Control) {
 	if c == nil {
 		b.next(t)
 		return
@@ -29,8 +31,8 @@ func (b *sourcesRun) does(t *rapid.T, c plan.Control) {
 
 // fork plans a run again, by its inputs, up to a step, and returns a fork with a configuration at it, and how many
 // inputs came before.
-func (b *sourcesRun) fork(t *rapid.T, inputs []plan.Control, step uint64,
-	c plan.Config) (child *sourcesRun, before *sourcesRun, at int) {
+func (b *sourcesRun) fork(t *rapid.T, inputs []planrecord.Control, step uint64,
+	c runconfig.Config) (child *sourcesRun, before *sourcesRun, at int) {
 	before = &sourcesRun{header: b.header, tokens: map[uint64]int{}}
 	var err error
 	if before.applier, err = planner.NewApplier(b.header); err != nil {
@@ -58,7 +60,7 @@ func (b *sourcesRun) fork(t *rapid.T, inputs []plan.Control, step uint64,
 	if forked.Floor() != floor {
 		t.Fatalf("the fork's floor is %s, its parent's %s", forked.Floor(), floor)
 	}
-	h := plan.Header{Config: c, Run: "child", ID: strings.Repeat("0", 32)}
+	h := planrecord.Header{Config: c, Run: "child", ID: strings.Repeat("0", 32)}
 	h.Sources, h.Parent, h.State = forked.ForkState(b.header, step)
 	child = &sourcesRun{header: written(t, h), tokens: map[uint64]int{}}
 	if child.applier, err = planner.NewApplier(child.header); err != nil {
@@ -84,20 +86,20 @@ func (b *sourcesRun) tell() {
 }
 
 // written returns a header as its records say it.
-func written(t *rapid.T, h plan.Header) plan.Header {
+func written(t *rapid.T, h planrecord.Header) planrecord.Header {
 	state := h.State
 	h, parts := h.WithState(300)
-	e, err := plan.DecodeRecord(plan.EncodeRecord(h))
+	e, err := planrecord.Decode(planrecord.Encode(h))
 	if err != nil {
 		t.Fatal(err)
 	}
-	h = e.(plan.Header)
+	h = e.(planrecord.Header)
 	order := h.Validator()
 	for i, b := range parts {
-		if err := order.Entry(plan.Term{}); err == nil {
+		if err := order.Entry(planrecord.Term{}); err == nil {
 			t.Fatalf("a term comes before part %d", i)
 		}
-		e, err := plan.DecodeRecord(b)
+		e, err := planrecord.Decode(b)
 		if err != nil || len(b) > 300 {
 			t.Fatalf("part %d of %d bytes: %v", i, len(b), err)
 		}
@@ -107,9 +109,9 @@ func written(t *rapid.T, h plan.Header) plan.Header {
 		if err := order.Entry(e); err == nil {
 			t.Fatalf("part %d comes twice", i)
 		}
-		h.State = append(h.State, e.(plan.ForkState).State...)
+		h.State = append(h.State, e.(planrecord.ForkState).State...)
 	}
-	if err := order.Entry(plan.Term{}); err != nil || !bytes.Equal(h.State, state) {
+	if err := order.Entry(planrecord.Term{}); err != nil || !bytes.Equal(h.State, state) {
 		t.Fatalf("%d bytes of state are read as %d: %v", len(state), len(h.State), err)
 	}
 	return h
@@ -135,11 +137,12 @@ func sameSteps(t *rapid.T, have, want []plan.Step) {
 }
 
 // drawRun plans a run to its end and returns its inputs.
-func drawRun(t *rapid.T, c plan.Config, sources []plan.SourceBegin) (run *sourcesRun, inputs []plan.Control) {
+func drawRun(t *rapid.T, c runconfig.Config,
+	sources []plan.SourceBegin) (run *sourcesRun, inputs []planrecord.Control) {
 	run = newSourcesRun(t, c, sources)
 	run.settle(t)
 	added := 0
-	input := func(control plan.Control) {
+	input := func(control planrecord.Control) {
 		inputs = append(inputs, control)
 		run.does(t, control)
 	}
@@ -181,7 +184,7 @@ func TestForkGoesOnAsItsParent(t *testing.T) {
 	})
 }
 
-func drawSchedule(t *rapid.T, c plan.Config) []mixture.Point {
+func drawSchedule(t *rapid.T, c runconfig.Config) []mixture.Point {
 	if !rapid.Bool().Draw(t, "schedule") {
 		return nil
 	}
@@ -223,8 +226,8 @@ func TestForkWithAnotherConfiguration(t *testing.T) {
 			learn(run.steps[:step])
 			child.settle(t)
 			added := 3 * (generation + 1) // no more
-			var more []plan.Control
-			input := func(control plan.Control) {
+			var more []planrecord.Control
+			input := func(control planrecord.Control) {
 				more = append(more, control)
 				child.does(t, control)
 			}
@@ -312,7 +315,7 @@ func count(tokens map[token]int, s plan.Step) {
 }
 
 // drawChanged draws a configuration for a fork of a run: another packing, other weights, sources more and less.
-func drawChanged(t *rapid.T, h plan.Header) plan.Config {
+func drawChanged(t *rapid.T, h planrecord.Header) runconfig.Config {
 	next := plantest.Configs(rapid.SampledFrom(packonline.Methods()).Draw(t, "another method")).Draw(t,
 		"another configuration")
 	next.Seed, next.Mix = h.Config.Seed, h.Config.Mix
@@ -352,9 +355,9 @@ func FuzzForkState(f *testing.F) {
 	c.Mix = mixture.Mix{Dry: mixture.DryWait, End: mixture.EndAll}
 	c.Sources = map[string]mixture.Source{"a": {Weight: 1, Epochs: 1}, "b": {Weight: 2, Epochs: 2, Block: 2}}
 	sources := []plan.SourceBegin{{Name: "a", Start: 1}, {Name: "b", Start: 1, Sealed: true, Last: 20}}
-	var header plan.Header
+	var header planrecord.Header
 	for _, method := range []string{"bfd", "concat"} { // as before, and anew
-		a, err := planner.NewApplier(plan.Header{Config: c, Sources: sources})
+		a, err := planner.NewApplier(planrecord.Header{Config: c, Sources: sources})
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -371,7 +374,7 @@ func FuzzForkState(f *testing.F) {
 		if err != nil {
 			f.Fatal(err)
 		}
-		header = plan.Header{Config: next}
+		header = planrecord.Header{Config: next}
 		header.Sources, header.Parent, header.State = p.ForkState(header, 3)
 		f.Add(method == "bfd", header.State)
 	}

@@ -12,11 +12,12 @@ import (
 	"loaderd/loader/internal/codec"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
+	"loaderd/loader/planrecord"
 	"loaderd/packonline"
 )
 
 // newFork returns the planner of a fork.
-func newFork(h plan.Header) (*Planner, error) {
+func newFork(h planrecord.Header) (*Planner, error) {
 	if h.State == nil || uint64(len(h.State)) != h.Parent.State {
 		return nil, fmt.Errorf("run %s begins with a state of %d bytes, and %d are there", h.Run, h.Parent.State,
 			len(h.State))
@@ -46,11 +47,11 @@ func newFork(h plan.Header) (*Planner, error) {
 
 // ForkState returns what is in the header of a fork at a step, whose planner this is, and the state that follows the
 // header.
-func (p *Planner) ForkState(of plan.Header,
-	step uint64) (sources []plan.SourceBegin, parent *plan.Parent, state []byte) {
+func (p *Planner) ForkState(of planrecord.Header,
+	step uint64) (sources []plan.SourceBegin, parent *planrecord.Parent, state []byte) {
 	b := p.sources
 	state = p.AppendState(nil)
-	parent = &plan.Parent{Run: of.Run, ID: of.ID, Step: step, Fingerprint: of.Fingerprint, State: uint64(len(state))}
+	parent = &planrecord.Parent{Run: of.Run, ID: of.ID, Step: step, Fingerprint: of.Fingerprint, State: uint64(len(state))}
 	needs := make([]uint64, len(b.infos))
 	for i := range b.infos {
 		needs[i] = b.infos[i].Floor(b.mix.Place(i))
@@ -61,7 +62,7 @@ func (p *Planner) ForkState(of plan.Header,
 	}
 	for i, s := range b.mix.Status() {
 		sources = append(sources, b.infos[i].SourceBegin)
-		x := plan.ParentSource{Epoch: s.Epoch, Taken: s.Taken, Sealed: s.Sealed, Last: s.Last, Removed: s.Removed,
+		x := planrecord.ParentSource{Epoch: s.Epoch, Taken: s.Taken, Sealed: s.Sealed, Last: s.Last, Removed: s.Removed,
 			From: needs[i]}
 		if config := b.mix.Config(i); !sameSource(config, p.config.Sources[s.Name]) {
 			x.Config = &config

@@ -10,6 +10,7 @@ import (
 
 	"loaderd/loader/internal/codec"
 	"loaderd/loader/plan"
+	"loaderd/loader/runconfig"
 	"loaderd/packonline"
 )
 
@@ -195,5 +196,5 @@ func (p *Planner) whole(row []packonline.Piece) bool {
 	if p.sources != nil && len(row) > 0 {
 		attention = p.config.AttentionIn(p.sources.infos[plan.RefSource(p.sources.ref(row[0].Doc))].Config)
 	}
-	return attention == plan.AttentionRow
+	return attention == runconfig.AttentionRow
 }

@@ -7,6 +7,7 @@ import (
 
 	"loaderd/loader/plan"
 	"loaderd/loader/planner"
+	"loaderd/loader/runconfig"
 	"loaderd/packonline"
 )
 
@@ -61,7 +62,7 @@ func labelled(t *rapid.T, steps []plan.Step, runs func(ref uint64) plan.LossRuns
 
 // onceOnly reports whether a run that has ended brought each token with its loss once where it took it once: it dropped
 // none, and where it repeated tokens their loss counts once.
-func onceOnly(c plan.Config, p *planner.Planner) bool {
+func onceOnly(c runconfig.Config, p *planner.Planner) bool {
 	counts, packed := p.Counts()
 	once := c.Packing.RepeatLoss == packonline.LossOnce
 	for _, s := range c.Sources { // a planner that was forked has forgotten these

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"loaderd/loader/plan"
+	"loaderd/loader/runconfig"
 	"loaderd/packonline"
 )
 
@@ -11,7 +12,7 @@ import (
 // by their first token in it, too.
 type naming struct{ bits uint }
 
-func newNaming(c plan.DocumentsConfig) (n naming) {
+func newNaming(c runconfig.Documents) (n naming) {
 	if c.Several() {
 		n.bits = plan.PartBits
 	}

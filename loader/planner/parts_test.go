@@ -8,6 +8,7 @@ import (
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
 	"loaderd/loader/planner"
+	"loaderd/loader/runconfig"
 )
 
 // pieces are those of a document that is split: so many, of two tokens each.
@@ -21,7 +22,7 @@ func pieces(id uint64, n int) (parts []plan.Part) {
 // A document that comes again is a duplicate with all of its pieces; they are none of one another.
 func TestDuplicatesOfPieces(t *testing.T) {
 	c := plantest.Config("concat")
-	c.Documents.MaxTokens = plan.MaxTokens{At: 2, Do: plan.MaxSplit}
+	c.Documents.MaxTokens = runconfig.MaxTokens{At: 2, Do: runconfig.MaxSplit}
 	p, err := planner.New(plantest.Header(c))
 	if err != nil {
 		t.Fatal(err)

@@ -7,6 +7,8 @@ import (
 
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
+	"loaderd/loader/planrecord"
+	"loaderd/loader/runconfig"
 	"loaderd/packonline"
 	"loaderd/shuffle"
 )
@@ -37,7 +39,7 @@ type Counts struct {
 //
 // It is not safe for concurrent use.
 type Planner struct {
-	config  plan.Config
+	config  runconfig.Config
 	names   naming
 	packs   packs
 	window  *shuffle.Window[atom]
@@ -58,7 +60,7 @@ type Planner struct {
 }
 
 // New returns the planner of a run at its beginning.
-func New(h plan.Header) (*Planner, error) {
+func New(h planrecord.Header) (*Planner, error) {
 	if h.Parent != nil {
 		return newFork(h)
 	}
@@ -79,7 +81,7 @@ func New(h plan.Header) (*Planner, error) {
 }
 
 // newPlanner returns a planner of a configuration that has met none of its sources.
-func newPlanner(c plan.Config, mix *mixture.Mixture, infos []plan.SourceInfo, r *refs) (*Planner, error) {
+func newPlanner(c runconfig.Config, mix *mixture.Mixture, infos []plan.SourceInfo, r *refs) (*Planner, error) {
 	c.Packing.Seed, c.Shuffle.Seed = c.Seed, c.Seed
 	p := &Planner{config: c, names: newNaming(c.Documents), window: shuffle.New[atom](c.Shuffle), queues: newQueues(c)}
 	p.sources = newSourceSet(c, mix, infos, r)
@@ -139,13 +141,13 @@ func (p *Planner) Seal() []plan.Step {
 
 // seal is Seal; it returns the floor of the last step.
 func (p *Planner) seal() plan.Position {
-	p.drain(p.evens() && p.config.Steps.Last == plan.LastPad)
+	p.drain(p.evens() && p.config.Steps.Last == runconfig.LastPad)
 	floor := p.cursor // behind dropped rows too: a fork may still plan them
 	for i := range p.queues.buckets {
 		b := &p.queues.buckets[i]
 		switch {
 		case len(b.wait) == 0:
-		case p.config.Steps.Last == plan.LastPad:
+		case p.config.Steps.Last == runconfig.LastPad:
 			p.emit(b)
 		case p.fork.keeps: // a fork may still plan them
 		default:
@@ -192,7 +194,7 @@ func (p *Planner) emit(b *queue) {
 		p.sources.steps.leave(p.sources.head(b))
 	}
 	s := plan.Step{Index: p.next, Bucket: b.length, Cursor: p.cursor, Rows: b.take()}
-	if p.config.Steps.Balance && p.config.Attention == plan.AttentionDocument {
+	if p.config.Steps.Balance && p.config.Attention == runconfig.AttentionDocument {
 		balance(s.Rows)
 	}
 	p.made(s)

@@ -12,11 +12,12 @@ import (
 	"loaderd/loader/internal/plantest"
 	"loaderd/loader/plan"
 	"loaderd/loader/planner"
+	"loaderd/loader/runconfig"
 	"loaderd/packonline"
 )
 
 // checkMethods checks a property of every method.
-func checkMethods(t *testing.T, property func(*rapid.T, plan.Config)) {
+func checkMethods(t *testing.T, property func(*rapid.T, runconfig.Config)) {
 	for _, method := range packonline.Methods() {
 		t.Run(method, func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) { property(t, plantest.Configs(method).Draw(t, "configuration")) })
@@ -88,7 +89,7 @@ func lossOf(a plan.Arrival) plan.LossRuns {
 	return plan.NewLossRuns(lengths)
 }
 
-func newPlanner(t *rapid.T, c plan.Config) *planner.Planner {
+func newPlanner(t *rapid.T, c runconfig.Config) *planner.Planner {
 	p, err := planner.New(plantest.Header(c))
 	if err != nil {
 		t.Fatal(err)
@@ -100,7 +101,7 @@ func newPlanner(t *rapid.T, c plan.Config) *planner.Planner {
 // no step holds a document below the floor, and every token of every used document comes out, in rows of one bucket
 // (conservation).
 func TestPlannerRestoredAtEveryDocument(t *testing.T) {
-	checkMethods(t, func(t *rapid.T, c plan.Config) {
+	checkMethods(t, func(t *rapid.T, c runconfig.Config) {
 		arrivals := drawArrivals(t, c.Documents.Several())
 		again := func(ref uint64) []plan.Part { return arrivals[ref-1].Documents() }
 		drain := rapid.IntRange(-1, len(arrivals)).Draw(t, "drain behind")
@@ -167,7 +168,7 @@ func TestPlannerRestoredAtEveryDocument(t *testing.T) {
 		conserved(t, c, a, used, counts, packed)
 		labels, masked := labelled(t, a, func(ref uint64) plan.LossRuns {
 			return lossOf(arrivals[ref-1])
-		}, func([]packonline.Piece) bool { return c.Attention == plan.AttentionRow })
+		}, func([]packonline.Piece) bool { return c.Attention == runconfig.AttentionRow })
 		if masked != counts.MaskedTokens {
 			t.Fatalf("%d tokens have no loss, the counts say %d", masked, counts.MaskedTokens)
 		}
@@ -199,7 +200,7 @@ func above(t *rapid.T, floor plan.Position, steps []plan.Step) {
 
 // conserved compares the tokens of a whole plan with those of its documents: each comes once, but for those that the
 // packer says it repeated or dropped, and those of rows that were dropped at the end.
-func conserved(t *rapid.T, c plan.Config, steps []plan.Step, used map[uint64][]bool, counts planner.Counts,
+func conserved(t *rapid.T, c runconfig.Config, steps []plan.Step, used map[uint64][]bool, counts planner.Counts,
 	packed packonline.Counts) {
 	got := map[string]int{}
 	var slots, tokens int64
@@ -238,7 +239,7 @@ func conserved(t *rapid.T, c plan.Config, steps []plan.Step, used map[uint64][]b
 	if known != tokens || total != packed.Tokens || total != tokens-packed.Repeated+packed.Dropped+counts.LeftTokens {
 		t.Fatalf("%d tokens in, %d out of which %d are known, %+v, %+v", total, tokens, known, counts, packed)
 	}
-	exact := c.Steps.Last == plan.LastPad
+	exact := c.Steps.Last == runconfig.LastPad
 	if exact && counts.LeftTokens != 0 || repeated > packed.Repeated || exact &&
 		(repeated != packed.Repeated || missing != packed.Dropped) {
 		t.Fatalf("%d tokens come again, %d never, %+v, %+v", repeated, missing, counts, packed)
@@ -250,7 +251,7 @@ func conserved(t *rapid.T, c plan.Config, steps []plan.Step, used map[uint64][]b
 
 // Whatever waits, Drains knows of it if Drain can make a step of it.
 func TestDrainsWhereDrainMakesSteps(t *testing.T) {
-	checkMethods(t, func(rt *rapid.T, c plan.Config) {
+	checkMethods(t, func(rt *rapid.T, c runconfig.Config) {
 		p, err := planner.New(plantest.Header(c))
 		if err != nil {
 			rt.Fatal(err)
@@ -320,7 +321,7 @@ func FuzzPlannerState(f *testing.F) {
 }
 
 // fuzzConfigs returns one configuration for each method and atom that go together.
-func fuzzConfigs() (out []plan.Config) {
+func fuzzConfigs() (out []runconfig.Config) {
 	for _, method := range packonline.Methods() {
 		for _, atom := range []float64{0.25, 0.5, 1, 2, 4} {
 			c := plantest.Config(method)

@@ -8,6 +8,7 @@ import (
 
 	"loaderd/loader/internal/codec"
 	"loaderd/loader/plan"
+	"loaderd/loader/runconfig"
 	"loaderd/packonline"
 	"loaderd/shuffle"
 )
@@ -45,7 +46,7 @@ type queued struct {
 	arrived int64 // documents that had arrived when the row came
 }
 
-func newQueues(c plan.Config) queues {
+func newQueues(c runconfig.Config) queues {
 	q := queues{backlog: c.Steps.Backlog, maxWait: int64(c.Steps.MaxWait), key: shuffle.NewKey(c.Seed, "bucket")}
 	if len(c.Packing.Buckets) == 1 {
 		q.backlog = 0 // one bucket: there is nothing to draw

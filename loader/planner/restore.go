@@ -3,19 +3,19 @@ package planner
 import (
 	"slices"
 
-	"loaderd/loader/plan"
+	"loaderd/loader/planrecord"
 )
 
 // Checkpoint returns the state behind a record of the log of a run's plan.
-func (a *Applier) Checkpoint(fingerprint string, tail plan.Tail) plan.Checkpoint {
-	return plan.Checkpoint{
+func (a *Applier) Checkpoint(fingerprint string, tail planrecord.Tail) planrecord.Checkpoint {
+	return planrecord.Checkpoint{
 		Fingerprint: fingerprint, Tail: tail, Keepers: a.Keepers, Pending: slices.Clone(a.Pending),
 		Planner: a.Planner.AppendState(nil),
 	}
 }
 
 // Restore returns an applier that goes on where a checkpoint of the run was taken.
-func Restore(h plan.Header, c plan.Checkpoint) (*Applier, error) {
+func Restore(h planrecord.Header, c planrecord.Checkpoint) (*Applier, error) {
 	a, err := NewApplier(h)
 	if err != nil {
 		return nil, err

@@ -11,17 +11,20 @@ import (
 	"loaderd/loader/internal/plantest"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
+	"loaderd/loader/planrecord"
+	"loaderd/loader/runconfig"
 	"loaderd/packonline"
 )
 
 // sealed returns the steps of a run whose sources have so many documents. seals says behind which arrival the seal of a
 // source is recorded, where that is not later: where the run wants a document that a source has not, the source is
 // sealed.
-func sealed(t *rapid.T, c plan.Config, sources []plan.SourceBegin, documents, seals []int, order []int) *sourcesRun {
+func sealed(t *rapid.T, c runconfig.Config, sources []plan.SourceBegin, documents, seals []int,
+	order []int) *sourcesRun {
 	b := newSourcesRun(t, c, sources)
 	b.settle(t)
 	seal := func(i int) {
-		b.applier.Record(plan.SealSource{At: b.applier.Planner.Clock(), Source: i, Last: sources[i].Start - 1 +
+		b.applier.Record(planrecord.SealSource{At: b.applier.Planner.Clock(), Source: i, Last: sources[i].Start - 1 +
 			uint64(documents[i])})
 		b.settle(t)
 	}
@@ -98,7 +101,8 @@ func TestPlanner_MomentOfSealOfEmptySource(t *testing.T) {
 }
 
 // sealMomentChangesNothing fails where the moment of the seals changes the steps.
-func sealMomentChangesNothing(t *rapid.T, c plan.Config, sources []plan.SourceBegin, documents, early, late []int) {
+func sealMomentChangesNothing(t *rapid.T, c runconfig.Config, sources []plan.SourceBegin, documents, early,
+	late []int) {
 	order := make([]int, len(sources))
 	for i := range order {
 		order[i] = i

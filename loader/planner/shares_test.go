@@ -10,20 +10,23 @@ import (
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
 	"loaderd/loader/planner"
+	"loaderd/loader/planrecord"
+	"loaderd/loader/runconfig"
 	"loaderd/packonline"
 )
 
 // sharesOf plans documents of five sources to the end. For every step it returns the tokens of each source, the length
 // of its rows, and the tokens that each source was to have up to its end by the shares in the order of the tokens
 // taken.
-func sharesOf(t *testing.T, c plan.Config, tokens int64) (steps [][]float64, buckets []int32, targets [][]float64) {
+func sharesOf(t *testing.T, c runconfig.Config,
+	tokens int64) (steps [][]float64, buckets []int32, targets [][]float64) {
 	t.Helper()
 	means := []float64{80, 400, 1500, 6000, 20000}
 	var sources []plan.SourceBegin
 	for i := range means {
 		sources = append(sources, plan.SourceBegin{Name: string(rune('a' + i)), Start: 1})
 	}
-	a, err := planner.NewApplier(plan.Header{Config: c, Sources: sources})
+	a, err := planner.NewApplier(planrecord.Header{Config: c, Sources: sources})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +62,7 @@ func sharesOf(t *testing.T, c plan.Config, tokens int64) (steps [][]float64, buc
 		each(r)
 	}
 	for i, s := range a.Planner.Mixture().Status() {
-		a.Record(plan.SealSource{At: a.Planner.Clock(), Source: i, Last: s.Taken})
+		a.Record(planrecord.SealSource{At: a.Planner.Clock(), Source: i, Last: s.Taken})
 	}
 	if err := a.Settle(each); err != nil || !a.Ended {
 		t.Fatal(err)
@@ -113,7 +116,7 @@ func TestPlanner_SharesHoldInEvery100Steps(t *testing.T) {
 			c := plantest.Config("bucket")
 			c.Packing = packonline.Config{Method: "bucket", Buckets: x.buckets, Atom: 1, Pool: 4096, Hold: 100, MaxAge: 16384}
 			c.Shuffle.Window, c.Documents.Dedupe = 1024, 0
-			c.Steps = plan.StepsConfig{Rows: 64, Tokens: x.tokens, Backlog: 16, MaxWait: 262144, Last: plan.LastPad}
+			c.Steps = runconfig.Steps{Rows: 64, Tokens: x.tokens, Backlog: 16, MaxWait: 262144, Last: runconfig.LastPad}
 			c.Mix = mixture.Mix{Dry: mixture.DryWait, End: mixture.EndAll}
 			c.Sources = map[string]mixture.Source{}
 			then := map[string]float64{}
@@ -197,7 +200,7 @@ func FuzzSourcesState(f *testing.F) {
 		Schedule: []mixture.Point{{Tokens: 600, Ramp: 4000, Weights: map[string]float64{"a": 3, "b": 1}}}}
 	c.Sources = map[string]mixture.Source{"a": {Weight: 1, Epochs: 1}, "b": {Weight: 2, Epochs: 2, Block: 2}}
 	sources := []plan.SourceBegin{{Name: "a", Start: 1}, {Name: "b", Start: 1, Sealed: true, Last: 200}}
-	h := plan.Header{Config: c, Sources: sources}
+	h := planrecord.Header{Config: c, Sources: sources}
 	a, err := planner.NewApplier(h)
 	if err != nil {
 		f.Fatal(err)

@@ -11,6 +11,7 @@ import (
 	"loaderd/loader/internal/plantest"
 	"loaderd/loader/plan"
 	"loaderd/loader/planner"
+	"loaderd/loader/runconfig"
 	"loaderd/packonline"
 )
 
@@ -20,7 +21,7 @@ func TestShortageIsWhatComes(t *testing.T) {
 	for _, method := range []string{"bucket", "bfd", "concat", "bucketllm", "seamless"} {
 		t.Run(method, func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
-				c := plantest.Configs(method).Filter(func(c plan.Config) bool {
+				c := plantest.Configs(method).Filter(func(c runconfig.Config) bool {
 					return c.Packing.Atom == 1
 				}).Draw(t, "configuration")
 				c.Steps.MaxWait = 0
@@ -119,10 +120,10 @@ func TestPlanner_EarlyShortage(t *testing.T) {
 func TestPlanner_EarlyShortageOfMethodsThatDrop(t *testing.T) {
 	extra, trim := plantest.Config("bfd-m"), plantest.Config("splice")
 	extra.Packing.Extra, trim.Packing.Splice.Fill = 8, "trim"
-	for name, c := range map[string]plan.Config{"bfd-m": extra, "splice": trim} {
+	for name, c := range map[string]runconfig.Config{"bfd-m": extra, "splice": trim} {
 		c.Shuffle.Window = 0
 		c.Packing.Buckets, c.Packing.Atom, c.Packing.Pool, c.Steps = []int{8}, 1, 16,
-			plan.StepsConfig{Rows: 2, Last: plan.LastPad}
+			runconfig.Steps{Rows: 2, Last: runconfig.LastPad}
 		for n := 1; n <= 12; n++ {
 			p, err := planner.New(plantest.Header(c))
 			if err != nil {

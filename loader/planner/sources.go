@@ -12,6 +12,7 @@ import (
 	"loaderd/loader/internal/codec"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
+	"loaderd/loader/runconfig"
 	"loaderd/packonline"
 )
 
@@ -71,7 +72,7 @@ type unread struct {
 	comes bool
 }
 
-func newSourceSet(c plan.Config, mix *mixture.Mixture, infos []plan.SourceInfo, r *refs) *sourceSet {
+func newSourceSet(c runconfig.Config, mix *mixture.Mixture, infos []plan.SourceInfo, r *refs) *sourceSet {
 	b := &sourceSet{mix: mix, infos: infos, begun: len(infos), refs: r, names: newNaming(c.Documents),
 		dedupe: c.Documents.Dedupe}
 	b.rows.forget = max(evenSteps*c.StepTokens(), 1)

@@ -14,20 +14,22 @@ import (
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
 	"loaderd/loader/planner"
+	"loaderd/loader/planrecord"
+	"loaderd/loader/runconfig"
 	"loaderd/packonline"
 )
 
 // sourcesRun is a run of several sources whose documents are functions of (source, sequence).
 type sourcesRun struct {
-	header  plan.Header
+	header  planrecord.Header
 	applier *planner.Applier
 	taken   []uint64 // refs of used documents, in order of arrival
 	tokens  map[uint64]int
 	steps   []plan.Step
 }
 
-func newSourcesRun(t *rapid.T, c plan.Config, sources []plan.SourceBegin) *sourcesRun {
-	h := plan.Header{Config: c, Sources: sources}
+func newSourcesRun(t *rapid.T, c runconfig.Config, sources []plan.SourceBegin) *sourcesRun {
+	h := planrecord.Header{Config: c, Sources: sources}
 	a, err := planner.NewApplier(h)
 	if err != nil {
 		t.Fatal(err)
@@ -101,7 +103,7 @@ func (b *sourcesRun) settle(t *rapid.T) {
 
 // restart carries the state over to a fresh applier.
 func (b *sourcesRun) restart(t *rapid.T) {
-	c, err := plan.DecodeCheckpoint(b.applier.Checkpoint("f", plan.Tail{}).Encode())
+	c, err := planrecord.DecodeCheckpoint(b.applier.Checkpoint("f", planrecord.Tail{}).Encode())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +121,7 @@ func (b *sourcesRun) restart(t *rapid.T) {
 	}
 }
 
-func drawSources(t *rapid.T) (plan.Config, []plan.SourceBegin) {
+func drawSources(t *rapid.T) (runconfig.Config, []plan.SourceBegin) {
 	c := plantest.Configs(rapid.SampledFrom(packonline.Methods()).Draw(t, "method")).Draw(t, "configuration")
 	c.Mix = mixture.Mix{Dry: mixture.DryWait, End: rapid.SampledFrom([]string{mixture.EndAll, mixture.EndFirst}).Draw(t,
 		"end")}
@@ -136,7 +138,7 @@ func drawSources(t *rapid.T) (plan.Config, []plan.SourceBegin) {
 		case 2:
 			own := plantest.Configs(rapid.SampledFrom(packonline.Methods()).Draw(t, "own method")).Draw(t, "own packing").Packing
 			own.Buckets = slices.Clone(c.Packing.Buckets[:1])
-			s.Packing, s.Attention = &own, plan.AttentionRow
+			s.Packing, s.Attention = &own, runconfig.AttentionRow
 		}
 		name := fmt.Sprint("s", i)
 		c.Sources[name] = s
@@ -153,7 +155,7 @@ func drawSources(t *rapid.T) (plan.Config, []plan.SourceBegin) {
 }
 
 // drawControl draws something that is recorded now and then, nil for nothing. It counts the sources that it adds.
-func (b *sourcesRun) drawControl(t *rapid.T, added *int) plan.Control {
+func (b *sourcesRun) drawControl(t *rapid.T, added *int) planrecord.Control {
 	status := b.applier.Planner.Mixture().Status()
 	i := rapid.IntRange(0, len(status)-1).Draw(t, "source")
 	x := status[i]
@@ -161,13 +163,13 @@ func (b *sourcesRun) drawControl(t *rapid.T, added *int) plan.Control {
 	switch {
 	case b.applier.Ended:
 	case what == 0:
-		return plan.Drain{}
+		return planrecord.Drain{}
 	case what == 1 && !x.Sealed && !x.Removed:
 		first := b.applier.Planner.Infos()[i].Start
-		return plan.SealSource{Source: i, Last: first + x.Taken - 1 + uint64(rapid.IntRange(0, 20).Draw(t, "more")),
+		return planrecord.SealSource{Source: i, Last: first + x.Taken - 1 + uint64(rapid.IntRange(0, 20).Draw(t, "more")),
 			By: "alice"}
 	case what == 2 && !x.Removed:
-		return plan.Rest{Source: i, Rests: !x.Resting}
+		return planrecord.Rest{Source: i, Rests: !x.Resting}
 	case what == 3 && *added < 3:
 		*added++
 		name := fmt.Sprint("added", *added)
@@ -182,21 +184,21 @@ func (b *sourcesRun) drawControl(t *rapid.T, added *int) plan.Control {
 			change.Remove = []string{x.Name}
 			delete(change.Weights, x.Name)
 		}
-		return plan.Mix{Change: change, Begins: []plan.SourceBegin{{Name: name, Start: 1}}}
+		return planrecord.Mix{Change: change, Begins: []plan.SourceBegin{{Name: name, Start: 1}}}
 	}
 	return nil
 }
 
 // finish ends the run: no source has documents behind those that were taken. record gets each control, and next plans
 // each document that is left.
-func (b *sourcesRun) finish(record func(plan.Control), next func()) {
+func (b *sourcesRun) finish(record func(planrecord.Control), next func()) {
 	for i, x := range b.applier.Planner.Mixture().Status() {
 		at := b.applier.Planner.Clock()
 		if !x.Sealed && !x.Removed {
-			record(plan.SealSource{At: at, Source: i, Last: b.applier.Planner.Infos()[i].Start + x.Taken - 1})
+			record(planrecord.SealSource{At: at, Source: i, Last: b.applier.Planner.Infos()[i].Start + x.Taken - 1})
 		}
 		if x.Resting && !x.Removed && !b.applier.Ended {
-			record(plan.Rest{At: at, Source: i})
+			record(planrecord.Rest{At: at, Source: i})
 		}
 	}
 	for !b.applier.Ended {
@@ -212,9 +214,9 @@ func TestPlanner_SeveralSourcesRestoredAtEveryDocument(t *testing.T) {
 		c, sources := drawSources(t)
 		steady, restored := newSourcesRun(t, c, sources), newSourcesRun(t, c, sources)
 		both := []*sourcesRun{steady, restored}
-		record := func(control plan.Control) {
+		record := func(control planrecord.Control) {
 			control = control.PlaceBehind(steady.applier.Planner.Clock())
-			e, err := plan.DecodeRecord(plan.EncodeRecord(control))
+			e, err := planrecord.Decode(planrecord.Encode(control))
 			if err != nil || !reflect.DeepEqual(e, control) {
 				t.Fatalf("%+v is read as %+v, %v", control, e, err)
 			}
@@ -260,15 +262,15 @@ func (b *sourcesRun) check(t *rapid.T) {
 		if (len(s.Places) > 0) != (s.Index%plan.MarkSteps == 0) {
 			t.Fatalf("step %d has %d places", s.Index, len(s.Places))
 		}
-		records, err := plan.EncodeStep(s, 1<<20)
+		records, err := planrecord.EncodeStep(s, 1<<20)
 		if err != nil {
 			t.Fatal(err)
 		}
-		e, err := plan.DecodeRecord(records[0])
+		e, err := planrecord.Decode(records[0])
 		if err != nil {
 			t.Fatal(err)
 		}
-		var j plan.Joiner
+		var j planrecord.Joiner
 		if again, err := j.Add(e); err != nil || !reflect.DeepEqual(again, s) {
 			t.Fatalf("step %+v is read as %+v, %v", s, again, err)
 		}
@@ -289,9 +291,9 @@ func (b *sourcesRun) check(t *rapid.T) {
 	apart(t, b.steps, func(ref uint64) []plan.Part { return b.named(ref).Documents() })
 	labels, masked := labelled(t, b.steps, b.loss, func(row []packonline.Piece) bool {
 		if own := planner.Mixture().Config(plan.RefSource(row[0].Doc)); own.Packing != nil {
-			return own.Attention == plan.AttentionRow
+			return own.Attention == runconfig.AttentionRow
 		}
-		return b.header.Config.Attention == plan.AttentionRow
+		return b.header.Config.Attention == runconfig.AttentionRow
 	})
 	counts, packed := planner.Counts()
 	if masked != counts.MaskedTokens {

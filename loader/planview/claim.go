@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"loaderd/loader/fault"
-	"loaderd/loader/plan"
+	"loaderd/loader/planrecord"
 )
 
 // Clear makes everything ready for the first record of a run's plan: nobody gives up from here on what the run needs,
@@ -18,7 +18,7 @@ import (
 //	                            earlier plan of that name
 //	the term is appended        a term that has claimed nothing            appends another one
 //	its owner claims            checkpoints of the earlier plan to delete  deletes them
-func (s *Streams) Clear(ctx context.Context, h plan.Header) error {
+func (s *Streams) Clear(ctx context.Context, h planrecord.Header) error {
 	all, err := s.All(ctx, h)
 	for _, x := range all {
 		if err == nil {
@@ -28,7 +28,7 @@ func (s *Streams) Clear(ctx context.Context, h plan.Header) error {
 	return err
 }
 
-func (x RunStream) clear(ctx context.Context, h plan.Header) error {
+func (x RunStream) clear(ctx context.Context, h planrecord.Header) error {
 	var left uint64 // the first document that is not given up
 	if x.LowWatermarks != nil {
 		var err error
@@ -53,7 +53,7 @@ func (x RunStream) clear(ctx context.Context, h plan.Header) error {
 
 // Claim says for a term that the run needs its documents from the first one on, as far as they are not given up. It
 // returns which are not.
-func (s *Streams) Claim(ctx context.Context, term uint64, h plan.Header) (Needs, error) {
+func (s *Streams) Claim(ctx context.Context, term uint64, h planrecord.Header) (Needs, error) {
 	all, err := s.All(ctx, h)
 	first := make(Needs, len(all))
 	for i, x := range all {

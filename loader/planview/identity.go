@@ -8,6 +8,7 @@ import (
 
 	"loaderd/loader/fault"
 	"loaderd/loader/plan"
+	"loaderd/loader/runconfig"
 )
 
 // NewID draws the id of a run that begins.
@@ -38,7 +39,7 @@ func MadeOf(run string, planned, s plan.Stream) error {
 }
 
 // SameTokenizer refuses a tokenizer that makes other tokens than the plan's.
-func SameTokenizer(t, o plan.Tokenizer) error {
+func SameTokenizer(t, o runconfig.Tokenizer) error {
 	if t.Fingerprint == o.Fingerprint && t.End == o.End && t.VocabSize == o.VocabSize {
 		return nil
 	}

@@ -9,6 +9,7 @@ import (
 
 	"loaderd/loader/backend"
 	"loaderd/loader/plan"
+	"loaderd/loader/planrecord"
 	"loaderd/packonline"
 )
 
@@ -31,25 +32,25 @@ type End struct {
 }
 
 // ReadHeader reads what a plan begins with: the run's name and its configuration.
-func ReadHeader(ctx context.Context, log backend.PlanLog) (plan.Header, error) {
+func ReadHeader(ctx context.Context, log backend.PlanLog) (planrecord.Header, error) {
 	return (&Reader{Log: log}).Header(ctx)
 }
 
 // Header reads the first record of the log.
-func (p *Reader) Header(ctx context.Context) (plan.Header, error) {
+func (p *Reader) Header(ctx context.Context) (planrecord.Header, error) {
 	e, err := p.entry(ctx, 1)
 	if err != nil {
-		return plan.Header{}, err
+		return planrecord.Header{}, err
 	}
-	h, ok := e.(plan.Header)
+	h, ok := e.(planrecord.Header)
 	if !ok {
-		return plan.Header{}, fmt.Errorf("the plan begins with a record of kind %d", e.Kind())
+		return planrecord.Header{}, fmt.Errorf("the plan begins with a record of kind %d", e.Kind())
 	}
 	return h, nil
 }
 
 // Heritage reads the state that a fork begins with; nil for every other run.
-func (p *Reader) Heritage(ctx context.Context, h plan.Header) (state []byte, err error) {
+func (p *Reader) Heritage(ctx context.Context, h planrecord.Header) (state []byte, err error) {
 	if h.Parent == nil {
 		return nil, nil
 	}
@@ -58,7 +59,7 @@ func (p *Reader) Heritage(ctx context.Context, h plan.Header) (state []byte, err
 		if err != nil {
 			return nil, fmt.Errorf("read part %d of %d of what run %s inherited: %w", part, h.Parent.Records, h.Run, err)
 		}
-		x, ok := e.(plan.ForkState)
+		x, ok := e.(planrecord.ForkState)
 		if !ok || x.Part != part {
 			return nil, Damaged(2+part, fmt.Errorf("it is not part %d of what the run inherited", part))
 		}
@@ -72,13 +73,13 @@ func (p *Reader) End(ctx context.Context) (e End, err error) {
 	if e.Records, err = p.Log.Last(ctx); err != nil {
 		return e, err
 	}
-	var behind []plan.Entry // backwards
+	var behind []planrecord.Entry // backwards
 	for at := e.Records; at > 1; at-- {
 		x, err := p.entry(ctx, at)
 		if err != nil {
 			return e, err
 		}
-		if part, ok := x.(plan.StepPart); ok && part.Part+1 == part.Parts {
+		if part, ok := x.(planrecord.StepPart); ok && part.Part+1 == part.Parts {
 			if part.Index+1 >= at { // a step has a record or more, and so has what stands before the first
 				return e, Damaged(at, fmt.Errorf("step %d cannot stand there", part.Index))
 			}
@@ -87,8 +88,8 @@ func (p *Reader) End(ctx context.Context) (e End, err error) {
 		}
 		behind = append(behind, x)
 	}
-	e.Bare = e.Steps == 0 && !slices.ContainsFunc(behind, func(x plan.Entry) bool { return !begins(x) })
-	o := plan.Validator{Steps: e.Steps}
+	e.Bare = e.Steps == 0 && !slices.ContainsFunc(behind, func(x planrecord.Entry) bool { return !begins(x) })
+	o := planrecord.Validator{Steps: e.Steps}
 	for i, x := range slices.Backward(behind) {
 		if err := o.Entry(x); err != nil {
 			return e, Damaged(e.Records-uint64(i), err)
@@ -101,20 +102,20 @@ func (p *Reader) End(ctx context.Context) (e End, err error) {
 }
 
 // begins reports whether an entry stands in plans of which nothing has been decided yet.
-func begins(e plan.Entry) bool {
+func begins(e planrecord.Entry) bool {
 	switch e.(type) {
-	case plan.Term, plan.ForkState:
+	case planrecord.Term, planrecord.ForkState:
 		return true
 	}
 	return false
 }
 
-func (p *Reader) entry(ctx context.Context, at uint64) (plan.Entry, error) {
+func (p *Reader) entry(ctx context.Context, at uint64) (planrecord.Entry, error) {
 	b, err := p.Log.Get(ctx, at)
 	if err != nil {
 		return nil, fmt.Errorf("read plan record %d: %w", at, err)
 	}
-	e, err := plan.DecodeRecord(b)
+	e, err := planrecord.Decode(b)
 	if err != nil {
 		return nil, Damaged(at, err)
 	}
@@ -127,7 +128,7 @@ func (p *Reader) Step(ctx context.Context, step uint64) (*plan.Step, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find step %d: %w", step, err)
 	}
-	var j plan.Joiner
+	var j planrecord.Joiner
 	for {
 		e, err := p.entry(ctx, at)
 		if err != nil {
@@ -194,14 +195,14 @@ var ErrNoStep = errors.New("no step follows in the plan log")
 // stepFrom returns the first record at or behind a position that begins a step. It refuses records on the way that
 // cannot stand there.
 func (p *Reader) stepFrom(ctx context.Context, from, last uint64) (at, step uint64, err error) {
-	var before []plan.Entry
+	var before []planrecord.Entry
 	for at := from; at <= last; at++ {
 		e, err := p.entry(ctx, at)
 		if err != nil {
 			return 0, 0, err
 		}
-		if part, ok := e.(plan.StepPart); ok && part.Part == 0 {
-			o := plan.Validator{Steps: part.Index}
+		if part, ok := e.(planrecord.StepPart); ok && part.Part == 0 {
+			o := planrecord.Validator{Steps: part.Index}
 			for i, passed := range before {
 				if err := o.Entry(passed); err != nil {
 					return 0, 0, Damaged(from+uint64(i), err)
@@ -238,7 +239,7 @@ func Holds(s *plan.Step, document uint64, f func(s *plan.Step, row int, pieces [
 
 // Damaged is the error for a plan record that cannot be used; it says what to do.
 func Damaged(at uint64, err error) error {
-	var noted *plan.ForeignError
+	var noted *planrecord.ForeignError
 	if errors.As(err, &noted) {
 		at = noted.At
 	}
@@ -250,11 +251,12 @@ func Damaged(at uint64, err error) error {
 var ErrFound = errors.New("found")
 
 // Covers reports whether a checkpoint is of this plan, of which so many records are there.
-func (p *Reader) Covers(ctx context.Context, h plan.Header, checkpoint []byte, records uint64) (plan.Checkpoint, bool) {
-	c, err := plan.DecodeCheckpoint(checkpoint)
+func (p *Reader) Covers(ctx context.Context, h planrecord.Header, checkpoint []byte,
+	records uint64) (planrecord.Checkpoint, bool) {
+	c, err := planrecord.DecodeCheckpoint(checkpoint)
 	if err != nil || c.Fingerprint != h.Fingerprint || c.Tail.Position > records {
 		return c, false
 	}
 	record, err := p.Log.Get(ctx, c.Tail.Position)
-	return c, err == nil && plan.TailOf(c.Tail.Position, record) == c.Tail
+	return c, err == nil && planrecord.TailOf(c.Tail.Position, record) == c.Tail
 }

@@ -7,20 +7,21 @@ import (
 
 	"loaderd/loader/backend"
 	"loaderd/loader/fault"
-	"loaderd/loader/plan"
 	"loaderd/loader/planner"
+	"loaderd/loader/planrecord"
+	"loaderd/loader/runconfig"
 )
 
 // ReadHeaderRecord returns the first record of a plan that has one, decoded and as bytes.
-func ReadHeaderRecord(ctx context.Context, log backend.PlanLog) (h plan.Header, record []byte, err error) {
+func ReadHeaderRecord(ctx context.Context, log backend.PlanLog) (h planrecord.Header, record []byte, err error) {
 	if record, err = log.Get(ctx, 1); err != nil {
 		return h, nil, fmt.Errorf("read plan header: %w", err)
 	}
-	e, err := plan.DecodeRecord(record)
+	e, err := planrecord.Decode(record)
 	if err != nil {
 		return h, nil, err
 	}
-	h, ok := e.(plan.Header)
+	h, ok := e.(planrecord.Header)
 	if !ok {
 		return h, nil, fmt.Errorf("read plan header: record 1 is of kind %d", e.Kind())
 	}
@@ -29,7 +30,7 @@ func ReadHeaderRecord(ctx context.Context, log backend.PlanLog) (h plan.Header, 
 
 // CheckPlan refuses a plan that this program or a configuration would continue differently (PLAN_MISMATCH). It reads
 // the first record alone and changes nothing, so a daemon calls it before it creates or changes anything for the run.
-func CheckPlan(ctx context.Context, log backend.PlanLog, c plan.Config) error {
+func CheckPlan(ctx context.Context, log backend.PlanLog, c runconfig.Config) error {
 	last, err := log.Last(ctx)
 	if err != nil {
 		return fmt.Errorf("read plan log: %w", err)
@@ -45,13 +46,13 @@ func CheckPlan(ctx context.Context, log backend.PlanLog, c plan.Config) error {
 }
 
 // OtherAlgorithm says that another version of the planner made the plan.
-func OtherAlgorithm(h plan.Header) string {
+func OtherAlgorithm(h planrecord.Header) string {
 	return fmt.Sprintf("run %s was planned by algorithm version %d, this binary has version %d", h.Run, h.Algorithm,
 		planner.AlgorithmVersion)
 }
 
 // Accepts refuses a plan that this configuration or binary would continue differently.
-func Accepts(c plan.Config, h plan.Header) error {
+func Accepts(c runconfig.Config, h planrecord.Header) error {
 	mismatch := func(message, do string) error {
 		return &fault.Error{Reason: fault.PlanMismatch, Message: message, Do: do,
 			Facts: map[string]string{"plan_fingerprint": h.Fingerprint, "fingerprint": c.Fingerprint()}}
@@ -68,7 +69,7 @@ func Accepts(c plan.Config, h plan.Header) error {
 }
 
 // Unfinished is the error for a copy that was broken off.
-func Unfinished(c *plan.Repair, run string, records uint64) error {
+func Unfinished(c *planrecord.Repair, run string, records uint64) error {
 	was := c.Was[len(c.Was)-1]
 	return &fault.Error{Reason: fault.PlanTruncated,
 		Message: fmt.Sprintf("run %s is a copy of run %s that was broken off: it has %d of %d records", run, was, records,
@@ -77,7 +78,7 @@ func Unfinished(c *plan.Repair, run string, records uint64) error {
 }
 
 // Describe says what an entry says.
-func Describe(e plan.Entry) string {
+func Describe(e planrecord.Entry) string {
 	if s, ok := e.(fmt.Stringer); ok {
 		return s.String()
 	}

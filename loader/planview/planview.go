@@ -16,6 +16,8 @@ import (
 	"loaderd/loader/internal/waiting"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
+	"loaderd/loader/planrecord"
+	"loaderd/loader/runconfig"
 )
 
 // View is what one process knows of a run's plan: what its log holds, with the newest steps in memory. The leader adds
@@ -24,22 +26,22 @@ import (
 type View struct {
 	Log      backend.PlanLog
 	Reader   *Reader
-	config   plan.Config   // of this process, which the plan's must equal
-	Recent   uint64        // how many steps are kept in memory
-	patience time.Duration // how long reading a step from the log may take
+	config   runconfig.Config // of this process, which the plan's must equal
+	Recent   uint64           // how many steps are kept in memory
+	patience time.Duration    // how long reading a step from the log may take
 
 	mu        sync.Mutex
-	header    plan.Header       // of the plan; while begun is false, the one that this process would write
+	header    planrecord.Header // of the plan; while begun is false, the one that this process would write
 	begun     bool              // the plan has a header
 	at        uint64            // last record that was taken in
-	behind    plan.RecordReader // of the records behind it
+	behind    planrecord.Reader // of the records behind it
 	changed   chan struct{}     // closed and replaced when one of the fields below changes
 	confirmed uint64            // last record that a leader elsewhere has confirmed
 	daemon    string            // that began the last term of them; empty when that is not known
 	steps     uint64            // that the log holds
 	ended     bool              // no step follows
 	endAt     uint64            // record that says so; 0 while none was read
-	keepers   plan.Keepers
+	keepers   planrecord.Keepers
 	left      []string // keepers that have left since departures was called
 	oldest    uint64   // steps before it cannot be read: their documents are purged
 	failed    error    // why this process stores no further step, though the run has not ended
@@ -47,9 +49,9 @@ type View struct {
 }
 
 // New returns a view that has not read the log.
-func New(log backend.PlanLog, c plan.Config, o backend.Options) *View {
+func New(log backend.PlanLog, c runconfig.Config, o backend.Options) *View {
 	return &View{Log: log, config: c, Reader: &Reader{Log: log}, Recent: uint64(o.Ahead) + recentSteps, patience: o.Stall,
-		changed: make(chan struct{}), keepers: plan.Keepers{}, newest: map[uint64]*plan.Step{}}
+		changed: make(chan struct{}), keepers: planrecord.Keepers{}, newest: map[uint64]*plan.Step{}}
 }
 
 // behindPause is the time between two attempts to read a step from a server that is behind the others.
@@ -62,7 +64,7 @@ const recentSteps = 64
 type planned struct {
 	Steps   uint64
 	Ended   bool
-	Keepers plan.Keepers
+	Keepers planrecord.Keepers
 	Oldest  uint64
 	Failed  error
 	Changed <-chan struct{} // closed when any of this changes
@@ -76,7 +78,7 @@ func (v *View) Now() planned {
 }
 
 // Head returns the plan's header; before it has begun, the one that this process would write.
-func (v *View) Head() (h plan.Header, begun bool) {
+func (v *View) Head() (h planrecord.Header, begun bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.header, v.begun
@@ -121,13 +123,13 @@ func (v *View) update(f func()) {
 
 // Opened is what a leader has read of a plan.
 type Opened struct {
-	Header plan.Header
+	Header planrecord.Header
 	Fresh  bool   // nothing of the plan has been written yet: header is the one that this process would write
 	Steps  uint64 // that the log holds
 	Tail   uint64 // last record that the restored planner covers
 	// Behind validates the records behind it, and keepers are those of the plan there.
-	Behind  plan.Validator
-	Keepers plan.Keepers
+	Behind  planrecord.Validator
+	Keepers planrecord.Keepers
 }
 
 // Opened takes in what a leader has read of the plan, before it plans anything.
@@ -139,7 +141,7 @@ func (v *View) Opened(o Opened) {
 		v.steps = max(v.steps, o.Steps)
 		// what lies between here and the end of the plan is taken in by a replay, or when the view follows the log
 		if o.Tail > v.at {
-			v.at, v.behind, v.keepers, v.daemon = o.Tail, plan.RecordReader{Validator: o.Behind}, o.Keepers, ""
+			v.at, v.behind, v.keepers, v.daemon = o.Tail, planrecord.Reader{Validator: o.Behind}, o.Keepers, ""
 			v.ended = v.ended || v.behind.Ended
 		}
 	})
@@ -159,7 +161,7 @@ func (v *View) add(s *plan.Step) {
 }
 
 // Replayed notes that this process has planned the records up to one again, and who keeps checkpoints by them.
-func (v *View) Replayed(at uint64, behind plan.RecordReader, k plan.Keepers) {
+func (v *View) Replayed(at uint64, behind planrecord.Reader, k planrecord.Keepers) {
 	v.update(func() {
 		if at > v.at {
 			v.at, v.behind, v.begun, v.keepers, v.daemon = at, behind, true, k, ""
@@ -194,11 +196,11 @@ func (v *View) Wrote(after uint64, records [][]byte, step *plan.Step) error {
 
 // wroteEntry takes in a record between steps. The caller holds mu.
 func (v *View) wroteEntry(b []byte) error {
-	e, err := plan.DecodeRecord(b)
+	e, err := planrecord.Decode(b)
 	if err != nil {
 		return err
 	}
-	if h, ok := e.(plan.Header); ok {
+	if h, ok := e.(planrecord.Header); ok {
 		v.begins(h)
 		return nil
 	}
@@ -208,8 +210,8 @@ func (v *View) wroteEntry(b []byte) error {
 }
 
 // leaves notes a keeper that leaves. The caller holds mu.
-func (v *View) leaves(e plan.Entry) {
-	if x, ok := e.(plan.Leave); ok {
+func (v *View) leaves(e planrecord.Entry) {
+	if x, ok := e.(planrecord.Leave); ok {
 		v.left = append(v.left, x.Keeper)
 	}
 }
@@ -224,8 +226,8 @@ func (v *View) Departures() []string {
 }
 
 // begins takes in the header of the plan. The caller holds mu.
-func (v *View) begins(h plan.Header) {
-	v.header, v.begun, v.behind = h, true, plan.RecordReader{Validator: h.Validator()}
+func (v *View) begins(h planrecord.Header) {
+	v.header, v.begun, v.behind = h, true, planrecord.Reader{Validator: h.Validator()}
 }
 
 // Follow takes in the records behind the last one that is known, as far as the log shows them.
@@ -234,7 +236,7 @@ func (v *View) Follow(ctx context.Context) error {
 	from := v.at + 1
 	v.mu.Unlock()
 	return v.Log.Scan(ctx, from, func(at uint64, record []byte) error {
-		e, err := plan.DecodeRecord(record)
+		e, err := planrecord.Decode(record)
 		if err != nil {
 			return Damaged(at, err)
 		}
@@ -254,8 +256,8 @@ func (v *View) Follow(ctx context.Context) error {
 }
 
 // take takes in the next record. The caller holds mu.
-func (v *View) take(e plan.Entry) error {
-	if h, ok := e.(plan.Header); ok && v.at == 0 {
+func (v *View) take(e planrecord.Entry) error {
+	if h, ok := e.(planrecord.Header); ok && v.at == 0 {
 		v.begins(h)
 		return Accepts(v.config, h)
 	}
@@ -271,11 +273,11 @@ func (v *View) take(e plan.Entry) error {
 	}
 	v.leaves(e)
 	switch e := e.(type) {
-	case plan.Term:
+	case planrecord.Term:
 		v.daemon = e.Daemon
-	case plan.Commit, plan.Leave:
+	case planrecord.Commit, planrecord.Leave:
 		v.keepers = v.keepers.Changed(e)
-	case plan.End:
+	case planrecord.End:
 		v.endAt = v.at + 1
 		v.ended = v.ended || v.endAt <= v.confirmed
 	}
@@ -296,10 +298,10 @@ func (v *View) Confirm(at uint64) {
 }
 
 // Keep notes who keeps checkpoints now. Nobody changes the map afterwards.
-func (v *View) Keep(k plan.Keepers) { v.update(func() { v.keepers = k }) }
+func (v *View) Keep(k planrecord.Keepers) { v.update(func() { v.keepers = k }) }
 
 // KeepBy notes who keeps checkpoints by the records up to one. What is known from later records stays.
-func (v *View) KeepBy(at uint64, k plan.Keepers) {
+func (v *View) KeepBy(at uint64, k planrecord.Keepers) {
 	v.update(func() {
 		if at > v.at {
 			v.keepers = k
@@ -397,7 +399,8 @@ func (v *View) NeedsBehind(ctx context.Context, floor plan.Position) (Needs, err
 	infos, first, alone := v.firstBehind(floor)
 	places, err := []mixture.Place(nil), error(nil)
 	if !alone {
-		places, err = v.markBefore(ctx, floor)
+		step := func(n uint64) (*plan.Step, error) { return v.Step(ctx, n) }
+		places, err = markBefore(v.Planned(), step, floor)
 	}
 	out := make(Needs, len(infos))
 	for source := range infos {
@@ -413,12 +416,12 @@ func (v *View) NeedsBehind(ctx context.Context, floor plan.Position) (Needs, err
 	return out, err
 }
 
-// markBefore returns how far the sources were read at the last step with a mark that was made before a floor; nil
-// without such a step.
-func (v *View) markBefore(ctx context.Context, floor plan.Position) ([]mixture.Place, error) {
+// markBefore returns how far the sources were read at the last of so many steps with a mark that was made before a
+// floor; nil without such a step. step returns a step.
+func markBefore(planned uint64, step func(uint64) (*plan.Step, error), floor plan.Position) ([]mixture.Place, error) {
 	var failed error
-	marks := sort.Search(int((v.Planned()+plan.MarkSteps-1)/plan.MarkSteps), func(mark int) bool {
-		s, err := v.Step(ctx, uint64(mark)*plan.MarkSteps)
+	marks := sort.Search(int((planned+plan.MarkSteps-1)/plan.MarkSteps), func(mark int) bool {
+		s, err := step(uint64(mark) * plan.MarkSteps)
 		if err != nil {
 			failed = err
 			return true
@@ -428,10 +431,10 @@ func (v *View) markBefore(ctx context.Context, floor plan.Position) ([]mixture.P
 	if marks == 0 || failed != nil {
 		return nil, failed
 	}
-	step := uint64(marks-1) * plan.MarkSteps
-	s, err := v.Step(ctx, step)
+	at := uint64(marks-1) * plan.MarkSteps
+	s, err := step(at)
 	if err != nil {
-		return nil, fmt.Errorf("read how far the sources were read at step %d: %w", step, err)
+		return nil, fmt.Errorf("read how far the sources were read at step %d: %w", at, err)
 	}
 	return s.Places, nil
 }

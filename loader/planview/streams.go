@@ -15,6 +15,8 @@ import (
 	"loaderd/loader/document"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
+	"loaderd/loader/planrecord"
+	"loaderd/loader/runconfig"
 )
 
 // Streams are the document streams of a run by the numbers of their sources. A document is named by plan.Ref.
@@ -77,7 +79,7 @@ type RunStream struct {
 }
 
 // All returns the streams of the run by their numbers. h is the header of its plan.
-func (s *Streams) All(ctx context.Context, h plan.Header) ([]RunStream, error) {
+func (s *Streams) All(ctx context.Context, h planrecord.Header) ([]RunStream, error) {
 	infos := s.Infos()
 	if len(infos) == 0 {
 		infos = h.Infos()
@@ -96,7 +98,7 @@ func (s *Streams) All(ctx context.Context, h plan.Header) ([]RunStream, error) {
 
 // Same refuses streams that the plan with a header was not made of. It returns the first document that each of them
 // holds.
-func (s *Streams) Same(ctx context.Context, h plan.Header) (Needs, error) {
+func (s *Streams) Same(ctx context.Context, h planrecord.Header) (Needs, error) {
 	all, err := s.All(ctx, h)
 	if err != nil {
 		return nil, err
@@ -216,7 +218,7 @@ func (s *Streams) Lookup(ctx context.Context, id string) (refs []uint64, err err
 }
 
 // Begins returns where a new run begins with each of its sources, by what their streams hold now.
-func (s *Streams) Begins(ctx context.Context, c plan.Config) (out []plan.SourceBegin, err error) {
+func (s *Streams) Begins(ctx context.Context, c runconfig.Config) (out []plan.SourceBegin, err error) {
 	for _, name := range slices.Sorted(maps.Keys(c.Sources)) {
 		b, err := s.Begin(ctx, name, c.Sources[name])
 		if err != nil {
@@ -229,7 +231,7 @@ func (s *Streams) Begins(ctx context.Context, c plan.Config) (out []plan.SourceB
 
 // Present returns the arrival of the last document that the only source of a run holds now. It is 0 for several
 // sources, whose documents arrive in an order that is not known ahead.
-func (s *Streams) Present(ctx context.Context, h plan.Header) (uint64, error) {
+func (s *Streams) Present(ctx context.Context, h planrecord.Header) (uint64, error) {
 	all, err := s.All(ctx, h)
 	if err != nil || len(all) > 1 {
 		return 0, err

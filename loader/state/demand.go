@@ -6,7 +6,7 @@ import (
 	"maps"
 	"slices"
 
-	"loaderd/loader/plan"
+	"loaderd/loader/planrecord"
 )
 
 // Demand is what the readers of a follower, or of all followers, want and may still ask for. The leader plans ahead of
@@ -107,7 +107,7 @@ func (d Demand) Waits(planned uint64) bool { return d.Needed != EveryStep && d.F
 
 // Retained returns the job without a commit that retains the documents of the earliest step, and that step; EveryStep
 // where no job retains any.
-func (d Demand) Retained(keepers plan.Keepers) (job string, step uint64) {
+func (d Demand) Retained(keepers planrecord.Keepers) (job string, step uint64) {
 	step = EveryStep
 	for name, x := range d.Jobs {
 		if _, committed := keepers[name]; !committed && (x.From < step || x.From == step && name < job) {
@@ -130,7 +130,7 @@ func (d Demand) Sent(of func(job string) bool) (steps uint64) {
 // Shortened returns the demand with jobs of so many encoded bytes: those whose readers are furthest on and furthest
 // behind, then those without readers. The others are not named; what they retain is retained for unnamedJob. The first
 // two are kept in any case.
-func (d Demand) Shortened(bytes int, keepers plan.Keepers) Demand {
+func (d Demand) Shortened(bytes int, keepers planrecord.Keepers) Demand {
 	names := slices.SortedFunc(maps.Keys(d.Jobs), func(a, b string) int {
 		x, y := d.Jobs[a], d.Jobs[b]
 		return cmp.Or(cmp.Compare(x.Step, y.Step), cmp.Compare(b, a)) // the last one is leading

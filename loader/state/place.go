@@ -1,10 +1,12 @@
 package state
 
-import "loaderd/loader/plan"
+import (
+	"loaderd/loader/planrecord"
+)
 
 // Place is a reader's place among the data-parallel ranks of a job.
 type Place struct {
-	// of one job the slowest rank counts, and jobs do not wait for each other; empty stands for plan.DefaultKeeper
+	// of one job the slowest rank counts, and jobs do not wait for each other; empty stands for planrecord.DefaultKeeper
 	Job   string
 	Rank  int
 	World int
@@ -21,7 +23,7 @@ func (p Place) Slice(rows int) (first, n int) {
 // JobName returns the name of a reader's job.
 func (p Place) JobName() string {
 	if p.Job == "" {
-		return plan.DefaultKeeper
+		return planrecord.DefaultKeeper
 	}
 	return p.Job
 }

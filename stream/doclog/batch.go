@@ -11,6 +11,7 @@ import (
 
 	"loaderd/internal/columns"
 	"loaderd/loader/plan"
+	"loaderd/loader/runconfig"
 	"loaderd/stream"
 	"loaderd/stream/deadletter"
 )
@@ -89,7 +90,7 @@ func (d decoder) readBatch(out []decoded, record arrow.Record, tokens *int) ([]d
 				_, ok = losses.ListValues().(*array.Boolean)
 			}
 		case columnID:
-			names, ok = column, holds(f.Type, plan.MetaString)
+			names, ok = column, holds(f.Type, runconfig.MetaString)
 		case columnWeight:
 			weights = column
 			ok = f.Type.ID() == arrow.FLOAT32 || f.Type.ID() == arrow.FLOAT64

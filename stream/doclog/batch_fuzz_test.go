@@ -12,6 +12,7 @@ import (
 
 	"loaderd/loader/document"
 	"loaderd/loader/plan"
+	"loaderd/loader/runconfig"
 	"loaderd/stream"
 )
 
@@ -19,9 +20,10 @@ import (
 // add up, or a reason.
 func FuzzBatch(f *testing.F) {
 	d := testDecoder
-	documents := plan.DocumentsConfig{Batches: true, Meta: metaConfig.Meta,
-		Columns: map[string]plan.TokenColumn{"half": {Type: plan.ColumnFloat16, Fill: 1}, "flag": {Type: plan.ColumnBool},
-			"other": {Type: plan.ColumnNone}}}
+	documents := runconfig.Documents{Batches: true, Meta: metaConfig.Meta,
+		Columns: map[string]runconfig.TokenColumn{"half": {Type: runconfig.ColumnFloat16, Fill: 1},
+			"flag":  {Type: runconfig.ColumnBool},
+			"other": {Type: runconfig.ColumnNone}}}
 	d.batches, d.columns, d.meta, d.passed = true, tokenColumns(documents), metaColumns(documents), passedOver(documents)
 	schema := arrow.NewSchema([]arrow.Field{
 		{Name: columnIDs, Type: arrow.ListOf(arrow.PrimitiveTypes.Int32), Nullable: true},

@@ -16,6 +16,7 @@ import (
 	"loaderd/internal/natstest"
 	"loaderd/loader/document"
 	"loaderd/loader/plan"
+	"loaderd/loader/runconfig"
 	"loaderd/stream"
 	"loaderd/stream/doclog"
 )
@@ -238,10 +239,11 @@ func TestBadColumns(t *testing.T) {
 	srv := natstest.Start(t)
 	s := srv.Store()
 	tokenizing := bytesTokenizing
-	tokenizing.Documents = plan.DocumentsConfig{Batches: true, Meta: map[string]string{"lang": plan.MetaString,
-		"year": plan.MetaInt64},
-		Columns: map[string]plan.TokenColumn{"half": {Type: plan.ColumnFloat16}, "flag": {Type: plan.ColumnBool},
-			"other": {Type: plan.ColumnNone}}}
+	tokenizing.Documents = runconfig.Documents{Batches: true, Meta: map[string]string{"lang": runconfig.MetaString,
+		"year": runconfig.MetaInt64},
+		Columns: map[string]runconfig.TokenColumn{"half": {Type: runconfig.ColumnFloat16},
+			"flag":  {Type: runconfig.ColumnBool},
+			"other": {Type: runconfig.ColumnNone}}}
 	l, err := doclog.Open(natstest.Context(t), s, tokenizing)
 	if err != nil {
 		t.Fatal(err)
@@ -249,7 +251,7 @@ func TestBadColumns(t *testing.T) {
 	of := func(name string, typ arrow.DataType) *arrow.Schema {
 		return fieldsOf(idsField, arrow.Field{Name: name, Type: typ, Nullable: true})
 	}
-	half, long := arrow.FixedWidthTypes.Float16, strings.Repeat("x", plan.MaxMetaText+1)
+	half, long := arrow.FixedWidthTypes.Float16, strings.Repeat("x", runconfig.MaxMetaText+1)
 	header := batchOf(t, fieldsOf(idsField), `[{"ids":[1]}]`)
 	header.Meta = `{"lang":"de"}`
 	for i, tt := range []struct {

@@ -11,7 +11,7 @@ import (
 
 	"loaderd/internal/natstest"
 	"loaderd/loader/document"
-	"loaderd/loader/plan"
+	"loaderd/loader/runconfig"
 	"loaderd/stream"
 	"loaderd/stream/doclog"
 )
@@ -32,8 +32,8 @@ func TestDocumentsHaveNothingOfTheirMessages(t *testing.T) {
 	s := natstest.StartEmbedded(t, func(c *stream.Config) { c.BufferBytes = 8 << 20 }).Store()
 	tokenizing := bytesTokenizing
 	tokenizing.NewEncoder = func() doclog.Encoder { return slowEncoder{} }
-	tokenizing.Documents = plan.DocumentsConfig{Batches: true, Meta: map[string]string{"lang": plan.MetaString},
-		Columns: map[string]plan.TokenColumn{"score": {Type: plan.ColumnFloat32}}}
+	tokenizing.Documents = runconfig.Documents{Batches: true, Meta: map[string]string{"lang": runconfig.MetaString},
+		Columns: map[string]runconfig.TokenColumn{"score": {Type: runconfig.ColumnFloat32}}}
 	l, err := doclog.Open(natstest.Context(t), s, tokenizing)
 	if err != nil {
 		t.Fatal(err)

@@ -11,7 +11,7 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/array"
 
 	"loaderd/loader/document"
-	"loaderd/loader/plan"
+	"loaderd/loader/runconfig"
 	"loaderd/stream"
 	"loaderd/stream/deadletter"
 )
@@ -28,13 +28,13 @@ type tokenColumn struct {
 type metaColumn struct{ name, typ string }
 
 var columnTypes = map[string]arrow.Type{
-	plan.ColumnFloat16: arrow.FLOAT16, plan.ColumnFloat32: arrow.FLOAT32, plan.ColumnInt8: arrow.INT8,
-	plan.ColumnInt16: arrow.INT16, plan.ColumnInt32: arrow.INT32,
-	plan.ColumnBool: arrow.BOOL,
+	runconfig.ColumnFloat16: arrow.FLOAT16, runconfig.ColumnFloat32: arrow.FLOAT32, runconfig.ColumnInt8: arrow.INT8,
+	runconfig.ColumnInt16: arrow.INT16, runconfig.ColumnInt32: arrow.INT32,
+	runconfig.ColumnBool: arrow.BOOL,
 }
 
-// tokenColumns returns the columns of a run in the order of plan.DocumentsConfig.TokenColumns.
-func tokenColumns(c plan.DocumentsConfig) (out []tokenColumn) {
+// tokenColumns returns the columns of a run in the order of runconfig.Documents.TokenColumns.
+func tokenColumns(c runconfig.Documents) (out []tokenColumn) {
 	for _, name := range c.TokenColumns() {
 		x := c.Columns[name]
 		out = append(out, tokenColumn{name, columnTypes[x.Type], x.Bytes(), document.FillOf(x)})
@@ -42,8 +42,8 @@ func tokenColumns(c plan.DocumentsConfig) (out []tokenColumn) {
 	return out
 }
 
-// metaColumns returns the values of documents in the order of plan.DocumentsConfig.MetaColumns.
-func metaColumns(c plan.DocumentsConfig) (out []metaColumn) {
+// metaColumns returns the values of documents in the order of runconfig.Documents.MetaColumns.
+func metaColumns(c runconfig.Documents) (out []metaColumn) {
 	for _, name := range c.MetaColumns() {
 		out = append(out, metaColumn{name, c.Meta[name]})
 	}
@@ -51,9 +51,9 @@ func metaColumns(c plan.DocumentsConfig) (out []metaColumn) {
 }
 
 // passedOver are the columns that documents may have and the run leaves out.
-func passedOver(c plan.DocumentsConfig) (names []string) {
+func passedOver(c runconfig.Documents) (names []string) {
 	for name, x := range c.Columns {
-		if x.Type == plan.ColumnNone {
+		if x.Type == runconfig.ColumnNone {
 			names = append(names, name)
 		}
 	}
@@ -125,9 +125,9 @@ func holds(t arrow.DataType, typ string) bool {
 		t = dictionary.ValueType
 	}
 	switch typ {
-	case plan.MetaString:
+	case runconfig.MetaString:
 		return t.ID() == arrow.STRING || t.ID() == arrow.LARGE_STRING
-	case plan.MetaInt64:
+	case runconfig.MetaInt64:
 		return t.ID() == arrow.INT64 || t.ID() == arrow.INT32
 	}
 	return t.ID() == arrow.FLOAT64 || t.ID() == arrow.FLOAT32
@@ -202,7 +202,7 @@ func (c tokenColumn) filledIn(out []byte, a arrow.Array, from int) []byte {
 
 // of returns the value of a row: a string, an int64 or a float64.
 func (m metaColumn) of(column arrow.Array, row int) (any, *deadletter.Problem) {
-	if m.typ == plan.MetaString {
+	if m.typ == runconfig.MetaString {
 		text, ok := textAt(column, row)
 		if !ok {
 			return nil, nil
@@ -243,8 +243,8 @@ func textAt(column arrow.Array, row int) (string, bool) {
 
 // text returns a text that outlives its message.
 func (m metaColumn) text(s string) (any, *deadletter.Problem) {
-	if len(s) > plan.MaxMetaText {
-		return nil, bad(badMeta, "%s has %d bytes, at most %d can be", m.name, len(s), plan.MaxMetaText)
+	if len(s) > runconfig.MaxMetaText {
+		return nil, bad(badMeta, "%s has %d bytes, at most %d can be", m.name, len(s), runconfig.MaxMetaText)
 	}
 	return strings.Clone(strings.ToValidUTF8(s, "\ufffd")), nil
 }
@@ -275,11 +275,11 @@ func (m metaColumn) read(value []byte, where string) (any, *deadletter.Problem) 
 		return nil, nil
 	}
 	switch m.typ {
-	case plan.MetaString:
+	case runconfig.MetaString:
 		if value[0] == '"' {
 			return m.text(string(unquote(value)))
 		}
-	case plan.MetaInt64:
+	case runconfig.MetaInt64:
 		if n, err := strconv.ParseInt(string(value), 10, 64); err == nil {
 			return n, nil
 		}
@@ -292,7 +292,7 @@ func (m metaColumn) read(value []byte, where string) (any, *deadletter.Problem) 
 }
 
 func article(typ string) string {
-	if typ == plan.MetaInt64 {
+	if typ == runconfig.MetaInt64 {
 		return "an " + typ
 	}
 	return "a " + typ

@@ -11,7 +11,7 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
 	"loaderd/loader/document"
-	"loaderd/loader/plan"
+	"loaderd/loader/runconfig"
 	"loaderd/stream"
 )
 
@@ -19,9 +19,10 @@ import (
 // them and a text.
 func BenchmarkColumns(b *testing.B) {
 	const documents, tokens = 64, 300
-	c := plan.DocumentsConfig{Batches: true, Columns: map[string]plan.TokenColumn{"half": {Type: plan.ColumnFloat16},
-		"flag": {Type: plan.ColumnBool}},
-		Meta: map[string]string{"lang": plan.MetaString}}
+	c := runconfig.Documents{Batches: true,
+		Columns: map[string]runconfig.TokenColumn{"half": {Type: runconfig.ColumnFloat16},
+			"flag": {Type: runconfig.ColumnBool}},
+		Meta: map[string]string{"lang": runconfig.MetaString}}
 	fields := []arrow.Field{{Name: columnIDs, Type: arrow.ListOf(arrow.PrimitiveTypes.Int32)},
 		{Name: "half", Type: arrow.ListOf(arrow.FixedWidthTypes.Float16)},
 		{Name: "flag", Type: arrow.ListOf(arrow.FixedWidthTypes.Boolean)}, {Name: "lang", Type: arrow.BinaryTypes.String}}

@@ -12,12 +12,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"loaderd/loader/plan"
+	"loaderd/loader/runconfig"
 	"loaderd/stream"
 )
 
-var metaConfig = plan.DocumentsConfig{Meta: map[string]string{"lang": plan.MetaString, "score": plan.MetaFloat64,
-	"year": plan.MetaInt64}}
+var metaConfig = runconfig.Documents{Meta: map[string]string{"lang": runconfig.MetaString,
+	"score": runconfig.MetaFloat64,
+	"year":  runconfig.MetaInt64}}
 
 func metaDecoder() decoder {
 	d := testDecoder
@@ -27,7 +28,7 @@ func metaDecoder() decoder {
 
 // Values of a document come from its JSON, or from its header.
 func TestMeta(t *testing.T) {
-	long := strings.Repeat("x", plan.MaxMetaText)
+	long := strings.Repeat("x", runconfig.MaxMetaText)
 	for _, tt := range []struct {
 		meta string
 		want []any
@@ -114,7 +115,7 @@ func FuzzMeta(f *testing.F) {
 			}
 			switch v := got.meta[i].(type) {
 			case string:
-				if !utf8.ValidString(v) || v != object[m.name] || len(v) > 3*plan.MaxMetaText {
+				if !utf8.ValidString(v) || v != object[m.name] || len(v) > 3*runconfig.MaxMetaText {
 					t.Fatalf("%q of %q", v, value)
 				}
 			case int64:
@@ -134,12 +135,13 @@ func FuzzMeta(f *testing.F) {
 // once.
 func TestColumnsFollowTheirTokens(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
-	columns := map[string]plan.TokenColumn{"a": {Type: plan.ColumnInt32, Fill: -1}, "b": {Type: plan.ColumnInt16, Fill: 7},
-		"c": {Type: plan.ColumnBool, Fill: 1}}
+	columns := map[string]runconfig.TokenColumn{"a": {Type: runconfig.ColumnInt32, Fill: -1},
+		"b": {Type: runconfig.ColumnInt16, Fill: 7},
+		"c": {Type: runconfig.ColumnBool, Fill: 1}}
 	happened := map[string]int{}
 	for n := range 20_000 {
-		c := plan.DocumentsConfig{Batches: true, Columns: columns, MaxTokens: plan.MaxTokens{At: rng.IntN(12),
-			Do: []string{plan.MaxCut, plan.MaxSplit}[n%2]}}
+		c := runconfig.Documents{Batches: true, Columns: columns, MaxTokens: runconfig.MaxTokens{At: rng.IntN(12),
+			Do: []string{runconfig.MaxCut, runconfig.MaxSplit}[n%2]}}
 		if rng.IntN(2) == 0 {
 			c.BOS = "257"
 		}

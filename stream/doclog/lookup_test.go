@@ -8,7 +8,7 @@ import (
 
 	"loaderd/internal/natstest"
 	"loaderd/loader/document"
-	"loaderd/loader/plan"
+	"loaderd/loader/runconfig"
 	"loaderd/stream"
 	"loaderd/stream/doclog"
 )
@@ -47,7 +47,8 @@ func TestLookupWithinMessages(t *testing.T) {
 	ctx := natstest.Context(t)
 	store := natstest.Start(t).Store()
 	tokenizing := bytesTokenizing
-	tokenizing.Documents = plan.DocumentsConfig{Batches: true, MaxTokens: plan.MaxTokens{At: 2, Do: plan.MaxSplit}}
+	tokenizing.Documents = runconfig.Documents{Batches: true,
+		MaxTokens: runconfig.MaxTokens{At: 2, Do: runconfig.MaxSplit}}
 	l, err := doclog.Open(ctx, store, tokenizing)
 	if err != nil {
 		t.Fatal(err)

@@ -13,12 +13,13 @@ import (
 
 	"loaderd/loader/document"
 	"loaderd/loader/plan"
+	"loaderd/loader/runconfig"
 	"loaderd/stream"
 )
 
 // splitAt splits documents of more tokens.
-func splitAt(at int) plan.DocumentsConfig {
-	return plan.DocumentsConfig{BOS: "257", MaxTokens: plan.MaxTokens{At: at, Do: plan.MaxSplit}}
+func splitAt(at int) runconfig.Documents {
+	return runconfig.Documents{BOS: "257", MaxTokens: runconfig.MaxTokens{At: at, Do: runconfig.MaxSplit}}
 }
 
 // masks spells which tokens have a loss: as x, and those without as -.
@@ -40,7 +41,7 @@ func TestSplit(t *testing.T) {
 	bare.BOS = ""
 	for _, tt := range []struct {
 		name   string
-		c      plan.DocumentsConfig
+		c      runconfig.Documents
 		in     decoded
 		pieces string // as spelled has them, with blanks between them
 		losses string // as masks spells them; empty where all tokens have one
@@ -60,9 +61,9 @@ func TestSplit(t *testing.T) {
 		{name: "amid a part", c: splitAt(5), in: parts(part{[]byte("asks"), false}, part{[]byte("an"), true},
 			part{nil, false}), pieces: "<ask <san>", losses: "---- --xx-"},
 		{name: "runs", c: splitAt(2), in: ids("abcdef", 1, 2, 3), pieces: "<ab <cd <ef>", losses: "xx- --x xxxx"},
-		{name: "parts are not filled in", c: plan.DocumentsConfig{MaxTokens: splitAt(3).MaxTokens, FIM: fills(1, 0)},
+		{name: "parts are not filled in", c: runconfig.Documents{MaxTokens: splitAt(3).MaxTokens, FIM: fills(1, 0)},
 			in: parts(asks, says), pieces: "ask say>", losses: "--- xxxx"},
-		{name: "nor are ids without a loss", c: plan.DocumentsConfig{MaxTokens: splitAt(3).MaxTokens, FIM: fills(1, 0)},
+		{name: "nor are ids without a loss", c: runconfig.Documents{MaxTokens: splitAt(3).MaxTokens, FIM: fills(1, 0)},
 			in: ids("abcd", 1, 3), pieces: "ab cd>", losses: "x- ---"},
 		{name: "runs with a beginning of their own", c: splitAt(2), in: ids("<abcd>", 0, 2, 2, 2), pieces: "<ab <cd>",
 			losses: "--x xx--"},
@@ -209,9 +210,9 @@ func TestSplitIsFilledIn(t *testing.T) {
 // What the pieces of a text spell is the text, whichever characters the tokens are cut in; each of whole characters is
 // filled in between characters.
 func TestSplitOfPublishedTokenizers(t *testing.T) {
-	tokens := plan.FIMTokens{Prefix: "100258", Middle: "100259", Suffix: "100260"}
-	tokenizing, m := published(t, "cl100k_base", plan.DocumentsConfig{FIM: plan.FIM{Rate: 1, Tokens: tokens},
-		MaxTokens: plan.MaxTokens{At: 5, Do: plan.MaxSplit}})
+	tokens := runconfig.FIMTokens{Prefix: "100258", Middle: "100259", Suffix: "100260"}
+	tokenizing, m := published(t, "cl100k_base", runconfig.Documents{FIM: runconfig.FIM{Rate: 1, Tokens: tokens},
+		MaxTokens: runconfig.MaxTokens{At: 5, Do: runconfig.MaxSplit}})
 	x, e := newTransforming(t, tokenizing), m.NewEncoder()
 	between := 0 // pieces with other tokens than the text has, as they are cut within those
 	for _, text := range []string{strings.Repeat("hello world, it's 12 o'clock\n\n", 3), "日本語のテキスト、とても長い文章です。",
@@ -297,8 +298,8 @@ func TestSplitOfTokenizersThatMarkTheBeginning(t *testing.T) {
 // Documents have their ids as 16 bits each where the vocabulary is that small, in memory of their own: the next one
 // changes none.
 func TestDocumentsOfASmallVocabulary(t *testing.T) {
-	for name, c := range map[string]plan.DocumentsConfig{"as they are": {}, "with bos": {BOS: "257"},
-		"cut":   {MaxTokens: plan.MaxTokens{At: 5, Do: plan.MaxCut}},
+	for name, c := range map[string]runconfig.Documents{"as they are": {}, "with bos": {BOS: "257"},
+		"cut":   {MaxTokens: runconfig.MaxTokens{At: 5, Do: runconfig.MaxCut}},
 		"split": splitAt(4), "filled in": {FIM: fills(1, 0)}} {
 		var all [2][][]int32
 		for i, vocab := range []int{1 << 16, 1<<16 + 1} {

@@ -8,6 +8,7 @@ import (
 
 	"loaderd/internal/natstest"
 	"loaderd/loader/plan"
+	"loaderd/loader/runconfig"
 	"loaderd/packonline/related"
 	"loaderd/stream"
 	"loaderd/stream/doclog"
@@ -19,7 +20,8 @@ func TestSplitMessages(t *testing.T) {
 	srv := natstest.Start(t)
 	s := srv.Store()
 	tokenizing := bytesTokenizing
-	tokenizing.Documents = plan.DocumentsConfig{Batches: true, MaxTokens: plan.MaxTokens{At: 3, Do: plan.MaxSplit}}
+	tokenizing.Documents = runconfig.Documents{Batches: true,
+		MaxTokens: runconfig.MaxTokens{At: 3, Do: runconfig.MaxSplit}}
 	tokenizing.Hints = &related.Config{Retriever: "repo"}
 	l, err := doclog.Open(natstest.Context(t), s, tokenizing)
 	if err != nil {

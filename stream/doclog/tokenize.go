@@ -9,6 +9,7 @@ import (
 
 	"loaderd/loader/document"
 	"loaderd/loader/plan"
+	"loaderd/loader/runconfig"
 	"loaderd/packonline/related"
 	"loaderd/stream"
 	"loaderd/stream/deadletter"
@@ -29,7 +30,7 @@ type Tokenizing struct {
 	VocabSize   int            // ids are 0 ... VocabSize-1
 	End         int32          // id appended to every document, -1 for none
 	// Documents are the transformations of documents: tokens stand there by their ids. Seed keys what they draw.
-	Documents plan.DocumentsConfig
+	Documents runconfig.Documents
 	Seed      uint64
 	// Decode appends the text of a document's first tokens; nil where no tokenizer is known. Only documents that are cut
 	// and filled in depend on it.

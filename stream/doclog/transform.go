@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"loaderd/loader/plan"
+	"loaderd/loader/runconfig"
 	"loaderd/stream/deadletter"
 )
 
@@ -44,7 +45,7 @@ func newTransform(t Tokenizing, limit int) (transform, error) {
 }
 
 // id returns the id of a token of a settled configuration.
-func (t Tokenizing) id(field string, token plan.Token) (int32, error) {
+func (t Tokenizing) id(field string, token runconfig.Token) (int32, error) {
 	id, ok := token.ID()
 	if !ok || int(id) >= t.VocabSize {
 		return -1, fmt.Errorf("%s: %q: want a token id below the vocabulary size %d", field, token, t.VocabSize)
@@ -219,12 +220,12 @@ func (d *draft) lastLoss() bool {
 func (t *transform) shorten(d *draft) {
 	switch {
 	case t.max == 0 || len(d.own()) <= t.max:
-	case t.do == plan.MaxDrop:
+	case t.do == runconfig.MaxDrop:
 		d.long = true
-	case t.do == plan.MaxCut:
+	case t.do == runconfig.MaxCut:
 		d.cut = true
 		d.keep(d.first + t.max)
-	case t.do == plan.MaxSplit: // before it is filled in, which may give it more
+	case t.do == runconfig.MaxSplit: // before it is filled in, which may give it more
 		d.split = true
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"loaderd/internal/testscale"
 	"loaderd/loader/plan"
+	"loaderd/loader/runconfig"
 	"loaderd/tokenizer"
 )
 
@@ -26,11 +27,12 @@ const (
 )
 
 // fills is a configuration that fills in a share of the documents.
-func fills(rate, spmRate float64) plan.FIM {
-	return plan.FIM{Rate: rate, SPMRate: spmRate, Tokens: plan.FIMTokens{Prefix: "258", Middle: "259", Suffix: "260"}}
+func fills(rate, spmRate float64) runconfig.FIM {
+	return runconfig.FIM{Rate: rate, SPMRate: spmRate, Tokens: runconfig.FIMTokens{Prefix: "258", Middle: "259",
+		Suffix: "260"}}
 }
 
-func byteTokenizing(c plan.DocumentsConfig, seed uint64) Tokenizing {
+func byteTokenizing(c runconfig.Documents, seed uint64) Tokenizing {
 	return Tokenizing{NewEncoder: func() Encoder {
 		return upper{}
 	}, VocabSize: byteVocab, End: endToken, Documents: c, Seed: seed,
@@ -97,13 +99,13 @@ func TestTransform(t *testing.T) {
 	parts := func(p ...part) decoded { return decoded{parts: p} }
 	asks := part{[]byte("ask"), false}
 	says := part{[]byte("say"), true}
-	bos := plan.DocumentsConfig{BOS: "257"}
-	limit := func(at int, do string) plan.DocumentsConfig {
-		return plan.DocumentsConfig{BOS: "257", MaxTokens: plan.MaxTokens{At: at, Do: do}}
+	bos := runconfig.Documents{BOS: "257"}
+	limit := func(at int, do string) runconfig.Documents {
+		return runconfig.Documents{BOS: "257", MaxTokens: runconfig.MaxTokens{At: at, Do: do}}
 	}
 	for _, tt := range []struct {
 		name string
-		c    plan.DocumentsConfig
+		c    runconfig.Documents
 		in   decoded
 		want string // as spelled has it
 		loss plan.LossRuns
@@ -111,8 +113,8 @@ func TestTransform(t *testing.T) {
 		skip plan.Skip
 	}{
 		{name: "nothing", in: text("abc"), want: "abc>"},
-		{name: "off", c: plan.DocumentsConfig{BOS: plan.TokenNone, FIM: plan.FIM{SPMRate: 1},
-			MaxTokens: plan.MaxTokens{Do: plan.MaxCut}}, in: text("abc"), want: "abc>"},
+		{name: "off", c: runconfig.Documents{BOS: runconfig.TokenNone, FIM: runconfig.FIM{SPMRate: 1},
+			MaxTokens: runconfig.MaxTokens{Do: runconfig.MaxCut}}, in: text("abc"), want: "abc>"},
 		{name: "bos", c: bos, in: text("abc"), want: "<abc>"},
 		{name: "bos of ids", c: bos, in: ids("abc"), want: "<abc>"},
 		{name: "bos of ids with an end", c: bos, in: ids("abc>"), want: "<abc>"},
@@ -127,26 +129,29 @@ func TestTransform(t *testing.T) {
 			loss: plan.LossRuns{1, 2, 2}},
 		{name: "bos behind an empty part", c: bos, in: parts(part{nil, true}, asks, says), want: "<asksay>",
 			loss: plan.LossRuns{0, 4, 4}},
-		{name: "short enough", c: limit(3, plan.MaxCut), in: text("abc"), want: "<abc>"},
-		{name: "ids that are short enough", c: limit(3, plan.MaxCut), in: ids("<abc>"), want: "<abc>"},
-		{name: "cut", c: limit(3, plan.MaxCut), in: text("abcd"), want: "<abc", cut: true},
-		{name: "ids that are cut", c: limit(3, plan.MaxCut), in: ids("abcd"), want: "<abc", cut: true},
-		{name: "ids with bos and end that are cut", c: limit(3, plan.MaxCut), in: ids("<abcd>"), want: "<abc", cut: true},
-		{name: "cut within a part with a loss", c: limit(4, plan.MaxCut), in: parts(asks, says), want: "<asks",
+		{name: "short enough", c: limit(3, runconfig.MaxCut), in: text("abc"), want: "<abc>"},
+		{name: "ids that are short enough", c: limit(3, runconfig.MaxCut), in: ids("<abc>"), want: "<abc>"},
+		{name: "cut", c: limit(3, runconfig.MaxCut), in: text("abcd"), want: "<abc", cut: true},
+		{name: "ids that are cut", c: limit(3, runconfig.MaxCut), in: ids("abcd"), want: "<abc", cut: true},
+		{name: "ids with bos and end that are cut", c: limit(3, runconfig.MaxCut), in: ids("<abcd>"), want: "<abc",
+			cut: true},
+		{name: "cut within a part with a loss", c: limit(4, runconfig.MaxCut), in: parts(asks, says), want: "<asks",
 			loss: plan.LossRuns{0, 4, 1}, cut: true},
-		{name: "cut before the loss", c: limit(3, plan.MaxCut), in: parts(asks, says), skip: plan.SkipMasked},
-		{name: "cut behind the loss", c: limit(3, plan.MaxCut), in: parts(says, asks), want: "<say", cut: true},
-		{name: "ids that are cut within a run", c: limit(2, plan.MaxCut), in: ids("<abc>", 2, 2, 1), want: "<ab",
+		{name: "cut before the loss", c: limit(3, runconfig.MaxCut), in: parts(asks, says), skip: plan.SkipMasked},
+		{name: "cut behind the loss", c: limit(3, runconfig.MaxCut), in: parts(says, asks), want: "<say", cut: true},
+		{name: "ids that are cut within a run", c: limit(2, runconfig.MaxCut), in: ids("<abc>", 2, 2, 1), want: "<ab",
 			loss: plan.LossRuns{2, 1}, cut: true},
-		{name: "dropped", c: limit(3, plan.MaxDrop), in: text("abcd"), skip: plan.SkipLong},
-		{name: "ids that are dropped", c: limit(3, plan.MaxDrop), in: ids("<abcd"), skip: plan.SkipLong},
-		{name: "parts that are dropped", c: limit(5, plan.MaxDrop), in: parts(asks, says), skip: plan.SkipLong},
-		{name: "not dropped", c: limit(4, plan.MaxDrop), in: ids("<abcd>"), want: "<abcd>"},
-		{name: "parts are not filled in", c: plan.DocumentsConfig{FIM: fills(1, 0)}, in: parts(says, says), want: "saysay>"},
-		{name: "nor are ids without a loss", c: plan.DocumentsConfig{FIM: fills(1, 0)}, in: ids("abc", 1, 2), want: "abc>",
+		{name: "dropped", c: limit(3, runconfig.MaxDrop), in: text("abcd"), skip: plan.SkipLong},
+		{name: "ids that are dropped", c: limit(3, runconfig.MaxDrop), in: ids("<abcd"), skip: plan.SkipLong},
+		{name: "parts that are dropped", c: limit(5, runconfig.MaxDrop), in: parts(asks, says), skip: plan.SkipLong},
+		{name: "not dropped", c: limit(4, runconfig.MaxDrop), in: ids("<abcd>"), want: "<abcd>"},
+		{name: "parts are not filled in", c: runconfig.Documents{FIM: fills(1, 0)}, in: parts(says, says),
+			want: "saysay>"},
+		{name: "nor are ids without a loss", c: runconfig.Documents{FIM: fills(1, 0)}, in: ids("abc", 1, 2),
+			want: "abc>",
 			loss: plan.LossRuns{1, 3}},
-		{name: "one is filled in", c: plan.DocumentsConfig{BOS: "257", FIM: fills(1, 0)}, in: text("b"), want: "<PSMb>"},
-		{name: "with the suffix first", c: plan.DocumentsConfig{BOS: "257", FIM: fills(1, 1)}, in: ids("<b>"),
+		{name: "one is filled in", c: runconfig.Documents{BOS: "257", FIM: fills(1, 0)}, in: text("b"), want: "<PSMb>"},
+		{name: "with the suffix first", c: runconfig.Documents{BOS: "257", FIM: fills(1, 1)}, in: ids("<b>"),
 			want: "<PSMb>"},
 	} {
 		for _, narrow := range []bool{false, true} {
@@ -206,8 +211,8 @@ func TestFillIn(t *testing.T) {
 		}
 	}
 	for _, asIDs := range []bool{false, true} {
-		x := newTransforming(t, byteTokenizing(plan.DocumentsConfig{FIM: fills(rate, spmRate)}, 1))
-		other := newTransforming(t, byteTokenizing(plan.DocumentsConfig{FIM: fills(rate, spmRate)}, 2))
+		x := newTransforming(t, byteTokenizing(runconfig.Documents{FIM: fills(rate, spmRate)}, 1))
+		other := newTransforming(t, byteTokenizing(runconfig.Documents{FIM: fills(rate, spmRate)}, 2))
 		r := rand.New(rand.NewPCG(1, 2))
 		filled, spm, long, differ := 0, 0, 0, 0
 		var places [4]int
@@ -261,7 +266,7 @@ func TestFillIn(t *testing.T) {
 }
 
 // published is a tokenizer as a daemon has it.
-func published(t testing.TB, name string, c plan.DocumentsConfig) (Tokenizing, *tokenizer.Model) {
+func published(t testing.TB, name string, c runconfig.Documents) (Tokenizing, *tokenizer.Model) {
 	t.Helper()
 	m, err := tokenizer.Load(name, tokenizer.Options{SpecialAsText: true})
 	if err != nil {
@@ -278,11 +283,12 @@ func published(t testing.TB, name string, c plan.DocumentsConfig) (Tokenizing, *
 
 // Each part is tokenized by itself, between characters, and what is left of a text that is cut is filled in, too.
 func TestFillInOfPublishedTokenizers(t *testing.T) {
-	for name, tokens := range map[string]plan.FIMTokens{"cl100k_base": {Prefix: "100258", Middle: "100259",
+	for name, tokens := range map[string]runconfig.FIMTokens{"cl100k_base": {Prefix: "100258", Middle: "100259",
 		Suffix: "100260"}, "gpt2": {Prefix: "1", Middle: "2", Suffix: "3"}} {
 		for _, limit := range []int{0, 7} {
-			tokenizing, m := published(t, name, plan.DocumentsConfig{FIM: plan.FIM{Rate: 1, SPMRate: 0.5, Tokens: tokens},
-				MaxTokens: plan.MaxTokens{At: limit, Do: plan.MaxCut}})
+			tokenizing, m := published(t, name, runconfig.Documents{FIM: runconfig.FIM{Rate: 1, SPMRate: 0.5,
+				Tokens: tokens},
+				MaxTokens: runconfig.MaxTokens{At: limit, Do: runconfig.MaxCut}})
 			x, e := newTransforming(t, tokenizing), m.NewEncoder()
 			for _, text := range []string{"a", "hello world, it's 12 o'clock\n\n", "日本語のテキスト、とても長い文章です。", "e\u0301 😀😀 naïve",
 				"func main() {\n\tfmt.Println(\"x\")\n}\n", strings.Repeat("word ", 40), strings.Repeat("😀", 9),
@@ -363,16 +369,16 @@ func FuzzTransform(f *testing.F) {
 	f.Add([]byte("a text that is split"), byte(32), uint16(4), byte(128), uint64(5))
 	f.Add([]byte("\xe4\xb8\x80\xe4\xb8\x80\xe4\xb8\x80"), byte(48), uint16(2), byte(255), uint64(6))
 	f.Add([]byte("parts that are split"), byte(35), uint16(5), byte(0), uint64(7))
-	real, _ := published(f, "gpt2", plan.DocumentsConfig{})
+	real, _ := published(f, "gpt2", runconfig.Documents{})
 	f.Fuzz(func(t *testing.T, data []byte, kind byte, at uint16, rate byte, seed uint64) {
-		c := plan.DocumentsConfig{BOS: "257", FIM: fills(float64(rate)/255, 0.5),
-			MaxTokens: plan.MaxTokens{At: int(at), Do: plan.MaxCut}}
+		c := runconfig.Documents{BOS: "257", FIM: fills(float64(rate)/255, 0.5),
+			MaxTokens: runconfig.MaxTokens{At: int(at), Do: runconfig.MaxCut}}
 		if kind&4 != 0 {
-			c.MaxTokens.Do = plan.MaxDrop
+			c.MaxTokens.Do = runconfig.MaxDrop
 		}
 		tokens := byteTokenizing(c, seed)
 		if kind&32 != 0 {
-			c.MaxTokens.Do = plan.MaxSplit
+			c.MaxTokens.Do = runconfig.MaxSplit
 			tokens = byteTokenizing(c, seed)
 		}
 		if kind&8 != 0 {
@@ -411,7 +417,7 @@ func FuzzTransform(f *testing.F) {
 		}
 		if m.skip != "" {
 			if len(m.tokens) > 0 && m.skip != plan.SkipMasked || m.skip == plan.SkipLong &&
-				(at == 0 || c.MaxTokens.Do != plan.MaxDrop) {
+				(at == 0 || c.MaxTokens.Do != runconfig.MaxDrop) {
 				t.Fatalf("%+v", m)
 			}
 			return
@@ -433,7 +439,7 @@ func FuzzTransform(f *testing.F) {
 		if m.tokens[0] != bosToken || m.cut != (m.tokens[n-1] != tokens.End) && !m.cut {
 			t.Fatalf("%+v", m)
 		}
-		if m.cut && (at == 0 || c.MaxTokens.Do != plan.MaxCut || n > int(at)+1+sentinels && kind&16 == 0) {
+		if m.cut && (at == 0 || c.MaxTokens.Do != runconfig.MaxCut || n > int(at)+1+sentinels && kind&16 == 0) {
 			t.Fatalf("%+v with a limit of %d", m, at)
 		}
 		if kind&16 == 0 && kind&3 == 0 && !m.cut && n != len(data)+2 && n != len(data)+2+sentinels && data[0] != 1 {
@@ -443,11 +449,11 @@ func FuzzTransform(f *testing.F) {
 }
 
 func TestBadTransform(t *testing.T) {
-	for want, c := range map[string]plan.DocumentsConfig{
-		`documents.bos: "auto": want a token id`: {BOS: plan.TokenAuto},
+	for want, c := range map[string]runconfig.Documents{
+		`documents.bos: "auto": want a token id`: {BOS: runconfig.TokenAuto},
 		`documents.bos: "9999": want a token id`: {BOS: "9999"},
-		`documents.fim.tokens.middle: "<m>": want a token id below`: {FIM: plan.FIM{Rate: 1,
-			Tokens: plan.FIMTokens{Prefix: "1", Middle: "<m>", Suffix: "3"}}},
+		`documents.fim.tokens.middle: "<m>": want a token id below`: {FIM: runconfig.FIM{Rate: 1,
+			Tokens: runconfig.FIMTokens{Prefix: "1", Middle: "<m>", Suffix: "3"}}},
 	} {
 		if _, err := newTransform(byteTokenizing(c, 1), maxTokens); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
@@ -461,11 +467,12 @@ func BenchmarkTransform(b *testing.B) {
 	for i := 0; len(text) < 4000; i++ {
 		text = append(text, strings.Repeat("func f(x int) { return x }\n", i%3)+"it has words, and more of them\n"...)
 	}
-	for name, c := range map[string]plan.DocumentsConfig{"off": {}, "bos": {BOS: "1"},
-		"fim": {FIM: plan.FIM{Rate: 1, SPMRate: 0.5, Tokens: plan.FIMTokens{Prefix: "1", Middle: "2",
+	for name, c := range map[string]runconfig.Documents{"off": {}, "bos": {BOS: "1"},
+		"fim": {FIM: runconfig.FIM{Rate: 1, SPMRate: 0.5, Tokens: runconfig.FIMTokens{Prefix: "1", Middle: "2",
 			Suffix: "3"}}},
-		"fim and limit": {FIM: plan.FIM{Rate: 1, SPMRate: 0.5, Tokens: plan.FIMTokens{Prefix: "1", Middle: "2", Suffix: "3"}},
-			MaxTokens: plan.MaxTokens{At: 1 << 20, Do: plan.MaxCut}},
+		"fim and limit": {FIM: runconfig.FIM{Rate: 1, SPMRate: 0.5, Tokens: runconfig.FIMTokens{Prefix: "1", Middle: "2",
+			Suffix: "3"}},
+			MaxTokens: runconfig.MaxTokens{At: 1 << 20, Do: runconfig.MaxCut}},
 	} {
 		b.Run(name, func(b *testing.B) {
 			tokens, _ := published(b, "gpt2", c)
@@ -491,7 +498,8 @@ func (s spacing) EncodePart(dst []int32, text []byte, first, last bool) []int32 
 
 // Where parts of a text cannot be tokenized by themselves it is cut between tokens.
 func TestFillInOfSpacingTokenizers(t *testing.T) {
-	tokens := byteTokenizing(plan.DocumentsConfig{FIM: fills(1, 0.5), MaxTokens: plan.MaxTokens{At: 20, Do: plan.MaxCut}},
+	tokens := byteTokenizing(runconfig.Documents{FIM: fills(1, 0.5),
+		MaxTokens: runconfig.MaxTokens{At: 20, Do: runconfig.MaxCut}},
 		1)
 	tokens.NewEncoder = func() Encoder { return spacing{} }
 	x := newTransforming(t, tokens)

@@ -7,7 +7,7 @@ import (
 	"strconv"
 
 	"loaderd/loader/fault"
-	"loaderd/loader/plan"
+	"loaderd/loader/planrecord"
 	"loaderd/stream/mac"
 )
 
@@ -23,8 +23,8 @@ type bound struct {
 // binds reads what the first record of the plan says of codes. It refuses a plan that this process has not the keys
 // for, and to write one without them.
 func (l *Log) binds(record []byte, code string) (*bound, error) {
-	e, err := plan.DecodeRecord(record)
-	h, ok := e.(plan.Header)
+	e, err := planrecord.Decode(record)
+	h, ok := e.(planrecord.Header)
 	switch {
 	case err != nil || !ok:
 		if len(l.keys) > 0 {
@@ -105,8 +105,8 @@ func (l *Log) codes(ctx context.Context, last uint64, records [][]byte) ([]strin
 	if last > 0 {
 		b, err = l.bound(ctx)
 	} else {
-		e, _ := plan.DecodeRecord(records[0])
-		h, _ := e.(plan.Header)
+		e, _ := planrecord.Decode(records[0])
+		h, _ := e.(planrecord.Header)
 		if b = (&bound{h.ID, h.Keyed}); !h.Keyed {
 			err = l.wrongKey("is to begin without a plan key, and this process has one", "report it")
 		}

@@ -17,6 +17,8 @@ import (
 	"loaderd/loader/fault"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
+	"loaderd/loader/planrecord"
+	"loaderd/loader/runconfig"
 	"loaderd/loader/state"
 	"loaderd/packonline"
 	"loaderd/shuffle"
@@ -68,11 +70,12 @@ func startPlanner(t *testing.T, s *stream.Store, name string) *planner {
 	if edges.Checkpoints, err = checkpoints.Open(ctx, log); err != nil {
 		t.Fatal(err)
 	}
-	c := plan.Config{Seed: 7, Tokenizer: plan.Tokenizer{Name: "test", Fingerprint: fenceTokenizer, VocabSize: 1 << 20,
-		End: -1},
+	c := runconfig.Config{Seed: 7, Tokenizer: runconfig.Tokenizer{Name: "test", Fingerprint: fenceTokenizer,
+		VocabSize: 1 << 20,
+		End:       -1},
 		Packing: packonline.Config{Method: "bfd", Buckets: []int{16}, Atom: 1, Pool: 8, MaxAge: 64},
 		Shuffle: shuffle.Config{Window: 6},
-		Steps:   plan.StepsConfig{Rows: 4, Last: plan.LastPad}, Attention: plan.AttentionDocument,
+		Steps:   runconfig.Steps{Rows: 4, Last: runconfig.LastPad}, Attention: runconfig.AttentionDocument,
 		Sources: map[string]mixture.Source{"docs": {Weight: 1, Epochs: 1}},
 		Mix:     mixture.Mix{Dry: mixture.DryWait, End: mixture.EndAll}}
 	o := backend.Options{Ahead: 2, CacheBytes: 1 << 20, Stall: time.Minute, Checkpoint: 3, Release: backend.ReleasePurge}
@@ -141,7 +144,7 @@ func TestFences_StoppedPlannerThatLostLeadership(t *testing.T) {
 	idle.steps(t, 0, 2)
 	other := startPlanner(t, srv.Remote(), "other")
 	want := other.steps(t, 0, 100)
-	if _, err := other.Commit(natstest.Context(t), plan.DefaultKeeper, 95); err != nil {
+	if _, err := other.Commit(natstest.Context(t), planrecord.DefaultKeeper, 95); err != nil {
 		t.Fatal(err)
 	}
 	natstest.Soon(t, "documents are purged", func() bool { return other.Info().Oldest > 20 })

@@ -21,7 +21,7 @@ import (
 	"loaderd/internal/natstest"
 	"loaderd/internal/publishing"
 	"loaderd/internal/reader"
-	"loaderd/loader/plan"
+	"loaderd/loader/planrecord"
 	"loaderd/stream"
 	"loaderd/stream/conn"
 	"loaderd/stream/permissions"
@@ -130,7 +130,7 @@ func TestPermissions(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	for _, keeper := range []string{plan.DefaultKeeper, "other"} {
+	for _, keeper := range []string{planrecord.DefaultKeeper, "other"} {
 		if err := client.Do(t.Context(), "commit", map[string]any{"step": 70, "keeper": keeper}, nil); err != nil {
 			t.Error(err)
 		}

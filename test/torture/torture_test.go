@@ -34,7 +34,7 @@ import (
 	"loaderd/internal/reader"
 	"loaderd/internal/testscale"
 	"loaderd/loader/mixture"
-	"loaderd/loader/plan"
+	"loaderd/loader/runconfig"
 	"loaderd/stream"
 	"loaderd/stream/checkpoints"
 	"loaderd/stream/planlog"
@@ -316,7 +316,7 @@ func ofSources(t *testing.T, kills int, seed uint64) (config.Config, func(*victi
 	own.Method = "bfd"
 	c.Plan.Sources = map[string]mixture.Source{
 		"web":  {Weight: 2, Epochs: 1, Block: mixture.DefaultBlock},
-		"code": {Weight: 1, Epochs: 1, Packing: &own, Attention: plan.AttentionRow},
+		"code": {Weight: 1, Epochs: 1, Packing: &own, Attention: runconfig.AttentionRow},
 		"math": {Weight: 1, Epochs: 2, Block: 8, Split: mixture.Split{Of: 10, Take: []int{0, 8}}, MaxTokens: 2500},
 	}
 	return c, func(v *victim) error {

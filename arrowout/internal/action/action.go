@@ -20,7 +20,7 @@ import (
 	"loaderd/loader"
 	"loaderd/loader/fault"
 	"loaderd/loader/mixture"
-	"loaderd/loader/plan"
+	"loaderd/loader/planrecord"
 	"loaderd/loader/state"
 )
 
@@ -147,7 +147,7 @@ func (h *Handler) Act(ctx context.Context, name string, body []byte, send func(r
 		who := caller.Of(ctx)
 		q, err := parseAction(body, a, h.run.Info())
 		if err == nil {
-			q.keeper = cmp.Or(q.keeper, who.Keeper(plan.DefaultKeeper))
+			q.keeper = cmp.Or(q.keeper, who.Keeper(planrecord.DefaultKeeper))
 			err = permits(who, a, q, h.needs(a, q))
 		}
 		done := func() {}
@@ -253,7 +253,7 @@ func (h *Handler) commit(ctx context.Context, q asked, send func(any) error) err
 
 // checkSent refuses a commit of steps that no job of the caller was sent. One by a keeper of what it has committed
 // before changes nothing.
-func (h *Handler) checkSent(ctx context.Context, who access.Identity, q asked, keepers plan.Keepers) error {
+func (h *Handler) checkSent(ctx context.Context, who access.Identity, q asked, keepers planrecord.Keepers) error {
 	if who.Role.Includes(access.Operate) || q.step <= keepers[q.keeper] {
 		return nil
 	}

@@ -9,10 +9,11 @@ import (
 	"loaderd/loader/fault"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
+	"loaderd/loader/runconfig"
 )
 
 // about is a run that has begun.
-var about = loader.Info{Run: "r1", ID: strings.Repeat("1a", 16), Begun: true, Config: plan.Config{
+var about = loader.Info{Run: "r1", ID: strings.Repeat("1a", 16), Begun: true, Config: runconfig.Config{
 	Sources: map[string]mixture.Source{"docs": {Weight: 1, Epochs: 1}},
 }, Sources: []plan.SourceInfo{{SourceBegin: plan.SourceBegin{Name: "docs", Start: 1}}}}
 

@@ -9,7 +9,7 @@ import (
 	"loaderd/arrowout/internal/refusal"
 	"loaderd/arrowout/internal/request"
 	"loaderd/internal/api"
-	"loaderd/loader/plan"
+	"loaderd/loader/planrecord"
 	"loaderd/loader/state"
 )
 
@@ -38,7 +38,7 @@ func (r *rankReport) place() state.Place {
 func (h *Handler) consumed(ctx context.Context, q asked, send func(any) error) error {
 	who, r := caller.Of(ctx), q.rank
 	if r.job == "" {
-		r.job = who.Keeper(plan.DefaultKeeper)
+		r.job = who.Keeper(planrecord.DefaultKeeper)
 	} else if !who.Keeps(r.job) {
 		return refusal.Forbidden(who, fmt.Sprintf("job %s is not its own", refusal.Excerpt([]byte(r.job))))
 	}

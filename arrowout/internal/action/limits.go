@@ -10,7 +10,7 @@ import (
 	"loaderd/arrowout/internal/refusal"
 	"loaderd/arrowout/internal/tally"
 	"loaderd/internal/access"
-	"loaderd/loader/plan"
+	"loaderd/loader/planrecord"
 )
 
 const (
@@ -85,7 +85,7 @@ func (l *limits) user(who access.Identity) *usage {
 
 // keeper counts a commit of a keeper until done is called, for an identity that may commit for its own keepers alone.
 // there are the run's keepers: one that is not among them is another one of the identity's.
-func (l *limits) keeper(who access.Identity, keeper string, there plan.Keepers) (done func(), err error) {
+func (l *limits) keeper(who access.Identity, keeper string, there planrecord.Keepers) (done func(), err error) {
 	if who.Role.Includes(access.Operate) {
 		return func() {}, nil
 	}

@@ -10,24 +10,24 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
 	"loaderd/loader/document"
-	"loaderd/loader/plan"
+	"loaderd/loader/runconfig"
 )
 
 // messageOf is more than a column adds to the headers of a batch's messages, and to what lies between its buffers.
 const messageOf = 1 << 10
 
 var tokenTypes = map[string]arrow.DataType{
-	plan.ColumnFloat16: arrow.FixedWidthTypes.Float16, plan.ColumnFloat32: arrow.PrimitiveTypes.Float32,
-	plan.ColumnInt8: arrow.PrimitiveTypes.Int8, plan.ColumnInt16: arrow.PrimitiveTypes.Int16,
-	plan.ColumnInt32: arrow.PrimitiveTypes.Int32,
-	plan.ColumnBool:  arrow.FixedWidthTypes.Boolean,
+	runconfig.ColumnFloat16: arrow.FixedWidthTypes.Float16, runconfig.ColumnFloat32: arrow.PrimitiveTypes.Float32,
+	runconfig.ColumnInt8: arrow.PrimitiveTypes.Int8, runconfig.ColumnInt16: arrow.PrimitiveTypes.Int16,
+	runconfig.ColumnInt32: arrow.PrimitiveTypes.Int32,
+	runconfig.ColumnBool:  arrow.FixedWidthTypes.Boolean,
 }
 
 // textType is that of texts of documents: many pieces have the same.
 var textType = &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int32, ValueType: arrow.BinaryTypes.String}
 
 // columnsBeside are those of what documents bring along beside their tokens.
-func columnsBeside(c plan.DocumentsConfig) (out []Column) {
+func columnsBeside(c runconfig.Documents) (out []Column) {
 	for place, name := range c.TokenColumns() {
 		x := tokenColumn{place: place, width: c.Columns[name].Bytes(), fill: document.FillOf(c.Columns[name]),
 			typ: tokenTypes[c.Columns[name].Type]}
@@ -78,10 +78,10 @@ func metaColumn(place int, name, typ string) Column {
 	const index, offset, valid = 4, 4, 1
 	c := Column{Ask: name, name: name, perBatch: messageOf}
 	switch typ {
-	case plan.MetaString:
-		c.Typ, c.perPiece = arrow.ListOf(textType), index+offset+valid+plan.MaxMetaText
+	case runconfig.MetaString:
+		c.Typ, c.perPiece = arrow.ListOf(textType), index+offset+valid+runconfig.MaxMetaText
 		c.build = func(l layout) (arrow.ArrayData, error) { return texts(l, place), nil }
-	case plan.MetaInt64:
+	case runconfig.MetaInt64:
 		c.Typ, c.perPiece = arrow.ListOf(arrow.PrimitiveTypes.Int64), 8+valid
 		c.build = func(l layout) (arrow.ArrayData, error) {
 			return numbers(l, place, arrow.PrimitiveTypes.Int64, arrow.Int64Traits.CastToBytes), nil

@@ -11,6 +11,7 @@ import (
 	"loaderd/arrowout/internal/refusal"
 	"loaderd/loader/fault"
 	"loaderd/loader/plan"
+	"loaderd/loader/runconfig"
 )
 
 // Column is a column that a ticket may ask for.
@@ -64,7 +65,7 @@ var (
 )
 
 // Parse looks up the columns that a ticket names, in its order.
-func Parse(asked []string, cfg plan.Config) ([]Column, error) {
+func Parse(asked []string, cfg runconfig.Config) ([]Column, error) {
 	var got []Column
 	known := columnsIn(cfg)
 	for _, ask := range asked {
@@ -92,17 +93,17 @@ func Parse(asked []string, cfg plan.Config) ([]Column, error) {
 func (c Column) narrow() bool { return c.Ask == "input_ids:uint16" }
 
 // columnsIn are all columns of a run's schema, and those that documents of the run bring along.
-func columnsIn(cfg plan.Config) []Column {
+func columnsIn(cfg runconfig.Config) []Column {
 	return append(slices.Clip(AllColumns), columnsBeside(cfg.Documents)...)
 }
 
 // narrows reports whether uint16 holds all ids of a run.
-func narrows(cfg plan.Config) bool {
+func narrows(cfg runconfig.Config) bool {
 	return cfg.Tokenizer.VocabSize <= wideLimit && cfg.Tokenizer.Pad >= 0 && cfg.Tokenizer.Pad < wideLimit
 }
 
 // Names returns the columns that a ticket for a run may ask for.
-func Names(cfg plan.Config) (names []string) {
+func Names(cfg runconfig.Config) (names []string) {
 	for _, c := range columnsIn(cfg) {
 		if !c.narrow() || narrows(cfg) {
 			names = append(names, c.Ask)

@@ -11,13 +11,14 @@ import (
 	"loaderd/loader/document"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
+	"loaderd/loader/runconfig"
 	"loaderd/packonline"
 )
 
 // about is a run.
-var about = loader.Info{Run: "r1", Config: plan.Config{
-	Attention: plan.AttentionDocument,
-	Tokenizer: plan.Tokenizer{Name: "gpt2", VocabSize: 50257, Pad: 50256},
+var about = loader.Info{Run: "r1", Config: runconfig.Config{
+	Attention: runconfig.AttentionDocument,
+	Tokenizer: runconfig.Tokenizer{Name: "gpt2", VocabSize: 50257, Pad: 50256},
 	Sources:   map[string]mixture.Source{"docs": {Weight: 1, Epochs: 1}},
 }, Sources: []plan.SourceInfo{{SourceBegin: plan.SourceBegin{Name: "docs", Start: 1}}}}
 
@@ -41,17 +42,19 @@ func TestMemoryOfAPart(t *testing.T) {
 			}
 			s.Rows = append(s.Rows, row)
 		}
-		info.Config.Documents = plan.DocumentsConfig{Columns: map[string]plan.TokenColumn{}, Meta: map[string]string{}}
-		for i, typ := range []string{plan.ColumnFloat32, plan.ColumnFloat16, plan.ColumnInt8, plan.ColumnBool} {
-			info.Config.Documents.Columns[fmt.Sprintf("column_%d_%060d", i, 0)] = plan.TokenColumn{Type: typ}
+		info.Config.Documents = runconfig.Documents{Columns: map[string]runconfig.TokenColumn{},
+			Meta: map[string]string{}}
+		for i, typ := range []string{runconfig.ColumnFloat32, runconfig.ColumnFloat16, runconfig.ColumnInt8,
+			runconfig.ColumnBool} {
+			info.Config.Documents.Columns[fmt.Sprintf("column_%d_%060d", i, 0)] = runconfig.TokenColumn{Type: typ}
 		}
-		for i, typ := range []string{plan.MetaString, plan.MetaInt64, plan.MetaFloat64} {
+		for i, typ := range []string{runconfig.MetaString, runconfig.MetaInt64, runconfig.MetaFloat64} {
 			info.Config.Documents.Meta[fmt.Sprintf("value_%d_%060d", i, 0)] = typ
 		}
 		contents := map[uint64]document.Content{} // each with the longest text that there is
 		for _, row := range s.Rows {
 			for _, p := range row {
-				text := fmt.Sprintf("%*d", plan.MaxMetaText, len(contents))
+				text := fmt.Sprintf("%*d", runconfig.MaxMetaText, len(contents))
 				contents[p.Doc] = document.Content{Tokens: make([]int32, bucket),
 					Extra: &document.Extra{Meta: []any{text, nil, 0.5}}}
 			}
@@ -77,7 +80,7 @@ func TestMemoryOfAPart(t *testing.T) {
 // No document can bring along a column of a name that batches have anyway.
 func TestNamesOfColumnsAreTaken(t *testing.T) {
 	for _, c := range AllColumns {
-		cfg := plan.Config{Documents: plan.DocumentsConfig{Meta: map[string]string{c.name: plan.MetaString}}}
+		cfg := runconfig.Config{Documents: runconfig.Documents{Meta: map[string]string{c.name: runconfig.MetaString}}}
 		taken := false
 		for _, bad := range cfg.Validate() {
 			taken = taken || bad.Field == "documents.meta."+c.name

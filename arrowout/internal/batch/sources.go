@@ -7,18 +7,19 @@ import (
 	"loaderd/loader/fault"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
+	"loaderd/loader/runconfig"
 	"loaderd/packonline"
 )
 
 // Sources are the sources of a run, as far as a stream of steps has met them.
 type Sources struct {
-	Config plan.Config
+	Config runconfig.Config
 	known  []plan.SourceInfo // by number
 	renew  func(ctx context.Context, document uint64) []plan.SourceInfo
 }
 
 // NewSources returns the sources of a run. renew returns the sources as of now, with that of a document.
-func NewSources(c plan.Config, known []plan.SourceInfo,
+func NewSources(c runconfig.Config, known []plan.SourceInfo,
 	renew func(ctx context.Context, document uint64) []plan.SourceInfo) *Sources {
 	return &Sources{Config: c, known: known, renew: renew}
 }
@@ -50,7 +51,7 @@ func (s *Sources) whole(row []packonline.Piece) bool {
 	if len(row) > 0 {
 		attention = s.Config.AttentionIn(s.known[plan.RefSource(row[0].Doc)].Config)
 	}
-	return attention == plan.AttentionRow
+	return attention == runconfig.AttentionRow
 }
 
 // Name returns the name of a document's source, which is known.

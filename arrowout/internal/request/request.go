@@ -15,7 +15,8 @@ import (
 	"loaderd/loader"
 	"loaderd/loader/fault"
 	"loaderd/loader/mixture"
-	"loaderd/loader/plan"
+	"loaderd/loader/planrecord"
+	"loaderd/loader/runconfig"
 )
 
 // MaxWorld bounds the world size of a request: a step has at most that many rows.
@@ -119,7 +120,7 @@ func RunName(into *string) func(json.RawMessage) error {
 // RunID reads the id of a run.
 func RunID(into *string) func(json.RawMessage) error {
 	return func(raw json.RawMessage) error {
-		if json.Unmarshal(raw, into) != nil || !plan.ValidID(*into) {
+		if json.Unmarshal(raw, into) != nil || !planrecord.ValidID(*into) {
 			return errors.New("want the run_id that info gives, or leave the key out")
 		}
 		return nil
@@ -132,14 +133,14 @@ func KeeperName(into *string) func(json.RawMessage) error {
 		if err := Text(into)(raw); err != nil {
 			return err
 		}
-		return plan.ValidKeeper(*into)
+		return planrecord.ValidKeeper(*into)
 	}
 }
 
 // SessionID reads the id of a client's session.
 func SessionID(into *string) func(json.RawMessage) error {
 	return func(raw json.RawMessage) error {
-		if json.Unmarshal(raw, into) != nil || !plan.ValidID(*into) {
+		if json.Unmarshal(raw, into) != nil || !planrecord.ValidID(*into) {
 			return errors.New("want 32 hexadecimal digits")
 		}
 		return nil
@@ -214,7 +215,7 @@ func Weight(raw json.RawMessage) (w float64, err error) {
 }
 
 // Source reads the configuration of a source: what it leaves out is as in a configuration file.
-func Source(c plan.Config) func(json.RawMessage) (mixture.Source, error) {
+func Source(c runconfig.Config) func(json.RawMessage) (mixture.Source, error) {
 	return func(raw json.RawMessage) (s mixture.Source, err error) {
 		packing := c.Packing
 		packing.Buckets = slices.Clone(packing.Buckets)
@@ -231,8 +232,8 @@ func Source(c plan.Config) func(json.RawMessage) (mixture.Source, error) {
 		if err := dec.Decode(&s); err != nil {
 			return s, fmt.Errorf("the configuration of a source: %w", err)
 		}
-		if s.Packing != nil && (s.Attention == "" || s.Attention == plan.AttentionAuto) {
-			s.Attention = plan.AttentionOf(s.Packing.Method)
+		if s.Packing != nil && (s.Attention == "" || s.Attention == runconfig.AttentionAuto) {
+			s.Attention = runconfig.AttentionOf(s.Packing.Method)
 		}
 		return s, nil
 	}

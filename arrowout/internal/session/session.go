@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"loaderd/loader/fault"
-	"loaderd/loader/plan"
+	"loaderd/loader/planrecord"
 )
 
 // Session is one open stream of a reader.
@@ -113,7 +113,7 @@ func (s *Session) tell(ctx context.Context, expected bool, message string, args 
 	if s.Identity.Name != "" {
 		about = append(about, "identity", s.Identity.Name)
 	}
-	if s.Place.Job != plan.DefaultKeeper {
+	if s.Place.Job != planrecord.DefaultKeeper {
 		about = append(about, "job", s.Place.Job)
 	}
 	s.registry.log.Log(context.WithoutCancel(ctx), level, message, append(about, args...)...)

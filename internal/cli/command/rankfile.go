@@ -1,9 +1,9 @@
 package command
 
 import (
-	"loaderd/tokenizer"
-
 	"github.com/spf13/pflag"
+
+	"loaderd/tokenizer"
 )
 
 // RegisterRankFile adds the flags for what a rank file does not contain.

@@ -13,7 +13,7 @@ import (
 	"loaderd/internal/config"
 	"loaderd/internal/daemon"
 	"loaderd/internal/runs"
-	"loaderd/loader/plan"
+	"loaderd/loader/planrecord"
 )
 
 // NewForkCmd returns the command fork.
@@ -56,7 +56,7 @@ other run is planned again, from the newest of its checkpoints before the step, 
 }
 
 // tellFork says where a fork begins.
-func tellFork(out io.Writer, h plan.Header) {
+func tellFork(out io.Writer, h planrecord.Header) {
 	fmt.Fprintf(out, "run %s begins where step %d of run %s does:\n", h.Run, h.Parent.Step, h.Parent.Run)
 	for i, s := range h.Parent.Sources {
 		fmt.Fprintf(out, "  source %s: %d documents taken", h.Sources[i].Name, s.Taken)

@@ -11,7 +11,7 @@ import (
 	"loaderd/internal/daemon"
 	"loaderd/internal/ledger"
 	"loaderd/loader"
-	"loaderd/loader/plan"
+	"loaderd/loader/runconfig"
 	"loaderd/tokenizer"
 )
 
@@ -35,7 +35,7 @@ func (a ledgerAsked) readTexts(ctx context.Context, client *command.FlightClient
 
 // tokenizerOf loads a run's tokenizer, by its own name or by another. It tries the options that a name does not tell
 // until the fingerprint is the run's.
-func tokenizerOf(t plan.Tokenizer, name string, o tokenizer.Options) (*tokenizer.Model, error) {
+func tokenizerOf(t runconfig.Tokenizer, name string, o tokenizer.Options) (*tokenizer.Model, error) {
 	if name = cmp.Or(name, t.Name); name == config.TokenizerNone {
 		return nil, command.Usage(errors.New("the run's documents arrive tokenized: name their tokenizer with --tokenizer"))
 	}

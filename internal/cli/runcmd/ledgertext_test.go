@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"loaderd/loader/plan"
+	"loaderd/loader/runconfig"
 	"loaderd/tokenizer"
 )
 
@@ -26,7 +26,7 @@ func TestTokenizerOfARankFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	run := plan.Tokenizer{Name: file, Fingerprint: model.Fingerprint()}
+	run := runconfig.Tokenizer{Name: file, Fingerprint: model.Fingerprint()}
 	if m, err := tokenizerOf(run, "", chosen); err != nil || m.Fingerprint() != run.Fingerprint {
 		t.Errorf("the run's tokenizer is not found: %v", err)
 	}

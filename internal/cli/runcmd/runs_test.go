@@ -6,7 +6,7 @@ import (
 
 	"loaderd/internal/goldentest"
 	"loaderd/loader/maintenance"
-	"loaderd/loader/plan"
+	"loaderd/loader/planrecord"
 )
 
 // What audit and repair say.
@@ -16,8 +16,8 @@ func TestRunsGolden(t *testing.T) {
 		Padding: 1234}
 	goldentest.Compare(t, "runs/audited.txt", func(w io.Writer) error { return writeAudited(w, "pretrain", seen) })
 	seen.Ended = true
-	seen.Controls = []maintenance.Recorded{{Record: 57, What: plan.Drain{At: 120}.String()},
-		{Record: 310, What: plan.SealSource{At: 11_000, By: "alice", Last: 12_000}.String()}}
+	seen.Controls = []maintenance.Recorded{{Record: 57, What: planrecord.Drain{At: 120}.String()},
+		{Record: 310, What: planrecord.SealSource{At: 11_000, By: "alice", Last: 12_000}.String()}}
 	goldentest.Compare(t, "runs/audited-ended.txt", func(w io.Writer) error { return writeAudited(w, "pretrain", seen) })
 	for name, d := range map[string]maintenance.Damage{
 		"whole": {Run: "pretrain", Records: 1002, Steps: 1000},

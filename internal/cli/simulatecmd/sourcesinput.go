@@ -19,7 +19,7 @@ import (
 	"loaderd/internal/report"
 	"loaderd/internal/simulation"
 	"loaderd/loader/mixture"
-	"loaderd/loader/plan"
+	"loaderd/loader/runconfig"
 )
 
 // sourcesInput reads the lengths of several sources, which make a mixture.
@@ -101,7 +101,7 @@ func (in *sourcesInput) without(runs []report.Comparison) []report.Comparison {
 
 // configure makes the mixture of the flags, over that of a configuration (the default one has no sources). It reads no
 // lengths yet.
-func (in *sourcesInput) configure(configured plan.Config, seed uint64) (*simulation.Mixture, error) {
+func (in *sourcesInput) configure(configured runconfig.Config, seed uint64) (*simulation.Mixture, error) {
 	c := mixture.Config{Sources: map[string]mixture.Source{}, Mix: configured.Mix, Seed: seed}
 	bad := in.name(c.Sources, configured.Sources)
 	for _, name := range slices.Sorted(maps.Keys(configured.Sources)) {

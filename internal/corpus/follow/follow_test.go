@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"loaderd/internal/corpus/follow"
-
 	"github.com/google/go-cmp/cmp"
+
+	"loaderd/internal/corpus/follow"
 )
 
 // A look a second at a folder: what is done before each, and what it is to find.

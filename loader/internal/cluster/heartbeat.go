@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"loaderd/loader/census"
-	"loaderd/loader/plan"
+	"loaderd/loader/planrecord"
 	"loaderd/loader/state"
 )
 
@@ -43,7 +43,7 @@ const (
 )
 
 // encode returns the encoded heartbeat. Where it would be longer than maxHeartbeatBytes it does not name all jobs.
-func (w heartbeat) encode(keepers plan.Keepers) ([]byte, error) {
+func (w heartbeat) encode(keepers planrecord.Keepers) ([]byte, error) {
 	b, err := json.Marshal(w)
 	if err != nil || len(b) <= maxHeartbeatBytes || w.Demand == nil {
 		return b, err
@@ -68,7 +68,7 @@ func decodeHeartbeat(b []byte) (w heartbeat, err error) {
 	if w.Daemon == "" {
 		return w, errors.New("a word of nobody")
 	}
-	if err := (plan.Term{Daemon: w.Daemon}).Validate(); err != nil {
+	if err := (planrecord.Term{Daemon: w.Daemon}).Validate(); err != nil {
 		return w, err
 	}
 	if len(w.Flight) > maxAddressBytes || strings.ContainsFunc(w.Flight, func(r rune) bool {
@@ -77,7 +77,7 @@ func decodeHeartbeat(b []byte) (w heartbeat, err error) {
 		return w, fmt.Errorf("%q is no address", w.Flight)
 	}
 	if w.Roll != nil {
-		if err := w.Roll.Check(plan.ValidKeeper); err != nil {
+		if err := w.Roll.Check(planrecord.ValidKeeper); err != nil {
 			return w, err
 		}
 	}
@@ -96,7 +96,7 @@ func decodeHeartbeat(b []byte) (w heartbeat, err error) {
 		return w, fmt.Errorf("%d jobs", len(w.Demand.Jobs))
 	}
 	for job := range w.Demand.Jobs {
-		if err := plan.ValidKeeper(job); err != nil && job != state.UnnamedJob {
+		if err := planrecord.ValidKeeper(job); err != nil && job != state.UnnamedJob {
 			return w, err
 		}
 	}

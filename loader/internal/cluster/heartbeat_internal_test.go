@@ -20,18 +20,19 @@ import (
 	"loaderd/loader/internal/leader"
 	"loaderd/loader/internal/ranks"
 	"loaderd/loader/mixture"
-	"loaderd/loader/plan"
+	"loaderd/loader/planrecord"
 	"loaderd/loader/planview"
+	"loaderd/loader/runconfig"
 	"loaderd/loader/state"
 )
 
 // listener is the coordinator of a daemon that follows.
 func listener() *Coordinator {
 	o := backend.Options{Ahead: 4}
-	header := plan.Header{Config: plan.Config{}}
+	header := planrecord.Header{Config: runconfig.Config{}}
 	v := planview.New(termLog{}, header.Config, o)
 	v.Opened(planview.Opened{Header: header, Steps: 10, Tail: 1, Behind: header.Validator(),
-		Keepers: plan.Keepers{"trainer": 6}})
+		Keepers: planrecord.Keepers{"trainer": 6}})
 	if err := v.Follow(context.Background()); err != nil {
 		panic(err)
 	}
@@ -45,7 +46,7 @@ type termLog struct{ backend.PlanLog }
 
 // Scan implements backend.PlanLog.
 func (termLog) Scan(_ context.Context, _ uint64, f func(position uint64, record []byte) error) error {
-	return f(2, plan.EncodeRecord(plan.Term{Daemon: "host/7/a"}))
+	return f(2, planrecord.Encode(planrecord.Term{Daemon: "host/7/a"}))
 }
 
 func said(t testing.TB, w heartbeat) []byte {
@@ -96,9 +97,10 @@ func TestWordsOfStrangers(t *testing.T) {
 
 // Requests for records that only leaders write are refused.
 func TestQuestionsForRecordsThatOnlyLeadersWrite(t *testing.T) {
-	for _, e := range []plan.Entry{plan.Header{Run: "x"}, plan.End{Steps: 3}, plan.Term{Daemon: "x"}, plan.Foreign{At: 3},
-		plan.StepPart{}} {
-		_, err := Request{Record: plan.EncodeRecord(e)}.entry()
+	for _, e := range []planrecord.Entry{planrecord.Header{Run: "x"}, planrecord.End{Steps: 3},
+		planrecord.Term{Daemon: "x"}, planrecord.Foreign{At: 3},
+		planrecord.StepPart{}} {
+		_, err := Request{Record: planrecord.Encode(e)}.entry()
 		var refused *fault.Error
 		if !errors.As(err, &refused) || refused.Reason != fault.BadTicket {
 			t.Errorf("%T: %v", e, err)
@@ -107,8 +109,9 @@ func TestQuestionsForRecordsThatOnlyLeadersWrite(t *testing.T) {
 	if _, err := (Request{Record: []byte("rubbish")}).entry(); err == nil {
 		t.Error("rubbish is taken for a record")
 	}
-	for _, e := range []plan.Entry{plan.Seal{By: "a"}, plan.Drain{}, plan.Commit{Keeper: "a"}, plan.Leave{Keeper: "a"}} {
-		if have, err := (Request{Record: plan.EncodeRecord(e)}).entry(); err != nil || have != e {
+	for _, e := range []planrecord.Entry{planrecord.Seal{By: "a"}, planrecord.Drain{}, planrecord.Commit{Keeper: "a"},
+		planrecord.Leave{Keeper: "a"}} {
+		if have, err := (Request{Record: planrecord.Encode(e)}).entry(); err != nil || have != e {
 			t.Errorf("%v: %v, %v", e, have, err)
 		}
 	}
@@ -166,7 +169,7 @@ func TestWord_IsBoundedInBytes(t *testing.T) {
 		d.Jobs[fmt.Sprintf("%04d%s", (i*7)%512, strings.Repeat("<", 60))] = x
 	}
 	d.Needed, d.Furthest = 900, 1<<52+600
-	committed := plan.Keepers{}
+	committed := planrecord.Keepers{}
 	for job, x := range d.Jobs {
 		if x.From < 1003 {
 			committed[job] = x.From
@@ -207,9 +210,10 @@ func TestWord_IsBoundedInBytes(t *testing.T) {
 }
 
 func FuzzRequests(f *testing.F) {
-	for _, e := range []plan.Entry{plan.Seal{By: "a"}, plan.Commit{Keeper: "a", Step: 7}, plan.End{Steps: 1}, plan.Mix{},
-		plan.Mix{Request: "a"}, plan.SealSource{Source: 1}} {
-		b, _ := json.Marshal(Request{Record: plan.EncodeRecord(e), Again: true, After: 1<<64 - 1})
+	for _, e := range []planrecord.Entry{planrecord.Seal{By: "a"}, planrecord.Commit{Keeper: "a", Step: 7},
+		planrecord.End{Steps: 1}, planrecord.Mix{},
+		planrecord.Mix{Request: "a"}, planrecord.SealSource{Source: 1}} {
+		b, _ := json.Marshal(Request{Record: planrecord.Encode(e), Again: true, After: 1<<64 - 1})
 		f.Add(b)
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -218,7 +222,7 @@ func FuzzRequests(f *testing.F) {
 			return
 		}
 		switch e, err := q.entry(); e.(type) {
-		case plan.Control, plan.Seal, plan.Commit, plan.Leave:
+		case planrecord.Control, planrecord.Seal, planrecord.Commit, planrecord.Leave:
 		default:
 			if err == nil && q.Record != nil {
 				t.Fatalf("%T can be asked for", e)

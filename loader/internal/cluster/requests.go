@@ -10,7 +10,7 @@ import (
 	"loaderd/loader/backend"
 	"loaderd/loader/fault"
 	"loaderd/loader/internal/leader"
-	"loaderd/loader/plan"
+	"loaderd/loader/planrecord"
 	"loaderd/loader/state"
 )
 
@@ -120,14 +120,14 @@ func (r *requester) record(ctx context.Context, q Request) (leader.Result, error
 		return leader.Result{}, err
 	}
 	switch e := e.(type) {
-	case plan.Mix:
+	case planrecord.Mix:
 		if e.Decided == nil {
 			break
 		}
 		if x, found, err := leader.ChangeDecided(ctx, r.setup.Backends.Plan, e); found || err != nil {
 			return leader.Result{Mix: &x}, err
 		}
-	case plan.Drain:
+	case planrecord.Drain:
 		if !q.Again {
 			break
 		}
@@ -140,16 +140,16 @@ func (r *requester) record(ctx context.Context, q Request) (leader.Result, error
 
 // entry is what is asked for: a control without its place, the end of all sources, a change of keepers, or nil for a
 // checkpoint.
-func (q Request) entry() (plan.Entry, error) {
+func (q Request) entry() (planrecord.Entry, error) {
 	if q.Record == nil {
 		return nil, nil
 	}
-	e, err := plan.DecodeRecord(q.Record)
+	e, err := planrecord.Decode(q.Record)
 	if err != nil {
 		return nil, &fault.Error{Reason: fault.BadTicket, Message: err.Error()}
 	}
 	switch e.(type) {
-	case plan.Control, plan.Seal, plan.Commit, plan.Leave:
+	case planrecord.Control, planrecord.Seal, planrecord.Commit, planrecord.Leave:
 		return e, nil
 	}
 	return nil, &fault.Error{Reason: fault.BadTicket, Message: fmt.Sprintf("nobody can ask for a record of kind %d",

@@ -14,16 +14,17 @@ import (
 	"loaderd/loader/fault"
 	"loaderd/loader/internal/waiting"
 	"loaderd/loader/mixture"
-	"loaderd/loader/plan"
 	"loaderd/loader/planner"
+	"loaderd/loader/planrecord"
 	"loaderd/loader/planview"
+	"loaderd/loader/runconfig"
 	"loaderd/loader/state"
 )
 
 // Run is the run whose length is estimated, as its leader shows it.
 type Run interface {
 	// Header returns the header of the plan.
-	Header() plan.Header
+	Header() planrecord.Header
 	// Copy returns a copy of the planner, once what the log holds is planned again.
 	Copy(ctx context.Context) (Copied, error)
 	// Read reports whether a rank reads the run, on any daemon.
@@ -35,7 +36,7 @@ type Run interface {
 // Estimator estimates how many steps a run will have.
 type Estimator struct {
 	run      Run
-	config   plan.Config
+	config   runconfig.Config
 	options  backend.Options
 	streams  *planview.Streams
 	log      *slog.Logger
@@ -50,7 +51,8 @@ type Estimator struct {
 }
 
 // NewEstimator returns the estimator of a run. Run keeps its estimate up to date.
-func NewEstimator(run Run, c plan.Config, o backend.Options, streams *planview.Streams, log *slog.Logger) *Estimator {
+func NewEstimator(run Run, c runconfig.Config, o backend.Options, streams *planview.Streams,
+	log *slog.Logger) *Estimator {
 	return &Estimator{run: run, config: c, options: o, streams: streams, log: log, wake: make(chan struct{}, 1)}
 }
 
@@ -89,7 +91,7 @@ func (e *Estimator) Length() *state.Length {
 
 // Copied is a run's planner as it was at one moment, to be played on.
 type Copied struct {
-	State    plan.Checkpoint
+	State    planrecord.Checkpoint
 	Controls uint64 // recorded then, by Estimator.Controls
 	Clock    uint64 // last document that it had taken
 	Ended    bool

@@ -8,6 +8,7 @@ import (
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
 	"loaderd/loader/planner"
+	"loaderd/loader/planrecord"
 	"loaderd/loader/state"
 	"loaderd/shuffle"
 )
@@ -292,10 +293,10 @@ func (p *played) run(ctx context.Context, c Copied) error {
 func (p *played) ends(c Copied) {
 	for i, s := range c.Sources {
 		if !s.Sealed && !s.Removed && !p.sealing(i) {
-			p.Record(plan.SealSource{At: c.Clock, Source: i, Last: p.left[i].last})
+			p.Record(planrecord.SealSource{At: c.Clock, Source: i, Last: p.left[i].last})
 		}
 		if s.Resting && !s.Removed {
-			p.Record(plan.Rest{At: c.Clock, Source: i})
+			p.Record(planrecord.Rest{At: c.Clock, Source: i})
 		}
 	}
 }
@@ -303,7 +304,7 @@ func (p *played) ends(c Copied) {
 // sealing reports whether a seal of a source is recorded and not in effect yet.
 func (p *played) sealing(source int) bool {
 	for _, c := range p.Pending {
-		if s, ok := c.(plan.SealSource); ok && s.Source == source {
+		if s, ok := c.(planrecord.SealSource); ok && s.Source == source {
 			return true
 		}
 	}

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"loaderd/loader/backend"
-	"loaderd/loader/plan"
+	"loaderd/loader/planrecord"
 	"loaderd/loader/state"
 )
 
@@ -51,7 +51,7 @@ func (s *Spans) Open(job string, from, next uint64, now time.Time) *Span {
 }
 
 // Report records how many steps the trainer of a job has taken that has had no reader here.
-func (s *Spans) Report(job string, taken uint64, keepers plan.Keepers, now time.Time) {
+func (s *Spans) Report(job string, taken uint64, keepers planrecord.Keepers, now time.Time) {
 	x := s.Open(job, taken, taken, now)
 	s.Close(job, keepers, now)
 	x.reported = true
@@ -70,7 +70,7 @@ func (s *Spans) sent(job string) uint64 {
 
 // Close notes that a job has no reader any longer. Beyond maxGoneSpans the job that has been without readers for
 // longest is forgotten. What it retains is added to what unnamedJob does, unless it has committed.
-func (s *Spans) Close(job string, keepers plan.Keepers, now time.Time) {
+func (s *Spans) Close(job string, keepers planrecord.Keepers, now time.Time) {
 	s.Of[job].gone = now
 	gone, oldest := 0, ""
 	for name, x := range s.Of {

@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"loaderd/loader/backend"
-	"loaderd/loader/plan"
+	"loaderd/loader/planrecord"
 	"loaderd/loader/state"
 )
 
@@ -19,7 +19,7 @@ func TestSpans_BoundedAndRetained(t *testing.T) {
 		const after = time.Hour
 		s := New(backend.Options{Silent: after})
 		now := time.Unix(0, 0)
-		keepers := plan.Keepers{"job 1": 3}
+		keepers := planrecord.Keepers{"job 1": 3}
 		type life struct {
 			from uint64
 			gone time.Time

@@ -6,7 +6,7 @@ import (
 
 	"loaderd/loader/internal/feed"
 	"loaderd/loader/mixture"
-	"loaderd/loader/plan"
+	"loaderd/loader/planrecord"
 )
 
 // dry returns for how long the next source has had no document; false while it has one, or there is no next source.
@@ -57,14 +57,14 @@ func (l *loop) pauseDry(ctx context.Context) error {
 		}
 		if x := f.Reader.Status(); len(f.Held) > 0 || x.Fetched > x.Delivered {
 			l.setup.Log.Info("a source has documents again, and takes its share", "source", s.Name)
-			return l.commands.recordControl(ctx, plan.Rest{At: at, Source: i}, nil)
+			return l.commands.recordControl(ctx, planrecord.Rest{At: at, Source: i}, nil)
 		}
 	}
 	if dry, ok := l.dry(); ok && dry >= l.setup.Config.Mix.DryAfter {
 		source, _, _ := l.applier.Planner.Wants()
 		l.setup.Log.Warn("a source has no documents: the others share its weight until it has",
 			"source", m.Name(source), "dry", dry.Round(time.Millisecond))
-		return l.commands.recordControl(ctx, plan.Rest{At: at, Source: source, Rests: true}, nil)
+		return l.commands.recordControl(ctx, planrecord.Rest{At: at, Source: source, Rests: true}, nil)
 	}
 	return nil
 }

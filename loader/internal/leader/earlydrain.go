@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"loaderd/loader/plan"
+	"loaderd/loader/planrecord"
 	"loaderd/loader/state"
 )
 
@@ -69,5 +69,5 @@ func (l *loop) drainEarly(ctx context.Context) error {
 	default:
 		return nil
 	}
-	return l.commands.recordControl(ctx, plan.Drain{At: at}, nil)
+	return l.commands.recordControl(ctx, planrecord.Drain{At: at}, nil)
 }

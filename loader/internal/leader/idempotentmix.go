@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"loaderd/loader/backend"
-	"loaderd/loader/plan"
+	"loaderd/loader/planrecord"
 	"loaderd/loader/planview"
 	"loaderd/loader/state"
 )
@@ -16,7 +16,8 @@ import (
 
 // ChangeDecided looks in the plan for the change of the mixture that was decided on behind the steps that c was decided
 // on. The plan is scanned from there: such a change is recorded soon after the steps.
-func ChangeDecided(ctx context.Context, log backend.PlanLog, c plan.Mix) (x state.MixResult, found bool, err error) {
+func ChangeDecided(ctx context.Context, log backend.PlanLog,
+	c planrecord.Mix) (x state.MixResult, found bool, err error) {
 	decided, from := *c.Decided, uint64(2) // behind the header
 	if decided > 0 {
 		from, err = (&planview.Reader{Log: log}).Locate(ctx, decided-1)
@@ -27,7 +28,7 @@ func ChangeDecided(ctx context.Context, log backend.PlanLog, c plan.Mix) (x stat
 			return state.MixResult{}, false, err
 		}
 	}
-	err = changes(ctx, log, from, decided, func(m plan.Mix, step uint64) error {
+	err = changes(ctx, log, from, decided, func(m planrecord.Mix, step uint64) error {
 		if m.Decided != nil && *m.Decided == decided {
 			x, found = state.MixResult{Step: step, Weights: m.Weights, Again: m.Request != c.Request}, true
 			return planview.ErrFound
@@ -42,9 +43,10 @@ func ChangeDecided(ctx context.Context, log backend.PlanLog, c plan.Mix) (x stat
 
 // changes calls f with every change of the mixture from a position of the plan on, and the first step behind it; next
 // is the step behind the plan's last record.
-func changes(ctx context.Context, log backend.PlanLog, from, next uint64, f func(m plan.Mix, step uint64) error) error {
+func changes(ctx context.Context, log backend.PlanLog, from, next uint64,
+	f func(m planrecord.Mix, step uint64) error) error {
 	step, known := uint64(0), from <= 2
-	var early []plan.Mix // stand before the first step record
+	var early []planrecord.Mix // stand before the first step record
 	behind := func(next uint64) error {
 		for _, m := range early {
 			if err := f(m, next); err != nil {
@@ -55,17 +57,17 @@ func changes(ctx context.Context, log backend.PlanLog, from, next uint64, f func
 		return nil
 	}
 	err := log.Scan(ctx, from, func(position uint64, b []byte) error {
-		e, err := plan.DecodeRecord(b)
+		e, err := planrecord.Decode(b)
 		if err != nil {
 			return planview.Damaged(position, err)
 		}
 		switch e := e.(type) {
-		case plan.StepPart:
+		case planrecord.StepPart:
 			if err := behind(e.Index); err != nil {
 				return err
 			}
 			step, known = e.Index+1, true
-		case plan.Mix:
+		case planrecord.Mix:
 			if !known {
 				early = append(early, e)
 				return nil
@@ -100,7 +102,7 @@ const (
 	recentRecords = 1024
 )
 
-func (c *recentChanges) add(m plan.Mix, step uint64) {
+func (c *recentChanges) add(m planrecord.Mix, step uint64) {
 	if len(c.list) == maxRecentChanges {
 		c.list = slices.Delete(c.list, 0, 1)
 	}
@@ -108,7 +110,7 @@ func (c *recentChanges) add(m plan.Mix, step uint64) {
 }
 
 // find returns the change that the plan has for a request.
-func (c *recentChanges) find(m plan.Mix) (state.MixResult, bool) {
+func (c *recentChanges) find(m planrecord.Mix) (state.MixResult, bool) {
 	for _, x := range c.list {
 		if m.Request != "" && x.request == m.Request {
 			return x.result, true
@@ -123,11 +125,11 @@ func (c *recentChanges) find(m plan.Mix) (state.MixResult, bool) {
 
 // findChange returns the change that the plan has for a request. The first time, it reads what earlier leaders
 // recorded.
-func (h *commandHandler) findChange(ctx context.Context, m plan.Mix) (state.MixResult, bool, error) {
+func (h *commandHandler) findChange(ctx context.Context, m planrecord.Mix) (state.MixResult, bool, error) {
 	if !h.recent.read {
 		var earlier recentChanges
 		from := max(2, h.queue.tail.Position-min(h.queue.tail.Position, recentRecords))
-		add := func(m plan.Mix, step uint64) error {
+		add := func(m planrecord.Mix, step uint64) error {
 			earlier.add(m, step)
 			return nil
 		}

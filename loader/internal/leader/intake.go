@@ -6,8 +6,9 @@ import (
 	"time"
 
 	"loaderd/loader/backend"
-	"loaderd/loader/plan"
+	"loaderd/loader/planrecord"
 	"loaderd/loader/planview"
+	"loaderd/loader/runconfig"
 )
 
 // noTokenizer is the name of the tokenizer of a run that accepts token ids alone.
@@ -20,8 +21,8 @@ const intakeInterval = 500 * time.Millisecond
 type intakeReporter struct {
 	streams   *planview.Streams
 	view      *planview.View
-	header    plan.Header
-	tokenizer plan.Tokenizer
+	header    planrecord.Header
+	tokenizer runconfig.Tokenizer
 	status    *status
 	demand    *readerDemand
 	log       *slog.Logger

@@ -11,6 +11,7 @@ import (
 	"loaderd/loader/internal/waiting"
 	"loaderd/loader/plan"
 	"loaderd/loader/planner"
+	"loaderd/loader/planrecord"
 	"loaderd/loader/planview"
 	"loaderd/loader/state"
 )
@@ -102,12 +103,12 @@ func (l *Leader) WaitedFor() bool { return l.demand.waits() }
 func (l *Leader) Read() bool { return l.demand.hasReaders() }
 
 // Header implements forecast.Run.
-func (l *Leader) Header() plan.Header { return l.restorer.header }
+func (l *Leader) Header() planrecord.Header { return l.restorer.header }
 
 // Copy implements forecast.Run: it asks the loop for a copy of the planner.
 func (l *Leader) Copy(ctx context.Context) (c forecast.Copied, err error) {
 	copied := make(chan forecast.Copied, 1) // it is not received when ctx ends
-	inspect := func(a *planner.Applier, tail plan.Tail) {
+	inspect := func(a *planner.Applier, tail planrecord.Tail) {
 		l.setup.Streams.Learn(a.Planner.Infos()) // a source may have been added of which no document was read
 		m := a.Planner.Mixture()
 		copied <- forecast.Copied{
@@ -152,11 +153,11 @@ func (l *Leader) Ask(ctx context.Context, q Command) (Result, error) {
 // recorded twice.
 func (l *Leader) Drained(ctx context.Context, after, least uint64) (at uint64, found bool, err error) {
 	err = l.setup.Backends.Plan.Scan(ctx, after+1, func(position uint64, b []byte) error {
-		e, err := plan.DecodeRecord(b)
+		e, err := planrecord.Decode(b)
 		if err != nil {
 			return planview.Damaged(position, err)
 		}
-		if d, drain := e.(plan.Drain); drain && d.At >= least {
+		if d, drain := e.(planrecord.Drain); drain && d.At >= least {
 			at, found = d.At, true
 		}
 		return nil

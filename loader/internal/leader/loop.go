@@ -14,6 +14,7 @@ import (
 	"loaderd/loader/internal/replay"
 	"loaderd/loader/plan"
 	"loaderd/loader/planner"
+	"loaderd/loader/planrecord"
 	"loaderd/loader/planview"
 	"loaderd/loader/state"
 )
@@ -65,8 +66,8 @@ func (l *Leader) newLoop(ctx context.Context, feeds *feed.Set, queue *recordQueu
 }
 
 // onReplayed notes a term behind this process's own, among the records that are replayed.
-func (l *loop) onReplayed(at uint64, e plan.Entry) {
-	if _, term := e.(plan.Term); term && at > l.term.position {
+func (l *loop) onReplayed(at uint64, e planrecord.Entry) {
+	if _, term := e.(planrecord.Term); term && at > l.term.position {
 		l.laterTerm = at
 	}
 }
@@ -156,8 +157,8 @@ func (l *loop) ahead() bool {
 // changes before it. A drain may wait for documents that were only published.
 func (l *loop) repeats() bool {
 	a := l.applier
-	return l.replay != nil || a.End != nil && !a.Ended || slices.ContainsFunc(a.Pending, func(c plan.Control) bool {
-		_, drain := c.(plan.Drain)
+	return l.replay != nil || a.End != nil && !a.Ended || slices.ContainsFunc(a.Pending, func(c planrecord.Control) bool {
+		_, drain := c.(planrecord.Drain)
 		return !drain
 	})
 }
@@ -270,7 +271,7 @@ func (l *loop) emit(ctx context.Context, s plan.Step) error {
 	if err := l.early(&s); err != nil {
 		return err
 	}
-	records, err := plan.EncodeStep(&s, l.setup.Backends.Plan.MaxRecord())
+	records, err := planrecord.EncodeStep(&s, l.setup.Backends.Plan.MaxRecord())
 	if err != nil {
 		return err
 	}
@@ -302,9 +303,9 @@ func (l *loop) end(ctx context.Context) error {
 		l.setup.View.End()
 		return nil
 	}
-	end := plan.End{Steps: steps}
+	end := planrecord.End{Steps: steps}
 	l.applier.Record(end)
-	w := write{records: [][]byte{plan.EncodeRecord(end)}, stored: func(context.Context) { l.setup.View.End() }}
+	w := write{records: [][]byte{planrecord.Encode(end)}, stored: func(context.Context) { l.setup.View.End() }}
 	if err := l.queue.append(ctx, w); err != nil {
 		return err
 	}

@@ -8,15 +8,15 @@ import (
 
 	"loaderd/loader/fault"
 	"loaderd/loader/mixture"
-	"loaderd/loader/plan"
 	"loaderd/loader/planner"
+	"loaderd/loader/planrecord"
 	"loaderd/loader/state"
 )
 
 // recordRequested records the control of a command. It takes effect before the next document that the planner takes,
 // but a drain of the only source behind the last document that is present.
-func (h *commandHandler) recordRequested(ctx context.Context, c plan.Control, q Command) error {
-	if m, mixes := c.(plan.Mix); mixes { // also behind the end: the reply to a change before it may have been lost
+func (h *commandHandler) recordRequested(ctx context.Context, c planrecord.Control, q Command) error {
+	if m, mixes := c.(planrecord.Mix); mixes { // also behind the end: the reply to a change before it may have been lost
 		x, found, err := h.findChange(ctx, m)
 		switch {
 		case err != nil:
@@ -31,9 +31,9 @@ func (h *commandHandler) recordRequested(ctx context.Context, c plan.Control, q 
 		return h.queue.reply(ctx, q, h.resultAfterEnd(c))
 	}
 	switch c := c.(type) {
-	case plan.Drain:
+	case planrecord.Drain:
 		return h.drain(ctx, c, q)
-	case plan.SealSource:
+	case planrecord.SealSource:
 		status := h.applier.Planner.Mixture().Status()
 		if c.Source >= len(status) || status[c.Source].Removed {
 			return h.refuse(ctx, q, "the run has no source %d", c.Source)
@@ -42,14 +42,14 @@ func (h *commandHandler) recordRequested(ctx context.Context, c plan.Control, q 
 			return h.queue.reply(ctx, q, Result{At: s.Last})
 		}
 		return h.sealSources(ctx, c.By, q, c.Source)
-	case plan.Mix:
+	case planrecord.Mix:
 		return h.changeMixture(ctx, c, q)
 	}
 	return h.refuse(ctx, q, "nobody can ask for a record of kind %d", c.Kind())
 }
 
 // drain records a drain.
-func (h *commandHandler) drain(ctx context.Context, c plan.Drain, q Command) error {
+func (h *commandHandler) drain(ctx context.Context, c planrecord.Drain, q Command) error {
 	if s := h.applier.Planner.Mixture().Status(); len(s) == 1 && s[0].Sealed {
 		return h.refuse(ctx, q, "the run is sealed behind document %d: nothing is left to drain after it",
 			s[0].Last)
@@ -64,7 +64,7 @@ func (h *commandHandler) drain(ctx context.Context, c plan.Drain, q Command) err
 }
 
 // sealAll records that all sources end.
-func (h *commandHandler) sealAll(ctx context.Context, c plan.Seal, q Command) error {
+func (h *commandHandler) sealAll(ctx context.Context, c planrecord.Seal, q Command) error {
 	if h.applier.Ended {
 		return h.queue.reply(ctx, q, Result{At: lastSealed(h.applier.Planner.Mixture().Status())})
 	}
@@ -87,8 +87,8 @@ func lastSealed(sources []mixture.Status) (last uint64) {
 
 // resultAfterEnd returns the result of a control behind the end of the run, where nothing is recorded. To seal a sealed
 // source is no error.
-func (h *commandHandler) resultAfterEnd(c plan.Control) Result {
-	if c, seal := c.(plan.SealSource); seal {
+func (h *commandHandler) resultAfterEnd(c planrecord.Control) Result {
+	if c, seal := c.(planrecord.SealSource); seal {
 		if status := h.applier.Planner.Mixture().Status(); c.Source < len(status) && status[c.Source].Sealed {
 			return Result{At: status[c.Source].Last}
 		}
@@ -127,7 +127,7 @@ func (h *commandHandler) sealSources(ctx context.Context, by string, q Command, 
 		return nil
 	}
 	var records [][]byte
-	var controls []plan.SealSource
+	var controls []planrecord.SealSource
 	at := uint64(0)
 	if len(sources) == 0 {
 		at = lastSealed(h.applier.Planner.Mixture().Status())
@@ -142,9 +142,9 @@ func (h *commandHandler) sealSources(ctx context.Context, by string, q Command, 
 		// State may be older than the documents that the planner has taken, or that a drain is placed behind.
 		last := max(state.Last, s.Sequence(i)-1, lastNamed(h.applier, i))
 		at = max(at, last)
-		c := plan.SealSource{At: h.applier.Planner.Clock(), By: by, Source: i, Last: last}
+		c := planrecord.SealSource{At: h.applier.Planner.Clock(), By: by, Source: i, Last: last}
 		controls = append(controls, c)
-		records = append(records, plan.EncodeRecord(c))
+		records = append(records, planrecord.Encode(c))
 	}
 	for _, c := range controls {
 		h.applier.Record(c)
@@ -169,7 +169,7 @@ func lastNamed(a *planner.Applier, source int) uint64 {
 
 // changeMixture records a change of the mixture. It completes the weights here, where all changes before it are in
 // force.
-func (h *commandHandler) changeMixture(ctx context.Context, c plan.Mix, q Command) error {
+func (h *commandHandler) changeMixture(ctx context.Context, c planrecord.Mix, q Command) error {
 	if planned := h.setup.View.Planned(); c.Decided != nil && *c.Decided > planned {
 		return h.refuse(ctx, q, "a change that was decided on behind step %d, but the plan holds %d steps",
 			*c.Decided, planned)

@@ -3,12 +3,12 @@ package leader
 import (
 	"context"
 
-	"loaderd/loader/plan"
+	"loaderd/loader/planrecord"
 )
 
 // recordQueue hands the records of the loop to the writer.
 type recordQueue struct {
-	tail    plan.Tail       // last record that was handed to the writer
+	tail    planrecord.Tail // last record that was handed to the writer
 	writes  chan<- write    // to the writer ...
 	written <-chan struct{} // ... which closes this when it accepts no further writes
 }
@@ -18,7 +18,7 @@ type recordQueue struct {
 func (q *recordQueue) append(ctx context.Context, w write) error {
 	w.after = q.tail.Position
 	if n := len(w.records); n > 0 {
-		q.tail = plan.TailOf(w.after+uint64(n), w.records[n-1])
+		q.tail = planrecord.TailOf(w.after+uint64(n), w.records[n-1])
 	}
 	select {
 	case q.writes <- w:

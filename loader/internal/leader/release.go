@@ -10,6 +10,7 @@ import (
 	"loaderd/loader/fault"
 	"loaderd/loader/internal/waiting"
 	"loaderd/loader/plan"
+	"loaderd/loader/planrecord"
 	"loaderd/loader/state"
 )
 
@@ -19,7 +20,7 @@ const releaseInterval = time.Second
 // retention raises the low watermarks of the run, and purges the documents below them that no run needs.
 type retention struct {
 	setup       Setup
-	header      plan.Header
+	header      planrecord.Header
 	term        *term
 	status      *status
 	demand      *readerDemand

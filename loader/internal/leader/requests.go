@@ -6,19 +6,19 @@ import (
 
 	"loaderd/loader/fault"
 	"loaderd/loader/internal/forecast"
-	"loaderd/loader/plan"
 	"loaderd/loader/planner"
+	"loaderd/loader/planrecord"
 	"loaderd/loader/state"
 )
 
 // Command asks the leader for a record of the plan, or for a checkpoint.
 type Command struct {
-	Entry plan.Entry // what to record, a control without its place; nil asks for a checkpoint
+	Entry planrecord.Entry // what to record, a control without its place; nil asks for a checkpoint
 	reply chan<- Result
 	// DryRun records nothing, but checks a change of the mixture.
 	DryRun bool
 	// inspect gets the loop's applier and tail, and nothing is recorded; nil for other commands.
-	inspect func(*planner.Applier, plan.Tail)
+	inspect func(*planner.Applier, planrecord.Tail)
 }
 
 // Result is the result of a Command: a change of the mixture, a document's sequence for other controls, a step for
@@ -37,7 +37,7 @@ func refusal(reason fault.Reason, format string, args ...any) Result {
 // the loop uses it.
 type commandHandler struct {
 	setup        Setup
-	header       plan.Header
+	header       planrecord.Header
 	applier      *planner.Applier
 	queue        *recordQueue
 	checkpoints  *checkpointer
@@ -57,16 +57,16 @@ func (h *commandHandler) handle(ctx context.Context, q Command) error {
 			return nil
 		}
 		return h.checkpoints.request(ctx, q)
-	case plan.Commit:
+	case planrecord.Commit:
 		return h.commit(ctx, e, q)
-	case plan.Leave:
+	case planrecord.Leave:
 		if _, known := h.applier.Keepers[e.Keeper]; !known {
 			return h.queue.reply(ctx, q, Result{At: h.applier.Keepers.Committed()})
 		}
 		return h.recordKeepers(ctx, e, q)
-	case plan.Seal:
+	case planrecord.Seal:
 		return h.sealAll(ctx, e, q)
-	case plan.Control:
+	case planrecord.Control:
 		return h.recordRequested(ctx, e, q)
 	}
 	q.reply <- refusal(fault.BadTicket, "nobody can ask for a record of kind %d", q.Entry.Kind())
@@ -74,7 +74,7 @@ func (h *commandHandler) handle(ctx context.Context, q Command) error {
 }
 
 // commit records the commit of a keeper.
-func (h *commandHandler) commit(ctx context.Context, c plan.Commit, q Command) error {
+func (h *commandHandler) commit(ctx context.Context, c planrecord.Commit, q Command) error {
 	planned, keepers := h.setup.View.Planned(), h.applier.Keepers
 	_, known := keepers[c.Keeper]
 	step, changes := keepers.After(c)
@@ -84,30 +84,30 @@ func (h *commandHandler) commit(ctx context.Context, c plan.Commit, q Command) e
 	switch {
 	case c.Step > planned:
 		return h.refuse(ctx, q, "commit of step %d, but the plan holds %d steps", c.Step, planned)
-	case !known && len(keepers) == plan.MaxKeepers:
+	case !known && len(keepers) == planrecord.MaxKeepers:
 		return h.refuse(ctx, q, "the run has %d keepers, and %q would be one more: let one leave first",
-			plan.MaxKeepers, c.Keeper)
+			planrecord.MaxKeepers, c.Keeper)
 	case !changes:
 		return h.queue.reply(ctx, q, Result{At: keepers.Committed()})
 	}
-	return h.recordKeepers(ctx, plan.Commit{Keeper: c.Keeper, Step: step}, q)
+	return h.recordKeepers(ctx, planrecord.Commit{Keeper: c.Keeper, Step: step}, q)
 }
 
 // recordKeepers records a change of keepers. It counts once it is stored.
-func (h *commandHandler) recordKeepers(ctx context.Context, e plan.Entry, q Command) error {
+func (h *commandHandler) recordKeepers(ctx context.Context, e planrecord.Entry, q Command) error {
 	h.applier.Record(e)
 	keepers := h.applier.Keepers
-	return h.queue.append(ctx, write{records: [][]byte{plan.EncodeRecord(e)}, stored: func(context.Context) {
+	return h.queue.append(ctx, write{records: [][]byte{planrecord.Encode(e)}, stored: func(context.Context) {
 		h.setup.View.Keep(keepers)
 		q.reply <- Result{At: keepers.Committed()}
 	}})
 }
 
 // recordControl records a control. It takes effect when the planner has taken the arrival that it is placed behind.
-func (h *commandHandler) recordControl(ctx context.Context, c plan.Control, stored func(context.Context)) error {
+func (h *commandHandler) recordControl(ctx context.Context, c planrecord.Control, stored func(context.Context)) error {
 	h.applier.Record(c)
 	h.length.Recorded()
-	return h.queue.append(ctx, write{records: [][]byte{plan.EncodeRecord(c)}, stored: stored})
+	return h.queue.append(ctx, write{records: [][]byte{planrecord.Encode(c)}, stored: stored})
 }
 
 // refuse replies that a command cannot be carried out as it is.

@@ -12,8 +12,8 @@ import (
 	"loaderd/loader/backend"
 	"loaderd/loader/fault"
 	"loaderd/loader/internal/waiting"
-	"loaderd/loader/plan"
 	"loaderd/loader/planner"
+	"loaderd/loader/planrecord"
 	"loaderd/loader/planview"
 )
 
@@ -23,11 +23,11 @@ type restorer struct {
 	setup       Setup
 	checkpoints *checkpointStore
 
-	header  plan.Header      // of the plan
-	fresh   bool             // nothing of the run was written before this leader
-	end     planview.End     // of the plan
-	applier *planner.Applier // restored
-	tail    plan.Tail        // last record that the restored applier covers
+	header  planrecord.Header // of the plan
+	fresh   bool              // nothing of the run was written before this leader
+	end     planview.End      // of the plan
+	applier *planner.Applier  // restored
+	tail    planrecord.Tail   // last record that the restored applier covers
 }
 
 // open reads the plan, and restores the planner. It refuses a plan of another configuration or algorithm.
@@ -71,7 +71,7 @@ func (r *restorer) reopen(ctx context.Context, stored []backend.Stored) error {
 	if err != nil {
 		return fmt.Errorf("read plan header: %w", err)
 	}
-	r.tail = plan.TailOf(1, header)
+	r.tail = planrecord.TailOf(1, header)
 	if err := r.readEnd(ctx); err != nil {
 		return err
 	}
@@ -83,17 +83,17 @@ func (r *restorer) reopen(ctx context.Context, stored []backend.Stored) error {
 }
 
 // readHeader returns the first record of the plan, or the one that a new run will write.
-func (r *restorer) readHeader(ctx context.Context) (plan.Header, error) {
+func (r *restorer) readHeader(ctx context.Context) (planrecord.Header, error) {
 	s := &r.setup
 	last, err := s.Backends.Plan.Last(ctx)
 	if err != nil {
-		return plan.Header{}, fmt.Errorf("read plan log: %w", err)
+		return planrecord.Header{}, fmt.Errorf("read plan log: %w", err)
 	}
 	if last == 0 {
 		r.fresh = true
 		sources, err := s.Streams.Begins(ctx, s.Config)
-		return plan.Header{
-			Format: plan.FormatVersion, Algorithm: planner.AlgorithmVersion, Run: s.Name, ID: planview.NewID(),
+		return planrecord.Header{
+			Format: planrecord.FormatVersion, Algorithm: planner.AlgorithmVersion, Run: s.Name, ID: planview.NewID(),
 			Keyed: s.Backends.Keyed, Fingerprint: s.Config.Fingerprint(), Config: s.Config, Sources: sources,
 		}, err
 	}
@@ -101,9 +101,9 @@ func (r *restorer) readHeader(ctx context.Context) (plan.Header, error) {
 	if err != nil {
 		return h, err
 	}
-	r.tail = plan.TailOf(1, b)
+	r.tail = planrecord.TailOf(1, b)
 	if err := planview.Accepts(s.Config, h); err != nil {
-		return plan.Header{}, err
+		return planrecord.Header{}, err
 	}
 	h.State, err = s.View.Reader.Heritage(ctx, h)
 	return h, err
@@ -120,7 +120,7 @@ func (r *restorer) readEnd(ctx context.Context) (err error) {
 // markEnd notes the end of the run where the checkpoint of the restored applier was taken behind it.
 func (r *restorer) markEnd() {
 	if r.end.Ended != 0 && r.end.Ended <= r.tail.Position {
-		r.applier.End = &plan.End{Steps: r.end.Steps}
+		r.applier.End = &planrecord.End{Steps: r.end.Steps}
 	}
 }
 
@@ -133,7 +133,7 @@ func (r *restorer) opened() planview.Opened {
 }
 
 // validator validates the records behind the last one that the restored applier covers.
-func (r *restorer) validator() plan.Validator {
+func (r *restorer) validator() planrecord.Validator {
 	if r.tail.Position <= 1 {
 		return r.header.Validator()
 	}
@@ -169,7 +169,7 @@ func (r *restorer) load(ctx context.Context, s backend.Stored) error {
 	if err != nil {
 		return fmt.Errorf("read: %w", err)
 	}
-	c, err := plan.DecodeCheckpoint(b)
+	c, err := planrecord.DecodeCheckpoint(b)
 	if err != nil {
 		return err
 	}
@@ -183,10 +183,10 @@ func (r *restorer) load(ctx context.Context, s backend.Stored) error {
 	if err != nil {
 		return fmt.Errorf("read plan record %d that it follows: %w", c.Tail.Position, err)
 	}
-	if _, err := plan.DecodeRecord(record); err != nil {
+	if _, err := planrecord.Decode(record); err != nil {
 		return fmt.Errorf("plan record %d that it follows: %w", c.Tail.Position, err)
 	}
-	if plan.TailOf(c.Tail.Position, record) != c.Tail {
+	if planrecord.TailOf(c.Tail.Position, record) != c.Tail {
 		return fmt.Errorf("it belongs to another plan log: record %d differs", c.Tail.Position)
 	}
 	applier, err := planner.Restore(r.header, c)
@@ -213,7 +213,7 @@ func (r *restorer) load(ctx context.Context, s backend.Stored) error {
 // truncated is the error for a plan that has lost its end: a checkpoint of this run was taken behind a record that the
 // plan no longer has. The lost record may be a drain, a seal or a commit. Without it, planning would continue with
 // other steps than the readers received.
-func (r *restorer) truncated(s backend.Stored, c plan.Checkpoint) error {
+func (r *restorer) truncated(s backend.Stored, c planrecord.Checkpoint) error {
 	was, steps := strconv.FormatUint(c.Tail.Position, 10), strconv.FormatUint(s.Step, 10)
 	return &fault.Error{Reason: fault.PlanTruncated,
 		Message: fmt.Sprintf("the plan of run %s ends with record %d and %d steps; it once had record %s and %s "+
@@ -248,14 +248,14 @@ func (r *restorer) hasRecord(ctx context.Context, position uint64) (bool, error)
 // checkControls refuses a restored applier whose documents are behind the place of a later control. A control is placed
 // behind the planner's last document: a daemon that did not use this checkpoint may have recorded one after it had
 // replayed fewer documents.
-func (r *restorer) checkControls(ctx context.Context, a *planner.Applier, tail plan.Tail) error {
+func (r *restorer) checkControls(ctx context.Context, a *planner.Applier, tail planrecord.Tail) error {
 	clock := a.Planner.Clock()
 	return r.setup.Backends.Plan.Scan(ctx, tail.Position+1, func(at uint64, record []byte) error {
-		e, err := plan.DecodeRecord(record)
+		e, err := planrecord.Decode(record)
 		if err != nil {
 			return planview.Damaged(at, err)
 		}
-		if c, ok := e.(plan.Control); ok && c.Behind() < clock {
+		if c, ok := e.(planrecord.Control); ok && c.Behind() < clock {
 			return fmt.Errorf("it is behind arrival %d, and record %d that follows it is a %s", clock, at, c)
 		}
 		return nil

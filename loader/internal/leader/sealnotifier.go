@@ -8,7 +8,7 @@ import (
 
 	"loaderd/loader/fault"
 	"loaderd/loader/mixture"
-	"loaderd/loader/plan"
+	"loaderd/loader/planrecord"
 	"loaderd/loader/planview"
 )
 
@@ -48,7 +48,7 @@ func (n *sealNotifier) seal(source int, last uint64) {
 
 // run notifies producers that the run reads what they publish. Once the end of a source is decided, it notifies
 // LowWatermarks and the producers of that.
-func (n *sealNotifier) run(ctx context.Context, h plan.Header) error {
+func (n *sealNotifier) run(ctx context.Context, h planrecord.Header) error {
 	all, err := n.streams.All(ctx, h)
 	if err != nil {
 		return err
@@ -83,7 +83,7 @@ func (n *sealNotifier) run(ctx context.Context, h plan.Header) error {
 }
 
 // notify reports to LowWatermarks and producers where the run ends in a stream.
-func (n *sealNotifier) notify(ctx context.Context, h plan.Header, s sealedSource) error {
+func (n *sealNotifier) notify(ctx context.Context, h planrecord.Header, s sealedSource) error {
 	all, err := n.streams.All(ctx, h)
 	if err != nil {
 		return err

@@ -11,7 +11,7 @@ import (
 
 	"loaderd/loader/backend"
 	"loaderd/loader/internal/feed"
-	"loaderd/loader/plan"
+	"loaderd/loader/planrecord"
 	"loaderd/loader/planview"
 )
 
@@ -86,11 +86,11 @@ func (l *Leader) createRun(ctx context.Context) error {
 	if err := l.setup.Streams.Clear(ctx, header); err != nil {
 		return l.term.lost(err)
 	}
-	b := plan.EncodeRecord(header)
+	b := planrecord.Encode(header)
 	if err := l.writer.write(ctx, []write{{records: [][]byte{b}}}); err != nil {
 		return err
 	}
-	l.restorer.tail = plan.TailOf(1, b)
+	l.restorer.tail = planrecord.TailOf(1, b)
 	l.setup.Log.Info("new run", "fingerprint", header.Fingerprint, "sources", len(header.Sources))
 	return nil
 }

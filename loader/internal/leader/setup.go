@@ -7,12 +7,13 @@ import (
 	"loaderd/loader/document"
 	"loaderd/loader/plan"
 	"loaderd/loader/planview"
+	"loaderd/loader/runconfig"
 )
 
 // Setup is what a leader is made of.
 type Setup struct {
 	Name     string // of the run
-	Config   plan.Config
+	Config   runconfig.Config
 	Options  backend.Options
 	Backends backend.Backends
 	Streams  *planview.Streams

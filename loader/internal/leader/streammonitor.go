@@ -10,7 +10,7 @@ import (
 
 	"loaderd/loader/fault"
 	"loaderd/loader/internal/forecast"
-	"loaderd/loader/plan"
+	"loaderd/loader/planrecord"
 	"loaderd/loader/planview"
 )
 
@@ -19,7 +19,7 @@ const watchInterval = 500 * time.Millisecond
 
 // streamMonitor checks whether the document streams still hold what the run needs.
 type streamMonitor struct {
-	header   plan.Header
+	header   planrecord.Header
 	first    planview.Needs // first document that each stream held at the start
 	streams  *planview.Streams
 	view     *planview.View
@@ -99,7 +99,7 @@ func (m *streamMonitor) requestSeal(ctx context.Context, source int) error {
 		return nil
 	}
 	select {
-	case m.requests <- Command{Entry: plan.SealSource{Source: source}, reply: make(chan Result, 1)}:
+	case m.requests <- Command{Entry: planrecord.SealSource{Source: source}, reply: make(chan Result, 1)}:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()

@@ -8,7 +8,7 @@ import (
 	"strconv"
 
 	"loaderd/loader/fault"
-	"loaderd/loader/plan"
+	"loaderd/loader/planrecord"
 	"loaderd/loader/planview"
 )
 
@@ -33,15 +33,15 @@ func (p *planWriter) checkForeign(ctx context.Context, after uint64, records [][
 	if err != nil || b == nil { // the log is shorter than expected, or unreachable: the next leader determines why
 		return failed
 	}
-	e, err := plan.DecodeRecord(b)
-	if _, term := e.(plan.Term); err == nil && term {
+	e, err := planrecord.Decode(b)
+	if _, term := e.(planrecord.Term); err == nil && term {
 		return failed
 	}
 	what := "rubbish"
 	if err == nil {
 		what = planview.Describe(e)
 	}
-	if err := p.noteForeign(ctx, plan.Foreign{At: at}); err != nil {
+	if err := p.noteForeign(ctx, planrecord.Foreign{At: at}); err != nil {
 		p.log.Error("the plan has a record of none of the run's daemons, and no note of it", "record", at, "error", err)
 	}
 	return &fault.Error{Reason: fault.PlanForeign,
@@ -67,14 +67,14 @@ func (p *planWriter) firstDifference(ctx context.Context, after uint64, records 
 }
 
 // noteForeign appends a note of a foreign record at the present end of the plan.
-func (p *planWriter) noteForeign(ctx context.Context, f plan.Foreign) error {
+func (p *planWriter) noteForeign(ctx context.Context, f planrecord.Foreign) error {
 	var err error
 	for range noteAttempts {
 		var last uint64
 		if last, err = p.plan.Last(ctx); err != nil {
 			return err
 		}
-		if err = p.plan.Append(ctx, last, plan.EncodeRecord(f)); !errors.Is(err, fault.ErrLeadershipLost) {
+		if err = p.plan.Append(ctx, last, planrecord.Encode(f)); !errors.Is(err, fault.ErrLeadershipLost) {
 			return err
 		}
 	}

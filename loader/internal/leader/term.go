@@ -10,7 +10,7 @@ import (
 	"loaderd/loader/backend"
 	"loaderd/loader/fault"
 	"loaderd/loader/internal/waiting"
-	"loaderd/loader/plan"
+	"loaderd/loader/planrecord"
 )
 
 // term is the right of this process to append to the plan: the term's record in the plan log, and the lease.
@@ -32,7 +32,7 @@ const termPause = 5 * time.Millisecond
 // begin appends the term's record behind the present end of the plan. From there on no earlier leader can append to the
 // plan.
 func (t *term) begin(ctx context.Context) error {
-	record := plan.EncodeRecord(plan.Term{Daemon: t.daemon})
+	record := planrecord.Encode(planrecord.Term{Daemon: t.daemon})
 	for {
 		last, err := t.plan.Last(ctx)
 		if err != nil {

@@ -8,7 +8,7 @@ import (
 
 	"loaderd/loader/fault"
 	"loaderd/loader/internal/waiting"
-	"loaderd/loader/plan"
+	"loaderd/loader/planrecord"
 )
 
 // uploadLimit bounds how long one checkpoint may take to be stored.
@@ -17,7 +17,7 @@ const uploadLimit = 2 * time.Minute
 // upload is a checkpoint that is to be stored. The plan log already holds all records that it covers.
 type upload struct {
 	step  uint64
-	state plan.Checkpoint
+	state planrecord.Checkpoint
 	done  func(error)
 }
 

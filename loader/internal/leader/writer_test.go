@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"loaderd/loader/backend"
-	"loaderd/loader/plan"
 	"loaderd/loader/planview"
+	"loaderd/loader/runconfig"
 )
 
 // sizesLog notes how many records every append has.
@@ -37,7 +37,7 @@ func TestAppendsTakeWholeSteps(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var log sizesLog
-			view := planview.New(nil, plan.Config{}, backend.Options{})
+			view := planview.New(nil, runconfig.Config{}, backend.Options{})
 			w := &planWriter{plan: &log, view: view, term: &term{}, status: newStatus(view, nil)}
 			in := make(chan write, len(c.writes))
 			for _, w := range c.writes {

@@ -6,20 +6,22 @@ import (
 
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
+	"loaderd/loader/planrecord"
+	"loaderd/loader/runconfig"
 	"loaderd/packonline"
 	"loaderd/packonline/related"
 	"loaderd/shuffle"
 )
 
 // Config is a small run: rows of 16 tokens, 4 rows a step.
-func Config(method string) plan.Config {
-	return plan.Config{Seed: 7, Tokenizer: plan.Tokenizer{Name: "test", Fingerprint: "f", VocabSize: 1 << 20,
+func Config(method string) runconfig.Config {
+	return runconfig.Config{Seed: 7, Tokenizer: runconfig.Tokenizer{Name: "test", Fingerprint: "f", VocabSize: 1 << 20,
 		End: -1, Pad: -7},
-		Documents: plan.DocumentsConfig{Dedupe: 8},
+		Documents: runconfig.Documents{Dedupe: 8},
 		Packing: packonline.Config{Method: method, Buckets: []int{16}, Atom: 1, Pool: 8, Hold: 100, MaxAge: 64,
 			Splice: packonline.Splice{Retriever: "bm25", K: 1, Order: "identity", Fill: "exact", Postings: 4096, Dimension: 4}},
-		Shuffle: shuffle.Config{Window: 6}, Steps: plan.StepsConfig{Rows: 4, Last: plan.LastPad},
-		Attention: plan.AttentionDocument,
+		Shuffle: shuffle.Config{Window: 6}, Steps: runconfig.Steps{Rows: 4, Last: runconfig.LastPad},
+		Attention: runconfig.AttentionDocument,
 		Sources:   map[string]mixture.Source{Source: {Weight: 1, Epochs: 1}},
 		Mix:       mixture.Mix{Dry: mixture.DryWait, End: mixture.EndAll}}
 }
@@ -28,17 +30,17 @@ func Config(method string) plan.Config {
 const Source = "docs"
 
 // Header begins a run of a configuration that has the only source, with its first document.
-func Header(c plan.Config) plan.Header {
-	return plan.Header{Run: "r", Config: c, Sources: []plan.SourceBegin{{Name: Source, Start: 1}}}
+func Header(c runconfig.Config) planrecord.Header {
+	return planrecord.Header{Run: "r", Config: c, Sources: []plan.SourceBegin{{Name: Source, Start: 1}}}
 }
 
 // Configs draws any small configuration that the method takes.
-func Configs(method string) *rapid.Generator[plan.Config] {
-	return rapid.Custom(func(t *rapid.T) plan.Config { return drawConfig(t, method) }).
-		Filter(func(c plan.Config) bool { return len(c.Validate()) == 0 })
+func Configs(method string) *rapid.Generator[runconfig.Config] {
+	return rapid.Custom(func(t *rapid.T) runconfig.Config { return drawConfig(t, method) }).
+		Filter(func(c runconfig.Config) bool { return len(c.Validate()) == 0 })
 }
 
-func drawConfig(t *rapid.T, method string) plan.Config {
+func drawConfig(t *rapid.T, method string) runconfig.Config {
 	c := Config(method)
 	c.Seed = rapid.Uint64().Draw(t, "seed")
 	c.Packing.Atom = rapid.SampledFrom([]float64{1, 0.25, 0.5, 2, 4}).Draw(t, "atom")
@@ -64,13 +66,13 @@ func drawConfig(t *rapid.T, method string) plan.Config {
 	c.Steps.Backlog = rapid.IntRange(0, 3).Draw(t, "backlog")
 	c.Steps.MaxWait = rapid.SampledFrom([]int{0, 1, 20}).Draw(t, "max_wait")
 	c.Steps.Balance = rapid.Bool().Draw(t, "balance")
-	c.Steps.Last = rapid.SampledFrom([]string{plan.LastPad, plan.LastDrop}).Draw(t, "last")
+	c.Steps.Last = rapid.SampledFrom([]string{runconfig.LastPad, runconfig.LastDrop}).Draw(t, "last")
 	c.Documents.Dedupe = rapid.IntRange(0, 5).Draw(t, "dedupe")
 	switch rapid.IntRange(0, 3).Draw(t, "documents of a message") {
 	case 0:
 		c.Documents.Batches = true
 	case 1:
-		c.Documents.MaxTokens = plan.MaxTokens{At: 90, Do: plan.MaxSplit}
+		c.Documents.MaxTokens = runconfig.MaxTokens{At: 90, Do: runconfig.MaxSplit}
 	}
 	return c
 }

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"loaderd/loader/census"
-	"loaderd/loader/plan"
+	"loaderd/loader/planrecord"
 	"loaderd/loader/state"
 )
 
@@ -14,8 +14,8 @@ type Registry struct {
 	mu      sync.Mutex
 	census  *census.Census
 	view    census.View
-	rolled  time.Time    // when the last roll was sent
-	keepers plan.Keepers // of the last view
+	rolled  time.Time          // when the last roll was sent
+	keepers planrecord.Keepers // of the last view
 	// The job of the last report of a rank without a stream, as after a restart of the daemon, and its time.
 	bufferedJob string
 	bufferedAt  time.Time
@@ -72,7 +72,7 @@ func (s *Registry) Buffered() (job string, ok bool) {
 }
 
 // Look judges the ranks anew. sent are the steps that readers were handed.
-func (s *Registry) Look(sent map[state.Place]uint64, keepers plan.Keepers) census.View {
+func (s *Registry) Look(sent map[state.Place]uint64, keepers planrecord.Keepers) census.View {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()

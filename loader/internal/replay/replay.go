@@ -9,6 +9,7 @@ import (
 	"loaderd/loader/fault"
 	"loaderd/loader/plan"
 	"loaderd/loader/planner"
+	"loaderd/loader/planrecord"
 	"loaderd/loader/planview"
 	"loaderd/packonline"
 )
@@ -21,31 +22,31 @@ type Replay struct {
 	err     error      // why the scan stopped; read after records is closed
 	Next    *plan.Step // the step that the planner must make next
 	Done    bool       // no step follows in the log
-	Behind  plan.RecordReader
-	NextAt  uint64                        // last record of next
-	ended   uint64                        // position of the End; 0 without one
-	Read    func(at uint64, e plan.Entry) // gets every entry but steps; may be nil
-	Tail    plan.Tail                     // last record read
+	Behind  planrecord.Reader
+	NextAt  uint64                              // last record of next
+	ended   uint64                              // position of the End; 0 without one
+	Read    func(at uint64, e planrecord.Entry) // gets every entry but steps; may be nil
+	Tail    planrecord.Tail                     // last record read
 }
 
 type planRecord struct {
-	tail  plan.Tail
-	entry plan.Entry
+	tail  planrecord.Tail
+	entry planrecord.Entry
 }
 
 // From starts to read the log at position from: the applier covers all records before, and o validates those that
 // follow.
-func From(ctx context.Context, log backend.PlanLog, from uint64, a *planner.Applier, o plan.Validator) *Replay {
-	p := &Replay{applier: a, records: make(chan planRecord, 16), Behind: plan.RecordReader{Validator: o}}
+func From(ctx context.Context, log backend.PlanLog, from uint64, a *planner.Applier, o planrecord.Validator) *Replay {
+	p := &Replay{applier: a, records: make(chan planRecord, 16), Behind: planrecord.Reader{Validator: o}}
 	go func() {
 		defer close(p.records)
 		p.err = log.Scan(ctx, from, func(at uint64, b []byte) error {
-			e, err := plan.DecodeRecord(b)
+			e, err := planrecord.Decode(b)
 			if err != nil {
 				return planview.Damaged(at, err)
 			}
 			select {
-			case p.records <- planRecord{plan.TailOf(at, b), e}:
+			case p.records <- planRecord{planrecord.TailOf(at, b), e}:
 				return nil
 			case <-ctx.Done():
 				return ctx.Err()
@@ -71,7 +72,7 @@ func (p *Replay) Prepare() error {
 		if err != nil {
 			return planview.Damaged(r.tail.Position, err)
 		}
-		if _, part := r.entry.(plan.StepPart); !part {
+		if _, part := r.entry.(planrecord.StepPart); !part {
 			p.takes(r.entry)
 		}
 		p.NextAt = r.tail.Position
@@ -81,9 +82,9 @@ func (p *Replay) Prepare() error {
 }
 
 // takes hands an entry to the applier.
-func (p *Replay) takes(e plan.Entry) {
+func (p *Replay) takes(e planrecord.Entry) {
 	p.applier.Record(e)
-	if _, end := e.(plan.End); end {
+	if _, end := e.(planrecord.End); end {
 		p.ended = p.Tail.Position
 	}
 	if p.Read != nil {

@@ -1,4 +1,4 @@
-package plan
+package planrecord
 
 import (
 	"encoding/binary"
@@ -8,6 +8,7 @@ import (
 
 	"loaderd/loader/internal/codec"
 	"loaderd/loader/mixture"
+	"loaderd/loader/plan"
 	"loaderd/packonline"
 )
 
@@ -43,7 +44,7 @@ func appendRow(b []byte, pieces []packonline.Piece, p *before) []byte {
 	if oneSource(pieces) {
 		set |= rowOneSource
 	}
-	if last >= 0 && RowTokens(pieces) == p.bucket {
+	if last >= 0 && plan.RowTokens(pieces) == p.bucket {
 		set |= rowFull
 		if pieces[last].Start > 0 {
 			set |= rowStart
@@ -51,11 +52,11 @@ func appendRow(b []byte, pieces []packonline.Piece, p *before) []byte {
 	}
 	b = binary.AppendUvarint(b, uint64(len(pieces))<<rowFlags|set)
 	for i, x := range pieces {
-		source := RefSource(x.Doc)
+		source := plan.RefSource(x.Doc)
 		if i == 0 || set&rowOneSource == 0 {
 			b = binary.AppendUvarint(b, uint64(source))
 		}
-		x.Doc = RefSequence(x.Doc)
+		x.Doc = plan.RefSequence(x.Doc)
 		if i < last || set&rowFull == 0 {
 			b = codec.AppendPiece(b, x, p.of(source))
 			continue
@@ -91,14 +92,14 @@ func readRow(r *codec.Cursor, p *before) []packonline.Piece {
 		} else {
 			x = readLastPiece(r, p.of(source), left, head&rowStart != 0)
 		}
-		if r.Err == nil && (x.Doc == 0 || x.Doc > MaxSequence) {
+		if r.Err == nil && (x.Doc == 0 || x.Doc > plan.MaxSequence) {
 			r.Fail(fmt.Errorf("document %d of source %d is impossible", x.Doc, source))
 		}
 		if r.Err != nil {
 			return nil
 		}
 		left -= int64(x.Length)
-		x.Doc = Ref(source, x.Doc)
+		x.Doc = plan.Ref(source, x.Doc)
 		out = append(out, x)
 	}
 	if oneSource(out) != (head&rowOneSource != 0) {
@@ -110,7 +111,7 @@ func readRow(r *codec.Cursor, p *before) []packonline.Piece {
 // oneSource reports whether a row has pieces, all of one source.
 func oneSource(pieces []packonline.Piece) bool {
 	return len(pieces) > 0 && !slices.ContainsFunc(pieces, func(x packonline.Piece) bool {
-		return RefSource(x.Doc) != RefSource(pieces[0].Doc)
+		return plan.RefSource(x.Doc) != plan.RefSource(pieces[0].Doc)
 	})
 }
 
@@ -124,12 +125,4 @@ func readLastPiece(r *codec.Cursor, previous *uint64, left int64, starts bool) p
 		r.Fail(fmt.Errorf("piece [%d, +%d) of document %d is impossible at the end of a row", x.Start, left, x.Doc))
 	}
 	return x
-}
-
-// RowTokens returns the number of tokens of pieces.
-func RowTokens(pieces []packonline.Piece) (n int64) {
-	for _, x := range pieces {
-		n += int64(x.Length)
-	}
-	return n
 }

@@ -1,4 +1,4 @@
-package plan
+package planrecord
 
 import (
 	"bytes"
@@ -9,6 +9,7 @@ import (
 
 	"loaderd/loader/internal/codec"
 	"loaderd/loader/mixture"
+	"loaderd/loader/plan"
 )
 
 // Control is an entry that takes effect behind an arrival. The record fixes which one: without it the plan would depend
@@ -42,16 +43,16 @@ type Mix struct {
 	// the number of steps that a trainer had seen when it decided on the change, which is made once for each; nil of
 	// others
 	Decided *uint64
-	Request string        // identifies the request: a repeated one is not recorded again
-	Begins  []SourceBegin // of the sources that it adds
+	Request string             // identifies the request: a repeated one is not recorded again
+	Begins  []plan.SourceBegin // of the sources that it adds
 }
 
 // mixBody is what a Mix says in its record, as JSON.
 type mixBody struct {
 	mixture.Change
-	Decided *uint64       `json:"decided,omitempty"`
-	Request string        `json:"request,omitempty"`
-	Begins  []SourceBegin `json:"begins,omitempty"`
+	Decided *uint64            `json:"decided,omitempty"`
+	Request string             `json:"request,omitempty"`
+	Begins  []plan.SourceBegin `json:"begins,omitempty"`
 }
 
 // SealSource says, behind an arrival, that a source has no document behind Last.
@@ -161,6 +162,15 @@ func (c Leave) appendBody(b []byte) []byte {
 func (c End) appendBody(b []byte) []byte     { return binary.AppendUvarint(b, c.Steps) }
 func (c Foreign) appendBody(b []byte) []byte { return binary.AppendUvarint(b, c.At) }
 func (c Term) appendBody(b []byte) []byte    { return codec.AppendString(b, c.Daemon) }
+
+// Infos returns the sources that a change adds, in the order of their numbers.
+func (c Mix) Infos() []plan.SourceInfo {
+	out := make([]plan.SourceInfo, len(c.Begins))
+	for i, s := range c.Begins {
+		out[i] = plan.SourceInfo{SourceBegin: s, Config: c.Add[s.Name], Behind: c.At}
+	}
+	return out
+}
 
 func (c Drain) String() string {
 	return fmt.Sprintf("drain behind arrival %d%s", c.At, suffixBy(c.By))

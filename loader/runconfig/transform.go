@@ -1,4 +1,4 @@
-package plan
+package runconfig
 
 import (
 	"bytes"
@@ -67,7 +67,7 @@ const (
 )
 
 // settled returns the configuration as it stands in a plan: of transformations those that are on, with their versions.
-func (c DocumentsConfig) settled() DocumentsConfig {
+func (c Documents) settled() Documents {
 	versions := map[string]int{}
 	if c.BOS.Set() {
 		versions["bos"] = bosVersion
@@ -104,7 +104,7 @@ func (c Config) SameTokens(other Config) bool {
 	return bytes.Equal(shape(c), shape(other))
 }
 
-func (c DocumentsConfig) validate() (bad []FieldError) {
+func (c Documents) validate() (bad []FieldError) {
 	add := func(field string, value any, want string) {
 		bad = append(bad, FieldError{Field: "documents." + field, Value: value, Want: want})
 	}

@@ -1,4 +1,4 @@
-package plan
+package planrecord
 
 import (
 	"encoding/binary"
@@ -64,7 +64,7 @@ func (h Header) WithState(limit int) (Header, [][]byte) {
 	room := limit - recordOverhead - binary.MaxVarintLen64
 	parent, parts := *h.Parent, [][]byte{}
 	for part := range slices.Chunk(h.State, room) {
-		parts = append(parts, EncodeRecord(ForkState{uint64(len(parts)), part}))
+		parts = append(parts, Encode(ForkState{uint64(len(parts)), part}))
 	}
 	parent.Records = uint64(len(parts))
 	h.Parent = &parent

@@ -1,4 +1,4 @@
-package plan
+package runconfig
 
 import (
 	"fmt"
@@ -16,10 +16,10 @@ type Config struct {
 	// Seed keys every random draw of the run.
 	Seed      uint64            `koanf:"seed" json:"seed"`
 	Tokenizer Tokenizer         `koanf:"-" json:"tokenizer"`
-	Documents DocumentsConfig   `koanf:"documents" json:"documents"`
+	Documents Documents         `koanf:"documents" json:"documents"`
 	Packing   packonline.Config `koanf:"packing" json:"packing"`
 	Shuffle   shuffle.Config    `koanf:"shuffle" json:"shuffle"`
-	Steps     StepsConfig       `koanf:"steps" json:"steps"`
+	Steps     Steps             `koanf:"steps" json:"steps"`
 	// Attention is document (each piece its own attention segment, positions restart) or row (one segment a row).
 	Attention string `koanf:"attention" json:"attention"`
 	// Sources are those that the run begins with, by name: at least one.
@@ -66,8 +66,8 @@ type Tokenizer struct {
 	Pad           int32 `json:"pad"`        // id that fills padding
 }
 
-// DocumentsConfig says which documents count, and what becomes of their tokens before they are packed.
-type DocumentsConfig struct {
+// Documents says which documents count, and what becomes of their tokens before they are packed.
+type Documents struct {
 	// Dedupe drops a document whose producer id was seen among the last this many documents. 0 keeps all.
 	Dedupe int `koanf:"dedupe" json:"dedupe"`
 	// Batches lets messages hold several documents.
@@ -86,13 +86,13 @@ type DocumentsConfig struct {
 }
 
 // Several reports whether a message may be several documents: as it holds them, or as the one that it holds is split.
-func (c DocumentsConfig) Several() bool { return c.Batches || c.Splits() }
+func (c Documents) Several() bool { return c.Batches || c.Splits() }
 
 // Splits reports whether documents that are too long are split.
-func (c DocumentsConfig) Splits() bool { return c.MaxTokens.At > 0 && c.MaxTokens.Do == MaxSplit }
+func (c Documents) Splits() bool { return c.MaxTokens.At > 0 && c.MaxTokens.Do == MaxSplit }
 
-// StepsConfig shapes steps.
-type StepsConfig struct {
+// Steps shapes steps.
+type Steps struct {
 	// Rows is the number of rows of a step over all ranks, whatever their bucket. Tokens and Table take its place when
 	// they are set.
 	Rows int `koanf:"rows" json:"rows"`
@@ -114,7 +114,7 @@ type StepsConfig struct {
 }
 
 // PerBucket returns the rows of a step for each bucket.
-func (c StepsConfig) PerBucket(buckets []int) []int {
+func (c Steps) PerBucket(buckets []int) []int {
 	rows := make([]int, len(buckets))
 	for i, length := range buckets {
 		switch {
@@ -137,7 +137,7 @@ func (c Config) StepTokens() (most int64) {
 	return most
 }
 
-// Values of Config.Attention and StepsConfig.Last.
+// Values of Config.Attention and Steps.Last.
 const (
 	AttentionDocument = "document"
 	AttentionRow      = "row"
@@ -228,7 +228,7 @@ func (c Config) CheckChange(m *mixture.Mixture, change mixture.Change) error {
 
 const maxStepRows = 1 << 20
 
-func (c StepsConfig) validate(buckets []int) []FieldError {
+func (c Steps) validate(buckets []int) []FieldError {
 	var bad []FieldError
 	add := func(field string, value any, want string) {
 		bad = append(bad, FieldError{Field: "steps." + field, Value: value, Want: want})

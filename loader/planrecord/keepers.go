@@ -1,4 +1,4 @@
-package plan
+package planrecord
 
 import (
 	"encoding/binary"

@@ -1,4 +1,4 @@
-package plan_test
+package planrecord_test
 
 import (
 	"strings"
@@ -6,6 +6,7 @@ import (
 
 	"loaderd/loader/internal/plantest"
 	"loaderd/loader/plan"
+	"loaderd/loader/planrecord"
 	"loaderd/packonline"
 )
 
@@ -20,35 +21,41 @@ func TestWhatCanStandWhere(t *testing.T) {
 	c := plantest.Config("concat")
 	c.Packing.Buckets, c.Steps.Rows = []int{8}, 2
 	header := plantest.Header(c)
-	term, piece := plan.Term{Daemon: "d"}, packonline.Piece{Doc: 5, Length: 8}
+	term, piece := planrecord.Term{Daemon: "d"}, packonline.Piece{Doc: 5, Length: 8}
 	for _, tt := range []struct {
 		name    string
 		records []any // entries and steps; all but the last can stand there
 		wrong   string
 	}{
-		{"a run", []any{term, rowsOf(0, 5, 3, piece), plan.Drain{At: 7}, rowsOf(1, 7, 8), plan.Commit{Keeper: "a", Step: 2},
-			term, plan.SealSource{At: 7, Last: 9}, rowsOf(2, 9, 10),
-			plan.End{Steps: 3}, plan.Leave{Keeper: "a"}, plan.Commit{Keeper: "b", Step: 3}, term}, ""},
+		{"a run", []any{term, rowsOf(0, 5, 3, piece), planrecord.Drain{At: 7}, rowsOf(1, 7, 8),
+			planrecord.Commit{Keeper: "a", Step: 2},
+			term, planrecord.SealSource{At: 7, Last: 9}, rowsOf(2, 9, 10),
+			planrecord.End{Steps: 3}, planrecord.Leave{Keeper: "a"}, planrecord.Commit{Keeper: "b", Step: 3}, term}, ""},
 		{"a step before a term", []any{rowsOf(0, 5, 3)}, "before any daemon has begun to lead"},
-		{"a seal before a term", []any{plan.SealSource{At: 3, Last: 3}}, "before any daemon has begun to lead"},
+		{"a seal before a term", []any{planrecord.SealSource{At: 3, Last: 3}}, "before any daemon has begun to lead"},
 		{"a second header", []any{term, header}, "a header stands behind"},
 		{"a step left out", []any{term, rowsOf(1, 5, 3)}, "step 1 stands where step 0 should"},
 		{"a step twice", []any{term, rowsOf(0, 5, 3), rowsOf(0, 5, 3)}, "step 0 stands where step 1 should"},
-		{"a commit beyond", []any{term, rowsOf(0, 5, 3), plan.Commit{Keeper: "a", Step: 2}}, "commits all steps before 2"},
-		{"an end without a seal", []any{term, rowsOf(0, 5, 3), plan.End{Steps: 1}}, "the end of a source is not known"},
-		{"an end elsewhere", []any{term, plan.SealSource{At: 9, Last: 9}, plan.End{Steps: 1}}, "with 1 steps, and 0"},
-		{"an end twice", []any{term, plan.SealSource{At: 9, Last: 9}, plan.End{}, plan.End{}}, "it ends the run"},
-		{"a step behind the end", []any{term, plan.SealSource{At: 9, Last: 9}, plan.End{}, rowsOf(0, 9, 3)},
+		{"a commit beyond", []any{term, rowsOf(0, 5, 3), planrecord.Commit{Keeper: "a", Step: 2}},
+			"commits all steps before 2"},
+		{"an end without a seal", []any{term, rowsOf(0, 5, 3), planrecord.End{Steps: 1}}, "the end of a source is not known"},
+		{"an end elsewhere", []any{term, planrecord.SealSource{At: 9, Last: 9}, planrecord.End{Steps: 1}},
+			"with 1 steps, and 0"},
+		{"an end twice", []any{term, planrecord.SealSource{At: 9, Last: 9}, planrecord.End{}, planrecord.End{}},
+			"it ends the run"},
+		{"a step behind the end", []any{term, planrecord.SealSource{At: 9, Last: 9}, planrecord.End{}, rowsOf(0, 9, 3)},
 			"behind the end"},
-		{"a drain behind the end", []any{term, plan.SealSource{At: 9, Last: 9}, plan.End{}, plan.Drain{At: 9}},
+		{"a drain behind the end", []any{term, planrecord.SealSource{At: 9, Last: 9}, planrecord.End{},
+			planrecord.Drain{At: 9}},
 			"behind the end"},
-		{"a seal behind a seal", []any{term, plan.SealSource{At: 9, Last: 9}, plan.SealSource{At: 9, By: "a", Last: 9}},
+		{"a seal behind a seal", []any{term, planrecord.SealSource{At: 9, Last: 9},
+			planrecord.SealSource{At: 9, By: "a", Last: 9}},
 			"follows behind the end of that source"},
-		{"a request", []any{term, plan.Seal{By: "a"}}, "it is a request"},
-		{"a source that the run has not", []any{term, plan.SealSource{At: 9, Source: 1, Last: 9}}, "no source 1"},
-		{"a seal in the past", []any{term, rowsOf(0, 5, 3), plan.SealSource{At: 4, Last: 9}}, "made behind arrival 5"},
-		{"a drain in the past", []any{term, rowsOf(0, 5, 3), plan.Drain{At: 4}}, "made behind arrival 5"},
-		{"a document behind the last one", []any{term, plan.SealSource{At: 3, Last: 4}, rowsOf(0, 5, 3, piece)},
+		{"a request", []any{term, planrecord.Seal{By: "a"}}, "it is a request"},
+		{"a source that the run has not", []any{term, planrecord.SealSource{At: 9, Source: 1, Last: 9}}, "no source 1"},
+		{"a seal in the past", []any{term, rowsOf(0, 5, 3), planrecord.SealSource{At: 4, Last: 9}}, "made behind arrival 5"},
+		{"a drain in the past", []any{term, rowsOf(0, 5, 3), planrecord.Drain{At: 4}}, "made behind arrival 5"},
+		{"a document behind the last one", []any{term, planrecord.SealSource{At: 3, Last: 4}, rowsOf(0, 5, 3, piece)},
 			"documents 1 to 4"},
 		{"a cursor that goes back", []any{term, rowsOf(0, 5, 3), rowsOf(1, 4, 3)}, "goes back"},
 		{"a floor that goes back", []any{term, rowsOf(0, 5, 3), rowsOf(1, 6, 2)}, "goes back"},
@@ -61,8 +68,8 @@ func TestWhatCanStandWhere(t *testing.T) {
 			"as no step of the run has"},
 		{"rows of another length", []any{term, &plan.Step{Bucket: 16, Rows: make([][]packonline.Piece, 2)}},
 			"as no step of the run has"},
-		{"a note", []any{term, plan.Foreign{At: 2}}, "none of the run's daemons wrote it"},
-		{"a note before a term", []any{plan.Foreign{At: 2}}, "none of the run's daemons wrote it"},
+		{"a note", []any{term, planrecord.Foreign{At: 2}}, "none of the run's daemons wrote it"},
+		{"a note before a term", []any{planrecord.Foreign{At: 2}}, "none of the run's daemons wrote it"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			o := header.Validator()
@@ -71,7 +78,7 @@ func TestWhatCanStandWhere(t *testing.T) {
 				switch r := r.(type) {
 				case *plan.Step:
 					err = o.Step(r)
-				case plan.Entry:
+				case planrecord.Entry:
 					err = o.Entry(r)
 				}
 				switch {

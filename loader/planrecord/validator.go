@@ -1,4 +1,4 @@
-package plan
+package planrecord
 
 import (
 	"errors"
@@ -7,6 +7,8 @@ import (
 	"slices"
 
 	"loaderd/loader/mixture"
+	"loaderd/loader/plan"
+	"loaderd/loader/runconfig"
 	"loaderd/packonline"
 )
 
@@ -22,16 +24,17 @@ type Validator struct {
 	Known bool
 	Led   bool // a term has begun
 	// Config is that of the run, whose steps have its shape; nil where it is not known.
-	Config *Config
+	Config *runconfig.Config
 
-	sources []SourceInfo // those that were removed among them
-	ends    []sourceEnd  // of each
-	alone   uint64       // up to this arrival, arrival n is document n of the first source, counted from its first one
-	parts   uint64       // of a ForkState, that follow
-	part    uint64       // the next of them
+	sources []plan.SourceInfo // those that were removed among them
+	ends    []sourceEnd       // of each
+	// up to this arrival, arrival n is document n of the first source, counted from its first one
+	alone uint64
+	parts uint64 // of a ForkState, that follow
+	part  uint64 // the next of them
 
-	cursor Position // of the last step
-	floor  Position // likewise
+	cursor plan.Position // of the last step
+	floor  plan.Position // likewise
 }
 
 // sourceEnd says where a source ends.
@@ -62,10 +65,10 @@ func (h Header) Validator() Validator {
 
 // Progress is how far a plan is.
 type Progress struct {
-	Config  *Config
+	Config  *runconfig.Config
 	Steps   uint64 // complete steps
 	Ended   bool   // the End is recorded
-	Sources []SourceInfo
+	Sources []plan.SourceInfo
 	States  []mixture.Status // of the sources
 	Pending []Control        // recorded, and not in effect yet
 }
@@ -89,9 +92,9 @@ func NewValidatorAt(p Progress) Validator {
 // aloneUntil returns up to which arrival the first source is read alone and in the order of its stream. It is 0 where
 // other sources are there from the beginning, or where the first one is read in another order or again; epoch is the
 // one that is read of it.
-func aloneUntil(sources []SourceInfo, epoch uint64) uint64 {
+func aloneUntil(sources []plan.SourceInfo, epoch uint64) uint64 {
 	switch first := &sources[0]; {
-	case first.Config.Epochs != 1 || epoch > 0 || first.drawn():
+	case first.Config.Epochs != 1 || epoch > 0 || first.Drawn():
 		return 0
 	case len(sources) > 1:
 		return sources[1].Behind
@@ -100,10 +103,10 @@ func aloneUntil(sources []SourceInfo, epoch uint64) uint64 {
 }
 
 // Infos returns the sources of the run so far, in the order of their numbers.
-func (o *Validator) Infos() []SourceInfo { return o.sources }
+func (o *Validator) Infos() []plan.SourceInfo { return o.sources }
 
 // Step takes the next complete step.
-func (o *Validator) Step(s *Step) error {
+func (o *Validator) Step(s *plan.Step) error {
 	switch {
 	case o.Ended:
 		return fmt.Errorf("step %d follows behind the end of the run", s.Index)
@@ -128,7 +131,7 @@ func (o *Validator) Step(s *Step) error {
 
 // shape refuses a step that is none of the run's, whatever the documents are: who assembles it would read other tokens,
 // or run out of memory.
-func (o *Validator) shape(s *Step) error {
+func (o *Validator) shape(s *plan.Step) error {
 	if o.Config != nil && !o.Config.HasStep(int(s.Bucket), len(s.Rows)) {
 		return fmt.Errorf("step %d has %d rows of %d, as no step of the run has", s.Index, len(s.Rows), s.Bucket)
 	}
@@ -137,8 +140,8 @@ func (o *Validator) shape(s *Step) error {
 		for _, p := range row {
 			tokens += int64(p.Length)
 			if err := o.document(s, p.Doc); err != nil {
-				return fmt.Errorf("row %d of step %d names document %d of source %d: %w", i, s.Index, RefSequence(p.Doc),
-					RefSource(p.Doc), err)
+				return fmt.Errorf("row %d of step %d names document %d of source %d: %w", i, s.Index, plan.RefSequence(p.Doc),
+					plan.RefSource(p.Doc), err)
 			}
 		}
 		if tokens > int64(s.Bucket) {
@@ -150,17 +153,17 @@ func (o *Validator) shape(s *Step) error {
 
 // document refuses a document that no step can name which was made where this one was. Which of several sources was
 // read how far follows when the plan is made again.
-func (o *Validator) document(s *Step, ref uint64) error {
+func (o *Validator) document(s *plan.Step, ref uint64) error {
 	if o.Config == nil {
 		return nil
 	}
-	source, sequence := RefSource(ref), RefSequence(ref)
+	source, sequence := plan.RefSource(ref), plan.RefSequence(ref)
 	if source >= len(o.sources) {
 		return fmt.Errorf("the run has %d sources", len(o.sources))
 	}
 	info, end := &o.sources[source], o.ends[source]
-	first, last := info.First(), uint64(MaxSequence)
-	if !info.drawn() { // no more documents of it than of all have arrived
+	first, last := info.First(), uint64(plan.MaxSequence)
+	if !info.Drawn() { // no more documents of it than of all have arrived
 		last = info.Start + s.Cursor.Last() - 1
 	}
 	if source == 0 {
@@ -177,7 +180,7 @@ func (o *Validator) document(s *Step, ref uint64) error {
 
 // FirstPlace returns how far at least the first source is read behind an arrival. alone reports that it is exactly so
 // far, and that no other source is read there yet.
-func (o *Validator) FirstPlace(at Position) (place mixture.Place, alone bool) {
+func (o *Validator) FirstPlace(at plan.Position) (place mixture.Place, alone bool) {
 	return mixture.Place{Taken: min(at.Last(), o.alone)}, at.Last() <= o.alone
 }
 
@@ -244,7 +247,7 @@ func (o *Validator) control(c Control) error {
 	switch {
 	case o.Ended:
 		return fmt.Errorf("a record of kind %d follows behind the end of the run", c.Kind())
-	case !Behind(c.Behind()).Reaches(o.cursor):
+	case !plan.Behind(c.Behind()).Reaches(o.cursor):
 		return fmt.Errorf("a %s stands behind a step that was made behind arrival %s", c, o.cursor)
 	}
 	if c, ok := c.(SealSource); ok && o.Known {
@@ -280,15 +283,15 @@ func (o *Validator) sees(c Control) {
 	}
 }
 
-// RecordReader takes a plan's records one after the other: it puts the parts of steps together, and refuses what is
+// Reader takes a plan's records one after the other: it puts the parts of steps together, and refuses what is
 // impossible at its position.
-type RecordReader struct {
+type Reader struct {
 	Validator
 	joiner Joiner
 }
 
 // Read takes the next record behind the header. It returns a step with its last part.
-func (s *RecordReader) Read(e Entry) (*Step, error) {
+func (s *Reader) Read(e Entry) (*plan.Step, error) {
 	if _, part := e.(StepPart); !part {
 		if s.joiner.Step != nil {
 			return nil, fmt.Errorf("step %d is cut short before it", s.joiner.Step.Index)
@@ -303,7 +306,7 @@ func (s *RecordReader) Read(e Entry) (*Step, error) {
 }
 
 // Incomplete returns an error with the step that is cut short where the records end; nil without one.
-func (s *RecordReader) Incomplete() error {
+func (s *Reader) Incomplete() error {
 	if s.joiner.Step == nil {
 		return nil
 	}
@@ -311,16 +314,16 @@ func (s *RecordReader) Incomplete() error {
 }
 
 // Complete reports whether the last record ends a step, or is between steps.
-func (s *RecordReader) Complete() bool { return s.joiner.Step == nil }
+func (s *Reader) Complete() bool { return s.joiner.Step == nil }
 
 // Joiner puts the parts of a step together.
 type Joiner struct {
-	Step *Step // the step that has begun; nil between steps
+	Step *plan.Step // the step that has begun; nil between steps
 	next int
 }
 
 // Add takes the next record of a step and returns the step when it is complete.
-func (j *Joiner) Add(e Entry) (*Step, error) {
+func (j *Joiner) Add(e Entry) (*plan.Step, error) {
 	p, ok := e.(StepPart)
 	if !ok {
 		return nil, fmt.Errorf("kind %d where part %d of a step should be", e.Kind(), j.next)
@@ -330,7 +333,7 @@ func (j *Joiner) Add(e Entry) (*Step, error) {
 		return nil, fmt.Errorf("part %d of step %d stands where part %d should", p.Part, p.Index, j.next)
 	}
 	if j.Step == nil {
-		j.Step = &Step{Index: p.Index, Bucket: p.Bucket, Cursor: p.Cursor, Floor: p.Floor, Places: p.Places,
+		j.Step = &plan.Step{Index: p.Index, Bucket: p.Bucket, Cursor: p.Cursor, Floor: p.Floor, Places: p.Places,
 			Masked: p.Masked, MaskedFirst: p.MaskedFirst, Rows: make([][]packonline.Piece, 0, p.Total)}
 	}
 	if p.Masked != j.Step.Masked || p.MaskedFirst != j.Step.MaskedFirst {
@@ -349,7 +352,7 @@ func (j *Joiner) Add(e Entry) (*Step, error) {
 	}
 	all := int64(0)
 	for _, row := range s.Rows {
-		all += RowTokens(row)
+		all += plan.RowTokens(row)
 	}
 	if s.Masked > all {
 		return nil, fmt.Errorf("step %d has %d tokens, %d of them without a loss", s.Index, all, s.Masked)

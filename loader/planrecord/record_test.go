@@ -1,4 +1,4 @@
-package plan
+package planrecord
 
 import (
 	"bytes"
@@ -9,11 +9,12 @@ import (
 	"testing"
 
 	"loaderd/loader/mixture"
+	"loaderd/loader/plan"
 	"loaderd/packonline"
 )
 
-func someStep(rows, pieces int) *Step {
-	s := &Step{Index: 41, Bucket: 2048, Cursor: Behind(99999), Floor: Before(70000)}
+func someStep(rows, pieces int) *plan.Step {
+	s := &plan.Step{Index: 41, Bucket: 2048, Cursor: plan.Behind(99999), Floor: plan.Before(70000)}
 	for i := range rows {
 		var row []packonline.Piece
 		for k := range pieces {
@@ -25,10 +26,10 @@ func someStep(rows, pieces int) *Step {
 }
 
 // masked is a step with tokens that have no loss; the middle piece of every third row begins with repeated ones.
-func masked(s *Step) *Step {
+func masked(s *plan.Step) *plan.Step {
 	s.Masked, s.MaskedFirst = 70, 3
 	for i := 0; i < len(s.Rows); i += 3 {
-		s.Repeats = append(s.Repeats, Repeat{i, 1, 2}, Repeat{i, 2, 1})
+		s.Repeats = append(s.Repeats, plan.Repeat{Row: i, Piece: 1, Tokens: 2}, plan.Repeat{Row: i, Piece: 2, Tokens: 1})
 	}
 	return s
 }
@@ -38,7 +39,7 @@ func TestStepsSurviveTheirRecords(t *testing.T) {
 	empty.Rows[1] = nil
 	for _, c := range []struct {
 		name    string
-		step    *Step
+		step    *plan.Step
 		limit   int
 		records int
 	}{
@@ -62,7 +63,7 @@ func TestStepsSurviveTheirRecords(t *testing.T) {
 				if len(b) > c.limit {
 					t.Errorf("record %d has %d bytes", i, len(b))
 				}
-				rec, err := DecodeRecord(b)
+				rec, err := Decode(b)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -79,7 +80,8 @@ func TestStepsSurviveTheirRecords(t *testing.T) {
 			}
 		})
 	}
-	if _, err := EncodeStep(someStep(3, 4000), 600); err == nil || !strings.Contains(err.Error(), "max_payload") {
+	if _, err := EncodeStep(someStep(3, 4000), 600); err == nil ||
+		!strings.Contains(err.Error(), "max_payload") {
 		t.Errorf("a row larger than a record: %v", err)
 	}
 }
@@ -92,10 +94,10 @@ func TestDamagedRecordsAreFound(t *testing.T) {
 	for i := range records[0] {
 		b := bytes.Clone(records[0])
 		b[i] ^= 4
-		if _, err := DecodeRecord(b); err == nil {
+		if _, err := Decode(b); err == nil {
 			t.Fatalf("byte %d changed and nobody noticed", i)
 		}
-		if _, err := DecodeRecord(records[0][:i]); err == nil {
+		if _, err := Decode(records[0][:i]); err == nil {
 			t.Fatalf("cut to %d bytes and nobody noticed", i)
 		}
 	}
@@ -106,10 +108,11 @@ func FuzzDecodeRecord(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	mixed := &Step{Index: MarkSteps, Bucket: 10, Cursor: Behind(9), Places: []mixture.Place{{Epoch: 1, Taken: 4},
-		{Taken: 5}},
-		Rows: [][]packonline.Piece{{{Doc: Ref(0, 7), Length: 4}, {Doc: Ref(1, 3), Length: 6}},
-			{{Doc: Ref(1, 5), Start: 2, Length: 10}}, {{Doc: Ref(0, 2), Length: 3}}, nil}}
+	mixed := &plan.Step{Index: plan.MarkSteps, Bucket: 10, Cursor: plan.Behind(9),
+		Places: []mixture.Place{{Epoch: 1, Taken: 4},
+			{Taken: 5}},
+		Rows: [][]packonline.Piece{{{Doc: plan.Ref(0, 7), Length: 4}, {Doc: plan.Ref(1, 3), Length: 6}},
+			{{Doc: plan.Ref(1, 5), Start: 2, Length: 10}}, {{Doc: plan.Ref(0, 2), Length: 3}}, nil}}
 	several, err := EncodeStep(mixed, 300)
 	if err != nil {
 		f.Fatal(err)
@@ -119,29 +122,33 @@ func FuzzDecodeRecord(f *testing.F) {
 		f.Fatal(err)
 	}
 	records = append(records, several...)
-	mixed.Masked, mixed.Repeats = 4, []Repeat{{0, 1, 6}}
+	mixed.Masked, mixed.Repeats = 4, []plan.Repeat{{Row: 0, Piece: 1, Tokens: 6}}
 	if several, err = EncodeStep(mixed, 500); err != nil {
 		f.Fatal(err)
 	}
 	records = append(records, several...)
-	for _, b := range append(records, EncodeRecord(Seal{}), EncodeRecord(Seal{"alice"}), EncodeRecord(Drain{78, "bob/7"}),
-		EncodeRecord(SealSource{79, "c", 2, 9}), EncodeRecord(Commit{"a", 9}), EncodeRecord(Term{"host/7"}),
-		EncodeRecord(Term{}), EncodeRecord(Mix{At: 5, By: "c", Change: mixture.Change{Weights: map[string]float64{"web": 1}},
-			Decided: new(uint64)}), EncodeRecord(Header{Run: "x"}),
-		EncodeRecord(ForkState{3, []byte("state")})) {
+	for _, b := range append(records, Encode(Seal{}),
+		Encode(Seal{By: "alice"}), Encode(Drain{At: 78, By: "bob/7"}),
+		Encode(SealSource{At: 79, By: "c", Source: 2, Last: 9}),
+		Encode(Commit{Keeper: "a", Step: 9}),
+		Encode(Term{Daemon: "host/7"}),
+		Encode(Term{}),
+		Encode(Mix{At: 5, By: "c", Change: mixture.Change{Weights: map[string]float64{"web": 1}},
+			Decided: new(uint64)}), Encode(Header{Run: "x"}),
+		Encode(ForkState{Part: 3, State: []byte("state")})) {
 		f.Add(b[:len(b)-4]) // the fuzz function adds the checksum, else nothing else would be reached
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if len(b) < 4 {
 			return
 		}
-		e, err := DecodeRecord(frame(b[3], b[4:]))
+		e, err := Decode(frame(b[3], b[4:]))
 		if err != nil {
 			return
 		}
 		part, ok := e.(StepPart)
 		if !ok {
-			if again, err := DecodeRecord(EncodeRecord(e)); err != nil || !reflect.DeepEqual(again, e) {
+			if again, err := Decode(Encode(e)); err != nil || !reflect.DeepEqual(again, e) {
 				t.Fatalf("%+v does not survive: %+v, %v", e, again, err)
 			}
 			return
@@ -152,7 +159,7 @@ func FuzzDecodeRecord(f *testing.F) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			second, err := DecodeRecord(again[0])
+			second, err := Decode(again[0])
 			if err != nil || !reflect.DeepEqual(second.(StepPart).Rows, part.Rows) ||
 				!reflect.DeepEqual(second.(StepPart).Repeats, part.Repeats) || s.Masked != part.Masked {
 				t.Fatalf("a decoded step does not survive: %v", err)
@@ -162,11 +169,14 @@ func FuzzDecodeRecord(f *testing.F) {
 }
 
 func FuzzDecodeCheckpoint(f *testing.F) {
-	good := Checkpoint{"sha256:ab", Tail{7, 9}, Keepers{"a": 3, "b": 9},
-		[]Control{Drain{At: 7}, Drain{8, "bob"}, SealSource{12, "alice", 0, 9}}, []byte("state")}.Encode()
+	good := Checkpoint{Fingerprint: "sha256:ab", Tail: Tail{Position: 7, Check: 9},
+		Keepers: Keepers{"a": 3, "b": 9},
+		Pending: []Control{Drain{At: 7}, Drain{At: 8, By: "bob"},
+			SealSource{At: 12, By: "alice", Source: 0, Last: 9}}, Planner: []byte("state")}.Encode()
 	f.Add(good[3 : len(good)-4]) // the fuzz function adds the frame, else nothing else would be reached
 	f.Fuzz(func(t *testing.T, body []byte) {
-		b := append([]byte{checkpointMagic[0], checkpointMagic[1], checkpointVersion}, body...)
+		b := append([]byte{checkpointMagic[0], checkpointMagic[1], checkpointVersion},
+			body...)
 		c, err := DecodeCheckpoint(binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli)))
 		if err != nil {
 			return
@@ -178,9 +188,12 @@ func FuzzDecodeCheckpoint(f *testing.F) {
 }
 
 func TestDamagedCheckpointsAreFound(t *testing.T) {
-	good := Checkpoint{"sha256:ab", Tail{7, 9}, Keepers{"a": 3, "b": 9},
-		[]Control{Drain{At: 7}, Drain{8, "bob"}, SealSource{12, "alice", 0, 9}}, []byte("state")}.Encode()
-	if c, err := DecodeCheckpoint(good); err != nil || string(c.Planner) != "state" || c.Tail != (Tail{7, 9}) {
+	good := Checkpoint{Fingerprint: "sha256:ab", Tail: Tail{Position: 7, Check: 9},
+		Keepers: Keepers{"a": 3, "b": 9},
+		Pending: []Control{Drain{At: 7}, Drain{At: 8, By: "bob"},
+			SealSource{At: 12, By: "alice", Source: 0, Last: 9}}, Planner: []byte("state")}.Encode()
+	if c, err := DecodeCheckpoint(good); err != nil || string(c.Planner) != "state" ||
+		c.Tail != (Tail{Position: 7, Check: 9}) {
 		t.Fatalf("%+v, %v", c, err)
 	}
 	for i := range good {

@@ -1,4 +1,4 @@
-package plan
+package runconfig
 
 import (
 	"fmt"
@@ -69,18 +69,18 @@ func (c TokenColumn) Bytes() int {
 }
 
 // TokenColumns returns the names of the columns that the run reads, in the order of all that depends on their places.
-func (c DocumentsConfig) TokenColumns() []string {
+func (c Documents) TokenColumns() []string {
 	names := slices.Sorted(maps.Keys(c.Columns))
 	return slices.DeleteFunc(names, func(name string) bool { return c.Columns[name].Type == ColumnNone })
 }
 
 // MetaColumns returns the names of the values of a document, in the order of all that depends on their places.
-func (c DocumentsConfig) MetaColumns() []string { return slices.Sorted(maps.Keys(c.Meta)) }
+func (c Documents) MetaColumns() []string { return slices.Sorted(maps.Keys(c.Meta)) }
 
 // Unread says what documents may be by an old configuration that were undecodable by this one: several in a message,
 // and what they bring along. A value of a document is passed over where messages are one document, and a column of a
 // message of several has to be declared. Nothing is said of what is new.
-func (c DocumentsConfig) Unread(old DocumentsConfig) (changes []string) {
+func (c Documents) Unread(old Documents) (changes []string) {
 	if old.Batches && !c.Batches {
 		changes = append(changes, "documents.batches: true")
 	}
@@ -100,7 +100,7 @@ func (c DocumentsConfig) Unread(old DocumentsConfig) (changes []string) {
 	return changes
 }
 
-func (c DocumentsConfig) validateColumns(add func(field string, value any, want string)) {
+func (c Documents) validateColumns(add func(field string, value any, want string)) {
 	if n := len(c.Columns) + len(c.Meta); n > maxColumns {
 		add("columns", n, fmt.Sprintf("at most %d columns, those of documents.meta included", maxColumns))
 	}

@@ -1,4 +1,4 @@
-package plan
+package planrecord
 
 import (
 	"encoding/binary"
@@ -12,6 +12,8 @@ import (
 
 	"loaderd/loader/internal/codec"
 	"loaderd/loader/mixture"
+	"loaderd/loader/plan"
+	"loaderd/loader/runconfig"
 	"loaderd/packonline"
 )
 
@@ -55,8 +57,8 @@ type Header struct {
 	// Keyed says that the run was begun with a plan key: no record counts without a code of it.
 	Keyed bool `json:"keyed,omitempty"`
 	// Sources are the streams of the sources that the run begins with, in the order of their numbers.
-	Sources []SourceBegin `json:"sources"`
-	Config  Config        `json:"config"`
+	Sources []plan.SourceBegin `json:"sources"`
+	Config  runconfig.Config   `json:"config"`
 	// Parent is the run that this one was forked from.
 	Parent *Parent `json:"parent,omitempty"`
 	// State is what the planner of a fork begins with. Records of their own hold it, behind the header: see ForkState.
@@ -83,14 +85,14 @@ type Entry interface {
 
 // StepPart is rows [First, First+len(Rows)) of a step that has Total of them: part Part of Parts.
 type StepPart struct {
-	Step
+	plan.Step
 	Part, Parts, First, Total int
 
 	encoded []byte // the rows, where the part is about to be written
 }
 
-// EncodeRecord returns the record of an entry.
-func EncodeRecord(e Entry) []byte { return frame(e.Kind(), e.appendBody(nil)) }
+// Encode returns the record of an entry.
+func Encode(e Entry) []byte { return frame(e.Kind(), e.appendBody(nil)) }
 
 // frame makes a record of a body.
 func frame(kind byte, body []byte) []byte {
@@ -99,6 +101,22 @@ func frame(kind byte, body []byte) []byte {
 	b = append(b, FormatVersion, kind)
 	b = append(b, body...)
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
+}
+
+// Infos returns the sources that a run begins with, in the order of their numbers.
+func (h Header) Infos() []plan.SourceInfo {
+	out := make([]plan.SourceInfo, len(h.Sources))
+	for i, s := range h.Sources {
+		out[i] = plan.SourceInfo{SourceBegin: s, Config: h.Config.Sources[s.Name]}
+		if h.Parent == nil {
+			continue
+		}
+		x := h.Parent.Sources[i]
+		if out[i].From = x.From; x.Config != nil {
+			out[i].Config = *x.Config
+		}
+	}
+	return out
 }
 
 func (Header) Kind() byte { return kindHeader }
@@ -112,7 +130,7 @@ func (h Header) appendBody(b []byte) []byte {
 }
 
 func (p StepPart) Kind() byte {
-	if p.masks() {
+	if p.Masked > 0 {
 		return kindMaskedStep
 	}
 	return kindStep
@@ -129,7 +147,7 @@ func (p StepPart) appendBody(b []byte) []byte {
 		b = binary.AppendUvarint(b, v)
 	}
 	b = p.appendPlaces(b)
-	if p.masks() {
+	if p.Masked > 0 {
 		b = p.appendMasked(b)
 	}
 	return append(b, p.encoded...)
@@ -168,9 +186,9 @@ func (p *StepPart) appendPlaces(b []byte) []byte {
 }
 
 // EncodeStep writes a step as one record, or as several when it is larger than limit bytes.
-func EncodeStep(s *Step, limit int) ([][]byte, error) {
+func EncodeStep(s *plan.Step, limit int) ([][]byte, error) {
 	prefix := (10 + 2*len(s.Places)) * binary.MaxVarintLen64
-	if s.masks() {
+	if s.Masked > 0 {
 		prefix += 3 * binary.MaxVarintLen64
 	}
 	var parts []StepPart
@@ -192,13 +210,13 @@ func EncodeStep(s *Step, limit int) ([][]byte, error) {
 	records := make([][]byte, len(parts))
 	for i, p := range parts {
 		p.Parts = len(parts)
-		records[i] = EncodeRecord(p)
+		records[i] = Encode(p)
 	}
 	return records, nil
 }
 
 // encodeRows writes as many rows from first on as fit in limit bytes with their repeats, and returns their number.
-func encodeRows(s *Step, first int, repeats []Repeat, limit int) ([]byte, int) {
+func encodeRows(s *plan.Step, first int, repeats []plan.Repeat, limit int) ([]byte, int) {
 	var body []byte
 	previous := before{bucket: int64(s.Bucket)}
 	for i, pieces := range s.Rows[first:] {
@@ -215,13 +233,13 @@ func encodeRows(s *Step, first int, repeats []Repeat, limit int) ([]byte, int) {
 const repeatBytes = 3 * binary.MaxVarintLen64
 
 // repeatsOf returns how many of the repeats are of the rows before a row.
-func repeatsOf(repeats []Repeat, row int) int {
-	n, _ := slices.BinarySearchFunc(repeats, row, func(r Repeat, row int) int { return r.Row - row })
+func repeatsOf(repeats []plan.Repeat, row int) int {
+	n, _ := slices.BinarySearchFunc(repeats, row, func(r plan.Repeat, row int) int { return r.Row - row })
 	return n
 }
 
-// DecodeRecord reads one record of a plan.
-func DecodeRecord(b []byte) (Entry, error) {
+// Decode reads one record of a plan.
+func Decode(b []byte) (Entry, error) {
 	if len(b) < recordOverhead || string(b[:2]) != recordMagic {
 		return nil, errors.New("decode plan record: not a record of a plan")
 	}
@@ -278,7 +296,7 @@ func readStepPart(r *codec.Cursor, masked bool) StepPart {
 	p.Index = r.Uvarint()
 	p.Bucket = int32(r.Bounded(math.MaxInt32))
 	p.Total = int(r.Bounded(1 << 20))
-	p.Cursor = Behind(r.Uvarint())
+	p.Cursor = plan.Behind(r.Uvarint())
 	floor := r.Uvarint()
 	p.Part = int(r.Bounded(1 << 20))
 	p.Parts = int(r.Bounded(1 << 20))
@@ -291,9 +309,9 @@ func readStepPart(r *codec.Cursor, masked bool) StepPart {
 	if r.Err != nil {
 		return p
 	}
-	p.Floor = Before(floor)
+	p.Floor = plan.Before(floor)
 	p.Places = readPlaces(r)
-	if r.Err == nil && (len(p.Places) > 0) != (p.Part == 0 && p.Index%MarkSteps == 0) {
+	if r.Err == nil && (len(p.Places) > 0) != (p.Part == 0 && p.Index%plan.MarkSteps == 0) {
 		r.Fail(fmt.Errorf("part %d of step %d names %d places of sources", p.Part, p.Index, len(p.Places)))
 	}
 	if masked {
@@ -323,7 +341,8 @@ func readMasked(r *codec.Cursor, p *StepPart) {
 	}
 	row := p.First
 	for i := range r.Bounded(uint64(len(r.Rest)) / 3) {
-		x := Repeat{Row: row + int(r.Bounded(1<<20)), Piece: int(r.Bounded(1 << 31)), Tokens: int32(r.Bounded(math.MaxInt32))}
+		x := plan.Repeat{Row: row + int(r.Bounded(1<<20)), Piece: int(r.Bounded(1 << 31)),
+			Tokens: int32(r.Bounded(math.MaxInt32))}
 		if r.Err == nil && (x.Tokens == 0 || i > 0 && x.Row == row && x.Piece <= p.Repeats[i-1].Piece) {
 			r.Fail(fmt.Errorf("piece %d of row %d repeats %d tokens", x.Piece, x.Row, x.Tokens))
 		}
