@@ -14,6 +14,7 @@ import (
 	"loaderd/loader/maintenance"
 	"loaderd/loader/plan"
 	"loaderd/loader/planner"
+	"loaderd/loader/planview"
 	"loaderd/loader/runconfig"
 	"loaderd/loader/state"
 )
@@ -85,6 +86,41 @@ func TestFork(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// A fork begins behind the documents that the steps before it were made of, also where the parent has a checkpoint that
+// covers more of them; where the documents up to there are gone, it begins with that checkpoint.
+func TestFork_BeginsWhereTheStepDoes(t *testing.T) {
+	w := newWorld(config("bfd"))
+	w.config.Packing.Buckets, w.config.Packing.Atom = []int{64}, 1
+	w.options.Checkpoint = 1 << 30
+	w.docs.lengths(someLengths(3, 100)...)
+	run, stop := w.start(t)
+	settled(t, run, 100) // its checkpoints are behind documents that make no step
+	steps := run.Info().Planned
+	must(t, stop())
+	last, err := (&planview.Reader{Log: w.plan}).Step(t.Context(), steps-1)
+	must(t, err)
+	if last.Cursor.Last() == 100 {
+		t.Fatal("all documents make steps")
+	}
+	taken := func() uint64 {
+		t.Helper()
+		h, _, err := w.fork(t, steps, "next", w.config)
+		must(t, err)
+		return h.Parent.Sources[0].Taken
+	}
+	if n := taken(); n != last.Cursor.Last() {
+		t.Errorf("the fork has taken %d documents, the steps before it are made of %d", n, last.Cursor.Last())
+	}
+	w.docs.first = 101
+	if n := taken(); n != 100 {
+		t.Errorf("the fork has taken %d documents, the only checkpoint covers 100", n)
+	}
+	w.docs.first, w.checkpoints.data = 1, nil
+	if n := taken(); n != last.Cursor.Last() {
+		t.Errorf("without a checkpoint the fork has taken %d documents, want %d", n, last.Cursor.Last())
 	}
 }
 

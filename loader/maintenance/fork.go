@@ -39,8 +39,14 @@ type forking struct {
 	plan    *planview.Reader
 	streams *planview.Streams
 
-	parent  planrecord.Header
-	before  uint64 // the first record that the fork does not share
+	parent   planrecord.Header
+	before   uint64    // the first record that the fork does not share
+	restored           // with which it begins
+	beyond   *restored // of a checkpoint that covers documents behind the step's begin; nil without one
+}
+
+// restored is a planner to begin with.
+type restored struct {
 	applier *planner.Applier
 	at      uint64 // the last record that it covers at first; 1 at the beginning
 }
@@ -52,8 +58,13 @@ func (f *forking) fork(ctx context.Context, name string, c runconfig.Config) (h 
 	if err := f.restore(ctx); err != nil {
 		return h, err
 	}
-	if err := f.there(ctx); err != nil {
-		return h, err
+	lost := f.there(ctx)
+	if lost != nil && f.beyond != nil {
+		f.restored = *f.beyond
+		lost = f.there(ctx)
+	}
+	if lost != nil {
+		return h, lost
 	}
 	if err := f.again(ctx); err != nil {
 		return h, err
@@ -141,8 +152,13 @@ func tokensAs(old planrecord.Header, c runconfig.Config) error {
 		Do: "keep the tokenizer, or begin a run that is no fork"}
 }
 
-// restore makes the planner: from the newest checkpoint before the step that fits, else at the beginning.
+// restore makes the planner: from the newest checkpoint that covers no document behind those that the steps before were
+// made of, else at the beginning. So the fork does not depend on which checkpoints are there.
 func (f *forking) restore(ctx context.Context) error {
+	begin, err := f.begin(ctx)
+	if err != nil {
+		return err
+	}
 	stored, err := planview.ListCheckpoints(ctx, f.from, f.before <= 1)
 	if err != nil {
 		return err
@@ -158,14 +174,31 @@ func (f *forking) restore(ctx context.Context) error {
 		}
 		a, err := planner.Restore(f.parent, c)
 		// behind the end it does not hold what was dropped there
-		if err == nil && a.Planner.Next() <= f.step && !a.Planner.Ended() {
-			f.applier, f.at = a, c.Tail.Position
+		if err != nil || a.Planner.Next() > f.step || a.Planner.Ended() {
+			continue
+		}
+		found := restored{a, c.Tail.Position}
+		if begin.Reaches(a.Planner.Cursor()) {
+			f.restored = found
 			return nil
 		}
+		f.beyond = &found
 	}
 	f.at = 1
 	f.applier, err = planner.NewApplier(f.parent)
 	return err
+}
+
+// begin returns the position behind the documents that the steps before were made of.
+func (f *forking) begin(ctx context.Context) (plan.Position, error) {
+	if f.step == 0 {
+		return plan.Position{}, nil
+	}
+	s, err := f.plan.Step(ctx, f.step-1)
+	if err != nil {
+		return plan.Position{}, fmt.Errorf("read step %d: %w", f.step-1, err)
+	}
+	return s.Cursor, nil
 }
 
 // there refuses streams that are not the parent's, or that do not hold what it takes to plan it again.
