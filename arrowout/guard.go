@@ -20,6 +20,7 @@ import (
 	"loaderd/arrowout/internal/caller"
 	"loaderd/arrowout/internal/refusal"
 	"loaderd/internal/access"
+	"loaderd/internal/event"
 	"loaderd/internal/logsample"
 	"loaderd/loader/fault"
 )
@@ -117,7 +118,8 @@ func (g *guard) refuse(ctx context.Context, method string, err error) *status.St
 }
 
 func (g *guard) report(ctx context.Context, id uint64, method string, code codes.Code, err error) {
-	level, args := slog.LevelInfo, []any{"call", id, "method", method, "code", code.String(), "error", err}
+	level, args := slog.LevelInfo, []any{event.CallFailed, "call", id, "method", method, "code", code.String(),
+		"error", err}
 	switch code {
 	case codes.Internal, codes.DataLoss:
 		level = slog.LevelError

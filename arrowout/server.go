@@ -23,6 +23,7 @@ import (
 	"loaderd/arrowout/internal/session"
 	"loaderd/internal/access"
 	"loaderd/internal/connlimit"
+	"loaderd/internal/event"
 	"loaderd/internal/logsample"
 	"loaderd/loader/document"
 	"loaderd/loader/fault"
@@ -130,7 +131,8 @@ type handshakes struct {
 func (h handshakes) ServerHandshake(c net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	secure, info, err := h.TransportCredentials.ServerHandshake(c)
 	if err != nil {
-		h.samples.Log(h.log, slog.LevelInfo, "TLS handshake failed", "address", c.RemoteAddr().String(), "error", err)
+		h.samples.Log(h.log, slog.LevelInfo, "TLS handshake failed", event.HandshakeFailed, "address",
+			c.RemoteAddr().String(), "error", err)
 	}
 	return secure, info, err
 }

@@ -45,7 +45,7 @@ func TestSkipLog_Duplicates(t *testing.T) {
 		told("without duplicates")
 		pass(100)
 		time.Sleep(10 * time.Second)
-		told("in the second pass", "event=documents_skipped reason=duplicate, skipped=100 since_last_logged=100 "+
+		told("in the second pass", "event=documents.skipped reason=duplicate, skipped=100 since_last_logged=100 "+
 			"last_document=200, with other ids")
 		if n := run.Stats().Skipped.Of(plan.SkipDuplicate); n != 100 {
 			t.Errorf("%d duplicates are counted", n)

@@ -251,7 +251,7 @@ func TestStreams_LoweredBoundIsLoggedAtEveryStart(t *testing.T) {
 		if tc.want == c.MaxBytes {
 			want = 0
 		}
-		if n := strings.Count(log.String(), "event=stream.lowered"); n != want {
+		if n := strings.Count(log.String(), "event=stream.bound_lowered"); n != want {
 			t.Errorf("start %d: logged %d times, want %d:\n%s", i, n, want, &log)
 		}
 		for _, part := range []string{"stream=DOCS", "setting=stream.max_bytes", "configured_bytes=67108864",

@@ -7,6 +7,8 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	"loaderd/internal/event"
 )
 
 // Reloader is what was read from files that may change.
@@ -38,7 +40,7 @@ func Watch(ctx context.Context, log *slog.Logger, again <-chan struct{}, all map
 		for what, r := range all {
 			if at := r.Expires(); !at.IsZero() && time.Until(at) < warnBefore && time.Since(warned[what]) > warnEvery {
 				warned[what] = time.Now()
-				log.Warn("expires soon: replace it, it is read again by itself", "what", what, "expires",
+				log.Warn("expires soon: replace it, it is read again by itself", event.CredentialsExpiring, "what", what, "expires",
 					at.UTC().Format(time.RFC3339))
 			}
 		}
@@ -57,10 +59,11 @@ func Watch(ctx context.Context, log *slog.Logger, again <-chan struct{}, all map
 			}
 			seen[what] = now
 			if err := r.Reload(); err != nil {
-				log.Error("cannot be read again: what was read before stands", "what", what, "error", err)
+				log.Error("cannot be read again: what was read before stands", event.CredentialsReloadFailed, "what", what,
+					"error", err)
 				continue
 			}
-			log.Info("read again", "what", what, "files", r.Files())
+			log.Info("read again", event.CredentialsReloaded, "what", what, "files", r.Files())
 		}
 	}
 }

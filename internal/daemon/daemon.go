@@ -24,6 +24,7 @@ import (
 	"loaderd/internal/build"
 	"loaderd/internal/config"
 	"loaderd/internal/connlimit"
+	"loaderd/internal/event"
 	"loaderd/internal/status"
 	"loaderd/internal/tracing"
 	"loaderd/loader"
@@ -107,7 +108,8 @@ func Start(ctx context.Context, c config.Config, log *slog.Logger) (_ *Daemon, e
 	}
 	// Nothing of a new run is written before all else is up: a start that fails leaves no trace of its configuration.
 	d.serve(context.WithoutCancel(ctx))
-	log.Info("ready", "run", c.Run, "flight", d.FlightURI(), "nats", d.store.ClientURL(), "http", d.http.url(), "after",
+	log.Info("ready", event.DaemonReady, "run", c.Run, "flight", d.FlightURI(), "nats", d.store.ClientURL(), "http",
+		d.http.url(), "after",
 		time.Since(began).Round(time.Millisecond))
 	return d, nil
 }

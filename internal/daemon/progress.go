@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"loaderd/internal/event"
 	"loaderd/internal/stats"
 	"loaderd/loader"
 	"loaderd/loader/state"
@@ -29,7 +30,7 @@ func progress(ctx context.Context, log *slog.Logger, every time.Duration, snapsh
 		s, now := snapshot(), time.Now()
 		if !moved(last, s) {
 			if !idle && !s.Ended {
-				log.Info("no progress: no document, step or reader has moved since the last line",
+				log.Info("no progress: no document, step or reader has moved since the last line", event.DaemonIdle,
 					"steps", s.Planned, "documents", s.Documents, "readers", readersAt(s.Readers))
 			}
 			idle = true
@@ -38,7 +39,8 @@ func progress(ctx context.Context, log *slog.Logger, every time.Duration, snapsh
 		}
 		idle = false
 		rates := stats.Between(stats.Planned(last), stats.Planned(s), now.Sub(at))
-		log.Info("progress", "steps", s.Planned, "documents", s.Documents, "tokens", s.Tokens, "tokens_per_second",
+		log.Info("progress", event.DaemonProgress, "steps", s.Planned, "documents", s.Documents, "tokens", s.Tokens,
+			"tokens_per_second",
 			int64(rates.Tokens), "cursor", s.Cursor,
 			"behind", s.Source.Last-min(s.Source.Last, s.Cursor), "floor", s.Floor, "pool", s.PoolPieces, "rows_waiting",
 			s.RowsThere,

@@ -12,6 +12,7 @@ import (
 
 	"loaderd/internal/access"
 	"loaderd/internal/api"
+	"loaderd/internal/event"
 )
 
 // Events are the newest things that happened to a run, of all daemons. Those of this daemon are what its log says:
@@ -20,11 +21,11 @@ type Events struct {
 	daemon string
 
 	mu   sync.Mutex
-	all  []event // oldest first
+	all  []entry // oldest first
 	next uint64  // number of the next own one
 }
 
-type event struct {
+type entry struct {
 	api.Event
 	message string // of the log line, by which like ones are joined
 	more    int    // like ones since
@@ -81,7 +82,7 @@ func (e *Events) hear(r slog.Record, attrs []slog.Attr) {
 	add := func(a slog.Attr) bool {
 		v := a.Value.Resolve().String()
 		switch values[a.Key] = v; a.Key {
-		case "do", "run", "part", "action", "role", "call", "method":
+		case event.Key, "do", "run", "part", "action", "role", "call", "method":
 		default:
 			text += fmt.Sprintf(", %s %s", strings.ReplaceAll(a.Key, "_", " "), v)
 		}
@@ -91,8 +92,8 @@ func (e *Events) hear(r slog.Record, attrs []slog.Attr) {
 		add(a)
 	}
 	r.Attrs(add)
-	l, message := lines[r.Message], r.Message
-	if r.Message == "audit" {
+	l, message := lines[values[event.Key]], r.Message
+	if values[event.Key] == event.Audit.Value.String() {
 		if values["dry_run"] == "true" {
 			return
 		}
@@ -107,7 +108,7 @@ func (e *Events) hear(r slog.Record, attrs []slog.Attr) {
 			l.text = "The action {action}{by} was refused: {error}"
 		}
 	}
-	x := event{Event: api.Event{Time: r.Time, Daemon: e.daemon, Kind: l.kind, Do: cmp.Or(values["do"], l.do)},
+	x := entry{Event: api.Event{Time: r.Time, Daemon: e.daemon, Kind: l.kind, Do: cmp.Or(values["do"], l.do)},
 		message: message}
 	switch {
 	case r.Level >= slog.LevelError:
@@ -134,7 +135,7 @@ func excerpt(s string) string {
 	return s
 }
 
-func (e *Events) add(x event, own bool) {
+func (e *Events) add(x entry, own bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if n := len(e.all); own && n > 0 { // many ranks come at the same moment
@@ -152,7 +153,7 @@ func (e *Events) add(x event, own bool) {
 		x.own = e.next
 	}
 	e.all = append(e.all, x)
-	slices.SortStableFunc(e.all, func(a, b event) int {
+	slices.SortStableFunc(e.all, func(a, b entry) int {
 		return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Daemon, b.Daemon))
 	})
 	if len(e.all) > api.MaxEvents {
@@ -192,7 +193,7 @@ func (e *Events) others(daemon string, events []api.Event) {
 		x.Daemon = daemon
 		message, _, _ := strings.Cut(x.Text, more)
 		e.mu.Lock()
-		i := slices.IndexFunc(e.all, func(y event) bool {
+		i := slices.IndexFunc(e.all, func(y entry) bool {
 			return y.own == 0 && y.Daemon == daemon && y.message == message && x.Time.Sub(y.Time).Abs() < together
 		})
 		if i >= 0 {
@@ -200,7 +201,7 @@ func (e *Events) others(daemon string, events []api.Event) {
 		}
 		e.mu.Unlock()
 		if i < 0 {
-			e.add(event{Event: x, message: message}, false)
+			e.add(entry{Event: x, message: message}, false)
 		}
 	}
 }

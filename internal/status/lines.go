@@ -1,83 +1,96 @@
 package status
 
 import (
+	"log/slog"
 	"regexp"
 	"strings"
+
+	"loaderd/internal/event"
 )
 
 // line is how a line of the log is told as an event.
 type line struct {
-	kind string // of one below a warning; such a line that has none is no event
-	text string // with {values} of the line; empty: its message, and behind that all of its values
-	do   string // what to do about it, where the line does not say so itself
+	event slog.Attr
+	kind  string // of one below a warning; such a line that has none is no event
+	text  string // with {values} of the line; empty: its message, and behind that all of its values
+	do    string // what to do about it, where the line does not say so itself
 }
 
-// lines are the lines of the log that are told in another way than as they stand there, by their messages.
-var lines = map[string]line{
-	"a reader has come": {"reader", "Rank {rank} of {world} has come, from step {from_step} on", ""},
-	"a reader has gone": {"reader", "Rank {rank} of {world} has gone at step {at_step}: {why}",
+// lines are the lines of the log that the page shows with another text than their message, by the names of their
+// events.
+var lines = byEvent([]line{
+	{event.ReaderJoined, "reader", "Rank {rank} of {world} has come, from step {from_step} on", ""},
+	{event.ReaderLeft, "reader", "Rank {rank} of {world} has gone at step {at_step}: {why}",
 		"nothing, if its trainer has stopped on purpose; else look at that rank's log"},
-	"missing rank resolved":      {"reader", "Job {job}, world size {world}: rank {ranks} no longer holds the others", ""},
-	"new run":                    {"leader", "The run begins", ""},
-	"this process leads the run": {"leader", "This daemon leads the run, term {term}", ""},
-	"planner restored":           {"leader", "The planner is restored at step {step}", ""},
-	"run ended": {"seal", "The run has ended at step {steps}",
+	{event.RankResolved, "reader", "Job {job}, world size {world}: rank {ranks} no longer holds the others", ""},
+	{event.RunStarted, "leader", "The run begins", ""},
+	{event.LeadershipAcquired, "leader", "This daemon leads the run, term {term}", ""},
+	{event.PlannerRestored, "leader", "The planner is restored at step {step}", ""},
+	{event.RunEnded, "seal", "The run has ended at step {steps}",
 		"stop the trainer when it has read the last step"},
-	"the run is measured": {"measure", "The run is measured: it will end at step {steps}", ""},
-	"ready":               {"daemon", "The daemon is ready, after {after}", ""},
-	"a source has documents again, and takes its share": {"source",
+	{event.RunEstimated, "measure", "The run is measured: it will end at step {steps}", ""},
+	{event.DaemonReady, "daemon", "The daemon is ready, after {after}", ""},
+	{event.SourceResumed, "source",
 		`Source "{source}" has documents again, and takes its share`, ""},
-	"the document stream is as the run needs it again":                    {"source", "", ""},
-	"the stream is quiet and a reader waits: pool and window are drained": {"drain", "", ""},
-	"drained early for a waiting reader": {"drain",
+	{event.StreamMatches, "source", "", ""},
+	{event.FlushIdle, "drain", "", ""},
+	{event.FlushEarly, "drain",
 		"Documents packed for a reader that waits, before the shuffle window was full: {documents}", ""},
-	"connection to NATS is back":        {"source", "The connection to NATS is back", ""},
-	"document stream can be read again": {"source", `Stream "{stream}" can be read again, after {down}`, ""},
-	"read again":                        {"access", "Read again: {what}", ""},
-	"document stream has room again":    {"source", `Stream "{stream}" has room again`, ""},
+	{event.ConnectionRestored, "source", "The connection to NATS is back", ""},
+	{event.StreamReadResumed, "source", `Stream "{stream}" can be read again, after {down}`, ""},
+	{event.CredentialsReloaded, "access", "Read again: {what}", ""},
+	{event.StreamHasRoom, "source", `Stream "{stream}" has room again`, ""},
 	// Warnings and errors are events anyhow.
-	"document stream is nearly full": {"",
+	{event.StreamNearlyFull, "",
 		`Stream "{stream}" is nearly full: {bytes} of {max_bytes} bytes`, ""},
-	"document stream is full, producers wait": {"",
+	{event.StreamFull, "",
 		`Stream "{stream}" is full: {bytes} of {max_bytes} bytes. Producers wait`, ""},
-	"stream bound is below its setting, the disk has too little space": {"",
+	{event.StreamBoundLowered, "",
 		`Stream "{stream}" may hold {bytes} bytes, not the {configured_bytes} of {setting}: the disk has too little space`,
 		""},
-	"rank missing": {"", "{cause}", ""},
-	"readers wait for a step": {"",
+	{event.RankMissing, "", "{cause}", ""},
+	{event.StallStarted, "",
 		"Step {step} has not come for {waited}, readers that wait: {readers}. {cause}", ""},
-	"readers wait no more": {"",
+	{event.StallResolved, "",
 		"Step {step} is there: ranks have waited for {waited}", "nothing: steps come again"},
-	"connection to NATS lost, reconnecting": {"", "The connection to NATS is lost: {error}",
+	{event.ConnectionLost, "", "The connection to NATS is lost: {error}",
 		"nothing, if it comes back by itself; else look at the NATS servers"},
-	"document stream cannot be read, trying again": {"",
+	{event.StreamReadFailed, "",
 		`Stream "{stream}" cannot be read: {error}`, "look at the NATS servers; the daemon tries again"},
-	"this daemon no longer leads the run": {"", "This daemon no longer leads the run",
+	{event.LeadershipLost, "", "This daemon no longer leads the run",
 		"nothing: another daemon leads"},
-	"document is undecodable and went to the dead letters": {"",
+	{event.DocumentDeadLettered, "",
 		`Document {sequence} of "{stream}" cannot be decoded: {reason}: {problem}`,
 		"look at it (loaderd dead list), and at its producer"},
-	"a source has no documents: the others share its weight until it has": {"",
+	{event.SourcePaused, "",
 		`Source "{source}" has no documents: the others share its weight`,
 		"publish documents to it, or end it with loaderd seal and its name"},
-	"checkpoint not stored; a restart will re-plan from an older one": {"", "",
+	{event.CheckpointFailed, "", "",
 		"look at the JetStream server and its disk"},
-	"JetStream does not answer, trying again": {"", "",
+	{event.JetStreamUnavailable, "", "",
 		"look at the JetStream servers and their disks"},
-	"documents not released; trying again": {"", "",
+	{event.RetentionFailed, "", "",
 		"look at the JetStream servers, if it goes on"},
-	"expires soon: replace it, it is read again by itself": {"", "Expires on {expires}: {what}",
+	{event.CredentialsExpiring, "", "Expires on {expires}: {what}",
 		"replace the file: it is read again by itself"},
+})
+
+func byEvent(list []line) map[string]line {
+	out := make(map[string]line, len(list))
+	for _, l := range list {
+		out[l.event.Value.String()] = l
+	}
+	return out
 }
 
 // audited are the actions of which the audit's line is an event, by name. {by} is the identity that asked, where it has
 // a name.
 var audited = map[string]line{
-	"seal":       {"seal", "The run was sealed{by}", ""},
-	"drain":      {"drain", "The run was drained{by}", ""},
-	"mix":        {"weights", "The weights were set{by}: {weights}", ""},
-	"checkpoint": {"checkpoint", "A checkpoint was stored on request{by}", ""},
-	"leave":      {"keeper", `Keeper "{keeper}" was removed{by}`, ""},
+	"seal":       {event.Audit, "seal", "The run was sealed{by}", ""},
+	"drain":      {event.Audit, "drain", "The run was drained{by}", ""},
+	"mix":        {event.Audit, "weights", "The weights were set{by}: {weights}", ""},
+	"checkpoint": {event.Audit, "checkpoint", "A checkpoint was stored on request{by}", ""},
+	"leave":      {event.Audit, "keeper", `Keeper "{keeper}" was removed{by}`, ""},
 }
 
 var places = regexp.MustCompile(`\{[a-z_]+\}`)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"loaderd/internal/api"
+	"loaderd/internal/event"
 	"loaderd/internal/status"
 	"loaderd/internal/statustest"
 	"loaderd/loader"
@@ -210,7 +211,7 @@ func TestEveryDaemonShowsTheSame(t *testing.T) {
 		a, b := start("a", run, log, words), start("b", run, log, words)
 		a.serves(rank("j", 0, 3, 45, "a"), rank("j", 2, 3, 40, "a"))
 		b.serves(rank("j", 1, 3, 44, "b"))
-		a.log.Info("a reader has come", "rank", 0, "world", 3)
+		a.log.Info("a reader has come", event.ReaderJoined, "rank", 0, "world", 3)
 		b.log.Warn("readers wait for a step", "step", 3, "do", "publish")
 		time.Sleep(3 * time.Second)
 		c := start("c", run, log, words) // it hears what has happened before
@@ -370,15 +371,16 @@ func TestEvents(t *testing.T) {
 		a := start("a", &fakeRun{info: loader.Info{Run: "r"}}, &fakePlan{}, nil)
 		defer a.stop()
 		for i := range 64 {
-			a.log.Info("a reader has come", "rank", i, "world", 64, "from_step", 7)
+			a.log.Info("a reader has come", event.ReaderJoined, "rank", i, "world", 64, "from_step", 7)
 		}
-		a.log.Debug("a reader has come")
-		a.log.Info("progress", "steps", 3)
-		a.log.With("part", "audit").Info("audit", "action", "ledger", "identity", "x")
-		a.log.With("part", "audit").Info("audit", "action", "mix", "dry_run", true)
+		a.log.Debug("a reader has come", event.ReaderJoined)
+		a.log.Info("progress", event.DaemonProgress, "steps", 3)
+		a.log.With("part", "audit").Info("audit", event.Audit, "action", "ledger", "identity", "x")
+		a.log.With("part", "audit").Info("audit", event.Audit, "action", "mix", "dry_run", true)
 		time.Sleep(time.Second)
-		a.log.With("part", "audit").Info("audit", "action", "seal", "identity", "alice", "role", "operate", "source", "web")
-		a.log.With("run", "r").Warn("connection to NATS lost, reconnecting", "error", errors.New("EOF"))
+		a.log.With("part", "audit").Info("audit", event.Audit, "action", "seal", "identity", "alice", "role", "operate",
+			"source", "web")
+		a.log.With("run", "r").Warn("connection to NATS lost, reconnecting", event.ConnectionLost, "error", errors.New("EOF"))
 		time.Sleep(2 * time.Second)
 		e := a.Status().Events
 		if len(e) != 3 {
@@ -393,15 +395,16 @@ func TestEvents(t *testing.T) {
 		if e[0].Kind != "warning" || e[0].Text != "The connection to NATS is lost: EOF" || e[0].Do == "" {
 			t.Errorf("%+v", e[0])
 		}
-		a.log.With("part", "audit").Info("audit", "action", "drain", "identity", "bob", "error", errors.New("FORBIDDEN"))
-		a.log.Info("ready", "nothing", "else")
+		a.log.With("part", "audit").Info("audit", event.Audit, "action", "drain", "identity", "bob", "error",
+			errors.New("FORBIDDEN"))
+		a.log.Info("ready", event.DaemonReady, "nothing", "else")
 		time.Sleep(2 * time.Second)
 		const refused = "The action drain by bob was refused: FORBIDDEN"
 		if e := a.Status().Events; e[1].Text != refused && e[0].Text != refused || e[0].Text != "ready, nothing else" &&
 			e[1].Text != "ready, nothing else" {
 			t.Errorf("%+v", e[:2])
 		}
-		a.log.With("part", "audit").Info("audit", "action", "seal", "identity", "anybody", "role", "operate")
+		a.log.With("part", "audit").Info("audit", event.Audit, "action", "seal", "identity", "anybody", "role", "operate")
 		time.Sleep(2 * time.Second)
 		if e := a.Status().Events; e[0].Text != "The run was sealed" {
 			t.Errorf("%+v", e[0])

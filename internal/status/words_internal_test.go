@@ -44,8 +44,8 @@ func TestWrongWords(t *testing.T) {
 	}
 }
 
-// The lines that are told in other words are lines of the log still.
-func TestLinesAreOfTheLog(t *testing.T) {
+// The texts of events name keys that the log has.
+func TestLines_NameKeysOfTheLog(t *testing.T) {
 	var code strings.Builder
 	for _, folder := range []string{"loader", "stream", "arrowout", "internal/daemon", "internal/access"} {
 		err := filepath.WalkDir(filepath.Join("..", "..", folder), func(path string, _ fs.DirEntry, err error) error {
@@ -60,10 +60,7 @@ func TestLinesAreOfTheLog(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for message, l := range lines {
-		if !strings.Contains(code.String(), strconv.Quote(message)) {
-			t.Errorf("nothing logs %q", message)
-		}
+	for _, l := range lines {
 		for _, place := range places.FindAllString(l.text, -1) {
 			if key := strconv.Quote(strings.Trim(place, "{}")); !strings.Contains(code.String(), key) {
 				t.Errorf("no line has %s, as %q wants", key, l.text)

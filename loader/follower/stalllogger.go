@@ -5,6 +5,7 @@ import (
 	"maps"
 	"time"
 
+	"loaderd/internal/event"
 	"loaderd/loader/census"
 	"loaderd/loader/diagnosis"
 	"loaderd/loader/fault"
@@ -54,7 +55,8 @@ func (w *stallLogger) look(now time.Time) {
 	plan := w.follower.plan.Now()
 	over := plan.Ended || plan.Failed != nil
 	if !w.since.IsZero() && (since != w.since || over) {
-		w.follower.log.Warn("readers wait no more", "step", plan.Steps, "waited", now.Sub(w.since).Round(time.Second))
+		w.follower.log.Warn("readers wait no more", event.StallResolved, "step", plan.Steps, "waited",
+			now.Sub(w.since).Round(time.Second))
 		w.since = time.Time{}
 	}
 	if readers > 0 {
@@ -77,7 +79,7 @@ func (w *stallLogger) look(now time.Time) {
 		return
 	}
 	w.since, w.reason, w.facts, w.told[e.Reason] = since, e.Reason, e.Facts, now
-	w.follower.log.Warn("readers wait for a step", "step", plan.Steps, "readers", readers, "waited",
+	w.follower.log.Warn("readers wait for a step", event.StallStarted, "step", plan.Steps, "readers", readers, "waited",
 		now.Sub(since).Round(time.Second),
 		"reason", e.Reason, "cause", e.Message, "do", e.Do)
 }
@@ -97,13 +99,13 @@ func (w *stallLogger) logRanks(v census.View) {
 		ranks := diagnosis.Joined(f.Ranks)
 		if missing[j.Key] = ranks; w.ranks[j.Key] != ranks {
 			e := diagnosis.RankCause(f)
-			w.follower.log.Warn("rank missing", "event", "rank.missing", "job", f.Job, "world", f.World, "ranks", ranks, "state",
+			w.follower.log.Warn("rank missing", event.RankMissing, "job", f.Job, "world", f.World, "ranks", ranks, "state",
 				f.State, "step", f.Step, "cause", e.Message, "do", e.Do)
 		}
 	}
 	for k, ranks := range w.ranks {
 		if missing[k] == "" {
-			w.follower.log.Info("missing rank resolved", "event", "rank.resolved", "job", k.Job, "world", k.World,
+			w.follower.log.Info("missing rank resolved", event.RankResolved, "job", k.Job, "world", k.World,
 				"ranks", ranks)
 		}
 	}

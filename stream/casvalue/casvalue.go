@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
 
+	"loaderd/internal/event"
 	"loaderd/stream"
 	"loaderd/stream/conn"
 	"loaderd/stream/messages"
@@ -120,7 +121,8 @@ func (c *Value[T]) Update(ctx context.Context, change func(T) (T, error)) (value
 		case !conn.Transient(err) && ctx.Err() == nil:
 			return value, fmt.Errorf("change %s: %w", c.what, err)
 		case attempt == 1:
-			c.store.Log().Warn("JetStream does not answer, trying again", "action", "change "+c.what, "error", err)
+			c.store.Log().Warn("JetStream does not answer, trying again", event.JetStreamUnavailable, "action", "change "+c.what,
+				"error", err)
 		}
 		if err := c.store.Pause(ctx, wait.NextBackOff(), err); err != nil {
 			return value, fmt.Errorf("change %s: %w", c.what, err)

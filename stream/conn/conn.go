@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"loaderd/internal/event"
+
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -116,7 +118,8 @@ func (c *Client) awaitJetStream(ctx context.Context) error {
 		case errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
 			return fmt.Errorf("connect to NATS at %s: %w: enable JetStream for the account of these credentials", where, err)
 		}
-		c.log.Warn("JetStream does not answer, trying again", "server", where, "attempt", attempt, "error", err)
+		c.log.Warn("JetStream does not answer, trying again", event.JetStreamUnavailable, "server", where, "attempt", attempt,
+			"error", err)
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("connect to NATS at %s: %w (%w): is JetStream enabled there, and has the cluster a leader?", where,

@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"loaderd/internal/access"
+	"loaderd/internal/event"
 )
 
 // connect makes the connection. It retries within ctx what waiting can heal.
@@ -75,11 +76,11 @@ func clientOptions(o Options, st *status, l *lines, log *slog.Logger) ([]nats.Op
 				err = errors.New("connection lost")
 			}
 			st.lost(err)
-			log.Warn("connection to NATS lost, reconnecting", "error", err)
+			log.Warn("connection to NATS lost, reconnecting", event.ConnectionLost, "error", err)
 		}),
 		nats.ReconnectHandler(func(nc *nats.Conn) {
 			st.restored()
-			log.Info("connection to NATS is back", "server", nc.ConnectedUrlRedacted())
+			log.Info("connection to NATS is back", event.ConnectionRestored, "server", nc.ConnectedUrlRedacted())
 		}),
 		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { st.fail(err) }),
 		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) {

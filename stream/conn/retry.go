@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"loaderd/internal/event"
+
 	"github.com/nats-io/nats.go"
 )
 
@@ -56,7 +58,7 @@ func (c *Client) retry(ctx context.Context, limit func() time.Duration, what str
 		if !errors.Is(err, ErrBehind) || attempt > behindFor {
 			pause = wait.NextBackOff()
 			if !told {
-				c.log.Warn("JetStream does not answer, trying again", "action", what, "error", err)
+				c.log.Warn("JetStream does not answer, trying again", event.JetStreamUnavailable, "action", what, "error", err)
 			}
 			told = true
 		}

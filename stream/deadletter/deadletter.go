@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"loaderd/internal/event"
 	"loaderd/stream"
 	"loaderd/stream/conn"
 	"loaderd/stream/messages"
@@ -146,7 +147,8 @@ func (w *Writer) note(err error, sequence uint64, problem *Problem) bool {
 		if n := w.count.Stored; n&(n-1) == 0 { // the 1st, 2nd, 4th, 8th, ...: seen at once, and no flood
 			level = slog.LevelWarn
 		}
-		w.store.Log().Log(context.Background(), level, "document is undecodable and went to the dead letters", "stream",
+		w.store.Log().Log(context.Background(), level, "document is undecodable and went to the dead letters",
+			event.DocumentDeadLettered, "stream",
 			w.documents(), "sequence", sequence,
 			"reason", problem.Reason, "problem", problem.Sentence, "so_far", w.count.Stored)
 		return true

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"loaderd/internal/event"
 	"loaderd/loader/document"
 	"loaderd/stream/conn"
 )
@@ -121,7 +122,8 @@ func (r *reader) down(err error) {
 	defer r.mu.Unlock()
 	if r.status.DownSince.IsZero() {
 		r.status.DownSince = time.Now()
-		r.log.log.Warn("document stream cannot be read, trying again", "stream", r.log.name, "next", r.next, "error", err)
+		r.log.log.Warn("document stream cannot be read, trying again", event.StreamReadFailed, "stream", r.log.name, "next",
+			r.next, "error", err)
 	}
 	if errors.Is(err, nats.ErrReconnectBufExceeded) { // what the client says to a request without a connection
 		err = errDisconnected
@@ -136,7 +138,8 @@ func (r *reader) up() {
 	if r.status.DownSince.IsZero() {
 		return
 	}
-	r.log.log.Info("document stream can be read again", "stream", r.log.name, "next", r.next, "down",
+	r.log.log.Info("document stream can be read again", event.StreamReadResumed, "stream", r.log.name, "next",
+		r.next, "down",
 		time.Since(r.status.DownSince))
 	r.status.DownSince, r.status.DownReason = time.Time{}, ""
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"loaderd/internal/access"
+	"loaderd/internal/event"
 )
 
 // Cluster says which servers keep their streams together. Without a name the server stands alone.
@@ -54,7 +55,7 @@ func (c Cluster) secret(dir string, log *slog.Logger) (string, error) {
 	case c.SecretFile == "" && errors.Is(err, fs.ErrNotExist):
 		secret = access.Random()
 		if err = access.WritePrivate(name, []byte(secret+"\n")); err == nil {
-			log.Warn("made the secret of the cluster", "event", "cluster.secret", "file", name, "cluster", c.Name,
+			log.Warn("made the secret of the cluster", event.ClusterSecretCreated, "file", name, "cluster", c.Name,
 				"do", "copy the file to the data folders of the other members before they start (docs/cluster.md)")
 		}
 	case err == nil && len(secret) < minSecret:

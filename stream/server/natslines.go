@@ -2,20 +2,24 @@ package server
 
 import (
 	"fmt"
+	"log/slog"
 	"regexp"
 	"strconv"
 	"strings"
+
+	"loaderd/internal/event"
 )
 
 // natsLine is how a line of the NATS server is logged: with a message that names the fault, the named groups of its
 // pattern as keys, and what to do.
 type natsLine struct {
 	pattern     *regexp.Regexp // of the line behind its client
+	event       slog.Attr
 	message, do string
 }
 
-func natsLineOf(pattern, message, do string) natsLine {
-	return natsLine{regexp.MustCompile("^" + pattern), message, do}
+func natsLineOf(pattern string, e slog.Attr, message, do string) natsLine {
+	return natsLine{regexp.MustCompile("^" + pattern), e, message, do}
 }
 
 const (
@@ -27,66 +31,66 @@ const (
 // natsLines are the lines of nats-server 2.15 that an operator acts on. Any other is logged as it is.
 var natsLines = []natsLine{
 	natsLineOf(`authentication error(?: - (?:\w+ )*(?P<user>".*"))?$`,
-		"NATS client refused, wrong user or token",
+		event.NATSClientRefused, "NATS client refused, wrong user or token",
 		"give the client producer.token of the data folder, or a daemon operator.token (docs/security.md)"),
 	natsLineOf(`Publish Violation - (?:Subject|Reply) (?P<subject>".*")$`,
-		"NATS client may not publish to this subject",
+		event.NATSPermissionDenied, "NATS client may not publish to this subject",
 		"publish below stream.subject; only daemons may use other subjects (docs/security.md)"),
 	natsLineOf(`Subscription Violation(?: Too Many Tokens)? - Subject (?P<subject>"(?:[^"\\]|\\.)*")`,
-		"NATS client may not subscribe to this subject",
+		event.NATSPermissionDenied, "NATS client may not subscribe to this subject",
 		"read documents over Flight; only daemons may subscribe (docs/security.md)"),
 	natsLineOf(`maximum payload exceeded: (?P<bytes>\d+) vs (?P<max_bytes>\d+)`,
-		"NATS client disconnected, its message is too large",
+		event.NATSMessageTooLarge, "NATS client disconnected, its message is too large",
 		"split the document, or raise stream.max_document and restart the daemon"),
 	natsLineOf(`maximum (?:account active )?connections exceeded`,
-		"NATS client refused, too many connections",
+		event.NATSClientRefused, "NATS client refused, too many connections",
 		"close connections that are not used"),
 	natsLineOf(`TLS handshake error: (?P<error>.*)`,
-		"TLS handshake with a NATS client failed",
+		event.HandshakeFailed, "TLS handshake with a NATS client failed",
 		"let the client use tls:// and trust the authority of stream.tls.cert"),
 	natsLineOf(`TLS route handshake error: (?P<error>.*)`,
-		"TLS handshake with a cluster member failed",
+		event.HandshakeFailed, "TLS handshake with a cluster member failed",
 		"check stream.tls of both members"),
 	natsLineOf(`Error trying to connect to route \(attempt (?P<attempt>\d+)\): (?P<error>.*)`,
-		"cluster member is out of reach",
+		event.ClusterMemberUnreachable, "cluster member is out of reach",
 		"start its daemon, or check the network and stream.cluster.peers"),
 	natsLineOf(`Remote server has a duplicate name: (?P<name>".*")`,
-		"cluster member refused, its name is taken",
+		event.ClusterMemberRefused, "cluster member refused, its name is taken",
 		"give every daemon a data folder of its own (stream.dir)"),
 	natsLineOf(`Waiting for routing to be established`,
-		"NATS server waits for the other cluster members",
+		event.ClusterForming, "NATS server waits for the other cluster members",
 		"start their daemons, or check the network and stream.cluster.peers"),
 	natsLineOf(`JetStream cluster stream `+ofStream+` has NO quorum`,
-		"stream has no quorum and cannot be written",
+		event.StreamNoQuorum, "stream has no quorum and cannot be written",
 		"start the cluster members that are missing, or check the network between them"),
 	natsLineOf(`RAFT \[\S+ - (?P<group>\S+)\] (?P<state>(?:Falling behind|Quorum paused|Leader falling behind).*)`,
-		"cluster member lags behind",
+		event.ClusterMemberLagging, "cluster member lags behind",
 		"check the disk and the network of this machine"),
 	natsLineOf(`Slow Consumer (?:Detected|State): (?P<limit>MaxPending of \d+|WriteDeadline of \S+)`,
-		"NATS client disconnected, it reads too slowly",
+		event.NATSSlowConsumer, "NATS client disconnected, it reads too slowly",
 		"check the client's machine and the network; the client reconnects"),
 	natsLineOf(`Readloop processing time: (?P<took>\S+)`,
-		"NATS server took long to process messages of a client",
+		event.NATSSlowProcessing, "NATS server took long to process messages of a client",
 		"check the disk of stream.dir and the load of this machine"),
 	natsLineOf(`Dropping messages due to excessive stream ingest rate on `+
 		`'(?P<account>\S+)' > '(?P<stream>\S+)': (?P<error>.*)`,
-		"NATS server refused messages, the disk is too slow for the producers",
+		event.NATSMessagesRefused, "NATS server refused messages, the disk is too slow for the producers",
 		"let producers wait for acknowledgements, and check the disk of stream.dir"),
 	natsLineOf(`JetStream (?:\w+ resource|account) limits exceeded for (?:account: )?`+
 		`["'](?P<account>[^"']+)["'](?:: (?P<error>.*))?`,
-		"NATS server refused messages, the limit of the account is reached",
+		event.NATSMessagesRefused, "NATS server refused messages, the limit of the account is reached",
 		"delete streams that are not used, or raise the account's limit"),
 	natsLineOf(`JetStream failed to store a msg on stream `+ofStream+`: (?P<error>.*)`,
-		"NATS server cannot write a stream",
+		event.NATSWriteFailed, "NATS server cannot write a stream",
 		"check the disk of stream.dir"+restart),
 	natsLineOf(`JetStream stream `+ofStream+` critical write error: (?P<error>.*)`,
-		"NATS server cannot write a stream",
+		event.NATSWriteFailed, "NATS server cannot write a stream",
 		"check the disk of stream.dir"+restart),
 	natsLineOf(`JetStream out of (?:\w+ )?(?:resources|space), will be DISABLED`,
-		"NATS server stopped writing, the disk is full",
+		event.NATSWriteFailed, "NATS server stopped writing, the disk is full",
 		"make room on the disk of stream.dir"+restart),
 	natsLineOf(`Filesystem permission denied while writing msg, disabling JetStream: (?P<error>.*)`,
-		"NATS server stopped writing, it may not write its files",
+		event.NATSWriteFailed, "NATS server stopped writing, it may not write its files",
 		"give stream.dir to the daemon's user"+restart),
 }
 
@@ -121,7 +125,7 @@ func translate(format string, v []any) (message string, keys []any, known bool) 
 		for i, name := range x.pattern.SubexpNames() {
 			keys.add(name, unquoted(groups[i]))
 		}
-		return x.message, append(keys, "do", x.do), true
+		return x.message, append([]any{x.event}, append(keys, "do", x.do)...), true
 	}
 	return "", nil, false
 }

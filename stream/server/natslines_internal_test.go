@@ -46,37 +46,44 @@ func TestServerLog_NamesClientAndAdvice(t *testing.T) {
 		want         string // begin of the line
 	}{
 		{"wrong token", client + "authentication error", nil,
-			"ERROR NATS client refused, wrong user or token; client=10.0.0.7:5015; do="},
+			"ERROR NATS client refused, wrong user or token; event=nats.client_refused; client=10.0.0.7:5015; do="},
 		{"wrong user", client + "%v - %s", []any{"authentication error", `User "eve"`},
-			"ERROR NATS client refused, wrong user or token; client=10.0.0.7:5015; user=eve; do="},
+			"ERROR NATS client refused, wrong user or token; event=nats.client_refused; client=10.0.0.7:5015; user=eve; do="},
 		{"subject to publish", named + "Publish Violation - Subject %q", []any{"plan.run"},
-			"ERROR NATS client may not publish to this subject" + who + "; subject=plan.run; do="},
+			"ERROR NATS client may not publish to this subject; event=nats.permission_denied" + who + "; subject=plan.run; do="},
 		{"subject to subscribe", named + `Subscription Violation - Subject "a>", Queue: "q", SID 3`, nil,
-			"ERROR NATS client may not subscribe to this subject" + who + "; subject=a>; do="},
+			"ERROR NATS client may not subscribe to this subject; event=nats.permission_denied" + who + "; subject=a>; do="},
 		{"large message", named + "%s: %d vs %d", []any{"maximum payload exceeded", 9, 5},
-			"ERROR NATS client disconnected, its message is too large" + who + "; bytes=9; max_bytes=5; do="},
+			"ERROR NATS client disconnected, its message is too large; event=nats.message_too_large" + who +
+				"; bytes=9; max_bytes=5; do="},
 		{"too many", "%s - %s%s", []any{client[:len(client)-3],
 			"maximum connections exceeded - Account:DOCUMENTS", " - user:producer"},
-			"ERROR NATS client refused, too many connections; client=10.0.0.7:5015; account=DOCUMENTS; user=producer; do="},
+			"ERROR NATS client refused, too many connections; event=nats.client_refused; client=10.0.0.7:5015; " +
+				"account=DOCUMENTS; user=producer; do="},
 		{"TLS", client + "TLS handshake error: %v%s", []any{"remote error: tls: bad certificate", ""},
-			"ERROR TLS handshake with a NATS client failed; client=10.0.0.7:5015; " +
+			"ERROR TLS handshake with a NATS client failed; event=tls.handshake_failed; client=10.0.0.7:5015; " +
 				"error=remote error: tls: bad certificate; do="},
 		{"TLS of a route", "10.0.0.8:6222 - rid:3 - TLS %s handshake error: %v%s", []any{"route", "EOF", ""},
-			"ERROR TLS handshake with a cluster member failed; member=10.0.0.8:6222; error=EOF; do="},
+			"ERROR TLS handshake with a cluster member failed; event=tls.handshake_failed; member=10.0.0.8:6222; " +
+				"error=EOF; do="},
 		{"route", "Error trying to connect to route (attempt %v): %v", []any{12,
 			"dial tcp 10.0.0.8:6222: connect: connection refused"},
-			"ERROR cluster member is out of reach; attempt=12; error=dial tcp 10.0.0.8:6222: connect: connection refused; do="},
+			"ERROR cluster member is out of reach; event=cluster.member_unreachable; attempt=12; error=dial tcp " +
+				"10.0.0.8:6222: connect: connection refused; do="},
 		{"disk", "JetStream failed to store a msg on stream '%s > %s': %v", []any{"DOCUMENTS", "DOCS", "input/output error"},
-			"ERROR NATS server cannot write a stream; account=DOCUMENTS; stream=DOCS; error=input/output error; do="},
+			"ERROR NATS server cannot write a stream; event=nats.write_failed; account=DOCUMENTS; stream=DOCS; " +
+				"error=input/output error; do="},
 		{"full disk", "JetStream out of %s resources, will be DISABLED", []any{"File"},
-			"ERROR NATS server stopped writing, the disk is full; do="},
+			"ERROR NATS server stopped writing, the disk is full; event=nats.write_failed; do="},
 		{"limits", "JetStream account limits exceeded for '%s': %s", []any{"DOCUMENTS", "resource limits exceeded"},
-			"ERROR NATS server refused messages, the limit of the account is reached; account=DOCUMENTS; " +
+			"ERROR NATS server refused messages, the limit of the account is reached; event=nats.messages_refused; " +
+				"account=DOCUMENTS; " +
 				"error=resource limits exceeded; do="},
 		{"quorum", "JetStream cluster stream '%s > %s' has NO quorum, stalled", []any{"LOADERD", "PLAN_run"},
-			"ERROR stream has no quorum and cannot be written; account=LOADERD; stream=PLAN_run; do="},
+			"ERROR stream has no quorum and cannot be written; event=stream.no_quorum; account=LOADERD; stream=PLAN_run; do="},
 		{"raft", "RAFT [yrzKKRBu - S-R3F-1] Falling behind in health check, commit %d != applied %d", []any{9, 2},
-			"ERROR cluster member lags behind; group=S-R3F-1; state=Falling behind in health check, commit 9 != applied 2; do="},
+			"ERROR cluster member lags behind; event=cluster.member_lagging; group=S-R3F-1; state=Falling behind in health " +
+				"check, commit 9 != applied 2; do="},
 		{"other, of a client", named + "read error: %v", []any{"EOF"}, "ERROR 10.0.0.7:5015 - cid:7 - "},
 		{"other", "Stream restore failed due to %v", []any{"EOF"}, "ERROR Stream restore failed due to EOF"},
 	} {
@@ -94,7 +101,8 @@ func TestServerLog_NamesClientAndAdvice(t *testing.T) {
 		l := &serverLog{log: slog.New(recorder{slog.NewTextHandler(&bytes.Buffer{}, nil), lines})}
 		l.Noticef(named+"Slow Consumer %s: WriteDeadline of %v exceeded with %d chunks of %d total bytes.",
 			"Detected", 10*time.Second, 3, 99)
-		want := "WARN NATS client disconnected, it reads too slowly" + who + "; limit=WriteDeadline of 10s; do="
+		want := "WARN NATS client disconnected, it reads too slowly; event=nats.slow_consumer" + who +
+			"; limit=WriteDeadline of 10s; do="
 		if got := <-lines; !strings.HasPrefix(got, want) {
 			t.Errorf("logged %q, want %q", got, want)
 		}
@@ -148,8 +156,11 @@ func FuzzTranslate(f *testing.F) {
 	f.Add("authentication error - User %q", `"`)
 	f.Fuzz(func(t *testing.T, format, value string) {
 		message, keys, known := translate(format, []any{value})
-		if known != (message != "") || len(keys)%2 != 0 {
+		if known != (message != "") || known && len(keys)%2 != 1 {
 			t.Errorf("translate = %q, %q, %v", message, keys, known)
+		}
+		if known {
+			keys = keys[1:] // behind the event
 		}
 		seen := map[any]bool{}
 		for i := 0; i < len(keys); i += 2 {

@@ -8,13 +8,15 @@ import (
 
 	"loaderd/arrowout/internal/caller"
 	"loaderd/internal/access"
+	"loaderd/internal/event"
 )
 
 // audit tells who changed a run, or looked where documents came from, and who was refused that.
 type audit struct{ log *slog.Logger }
 
 func (a audit) tell(ctx context.Context, who access.Identity, did Action, q asked, err error) {
-	args := []any{"identity", who.String(), "role", string(who.Role), "action", did.Name, "address", caller.Address(ctx)}
+	args := []any{event.Audit, "identity", who.String(), "role", string(who.Role), "action", did.Name, "address",
+		caller.Address(ctx)}
 	switch did.Name {
 	case "commit":
 		args = append(args, "keeper", q.keeper, "step", q.step)

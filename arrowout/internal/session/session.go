@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"time"
 
+	"loaderd/internal/event"
 	"loaderd/loader/fault"
 	"loaderd/loader/planrecord"
 )
@@ -52,7 +53,7 @@ func (s *Session) begin(ctx context.Context, now time.Time) error {
 	if before != nil {
 		before.end(s.replaced())
 	}
-	s.tell(ctx, continues, "a reader has come", "from_step", s.Step)
+	s.tell(ctx, continues, "a reader has come", event.ReaderJoined, "from_step", s.Step)
 	return nil
 }
 
@@ -66,7 +67,7 @@ func (s *Session) Close(ctx context.Context, err error) {
 	if returns {
 		s.registry.expect(s, next)
 	}
-	s.tell(ctx, returns && continues, "a reader has gone", "from_step", s.Step, "at_step", next,
+	s.tell(ctx, returns && continues, "a reader has gone", event.ReaderLeft, "from_step", s.Step, "at_step", next,
 		"after", time.Since(s.began).Round(time.Millisecond), "why", why)
 }
 
@@ -104,12 +105,12 @@ func (s *Session) explain(ctx context.Context, err error, next uint64) (why stri
 }
 
 // tell logs the beginning or the end of the stream: at level debug where it was expected.
-func (s *Session) tell(ctx context.Context, expected bool, message string, args ...any) {
+func (s *Session) tell(ctx context.Context, expected bool, message string, e slog.Attr, args ...any) {
 	level := slog.LevelInfo
 	if expected {
 		level = slog.LevelDebug
 	}
-	about := []any{"rank", s.Place.Rank, "world", s.Place.World, "address", s.Address}
+	about := []any{e, "rank", s.Place.Rank, "world", s.Place.World, "address", s.Address}
 	if s.Identity.Name != "" {
 		about = append(about, "identity", s.Identity.Name)
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"loaderd/internal/access"
+	"loaderd/internal/event"
 	"loaderd/internal/logsample"
 	"loaderd/loader/fault"
 )
@@ -114,7 +115,8 @@ func (s *slowness) cut(c Connection, of []slow) {
 		for _, x := range of {
 			longest, bytes = max(longest, x.waited), bytes+x.bytes
 		}
-		args := []any{"address", c.RemoteAddr().String(), "identity", access.Identity{Name: of[0].who}.String(), "streams",
+		args := []any{event.ReaderCut, "address", c.RemoteAddr().String(), "identity",
+			access.Identity{Name: of[0].who}.String(), "streams",
 			len(of), "bytes", bytes, "after", longest.Round(time.Millisecond)}
 		if left > 0 {
 			args = append(args, "more_of_the_kind", left)

@@ -5,6 +5,8 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"loaderd/internal/event"
 )
 
 // outlive keeps the daemon going when its terminal closes, until the function that it returns is called. SIGHUP calls
@@ -17,8 +19,8 @@ func outlive(log *slog.Logger, reload func()) (restore func()) {
 			select {
 			case s := <-signals:
 				if s == syscall.SIGHUP {
-					log.Info("SIGHUP: certificates, tokens, identities and limits of Flight are read again; all other settings are " +
-						"read at the start alone, and SIGTERM stops the daemon")
+					log.Info("SIGHUP: certificates, tokens, identities and limits of Flight are read again; all other settings are "+
+						"read at the start alone, and SIGTERM stops the daemon", event.ConfigReloading)
 					reload()
 				}
 			case <-done:

@@ -9,6 +9,7 @@ import (
 
 	"loaderd/internal/config"
 	"loaderd/internal/daemon"
+	"loaderd/internal/event"
 )
 
 // serve runs a daemon until it fails or ctx ends, then stops it within the configured time. Readers with an open stream
@@ -44,10 +45,10 @@ func serve(
 	var failed error
 	select {
 	case failed = <-ended:
-		log.Error("the run has failed", "error", failed)
+		log.Error("the run has failed", event.DaemonFailed, "error", failed)
 	case <-ctx.Done():
 	}
-	log.Info("stopping", "timeout", c.Shutdown.Timeout)
+	log.Info("stopping", event.DaemonStopping, "timeout", c.Shutdown.Timeout)
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.Shutdown.Timeout)
 	defer cancel()
 	if err := d.Stop(bounded); err != nil && failed == nil {

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"loaderd/internal/event"
 	"loaderd/loader/fault"
 	"loaderd/loader/internal/leader"
 	"loaderd/loader/internal/ranks"
@@ -100,7 +101,7 @@ func (c *Coordinator) elect(ctx context.Context) error {
 		if ctx.Err() != nil || !errors.Is(err, fault.ErrLeadershipLost) && !notLeading {
 			return err
 		}
-		c.setup.Log.Warn("this daemon no longer leads the run", "cause", err)
+		c.setup.Log.Warn("this daemon no longer leads the run", event.LeadershipLost, "cause", err)
 		if err := waiting.Pause(ctx, leader.LeadPause); err != nil {
 			return err
 		}

@@ -5,6 +5,7 @@ import (
 	"math"
 	"runtime"
 
+	"loaderd/internal/event"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
 	"loaderd/loader/planner"
@@ -81,7 +82,7 @@ func (f *forecast) renew(ctx context.Context) (ended bool, err error) {
 		return false, err
 	}
 	f.e.tells(state.Length{Steps: steps, Exact: true}, c.Controls)
-	f.e.log.Info("the run is measured", "steps", steps)
+	f.e.log.Info("the run is measured", event.RunEstimated, "steps", steps)
 	return false, nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 
+	"loaderd/internal/event"
 	"loaderd/loader/fault"
 	"loaderd/loader/planner"
 )
@@ -32,7 +33,8 @@ func (c *checkpointer) checkpoint(ctx context.Context, force bool) error {
 	}
 	return c.save(ctx, func(err error) {
 		if err != nil {
-			c.log.Warn("checkpoint not stored; a restart will re-plan from an older one", "step", next, "error", err)
+			c.log.Warn("checkpoint not stored; a restart will re-plan from an older one", event.CheckpointFailed, "step", next,
+				"error", err)
 		}
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"loaderd/internal/event"
 	"loaderd/internal/quantity"
 	"loaderd/loader/backend"
 	"loaderd/loader/document"
@@ -165,16 +166,16 @@ func (f *streamFills) logLevel(source string, level fillLevel, x state.StreamFil
 		if x.FullIn != nil {
 			keys = append(keys, "full_in", quantity.Time(time.Duration(*x.FullIn*float64(time.Second))))
 		}
-		f.log.Warn("document stream is nearly full", append(keys, "event", "stream.fills", "do", x.Raise())...)
+		f.log.Warn("document stream is nearly full", append(keys, event.StreamNearlyFull, "do", x.Raise())...)
 	case fillFull:
 		severity := slog.LevelError
 		if f.release == backend.ReleasePurge { // it has room again when the trainers commit
 			severity = slog.LevelWarn
 		}
 		f.log.Log(context.Background(), severity, "document stream is full, producers wait",
-			append(keys, "event", "stream.full", "do", x.Raise())...)
+			append(keys, event.StreamFull, "do", x.Raise())...)
 	default:
-		f.log.Info("document stream has room again", append(keys, "event", "stream.room")...)
+		f.log.Info("document stream has room again", append(keys, event.StreamHasRoom)...)
 	}
 }
 

@@ -112,7 +112,7 @@ func TestStreamFills_LevelIsLogged(t *testing.T) {
 				t.Errorf("line without stream and source: %s", line)
 			}
 		}
-		if want := []string{"stream.fills", "stream.full", "stream.room"}; !slices.Equal(events, want) {
+		if want := []string{"stream.nearly_full", "stream.full", "stream.has_room"}; !slices.Equal(events, want) {
 			t.Errorf("%s: events %v, want %v", release, events, want)
 		}
 		if !strings.Contains(log.String(), "level="+severity+` msg="document stream is full`) {

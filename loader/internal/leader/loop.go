@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"loaderd/internal/event"
 	"loaderd/loader/document"
 	"loaderd/loader/fault"
 	"loaderd/loader/internal/feed"
@@ -290,7 +291,7 @@ func (l *loop) end(ctx context.Context) error {
 	if l.replay == nil {
 		l.skips.flush(l.stats.Sources, l.setup.Log)
 	}
-	l.setup.Log.Info("run ended", "steps", steps, "last_document", l.applier.Planner.Cursor().Last(),
+	l.setup.Log.Info("run ended", event.RunEnded, "steps", steps, "last_document", l.applier.Planner.Cursor().Last(),
 		"skipped", l.skips.count.Total())
 	if err := l.prepare(); err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"loaderd/internal/event"
 	"loaderd/loader/backend"
 	"loaderd/loader/fault"
 	"loaderd/loader/internal/waiting"
@@ -62,7 +63,7 @@ func (r *retention) run(ctx context.Context, grace time.Duration) error {
 			return r.term.lost(err)
 		}
 		if err != nil && ctx.Err() == nil {
-			r.setup.Log.Warn("documents not released; trying again", "error", err)
+			r.setup.Log.Warn("documents not released; trying again", event.RetentionFailed, "error", err)
 		}
 		select {
 		case <-ctx.Done():

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"loaderd/internal/event"
 	"loaderd/loader/backend"
 	"loaderd/loader/fault"
 	"loaderd/loader/internal/waiting"
@@ -147,14 +148,16 @@ func (r *restorer) restore(ctx context.Context, stored []backend.Stored) (err er
 		err := r.load(ctx, s)
 		if err == nil {
 			p := r.applier.Planner
-			r.setup.Log.Info("planner restored", "checkpoint", s.Name, "step", p.Next(), "document", p.Cursor().Last())
+			r.setup.Log.Info("planner restored", event.PlannerRestored, "checkpoint", s.Name, "step", p.Next(), "document",
+				p.Cursor().Last())
 			return nil
 		}
 		var truncated *fault.Error
 		if errors.As(err, &truncated) && truncated.Reason == fault.PlanTruncated {
 			return err
 		}
-		r.setup.Log.Warn("checkpoint not usable; trying an older one", "checkpoint", s.Name, "error", err)
+		r.setup.Log.Warn("checkpoint not usable; trying an older one", event.CheckpointRejected, "checkpoint", s.Name,
+			"error", err)
 	}
 	if r.applier, err = planner.NewApplier(r.header); err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"loaderd/internal/event"
 	"loaderd/loader/backend"
 	"loaderd/loader/internal/feed"
 	"loaderd/loader/planrecord"
@@ -91,7 +92,7 @@ func (l *Leader) createRun(ctx context.Context) error {
 		return err
 	}
 	l.restorer.tail = planrecord.TailOf(1, b)
-	l.setup.Log.Info("new run", "fingerprint", header.Fingerprint, "sources", len(header.Sources))
+	l.setup.Log.Info("new run", event.RunStarted, "fingerprint", header.Fingerprint, "sources", len(header.Sources))
 	return nil
 }
 

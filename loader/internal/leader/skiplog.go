@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	"loaderd/internal/event"
 	"loaderd/loader/plan"
 	"loaderd/loader/state"
 )
@@ -79,7 +80,7 @@ func (s *skipLog) flush(sources []state.SourceStats, log *slog.Logger) {
 		if why.Configured() {
 			level = slog.LevelInfo
 		}
-		keys := []any{"event", "documents_skipped", "reason", why, "what", why.Text(), "skipped", n,
+		keys := []any{event.DocumentsSkipped, "reason", why, "what", why.Text(), "skipped", n,
 			"since_last_logged", since, "last_document", last.sequence}
 		if last.source < len(sources) {
 			keys = append(keys, "source", sources[last.source].Name)

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"loaderd/internal/event"
 	"loaderd/loader/document"
 	"loaderd/loader/planview"
 	"loaderd/loader/state"
@@ -140,7 +141,7 @@ func (s *status) onOpenAttempt(source string, err error) {
 		return
 	}
 	if before := s.setOpenError(err); before == "" {
-		s.log.Warn("cannot open the document stream, trying again", "source", source, "error", err)
+		s.log.Warn("cannot open the document stream, trying again", event.StreamOpenFailed, "source", source, "error", err)
 	}
 }
 
@@ -159,6 +160,6 @@ func (s *status) onOpened(source int, r document.Source) {
 	s.readers[source], s.opened[source], s.opening = r, time.Now(), nil
 	s.mu.Unlock()
 	if attempt != nil && attempt.Error != "" {
-		s.log.Info("document stream opened", "source", attempt.Source, "after", time.Since(attempt.Since))
+		s.log.Info("document stream opened", event.StreamOpened, "source", attempt.Source, "after", time.Since(attempt.Since))
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"loaderd/internal/event"
 	"loaderd/loader/fault"
 	"loaderd/loader/internal/forecast"
 	"loaderd/loader/planrecord"
@@ -148,8 +149,8 @@ func (m *streamMonitor) publish(trouble error) {
 	switch before := m.status.setTrouble(text); {
 	case text == before:
 	case text != "":
-		m.log.Error("the document stream is not as the run needs it", "error", trouble)
+		m.log.Error("the document stream is not as the run needs it", event.StreamMismatch, "error", trouble)
 	default:
-		m.log.Info("the document stream is as the run needs it again")
+		m.log.Info("the document stream is as the run needs it again", event.StreamMatches)
 	}
 }
