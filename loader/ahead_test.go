@@ -26,7 +26,7 @@ func TestAheadBoundsThePlan(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 5 { // rank 1 asks for nothing: 1 step asked for, 4 ahead
+	for range 5 { // rank 1 requests no step: 1 requested step and 4 ahead
 		if _, err := a.Next(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -39,13 +39,13 @@ func TestAheadBoundsThePlan(t *testing.T) {
 	if _, err := a.Next(ctx); !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("Next = %v", err)
 	}
-	b.Close() // gone ranks hold nothing back
+	b.Close() // ranks that left do not limit the plan
 	if _, err := a.Next(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// With nothing planned ahead a step is planned when it is asked for, and not before.
+// With Ahead = 0, a step is planned when a reader requests it, and not before.
 func TestNothingAhead(t *testing.T) {
 	w := newWorld(config("concat"))
 	w.options.Ahead = 0
@@ -65,7 +65,7 @@ func TestNothingAhead(t *testing.T) {
 	}
 }
 
-// Starting again without a reader plans nothing: the plan stays within Ahead steps of what readers asked for.
+// A restart without a reader plans no steps: the plan stays within Ahead steps of the readers' requests.
 func TestRestartsDoNotPlanAhead(t *testing.T) {
 	w := newWorld(config("concat"))
 	w.docs.lengths(slices.Repeat([]int{16}, 400)...)
@@ -77,7 +77,7 @@ func TestRestartsDoNotPlanAhead(t *testing.T) {
 		}
 		run, stop = w.start(t)
 		eventually(t, func() bool { return !run.Stats().Replaying })
-		// the loop has been at work
+		// the planning loop has processed a request
 		if _, err := run.Commit(t.Context(), planrecord.DefaultKeeper, run.Info().Committed+1); err != nil {
 			t.Fatal(err)
 		}
@@ -88,7 +88,7 @@ func TestRestartsDoNotPlanAhead(t *testing.T) {
 	read(t, run, state.Place{World: 1}, 0, 20)
 }
 
-// Jobs on one run do not brake each other, whatever their sizes; the ranks of one job do.
+// Jobs of one run do not limit each other, whatever their world sizes. The ranks of one job limit each other.
 func TestJobs(t *testing.T) {
 	w := newWorld(config("concat"))
 	w.docs.lengths(slices.Repeat([]int{16}, 400)...)
@@ -112,7 +112,7 @@ func TestJobs(t *testing.T) {
 			}
 		}
 	}
-	for range 5 { // one rank alone: 4 ahead of the other, of a job that has asked for 10
+	for range 5 { // rank 0 alone, 4 steps ahead of rank 1; the job has requested 10
 		if _, err := fast[0].Next(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -122,7 +122,7 @@ func TestJobs(t *testing.T) {
 	if _, err := fast[0].Next(ctx); !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("Next = %v", err)
 	}
-	// One rank of another size is of the same job, and does not drive the plan past it.
+	// A rank with another world size belongs to the same job and does not advance the plan.
 	curious, err := run.Join(state.Place{Job: "fast", World: 1}, 0)
 	if err != nil {
 		t.Fatal(err)

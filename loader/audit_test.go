@@ -16,7 +16,7 @@ import (
 	"loaderd/packonline"
 )
 
-// audited is a world with a run that was drained, restarted and sealed.
+// audited returns a world with a run that was flushed, restarted and sealed, and the run's batches.
 func audited(t *testing.T, method string) (*world, []*assembly.Batch) {
 	w := newWorld(config(method))
 	w.docs.lengths(someLengths(5, 150)...)
@@ -52,7 +52,7 @@ func TestAudit(t *testing.T) {
 	}
 }
 
-// An audit finds documents that are not those that were planned, and a plan that is damaged.
+// An audit detects documents that differ from the planned ones, and a damaged plan.
 func TestAuditFindsWhatIsWrong(t *testing.T) {
 	w, _ := audited(t, "bfd")
 	w.docs.mu.Lock()
@@ -80,8 +80,8 @@ func TestAuditFindsWhatIsWrong(t *testing.T) {
 	}
 }
 
-// A drain can wait when the log ends: it was recorded behind documents of a source that has no weight any longer, and
-// the only source with a weight has no documents.
+// An audit ends without an error where a flush is pending at the end of the log. The flush was recorded after
+// documents of a source whose weight is now 0. The only source with a weight has no documents.
 func TestAudit_EndsWhereADrainWaits(t *testing.T) {
 	bubble(t, "drain", func(t *testing.T) {
 		c := config("bfd")

@@ -9,7 +9,7 @@ import (
 	"loaderd/packonline"
 )
 
-// Rows hold the ids of their pieces, and padding behind them; as 16 bits each, where all fit.
+// Rows hold the token ids of their spans, followed by padding. Ids are encoded with 16 bits if all of them fit.
 func TestIDsOfABatch(t *testing.T) {
 	const ref, bucket, last = 7, 8, 5
 	pieces := [][]packonline.Piece{{{Doc: ref, Start: 2, Length: 3}, {Doc: ref, Length: 1}},

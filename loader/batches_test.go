@@ -18,7 +18,7 @@ import (
 	"loaderd/packonline"
 )
 
-// messages publishes messages, some of one document, most of several, and returns how many tokens of each are used.
+// messages publishes n messages, most of several documents, and returns the number of used tokens of each message.
 func (w *world) messages(n int) (used []int) {
 	r := rand.New(rand.NewPCG(1, 3))
 	for i := range n {
@@ -36,7 +36,7 @@ func (w *world) messages(n int) (used []int) {
 			if r.IntN(8) == 0 {
 				x = plan.Part{Skip: plan.SkipEmpty}
 			}
-			if k > 0 && i%2 == 0 { // a piece of the one before it
+			if k > 0 && i%2 == 0 { // another part of the document before it
 				x.ID, x.Nth = d.Parts[k-1].ID, d.Parts[k-1].Nth+1
 			} else {
 				x.ID = 1e6*sequence + uint64(k)
@@ -57,7 +57,7 @@ func (w *world) messages(n int) (used []int) {
 	return used
 }
 
-// runs are an even number of lengths, in turns with and without a loss.
+// runs returns an even number of run lengths, alternately with and without loss.
 func runs(x plan.Part) []int32 {
 	out := slices.Clone([]int32(x.Loss))
 	if x.Loss == nil {
@@ -69,7 +69,7 @@ func runs(x plan.Part) []int32 {
 	return out
 }
 
-// checkMessages checks that each piece is of one document of its message, and what the batch says of that.
+// checkMessages checks that each span is part of one document of its message, and the batch's data of that document.
 func (w *world) checkMessages(t *testing.T, b *assembly.Batch) {
 	t.Helper()
 	tokens := tokensOf(t, b)
@@ -129,15 +129,15 @@ func (w *world) checkMessages(t *testing.T, b *assembly.Batch) {
 	}
 }
 
-// Messages of several documents: each document is packed by itself, comes once, and is the same behind restarts, in an
-// audit and over a fork.
+// In messages of several documents, each document is packed separately and exactly once. Restarts, an audit and a
+// fork give the same result.
 func TestMessagesOfSeveralDocuments(t *testing.T) {
 	split := runconfig.MaxTokens{At: 30, Do: runconfig.MaxSplit}
 	for i, method := range packonline.Methods() {
 		t.Run(method, func(t *testing.T) {
 			c := config(method)
 			c.Documents.Batches = i%2 == 0
-			if !c.Documents.Batches { // what they hold is one document
+			if !c.Documents.Batches { // the stream's messages hold one document each
 				c.Documents.MaxTokens = split
 			}
 			whole := newWorld(c)

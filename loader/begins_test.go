@@ -8,8 +8,8 @@ import (
 	"loaderd/loader/state"
 )
 
-// Each document's time comes once for the ranks of a job, where its first token is: from the cache and read again,
-// however it was cut.
+// Each document's time is sent once to the ranks of a job, in the batch with the document's first token. It does not
+// matter whether the document is cached or read again, or how it was cut.
 func TestBatchesTellWhenTheirDocumentsCame(t *testing.T) {
 	for name, cache := range map[string]int64{"cached": 64 << 20, "read again": 1} {
 		t.Run(name, func(t *testing.T) {
@@ -18,7 +18,7 @@ func TestBatchesTellWhenTheirDocumentsCame(t *testing.T) {
 			var want []int64
 			for i, n := range someLengths(4, 100) {
 				d := document.Document{Content: document.Content{Tokens: documentTokens(uint64(i+1), n)}}
-				if i%10 > 0 { // the others' time is not known
+				if i%10 > 0 { // every tenth document has no time
 					d.Stored = int64(1000 + i)
 					want = append(want, d.Stored)
 				}

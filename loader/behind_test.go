@@ -18,7 +18,7 @@ import (
 	"loaderd/loader/state"
 )
 
-// behindLog shows an old end of the plan while old says so.
+// behindLog shows an old end of the plan while old returns true.
 type behindLog struct {
 	*memLog
 	last uint64
@@ -40,8 +40,8 @@ func (l behindLog) Scan(ctx context.Context, from uint64, f func(uint64, []byte)
 	return l.memLog.Scan(ctx, from, f)
 }
 
-// A leader that was cut off while another one plans on does not say that a step is not planned, from when it is in
-// doubt until it has heard how far that one is.
+// A partitioned leader does not report STEP_NOT_PLANNED while another leader extends the plan. This holds from the
+// moment its lease is in doubt until it receives the other leader's position.
 func TestALeaderInDoubtDoesNotSayThatAStepIsNotPlanned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, company := newWorld(config("concat")), newCompany()
@@ -64,7 +64,7 @@ func TestALeaderInDoubtDoesNotSayThatAStepIsNotPlanned(t *testing.T) {
 			}
 			time.Sleep(10 * time.Millisecond)
 		}
-		time.Sleep(10 * time.Second) // it has learned who leads
+		time.Sleep(10 * time.Second) // the first daemon has learned of the leader
 		if r, err := first.Join(state.Place{World: 1}, 38); err != nil {
 			t.Errorf("Join = %v", err)
 		} else {
@@ -76,8 +76,8 @@ func TestALeaderInDoubtDoesNotSayThatAStepIsNotPlanned(t *testing.T) {
 	})
 }
 
-// A daemon that has opened the plan on a server that is behind does not say that a step is not planned: it asks its
-// ranks to wait until it has heard of one that leads.
+// A daemon that opened the plan on a lagging server does not report STEP_NOT_PLANNED. Its ranks are asked to retry
+// until it has received a heartbeat of a leader.
 func TestADaemonThatHasNotHeardOfALeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, company := newWorld(config("concat")), newCompany()
@@ -97,7 +97,7 @@ func TestADaemonThatHasNotHeardOfALeader(t *testing.T) {
 		if _, err := second.Join(state.Place{World: 1}, 1000); reason(err) != fault.StepNotPlanned {
 			t.Errorf("Join = %v", err)
 		}
-		if r, err := second.Join(state.Place{World: 1}, first.Info().Planned+1); err != nil { // further than any reader was
+		if r, err := second.Join(state.Place{World: 1}, first.Info().Planned+1); err != nil { // beyond all readers
 			t.Errorf("Join = %v", err)
 		} else {
 			r.Close()
@@ -112,7 +112,7 @@ func TestADaemonThatHasNotHeardOfALeader(t *testing.T) {
 	})
 }
 
-// neverLeads is a candidate that does not get the lead.
+// neverLeads is an elector that never grants the lease.
 type neverLeads struct{ backend.Elector }
 
 func (neverLeads) Acquire(ctx context.Context) (backend.Lease, error) {
@@ -120,8 +120,8 @@ func (neverLeads) Acquire(ctx context.Context) (backend.Lease, error) {
 	return nil, ctx.Err()
 }
 
-// A daemon that reads a server which is behind when another daemon takes the lead does not say by the word of the old
-// leader that a step is not planned.
+// A daemon that reads from a lagging server does not report STEP_NOT_PLANNED after a failover because of what the old
+// leader reported.
 func TestADaemonThatIsBehindWhenAnotherLeads(t *testing.T) {
 	for _, deaf := range []bool{false, true} {
 		t.Run(fmt.Sprintf("it hears nothing any more %v", deaf), func(t *testing.T) { behindWhenAnotherLeads(t, deaf) })
@@ -154,7 +154,7 @@ func behindWhenAnotherLeads(t *testing.T, deaf bool) {
 		w.edges = nil
 		second, stopSecond := w.join(t, company, "second")
 		read(t, third, state.Place{World: 1}, 0, 5)
-		time.Sleep(time.Second) // it has heard of the leader
+		time.Sleep(time.Second) // the third daemon has received a heartbeat of the leader
 		behind.Store(true)
 		company.setDeaf(deaf)
 		if err := stop(); err != nil {
@@ -185,7 +185,7 @@ func behindWhenAnotherLeads(t *testing.T, deaf bool) {
 	})
 }
 
-// An old end of the plan is not believed beside a checkpoint that lies behind it.
+// An old end of the plan is not trusted if a checkpoint covers later records.
 func TestAnOldEndBesideACheckpoint(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, company := newWorld(config("concat")), newCompany()
@@ -209,7 +209,7 @@ func TestAnOldEndBesideACheckpoint(t *testing.T) {
 	})
 }
 
-// robbed is a document stream that is found to have lost documents once lost is closed.
+// robbed is a document stream that reports lost documents once lost is closed.
 type robbed struct {
 	*memDocs
 	lost chan struct{}
@@ -247,8 +247,8 @@ func (s robbedSource) Next(ctx context.Context) ([]document.Document, error) {
 	}
 }
 
-// A daemon that leads no more, and does not know it yet, takes what its successor has released for lost. It does not
-// end for that: it follows.
+// A daemon that has lost leadership without noticing takes documents that its successor has purged for lost. It does
+// not stop because of that, but continues as a follower.
 func TestALossSeenByOneThatLeadsNoMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, company := newWorld(config("concat")), newCompany()
@@ -272,8 +272,8 @@ func TestALossSeenByOneThatLeadsNoMore(t *testing.T) {
 	})
 }
 
-// That a step's documents are gone because every keeper has committed it is in the plan, which a daemon may not have
-// read so far.
+// A step's documents may be gone because every job has committed it. The commits are in the plan, and a daemon
+// reports STEP_RELEASED even if it has not read that part of the plan yet.
 func TestAReleaseThatOneHasNotReadOf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, _ := purging(config("concat"))
@@ -289,7 +289,7 @@ func TestAReleaseThatOneHasNotReadOf(t *testing.T) {
 			t.Fatal(err)
 		}
 		company.setDeaf(true)
-		time.Sleep(501 * time.Millisecond) // it has just looked
+		time.Sleep(501 * time.Millisecond) // the second daemon has just polled
 		if _, err := first.Commit(t.Context(), "a", 28); err != nil {
 			t.Fatal(err)
 		}

@@ -15,10 +15,10 @@ import (
 	"loaderd/loader/state"
 )
 
-// heldCheckpoints holds every Put until it is let through or its context ends.
+// heldCheckpoints blocks every Put until the test releases it or its context ends.
 type heldCheckpoints struct {
 	*memCheckpoints
-	began   chan struct{} // one for each Put
+	began   chan struct{} // receives one value per Put
 	through chan struct{}
 }
 
@@ -38,7 +38,7 @@ func (w *world) holdCheckpoints() heldCheckpoints {
 	return c
 }
 
-// A commit that was on its way to the log when a checkpoint behind it was taken is not forgotten by the next process.
+// A commit that is being appended while a later checkpoint is taken survives a restart.
 func TestCheckpointCoversCommitsOnTheirWay(t *testing.T) {
 	w := newWorld(config("concat"))
 	w.options.Checkpoint = 1
@@ -59,7 +59,7 @@ func TestCheckpointCoversCommitsOnTheirWay(t *testing.T) {
 	defer r.Close()
 	read := make(chan error, 1)
 	go func() { _, err := r.Next(t.Context()); read <- err }()
-	// the loop has planned 9 steps, and taken a checkpoint behind each
+	// the loop has planned 9 steps and taken a checkpoint after each
 	eventually(t, func() bool { return run.Stats().Rows >= 36 })
 	release()
 	for _, c := range []chan error{committed, read} {
@@ -78,7 +78,7 @@ func TestCheckpointCoversCommitsOnTheirWay(t *testing.T) {
 	}
 }
 
-// Who asks for a checkpoint is told the step that it covers, whatever was planned while it was stored.
+// Checkpoint returns the step that the checkpoint covers, whatever was planned while it was stored.
 func TestCheckpointTellsItsStep(t *testing.T) {
 	w := newWorld(config("concat"))
 	w.docs.lengths(slices.Repeat([]int{16}, 100)...)
@@ -103,7 +103,7 @@ func TestCheckpointTellsItsStep(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	read := make(chan error, 1)
 	go func() { _, err := r.Next(ctx); read <- err }()
-	eventually(t, func() bool { return run.Stats().Rows == 40 }) // the loop goes on, and decides on the next checkpoint
+	eventually(t, func() bool { return run.Stats().Rows == 40 }) // the loop decides on the next checkpoint
 	cancel()
 	<-read
 	close(c.through)
@@ -112,8 +112,8 @@ func TestCheckpointTellsItsStep(t *testing.T) {
 	}
 }
 
-// A checkpoint that takes long to be stored holds back neither steps nor controls, nor does another one begin before it
-// has arrived. Who asks for one waits for the next, and a stop stores the last.
+// While a slow checkpoint is stored, steps and controls continue, and no other checkpoint starts. A request for a
+// checkpoint waits for the next one, and a stop stores the last one.
 func TestCheckpointsThatTakeLong(t *testing.T) {
 	w := newWorld(config("concat"))
 	w.options.Checkpoint, w.options.Stall = 4, 2*time.Minute
@@ -128,7 +128,7 @@ func TestCheckpointsThatTakeLong(t *testing.T) {
 	if took := time.Since(began); took > time.Minute {
 		t.Errorf("14 steps took %s beside a checkpoint that is not stored", took)
 	}
-	// the first one is stored beside all this
+	// the first one is being stored during all of this
 	eventually(t, func() bool { return run.Info().Planned == 18 && len(c.began) > 0 })
 	if n := len(c.began); n != 1 {
 		t.Errorf("%d checkpoints are on their way", n)
@@ -143,7 +143,7 @@ func TestCheckpointsThatTakeLong(t *testing.T) {
 			asked <- step
 		}()
 	}
-	c.through <- struct{}{} // the first arrives, and those who ask get one of now
+	c.through <- struct{}{} // the first is stored, and the requests get a checkpoint of the current step
 	eventually(t, func() bool { return len(c.began) >= 2 })
 	close(c.through)
 	for range 2 {
@@ -152,7 +152,7 @@ func TestCheckpointsThatTakeLong(t *testing.T) {
 		}
 	}
 	read(t, run, state.Place{World: 1}, 14, 3)
-	eventually(t, func() bool { return run.Info().Planned == 21 }) // a stop amid a step is followed by no checkpoint
+	eventually(t, func() bool { return run.Info().Planned == 21 }) // a stop in the middle of a step takes no checkpoint
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -162,11 +162,11 @@ func TestCheckpointsThatTakeLong(t *testing.T) {
 	}
 }
 
-// A graceful stop while a checkpoint is being stored lets it be stored.
+// A graceful stop waits until the checkpoint that is being stored is complete.
 func TestStopStoresTheCheckpointOnItsWay(t *testing.T) {
 	w := newWorld(config("concat"))
 	w.options.Checkpoint = 4
-	w.docs.lengths(slices.Repeat([]int{16}, 22)...) // 4 steps; nothing follows
+	w.docs.lengths(slices.Repeat([]int{16}, 22)...) // 4 steps and no further documents
 	c := w.holdCheckpoints()
 	run, err := w.open(t)
 	if err != nil {
@@ -186,7 +186,7 @@ func TestStopStoresTheCheckpointOnItsWay(t *testing.T) {
 	}
 }
 
-// checkpointedEarly is a stopped run of ten documents with a checkpoint from before the first step.
+// checkpointedEarly returns a stopped run of ten documents with a checkpoint from before the first step.
 func checkpointedEarly(t *testing.T) *world {
 	t.Helper()
 	w := newWorld(config("bfd"))
@@ -202,12 +202,12 @@ func checkpointedEarly(t *testing.T) *world {
 	return w
 }
 
-// What an earlier run of the same name left behind does not reach a new one.
+// Checkpoints of an earlier run of the same name do not affect a new run.
 func TestNewRunForgetsOldCheckpoints(t *testing.T) {
 	w := checkpointedEarly(t)
 	fresh := newWorld(w.config)
 	fresh.docs.lengths(someLengths(2, 200)...)
-	w.docs.docs, w.plan = fresh.docs.docs, &memLog{} // documents and plan were deleted, the checkpoints were not
+	w.docs.docs, w.plan = fresh.docs.docs, &memLog{} // documents and plan were deleted, checkpoints were not
 	var plans [2][]*assembly.Batch
 	for i, x := range []*world{w, fresh} {
 		served, _ := x.start(t)
@@ -224,10 +224,10 @@ func TestNewRunForgetsOldCheckpoints(t *testing.T) {
 	}
 }
 
-// A checkpoint that was asked for before the first step is as good as any.
+// A checkpoint from before the first step is restored like any other.
 func TestCheckpointBeforeTheFirstStep(t *testing.T) {
 	w := checkpointedEarly(t)
-	w.docs.docs[0].Tokens = nil // would fail the run if it were read again
+	w.docs.docs[0].Tokens = nil // reading it again would fail the run
 	w.docs.lengths(someLengths(2, 100)...)
 	w.options.Ahead = 100
 	run, _ := w.start(t)
@@ -237,7 +237,7 @@ func TestCheckpointBeforeTheFirstStep(t *testing.T) {
 	eventually(t, func() bool { return run.Stats().Cursor == 110 })
 }
 
-// Checkpoints of steps that the plan does not have cannot crowd out good ones.
+// Checkpoints of steps that the plan does not contain do not displace valid ones.
 func TestForeignCheckpointsGo(t *testing.T) {
 	w := newWorld(config("concat"))
 	w.docs.lengths(slices.Repeat([]int{16}, 100)...)
@@ -259,7 +259,7 @@ func TestForeignCheckpointsGo(t *testing.T) {
 	}
 }
 
-// lateLog shows an earlier end of the plan for some time, as a server does that has just come back.
+// lateLog shows an earlier end of the plan until a time, as a server does that has just restarted.
 type lateLog struct {
 	*memLog
 	shows uint64
@@ -274,8 +274,8 @@ func (l lateLog) Last(ctx context.Context) (uint64, error) {
 	return last, err
 }
 
-// A server of several that shows an earlier end of the plan than a checkpoint knows is given time to catch up; one that
-// never does has lost it.
+// A server of a cluster may show an earlier end of the plan than a checkpoint covers. It has time to catch up; if it
+// does not, the run reports PLAN_TRUNCATED.
 func TestTheEndOfThePlanComesLate(t *testing.T) {
 	for late, want := range map[time.Duration]fault.Reason{3 * time.Second: "", time.Hour: fault.PlanTruncated} {
 		bubble(t, late.String(), func(t *testing.T) {

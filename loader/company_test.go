@@ -14,18 +14,18 @@ import (
 	"loaderd/loader/fault"
 )
 
-// company is the daemons of one run: who leads, and what carries their words.
+// company is a test cluster of the daemons of one run: their elector and their bus.
 type company struct {
 	mu      sync.Mutex
 	leader  *memLease
-	free    chan struct{} // closed when nobody leads
+	free    chan struct{} // closed while no daemon leads
 	ears    map[int]func([]byte)
 	answers map[int]func(context.Context, []byte) []byte
 	next    int
-	deaf    bool          // words are lost
-	blinded bool          // somebody who was ousted knew nothing of it
-	mute    bool          // the next answer is lost, and its sender has lost leadership
-	notices time.Duration // how long it takes until a daemon's lease reports the loss
+	deaf    bool          // heartbeats are lost
+	blinded bool          // a daemon lost the lease without noticing
+	mute    bool          // the next response is lost, and its sender has lost leadership
+	notices time.Duration // delay until a daemon's lease reports the loss
 }
 
 func newCompany() *company {
@@ -39,10 +39,10 @@ func newCompany() *company {
 type memLease struct {
 	c     *company
 	over  chan struct{}
-	blind bool // it is sure of itself, whoever leads
+	blind bool // Verify succeeds whichever daemon leads
 }
 
-// ousted is what a daemon knows that has lost the lead.
+// ousted states how a daemon notices that it has lost the lease.
 type ousted string
 
 const (
@@ -69,7 +69,7 @@ func (c *company) Acquire(ctx context.Context) (backend.Lease, error) {
 	}
 }
 
-// oust takes the lead from whoever has it.
+// oust takes the lease away from the current leader.
 func (c *company) oust(knows ousted) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -80,7 +80,7 @@ func (c *company) oust(knows ousted) {
 	c.blinded = c.blinded || c.leader.blind
 	if over := c.leader.over; knows == told {
 		close(over)
-	} else { // it finds out when it refreshes its record
+	} else { // its lease notices the loss at the next renewal
 		time.AfterFunc(c.notices, func() { close(over) })
 	}
 	c.leader = nil
@@ -157,7 +157,7 @@ func (c *company) Request(ctx context.Context, question []byte) ([]byte, error) 
 	return answer, nil
 }
 
-// join starts one more daemon of a world's run. more change what it gets.
+// join starts one more daemon of a world's run. more changes its backends.
 func (w *world) join(t *testing.T, c *company, name string,
 	more ...func(*backend.Backends)) (run *loader.Run, stop func() error) {
 	t.Helper()
@@ -180,7 +180,7 @@ func (w *world) join(t *testing.T, c *company, name string,
 	return run, w.serve(t, run)
 }
 
-// setDeaf has words be lost from now on, or come again.
+// setDeaf starts or ends the loss of heartbeats.
 func (c *company) setDeaf(deaf bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"loaderd/loader/fault"
 )
 
-// The state of the connection is taken anew every second: a wait for documents reports the last one.
+// The state of the connection is refreshed every second, and a wait for documents reports the latest one.
 func TestConnection_IsTakenAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(config("concat"))
@@ -36,7 +36,7 @@ func TestConnection_IsTakenAgain(t *testing.T) {
 	})
 }
 
-// A run ends while the check of its connection hangs.
+// A run stops while the check of its connection hangs.
 func TestConnection_HangingCheckDoesNotDelayTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(config("concat"))

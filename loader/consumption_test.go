@@ -10,8 +10,8 @@ import (
 	"loaderd/loader/state"
 )
 
-// A reader whose client reports is sent a window of steps beyond those that its trainer has taken, however many are
-// planned.
+// A reader whose client reports consumption receives a window of steps beyond those that its trainer has taken,
+// however many steps are planned.
 func TestReader_RoomKeepsWindow(t *testing.T) {
 	bubble(t, "window", func(t *testing.T) {
 		const window = 8
@@ -67,8 +67,8 @@ func TestReader_RoomKeepsWindow(t *testing.T) {
 	})
 }
 
-// The window of a trainer that takes many steps per second is what it takes in half a second. It is the usual one again
-// when it is slow.
+// The window of a trainer that takes many steps per second is the number of steps that it takes in half a second.
+// When the trainer slows down, the window returns to its default.
 func TestReader_WindowFollowsRate(t *testing.T) {
 	bubble(t, "rate", func(t *testing.T) {
 		const usual = 8
@@ -99,7 +99,7 @@ func TestReader_WindowFollowsRate(t *testing.T) {
 			synctest.Wait()
 			return window
 		}
-		for i, want := range []int{usual, usual, 30, 30, 30} { // 6 steps in 100 ms are 30 in half a second
+		for i, want := range []int{usual, usual, 30, 30, 30} { // 6 steps per 100 ms are 30 per half second
 			if got := report(6, 100*time.Millisecond); got != want || sent != taken+want {
 				t.Errorf("report %d: the window is %d, %d steps were sent with %d taken, want a window of %d", i, got, sent,
 					taken, want)

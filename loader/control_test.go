@@ -40,7 +40,7 @@ func TestDrainGoesOn(t *testing.T) {
 	}
 }
 
-// shrinkingDocs answers once that the stream ends earlier than it did: a server that is no longer the leader may.
+// shrinkingDocs reports an earlier end of the stream in some responses, as a server that has lost leadership can.
 type shrinkingDocs struct {
 	*memDocs
 	lasts chan uint64
@@ -77,7 +77,7 @@ func TestControlsStayInOrder(t *testing.T) {
 	}
 }
 
-// silentDocs does not answer some times.
+// silentDocs fails a number of State calls.
 type silentDocs struct {
 	*memDocs
 	silent *atomic.Int64
@@ -90,7 +90,7 @@ func (d silentDocs) State(ctx context.Context) (document.StreamState, error) {
 	return d.memDocs.State(ctx)
 }
 
-// A run that is opened again waits for a document stream whose servers do not answer yet.
+// A restarted run waits for a document stream whose servers do not respond yet.
 func TestOpeningWaitsForStreams(t *testing.T) {
 	w := newWorld(config("bfd"))
 	w.docs.lengths(someLengths(1, 500)...)

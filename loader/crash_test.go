@@ -19,11 +19,11 @@ import (
 
 var errKilled = errors.New("the process is dead")
 
-// mortal counts what a process stores and kills it at one of the stores: nothing is stored from then on.
+// mortal counts the writes of a process and kills the process at one of them. From then on, nothing is stored.
 type mortal struct {
 	mu     sync.Mutex
-	left   int  // stores before the fatal one
-	stored bool // whether the fatal one is stored before its answer is lost
+	left   int  // writes before the fatal one
+	stored bool // whether the fatal write is stored, with its response lost
 	dead   bool
 }
 
@@ -52,7 +52,7 @@ func (l mortalLog) Append(ctx context.Context, last uint64, records ...[]byte) e
 	return l.life.store(func() error { return l.memLog.Append(ctx, last, records...) })
 }
 
-// MaxRecord is so small that many steps take several records.
+// MaxRecord returns a limit that is so small that many steps take several records.
 func (l mortalLog) MaxRecord() int { return 168 }
 
 type mortalCheckpoints struct {
@@ -77,8 +77,8 @@ func (c mortalCheckpoints) Claim(ctx context.Context, term uint64, begun bool) (
 	return stored, err
 }
 
-// story is what happens to a run from outside, whatever happens to its processes: documents, a drain behind the 60th,
-// more documents, commits, a seal behind the last. Ranks read all the while and go on where they were.
+// story is a run's sequence of external events, independent of its processes: documents, a flush after the 60th, more
+// documents, commits, and a seal after the last. Ranks read during all of it and resume at their position.
 type story struct {
 	world   *world
 	drained bool
@@ -95,7 +95,7 @@ func newStory(method string, checkpoint int) *story {
 	return s
 }
 
-// live is the life of one process. It returns what ended it: nil for the end of the run.
+// live runs one process. It returns the cause of the process's end, which is nil at the end of the run.
 func (s *story) live(t *testing.T, life *mortal) error {
 	s.world.edges = func(e *backend.Backends) {
 		e.Plan, e.Checkpoints = mortalLog{s.world.plan, life}, mortalCheckpoints{s.world.checkpoints, life}
@@ -110,7 +110,7 @@ func (s *story) live(t *testing.T, life *mortal) error {
 	go func() { served <- run.Serve(ctx) }()
 	defer func() {
 		life.mu.Lock()
-		life.dead = true // no farewell either
+		life.dead = true // no final writes either
 		life.mu.Unlock()
 		cancel()
 		<-served
@@ -129,7 +129,7 @@ func (s *story) live(t *testing.T, life *mortal) error {
 		s.sealed = true
 	}
 	s.lives++
-	world := []int{4, 1, 2}[s.lives%3] // every life has another one
+	world := []int{4, 1, 2}[s.lives%3] // each process serves another world size
 	r, err := run.Join(state.Place{World: world}, uint64(len(s.got)))
 	if err != nil {
 		return err
@@ -164,7 +164,7 @@ func (s *story) live(t *testing.T, life *mortal) error {
 	}
 }
 
-// steps returns the plan that the log holds, by reading it with a run that stores nothing.
+// steps returns the steps of the log, read by a run that stores nothing.
 func (s *story) steps(t *testing.T) (out []*plan.Step) {
 	t.Helper()
 	run, err := s.world.open(t)
@@ -172,7 +172,7 @@ func (s *story) steps(t *testing.T) (out []*plan.Step) {
 		t.Fatal(err)
 	}
 	info := run.Info()
-	kinds := map[byte]uint64{} // docs/plan.md
+	kinds := map[byte]uint64{} // record kinds, see docs/plan.md
 	for _, b := range s.world.plan.records {
 		kind := b[3]
 		if planrecord.StepKind(kind) {
@@ -194,9 +194,8 @@ func (s *story) steps(t *testing.T) (out []*plan.Step) {
 	return out
 }
 
-// Guarantee 3: a process that dies at any of its stores, before or after the store took effect, is continued by the
-// next one as if nothing had happened: the same plan, and ranks that go on, in another number, get the same rows, none
-// missing and none twice.
+// Guarantee 3: a process can be killed at any write, before or after the write took effect. The next process makes
+// the same plan. Ranks that resume, with another world size, get the same rows without gaps or duplicates.
 func TestKilledAtEveryStore(t *testing.T) {
 	for _, method := range methods {
 		for _, checkpoint := range []int{0, 1, 3} {
@@ -230,7 +229,7 @@ func TestKilledAtEveryStore(t *testing.T) {
 						}
 						same(s, how)
 					}
-					for every := 3; every < 8; every++ { // each life begins with two: its term, and what it claims by it
+					for every := 3; every < 8; every++ { // each process starts with two writes: its term, and the claim with that term
 						s := newStory(method, checkpoint)
 						how := fmt.Sprintf("killed again and again at store %d, stored %v", every, stored)
 						for !s.over {

@@ -19,12 +19,12 @@ import (
 	"loaderd/loader/state"
 )
 
-// trainer is a job whose clients report what they have taken, as the Python client does. Its ranks take steps when the
-// test has them take some.
+// trainer is a job whose clients report consumption, as the Python client does. Its ranks take steps when the test
+// calls take.
 type trainer struct {
 	*testing.T
 	ranks []*trainee
-	// since is when the fault began, first when each sentence was first shown, in seconds behind it.
+	// since is when the fault began; first is when each sentence was first shown, in seconds after since.
 	since time.Time
 	first map[string]int
 	order []string
@@ -45,13 +45,13 @@ type trainee struct {
 
 func newTrainer(t *testing.T) *trainer { return &trainer{T: t, first: map[string]int{}} }
 
-// figures change from second to second.
+// figures matches numbers that change every second.
 var figures = regexp.MustCompile(`\d+ (s|min|tokens/s|steps behind)\b`)
 
-// join has a rank open its stream at a daemon.
+// join opens the stream of a rank at a daemon.
 func (x *trainer) join(run *loader.Run, job string, rank, world int) *trainee {
 	x.Helper()
-	defer time.Sleep(time.Second) // its first steps are sent
+	defer time.Sleep(time.Second) // the first steps are sent meanwhile
 	r := &trainee{run: run, place: state.Place{Job: job, Rank: rank, World: world}, moved: time.Now(),
 		done: make(chan struct{})}
 	reader, err := run.JoinAs(r.place, 0, state.Client{Session: fmt.Sprint(job, rank),
@@ -76,7 +76,7 @@ func (x *trainer) join(run *loader.Run, job string, rank, world int) *trainee {
 	return r
 }
 
-// take has a rank take its next step, if it was sent, or wait for it.
+// take takes the rank's next step if it was sent; otherwise the rank waits for it.
 func (r *trainee) take() {
 	if r.hung {
 		return
@@ -100,7 +100,7 @@ func (x *trainer) stop() {
 	}
 }
 
-// second lets a second pass: clients report, and what the run shows is recorded.
+// second waits one second, sends the clients' reports, and records the verdict of a run.
 func (x *trainer) second(shows *loader.Run) {
 	time.Sleep(time.Second)
 	for _, r := range x.ranks {
@@ -124,7 +124,7 @@ func (x *trainer) seconds(shows *loader.Run, n int) {
 	}
 }
 
-// train has all ranks take a step per second.
+// train takes one step per second on all ranks.
 func (x *trainer) train(shows *loader.Run, steps int) {
 	for range steps {
 		for _, r := range x.ranks {
@@ -135,7 +135,8 @@ func (x *trainer) train(shows *loader.Run, steps int) {
 	x.since = time.Now()
 }
 
-// blames checks that a sentence was shown within 15 seconds, and that no sentence names what is innocent.
+// blames checks that a sentence with culprit was shown within 15 seconds, and that no sentence names an innocent
+// part.
 func (x *trainer) blames(culprit string, innocent ...string) {
 	x.Helper()
 	named := slices.IndexFunc(x.order, func(s string) bool { return strings.Contains(s, culprit) })
@@ -194,7 +195,7 @@ func TestVerdict_HungRank(t *testing.T) {
 }
 
 func TestVerdict_KilledRank(t *testing.T) {
-	judge(t, "lock step", documents(400), func(j judged) { // all of them are planned
+	judge(t, "lock step", documents(400), func(j judged) { // all steps are planned
 		x := newTrainer(j.T)
 		defer x.stop()
 		x.join(j.run, "ddp", 0, 2)
@@ -296,7 +297,7 @@ func TestVerdict_EndedWithATrainerBehind(t *testing.T) {
 	})
 }
 
-// What looks like a fault and is none.
+// Evaluations and slow checkpoints are not reported as faults.
 func TestVerdict_PausesAreNoFaults(t *testing.T) {
 	judge(t, "rank 0 evaluates, all write a checkpoint", documents(4000), func(j judged) {
 		x := newTrainer(j.T)
@@ -317,8 +318,8 @@ func TestVerdict_PausesAreNoFaults(t *testing.T) {
 	})
 }
 
-// Three daemons serve a job. The rank that one of them serves is killed, and then that daemon: all that are left name
-// the rank.
+// Three daemons serve a job. A rank is killed, and then the daemon that served it. The remaining daemons name the
+// rank.
 func TestDaemons_RankLostOnOneOfThree(t *testing.T) {
 	bubble(t, "a rank and its daemon", func(t *testing.T) {
 		w, c := newWorld(config("concat")), newCompany()

@@ -18,7 +18,7 @@ import (
 	"loaderd/loader/state"
 )
 
-// Several daemons serve the steps of one, whoever leads and however often that changes; whatever is asked of any of
+// Several daemons serve the steps of one run whichever daemon leads, through many failovers. Each request to any of
 // them is recorded.
 func TestDaemonsOfOneRun(t *testing.T) {
 	for _, knows := range []ousted{told, doubts, blind} {
@@ -77,7 +77,7 @@ func TestDaemonsOfOneRun(t *testing.T) {
 	}
 }
 
-// A daemon that has never led knows what the plan holds, keepers too, and its readers drive the plan on.
+// A daemon that has never led serves the plan and its keepers, and its readers advance the plan.
 func TestADaemonThatFollows(t *testing.T) {
 	w, company := newWorld(config("concat")), newCompany()
 	w.options.Ahead, w.options.Stall = 2, 10*time.Second
@@ -101,7 +101,7 @@ func TestADaemonThatFollows(t *testing.T) {
 	if _, err := second.Join(state.Place{World: 1}, 1000); reason(err) != fault.StepNotPlanned {
 		t.Errorf("Join = %v", err)
 	}
-	// When nobody leads, a reader learns it; when the first one has stopped, the second leads.
+	// After the leader has stopped, the second daemon leads and its readers continue.
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -110,11 +110,11 @@ func TestADaemonThatFollows(t *testing.T) {
 	}
 }
 
-// What a rank waits for when no daemon leads is told.
+// While no daemon leads, a waiting rank gets that cause.
 func TestNobodyLeads(t *testing.T) {
 	w, company := newWorld(config("concat")), newCompany()
 	w.docs.lengths(slices.Repeat([]int{16}, 400)...)
-	if _, err := company.Acquire(t.Context()); err != nil { // somebody who never plans
+	if _, err := company.Acquire(t.Context()); err != nil { // a leader that never plans
 		t.Fatal(err)
 	}
 	w.options.Stall = 4 * time.Second
@@ -134,7 +134,7 @@ func TestNobodyLeads(t *testing.T) {
 	}
 }
 
-// lookedAt does something when the checkpoints are listed.
+// lookedAt calls listed when the checkpoints are listed.
 type lookedAt struct {
 	*memCheckpoints
 	listed func()
@@ -145,7 +145,7 @@ func (c lookedAt) List(ctx context.Context) ([]backend.Stored, error) {
 	return c.memCheckpoints.List(ctx)
 }
 
-// What another daemon plans and stores while one opens the plan, that one knows.
+// A daemon that opens the plan learns what another daemon plans and stores meanwhile.
 func TestADaemonThatOpensWhileAnotherPlans(t *testing.T) {
 	for _, sealed := range []bool{false, true} {
 		w, company := newWorld(config("concat")), newCompany()
@@ -176,7 +176,8 @@ func TestADaemonThatOpensWhileAnotherPlans(t *testing.T) {
 	}
 }
 
-// A request that changes nothing is answered when what it finds is recorded: another daemon may lead before that.
+// A request that changes nothing is answered only after the state it found is recorded, because of a possible
+// failover.
 func TestAnswersWaitForTheLog(t *testing.T) {
 	w := newWorld(config("concat"))
 	w.docs.lengths(slices.Repeat([]int{16}, 100)...)
@@ -211,8 +212,8 @@ func TestAnswersWaitForTheLog(t *testing.T) {
 	}
 }
 
-// A daemon that has lost the lead and is not sure of it any more answers nothing by what it knows: the next one does,
-// which knows better.
+// A daemon that has lost the lease and is in doubt answers no request from its own state. The next leader answers
+// instead.
 func TestADaemonInDoubtAnswersNothing(t *testing.T) {
 	w, company := newWorld(config("concat")), newCompany()
 	w.options.Ahead, w.options.Checkpoint = 2, 1000
@@ -220,13 +221,13 @@ func TestADaemonInDoubtAnswersNothing(t *testing.T) {
 	first, stop := w.join(t, company, "first")
 	eventually(t, func() bool { return first.Info().Planned == 2 })
 	second, _ := w.join(t, company, "second")
-	company.setDeaf(true) // nor does it hear what readers want, and find out by an append
+	company.setDeaf(true) // so that it does not receive readers' demand and notice the loss by an append
 	company.oust(doubts)
 	read(t, second, state.Place{World: 1}, 0, 20)
 	if _, err := second.Commit(t.Context(), "a", 5); err != nil {
 		t.Fatal(err)
 	}
-	if at, err := first.Commit(t.Context(), "b", 20); err != nil || at != 5 { // a step that the first has never planned
+	if at, err := first.Commit(t.Context(), "b", 20); err != nil || at != 5 { // never planned by the first
 		t.Errorf("Commit = %d, %v", at, err)
 	}
 	company.oust(doubts)
@@ -236,12 +237,12 @@ func TestADaemonInDoubtAnswersNothing(t *testing.T) {
 	}
 	company.oust(doubts)
 	eventually(t, func() bool { terms, who := w.terms(); return len(terms) == 4 && who[3] == "second" })
-	if err := stop(); err != nil { // who stops need not lead
+	if err := stop(); err != nil { // stopping does not need the lease
 		t.Error(err)
 	}
 }
 
-// shortDocs gives no documents from a sequence on.
+// shortDocs delivers no documents from a sequence on.
 type shortDocs struct {
 	*memDocs
 	before uint64
@@ -268,7 +269,7 @@ func (s shortSource) Next(ctx context.Context) ([]document.Document, error) {
 	return s.blockingSource.Next(ctx)
 }
 
-// What a daemon knows of the plan it does not forget while it plans the log again.
+// A daemon keeps its state of the plan while it replays the log.
 func TestAReplayForgetsNothing(t *testing.T) {
 	w, company := newWorld(config("concat")), newCompany()
 	w.options.Ahead, w.options.Checkpoint = 2, 0
@@ -288,7 +289,7 @@ func TestAReplayForgetsNothing(t *testing.T) {
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // it begins again where it is ousted
+	for range 2 { // it starts a new replay after it loses the lease
 		eventually(t, func() bool { s := second.Stats(); return s.Replaying && s.Cursor > 40 })
 		if have := second.Info(); have.Committed != 29 || have.Planned < 30 {
 			t.Errorf("%d steps are committed, %d planned", have.Committed, have.Planned)

@@ -14,15 +14,15 @@ import (
 	"loaderd/loader/plan"
 )
 
-// memDocs is a document stream in memory. Token k of document n is n*1000+k, so that a batch shows where every token
-// came from.
+// memDocs is a document stream in memory. Token k of document n is n*1000+k, so that a batch shows the origin of
+// every token.
 type memDocs struct {
 	mu      sync.Mutex
 	docs    []document.Document
 	more    chan struct{}
 	fetched int
 	first   uint64 // documents below are purged
-	hints   int    // asked for again
+	hints   int    // calls of PackingHints
 	stream  plan.Stream
 	base    int32 // added to every token
 	sealed  bool
@@ -40,7 +40,7 @@ func (d *memDocs) State(context.Context) (document.StreamState, error) {
 		Trouble: d.trouble}, nil
 }
 
-// state is what State says.
+// state returns the result of State.
 func (d *memDocs) state() document.StreamState {
 	s, _ := d.State(context.Background())
 	return s
@@ -66,7 +66,7 @@ func (d *memDocs) publish(docs ...document.Document) {
 	d.more = make(chan struct{})
 }
 
-// lengths publishes documents of the given numbers of tokens.
+// lengths publishes documents with the given numbers of tokens.
 func (d *memDocs) lengths(lengths ...int) {
 	for _, n := range lengths {
 		d.mu.Lock()
@@ -76,10 +76,10 @@ func (d *memDocs) lengths(lengths ...int) {
 	}
 }
 
-// bringsColumn reports whether a document of a stream in memory has a column of values.
+// bringsColumn reports whether a document of a memDocs has a column of values.
 func bringsColumn(sequence uint64) bool { return sequence%3 > 0 }
 
-// columnOf are the values of such a column: two bytes of each token, so that none can stand beside another's token.
+// columnOf returns the values of that column: two bytes per token, which identify the token.
 func columnOf(tokens []int32) []byte {
 	var out []byte
 	for _, x := range tokens {
@@ -88,7 +88,7 @@ func columnOf(tokens []int32) []byte {
 	return out
 }
 
-// weightOf is that of a document of a stream in memory: of most 1.
+// weightOf returns the weight of a document of a memDocs, or nil for the default weight 1.
 func weightOf(sequence uint64) *float32 {
 	if sequence%5 > 0 {
 		return nil
@@ -113,14 +113,14 @@ func documentTokens(seq uint64, n int) []int32 {
 	return t
 }
 
-// memFloors is the only run's entry in a purgeable memDocs.
+// memFloors is the low watermark of a purgeable memDocs, which has one run.
 type memFloors struct {
 	docs *memDocs
 	term uint64
 	ends []uint64
 }
 
-// passes refuses a term when a later one speaks for the run.
+// passes refuses a term if a later one has been used for the run.
 func (f *memFloors) passes(term uint64) error {
 	if term < f.term {
 		return fmt.Errorf("%w: term %d follows term %d", fault.ErrLeadershipLost, f.term, term)
@@ -222,7 +222,7 @@ func (d *memDocs) Read(_ context.Context, from uint64) (document.Source, error) 
 	return queued(s), nil
 }
 
-// open starts a source that a test can change before it is queued.
+// open returns a source that a test can change before it is queued.
 func (d *memDocs) open(from uint64) (*memSource, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -232,13 +232,14 @@ func (d *memDocs) open(from uint64) (*memSource, error) {
 	return newSource(d, from), nil
 }
 
-// blockingSource waits for documents in Next, in place of a queue. They are delivered when Next is called again.
+// blockingSource waits for documents in Next instead of using a queue. A call of Next marks the documents before it
+// as delivered.
 type blockingSource interface {
 	Next(ctx context.Context) ([]document.Document, error)
 	Status() document.SourceStatus
 }
 
-// queuedSource puts what a blockingSource returns into a queue.
+// queuedSource puts the results of a blockingSource into a queue.
 type queuedSource struct {
 	blockingSource
 	chunks    chan *document.Chunk
@@ -282,7 +283,7 @@ func (q *queuedSource) Close() error {
 	return nil
 }
 
-// memSource delivers chunks of one document up to seven.
+// memSource delivers chunks of one to seven documents.
 type memSource struct {
 	docs      *memDocs
 	mu        sync.Mutex
@@ -312,7 +313,7 @@ func (s *memSource) Next(ctx context.Context) ([]document.Document, error) {
 	}
 }
 
-// chunk returns the next documents that are there; more is closed when others come.
+// chunk returns the next available documents. more is closed when documents are published.
 func (s *memSource) chunk() (docs []document.Document, more <-chan struct{}) {
 	s.docs.mu.Lock()
 	defer s.docs.mu.Unlock()

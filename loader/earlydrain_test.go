@@ -18,7 +18,7 @@ import (
 	"loaderd/loader/state"
 )
 
-// defaultWorld is a world with pool, hold, shuffle window and step of the defaults.
+// defaultWorld returns a world with the default pool, holdback, shuffle window and step.
 func defaultWorld() *world {
 	c, d := config("bucket"), defaults.Default()
 	c.Packing, c.Shuffle, c.Steps = d.Plan.Packing, d.Plan.Shuffle, d.Plan.Steps
@@ -28,7 +28,7 @@ func defaultWorld() *world {
 	return w
 }
 
-// drains returns where the plan was drained.
+// drains returns the documents after which the plan was flushed.
 func (w *world) drains(t *testing.T) (at []uint64) {
 	t.Helper()
 	w.plan.mu.Lock()
@@ -45,13 +45,13 @@ func (w *world) drains(t *testing.T) (at []uint64) {
 	return at
 }
 
-// trickle publishes a document of a length every second, n of them.
+// trickle publishes n documents of a length, one per second.
 func (w *world) trickle(n, length int) {
 	for range n {
 		w.docs.lengths(length)
 		time.Sleep(time.Second)
 	}
-	time.Sleep(time.Second / 2) // no document arrives at the moment of a look
+	time.Sleep(time.Second / 2) // no document arrives at a poll
 }
 
 func TestFirstStep_SmallCorpus(t *testing.T) {
@@ -107,7 +107,7 @@ func TestFirstStep_SmallCorpus(t *testing.T) {
 				t.Error(err)
 			}
 			w.options.FirstStepQuiet, w.options.FirstStepDocuments = 0, 0
-			run, _ = w.start(t) // plans again from the start
+			run, _ = w.start(t) // replays from the start
 			if again := read(t, run, state.Place{World: 1}, 0, 2); !reflect.DeepEqual(again, have) {
 				t.Error("the plan with an early drain does not replay")
 			}
@@ -145,7 +145,8 @@ func TestFirstStep_DocumentsFlow(t *testing.T) {
 	})
 }
 
-// trickleTo starts a run of a world with a reader that asks for one step after the other, and lets documents trickle.
+// trickleTo starts a run of a world with a reader that requests steps continuously, and publishes documents with
+// trickle.
 func trickleTo(t *testing.T, w *world, documents, length int) *loader.Run {
 	run, _ := w.start(t)
 	r := judged{t, w, run}.join(0, 1, 0)
@@ -168,7 +169,7 @@ func TestFirstStep_PrimedRunIsNotDrained(t *testing.T) {
 		if run.Stats().Planned == 0 {
 			t.Error("no step is planned")
 		}
-		time.Sleep(time.Hour) // quiet
+		time.Sleep(time.Hour) // no documents arrive
 		if at := w.drains(t); len(at) > 0 {
 			t.Errorf("drained behind %v", at)
 		}
@@ -212,7 +213,7 @@ func TestFirstStep_TakeoverDrainsOnce(t *testing.T) {
 		time.Sleep(time.Minute)
 		steps := run.Stats().Planned
 		for range 2 {
-			again, _ := w.start(t) // the one before is deposed
+			again, _ := w.start(t) // the earlier leader is deposed
 			r := judged{t, w, again}.join(0, 1, steps)
 			judged{t, w, again}.asks(r)
 			time.Sleep(time.Minute)
@@ -223,7 +224,7 @@ func TestFirstStep_TakeoverDrainsOnce(t *testing.T) {
 	})
 }
 
-// The number of documents drains for a reader that has waited, and not for one that has just connected.
+// The document limit causes a flush only after a reader has waited, not when a reader has just connected.
 func TestFirstStep_NumberWaitsForReader(t *testing.T) {
 	bubble(t, "trickle", func(t *testing.T) {
 		w := defaultWorld()
@@ -244,7 +245,7 @@ func TestFirstStep_NumberWaitsForReader(t *testing.T) {
 	})
 }
 
-// A daemon that takes over counts the documents from the last record of the log.
+// After a failover, the leader counts documents from the last record of the log.
 func TestFirstStep_TakeoverCountsFromTheLog(t *testing.T) {
 	bubble(t, "restart", func(t *testing.T) {
 		w := defaultWorld()
@@ -252,7 +253,7 @@ func TestFirstStep_TakeoverCountsFromTheLog(t *testing.T) {
 		if at := w.drains(t); !slices.Equal(at, []uint64{2000}) {
 			t.Fatalf("drained behind %v, want 2000", at)
 		}
-		again, _ := w.start(t) // the one before is deposed
+		again, _ := w.start(t) // the earlier leader is deposed
 		r := judged{t, w, again}.join(0, 1, 0)
 		go func() {
 			for {
@@ -268,7 +269,7 @@ func TestFirstStep_TakeoverCountsFromTheLog(t *testing.T) {
 	})
 }
 
-// Of a run with several sources, the next one decides whether the documents are quiet.
+// In a run with several sources, the source of the next document decides whether no documents arrive.
 func TestFirstStep_SeveralSources(t *testing.T) {
 	for _, dry := range []string{mixture.DryWait, mixture.DryShare} {
 		bubble(t, dry, func(t *testing.T) {

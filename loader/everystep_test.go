@@ -16,15 +16,16 @@ import (
 )
 
 const (
-	everySteps  = 500 // at least, of the plans that are resumed at each of their steps
-	resumedFor  = 3   // steps that a planner restored at a step goes on for
-	resumedLong = 125 // every so many steps one goes on to the end
+	everySteps  = 500 // minimum length of the plans that are resumed at each step
+	resumedFor  = 3   // steps that each restored planner makes
+	resumedLong = 125 // interval of the steps from which a planner continues to the end
 )
 
 // worlds are the world sizes that share the steps of everyStep.
 var worlds = []int{1, 2, 4, 8}
 
-// everyStep is a run in which all that a planner holds back is in use, with every bucket's steps divisible by 8.
+// everyStep returns a configuration that uses every buffer of a planner. The rows of every bucket's steps are
+// divisible by 8.
 func everyStep(method string) runconfig.Config {
 	c := config(method)
 	c.Steps.Rows, c.Steps.Balance = 8, true
@@ -37,7 +38,7 @@ func everyStep(method string) runconfig.Config {
 	return c
 }
 
-// resumable is a plan, with what its planner was whenever it had made steps.
+// resumable is a plan, with its planner's state after each document that made steps.
 type resumable struct {
 	config   runconfig.Config
 	arrivals []plan.Arrival
@@ -45,15 +46,16 @@ type resumable struct {
 	marks    []mark
 }
 
-// mark is a planner's state behind so many steps.
+// mark is a planner's state after a number of steps.
 type mark struct {
 	steps int
 	state []byte
 }
 
-const drainedAt = 700 // the document behind which every plan is drained
+const drainedAt = 700 // the document after which every plan is flushed
 
-// resumed are the configurations that are resumed at every step: every method, and splice with each of its options.
+// resumed returns the configurations that are resumed at every step: every method, and splice with each of its
+// options.
 func resumed() map[string]runconfig.Config {
 	all := map[string]runconfig.Config{}
 	for _, method := range packonline.Methods() {
@@ -71,7 +73,7 @@ func resumed() map[string]runconfig.Config {
 	} {
 		c := everyStep("splice")
 		change(&c.Packing.Splice)
-		if c.Packing.Splice.Fill == "trim" { // takes one row length
+		if c.Packing.Splice.Fill == "trim" { // supports one row length
 			c.Packing.Buckets, c.Steps.Table = []int{32}, nil
 		}
 		all["splice, "+name] = c
@@ -118,7 +120,7 @@ func (r *resumable) planner(t *testing.T) *planner.Planner {
 	return p
 }
 
-// tell feeds a document, and drains where every plan is drained.
+// tell adds a document, and flushes after document drainedAt.
 func tell(t *testing.T, p *planner.Planner, a plan.Arrival) []plan.Step {
 	t.Helper()
 	steps, err := p.Add(a)
@@ -131,7 +133,7 @@ func tell(t *testing.T, p *planner.Planner, a plan.Arrival) []plan.Step {
 	return steps
 }
 
-// resume returns what a planner restored at a mark makes, up to a step at least.
+// resume returns the steps of a planner that is restored at a mark, at least up to a step.
 func (r *resumable) resume(t *testing.T, m mark, to int) (steps []plan.Step) {
 	t.Helper()
 	p := r.planner(t)
@@ -149,8 +151,8 @@ func (r *resumable) resume(t *testing.T, m mark, to int) (steps []plan.Step) {
 	return append(steps, p.Seal()...)
 }
 
-// Resumed at any step, from the newest state before it, every packing method goes on with the same rows; ranks in any
-// number that divides them get them all.
+// When a plan is resumed at any step, from the latest state before it, every packing method continues with the same
+// rows. Ranks of each world size that divides the rows get all of them.
 func TestResumeAtEveryStep(t *testing.T) {
 	each := testscale.Of(25, 1)
 	for name, c := range resumed() {
@@ -183,7 +185,7 @@ func TestResumeAtEveryStep(t *testing.T) {
 	}
 }
 
-// shared checks that the ranks of every world have the step's rows together, each once and in order.
+// shared checks that, at every world size, the ranks together have the step's rows, each once and in order.
 func shared(t *testing.T, s plan.Step) {
 	t.Helper()
 	for _, world := range worlds {
@@ -198,8 +200,8 @@ func shared(t *testing.T, s plan.Step) {
 	}
 }
 
-// A process that dies at every step of a run, without a farewell, is continued by the next one with the same tokens, at
-// each world size.
+// A process that is killed at every step of a run is continued by the next one with the same tokens, at each world
+// size.
 func TestProcessOfEveryStep(t *testing.T) {
 	lengths := someLengths(18, 9000)
 	reference := newWorld(everyStep("bucket"))
@@ -242,12 +244,12 @@ func TestProcessOfEveryStep(t *testing.T) {
 	}
 }
 
-// roomyLog takes records as large as any.
+// roomyLog is a mortalLog with memLog's limit of records.
 type roomyLog struct{ mortalLog }
 
 func (l roomyLog) MaxRecord() int { return l.memLog.MaxRecord() }
 
-// kill stores nothing from now on.
+// kill makes all later writes fail.
 func (m *mortal) kill() {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -7,7 +7,7 @@ import (
 	"loaderd/loader/internal/forecast"
 )
 
-// Needs is what the run would keep now.
+// Needs returns the first document that the run would retain now.
 func (r *Run) Needs(ctx context.Context) (uint64, error) {
 	l := r.coordinator.Leader()
 	if l == nil {
@@ -17,7 +17,7 @@ func (r *Run) Needs(ctx context.Context) (uint64, error) {
 	return floor.Next(), err
 }
 
-// Release purges what the run does not need now, as it does by itself now and then.
+// Release purges what the run does not need now, as the leader does periodically.
 func (r *Run) Release(ctx context.Context) error {
 	l := r.coordinator.Leader()
 	if l == nil {

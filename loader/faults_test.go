@@ -15,7 +15,7 @@ import (
 	"loaderd/loader/state"
 )
 
-// What is published behind the end of a run is not of it, whatever checkpoint a later process begins with.
+// Documents published after the end of a run are not part of it, whichever checkpoint a later process starts from.
 func TestNothingFollowsTheEnd(t *testing.T) {
 	w := newWorld(config("concat"))
 	w.docs.lengths(someLengths(4, 60)...)
@@ -43,13 +43,13 @@ func TestNothingFollowsTheEnd(t *testing.T) {
 	}
 }
 
-// Nor is it when the process died at any of its stores about the end.
+// The same holds if the process was killed at any write around the end.
 func TestNothingFollowsAnEndAmidWhichTheProcessDied(t *testing.T) {
 	for _, stored := range []bool{false, true} {
 		for k, alive := 0, false; !alive; k++ {
 			w := newWorld(config("concat"))
 			w.options.Checkpoint, w.options.Ahead = 1, 1
-			w.docs.lengths(slices.Repeat([]int{16}, 6)...) // a step and a half
+			w.docs.lengths(slices.Repeat([]int{16}, 6)...) // 1.5 steps
 			life := &mortal{left: k, stored: stored}
 			w.edges = func(e *backend.Backends) {
 				e.Plan, e.Checkpoints = roomyLog{mortalLog{w.plan, life}}, mortalCheckpoints{w.checkpoints, life}
@@ -103,7 +103,7 @@ func TestNothingFollowsAnEndAmidWhichTheProcessDied(t *testing.T) {
 	}
 }
 
-// Several controls may stand in the log behind one document, with the steps of the first between them.
+// The log may hold several controls after one document, with the steps of the first control between them.
 func TestControlsBehindOneDocument(t *testing.T) {
 	w := newWorld(config("concat"))
 	w.options.Checkpoint = 0
@@ -115,7 +115,7 @@ func TestControlsBehindOneDocument(t *testing.T) {
 		if at, err := control(t.Context()); err != nil || at != 60 {
 			t.Fatalf("it takes effect behind document %d: %v", at, err)
 		}
-		// which waits for no further document
+		// the audit waits for no further document
 		if _, err := maintenance.Audit(t.Context(), backend.Backends{Sources: onlySource{Documents: w.docs}, Plan: w.plan},
 			w.config.Tokenizer, nil); err != nil {
 			t.Fatal(err)
@@ -137,8 +137,8 @@ func TestControlsBehindOneDocument(t *testing.T) {
 	}
 }
 
-// A record of the plan that is damaged stops the run with the record's position, before anything but its term is
-// appended.
+// A damaged plan record stops the run, with the record's position in the error. Nothing but the leader's term is
+// appended before that.
 func TestADamagedPlanRecordStopsTheRun(t *testing.T) {
 	for name, damage := range map[string]func(b []byte) []byte{
 		"a bit":     func(b []byte) []byte { b[len(b)/2] ^= 4; return b },

@@ -10,7 +10,7 @@ import (
 	"loaderd/loader/document"
 )
 
-// instantDocs is a document stream whose source has everything at hand, and tells when all of it has been planned.
+// instantDocs is a document stream with all documents available. It closes planned once all of them are planned.
 type instantDocs struct {
 	*memDocs
 	docs    []document.Document
@@ -22,7 +22,7 @@ type instantSource struct {
 	blockingSource
 	docs   *instantDocs
 	chunks chan *document.Chunk
-	left   int // chunks that are not delivered
+	left   int // undelivered chunks
 }
 
 func (d *instantDocs) Read(ctx context.Context, from uint64) (document.Source, error) {
@@ -47,8 +47,8 @@ func (s *instantSource) Deliver() {
 	}
 }
 
-// BenchmarkLeader plans documents from a source that never waits into a plan log in memory: what the way through the
-// leader costs, compared with BenchmarkPlanner, the planner alone.
+// BenchmarkLeader plans documents from a source that never waits into a plan log in memory. The difference to
+// BenchmarkPlanner, which runs the planner alone, is the overhead of the leader.
 func BenchmarkLeader(b *testing.B) {
 	w := newWorld(config("bucket"))
 	w.config.Packing.Buckets, w.config.Packing.Pool, w.config.Packing.MaxAge = []int{2048}, 4096, 16384

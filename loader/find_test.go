@@ -31,7 +31,7 @@ func (l *countedLog) Get(ctx context.Context, at uint64) ([]byte, error) {
 	return l.memLog.Get(ctx, at)
 }
 
-// rowsOf are the rows of every document in a plan, as a reading of all its steps finds them.
+// rowsOf returns the rows of every document of a plan, from all its steps.
 func rowsOf(t *testing.T, l *memLog) (rows map[uint64][]string, steps int) {
 	t.Helper()
 	rows = map[uint64][]string{}
@@ -61,7 +61,7 @@ func rowsOf(t *testing.T, l *memLog) (rows map[uint64][]string, steps int) {
 	return rows, steps
 }
 
-// found are the rows that Find finds.
+// found returns the rows that Find finds.
 func found(t *testing.T, log backend.PlanLog, document uint64) (rows []string) {
 	t.Helper()
 	err := maintenance.Find(t.Context(), log, document, func(s *plan.Step, row int, pieces []packonline.Piece) error {
@@ -72,9 +72,8 @@ func found(t *testing.T, log backend.PlanLog, document uint64) (rows []string) {
 	return rows
 }
 
-// Every document is found in all rows that a reading of the whole plan finds it in: of sources that are read in order
-// or in a drawn one, once, several times and for ever, from the beginning or later, of documents that are not used, and
-// of those that there are not.
+// Find returns the same rows of each document as a scan of the whole plan. The sources are read in order or shuffled,
+// once, several times or forever, and from the start or added later. Unused and missing documents are included.
 func TestFindOfSeveralSources(t *testing.T) {
 	c := config("bfd")
 	c.Mix.Dry = mixture.DryWait
@@ -83,7 +82,7 @@ func TestFindOfSeveralSources(t *testing.T) {
 		"sealed": {Weight: 2, Epochs: 1, Block: 2},
 		"again":  {Weight: 2, Epochs: 3, Block: 2, MinTokens: 6},
 		"plain":  {Weight: 2, Epochs: 2},
-		"open":   {Weight: 1, Epochs: 2, Block: 2}, // is never sealed
+		"open":   {Weight: 1, Epochs: 2, Block: 2}, // never sealed
 		"tiny":   {Weight: 1, Epochs: mixture.Forever, Block: 2},
 	}
 	w, s := mixed(c, "live", "sealed", "again", "plain", "tiny", "open", "later")
@@ -115,7 +114,7 @@ func TestFindOfSeveralSources(t *testing.T) {
 	for i, info := range run.Info().Sources {
 		for sequence := uint64(1); sequence <= uint64(len(s[info.Name].docs))+2; sequence++ {
 			if (info.Name == "live" || info.Name == "open") && sequence%7 > 0 {
-				continue // of a long one some
+				continue // only a sample of a long source
 			}
 			document := plan.Ref(i, sequence)
 			if have := found(t, w.plan, document); !slices.Equal(have, want[document]) {
@@ -134,7 +133,7 @@ func TestFindOfSeveralSources(t *testing.T) {
 			t.Errorf("document %x: %v", document, have)
 		}
 	}
-	// a window, and what a binary search of marks takes
+	// the bound is a window plus the reads of a binary search in the records of source positions
 	for name, most := range map[string]int{"live": 350, "sealed": 350} {
 		i := slices.IndexFunc(run.Info().Sources, func(x plan.SourceInfo) bool { return x.Name == name })
 		log := &countedLog{memLog: w.plan}
@@ -144,7 +143,7 @@ func TestFindOfSeveralSources(t *testing.T) {
 	}
 }
 
-// What fails on the way is told.
+// Find returns the errors of its callback and of a damaged plan.
 func TestFindFails(t *testing.T) {
 	w, s := mixed(mixedConfig(), "code", "math", "web")
 	fill(s)

@@ -21,10 +21,10 @@ import (
 	"loaderd/packonline"
 )
 
-// places are where a stranger writes to the plan, in the order of the script below.
+// places are the points of the script below at which a foreign record is written to the plan.
 var places = []string{"behind the first steps", "behind the drain", "behind the seal", "behind the end"}
 
-// forgeries are records of every kind that a stranger writes into a plan which says so much of itself.
+// forgeries are foreign records of every kind, made from the current state of a plan.
 var forgeries = map[string]func(p soFar) []byte{
 	"rubbish":               func(soFar) []byte { return []byte("hello") },
 	"nothing":               func(soFar) []byte { return nil },
@@ -67,13 +67,13 @@ var forgeries = map[string]func(p soFar) []byte{
 	"a step that goes back": func(p soFar) []byte { return p.step(func(s *plan.Step) { s.Cursor = plan.Behind(1) }) },
 }
 
-// soFar is what a plan says of itself to whoever can read it.
+// soFar is the state of a plan that every reader of the log can see.
 type soFar struct {
 	header, last  []byte
 	steps, cursor uint64
 }
 
-// step is the record of a step such as the planner may make next.
+// step returns the record of a step that the planner could make next, with a change.
 func (p soFar) step(change func(*plan.Step)) []byte {
 	s := &plan.Step{Index: p.steps, Bucket: 16, Cursor: plan.Behind(p.cursor), Floor: plan.Before(p.cursor),
 		Rows: make([][]packonline.Piece, 4)}
@@ -88,7 +88,7 @@ func (p soFar) step(change func(*plan.Step)) []byte {
 	return records[0]
 }
 
-// forge writes a record to the end of the plan and says at which place.
+// forge appends a record to the plan and returns its position.
 func (w *world) forge(t *testing.T, make func(soFar) []byte) (at int) {
 	t.Helper()
 	w.plan.mu.Lock()
@@ -105,7 +105,8 @@ func (w *world) forge(t *testing.T, make func(soFar) []byte) (at int) {
 	return len(w.plan.records)
 }
 
-// served is a run that is drained and sealed while two daemons serve it; at each place write is called.
+// served runs a run that two daemons serve and that is flushed and sealed. It calls write at each place, and returns
+// what the readers got.
 func (w *world) served(t *testing.T, leads bool, write func(place string)) (read map[string]outcome) {
 	company, read := newCompany(), map[string]outcome{}
 	w.options.Ahead, w.options.Stall = 2, 5*time.Second
@@ -122,7 +123,7 @@ func (w *world) served(t *testing.T, leads bool, write func(place string)) (read
 	_, err = second.Seal(t.Context())
 	failed = errors.Join(failed, err)
 	write(places[2])
-	if leads { // which daemon's reader comes first
+	if leads { // which daemon's reader reads first
 		read["first"] = readAll(t, first, 0)
 	}
 	read["second"] = readAll(t, second, 0)
@@ -130,7 +131,7 @@ func (w *world) served(t *testing.T, leads bool, write func(place string)) (read
 		read["first"] = readAll(t, first, 0)
 	}
 	write(places[3])
-	time.Sleep(2 * time.Second) // all that follows the plan has looked at it
+	time.Sleep(2 * time.Second) // every follower of the plan has polled it
 	read["behind the end"] = readAll(t, second, 0)
 	for name, stop := range map[string]func() error{"first": stopFirst, "second": stopSecond} {
 		o := read[name]
@@ -143,13 +144,13 @@ func (w *world) served(t *testing.T, leads bool, write func(place string)) (read
 	return read
 }
 
-// outcome is what a reader got, and how its daemon ended.
+// outcome is the steps that a reader got, and the result of its daemon.
 type outcome struct {
 	batches     []*assembly.Batch
 	err, served error
 }
 
-// readAll reads n steps of a run from its beginning on, all for 0.
+// readAll reads the first n steps of a run, or all if n is 0.
 func readAll(t *testing.T, run *loader.Run, n int) (o outcome) {
 	r, err := run.Join(state.Place{World: 1}, 0)
 	if err != nil {
@@ -175,12 +176,12 @@ func readAll(t *testing.T, run *loader.Run, n int) (o outcome) {
 	return o
 }
 
-// named is how errors say which record of the plan is the trouble.
+// named matches the part of an error that names the damaging plan record.
 var named = regexp.MustCompile(`(plan )?record \d+|documents up to \d+, the document stream ends at`)
 
-// honest checks that a reader got the steps of the undisturbed run to their end, or an error before it. A plan with a
-// seal that looks right is not told from a sealed one by a daemon that begins with it; none begins with one that a
-// leader has met.
+// honest checks that a reader got all steps of the undisturbed run, or an error after a prefix of them. A daemon that
+// starts with the plan cannot distinguish a plausible forged seal from a real one. It does not start with a seal that
+// a leader has detected.
 func (o outcome) honest(t *testing.T, who string, want []*assembly.Batch) {
 	t.Helper()
 	switch {
@@ -193,9 +194,9 @@ func (o outcome) honest(t *testing.T, who string, want []*assembly.Batch) {
 	}
 }
 
-// Whatever one record a stranger appends to the plan of a run that is led, readers get the run's own steps to their
-// end, or an error; the daemon that stops says which record it is, and so does the next. A repaired copy then has the
-// steps of the undisturbed run.
+// A foreign record is appended to the plan of a run with a leader. Readers then get the run's own steps to the end,
+// or an error. The daemon that stops names the record, and so does the next one. A repaired copy has the steps of the
+// undisturbed run.
 func TestForgedRecords(t *testing.T) {
 	var want []*assembly.Batch
 	synctest.Test(t, func(t *testing.T) {
@@ -234,14 +235,14 @@ func forgedAt(t *testing.T, leads bool, place string, forgery func(soFar) []byte
 	} else if !named.MatchString(err.Error()) {
 		t.Errorf("it does not start: %v", err)
 	}
-	// The operator knows the record by now, be it by what the daemons say or by --before.
+	// The operator has the record's position from the daemons' errors, or passes it as --before.
 	d, err := maintenance.Inspect(t.Context(), w.plan, w.checkpoints, uint64(at))
 	must(t, err)
 	copied := newWorld(w.config)
 	copied.docs, copied.options = w.docs, w.options
 	must(t, d.Copy(t.Context(), w.beginning(nil), "test", copied.beginning(&memFloors{docs: w.docs}), func(uint64) {}))
 	run, stop := copied.start(t)
-	if place != places[0] { // the drain stands before the record; behind it the documents of then are not known any more
+	if place != places[0] { // a copy cut at places[0] lacks the flush
 		_, err = run.Seal(t.Context())
 		must(t, err)
 		readAll(t, run, 0).honest(t, "the repaired copy", want)
@@ -249,7 +250,7 @@ func forgedAt(t *testing.T, leads bool, place string, forgery func(soFar) []byte
 	must(t, stop())
 }
 
-// restarted is what a daemon that begins with the plan gives its readers.
+// restarted returns what a daemon that starts with the plan serves to its readers.
 func restarted(t *testing.T, w *world) (o outcome, err error) {
 	run, err := w.open(t)
 	if err != nil {
@@ -261,8 +262,8 @@ func restarted(t *testing.T, w *world) (o outcome, err error) {
 	return o, nil
 }
 
-// A leader that meets a record of nobody notes it in the plan, so that no daemon follows that record later, and repair
-// leaves it out by itself.
+// A leader that detects a foreign record notes it in the plan. No daemon follows that record later, and repair leaves
+// it out without an option.
 func TestAForeignRecordIsNoted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(config("bfd"))
@@ -294,7 +295,7 @@ func TestAForeignRecordIsNoted(t *testing.T) {
 	})
 }
 
-// A leader that another one has overtaken tells that from a stranger's record.
+// A leader that lost its term to another leader does not report a foreign record.
 func TestATermIsNoForeignRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(config("bfd"))

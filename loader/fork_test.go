@@ -19,7 +19,7 @@ import (
 	"loaderd/loader/state"
 )
 
-// uses counts how often each token is in a batch.
+// uses counts how often each token is in batches.
 func uses(batches []*assembly.Batch, seen map[string]int) {
 	for _, b := range batches {
 		for _, row := range b.Pieces {
@@ -32,13 +32,13 @@ func uses(batches []*assembly.Batch, seen map[string]int) {
 	}
 }
 
-// A fork plans what its parent's steps before the one it was forked at do not hold, in another configuration, and so
-// does a fork of the fork. Every token comes once, also those between tokens that the parent's steps hold.
+// A fork, with another configuration, plans what the parent's steps before the fork point do not hold, and so does a
+// fork of the fork. Every token is planned once, including tokens between tokens of the parent's steps.
 func TestFork(t *testing.T) {
 	for seed := range uint64(24) {
 		r := rand.New(rand.NewPCG(seed, 8))
 		lengths := someLengths(seed, 250)
-		last := []string{runconfig.LastPad, runconfig.LastDrop} // what a sealed parent dropped, its fork plans
+		last := []string{runconfig.LastPad, runconfig.LastDrop} // the fork plans what a sealed parent dropped
 		w := newWorld(config(methods[r.IntN(len(methods))]))
 		w.config.Steps.Last = last[r.IntN(2)]
 		w.docs.lengths(lengths...)
@@ -65,7 +65,7 @@ func TestFork(t *testing.T) {
 			}
 			next := newWorld(config(methods[r.IntN(len(methods))]))
 			next.config.Packing.Buckets, next.config.Steps.Rows, next.config.Seed = []int{8 + r.IntN(20)}, 1+r.IntN(5), seed
-			next.config.Steps.Last = last[r.IntN(2-generation)] // the last of them pads
+			next.config.Steps.Last = last[r.IntN(2-generation)] // the last generation pads
 			next.docs = w.docs
 			h, _, err := w.fork(t, uint64(at), "next", next.config)
 			if err != nil {
@@ -89,15 +89,15 @@ func TestFork(t *testing.T) {
 	}
 }
 
-// A fork begins behind the documents that the steps before it were made of, also where the parent has a checkpoint that
-// covers more of them; where the documents up to there are gone, it begins with that checkpoint.
+// A fork begins after the documents that its parent's steps before it were made of, even if a checkpoint of the
+// parent covers more documents. If those documents are purged, the fork begins with that checkpoint.
 func TestFork_BeginsWhereTheStepDoes(t *testing.T) {
 	w := newWorld(config("bfd"))
 	w.config.Packing.Buckets, w.config.Packing.Atom = []int{64}, 1
 	w.options.Checkpoint = 1 << 30
 	w.docs.lengths(someLengths(3, 100)...)
 	run, stop := w.start(t)
-	settled(t, run, 100) // its checkpoints are behind documents that make no step
+	settled(t, run, 100) // the checkpoints cover documents that are in no step
 	steps := run.Info().Planned
 	must(t, stop())
 	last, err := (&planview.Reader{Log: w.plan}).Step(t.Context(), steps-1)
@@ -124,7 +124,7 @@ func TestFork_BeginsWhereTheStepDoes(t *testing.T) {
 	}
 }
 
-// forked begins a fork of a world's run with another dedupe window and returns what it plans, its documents sealed.
+// forked forks a world's run with another dedupe window, seals the fork and returns its steps.
 func forked(t *testing.T, w *world, at uint64, dedupe int) []*assembly.Batch {
 	t.Helper()
 	next := newWorld(w.config)
@@ -139,7 +139,7 @@ func forked(t *testing.T, w *world, at uint64, dedupe int) []*assembly.Batch {
 	return next.sealed(t)
 }
 
-// sealed returns all that a world's run plans.
+// sealed seals a world's run and returns all its steps.
 func (w *world) sealed(t *testing.T) []*assembly.Batch {
 	t.Helper()
 	run, stop := w.start(t)
@@ -153,7 +153,8 @@ func (w *world) sealed(t *testing.T) []*assembly.Batch {
 	return batches
 }
 
-// singly is a world whose steps hold the stream in its order, with documents of these ids, 0 for an empty one.
+// singly returns a world whose steps hold the stream in order. Its documents have the given ids; 0 is an empty
+// document.
 func singly(dedupe, length int, ids ...uint64) *world {
 	c := config("concat")
 	c.Documents.Dedupe, c.Shuffle.Window, c.Steps.Rows = dedupe, 0, 1
@@ -168,7 +169,7 @@ func singly(dedupe, length int, ids ...uint64) *world {
 	return w
 }
 
-// What the parent dropped as a duplicate its forks drop, although documents between are empty.
+// A fork drops the same duplicates as the parent, even if empty documents are between them.
 func TestForkKnowsDuplicates(t *testing.T) {
 	w := singly(4, 16, 1, 2, 0, 0, 3, 2, 0, 0, 0, 0, 0, 4, 2, 3, 5)
 	whole := map[string]int{}
@@ -184,12 +185,12 @@ func TestForkKnowsDuplicates(t *testing.T) {
 	}
 }
 
-// What is left of a document is planned although the fork takes the document for a duplicate.
+// The rest of a document is planned even if the fork's dedupe window marks the document as a duplicate.
 func TestForkThatLooksFurtherBack(t *testing.T) {
 	w := singly(2, 20, 1, 2, 3, 1, 5, 6)
 	batches := w.sealed(t)
 	seen := map[string]int{}
-	uses(batches[:4], seen) // the last of them holds the begin of the fourth document
+	uses(batches[:4], seen) // step 3 holds the start of the fourth document
 	uses(forked(t, w, 4, 100), seen)
 	for doc := 1; doc <= 6; doc++ {
 		for k := range 20 {

@@ -26,7 +26,7 @@ import (
 	"loaderd/packonline"
 )
 
-// forksAt begins a fork of a world's run of several sources over the same streams, and returns the fork's world.
+// forksAt forks a world's run of several sources over the same streams, and returns the fork's world.
 func (w *world) forksAt(t *testing.T, s shelf, step uint64, c runconfig.Config) *world {
 	t.Helper()
 	next, err := w.tryFork(s, step, c)
@@ -46,7 +46,7 @@ func (w *world) tryFork(s shelf, step uint64, c runconfig.Config) (*world, error
 		Sources: s}, h)
 }
 
-// from are the batches from a step on, numbered anew.
+// from returns the batches from a step on, renumbered from 0.
 func from(batches []*assembly.Batch, step int) (out []*assembly.Batch) {
 	for i, b := range batches[step:] {
 		c := *b
@@ -56,7 +56,7 @@ func from(batches []*assembly.Batch, step int) (out []*assembly.Batch) {
 	return out
 }
 
-// ends plans a world's run to its end, all its sources sealed.
+// ends seals all sources of a world's run and returns its steps.
 func (w *world) ends(t *testing.T) []*assembly.Batch {
 	t.Helper()
 	run, stop := w.start(t)
@@ -75,8 +75,8 @@ func (w *world) audited(t *testing.T, s shelf, steps int) {
 	}
 }
 
-// grandMixture is a run with all that a mixture can have: a source in a drawn order, one that is read twice and then
-// ends, one with its own packing, a ramp.
+// grandMixture returns a run with all features of a mixture: a shuffled source, a source that ends after two epochs,
+// a source with its own packing, and a ramp.
 func grandMixture() (runconfig.Config, *world, shelf) {
 	c := config("bfd")
 	c.Steps.Rows, c.Documents.Dedupe = 2, 5
@@ -92,7 +92,7 @@ func grandMixture() (runconfig.Config, *world, shelf) {
 	s["book"].lengths(someLengths(7, 30)...)
 	s["forum"].lengths(someLengths(9, 60)...)
 	s["book"].sealed = true
-	for _, docs := range s { // some documents come twice
+	for _, docs := range s { // some documents are duplicates
 		for i := range docs.docs {
 			docs.docs[i].ID = uint64(i*i)%50 + 1
 		}
@@ -101,9 +101,9 @@ func grandMixture() (runconfig.Config, *world, shelf) {
 	return c, w, s
 }
 
-// A fork of several sources with its parent's configuration makes the steps that the parent makes from there on, token
-// by token: in drawn orders and later epochs, on a ramp, behind changes of the mixture, with a source that rests and
-// one with its own packing. So does a fork of the fork, and it makes no odds which checkpoints the parent has.
+// A fork of several sources with its parent's configuration makes the same steps as the parent, token by token. This
+// holds for shuffled sources, later epochs, a ramp, mixture changes, a paused source and a source with its own
+// packing. It also holds for a fork of the fork, and does not depend on the parent's checkpoints.
 func TestForkSourcesGoesOnAsTheParent(t *testing.T) {
 	bubble(t, "forks", func(t *testing.T) {
 		c, w, s := grandMixture()
@@ -117,11 +117,11 @@ func TestForkSourcesGoesOnAsTheParent(t *testing.T) {
 			Add: sources(map[string]float64{"forum": 3})}, "alice")
 		must(t, err)
 		want = append(want, read(t, run, state.Place{World: 1}, 12, 8)...)
-		synctest.Wait() // until what is wanted is planned: a control stands behind that
+		synctest.Wait() // wait until the demand is planned, because a control takes effect after it
 		seals := run.Info().Planned
 		_, err = run.SealSource(t.Context(), "math", "")
 		must(t, err)
-		want = append(want, read(t, run, state.Place{World: 1}, 20, 50)...) // forum has no more, and rests
+		want = append(want, read(t, run, state.Place{World: 1}, 20, 50)...) // forum has no documents left and is paused
 		if !slices.ContainsFunc(run.Stats().Sources, func(x state.SourceStats) bool { return x.Resting }) {
 			t.Error("no source rests")
 		}
@@ -139,7 +139,7 @@ func TestForkSourcesGoesOnAsTheParent(t *testing.T) {
 			}
 			fork := w.forksAt(t, s, uint64(step), c)
 			rest, whole := from(want, step), true
-			for _, next := range []uint64{mixes, seals, ends} { // what was asked for later the fork has not been
+			for _, next := range []uint64{mixes, seals, ends} { // controls after the fork point do not apply to the fork
 				if whole && uint64(step) < next {
 					rest, whole = rest[:next-uint64(step)], false
 				}
@@ -169,7 +169,7 @@ func TestForkSourcesGoesOnAsTheParent(t *testing.T) {
 	})
 }
 
-// restarts compares what a run that has ended serves after a restart, without a checkpoint.
+// restarts compares the steps that an ended run serves after a restart without a checkpoint.
 func (w *world) restarts(t *testing.T, want []*assembly.Batch) error {
 	w.checkpoints.data = map[string][]byte{}
 	run, stop := w.start(t)
@@ -180,8 +180,8 @@ func (w *world) restarts(t *testing.T, want []*assembly.Batch) error {
 	return stop()
 }
 
-// A fork of several sources with other packing, weights and sources plans what its parent's steps before it do not
-// hold, and every document behind once.
+// A fork of several sources has other packing, weights and sources. It plans what its parent's steps before it do not
+// hold, and every later document once per epoch.
 func TestForkSourcesWithAnotherConfiguration(t *testing.T) {
 	c, w, s := grandMixture()
 	parent := w.ends(t)
@@ -206,7 +206,7 @@ func TestForkSourcesWithAnotherConfiguration(t *testing.T) {
 		for i, x := range headerOf(t, third).Sources {
 			docs := s[x.Name].docs
 			for k, d := range docs {
-				skipped := 0 // a document that comes again within the window is left out
+				skipped := 0 // a duplicate within the window is dropped
 				n := seen[fmt.Sprint(plan.Ref(i, uint64(k+1)), "/", 0)]
 				for at := range d.Len() {
 					if other := seen[fmt.Sprint(plan.Ref(i, uint64(k+1)), "/", at)]; other != n {
@@ -222,7 +222,7 @@ func TestForkSourcesWithAnotherConfiguration(t *testing.T) {
 	}
 }
 
-// twice reports whether a document's id is that of one of the nine before.
+// twice reports whether a document has the id of one of the nine documents before it.
 func twice(docs []document.Document, k int) bool {
 	return slices.ContainsFunc(docs[max(0, k-9):k], func(d document.Document) bool { return d.ID == docs[k].ID })
 }
@@ -234,7 +234,7 @@ func headerOf(t *testing.T, w *world) planrecord.Header {
 	return h
 }
 
-// Where the configuration leaves a source out, what was taken of it comes still, and no more.
+// A fork whose configuration omits a source plans the documents taken from that source, and no further ones.
 func TestForkLeavesASourceOut(t *testing.T) {
 	c, w, s := grandMixture()
 	parent := w.ends(t)
@@ -268,7 +268,7 @@ func TestForkLeavesASourceOut(t *testing.T) {
 		t.Errorf("web is %+v", x)
 	}
 	must(t, stop())
-	next.Sources["web"] = c.Sources["web"] // it comes back where it was left
+	next.Sources["web"] = c.Sources["web"] // the source continues at its position
 	back := fork.forksAt(t, s, 3, next)
 	if x := headerOf(t, back).Parent.Sources[web]; x.Taken != taken || x.Config != nil {
 		t.Errorf("web goes on at %+v", x)
@@ -288,7 +288,7 @@ func TestForkLeavesASourceOut(t *testing.T) {
 	}
 }
 
-// A summary of a fork says of its sources what they are, with and without a checkpoint.
+// Summarize returns the state of a fork's sources, with and without a checkpoint.
 func TestForkIsSummarized(t *testing.T) {
 	c, w, s := grandMixture()
 	w.ends(t)
@@ -314,7 +314,7 @@ func TestForkIsSummarized(t *testing.T) {
 	}
 }
 
-// The shares of a fork are those that its schedule gives at the tokens that were taken before it.
+// The shares of a fork follow its own schedule at the number of tokens that were taken before it.
 func TestForkTakesItsSchedule(t *testing.T) {
 	c, w, s := grandMixture()
 	w.ends(t)
@@ -332,7 +332,7 @@ func TestForkTakesItsSchedule(t *testing.T) {
 	must(t, stop())
 }
 
-// What a fork finds of a document is what its steps hold, in whatever epoch the document came before.
+// Find in a fork returns the rows of the fork's steps, whatever epochs of the document were planned before.
 func TestForkFinds(t *testing.T) {
 	_, w, s := grandMixture()
 	w.ends(t)
@@ -364,8 +364,8 @@ func TestForkFinds(t *testing.T) {
 	}
 }
 
-// A fork needs what its steps hold and what comes behind, and no other documents: it is made of no others, and serves
-// its steps without them.
+// A fork needs the documents of its steps and later ones. It can be created, and serves its steps, after all other
+// documents are purged.
 func TestForkOfReleasedDocuments(t *testing.T) {
 	c := mixedConfig()
 	c.Steps.Rows, c.Mix = 1, mixture.Mix{Dry: mixture.DryWait, End: mixture.EndAll}
@@ -377,7 +377,7 @@ func TestForkOfReleasedDocuments(t *testing.T) {
 	run, stop := w.start(t)
 	read(t, run, state.Place{World: 1}, 0, 150)
 	must(t, stop())
-	checkpoints := maps.Clone(w.checkpoints.data) // the newest is behind the last step
+	checkpoints := maps.Clone(w.checkpoints.data) // the newest covers the last step
 	run, stop = w.start(t)
 	step := run.Info().Planned
 	want := read(t, run, state.Place{World: 1}, step, 60)
@@ -400,7 +400,7 @@ func TestForkOfReleasedDocuments(t *testing.T) {
 		t.Errorf("step %d is the oldest one", oldest)
 	}
 	must(t, stop())
-	s["web"].first++ // one too much
+	s["web"].first++ // one document too many
 	if _, err := w.tryFork(s, step, c); reason(err) != fault.DocumentLost ||
 		!strings.Contains(err.Error(), "fork at a later step") {
 		t.Errorf("a document that waits is purged: %v", err)
@@ -412,7 +412,7 @@ func TestForkOfReleasedDocuments(t *testing.T) {
 	}
 }
 
-// A run whose sources are all sealed and empty ends at once, and so it does after a restart.
+// A run whose sources are all sealed and empty ends immediately, also after a restart.
 func TestARunOfEmptySourcesEnds(t *testing.T) {
 	c := config("bfd")
 	c.Sources = sources(map[string]float64{"code": 1, "web": 1})
@@ -427,7 +427,7 @@ func TestARunOfEmptySourcesEnds(t *testing.T) {
 	}
 }
 
-// What a parent dropped at its end its fork plans, behind the same steps.
+// A fork plans what its parent dropped at the end, after the same steps.
 func TestForkPlansWhatWasDropped(t *testing.T) {
 	c := mixedConfig()
 	c.Steps.Last, c.Steps.Rows, c.Mix = runconfig.LastDrop, 7, mixture.Mix{Dry: mixture.DryWait, End: mixture.EndAll}
@@ -456,7 +456,8 @@ func TestForkPlansWhatWasDropped(t *testing.T) {
 	}
 }
 
-// A fork of a run with one source may have more of them: of that one it plans what is left, of the others all.
+// A fork of a run with one source can add sources: it plans the rest of that source, and all documents of the added
+// ones.
 func TestFork_AddsSources(t *testing.T) {
 	c := config("bfd")
 	w, s := mixed(c, plantest.Source, "web")

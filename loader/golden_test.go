@@ -31,18 +31,18 @@ var update = flag.Bool("update", false,
 
 const goldenFile = "testdata/golden.json"
 
-// golden is what one run leaves behind, as SHA-256 sums.
+// golden is the results of one run; the strings are SHA-256 sums.
 type golden struct {
 	Records    int    `json:"records"`
 	Steps      int    `json:"steps"`
 	Plan       string `json:"plan"`       // records of the plan log
-	Batches    string `json:"batches"`    // tokens and pieces of all steps
-	Checkpoint string `json:"checkpoint"` // states asked for amid the run
-	Fork       string `json:"fork"`       // header of a run forked amid the run, and the plan that it makes of the rest
-	Audit      string `json:"audit"`      // figures
+	Batches    string `json:"batches"`    // tokens and spans of all steps
+	Checkpoint string `json:"checkpoint"` // checkpoints requested during the run
+	Fork       string `json:"fork"`       // header of a run forked in the middle, and its plan of the rest
+	Audit      string `json:"audit"`      // the audit's figures
 }
 
-// goldenRuns are every packing method with several shapes of steps, atoms and rows.
+// goldenRuns returns configurations of every packing method with several shapes of steps, atoms and rows.
 func goldenRuns() map[string]runconfig.Config {
 	runs := map[string]runconfig.Config{}
 	for _, method := range packonline.Methods() {
@@ -72,13 +72,13 @@ func goldenRuns() map[string]runconfig.Config {
 	}
 	for name, c := range runs {
 		if len(c.Validate()) > 0 {
-			delete(runs, name) // decompose has no parts of rows
+			delete(runs, name) // decompose supports no atoms below a row
 		}
 	}
 	return runs
 }
 
-// TestGolden compares plans, batches, checkpoints, forks and audits of every method with those that were made before.
+// TestGolden compares plans, batches, checkpoints, forks and audits of every method with the golden file.
 func TestGolden(t *testing.T) {
 	want := map[string]golden{}
 	if b, err := os.ReadFile(goldenFile); err != nil || json.Unmarshal(b, &want) != nil {
@@ -105,8 +105,8 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// goldenRun makes a run with controls of every kind, each when the planner has come to the end of what is published: so
-// the order of the log's records does not depend on time.
+// goldenRun makes a run with controls of every kind, each recorded when the planner has reached the last published
+// document. So the order of the log's records does not depend on timing.
 func goldenRun(t *testing.T, c runconfig.Config) (g golden) {
 	w := newWorld(c)
 	w.options = backend.Options{Ahead: 1 << 20, CacheBytes: 1 << 20, Stall: 10 * time.Second, Checkpoint: 1 << 30}
@@ -137,7 +137,7 @@ func goldenRun(t *testing.T, c runconfig.Config) (g golden) {
 		state, _ := w.checkpoints.Get(t.Context(), slices.Max(w.checkpoints.names()))
 		c, err := planrecord.DecodeCheckpoint(state)
 		must(t, err)
-		c.Tail.Position-- // of the one term
+		c.Tail.Position-- // without the one term record
 		states.Write(c.Encode())
 	}
 	publish(100)
@@ -172,7 +172,7 @@ func goldenRun(t *testing.T, c runconfig.Config) (g golden) {
 		!strings.HasPrefix(controls[1].What, "seal of source 0 behind") {
 		t.Errorf("the audit lists the controls %v", controls)
 	}
-	g.Audit = strings.Replace(fmt.Sprintf("%+v", audited), " Controls:[]", "", 1) // its figures
+	g.Audit = strings.Replace(fmt.Sprintf("%+v", audited), " Controls:[]", "", 1) // the figures
 
 	fork := newWorld(c)
 	fork.docs, fork.options = w.docs, w.options
@@ -191,11 +191,11 @@ func goldenRun(t *testing.T, c runconfig.Config) (g golden) {
 	return g
 }
 
-// settled waits until everything up to a document is planned and stored.
+// settled waits until all documents up to a sequence are planned and stored.
 func settled(t *testing.T, run *loader.Run, document uint64) {
 	t.Helper()
 	eventually(t, func() bool {
-		_, err := run.Checkpoint(t.Context()) // it is stored behind all that was planned before
+		_, err := run.Checkpoint(t.Context()) // stored after everything planned before
 		s := run.Stats()
 		return s.Cursor == document && (err == nil || s.Ended)
 	})
@@ -208,8 +208,8 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// decisions are a plan's records but those of its terms, and without the run's ids: who led when, and when the run
-// began, shapes nothing.
+// decisions returns a plan's records without term records and run ids. Which daemon led, and when the run began, does
+// not affect the plan.
 func decisions(t *testing.T, records [][]byte) [][]byte {
 	t.Helper()
 	records = slices.Clone(records)
@@ -222,7 +222,7 @@ func decisions(t *testing.T, records [][]byte) [][]byte {
 	})
 }
 
-// zeroID replaces the id in a header, and its parent's.
+// zeroID replaces the id in a header, and its parent's, by zeros.
 func zeroID(t *testing.T, header []byte) []byte {
 	t.Helper()
 	e, err := planrecord.Decode(header)
@@ -238,7 +238,7 @@ func zeroID(t *testing.T, header []byte) []byte {
 	return planrecord.Encode(h)
 }
 
-// digest sums up records, each with its length.
+// digest returns the SHA-256 sum of records, each with its length.
 func digest(records ...[]byte) string {
 	sum := sha256.New()
 	for _, r := range records {

@@ -13,7 +13,7 @@ import (
 	"loaderd/loader/state"
 )
 
-// lostHints are documents of which some cannot be read again one by one.
+// lostHints is a document stream in which the packing hints of some documents cannot be read again.
 type lostHints struct {
 	*memDocs
 	lost func(sequence uint64) bool
@@ -26,8 +26,8 @@ func (d lostHints) PackingHints(ctx context.Context, sequence uint64) ([]plan.Pa
 	return d.memDocs.PackingHints(ctx, sequence)
 }
 
-// A checkpoint whose waiting documents cannot be read again is not used: an older one is, or the start of the run, and
-// the steps are the same. Where the start is gone too the run does not go on with others.
+// A checkpoint is not used if hints of its buffered documents cannot be read again. An older checkpoint or the start
+// of the run is used, and the steps are the same. If the start is purged too, the run does not start.
 func TestRestartWithDocumentsGone(t *testing.T) {
 	c := config("splice")
 	c.Packing.Pool = 20

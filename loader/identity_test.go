@@ -14,8 +14,8 @@ import (
 	"loaderd/loader/state"
 )
 
-// A plan is made of one document stream: over another one its references would name other documents, of lengths that
-// may well agree.
+// A run refuses a document stream other than its own. The plan's references would name other documents, possibly of
+// equal lengths.
 func TestAnotherDocumentStreamIsRefused(t *testing.T) {
 	w := newWorld(config("bfd"))
 	w.docs.lengths(someLengths(1, 100)...)
@@ -52,7 +52,7 @@ func TestAnotherDocumentStreamIsRefused(t *testing.T) {
 	}
 }
 
-// An audit plans with the tokens of the run's tokenizer or not at all: another one may make as many.
+// An audit requires the run's tokenizer, because another one may produce as many tokens.
 func TestAuditComparesTheTokenizer(t *testing.T) {
 	w, _ := audited(t, "bfd")
 	other := w.config.Tokenizer
@@ -63,7 +63,7 @@ func TestAuditComparesTheTokenizer(t *testing.T) {
 	}
 }
 
-// A stream that is put in the place of the run's ends the run, and a reader that waits hears why.
+// If the run's stream is replaced, the run ends, and a waiting reader gets the cause.
 func TestAStreamThatIsReplacedEndsTheRun(t *testing.T) {
 	w := newWorld(config("concat"))
 	w.docs.lengths(someLengths(1, 10)...)
@@ -87,7 +87,7 @@ func TestAStreamThatIsReplacedEndsTheRun(t *testing.T) {
 	}
 }
 
-// What is wrong with the stream is told for as long as it is wrong, and the run goes on.
+// A problem of the stream is reported as long as it persists, and the run continues.
 func TestTroubleWithTheStreamIsTold(t *testing.T) {
 	w := newWorld(config("concat"))
 	w.docs.lengths(someLengths(1, 200)...)
@@ -120,7 +120,7 @@ func TestTroubleWithTheStreamIsTold(t *testing.T) {
 	}
 	set(func() { w.docs.first = 60 })
 	told("documents before 60", "resume from step")
-	if _, err := run.Commit(t.Context(), planrecord.DefaultKeeper, 18); err != nil { // nobody asks for them any more
+	if _, err := run.Commit(t.Context(), planrecord.DefaultKeeper, 18); err != nil { // no reader needs them now
 		t.Fatal(err)
 	}
 	told()

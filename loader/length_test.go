@@ -25,12 +25,12 @@ import (
 	"loaderd/loader/state"
 )
 
-// measured lets the runs of a world be measured without being asked for.
+// measured makes the runs of a world measure their length without a request.
 func (w *world) measured() {
 	w.options.Forecast, w.options.Measure, w.options.Ahead = time.Hour, 1<<40, 2
 }
 
-// exact waits for the exact length of a run, that has not ended.
+// exact waits for the exact length of a run that has not ended.
 func exact(t *testing.T, run *loader.Run) uint64 {
 	t.Helper()
 	var l *state.Length
@@ -41,14 +41,14 @@ func exact(t *testing.T, run *loader.Run) uint64 {
 	return l.Steps
 }
 
-// A sealed run knows how many steps it will have, whatever it packs and wherever it is.
+// A sealed run reports its exact number of steps, for every packing method and at every position.
 func TestLengthExact(t *testing.T) {
 	for name, c := range goldenRuns() {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(c)
 			w.measured()
 			for i, n := range someLengths(5, 700) {
-				// some are duplicates
+				// some documents are duplicates
 				d := document.Document{ID: uint64(1 + i - i%9), Content: document.Content{Tokens: documentTokens(uint64(i+1), n)}}
 				if i%31 == 0 {
 					d.Skip, d.Tokens = plan.SkipEmpty, nil
@@ -60,7 +60,7 @@ func TestLengthExact(t *testing.T) {
 	}
 }
 
-// sealed seals a run after some steps and compares its length with what comes.
+// sealed seals a run after some steps and compares its length with the steps that it serves.
 func sealed(t *testing.T, w *world) {
 	t.Helper()
 	for _, behind := range []int{0, 5} {
@@ -93,7 +93,7 @@ func sealed(t *testing.T, w *world) {
 	must(t, stop())
 }
 
-// So does a run that was forked from another, of which it has the rest.
+// A forked run reports the exact number of its steps.
 func TestLengthOfAFork(t *testing.T) {
 	w := newWorld(config("bfd"))
 	w.docs.lengths(someLengths(5, 400)...)
@@ -113,7 +113,7 @@ func TestLengthOfAFork(t *testing.T) {
 	must(t, stop())
 }
 
-// mixtures are runs of several sources, code, math and web.
+// mixtures returns configurations of runs with the sources code, math and web.
 func mixtures() map[string]runconfig.Config {
 	out := map[string]runconfig.Config{}
 	add := func(name string, change func(*runconfig.Config)) {
@@ -157,7 +157,7 @@ func mixtures() map[string]runconfig.Config {
 	return out
 }
 
-// fillLong publishes documents of some sources, some of them twice.
+// fillLong publishes documents to each source, some of them duplicates.
 func fillLong(s shelf) {
 	for i, name := range slices.Sorted(maps.Keys(s)) {
 		for k, n := range someLengths(uint64(3+i), 250) {
@@ -184,7 +184,7 @@ func TestLengthExactOfSources(t *testing.T) {
 				for _, docs := range s {
 					docs.sealed = true
 				}
-				run, stop := w.start(t) // nobody reads, nobody seals: at the start of a run over a finite corpus
+				run, stop := w.start(t) // a new run over a finite corpus, without reader and seal
 				steps := exact(t, run)
 				if got := len(read(t, run, state.Place{World: 1}, 0, 0)); uint64(got) != steps {
 					t.Errorf("%d steps come, and %d were measured", got, steps)
@@ -195,8 +195,8 @@ func TestLengthExactOfSources(t *testing.T) {
 	}
 }
 
-// A control makes what was measured untrue: nothing exact is told until it is measured anew. One that comes amid a
-// measuring ends that.
+// A control invalidates a measured length. No exact length is reported until it is measured again. A control during a
+// measurement cancels it.
 func TestLengthAfterAChange(t *testing.T) {
 	c := mixedConfig()
 	c.Mix.End = mixture.EndFirst
@@ -215,7 +215,7 @@ func TestLengthAfterAChange(t *testing.T) {
 	if l := run.Length(); l != nil && l.Exact {
 		t.Errorf("behind a change of the mixture the length is %+v", l)
 	}
-	<-began // the next change comes while that is being found out
+	<-began // the next change comes during the measurement
 	_, err = changeMix(t, run, mixture.Change{Weights: map[string]float64{"code": 1, "math": 1, "web": 8}}, "")
 	must(t, err)
 	gate.open()
@@ -226,7 +226,7 @@ func TestLengthAfterAChange(t *testing.T) {
 	must(t, stop())
 }
 
-// gated is a shelf of which one stream can be shut.
+// gated is a shelf in which the stream web can be shut.
 type gated struct {
 	shelf
 	web *gatedDocs
@@ -240,11 +240,11 @@ func (g gated) Open(ctx context.Context, name string, c mixture.Source) (backend
 	return x, err
 }
 
-// gatedDocs are documents that cannot be read again while they are shut.
+// gatedDocs is a document stream that blocks repeated reads while it is shut.
 type gatedDocs struct {
 	*memDocs
 	mu    sync.Mutex
-	began chan struct{} // closed when somebody waits; nil then
+	began chan struct{} // closed when a read waits, then nil
 	gate  chan struct{}
 }
 
@@ -280,7 +280,7 @@ func (d *gatedDocs) Again(ctx context.Context, sequences []uint64, f func(docume
 	return d.memDocs.Again(ctx, sequences, f)
 }
 
-// A run that does not end says so, one that is open names what is; neither is measured.
+// A run without an end reports that, and an open run names its open sources. Neither is measured.
 func TestLengthNotExact(t *testing.T) {
 	c := mixedConfig()
 	c.Sources["math"] = mixture.Source{Weight: 1, Epochs: mixture.Forever, Block: 2}
@@ -329,14 +329,13 @@ func TestLengthNotExact(t *testing.T) {
 	if got := len(read(t, run, state.Place{World: 1}, 0, 0)); uint64(got) != steps {
 		t.Errorf("%d steps come, and %d were measured", got, steps)
 	}
-	must(t, run.Measure(t.Context())) // behind the end there is nothing to measure
+	must(t, run.Measure(t.Context())) // an ended run has nothing to measure
 	must(t, stop())
 }
 
 func errOf[T any](_ T, err error) error { return err }
 
-// A run that keeps up with its stream has nothing left, and more comes: the length that it would have if it ended now
-// follows.
+// A run that keeps up with a growing stream reports the length that it would have if it ended now, and updates it.
 func TestLengthOfAGrowingStream(t *testing.T) {
 	for name, c := range map[string]runconfig.Config{"one": config("bfd"), "several": mixedConfig()} {
 		w, s := mixed(c, "code", "math", "web")
@@ -353,7 +352,7 @@ func TestLengthOfAGrowingStream(t *testing.T) {
 			for _, docs := range streams {
 				docs.lengths(someLengths(uint64(round), 40)...)
 			}
-			eventually(t, func() bool { // the mixture waits for the first source that is dry
+			eventually(t, func() bool { // the mixture waits for the first dry source
 				stats := run.Stats()
 				taken := stats.Cursor
 				for _, x := range stats.Sources {
@@ -363,7 +362,7 @@ func TestLengthOfAGrowingStream(t *testing.T) {
 				}
 				return taken >= uint64(40*(round+1))
 			})
-			must(t, errOf(run.Drain(t.Context()))) // has it looked at now
+			must(t, errOf(run.Drain(t.Context()))) // triggers an estimate
 			eventually(t, func() bool { l := run.Length(); return l != nil && l.Steps > last })
 			last = run.Length().Steps
 		}
@@ -377,7 +376,7 @@ func TestLengthOfAGrowingStream(t *testing.T) {
 	}
 }
 
-// At the beginning, when documents come fast, an estimate is soon followed by others; later they come seldom.
+// At the beginning, when many documents arrive, estimates follow quickly; later they are rare.
 func TestLengthSoon(t *testing.T) {
 	bubble(t, "soon", func(t *testing.T) {
 		w := newWorld(config("bfd"))
@@ -395,8 +394,8 @@ func TestLengthSoon(t *testing.T) {
 	})
 }
 
-// An estimate is no smaller than what is planned, though little was published behind it and it is not made anew for
-// that.
+// An estimate is at least the number of planned steps, even if few documents were published since and no new estimate
+// was made.
 func TestLengthIsNotBehindThePlan(t *testing.T) {
 	w := newWorld(config("bfd"))
 	w.options.Forecast = time.Hour
@@ -411,7 +410,7 @@ func TestLengthIsNotBehindThePlan(t *testing.T) {
 	must(t, stop())
 }
 
-// What is published behind an estimate makes another one soon, however seldom they come.
+// Documents published after an estimate cause a new one soon, however rare estimates are.
 func TestLengthGrowsWithTheStream(t *testing.T) {
 	bubble(t, "grows", func(t *testing.T) {
 		w := newWorld(config("bfd"))
@@ -432,7 +431,7 @@ func TestLengthGrowsWithTheStream(t *testing.T) {
 	})
 }
 
-// A daemon that only follows tells what the leader says, and asks it to measure.
+// A follower reports the leader's length, and requests a measurement from the leader.
 func TestLengthAtAFollower(t *testing.T) {
 	w, company := newWorld(config("bfd")), newCompany()
 	w.measured()
@@ -453,8 +452,9 @@ func TestLengthAtAFollower(t *testing.T) {
 	}
 }
 
-// The truth lies within the error of an estimate in nineteen of twenty cases, and the error is of use. The samples are
-// a small part of the documents, what is played is a small part of the run, and documents that come late are longer.
+// The true length is within the error of an estimate in 19 of 20 cases, and the error is small enough to be useful.
+// The samples are a small part of the documents, the simulated part of the run is small, and later documents are
+// longer.
 func TestLengthEstimate(t *testing.T) {
 	defer loader.Effort(600, 1500)()
 	seeds := testscale.Of(6, 40)
@@ -516,8 +516,8 @@ func TestLengthEstimate(t *testing.T) {
 		}
 	}
 	t.Logf("missed %v of %d, by %v errors at the worst", missed, seeds, worst)
-	// one in twenty is right; which moment an estimate is of is chance, and more than so many come in one of a million
-	// runs of the test
+	// A miss in 1 of 20 estimates is correct. At which moment an estimate is made is random; more misses than this occur
+	// in one of a million runs of the test.
 	most := testscale.Of(7, 13)
 	for name, n := range missed {
 		if n > most || worst[name] > 3 {
@@ -529,7 +529,8 @@ func TestLengthEstimate(t *testing.T) {
 
 var zeros = make([]int32, 1<<13)
 
-// publishUnlike publishes documents of very unlike lengths; the mean of the last ones is twice that of the first.
+// publishUnlike publishes documents of very different lengths. The mean length doubles from the first to the last
+// ones.
 func publishUnlike(d *memDocs, draw *rand.Rand) {
 	n := 4000 + draw.IntN(8000)
 	docs := make([]document.Document, n)

@@ -8,11 +8,11 @@ import (
 	"loaderd/loader/state"
 )
 
-// A quiet stream is drained for a reader that waits; the record replays to the same plan.
+// A quiet stream is flushed for a waiting reader, and the flush record replays to the same plan.
 func TestLinger(t *testing.T) {
 	w := newWorld(config("bfd"))
 	w.options.Linger, w.options.Checkpoint = 50*time.Millisecond, 0
-	w.docs.lengths(9, 9, 9, 9, 9) // a step of rows of one piece, which would wait for company in the pool
+	w.docs.lengths(9, 9, 9, 9, 9) // a step of one-span rows, which would stay in the pool
 	run, stop := w.start(t)
 	have := read(t, run, state.Place{World: 1}, 0, 1)
 	if n := len(have[0].Pieces); n != 4 {
@@ -24,7 +24,7 @@ func TestLinger(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.options.Linger = 0
-	run, stop = w.start(t) // re-plans from the start
+	run, stop = w.start(t) // replays from the start
 	if again := read(t, run, state.Place{World: 1}, 0, 6); !reflect.DeepEqual(again, have) {
 		t.Fatal("the plan with a linger flush does not replay")
 	}

@@ -22,7 +22,7 @@ import (
 	"loaderd/loader/state"
 )
 
-// shelf are the streams of several sources in memory.
+// shelf is the in-memory streams of several sources, by name.
 type shelf map[string]*memDocs
 
 func (s shelf) Open(_ context.Context, name string, _ mixture.Source) (backend.Stream, error) {
@@ -33,7 +33,7 @@ func (s shelf) Open(_ context.Context, name string, _ mixture.Source) (backend.S
 	return backend.Stream{Documents: docs, LowWatermarks: &memFloors{docs: docs}}, nil
 }
 
-// mixed is a world whose run reads several sources. Token k of document n of source s is s*10^7+n*1000+k.
+// mixed returns a world whose run reads several sources. Token k of document n of source s is s*10^7+n*1000+k.
 func mixed(c runconfig.Config, names ...string) (*world, shelf) {
 	s := shelf{}
 	for i, name := range names {
@@ -54,7 +54,7 @@ func changeMix(t *testing.T, run *loader.Run, c mixture.Change, by string) (uint
 	return x.Step, err
 }
 
-// changeOnce changes the mixture once for a number of steps.
+// changeOnce changes the mixture of a run, decided after a number of steps.
 func changeOnce(t *testing.T, run *loader.Run, c mixture.Change, decided uint64, by string) (state.MixResult, error) {
 	t.Helper()
 	return run.Mix(t.Context(), state.MixRequest{Change: c, By: by, Decided: &decided})
@@ -67,7 +67,7 @@ func cmpOr(a, b string) string {
 	return b
 }
 
-// sources are some that are read once, with these weights.
+// sources returns sources with these weights that are read once.
 func sources(weights map[string]float64) map[string]mixture.Source {
 	out := map[string]mixture.Source{}
 	for name, w := range weights {
@@ -76,7 +76,7 @@ func sources(weights map[string]float64) map[string]mixture.Source {
 	return out
 }
 
-// mixedConfig has sources web and code, and one of math that is read twice.
+// mixedConfig returns a run of the sources web and code, and of math, which has two epochs.
 func mixedConfig() runconfig.Config {
 	c := config("bfd")
 	c.Sources = sources(map[string]float64{"code": 1, "math": 1, "web": 2})
@@ -90,7 +90,7 @@ func fill(s shelf) {
 	s["web"].lengths(someLengths(6, 130)...)
 }
 
-// checkTokens checks that every piece of a batch has the tokens of its document.
+// checkTokens checks that every span of a batch has the tokens of its document.
 func checkTokens(t *testing.T, b *assembly.Batch) {
 	t.Helper()
 	tokens := tokensOf(t, b)
@@ -106,7 +106,7 @@ func checkTokens(t *testing.T, b *assembly.Batch) {
 	}
 }
 
-// shares are the tokens of each source in batches.
+// shares returns the number of tokens of each source in batches.
 func shares(batches []*assembly.Batch) map[int]int {
 	out := map[int]int{}
 	for _, b := range batches {
@@ -119,8 +119,8 @@ func shares(batches []*assembly.Batch) map[int]int {
 	return out
 }
 
-// A run of several sources that is stopped after any number of steps and opened again gives the rest of the same plan,
-// whatever its checkpoints are and in whatever order documents come between sources.
+// A run of several sources that is restarted after any number of steps continues the same plan. It does not depend on
+// the checkpoints, or on the order in which documents of the sources arrive.
 func TestMixedRestartAnywhere(t *testing.T) {
 	w, s := mixed(mixedConfig(), "code", "math", "web")
 	fill(s)
@@ -150,7 +150,7 @@ func TestMixedRestartAnywhere(t *testing.T) {
 		s["code"].base, s["math"].base, s["web"].base = 0, 1e7, 2e7
 		w.options.Checkpoint, w.options.Ahead = every, 1
 		run, stop := w.start(t)
-		s["web"].lengths(someLengths(6, 130)...) // all of one source comes first
+		s["web"].lengths(someLengths(6, 130)...) // all documents of one source first
 		s["code"].lengths(someLengths(4, 90)...)
 		s["math"].lengths(someLengths(5, 25)...)
 		_, err := run.Seal(t.Context())
@@ -173,8 +173,7 @@ func TestMixedRestartAnywhere(t *testing.T) {
 	}
 }
 
-// What is recorded of a mixture while the run goes on (weights, a source that comes, one that goes, ends) replays to
-// the same plan.
+// Changes of the mixture during a run (weights, a source added, removed or sealed) replay to the same plan.
 func TestMixedChanges(t *testing.T) {
 	c := config("bfd")
 	c.Sources = sources(map[string]float64{"code": 1, "web": 1})
@@ -232,7 +231,7 @@ func TestMixedChanges(t *testing.T) {
 	for _, b := range got {
 		for _, row := range b.Pieces {
 			for k, p := range row {
-				if plan.RefSource(p.Doc) == 2 { // forum came as the third source and is the second of the world
+				if plan.RefSource(p.Doc) == 2 { // forum is the third source
 					row[k].Doc = p.Doc
 				}
 			}
@@ -269,7 +268,7 @@ func TestMixedChanges(t *testing.T) {
 	}
 }
 
-// A run begins with the document that each source's start says.
+// A run begins with the document that each source's Start selects.
 func TestMixedStart(t *testing.T) {
 	c := config("concat")
 	c.Sources = sources(map[string]float64{"first": 1, "new": 1, "sequence": 1, "time": 1})
@@ -304,13 +303,13 @@ func TestMixedStart(t *testing.T) {
 	}
 	must(t, stop())
 	x := w.config.Sources["new"]
-	x.Start = "first" // it shapes nothing
+	x.Start = "first" // ignored after the run began
 	w.config.Sources["new"] = x
 	_, stop = w.start(t)
 	must(t, stop())
 }
 
-// A plan that was made of documents which a source does not hold any more is refused, by a daemon and by an audit.
+// A daemon and an audit refuse a plan with documents that a source no longer holds.
 func TestMixedDocumentsLost(t *testing.T) {
 	bubble(t, "lost", func(t *testing.T) {
 		w, s := mixed(mixedConfig(), "code", "math", "web")
@@ -333,7 +332,7 @@ func TestMixedDocumentsLost(t *testing.T) {
 	})
 }
 
-// A reader that waits for a source without documents learns which one it is.
+// A reader that waits for a source without documents gets that source's name.
 func TestMixedDry(t *testing.T) {
 	bubble(t, "wait", func(t *testing.T) {
 		c := config("bfd")
@@ -382,7 +381,7 @@ func TestMixedDry(t *testing.T) {
 	})
 }
 
-// A source whose stream is sealed before the run begins is read in a drawn order; one that is sealed while it goes on
+// A source whose stream is sealed before the run begins is shuffled. A source whose stream is sealed during the run
 // ends there.
 func TestMixedSealedStreams(t *testing.T) {
 	bubble(t, "sealed", func(t *testing.T) {
@@ -419,8 +418,8 @@ func TestMixedSealedStreams(t *testing.T) {
 	})
 }
 
-// Documents of each source are given up when no step and no restart needs them; those of a source that is read again
-// are not.
+// Documents of each source are purged when no step and no restart needs them. Documents of a source with further
+// epochs are kept.
 func TestMixedRelease(t *testing.T) {
 	bubble(t, "release", func(t *testing.T) {
 		c := mixedConfig()
@@ -435,7 +434,7 @@ func TestMixedRelease(t *testing.T) {
 		must(t, o.err)
 		_, err := run.Commit(t.Context(), planrecord.DefaultKeeper, 280)
 		must(t, err)
-		for i := range 3 { // the older ones fall out: what a restart from them would need goes too
+		for i := range 3 { // older checkpoints are deleted, and what they need is purged
 			must(t, readAll(t, run, 310+10*i).err)
 			_, err = run.Checkpoint(t.Context())
 			must(t, err)
@@ -461,8 +460,8 @@ func TestMixedRelease(t *testing.T) {
 	})
 }
 
-// Steps whose documents of a source that was added are given up cannot be read, also when those of the sources that the
-// run began with are all there.
+// Steps with purged documents of an added source cannot be read, even if the documents of the original sources are
+// present.
 func TestMixedReleaseOfAnAddedSource(t *testing.T) {
 	bubble(t, "release", func(t *testing.T) {
 		c := mixedConfig()
@@ -480,7 +479,7 @@ func TestMixedReleaseOfAnAddedSource(t *testing.T) {
 		must(t, readAll(t, run, 300).err)
 		_, err = run.Commit(t.Context(), planrecord.DefaultKeeper, 280)
 		must(t, err)
-		for i := range 3 { // the older ones fall out: what a restart from them would need goes too
+		for i := range 3 { // older checkpoints are deleted, and what they need is purged
 			must(t, readAll(t, run, 310+10*i).err)
 			_, err = run.Checkpoint(t.Context())
 			must(t, err)
@@ -495,7 +494,7 @@ func TestMixedReleaseOfAnAddedSource(t *testing.T) {
 	})
 }
 
-// A source that rests when its end is found out wakes for its next epoch, also where that is read at once.
+// A source that is paused when its end is found resumes with its next epoch, even if that is read immediately.
 func TestMixedRestBeforeAnotherEpoch(t *testing.T) {
 	bubble(t, "rest", func(t *testing.T) {
 		c := config("bfd")
@@ -526,8 +525,7 @@ func TestMixedRestBeforeAnotherEpoch(t *testing.T) {
 	})
 }
 
-// What a restart has to know about documents that wait stays there, also where only a source of its own packing asks
-// for it.
+// Documents whose hints a restart needs are retained, even if only a source with its own packing needs them.
 func TestMixedReleaseOfRelated(t *testing.T) {
 	bubble(t, "release", func(t *testing.T) {
 		c := mixedConfig()
@@ -542,7 +540,7 @@ func TestMixedReleaseOfRelated(t *testing.T) {
 		w.options.Release, w.options.Checkpoint = backend.ReleasePurge, 1000
 		run, stop := w.start(t)
 		must(t, readAll(t, run, 62).err)
-		for range 3 { // the older ones fall out
+		for range 3 { // older checkpoints are deleted
 			_, err := run.Checkpoint(t.Context())
 			must(t, err)
 		}
@@ -566,8 +564,8 @@ func TestMixedReleaseOfRelated(t *testing.T) {
 	})
 }
 
-// Steps that are not committed can still be read when a source is added to a run of one source: what was purged before
-// was not needed by them.
+// Uncommitted steps stay readable when a source is added to a run of one source. They did not need the documents
+// purged before.
 func TestMix_AddAfterAPurgeReleasesNoFurtherStep(t *testing.T) {
 	bubble(t, "add", func(t *testing.T) {
 		c := config("bfd")
@@ -625,9 +623,9 @@ func TestMix_AddAfterAPurgeReleasesNoFurtherStep(t *testing.T) {
 	})
 }
 
-// What is recorded of the mixture while documents wait that no step has yet stands behind these. A daemon that starts
-// again comes to that place before it takes the next change, also while nobody reads: the changes keep their order, and
-// each is held against the mixture that the ones before it made.
+// A change of the mixture that is recorded while documents are buffered takes effect after these documents. A
+// restarted daemon replays to that position before it accepts the next change, even without readers. So the changes
+// keep their order, and each is validated against the mixture of the changes before it.
 func TestMixedChangesBehindTheLastStep(t *testing.T) {
 	for _, checkpoint := range []int{0, 1} {
 		bubble(t, fmt.Sprint("checkpoint every ", checkpoint), func(t *testing.T) {
@@ -639,7 +637,7 @@ func TestMixedChangesBehindTheLastStep(t *testing.T) {
 				docs.lengths(someLengths(8, 40)...)
 			}
 			run, stop := w.start(t)
-			// to the last step that there are documents for, and on to those that are not enough for one
+			// read to the last complete step, and wait for the next one, which lacks documents
 			got := readAll(t, run, 0)
 			if reason(got.err) != fault.SourceDry {
 				t.Fatal(got.err)

@@ -12,7 +12,7 @@ import (
 	"loaderd/loader/state"
 )
 
-// recordedMixes returns the changes of the mixture that a plan has.
+// recordedMixes returns the changes of the mixture in a plan.
 func recordedMixes(t *testing.T, l *memLog) (out []planrecord.Mix) {
 	t.Helper()
 	must(t, l.Scan(t.Context(), 1, func(_ uint64, b []byte) error {
@@ -33,8 +33,7 @@ func weightsOf(pairs ...any) mixture.Change {
 	return c
 }
 
-// Changes that follow each other at once keep what those before them set, by the daemon that leads and by one that
-// follows.
+// Changes in quick succession keep what the changes before them set, through the leader and through a follower.
 func TestMix_CompletesWeightsWhereItIsRecorded(t *testing.T) {
 	w, _ := mixedCodeAndWeb(900)
 	company := newCompany()
@@ -75,8 +74,8 @@ func TestMix_CompletesWeightsWhereItIsRecorded(t *testing.T) {
 	}
 }
 
-// A repeated request is answered with the change that the plan has: by the leader that recorded it, by the next one, by
-// one that was started anew, and behind other changes.
+// A repeated request gets the change in the plan as its response: from the leader that recorded it, from the next
+// leader, from a restarted daemon, and after other changes.
 func TestMix_RepeatedRequestIsRecordedOnce(t *testing.T) {
 	w, _ := mixedCodeAndWeb(900)
 	w.options.Checkpoint = 1

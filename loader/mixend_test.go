@@ -18,8 +18,8 @@ import (
 	"loaderd/loader/state"
 )
 
-// Another epoch begins with what the one before ended with: its documents are no duplicates, also where the end of the
-// source is found out when all of it has been read.
+// Documents of the previous epoch are no duplicates in the next one, even if the source's end is found after all of
+// it has been read.
 func TestDuplicatesOfAnEpoch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := config("concat")
@@ -30,7 +30,7 @@ func TestDuplicatesOfAnEpoch(t *testing.T) {
 			s["a"].publish(document.Document{ID: 100 + i, Content: document.Content{Tokens: documentTokens(i+1, 8)}})
 		}
 		run, _ := w.start(t)
-		time.Sleep(time.Minute) // all is read
+		time.Sleep(time.Minute) // all documents are read
 		if n := run.Stats().Sources[0].Arrived; n != 5 {
 			t.Fatalf("%d documents are read", n)
 		}
@@ -42,7 +42,7 @@ func TestDuplicatesOfAnEpoch(t *testing.T) {
 	})
 }
 
-// A run that ends with the first of its sources stays as it is, whatever is sealed at that moment and afterwards.
+// A run that ends with its first source stays as it is, whatever is sealed at that moment and later.
 func TestSealBehindTheEnd(t *testing.T) {
 	c := config("concat")
 	c.Mix.End = mixture.EndFirst
@@ -51,7 +51,7 @@ func TestSealBehindTheEnd(t *testing.T) {
 	for _, docs := range s {
 		docs.lengths(someLengths(4, 40)...)
 	}
-	s["b"].docs = nil // it is used up first, between the others
+	s["b"].docs = nil // the first source to end, between the others
 	run, stop := w.start(t)
 	at, err := run.Seal(t.Context())
 	must(t, err)
@@ -63,7 +63,7 @@ func TestSealBehindTheEnd(t *testing.T) {
 		if last, err := run.SealSource(t.Context(), "b", ""); err != nil || last != 0 {
 			t.Errorf("b ends behind document %d, %v", last, err)
 		}
-		// If the plan had got to b when all were sealed, the run ended before c was.
+		// If the plan reached b before the seal of all sources took effect, the run ended before c was sealed.
 		last, err := run.SealSource(t.Context(), "c", "")
 		ended := reason(err) == fault.BadTicket && strings.Contains(err.Error(), "the run has ended: source b is used up")
 		if !ended && (err != nil || last != 40) {
@@ -86,7 +86,7 @@ func TestSealBehindTheEnd(t *testing.T) {
 	}
 }
 
-// slowShelf are streams whose documents come one by one.
+// slowShelf delivers the documents of its streams one by one.
 type slowShelf struct{ shelf }
 
 type slowDocs struct{ *memDocs }
@@ -112,12 +112,12 @@ func (s slowSource) Next(ctx context.Context) ([]document.Document, error) {
 	return s.blockingSource.Next(ctx)
 }
 
-// A checkpoint that was taken further on than a later daemon recorded a change, because that one did not use it, is not
-// used.
+// A checkpoint is not used if it covers documents beyond a change of the mixture. A later daemon recorded the change
+// because it did not use the checkpoint.
 func TestCheckpointBeyondAChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := config("concat")
-		c.Packing.Buckets, c.Packing.Atom = []int{4000}, 1 // the documents make no step
+		c.Packing.Buckets, c.Packing.Atom = []int{4000}, 1 // no step is completed
 		c.Sources = sources(map[string]float64{"a": 1, "b": 1})
 		w, s := mixed(c, "a", "b")
 		for _, docs := range s {
@@ -136,7 +136,7 @@ func TestCheckpointBeyondAChange(t *testing.T) {
 		w.checkpoints.data, w.checkpoints.refuse = map[string][]byte{}, true
 		w.edges = func(e *backend.Backends) { e.Sources = slowShelf{s} }
 		run, stop = w.start(t)
-		time.Sleep(2500 * time.Millisecond) // some documents have come
+		time.Sleep(2500 * time.Millisecond) // some documents have arrived
 		_, err = changeMix(t, run, mixture.Change{Weights: map[string]float64{"a": 1, "b": 3}}, "")
 		must(t, err)
 		must(t, stop())
@@ -155,7 +155,7 @@ func TestCheckpointBeyondAChange(t *testing.T) {
 	})
 }
 
-// A source that was added through one daemon is sealed through another at once.
+// A source that was added through one daemon can immediately be sealed through another.
 func TestSealASourceThroughAnotherDaemon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := config("concat")
@@ -182,7 +182,7 @@ func TestSealASourceThroughAnotherDaemon(t *testing.T) {
 	})
 }
 
-// The end of a source waits for the run to begin, and says why it has not.
+// Sealing a source waits for the run to begin, and reports why it has not begun.
 func TestSealASourceBeforeTheRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := config("concat")
@@ -200,7 +200,7 @@ func TestSealASourceBeforeTheRun(t *testing.T) {
 	})
 }
 
-// forgetful loses the answers to every other question.
+// forgetful loses the responses to every other request.
 type forgetful struct {
 	*company
 	asked *atomic.Int32
@@ -214,7 +214,7 @@ func (f forgetful) Request(ctx context.Context, question []byte) ([]byte, error)
 	return answer, err
 }
 
-// A change whose answer is lost is asked for again, recorded once, and answered with the step before which it took
+// A change whose response is lost is requested again, recorded once, and answered with the step before which it took
 // effect.
 func TestMixWhoseAnswerIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -15,8 +15,8 @@ import (
 	"loaderd/loader/planrecord"
 )
 
-// TestModelOfDaemons lets the things of TestModel happen to either of two daemons of a run, and lets the lead go from
-// one to the other at any time: whoever had it is told, doubts it, or plans on until something refuses it.
+// TestModelOfDaemons runs the operations of TestModel on either of two daemons of a run, with failovers at any time.
+// The deposed leader is notified, is in doubt, or continues to plan until an append is refused.
 func TestModelOfDaemons(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		inBubble(t, func(t *testing.T) {
@@ -52,11 +52,11 @@ func TestModelOfDaemons(t *testing.T) {
 	})
 }
 
-// inBubble runs a part of a property where time passes when everything waits.
+// inBubble runs a part of a property with a fake clock, which advances when everything waits.
 func inBubble(t *testing.T, f func(t *testing.T)) {
 	var failed any
 	synctest.Test(t, func(t *testing.T) {
-		defer func() { failed = recover() }() // rapid's own way to say that a property does not hold
+		defer func() { failed = recover() }() // rapid reports a failed property by a panic
 		f(t)
 	})
 	if failed != nil {
@@ -64,7 +64,7 @@ func inBubble(t *testing.T, f func(t *testing.T)) {
 	}
 }
 
-// mortalBus carries the words of a process until it is killed.
+// mortalBus delivers the messages of a process until it is killed.
 type mortalBus struct {
 	*company
 	killed *atomic.Bool
@@ -77,10 +77,10 @@ func (b mortalBus) Publish(word []byte) error {
 	return b.company.Publish(word)
 }
 
-// daemon is the name of the present life of the process.
+// daemon returns the name of the current incarnation of the process.
 func (p *process) daemon() string { return fmt.Sprintf("daemon %d/%d", p.number, p.lives) }
 
-// either lets a thing happen to one of the daemons, when that knows what the plan holds.
+// either runs an operation on one of the daemons, after it has caught up with the plan.
 func (m *machine) either(act func(*rapid.T)) func(*rapid.T) {
 	return func(rt *rapid.T) {
 		m.process = m.crew[rapid.IntRange(0, len(m.crew)-1).Draw(rt, "daemon")]
@@ -89,7 +89,7 @@ func (m *machine) either(act func(*rapid.T)) func(*rapid.T) {
 	}
 }
 
-// ignorant says whether the process takes itself for the leader although the plan holds a later term.
+// ignorant reports whether the process believes that it leads although the plan holds a later term.
 func (m *machine) ignorant() bool { return m.company != nil && m.unaware(m.process) }
 
 func (m *machine) unaware(p *process) bool {
@@ -100,8 +100,8 @@ func (m *machine) unaware(p *process) bool {
 	return len(who) > 0 && who[len(who)-1] != p.daemon()
 }
 
-// settle waits until the process knows what the plan holds by now, or does not see that it leads no more. One that has
-// died begins its next life.
+// settle waits until the process has caught up with the plan, or has lost the lease without noticing. A killed
+// process is restarted.
 func (m *machine) settle(rt *rapid.T) {
 	if m.company == nil {
 		return
@@ -124,7 +124,7 @@ func (m *machine) settle(rt *rapid.T) {
 		info.Keepers, info.Ended, m.run.Leads())
 }
 
-// upToDate compares what the process knows with the plan.
+// upToDate reports whether the process has caught up with the plan.
 func (m *machine) upToDate(rt *rapid.T) bool {
 	m.world.plan.mu.Lock()
 	records := slices.Clone(m.world.plan.records)
@@ -156,23 +156,22 @@ func (m *machine) upToDate(rt *rapid.T) bool {
 	return len(records) > 0 && info.Planned >= steps && maps.Equal(info.Keepers, keepers) && (info.Ended || !ended)
 }
 
-// depose takes the lead from whoever has it.
+// depose takes the lease away from the current leader.
 func (m *machine) depose(rt *rapid.T) {
 	m.company.oust(rapid.SampledFrom([]ousted{told, doubts, blind}).Draw(rt, "whoever led"))
 }
 
-// wait lets time pass: the daemons hear of each other, and what is silent is forgotten.
+// wait lets time pass, so that the daemons receive heartbeats and forget silent daemons.
 func (m *machine) wait(rt *rapid.T) {
 	time.Sleep(time.Duration(rapid.IntRange(1, 5000).Draw(rt, "milliseconds")) * time.Millisecond)
 }
 
-// blind says whether one of the processes is sure of a lead that it has lost: what it answers without a record may be
-// old.
+// blind reports whether a process lost the lease without noticing. Its responses without a record may be outdated.
 func (m *machine) blind() bool {
 	return m.company != nil && m.company.blinded && slices.ContainsFunc(m.crew, m.unaware)
 }
 
-// lost says whether a process other than this one has died.
+// lost reports whether another process was killed.
 func (m *machine) lost() bool {
 	return slices.ContainsFunc(m.crew, func(p *process) bool {
 		p.life.mu.Lock()
@@ -181,7 +180,7 @@ func (m *machine) lost() bool {
 	})
 }
 
-// released says whether a step was refused that all keepers have committed: another daemon has released it.
+// released reports whether a step was refused because all jobs have committed it and another daemon has purged it.
 func (m *machine) released(err error, step uint64) bool {
 	return m.company != nil && reason(err) == fault.StepReleased && step < m.most
 }

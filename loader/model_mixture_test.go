@@ -19,10 +19,10 @@ import (
 	"loaderd/packonline"
 )
 
-// sourcesOfModel are the streams that runs may read.
+// sourcesOfModel are the streams that runs can read.
 var sourcesOfModel = []string{"a", "b", "c", "d"}
 
-// drawMixture lets a run begin with some of the sources.
+// drawMixture draws the sources of a run at its start.
 func drawMixture(rt *rapid.T, c *runconfig.Config, processes int) {
 	names := sourcesOfModel[:rapid.IntRange(1, 3).Draw(rt, "sources")]
 	c.Sources = map[string]mixture.Source{}
@@ -77,7 +77,7 @@ func drawSource(rt *rapid.T, c runconfig.Config) mixture.Source {
 	return s
 }
 
-// drawWeights draws some that are not all 0.
+// drawWeights draws weights that are not all 0.
 func drawWeights(rt *rapid.T, names []string) map[string]float64 {
 	out := map[string]float64{}
 	for _, name := range names {
@@ -89,7 +89,7 @@ func drawWeights(rt *rapid.T, names []string) map[string]float64 {
 	return out
 }
 
-// strictShelf are the streams of a run.
+// strictShelf is the streams of a run, without purged documents.
 type strictShelf struct {
 	docs   shelf
 	floors func(name string) runFloors
@@ -99,32 +99,32 @@ func (s strictShelf) Open(_ context.Context, name string, _ mixture.Source) (bac
 	return backend.Stream{Documents: strictDocs{s.docs[name]}, LowWatermarks: s.floors(name)}, nil
 }
 
-// allShelf are the streams as if nothing had been purged.
+// allShelf is the streams including purged documents.
 type allShelf shelf
 
 func (s allShelf) Open(_ context.Context, name string, _ mixture.Source) (backend.Stream, error) {
 	return backend.Stream{Documents: allDocs{s[name]}}, nil
 }
 
-// mixed reports whether the run has more than one source, or reads it in another way than in the order of its stream.
+// mixed reports whether the run has more than one source, or does not read it once in stream order.
 func (m *machine) mixed() bool {
 	return len(m.world.config.Sources) > 1 || len(m.infos()) > 1 || !reflect.DeepEqual(m.world.config.Sources[plainSource],
 		plain()[plainSource])
 }
 
-// plainSource is the only source of a run that reads one stream in its order.
+// plainSource is the only source of a run that reads one stream in order.
 const plainSource = "a"
 
 func plain() map[string]mixture.Source {
 	return map[string]mixture.Source{plainSource: {Weight: 1, Epochs: 1}}
 }
 
-// floorsOf is what the present run needs of one source.
+// floorsOf returns the current run's low watermark in a source.
 func (m *machine) floorsOf(name string) runFloors {
 	return runFloors{m.docs[name], m.floors[name], m.name}
 }
 
-// infos are the run's sources, those that were removed among them, as its log tells them.
+// infos returns the run's sources according to its log, including removed ones.
 func (m *machine) infos() []plan.SourceInfo {
 	if m.ref == nil {
 		return nil
@@ -148,7 +148,7 @@ func (m *machine) source(number int) *memDocs {
 	return m.docs[m.infos()[number].Name]
 }
 
-// document returns a document that a plan names.
+// document returns the document of a reference in a plan.
 func (m *machine) document(ref uint64) document.Document {
 	docs := m.source(plan.RefSource(ref))
 	docs.mu.Lock()
@@ -156,14 +156,14 @@ func (m *machine) document(ref uint64) document.Document {
 	return docs.docs[plan.RefSequence(ref)-1]
 }
 
-// leaves reports whether a source is not to take document i of a message.
+// leaves reports whether a source filters out document i of a message.
 func (m *machine) leaves(source int, sequence uint64, i int, x plan.Part) bool {
 	c := m.infos()[source].Config
 	place := sequence + uint64(i-x.Nth)<<48
 	return !c.Split.Takes(x.ID, place) || x.Length < c.MinTokens || c.MaxTokens > 0 && x.Length > c.MaxTokens
 }
 
-// done counts how often each document came before a floor, of those that are used.
+// done counts how often each used document arrived before a low watermark.
 func (m *machine) done(floor uint64) map[member]int {
 	out := map[member]int{}
 	for i, comes := range m.ref.arrivals {
@@ -176,7 +176,7 @@ func (m *machine) done(floor uint64) map[member]int {
 	return out
 }
 
-// present are the names of the sources that the run has, and whether each is sealed.
+// present returns the names of the run's current sources, and whether each is sealed.
 func (m *machine) present() map[string]bool {
 	out := map[string]bool{}
 	infos := m.infos()
@@ -236,7 +236,7 @@ func (m *machine) mix(rt *rapid.T) {
 	rt.Fatalf("%+v is not among %+v", change, m.ref.known)
 }
 
-// nonsense asks for a change that is none.
+// nonsense requests an invalid change.
 func (m *machine) nonsense(rt *rapid.T, names []string) {
 	change := mixture.Change{Weights: drawWeights(rt, names)}
 	switch rapid.SampledFrom([]string{"unknown", "zero", "negative", "there"}).Draw(rt, "nonsense") {
@@ -256,7 +256,7 @@ func (m *machine) nonsense(rt *rapid.T, names []string) {
 	}
 }
 
-// answered checks that changes took effect with the steps that were named.
+// answered checks that changes took effect with the steps in their responses.
 func (m *machine) answered(rt *rapid.T) {
 	for i, step := range m.answers {
 		if took, does := m.ref.took[i]; does && took != step {
@@ -265,7 +265,7 @@ func (m *machine) answered(rt *rapid.T) {
 	}
 }
 
-// sealSource ends a source.
+// sealSource seals a source.
 func (m *machine) sealSource(rt *rapid.T) {
 	if m.blind() {
 		return
@@ -290,7 +290,7 @@ func (m *machine) sealSource(rt *rapid.T) {
 	}
 }
 
-// allSealed checks that every source has ended.
+// allSealed checks that every source is sealed or has ended.
 func (m *machine) allSealed(rt *rapid.T) {
 	for name, sealed := range m.present() {
 		if _, ended := m.possible(rt); !sealed && !ended {
@@ -299,7 +299,7 @@ func (m *machine) allSealed(rt *rapid.T) {
 	}
 }
 
-// endStream ends the stream of a source: every run of it finds that out.
+// endStream seals the stream of a source, which all of its runs detect.
 func (m *machine) endStream(rt *rapid.T) {
 	if rapid.IntRange(0, 2).Draw(rt, "really") > 0 {
 		return

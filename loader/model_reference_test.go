@@ -26,7 +26,7 @@ import (
 	"loaderd/packonline"
 )
 
-// strictDocs does not deliver a document that is purged, not even to a source that began before.
+// strictDocs does not deliver purged documents, not even to sources opened before the purge.
 type strictDocs struct{ *memDocs }
 
 type strictSource struct {
@@ -50,24 +50,24 @@ func (s strictSource) Next(ctx context.Context) ([]document.Document, error) {
 	return docs, err
 }
 
-// allDocs is the stream as if nothing had been purged.
+// allDocs is the stream including purged documents.
 type allDocs struct{ *memDocs }
 
 func (d allDocs) Read(_ context.Context, from uint64) (document.Source, error) {
 	return queued(newSource(d.memDocs, from)), nil
 }
 
-// runFloors is one run's entry among those of all runs that read the documents.
+// runFloors is one run's entry among the low watermarks of all runs that read the documents.
 type runFloors struct {
 	docs *memDocs
 	all  map[string]runFloor
 	run  string
 }
 
-// runFloor is what a run needs, and the term that says so.
+// runFloor is a run's low watermark, and the term that set it.
 type runFloor struct{ from, term uint64 }
 
-// change takes a term's word, unless a later one has spoken.
+// change changes the low watermark for a term, unless a later term has set it.
 func (f runFloors) change(term uint64, change func(was uint64) uint64) (uint64, error) {
 	f.docs.mu.Lock()
 	defer f.docs.mu.Unlock()
@@ -110,30 +110,30 @@ func (f runFloors) Release(_ context.Context, term, from uint64) (uint64, error)
 	return f.docs.first, nil
 }
 
-// reference is a planner that nothing happens to, with a simple account of what goes into it.
+// reference is an undisturbed planner, with a simple account of its input.
 type reference struct {
 	header   planrecord.Header
 	applier  *planner.Applier
 	steps    []plan.Step
-	read     int                  // records of the plan log
-	known    []planrecord.Control // all that were recorded
-	took     map[int]uint64       // the next step when each of them took effect
-	waits    []int                // those that have not, in the order in which they will
+	read     int                  // records read from the plan log
+	known    []planrecord.Control // all recorded controls
+	took     map[int]uint64       // step before which each control took effect
+	waits    []int                // controls that have not taken effect, in order
 	windows  []window             // by source
-	first    uint64               // arrival that the run needs at its beginning
+	first    uint64               // first arrival that the run needs at its beginning
 	in       int64                // tokens of used documents
-	used     map[member]int       // how often each document is used
-	arrivals [][]member           // the documents of each message that are used, in the order in which they came
-	before   [][]window           // windows behind each of them
+	used     map[member]int       // uses of each document
+	arrivals [][]member           // used documents of each message, in order of arrival
+	before   [][]window           // windows after each message
 }
 
-// member is a document of a message: of most the only one.
+// member is a document of a message; most messages have one.
 type member struct {
 	ref   uint64
 	index int
 }
 
-// members are the documents of a message, and where each begins among its tokens.
+// members returns the documents of a message, and the offset of each in its tokens.
 func (m *machine) members(ref uint64) (parts []plan.Part, starts []int) {
 	first := 0
 	for _, x := range m.document(ref).Documents() {
@@ -143,7 +143,7 @@ func (m *machine) members(ref uint64) (parts []plan.Part, starts []int) {
 	return parts, starts
 }
 
-// member returns the document that has a token of a message.
+// member returns the document that holds the first token of a span.
 func (m *machine) member(x packonline.Piece) member {
 	parts, starts := m.members(x.Doc)
 	for i := range parts {
@@ -154,10 +154,10 @@ func (m *machine) member(x packonline.Piece) member {
 	return member{x.Doc, -1}
 }
 
-// window is what decides what is a duplicate.
+// window is the dedupe window of a source.
 type window struct {
 	epoch uint64
-	ids   [][2]uint64 // of the latest documents, and which of its pieces each is
+	ids   [][2]uint64 // ids of the latest documents, with the part number of each
 }
 
 // floor returns the first document that step or a later one may need.
@@ -168,7 +168,7 @@ func (r *reference) floor(step int) uint64 {
 	return r.first
 }
 
-// follow lets the reference make the steps that the run has made, and compares them.
+// follow makes the run's steps with the reference, and compares them.
 func (m *machine) follow(rt *rapid.T) {
 	planned := int(m.run.Info().Planned)
 	m.world.plan.mu.Lock()
@@ -219,7 +219,7 @@ func (m *machine) follow(rt *rapid.T) {
 	}
 }
 
-// begins is the reference of a run at its beginning.
+// begins creates the reference of a run at its beginning.
 func (m *machine) begins(rt *rapid.T, h planrecord.Header, behind [][]byte) {
 	for _, b := range behind {
 		e, err := planrecord.Decode(b)
@@ -247,13 +247,13 @@ func (m *machine) begins(rt *rapid.T, h planrecord.Header, behind [][]byte) {
 	}
 }
 
-// advance lets the controls take effect that are due, or feeds a document. It returns false when neither is left.
+// advance applies due controls, or adds a document. It returns false when neither is available.
 func (m *machine) advance(rt *rapid.T, r *reference) bool {
 	p := r.applier.Planner
 	acted := false
 	if err := r.applier.Settle(func(ready planner.Ready) error {
 		acted = true
-		if len(r.waits) > len(r.applier.Pending) { // else no control did it: all sources were empty at the beginning
+		if len(r.waits) > len(r.applier.Pending) { // without a control if all sources were empty at first
 			r.took[r.waits[0]] = p.Next() - uint64(len(ready.Steps))
 			r.waits = r.waits[1:]
 		}
@@ -286,8 +286,8 @@ func (m *machine) advance(rt *rapid.T, r *reference) bool {
 	return true
 }
 
-// account counts the tokens of a message that comes next, but for documents that are skipped, duplicates of recent
-// ones, or left out by their source.
+// account counts the tokens of the next message, without documents that are skipped, duplicates in the window, or
+// filtered out by their source.
 func (m *machine) account(r *reference, source int, d document.Document) {
 	ref := plan.Ref(source, d.Sequence)
 	parts, _ := m.members(ref)
@@ -308,7 +308,7 @@ func (m *machine) account(r *reference, source int, d document.Document) {
 	r.arrivals, r.before = append(r.arrivals, comes), append(r.before, slices.Clone(r.windows))
 }
 
-// observe reports whether a document of an id is a duplicate of one of the latest of its source in this epoch.
+// observe reports whether an id is that of a document in the window of its source in this epoch.
 func (m *machine) observe(r *reference, source int, id [2]uint64) bool {
 	for len(r.windows) <= source {
 		r.windows = append(r.windows, window{})
@@ -323,8 +323,8 @@ func (m *machine) observe(r *reference, source int, id [2]uint64) bool {
 	return duplicate
 }
 
-// possible returns how many steps the run can have with the documents that there are, and whether it ends then. Of a
-// run that reads a source for ever it returns some more than are planned.
+// possible returns how many steps the run can have with the available documents, and whether it ends then. For a run
+// that reads a source forever, it returns some more steps than are planned.
 func (m *machine) possible(rt *rapid.T) (steps uint64, ended bool) {
 	m.follow(rt)
 	a, err := planner.NewApplier(m.ref.header)
@@ -345,7 +345,7 @@ func (m *machine) possible(rt *rapid.T) (steps uint64, ended bool) {
 	return uint64(len(r.steps)), r.applier.Ended
 }
 
-// sealed reports whether the end of the run is recorded, or follows from what is.
+// sealed reports whether the end of the run is recorded, or follows from the records.
 func (m *machine) sealed(rt *rapid.T) bool {
 	m.follow(rt)
 	if _, ended := m.possible(rt); ended {
@@ -354,7 +354,7 @@ func (m *machine) sealed(rt *rapid.T) bool {
 	return !slices.Contains(slices.Collect(maps.Values(m.present())), false)
 }
 
-// recorded checks that a control is in the log as it was answered.
+// recorded checks that the log holds a control as its response stated.
 func (m *machine) recorded(rt *rapid.T, kind string, at uint64) {
 	m.follow(rt)
 	if kind == "seal" {
@@ -364,12 +364,12 @@ func (m *machine) recorded(rt *rapid.T, kind string, at uint64) {
 	}
 }
 
-// history is what runs have used of the documents.
+// history is the documents that runs have used.
 type history struct {
-	seen  map[uint64][]int // how often each token of a message came
-	had   map[uint64][]int // how often where its loss may count
-	used  map[member]int   // how often each document is used
-	loses bool             // a run dropped or repeated tokens on purpose
+	seen  map[uint64][]int // uses of each token of a message
+	had   map[uint64][]int // uses of each token with a loss
+	used  map[member]int   // uses of each document
+	loses bool             // a run dropped or repeated tokens as configured
 }
 
 // add adds the first steps of a run.
@@ -413,8 +413,8 @@ func (h *history) clone() history {
 	return c
 }
 
-// check compares the run with the reference, and checks that every token of the documents below the floor came once,
-// and that no document is purged that a reader may ask for.
+// check compares the run with the reference. It checks that every token of the documents below the low watermark was
+// used once, and that no document is purged that a reader may request.
 func (m *machine) check(rt *rapid.T) {
 	m.follow(rt)
 	if m.ref == nil {
@@ -453,15 +453,15 @@ func (m *machine) check(rt *rapid.T) {
 	if info.Oldest > m.most {
 		rt.Fatalf("step %d is the oldest, committed were %d", info.Oldest, m.most)
 	}
-	if m.ignorant() { // it learns what is released when it learns that it leads no more
+	if m.ignorant() { // learns of purges once it notices the lost lease
 		return
 	}
-	for tries := 0; ; tries++ { // the news of a purge come a moment after it
+	for tries := 0; ; tries++ { // a purge is announced shortly after it
 		why := m.unreadable()
 		if why == "" {
 			break
 		}
-		if tries == 100 && m.lost() { // a leader that died between purge and news: the next leader finds what is left
+		if tries == 100 && m.lost() { // a leader was killed between purge and announcement; the next leader detects it
 			return
 		}
 		if tries == 100 {
@@ -476,7 +476,7 @@ func (m *machine) check(rt *rapid.T) {
 	}
 }
 
-// contradictions lists the figures of a run that are larger than what they are a part of, and that no status has.
+// contradictions lists the figures of a run that exceed their total, for figures that no status has.
 func contradictions(s loader.Stats) (wrong []string) {
 	within := func(name string, value, of int64) {
 		if value < 0 || value > of {
@@ -490,7 +490,7 @@ func contradictions(s loader.Stats) (wrong []string) {
 	return wrong
 }
 
-// each cuts what is known of the first tokens of a message into that of its documents.
+// each splits values of the first tokens of a message by its documents.
 func (m *machine) each(ref uint64, tokens []int) (out [][]int) {
 	parts, starts := m.members(ref)
 	for i, x := range parts {
@@ -499,7 +499,7 @@ func (m *machine) each(ref uint64, tokens []int) (out [][]int) {
 	return out
 }
 
-// unreadable names a step that can be read by what the process says, and whose documents are purged.
+// unreadable names a step that the process reports as readable although its documents are purged.
 func (m *machine) unreadable() string {
 	oldest := m.run.Info().Oldest
 	for _, s := range m.ref.steps[min(oldest, uint64(len(m.ref.steps))):] {
@@ -515,7 +515,7 @@ func (m *machine) unreadable() string {
 	return ""
 }
 
-// audit plans everything again, from what the stream once held.
+// audit audits the plan, with purged documents included.
 func (m *machine) audit(rt *rapid.T) {
 	m.follow(rt)
 	if m.ref == nil {

@@ -30,8 +30,8 @@ import (
 	"loaderd/packonline"
 )
 
-// TestModel lets things happen to a run in any order, processes that die amid them included, and compares what it
-// serves and keeps with a reference that nothing happens to.
+// TestModel runs operations on a run in random order, including process kills in the middle of them. It compares what
+// the run serves and retains with an undisturbed reference.
 func TestModel(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		m := newMachine(t, rt, 1)
@@ -63,41 +63,41 @@ func TestModel(t *testing.T) {
 	})
 }
 
-// machine is a run and what is known about it.
+// machine is a run and the state that the model expects of it.
 type machine struct {
 	t       *testing.T
 	docs    shelf                          // of all runs, by source
 	floors  map[string]map[string]runFloor // by source and run
-	several bool                           // messages may be several documents
+	several bool                           // messages may hold several documents
 	runs    int
 
-	*process            // the one that things happen to
-	crew     []*process // all that serve the run
-	company  *company   // nil where it is one process alone
+	*process            // the process under test
+	crew     []*process // all processes of the run
+	company  *company   // nil if the run has one process
 	name     string
 	world    *world
-	spoilt   map[string][]byte    // what stands where a checkpoint stood
-	keepers  []planrecord.Keepers // what the run may know of them: two where a process died over a record
-	most     uint64               // all steps before it were once committed by all keepers
-	ref      *reference           // nil before the run has begun
-	answers  map[int]uint64       // the steps with which controls were answered, by their places in the log
+	spoilt   map[string][]byte    // the damaged data of each spoiled checkpoint
+	keepers  []planrecord.Keepers // possible keepers: two after a kill during a record
+	most     uint64               // all steps below were committed by all keepers at some time
+	ref      *reference           // nil until the run has begun
+	answers  map[int]uint64       // steps in the responses to controls, by their order in the log
 	past     history              // of the runs that it was forked from
-	parent   *reference           // of the last of them
+	parent   *reference           // of the run that it was forked from last
 }
 
-// process is one that serves the run.
+// process is a process that serves the run.
 type process struct {
-	number  int // of it in the crew
+	number  int // index in the crew
 	lives   int
 	life    *mortal
 	killed  *atomic.Bool
 	run     *loader.Run
 	cancel  context.CancelFunc
 	served  chan error
-	readers map[*follower.Reader]uint64 // the step that each is at
+	readers map[*follower.Reader]uint64 // position of each reader
 }
 
-// newMachine lets so many processes serve a run.
+// newMachine returns a machine with a number of processes that serve the run.
 func newMachine(t *testing.T, rt *rapid.T, processes int) *machine {
 	m := &machine{t: t, docs: shelf{}, floors: map[string]map[string]runFloor{},
 		past: history{seen: map[uint64][]int{}, had: map[uint64][]int{}, used: map[member]int{}}}
@@ -120,7 +120,7 @@ func newMachine(t *testing.T, rt *rapid.T, processes int) *machine {
 	return m
 }
 
-// adopt makes a world the one that things happen to.
+// adopt makes a world the one under test.
 func (m *machine) adopt(rt *rapid.T, w *world) {
 	w.options.CacheBytes, w.options.Stall = 0, 2*time.Second // every row fetches its documents
 	w.options.Checkpoint = rapid.IntRange(0, 4).Draw(rt, "checkpoint every")
@@ -129,7 +129,7 @@ func (m *machine) adopt(rt *rapid.T, w *world) {
 	m.world, m.name, m.ref, m.most, m.answers = w, fmt.Sprint("run ", m.runs), nil, 0, map[int]uint64{}
 	m.keepers, m.spoilt = []planrecord.Keepers{{}}, map[string][]byte{}
 	if len(m.crew) > 1 {
-		m.company, w.options.Stall = newCompany(), 10*time.Second // longer than a process that died is missed
+		m.company, w.options.Stall = newCompany(), 10*time.Second // longer than the detection of a killed process
 	}
 }
 
@@ -139,7 +139,7 @@ func (m *machine) startAll(rt *rapid.T) {
 	}
 }
 
-// stopAll stops all processes and returns what their ends say but that they were killed.
+// stopAll stops all processes and returns their errors except kills.
 func (m *machine) stopAll() error {
 	var failed error
 	for _, m.process = range m.crew {
@@ -153,7 +153,7 @@ func (m *machine) stopAll() error {
 	return failed
 }
 
-// start is a new process. It returns when everything that the log holds has been planned again.
+// start starts a new process. It returns when the log is replayed.
 func (m *machine) start(rt *rapid.T) {
 	m.life, m.readers = &mortal{left: 1 << 30}, map[*follower.Reader]uint64{}
 	m.lives++
@@ -198,7 +198,8 @@ func (m *machine) stop() error {
 	return err
 }
 
-// died notes that an action met the end of its process, and starts the next one. Any other error fails the test.
+// died reports whether an operation failed because its process was killed, and then starts the next process. Any
+// other error fails the test.
 func (m *machine) died(rt *rapid.T, err error) bool {
 	if err == nil {
 		return false
@@ -224,7 +225,7 @@ func (m *machine) kill(rt *rapid.T) {
 	m.start(rt)
 }
 
-// fuse makes the process die at one of its next stores.
+// fuse kills the process at one of its next writes.
 func (m *machine) fuse(rt *rapid.T) {
 	left, stored := rapid.IntRange(0, 4).Draw(rt, "stores left"), rapid.Bool().Draw(rt, "the last one takes effect")
 	m.life.mu.Lock()
@@ -257,8 +258,8 @@ func (m *machine) publish(rt *rapid.T) {
 	}
 }
 
-// severalOf draws a message of several documents, some of them pieces of one that is split. Its losses and weights are
-// those that a document would have.
+// severalOf draws a message of several documents, some of them parts of a split document. Its losses and weights are
+// those of one document.
 func severalOf(rt *rapid.T, docs *memDocs) document.Document {
 	var d document.Document
 	sequence := docs.state().Last + 1
@@ -281,7 +282,7 @@ func severalOf(rt *rapid.T, docs *memDocs) document.Document {
 	return d
 }
 
-// place draws one that every step can be shared by.
+// place draws a rank and a world size that divides every step.
 func (m *machine) place(rt *rapid.T) state.Place {
 	fits := slices.DeleteFunc([]int{1, 2, 3, 4, 5}, func(n int) bool {
 		return follower.CheckWorld(m.world.config, n) != nil
@@ -294,7 +295,7 @@ func (m *machine) place(rt *rapid.T) state.Place {
 	return p
 }
 
-// read reads some of the steps that are not released.
+// read reads some of the steps that are not purged.
 func (m *machine) read(rt *rapid.T) {
 	info := m.run.Info()
 	from := uint64(rapid.IntRange(int(info.Oldest), int(info.Planned)).Draw(rt, "from"))
@@ -310,7 +311,7 @@ func (m *machine) read(rt *rapid.T) {
 	m.next(rt, r, from)
 }
 
-// next reads some steps, as far as there can be any, and returns where it is then.
+// next reads some of the possible steps, and returns the position after them.
 func (m *machine) next(rt *rapid.T, r *follower.Reader, at uint64) uint64 {
 	place := m.place(rt)
 	possible, ended := m.possible(rt)
@@ -331,7 +332,7 @@ func (m *machine) next(rt *rapid.T, r *follower.Reader, at uint64) uint64 {
 			rt.Fatalf("assemble step %d: %v", at, err)
 		}
 		m.follow(rt)
-		if at == possible && m.world.config.Mix.Dry == mixture.DryShare { // a source rests since
+		if at == possible && m.world.config.Mix.Dry == mixture.DryShare { // a source was paused meanwhile
 			possible, ended = m.possible(rt)
 		}
 		if at == possible || !reflect.DeepEqual(*s, m.ref.steps[at]) ||
@@ -346,7 +347,7 @@ func (m *machine) next(rt *rapid.T, r *follower.Reader, at uint64) uint64 {
 	return at
 }
 
-// ahead returns the step that is not planned before the slowest reader has asked for more.
+// ahead returns the step that is not planned until the slowest reader requests more.
 func (m *machine) ahead() uint64 {
 	var slowest []uint64
 	for _, p := range m.crew {
@@ -356,20 +357,20 @@ func (m *machine) ahead() uint64 {
 	if len(slowest) == 0 {
 		return math.MaxUint64
 	}
-	if m.company != nil { // the step that another daemon's reader has got last is the one that it has asked for last
+	if m.company != nil { // another daemon's reader counts as requesting the step it got last
 		return slowest[0] + uint64(m.world.options.Ahead)
 	}
 	return slowest[0] + 1 + uint64(m.world.options.Ahead)
 }
 
-// report has a client report what its trainer has taken, true or not: no step may differ by it.
+// report sends a client's report, true or not. No step may depend on it.
 func (m *machine) report(rt *rapid.T) {
 	m.run.Consumed(m.place(rt), state.Consumption{Session: "s", Taken: rapid.Uint64Range(0, 60).Draw(rt, "taken"),
 		Waiting: rapid.Bool().Draw(rt, "waiting"),
 		Still:   time.Duration(rapid.IntRange(0, 200).Draw(rt, "still")) * time.Second, Left: rapid.Bool().Draw(rt, "left")})
 }
 
-// join leaves a reader behind that may ask for what it has not read, whenever it likes.
+// join opens a reader that may request its next steps at any time.
 func (m *machine) join(rt *rapid.T) {
 	info := m.run.Info()
 	if len(m.readers) == 3 {
@@ -413,7 +414,7 @@ func (m *machine) part(rt *rapid.T) {
 	}
 }
 
-// keeper draws one's name.
+// keeper draws the name of a keeper.
 func keeper(rt *rapid.T) string {
 	return rapid.SampledFrom([]string{planrecord.DefaultKeeper, "evaluator", "archive"}).Draw(rt, "keeper")
 }
@@ -434,7 +435,7 @@ func (m *machine) commit(rt *rapid.T) {
 	least, known := before[name]
 	least = max(step, least)
 	most := least
-	if !known { // it begins where the others are, or before that where a job of its name retains documents
+	if !known { // it starts at the others' step, or earlier if a job of its name retains documents
 		most = max(step, before.Committed())
 	}
 	for at := least; at <= most; at++ {
@@ -450,7 +451,7 @@ func (m *machine) commit(rt *rapid.T) {
 	for m.ignorant() {
 		time.Sleep(10 * time.Millisecond)
 	}
-	m.settle(rt) // a process that has died starts again: what it finds is one of them
+	m.settle(rt) // a killed process restarts and finds one of them
 	have := m.run.Info().Keepers
 	if !slices.ContainsFunc(m.keepers, func(k planrecord.Keepers) bool { return maps.Equal(k, have) }) {
 		rt.Fatalf("after a commit of step %d for %s the keepers are %v, before they were %v", step, name, have, before)
@@ -475,7 +476,7 @@ func (m *machine) leave(rt *rapid.T) {
 	m.kept(rt, committed)
 }
 
-// kept checks what a keeper is told.
+// kept checks the committed step in a response to a keeper.
 func (m *machine) kept(rt *rapid.T, committed uint64) {
 	var want uint64
 	if steps := slices.Sorted(maps.Values(m.keepers[0])); len(steps) > 0 {
@@ -511,7 +512,7 @@ func (m *machine) seal(rt *rapid.T) {
 
 func (m *machine) release(rt *rapid.T) {
 	err := m.run.Release(m.t.Context())
-	// It has died, or another daemon leads.
+	// The process was killed, or another daemon leads.
 	if err != nil && !errors.Is(err, fault.ErrNoLeader) && !(m.company != nil && errors.Is(err, fault.ErrLeadershipLost)) {
 		rt.Fatal(err)
 	}
@@ -522,13 +523,13 @@ func (m *machine) checkpoint(rt *rapid.T) {
 	if reason(err) == fault.BadTicket && m.sealed(rt) {
 		return
 	}
-	if reason(err) == fault.PlanLogDown && m.lost() { // the leader has died over it
+	if reason(err) == fault.PlanLogDown && m.lost() { // the leader was killed during it
 		return
 	}
 	m.died(rt, err)
 }
 
-// spoil damages the newest checkpoint, unless it is the last good one.
+// spoil damages the newest checkpoint, unless it is the last valid one.
 func (m *machine) spoil(rt *rapid.T) {
 	c := m.world.checkpoints
 	c.mu.Lock()
@@ -550,7 +551,7 @@ func (m *machine) spoil(rt *rapid.T) {
 	c.data[name], m.spoilt[name] = data, data
 }
 
-// fork begins a run where a step of this one does, and lets things happen to that run from then on.
+// fork forks the run at a step, and continues the test with the fork.
 func (m *machine) fork(rt *rapid.T) {
 	if m.runs == 4 || m.mixed() {
 		return
@@ -565,9 +566,9 @@ func (m *machine) fork(rt *rapid.T) {
 		Checkpoints: m.world.checkpoints}
 	h, _, err := maintenance.Fork(m.t.Context(), from, uint64(step), "next", next.config)
 	if first := docs.state().First; reason(err) == fault.DocumentLost && first > 1 {
-		return // what it takes to plan the step again is gone
+		return // documents needed to replay the step are purged
 	} else if err == nil && h.Infos()[0].First() < first && uint64(step) < m.most {
-		return // and here what the fork needs
+		return // documents needed by the fork are purged
 	}
 	if err != nil {
 		rt.Fatalf("fork at step %d: %v", step, err)
@@ -578,7 +579,7 @@ func (m *machine) fork(rt *rapid.T) {
 	}
 	for uint64(len(m.ref.arrivals)) < a.Planner.Clock() && m.advance(rt, m.ref) {
 	}
-	settled := func() bool { // what the packer drops at a drain, or at the end, is dropped for the fork, too
+	settled := func() bool { // drops of a flush or the end hold for the fork
 		p := m.ref.applier.Pending
 		return !h.Parent.Sources[0].Sealed && (len(p) == 0 || p[0].Behind() > a.Planner.Clock())
 	}

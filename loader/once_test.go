@@ -18,7 +18,7 @@ import (
 	"loaderd/loader/state"
 )
 
-// changesDecided counts the changes of the mixture in a plan by the number of steps behind which they were decided on.
+// changesDecided counts the changes of the mixture in a plan, by the number of steps after which they were decided.
 func changesDecided(t *testing.T, l *memLog) map[uint64]int {
 	t.Helper()
 	out := map[uint64]int{}
@@ -47,15 +47,15 @@ func mixedCodeAndWeb(documents int) (*world, shelf) {
 	return w, s
 }
 
-// A trainer that is resumed asks again for what it has asked for, with other numbers here, of the same daemon and of
-// one that was started anew: it is told what the plan has and where that begins, and the plan stays as it is. What it
-// had not asked for yet is recorded, also when a later decision stands.
+// A resumed trainer repeats its earlier requests, here with other weights, to the same daemon and to a restarted one.
+// Each response states the change in the plan and its step, and the plan stays the same. A request that was not made
+// before is recorded, even if a later decision is in the plan.
 func TestAChangeIsMadeOnce(t *testing.T) {
 	w, s := mixedCodeAndWeb(900)
 	run, stop := w.start(t)
 	begin, err := changeOnce(t, run, codeAndWeb(0.5), 0, "")
 	must(t, err)
-	if begin.Step > 2 || begin.Again { // so far it plans ahead
+	if begin.Step > 2 || begin.Again { // steps planned ahead so far
 		t.Errorf("before the first step: %+v", begin)
 	}
 	var want []*assembly.Batch
@@ -63,7 +63,7 @@ func TestAChangeIsMadeOnce(t *testing.T) {
 	for _, decided := range []uint64{4, 8, 12} {
 		want = append(want, read(t, run, state.Place{World: 1}, decided-4, 4)...)
 		if decided == 8 {
-			continue // it was killed before it asked
+			continue // the trainer was killed before its request
 		}
 		made[decided], err = changeOnce(t, run, codeAndWeb(float64(decided)/16), decided, "alice")
 		must(t, err)
@@ -109,7 +109,8 @@ func TestAChangeIsMadeOnce(t *testing.T) {
 	}
 }
 
-// Of several that ask at once, of any daemon and while the lead changes, one has its way, and all are told the same.
+// Several daemons receive requests for one decision concurrently, during failovers. One of them is recorded, and all
+// responses state it.
 func TestOneOfManyDecides(t *testing.T) {
 	w, _ := mixedCodeAndWeb(2000)
 	company := newCompany()
@@ -149,8 +150,8 @@ func TestOneOfManyDecides(t *testing.T) {
 	}
 }
 
-// A change whose answer is lost with the leader that recorded it is asked for again, of the next one, which finds it in
-// the plan.
+// A change whose response is lost with its leader is requested again from the next leader, which finds it in the
+// plan.
 func TestALostAnswerIsNoSecondChange(t *testing.T) {
 	w, _ := mixedCodeAndWeb(2000)
 	company := newCompany()

@@ -16,17 +16,17 @@ import (
 	"loaderd/loader/state"
 )
 
-// rangedDocs notes what is read again, and how.
+// rangedDocs records which documents are read again, and how.
 type rangedDocs struct {
 	*memDocs
-	asked chan []uint64 // what each call of Contents asks for
+	asked chan []uint64 // receives the sequences of each call of Contents
 	pass  chan struct{} // each call waits for a value
-	done  chan struct{} // gets one when a call has delivered everything
+	done  chan struct{} // receives a value when a call has delivered everything
 
 	mu     sync.Mutex
-	times  map[uint64]int // how often each document was read
-	single int            // of these reads, by Content
-	gone   uint64         // this document is lost
+	times  map[uint64]int // reads of each document
+	single int            // of these, reads by Content
+	gone   uint64         // the lost document
 }
 
 func (d *rangedDocs) count(sequence uint64, single int) (lost bool) {
@@ -60,7 +60,7 @@ func (d *rangedDocs) Again(ctx context.Context, sequences []uint64, f func(docum
 	return nil
 }
 
-// written is a world whose plan is there and whose documents are in no cache.
+// written returns a world whose plan is complete and whose documents are in no cache.
 func written(t *testing.T, documents int) (w *world, docs *rangedDocs, want []*assembly.Batch) {
 	w = newWorld(config("bfd"))
 	for i := range documents {
@@ -93,7 +93,7 @@ func join(t *testing.T, run *loader.Run, place state.Place, step int) *follower.
 	return r
 }
 
-// call returns what the next call of Contents asks for.
+// call returns the sequences of the next call of Contents.
 func (d *rangedDocs) call(t *testing.T) []uint64 {
 	t.Helper()
 	select {
@@ -105,7 +105,8 @@ func (d *rangedDocs) call(t *testing.T) []uint64 {
 	}
 }
 
-// What the ranks of a world need is read once, in the order of the stream and together, before they ask.
+// Documents that the ranks of a world need are read once, in stream order and in one request, before ranks request
+// them.
 func TestDocumentsAreReadAheadOnce(t *testing.T) {
 	w, docs, want := written(t, 600)
 	run, _ := w.start(t)
@@ -117,7 +118,7 @@ func TestDocumentsAreReadAheadOnce(t *testing.T) {
 	for range 100 {
 		docs.pass <- struct{}{}
 	}
-	for rank := range 2 { // by two ranks of another world
+	for rank := range 2 { // two ranks of another world
 		place := state.Place{Rank: rank, World: 2}
 		for i, b := range read(t, run, place, 0, 0) {
 			first, n := place.Slice(want[i].Rows)
@@ -171,13 +172,13 @@ func TestReadingAheadIsBounded(t *testing.T) {
 	for _, sequence := range got {
 		bytes += 128 + 4*docs.docs[sequence-1].Len()
 	}
-	const step = 4 * 16 * (128 + 4) // the most that a step may need
+	const step = 4 * 16 * (128 + 4) // the maximum that a step can need
 	if bytes > 4<<10+step {
 		t.Errorf("%d documents of %d bytes are read ahead with a cache of %d", len(got), bytes, w.options.CacheBytes)
 	}
 }
 
-// The step that needs a lost document fails with it, and no step before.
+// The step that needs a lost document fails, and no step before it does.
 func TestALostDocumentFailsAtItsStep(t *testing.T) {
 	w, docs, want := written(t, 600)
 	docs.gone = want[20].Pieces[0][0].Doc
@@ -206,7 +207,7 @@ func TestALostDocumentFailsAtItsStep(t *testing.T) {
 			t.Fatal(err)
 		}
 		if i == 0 {
-			<-docs.done // by now the lost one was asked for too
+			<-docs.done // the lost document has been requested
 		}
 		_, err = run.Assemble(t.Context(), s, 0, len(s.Rows))
 		if i == first {

@@ -11,8 +11,8 @@ import (
 	"loaderd/loader/state"
 )
 
-// BenchmarkReaders lets jobs of 64 ranks read all steps of a run, a row of 256 tokens each: what the follower costs for
-// one rank and step must not grow with the number of ranks.
+// BenchmarkReaders reads all steps of a run in jobs of 64 ranks, with a row of 256 tokens per rank. The follower's
+// cost per rank and step must not grow with the number of ranks.
 func BenchmarkReaders(b *testing.B) {
 	const world, steps = 64, 100
 	for _, jobs := range []int{1, 4, 16} {

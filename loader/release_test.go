@@ -13,7 +13,7 @@ import (
 	"loaderd/loader/state"
 )
 
-// purging is a world whose run purges what it has committed, and keeps no tokens in memory.
+// purging returns a world whose run purges committed documents and caches no tokens.
 func purging(c runconfig.Config) (*world, *memFloors) {
 	w := newWorld(c)
 	floors := &memFloors{docs: w.docs}
@@ -22,14 +22,14 @@ func purging(c runconfig.Config) (*world, *memFloors) {
 	return w, floors
 }
 
-// first returns the oldest document that is left.
+// first returns the oldest document that is not purged.
 func (w *world) first() uint64 {
 	w.docs.mu.Lock()
 	defer w.docs.mu.Unlock()
 	return w.docs.first
 }
 
-// Committed steps release their documents; all others, restarts included, get what an undisturbed run gets.
+// The documents of committed steps are purged. All other steps, also after restarts, are those of an undisturbed run.
 func TestCommittedDocumentsArePurged(t *testing.T) {
 	lengths := someLengths(9, 600)
 	reference := newWorld(config("bfd"))
@@ -57,7 +57,7 @@ func TestCommittedDocumentsArePurged(t *testing.T) {
 		if _, err := run.Commit(t.Context(), planrecord.DefaultKeeper, step); err != nil {
 			t.Fatal(err)
 		}
-		if step == 35 { // a step that is not committed is there after a restart, whatever was purged
+		if step == 35 { // an uncommitted step is readable after a restart
 			eventually(t, func() bool { return w.first() > 1 })
 			if err := stop(); err != nil {
 				t.Fatal(err)
@@ -87,7 +87,7 @@ func TestCommittedDocumentsArePurged(t *testing.T) {
 	oldest = run.Info().Oldest
 	run, stop = w.start(t)
 	eventually(t, func() bool { return !run.Stats().Replaying })
-	if have := run.Info().Oldest; have < oldest { // a stop may come between a purge and the news of it
+	if have := run.Info().Oldest; have < oldest { // the stop may be between a purge and its announcement
 		t.Fatalf("after a restart step %d is the oldest, before it was %d", have, oldest)
 	}
 	if err := stop(); err != nil || !run.Info().Ended {
@@ -95,8 +95,8 @@ func TestCommittedDocumentsArePurged(t *testing.T) {
 	}
 }
 
-// Where a run ends is told once that is decided, and again after a restart, whether the plan is at its end by then or
-// not.
+// The end of a run is stored with its low watermark once it is decided. It is stored again after each restart, whether
+// or not the plan has reached the end.
 func TestTheEndIsTold(t *testing.T) {
 	w, floors := purging(config("bucket"))
 	w.docs.lengths(someLengths(3, 600)...)
@@ -129,8 +129,8 @@ func TestTheEndIsTold(t *testing.T) {
 	}
 }
 
-// A process that dies long after its only checkpoint goes on, whatever was purged: with splice it reads again what the
-// documents are about that waited then.
+// A process that is killed long after its only checkpoint restarts, whatever was purged. With splice it reads the
+// packing hints of the documents that were buffered then.
 func TestWhatACheckpointRefersToIsNotPurged(t *testing.T) {
 	c := config("splice")
 	c.Packing.Pool, c.Packing.MaxAge, c.Shuffle.Window = 40, 80, 0
@@ -144,14 +144,14 @@ func TestWhatACheckpointRefersToIsNotPurged(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, func() bool { // once the checkpoint is stored
+	eventually(t, func() bool { // after the checkpoint is stored
 		if err := run.Release(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		return w.first() > 1
 	})
 	w.checkpoints.mu.Lock()
-	w.checkpoints.refuse = true // it dies without another one
+	w.checkpoints.refuse = true // it is killed without another checkpoint
 	w.checkpoints.mu.Unlock()
 	_ = stop()
 	run, stop = w.start(t)
@@ -161,7 +161,7 @@ func TestWhatACheckpointRefersToIsNotPurged(t *testing.T) {
 	}
 }
 
-// What a keeper, a reader or a restart may ask for stays.
+// Documents that a keeper, a reader or a restart may request are not purged.
 func TestWhatMayBeAskedForIsNotPurged(t *testing.T) {
 	for name, hold := range map[string]func(t *testing.T, run *loader.Run, w *world){
 		"nobody": nil,

@@ -22,7 +22,7 @@ import (
 	"loaderd/packonline"
 )
 
-// planRecord is a record of a plan, as docs/plan.md describes them.
+// planRecord encodes a record of a plan as docs/plan.md describes it.
 func planRecord(kind byte, body []byte) []byte {
 	b := append([]byte{'L', 'P', planrecord.FormatVersion, kind}, body...)
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)))
@@ -33,7 +33,7 @@ func commitRecord(keeper string, step uint64) []byte {
 	return planRecord(5, append(binary.AppendUvarint(b, uint64(len(keeper))), keeper...))
 }
 
-// drained is a stopped run with a drain amid its plan, and what was read of it.
+// drained returns a stopped run with a flush in the middle of its plan, and the batches read from it.
 func drained(t *testing.T) (*world, []*assembly.Batch) {
 	t.Helper()
 	w := newWorld(config("bfd"))
@@ -56,13 +56,13 @@ func drained(t *testing.T) (*world, []*assembly.Batch) {
 	return w, batches
 }
 
-// drainAt returns where the drain stands.
+// drainAt returns the position of the flush record.
 func (w *world) drainAt() int {
 	return slices.IndexFunc(w.plan.records, func(b []byte) bool { return b[3] == 4 }) + 1
 }
 
-// A plan that lost its end would be planned otherwise than it was served, if a control was lost with it: checkpoints
-// tell that it was longer.
+// A plan whose end was lost could lose a control and be planned differently than it was served. It is refused,
+// because checkpoints show that it was longer.
 func TestATruncatedPlanIsRefused(t *testing.T) {
 	w, _ := drained(t)
 	whole := len(w.plan.records)
@@ -80,7 +80,7 @@ func TestATruncatedPlanIsRefused(t *testing.T) {
 	}
 }
 
-// What an earlier run of the name left does not make a fork's or a copy's plan a truncated one.
+// Checkpoints of an earlier run of the same name do not make a fork's or a copy's plan truncated.
 func TestAForkForgetsOldCheckpoints(t *testing.T) {
 	w, _ := drained(t)
 	next := newWorld(w.config)
@@ -98,7 +98,7 @@ func TestAForkForgetsOldCheckpoints(t *testing.T) {
 	}
 }
 
-// Records that cannot stand where they do are refused by all who read the plan there.
+// Records at impossible positions are refused by every reader of the plan that reads them.
 func TestRecordsOutOfPlaceAreRefused(t *testing.T) {
 	sealed := func(t *testing.T) *world {
 		w, _ := audited(t, "bfd")
@@ -153,7 +153,7 @@ func TestRecordsOutOfPlaceAreRefused(t *testing.T) {
 	})
 }
 
-// repaired is a copy of a world's damaged plan.
+// repaired returns a world with the repaired copy of a world's damaged plan.
 func repaired(t *testing.T, w *world, d maintenance.Damage) *world {
 	t.Helper()
 	next := newWorld(w.config)
@@ -165,8 +165,8 @@ func repaired(t *testing.T, w *world, d maintenance.Damage) *world {
 	return next
 }
 
-// A damaged plan is copied up to what is damaged. The run that goes on with the copy plans the same steps, unless a
-// control was lost, which is said.
+// A damaged plan is copied up to the damage. A run that continues with the copy plans the same steps, unless a
+// control was lost, which is reported.
 func TestRepair(t *testing.T) {
 	for name, c := range map[string]struct {
 		damage func(w *world)
@@ -213,7 +213,7 @@ func TestRepair(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			served := make(chan error, 1)
 			go func() { served <- run.Serve(ctx) }()
-			if d.OnceSteps > d.Steps { // a trainer goes on where it is
+			if d.OnceSteps > d.Steps { // a trainer resumes at its step
 				at := min(int(d.OnceSteps), len(want)) - 1
 				if have := read(t, run, state.Place{World: 1}, uint64(at), 1); c.same && !reflect.DeepEqual(have, want[at:at+1]) {
 					t.Error("the step that the trainer resumes at differs")
@@ -238,7 +238,7 @@ func TestRepair(t *testing.T) {
 	}
 }
 
-// A copy that was broken off is not taken up, and is finished by the same command.
+// An incomplete copy is not started, and the same command completes it.
 func TestABrokenOffRepairIsFinished(t *testing.T) {
 	w, _ := drained(t)
 	w.plan.records[20] = nil

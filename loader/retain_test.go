@@ -11,11 +11,11 @@ import (
 	"loaderd/loader/state"
 )
 
-// A job that reads retains its documents until it commits, whatever others have committed before; without readers it
-// does for Options.Silent.
+// A job that reads retains its documents until it commits, whatever other jobs have committed before. Without readers
+// it does so for Options.Silent.
 func TestRelease_JobRetainsUntilItCommits(t *testing.T) {
 	late := state.Place{Job: "late", World: 1}
-	// begin has one job read 20 steps, and another one 40, which it commits.
+	// begin makes a run of which job late reads 20 steps and another job reads and commits 40.
 	begin := func(t *testing.T) (w *world, run *loader.Run, stop func() error, r *follower.Reader) {
 		w, _ = purging(config("bfd"))
 		w.options.Silent = time.Minute
@@ -56,7 +56,7 @@ func TestRelease_JobRetainsUntilItCommits(t *testing.T) {
 		if again := read(t, run, late, 10, 5); len(again) != 5 {
 			t.Fatalf("%d steps behind the commit", len(again))
 		}
-		commit(t, run, "another", 5) // which has not read: the others' documents are all that it can have
+		commit(t, run, "another", 5) // a job that has not read starts at the committed step
 		if at := run.Info().Keepers["another"]; at != 10 {
 			t.Fatalf("a keeper that has not read begins at %d", at)
 		}
@@ -108,7 +108,7 @@ func TestRelease_JobRetainsUntilItCommits(t *testing.T) {
 	})
 }
 
-// What a job retains stays when the daemon from which it reads stops, until the job reads from another one and commits.
+// A job retains its documents after its daemon stops, until it reads from another daemon and commits.
 func TestRelease_JobRetainsBeyondItsDaemon(t *testing.T) {
 	bubble(t, "stops", func(t *testing.T) {
 		w, _ := purging(config("bfd"))
@@ -143,8 +143,8 @@ func commit(t *testing.T, run *loader.Run, keeper string, step uint64) {
 	}
 }
 
-// After a restart a trainer continues with the steps that it was sent before, and reports each that it takes: its
-// reports count until it has a stream.
+// After a restart a trainer continues with steps that it received before, and reports each that it takes. Its reports
+// count as sent steps until it has a stream.
 func TestRun_ReportsAfterRestartCountAsSent(t *testing.T) {
 	bubble(t, "restart", func(t *testing.T) {
 		w := newWorld(config("concat"))
@@ -174,7 +174,7 @@ func TestRun_ReportsAfterRestartCountAsSent(t *testing.T) {
 	})
 }
 
-// How far jobs were sent steps is known by all daemons, and after their readers have closed.
+// All daemons report how many steps each job was sent, also after the job's readers have closed.
 func TestRun_SentOfJobs(t *testing.T) {
 	w, company := newWorld(config("concat")), newCompany()
 	w.options.Stall = 10 * time.Second

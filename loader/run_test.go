@@ -27,7 +27,7 @@ func isEOF(err error) bool { return errors.Is(err, io.EOF) }
 
 var methods = []string{"concat", "bfd"}
 
-// atoms is how whole runs pack and shuffle here: methods with atoms of a row, of a part of one and of several.
+// atoms are methods with the sizes of their atoms in rows: one row, a part of a row, and several rows.
 var atoms = []struct {
 	method string
 	rows   float64
@@ -87,14 +87,13 @@ func TestEveryTokenArrivesOnce(t *testing.T) {
 	}
 }
 
-// checkPieces compares the tokens of a batch with what its pieces say.
+// checkPieces compares the tokens of a batch with its spans.
 func checkPieces(t *testing.T, b *assembly.Batch) {
 	t.Helper()
 	checkRows(t, b, func(x packonline.Piece) []int32 { return documentTokens(x.Doc, int(x.Start+x.Length))[x.Start:] })
 }
 
-// checkRows compares the tokens of a batch and the values that came with them with those of its pieces, and with
-// padding.
+// checkRows compares the tokens of a batch and their values with the documents of its spans, and with padding.
 func checkRows(t *testing.T, b *assembly.Batch, tokens func(packonline.Piece) []int32, repeats ...plan.Repeat) {
 	t.Helper()
 	all := tokensOf(t, b)
@@ -122,7 +121,7 @@ func checkRows(t *testing.T, b *assembly.Batch, tokens func(packonline.Piece) []
 	checkLoss(t, b, repeats)
 }
 
-// checkLoss checks which tokens of a batch have a loss, and what weight its pieces have.
+// checkLoss checks which tokens of a batch have a loss, and the weights of its spans.
 func checkLoss(t *testing.T, b *assembly.Batch, repeats []plan.Repeat) {
 	t.Helper()
 	for i, pieces := range b.Pieces {
@@ -168,8 +167,7 @@ func checkLoss(t *testing.T, b *assembly.Batch, repeats []plan.Repeat) {
 	}
 }
 
-// A run that is stopped after any number of steps and opened again gives the rest of the same plan, with and without
-// checkpoints.
+// A run that is restarted after any number of steps continues the same plan, with and without checkpoints.
 func TestRestartAnywhere(t *testing.T) {
 	for _, atom := range atoms {
 		lengths := someLengths(5, 160)
@@ -268,7 +266,7 @@ func TestAnotherConfigurationIsRefused(t *testing.T) {
 	}
 }
 
-// A plan that the log contradicts stops the run with both versions.
+// A replay that contradicts the log stops the run, with both versions in the error.
 func TestReplayFindsAChangedDocument(t *testing.T) {
 	w := newWorld(config("concat"))
 	w.docs.lengths(slices.Repeat([]int{10}, 60)...)
@@ -290,7 +288,7 @@ func TestReplayFindsAChangedDocument(t *testing.T) {
 	}
 }
 
-// Of two planners of one run one appends; the other is told and stops.
+// Of two planners of one run, one appends; the other gets an error and stops.
 func TestDeposedPlannerStops(t *testing.T) {
 	w := newWorld(config("concat"))
 	w.docs.lengths(slices.Repeat([]int{16}, 400)...)
@@ -299,7 +297,7 @@ func TestDeposedPlannerStops(t *testing.T) {
 		read, serve error
 	}
 	var runs []*loader.Run
-	for range 2 { // both before either serves: a later one would continue the plan of the other
+	for range 2 { // both open before either serves, so neither continues the other's plan
 		run, err := w.open(t)
 		if err != nil {
 			t.Fatal(err)
@@ -355,8 +353,8 @@ func TestSmallCacheFetchesAgain(t *testing.T) {
 	}
 }
 
-// Behind the last step there is the end, further on nothing: a trainer that resumes on the wrong run must not think
-// that it is done.
+// Join after the last step returns the end, and Join beyond that fails. Otherwise a trainer that resumes on the wrong
+// run would take its training for complete.
 func TestJoinBehindTheEnd(t *testing.T) {
 	w := newWorld(config("concat"))
 	w.docs.lengths(slices.Repeat([]int{16}, 40)...)
@@ -384,7 +382,7 @@ func TestSkippedAndDuplicateDocuments(t *testing.T) {
 	}
 	w.docs.publish(doc(1, ""), doc(2, ""), doc(1, ""), doc(3, plan.SkipUndecodable), doc(3, ""), doc(0, plan.SkipEmpty),
 		doc(0, ""), doc(0, ""))
-	// id 1 is 8 documents of the stream back, two of them not used; id 2 is 10 back
+	// id 1 is 8 documents back, two of which are unused; id 2 is 10 back
 	w.docs.publish(doc(4, ""), doc(5, ""), doc(1, ""), doc(2, ""))
 	run, _ := w.start(t)
 	if _, err := run.Seal(t.Context()); err != nil {
@@ -399,7 +397,7 @@ func TestSkippedAndDuplicateDocuments(t *testing.T) {
 	}
 }
 
-// eventually waits for a condition that another goroutine brings about.
+// eventually waits for a condition that another goroutine makes true.
 func eventually(t *testing.T, ok func() bool) {
 	t.Helper()
 	deadline := time.After(2 * time.Minute)

@@ -12,7 +12,7 @@ import (
 	"loaderd/loader/state"
 )
 
-// lived is a run that was read and sealed, with the id that it told.
+// lived runs a run to its end and returns its batches and its id.
 func lived(t *testing.T, w *world) (batches []*assembly.Batch, id string) {
 	t.Helper()
 	run, stop := w.start(t)
@@ -30,8 +30,8 @@ func lived(t *testing.T, w *world) (batches []*assembly.Batch, id string) {
 	return batches, info.ID
 }
 
-// unsealed are a plan's decisions without the seal, which stands behind as many steps as were planned when it was asked
-// for.
+// unsealed returns a plan's decisions without the seal, whose position depends on the number of steps planned when it
+// was requested.
 func unsealed(t *testing.T, records [][]byte) [][]byte {
 	return slices.DeleteFunc(decisions(t, records), func(b []byte) bool {
 		e, err := planrecord.Decode(b)
@@ -41,8 +41,7 @@ func unsealed(t *testing.T, records [][]byte) [][]byte {
 	})
 }
 
-// A run that is deleted and begun again over the same documents is the same but for its id, which stands in its header
-// and nowhere else.
+// A run that is deleted and restarted over the same documents differs only in the id in its header.
 func TestARunIsTheSameButForItsID(t *testing.T) {
 	w := newWorld(config("bfd"))
 	w.docs.lengths(someLengths(2, 120)...)
@@ -72,7 +71,7 @@ func TestARunIsTheSameButForItsID(t *testing.T) {
 	}
 }
 
-// A process that has not seen the plan has no id to tell: the one that it would draw may not be the run's.
+// A process that has not read the plan reports no id. An id that it generates may not be the run's.
 func TestARunThatHasNotBegunHasNoID(t *testing.T) {
 	w := newWorld(config("bfd"))
 	run, err := w.open(t)
@@ -84,7 +83,7 @@ func TestARunThatHasNotBegunHasNoID(t *testing.T) {
 	}
 }
 
-// A fork has an id of its own and names its parent's; a repaired copy is the run that it is a copy of.
+// A fork has its own id and names its parent's; a repaired copy has the id of the original run.
 func TestIDsOfForksAndCopies(t *testing.T) {
 	w, _ := drained(t)
 	h, old, err := w.fork(t, 4, "next", w.config)

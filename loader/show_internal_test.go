@@ -10,7 +10,7 @@ import (
 	"loaderd/loader/state"
 )
 
-// At every place of a source, what is said to follow is what the mixture takes, over the ends of epochs too.
+// At each position of a source, follows returns the documents that the mixture takes next, also over epoch ends.
 func TestWhatFollowsIsWhatIsTaken(t *testing.T) {
 	const seed = 5
 	for _, epochs := range []mixture.Epochs{1, 2, 3} {
@@ -31,7 +31,7 @@ func TestWhatFollowsIsWhatIsTaken(t *testing.T) {
 					info := plan.SourceInfo{SourceBegin: plan.SourceBegin{Name: "a", Start: 3, Last: begin.Last, Sealed: sealed},
 						Config: config}
 					var taken []uint64
-					var said [][]uint64 // at each place
+					var said [][]uint64 // at each position
 					for len(taken) < 40 {
 						if !sealed && len(taken) == 6 {
 							if err := m.Seal(0, 13); err != nil {
@@ -52,7 +52,7 @@ func TestWhatFollowsIsWhatIsTaken(t *testing.T) {
 					}
 					for i, got := range said {
 						want := taken[i:min(i+5, len(taken))]
-						if !sealed && i < 6 { // behind the last one that is stored nothing is known to follow
+						if !sealed && i < 6 { // nothing is predicted after the last stored document
 							want = taken[i:min(i+5, 11)]
 						}
 						if !slices.Equal(got, want) {

@@ -12,7 +12,8 @@ import (
 	"loaderd/loader/state"
 )
 
-// What comes next of the one stream begins behind what is planned and ends with what is stored, or with the seal.
+// The upcoming documents of a run's only stream start after the planned ones and end with the last stored one, or the
+// seal.
 func TestUpcomingOfOneStream(t *testing.T) {
 	w := newWorld(config("bfd"))
 	w.docs.lengths(someLengths(1, 200)...)
@@ -35,7 +36,7 @@ func TestUpcomingOfOneStream(t *testing.T) {
 	}
 	_, err = run.Seal(t.Context())
 	must(t, err)
-	w.docs.lengths(3, 3, 3) // which the run does not read
+	w.docs.lengths(3, 3, 3) // not part of the run
 	read(t, run, state.Place{World: 1}, 0, 0)
 	if got, err := run.Upcoming(t.Context(), "", 3); err != nil || len(got) != 0 {
 		t.Errorf("%v follow the end, %v", got, err)
@@ -43,7 +44,8 @@ func TestUpcomingOfOneStream(t *testing.T) {
 	must(t, stop())
 }
 
-// Of several sources the next of each, or the next ones of one; what a split leaves out says so.
+// Upcoming returns the next document of each source, or the next ones of one source. Documents filtered out by a
+// split are marked.
 func TestUpcomingOfSources(t *testing.T) {
 	c := mixedConfig()
 	web := c.Sources["web"]
@@ -55,7 +57,7 @@ func TestUpcomingOfSources(t *testing.T) {
 	run, stop := w.start(t)
 	read(t, run, state.Place{World: 1}, 0, 1)
 	var all, of []uint64
-	eventually(t, func() bool { // the planner comes to rest
+	eventually(t, func() bool { // the planner is idle
 		before := run.Stats().Sources
 		var err, failed error
 		all, err = run.Upcoming(t.Context(), "", 5)

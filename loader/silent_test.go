@@ -33,8 +33,8 @@ func (k *kept) count(s string) int {
 	return strings.Count(k.b.String(), s)
 }
 
-// A run whose retriever finds nothing to compare in a whole pool of documents says so, once a start, and what to do;
-// one that finds something in a single document does not. What the method counts is the same after a restart.
+// A run whose retriever finds no hints in a full pool of documents logs a warning with the remedy, once per start. A
+// run with hints in a single document does not. The method's counts are the same after a restart.
 func TestWarnsOfSilentDocuments(t *testing.T) {
 	const silence = "no document so far says what it is about"
 	for retriever, header := range map[string]string{"repo": "Loaderd-Path", "dense": "Loaderd-Embedding"} {
@@ -55,7 +55,7 @@ func TestWarnsOfSilentDocuments(t *testing.T) {
 			var counted map[string]int64
 			for start := range 2 {
 				run, stop := w.start(t)
-				read(t, run, state.Place{World: 1}, 0, 12) // of more than a pool of documents
+				read(t, run, state.Place{World: 1}, 0, 12) // more documents than the pool holds
 				packing := func() map[string]int64 { return run.Stats().Packing }
 				eventually(t, func() bool {
 					planned := run.Stats().Planned == 16 && len(packing()) > 0 && (counted == nil || maps.Equal(packing(), counted))

@@ -10,12 +10,12 @@ import (
 	"loaderd/loader/state"
 )
 
-// A rank that joins and never reads holds the others of its job back, and what is released, for Options.Silent and no
-// longer. One that waits for a step, or comes for one now and then, is not silent.
+// A rank that joins and never reads blocks the other ranks of its job, and the purge, for Options.Silent and no
+// longer. A rank that waits for a step, or requests one now and then, is not idle.
 func TestARankThatNeverReads(t *testing.T) {
 	bubble(t, "never", func(t *testing.T) {
 		w, _ := purging(config("concat"))
-		w.options.Stall, w.options.Silent = 7*time.Second, time.Minute // they never end at the same moment
+		w.options.Stall, w.options.Silent = 7*time.Second, time.Minute // their ends never coincide
 		w.docs.lengths(slices.Repeat([]int{16}, 400)...)
 		run, _ := w.start(t)
 		began := time.Now()
@@ -57,7 +57,7 @@ func TestARankThatNeverReads(t *testing.T) {
 		if _, err := run.Commit(t.Context(), planrecord.DefaultKeeper, 15); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, func() bool { return w.first() > 1 }) // the silent reader is at step 0
+		eventually(t, func() bool { return w.first() > 1 }) // the idle reader is at step 0
 	})
 	bubble(t, "waits", func(t *testing.T) {
 		w := newWorld(config("concat"))

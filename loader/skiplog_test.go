@@ -12,7 +12,7 @@ import (
 	"loaderd/loader/plan"
 )
 
-// Duplicates are logged a moment after the first, then at growing intervals, and not again after a restart.
+// Duplicates are logged shortly after the first one, then at growing intervals, and not again after a restart.
 func TestSkipLog_Duplicates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := config("concat")
@@ -70,7 +70,7 @@ func TestSkipLog_Duplicates(t *testing.T) {
 	})
 }
 
-// Every reason has a line of its own before the run ends, and the verdict of a run without steps names the reasons.
+// Each reason is logged in a separate line before the run ends. The verdict of a run without steps names the reasons.
 func TestSkipLog_EndOfRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, log := newWorld(config("concat")), &lines{words: "documents skipped"}

@@ -19,13 +19,13 @@ import (
 	"loaderd/loader/state"
 )
 
-// oddDocs is a document stream whose source says what it is told to; it delivers nothing when it is stuck.
+// oddDocs is a document stream whose source has a configurable status and delivers nothing when stuck is set.
 type oddDocs struct {
 	*memDocs
 	status func(document.SourceStatus) document.SourceStatus
-	unread bool // Read waits
+	unread bool // Read blocks
 	down   bool // Read finds no server
-	stuck  bool // Next waits
+	stuck  bool // Next blocks
 }
 
 type oddSource struct {
@@ -64,7 +64,7 @@ func (s oddSource) Status() document.SourceStatus {
 	return status
 }
 
-// planned is a world whose run has planned 4 steps and was stopped. Without checkpoints the next process re-plans them.
+// planned returns a world whose run has planned 4 steps and was stopped. It has no checkpoints, so a restart replays.
 func planned(t *testing.T) *world {
 	t.Helper()
 	w := newWorld(config("concat"))
@@ -89,18 +89,18 @@ func down(s document.SourceStatus) document.SourceStatus {
 	return s
 }
 
-// bubble runs a test in a time of its own, which passes as fast as everything waits.
+// bubble runs a test with a fake clock, which advances as soon as everything waits.
 func bubble(t *testing.T, name string, test func(*testing.T)) {
 	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
 }
 
-// Whatever does not move, a reader and a request learn of it in time.
+// Whatever blocks, a reader and a request get the cause in time.
 func TestNothingWaitsWithoutACause(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		docs    oddDocs
-		step    fault.Reason // of a reader that waits for the next step
-		request fault.Reason // of a request
+		step    fault.Reason // for a reader that waits for the next step
+		request fault.Reason // for a request
 	}{
 		{"the document stream cannot be opened", oddDocs{down: true}, fault.SourceDown, fault.SourceDown},
 		{"it opens without an answer", oddDocs{unread: true}, fault.CauseUnknown, fault.CauseUnknown},
@@ -161,7 +161,7 @@ func TestNothingWaitsWithoutACause(t *testing.T) {
 	})
 }
 
-// oneReader is the streams of several sources. Only the one that is opened first can be read.
+// oneReader is the streams of several sources. Only the stream that is opened first can be read.
 type oneReader struct {
 	shelf
 	opened *atomic.Bool
@@ -185,7 +185,7 @@ func (d oneReaderDocs) Read(ctx context.Context, from uint64) (document.Source, 
 	return d.memDocs.Read(ctx, from)
 }
 
-// While the stream of a second source cannot be opened, the cause is that stream, however the first one fares.
+// While the stream of a second source cannot be opened, the cause is that stream, whatever the first one's state.
 func TestStall_SecondSourceCannotBeOpened(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := config("concat")
@@ -211,8 +211,8 @@ func TestStall_SecondSourceCannotBeOpened(t *testing.T) {
 	})
 }
 
-// A document stream that ends before what the plan was made of is another one: the run says so where it comes to the
-// end, it does not wait for more.
+// A document stream that ends before the plan's documents is a different stream. The run reports that when it reaches
+// the end, and does not wait for documents.
 func TestDocumentStreamShorterThanThePlan(t *testing.T) {
 	for _, control := range []bool{false, true} {
 		w := planned(t)
@@ -225,7 +225,7 @@ func TestDocumentStreamShorterThanThePlan(t *testing.T) {
 			if err := stop(); err != nil {
 				t.Fatal(err)
 			}
-			w.docs.docs, w.options.Ahead = w.docs.docs[:399], 1<<20 // it plans up to the drain
+			w.docs.docs, w.options.Ahead = w.docs.docs[:399], 1<<20 // planned up to the flush
 		} else {
 			w.docs.docs = w.docs.docs[:10]
 		}
@@ -263,7 +263,7 @@ func TestStallNamesTheCause(t *testing.T) {
 		w.options.Stall = 600 * time.Millisecond
 		run, stop := w.start(t)
 		eventually(t, func() bool { return !run.Stats().Replaying })
-		release := w.plan.hold() // for less than what would be the cause
+		release := w.plan.hold() // for less than the plan log's timeout
 		defer func() { release(); _ = stop() }()
 		r, err := run.Join(state.Place{World: 1}, 0)
 		if err != nil {

@@ -6,7 +6,7 @@ import (
 	"loaderd/loader/state"
 )
 
-// A run says what the streams of its sources hold.
+// Stock returns the state of the streams of a run's sources.
 func TestStock(t *testing.T) {
 	w, s := mixed(mixedConfig(), "code", "math", "web")
 	fill(s)

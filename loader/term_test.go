@@ -23,7 +23,7 @@ func isTerm(record []byte) bool {
 	return err == nil && ok
 }
 
-// terms are the positions at which someone began to lead, and who.
+// terms returns the positions of the term records, and their daemons.
 func (w *world) terms() (at []uint64, who []string) {
 	w.plan.mu.Lock()
 	defer w.plan.mu.Unlock()
@@ -37,7 +37,7 @@ func (w *world) terms() (at []uint64, who []string) {
 	return at, who
 }
 
-// Each lead begins with a record of its own, behind whatever the plan holds: its end too.
+// Each term begins with a term record, after all records of the plan including its end.
 func TestEveryLeadIsATermOfThePlan(t *testing.T) {
 	w := newWorld(config("bfd"))
 	w.docs.lengths(someLengths(3, 60)...)
@@ -46,7 +46,7 @@ func TestEveryLeadIsATermOfThePlan(t *testing.T) {
 		w.edges = func(e *backend.Backends) { e.Daemon = name }
 		before, _ := w.plan.Last(t.Context())
 		run, stop := w.start(t)
-		if _, err := run.Seal(t.Context()); err != nil { // the first one; it ends in the second life
+		if _, err := run.Seal(t.Context()); err != nil { // recorded once; the run ends in the second process
 			t.Fatal(err)
 		}
 		if want = append(want, name); len(want) > 1 {
@@ -73,7 +73,7 @@ func TestEveryLeadIsATermOfThePlan(t *testing.T) {
 	}
 }
 
-// Who begins to lead deposes the leader before, also one that has nothing to append.
+// A new leader deposes the previous leader, even if the new one has nothing to append.
 func TestATermDeposesTheLeaderBefore(t *testing.T) {
 	w := newWorld(config("bfd"))
 	w.docs.lengths(someLengths(3, 200)...)
@@ -96,7 +96,7 @@ func TestATermDeposesTheLeaderBefore(t *testing.T) {
 	}
 }
 
-// A leader that idles at its limit while another one leads on, and is stopped later, stores nothing and deletes
+// A leader that waits at its Ahead limit while another leader continues, and is stopped later, stores and deletes
 // nothing.
 func TestALeaderThatIsStoppedLate(t *testing.T) {
 	w := newWorld(config("bfd"))
@@ -117,7 +117,7 @@ func TestALeaderThatIsStoppedLate(t *testing.T) {
 	read(t, third, state.Place{World: 1}, 88, 5)
 }
 
-// Whatever says that another process leads ends the lead with that reason.
+// Every sign of another leader ends the term with that reason.
 func TestADeposedLeaderEnds(t *testing.T) {
 	for name, act := range map[string]func(t *testing.T, run *loader.Run, w *world, floors *memFloors){
 		"a checkpoint": func(t *testing.T, run *loader.Run, w *world, _ *memFloors) {
@@ -139,7 +139,7 @@ func TestADeposedLeaderEnds(t *testing.T) {
 			if err := run.Release(t.Context()); !errors.Is(err, fault.ErrLeadershipLost) {
 				t.Errorf("Release = %v", err)
 			}
-			time.Sleep(time.Minute) // its own turn comes
+			time.Sleep(time.Minute) // the next periodic purge
 			if w.first() != 1 {
 				t.Errorf("documents before %d are purged", w.first())
 			}
@@ -160,7 +160,7 @@ func TestADeposedLeaderEnds(t *testing.T) {
 				run, stop := w.start(t)
 				eventually(t, func() bool { return run.Info().Planned == 4 })
 				act(t, run, w, floors)
-				synctest.Wait() // it has ended before it is stopped
+				synctest.Wait() // the term has ended before the stop
 				if err := stop(); reason(err) != fault.NotLeading || !errors.Is(err, fault.ErrLeadershipLost) {
 					t.Errorf("Serve = %v", err)
 				}
@@ -169,12 +169,12 @@ func TestADeposedLeaderEnds(t *testing.T) {
 	}
 }
 
-// emptyLog looks empty, as a plan does to a server that is behind.
+// emptyLog appears empty, as a plan does on a lagging server.
 type emptyLog struct{ *memLog }
 
 func (emptyLog) Last(context.Context) (uint64, error) { return 0, nil }
 
-// Who takes a run for a new one although it has a plan touches nothing of it.
+// A process that takes an existing run for a new one does not change it.
 func TestARunThatIsTakenForANewOne(t *testing.T) {
 	w, floors := purging(config("bfd"))
 	edges := w.edges
@@ -185,7 +185,7 @@ func TestARunThatIsTakenForANewOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	stored, records, term := w.checkpoints.names(), slices.Clone(w.plan.records), floors.term
-	for _, fenced := range []bool{true, false} { // the floor refuses it, or the append of the header
+	for _, fenced := range []bool{true, false} { // refused by the low watermark, or by the append of the header
 		w.edges = func(e *backend.Backends) {
 			edges(e)
 			if e.Plan = (emptyLog{w.plan}); !fenced {
@@ -206,7 +206,7 @@ func TestARunThatIsTakenForANewOne(t *testing.T) {
 	}
 }
 
-// What another process has stored and purged between a look at the run and the lead of it, the lead begins with.
+// A new term starts from what another process has stored and purged since the run was opened.
 func TestALeadBeginsWithWhatIsThereByThen(t *testing.T) {
 	for _, sealed := range []bool{false, true} {
 		w, _ := purging(config("bfd"))
@@ -257,8 +257,8 @@ func TestALeadBeginsWithWhatIsThereByThen(t *testing.T) {
 	}
 }
 
-// A run that begins over what an earlier plan of its name has left, and dies at any of its first stores, begins again,
-// without that.
+// A run starts over the leftovers of an earlier plan of its name, and is killed at any of its first writes. The next
+// start succeeds and does not use the leftovers.
 func TestABeginningThatDies(t *testing.T) {
 	for left := range 5 {
 		for _, stored := range []bool{false, true} {

@@ -13,7 +13,7 @@ import (
 	"loaderd/loader/state"
 )
 
-// narrowDocs are documents as a stream brings them: each in memory of its own, which may be used again.
+// narrowDocs is a document stream that, as a real one, delivers each document in its own reusable memory.
 type narrowDocs struct{ *memDocs }
 
 type narrowSource struct{ blockingSource }
@@ -35,8 +35,8 @@ func (s narrowSource) Next(ctx context.Context) ([]document.Document, error) {
 	return docs, err
 }
 
-// While the memory of documents is used again, ranks that look at a step's batch when they have asked for the next get
-// the tokens of the plan's documents. With the race detector memory that is given back is overwritten.
+// While documents' memory is reused, ranks that read a step's batch after they requested the next one get the right
+// tokens. With the race detector, returned memory is overwritten.
 func TestTokensAreRightWhereMemoryIsUsedAgain(t *testing.T) {
 	c := config("bfd")
 	c.Packing.Buckets = []int{512}

@@ -13,7 +13,7 @@ import (
 	"loaderd/loader/state"
 )
 
-// tracer keeps what it is told, by document.
+// tracer records the calls of Planned, by document.
 type tracer struct {
 	mu      sync.Mutex
 	planned map[uint64][]string
@@ -28,11 +28,11 @@ func (x *tracer) Planned(t *document.Trace, document, step uint64, row int, take
 	}
 }
 
-// Of each sampled document it is told once where its first token lies, when that stands in the plan log: not again when
-// a restart plans it again. A batch names those that begin in it.
+// The tracer is called once per sampled document, with the position of its first token, when that is in the plan log.
+// A replay does not call it again. A batch names the sampled documents that begin in it.
 func TestSampledDocumentsAreTraced(t *testing.T) {
 	w, told := newWorld(config("concat")), &tracer{planned: map[uint64][]string{}}
-	w.options.Checkpoint = 0 // a restart plans all again
+	w.options.Checkpoint = 0 // a restart replays everything
 	w.edges = func(e *backend.Backends) { e.Tracer = told }
 	for i, n := range someLengths(4, 100) {
 		d := document.Document{Content: document.Content{Tokens: documentTokens(uint64(i+1), n)}}

@@ -18,7 +18,7 @@ import (
 	"loaderd/loader/state"
 )
 
-// judged is a run of a test with a reader for each rank that the test moves.
+// judged is a run under test, with helpers that move its readers.
 type judged struct {
 	*testing.T
 	w   *world
@@ -30,7 +30,7 @@ var rates = regexp.MustCompile(`\d+ (tokens/s|%)`)
 func (j judged) says(health diagnosis.Health, sentence, limits string) diagnosis.Verdict {
 	j.Helper()
 	v := j.run.Verdict()
-	about := rates.ReplaceAllStringFunc(v.Sentence, func(rate string) string { // a step more or less in ten seconds
+	about := rates.ReplaceAllStringFunc(v.Sentence, func(rate string) string { // ten seconds may hold a step more or less
 		for near, want := range map[string]string{"[5-9]\\d tokens/s": "64 tokens/s", "(19|2[0-2]) %": "20 %"} {
 			rate = regexp.MustCompile("^"+near).ReplaceAllString(rate, want)
 		}
@@ -58,7 +58,7 @@ func (j judged) next(r *follower.Reader) {
 	}
 }
 
-// asks has a reader ask for its next step, which does not come.
+// asks requests a reader's next step, which is not available, in the background. told waits and returns the error.
 func (j judged) asks(r *follower.Reader) (told func() error) {
 	got := make(chan error, 1)
 	go func() {
@@ -91,7 +91,7 @@ func documents(n int) func(*world) {
 	return func(w *world) { w.docs.lengths(slices.Repeat([]int{16}, n)...) }
 }
 
-// One sentence says how a run does: the one that a reader which waits is told.
+// The verdict is one sentence, the same that a waiting reader gets as its cause.
 func TestVerdicts(t *testing.T) {
 	judge(t, "nobody reads", documents(400), func(j judged) {
 		time.Sleep(2 * time.Second)
@@ -271,7 +271,7 @@ func TestVerdicts(t *testing.T) {
 	judge(t, "failed", documents(60), func(j judged) {
 		time.Sleep(2 * time.Second)
 		j.w.docs.mu.Lock()
-		j.w.docs.stream.Created = time.Unix(2e9, 0) // it was deleted and made again
+		j.w.docs.stream.Created = time.Unix(2e9, 0) // the stream was deleted and created again
 		j.w.docs.mu.Unlock()
 		time.Sleep(5 * time.Second)
 		v := j.says(diagnosis.Failing, "Stopped: ", "")
@@ -296,7 +296,7 @@ func TestVerdicts(t *testing.T) {
 		}
 	})
 	judge(t, "poison", func(w *world) {}, func(j judged) {
-		time.Sleep(300 * time.Millisecond) // the run is judged between the documents
+		time.Sleep(300 * time.Millisecond) // so that the verdict is between the documents
 		r := j.join(0, 1, 0)
 		defer r.Close()
 		read := make(chan struct{})
@@ -332,7 +332,7 @@ func TestVerdicts(t *testing.T) {
 	})
 }
 
-// Of a run with several sources the sentence names the one that is waited for.
+// For a run with several sources, the sentence names the source that the run waits for.
 func TestVerdictOfSources(t *testing.T) {
 	bubble(t, "dry", func(t *testing.T) {
 		c := config("bfd")

@@ -17,7 +17,7 @@ import (
 	"loaderd/loader/state"
 )
 
-// lines keeps the messages of a log that begin with some words, each with its attributes.
+// lines keeps the log messages that begin with words, each with its attributes.
 type lines struct {
 	slog.Handler
 	words string
@@ -47,7 +47,7 @@ func (l *lines) take() []string {
 	return out
 }
 
-// waiting is a run in a bubble of its own, with a reader that asks again whenever it is sent away with a cause.
+// waiting runs a test of a run in a synctest bubble. Its reader joins again whenever it gets a cause of the wait.
 func waiting(t *testing.T, test func(w *world, run *loader.Run, log *lines)) {
 	synctest.Test(t, func(t *testing.T) {
 		w, log := newWorld(config("concat")), &lines{words: "readers wait"}
@@ -70,7 +70,7 @@ func waiting(t *testing.T, test func(w *world, run *loader.Run, log *lines)) {
 				}
 				r.Close()
 				if e := (*fault.Error)(nil); !errors.As(err, &e) {
-					return // the end, or ctx
+					return // the end of the run or of ctx
 				}
 				time.Sleep(time.Second)
 			}
@@ -99,8 +99,8 @@ func check(t *testing.T, log *lines, when string, want ...string) {
 	}
 }
 
-// A wait is told once when it has lasted 10 seconds, again when its cause changes, once a minute when only its figures
-// do, and its end.
+// A wait is logged once after 10 seconds, again when its cause changes, once per minute if only its figures change,
+// and when it ends.
 func TestWaitsAreTold(t *testing.T) {
 	waiting(t, func(w *world, run *loader.Run, log *lines) {
 		time.Sleep(9*time.Second + 500*time.Millisecond)
@@ -108,14 +108,14 @@ func TestWaitsAreTold(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		check(t, log, "after 12 s",
 			"step=0 readers=1 waited=10s reason=SOURCE_DRY cause=Waiting documents 10 rows needed 0 there")
-		time.Sleep(5 * time.Minute) // the reader is sent away, and comes again
+		time.Sleep(5 * time.Minute) // the reader gets the cause and joins again
 		check(t, log, "when nothing changes")
 		w.docs.lengths(16, 16, 16)
 		time.Sleep(2 * time.Second)
 		check(t, log, "when documents come", "reason=POOL_FILLING 10 rows needed 3 there 7 more documents")
 		time.Sleep(10 * time.Second)
 		check(t, log, "when no more come", "reason=SOURCE_DRY")
-		for range 4 { // the cause is another one every few seconds
+		for range 4 { // the cause changes every few seconds
 			w.docs.lengths(16)
 			time.Sleep(8 * time.Second)
 		}
@@ -130,7 +130,7 @@ func TestWaitsAreTold(t *testing.T) {
 	})
 }
 
-// Nobody is told to wait when nobody does.
+// No wait is logged without a waiting reader.
 func TestWaitsOfNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, log := newWorld(config("concat")), &lines{words: "readers wait"}

@@ -19,9 +19,9 @@ import (
 	"loaderd/stream/doclog"
 )
 
-// BenchmarkEpoch reads a sealed source of 40,000 documents of 4 KB of Go's own source, about what a web page's text
-// has, from a real server and tokenizes them: in the order of the stream as a live source is read, and in drawn orders
-// of blocks.
+// BenchmarkEpoch reads a sealed source of 40,000 documents from a real server and tokenizes them. Each document is 4
+// KB of Go source, about the size of a web page's text. It is read in stream order, as a live source is, and shuffled
+// in blocks.
 func BenchmarkEpoch(b *testing.B) {
 	const documents, size = 40000, 4000
 	srv := natstest.Start(b)
@@ -72,7 +72,7 @@ func BenchmarkEpoch(b *testing.B) {
 	}
 }
 
-// goSource is text of Go's own source tree.
+// goSource returns text of Go's source tree.
 func goSource(b *testing.B) (text []byte) {
 	source, err := gosource.Dir(b.Context())
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"loaderd/loader/mixture"
 )
 
-// countedDocs counts how often documents are asked for again, and leaves out all of them once.
+// countedDocs counts the calls of Again, and fails one of them when away is set.
 type countedDocs struct {
 	*memDocs
 	asked atomic.Int32
@@ -27,8 +27,8 @@ func (d *countedDocs) Again(ctx context.Context, sequences []uint64, f func(docu
 	return d.memDocs.Again(ctx, sequences, f)
 }
 
-// An epoch in a drawn order delivers each document once, in its order, also where a group is more than is held, by few
-// requests, and when the servers do not answer at once.
+// A shuffled epoch delivers each document once, in its order, with few requests. This holds if a group exceeds the
+// memory limit, and if servers do not respond immediately.
 func TestWalker(t *testing.T) {
 	const documents = 20_000
 	shared := make([]int32, 4000)
@@ -77,7 +77,7 @@ func (d pacedDocs) Again(ctx context.Context, sequences []uint64, f func(documen
 	})
 }
 
-// While an epoch's documents are received one after the other, its status shows it before the group is complete.
+// While documents of an epoch are received one by one, the status shows progress before the group is complete.
 func TestWalker_StatusHasTheTimeOfTheLastDocument(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const documents, from = 40, 5

@@ -15,11 +15,11 @@ import (
 	"loaderd/loader/state"
 )
 
-// cutDocs is a document stream whose servers are out of reach while the network is cut.
+// cutDocs is a document stream whose servers are unreachable during a network cut.
 type cutDocs struct {
 	*memDocs
 	cut  *atomic.Bool
-	seen *atomic.Int64 // answers that State has given
+	seen *atomic.Int64 // successful State calls
 }
 
 func (d cutDocs) State(ctx context.Context) (document.StreamState, error) {
@@ -30,7 +30,7 @@ func (d cutDocs) State(ctx context.Context) (document.StreamState, error) {
 	return d.memDocs.State(ctx)
 }
 
-// Behind a network cut of 12 s a leader loses its lease, and its successor purges documents. When the cut is over, the
+// During a network cut of 12 s a leader loses its lease, and its successor purges documents. After the cut, the
 // deposed daemon observes the purge before its lease reports the loss. It reports no lost documents.
 func TestLeader_DeposedBehindACutReportsNoLostDocuments(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

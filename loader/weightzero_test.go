@@ -8,14 +8,14 @@ import (
 	"loaderd/loader/state"
 )
 
-// A run whose sources are all sealed ends when none that has a weight, or gets one by the schedule, has documents left.
+// A run whose sources are all sealed ends when no source with a current or scheduled weight has documents left.
 func TestRun_EndsWithoutDocumentsOfWeightZero(t *testing.T) {
 	weights := func(a, b float64) map[string]float64 { return map[string]float64{"a": a, "b": b} }
 	for _, tc := range []struct {
 		name     string
 		weights  map[string]float64
 		schedule []mixture.Point
-		change   map[string]float64 // behind the first step
+		change   map[string]float64 // after the first step
 		reads    [2]bool            // whether all documents of a and b are read
 	}{
 		{"from the beginning", weights(0, 1), nil, nil, [2]bool{false, true}},

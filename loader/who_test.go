@@ -14,7 +14,7 @@ import (
 	"loaderd/loader/state"
 )
 
-// sealedBy is a run that was drained and sealed for somebody.
+// sealedBy returns a run that was flushed and sealed on behalf of who, and its batches.
 func sealedBy(t *testing.T, who string) (*world, []*assembly.Batch) {
 	t.Helper()
 	w := newWorld(config("bfd"))
@@ -37,8 +37,8 @@ func sealedBy(t *testing.T, who string) (*world, []*assembly.Batch) {
 	return w, batches
 }
 
-// The plan names who asked for a seal or a drain, audits and lists of runs show it, and what is planned is the same for
-// whoever asked.
+// The plan names the requester of a seal or flush, and audits and lists of runs show it. The steps do not depend on
+// the requester.
 func TestThePlanNamesWhoAsked(t *testing.T) {
 	nobody, want := sealedBy(t, "")
 	alice, have := sealedBy(t, "alice")
@@ -82,7 +82,7 @@ func TestThePlanNamesWhoAsked(t *testing.T) {
 	}
 }
 
-// What a record cannot hold is refused before it is one: a plan with it could not be read again.
+// A name that a record cannot hold is refused, because the plan could not be read otherwise.
 func TestNamesThatNoRecordHas(t *testing.T) {
 	w := newWorld(config("bfd"))
 	w.docs.lengths(1, 2, 3)

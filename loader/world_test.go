@@ -28,12 +28,12 @@ type memLog struct {
 	mu      sync.Mutex
 	records [][]byte
 	limit   int
-	block   chan struct{} // Append and Get wait for it when set
-	waiting int           // how many wait
-	behind  int           // how many of the records the end does not count, as on a server that is behind the others
+	block   chan struct{} // if set, Append and Get wait until it is closed
+	waiting int           // number of waiting calls
+	behind  int           // records missing at the end, as on a lagging server
 }
 
-// lag has the end of the log count n records less.
+// lag hides the last n records from the end of the log.
 func (l *memLog) lag(n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -54,7 +54,7 @@ func (l *memLog) hold() (release func()) {
 	}
 }
 
-// held says how many calls wait.
+// held returns the number of waiting calls.
 func (l *memLog) held() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -139,17 +139,17 @@ func (l *memLog) MaxRecord() int {
 	return 1 << 20
 }
 
-// memCheckpoints stores checkpoints in memory. Those in data count, for the plan that has claimed them last.
+// memCheckpoints stores checkpoints in memory. data holds those of the plan that has claimed them last.
 type memCheckpoints struct {
 	mu     sync.Mutex
 	data   map[string][]byte
-	refuse bool           // to store any
-	plan   func() *memLog // that there is now
+	refuse bool           // every Put fails
+	plan   func() *memLog // the current plan
 	owner  *memLog
 	term   uint64
 }
 
-// passes refuses a term when a later one of the same plan has claimed the checkpoints.
+// passes refuses a term if a later term of the same plan has claimed the checkpoints.
 func (c *memCheckpoints) passes(term uint64) error {
 	if now := c.plan(); c.owner != now {
 		c.owner, c.term = now, 0
@@ -218,19 +218,19 @@ func (c *memCheckpoints) stored() (out []backend.Stored) {
 	return out
 }
 
-// names are those of the checkpoints that count, by ascending step.
+// names returns the names of the checkpoints by ascending step.
 func (c *memCheckpoints) names() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Sorted(maps.Keys(c.data))
 }
 
-// world is everything around a run that survives a restart.
+// world is the environment of a run, which survives restarts.
 type world struct {
 	docs        *memDocs
 	plan        *memLog
 	checkpoints *memCheckpoints
-	edges       func(*backend.Backends) // changes what a run gets, when set
+	edges       func(*backend.Backends) // changes a run's backends, if set
 	config      runconfig.Config
 	options     backend.Options
 }
@@ -256,7 +256,7 @@ func (w *world) fork(t *testing.T, step uint64, name string,
 	return maintenance.Fork(t.Context(), w.edgesOf(), step, name, c)
 }
 
-// edgesOf is what a run of the world gets.
+// edgesOf returns the backends of the world's run.
 func (w *world) edgesOf() backend.Backends {
 	e := backend.Backends{Sources: onlySource{Documents: w.docs}, Plan: w.plan, Checkpoints: w.checkpoints,
 		Log: slog.New(slog.DiscardHandler)}
@@ -266,7 +266,7 @@ func (w *world) edgesOf() backend.Backends {
 	return e
 }
 
-// beginning is where a fork or a copy begins.
+// beginning returns the backends for a new fork or copy.
 func (w *world) beginning(floors backend.LowWatermarks) backend.Backends {
 	return backend.Backends{Sources: onlySource{w.docs, floors}, Plan: w.plan, Checkpoints: w.checkpoints}
 }
@@ -328,7 +328,8 @@ func read(t *testing.T, run *loader.Run, place state.Place, from uint64, n int) 
 	return out
 }
 
-// tokensOf are the ids of a batch's rows. As 16 bits each they are the same, if they fit with another id of padding.
+// tokensOf returns the token ids of a batch's rows. It checks that the 16-bit encoding is the same, if all ids fit,
+// with another padding id.
 func tokensOf(t *testing.T, b *assembly.Batch) []int32 {
 	t.Helper()
 	const pad = 7
@@ -357,7 +358,7 @@ func reason(err error) fault.Reason {
 	return ""
 }
 
-// unlent is a batch that keeps its contents for good, as if it had never been lent them.
+// unlent returns a copy of a batch that keeps its contents permanently, without the loan.
 func unlent(b *assembly.Batch) *assembly.Batch {
 	return &assembly.Batch{Step: b.Step, Bucket: b.Bucket, First: b.First, Rows: b.Rows, Pieces: b.Pieces, Pad: b.Pad,
 		Loss: b.Loss, Weights: b.Weights,
