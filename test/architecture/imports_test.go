@@ -19,7 +19,7 @@ import (
 
 const module = "loaderd"
 
-// arrows are the imports between packages, inward. A package may import what its arrows lead to, over one or several.
+// arrows are the imports between packages. A package may import packages that its arrows lead to, directly or not.
 var arrows = map[string][]string{
 	"cmd/loaderd": {"internal/cli", "internal/manual"},
 	"internal/cli": {"internal/build", "internal/cli/daemoncmd", "internal/cli/deadcmd", "internal/cli/publishcmd",
@@ -190,7 +190,7 @@ var arrows = map[string][]string{
 	"internal/build":       {"loader/planner"},
 }
 
-// standardOnly are the packages that import nothing but the standard library and what arrows lead to.
+// standardOnly are packages that import only the standard library and packages that their arrows lead to.
 var standardOnly = []string{
 	"loader/census", "loader/internal/codec", "loader/runconfig", "loader/plan", "loader/planrecord",
 	"loader/planner", "loader/mixture", "packonline", "packonline/related", "packonline/internal/bitset", "shuffle",
@@ -199,7 +199,7 @@ var standardOnly = []string{
 	"tokenizer/internal/lookup", "tokenizer/internal/published",
 }
 
-// Imports point inward, tests aside.
+// Imports outside tests point inward.
 func TestImportsPointInward(t *testing.T) {
 	imports, err := readImports(".")
 	if err != nil {
@@ -218,7 +218,7 @@ func TestImportsPointInward(t *testing.T) {
 // given are the libraries that the program is built on.
 var given = []string{"github.com/apache/arrow/go/v17", "github.com/nats-io/nats.go", "github.com/sugarme/tokenizer"}
 
-// The program's own packages import each of the given libraries, not only some other library does.
+// The program's own packages import each of the given libraries directly.
 func TestProgram_ImportsGivenLibraries(t *testing.T) {
 	imports, err := readImports(".")
 	if err != nil {
@@ -233,7 +233,7 @@ func TestProgram_ImportsGivenLibraries(t *testing.T) {
 	}
 }
 
-// reached returns a package and the packages of the module that it imports, over one or several.
+// reached returns a package and the packages of the module that it imports, directly or not.
 func reached(imports map[string][]string, from string) []string {
 	list := []string{from}
 	for at := 0; at < len(list); at++ {
@@ -301,9 +301,9 @@ func TestViolationsAreSeen(t *testing.T) {
 	}
 }
 
-// violations returns what breaks the rule. Packages below internal that have no arrows are test harnesses, named
-// ...test, which import what they need and which nothing but tests may import, also below that of another package; or
-// helpers, which anyone but the pure packages may import and which import nothing of the module themselves.
+// violations returns what breaks the rule. Packages below internal without arrows are of two kinds. Test harnesses
+// are named ...test, import what they need, and only tests may import them, also below another package's internal.
+// Helpers import nothing of the module, and all packages but the pure ones may import them.
 func violations(imports map[string][]string) (bad []string) {
 	for _, p := range slices.Sorted(maps.Keys(imports)) {
 		_, placed := arrows[p]
@@ -346,7 +346,8 @@ func isHarness(p string) bool {
 	return (strings.HasPrefix(p, "internal/") || strings.Contains(p, "/internal/")) && strings.HasSuffix(p, "test")
 }
 
-// readImports returns what the files of each package below root import, tests aside; packages by their folder.
+// readImports returns the imports of the files of each package below root, without tests. Packages are named by
+// folder.
 func readImports(root string) (map[string][]string, error) {
 	imports := map[string][]string{}
 	err := filepath.WalkDir(root, func(file string, d fs.DirEntry, err error) error {

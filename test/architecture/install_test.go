@@ -12,7 +12,7 @@ import (
 // fromIndex is a command that installs loaderd from a package index.
 var fromIndex = regexp.MustCompile("pip install [^`\\n#]*\\bloaderd[^`\\n]*")
 
-// No package index has loaderd: pages and messages install it from a checkout, or from the wheels of make dist.
+// No package index has loaderd, so pages and messages install it from a checkout, or from the wheels of make dist.
 func TestPages_InstallFromNoIndex(t *testing.T) {
 	pages, err := filepath.Glob("docs/*.md")
 	if err != nil || len(pages) == 0 {

@@ -20,7 +20,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Limits on what a reader has to hold in mind at once.
+// Limits on what a reader has to keep in mind.
 const (
 	maxPackageLines     = 5000
 	maxFields           = 20
@@ -30,8 +30,8 @@ const (
 	maxColumns          = 120 // of a line; a tab is one
 )
 
-// beyond are the types and parsers that are beyond a limit, and why. Each entry has the present number, which may only
-// get smaller.
+// beyond are the types and parsers that exceed a limit, with the reason. Each entry is the current number, which may
+// only decrease.
 var beyond = map[string]int{
 	"complexity internal/corpus/csvtable.Source.Documents": 24, // parser
 	"complexity internal/corpus/jsonvalue.Reader.read":     28, // parser
@@ -55,7 +55,7 @@ var beyond = map[string]int{
 	"methods internal/natstest.Cluster":                    35, // faults that tests inject
 	"methods loader.Run":                                   38, // the facade of a run
 	"methods loader/diagnosis.wait":                        39, // a method for each cause
-	"methods loader/mixture.Mixture":                       45, // one state machine; half of them answer questions about it
+	"methods loader/mixture.Mixture":                       45, // one state machine, half of it queries
 	"methods loader/planner.Planner":                       76, // one state machine, restored as a whole
 	"methods loader/planview.View":                         34, // the plan for all readers, behind one lock
 	"methods packonline.bucket":                            31, // one packing method
@@ -99,7 +99,7 @@ func limitOf(name string) int {
 }
 
 // measure counts, below a folder and outside tests: "lines PACKAGE", "fields TYPE" and "methods TYPE" of structs,
-// "interface TYPE", its methods, and "complexity FUNCTION".
+// "interface TYPE" for its methods, and "complexity FUNCTION".
 func measure(root string) (map[string]int, error) {
 	sizes := map[string]int{}
 	err := filepath.WalkDir(root, func(file string, d fs.DirEntry, err error) error {
@@ -130,7 +130,7 @@ func measure(root string) (map[string]int, error) {
 	return sizes, err
 }
 
-// count counts what a declaration adds to types.
+// count adds the counts of a declaration to sizes.
 func count(sizes map[string]int, pkg string, d ast.Decl) {
 	switch d := d.(type) {
 	case *ast.FuncDecl:
@@ -157,7 +157,8 @@ func count(sizes map[string]int, pkg string, d ast.Decl) {
 	}
 }
 
-// complexity is the cyclomatic complexity of a function with the functions that it contains: one more than its branches.
+// complexity returns the cyclomatic complexity of a function with its function literals: the number of branches plus
+// 1.
 func complexity(d *ast.FuncDecl) int {
 	n := 1
 	ast.Inspect(d, func(x ast.Node) bool {
@@ -198,7 +199,7 @@ func receiver(x ast.Expr) string {
 	}
 }
 
-// No line is longer than maxColumns, except those of raw strings, of preformatted comments, and of generated files.
+// No line exceeds maxColumns, except in raw strings, preformatted comments, and generated files.
 func TestLineWidth(t *testing.T) {
 	err := filepath.WalkDir(".", func(file string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -262,7 +263,7 @@ func TestLongLines(t *testing.T) {
 	}
 }
 
-// What is counted is seen in a small package.
+// measure counts correctly in a small package.
 func TestLimits_Count(t *testing.T) {
 	const source = `package p
 type s struct { a, b int; t }

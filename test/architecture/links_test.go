@@ -23,8 +23,8 @@ var (
 	page = regexp.MustCompile(`(?:^|[^\w/.-])(?:\.\./)*(docs/[\w/-]+\.(?:md|svg))`)
 )
 
-// TestLinks: what a page links to is there, its anchor too, and so is every page of docs/ that code, scripts and pages
-// name.
+// TestLinks checks that the targets of links exist, with their anchors, and so does every page of docs/ that code,
+// scripts and pages name.
 func TestLinks(t *testing.T) {
 	for _, b := range brokenLinks(t, os.DirFS(".")) {
 		t.Error(b)
@@ -56,15 +56,15 @@ func TestBrokenLinksAreSeen(t *testing.T) {
 	}
 }
 
-// brokenLinks says which links of Markdown files and which pages of docs/ named in source files lead nowhere, in order.
-// Hidden folders, and links to other hosts, are left out.
+// brokenLinks returns the links of Markdown files, and the pages of docs/ named in source files, that do not exist,
+// in order. It skips hidden folders and links to other hosts.
 func brokenLinks(t *testing.T, root fs.FS) (broken []string) {
 	t.Helper()
 	err := fs.WalkDir(root, ".", func(file string, d fs.DirEntry, err error) error {
 		if err != nil || file == "." {
 			return err
 		}
-		if strings.HasPrefix(d.Name(), ".") || file == "bin" { // what was built here
+		if strings.HasPrefix(d.Name(), ".") || file == "bin" { // build output
 			if d.IsDir() {
 				return fs.SkipDir
 			}
@@ -81,7 +81,7 @@ func brokenLinks(t *testing.T, root fs.FS) (broken []string) {
 		if path.Ext(file) == ".md" {
 			broken = append(broken, brokenTargets(root, file, string(text))...)
 		}
-		if file == "test/architecture/links_test.go" { // its examples
+		if file == "test/architecture/links_test.go" { // its examples are broken on purpose
 			return nil
 		}
 		for _, m := range page.FindAllStringSubmatch(string(text), -1) {
@@ -98,7 +98,7 @@ func brokenLinks(t *testing.T, root fs.FS) (broken []string) {
 	return slices.Compact(broken)
 }
 
-// brokenTargets are the links of one Markdown file that lead nowhere.
+// brokenTargets returns the broken links of one Markdown file.
 func brokenTargets(root fs.FS, file, text string) (broken []string) {
 	for _, m := range link.FindAllStringSubmatch(fence.ReplaceAllString(text, ""), -1) {
 		to, anchor, anchored := strings.Cut(m[1], "#")
@@ -120,7 +120,7 @@ func brokenTargets(root fs.FS, file, text string) (broken []string) {
 	return broken
 }
 
-// anchors are the names that GitHub gives the headings of a page.
+// anchors returns GitHub's anchor names of a page's headings.
 func anchors(text string) (names []string) {
 	for _, m := range heading.FindAllStringSubmatch(fence.ReplaceAllString(text, ""), -1) {
 		names = append(names, strings.Map(func(r rune) rune {

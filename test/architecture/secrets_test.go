@@ -15,7 +15,7 @@ import (
 )
 
 // secretArguments match commands that pass a secret as an argument, which every user of a machine can read, and
-// programs that have one in their text.
+// programs with a secret in their text.
 var secretArguments = []*regexp.Regexp{
 	regexp.MustCompile(`--(?:token|password|passphrase|secret)[ =]["']?[$A-Za-z0-9<]\S*`),
 	regexp.MustCompile(`--from-literal=\S+`),
@@ -24,8 +24,8 @@ var secretArguments = []*regexp.Regexp{
 	regexp.MustCompile(`\b(?:token|password)=["'][^"']+["']`),
 }
 
-// TestPages_ShowNoSecretAsArgument searches pages, examples and what is handed to operators. The help texts of commands
-// are in docs/commands.md.
+// TestPages_ShowNoSecretAsArgument searches pages, examples and files for operators. The help texts of commands are
+// in docs/commands.md.
 func TestPages_ShowNoSecretAsArgument(t *testing.T) {
 	for _, s := range shownSecrets(t, os.DirFS(".")) {
 		t.Error(s)
@@ -59,7 +59,7 @@ func TestPages_SecretArgumentsAreFound(t *testing.T) {
 	}
 }
 
-// shownSecrets returns the places where a page, an example or a file for operators has a secret in it, in order.
+// shownSecrets returns the places of secrets in pages, examples and files for operators, in order.
 func shownSecrets(t *testing.T, root fs.FS) (shown []string) {
 	t.Helper()
 	err := fs.WalkDir(root, ".", func(file string, d fs.DirEntry, err error) error {

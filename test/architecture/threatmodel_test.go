@@ -14,7 +14,7 @@ var (
 	writtenOne = regexp.MustCompile(`(?m)^(?:func|def) ((?:Test|test_)[A-Za-z0-9_]+)\(`)
 )
 
-// Each limit on the page of the threat model is proved by a test, which exists.
+// Each limit on the page of the threat model names an existing test.
 func TestSecurityPage_NamesExistingTests(t *testing.T) {
 	written := map[string]bool{}
 	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {

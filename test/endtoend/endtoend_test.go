@@ -22,8 +22,8 @@ import (
 	"loaderd/stream/publish"
 )
 
-// The promise, end to end and on real parts: real text into a real JetStream server, through the daemon, out of real
-// Flight sockets.
+// These tests check the promise end to end on real parts: real text into a real JetStream server, through the daemon,
+// out of real Flight sockets.
 
 func TestEveryTokenArrivesOnceInTheRowsOfTheLedger(t *testing.T) {
 	messages := daemontest.GoSource(t, 300)
@@ -63,8 +63,8 @@ func TestEveryTokenArrivesOnceInTheRowsOfTheLedger(t *testing.T) {
 	}
 }
 
-// Two runs over equal logs differ in everything that must not matter: workers, buffers, cache, how far they plan ahead,
-// who reads.
+// Two runs over equal logs differ in everything that must not affect the steps: workers, buffers, cache, steps
+// planned ahead, readers.
 func TestTwoRunsAreByteIdentical(t *testing.T) {
 	messages := daemontest.GoSource(t, 200)
 	var runs [2][]reader.Batch
@@ -75,7 +75,7 @@ func TestTwoRunsAreByteIdentical(t *testing.T) {
 			c.Serve.Ahead, c.Serve.CacheBytes, c.Serve.Checkpoint = 1, 1<<20, 0
 		}
 		d := daemontest.Start(t, c)
-		if i == 1 { // the documents come one by one while a rank already reads
+		if i == 1 { // documents arrive one by one while a rank reads
 			go func() {
 				for _, m := range messages {
 					daemontest.Publish(t, natstest.URL(d.Store()), []stream.Message{m})
@@ -124,7 +124,7 @@ func restartInTheMiddle(t *testing.T, change func(*packonline.Config)) {
 		} else {
 			daemontest.Seal(t, d)
 		}
-		n := uint64(len(want)-len(got)+3) / 4 // a quarter of what is left, or all that the stream holds
+		n := uint64(len(want)-len(got)+3) / 4 // a quarter of the rest, or the whole stream
 		if i < 3 {
 			n = 5
 		}
@@ -242,7 +242,7 @@ func TestAFullStreamMakesTheProducerWait(t *testing.T) {
 	daemontest.CheckTokens(t, daemontest.ReadAll(t, d.FlightURI(), 2), messages)
 }
 
-// The NATS server goes away in the middle and comes back: readers that wait get the cause, then the run goes on.
+// The NATS server stops in the middle and restarts. Waiting readers get the cause, then the run continues.
 func TestNATSGoesAwayAndComesBack(t *testing.T) {
 	server := natstest.Start(t)
 	c := daemontest.Settings(t, natstest.URL(server.Store()))
@@ -274,7 +274,7 @@ func TestNATSGoesAwayAndComesBack(t *testing.T) {
 	}
 }
 
-// A second daemon of a run serves the same steps, and goes on when the first one stops.
+// A second daemon of a run serves the same steps, and continues when the first one stops.
 func TestASecondDaemon(t *testing.T) {
 	server := natstest.Start(t)
 	c := daemontest.Settings(t, natstest.URL(server.Store()))
@@ -341,7 +341,7 @@ func TestALedgerActionTellsTheStep(t *testing.T) {
 	}
 }
 
-// An empty stream ends at once for every rank, and a stream with one document gives one padded step.
+// An empty stream ends immediately for every rank, and a stream with one document gives one padded step.
 func TestTinyStreamsEnd(t *testing.T) {
 	for n := range 2 {
 		d := daemontest.Start(t, daemontest.Settings(t, ""))
@@ -358,7 +358,7 @@ func TestTinyStreamsEnd(t *testing.T) {
 	}
 }
 
-// A document as large as a message may be goes through whole.
+// A document of the maximum message size is delivered whole.
 func TestALargeDocument(t *testing.T) {
 	d := daemontest.Start(t, daemontest.Settings(t, ""))
 	text := bytes.Repeat([]byte("the quick brown fox jumps over the lazy dog\n"), 30_000_000/44)

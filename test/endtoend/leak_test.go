@@ -15,16 +15,16 @@ import (
 	"loaderd/internal/reader"
 )
 
-// held is what a process holds.
+// held is the resources of a process.
 type held struct {
 	goroutines, files int
-	heap              int64 // bytes that are in use after a collection
+	heap              int64 // bytes in use after a collection
 }
 
 func holds(t *testing.T) held {
 	t.Helper()
 	runtime.GC()
-	runtime.GC() // what finalizers freed
+	runtime.GC() // frees what finalizers released
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	files, err := os.ReadDir("/proc/self/fd")
@@ -34,14 +34,15 @@ func holds(t *testing.T) held {
 	return held{runtime.NumGoroutine(), len(files), int64(m.HeapAlloc)}
 }
 
-// leakAllowed is what may be held beyond the measure before: nothing but noise. One leaked stream window of every visit
-// would be a hundred times as much.
+// leakAllowed is the permitted growth, which covers noise. One leaked stream window per connection would be a hundred
+// times as much.
 var leakAllowed = held{5, 3, 8 << 20}
 
-// A daemon holds no more after 1,000 readers that came, left amid a batch or a wait, were cut off, or spoke nonsense.
 // errGone ends a client in the middle of a stream.
 var errGone = errors.New("gone")
 
+// A daemon's resources do not grow over 1,000 readers that read, disconnect in a batch or a wait, are cut off, or send
+// invalid requests.
 func TestReadersThatComeAndGoLeaveNothing(t *testing.T) {
 	d := daemontest.Start(t, daemontest.Settings(t, ""))
 	daemontest.Publish(t, natstest.URL(d.Store()), daemontest.GoSource(t, 60))
@@ -55,7 +56,7 @@ func TestReadersThatComeAndGoLeaveNothing(t *testing.T) {
 		ticket := api.Ticket{Columns: daemontest.Columns}
 		after := i % 5
 		switch i % 4 {
-		case 1: // leaves at any moment of a wait for a step that does not come
+		case 1: // disconnects at any moment of a wait for an unavailable step
 			ticket.Step, ticket.World = d.Run().Info().Planned, 2
 			defer time.AfterFunc(time.Duration(i%7)*time.Millisecond, cancel).Stop()
 		case 2:
@@ -81,7 +82,7 @@ func TestReadersThatComeAndGoLeaveNothing(t *testing.T) {
 				return nil
 			}
 			if i%4 == 2 {
-				link.Cut() // the next batch does not come
+				link.Cut() // the next batch does not arrive
 				return nil
 			}
 			return errGone
@@ -91,7 +92,7 @@ func TestReadersThatComeAndGoLeaveNothing(t *testing.T) {
 			t.Fatalf("visit %d to a run of %d steps: %v", i, steps, err)
 		}
 	}
-	for i := range 200 { // what a daemon grows to at first
+	for i := range 200 { // the daemon's initial growth
 		visit(i)
 	}
 	gone := func() bool { return len(d.Run().Stats().Readers) == 0 }

@@ -23,7 +23,7 @@ import (
 	"loaderd/stream/retention"
 )
 
-// briefly are settings by which a document soon is needed no more.
+// briefly returns settings with which a document is needed for a short time only.
 func briefly(t *testing.T) config.Config {
 	t.Helper()
 	c := daemontest.Settings(t, "")
@@ -31,8 +31,8 @@ func briefly(t *testing.T) config.Config {
 	return c
 }
 
-// begun is the folder of a run on one machine that was stopped in the middle: of its documents the first are purged and
-// others deleted.
+// begun returns the settings and the steps of a run on one machine that was stopped in the middle. The first of its
+// documents are purged, and some others are deleted.
 func begun(t *testing.T, messages []stream.Message, steps uint64) (config.Config, []reader.Batch) {
 	t.Helper()
 	c := briefly(t)
@@ -55,7 +55,7 @@ func begun(t *testing.T, messages []stream.Message, steps uint64) (config.Config
 	return c, first
 }
 
-// migration copies from a folder to a cluster.
+// migration returns the migration from a folder to a cluster.
 func migration(t *testing.T, c config.Config, cluster *natstest.Cluster) *runs.Migration {
 	t.Helper()
 	from, err := stream.OpenAlone(t.Context(), c.Stream, slog.New(slog.DiscardHandler))
@@ -67,8 +67,8 @@ func migration(t *testing.T, c config.Config, cluster *natstest.Cluster) *runs.M
 		Progress: func(string, int64, int64) {}}
 }
 
-// A run that began on one machine goes on on a cluster of three, with the steps that it would have had, however often
-// its copy was broken off.
+// A run that began on one machine continues on a cluster of three with the same steps, however often its copy was
+// interrupted.
 func TestARunMovesToACluster(t *testing.T) {
 	messages := daemontest.GoSource(t, 300)
 	c := briefly(t)
@@ -78,14 +78,14 @@ func TestARunMovesToACluster(t *testing.T) {
 	want := daemontest.Read(t, undisturbed.FlightURI(), api.Ticket{})
 	daemontest.Stop(t, undisturbed)
 
-	const steps, resumed = 40, 60 // the documents of steps between are purged or deleted
+	const steps, resumed = 40, 60 // documents of the steps between are purged or deleted
 	c, first := begun(t, messages[:250], steps)
 	if !reflect.DeepEqual(first, want[:steps]) {
 		t.Fatal("the run differs before it moves")
 	}
 	cluster := natstest.StartCluster(t, 3)
 	m := migration(t, c, cluster)
-	// What is left of a copy that is broken off keeps the name for seconds.
+	// An interrupted copy keeps the name for seconds.
 	for _, at := range testscale.Of([]string{"compare DOCS"}, []string{"copy DOCS", "copy PLAN_default", "compare DOCS",
 		"compare PLAN_default"}) {
 		killed, kill := context.WithCancel(t.Context())
@@ -110,7 +110,7 @@ func TestARunMovesToACluster(t *testing.T) {
 		t.Errorf("a migration that is finished, once more: %v, want %v", err, runs.ErrThere)
 	}
 	cluster.Settle("DOCS", "PLAN_default")
-	cluster.StepDown("DOCS") // what a server calls the time when a copy was made differs
+	cluster.StepDown("DOCS") // the server's creation time of a copy differs
 	cluster.StepDown("PLAN_default")
 
 	c.Stream.URL = cluster.Config().URL
@@ -124,12 +124,12 @@ func TestARunMovesToACluster(t *testing.T) {
 	checkMoved(t, moved)
 }
 
-// anew is the same migration in another process.
+// anew returns the same migration for another process.
 func anew(m *runs.Migration) *runs.Migration {
 	return &runs.Migration{From: m.From, To: m.To, Self: m.Self, Progress: m.Progress}
 }
 
-// checkMoved looks at what a run has on the cluster.
+// checkMoved checks the streams that a run has on the cluster.
 func checkMoved(t *testing.T, d *daemon.Daemon) {
 	t.Helper()
 	for _, name := range []string{"DOCS", "DOCS_DEAD", "PLAN_default", "OBJ_CHECKPOINTS_default", "KV_loaderd_floors",

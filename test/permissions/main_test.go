@@ -1,4 +1,4 @@
-// Package permissions_test checks what the NATS users of daemons and producers may do.
+// Package permissions_test checks the permissions of the NATS users of daemons and producers.
 package permissions_test
 
 import (
@@ -8,7 +8,7 @@ import (
 	"loaderd/internal/natstest"
 )
 
-// TestMain runs the tests in the root of the repository, whose pages and templates they read.
+// TestMain runs the tests in the root of the repository, because they read its pages and templates.
 func TestMain(m *testing.M) {
 	if err := os.Chdir("../.."); err != nil {
 		panic(err)

@@ -32,19 +32,19 @@ import (
 	"loaderd/stream/retention"
 )
 
-// The accounts of the templates in docs/nats, and the user in each.
+// userOf maps the accounts of the templates in docs/nats to the user of each.
 var userOf = map[string]string{"LOADERD": "daemon", "PRODUCERS": "producer", "OBSERVERS": "observer"}
 
-// share is a line of a template: an account may make a request in LOADERD.
+// share is an import in a template, by which an account may make a request in LOADERD.
 type share struct{ account, subject string }
 
-// template is a configuration of servers, with what its users connect with.
+// template is a configuration of servers, with the connection settings of its users.
 type template struct {
 	config string
-	users  map[string]stream.Config // by account, without a URL
+	users  map[string]stream.Config // by account
 }
 
-// byNKeys is docs/nats/server.conf with users that have NKeys, without some of its shares.
+// byNKeys returns docs/nats/server.conf with users that have NKeys, without some of its shares.
 func byNKeys(t *testing.T, without ...share) template {
 	t.Helper()
 	text, err := os.ReadFile("docs/nats/server.conf")
@@ -78,7 +78,7 @@ func byNKeys(t *testing.T, without ...share) template {
 	return all
 }
 
-// sharesOf are those of docs/nats/server.conf.
+// sharesOf returns the shares of docs/nats/server.conf.
 func sharesOf(t *testing.T) (all []share) {
 	t.Helper()
 	text, err := os.ReadFile("docs/nats/server.conf")
@@ -104,8 +104,8 @@ func secret(t *testing.T, name string, text []byte) string {
 	return path
 }
 
-// byOperator is what docs/nats/operator.sh makes by nsc: its accounts, each of its shares with an activation, and
-// credentials.
+// byOperator returns the result of docs/nats/operator.sh with nsc: its accounts, with an activation for each share,
+// and credentials.
 func byOperator(t *testing.T) template {
 	t.Helper()
 	script, err := os.ReadFile("docs/nats/operator.sh")
@@ -193,7 +193,7 @@ func byOperator(t *testing.T) template {
 	return all
 }
 
-// serve starts a server of the template, and completes what its users connect with. The server must refuse nothing.
+// serve starts a server of the template and completes its users' settings. The server must not refuse any message.
 func (all template) serve(t *testing.T) (s *server.Server) {
 	t.Helper()
 	opts := &server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, StoreDir: t.TempDir(),
@@ -233,7 +233,7 @@ func (all template) open(t *testing.T, account string) *stream.Store {
 	return s
 }
 
-// makeStreams makes what a daemon makes, and the bucket of `loaderd publish`.
+// makeStreams makes a daemon's streams, and the bucket of `loaderd publish`.
 func (all template) makeStreams(t *testing.T) {
 	t.Helper()
 	s := all.open(t, "LOADERD")
@@ -245,8 +245,8 @@ func (all template) makeStreams(t *testing.T) {
 	}
 }
 
-// produce does what producers do: an input is published, something else to the same source, and the input again after a
-// change, so that what is stored has to be read back; and who reads all that is asked.
+// produce makes all requests of producers. It publishes an input, another input to the same source, and the first
+// input again after a change, so that stored messages are read back. It also requests the readers.
 func produce(ctx context.Context, store *stream.Store, messages []stream.Message) error {
 	as := func(f func(p *publish.Publisher) error) error {
 		p, err := publish.New(ctx, store, "files", publish.Options{})
@@ -289,8 +289,8 @@ func produce(ctx context.Context, store *stream.Store, messages []stream.Message
 	return err
 }
 
-// A daemon, a producer and an observer do all that they do as users of the templates, with NKeys and with credentials
-// of an operator: the server refuses nothing. The producer and the observer can do nothing else, whatever they ask for.
+// A daemon, a producer and an observer make all their requests as users of the templates, with NKeys and with an
+// operator's credentials. The server refuses nothing. The producer and the observer can make no other requests.
 func TestNATSTemplates(t *testing.T) {
 	messages := daemontest.GoSource(t, 400)
 	for name, make := range map[string]func(*testing.T) template{"NKeys": func(t *testing.T) template {
@@ -364,7 +364,7 @@ func TestNATSTemplates(t *testing.T) {
 	}
 }
 
-// On a cluster a producer believes what the leader of the stream says: it may not have it confirmed by a purge.
+// On a cluster a producer trusts the response of the stream's leader, because it may not confirm it by a purge.
 func TestNATSTemplateOnACluster(t *testing.T) {
 	messages := daemontest.GoSource(t, 20)
 	all := byNKeys(t)
@@ -387,16 +387,16 @@ func TestNATSTemplateOnACluster(t *testing.T) {
 	}
 }
 
-// elsewhere are shares that are needed by what this test does not do.
+// elsewhere are shares whose use this test does not cover.
 var elsewhere = []share{
-	// on a cluster a producer asks the server that leads the stream
+	// on a cluster a producer sends requests to the server that leads the stream
 	{"PRODUCERS", "$JS.API.STREAM.MSG.GET.DOCS"},
-	{"PRODUCERS", "$JS.API.DIRECT.GET.KV_loaderd_publish"}, // it is asked which input a repeated document is of
-	// The Python producer finds the stream, and who reads it, by these.
+	{"PRODUCERS", "$JS.API.DIRECT.GET.KV_loaderd_publish"}, // returns the input of a duplicate
+	// The Python producer uses these to find the stream and its readers.
 	{"PRODUCERS", "$JS.API.STREAM.NAMES"}, {"PRODUCERS", "$JS.API.DIRECT.GET.KV_loaderd_readers.>"},
 }
 
-// What a template shares is needed: without it, what producers or observers do asks for it and gets no answer.
+// Each share of a template is needed. Without it, a request of a producer or an observer gets no response.
 func TestNATSTemplatesShareWhatIsNeeded(t *testing.T) {
 	messages := daemontest.GoSource(t, 5)
 	for _, s := range sharesOf(t) {
@@ -407,7 +407,7 @@ func TestNATSTemplatesShareWhatIsNeeded(t *testing.T) {
 			all := byNKeys(t, s)
 			all.serve(t)
 			all.makeStreams(t)
-			if s.subject == "$JS.API.INFO" { // the account's own JetStream answers, and says that there is none
+			if s.subject == "$JS.API.INFO" { // the account's own JetStream responds that it is not enabled
 				_, err := stream.Open(t.Context(), all.users[s.account], slog.New(slog.DiscardHandler))
 				if !errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount) {
 					t.Errorf("connected, %v", err)
@@ -434,7 +434,7 @@ func TestNATSTemplatesShareWhatIsNeeded(t *testing.T) {
 	}
 }
 
-// asked has something done as a user and waits until the request of a share, which the template is without, is made.
+// asked runs does as a user and waits until a request is made for a share that the template lacks.
 func asked(t *testing.T, all template, s share, does func(ctx context.Context, store *stream.Store) error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(natstest.Within(t, time.Minute))
@@ -474,9 +474,9 @@ func asked(t *testing.T, all template, s share, does func(ctx context.Context, s
 	}
 }
 
-// hearAll listens to everything as a producer; the function that it returns ends that, and returns the subjects that
-// were heard. Who listens to everything also takes all requests of the account, so nothing is tried meanwhile that
-// nobody should take.
+// hearAll subscribes to all subjects as a producer. The returned function unsubscribes and returns the received
+// subjects. The subscriber also receives all requests of the account, so no request is tested meanwhile that must get
+// no response.
 func hearAll(t *testing.T, all template) func() []string {
 	t.Helper()
 	var mu sync.Mutex
@@ -501,7 +501,7 @@ func hearAll(t *testing.T, all template) func() []string {
 	}
 }
 
-// operations are those of JetStream's interface, by what follows in their subjects.
+// operations are the operations of JetStream's API, by the rest of their subjects.
 var operations = map[string][]string{
 	"": {"INFO", "STREAM.LIST", "STREAM.NAMES", "ACCOUNT.PURGE.x"},
 	".%s": {"STREAM.CREATE", "STREAM.UPDATE", "STREAM.DELETE", "STREAM.PURGE", "STREAM.INFO", "STREAM.RESTORE",
@@ -514,14 +514,14 @@ var operations = map[string][]string{
 	".%s.x.>": {"CONSUMER.CREATE"},
 }
 
-// forbidden is what no template may give to producers: to purge, delete, make or change anything, and whatever has to
-// do with plans.
+// forbidden matches what no template may permit to producers: purges, deletions, creations, changes, and all subjects
+// of plans.
 var forbidden = regexp.MustCompile(
 	`PURGE|DELETE|CREATE|UPDATE|RESTORE|SNAPSHOT|STEPDOWN|REMOVE|CONSUMER|plan\.|PLAN_|CHECKPOINTS|leads|floors|pulls|loaderd\.`)
 
-// reachNoMore tries all requests of JetStream on all streams and to publish to every other subject of loaderd, as the
-// user of an account: somebody takes those alone that the template shares. Nothing reaches the plan by way of an answer
-// either.
+// reachNoMore makes all JetStream requests on all streams, and publishes to every other subject of loaderd, as the
+// user of an account. Only subjects that the template shares have a receiver. Reply subjects do not give access to
+// the plan either.
 func reachNoMore(t *testing.T, all template, account string, own *stream.Store, run string) {
 	t.Helper()
 	ctx := natstest.Context(t)
@@ -575,7 +575,7 @@ func reachNoMore(t *testing.T, all template, account string, own *stream.Store, 
 			[]byte("a document whose acknowledgement goes elsewhere")); err != nil {
 			t.Error(err)
 		}
-		// acknowledged behind the one before
+		// acknowledged after the previous message
 		if _, err := nc.RequestWithContext(ctx, "docs.evil", []byte("the next one")); err != nil {
 			t.Error(err)
 		}

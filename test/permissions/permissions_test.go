@@ -27,7 +27,7 @@ import (
 	"loaderd/stream/permissions"
 )
 
-// permitted returns what docs/cluster.md lists for a party, under a heading such as "publish".
+// permitted returns the permissions that docs/cluster.md lists for a party, under a heading such as "publish".
 func permitted(t *testing.T, party string) *server.Permissions {
 	t.Helper()
 	page, err := os.ReadFile("docs/cluster.md")
@@ -50,7 +50,7 @@ func permitted(t *testing.T, party string) *server.Permissions {
 	return p
 }
 
-// refusals keeps what a server says of messages that it refused.
+// refusals keeps a server's log lines about refused messages.
 type refusals struct{ natstest.LogBuffer }
 
 func (v *refusals) Errorf(format string, a ...any) {
@@ -65,7 +65,7 @@ func (*refusals) Fatalf(string, ...any)  {}
 func (*refusals) Debugf(string, ...any)  {}
 func (*refusals) Tracef(string, ...any)  {}
 
-// publishFolder does what loaderd publish does.
+// publishFolder publishes a folder as loaderd publish does.
 func publishFolder(t *testing.T, url, folder string) {
 	t.Helper()
 	c := natstest.Config(t)
@@ -87,8 +87,8 @@ func publishFolder(t *testing.T, url, folder string) {
 	}
 }
 
-// serveRefusingNothing starts a server with these users, which must refuse nothing until the test ends, and returns its
-// address.
+// serveRefusingNothing starts a server with these users and returns its address. The server must not refuse any
+// message until the test ends.
 func serveRefusingNothing(t *testing.T, users ...*server.User) string {
 	t.Helper()
 	opts := &server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, StoreDir: t.TempDir(),
@@ -113,7 +113,7 @@ func serveRefusingNothing(t *testing.T, users ...*server.User) string {
 	return s.Addr().String()
 }
 
-// A daemon and a producer do all that they do with the permissions that docs/cluster.md lists: the server refuses
+// A daemon and a producer make all their requests with the permissions that docs/cluster.md lists. The server refuses
 // nothing.
 func TestPermissions(t *testing.T) {
 	at := serveRefusingNothing(t, &server.User{Username: "daemon", Password: "d", Permissions: permitted(t, "daemon")},
@@ -146,8 +146,8 @@ func TestPermissions(t *testing.T) {
 	daemontest.Stop(t, other)
 }
 
-// A daemon fetches documents by itself, through a stream that holds a part of them and to its end, with what
-// docs/cluster.md lists for one that does: the server refuses nothing.
+// A daemon pulls documents through a stream that holds a part of them, to the end, with the permissions that
+// docs/cluster.md lists for that. The server refuses nothing.
 func TestPermissionsToPull(t *testing.T) {
 	daemonMay, more := permitted(t, "daemon"), permitted(t, "daemon with pull.from")
 	for i, several := range []bool{false, true} {
@@ -165,7 +165,8 @@ func TestPermissionsToPull(t *testing.T) {
 	}
 }
 
-// What a daemon lacks to fill a stream is named, each subject once, and asked for where it fills one alone.
+// Permissions that a daemon lacks to fill a stream are named, each subject once. They are checked when it fills one
+// alone.
 func TestMissingPermissionsToPull(t *testing.T) {
 	lacks := []string{"docs.web", "$JS.API.STREAM.UPDATE.DOCS_web", "$JS.API.STREAM.INFO.DOCS_web",
 		"$JS.API.STREAM.MSG.GET.DOCS_web", "$KV.loaderd_pulls.DOCS_web",
@@ -206,7 +207,7 @@ func TestMissingPermissionsToPull(t *testing.T) {
 	}
 }
 
-// A daemon that is to fill a stream does not start where it may not.
+// A daemon that is configured to fill a stream does not start without the permission.
 func TestPullNotPermitted(t *testing.T) {
 	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true,
 		StoreDir: t.TempDir(), JetStream: true,
@@ -233,16 +234,16 @@ func withFlight(c config.Config, listen string) config.Config {
 	return c
 }
 
-// unasked are patterns of the daemon's list whose lack is not found out by asking.
+// unasked are patterns of the daemon's list that are not checked by a request.
 var unasked = []string{
-	"$JS.API.INFO",         // without it there is no connection
+	"$JS.API.INFO",         // the connection fails without it
 	"$JS.API.STREAM.NAMES", // for tools
-	"_INBOX.>", "$JS.FC.>", // answers, of which there is none to give
-	conn.UserInfo, // without it the daemon knows less, and does all the same
+	"_INBOX.>", "$JS.FC.>", // reply subjects, which cannot be requested
+	conn.UserInfo, // optional: only the daemon's user information
 }
 
-// A daemon that lacks a permission does not start, and names all that it lacks at once; who has all of the list lacks
-// nothing. Asking leaves nothing behind.
+// A daemon that lacks permissions does not start, and names all of them together. With the whole list it lacks
+// nothing. The check leaves nothing behind.
 func TestMissingPermissionsAreNamed(t *testing.T) {
 	list := permitted(t, "daemon")
 	users := []*server.User{{Username: "all", Password: "d"}, {Username: "listed", Password: "d", Permissions: list}}
@@ -261,7 +262,7 @@ func TestMissingPermissionsAreNamed(t *testing.T) {
 		}
 	}
 	for i, pattern := range list.Subscribe.Allow {
-		if pattern != "_INBOX.>" { // without answers nothing can be asked
+		if pattern != "_INBOX.>" { // without reply subjects no request works
 			lacks = append(lacks, lack{fmt.Sprint("subscriber", i), pattern, "subscribe"})
 			users = append(users, &server.User{Username: lacks[len(lacks)-1].user, Password: "d",
 				Permissions: &server.Permissions{Publish: list.Publish, Subscribe: without(list.Subscribe, i)}})
@@ -334,7 +335,7 @@ func TestMissingPermissionsAreNamed(t *testing.T) {
 	}
 }
 
-// states are first and last sequences of all streams, and how many messages lie between.
+// states returns the first and last sequence and the number of messages of all streams.
 func states(t *testing.T, s *stream.Store) map[string]string {
 	t.Helper()
 	all := map[string]string{}

@@ -14,8 +14,8 @@ import (
 	natsserver "loaderd/stream/server"
 )
 
-// A document that the server sends to the subject of a request, as the answer to a get, changes nothing: the daemon
-// reads all documents.
+// A document that the server sends to a request's subject, as the response to a get, is not taken for a request. The
+// daemon reads all documents.
 func TestProducerToken_StoredDocumentIsNoRequest(t *testing.T) {
 	c := daemontest.Settings(t, "")
 	d := daemontest.Start(t, c)

@@ -17,7 +17,7 @@ import (
 	"loaderd/internal/reader"
 )
 
-// room bounds what each of the daemon's files may grow to, in bytes; unix.RLIM_INFINITY leaves it to the disk.
+// room limits the size of the daemon's files, in bytes; unix.RLIM_INFINITY leaves the disk as the limit.
 func (v *victim) room(bytes uint64) {
 	v.t.Helper()
 	if err := unix.Prlimit(v.cmd.Process.Pid, unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: bytes, Max: unix.RLIM_INFINITY},
@@ -26,8 +26,8 @@ func (v *victim) room(bytes uint64) {
 	}
 }
 
-// When nothing more can be written readers get the cause in time; with room again and a restart the run goes on as if
-// nothing had been.
+// When the disk is full, readers get the cause in time. With free space and a restart the run continues with the same
+// steps.
 func TestADiskWithoutRoom(t *testing.T) {
 	c := daemontest.Settings(t, "")
 	c.Stream.Listen, c.Flight.Listen = natstest.FreeAddress(t), natstest.FreeAddress(t)
@@ -39,7 +39,7 @@ func TestADiskWithoutRoom(t *testing.T) {
 	if err := publishTokens(v, v.nats(), "torture", 600, 7); err != nil {
 		t.Fatal(err)
 	}
-	v.do("stats", map[string]any{}) // it serves
+	v.do("stats", map[string]any{}) // the daemon serves
 	client, err := reader.Open(v.uri(), reader.Options{})
 	if err != nil {
 		t.Fatal(err)

@@ -13,8 +13,8 @@ import (
 	"loaderd/loader/backend"
 )
 
-// A run that fetches its own documents through a small stream gives the bytes of an undisturbed one, whatever kills the
-// daemon, and while connections to the store are cut. The run ends by itself when all objects are read.
+// A run that pulls its documents through a small stream gives the bytes of an undisturbed one. Meanwhile the daemon is
+// killed and connections to the store are cut. The run ends without a seal when all objects are read.
 func TestPulledThroughKills(t *testing.T) {
 	for _, several := range testscale.Of([]bool{true}, []bool{false, true}) {
 		t.Run(fmt.Sprint("several=", several), func(t *testing.T) {

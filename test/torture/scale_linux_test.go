@@ -24,9 +24,9 @@ import (
 	"loaderd/stream/publish"
 )
 
-// TestScale measures what a run costs on several machines: serving by one, two and four daemons, the leader under many
-// ranks, and three copies of every stream against one. LOADERD_SCALE says how often; the medians are printed, with the
-// extremes. "moment" measures little, to see that it runs.
+// TestScale measures the cost of a run on several machines: serving by one, two and four daemons, the leader with
+// many ranks, and three copies of every stream against one. LOADERD_SCALE is the number of rounds; the medians and
+// extremes are printed. "moment" makes a short measurement that only checks that the test runs.
 func TestScale(t *testing.T) {
 	n, _ := strconv.Atoi(os.Getenv("LOADERD_SCALE"))
 	if forAMoment() {
@@ -42,7 +42,7 @@ func TestScale(t *testing.T) {
 
 func forAMoment() bool { return os.Getenv("LOADERD_SCALE") == "moment" }
 
-// size is how large something is when it is measured, or for a moment.
+// size returns measured, or moment for a short measurement.
 func size(measured, moment int) int {
 	if forAMoment() {
 		return moment
@@ -50,7 +50,7 @@ func size(measured, moment int) int {
 	return measured
 }
 
-// crew is several daemons of one run beside a NATS server.
+// crew starts several daemons of one run next to a NATS server.
 func crew(t *testing.T, n int, c config.Config) *fleet {
 	f := &fleet{}
 	for range n {
@@ -74,14 +74,14 @@ func (f *fleet) stopAll() {
 	}
 }
 
-// processorTime is what the daemon's process has used so far.
+// processorTime returns the CPU time that the daemon's process has used.
 func (v *victim) processorTime() time.Duration {
 	v.t.Helper()
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", v.cmd.Process.Pid))
 	if err != nil {
 		v.t.Fatal(err)
 	}
-	_, behind, _ := strings.Cut(string(stat), ") ") // the name may hold anything
+	_, behind, _ := strings.Cut(string(stat), ") ") // the name may contain any characters
 	const utime, hertz = 11, 100                    // proc(5); USER_HZ is 100 wherever Go runs
 	fields := strings.Fields(behind)
 	var ticks int64
@@ -95,7 +95,7 @@ func (v *victim) processorTime() time.Duration {
 	return time.Duration(ticks) * time.Second / hertz
 }
 
-// figure is the median of what was measured, between the extremes.
+// figure is measured values, printed as median and extremes.
 type figure []float64
 
 func (x figure) String() string {
@@ -105,8 +105,8 @@ func (x figure) String() string {
 
 func (x figure) median() float64 { return slices.Sorted(slices.Values(x))[len(x)/2] }
 
-// readers lets all ranks of jobs read so many steps, each by the daemon that at names, and returns the tokens that came
-// and how long it took. A rank trains for pace a step.
+// readers reads a number of steps with all ranks of jobs, each from the daemon that at returns. It returns the
+// received tokens and the elapsed time. A rank trains for pace per step.
 func (f *fleet) readers(jobs, world, steps int, pace time.Duration,
 	at func(job, rank int) string) (tokens int64, took time.Duration) {
 	f.t.Helper()
@@ -140,7 +140,7 @@ func (f *fleet) readers(jobs, world, steps int, pace time.Duration,
 	return all.Load(), time.Since(began)
 }
 
-// scaleSettings are of a run over documents of tokens.
+// scaleSettings returns the settings of a run over documents of tokens.
 func scaleSettings(t *testing.T, url string) config.Config {
 	c := daemontest.Settings(t, url)
 	c.Stream.MaxBytes = 8 << 30
@@ -151,7 +151,7 @@ func scaleSettings(t *testing.T, url string) config.Config {
 	return c
 }
 
-// scaleDaemons has eight ranks read all steps of a new run, spread over one, two and four daemons that share the
+// scaleDaemons reads all steps of a new run with eight ranks, spread over one, two and four daemons that share the
 // machine.
 func scaleDaemons(t *testing.T, rounds int) {
 	const world = 8
@@ -187,8 +187,8 @@ func scaleDaemons(t *testing.T, rounds int) {
 	}
 }
 
-// scaleRanks has more and more ranks read from the daemon that leads, or from another one. All train at one pace, so
-// that what the daemons do by the clock costs the same each time.
+// scaleRanks reads with an increasing number of ranks from the leader, or from a follower. All ranks train at one
+// pace, so that the daemons' periodic work has a constant cost.
 func scaleRanks(t *testing.T, rounds int) {
 	const world = 64
 	documents, steps, pace := size(16_000, 6_000), size(60, 3), 500*time.Millisecond
@@ -227,8 +227,8 @@ func scaleRanks(t *testing.T, rounds int) {
 	}
 }
 
-// scaleCopies does the same on one cluster of three servers with one copy of every stream and with three. All servers
-// are in this process.
+// scaleCopies measures the same on one cluster of three servers, with one copy of every stream and with three. All
+// servers run in this process.
 func scaleCopies(t *testing.T, rounds int) {
 	cluster := natstest.StartCluster(t, 3, func(c *natstest.ClusterConfig) { c.SyncAlways = true })
 	publishes, appends, batches, reads := map[int]figure{}, map[int]figure{}, map[int]figure{}, map[int]figure{}
@@ -276,7 +276,7 @@ func scaleCopies(t *testing.T, rounds int) {
 	}
 }
 
-// copiedDocuments are published and read.
+// copiedDocuments is the number of documents that are published and read.
 var copiedDocuments = size(10_000, 200)
 
 func publishRate(t *testing.T, store *stream.Store) float64 {

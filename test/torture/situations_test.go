@@ -31,7 +31,7 @@ import (
 	"loaderd/stream/server"
 )
 
-// scene is a daemon in one of the situations that somebody may find it in.
+// scene is a daemon in one of the situations that an operator can encounter.
 type scene struct {
 	*testing.T
 	c      config.Config
@@ -39,18 +39,18 @@ type scene struct {
 	flight string
 	page   string
 	ctx    context.Context
-	end    func()           // ends ctx: ranks leave
-	server *natstest.Server // of its own, where the test has made one
+	end    func()           // ends ctx, and the ranks disconnect
+	server *natstest.Server // the scene's own server, if the test started one
 	link   *natstest.Link
 }
 
-// settingsOfScenes are those of a run whose first step takes 32 documents of a row.
+// settingsOfScenes returns the settings of a run whose first step takes 32 documents of one row.
 func settingsOfScenes(t *testing.T, url string) config.Config {
 	c := daemontest.Settings(t, url)
 	c.Tokenizer = config.Tokenizer{Name: config.TokenizerNone, Fingerprint: tokens, VocabSize: 1 << 16,
 		End: "none", Pad: "0"}
 	c.Plan.Packing.Method, c.Plan.Packing.Buckets, c.Plan.Shuffle.Window = "concat", []int{2048}, 0
-	// 256 KiB a step: what stands in buffers is a step or two
+	// 256 KiB per step, so that buffers hold one or two steps
 	c.Plan.Steps.Rows, c.Serve.Ahead, c.Serve.Stall = 32, 6, 4*time.Second
 	return c
 }
@@ -65,12 +65,12 @@ func (s *scene) open() {
 	s.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
-		_ = d.Stop(ctx) // some are beyond a stop in good order
+		_ = d.Stop(ctx) // some cannot be stopped gracefully
 	})
 	s.d, s.flight, s.page = d, d.FlightURI(), d.PageURL()
 }
 
-// publish publishes documents of a row each, to a source or to the run's one stream.
+// publish publishes documents of one row each, to a source or to the run's only stream.
 func (s *scene) publish(n int, source string) { publishRows(s.T, s.d.Store(), n, source) }
 
 func publishRows(t *testing.T, store *stream.Store, n int, source string) {
@@ -87,11 +87,11 @@ func publishRows(t *testing.T, store *stream.Store, n int, source string) {
 	natstest.Publish(t, store, all...)
 }
 
-// rank reads as one of a world until it is told an error or the scene ends; each is called with every step, before the
-// next is taken.
+// rank reads as a rank of a world until it gets an error or the scene ends. each is called with every step, before
+// the next one is requested.
 func (s *scene) rank(rank, world int, each func(step uint64)) (ended <-chan error) {
 	s.Helper()
-	// who stands still is seen: little stands in buffers
+	// small buffers, so that a stopped rank is detected
 	client, err := reader.Open(s.flight, reader.Options{Window: 64 << 10})
 	if err != nil {
 		s.Fatal(err)
@@ -110,7 +110,7 @@ func (s *scene) rank(rank, world int, each func(step uint64)) (ended <-chan erro
 	return done
 }
 
-// every takes a step every so often.
+// every returns a function that takes a step per d.
 func (s *scene) every(d time.Duration) func(uint64) {
 	return func(uint64) {
 		select {
@@ -120,7 +120,7 @@ func (s *scene) every(d time.Duration) func(uint64) {
 	}
 }
 
-// flow publishes twice a second until the scene ends.
+// flow publishes twice per second until the scene ends.
 func (s *scene) flow(publish func()) (stop func()) {
 	done := make(chan struct{})
 	go func() {
@@ -135,7 +135,7 @@ func (s *scene) flow(publish func()) (stop func()) {
 
 var numbers = regexp.MustCompile(`[0-9][0-9,.]*`)
 
-// shown is the sentence on the page, by its own interface.
+// shown returns the page's status, by its API.
 func (s *scene) shown() (api.Status, error) {
 	var status api.Status
 	response, err := http.Get(s.page + "/api/status")
@@ -158,7 +158,7 @@ func (s *scene) shown() (api.Status, error) {
 	return status, err
 }
 
-// says waits until the page says what is meant, and checks that Flight's action says the same.
+// says waits until the page shows a health and sentence, and checks that the Flight action returns the same.
 func (s *scene) says(health diagnosis.Health, sentence string) api.Status {
 	s.Helper()
 	want := regexp.MustCompile("^" + sentence)
@@ -189,7 +189,7 @@ func (s *scene) says(health diagnosis.Health, sentence string) api.Status {
 	return status
 }
 
-// told waits for what a rank is told, which begins with the sentence of the verdict.
+// told waits for the error of a rank, which contains the sentence of the verdict.
 func (s *scene) told(ended <-chan error, v diagnosis.Verdict) {
 	s.Helper()
 	select {
@@ -203,7 +203,7 @@ func (s *scene) told(ended <-chan error, v diagnosis.Verdict) {
 	}
 }
 
-// remote gives the scene a server of its own, which it reaches by a link.
+// remote gives the scene a separate server, which it reaches through a link.
 func (s *scene) remote() {
 	s.server = natstest.Start(s.T)
 	s.link = natstest.NewLink(s.T, s.server.Store().ClientURL())
@@ -221,7 +221,7 @@ func mixed(names ...string) func(*config.Config) {
 	}
 }
 
-// Each situation is made for real, and the page, the action and the ranks that wait say it in the same sentence.
+// Each situation is real. The page, the action and the errors of waiting ranks have the same sentence.
 func TestSituations(t *testing.T) {
 	for _, x := range []struct {
 		name    string
@@ -350,7 +350,7 @@ func TestSituations(t *testing.T) {
 				}()
 			}
 			<-stands
-			both[1].Close() // its kernel does so
+			both[1].Close() // as its kernel does
 			status := s.says(diagnosis.Failing, `Rank 1 of 2 of job "ddp" has not consumed step (1\d|20) for \d+ s$`)
 			if len(status.Ranks) != 2 || status.Ranks[1].State != "absent" || status.Ranks[1].Unit != api.UnitRead ||
 				status.Verdict.Reason != fault.RankMissing || len(status.Jobs) != 1 || !status.Jobs[0].Failing {
@@ -418,7 +418,7 @@ func TestSituations(t *testing.T) {
 			if err := js.DeleteStream(s.ctx, "DOCS"); err != nil {
 				s.Fatal(err)
 			}
-			// The daemon ends by it; until then it says so.
+			// The daemon stops because of it, and shows it until then.
 			select {
 			case err := <-ends(s.d):
 				if reason(err) != fault.StreamMismatch {
@@ -471,15 +471,15 @@ func TestSituations(t *testing.T) {
 				x.prepare(&s.c)
 			}
 			x.play(s)
-			end() // readers go before the daemon does
+			end() // readers disconnect before the daemon stops
 		})
 	}
 }
 
-// longest is a situation that takes more than a minute to come: make test-all has the time.
+// longest is a situation that takes more than a minute to occur, so only make test-all runs it.
 const longest = "the ranks ask for nothing"
 
-// poison are messages that are no documents.
+// poison returns messages that are not documents.
 func poison(n int) (all []stream.Message) {
 	for range n {
 		all = append(all, stream.Message{ContentType: stream.TypeJSON, Data: []byte("{")})
@@ -501,12 +501,12 @@ func reason(err error) fault.Reason {
 	return ""
 }
 
-// of makes a scene of a daemon in a process of its own.
+// scene returns a scene of the daemon.
 func (v *victim) scene(t *testing.T) *scene {
 	return &scene{T: t, c: v.c, flight: v.uri(), page: "http://" + v.c.HTTP.Listen, ctx: v.ctx, end: func() {}}
 }
 
-// What takes a process of its own: a full disk, a restart, a takeover.
+// These situations need a separate process: a full disk, a restart, a takeover.
 func TestSituationsOfProcesses(t *testing.T) {
 	settled := func(t *testing.T) config.Config {
 		c := settingsOfScenes(t, "")
@@ -526,13 +526,13 @@ func TestSituationsOfProcesses(t *testing.T) {
 	}
 	t.Run("a restart", func(t *testing.T) {
 		c := settled(t)
-		c.Serve.Checkpoint, c.Tokenizer = 0, config.Default().Tokenizer // everything is planned again, and tokenized
+		c.Serve.Checkpoint, c.Tokenizer = 0, config.Default().Tokenizer // everything is replayed and tokenized
 		c.Serve.Ahead = 1 << 20
 		v := newVictim(t, c)
 		v.start()
 		v.do("stats", map[string]any{})
-		// Letters in no order, the slowest text that there is: planning again takes seconds, where it takes a blink for words
-		// that come twice.
+		// Random letters are the slowest text to tokenize. The replay takes seconds, and a moment for text of repeated
+		// words.
 		random := rand.New(rand.NewPCG(1, 2))
 		var all []stream.Message
 		for range 6000 {

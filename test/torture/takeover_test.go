@@ -21,7 +21,7 @@ import (
 	"loaderd/stream"
 )
 
-// leading returns the daemon that leads, once all of them say that it does.
+// leading returns the leader, once all daemons report the same one.
 func (f *fleet) leading() *victim {
 	f.t.Helper()
 	for range 600 {
@@ -50,13 +50,13 @@ func (f *fleet) leading() *victim {
 	return nil
 }
 
-// arrivals are the times at which a rank got its steps.
+// arrivals is the times at which a rank received its steps.
 type arrivals struct {
 	mu  sync.Mutex
 	all []time.Time
 }
 
-// longest returns the longest time without a step from a moment on; a step has come since another one.
+// longest returns the longest time without a step since from. over reports whether a step has arrived since until.
 func (a *arrivals) longest(from, until time.Time) (gap time.Duration, over bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -77,11 +77,11 @@ func (a *arrivals) note() {
 	a.all = append(a.all, time.Now())
 }
 
-// train reads a rank's steps one by one, from one daemon after the other, to the end of the run or of ctx, and calls
-// trained behind each.
+// train reads a rank's steps one by one, from the daemons in turn, to the end of the run or of ctx, and calls trained
+// after each.
 func (f *fleet) train(rank api.Ticket, first int, trained func(reader.Batch)) {
 	uris := f.uris()
-	rank.Steps, rank.Columns = 1, daemontest.Columns // a step each: none waits in buffers on its way
+	rank.Steps, rank.Columns = 1, daemontest.Columns // one step per request, so that none waits in buffers
 	for try := first; f.ctx.Err() == nil; try++ {
 		client, err := reader.Open(uris[try%len(uris)], reader.Options{})
 		if err != nil {
@@ -106,12 +106,12 @@ func (f *fleet) train(rank api.Ticket, first int, trained func(reader.Batch)) {
 	}
 }
 
-// planLeader is a kind of end that TestTakeovers measures.
+// planLeader is a kind of failure that TestTakeovers measures.
 const planLeader = "kill -9 of another daemon whose server leads the plan's stream"
 
-// TestTakeovers measures how long ranks wait for a step that nobody had planned when one of three daemons ends, its
-// server with it. The ranks train 50 ms a step, and nothing is planned ahead of them. LOADERD_TAKEOVERS says how often
-// each kind of end is measured, LOADERD_TAKEOVERS_OF what the names of the kinds contain that are.
+// TestTakeovers measures how long ranks wait for an unplanned step when one of three daemons fails, together with its
+// server. The ranks train 50 ms per step, and no steps are planned ahead. LOADERD_TAKEOVERS is the number of
+// measurements per kind of failure. LOADERD_TAKEOVERS_OF selects the kinds whose names contain it.
 func TestTakeovers(t *testing.T) {
 	n, _ := strconv.Atoi(os.Getenv("LOADERD_TAKEOVERS"))
 	if n == 0 {
@@ -139,7 +139,7 @@ func TestTakeovers(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	for _, kind := range []struct {
 		name  string
-		other bool // than the one that leads
+		other bool // other than the leader
 		end   func(v *victim)
 	}{
 		{"kill -9 of the leading daemon and its server", false, (*victim).kill},
@@ -150,15 +150,15 @@ func TestTakeovers(t *testing.T) {
 		if !strings.Contains(kind.name, os.Getenv("LOADERD_TAKEOVERS_OF")) {
 			continue
 		}
-		waits := map[bool][]time.Duration{} // by whether the server that ended led the plan's stream
+		waits := map[bool][]time.Duration{} // by whether the failed server led the plan's stream
 		for range n {
-			pause(f.ctx, time.Duration(5000+r.IntN(1000))*time.Millisecond) // all is well again
+			pause(f.ctx, time.Duration(5000+r.IntN(1000))*time.Millisecond) // until the fleet has recovered
 			v := f.leading()
 			if kind.other {
 				v = f.members[(slices.Index(f.members, v)+1+r.IntN(2))%3]
 			}
 			led := f.leadsPlan(store, v)
-			for kind.name == planLeader && !led { // the leading daemon's server has handed it to one of the others, or will
+			for kind.name == planLeader && !led { // the server of the leading daemon has handed it to another one, or will
 				pause(f.ctx, 50*time.Millisecond)
 				v = f.members[(slices.Index(f.members, f.leading())+1+r.IntN(2))%3]
 				led = f.leadsPlan(store, v)
@@ -190,7 +190,7 @@ func TestTakeovers(t *testing.T) {
 	}
 }
 
-// leadsPlan says whether a daemon's server leads the plan's stream.
+// leadsPlan reports whether a daemon's server leads the plan's stream.
 func (f *fleet) leadsPlan(s *stream.Store, v *victim) bool {
 	f.t.Helper()
 	name := s.Config().PlanStream(v.c.Run).Name
@@ -200,7 +200,7 @@ func (f *fleet) leadsPlan(s *stream.Store, v *victim) bool {
 		cancel()
 		if err == nil && st.CachedInfo().Cluster != nil && st.CachedInfo().Cluster.Leader != "" {
 			_, port, _ := net.SplitHostPort(v.c.Stream.Cluster.Listen)
-			return strings.HasSuffix(st.CachedInfo().Cluster.Leader, "-"+port) // as servers are named
+			return strings.HasSuffix(st.CachedInfo().Cluster.Leader, "-"+port) // part of the server names
 		}
 		pause(f.ctx, 50*time.Millisecond)
 	}

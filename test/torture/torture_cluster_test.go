@@ -18,13 +18,13 @@ import (
 	"loaderd/loader/mixture"
 )
 
-// verdicts are what no daemon may say of documents and plans that are there.
+// verdicts are the errors that no daemon may report for existing documents and plans.
 var verdicts = []string{string(fault.DocumentLost), string(fault.PlanTruncated), string(fault.PlanMismatch),
 	"was replaced", "was deleted"}
 
-// TestTortureOfACluster lets things happen to three daemons, each with a server of its own, while the command and the
-// Python package, killed at times, publish documents and the ranks of two jobs read. What they have in the end is what
-// an undisturbed run over the same documents gives: each document once. No daemon has said of anything that it is lost.
+// TestTortureOfACluster injects faults into three daemons, each with an embedded server. Meanwhile the command and
+// the Python package, killed at times, publish documents, and the ranks of two jobs read. Their steps are those of an
+// undisturbed run over the same documents, with each document once. No daemon reports any loss.
 func TestTortureOfACluster(t *testing.T) {
 	if !testscale.All() {
 		t.Skip("it takes minutes: LOADERD_TEST=all")
@@ -33,8 +33,8 @@ func TestTortureOfACluster(t *testing.T) {
 	torturedCluster(t, daemontest.Settings(t, ""), n, seed, nil)
 }
 
-// TestTortureOfAMixedCluster does the same to a run with a source for each producer, whose mixture is changed all the
-// while. Ranks have what the run gives once more when nothing happens, and what an audit plans.
+// TestTortureOfAMixedCluster does the same to a run with a source for each producer, whose mixture changes
+// continuously. The ranks' steps equal those of an undisturbed second reading of the run, and those of an audit.
 func TestTortureOfAMixedCluster(t *testing.T) {
 	if !testscale.All() {
 		t.Skip("it takes minutes: LOADERD_TEST=all")
@@ -46,7 +46,7 @@ func TestTortureOfAMixedCluster(t *testing.T) {
 	torturedCluster(t, c, n, seed, newMixer(nil, seed, "command", "python"))
 }
 
-// torturedCluster is a torture of n faults. m, if any, changes the mixture.
+// torturedCluster injects n faults. m, if not nil, changes the mixture.
 func torturedCluster(t *testing.T, c config.Config, n int, seed uint64, m *mixer) {
 	r := rand.New(rand.NewPCG(seed, 0))
 	c.Tokenizer = config.Tokenizer{Name: config.TokenizerNone, Fingerprint: tokens, VocabSize: 1 << 16,
@@ -86,7 +86,7 @@ func torturedCluster(t *testing.T, c config.Config, n int, seed uint64, m *mixer
 	}
 	var order []int
 	for i := range n {
-		if len(order) == 0 { // each kind comes as often as any other
+		if len(order) == 0 { // all kinds are equally frequent
 			order = r.Perm(len(faults))
 		}
 		fault := faults[order[0]]

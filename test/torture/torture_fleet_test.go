@@ -21,11 +21,12 @@ import (
 	"loaderd/stream/server"
 )
 
-// fleet is three daemons of one run, each in a process with a member of the cluster that keeps their streams.
+// fleet is three daemons of one run, each in a process with an embedded server of the cluster that stores their
+// streams.
 type fleet struct {
-	*victim // the first: what it does with one daemon's address, the others' does as well
+	*victim // the first member, for helpers that need one daemon
 	members []*victim
-	routes  [][]*natstest.Link // routes[i][j] is how member i's server reaches member j's; nil where i is j
+	routes  [][]*natstest.Link // routes[i][j] connects member i's server to member j's; nil if i is j
 }
 
 func newFleet(t *testing.T, c config.Config) *fleet {
@@ -41,7 +42,7 @@ func newFleet(t *testing.T, c config.Config) *fleet {
 	for i := range listen {
 		c := c
 		c.Stream.Dir, c.Stream.Listen, c.Flight.Listen = t.TempDir(), natstest.FreeAddress(t), natstest.FreeAddress(t)
-		// Members reach each other by links alone: what they tell each other of their addresses leads nowhere.
+		// Members reach each other only through links, because their advertised addresses are unreachable.
 		c.Stream.Cluster, c.Stream.Replicas = server.Cluster{Name: "torture", Listen: listen[i], Advertise: "127.0.0.1:1",
 			SecretFile: secret}, 3
 		f.routes = append(f.routes, make([]*natstest.Link, len(listen)))
@@ -56,15 +57,15 @@ func newFleet(t *testing.T, c config.Config) *fleet {
 		f.members = append(f.members, newVictim(t, c))
 	}
 	f.victim = f.members[0]
-	for _, v := range f.members[1:] { // what ends one test ends it all
+	for _, v := range f.members[1:] { // a member that gives up ends the test for all
 		v.giveUp = f.giveUp
 		v.ctx = f.ctx
 	}
 	return f
 }
 
-// startAll starts all members and waits until they have all streams. Two servers that reach for each other at the same
-// time both give way: until then one of two does.
+// startAll starts all members and waits until they have all streams. Two servers that connect to each other at the
+// same time both give way, so one of each two links is cut until then.
 func (f *fleet) startAll() {
 	f.t.Helper()
 	f.mutual((*natstest.Link).Cut)
@@ -75,7 +76,7 @@ func (f *fleet) startAll() {
 	f.mutual((*natstest.Link).Mend)
 }
 
-// mutual does something to one of the two links between any two members.
+// mutual applies do to one of the two links between any two members.
 func (f *fleet) mutual(do func(*natstest.Link)) {
 	for i := range f.members {
 		for j := range i {
@@ -84,7 +85,7 @@ func (f *fleet) mutual(do func(*natstest.Link)) {
 	}
 }
 
-// uris are where readers find the daemons.
+// uris returns the addresses of the daemons for readers.
 func (f *fleet) uris() []string {
 	var out []string
 	for _, v := range f.members {
@@ -93,7 +94,7 @@ func (f *fleet) uris() []string {
 	return out
 }
 
-// nats is where producers find the servers.
+// nats returns the addresses of the servers for producers.
 func (f *fleet) nats() string {
 	var out []string
 	for _, v := range f.members {
@@ -102,7 +103,7 @@ func (f *fleet) nats() string {
 	return strings.Join(out, ",")
 }
 
-// open connects to the members that run.
+// open connects to the running members.
 func (f *fleet) open(ctx context.Context) (*stream.Store, error) {
 	c := natstest.Config(f.t)
 	var urls []string
@@ -113,13 +114,13 @@ func (f *fleet) open(ctx context.Context) (*stream.Store, error) {
 	return stream.Open(ctx, c, slog.New(slog.DiscardHandler))
 }
 
-// do asks daemons one after the other for an action until one has done it.
+// do requests an action from the daemons in turn until it succeeds.
 func (f *fleet) do(name string, body map[string]any) {
 	f.t.Helper()
 	doSomewhere(f.ctx, f.t, f.uris(), name, body, f.logs)
 }
 
-// logs are the calls that the daemons could not serve, and the ends of all that they have logged.
+// logs returns the calls that the daemons could not serve, and the ends of their logs.
 func (f *fleet) logs() string {
 	var b strings.Builder
 	for i, v := range f.members {
@@ -135,7 +136,7 @@ func (f *fleet) logs() string {
 	return b.String()
 }
 
-// between does something to both links between a member and each other one: toward it, and from it.
+// between applies a function to both links between a member and each other one: toward it, and from it.
 func (f *fleet) between(member int, toward, from func(*natstest.Link)) {
 	for j := range f.members {
 		if j != member {
@@ -145,7 +146,7 @@ func (f *fleet) between(member int, toward, from func(*natstest.Link)) {
 	}
 }
 
-// mightLead is the member that leads the run by what a daemon says, else the first.
+// mightLead returns the member that leads the run according to a daemon, or the first one.
 func (f *fleet) mightLead() int {
 	for _, v := range f.members {
 		var info loader.Info
@@ -166,7 +167,7 @@ func (f *fleet) mightLead() int {
 	return 0
 }
 
-// An injection happens to one member, or to all, and is over when it returns. Its draws are those of r.
+// injection is a fault of one member, or of all, which is over when do returns. Its random draws are from r.
 type injection struct {
 	name string
 	do   func(f *fleet, r *rand.Rand, member int)
@@ -178,7 +179,7 @@ var faults = []injection{
 		f.wait(r, 0, 4000)
 		f.members[i].start()
 	}},
-	{"stop and continue", func(f *fleet, r *rand.Rand, i int) { // for longer than it leads without a refresh
+	{"stop and continue", func(f *fleet, r *rand.Rand, i int) { // for longer than the lease lasts
 		f.members[i].signal(syscall.SIGSTOP)
 		f.wait(r, 500, 6500)
 		f.members[i].signal(syscall.SIGCONT)
@@ -226,16 +227,16 @@ func (f *fleet) wait(r *rand.Rand, least, most int) {
 	pause(f.ctx, time.Duration(least+r.IntN(most-least))*time.Millisecond)
 }
 
-// isolate cuts a member's server off from the others, not from its daemon and its clients.
+// isolate partitions a member's server from the other servers, not from its daemon and its clients.
 func (f *fleet) isolate(r *rand.Rand, member int) {
 	f.between(member, (*natstest.Link).Cut, (*natstest.Link).Cut)
 	f.wait(r, 1000, 9000)
 	f.between(member, (*natstest.Link).Mend, (*natstest.Link).Mend)
 }
 
-// caughtUp waits until all members have all streams, as an administrator does before one is taken away: with an empty
-// disk, or a stale one, it and another that is behind could make a majority without what the third has acknowledged.
-// What servers say of themselves and each other is not believed alone, for an empty one says that it is current.
+// caughtUp waits until all members have all streams, as an administrator does before one is taken away. Otherwise a
+// member with an empty or stale disk and a lagging one could be a majority without messages that the third has
+// acknowledged. The servers' own reports are not sufficient, because an empty server reports that it is current.
 func (f *fleet) caughtUp() {
 	f.t.Helper()
 	last := "no answer"
@@ -254,7 +255,7 @@ func (f *fleet) caughtUp() {
 	}
 }
 
-// behind says what a member lacks, as far as it can be known.
+// behind returns what a member lacks, as far as that is observable.
 func (f *fleet) behind() string {
 	ctx, cancel := context.WithTimeout(f.ctx, 15*time.Second)
 	defer cancel()
@@ -275,7 +276,7 @@ func (f *fleet) behind() string {
 	return ""
 }
 
-// lacks says what a member lacks of an account's streams, which it counts.
+// lacks returns what a member lacks of an account's streams, and counts the streams.
 func (f *fleet) lacks(ctx context.Context, account *stream.Store, streams *int) string {
 	list := account.JetStream().ListStreams(ctx)
 	for s := range list.Info() {
@@ -289,7 +290,7 @@ func (f *fleet) lacks(ctx context.Context, account *stream.Store, streams *int) 
 			}
 		}
 		if s.Config.MaxMsgsPerSubject > 0 || strings.HasPrefix(s.Config.Name, "OBJ_") {
-			continue // values that were replaced take room on some disks
+			continue // replaced values occupy space on some disks
 		}
 		var least, most int64
 		for i, v := range f.members {
@@ -309,7 +310,7 @@ func (f *fleet) lacks(ctx context.Context, account *stream.Store, streams *int) 
 	return ""
 }
 
-// messageBytes is how much a server has of a stream's messages on its disk.
+// messageBytes returns the bytes of a stream's messages on a server's disk.
 func messageBytes(dir, stream string) (n int64) {
 	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err == nil && strings.HasSuffix(path, ".blk") && strings.Contains(path, "/streams/"+stream+"/msgs/") {

@@ -18,15 +18,15 @@ import (
 	"loaderd/stream"
 )
 
-// mixer changes the mixture of a run again and again, whatever happens to its daemons: weights, one source that comes
-// and another one that goes.
+// mixer changes the mixture of a run repeatedly, through all failures of its daemons: weights, a source that is added
+// and one that is removed.
 type mixer struct {
 	uris    []string
 	r       *rand.Rand
 	sources []string
 	end     chan struct{}
 	over    sync.WaitGroup
-	done    int // changes that were answered
+	done    int // successful changes
 	err     error
 }
 
@@ -34,7 +34,7 @@ func newMixer(uris []string, seed uint64, sources ...string) *mixer {
 	return &mixer{uris: uris, r: rand.New(rand.NewPCG(seed, 7)), sources: sources, end: make(chan struct{})}
 }
 
-// late is a source that is added, has no document, and is removed.
+// late is a source that is added, has no documents, and is removed.
 const late = "late"
 
 // run makes changes until stop is called.
@@ -71,7 +71,8 @@ func (m *mixer) run(ctx context.Context) {
 	}
 }
 
-// ask asks daemons for one change until it is answered: that it was made before, and its answer got lost, is an answer.
+// ask requests one change from the daemons until it succeeds. A response that the change was made before also counts,
+// because the first response may be lost.
 func (m *mixer) ask(ctx context.Context, change map[string]any) error {
 	for try := 0; ctx.Err() == nil; try++ {
 		select {
@@ -108,7 +109,7 @@ func (m *mixer) stop(t *testing.T) {
 	t.Logf("%d changes of the mixture", m.done)
 }
 
-// audit plans the run again from its documents and its log.
+// audit audits the run from its documents and its log.
 func (m *mixer) audit(t *testing.T, store *stream.Store, c config.Config) {
 	t.Helper()
 	tokens, tokenizer, err := daemon.Tokens(c.Tokenizer)

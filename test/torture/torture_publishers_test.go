@@ -19,7 +19,7 @@ import (
 	"loaderd/loader/plan"
 )
 
-// producer publishes an input from a process of its own, which is killed at times and started again.
+// producer publishes an input from a separate process, which is killed at times and restarted.
 type producer struct {
 	name string
 	make func(ctx context.Context) *exec.Cmd
@@ -29,7 +29,7 @@ type producer struct {
 	last bytes.Buffer
 }
 
-// run starts the process until it has ended well.
+// run restarts the process until it exits with success.
 func (p *producer) run(ctx context.Context) error {
 	for tries := 0; ctx.Err() == nil; tries++ {
 		p.mu.Lock()
@@ -53,7 +53,7 @@ func (p *producer) run(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// kill ends the process, if it runs: run starts the next one.
+// kill kills the process if it is running; run restarts it.
 func (p *producer) kill() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -62,7 +62,7 @@ func (p *producer) kill() {
 	}
 }
 
-// document makes documents of tokens that say which they are: the producer's number, then their own in two tokens.
+// document returns tokens that identify a document: the producer's number, then the document's number in two tokens.
 func document(producer, number, length int, r *rand.Rand) []int32 {
 	ids := make([]int32, max(length, 3))
 	for k := range ids {
@@ -72,7 +72,7 @@ func document(producer, number, length int, r *rand.Rand) []int32 {
 	return ids
 }
 
-// writeInput writes the documents of a producer, a JSON object a line.
+// writeInput writes the documents of a producer, one JSON object per line.
 func writeInput(t *testing.T, producer, documents int, seed uint64) (string, [][]int32) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(seed, uint64(producer)))
@@ -94,7 +94,7 @@ func writeInput(t *testing.T, producer, documents int, seed uint64) (string, [][
 	return file, all
 }
 
-// byCommand publishes an input by loaderd publish.
+// byCommand publishes an input with loaderd publish.
 func byCommand(t *testing.T, nats, input string) *producer {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "loaderd")
@@ -107,7 +107,7 @@ func byCommand(t *testing.T, nats, input string) *producer {
 	}}
 }
 
-// pythonProducer publishes the lines of a file at a pace that leaves documents for most of the faults.
+// pythonProducer publishes the lines of a file, slowly enough that documents remain for most of the faults.
 const pythonProducer = `
 import itertools, json, sys, time, loaderd
 url, tokenizer, path = sys.argv[1:]
@@ -128,7 +128,7 @@ class Lines:
 loaderd.publish(Lines(), url, source="python", name="input", tokenizer=tokenizer)
 `
 
-// byPython publishes an input by the Python package.
+// byPython publishes an input with the Python package.
 func byPython(t *testing.T, nats, input string) *producer {
 	t.Helper()
 	environment, err := exec.Command("make", "--silent", "--no-print-directory", "environment").Output()
@@ -143,10 +143,10 @@ func byPython(t *testing.T, nats, input string) *producer {
 	}}
 }
 
-// onceEach checks that each document of all producers is in the steps of all ranks once, whole.
+// onceEach checks that the steps of all ranks together have each document of all producers once and complete.
 func onceEach(t *testing.T, ranks [][]reader.Batch, published ...[][]int32) {
 	t.Helper()
-	got := map[uint64]map[int32]int32{} // by document, the tokens by their places
+	got := map[uint64]map[int32]int32{} // by document: its tokens by position
 	for _, batches := range ranks {
 		for _, b := range batches {
 			for i, pieces := range b.Documents {

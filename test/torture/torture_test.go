@@ -1,4 +1,4 @@
-// Package torture_test kills, cuts off and replaces daemons while documents are published and ranks read.
+// Package torture_test kills, partitions and replaces daemons while documents are published and ranks read.
 package torture_test
 
 import (
@@ -41,7 +41,8 @@ import (
 	"loaderd/stream/publish"
 )
 
-// daemonEnv names the configuration file of a daemon that this test binary is to be, instead of running tests.
+// daemonEnv names the configuration file of a daemon. If it is set, the test binary runs that daemon instead of
+// tests.
 const daemonEnv = "LOADERD_TEST_DAEMON"
 
 func TestMain(m *testing.M) {
@@ -55,8 +56,8 @@ func TestMain(m *testing.M) {
 	if err := os.Chdir("../.."); err != nil { // where the program is built
 		panic(err)
 	}
-	// The client's listener for reconnects stays when its connection is closed while the first object is being put:
-	// daemons are stopped here with their servers gone. It was seen once.
+	// The client's goroutine that waits for reconnects can leak if its connection is closed during the put of the first
+	// object. The daemons here are stopped without their servers. The leak was observed once.
 	natstest.VerifyTestMain(m)
 }
 
@@ -82,18 +83,18 @@ func beDaemon(file string) error {
 	return d.Stop(ctx)
 }
 
-// victim is a daemon in a process of its own.
+// victim is a daemon in a separate process.
 type victim struct {
 	t    *testing.T
 	c    config.Config
 	cmd  *exec.Cmd
-	log  *natstest.LogBuffer // of this life
-	past strings.Builder     // what earlier lives have logged
+	log  *natstest.LogBuffer // of the current process
+	past strings.Builder     // logs of the earlier processes
 	done chan struct{}       // closed when the process has ended
-	dies atomic.Bool         // it is to be killed
-	// binary is a loaderd to run; empty: this test binary.
+	dies atomic.Bool         // the process is about to be killed
+	// binary is the loaderd to run, or "" for this test binary.
 	binary string
-	// ctx ends with the test, or when the daemon ends by itself.
+	// ctx ends with the test, or when the daemon exits unexpectedly.
 	ctx    context.Context
 	giveUp context.CancelFunc
 }
@@ -149,7 +150,7 @@ func (v *victim) kill() {
 	v.cmd = nil
 }
 
-// terminate asks the daemon to stop, and waits until it has.
+// terminate requests the daemon's stop, and waits until it has stopped.
 func (v *victim) terminate() {
 	v.dies.Store(true)
 	v.signal(syscall.SIGTERM)
@@ -168,16 +169,16 @@ func (v *victim) uri() string { return "grpc://" + v.c.Flight.Listen }
 
 func (v *victim) nats() string { return "nats://" + v.c.Stream.Listen }
 
-// logged is what all lives of the daemon have logged.
+// logged returns the logs of all processes of the daemon.
 func (v *victim) logged() string { return v.past.String() + v.log.String() }
 
-// do asks for an action until it is done.
+// do requests an action until it succeeds.
 func (v *victim) do(name string, body map[string]any) {
 	v.t.Helper()
 	doSomewhere(v.ctx, v.t, []string{v.uri()}, name, body, v.logged)
 }
 
-// doSomewhere asks daemons one after the other for an action until one has done it.
+// doSomewhere requests an action from the daemons in turn until it succeeds.
 func doSomewhere(ctx context.Context, t *testing.T, uris []string, name string, body map[string]any,
 	logs func() string) {
 	t.Helper()
@@ -206,16 +207,16 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// errGone is how a client leaves in the middle of a stream.
+// errGone is the error with which a client disconnects in the middle of a stream.
 var errGone = errors.New("gone")
 
-// rank reads its part of a run to its end, whatever happens to the daemon.
+// rank reads a rank's part of a run to its end, through all failures of the daemon.
 func (v *victim) rank(place api.Ticket, seed uint64) ([]reader.Batch, error) {
 	return readOn(v.ctx, []string{v.uri()}, place, seed)
 }
 
-// readOn reads a rank's part of a run to its end, whatever happens to the daemons: it asks one after the other for the
-// step behind the last one that it got.
+// readOn reads a rank's part of a run to its end, through all failures of the daemons. It requests the step after the
+// last received one from the daemons in turn.
 func readOn(ctx context.Context, uris []string, place api.Ticket, seed uint64) ([]reader.Batch, error) {
 	r := rand.New(rand.NewPCG(seed, uint64(place.Rank)))
 	if place.Columns == nil {
@@ -246,7 +247,7 @@ func readOn(ctx context.Context, uris []string, place api.Ticket, seed uint64) (
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
 		case errors.Is(err, errGone), status.Code(errors.Unwrap(err)) == codes.Unavailable:
-			// the daemon is gone, or says why it can not serve
+			// the daemon is not running, or returns the reason why it cannot serve
 			pause(ctx, time.Duration(5+r.IntN(40))*time.Millisecond)
 		default:
 			return nil, err
@@ -257,7 +258,7 @@ func readOn(ctx context.Context, uris []string, place api.Ticket, seed uint64) (
 // tokens is the fingerprint of the documents' tokenizer.
 var tokens = "sha256:" + strings.Repeat("7", 64)
 
-// tortures returns how many faults there are to be, and the seed of their instants.
+// tortures returns the number of faults and the seed of their times.
 func tortures(t *testing.T, kills int) (int, uint64) {
 	seed := uint64(time.Now().UnixNano())
 	for name, set := range map[string]func(n uint64){"LOADERD_KILLS": func(n uint64) {
@@ -275,9 +276,9 @@ func tortures(t *testing.T, kills int) (int, uint64) {
 	return kills, seed
 }
 
-// TestTorture kills a daemon at random instants while documents are published, ranks read, leave and come back, and
-// checkpoints are spoilt. What the ranks have in the end is what an undisturbed run over the same documents gives.
-// LOADERD_KILLS sets how often, and LOADERD_SEED repeats a run's instants.
+// TestTorture kills a daemon at random times while documents are published, ranks read, disconnect and reconnect, and
+// checkpoints are damaged. The ranks' steps are those of an undisturbed run over the same documents. LOADERD_KILLS
+// sets the number of kills, and LOADERD_SEED repeats a run's times.
 func TestTorture(t *testing.T) {
 	kills, seed := tortures(t, testscale.Of(5, 30))
 	tortured(t, ofTokens(t), kills, seed, func(v *victim) error {
@@ -285,18 +286,18 @@ func TestTorture(t *testing.T) {
 	}, nil)
 }
 
-// TestTortureOfSources does the same to a run of several sources, which different producers publish at their own
-// speeds: one is read twice, one is packed by itself, the weights follow a schedule. In the undisturbed run all
-// documents are there from the start, and all sources are sealed.
+// TestTortureOfSources does the same to a run of several sources, whose producers publish at different speeds. One
+// source is read twice, one is packed separately, and the weights follow a schedule. In the undisturbed run all
+// documents are present from the start, and all sources are sealed.
 func TestTortureOfSources(t *testing.T) {
 	kills, seed := tortures(t, testscale.Of(4, 30))
 	c, publish := ofSources(t, kills, seed)
 	tortured(t, c, kills, seed, publish, nil)
 }
 
-// What is recorded while a daemon is killed again and again (changes of the mixture, sources that come, go, rest and
-// end) shapes one plan: ranks get what the run gives once more, undisturbed and without any checkpoint, and what an
-// audit plans.
+// Changes of the mixture, and sources that are added, removed, paused and sealed, are recorded while a daemon is
+// killed repeatedly. They make one plan: ranks get the same steps as from a second reading of the run, undisturbed
+// and without checkpoints, and as from an audit.
 func TestTortureOfChanges(t *testing.T) {
 	kills, seed := tortures(t, testscale.Of(4, 30))
 	c, publish := ofSources(t, kills, seed)
@@ -306,8 +307,8 @@ func TestTortureOfChanges(t *testing.T) {
 	})
 }
 
-// ofSources are settings of a run with three sources that have most of what sources can have, and who publishes their
-// documents.
+// ofSources returns the settings of a run with three sources that use most features of sources, and a function that
+// publishes their documents.
 func ofSources(t *testing.T, kills int, seed uint64) (config.Config, func(*victim) error) {
 	c := ofTokens(t)
 	c.Plan.Mix.Schedule = []mixture.Point{{Tokens: mixture.Tokens(kills * 30000), Ramp: 20000,
@@ -336,7 +337,7 @@ func ofSources(t *testing.T, kills int, seed uint64) (config.Config, func(*victi
 	}
 }
 
-// ofTokens are settings of a daemon that is killed often.
+// ofTokens returns the settings of a daemon that is killed often.
 func ofTokens(t *testing.T) config.Config {
 	c := daemontest.Settings(t, "")
 	c.Stream.Listen, c.Flight.Listen = natstest.FreeAddress(t), natstest.FreeAddress(t)
@@ -347,8 +348,9 @@ func ofTokens(t *testing.T) config.Config {
 	return c
 }
 
-// tortured kills a daemon while documents are published and ranks read, and compares what they got with an undisturbed
-// run. Where somebody changes the mixture meanwhile, it is compared with another reading of the same run.
+// tortured kills a daemon while documents are published and ranks read, and compares their steps with an undisturbed
+// run. If changes is set, the mixture changes meanwhile, and the steps are compared with another reading of the same
+// run.
 func tortured(t *testing.T, c config.Config, kills int, seed uint64, publish func(*victim) error,
 	changes func(*victim) *mixer) {
 	r := rand.New(rand.NewPCG(seed, 0))
@@ -373,11 +375,11 @@ func tortured(t *testing.T, c config.Config, kills int, seed uint64, publish fun
 		if v.ctx.Err() != nil {
 			break
 		}
-		pause(v.ctx, time.Duration(r.IntN(900))*time.Millisecond) // at times before it is ready
+		pause(v.ctx, time.Duration(r.IntN(900))*time.Millisecond) // sometimes before it is ready
 		switch {
 		case i%10 == 3:
 			v.spoil(i)
-		case i%15 == 7: // stopped for longer than any timeout of ours
+		case i%15 == 7: // stopped for longer than any timeout of loaderd
 			_ = v.cmd.Process.Signal(syscall.SIGSTOP)
 			pause(v.ctx, c.Serve.Stall+500*time.Millisecond)
 			_ = v.cmd.Process.Signal(syscall.SIGCONT)
@@ -434,7 +436,7 @@ func tortured(t *testing.T, c config.Config, kills int, seed uint64, publish fun
 	t.Logf("%d steps for each of %d ranks, byte-identical after %d kills", len(want[0]), ranks, kills)
 }
 
-// publishTokens publishes documents of tokens, over as many connections as it takes.
+// publishTokens publishes documents of tokens, with as many connections as needed.
 func publishTokens(v *victim, url, source string, documents int, seed uint64) error {
 	c := natstest.Config(v.t)
 	c.URL, c.Dir = url, v.c.Stream.Dir
@@ -464,7 +466,7 @@ func publishTokens(v *victim, url, source string, documents int, seed uint64) er
 	return err
 }
 
-// spoil puts something that is no checkpoint where a restart looks for the newest one, if the daemon is up.
+// spoil stores an invalid checkpoint as the newest one, if the daemon is running.
 func (v *victim) spoil(i int) {
 	c := natstest.Config(v.t)
 	c.URL, c.Dir = v.nats(), v.c.Stream.Dir

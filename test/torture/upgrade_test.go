@@ -16,7 +16,7 @@ import (
 	"loaderd/internal/testscale"
 )
 
-// release builds loaderd as a version of its own.
+// release builds loaderd with a version.
 func release(t *testing.T, version string) string {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "loaderd")
@@ -31,8 +31,8 @@ func release(t *testing.T, version string) string {
 	return binary
 }
 
-// Three daemons, each with a server of the cluster inside, are replaced by another version one after the other while
-// two jobs train and documents come. The steps are those of an undisturbed run.
+// Three daemons, each with an embedded server of the cluster, are upgraded one after the other while two jobs train
+// and documents are published. The steps are those of an undisturbed run.
 func TestRollingUpgrade(t *testing.T) {
 	if !testscale.All() {
 		t.Skip("it takes a minute: LOADERD_TEST=all")
