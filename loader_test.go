@@ -1,5 +1,5 @@
-// Package loaderd_test shows what loaderd promises, end to end on real parts: real text into a JetStream server,
-// through a daemon, out of Flight sockets. The packages below test/ check it at length.
+// Package loaderd_test shows the promise of loaderd end to end on real parts: real text into a JetStream server,
+// through a daemon, out of Flight sockets. The packages below test/ check it in detail.
 package loaderd_test
 
 import (
@@ -30,7 +30,7 @@ func TestPromise(t *testing.T) {
 		}
 	}
 
-	// Another run over equal documents, which arrive while it is read. Its daemon restarts after five steps.
+	// Another run reads equal documents, which are published while it is read. Its daemon restarts after five steps.
 	c := daemontest.Settings(t, "")
 	d = daemontest.Start(t, c)
 	daemontest.Publish(t, natstest.URL(d.Store()), documents[:100])
