@@ -1,7 +1,7 @@
-// Cores has up to 16 goroutines tokenize, or read from one daemon, each with the same work: the processor time of a
-// byte must not depend on how many there are, and no time may go by in waiting for locks. On a machine with 16 cores or
-// more it shows how much faster they are together. On fewer it simulates contention: GOMAXPROCS is above the number of
-// cores, so that the system takes the processor from some of them anywhere, also where they hold a lock.
+// Cores runs up to 16 goroutines that tokenize, or read from one daemon, each with the same work. The processor time
+// per byte must not depend on their number, and goroutines must not wait for locks. On a machine with 16 cores or
+// more it shows the speedup. On fewer cores it simulates contention: GOMAXPROCS exceeds the number of cores, so that
+// the system preempts goroutines anywhere, including where they hold a lock.
 //
 //	bin/cores
 //	bin/cores -profile bin    # bin/mutex and bin/block, for go tool pprof
@@ -19,16 +19,16 @@ import (
 	"slices"
 )
 
-// processors is GOMAXPROCS, for every number of workers.
+// processors is GOMAXPROCS for every number of workers.
 const processors = 16
 
-// result compares some workers with one.
+// result compares a number of workers with one.
 type result struct {
 	Work     string  `json:"work"`
 	Workers  int     `json:"workers"`
 	CPU      float64 `json:"cpu_ms_per_mb"`
 	Baseline float64 `json:"baseline_cpu_ms_per_mb"` // of one worker
-	// of all workers together; more than one worker's by as many cores as there are
+	// of all workers together; for more than one, as fast as the number of cores permits
 	Speed float64 `json:"mb_per_second"`
 	Alone float64 `json:"baseline_mb_per_second"` // of one worker
 	// time that all goroutines waited for locks, as a share of the workers' time
@@ -92,16 +92,16 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	return nil
 }
 
-// measured is work that any number of workers do at once, each as much as every other.
+// measured is work that a number of workers do concurrently, each the same amount.
 type measured struct {
 	do    func(workers int) (spent, error)
 	close func() error
 }
 
-// workers are the numbers that are compared with one.
+// workers are the numbers of workers that are compared with one.
 var workers = []int{2, 4, 8, processors}
 
-// compare measures one worker and more in turns, so that a busy machine slows all of them.
+// compare measures one worker and more workers alternately, so that other load slows all of them.
 func compare(name string, work measured, repeats int) ([]result, error) {
 	cpu, speed, blocked := map[int][]float64{}, map[int][]float64{}, map[int][]float64{}
 	for range repeats {

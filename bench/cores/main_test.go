@@ -10,7 +10,7 @@ import (
 	"loaderd/bench/record"
 )
 
-// TestRun: every number of workers is compared with one, for everything that is measured.
+// TestRun checks that every measurement compares each number of workers with one worker.
 func TestRun(t *testing.T) {
 	var out bytes.Buffer
 	if err := run(t.Context(), []string{"-json", "-bytes", "100000", "-steps", "2", "-repeats", "1"}, &out); err != nil {
@@ -31,10 +31,10 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestLocksAreSeen: what workers wait for one another is counted as blocked, and all bytes are.
+// TestLocksAreSeen checks that the workers' waits for a lock count as blocked, and that all bytes count.
 func TestLocksAreSeen(t *testing.T) {
 	var m sync.Mutex
-	const goroutines = 100 // the runtime measures some of them
+	const goroutines = 100 // the runtime samples some of them
 	s, err := together(goroutines, func(int) (int64, error) {
 		m.Lock()
 		defer m.Unlock()

@@ -22,8 +22,9 @@ const (
 	fingerprint = "bench"
 )
 
-// openServing starts a daemon in this process, over documents of tokens for so many steps, and has them planned. Every
-// worker is a reader with a connection of its own that reads all of them; what readers take in this process counts too.
+// openServing starts a daemon in this process, over documents of tokens, and waits until it has planned the steps.
+// Every worker is a reader with a separate connection that reads all of them. The readers' CPU time in this process
+// counts too.
 func openServing(ctx context.Context, steps uint64) (m measured, err error) {
 	folder, err := os.MkdirTemp("", "loaderd-cores")
 	if err != nil {
@@ -60,16 +61,16 @@ func openServing(ctx context.Context, steps uint64) (m measured, err error) {
 	}
 	m.do = func(workers int) (spent, error) { return together(workers, read) }
 	m.close = func() error { return errors.Join(d.Stop(ctx), os.RemoveAll(folder)) }
-	if _, err = read(0); err != nil { // has the steps planned
+	if _, err = read(0); err != nil { // waits until the steps are planned
 		return m, errors.Join(err, d.Stop(ctx))
 	}
 	return m, nil
 }
 
-// slotBytes are the bytes of a token in a batch: its id and its segment.
+// slotBytes is the number of bytes of a token in a batch: its id and its segment id.
 const slotBytes = 4 + 2
 
-// fill publishes documents with more than so many tokens, as what waits in the pool is never served.
+// fill publishes documents with more than the given tokens, because documents left in the pool are never served.
 func fill(ctx context.Context, c config.Config, tokens int64, log *slog.Logger) (err error) {
 	store, err := stream.Open(ctx, c.Stream, log)
 	if err != nil {
@@ -81,7 +82,7 @@ func fill(ctx context.Context, c config.Config, tokens int64, log *slog.Logger) 
 		return err
 	}
 	defer p.Close()
-	const waiting = 20_000 // documents in pool, hold and window, at the most
+	const waiting = 20_000 // maximum documents in pool, holdback and window
 	documents := lengths.LogNormal(waiting+int(tokens/500), 1)
 	var ids []int32
 	for i, n := range documents {

@@ -13,14 +13,14 @@ import (
 	"loaderd/bench/record"
 )
 
-// spent is what some work took.
+// spent is the cost of some work.
 type spent struct {
 	wall, cpu time.Duration
-	blocked   time.Duration // of all goroutines together, waiting for mutexes and for locks of the runtime
+	blocked   time.Duration // by all goroutines together, waiting for mutexes and runtime locks
 	bytes     int64
 }
 
-// together runs f in so many goroutines at once and measures all of them; f returns the bytes that it was through with.
+// together runs f in n concurrent goroutines and measures all of them. f returns the bytes that it has processed.
 func together(n int, f func(worker int) (int64, error)) (spent, error) {
 	sizes, errs := make([]int64, n), make([]error, n)
 	runtime.GC()
@@ -37,15 +37,15 @@ func together(n int, f func(worker int) (int64, error)) (spent, error) {
 	return s, errors.Join(errs...)
 }
 
-// lockWaits is estimated by the runtime from every eighth goroutine's waits.
+// lockWaits returns the runtime's estimate from the waits of every eighth goroutine.
 func lockWaits() time.Duration {
 	sample := []metrics.Sample{{Name: "/sync/mutex/wait/total:seconds"}}
 	metrics.Read(sample)
 	return time.Duration(sample[0].Value.Float64() * float64(time.Second))
 }
 
-// profiling has every wait for a mutex, and every block of 10 us or more in the mean, written down until the function
-// that it returns is called.
+// profiling records every wait for a mutex, and blocking events at a rate of one per 10 us blocked, until stop is
+// called.
 func profiling() (stop func()) {
 	before := runtime.SetMutexProfileFraction(1)
 	runtime.SetBlockProfileRate(int(10 * time.Microsecond))

@@ -8,9 +8,9 @@ import (
 	"loaderd/tokenizer"
 )
 
-// openTokenizing lets every worker encode the same files of Go's library with an encoder of its own. Warm, each has
-// encoded them once before; cold, tokenizer and encoders are new, so that all of them look up and keep the same new
-// words at the same time.
+// openTokenizing encodes the same files of Go's library in every worker, each with a separate encoder. Warm workers
+// have encoded them once before. Cold workers have a new tokenizer and new encoders, so that all of them look up and
+// store the same new words concurrently.
 func openTokenizing(ctx context.Context, most int, warm bool) (measured, error) {
 	texts, err := goFiles(ctx, most)
 	if err != nil {
@@ -41,7 +41,7 @@ func openTokenizing(ctx context.Context, most int, warm bool) (measured, error) 
 	}}, nil
 }
 
-// goFiles are files of Go's library, as many as have so many bytes.
+// goFiles returns files of Go's library with at most the given number of bytes.
 func goFiles(ctx context.Context, most int) (texts [][]byte, err error) {
 	for b, err := range gosource.Files(ctx) {
 		if err != nil {

@@ -9,8 +9,8 @@ import (
 	"loaderd/tokenizer"
 )
 
-// alone tokenizes the documents that were published, on as many cores as the daemon has, and returns how many bytes of
-// text a second that takes. Loading the tokenizer counts, as it does for the daemon.
+// alone tokenizes the published documents on as many cores as the daemon has, and returns the bytes of text per
+// second. The time includes loading the tokenizer, as in the daemon.
 func alone(texts [][]byte, documents int, name string) (bytesPerSecond float64, err error) {
 	began := time.Now()
 	model, err := tokenizer.Load(name, tokenizer.Options{})

@@ -2,7 +2,7 @@ package main
 
 import "testing"
 
-// TestAlone tokenizes every document once, also where texts come again.
+// TestAlone checks that every document is tokenized once, also if texts repeat.
 func TestAlone(t *testing.T) {
 	speed, err := alone([][]byte{[]byte("one"), []byte("two words")}, 5, "gpt2")
 	if err != nil || speed <= 0 {

@@ -1,6 +1,6 @@
-// Endtoend measures the whole path in one run: documents that lie in JetStream, through the daemon of this process, to
-// a stock pyarrow reader in a process of its own. It prints one JSON object: text and tokens a second, CPU by stage,
-// peak memory.
+// Endtoend measures the whole path in one run: documents in JetStream, through the daemon of this process, to a stock
+// pyarrow reader in a separate process. It prints one JSON object: text and tokens per second, CPU by stage, peak
+// memory.
 //
 //	bin/endtoend -documents 20000
 //	bin/endtoend -documents 20000 -tokenized
@@ -46,9 +46,9 @@ type result struct {
 	CPUSeconds float64            `json:"daemon_cpu_seconds"`
 	Stages     map[string]float64 `json:"daemon_cpu_share"`
 	PeakMB     int64              `json:"peak_rss_mb"`
-	AloneMBs   float64            `json:"alone_mb_per_second,omitempty"` // tokenizing the same text and nothing else
+	AloneMBs   float64            `json:"alone_mb_per_second,omitempty"` // only tokenizing the same text
 	ReaderMB   int64              `json:"reader_peak_rss_mb"`
-	ReaderCPU  float64            `json:"reader_cpu_seconds"` // its start, which imports pyarrow, included
+	ReaderCPU  float64            `json:"reader_cpu_seconds"` // including its start, which imports pyarrow
 	Reader     json.RawMessage    `json:"reader"`
 }
 
@@ -173,8 +173,8 @@ func run() (err error) {
 	return e.Encode(r)
 }
 
-// child runs this program with more flags, as its memory is not to be the daemon's, and returns the number that it
-// prints.
+// child runs this program with more flags in a separate process, so that its memory is not the daemon's. It returns
+// the number that the child prints.
 func child(flags ...string) (float64, error) {
 	command := exec.Command(os.Args[0], append(os.Args[1:], flags...)...)
 	command.Stderr = os.Stderr
@@ -185,8 +185,8 @@ func child(flags ...string) (float64, error) {
 	return strconv.ParseFloat(strings.TrimSpace(string(out)), 64)
 }
 
-// fill publishes the documents and returns their bytes of text. It stops its server, so that the measured daemon begins
-// cold.
+// fill publishes the documents and returns their bytes of text. It stops its server, so that the measured daemon
+// starts cold.
 func fill(ctx context.Context, c config.Config, documents int, tokenized bool,
 	log *slog.Logger) (total int64, err error) {
 	texts, err := goSource(ctx)
@@ -224,7 +224,7 @@ func fill(ctx context.Context, c config.Config, documents int, tokenized bool,
 	return total, err
 }
 
-// goSource returns the files of Go's library, pieces of at most 16 KB.
+// goSource returns the files of Go's library, in pieces of at most 16 KB.
 func goSource(ctx context.Context) ([][]byte, error) {
 	var out [][]byte
 	for b, err := range gosource.Files(ctx) {
@@ -236,7 +236,7 @@ func goSource(ctx context.Context) ([][]byte, error) {
 	return out, nil
 }
 
-// peakMB is the largest resident size of this process, the JetStream server included.
+// peakMB returns the peak resident size of this process in MB, including the JetStream server.
 func peakMB() (int64, error) {
 	var u syscall.Rusage
 	err := syscall.Getrusage(syscall.RUSAGE_SELF, &u)

@@ -9,7 +9,8 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// owners are the stages of the path: a sample belongs to the first one that any of its frames, innermost first, names.
+// owners are the stages of the path. A sample belongs to the first stage that one of its frames names, innermost
+// first.
 var owners = []struct{ stage, frame string }{
 	{"tokenize", "loaderd/tokenizer"},
 	{"pack and shuffle", "loaderd/packonline"},

@@ -1,5 +1,5 @@
-// Command flightserve serves prebuilt batches over Flight, so that a client can be measured without a run behind the
-// server, and the same number of bytes over a raw socket, to measure the machine beside it.
+// Command flightserve serves prebuilt batches over Flight, so that a client can be measured without a run. It also
+// serves the same number of bytes over a raw socket, as the baseline of the machine.
 //
 //	bin/flightserve -rows 128 -bucket 2048
 //	python bench/python/flight_read.py --address 127.0.0.1:8815 --raw 127.0.0.1:8816
@@ -81,7 +81,7 @@ func serve(ctx context.Context, cfg arrowout.Config, raw string, run *prebuilt, 
 	return nil
 }
 
-// sendRaw answers with as many bytes as were asked for.
+// sendRaw sends the requested number of bytes.
 func sendRaw(c net.Conn) {
 	defer c.Close()
 	var n uint64
@@ -97,7 +97,7 @@ func sendRaw(c net.Conn) {
 	}
 }
 
-// prebuilt is a run whose steps all hold the same rows, of documents that it has.
+// prebuilt is a run whose steps all hold the same rows, with their documents.
 type prebuilt struct {
 	info     loader.Info
 	bucket   int
@@ -106,7 +106,7 @@ type prebuilt struct {
 	end      fault.Reason
 }
 
-// pieceTokens is how long a document is, but for the last one of a row.
+// pieceTokens is the length of every document except the last one of a row.
 const pieceTokens = 512
 
 func newPrebuilt(rows, bucket int, steps uint64, end string) *prebuilt {

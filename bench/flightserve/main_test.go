@@ -13,7 +13,7 @@ import (
 	"loaderd/internal/reader"
 )
 
-// TestServe reads what the measured client reads: a step over Flight, and bytes over the raw socket.
+// TestServe reads as the measured client does: a step over Flight, and bytes over the raw socket.
 func TestServe(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	cfg := arrowout.Default()

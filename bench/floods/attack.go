@@ -23,8 +23,8 @@ import (
 type flood struct {
 	name, about string
 	tls         bool // the daemon has TLS
-	connections int  // that attack at the same time
-	// attack uses one connection. The next one follows at once, after an error after retryAfter.
+	connections int  // concurrent connections of the attack
+	// attack uses one connection. The next attack follows immediately, or after retryAfter if it failed.
 	attack func(c net.Conn, t target) error
 	to     func(t target) string // host:port; nil: HTTP
 }
@@ -33,7 +33,7 @@ func overHTTP(t target) string   { return host(t.HTTP) }
 func overNATS(t target) string   { return t.NATS }
 func overFlight(t target) string { return host(t.Flight) }
 
-// floods are in the order of the page.
+// floods are all floods, in the order of the page.
 var floods = []flood{
 	{name: "http-idle", about: "connections that send nothing", connections: 2000, attack: idle},
 	{name: "http-slow-headers", about: "requests whose headers do not end, a byte twice per second", connections: 2000,
@@ -56,7 +56,7 @@ var floods = []flood{
 		connections: 4, attack: publishing, to: overNATS},
 }
 
-// attackAs attacks the daemon that is described on in from one processor, until the process is killed.
+// attackAs attacks the target described in the input, from one processor, until the process is killed.
 func attackAs(name, processor string, in io.Reader) error {
 	n, err := strconv.Atoi(processor)
 	if err != nil {
@@ -92,16 +92,16 @@ func attackAs(name, processor string, in io.Reader) error {
 	return fmt.Errorf("no flood %q", name)
 }
 
-// retryAfter is how long an attacker waits when the daemon has refused or closed a connection.
+// retryAfter is an attacker's delay after the daemon has refused or closed a connection.
 const retryAfter = 100 * time.Millisecond
 
-// hosts are the addresses that an attacker connects from in turns: limits are per host.
+// hosts is the number of addresses that an attacker connects from in turn, because limits are per host.
 const hosts = 8
 
 // once attacks over one connection.
 func (f flood) once(t target, n int) error {
 	dialer := net.Dialer{Timeout: 10 * time.Second}
-	if runtime.GOOS == "linux" { // elsewhere 127.0.0.1 alone is there
+	if runtime.GOOS == "linux" { // other systems have only 127.0.0.1
 		dialer.LocalAddr = &net.TCPAddr{IP: net.IPv4(127, 0, 1, byte(1+n%hosts))}
 	}
 	c, err := dialer.Dial("tcp", f.to(t))
@@ -167,11 +167,11 @@ func requests(c net.Conn, _ target) error {
 	}
 }
 
-// handshakes counts, so that HTTP and Flight are attacked in turns.
+// handshakes counts handshakes, so that HTTP and Flight are attacked alternately.
 var handshakes atomic.Int64
 
-// handshake trusts no authority: it ends the handshake behind the server's certificate, for which the server has
-// signed.
+// handshake trusts no authority. It ends the handshake after the server's certificate, for which the server has
+// computed a signature.
 func handshake(c net.Conn, t target) error {
 	if handshakes.Add(1)%2 == 0 {
 		from, _ := c.LocalAddr().(*net.TCPAddr)
@@ -189,7 +189,7 @@ func handshake(c net.Conn, t target) error {
 	return nil
 }
 
-// frames begins a connection of HTTP/2 and returns what writes its calls.
+// frames opens an HTTP/2 connection and returns its calls.
 func frames(c net.Conn) (*calls, error) {
 	if _, err := io.WriteString(c, http2.ClientPreface); err != nil {
 		return nil, err
@@ -218,7 +218,7 @@ func refused(c net.Conn, _ target) error {
 	return err
 }
 
-// connect identifies a client of NATS.
+// connect authenticates a NATS client.
 func connect(c net.Conn, token string) (*bufio.Reader, error) {
 	in := bufio.NewReader(c)
 	if _, err := in.ReadString('\n'); err != nil { // INFO
@@ -262,7 +262,7 @@ func publishing(c net.Conn, t target) error {
 	if err != nil {
 		return err
 	}
-	go func() { _, _ = io.Copy(io.Discard, in) }() // PINGs are left without a PONG, which the server bears for minutes
+	go func() { _, _ = io.Copy(io.Discard, in) }() // PINGs get no PONG, which the server tolerates for minutes
 	out := bufio.NewWriterSize(c, 64<<10)
 	body := strings.Repeat("\x01\x00\x00\x00", 256)
 	for n := 0; ; n++ {

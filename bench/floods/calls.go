@@ -8,13 +8,13 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// calls are the calls of gRPC over a connection whose answers nothing looks into.
+// calls are the gRPC calls of a connection whose responses are not decoded.
 type calls struct {
 	framer  *http2.Framer
 	headers bytes.Buffer
 	encoder *hpack.Encoder
 	next    uint32        // id of a stream
-	reads   chan struct{} // has something for every call that has ended
+	reads   chan struct{} // receives a value for each call that has ended
 	failed  chan error
 }
 
@@ -45,7 +45,7 @@ func (x *calls) read() {
 	}
 }
 
-// open writes the headers of a call, without its message where it has a token.
+// open writes the headers of a call. A call with a token stays open for its message.
 func (x *calls) open(path, token string) (id uint32, err error) {
 	x.headers.Reset()
 	fields := [][2]string{{":method", "POST"}, {":scheme", "http"}, {":path", path}, {":authority", "flood"},
@@ -66,7 +66,7 @@ func (x *calls) open(path, token string) (id uint32, err error) {
 
 func (x *calls) reset(id uint32) error { return x.framer.WriteRSTStream(id, http2.ErrCodeCancel) }
 
-// answered returns when a call has ended.
+// answered waits until a call has ended.
 func (x *calls) answered() error {
 	select {
 	case <-x.reads:

@@ -1,12 +1,12 @@
-// Floods measures how fast a good reader reads, and how much memory the daemon takes, while an attacker floods the
-// daemon. The daemon, the attacker and the reader are processes of their own.
+// Floods measures a reader's speed and the daemon's memory while an attacker floods the daemon. The daemon, the
+// attacker and the reader are separate processes.
 //
 //	bin/floods                                     # all floods, printed
 //	bin/floods http-idle nats-publish              # some; -list names them
 //	bin/floods -page docs/results/security.md      # rewrites the table on the page
 //
-// Daemon and reader run on all processors but the last, in every phase. The attacker runs on the last one, as a flood
-// from another machine takes no processor of the daemon's.
+// Daemon and reader run on all processors but the last, in every phase. The attacker runs on the last one, because a
+// flood from another machine would use no processor of the daemon's machine.
 package main
 
 import (
@@ -26,17 +26,17 @@ import (
 	"loaderd/bench/record"
 )
 
-// tableName is the block of the page, command what prints it.
+// tableName is the block of the page, command the command that prints it.
 const (
 	tableName = "floods"
 	command   = "bin/floods"
 )
 
-// options are those of a measurement.
+// options are the options of a measurement.
 type options struct {
 	rounds int
-	phase  time.Duration // how long the reader reads
-	settle time.Duration // how long a flood lasts before the reader reads
+	phase  time.Duration // duration of the reader's measurement
+	settle time.Duration // duration of a flood before the measurement
 
 	attacker int // the attacker's processor
 }

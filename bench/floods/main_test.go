@@ -10,7 +10,7 @@ import (
 	"loaderd/bench/record"
 )
 
-// TestPage_HasAllFloods compares the rows of the page with the floods that the program has.
+// TestPage_HasAllFloods compares the rows of the page with the program's floods.
 func TestPage_HasAllFloods(t *testing.T) {
 	p, err := page.Read("../../docs/results/security.md")
 	if err != nil {

@@ -17,12 +17,12 @@ import (
 	"loaderd/internal/reader"
 )
 
-// phase is what the reader and the daemon did in all rounds of a phase.
+// phase is the sums of the reader and the daemon over all rounds of a phase.
 type phase struct {
 	steps  int
 	took   time.Duration
 	cpu    time.Duration // of the daemon
-	memory int64         // resident, of the daemon, at most
+	memory int64         // maximum resident size of the daemon
 }
 
 func (p phase) perSecond() float64 { return float64(p.steps) / p.took.Seconds() }
@@ -40,7 +40,7 @@ type result struct {
 	alone, flooded phase
 }
 
-// measure measures a flood against a daemon of its own.
+// measure measures a flood against a new daemon.
 func measure(ctx context.Context, f flood, o options) (r result, err error) {
 	r.name = f.name
 	folder, err := os.MkdirTemp("", "loaderd-floods")
@@ -74,10 +74,10 @@ func measure(ctx context.Context, f flood, o options) (r result, err error) {
 type running struct {
 	target
 	process *exec.Cmd
-	end     io.Closer // its standard input: it stops when that is closed
+	end     io.Closer // its standard input; closing it stops the daemon
 }
 
-// startDaemon starts a daemon over documents for some steps and waits until these are planned.
+// startDaemon starts a daemon over documents for the steps, and waits until the steps are planned.
 func startDaemon(ctx context.Context, folder string, tls bool) (*running, error) {
 	args := []string{"daemon", folder}
 	if tls {
@@ -113,7 +113,7 @@ func (d *running) stop() error {
 	return errors.Join(d.end.Close(), d.process.Wait())
 }
 
-// self is a command of this program, which prints errors where this one does.
+// self returns a command that runs this program, with the same standard error.
 func self(ctx context.Context, args ...string) *exec.Cmd {
 	program, err := os.Executable()
 	if err != nil {
@@ -127,29 +127,29 @@ func self(ctx context.Context, args ...string) *exec.Cmd {
 // flooded measures a phase while an attacker runs.
 func (d *running) flooded(ctx context.Context, o options, f flood, p *phase) error {
 	attacker := self(ctx, "attack", f.name, strconv.Itoa(o.attacker))
-	told, _ := json.Marshal(d.target) // of strings
+	told, _ := json.Marshal(d.target) // strings always encode
 	attacker.Stdin = strings.NewReader(string(told))
 	if err := attacker.Start(); err != nil {
 		return err
 	}
 	wait(ctx, o.settle)
 	err := d.phase(ctx, o, p)
-	_ = attacker.Process.Kill() // it has no end
-	_ = attacker.Wait()         // it was killed
+	_ = attacker.Process.Kill() // it does not end otherwise
+	_ = attacker.Wait()         // the error of the kill
 	return err
 }
 
 const (
-	// idleWindow is how long a daemon takes idleShare of a processor at most, idleWindows times in a row, before it counts
-	// as idle.
+	// A daemon counts as idle once it has used at most idleShare of a processor in idleWindows consecutive windows of
+	// idleWindow.
 	idleWindow  = 200 * time.Millisecond
 	idleShare   = 0.1
 	idleWindows = 4
-	// idleWithin bounds the wait for that.
+	// idleWithin limits the wait until the daemon is idle.
 	idleWithin = time.Minute
 )
 
-// idle waits until the daemon has finished what a flood has left, so that the next phase does not include it.
+// idle waits until the daemon has finished the work of a flood, so that the next phase does not include it.
 func (d *running) idle(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, idleWithin)
 	defer cancel()
@@ -167,17 +167,17 @@ func (d *running) idle(ctx context.Context) error {
 	return nil
 }
 
-// phase reads for the time of a phase.
+// phase reads for the duration of a phase.
 func (d *running) phase(ctx context.Context, o options, p *phase) error {
 	one, err := d.read(ctx, o.phase)
 	p.add(one)
 	return err
 }
 
-// memoryEvery is how often the daemon's memory is read.
+// memoryEvery is the interval of reading the daemon's memory.
 const memoryEvery = 20 * time.Millisecond
 
-// read reads steps, again and again, and looks at the daemon's memory.
+// read reads steps repeatedly and samples the daemon's memory.
 func (d *running) read(ctx context.Context, long time.Duration) (p phase, err error) {
 	config, err := d.trust()
 	if err != nil {
@@ -196,7 +196,7 @@ func (d *running) read(ctx context.Context, long time.Duration) (p phase, err er
 	before := processorTime(d.process.Process.Pid)
 	defer func() { p.cpu = processorTime(d.process.Process.Pid) - before }()
 	began := time.Now()
-	over, end := context.WithCancel(ctx) // without a deadline, which the daemon would be sent
+	over, end := context.WithCancel(ctx) // no deadline, because it would be sent to the daemon
 	defer time.AfterFunc(long, end).Stop()
 	defer end()
 	for err == nil {
@@ -206,13 +206,13 @@ func (d *running) read(ctx context.Context, long time.Duration) (p phase, err er
 		})
 	}
 	p.took = time.Since(began)
-	if over.Err() != nil && ctx.Err() == nil { // the phase is over, whatever the reader waits for
+	if over.Err() != nil && ctx.Err() == nil { // the phase is over, even if the reader waits
 		err = nil
 	}
 	return p, err
 }
 
-// highest returns the most memory that the daemon has had until ctx ends.
+// highest returns the daemon's maximum memory until ctx ends.
 func (d *running) highest(ctx context.Context) (most int64) {
 	for {
 		most = max(most, resident(d.process.Process.Pid))
@@ -222,7 +222,7 @@ func (d *running) highest(ctx context.Context) (most int64) {
 	}
 }
 
-// resident is the memory of a process in bytes, 0 where it is not known.
+// resident returns the resident memory of a process in bytes, 0 if unknown.
 func resident(pid int) int64 {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -237,19 +237,19 @@ func resident(pid int) int64 {
 	return 0
 }
 
-// processorTime is what a process has taken of the processors, 0 where it is not known.
+// processorTime returns the processor time that a process has used, 0 if unknown.
 func processorTime(pid int) time.Duration {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0
 	}
-	_, rest, _ := strings.Cut(string(stat), ") ") // behind the name
+	_, rest, _ := strings.Cut(string(stat), ") ") // after the name
 	fields := strings.Fields(rest)
 	if len(fields) < 13 {
 		return 0
 	}
 	var ticks int64
-	for _, f := range fields[11:13] { // of user and system
+	for _, f := range fields[11:13] { // user and system time
 		n, _ := strconv.ParseInt(f, 10, 64)
 		ticks += n
 	}

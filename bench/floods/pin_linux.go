@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// processors returns those that this process may run on, in order.
+// processors returns the processors that this process may run on, in order.
 func processors() (all []int, err error) {
 	var set unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &set); err != nil {
@@ -24,13 +24,13 @@ func processors() (all []int, err error) {
 	return all, nil
 }
 
-// pin has all threads of this process, and the processes that they start, run on some processors only.
+// pin limits all threads of this process, and the processes that they start, to some processors.
 func pin(on []int) error {
 	var set unix.CPUSet
 	for _, n := range on {
 		set.Set(n)
 	}
-	for range 2 { // a thread that starts meanwhile may be of one that is not pinned yet
+	for range 2 { // a thread started meanwhile may inherit the old set
 		threads, err := os.ReadDir("/proc/self/task")
 		if err != nil {
 			return err

@@ -33,11 +33,11 @@ import (
 	"loaderd/stream/server"
 )
 
-// target is what reader and attacker know of a daemon.
+// target is a daemon's addresses and tokens, for reader and attacker.
 type target struct {
 	Flight, HTTP, NATS string // URI, URL, host:port
 	CA                 string // file; empty without TLS
-	Good, Bad          string // tokens: of the reader, with the role read; of an attacker, with the role operate
+	Good, Bad          string // the reader's, with the role read; an attacker's, with the role operate
 	Producer           string // token of producers
 }
 
@@ -55,7 +55,7 @@ func (t target) trust() (*tls.Config, error) {
 	return c, nil
 }
 
-// The run: its documents are tokenized already.
+// The run reads documents that are already tokenized.
 const (
 	steps       = 200
 	rows        = 16
@@ -66,7 +66,7 @@ const (
 	subject     = "docs.floods"
 )
 
-// serve runs a daemon until its standard input ends. It prints the target when the steps are planned.
+// serve runs a daemon until its standard input is closed. It prints the target once the steps are planned.
 func serve(ctx context.Context, folder string, secure bool) (err error) {
 	c, t, err := settings(folder, secure)
 	if err != nil {
@@ -89,7 +89,7 @@ func serve(ctx context.Context, folder string, secure bool) (err error) {
 	if err != nil {
 		return err
 	}
-	// returns when they are planned
+	// Read returns when the steps are planned
 	err = client.Read(ctx, api.Ticket{Steps: steps}, func(reader.Batch) error { return nil })
 	if err = errors.Join(err, client.Close()); err != nil {
 		return err
@@ -110,7 +110,7 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// settings are those of the daemon, with tokens for reader and attacker.
+// settings returns the daemon's settings, and the target with tokens for reader and attacker.
 func settings(folder string, secure bool) (c config.Config, t target, err error) {
 	c = config.Default()
 	c.Stream.Dir, c.Flight.Listen, c.HTTP.Listen = filepath.Join(folder, "data"), "127.0.0.1:0", "127.0.0.1:0"
@@ -145,7 +145,7 @@ func settings(folder string, secure bool) (c config.Config, t target, err error)
 	return c, t, nil
 }
 
-// freeAddress is an address of loopback on which nothing listens.
+// freeAddress returns a loopback address on which no program listens.
 func freeAddress() (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -154,7 +154,7 @@ func freeAddress() (string, error) {
 	return l.Addr().String(), l.Close()
 }
 
-// fill publishes documents for the steps and for what the planner holds back.
+// fill publishes documents for the steps and for the planner's buffers.
 func fill(ctx context.Context, c config.Config, log *slog.Logger) (err error) {
 	store, err := stream.Open(ctx, c.Stream, log)
 	if err != nil {
@@ -166,7 +166,7 @@ func fill(ctx context.Context, c config.Config, log *slog.Logger) (err error) {
 		return err
 	}
 	defer p.Close()
-	const ahead, average = 64, 500 // steps; tokens of a document, at least
+	const ahead, average = 64, 500 // steps; minimum tokens of a document
 	var ids []int32
 	for i, n := range lengths.LogNormal(8*pool+(steps+ahead)*rows*bucket/average, 1) {
 		ids = ids[:0]
@@ -213,7 +213,7 @@ func selfSigned(folder string) (cert, key string, err error) {
 	return cert, key, nil
 }
 
-// host is host:port of a URL.
+// host returns host:port of a URL.
 func host(url string) string {
 	_, rest, _ := strings.Cut(url, "://")
 	return strings.TrimSuffix(rest, "/")

@@ -14,8 +14,7 @@ import (
 
 var worlds = []int{2, 4, 8, 16}
 
-// printBalance compares what attention within documents costs the costliest rank of a step with what it costs the ranks
-// in the mean.
+// printBalance compares the attention cost within documents of a step's costliest rank with the mean of the ranks.
 func printBalance(ctx context.Context, b *bench, out io.Writer) error {
 	in := arrivals(b.planned / 4)
 	var m page.Markdown
@@ -50,7 +49,7 @@ func printBalance(ctx context.Context, b *bench, out io.Writer) error {
 type excess struct {
 	steps                 int
 	total, most           float64
-	boundTotal, boundMost float64 // least that any order of the rows leaves
+	boundTotal, boundMost float64 // lower bound over all orders of the rows
 }
 
 // observe counts a step.
@@ -67,7 +66,7 @@ func (e *excess) observe(rows [][]packonline.Piece, world int) {
 	}
 	mean := sum / float64(world)
 	over := slices.Max(ranks)/mean - 1
-	// Some rank has the costliest row, and with it at least the cheapest ones.
+	// One rank has the costliest row, and with it at least the cheapest rows.
 	slices.Sort(costs)
 	least := costs[len(costs)-1]
 	for _, c := range costs[:len(rows)/world-1] {

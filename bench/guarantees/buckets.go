@@ -14,7 +14,7 @@ import (
 	"loaderd/packonline"
 )
 
-// printShares compares the steps that each bucket got with the tokens that were packed for it, and tells how long rows
+// printShares compares the steps of each bucket with the tokens that were packed for it, and prints how long rows
 // waited.
 func printShares(ctx context.Context, b *bench, out io.Writer) error {
 	in := arrivals(b.planned)
@@ -47,17 +47,17 @@ func printShares(ctx context.Context, b *bench, out io.Writer) error {
 	return waits.Print(out)
 }
 
-// served says which buckets a plan's steps were of, and what came to be packed for them meanwhile.
+// served is the buckets of a plan's steps, and what was packed for the buckets meanwhile.
 type served struct {
 	order     []int       // bucket of each step
-	packed    [][]float64 // behind each step and at first: tokens packed for each bucket so far
-	waits     [][]int64   // of each bucket, by step: documents that came while its oldest row waited
-	waitSteps [][]int64   // and steps that left
+	packed    [][]float64 // at first and after each step: tokens packed per bucket so far
+	waits     [][]int64   // per bucket, by step: documents that arrived while its oldest row waited
+	waitSteps [][]int64   // and steps that were planned
 	padding   float64     // share of the slots
-	emptyRows int         // rows of nothing but padding
+	emptyRows int         // rows of padding only
 }
 
-// serve plans documents. A packer of its own, fed likewise, tells what was packed when.
+// serve plans documents. A separate packer with the same input shows what was packed when.
 func serve(ctx context.Context, c runconfig.Config, in []plan.Arrival) (*served, error) {
 	n := len(c.Packing.Buckets)
 	s := &served{packed: [][]float64{make([]float64, n)}, waits: make([][]int64, n), waitSteps: make([][]int64, n)}
@@ -69,7 +69,7 @@ func serve(ctx context.Context, c runconfig.Config, in []plan.Arrival) (*served,
 	var rows packonline.Rows
 	packed := make([]float64, n)
 	var was []planner.QueueStat
-	nextAt := make([]uint64, len(in)+1) // step that came next behind each document
+	nextAt := make([]uint64, len(in)+1) // step that follows each document
 	p, err := planSteps(ctx, c, in, func(p *planner.Planner, a plan.Arrival, steps []plan.Step) {
 		rows.Reset()
 		packer.Add(packonline.Doc{Seq: a.Sequence, Length: int32(a.Length)}, &rows)
@@ -125,7 +125,7 @@ func (s *served) shares(from, to, bucket int) (packed, served float64) {
 	return (s.packed[to][bucket] - s.packed[from][bucket]) / total, served / float64(to-from)
 }
 
-// chiSquare compares the steps of each bucket in [from, to) with what its share of the tokens lets expect.
+// chiSquare compares the steps of each bucket in [from, to) with those expected from its share of the tokens.
 func (s *served) chiSquare(from, to int) (x float64) {
 	n := float64(to - from)
 	for bucket := range s.packed[0] {
@@ -135,10 +135,11 @@ func (s *served) chiSquare(from, to int) (x float64) {
 	return x
 }
 
-// critical is what chi-square of four degrees of freedom exceeds in 5 % of the cases.
+// critical is the value that chi-square with four degrees of freedom exceeds in 5 % of the cases.
 const critical = 9.488
 
-// windows returns the mean chi-square of runs of so many steps, and how many of them are beyond the critical value.
+// windows returns the mean chi-square of intervals of the given length, and the share of intervals above the critical
+// value.
 func (s *served) windows(steps int) (mean, beyond float64) {
 	n := len(s.order) / steps
 	for i := range n {
@@ -151,7 +152,7 @@ func (s *served) windows(steps int) (mean, beyond float64) {
 	return mean, beyond
 }
 
-// printOrder tells how random the order of the buckets is. Runs are counted as Wald and Wolfowitz do, for several
+// printOrder prints how random the order of the buckets is. Runs are counted as by Wald and Wolfowitz, for several
 // kinds.
 func printOrder(ctx context.Context, b *bench, out io.Writer) error {
 	in := arrivals(b.planned)
@@ -174,12 +175,12 @@ func printOrder(ctx context.Context, b *bench, out io.Writer) error {
 	return m.Print(out)
 }
 
-// runFigures describe an order of kinds, beside what all its permutations have in the mean.
+// runFigures describe an order of kinds, compared with the mean of all its permutations.
 type runFigures struct {
 	runs, longest                int
 	expected, deviation          float64 // of runs
-	same, expectedSame           float64 // share that is of the kind of the one before
-	gap, gapDeviation, gapRandom float64 // from one of the rarest kind to the next
+	same, expectedSame           float64 // share of elements of the same kind as their predecessor
+	gap, gapDeviation, gapRandom float64 // between consecutive elements of the rarest kind
 }
 
 func runsOf(order []int, kinds int) (f runFigures) {

@@ -20,8 +20,8 @@ import (
 	"loaderd/stream/planlog"
 )
 
-// printCheckpoints measures the state of a planner that is full, into and out of the object store of an embedded
-// server.
+// printCheckpoints measures saving the state of a full planner to the object store of an embedded server, and
+// restoring it.
 func printCheckpoints(ctx context.Context, b *bench, out io.Writer) (err error) {
 	sc := stream.Default()
 	sc.Dir, sc.Listen = filepath.Join(b.folder, "checkpoints"), "127.0.0.1:0"
@@ -54,7 +54,7 @@ type stateFigures struct {
 	take, put, get, restore time.Duration // medians
 }
 
-// measureState plans until everything that waits is full, then looks at the state again and again.
+// measureState plans until every buffer is full, then measures the state repeatedly.
 func measureState(ctx context.Context, store *stream.Store, c runconfig.Config, b *bench) (f stateFigures, err error) {
 	const apart = 10_000 // documents
 	in := arrivals(3*c.Documents.Dedupe + 8*c.Packing.Pool)
@@ -108,7 +108,7 @@ func measureState(ctx context.Context, store *stream.Store, c runconfig.Config, 
 	return f, errors.Join(err, failed)
 }
 
-// quiet logs what needs attention.
+// quiet returns a logger of warnings and errors.
 func quiet() *slog.Logger {
 	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 }

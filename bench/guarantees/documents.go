@@ -23,7 +23,7 @@ const (
 	fingerprint = "bench"
 )
 
-// settings of a daemon of this process over the published documents.
+// settings returns the settings of a daemon in this process over the published documents.
 func (b *bench) settings(run string) config.Config {
 	c := config.Default()
 	c.Run = run
@@ -35,7 +35,7 @@ func (b *bench) settings(run string) config.Config {
 	return c
 }
 
-// fill publishes the documents, once.
+// fill publishes the documents if they are not yet published.
 func (b *bench) fill(ctx context.Context) (err error) {
 	if b.filled {
 		return nil
@@ -77,7 +77,8 @@ func (b *bench) fill(ctx context.Context) (err error) {
 	return nil
 }
 
-// available returns how many steps of one bucket the documents make, less what waits in the pool and behind it.
+// available returns the number of steps of one bucket that the documents fill, without those left in the pool and the
+// other buffers.
 func (b *bench) available(c runconfig.Config) (steps uint64) {
 	const waiting = 20_000 // documents
 	var tokens int64
@@ -87,7 +88,7 @@ func (b *bench) available(c runconfig.Config) (steps uint64) {
 	return uint64(tokens / c.StepTokens())
 }
 
-// serving starts a daemon, does what use does, and stops it.
+// serving starts a daemon, calls use, and stops the daemon.
 func serving(ctx context.Context, c config.Config, use func(*daemon.Daemon) error) (err error) {
 	d, err := daemon.Start(ctx, c, quiet())
 	if err != nil {
@@ -101,7 +102,7 @@ func serving(ctx context.Context, c config.Config, use func(*daemon.Daemon) erro
 	return use(d)
 }
 
-// read takes steps [from, to) off a run, as a rank does that makes nothing of them.
+// read takes steps [from, to) of a run, as a rank that discards them.
 func read(ctx context.Context, r *loader.Run, from, to uint64) error {
 	reader, err := r.Join(state.Place{World: 1}, from)
 	if err != nil {
@@ -116,8 +117,8 @@ func read(ctx context.Context, r *loader.Run, from, to uint64) error {
 	return nil
 }
 
-// started opens the document store, and then measures what use does with a daemon: use is told when the store was open,
-// which the daemon reaches as it would a remote one. It returns how long the store took to open.
+// started opens the document store, starts a daemon that uses it as a remote one, and calls use with the time when
+// the store was open. It returns how long opening took.
 func started(ctx context.Context, c config.Config, use func(d *daemon.Daemon, open time.Time) error) (
 	opening time.Duration, err error) {
 	began := time.Now()

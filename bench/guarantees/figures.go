@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// quantile returns the value that a share q of the values do not exceed; the largest for 1. It sorts them.
+// quantile returns the smallest value that at least a share q of the values do not exceed; the largest for 1. It
+// sorts the values.
 func quantile[T cmp.Ordered](values []T, q float64) T {
 	if len(values) == 0 {
 		var none T
@@ -35,7 +36,7 @@ func seconds(d time.Duration) string { return fmt.Sprintf("%.2f s", d.Seconds())
 
 func percent(share float64, digits int) string { return fmt.Sprintf("%.*f %%", digits, 100*share) }
 
-// thousands writes a number with commas.
+// thousands formats a number with commas.
 func thousands[T ~int | ~int64 | ~uint64](n T) string {
 	s := strconv.FormatInt(int64(n), 10)
 	for i := len(s) - 3; i > 0; i -= 3 {

@@ -24,7 +24,7 @@ func TestQuantile(t *testing.T) {
 	}
 }
 
-// A random order is near what runsOf expects of one, an order by turns and one by kinds are far from it.
+// A random order is near the expectation of runsOf; an alternating order and a sorted order are far from it.
 func TestRuns(t *testing.T) {
 	random := make([]int, 10_000)
 	for i := range random {
@@ -53,7 +53,7 @@ func TestRuns(t *testing.T) {
 
 func TestChiSquare(t *testing.T) {
 	s := served{order: []int{0, 0, 0, 1}, packed: [][]float64{{0, 0}, {10, 10}, {20, 20}, {30, 30}, {40, 40}}}
-	if x := s.chiSquare(0, 4); math.Abs(x-1) > 1e-9 { // 3 and 1 where 2 and 2 are expected
+	if x := s.chiSquare(0, 4); math.Abs(x-1) > 1e-9 { // 3 and 1, 2 and 2 expected
 		t.Errorf("chi-square is %v", x)
 	}
 	if mean, beyond := s.windows(4); math.Abs(mean-1) > 1e-9 || beyond != 0 {
@@ -69,7 +69,7 @@ func TestExcess(t *testing.T) {
 		return r
 	}
 	var e excess
-	e.observe([][]packonline.Piece{row(3), row(1, 1), row(2), row(1)}, 2) // 9 + 2 against 4 + 1, 8 in the mean
+	e.observe([][]packonline.Piece{row(3), row(1, 1), row(2), row(1)}, 2) // 9 + 2 against 4 + 1; the mean is 8
 	if math.Abs(e.mean()-3.0/8) > 1e-9 || math.Abs(e.boundMean()-2.0/8) > 1e-9 {
 		t.Errorf("%v over the mean, at least %v", e.mean(), e.boundMean())
 	}
@@ -88,13 +88,13 @@ func TestPlanned_OffInEveryWindow(t *testing.T) {
 }
 
 func TestStepShares_ChiSquareCountsRows(t *testing.T) {
-	// 48 and 16 of 64 rows, where 32 and 32 are expected
+	// 48 and 16 of 64 rows; 32 and 32 expected
 	if x := (stepShares{{48, 16}}).chiSquare(); math.Abs(x-16) > 1e-9 {
 		t.Errorf("chi-square is %v", x)
 	}
 }
 
-// An order of groups of blocks has every document once, and a block's documents in one group.
+// order returns every document once, and a block's documents in one group.
 func TestOrder(t *testing.T) {
 	o := order(1000, 8, 64)
 	sorted := slices.Sorted(slices.Values(o))

@@ -15,14 +15,14 @@ import (
 	"loaderd/internal/reader"
 )
 
-// slotBytes are the bytes of a token in a batch: its id and its segment.
+// slotBytes is the number of bytes of a token in a batch: its id and its segment id.
 const slotBytes = 4 + 2
 
-// pause is what a training step between two barriers takes at least.
+// pause is the minimum duration of a training step between two barriers.
 const pause = 10 * time.Millisecond
 
-// printLockstep lets ranks read with a barrier a step. A step takes from the barrier until the last rank has its batch,
-// decoded. A raw socket that brings each rank as many bytes is what the machine itself takes.
+// printLockstep measures ranks that read with a barrier per step. A step lasts from the barrier until the last rank
+// has its decoded batch. The baseline of the machine is a raw socket that sends as many bytes to each rank.
 func printLockstep(ctx context.Context, b *bench, out io.Writer) error {
 	if err := b.fill(ctx); err != nil {
 		return err
@@ -71,7 +71,7 @@ func printLockstep(ctx context.Context, b *bench, out io.Writer) error {
 	return apart.Print(out)
 }
 
-// paces are how long each step took, how far apart its ranks arrived, and how long all took.
+// paces are the duration of each step, the time between its ranks' arrivals, and the total time.
 type paces struct {
 	latencies, apart []time.Duration
 	took             time.Duration
@@ -80,8 +80,8 @@ type paces struct {
 func (p paces) latency(q float64) string    { return milliseconds(quantile(p.latencies, q)) }
 func (p paces) difference(q float64) string { return milliseconds(quantile(p.apart, q)) }
 
-// lockstep lets ranks read steps; read calls step behind each. The first step, for which the pool has to fill, counts
-// for nothing.
+// lockstep reads steps with all ranks; read calls step after each. The first step, for which the pool must be filled,
+// does not count.
 func lockstep(ctx context.Context, world, steps int, between time.Duration,
 	read func(ctx context.Context, rank int, step func() error) error) (paces, error) {
 	g, ctx := errgroup.WithContext(ctx)
@@ -95,15 +95,15 @@ func lockstep(ctx context.Context, world, steps int, between time.Duration,
 	return b.paces, err
 }
 
-// barrier holds ranks until all have read their step.
+// barrier blocks ranks until all have read their step.
 type barrier struct {
 	arrived  chan time.Time
 	released []chan struct{} // by rank
-	between  time.Duration   // from the last arrival until the ranks go on
+	between  time.Duration   // from the last arrival until the release
 	paces    paces
 }
 
-// arrive waits until the other ranks have read the step too.
+// arrive waits until the other ranks have read the step.
 func (b *barrier) arrive(ctx context.Context, rank int) error {
 	b.arrived <- time.Now()
 	select {
@@ -114,7 +114,7 @@ func (b *barrier) arrive(ctx context.Context, rank int) error {
 	}
 }
 
-// run lets the ranks go on behind each step, and measures.
+// run releases the ranks after each step, and measures.
 func (b *barrier) run(ctx context.Context, steps int) error {
 	var began, freed time.Time
 	for step := range steps {
@@ -144,7 +144,7 @@ func (b *barrier) run(ctx context.Context, steps int) error {
 	return nil
 }
 
-// gather waits for all ranks and returns when the first and the last arrived.
+// gather waits for all ranks and returns the first and the last arrival.
 func (b *barrier) gather(ctx context.Context) (first, last time.Time, err error) {
 	for rank := range b.released {
 		select {

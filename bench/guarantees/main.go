@@ -1,5 +1,5 @@
-// Guarantees measures what the guarantees cost and how well they hold: checkpoints, recovery, the plan log, ranks in
-// lock step, shares and waits of buckets, attention cost by rank, mixtures. It prints the tables of
+// Guarantees measures the cost and the quality of the guarantees: checkpoints, recovery, the plan log, ranks in lock
+// step, shares and waits of buckets, attention cost by rank, mixtures. It prints the tables of
 // docs/results/benchmarks.md and mixtures.md as Markdown.
 //
 //	bin/guarantees                       # all tables
@@ -7,9 +7,9 @@
 //	bin/guarantees -documents 60000 start
 //	bin/guarantees -page docs/results/mixtures.md mixspeed    # rewrites the table on the page
 //
-// Documents are of the lengths of FineWeb-Edu, drawn with seed 1. Tables of the planner alone need seconds. The others
-// publish -documents documents, already tokenized, into a JetStream server of their own, in a folder that goes when
-// they end, or stays as -folder.
+// Documents have the lengths of FineWeb-Edu, drawn with seed 1. Tables of the planner alone need seconds. The others
+// publish -documents tokenized documents to a separate JetStream server, in a temporary folder, or in -folder, which
+// is kept.
 package main
 
 import (
@@ -27,14 +27,14 @@ import (
 	"loaderd/bench/record"
 )
 
-// table is one table, or several that come from one measurement.
+// table is one table, or several from one measurement.
 type table struct {
 	name  string
 	title string
 	print func(ctx context.Context, b *bench, out io.Writer) error
 }
 
-// command prints the table.
+// command returns the command that prints the table.
 func (t table) command() string { return "bin/guarantees " + t.name }
 
 var tables = []table{
@@ -54,16 +54,16 @@ var tables = []table{
 	{"mixneighbours", "Mixtures: neighbours of a drawn epoch", printMixtureNeighbours},
 }
 
-// bench is what the tables share.
+// bench is the options and state that the tables share.
 type bench struct {
 	documents int // to publish
 	planned   int // for tables of the planner alone
 	steps     int // read in lock step
 	repeats   int
 	folder    string
-	page      string // whose blocks are rewritten
+	page      string // the page to rewrite
 	picture   string // SVG file of table mixpicture
-	json      bool   // of table tail
+	json      bool   // output of table tail
 	filled    bool
 }
 

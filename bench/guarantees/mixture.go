@@ -17,11 +17,11 @@ import (
 // mixed is a run of several sources whose documents are functions of source and sequence.
 type mixed struct {
 	config runconfig.Config
-	begins []plan.SourceBegin // by the number of the source
+	begins []plan.SourceBegin // by source number
 	length func(source int, sequence uint64) int
 }
 
-// mixedConfig is the default configuration of a run that reads these sources.
+// mixedConfig returns the default configuration of a run that reads these sources.
 func mixedConfig(sources map[string]mixture.Source) runconfig.Config {
 	c := planConfig(2048)
 	c.Sources = sources
@@ -29,7 +29,7 @@ func mixedConfig(sources map[string]mixture.Source) runconfig.Config {
 	return c
 }
 
-// newMixed is a run of live sources.
+// newMixed returns a run of live sources.
 func newMixed(sources map[string]mixture.Source, length func(source int, sequence uint64) int) *mixed {
 	m := &mixed{config: mixedConfig(sources), length: length}
 	for _, name := range slices.Sorted(maps.Keys(sources)) {
@@ -43,7 +43,7 @@ func (m *mixed) begin() (*planner.Applier, error) {
 	return planner.NewApplier(planrecord.Header{Config: m.config, Sources: m.begins})
 }
 
-// next is the document that the run takes next.
+// next returns the document that the run takes next.
 func (m *mixed) next(p *planner.Planner) (a plan.Arrival, ok bool) {
 	source, sequence, ok := p.Wants()
 	if ok {
@@ -52,7 +52,7 @@ func (m *mixed) next(p *planner.Planner) (a plan.Arrival, ok bool) {
 	return a, ok
 }
 
-// take plans documents until so many tokens are taken or none is left.
+// take plans documents until the given tokens are taken or no document is left.
 func (m *mixed) take(ctx context.Context, a *planner.Applier, tokens int64, each func(plan.Step)) error {
 	for i := 0; a.Fed < tokens; i++ {
 		if i%4096 == 0 && ctx.Err() != nil {
@@ -73,7 +73,7 @@ func (m *mixed) take(ctx context.Context, a *planner.Applier, tokens int64, each
 	return nil
 }
 
-// end seals all sources behind the documents that were taken.
+// end seals all sources after the taken documents.
 func (m *mixed) end(a *planner.Applier, each func(plan.Step)) error {
 	for i, s := range a.Planner.Mixture().Status() {
 		if !s.Sealed {
@@ -88,7 +88,7 @@ func (m *mixed) end(a *planner.Applier, each func(plan.Step)) error {
 	})
 }
 
-// bySource counts the tokens of a step.
+// bySource returns the tokens of a step by source.
 func bySource(s plan.Step, sources int) []int64 {
 	out := make([]int64, sources)
 	for _, row := range s.Rows {
@@ -99,7 +99,7 @@ func bySource(s plan.Step, sources int) []int64 {
 	return out
 }
 
-// equalSources are n sources of the same weight.
+// equalSources returns n sources of the same weight.
 func equalSources(n int) map[string]mixture.Source {
 	out := map[string]mixture.Source{}
 	for i := range n {
@@ -108,8 +108,8 @@ func equalSources(n int) map[string]mixture.Source {
 	return out
 }
 
-// webLengths are those of all sources in tables about speed: one list, so that no planner waits longer for its memory
-// than another.
+// webLengths returns the document lengths of all sources in tables about speed. All use one list, so that memory
+// access costs every planner the same.
 func webLengths() func(source int, sequence uint64) int {
 	const size = 1 << 15
 	list := lengths.LogNormal(size, 1)

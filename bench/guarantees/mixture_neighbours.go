@@ -14,12 +14,12 @@ import (
 	"loaderd/packonline"
 )
 
-// neighbourhood is how many documents in a row of a corpus are likely to have to do with one another: a site, a
-// repository, a day.
+// neighbourhood is the number of consecutive documents of a corpus that are probably related: a site, a repository, a
+// day.
 const neighbourhood = 1024
 
-// printMixtureNeighbours tells how often neighbours in training come out of one neighbourhood of the corpus, when a
-// sealed source is read in the order of its stream, in a drawn order, and shuffled globally.
+// printMixtureNeighbours prints how often neighbours in training are from one neighbourhood of the corpus. The sealed
+// source is read in stream order, shuffled in blocks, and shuffled globally.
 func printMixtureNeighbours(ctx context.Context, b *bench, out io.Writer) error {
 	n := b.planned / 2
 	in := lengths.LogNormal(n, 1)
@@ -67,7 +67,7 @@ func printMixtureNeighbours(ctx context.Context, b *bench, out io.Writer) error 
 	return m.Print(out)
 }
 
-// walked is the order in which a run reads a sealed source of n documents.
+// walked returns the order in which a run reads a sealed source of n documents.
 func walked(n, block int) ([]uint64, error) {
 	c := mixedConfig(map[string]mixture.Source{"corpus": {Weight: 1, Epochs: 1, Block: block}})
 	m, err := mixture.New(mixture.Config{Sources: c.Sources, Mix: c.Mix, Seed: c.Seed},
@@ -98,10 +98,10 @@ func order(n, block, group int) []uint64 {
 	return out
 }
 
-// mixing says how often neighbours in training were neighbours in the corpus, as shares.
+// mixing is the shares of neighbours in training that were neighbours in the corpus.
 type mixing struct {
-	rows   float64 // of rows that have a document of the same neighbourhood as the row before
-	within float64 // of rows that have two documents of one
+	rows   float64 // of rows with a document of the same neighbourhood as in the row before
+	within float64 // of rows with two documents of one neighbourhood
 }
 
 // neighbours plans documents in an order.
@@ -144,7 +144,7 @@ func (b *bench) neighbours(ctx context.Context, lengths []int32, order []uint64)
 	return mixing{rows: shared / rows, within: within / rows}, nil
 }
 
-// neighbourhoods appends those of a row's documents. Pieces name arrivals: the documents came in an order.
+// neighbourhoods appends the neighbourhoods of a row's documents. Spans name arrivals, which order maps to documents.
 func neighbourhoods(out []uint64, row []packonline.Piece, order []uint64) []uint64 {
 	for _, x := range row {
 		out = append(out, (order[x.Doc-1]-1)/neighbourhood)

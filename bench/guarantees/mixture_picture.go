@@ -24,8 +24,8 @@ import (
 	"loaderd/loader/planrecord"
 )
 
-// The run of the picture: three sources whose weights are changed by hand, one of which rests for a while, and an
-// anneal at the end.
+// The run of the picture has three sources whose weights are changed by hand, one of which is paused for a while, and
+// an anneal at the end.
 const (
 	pictureTokens = 210e6
 	changeAt      = 40e6
@@ -33,10 +33,10 @@ const (
 	wakeAt        = 110e6
 	annealAt      = 140e6
 	annealOver    = 40e6
-	pictureSteps  = 20 // that make one figure of a share
+	pictureSteps  = 20 // steps per plotted share
 )
 
-var pictureSources = []string{"code", "math", "web"} // in the order of their numbers
+var pictureSources = []string{"code", "math", "web"} // by source number
 
 // phase is a part of the picture's run.
 type phase struct {
@@ -53,14 +53,14 @@ var phases = []phase{
 	{"annealed", annealAt + annealOver, pictureTokens},
 }
 
-// point is what the picture shows of one step.
+// point is the plotted values of one step.
 type point struct {
-	taken  int64     // tokens, when the step came out
+	taken  int64     // tokens taken at the step
 	tokens []int64   // of each source
 	target []float64 // share of each source
 }
 
-// printMixturePicture follows the shares of three sources through a change of weights, a rest and an anneal.
+// printMixturePicture follows the shares of three sources through a change of weights, a pause and an anneal.
 func printMixturePicture(ctx context.Context, b *bench, out io.Writer) error {
 	points, err := picture(ctx)
 	if err != nil {
@@ -139,14 +139,14 @@ func picture(ctx context.Context) ([]point, error) {
 			break
 		}
 		a.Record(x.control.PlaceBehind(a.Planner.Clock()))
-		if err := a.Settle(func(planner.Ready) error { return nil }); err != nil { // no control of these completes a step
+		if err := a.Settle(func(planner.Ready) error { return nil }); err != nil { // none of these controls completes a step
 			return nil, err
 		}
 	}
 	return points, nil
 }
 
-// Colors of the sources, from the top of the picture down.
+// Colors of the sources, from the top of the picture to the bottom.
 var pictureColors = []color.RGBA{{0x6c, 0xae, 0xcf, 255}, {0xf0, 0x95, 0x3f, 255}, {0x8f, 0x9e, 0xae, 255}}
 
 // drawMixture draws the shares of steps as areas and the targets as dashed lines between them, on white, for pages of
@@ -173,7 +173,7 @@ func drawMixture(points []point, file string) error {
 		x.Add(area)
 		lower = upper
 	}
-	for i := range pictureSources[1:] { // above the last one there is nothing
+	for i := range pictureSources[1:] { // the last area ends at the top
 		l, err := plotter.NewLine(targetLine(points, i))
 		if err != nil {
 			return err
@@ -190,14 +190,14 @@ func drawMixture(points []point, file string) error {
 	if _, err := whole.WriteTo(&b); err != nil {
 		return err
 	}
-	// Arial is as wide, and not all readers have Liberation.
+	// Arial has the same widths, and some readers lack Liberation.
 	svg := strings.ReplaceAll(b.String(),
 		"font-family:Liberation Sans;font-variant:normal;font-weight:normal;font-style:normal;",
 		"font-family:Liberation Sans,Arial,sans-serif;")
 	return os.WriteFile(file, []byte(svg), 0o644)
 }
 
-// layer is the area of one source, above those below it.
+// layer returns the area of one source, on top of the areas below it.
 func layer(points []point, lower []float64, source int) (upper []float64, area *plotter.Polygon, err error) {
 	upper = make([]float64, len(lower))
 	var edge plotter.XYs
@@ -218,7 +218,7 @@ func layer(points []point, lower []float64, source int) (upper []float64, area *
 	return upper, area, nil
 }
 
-// targetLine is where the targets of the first sources up to that one end.
+// targetLine returns the upper edge of the targets of sources 0 to source.
 func targetLine(points []point, source int) (line plotter.XYs) {
 	for k, p := range points[:len(points)/pictureSteps*pictureSteps] {
 		sum := 0.0
@@ -234,7 +234,7 @@ func targetLine(points []point, source int) (line plotter.XYs) {
 	return line
 }
 
-// annotate names the sources and what happens to them.
+// annotate labels the sources and the events of the run.
 func annotate(x *plot.Plot, points []point) error {
 	at := func(tokens int64) float64 {
 		for k, p := range points {

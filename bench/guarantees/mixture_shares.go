@@ -17,10 +17,10 @@ import (
 // mixedMeans are the mean lengths of five sources, in tokens.
 var mixedMeans = []float64{80, 400, 1500, 6000, 20000}
 
-// mixedTokens are how many tokens the run has whose shares are told.
+// mixedTokens is the number of tokens of the run whose shares are printed.
 const mixedTokens = 250e6
 
-// sharesSeeds are how many runs each line of the table has, each of other documents and another order.
+// sharesSeeds is the number of runs of each line of the table, each with other documents and another order.
 const sharesSeeds = 8
 
 // shape is a line of the table of printMixtureShares.
@@ -31,11 +31,11 @@ type shape struct {
 	tokens  int64 // of a step; 0: 64 rows
 	means   []float64
 	weights []float64
-	then    []float64 // weights of the second half, behind a ramp over a tenth of the run
+	then    []float64 // weights of the second half, after a ramp over a tenth of the run
 }
 
-// printMixtureShares prints how far the worst source is off its share in every 100 steps in a row. Figures are the
-// worst of several runs, the median is over all of them.
+// printMixtureShares prints the deviation of the worst source from its share in every 100 consecutive steps. Figures
+// are the worst of several runs; the median is over all of them.
 func printMixtureShares(ctx context.Context, _ *bench, out io.Writer) error {
 	var m page.Markdown
 	m.Values("rows of", "a step", "sources and weights", "steps", "first 100", "last 100", "every 100: median", "most",
@@ -84,13 +84,13 @@ func printMixtureShares(ctx context.Context, _ *bench, out io.Writer) error {
 	return m.Print(out)
 }
 
-// Runs of printMixtureShares: how many for each line, and the tokens of each.
+// The number of runs per line of printMixtureShares, and the tokens of each.
 const (
 	shapeSeeds  = 4
 	shapeTokens = 100e6
 )
 
-// run returns a run of the shape whose documents have half to one and a half times the means.
+// run returns a run of the shape whose documents have 0.5 to 1.5 times the mean lengths.
 func (x *shape) run(seed uint64) *mixed {
 	sources, then := map[string]mixture.Source{}, map[string]float64{}
 	lists := make([][]int32, len(x.means))
@@ -110,8 +110,8 @@ func (x *shape) run(seed uint64) *mixed {
 	return m
 }
 
-// printMixtureLengths prints how far the shares of five sources of unlike lengths are off where they are to be equal:
-// in every 100 steps, and by chi-square. Figures are the worst of several runs, those of chi-square the mean.
+// printMixtureLengths prints the deviation of five sources with different lengths from equal shares: in every 100
+// steps, and by chi-square. Figures are the worst of several runs; those of chi-square are the mean.
 func printMixtureLengths(ctx context.Context, _ *bench, out io.Writer) error {
 	var m page.Markdown
 	m.Values("lengths in a source", "pool", "window", "longest document", "steps", "first 100", "last 100",
@@ -155,10 +155,10 @@ func printMixtureLengths(ctx context.Context, _ *bench, out io.Writer) error {
 	return m.Print(out)
 }
 
-// mixedList is how many lengths a source has; they come again and again.
+// mixedList is the number of lengths of a source, which are repeated.
 const mixedList = 1 << 14
 
-// equalMeans is a run of five sources with the means, and equal weights. longest is its longest document.
+// equalMeans returns a run of five sources with the means and equal weights, and its longest document.
 func equalMeans(seed uint64, draw func(mean float64, seed uint64) []int32) (run *mixed, longest int32) {
 	sources := map[string]mixture.Source{}
 	all := make([][]int32, len(mixedMeans))
@@ -172,14 +172,14 @@ func equalMeans(seed uint64, draw func(mean float64, seed uint64) []int32) (run 
 	return run, longest
 }
 
-// shareFigures has the figures of a line of the table of printMixtureLengths. Shares are of the source that is furthest
-// off its share.
+// shareFigures is the figures of a line of the table of printMixtureLengths, for the source with the largest
+// deviation.
 type shareFigures struct {
 	longest             int32
 	steps               int
 	first, last         float64
 	off                 []float64
-	whole, mean, beyond float64 // chi-square, added up
+	whole, mean, beyond float64 // chi-square, summed
 }
 
 func (f *shareFigures) add(s *planned) {
@@ -191,7 +191,7 @@ func (f *shareFigures) add(s *planned) {
 	f.whole, f.mean, f.beyond = f.whole+s.steps.chiSquare(), f.mean+mean, f.beyond+beyond
 }
 
-// around draws lengths from half a mean to one and a half.
+// around draws lengths from 0.5 to 1.5 times a mean.
 func around(mean float64, seed uint64) []int32 {
 	r := rand.New(rand.NewPCG(seed, 0))
 	out := make([]int32, mixedList)
@@ -201,19 +201,19 @@ func around(mean float64, seed uint64) []int32 {
 	return out
 }
 
-// stepShares are the tokens of each source, step by step.
+// stepShares is the tokens of each source, by step.
 type stepShares [][]int64
 
 // planned is a planned run.
 type planned struct {
 	steps   stepShares
-	buckets []int32     // length of the rows, step by step
-	targets [][]float64 // tokens that each source is to have, step by step
+	buckets []int32     // length of the rows, by step
+	targets [][]float64 // target tokens of each source, by step
 	padding float64     // share of the slots
 }
 
-// plan plans documents of so many tokens and seals the run. The targets are the shares of the mixture, in the order of
-// the tokens taken.
+// plan plans documents of the given tokens and seals the run. The targets are the shares of the mixture at the tokens
+// taken.
 func (m *mixed) plan(ctx context.Context, tokens int64) (*planned, error) {
 	a, err := m.begin()
 	if err != nil {
@@ -275,7 +275,8 @@ func (s stepShares) all() (of []int64, total int64) {
 	return of, total
 }
 
-// off returns how far the worst source is off its share in every so many steps in a row, as a share of their tokens.
+// off returns the deviation of the worst source from its share in every window of consecutive steps, as a share of
+// the window's tokens.
 func (p *planned) off(steps int) (out []float64) {
 	excess, total := make([]float64, len(p.steps[0])), 0.0
 	add := func(step int, sign float64) {
@@ -300,8 +301,8 @@ func (p *planned) off(steps int) (out []float64) {
 	return out
 }
 
-// excess returns by how much a step of the worst bucket is off its shares in the mean, as a share of the tokens of so
-// many steps.
+// excess returns the mean deviation of a step of the worst bucket from its shares, as a share of the tokens of the
+// given number of steps.
 func (p *planned) excess(steps int) (most float64) {
 	of, count, total := map[int32][]float64{}, map[int32]float64{}, 0.0
 	for k, step := range p.steps {
@@ -322,8 +323,8 @@ func (p *planned) excess(steps int) (most float64) {
 	return most
 }
 
-// chiSquare compares the rows that each source fills with what its share lets expect. Rows that are drawn
-// independently, each of one source, have as many as there are other sources in the mean.
+// chiSquare compares the rows that each source fills with those expected from its share. For rows drawn
+// independently, each of one source, its mean is the number of sources minus 1.
 func (s stepShares) chiSquare() (x float64) {
 	of, total := s.all()
 	expected := mixedRows(len(s)) / float64(len(of))
@@ -334,10 +335,11 @@ func (s stepShares) chiSquare() (x float64) {
 	return x
 }
 
-// mixedRows are the rows of so many steps.
+// mixedRows returns the rows of a number of steps.
 func mixedRows(steps int) float64 { return float64(steps * planConfig(2048).Steps.Rows) }
 
-// windows returns the mean chi-square of runs of so many steps, and how many of them are beyond the critical value.
+// windows returns the mean chi-square of intervals of the given length, and the share of intervals above the critical
+// value.
 func (s stepShares) windows(steps int) (mean, beyond float64) {
 	n := len(s) / steps
 	for i := range n {

@@ -13,11 +13,11 @@ import (
 	"loaderd/loader/planrecord"
 )
 
-// maxRecord is more than any record of these plans has, in bytes.
+// maxRecord is larger than any record of these plans, in bytes.
 const maxRecord = 1 << 20
 
-// printMixtureSpeed compares planners of 1 to 200 sources with the planner of one document stream: documents planned a
-// second, and bytes of the plan to bytes of the tokens in it.
+// printMixtureSpeed compares planners of 1 to 200 sources with the planner of one document stream. It prints planned
+// documents per second, and bytes of the plan relative to the bytes of its tokens.
 func printMixtureSpeed(ctx context.Context, b *bench, out io.Writer) error {
 	machine := record.ThisMachine()
 	var m page.Markdown
@@ -45,7 +45,7 @@ func printMixtureSpeed(ctx context.Context, b *bench, out io.Writer) error {
 	return m.Print(out, machine)
 }
 
-// fastest is the fastest of so many measurements of the same.
+// fastest returns the fastest of repeated measurements.
 func fastest(repeats int, measure func() (*pace, error)) (best *pace, err error) {
 	for range repeats {
 		p, err := measure()
@@ -59,7 +59,7 @@ func fastest(repeats int, measure func() (*pace, error)) (best *pace, err error)
 	return best, nil
 }
 
-// pace says how fast a planner was and what its plan holds.
+// pace is a planner's speed and the size of its plan.
 type pace struct {
 	documents int
 	planning  time.Duration // processor time, without encoding the steps
@@ -71,7 +71,7 @@ type pace struct {
 
 func (p *pace) speed() float64 { return float64(p.documents) / p.planning.Seconds() }
 
-// planShare is the plan's bytes to those of the tokens in it, 4 each.
+// planShare returns the plan's bytes relative to those of its tokens, 4 bytes each.
 func (p *pace) planShare() float64 { return float64(p.planBytes) / float64(4*p.tokens) }
 
 func (p *pace) start() { p.started = record.ProcessorTime() }
@@ -123,8 +123,8 @@ func (b *bench) streamPace(ctx context.Context) (*pace, error) {
 	return p, ctx.Err()
 }
 
-// mixedPace plans the documents of n sources: live ones in the order of publishing, or sealed ones in a drawn order of
-// blocks.
+// mixedPace plans the documents of n sources: live sources in publishing order, or sealed sources in a shuffled order
+// of blocks.
 func (b *bench) mixedPace(ctx context.Context, n, block int) (*pace, error) {
 	m := newMixed(equalSources(n), webLengths())
 	for i := range m.begins {

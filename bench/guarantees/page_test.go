@@ -41,7 +41,7 @@ func TestRun_ChecksBlocksBeforeMeasuring(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	cancel() // a table that is measured ends with another error
+	cancel() // a valid table fails with another error
 	for _, x := range []struct {
 		names []string
 		want  string

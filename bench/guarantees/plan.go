@@ -19,14 +19,14 @@ var fiveBuckets = []int{1024, 2048, 4096, 8192, 16384}
 // paperStep is the tokens of a step in Beyond Fixed Length: 48, 24, 12, 6 or 3 rows by bucket for each of 8 ranks.
 const paperStep = 8 * 48 * 1024
 
-// planConfig is the default configuration, for documents that are tokenized already.
+// planConfig returns the default configuration, for tokenized documents.
 func planConfig(buckets ...int) runconfig.Config {
 	c := config.Default().Plan
 	c.Packing.Buckets = buckets
 	return c
 }
 
-// fiveConfig has five buckets and steps of equal tokens.
+// fiveConfig returns a configuration of five buckets and steps of equal tokens.
 func fiveConfig() runconfig.Config {
 	c := planConfig(fiveBuckets...)
 	c.Steps.Tokens = paperStep
@@ -42,7 +42,7 @@ func arrivals(n int) []plan.Arrival {
 	return out
 }
 
-// newPlanner is the planner of a run that begins with the first documents of its sources.
+// newPlanner returns the planner of a run that begins with the first documents of its sources.
 func newPlanner(c runconfig.Config) (*planner.Planner, error) {
 	h := planrecord.Header{Config: c}
 	for _, name := range slices.Sorted(maps.Keys(c.Sources)) {
@@ -51,7 +51,7 @@ func newPlanner(c runconfig.Config) (*planner.Planner, error) {
 	return planner.New(h)
 }
 
-// planSteps feeds documents to a new planner and tells each of what came of it.
+// planSteps adds documents to a new planner and calls each with every document and its steps.
 func planSteps(ctx context.Context, c runconfig.Config, in []plan.Arrival, each func(p *planner.Planner, a plan.Arrival,
 	steps []plan.Step)) (*planner.Planner, error) {
 	p, err := newPlanner(c)

@@ -15,10 +15,10 @@ import (
 	"loaderd/stream/planlog"
 )
 
-// tokenBytes is what a token costs in a document that is tokenized already, and in a batch.
+// tokenBytes is the number of bytes of a token in a tokenized document, and in a batch.
 const tokenBytes = 4
 
-// printPlanLog weighs the plans of real runs.
+// printPlanLog prints the sizes of the plans of real runs.
 func printPlanLog(ctx context.Context, b *bench, out io.Writer) error {
 	if err := b.fill(ctx); err != nil {
 		return err
@@ -39,7 +39,7 @@ func printPlanLog(ctx context.Context, b *bench, out io.Writer) error {
 	} {
 		c := b.settings(fmt.Sprintf("log-%d-%d", len(x.plan.Packing.Buckets), x.tokens))
 		c.Plan = x.plan
-		steps := uint64(int64(b.documents) * 500 / x.tokens) // half of what there is, at most
+		steps := uint64(int64(b.documents) * 500 / x.tokens) // at most half of the available ones
 		if err := serving(ctx, c, func(d *daemon.Daemon) error { return read(ctx, d.Run(), 0, steps) }); err != nil {
 			return err
 		}
@@ -61,7 +61,7 @@ type weight struct {
 	records, stored uint64 // bytes
 }
 
-// weigh reads the plan of a run through.
+// weigh reads the whole plan of a run.
 func weigh(ctx context.Context, c config.Config) (w weight, err error) {
 	store, err := stream.Open(ctx, c.Stream, quiet())
 	if err != nil {

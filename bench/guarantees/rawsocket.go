@@ -8,7 +8,8 @@ import (
 	"net"
 )
 
-// readRaw reads so many messages of a size from a socket that always has the next one, and calls each behind every one.
+// readRaw reads messages of a size from a socket that always has the next one available, and calls each after every
+// one.
 func readRaw(ctx context.Context, size, messages int, each func() error) (err error) {
 	var config net.ListenConfig
 	l, err := config.Listen(ctx, "tcp", "127.0.0.1:0")

@@ -16,7 +16,7 @@ import (
 	"loaderd/loader/runconfig"
 )
 
-// printStart starts daemons of new runs while all documents wait in the stream.
+// printStart starts daemons of new runs with all documents in the stream.
 func printStart(ctx context.Context, b *bench, out io.Writer) error {
 	if err := b.fill(ctx); err != nil {
 		return err
@@ -59,14 +59,14 @@ func batchOf(ctx context.Context, d *daemon.Daemon, step uint64) error {
 	return errors.Join(err, client.Close())
 }
 
-// printRecovery plans further and further beyond one checkpoint, stops the daemon each time, and starts it again.
+// printRecovery plans increasingly far beyond one checkpoint, and each time stops and restarts the daemon.
 func printRecovery(ctx context.Context, b *bench, out io.Writer) error {
 	if err := b.fill(ctx); err != nil {
 		return err
 	}
 	c := b.settings("recovery")
-	c.Serve.Checkpoint = math.MaxInt32 // none but when it stops
-	const checkpoint = 100             // the step that it goes on with
+	c.Serve.Checkpoint = math.MaxInt32 // only at the stop
+	const checkpoint = 100             // the step at which it resumes
 	if err := serving(ctx, c, func(d *daemon.Daemon) error {
 		return planTo(ctx, d.Run(), c.Serve.Ahead, checkpoint)
 	}); err != nil {
@@ -90,7 +90,7 @@ func printRecovery(ctx context.Context, b *bench, out io.Writer) error {
 			}
 		}
 		s := c
-		s.Serve.Ahead = 1 // so that the measurement plans little beyond what it finds
+		s.Serve.Ahead = 1 // so that the measurement plans few further steps
 		var opened, ready, old, fresh []time.Duration
 		var documents []uint64
 		for range b.repeats {
@@ -120,9 +120,9 @@ func printRecovery(ctx context.Context, b *bench, out io.Writer) error {
 	return m.Print(out)
 }
 
-// planTo reads as far as it takes to have exactly so many steps planned.
+// planTo reads until exactly the given number of steps is planned.
 func planTo(ctx context.Context, r *loader.Run, ahead int, steps uint64) error {
-	last := steps - uint64(ahead) - 1 // to ask for
+	last := steps - uint64(ahead) - 1 // the last step to request
 	from := min(last, r.Info().Planned)
 	if err := read(ctx, r, from, last+1); err != nil {
 		return err
@@ -139,7 +139,7 @@ func planTo(ctx context.Context, r *loader.Run, ahead int, steps uint64) error {
 	return nil
 }
 
-// between returns how many documents the planner saw from one step to another.
+// between returns the number of documents that the planner received from one step to another.
 func between(ctx context.Context, r *loader.Run, from, to uint64) (uint64, error) {
 	a, err := r.Step(ctx, from-1)
 	if err != nil {

@@ -15,15 +15,15 @@ import (
 )
 
 const (
-	// tailWorld is how many ranks read.
+	// tailWorld is the number of ranks.
 	tailWorld = 8
-	// slow is from when on a wait is told apart: it is what a trainer that computes for pause notices.
+	// slow is the wait above which a step counts as slow: a trainer that computes for pause is delayed by it.
 	slow = 5 * time.Millisecond
 )
 
-// printTail measures how long a trainer of eight ranks that computes between its steps waits for them, beside a raw
-// socket in the same run: for clients with a rank's windows, and for those whose windows are as large as throughput
-// gains from.
+// printTail measures how long a trainer of eight ranks that computes between its steps waits for them, compared with
+// a raw socket in the same run. It measures clients with a rank's windows, and clients with the largest windows that
+// increase throughput.
 func printTail(ctx context.Context, b *bench, out io.Writer) error {
 	if err := b.fill(ctx); err != nil {
 		return err
@@ -74,7 +74,7 @@ func printTail(ctx context.Context, b *bench, out io.Writer) error {
 	return m.Print(out)
 }
 
-// waits are quantiles of how long a step took, in ms.
+// waits is quantiles of the duration of a step, in ms.
 type waits struct {
 	Half     float64 `json:"p50"`
 	Hundred  float64 `json:"p99"`
@@ -86,7 +86,7 @@ func waitsOf(p paces) waits {
 	return waits{at(.5), at(.99), at(.999)}
 }
 
-// perThousand is how many of a thousand steps took longer than d.
+// perThousand returns how many of 1,000 steps took longer than d.
 func (p paces) perThousand(d time.Duration) float64 {
 	n := 0
 	for _, l := range p.latencies {

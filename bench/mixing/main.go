@@ -1,5 +1,5 @@
-// Mixing is loaderd's side of the comparison of mixtures: it plans a run of several sources from the lengths of their
-// documents, and writes which document was taken when, and what is in the steps.
+// Mixing is loaderd's side of the comparison of mixtures. It plans a run of several sources from the lengths of their
+// documents, and writes when each document was taken, and the contents of the steps.
 //
 //	mixing -taken FILE -steps FILE < request.json
 package main
@@ -26,18 +26,18 @@ import (
 
 // request is a run. Sources are named s00, s01, ... in its order.
 type request struct {
-	Weights [][]float64 `json:"weights"` // of all sources: at first, and behind each change
+	Weights [][]float64 `json:"weights"` // of all sources: at first, and after each change
 	Changes []int64     `json:"changes"` // tokens taken before each change
 	Lengths [][]int32   `json:"lengths"` // of the documents of each source, tokens
-	Tokens  int64       `json:"tokens"`  // to be taken; 0: all
-	// of sources that were sealed before the run began; 0 are live ones, in the order of publishing
+	Tokens  int64       `json:"tokens"`  // tokens to take; 0: all
+	// of sources that were sealed before the run began; 0 for live sources, which are read in publishing order
 	Epochs  int    `json:"epochs"`
 	Block   int    `json:"block"`
-	Restart bool   `json:"restart"` // the planner is written and read again at each change
+	Restart bool   `json:"restart"` // the planner is saved and restored at each change
 	Seed    uint64 `json:"seed"`
 }
 
-// result is told in JSON.
+// result is printed as JSON.
 type result struct {
 	Documents int     `json:"documents"`
 	CPU       float64 `json:"cpu_seconds"`
@@ -103,12 +103,12 @@ type mixer struct {
 	request
 	header       planrecord.Header
 	applier      *planner.Applier
-	taken, steps *bufio.Writer // nil where nobody asks
+	taken, steps *bufio.Writer // nil if not requested
 }
 
 func name(source int) string { return fmt.Sprintf("s%02d", source) }
 
-// begin makes the run with the default configuration: rows of 2,048, 64 a step.
+// begin creates the run with the default configuration: rows of 2,048 tokens, 64 per step.
 func (m *mixer) begin() (err error) {
 	c := config.Default().Plan
 	c.Packing.Buckets = []int{2048}
@@ -127,7 +127,7 @@ func (m *mixer) begin() (err error) {
 	return err
 }
 
-// mix plans until so many tokens are taken, or no document is left, and returns the number of documents.
+// mix plans until the requested tokens are taken or no document is left. It returns the number of documents.
 func (m *mixer) mix() (documents int, err error) {
 	if err := m.begin(); err != nil {
 		return 0, err
@@ -156,7 +156,7 @@ func (m *mixer) mix() (documents int, err error) {
 	return documents, nil
 }
 
-// change gives the sources other weights, as a record of the plan does.
+// change changes the weights of the sources, as a plan record does.
 func (m *mixer) change(weights []float64) error {
 	c := mixture.Change{Weights: map[string]float64{}}
 	for i, w := range weights {
@@ -180,7 +180,7 @@ func (m *mixer) change(weights []float64) error {
 	})
 }
 
-// emit writes the pieces of steps.
+// emit writes the spans of steps.
 func (m *mixer) emit(steps []plan.Step) {
 	if m.steps == nil {
 		return
@@ -194,7 +194,7 @@ func (m *mixer) emit(steps []plan.Step) {
 	}
 }
 
-// write is found to have failed when the writer is flushed.
+// write appends numbers; an error is reported when the writer is flushed.
 func (m *mixer) write(w *bufio.Writer, numbers ...uint32) {
 	var b [12]byte
 	for i, n := range numbers {

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// mixed runs the program and returns source and document of what was taken, and the tokens of each document in the
+// mixed runs the program. It returns source and number of each taken document, and the tokens of each document in the
 // steps.
 func mixed(t *testing.T, q request) (taken [][2]uint32, inSteps map[[2]uint32]int32) {
 	t.Helper()
@@ -64,8 +64,8 @@ func someLengths(n int, length int32) []int32 {
 	return out
 }
 
-// What comes out is the same with and without a restart at a change of weights; shares follow the change; no token
-// comes twice.
+// The result is the same with and without a restart at a change of weights. Shares follow the change, and no token is
+// duplicated.
 func TestMixing(t *testing.T) {
 	q := request{Weights: [][]float64{{1, 1}, {3, 1}}, Changes: []int64{2e6}, Tokens: 4e6,
 		Lengths: [][]int32{someLengths(8000, 500), someLengths(2000, 2000)}}
@@ -75,7 +75,7 @@ func TestMixing(t *testing.T) {
 	if !reflect.DeepEqual(taken, again) {
 		t.Error("a restart changes what is taken")
 	}
-	var tokens [2][2]int64 // before and behind the change, by source
+	var tokens [2][2]int64 // before and after the change, by source
 	seen, all := map[[2]uint32]bool{}, int64(0)
 	for _, d := range taken {
 		if seen[d] {
@@ -99,7 +99,7 @@ func TestMixing(t *testing.T) {
 	}
 }
 
-// Epochs are read in orders of their own, whole.
+// Each epoch has a different order and is complete.
 func TestEpochs(t *testing.T) {
 	taken, _ := mixed(t, request{Weights: [][]float64{{1}}, Epochs: 2, Block: 64,
 		Lengths: [][]int32{someLengths(2000, 3000)}})

@@ -106,7 +106,7 @@ func (p *Page) find(name string) (from, to int, err error) {
 	return 0, 0, fmt.Errorf("%s has no block of table %q", p.path, name)
 }
 
-// Cell returns what a table of the page has in the row and the column of these names.
+// Cell returns the content of a table's cell, by the names of its row and column.
 func (p *Page) Cell(name, row, column string) (string, error) {
 	from, to, err := p.find(name)
 	if err != nil {

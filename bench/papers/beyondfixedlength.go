@@ -34,19 +34,19 @@ var beyondFixedLength = []table{
 const beyondCommand = "loaderd gen-lengths --dist fineweb-edu -n %d | " +
 	"loaderd simulate --method %s --buckets 1024,2048,4096,8192,16384 --pool %d --max-age %d"
 
-// beyondThreshold is the padding threshold of the point of the surface that is nearest to the paper's BucketLLM.
+// beyondThreshold is the padding threshold of the point of the surface that is closest to the paper's BucketLLM.
 const beyondThreshold = 0.025
 
 var beyondBuckets = []int{1024, 2048, 4096, 8192, 16384}
 
-// quality is what Table 1 has of a method: padding and truncation in %, and documents a row.
+// quality is a method's values in Table 1: padding and truncation in %, and documents per row.
 type quality [3]float64
 
 func (q quality) cells() []string {
 	return []string{percent(q[0]), percent(q[1]), fmt.Sprintf("%.2f", q[2])}
 }
 
-// published is cells with the paper's two digits.
+// published formats cells with the paper's two digits.
 func (q quality) published() []string {
 	return []string{fmt.Sprintf("%.2f %%", q[0]), fmt.Sprintf("%.2f %%", q[1]), fmt.Sprintf("%.2f", q[2])}
 }
@@ -55,7 +55,7 @@ func (q quality) String() string {
 	return strings.ReplaceAll(strings.Join(q.cells(), " / "), " %", "")
 }
 
-// percent has two digits after the point as the paper has, and more where those would be 0.
+// percent formats two decimals as the paper does, and more where those would be 0.
 func percent(x float64) string {
 	digits := 2
 	if x > 0 && x < 0.1 {
@@ -64,8 +64,8 @@ func percent(x float64) string {
 	return fmt.Sprintf("%.*f %%", digits, x)
 }
 
-// factor is how far two qualities are apart: the largest of the three factors between them. That of padding is infinite
-// where only one has some.
+// factor returns the distance of two qualities: the largest of the three ratios between them. The ratio of padding is
+// infinite if only one has padding.
 func (q quality) factor(other quality) float64 {
 	far := 1.0
 	for i := range q {
@@ -83,15 +83,15 @@ type beyondRow struct {
 	method    string
 	buckets   []int
 	pool      int
-	grows     bool // the pool is that of a million documents and grows with them
+	grows     bool // the pool is for a million documents and grows with their number
 	maxAge    int
 	threshold float64
 	published quality
 	none      bool // the paper has no figures
 }
 
-// beyondRows are the fixed lengths, the baselines, the points of the surface that are nearest to the paper's two
-// methods, and ours.
+// beyondRows returns the fixed lengths, the baselines, the points of the surface that are closest to the paper's two
+// methods, and loaderd's methods.
 func beyondRows() []beyondRow {
 	var rows []beyondRow
 	for i, l := range beyondBuckets {
@@ -120,7 +120,7 @@ func beyondRows() []beyondRow {
 	)
 }
 
-// title is the name with the settings.
+// title returns the name with the settings.
 func (x beyondRow) title(pool int) string {
 	name := x.name
 	if pool > 0 {
@@ -139,7 +139,7 @@ func (x beyondRow) config(pool int) packonline.Config {
 	return beyondConfig(x.method, x.buckets, pool, x.maxAge, x.threshold)
 }
 
-// withPool returns the methods in which documents wait.
+// withPool returns the methods with a pool.
 func withPool(rows []beyondRow) []beyondRow {
 	return slices.DeleteFunc(rows, func(x beyondRow) bool { return x.pool == 0 })
 }
@@ -195,11 +195,10 @@ func printBeyond(out io.Writer, documents int, rows []beyondRow) error {
 	return m.Print(out)
 }
 
-// shard is the number of documents after which the published padding of fixed lengths comes out if the last row is
-// padded then.
+// shard is the number of documents after which a padded last row reproduces the published padding of fixed lengths.
 const shard = 10_000
 
-// printFixed compares what could be meant by truncation at a fixed length, and by padding.
+// printFixed compares possible definitions of truncation at a fixed length, and of padding.
 func printFixed(_ *report, out io.Writer) error {
 	in := fineweb(million)
 	var m page.Markdown
@@ -243,7 +242,7 @@ var (
 	surfaceThresholds = []float64{0, 0.01, 0.025, 0.08, 0.1}
 )
 
-// printSurface prints r_pad / r_tru / r_cat for each pool size and padding threshold, and the points nearest to the
+// printSurface prints r_pad / r_tru / r_cat for each pool size and padding threshold, and the points closest to the
 // paper's figures.
 func printSurface(_ *report, out io.Writer) error {
 	in := fineweb(million)

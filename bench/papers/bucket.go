@@ -23,13 +23,13 @@ var bucketMethod = []table{
 		print: printBounds, rows: []string{fmt.Sprintf(beyondCommand, million, "bucket", 256, 1024)}},
 }
 
-// bucketBounds are the bounds of the pool and of ages that the tables of bucket with several row lengths have.
+// bucketBounds are the bounds of pool and age in the tables of bucket with several row lengths.
 var bucketBounds = []struct{ pool, maxAge int }{
 	{256, 1024}, {1024, 2048}, {1024, 4096}, {4096, 8192}, {4096, 16384}, {16384, 32768}, {65536, 131072},
 }
 
-// The defaults of packing.pool, packing.hold and packing.max_age, and over how many lists of documents a mean or a most
-// is taken.
+// The defaults of packing.pool, packing.hold and packing.max_age, and the number of lists of documents for a mean or
+// a maximum.
 const (
 	defaultPool = 4096
 	defaultHold = 100
@@ -74,7 +74,7 @@ func printSingle(_ *report, out io.Writer) error {
 	return m.Print(out)
 }
 
-// leastPadding is what the last row lacks when all others are full.
+// leastPadding returns the minimum padding: what the last row lacks if all others are full.
 func leastPadding(tokens int64, row int) int64 { return (int64(row) - tokens%int64(row)) % int64(row) }
 
 // printBounds sweeps the bounds of bucket.
@@ -103,7 +103,7 @@ func printBounds(_ *report, out io.Writer) error {
 	return m.Print(out)
 }
 
-// longer is the share of documents that are longer than a row: these must be split.
+// longer returns the share of documents that are longer than a row and must be split.
 func longer(in []int32, row int) float64 {
 	long := 0
 	for _, n := range in {
@@ -114,9 +114,10 @@ func longer(in []int32, row int) float64 {
 	return float64(long) / float64(len(in))
 }
 
-// mostRows is how many full rows there can be, whole multiples of the shortest one, when no document is split that fits
-// the longest. The rest of a piece is what it has beyond whole shortest rows, 1 to all tokens of one. In a full row the
-// rests sum up to a shortest row or more; so there are at most as many rows as all rests hold shortest rows.
+// mostRows returns an upper bound of the number of full rows if no document that fits the longest row is split. Row
+// lengths are whole multiples of the shortest row. The remainder of a span is its length beyond whole shortest rows,
+// from 1 token to a shortest row. In a full row the remainders sum up to at least a shortest row. So the number of rows
+// is at most the sum of all remainders divided by the shortest row.
 func mostRows(in []int32, shortest, longest int) int64 {
 	var rests int64
 	for _, n := range in {

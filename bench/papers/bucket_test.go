@@ -7,7 +7,7 @@ import (
 	"loaderd/packonline"
 )
 
-// TestMostRows: rests that can be counted by hand, and no packing makes more full rows than the bound says.
+// TestMostRows checks bounds that can be counted by hand, and that no packing makes more full rows than the bound.
 func TestMostRows(t *testing.T) {
 	for _, x := range []struct {
 		in   []int32
@@ -16,7 +16,7 @@ func TestMostRows(t *testing.T) {
 		{[]int32{10, 10, 10}, 3},    // rests of 10 each
 		{[]int32{11, 9, 5, 15}, 2},  // 1 + 9 + 5 + 5
 		{[]int32{40, 45, 5}, 3},     // a full row, a full row and 5, 5
-		{[]int32{20, 20, 20, 1}, 3}, // 10 each: a document that is a row needs no other
+		{[]int32{20, 20, 20, 1}, 3}, // 10 each; a document of a full row needs no other
 		{[]int32{12, 12, 12, 12}, 0},
 	} {
 		if have := mostRows(x.in, 10, 40); have != x.want {

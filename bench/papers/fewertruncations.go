@@ -13,7 +13,7 @@ import (
 	"loaderd/packonline"
 )
 
-// Fewer Truncations packs Refined Web, for whose lengths web stands in, and the Stack, for which code does.
+// Fewer Truncations packs Refined Web and the Stack; the distributions web and code replace their lengths.
 var fewerTruncations = []table{
 	{name: "fewer-1", title: "Fewer Truncations, Table 1: seconds to pack, rows of 2,048", timed: true,
 		print: printSeconds, rows: []string{
@@ -29,19 +29,19 @@ var fewerTruncations = []table{
 
 const million = 1_000_000
 
-// published1 has the seconds of the paper's Python.
+// published1 has the seconds of the paper's Python implementation.
 var published1 = []struct {
 	documents int
 	ffd, bfd  float64
 }{{million, 17, 10}, {10 * million, 205, 106}, {100 * million, 2311, 1066}}
 
-// printSeconds measures up to 10 or, where it is asked for, 100 million documents.
+// printSeconds measures up to 10 million documents, or 100 million if large is set.
 func printSeconds(_ *report, out io.Writer) error {
 	machine := record.ThisMachine()
 	measured := published1[:2]
 	if *large {
 		measured = published1
-		debug.SetMemoryLimit(13 << 29) // 6.5 GiB: what is garbage leaves before more is asked for
+		debug.SetMemoryLimit(13 << 29) // 6.5 GiB: collect garbage before allocating more
 	}
 	var m page.Markdown
 	m.Row("documents", "ffd, published", "ffd, ours", "times faster", "bfd, published", "bfd, ours", "times faster")
@@ -66,8 +66,8 @@ func seconds(s float64) string {
 	return fmt.Sprintf("%.0f", s)
 }
 
-// packing is the configuration of one row length with atoms of a row, as loaderd simulate has it: with the default hold
-// unless the pool, which is then 0, holds everything.
+// packing returns the configuration of one row length with atoms of a row, as in loaderd simulate. It has the default
+// holdback unless pool is 0, which means a pool that holds everything.
 func packing(method string, row, pool, maxAge int) packonline.Config {
 	c := packonline.Config{Method: method, Buckets: []int{row}, Atom: 1, Pool: pool, MaxAge: maxAge}
 	if pool > 0 {
@@ -76,7 +76,7 @@ func packing(method string, row, pool, maxAge int) packonline.Config {
 	return c
 }
 
-// offline is packing with a pool that holds so many documents, all there are.
+// offline returns packing with a pool that holds all of the given number of documents.
 func offline(method string, row, documents int) packonline.Config {
 	c := packing(method, row, 0, 0)
 	c.Pool = documents
@@ -112,7 +112,7 @@ func printCompactness(_ *report, out io.Writer) error {
 	return m.Print(out)
 }
 
-// compactness lists the packers of the columns.
+// compactness returns the packers of the columns.
 func compactness(row int) []packonline.Config {
 	out := []packonline.Config{packing("bfd", row, 0, 0), packing("ffd", row, 0, 0)}
 	for _, ages := range []int{0, 4} {

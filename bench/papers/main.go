@@ -1,4 +1,4 @@
-// Papers prints the tables of docs/results/papers.md as Markdown: what a paper published and what loaderd does, on
+// Papers prints the tables of docs/results/papers.md as Markdown: a paper's published figures and loaderd's, on
 // lengths drawn from the distributions of package lengths.
 //
 //	bin/papers                    # all tables
@@ -25,7 +25,7 @@ import (
 	"loaderd/bench/record"
 )
 
-// report is the page that the tables are on.
+// report is the page that holds the tables.
 type report struct {
 	*page.Page
 	draws bool // figures are drawn into files next to it
@@ -44,11 +44,11 @@ type table struct {
 	print func(p *report, out io.Writer) error
 }
 
-// tables are in the order in which they are written: the summary reads the others.
+// tables are all tables in writing order; the summary reads the others.
 var tables = slices.Concat(fewerTruncations, seamlessPacking, optimizing, beyondFixedLength, bucketMethod, robustness,
 	speed, splice, summary)
 
-// large asks for what takes minutes and gigabytes.
+// large enables measurements that take minutes and gigabytes.
 var large = flag.Bool("large", false, "measure 100 million documents too")
 
 func main() {

@@ -24,7 +24,7 @@ func testPage(t *testing.T) *report {
 	return &report{Page: p}
 }
 
-// One table is printed with its command, and one that is not there is refused.
+// One table is printed with its command, and an unknown table is refused.
 func TestRun_PrintsTables(t *testing.T) {
 	var out bytes.Buffer
 	err := run(published, []string{"optimizing-3"}, false, false, &out)
@@ -71,7 +71,7 @@ func TestPage_TablesAreWritten(t *testing.T) {
 	}
 }
 
-// Tables that take moments are on the page as the program writes them.
+// Tables that take little time are on the page as the program writes them.
 func TestPage_IsAsWritten(t *testing.T) {
 	p := testPage(t)
 	for _, x := range tables {
@@ -107,7 +107,7 @@ func writePage(t *testing.T, old, replacement string) (path string, text []byte)
 	return path, changed
 }
 
-// A stale figure is replaced, and the rest of the page is as it was.
+// An outdated figure is replaced, and the rest of the page is unchanged.
 func TestRun_RewritesThePage(t *testing.T) {
 	text, err := os.ReadFile(published)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"loaderd/shuffle"
 )
 
-// windows are the sizes of the shuffle window, in atoms. 0 keeps the order, everything is the global shuffle of the
-// paper.
+// windows are the sizes of the shuffle window, in atoms. 0 keeps the order, and everything is the paper's global
+// shuffle.
 var windows = []int{0, 16, 64, 256, 1024, 4096, 16384, 65536, everything}
 
 const (
@@ -21,8 +21,8 @@ const (
 	mixedStep  = 256 // rows
 )
 
-// printMixing shuffles the run of concat by atoms, through windows and as a whole. All figures of atoms of a row come
-// first, then one figure of all atoms.
+// printMixing shuffles the run of concat by atoms, through windows and globally. It prints all figures of atoms of
+// one row first, then one figure of all atoms.
 func printMixing(p *report, out io.Writer) error {
 	in := paragraphs()
 	var row, sharing page.Markdown
@@ -71,7 +71,7 @@ func windowName(window int) string {
 	return fmt.Sprint(window)
 }
 
-// percentage has two digits that count, or all before the point.
+// percentage formats a share with two significant digits, or all digits before the point.
 func percentage(share float64) string {
 	digits := 0
 	if share > 0 {
@@ -80,10 +80,10 @@ func percentage(share float64) string {
 	return fmt.Sprintf("%.*f %%", digits, 100*share)
 }
 
-// span is the documents that an atom has tokens of, from the first to the last.
+// span is the range of documents whose tokens are in an atom.
 type span struct{ first, last int32 }
 
-// cut makes atoms of the run of all documents.
+// cut cuts the concatenation of all documents into atoms.
 func cut(lengths []int32, atom int) []span {
 	var out []span
 	used := 0
@@ -118,18 +118,18 @@ func reorder(n, window int) []int32 {
 	return out
 }
 
-// mixed says how well an order mixes. Distances are shares of all atoms.
+// mixed is how well an order mixes. Distances are shares of all atoms.
 type mixed struct {
 	atom         float64
 	window       int
-	displacement float64 // how far an atom is from its old place, in the mean
-	most         float64 // and at most
-	apart        float64 // how far two atoms are from each other that were neighbours, in the mean
-	neighbours   float64 // share of the atoms that have tokens of the same document as the atom before
-	sharing      float64 // share of the atoms that have tokens of the same document as another atom of their step
+	displacement float64 // mean distance of an atom from its original place
+	most         float64 // and its maximum
+	apart        float64 // mean distance of two atoms that were neighbours
+	neighbours   float64 // share of the atoms with tokens of the same document as the atom before
+	sharing      float64 // share of the atoms with tokens of the same document as another atom of their step
 }
 
-// measure compares an order of atoms, step of which make a step, with the order in which they were cut.
+// measure compares an order of atoms, in steps of step atoms, with the order in which they were cut.
 func measure(order []int32, atoms []span, step int) (m mixed) {
 	n := float64(len(order))
 	place := make([]int32, len(order))
@@ -149,7 +149,7 @@ func measure(order []int32, atoms []span, step int) (m mixed) {
 		}
 	}
 	for batch := range slices.Chunk(slices.Clone(order), step) {
-		slices.Sort(batch) // atoms that share a document with any share one with the next, or with the one before
+		slices.Sort(batch) // an atom that shares a document shares it with a neighbour
 		for k, i := range batch {
 			if k > 0 && atoms[i].shares(atoms[batch[k-1]]) || k+1 < len(batch) && atoms[i].shares(atoms[batch[k+1]]) {
 				shared++

@@ -16,8 +16,8 @@ import (
 	"gonum.org/v1/plot/vg/vgsvg"
 )
 
-// panel is one plot of the figure: a measure over the size of the window, a line for each size of atom. The global
-// shuffle is dashed.
+// panel is one plot of the figure: a measure by window size, with a line for each atom size. The global shuffle is
+// dashed.
 type panel struct {
 	title string
 	least float64 // of the y axis
@@ -30,7 +30,7 @@ var panels = []panel{
 	{"atoms of a step that share one", 1e-4, func(m mixed) float64 { return m.sharing }},
 }
 
-// atomColors go with atomSizes, from the smallest on.
+// atomColors are the colors of atomSizes, starting with the smallest.
 var atomColors = []color.Color{color.RGBA{253, 166, 54, 255}, color.RGBA{225, 100, 98, 255},
 	color.RGBA{177, 42, 144, 255},
 	color.RGBA{106, 0, 168, 255}, color.RGBA{13, 8, 135, 255}}
@@ -52,7 +52,7 @@ func drawMixing(all []mixed, file string) error {
 	if _, err := whole.WriteTo(&b); err != nil {
 		return err
 	}
-	// Arial is as wide, and not all readers have Liberation.
+	// Arial has the same widths, and some readers lack Liberation.
 	svg := strings.ReplaceAll(b.String(),
 		"font-family:Liberation Sans;font-variant:normal;font-weight:normal;font-style:normal;",
 		"font-family:Liberation Sans,Arial,sans-serif;")
@@ -79,7 +79,7 @@ func (p panel) plot(all []mixed) (*plot.Plot, error) {
 		var points, global plotter.XYs
 		for _, m := range all {
 			switch {
-			case m.atom != atom || m.window == 0: // no window has no place on a logarithmic axis
+			case m.atom != atom || m.window == 0: // a window of 0 is not on a logarithmic axis
 			case m.window == everything:
 				global = plotter.XYs{{X: x.X.Min, Y: p.value(m)}, {X: x.X.Max, Y: p.value(m)}}
 			default:

@@ -39,7 +39,8 @@ func TestMeasure(t *testing.T) {
 	}
 }
 
-// TestReorder: a global shuffle displaces by a third in the mean, a window by less than the bound on the wait.
+// TestReorder checks that a global shuffle displaces by a third on average, and a window by less than the bound on
+// the wait.
 func TestReorder(t *testing.T) {
 	const n = 20_000
 	atoms := make([]span, n)

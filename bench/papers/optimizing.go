@@ -10,7 +10,8 @@ import (
 	"loaderd/internal/simulation"
 )
 
-// Optimizing Packing and Shuffling trains on the paragraphs of WikiText-103, for whose lengths wikitext stands in.
+// Optimizing Packing and Shuffling trains on the paragraphs of WikiText-103; the distribution wikitext replaces their
+// lengths.
 var optimizing = []table{
 	{name: "optimizing-3", title: "Optimizing Packing and Shuffling, Table 3: steps of two epochs", print: printSteps,
 		rows: []string{
@@ -72,7 +73,7 @@ func printSteps(_ *report, out io.Writer) error {
 
 func quotient(a, b int) string { return fmt.Sprintf("%.3f", float64(a)/float64(b)) }
 
-// atomSizes are those of the paper, in rows.
+// atomSizes are the atom sizes of the paper, in rows.
 var atomSizes = []float64{0.25, 0.5, 1, 2, 4}
 
 func printAtoms(_ *report, out io.Writer) error {

@@ -26,8 +26,8 @@ var robustLengths = []string{"code", "short", "constant", "drift"}
 
 const robustThreshold = 0.02
 
-// printRobust packs lengths that are hard to pack, into rows of one length by all methods, of several by those that
-// know them.
+// printRobust packs lengths that are hard to pack: into rows of one length with all methods, and into rows of several
+// with the methods that support them.
 func printRobust(_ *report, out io.Writer) error {
 	var m page.Markdown
 	m.Row("lengths, rows", "method", "padding", "split", "split though they fit a row", "documents a row",

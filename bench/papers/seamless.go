@@ -35,21 +35,21 @@ func (c corpus) draw(seed uint64) []int32 {
 	return d.Draw(d.Documents, seed)
 }
 
-// packing is a method with the paper's settings.
+// packing returns a method's configuration with the paper's settings.
 func (c corpus) packing(method string, pool, maxAge int) packonline.Config {
 	p := packing(method, c.row, pool, maxAge)
 	p.Overlap, p.Extra = 0.3, c.extra
 	return p
 }
 
-// offline is packing with a pool that holds all documents.
+// offline returns packing with a pool that holds all documents.
 func (c corpus) offline(method string, in []int32) packonline.Config {
 	p := c.packing(method, 0, 0)
 	p.Pool = len(in)
 	return p
 }
 
-// figureNames are the rows of a corpus, and publishedFigures what the paper says of them.
+// figureNames are the rows of a corpus, and publishedFigures the paper's values.
 var (
 	figureNames = []string{"documents under windows", "tokens for stage 2", "repeated", "dropped", "dropped by bfd-m",
 		"padding",
@@ -65,8 +65,8 @@ var (
 	}
 )
 
-// printSeamless shows the mean of ten draws offline, and draw 1 offline and over pools. The paper has no such figures
-// of finance.
+// printSeamless prints the mean of ten draws offline, and draw 1 offline and with pools. The paper has no such
+// figures of finance.
 func printSeamless(_ *report, out io.Writer) error {
 	var m page.Markdown
 	m.Row("lengths, figure", "published", "offline, mean of 10 draws", "offline, draw 1", "pool 4096, age 16384",
@@ -101,7 +101,7 @@ func printSeamless(_ *report, out io.Writer) error {
 	return m.Print(out)
 }
 
-// figures packs a corpus with seamless, and with what the paper compares it with.
+// figures packs a corpus with seamless, and with the methods that the paper compares it with.
 func figures(c corpus, pool, maxAge int, in []int32) (map[string]int64, error) {
 	pack := func(method string) (*simulation.Result, error) {
 		return simulation.Run(context.Background(), c.packing(method, pool, maxAge), in, nil)
@@ -134,7 +134,7 @@ func figures(c corpus, pool, maxAge int, in []int32) (map[string]int64, error) {
 	}, nil
 }
 
-// printSeamlessTimes packs each corpus often enough to measure: the least of 20 times counts.
+// printSeamlessTimes packs each corpus 20 times, and prints the minimum time.
 func printSeamlessTimes(_ *report, out io.Writer) error {
 	machine := record.ThisMachine()
 	var m page.Markdown

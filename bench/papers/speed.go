@@ -19,8 +19,8 @@ var speed = []table{
 		print: printMethodSpeed},
 }
 
-// printBucketSpeed packs the same lengths with bucket and with its baseline: best fit in rows of one length, BucketLLM
-// in rows of several.
+// printBucketSpeed packs the same lengths with bucket and with its baseline: best fit for rows of one length,
+// BucketLLM for rows of several.
 func printBucketSpeed(_ *report, out io.Writer) error {
 	machine := record.ThisMachine()
 	var m page.Markdown
@@ -88,8 +88,8 @@ func printMethodSpeed(_ *report, out io.Writer) error {
 	return m.Print(out, machine)
 }
 
-// packSeconds packs lengths with several packers in turns, so many times, and returns the least processor time of each
-// from the first length to the last row, with what is in it: other work on the machine counts little.
+// packSeconds packs lengths with several packers in turn, the given number of times. It returns the minimum processor
+// time of each, from the first length to the last row and its spans. The minimum reduces the effect of other load.
 func packSeconds(in []int32, times int, configs ...packonline.Config) ([]float64, error) {
 	least := make([]float64, len(configs))
 	for range times {
@@ -124,7 +124,7 @@ func packOnce(c packonline.Config, in []int32) (float64, error) {
 	return (record.ProcessorTime() - start).Seconds(), nil
 }
 
-// perSecond has millions or thousands with a letter.
+// perSecond formats a number in thousands or millions, with a letter.
 func perSecond(x float64) string {
 	switch {
 	case x >= 1e6:
@@ -135,7 +135,7 @@ func perSecond(x float64) string {
 	return fmt.Sprintf("%.0f", x)
 }
 
-// times has two or three digits that count.
+// times formats a ratio with two or three significant digits.
 func times(ratio float64) string {
 	switch {
 	case ratio >= 10:

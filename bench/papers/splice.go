@@ -9,8 +9,8 @@ import (
 	"loaderd/bench/record"
 )
 
-// The tables of SPLICE are of records that make bench-splice writes: measuring takes longer than all other tables, and
-// needs other libraries.
+// The tables of SPLICE are printed from records of make bench-splice, because measuring takes longer than all other
+// tables and needs other libraries.
 var splice = []table{
 	spliceTable("splice-corpus", "SPLICE, the corpus", false, printSpliceCorpus),
 	spliceTable("splice-4096", "SPLICE, related documents in one row; pool of 4,096", false, printPackings(4096)),
@@ -39,8 +39,7 @@ func printSpliceCorpus(p *report, out io.Writer) error {
 	return m.Print(out)
 }
 
-// printPackings prints the packings with one size of the pool. The first one is example packing, with which the others
-// are compared.
+// printPackings prints the packings with one pool size. The others are compared with the first one, example packing.
 func printPackings(pool int) func(*report, io.Writer) error {
 	return func(p *report, out io.Writer) error {
 		r, err := spliceRecord(p)

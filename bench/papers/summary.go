@@ -14,16 +14,16 @@ var summary = []table{{
 	print:   printSummary,
 }}
 
-// summaryRow is a line of the summary: what is compared, what the paper has, and figures of the page.
+// summaryRow is a line of the summary: the comparison, the paper's figures, and figures of the page.
 type summaryRow struct {
 	paper, anchor, figure string
 	published, here       []figureCell
 }
 
-// figureCell is the figure that a table has in a row and a column, or without a table the text alone.
+// figureCell is the figure of a table in a row and a column, or only text without a table.
 type figureCell struct{ table, row, column, text string }
 
-// figuresOf are the figures of several rows in one column.
+// figuresOf returns the figures of several rows in one column.
 func figuresOf(table, column string, rows ...string) (cells []figureCell) {
 	for _, row := range rows {
 		cells = append(cells, figureCell{table: table, row: row, column: column})
@@ -31,7 +31,7 @@ func figuresOf(table, column string, rows ...string) (cells []figureCell) {
 	return cells
 }
 
-// qualityCells has the figures of a method in Table 1 of Beyond Fixed Length.
+// qualityCells returns the figures of a method in Table 1 of Beyond Fixed Length.
 func qualityCells(whose, row string) (cells []figureCell) {
 	for _, figure := range []string{"r_pad", "r_tru", "r_cat"} {
 		cells = append(cells, figureCell{table: "beyond-1", row: row, column: figure + ", " + whose})
@@ -64,7 +64,7 @@ var summaryRows = []summaryRow{
 	{"", "", "the same of `bucket`, loaderd's own", nil, qualityCells("ours", bucketRow)},
 }
 
-// printSummary takes its figures from the page, on which the other tables were written before.
+// printSummary takes its figures from the page, to which the other tables were written before.
 func printSummary(p *report, out io.Writer) error {
 	var m page.Markdown
 	m.Row("paper", "figure", "published", "here")

@@ -1,5 +1,5 @@
-// Peers is loaderd's side of the comparison with other packers: it packs document lengths on one core, alone and with
-// the tokens moved into rows, and prints what that cost as JSON, or the rows themselves for another program to check.
+// Peers is loaderd's side of the comparison with other packers. It packs document lengths on one core, alone and with
+// moving the tokens into rows. It prints the cost as JSON, or the rows for another program to check.
 //
 //	bin/peers -draw 200000 > lengths
 //	bin/peers -method bfd -pool 4096 -max-age 16384 lengths
@@ -25,9 +25,9 @@ import (
 type result struct {
 	Documents int     `json:"documents"`
 	Alone     float64 `json:"alone_cpu_seconds"`    // packing lengths
-	Moved     float64 `json:"moved_cpu_seconds"`    // the same, and filling rows of tokens and of segment ids
-	Added     int64   `json:"added_memory_bytes"`   // the most that the latter added to the process
-	Process   int64   `json:"process_memory_bytes"` // the most that the process had then, without the documents
+	Moved     float64 `json:"moved_cpu_seconds"`    // the same, and filling rows of tokens and segment ids
+	Added     int64   `json:"added_memory_bytes"`   // peak memory that the latter added to the process
+	Process   int64   `json:"process_memory_bytes"` // peak memory of the process then, without the documents
 }
 
 func main() {
@@ -128,7 +128,7 @@ func measure(config packonline.Config, docs []int32, rounds int) (result, error)
 	return r, err
 }
 
-// median returns the median of the CPU seconds that f takes, and the most memory that any round added to the process.
+// median returns the median of the CPU seconds of f, and the maximum memory that a round added to the process.
 func median(rounds int, f func() error) (seconds float64, added int64, err error) {
 	var all []float64
 	for range rounds {

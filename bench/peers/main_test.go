@@ -22,7 +22,7 @@ func lengthsFile(t *testing.T, text string) string {
 	return path
 }
 
-// Every token comes out once, whatever the method, and no row before its documents.
+// Every token is in the rows once with each method, and no row is emitted before its documents.
 func TestRowsHoldEveryTokenOnce(t *testing.T) {
 	path := lengthsFile(t, "3\n8\n5\n1\n20\n8\n2\n")
 	for _, method := range []string{"bfd", "concat"} {

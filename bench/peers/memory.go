@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// resetPeak makes the kernel forget the largest resident size of this process, and returns the present one in bytes.
-// Linux only.
+// resetPeak resets the kernel's peak resident size of this process, and returns the current size in bytes. It works
+// on Linux only.
 func resetPeak() (int64, error) {
 	if err := os.WriteFile("/proc/self/clear_refs", []byte("5"), 0); err != nil {
 		return 0, fmt.Errorf("reset the peak of the resident size: %w", err)

@@ -10,10 +10,10 @@ import (
 	"loaderd/packonline"
 )
 
-// batch is how many rows are assembled at a time: the default step.
+// batch is the number of rows that are assembled together: the default step.
 const batch = 64
 
-// packAlone packs lengths and looks at every piece, as a planner does.
+// packAlone packs lengths and reads every span, as a planner does.
 func packAlone(config packonline.Config, docs []int32) error {
 	p, err := packonline.New(config)
 	if err != nil {
@@ -43,13 +43,13 @@ func packAlone(config packonline.Config, docs []int32) error {
 // server adds.
 type mover struct {
 	docs     []int32
-	starts   []int // where each document begins in tokens
+	starts   []int // offset of each document in tokens
 	tokens   []int32
 	row      int
 	filled   int // rows of the batch
 	ids      []int32
 	segments []int32
-	out      *bufio.Writer // where the rows go; nil for nowhere
+	out      *bufio.Writer // output of the rows, or nil
 }
 
 func newMover(docs []int32, row int) (*mover, error) {
@@ -57,7 +57,7 @@ func newMover(docs []int32, row int) (*mover, error) {
 	for i, n := range docs {
 		m.starts[i+1] = m.starts[i] + int(n)
 	}
-	// Outside the heap: the documents come from elsewhere, and must not set how often the garbage collector runs.
+	// The documents are outside the heap, so that they do not affect how often the garbage collector runs.
 	b, err := syscall.Mmap(-1, 0, 4*m.starts[len(docs)], syscall.PROT_READ|syscall.PROT_WRITE,
 		syscall.MAP_ANON|syscall.MAP_PRIVATE)
 	if err != nil {
@@ -89,7 +89,7 @@ func (m *mover) pack(config packonline.Config) error {
 	return m.move(&rows, len(m.docs))
 }
 
-// begin makes a batch anew: the one before belongs to its reader.
+// begin allocates a new batch, because the previous one belongs to its reader.
 func (m *mover) begin() {
 	m.ids, m.segments, m.filled = make([]int32, batch*m.row), make([]int32, batch*m.row), 0
 }

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// madeUp is a corpus that is nowhere: every byte of it follows from the seed. Its documents are lines of JSON of the
-// same length, so that any range can be served.
+// madeUp is a generated corpus, in which every byte follows from the seed. Its documents are JSON lines of equal
+// length, so that any range can be served.
 type madeUp struct {
 	seed      uint64
 	documents int64
@@ -29,7 +29,7 @@ const (
 		"time new some could these"
 )
 
-// numbered begins every text, before the document's number; a space ends that.
+// numbered is the start of every text, followed by the document's number and a space.
 const numbered = "document "
 
 var vocabulary = strings.Fields(words)
@@ -42,7 +42,7 @@ func (m madeUp) objects() int64 { return (m.documents + m.perObject - 1) / m.per
 
 func (m madeUp) bytes() int64 { return m.documents * lineBytes }
 
-// line is the i-th document.
+// line returns the i-th document.
 func (m madeUp) line(i int64) []byte {
 	const end = "\"}\n"
 	line := fmt.Appendf(make([]byte, 0, lineBytes), `{"text": "%s%d `, numbered, i)
@@ -53,10 +53,10 @@ func (m madeUp) line(i int64) []byte {
 	return append(line[:lineBytes-len(end)], end...)
 }
 
-// text is what a line has as text.
+// text returns the text field of a line.
 func text(line []byte) []byte { return line[len(`{"text": "`) : lineBytes-len("\"}\n")] }
 
-// addresses are those of all objects, at a server.
+// addresses returns the addresses of all objects at a server.
 func (m madeUp) addresses(server string) (all []string) {
 	for i := range m.objects() {
 		all = append(all, fmt.Sprintf("%s/%06d.jsonl", server, i))
@@ -78,7 +78,7 @@ func (m madeUp) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 		&object{corpus: m, from: from, size: min(m.perObject, m.documents-from) * lineBytes, cached: -1})
 }
 
-// object is one object of a corpus, made as it is read.
+// object is one object of a corpus, generated while it is read.
 type object struct {
 	corpus         madeUp
 	from, size, at int64

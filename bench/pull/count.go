@@ -9,17 +9,17 @@ import (
 	"loaderd/tokenizer"
 )
 
-// count says of every document of a corpus what steps hold of it. Documents have the sequences 1, 2, ... in their
-// order.
+// count counts the tokens and errors of every document of a corpus in the steps. Documents have the sequences 1, 2,
+// ... in order.
 type count struct {
 	model     *tokenizer.Model
-	end       int32 // token behind every document
+	end       int32 // token after every document
 	ended     []uint8
-	tokens    []int32 // that steps hold
-	behind    []int32 // behind the last one, as its piece says
+	tokens    []int32 // in the steps
+	behind    []int32 // end of the last span
 	seen      int64   // tokens of all documents
-	misplaced int64   // documents that begin with another one's number
-	foreign   int64   // pieces of no document
+	misplaced int64   // documents with another document's number
+	foreign   int64   // spans of no document
 }
 
 func newCount(documents int64, model *tokenizer.Model) (*count, error) {
@@ -31,7 +31,7 @@ func newCount(documents int64, model *tokenizer.Model) (*count, error) {
 		behind: make([]int32, documents)}, nil
 }
 
-// take counts what a batch holds.
+// take counts the contents of a batch.
 func (c *count) take(b reader.Batch) error {
 	for row, pieces := range b.Documents {
 		ids := b.InputIDs[row*b.L : (row+1)*b.L]
@@ -67,8 +67,7 @@ func (c *count) take(b reader.Batch) error {
 	return nil
 }
 
-// result is how many documents are missing, wholly or in part, and how many are there more than once, wholly or in
-// part.
+// result returns the numbers of documents that are missing, and that are duplicated, in whole or in part.
 func (c *count) result() (missing, twice int64) {
 	for i := range c.tokens {
 		switch {

@@ -13,7 +13,7 @@ import (
 	"loaderd/tokenizer"
 )
 
-// Objects are the lines of the corpus, from any byte on.
+// The server returns the lines of the corpus from any byte offset.
 func TestServed(t *testing.T) {
 	m := corpusOf(10*lineBytes, 7)
 	m.perObject = 4
@@ -45,7 +45,7 @@ func TestServed(t *testing.T) {
 	}
 }
 
-// What is missing, double or elsewhere is counted, parts of documents too.
+// Missing, duplicate and misplaced documents are counted, also in parts.
 func TestCounts(t *testing.T) {
 	model, err := tokenizer.Load("gpt2", tokenizer.Options{})
 	if err != nil {
@@ -68,7 +68,7 @@ func TestCounts(t *testing.T) {
 		"no beginning":     {all[1:], "1 0 0"},
 		"an end twice":     {append(all[:6:6], all[5]), "0 1 0"},
 		"a beginning":      {append(all[:6:6], all[0]), "0 1 0"},
-		"another's":        {append([]piece{{1, 0, 1, 2}}, all[1:]...), "0 1 1"}, // whose half is longer
+		"another's":        {append([]piece{{1, 0, 1, 2}}, all[1:]...), "0 1 1"}, // which has a longer half
 		"nobody's":         {append(all[:6:6], piece{4, 0, 1, 2}), "0 0 1"},
 	} {
 		counted, err := newCount(3, model)

@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// ProcessorTime returns the processor time that this process has used, of user and system. Other work on the machine
-// changes it little.
+// ProcessorTime returns the processor time that this process has used, of user and system. Other load on the machine
+// affects it little.
 func ProcessorTime() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		panic(err) // only a wrong argument can be
+		panic(err) // only for a wrong argument
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -1,5 +1,5 @@
-// Package record has the measurements that one program writes as JSON below docs/results, and another one prints as
-// tables of a page.
+// Package record defines the measurements that one program writes as JSON below docs/results, and another one prints
+// as tables of a page.
 package record
 
 import (
@@ -15,16 +15,16 @@ import (
 	"loaderd/internal/relatedness"
 )
 
-// Machine is where and when something was measured.
+// Machine is the machine and the time of a measurement.
 type Machine struct {
 	Processor string `json:"processor"`
 	Cores     int    `json:"cores"`
-	Load      string `json:"load"` // average of the last minute, as the measurement began
+	Load      string `json:"load"` // average of the last minute at the start of the measurement
 	Go        string `json:"go"`
 	Date      string `json:"date"` // year-month-day
 }
 
-// ThisMachine returns the machine that the program runs on, now.
+// ThisMachine returns the machine that the program runs on, with its current load.
 func ThisMachine() Machine {
 	m := Machine{Processor: runtime.GOARCH, Cores: runtime.NumCPU(), Load: "unknown", Go: runtime.Version(),
 		Date: time.Now().UTC().Format(time.DateOnly)}
@@ -42,16 +42,17 @@ func ThisMachine() Machine {
 	return m
 }
 
-// quietLoad is the load per core up to which times count as those of a quiet machine.
+// quietLoad is the load per core up to which a machine counts as quiet.
 const quietLoad = .5
 
-// busy reports whether other work on the machine changes times.
+// busy reports whether other load on the machine affects times.
 func (m Machine) busy() bool {
 	load, err := strconv.ParseFloat(m.Load, 64)
 	return err == nil && load > quietLoad*float64(m.Cores)
 }
 
-// WarnOfLoad writes a warning if this machine is busy. Programs call it before they measure, as they raise the load.
+// WarnOfLoad writes a warning if this machine is busy. Programs call it before they measure, because they raise the
+// load.
 func WarnOfLoad(out io.Writer) { ThisMachine().warn(out) }
 
 func (m Machine) warn(out io.Writer) {
@@ -61,7 +62,7 @@ func (m Machine) warn(out io.Writer) {
 	}
 }
 
-// String is a sentence about the machine.
+// String returns a sentence about the machine.
 func (m Machine) String() string {
 	return fmt.Sprintf("Measured on %s with %s, %d cores of %s, a load of %s.", m.Date, m.Go, m.Cores, m.Processor, m.Load)
 }
@@ -74,7 +75,7 @@ type Splice struct {
 	Pools   []Pool  `json:"pools"`
 }
 
-// Corpus is the documents that were packed. All figures but times are a function of them.
+// Corpus is the packed documents. All figures except times are a function of them.
 type Corpus struct {
 	Folders   int    `json:"folders"`
 	Documents int    `json:"documents"`
@@ -82,14 +83,14 @@ type Corpus struct {
 	SHA256    string `json:"sha256"` // of all token ids and paths, in order
 }
 
-// Pool has the packings with one size of the pool.
+// Pool is the packings with one pool size.
 type Pool struct {
 	Pool     int       `json:"pool"`
 	MaxAge   int       `json:"max_age"`
 	Packings []Packing `json:"packings"`
 }
 
-// Packing is what one variant made. Shares are of 1. Its figures of relatedness are those of the rows before the flush.
+// Packing is the result of one variant. Shares are of 1. Its relatedness is of the rows before the flush.
 type Packing struct {
 	Variant            string              `json:"variant"`
 	Related            relatedness.Figures `json:"related"`
@@ -97,11 +98,11 @@ type Packing struct {
 	Padding            float64             `json:"padding"`
 	Truncated          float64             `json:"truncated"` // share of the documents
 	Dropped            float64             `json:"dropped"`   // share of the tokens
-	Oldest             uint32              `json:"oldest"`    // documents that arrived while one waited, at most
+	Oldest             uint32              `json:"oldest"`    // maximum number of documents that arrived while one waited
 	PerSecond          float64             `json:"documents_per_second"`
 }
 
-// Query is how two programs answered the same questions: for the documents of a pool, the one most related to each.
+// Query is the results of two programs for the same queries: the most related document for each document of a pool.
 type Query struct {
 	Pool    int    `json:"pool"`
 	Library string `json:"library"`
@@ -109,11 +110,11 @@ type Query struct {
 	Ours    Answer `json:"ours"`
 }
 
-// Answer is how fast and how well one of them was.
+// Answer is the speed and the quality of one program.
 type Answer struct {
 	Retriever string  `json:"retriever"`
 	PerSecond float64 `json:"queries_per_second"`
-	SameFile  float64 `json:"same_file"` // share of the answers that are of the same file
+	SameFile  float64 `json:"same_file"` // share of the results from the same file
 }
 
 // Write writes a measurement as indented JSON.

@@ -27,7 +27,8 @@ var drawn = []struct {
 	{variants[3].name, "splice", color.RGBA{0x00, 0x67, 0xa9, 255}},
 }
 
-// drawFigure draws, on white, how the exponents of single rows are distributed, and how often tokens come in a row.
+// drawFigure draws, on white, the distribution of the exponents of single rows, and the repetition of tokens in a
+// row.
 func drawFigure(packings []record.Packing, file string) error {
 	figures := map[string]relatedness.Figures{}
 	for _, x := range packings {
@@ -47,7 +48,7 @@ func drawFigure(packings []record.Packing, file string) error {
 	if _, err := whole.WriteTo(&b); err != nil {
 		return err
 	}
-	// Arial is as wide, and not all readers have Liberation.
+	// Arial has the same widths, and some readers lack Liberation.
 	svg := strings.ReplaceAll(b.String(),
 		"font-family:Liberation Sans;font-variant:normal;font-weight:normal;font-style:normal;",
 		"font-family:Liberation Sans,Arial,sans-serif;")

@@ -1,8 +1,8 @@
-// Splice measures packing related documents: how related neighbours are, how bursty rows, what is padded, and how fast
-// it is, against example packing on the same documents. It reads the text files below the folders that it is given and
-// cuts them into sections of about 1,000 tokens, in random order, or, with -chunk, into chunks of exactly so many. With
-// -record it writes what it measured as JSON. With -hand it writes a pool of each size down, for other programs that
-// answer the same questions.
+// Splice measures packing of related documents, compared with example packing of the same documents: how related
+// neighbours are, how bursty rows are, the padding, and the speed. It reads the text files below the given folders
+// and cuts them into sections of about 1,000 tokens, in random order, or, with -chunk, into chunks of exactly that
+// many. With -record it writes the measurements as JSON. With -hand it writes a pool of each size, for other programs
+// that answer the same queries.
 package main
 
 import (
@@ -31,7 +31,7 @@ type settings struct {
 	only, hand, figure, record string
 }
 
-// sizes is a flag of numbers with commas between them.
+// sizes is a flag of comma-separated numbers.
 type sizes []int
 
 func (s *sizes) String() string {
@@ -112,7 +112,7 @@ func measure(w io.Writer, folders []string, s settings) error {
 	return drawFigure(r.Pools[len(r.Pools)-1].Packings, s.figure)
 }
 
-// read returns the documents below folders, enough of them for the pools.
+// read returns enough documents below folders for the pools.
 func read(folders []string, s settings) (*corpus, error) {
 	m, err := tokenizer.Load("gpt2", tokenizer.Options{})
 	if err != nil {
@@ -132,7 +132,7 @@ func read(folders []string, s settings) (*corpus, error) {
 	return c, nil
 }
 
-// describe returns what identifies the corpus, which is of so many folders.
+// describe returns the identity of the corpus, which is from the given number of folders.
 func (c *corpus) describe(folders int) record.Corpus {
 	h := sha256.New()
 	var b []byte

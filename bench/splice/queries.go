@@ -15,7 +15,7 @@ import (
 	"loaderd/packonline/related"
 )
 
-// queries asks, for every document of a pool, for the one most related to it.
+// queries searches, for every document of a pool, the most related one.
 func (c *corpus) queries(retriever string, pool int) record.Answer {
 	x := related.New(*base(8192, pool).Related())
 	if retriever == "dense" {
@@ -40,7 +40,7 @@ func (c *corpus) queries(retriever string, pool int) record.Answer {
 }
 
 // hand writes a pool to a folder for other programs: documents as JSON lines of ids and path, vectors as float32, and
-// how we answered.
+// the results of this program.
 func (c *corpus) hand(folder string, pool int) error {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return err
@@ -89,8 +89,8 @@ func (c *corpus) hand(folder string, pool int) error {
 // dimension of the embeddings.
 const dimension = 384
 
-// embed is a stand-in for a model's embedding: a document's counts of rare tokens, projected at random. It says which
-// documents are alike, and its vectors look like any others to what searches them.
+// embed replaces a model's embedding: a document's counts of rare tokens, projected at random. Similar documents have
+// close vectors, and for the search they are like any others.
 func embed(d relatedness.Document) []float32 {
 	count := map[int32]int{}
 	for _, id := range d.IDs {
@@ -122,12 +122,12 @@ func embed(d relatedness.Document) []float32 {
 	return out
 }
 
-// hint makes what each of the documents is about, for these retrievers.
+// hint creates the retrieval hints of the documents, for these retrievers.
 func (c *corpus) hint(retrievers ...string) error {
 	c.hints = map[string][]*related.Hint{}
 	for _, retriever := range retrievers {
 		config := base(8192, 1)
-		config.Splice.Retriever, config.Splice.PathBonus = retriever, 1 // the bonus asks for paths
+		config.Splice.Retriever, config.Splice.PathBonus = retriever, 1 // the bonus needs paths
 		m := related.NewMaker(*config.Related())
 		list := make([]*related.Hint, len(c.documents))
 		start := record.ProcessorTime()

@@ -13,12 +13,12 @@ import (
 	"loaderd/tokenizer"
 )
 
-// suffixes are the files that are read.
+// suffixes are the suffixes of the files that are read.
 var suffixes = []string{".go", ".c", ".h", ".py", ".s", ".md", ".rst", ".txt", ".html"}
 
 // sections reads the text files below folders and cuts each into sections of about 1,000 tokens, at empty lines, in
-// random order. At most most bytes are read of each folder, of files chosen at random. With a chunk above 0 all
-// sections have exactly so many tokens.
+// random order. It reads at most most bytes per folder, from files chosen at random. If chunk is above 0, all
+// sections have exactly chunk tokens.
 func sections(m *tokenizer.Model, folders []string, most int64, chunk int) ([]relatedness.Document, error) {
 	c := cutter{r: rand.New(rand.NewPCG(1, 2)), encoder: m.NewEncoder(), chunk: chunk}
 	for _, folder := range folders {
@@ -61,7 +61,7 @@ func (c *cutter) readFolder(folder string, most int64) error {
 	return nil
 }
 
-// textFiles are the paths of the files below a folder that are read.
+// textFiles returns the paths of the text files below a folder.
 func textFiles(folder string) (files []string, err error) {
 	err = filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
 		if err == nil && d.Type().IsRegular() && slices.Contains(suffixes, filepath.Ext(path)) {
@@ -72,8 +72,8 @@ func textFiles(folder string) (files []string, err error) {
 	return files, err
 }
 
-// byFolder orders files by folders, and these at random. Whole folders stay together: related documents are what this
-// is about.
+// byFolder orders files by folders, and the folders at random. Whole folders stay together, because their documents
+// are related.
 func (c *cutter) byFolder(files []string) (ordered []string) {
 	in := map[string][]string{}
 	var folders []string
@@ -91,7 +91,8 @@ func (c *cutter) byFolder(files []string) (ordered []string) {
 	return ordered
 }
 
-// cut cuts the text of a file. A section ends with the end of text; of chunks what is left behind the last is left out.
+// cut cuts the text of a file. A section ends with the end-of-text token. The remainder after the last chunk is
+// dropped.
 func (c *cutter) cut(text []byte, path string) {
 	if c.chunk > 0 {
 		for ids := c.encoder.Encode(nil, text); len(ids) >= c.chunk; ids = ids[c.chunk:] {
@@ -106,7 +107,7 @@ func (c *cutter) cut(text []byte, path string) {
 	}
 }
 
-// section cuts text at the first empty line behind so many bytes.
+// section cuts text at the first empty line after bytesWanted bytes.
 func section(text []byte, bytesWanted int) (head, rest []byte) {
 	if len(text) <= bytesWanted {
 		return text, nil

@@ -5,13 +5,14 @@ import (
 	"io"
 )
 
-// speed is how many documents a variant packs a second of processor time.
+// speed is the number of documents that a variant packs per second of processor time.
 type speed struct {
 	Variant   string  `json:"variant"`
 	Documents float64 `json:"documents_per_second"`
 }
 
-// speeds writes how fast the default method and splice pack the same documents, which take turns: the best of three.
+// speeds packs the same documents with the default method and splice alternately, and writes the best of three
+// speeds.
 func speeds(w io.Writer, folders []string, s settings) error {
 	c, err := read(folders, s)
 	if err != nil {

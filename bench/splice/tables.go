@@ -11,14 +11,14 @@ import (
 	"loaderd/packonline/related"
 )
 
-// corpus is documents with what they are about.
+// corpus is documents with their retrieval hints.
 type corpus struct {
 	documents []relatedness.Document
 	hints     map[string][]*related.Hint // by retriever
 	tokens    int64
 }
 
-// variant is a way to pack.
+// variant is a packing configuration.
 type variant struct {
 	name   string
 	change func(*packonline.Config)
@@ -36,11 +36,11 @@ var variants = []variant{
 	{"splice, dense", func(c *packonline.Config) { c.Splice.Retriever = "dense" }},
 }
 
-// run is how a variant did. Relatedness is that of the rows before the flush, which ends by length.
+// run is the result of a variant. Relatedness is of the rows before the flush, which packs by length at the end.
 type run struct {
 	before, after packonline.Counts // of the flush
 	oldest        uint32
-	documents     float64 // packed a second of processor time
+	documents     float64 // packed per second of processor time
 	rows          [][]relatedness.Piece
 	emitted       int // rows before the flush
 }
@@ -70,7 +70,7 @@ func (c *corpus) pack(config packonline.Config) (*run, error) {
 		rows.Reset()
 	}
 	var packing time.Duration
-	// The time of a full pool counts: filling it costs nothing.
+	// Only the time with a full pool counts, because filling the pool has no cost.
 	timed := 0
 	for next := 0; next < len(c.documents); {
 		start := record.ProcessorTime()
@@ -94,7 +94,7 @@ func (c *corpus) pack(config packonline.Config) (*run, error) {
 	p.Flush(&rows)
 	take()
 	out.after = p.Counts()
-	if timed > 0 { // else the pool was never full
+	if timed > 0 { // otherwise the pool was never full
 		out.documents = float64(timed) / packing.Seconds()
 	}
 	return out, nil
@@ -106,7 +106,7 @@ func base(length, pool int) packonline.Config {
 			Dimension: dimension}}
 }
 
-// table packs the corpus with every variant, or with one, and prints a line of each as it is done.
+// table packs the corpus with every variant, or only one, and prints each line when it is complete.
 func (c *corpus) table(w io.Writer, length, pool int, only string) (record.Pool, error) {
 	out := record.Pool{Pool: pool, MaxAge: base(length, pool).MaxAge}
 	fmt.Fprintf(w, "\nRows of %d tokens, pool of %d\n\n", length, pool)

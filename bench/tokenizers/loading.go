@@ -8,13 +8,12 @@ import (
 	"loaderd/tokenizer"
 )
 
-// loaded is what the way to the ids of a first text took in a fresh process, in seconds of wall clock and of processor
-// time.
+// loaded is the time to the ids of a first text in a fresh process, in seconds of wall clock and of processor time.
 type loaded struct {
 	Load        spent `json:"load"`
-	Encoder     spent `json:"encoder"`     // making an encoder and encoding a short text
-	LongWord    spent `json:"long_word"`   // a word so long that it is not merged
-	Fingerprint spent `json:"fingerprint"` // asked for behind all that
+	Encoder     spent `json:"encoder"`     // creating an encoder and encoding a short text
+	LongWord    spent `json:"long_word"`   // a word that is too long to be merged
+	Fingerprint spent `json:"fingerprint"` // requested after all of that
 }
 
 type spent struct {

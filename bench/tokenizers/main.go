@@ -1,5 +1,5 @@
-// Tokenizers is loaderd's side of the comparison with other tokenizers: it encodes the documents of a file, a few times
-// over, and prints as JSON what each time took, for encoding alone.
+// Tokenizers is loaderd's side of the comparison with other tokenizers. It encodes the documents of a file several
+// times, and prints the time of each round as JSON, for encoding alone.
 //
 //	bin/tokenizers -tokenizer cl100k_base -workers 2 -ids ids documents
 package main
@@ -22,14 +22,14 @@ import (
 	"loaderd/tokenizer"
 )
 
-// result is what one run of the program measured. The first round is cold: the encoders are made in it.
+// result is the measurements of one run of the program. The first round is cold, because it creates the encoders.
 type result struct {
 	Load   float64   `json:"load_seconds"`
 	Wall   []float64 `json:"wall_seconds"`
 	CPU    []float64 `json:"cpu_seconds"`
 	Bytes  int       `json:"bytes"`
 	Tokens int       `json:"tokens"`
-	Memory int64     `json:"memory_bytes"` // the most that the process had, without documents and ids
+	Memory int64     `json:"memory_bytes"` // peak memory of the process, without documents and ids
 }
 
 func main() {
@@ -74,7 +74,7 @@ func run(args []string, stdout io.Writer) error {
 		r.Bytes += len(documents[i])
 	}
 	pool := newPool(documents, *workers)
-	// room for the ids of any text, as a caller has it who encodes one document after the other
+	// room for the ids of any text, as in a caller that encodes documents one by one
 	for i := range pool.worker {
 		pool.worker[i].ids = make([]int32, 2*len(text))
 		for k := range pool.worker[i].ids {
@@ -106,7 +106,7 @@ func run(args []string, stdout io.Writer) error {
 	return json.NewEncoder(stdout).Encode(r)
 }
 
-// pool encodes documents on several goroutines, each of which takes the next few when it is done with the last ones.
+// pool encodes documents on several goroutines, each of which takes the next few documents when it is ready.
 type pool struct {
 	documents [][]byte
 	worker    []worker
@@ -114,13 +114,13 @@ type pool struct {
 	next      atomic.Int64
 }
 
-// worker keeps its encoder and all ids that it makes in a round.
+// worker keeps its encoder and all ids of a round.
 type worker struct {
 	encoder *tokenizer.Encoder
 	ids     []int32
 }
 
-// place is where the ids of a document are.
+// place is the location of a document's ids.
 type place struct{ worker, start, end int }
 
 const atOnce = 8 // documents

@@ -13,7 +13,7 @@ import (
 	"loaderd/tokenizer"
 )
 
-// The ids that are compared with those of others are those of each document, in order, on however many goroutines.
+// The compared ids are those of each document, in order, for any number of goroutines.
 func TestIDsAreThoseOfTheDocuments(t *testing.T) {
 	m, err := tokenizer.Load("gpt2", tokenizer.Options{})
 	if err != nil {
@@ -67,7 +67,7 @@ func TestDocumentsMustEnd(t *testing.T) {
 	}
 }
 
-// A tokenizer that is loaded takes some time of each kind, and one that is not there is an error.
+// Loading a tokenizer reports times of each kind, and an unknown tokenizer is an error.
 func TestMeasureLoading(t *testing.T) {
 	var out bytes.Buffer
 	if err := run([]string{"-load", "-tokenizer", "gpt2"}, &out); err != nil {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// timed returns the wall and the CPU seconds of f.
+// timed returns the wall-clock and the CPU seconds of f.
 func timed(f func()) (wall, cpu float64, err error) {
 	before, err := cpuSeconds()
 	if err != nil {
@@ -26,13 +26,13 @@ func usage() (u syscall.Rusage, err error) {
 	return u, nil
 }
 
-// cpuSeconds are those of the whole process, the garbage collector's included.
+// cpuSeconds returns the CPU seconds of the whole process, including the garbage collector.
 func cpuSeconds() (float64, error) {
 	u, err := usage()
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano()).Seconds(), err
 }
 
-// peakMemory is the largest resident size that the process has had.
+// peakMemory returns the peak resident size of the process in bytes.
 func peakMemory() (int64, error) {
 	u, err := usage()
 	return u.Maxrss << 10, err
