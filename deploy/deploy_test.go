@@ -1,4 +1,4 @@
-// Package deploy_test checks what is handed to operators: the Grafana board, the Prometheus rules and the page that
+// Package deploy_test checks the files for operators: the Grafana board, the Prometheus rules and the page that
 // explains them. internal/daemon runs every query of both against a daemon.
 package deploy_test
 
@@ -61,8 +61,8 @@ func read(t *testing.T, file string) []byte {
 	return text
 }
 
-// Every panel has its place and its queries, by the data source that is chosen, and the board can be chosen by run, job
-// and source.
+// Every panel has a position and queries of the selected data source. The board can be filtered by run, job and
+// source.
 func TestBoard(t *testing.T) {
 	b := board(t)
 	var variables []string
@@ -127,7 +127,7 @@ func rules(t *testing.T) (all []rule) {
 
 var anchor = regexp.MustCompile(`: docs/monitoring\.md#([a-z]+)$`)
 
-// Every alert says what is wrong and what to do, where the page explains it, and has a test.
+// Every alert states the problem and the action, has an explanation on the page, and has a test.
 func TestAlertsSayWhatToDo(t *testing.T) {
 	page, tests := string(read(t, "../docs/monitoring.md")), string(read(t, "prometheus/loaderd.rules.test.yaml"))
 	all := rules(t)
@@ -153,7 +153,7 @@ func TestAlertsSayWhatToDo(t *testing.T) {
 	}
 }
 
-// Every metric that the board or a rule asks for stands in the page of metrics.
+// Every metric in a query of the board or of a rule is on the page of metrics.
 func TestMetricsOfQueriesAreDocumented(t *testing.T) {
 	page := string(read(t, "../docs/metrics.md"))
 	queries := map[string]string{}
@@ -175,7 +175,7 @@ func TestMetricsOfQueriesAreDocumented(t *testing.T) {
 	}
 }
 
-// The rules are taken by promtool, and fire and keep silent as their tests say.
+// promtool accepts the rules, and they fire and stay inactive as their tests state.
 func TestRulesOnRecordedSeries(t *testing.T) {
 	folder := promtest.Folder(t)
 	for _, args := range [][]string{

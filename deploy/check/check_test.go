@@ -1,5 +1,5 @@
-// Package check looks through what is handed to operators, with the libraries of the tools that will read it: Helm's,
-// Kubernetes', Compose's, BuildKit's, nfpm's. It is a module of its own, so that the program's has none of them. make
+// Package check checks the files for operators with the libraries of the tools that read them: Helm, Kubernetes,
+// Compose, BuildKit, nfpm. It is a separate module, so that the program's module does not require them. make
 // test-deploy runs it.
 package check
 
@@ -44,7 +44,7 @@ var (
 	failed   error
 )
 
-// loaderd is the program as the image has it, LOADERD_BIN or one that is built for these tests: static, without
+// loaderd returns the program as in the image: LOADERD_BIN, or a build for these tests that is static and without
 // symbols.
 func loaderd(t *testing.T) string {
 	t.Helper()
@@ -71,7 +71,7 @@ func loaderd(t *testing.T) string {
 }
 
 func TestMain(m *testing.M) {
-	slog.SetLogLoggerLevel(slog.LevelWarn) // Helm tells of each link that it follows
+	slog.SetLogLoggerLevel(slog.LevelWarn) // Helm logs each link that it follows
 	code := m.Run()
 	if binary != "" && os.Getenv("LOADERD_BIN") == "" {
 		os.RemoveAll(filepath.Dir(binary))

@@ -12,7 +12,7 @@ import (
 	"github.com/compose-spec/compose-go/v2/types"
 )
 
-// project is docker compose config, by the library that Compose is made of.
+// project returns the result of docker compose config, from Compose's library.
 func project(t *testing.T, files ...string) *types.Project {
 	t.Helper()
 	p, err := load(t, []string{"GRAFANA_PASSWORD=a-password-of-a-test"}, files...)
@@ -22,7 +22,7 @@ func project(t *testing.T, files ...string) *types.Project {
 	return p
 }
 
-// load reads files with an environment.
+// load reads Compose files with an environment.
 func load(t *testing.T, environment []string, files ...string) (*types.Project, error) {
 	t.Helper()
 	options, err := cli.NewProjectOptions(files, cli.WithName("loaderd"), cli.WithConsistency(true),
@@ -33,7 +33,7 @@ func load(t *testing.T, environment []string, files ...string) (*types.Project, 
 	return options.LoadProject(t.Context())
 }
 
-// Grafana has no password that everybody has: without one of the operator's it does not start.
+// Grafana has no default password: it does not start without one that the operator sets.
 func TestCompose_RefusesGrafanaWithoutPassword(t *testing.T) {
 	for _, environment := range [][]string{nil, {"GRAFANA_PASSWORD="}} {
 		if _, err := load(t, environment, "../compose.yaml"); err == nil ||
@@ -61,7 +61,7 @@ func TestCompose_TakesImagesByDigest(t *testing.T) {
 	}
 }
 
-// Both ways to use the files are whole: services, volumes, files that are mounted and built from.
+// Both combinations of the files are complete: services, volumes, mounted files and build files exist.
 func TestCompose(t *testing.T) {
 	for name, files := range map[string][]string{"monitoring": {"../compose.yaml"},
 		"cluster": {"../compose.yaml", "../compose.cluster.yaml"}} {
@@ -88,8 +88,7 @@ func TestCompose(t *testing.T) {
 	}
 }
 
-// Each of the three daemons has a configuration that loaderd takes, an address of its own for everything, and is one of
-// the peers.
+// Each of the three daemons has a configuration that loaderd accepts and unique addresses, and is one of the peers.
 func TestComposeCluster(t *testing.T) {
 	p := project(t, "../compose.yaml", "../compose.cluster.yaml")
 	seen := map[string]string{}

@@ -33,8 +33,8 @@ import (
 
 const chart = "../helm/loaderd"
 
-// kinds are the types that manifests are decoded into, with no field left over: those of Kubernetes and of the
-// Prometheus operator themselves.
+// kinds are the types that manifests are decoded into, without unknown fields: Kubernetes' and the Prometheus
+// operator's own types.
 var kinds = map[string]func() any{
 	"v1/ConfigMap":                            func() any { return &core.ConfigMap{} },
 	"v1/Service":                              func() any { return &core.Service{} },
@@ -47,7 +47,8 @@ var kinds = map[string]func() any{
 	"cert-manager.io/v1/Certificate":          func() any { return &certificate{} },
 }
 
-// certificate is what the chart uses of cert-manager's Certificate, whose own types bring a whole controller along.
+// certificate has the fields of cert-manager's Certificate that the chart uses. Its own types require a whole
+// controller.
 type certificate struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
@@ -68,7 +69,7 @@ type certificate struct {
 	} `json:"spec"`
 }
 
-// render is helm template, by the library that helm is made of.
+// render returns the result of helm template, from Helm's library.
 func render(t *testing.T, values map[string]any) (map[string]string, error) {
 	t.Helper()
 	c, err := loader.Load(chart)
@@ -99,7 +100,7 @@ func given(t *testing.T, name string) (values map[string]any) {
 	return values
 }
 
-// manifests are the objects of rendered files, in order, as text and decoded.
+// manifests returns the objects of rendered files, in order, as text and decoded.
 func manifests(t *testing.T, files map[string]string) (text string, objects map[string]any) {
 	t.Helper()
 	objects = map[string]any{}
@@ -140,7 +141,7 @@ func manifests(t *testing.T, files map[string]string) (text string, objects map[
 				t.Errorf("%s comes twice", key)
 			}
 			objects[key] = object
-			if head.Kind == "PrometheusRule" || strings.HasSuffix(head.Metadata.Name, "-board") { // files that stand elsewhere
+			if head.Kind == "PrometheusRule" || strings.HasSuffix(head.Metadata.Name, "-board") { // files that exist elsewhere
 				continue
 			}
 			text += "---\n" + strings.TrimSpace(string(document)) + "\n"
@@ -149,8 +150,8 @@ func manifests(t *testing.T, files map[string]string) (text string, objects map[
 	return text, objects
 }
 
-// A chart reads no file outside its folder, and not everything that carries a repository carries links: so it has
-// copies.
+// A chart reads no file outside its folder, and links are lost in some copies of a repository. So the chart has
+// copies of the files, which are equal to the originals.
 func TestChartHasTheFilesOfToday(t *testing.T) {
 	for copied, of := range map[string]string{
 		"../helm/loaderd/files/board.json":         "../grafana/loaderd.json",
@@ -166,7 +167,7 @@ func TestChartHasTheFilesOfToday(t *testing.T) {
 	}
 }
 
-// Chart and image have the version that was released last: a chart takes the image of its own version.
+// Chart and image have the version of the latest release, because a chart uses the image of its own version.
 func TestChartHasTheVersionOfTheRelease(t *testing.T) {
 	changes, err := os.ReadFile("../../CHANGELOG.md")
 	if err != nil {
@@ -185,8 +186,8 @@ func TestChartHasTheVersionOfTheRelease(t *testing.T) {
 	}
 }
 
-// Every way of using the chart renders into objects that Kubernetes' own types take whole, and into a configuration
-// that loaderd takes.
+// Every example of values renders into objects that decode completely into Kubernetes' own types, and into a
+// configuration that loaderd accepts.
 func TestChart(t *testing.T) {
 	entries, err := os.ReadDir("testdata/values")
 	if err != nil || len(entries) < 4 {
@@ -217,7 +218,7 @@ func TestChart(t *testing.T) {
 	}
 }
 
-// loads lets loaderd read the configuration as it will in the pod.
+// loads checks that loaderd accepts the configuration as it is in the pod.
 func loads(t *testing.T, configuration string, c core.Container) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "loaderd.yaml")
@@ -235,7 +236,7 @@ func loads(t *testing.T, configuration string, c core.Container) {
 	}
 }
 
-// restricted holds a pod to the Pod Security Standard of that name, and to a root that nobody writes to.
+// restricted checks a pod against the restricted Pod Security Standard, and for a read-only root.
 func restricted(t *testing.T, p core.PodSpec) {
 	t.Helper()
 	s := p.SecurityContext
@@ -266,7 +267,7 @@ func restricted(t *testing.T, p core.PodSpec) {
 	}
 }
 
-// fits looks whether names meet: ports, volumes, labels.
+// fits checks that names match: ports, volumes, labels.
 func fits(t *testing.T, objects map[string]any, set *apps.StatefulSet) {
 	t.Helper()
 	pod, labels := set.Spec.Template.Spec, set.Spec.Template.Labels
@@ -339,8 +340,8 @@ func fits(t *testing.T, objects map[string]any, set *apps.StatefulSet) {
 	}
 }
 
-// confines checks that a policy names the peers of every rule, and that no rule is for every pod of the cluster to
-// enter.
+// confines checks that a policy names the peers of every rule, and that no ingress rule permits every pod of the
+// cluster.
 func confines(t *testing.T, p *networking.NetworkPolicy) {
 	t.Helper()
 	if !slices.Equal(p.Spec.PolicyTypes, []networking.PolicyType{networking.PolicyTypeIngress,
@@ -384,8 +385,8 @@ func TestChart_EgressReachesWhatTheConfigurationNames(t *testing.T) {
 	}
 }
 
-// TestMemoryLimits_HoldTheDefaults compares the memory limits of the service and of the chart with what the defaults
-// allow: the budgets, 64 MiB in addition, and a third of it all as room for the garbage collector.
+// TestMemoryLimits_HoldTheDefaults compares the memory limits of the service and of the chart with the maximum that the
+// defaults permit. That is the budgets, 64 MiB in addition, and a third of the sum for the garbage collector.
 func TestMemoryLimits_HoldTheDefaults(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), loaderd(t), "serve", "--print-config").Output()
 	if err != nil {
@@ -433,7 +434,7 @@ func TestMemoryLimits_HoldTheDefaults(t *testing.T) {
 	}
 }
 
-// A change of the configuration rolls the pods; a change of anything else of the chart's objects does not.
+// A change of the configuration restarts the pods; a change of the chart's other objects does not.
 func TestConfigurationRollsPods(t *testing.T) {
 	of := func(change func(map[string]any)) string {
 		values := given(t, "cluster")
@@ -456,7 +457,7 @@ func TestConfigurationRollsPods(t *testing.T) {
 	}
 }
 
-// What cannot work is refused with what to do.
+// Invalid values are refused with the remedy in the message.
 func TestChartRefuses(t *testing.T) {
 	for _, test := range []struct {
 		name   string
@@ -481,7 +482,7 @@ func TestChartRefuses(t *testing.T) {
 	}
 }
 
-// The schema knows every value that values.yaml has, and no other.
+// The schema has exactly the values of values.yaml.
 func TestSchemaAndValues(t *testing.T) {
 	var schema, values map[string]any
 	for file, into := range map[string]*map[string]any{"values.schema.json": &schema, "values.yaml": &values} {

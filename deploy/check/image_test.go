@@ -17,7 +17,7 @@ import (
 
 const context = "../.." // of the Dockerfile
 
-// image is what the last stage of deploy/Dockerfile says, read and linted by BuildKit's own parser.
+// image returns the last stage of deploy/Dockerfile, parsed and linted by BuildKit's parser.
 func image(t *testing.T) (last instructions.Stage) {
 	t.Helper()
 	text, err := os.ReadFile("../Dockerfile")
@@ -41,7 +41,7 @@ func image(t *testing.T) (last instructions.Stage) {
 	return stages[len(stages)-1]
 }
 
-// of finds the one instruction of a kind.
+// of returns the only instruction of a kind.
 func of[T any](t *testing.T, stage instructions.Stage) (found T) {
 	t.Helper()
 	n := 0
@@ -56,7 +56,7 @@ func of[T any](t *testing.T, stage instructions.Stage) (found T) {
 	return found
 }
 
-// root builds the root of the image by hand: what the Dockerfile copies, from here and from its other stage.
+// root builds the image's root: the files that the Dockerfile copies, from the repository and from its other stage.
 func root(t *testing.T, stage instructions.Stage) string {
 	t.Helper()
 	root := t.TempDir()
@@ -101,9 +101,9 @@ func root(t *testing.T, stage instructions.Stage) string {
 	return root
 }
 
-// inside runs the image: in namespaces of its own, its root read-only but for /data, by the user that the Dockerfile
-// names. The script stands outside of the root and calls loaderd inside by image. It needs root; without, the test does
-// not run and says so, and fails where CI is set.
+// inside runs the image in separate namespaces, with a read-only root except for /data, as the Dockerfile's user. The
+// script is outside the root and calls loaderd inside through image. It needs root privileges. Without them the test
+// is skipped with a message, and fails where CI is set.
 const inside = `set -eu
 root=$1; user=$2; shift 2; chroot=$(command -v chroot)
 ip link set lo up
@@ -131,7 +131,7 @@ trap - EXIT
 image /usr/bin/loaderd audit --data-dir /data/loaderd | sed -n 1p
 `
 
-// The image serves, publishes, reads a step and stops, from a root that nobody can write to, as a user who is not root.
+// The image serves, publishes, reads a step and stops, with a read-only root, as a user other than root.
 func TestImage(t *testing.T) {
 	if os.Getuid() != 0 {
 		message := "NOT RUN: TestImage needs root, to be another user in another root"
@@ -157,7 +157,7 @@ func TestImage(t *testing.T) {
 	args := slices.Concat([]string{"--mount", "--net", "bash", "-c", script, "bash", root(t, stage), user}, entry.CmdLine,
 		cmd.CmdLine)
 	container := exec.CommandContext(t.Context(), "unshare", args...)
-	container.WaitDelay = time.Second // for what a failure leaves behind
+	container.WaitDelay = time.Second // for processes that a failure leaves behind
 	out, err := container.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -170,7 +170,7 @@ func TestImage(t *testing.T) {
 	}
 }
 
-// The image has one program, and it needs no library.
+// The image has one program, which needs no library.
 func TestImageIsOneStaticBinary(t *testing.T) {
 	stage := image(t)
 	if stage.BaseName != "scratch" {

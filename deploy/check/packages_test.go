@@ -14,7 +14,7 @@ import (
 	"github.com/sassoftware/go-rpmutils"
 )
 
-// files are those of both packages, manual pages aside.
+// files are the files of both packages, without manual pages.
 var files = []string{
 	"/etc/loaderd/loaderd.yaml", "/usr/bin/loaderd", "/usr/lib/systemd/system/loaderd.service",
 	"/usr/lib/sysusers.d/loaderd.conf",
@@ -24,14 +24,14 @@ var files = []string{
 	"/usr/share/loaderd/prometheus/loaderd.rules.yaml",
 }
 
-// packaged is the folder of packages for this machine's kind of processor, which make packages builds once.
+// packaged returns the folder of packages for this machine's architecture, which make packages builds once.
 var packaged = sync.OnceValues(func() (string, error) {
 	cmd := exec.Command("make", "packages", "ARCHES="+runtime.GOARCH)
 	cmd.Dir, cmd.Stderr = "../..", os.Stderr
 	return "../../bin/packages", cmd.Run()
 })
 
-// made is the one package of a kind.
+// made returns the only package of a kind.
 func made(t *testing.T, kind string) string {
 	t.Helper()
 	folder, err := packaged()
@@ -45,8 +45,8 @@ func made(t *testing.T, kind string) string {
 	return found[0]
 }
 
-// tool runs a program of the system. Where it is not there the test does not run, and says so; it fails where CI is
-// set.
+// tool runs a program of the system. If the program is missing, the test is skipped with a message, and fails where
+// CI is set.
 func tool(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	if _, err := exec.LookPath(name); err != nil {
@@ -65,7 +65,7 @@ func tool(t *testing.T, name string, args ...string) string {
 	return string(out)
 }
 
-// without leaves out the manual pages, of which there is one for each command.
+// without removes the manual pages, and checks that at least 30 exist (one per command).
 func without(t *testing.T, all []string) (others []string) {
 	t.Helper()
 	pages := 0
@@ -83,7 +83,7 @@ func without(t *testing.T, all []string) (others []string) {
 	return others
 }
 
-// unpacked is a root with the Debian package in it.
+// unpacked returns a root with the Debian package unpacked in it.
 func unpacked(t *testing.T) string {
 	t.Helper()
 	root := t.TempDir()
@@ -121,13 +121,13 @@ func TestDeb(t *testing.T) {
 		strings.Contains(said, "warning") {
 		t.Errorf("the manual page reads %s", said)
 	}
-	// A shell takes the completion, and it offers what the program has.
+	// A shell accepts the completion, which offers the program's commands.
 	completion :=
 		`source "$1"; COMP_WORDS=(loaderd hea); COMP_CWORD=1; COMP_LINE="loaderd hea"; COMP_POINT=11; PATH="$2:$PATH"; __start_loaderd; echo "${COMPREPLY[@]}"`
 	library := "/usr/share/bash-completion/bash_completion"
 	if _, err := os.Stat(library); err == nil {
 		completion = "source " + library + "; " + completion
-	} else { // what the script takes of it
+	} else { // what the script uses of it
 		completion =
 			`_get_comp_words_by_ref() { cur=${COMP_WORDS[COMP_CWORD]}; prev=${COMP_WORDS[COMP_CWORD-1]}; words=("${COMP_WORDS[@]}"); cword=$COMP_CWORD; }; __ltrim_colon_completions() { :; }; compopt() { :; }; ` + completion
 	}
@@ -170,7 +170,7 @@ func TestRPM(t *testing.T) {
 	}
 }
 
-// The scripts of packages are taken by a plain shell, and do nothing where systemd does not run.
+// A plain shell accepts the scripts of the packages, and they do nothing where systemd does not run.
 func TestPackageScripts(t *testing.T) {
 	for _, name := range []string{"postinstall", "preremove", "postremove"} {
 		tool(t, "sh", "-n", "../packages/"+name)
@@ -178,8 +178,8 @@ func TestPackageScripts(t *testing.T) {
 	tool(t, "sh", "../packages/preremove", "upgrade")
 }
 
-// systemd takes the unit as the package has it, finds no fault, and calls it safe; the user and the folders are made as
-// they are said.
+// systemd accepts the unit of the package without warnings and rates it as safe. The user and the folders are created
+// as specified.
 func TestUnit(t *testing.T) {
 	root := unpacked(t)
 	unit := filepath.Join(root, "usr/lib/systemd/system/loaderd.service")
@@ -187,7 +187,7 @@ func TestUnit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// verify looks for the program in this machine's root, where it is not installed.
+	// verify looks for the program in this machine's root, where it is not installed
 	here := strings.ReplaceAll(string(text), "ExecStart=/usr/bin/loaderd",
 		"ExecStart="+filepath.Join(root, "usr/bin/loaderd"))
 	copied := filepath.Join(t.TempDir(), "loaderd.service")
@@ -198,8 +198,8 @@ func TestUnit(t *testing.T) {
 	if said := strings.TrimSpace(tool(t, "systemd-analyze", "verify", "--man=no", copied)); said != "" {
 		t.Errorf("systemd-analyze verify: %s", said)
 	}
-	// The exposure of 10 is nothing that is kept from harm; below 1.5 is about as far as a program that serves a network
-	// comes.
+	// An exposure of 10 means no protection. An exposure below 1.5 is about the minimum for a program that serves a
+	// network.
 	if said := tool(t, "systemd-analyze", "security", "--offline=true", "--no-pager", "--threshold=15",
 		copied); !strings.Contains(said, "OK") {
 		t.Error(said)
@@ -209,7 +209,7 @@ func TestUnit(t *testing.T) {
 	if err != nil || !strings.Contains(string(passwd), ":/var/lib/loaderd:/usr/sbin/nologin") {
 		t.Errorf("sysusers made %q: %v\n%s", passwd, err, users)
 	}
-	if os.Getuid() == 0 { // nobody else can give folders away
+	if os.Getuid() == 0 { // only root can change a folder's owner
 		tool(t, "systemd-tmpfiles", "--root="+root, "--create", filepath.Join(root, "usr/lib/tmpfiles.d/loaderd.conf"))
 		for folder, want := range map[string]os.FileMode{"etc/loaderd": 0o750, "var/lib/loaderd": 0o700} {
 			if info, err := os.Stat(filepath.Join(root, folder)); err != nil || info.Mode().Perm() != want {
