@@ -24,10 +24,10 @@ import (
 	"github.com/chromedp/chromedp/kb"
 )
 
-// patience bounds everything that a browser is waited for: it may share two processors with everything else.
+// patience is the timeout of every wait for a browser, which may share two processors with other load.
 const patience = 2 * time.Minute
 
-// missing says loudly that something was not tested. Where a change is checked before it lands that is an error.
+// missing reports visibly that a test did not run. In CI that is an error.
 func missing(t *testing.T, what string) {
 	t.Helper()
 	fmt.Fprintf(os.Stderr, "\n*** %s DID NOT RUN: %s; internal/browsertest/browser gets it ***\n\n", t.Name(), what)
@@ -37,7 +37,7 @@ func missing(t *testing.T, what string) {
 	t.Skip(what)
 }
 
-// Chromium starts a browser, which ends with the test.
+// Chromium starts a browser, which stops at the end of the test.
 func Chromium(t *testing.T) context.Context {
 	t.Helper()
 	found := ""
@@ -79,11 +79,11 @@ type Tab struct {
 	server string
 
 	mu       sync.Mutex
-	problems []string // what the console said, and requests to others
-	expected []string // parts of problems that are meant to be
+	problems []string // errors in the console, and requests to other hosts
+	expected []string // parts of expected problems
 }
 
-// View is the size of a window in pixels and the scheme of its colors.
+// View is the size of a window in pixels, and its color scheme.
 type View struct {
 	Width, Height int64
 	Dark          bool
@@ -102,7 +102,8 @@ var Usual = Light(1280, 900)
 var Sizes = []View{Light(420, 900), Dark(420, 900), Light(768, 1000), Dark(768, 1000), Usual, Dark(1280, 900),
 	Light(2560, 1440), Dark(2560, 1440)}
 
-// Open opens the page of a server in a new tab; it fails the test for errors of the console and requests to others.
+// Open opens the page of a server in a new tab. The test fails on errors in the console and on requests to other
+// hosts.
 func Open(t *testing.T, browser context.Context, server string, v View, expected ...string) *Tab {
 	t.Helper()
 	site, _, _ := strings.Cut(server, "/#") // a link of the page
@@ -148,7 +149,7 @@ func (p *Tab) listen(event any) {
 	}
 }
 
-// close looks at what the console said.
+// close reports the problems of the tab.
 func (p *Tab) close() {
 	p.t.Helper()
 	p.mu.Lock()
@@ -167,7 +168,7 @@ func (p *Tab) Do(actions ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
-// Command sends the browser one of its protocol.
+// Command sends a command of the browser's protocol.
 func Command[P, R any](p *Tab, c cdp.Command[P, R], params P) R {
 	p.t.Helper()
 	r, err := chromedp.Call(p.ctx, c, params)
@@ -177,20 +178,20 @@ func Command[P, R any](p *Tab, c cdp.Command[P, R], params P) R {
 	return r
 }
 
-// Click clicks as somebody does: where the element is.
+// Click clicks an element as a user does, at its position.
 func (p *Tab) Click(selector string) {
 	p.t.Helper()
 	p.Do(chromedp.Click(chromedp.CSS(selector)))
 }
 
-// Enter writes something into a field and sends its form.
+// Enter sets the value of a field and submits its form.
 func (p *Tab) Enter(selector, value string) {
 	p.t.Helper()
 	p.Do(chromedp.SetValue(chromedp.CSS(selector), value), chromedp.Focus(chromedp.CSS(selector)),
 		chromedp.KeyEvent(kb.Enter))
 }
 
-// Press presses keys, one after the other.
+// Press presses keys one after the other.
 func (p *Tab) Press(keys ...string) {
 	p.t.Helper()
 	for _, k := range keys {
@@ -198,13 +199,13 @@ func (p *Tab) Press(keys ...string) {
 	}
 }
 
-// Run runs a script for what it does.
+// Run runs a script and discards its result.
 func (p *Tab) Run(script string) {
 	p.t.Helper()
 	p.Do(chromedp.Evaluate[chromedp.Void](script))
 }
 
-// Eval returns what an expression is.
+// Eval returns the value of an expression.
 func Eval[T any](p *Tab, expression string) T {
 	p.t.Helper()
 	value, err := chromedp.Run(p.ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
@@ -214,10 +215,10 @@ func Eval[T any](p *Tab, expression string) T {
 	return value
 }
 
-// reloads are what a browser says of an expression when the page is loaded again meanwhile.
+// reloads are the browser's errors for an expression if the page is reloaded meanwhile.
 var reloads = []string{"context with specified id", "context was destroyed", "Inspected target navigated"}
 
-// Until waits until an expression is true, also beyond a reload of the page.
+// Until waits until an expression is true, also across a reload of the page.
 func (p *Tab) Until(expression string) {
 	p.t.Helper()
 	for {
@@ -236,13 +237,13 @@ func (p *Tab) Until(expression string) {
 	}
 }
 
-// Text is what somebody reads of an element.
+// Text returns the visible text of an element.
 func (p *Tab) Text(selector string) string {
 	p.t.Helper()
 	return Eval[string](p, fmt.Sprintf(`document.querySelector(%q)?.innerText ?? "(not there)"`, selector))
 }
 
-// Says fails the test when an element does not say something.
+// Says fails the test if an element's text lacks one of wants.
 func (p *Tab) Says(selector string, wants ...string) {
 	p.t.Helper()
 	text := strings.Join(strings.Fields(p.Text(selector)), " ")
@@ -253,13 +254,13 @@ func (p *Tab) Says(selector string, wants ...string) {
 	}
 }
 
-// Screenshot returns what the window shows as a PNG.
+// Screenshot returns the contents of the window as a PNG.
 func (p *Tab) Screenshot() []byte {
 	p.t.Helper()
 	return Command(p, page.CaptureScreenshot, page.CaptureScreenshotParams{}).Data
 }
 
-// Expect adds parts of problems that are meant to be.
+// Expect adds parts of expected problems.
 func (p *Tab) Expect(parts ...string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -273,7 +274,7 @@ func (p *Tab) In(t *testing.T) (end func()) {
 	return func() { p.t = outer }
 }
 
-// Barriers are what axe-core finds that keeps people out, by the rules of WCAG 2 A and AA.
+// Barriers returns axe-core's accessibility violations, by the rules of WCAG 2 A and AA.
 func (p *Tab) Barriers(axe string) (found []string) {
 	p.t.Helper()
 	p.Run(axe + "; null")
@@ -285,7 +286,7 @@ func (p *Tab) Barriers(axe string) (found []string) {
 	return found
 }
 
-// Axe returns axe-core.
+// Axe returns the source of axe-core.
 func Axe(t *testing.T) string {
 	t.Helper()
 	cache, err := os.UserCacheDir()

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// SelfSigned writes a certificate for 127.0.0.1, which is its own authority, and its key, as NAME.pem and NAME.key in
+// SelfSigned writes a certificate for 127.0.0.1, which is its own authority, and its key, to NAME.pem and NAME.key in
 // dir.
 func SelfSigned(t testing.TB, dir, name string) (cert, key string) {
 	t.Helper()

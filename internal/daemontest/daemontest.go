@@ -1,4 +1,4 @@
-// Package daemontest runs daemons in the test process and reads what they serve.
+// Package daemontest runs daemons in the test process and reads their batches.
 package daemontest
 
 import (
@@ -58,7 +58,7 @@ func GoSource(t testing.TB, n int) []stream.Message {
 	return out
 }
 
-// gpt2 keeps the model that the daemons of these tests share: each would make it anew.
+// gpt2 returns the model that the daemons of these tests share, so that it is loaded once.
 var gpt2 = sync.OnceValue(func() doclog.Tokenizing {
 	t, _, err := daemon.Tokens(config.Default().Tokenizer)
 	if err != nil {
@@ -75,11 +75,11 @@ func Settings(t testing.TB, url string) config.Config {
 	c.Stream.MaxBytes, c.Stream.DeadLetterBytes, c.Stream.PlanBytes = 1<<30, 64<<20, 256<<20
 	c.Stream.ReconnectWait = 100 * time.Millisecond
 	c.Flight.Listen, c.HTTP.Listen = "127.0.0.1:0", "127.0.0.1:0"
-	c.Flight.Insecure = true // these tests are not about who calls
+	c.Flight.Insecure = true // these tests do not authenticate clients
 	c.Plan.Packing.Buckets, c.Plan.Packing.Pool, c.Plan.Packing.MaxAge = []int{512}, 128, 512
 	c.Plan.Shuffle.Window, c.Plan.Steps.Rows = 32, 8
 	c.Serve.Checkpoint = 16
-	c.Serve.FirstStepQuiet, c.Serve.FirstStepDocuments = 0, 0 // a plan holds the drains that a test asks for
+	c.Serve.FirstStepQuiet, c.Serve.FirstStepDocuments = 0, 0 // a plan holds only flushes that a test requests
 	return c
 }
 
@@ -124,10 +124,10 @@ func Publish(t testing.TB, url string, messages []stream.Message) publish.Commit
 	return done
 }
 
-// Columns are those that Read and ReadAll request.
+// Columns are the columns that Read and ReadAll request.
 var Columns = []string{"input_ids", "segment_ids", "documents"}
 
-// Read returns the batches of one rank: from a step on, as many as asked for, 0 for all.
+// Read returns the batches of one rank from the ticket's step on: ticket.Steps of them, or all if it is 0.
 func Read(t testing.TB, uri string, ticket api.Ticket) []reader.Batch {
 	t.Helper()
 	client, err := reader.Open(uri, reader.Options{})
@@ -147,7 +147,7 @@ func Read(t testing.TB, uri string, ticket api.Ticket) []reader.Batch {
 	return out
 }
 
-// ReadAll reads all ranks at a time and puts each step's rows together.
+// ReadAll reads all ranks concurrently and joins the rows of each step.
 func ReadAll(t *testing.T, uri string, n int) []reader.Batch {
 	t.Helper()
 	ranks := make([][]reader.Batch, n)
@@ -178,7 +178,8 @@ func ReadAll(t *testing.T, uri string, n int) []reader.Batch {
 	return out
 }
 
-// CheckTokens checks that every token of every document came exactly once, and that segment ids say where pieces end.
+// CheckTokens checks that every token of every document was read exactly once, and that segment ids mark the ends of
+// spans.
 func CheckTokens(t *testing.T, steps []reader.Batch, messages []stream.Message) {
 	t.Helper()
 	end := gpt2().End
@@ -222,7 +223,7 @@ func CheckTokens(t *testing.T, steps []reader.Batch, messages []stream.Message) 
 	}
 }
 
-// Eventually waits for a condition that the daemon brings about.
+// Eventually waits until a condition that depends on the daemon is true.
 func Eventually(t *testing.T, ok func() bool) {
 	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)

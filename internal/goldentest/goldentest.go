@@ -1,4 +1,4 @@
-// Package goldentest compares what a test writes with files that are kept; the flag -update writes them.
+// Package goldentest compares a test's output with golden files; the flag -update rewrites them.
 package goldentest
 
 import (
@@ -14,7 +14,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// Compare compares what is written with the file testdata/NAME.
+// Compare compares the output of write with the file testdata/NAME.
 func Compare(t *testing.T, name string, write func(io.Writer) error) {
 	t.Helper()
 	var got bytes.Buffer

@@ -15,26 +15,26 @@ import (
 	"testing"
 )
 
-// Commit is the commit that main of each data set of a Hub is at.
+// Commit is the commit of main in each data set of a Hub.
 const Commit = "0123456789abcdef0123456789abcdef01234567"
 
 // BranchCommit is the commit of a data set's other revisions, which have the same files.
 const BranchCommit = "89abcdef0123456789abcdef0123456789abcdef"
 
-// Hub is a double of the Hugging Face hub's interface of files: revisions, a tree in pages, and files by a redirect to
-// another server.
+// Hub is a double of the Hugging Face hub's file API: revisions, a tree in pages, and files by a redirect to another
+// server.
 type Hub struct {
 	*httptest.Server
-	Files    *Web     // where it sends to
-	Token    string   // that reads; empty lets everybody read
-	Page     int      // entries of a page of a tree
-	Branches []string // revisions beside main
+	Files    *Web     // target of the redirects
+	Token    string   // token with the right to read; "" permits anonymous reads
+	Page     int      // entries per page of a tree
+	Branches []string // revisions in addition to main
 
 	mu    sync.Mutex
 	paths map[string][]string // by data set
 }
 
-// NewHub starts a hub, which ends with the test.
+// NewHub starts a hub, which stops at the end of the test.
 func NewHub(tb testing.TB) *Hub {
 	h := &Hub{Files: NewWeb(tb), Page: 1000, paths: map[string][]string{}}
 	h.Server = httptest.NewServer(h)
@@ -80,17 +80,17 @@ func (h *Hub) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// hubPath is what a request asks a hub for.
+// hubPath is the parsed path of a request to a hub.
 type hubPath struct{ set, what, revision, within string }
 
-// parseHubPath reads the paths /api/datasets/OWNER/NAME/(revision|tree)/REVISION/PATH and
+// parseHubPath parses the paths /api/datasets/OWNER/NAME/(revision|tree)/REVISION/PATH and
 // /datasets/OWNER/NAME/resolve/REVISION/PATH.
 func parseHubPath(escaped string) (hubPath, bool) {
 	path, isAPI := strings.CutPrefix(escaped, "/api/datasets/")
 	if !isAPI {
 		path, _ = strings.CutPrefix(escaped, "/datasets/")
 	}
-	parts := strings.SplitN(path, "/", 5) // a revision is one part of a path, its slashes escaped
+	parts := strings.SplitN(path, "/", 5) // a revision is one part of a path, with escaped slashes
 	for i, part := range parts {
 		parts[i], _ = url.PathUnescape(part)
 	}
@@ -104,7 +104,7 @@ func parseHubPath(escaped string) (hubPath, bool) {
 	return asked, true
 }
 
-// tree answers with a page of the files below a folder.
+// tree responds with a page of the files below a folder.
 func (h *Hub) tree(out http.ResponseWriter, r *http.Request, set, folder string) {
 	type entry struct {
 		Type string `json:"type"`

@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// S3Double is a double of S3 that asks nobody who they are, and keeps what came with each request. What is right of
-// signatures is for a real server (S3).
+// S3Double is a double of S3 that does not authenticate clients, and records the headers of each request. Tests of
+// signatures need a real server (S3).
 type S3Double struct {
 	*httptest.Server
-	Web *Web // has the objects, at /BUCKET/NAME, the faults and the requests
+	Web *Web // stores the objects, at /BUCKET/NAME, the faults and the requests
 }
 
-// NewS3 starts a double, which ends with the test.
+// NewS3 starts a double, which stops at the end of the test.
 func NewS3(tb testing.TB) *S3Double {
 	s := &S3Double{Web: NewWeb(tb)}
 	s.Server = httptest.NewUnstartedServer(s)
@@ -41,7 +41,7 @@ func (s *S3Double) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// listing is one page of all that is below a prefix.
+// listing returns one page with all objects below a prefix.
 func (s *S3Double) listing(bucket, prefix string) []byte {
 	type object struct {
 		Key  string
@@ -61,12 +61,12 @@ func (s *S3Double) listing(bucket, prefix string) []byte {
 		}
 	}
 	slices.SortFunc(page.Contents, func(a, b object) int { return strings.Compare(a.Key, b.Key) })
-	text, _ := xml.Marshal(page) // of strings and numbers
+	text, _ := xml.Marshal(page) // strings and numbers always encode
 	return text
 }
 
-// Asked says who asked with a request: the id of a key, and ":" and a session's token where there is one; empty where
-// it is nobody.
+// Asked returns the identity of a request: the id of a key, followed by ":" and the session token if it has one. It
+// returns "" for an anonymous request.
 func Asked(r *http.Request) string {
 	_, after, _ := strings.Cut(r.Header.Get("Authorization"), "Credential=")
 	id, _, _ := strings.Cut(after, "/")

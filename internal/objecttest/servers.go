@@ -26,7 +26,7 @@ const (
 	AzureKey           = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 )
 
-// S3 starts a VersityGW, a server of S3 that checks signatures, and returns its address.
+// S3 starts VersityGW, an S3 server that checks signatures, and returns its address.
 func S3(tb testing.TB) string {
 	port := freePort(tb)
 	return start(tb, port, tool(tb, "github.com/versity/versitygw/cmd/versitygw"), "--port", "127.0.0.1:"+port, "--access",
@@ -40,10 +40,10 @@ func GCS(tb testing.TB) string {
 		"127.0.0.1", "-port", port, "-log-level", "error")
 }
 
-// azuriteVersion is what is installed of Azurite.
+// azuriteVersion is the version of Azurite that is installed.
 const azuriteVersion = "3.35.0"
 
-// Azure starts an Azurite, Microsoft's own emulator, and returns its address, the account's name included.
+// Azure starts Azurite, Microsoft's emulator, and returns its address, including the account's name.
 func Azure(tb testing.TB) string {
 	tb.Helper()
 	folder := filepath.Join(cache(tb), "azurite-"+azuriteVersion)
@@ -59,7 +59,7 @@ func Azure(tb testing.TB) string {
 		"--skipApiVersionCheck") + "/" + AzureAccount
 }
 
-// KeepCaches keeps what is built where it always is, for tests that give themselves another home.
+// KeepCaches keeps the default cache folders for tests that set another home folder.
 func KeepCaches() {
 	caches, err := os.UserCacheDir()
 	home, homeErr := os.UserHomeDir()
@@ -75,7 +75,7 @@ func KeepCaches() {
 	}
 }
 
-// cache is a folder that outlasts the test.
+// cache returns a folder that outlasts the test.
 func cache(tb testing.TB) string {
 	folder, err := os.UserCacheDir()
 	if set := os.Getenv("LOADERD_TEST_CACHE"); set != "" {
@@ -91,7 +91,7 @@ func cache(tb testing.TB) string {
 	return folder
 }
 
-// tool builds a server of the module beside this package, where that was not done yet, and returns the program.
+// tool builds a server of the nested module if it is not built yet, and returns the path of the program.
 func tool(tb testing.TB, pkg string) string {
 	tb.Helper()
 	_, here, _, _ := runtime.Caller(0)
@@ -109,12 +109,12 @@ func freePort(tb testing.TB) string {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	defer l.Close() // another takes it
+	defer l.Close() // the server uses the port
 	_, port, _ := net.SplitHostPort(l.Addr().String())
 	return port
 }
 
-// start starts a server, waits until it takes connections, and ends it with the test.
+// start starts a server, waits until it accepts connections, and stops it at the end of the test.
 func start(tb testing.TB, port, program string, args ...string) string {
 	tb.Helper()
 	file, err := os.Create(filepath.Join(tb.TempDir(), "log"))
@@ -158,7 +158,7 @@ func start(tb testing.TB, port, program string, args ...string) string {
 	}
 }
 
-// Proxy stands before a server, whose requests and answers it passes on unchanged but for faults.
+// Proxy starts a reverse proxy for a server and returns its address. It forwards unchanged, except for faults.
 func Proxy(tb testing.TB, target string, faults func(r *http.Request) Fault) string {
 	u, err := url.Parse(target)
 	if err != nil {
@@ -167,7 +167,7 @@ func Proxy(tb testing.TB, target string, faults func(r *http.Request) Fault) str
 	pass := &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(&url.URL{Scheme: u.Scheme, Host: u.Host})
-			r.Out.Host = r.In.Host // it is signed
+			r.Out.Host = r.In.Host // the host is part of the signature
 		},
 		ModifyResponse: func(answer *http.Response) error {
 			if f := faults(answer.Request); f.Cut {
@@ -190,7 +190,7 @@ func Proxy(tb testing.TB, target string, faults func(r *http.Request) Fault) str
 	return server.URL + strings.TrimSuffix(u.Path, "/")
 }
 
-// cutBody ends with an error behind so many bytes.
+// cutBody ends with an error after left bytes.
 type cutBody struct {
 	io.ReadCloser
 	left int64
@@ -205,5 +205,5 @@ func (c *cutBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// quiet is for servers whose connections are cut on purpose.
+// quiet discards the log of servers whose connections are cut on purpose.
 var quiet = log.New(io.Discard, "", 0)

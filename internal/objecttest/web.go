@@ -1,5 +1,5 @@
-// Package objecttest has stores of objects for tests: a web server and a double of the Hugging Face hub's file
-// interface with faults in this process, and real servers of S3, Google Cloud Storage and Azure as processes.
+// Package objecttest has object stores for tests. In this process it runs a web server and a double of the Hugging
+// Face hub's file API, both with faults. As processes it runs real servers of S3, Google Cloud Storage and Azure.
 package objecttest
 
 import (
@@ -16,10 +16,10 @@ import (
 	"time"
 )
 
-// Fault is what goes wrong with a request.
+// Fault is the fault of a request.
 type Fault struct {
-	Status int   // answer with it instead; 0 answers as always
-	After  int64 // cut the connection behind so many bytes of the answer, where Cut is set
+	Status int   // status of the response; 0 for none
+	After  int64 // bytes of the response before the connection is cut, if Cut is set
 	Cut    bool
 	Header http.Header
 }
@@ -35,7 +35,7 @@ type Web struct {
 	whole    bool // no ranges
 }
 
-// NewWeb starts a server, which ends with the test.
+// NewWeb starts a server, which stops at the end of the test.
 func NewWeb(tb testing.TB) *Web {
 	w := &Web{objects: map[string][]byte{}}
 	w.Server = httptest.NewServer(w)
@@ -43,28 +43,28 @@ func NewWeb(tb testing.TB) *Web {
 	return w
 }
 
-// Put stores an object below a path such as /a/b.jsonl.
+// Put stores an object at a path such as /a/b.jsonl.
 func (w *Web) Put(path string, data []byte) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.objects[path] = data
 }
 
-// Faults has f decide what goes wrong with each request.
+// Faults sets a function that returns the fault of each request.
 func (w *Web) Faults(f func(r *http.Request) Fault) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.faults = f
 }
 
-// NoRanges makes the server answer with whole objects.
+// NoRanges makes the server respond with whole objects.
 func (w *Web) NoRanges() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.whole = true
 }
 
-// Requests are those that came so far.
+// Requests returns the requests received so far.
 func (w *Web) Requests() []*http.Request {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -85,12 +85,12 @@ func (w *Web) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// answer answers with what is no object.
+// answer responds with a body that is not an object.
 func (w *Web) answer(out http.ResponseWriter, r *http.Request, body []byte) {
 	w.respond(out, r, func(out http.ResponseWriter, _ bool) { _, _ = out.Write(body) })
 }
 
-// respond notes a request, and has it answered with the fault that it meets.
+// respond records a request, and responds with good or with the request's fault.
 func (w *Web) respond(out http.ResponseWriter, r *http.Request, good func(out http.ResponseWriter, whole bool)) {
 	w.mu.Lock()
 	faults, whole := w.faults, w.whole
@@ -126,7 +126,7 @@ func etag(data []byte) string {
 	return `"` + hex.EncodeToString(sum[:8]) + `"`
 }
 
-// cutWriter cuts the connection behind so many bytes.
+// cutWriter cuts the connection after left bytes.
 type cutWriter struct {
 	http.ResponseWriter
 	left int64
@@ -144,7 +144,7 @@ func (c *cutWriter) Write(p []byte) (int, error) {
 	panic(http.ErrAbortHandler)
 }
 
-// Lines are n documents as JSON lines, all different: the text of the i-th begins with name and i.
+// Lines returns n different documents as JSON lines. The text of document i begins with name and i.
 func Lines(name string, n, bytes int) []byte {
 	var b strings.Builder
 	for i := range n {

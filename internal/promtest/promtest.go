@@ -19,8 +19,8 @@ import (
 	"time"
 )
 
-// Folder is where prometheus and promtool are: on the PATH, or those of Debian's package in the user's cache folder.
-// Where they cannot be had the test does not run, and says so; it fails where CI is set.
+// Folder returns the folder of prometheus and promtool: on the PATH, or those of Debian's package in the user's cache
+// folder. If neither is available, the test is skipped with a message, and fails where CI is set.
 func Folder(t testing.TB) string {
 	t.Helper()
 	_, here, _, _ := runtime.Caller(0)
@@ -41,12 +41,12 @@ func Folder(t testing.TB) string {
 	return ""
 }
 
-// Server is a Prometheus that ends with the test.
+// Server is a Prometheus that stops at the end of the test.
 type Server struct{ url string }
 
 var listens = regexp.MustCompile(`msg="Listening on" address=(\S+)`)
 
-// Start starts Prometheus with a configuration, whose relative paths are those of the test's folder.
+// Start starts Prometheus with a configuration. Relative paths in it are relative to the test's folder.
 func Start(t testing.TB, configuration string) *Server {
 	t.Helper()
 	folder, data := Folder(t), t.TempDir()
@@ -65,7 +65,7 @@ func Start(t testing.TB, configuration string) *Server {
 		t.Fatal(err)
 	}
 	ready, ended := make(chan string, 1), make(chan struct{})
-	var log strings.Builder // read after ended
+	var log strings.Builder // read only after ended is closed
 	go func() {
 		defer close(ended)
 		for lines := bufio.NewScanner(stderr); lines.Scan(); {
@@ -101,7 +101,7 @@ func Start(t testing.TB, configuration string) *Server {
 	}
 }
 
-// answers reports whether it has read its data and takes questions.
+// answers reports whether the server has loaded its data and accepts queries.
 func (s *Server) answers() bool {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 10 * time.Second}
 	resp, err := client.Get(s.url + "/-/ready")
@@ -111,13 +111,13 @@ func (s *Server) answers() bool {
 	return resp.Body.Close() == nil && resp.StatusCode == http.StatusOK
 }
 
-// Series is a series of a query's answer, with its value of now.
+// Series is a series of a query's result, with its current value.
 type Series struct {
 	Metric map[string]string
 	Value  [2]any // time, value
 }
 
-// Query asks for the value of an expression now.
+// Query returns the current value of an expression.
 func (s *Server) Query(t testing.TB, expression string) []Series {
 	t.Helper()
 	var answer struct{ Result []Series }
@@ -125,7 +125,7 @@ func (s *Server) Query(t testing.TB, expression string) []Series {
 	return answer.Result
 }
 
-// Get asks for the data of a call of Prometheus's API.
+// Get requests the data of a call of Prometheus's API.
 func (s *Server) Get(t testing.TB, path string, data any) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)

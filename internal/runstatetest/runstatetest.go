@@ -1,4 +1,4 @@
-// Package runstatetest opens what a run keeps on a server, for tests.
+// Package runstatetest opens the stored state of a run, for tests.
 package runstatetest
 
 import (

@@ -32,7 +32,7 @@ func within[T number](c *contradictions, name string, part, whole T) {
 	}
 }
 
-// Contradictions returns what contradicts itself in a status; nothing in that of a correct daemon, at any moment.
+// Contradictions returns the contradictions in a status. A correct daemon has none at any time.
 func Contradictions(s *api.Status) []string {
 	var c contradictions
 	c.steps(s)
@@ -45,7 +45,7 @@ func Contradictions(s *api.Status) []string {
 	return c
 }
 
-// steps: planned, sent and consumed steps are three numbers in this order.
+// steps checks that committed and oldest steps do not exceed the planned ones, and planned >= sent >= consumed.
 func (c *contradictions) steps(s *api.Status) {
 	within(c, "committed steps of those planned", s.Committed, s.Planned)
 	within(c, "oldest step of those planned", s.Oldest, s.Planned)
@@ -92,12 +92,12 @@ func (c *contradictions) end(s *api.Status) {
 	}
 }
 
-// flow: no stage is filled beyond its bound.
+// flow checks that no stage exceeds its bound.
 func (c *contradictions) flow(s *api.Status) {
 	for _, x := range s.Flow {
 		whole := x.Of
 		if whole == 0 && x.Unit != "steps" && x.Unit != "documents" {
-			whole = math.MaxFloat64 // nothing bounds it
+			whole = math.MaxFloat64 // unbounded
 		}
 		within(c, "stage "+x.Name, x.Value, whole)
 		within(c, "rate of stage "+x.Name, x.Rate, math.MaxFloat64)
@@ -114,7 +114,7 @@ func (c *contradictions) flow(s *api.Status) {
 	}
 }
 
-// jobs: no job has more ranks than its world size, nor more steps than are planned.
+// jobs checks that no job has more ranks than its world size, or more steps than are planned.
 func (c *contradictions) jobs(s *api.Status) {
 	for _, j := range s.Jobs {
 		name := fmt.Sprintf("job %q of %d", j.Job, j.World)
@@ -135,7 +135,7 @@ func (c *contradictions) jobs(s *api.Status) {
 	}
 }
 
-// ranks: of each process planned >= sent >= consumed, and one row.
+// ranks checks for each process that planned >= sent >= consumed, and that it has one row.
 func (c *contradictions) ranks(s *api.Status) {
 	within(c, "ranks shown", len(s.Ranks), min(s.Readers, api.MaxRanks))
 	type process struct {
@@ -180,7 +180,7 @@ func (c *contradictions) ranks(s *api.Status) {
 	}
 }
 
-// sources: at most what was taken is emitted.
+// sources checks that emitted tokens do not exceed the taken ones.
 func (c *contradictions) sources(s *api.Status) {
 	for _, x := range s.Sources {
 		within(c, "tokens of source "+x.Name+" in steps", x.Emitted, x.Tokens+s.Packing.Repeated)
@@ -206,7 +206,7 @@ func (c *contradictions) sources(s *api.Status) {
 	within(c, "split documents", s.Packing.Split, 1)
 }
 
-// shares: those of all sources add up to the whole, or none has one.
+// shares checks that the shares of all sources add up to 1, or that no source has one.
 func (c *contradictions) shares(s *api.Status) {
 	whole := func(name string, zero bool, of func(api.SourceStatus) *float64) {
 		sum, known := 0., 0
@@ -225,7 +225,7 @@ func (c *contradictions) shares(s *api.Status) {
 	whole("recent", false, func(x api.SourceStatus) *float64 { return x.Recent })
 }
 
-// unitsOfSentences are the nouns that are counted.
+// unitsOfSentences are the counted nouns.
 const unitsOfSentences = `(step|row|document|rank|token|piece|daemon|source|record|reader)`
 
 var (
@@ -237,7 +237,7 @@ var (
 	unquoted  = regexp.MustCompile(`\b(of|for|by) (job|source|keeper|stream) [^"]`)
 )
 
-// sentences: numbers agree with their nouns, names are quoted, and no error code is in them.
+// sentences checks that numbers agree with their nouns, names are quoted, and no error code is in a sentence.
 func (c *contradictions) sentences(s *api.Status) {
 	if s.Verdict.Sentence == "" || !slices.Contains([]diagnosis.Health{diagnosis.Running, diagnosis.Waiting,
 		diagnosis.Failing}, s.Verdict.Health) {

@@ -1,12 +1,12 @@
-// Package testscale says how much of what a test repeats is run: make test runs a part, make test-all everything.
+// Package testscale sets how many repetitions a test runs: make test runs a part, make test-all runs all.
 package testscale
 
 import "os"
 
-// All reports whether everything is to be run: LOADERD_TEST is all.
+// All reports whether all repetitions run, which LOADERD_TEST=all sets.
 func All() bool { return os.Getenv("LOADERD_TEST") == "all" }
 
-// Of returns part, or whole where everything is to be run.
+// Of returns whole if all repetitions run, else part.
 func Of[T any](part, whole T) T {
 	if All() {
 		return whole

@@ -1,4 +1,4 @@
-// Package tracetest is an OpenTelemetry collector for tests: it decodes what it is sent, and keeps it.
+// Package tracetest is an OpenTelemetry collector for tests, which decodes and stores spans.
 package tracetest
 
 import (
@@ -17,7 +17,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Collector takes spans until the test ends.
+// Collector receives spans until the test ends.
 type Collector struct {
 	URL string
 
@@ -25,12 +25,12 @@ type Collector struct {
 	spans []Span
 }
 
-// Span is a span as the collector got it.
+// Span is a received span.
 type Span struct {
 	Trace, ID, Parent string // hexadecimal; Parent is empty for a root
 	Name              string
 	From, Until       time.Time
-	About             map[string]any // attributes, with those of the resource
+	About             map[string]any // attributes, including those of the resource
 }
 
 // Start starts a collector.
@@ -43,7 +43,7 @@ func Start(t testing.TB) *Collector {
 	return c
 }
 
-// Handler takes spans; what is no export of spans fails the test.
+// Handler receives spans. A request that is not a valid export of spans fails the test.
 func (c *Collector) Handler(t testing.TB) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		if err := c.take(q); err != nil {
@@ -101,7 +101,7 @@ func valueOf(v *common.AnyValue) any {
 	return v.String()
 }
 
-// Traces are the spans that have come, by their traces.
+// Traces returns the received spans, by trace.
 func (c *Collector) Traces() map[string][]Span {
 	c.mu.Lock()
 	defer c.mu.Unlock()
