@@ -8,20 +8,20 @@ import (
 	"loaderd/loader/backend"
 )
 
-// connectionEvery is how often the state of the connection is taken.
+// connectionEvery is the interval at which the state of the connection is sampled.
 const connectionEvery = time.Second
 
-// connection is the state of this daemon's connection to the servers. Reports do not take it themselves: the server
-// inside the daemon checks each of its streams for it, which takes long while its disk hangs.
+// connection caches the state of this daemon's connection to the NATS servers. Reports read the cache. Sampling can
+// block: the embedded server checks each of its streams, which takes long while its disk hangs.
 type connection struct {
-	take  func() backend.Connection // nil where it is not known
+	take  func() backend.Connection // nil if the backend does not report it
 	state atomic.Pointer[backend.Connection]
 }
 
-// last returns the state as of the last second; nil while it is unknown.
+// last returns the state as sampled within the last second; nil while it is unknown.
 func (c *connection) last() *backend.Connection { return c.state.Load() }
 
-// watch takes the state every second until ctx ends.
+// watch samples the state every connectionEvery until ctx is done.
 func (c *connection) watch(ctx context.Context) {
 	if c.take == nil {
 		return

@@ -17,8 +17,8 @@ import (
 	"loaderd/loader/state"
 )
 
-// Coordinator is where a daemon's follower finds the leader: in the same process while that leads, otherwise over the
-// bus.
+// Coordinator gives a daemon's follower access to the leader: in the same process while that process leads, otherwise
+// over the bus.
 type Coordinator struct {
 	setup      leader.Setup
 	leadership *leadership
@@ -30,7 +30,7 @@ type Coordinator struct {
 	connection *connection
 }
 
-// New returns the coordinator of a daemon whose leader is made of s and whose readers are in r.
+// New returns the coordinator of a daemon. The leader is created from s, and r registers the daemon's readers.
 func New(s leader.Setup, r *ranks.Registry) *Coordinator {
 	remote := newRemoteLeader(s.View)
 	leadership := &leadership{setup: s, remote: remote}
@@ -48,7 +48,7 @@ func New(s leader.Setup, r *ranks.Registry) *Coordinator {
 	return c
 }
 
-// Open prepares a leader, which reads the plan. It refuses a plan that this process could not continue.
+// Open prepares a leader, which reads the plan. It returns an error for a plan that this process could not continue.
 func (c *Coordinator) Open(ctx context.Context) error {
 	if err := c.leadership.prepare(ctx); err != nil {
 		return err
@@ -57,15 +57,15 @@ func (c *Coordinator) Open(ctx context.Context) error {
 	return nil
 }
 
-// ServesAt sets where readers find this daemon. It is called before Serve.
+// ServesAt sets the address at which readers reach this daemon. It must be called before Serve.
 func (c *Coordinator) ServesAt(uri string) { c.heartbeats.flight = uri }
 
-// Serve leads while it is this process's turn, and otherwise follows the plan of others, until ctx is done or something
-// fails for good.
+// Serve leads the run while this process holds the lease, and otherwise follows the plan of another leader. It
+// returns when ctx is done or on a permanent error.
 func (c *Coordinator) Serve(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	go c.connection.watch(ctx) // Serve does not wait for it: the check of a connection may hang
+	go c.connection.watch(ctx) // not awaited: the check of a connection may hang
 	if c.setup.Backends.Elector == nil {
 		defer c.leadership.end()
 		return c.leadership.present().Serve(ctx)
@@ -82,7 +82,7 @@ func (c *Coordinator) Serve(ctx context.Context) error {
 	return g.Wait()
 }
 
-// elect has this process lead whenever it gets the lease.
+// elect leads the run whenever this process acquires the lease.
 func (c *Coordinator) elect(ctx context.Context) error {
 	defer c.leadership.end()
 	for {
@@ -108,13 +108,14 @@ func (c *Coordinator) elect(ctx context.Context) error {
 	}
 }
 
-// Leader returns the leader in this process, nil while another one leads.
+// Leader returns the leader in this process; nil while another process leads.
 func (c *Coordinator) Leader() *leader.Leader { return c.leadership.present() }
 
-// Led reports whether this process leads, or has heard of another one that does.
+// Led reports whether this process leads or has received a report of another leader.
 func (c *Coordinator) Led() bool { return c.leadership.present() != nil || c.remote.count() > 0 }
 
-// Ask has the leader, in any process, answer a request. fault.ErrNoLeader means that the request should be repeated.
+// Ask sends a request to the leader, in any process. fault.ErrNoLeader means that the caller should repeat the
+// request.
 func (c *Coordinator) Ask(ctx context.Context, q Request) (leader.Result, error) {
 	return c.requester.ask(ctx, q)
 }
@@ -130,7 +131,7 @@ func (c *Coordinator) Want(d state.Demand) {
 // Demanded implements follower.Leader.
 func (c *Coordinator) Demanded() state.Demand { return c.demands.all() }
 
-// Accompanied reports whether other daemons of the run have been heard of lately.
+// Accompanied reports whether other daemons of the run have sent a heartbeat recently.
 func (c *Coordinator) Accompanied() bool { return c.demands.others() > 0 }
 
 // Report implements follower.Leader.
@@ -144,9 +145,9 @@ func (c *Coordinator) Report() state.Report {
 	return r
 }
 
-// Listen waits until the leader in another process has sent two reports: the first of them may have been under way. It
-// returns whether the leader is in another process, and whether the reports have been received: a leader that was heard
-// a moment ago may have lost the lease.
+// Listen waits until the leader in another process has sent two reports, because the first may have been in flight
+// already. elsewhere reports whether the leader is in another process. heard reports whether two reports arrived in
+// time: a leader that sent a heartbeat a moment ago may have lost the lease.
 func (c *Coordinator) Listen() (elsewhere, heard bool) {
 	const limit, look = 4 * heartbeatInterval, 10 * time.Millisecond
 	if c.leadership.present() != nil {
@@ -162,7 +163,7 @@ func (c *Coordinator) Listen() (elsewhere, heard bool) {
 	return true, false
 }
 
-// Addresses returns where readers find the run's daemons, and the one that leads.
+// Addresses returns the addresses at which readers reach the run's daemons, and the leader's address.
 func (c *Coordinator) Addresses() (daemons []string, leader string) {
 	own := c.heartbeats.flight
 	if c.setup.Backends.Elector == nil || own == "" {
@@ -179,7 +180,7 @@ func (c *Coordinator) Addresses() (daemons []string, leader string) {
 	return slices.Sorted(maps.Keys(all)), leader
 }
 
-// Length returns how long the run will be, by the leader in any process; nil while that is not known.
+// Length returns the run's length as estimated by the leader, in any process; nil while it is unknown.
 func (c *Coordinator) Length() *state.Length {
 	if l := c.leadership.present(); l != nil {
 		return l.RunLength()

@@ -10,17 +10,17 @@ import (
 	"loaderd/loader/state"
 )
 
-// demands are what the readers of all daemons want: of this one's follower, and of the other daemons by their
-// heartbeats.
+// demands holds the demand of the readers of all daemons: of this daemon's follower, and of the other daemons from
+// their heartbeats.
 type demands struct {
 	plan *planview.View
-	out  func(state.Demand) // receives the demand of all daemons when it may have changed; it is called with mu held
+	out  func(state.Demand) // receives the demand of all daemons when it may have changed; called with mu held
 
 	mu      sync.Mutex
 	own     state.Demand // of this process's follower
 	daemons map[string]*daemon
-	// departed are the jobs of daemons that stopped or are silent: they retain documents until they read from another
-	// daemon.
+	// departed holds the jobs of daemons that stopped or timed out. Such a job retains its documents until it reads from
+	// another daemon.
 	departed *jobspans.Spans
 }
 
@@ -35,7 +35,7 @@ func newDemands(o backend.Options, v *planview.View, out func(state.Demand)) *de
 	return &demands{plan: v, out: out, own: state.NewDemand(), daemons: map[string]*daemon{}, departed: jobspans.New(o)}
 }
 
-// setOwn replaces what the readers of this daemon want.
+// setOwn replaces the demand of this daemon's readers.
 func (d *demands) setOwn(x state.Demand) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -43,15 +43,15 @@ func (d *demands) setOwn(x state.Demand) {
 	d.out(d.sum())
 }
 
-// readers returns what the readers of this daemon want.
+// readers returns the demand of this daemon's readers.
 func (d *demands) readers() state.Demand {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.own
 }
 
-// receive takes in what the readers of another daemon want, whose heartbeat has just arrived. Beyond maxDaemons it is
-// ignored.
+// receive replaces the demand of another daemon, on receipt of its heartbeat. It ignores a new daemon once maxDaemons
+// are registered.
 func (d *demands) receive(id, flight string, x state.Demand) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -61,7 +61,7 @@ func (d *demands) receive(id, flight string, x state.Demand) {
 	d.out(d.sum())
 }
 
-// stopped forgets another daemon, except what its jobs retain.
+// stopped removes another daemon, except for the documents that its jobs retain.
 func (d *demands) stopped(id string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -69,28 +69,28 @@ func (d *demands) stopped(id string) {
 	d.out(d.sum())
 }
 
-// refresh sends the demand again: daemons may have become silent since.
+// refresh publishes the demand again, because the heartbeats of daemons may have timed out since.
 func (d *demands) refresh() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.out(d.sum())
 }
 
-// all returns what the readers of all daemons want that have been heard of within state.HeartbeatTimeout.
+// all returns the combined demand of this daemon and of all daemons with a heartbeat within state.HeartbeatTimeout.
 func (d *demands) all() state.Demand {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.sum()
 }
 
-// others returns the number of other daemons that have been heard of lately.
+// others returns the number of other daemons that have sent a heartbeat recently.
 func (d *demands) others() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return len(d.daemons)
 }
 
-// flights returns where readers find the other daemons.
+// flights returns the addresses at which readers reach the other daemons.
 func (d *demands) flights() (out []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -102,7 +102,7 @@ func (d *demands) flights() (out []string) {
 	return out
 }
 
-// sum is all. The caller holds mu.
+// sum returns what all returns. The caller holds mu.
 func (d *demands) sum() state.Demand {
 	out := state.NewDemand()
 	out.Join(d.own)
@@ -119,7 +119,7 @@ func (d *demands) sum() state.Demand {
 	return out
 }
 
-// depart forgets another daemon, except what its jobs retain. The caller holds mu.
+// depart removes another daemon, except for the documents that its jobs retain. The caller holds mu.
 func (d *demands) depart(id string) {
 	x := d.daemons[id]
 	if x == nil {

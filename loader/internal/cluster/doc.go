@@ -1,3 +1,2 @@
-// Package cluster connects the daemons of a run: it elects the one that leads, exchanges heartbeats and forwards
-// commands.
+// Package cluster connects the daemons of a run. It elects the leader, exchanges heartbeats and forwards commands.
 package cluster

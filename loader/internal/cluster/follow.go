@@ -11,7 +11,7 @@ import (
 // pollInterval is the time between two polls of the plan when no heartbeat announces new records.
 const pollInterval = 500 * time.Millisecond
 
-// planFollower takes in what a leader in another process appends to the plan.
+// planFollower reads the records that a leader in another process appends to the plan.
 type planFollower struct {
 	setup      leader.Setup
 	leadership *leadership
@@ -43,8 +43,8 @@ func (f *planFollower) run(ctx context.Context) error {
 	}
 }
 
-// release takes in from which step on steps can be read, by the leader's heartbeats, as far as there is evidence for
-// it: every keeper has committed the steps before, or their documents are no longer in the stream.
+// release applies the oldest readable step that the leader's heartbeats announce, as far as evidence supports it.
+// Evidence is that every keeper has committed the steps before, or that the stream no longer holds their documents.
 func (f *planFollower) release(ctx context.Context, oldest uint64) error {
 	v := f.setup.View
 	now := v.Now()

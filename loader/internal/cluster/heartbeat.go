@@ -11,19 +11,19 @@ import (
 	"loaderd/loader/state"
 )
 
-// heartbeat is the periodic message of a daemon to the others of its run.
+// heartbeat is the message that a daemon periodically sends to the other daemons of its run.
 type heartbeat struct {
 	Daemon string        `json:"daemon"`
-	Flight string        `json:"flight,omitempty"` // where readers find it
+	Flight string        `json:"flight,omitempty"` // address at which readers reach the daemon
 	Demand *state.Demand `json:"demand,omitempty"`
-	Left   bool          `json:"left,omitempty"` // it stops
-	// Roll is a page of the ranks that it serves, in a heartbeat of its own.
+	Left   bool          `json:"left,omitempty"` // the daemon stops
+	// Roll is a page of the ranks that the daemon serves. It has its own heartbeat.
 	Roll *census.Roll `json:"roll,omitempty"`
-	// Sources is a page of the report of a leader, in a heartbeat of its own before the report.
+	// Sources is a page of a leader's report. It has its own heartbeat, sent before the report's.
 	Sources *sourcePage   `json:"sources,omitempty"`
-	Lead    *state.Report `json:"lead,omitempty"`   // when it leads
-	At      uint64        `json:"at,omitempty"`     // likewise: last record of the plan
-	Oldest  uint64        `json:"oldest,omitempty"` // likewise: steps before it cannot be read
+	Lead    *state.Report `json:"lead,omitempty"`   // set by a leader
+	At      uint64        `json:"at,omitempty"`     // set by a leader: position of the plan's last record
+	Oldest  uint64        `json:"oldest,omitempty"` // set by a leader: the oldest step that can be read
 }
 
 // Limits on what other daemons send. A client of the NATS servers may send anything, in the name of any daemon.
@@ -34,15 +34,15 @@ const (
 )
 
 const (
-	// maxHeartbeatBytes bounds an encoded heartbeat, as far as readers and sources make it long.
+	// maxHeartbeatBytes bounds an encoded heartbeat, as far as its size depends on readers and sources.
 	maxHeartbeatBytes = 64 << 10
-	// heartbeatMargin is more than a heartbeat has around a page of a roll.
+	// heartbeatMargin exceeds the bytes that a heartbeat adds to a page of a roll.
 	heartbeatMargin = 1 << 10
-	// heartbeatBytesPerSecond bounds the bytes of heartbeats that a daemon sends.
+	// heartbeatBytesPerSecond bounds the rate at which a daemon sends heartbeats, in bytes per second.
 	heartbeatBytesPerSecond = 1 << 20
 )
 
-// encode returns the encoded heartbeat. Where it would be longer than maxHeartbeatBytes it does not name all jobs.
+// encode returns the encoded heartbeat. It omits jobs if the heartbeat would exceed maxHeartbeatBytes.
 func (w heartbeat) encode(keepers planrecord.Keepers) ([]byte, error) {
 	b, err := json.Marshal(w)
 	if err != nil || len(b) <= maxHeartbeatBytes || w.Demand == nil {
@@ -60,7 +60,7 @@ func (w heartbeat) encode(keepers planrecord.Keepers) ([]byte, error) {
 	return json.Marshal(x)
 }
 
-// decodeHeartbeat reads a heartbeat; it refuses one that no daemon sends.
+// decodeHeartbeat decodes a heartbeat. It returns an error for a message that no daemon sends.
 func decodeHeartbeat(b []byte) (w heartbeat, err error) {
 	if err := json.Unmarshal(b, &w); err != nil {
 		return w, err

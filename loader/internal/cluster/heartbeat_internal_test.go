@@ -26,7 +26,7 @@ import (
 	"loaderd/loader/state"
 )
 
-// listener is the coordinator of a daemon that follows.
+// listener returns the coordinator of a daemon that follows.
 func listener() *Coordinator {
 	o := backend.Options{Ahead: 4}
 	header := planrecord.Header{Config: runconfig.Config{}}
@@ -58,8 +58,8 @@ func said(t testing.TB, w heartbeat) []byte {
 	return b
 }
 
-// What strangers say neither drives the plan on without bounds, nor stops it, nor keeps readers from steps that they
-// can read.
+// A heartbeat of an unknown daemon cannot drive the plan ahead without bounds, stop it, or make readable steps
+// unreadable.
 func TestWordsOfStrangers(t *testing.T) {
 	o := listener()
 	far := state.Demand{Jobs: map[string]state.JobDemand{"a": {World: 1, Step: 1<<64 - 1, Sent: 1<<64 - 1}},
@@ -75,7 +75,7 @@ func TestWordsOfStrangers(t *testing.T) {
 		t.Errorf("a stranger's report is taken for the leader's: %+v", r)
 	}
 	o.heartbeats.receive(said(t, heartbeat{Daemon: "host/7/a", Lead: &state.Report{Steps: 11}, Oldest: 1 << 40}))
-	// a stranger's word may be that of the next leader: what it can do is to have readers wait
+	// an unknown daemon may be the next leader, so its heartbeat can only make readers wait
 	if r := o.Report(); !r.Unheard || r.Steps != 11 {
 		t.Errorf("the report of the daemon whose term it is, beside a stranger's: %+v", r)
 	}
@@ -157,8 +157,8 @@ func FuzzHeartbeats(f *testing.F) {
 	})
 }
 
-// A daemon of many jobs with long names sends words of bounded size. What the planner takes from them stays: the reader
-// that is furthest on, the first step that is needed, and the first one that is retained.
+// A daemon that has many jobs with long names sends heartbeats of bounded size. They retain what the planner uses:
+// the furthest reader, the first needed step, and the first retained step.
 func TestWord_IsBoundedInBytes(t *testing.T) {
 	d := state.NewDemand()
 	for i := range uint64(512) {
@@ -231,7 +231,7 @@ func FuzzRequests(f *testing.F) {
 	})
 }
 
-// A leader's words are bounded, too, however many sources and jobs a run has, and other daemons get all of its report.
+// A leader's heartbeats are bounded for any number of sources and jobs, and other daemons receive the whole report.
 func TestReport_OfManySourcesIsPaged(t *testing.T) {
 	for _, n := range []int{0, 3, mixture.MaxSources} {
 		r := state.Report{Steps: 9, Length: &state.Length{Steps: 20}, Trouble: "none"}
@@ -264,14 +264,14 @@ func TestReport_OfManySourcesIsPaged(t *testing.T) {
 				if total += len(b); len(b) > maxHeartbeatBytes {
 					t.Errorf("%d sources: word %d has %d bytes", n, i, len(b))
 				}
-				if round == 0 || i != 0 || len(bus.all) == 1 { // one is lost of the second report
+				if round == 0 || i != 0 || len(bus.all) == 1 { // one page of the second report is lost
 					follower.heartbeats.receive(b)
 				}
 			}
 			if total != sent || (len(bus.all) > 1) != (n > 3) {
 				t.Errorf("%d sources: %d bytes in %d words, reported %d", n, total, len(bus.all), sent)
 			}
-			var want state.Report // as in a word without a bound
+			var want state.Report // as in an unbounded heartbeat
 			if b, err := json.Marshal(r); err != nil || json.Unmarshal(b, &want) != nil {
 				t.Fatal(err)
 			}
@@ -286,7 +286,7 @@ func TestReport_OfManySourcesIsPaged(t *testing.T) {
 	}
 }
 
-// words is a Bus that keeps what is published.
+// words is a Bus that records published messages.
 type words struct {
 	backend.Bus
 	all [][]byte

@@ -13,13 +13,13 @@ import (
 const (
 	// heartbeatInterval is the time between two heartbeats of a daemon when nothing has changed.
 	heartbeatInterval = 250 * time.Millisecond
-	// ReportTime is the time within which every live daemon has sent what its readers want now.
+	// ReportTime is the time within which every running daemon has sent the current demand of its readers.
 	ReportTime = 2 * heartbeatInterval
-	// minHeartbeatInterval is the least time between two heartbeats.
+	// minHeartbeatInterval is the minimum time between two heartbeats.
 	minHeartbeatInterval = 5 * time.Millisecond
 )
 
-// heartbeats sends those of this daemon and takes in those of the others.
+// heartbeats sends the heartbeats of this daemon and processes those of the others.
 type heartbeats struct {
 	setup      leader.Setup
 	demands    *demands
@@ -29,11 +29,12 @@ type heartbeats struct {
 	connection *connection
 	changed    chan struct{} // signals that a heartbeat is due
 	planGrew   chan struct{} // signals that the plan may have grown
-	flight     string        // where readers find this daemon; empty where readers do not need it
+	flight     string        // address at which readers reach this daemon; empty if readers do not need it
 }
 
-// run sends the other daemons what the readers of this one want and, if this one leads, how far the plan is: when that
-// changes, and every heartbeatInterval. A daemon that misses the heartbeat of an append polls the plan.
+// run sends heartbeats to the other daemons: the demand of this daemon's readers and, if it leads, the end of the
+// plan. It sends one on every change and every heartbeatInterval. A daemon that misses the heartbeat of an append
+// polls the plan.
 func (b *heartbeats) run(ctx context.Context) error {
 	defer b.publish(heartbeat{Left: true})
 	tick := time.NewTicker(heartbeatInterval)
@@ -41,7 +42,7 @@ func (b *heartbeats) run(ctx context.Context) error {
 	for round := uint64(1); ; round++ {
 		planned := b.setup.View.Now().Changed
 		if b.leadership.present() == nil {
-			planned = nil // the others know what this process knows of the plan
+			planned = nil // a follower has no records that the others lack
 		}
 		bytes := b.publishReport(b.next(), round)
 		for _, page := range b.ranks.Roll(maxHeartbeatBytes - heartbeatMargin) {
@@ -74,7 +75,8 @@ func (b *heartbeats) next() heartbeat {
 	return h
 }
 
-// publishReport sends a heartbeat, after the pages of its report where that has some. It returns the bytes of all.
+// publishReport sends the pages of the heartbeat's report, if any, then the heartbeat. It returns the total number of
+// bytes.
 func (b *heartbeats) publishReport(h heartbeat, round uint64) (bytes int) {
 	if h.Lead != nil {
 		lead, pages := splitReport(*h.Lead, round)
@@ -86,7 +88,7 @@ func (b *heartbeats) publishReport(h heartbeat, round uint64) (bytes int) {
 	return bytes + b.publish(h)
 }
 
-// publish sends a heartbeat and returns its bytes.
+// publish sends a heartbeat and returns its size in bytes.
 func (b *heartbeats) publish(h heartbeat) int {
 	h.Daemon, h.Flight = b.setup.Backends.Daemon, b.flight
 	encoded, err := h.encode(b.setup.View.Now().Keepers)
@@ -99,7 +101,7 @@ func (b *heartbeats) publish(h heartbeat) int {
 	return len(encoded)
 }
 
-// receive takes in the heartbeat of another daemon.
+// receive processes the heartbeat of another daemon.
 func (b *heartbeats) receive(encoded []byte) {
 	h, err := decodeHeartbeat(encoded)
 	if err != nil || h.Daemon == b.setup.Backends.Daemon {
@@ -131,8 +133,8 @@ func (b *heartbeats) receive(encoded []byte) {
 	}
 }
 
-// furthest is the furthest step that a reader of any daemon can have asked for by now: none is let in that asks for
-// much more than is planned.
+// furthest returns the furthest step that a reader of any daemon can have requested by now. A daemon rejects readers
+// that request steps far beyond the end of the plan.
 func (b *heartbeats) furthest() uint64 {
 	h, _ := b.setup.View.Head()
 	planned := b.setup.View.Planned()

@@ -13,18 +13,18 @@ import (
 	"loaderd/loader/state"
 )
 
-// leadership is the leader of this process. It is prepared before the process leads, and plans while that has the
-// lease.
+// leadership owns the leader of this process. The leader is prepared before the process holds the lease, and plans
+// while it holds the lease.
 type leadership struct {
 	setup  leader.Setup
 	remote *remoteLeader
 
 	mu     sync.Mutex
-	leader *leader.Leader // nil where none is prepared
+	leader *leader.Leader // nil if none is prepared
 	leads  bool           // its term has begun
 }
 
-// prepare opens the plan with a leader. It refuses a plan that this process could not continue.
+// prepare opens the plan with a leader. It returns an error for a plan that this process could not continue.
 func (s *leadership) prepare(ctx context.Context) error {
 	l := leader.New(s.setup)
 	if err := l.Open(ctx); err != nil {
@@ -45,7 +45,7 @@ func (s *leadership) want(d state.Demand) {
 	}
 }
 
-// present returns the leader while it leads, or where there are no other daemons; else nil.
+// present returns the leader while this process leads, or if the run has only one daemon; otherwise nil.
 func (s *leadership) present() *leader.Leader {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -55,9 +55,9 @@ func (s *leadership) present() *leader.Leader {
 	return nil
 }
 
-// lead plans until ctx is done, another daemon leads, or something fails. prepare prepares a leader again where the
-// plan has grown, and answer answers the requests of other daemons. When another daemon leads it returns
-// fault.ErrLeadershipLost, also where something else failed because of that.
+// lead plans until ctx is done, another daemon leads, or an error occurs. prepare prepares the leader again if the
+// plan has grown, and answer answers the requests of other daemons. lead returns fault.ErrLeadershipLost if another
+// daemon leads, even if that caused another error first.
 func (s *leadership) lead(ctx context.Context, lease backend.Lease, prepare func(context.Context) error,
 	answer func(context.Context, []byte) []byte) (err error) {
 	ctx, stop := context.WithCancel(ctx)
@@ -78,7 +78,7 @@ func (s *leadership) lead(ctx context.Context, lease backend.Lease, prepare func
 		default:
 		}
 	}()
-	// The plan grows on while the leader before still appends.
+	// The plan grows while the previous leader still appends.
 	for wait := time.Duration(0); !s.begin(lease); wait = leader.LeadPause {
 		if err := waiting.Pause(ctx, wait); err != nil {
 			return err
@@ -93,7 +93,7 @@ func (s *leadership) lead(ctx context.Context, lease backend.Lease, prepare func
 	}
 	defer unsubscribe()
 	err = s.present().Serve(ctx)
-	if err != nil && ctx.Err() == nil { // what a later leader has released looks lost to this one
+	if err != nil && ctx.Err() == nil { // documents purged by a later leader look lost to this one
 		limit, cancel := context.WithTimeout(ctx, s.setup.Options.Stall)
 		defer cancel()
 		if sure := lease.Verify(limit); errors.Is(sure, fault.ErrLeadershipLost) {
@@ -103,8 +103,8 @@ func (s *leadership) lead(ctx context.Context, lease backend.Lease, prepare func
 	return err
 }
 
-// begin begins the term of the leader that is prepared, unless the plan has grown since: then it would have too much to
-// plan again.
+// begin starts the term of the prepared leader. It returns false if the plan has grown since the leader was prepared,
+// because the replay would take too long.
 func (s *leadership) begin(lease backend.Lease) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -118,8 +118,8 @@ func (s *leadership) begin(lease backend.Lease) bool {
 // outdated reports whether the plan has grown since the leader was prepared. The caller holds mu.
 func (s *leadership) outdated() bool { return s.setup.View.Position() > s.leader.Records() }
 
-// dropOutdated drops a leader that is prepared when the plan has grown without it: it holds as much memory as one that
-// leads.
+// dropOutdated drops the prepared leader if the plan has grown without it. A prepared leader uses as much memory as
+// one that leads.
 func (s *leadership) dropOutdated() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -128,7 +128,7 @@ func (s *leadership) dropOutdated() {
 	}
 }
 
-// end gives the leader up: callers that wait for its results ask the next leader.
+// end drops the leader. Callers that wait for its results send their requests to the next leader.
 func (s *leadership) end() {
 	s.mu.Lock()
 	l := s.leader

@@ -9,22 +9,22 @@ import (
 	"loaderd/loader/state"
 )
 
-// remoteLeader is the leader in another process, as far as its heartbeats describe it.
+// remoteLeader is the state of the leader in another process, as reported by its heartbeats.
 type remoteLeader struct {
 	plan *planview.View
 
 	mu          sync.Mutex
 	pages       reportPages  // of its next report
-	last        state.Report // its last report ...
-	received    time.Time    // ... and when that was received
-	any         bool         // there has been a report since this process led
+	last        state.Report // its last report
+	received    time.Time    // when last was received
+	any         bool         // a report was received since this process led
 	reports     uint64       // number of reports received
-	oldest      uint64       // first step that can be read, by its heartbeats; 0 when that has been checked
+	oldest      uint64       // oldest readable step according to its heartbeats; 0 once processed
 	unconfirmed unconfirmedLeader
 }
 
-// unconfirmedLeader is a daemon that leads by its last heartbeat, and not by the plan as far as it is known here. It
-// may have the next term; then the plan is longer than is known here.
+// unconfirmedLeader is a daemon that claims to lead in its last heartbeat, but does not lead according to the plan as
+// read so far. It may hold the next term, in a record that this process has not read yet.
 type unconfirmedLeader struct {
 	daemon   string
 	received time.Time
@@ -34,7 +34,7 @@ func newRemoteLeader(v *planview.View) *remoteLeader {
 	return &remoteLeader{plan: v, received: time.Now()}
 }
 
-// receivePage takes in a page of the next report of a daemon.
+// receivePage stores a page of the leader's next report. It ignores pages of other daemons.
 func (r *remoteLeader) receivePage(daemon string, p *sourcePage) {
 	if !r.plan.LedBy(daemon) {
 		return
@@ -44,7 +44,7 @@ func (r *remoteLeader) receivePage(daemon string, p *sourcePage) {
 	r.pages.add(p)
 }
 
-// receive takes in the heartbeat of a daemon that leads by its own account.
+// receive processes the heartbeat of a daemon that claims to lead.
 func (r *remoteLeader) receive(h heartbeat) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -60,15 +60,16 @@ func (r *remoteLeader) receive(h heartbeat) {
 	}
 }
 
-// succeed begins with the last report of the leader of this process, which no longer leads: whoever leads next may be
-// further.
+// succeed starts with the last report of this process's leader, which no longer leads. The next leader's plan may be
+// longer.
 func (r *remoteLeader) succeed(last state.Report) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.last, r.received, r.any = last, time.Now(), false
 }
 
-// report returns the last report. Its connection is own where the leader is silent: that explains why.
+// report returns the last report. If the leader's heartbeats have timed out, it includes own, because that explains
+// the cause.
 func (r *remoteLeader) report(own *backend.Connection) state.Report {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -89,7 +90,7 @@ func (r *remoteLeader) count() uint64 {
 	return r.reports
 }
 
-// flight returns where readers find the leader; empty where it is silent.
+// flight returns the address at which readers reach the leader; empty if its heartbeats have timed out.
 func (r *remoteLeader) flight() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -99,7 +100,7 @@ func (r *remoteLeader) flight() string {
 	return r.last.Flight
 }
 
-// length returns how long the run will be, by the last report.
+// length returns the run's length according to the last report.
 func (r *remoteLeader) length() *state.Length {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -110,8 +111,7 @@ func (r *remoteLeader) length() *state.Length {
 	return &out
 }
 
-// takeOldest returns from which step on steps can be read, by the heartbeats since the last call; 0 where there was
-// none.
+// takeOldest returns the oldest readable step according to the heartbeats since the last call; 0 if none arrived.
 func (r *remoteLeader) takeOldest() uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -15,13 +15,13 @@ import (
 const (
 	// maxReportBytes bounds an encoded report within a heartbeat, and a sourcePage.
 	maxReportBytes = 32 << 10
-	// maxReportText bounds a text of another program in a report that is paged.
+	// maxReportText bounds a text of external origin in a paged report.
 	maxReportText = 2 << 10
-	// maxReportPages bounds the pages of a report: 1024 sources have some 40.
+	// maxReportPages bounds the pages of a report. A run with 1024 sources needs about 40.
 	maxReportPages = 256
 )
 
-// sourcePage is a part of what a leader reports of its sources, in a heartbeat of its own.
+// sourcePage is a part of a leader's report about its sources. It has its own heartbeat.
 type sourcePage struct {
 	Round   uint64                           `json:"round"` // of the report
 	Page    int                              `json:"page"`
@@ -31,7 +31,7 @@ type sourcePage struct {
 	Open    []string                         `json:"open,omitempty"`    // report.Length.Open
 }
 
-// check refuses a page that no leader sends, in a heartbeat of so many bytes.
+// check returns an error for a page that no leader sends. bytes is the size of its heartbeat.
 func (p *sourcePage) check(bytes int) error {
 	if p.Page < 0 || p.Page >= maxReportPages || bytes > maxHeartbeatBytes {
 		return fmt.Errorf("page %d of a report, in %d bytes", p.Page, bytes)
@@ -39,8 +39,8 @@ func (p *sourcePage) check(bytes int) error {
 	return nil
 }
 
-// splitReport returns the report for a heartbeat. The single sources of a report that is longer than maxReportBytes are
-// in pages.
+// splitReport returns the report for a heartbeat. If the report exceeds maxReportBytes, its per-source parts are in
+// pages.
 func splitReport(r state.Report, round uint64) (state.Report, []sourcePage) {
 	if encodedBytes(r) <= maxReportBytes {
 		return r, nil
@@ -104,11 +104,11 @@ func shortText(text string) string {
 
 // encodedBytes returns the length of a value as JSON.
 func encodedBytes(x any) int {
-	b, _ := json.Marshal(x) // an error would be that of the word, too
+	b, _ := json.Marshal(x) // an error would also fail the encoding of the heartbeat
 	return len(b)
 }
 
-// reportPages are the pages of a report that another daemon has sent so far.
+// reportPages holds the pages of a report that another daemon has sent so far.
 type reportPages struct {
 	round uint64
 	pages map[int]*sourcePage
@@ -121,7 +121,8 @@ func (r *reportPages) add(p *sourcePage) {
 	r.pages[p.Page] = p
 }
 
-// join returns a report with its pages. While a page is missing, single sources are as in the report before.
+// join returns a report with its pages. While a page is missing, the per-source parts are those of the previous
+// report.
 func (r *reportPages) join(x, before state.Report) state.Report {
 	if x.Pages == 0 {
 		return x

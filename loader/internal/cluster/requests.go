@@ -17,19 +17,19 @@ import (
 // requestTimeout is the time after which an unanswered request is sent again, to the daemon that leads by then.
 const requestTimeout = 5 * time.Second
 
-// Request asks the leader to record an entry, or for a checkpoint.
+// Request asks the leader to record an entry or to take a checkpoint.
 type Request struct {
-	Record []byte `json:"record,omitempty"` // of the entry; a control's without its place
-	// Again means that the request was sent before and the response is missing: a drain of the arrivals up to Least that
-	// is recorded after record After of the plan is the response.
+	Record []byte `json:"record,omitempty"` // encoded entry; a control without its place
+	// Again means that the request was sent before and its response was lost. A drain of at least the arrivals up to
+	// Least that is recorded after record After of the plan is then the response.
 	Again bool   `json:"again,omitempty"`
 	After uint64 `json:"after,omitempty"`
 	Least uint64 `json:"least,omitempty"`
-	// DryRun asks for no record, but what the change of the mixture in Record would be.
+	// DryRun requests the effect of the mixture change in Record without recording it.
 	DryRun bool `json:"dry_run,omitempty"`
-	// Measure asks for no record, but that the run is measured.
+	// Measure requests a measurement of the run; nothing is recorded.
 	Measure bool `json:"measure,omitempty"`
-	// Length asks for no record either, but how long the run will be.
+	// Length requests the estimated length of the run; nothing is recorded.
 	Length bool `json:"length,omitempty"`
 }
 
@@ -37,12 +37,12 @@ type Request struct {
 type response struct {
 	At     uint64           `json:"at"`
 	Mix    *state.MixResult `json:"mix,omitempty"`
-	Nobody bool             `json:"nobody,omitempty"` // leads here
+	Nobody bool             `json:"nobody,omitempty"` // no leader in this process
 	Error  *fault.Error     `json:"error,omitempty"`
 	Length *state.Length    `json:"length,omitempty"`
 }
 
-// requester has the leader of the run, whichever process that is in, answer requests.
+// requester sends requests to the leader of the run, in any process.
 type requester struct {
 	setup      leader.Setup
 	leadership *leadership
@@ -76,7 +76,7 @@ func (r *requester) answer(ctx context.Context, b []byte) []byte {
 	return b
 }
 
-// ask has the leader answer a request. fault.ErrNoLeader means that the request should be repeated.
+// ask sends a request to the leader. fault.ErrNoLeader means that the caller should repeat the request.
 func (r *requester) ask(ctx context.Context, q Request) (leader.Result, error) {
 	if r.leadership.present() != nil || r.setup.Backends.Elector == nil {
 		return r.record(ctx, q)
@@ -91,14 +91,14 @@ func (r *requester) ask(ctx context.Context, q Request) (leader.Result, error) {
 	switch {
 	case ctx.Err() != nil:
 		return leader.Result{}, ctx.Err()
-	case attempt.Err() != nil: // the leader may be gone
+	case attempt.Err() != nil: // the leader may have stopped
 		return leader.Result{}, fault.ErrNoLeader
 	case err != nil:
 		return leader.Result{}, err
 	}
 	var a response
 	switch err := json.Unmarshal(b, &a); {
-	case err != nil, a.Nobody: // no leader's answer is anything else
+	case err != nil, a.Nobody: // every answer of a leader decodes
 		return leader.Result{}, fault.ErrNoLeader
 	case a.Error != nil:
 		return leader.Result{}, a.Error
@@ -106,7 +106,7 @@ func (r *requester) ask(ctx context.Context, q Request) (leader.Result, error) {
 	return leader.Result{At: a.At, Mix: a.Mix}, nil
 }
 
-// record has the leader of this process answer a request.
+// record passes a request to the leader of this process.
 func (r *requester) record(ctx context.Context, q Request) (leader.Result, error) {
 	l := r.leadership.present()
 	if l == nil {
@@ -138,8 +138,8 @@ func (r *requester) record(ctx context.Context, q Request) (leader.Result, error
 	return l.Ask(ctx, leader.Command{Entry: e, DryRun: q.DryRun})
 }
 
-// entry is what is asked for: a control without its place, the end of all sources, a change of keepers, or nil for a
-// checkpoint.
+// entry returns the requested entry: a control without its place, the end of all sources, a change of keepers, or nil
+// for a checkpoint.
 func (q Request) entry() (planrecord.Entry, error) {
 	if q.Record == nil {
 		return nil, nil
@@ -156,8 +156,8 @@ func (q Request) entry() (planrecord.Entry, error) {
 		e.Kind())}
 }
 
-// AskLength asks the leader of a run, over the bus of its daemons, how many steps the run will have; nil where that is
-// not known.
+// AskLength requests the number of steps of a run from its leader, over the bus of its daemons; nil while it is
+// unknown.
 func AskLength(ctx context.Context, b backend.Bus) (*state.Length, error) {
 	q, err := json.Marshal(Request{Length: true})
 	if err != nil {
