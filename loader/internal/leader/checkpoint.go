@@ -19,12 +19,12 @@ type checkpointer struct {
 	queue       *recordQueue
 	uploads     *uploads
 	log         *slog.Logger
-	requests    []Command // that wait while a checkpoint is being stored
-	saved       uint64    // step of the last checkpoint that was taken
+	requests    []Command // pending while a checkpoint is being stored
+	saved       uint64    // step of the last checkpoint
 }
 
-// checkpoint takes a checkpoint when interval steps were planned since the last one and none is being stored, or always
-// when forced. If it cannot be stored, the next restart takes longer and nothing else is lost.
+// checkpoint takes a checkpoint if interval steps were planned since the last one and none is being stored, or always
+// if forced. If a checkpoint cannot be stored, the only effect is a longer next restart.
 func (c *checkpointer) checkpoint(ctx context.Context, force bool) error {
 	next := c.applier.Planner.Next()
 	due := next != c.saved && next >= c.saved+c.interval && !c.uploads.busy()
@@ -39,11 +39,11 @@ func (c *checkpointer) checkpoint(ctx context.Context, force bool) error {
 	})
 }
 
-// maxCheckpointRequests bounds how many requests wait while a checkpoint is being stored.
+// maxCheckpointRequests bounds the number of pending requests while a checkpoint is being stored.
 const maxCheckpointRequests = 64
 
-// request takes a checkpoint on request. While a checkpoint is being stored requests wait; the next checkpoint serves
-// all of them.
+// request takes a checkpoint on request. While a checkpoint is being stored, requests are queued; the next checkpoint
+// serves all of them.
 func (c *checkpointer) request(ctx context.Context, q Command) error {
 	switch {
 	case c.applier.Ended:
@@ -61,7 +61,7 @@ func (c *checkpointer) request(ctx context.Context, q Command) error {
 	return c.serve(ctx)
 }
 
-// serve takes a checkpoint for the requests that wait, unless one is still being stored.
+// serve takes a checkpoint for the queued requests, unless one is still being stored.
 func (c *checkpointer) serve(ctx context.Context) error {
 	if len(c.requests) == 0 || c.uploads.busy() {
 		return nil
@@ -82,7 +82,7 @@ func (c *checkpointer) serve(ctx context.Context) error {
 	})
 }
 
-// save takes a checkpoint, and has it stored once the plan log holds all records that it covers. done gets the result.
+// save takes a checkpoint and stores it once the plan log holds all records that it covers. done receives the result.
 func (c *checkpointer) save(ctx context.Context, done func(error)) error {
 	c.saved = c.applier.Planner.Next()
 	x := upload{c.saved, c.applier.Checkpoint(c.fingerprint, c.queue.tail), done}

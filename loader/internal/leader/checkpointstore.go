@@ -7,7 +7,7 @@ import (
 	"loaderd/loader/backend"
 )
 
-// checkpointStore stores checkpoints of the planner and has the list of those that count.
+// checkpointStore stores checkpoints of the planner and holds the list of valid ones.
 type checkpointStore struct {
 	backend backend.Checkpoints // may be nil
 	term    *term
@@ -16,7 +16,7 @@ type checkpointStore struct {
 	mu     sync.Mutex
 	stored []backend.Stored // by ascending step
 	step   uint64           // of the checkpoint that this leader stored last
-	bytes  int64            // likewise
+	bytes  int64            // size of that checkpoint
 }
 
 // put stores a checkpoint.
@@ -31,21 +31,21 @@ func (c *checkpointStore) put(ctx context.Context, step uint64, data []byte) err
 	return nil
 }
 
-// setList replaces the list of the checkpoints that count.
+// setList replaces the list of valid checkpoints.
 func (c *checkpointStore) setList(stored []backend.Stored) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.stored = stored
 }
 
-// list returns the checkpoints that count, by ascending step.
+// list returns the valid checkpoints, by ascending step.
 func (c *checkpointStore) list() []backend.Stored {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.stored
 }
 
-// last returns the step and the size of the checkpoint that this leader stored last.
+// last returns the step and the size in bytes of the checkpoint that this leader stored last.
 func (c *checkpointStore) last() (step uint64, bytes int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,3 +1,3 @@
-// Package leader plans a run: it feeds the planner from the streams of the sources, appends its steps to the plan log,
-// stores checkpoints, and purges documents that nothing needs any longer.
+// Package leader plans a run. It feeds the planner from the streams of the sources, appends the planned steps to the
+// plan log, stores checkpoints, and purges documents that are no longer needed.
 package leader

@@ -10,7 +10,7 @@ import (
 	"loaderd/loader/planrecord"
 )
 
-// dry returns for how long the next source has had no document; false while it has one, or there is no next source.
+// dry returns for how long the next source has had no document; false if it has one, or if no source is next.
 func (l *loop) dry() (time.Duration, bool) {
 	source, sequence, ok := l.applier.Planner.Wants()
 	f := l.feeds.Of[source]
@@ -24,8 +24,8 @@ func (l *loop) dry() (time.Duration, bool) {
 	return time.Since(s.DrySince), true
 }
 
-// checkLost refuses to wait for documents of a source that are not there although the plan was made of them, or names
-// them.
+// checkLost returns an error instead of waiting for documents that a stream does not hold although the plan was made
+// from them or names them.
 func (l *loop) checkLost() error {
 	dry, ok := l.dry()
 	if !ok || dry < feed.LostAfter {
@@ -33,15 +33,15 @@ func (l *loop) checkLost() error {
 	}
 	source, sequence, _ := l.applier.Planner.Wants()
 	m := l.applier.Planner.Mixture()
-	names := m.Len() == 1 && len(l.applier.Pending) > 0 // a drain is pending behind documents that were there
+	names := m.Len() == 1 && len(l.applier.Pending) > 0 // a pending drain is placed after documents that existed
 	if !l.repeats() && !names && !m.Status()[source].Sealed {
 		return nil
 	}
 	return feed.Lost(l.setup.Name, m.Name(source), sequence, l.feeds.Of[source].Reader.Status().Last)
 }
 
-// pauseDry pauses a source that has had no document for a long time, where the other sources are to share its weight,
-// and resumes it when it has one. The clock decides only when that is recorded: the plan follows from the record.
+// pauseDry pauses a source that has had no document for Mix.DryAfter, if the other sources share its weight, and
+// resumes it once it has one. The clock only decides when this is recorded; the plan follows from the record.
 func (l *loop) pauseDry(ctx context.Context) error {
 	m := l.applier.Planner.Mixture()
 	if m.Len() == 1 || l.setup.Config.Mix.Dry != mixture.DryShare || l.repeats() || l.applier.Ended {

@@ -9,16 +9,16 @@ import (
 	"loaderd/loader/state"
 )
 
-// earlyDrains are the drains that a leader has recorded before the shuffle window was full.
+// earlyDrains tracks the drains that a leader has recorded before the shuffle window was full.
 type earlyDrains struct {
-	documents int64 // that were packed at the last one, or when this leader had replayed the log
+	documents int64 // packed at the last early drain, or when this leader had replayed the log
 	drains    int
-	step      uint64    // that a reader waits for ...
-	since     time.Time // ... since then; zero while none waits
+	step      uint64    // that a reader waits for
+	since     time.Time // start of that wait; zero if no reader waits
 }
 
-// due returns how many documents must be packed before the next early drain, where first of them make the first one.
-// The number doubles, so that a stream that fills the shuffle window slowly is drained a few times at most.
+// due returns the number of packed documents that the next early drain requires. The first one requires first
+// documents. The number doubles, so a stream that fills the shuffle window slowly is drained only a few times.
 func (e *earlyDrains) due(first int64) int64 {
 	if first <= 0 {
 		return 0
@@ -38,9 +38,9 @@ func (e *earlyDrains) waited(step uint64, waits bool) time.Duration {
 	return time.Since(e.since)
 }
 
-// drainEarly records a drain for a reader that waits. With Options.Linger it does so when the stream is quiet and a
-// drain could fill a step. While the shuffle window has not filled it does so by Options.FirstStepQuiet and
-// FirstStepDocuments. The clock decides only when the drain is recorded: the plan follows from the record.
+// drainEarly records a drain for a waiting reader. With Options.Linger, it does so if the stream is quiet and a drain
+// could fill a step. Until the shuffle window has filled once, Options.FirstStepQuiet and FirstStepDocuments decide.
+// The clock only decides when the drain is recorded; the plan follows from the record.
 func (l *loop) drainEarly(ctx context.Context) error {
 	planner, lacks := l.applier.Planner, l.stats.Lacks
 	_, packed := planner.Counts()

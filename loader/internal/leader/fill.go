@@ -16,20 +16,21 @@ import (
 )
 
 const (
-	// growthOver is the time over which the growth of a stream is measured.
+	// growthOver is the period over which the growth of a stream is measured.
 	growthOver = time.Minute
-	// growthFrom is the least time that a growth is derived of.
+	// growthFrom is the minimum period from which a growth rate is derived.
 	growthFrom = 10 * time.Second
-	// fullSoon is how long before it is full a stream that is half full is reported, at its present growth.
+	// fullSoon is the remaining time, at the current growth rate, below which a half-full stream is reported as nearly
+	// full.
 	fullSoon = time.Hour
 )
 
-// fillLevel is what the log has reported of a stream's fill.
+// fillLevel is the last logged fill level of a stream.
 type fillLevel int
 
 const (
 	fillRoom fillLevel = iota
-	fillNear           // 90 % of the bound are used, or half of it and the rest will be within fullSoon
+	fillNear           // at least 90 % of the bound is used, or half of it and it is full within fullSoon
 	fillFull
 )
 
@@ -39,7 +40,7 @@ type fillMeter struct {
 	level   fillLevel
 	samples []fillSample // of the last growthOver, about one per second
 	last    document.StreamState
-	largest int64 // bytes of a document: the mean of those that arrived between two looks, at its highest
+	largest int64 // highest mean size in bytes of the documents that arrived between two samples
 }
 
 type fillSample struct {
@@ -47,7 +48,7 @@ type fillSample struct {
 	bytes int64
 }
 
-// add takes in the state of a stream. It reports whether the level has changed.
+// add updates the meter with the state of a stream. It reports whether the level has changed.
 func (m *fillMeter) add(now time.Time, source string, s document.StreamState) (changed bool) {
 	m.fill = state.StreamFill{Source: source, Name: s.Name, Bytes: s.Bytes, MaxBytes: max(s.MaxBytes, 0),
 		Configured: s.Configured, Free: s.Free}
@@ -91,7 +92,7 @@ func (m *fillMeter) add(now time.Time, source string, s document.StreamState) (c
 	return m.level != before
 }
 
-// growth returns the growth of the stream in bytes per second; 0 where it is not known.
+// growth returns the growth of the stream in bytes per second; 0 while it is unknown.
 func (m *fillMeter) growth(now time.Time) float64 {
 	if len(m.samples) == 0 {
 		return 0
@@ -104,9 +105,9 @@ func (m *fillMeter) growth(now time.Time) float64 {
 	return float64(m.fill.Bytes-first.bytes) / over.Seconds()
 }
 
-// leastRoom is the room below a bound at which a stream counts as full: that of the largest message that it accepts, at
-// most a tenth of the bound, or that of a document as large as those that it holds. Producers with a larger document
-// than the room wait, and the server does not report that they do.
+// leastRoom returns the free space in bytes below which a stream counts as full: the size of the largest message that
+// it accepts, capped at the larger of a tenth of the bound and the size of its documents. A producer whose document
+// does not fit waits, and the server does not report it.
 func (m *fillMeter) leastRoom(s document.StreamState, bound int64) int64 {
 	mean := int64(0)
 	if s.Messages > 0 {
@@ -129,14 +130,14 @@ func newStreamFills(release string, log *slog.Logger) *streamFills {
 	return &streamFills{release: release, log: log, meters: map[int]*fillMeter{}}
 }
 
-// measure takes in the state of a source's stream, and logs when it fills, is full and has room again.
+// measure updates the fill of a source's stream. It logs when the stream is nearly full, is full, or has room again.
 func (f *streamFills) measure(source int, name string, s document.StreamState) {
 	if level, fill, changed := f.add(source, name, s); changed {
 		f.logLevel(name, level, fill)
 	}
 }
 
-// add takes in the state of a source's stream. It returns the stream's level and fill, and whether the level has
+// add updates the fill of a source's stream. It returns the stream's level and fill, and whether the level has
 // changed.
 func (f *streamFills) add(source int, name string, s document.StreamState) (
 	level fillLevel, fill state.StreamFill, changed bool,
@@ -169,7 +170,7 @@ func (f *streamFills) logLevel(source string, level fillLevel, x state.StreamFil
 		f.log.Warn("document stream is nearly full", append(keys, event.StreamNearlyFull, "do", x.Raise())...)
 	case fillFull:
 		severity := slog.LevelError
-		if f.release == backend.ReleasePurge { // it has room again when the trainers commit
+		if f.release == backend.ReleasePurge { // commits free space
 			severity = slog.LevelWarn
 		}
 		f.log.Log(context.Background(), severity, "document stream is full, producers wait",

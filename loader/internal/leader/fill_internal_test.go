@@ -13,8 +13,8 @@ import (
 	"loaderd/loader/plan"
 )
 
-// A stream is full when its largest message may find no room. Before that it is reported once as filling, and its level
-// does not flip around a threshold.
+// A stream is full when its largest message may not fit. Before that it is reported once as nearly full, and its
+// level does not flap around a threshold.
 func TestFillMeter_Levels(t *testing.T) {
 	const mib = 1 << 20
 	m, now := &fillMeter{}, time.Now()
@@ -27,7 +27,7 @@ func TestFillMeter_Levels(t *testing.T) {
 		}
 	}
 	at(0, 10*mib, 1000*mib, fillRoom)
-	at(30*time.Second, 100*mib, 1000*mib, fillRoom) // full in five minutes, but most is free
+	at(30*time.Second, 100*mib, 1000*mib, fillRoom) // full within five minutes, but most of it is free
 	at(time.Hour, 899*mib, 1000*mib, fillRoom)
 	at(time.Second, 900*mib, 1000*mib, fillNear)
 	at(time.Second, 870*mib, 1000*mib, fillNear)
@@ -38,7 +38,7 @@ func TestFillMeter_Levels(t *testing.T) {
 	at(time.Second, 997*mib, 1000*mib, fillFull)
 	at(time.Second, 870*mib, 1000*mib, fillFull)
 	at(time.Second, 840*mib, 1000*mib, fillRoom)
-	at(time.Second, 91*mib, 100*mib, fillNear) // of a small stream a tenth of its bound counts
+	at(time.Second, 91*mib, 100*mib, fillNear) // for a small stream, a tenth of its bound counts
 	at(time.Second, 97*mib, 100*mib, fillFull)
 	at(time.Second, 97*mib, -1, fillRoom)
 	if m.fill.MaxBytes != 0 || m.fill.FullIn != nil {
@@ -46,7 +46,7 @@ func TestFillMeter_Levels(t *testing.T) {
 	}
 }
 
-// A stream of large documents is full when the room is less than one of them takes, be that more than a tenth of its
+// A stream of large documents is full when the next document does not fit, even if the room exceeds a tenth of its
 // bound.
 func TestFillMeter_LargeDocuments(t *testing.T) {
 	const kib = 1 << 10
@@ -79,7 +79,7 @@ func TestFillMeter_Growth(t *testing.T) {
 		at := now.Add(time.Duration(i) * watchInterval)
 		m.add(at, "", document.StreamState{Bytes: 600 + int64(i), MaxBytes: 1000, MaxMessage: 1})
 	}
-	if in := m.fill.FullIn; in == nil || *in != 140 { // 2 bytes per second, 280 are free
+	if in := m.fill.FullIn; in == nil || *in != 140 { // growth of 2 bytes per second, 280 bytes free
 		t.Errorf("full in %v, want 140 s", in)
 	}
 	if m.level != fillNear {
@@ -94,7 +94,7 @@ func TestFillMeter_Growth(t *testing.T) {
 	}
 }
 
-// The log has one line per change of the level. A full stream is an error unless documents are purged.
+// One line is logged per change of the level. A full stream is an error unless documents are purged.
 func TestStreamFills_LevelIsLogged(t *testing.T) {
 	for release, severity := range map[string]string{backend.ReleaseKeep: "ERROR", backend.ReleasePurge: "WARN"} {
 		var log bytes.Buffer

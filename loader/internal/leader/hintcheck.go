@@ -7,8 +7,8 @@ import (
 	"loaderd/packonline"
 )
 
-// silentAdvice says what to do when no document brings what the retriever compares. bm25 needs none: it compares terms,
-// which all have.
+// silentAdvice is the advice per retriever if no document has the packing hints that it compares. bm25 needs none,
+// because it compares terms, which every document has.
 var silentAdvice = map[string]string{
 	"repo": `publish documents with a path (header Loaderd-Path, "path" of a JSON document), or ` +
 		`begin a run with packing.splice.retriever: bm25`,
@@ -16,15 +16,15 @@ var silentAdvice = map[string]string{
 		`begin a run with packing.splice.retriever: bm25`,
 }
 
-// hintCheck warns once if no document has packing hints that the retriever can compare: then splice packs by length
-// alone.
+// hintCheck warns once if no document has packing hints that the retriever can compare. Splice then packs by length
+// only.
 type hintCheck struct {
 	config packonline.Config
 	log    *slog.Logger
 	done   bool
 }
 
-// check checks the documents that are packed, once these are a full pool or the run has ended.
+// check checks the packed documents once they fill the packing pool or the run has ended.
 func (c *hintCheck) check(a *planner.Applier) {
 	if c.done || c.config.Related() == nil {
 		return

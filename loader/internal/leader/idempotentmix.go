@@ -11,14 +11,15 @@ import (
 	"loaderd/loader/state"
 )
 
-// A change of the mixture must not be recorded twice when a request is repeated, because its answer was lost or a
-// trainer resumed. The plan has one change per request, and one per number of steps on which a trainer decided.
+// A change of the mixture must be idempotent: a client repeats a request whose answer was lost, and a resumed trainer
+// repeats its decision. The plan has one change per request, and one per number of steps after which a trainer
+// decided.
 
-// ChangeDecided looks in the plan for the change of the mixture that was decided on behind the steps that c was decided
-// on. The plan is scanned from there: such a change is recorded soon after the steps.
+// ChangeDecided searches the plan for a change of the mixture that was decided after the same number of steps as c.
+// It scans the plan from that step on, because such a change is recorded soon after it.
 func ChangeDecided(ctx context.Context, log backend.PlanLog,
 	c planrecord.Mix) (x state.MixResult, found bool, err error) {
-	decided, from := *c.Decided, uint64(2) // behind the header
+	decided, from := *c.Decided, uint64(2) // after the header
 	if decided > 0 {
 		from, err = (&planview.Reader{Log: log}).Locate(ctx, decided-1)
 		if errors.Is(err, planview.ErrNoStep) {
@@ -41,12 +42,12 @@ func ChangeDecided(ctx context.Context, log backend.PlanLog,
 	return x, found, nil
 }
 
-// changes calls f with every change of the mixture from a position of the plan on, and the first step behind it; next
-// is the step behind the plan's last record.
+// changes calls f with every change of the mixture from a position of the plan on, and the first step after it. next
+// is the index of the step after the plan's last record.
 func changes(ctx context.Context, log backend.PlanLog, from, next uint64,
 	f func(m planrecord.Mix, step uint64) error) error {
 	step, known := uint64(0), from <= 2
-	var early []planrecord.Mix // stand before the first step record
+	var early []planrecord.Mix // recorded before the first step record
 	behind := func(next uint64) error {
 		for _, m := range early {
 			if err := f(m, next); err != nil {
@@ -82,7 +83,7 @@ func changes(ctx context.Context, log backend.PlanLog, from, next uint64,
 	return behind(next)
 }
 
-// recentChanges are the last changes of the mixture that the plan has, those among them that are not stored yet.
+// recentChanges holds the latest changes of the mixture, including those that are not stored yet.
 type recentChanges struct {
 	list []recentChange
 	read bool // whether changes of earlier terms are in the list
@@ -95,10 +96,10 @@ type recentChange struct {
 }
 
 const (
-	// maxRecentChanges is far more than are recorded until a client repeats its request.
+	// maxRecentChanges far exceeds the number of changes recorded until a client repeats its request.
 	maxRecentChanges = 256
-	// recentRecords is in how many of the plan's last records a new leader looks for changes: far more than are
-	// appended until a client repeats its request to that leader.
+	// recentRecords is the number of the plan's last records that a new leader searches for changes. It far exceeds the
+	// number of records appended until a client repeats its request to that leader.
 	recentRecords = 1024
 )
 
@@ -109,7 +110,7 @@ func (c *recentChanges) add(m planrecord.Mix, step uint64) {
 	c.list = append(c.list, recentChange{m.Decided, m.Request, state.MixResult{Step: step, Weights: m.Weights}})
 }
 
-// find returns the change that the plan has for a request.
+// find returns the change that was recorded for a request.
 func (c *recentChanges) find(m planrecord.Mix) (state.MixResult, bool) {
 	for _, x := range c.list {
 		if m.Request != "" && x.request == m.Request {
@@ -123,8 +124,8 @@ func (c *recentChanges) find(m planrecord.Mix) (state.MixResult, bool) {
 	return state.MixResult{}, false
 }
 
-// findChange returns the change that the plan has for a request. The first time, it reads what earlier leaders
-// recorded.
+// findChange returns the change that was recorded for a request. Its first call reads the changes that earlier
+// leaders recorded.
 func (h *commandHandler) findChange(ctx context.Context, m planrecord.Mix) (state.MixResult, bool, error) {
 	if !h.recent.read {
 		var earlier recentChanges
@@ -137,7 +138,7 @@ func (h *commandHandler) findChange(ctx context.Context, m planrecord.Mix) (stat
 		if err != nil {
 			return state.MixResult{}, false, err
 		}
-		// Nothing was recorded in this term: findChange is called before each record.
+		// No change has been recorded in this term, because findChange is called before each record.
 		h.recent = recentChanges{list: earlier.list, read: true}
 	}
 	x, found := h.recent.find(m)

@@ -11,13 +11,13 @@ import (
 	"loaderd/loader/runconfig"
 )
 
-// noTokenizer is the name of the tokenizer of a run that accepts token ids alone.
+// noTokenizer is the tokenizer name of a run that accepts only token ids.
 const noTokenizer = "none"
 
-// intakeInterval is how often changes are reported to producers.
+// intakeInterval is the interval at which changes are reported to producers.
 const intakeInterval = 500 * time.Millisecond
 
-// intakeReporter reports to producers what the run accepts.
+// intakeReporter reports to producers which documents the run accepts.
 type intakeReporter struct {
 	streams   *planview.Streams
 	view      *planview.View
@@ -28,7 +28,7 @@ type intakeReporter struct {
 	log       *slog.Logger
 }
 
-// run reports to producers what the run accepts, how far it has read and what it skipped, whenever that changes.
+// run reports to producers what the run accepts, how far it has read, and what it skipped, whenever that changes.
 func (r *intakeReporter) run(ctx context.Context) error {
 	tick := time.NewTicker(intakeInterval)
 	defer tick.Stop()
@@ -65,7 +65,7 @@ func (r *intakeReporter) intake(source int) backend.Intake {
 	p, limit := r.status.planStats(), r.demand.limit()
 	out := backend.Intake{Tokenizer: t.Name, Fingerprint: t.Fingerprint, Text: t.Name != noTokenizer,
 		Full: now.Ended || p.Idle || now.Steps >= limit, Filling: p.Lacks.Early && !now.Ended}
-	if source >= len(p.Sources) { // the planner has no figures of it yet
+	if source >= len(p.Sources) { // the planner has no statistics of the source yet
 		return out
 	}
 	x := &p.Sources[source]
@@ -73,6 +73,6 @@ func (r *intakeReporter) intake(source int) backend.Intake {
 	if out.Read = max(x.Next, 1) - 1; x.Next == 0 {
 		out.Read = x.Last
 	}
-	out.Full = out.Full || x.Next == 0 || x.Epoch > 0 // it was read to its end
+	out.Full = out.Full || x.Next == 0 || x.Epoch > 0 // the source was read to its end
 	return out
 }

@@ -16,15 +16,14 @@ import (
 	"loaderd/loader/state"
 )
 
-// LeadPause is the time before a daemon that has been refused tries to lead again.
+// LeadPause is the time before a daemon tries to lead again after a failed attempt.
 const LeadPause = 100 * time.Millisecond
 
-// Leader plans a run: it feeds the planner from the document streams, appends the steps to the plan log, stores
+// Leader plans a run. It feeds the planner from the document streams, appends the steps to the plan log, stores
 // checkpoints and purges documents. A run has one leader; followers depend only on what it writes.
 //
-// It combines parts with their own fields. Each mutex belongs to one part, and no goroutine holds the mutexes of two
-// parts. While a part's mutex is held, no other mutex is locked, except by status: those of the view and of the
-// documents' readers.
+// Each mutex belongs to one part, and no goroutine holds the mutexes of two parts. While a part's mutex is held, no
+// other mutex is locked, with one exception: status locks those of the view and of the documents' readers.
 type Leader struct {
 	setup        Setup
 	restorer     *restorer
@@ -66,26 +65,27 @@ func New(s Setup) *Leader {
 // Records returns how many records the plan held when the leader opened it.
 func (l *Leader) Records() uint64 { return l.restorer.end.Records }
 
-// VerifyBy lets the leader call f before each append: f waits while it is in doubt whether this process leads.
+// VerifyBy sets the function that the leader calls before each append. f blocks while it is in doubt whether this
+// process leads.
 func (l *Leader) VerifyBy(f func(context.Context) error) { l.term.verifyLease = f }
 
-// End notes that this process no longer leads: callers that wait for a result ask the next leader.
+// End marks that this process no longer leads. Callers that wait for a result send their requests to the next leader.
 func (l *Leader) End() { close(l.done) }
 
-// RunLength returns how long the run will be; nil while that is not known.
+// RunLength returns the estimated length of the run; nil while it is unknown.
 func (l *Leader) RunLength() *state.Length { return l.length.Length() }
 
-// Measure has the run measured, as soon as that is possible.
+// Measure requests a measurement of the run's length, which starts as soon as possible.
 func (l *Leader) Measure(ctx context.Context) error { return l.length.Measure(ctx) }
 
-// Doubted reports whether it is in doubt at this moment whether this process leads.
+// Doubted reports whether it is currently in doubt whether this process leads.
 func (l *Leader) Doubted() bool { return l.term.doubted() }
 
 // Want implements follower.Leader.
 func (l *Leader) Want(d state.Demand) { l.demand.set(d) }
 
-// Report implements follower.Leader. The planner's figures and the number of steps are read after demand and
-// checkpoints: they are never older than these.
+// Report implements follower.Leader. It reads the planner's statistics and the number of steps after demand and
+// checkpoints, so they are never older than these.
 func (l *Leader) Report() state.Report {
 	wanted, slowest := l.demand.report()
 	checkpointed, bytes := l.checkpoints.last()
@@ -96,7 +96,7 @@ func (l *Leader) Report() state.Report {
 	return r
 }
 
-// WaitedFor implements forecast.Run: a reader waits for a step that is not planned.
+// WaitedFor implements forecast.Run. It reports whether a reader waits for a step that is not planned.
 func (l *Leader) WaitedFor() bool { return l.demand.waits() }
 
 // Read implements forecast.Run.
@@ -105,11 +105,11 @@ func (l *Leader) Read() bool { return l.demand.hasReaders() }
 // Header implements forecast.Run.
 func (l *Leader) Header() planrecord.Header { return l.restorer.header }
 
-// Copy implements forecast.Run: it asks the loop for a copy of the planner.
+// Copy implements forecast.Run. It requests a copy of the planner from the loop.
 func (l *Leader) Copy(ctx context.Context) (c forecast.Copied, err error) {
-	copied := make(chan forecast.Copied, 1) // it is not received when ctx ends
+	copied := make(chan forecast.Copied, 1) // buffered, because nothing receives from it once ctx is done
 	inspect := func(a *planner.Applier, tail planrecord.Tail) {
-		l.setup.Streams.Learn(a.Planner.Infos()) // a source may have been added of which no document was read
+		l.setup.Streams.Learn(a.Planner.Infos()) // a source may have been added without any document read
 		m := a.Planner.Mixture()
 		copied <- forecast.Copied{
 			State: a.Checkpoint(l.restorer.header.Fingerprint, tail), Controls: l.length.Controls(),
@@ -130,7 +130,7 @@ func (l *Leader) Copy(ctx context.Context) (c forecast.Copied, err error) {
 	}
 }
 
-// Ask hands a command to the loop and waits for its result.
+// Ask sends a command to the loop and waits for its result.
 func (l *Leader) Ask(ctx context.Context, q Command) (Result, error) {
 	reply := make(chan Result, 1)
 	q.reply = reply
@@ -149,8 +149,8 @@ func (l *Leader) Ask(ctx context.Context, q Command) (Result, error) {
 	}
 }
 
-// Drained looks behind a record for a drain of the arrivals up to least that was requested before: it must not be
-// recorded twice.
+// Drained scans the plan after a record for a drain of at least the arrivals up to least. A repeated request must not
+// record such a drain twice.
 func (l *Leader) Drained(ctx context.Context, after, least uint64) (at uint64, found bool, err error) {
 	err = l.setup.Backends.Plan.Scan(ctx, after+1, func(position uint64, b []byte) error {
 		e, err := planrecord.Decode(b)
@@ -165,28 +165,28 @@ func (l *Leader) Drained(ctx context.Context, after, least uint64) (at uint64, f
 	return at, found, err
 }
 
-// Announced waits until LowWatermarks has the end of a source, for notifyTimeout at most.
+// Announced waits until LowWatermarks has stored the end of a source, for notifyTimeout at most.
 func (l *Leader) Announced(ctx context.Context) { l.sealNotifier.wait(ctx) }
 
-// Needs returns the oldest position that this run may still need: that of the steps which a keeper or a reader may
-// request, and of what a restart from the oldest stored checkpoint would plan again.
+// Needs returns the oldest position that this run may still need. Steps that a keeper or a reader may request need
+// it, and so does the replay after a restart from the oldest stored checkpoint.
 func (l *Leader) Needs(ctx context.Context) (plan.Position, error) {
 	return l.retention.lowWatermark(ctx)
 }
 
-// Purge gives up the documents that a position covers, and removes those of them that no other run needs.
+// Purge marks the documents that a position covers as unneeded, and purges those that no other run needs.
 func (l *Leader) Purge(ctx context.Context, floor plan.Position) error {
 	return l.retention.purge(ctx, floor)
 }
 
-// Open reads the plan and restores the planner. It refuses a plan made with another configuration or algorithm.
+// Open reads the plan and restores the planner. It returns an error for a plan of another configuration or algorithm.
 func (l *Leader) Open(ctx context.Context) error {
 	r := l.restorer
 	if err := r.open(ctx); err != nil {
 		return err
 	}
-	// Readers of earlier processes have requested at least these steps, and of a repaired plan those of the damaged
-	// one.
+	// Readers of earlier processes have requested at least these steps. Readers of a repaired plan have requested the
+	// steps of the damaged one.
 	l.demand.assumeRequested(r.end.Steps - min(r.end.Steps, uint64(l.setup.Options.Ahead)))
 	if repair := r.header.Repair; repair != nil {
 		l.demand.assumeRequested(repair.Steps)
@@ -203,8 +203,8 @@ func (l *Leader) Open(ctx context.Context) error {
 	return nil
 }
 
-// checkStreams refuses streams that the plan was not made of, and notes what they hold. It waits for streams whose
-// servers do not answer.
+// checkStreams returns an error if the plan was not made from these streams, and records their first documents. It
+// waits for streams whose servers do not answer.
 func (l *Leader) checkStreams(ctx context.Context) (err error) {
 	for logged := false; ; logged = true {
 		l.first, err = l.setup.Streams.Same(ctx, l.restorer.header)

@@ -20,8 +20,8 @@ import (
 	"loaderd/loader/state"
 )
 
-// loop is the goroutine of the leader that feeds the planner, and that decides what is appended to the plan log. No
-// other goroutine uses the planner.
+// loop is the goroutine of the leader that feeds the planner and decides what is appended to the plan log. No other
+// goroutine uses the planner.
 type loop struct {
 	setup       Setup
 	applier     *planner.Applier
@@ -34,9 +34,9 @@ type loop struct {
 	status      *status
 	term        *term
 	replay      *replay.Replay         // nil once the log's end is reached
-	early       func(*plan.Step) error // refuses a step behind the end that the log has
-	laterTerm   uint64                 // position of a term behind this process's own, where the log has one
-	stats       state.PlanStats        // as they were published last
+	early       func(*plan.Step) error // returns an error for a step after the end of the run in the log
+	laterTerm   uint64                 // position of a term after this process's own, if the log has one
+	stats       state.PlanStats        // as last published
 	hints       hintCheck
 	traces      traces
 	skips       skipLog
@@ -66,30 +66,30 @@ func (l *Leader) newLoop(ctx context.Context, feeds *feed.Set, queue *recordQueu
 	return x
 }
 
-// onReplayed notes a term behind this process's own, among the records that are replayed.
+// onReplayed records a term after this process's own among the replayed records.
 func (l *loop) onReplayed(at uint64, e planrecord.Entry) {
 	if _, term := e.(planrecord.Term); term && at > l.term.position {
 		l.laterTerm = at
 	}
 }
 
-// statsInterval is how often the figures of Stats are refreshed.
+// statsInterval is the interval at which Stats is refreshed.
 const statsInterval = 200 * time.Millisecond
 
-// documentsALook is how many documents are planned at most before requests and all else get their turn: a look between
-// any two took an eighth of the loop's time.
+// documentsALook is the maximum number of documents planned between two polls for requests and other events. Polling
+// after every document took an eighth of the loop's time.
 const documentsALook = 16
 
-// errBetween says that the loop stopped between two inputs: everything that the planner made has been handed to the
-// writer.
+// errBetween means that the loop stopped between two inputs. All output of the planner has been passed to the writer.
 var errBetween = fmt.Errorf("loop stopped: %w", context.Canceled)
 
-// turn is the loop itself: one document, request or control after the other, some documents before a look at the rest.
+// turn is the main loop. It processes one document, request or control at a time, and polls for requests after some
+// documents.
 func (l *loop) turn(ctx context.Context) error {
 	l.snapshot()
 	refresh := time.NewTicker(statsInterval)
 	defer refresh.Stop()
-	l.hints.check(l.applier) // the restored planner may hold enough documents
+	l.hints.check(l.applier) // the restored planner may already hold enough documents
 	for documents := 0; ; documents++ {
 		if err := l.prepare(); err != nil {
 			return err
@@ -107,7 +107,7 @@ func (l *loop) turn(ctx context.Context) error {
 		}
 		requests := l.requests
 		if l.repeats() {
-			requests = nil // requests append records, which belong behind all that the log holds
+			requests = nil // requests append records, which must follow all records of the log
 		}
 		if held != nil && documents%documentsALook != 0 {
 			if err := l.addHeld(ctx, from); err != nil {
@@ -136,9 +136,9 @@ func (l *loop) turn(ctx context.Context) error {
 	}
 }
 
-// source returns the feed whose document is planned next; feed.None where none is wanted.
+// source returns the feed of the document that is planned next; feed.None if no document is wanted.
 func (l *loop) source(ctx context.Context) (*feed.Feed, error) {
-	if ctx.Err() != nil || l.applier.Ended || l.ahead() { // ahead: readers have enough steps before them
+	if ctx.Err() != nil || l.applier.Ended || l.ahead() { // ahead: enough steps are planned for the readers
 		return feed.None, nil
 	}
 	if from, err := l.feeds.Next(l.applier.Planner); from != nil || err != nil {
@@ -147,15 +147,16 @@ func (l *loop) source(ctx context.Context) (*feed.Feed, error) {
 	return feed.None, nil
 }
 
-// ahead reports whether the plan is as far before its readers as it may be. Where the log says that no step follows
-// there is only that to be found out, and it goes on.
+// ahead reports whether the plan has reached its maximum lead over the readers. If the log already holds the run's
+// end, planning continues, because only that end remains to be reached.
 func (l *loop) ahead() bool {
 	return !l.repeats() && l.applier.End == nil && l.applier.Planner.Next() >= l.demand.limit()
 }
 
-// repeats reports whether the log still says what comes next: steps, or changes of the mixture and an end behind
-// documents that were taken before a restart and belong to no step yet. What is asked of the mixture goes by all
-// changes before it. A drain may wait for documents that were only published.
+// repeats reports whether the log still determines what follows. It may hold further steps. It may also hold changes
+// of the mixture and an end that are placed after documents read before a restart that belong to no step yet.
+// Decisions about the mixture depend on all changes before them. A drain may wait for documents that were only
+// published.
 func (l *loop) repeats() bool {
 	a := l.applier
 	return l.replay != nil || a.End != nil && !a.Ended || slices.ContainsFunc(a.Pending, func(c planrecord.Control) bool {
@@ -164,7 +165,7 @@ func (l *loop) repeats() bool {
 	})
 }
 
-// refresh does what is due every statsInterval.
+// refresh does the periodic work of the loop, every statsInterval.
 func (l *loop) refresh(ctx context.Context) error {
 	l.snapshot()
 	if err := errors.Join(l.feeds.Poll(), l.checkLost()); err != nil {
@@ -176,7 +177,7 @@ func (l *loop) refresh(ctx context.Context) error {
 	return errors.Join(l.drainEarly(ctx), l.pauseDry(ctx))
 }
 
-// addHeld plans the next document that a feed holds.
+// addHeld plans the next held document of a feed.
 func (l *loop) addHeld(ctx context.Context, from *feed.Feed) error {
 	defer from.Planned()
 	return l.add(ctx, from.Take())
@@ -202,7 +203,7 @@ func (l *loop) add(ctx context.Context, d document.Document) error {
 	return l.checkpoint(ctx, false)
 }
 
-// prepare reads the log up to its next step during a replay, and ends the replay when no step follows.
+// prepare reads the log up to its next step during a replay, and ends the replay if no step follows.
 func (l *loop) prepare() error {
 	if l.replay == nil {
 		return nil
@@ -211,7 +212,7 @@ func (l *loop) prepare() error {
 	if err := l.replay.Prepare(); err != nil {
 		return err
 	}
-	if l.laterTerm > 0 { // a record behind it would be in the term of another process
+	if l.laterTerm > 0 { // a record after it would be in the term of another process
 		return l.term.lost(fmt.Errorf("record %d begins a later term: %w", l.laterTerm, fault.ErrLeadershipLost))
 	}
 	if !maps.Equal(before, l.applier.Keepers) {
@@ -228,7 +229,7 @@ func (l *loop) prepare() error {
 		l.setup.View.Replayed(l.queue.tail.Position, behind, l.applier.Keepers)
 		l.skips.replayed()
 		l.applier.Resume()
-		if l.applier.Ended && l.applier.End != nil { // the checkpoint is behind the end: planning does not reach it
+		if l.applier.Ended && l.applier.End != nil { // the checkpoint was taken after the end, so planning does not reach it
 			l.setup.View.End()
 		}
 		l.commands.notifySealed()
@@ -237,11 +238,11 @@ func (l *loop) prepare() error {
 	return nil
 }
 
-// do carries out what the applier returned: it appends the steps to the plan log, or compares them with the log's
-// during a replay.
+// do processes the applier's output. It appends the steps to the plan log, or compares them with the log during a
+// replay.
 func (l *loop) do(ctx context.Context, r planner.Ready) error {
 	if len(r.Steps) > 0 {
-		l.snapshot() // before a reader can see the steps: figures are never older than a step
+		l.snapshot() // before a reader can read the steps, so that the statistics are never older than a step
 	}
 	for i := range r.Steps {
 		if err := l.emit(ctx, r.Steps[i]); err != nil {
@@ -251,7 +252,7 @@ func (l *loop) do(ctx context.Context, r planner.Ready) error {
 	if r.Ended {
 		return l.end(ctx)
 	}
-	return l.prepare() // the log may hold the next control for the same document behind these steps
+	return l.prepare() // the log may hold the next control for the same document after these steps
 }
 
 func (l *loop) emit(ctx context.Context, s plan.Step) error {
@@ -283,7 +284,7 @@ func (l *loop) emit(ctx context.Context, s plan.Step) error {
 	return l.queue.append(ctx, w)
 }
 
-// end writes the record behind the last step.
+// end writes the record after the last step.
 func (l *loop) end(ctx context.Context) error {
 	l.hints.check(l.applier)
 	l.snapshot()
@@ -310,10 +311,10 @@ func (l *loop) end(ctx context.Context) error {
 	if err := l.queue.append(ctx, w); err != nil {
 		return err
 	}
-	return l.checkpoint(ctx, true) // so that a restart has nothing to plan again
+	return l.checkpoint(ctx, true) // so that a restart has nothing to replay
 }
 
-// checkpoint takes a checkpoint when one is due, or always when forced, except during the replay.
+// checkpoint takes a checkpoint if one is due, or always if forced, except during the replay.
 func (l *loop) checkpoint(ctx context.Context, force bool) error {
 	if l.replay != nil {
 		return nil

@@ -13,10 +13,10 @@ import (
 	"loaderd/loader/state"
 )
 
-// recordRequested records the control of a command. It takes effect before the next document that the planner takes,
-// but a drain of the only source behind the last document that is present.
+// recordRequested records the control of a command. The control takes effect before the next document that the
+// planner reads. A drain of a single-source run takes effect after the current last document.
 func (h *commandHandler) recordRequested(ctx context.Context, c planrecord.Control, q Command) error {
-	if m, mixes := c.(planrecord.Mix); mixes { // also behind the end: the reply to a change before it may have been lost
+	if m, mixes := c.(planrecord.Mix); mixes { // also after the end: the reply to an earlier change may have been lost
 		x, found, err := h.findChange(ctx, m)
 		switch {
 		case err != nil:
@@ -63,7 +63,7 @@ func (h *commandHandler) drain(ctx context.Context, c planrecord.Drain, q Comman
 	return h.recordControl(ctx, c.PlaceBehind(at), func(context.Context) { q.reply <- Result{At: at} })
 }
 
-// sealAll records that all sources end.
+// sealAll records the end of all sources.
 func (h *commandHandler) sealAll(ctx context.Context, c planrecord.Seal, q Command) error {
 	if h.applier.Ended {
 		return h.queue.reply(ctx, q, Result{At: lastSealed(h.applier.Planner.Mixture().Status())})
@@ -77,7 +77,7 @@ func (h *commandHandler) sealAll(ctx context.Context, c planrecord.Seal, q Comma
 	return h.sealSources(ctx, c.By, q, open...)
 }
 
-// lastSealed returns the highest sequence of the last documents of sealed sources.
+// lastSealed returns the highest sequence among the last documents of sealed sources.
 func lastSealed(sources []mixture.Status) (last uint64) {
 	for _, s := range sources {
 		last = max(last, s.Last)
@@ -85,8 +85,8 @@ func lastSealed(sources []mixture.Status) (last uint64) {
 	return last
 }
 
-// resultAfterEnd returns the result of a control behind the end of the run, where nothing is recorded. To seal a sealed
-// source is no error.
+// resultAfterEnd returns the result of a control after the end of the run, where nothing is recorded. Sealing a
+// sealed source is no error.
 func (h *commandHandler) resultAfterEnd(c planrecord.Control) Result {
 	if c, seal := c.(planrecord.SealSource); seal {
 		if status := h.applier.Planner.Mixture().Status(); c.Source < len(status) && status[c.Source].Sealed {
@@ -118,8 +118,8 @@ func whyEnded(sources []mixture.Status, end string) string {
 	return "all of its sources are sealed, and those with documents left have no weight: " + strings.Join(left, ", ")
 }
 
-// sealSources records that sources end behind their present last documents. The result is the last of these; without
-// any source, that of the sealed ones.
+// sealSources records that sources end at their current last documents. The result is the highest sequence of these;
+// without sources, that of the sealed ones.
 func (h *commandHandler) sealSources(ctx context.Context, by string, q Command, sources ...int) error {
 	streams, err := h.setup.Streams.All(ctx, h.header)
 	if err != nil {
@@ -139,7 +139,7 @@ func (h *commandHandler) sealSources(ctx context.Context, by string, q Command, 
 			return nil
 		}
 		s := h.applier.Planner.Mixture()
-		// State may be older than the documents that the planner has taken, or that a drain is placed behind.
+		// State may be older than the documents that the planner has read or that a drain is placed after.
 		last := max(state.Last, s.Sequence(i)-1, lastNamed(h.applier, i))
 		at = max(at, last)
 		c := planrecord.SealSource{At: h.applier.Planner.Clock(), By: by, Source: i, Last: last}
@@ -158,7 +158,7 @@ func (h *commandHandler) sealSources(ctx context.Context, by string, q Command, 
 	}})
 }
 
-// lastNamed returns the last document of a source behind which a recorded drain stands, where the run has no other
+// lastNamed returns the last document of a source that a recorded drain is placed after, if the run has no other
 // source.
 func lastNamed(a *planner.Applier, source int) uint64 {
 	if n := len(a.Pending); n > 0 && a.Planner.Mixture().Len() == 1 {
@@ -167,8 +167,8 @@ func lastNamed(a *planner.Applier, source int) uint64 {
 	return 0
 }
 
-// changeMixture records a change of the mixture. It completes the weights here, where all changes before it are in
-// force.
+// changeMixture records a change of the mixture. It completes the weights here, where all earlier changes are in
+// effect.
 func (h *commandHandler) changeMixture(ctx context.Context, c planrecord.Mix, q Command) error {
 	if planned := h.setup.View.Planned(); c.Decided != nil && *c.Decided > planned {
 		return h.refuse(ctx, q, "a change that was decided on behind step %d, but the plan holds %d steps",
@@ -198,7 +198,7 @@ func (h *commandHandler) changeMixture(ctx context.Context, c planrecord.Mix, q 
 	return h.recordControl(ctx, c.PlaceBehind(h.applier.Planner.Clock()), func(context.Context) { q.reply <- a })
 }
 
-// notifySealed notifies producers where the sources end that the plan has sealed.
+// notifySealed notifies producers of the ends of the sources that the plan has sealed.
 func (h *commandHandler) notifySealed() {
 	for i, s := range h.applier.Planner.Mixture().Status() {
 		if s.Sealed {

@@ -8,11 +8,11 @@ import (
 	"loaderd/loader/state"
 )
 
-// readerDemand is what the readers of all daemons want of the plan, and which documents their jobs retain.
+// readerDemand holds the demand of the readers of all daemons, and which documents their jobs retain.
 type readerDemand struct {
 	view  *planview.View
 	ahead uint64        // number of steps that are planned before a reader requests them
-	more  chan struct{} // signals that readers want more
+	more  chan struct{} // signals that readers want more steps
 
 	// mu guards the fields below. No other mutex is locked while it is held.
 	mu       sync.Mutex
@@ -36,21 +36,21 @@ func (d *readerDemand) set(x state.Demand) {
 	}
 }
 
-// assumeRequested notes that readers of earlier processes may have requested all steps before step.
+// assumeRequested records that readers of earlier processes may have requested all steps before step.
 func (d *readerDemand) assumeRequested(step uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.wanted = max(d.wanted, step)
 }
 
-// report returns the first step that no reader has ever requested, and the reader that the plan is furthest ahead of.
+// report returns the first step that no reader has ever requested, and the slowest reader.
 func (d *readerDemand) report() (wanted uint64, slowest *state.ReaderStat) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.wanted, d.demand.Leading()
 }
 
-// limit returns the step that may not be planned yet.
+// limit returns the first step that must not be planned yet.
 func (d *readerDemand) limit() uint64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -72,8 +72,9 @@ func (d *readerDemand) hasReaders() bool {
 	return d.demand.Needed != state.EveryStep
 }
 
-// needed returns the first step that a keeper, a reader or a job that has not committed may still request. From then on
-// the documents of earlier steps count as unneeded, except during the replay: the keepers are not known yet.
+// needed returns the first step that a keeper, a reader or a job that has not committed may still request. From then
+// on the documents of earlier steps count as unneeded. During the replay they do not, because the keepers are not
+// known yet.
 func (d *readerDemand) needed(replays bool) uint64 {
 	keepers := d.view.Now().Keepers
 	d.mu.Lock()
@@ -86,8 +87,8 @@ func (d *readerDemand) needed(replays bool) uint64 {
 	return step
 }
 
-// retained returns the first step that a job needs which reads and has not committed, and from which on all documents
-// are present. It is state.EveryStep for any other job.
+// retained returns the first step that a reading job without a commit needs, and from which on all documents are
+// present. It returns state.EveryStep for any other job.
 func (d *readerDemand) retained(job string) uint64 {
 	oldest := d.view.Now().Oldest
 	d.mu.Lock()

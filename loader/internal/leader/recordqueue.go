@@ -6,15 +6,15 @@ import (
 	"loaderd/loader/planrecord"
 )
 
-// recordQueue hands the records of the loop to the writer.
+// recordQueue passes the records of the loop to the writer.
 type recordQueue struct {
-	tail    planrecord.Tail // last record that was handed to the writer
-	writes  chan<- write    // to the writer ...
-	written <-chan struct{} // ... which closes this when it accepts no further writes
+	tail    planrecord.Tail // last record that was passed to the writer
+	writes  chan<- write    // to the writer
+	written <-chan struct{} // closed by the writer when it accepts no further writes
 }
 
-// append hands records to the writer, also after ctx is done: a graceful stop loses nothing that was decided. It blocks
-// while the writer's queue is full.
+// append passes records to the writer, even after ctx is done, so that a graceful stop loses no decided record. It
+// blocks while the writer's queue is full.
 func (q *recordQueue) append(ctx context.Context, w write) error {
 	w.after = q.tail.Position
 	if n := len(w.records); n > 0 {
@@ -23,14 +23,14 @@ func (q *recordQueue) append(ctx context.Context, w write) error {
 	select {
 	case q.writes <- w:
 		return nil
-	case <-q.written: // it has failed: that ends ctx
+	case <-q.written: // the writer has failed, which ends ctx
 		<-ctx.Done()
 		return ctx.Err()
 	}
 }
 
-// reply sends the result of a command that needs no record, once all records before are stored, and if this process
-// still leads then. Else the next leader handles the command, which may have newer records.
+// reply sends the result of a command that needs no record, once all earlier records are stored and if this process
+// still leads then. Otherwise the next leader, which may have newer records, handles the command.
 func (q *recordQueue) reply(ctx context.Context, c Command, r Result) error {
 	return q.append(ctx, write{stored: func(context.Context) { c.reply <- r }})
 }

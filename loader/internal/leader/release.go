@@ -15,7 +15,7 @@ import (
 	"loaderd/loader/state"
 )
 
-// releaseInterval is the least time between two checks whether documents can be purged.
+// releaseInterval is the minimum time between two checks whether documents can be purged.
 const releaseInterval = time.Second
 
 // retention raises the low watermarks of the run, and purges the documents below them that no run needs.
@@ -28,18 +28,18 @@ type retention struct {
 	checkpoints *checkpointStore
 }
 
-// run raises the low watermarks of this run, and purges what no run needs, until ctx is done; at first nothing for the
-// time grace. A failure is retried: documents that are kept too long only occupy disk space.
+// run raises the low watermarks of this run, and purges documents that no run needs, until ctx is done. It starts after
+// grace. A failure is retried: documents that are kept too long only occupy disk space.
 //
-// Behind each of its steps and those of uploads:
+// Crash safety, after each step of run and of uploads:
 //
-//	step                             a crash leaves                       and the next start
-//	a checkpoint is stored           objects that no longer count         deletes them when it claims the checkpoints
-//	the low watermark is raised      documents that no run needs          purges them, or another run that purges does
-//	documents are purged             steps without documents              finds the first document, refuses the steps
+//	step                           a crash leaves                the next start
+//	a checkpoint is stored         superseded objects            deletes them when it claims the checkpoints
+//	the low watermark is raised    documents that no run needs   purges them, or another run that purges does
+//	documents are purged           steps without documents       finds the first document, rejects the steps
 //
 // The low watermark is never raised above what the oldest stored checkpoint needs, and nothing is purged above it. So
-// the stream has all documents that a restart plans again, whichever checkpoint it uses.
+// the stream has all documents that a restart replays, whichever checkpoint it uses.
 func (r *retention) run(ctx context.Context, grace time.Duration) error {
 	if r.setup.Options.Release != backend.ReleasePurge {
 		return nil // the low watermark stays where it was claimed
@@ -73,11 +73,11 @@ func (r *retention) run(ctx context.Context, grace time.Duration) error {
 	}
 }
 
-// returnGrace is how long the leader of a plan with steps purges nothing at its start. In this time readers connect
-// again, or their daemons report them: the plan does not have what their jobs retain.
+// returnGrace is how long the leader of a plan with steps purges nothing after its start. In this time readers
+// reconnect or their daemons report them, because the plan does not contain what their jobs retain.
 const returnGrace = 10 * time.Second
 
-// grace returns how long the leader of a plan with so many steps purges nothing at its start.
+// grace returns how long the leader of a plan with that many steps purges nothing after its start.
 func (r *retention) grace(steps uint64) time.Duration {
 	switch {
 	case steps > 0:
@@ -88,7 +88,7 @@ func (r *retention) grace(steps uint64) time.Duration {
 	return 0
 }
 
-// purge gives up the documents that a position covers, and removes those of them that no other run needs.
+// purge marks the documents that a position covers as unneeded, and purges those that no other run needs.
 func (r *retention) purge(ctx context.Context, floor plan.Position) error {
 	from, err := r.setup.View.NeedsBehind(ctx, floor)
 	if err != nil {
@@ -118,8 +118,8 @@ func (r *retention) needed() (step uint64, replays bool) {
 	return r.demand.needed(replays), replays
 }
 
-// lowWatermark returns the oldest position that the run may still need: that of the steps which a keeper or a reader
-// may request, and of what a restart from the oldest stored checkpoint would plan again.
+// lowWatermark returns the oldest position that the run may still need. Steps that a keeper or a reader may request
+// need it, and so does the replay after a restart from the oldest stored checkpoint.
 func (r *retention) lowWatermark(ctx context.Context) (plan.Position, error) {
 	step, replays := r.needed()
 	stored := r.checkpoints.list()
@@ -134,7 +134,7 @@ func (r *retention) lowWatermark(ctx context.Context) (plan.Position, error) {
 	if err != nil {
 		return plan.Position{}, err
 	}
-	if r.usesHints() { // a restart also reads the packing hints of the documents that were buffered then
+	if r.usesHints() { // a restart also reads the packing hints of the documents buffered then
 		floor = floor.Least(s.Floor)
 	}
 	return floor.Least(s.Cursor), nil
@@ -148,17 +148,17 @@ func (r *retention) usesHints() bool {
 	})
 }
 
-// releases are documents that are no longer needed and wait for their time to go.
+// releases holds positions below which documents are no longer needed, until their retention time has passed.
 type releases struct {
-	said    plan.Position // documents that it covers were released already
+	said    plan.Position // covers the documents that were released already
 	waiting []struct {
 		floor plan.Position
 		at    time.Time
 	}
 }
 
-// next notes that the documents which floor covers are not needed now. It returns a position whose documents may go:
-// they have not been needed for the time after, and are not needed now.
+// next records that the documents which floor covers are currently unneeded. It returns the position up to which
+// documents may be purged: they have been unneeded for the period after, and still are.
 func (s *releases) next(floor plan.Position, now time.Time, after time.Duration) plan.Position {
 	if n := len(s.waiting); !s.said.Reaches(floor) && (n == 0 || !s.waiting[n-1].floor.Reaches(floor)) {
 		s.waiting = append(s.waiting, struct {
@@ -175,7 +175,7 @@ func (s *releases) next(floor plan.Position, now time.Time, after time.Duration)
 	return to
 }
 
-// done notes that the documents which to covers are released.
+// done records that the documents which to covers were released.
 func (s *releases) done(to plan.Position) {
 	s.said = to
 	for len(s.waiting) > 0 && to.Reaches(s.waiting[0].floor) {

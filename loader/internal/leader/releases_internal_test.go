@@ -7,7 +7,7 @@ import (
 	"loaderd/loader/plan"
 )
 
-// Documents go when nobody has needed them for the whole time, and not while someone who came since needs them.
+// Documents are purged once they have been unneeded for the whole period, unless a later reader needs them.
 func TestReleases(t *testing.T) {
 	start := time.Unix(0, 0)
 	s := releases{said: plan.Before(1)}
@@ -20,8 +20,8 @@ func TestReleases(t *testing.T) {
 		{time.Second, 100, 1},
 		{5 * time.Second, 200, 1},
 		{11 * time.Second, 200, 100},
-		{12 * time.Second, 40, 100}, // what has gone has gone
-		{16 * time.Second, 40, 100}, // 200 is due, but someone reads old steps
+		{12 * time.Second, 40, 100}, // purged documents stay purged
+		{16 * time.Second, 40, 100}, // 200 is due, but a reader requests old steps
 		{17 * time.Second, 150, 150},
 		{18 * time.Second, 300, 200},
 		{28 * time.Second, 250, 250},

@@ -11,13 +11,13 @@ import (
 	"loaderd/loader/state"
 )
 
-// Command asks the leader for a record of the plan, or for a checkpoint.
+// Command asks the leader to record an entry of the plan or to take a checkpoint.
 type Command struct {
-	Entry planrecord.Entry // what to record, a control without its place; nil asks for a checkpoint
+	Entry planrecord.Entry // entry to record, a control without its place; nil requests a checkpoint
 	reply chan<- Result
-	// DryRun records nothing, but checks a change of the mixture.
+	// DryRun checks a change of the mixture without recording it.
 	DryRun bool
-	// inspect gets the loop's applier and tail, and nothing is recorded; nil for other commands.
+	// inspect receives the loop's applier and tail, and nothing is recorded; nil for other commands.
 	inspect func(*planner.Applier, planrecord.Tail)
 }
 
@@ -33,7 +33,7 @@ func refusal(reason fault.Reason, format string, args ...any) Result {
 	return Result{err: &fault.Error{Reason: reason, Message: fmt.Sprintf(format, args...)}}
 }
 
-// commandHandler carries out commands: it records what they ask for, and replies when there is nothing to record. Only
+// commandHandler executes commands. It records the requested entry, and replies if nothing has to be recorded. Only
 // the loop uses it.
 type commandHandler struct {
 	setup        Setup
@@ -47,7 +47,7 @@ type commandHandler struct {
 	recent       recentChanges
 }
 
-// handle carries out a command.
+// handle executes a command.
 func (h *commandHandler) handle(ctx context.Context, q Command) error {
 	switch e := q.Entry.(type) {
 	case nil:
@@ -93,7 +93,7 @@ func (h *commandHandler) commit(ctx context.Context, c planrecord.Commit, q Comm
 	return h.recordKeepers(ctx, planrecord.Commit{Keeper: c.Keeper, Step: step}, q)
 }
 
-// recordKeepers records a change of keepers. It counts once it is stored.
+// recordKeepers records a change of keepers. It takes effect once it is stored.
 func (h *commandHandler) recordKeepers(ctx context.Context, e planrecord.Entry, q Command) error {
 	h.applier.Record(e)
 	keepers := h.applier.Keepers
@@ -103,19 +103,19 @@ func (h *commandHandler) recordKeepers(ctx context.Context, e planrecord.Entry, 
 	}})
 }
 
-// recordControl records a control. It takes effect when the planner has taken the arrival that it is placed behind.
+// recordControl records a control. It takes effect once the planner has read the arrival that it is placed after.
 func (h *commandHandler) recordControl(ctx context.Context, c planrecord.Control, stored func(context.Context)) error {
 	h.applier.Record(c)
 	h.length.Recorded()
 	return h.queue.append(ctx, write{records: [][]byte{planrecord.Encode(c)}, stored: stored})
 }
 
-// refuse replies that a command cannot be carried out as it is.
+// refuse replies that a command cannot be executed as it is.
 func (h *commandHandler) refuse(ctx context.Context, q Command, format string, args ...any) error {
 	return h.queue.reply(ctx, q, refusal(fault.BadTicket, format, args...))
 }
 
-// endUnknown is the result while it is not known which document is the last one.
+// endUnknown returns the result while the last document is unknown.
 func endUnknown(err error) Result {
 	return Result{err: &fault.Error{Reason: fault.SourceDown, Message: "cannot read the end of the document stream",
 		Err: err, Do: "try again"}}

@@ -18,20 +18,20 @@ import (
 	"loaderd/loader/planview"
 )
 
-// restorer reads the plan, and restores the planner from a checkpoint. Its fields are set before the goroutines of the
-// leader start. From then on they are constant, and only the loop uses the applier.
+// restorer reads the plan, and restores the planner from a checkpoint. Its fields are set before the goroutines of
+// the leader start. After that they are constant, and only the loop uses the applier.
 type restorer struct {
 	setup       Setup
 	checkpoints *checkpointStore
 
 	header  planrecord.Header // of the plan
-	fresh   bool              // nothing of the run was written before this leader
+	fresh   bool              // no record of the run was written before this leader
 	end     planview.End      // of the plan
 	applier *planner.Applier  // restored
 	tail    planrecord.Tail   // last record that the restored applier covers
 }
 
-// open reads the plan, and restores the planner. It refuses a plan of another configuration or algorithm.
+// open reads the plan and restores the planner. It returns an error for a plan of another configuration or algorithm.
 func (r *restorer) open(ctx context.Context) error {
 	var err error
 	if r.header, err = r.readHeader(ctx); err != nil {
@@ -52,8 +52,8 @@ func (r *restorer) open(ctx context.Context) error {
 	if err := r.restore(ctx, stored); err != nil {
 		return err
 	}
-	// The end is behind the checkpoint where another daemon stored that meanwhile, or where the server that returned
-	// the end lagged.
+	// The checkpoint can be ahead of the end that was read: another daemon stored it meanwhile, or the server that
+	// returned the end lagged.
 	for r.tail.Position > r.end.Records {
 		if err := waiting.Pause(ctx, LeadPause); err != nil {
 			return err
@@ -66,7 +66,7 @@ func (r *restorer) open(ctx context.Context) error {
 	return nil
 }
 
-// reopen restores the planner from other checkpoints, and reads the end of the plan anew.
+// reopen restores the planner from other checkpoints, and reads the end of the plan again.
 func (r *restorer) reopen(ctx context.Context, stored []backend.Stored) error {
 	header, err := r.setup.Backends.Plan.Get(ctx, 1)
 	if err != nil {
@@ -118,7 +118,7 @@ func (r *restorer) readEnd(ctx context.Context) (err error) {
 	return nil
 }
 
-// markEnd notes the end of the run where the checkpoint of the restored applier was taken behind it.
+// markEnd records the end of the run if the restored applier's checkpoint was taken after it.
 func (r *restorer) markEnd() {
 	if r.end.Ended != 0 && r.end.Ended <= r.tail.Position {
 		r.applier.End = &planrecord.End{Steps: r.end.Steps}
@@ -133,7 +133,7 @@ func (r *restorer) opened() planview.Opened {
 	}
 }
 
-// validator validates the records behind the last one that the restored applier covers.
+// validator validates the records after the last one that the restored applier covers.
 func (r *restorer) validator() planrecord.Validator {
 	if r.tail.Position <= 1 {
 		return r.header.Validator()
@@ -141,7 +141,7 @@ func (r *restorer) validator() planrecord.Validator {
 	return r.applier.Validator(&r.header.Config)
 }
 
-// restore makes the planner from the newest of these checkpoints that fits the plan log, else for the start of the run.
+// restore creates the planner from the newest checkpoint that matches the plan log, or else for the start of the run.
 func (r *restorer) restore(ctx context.Context, stored []backend.Stored) (err error) {
 	r.checkpoints.setList(stored)
 	for _, s := range slices.Backward(stored) {
@@ -163,7 +163,7 @@ func (r *restorer) restore(ctx context.Context, stored []backend.Stored) (err er
 		return err
 	}
 	r.setup.Streams.Learn(r.applier.Planner.Infos())
-	return planview.RestoreHints(ctx, r.applier.Planner, r.setup.Streams) // of the documents that a fork inherited
+	return planview.RestoreHints(ctx, r.applier.Planner, r.setup.Streams) // for the documents that a fork inherited
 }
 
 // load restores the planner from a checkpoint.
@@ -200,7 +200,7 @@ func (r *restorer) load(ctx context.Context, s backend.Stored) error {
 	if err := planview.RestoreHints(ctx, applier.Planner, r.setup.Streams); err != nil {
 		return err
 	}
-	if r.end.Ended != 0 && r.end.Ended <= c.Tail.Position { // it was taken behind the end of the run
+	if r.end.Ended != 0 && r.end.Ended <= c.Tail.Position { // taken after the end of the run
 		if next := applier.Planner.Next(); next != r.end.Steps {
 			return fmt.Errorf("it goes on with step %d, and the run had ended with %d steps before it was taken",
 				next, r.end.Steps)
@@ -213,9 +213,9 @@ func (r *restorer) load(ctx context.Context, s backend.Stored) error {
 	return nil
 }
 
-// truncated is the error for a plan that has lost its end: a checkpoint of this run was taken behind a record that the
-// plan no longer has. The lost record may be a drain, a seal or a commit. Without it, planning would continue with
-// other steps than the readers received.
+// truncated returns the error for a plan that has lost its end. A checkpoint of this run was taken after a record
+// that the plan no longer has. The lost record may be a drain, a seal or a commit. Without it, planning would
+// continue with other steps than the readers received.
 func (r *restorer) truncated(s backend.Stored, c planrecord.Checkpoint) error {
 	was, steps := strconv.FormatUint(c.Tail.Position, 10), strconv.FormatUint(s.Step, 10)
 	return &fault.Error{Reason: fault.PlanTruncated,
@@ -228,8 +228,8 @@ func (r *restorer) truncated(s backend.Stored, c planrecord.Checkpoint) error {
 			"steps": strconv.FormatUint(r.end.Steps, 10), "records_once": was, "steps_once": steps}}
 }
 
-// lagTimeout bounds how long the servers of a run that several daemons may serve have to return a record of its plan. A
-// server that was restarted or disconnected returns an outdated end of the plan at first.
+// lagTimeout bounds how long the NATS servers of a run with several daemons may take to return a record of its plan.
+// A server that was restarted or disconnected first returns an outdated end of the plan.
 const lagTimeout = 5 * time.Second
 
 // hasRecord reports whether the plan has a record at a position.
@@ -248,9 +248,9 @@ func (r *restorer) hasRecord(ctx context.Context, position uint64) (bool, error)
 	}
 }
 
-// checkControls refuses a restored applier whose documents are behind the place of a later control. A control is placed
-// behind the planner's last document: a daemon that did not use this checkpoint may have recorded one after it had
-// replayed fewer documents.
+// checkControls returns an error for a restored applier that has read past the place of a later control. A control is
+// placed after the planner's last document. A daemon that did not use this checkpoint may have recorded one after it
+// had replayed fewer documents.
 func (r *restorer) checkControls(ctx context.Context, a *planner.Applier, tail planrecord.Tail) error {
 	clock := a.Planner.Clock()
 	return r.setup.Backends.Plan.Scan(ctx, tail.Position+1, func(at uint64, record []byte) error {

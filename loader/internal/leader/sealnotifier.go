@@ -12,21 +12,21 @@ import (
 	"loaderd/loader/planview"
 )
 
-// notifyTimeout bounds how long Seal waits until LowWatermarks has where the run ends. The seal is in the plan log
+// notifyTimeout bounds how long Seal waits until LowWatermarks has stored the run's end. The seal is in the plan log
 // before that.
 const notifyTimeout = 2 * time.Second
 
-// sealNotifier carries the last documents of sealed streams from the leader's loop to LowWatermarks, so that producers
-// learn where the run ends.
+// sealNotifier passes the last documents of sealed streams from the leader's loop to LowWatermarks, which notifies
+// producers of the run's end.
 type sealNotifier struct {
 	streams  *planview.Streams
 	log      *slog.Logger
 	term     *term
 	sealed   chan sealedSource // receives a source's last document once its seal is decided
-	notified chan struct{}     // closed when LowWatermarks has the first
+	notified chan struct{}     // closed once LowWatermarks has stored the first one
 }
 
-// sealedSource is a source and the last document that the run reads of it.
+// sealedSource is a source and the last document that the run reads from it.
 type sealedSource struct {
 	source int
 	last   uint64
@@ -37,8 +37,8 @@ func newSealNotifier(streams *planview.Streams, log *slog.Logger, t *term) *seal
 		notified: make(chan struct{})}
 }
 
-// seal notes that the run reads no document of a source behind last. Only the first call per source counts: a source
-// ends once.
+// seal records that the run reads no document of a source after last. Only the first call per source has an effect,
+// because a source ends once.
 func (n *sealNotifier) seal(source int, last uint64) {
 	select {
 	case n.sealed <- sealedSource{source, last}:
@@ -46,8 +46,8 @@ func (n *sealNotifier) seal(source int, last uint64) {
 	}
 }
 
-// run notifies producers that the run reads what they publish. Once the end of a source is decided, it notifies
-// LowWatermarks and the producers of that.
+// run notifies producers that the run reads their documents. Once the end of a source is decided, it stores the end
+// in LowWatermarks and notifies the producers.
 func (n *sealNotifier) run(ctx context.Context, h planrecord.Header) error {
 	all, err := n.streams.All(ctx, h)
 	if err != nil {
@@ -82,7 +82,7 @@ func (n *sealNotifier) run(ctx context.Context, h planrecord.Header) error {
 	}
 }
 
-// notify reports to LowWatermarks and producers where the run ends in a stream.
+// notify reports the run's end in a stream to LowWatermarks and producers.
 func (n *sealNotifier) notify(ctx context.Context, h planrecord.Header, s sealedSource) error {
 	all, err := n.streams.All(ctx, h)
 	if err != nil {
@@ -105,7 +105,7 @@ func (n *sealNotifier) notify(ctx context.Context, h planrecord.Header, s sealed
 	return nil
 }
 
-// wait waits until LowWatermarks has the end of a source, for notifyTimeout at most.
+// wait waits until LowWatermarks has stored the end of a source, for notifyTimeout at most.
 func (n *sealNotifier) wait(ctx context.Context) {
 	limit := time.NewTimer(notifyTimeout)
 	defer limit.Stop()

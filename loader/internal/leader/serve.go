@@ -19,7 +19,7 @@ import (
 // writeGrace bounds how long a stop waits for the plan log.
 const writeGrace = 5 * time.Second
 
-// Serve plans until ctx is done or something fails for good, which it returns.
+// Serve plans until ctx is done or a permanent error occurs, which it returns.
 func (l *Leader) Serve(ctx context.Context) error {
 	if l.restorer.fresh {
 		if err := l.createRun(ctx); err != nil {
@@ -31,7 +31,7 @@ func (l *Leader) Serve(ctx context.Context) error {
 	}
 	stopped := ctx.Done()
 	g, ctx := errgroup.WithContext(ctx)
-	// Writer and uploads continue for writeGrace after ctx is done, to store what the loop had decided: a graceful stop
+	// Writer and uploads continue for writeGrace after ctx is done, to store what the loop has decided. A graceful stop
 	// loses no planned step.
 	writing, stopWriting := graceful(ctx, writeGrace)
 	defer stopWriting()
@@ -40,7 +40,7 @@ func (l *Leader) Serve(ctx context.Context) error {
 	writes, written := make(chan write, 64), make(chan struct{})
 	documents := feed.New(ctx, l.setup.Name, l.setup.Streams, l.status.onOpenAttempt, l.status.onOpened)
 	defer documents.Close()
-	if _, err := documents.Next(l.restorer.applier.Planner); err != nil { // nothing else starts without documents
+	if _, err := documents.Next(l.restorer.applier.Planner); err != nil { // no other part starts without documents
 		return errors.Join(err, g.Wait())
 	}
 	uploads := newUploads(l.checkpoints)
@@ -48,7 +48,7 @@ func (l *Leader) Serve(ctx context.Context) error {
 		defer close(uploads.queue)
 		defer close(written)
 		err := l.writer.writeAll(writing, writes)
-		if err != nil { // another process may write the plan: no further checkpoint is stored
+		if err != nil { // another process may write the plan, so no further checkpoint is stored
 			stopUploading()
 		}
 		return err
@@ -57,7 +57,7 @@ func (l *Leader) Serve(ctx context.Context) error {
 		if err := uploads.run(uploading); uploading.Err() == nil {
 			return err
 		}
-		return nil // the reason is what stopped it: the error of the writer, or ctx
+		return nil // what stopped it is the reason: the error of the writer, or ctx
 	})
 	g.Go(func() error { return l.retention.run(ctx, l.retention.grace(l.restorer.end.Steps)) })
 	g.Go(func() error { return l.monitor().run(ctx) })
@@ -71,7 +71,7 @@ func (l *Leader) Serve(ctx context.Context) error {
 		err := loop.turn(ctx)
 		select {
 		case <-stopped:
-			if errors.Is(err, errBetween) { // a last checkpoint, so that the next start has nothing to plan again
+			if errors.Is(err, errBetween) { // a last checkpoint, so that the next start has nothing to replay
 				err = errors.Join(err, loop.checkpoint(ctx, true))
 			}
 		default:
@@ -96,10 +96,10 @@ func (l *Leader) createRun(ctx context.Context) error {
 	return nil
 }
 
-// beginTerm begins a term, and makes it the only one that stores checkpoints and gives up documents. The records up to
-// it are planned again, also those that were appended since the plan was opened. Where other daemons have stored
-// checkpoints since then, the planner begins with the newest of the present ones: the documents that an older one needs
-// may have been purged.
+// beginTerm begins a term, and makes it the only one that stores checkpoints and purges documents. The records up to
+// the term are replayed, including those appended since the plan was opened. If other daemons have stored checkpoints
+// since then, the planner is restored from the newest of the current ones: documents that an older one needs may have
+// been purged.
 func (l *Leader) beginTerm(ctx context.Context) error {
 	if err := l.term.begin(ctx); err != nil {
 		return err
@@ -140,7 +140,7 @@ func (l *Leader) intake() *intakeReporter {
 	}
 }
 
-// graceful returns a context that ends a while after ctx.
+// graceful returns a context that is canceled a grace period after ctx.
 func graceful(ctx context.Context, grace time.Duration) (context.Context, context.CancelFunc) {
 	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() { time.AfterFunc(grace, cancel) })

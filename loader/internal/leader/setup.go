@@ -10,7 +10,7 @@ import (
 	"loaderd/loader/runconfig"
 )
 
-// Setup is what a leader is made of.
+// Setup is the configuration and dependencies of a leader.
 type Setup struct {
 	Name     string // of the run
 	Config   runconfig.Config
@@ -19,14 +19,15 @@ type Setup struct {
 	Streams  *planview.Streams
 	Log      *slog.Logger
 	View     *planview.View
-	// Observer is a follower in the same process that caches what is planned, as its readers soon request it.
+	// Observer is a follower in the same process that caches planned documents, because its readers will soon request
+	// them.
 	Observer DocumentObserver
 }
 
-// DocumentObserver sees the documents and steps that a leader plans, in their order.
+// DocumentObserver receives the documents and steps that a leader plans, in order.
 type DocumentObserver interface {
-	// OnDocument is called with every document that is used, before the planner sees it as the arrival of that number.
+	// OnDocument is called with every used document, before the planner reads it as that arrival.
 	OnDocument(ref, arrival uint64, c document.Content)
-	// OnStep is called with every step that they complete.
+	// OnStep is called with every completed step.
 	OnStep(s *plan.Step)
 }

@@ -10,20 +10,20 @@ import (
 	"loaderd/loader/state"
 )
 
-// The log reports skipped documents skipLogFirst after the first, when there may be thousands, and then less and less
-// often.
+// Skipped documents are logged skipLogFirst after the first one, when thousands may have accumulated, and then at
+// growing intervals.
 const (
 	skipLogFirst = time.Second
 	skipLogPause = 10 * time.Second
 	skipLogMost  = time.Hour
 )
 
-// skipLog reports documents that are not used in the log, a line per reason.
+// skipLog logs skipped documents, one line per reason.
 type skipLog struct {
 	count  plan.Skips
-	logged plan.Skips // when the log was last written
+	logged plan.Skips // counts at the last log line
 	last   map[plan.Skip]skippedDocument
-	next   time.Time // when it may be written again
+	next   time.Time // earliest time of the next log line
 	pause  time.Duration
 }
 
@@ -37,7 +37,7 @@ func newSkipLog(count plan.Skips) skipLog {
 	return skipLog{count: count, logged: count, last: map[plan.Skip]skippedDocument{}}
 }
 
-// observe notes how many documents have been skipped up to one.
+// observe records how many documents have been skipped up to and including one.
 func (s *skipLog) observe(source int, sequence uint64, count plan.Skips) {
 	if count == s.count {
 		return
@@ -50,10 +50,10 @@ func (s *skipLog) observe(source int, sequence uint64, count plan.Skips) {
 	s.count = count
 }
 
-// replayed notes that the present documents were logged before a restart.
+// replayed marks the current counts as logged, because they were logged before the restart.
 func (s *skipLog) replayed() { s.logged = s.count }
 
-// write logs the reasons whose counts have grown, when it is time to.
+// write logs the reasons whose counts have grown, if the next log line is due.
 func (s *skipLog) write(now time.Time, sources []state.SourceStats, log *slog.Logger) {
 	switch {
 	case s.count == s.logged:
@@ -69,7 +69,7 @@ func (s *skipLog) write(now time.Time, sources []state.SourceStats, log *slog.Lo
 	s.next = now.Add(s.pause)
 }
 
-// flush logs the reasons whose counts have grown. Reasons that the configuration asks for are no warnings.
+// flush logs the reasons whose counts have grown. Reasons that the configuration causes are not logged as warnings.
 func (s *skipLog) flush(sources []state.SourceStats, log *slog.Logger) {
 	for why, n := range s.count.All() {
 		since := n - s.logged.Of(why)

@@ -4,7 +4,7 @@ import (
 	"loaderd/loader/state"
 )
 
-// snapshot publishes the planner's figures.
+// snapshot publishes the planner's statistics.
 func (l *loop) snapshot() {
 	p := l.applier.Planner
 	var s state.PlanStats

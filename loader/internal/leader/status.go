@@ -22,13 +22,13 @@ type status struct {
 	stats    state.PlanStats
 	counted  bool                    // stats have been published
 	planned  time.Time               // when the last document was planned; zero before
-	replays  bool                    // the plan log is still replayed
+	replays  bool                    // the plan log is still being replayed
 	readers  map[int]document.Source // of the documents, by source
 	opened   map[int]time.Time       // when the reader of each source was opened
-	opening  *state.Opening          // the stream that is being opened; nil without one
-	renewing time.Time               // since when an append waits for the lease to be renewed; zero without one
-	storing  time.Time               // when the append under way began; zero without one
-	trouble  string                  // what is wrong with the document streams; empty when all is well
+	opening  *state.Opening          // the stream that is being opened; nil if none
+	renewing time.Time               // since when an append waits for the lease to be renewed; zero if none waits
+	storing  time.Time               // when the pending append began; zero if none is pending
+	trouble  string                  // problem with the document streams; empty if none
 }
 
 func newStatus(v *planview.View, log *slog.Logger) *status {
@@ -69,7 +69,7 @@ func (s *status) report() state.Report {
 	return r
 }
 
-// setStats publishes the planner's figures.
+// setStats publishes the planner's statistics.
 func (s *status) setStats(x state.PlanStats) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -80,50 +80,50 @@ func (s *status) setStats(x state.PlanStats) {
 	s.counted, s.stats = true, x
 }
 
-// planStats returns the planner's figures as they were published last.
+// planStats returns the planner's statistics as last published.
 func (s *status) planStats() state.PlanStats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.stats
 }
 
-// replaying reports whether the plan log is still replayed.
+// replaying reports whether the plan log is still being replayed.
 func (s *status) replaying() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.replays
 }
 
-// endReplay notes that the plan log has been replayed.
+// endReplay marks that the plan log has been replayed.
 func (s *status) endReplay() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.replays = false
 }
 
-// isOpen reports whether the planner knows a source that is not sealed. It is false during the replay, which may seal
-// it.
+// isOpen reports whether the planner has the source and it is not sealed. It is false during the replay, which may
+// seal the source.
 func (s *status) isOpen(source int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return source < len(s.stats.Sources) && !s.stats.Sources[source].Sealed && !s.replays
 }
 
-// setRenewing publishes since when an append waits for the lease to be renewed; zero ends that.
+// setRenewing publishes since when an append waits for the lease to be renewed; zero if none waits.
 func (s *status) setRenewing(since time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.renewing = since
 }
 
-// setStoring publishes since when an append is under way; zero ends that.
+// setStoring publishes since when an append is pending; zero if none is.
 func (s *status) setStoring(since time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.storing = since
 }
 
-// setTrouble publishes what is wrong with the document streams, and returns what was published before.
+// setTrouble publishes the problem with the document streams, and returns the previously published one.
 func (s *status) setTrouble(text string) (before string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -131,8 +131,8 @@ func (s *status) setTrouble(text string) (before string) {
 	return before
 }
 
-// onOpenAttempt publishes an attempt to open a source's stream, and the error of the one before; nil at the first
-// attempt.
+// onOpenAttempt publishes an attempt to open a source's stream, and the error of the previous attempt; nil for the
+// first attempt.
 func (s *status) onOpenAttempt(source string, err error) {
 	if err == nil {
 		s.mu.Lock()
@@ -145,7 +145,7 @@ func (s *status) onOpenAttempt(source string, err error) {
 	}
 }
 
-// setOpenError publishes the error of an attempt to open a stream, and returns the one that was published before.
+// setOpenError publishes the error of an attempt to open a stream, and returns the previously published one.
 func (s *status) setOpenError(err error) (before string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 	"loaderd/loader/planview"
 )
 
-// watchInterval is the time between two checks of the document streams: one small request each.
+// watchInterval is the time between two checks of the document streams. A check costs one small request per stream.
 const watchInterval = 500 * time.Millisecond
 
 // streamMonitor checks whether the document streams still hold what the run needs.
@@ -33,10 +33,10 @@ type streamMonitor struct {
 	log      *slog.Logger
 }
 
-// run checks the document streams until ctx is done. Another stream in the place of one ends the run, since the plan's
-// references would name other documents there. Trouble that can be fixed (changed settings, lost documents that may
-// still be requested) is published, and the run continues. A stream that is unreachable is no trouble here: it is part
-// of document.SourceStatus.
+// run checks the document streams until ctx is done. If a stream was replaced by another one, the run ends, because
+// the plan's references would name other documents there. Trouble that can be fixed is published, and the run
+// continues: changed settings, or lost documents that may still be requested. An unreachable stream is not reported
+// here but in document.SourceStatus.
 func (m *streamMonitor) run(ctx context.Context) error {
 	tick := time.NewTicker(watchInterval)
 	defer tick.Stop()
@@ -64,7 +64,7 @@ func (m *streamMonitor) run(ctx context.Context) error {
 	}
 }
 
-// check checks one stream. An error is final; trouble can be fixed.
+// check checks one stream. err is permanent; trouble can be fixed.
 func (m *streamMonitor) check(ctx context.Context, source int, x planview.RunStream) (trouble, err error) {
 	state, err := x.Documents.State(ctx)
 	if err == nil {
@@ -94,7 +94,7 @@ func (m *streamMonitor) check(ctx context.Context, source int, x planview.RunStr
 	return state.Trouble, nil
 }
 
-// requestSeal requests the record of a source's end from the loop, where the plan has none yet.
+// requestSeal asks the loop to record a source's end, if the plan does not have it yet.
 func (m *streamMonitor) requestSeal(ctx context.Context, source int) error {
 	if !m.status.isOpen(source) {
 		return nil
@@ -107,9 +107,9 @@ func (m *streamMonitor) requestSeal(ctx context.Context, source int) error {
 	}
 }
 
-// lostDocuments returns what is lost when a stream no longer holds documents below first. Trouble is nil when no job
-// can request these again. Only a daemon that still leads decides: to one that has lost its lease, documents that its
-// successor has purged look lost. The lease is verified here, after first was read: while it was held, no other daemon
+// lostDocuments returns what is lost when a stream no longer holds documents below first. Trouble is nil if no job
+// can request them again. Only a daemon that still leads may decide this: documents purged by its successor look lost
+// to a daemon that has lost its lease. The lease is verified after first was read. While it was held, no other daemon
 // could purge.
 func (m *streamMonitor) lostDocuments(ctx context.Context, source int, x planview.RunStream, first uint64) (
 	trouble, err error,
@@ -118,7 +118,7 @@ func (m *streamMonitor) lostDocuments(ctx context.Context, source int, x planvie
 		return nil, err
 	}
 	step, replays := m.needed()
-	if replays { // which steps are committed is not known yet
+	if replays { // the committed steps are not known yet
 		return nil, nil
 	}
 	present := make(planview.Needs, source+1) // all documents of the other sources
@@ -140,7 +140,7 @@ func (m *streamMonitor) lostDocuments(ctx context.Context, source int, x planvie
 			"oldest": strconv.FormatUint(oldest, 10)}}, nil
 }
 
-// publish publishes what is wrong with the document streams, nil when all is well, and logs changes of it.
+// publish publishes the problem with the document streams, nil if none, and logs changes.
 func (m *streamMonitor) publish(trouble error) {
 	text := ""
 	if trouble != nil {

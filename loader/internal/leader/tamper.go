@@ -12,15 +12,17 @@ import (
 	"loaderd/loader/planview"
 )
 
-// noteAttempts bounds how often a leader tries to note a foreign record: its writer may append further records.
+// noteAttempts bounds how often a leader tries to record a foreign record. The foreign writer may append further
+// records.
 const noteAttempts = 16
 
-// checkForeign handles an append that failed since another record is stored at its position. Where no process that may
-// write the plan can have written that record, it returns the reason to stop for good; else failed.
+// checkForeign handles an append that failed because another record is stored at its position. If no process that may
+// write the plan can have written that record, it returns the reason to stop permanently; otherwise it returns
+// failed.
 //
-// Another daemon that leads begins with a term, right behind the last record of this one. A record there that is no
-// term is foreign to the run. It may be well-formed, for instance a seal, and no later reader of the plan could detect
-// it. So the plan gets a note of the record, and no daemon follows the plan beyond the note.
+// Another daemon that leads begins with a term, directly after the last record of this one. A record there that is no
+// term is foreign to the run. It may be well-formed, for instance a seal, and no later reader of the plan could
+// detect it. So a note of the record is appended to the plan, and no daemon follows the plan beyond the note.
 func (p *planWriter) checkForeign(ctx context.Context, after uint64, records [][]byte, failed error) error {
 	if !errors.Is(failed, fault.ErrLeadershipLost) || p.term.position == 0 {
 		return failed
@@ -30,7 +32,7 @@ func (p *planWriter) checkForeign(ctx context.Context, after uint64, records [][
 	if errors.As(err, &refused) && refused.Reason == fault.PlanForeign { // the log itself detected it
 		return err
 	}
-	if err != nil || b == nil { // the log is shorter than expected, or unreachable: the next leader determines why
+	if err != nil || b == nil { // the log is shorter than expected or unreachable: the next leader determines why
 		return failed
 	}
 	e, err := planrecord.Decode(b)
@@ -52,8 +54,8 @@ func (p *planWriter) checkForeign(ctx context.Context, after uint64, records [][
 		Facts: map[string]string{"run": p.run, "record": strconv.FormatUint(at, 10)}}
 }
 
-// firstDifference returns the first record behind a position that is not the one that was to be appended there: some
-// may have been stored.
+// firstDifference returns the first record after a position that differs from the one to be appended there. Some of
+// the records may have been stored.
 func (p *planWriter) firstDifference(ctx context.Context, after uint64, records [][]byte) (
 	at uint64, b []byte, err error,
 ) {
@@ -66,7 +68,7 @@ func (p *planWriter) firstDifference(ctx context.Context, after uint64, records 
 	return 0, nil, nil
 }
 
-// noteForeign appends a note of a foreign record at the present end of the plan.
+// noteForeign appends a note of a foreign record at the current end of the plan.
 func (p *planWriter) noteForeign(ctx context.Context, f planrecord.Foreign) error {
 	var err error
 	for range noteAttempts {

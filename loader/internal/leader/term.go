@@ -20,17 +20,17 @@ type term struct {
 	daemon string
 	plan   backend.PlanLog
 	log    *slog.Logger
-	// verifyLease waits while it is in doubt whether this process leads; nil where no other process could lead.
+	// verifyLease blocks while it is in doubt whether this process leads; nil if no other process could lead.
 	verifyLease func(context.Context) error
 	// position is that of the term's record; 0 before the term. It is set before the goroutines of the leader start.
 	position uint64
 }
 
 // termPause is the time before the next attempt to begin a term. An attempt fails while another process appends, and
-// where the end of the plan that was read is outdated.
+// if the end of the plan that was read is outdated.
 const termPause = 5 * time.Millisecond
 
-// begin appends the term's record behind the present end of the plan. From there on no earlier leader can append to the
+// begin appends the term's record at the current end of the plan. After that no earlier leader can append to the
 // plan.
 func (t *term) begin(ctx context.Context) error {
 	record := planrecord.Encode(planrecord.Term{Daemon: t.daemon})
@@ -54,7 +54,7 @@ func (t *term) begin(ctx context.Context) error {
 	}
 }
 
-// verify waits while it is in doubt whether this process leads.
+// verify blocks while it is in doubt whether this process leads.
 func (t *term) verify(ctx context.Context) error {
 	if t.verifyLease == nil {
 		return nil
@@ -62,14 +62,15 @@ func (t *term) verify(ctx context.Context) error {
 	return t.verifyLease(ctx)
 }
 
-// doubted reports whether it is in doubt at this moment whether this process leads.
+// doubted reports whether it is currently in doubt whether this process leads.
 func (t *term) doubted() bool {
 	ctx, cancel := context.WithCancel(context.Background())
-	cancel() // verify does not wait
+	cancel() // makes verify return immediately
 	return t.verify(ctx) != nil
 }
 
-// lost turns ErrLeadershipLost into the reason why this process no longer leads. It returns other errors unchanged.
+// lost converts ErrLeadershipLost into the reason why this process no longer leads. It returns other errors
+// unchanged.
 func (t *term) lost(err error) error {
 	if !errors.Is(err, fault.ErrLeadershipLost) {
 		return err

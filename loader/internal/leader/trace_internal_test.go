@@ -6,7 +6,7 @@ import (
 	"loaderd/loader/document"
 )
 
-// Sampled documents that never come to lie in a step do not fill the memory.
+// The number of sampled documents is bounded, even if they are never planned.
 func TestTracesAreBounded(t *testing.T) {
 	x := traces{}
 	for n := range uint64(3 * maxTraces) {

@@ -8,7 +8,8 @@ import (
 	"loaderd/loader/plan"
 )
 
-// traces are the sampled documents that the planner has taken and not planned, by the plan's names. The loop's.
+// traces holds the sampled documents that the planner has read but not planned, by plan reference. Only the loop uses
+// it.
 type traces map[uint64]taken
 
 type taken struct {
@@ -16,10 +17,10 @@ type taken struct {
 	at    time.Time
 }
 
-// maxTraces bounds them: some never come, as they are dropped or were planned before.
+// maxTraces bounds traces, because some documents are never planned: they are dropped or were planned before.
 const maxTraces = 1 << 12
 
-// take notes a document that the planner takes.
+// take records a document that the planner reads.
 func (t traces) take(document uint64, trace *document.Trace) {
 	if len(t) >= maxTraces {
 		clear(t)
@@ -27,7 +28,7 @@ func (t traces) take(document uint64, trace *document.Trace) {
 	t[document] = taken{trace, time.Now()}
 }
 
-// leave returns what is to be told once a step is stored; nil where it begins no sampled document.
+// leave returns the function that reports a step once it is stored; nil if no sampled document begins in the step.
 func (t traces) leave(s *plan.Step, tracer backend.Tracer) func() {
 	if len(t) == 0 {
 		return nil
@@ -40,7 +41,7 @@ func (t traces) leave(s *plan.Step, tracer backend.Tracer) func() {
 				continue
 			}
 			delete(t, p.Doc)
-			document, step := p.Doc, s.Index // the step is nobody's to keep
+			document, step := p.Doc, s.Index // the step must not be retained
 			tell = append(tell, func(stored time.Time) { tracer.Planned(x.trace, document, step, row, x.at, stored) })
 		}
 	}

@@ -11,24 +11,24 @@ import (
 	"loaderd/loader/planrecord"
 )
 
-// uploadLimit bounds how long one checkpoint may take to be stored.
+// uploadLimit bounds the time to store one checkpoint.
 const uploadLimit = 2 * time.Minute
 
-// upload is a checkpoint that is to be stored. The plan log already holds all records that it covers.
+// upload is a checkpoint to be stored. The plan log already holds all records that it covers.
 type upload struct {
 	step  uint64
 	state planrecord.Checkpoint
 	done  func(error)
 }
 
-// uploads hands checkpoints from the writer to a goroutine that stores them in order, so that planning never waits for
-// their storage. The loop takes no checkpoint while another is being stored, except the last one of a run or a process:
-// two at most are in memory.
+// uploads passes checkpoints from the writer to a goroutine that stores them in order, so that planning never waits
+// for their storage. The loop takes no checkpoint while another is being stored, except the last one of a run or a
+// process, so at most two are in memory.
 type uploads struct {
 	store   *checkpointStore
 	queue   chan upload
-	pending atomic.Int32  // number of checkpoints that were taken and are not stored yet
-	ready   chan struct{} // gets a value when a checkpoint was stored or given up
+	pending atomic.Int32  // number of checkpoints taken but not stored yet
+	ready   chan struct{} // receives a value when a checkpoint was stored or abandoned
 	ended   chan struct{} // closed when no further checkpoint is stored
 }
 
@@ -41,10 +41,10 @@ func newUploads(store *checkpointStore) *uploads {
 // enabled reports whether the run stores checkpoints.
 func (u *uploads) enabled() bool { return u.store.backend != nil }
 
-// busy reports whether a checkpoint is taken and not stored yet.
+// busy reports whether a checkpoint was taken but is not stored yet.
 func (u *uploads) busy() bool { return u.pending.Load() > 0 }
 
-// put queues an upload. The writer calls it, behind the records that the checkpoint covers.
+// put queues an upload. The writer calls it after it has stored the records that the checkpoint covers.
 func (u *uploads) put(ctx context.Context, x upload) {
 	select {
 	case u.queue <- x:
@@ -61,7 +61,7 @@ func (u *uploads) finish(x upload, err error) {
 	waiting.Signal(u.ready)
 }
 
-// run stores what is queued until the queue is closed, or another process leads.
+// run stores queued checkpoints until the queue is closed or another process leads.
 func (u *uploads) run(ctx context.Context) error {
 	defer close(u.ended)
 	for x := range u.queue {

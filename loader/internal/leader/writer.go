@@ -11,7 +11,7 @@ import (
 	"loaderd/loader/planview"
 )
 
-// write holds records that the loop hands to the writer and that are appended together. No reader gets a step before
+// write holds records that the loop passes to the writer and that are appended together. No reader gets a step before
 // the plan log holds it.
 type write struct {
 	after   uint64 // position of the record before the first
@@ -20,7 +20,7 @@ type write struct {
 	stored  func(ctx context.Context) // the writer calls it once the records are stored; may be nil
 }
 
-// planWriter appends to the plan log what the loop hands over, as long as this process leads.
+// planWriter appends to the plan log what the loop passes to it, while this process leads.
 type planWriter struct {
 	run    string
 	plan   backend.PlanLog
@@ -31,13 +31,13 @@ type planWriter struct {
 }
 
 const (
-	writeBatch = 256     // most records of one append; a step that has more is appended alone
-	writeBytes = 8 << 20 // most bytes of one append, likewise
+	writeBatch = 256     // maximum records per append; a step with more is appended alone
+	writeBytes = 8 << 20 // maximum bytes per append; a step with more is appended alone
 	batchPays  = 12      // an atomic batch costs the server about as much as this many single appends
 )
 
-// writeAll appends what the loop hands over, in order. All writes that arrive during one append go into the next one
-// together.
+// writeAll appends the records that it receives, in order. All writes that arrive during one append go into the next
+// one together.
 func (p *planWriter) writeAll(ctx context.Context, in <-chan write) error {
 	for w := range in {
 		group, records := []write{w}, len(w.records)
@@ -64,8 +64,8 @@ func (p *planWriter) writeAll(ctx context.Context, in <-chan write) error {
 	return nil
 }
 
-// fitting returns how many writes go into one append. The records of a step are never split: no leader could continue a
-// log that ends within a step.
+// fitting returns how many writes go into one append. The records of a step are never split, because no leader could
+// continue a log that ends within a step.
 func fitting(writes []write) (n int) {
 	records, bytes := 0, 0
 	for _, w := range writes {
@@ -107,7 +107,7 @@ func (p *planWriter) write(ctx context.Context, writes []write) error {
 	return nil
 }
 
-// verify waits while it is in doubt whether this process leads.
+// verify blocks while it is in doubt whether this process leads.
 func (p *planWriter) verify(ctx context.Context) error {
 	if p.term.verifyLease == nil { // no other process could lead
 		return nil
@@ -117,7 +117,7 @@ func (p *planWriter) verify(ctx context.Context) error {
 	return p.term.verify(ctx)
 }
 
-// append appends records behind a position, all or none.
+// append appends records after a position, all or none.
 func (p *planWriter) append(ctx context.Context, after uint64, records [][]byte) error {
 	if len(records) == 0 {
 		return nil

@@ -10,7 +10,7 @@ import (
 	"loaderd/loader/runconfig"
 )
 
-// sizesLog notes how many records every append has.
+// sizesLog records the number of records per append.
 type sizesLog struct {
 	backend.PlanLog
 	sizes []int
@@ -41,7 +41,7 @@ func TestAppendsTakeWholeSteps(t *testing.T) {
 			w := &planWriter{plan: &log, view: view, term: &term{}, status: newStatus(view, nil)}
 			in := make(chan write, len(c.writes))
 			for _, w := range c.writes {
-				in <- write{after: 7, records: w} // behind records that the view has not taken in
+				in <- write{after: 7, records: w} // after records that the view has not processed
 			}
 			close(in)
 			if err := w.writeAll(t.Context(), in); err != nil {
