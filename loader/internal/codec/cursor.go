@@ -1,5 +1,4 @@
-// Package codec encodes numbers and the pieces of rows in the records of a plan and in the states of planner and
-// mixture.
+// Package codec encodes numbers and row pieces, for the records of a plan and for the states of planner and mixture.
 package codec
 
 import (
@@ -13,11 +12,11 @@ var ErrShort = errors.New("cut short")
 
 // Cursor decodes numbers. After the first error it returns zeros.
 type Cursor struct {
-	Rest []byte // not read yet
-	Err  error  // the first one
+	Rest []byte // unread bytes
+	Err  error  // the first error
 }
 
-// Fail keeps err, if it is the first error, and drops the rest of the bytes.
+// Fail records err if it is the first error, and drops the remaining bytes.
 func (r *Cursor) Fail(err error) {
 	if r.Err == nil {
 		r.Err = err
@@ -25,7 +24,7 @@ func (r *Cursor) Fail(err error) {
 	r.Rest = nil
 }
 
-// Uvarint reads a number, as varint.
+// Uvarint reads an unsigned number, encoded as a varint.
 func (r *Cursor) Uvarint() uint64 {
 	v, n := binary.Uvarint(r.Rest)
 	if n <= 0 {
@@ -36,18 +35,18 @@ func (r *Cursor) Uvarint() uint64 {
 	return v
 }
 
-// Varint reads a number that may be negative, as zigzag varint.
+// Varint reads a signed number, encoded as a zigzag varint.
 func (r *Cursor) Varint() int64 {
 	v := r.Uvarint()
 	return int64(v>>1) ^ -int64(v&1)
 }
 
-// AppendString writes the number of bytes of a string, and these.
+// AppendString appends the length of a string in bytes, then the string.
 func AppendString(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
-// Bytes returns the next n bytes, which it does not copy.
+// Bytes returns the next n bytes without copying them.
 func (r *Cursor) Bytes(n int) []byte {
 	if n > len(r.Rest) {
 		r.Fail(ErrShort)

@@ -8,9 +8,9 @@ import (
 	"loaderd/packonline"
 )
 
-// AppendPieces writes a row: the number of pieces, then for each piece the distance of its document from that of the
-// previous piece (zigzag), twice its length, plus 1 if it has a start other than 0, and then that start. previous keeps
-// the last document from row to row.
+// AppendPieces appends a row: the number of pieces, then three values per piece. These are the distance of its
+// document from that of the previous piece (zigzag), twice its length plus 1 if its start is not 0, and then that
+// start if not 0. previous carries the last document from row to row.
 func AppendPieces(b []byte, pieces []packonline.Piece, previous *uint64) []byte {
 	b = binary.AppendUvarint(b, uint64(len(pieces)))
 	for _, x := range pieces {
@@ -19,14 +19,14 @@ func AppendPieces(b []byte, pieces []packonline.Piece, previous *uint64) []byte 
 	return b
 }
 
-// AppendDocument writes the distance of a document from the one before (zigzag).
+// AppendDocument appends the distance of a document from the previous one (zigzag).
 func AppendDocument(b []byte, document uint64, previous *uint64) []byte {
 	b = binary.AppendVarint(b, int64(document-*previous))
 	*previous = document
 	return b
 }
 
-// AppendPiece writes one piece of a row, as AppendPieces does.
+// AppendPiece appends one piece of a row, as AppendPieces does.
 func AppendPiece(b []byte, x packonline.Piece, previous *uint64) []byte {
 	b = AppendDocument(b, x.Doc, previous)
 	if x.Start == 0 {
@@ -36,7 +36,7 @@ func AppendPiece(b []byte, x packonline.Piece, previous *uint64) []byte {
 	return binary.AppendUvarint(b, uint64(x.Start))
 }
 
-// Pieces reads what AppendPieces wrote.
+// Pieces reads the output of AppendPieces.
 func (r *Cursor) Pieces(previous *uint64) []packonline.Piece {
 	n := r.Bounded(uint64(len(r.Rest)) / 2) // a piece takes two bytes or more
 	if n == 0 {
@@ -53,7 +53,7 @@ func (r *Cursor) Pieces(previous *uint64) []packonline.Piece {
 	return out
 }
 
-// Document reads what AppendDocument wrote.
+// Document reads the output of AppendDocument.
 func (r *Cursor) Document(previous *uint64) uint64 {
 	d := r.Varint()
 	if r.Err != nil {
@@ -63,7 +63,7 @@ func (r *Cursor) Document(previous *uint64) uint64 {
 	return *previous
 }
 
-// Piece reads what AppendPiece wrote.
+// Piece reads the output of AppendPiece.
 func (r *Cursor) Piece(previous *uint64) (x packonline.Piece) {
 	x.Doc = r.Document(previous)
 	l := r.Bounded(math.MaxInt32<<1 | 1)

@@ -12,20 +12,20 @@ import (
 	"loaderd/loader/mixture"
 )
 
-// epochReader reads a sealed source in the order of a walk. It reads the documents of a group, or as many of them as
-// there is likely to be room for, together: in the order of the stream and so in ranges, while those before are
-// delivered. What there is no room for after all is read once more, chunk by chunk, when its turn comes.
+// epochReader reads a sealed source in the order of a walk. It reads the documents of a group together, or as many of
+// them as likely fit. It reads them in stream order, and so in ranges, while it delivers the documents before.
+// Documents that do not fit are read again, chunk by chunk, when they are due.
 type epochReader struct {
 	docs    document.Documents
 	walk    *mixture.Walk
-	room    int64 // tokens of a group that are held
+	room    int64 // number of tokens held of a group
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 	chunks  chan *document.Chunk
-	done    chan struct{} // gets a value when a chunk is delivered; has room for it
+	done    chan struct{} // receives a value when a chunk is delivered; capacity 1
 
 	mu       sync.Mutex
-	received uint64 // documents of the chunk that is not delivered
+	received uint64 // number of documents in the undelivered chunk
 	status   document.SourceStatus
 }
 
@@ -36,20 +36,20 @@ type group struct {
 	err   error
 }
 
-// readersTokens bounds the tokens of the groups that are held, of all sources of a run. There are two groups of a
-// source at most: one is read, one is delivered.
+// readersTokens bounds the tokens of the held groups, over all sources of a run. At most two groups of a source are
+// held: one is being read, one is being delivered.
 const readersTokens = 32 << 20
 
-// epochChunk is how many documents a chunk has at most.
+// epochChunk is the maximum number of documents in a chunk.
 const epochChunk = 64
 
-// recovery is the pause after documents could not be read.
+// recovery is the pause after a failed read of documents.
 const recovery = time.Second
 
-// usualTokens is how many tokens a document is taken to have before any was read.
+// usualTokens is the assumed number of tokens of a document before any was read.
 const usualTokens = 1000
 
-// NewEpochReader reads from place taken of a walk on, and holds so many tokens of a group.
+// NewEpochReader returns a reader that reads a walk from place taken on and holds at most room tokens of a group.
 func NewEpochReader(docs document.Documents, walk *mixture.Walk, taken uint64, room int64) *epochReader {
 	ctx, cancel := context.WithCancel(context.Background())
 	w := &epochReader{docs: docs, walk: walk, room: room, cancel: cancel, chunks: make(chan *document.Chunk),
@@ -82,15 +82,14 @@ func (w *epochReader) read(ctx context.Context, at uint64, groups chan<- group) 
 	}
 }
 
-// fetch reads documents, holds those that there is room for, and returns how many tokens they have in the mean, 1 at
-// least.
+// fetch reads documents and holds those that fit. It returns their mean number of tokens, at least 1.
 func (w *epochReader) fetch(ctx context.Context,
 	order []uint64) (held map[uint64]document.Document, mean int64, err error) {
 	held = map[uint64]document.Document{}
 	var read, tokens int64
 	var mu sync.Mutex
 	sequences := slices.Sorted(slices.Values(order))
-	for { // the servers may be out of reach
+	for { // until the servers are reachable
 		room := w.room
 		err := w.docs.Again(ctx, sequences, func(d document.Document) {
 			mu.Lock()
@@ -116,7 +115,7 @@ func (w *epochReader) fetch(ctx context.Context,
 	}
 }
 
-// note notes how reading goes.
+// note records the result of a read in the status.
 func (w *epochReader) note(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -130,8 +129,8 @@ func (w *epochReader) note(err error) {
 	w.status.DownReason = err.Error()
 }
 
-// cut puts the documents of groups into the queue, one chunk after the other. The documents of a chunk that are not
-// held are read when the chunk before is delivered, so that a chunk is ready when it is put there.
+// cut puts the documents of groups into the queue, one chunk after the other. It reads the documents of a chunk that
+// are not held once the previous chunk was delivered, so that a queued chunk is always ready.
 func (w *epochReader) cut(ctx context.Context, groups <-chan group) {
 	for g := range groups {
 		if g.err != nil {
@@ -150,7 +149,7 @@ func (w *epochReader) cut(ctx context.Context, groups <-chan group) {
 	}
 }
 
-// put puts a chunk into the queue, and waits until it is delivered. It returns false when ctx ends before.
+// put puts a chunk into the queue, and waits until it is delivered. It returns false if ctx is done before.
 func (w *epochReader) put(ctx context.Context, c *document.Chunk) bool {
 	w.mu.Lock()
 	w.received = uint64(len(c.Documents))
@@ -180,7 +179,7 @@ func (w *epochReader) Deliver() {
 	w.done <- struct{}{}
 }
 
-// documents returns the first n documents of a group, which no longer holds them.
+// documents removes and returns the first n documents of a group.
 func (w *epochReader) documents(ctx context.Context, g *group, n int) ([]document.Document, error) {
 	if err := w.complete(ctx, g, g.order[:n]); err != nil {
 		return nil, err
@@ -193,21 +192,21 @@ func (w *epochReader) documents(ctx context.Context, g *group, n int) ([]documen
 	return out, nil
 }
 
-// count notes that so many more documents are there.
+// count records that more documents are available.
 func (w *epochReader) count(documents uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.status.Fetched += documents
 }
 
-// fetched notes that a document was received.
+// fetched records that a document was received.
 func (w *epochReader) fetched() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.status.FetchedAt = time.Now()
 }
 
-// complete reads those of some documents of a group that are not held.
+// complete reads the documents in order that the group does not hold.
 func (w *epochReader) complete(ctx context.Context, g *group, order []uint64) error {
 	for {
 		var missing []uint64
@@ -236,7 +235,7 @@ func (w *epochReader) complete(ctx context.Context, g *group, order []uint64) er
 			return nil
 		}
 		w.note(err)
-		if err == nil && read == 0 { // it is left out: Content says why
+		if err == nil && read == 0 { // the document was omitted: Content returns the reason
 			if _, err = w.docs.Content(ctx, missing[0]); err != nil {
 				return fmt.Errorf("read document %d: %w", missing[0], err)
 			}

@@ -14,19 +14,19 @@ import (
 	"loaderd/loader/planview"
 )
 
-// Set has the feeds of a run's sources. A source is opened when the planner wants a document of it for the first time.
-// Each source reads ahead into its own queue, so that one that the planner wants rarely delays no other.
+// Set holds the feeds of a run's sources. A source is opened when the planner first needs a document of it. Each
+// source reads ahead into its own queue, so that a rarely used source delays no other.
 //
 // It is not safe for concurrent use.
 type Set struct {
-	ctx     context.Context // ends the opening of streams
-	run     string          // its name
+	ctx     context.Context // cancels the opening of streams
+	run     string          // name of the run
 	streams *planview.Streams
-	// onOpenAttempt is called before each attempt to open a reader, with the error of the attempt before.
+	// onOpenAttempt is called before each attempt to open a reader, with the error of the previous attempt.
 	onOpenAttempt func(source string, err error)
-	// onOpened is called with each reader before anything is read.
+	// onOpened is called with each reader before it reads anything.
 	onOpened func(source int, r document.Source)
-	closing  sync.WaitGroup // of the readers of epochs before
+	closing  sync.WaitGroup // readers of previous epochs
 	Of       map[int]*Feed  // by source
 }
 
@@ -34,22 +34,22 @@ type Set struct {
 type Feed struct {
 	source  int
 	epoch   uint64
-	split   func(d document.Document) bool // whether the source takes a document
+	split   func(d document.Document) bool // whether the document is in the source's split
 	Reader  document.Source
-	Pending *document.Chunk     // received from the queue, and not ready at the last Poll
-	Held    []document.Document // of the last chunk, not planned yet
+	Pending *document.Chunk     // received from the queue, not ready at the last Poll
+	Held    []document.Document // documents of the last chunk that are not planned yet
 }
 
-// None is the feed where no document is wanted.
+// None is the feed used when no document is wanted.
 var None = &Feed{}
 
-// New returns the feeds of a run, none of them open.
+// New returns the feeds of a run. None of them is open.
 func New(ctx context.Context, run string, s *planview.Streams, onOpenAttempt func(string, error),
 	onOpened func(int, document.Source)) *Set {
 	return &Set{ctx: ctx, run: run, streams: s, onOpenAttempt: onOpenAttempt, onOpened: onOpened, Of: map[int]*Feed{}}
 }
 
-// Next returns the feed of the document that the planner wants, after a Poll; nil when it wants none.
+// Next returns the feed of the document that the planner needs, after a Poll; nil if it needs none.
 func (f *Set) Next(p *planner.Planner) (*Feed, error) {
 	source, _, ok := p.Wants()
 	if !ok {
@@ -62,7 +62,7 @@ func (f *Set) Next(p *planner.Planner) (*Feed, error) {
 	return x, x.Poll()
 }
 
-// Poll polls all feeds. The error is that of a source that has failed.
+// Poll polls all feeds. It returns the error of a source that has failed.
 func (f *Set) Poll() error {
 	for _, x := range f.Of {
 		if err := x.Poll(); err != nil {
@@ -82,7 +82,7 @@ func (f *Set) Close() error {
 	return errors.Join(errs...)
 }
 
-// Open returns the feed of a source, from the next document that the planner needs.
+// Open returns the feed of a source, starting with the next document that the planner needs.
 func (f *Set) Open(p *planner.Planner, source int) (*Feed, error) {
 	epoch := p.Mixture().Place(source).Epoch
 	x := f.Of[source]
@@ -92,7 +92,7 @@ func (f *Set) Open(p *planner.Planner, source int) (*Feed, error) {
 	if x != nil {
 		delete(f.Of, source)
 		before := x.Reader
-		f.closing.Go(func() { before.Close() }) // it waits for what is being read
+		f.closing.Go(func() { before.Close() }) // Close waits for pending reads
 	}
 	x, err := f.read(p, source, epoch)
 	if err != nil {
@@ -102,10 +102,10 @@ func (f *Set) Open(p *planner.Planner, source int) (*Feed, error) {
 	return x, nil
 }
 
-// read begins to read a source.
+// read starts to read a source.
 func (f *Set) read(p *planner.Planner, source int, epoch uint64) (*Feed, error) {
 	x := &Feed{source: source, epoch: epoch}
-	f.streams.Learn(p.Infos()) // one may just have been added
+	f.streams.Learn(p.Infos()) // a source may just have been added
 	info := p.Infos()[source]
 	f.onOpenAttempt(info.Name, nil)
 	stream, err := f.streams.Named(f.ctx, info.Name, info.Config)
@@ -122,7 +122,7 @@ func (f *Set) read(p *planner.Planner, source int, epoch uint64) (*Feed, error) 
 		if x.Reader, err = document.OpenSource(f.ctx, docs, walk.First+taken, 0, failed); err != nil {
 			return nil, fmt.Errorf("read the documents of source %s: %w", info.Name, err)
 		}
-		if last := x.Reader.Status().Last; last+1 < walk.First+taken { // later documents would take the places of lost ones
+		if last := x.Reader.Status().Last; last+1 < walk.First+taken { // later documents would get the places of lost ones
 			return nil, errors.Join(Lost(f.run, info.Name, walk.First+taken-1, last), x.Reader.Close())
 		}
 	}
@@ -130,7 +130,7 @@ func (f *Set) read(p *planner.Planner, source int, epoch uint64) (*Feed, error) 
 	return x, nil
 }
 
-// Poll receives the next chunk where no document is held and a chunk is ready. It does not wait.
+// Poll receives the next chunk if no document is held and a chunk is ready. It does not block.
 func (f *Feed) Poll() error {
 	if len(f.Held) > 0 {
 		return nil
@@ -154,7 +154,7 @@ func (f *Feed) Poll() error {
 	return nil
 }
 
-// Queue is what Pending is received from, by a loop that waits for several things; nil where there is a chunk already.
+// Queue returns the channel from which to receive Pending, for use in a select; nil if a chunk is pending or held.
 func (f *Feed) Queue() <-chan *document.Chunk {
 	if f.Reader == nil || f.Pending != nil || len(f.Held) > 0 {
 		return nil
@@ -162,7 +162,7 @@ func (f *Feed) Queue() <-chan *document.Chunk {
 	return f.Reader.Chunks()
 }
 
-// Ready is closed when the pending chunk is ready; nil where none is pending.
+// Ready returns a channel that is closed when the pending chunk is ready; nil if none is pending.
 func (f *Feed) Ready() <-chan struct{} {
 	if f.Pending == nil {
 		return nil
@@ -170,7 +170,7 @@ func (f *Feed) Ready() <-chan struct{} {
 	return f.Pending.Ready
 }
 
-// Take returns the next document that is held.
+// Take returns the next held document.
 func (f *Feed) Take() document.Document {
 	d := f.Held[0]
 	d.Source = f.source
@@ -180,26 +180,26 @@ func (f *Feed) Take() document.Document {
 	return d
 }
 
-// Planned notes that the document which was taken last is planned. Behind the last one of a chunk it delivers the
+// Planned marks the document that was taken last as planned. After the last document of a chunk it delivers the
 // chunk.
 func (f *Feed) Planned() {
 	if f.Held = f.Held[1:]; len(f.Held) == 0 {
-		f.Held = nil // lets the contents of the chunk go
+		f.Held = nil // releases the memory of the chunk
 		f.Reader.Deliver()
 	}
 }
 
-// Always can be received from at any time.
+// Always is a closed channel, from which a receive never blocks.
 var Always = func() <-chan struct{} {
 	c := make(chan struct{})
 	close(c)
 	return c
 }()
 
-// LostAfter is how long a source may have no further document although the plan was made of more.
+// LostAfter is how long a source may have no further document although the plan was made from more.
 const LostAfter = 5 * time.Second
 
-// Lost is the error for a document that the plan was made of, and that its stream does not hold.
+// Lost returns the error for a document that the plan was made from, and that its stream does not hold.
 func Lost(run, source string, wanted, last uint64) error {
 	return &fault.Error{Reason: fault.DocumentLost,
 		Message: fmt.Sprintf("the plan of run %s was made of document %d of source %s, and its stream ends at %d", run,

@@ -8,7 +8,7 @@ import (
 	"loaderd/loader/internal/feed"
 )
 
-// queue is a source of chunks that a test puts there.
+// queue is a source whose chunks a test supplies.
 type queue struct {
 	chunks    chan *document.Chunk
 	delivered int
@@ -19,14 +19,15 @@ func (q *queue) Deliver()                       { q.delivered++ }
 func (q *queue) Status() document.SourceStatus  { return document.SourceStatus{} }
 func (q *queue) Close() error                   { return nil }
 
-// put appends a chunk, which is ready when the channel that put returns is closed.
+// put appends a chunk, which is ready when the returned channel is closed.
 func (q *queue) put(documents int, err error) chan struct{} {
 	ready := make(chan struct{})
 	q.chunks <- &document.Chunk{Ready: ready, Documents: make([]document.Document, documents), Err: err}
 	return ready
 }
 
-// A chunk is received before it is ready, its documents are held once it is, and it is delivered behind the last one.
+// A chunk is received before it is ready. Once it is ready its documents are held, and it is delivered after the last
+// one.
 func TestFeed_Poll(t *testing.T) {
 	q := &queue{chunks: make(chan *document.Chunk, 4)}
 	f := &feed.Feed{Reader: q}

@@ -21,11 +21,11 @@ import (
 	"loaderd/loader/state"
 )
 
-// Run is the run whose length is estimated, as its leader shows it.
+// Run is the run whose length is estimated, as provided by its leader.
 type Run interface {
 	// Header returns the header of the plan.
 	Header() planrecord.Header
-	// Copy returns a copy of the planner, once what the log holds is planned again.
+	// Copy returns a copy of the planner, once the replay of the log is complete.
 	Copy(ctx context.Context) (Copied, error)
 	// Read reports whether a rank reads the run, on any daemon.
 	Read() bool
@@ -40,14 +40,14 @@ type Estimator struct {
 	options  backend.Options
 	streams  *planview.Streams
 	log      *slog.Logger
-	controls atomic.Uint64 // recorded since it was made
-	wake     chan struct{} // signals that it is to be looked at now
+	controls atomic.Uint64 // recorded since the estimator was created
+	wake     chan struct{} // signals that the estimate is due now
 
 	mu     sync.Mutex
 	known  *state.Length
-	at     uint64         // controls that known is behind
-	asked  bool           // to be measured whatever that takes
-	stored map[int]uint64 // by source: the last document that was stored when it was looked at last
+	at     uint64         // value of controls that known covers
+	asked  bool           // an exact measurement was requested, whatever it costs
+	stored map[int]uint64 // by source: last stored document at the last estimate
 }
 
 // NewEstimator returns the estimator of a run. Run keeps its estimate up to date.
@@ -56,10 +56,11 @@ func NewEstimator(run Run, c runconfig.Config, o backend.Options, streams *planv
 	return &Estimator{run: run, config: c, options: o, streams: streams, log: log, wake: make(chan struct{}, 1)}
 }
 
-// muchMore is by which part a stream grows until its run's length is estimated anew before its time.
+// muchMore is the part (one in muchMore) by which a stream must grow for an early new estimate.
 const muchMore = 10
 
-// Grows notes what a stream holds now: with much more than an estimate knows of it is made anew.
+// Grows records the last document of a source's stream. Considerable growth since the last estimate triggers a new
+// one.
 func (e *Estimator) Grows(source int, last uint64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -69,7 +70,7 @@ func (e *Estimator) Grows(source int, last uint64) {
 	}
 }
 
-// Recorded notes that a control changes how long the run is.
+// Recorded records that a control changes the run's length.
 func (e *Estimator) Recorded() {
 	e.controls.Add(1)
 	waiting.Signal(e.wake)
@@ -78,7 +79,8 @@ func (e *Estimator) Recorded() {
 // Controls returns how many controls were recorded.
 func (e *Estimator) Controls() uint64 { return e.controls.Load() }
 
-// Length returns how long the run will be; nil while that is not known, as behind a control until it is found out anew.
+// Length returns the estimated length of the run; nil while it is unknown, for example after a control until the next
+// estimate.
 func (e *Estimator) Length() *state.Length {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -89,18 +91,18 @@ func (e *Estimator) Length() *state.Length {
 	return &known
 }
 
-// Copied is a run's planner as it was at one moment, to be played on.
+// Copied is a copy of a run's planner at one moment, from which planning can continue.
 type Copied struct {
 	State    planrecord.Checkpoint
-	Controls uint64 // recorded then, by Estimator.Controls
-	Clock    uint64 // last document that it had taken
+	Controls uint64 // value of Estimator.Controls at that moment
+	Clock    uint64 // last document that the planner had read
 	Ended    bool
 	Sources  []mixture.Status
 	Counts   []planner.SourceCounts
 	Mix      *mixture.Mixture
 }
 
-// play returns an applier that goes on from the copy and that nobody else has.
+// play returns an applier that continues from the copy and is not shared.
 func (e *Estimator) play(ctx context.Context, c Copied) (*planner.Applier, error) {
 	a, err := planner.Restore(e.run.Header(), c.State)
 	if err == nil {
@@ -109,7 +111,7 @@ func (e *Estimator) play(ctx context.Context, c Copied) (*planner.Applier, error
 	return a, err
 }
 
-// open names what has no last document yet.
+// open returns the names of the sources that have no last document yet.
 func (c Copied) open() (names []string) {
 	for _, s := range c.Sources {
 		if !s.Sealed && !s.Removed {
@@ -119,12 +121,12 @@ func (c Copied) open() (names []string) {
 	return names
 }
 
-// firstForecast is how soon an estimate follows the first one, and one that a control asks for. Each further one takes
-// twice as long to come, up to Options.Forecast: at the beginning documents come fast.
+// firstForecast is the interval after the first estimate, and after one that a control triggers. The interval doubles
+// up to Options.Forecast, because documents arrive fast at the beginning.
 const firstForecast = time.Second
 
-// Run keeps what is known of the run's length up to date, until ctx is done. Whatever fails is tried again: the run
-// does not depend on it.
+// Run keeps the estimate of the run's length up to date until ctx is done. Failures are retried; the run does not
+// depend on the estimate.
 func (e *Estimator) Run(ctx context.Context) error {
 	every, wait := e.options.Forecast, time.Duration(0)
 	next := time.NewTimer(0)
@@ -162,14 +164,15 @@ func (e *Estimator) isAsked() bool {
 	return e.asked
 }
 
-// tells sets what is known, behind so many controls.
+// tells sets the estimate that covers that many controls.
 func (e *Estimator) tells(known state.Length, controls uint64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.known, e.at = &known, controls
 }
 
-// Measure has the run measured, as soon as that is possible.
+// Measure requests a measurement of the run, which starts as soon as possible. It returns a *fault.Error if sources
+// are open or the run has no end.
 func (e *Estimator) Measure(ctx context.Context) error {
 	c, err := e.run.Copy(ctx)
 	if err != nil || c.Ended {
@@ -192,7 +195,7 @@ func (e *Estimator) Measure(ctx context.Context) error {
 	return nil
 }
 
-// endless reports whether a run whose sources are all sealed does not end by itself.
+// endless reports whether a run whose sources are all sealed has no end.
 func (c Copied) endless() bool {
 	left := make([]float64, len(c.Sources))
 	for i, s := range c.Sources {

@@ -14,9 +14,9 @@ import (
 	"loaderd/shuffle"
 )
 
-// forecast finds out how long a run will be. It estimates by a sample of the documents that are left: how many tokens
-// they have, by source, and how many steps the run's own planner makes of such documents. Where nothing can come any
-// more and it is worth it, the run is measured.
+// forecast determines how long a run will be. It samples the remaining documents to estimate their tokens per source,
+// and the number of steps that the run's own planner makes of such documents. If no source can receive more documents
+// and the cost is acceptable, it measures the run instead.
 type forecast struct {
 	e        *Estimator
 	throttle throttle
@@ -24,25 +24,25 @@ type forecast struct {
 	round    uint64
 }
 
-// Effort bounds what an estimate costs, in documents of all sources. Tests change it.
+// Effort bounds the cost of an estimate, in documents of all sources. Tests change it.
 var Effort = struct {
-	Read   int   // for the samples at a time ...
-	tokens int64 // ... as far as they have so many tokens
-	Sample int   // that these hold in the end
-	Played int   // that are planned to find out how many tokens a step takes ...
-	most   int   // ... and where those make hardly a step
+	Read   int   // added to the samples per estimate
+	tokens int64 // bound on the tokens of these documents
+	Sample int   // maximum size of all samples
+	Played int   // planned to determine the tokens per step
+	most   int   // planned if these give too few steps
 }{1024, 4 << 20, 1 << 16, 1 << 16, 1 << 20}
 
 const (
-	// leastSample is how many documents of a source are in a sample at the least, where it has so many.
+	// leastSample is the minimum number of documents of a source in a sample, if the source has that many.
 	leastSample = 64
-	// playedSteps are enough steps to find out how many tokens one takes.
+	// playedSteps is the number of steps that suffices to determine the tokens per step.
 	playedSteps = 16
-	// playedTogether is how many documents are planned at one go: less than a millisecond's work.
+	// playedTogether is the number of documents planned without yielding: less than a millisecond of work.
 	playedTogether = 128
 )
 
-// renew finds out how long the run will be now. ended says that the plan tells it.
+// renew updates the estimate. ended reports that the plan already has the run's end.
 func (f *forecast) renew(ctx context.Context) (ended bool, err error) {
 	c, err := f.e.run.Copy(ctx)
 	if err != nil || c.Ended {
@@ -86,7 +86,7 @@ func (f *forecast) renew(ctx context.Context) (ended bool, err error) {
 	return false, nil
 }
 
-// rests reports whether a source that has documents left rests: when it wakes is not decided.
+// rests reports whether a source with remaining documents is paused. When it resumes is undecided.
 func (c Copied) rests() bool {
 	for _, s := range c.Sources {
 		if s.Resting && !s.UsedUp && !s.Removed {
@@ -96,20 +96,20 @@ func (c Copied) rests() bool {
 	return false
 }
 
-// rest is what a source has left.
+// rest describes the remaining documents of a source.
 type rest struct {
 	*sample
 	config mixture.Source
-	last   uint64  // document that is stored
-	epoch  uint64  // that is read
-	first  []drawn // of the sample, those that are left of it
-	now    float64 // documents of the epoch that is read
-	lost   float64 // part of the used ones that are duplicates, as far as the run has seen
-	tokens float64 // in all epochs; math.Inf(1) of a source that is read for ever
+	last   uint64  // last stored document
+	epoch  uint64  // current epoch
+	first  []drawn // remaining documents of the sample in the current epoch
+	now    float64 // remaining documents of the current epoch
+	lost   float64 // part of the used documents that are duplicates, as observed so far
+	tokens float64 // in all epochs; math.Inf(1) for a source that repeats forever
 	doubt  float64 // standard error of tokens
 }
 
-// left looks at what the sources have left: all that is stored, and a sample of it.
+// left returns the remaining documents of the sources: all that are stored, and a sample of them.
 func (f *forecast) left(ctx context.Context, c Copied) ([]rest, error) {
 	streams, err := f.e.streams.All(ctx, f.e.run.Header())
 	if err != nil {
@@ -133,7 +133,7 @@ func (f *forecast) left(ctx context.Context, c Copied) ([]rest, error) {
 		r.now = float64(walk.Len() - min(place.Taken, walk.Len()))
 		from := place.Taken
 		if r.config.Epochs.Another(place.Epoch + 1) {
-			from = 0 // those that were taken come again
+			from = 0 // the documents already read repeat
 		}
 		if !f.samples[i].serves(place.Epoch, from, walk.Len()) {
 			f.samples[i] = newSample(f.e.config.Seed, i, place.Epoch, from, max(walk.Len(), from))
@@ -149,8 +149,8 @@ func (f *forecast) left(ctx context.Context, c Copied) ([]rest, error) {
 	return out, nil
 }
 
-// walk returns the order in which a source's documents are taken up to the last one that is stored, and how far that
-// is.
+// walk returns the order in which a source's documents are read up to the last stored one, and the current place in
+// it.
 func (f *forecast) walk(c Copied, source int, last uint64) (*mixture.Walk, mixture.Place) {
 	place := c.Mix.Place(source)
 	walk := c.Mix.Walk(source, place.Epoch)
@@ -160,7 +160,7 @@ func (f *forecast) walk(c Copied, source int, last uint64) (*mixture.Walk, mixtu
 	return walk, place
 }
 
-// count counts the tokens that a source has left, by its sample.
+// count estimates the remaining tokens of a source from its sample.
 func (r *rest) count(c Copied, source int) {
 	mean, off := meanOf(r.first, r.now, r.config)
 	s, counts := c.Sources[source], c.Counts[source]
@@ -182,7 +182,7 @@ func (r *rest) count(c Copied, source int) {
 	}
 }
 
-// estimate says how long the run will be, and how many tokens it still takes.
+// estimate returns the estimated length of the run, and the number of tokens that it still reads.
 func (f *forecast) estimate(ctx context.Context, c Copied,
 	left []rest) (known state.Length, tokens float64, err error) {
 	known.Open = c.open()
@@ -204,7 +204,7 @@ func (f *forecast) estimate(ctx context.Context, c Copied,
 	return known, tokens, nil
 }
 
-// lasts returns how many tokens the run still takes, with the standard error.
+// lasts returns the number of tokens that the run still reads, with the standard error.
 func (c Copied) lasts(left []rest) (tokens, doubt float64, how mixture.Ending) {
 	tokens, how = c.Mix.Lasts(tokensOf(left, -1))
 	if how != mixture.Ends {
@@ -220,7 +220,7 @@ func (c Copied) lasts(left []rest) (tokens, doubt float64, how mixture.Ending) {
 	return tokens, math.Sqrt(squares), how
 }
 
-// tokensOf returns what each source has left, one of them with its standard error on top.
+// tokensOf returns the remaining tokens of each source, with the standard error added to one of them.
 func tokensOf(left []rest, more int) []float64 {
 	out := make([]float64, len(left))
 	for i := range left {
@@ -232,25 +232,25 @@ func tokensOf(left []rest, more int) []float64 {
 	return out
 }
 
-// played is a copy of the run's planner that plans documents such as those of the samples, from where the run is.
-// Nothing of it is written.
+// played is a copy of the run's planner that plans documents such as those of the samples, from the run's current
+// position. It writes nothing.
 type played struct {
 	*planner.Applier
 	left  []rest
 	key   shuffle.Key
-	dealt []mixture.Place // documents of each source, and of which epoch
+	dealt []mixture.Place // number of documents dealt from each source, and their epoch
 
-	fed     int64 // tokens when it began
+	fed     int64 // tokens at its start
 	first   uint64
-	count   float64 // steps that it made before the end ...
-	sum     float64 // ... their tokens ...
-	squares float64 // ... and these squared
-	whole   bool    // it came to the run's end by itself
+	count   float64 // steps made before the end
+	sum     float64 // tokens of these steps
+	squares float64 // sum of the squared tokens of these steps
+	whole   bool    // it reached the run's end
 }
 
-// run plans documents until there are enough steps, or the run ends, and ends it. Between portions it stands back
-// behind all that is ready to run: ranks that wait for a step would wait for as long as the runtime lets anything run.
-// It does not rest, as its copy of the planner takes memory.
+// run plans documents until it has enough steps, or the run ends, and then seals the planner. It yields to all ready
+// goroutines between portions. Otherwise ranks that wait for a step would wait until the runtime preempts it. It does
+// not sleep, because its copy of the planner uses memory.
 func (p *played) run(ctx context.Context, c Copied) error {
 	p.fed, p.first, p.dealt = p.Fed, p.Planner.Next(), make([]mixture.Place, len(p.left))
 	p.ends(c)
@@ -290,7 +290,7 @@ func (p *played) run(ctx context.Context, c Copied) error {
 	return nil
 }
 
-// ends has all that is open end behind the documents that are stored, and what rests wake.
+// ends seals all open sources after their last stored documents, and resumes paused sources.
 func (p *played) ends(c Copied) {
 	for i, s := range c.Sources {
 		if !s.Sealed && !s.Removed && !p.sealing(i) {
@@ -312,7 +312,7 @@ func (p *played) sealing(source int) bool {
 	return false
 }
 
-// deal returns a document of the sample in place of one to come: in an epoch each as often as the others.
+// deal returns a document of the sample in place of a future one. Within an epoch it uses all of them equally often.
 func (p *played) deal(source int, sequence uint64) (a plan.Arrival, ok bool) {
 	r, at := &p.left[source], &p.dealt[source]
 	epoch := p.Planner.Mixture().Place(source).Epoch
@@ -339,10 +339,10 @@ func (p *played) deal(source int, sequence uint64) (a plan.Arrival, ok bool) {
 	return a, true
 }
 
-// takes counts steps.
+// takes updates the statistics with new steps.
 func (p *played) takes(ready planner.Ready) error {
 	if ready.Ended {
-		return nil // they are the last, and some of them not full
+		return nil // the last steps are not counted, because some are not full
 	}
 	for i := range ready.Steps {
 		tokens := 0.0
@@ -358,7 +358,8 @@ func (p *played) takes(ready planner.Ready) error {
 	return nil
 }
 
-// steps returns how many steps the run has that takes so many tokens more, with the standard error of both.
+// steps returns the number of steps of a run that reads that many more tokens, with the standard error. doubt is the
+// standard error of tokens.
 func (p *played) steps(tokens, doubt float64) (steps, off float64) {
 	steps = float64(p.Planner.Next())
 	fed := float64(p.Fed - p.fed)
@@ -375,7 +376,8 @@ func (p *played) steps(tokens, doubt float64) (steps, off float64) {
 		beyond = 0
 	}
 	steps = max(steps+beyond/each, float64(p.first))
-	// Steps that come have other tokens than those that were played, and what these say of the mean is in doubt, too.
+	// Future steps have other numbers of tokens than the played ones, and the mean of the played ones has an error as
+	// well.
 	further := math.Sqrt(steps-float64(p.first)+beyond/each*beyond/each/max(p.count, 1)) * spread / each
 	return steps, math.Hypot(doubt/each, further)
 }

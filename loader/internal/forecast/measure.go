@@ -16,36 +16,36 @@ import (
 	"loaderd/loader/state"
 )
 
-// errChanged says that a control was recorded: what was measured is the length of another run.
+// errChanged means that a control was recorded during a measurement, which is therefore obsolete.
 var errChanged = errors.New("the run was changed while it was measured")
 
 const (
-	// measuredTogether is how many documents are read at a time for measuring: few, so that it stops soon when readers
-	// wait.
+	// measuredTogether is the number of documents read at a time for measuring. It is small so that measuring stops soon
+	// when readers wait.
 	measuredTogether = 256
-	// measuredKept bounds the lengths that are kept of sources that are read again, in documents of all of them.
+	// measuredKept bounds the kept lengths of sources that repeat, in documents of all sources.
 	measuredKept = 1 << 19
-	// measureRetry is the pause after documents could not be read.
+	// measureRetry is the pause after a failed read of documents.
 	measureRetry = time.Second
-	// measurePause is how long measuring stands still each time it finds a reader waiting.
+	// measurePause is how long measuring pauses each time a reader waits.
 	measurePause = 100 * time.Millisecond
 )
 
-// measuring plans a copy of the run to its end, by the lengths of the documents alone. It is done by the leader, beside
-// the run: it reads with no more than one request for measuredTogether documents at a time, rests while ranks read, and
-// pauses while one waits for a step.
+// measuring plans a copy of the run to its end, from the lengths of the documents only. The leader does this
+// concurrently with the run. At any time it has at most one request, for measuredTogether documents. It is throttled
+// while ranks read, and pauses while a rank waits for a step.
 type measuring struct {
 	e        *Estimator
 	throttle throttle
 	Copied
 	applier *planner.Applier
 	reading map[int]*lengths
-	kept    map[int][]plan.Arrival // by source, of documents that come again
+	kept    map[int][]plan.Arrival // by source, of documents that repeat
 	room    int
 	known   state.Length
 }
 
-// count counts the steps of a run of which nothing is open: known is what is estimated.
+// count counts the steps of a run that has no open source. known is the current estimate.
 func (f *forecast) count(ctx context.Context, c Copied, known state.Length) (steps uint64, err error) {
 	m := measuring{e: f.e, throttle: f.throttle, Copied: c, reading: map[int]*lengths{}, kept: map[int][]plan.Arrival{},
 		room: measuredKept, known: known}
@@ -53,7 +53,7 @@ func (f *forecast) count(ctx context.Context, c Copied, known state.Length) (ste
 		return 0, err
 	}
 	for n := 1; ; n++ {
-		if n%measuredTogether == 0 { // what is kept is not read
+		if n%measuredTogether == 0 { // kept documents are not read
 			if err := m.pause(ctx); err != nil {
 				return 0, err
 			}
@@ -79,7 +79,7 @@ func (f *forecast) count(ctx context.Context, c Copied, known state.Length) (ste
 	return m.applier.Planner.Next(), nil
 }
 
-// arrival returns what the planner is told of the next document.
+// arrival returns the planner's input for the next document.
 func (m *measuring) arrival(ctx context.Context, source int, sequence uint64) (plan.Arrival, error) {
 	place := m.applier.Planner.Mixture().Place(source)
 	x := m.reading[source]
@@ -95,7 +95,7 @@ func (m *measuring) arrival(ctx context.Context, source int, sequence uint64) (p
 	return a, err
 }
 
-// open begins to read an epoch of a source.
+// open starts to read an epoch of a source.
 func (m *measuring) open(ctx context.Context, source int, epoch, taken uint64) (*lengths, error) {
 	streams, err := m.e.streams.All(ctx, m.e.run.Header())
 	if err != nil {
@@ -113,12 +113,12 @@ func (m *measuring) open(ctx context.Context, source int, epoch, taken uint64) (
 	return x, nil
 }
 
-// relates reports whether the planner asks what the documents of a source are about: that is too much to be kept.
+// relates reports whether the planner uses packing hints of a source's documents, which are too large to keep.
 func (m *measuring) relates(source int) bool {
 	return m.e.run.Header().Config.PackingOf(m.applier.Planner.Mixture().Config(source)).Related() != nil
 }
 
-// pause ends a measuring that is in vain, and stands back while ranks read.
+// pause returns errChanged if the measurement is obsolete, and throttles it while ranks read.
 func (m *measuring) pause(ctx context.Context) error {
 	if m.e.Controls() != m.Controls {
 		return errChanged
@@ -136,20 +136,19 @@ func (m *measuring) pause(ctx context.Context) error {
 	return m.throttle.rest(ctx)
 }
 
-// lengths reads what the planner is told of the documents of a source in the order of an epoch, and keeps none of their
-// tokens.
+// lengths reads the planner's input for the documents of a source, in the order of an epoch. It keeps no tokens.
 type lengths struct {
 	docs  document.Documents
 	walk  *mixture.Walk
 	epoch uint64
-	at    uint64 // place of the next document that is read
+	at    uint64 // place of the next document to read
 	order []uint64
 	held  map[uint64]plan.Arrival
-	kept  []plan.Arrival // of documents that were read, by the distance from the first; nil where none are kept
+	kept  []plan.Arrival // documents already read, by distance from the first; nil if none are kept
 	pause func(context.Context) error
 }
 
-// next returns the next document, whose sequence is known.
+// next returns the next document, which must have that sequence.
 func (x *lengths) next(ctx context.Context, sequence uint64) (plan.Arrival, error) {
 	if len(x.order) == 0 {
 		order, first := x.walk.Group(x.at)
@@ -191,7 +190,7 @@ func (x *lengths) read(ctx context.Context) error {
 	return nil
 }
 
-// several reads some documents, and those again that could not be read.
+// several reads documents, and retries those that could not be read.
 func (x *lengths) several(ctx context.Context, sequences []uint64) error {
 	var mu sync.Mutex
 	for {

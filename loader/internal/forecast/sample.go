@@ -15,23 +15,24 @@ import (
 	"loaderd/shuffle"
 )
 
-// sample are some of the documents of a source that are left, each once. It grows while it is used: what it says
-// becomes better.
+// sample is a random sample of the remaining documents of a source, each at most once. It grows while it is used,
+// which reduces its error.
 //
-// It is drawn in runs of documents that lie side by side in the stream; where they begin is drawn with equal chances. A
-// server reads a whole block of messages, up to 8 MiB, for one of them, and holds it for a while: as many documents by
-// themselves take a block each, and so hundreds of megabytes and most of the processor at a start. The price: documents
-// that lie side by side may be alike, and then a run says little more than one of them. So the error is reckoned by
-// runs, not by documents (meanOf): where neighbours have nothing in common it is as small as that of as many documents
-// by themselves, and where they are alike it is as large as it has to be.
+// It is drawn in runs of consecutive documents of the stream; the start of each run is uniformly distributed. For one
+// message, a server reads a whole block of up to 8 MiB and caches it for a while. Single documents would therefore
+// read a block each: hundreds of megabytes and most of the processor at a start. As a drawback, consecutive documents
+// may be similar, and a run then carries little more information than one document. The error is therefore computed
+// over runs, not documents (meanOf). For unrelated neighbours it is as small as that of the same number of single
+// documents. For similar neighbours it is correspondingly larger.
 //
-// It goes by places in the order in which the run takes documents, so that those that were taken since can be left out.
+// The sample records places in the order in which the run reads documents, so that documents read since can be left
+// out.
 type sample struct {
 	epoch    uint64
-	from, to uint64 // places that it is drawn of
+	from, to uint64 // range of places that it is drawn from
 	drawn    []drawn
 	runs     int
-	places   map[uint64]bool // from ... to-1 that were drawn
+	places   map[uint64]bool // places drawn, in [from, to)
 	key      shuffle.Key
 }
 
@@ -47,13 +48,13 @@ func newSample(seed uint64, source int, epoch, from, to uint64) *sample {
 		key: shuffle.NewKey(seed, fmt.Sprintf("sample of source %d from %d to %d", source, from, to))}
 }
 
-// serves reports whether a sample is one of the places from one on to another of an epoch, or may stand for it:
-// documents that came since may be a tenth.
+// serves reports whether the sample covers an epoch's places in [from, to), or is close enough: up to a tenth of the
+// documents may have arrived since.
 func (s *sample) serves(epoch, from, to uint64) bool {
 	return s != nil && s.epoch == epoch && s.from <= from && from <= s.to && s.to <= to && to-s.to <= (to-from)/10
 }
 
-// taken leaves out the documents before a place.
+// taken removes the documents before a place.
 func (s *sample) taken(place uint64) {
 	s.from = max(s.from, place)
 	s.drawn = slices.DeleteFunc(s.drawn, func(d drawn) bool { return d.place < place })
@@ -61,16 +62,16 @@ func (s *sample) taken(place uint64) {
 }
 
 const (
-	// growsRuns is how many runs a sample grows by at a time, at the least.
+	// growsRuns is the minimum number of runs by which a sample grows at a time.
 	growsRuns = 16
-	// runDocuments bounds the documents of a run ...
+	// runDocuments bounds the documents of a run.
 	runDocuments = 64
-	// ... and firstRun those of the first one: how large they are is not known yet.
+	// firstRun bounds the documents of the first run, when their size is still unknown.
 	firstRun = 8
 )
 
-// grow draws more documents until there are so many, or those that came have so many tokens. It reads one run after the
-// other and rests behind each: the server holds few blocks.
+// grow draws more documents until the sample has size documents, or the new ones have that many tokens. It reads the
+// runs one after the other and calls rest after each, so that the server caches few blocks.
 func (s *sample) grow(ctx context.Context, docs document.Documents, walk *mixture.Walk, size int, tokens int64,
 	rest func(context.Context) error) error {
 	documents, share, read := min(max((size-len(s.drawn))/growsRuns, 1), runDocuments), tokens/growsRuns, int64(0)
@@ -88,7 +89,7 @@ func (s *sample) grow(ctx context.Context, docs document.Documents, walk *mixtur
 			read += int64(d.Length)
 		}
 		for _, place := range places {
-			s.places[place] = true // also of those that cannot be read
+			s.places[place] = true // including those that cannot be read
 		}
 		s.drawn = append(s.drawn, more...)
 		if err := rest(ctx); err != nil {
@@ -98,7 +99,7 @@ func (s *sample) grow(ctx context.Context, docs document.Documents, walk *mixtur
 	return nil
 }
 
-// mean returns the mean of the tokens of a document as it is stored, 0 where none was drawn.
+// mean returns the mean number of tokens of a stored document; 0 if none was drawn.
 func (s *sample) mean() float64 {
 	sum := 0.0
 	for i := range s.drawn {
@@ -107,8 +108,8 @@ func (s *sample) mean() float64 {
 	return sum / max(float64(len(s.drawn)), 1)
 }
 
-// draw draws a run of at most n documents that are not in the sample, of which there must be some. It returns their
-// places by their sequences.
+// draw draws a run of at most n documents that are not in the sample yet; at least one such document must exist. It
+// returns their places by sequence.
 func (s *sample) draw(walk *mixture.Walk, n int) map[uint64]uint64 {
 	left := s.to - s.from
 	start := s.from + uint64(s.key.Below(uint64(s.runs), int(left)))
@@ -128,7 +129,7 @@ func (s *sample) draw(walk *mixture.Walk, n int) map[uint64]uint64 {
 	return places
 }
 
-// read reads the run that was drawn last, as far as it can be read now.
+// read reads the run that was drawn last, as far as it is readable now.
 func (s *sample) read(ctx context.Context, docs document.Documents, places map[uint64]uint64) (out []drawn, err error) {
 	var mu sync.Mutex
 	err = docs.Again(ctx, slices.Sorted(maps.Keys(places)), func(d document.Document) {
@@ -140,7 +141,7 @@ func (s *sample) read(ctx context.Context, docs document.Documents, places map[u
 	return out, err
 }
 
-// behind returns the documents from a place on.
+// behind returns the drawn documents from a place on.
 func (s *sample) behind(place uint64) (out []drawn) {
 	for _, d := range s.drawn {
 		if d.place >= place {
@@ -150,9 +151,9 @@ func (s *sample) behind(place uint64) (out []drawn) {
 	return out
 }
 
-// meanOf returns the mean of the tokens that a document gives, of so many of which some are drawn, and its standard
-// error. Documents that are left out give none. Those of a run stand side by side. Few runs may be like each other by
-// chance: the error is no smaller than that of as many documents by themselves.
+// meanOf estimates the mean number of tokens per document from a sample of that many documents, and its standard
+// error. Skipped documents count as zero tokens. The documents of a run must be adjacent in some. A few runs may be
+// similar by chance, so the error is at least that of the same number of single documents.
 func meanOf(some []drawn, of float64, c mixture.Source) (mean, deviation float64) {
 	n := float64(len(some))
 	if n == 0 {
@@ -162,7 +163,7 @@ func meanOf(some []drawn, of float64, c mixture.Source) (mean, deviation float64
 		mean += float64(some[i].Used(c))
 	}
 	mean /= n
-	// how far the tokens of documents, and those of runs, are from what the mean says
+	// deviations from the mean: of single documents, and of whole runs
 	runs, alone, together := 0.0, 0.0, 0.0
 	for first, i := 0, 0; i < len(some); first = i {
 		off := 0.0
@@ -174,13 +175,13 @@ func meanOf(some []drawn, of float64, c mixture.Source) (mean, deviation float64
 		together += off * off
 		runs++
 	}
-	unseen := math.Sqrt(max(1-n/of, 0)) // of a sample of all documents nothing is in doubt
+	unseen := math.Sqrt(max(1-n/of, 0)) // finite population correction: a complete sample has no error
 	if runs < leastRuns {
 		return mean, mean * unseen
 	}
-	together *= runs / (runs - 3) // of few runs it is in doubt how unlike they are: Student's distribution
+	together *= runs / (runs - 3) // the variance of few runs is itself uncertain: Student's distribution
 	return mean, math.Sqrt(max(together, alone)) / n * unseen
 }
 
-// leastRuns are enough runs to say how unlike they are.
+// leastRuns is the minimum number of runs from which a variance is estimated.
 const leastRuns = 4

@@ -12,7 +12,7 @@ import (
 	"loaderd/loader/mixture"
 )
 
-// shelved are documents of some lengths, the first one under sequence 1. They note what is read together.
+// shelved holds documents of given lengths, the first with sequence 1. It records which documents are read together.
 type shelved struct {
 	document.Documents
 	lengths []int
@@ -28,7 +28,7 @@ func (s *shelved) Again(_ context.Context, sequences []uint64, f func(document.D
 	return nil
 }
 
-// alike returns lengths of which so many side by side are alike, and their mean.
+// alike returns lengths that are similar in groups of together neighbours, and their mean.
 func alike(draw *rand.Rand, n, together int) (lengths []int, mean float64) {
 	factor := 0.0
 	for i := range n {
@@ -41,7 +41,7 @@ func alike(draw *rand.Rand, n, together int) (lengths []int, mean float64) {
 	return lengths, mean
 }
 
-// drawOf draws a sample of so many documents.
+// drawOf draws a sample of up to size documents.
 func drawOf(t *testing.T, docs *shelved, walk *mixture.Walk, seed uint64, size int, tokens int64) *sample {
 	t.Helper()
 	s := newSample(seed, 0, 0, 0, walk.Len())
@@ -54,7 +54,7 @@ func drawOf(t *testing.T, docs *shelved, walk *mixture.Walk, seed uint64, size i
 	return s
 }
 
-// walks are orders in which a source may be taken.
+// walks returns orders in which a source may be read.
 func walks(n int) map[string]*mixture.Walk {
 	return map[string]*mixture.Walk{
 		"in order": mixture.WalkOf(0, "", mixture.Source{}, mixture.Begin{First: 1}, uint64(n), 0),
@@ -63,8 +63,8 @@ func walks(n int) map[string]*mixture.Walk {
 	}
 }
 
-// A sample says how far it may be off also where documents that lie side by side are alike: the truth is within two
-// standard errors in 19 of 20 cases.
+// The standard error of a sample is correct even if neighbouring documents are similar: in 19 of 20 cases, the true
+// mean is within two standard errors.
 func TestSampleOfAlike(t *testing.T) {
 	const n = 20_000
 	seeds := testscale.Of(60, 200)
@@ -87,7 +87,7 @@ func TestSampleOfAlike(t *testing.T) {
 	}
 }
 
-// A sample is read in few runs of neighbours, and holds every document once.
+// A sample is read in few runs of neighbours, and has every document at most once.
 func TestSampleByRuns(t *testing.T) {
 	lengths, _ := alike(rand.New(rand.NewPCG(1, 1)), 20_000, 1)
 	for name, walk := range walks(len(lengths)) {
@@ -115,8 +115,8 @@ func TestSampleByRuns(t *testing.T) {
 	}
 }
 
-// Of few documents a sample holds all, and nothing is in doubt then; of large ones it holds as many as have so many
-// tokens, in runs that are short.
+// A sample of few documents has all of them and no error. A sample of large documents is bounded in tokens and has
+// short runs.
 func TestSampleBounds(t *testing.T) {
 	lengths, truth := alike(rand.New(rand.NewPCG(1, 1)), 700, 10)
 	walk := walks(len(lengths))["in order"]

@@ -7,28 +7,27 @@ import (
 	"loaderd/loader/internal/waiting"
 )
 
-// throttle slows down work that nobody waits for: sampling and measuring how long the run will be. It reads documents
-// as planning does, and a message that is read by itself costs JetStream a whole block. So it takes a small part of the
-// time while ranks read, and all of it while none does.
+// throttle slows down background work: sampling and measuring the run's length. That work reads documents as planning
+// does, and a single message costs JetStream a whole block. It therefore uses a small part of the time while ranks
+// read, and all of it while none does.
 type throttle struct {
 	e     *Estimator
-	since time.Time // when it went on last
+	since time.Time // end of the last rest
 }
 
 const (
-	// throttleShare is which part of the time throttled work takes while ranks read.
+	// throttleShare is the inverse of the part of the time that throttled work uses while ranks read.
 	throttleShare = 20
-	// throttleRest bounds how long it rests at a time: the work may have been held up by others.
+	// throttleRest bounds a single rest, because the work may have taken long for external reasons.
 	throttleRest = 10 * time.Second
-	// throttleLook is how often it looks whether it need not rest any more.
+	// throttleLook is the interval at which a rest checks whether it can end early.
 	throttleLook = 100 * time.Millisecond
 )
 
-// begin notes that work begins.
+// begin records the start of the work.
 func (t *throttle) begin() { t.since = time.Now() }
 
-// rest stands still for as long as the work since the last rest demands, where a rank reads and nobody has asked for
-// the length.
+// rest sleeps in proportion to the work since the last rest, if a rank reads and no measurement was requested.
 func (t *throttle) rest(ctx context.Context) error {
 	until := time.Now().Add(min((throttleShare-1)*time.Since(t.since), throttleRest))
 	for t.e.run.Read() && !t.e.isAsked() && time.Now().Before(until) {

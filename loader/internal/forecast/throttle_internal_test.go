@@ -9,8 +9,8 @@ import (
 	"loaderd/loader/state"
 )
 
-// Work that nobody waits for takes a twentieth of the time while a rank reads, and all of it while none does or
-// somebody has asked for what it finds out.
+// Throttled work uses a twentieth of the time while a rank reads. It uses all of it while none reads or a measurement
+// was requested.
 func TestThrottle_Rests(t *testing.T) {
 	reads := state.Demand{Needed: 7}
 	for name, c := range map[string]struct {
@@ -36,7 +36,7 @@ func TestThrottle_Rests(t *testing.T) {
 				if c.leaves > 0 {
 					time.AfterFunc(c.leaves, run.leave)
 				}
-				for _, want := range []time.Duration{c.rest, 0} { // at once again there is no work to rest from
+				for _, want := range []time.Duration{c.rest, 0} { // a second rest without work in between does not sleep
 					began := time.Now()
 					if err := a.rest(t.Context()); err != nil {
 						t.Fatal(err)

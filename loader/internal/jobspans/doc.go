@@ -1,3 +1,3 @@
-// Package jobspans keeps which steps the readers of jobs were handed, and for how long jobs without readers retain
+// Package jobspans tracks which steps the readers of jobs were sent, and for how long jobs without readers retain
 // documents.
 package jobspans

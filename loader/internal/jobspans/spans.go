@@ -9,26 +9,26 @@ import (
 )
 
 const (
-	// SpanRetention is how long a job without readers retains documents where Options.Silent is 0.
+	// SpanRetention is how long a job without readers retains documents if Options.Silent is 0.
 	SpanRetention = 10 * time.Minute
-	// maxGoneSpans bounds the jobs without readers that a daemon remembers by name.
+	// maxGoneSpans bounds the number of jobs without readers that a daemon tracks by name.
 	maxGoneSpans = 256
 )
 
-// Span is which steps the readers of a job have been handed, whichever of its ranks they read as.
+// Span is the range of steps that the readers of a job have been sent, under any of its ranks.
 type Span struct {
-	from uint64    // first step: its documents and later ones are retained until the job commits
-	Sent uint64    // steps handed to the reader that is furthest on: the index of its next one
-	gone time.Time // when the last reader was closed; zero while there is one
-	// reported is whether the job has had no reader here: its trainer reported what it has taken.
+	from uint64    // first step: documents from it on are retained until the job commits
+	Sent uint64    // steps sent to the furthest reader: the index of its next one
+	gone time.Time // when the last reader was closed; zero while a reader is open
+	// reported is true if the job has had no reader here, but its trainer reported what it has consumed.
 	reported bool
 }
 
-// Spans are those of the jobs that read from this daemon or did. A job without readers retains documents for a time, so
-// that it can resume; how far it was sent steps is remembered beyond that.
+// Spans holds the spans of jobs that read or have read from this daemon. A job without readers retains documents for
+// a time, so that it can resume. How far it was sent steps is tracked longer than that.
 type Spans struct {
 	Of    map[string]*Span
-	after time.Duration // for which a job without readers retains documents
+	after time.Duration // how long a job without readers retains documents
 }
 
 func New(o backend.Options) *Spans {
@@ -39,7 +39,7 @@ func New(o backend.Options) *Spans {
 	return &Spans{Of: map[string]*Span{}, after: after}
 }
 
-// Open returns the span of a job, one of whose readers begins at step next and has read from step from on.
+// Open returns the span of a job when one of its readers starts at step next and has read from step from on.
 func (s *Spans) Open(job string, from, next uint64, now time.Time) *Span {
 	x := s.Of[job]
 	if x == nil || !s.retains(x, now) {
@@ -50,17 +50,17 @@ func (s *Spans) Open(job string, from, next uint64, now time.Time) *Span {
 	return x
 }
 
-// Report records how many steps the trainer of a job has taken that has had no reader here.
+// Report records how many steps the trainer of a job has consumed that has had no reader here.
 func (s *Spans) Report(job string, taken uint64, keepers planrecord.Keepers, now time.Time) {
 	x := s.Open(job, taken, taken, now)
 	s.Close(job, keepers, now)
 	x.reported = true
 }
 
-// Reported reports whether the job is known by Report alone.
+// Reported reports whether the job is tracked only because of Report.
 func (s *Spans) Reported(job string) bool { return s.Of[job] != nil && s.Of[job].reported }
 
-// sent returns how many steps the readers of a job were handed.
+// sent returns how many steps the readers of a job were sent.
 func (s *Spans) sent(job string) uint64 {
 	if x := s.Of[job]; x != nil {
 		return x.Sent
@@ -68,8 +68,8 @@ func (s *Spans) sent(job string) uint64 {
 	return 0
 }
 
-// Close notes that a job has no reader any longer. Beyond maxGoneSpans the job that has been without readers for
-// longest is forgotten. What it retains is added to what unnamedJob does, unless it has committed.
+// Close records that a job no longer has a reader. Beyond maxGoneSpans, the job that has been without readers for
+// longest is removed. What it retains is added to state.UnnamedJob, unless the job has committed.
 func (s *Spans) Close(job string, keepers planrecord.Keepers, now time.Time) {
 	s.Of[job].gone = now
 	gone, oldest := 0, ""
@@ -99,7 +99,7 @@ func (s *Spans) Close(job string, keepers planrecord.Keepers, now time.Time) {
 	}
 }
 
-// Leave notes that a job has left: it retains no steps that it was handed so far.
+// Leave records that a job has left. It no longer retains the steps that it was sent.
 func (s *Spans) Leave(job string) {
 	if x := s.Of[job]; x != nil {
 		x.from = x.Sent
@@ -111,7 +111,8 @@ func (s *Spans) retains(x *Span, now time.Time) bool {
 	return x.gone.IsZero() || now.Sub(x.gone) < s.after
 }
 
-// AddTo returns the jobs of a demand with what each retains now, and with those that retain documents without readers.
+// AddTo returns the jobs of a demand with what each currently retains, plus the jobs that retain documents without
+// readers.
 func (s *Spans) AddTo(jobs map[string]state.JobDemand, now time.Time) map[string]state.JobDemand {
 	out := make(map[string]state.JobDemand, len(jobs))
 	for job, x := range jobs {

@@ -12,8 +12,8 @@ import (
 	"loaderd/loader/state"
 )
 
-// Whatever jobs begin to read and end, no more of them are remembered than the bound, and what a job retains that has
-// not committed stays retained for its time, under its name or another.
+// For any sequence of jobs, no more than the bound are tracked. What an uncommitted job retains stays retained for
+// its period, under its own name or as the unnamed job.
 func TestSpans_BoundedAndRetained(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const after = time.Hour

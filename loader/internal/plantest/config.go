@@ -1,4 +1,4 @@
-// Package plantest makes small plans for tests: configurations, lengths of documents, and what these are about.
+// Package plantest generates small plans for tests: configurations, document lengths and packing hints.
 package plantest
 
 import (
@@ -13,7 +13,7 @@ import (
 	"loaderd/shuffle"
 )
 
-// Config is a small run: rows of 16 tokens, 4 rows a step.
+// Config returns a small run with rows of 16 tokens and 4 rows per step.
 func Config(method string) runconfig.Config {
 	return runconfig.Config{Seed: 7, Tokenizer: runconfig.Tokenizer{Name: "test", Fingerprint: "f", VocabSize: 1 << 20,
 		End: -1, Pad: -7},
@@ -29,12 +29,12 @@ func Config(method string) runconfig.Config {
 // Source is the only source of Config.
 const Source = "docs"
 
-// Header begins a run of a configuration that has the only source, with its first document.
+// Header returns the header of a run whose only source is Source, from its first document on.
 func Header(c runconfig.Config) planrecord.Header {
 	return planrecord.Header{Run: "r", Config: c, Sources: []plan.SourceBegin{{Name: Source, Start: 1}}}
 }
 
-// Configs draws any small configuration that the method takes.
+// Configs generates valid small configurations of a packing method.
 func Configs(method string) *rapid.Generator[runconfig.Config] {
 	return rapid.Custom(func(t *rapid.T) runconfig.Config { return drawConfig(t, method) }).
 		Filter(func(c runconfig.Config) bool { return len(c.Validate()) == 0 })

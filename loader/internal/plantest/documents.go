@@ -8,7 +8,7 @@ import (
 	"loaderd/packonline/related"
 )
 
-// Lengths draws document lengths, some longer than a row.
+// Lengths generates n document lengths, some longer than a row.
 func Lengths(seed uint64, n int) []int {
 	r := rand.New(rand.NewPCG(seed, 1))
 	out := make([]int, n)
@@ -21,7 +21,7 @@ func Lengths(seed uint64, n int) []int {
 	return out
 }
 
-// Hint is what a document of the tests is about: one of a few subjects.
+// Hint returns the packing hints of a test document, which is about one of a few subjects.
 func Hint(sequence uint64) *related.Hint {
 	subject := uint32(sequence % 7)
 	h := &related.Hint{Path: related.Path([]string{"a/b/c", "a/b/d", "a/e", "f"}[sequence%4]), Vector: make([]int8, 4)}
@@ -32,7 +32,7 @@ func Hint(sequence uint64) *related.Hint {
 	return h
 }
 
-// Loss says which tokens of a document of the tests have a loss: of one in three all.
+// Loss returns which tokens of a test document have a loss. For every third document, all have.
 func Loss(sequence uint64, length int) plan.LossRuns {
 	var lengths []int32
 	r := rand.New(rand.NewPCG(sequence, 2))
@@ -44,7 +44,7 @@ func Loss(sequence uint64, length int) plan.LossRuns {
 	return plan.NewLossRuns(lengths)
 }
 
-// TellHints tells a restored planner what its documents are about, as they are told again.
+// TellHints restores the packing hints of the documents of a restored planner.
 func TellHints(p *planner.Planner, documents func(ref uint64) []plan.Part) {
 	for _, document := range p.MissingHints() {
 		p.RestoreHints(document, documents(document))

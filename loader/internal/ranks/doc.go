@@ -1,2 +1,2 @@
-// Package ranks keeps the ranks of all daemons of a run.
+// Package ranks tracks the ranks of all daemons of a run.
 package ranks

@@ -9,20 +9,22 @@ import (
 	"loaderd/loader/state"
 )
 
-// Registry is the census of a daemon. Its follower, its heartbeats and the reports of clients use it concurrently.
+// Registry is a daemon's census of ranks. The follower, the heartbeats and the reports of clients use it
+// concurrently.
 type Registry struct {
 	mu      sync.Mutex
 	census  *census.Census
 	view    census.View
 	rolled  time.Time          // when the last roll was sent
 	keepers planrecord.Keepers // of the last view
-	// The job of the last report of a rank without a stream, as after a restart of the daemon, and its time.
+	// bufferedJob is the job of the last report of a rank without a stream, as after a restart of the daemon; bufferedAt
+	// is its time.
 	bufferedJob string
 	bufferedAt  time.Time
 }
 
 const (
-	// rollEvery is how often a daemon sends its roll to the others.
+	// rollEvery is the interval at which a daemon sends its roll to the others.
 	rollEvery = time.Second
 )
 
@@ -32,7 +34,7 @@ func IdOf(p state.Place) census.ID {
 	return census.ID{Key: census.Key{Job: p.JobName(), World: p.World}, Rank: p.Rank, Peer: p.Peer}
 }
 
-// Open records the stream of a reader, close its end and how many steps it was handed.
+// Open records the stream of a reader; Close records its end and the number of steps sent to it.
 func (s *Registry) Open(place state.Place, c state.Client, step uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -47,7 +49,7 @@ func (s *Registry) Close(place state.Place, sent uint64, ended bool) {
 	s.census.Close(IdOf(place), ended, now)
 }
 
-// Report records what the trainer of a rank has taken. planned is the number of steps that are.
+// Report records what the trainer of a rank has consumed. planned is the number of planned steps.
 func (s *Registry) Report(place state.Place, c state.Consumption, planned uint64) (known bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -60,18 +62,18 @@ func (s *Registry) Report(place state.Place, c state.Consumption, planned uint64
 	return known
 }
 
-// Buffered returns a job whose ranks report and have no streams: they read what they were sent before.
+// Buffered returns a job whose ranks report but have no streams. They consume steps that were sent to them before.
 func (s *Registry) Buffered() (job string, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	const reports = 3 * time.Second // more than the time between two
+	const reports = 3 * time.Second // longer than the reporting interval
 	if s.bufferedAt.IsZero() || time.Since(s.bufferedAt) >= reports {
 		return "", false
 	}
 	return s.bufferedJob, true
 }
 
-// Look judges the ranks anew. sent are the steps that readers were handed.
+// Look evaluates the ranks again and returns the result. sent has the number of steps sent to each reader.
 func (s *Registry) Look(sent map[state.Place]uint64, keepers planrecord.Keepers) census.View {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -89,15 +91,15 @@ func (s *Registry) Look(sent map[state.Place]uint64, keepers planrecord.Keepers)
 	return s.view
 }
 
-// Last returns the last judgement.
+// Last returns the result of the last evaluation.
 func (s *Registry) Last() census.View {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.view
 }
 
-// Roll returns the pages, of at most so many bytes, of what the other daemons are to be sent; none when they were a
-// moment ago.
+// Roll returns the pages of the roll for the other daemons, of at most that many bytes each; none if less than
+// rollEvery has passed since the last one.
 func (s *Registry) Roll(most int) []census.Roll {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -109,7 +111,7 @@ func (s *Registry) Roll(most int) []census.Roll {
 	return s.census.Roll(now).Split(most)
 }
 
-// Merge takes in the roll of another daemon; nil when it stops.
+// Merge merges the roll of another daemon; nil if it stops.
 func (s *Registry) Merge(daemon string, r *census.Roll) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,2 +1,2 @@
-// Package replay plans again what the log of a plan holds, and compares the steps.
+// Package replay plans again what a plan log holds, and compares the steps.
 package replay

@@ -14,7 +14,7 @@ import (
 	"loaderd/packonline"
 )
 
-// Replay reads the plan log while an applier plans it again. Controls and other entries of the log go to the applier;
+// Replay reads the plan log while an applier plans again. Controls and other entries of the log go to the applier;
 // the steps that it makes are compared with those of the log.
 type Replay struct {
 	applier *planner.Applier
@@ -23,9 +23,9 @@ type Replay struct {
 	Next    *plan.Step // the step that the planner must make next
 	Done    bool       // no step follows in the log
 	Behind  planrecord.Reader
-	NextAt  uint64                              // last record of next
+	NextAt  uint64                              // position of the last record of Next
 	ended   uint64                              // position of the End; 0 without one
-	Read    func(at uint64, e planrecord.Entry) // gets every entry but steps; may be nil
+	Read    func(at uint64, e planrecord.Entry) // receives every entry except steps; may be nil
 	Tail    planrecord.Tail                     // last record read
 }
 
@@ -34,8 +34,8 @@ type planRecord struct {
 	entry planrecord.Entry
 }
 
-// From starts to read the log at position from: the applier covers all records before, and o validates those that
-// follow.
+// From starts to read the log at position from. The applier must cover all records before from, and o validates those
+// that follow.
 func From(ctx context.Context, log backend.PlanLog, from uint64, a *planner.Applier, o planrecord.Validator) *Replay {
 	p := &Replay{applier: a, records: make(chan planRecord, 16), Behind: planrecord.Reader{Validator: o}}
 	go func() {
@@ -56,7 +56,7 @@ func From(ctx context.Context, log backend.PlanLog, from uint64, a *planner.Appl
 	return p
 }
 
-// Prepare reads on to the next step. The applier takes every entry that stands before it, in the order of the log.
+// Prepare reads up to the next step. It passes every entry before that step to the applier, in log order.
 func (p *Replay) Prepare() error {
 	for p.Next == nil && !p.Done {
 		r, ok := <-p.records
@@ -81,7 +81,7 @@ func (p *Replay) Prepare() error {
 	return nil
 }
 
-// takes hands an entry to the applier.
+// takes passes an entry to the applier.
 func (p *Replay) takes(e planrecord.Entry) {
 	p.applier.Record(e)
 	if _, end := e.(planrecord.End); end {
@@ -92,7 +92,7 @@ func (p *Replay) takes(e planrecord.Entry) {
 	}
 }
 
-// Early refuses a step that the planner makes although the log says that the run has ended.
+// Early returns an error for a step that the planner makes although the run has ended according to the log.
 func (p *Replay) Early(s *plan.Step) error {
 	if p.ended == 0 {
 		return nil
@@ -101,7 +101,7 @@ func (p *Replay) Early(s *plan.Step) error {
 		"it ends the run with %d steps, and the documents up to the seal make a step %d", p.applier.End.Steps, s.Index))
 }
 
-// Match compares a step that the planner made with the one in the log.
+// Match compares a step that the planner made with the one in the log. It returns fault.PlanMismatch if they differ.
 func (p *Replay) Match(s *plan.Step) error {
 	defer func() { p.Next = nil }()
 	if d := difference(p.Next, s); d != "" {
@@ -155,7 +155,7 @@ func showStep(s *plan.Step) string {
 		s.Cursor.Last())
 }
 
-// brief shows the first pieces of a row as doc:start:length.
+// brief formats the first pieces of a row as doc:start:length.
 func brief(pieces []packonline.Piece) []string {
 	var out []string
 	for i, p := range pieces {

@@ -1,2 +1,2 @@
-// Package waiting has what goroutines that wait for each other need.
+// Package waiting has helpers for goroutines that wait for each other.
 package waiting

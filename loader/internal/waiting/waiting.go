@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Signal puts a value into a channel that has room for one, unless one is there already.
+// Signal sends to a channel of capacity one without blocking. It does nothing if a value is already pending.
 func Signal(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -13,7 +13,7 @@ func Signal(c chan<- struct{}) {
 	}
 }
 
-// Pause waits for a time, or returns the error of ctx when that is done before.
+// Pause waits for d. It returns the error of ctx if ctx is done before.
 func Pause(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):
