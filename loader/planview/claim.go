@@ -8,16 +8,16 @@ import (
 	"loaderd/loader/planrecord"
 )
 
-// Clear makes everything ready for the first record of a run's plan: nobody gives up from here on what the run needs,
-// and the documents from its first one on are there. Nothing that may be another's is touched: whether the run has no
-// plan yet, the append of the record will say.
+// Clear prepares the streams for the first record of a run's plan. From then on no other run purges documents that the
+// run needs, and the documents from its first one on are present. It changes nothing that may belong to another run.
+// Whether the run has a plan already is decided by the append of the header. Crash safety:
 //
-//	step                        a crash leaves                             and the next start
-//	the floor is recorded       documents that nobody may purge            goes on from there; without one they are free after a while
-//	the header is appended      a run without a term, checkpoints of an    finds its plan, and none of those: they are of another plan
-//	                            earlier plan of that name
-//	the term is appended        a term that has claimed nothing            appends another one
-//	its owner claims            checkpoints of the earlier plan to delete  deletes them
+//	step                          a crash leaves                             the next start
+//	low watermark recorded        documents that no run may purge            continues; without one they expire later
+//	header appended               a run without a term, and checkpoints of   finds its plan, ignores the earlier
+//	                              an earlier plan of that name             checkpoints
+//	term appended                 a term without a claim                     appends another term
+//	term claims the checkpoints   undeleted checkpoints of the earlier plan  deletes them
 func (s *Streams) Clear(ctx context.Context, h planrecord.Header) error {
 	all, err := s.All(ctx, h)
 	for _, x := range all {
@@ -29,7 +29,7 @@ func (s *Streams) Clear(ctx context.Context, h planrecord.Header) error {
 }
 
 func (x RunStream) clear(ctx context.Context, h planrecord.Header) error {
-	var left uint64 // the first document that is not given up
+	var left uint64 // first document that is not released
 	if x.LowWatermarks != nil {
 		var err error
 		if left, err = x.LowWatermarks.Begin(ctx, x.Start); err != nil {
@@ -51,8 +51,8 @@ func (x RunStream) clear(ctx context.Context, h planrecord.Header) error {
 	return err
 }
 
-// Claim says for a term that the run needs its documents from the first one on, as far as they are not given up. It
-// returns which are not.
+// Claim records for a term that the run needs its documents from the first one on, as far as they are not released.
+// It returns the first document of each source that is not.
 func (s *Streams) Claim(ctx context.Context, term uint64, h planrecord.Header) (Needs, error) {
 	all, err := s.All(ctx, h)
 	first := make(Needs, len(all))

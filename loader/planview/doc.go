@@ -1,3 +1,3 @@
-// Package planview is what one process knows of the plan of a run: its log, read forwards and step by step, and the
-// document streams of its sources.
+// Package planview holds the state of a run's plan in one process. It reads the plan log, forwards and by step, and
+// the document streams of the sources.
 package planview

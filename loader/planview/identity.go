@@ -11,15 +11,15 @@ import (
 	"loaderd/loader/runconfig"
 )
 
-// NewID draws the id of a run that begins.
+// NewID returns a random id for a new run.
 func NewID() string {
 	var id [16]byte
 	_, _ = rand.Read(id[:]) // never fails
 	return hex.EncodeToString(id[:])
 }
 
-// MadeOf refuses a document stream that is not the one that the plan was made of: equal sequences would name other
-// documents.
+// MadeOf returns a fault.StreamMismatch error if s is not the document stream that the plan was made from. Equal
+// sequences would refer to other documents there.
 func MadeOf(run string, planned, s plan.Stream) error {
 	if planned.Equal(s) {
 		return nil
@@ -38,7 +38,7 @@ func MadeOf(run string, planned, s plan.Stream) error {
 			"stream":              s.Name, "stream_created": s.Created.UTC().Format(time.RFC3339Nano)}}
 }
 
-// SameTokenizer refuses a tokenizer that makes other tokens than the plan's.
+// SameTokenizer returns a fault.PlanMismatch error for a tokenizer that produces other tokens than the plan's.
 func SameTokenizer(t, o runconfig.Tokenizer) error {
 	if t.Fingerprint == o.Fingerprint && t.End == o.End && t.VocabSize == o.VocabSize {
 		return nil

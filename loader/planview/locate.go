@@ -13,25 +13,25 @@ import (
 	"loaderd/packonline"
 )
 
-// Reader finds steps in the plan log, which has them in order, each in one record or a few, with control records
+// Reader finds steps in the plan log. The log has them in order, each in one record or a few, with control records
 // between.
 type Reader struct {
 	Log backend.PlanLog
 
 	mu   sync.Mutex
-	next uint64 // the step behind the one that was read last
-	at   uint64 // position of its first record; 0 when unknown
+	next uint64 // the step after the one that was read last
+	at   uint64 // position of its first record; 0 while unknown
 }
 
 // End describes the end of a plan log.
 type End struct {
 	Records uint64
 	Steps   uint64
-	Ended   uint64 // position of the record which says that no step follows; 0 without one
-	Bare    bool   // nothing but a header, what it inherited, and terms: nothing has been decided yet
+	Ended   uint64 // position of the record that ends the run; 0 without one
+	Bare    bool   // only a header, inherited state and terms: nothing has been decided yet
 }
 
-// ReadHeader reads what a plan begins with: the run's name and its configuration.
+// ReadHeader reads the first record of a plan: the run's name and its configuration.
 func ReadHeader(ctx context.Context, log backend.PlanLog) (planrecord.Header, error) {
 	return (&Reader{Log: log}).Header(ctx)
 }
@@ -49,7 +49,7 @@ func (p *Reader) Header(ctx context.Context) (planrecord.Header, error) {
 	return h, nil
 }
 
-// Heritage reads the state that a fork begins with; nil for every other run.
+// Heritage reads the inherited state of a fork; nil for every other run.
 func (p *Reader) Heritage(ctx context.Context, h planrecord.Header) (state []byte, err error) {
 	if h.Parent == nil {
 		return nil, nil
@@ -68,7 +68,7 @@ func (p *Reader) Heritage(ctx context.Context, h planrecord.Header) (state []byt
 	return state, nil
 }
 
-// End reads the log backwards to its last step, and refuses what cannot stand behind it.
+// End reads the log backwards to its last step. It returns an error for records that are invalid after that step.
 func (p *Reader) End(ctx context.Context) (e End, err error) {
 	if e.Records, err = p.Log.Last(ctx); err != nil {
 		return e, err
@@ -80,7 +80,7 @@ func (p *Reader) End(ctx context.Context) (e End, err error) {
 			return e, err
 		}
 		if part, ok := x.(planrecord.StepPart); ok && part.Part+1 == part.Parts {
-			if part.Index+1 >= at { // a step has a record or more, and so has what stands before the first
+			if part.Index+1 >= at { // every step has at least one record, and so does the header before the first
 				return e, Damaged(at, fmt.Errorf("step %d cannot stand there", part.Index))
 			}
 			e.Steps = part.Index + 1
@@ -101,7 +101,7 @@ func (p *Reader) End(ctx context.Context) (e End, err error) {
 	return e, nil
 }
 
-// begins reports whether an entry stands in plans of which nothing has been decided yet.
+// begins reports whether an entry occurs in plans without any decision yet.
 func begins(e planrecord.Entry) bool {
 	switch e.(type) {
 	case planrecord.Term, planrecord.ForkState:
@@ -148,8 +148,8 @@ func (p *Reader) Step(ctx context.Context, step uint64) (*plan.Step, error) {
 	}
 }
 
-// Locate returns the position of a step's first record. It tries the record behind the step that was read last first:
-// readers go forward.
+// Locate returns the position of a step's first record. It first tries the record after the step that was read last,
+// because readers read forward.
 func (p *Reader) Locate(ctx context.Context, step uint64) (uint64, error) {
 	last, err := p.Log.Last(ctx)
 	if err != nil {
@@ -162,7 +162,7 @@ func (p *Reader) Locate(ctx context.Context, step uint64) (uint64, error) {
 	}
 	p.mu.Unlock()
 	if guess == 0 {
-		guess = step + 3 // behind the header and the first term, if every step had one record
+		guess = step + 3 // after the header and the first term, if every step had one record
 	}
 	if at, s, err := p.stepFrom(ctx, guess, last); err == nil && s == step {
 		return at, nil
@@ -182,7 +182,7 @@ func (p *Reader) Locate(ctx context.Context, step uint64) (uint64, error) {
 	}
 	at, s, err := p.stepFrom(ctx, lo, last)
 	switch {
-	case err == nil && s < step: // it is the last one
+	case err == nil && s < step: // step s is the last one
 		err = ErrNoStep
 	case err == nil && s > step:
 		err = fmt.Errorf("the plan log holds step %d where step %d should be", s, step)
@@ -192,8 +192,8 @@ func (p *Reader) Locate(ctx context.Context, step uint64) (uint64, error) {
 
 var ErrNoStep = errors.New("no step follows in the plan log")
 
-// stepFrom returns the first record at or behind a position that begins a step. It refuses records on the way that
-// cannot stand there.
+// stepFrom returns the first record at or after a position that begins a step. It returns an error for invalid
+// records on the way.
 func (p *Reader) stepFrom(ctx context.Context, from, last uint64) (at, step uint64, err error) {
 	var before []planrecord.Entry
 	for at := from; at <= last; at++ {
@@ -218,7 +218,7 @@ func (p *Reader) stepFrom(ctx context.Context, from, last uint64) (at, step uint
 	return 0, 0, ErrNoStep
 }
 
-// Holds calls f with every row of a step that holds a part of a document.
+// Holds calls f with every row of a step that contains a part of a document.
 func Holds(s *plan.Step, document uint64, f func(s *plan.Step, row int, pieces []packonline.Piece) error) error {
 	for i, row := range s.Rows {
 		var pieces []packonline.Piece
@@ -237,7 +237,7 @@ func Holds(s *plan.Step, document uint64, f func(s *plan.Step, row int, pieces [
 	return nil
 }
 
-// Damaged is the error for a plan record that cannot be used; it says what to do.
+// Damaged returns the error for an unusable plan record, with advice.
 func Damaged(at uint64, err error) error {
 	var noted *planrecord.ForeignError
 	if errors.As(err, &noted) {
@@ -247,10 +247,10 @@ func Damaged(at uint64, err error) error {
 		"or copy what stands before it into a usable plan with loaderd repair", at, err)
 }
 
-// ErrFound ends a scan.
+// ErrFound stops a scan.
 var ErrFound = errors.New("found")
 
-// Covers reports whether a checkpoint is of this plan, of which so many records are there.
+// Covers decodes a checkpoint and reports whether it belongs to this plan of that many records.
 func (p *Reader) Covers(ctx context.Context, h planrecord.Header, checkpoint []byte,
 	records uint64) (planrecord.Checkpoint, bool) {
 	c, err := planrecord.DecodeCheckpoint(checkpoint)

@@ -10,11 +10,11 @@ import (
 	"loaderd/loader/planner"
 )
 
-// hintsAtOnce is how many documents are read at a time.
+// hintsAtOnce is the number of documents read concurrently.
 const hintsAtOnce = 32
 
-// RestoreHints reads the packing hints of the documents that wait in a restored planner, and gives it them: checkpoints
-// do not hold them. It reads nothing for packing methods that look at lengths alone.
+// RestoreHints reads the packing hints of the documents buffered in a restored planner, because checkpoints do not
+// contain them. It reads nothing for packing methods that use only lengths.
 func RestoreHints(ctx context.Context, p *planner.Planner, documents *Streams) error {
 	sequences := p.MissingHints()
 	parts := make([][]plan.Part, len(sequences))

@@ -12,7 +12,7 @@ import (
 	"loaderd/loader/runconfig"
 )
 
-// ReadHeaderRecord returns the first record of a plan that has one, decoded and as bytes.
+// ReadHeaderRecord returns the first record of a plan, decoded and as bytes. The plan must have one.
 func ReadHeaderRecord(ctx context.Context, log backend.PlanLog) (h planrecord.Header, record []byte, err error) {
 	if record, err = log.Get(ctx, 1); err != nil {
 		return h, nil, fmt.Errorf("read plan header: %w", err)
@@ -28,8 +28,9 @@ func ReadHeaderRecord(ctx context.Context, log backend.PlanLog) (h planrecord.He
 	return h, record, nil
 }
 
-// CheckPlan refuses a plan that this program or a configuration would continue differently (PLAN_MISMATCH). It reads
-// the first record alone and changes nothing, so a daemon calls it before it creates or changes anything for the run.
+// CheckPlan returns a PLAN_MISMATCH error for a plan that this binary or configuration would continue differently. It
+// reads only the first record and changes nothing, so a daemon calls it before it creates or changes anything for the
+// run.
 func CheckPlan(ctx context.Context, log backend.PlanLog, c runconfig.Config) error {
 	last, err := log.Last(ctx)
 	if err != nil {
@@ -45,13 +46,13 @@ func CheckPlan(ctx context.Context, log backend.PlanLog, c runconfig.Config) err
 	return Accepts(c.Settled(), h)
 }
 
-// OtherAlgorithm says that another version of the planner made the plan.
+// OtherAlgorithm returns the message that another version of the planner made the plan.
 func OtherAlgorithm(h planrecord.Header) string {
 	return fmt.Sprintf("run %s was planned by algorithm version %d, this binary has version %d", h.Run, h.Algorithm,
 		planner.AlgorithmVersion)
 }
 
-// Accepts refuses a plan that this configuration or binary would continue differently.
+// Accepts returns a PLAN_MISMATCH error for a plan that this configuration or binary would continue differently.
 func Accepts(c runconfig.Config, h planrecord.Header) error {
 	mismatch := func(message, do string) error {
 		return &fault.Error{Reason: fault.PlanMismatch, Message: message, Do: do,
@@ -68,7 +69,7 @@ func Accepts(c runconfig.Config, h planrecord.Header) error {
 	return nil
 }
 
-// Unfinished is the error for a copy that was broken off.
+// Unfinished returns the error for an incomplete copy.
 func Unfinished(c *planrecord.Repair, run string, records uint64) error {
 	was := c.Was[len(c.Was)-1]
 	return &fault.Error{Reason: fault.PlanTruncated,
@@ -77,7 +78,7 @@ func Unfinished(c *planrecord.Repair, run string, records uint64) error {
 		Do: fmt.Sprintf("finish it: loaderd repair --run %s --new %s", was, run)}
 }
 
-// Describe says what an entry says.
+// Describe returns a short description of an entry.
 func Describe(e planrecord.Entry) string {
 	if s, ok := e.(fmt.Stringer); ok {
 		return s.String()

@@ -20,31 +20,31 @@ import (
 	"loaderd/loader/runconfig"
 )
 
-// View is what one process knows of a run's plan: what its log holds, with the newest steps in memory. The leader adds
-// the steps that it has stored; followers read them and wait for more. Besides demand it is all that leader and
-// followers share. Where the leader is another process, the view follows the log.
+// View is the state of a run's plan in one process: what its log holds, with the newest steps in memory. The leader
+// adds the steps that it has stored; followers read them and wait for more. Leader and followers share only the view
+// and demand. If the leader is in another process, the view follows the log.
 type View struct {
 	Log      backend.PlanLog
 	Reader   *Reader
-	config   runconfig.Config // of this process, which the plan's must equal
-	Recent   uint64           // how many steps are kept in memory
-	patience time.Duration    // how long reading a step from the log may take
+	config   runconfig.Config // of this process; must equal the plan's
+	Recent   uint64           // number of steps kept in memory
+	patience time.Duration    // time limit for reading a step from the log
 
 	mu        sync.Mutex
 	header    planrecord.Header // of the plan; while begun is false, the one that this process would write
 	begun     bool              // the plan has a header
-	at        uint64            // last record that was taken in
-	behind    planrecord.Reader // of the records behind it
+	at        uint64            // last record that was applied
+	behind    planrecord.Reader // reads the records after it
 	changed   chan struct{}     // closed and replaced when one of the fields below changes
-	confirmed uint64            // last record that a leader elsewhere has confirmed
-	daemon    string            // that began the last term of them; empty when that is not known
-	steps     uint64            // that the log holds
+	confirmed uint64            // last record that a leader in another process has confirmed
+	daemon    string            // the leader of the last of these terms; empty while unknown
+	steps     uint64            // number in the log
 	ended     bool              // no step follows
-	endAt     uint64            // record that says so; 0 while none was read
+	endAt     uint64            // record that ends the run; 0 while none was read
 	keepers   planrecord.Keepers
-	left      []string // keepers that have left since departures was called
-	oldest    uint64   // steps before it cannot be read: their documents are purged
-	failed    error    // why this process stores no further step, though the run has not ended
+	left      []string // keepers that have left since the last call of Departures
+	oldest    uint64   // oldest readable step: documents of earlier ones are purged
+	failed    error    // why this process stores no further step, although the run has not ended
 	newest    map[uint64]*plan.Step
 }
 
@@ -54,13 +54,14 @@ func New(log backend.PlanLog, c runconfig.Config, o backend.Options) *View {
 		changed: make(chan struct{}), keepers: planrecord.Keepers{}, newest: map[uint64]*plan.Step{}}
 }
 
-// behindPause is the time between two attempts to read a step from a server that is behind the others.
+// behindPause is the time between two attempts to read a step from a server that lags.
 const behindPause = 100 * time.Millisecond
 
-// recentSteps is how many steps beyond Options.Ahead are kept in memory; older ones are read from the plan log.
+// recentSteps is the number of steps beyond Options.Ahead that are kept in memory; older ones are read from the plan
+// log.
 const recentSteps = 64
 
-// planned is what a View knew at one moment.
+// planned is a snapshot of a View.
 type planned struct {
 	Steps   uint64
 	Ended   bool
@@ -70,35 +71,35 @@ type planned struct {
 	Changed <-chan struct{} // closed when any of this changes
 }
 
-// Now returns what is known at this moment.
+// Now returns a snapshot of the current state.
 func (v *View) Now() planned {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return planned{v.steps, v.ended, maps.Clone(v.keepers), v.oldest, v.failed, v.changed}
 }
 
-// Head returns the plan's header; before it has begun, the one that this process would write.
+// Head returns the plan's header; before the plan has one, the header that this process would write.
 func (v *View) Head() (h planrecord.Header, begun bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.header, v.begun
 }
 
-// infos returns the sources of the run, as far as the plan is known.
+// infos returns the sources of the run, as far as the plan was read.
 func (v *View) infos() []plan.SourceInfo {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.behind.Infos()
 }
 
-// Position returns the last record that is known.
+// Position returns the position of the last record that was read.
 func (v *View) Position() uint64 {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.at
 }
 
-// LedBy reports whether a daemon leads, as far as the plan's terms tell.
+// LedBy reports whether a daemon leads according to the terms read so far. It reports true if no term is known.
 func (v *View) LedBy(daemon string) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -112,7 +113,7 @@ func (v *View) Planned() uint64 {
 	return v.steps
 }
 
-// update changes what is known and wakes those who wait.
+// update changes the state and wakes all waiters.
 func (v *View) update(f func()) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -121,25 +122,25 @@ func (v *View) update(f func()) {
 	v.changed = make(chan struct{})
 }
 
-// Opened is what a leader has read of a plan.
+// Opened is the result of a leader's reading of a plan.
 type Opened struct {
 	Header planrecord.Header
-	Fresh  bool   // nothing of the plan has been written yet: header is the one that this process would write
-	Steps  uint64 // that the log holds
+	Fresh  bool   // no record of the plan has been written: Header is the one that this process would write
+	Steps  uint64 // number in the log
 	Tail   uint64 // last record that the restored planner covers
-	// Behind validates the records behind it, and keepers are those of the plan there.
+	// Behind validates the records after Tail, and Keepers are those of the plan at Tail.
 	Behind  planrecord.Validator
 	Keepers planrecord.Keepers
 }
 
-// Opened takes in what a leader has read of the plan, before it plans anything.
+// Opened applies what a leader has read of the plan, before it plans anything.
 func (v *View) Opened(o Opened) {
 	v.update(func() {
-		if !v.begun || !o.Fresh { // the header of a plan that is there is none that this process would write
+		if !v.begun || !o.Fresh { // a header in the log takes precedence over one that this process would write
 			v.header, v.begun = o.Header, !o.Fresh
 		}
 		v.steps = max(v.steps, o.Steps)
-		// what lies between here and the end of the plan is taken in by a replay, or when the view follows the log
+		// The records from here to the end of the plan are applied by a replay, or when the view follows the log.
 		if o.Tail > v.at {
 			v.at, v.behind, v.keepers, v.daemon = o.Tail, planrecord.Reader{Validator: o.Behind}, o.Keepers, ""
 			v.ended = v.ended || v.behind.Ended
@@ -153,14 +154,14 @@ func (v *View) Extend(s *plan.Step) { v.update(func() { v.add(s) }) }
 // add makes a stored step readable. The caller holds mu.
 func (v *View) add(s *plan.Step) {
 	if s.Index+v.Recent < v.steps {
-		return // long known, and read from the log when it is asked for
+		return // an old step, which is read from the log on request
 	}
 	v.steps = max(v.steps, s.Index+1)
 	v.newest[s.Index] = s
 	delete(v.newest, s.Index-v.Recent)
 }
 
-// Replayed notes that this process has planned the records up to one again, and who keeps checkpoints by them.
+// Replayed records that this process has replayed the records up to a position, and the keepers there.
 func (v *View) Replayed(at uint64, behind planrecord.Reader, k planrecord.Keepers) {
 	v.update(func() {
 		if at > v.at {
@@ -169,15 +170,15 @@ func (v *View) Replayed(at uint64, behind planrecord.Reader, k planrecord.Keeper
 	})
 }
 
-// Wrote notes that this process has stored records behind a position: those of a step, or others where step is nil.
-// What it writes itself is validated as what others write.
+// Wrote records that this process has stored records after a position: those of step, or others if step is nil. They
+// are validated like the records of other processes.
 func (v *View) Wrote(after uint64, records [][]byte, step *plan.Step) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for i, b := range records {
 		at := after + uint64(i) + 1
 		if at != v.at+1 {
-			continue // others' records that were read since
+			continue // records of other processes, already read
 		}
 		var err error
 		switch {
@@ -194,7 +195,7 @@ func (v *View) Wrote(after uint64, records [][]byte, step *plan.Step) error {
 	return nil
 }
 
-// wroteEntry takes in a record between steps. The caller holds mu.
+// wroteEntry applies a record between steps. The caller holds mu.
 func (v *View) wroteEntry(b []byte) error {
 	e, err := planrecord.Decode(b)
 	if err != nil {
@@ -209,14 +210,14 @@ func (v *View) wroteEntry(b []byte) error {
 	return err
 }
 
-// leaves notes a keeper that leaves. The caller holds mu.
+// leaves records a keeper that leaves. The caller holds mu.
 func (v *View) leaves(e planrecord.Entry) {
 	if x, ok := e.(planrecord.Leave); ok {
 		v.left = append(v.left, x.Keeper)
 	}
 }
 
-// Departures returns the keepers that have left since it was called before.
+// Departures returns the keepers that have left since its last call.
 func (v *View) Departures() []string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -225,12 +226,12 @@ func (v *View) Departures() []string {
 	return left
 }
 
-// begins takes in the header of the plan. The caller holds mu.
+// begins applies the header of the plan. The caller holds mu.
 func (v *View) begins(h planrecord.Header) {
 	v.header, v.begun, v.behind = h, true, planrecord.Reader{Validator: h.Validator()}
 }
 
-// Follow takes in the records behind the last one that is known, as far as the log shows them.
+// Follow reads and applies the records after the last one, up to the end of the log.
 func (v *View) Follow(ctx context.Context) error {
 	v.mu.Lock()
 	from := v.at + 1
@@ -243,7 +244,7 @@ func (v *View) Follow(ctx context.Context) error {
 		v.mu.Lock()
 		defer v.mu.Unlock()
 		if at != v.at+1 {
-			return nil // this process leads now, and knows
+			return nil // this process leads now and has applied the record
 		}
 		if err := v.take(e); err != nil {
 			return Damaged(at, err)
@@ -255,7 +256,7 @@ func (v *View) Follow(ctx context.Context) error {
 	})
 }
 
-// take takes in the next record. The caller holds mu.
+// take applies the next record. The caller holds mu.
 func (v *View) take(e planrecord.Entry) error {
 	if h, ok := e.(planrecord.Header); ok && v.at == 0 {
 		v.begins(h)
@@ -284,9 +285,8 @@ func (v *View) take(e planrecord.Entry) error {
 	return nil
 }
 
-// Confirm notes that the leader says the plan's records up to one are its own, or were planned again by it. A record
-// that ends the run counts only then: one that somebody else wrote may stand where the leader's next step will not be
-// able to come.
+// Confirm records that the leader has written or replayed the plan's records up to a position. A record that ends the
+// run is in effect only after that: a foreign process may have written it where the leader's next step belongs.
 func (v *View) Confirm(at uint64) {
 	v.mu.Lock()
 	v.confirmed = max(v.confirmed, at)
@@ -297,10 +297,10 @@ func (v *View) Confirm(at uint64) {
 	}
 }
 
-// Keep notes who keeps checkpoints now. Nobody changes the map afterwards.
+// Keep replaces the keepers. The caller must not change the map afterwards.
 func (v *View) Keep(k planrecord.Keepers) { v.update(func() { v.keepers = k }) }
 
-// KeepBy notes who keeps checkpoints by the records up to one. What is known from later records stays.
+// KeepBy replaces the keepers as of a record, unless a later record was applied already.
 func (v *View) KeepBy(at uint64, k planrecord.Keepers) {
 	v.update(func() {
 		if at > v.at {
@@ -309,13 +309,14 @@ func (v *View) KeepBy(at uint64, k planrecord.Keepers) {
 	})
 }
 
-// End notes that no step follows.
+// End records that no step follows.
 func (v *View) End() { v.update(func() { v.ended = true }) }
 
-// Fail notes why this process stores no further step.
+// Fail records why this process stores no further step.
 func (v *View) Fail(err error) { v.update(func() { v.failed = err }) }
 
-// Step returns one step without waiting for it: io.EOF behind the end, a *Error for one that is not planned yet.
+// Step returns one step without waiting for it. It returns io.EOF after the end, and a *fault.Error for a step that
+// is not planned yet.
 func (v *View) Step(ctx context.Context, step uint64) (*plan.Step, error) {
 	v.mu.Lock()
 	s, steps, ended := v.newest[step], v.steps, v.ended
@@ -338,8 +339,8 @@ func NotPlanned(step, planned uint64) error {
 		Facts:   map[string]string{"step": strconv.FormatUint(step, 10), "planned": strconv.FormatUint(planned, 10)}}
 }
 
-// stored reads a step from the plan log, which holds it: one that has not got it yet is read from a server that is
-// behind the others. A log that does not answer so within patience is PLAN_LOG_DOWN.
+// stored reads a step from the plan log, which holds it. A missing step means that a server lags, so it is read
+// again. If the log does not return the step within patience, the error is PLAN_LOG_DOWN.
 func (v *View) stored(ctx context.Context, step uint64) (*plan.Step, error) {
 	limit, cancel := context.WithTimeout(ctx, v.patience)
 	defer cancel()
@@ -354,8 +355,7 @@ func (v *View) stored(ctx context.Context, step uint64) (*plan.Step, error) {
 	}
 }
 
-// patient turns the error of reading what the log says of a step into PLAN_LOG_DOWN when patience ended and ctx did
-// not.
+// patient converts the error of reading a step into PLAN_LOG_DOWN if patience was exceeded and ctx is not done.
 func (v *View) patient(ctx, limit context.Context, step uint64, err error) error {
 	if err == nil || limit.Err() == nil || ctx.Err() != nil {
 		return err
@@ -377,12 +377,12 @@ func (v *View) FloorBefore(ctx context.Context, step uint64) (plan.Position, err
 	return s.Floor, nil
 }
 
-// Needs are, of each document stream of a run by the number of its source, the sequence of the first document that is
-// needed, or that is there.
+// Needs has a sequence for each document stream of a run, by source number: the first document that is needed, or
+// that is present.
 type Needs []uint64
 
-// Reaches reports whether nothing that n needs lies before what is there. Of a source that there is nothing said of,
-// all is there.
+// Reaches reports whether all documents that n needs are present. Sources that there does not list have all their
+// documents.
 func (n Needs) Reaches(there Needs) bool {
 	for source, first := range there {
 		if source < len(n) && n[source] < first {
@@ -392,9 +392,9 @@ func (n Needs) Reaches(there Needs) bool {
 	return true
 }
 
-// NeedsBehind returns what is needed behind a floor. Where it does not follow from the floor alone, the last step
-// before it that says how far the sources were read decides. What it returns of a floor never decreases: documents that
-// were released for a step stay unneeded by that step when another source is added.
+// NeedsBehind returns what is needed after a floor. If the floor alone does not determine it, the last step before
+// the floor that records source positions decides. For a given floor the result never decreases: documents that were
+// released for a step stay unneeded by that step when another source is added.
 func (v *View) NeedsBehind(ctx context.Context, floor plan.Position) (Needs, error) {
 	infos, first, alone := v.firstBehind(floor)
 	places, err := []mixture.Place(nil), error(nil)
@@ -416,8 +416,8 @@ func (v *View) NeedsBehind(ctx context.Context, floor plan.Position) (Needs, err
 	return out, err
 }
 
-// markBefore returns how far the sources were read at the last of so many steps with a mark that was made before a
-// floor; nil without such a step. step returns a step.
+// markBefore returns the source positions recorded by the last marked step before a floor; nil without such a step.
+// planned is the number of steps, and step returns one of them.
 func markBefore(planned uint64, step func(uint64) (*plan.Step, error), floor plan.Position) ([]mixture.Place, error) {
 	var failed error
 	marks := sort.Search(int((planned+plan.MarkSteps-1)/plan.MarkSteps), func(mark int) bool {
@@ -439,8 +439,8 @@ func markBefore(planned uint64, step func(uint64) (*plan.Step, error), floor pla
 	return s.Places, nil
 }
 
-// firstBehind returns the sources, how far at least the first one is read behind an arrival, and whether it is exactly
-// so far and alone there.
+// firstBehind returns the sources, and a lower bound of the first source's position after an arrival. alone reports
+// whether the bound is exact and no other source was read by then.
 func (v *View) firstBehind(floor plan.Position) (infos []plan.SourceInfo, place mixture.Place, alone bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -457,10 +457,10 @@ func (v *View) NeedsOf(ctx context.Context, step uint64) (Needs, error) {
 	return v.NeedsBehind(ctx, floor)
 }
 
-// OldestStep returns the first step from which on no step needs a document that is not there.
+// OldestStep returns the first step from which on every step's documents are present.
 func (v *View) OldestStep(ctx context.Context, there Needs) (uint64, error) {
 	var begun Needs
-	for _, s := range v.infos() { // those that were added among them
+	for _, s := range v.infos() { // including added sources
 		begun = append(begun, s.First())
 	}
 	if begun.Reaches(there) {
@@ -477,7 +477,7 @@ func (v *View) OldestStep(ctx context.Context, there Needs) (uint64, error) {
 	return uint64(n), failed
 }
 
-// Release notes which documents are there still, and so which steps can be read.
+// Release updates the oldest readable step from the documents that are present.
 func (v *View) Release(ctx context.Context, there Needs) error {
 	oldest, err := v.OldestStep(ctx, there)
 	if err == nil {
@@ -486,15 +486,15 @@ func (v *View) Release(ctx context.Context, there Needs) error {
 	return err
 }
 
-// Released notes from which step on steps can be read.
+// Released updates the oldest readable step.
 func (v *View) Released(oldest uint64) {
 	if v.Now().Oldest < oldest {
 		v.update(func() { v.oldest = max(v.oldest, oldest) })
 	}
 }
 
-// Lost turns DOCUMENT_LOST into STEP_RELEASED for a step that all keepers have committed: its documents may be purged.
-// Other errors stay.
+// Lost converts DOCUMENT_LOST into STEP_RELEASED for a step that all keepers have committed, because its documents
+// may be purged. Other errors are returned unchanged.
 func (v *View) Lost(ctx context.Context, step uint64, err error) error {
 	var e *fault.Error
 	if !errors.As(err, &e) || e.Reason != fault.DocumentLost {
@@ -502,7 +502,7 @@ func (v *View) Lost(ctx context.Context, step uint64, err error) error {
 	}
 	limit, cancel := context.WithTimeout(ctx, v.patience)
 	defer cancel()
-	if follow := v.Follow(limit); follow != nil { // that it is committed may be what this process has not read yet
+	if follow := v.Follow(limit); follow != nil { // this process may not have read the commit yet
 		return v.patient(ctx, limit, step, follow)
 	}
 	now := v.Now()

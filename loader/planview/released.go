@@ -7,7 +7,7 @@ import (
 	"loaderd/loader/fault"
 )
 
-// Released is the error for a step whose documents are gone.
+// Released returns the error for a step whose documents were purged.
 func Released(step, oldest uint64) error {
 	return &fault.Error{Reason: fault.StepReleased,
 		Message: fmt.Sprintf("the documents of step %d are released: every keeper had committed it", step),

@@ -8,7 +8,7 @@ import (
 	"loaderd/loader/backend"
 )
 
-// ListCheckpoints lists what is stored for a plan, which is bare or not.
+// ListCheckpoints lists the stored checkpoints of a plan. For a bare plan it omits those of earlier plans.
 func ListCheckpoints(ctx context.Context, e backend.Backends, bare bool) ([]backend.Stored, error) {
 	if e.Checkpoints == nil {
 		return nil, nil
@@ -20,11 +20,12 @@ func ListCheckpoints(ctx context.Context, e backend.Backends, bare bool) ([]back
 	return slices.DeleteFunc(stored, func(s backend.Stored) bool { return bare && s.Earlier }), nil
 }
 
-// HeaderTerm is the term of who has written the header of a run that others will lead: every leader has a higher one.
+// HeaderTerm is the term of the process that writes the header of a run which other daemons will lead. Every leader
+// has a higher one.
 const HeaderTerm = 1
 
-// ClaimCheckpoints makes a term the one that speaks for the run. begun says that its plan holds nothing but its header
-// and terms. It returns the checkpoints that count.
+// ClaimCheckpoints gives a term the exclusive right to store checkpoints. begun reports that the plan holds only its
+// header and terms. It returns the valid checkpoints.
 func ClaimCheckpoints(ctx context.Context, e backend.Backends, term uint64, begun bool) ([]backend.Stored, error) {
 	if e.Checkpoints == nil {
 		return nil, nil

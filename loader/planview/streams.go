@@ -19,14 +19,14 @@ import (
 	"loaderd/loader/runconfig"
 )
 
-// Streams are the document streams of a run by the numbers of their sources. A document is named by plan.Ref.
+// Streams holds the document streams of a run by source number. Documents are identified by plan.Ref.
 type Streams struct {
 	sources backend.Sources
-	view    *View // of the run, which names its sources as far as it was followed; nil where the header's are all
+	view    *View // provides the sources as far as it was followed; nil if the header's are all
 
 	mu    sync.Mutex
 	open  map[string]backend.Stream
-	known []plan.SourceInfo // by a planner that was restored
+	known []plan.SourceInfo // sources of a restored planner
 }
 
 func NewStreams(e backend.Backends, view *View) *Streams {
@@ -47,7 +47,7 @@ func (s *Streams) Infos() []plan.SourceInfo {
 	return followed
 }
 
-// Learn takes in the sources that a planner knows.
+// Learn adds the sources of a planner.
 func (s *Streams) Learn(infos []plan.SourceInfo) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -75,10 +75,10 @@ func (s *Streams) Named(ctx context.Context, name string, c mixture.Source) (bac
 type RunStream struct {
 	backend.Stream
 	plan.SourceBegin
-	begin uint64 // document that the run, or the one that it is a fork of, began with
+	begin uint64 // first document of the run, or of the run that it is a fork of
 }
 
-// All returns the streams of the run by their numbers. h is the header of its plan.
+// All returns the streams of the run by source number. h is the header of its plan.
 func (s *Streams) All(ctx context.Context, h planrecord.Header) ([]RunStream, error) {
 	infos := s.Infos()
 	if len(infos) == 0 {
@@ -96,8 +96,8 @@ func (s *Streams) All(ctx context.Context, h planrecord.Header) ([]RunStream, er
 	return out, nil
 }
 
-// Same refuses streams that the plan with a header was not made of. It returns the first document that each of them
-// holds.
+// Same returns an error if the plan with header h was not made from these streams. Otherwise it returns the first
+// document that each of them holds.
 func (s *Streams) Same(ctx context.Context, h planrecord.Header) (Needs, error) {
 	all, err := s.All(ctx, h)
 	if err != nil {
@@ -121,7 +121,7 @@ func (s *Streams) Same(ctx context.Context, h planrecord.Header) (Needs, error) 
 func (s *Streams) of(ctx context.Context, ref uint64) (backend.Stream, uint64, error) {
 	source := plan.RefSource(ref)
 	infos := s.Infos()
-	if source >= len(infos) { // a reader is ahead of what this process has followed of the plan
+	if source >= len(infos) { // a reader is ahead of the records that this process has read
 		if err := s.view.Follow(ctx); err != nil {
 			return backend.Stream{}, 0, err
 		}
@@ -135,7 +135,7 @@ func (s *Streams) of(ctx context.Context, ref uint64) (backend.Stream, uint64, e
 	return x, plan.RefSequence(ref), err
 }
 
-// Document names a document of the plan for people.
+// Document returns a readable name of a document of the plan.
 func (s *Streams) Document(ref uint64) string {
 	name := fmt.Sprint(plan.RefSource(ref))
 	if infos := s.Infos(); plan.RefSource(ref) < len(infos) {
@@ -144,7 +144,7 @@ func (s *Streams) Document(ref uint64) string {
 	return fmt.Sprintf("document %d of source %s", plan.RefSequence(ref), name)
 }
 
-// Content returns the content of a document that the plan names.
+// Content returns the content of a document by its plan reference.
 func (s *Streams) Content(ctx context.Context, ref uint64) (document.Content, error) {
 	x, sequence, err := s.of(ctx, ref)
 	if err != nil {
@@ -153,7 +153,7 @@ func (s *Streams) Content(ctx context.Context, ref uint64) (document.Content, er
 	return x.Documents.Content(ctx, sequence)
 }
 
-// PackingHints returns the documents of a message that the plan names, with their packing hints.
+// PackingHints returns the documents of a message, by its plan reference, with their packing hints.
 func (s *Streams) PackingHints(ctx context.Context, ref uint64) ([]plan.Part, error) {
 	x, sequence, err := s.of(ctx, ref)
 	if err != nil {
@@ -162,7 +162,8 @@ func (s *Streams) PackingHints(ctx context.Context, ref uint64) ([]plan.Part, er
 	return x.Documents.PackingHints(ctx, sequence)
 }
 
-// Again is Documents.Again for documents that the plan names; so does their Sequence.
+// Again calls Documents.Again for documents by their plan references, in ascending order. Sequence is then a plan
+// reference too.
 func (s *Streams) Again(ctx context.Context, refs []uint64, f func(document.Document)) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for len(refs) > 0 {
@@ -187,7 +188,7 @@ func (s *Streams) Again(ctx context.Context, refs []uint64, f func(document.Docu
 	return g.Wait()
 }
 
-// Describe says where a document that the plan names came from.
+// Describe returns the origin of a document by its plan reference.
 func (s *Streams) Describe(ctx context.Context, ref uint64) (document.Info, error) {
 	x, sequence, err := s.of(ctx, ref)
 	if err != nil {
@@ -198,8 +199,8 @@ func (s *Streams) Describe(ctx context.Context, ref uint64) (document.Info, erro
 	return info, err
 }
 
-// Lookup returns the messages that have a producer's id, or hold a document that has it, as the plan names them: of
-// each source in order.
+// Lookup returns plan references of the messages that have a producer's id or hold a document with that id, in order
+// per source.
 func (s *Streams) Lookup(ctx context.Context, id string) (refs []uint64, err error) {
 	for source, info := range s.Infos() {
 		x, err := s.Named(ctx, info.Name, info.Config)
@@ -217,7 +218,7 @@ func (s *Streams) Lookup(ctx context.Context, id string) (refs []uint64, err err
 	return refs, nil
 }
 
-// Begins returns where a new run begins with each of its sources, by what their streams hold now.
+// Begins returns the first document of each source for a new run, according to the current state of the streams.
 func (s *Streams) Begins(ctx context.Context, c runconfig.Config) (out []plan.SourceBegin, err error) {
 	for _, name := range slices.Sorted(maps.Keys(c.Sources)) {
 		b, err := s.Begin(ctx, name, c.Sources[name])
@@ -229,8 +230,8 @@ func (s *Streams) Begins(ctx context.Context, c runconfig.Config) (out []plan.So
 	return out, nil
 }
 
-// Present returns the arrival of the last document that the only source of a run holds now. It is 0 for several
-// sources, whose documents arrive in an order that is not known ahead.
+// Present returns the arrival of the current last document of a single-source run. It is 0 for several sources, whose
+// documents arrive in an order that is not known in advance.
 func (s *Streams) Present(ctx context.Context, h planrecord.Header) (uint64, error) {
 	all, err := s.All(ctx, h)
 	if err != nil || len(all) > 1 {
@@ -240,7 +241,7 @@ func (s *Streams) Present(ctx context.Context, h planrecord.Header) (uint64, err
 	return max(state.Last+1, all[0].begin) - all[0].begin, err
 }
 
-// Begin says where a run that begins now begins with a source.
+// Begin returns the first document of a source for a run that starts now.
 func (s *Streams) Begin(ctx context.Context, name string, c mixture.Source) (plan.SourceBegin, error) {
 	x, err := s.Named(ctx, name, c)
 	if err != nil {
@@ -260,7 +261,7 @@ func (s *Streams) Begin(ctx context.Context, name string, c mixture.Source) (pla
 	return b, nil
 }
 
-// startOf returns the sequence of the document that a run begins with.
+// startOf returns the sequence of a run's first document.
 func startOf(ctx context.Context, docs document.Documents, state document.StreamState, start string) (uint64, error) {
 	sequence, from, err := mixture.ReadStart(start)
 	switch {
@@ -287,7 +288,7 @@ func startOf(ctx context.Context, docs document.Documents, state document.Stream
 	return state.First + uint64(n), err
 }
 
-// Show returns a document that the plan names, or may name.
+// Show returns a document by its plan reference, whether or not the plan uses it.
 func (s *Streams) Show(ctx context.Context, ref uint64) (document.View, error) {
 	x, sequence, err := s.of(ctx, ref)
 	if err != nil {
