@@ -14,53 +14,53 @@ import (
 	"loaderd/loader/planview"
 )
 
-// Assembler gives rows of references their content. It depends on the plan and the document stream only, so any number
-// of them give the same batches.
+// Assembler adds the content of documents to rows of references. It depends only on the plan and the document stream,
+// so all assemblers return the same batches.
 type Assembler struct {
 	refetcher *refetcher
 	pad       int32
 }
 
-// New returns an assembler whose cache has so many bytes. recent is how many steps behind the newest one are as needed,
-// while there are no readers; limit is how long reading one document may take, and pad the id of padding.
+// New returns an assembler with a cache of cacheBytes. While there are no readers, the last recent steps count as
+// needed. limit bounds reading one document, and pad is the padding id.
 func New(docs *planview.Streams, cacheBytes int64, recent uint64, limit time.Duration, pad int32) *Assembler {
 	return &Assembler{refetcher: newRefetcher(docs, newContentCache(cacheBytes, recent), limit), pad: pad}
 }
 
-// OnDocument takes in a document that the planner is about to see as the arrival of a number.
+// OnDocument caches a document that the planner is about to read as that arrival.
 func (a *Assembler) OnDocument(ref, arrival uint64, c document.Content) {
 	a.refetcher.cache.show(ref, arrival, c)
 }
 
-// OnStep notes what a step that is planned takes of the documents before it.
+// OnStep records which tokens a planned step uses of the documents before it.
 func (a *Assembler) OnStep(s *plan.Step) { a.refetcher.cache.took(s) }
 
-// Pass notes the first step of which readers may still ask for rows; state.EveryStep without readers.
+// Pass sets the first step whose rows readers may still request; state.EveryStep without readers.
 func (a *Assembler) Pass(step uint64) { a.refetcher.cache.pass(step) }
 
-// ReadAhead reads documents, in ascending order, into the cache: those that it lacks and that are not read already.
-// needs are the steps that need them. What cannot be read now is left out.
+// ReadAhead reads documents, in ascending order, into the cache, except those that it has or that are being read.
+// needs maps documents to the steps that need them. Documents that cannot be read now are left out.
 func (a *Assembler) ReadAhead(ctx context.Context, refs []uint64, needs map[uint64]uint64) error {
 	return a.refetcher.many(ctx, refs, needs)
 }
 
-// Touch notes that a step needs a document, and makes it the most recently used one. It returns its bytes; false when
-// it is not in the cache.
+// Touch records that a step needs a document, and makes it the most recently used one. It returns its size in bytes;
+// false if it is not in the cache.
 func (a *Assembler) Touch(ref, step uint64) (bytes int64, ok bool) {
 	return a.refetcher.cache.touch(ref, step)
 }
 
-// Whole returns about the bytes of the rows of a step, and whether all its documents are in the cache, as far as that
-// is known.
+// Whole returns the approximate size in bytes of the rows of a step. ok reports whether all its documents are known
+// to be in the cache.
 func (a *Assembler) Whole(step uint64) (bytes int64, ok bool) { return a.refetcher.cache.whole(step) }
 
-// Stats returns the bytes of the cache, and how often it had a document and had not.
+// Stats returns the size of the cache in bytes, and its numbers of hits and misses.
 func (a *Assembler) Stats() (bytes, hits, misses int64) { return a.refetcher.cache.stats() }
 
-// MemoryOf returns about the bytes that so many tokens of a document take in the cache.
+// MemoryOf returns the approximate size in bytes of that many tokens of a document in the cache.
 func MemoryOf(tokens int32) int64 { return entryBytes + document.NumberBytes*int64(tokens) }
 
-// fetches bounds how many documents one batch fetches at a time.
+// fetches bounds the number of documents that one batch fetches concurrently.
 const fetches = 8
 
 // Assemble returns rows [first, first+n) of a step.
@@ -114,14 +114,14 @@ func (a *Assembler) Assemble(ctx context.Context, s *plan.Step, first, n int) (*
 	return b, nil
 }
 
-// lose says which tokens have a loss.
+// lose sets which tokens have a loss.
 func (b *Batch) lose(s *plan.Step, texts map[uint64]document.Content) {
 	repeats := s.Repeats
 	for len(repeats) > 0 && repeats[0].Row < b.First {
 		repeats = repeats[1:]
 	}
 	for i, pieces := range b.Pieces {
-		var lengths []int32 // in turns with and without a loss
+		var lengths []int32 // alternating lengths of runs without and with a loss
 		for k, p := range pieces {
 			if len(repeats) > 0 && repeats[0].Row == b.First+i && repeats[0].Piece == k {
 				n := repeats[0].Tokens
@@ -140,7 +140,7 @@ func (b *Batch) lose(s *plan.Step, texts map[uint64]document.Content) {
 	}
 }
 
-// within says which documents of their messages the pieces are of.
+// within sets which document of its message each piece belongs to.
 func (b *Batch) within(texts map[uint64]document.Content) {
 	b.Within = make([][]Within, b.Rows)
 	for i, pieces := range b.Pieces {
@@ -152,8 +152,8 @@ func (b *Batch) within(texts map[uint64]document.Content) {
 	}
 }
 
-// weigh sets the factors of the pieces' losses. A document with a weight does not suffice: the weight can be 1, or that
-// of another document of its message.
+// weigh sets the loss weights of the pieces. A message with weights alone does not suffice: the weight may be 1, or
+// belong to another document of the message.
 func (b *Batch) weigh(texts map[uint64]document.Content) {
 	weights, others := make([][]float32, b.Rows), false
 	for i, pieces := range b.Pieces {
@@ -168,7 +168,7 @@ func (b *Batch) weigh(texts map[uint64]document.Content) {
 	}
 }
 
-// documents returns the content of every document that the batch names. The cache lends it what it has.
+// documents returns the content of every document of the batch. Cached content is borrowed from the cache.
 func (a *Assembler) documents(ctx context.Context, b *Batch) (map[uint64]document.Content, error) {
 	named := 0
 	for _, pieces := range b.Pieces {

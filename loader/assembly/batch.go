@@ -6,37 +6,36 @@ import (
 	"loaderd/packonline"
 )
 
-// Batch is rows [First, First+Rows) of a step with the documents that they are made of.
+// Batch is rows [First, First+Rows) of a step, with the documents that they consist of.
 type Batch struct {
 	Step   uint64
 	Bucket int // L, the length of every row in tokens
 	First  int // first row within the step
 	Rows   int
-	// Pieces[i] are the pieces of row First+i in order; the slots behind them up to L are padding.
+	// Pieces[i] are the pieces of row First+i in order; the slots after them up to L are padding.
 	Pieces [][]packonline.Piece
-	Pad    int32 // the id of padding
-	// Loss says for every row which of its tokens have a loss, padding left out; nil where those of all rows do.
+	Pad    int32 // padding id
+	// Loss has, for each row, which of its tokens have a loss, without padding; nil if all tokens of all rows have one.
 	Loss []plan.LossRuns
-	// Weights has for every row the factors of the loss of its pieces; nil where those of all rows are 1.
+	// Weights has, for each row, the loss weights of its pieces; nil if all are 1.
 	Weights [][]float32
-	// Within says for every row which documents of their messages its pieces are of; nil where no message of these rows
+	// Within has, for each row, which document of its message each piece belongs to; nil if no message of these rows
 	// holds several.
 	Within [][]Within
-	// Contents are those of the documents that the pieces name, with all their tokens, and what else came with them. They
-	// are shared: never change them.
+	// Contents are the documents of the pieces, with all their tokens and attributes. They are shared and must not be
+	// changed.
 	Contents map[uint64]document.Content
-	// Begins are the documents whose first token is in these rows: when the stream took each, as Content.Stored, where
-	// that is known.
+	// Begins has the store times (Content.Stored) of the documents whose first token is in these rows, if known.
 	Begins []int64
-	// Traced are those of these documents that are sampled.
+	// Traced are the sampled ones of the documents whose first token is in these rows.
 	Traced []document.Traced
 
-	cache *contentCache // whose these are; nil: of nobody
+	cache *contentCache // lender of Contents; nil if not borrowed
 	lent  []*cached
 }
 
-// Done says that nobody uses the contents any more, whose memory may then be used again. Where it is not said, it is
-// not.
+// Done releases the contents, which must not be used afterwards. Their memory may then be reused. Without Done, the
+// garbage collector frees it.
 func (b *Batch) Done() {
 	if b.cache == nil {
 		return
@@ -45,7 +44,7 @@ func (b *Batch) Done() {
 	b.Contents, b.cache, b.lent = nil, nil, nil
 }
 
-// IDs writes the ids of the rows: Rows*Bucket of them, row after row.
+// IDs writes the ids of the rows, Rows*Bucket in total, row by row.
 func (b *Batch) IDs(into []int32) {
 	eachPiece(b, into, b.Pad, func(slots []int32, c document.Content, p packonline.Piece) {
 		if c.Narrow != nil {
@@ -56,7 +55,7 @@ func (b *Batch) IDs(into []int32) {
 	})
 }
 
-// NarrowIDs writes the ids of the rows as 16 bits each, and reports whether all are in there.
+// NarrowIDs writes the ids of the rows as 16 bits each. It reports whether all ids fit.
 func (b *Batch) NarrowIDs(into []uint16) (ok bool) {
 	over := uint32(b.Pad)
 	eachPiece(b, into, uint16(b.Pad), func(slots []uint16, c document.Content, p packonline.Piece) {
@@ -69,8 +68,7 @@ func (b *Batch) NarrowIDs(into []uint16) (ok bool) {
 	return document.Fits16(over)
 }
 
-// eachPiece calls put for every piece, with the slots that it takes and the content of its document, and fills the
-// slots of padding.
+// eachPiece calls put for every piece, with its slots and the content of its document, and fills the padding slots.
 func eachPiece[T int32 | uint16](b *Batch, slots []T, pad T,
 	put func(slots []T, c document.Content, p packonline.Piece)) {
 	for i, pieces := range b.Pieces {
@@ -85,8 +83,8 @@ func eachPiece[T int32 | uint16](b *Batch, slots []T, pad T,
 	}
 }
 
-// Within says which of its message's documents a piece is of.
+// Within identifies the document of a message that a piece belongs to.
 type Within struct {
 	Index int32 // from 0
-	Start int32 // first token of that document among those of the message
+	Start int32 // index of the document's first token in the message
 }

@@ -8,9 +8,10 @@ import (
 	"loaderd/loader/state"
 )
 
-// contentCache keeps the content of documents for the rows that are assembled of them, bounded in bytes. What no reader
-// needs any more goes first (need.go), and takes a small share of the bound only; then the least recently used. The
-// newest always stays, however large, so that a document larger than the bound is not fetched again for every row.
+// contentCache caches the content of documents for assembly, bounded in bytes. Documents that no reader needs (see
+// need) are evicted first and are limited to a small share of the bound. After them the least recently used ones are
+// evicted. The newest document is always kept, whatever its size, so that a document larger than the bound is not
+// fetched again for every row.
 type contentCache struct {
 	limit int64
 
@@ -25,34 +26,33 @@ type contentCache struct {
 
 // cached is a document in the cache.
 type cached struct {
-	document uint64 // as the plan names it
+	document uint64 // plan reference
 	content  document.Content
-	again    bool // the content's memory may be used again when the document is dropped, ...
-	lent     int  // ... unless so many have what they were lent
+	again    bool // the content's memory may be reused once the document is evicted,
+	lent     int  // unless borrowers still use it: their number
 	in       *class
 	links    [chains]links
 	requirement
 }
 
-// class is the documents of one kind, the most recently used first.
+// class is a set of documents of one kind, the most recently used first.
 type class struct {
 	lru   // byUse
 	bytes int64
 }
 
 const (
-	// entryBytes is about what a document takes in maps and lists, beside its content.
+	// entryBytes is the approximate overhead of a document in maps and lists, in bytes.
 	entryBytes = 256
-	// spentShare is which part of the bound documents that nobody needs may take: for ranks that come back a few steps
-	// before they were.
+	// spentShare is the inverse of the part of the bound that unneeded documents may use. They serve ranks that restart
+	// a few steps back.
 	spentShare = 32
 )
 
-// cost counts a document's memory.
+// cost returns a document's size in bytes.
 func (x *cached) cost() int64 { return x.content.Bytes() + entryBytes }
 
-// newContentCache returns a cache of so many bytes; recent is how many steps behind the newest one are as needed, while
-// there are no readers.
+// newContentCache returns a cache of limit bytes. While there are no readers, the last recent steps count as needed.
 func newContentCache(limit int64, recent uint64) *contentCache {
 	c := &contentCache{limit: limit, held: map[uint64]*cached{}}
 	c.need = need{held: c.held, sort: c.sort, recent: recent, reads: state.EveryStep, due: map[uint64][]uint64{},
@@ -60,8 +60,7 @@ func newContentCache(limit int64, recent uint64) *contentCache {
 	return c
 }
 
-// show takes in a document that the planner is about to see as the arrival of a number: steps that are not planned yet
-// will need all of it.
+// show caches a document that the planner is about to read as that arrival. Future steps will need all of it.
 func (c *contentCache) show(document, arrival uint64, content document.Content) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -70,7 +69,7 @@ func (c *contentCache) show(document, arrival uint64, content document.Content) 
 	c.trim(x)
 }
 
-// put takes in a document that was read again for a step, and which others may have.
+// put caches a document that was read again for a step. Other users may share its content.
 func (c *contentCache) put(document, step uint64, content document.Content) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -79,7 +78,7 @@ func (c *contentCache) put(document, step uint64, content document.Content) {
 	c.trim(x)
 }
 
-// took notes what a step that is planned takes of the documents that were shown before it.
+// took records which tokens a planned step uses of the documents shown before it.
 func (c *contentCache) took(s *plan.Step) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -87,7 +86,7 @@ func (c *contentCache) took(s *plan.Step) {
 	c.trim(nil)
 }
 
-// pass notes the first step of which readers may still ask for rows; state.EveryStep without readers.
+// pass sets the first step whose rows readers may still request; state.EveryStep without readers.
 func (c *contentCache) pass(step uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -95,7 +94,7 @@ func (c *contentCache) pass(step uint64) {
 	c.trim(nil)
 }
 
-// lend returns a document, whose content stays as it is until it is given back; nil when it is not there.
+// lend returns a document whose content stays unchanged until giveBack; nil if it is not cached.
 func (c *contentCache) lend(document uint64) *cached {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -110,7 +109,7 @@ func (c *contentCache) lend(document uint64) *cached {
 	return x
 }
 
-// giveBack ends what lend began, also for those that were dropped meanwhile.
+// giveBack returns documents from lend, including those that were evicted meanwhile.
 func (c *contentCache) giveBack(all []*cached) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -119,7 +118,7 @@ func (c *contentCache) giveBack(all []*cached) {
 	}
 }
 
-// peek returns a document's content, which stays as it is, and notes nothing else.
+// peek returns a document's content, which stays unchanged. It does not update the order of use.
 func (c *contentCache) peek(ref uint64) (document.Content, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -130,8 +129,8 @@ func (c *contentCache) peek(ref uint64) (document.Content, bool) {
 	return document.Content{}, false
 }
 
-// touch notes that a step needs a document and makes it the most recently used one. It returns its bytes; false when it
-// is not there.
+// touch records that a step needs a document, and makes it the most recently used one. It returns its size in bytes;
+// false if it is not cached.
 func (c *contentCache) touch(document, step uint64) (bytes int64, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -144,8 +143,8 @@ func (c *contentCache) touch(document, step uint64) (bytes int64, ok bool) {
 	return x.cost(), true
 }
 
-// whole reports whether all documents of a step are held, as far as that is known, and about the bytes that its rows
-// take.
+// whole reports whether all documents of a step are known to be cached, and the approximate size of its rows in
+// bytes.
 func (c *contentCache) whole(step uint64) (bytes int64, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -159,9 +158,9 @@ func (c *contentCache) stats() (bytes, hits, misses int64) {
 	return c.needed.bytes + c.spent.bytes, c.hits, c.misses
 }
 
-// Everything below is called with mu held.
+// The caller of each function below holds mu.
 
-// entry returns the entry of a document, a new one where it is not there.
+// entry returns the entry of a document, and creates it if it is missing.
 func (c *contentCache) entry(document uint64, content document.Content, again bool) *cached {
 	x, ok := c.held[document]
 	if !ok {
@@ -171,7 +170,7 @@ func (c *contentCache) entry(document uint64, content document.Content, again bo
 	return x
 }
 
-// sort puts a document into the class in which it belongs now.
+// sort moves a document to its current class.
 func (c *contentCache) sort(x *cached) {
 	in := &c.needed
 	if c.need.spent(x) {
@@ -186,7 +185,7 @@ func (c *contentCache) sort(x *cached) {
 	in.add(x)
 }
 
-// trim drops documents until the bounds hold, all but the one that has just come.
+// trim evicts documents until the bounds hold, but never newest.
 func (c *contentCache) trim(newest *cached) {
 	for c.spent.bytes > c.limit/spentShare && c.dropOf(&c.spent, newest) {
 	}
@@ -194,7 +193,7 @@ func (c *contentCache) trim(newest *cached) {
 	}
 }
 
-// dropOf drops the least recently used document of a class; false when there is none but the newest.
+// dropOf evicts the least recently used document of a class; false if the class has none except newest.
 func (c *contentCache) dropOf(in *class, newest *cached) bool {
 	x := in.last
 	if x != nil && x == newest {
@@ -227,7 +226,7 @@ func (k *class) remove(x *cached) {
 	k.bytes -= x.cost()
 }
 
-// use makes a document of the class the most recently used one.
+// use makes a document the most recently used one of the class.
 func (k *class) use(x *cached) {
 	if k.first != x {
 		k.lru.remove(x)

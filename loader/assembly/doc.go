@@ -1,3 +1,3 @@
-// Package assembly gives the rows of steps the content of their documents, from a cache bounded in bytes or from the
+// Package assembly adds the content of documents to the rows of steps, from a cache bounded in bytes or from the
 // streams.
 package assembly

@@ -1,16 +1,16 @@
 package assembly
 
-// lru is documents of a cache in an order. Its links are in the documents: one more costs no memory, and the collector
-// finds nothing further to look at.
+// lru is an ordered list of a cache's documents. Its links are embedded in the documents, so an additional list costs
+// no allocation and no work for the garbage collector.
 type lru struct {
-	order       int // whose links these are: byUse, or byArrival
+	order       int // index of its links in cached.links: byUse or byArrival
 	first, last *cached
 }
 
-// links are the neighbours of a document in a chain; nil at its ends.
+// links are the neighbours of a document in a list; nil at its ends.
 type links struct{ before, behind *cached }
 
-// The orders in which a document stands.
+// The orders in which documents are linked.
 const (
 	byUse = iota
 	byArrival
@@ -27,14 +27,14 @@ func (c *lru) insert(x *cached, between links) {
 	*c.forward(between.before), *c.backward(between.behind) = x, x
 }
 
-// remove takes out a document, which is in the chain.
+// remove removes a document from the list, which must contain it.
 func (c *lru) remove(x *cached) {
 	l := x.links[c.order]
 	*c.forward(l.before), *c.backward(l.behind) = l.behind, l.before
 	x.links[c.order] = links{}
 }
 
-// forward is where the document behind x is named: that of nil is the first.
+// forward returns the pointer to the successor of x; for nil, the pointer to the first document.
 func (c *lru) forward(x *cached) **cached {
 	if x == nil {
 		return &c.first
@@ -42,7 +42,7 @@ func (c *lru) forward(x *cached) **cached {
 	return &x.links[c.order].behind
 }
 
-// backward is where the document before x is named: that of nil is the last.
+// backward returns the pointer to the predecessor of x; for nil, the pointer to the last document.
 func (c *lru) backward(x *cached) **cached {
 	if x == nil {
 		return &c.last

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Documents stand in a chain as they do in a slice with which the same is done, read from either end, whatever the
-// other chain that they are in.
+// A list has the same order as a slice with the same operations, in both directions, and is independent of the other
+// list.
 func TestChainIsAnOrder(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	all := make([]*cached, 12)
@@ -46,7 +46,7 @@ func TestChainIsAnOrder(t *testing.T) {
 	}
 }
 
-// A document that is used stands before all others of its class, and the one that was used longest ago goes first.
+// Using a document makes it the most recent of its class, and the least recently used one is evicted first.
 func TestTheLeastRecentlyUsedGoesFirst(t *testing.T) {
 	cost := (&cached{content: contentOf(100)}).cost()
 	c := newContentCache(3*cost, 4)

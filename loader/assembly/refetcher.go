@@ -9,31 +9,32 @@ import (
 	"loaderd/loader/planview"
 )
 
-// refetcher reads documents again, each once at a time however many want it: for a batch that is waited for one by one,
-// ahead of the readers many at once. What was read goes to the cache.
+// refetcher reads documents again, each only once at a time regardless of the number of callers. Documents that a
+// batch waits for are read one by one; documents ahead of the readers are read in bulk. The content is put into the
+// cache.
 type refetcher struct {
 	docs  *planview.Streams
 	cache *contentCache
-	limit time.Duration // how long reading one document may take
+	limit time.Duration // time limit for reading one document
 
 	mu      sync.Mutex
 	reading map[uint64]*claim
 }
 
-// claim is a document that somebody reads.
+// claim is the pending read of a document.
 type claim struct {
-	step    uint64        // that needs it
+	step    uint64        // the step that needs it
 	done    chan struct{} // closed when the fields below are set
 	content document.Content
 	err     error
-	read    bool // false: who had claimed it did not get it, and does not say why
+	read    bool // false: the claimant did not read the document; the reason is unknown
 }
 
 func newRefetcher(docs *planview.Streams, cache *contentCache, limit time.Duration) *refetcher {
 	return &refetcher{docs: docs, cache: cache, limit: limit, reading: map[uint64]*claim{}}
 }
 
-// claim returns who reads a document: the caller, or somebody before it.
+// claim returns the pending read of a document. mine reports whether the caller must perform it.
 func (a *refetcher) claim(sequence, step uint64) (c *claim, mine bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -45,7 +46,7 @@ func (a *refetcher) claim(sequence, step uint64) (c *claim, mine bool) {
 	return c, true
 }
 
-// settle ends a claim. What was read is in the cache before the document can be claimed again.
+// settle ends a claim. The content is in the cache before the document can be claimed again.
 func (a *refetcher) settle(sequence uint64, c *claim) {
 	if c.read && c.err == nil {
 		a.cache.put(sequence, c.step, c.content)
@@ -61,8 +62,7 @@ func (a *refetcher) one(ctx context.Context, sequence, step uint64) (document.Co
 	for {
 		c, mine := a.claim(sequence, step)
 		if mine {
-			// The reading serves everybody who waits, so it outlives the one that began it: cancelling that one must not fail
-			// the others.
+			// The read serves all callers that wait, so it must not be cancelled together with the caller that started it.
 			go a.read(context.WithoutCancel(ctx), sequence, c)
 		}
 		select {
@@ -81,15 +81,16 @@ func (a *refetcher) read(ctx context.Context, sequence uint64, c *claim) {
 	ctx, cancel := context.WithTimeout(ctx, a.limit)
 	defer cancel()
 	c.read = true
-	if text, ok := a.cache.peek(sequence); ok { // since the caller looked
+	if text, ok := a.cache.peek(sequence); ok { // cached since the caller's lookup
 		c.content = text
 		return
 	}
 	c.content, c.err = a.docs.Content(ctx, sequence)
 }
 
-// many reads documents, in ascending order, into the cache: those that are not there and that nobody else reads. needs
-// are the steps that need them. One that it does not get is left to whoever needs it, and so is the reason.
+// many reads documents, in ascending order, into the cache, except those that are cached or being read. needs maps
+// documents to the steps that need them. It leaves out documents that it cannot read; a later read returns the
+// reason.
 func (a *refetcher) many(ctx context.Context, sequences []uint64, needs map[uint64]uint64) error {
 	claims := map[uint64]*claim{}
 	var wanted []uint64
@@ -113,7 +114,7 @@ func (a *refetcher) many(ctx context.Context, sequences []uint64, needs map[uint
 		}
 	}()
 	return a.docs.Again(ctx, wanted, func(d document.Document) {
-		if d.Skip != "" { // no plan names it
+		if d.Skip != "" { // not used by any plan
 			return
 		}
 		c := claims[d.Sequence]

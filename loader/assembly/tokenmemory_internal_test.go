@@ -8,8 +8,8 @@ import (
 	"loaderd/loader/document"
 )
 
-// What a cache has lent stays as it is when the document is dropped, until it is given back; so does what others may
-// have. All else is used again.
+// Borrowed content stays unchanged after the document is evicted, until it is given back. So does content that others
+// may share. All other memory is reused.
 func TestMemoryIsUsedAgainWhenNobodyHasIt(t *testing.T) {
 	const tokens = 1000
 	for name, x := range map[string]struct {
@@ -24,7 +24,7 @@ func TestMemoryIsUsedAgainWhenNobodyHasIt(t *testing.T) {
 		"it came in another time": {func(c *contentCache) { c.show(1, 2, wide(tokens).Narrowed()) }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := newContentCache(1, 4) // for one document
+			c := newContentCache(1, 4) // has room for one document
 			c.show(1, 1, wide(tokens).Narrowed())
 			content := c.held[1].content
 			x.do(c)
@@ -34,7 +34,7 @@ func TestMemoryIsUsedAgainWhenNobodyHasIt(t *testing.T) {
 				t.Fatal("the document is there")
 			}
 			used := false
-			for range 100 { // with the race detector some of what is given back is left to the collector
+			for range 100 { // with the race detector, a part of the released memory is not reused
 				ids, _ := document.NarrowIDs.Get(tokens)
 				used = used || &ids[0] == &content.Narrow[0]
 			}
@@ -47,12 +47,12 @@ func TestMemoryIsUsedAgainWhenNobodyHasIt(t *testing.T) {
 			if whole := slices.Equal(content.Narrow, narrowed(tokens)); whole == (x.again && bufpool.Overwrites) {
 				t.Errorf("its ids are as they were: %v", whole)
 			}
-			c.giveBack([]*cached{lost}) // too late
+			c.giveBack([]*cached{lost}) // after the eviction
 		})
 	}
 }
 
-// What is put has others who may have it.
+// The memory of put content is not reused, because others may share the content.
 func TestMemoryOfWhatIsReadAgainIsLeftToTheCollector(t *testing.T) {
 	c := newContentCache(1, 4)
 	c.put(1, 0, wide(1000).Narrowed())
@@ -65,7 +65,7 @@ func TestMemoryOfWhatIsReadAgainIsLeftToTheCollector(t *testing.T) {
 	}
 }
 
-// wide is a document of so many ids of 32 bits.
+// wide returns a document with tokens 32-bit ids.
 func wide(tokens int) (c document.Content) {
 	for i := range tokens {
 		c.Tokens = append(c.Tokens, int32(i))
@@ -73,7 +73,7 @@ func wide(tokens int) (c document.Content) {
 	return c
 }
 
-// narrowed are the same ids of 16 bits.
+// narrowed returns the same ids as 16 bits.
 func narrowed(tokens int) (ids []uint16) {
 	for i := range tokens {
 		ids = append(ids, uint16(i))

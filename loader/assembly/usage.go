@@ -7,45 +7,43 @@ import (
 	"loaderd/loader/state"
 )
 
-// need knows which documents of a cache are needed still: those of which steps to come will take tokens, and those of
-// steps that a reader may still ask for. It follows from what the planner saw, what its steps took, and where the
-// readers are. A reader that begins earlier needs again what was not needed before it; what of that is gone is read
-// again. So it decides what is read twice, and never what is served.
+// need tracks which documents of a cache are still needed. A document is needed if future steps will use its tokens,
+// or if a reader may still request a step that uses it. This follows from the documents that the planner read, the
+// steps that it made, and the readers' positions. A reader that starts earlier needs documents again that were
+// unneeded; evicted ones are read again. So need only decides what is read twice, never what is served.
 //
-//  1. A document that was shown waits until steps have taken all its tokens, or until the floor of a step has passed
-//     it: tokens may be dropped, taken
-//     before a fork, or those of a duplicate.
-//  2. A document that does not wait is spent when all readers have passed the last step that is known to take tokens of
-//     it.
-//  3. A document that was read again does not wait: which steps further on need it is known when readers come near
-//     them.
+//   - A shown document is waiting until steps have used all its tokens, or until the floor of a step has passed it.
+//     Some tokens are never used: they may be dropped, used before a fork, or belong to a duplicate.
+//   - A document that is not waiting is spent when all readers have passed the last step known to use its tokens.
+//   - A document that was read again is not waiting. Later steps that need it become known when readers approach them.
 type need struct {
 	held   map[uint64]*cached
-	sort   func(*cached)       // puts a document where it belongs now
-	recent uint64              // steps behind the newest one that are as needed without readers
-	head   uint64              // the step that is planned next, as far as documents were shown
-	reads  uint64              // the first step that readers may ask for; state.EveryStep without readers
-	from   uint64              // the first step that counts as needed
-	due    map[uint64][]uint64 // documents that do not wait, by the step that needs them last
-	shown  lru                 // byArrival: those that wait
-	// whole has the steps from from on all of whose documents are held, with about the bytes that their rows take. It is
-	// nil from when a document that is needed had to go: then nothing follows from what was there when a step was planned.
+	sort   func(*cached)       // moves a document to its current class
+	recent uint64              // number of latest steps that count as needed without readers
+	head   uint64              // next step to plan, as far as documents were shown
+	reads  uint64              // the first step that readers may request; state.EveryStep without readers
+	from   uint64              // the first needed step
+	due    map[uint64][]uint64 // documents that are not waiting, by the last step that needs them
+	shown  lru                 // byArrival: waiting documents
+	// whole has the steps from from on whose documents are all cached, with the approximate size of their rows in bytes.
+	// It is nil once a needed document was evicted, because documents cached when a step was planned may then be
+	// missing.
 	whole map[uint64]int64
 }
 
-// requirement is what is known of the need for one document.
+// requirement is the known need for one document.
 type requirement struct {
-	waiting int64  // tokens that no step has taken yet
-	last    uint64 // step that needs it
-	due     uint64 // the step behind the one under which it stands in due; 0: under none
-	arrival uint64 // by which the planner saw it last
-	shown   bool   // stands among those that were shown: it waits
+	waiting int64  // tokens that no step has used yet
+	last    uint64 // the last step that needs it
+	due     uint64 // its key in due, plus 1; 0 if it is not in due
+	arrival uint64 // last arrival under which the planner read it
+	shown   bool   // it is in the list of waiting documents
 }
 
-// spent reports whether nobody needs a document.
+// spent reports whether a document is unneeded.
 func (n *need) spent(x *cached) bool { return x.waiting == 0 && x.last < n.from }
 
-// expect notes that the planner sees a document: for the first time, or once more in a later epoch of its source.
+// expect records that the planner reads a document, for the first time or again in a later epoch of its source.
 func (n *need) expect(x *cached, arrival uint64) {
 	n.forget(x)
 	x.waiting += int64(x.content.Len())
@@ -55,13 +53,13 @@ func (n *need) expect(x *cached, arrival uint64) {
 	n.sort(x)
 }
 
-// require notes that a step takes tokens of a document, so many of them for the first time.
+// require records that a step uses a document, and that many of its tokens for the first time.
 func (n *need) require(x *cached, step uint64, tokens int64) {
 	x.last = max(x.last, step)
 	n.wait(x, x.waiting-tokens)
 }
 
-// wait notes how many tokens of a document no step has taken yet.
+// wait sets how many tokens of a document no step has used yet.
 func (n *need) wait(x *cached, tokens int64) {
 	x.waiting = max(tokens, 0)
 	if x.waiting == 0 {
@@ -74,7 +72,7 @@ func (n *need) wait(x *cached, tokens int64) {
 	n.sort(x)
 }
 
-// take notes what a step takes.
+// take records the tokens that a step uses.
 func (n *need) take(s *plan.Step) {
 	n.head = max(n.head, s.Index+1)
 	repeats, whole, bytes := s.Repeats, n.whole != nil && s.Index >= n.from, int64(0)
@@ -101,13 +99,13 @@ func (n *need) take(s *plan.Step) {
 	n.move()
 }
 
-// read notes the first step that readers may ask for.
+// read sets the first step that readers may request.
 func (n *need) read(step uint64) {
 	n.reads = step
 	n.move()
 }
 
-// move finds out from which step on documents are needed.
+// move updates the first needed step.
 func (n *need) move() {
 	before := n.from
 	n.from = n.reads
@@ -131,7 +129,7 @@ func (n *need) move() {
 	}
 }
 
-// pass notes that a step is needed no more.
+// pass records that a step is no longer needed.
 func (n *need) pass(step uint64) {
 	for _, document := range n.due[step] {
 		if x := n.held[document]; x != nil && x.due == step+1 {
@@ -143,7 +141,7 @@ func (n *need) pass(step uint64) {
 	delete(n.whole, step)
 }
 
-// forget takes a document out of those that wait.
+// forget removes a document from the waiting ones.
 func (n *need) forget(x *cached) {
 	if x.shown {
 		n.shown.remove(x)

@@ -12,10 +12,10 @@ import (
 	"loaderd/packonline"
 )
 
-// contentOf is the content of a document of so many tokens.
+// contentOf returns the content of a document of n tokens.
 func contentOf(n int) document.Content { return document.Content{Tokens: make([]int32, n)} }
 
-// stepOf is a step of a row for each of some pieces; later steps need no document up to floor.
+// stepOf returns a step with one row per piece. Later steps need no document up to floor.
 func stepOf(index, floor uint64, pieces ...packonline.Piece) *plan.Step {
 	s := &plan.Step{Index: index, Floor: plan.Behind(floor)}
 	for _, p := range pieces {
@@ -28,15 +28,15 @@ func piece(document uint64, start, length int32) packonline.Piece {
 	return packonline.Piece{Doc: document, Start: start, Length: length}
 }
 
-// What is spent takes little, goes first, and counts again when a reader needs it again.
+// Unneeded documents use little of the cache, are evicted first, and count as needed when a reader needs them again.
 func TestWhatNobodyNeedsGoesFirst(t *testing.T) {
 	const size = 100
 	const most = spentShare + 1 // documents in the cache
 	cost := (&cached{content: contentOf(size)}).cost()
 	for _, x := range []struct {
 		name string
-		do   func(c *contentCache) // document 1 has come and goes in the first step
-		kept bool                  // document 1, the oldest, when another one must go
+		do   func(c *contentCache) // document 1 has arrived, and the first step uses it
+		kept bool                  // whether document 1, the oldest, is kept when another one must be evicted
 	}{
 		{"a reader may ask for it", func(c *contentCache) { c.pass(0) }, true},
 		{"all readers have passed it", func(c *contentCache) { c.pass(0); c.pass(1) }, false},
@@ -60,9 +60,9 @@ func TestWhatNobodyNeedsGoesFirst(t *testing.T) {
 			c := newContentCache(most*cost, 4)
 			c.show(1, 1, contentOf(size))
 			c.took(stepOf(0, 0, piece(1, 0, size)))
-			for d := uint64(2); d <= most; d++ { // what no step has taken is needed
+			for d := uint64(2); d <= most; d++ { // documents that no step has used are needed
 				c.show(d, d, contentOf(size))
-				c.lend(1) // and was not used as lately
+				c.lend(1) // document 1 stays the most recently used
 			}
 			x.do(c)
 			c.lend(1)
@@ -77,10 +77,10 @@ func TestWhatNobodyNeedsGoesFirst(t *testing.T) {
 	}
 }
 
-// A document waits until steps have taken all of it: a part of it is not enough, repeated tokens do not count, and what
-// the floor has passed is not awaited.
+// A document is waiting until steps have used all of it. A part is not enough, and repeated tokens do not count.
+// Documents below the floor are not waiting.
 func TestADocumentWaitsForAllItsTokens(t *testing.T) {
-	repeated := stepOf(1, 0, piece(1, 40, 60)) // of which 20 were in the step before
+	repeated := stepOf(1, 0, piece(1, 40, 60)) // 20 of the tokens were in the step before
 	repeated.Repeats = []plan.Repeat{{Row: 0, Piece: 0, Tokens: 20}}
 	for _, x := range []struct {
 		name  string
@@ -112,17 +112,17 @@ func held(c *contentCache, pieces []packonline.Piece) bool {
 	return !slices.ContainsFunc(pieces, func(p packonline.Piece) bool { return c.held[p.Doc] == nil })
 }
 
-// Whatever comes, goes and is asked for: no document that is needed goes while one that is not is there, and the sums
-// are right.
+// For random arrivals, steps and reader positions, no needed document is evicted while an unneeded one is cached, and
+// the sums are correct.
 func TestNothingNeededGoesBeforeWhatIsNot(t *testing.T) {
 	const recent, limit = 4, 20_000
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		c := newContentCache(limit, recent)
-		waiting := map[uint64]int32{} // what no step has taken
+		waiting := map[uint64]int32{} // tokens that no step has used
 		last := map[uint64]uint64{}   // the last step that needs a document
 		var documents, steps, reads uint64
-		// the pieces of each step; whether a document that is needed has gone
+		// of has the pieces of each step; short reports whether a needed document was evicted
 		of, short := map[uint64][]packonline.Piece{}, false
 		needed := func(d uint64) bool { return waiting[d] > 0 || last[d] >= reads }
 		check := func(newest uint64, before map[uint64]*cached) {

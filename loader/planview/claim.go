@@ -12,12 +12,12 @@ import (
 // run needs, and the documents from its first one on are present. It changes nothing that may belong to another run.
 // Whether the run has a plan already is decided by the append of the header. Crash safety:
 //
-//	step                          a crash leaves                             the next start
-//	low watermark recorded        documents that no run may purge            continues; without one they expire later
-//	header appended               a run without a term, and checkpoints of   finds its plan, ignores the earlier
-//	                              an earlier plan of that name             checkpoints
-//	term appended                 a term without a claim                     appends another term
-//	term claims the checkpoints   undeleted checkpoints of the earlier plan  deletes them
+//	step                          a crash leaves                   the next start
+//	low watermark recorded        documents that no run may purge  continues; without one they expire
+//	header appended               a run without a term, and        finds its plan, and ignores those
+//	                              checkpoints of an earlier plan   checkpoints
+//	term appended                 a term without a claim           appends another term
+//	term claims the checkpoints   earlier plan's checkpoints       deletes them
 func (s *Streams) Clear(ctx context.Context, h planrecord.Header) error {
 	all, err := s.All(ctx, h)
 	for _, x := range all {
