@@ -17,33 +17,33 @@ import (
 	"loaderd/loader/runconfig"
 )
 
-// Audited is what an audit has seen so far.
+// Audited is the progress and result of an audit.
 type Audited struct {
-	Documents int64  `json:"documents"` // of the stream, used or not
-	Steps     uint64 `json:"steps"`     // planned again, equal to the log's
+	Documents int64  `json:"documents"` // read from the streams, used or not
+	Steps     uint64 `json:"steps"`     // planned again and equal to the log's
 	Planned   uint64 `json:"planned"`   // in the log
 	Tokens    int64  `json:"tokens"`    // of used documents
 	Emitted   int64  `json:"emitted"`   // tokens in steps
-	Waiting   int64  `json:"waiting"`   // tokens behind the last step
+	Waiting   int64  `json:"waiting"`   // tokens after the last step
 	Dropped   int64  `json:"dropped"`
 	Repeated  int64  `json:"repeated"`
 	Padding   int64  `json:"padding"` // tokens in steps
 	Ended     bool   `json:"ended"`
-	// Controls are the seals and drains of the plan, and who asked for them.
+	// Controls are the seals and drains of the plan, with their requesters.
 	Controls []Recorded `json:"controls,omitempty"`
 }
 
 // Recorded is a control of a plan.
 type Recorded struct {
 	Record uint64 `json:"record"` // its position
-	What   string `json:"what"`   // such as: drain behind document 120, asked for by alice
+	What   string `json:"what"`   // for example: drain behind document 120, asked for by alice
 }
 
-// Audit reads a run's documents and its plan again from their beginning, plans every step a second time without any
-// checkpoint, and compares: rows, order, buckets and floors must be those of the log, and behind every step each token
-// must be accounted for: tokens in = tokens out - repeated + dropped + waiting. The error names the first step that
-// differs. The tokenizer is the one that docs makes tokens with: it must be the plan's. Audit uses the plan, the
-// documents and the log of e. progress and the log may be nil.
+// Audit reads a run's documents and its plan again from the beginning, without a checkpoint, plans every step again
+// and compares. Rows, order, buckets and floors must equal those of the log. After every step each token must be
+// accounted for: tokens in = tokens out - repeated + dropped + waiting. The error names the first step that differs.
+// tokenizer is the tokenizer that the document streams use, and must be the plan's. Audit uses the plan, the sources
+// and the log of e. progress and e.Log may be nil.
 func Audit(ctx context.Context, e backend.Backends, tokenizer runconfig.Tokenizer,
 	progress func(Audited)) (Audited, error) {
 	a := auditor{log: e.Log, plan: &planview.Reader{Log: e.Plan}, progress: progress}
@@ -84,7 +84,7 @@ func Audit(ctx context.Context, e backend.Backends, tokenizer runconfig.Tokenize
 	return a.seen, nil
 }
 
-// again plans what the log holds a second time, from where the applier is.
+// again plans the steps of the log again, from the applier's current state.
 func (a *auditor) again(ctx context.Context, streams *planview.Streams,
 	from func(context.Context) *replay.Replay) error {
 	streams.Learn(a.applier.Planner.Infos())
@@ -92,7 +92,7 @@ func (a *auditor) again(ctx context.Context, streams *planview.Streams,
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel() // ends the scan of the log
+	defer cancel() // stops the scan of the log
 	a.feeds = feed.New(ctx, a.run, streams, a.onOpenAttempt, func(int, document.Source) {})
 	defer a.feeds.Close()
 	a.replay = from(ctx)
@@ -112,7 +112,7 @@ func (a *auditor) onOpenAttempt(source string, err error) {
 }
 
 type auditor struct {
-	log      *slog.Logger // nil: nothing is logged
+	log      *slog.Logger // nil disables logging
 	plan     *planview.Reader
 	applier  *planner.Applier
 	replay   *replay.Replay
@@ -122,7 +122,7 @@ type auditor struct {
 	feeds    *feed.Set
 }
 
-// plans plans what the log holds a second time.
+// plans plans the steps of the log again.
 func (a *auditor) plans(ctx context.Context) error {
 	for {
 		if err := a.replay.Prepare(); err != nil {
@@ -156,9 +156,9 @@ func (a *auditor) plans(ctx context.Context) error {
 	}
 }
 
-// next returns the feed that holds the document which the planner wants. It is nil where the log has no further step
-// and a drain waits for an arrival that the log does not reach: another source was added and is read in place of the
-// documents that the drain was recorded behind, or no source that has a weight has documents.
+// next returns the feed of the document that the planner needs. It returns nil if the log has no further step and a
+// drain waits for an arrival that the log does not reach. In that case either another source was added and is read
+// instead of the documents that the drain was placed after, or no weighted source has documents.
 func (a *auditor) next(ctx context.Context) (from *feed.Feed, err error) {
 	if from, err = a.feeds.Next(a.applier.Planner); err != nil {
 		return nil, err
@@ -195,11 +195,11 @@ func (a *auditor) next(ctx context.Context) (from *feed.Feed, err error) {
 	return from, nil
 }
 
-// lookInterval is how often it is looked whether a document can still come.
+// lookInterval is the interval of the check whether a document can still arrive.
 const lookInterval = 200 * time.Millisecond
 
-// compare compares steps with those of the log. Steps behind the log's end are not compared: the daemon had not stored
-// them yet.
+// compare compares steps with those of the log. Steps after the log's end are not compared, because the daemon had
+// not stored them yet.
 func (a *auditor) compare(ready planner.Ready) error {
 	for i := range ready.Steps {
 		if a.replay.Done {
@@ -209,7 +209,7 @@ func (a *auditor) compare(ready planner.Ready) error {
 			return err
 		}
 		a.seen.Steps++
-		// reads to the next step or to the end of the log, where the audit is done without another document
+		// read up to the next step or the end of the log, where the audit finishes without another document
 		if err := a.replay.Prepare(); err != nil {
 			return err
 		}

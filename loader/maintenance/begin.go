@@ -10,9 +10,8 @@ import (
 	"loaderd/loader/planview"
 )
 
-// Begin writes the header of a forked run, and the state that it begins with, into its empty plan log, after it has
-// recorded in LowWatermarks what the run needs. A daemon that serves the run with the header's configuration goes on
-// from there.
+// Begin writes the header of a forked run and its inherited state into its empty plan log, after it has recorded the
+// run's needs in LowWatermarks. A daemon that serves the run with the header's configuration continues from there.
 func Begin(ctx context.Context, e backend.Backends, h planrecord.Header) error {
 	if err := begin(ctx, e, h); err != nil {
 		return fmt.Errorf("begin run %s: %w", h.Run, err)

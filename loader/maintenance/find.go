@@ -14,17 +14,17 @@ import (
 	"loaderd/packonline"
 )
 
-// turns are the places of a document in the epochs of its source.
+// turns tracks the places of a document in the epochs of its source.
 type turns struct {
 	seed     uint64
-	number   int // of the source
+	number   int // number of the source
 	source   plan.SourceInfo
-	last     uint64 // document of the source, 0 where it has not ended
+	last     uint64 // last document of the source; 0 if it has not ended
 	sequence uint64
 
-	epoch uint64 // the one in which the document comes next
-	place uint64 // in that
-	comes bool   // false when it comes no more
+	epoch uint64 // the epoch of the document's next occurrence
+	place uint64 // its place in that epoch
+	comes bool   // false if it does not occur again
 }
 
 // turn finds the document's place in an epoch.
@@ -39,8 +39,7 @@ func (t *turns) turn(epoch uint64) {
 	t.place, t.comes = mixture.WalkOf(t.seed, t.source.Name, c, begin, t.last, epoch).Place(t.sequence)
 }
 
-// passed reports whether the document has come, in the epoch in which it comes next, where sources are read as far as
-// this.
+// passed reports whether the document's next occurrence was read by the time the sources were at these places.
 func (t *turns) passed(places []mixture.Place) bool {
 	if !t.comes || t.number >= len(places) {
 		return false
@@ -49,7 +48,7 @@ func (t *turns) passed(places []mixture.Place) bool {
 	return at.Epoch > t.epoch || at.Epoch == t.epoch && at.Taken > t.place
 }
 
-// Find calls f with every row of the plan that holds a part of a document, in order.
+// Find calls f with every row of the plan that contains a part of a document, in order.
 func Find(ctx context.Context, log backend.PlanLog, document uint64,
 	f func(s *plan.Step, row int, pieces []packonline.Piece) error) error {
 	p := &planview.Reader{Log: log}
@@ -70,8 +69,9 @@ func Find(ctx context.Context, log backend.PlanLog, document uint64,
 // finder finds documents in a plan.
 type finder struct{ *planview.Reader }
 
-// find is Find. The places of the sources, which stand in a step now and then, say where to look: behind the last one
-// at which an epoch has not come to the document, until everything is used up that had come where it has.
+// find implements Find. Every plan.MarkSteps steps, the plan records the places of the sources, which bound the
+// search. It starts after the last record before an occurrence of the document and ends once everything read by then
+// has been used.
 func (p finder) find(ctx context.Context, h planrecord.Header, steps, document uint64,
 	f func(s *plan.Step, row int, pieces []packonline.Piece) error) error {
 	t := &turns{seed: h.Config.Seed, number: plan.RefSource(document), sequence: plan.RefSequence(document)}
@@ -80,9 +80,9 @@ func (p finder) find(ctx context.Context, h planrecord.Header, steps, document u
 		return err
 	}
 	t.turn(0)
-	var until plan.Position // that a floor reaches when what has come of the document is used up
-	waits := false          // for that
-	searched := uint64(0)   // steps before this one are looked at
+	var until plan.Position // reached by a floor once the occurrences read so far are used up
+	waits := false          // whether the search waits for that
+	searched := uint64(0)   // earlier steps are searched
 	for i := uint64(0); i < steps; i++ {
 		if !waits && i >= searched {
 			if !t.comes {
@@ -108,10 +108,10 @@ func (p finder) find(ctx context.Context, h planrecord.Header, steps, document u
 	return nil
 }
 
-// nextTurn returns the first step, not before from, that can hold a document which comes next, and the step behind the
-// first one by whose places it has come.
+// nextTurn returns the first step, not before from, that can contain the document's next occurrence. behind is the
+// step after the first one whose recorded places include it.
 func (p finder) nextTurn(ctx context.Context, t *turns, from, steps uint64) (first, behind uint64, err error) {
-	mark := (from + plan.MarkSteps - 1) / plan.MarkSteps // the first one that is not before from
+	mark := (from + plan.MarkSteps - 1) / plan.MarkSteps // the first one not before from
 	marks := (steps + plan.MarkSteps - 1) / plan.MarkSteps
 	n := sort.Search(int(marks-min(mark, marks)), func(i int) bool {
 		s, failed := p.Step(ctx, (mark+uint64(i))*plan.MarkSteps)
@@ -127,12 +127,12 @@ func (p finder) nextTurn(ctx context.Context, t *turns, from, steps uint64) (fir
 	return from, min((mark+uint64(n))*plan.MarkSteps+1, steps), err
 }
 
-// source reads how the source of a document is read, and where it ends: nothing when the run has no such source. What
-// came to the run later, and the end of one that is read in an order drawn for each epoch, stands somewhere in the
-// plan.
+// source reads the configuration of a document's source, and its last document. It sets nothing if the run has no
+// such source. For sources that were added later, and for the end of those read in a drawn order per epoch, it scans
+// the plan.
 func (p finder) source(ctx context.Context, h planrecord.Header, t *turns) error {
 	infos := h.Infos()
-	ends := func() bool { // it is known where it ends, or need not be
+	ends := func() bool { // whether the end is known or not needed
 		if t.number >= len(infos) {
 			return false
 		}

@@ -18,11 +18,12 @@ import (
 	"loaderd/loader/runconfig"
 )
 
-// Fork returns the header of a run that goes on where step of another run begins, with a configuration of its own, and
-// the header of the other run: every token that the other run's steps before that one do not hold is planned, and no
-// other. It reads the plan, the checkpoints and the documents of the other run, with that run's tokenizer, and plans it
-// again from the newest checkpoint before the step, or from its beginning, up to the last record before the step. There
-// the new run begins, with all that waits: every source where it is, with its credit, its end and its rest.
+// Fork returns the header of a run that continues another run from the start of a step with its own configuration,
+// and the header of the other run. It plans exactly the tokens that the other run's steps before that one do not
+// contain. It reads the plan, checkpoints and documents of the other run, with that run's tokenizer. It plans the
+// other run again up to the last record before the step, from the newest checkpoint before the step or from the
+// beginning. The new run starts there with all buffered documents, and with every source's position, credit, end and
+// pause.
 func Fork(ctx context.Context, from backend.Backends, step uint64, name string,
 	c runconfig.Config) (forked, parent planrecord.Header, err error) {
 	f := forking{from: from, step: step, plan: &planview.Reader{Log: from.Plan}, streams: planview.NewStreams(from, nil)}
@@ -32,7 +33,7 @@ func Fork(ctx context.Context, from backend.Backends, step uint64, name string,
 	return forked, f.parent, err
 }
 
-// forking is a Fork under way.
+// forking is the state of a Fork.
 type forking struct {
 	from    backend.Backends
 	step    uint64
@@ -40,15 +41,15 @@ type forking struct {
 	streams *planview.Streams
 
 	parent   planrecord.Header
-	before   uint64    // the first record that the fork does not share
-	restored           // with which it begins
-	beyond   *restored // of a checkpoint that covers documents behind the step's begin; nil without one
+	before   uint64    // first record that the fork does not share
+	restored           // initial planner of the fork
+	beyond   *restored // from a checkpoint that covers documents after the step's start; nil without one
 }
 
-// restored is a planner to begin with.
+// restored is a restored planner.
 type restored struct {
 	applier *planner.Applier
-	at      uint64 // the last record that it covers at first; 1 at the beginning
+	at      uint64 // last record that it covers initially; 1 at the beginning
 }
 
 func (f *forking) fork(ctx context.Context, name string, c runconfig.Config) (h planrecord.Header, err error) {
@@ -83,11 +84,11 @@ func (f *forking) fork(ctx context.Context, name string, c runconfig.Config) (h 
 		ID:          planview.NewID(),
 		Fingerprint: c.Fingerprint(), Config: c}
 	h.Sources, h.Parent, h.State = p.ForkState(f.parent, f.step)
-	_, err = planner.NewApplier(h) // it is refused before anything is written
+	_, err = planner.NewApplier(h) // an invalid header is rejected before anything is written
 	return h, err
 }
 
-// open reads the parent's header, and finds the step.
+// open reads the parent's header and finds the step.
 func (f *forking) open(ctx context.Context, c runconfig.Config) (err error) {
 	if f.parent, err = f.plan.Header(ctx); err != nil {
 		return fmt.Errorf("read the parent's header: %w", err)
@@ -116,8 +117,8 @@ func (f *forking) open(ctx context.Context, c runconfig.Config) (err error) {
 	return err
 }
 
-// documentsAs refuses what would make other tokens of the parent's documents, or none at all: what waits is counted in
-// tokens.
+// documentsAs returns an error for a configuration that gives the parent's documents other tokens, or cannot decode
+// them. Buffered documents are counted in tokens.
 func documentsAs(old planrecord.Header, c runconfig.Config) error {
 	if err := tokensAs(old, c); err != nil {
 		return err
@@ -131,7 +132,7 @@ func documentsAs(old planrecord.Header, c runconfig.Config) error {
 	return nil
 }
 
-// tokensAs refuses another tokenizer, and other transformations of documents.
+// tokensAs returns an error for another tokenizer or other transformations of documents.
 func tokensAs(old planrecord.Header, c runconfig.Config) error {
 	if !old.Config.SameTokens(c) {
 		return &fault.Error{Reason: fault.PlanMismatch,
@@ -152,8 +153,8 @@ func tokensAs(old planrecord.Header, c runconfig.Config) error {
 		Do: "keep the tokenizer, or begin a run that is no fork"}
 }
 
-// restore makes the planner: from the newest checkpoint that covers no document behind those that the steps before were
-// made of, else at the beginning. So the fork does not depend on which checkpoints are there.
+// restore creates the planner from the newest checkpoint that covers no document after those of the previous steps,
+// or else for the start of the run. So the fork does not depend on which checkpoints exist.
 func (f *forking) restore(ctx context.Context) error {
 	begin, err := f.begin(ctx)
 	if err != nil {
@@ -173,7 +174,7 @@ func (f *forking) restore(ctx context.Context) error {
 			continue
 		}
 		a, err := planner.Restore(f.parent, c)
-		// behind the end it does not hold what was dropped there
+		// after the end of the run, the planner no longer holds what was dropped there
 		if err != nil || a.Planner.Next() > f.step || a.Planner.Ended() {
 			continue
 		}
@@ -189,7 +190,7 @@ func (f *forking) restore(ctx context.Context) error {
 	return err
 }
 
-// begin returns the position behind the documents that the steps before were made of.
+// begin returns the position after the documents that the previous steps were made from.
 func (f *forking) begin(ctx context.Context) (plan.Position, error) {
 	if f.step == 0 {
 		return plan.Position{}, nil
@@ -201,7 +202,7 @@ func (f *forking) begin(ctx context.Context) (plan.Position, error) {
 	return s.Cursor, nil
 }
 
-// there refuses streams that are not the parent's, or that do not hold what it takes to plan it again.
+// there returns an error if the streams are not the parent's, or lack documents that are needed to plan it again.
 func (f *forking) there(ctx context.Context) error {
 	planner := f.applier.Planner
 	f.streams.Learn(planner.Infos())
@@ -238,7 +239,7 @@ func (f *forking) again(ctx context.Context) error {
 	})
 }
 
-// more says where the sources begin that come by the new configuration.
+// more returns the beginnings of the sources that the new configuration adds.
 func (f *forking) more(ctx context.Context, known []plan.SourceInfo,
 	c runconfig.Config) (more []plan.SourceBegin, err error) {
 	for _, name := range slices.Sorted(maps.Keys(c.Sources)) {
@@ -254,7 +255,7 @@ func (f *forking) more(ctx context.Context, known []plan.SourceInfo,
 	return more, nil
 }
 
-// logBefore is a plan log up to a record.
+// logBefore is the part of a plan log before a record.
 type logBefore struct {
 	backend.PlanLog
 	before uint64

@@ -17,41 +17,41 @@ import (
 	"loaderd/loader/runconfig"
 )
 
-// Lost is a control of a damaged plan that its copy will not have.
+// Lost is a control of a damaged plan that its copy will not contain.
 type Lost struct {
-	Record uint64 `json:"record"` // its position; 0 when only a checkpoint tells of it
-	What   string `json:"what"`   // such as: drain behind document 120
+	Record uint64 `json:"record"` // its position; 0 if only a checkpoint contains it
+	What   string `json:"what"`   // for example: drain behind document 120
 	shapes bool   // whether steps depend on it
 }
 
-// Damage is what Inspect finds out about a plan.
+// Damage is the result of Inspect.
 type Damage struct {
 	Run     string `json:"run"`
-	Records uint64 `json:"records"` // up to the last one that can be used
-	Steps   uint64 `json:"steps"`   // of those
-	Why     string `json:"why"`     // the plan is damaged behind them; empty for one that is whole
-	// Lost are the controls behind Records. Each of the Unknown records may have been another one.
+	Records uint64 `json:"records"` // up to the last usable one
+	Steps   uint64 `json:"steps"`   // number in those records
+	Why     string `json:"why"`     // how the plan is damaged after them; empty if undamaged
+	// Lost are the controls after Records. Each of the Unknown records may have been another one.
 	Lost    []Lost `json:"lost,omitempty"`
-	Unknown uint64 `json:"unknown"` // records behind Records that cannot be read, without those known to be steps
-	// OnceRecords and OnceSteps are how long the plan was, as far as its records and checkpoints tell.
+	Unknown uint64 `json:"unknown"` // unreadable records after Records, without those known to be steps
+	// OnceRecords and OnceSteps are the former length of the plan, as far as its records and checkpoints show.
 	OnceRecords uint64 `json:"once_records"`
 	OnceSteps   uint64 `json:"once_steps"`
 
 	header planrecord.Header
-	usable []backend.Stored // checkpoints that fit
+	usable []backend.Stored // checkpoints that match
 }
 
-// Same reports whether a run that goes on with the copy plans the same steps as were planned before: whether nothing
-// that shapes them is lost.
+// Same reports whether a run that continues with the copy plans the same steps as before, that is, whether no control
+// that affects steps is lost.
 func (d Damage) Same() bool {
 	return d.Unknown == 0 && !slices.ContainsFunc(d.Lost, func(l Lost) bool { return l.shapes })
 }
 
-// recordPatience bounds the wait for a record: a damaged log may not have it.
+// recordPatience bounds the wait for a record, because a damaged log may lack it.
 const recordPatience = 10 * time.Second
 
-// Inspect reads a plan that may be damaged: all records up to the last usable one, and what is left behind that. No
-// record from before on is taken for usable; 0 leaves it to the records. It changes nothing.
+// Inspect reads a plan that may be damaged: all records up to the last usable one, and what is left after it. Records
+// from before on count as unusable; with 0, the records decide. It changes nothing.
 func Inspect(ctx context.Context, plan backend.PlanLog, checkpoints backend.Checkpoints,
 	before uint64) (Damage, error) {
 	var d Damage
@@ -83,11 +83,11 @@ func Inspect(ctx context.Context, plan backend.PlanLog, checkpoints backend.Chec
 	unread := in.unread + d.OnceRecords - last
 	missing := d.OnceSteps - d.Steps
 	missing -= min(missing, in.later)
-	d.Unknown = unread - min(unread, missing) // a step has a record or more
+	d.Unknown = unread - min(unread, missing) // every step has at least one record
 	return d, nil
 }
 
-// inspect reads the part of a plan that can be used.
+// inspect reads the usable part of a plan.
 func inspect(ctx context.Context, log backend.PlanLog, last, before uint64) (*inspection, error) {
 	in := &inspection{Damage: &Damage{}, plan: log}
 	if before == 0 {
@@ -100,7 +100,7 @@ func inspect(ctx context.Context, log backend.PlanLog, last, before uint64) (*in
 		case err == nil:
 		case ctx.Err() != nil:
 			return in, err
-		case errors.As(err, &noted) && noted.At > 1 && noted.At < at: // what stands from there on is nobody's
+		case errors.As(err, &noted) && noted.At > 1 && noted.At < at: // the records from there on are foreign
 			in, err = inspect(ctx, log, last, noted.At)
 			in.Why, in.foreign = fmt.Sprintf("record %d: %v, in record %d", noted.At, noted, at), at
 			return in, err
@@ -118,17 +118,17 @@ func inspect(ctx context.Context, log backend.PlanLog, last, before uint64) (*in
 	return in, nil
 }
 
-// inspection is an Inspect under way.
+// inspection is the state of an Inspect.
 type inspection struct {
 	*Damage
 	plan    backend.PlanLog
-	records planrecord.Reader // behind the header
-	foreign uint64            // up to this one the records behind the part that can be used are noted as nobody's
-	// controls are the seals and drains of the part that can be used.
+	records planrecord.Reader // after the header
+	foreign uint64            // last of the records after the usable part that are marked as foreign
+	// controls are the seals and drains of the usable part.
 	controls []planrecord.Control
-	// Of the records behind the part that can be used:
-	unread uint64 // cannot be read
-	later  uint64 // begin a step
+	// Numbers of records after the usable part:
+	unread uint64 // unreadable
+	later  uint64 // first record of a step
 }
 
 func (in *inspection) read(ctx context.Context, at uint64) (planrecord.Entry, error) {
@@ -141,7 +141,7 @@ func (in *inspection) read(ctx context.Context, at uint64) (planrecord.Entry, er
 	return planrecord.Decode(b)
 }
 
-// next takes the next record of the part that can be used.
+// next reads the next record of the usable part.
 func (in *inspection) next(ctx context.Context, at uint64) error {
 	e, err := in.read(ctx, at)
 	if err != nil {
@@ -168,13 +168,13 @@ func (in *inspection) next(ctx context.Context, at uint64) error {
 	return nil
 }
 
-// behind looks at what follows the part that can be used.
+// behind examines the records after the usable part.
 func (in *inspection) behind(ctx context.Context, from, last uint64) {
 	for at := max(from, in.foreign+1); at <= last; at++ {
 		e, err := in.read(ctx, at)
 		var foreign *fault.Error
 		if errors.As(err, &foreign) && foreign.Reason == fault.PlanForeign {
-			continue // it never counted
+			continue // it was never in effect
 		}
 		if err != nil {
 			in.unread++
@@ -182,7 +182,7 @@ func (in *inspection) behind(ctx context.Context, from, last uint64) {
 		}
 		switch e.(type) {
 		case planrecord.Term, planrecord.Foreign:
-			continue // the copy has leaders of its own
+			continue // the copy has its own leaders
 		}
 		part, ok := e.(planrecord.StepPart)
 		if !ok {
@@ -197,7 +197,7 @@ func (in *inspection) behind(ctx context.Context, from, last uint64) {
 	}
 }
 
-// checkpoints finds the checkpoints that a copy can use. The others tell how long the plan was.
+// checkpoints finds the checkpoints that a copy can use. The other ones show how long the plan was.
 func (in *inspection) checkpoints(ctx context.Context, stored backend.Checkpoints) error {
 	count, err := planview.ListCheckpoints(ctx, backend.Backends{Checkpoints: stored}, in.Steps == 0)
 	if err != nil {
@@ -226,7 +226,7 @@ func (in *inspection) checkpoints(ctx context.Context, stored backend.Checkpoint
 	return nil
 }
 
-// beyond takes from a checkpoint that was taken behind the usable part of the log how long the plan was, and which
+// beyond uses a checkpoint that was taken after the usable part of the log. It shows how long the plan was, and which
 // controls are lost.
 func (in *inspection) beyond(s backend.Stored, c planrecord.Checkpoint) {
 	if in.Why == "" {
@@ -234,7 +234,7 @@ func (in *inspection) beyond(s backend.Stored, c planrecord.Checkpoint) {
 			in.Records, in.Steps, s.Name, c.Tail.Position, s.Step)
 	}
 	in.OnceRecords, in.OnceSteps = max(in.OnceRecords, c.Tail.Position), max(in.OnceSteps, s.Step)
-	for _, p := range c.Pending { // not yet in effect there
+	for _, p := range c.Pending { // not in effect yet at that point
 		what := planview.Describe(p)
 		if !slices.ContainsFunc(in.Lost, func(l Lost) bool {
 			return l.What == what
@@ -247,15 +247,15 @@ func (in *inspection) beyond(s backend.Stored, c planrecord.Checkpoint) {
 // Config is the configuration of the run.
 func (d Damage) Config() runconfig.Config { return d.header.Config }
 
-// Bounds of one append of a copy.
+// copyRecords and copyBytes bound one append of a copy.
 const (
 	copyRecords = 256
 	copyBytes   = 8 << 20
 )
 
-// Copy copies the usable part of a damaged plan, and the checkpoints that fit, into the empty log of a run of another
-// name. Called again after it was broken off, it goes on with the copy; until the copy is finished no daemon serves it.
-// The damaged plan stays as it is.
+// Copy copies the usable part of a damaged plan, and the matching checkpoints, into the empty log of a run with
+// another name. If interrupted, another call continues the copy. Until the copy is finished no daemon serves it. The
+// damaged plan is not changed.
 func (d Damage) Copy(ctx context.Context, from backend.Backends, name string, to backend.Backends,
 	progress func(records uint64)) error {
 	h := d.header
@@ -307,8 +307,8 @@ func (d Damage) Copy(ctx context.Context, from backend.Backends, name string, to
 	return nil
 }
 
-// begin writes the header of a copy, unless it has begun. Its run needs what the stream still holds: more than that the
-// damaged one did not have either.
+// begin writes the header of a copy, unless it has begun. The new run needs only the documents that the stream still
+// holds, because the damaged one had no more.
 func (d Damage) begin(ctx context.Context, to backend.Backends, h planrecord.Header, begun bool) error {
 	all, err := planview.NewStreams(to, nil).All(ctx, h)
 	if err != nil {
@@ -342,8 +342,8 @@ func (d Damage) begin(ctx context.Context, to backend.Backends, h planrecord.Hea
 	return nil
 }
 
-// compare returns the position at which a copy goes on, 1 when it has not begun. A log that holds another plan is an
-// error.
+// compare returns the position at which a copy continues, 1 if it has not begun. It returns an error for a log of
+// another plan.
 func (d Damage) compare(ctx context.Context, from backend.PlanLog, header []byte,
 	to backend.Backends) (next uint64, err error) {
 	last, err := to.Plan.Last(ctx)

@@ -12,30 +12,30 @@ import (
 	"loaderd/loader/planview"
 )
 
-// Summary is what a plan says of its run.
+// Summary is the state of a run according to its plan.
 type Summary struct {
 	Header planrecord.Header
 	Steps  uint64
-	// Sealed says that all sources are sealed, Ended that no step follows.
+	// Sealed reports that all sources are sealed, Ended that no step follows.
 	Sealed   bool
-	SealedBy string // who asked for the last one, where that is known
+	SealedBy string // requester of the last seal, if known
 	Ended    bool
-	// Keepers have committed so far.
+	// Keepers are the jobs that have committed so far.
 	Keepers planrecord.Keepers
-	// Sources are by their numbers.
+	// Sources are ordered by source number.
 	Sources []SourceSummary
 }
 
-// SourceSummary is what a plan says of a source.
+// SourceSummary is the state of a source according to the plan.
 type SourceSummary struct {
 	plan.SourceBegin
 	Sealed  bool
-	Last    uint64 // document of a sealed one
+	Last    uint64 // last document of a sealed source
 	Removed bool
 }
 
-// Summarize reads what a plan says of its run. It reads the records behind a checkpoint of the run, and all of them
-// without one that fits.
+// Summarize reads the state of a run from its plan. With a matching checkpoint of the run it reads only the records
+// after it.
 func Summarize(ctx context.Context, log backend.PlanLog, checkpoint []byte) (s Summary, err error) {
 	p := &planview.Reader{Log: log}
 	if s.Header, err = p.Header(ctx); err != nil {
@@ -76,14 +76,14 @@ func Summarize(ctx context.Context, log backend.PlanLog, checkpoint []byte) (s S
 	return s, nil
 }
 
-// adds takes in sources that come to the run.
+// adds adds sources.
 func (s *Summary) adds(infos []plan.SourceInfo) {
 	for _, x := range infos {
 		s.Sources = append(s.Sources, SourceSummary{SourceBegin: x.SourceBegin, Sealed: x.Sealed, Last: x.Last})
 	}
 }
 
-// inherits takes in the sources as a fork found them.
+// inherits applies the state of the sources at the start of a fork.
 func (s *Summary) inherits() {
 	if s.Header.Parent == nil {
 		return
@@ -95,7 +95,7 @@ func (s *Summary) inherits() {
 	}
 }
 
-// restored takes in the sources as they were at a checkpoint.
+// restored replaces the sources with their state at a checkpoint.
 func (s *Summary) restored(c planrecord.Checkpoint) error {
 	a, err := planner.Restore(s.Header, c)
 	if err != nil {
