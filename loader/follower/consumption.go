@@ -11,20 +11,20 @@ import (
 )
 
 const (
-	// minWindow is the least window, so that a reporting client is not slowed by the round trip of its reports.
+	// minWindow is the minimum window, so that the round trip of its reports does not slow down a reporting client.
 	minWindow = 8
-	// windowTime is how long the window of a fast trainer lasts. A client reports twice per window.
+	// windowTime is the duration of a fast trainer's window. A client reports twice per window.
 	windowTime = 500 * time.Millisecond
 )
 
-// consumptionRate is how fast a trainer takes steps, measured over half of windowTime or more.
+// consumptionRate is the rate at which a trainer consumes steps, measured over at least half of windowTime.
 type consumptionRate struct {
 	since time.Time
 	taken uint64 // at that time
-	steps int    // taken in windowTime, as measured before since
+	steps int    // steps per windowTime, as measured before since
 }
 
-// measure measures the rate anew if enough time has passed.
+// measure updates the rate if enough time has passed.
 func (r *consumptionRate) measure(now time.Time, taken uint64) {
 	if over := now.Sub(r.since); over >= windowTime/2 {
 		*r = consumptionRate{since: now, taken: taken,
@@ -32,14 +32,14 @@ func (r *consumptionRate) measure(now time.Time, taken uint64) {
 	}
 }
 
-// sendWindow returns how many steps a reporting rank is sent beyond those that its trainer has taken: Ahead, or as many
-// as it takes in windowTime.
+// sendWindow returns the number of steps that are sent to a reporting rank beyond those that its trainer has
+// consumed: Ahead, or as many as it consumes in windowTime.
 func sendWindow(o backend.Options, rate consumptionRate) int {
 	return max(o.Ahead, minWindow, rate.steps)
 }
 
-// Room waits until the client has taken enough of what it was sent: at most a window of steps is sent beyond that. For
-// a client that does not report it returns at once.
+// Room waits until the client has consumed enough of the steps sent to it, so that at most a window of unconsumed
+// steps is sent. It returns immediately for a client that does not report.
 func (r *Reader) Room(ctx context.Context) error {
 	for {
 		if r.hasRoom() {
@@ -60,7 +60,8 @@ func (r *Reader) hasRoom() bool {
 	return r.client.Session == "" || r.next < r.client.Taken+uint64(sendWindow(f.options, r.rate))
 }
 
-// consume records how many steps the client has taken: none that it was not sent. The caller holds the follower's mu.
+// consume records how many steps the client has consumed, limited to the steps sent to it. The caller holds the
+// follower's mu.
 func (r *Reader) consume(taken uint64) {
 	if taken = min(taken, r.next); taken > r.client.Taken {
 		r.client.Taken = taken
@@ -91,7 +92,7 @@ func (f *Follower) Consumed(place state.Place, c state.Consumption) state.Receip
 		Alert: f.alert(ranks.IdOf(place).Key)}
 }
 
-// muster judges the ranks anew, and passes reports that other daemons received to the readers here.
+// muster evaluates the ranks again, and passes reports that other daemons received to the readers here.
 func (f *Follower) muster() {
 	sent := map[state.Place]uint64{}
 	f.mu.Lock()

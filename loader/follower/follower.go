@@ -21,8 +21,8 @@ import (
 	"loaderd/loader/state"
 )
 
-// Follower serves a run's steps to readers: it registers them, waits with them for the plan to grow, and assembles
-// rows. It tells the leader what its readers want. No other follower needs to know anything of it.
+// Follower serves a run's steps to readers. It registers them, waits with them for the plan to grow, and assembles
+// rows. It reports its readers' demand to the leader. Followers do not depend on each other.
 type Follower struct {
 	plan        *planview.View
 	Leader      Leader
@@ -40,18 +40,18 @@ type Follower struct {
 	readers readers
 	spans   *jobspans.Spans
 	began   time.Time
-	demand  state.Demand // what the leader was told last
+	demand  state.Demand // last demand sent to the leader
 	starved uint64       // the step that readers wait for
-	since   time.Time    // when the first of them began to wait; meaningless once the step is planned
+	since   time.Time    // start of the first such wait; meaningless once the step is planned
 }
 
-// Leader is the leader as its followers see it.
+// Leader is the interface of the leader to its followers.
 type Leader interface {
-	// Want takes what the follower's readers want from now on.
+	// Want replaces the demand of the follower's readers.
 	Want(state.Demand)
-	// Report says how far the leader is.
+	// Report returns the leader's progress.
 	Report() state.Report
-	// Demanded is what the readers of all daemons want, as far as they have been heard of.
+	// Demanded returns the demand of the readers of all daemons, as far as their heartbeats were received.
 	Demanded() state.Demand
 }
 
@@ -106,7 +106,7 @@ func (f *Follower) Join(run string, place state.Place, step uint64, client state
 	return reader, nil
 }
 
-// Unheard is the error for a step of which only a daemon that leads could say that it is not planned.
+// Unheard returns the error for a step that only a leading daemon could report as not planned.
 func Unheard(step, planned uint64) error {
 	return &fault.Error{Reason: fault.NotLeading,
 		Message: fmt.Sprintf(
@@ -115,7 +115,7 @@ func Unheard(step, planned uint64) error {
 			"JetStream servers"}
 }
 
-// remove takes a reader out. The caller holds mu.
+// remove removes a reader. The caller holds mu.
 func (f *Follower) remove(r *Reader) {
 	open := !r.left
 	if open {
@@ -130,17 +130,17 @@ func (f *Follower) remove(r *Reader) {
 	f.Prefetch.turn()
 }
 
-// passed tells the cache which steps readers may still ask for. The caller holds mu.
+// passed updates the first step that readers may still request in the cache. The caller holds mu.
 func (f *Follower) passed() { f.Assembler.Pass(f.readers.needed()) }
 
-// raise tells the leader what readers want now. The caller holds mu.
+// raise sends the current demand of the readers to the leader. The caller holds mu.
 func (f *Follower) raise() {
 	f.demand = f.readers.demand()
 	f.demand.Jobs = f.spans.AddTo(f.demand.Jobs, time.Now())
 	f.Leader.Want(f.demand)
 }
 
-// retain tells the leader what jobs retain now: less where one has left, or has been without readers for long.
+// retain sends the leader what jobs retain now. It is less if a job has left or has been without readers for long.
 func (f *Follower) retain() {
 	left := f.plan.Departures()
 	f.mu.Lock()
@@ -154,9 +154,9 @@ func (f *Follower) retain() {
 	}
 }
 
-// resumes records how many steps a trainer without a stream has taken: after a restart of the daemon it continues with
-// steps that it was sent before. Every such report counts until the job has a reader. None counts where a daemon knows
-// the job by its readers, or where this daemon has run for long. The caller holds mu.
+// resumes records how many steps a trainer without a stream has consumed. After a restart of the daemon, the trainer
+// continues with steps that it was sent before. Such reports count until the job has a reader. They are ignored if a
+// daemon has the job from its readers, or if this daemon has run for jobspans.SpanRetention. The caller holds mu.
 func (f *Follower) resumes(job string, taken uint64) {
 	now := time.Now()
 	_, elsewhere := f.Leader.Demanded().Jobs[job]
@@ -170,7 +170,7 @@ func (f *Follower) resumes(job string, taken uint64) {
 	f.Leader.Want(f.demand)
 }
 
-// Sent returns how many steps were handed to the readers of some jobs here.
+// Sent returns how many steps were sent to the readers of some jobs here.
 func (f *Follower) Sent(of func(job string) bool) (steps uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -182,8 +182,8 @@ func (f *Follower) Sent(of func(job string) bool) (steps uint64) {
 	return steps
 }
 
-// waiting returns since when readers have waited for the step that is planned next, and how many readers do; zeros
-// while none does.
+// waiting returns since when readers have waited for the next step to be planned, and their number; zeros if none
+// waits.
 func (f *Follower) waiting() (since time.Time, readers int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -9,11 +9,11 @@ import (
 	"loaderd/loader/fault"
 )
 
-// silentLooks is how often within Options.Silent silent readers are looked for.
+// silentLooks is the number of checks for idle readers per Options.Silent.
 const silentLooks = 8
 
-// DropSilent drops readers that do not ask for their next step, until ctx is done. One that waits for a step asks for
-// it.
+// DropSilent drops readers that do not request their next step, until ctx is done. A reader that waits for a step has
+// requested it.
 func (f *Follower) DropSilent(ctx context.Context) {
 	if f.options.Silent <= 0 {
 		return

@@ -9,7 +9,8 @@ import (
 	"loaderd/loader/fault"
 )
 
-// Explain says why a step is not there yet, as its reader would be told; nil when it is, or when the run has ended.
+// Explain returns why a step is not planned yet, as its reader would receive it; nil if it is planned or the run has
+// ended.
 func (f *Follower) Explain(step uint64) *fault.Error {
 	now := f.plan.Now()
 	var e *fault.Error
@@ -22,20 +23,20 @@ func (f *Follower) Explain(step uint64) *fault.Error {
 	return f.cause(step)
 }
 
-// cause returns why a step has not come.
+// cause returns why a step is not planned yet.
 func (f *Follower) cause(step uint64) *fault.Error { return f.look(step).Cause() }
 
-// look takes in what is known of a wait for a step.
+// look collects the evidence about a wait for a step.
 func (f *Follower) look(step uint64) diagnosis.Evidence {
 	return diagnosis.Evidence{Step: step, Planned: f.plan.Planned(), Keepers: f.plan.Now().Keepers,
 		Report: f.Leader.Report(), Demand: f.Leader.Demanded(),
 		Ranks: f.Ranks.Last(), Rates: f.RateSampler.Rates(), Config: f.config, Options: f.options, Supply: f.Supply}
 }
 
-// Unanswered says why a request has had no answer within Options.Stall.
+// Unanswered returns why a request has had no answer within Options.Stall.
 func (f *Follower) Unanswered() *fault.Error { return f.look(f.plan.Planned()).Unanswered() }
 
-// alert returns the red finding of a job as an error; nil when there is none.
+// alert returns the red finding of a job as an error; nil if there is none.
 func (f *Follower) alert(k census.Key) *fault.Error {
 	for _, j := range f.Ranks.Last().Jobs {
 		if j.Key == k && j.Finding != nil && j.Finding.Level == census.Red {
@@ -45,16 +46,16 @@ func (f *Follower) alert(k census.Key) *fault.Error {
 	return nil
 }
 
-// beat notes how far the run is.
+// beat adds a sample of the run's progress.
 func (f *Follower) beat(now time.Time) { f.RateSampler.Add(f.look(f.plan.Planned()).Beat(now)) }
 
-// judge looks at the run, and updates the verdict that is shown.
+// judge evaluates the run, and updates the shown verdict.
 func (f *Follower) judge(now time.Time) {
 	shown, _ := f.steady.Verdict()
 	f.steady.Take(now, f.verdict(now, shown))
 }
 
-// verdict judges the run at this moment, as it is known to this daemon. shown is the verdict that is shown until now.
+// verdict evaluates the run at this moment, as observed by this daemon. shown is the currently shown verdict.
 func (f *Follower) verdict(at time.Time, shown diagnosis.Verdict) diagnosis.Verdict {
 	now := f.plan.Now()
 	job, _ := f.Ranks.Buffered()
@@ -62,7 +63,7 @@ func (f *Follower) verdict(at time.Time, shown diagnosis.Verdict) diagnosis.Verd
 		RateSampler: &f.RateSampler, Buffered: job, Shown: shown})
 }
 
-// ShownVerdict returns the verdict of the last look. The end of a run and its failure are shown at once.
+// ShownVerdict returns the last verdict. The end of a run and its failure are shown immediately.
 func (f *Follower) ShownVerdict() diagnosis.Verdict {
 	now := f.plan.Now()
 	if v, known := f.steady.Verdict(); known && !now.Ended && now.Failed == nil {

@@ -12,38 +12,37 @@ import (
 	"loaderd/loader/state"
 )
 
-// prefetcher reads what the next steps of a follower's readers need and the cache lacks, in the order of the document
-// stream and before it is asked for. Readers of one world share it. Where the plan is made the documents are in the
-// cache already, and it finds nothing to do.
+// prefetcher reads documents ahead that the next steps of a follower's readers need and the cache lacks, in stream
+// order. Readers of one world share it. On the leader the documents are cached already, so it has nothing to do.
 //
-// The window is the steps that it looks at: those from each reader's step on that are planned, as many as windowSteps
-// and the bytes allow. It is looked at anew whenever a reader joins, leaves or has come to the end of half of it.
+// The window is the set of steps that it covers. It begins at each reader's step and contains planned steps, limited
+// by windowSteps and the bytes. It is computed again whenever a reader joins, leaves or has passed half of it.
 type prefetcher struct {
 	follower *Follower
-	bytes    int64         // of the cache that the window may fill
-	wake     chan struct{} // holds a value when the readers ask for another window
+	bytes    int64         // part of the cache that the window may fill
+	wake     chan struct{} // holds a value if the window must be computed again
 
 	mu    sync.Mutex
 	steps map[uint64]*plan.Step // of the window
 }
 
 const (
-	// windowSteps bounds the steps of the window of one reader.
+	// windowSteps bounds the steps in the window of one reader.
 	windowSteps = 512
-	// together is how many documents are read at a time: so many that they come in ranges, so few that the readers' next
-	// steps are not late.
+	// together is the number of documents read at a time: enough to read them in ranges, and few enough not to delay the
+	// readers' next steps.
 	together = 1024
-	// retryPause is the pause after documents could not be read: readers find out why.
+	// retryPause is the pause after a failed read of documents. Readers receive the reason.
 	retryPause = time.Second
 )
 
 func newPrefetcher(f *Follower, cacheBytes int64) *prefetcher {
-	// Half of the cache: what was served since the window was looked at last lies before the rest of the window, and is at
-	// most half of that.
+	// The window uses half of the cache. Documents served since the window was computed come before the rest of the
+	// window, and use at most half as much as the window.
 	return &prefetcher{follower: f, bytes: cacheBytes / 2, wake: make(chan struct{}, 1)}
 }
 
-// turn asks for another window.
+// turn requests another window.
 func (p *prefetcher) turn() { waiting.Signal(p.wake) }
 
 // Run reads ahead until ctx is done.
@@ -64,7 +63,7 @@ func (p *prefetcher) Run(ctx context.Context) {
 	}
 }
 
-// fill reads what the window lacks, until the readers ask for another one.
+// fill reads the documents that the window lacks, until the readers need another one.
 func (p *prefetcher) fill(ctx context.Context) error {
 	missing, needs, err := p.look(ctx)
 	if err != nil {
@@ -81,13 +80,13 @@ func (p *prefetcher) fill(ctx context.Context) error {
 	return nil
 }
 
-// look moves the window to where the readers are and returns the documents that it lacks, in the order of the stream,
-// with the last step of the window that needs each. Those that it has become the youngest of the cache: what was served
-// lies before what is needed.
+// look moves the window to the readers' positions and returns the documents that it lacks, in stream order, with the
+// last step of the window that needs each. Cached documents of the window become the most recently used ones, so that
+// served documents are evicted before needed ones.
 func (p *prefetcher) look(ctx context.Context) (missing []uint64, needs map[uint64]uint64, err error) {
 	w := window{assembler: p.follower.Assembler, room: p.bytes, steps: map[uint64]*plan.Step{}, needs: map[uint64]uint64{}}
 	readers, planned := p.follower.ahead(), p.follower.plan.Planned()
-	for range windowSteps { // of every reader one step, then of every reader the next one
+	for range windowSteps { // in rounds, one step per reader
 		grown := false
 		for i := range readers {
 			r := &readers[i]
@@ -114,7 +113,7 @@ func (p *prefetcher) look(ctx context.Context) (missing []uint64, needs map[uint
 	return w.missing, w.needs, nil
 }
 
-// step returns a planned step, from the window where it has it.
+// step returns a planned step, from the window if it has it.
 func (p *prefetcher) step(ctx context.Context, step uint64) (*plan.Step, error) {
 	p.mu.Lock()
 	s := p.steps[step]
@@ -125,7 +124,7 @@ func (p *prefetcher) step(ctx context.Context, step uint64) (*plan.Step, error) 
 	return p.follower.plan.Step(ctx, step)
 }
 
-// window is what a look has found so far.
+// window is the state of a look.
 type window struct {
 	assembler *assembly.Assembler
 	room      int64 // bytes that further documents may take
@@ -134,7 +133,7 @@ type window struct {
 	missing   []uint64
 }
 
-// add takes in a rank's rows of a step.
+// add adds a rank's rows of a step.
 func (w *window) add(s *plan.Step, place state.Place) {
 	w.steps[s.Index] = s
 	first, n := place.Slice(len(s.Rows))
@@ -153,7 +152,7 @@ func (w *window) add(s *plan.Step, place state.Place) {
 			if seen {
 				continue
 			}
-			if !held { // its length is not known yet
+			if !held { // its length is unknown
 				bytes = assembly.MemoryOf(piece.Start + piece.Length)
 				w.missing = append(w.missing, piece.Doc)
 			}
@@ -162,12 +161,12 @@ func (w *window) add(s *plan.Step, place state.Place) {
 	}
 }
 
-// ahead is the part of a window that one reader wants.
+// ahead is the part of a window for one reader.
 type ahead struct {
 	reader *Reader
 	place  state.Place
-	from   uint64 // the first step whose rows it may ask for
-	end    uint64 // the step behind its last one in the window
+	from   uint64 // first step whose rows the reader may request
+	end    uint64 // the step after its last one in the window
 }
 
 // ahead returns the readers, each with an empty window.
@@ -182,7 +181,7 @@ func (f *Follower) ahead() []ahead {
 	return out
 }
 
-// turnAt notes at which step each reader asks for another window: in the middle of the one that it has.
+// turnAt sets the step at which each reader requests another window: in the middle of its current one.
 func (f *Follower) turnAt(readers []ahead) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -11,30 +11,31 @@ import (
 	"loaderd/loader/state"
 )
 
-// Reader is one rank's place in the plan. Use it from one goroutine; Close it to stop holding the plan back.
+// Reader is one rank's position in the plan. It is not safe for concurrent use. An open Reader holds back the plan;
+// Close ends that.
 type Reader struct {
 	follower *Follower
 	place    state.Place
-	// Under the follower's mu:
+	// Guarded by the follower's mu:
 	from   uint64       // first step
-	next   uint64       // step that is asked for next
-	reads  uint64       // first step whose rows may be asked for: the one that Next returned last
-	turn   uint64       // step from which on another window is read ahead
+	next   uint64       // step that is requested next
+	reads  uint64       // first step whose rows may be requested: the last one that Next returned
+	turn   uint64       // step at which another window is read ahead
 	left   bool         // closed, or dropped
-	idle   time.Time    // since when it has had its step and not asked for the next one; zero while it asks
-	gone   *fault.Error // why it was dropped; nil else
-	at     [orders]int  // where it stands among the follower's readers
+	idle   time.Time    // since when it has its step without requesting the next one; zero during a request
+	gone   *fault.Error // why it was dropped; nil otherwise
+	at     [orders]int  // its indexes in the follower's queues
 	client state.Client
 	span   *jobspans.Span  // of its job
 	rate   consumptionRate // of a client that reports
-	ended  bool            // it was handed all steps that it asks for
+	ended  bool            // it was sent all steps that it requests
 
 	dropped chan error
 	room    chan struct{} // signals that client.Taken has changed
 }
 
-// Next waits for the next step. It returns io.EOF behind the last step, or a *Error with the cause after Options.Stall.
-// Rows of the step that it returned before are not needed any more.
+// Next waits for the next step. It returns io.EOF after the last step, or a *fault.Error with the cause after
+// Options.Stall. After the call, rows of the previously returned step are no longer needed.
 func (r *Reader) Next(ctx context.Context) (*plan.Step, error) {
 	f := r.follower
 	next, err := r.ask()
@@ -71,7 +72,7 @@ func (r *Reader) Next(ctx context.Context) (*plan.Step, error) {
 	}
 }
 
-// ask tells the leader that the reader wants its next step and no more rows of earlier ones.
+// ask reports to the leader that the reader needs its next step and no rows of earlier ones.
 func (r *Reader) ask() (next uint64, err error) {
 	r.follower.mu.Lock()
 	defer r.follower.mu.Unlock()
@@ -91,7 +92,7 @@ func (r *Reader) ask() (next uint64, err error) {
 	return r.next, nil
 }
 
-// advance notes that the reader has its next step.
+// advance records that the reader has its next step.
 func (r *Reader) advance() {
 	r.follower.mu.Lock()
 	defer r.follower.mu.Unlock()
@@ -105,7 +106,7 @@ func (r *Reader) advance() {
 	}
 }
 
-// end notes that no step follows.
+// end records that no step follows.
 func (r *Reader) end() {
 	r.follower.mu.Lock()
 	defer r.follower.mu.Unlock()
@@ -119,7 +120,8 @@ func (r *Reader) Close() {
 	r.follower.remove(r)
 }
 
-// Dropped gets the cause when the reader is dropped, whatever it does at that moment. Next returns the same then.
+// Dropped returns a channel that receives the cause when the reader is dropped. From then on Next returns the same
+// error.
 func (r *Reader) Dropped() <-chan error { return r.dropped }
 
 // stat describes the reader. The caller holds the follower's mu.
@@ -127,14 +129,14 @@ func (r *Reader) stat() state.ReaderStat {
 	return state.ReaderStat{Job: r.place.JobName(), Rank: r.place.Rank, World: r.place.World, Step: r.next}
 }
 
-// relieve forgets since when readers waited: they have gone.
+// relieve resets the start of the wait, because the waiting readers have left.
 func (f *Follower) relieve() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.since = time.Time{}
 }
 
-// starve notes that a reader waits for step planned, the next one to be planned, and since when.
+// starve records that a reader waits for step planned, the next one to be planned, and since when.
 func (f *Follower) starve(planned uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -8,16 +8,16 @@ import (
 	"loaderd/loader/state"
 )
 
-// readers are a follower's readers in the orders that a demand needs, so that what a rank's step costs does not grow
-// with the number of ranks.
+// readers orders a follower's readers as a demand needs them, so that the cost of a rank's step does not grow with
+// the number of ranks.
 type readers struct {
-	byJob    map[string]*queue // of each job its readers, the one first that is furthest behind
+	byJob    map[string]*queue // per job, the slowest reader first
 	byPlace  map[state.Place][]*Reader
-	needs    *queue // the reader first that may ask for rows of the earliest step
-	furthest *queue // the reader first that is furthest on
+	needs    *queue // the reader first that may request rows of the earliest step
+	furthest *queue // the furthest reader first
 }
 
-// The orders in which a reader stands.
+// The queues of a reader.
 const (
 	inJob = iota
 	inNeeds
@@ -31,7 +31,7 @@ func newReaders() readers {
 		&queue{order: inFurthest, compare: func(a, b *Reader) int { return cmp.Compare(b.next, a.next) }}}
 }
 
-// slowest puts the reader first that is furthest behind, and of several the lowest rank.
+// slowest orders readers by next step, then by rank.
 func slowest(a, b *Reader) int {
 	return cmp.Or(cmp.Compare(a.next, b.next), cmp.Compare(a.place.Rank, b.place.Rank))
 }
@@ -47,7 +47,7 @@ func (s readers) add(r *Reader) {
 	s.byPlace[r.place] = append(s.byPlace[r.place], r)
 }
 
-// remove takes a reader out, if it has not left before.
+// remove removes a reader; no effect if it has left before.
 func (s readers) remove(r *Reader) {
 	if r.left {
 		return
@@ -67,7 +67,7 @@ func (s readers) remove(r *Reader) {
 	}
 }
 
-// move notes how far a reader is: the step that it asks for next, and the first one whose rows it may ask for.
+// move updates a reader's position: its next step, and the first step whose rows it may request.
 func (s readers) move(r *Reader, next, reads uint64) {
 	r.next, r.reads = next, reads
 	if r.left {
@@ -78,17 +78,18 @@ func (s readers) move(r *Reader, next, reads uint64) {
 	heap.Fix(s.furthest, r.at[inFurthest])
 }
 
-// all returns the readers in any order. The slice changes with the next reader that moves.
+// all returns the readers in any order. The slice is valid until a reader moves.
 func (s readers) all() []*Reader { return s.needs.readers }
 
-// tells reports whether a demand is right after a reader of a job has moved, so that the leader need not be told again.
+// tells reports whether a demand is still correct after a reader of a job has moved, so that it need not be sent
+// again.
 func (s readers) tells(d state.Demand, job string) bool {
 	slowest, told := s.byJob[job].readers[0], d.Jobs[job]
 	return told.Rank == slowest.place.Rank && told.World == slowest.place.World && told.Step == slowest.next &&
 		d.Needed == s.needs.readers[0].reads && d.Furthest == s.furthest.readers[0].next
 }
 
-// needed is the first step of which a reader may ask for rows; state.EveryStep without readers.
+// needed returns the first step whose rows a reader may request; state.EveryStep without readers.
 func (s readers) needed() uint64 {
 	if s.needs.Len() == 0 {
 		return state.EveryStep
@@ -96,7 +97,7 @@ func (s readers) needed() uint64 {
 	return s.needs.readers[0].reads
 }
 
-// demand is what the readers want.
+// demand returns the demand of the readers.
 func (s readers) demand() state.Demand {
 	d := state.NewDemand()
 	for job, q := range s.byJob {
@@ -109,7 +110,7 @@ func (s readers) demand() state.Demand {
 	return d
 }
 
-// queue is a heap of readers. Each of them knows where it stands in it.
+// queue is a heap of readers. Each reader stores its index in it.
 type queue struct {
 	order   int // index into Reader.at
 	compare func(a, b *Reader) int

@@ -10,7 +10,7 @@ import (
 	"loaderd/loader/state"
 )
 
-// What readers want is what looking at all of them would say, in whatever order they come, move and go.
+// The demand equals one computed from all readers, for any order in which readers join, move and leave.
 func TestReadersDemand(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := newReaders()
@@ -28,7 +28,7 @@ func TestReadersDemand(t *testing.T) {
 			case act == 0 && len(mine) > 0:
 				r := rapid.SampledFrom(mine).Draw(t, "reader")
 				s.remove(r)
-				s.remove(r) // nobody minds
+				s.remove(r) // no effect
 				delete(all, r)
 				told = s.demand()
 			case act < 4 || len(mine) == 0:

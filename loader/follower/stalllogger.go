@@ -12,25 +12,24 @@ import (
 )
 
 const (
-	// tellAfter is how long readers wait for a step before the log says why.
+	// tellAfter is how long readers wait for a step before the reason is logged.
 	tellAfter = 10 * time.Second
-	// tellAgain is how often the log names the same reason, with other figures.
+	// tellAgain is the minimum interval at which the same reason is logged with other figures.
 	tellAgain = time.Minute
 )
 
-// stallLogger logs why readers wait: when they have waited for tellAfter, when the cause changes, and when the step is
-// there.
+// stallLogger logs why readers wait: after a wait of tellAfter, when the cause changes, and when the step is planned.
 type stallLogger struct {
 	follower *Follower
-	since    time.Time    // when the wait began that the log knows of; zero without one
-	reason   fault.Reason // that the log was told last
+	since    time.Time    // start of the logged wait; zero without one
+	reason   fault.Reason // last logged reason
 	facts    map[string]string
-	told     map[fault.Reason]time.Time // when the log was last told of each reason
-	gone     time.Time                  // since when there is no reader; zero while there is one
-	ranks    map[census.Key]string      // jobs whose missing ranks were logged, and which ranks
+	told     map[fault.Reason]time.Time // last log time of each reason
+	gone     time.Time                  // since when no reader exists; zero while one exists
+	ranks    map[census.Key]string      // jobs whose missing ranks were logged, and these ranks
 }
 
-// LogStalls looks every diagnosis.BeatInterval whether readers wait, until ctx is done.
+// LogStalls checks every diagnosis.BeatInterval whether readers wait, until ctx is done.
 func (f *Follower) LogStalls(ctx context.Context) {
 	w := stallLogger{follower: f, told: map[fault.Reason]time.Time{}, ranks: map[census.Key]string{}}
 	f.beat(time.Now())
@@ -68,7 +67,7 @@ func (w *stallLogger) look(now time.Time) {
 	case over || since.IsZero() || now.Sub(since) < tellAfter:
 		return
 	case readers == 0:
-		if now.Sub(w.gone) >= tellAfter { // a reader that got the cause as an error comes back within seconds
+		if now.Sub(w.gone) >= tellAfter { // a reader that received the cause as an error reconnects within seconds
 			w.follower.relieve()
 			w.since = time.Time{}
 		}
@@ -84,7 +83,7 @@ func (w *stallLogger) look(now time.Time) {
 		"reason", e.Reason, "cause", e.Message, "do", e.Do)
 }
 
-// logRanks logs which ranks hold their jobs, and that they no longer do. Of several daemons the leader does.
+// logRanks logs which ranks hold back their jobs, and when they no longer do. Only the leader's daemon logs this.
 func (w *stallLogger) logRanks(v census.View) {
 	if w.follower.Leader.Report().Elsewhere {
 		clear(w.ranks)

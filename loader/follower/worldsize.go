@@ -10,8 +10,8 @@ import (
 	"loaderd/loader/runconfig"
 )
 
-// CheckWorld refuses a world size that does not divide the rows of every bucket's steps: a *Error with the sizes that
-// do.
+// CheckWorld returns an error for a world size that does not divide the rows of every bucket's steps. The
+// *fault.Error lists valid sizes.
 func CheckWorld(c runconfig.Config, world int) error {
 	rows := c.Steps.PerBucket(c.Packing.Buckets)
 	shared := 0 // the greatest common divisor
@@ -34,7 +34,7 @@ func CheckWorld(c runconfig.Config, world int) error {
 		Facts:   map[string]string{"world": strconv.Itoa(world), "rows": strconv.Itoa(shared), "divisors": fits}}
 }
 
-// divisors lists the divisors of n in ascending order; of more than 32 the middle is left out.
+// divisors lists the divisors of n in ascending order; if more than 32, without those in the middle.
 func divisors(n int) string {
 	var low, high []string
 	for d := 1; d*d <= n; d++ {
