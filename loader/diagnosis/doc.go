@@ -1,2 +1,2 @@
-// Package diagnosis finds out why a step has not come, and describes in a sentence how a run does.
+// Package diagnosis determines why a step is not planned yet, and describes the state of a run in one sentence.
 package diagnosis

@@ -10,12 +10,12 @@ import (
 	"loaderd/loader/state"
 )
 
-// drainsQuiet reports whether an early drain is recorded once the stream has been quiet.
+// drainsQuiet reports whether an early drain will be recorded once the stream has been quiet.
 func (w *wait) drainsQuiet() bool {
 	return w.Report.PlanStats.Lacks.Early && w.Options.FirstStepQuiet > 0
 }
 
-// firstStep is the cause while the shuffle window has not filled and an early drain is possible.
+// firstStep returns the cause while the shuffle window has not filled and an early drain is possible.
 func (w *wait) firstStep() *fault.Error {
 	p, waits := &w.Report.PlanStats, w.Demand.Waits(w.Planned)
 	sentence := w.nextStep()
@@ -54,7 +54,7 @@ func (w *wait) firstStep() *fault.Error {
 		"wait, or end the run with loaderd seal when no more documents come", nil)
 }
 
-// untilDrain estimates how long it takes until an early drain is due; ok is false without evidence.
+// untilDrain estimates the time until an early drain is due; ok is false without evidence.
 func (w *wait) untilDrain() (left time.Duration, ok bool) {
 	p, quiet := &w.Report.PlanStats, w.source.DrySince
 	if p.Lacks.Drains && w.Options.FirstStepQuiet > 0 && !quiet.IsZero() && time.Since(quiet) >= dryFor {

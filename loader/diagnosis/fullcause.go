@@ -15,8 +15,8 @@ import (
 	"loaderd/loader/state"
 )
 
-// full: every document of a stream that has no room is planned, and the step needs more. Producers wait for room and
-// the run waits for documents.
+// full checks for backpressure: every document of a full stream is planned, and the step needs more. Producers wait
+// for room and the run waits for documents.
 func (w *wait) full() *fault.Error {
 	if !w.exhausted() {
 		return nil
@@ -28,7 +28,7 @@ func (w *wait) full() *fault.Error {
 	return w.fullOf(w.source.DrySince, name)
 }
 
-// fullOf returns the cause for the first of some sources whose stream is full; nil if none is.
+// fullOf returns the cause for the first of the given sources whose stream is full; nil if none is.
 func (w *wait) fullOf(since time.Time, sources ...string) *fault.Error {
 	i := slices.IndexFunc(w.Report.Streams, func(f state.StreamFill) bool {
 		return f.Full && slices.Contains(sources, f.Source)
@@ -72,7 +72,7 @@ func (w *wait) fullOf(since time.Time, sources ...string) *fault.Error {
 	return stalled(fault.StreamFull, sentence, detail, w.whenFull(&f, facts), facts)
 }
 
-// whenFull is the advice for a full stream. It notes the job that holds the documents in the facts.
+// whenFull returns the advice for a full stream. It adds the job that retains the documents to the facts.
 func (w *wait) whenFull(f *state.StreamFill, facts map[string]string) string {
 	job, committed := behindKeeper(w.Keepers)
 	reads, from := w.Demand.Retained(w.Keepers)
@@ -99,7 +99,7 @@ func (w *wait) whenFull(f *state.StreamFill, facts map[string]string) string {
 		"and those that other runs need"
 }
 
-// behindKeeper returns the keeper that has committed least, and the step; an empty name without keepers.
+// behindKeeper returns the keeper with the lowest commit, and its step; an empty name without keepers.
 func behindKeeper(k planrecord.Keepers) (name string, step uint64) {
 	if len(k) == 0 {
 		return "", 0

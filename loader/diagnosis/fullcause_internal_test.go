@@ -14,7 +14,7 @@ import (
 	"loaderd/loader/state"
 )
 
-// filled is a wait for documents of a stream of which 1,000 of 1,024 KiB are used, and all are planned.
+// filled returns a wait for documents of a stream with 1,000 of 1,024 KiB used, all of them planned.
 func filled(release string) *wait {
 	w := unexplained()
 	w.Options.Release = release

@@ -11,7 +11,7 @@ import (
 	"loaderd/loader/fault"
 )
 
-// RankCause returns a finding of the census as the cause of a wait.
+// RankCause converts a finding of the census into the cause of a wait.
 func RankCause(f *census.Finding) *fault.Error {
 	waited := quantity.Time(f.For)
 	sentence := fmt.Sprintf("%s %s not consumed step %d for %s", ranksOf(f), has(f), f.Step, waited)
@@ -42,7 +42,7 @@ func RankCause(f *census.Finding) *fault.Error {
 	return stalled(fault.RankMissing, strings.ToUpper(sentence[:1])+sentence[1:], detail, do, facts)
 }
 
-// detailOf describes what the ranks of a finding do instead of consuming a step.
+// detailOf describes the state of a finding's ranks that do not consume a step.
 func detailOf(f *census.Finding) string {
 	several := f.Count > 1
 	switch f.State {
@@ -60,7 +60,7 @@ func detailOf(f *census.Finding) string {
 	return ""
 }
 
-// rankNote names the ranks of a finding within the sentence of a run that continues.
+// rankNote describes the ranks of a finding within the sentence of a run that continues.
 func rankNote(f *census.Finding) string {
 	is, waited := "is", quantity.Time(f.For)
 	if f.Count > 1 {
@@ -106,7 +106,7 @@ func has(f *census.Finding) string {
 	return "has"
 }
 
-// rankAt returns where the first rank of a finding is: its address, or the daemon that served it.
+// rankAt returns the location of a finding's first rank: its address, or the daemon that served it.
 func rankAt(f *census.Finding) string {
 	where := fmt.Sprintf("rank %d", f.Ranks[0])
 	if r := f.Rank; r != nil && r.Address != "" {
@@ -117,8 +117,8 @@ func rankAt(f *census.Finding) string {
 	return where
 }
 
-// finding returns the worst finding of all jobs, and whether that job waits for a step that is not planned; nil when
-// all is well.
+// finding returns the worst finding of all jobs, and whether that job waits for a step that is not planned; nil if
+// none exists.
 func (w *wait) finding() (worst *census.Finding, waits bool) {
 	for _, j := range w.Ranks.Jobs {
 		if f := j.Finding; f != nil && (worst == nil || f.Level > worst.Level) {
@@ -128,7 +128,7 @@ func (w *wait) finding() (worst *census.Finding, waits bool) {
 	return worst, waits
 }
 
-// missingRank: the reader that holds the plan back is one of a job whose ranks are missing.
+// missingRank checks whether the reader that holds back the plan belongs to a job with missing ranks.
 func (w *wait) missingRank() *fault.Error {
 	if w.brake == nil || w.Report.Replays {
 		return nil
@@ -142,13 +142,13 @@ func (w *wait) missingRank() *fault.Error {
 	return nil
 }
 
-// waits reports whether a trainer waits for a step that is not planned. For a client that does not report, its stream
-// counts.
+// waits reports whether a trainer waits for a step that is not planned. For a client that does not report, the state
+// of its stream decides.
 func (w *wait) waits() bool {
 	return len(w.Ranks.Jobs) == 0 && w.Demand.Waits(w.Planned) || slices.ContainsFunc(w.Ranks.Jobs, w.jobWaits)
 }
 
-// jobWaits is waits for one job.
+// jobWaits implements waits for one job.
 func (w *wait) jobWaits(j census.Job) bool {
 	for _, r := range j.Ranks {
 		if r.Starves && r.State == census.Reading || !r.Reports && r.Streams > 0 && w.Demand.Waits(w.Planned) {

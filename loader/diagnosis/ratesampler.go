@@ -9,7 +9,7 @@ import (
 	"loaderd/loader/state"
 )
 
-// Beat is how far a run was at one moment, as it is known to this daemon.
+// Beat is a sample of a run's progress, as observed by this daemon.
 type Beat struct {
 	at                         time.Time
 	steps, read                uint64
@@ -19,7 +19,7 @@ type Beat struct {
 	waits                      bool // a rank waits for a step that is not planned
 }
 
-// Beat is how far the run is; the step of the evidence is the next one that is planned.
+// Beat returns a sample of the run's progress. The step of the evidence must be the next one to be planned.
 func (e Evidence) Beat(now time.Time) Beat {
 	p := &e.Report.PlanStats
 	b := Beat{at: now, steps: e.Step, documents: p.Packed.Documents + p.Counts.Skipped.Of(plan.SkipUndecodable),
@@ -33,8 +33,8 @@ func (e Evidence) Beat(now time.Time) Beat {
 	return b
 }
 
-// RateSampler remembers the beats of the last minutes. The leader's figures start anew with another leader at most by
-// what that plans again.
+// RateSampler holds the beats of the last minutes. After a change of leader, the leader's figures go back at most by
+// what it replays.
 type RateSampler struct {
 	mu    sync.Mutex
 	beats []Beat // a second apart, oldest first
@@ -44,15 +44,15 @@ type RateSampler struct {
 const (
 	// BeatInterval is the time between two beats.
 	BeatInterval = time.Second
-	// beats are remembered.
+	// beats is the maximum number of beats held.
 	beats = 600
-	// lately is how far back rates look at least.
+	// lately is the minimum period over which rates are computed.
 	lately = 10 * time.Second
-	// lastMinute is how far back the pace of a run is judged.
+	// lastMinute is the period over which the pace of a run is judged.
 	lastMinute = time.Minute
 )
 
-// Add takes in the next beat.
+// Add adds the next beat.
 func (p *RateSampler) Add(b Beat) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -66,9 +66,9 @@ func (p *RateSampler) Add(b Beat) {
 	p.beats = append(p.beats, b)
 }
 
-// stepwise returns the beats between which steps are counted: those of the last ten seconds or, with fewer than two
-// steps in them, those that brought the last two. There are none once the next step is overdue by an interval. The
-// caller holds mu.
+// stepwise returns the beats between which steps are counted: those of the last ten seconds or, if these have fewer
+// than two steps, those of the last two steps. ok is false once the next step is overdue by an interval. The caller
+// holds mu.
 func (p *RateSampler) stepwise(steps func(Beat) uint64) (from, to Beat, ok bool) {
 	from, to, ok = p.within(lately)
 	if !ok || steps(to) >= steps(from)+2 {
@@ -88,7 +88,7 @@ func (p *RateSampler) stepwise(steps func(Beat) uint64) (from, to Beat, ok bool)
 	return p.beats[first], p.beats[last], true
 }
 
-// still returns for how long no step has come.
+// still returns the time since the last step was planned.
 func (p *RateSampler) still(now time.Time) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -98,7 +98,7 @@ func (p *RateSampler) still(now time.Time) time.Duration {
 	return now.Sub(p.moved)
 }
 
-// steps returns how many steps the last beats within a span added.
+// steps returns how many steps were planned during the last beats within a span.
 func (p *RateSampler) steps(span time.Duration) uint64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -130,7 +130,7 @@ func (p *RateSampler) within(span time.Duration) (from, to Beat, ok bool) {
 	return p.beats[i], to, true
 }
 
-// waiting returns in which part of the last minute a rank waited for a step that was not planned.
+// waiting returns the part of the last minute during which a rank waited for a step that was not planned.
 func (p *RateSampler) waiting() float64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -151,7 +151,7 @@ func (p *RateSampler) Waits() bool {
 	return len(p.beats) > 0 && p.beats[len(p.beats)-1].waits
 }
 
-// Rates returns the speed of the run.
+// Rates returns the current rates of the run.
 func (p *RateSampler) Rates() (r state.Rates) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -19,8 +19,8 @@ import (
 	"loaderd/loader/state"
 )
 
-// dryFor is how long a stream must have had nothing new before it is called dry: one that trickles is not dry between
-// its documents.
+// dryFor is how long a stream must have had no new document before it counts as dry, so that a slow stream is not dry
+// between its documents.
 const dryFor = 5 * time.Second
 
 func (w *wait) cause() *fault.Error {
@@ -29,7 +29,7 @@ func (w *wait) cause() *fault.Error {
 		w.tokenizing, w.filling, w.disconnected, w.unknown)
 }
 
-// first returns the first cause that is one.
+// first returns the result of the first check that finds a cause.
 func first(looks ...func() *fault.Error) *fault.Error {
 	for _, look := range looks {
 		if e := look(); e != nil {
@@ -39,20 +39,20 @@ func first(looks ...func() *fault.Error) *fault.Error {
 	return nil
 }
 
-// broken returns what keeps the run from planning any step; nil if nothing does.
+// broken returns what prevents the run from planning any step; nil if nothing does.
 func (w *wait) broken() *fault.Error {
 	return first(w.storage, w.leaderless, w.storing, w.opening, w.replaying, w.down, w.renewing)
 }
 
-// missing returns what keeps the next step from being planned.
+// missing returns what prevents the next step from being planned.
 func (w *wait) missing() *fault.Error {
 	return first(w.missingRank, w.behind, w.idle, w.full, w.dry, w.tokenizing, w.filling, w.disconnected, w.unknown)
 }
 
-// Evidence is what is known about a wait for a step.
+// Evidence is the information about a wait for a step.
 type Evidence struct {
 	Step    uint64
-	Planned uint64 // steps that are
+	Planned uint64 // number of planned steps
 	Keepers planrecord.Keepers
 	Report  state.Report
 	Demand  state.Demand // of the readers of all daemons
@@ -63,12 +63,12 @@ type Evidence struct {
 	Supply  func(source string) (why, do string, ok bool) // of backend.Backends; may be nil
 }
 
-// wait finds the cause of a wait. Each of its methods up to unknown checks the evidence of one possible cause, and
-// returns nil without any.
+// wait determines the cause of a wait. Each of its methods up to unknown checks the evidence of one possible cause,
+// and returns nil without evidence.
 type wait struct {
 	Evidence
-	source document.SourceStatus // that the plan waits for
-	brake  *state.ReaderStat     // reader that holds the plan back
+	source document.SourceStatus // the source that the plan waits for
+	brake  *state.ReaderStat     // reader that holds back the plan
 }
 
 func newWait(e Evidence) *wait {
@@ -80,8 +80,8 @@ func newWait(e Evidence) *wait {
 	return w
 }
 
-// Cause returns why the step has not come. Every cause rests on evidence that its function names; without any it is
-// CauseUnknown.
+// Cause returns why the step is not planned yet. Every cause has evidence that its method documents; without any, it
+// is CauseUnknown.
 func (e Evidence) Cause() *fault.Error {
 	w := newWait(e)
 	c := w.cause()
@@ -101,7 +101,7 @@ func (e Evidence) Unanswered() *fault.Error {
 	return c
 }
 
-// stalled returns the error of a cause: its sentence, as the verdict of the run has it, and what else is known.
+// stalled returns the error of a cause. sentence is that of the run's verdict, and detail is additional information.
 func stalled(reason fault.Reason, sentence, detail, do string, facts map[string]string) *fault.Error {
 	e := &fault.Error{Reason: reason, Message: sentence, Do: do, Facts: facts, Brief: sentence, Detail: detail}
 	if detail != "" {
@@ -110,8 +110,8 @@ func stalled(reason fault.Reason, sentence, detail, do string, facts map[string]
 	return e
 }
 
-// factsOf are the facts of a cause, and those of every wait. A full stream and a missing rank have their own alone: a
-// status carries 16.
+// factsOf returns the facts of a cause, plus those of every wait. A full stream and a missing rank have only their
+// own, because a status carries 16.
 func (w *wait) factsOf(e *fault.Error) map[string]string {
 	if e.Reason == fault.StreamFull || e.Reason == fault.RankMissing {
 		return e.Facts
@@ -141,10 +141,10 @@ func (w *wait) facts() map[string]string {
 	return facts
 }
 
-// asks is the advice when the reader can do nothing else.
+// asks is the advice when the reader can only wait.
 const asks = "wait and ask again"
 
-// storage: the server inside the leader's daemon has reported a failed write, see StorageFailure.
+// storage checks whether the embedded server of the leader's daemon has reported a failed write, see StorageFailure.
 func (w *wait) storage() *fault.Error {
 	c := w.Report.Connection
 	if c == nil || c.Storage == nil {
@@ -167,7 +167,7 @@ func (w *wait) storage() *fault.Error {
 		"check that disk, then restart the daemon", facts)
 }
 
-// leaderless: no leader has reported for heartbeatTimeout, or none has ever.
+// leaderless checks whether no leader has reported for state.HeartbeatTimeout, or none ever has.
 func (w *wait) leaderless() *fault.Error {
 	r := &w.Report
 	if !r.Elsewhere || r.Silent < state.HeartbeatTimeout && (!r.Unheard || r.Source != nil) {
@@ -182,7 +182,7 @@ func (w *wait) leaderless() *fault.Error {
 		nil)
 }
 
-// connected adds the state of the connection to the detail of a cause where that is down.
+// connected adds the state of the connection to the detail of a cause if the connection is down.
 func (w *wait) connected(detail string) string {
 	if c := w.Report.Connection; c != nil && !c.Up {
 		return detail + "; the connection to NATS is " + c.String()
@@ -190,10 +190,10 @@ func (w *wait) connected(detail string) string {
 	return detail
 }
 
-// storeFor is how long an append may take before a step waits for it.
+// storeFor is the duration of an append after which it counts as the cause of a wait.
 func (w *wait) storeFor() time.Duration { return min(time.Second, w.Options.Stall/2) }
 
-// storing: an append to the plan log is under way without an answer.
+// storing checks whether an append to the plan log is unacknowledged.
 func (w *wait) storing() *fault.Error {
 	if w.Report.Storing <= w.storeFor() {
 		return nil
@@ -208,7 +208,7 @@ func (w *wait) storing() *fault.Error {
 		w.connected(detail), do, nil)
 }
 
-// renewing: an append waits until the daemon is sure that its lease has not expired.
+// renewing checks whether an append waits until the daemon has confirmed that its lease has not expired.
 func (w *wait) renewing() *fault.Error {
 	if w.Report.Renewing <= w.storeFor() {
 		return nil
@@ -219,7 +219,7 @@ func (w *wait) renewing() *fault.Error {
 		nil)
 }
 
-// opening: the last attempt to open the stream has failed, or the connection is down.
+// opening checks whether the last attempt to open the stream has failed, or the connection is down.
 func (w *wait) opening() *fault.Error {
 	r := &w.Report
 	if r.Opening == nil {
@@ -236,7 +236,7 @@ func (w *wait) opening() *fault.Error {
 	return stalled(fault.SourceDown, sentence, detail, "check the NATS server; the daemon tries again by itself", nil)
 }
 
-// replaying: the leader has not planned everything again that the plan log holds.
+// replaying checks whether the leader has not finished the replay of the plan log.
 func (w *wait) replaying() *fault.Error {
 	if !w.Report.Replays || !w.Report.Reads() || !w.source.DownSince.IsZero() {
 		return nil
@@ -256,7 +256,7 @@ func (w *wait) replaying() *fault.Error {
 	return stalled(fault.Replaying, sentence, detail, asks, nil)
 }
 
-// behind: the plan is as far ahead of a reader as it may be.
+// behind checks whether the plan has its maximum lead over a reader.
 func (w *wait) behind() *fault.Error {
 	b := w.brake
 	if b == nil || w.Report.Replays {
@@ -270,7 +270,7 @@ func (w *wait) behind() *fault.Error {
 			"rank_step": strconv.FormatUint(b.Step, 10)})
 }
 
-// down: the reader of the documents has reported an error since the last document.
+// down checks whether the reader of the documents has reported an error since the last document.
 func (w *wait) down() *fault.Error {
 	s := w.source
 	if s.DownSince.IsZero() {
@@ -282,7 +282,7 @@ func (w *wait) down() *fault.Error {
 		map[string]string{"down_since": s.DownSince.UTC().Format(time.RFC3339Nano)})
 }
 
-// dry: the stream is exhausted.
+// dry checks whether the stream is exhausted.
 func (w *wait) dry() *fault.Error {
 	if !w.exhausted() {
 		return nil
@@ -326,21 +326,21 @@ func (w *wait) dry() *fault.Error {
 	return stalled(fault.SourceDry, sentence+", "+quantity.Time(time.Since(s.DrySince)), detail, do, facts)
 }
 
-// exhausted reports whether the last document of the stream is planned, none has been stored for dryFor or since the
-// stream was opened, and the stream is not sealed.
+// exhausted reports whether the last document of the stream is planned, no document has been stored for dryFor or
+// since the stream was opened, and the stream is not sealed.
 func (w *wait) exhausted() bool {
 	s := w.source
 	quiet := time.Since(s.DrySince) >= min(dryFor, w.Options.Stall/2) || w.Report.Idle >= w.Report.Reading
 	return !s.DrySince.IsZero() && s.Delivered >= s.Fetched && quiet && !w.sealed()
 }
 
-// sealed reports whether no document follows the last one of the stream that the plan waits for.
+// sealed reports whether the stream that the plan waits for is sealed.
 func (w *wait) sealed() bool {
 	x := w.wanted()
 	return x != nil && x.Sealed
 }
 
-// wanted returns the source that comes next; nil while the leader has not told of it.
+// wanted returns the source of the next document; nil until the leader has reported it.
 func (w *wait) wanted() *state.SourceStats {
 	p := &w.Report.PlanStats
 	if p.Wants >= len(p.Sources) {
@@ -349,7 +349,7 @@ func (w *wait) wanted() *state.SourceStats {
 	return &p.Sources[p.Wants]
 }
 
-// stream names the document stream that the plan waits for.
+// stream returns a readable name of the document stream that the plan waits for.
 func (w *wait) stream() string {
 	if x := w.wanted(); x != nil && w.Report.Several() {
 		return fmt.Sprintf("source %q", x.Name)
@@ -357,7 +357,7 @@ func (w *wait) stream() string {
 	return "the document stream"
 }
 
-// idle: the planner reads no source before the mixture changes, or before one that rests has documents.
+// idle checks whether the planner reads no source until the mixture changes or a paused source has documents.
 func (w *wait) idle() *fault.Error {
 	p := &w.Report.PlanStats
 	if !p.Idle {
@@ -383,7 +383,7 @@ func (w *wait) idle() *fault.Error {
 		"give one a weight with loaderd mix --set NAME=1", nil)
 }
 
-// whenDry is the advice where no documents arrive, with one command at most.
+// whenDry returns the advice if no documents arrive, with at most one command.
 func (w *wait) whenDry() string {
 	const publish = "publish more documents, or "
 	switch lacks := w.Report.PlanStats.Lacks; {
@@ -406,7 +406,7 @@ func (w *wait) whenDry() string {
 	}
 }
 
-// tokenizing: the planner waits for the tokens of documents that are fetched.
+// tokenizing checks whether the planner waits for the tokens of fetched documents.
 func (w *wait) tokenizing() *fault.Error {
 	s, r := w.source, &w.Report.PlanStats
 	if !s.Tokenizing || s.Delivered >= s.Fetched || r.Cursor != r.CursorBefore {
@@ -420,7 +420,7 @@ func (w *wait) tokenizing() *fault.Error {
 // flowFor is how long after its last document a stream counts as flowing.
 const flowFor = 10 * time.Second
 
-// filling: a document was fetched or planned within flowFor, or the stream was opened.
+// filling checks whether a document was fetched or planned, or the stream was opened, within flowFor.
 func (w *wait) filling() *fault.Error {
 	f, lacks := w.facts(), w.Report.PlanStats.Lacks
 	if !w.Report.Reads() || w.Report.Idle >= flowFor {
@@ -438,7 +438,7 @@ func (w *wait) filling() *fault.Error {
 			"none has been received yet", asks, nil)
 	case lacks.Early:
 		return w.firstStep()
-	case lacks.Needed == 0: // nothing is known yet
+	case lacks.Needed == 0: // no figures exist yet
 		sentence += ": documents flow, pool and shuffle window fill"
 	default:
 		if lacks.Documents > 0 && w.Rates.Documents > 0 {
@@ -455,7 +455,7 @@ func (w *wait) filling() *fault.Error {
 	return stalled(fault.PoolFilling, sentence, detail, asks, nil)
 }
 
-// disconnected: the leader's connection to the servers is down, and nothing else explains the wait.
+// disconnected checks whether the leader's connection to the servers is down. It runs after all more specific checks.
 func (w *wait) disconnected() *fault.Error {
 	c := w.Report.Connection
 	if c == nil || c.Up {
@@ -466,7 +466,7 @@ func (w *wait) disconnected() *fault.Error {
 		map[string]string{"down_since": c.Since.UTC().Format(time.RFC3339Nano)})
 }
 
-// unknown is the cause without evidence for any other. It lists what is known.
+// unknown returns the cause without evidence for any other one. It lists the available information.
 func (w *wait) unknown() *fault.Error {
 	r, s := &w.Report, &w.source
 	connection := r.Connection.String()
@@ -503,7 +503,7 @@ func (w *wait) unknown() *fault.Error {
 		"look at the log of the daemon that plans the run, and at that of the NATS server", facts)
 }
 
-// skipped says why documents are skipped, where at least half of those that were planned are; else it is empty.
+// skipped returns why documents are skipped, if at least half of the planned ones are; otherwise an empty string.
 func (w *wait) skipped() string {
 	c := &w.Report.PlanStats.Counts
 	n := c.Skipped.Total()
@@ -513,7 +513,8 @@ func (w *wait) skipped() string {
 	return fmt.Sprintf("skipped %s: %s", quantity.Of(int(n), int(c.Arrived), "document"), c.Skipped)
 }
 
-// queueNote shows the rows that wait for a step: 1024: 3 rows, a step has 48; 2048: 1 row, a step has 24.
+// queueNote formats the rows that wait for a step, for example: 1024: 3 rows, a step has 48; 2048: 1 row, a step has
+// 24.
 func queueNote(queues []planner.QueueStat) string {
 	parts := make([]string, len(queues))
 	for i, q := range queues {
@@ -522,7 +523,7 @@ func queueNote(queues []planner.QueueStat) string {
 	return strings.Join(parts, "; ")
 }
 
-// nextStep begins a sentence about the next step.
+// nextStep returns the beginning of a sentence about the next step.
 func (w *wait) nextStep() string {
 	if w.Planned == 0 {
 		return "First step"
@@ -530,10 +531,10 @@ func (w *wait) nextStep() string {
 	return "Next step"
 }
 
-// note adds the figures to the facts of a cause.
+// note adds the figures of a shortage to the facts of a cause.
 func note(s planner.Shortage, facts map[string]string) {
 	if s.Needed == 0 {
-		return // nothing is known yet
+		return // no figures exist yet
 	}
 	facts["rows_needed"], facts["rows_there"] = strconv.Itoa(s.Needed), strconv.Itoa(s.There)
 	if s.Documents > 0 {

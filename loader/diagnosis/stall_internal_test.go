@@ -14,7 +14,7 @@ import (
 	"loaderd/loader/state"
 )
 
-// unexplained is a wait in which nothing is wrong: 40 documents are stored and not received.
+// unexplained returns a wait without any problem: 40 documents are stored and not received.
 func unexplained() *wait {
 	w := &wait{Evidence: Evidence{Step: 7, Planned: 7, Options: backend.Options{Stall: time.Minute, Ahead: 4}}}
 	w.source = document.SourceStatus{Last: 100, Fetched: 60, Delivered: 60}
@@ -180,7 +180,7 @@ func TestWait_CauseRestsOnEvidence(t *testing.T) {
 	}
 }
 
-// A wait for the plan log counts after a second, or earlier where readers learn of it earlier.
+// A pending append counts as a cause after a second, or earlier if readers receive the cause earlier.
 func TestWait_AppendCountsBeforeReadersAreTold(t *testing.T) {
 	const short = 300 * time.Millisecond
 	for stall, want := range map[time.Duration]time.Duration{time.Minute: time.Second, short: short / 2} {

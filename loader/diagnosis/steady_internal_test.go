@@ -10,8 +10,8 @@ import (
 	"loaderd/loader/fault"
 )
 
-// pace feeds a follower's pulse with the beats of a run whose ranks wait for the steps that are planned at these
-// moments.
+// pace feeds a RateSampler with the beats of a run whose ranks wait for steps, and records the kinds of the shown
+// verdicts.
 type pace struct {
 	p      RateSampler
 	s      Steady
@@ -21,7 +21,7 @@ type pace struct {
 	steps  uint64
 }
 
-// beat is a second in which so many steps are planned.
+// beat adds a second in which the given number of steps is planned.
 func (x *pace) beat(steps int, waits bool) {
 	now := x.start.Add(time.Duration(x.second) * time.Second)
 	x.second++
@@ -69,15 +69,15 @@ func TestSteady_FailureIsShownAtOnce(t *testing.T) {
 	}
 }
 
-// Whatever the verdicts of the moments are, the one that is shown changes its kind when another kind has lasted for
-// changeAfter, and not before.
+// For any sequence of verdicts, the kind that is shown changes when another kind has lasted for changeAfter, and not
+// before.
 func TestSteady_ChangesWhatLasts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var s Steady
 		now := time.Unix(1e9, 0)
 		kinds := []Verdict{{Health: Running, Limits: LimitRanks}, {Health: Running, Limits: LimitDocuments},
 			{Health: Waiting, Reason: fault.SourceDry}, {Health: Waiting, Reason: fault.PoolFilling}}
-		same := now // when a moment last had the kind that is shown
+		same := now // last time at which a verdict had the kind that is shown
 		for i := range rapid.IntRange(1, 200).Draw(t, "seconds") {
 			before, _ := s.Verdict()
 			v := rapid.SampledFrom(kinds).Draw(t, "verdict")

@@ -14,35 +14,35 @@ import (
 // Health is the state of a run in one word.
 type Health string
 
-// Healths, the best first.
+// Health values, the best first.
 const (
-	Running Health = "running" // steps come, or the run has ended as it should
-	// for something that comes by itself, or that somebody has to bring: documents, ranks, another daemon
+	Running Health = "running" // steps are planned, or the run has ended normally
+	// waits for documents, ranks or another daemon, which arrive automatically or must be supplied
 	Waiting Health = "waiting"
-	Failing Health = "failing" // something is broken
+	Failing Health = "failing" // a component is broken
 )
 
-// What the rest of a run waits for: a stage of the way from the producers to the ranks.
+// Limit values name the bottleneck of a run: a stage between the producers and the ranks.
 const (
-	LimitDocuments = "published" // documents do not come faster
+	LimitDocuments = "published" // documents are not published faster
 	LimitTokenizer = "tokenized" // documents wait to be tokenized
 	LimitPlan      = "ahead"     // steps wait to be stored
-	LimitRanks     = "read"      // ranks ask for no more
+	LimitRanks     = "read"      // ranks request no further steps
 )
 
-// Verdict describes the state of a run in one sentence: the same on the page, in loaderd status and in the errors of
-// readers that wait.
+// Verdict describes the state of a run in one sentence. The web page, loaderd status and the errors of waiting
+// readers use the same sentence.
 type Verdict struct {
 	Health   Health            `json:"health"`
 	Sentence string            `json:"sentence"`
-	Detail   string            `json:"detail,omitempty"` // what else is known
+	Detail   string            `json:"detail,omitempty"` // additional information
 	Do       string            `json:"do,omitempty"`
-	Reason   fault.Reason      `json:"reason,omitempty"` // that a reader which waits is told
-	Limits   string            `json:"limits,omitempty"` // what the rest waits for
+	Reason   fault.Reason      `json:"reason,omitempty"` // reason in the error of a waiting reader
+	Limits   string            `json:"limits,omitempty"` // bottleneck
 	Facts    map[string]string `json:"facts,omitempty"`
 }
 
-// Line is the verdict with what to do.
+// Line returns the sentence with the advice.
 func (v Verdict) Line() string {
 	if v.Do == "" {
 		return v.Sentence
@@ -51,29 +51,29 @@ func (v Verdict) Line() string {
 }
 
 const (
-	// idleAfter is the least time without a request for a step after which ranks are waited for: a training step may take
-	// long.
+	// idleAfter is the minimum time without a request for a step after which the run waits for ranks. A training step
+	// may take long.
 	idleAfter = time.Minute
-	// takeover is how long it takes at most until another daemon leads.
+	// takeover is the maximum time until another daemon leads.
 	takeover = 15 * time.Second
-	// lagging is how many steps a rank must be behind the furthest before it is named.
+	// lagging is how many steps a rank must lag behind the furthest one before it is named.
 	lagging = 4
 )
 
-// Moment is what a verdict needs beside the evidence for the next step.
+// Moment is the input of a verdict in addition to the evidence for the next step.
 type Moment struct {
 	At          time.Time
 	Ended       bool  // all steps are planned
-	Failed      error // why this process stores no further step, though the run has not ended
+	Failed      error // why this process stores no further step, although the run has not ended
 	RateSampler *RateSampler
-	Buffered    string  // a job whose ranks report and have no streams; empty without one
-	Shown       Verdict // that is shown until now
+	Buffered    string  // a job whose ranks report but have no streams; empty without one
+	Shown       Verdict // currently shown verdict
 }
 
-// Verdict judges the run at a moment. The step of the evidence is the next one that is planned.
+// Verdict evaluates the run at a moment. The step of the evidence must be the next one to be planned.
 func (e Evidence) Verdict(m Moment) Verdict { return (&judgement{m, newWait(e)}).verdict() }
 
-// judgement is how a run is judged at a moment.
+// judgement is the evaluation of a run at a moment.
 type judgement struct {
 	Moment
 	w *wait
@@ -116,7 +116,8 @@ func (m *judgement) verdict() Verdict {
 	return m.running()
 }
 
-// withoutReaders is the verdict on a run that no reader is connected to. full: it is planned ahead as far as it may be.
+// withoutReaders returns the verdict of a run without connected readers. full reports that the plan has its maximum
+// lead.
 func (m *judgement) withoutReaders(full bool) Verdict {
 	v := Verdict{Health: Waiting, Limits: LimitRanks}
 	switch {
@@ -135,10 +136,11 @@ func (m *judgement) withoutReaders(full bool) Verdict {
 	return v
 }
 
-// storeFails is how long an append to the plan log takes before the run fails. A busy disk can take seconds.
+// storeFails is the duration of an append to the plan log after which the run is Failing. A busy disk can take
+// seconds.
 const storeFails = 10 * time.Second
 
-// judge makes a verdict of what a reader would be told.
+// judge converts the error of a waiting reader into a verdict.
 func (m *judgement) judge(e *fault.Error) Verdict {
 	v := Verdict{Health: Waiting, Sentence: e.Brief, Detail: e.Detail, Do: e.Do, Reason: e.Reason, Facts: m.w.factsOf(e)}
 	switch e.Reason {
@@ -166,7 +168,7 @@ func (m *judgement) judge(e *fault.Error) Verdict {
 	return v
 }
 
-// failed is the verdict of a run that serves no more.
+// failed returns the verdict of a run that no longer serves.
 func failed(err error) Verdict {
 	e := Failure(err)
 	v := Verdict{Health: Failing, Sentence: "Stopped: " + e.Message, Do: e.Do, Reason: e.Reason, Facts: e.Facts}
@@ -176,7 +178,7 @@ func failed(err error) Verdict {
 	return v
 }
 
-// ended is the verdict once the last step is planned: the run has ended when all ranks have consumed it.
+// ended returns the verdict once the last step is planned. The run has ended when all ranks have consumed it.
 func (m *judgement) ended() Verdict {
 	steps := m.w.Step
 	v := Verdict{Health: Running, Sentence: "Ended at step " + quantity.Count(steps), Detail: m.w.skipped()}
@@ -209,7 +211,7 @@ func (m *judgement) ended() Verdict {
 	return v
 }
 
-// allOf begins a sentence about all steps of a run that has ended: All 10 steps are.
+// allOf returns the beginning of a sentence about all steps of an ended run, for example: All 10 steps are.
 func allOf(steps uint64) string {
 	if steps == 1 {
 		return "The only step is"
@@ -217,7 +219,7 @@ func allOf(steps uint64) string {
 	return "All " + quantity.Are(int(steps), "step")
 }
 
-// progress describes how far a rank is: rank 0 of 1 of job "trainer" has consumed 1 (120 sent).
+// progress describes the progress of a rank, for example: rank 0 of 1 of job "trainer" has consumed 1 (120 sent).
 func progress(r *census.Rank) string {
 	name := fmt.Sprintf("rank %d of %d of job %q", r.Rank, r.World, r.Job)
 	if r.Reports {
@@ -226,11 +228,11 @@ func progress(r *census.Rank) string {
 	return fmt.Sprintf("%s has been sent %s", name, quantity.Count(r.Sent))
 }
 
-// stalled reports whether readers wait for a step that something keeps from being planned.
+// stalled reports whether readers wait for a step that cannot be planned for a known reason.
 func (v Verdict) stalled() bool { return v.Health == Waiting && v.Reason != "" }
 
-// outpaced reports whether ranks wait for documents most of the time, given in which part of the last minute one
-// waited. What is shown holds until the other is clear.
+// outpaced reports whether ranks wait for documents most of the time. waits is the part of the last minute during
+// which one waited. Hysteresis keeps the shown verdict until the other is clear.
 func (v Verdict) outpaced(waits float64) bool {
 	switch {
 	case v.Health == Running && v.Limits == LimitRanks:
@@ -241,7 +243,7 @@ func (v Verdict) outpaced(waits float64) bool {
 	return waits >= .5
 }
 
-// running is the verdict where steps come.
+// running returns the verdict of a run whose steps are planned without a stall.
 func (m *judgement) running() Verdict {
 	r, waits := m.w.Rates, m.RateSampler.waiting()
 	v := Verdict{Health: Running, Sentence: fmt.Sprintf("Running: %s tokens/s", quantity.Short(r.Tokens)),
@@ -278,21 +280,21 @@ func (m *judgement) running() Verdict {
 	return v
 }
 
-// holds names the rank that the others wait for, or that is behind them; empty where none is. waits is in which part of
-// the last minute a rank waited.
+// holds describes the rank that the other ranks wait for, or that lags behind them; empty if none does. waits is the
+// part of the last minute during which a rank waited.
 func (m *judgement) holds(waits float64) string {
 	slowest, behind := m.slowest()
 	if behind < lagging {
 		return ""
 	}
 	steps := quantity.Things(int(behind), "step")
-	if waits >= .5 && behind+2 >= uint64(m.w.Options.Ahead) { // the plan goes no further ahead of it
+	if waits >= .5 && behind+2 >= uint64(m.w.Options.Ahead) { // the plan does not extend further ahead of it
 		return fmt.Sprintf("%s holds the others (%s behind)", slowest, steps)
 	}
 	return fmt.Sprintf("%s is %s behind", slowest, steps)
 }
 
-// slowest returns the rank that is furthest behind the others of its job, in steps consumed, and how far.
+// slowest returns the rank that lags most behind its job's furthest rank, and by how many consumed steps.
 func (m *judgement) slowest() (name string, behind uint64) {
 	for _, j := range m.w.Ranks.Jobs {
 		if j.Most-j.Least <= max(behind, j.Slack) {
@@ -308,7 +310,7 @@ func (m *judgement) slowest() (name string, behind uint64) {
 	return name, behind
 }
 
-// idlers describes what ranks do that ask for no step.
+// idlers describes the ranks that request no step.
 func (m *judgement) idlers() string {
 	if holds := m.holds(0); holds != "" {
 		return holds
@@ -322,7 +324,7 @@ func (m *judgement) idlers() string {
 	return ""
 }
 
-// Failure is what readers see of an error that ended the run.
+// Failure converts an error that ended the run into the error that readers receive.
 func Failure(err error) *fault.Error {
 	var e *fault.Error
 	if errors.As(err, &e) {
