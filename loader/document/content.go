@@ -7,40 +7,40 @@ import (
 	"loaderd/loader/plan"
 )
 
-// Content is what a document brings to the rows that hold it: one value a token.
+// Content is the content of a document in the rows that contain it: one value per token.
 type Content struct {
-	Tokens []int32       // end-of-document token included; nil where Narrow has them
-	Narrow []uint16      // the tokens in half the memory, where all fit 16 bits; else nil
-	Loss   plan.LossRuns // which of them have a loss
-	// Weight is a factor of the loss of its tokens, where that is not 1; else nil.
+	Tokens []int32       // end-of-document token included; nil if Narrow has them
+	Narrow []uint16      // the tokens in half the memory, if all fit 16 bits; otherwise nil
+	Loss   plan.LossRuns // which tokens have a loss
+	// Weight is the loss weight of the tokens, if not 1; otherwise nil.
 	Weight *float32
-	// Extra is what else came with the tokens, where the run takes it along; nil for nearly all.
+	// Extra is further data of the document, if the run keeps it; usually nil.
 	Extra *Extra
-	// Docs are the documents of a message with several, whose tokens follow one another; then Weight is theirs.
+	// Docs are the documents of a message with several, whose tokens are concatenated. Weight is then per document.
 	Docs []Doc
-	// Stored is when the document's stream took it, in nanoseconds since 1970; 0 where that is not known. It is of no
-	// consequence for the plan.
+	// Stored is when the document stream stored the document, in nanoseconds since 1970; 0 if unknown. It does not
+	// affect the plan.
 	Stored int64
-	// Trace is that of a sampled document; nil for nearly all.
+	// Trace is the trace of a sampled document; usually nil.
 	Trace *Trace
 
-	// Again says that the memory of Narrow may be used again behind the document: it is nobody else's.
+	// Again reports that the memory of Narrow may be reused after the document, because it is not shared.
 	Again bool
 }
 
 // Doc is one of several documents of a message.
 type Doc struct {
-	Start  int32    // its first token among those of the message
+	Start  int32    // index of its first token in the message
 	Weight *float32 // as Content.Weight
 }
 
-// DocAt returns which document of the message has a token, with its first token.
+// DocAt returns the index of the document that contains a token of the message, and its first token.
 func (c Content) DocAt(token int32) (index int, start int32) {
 	if c.Docs == nil {
 		return 0, 0
 	}
 	i, found := slices.BinarySearchFunc(c.Docs, token, func(d Doc, token int32) int { return cmp.Compare(d.Start, token) })
-	for found && i+1 < len(c.Docs) && c.Docs[i+1].Start == token { // those before have no tokens
+	for found && i+1 < len(c.Docs) && c.Docs[i+1].Start == token { // documents without tokens come before it
 		i++
 	}
 	if !found {
@@ -49,7 +49,7 @@ func (c Content) DocAt(token int32) (index int, start int32) {
 	return i, c.Docs[i].Start
 }
 
-// WeightAt returns the factor of the loss of a token.
+// WeightAt returns the loss weight of a token.
 func (c Content) WeightAt(token int32) float32 {
 	w := c.Weight
 	if c.Docs != nil {
@@ -62,7 +62,7 @@ func (c Content) WeightAt(token int32) float32 {
 	return *w
 }
 
-// HasWeights reports whether a weight is given, 1 included.
+// HasWeights reports whether a weight is given, including 1.
 func (c Content) HasWeights() bool {
 	return c.Weight != nil || slices.ContainsFunc(c.Docs, func(d Doc) bool { return d.Weight != nil })
 }
@@ -70,7 +70,7 @@ func (c Content) HasWeights() bool {
 // Len returns the length in tokens.
 func (c Content) Len() int { return len(c.Tokens) + len(c.Narrow) }
 
-// TokenIDs returns tokens [from, to), which may be those of the content itself.
+// TokenIDs returns tokens [from, to). The result may share the content's memory.
 func (c Content) TokenIDs(from, to int) []int32 {
 	if c.Narrow == nil {
 		return c.Tokens[from:to]
@@ -80,7 +80,7 @@ func (c Content) TokenIDs(from, to int) []int32 {
 	return ids
 }
 
-// Narrowed returns the content with its tokens in memory of their own, as 16 bits each where all fit.
+// Narrowed returns the content with a copy of its tokens, as 16 bits each if all fit.
 func (c Content) Narrowed() Content {
 	if c.Tokens == nil {
 		return c
@@ -95,12 +95,12 @@ func (c Content) Narrowed() Content {
 }
 
 const (
-	narrowBytes = 2 // of a token's id that is narrow
-	NumberBytes = 4 // of any other, of a run's length and of a weight
-	docNumbers  = 5 // of a document of several, with its weight
+	narrowBytes = 2 // bytes per narrow token id
+	NumberBytes = 4 // bytes per other token id, length of a run, or weight
+	docNumbers  = 5 // numbers per document of a message with several, including its weight
 )
 
-// Bytes is the memory that the content takes.
+// Bytes returns the memory of the content in bytes.
 func (c Content) Bytes() int64 {
 	n := cap(c.Tokens) + cap(c.Loss) + docNumbers*cap(c.Docs)
 	if c.Weight != nil {

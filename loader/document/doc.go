@@ -1,2 +1,2 @@
-// Package document holds what a run knows of documents and of the streams that bring them.
+// Package document declares documents and the streams that deliver them.
 package document

@@ -9,18 +9,20 @@ import (
 	"loaderd/loader/runconfig"
 )
 
-// Extra is what came with the tokens of a message, where the run takes it along.
+// Extra is further data of a message beyond its tokens, if the run keeps it.
 type Extra struct {
-	// Columns are those of values for each token, by their places (runconfig.Documents.TokenColumns): little-endian, as
-	// wide as their type, a bool in a byte. Nil for one that the message has not, or for all of them.
+	// Columns are the columns of per-token values, in the order of runconfig.Documents.TokenColumns. Values are
+	// little-endian and as wide as their type; a bool takes a byte. An entry is nil if the message lacks the column;
+	// Columns is nil if it lacks all.
 	Columns [][]byte
 	// Meta are the values of each document, one document after the other, in the order of
-	// runconfig.Documents.MetaColumns: a string, an int64, a float64, or nil for none. Nil where no document has any.
+	// runconfig.Documents.MetaColumns. A value is a string, an int64, a float64, or nil for none. Meta is nil if no
+	// document has any.
 	Meta []any
 }
 
-// Values returns the values of a column for tokens [start, start+length) of the message; nil where the message has not
-// the column. width is of one value in bytes.
+// Values returns the values of a column for tokens [start, start+length) of the message; nil if the message lacks the
+// column. width is the size of one value in bytes.
 func (c Content) Values(place, width int, start, length int32) []byte {
 	if c.Extra == nil || c.Extra.Columns == nil || c.Extra.Columns[place] == nil {
 		return nil
@@ -28,7 +30,7 @@ func (c Content) Values(place, width int, start, length int32) []byte {
 	return c.Extra.Columns[place][int(start)*width : int(start+length)*width]
 }
 
-// Meta returns a value of the document that a token is of; nil for none.
+// Meta returns a value of the document that contains a token; nil for none.
 func (c Content) Meta(place int, token int32) any {
 	if c.Extra == nil || c.Extra.Meta == nil {
 		return nil
@@ -38,7 +40,7 @@ func (c Content) Meta(place int, token int32) any {
 	return c.Extra.Meta[i*kinds+place]
 }
 
-// FillOf returns the value of tokens that bring none, as Beside.Columns has values.
+// FillOf returns the fill value of a column for tokens without one, encoded as in Extra.Columns.
 func FillOf(c runconfig.TokenColumn) []byte {
 	switch c.Type {
 	case runconfig.ColumnFloat32:
@@ -55,7 +57,7 @@ func FillOf(c runconfig.TokenColumn) []byte {
 
 const (
 	sliceBytes = 24
-	valueBytes = 32 // of a value of a document, a string's bytes aside
+	valueBytes = 32 // per value of a document, without the bytes of a string
 )
 
 func (b *Extra) bytes() (n int64) {

@@ -10,11 +10,11 @@ import (
 	"loaderd/loader/fault"
 )
 
-// openPause is the longest pause between two attempts to open a document stream.
+// openPause is the maximum pause between two attempts to open a document stream.
 const openPause = 2 * time.Second
 
-// OpenSource opens a source as docs.Read does. While the error has the reason SOURCE_DOWN it calls failed with it and
-// tries again, with exponential backoff, until ctx ends or for a time; 0 sets no bound.
+// OpenSource opens a source as docs.Read does. If the error has the reason SOURCE_DOWN, it calls failed with it and
+// retries with exponential backoff. It stops when ctx is done or after within; 0 sets no bound.
 func OpenSource(ctx context.Context, docs interface {
 	Read(ctx context.Context, from uint64) (Source, error)
 }, from uint64, within time.Duration, failed func(error)) (Source, error) {

@@ -2,8 +2,8 @@ package document
 
 import "context"
 
-// Receive waits for the next documents of a source. The caller calls Deliver when it is done with them. After an error,
-// that of ctx included, nothing more can be received.
+// Receive waits for the next documents of a source. The caller calls Deliver when it no longer needs them. After an
+// error, including that of ctx, nothing more can be received.
 func Receive(ctx context.Context, s Source) ([]Document, error) {
 	select {
 	case c := <-s.Chunks():

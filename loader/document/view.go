@@ -2,25 +2,24 @@ package document
 
 import "loaderd/packonline"
 
-// View is a document as its stream has it, for people; those that are not used too.
+// View is a document as stored in its stream, for display; it may be unused.
 type View struct {
 	Info Info
 	Document
-	Problem string // of an undecodable one: the reason's name and a sentence
-	// IDs are the producers' ids of the documents of a message with several, by their index; empty for none.
+	Problem string // for an undecodable document: the reason's name and a sentence
+	// IDs are the producers' ids of the documents of a message with several, by index; empty for none.
 	IDs []string
 }
 
 // Inner is one of the documents of a message with several.
 type Inner struct {
 	Index  int32    // from 0
-	Start  int32    // its first token among those of the message
+	Start  int32    // index of its first token in the message
 	ID     string   // producer's id, empty for none
 	Weight *float32 // as Content.Weight
 }
 
-// Inner returns the document that a token is of; false for a message that is one document, and for one without that
-// token.
+// Inner returns the document that contains a token; false if the message is one document or lacks the token.
 func (s View) Inner(token int32) (Inner, bool) {
 	if s.Docs == nil || int(token) >= s.Len() {
 		return Inner{}, false
@@ -33,7 +32,7 @@ func (s View) Inner(token int32) (Inner, bool) {
 	return in, true
 }
 
-// LossTokens returns how many of tokens [start, end) have a loss; false where the document has not so many tokens.
+// LossTokens returns how many of tokens [start, end) have a loss; false if the document has fewer tokens.
 func (s View) LossTokens(start, end int32) (int32, bool) {
 	if int(end) > s.Len() {
 		return 0, false
