@@ -9,32 +9,31 @@ import (
 	"loaderd/loader/planrecord"
 )
 
-// Demand is what the readers of a follower, or of all followers, want and may still ask for. The leader plans ahead of
-// it and keeps what it names. It is a value that holds no times: it stays right when it comes from another machine, and
-// late.
+// Demand is what the readers of one or all followers need and may still request. The leader plans ahead of it and
+// retains what it names. It contains no times, so it stays valid if it arrives late or from another machine.
 type Demand struct {
-	// Jobs has, by its name, each job that reads, and each that retains documents without readers. The ranks of a job
-	// advance together, so that one which stops makes the plan wait instead of grow; jobs do not hold each other back.
+	// Jobs has every job that reads, and every job that retains documents without readers, by name. The ranks of a job
+	// advance together: if one stops, the plan waits instead of growing. Jobs do not hold each other back.
 	Jobs map[string]JobDemand `json:"jobs,omitempty"`
-	// the first step that a reader may still ask rows of; EveryStep without readers
+	// the first step whose rows a reader may still request; EveryStep without readers
 	Needed uint64 `json:"needed"`
-	// the highest step that any reader asks for next; meaningless without readers
+	// the highest next step of any reader; meaningless without readers
 	Furthest uint64 `json:"furthest"`
 }
 
-// JobDemand is what the readers of a job want, and which documents it retains.
+// JobDemand is the demand of a job's readers, and the range of documents that the job retains.
 type JobDemand struct {
-	Rank  int    `json:"rank,omitempty"`  // of the reader that is furthest behind
-	World int    `json:"world,omitempty"` // likewise; 0 without readers
-	Step  uint64 `json:"step,omitempty"`  // that this reader asks for next
+	Rank  int    `json:"rank,omitempty"`  // of the slowest reader
+	World int    `json:"world,omitempty"` // of the slowest reader; 0 without readers
+	Step  uint64 `json:"step,omitempty"`  // next step of the slowest reader
 	From  uint64 `json:"from,omitempty"`  // first step whose documents the job retains until it commits
-	Sent  uint64 `json:"sent,omitempty"`  // steps that were handed to its reader that is furthest on
+	Sent  uint64 `json:"sent,omitempty"`  // steps sent to the furthest reader
 }
 
-// EveryStep is behind all steps.
+// EveryStep is greater than any step.
 const EveryStep = 1<<64 - 1
 
-// UnnamedJob stands for the jobs beyond a bound. No job has this name, so no commit ends what it retains.
+// UnnamedJob represents the jobs beyond a bound. No job has this name, so no commit releases what it retains.
 const UnnamedJob = ""
 
 func NewDemand() Demand { return Demand{Jobs: map[string]JobDemand{}, Needed: EveryStep} }
@@ -42,7 +41,7 @@ func NewDemand() Demand { return Demand{Jobs: map[string]JobDemand{}, Needed: Ev
 // Reads reports whether the job has a reader.
 func (x JobDemand) Reads() bool { return x.World > 0 }
 
-// join returns what two followers report of one job.
+// join merges the demand of one job from two followers.
 func (x JobDemand) join(y JobDemand) JobDemand {
 	out := x
 	if !x.Reads() || y.Reads() && y.Step < x.Step {
@@ -52,7 +51,7 @@ func (x JobDemand) join(y JobDemand) JobDemand {
 	return out
 }
 
-// Join takes in the demand of another follower.
+// Join merges the demand of another follower.
 func (d *Demand) Join(e Demand) {
 	for job, x := range e.Jobs {
 		if there, ok := d.Jobs[job]; ok {
@@ -63,7 +62,7 @@ func (d *Demand) Join(e Demand) {
 	d.Needed, d.Furthest = min(d.Needed, e.Needed), max(d.Furthest, e.Furthest)
 }
 
-// Within returns the demand without what lies behind a step: no reader wants it.
+// Within returns the demand limited to steps up to furthest, because no reader needs later ones.
 func (d Demand) Within(furthest uint64) Demand {
 	for job, x := range d.Jobs {
 		x.Step, x.From, x.Sent = min(x.Step, furthest), min(x.From, furthest), min(x.Sent, furthest)
@@ -83,7 +82,7 @@ func (d Demand) Read() bool {
 	return false
 }
 
-// Wanted returns the first step that no job has asked for. The slowest rank of a job counts.
+// Wanted returns the first step that no job has requested. The slowest rank of a job counts.
 func (d Demand) Wanted() uint64 {
 	if r := d.Leading(); r != nil {
 		return r.Step + 1
@@ -91,7 +90,7 @@ func (d Demand) Wanted() uint64 {
 	return 0
 }
 
-// Leading returns the slowest reader of the job that is furthest on; nil without readers.
+// Leading returns the slowest reader of the furthest job; nil without readers.
 func (d Demand) Leading() *ReaderStat {
 	var out *ReaderStat
 	for job, x := range d.Jobs {
@@ -102,11 +101,11 @@ func (d Demand) Leading() *ReaderStat {
 	return out
 }
 
-// Waits reports whether a reader asks for a step that is not planned yet; planned is the number of steps that are.
+// Waits reports whether a reader requests a step that is not planned. planned is the number of planned steps.
 func (d Demand) Waits(planned uint64) bool { return d.Needed != EveryStep && d.Furthest >= planned }
 
-// Retained returns the job without a commit that retains the documents of the earliest step, and that step; EveryStep
-// where no job retains any.
+// Retained returns the uncommitted job that retains the documents of the earliest step, and that step; EveryStep if
+// no job retains any.
 func (d Demand) Retained(keepers planrecord.Keepers) (job string, step uint64) {
 	step = EveryStep
 	for name, x := range d.Jobs {
@@ -117,7 +116,7 @@ func (d Demand) Retained(keepers planrecord.Keepers) (job string, step uint64) {
 	return job, step
 }
 
-// Sent returns how many steps were handed to the readers of some jobs.
+// Sent returns the highest number of steps sent to the readers of the selected jobs.
 func (d Demand) Sent(of func(job string) bool) (steps uint64) {
 	for job, x := range d.Jobs {
 		if job != UnnamedJob && x.Sent > steps && of(job) {
@@ -127,13 +126,13 @@ func (d Demand) Sent(of func(job string) bool) (steps uint64) {
 	return steps
 }
 
-// Shortened returns the demand with jobs of so many encoded bytes: those whose readers are furthest on and furthest
-// behind, then those without readers. The others are not named; what they retain is retained for unnamedJob. The first
-// two are kept in any case.
+// Shortened returns the demand with jobs of at most that many encoded bytes. It keeps the jobs with the furthest and
+// the slowest readers, then those without readers. What the other jobs retain is retained by UnnamedJob. The first
+// two jobs are always kept.
 func (d Demand) Shortened(bytes int, keepers planrecord.Keepers) Demand {
 	names := slices.SortedFunc(maps.Keys(d.Jobs), func(a, b string) int {
 		x, y := d.Jobs[a], d.Jobs[b]
-		return cmp.Or(cmp.Compare(x.Step, y.Step), cmp.Compare(b, a)) // the last one is leading
+		return cmp.Or(cmp.Compare(x.Step, y.Step), cmp.Compare(b, a)) // the last one is Leading
 	})
 	reads := func(job string) bool { return d.Jobs[job].Reads() }
 	order := fromBothEnds(slices.DeleteFunc(slices.Clone(names), func(job string) bool { return !reads(job) }))
@@ -163,7 +162,7 @@ func (d Demand) Shortened(bytes int, keepers planrecord.Keepers) Demand {
 	return out
 }
 
-// fromBothEnds returns names from the last and the first one on, in turn.
+// fromBothEnds returns names alternately from the end and from the start.
 func fromBothEnds(names []string) []string {
 	out := make([]string, 0, len(names))
 	for first, last := 0, len(names)-1; first <= last; last-- {
@@ -176,7 +175,7 @@ func fromBothEnds(names []string) []string {
 	return out
 }
 
-// encodedJob returns the bytes of a job in an encoded demand.
+// encodedJob returns the size of a job in an encoded demand, in bytes.
 func encodedJob(job string, x JobDemand) int {
 	name, _ := json.Marshal(job) // neither can fail
 	value, _ := json.Marshal(x)

@@ -4,17 +4,17 @@ import (
 	"loaderd/loader/planrecord"
 )
 
-// Place is a reader's place among the data-parallel ranks of a job.
+// Place is a reader's position among the data-parallel ranks of a job.
 type Place struct {
-	// of one job the slowest rank counts, and jobs do not wait for each other; empty stands for planrecord.DefaultKeeper
+	// the slowest rank of a job counts, and jobs do not wait for each other; empty means planrecord.DefaultKeeper
 	Job   string
 	Rank  int
 	World int
-	Peer  int // of several processes that read as one rank, such as those of tensor parallelism
+	Peer  int // index among processes that read as one rank, as in tensor parallelism
 }
 
-// Slice returns the rows [first, first+n) of a step of the given number of rows that the rank takes (invariant:
-// world-size freedom).
+// Slice returns the rows [first, first+n) of a step with that many rows that the rank reads (invariant: world-size
+// freedom).
 func (p Place) Slice(rows int) (first, n int) {
 	n = rows / p.World
 	return p.Rank * n, n

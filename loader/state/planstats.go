@@ -10,7 +10,7 @@ import (
 	"loaderd/packonline"
 )
 
-// PlanStats are the figures of the planner when the leader's loop last took them.
+// PlanStats are the statistics of the planner, as last sampled by the leader's loop.
 type PlanStats struct {
 	Counts   planner.Counts
 	Packed   packonline.Counts
@@ -19,15 +19,15 @@ type PlanStats struct {
 	Queued   int
 	Capacity planner.Capacity
 	Queues   []planner.QueueStat
-	Lacks    planner.Shortage // of an early drain, while one is possible
-	// documents that must be packed before an early drain; 0: their number makes none
+	Lacks    planner.Shortage // for an early drain, while one is possible
+	// documents that must be packed before an early drain; 0: their number triggers none
 	DrainAt      int64 `json:",omitempty"`
 	Cursor       plan.Position
-	CursorBefore plan.Position // of the snapshot before
+	CursorBefore plan.Position // of the previous snapshot
 	Floor        plan.Position
 	Detail       map[string]int64
-	Wants        int  // number of the source that the planner takes the next document from
-	Idle         bool // it takes none before a control comes
+	Wants        int  // number of the source of the planner's next document
+	Idle         bool // the planner reads no document until a control is recorded
 	Sources      []SourceStats
 }
 
@@ -35,9 +35,9 @@ type PlanStats struct {
 type SourceStats struct {
 	mixture.Status
 	planner.SourceCounts
-	Start  uint64                `json:"start"`           // sequence of the document that the run began with
-	Next   uint64                `json:"next"`            // sequence of the next document, 0 behind the last one
-	Stream document.SourceStatus `json:"stream,omitzero"` // how far it is read
+	Start  uint64                `json:"start"`           // sequence of the run's first document
+	Next   uint64                `json:"next"`            // sequence of the next document, 0 after the last one
+	Stream document.SourceStatus `json:"stream,omitzero"` // progress of its reader
 }
 
 // ReaderStat is one registered reader.
@@ -45,8 +45,8 @@ type ReaderStat struct {
 	Job   string `json:"job"`
 	Rank  int    `json:"rank"`
 	World int    `json:"world"`
-	Step  uint64 `json:"step"` // next step it will ask for
+	Step  uint64 `json:"step"` // its next step
 }
 
-// Name is a reader for people.
+// Name returns a readable name of the reader.
 func (r *ReaderStat) Name() string { return fmt.Sprintf("rank %d of %d", r.Rank, r.World) }

@@ -6,7 +6,7 @@ import (
 	"loaderd/internal/quantity"
 )
 
-// StreamFill is how full a document stream is, as its run's leader measures it.
+// StreamFill is the fill of a document stream, as measured by its run's leader.
 type StreamFill struct {
 	Source     string   `json:"source"`
 	Name       string   `json:"name"` // of the JetStream stream
@@ -14,26 +14,26 @@ type StreamFill struct {
 	MaxBytes   int64    `json:"max_bytes"`                  // 0: unlimited
 	Configured int64    `json:"configured_bytes,omitempty"` // StreamState.Configured
 	Free       *int64   `json:"free_bytes,omitempty"`       // StreamState.Free
-	Account    *Quota   `json:"account,omitempty"`          // of the storage of its JetStream account; nil without a limit
-	Full       bool     `json:"full"`                       // the next document may find no room
-	FullIn     *float64 `json:"full_in_seconds,omitempty"`  // at the growth of the last minute; nil without
+	Account    *Quota   `json:"account,omitempty"`          // storage of its JetStream account; nil without a limit
+	Full       bool     `json:"full"`                       // the next document may not fit
+	FullIn     *float64 `json:"full_in_seconds,omitempty"`  // at the last minute's growth; nil without growth
 }
 
-// Quota is how much of a limit is used.
+// Quota is the usage of a limit, in bytes.
 type Quota struct {
 	Bytes    int64 `json:"bytes"`
 	MaxBytes int64 `json:"max_bytes"`
-	Full     bool  `json:"full"` // the next document may find no room
+	Full     bool  `json:"full"` // the next document may not fit
 }
 
-// String is the use for people: 1.0 GiB of 1.0 GiB.
+// String returns the usage for display, for example: 1.0 GiB of 1.0 GiB.
 func (q Quota) String() string { return quantity.Bytes(q.Bytes) + " of " + quantity.Bytes(q.MaxBytes) }
 
-// AccountFull reports whether the account has no room for the stream's next document, independent of the bound of the
+// AccountFull reports whether the account has no room for the stream's next document, regardless of the bound of the
 // stream.
 func (f *StreamFill) AccountFull() bool { return f.Account != nil && f.Account.Full }
 
-// Raise is the advice that gives the stream more room.
+// Raise returns the advice that gives the stream more room.
 func (f *StreamFill) Raise() string {
 	switch {
 	case f.AccountFull():
