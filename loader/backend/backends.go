@@ -2,25 +2,25 @@ package backend
 
 import "log/slog"
 
-// Backends are the parts of the world that a Run works with.
+// Backends are the external dependencies of a Run.
 type Backends struct {
 	Sources     Sources
 	Plan        PlanLog
 	Checkpoints Checkpoints // may be nil
 	Log         *slog.Logger
-	// Keyed says that Plan authenticates records by a key: a plan that is begun says so.
+	// Keyed reports that Plan authenticates records with a key. A new plan records it.
 	Keyed bool
-	// Daemon is the name of this process: the plan says who led when. It may be empty where no other daemon may serve the
-	// run.
+	// Daemon is the name of this process, which the plan records with each of its terms. It may be empty if no other
+	// daemon may serve the run.
 	Daemon string
-	// Elector and Bus are set where several daemons may serve the run; else nil.
+	// Elector and Bus are set if several daemons may serve the run; otherwise nil.
 	Elector Elector
 	Bus     Bus
-	// Tracer is told of sampled documents; nil: none are.
+	// Tracer receives events of sampled documents; nil disables tracing.
 	Tracer Tracer
-	// Connection returns the state of the connection to the servers of the streams. It may be nil.
+	// Connection returns the state of the connection to the NATS servers. It may be nil.
 	Connection func() Connection
-	// Supply says why no documents of a source come, and what to do, where this process knows; ok is false where producers
-	// bring them. It may be nil.
+	// Supply returns why no documents of a source arrive, and advice, if this process fetches them; ok is false if
+	// producers publish them. It may be nil.
 	Supply func(source string) (why, do string, ok bool)
 }

@@ -1,3 +1,3 @@
-// Package backend declares what a run works with: document streams, the plan log, checkpoints, low watermarks, the
-// election of a leader, the messages between daemons, and the options of serving. Packages below stream implement it.
+// Package backend declares the dependencies of a run: document streams, the plan log, checkpoints, low watermarks,
+// leader election, messages between daemons, and the options of serving. Packages below stream implement it.
 package backend

@@ -2,24 +2,24 @@ package backend
 
 import "context"
 
-// LowWatermarks is where the runs of one document stream record what they still need. What a term records is refused
-// with ErrLeadershipLost once a later one has claimed to speak for the run.
+// LowWatermarks is the store in which the runs of one document stream record what they still need. Records of a term
+// are rejected with ErrLeadershipLost once a later term has claimed the run.
 type LowWatermarks interface {
-	// Begin records, before the first record of the run's plan, that it will need the documents from sequence from on. It
-	// returns the first document that is not given up. A run that has begun is refused with ErrLeadershipLost.
+	// Begin records, before the first record of the run's plan, that it will need the documents from sequence from on.
+	// It returns the first document that is not released. For a run that has begun it returns ErrLeadershipLost.
 	Begin(ctx context.Context, from uint64) (first uint64, err error)
-	// Claim makes a term the one that speaks for the run, which needs the documents from sequence from on, as far as they
-	// are not given up. It returns the first of them.
+	// Claim gives a term the exclusive right to record for the run, which needs the unreleased documents from sequence
+	// from on. It returns the first of them.
 	Claim(ctx context.Context, term, from uint64) (first uint64, err error)
-	// Release gives up the documents below sequence from, removes those that no run needs, and returns the first sequence
-	// that the stream still holds.
+	// Release marks the documents below sequence from as unneeded, purges those that no run needs, and returns the first
+	// sequence that the stream still holds.
 	Release(ctx context.Context, term, from uint64) (first uint64, err error)
-	// Ends records that this run reads no document behind sequence at.
+	// Ends records that this run reads no document after sequence at.
 	Ends(ctx context.Context, term, at uint64) error
-	// Tell tells those who publish to the stream which runs read it, and where those end that have said so.
+	// Tell notifies the stream's producers which runs read it, and of the recorded ends of these runs.
 	Tell(ctx context.Context) error
-	// Report reports to producers what the run accepts of the stream, how far it has read and what it skipped. It is
-	// advice.
+	// Report reports to producers what the run accepts from the stream, how far it has read and what it skipped. It is
+	// advisory.
 	Report(ctx context.Context, now Intake) error
 }
 

@@ -6,37 +6,38 @@ import (
 	"loaderd/loader/mixture"
 )
 
-// Options are what a Run needs besides its plan. They decide when steps are served, never what is in them.
+// Options are the settings of a Run that do not affect its plan's content. They decide when steps are served, never
+// what is in them.
 type Options struct {
-	// Ahead is how many steps may be planned beyond what readers asked for.
+	// Ahead is the maximum number of steps planned beyond those that readers have requested.
 	Ahead int `koanf:"ahead"`
 	// CacheBytes bounds the tokens kept for assembling rows.
 	CacheBytes int64 `koanf:"cache_bytes"`
-	// Stall is how long a reader waits for a step, and a request for its record, before it gets the cause as an error.
+	// Stall is how long a reader waits for a step, and a request for its record, before the cause is returned as an
+	// error.
 	Stall time.Duration `koanf:"stall_timeout"`
-	// Checkpoint is how many steps lie between two stored planner states. 0 stores none; a restart then re-plans from the
-	// start.
+	// Checkpoint is the number of steps between two stored planner states. 0 stores none; a restart then replays from
+	// the start.
 	Checkpoint int `koanf:"checkpoint_steps"`
-	// Silent is how long a reader may not ask for its next step although that is planned, before it is dropped: it holds
-	// back the ranks of its job, and what is released, no longer. 0 never.
+	// Silent is how long a reader may leave a planned step unrequested before it is dropped. A dropped reader no longer
+	// holds back its job's ranks or retention. 0 never drops one.
 	Silent time.Duration `koanf:"silent_reader"`
-	// Linger is how long the document stream may be quiet while a reader waits, before the waiting documents are packed
-	// for it as by Drain. 0 never.
+	// Linger is how long the document stream must be quiet, while a reader waits, before the buffered documents are
+	// packed for it as by Drain. 0 never.
 	Linger time.Duration `koanf:"linger"`
-	// FirstStepQuiet and FirstStepDocuments are the bounds of an early drain: as long as the shuffle window has not
-	// filled, the waiting documents are packed for a waiting reader as by Drain. The first is how long the document
-	// stream must be quiet, the second how many documents must have arrived. 0 never.
+	// FirstStepQuiet and FirstStepDocuments are the bounds of an early drain. Until the shuffle window has filled, the
+	// buffered documents are packed for a waiting reader as by Drain. The first is how long the document stream must be
+	// quiet, the second how many documents must have arrived. 0 never.
 	FirstStepQuiet     time.Duration `koanf:"first_step_quiet"`
 	FirstStepDocuments int64         `koanf:"first_step_documents"`
-	// Release says what becomes of documents that neither a step behind the keepers' commits nor a restart needs: keep or
-	// purge.
+	// Release selects the retention of documents that neither an uncommitted step nor a restart needs: keep or purge.
 	Release string `koanf:"release"`
-	// ReleaseAfter is how long they are kept then.
+	// ReleaseAfter is how long such documents are kept before they are purged.
 	ReleaseAfter time.Duration `koanf:"release_after"`
-	// Forecast is how often it is estimated how many steps the run will have. 0 never.
+	// Forecast is the interval between two estimates of the run's number of steps. 0 never estimates it.
 	Forecast time.Duration `koanf:"forecast"`
-	// Measure is how many tokens a run may still have to take, by the estimate, to be measured without being asked for,
-	// once nothing of it is open: then its number of steps is exact.
+	// Measure bounds the estimated remaining tokens up to which a run is measured without a request, once all its
+	// sources are sealed. Its number of steps is then exact.
 	Measure mixture.Tokens `koanf:"measure_tokens"`
 }
 

@@ -7,14 +7,14 @@ import (
 	"loaderd/loader/mixture"
 )
 
-// Stream is one document stream, and where the runs that read it say what they still need of it.
+// Stream is one document stream, with the low watermarks of the runs that read it.
 type Stream struct {
 	Documents     document.Documents
-	LowWatermarks LowWatermarks // may be nil: all documents stay
+	LowWatermarks LowWatermarks // may be nil: no documents are purged
 }
 
 // Sources opens the streams of a run.
 type Sources interface {
-	// Open opens the stream of a source, and makes it where it is absent. It is called once for each source.
+	// Open opens the stream of a source, and creates it if it is absent. It is called once per source.
 	Open(ctx context.Context, name string, c mixture.Source) (Stream, error)
 }

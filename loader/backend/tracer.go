@@ -6,9 +6,9 @@ import (
 	"loaderd/loader/document"
 )
 
-// Tracer is told what becomes of the documents that have a Trace. It must not block.
+// Tracer receives the progress of the documents that have a Trace. It must not block.
 type Tracer interface {
-	// Planned: between taken and stored the planner took a document and the plan log came to hold the step that begins
-	// with its first token.
+	// Planned reports that the planner read a document at taken, and that the plan log held the step with its first
+	// token at stored.
 	Planned(t *document.Trace, document, step uint64, row int, taken, stored time.Time)
 }
