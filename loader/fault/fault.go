@@ -1,4 +1,4 @@
-// Package fault holds the errors of a run: each has a stable reason, facts for machines and advice for people.
+// Package fault declares the errors of a run: each has a stable reason, facts for programs and advice for operators.
 package fault
 
 import (
@@ -8,16 +8,16 @@ import (
 	"strings"
 )
 
-// ErrLeadershipLost says that another process writes the run's plan: this one must stop.
+// ErrLeadershipLost means that another process writes the run's plan, so this one must stop.
 var ErrLeadershipLost = errors.New("another process writes this run's plan")
 
-// ErrNoLeader says that no daemon leads the run at this moment.
+// ErrNoLeader means that no daemon currently leads the run.
 var ErrNoLeader = errors.New("no daemon leads the run")
 
-// Reason is the stable name of a cause, the same on the wire, in logs and in metrics.
+// Reason is the stable name of a cause. It is the same on the wire, in logs and in metrics.
 type Reason string
 
-// Reasons. docs/errors.md says what a reader should do about each.
+// Reasons are documented with advice for readers in docs/errors.md.
 const (
 	SourceDry       Reason = "SOURCE_DRY"       // every document of the stream has been read; the next step needs more
 	SourceDown      Reason = "SOURCE_DOWN"      // the document stream cannot be reached
@@ -29,45 +29,45 @@ const (
 	Replaying       Reason = "REPLAYING"        // the daemon re-plans after a restart
 	NotLeading      Reason = "NOT_LEADING"      // no daemon plans the run, or this one stops
 	PlanLogDown     Reason = "PLAN_LOG_DOWN"    // the plan log cannot be written or read
-	StorageFull     Reason = "STORAGE_FULL"     // there is no space to write the streams
+	StorageFull     Reason = "STORAGE_FULL"     // no space is left to write the streams
 	StorageDown     Reason = "STORAGE_DOWN"     // the streams cannot be written, for another reason
-	CauseUnknown    Reason = "CAUSE_UNKNOWN"    // nothing known explains the wait
+	CauseUnknown    Reason = "CAUSE_UNKNOWN"    // no known cause explains the wait
 	RunFailed       Reason = "RUN_FAILED"       // the run stopped on an error
 	PlanMismatch    Reason = "PLAN_MISMATCH"    // fingerprint or algorithm differ from the plan's, or whether it has a key
-	StreamMismatch  Reason = "STREAM_MISMATCH"  // the document stream is not the one that the plan was made of
+	StreamMismatch  Reason = "STREAM_MISMATCH"  // the document stream is not the one that the plan was made from
 	PlanForeign     Reason = "PLAN_FOREIGN"     // the plan has a record that none of the run's daemons wrote
-	PlanTruncated   Reason = "PLAN_TRUNCATED"   // the plan ends before what it is known to have held
+	PlanTruncated   Reason = "PLAN_TRUNCATED"   // the plan ends before records that it once held
 	RunMismatch     Reason = "RUN_MISMATCH"     // the daemon serves another run
-	RunReplaced     Reason = "RUN_REPLACED"     // the daemon serves a run of that name that was begun anew
+	RunReplaced     Reason = "RUN_REPLACED"     // the daemon serves a newer run of the same name
 	WorldMismatch   Reason = "WORLD_MISMATCH"   // the world size does not divide a step's rows
-	StepReleased    Reason = "STEP_RELEASED"    // the step is below the floor
+	StepReleased    Reason = "STEP_RELEASED"    // the step's documents were released
 	StepNotPlanned  Reason = "STEP_NOT_PLANNED" // the step is too far in the future
-	DocumentLost    Reason = "DOCUMENT_LOST"    // a document that a step needs is gone from the stream
-	BadTicket       Reason = "BAD_TICKET"       // a ticket or an action's body is malformed
+	DocumentLost    Reason = "DOCUMENT_LOST"    // a document that a step needs is missing from the stream
+	BadTicket       Reason = "BAD_TICKET"       // a ticket or the body of an action is malformed
 	BadToken        Reason = "BAD_TOKEN"        // the bearer token is missing or wrong
-	SilentReader    Reason = "SILENT_READER"    // a reader has not asked for its next step for long
-	Forbidden       Reason = "FORBIDDEN"        // who calls is known, and may not do this
+	SilentReader    Reason = "SILENT_READER"    // a reader has not requested its next step for a long time
+	Forbidden       Reason = "FORBIDDEN"        // the caller is authenticated but not authorized
 
-	// Those that only a Flight server gives:
-	ShuttingDown    Reason = "SHUTTING_DOWN"     // the daemon stops; another or its successor goes on
+	// Reasons that only a Flight server returns:
+	ShuttingDown    Reason = "SHUTTING_DOWN"     // the daemon stops; another one or its successor continues
 	TooManySegments Reason = "TOO_MANY_SEGMENTS" // a row has more segments than segment_ids can number
-	Unsupported     Reason = "UNSUPPORTED"       // a call or an action that this server does not have
-	Limited         Reason = "LIMITED"           // there are too many such calls at this moment
-	Replaced        Reason = "REPLACED"          // another stream reads in this one's place
+	Unsupported     Reason = "UNSUPPORTED"       // the server does not support the call or action
+	Limited         Reason = "LIMITED"           // too many such calls are in progress
+	Replaced        Reason = "REPLACED"          // another stream has replaced this one
 	DuplicateRank   Reason = "DUPLICATE_RANK"    // another client reads as this rank of the job
-	SlowReader      Reason = "SLOW_READER"       // a reader takes nothing, and its batches hold memory
-	Internal        Reason = "INTERNAL"          // a failure that has no reason of its own; the daemon's log has the cause
+	SlowReader      Reason = "SLOW_READER"       // a reader does not receive its batches, which hold memory
+	Internal        Reason = "INTERNAL"          // a failure without a specific reason; the daemon's log has the cause
 )
 
-// Error is a typed cause with facts for machines and advice for people.
+// Error is a typed cause with facts for programs and advice for operators.
 type Error struct {
 	Reason  Reason            `json:"reason"`
 	Message string            `json:"message"`         // what and where
-	Do      string            `json:"do,omitempty"`    // what to do about it
-	Facts   map[string]string `json:"facts,omitempty"` // the same as data
+	Do      string            `json:"do,omitempty"`    // advice
+	Facts   map[string]string `json:"facts,omitempty"` // the same as key-value pairs
 	Err     error             `json:"-"`               // underlying cause, may be nil
 
-	// Brief and Detail are the parts of the message of the cause of a wait.
+	// Brief and Detail are the parts of the message for the cause of a wait.
 	Brief  string `json:"-"`
 	Detail string `json:"-"`
 }
