@@ -43,7 +43,7 @@ func (d *readerDemand) assumeRequested(step uint64) {
 	d.wanted = max(d.wanted, step)
 }
 
-// report returns the first step that no reader has ever requested, and the slowest reader.
+// report returns the first step that no reader has ever requested, and the slowest reader of the furthest job.
 func (d *readerDemand) report() (wanted uint64, slowest *state.ReaderStat) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
