@@ -33,37 +33,37 @@ import (
 // Info describes a run to readers.
 type Info struct {
 	Run string `json:"run"`
-	// ID tells the run from others of its name: one that was deleted and begun again has another. Empty before it begins.
+	// ID distinguishes runs of the same name: a run that was deleted and created again has another ID. It is empty
+	// before the run begins.
 	ID          string             `json:"run_id"`
 	Fingerprint string             `json:"fingerprint"`
 	Config      runconfig.Config   `json:"config"`
 	Planned     uint64             `json:"planned"`   // steps 0 ... Planned-1 can be read
 	Ended       bool               `json:"ended"`     // no step follows
-	Committed   uint64             `json:"committed"` // all keepers' own checkpoints cover all steps before this one
-	Oldest      uint64             `json:"oldest"`    // steps before this one are released: their documents may be gone
+	Committed   uint64             `json:"committed"` // the checkpoints of all keepers cover all steps before this one
+	Oldest      uint64             `json:"oldest"`    // steps before this one are released: their documents may be purged
 	Keepers     planrecord.Keepers `json:"keepers"`
-	// Sources are in the order of their numbers, those that were removed among them.
+	// Sources are in the order of their numbers, including removed ones.
 	Sources []plan.SourceInfo `json:"sources"`
-	// Was are names that the run had before its plan was repaired: who holds one of them means this run.
+	// Was are names that the run had before its plan was repaired. A client with one of them refers to this run.
 	Was []string `json:"was,omitempty"`
-	// Begun says that the run has a plan, as far as this process knows.
+	// Begun reports that the run has a plan, as far as this process has read.
 	Begun bool `json:"-"`
-	// Daemons are the addresses of all live daemons of the run, as grpc://host:port or grpc+tls://host:port. Empty: the
-	// one that answers is alone.
+	// Daemons are the addresses of all running daemons of the run, as grpc://host:port or grpc+tls://host:port. It is
+	// empty if the answering daemon is the only one.
 	Daemons []string `json:"daemons,omitempty"`
-	// Leader is where readers find the daemon that plans the run, as this one has heard last; empty when that is not
-	// known.
+	// Leader is the address of the daemon that plans the run, from its last heartbeat; empty if unknown.
 	Leader string `json:"leader,omitempty"`
-	// Length is how many steps the run has or will have; nil while that is not known.
+	// Length is the number of steps that the run has or will have; nil while it is unknown.
 	Length *state.Length `json:"length,omitempty"`
-	// Ahead is how many steps may be planned beyond what readers asked for.
+	// Ahead is the maximum number of steps planned beyond those that readers have requested.
 	Ahead int `json:"ahead,omitempty"`
-	// Columns are those that a ticket may ask for; the Flight server says.
+	// Columns are the columns that a ticket may request; the Flight server sets them.
 	Columns []string `json:"columns,omitempty"`
 }
 
-// Run is one daemon's part in a run: a follower that serves readers, and a leader while it is this daemon's turn, with
-// the plan and the follower's demand between them. Open it, call Serve once, read steps through Readers.
+// Run is one daemon's part in a run: a follower that serves readers, and a leader while this daemon holds the lease.
+// The two share the plan and the follower's demand. Open it, call Serve once, and read steps through Readers.
 type Run struct {
 	name        string
 	config      runconfig.Config
@@ -75,8 +75,8 @@ type Run struct {
 	follower    *follower.Follower
 }
 
-// Open reads the plan and restores the planner. It refuses a plan made with another configuration or algorithm. It
-// changes nothing: a new run begins with Serve.
+// Open reads the plan and restores the planner. It returns an error for a plan of another configuration or algorithm.
+// It changes nothing: a new run is created by Serve.
 func Open(ctx context.Context, name string, c runconfig.Config, o backend.Options, e backend.Backends) (*Run, error) {
 	if bad := c.Validate(); len(bad) > 0 {
 		errs := make([]error, len(bad))
@@ -107,8 +107,8 @@ func Open(ctx context.Context, name string, c runconfig.Config, o backend.Option
 	}, nil
 }
 
-// Serve plans, or follows the plan of the daemon that does, until ctx is done or the run fails. It returns nil in the
-// first case. After the end of the stream it stays to answer requests. Call it once.
+// Serve leads the run, or follows the plan of the leading daemon, until ctx is done or the run fails. It returns nil
+// if ctx is done. After the end of the stream it continues to answer requests. It must be called once.
 func (r *Run) Serve(ctx context.Context) error {
 	var telling sync.WaitGroup
 	tell, stop := context.WithCancel(ctx)
@@ -130,10 +130,11 @@ func (r *Run) Serve(ctx context.Context) error {
 	return err
 }
 
-// ServesAt says where readers find this daemon, for those that come by way of another one. It is called before Serve.
+// ServesAt sets the address at which readers reach this daemon, which other daemons announce. It must be called
+// before Serve.
 func (r *Run) ServesAt(uri string) { r.coordinator.ServesAt(uri) }
 
-// Info describes the run as of now.
+// Info returns the current description of the run.
 func (r *Run) Info() Info {
 	now := r.plan.Now() // first: a plan with steps has begun
 	h, begun := r.plan.Head()
@@ -153,20 +154,20 @@ func (r *Run) Info() Info {
 	return info
 }
 
-// Join registers a reader that will ask for steps from step on. It checks rank, world and step. Readers decide how far
-// ahead the leader plans, never what it plans.
+// Join registers a reader that will request steps from step on. It validates rank, world and step. Readers decide how
+// far ahead the leader plans, never what it plans.
 func (r *Run) Join(place state.Place, step uint64) (*follower.Reader, error) {
 	return r.JoinAs(place, step, state.Client{})
 }
 
-// JoinAs is Join for a client that is described.
+// JoinAs is Join with a description of the client.
 func (r *Run) JoinAs(place state.Place, step uint64, client state.Client) (*follower.Reader, error) {
 	reader, err := r.follower.Join(r.name, place, step, client)
 	var refused *fault.Error
 	if !errors.As(err, &refused) || refused.Reason != fault.StepNotPlanned {
 		return reader, err
 	}
-	elsewhere, heard := r.coordinator.Listen() // a reader that comes from another daemon may know more
+	elsewhere, heard := r.coordinator.Listen() // a reader that was connected to another daemon may have seen later steps
 	if !elsewhere {
 		return reader, err
 	}
@@ -177,8 +178,8 @@ func (r *Run) JoinAs(place state.Place, step uint64, client state.Client) (*foll
 	return reader, err
 }
 
-// Step returns one step of the plan without waiting for it: io.EOF behind the end, a *Error for one that is not planned
-// yet.
+// Step returns one step of the plan without waiting for it. It returns io.EOF after the end, and a *fault.Error for a
+// step that is not planned yet.
 func (r *Run) Step(ctx context.Context, step uint64) (*plan.Step, error) {
 	return r.plan.Step(ctx, step)
 }
@@ -193,48 +194,49 @@ func (r *Run) Consumed(place state.Place, c state.Consumption) state.Receipt {
 	return r.follower.Consumed(place, c)
 }
 
-// Ranks returns the ranks of all daemons, as they were judged last.
+// Ranks returns the ranks of all daemons, as last evaluated.
 func (r *Run) Ranks() census.View { return r.follower.Ranks.Last() }
 
-// Cause says why a step is not there yet, as its reader would be told; nil when it is, or when the run has ended.
+// Cause returns why a step is not planned yet, as its reader would receive it; nil if it is planned or the run has
+// ended.
 func (r *Run) Cause(step uint64) *fault.Error { return r.follower.Explain(step) }
 
-// Verdict describes in a sentence how the run does, as of the last second.
+// Verdict describes the state of the run in one sentence, at most a second old.
 func (r *Run) Verdict() diagnosis.Verdict { return r.follower.ShownVerdict() }
 
-// Waits reports whether a rank waits for a step that is not planned, as of the last second.
+// Waits reports whether a rank waits for a step that is not planned, at most a second old.
 func (r *Run) Waits() bool { return r.follower.RateSampler.Waits() }
 
-// Leads reports whether this process plans the run, as far as it knows.
+// Leads reports whether this process leads the run, according to its own state.
 func (r *Run) Leads() bool { return r.coordinator.Leader() != nil }
 
-// Led reports whether this process plans the run, or has heard of another one that does.
+// Led reports whether this process leads the run or has received a report of another leader.
 func (r *Run) Led() bool { return r.coordinator.Led() }
 
-// Rates are how fast the run gets on.
+// Rates returns the current rates of the run.
 func (r *Run) Rates() state.Rates { return r.follower.RateSampler.Rates() }
 
-// Lookup returns the sequences of the messages that have a producer's id, or hold a document that has it, in order.
+// Lookup returns the sequences of the messages that have a producer's id or hold a document with that id, in order.
 func (r *Run) Lookup(ctx context.Context, id string) ([]uint64, error) {
 	return r.streams.Lookup(ctx, id)
 }
 
-// Find calls f with every row of the plan that holds a part of a document, in order.
+// Find calls f with every row of the plan that contains a part of a document, in order.
 func (r *Run) Find(ctx context.Context, document uint64,
 	f func(s *plan.Step, row int, pieces []packonline.Piece) error) error {
 	return maintenance.Find(ctx, r.plan.Log, document, f)
 }
 
-// Describe says where one document came from.
+// Describe returns the origin of one document.
 func (r *Run) Describe(ctx context.Context, sequence uint64) (document.Info, error) {
 	return r.streams.Describe(ctx, sequence)
 }
 
-// Seal ends all sources for this run behind their present last documents: the pool drains there and every rank sees the
-// same end. It returns the sequence of the last one of these documents. Idempotent.
+// Seal ends all sources of this run after their current last documents. The pool drains there and every rank sees the
+// same end. It returns the highest sequence of these documents. It is idempotent.
 func (r *Run) Seal(ctx context.Context) (uint64, error) { return r.SealBy(ctx, "") }
 
-// SealBy is Seal for somebody who is known by name, which the plan's record then has.
+// SealBy is Seal with the identity of the requester, which the plan records.
 func (r *Run) SealBy(ctx context.Context, who string) (uint64, error) {
 	if err := validWho(who); err != nil {
 		return 0, err
@@ -246,8 +248,8 @@ func (r *Run) SealBy(ctx context.Context, who string) (uint64, error) {
 	return at, err
 }
 
-// SealSource ends one source behind its present last document, whose sequence it returns. Idempotent. who asked for it
-// may be empty.
+// SealSource ends one source after its current last document, and returns that document's sequence. It is idempotent.
+// who is the identity of the requester and may be empty.
 func (r *Run) SealSource(ctx context.Context, name, who string) (uint64, error) {
 	if err := validWho(who); err != nil {
 		return 0, err
@@ -258,7 +260,7 @@ func (r *Run) SealSource(ctx context.Context, name, who string) (uint64, error) 
 	}
 	named := func() int { return slices.IndexFunc(infos, func(s plan.SourceInfo) bool { return s.Name == name }) }
 	i := named()
-	if i < 0 { // another daemon, which leads, may have added it a moment ago
+	if i < 0 { // the leading daemon may have just added it
 		elsewhere, heard := r.coordinator.Listen()
 		infos = r.streams.Infos()
 		if i = named(); i < 0 && elsewhere && !heard {
@@ -272,7 +274,7 @@ func (r *Run) SealSource(ctx context.Context, name, who string) (uint64, error) 
 	return r.ask(ctx, planrecord.SealSource{Source: i, By: who})
 }
 
-// sources returns those of the run. It waits for the stall timeout that the run begins.
+// sources returns the sources of the run. It waits for the run to begin, for the stall timeout at most.
 func (r *Run) sources(ctx context.Context) ([]plan.SourceInfo, error) {
 	limit, cancel := context.WithTimeout(ctx, r.options.Stall)
 	defer cancel()
@@ -300,7 +302,7 @@ func sourceNames(infos []plan.SourceInfo) (names []string) {
 	return names
 }
 
-// validWho refuses names that no identity has.
+// validWho returns an error for a name that no identity can have.
 func validWho(who string) error {
 	if err := planrecord.ValidIdentity(who); err != nil {
 		return &fault.Error{Reason: fault.BadTicket, Message: err.Error(), Do: "give the identity a name of printable ASCII"}
@@ -308,11 +310,11 @@ func validWho(who string) error {
 	return nil
 }
 
-// Drain empties pool and shuffle window behind the stream's present last document, padding where it must, and goes on.
-// Rows that do not fill a step keep waiting.
+// Drain packs all documents in the pool and shuffle window up to the stream's current last document, with padding,
+// and continues. Rows that do not fill a step remain buffered.
 func (r *Run) Drain(ctx context.Context) (uint64, error) { return r.DrainBy(ctx, "") }
 
-// DrainBy is Drain for somebody who is known by name, which the plan's record then has.
+// DrainBy is Drain with the identity of the requester, which the plan records.
 func (r *Run) DrainBy(ctx context.Context, who string) (uint64, error) {
 	if err := validWho(who); err != nil {
 		return 0, err
@@ -320,9 +322,9 @@ func (r *Run) DrainBy(ctx context.Context, who string) (uint64, error) {
 	return r.ask(ctx, planrecord.Drain{By: who})
 }
 
-// Commit records that a keeper's own durable checkpoint covers all steps before step. The first commit of a name makes
-// it a keeper. It is idempotent and monotone: a smaller step than before changes nothing. It returns the step before
-// which all keepers cover all.
+// Commit records that a keeper's own durable checkpoint covers all steps before step. The first commit of a name
+// makes it a keeper. It is idempotent and monotone: a smaller step than before changes nothing. It returns the lowest
+// committed step of all keepers.
 func (r *Run) Commit(ctx context.Context, keeper string, step uint64) (committed uint64, err error) {
 	if err := planrecord.ValidKeeper(keeper); err != nil {
 		return 0, &fault.Error{Reason: fault.BadTicket, Message: err.Error()}
@@ -330,8 +332,9 @@ func (r *Run) Commit(ctx context.Context, keeper string, step uint64) (committed
 	return r.ask(ctx, planrecord.Commit{Keeper: keeper, Step: step})
 }
 
-// Sent returns how many steps readers of some jobs were handed, by any daemon: the index of the next step of the one
-// that is furthest on. Where that is less than step it waits for what the other daemons report.
+// Sent returns the highest number of steps that any daemon has sent to a reader of the selected jobs: the index of
+// that reader's next step. If that is less than step, it waits up to cluster.ReportTime for the reports of other
+// daemons.
 func (r *Run) Sent(ctx context.Context, step uint64, of func(job string) bool) (sent uint64) {
 	const look = 10 * time.Millisecond
 	for began := time.Now(); ; {
@@ -343,7 +346,7 @@ func (r *Run) Sent(ctx context.Context, step uint64, of func(job string) bool) (
 	}
 }
 
-// Leave records that a keeper keeps no checkpoints any more: it no longer counts. Idempotent.
+// Leave records that a keeper no longer retains documents. It is idempotent.
 func (r *Run) Leave(ctx context.Context, keeper string) (committed uint64, err error) {
 	if err := planrecord.ValidKeeper(keeper); err != nil {
 		return 0, &fault.Error{Reason: fault.BadTicket, Message: err.Error()}
@@ -351,14 +354,15 @@ func (r *Run) Leave(ctx context.Context, keeper string) (committed uint64, err e
 	return r.ask(ctx, planrecord.Leave{Keeper: keeper})
 }
 
-// Checkpoint stores the planner's state as of now and returns the step that it goes on with.
+// Checkpoint stores the planner's current state and returns the step with which it continues.
 func (r *Run) Checkpoint(ctx context.Context) (uint64, error) { return r.ask(ctx, nil) }
 
 // askPause is the time between two attempts to reach a leader.
 const askPause = 20 * time.Millisecond
 
-// ask asks the leader to record an entry, or for a checkpoint, and waits for Options.Stall at most. An entry that is
-// recorded after that does no harm. Where the leader changes meanwhile, the next one is asked.
+// ask requests from the leader that it records an entry, or takes a checkpoint for nil, and waits for Options.Stall
+// at most. An entry that is recorded later does no harm. If the leader changes meanwhile, the request is sent to the
+// next one.
 func (r *Run) ask(ctx context.Context, e planrecord.Entry) (uint64, error) {
 	q := cluster.Request{After: r.plan.Position()}
 	if e != nil {
@@ -377,7 +381,7 @@ func (r *Run) ask(ctx context.Context, e planrecord.Entry) (uint64, error) {
 	return a.At, err
 }
 
-// asks puts a question to the leader, whichever daemon that is, until limit ends.
+// asks sends a request to the leader, on any daemon, and retries it until limit is done.
 func (r *Run) asks(ctx, limit context.Context, q cluster.Request) (leader.Result, error) {
 	for {
 		now := r.plan.Now()
@@ -403,9 +407,9 @@ func (r *Run) asks(ctx, limit context.Context, q cluster.Request) (leader.Result
 	}
 }
 
-// Measure has the leader count how many steps the run will have, in the background: it reads every document that is
-// left once more, and plans it beside the run. Info tells how far that is. It is refused while a source is not sealed,
-// and for a run without an end.
+// Measure requests that the leader counts the steps of the run in the background. The leader reads every remaining
+// document again and plans it concurrently with the run. Info reports the progress. Measure returns an error while a
+// source is not sealed, and for a run without an end.
 func (r *Run) Measure(ctx context.Context) error {
 	limit, cancel := context.WithTimeout(ctx, r.options.Stall)
 	defer cancel()
@@ -413,7 +417,7 @@ func (r *Run) Measure(ctx context.Context) error {
 	return err
 }
 
-// Length returns how many steps the run has or will have, nil while no daemon that plans it has told.
+// Length returns how many steps the run has or will have; nil until a leader has reported it.
 func (r *Run) Length() *state.Length {
 	if now := r.plan.Now(); now.Ended {
 		return &state.Length{Steps: now.Steps, Exact: true}
@@ -425,7 +429,8 @@ func (r *Run) Length() *state.Length {
 	return l
 }
 
-// Mix changes the mixture: weights, sources that come and go. It takes effect with the next document that is planned.
+// Mix changes the mixture: weights, added and removed sources. The change takes effect with the next planned
+// document.
 func (r *Run) Mix(ctx context.Context, q state.MixRequest) (state.MixResult, error) {
 	if err := validWho(q.By); err != nil {
 		return state.MixResult{}, err
@@ -448,12 +453,12 @@ func (r *Run) Mix(ctx context.Context, q state.MixRequest) (state.MixResult, err
 			Message: "the leader's answer to a change of the mixture has no mixture", Do: "run one version on all daemons"}
 	}
 	result := *a.Mix
-	result.Weights = maps.Clone(result.Weights) // the planner keeps its own
+	result.Weights = maps.Clone(result.Weights) // the planner retains its own map
 	return result, nil
 }
 
-// AskLength asks the leader of a run, over the bus of its daemons, how many steps the run will have; nil where that is
-// not known.
+// AskLength requests the number of steps of a run from its leader, over the bus of its daemons; nil while it is
+// unknown.
 func AskLength(ctx context.Context, b backend.Bus) (*state.Length, error) {
 	return cluster.AskLength(ctx, b)
 }

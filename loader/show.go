@@ -12,14 +12,14 @@ import (
 	"loaderd/loader/state"
 )
 
-// Show returns one document, as the plan names it. Of those that are not used Skip says why, as far as the document
-// itself tells.
+// Show returns one document by its plan reference. For an unused document, Skip has the reason, as far as the
+// document itself shows it.
 func (r *Run) Show(ctx context.Context, document uint64) (document.View, error) {
 	return r.streams.Show(ctx, document)
 }
 
-// Upcoming returns the next documents that the planner takes, as the plan names them: n of a source, or fewer where
-// fewer are there. Without a name it returns those of the only source, or of several the next of each.
+// Upcoming returns the plan references of the next documents that the planner will read: up to n of a source. Without
+// a name it returns those of the only source, or the next one of each of several sources.
 func (r *Run) Upcoming(ctx context.Context, source string, n int) ([]uint64, error) {
 	stats := r.Stats()
 	h, _ := r.plan.Head()
@@ -57,8 +57,8 @@ func (r *Run) Upcoming(ctx context.Context, source string, n int) ([]uint64, err
 	return refs, nil
 }
 
-// follows returns the sequences of the next documents of a source, n at most, in the order in which the run takes them.
-// stored is the last one that its stream holds.
+// follows returns the sequences of the next documents of a source, n at most, in the order in which the run reads
+// them. stored is the last one in its stream.
 func follows(seed uint64, info plan.SourceInfo, s state.SourceStats, stored uint64, n int) (sequences []uint64) {
 	begin := mixture.Begin{First: info.Start, Last: info.Last, Sealed: info.Sealed}
 	last := stored

@@ -10,26 +10,26 @@ import (
 	"loaderd/loader/state"
 )
 
-// Stats is a snapshot of a run, for metrics, the live view and the stats action. Planner figures
-// are at most a fraction of a second old, and not older than any step that can be read.
+// Stats is a snapshot of a run, for metrics, the live view and the stats action. The planner's statistics are at most
+// a fraction of a second old, and not older than any readable step.
 type Stats struct {
 	Run             string             `json:"run"`
 	Planned         uint64             `json:"planned_steps"`
-	Wanted          uint64             `json:"wanted_steps"` // no reader has asked for this step or a later one
+	Wanted          uint64             `json:"wanted_steps"` // no reader has requested this step or a later one
 	Ended           bool               `json:"ended"`
 	Replaying       bool               `json:"replaying"`
 	Committed       uint64             `json:"committed_step"`
-	Oldest          uint64             `json:"oldest_step"` // that can be read
+	Oldest          uint64             `json:"oldest_step"` // oldest readable step
 	Checkpoint      uint64             `json:"checkpoint_step"`
 	CheckpointBytes int64              `json:"checkpoint_bytes"`
 	Readers         []state.ReaderStat `json:"readers"`
-	Documents       int64              `json:"documents"`         // that the packer has taken in, waiting ones included
+	Documents       int64              `json:"documents"`         // read by the packer, including buffered ones
 	Skipped         plan.Skips         `json:"skipped_documents"` // by reason
-	// used without their last tokens: more than they may have
+	// used without their last tokens, because they exceed the limit
 	Cut          int64               `json:"cut_documents"`
 	Tokens       int64               `json:"tokens"`         // of those documents
 	Rows         int64               `json:"rows"`           // in steps
-	Slots        int64               `json:"slots"`          // tokens of those rows, padding included
+	Slots        int64               `json:"slots"`          // tokens of those rows, including padding
 	Padding      int64               `json:"padding_tokens"` // of those
 	MaskedTokens int64               `json:"masked_tokens"`  // in steps, without a loss
 	Truncated    int64               `json:"truncated_documents"`
@@ -39,36 +39,37 @@ type Stats struct {
 	PoolPieces   int                 `json:"pool_pieces"`
 	HeldRows     int                 `json:"held_rows"`   // finished rows that the packer holds back
 	HeldPieces   int                 `json:"held_pieces"` // in those rows
-	PoolTokens   int64               `json:"pool_tokens"` // of the pieces in the pool and in these rows
+	PoolTokens   int64               `json:"pool_tokens"` // of the pieces in the pool and in held rows
 	WindowRows   int                 `json:"shuffle_rows"`
 	QueueRows    int                 `json:"queue_rows"`
 	Capacity     planner.Capacity    `json:"capacity"` // of pool, held rows and queues
 	Queues       []planner.QueueStat `json:"queues"`   // by bucket
-	// before the next step comes, at the least; see planner.Shortage
+	// minimum number before the next step is planned; see planner.Shortage
 	RowsNeeded  int    `json:"rows_needed"`
 	RowsThere   int    `json:"rows_there"` // of the rows needed
-	WaitMax     int64  `json:"wait_max"`   // most documents that came while a row waited for its step
+	WaitMax     int64  `json:"wait_max"`   // maximum number of documents that arrived while a row waited for its step
 	Cursor      uint64 `json:"cursor"`
 	Floor       uint64 `json:"floor"`
 	CacheBytes  int64  `json:"cache_bytes"`
 	CacheHits   int64  `json:"cache_hits"`
 	CacheMisses int64  `json:"cache_misses"`
-	// that the streams of the run have taken, as far as the leader has heard
+	// stored in the streams of the run, as far as the leader has observed
 	Published uint64                `json:"published_documents"`
 	Source    document.SourceStatus `json:"source"`
-	// Sources are in the order of their numbers; Source is the one that comes next.
+	// Sources are in the order of their numbers; Source is that of the next document.
 	Sources []state.SourceStats `json:"sources,omitempty"`
-	// Streams is how full the document streams are, in the order of their sources.
+	// Streams has the fills of the document streams, in the order of their sources.
 	Streams []state.StreamFill `json:"streams,omitempty"`
-	// Trouble is what is wrong with the document stream although it can be reached; empty when all is well.
+	// Trouble is the problem of a reachable document stream; empty if none.
 	Trouble string `json:"stream_trouble,omitempty"`
-	// Packing is what the packing method itself counts: of splice how rows ended, see docs/splice.md. Nobody changes it.
+	// Packing has the counters of the packing method: for splice, how rows ended, see docs/splice.md. It must not be
+	// changed.
 	Packing map[string]int64 `json:"packing,omitempty"`
 }
 
-// Stats returns the present figures.
+// Stats returns the current statistics.
 func (r *Run) Stats() Stats {
-	now := r.plan.Now() // first: the figures must not be older than any step in it
+	now := r.plan.Now() // first, because the statistics must not be older than any step in it
 	from := r.coordinator.Report()
 	p := from.PlanStats
 	s := Stats{Run: r.name, Planned: now.Steps, Wanted: from.Wanted, Ended: now.Ended, Replaying: from.Replays,

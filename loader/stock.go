@@ -8,7 +8,7 @@ import (
 	"loaderd/loader/fault"
 )
 
-// Stock returns what the streams of a run's sources hold now, by the numbers of these.
+// Stock returns the current state of the streams of a run's sources, by source number.
 func (r *Run) Stock(ctx context.Context) ([]document.StreamState, error) {
 	h, _ := r.plan.Head()
 	streams, err := r.streams.All(ctx, h)
