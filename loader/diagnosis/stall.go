@@ -19,8 +19,8 @@ import (
 	"loaderd/loader/state"
 )
 
-// dryFor is how long a stream must have had no new document before it counts as dry, so that a slow stream is not dry
-// between its documents.
+// dryFor is how long a stream must have had no new document to count as dry. A slow stream is not dry between its
+// documents.
 const dryFor = 5 * time.Second
 
 func (w *wait) cause() *fault.Error {
@@ -326,8 +326,8 @@ func (w *wait) dry() *fault.Error {
 	return stalled(fault.SourceDry, sentence+", "+quantity.Time(time.Since(s.DrySince)), detail, do, facts)
 }
 
-// exhausted reports whether the last document of the stream is planned, no document has been stored for dryFor or
-// since the stream was opened, and the stream is not sealed.
+// exhausted reports whether the stream is not sealed and its last document is planned. In addition, no document may
+// have been stored for dryFor or since the stream was opened.
 func (w *wait) exhausted() bool {
 	s := w.source
 	quiet := time.Since(s.DrySince) >= min(dryFor, w.Options.Stall/2) || w.Report.Idle >= w.Report.Reading

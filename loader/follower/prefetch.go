@@ -80,9 +80,9 @@ func (p *prefetcher) fill(ctx context.Context) error {
 	return nil
 }
 
-// look moves the window to the readers' positions and returns the documents that it lacks, in stream order, with the
-// last step of the window that needs each. Cached documents of the window become the most recently used ones, so that
-// served documents are evicted before needed ones.
+// look moves the window to the readers' positions. It returns the documents that the window lacks, in stream order,
+// and the last step of the window that needs each. Cached documents of the window become the most recently used ones,
+// so that served documents are evicted before needed ones.
 func (p *prefetcher) look(ctx context.Context) (missing []uint64, needs map[uint64]uint64, err error) {
 	w := window{assembler: p.follower.Assembler, room: p.bytes, steps: map[uint64]*plan.Step{}, needs: map[uint64]uint64{}}
 	readers, planned := p.follower.ahead(), p.follower.plan.Planned()

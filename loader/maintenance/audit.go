@@ -156,9 +156,9 @@ func (a *auditor) plans(ctx context.Context) error {
 	}
 }
 
-// next waits until a feed holds the document that the planner needs, and returns the feed. It returns nil if the log has
-// no further step and a drain waits for an arrival that the log does not reach. In that case either another source was
-// added and is read instead of the documents that the drain was placed after, or no weighted source has documents.
+// next waits until a feed holds the document that the planner needs, and returns the feed. It returns nil if the log
+// has no further step and a drain waits for an arrival that the log does not reach. Then either another source was
+// added and is read instead of the documents before the drain, or no weighted source has documents.
 func (a *auditor) next(ctx context.Context) (from *feed.Feed, err error) {
 	if from, err = a.feeds.Next(a.applier.Planner); err != nil {
 		return nil, err

@@ -18,12 +18,12 @@ import (
 	"loaderd/loader/runconfig"
 )
 
-// Fork returns the header of a run that continues another run from the start of a step with its own configuration,
-// and the header of the other run. It plans exactly the tokens that the other run's steps before that one do not
-// contain. It reads the plan, checkpoints and documents of the other run, with that run's tokenizer. It plans the
-// other run again up to the last record before the step, from the newest checkpoint before the step or from the
-// beginning. The new run starts there with all buffered documents, and with every source's position, credit, end and
-// pause.
+// Fork returns the header of a new run, which continues another run from the start of a step with its own
+// configuration. It also returns the header of the other run. The new run plans exactly the tokens that the other
+// run's steps before that one do not contain. Fork reads the plan, checkpoints and documents of the other run, with
+// that run's tokenizer. It plans the other run again up to the last record before the step, from the newest
+// checkpoint before the step or from the beginning. The new run starts there with all buffered documents, and with
+// every source's position, credit, end and pause.
 func Fork(ctx context.Context, from backend.Backends, step uint64, name string,
 	c runconfig.Config) (forked, parent planrecord.Header, err error) {
 	f := forking{from: from, step: step, plan: &planview.Reader{Log: from.Plan}, streams: planview.NewStreams(from, nil)}

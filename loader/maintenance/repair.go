@@ -41,8 +41,8 @@ type Damage struct {
 	usable []backend.Stored // checkpoints that match
 }
 
-// Same reports whether a run that continues with the copy plans the same steps as before, that is, whether no control
-// that affects steps is lost.
+// Same reports whether a run that continues with the copy plans the same steps as before. It does if no control that
+// affects steps is lost.
 func (d Damage) Same() bool {
 	return d.Unknown == 0 && !slices.ContainsFunc(d.Lost, func(l Lost) bool { return l.shapes })
 }

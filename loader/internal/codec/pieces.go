@@ -8,9 +8,9 @@ import (
 	"loaderd/packonline"
 )
 
-// AppendPieces appends a row: the number of pieces, then three values per piece. These are the distance of its
-// document from that of the previous piece (zigzag), twice its length plus 1 if its start is not 0, and then that
-// start if not 0. previous carries the last document from row to row.
+// AppendPieces appends a row: the number of pieces, then two or three values per piece. The first is the distance of
+// its document from that of the previous piece (zigzag). The second is twice its length, plus 1 if its start is not
+// 0. The third is the start, if not 0. previous carries the last document from row to row.
 func AppendPieces(b []byte, pieces []packonline.Piece, previous *uint64) []byte {
 	b = binary.AppendUvarint(b, uint64(len(pieces)))
 	for _, x := range pieces {

@@ -153,10 +153,10 @@ func (l *loop) ahead() bool {
 	return !l.repeats() && l.applier.End == nil && l.applier.Planner.Next() >= l.demand.limit()
 }
 
-// repeats reports whether the log still determines what follows. It may hold further steps. It may also hold changes
-// of the mixture and an end that are placed after documents read before a restart that belong to no step yet.
-// Decisions about the mixture depend on all changes before them. A drain may wait for documents that were only
-// published.
+// repeats reports whether the log still determines what follows: further steps, or pending changes of the mixture and
+// an end. These are placed after documents that were read before a restart and belong to no step yet. Decisions about
+// the mixture depend on all changes before them. A pending drain does not count, because it may wait for documents
+// that were only published.
 func (l *loop) repeats() bool {
 	a := l.applier
 	return l.replay != nil || a.End != nil && !a.Ended || slices.ContainsFunc(a.Pending, func(c planrecord.Control) bool {

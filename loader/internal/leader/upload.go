@@ -23,7 +23,7 @@ type upload struct {
 
 // uploads passes checkpoints from the writer to a goroutine that stores them in order, so that planning never waits
 // for their storage. The loop takes no checkpoint while another is being stored, except the last one of a run or a
-// process, so at most two are in memory.
+// process. So at most two are in memory.
 type uploads struct {
 	store   *checkpointStore
 	queue   chan upload
