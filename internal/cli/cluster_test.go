@@ -10,7 +10,7 @@ import (
 	"loaderd/internal/natstest"
 )
 
-// Runs move from a folder to a server, and from that to another one, all or one of them, and go on there.
+// All runs, or one of them, move from a folder to a server and then to another server, and continue there.
 func TestRunsMoveToOtherServers(t *testing.T) {
 	s := newSite(t)
 	files := map[string]string{}

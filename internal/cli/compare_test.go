@@ -19,7 +19,7 @@ import (
 	"loaderd/stream"
 )
 
-// streamState is what a server holds, streams and consumers included.
+// streamState returns all state of a server, including streams and consumers.
 func streamState(t *testing.T, js jetstream.JetStream) (state []string) {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context())
@@ -34,8 +34,8 @@ func streamState(t *testing.T, js jetstream.JetStream) (state []string) {
 	return state
 }
 
-// TestCompareStream takes lengths from a server: text is tokenized, tokens are counted, what is no document is passed
-// over, and nothing changes.
+// TestCompareStream reads lengths from a server: text is tokenized, token ids are counted, invalid messages are
+// skipped, and the server's state does not change.
 func TestCompareStream(t *testing.T) {
 	s := natstest.Start(t)
 	ctx := context.WithoutCancel(t.Context())
@@ -45,7 +45,7 @@ func TestCompareStream(t *testing.T) {
 	js := s.Store().JetStream()
 	for _, m := range []stream.Message{
 		{Data: []byte("purged")},
-		{Data: []byte("hello world")}, // 2 tokens and the end
+		{Data: []byte("hello world")}, // 2 tokens and the end-of-document token
 		{Data: []byte(`{"text":"hello"}`), ContentType: stream.TypeJSON},
 		{Data: []byte(`{"text":`), ContentType: stream.TypeJSON}, // undecodable
 		{Data: nil}, // empty
@@ -155,7 +155,7 @@ func TestCompareStreamFails(t *testing.T) {
 	}
 }
 
-// compareAsServed: without a configuration the rows that are compared are those of the run, unless others are given.
+// compareAsServed checks that without a configuration compare uses the run's row lengths, unless flags override them.
 func (s *site) compareAsServed(t *testing.T) {
 	for _, x := range []struct {
 		args []string
@@ -167,7 +167,7 @@ func (s *site) compareAsServed(t *testing.T) {
 		{[]string{"--length", "256"}, []int{256}, 64},
 	} {
 		dir := t.TempDir()
-		t.Setenv("LOADERD_STREAM__DIR", s.dir) // where the token is
+		t.Setenv("LOADERD_STREAM__DIR", s.dir) // the folder that holds the token
 		var out, stderr bytes.Buffer
 		args := append([]string{"compare", "--from-stream", "--nats", "nats://" + s.nats, "--methods", "concat", "--limit",
 			"40", "--out", dir}, x.args...)

@@ -24,14 +24,14 @@ type letterList struct {
 	}
 }
 
-// exportedJSON is a line of loaderd dead export.
+// exportedJSON is one line of the output of loaderd dead export.
 type exportedJSON struct {
 	Reason       string
 	Headers      nats.Header
 	Text, Base64 *string
 }
 
-// bad publishes documents that cannot be decoded, as any client of NATS does.
+// bad publishes documents that cannot be decoded, as any NATS client can.
 func (s *site) bad(messages ...stream.Message) {
 	s.t.Helper()
 	c := natstest.Config(s.t)
@@ -49,7 +49,7 @@ func (s *site) deadList(args ...string) (l letterList) {
 	return l
 }
 
-// Dead letters are listed, shown, exported and published again, beside a daemon and without one.
+// Dead letters are listed, shown, exported and republished, both with a running daemon and without one.
 func TestDead(t *testing.T) {
 	s := newSite(t)
 	stop := s.serve()

@@ -20,8 +20,8 @@ import (
 	"loaderd/internal/reader"
 )
 
-// demoFiles writes n files of text, one empty and one binary file, and returns the folder with the text's bytes and
-// gpt2 tokens.
+// demoFiles writes n text files, one empty file and one binary file. It returns the folder, and the size in bytes and
+// in gpt2 tokens of the text.
 func demoFiles(t *testing.T, n int) (folder string, size, tokens int64) {
 	t.Helper()
 	folder = t.TempDir()
@@ -39,14 +39,14 @@ func demoFiles(t *testing.T, n int) (folder string, size, tokens int64) {
 		text := strings.Repeat(fmt.Sprintf("This is document %d of a small corpus.\n", i), 1+i%7)
 		write(fmt.Sprintf("%03d.txt", i), text)
 		size += int64(len(text))
-		tokens += int64(len(encoder.Encode(nil, []byte(text)))) + 1 // and the end of the document
+		tokens += int64(len(encoder.Encode(nil, []byte(text)))) + 1 // plus the end-of-document token
 	}
 	write("empty.txt", "")
 	write("image.png", "\x89PNG\x00\x00")
 	return folder, size, tokens
 }
 
-// runDemo runs the command to its end.
+// runDemo runs the command until it exits.
 func runDemo(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	t.Setenv("TMPDIR", t.TempDir())
@@ -143,7 +143,7 @@ func TestDemoKeepsFolder(t *testing.T) {
 	}
 }
 
-// With --stay the steps can be read again at the address of the summary, until the command is told to end.
+// With --stay the steps can be read again at the address in the summary, until the command is stopped.
 func TestDemoStays(t *testing.T) {
 	folder, _, tokens := demoFiles(t, 20)
 	t.Setenv("TMPDIR", t.TempDir())
@@ -184,7 +184,7 @@ func TestDemoStays(t *testing.T) {
 	}
 }
 
-// Whenever the command is told to end, it says how far it came and leaves nothing behind.
+// An interrupted demo reports its progress and leaves no files behind.
 func TestDemoInterrupted(t *testing.T) {
 	folder, _, _ := demoFiles(t, 20)
 	for _, after := range []time.Duration{0, 300 * time.Millisecond} {

@@ -15,7 +15,7 @@ import (
 	"loaderd/loader"
 )
 
-// sealingRun is a run that can be sealed, and nothing else.
+// sealingRun is a run that supports only Seal.
 type sealingRun struct{ arrowout.Run }
 
 func (sealingRun) Info() loader.Info                              { return loader.Info{Run: "r"} }
@@ -42,7 +42,7 @@ func sealingServer(t *testing.T, change func(*arrowout.Config)) string {
 	return s.Addr().String()
 }
 
-// Every way to meet a server with the wrong flags says which flags are right.
+// Every connection failure that wrong flags cause is reported with the right flags.
 func TestFlightClient(t *testing.T) {
 	serverCert, serverKey := certtest.SelfSigned(t, t.TempDir(), "server")
 	clientCert, clientKey := certtest.SelfSigned(t, t.TempDir(), "client")

@@ -23,9 +23,9 @@ func (s *site) fill(source string, documents int) {
 	s.does("publish", "--source", source, corpusFolder(s.t, files))
 }
 
-// tokensBySource are the tokens of each source in batches.
+// tokensBySource counts the tokens of each source in batches.
 func tokensBySource(batches ...reader.Batch) map[string]int {
-	out, names := map[string]int{}, []string{"code", "math", "web", "forum"} // in the order in which they came to the run
+	out, names := map[string]int{}, []string{"code", "math", "web", "forum"} // in order of addition to the run
 	for _, b := range batches {
 		for i, row := range b.Documents {
 			for k, x := range row {
@@ -36,9 +36,9 @@ func tokensBySource(batches ...reader.Batch) map[string]int {
 	return out
 }
 
-// The mixture of a run is changed while it goes on: other weights, a source that comes with its own packing, one that
-// goes. A fork of it makes the same steps from one on, and is audited, listed, and asked for what is in its steps;
-// another fork packs anew, in another mixture.
+// The mixture of a running run changes: new weights, a source with its own packing, a removed source. A fork makes
+// the same steps as its parent from the fork's first step on; it can be audited, and the ledger shows its steps.
+// Another fork packs its documents differently, in another mixture.
 func TestMixAndForkOfSeveralSources(t *testing.T) {
 	s := newSite(t)
 	config := filepath.Join(t.TempDir(), "mixed.yaml")

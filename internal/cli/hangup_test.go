@@ -12,7 +12,8 @@ import (
 	"testing"
 )
 
-// A daemon whose terminal closes goes on: SIGHUP is logged, and whoever took the log may be gone. SIGTERM stops it.
+// A daemon continues when its terminal closes: it logs SIGHUP, even if the reader of its log has exited. SIGTERM
+// stops it.
 func TestServeOutlivesItsTerminal(t *testing.T) {
 	s := newSite(t)
 	file := filepath.Join(t.TempDir(), "loaderd.yaml")
@@ -57,14 +58,14 @@ func TestServeOutlivesItsTerminal(t *testing.T) {
 		t.Fatal(err)
 	}
 	send(syscall.SIGHUP)
-	s.does("seal") // it serves as before, and logs
+	s.does("seal") // it serves and logs as before
 	send(syscall.SIGTERM)
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("the daemon ended with %v: %s", err, said)
 	}
 }
 
-// A daemon of a program's own ends when that closes its end of standard input, or dies.
+// A daemon that a program started exits when that program closes the daemon's standard input, or exits.
 func TestServeUntilEOF(t *testing.T) {
 	s := newSite(t)
 	cmd := exec.CommandContext(t.Context(), "loaderd", append([]string{"serve", "--until-eof"}, s.settings()...)...)

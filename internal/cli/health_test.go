@@ -15,7 +15,7 @@ import (
 	"loaderd/internal/cli/command"
 )
 
-// asked runs loaderd health and returns its exit status with all that it said.
+// asked runs loaderd health and returns its exit status and its output.
 func asked(t *testing.T, args ...string) (int, string) {
 	t.Helper()
 	var said bytes.Buffer
@@ -23,7 +23,8 @@ func asked(t *testing.T, args ...string) (int, string) {
 	return code, said.String()
 }
 
-// Health goes by the configuration of the daemon, asks what it is told to ask, and says why not.
+// Health uses the addresses in the daemon's configuration, or those given by flags, and reports the reason of a
+// failure.
 func TestHealth(t *testing.T) {
 	answers := http.NewServeMux()
 	answers.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
@@ -69,7 +70,7 @@ func TestHealth(t *testing.T) {
 	}
 }
 
-// With --wait it asks again until the daemon is there, and stops when it is told to.
+// With --wait, health repeats its request until the daemon responds, and stops when interrupted.
 func TestHealthWaits(t *testing.T) {
 	asks := 0
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -18,12 +18,12 @@ import (
 	"loaderd/stream"
 )
 
-// pairOfIDs are the ids of a document as they are published.
+// pairOfIDs returns the ids of a document as they are published.
 func pairOfIDs(i int) string {
 	return string(binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint32(nil, uint32(100+i)), 99))
 }
 
-// npyOfPairs is an array of NumPy's of n documents of two ids, the second of which ends it.
+// npyOfPairs returns a NumPy array of n documents of two ids each, the second of which ends the document.
 func npyOfPairs(n int) string {
 	header := fmt.Sprintf("{'descr': '<u4', 'fortran_order': False, 'shape': (%d,), }", 2*n)
 	var b strings.Builder
@@ -41,7 +41,7 @@ func imports(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	return code, out.String(), errs.String()
 }
 
-// What --dry-run says, without any server.
+// The output of --dry-run, without any server.
 func TestDryRun(t *testing.T) {
 	texts := corpusFolder(t, map[string]string{
 		"a.jsonl": `{"text":"one","lang":"en","n":1}` + "\n" + `{"n":2}` + "\n" + `{"text":""}` + "\n" +
@@ -89,7 +89,7 @@ func TestDryRun(t *testing.T) {
 	}
 }
 
-// A dry run has the status that the import has.
+// A dry run exits with the status of the import.
 func TestDryRun_ExitsAsTheImport(t *testing.T) {
 	dir := corpusFolder(t, map[string]string{
 		"good.jsonl": jsonLines(2), "bad.jsonl": jsonLines(1) + "nonsense", "only_bad.jsonl": `{"n":1}`,
@@ -128,7 +128,7 @@ func TestDryRun_ExitsAsTheImport(t *testing.T) {
 	}
 }
 
-// Ids that the tokenizer does not have are no documents of it.
+// Token ids outside the tokenizer's vocabulary are rejected.
 func TestIDsOfTheVocabulary(t *testing.T) {
 	s := documentServer(t)
 	path := filepath.Join(corpusFolder(t, map[string]string{"a.jsonl": `{"ids":[1,50256]}` + "\n" + `{"ids":[50257]}`}),
@@ -175,8 +175,8 @@ func TestImportFlags(t *testing.T) {
 	}
 }
 
-// Values of a text in parts are in its JSON, as headers have those of texts and tokens alone. With other values the
-// same documents are others.
+// Metadata of a text in parts is stored in its JSON; metadata of plain text and token documents is stored in headers.
+// The same documents with other metadata are different documents.
 func TestMetaOfParts(t *testing.T) {
 	s := documentServer(t)
 	path := filepath.Join(corpusFolder(t, map[string]string{

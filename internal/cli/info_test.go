@@ -12,8 +12,8 @@ import (
 	"loaderd/loader"
 )
 
-// Of a daemon over real streams: an estimate while something is open, the exact number once all is sealed and measured,
-// and that many steps come.
+// info of a daemon over real streams gives an estimate while any source is open, and the exact number of steps once
+// all sources are sealed and measured. The run then has exactly that many steps.
 func TestInfoOfADaemon(t *testing.T) {
 	s := newSite(t)
 	mixed := []string{"--run", "mixed", "--set", "sources.code.weight=1", "--set", "sources.web.weight=2", "--set",
@@ -59,7 +59,7 @@ func TestInfoOfADaemon(t *testing.T) {
 	stop()
 }
 
-// lists checks what runs says of a run with sources code and web.
+// lists checks the output of runs for a run with sources code and web.
 func (s *site) lists(t *testing.T, state, length, source string) {
 	t.Helper()
 	said := s.does("runs")
@@ -71,7 +71,7 @@ func (s *site) lists(t *testing.T, state, length, source string) {
 	}
 }
 
-// within waits until something is so.
+// within waits until a condition holds.
 func within(t *testing.T, so func() bool) {
 	t.Helper()
 	deadline := time.After(time.Minute)

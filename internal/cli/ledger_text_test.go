@@ -8,7 +8,7 @@ import (
 	"loaderd/internal/cli/command"
 )
 
-// ledgerText compares the texts that the ledger shows with the documents, of which files has the text by its path.
+// ledgerText compares the texts that the ledger shows with the documents. files maps a path to its text.
 func (s *site) ledgerText(t *testing.T, files map[string]string) {
 	var page struct {
 		Rows [][]struct {

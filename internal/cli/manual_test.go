@@ -8,7 +8,7 @@ import (
 	"loaderd/internal/manual"
 )
 
-// docs/commands.md is what the commands say of themselves; -update writes it.
+// docs/commands.md equals the help texts of the commands; -update writes it.
 func TestPageOfCommands(t *testing.T) {
 	goldentest.Compare(t, "../../../docs/commands.md", func(w io.Writer) error { return manual.Markdown(w, NewRootCmd()) })
 }

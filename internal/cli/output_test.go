@@ -12,8 +12,8 @@ import (
 	"loaderd/internal/natstest"
 )
 
-// outputFails expects a command to say that standard output takes nothing, after a write that failed, and to exit as
-// failed.
+// outputFails expects a command to report that a write to standard output failed, and to exit with the status of a
+// failure.
 func outputFails(t *testing.T, stdin string, args ...string) {
 	t.Helper()
 	var said bytes.Buffer
@@ -23,7 +23,7 @@ func outputFails(t *testing.T, stdin string, args ...string) {
 	}
 }
 
-// TestFullDisk: nobody takes what a command could not write for its whole answer.
+// TestFullDisk checks that commands fail with an error if they cannot write their output completely.
 func TestFullDisk(t *testing.T) {
 	lengths := writeFile(t, "lengths", []byte("5\n9\n"))
 	const line = `{"id": "a", "text": "b"}` + "\n"
@@ -53,7 +53,7 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// fullDisk is the same for the commands that ask a daemon.
+// fullDisk checks the same for the commands that query a daemon.
 func (s *site) fullDisk(t *testing.T) {
 	flight := []string{"--flight", "grpc://" + s.flight, "--data-dir", s.dir}
 	for _, how := range [][]string{{"--step", "2"}, {"--step", "2", "--documents"}, {"--sequence", "1"},

@@ -22,7 +22,7 @@ import (
 	"loaderd/internal/natstest"
 )
 
-// On its user's machine commands need no token: they find the one of the daemon's data folder.
+// On the machine and account of the daemon, commands need no token: they use the token in the daemon's data folder.
 func TestCommands_FindTokenOfDataFolder(t *testing.T) {
 	s, home, page := newSite(t), t.TempDir(), natstest.FreeAddress(t)
 	s.dir = filepath.Join(home, "loaderd-data")
@@ -39,7 +39,7 @@ func TestCommands_FindTokenOfDataFolder(t *testing.T) {
 	flight := []string{"--flight", "grpc://" + s.flight}
 	with := func(args ...string) []string { return append(args, flight...) }
 
-	t.Chdir(t.TempDir()) // where no daemon was started
+	t.Chdir(t.TempDir()) // a folder in which no daemon was started
 	for _, args := range [][]string{{"seal"}, {"drain"}, {"info"}, {"ledger", "--step", "0"}} {
 		loaderd(command.ExitFailed, "or name the data folder by LOADERD_STREAM__DIR or --data-dir", with(args...)...)
 	}
@@ -59,7 +59,7 @@ func TestCommands_FindTokenOfDataFolder(t *testing.T) {
 	loaderd(command.ExitUsage, "asks for no token of the data folder", "page", "--set", "flight.insecure=true")
 
 	_, code, _ := strings.Cut(link, "#login=")
-	for _, want := range []int{http.StatusOK, http.StatusUnauthorized} { // it opens the page once
+	for _, want := range []int{http.StatusOK, http.StatusUnauthorized} { // the link opens the page once
 		body := strings.NewReader(fmt.Sprintf(`{"code":%q}`, code))
 		r, err := http.Post("http://"+page+"/api/login", "application/json", body)
 		if err != nil {
@@ -77,7 +77,8 @@ func TestCommands_FindTokenOfDataFolder(t *testing.T) {
 	http.DefaultClient.CloseIdleConnections()
 }
 
-// A process that listens where the daemon was receives no token from commands, and nothing that the daemon accepts.
+// Commands send no token, and no other credential that the daemon accepts, to a process that listens on the daemon's
+// former address.
 func TestCommands_SendNoTokenToImpostor(t *testing.T) {
 	s := newSite(t)
 	s.serve()()

@@ -48,7 +48,7 @@ func TestPapersPage_CommandsParse(t *testing.T) {
 	}
 }
 
-// Commands below tables print the figures of the rows that they are about.
+// The command below each table prints the figures in the rows of that table.
 func TestPapersPage_CommandsGiveTheFigures(t *testing.T) {
 	page, commands := papersCommands(t)
 	execute := func(command string, in []byte) *bytes.Buffer {
@@ -73,8 +73,8 @@ func TestPapersPage_CommandsGiveTheFigures(t *testing.T) {
 	drawn := map[string][]byte{}
 	for _, x := range []struct {
 		lengths, simulate string // the command
-		row               string // what a row of the table begins with
-		cells             []int  // of its figures
+		row               string // the beginning of a row of the table
+		cells             []int  // its figures
 		figures           func(r *simulation.Result) []float64
 	}{
 		{million, "--method bucketllm " + buckets + " --pool 100000 --max-age 0 --padding-threshold 0.025",

@@ -12,7 +12,7 @@ import (
 	"loaderd/internal/reader"
 )
 
-// The next documents of a daemon's run, with the texts that were published.
+// peek shows the next documents of a daemon's run, with their published texts.
 func TestPeek(t *testing.T) {
 	s := newSite(t)
 	s.serve("--set", "serve.ahead=2")

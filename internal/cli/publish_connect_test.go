@@ -9,7 +9,7 @@ import (
 	"loaderd/internal/natstest"
 )
 
-// A server that is not there ends the publish in time, and is told of once.
+// Publishing to an unreachable server fails within the time limit and logs the failure once.
 func TestPublishWithoutServer(t *testing.T) {
 	address := natstest.FreeAddress(t)
 	var out, errs bytes.Buffer
@@ -29,7 +29,7 @@ func TestPublishWithoutServer(t *testing.T) {
 	}
 }
 
-// A server that comes in time is waited for.
+// publish waits for a server that starts within the time limit.
 func TestPublishWaitsForTheServer(t *testing.T) {
 	s := natstest.Start(t)
 	url := natstest.URL(s.Store())
@@ -48,7 +48,7 @@ func TestPublishWaitsForTheServer(t *testing.T) {
 	}
 }
 
-// --wait 0 is one attempt, which may take a moment.
+// --wait 0 makes one attempt, which may take a moment.
 func TestPublishTriesOnce(t *testing.T) {
 	srv := natstest.Start(t)
 	var out, errs bytes.Buffer

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// The ledger knows a published document by what it is called: a plain file by its path as it was given, a line by its
-// id, path or url.
+// The ledger finds a published document by its name: a plain file by its path as given, a line by its id, path or
+// url.
 func TestLedgerFindsWhatWasPublished(t *testing.T) {
 	s := newSite(t)
 	s.serve("--run", "found")

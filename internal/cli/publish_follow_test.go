@@ -13,7 +13,7 @@ import (
 	"loaderd/internal/natstest"
 )
 
-// appears puts a file into a folder as a writer should: under a name that is passed over, and renamed.
+// appears adds a file to a folder as a writer should: under a name that is ignored, then renamed.
 func appears(t *testing.T, dir, name, content string) {
 	t.Helper()
 	path := filepath.Join(dir, name)
@@ -25,7 +25,7 @@ func appears(t *testing.T, dir, name, content string) {
 	}
 }
 
-// manyLines are JSON lines "NAME 0" and so on.
+// manyLines returns JSON lines "NAME 0" and so on.
 func manyLines(name string, n int) string {
 	var b strings.Builder
 	for i := range n {
@@ -34,7 +34,7 @@ func manyLines(name string, n int) string {
 	return b.String()
 }
 
-// texts are the documents of a stream, without what else streamed tells.
+// texts returns the texts of a stream's documents, without the other columns of streamed.
 func texts(all []string) string {
 	var b strings.Builder
 	for _, line := range all {
@@ -43,8 +43,8 @@ func texts(all []string) string {
 	return b.String()
 }
 
-// A follower is stopped, started and told of an end; files come before, between and while it runs. Each is published
-// once, in the order in which it came.
+// A follower is stopped, started and ended by its end marker; files appear before, between and during its runs. Each
+// file is published once, in the order in which it appeared.
 func TestFollowPublishesFilesAsTheyAppear(t *testing.T) {
 	s := documentServer(t)
 	dir := t.TempDir()
@@ -70,7 +70,8 @@ func TestFollowPublishesFilesAsTheyAppear(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 
-	// Meanwhile one file comes, one vanishes and one grows, which is told, and leaves the stream alone.
+	// Between the runs one file appears, one vanishes and one grows. The growth is reported and does not change the
+	// stream.
 	appears(t, dir, "00.jsonl", manyLines("00", 1))
 	if err := os.Remove(filepath.Join(dir, "d.jsonl")); err != nil {
 		t.Fatal(err)
@@ -89,7 +90,7 @@ func TestFollowPublishesFilesAsTheyAppear(t *testing.T) {
 	}
 }
 
-// A file that cannot be read is reported at once, and the files behind it are published.
+// A file that cannot be read is reported immediately, and the files after it are published.
 func TestFollow_ContinuesBehindABadFile(t *testing.T) {
 	s := documentServer(t)
 	dir := t.TempDir()
@@ -106,8 +107,8 @@ func TestFollow_ContinuesBehindABadFile(t *testing.T) {
 	}
 }
 
-// A follower is killed amid the files that it found. The next one publishes the rest of them before a file that came
-// meanwhile, whatever its name.
+// A follower is killed while it publishes. The next one publishes the remaining files before a file that appeared in
+// the meantime, regardless of the file's name.
 func TestFollowKeepsItsOrderOverAKill(t *testing.T) {
 	s := documentServer(t)
 	dir := t.TempDir()

@@ -14,7 +14,7 @@ import (
 	"loaderd/stream/retention"
 )
 
-// reported waits until a run has reported to producers.
+// reported waits until a run has sent its report to producers.
 func (s *site) reported(run string) {
 	s.t.Helper()
 	c := stream.Default()
@@ -60,7 +60,8 @@ func TestPublish_TextForTokenIDsIsRefused(t *testing.T) {
 	}
 }
 
-// What a run skips of the published documents is in the summary, and what it cannot decode in the exit status.
+// The summary counts published documents that a run skips, and the exit status signals documents that it cannot
+// decode.
 func TestPublish_SummaryHasWhatRunsSkip(t *testing.T) {
 	s := newSite(t)
 	fingerprint := "sha256:" + strings.Repeat("0a", 32)
@@ -96,7 +97,7 @@ func TestPublish_SummaryHasWhatRunsSkip(t *testing.T) {
 		{"bad.jsonl", command.ExitRejected, 4, skips(2, 1),
 			"run a failed to decode 2 of the 4 documents (of all producers) " +
 				"that it read during this publish: see loaderd dead list"},
-		{"good.jsonl", command.ExitOK, 1, skips(0, 0), ""}, // counts begin anew
+		{"good.jsonl", command.ExitOK, 1, skips(0, 0), ""}, // counts restart at zero
 		{"long.jsonl", command.ExitOK, 1, skips(0, 1), ""},
 	} {
 		code, sum, stderr := publish(tt.name)

@@ -23,7 +23,8 @@ func fifo(t *testing.T) string {
 	return path
 }
 
-// A pipe whose writer pauses does not hold up SIGTERM; what was read before is in the stream by then.
+// A pipe whose writer pauses does not delay SIGTERM; the input read before the signal is in the stream when the
+// command exits.
 func TestPublishStopsWhileAPipeWaits(t *testing.T) {
 	s := documentServer(t)
 	path := fifo(t)
@@ -52,7 +53,7 @@ func TestPublishStopsWhileAPipeWaits(t *testing.T) {
 	}
 }
 
-// What came through a pipe is committed a moment later, although the pipe stays open and no batch is full.
+// Documents read from a pipe are committed after a short delay, although the pipe stays open and no batch is full.
 func TestPublishDoesNotHoldABatchWhileItsInputPauses(t *testing.T) {
 	s := documentServer(t)
 	r, w := io.Pipe()

@@ -10,8 +10,7 @@ import (
 	"loaderd/internal/publishing"
 )
 
-// The same files by another path, and standard input again: whoever publishes them is told that they were published
-// before.
+// Publishing the same files under another path, or standard input again, warns that they were published before.
 func TestPublishUnderAnotherName(t *testing.T) {
 	s := documentServer(t)
 	files := map[string]string{}
@@ -25,8 +24,8 @@ func TestPublishUnderAnotherName(t *testing.T) {
 		name, stdin string
 		args        []string
 		new         int64
-		repeated    *publishing.Repeats // without the fields that other inputs give
-		input, said string              // what the warning says, none when empty
+		repeated    *publishing.Repeats // without the fields that come from other inputs
+		input, said string              // the text of the warning, empty for none
 	}{
 		{"a folder", "", []string{dir}, 20, nil, "", ""},
 		{"the folder again", "", []string{dir}, 0, nil, "", ""},

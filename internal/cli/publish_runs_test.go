@@ -14,7 +14,7 @@ import (
 	"loaderd/stream/retention"
 )
 
-// Who publishes behind the end of a run is told so, and which run reads it all the same.
+// Publishing after the end of a run prints a warning, and names a run that still reads the new documents.
 func TestPublishBehindASeal(t *testing.T) {
 	s := newSite(t)
 	dir := corpusFolder(t, map[string]string{"a.jsonl": jsonLines(50), "b.jsonl": jsonLines(60), "c.jsonl": jsonLines(70)})

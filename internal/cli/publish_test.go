@@ -47,7 +47,7 @@ func documentServer(t *testing.T, change ...func(*stream.Config)) *stream.Store 
 	return s
 }
 
-// streamed reads the stream back: "subject path id data".
+// streamed reads the stream back; a message is "subject path id data".
 func streamed(t *testing.T, s *stream.Store) []string {
 	t.Helper()
 	st, err := s.EnsureDocuments(t.Context())
@@ -69,8 +69,7 @@ func streamed(t *testing.T, s *stream.Store) []string {
 	defer messages.Stop()
 	var all []string
 	for range info.State.Msgs {
-		// Longer than the library takes to notice a lost request and to make the consumer again: two heartbeats of 15
-		// seconds.
+		// Longer than the library takes to detect a lost request and recreate the consumer: two heartbeats of 15 seconds.
 		m, err := messages.Next(jetstream.NextMaxWait(time.Minute))
 		if err != nil {
 			t.Fatal(err)
@@ -225,7 +224,7 @@ func TestPublishFailures(t *testing.T) {
 	}
 }
 
-// An input that cannot be read does not keep the others from being published, and is reported at the end.
+// An input that cannot be read does not prevent the publishing of other inputs, and is reported at the end.
 func TestPublish_ContinuesBehindABadInput(t *testing.T) {
 	s := documentServer(t)
 	dir := corpusFolder(t, map[string]string{"a.jsonl.gz": "\x1f\x8b\x08", "b.jsonl": jsonLines(2) + "nonsense\n" +
@@ -263,14 +262,14 @@ func TestPublish_ContinuesBehindABadInput(t *testing.T) {
 	}
 }
 
-// loaderdProcess is this test binary as the command.
+// loaderdProcess runs this test binary as the command.
 func loaderdProcess(args ...string) (*exec.Cmd, *bytes.Buffer) {
 	var out bytes.Buffer
 	return &exec.Cmd{Path: os.Args[0], Args: append([]string{"loaderd"}, args...), Env: os.Environ(), Stdout: &out,
 		Stderr: &out}, &out
 }
 
-// wait until the stream holds more than n documents.
+// awaitDocuments waits until the stream holds more than n documents.
 func awaitDocuments(t *testing.T, s *stream.Store, n uint64) {
 	t.Helper()
 	st, err := s.EnsureDocuments(t.Context())
@@ -295,7 +294,7 @@ func awaitDocuments(t *testing.T, s *stream.Store, n uint64) {
 	}
 }
 
-// Killed in the middle, twice, then interrupted, then run to its end: every document once and in order.
+// A publish that is killed twice, interrupted once and then completed stores every document once and in order.
 func TestPublishGoesOnAfterAKill(t *testing.T) {
 	const n = 60_000
 	dir := corpusFolder(t, map[string]string{"d.jsonl": jsonLines(n), "d.npy": npyOfPairs(n)})
@@ -355,7 +354,7 @@ func goesOnAfterKills(t *testing.T, n int, want func(i int) string, args ...stri
 	}
 }
 
-// A stream without room does not hold up an interrupt.
+// A full stream does not delay an interrupt.
 func TestPublishStopsWhileItWaits(t *testing.T) {
 	path := filepath.Join(corpusFolder(t, map[string]string{"d.jsonl": jsonLines(30_000)}), "d.jsonl")
 	t.Run("file", func(t *testing.T) { stopsWhileItWaits(t, path, true) })

@@ -26,7 +26,7 @@ func (s *site) alone() *stream.Store {
 	return store
 }
 
-// cut leaves a plan its first records.
+// cut truncates a plan to its first records.
 func (s *site) cut(run string, records int) {
 	s.t.Helper()
 	store := s.alone()
@@ -68,7 +68,8 @@ func (s *site) published() []reader.Batch {
 	return s.read()
 }
 
-// A plan that lost its end is not gone on with; a copy of it is, under another name, by trainers who hold the old one.
+// A run with a truncated plan cannot continue. Its repaired copy continues under another name, for jobs whose
+// checkpoints name the original run.
 func TestADamagedPlanIsRepaired(t *testing.T) {
 	s := newSite(t)
 	stop := s.serve("--run", "whole")
@@ -98,7 +99,7 @@ func TestADamagedPlanIsRepaired(t *testing.T) {
 		t.Errorf("repair says %s", said)
 	}
 	stop = s.serve("--run", "again")
-	s.does("seal", "--run", "whole") // the name that trainers hold
+	s.does("seal", "--run", "whole") // the name in the checkpoints of jobs
 	have := s.read()
 	stop()
 	for i := range have {
@@ -109,13 +110,13 @@ func TestADamagedPlanIsRepaired(t *testing.T) {
 	}
 }
 
-// Commands that look at a data folder need no port of it, and find the daemon that holds it wherever it listens.
+// Commands that read a data folder need no configured port, and find the daemon that holds the folder at any address.
 func TestAuditBesideAnotherDaemon(t *testing.T) {
 	s := newSite(t)
 	stop := s.serve("--run", "whole")
 	s.published()
 	elsewhere := *s
-	elsewhere.nats = "127.0.0.1:1" // what a configuration says that is not the daemon's
+	elsewhere.nats = "127.0.0.1:1" // an address in the configuration at which the daemon does not listen
 	elsewhere.does("audit", "--run", "whole")
 	stop()
 	taken, err := net.Listen("tcp", s.nats)

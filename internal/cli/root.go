@@ -22,8 +22,8 @@ import (
 	"loaderd/internal/config"
 )
 
-// Run runs the program and returns its exit code. The first SIGINT or SIGTERM cancels the context; a second one ends
-// the process.
+// Run executes the command line and returns its exit code. The first SIGINT or SIGTERM cancels the context; the
+// second ends the process.
 func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	ctx, restore := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer restore()
@@ -35,7 +35,7 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	out := &command.Output{Writer: stdout}
 	root.SetOut(out)
 	root.SetErr(stderr)
-	started := false // the command line was in order
+	started := false // the command line was valid
 	noteStart(root, &started)
 
 	cmd, err := root.ExecuteContextC(ctx)
@@ -68,7 +68,7 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	return command.ExitFailed
 }
 
-// noteStart makes every command below cmd set started when its own work begins: errors before that are about the
+// noteStart makes every command below cmd set started when its own work begins. Errors before that concern the
 // command line.
 func noteStart(cmd *cobra.Command, started *bool) {
 	if work := cmd.RunE; work != nil {
@@ -82,7 +82,7 @@ func noteStart(cmd *cobra.Command, started *bool) {
 	}
 }
 
-// NewRootCmd returns the command loaderd with all its subcommands.
+// NewRootCmd returns the loaderd command with all its subcommands.
 func NewRootCmd() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "loaderd",

@@ -11,7 +11,7 @@ import (
 	"loaderd/internal/runs"
 )
 
-// Runs are listed beside their daemon and on its data folder, and a run is deleted when no daemon leads it.
+// Runs are listed with their daemon and on its data folder, and a run can be deleted while no daemon leads it.
 func TestRunsAreListedAndDeleted(t *testing.T) {
 	s := newSite(t)
 	stop := s.serve("--run", "first")

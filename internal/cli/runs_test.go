@@ -24,7 +24,7 @@ import (
 	"loaderd/loader/document"
 )
 
-// site is a data folder and the addresses at which daemons serve what is in it.
+// site is a data folder and the addresses of the daemons that serve it.
 type site struct {
 	t            *testing.T
 	dir          string
@@ -35,7 +35,7 @@ func newSite(t *testing.T) *site {
 	return &site{t, t.TempDir(), natstest.FreeAddress(t), natstest.FreeAddress(t)}
 }
 
-// loaderd runs a command with the site's configuration where it takes one.
+// loaderd runs a command, with the site's configuration if the command accepts one.
 func (s *site) loaderd(args ...string) (code int, stdout, stderr string) {
 	s.t.Helper()
 	switch args[0] {
@@ -57,7 +57,7 @@ func (s *site) loaderd(args ...string) (code int, stdout, stderr string) {
 	return code, out.String(), errs.String()
 }
 
-// does is loaderd of a command that must not fail.
+// does runs loaderd with a command that must succeed.
 func (s *site) does(args ...string) string {
 	s.t.Helper()
 	code, stdout, stderr := s.loaderd(args...)
@@ -78,7 +78,7 @@ func (s *site) settings() []string {
 	return out
 }
 
-// serve runs a daemon until the function that it returns is called.
+// serve runs a daemon until the returned function is called.
 func (s *site) serve(args ...string) (stop func()) {
 	s.t.Helper()
 	ctx, cancel := context.WithCancel(s.t.Context())
@@ -108,7 +108,7 @@ func (s *site) serve(args ...string) (stop func()) {
 	return stop
 }
 
-// read returns all steps of the run that is served, with more columns than it always asks for.
+// read returns all steps of the served run, with the default columns and those in more.
 func (s *site) read(more ...string) (out []reader.Batch) {
 	s.t.Helper()
 	client, err := reader.Open("grpc://"+s.flight, reader.Options{DataDir: s.dir})
@@ -127,7 +127,7 @@ func (s *site) read(more ...string) (out []reader.Batch) {
 	return out
 }
 
-// tokensOf says which tokens of which documents are in batches, in any order.
+// tokensOf returns the tokens in batches, each with its document, in no particular order.
 func tokensOf(batches []reader.Batch) (out []string) {
 	for _, b := range batches {
 		for i, row := range b.Documents {
@@ -144,7 +144,7 @@ func tokensOf(batches []reader.Batch) (out []string) {
 	return out
 }
 
-// An audit relates documents as the run did, whatever method its own configuration names.
+// An audit uses the run's method of relating documents, regardless of the method in its own configuration.
 func TestAuditOfARunThatRelatesDocuments(t *testing.T) {
 	s := newSite(t)
 	stop := s.serve("--run", "related", "--set", "packing.method=splice")
@@ -162,7 +162,8 @@ func TestAuditOfARunThatRelatesDocuments(t *testing.T) {
 	}
 }
 
-// A sealed run of 120 documents: it can be audited and looked into, and a fork of it has what its first steps left.
+// A sealed run of 120 documents can be audited and inspected. A fork of it holds the documents that its first steps
+// did not use.
 func TestRunsAreForkedAuditedAndLookedInto(t *testing.T) {
 	s := newSite(t)
 	stop := s.serve("--run", "whole")
@@ -232,7 +233,7 @@ func TestRunsAreForkedAuditedAndLookedInto(t *testing.T) {
 	}
 }
 
-// ledger compares what the ledger says, in each format, with what was read.
+// ledger compares the output of the ledger, in each format, with the batches that were read.
 func (s *site) ledger(t *testing.T, whole []reader.Batch) {
 	const step = 2
 	var page ledger.Step
@@ -247,7 +248,7 @@ func (s *site) ledger(t *testing.T, whole []reader.Batch) {
 			t.Errorf("document %+v", d)
 		}
 	}
-	var want []string // a line a piece
+	var want []string // one line per piece
 	for i, row := range whole[step].Documents {
 		for _, p := range row {
 			if paths[p.Sequence] == "" {
@@ -314,7 +315,7 @@ func (s *site) ledger(t *testing.T, whole []reader.Batch) {
 	}
 }
 
-// pieceLine is what is compared of a piece.
+// pieceLine returns the compared fields of a piece.
 func pieceLine(step uint64, bucket, row int, p api.Piece, subject, path string) string {
 	return fmt.Sprint(step, bucket, row, p.Sequence, p.Start, p.Length, subject, path)
 }
@@ -392,7 +393,7 @@ func fromRecords(t *testing.T, r array.RecordReader) (out []string) {
 	return out
 }
 
-// Who asks for other subjects of the stream that is there is told what to do, and both that it names works.
+// Opening an existing stream with other subjects fails with two remedies, and both work.
 func TestOtherSubjectsOfAStream(t *testing.T) {
 	s := newSite(t)
 	dir := corpusFolder(t, map[string]string{"a.jsonl": jsonLines(40)})

@@ -14,7 +14,7 @@ import (
 	"loaderd/tokenizer"
 )
 
-// gpt2 keeps the model that the commands of these tests share: each would make it anew.
+// gpt2 caches the model that the commands of these tests share. Without it each command would build its own.
 var gpt2 = sync.OnceValues(func() (*tokenizer.Model, error) { return daemon.Model("gpt2", tokenizer.Options{}) })
 
 func TestMain(m *testing.M) {
@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// The command line, as stories: each file of testdata/script is one.
+// TestScripts runs each file of testdata/script as a scenario of the command line.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{Dir: "testdata/script", RequireExplicitExec: true, RequireUniqueNames: true,
 		Setup: func(e *testscript.Env) error {
@@ -31,8 +31,8 @@ func TestScripts(t *testing.T) {
 		}})
 }
 
-// bytesTokenizer is a tokenizer.json without merges: a token for every byte, in GPT-2's alphabet, and one for the end
-// of a document.
+// bytesTokenizer returns a tokenizer.json without merges: one token per byte, in GPT-2's alphabet, and one
+// end-of-document token.
 func bytesTokenizer(t *testing.T) []byte {
 	vocab := map[string]int{}
 	for b, next := 0, rune(256); b < 256; b++ {

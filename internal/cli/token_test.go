@@ -10,7 +10,7 @@ import (
 	"loaderd/internal/cli/command"
 )
 
-// Who is let in is made, listed and revoked by commands, while the daemon runs.
+// Tokens are created, listed and revoked by commands while the daemon runs.
 func TestTokens(t *testing.T) {
 	s := newSite(t)
 	file := filepath.Join(t.TempDir(), "identities.json")
@@ -72,7 +72,7 @@ func TestTokens(t *testing.T) {
 	refused("chmod 600", reader, "seal")
 }
 
-// The token of producers is printed from the daemon's folder.
+// The producers' token is printed from the daemon's folder.
 func TestTokenOfProducers(t *testing.T) {
 	s := newSite(t)
 	token := func(args ...string) (int, string) {

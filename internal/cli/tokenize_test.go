@@ -162,7 +162,7 @@ func TestTokenizeInputFileIsAbsent(t *testing.T) {
 	}
 }
 
-// A producer that pauses gets what it asked for so far, and a bad line ends the command, while the input stays open.
+// tokenize writes its output while a producer pauses, and exits on an invalid line while the input stays open.
 func TestTokenizeDoesNotWaitForMoreInput(t *testing.T) {
 	in, input := io.Pipe()
 	output, out := io.Pipe()
@@ -204,7 +204,7 @@ func TestTokenizeDoesNotWaitForMoreInput(t *testing.T) {
 	}
 }
 
-// A command that waits for input stops when it is asked to.
+// A command that waits for input stops when interrupted.
 func TestTokenizeStopsWhileItWaits(t *testing.T) {
 	in, input := io.Pipe()
 	defer input.Close()

@@ -11,7 +11,7 @@ import (
 	"loaderd/internal/cli/command"
 )
 
-// buildText is a build for people.
+// buildText formats a build for humans.
 func buildText(b build.Build) string {
 	revision := b.Revision
 	switch {

@@ -13,24 +13,24 @@ const (
 	ExitOK     = 0
 	ExitFailed = 1 // the work failed
 	ExitUsage  = 2 // the command line or the configuration is wrong
-	// ExitRejected is the status of a publish whose documents are committed, where a run could not decode some.
+	// ExitRejected is the status of a publish that committed its documents, some of which a run could not decode.
 	ExitRejected = 3
 )
 
-// UsageError marks an error that a command finds in its arguments itself: it exits with ExitUsage.
+// UsageError marks an error in a command's arguments. The command exits with ExitUsage.
 type UsageError struct{ error }
 
-// Usage returns err as an error of the command line.
+// Usage returns err as a UsageError.
 func Usage(err error) error { return UsageError{err} }
 
 func (e UsageError) Unwrap() error { return e.error }
 
-// ExitStatus ends a command with a status and without an error message: its output gives the reason.
+// ExitStatus ends a command with a status and without an error message. The command's output gives the reason.
 type ExitStatus struct{ Code int }
 
 func (ExitStatus) Error() string { return "" }
 
-// NoArguments refuses arguments. Cobra would call the first an unknown command.
+// NoArguments rejects arguments. Cobra would report the first one as an unknown command.
 func NoArguments(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return fmt.Errorf("%s takes no arguments: %q", cmd.CommandPath(), args[0])
@@ -38,7 +38,7 @@ func NoArguments(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// Group returns a command that only has subcommands; without one it prints its help.
+// Group returns a command that only has subcommands. Without one it prints its help.
 func Group(use, short, example string, subcommands ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: use, Short: short, Example: example, Args: NoArguments,

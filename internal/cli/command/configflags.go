@@ -12,7 +12,7 @@ import (
 	"loaderd/internal/config"
 )
 
-// ConfigFlags are the flags that make a configuration, for every command that needs one.
+// ConfigFlags are the flags from which a command makes its configuration.
 type ConfigFlags struct {
 	File      string
 	Overrides []config.Override // in the order of the command line
@@ -27,25 +27,25 @@ func (f *ConfigFlags) Register(cmd *cobra.Command) {
 		"gpt2, cl100k_base, o200k_base, none, or a tokenizer.json or rank `file`")
 }
 
-// RegisterStore adds the flags of commands that need only the place where the runs are.
+// RegisterStore adds the flags of commands that need only the location of the runs.
 func (f *ConfigFlags) RegisterStore(cmd *cobra.Command) {
 	f.RegisterFile(cmd)
 	f.Override(cmd, "data-dir", "stream.dir", "data `folder` of the NATS server inside the daemon")
 	f.Override(cmd, "nats", "stream.url", "`URLs` of NATS servers to use instead of the one inside")
 }
 
-// RegisterFile adds the flags by which any setting can be given.
+// RegisterFile adds the flags for the configuration file and for any single setting.
 func (f *ConfigFlags) RegisterFile(cmd *cobra.Command) {
 	cmd.Flags().StringVarP(&f.File, "config", "c", "", "YAML configuration `file`; - reads standard input")
 	f.Override(cmd, "set", "", "override any setting, such as packing.pool=8192; may be repeated")
 }
 
-// Override adds a flag for the setting at path. Without a path its values name a setting each: PATH=VALUE.
+// Override adds a flag for the setting at path. If path is empty, each value has the form PATH=VALUE.
 func (f *ConfigFlags) Override(cmd *cobra.Command, name, path, usage string) {
 	cmd.Flags().Var(&OverrideFlag{f, path, "--" + name}, name, usage)
 }
 
-// Load reads the file, the environment and the flags.
+// Load reads the file, the environment and the flags, in ascending order of precedence.
 func (f *ConfigFlags) Load(cmd *cobra.Command) (config.Config, error) {
 	layers := config.Layers{Name: f.File, Environ: os.Environ(), Overrides: f.Overrides}
 	var err error
@@ -63,8 +63,8 @@ func (f *ConfigFlags) Load(cmd *cobra.Command) (config.Config, error) {
 	return config.Load(layers)
 }
 
-// OverrideFlag is a flag whose values become overrides of the setting at path. Without a path the value itself names
-// one: PATH=VALUE.
+// OverrideFlag is a flag whose values override the setting at path. If path is empty, each value has the form
+// PATH=VALUE.
 type OverrideFlag struct {
 	flags *ConfigFlags
 	path  string

@@ -16,14 +16,14 @@ import (
 	"loaderd/stream"
 )
 
-// onceWithin bounds the first connection where it is tried once.
+// onceWithin is the time limit of a single connection attempt.
 const onceWithin = 5 * time.Second
 
 // Opener opens a Store: stream.Open, or stream.OpenProducer.
 type Opener func(context.Context, stream.Config, *slog.Logger) (*stream.Store, error)
 
-// Connect makes the first connection within wait, or within onceWithin if wait is 0. A connection that is lost later is
-// waited for without bound.
+// Connect establishes the first connection within wait, or within onceWithin if wait is 0. A connection that is lost
+// later is re-established without a time limit.
 func Connect(ctx context.Context, config stream.Config, wait time.Duration, log *slog.Logger,
 	open Opener) (*stream.Store, error) {
 	wait = cmp.Or(wait, onceWithin)
@@ -45,20 +45,20 @@ func Connect(ctx context.Context, config stream.Config, wait time.Duration, log 
 		servers, wait, why)
 }
 
-// dialServers asks the network why no server could be reached: the client does not tell. The servers are named without
-// passwords.
+// dialServers dials the servers to find the reason why none is reachable, which the NATS client does not return. The
+// server names contain no passwords.
 func dialServers(ctx context.Context, urls string) (servers string, why error) {
 	var names, causes []string
 	for raw := range strings.SplitSeq(urls, ",") {
 		u, err := url.Parse(strings.TrimSpace(raw))
 		if err != nil {
-			continue // refused before
+			continue // refused by an earlier attempt
 		}
 		names = append(names, u.Redacted())
 		dial := net.Dialer{Timeout: 2 * time.Second}
 		conn, err := dial.DialContext(ctx, "tcp", net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "4222")))
 		if err == nil {
-			_ = conn.Close() // only asked whether it can be made
+			_ = conn.Close() // only tests that the server accepts connections
 			continue
 		}
 		causes = append(causes, err.Error())
@@ -69,10 +69,10 @@ func dialServers(ctx context.Context, urls string) (servers string, why error) {
 	return strings.Join(names, ", "), why
 }
 
-// flagNamed is an error about settings that names the flags they came from, not the keys of the daemon's configuration.
+// flagNamed is an error about settings. Its text names the flags of the settings, not their configuration keys.
 type flagNamed struct{ error }
 
-// NameFlags returns err with flags in place of the keys of the configuration.
+// NameFlags returns err with flags in place of configuration keys.
 func NameFlags(err error) error { return flagNamed{err} }
 
 var keyFlags = strings.NewReplacer(

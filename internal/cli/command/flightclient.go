@@ -20,7 +20,7 @@ import (
 	"loaderd/stream"
 )
 
-// FlightClient are the flags of commands that talk to a running daemon.
+// FlightClient are the flags of commands that connect to a running daemon.
 type FlightClient struct {
 	URI, tokenFile, dataDir, ca, cert, key, Run string
 }
@@ -39,7 +39,7 @@ func (f *FlightClient) Register(cmd *cobra.Command) {
 	flags.StringVar(&f.Run, "run", "", "`name` of the run; the daemon refuses when it serves another")
 }
 
-// Open prepares a connection to the daemon.
+// Open returns a client of the daemon. It does not connect yet.
 func (f *FlightClient) Open() (*reader.Client, error) {
 	options, err := f.options()
 	if err != nil {
@@ -52,7 +52,7 @@ func (f *FlightClient) Open() (*reader.Client, error) {
 	return client, nil
 }
 
-// Ask calls f with a connection for an action. Where the daemon cannot be reached, the error includes what to do.
+// Ask calls f with a client, and names the action in errors. If the daemon is unreachable, the error includes advice.
 func (f *FlightClient) Ask(ctx context.Context, action string, ask func(*reader.Client) error) error {
 	client, err := f.Open()
 	if err != nil {
@@ -62,16 +62,16 @@ func (f *FlightClient) Ask(ctx context.Context, action string, ask func(*reader.
 	if err = ask(client); err == nil {
 		return nil
 	}
-	if s, ok := status.FromError(errors.Unwrap(err)); ok && s != nil { // the daemon's sentence without gRPC's frame
+	if s, ok := status.FromError(errors.Unwrap(err)); ok && s != nil { // the daemon's message without the gRPC prefix
 		return fmt.Errorf("%s at %s: %s%s", action, f.URI, s.Message(), f.advice(ctx, s)+f.noToken(err))
 	}
 	return err
 }
 
-// DataDir is the data folder where the token of a daemon on this machine is looked for.
+// DataDir is the default data folder in which commands look for the token of a daemon on this machine.
 func DataDir() string { return cmp.Or(os.Getenv("LOADERD_STREAM__DIR"), stream.Default().Dir) }
 
-// noToken returns the reason why the token of a daemon that asks for one was not found.
+// noToken returns the reason why the token that the daemon requires was not found.
 func (f *FlightClient) noToken(err error) string {
 	_, address, _ := strings.Cut(f.URI, "://")
 	if f.tokenFile != "" || reader.Reason(errors.Unwrap(err)) != string(fault.BadToken) {
@@ -86,7 +86,7 @@ func (f *FlightClient) noToken(err error) string {
 
 const hungUp = "the daemon hung up: does it ask for a client certificate, or another one? (--tls-cert and --tls-key)"
 
-// advice is what to do about a server that cannot be reached. gRPC tells the cause in its message only.
+// advice returns what to do about an unreachable server. gRPC gives the cause only in its message.
 func (f *FlightClient) advice(ctx context.Context, s *status.Status) string {
 	if s.Code() != codes.Unavailable {
 		return ""
@@ -105,7 +105,7 @@ func (f *FlightClient) advice(ctx context.Context, s *status.Status) string {
 		{true, "bad certificate", "the daemon does not take the client's certificate: --tls-cert and --tls-key"},
 		{true, "unknown certificate authority",
 			"the daemon does not know who signed the client's certificate: --tls-cert and --tls-key"},
-		// Under TLS 1.3 a client may learn of a refusal by the loss of the connection only.
+		// Under TLS 1.3 a client may see a rejection only as a lost connection.
 		{true, "connection reset by peer", hungUp},
 		{true, "broken pipe", hungUp},
 		{true, "EOF", hungUp},

@@ -7,7 +7,7 @@ import (
 	"loaderd/internal/config"
 )
 
-// NewLogger logs as configured; the configuration has been validated.
+// NewLogger returns a logger for c, which must be valid.
 func NewLogger(c config.Log, w io.Writer) *slog.Logger {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(c.Level)); err != nil {

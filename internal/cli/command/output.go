@@ -8,8 +8,8 @@ import (
 	"golang.org/x/term"
 )
 
-// Output is standard output. It keeps the first error of a write, because some writers, such as the help, do not return
-// it.
+// Output is standard output. It stores the first write error, because some writers, such as the help, do not return
+// write errors.
 type Output struct {
 	io.Writer
 	Err error
@@ -23,7 +23,7 @@ func (o *Output) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Terminal is the terminal that w writes to, nil if it is none.
+// Terminal returns the terminal that w writes to, nil if it is none.
 func Terminal(w io.Writer) *os.File {
 	if o, ok := w.(*Output); ok {
 		w = o.Writer

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// Progress reports how far a slow command is, once per second at most; a command of less than a second reports nothing.
+// Progress reports the progress of a slow command at most once per second. It reports nothing for a command of less
+// than a second.
 type Progress struct {
 	w    io.Writer
 	last time.Time

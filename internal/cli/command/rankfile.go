@@ -6,7 +6,7 @@ import (
 	"loaderd/tokenizer"
 )
 
-// RegisterRankFile adds the flags for what a rank file does not contain.
+// RegisterRankFile adds the flags for settings that a rank file does not contain.
 func RegisterRankFile(f *pflag.FlagSet, o *tokenizer.Options) {
 	f.StringVar(&o.Pattern, "pattern", "",
 		"what cuts text into words, for a rank file: cl100k, llama3, o200k, qwen, kimi, ... or a regular expression")

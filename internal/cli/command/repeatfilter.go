@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// repeatInterval is the least time between two equal records.
+// repeatInterval is the minimum time between two equal records.
 const repeatInterval = 10 * time.Second
 
 // RepeatFilter is a handler that drops a record when the same message with the same error was logged within

@@ -14,11 +14,11 @@ import (
 	"loaderd/stream/server"
 )
 
-// RunStoreWait is how long a server may take to answer at the start.
+// RunStoreWait is the time limit of the first connection to a server.
 const RunStoreWait = 30 * time.Second
 
-// OpenRunStore opens the streams of a configuration: at the servers of stream.url, else in the data folder, or, while a
-// daemon holds the folder, at the server inside that daemon.
+// OpenRunStore opens the streams of a configuration. It connects to the servers of stream.url, or opens the data
+// folder. While a daemon holds the folder, it connects to that daemon's embedded server.
 func OpenRunStore(ctx context.Context, c config.Config, log *slog.Logger) (*stream.Store, error) {
 	if c.Stream.Embedded() {
 		if _, err := os.Stat(c.Stream.Dir); errors.Is(err, fs.ErrNotExist) {
@@ -30,7 +30,7 @@ func OpenRunStore(ctx context.Context, c config.Config, log *slog.Logger) (*stre
 		if !errors.Is(err, server.ErrFolderInUse) {
 			return store, err
 		}
-		// a command like this one, or a daemon that starts or stops
+		// The folder is held by a command like this one, or by a daemon that starts or stops.
 		if c.Stream.URL = server.HolderURL(c.Stream.Dir); c.Stream.URL == "" {
 			return nil, err
 		}
@@ -38,8 +38,8 @@ func OpenRunStore(ctx context.Context, c config.Config, log *slog.Logger) (*stre
 	return Connect(ctx, c.Stream, RunStoreWait, log, stream.Open)
 }
 
-// CloseAfter closes a store and joins the error of the work on it with those of closing. After an error it first
-// removes what the work has created.
+// CloseAfter closes a store and joins the errors of the work and of closing. After an error of the work it first
+// removes the streams that the work created and left empty.
 func CloseAfter(ctx context.Context, store *stream.Store, failed error) error {
 	if failed != nil {
 		failed = errors.Join(failed, store.Withdraw(context.WithoutCancel(ctx)))

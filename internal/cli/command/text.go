@@ -6,8 +6,8 @@ import (
 	"unicode"
 )
 
-// Visible returns text from outside with every character that could move the cursor quoted; with lines, line feeds
-// stay.
+// Visible returns untrusted text with every character quoted that could move the cursor. If lines is set, line feeds
+// are kept.
 func Visible(text string, lines bool) string {
 	var b strings.Builder
 	for _, r := range text {

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// probeLimit bounds the look at what listens where a Flight server was to be.
+// probeLimit is the time limit of a probe of the address at which a Flight server was expected.
 const probeLimit = time.Second
 
-// greetsAsNATS says whether a NATS server listens at an address: it greets whoever connects.
+// greetsAsNATS reports whether a NATS server listens at an address. A NATS server sends a greeting to every client.
 func greetsAsNATS(ctx context.Context, address string) bool {
 	dial := net.Dialer{Timeout: probeLimit}
 	conn, err := dial.DialContext(ctx, "tcp", address)

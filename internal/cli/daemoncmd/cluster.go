@@ -26,7 +26,7 @@ func NewClusterCmd() *cobra.Command {
 		`  loaderd cluster migrate --data-dir /data/loaderd --to nats://nats-1:4222`, newMigrateCmd())
 }
 
-// migrateFlags say where runs are copied to.
+// migrateFlags are the source and the destination of copied runs.
 type migrateFlags struct {
 	source command.ConfigFlags
 	target stream.Config
@@ -106,7 +106,7 @@ func (f *migrateFlags) migrate(ctx context.Context, c config.Config, log *slog.L
 	return nil
 }
 
-// tellNowAndThen tells how far a long copy is.
+// tellNowAndThen returns a function that reports the progress of a long copy at intervals.
 func tellNowAndThen(w io.Writer) func(what string, done, of int64) {
 	told := time.Now()
 	return func(what string, done, of int64) {

@@ -94,7 +94,7 @@ func (f *demoFlags) run(cmd *cobra.Command, paths []string) (err error) {
 	find := func(ctx context.Context) (demo.Documents, error) {
 		return demoDocuments(ctx, paths, c.Stream.MaxDocument)
 	}
-	if f.keep != "" { // a mistake in a path leaves the folder empty
+	if f.keep != "" { // after a mistyped path the folder is empty
 		found, err := find(ctx)
 		if err != nil {
 			return err
@@ -123,7 +123,7 @@ func (f *demoFlags) run(cmd *cobra.Command, paths []string) (err error) {
 	return job.Stay(ctx)
 }
 
-// show runs the job and shows it while it runs. It tells whether the user stopped it at the live view.
+// show runs the job and displays it. It reports whether the user stopped it in the live view.
 func (f *demoFlags) show(ctx context.Context, job *demo.Job, stdout, stderr io.Writer) (stopped bool, err error) {
 	if f.json {
 		return false, screen.Lines(ctx, job, stderr)
@@ -141,7 +141,7 @@ func (f *demoFlags) report(w io.Writer, s demo.Summary) error {
 	return s.WriteText(w, f.stay)
 }
 
-// check refuses what can not be published.
+// check rejects flags and paths that the demo cannot publish.
 func (f *demoFlags) check(paths []string) error {
 	if f.limit < 0 {
 		return command.Usage(fmt.Errorf("--limit %d: want 0 (all) or more", f.limit))
@@ -152,14 +152,14 @@ func (f *demoFlags) check(paths []string) error {
 	return nil
 }
 
-// demoDocuments finds what to publish, of at most so many bytes a document, and as which format it is read.
+// demoDocuments finds the documents to publish and their format. most is the size limit per document in bytes.
 func demoDocuments(ctx context.Context, paths []string, most int) (found demo.Documents, err error) {
 	if len(paths) == 0 {
 		tree, err := goTree(ctx)
 		if err != nil {
 			return found, err
 		}
-		// among the data of its tests are archives that are broken on purpose
+		// Go's test data contains deliberately broken archives, so read all files as text.
 		paths, found.Format = []string{tree}, corpus.Text
 	}
 	found.From = strings.Join(paths, " ")
@@ -171,7 +171,7 @@ func demoDocuments(ctx context.Context, paths []string, most int) (found demo.Do
 	return found, err
 }
 
-// folder makes the data folder. remove takes away what is not to be kept.
+// folder makes the data folder. remove deletes it unless --keep is set.
 func (f *demoFlags) folder() (path string, remove func() error, err error) {
 	if f.keep == "" {
 		path, err := os.MkdirTemp("", "loaderd-demo-")
@@ -195,7 +195,7 @@ func (f *demoFlags) folder() (path string, remove func() error, err error) {
 	return f.keep, func() error { return nil }, nil
 }
 
-// config is that of a real daemon, with what the flags set.
+// config returns the configuration of a normal daemon, with the flags applied.
 func (f *demoFlags) config(folder string) (config.Config, error) {
 	c, err := demo.Config(folder, f.settings.Overrides)
 	switch {
@@ -216,7 +216,7 @@ func (f *demoFlags) config(folder string) (config.Config, error) {
 	return c, nil
 }
 
-// goTree finds the sources of a Go installation: real text that is on every machine that builds this program.
+// goTree returns the source tree of the Go installation: real text that every machine that builds this program has.
 func goTree(ctx context.Context) (string, error) {
 	tree, err := gosource.Dir(ctx)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"loaderd/internal/corpus/record"
 )
 
-// The demo of the README is given no files: what it finds it can read, to the last file.
+// The demo without arguments, as in the README, can read every file that it finds.
 func TestDemoFindsWhatItCanRead(t *testing.T) {
 	found, err := demoDocuments(t.Context(), nil, 7<<20)
 	if err != nil {

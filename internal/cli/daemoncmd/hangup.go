@@ -9,8 +9,8 @@ import (
 	"loaderd/internal/event"
 )
 
-// outlive keeps the daemon going when its terminal closes, until the function that it returns is called. SIGHUP calls
-// reload. SIGPIPE, from a log that nobody reads any more, is ignored: the log is lost, the daemon goes on.
+// outlive keeps the daemon running when its terminal closes, until the returned function is called. SIGHUP calls
+// reload. SIGPIPE, from a log whose reader has exited, is ignored: the log output is lost and the daemon continues.
 func outlive(log *slog.Logger, reload func()) (restore func()) {
 	signals, done := make(chan os.Signal, 1), make(chan struct{})
 	signal.Notify(signals, syscall.SIGHUP, syscall.SIGPIPE)

@@ -17,7 +17,7 @@ import (
 	"loaderd/internal/config"
 )
 
-// How long a daemon may take to answer, and how long health waits between two questions.
+// healthTimeout limits one request; healthPause is the pause between two requests.
 const (
 	healthTimeout = 5 * time.Second
 	healthPause   = 200 * time.Millisecond
@@ -50,7 +50,7 @@ It says nothing of how the run does: that is loaderd status.`,
 				if address, err = ownAddress(c.HTTP); err != nil {
 					return err
 				}
-				// Nothing secret is sent to this machine's own address, which its certificate need not name.
+				// No secret is sent to this machine's own address, which the daemon's certificate need not name.
 				client.Transport = &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
 			}
 			path := "/healthz"
@@ -73,7 +73,7 @@ It says nothing of how the run does: that is loaderd status.`,
 	return cmd
 }
 
-// ownAddress is where a daemon with a configuration is reached from its own machine.
+// ownAddress returns the address at which a daemon is reached from its own machine.
 func ownAddress(c config.HTTP) (string, error) {
 	host, port, err := net.SplitHostPort(c.Listen)
 	if err != nil || port == "0" {
@@ -91,7 +91,7 @@ func ownAddress(c config.HTTP) (string, error) {
 	return scheme + net.JoinHostPort(host, port), nil
 }
 
-// healthy asks until the answer is good, for so long. It returns what was said.
+// healthy repeats a health request until it succeeds or wait is over. It returns the response text.
 func healthy(ctx context.Context, client *http.Client, url string, wait time.Duration) (string, error) {
 	until := time.Now().Add(wait)
 	for {

@@ -12,9 +12,10 @@ import (
 	"loaderd/internal/event"
 )
 
-// serve runs a daemon until it fails or ctx ends, then stops it within the configured time. Readers with an open stream
-// are told the cause before their connections end. again reads the configuration again, of which a running daemon takes
-// the limits. attended logs a link that opens the page: it is for a terminal, not for logs that are kept.
+// serve runs a daemon until it fails or ctx ends, then stops it within the configured time. Readers with an open
+// stream receive the cause before their connections end. again reads the configuration again; a running daemon
+// applies only its limits. attended logs a link that opens the page, which belongs on a terminal and not in stored
+// logs.
 func serve(
 	ctx context.Context, c config.Config, again func() (config.Config, error), log *slog.Logger, attended bool,
 ) error {
@@ -57,11 +58,11 @@ func serve(
 	return failed
 }
 
-// whileOpen returns a context that ends with ctx, or when nothing more comes from r.
+// whileOpen returns a context that ends with ctx, or at the end of r or its first read error.
 func whileOpen(ctx context.Context, r io.Reader) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {
-		_, _ = io.Copy(io.Discard, r) // however it ends
+		_, _ = io.Copy(io.Discard, r) // a read error also ends the context
 		cancel()
 	}()
 	return ctx, cancel

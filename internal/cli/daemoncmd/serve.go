@@ -1,4 +1,4 @@
-// Package daemoncmd is the commands that run a daemon and work on its data folder and its cluster.
+// Package daemoncmd implements the commands that run a daemon and work on its data folder and its cluster.
 package daemoncmd
 
 import (
@@ -54,7 +54,7 @@ the Python client find there. On a terminal it prints a link that opens the live
 				defer cancel()
 			}
 			again := func() (config.Config, error) { return flags.Load(cmd) }
-			if flags.File == "-" { // which has been read
+			if flags.File == "-" { // standard input has been read
 				again = func() (config.Config, error) { return c, nil }
 			}
 			return serve(ctx, c, again, command.NewLogger(c.Log, cmd.ErrOrStderr()), command.Terminal(cmd.ErrOrStderr()) != nil)

@@ -64,7 +64,7 @@ the same one. Whoever has it may publish documents and learn what has become of 
 	})
 }
 
-// keptTokenCmd gives a command the work of printing a token of the data folder, where the configuration has one.
+// keptTokenCmd makes cmd print the token in a file of the data folder, if check accepts the configuration.
 func keptTokenCmd(cmd *cobra.Command, file string, check func(config.Config) error) *cobra.Command {
 	var flags command.ConfigFlags
 	cmd.Args = command.NoArguments

@@ -1,4 +1,4 @@
-// Package deadcmd is the command dead: it lists, shows, exports and publishes dead letters.
+// Package deadcmd implements the command dead, which lists, shows, exports and republishes dead letters.
 package deadcmd
 
 import (
@@ -25,7 +25,7 @@ func NewDeadCmd() *cobra.Command {
 		newDeadListCmd(), newDeadShowCmd(), newDeadExportCmd(), newDeadRetryCmd())
 }
 
-// deadLetters are the flags of commands that work on dead letters: where they are, and which ones are meant.
+// deadLetters are the flags that locate and select dead letters.
 type deadLetters struct {
 	command.ConfigFlags
 	source  string
@@ -38,14 +38,14 @@ func (d *deadLetters) register(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&d.source, "source", "", "only those of the source of this `name`, of a run with several")
 }
 
-// registerChoice adds the flags that choose among many letters.
+// registerChoice adds the flags that select letters.
 func (d *deadLetters) registerChoice(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringArrayVar(&d.reasons, "reason", nil, "only those of this `reason`, such as BAD_JSON; may be repeated")
 	f.DurationVar(&d.since, "since", 0, "only those that are not older than this, such as 90m or 24h")
 }
 
-// with calls f with the streams of dead letters that are meant.
+// with calls f with the selected dead-letter streams.
 func (d *deadLetters) with(cmd *cobra.Command, f func(ctx context.Context, boxes []*deadletter.Box) error) (err error) {
 	c, err := d.Load(cmd)
 	if err != nil {
@@ -89,7 +89,7 @@ func sourcesOf(boxes []*deadletter.Box) string {
 	return "sources with letters: " + strings.Join(names, ", ")
 }
 
-// one returns the stream that a letter's number is of.
+// one returns the only dead-letter stream. Letter numbers are ambiguous if several exist.
 func one(boxes []*deadletter.Box) (*deadletter.Box, error) {
 	switch len(boxes) {
 	case 0:
@@ -101,7 +101,7 @@ func one(boxes []*deadletter.Box) (*deadletter.Box, error) {
 		sourcesOf(boxes)))
 }
 
-// letterNumbers reads the numbers of letters: 7, or 7-12.
+// letterNumbers parses letter numbers: 7, or 7-12.
 func letterNumbers(args []string) (letters []uint64, err error) {
 	const most = 1 << 20
 	for _, arg := range args {
@@ -122,7 +122,7 @@ func letterNumbers(args []string) (letters []uint64, err error) {
 	return letters, nil
 }
 
-// chosen calls f with the letters that are meant, oldest first.
+// chosen calls f with the selected letters, oldest first.
 func (d *deadLetters) chosen(ctx context.Context, b *deadletter.Box, f func(deadletter.Letter)) error {
 	oldest := time.Time{}
 	if d.since > 0 {
@@ -136,7 +136,7 @@ func (d *deadLetters) chosen(ctx context.Context, b *deadletter.Box, f func(dead
 	})
 }
 
-// letterName names a letter as arguments do.
+// letterName returns a letter's name for messages, with the source if it has one.
 func letterName(l deadletter.Letter) string {
 	if l.Source == "" {
 		return "letter " + strconv.FormatUint(l.Letter, 10)
@@ -144,7 +144,7 @@ func letterName(l deadletter.Letter) string {
 	return fmt.Sprintf("letter %d of source %s", l.Letter, l.Source)
 }
 
-// none says that there is nothing to work on.
+// none reports that no letter was selected.
 func none(w io.Writer) error {
 	_, err := fmt.Fprintln(w, "there are no such dead letters")
 	return err

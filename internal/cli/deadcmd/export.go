@@ -44,7 +44,7 @@ first, or those whose numbers are given (7, or 7-12).`,
 	return cmd
 }
 
-// whole calls f with the letters that are meant, each with its payload: those of some numbers, or all.
+// whole calls f with the selected letters and their payloads: those with the given numbers, or all.
 func (d *deadLetters) whole(ctx context.Context, boxes []*deadletter.Box, numbers []uint64,
 	f func(deadletter.Letter) error) error {
 	if len(numbers) > 0 {
@@ -65,7 +65,7 @@ func (d *deadLetters) whole(ctx context.Context, boxes []*deadletter.Box, number
 		for _, n := range of {
 			l, err := b.Get(ctx, n)
 			if errors.Is(err, deadletter.ErrNoLetter) && !asked {
-				continue // dropped for a newer one since
+				continue // discarded since for a newer letter
 			}
 			if err == nil {
 				err = f(l)
@@ -78,7 +78,7 @@ func (d *deadLetters) whole(ctx context.Context, boxes []*deadletter.Box, number
 	return nil
 }
 
-// exportedLetter is a letter as a line of JSON.
+// exportedLetter is one letter as a JSON line.
 type exportedLetter struct {
 	Letter    uint64      `json:"letter"`
 	Source    string      `json:"source,omitempty"`

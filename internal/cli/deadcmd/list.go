@@ -56,7 +56,7 @@ The newest are listed, and all that are meant are counted. Daemons may write let
 	return cmd
 }
 
-// deadList are letters, counted.
+// deadList is a list of letters with counts.
 type deadList struct {
 	Total   int64            `json:"total"`
 	Reasons map[string]int64 `json:"reasons"`
@@ -72,10 +72,10 @@ type listedLetter struct {
 	Subject   string    `json:"subject"`
 	Time      time.Time `json:"time"`
 	Truncated []string  `json:"truncated,omitempty"`
-	Retried   bool      `json:"retried,omitempty"` // published again
+	Retried   bool      `json:"retried,omitempty"` // republished
 }
 
-// list reads which letters there are. With several sources the newest of all are kept.
+// list reads the list of letters. With several sources it keeps the newest letters across all of them.
 func (d *deadLetters) list(ctx context.Context, boxes []*deadletter.Box, most int) (deadList, error) {
 	out := deadList{Reasons: map[string]int64{}, Letters: []listedLetter{}}
 	for _, b := range boxes {
@@ -150,7 +150,7 @@ func (l deadList) write(w io.Writer) error {
 	return err
 }
 
-// byReason says how many letters each reason has, most first.
+// byReason lists the number of letters per reason, highest first.
 func byReason(reasons map[string]int64) string {
 	names := slices.SortedFunc(maps.Keys(reasons), func(a, b string) int {
 		if reasons[a] != reasons[b] {
@@ -164,7 +164,7 @@ func byReason(reasons map[string]int64) string {
 	return strings.Join(names, ", ")
 }
 
-// excerptOf is the beginning of a text from outside, on one line.
+// excerptOf returns the beginning of untrusted text, on one line.
 func excerptOf(text string, most int) string {
 	runes := []rune(text)
 	if len(runes) > most {

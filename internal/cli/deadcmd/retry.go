@@ -77,7 +77,7 @@ seal) reads nothing behind its end, whatever is published.`,
 	return cmd
 }
 
-// retrying publishes letters again and says what it did.
+// retrying republishes letters and reports the results.
 type retrying struct {
 	out, errs io.Writer
 	edit      string
@@ -122,7 +122,7 @@ func (r *retrying) do(ctx context.Context, d *deadLetters, boxes []*deadletter.B
 	return errors.Join(failed...)
 }
 
-// box publishes letters of one stream again.
+// box republishes letters of one stream.
 func (r *retrying) box(ctx context.Context, b *deadletter.Box, letters []uint64) error {
 	r.published, r.already, r.left, r.first, r.last = 0, 0, 0, 0, 0
 	retry := deadletter.Retry{DryRun: r.dryRun, Header: r.headers, Told: r.told}
@@ -160,7 +160,7 @@ func (r *retrying) told(o deadletter.Outcome) {
 	}
 }
 
-// summary says what became of the letters of a stream.
+// summary reports the results for the letters of one stream.
 func (r *retrying) summary(b *deadletter.Box) string {
 	verb := "published again"
 	if r.dryRun {
@@ -182,7 +182,7 @@ func (r *retrying) summary(b *deadletter.Box) string {
 	return text
 }
 
-// warn names the runs that read nothing of what was published.
+// warn names the runs that read none of the republished documents.
 func (r *retrying) warn(ctx context.Context, b *deadletter.Box) {
 	readers, _ := retention.Readers(ctx, b.Store()) // advice only
 	for _, x := range readers {
@@ -193,7 +193,7 @@ func (r *retrying) warn(ctx context.Context, b *deadletter.Box) {
 	}
 }
 
-// readHeaders reads NAME=VALUE, each name once.
+// readHeaders parses NAME=VALUE, each name once.
 func readHeaders(flags []string) (map[string]string, error) {
 	out := map[string]string{}
 	for _, text := range flags {
@@ -211,10 +211,10 @@ func readHeaders(flags []string) (map[string]string, error) {
 
 func notOfHeader(r rune) bool { return r <= ' ' || r > '~' || r == ':' }
 
-// mostMended bounds what a command may give for a payload.
+// mostMended limits the output of an edit command, in bytes.
 const mostMended = 64 << 20
 
-// mend runs the command that mends a payload.
+// mend runs the --edit command on a payload and returns its output.
 func (r *retrying) mend(ctx context.Context, l deadletter.Letter) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, "sh", "-c", r.edit)
 	cmd.Stdin = bytes.NewReader(l.Data)
@@ -239,12 +239,12 @@ func (r *retrying) mend(ctx context.Context, l deadletter.Letter) ([]byte, error
 	return out.kept.Bytes(), nil
 }
 
-// clean is text from outside without the bytes that no environment takes.
+// clean removes NUL bytes from untrusted text, which environment variables cannot contain.
 func clean(text string) string { return strings.ReplaceAll(text, "\x00", "") }
 
-// bounded keeps the beginning of what is written.
+// bounded keeps the first left bytes of what is written, and records in more whether it dropped any.
 type bounded struct {
-	kept bytes.Buffer // not embedded: what is copied to a buffer goes past Write
+	kept bytes.Buffer // not embedded: its ReadFrom would bypass Write
 	left int
 	more bool
 }

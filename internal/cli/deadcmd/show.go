@@ -57,7 +57,7 @@ as it was.`,
 	return cmd
 }
 
-// Of a payload so much is shown.
+// Limits of the displayed part of a payload.
 const (
 	shownText = 4 << 10
 	shownHex  = 512
@@ -91,7 +91,7 @@ func writeLetter(w io.Writer, l deadletter.Letter, retried, all bool) error {
 	return err
 }
 
-// payload is a payload as a terminal can take it.
+// payload formats a payload for a terminal.
 func payload(data []byte, all bool) string {
 	text, most := utf8.Valid(data), shownText
 	if !text {

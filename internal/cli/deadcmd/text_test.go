@@ -13,7 +13,7 @@ import (
 	"loaderd/stream/deadletter"
 )
 
-// What dead list, show and retry say.
+// TestDeadGolden compares the output of dead list, show and retry with golden files.
 func TestDeadGolden(t *testing.T) {
 	at := time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
 	letters := []listedLetter{
@@ -51,7 +51,7 @@ func TestDeadGolden(t *testing.T) {
 	}
 }
 
-// Whatever a payload is, a terminal gets lines of printable characters.
+// FuzzPayload checks that any payload is displayed as lines of printable characters.
 func FuzzPayload(f *testing.F) {
 	f.Add([]byte("text\x1b[2J"), false)
 	f.Add([]byte("\xff\x00"), true)

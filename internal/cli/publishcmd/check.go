@@ -11,7 +11,7 @@ import (
 	"loaderd/tokenizer"
 )
 
-// check finds what is wrong with the command line itself.
+// check reports errors of the command line.
 func (f *publishFlags) check(paths []string, tokens bool) error {
 	if f.config.URL == "" {
 		return errors.New("--nats is empty: want the address of a NATS server")

@@ -13,7 +13,7 @@ import (
 	"loaderd/internal/publishing"
 )
 
-// followFlags say that files are published as they appear.
+// followFlags are the flags for publishing files as they appear.
 type followFlags struct {
 	on     bool
 	settle time.Duration
@@ -30,7 +30,7 @@ func (f *followFlags) register(fl *pflag.FlagSet) {
 	fl.StringVar(&f.until, "follow-until", "", "end when this file is there and everything before it is published")
 }
 
-// check finds what is wrong with the flags.
+// check reports errors of the flags.
 func (f *followFlags) check(changed func(string) bool, paths []string, dryRun bool) error {
 	if !f.on {
 		for _, name := range []string{"follow-settle", "follow-every", "follow-until"} {
@@ -56,7 +56,7 @@ func (f *followFlags) check(changed func(string) bool, paths []string, dryRun bo
 	return nil
 }
 
-// follow publishes what appears at paths.
+// follow publishes files as they appear at paths.
 func (f *publishFlags) follow(
 	ctx context.Context, p *publishing.Publishing, files *follow.Follower, warn func(string),
 ) (publishing.Summary, error) {

@@ -2,7 +2,8 @@ package publishcmd
 
 import "fmt"
 
-// onceValue is the value of a string flag that may be given once, because what is given first would silently be lost.
+// onceValue is the value of a string flag that may be given once. A repeated flag would silently lose its first
+// value.
 type onceValue struct {
 	value *string
 	given bool

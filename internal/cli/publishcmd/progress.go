@@ -15,15 +15,15 @@ import (
 	"loaderd/internal/quantity"
 )
 
-// How often progress is shown: a bar on a terminal, a line elsewhere.
+// Intervals of progress reports: a bar on a terminal, a line elsewhere.
 const (
 	barEvery  = 200 * time.Millisecond
 	lineEvery = 5 * time.Second
 )
 
-// publishReport shows how a publish goes.
+// publishReport shows the progress of a publish.
 type publishReport struct {
-	ctx context.Context // ends with an interrupt, after which nothing is announced
+	ctx context.Context // ends with an interrupt, after which nothing is printed
 	w   io.Writer
 	bar *progressbar.ProgressBar // nil when w is not a terminal
 
@@ -38,7 +38,7 @@ func newPublishReport(ctx context.Context, w io.Writer, inputs []*corpus.Input) 
 			total += in.Bytes
 		}
 		if total == 0 {
-			total = -1 // standard input: nobody knows
+			total = -1 // standard input: size unknown
 		}
 		r.bar = progressbar.NewOptions64(total, progressbar.OptionSetWriter(w), progressbar.OptionShowBytes(true),
 			progressbar.OptionSetPredictTime(false), progressbar.OptionFullWidth(), progressbar.OptionThrottle(barEvery/2),
@@ -65,7 +65,7 @@ func (r *publishReport) start(progress func() publishing.Progress) (stop func())
 				if r.bar != nil {
 					r.mu.Lock()
 					defer r.mu.Unlock()
-					_ = r.bar.Finish() // the terminal is gone: nothing to show
+					_ = r.bar.Finish() // the terminal is gone
 				}
 				return
 			case <-tick.C:
@@ -88,17 +88,17 @@ func (r *publishReport) show(now publishing.Progress, took time.Duration) {
 	text := fmt.Sprintf("%d documents, %.0f/s", now.Documents, float64(now.Documents)/took.Seconds())
 	left := timeLeft(now.Read, now.Total, took)
 	if now.Waiting != "" {
-		left = ", waiting" // for how long, nobody knows
+		left = ", waiting" // the waiting time is unknown
 	}
 	if r.bar != nil {
 		r.bar.Describe(text + left)
-		_ = r.bar.Set64(now.Read) // the terminal is gone: nothing to show
+		_ = r.bar.Set64(now.Read) // the terminal is gone
 		return
 	}
 	fmt.Fprintln(r.w, text+readOf(now.Read, now.Total)+left)
 }
 
-// readOf is how much of the files is read.
+// readOf formats the part of the files that has been read.
 func readOf(read, total int64) string {
 	if total <= 0 {
 		return fmt.Sprintf(", %s read", quantity.Bytes(read))
@@ -106,7 +106,7 @@ func readOf(read, total int64) string {
 	return fmt.Sprintf(", %s of %s read", quantity.Bytes(read), quantity.Bytes(total))
 }
 
-// timeLeft is the time to the end if it goes on like that; empty when nobody can tell.
+// timeLeft estimates the remaining time at the present rate, empty if it cannot be estimated.
 func timeLeft(read, total int64, took time.Duration) string {
 	if read <= 0 || read >= total {
 		return ""
@@ -115,7 +115,7 @@ func timeLeft(read, total int64, took time.Duration) string {
 	return fmt.Sprintf(", about %s left", left.Round(time.Second))
 }
 
-// waits tells why nothing goes on.
+// waits reports the reason why publishing has stalled.
 func (r *publishReport) waits(reason string) {
 	if r.ctx.Err() != nil {
 		return
@@ -128,12 +128,12 @@ func (r *publishReport) waits(reason string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.bar != nil {
-		_ = r.bar.Clear() // the terminal is gone: nothing to show
+		_ = r.bar.Clear() // the terminal is gone
 	}
 	fmt.Fprintln(r.w, reason)
 }
 
-// warn tells what a producer should know, unless it is nothing.
+// warn prints a warning for the producer. It prints nothing if what is empty.
 func (r *publishReport) warn(what string) {
 	if what == "" {
 		return
@@ -141,7 +141,7 @@ func (r *publishReport) warn(what string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.bar != nil {
-		_ = r.bar.Clear() // the terminal is gone: nothing to show
+		_ = r.bar.Clear() // the terminal is gone
 	}
 	fmt.Fprintln(r.w, "warning: "+what)
 }

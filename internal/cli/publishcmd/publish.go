@@ -1,4 +1,4 @@
-// Package publishcmd is the commands publish and import, which put documents into the stream.
+// Package publishcmd implements the commands publish and import, which add documents to the stream.
 package publishcmd
 
 import (
@@ -98,7 +98,7 @@ not decode some of the documents that it read during this publish.`,
 	})
 }
 
-// NewImportCmd is publish under the name by which it is looked for, with words for those who come from another library.
+// NewImportCmd returns the command import. It is publish with a help text for users of other data-set libraries.
 func NewImportCmd() *cobra.Command {
 	return publishCommand(&cobra.Command{
 		Use:   "import [flags] PATH...",
@@ -130,7 +130,7 @@ why. It exits as the import would. Without it an import goes on where it stopped
 	})
 }
 
-// publishCommand gives a command the work and the flags of publish.
+// publishCommand gives a command the function and the flags of publish.
 func publishCommand(cmd *cobra.Command) *cobra.Command {
 	f := publishFlags{config: stream.Default()}
 	cmd.Args = cobra.MinimumNArgs(1)
@@ -271,7 +271,7 @@ func (f *publishFlags) publish(ctx context.Context, store *stream.Store, paths [
 	report.warn(replacedLine(sum.Replaced))
 	if sum.Documents > 0 && ctx.Err() == nil {
 		after := publishing.AudienceOf(ctx, p.Documents(), sum.LastSequence)
-		if len(after.Sealed) != len(before.Sealed) { // sealed since
+		if len(after.Sealed) != len(before.Sealed) { // sealed in the meantime
 			report.warn(audienceWarning(after))
 		}
 		sum.UnreadBy = after.Sealed
@@ -301,7 +301,7 @@ func (f *publishFlags) publish(ctx context.Context, store *stream.Store, paths [
 	return withCommitted(err, sum, inputs)
 }
 
-// withCommitted adds to an error how many documents are committed nevertheless.
+// withCommitted adds the number of documents that were committed nevertheless to an error.
 func withCommitted(err error, sum publishing.Summary, inputs []*corpus.Input) error {
 	committed := documentCount(sum.Documents)
 	if publishing.Recorded(inputs) && (sum.Interrupted || publishing.LostConnection(err)) {
@@ -310,7 +310,7 @@ func withCommitted(err error, sum publishing.Summary, inputs []*corpus.Input) er
 	return fmt.Errorf("%w: committed %s", err, committed)
 }
 
-// nameSkipFlag adds to the error of a document the flag that leaves such ones out.
+// nameSkipFlag adds the flag that skips invalid documents to the error about one.
 func nameSkipFlag(err error) error {
 	var refused *publishing.RefusedError
 	switch {

@@ -18,13 +18,13 @@ import (
 	"loaderd/internal/survey"
 )
 
-// Reasons that end a publish without a flag.
+// Reasons for which a publish fails unless a flag skips such documents.
 const (
 	badRecord = string(record.Invalid)
 	tooLarge  = string(record.TooLarge)
 )
 
-// survey says what there is, as --dry-run. It fails where a publish of the same inputs would.
+// survey implements --dry-run. It fails if a publish of the same inputs would fail.
 func (f *publishFlags) survey(ctx context.Context, paths []string, stdin io.Reader, stdout, stderr io.Writer) error {
 	f.corpus.Survey = true
 	f.corpus.MaxDocument = int64(f.config.MaxDocument)
@@ -71,7 +71,7 @@ func (f *publishFlags) survey(ctx context.Context, paths []string, stdin io.Read
 	return nil
 }
 
-// surveyText says in words what was found.
+// surveyText formats the result of the dry run.
 func (f *publishFlags) surveyText(r survey.Report) string {
 	var b strings.Builder
 	line := func(name, format string, args ...any) {
@@ -145,7 +145,7 @@ func (f *publishFlags) tokenizerText(line func(name, format string, args ...any)
 	}
 }
 
-// tokenText is what an id stands for, where the tokenizer is known.
+// tokenText returns the text of a token id, if the tokenizer is given.
 func (f *publishFlags) tokenText(id uint32) string {
 	if f.tokens.model == nil {
 		return ""
@@ -157,7 +157,7 @@ func (f *publishFlags) tokenText(id uint32) string {
 	return " " + strconv.Quote(string(text))
 }
 
-// firstText is the beginning of the first document in one line.
+// firstText returns the beginning of the first document on one line.
 func (f *publishFlags) firstText(d *survey.First) string {
 	if d.IDs == nil {
 		return strconv.Quote(d.Text)

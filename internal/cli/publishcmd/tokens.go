@@ -14,7 +14,7 @@ import (
 	"loaderd/tokenizer"
 )
 
-// tokensFlags say what the token ids of files are.
+// tokensFlags are the flags for files of token ids.
 type tokensFlags struct {
 	tokenizer       string
 	typ, end, begin string
@@ -33,7 +33,7 @@ func (f *tokensFlags) register(fl *pflag.FlagSet, fingerprint *string) {
 	fl.StringVar(&f.begin, "begin-token", "", "`ID` that begins each document of a token file")
 }
 
-// apply says what files hold, and which tokenizer made it.
+// apply sets the format of the files and the fingerprint of the tokenizer that made them.
 func (f *tokensFlags) apply(fl *pflag.FlagSet, o *corpus.Options, fingerprint *string) (err error) {
 	if f.typ != "" {
 		if o.TokenType, err = tokenfiles.TypeOf(f.typ); err != nil {

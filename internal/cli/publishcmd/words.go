@@ -16,7 +16,7 @@ import (
 	"loaderd/loader/plan"
 )
 
-// writePublished writes a summary, in words or as JSON.
+// writePublished writes a summary as text or as JSON.
 func writePublished(w io.Writer, s publishing.Summary, asJSON bool) error {
 	if asJSON {
 		enc := json.NewEncoder(w)
@@ -75,7 +75,8 @@ func writePublished(w io.Writer, s publishing.Summary, asJSON bool) error {
 	return err
 }
 
-// intakeLine says in the summary which documents a run skipped, and which it has not read yet where it skipped some.
+// intakeLine returns the summary's line about documents that a run skipped, and, if it skipped some, those that it
+// has not read yet.
 func intakeLine(r publishing.RunIntake) string {
 	if r.Skipped.Total() == 0 {
 		return ""
@@ -88,7 +89,8 @@ func intakeLine(r publishing.RunIntake) string {
 	return line
 }
 
-// fillingLine names the command that ends the wait of runs for their first steps, empty where none waits for documents.
+// fillingLine names the command that ends the wait of runs for their first steps, empty if no run waits for
+// documents.
 func fillingLine(runs []publishing.RunIntake) string {
 	var names []string
 	for _, r := range runs {
@@ -108,10 +110,10 @@ func fillingLine(runs []publishing.RunIntake) string {
 		strings.Join(names, ", "))
 }
 
-// RejectedError is a publish whose documents are committed, of which a run could not decode some.
+// RejectedError is the error of a publish that committed its documents, some of which a run could not decode.
 type RejectedError struct{ error }
 
-// rejectedBy returns a rejectedError when a run could not decode documents.
+// rejectedBy returns a RejectedError if a run could not decode documents.
 func rejectedBy(runs []publishing.RunIntake) error {
 	for _, r := range runs {
 		if n := r.Skipped.Of(plan.SkipUndecodable); n > 0 {
@@ -123,8 +125,8 @@ func rejectedBy(runs []publishing.RunIntake) error {
 	return nil
 }
 
-// noDocuments is the error of a publish that found not one document. noText is the error of the first file that lacks
-// the field or column of the text; it says which ones that file has.
+// noDocuments returns the error of a publish that found no documents. noText is the error of the first file without
+// the text field or column; it lists the fields or columns of that file.
 func noDocuments(paths []string, noText error) error {
 	err := errors.New("no documents in standard input")
 	if paths[0] != "-" {
@@ -143,10 +145,10 @@ func documentCount(n int64) string {
 	return fmt.Sprintf("%d documents", n)
 }
 
-// skippedMany has the plurals of reasons that are nouns: "2 bad records", but "2 empty".
+// skippedMany contains the plurals of reasons that are nouns: "2 bad records", but "2 empty".
 var skippedMany = map[string]string{string(record.Invalid): "bad records"}
 
-// skippedLine lists what was left out, by reason.
+// skippedLine lists the numbers of skipped documents by reason.
 func skippedLine(skipped map[string]int64) string {
 	var parts []string
 	for reason, n := range skipped {
@@ -159,7 +161,7 @@ func skippedLine(skipped map[string]int64) string {
 	return strings.Join(parts, ", ")
 }
 
-// repeatsLine says in the summary how many documents were published before, and as what.
+// repeatsLine returns the summary's line about documents that were published before, and their earlier input.
 func repeatsLine(r *publishing.Repeats) string {
 	as := ""
 	switch {
@@ -172,8 +174,8 @@ func repeatsLine(r *publishing.Repeats) string {
 		r.Sequence)
 }
 
-// repeatsWarning says what to do about documents that were there already, empty when nothing is to be said. There is no
-// warning for a pipe that was interrupted and is read again: of it the first part is there, and the rest is new.
+// repeatsWarning returns a warning about documents that the stream already contains, empty for none. A pipe of which
+// only the first part was published before gives no warning: it was interrupted and is read again.
 func repeatsWarning(r *publishing.Repeats) string {
 	if r == nil || r.Path == "-" && !r.All {
 		return ""
@@ -187,7 +189,7 @@ func repeatsWarning(r *publishing.Repeats) string {
 		which, repeatsLine(r))
 }
 
-// audienceWarning says who does not read what comes now, and what to do; empty when everybody does.
+// audienceWarning returns a warning about runs that do not read newly published documents, empty if all runs do.
 func audienceWarning(a publishing.Audience) string {
 	if len(a.Sealed) == 0 {
 		return ""
@@ -210,7 +212,7 @@ func audienceWarning(a publishing.Audience) string {
 	return b.String()
 }
 
-// unreadLine says in the summary which sealed runs do not read the documents.
+// unreadLine returns the summary's line about sealed runs that do not read the documents.
 func unreadLine(runs []publishing.SealedRun) string {
 	var parts []string
 	for _, r := range runs {
@@ -222,7 +224,7 @@ func unreadLine(runs []publishing.SealedRun) string {
 	return "not read by " + strings.Join(parts, ", nor by ")
 }
 
-// replacedLine says how many bytes were not UTF-8, empty for none.
+// replacedLine returns the number of bytes that were not UTF-8, empty for none.
 func replacedLine(r corpus.Replaced) string {
 	if r.Documents == 0 {
 		return ""

@@ -10,7 +10,7 @@ import (
 	"loaderd/loader/plan"
 )
 
-// What a publish says in the end.
+// TestPublishSummaryGolden compares the summaries of publishes with golden files.
 func TestPublishSummaryGolden(t *testing.T) {
 	all := publishing.Summary{Server: "nats://127.0.0.1:4222", Stream: "DOCS", Subject: "docs.web", Inputs: 9,
 		InputsComplete: 8, Documents: 1234,

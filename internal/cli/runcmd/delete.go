@@ -93,7 +93,7 @@ func deleteRun(ctx context.Context, c config.Config, log *slog.Logger, out io.Wr
 	return nil
 }
 
-// confirm asks a person on a terminal.
+// confirm asks the user at a terminal for confirmation.
 func confirm(in io.Reader, out io.Writer, question string) error {
 	if f, ok := in.(*os.File); !ok || !term.IsTerminal(int(f.Fd())) {
 		return command.Usage(errors.New("nobody can be asked here: say --yes"))
@@ -101,7 +101,7 @@ func confirm(in io.Reader, out io.Writer, question string) error {
 	return ask(in, out, question)
 }
 
-// ask returns nil for yes.
+// ask returns nil if the user answers yes.
 func ask(in io.Reader, out io.Writer, question string) error {
 	fmt.Fprintf(out, "%s [y/N] ", question)
 	answer, err := bufio.NewReader(in).ReadString('\n')

@@ -76,7 +76,7 @@ In Python loaderd.frozen.Frozen reads such a folder and gives the steps that loa
 	return cmd
 }
 
-// stepRange reads A:B.
+// stepRange parses A:B.
 func stepRange(text string, o *export.Options) (err error) {
 	from, to, found := strings.Cut(text, ":")
 	if text != "" && !found {

@@ -55,7 +55,7 @@ other run is planned again, from the newest of its checkpoints before the step, 
 	return cmd
 }
 
-// tellFork says where a fork begins.
+// tellFork prints the step and the documents at which a fork begins.
 func tellFork(out io.Writer, h planrecord.Header) {
 	fmt.Fprintf(out, "run %s begins where step %d of run %s does:\n", h.Run, h.Parent.Step, h.Parent.Run)
 	for i, s := range h.Parent.Sources {

@@ -64,10 +64,10 @@ It takes a run of which everything is sealed. Runs with few tokens left (serve.m
 	return cmd
 }
 
-// lookAgain is how often a run that is measured is looked at.
+// lookAgain is the interval at which info queries a run that is being measured.
 const lookAgain = 200 * time.Millisecond
 
-// lookAt asks for the run's description, until its length is exact where that is waited for.
+// lookAt requests the run's description. If wait is set, it repeats the request until the length is exact.
 func lookAt(ctx context.Context, c *reader.Client, run string, wait bool) (loader.Info, error) {
 	tick := time.NewTicker(lookAgain)
 	defer tick.Stop()
@@ -111,7 +111,7 @@ func writeInfo(w io.Writer, info loader.Info) error {
 	return t.Flush()
 }
 
-// lengthOf says how long a run will be.
+// lengthOf formats the length of a run.
 func lengthOf(l *state.Length) string {
 	switch {
 	case l == nil:

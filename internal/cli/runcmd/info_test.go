@@ -10,7 +10,7 @@ import (
 	"loaderd/loader/state"
 )
 
-// What info says.
+// TestInfoGolden compares the output of info with golden files.
 func TestInfoGolden(t *testing.T) {
 	info := loader.Info{Run: "pretrain", ID: "0123456789abcdef", Planned: 12_345, Committed: 12_000, Oldest: 10_240}
 	with := func(change func(*loader.Info)) loader.Info {

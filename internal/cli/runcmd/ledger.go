@@ -83,7 +83,7 @@ the id of one of them, whose pieces alone are shown.`,
 	return cmd
 }
 
-// ledgerAsked is what the ledger is asked for.
+// ledgerAsked is a query of the ledger.
 type ledgerAsked struct {
 	id        string
 	sequence  uint64
@@ -95,7 +95,7 @@ type ledgerAsked struct {
 	format    string
 }
 
-// step asks for a step, with the pieces' texts where they are wanted.
+// step requests a step, with the texts of its pieces if the query includes them.
 func (a ledgerAsked) step(ctx context.Context, client *command.FlightClient, step uint64) (s ledger.Step, err error) {
 	err = client.Ask(ctx, "ledger", func(c *reader.Client) (err error) {
 		s, err = ledger.Read(ctx, c, client.Run, step, a.documents || a.text)
@@ -119,7 +119,7 @@ func (a ledgerAsked) find(ctx context.Context, client *command.FlightClient) (fo
 	return found, err
 }
 
-// stepFlag is an index of a step.
+// stepFlag is the value of a flag for a step's index.
 type stepFlag uint64
 
 func (s *stepFlag) Set(value string) error {

@@ -15,7 +15,7 @@ import (
 	"loaderd/tokenizer"
 )
 
-// readTexts gives every piece of a step its text, by the run's tokenizer.
+// readTexts sets the text of every piece of a step, using the run's tokenizer.
 func (a ledgerAsked) readTexts(ctx context.Context, client *command.FlightClient, s *ledger.Step) error {
 	c, err := client.Open()
 	if err != nil {
@@ -33,8 +33,8 @@ func (a ledgerAsked) readTexts(ctx context.Context, client *command.FlightClient
 	return s.ReadTexts(ctx, c, model)
 }
 
-// tokenizerOf loads a run's tokenizer, by its own name or by another. It tries the options that a name does not tell
-// until the fingerprint is the run's.
+// tokenizerOf loads a run's tokenizer under its own name, or under the given one. It tries the options that the name
+// does not determine until the fingerprint matches the run's.
 func tokenizerOf(t runconfig.Tokenizer, name string, o tokenizer.Options) (*tokenizer.Model, error) {
 	if name = cmp.Or(name, t.Name); name == config.TokenizerNone {
 		return nil, command.Usage(errors.New("the run's documents arrive tokenized: name their tokenizer with --tokenizer"))
@@ -46,7 +46,7 @@ func tokenizerOf(t runconfig.Tokenizer, name string, o tokenizer.Options) (*toke
 			m, err := daemon.Model(name, o)
 			if err != nil {
 				if found != "" {
-					continue // its post_processor is not known
+					continue // unknown post_processor
 				}
 				return nil, fmt.Errorf("%w (name the run's tokenizer with --tokenizer)", err)
 			}

@@ -74,7 +74,7 @@ source in a configuration. Its stream (DOCS_NAME) is made where it is absent.
 	return cmd
 }
 
-// readWeights reads NAME=WEIGHT, each name once.
+// readWeights parses NAME=WEIGHT, each name once.
 func readWeights(set []string) (map[string]float64, error) {
 	out := map[string]float64{}
 	for _, text := range set {
@@ -94,7 +94,7 @@ func readWeights(set []string) (map[string]float64, error) {
 	return out, nil
 }
 
-// readAdded reads NAME=WEIGHT, or NAME={...} as a configuration file would have it.
+// readAdded parses NAME=WEIGHT, or NAME={...} with the syntax of a configuration file.
 func readAdded(add []string) (map[string]json.RawMessage, error) {
 	out := map[string]json.RawMessage{}
 	for _, text := range add {
@@ -124,7 +124,7 @@ func readAdded(add []string) (map[string]json.RawMessage, error) {
 	return out, nil
 }
 
-// writeMixture writes how a mixture stands, or what a change of it does.
+// writeMixture writes the present state of a mixture, or the effect of a change.
 func writeMixture(w io.Writer, m api.Mixture) error {
 	if m.Sources == nil {
 		verb := "changes from"
@@ -160,7 +160,7 @@ func shares(target map[string]float64) string {
 	return strings.Join(parts, ", ")
 }
 
-// sourceState says in a word what is special about a source.
+// sourceState returns the special state of a source, empty for the normal state.
 func sourceState(s api.MixedSource) string {
 	switch {
 	case s.Removed:

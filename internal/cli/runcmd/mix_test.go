@@ -45,7 +45,7 @@ func TestReadAdded(t *testing.T) {
 	}
 }
 
-// What mix says.
+// TestMixtureGolden compares the output of mix with golden files.
 func TestMixtureGolden(t *testing.T) {
 	lasts := int64(4711)
 	for name, m := range map[string]api.Mixture{

@@ -75,7 +75,7 @@ Without --source: of a run with one source the next ones, of one with several th
 	return cmd
 }
 
-// writeTexts shows documents, one below the other.
+// writeTexts writes documents one below the other.
 func writeTexts(w io.Writer, texts []api.Text, borders func(tokens []string) string) error {
 	if len(texts) == 0 {
 		_, err := fmt.Fprintln(w, "no document follows: all that are stored are planned")
@@ -110,7 +110,7 @@ func writeTexts(w io.Writer, texts []api.Text, borders func(tokens []string) str
 	return nil
 }
 
-// textHead says which document it is, and where it came from.
+// textHead returns the heading lines of a document: its position and its origin.
 func textHead(t api.Text) []string {
 	name := "document " + strconv.FormatUint(t.Sequence, 10)
 	if t.Source != "" {
@@ -129,10 +129,11 @@ func textHead(t api.Text) []string {
 	return head
 }
 
-// plainBorders puts a | between tokens.
+// plainBorders separates tokens by a |.
 func plainBorders(tokens []string) string { return strings.Join(tokens, "|") }
 
-// colouredBorders gives every second token another background. A line ends without one, or the rest of it had it too.
+// colouredBorders gives every second token a coloured background. Each line ends without a background, which would
+// otherwise fill the rest of the line.
 func colouredBorders(tokens []string) string {
 	const on, off = "\x1b[48;5;24m\x1b[38;5;231m", "\x1b[0m"
 	var b strings.Builder

@@ -9,7 +9,7 @@ import (
 	"loaderd/loader/document"
 )
 
-// What peek says.
+// TestPeekGolden compares the output of peek with golden files.
 func TestPeekGolden(t *testing.T) {
 	texts := []api.Text{
 		{Info: document.Info{Source: "math", Sequence: 7, Subject: "docs.math", Path: "a/b.txt", ID: "a/b.txt", Bytes: 1234},

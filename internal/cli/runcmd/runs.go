@@ -1,4 +1,4 @@
-// Package runcmd is the commands that show, change, check and delete runs.
+// Package runcmd implements the commands that show, change, check and delete runs.
 package runcmd
 
 import (
@@ -103,7 +103,7 @@ func writeRuns(w io.Writer, all []runs.Listed) error {
 	return nil
 }
 
-// shortID shows enough of a run's id to tell it from others.
+// shortID returns the first 8 characters of a run's id, which distinguish it from other runs.
 func shortID(id string) string { return cmp.Or(id[:min(len(id), 8)], "-") }
 
 func stateOf(r runs.Listed) string {
@@ -130,7 +130,7 @@ func stateOfSource(s runs.ListedSource) string {
 	return "open"
 }
 
-// shortLength says how many steps a run has in the end, as far as that is known.
+// shortLength formats the final number of steps of a run, as far as it is known.
 func shortLength(l *state.Length) string {
 	switch {
 	case l == nil || l.Idle:
@@ -154,7 +154,7 @@ func countOf(n *uint64) string {
 	return quantity.Count(*n)
 }
 
-// leaderOf names the host and the port where a leader serves readers.
+// leaderOf returns the host and port at which a leader serves readers.
 func leaderOf(l *runs.Leader) string {
 	if l == nil {
 		return "-"

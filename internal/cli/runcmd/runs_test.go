@@ -9,7 +9,7 @@ import (
 	"loaderd/loader/planrecord"
 )
 
-// What audit and repair say.
+// TestRunsGolden compares the output of audit and repair with golden files.
 func TestRunsGolden(t *testing.T) {
 	seen := maintenance.Audited{Documents: 12_000, Steps: 300, Planned: 301, Tokens: 9_876_543, Emitted: 9_000_000,
 		Waiting: 876_000, Dropped: 600, Repeated: 57,

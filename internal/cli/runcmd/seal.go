@@ -63,8 +63,8 @@ plan, so a restart repeats it. serve.linger drains a quiet stream by itself.`,
 	return cmd
 }
 
-// record asks for a record of the plan behind the present last document, and prints which that is; where there are
-// several sources, whose documents one number does not name, it prints their names.
+// record requests a control record at the present end of the stream, and prints the number of the last document. With
+// several sources, one number does not identify that document, so it prints the names of the sources.
 func record(client *command.FlightClient, cmd *cobra.Command, action string,
 	ask func(*reader.Client, context.Context, string) (api.Recorded, error), done, ofSources string) error {
 	var recorded api.Recorded

@@ -147,7 +147,7 @@ func writeStatus(w io.Writer, s api.Status) error {
 	return nil
 }
 
-// storedIn shows how full a document stream is.
+// storedIn formats the fill level of a document stream.
 func storedIn(f *state.StreamFill) string {
 	text := fmt.Sprintf("%s in stream %s", state.Quota{Bytes: f.Bytes, MaxBytes: f.MaxBytes}, f.Name)
 	switch {
@@ -161,7 +161,7 @@ func storedIn(f *state.StreamFill) string {
 	return text
 }
 
-// stageOf shows how full a stage is, and what leaves it.
+// stageOf formats the fill level and the output of a stage.
 func stageOf(x api.Stage) string {
 	number := func(v float64) string {
 		if x.Unit == "bytes" {

@@ -8,13 +8,13 @@ import (
 	"loaderd/loader/state"
 )
 
-// The status shows the stream that uses most of its bound, and when it will be full.
+// status shows the stream that is closest to its limit, and the estimated time until it is full.
 func TestStatus_FillOfTheStreams(t *testing.T) {
 	soon := 2400.
 	for _, tc := range []struct {
 		name    string
 		streams []state.StreamFill
-		want    string // part; empty: no line
+		want    string // a part of the line; empty for no line
 	}{
 		{"none", nil, ""},
 		{"unlimited", []state.StreamFill{{Name: "DOCS", Bytes: 9}}, ""},

@@ -20,7 +20,7 @@ import (
 	"loaderd/packonline"
 )
 
-// compareRows are the row lengths that are compared when none are given.
+// compareRows are the default row lengths.
 var compareRows = []int{1024, 2048, 4096, 8192, 16384}
 
 // compareFlags are the flags of compare.
@@ -134,7 +134,7 @@ func (f *compareFlags) run(cmd *cobra.Command, args []string) (failed error) {
 	return err
 }
 
-// configuration is that of the daemon whose documents are compared on, or that of a mixture.
+// configuration returns the configuration of the daemon whose documents are compared, or that of the mixture.
 func (f *compareFlags) configuration(cmd *cobra.Command, args []string) (config.Config, error) {
 	if !f.sources.on() {
 		return f.stream.settle(cmd, args, &f.packing)
@@ -146,7 +146,7 @@ func (f *compareFlags) configuration(cmd *cobra.Command, args []string) (config.
 	return c, err
 }
 
-// checkInput finds what is wrong with the input before anything is read.
+// checkInput reports errors of the input flags before anything is read.
 func (f *compareFlags) checkInput(args []string) error {
 	switch {
 	case f.sources.on():
@@ -158,15 +158,15 @@ func (f *compareFlags) checkInput(args []string) error {
 	return nil
 }
 
-// compared is what methods are compared on.
+// compared is the input of a comparison.
 type compared struct {
-	name     string // of where it comes from
+	name     string // of the input
 	lengths  []int32
-	set      *documents.Set       // nil where the input holds lengths alone
+	set      *documents.Set       // nil for input of lengths only
 	arrivals *simulation.Arrivals // nil without a mixture
 }
 
-// pack packs the input in one way.
+// pack packs the input with one configuration.
 func (in *compared) pack(cmd *cobra.Command, c packonline.Config,
 	below int) (result *simulation.Result, related *relatedness.Figures, err error) {
 	switch {
@@ -180,7 +180,7 @@ func (in *compared) pack(cmd *cobra.Command, c packonline.Config,
 	return result, nil, err
 }
 
-// read reads the input; an empty one is an error.
+// read reads the input and returns an error if it is empty.
 func (f *compareFlags) read(cmd *cobra.Command, args []string, c config.Config) (in compared, err error) {
 	what := "lengths"
 	switch {
@@ -205,8 +205,8 @@ func (f *compareFlags) read(cmd *cobra.Command, args []string, c config.Config) 
 	return in, err
 }
 
-// comparisons returns what is to be run. A method that was asked for by name must be able to; others are left out with
-// the reason.
+// comparisons returns the comparisons to run. A method named by a flag must be applicable to the input. Other methods
+// that are not applicable are skipped, with the reason.
 func (f *compareFlags) comparisons(cmd *cobra.Command) ([]report.Comparison, error) {
 	c := &f.packing.config
 	if len(c.Buckets) == 0 && !cmd.Flags().Changed("length") {
@@ -237,7 +237,7 @@ func (f *compareFlags) comparisons(cmd *cobra.Command) ([]report.Comparison, err
 	return runs, errors.Join(bad...)
 }
 
-// packDocuments packs documents and measures how related those are that share a row.
+// packDocuments packs documents and measures the relatedness of those that share a row.
 func packDocuments(cmd *cobra.Command, set *documents.Set, c packonline.Config,
 	below int) (*simulation.Result, *relatedness.Figures, error) {
 	hints, err := documentHints(cmd, set, &c)
@@ -247,7 +247,7 @@ func packDocuments(cmd *cobra.Command, set *documents.Set, c packonline.Config,
 	return set.Pack(cmd.Context(), c, hints, below)
 }
 
-// commandLine is the command as one could type it.
+// commandLine returns the command line as a user could type it.
 func commandLine(cmd *cobra.Command, args []string) string {
 	line := cmd.CommandPath()
 	for _, f := range givenFlags(cmd) {
@@ -259,7 +259,7 @@ func commandLine(cmd *cobra.Command, args []string) string {
 	return line
 }
 
-// givenFlags are the flags that were given, save those that may hold a server's password.
+// givenFlags returns the flags on the command line, except those that may contain a server's password.
 func givenFlags(cmd *cobra.Command) (given []string) {
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		values := []string{f.Value.String()}
@@ -282,7 +282,7 @@ func givenFlags(cmd *cobra.Command) (given []string) {
 	return given
 }
 
-// quoted quotes what a shell would take apart.
+// quoted quotes an argument if a shell would split or expand it.
 func quoted(s string) string {
 	if s != "" && !strings.ContainsAny(s, " \t\n\"'\\$`*?[]{}()<>|&;#~!") {
 		return s

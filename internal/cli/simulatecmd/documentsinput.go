@@ -15,7 +15,7 @@ import (
 	"loaderd/tokenizer"
 )
 
-// documentsInput reads whole documents, for methods and figures to which it matters what they are about.
+// documentsInput reads whole documents, for methods and figures that depend on the documents' content.
 type documentsInput struct {
 	on        bool
 	tokenizer string
@@ -26,7 +26,7 @@ func (in *documentsInput) register(cmd *cobra.Command, why string) {
 	f.BoolVar(&in.on, "documents", false, "the input holds JSON lines of documents, not lengths: "+why)
 }
 
-// warn warns that the retriever compares what no document has.
+// warn warns if no document has the hints that the retriever compares.
 func warn(w io.Writer, c *related.Config, hints []*related.Hint) {
 	if lacks := documents.Lacks(c, hints); lacks != "" {
 		fmt.Fprintf(w, "loaderd: warning: no document has %s: splice with retriever %s relates none to another and packs "+
@@ -35,8 +35,8 @@ func warn(w io.Writer, c *related.Config, hints []*related.Hint) {
 	}
 }
 
-// documentHints makes the documents' hints for a configuration, whose dimension it sets to that of the embeddings
-// unless one is given.
+// documentHints makes the documents' hints for a configuration. Unless the configuration has a dimension, it sets it
+// to that of the embeddings.
 func documentHints(cmd *cobra.Command, s *documents.Set, c *packonline.Config) ([]*related.Hint, error) {
 	if d := s.Dimension(); d > 0 && !cmd.Flags().Changed("dimension") {
 		c.Splice.Dimension = d
@@ -48,7 +48,7 @@ func documentHints(cmd *cobra.Command, s *documents.Set, c *packonline.Config) (
 	return hints, err
 }
 
-// read reads JSON lines from the file that args name, or from stdin, and says what it read.
+// read reads JSON lines from the file that args name, or from stdin. It returns the name of the input.
 func (in *documentsInput) read(stdin io.Reader, args []string) (*documents.Set, string, error) {
 	name, r := "standard input", stdin
 	if len(args) > 0 && args[0] != "-" {

@@ -52,10 +52,10 @@ and compare read. The same seed draws the same lengths. --dist list shows the di
 	return cmd
 }
 
-// maxDocuments is how many lengths are drawn at most: 8 GiB of memory.
+// maxDocuments is the maximum number of lengths: 8 GiB of memory.
 const maxDocuments = math.MaxInt32
 
-// chooseDistribution applies what was given by hand and reports everything that is wrong.
+// chooseDistribution applies the given parameters and reports all invalid ones.
 func chooseDistribution(name string, given func(string) bool, n int, mu, sigma float64) (lengths.Distribution, error) {
 	var bad []error
 	refuse := func(flag string, value any, want string) {
@@ -106,7 +106,7 @@ func listDistributions(w io.Writer) error {
 	return t.Flush()
 }
 
-// writeLengths writes one length a line.
+// writeLengths writes one length per line.
 func writeLengths(out io.Writer, in []int32) error {
 	w := bufio.NewWriterSize(out, 1<<16)
 	var line []byte

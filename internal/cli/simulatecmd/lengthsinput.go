@@ -10,7 +10,7 @@ import (
 	"loaderd/internal/lengths/lengthsin"
 )
 
-// lengthsInput says where document lengths come from: a file of lines, a column of a Parquet file, or standard input.
+// lengthsInput reads document lengths from a file of lines, a column of a Parquet file, or standard input.
 type lengthsInput struct {
 	column string
 }
@@ -20,7 +20,7 @@ func (in *lengthsInput) register(cmd *cobra.Command) {
 		"`name` of the Parquet column that holds lengths, or lists whose lengths count")
 }
 
-// check finds what is wrong before anything is read.
+// check reports errors before anything is read.
 func (in *lengthsInput) check(args []string) error {
 	parquet := len(args) > 0 && lengthsin.IsParquet(args[0])
 	switch {
@@ -32,7 +32,7 @@ func (in *lengthsInput) check(args []string) error {
 	return nil
 }
 
-// read reads the lengths of the file that args name, or of stdin, and says what it read.
+// read reads lengths from the file that args name, or from stdin. It returns the name of the input.
 func (in *lengthsInput) read(stdin io.Reader, args []string) (list []int32, name string, err error) {
 	if len(args) > 0 && args[0] != "-" {
 		return lengthsin.ReadFile(args[0], in.column)

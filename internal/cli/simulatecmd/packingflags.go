@@ -14,15 +14,15 @@ import (
 	"loaderd/packonline/related"
 )
 
-// packingFlags make a packing configuration. What is not given is the daemon's default.
+// packingFlags are the flags of a packing configuration. Their defaults are those of the daemon.
 type packingFlags struct {
 	config packonline.Config
 	length int
-	below  int // documents shorter than this are short; 0 asks the row lengths
+	below  int // documents shorter than this are short; 0: from row lengths
 }
 
-// short is the length below which documents count as short. How their share of the tokens varies over a run is one of
-// the figures.
+// short returns the length below which documents count as short. One of the figures is how their share of the tokens
+// varies over a run.
 func (p *packingFlags) short() int {
 	if p.below > 0 {
 		return p.below
@@ -30,7 +30,7 @@ func (p *packingFlags) short() int {
 	return simulation.Below(p.config.Buckets)
 }
 
-// methodFlags are the parameters that only some methods read.
+// methodFlags are the parameters that only some methods use.
 var methodFlags = []struct{ flag, parameter string }{
 	{"hold", "hold"}, {"overlap", "overlap"}, {"extra", "extra"}, {"padding-threshold", "padding_threshold"},
 	{"retriever", "splice"}, {"k", "splice"}, {"order", "splice"}, {"fill", "splice"}, {"path-bonus", "splice"},
@@ -89,8 +89,8 @@ func (p *packingFlags) registerSplice(cmd *cobra.Command) {
 		"splice: numbers in an embedding (default: those of the first)")
 }
 
-// settle applies what one flag means for others: --length is one bucket, and a pool of 0 has no bounds unless they are
-// given.
+// settle applies the effects of one flag on others: --length sets a single bucket, and a pool of 0 disables max-age
+// and hold unless their flags are given.
 func (p *packingFlags) settle(cmd *cobra.Command) {
 	if cmd.Flags().Changed("length") {
 		p.config.Buckets = []int{p.length}
@@ -103,7 +103,7 @@ func (p *packingFlags) settle(cmd *cobra.Command) {
 	}
 }
 
-// like takes what no flag says from another configuration.
+// like copies settings that no flag sets from another configuration.
 func (p *packingFlags) like(cmd *cobra.Command, other *packonline.Config) {
 	given, c := cmd.Flags().Changed, &p.config
 	if !given("pool") {
@@ -118,7 +118,7 @@ func (p *packingFlags) like(cmd *cobra.Command, other *packonline.Config) {
 	c.Overlap, c.Extra, c.PaddingThreshold = other.Overlap, other.Extra, other.PaddingThreshold
 }
 
-// check finds everything that is wrong, parameters included that the method does not use.
+// check reports all errors, including parameters that the method does not use.
 func (p *packingFlags) check(cmd *cobra.Command) error {
 	method := p.config.Method
 	var bad []error
@@ -135,7 +135,7 @@ func (p *packingFlags) check(cmd *cobra.Command) error {
 	return errors.Join(append(bad, joined(simulation.Check(p.config)))...)
 }
 
-// joined makes one error of bad fields, nil of none.
+// joined returns one error for invalid fields, nil for none.
 func joined(fields []packonline.FieldError) error {
 	var bad []error
 	for _, e := range fields {
@@ -144,7 +144,7 @@ func joined(fields []packonline.FieldError) error {
 	return errors.Join(bad...)
 }
 
-// methodsWith names the methods that use a parameter.
+// methodsWith lists the methods that use a parameter.
 func methodsWith(parameter string) string {
 	var names []string
 	for _, m := range packonline.Methods() {

@@ -1,5 +1,5 @@
-// Package simulatecmd is the commands simulate, compare and gen-lengths, which pack lengths and documents without a
-// daemon.
+// Package simulatecmd implements the commands simulate, compare and gen-lengths, which pack lengths and documents
+// without a daemon.
 package simulatecmd
 
 import (
@@ -152,7 +152,8 @@ func (in *sourcesInput) simulate(cmd *cobra.Command, packing *packingFlags, conf
 	return writeResult(cmd, result)
 }
 
-// simulateTo simulates and writes the sequences to the file named placements, as lines does, if one is named.
+// simulateTo simulates and writes the packed sequences with lines to the file named placements, if the name is not
+// empty.
 func simulateTo(placements string, lines func(io.Writer) simulation.Sequence,
 	simulate func(simulation.Sequence) (*simulation.Result, error)) (*simulation.Result, error) {
 	if placements == "" {

@@ -24,7 +24,7 @@ func runSimulate(t *testing.T, stdin string, args ...string) (string, error) {
 	return out.String(), err
 }
 
-// TestSimulatePlacements compares a report with the sequences written beside it.
+// TestSimulatePlacements compares a report with the sequences that the same run wrote to a file.
 func TestSimulatePlacements(t *testing.T) {
 	dir := t.TempDir()
 	input, rows := filepath.Join(dir, "lengths"), filepath.Join(dir, "rows.tsv")

@@ -22,11 +22,11 @@ import (
 	"loaderd/loader/runconfig"
 )
 
-// sourcesInput reads the lengths of several sources, which make a mixture.
+// sourcesInput reads the lengths of the sources of a mixture.
 type sourcesInput struct {
 	given  []string // NAME=FILE or NAME=FILE:WEIGHT
 	epochs []string // N or forever for all sources, NAME=N for one
-	block  []string // likewise
+	block  []string // as for epochs
 	end    string
 	tokens float64
 
@@ -48,10 +48,10 @@ func (in *sourcesInput) register(cmd *cobra.Command) {
 	f.Float64Var(&in.tokens, "tokens", 0, "tokens behind which a mixture ends at the latest, such as 1e9; 0 is no bound")
 }
 
-// on reports whether a mixture is asked for.
+// on reports whether the flags describe a mixture.
 func (in *sourcesInput) on() bool { return len(in.given) > 0 }
 
-// check refuses what means something with a mixture alone, or nothing with one.
+// check rejects flags that require a mixture if there is none, and flags that a mixture does not support.
 func (in *sourcesInput) check(cmd *cobra.Command, args []string) error {
 	given := func(names ...string) (there []string) {
 		for _, name := range names {
@@ -86,10 +86,10 @@ func (in *sourcesInput) check(cmd *cobra.Command, args []string) error {
 	return errors.Join(bad...)
 }
 
-// errOnlyLengths is the problem of methods that look at documents.
+// errOnlyLengths is the reason for which methods that use documents' content cannot pack a mixture.
 var errOnlyLengths = errors.New("it packs documents that have to do with one another, and a mixture here is of lengths")
 
-// without says of a mixture why methods that look at documents are left out.
+// without marks the methods that use documents' content as skipped, with the reason, for a mixture.
 func (in *sourcesInput) without(runs []report.Comparison) []report.Comparison {
 	for i := range runs {
 		if in.on() && errors.Is(runs[i].Problem, report.ErrNoDocuments) {
@@ -99,8 +99,8 @@ func (in *sourcesInput) without(runs []report.Comparison) []report.Comparison {
 	return runs
 }
 
-// configure makes the mixture of the flags, over that of a configuration (the default one has no sources). It reads no
-// lengths yet.
+// configure makes the mixture of the flags, on the basis of a configuration's mixture. The default configuration has
+// no sources. It reads no lengths yet.
 func (in *sourcesInput) configure(configured runconfig.Config, seed uint64) (*simulation.Mixture, error) {
 	c := mixture.Config{Sources: map[string]mixture.Source{}, Mix: configured.Mix, Seed: seed}
 	bad := in.name(c.Sources, configured.Sources)
@@ -138,7 +138,7 @@ func (in *sourcesInput) configure(configured runconfig.Config, seed uint64) (*si
 	return m, errors.Join(bad...)
 }
 
-// name takes the sources that --source names: those of a configuration, if it has any.
+// name applies the sources of --source, which must be sources of the configuration if that has any.
 func (in *sourcesInput) name(sources, configured map[string]mixture.Source) (bad []error) {
 	in.files = map[string]string{}
 	for _, given := range in.given {
@@ -169,7 +169,7 @@ func (in *sourcesInput) name(sources, configured map[string]mixture.Source) (bad
 	return bad
 }
 
-// each applies the values of a flag: VALUE to all sources, NAME=VALUE to one.
+// each applies the values of a flag: VALUE to all sources, NAME=VALUE to one source.
 func each(flag string, values []string, sources map[string]mixture.Source,
 	set func(*mixture.Source, string) error) (bad []error) {
 	for _, given := range values {
@@ -194,11 +194,11 @@ func each(flag string, values []string, sources map[string]mixture.Source,
 	return bad
 }
 
-// arrivals are the documents of the mixture that the flags and a configuration make, and where they come from.
+// arrivals returns the documents of the mixture that flags and configuration describe, and the name of the input.
 func (in *sourcesInput) arrivals(cmd *cobra.Command, packing *packingFlags, column string,
 	configured config.Config) (*simulation.Arrivals, string, error) {
 	of := configured.Plan
-	if configured.HasOnlySource() { // the flags name them all
+	if configured.HasOnlySource() { // the flags name all sources
 		of.Sources = nil
 	}
 	m, err := in.configure(of, packing.config.Seed)
@@ -208,7 +208,7 @@ func (in *sourcesInput) arrivals(cmd *cobra.Command, packing *packingFlags, colu
 	return in.read(cmd.Context(), cmd.InOrStdin(), column, m)
 }
 
-// read reads the lengths of all sources and says what it read.
+// read reads the lengths of all sources and returns the name of the input.
 func (in *sourcesInput) read(ctx context.Context, stdin io.Reader, column string,
 	m *simulation.Mixture) (a *simulation.Arrivals, name string, err error) {
 	if column != "" && !slices.ContainsFunc(slices.Collect(maps.Values(in.files)), lengthsin.IsParquet) {

@@ -21,7 +21,8 @@ import (
 	"loaderd/stream/doclog"
 )
 
-// streamInput takes the lengths of the documents in a running daemon's stream, as its tokenizer makes them.
+// streamInput reads the lengths of the documents in a running daemon's stream, as the daemon's tokenizer produces
+// them.
 type streamInput struct {
 	from      bool
 	documents int
@@ -43,8 +44,8 @@ func (in *streamInput) register(cmd *cobra.Command) {
 		"with --from-stream or --documents: gpt2, cl100k_base, o200k_base, none, or a tokenizer.json or rank `file`")
 }
 
-// settle reads the configuration. Packing settings that are not given as flags are the daemon's: those of the
-// configuration (-c, --set), or without one those of the run that the daemon serves.
+// settle reads the configuration. Packing settings that no flag sets are those of the configuration (-c, --set), or
+// without one those of the run that the daemon serves.
 func (in *streamInput) settle(cmd *cobra.Command, args []string, packing *packingFlags) (config.Config, error) {
 	given := cmd.Flags().Changed
 	if !in.from {
@@ -68,7 +69,7 @@ func (in *streamInput) settle(cmd *cobra.Command, args []string, packing *packin
 		return config.Config{}, err
 	}
 	if c.Stream.Embedded() {
-		// The daemon's own server, seen from outside.
+		// The address of the daemon's embedded server.
 		c.Stream.URL = "nats://" + c.Stream.Listen
 	}
 	own := &c.Plan.Packing
@@ -81,7 +82,7 @@ func (in *streamInput) settle(cmd *cobra.Command, args []string, packing *packin
 	return c, nil
 }
 
-// served asks how the runs over the stream pack. Without a run it is nil.
+// served returns the packing configuration of the runs over the stream, nil if no run exists.
 func (in *streamInput) served(ctx context.Context, c config.Config, stderr io.Writer) (*packonline.Config, error) {
 	store, err := in.open(ctx, c, stderr)
 	if err != nil {
@@ -98,7 +99,8 @@ func (in *streamInput) served(ctx context.Context, c config.Config, stderr io.Wr
 	return own, err
 }
 
-// open connects to the servers of a configuration, once. The store is to be closed.
+// open connects to the servers of a configuration on its first call. Later calls return the same store, which close
+// closes.
 func (in *streamInput) open(ctx context.Context, c config.Config, stderr io.Writer) (_ *stream.Store, err error) {
 	if in.store == nil {
 		log := slog.New(command.NewRepeatFilter(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn})))
@@ -107,7 +109,7 @@ func (in *streamInput) open(ctx context.Context, c config.Config, stderr io.Writ
 	return in.store, err
 }
 
-// close ends the connection, if there is one.
+// close closes the connection, if one is open.
 func (in *streamInput) close() error {
 	if in.store == nil {
 		return nil
@@ -115,7 +117,7 @@ func (in *streamInput) close() error {
 	return in.store.Close()
 }
 
-// tokenizer is the one that was asked for, empty for none.
+// tokenizer returns the requested tokenizer, empty for none.
 func (in *streamInput) tokenizer() (name string) {
 	for _, o := range in.flags.Overrides {
 		if o.Path == "tokenizer.name" {
@@ -125,10 +127,10 @@ func (in *streamInput) tokenizer() (name string) {
 	return name
 }
 
-// streamWait is how long a server may take to answer at the start.
+// streamWait is the time limit of the first connection to a server.
 const streamWait = 30 * time.Second
 
-// read reads the documents' lengths, end-of-document tokens included, and changes nothing.
+// read reads the documents' lengths, including end-of-document tokens. It changes nothing on the server.
 func (in *streamInput) read(ctx context.Context, c config.Config,
 	stderr io.Writer) (list []int32, name string, err error) {
 	tokens, _, err := daemon.Tokens(c.Tokenizer)
