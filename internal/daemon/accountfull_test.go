@@ -13,7 +13,8 @@ import (
 	"loaderd/loader/fault"
 )
 
-// limitedAccount runs a NATS server with one account, which may store so many bytes, and returns its address.
+// limitedAccount runs a NATS server with one account that may store the given number of bytes, and returns its
+// address.
 func limitedAccount(t *testing.T, store int64) string {
 	t.Helper()
 	account := server.NewAccount("TEAM")
@@ -30,8 +31,8 @@ func limitedAccount(t *testing.T, store int64) string {
 	return "nats://team:p@" + s.Addr().String()
 }
 
-// An account that may store no more is the cause, independent of the bound of the stream. The server does not answer
-// the batch of a publisher then.
+// A full JetStream account is reported as the cause, independent of the limit of the stream. In this state the server
+// does not answer a publisher's batch.
 func TestFullStream_AccountLimit(t *testing.T) {
 	t.Parallel()
 	d := publishesBeyond(t, limitedAccount(t, 16<<20),
@@ -45,15 +46,15 @@ func TestFullStream_AccountLimit(t *testing.T) {
 	}
 }
 
-// A server that may store no more is named by the publisher, which alone learns of it.
+// A full NATS server is reported by the publisher, which is the only client that is notified of it.
 func TestFullStream_ServerLimit(t *testing.T) {
 	t.Parallel()
 	publishesBeyond(t, "nats://"+natstest.Plain(t, &server.Options{JetStream: true, JetStreamMaxStore: 16 << 20}),
 		"the NATS server of DOCS has no storage left")
 }
 
-// publishesBeyond starts a daemon on a server, whose document stream has no bound, and publishes 24 MiB until the
-// publisher waits for a reason.
+// publishesBeyond starts a daemon on the server at url, without a limit of its document stream. It publishes 24 MiB
+// until the publisher reports the reason why it waits.
 func publishesBeyond(t *testing.T, url, why string) *Daemon {
 	t.Helper()
 	c := settings(t)

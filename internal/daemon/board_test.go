@@ -23,7 +23,7 @@ import (
 	"loaderd/stream"
 )
 
-// boardQueries are the queries of the Grafana board, by panel, with its variables set to all that there is.
+// boardQueries returns the queries of the Grafana dashboard by panel, with its variables set to all values.
 func boardQueries(t *testing.T) map[string]string {
 	t.Helper()
 	text, err := os.ReadFile("../../deploy/grafana/loaderd.json")
@@ -55,15 +55,16 @@ func boardQueries(t *testing.T) map[string]string {
 	return queries
 }
 
-// emptyOnBoard are queries of the board that find nothing of a run that is well.
+// emptyOnBoard are queries of the dashboard that return nothing for a healthy run.
 var emptyOnBoard = []string{
 	"What it waits for A", "What expires A", "Another daemon leads", "Missing ranks A",
 }
 
-// firing are alerts of the rules that the run of the test gives cause for: others find nothing.
+// firing are the alerts that the test's run triggers. All other alerts must stay silent.
 var firing = []string{"LoaderdUndecodable"}
 
-// A Prometheus that scrapes a live daemon finds something by every query of the board, and takes every rule.
+// A Prometheus server that scrapes a running daemon gets a result for every query of the dashboard, and accepts every
+// rule.
 func TestBoardAgainstALiveDaemon(t *testing.T) {
 	c := settings(t)
 	c.Plan.Mix = config.Default().Plan.Mix
@@ -100,7 +101,7 @@ scrape_configs: [{job_name: loaderd, static_configs: [{targets: [%q]}]}]
 		}
 	}
 	delete(names, "loaderd_rank_missing_seconds") // no rank is missing
-	delete(names, "loaderd_waits")                // nobody waits for long
+	delete(names, "loaderd_waits")                // no wait lasts long
 	for name := range names {
 		missing["metric "+name] = name
 	}
@@ -128,7 +129,8 @@ scrape_configs: [{job_name: loaderd, static_configs: [{targets: [%q]}]}]
 	}
 }
 
-// ruleQueries are the expressions of the rules that Prometheus has, all of which it can evaluate.
+// ruleQueries returns the expressions of the rules that Prometheus has loaded. Prometheus must be able to evaluate
+// all of them.
 func ruleQueries(t *testing.T, p *promtest.Server) map[string]string {
 	t.Helper()
 	var answer struct {
@@ -153,7 +155,7 @@ func ruleQueries(t *testing.T, p *promtest.Server) map[string]string {
 }
 
 // train publishes documents of two sources, some of which cannot be decoded, and has two ranks read and commit, until
-// stop is called. Somebody asks for what there is not.
+// stop is called. One more client sends an invalid ticket.
 func train(t *testing.T, d *Daemon) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	client, err := reader.Open(d.FlightURI(), reader.Options{Report: true})
@@ -161,7 +163,7 @@ func train(t *testing.T, d *Daemon) (stop func()) {
 		t.Fatal(err)
 	}
 	var running sync.WaitGroup
-	// so that there is an error to be shown
+	// One error, so that the error metrics have a value.
 	if err := client.Read(ctx, api.Ticket{Rank: 5, World: 2}, nil); reader.Reason(err) != "BAD_TICKET" {
 		t.Errorf("rank 5 of 2 got %v", err)
 	}

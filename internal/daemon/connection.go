@@ -8,7 +8,7 @@ import (
 	"loaderd/stream/server"
 )
 
-// connection converts the store's status for the run.
+// connection converts the store's connection status to that of package backend.
 func connection(s conn.Status) backend.Connection {
 	c := backend.Connection{Up: s.Connected, Since: s.Since}
 	if s.Err != nil {

@@ -58,21 +58,21 @@ type Daemon struct {
 	http    *httpServer
 	metrics *prometheus.Registry
 	pulls   *pulls
-	pulled  chan struct{}   // closed when no stream is filled any more; nil before one is
-	tracer  *tracing.Tracer // nil: no document is traced
+	pulled  chan struct{}   // closed when pulling has ended; nil before it has started
+	tracer  *tracing.Tracer // nil: documents are not traced
 
 	stopping atomic.Bool
-	again    chan struct{} // asks for certificates, tokens and identities to be read again
+	again    chan struct{} // requests a reload of certificates, tokens and identities
 
 	stopRun context.CancelFunc
-	unbound func()        // ends what bounds the memory
-	served  chan struct{} // closed when the run has ended; nil before it has begun
-	result  error         // of the run; read after served
+	unbound func()        // removes the memory limit
+	served  chan struct{} // closed when the run has ended; nil before it has started
+	result  error         // of the run; valid after served is closed
 	ended   chan struct{} // closed when the run or a server has ended
-	err     error         // why; read after ended
+	err     error         // the cause; valid after ended is closed
 }
 
-// Start brings everything up and returns when readers can connect. ctx bounds the start only.
+// Start starts all parts of the daemon and returns when readers can connect. ctx limits only the start.
 func Start(ctx context.Context, c config.Config, log *slog.Logger) (_ *Daemon, err error) {
 	began := time.Now()
 	self := Self()
@@ -106,7 +106,8 @@ func Start(ctx context.Context, c config.Config, log *slog.Logger) (_ *Daemon, e
 	if err = d.openServers(self.Name(), events, steps, tokens.Text); err != nil {
 		return nil, err
 	}
-	// Nothing of a new run is written before all else is up: a start that fails leaves no trace of its configuration.
+	// Records of a new run are written only after all other parts have started. A failed start leaves no trace of its
+	// configuration.
 	d.serve(context.WithoutCancel(ctx))
 	log.Info("ready", event.DaemonReady, "run", c.Run, "flight", d.FlightURI(), "nats", d.store.ClientURL(), "http",
 		d.http.url(), "after",
@@ -114,7 +115,7 @@ func Start(ctx context.Context, c config.Config, log *slog.Logger) (_ *Daemon, e
 	return d, nil
 }
 
-// openTokens opens the tokenizer, and the tracer of its documents, and completes the configuration by the tokenizer.
+// openTokens opens the tokenizer and the tracer of documents, and adds the tokenizer's settings to the configuration.
 func (d *Daemon) openTokens(ctx context.Context, name string) (doclog.Tokenizing, error) {
 	tokens, err := Documents(&d.config, d.log)
 	if err != nil {
@@ -132,7 +133,7 @@ func (d *Daemon) openTokens(ctx context.Context, name string) (doclog.Tokenizing
 	return tokens, err
 }
 
-// openStore connects to the streams. It checks that this daemon has the permissions that it needs, and that its
+// openStore connects to the streams. It checks that this daemon has the permissions it needs, and that its
 // configuration is that of the run.
 func (d *Daemon) openStore(ctx context.Context, self lease.LeaderInfo) (err error) {
 	c := &d.config
@@ -150,7 +151,7 @@ func (d *Daemon) openStore(ctx context.Context, self lease.LeaderInfo) (err erro
 	if err := checkPlan(ctx, d.store, c.Run, c.Plan); err != nil {
 		return err
 	}
-	if d.store.Own() != d.store { // producers may make nothing themselves
+	if d.store.Own() != d.store { // producers have no permission to create streams
 		if _, err := d.store.EnsureRecords(ctx); err != nil {
 			return err
 		}
@@ -159,7 +160,7 @@ func (d *Daemon) openStore(ctx context.Context, self lease.LeaderInfo) (err erro
 	return err
 }
 
-// openRun opens this daemon's part in the run, and what fills its streams, and returns the log of its plan.
+// openRun opens this daemon's part of the run and the pulled sources, and returns the plan log.
 func (d *Daemon) openRun(ctx context.Context, self lease.LeaderInfo, tokens doclog.Tokenizing) (*planlog.Log, error) {
 	c := d.config
 	steps, err := planlog.Open(ctx, d.store, c.Run)
@@ -185,7 +186,7 @@ func (d *Daemon) openRun(ctx context.Context, self lease.LeaderInfo, tokens docl
 	return steps, err
 }
 
-// openServers makes the servers of Flight and HTTP, registers the metrics, and starts the Flight server.
+// openServers creates the Flight and HTTP servers, registers the metrics, and starts the Flight server.
 func (d *Daemon) openServers(name string, events *status.Events, steps *planlog.Log,
 	texts func(dst []byte, id int32) []byte) (err error) {
 	c := d.config
@@ -215,7 +216,7 @@ func (d *Daemon) openServers(name string, events *status.Events, steps *planlog.
 	return nil
 }
 
-// serve begins the run and all that accompanies it.
+// serve starts the run and its background tasks.
 func (d *Daemon) serve(ctx context.Context) {
 	d.run.ServesAt(d.advertised())
 	d.elector.ServesAt(d.advertised())
@@ -238,8 +239,8 @@ func (d *Daemon) serve(ctx context.Context) {
 	go d.waitForEnd()
 }
 
-// checkPlan refuses a plan that this daemon would continue differently, before anything of the run is created or
-// changed. A server of a cluster may not know of the plan yet: loader.Open checks again.
+// checkPlan rejects a plan that this daemon would continue differently, before the run creates or changes anything. A
+// lagging server of a cluster may not have the plan yet, so loader.Open repeats the check.
 func checkPlan(ctx context.Context, store *stream.Store, run string, c runconfig.Config) error {
 	steps, err := planlog.OpenPresent(ctx, store, run)
 	if errors.Is(err, planlog.ErrNoPlan) {
@@ -258,8 +259,9 @@ func checkPlan(ctx context.Context, store *stream.Store, run string, c runconfig
 	return nil
 }
 
-// checkStreams returns the *stream.SettingsError of a document stream that the daemon cannot use, if there is one.
-// Another stream.subject changes the plan's sources as well, and the error about the stream contains the value to set.
+// checkStreams returns the *stream.SettingsError of a document stream that the daemon cannot use, nil for none.
+// Another stream.subject changes the plan's sources as well, and the error about the stream contains the value to
+// set.
 func checkStreams(ctx context.Context, own *stream.Store, c runconfig.Config) error {
 	for name := range c.Sources {
 		store := own.Source(name, len(c.Sources))
@@ -275,8 +277,8 @@ func checkStreams(ctx context.Context, own *stream.Store, c runconfig.Config) er
 	return nil
 }
 
-// ownToken is the token of the data folder where callers have to have it, else nil: on loopback any user of the machine
-// reaches the daemon.
+// ownToken returns the token of the data folder if callers must present it, else nil. It is required because on
+// loopback every user of the machine can reach the daemon.
 func ownToken(store *stream.Store, c *config.Config) (*access.KeptToken, error) {
 	if !c.Flight.AsksOwnToken() {
 		return nil, nil
@@ -303,7 +305,7 @@ func Self() lease.LeaderInfo {
 	return lease.NewLeaderInfo(host, os.Getpid())
 }
 
-// Reload reads certificates, tokens and identities again, which also happens by itself when their files change.
+// Reload reads certificates, tokens and identities again. The daemon also does so when their files change.
 func (d *Daemon) Reload() {
 	select {
 	case d.again <- struct{}{}:
@@ -311,7 +313,7 @@ func (d *Daemon) Reload() {
 	}
 }
 
-// Limit takes the limits of a configuration, and nothing else of it: those of Flight, but for connections.
+// Limit applies only the limits of a configuration: those of the Flight server, except max_connections.
 func (d *Daemon) Limit(c config.Config) {
 	d.flight.Limit(c.Flight)
 	d.log.Info("limits are set", "max_streams", c.Flight.MaxStreams, "max_streams_of_one", c.Flight.MaxStreamsOfOne,
@@ -319,7 +321,7 @@ func (d *Daemon) Limit(c config.Config) {
 		"send_bytes", c.Flight.SendBytes, "slow_reader", c.Flight.SlowReader)
 }
 
-// reloaders are what is read again while the daemon runs.
+// reloaders returns everything that can be reloaded while the daemon runs.
 func (d *Daemon) reloaders() map[string]access.Reloader {
 	all := map[string]access.Reloader{"flight certificate": d.flight.Certificates(), "identities": d.flight.Gate(),
 		"http certificate": d.http.certificates}
@@ -327,7 +329,7 @@ func (d *Daemon) reloaders() map[string]access.Reloader {
 	return all
 }
 
-// waitForEnd waits for the first part that ends.
+// waitForEnd waits until the first part of the daemon ends.
 func (d *Daemon) waitForEnd() {
 	defer close(d.ended)
 	select {
@@ -338,7 +340,7 @@ func (d *Daemon) waitForEnd() {
 			d.err = fmt.Errorf("serve flight: %w", err)
 			return
 		}
-		<-d.served // it was shut down, which ends the run next
+		<-d.served // after a shutdown the run ends next
 		d.err = d.result
 	case err := <-d.http.ended:
 		d.err = fmt.Errorf("serve http: %w", err)
@@ -351,18 +353,19 @@ func (d *Daemon) Wait() error {
 	return d.err
 }
 
-// Stop ends the daemon gracefully within ctx: readers are told, what was planned is stored.
+// Stop stops the daemon gracefully within ctx. Readers receive the reason, and the planned steps are stored.
 func (d *Daemon) Stop(ctx context.Context) error {
 	d.stopping.Store(true)
 	return d.close(ctx)
 }
 
-// close ends what has been started: readers first, who are told why, then the run, the store last.
+// close stops the parts that have started: first the readers, which receive the reason, then the run, and last the
+// store.
 func (d *Daemon) close(ctx context.Context) (err error) {
 	defer d.unbound()
 	d.tell(ctx)
 	if d.flight != nil {
-		readers, cancel := half(ctx) // one that does not read must not take the time that the run needs
+		readers, cancel := half(ctx) // a blocked reader must not use up the run's time
 		d.flight.Shutdown(readers)
 		cancel()
 	}
@@ -396,11 +399,11 @@ func (d *Daemon) close(ctx context.Context) (err error) {
 	return err
 }
 
-// farewell bounds how long a daemon whose run has failed waits for readers to hear of it.
+// farewell limits the time for which the daemon of a failed run waits until readers have received the cause.
 const farewell = time.Second
 
-// tell waits until the readers of a run that has failed have the cause: once Flight stops, all that they hear is that
-// it stops.
+// tell waits until the readers of a failed run have received the cause. Once the Flight server stops, they receive
+// only the information that it stops.
 func (d *Daemon) tell(ctx context.Context) {
 	select {
 	case <-d.served:
@@ -426,7 +429,7 @@ func (d *Daemon) tell(ctx context.Context) {
 	}
 }
 
-// half ends at half the time that ctx has left.
+// half returns a context that ends after half of ctx's remaining time.
 func half(ctx context.Context) (context.Context, context.CancelFunc) {
 	if end, ok := ctx.Deadline(); ok {
 		return context.WithTimeout(ctx, time.Until(end)/2)
@@ -434,17 +437,17 @@ func half(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithCancel(ctx)
 }
 
-// Run is the run that the daemon serves.
+// Run returns the run that the daemon serves.
 func (d *Daemon) Run() *loader.Run { return d.run }
 
-// Store is the daemon's connection to JetStream.
+// Store returns the daemon's connection to JetStream.
 func (d *Daemon) Store() *stream.Store { return d.store }
 
-// PageURL is where the live page is.
+// PageURL returns the URL of the live page.
 func (d *Daemon) PageURL() string { return d.http.url() }
 
-// PageLink is a link that opens the live page, once, within ten minutes. Where the page asks for no token of the data
-// folder it is the page's address.
+// PageLink returns a link that opens the live page once, within ten minutes. If the page requires no token of the
+// data folder, it returns the page's address.
 func (d *Daemon) PageLink() string {
 	link, err := PageLink(d.config.Stream.Dir, d.PageURL())
 	if err != nil || !d.flight.Gate().OwnOnly() {
@@ -453,7 +456,7 @@ func (d *Daemon) PageLink() string {
 	return link
 }
 
-// PageLink is a link that opens the live page at a URL, by the token of the daemon's data folder.
+// PageLink returns a link that opens the live page at a URL, using the token of the daemon's data folder.
 func PageLink(dir, page string) (string, error) {
 	token, err := access.ReadToken(filepath.Join(dir, access.FlightTokenFile))
 	if err != nil {
@@ -468,7 +471,7 @@ func PageLink(dir, page string) (string, error) {
 	return u.String(), nil
 }
 
-// FlightURI is where Flight clients connect.
+// FlightURI returns the URI of the Flight server.
 func (d *Daemon) FlightURI() string {
 	scheme := "grpc://"
 	if d.config.Flight.Cert != "" {
@@ -477,7 +480,7 @@ func (d *Daemon) FlightURI() string {
 	return scheme + reachable(d.flight.Addr().String())
 }
 
-// advertised is where readers on other machines find the daemon.
+// advertised returns the address at which readers on other machines reach the daemon.
 func (d *Daemon) advertised() string {
 	scheme, address := "grpc://", d.config.Flight.Advertise
 	if d.config.Flight.Cert != "" {

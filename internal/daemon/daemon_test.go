@@ -25,7 +25,7 @@ import (
 	"loaderd/stream"
 )
 
-// settings of a small run over documents that are tokenized already, on free ports.
+// settings returns the configuration of a small run over pretokenized documents, on free ports.
 func settings(t *testing.T) config.Config {
 	t.Helper()
 	c := config.Default()
@@ -34,7 +34,7 @@ func settings(t *testing.T) config.Config {
 	c.Stream.Dir, c.Stream.Listen = t.TempDir(), "127.0.0.1:0"
 	c.Stream.MaxBytes, c.Stream.DeadLetterBytes, c.Stream.PlanBytes = 1<<30, 64<<20, 256<<20
 	c.Flight.Listen, c.HTTP.Listen = "127.0.0.1:0", "127.0.0.1:0"
-	c.Flight.Insecure = true // most of these tests are not about who calls
+	c.Flight.Insecure = true // most of these tests do not concern authentication
 	c.Plan.Packing.Method, c.Plan.Packing.Buckets = "concat", []int{1024}
 	c.Plan.Shuffle.Window, c.Plan.Steps.Rows = 0, 4
 	return c
@@ -78,7 +78,7 @@ func publishRows(t *testing.T, d *Daemon, n, tokens int) {
 	}
 }
 
-// following is a reader on a real socket: its batches come one at a time, its result when it ends.
+// following starts a reader on a real socket. It sends batches one at a time, and its result when it ends.
 func following(t *testing.T, d *Daemon) (batches chan reader.Batch, result chan error) {
 	t.Helper()
 	client, err := reader.Open(d.FlightURI(), reader.Options{})
@@ -124,7 +124,7 @@ func get(t *testing.T, url string) string {
 	return strings.TrimSpace(string(b))
 }
 
-// A daemon that was stopped leaves nothing behind: the next one takes the same folder and ports and goes on.
+// A stopped daemon releases its resources: the next daemon opens the same folder and ports and continues.
 func TestStartsAndStops(t *testing.T) {
 	c := settings(t)
 	for i := range 3 {
@@ -158,8 +158,8 @@ func TestStartsAndStops(t *testing.T) {
 	}
 }
 
-// What ends a run reaches the readers that wait and whoever waits for the daemon, although the daemon is stopped at
-// once.
+// The cause of a run's failure is sent to waiting readers and returned by Wait, even if the daemon is stopped
+// immediately.
 func TestFailureOfTheRunIsTold(t *testing.T) {
 	c := settings(t)
 	d := start(t, c)
@@ -173,7 +173,7 @@ func TestFailureOfTheRunIsTold(t *testing.T) {
 	publish(t, d, 4)
 	err := d.Wait()
 	stopped := stop(d, 20*time.Second)
-	// the record is looked at when the append behind it is refused
+	// The record is checked when the append after it is rejected.
 	if err == nil || !strings.Contains(err.Error(), "loaderd repair") {
 		t.Errorf("Wait = %v", err)
 	}
@@ -185,10 +185,10 @@ func TestFailureOfTheRunIsTold(t *testing.T) {
 	}
 }
 
-// A reader that does not read does not take the time that the run needs to store its last checkpoint.
+// A reader that does not receive does not use up the time that the run needs to store its last checkpoint.
 func TestStopBesideAReaderThatDoesNotRead(t *testing.T) {
 	c := settings(t)
-	c.Plan.Packing.Buckets, c.Plan.Steps.Rows = []int{rowOfLargest}, 8 // a few steps fill what a socket takes
+	c.Plan.Packing.Buckets, c.Plan.Steps.Rows = []int{rowOfLargest}, 8 // a few steps fill the socket's buffers
 	c.Serve.CacheBytes = 256 << 20
 	d := start(t, c)
 	publishRows(t, d, 8*12, rowOfLargest)
@@ -204,7 +204,7 @@ func TestStopBesideAReaderThatDoesNotRead(t *testing.T) {
 			}
 		}
 	}
-	if err := stop(d, time.Hour); err != nil { // half of it would be the readers'
+	if err := stop(d, time.Hour); err != nil { // readers would use half of it
 		t.Errorf("Stop = %v: a reader that does not read is no failure", err)
 	}
 	if s := d.Run().Stats(); s.Checkpoint != s.Planned {
@@ -214,7 +214,7 @@ func TestStopBesideAReaderThatDoesNotRead(t *testing.T) {
 
 const rowOfLargest = 1 << 18
 
-// A start that fails gives back what it took, and leaves no stream behind.
+// A failed start releases its resources and leaves no stream behind.
 func TestFailedStartFreesItsPorts(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -250,8 +250,8 @@ func TestFailedStartFreesItsPorts(t *testing.T) {
 	}
 }
 
-// A daemon that cannot continue a run changes no stream: neither settings that its configuration would change, nor
-// records.
+// A daemon that cannot continue a run changes no stream: neither its settings, which the configuration would change,
+// nor its records.
 func TestStart_RefusedPlanChangesNoStream(t *testing.T) {
 	c := settings(t)
 	d := start(t, c)
@@ -275,7 +275,7 @@ func TestStart_RefusedPlanChangesNoStream(t *testing.T) {
 	}
 }
 
-// streams returns settings and last sequence of every stream in a data folder.
+// streams returns the settings and the last sequence of every stream in a data folder.
 func streams(t *testing.T, c stream.Config) map[string]string {
 	t.Helper()
 	store, err := stream.OpenAlone(t.Context(), c, slog.New(slog.DiscardHandler))

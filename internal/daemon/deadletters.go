@@ -4,7 +4,7 @@ import (
 	"loaderd/internal/api"
 )
 
-// deadStatus says what the streams of dead letters hold, and what waits to be stored there.
+// deadStatus returns the state of the dead-letter streams and the number of letters that are not stored yet.
 func (d *Daemon) deadStatus() api.DeadStatus {
 	s := d.dead.Summary()
 	out := api.DeadStatus{Total: s.Total, Waiting: d.docs.DeadLetters().Waiting,

@@ -14,7 +14,7 @@ import (
 	"loaderd/stream"
 )
 
-// dead waits until the status of a daemon counts so many dead letters, which its metrics do before.
+// dead waits until the daemon's status counts the given number of dead letters. It checks that the metrics do so too.
 func dead(t *testing.T, d *Daemon, letters int64, metrics ...string) api.DeadStatus {
 	t.Helper()
 	client, err := reader.Open(d.FlightURI(), reader.Options{})
@@ -46,7 +46,7 @@ func badDocument(subject string) stream.Message {
 	return stream.Message{Subject: subject, ContentType: stream.TypeJSON, Data: []byte("{")}
 }
 
-// Dead letters show in the metrics and in the status, by reason and with samples.
+// Dead letters appear in the metrics and in the status, by reason and with samples.
 func TestDeadLettersAreShown(t *testing.T) {
 	d := start(t, settings(t))
 	defer stop(d, time.Minute) //nolint:errcheck // the test is over
@@ -58,7 +58,7 @@ func TestDeadLettersAreShown(t *testing.T) {
 		len(s.Reasons[0].Samples) != 2 {
 		t.Fatalf("the status has %+v", s)
 	}
-	shown := map[string]uint64{} // the newest letter first, whichever worker was done with its document first
+	shown := map[string]uint64{} // newest letter first, in any order of the workers
 	for i, sample := range s.Reasons[0].Samples {
 		if i > 0 && sample.Letter >= s.Reasons[0].Samples[i-1].Letter {
 			t.Errorf("sample %d is letter %d", i, sample.Letter)
@@ -70,7 +70,7 @@ func TestDeadLettersAreShown(t *testing.T) {
 	}
 }
 
-// So do those of sources, and of one that comes while the run goes on.
+// Dead letters of several sources appear too, also those of a source that was added to the running run.
 func TestDeadLettersOfSources(t *testing.T) {
 	c := settings(t)
 	c.Plan.Sources = map[string]mixture.Source{"web": {Weight: 1, Epochs: 1}}

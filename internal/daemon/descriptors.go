@@ -6,14 +6,14 @@ import (
 	"loaderd/internal/config"
 )
 
-// Flight and HTTP leave descriptors to the streams and their NATS server, and to each other: half of them and an
-// eighth.
+// The Flight server may use half of the descriptors and the HTTP server an eighth. The rest is for the streams and
+// the embedded NATS server.
 const (
 	flightPart = 2
 	httpPart   = 8
 )
 
-// fitDescriptors lowers the limits of connections to what a process with so many descriptors can serve.
+// fitDescriptors lowers the connection limits to those of a process with the given number of descriptors.
 func fitDescriptors(c *config.Config, descriptors int, log *slog.Logger) {
 	for _, x := range []struct {
 		setting string

@@ -14,7 +14,7 @@ import (
 	"loaderd/loader/fault"
 )
 
-// tells waits until readyz has each of the parts.
+// tells waits until the response of /readyz contains each of the parts.
 func tells(t *testing.T, d *Daemon, parts ...string) {
 	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
@@ -37,8 +37,8 @@ func tells(t *testing.T, d *Daemon, parts ...string) {
 	}
 }
 
-// What becomes of the document stream under a daemon stands in readyz; another stream in its place ends the run, and no
-// daemon takes it up again.
+// /readyz reports changes of the document stream under a running daemon. A different stream of the same name ends the
+// run, and no daemon can continue it afterwards.
 func TestReadyTellsOfTheDocumentStream(t *testing.T) {
 	c := settings(t)
 	d := start(t, c)
@@ -93,7 +93,7 @@ func TestReadyTellsOfTheDocumentStream(t *testing.T) {
 	}
 }
 
-// A run that began over one document stream does not go on over another one, whatever the settings call it.
+// A run that started over one document stream does not continue over another one, even if the configuration names it.
 func TestStartOverAStreamOfAnotherName(t *testing.T) {
 	c := settings(t)
 	d := start(t, c)

@@ -20,8 +20,8 @@ import (
 	publisher "loaderd/stream/publish"
 )
 
-// A publisher waits for room in a full stream, and the run waits for documents: the status names the stream, and the
-// daemon is not ready. It is again once the advice is followed, and steps come.
+// While a publisher waits for space in a full stream and the run waits for documents, the status names the stream and
+// the daemon is not ready. Once the operator follows the advice, the daemon is ready and steps are planned.
 func TestFullStream_CauseAndReadiness(t *testing.T) {
 	t.Run("keep", func(t *testing.T) {
 		c := settings(t)
@@ -82,8 +82,8 @@ func TestFullStream_CauseAndReadiness(t *testing.T) {
 	})
 }
 
-// overfilled starts a daemon whose stream holds 1 MiB, and a publisher of n documents of 4 KiB. It returns once that
-// waits for room.
+// overfilled starts a daemon whose stream is limited to 1 MiB, and a publisher of n documents of 4 KiB. It returns
+// once the publisher waits for space.
 func overfilled(t *testing.T, c config.Config, n int) (d *Daemon, published chan error) {
 	t.Helper()
 	c.Stream.MaxBytes = 1 << 20
@@ -102,7 +102,7 @@ func overfilled(t *testing.T, c config.Config, n int) (d *Daemon, published chan
 	return d, published
 }
 
-// publishDocuments publishes n documents of 4 KiB, and returns why it waits, and how it ended.
+// publishDocuments publishes n documents of 4 KiB. The channels return the reason of its wait, and its result.
 func publishDocuments(t *testing.T, c stream.Config, n int) (waits chan string, published chan error) {
 	t.Helper()
 	store := natstest.Open(t, c)
@@ -133,7 +133,7 @@ func publishDocuments(t *testing.T, c stream.Config, n int) (waits chan string, 
 	return waits, published
 }
 
-// fullVerdict waits until the status of a daemon names its full stream, and checks that it is not ready.
+// fullVerdict waits until the daemon's status names its full stream, and checks that the daemon is not ready.
 func fullVerdict(t *testing.T, d *Daemon) diagnosis.Verdict {
 	t.Helper()
 	natstest.Soon(t, "the status names the full stream", func() bool {
@@ -168,7 +168,7 @@ func readyAgain(t *testing.T, d *Daemon) {
 			t.Fatal(err)
 		}
 		defer r.Body.Close()
-		if _, err := io.Copy(io.Discard, r.Body); err != nil { // so that the connection is used again
+		if _, err := io.Copy(io.Discard, r.Body); err != nil { // lets the client reuse the connection
 			t.Fatal(err)
 		}
 		return r.StatusCode == http.StatusOK

@@ -30,7 +30,7 @@ type httpServer struct {
 	ended        chan error
 }
 
-// maxScrapes bounds the requests for metrics that are answered at the same time.
+// maxScrapes limits the number of concurrent requests for metrics.
 const maxScrapes = 8
 
 func listenHTTP(c config.HTTP, d *Daemon) (*httpServer, error) {
@@ -79,8 +79,7 @@ func listenHTTP(c config.HTTP, d *Daemon) (*httpServer, error) {
 	return h, nil
 }
 
-// only serves metrics to callers that have a role, by the tokens of the Flight server, and that do not request them too
-// often.
+// only serves next to callers that have the role, authenticated as on the Flight server, within their request rate.
 func (d *Daemon) only(role access.Role, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		from := livepage.CallerOf(q)
@@ -104,22 +103,22 @@ func (d *Daemon) only(role access.Role, next http.Handler) http.Handler {
 	})
 }
 
-// health reports whether a request needs no identity, as load balancers have none.
+// health reports whether a request is a health check, which needs no identity because load balancers have none.
 func health(q *http.Request) bool { return q.URL.Path == "/healthz" || q.URL.Path == "/readyz" }
 
-// identified reports whether the caller of a request is known, where anybody is asked.
+// identified reports whether the caller of a request is authenticated, or may read without a token.
 func (d *Daemon) identified(q *http.Request) bool {
 	_, err := d.flight.Gate().Identify(q.Header.Values("Authorization"), nil)
 	return err == nil || d.readsWithoutToken()
 }
 
-// readsWithoutToken reports whether callers by HTTP may read without a token although Flight asks for that of the data
-// folder.
+// readsWithoutToken reports whether HTTP callers may read without a token although Flight requires the token of the
+// data folder.
 func (d *Daemon) readsWithoutToken() bool {
 	return d.config.HTTP.Insecure && d.flight.Gate().OwnOnly()
 }
 
-// ready says whether a reader that connects now can expect steps.
+// ready returns nil if a reader that connects now can expect steps, else the reason.
 func (d *Daemon) ready() error {
 	select {
 	case <-d.ended:
@@ -150,7 +149,7 @@ func (d *Daemon) ready() error {
 	return nil
 }
 
-// over says why the daemon serves no more. Only after ended.
+// over returns the reason why the daemon has stopped serving. It is valid after ended is closed.
 func (d *Daemon) over() error {
 	if d.err != nil {
 		return fmt.Errorf("the run has stopped: %w", d.err)
@@ -179,7 +178,7 @@ func (h *httpServer) shutdown(ctx context.Context) error {
 	if err != nil && ctx.Err() != nil {
 		err = h.server.Close()
 	}
-	// a server that never served does not know its listener
+	// A server that never served does not close its listener.
 	if e := h.listen.Close(); e != nil && !errors.Is(e, net.ErrClosed) {
 		err = errors.Join(err, e)
 	}

@@ -12,22 +12,22 @@ import (
 )
 
 const (
-	// heapShare is GOGC of a daemon, in percent: most of its heap are caches that stay. Without it the process grows to
-	// twice their bounds.
+	// heapShare is the daemon's GOGC, in percent. Most of its heap are caches that stay allocated. With the default of
+	// 100 the process would grow to twice their limits.
 	heapShare = 50
-	// baseMemory is what a daemon needs beside what is configured in bytes, when little is asked of it: the server's
-	// blocks of messages, pools of the network, the planner. The room that the collector needs to work without hurry is
-	// what a cache has that is not full.
+	// baseMemory is what a lightly used daemon needs in addition to the memory that is configured in bytes: the message
+	// blocks of the NATS server, network buffer pools, and the planner. Unused cache capacity serves as the garbage
+	// collector's headroom.
 	baseMemory = 64 << 20
-	// memoryLooks is how often the limit is fitted to what is in use.
+	// memoryLooks is the interval at which the limit is adapted to the memory in use.
 	memoryLooks = time.Second
-	// givesBack is how often an idle daemon gives memory back at the most.
+	// givesBack is the minimum interval at which an idle daemon returns memory to the system.
 	givesBack = time.Minute
 )
 
-// boundMemory asks the collector to keep the process within what is configured, and returns what ends that. It is a
-// soft limit, and follows what is in use where that is more: many readers, a large planner or large documents cost
-// memory, and never a collector that does not come to an end. GOGC and GOMEMLIMIT in the environment go before it.
+// boundMemory sets the garbage collector's soft limit to the configured memory, and returns a function that removes
+// it. The limit grows with the live heap: many readers, a large planner or large documents use more memory, but never
+// cause continuous collection. GOGC and GOMEMLIMIT in the environment take precedence.
 func boundMemory(c config.Config) (end func()) {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(heapShare)
@@ -63,17 +63,17 @@ func boundMemory(c config.Config) (end func()) {
 	}
 }
 
-// memoryLimit leaves the collector a third of what is in use as room at least, where least is not more than that.
+// memoryLimit returns the soft limit: at least least, and at least a third more than the live heap.
 func memoryLimit(least, live int64) int64 { return max(least, live+live/3) }
 
-// idleness finds out that a daemon has hardly anything to do: the collector has not run since the last look. Then it
-// will not run for long, and what a start or a burst took stays where it is, until it is given back.
+// idleness detects that a daemon is almost idle: the garbage collector has not run since the last check. It will then
+// not run for long, and memory used by the start or by a burst stays allocated until it is returned to the system.
 type idleness struct {
 	cycles uint64
 	given  time.Time
 }
 
-// look reports whether memory is to be given back, where so many collections have been.
+// look reports whether memory should be returned to the system. cycles is the number of collections so far.
 func (i *idleness) look(cycles uint64, now time.Time) bool {
 	idle := cycles == i.cycles
 	i.cycles = cycles
@@ -84,7 +84,7 @@ func (i *idleness) look(cycles uint64, now time.Time) bool {
 	return true
 }
 
-// measured is one of the runtime's own measures.
+// measured returns a metric of the Go runtime.
 func measured(name string) uint64 {
 	sample := []runtimemetrics.Sample{{Name: name}}
 	runtimemetrics.Read(sample)

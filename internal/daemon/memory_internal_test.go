@@ -10,7 +10,7 @@ import (
 	"loaderd/internal/config"
 )
 
-// The limit is what is configured, follows what is in use where that is more, and ends with the daemon.
+// The memory limit equals the configured memory, grows with the live heap beyond it, and is removed with the daemon.
 func TestMemoryIsBound(t *testing.T) {
 	for _, x := range []struct{ least, live, want int64 }{{500, 0, 500}, {500, 300, 500}, {500, 800, 1066},
 		{500, 4000, 5333}} {
@@ -44,7 +44,7 @@ func TestMemoryIsBound(t *testing.T) {
 	}
 }
 
-// Memory is given back when no collection has run between two looks, and not again before a minute has passed.
+// Memory is returned if no collection has run between two checks, and not again within a minute.
 func TestIdle(t *testing.T) {
 	now := time.Now()
 	var i idleness

@@ -14,16 +14,16 @@ import (
 	"loaderd/stream/deadletter"
 )
 
-// runMetrics shows a daemon's figures under stable names; docs/metrics.md lists them.
+// runMetrics collects a daemon's metrics under stable names, which docs/metrics.md lists.
 type runMetrics struct {
 	run  *loader.Run
 	docs letters
 }
 
-// letters are the dead letters of a document stream, or of those of all sources.
+// letters counts the dead letters of a document stream, or of those of all sources.
 type letters interface{ DeadLetters() deadletter.Counts }
 
-// figures are of one moment.
+// figures is a snapshot of all values at one moment.
 type figures struct {
 	loader.Stats
 	letters deadletter.Counts
@@ -43,7 +43,7 @@ func gauge(name, help string, value func(figures) float64) metric {
 	return metric{prometheus.NewDesc("loaderd_"+name, help, nil, nil), prometheus.GaugeValue, value}
 }
 
-// expiry is when what was read from files expires.
+// expiry collects the expiry time of credentials that were read from files.
 func expiry(what string, r access.Reloader) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "loaderd_expires_timestamp_seconds",
 		Help:        "When the certificate of Flight or HTTP, or the first identity, expires; 0 never.",
@@ -63,7 +63,7 @@ func truth(b bool) float64 {
 	return 0
 }
 
-// skipMetrics count the documents that are skipped, a metric per reason.
+// skipMetrics returns one metric of skipped documents per reason.
 func skipMetrics() (all []metric) {
 	for why := range (plan.Skips{}).All() {
 		all = append(all, counter(string(why)+"_documents_total", "Documents skipped: "+why.Text()+".",
@@ -180,7 +180,7 @@ var metrics = append(skipMetrics(), []metric{
 		func(s figures) float64 { return float64(s.CacheMisses) }),
 }...)
 
-// bucketMetric is a figure of each bucket.
+// bucketMetric is a metric with one value per bucket.
 type bucketMetric struct {
 	desc  *prometheus.Desc
 	kind  prometheus.ValueType
@@ -203,15 +203,15 @@ var bucketMetrics = []bucketMetric{
 		func(q planner.QueueStat) float64 { return float64(q.Wait) }),
 }
 
-// ended are the rows of splice by how they ended, under the names that it counts them by.
+// ended counts the rows of splice by the way they ended, under splice's own names.
 var ended = prometheus.NewDesc("loaderd_splice_rows_total", "Rows that splice has packed, by how they ended.",
 	[]string{"end"}, nil)
 
-// silent are documents that splice relates to none.
+// silent counts documents that splice relates to no other document.
 var silent = prometheus.NewDesc("loaderd_splice_silent_documents_total",
 	"Documents without what the retriever of splice compares: a path, an embedding.", nil, nil)
 
-// collectSplice shows what splice counts, and nothing of other methods.
+// collectSplice collects the counters of splice, and nothing for other methods.
 func collectSplice(out chan<- prometheus.Metric, ends map[string]int64) {
 	for name, n := range ends {
 		if end, ok := strings.CutPrefix(name, "rows_"); ok {
@@ -242,7 +242,7 @@ func (m runMetrics) Describe(out chan<- *prometheus.Desc) {
 	out <- silent
 }
 
-// Collect implements prometheus.Collector: all figures are of one moment.
+// Collect implements prometheus.Collector. All values are of one moment.
 func (m runMetrics) Collect(out chan<- prometheus.Metric) {
 	s := figures{m.run.Stats(), m.docs.DeadLetters()}
 	for _, x := range metrics {

@@ -7,7 +7,7 @@ import (
 	"loaderd/loader/diagnosis"
 )
 
-// daemonMetrics shows what this daemon is to its run.
+// daemonMetrics collects this daemon's role in its run.
 type daemonMetrics struct {
 	leads   func() bool
 	term    func() uint64
@@ -47,7 +47,7 @@ func (m daemonMetrics) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// buildInfo says which build of the program this is.
+// buildInfo collects the build of the program.
 func buildInfo(b build.Build) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "loaderd_build_info",
 		Help:        "1, with the build of the program.",

@@ -6,14 +6,14 @@ import (
 	"loaderd/stream/deadletter"
 )
 
-// deadLetters are the dead letters that the streams hold. Reasons are bounded, and so are sources.
-// (loaderd_dead_letters is the name that OpenMetrics has for the counter loaderd_dead_letters_total.)
+// deadLetters counts the dead letters that the streams hold. The numbers of reasons and sources are bounded. The name
+// loaderd_dead_letters is not available: OpenMetrics gives it to the counter loaderd_dead_letters_total.
 var deadLetters = prometheus.NewDesc("loaderd_dead_letters_held",
 	"Dead letters that the stream holds, which drops its oldest, by reason and source. Seconds behind, and the same on "+
 		"all daemons.",
 	[]string{"reason", "source"}, nil)
 
-// deadLetterMetrics shows what tallies have counted.
+// deadLetterMetrics collects the counts of tallies.
 type deadLetterMetrics struct{ tallies *deadletter.Tallies }
 
 // Describe implements prometheus.Collector.

@@ -15,7 +15,7 @@ import (
 	"loaderd/internal/goldentest"
 )
 
-// described is a metric as its collector describes it.
+// described matches the description of a metric by its collector.
 var described = regexp.MustCompile(
 	`^Desc\{fqName: "(loaderd_\w+)", help: "(.*?)", (?:unit: "\w*", )?constLabels: \{(.*)\}, variableLabels: \{(.*)\}\}$`)
 
@@ -32,7 +32,7 @@ gives every series a label ` + "`job`" + ` of its own. A Grafana board and alert
 | --- | --- | --- |
 `
 
-// docs/metrics.md is what the collectors of a daemon say of themselves; -update writes it.
+// docs/metrics.md equals the descriptions of a daemon's collectors; -update writes it.
 func TestPageOfMetrics(t *testing.T) {
 	d := start(t, settings(t))
 	defer func() {
@@ -67,7 +67,7 @@ func writeMetrics(w io.Writer, r *prometheus.Registry) error {
 			continue
 		}
 		name, kind := m[1], kinds[m[1]]
-		switch { // one that has no series yet
+		switch { // a metric without series so far
 		case kind == "" && strings.HasSuffix(name, "_total"):
 			kind = "counter"
 		case kind == "":

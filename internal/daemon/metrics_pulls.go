@@ -2,7 +2,7 @@ package daemon
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// pullMetrics shows how far the sources are that daemons fill themselves.
+// pullMetrics collects the progress of pulled sources.
 type pullMetrics struct{ pulls *pulls }
 
 var (

@@ -13,27 +13,27 @@ import (
 	"loaderd/loader/planrecord"
 )
 
-// Bounds of what has figures of its own: clients choose ranks and the names of jobs.
+// Limits of the labels, because clients choose ranks and the names of jobs.
 const (
-	ranksShown = 64 // of a daemon, those that are furthest behind their jobs
+	ranksShown = 64 // per daemon, the ranks furthest behind their jobs
 	jobsShown  = 64 // by name
 )
 
-// rankMetrics shows what ranks get by this daemon. The label is train_job, as Prometheus gives every series a label job
-// of its own.
+// rankMetrics collects what ranks receive from this daemon. The label is train_job, because Prometheus adds a label
+// job to every series.
 type rankMetrics struct {
 	traffic func() []arrowout.Traffic
 	ranks   func() census.View
 	keepers func() planrecord.Keepers
 }
 
-// rankMetric is a figure of each rank.
+// rankMetric is a metric with one value per rank.
 type rankMetric struct {
 	desc  *prometheus.Desc
 	value func(rank) float64
 }
 
-// rank is a rank that reads, and how many steps it has consumed less than the furthest one of its job.
+// rank is a reading rank, and the number of steps by which its consumption lags behind its job's furthest rank.
 type rank struct {
 	arrowout.Traffic
 	lag uint64
@@ -65,7 +65,7 @@ func jobDesc(name, help string) *prometheus.Desc {
 // jobRanks counts the ranks of each job that read from this daemon.
 var jobRanks = jobDesc("ranks", "Ranks of the job that read from this daemon; of 64 jobs at most.")
 
-// What the census of all daemons has, so that every daemon of the run shows it alike.
+// Values of the census of all daemons, which are the same on every daemon of the run.
 var (
 	missing = prometheus.NewDesc("loaderd_rank_missing_seconds",
 		"For how long a rank that is missing has consumed no step: it is absent, silent or stuck, and its job cannot "+
@@ -80,7 +80,7 @@ var (
 	world = jobDesc("world", "Ranks that the job has by its world size, present or not.")
 )
 
-// committed is how far the checkpoints of each keeper reach.
+// committed is the step up to which each keeper's checkpoints reach.
 var committed = jobDesc("committed_step", "By keeper: its own checkpoints cover all steps before this one.")
 
 // Describe implements prometheus.Collector.
@@ -112,7 +112,7 @@ func (m rankMetrics) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// collectCensus shows what the census has. Of several world sizes of a job the largest one counts.
+// collectCensus collects the values of the census. If a job has several world sizes, the largest one counts.
 func collectCensus(view census.View, out chan<- prometheus.Metric) {
 	type key struct {
 		job  string
@@ -154,8 +154,8 @@ func collectCensus(view census.View, out chan<- prometheus.Metric) {
 	}
 }
 
-// lag returns how many steps less than the furthest rank of a job one has consumed; 0 where reports are too far apart
-// in time to tell.
+// lag returns by how many steps a rank's consumption lags behind its job's furthest rank. It returns 0 if the lag is
+// within the uncertainty of reports from different times.
 func lag(j *census.Job, consumed uint64) uint64 {
 	if behind := j.Most - min(j.Most, consumed); behind > j.Slack {
 		return behind
@@ -174,8 +174,8 @@ func lags(v census.View) map[census.ID]uint64 {
 	return out
 }
 
-// readingRanks are the ranks that are shown, those furthest behind first, and how many each job has here. Of a rank
-// that several read as, the stream counts that was sent least.
+// readingRanks returns the ranks to show, those furthest behind first, and the number of ranks of each job on this
+// daemon. If several streams read as one rank, the stream with the fewest sent steps counts.
 func readingRanks(traffic []arrowout.Traffic, lags map[census.ID]uint64) (ranks []rank, jobs map[string]int) {
 	type key struct {
 		job  string
@@ -203,5 +203,5 @@ func readingRanks(traffic []arrowout.Traffic, lags map[census.ID]uint64) (ranks 
 	return first(ranks, ranksShown), jobs
 }
 
-// first are the first of a list, n at most.
+// first returns the first elements of a list, at most n.
 func first[T any](list []T, n int) []T { return list[:min(len(list), n)] }

@@ -12,13 +12,13 @@ import (
 	"loaderd/loader/state"
 )
 
-// reads is a stream that has got the steps before one.
+// reads returns a stream that was sent all steps before step.
 func reads(job string, rank int, step uint64) arrowout.Traffic {
 	return arrowout.Traffic{Place: state.Place{Job: job, Rank: rank, World: 1000}, Step: step,
 		WaitP50: 20 * time.Millisecond, WaitP99: 3 * time.Second, Bytes: 1e6}
 }
 
-// ranked serves streams. None of their clients reports.
+// ranked returns the metrics of a daemon that serves streams. None of their clients reports its consumption.
 func ranked(streams ...arrowout.Traffic) rankMetrics {
 	at, c := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), census.New()
 	for _, t := range streams {
@@ -32,8 +32,8 @@ func ranked(streams ...arrowout.Traffic) rankMetrics {
 	}, func() planrecord.Keepers { return planrecord.Keepers{"a": 7, "gone": 3} }}
 }
 
-// Each rank and each job has its figures. Where two streams read as one rank, the slower one counts, and the collection
-// stays valid.
+// Each rank and each job has its own values. If two streams read as one rank, the slower one counts, and the
+// collection stays valid.
 func TestRankMetrics(t *testing.T) {
 	have := gathered(t, ranked(reads("a", 0, 12), reads("a", 1, 10), reads("a", 1, 2), reads("b", 0, 100)))
 	for name, want := range map[string]float64{
@@ -54,8 +54,7 @@ func TestRankMetrics(t *testing.T) {
 	}
 }
 
-// However many ranks and jobs read, the number of figures is bounded; the ranks that are shown are those furthest
-// behind.
+// The number of values is bounded for any number of ranks and jobs. The ranks shown are those furthest behind.
 func TestRankMetricsAreBounded(t *testing.T) {
 	var streams []arrowout.Traffic
 	for i := range 1000 {
@@ -72,8 +71,8 @@ func TestRankMetricsAreBounded(t *testing.T) {
 	}
 }
 
-// A rank that is missing has a figure, as every rank whose client reports and every job; by rank the process counts
-// that has consumed least.
+// A missing rank has a value, as has every rank whose client reports and every job. Of several processes of a rank,
+// the one that has consumed least counts.
 func TestRankMetrics_MissingRank(t *testing.T) {
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	c := census.New()

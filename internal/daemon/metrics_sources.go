@@ -9,18 +9,18 @@ import (
 	"loaderd/loader/state"
 )
 
-// sourceMetric is a figure of each source of a run with several.
+// sourceMetric is a metric with one value per source, for a run with several sources.
 type sourceMetric struct {
 	desc  *prometheus.Desc
 	kind  prometheus.ValueType
 	value func(mixed, state.SourceStats) float64
 }
 
-// mixed is what the figures of one source need of all of them.
+// mixed holds the values of all sources together that the metrics of one source need.
 type mixed struct {
-	tokens int64 // taken
+	tokens int64 // of the documents taken
 	next   string
-	dry    time.Duration // for which the next one has had no document
+	dry    time.Duration // time for which the next source has had no document
 }
 
 func ofSource(kind prometheus.ValueType, name, help string, value func(mixed, state.SourceStats) float64) sourceMetric {
@@ -65,13 +65,13 @@ var sourceMetrics = []sourceMetric{
 		}),
 }
 
-// leftOut are documents of a source that are not used.
+// leftOut counts documents of a source that are not used.
 var leftOut = prometheus.NewDesc("loaderd_source_left_out_documents_total",
 	"Documents of the source that are not used, by why: undecodable, empty, masked, duplicate, split, short, long.",
 	[]string{"source", "why"}, nil)
 
-// collectSources shows the figures of each source, of a run with several: those of the only one are the figures of the
-// run. The run's Source is the one that comes next.
+// collectSources collects the values of each source of a run with several sources. For a single source they equal
+// those of the run. The run's Source is the one whose document is taken next.
 func collectSources(out chan<- prometheus.Metric, s loader.Stats, now time.Time) {
 	if len(s.Sources) < 2 {
 		return

@@ -6,7 +6,7 @@ import (
 	"loaderd/loader/state"
 )
 
-// streamMetric is a gauge of each document stream.
+// streamMetric is a gauge with one value per document stream.
 type streamMetric struct {
 	desc  *prometheus.Desc
 	value func(state.StreamFill) float64

@@ -15,7 +15,8 @@ import (
 	"loaderd/loader/state"
 )
 
-// What a daemon shows carries the run; no two metrics have one name in OpenMetrics, where counters drop _total.
+// All metrics of a daemon have the label run. No two metrics have the same name in OpenMetrics, which drops the
+// suffix _total of counters.
 func TestMetricsOfADaemon(t *testing.T) {
 	c := settings(t)
 	d := start(t, c)
@@ -55,7 +56,7 @@ func TestMetricsOfADaemon(t *testing.T) {
 	}
 }
 
-// sourceCounts collects figures of sources.
+// sourceCounts collects the values of sources.
 type sourceCounts struct{ loader.Stats }
 
 func (c sourceCounts) Describe(chan<- *prometheus.Desc) {}
@@ -63,7 +64,7 @@ func (c sourceCounts) Collect(out chan<- prometheus.Metric) {
 	collectSources(out, c.Stats, time.Unix(100, 0))
 }
 
-// Each source has its figures; the one that comes next is the one that is dry.
+// Each source has its own values. The source whose document is taken next is the one reported as dry.
 func TestSourceMetrics(t *testing.T) {
 	code := state.SourceStats{Status: mixture.Status{Name: "code", Target: 0.25, Share: 0.25, Tokens: 60,
 		Credit: 9, Epoch: 2}}
@@ -93,7 +94,7 @@ func TestSourceMetrics(t *testing.T) {
 	}
 }
 
-// gathered are the values of metrics by their names and labels.
+// gathered returns the values of metrics by name and labels.
 func gathered(t *testing.T, c prometheus.Collector) map[string]float64 {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
@@ -115,13 +116,13 @@ func gathered(t *testing.T, c prometheus.Collector) map[string]float64 {
 	return have
 }
 
-// spliceCounts collects what splice counts.
+// spliceCounts collects the counters of splice.
 type spliceCounts map[string]int64
 
 func (c spliceCounts) Describe(chan<- *prometheus.Desc)     {}
 func (c spliceCounts) Collect(out chan<- prometheus.Metric) { collectSplice(out, c) }
 
-// What splice counts comes out by how rows ended; other methods count nothing.
+// Splice rows are counted by the way they ended. Other methods have no such counters.
 func TestSpliceMetrics(t *testing.T) {
 	have := gathered(t, spliceCounts{"rows_ended_related": 5, "rows_unrelated": 2, "documents_silent": 7})
 	if want := map[string]float64{"loaderd_splice_rows_total related": 5, "loaderd_splice_rows_total unrelated": 2,

@@ -23,7 +23,7 @@ import (
 	"loaderd/stream/server"
 )
 
-// usual are settings in which nothing says who may call.
+// usual returns settings without any access configuration.
 func usual(t *testing.T) config.Config {
 	t.Helper()
 	c := settings(t)
@@ -31,7 +31,7 @@ func usual(t *testing.T) config.Config {
 	return c
 }
 
-// seals asks for the end of the run, and returns why that was refused.
+// seals requests a seal of the run, and returns the reason of a rejection.
 func seals(t *testing.T, d *Daemon, o reader.Options) string {
 	t.Helper()
 	client, err := reader.Open(d.FlightURI(), o)
@@ -47,7 +47,7 @@ func seals(t *testing.T, d *Daemon, o reader.Options) string {
 	return ""
 }
 
-// sends sends a request by HTTP, and returns the status of its answer.
+// sends sends an HTTP request and returns the status of the response.
 func sends(t *testing.T, d *Daemon, method, path, authorization string) int {
 	t.Helper()
 	q, err := http.NewRequestWithContext(t.Context(), method, d.PageURL()+path, strings.NewReader("{}"))
@@ -65,7 +65,7 @@ func sends(t *testing.T, d *Daemon, method, path, authorization string) int {
 	return r.StatusCode
 }
 
-// By default another user of the machine commits, leaves, seals and reads nothing. Health alone is answered.
+// By default another user of the machine can neither commit, leave, seal nor read. Only health checks are answered.
 func TestDaemon_AnswersItsUserAlone(t *testing.T) {
 	c := usual(t)
 	d := start(t, c)
@@ -172,7 +172,7 @@ func TestDaemon_KeepsItsToken(t *testing.T) {
 	}
 }
 
-// Another user's token, or one that others can read, is none.
+// A token file of another user, or one that others can read, is rejected.
 func TestDaemon_RefusesTokenThatOthersRead(t *testing.T) {
 	c := usual(t)
 	name := filepath.Join(c.Stream.Dir, access.FlightTokenFile)
@@ -190,7 +190,8 @@ func TestDaemon_RefusesTokenThatOthersRead(t *testing.T) {
 	}
 }
 
-// With http.insecure metrics and page are read without a token, by this machine's own names. Changes take one.
+// With http.insecure, metrics and page can be read without a token under this machine's own names. Changes require a
+// token.
 func TestDaemon_HTTPMayBeReadWithoutToken(t *testing.T) {
 	c := usual(t)
 	c.HTTP.Insecure = true
@@ -215,7 +216,7 @@ func TestDaemon_HTTPMayBeReadWithoutToken(t *testing.T) {
 	}
 }
 
-// A daemon with streams elsewhere has a folder for its token alone.
+// A daemon that uses an external NATS server needs its own folder for its token.
 func TestDaemon_HasTokenWithoutServerOfItsOwn(t *testing.T) {
 	first := usual(t)
 	d := start(t, first)

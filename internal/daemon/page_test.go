@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// fetch asks for a path as a browser that was sent to a host.
+// fetch requests a path with the given Host header.
 func fetch(t *testing.T, d *Daemon, path, host string) *http.Response {
 	t.Helper()
 	q, err := http.NewRequestWithContext(t.Context(), http.MethodGet, d.PageURL()+path, nil)
@@ -24,7 +24,7 @@ func fetch(t *testing.T, d *Daemon, path, host string) *http.Response {
 	return r
 }
 
-// A page that is open does not hold a daemon up which stops.
+// An open page does not delay the stop of a daemon.
 func TestStopWithAnOpenPage(t *testing.T) {
 	d := start(t, settings(t))
 	r := fetch(t, d, "/api/events", "")
@@ -40,7 +40,7 @@ func TestStopWithAnOpenPage(t *testing.T) {
 	}
 }
 
-// While no token is asked for, the page is reached by the names of this machine and those that are configured.
+// If no token is required, the page is served under this machine's names and the configured names only.
 func TestNamesOfThePage(t *testing.T) {
 	c := settings(t)
 	c.HTTP.Names = []string{"proxy.example"}

@@ -72,7 +72,7 @@ type caller struct {
 	http        *http.Client
 }
 
-// callers returns a caller per column of the matrix: the first group calls a daemon with identities, the second one
+// callers returns a caller per column of the matrix. The first group calls a daemon with identities, the second group
 // daemons without.
 func callers(t *testing.T) (groups [2][]*caller) {
 	file := filepath.Join(t.TempDir(), "identities.json")
@@ -140,8 +140,8 @@ func startMixed(t *testing.T, change func(*config.Config)) *Daemon {
 	return d
 }
 
-// connect has a caller call d. Where the system has more addresses than 127.0.0.1 the caller has its own, as refused
-// calls of one host wait for their answer.
+// connect connects a caller to d. On systems with more loopback addresses than 127.0.0.1 the caller gets its own,
+// because responses to rejected calls are delayed per host.
 func (c *caller) connect(t *testing.T, d *Daemon, host byte) {
 	dialer := &net.Dialer{}
 	if runtime.GOOS == "linux" {
@@ -165,14 +165,14 @@ func (c *caller) connect(t *testing.T, d *Daemon, host byte) {
 	})
 }
 
-// request is one way to make a call: message is that of a gRPC method or the body of an action. Of its %s the caller's
-// name makes keepers and jobs that no other caller uses.
+// request is one variant of a call. message is the message of a gRPC method or the body of an action. Its %s is
+// replaced by the caller's name, so that no two callers use the same keeper or job.
 type request struct {
-	about   string // empty: as usual
+	about   string // empty: the usual variant
 	message string
 }
 
-// bodies are the bodies of actions that an empty one is no body of, and of those whose permission depends on it.
+// bodies are the bodies of actions for which an empty body is invalid, or whose permission depends on the body.
 var bodies = map[string][]request{
 	"commit": {{"", `{"step":0}`}, {"another's keeper", `{"step":0,"keeper":"another/%s"}`}},
 	"leave":  {{"", `{}`}, {"another's keeper", `{"keeper":"another/%s"}`}},
@@ -189,7 +189,7 @@ func bodiesOf(action string) []request {
 	return []request{{"", "{}"}}
 }
 
-// messages returns the messages of a gRPC method, an empty one for those that need none.
+// messages returns the messages of a gRPC method, an empty message for methods that need none.
 func messages(method, run string, c *caller) (abouts []string, all []proto.Message) {
 	d := &flight.FlightDescriptor{Type: flight.DescriptorPATH, Path: []string{run}}
 	switch method[strings.LastIndex(method, "/")+1:] {
@@ -208,7 +208,7 @@ func messages(method, run string, c *caller) (abouts []string, all []proto.Messa
 
 func (c *caller) slug() string { return strings.NewReplacer(" ", "-", ",", "").Replace(c.name) }
 
-// invoke makes a call of gRPC and waits for its first answer.
+// invoke makes a gRPC call and waits for its first response.
 func (c *caller) invoke(ctx context.Context, method string, message proto.Message) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -223,7 +223,7 @@ func (c *caller) invoke(ctx context.Context, method string, message proto.Messag
 		if err = s.SendMsg(message); err == nil {
 			err = s.CloseSend()
 		}
-		if err == nil || err == io.EOF { // the answer says why
+		if err == nil || err == io.EOF { // the response contains the result
 			err = s.RecvMsg(&emptypb.Empty{})
 		}
 	}
@@ -233,7 +233,7 @@ func (c *caller) invoke(ctx context.Context, method string, message proto.Messag
 	return err
 }
 
-// answerOf returns the cell of a call of gRPC.
+// answerOf returns the matrix cell of a gRPC call.
 func answerOf(err error) (string, error) {
 	s := status.Convert(err)
 	for _, d := range s.Details() {
@@ -250,8 +250,8 @@ func answerOf(err error) (string, error) {
 	return "", err
 }
 
-// cellOf returns the cell of an answer with a reason. A body that cannot be read is an error of this test: permissions
-// are checked behind it.
+// cellOf returns the matrix cell of a response with a reason. An invalid body is an error of this test, because
+// permissions are checked after parsing.
 func cellOf(reason fault.Reason, err error) (string, error) {
 	switch reason {
 	case fault.BadTicket:
@@ -267,10 +267,10 @@ func cellOf(reason fault.Reason, err error) (string, error) {
 	case fault.Limited, fault.Internal, "":
 		return "", err
 	}
-	return "yes", nil // permitted; the run cannot do it now
+	return "yes", nil // permitted, but not possible in the run's state
 }
 
-// fetch makes a request of HTTP and returns its cell.
+// fetch makes an HTTP request and returns its matrix cell.
 func (c *caller) fetch(ctx context.Context, method, path, body string) (string, error) {
 	q, err := http.NewRequestWithContext(ctx, method, c.daemon.PageURL()+path, strings.NewReader(body))
 	if err != nil {
@@ -308,10 +308,11 @@ func (c *caller) fetch(ctx context.Context, method, path, body string) (string, 
 	return "yes", nil
 }
 
-// route is a method of an HTTP path, with the body to send.
+// route is a method of an HTTP path, with the request body.
 type route struct{ method, path, body string }
 
-// methods are the HTTP methods that every path is called with. HEAD is answered as GET is, without a reason to compare.
+// methods are the HTTP methods that every path is called with. HEAD is omitted: it is answered like GET, but without
+// a reason to compare.
 var methods = []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
 	http.MethodOptions}
 
@@ -343,14 +344,14 @@ func routesOf(patterns, actions []string) (all []route) {
 	return all
 }
 
-// row is a call with the answer that each caller gets.
+// row is a call with each caller's result.
 type row struct {
 	call  string
 	cells []string // by caller
 }
 
-// matrix calls everything as every caller. Callers of the first group call at the same time; those of the second are
-// one identity to the daemon, whose searches exclude each other.
+// matrix makes every call as every caller. Callers of the first group run in parallel. Those of the second group are
+// one identity to the daemon, so that their searches would exclude each other, and run one after the other.
 func matrix(t *testing.T, groups [2][]*caller,
 	each func(c *caller, answered func(call string, cell string, err error))) (rows []row) {
 	all := slices.Concat(groups[0], groups[1])
@@ -383,8 +384,9 @@ func matrix(t *testing.T, groups [2][]*caller,
 	return rows
 }
 
-// TestPermissionMatrix makes every call that a daemon registers as every kind of caller and compares the answers with
-// docs/permissions.md: a new call, or another answer, fails until the page is written anew with -update and read.
+// TestPermissionMatrix makes every call that a daemon registers as every kind of caller, and compares the results
+// with docs/permissions.md. After a new call or a changed result it fails until the page is regenerated with -update
+// and reviewed.
 func TestPermissionMatrix(t *testing.T) {
 	groups := callers(t)
 	d := groups[0][0].daemon
@@ -479,10 +481,10 @@ func callName(call, about string) string {
 	return call
 }
 
-// offered merges the methods of a path that have the same answers, and leaves out those that no caller gets an answer
-// of.
+// offered merges the methods of a path that have the same results. It omits methods that are not offered to any
+// caller.
 func offered(rows []row) (merged []row) {
-	byPath := map[string]map[string][]string{} // methods by their cells
+	byPath := map[string]map[string][]string{} // methods by their results
 	var order []string
 	for _, r := range rows {
 		method, path, _ := strings.Cut(r.call, " ")

@@ -12,8 +12,8 @@ import (
 	"loaderd/loader/state"
 )
 
-// progress logs how a run gets on, every so often until ctx is done: what has been planned since the line before, and
-// where readers are. While nothing changes it says so once. An interval of 0 logs nothing.
+// progress logs a run's progress at an interval until ctx is done: the planned steps since the previous line, and the
+// positions of readers. If nothing has changed, it logs that once. An interval of 0 disables it.
 func progress(ctx context.Context, log *slog.Logger, every time.Duration, snapshot func() loader.Stats) {
 	if every <= 0 {
 		return
@@ -49,15 +49,15 @@ func progress(ctx context.Context, log *slog.Logger, every time.Duration, snapsh
 	}
 }
 
-// moved says whether anything of a run has changed that a line of progress shows.
+// moved reports whether any value of a progress line has changed.
 func moved(a, b loader.Stats) bool {
 	return a.Planned != b.Planned || a.Cursor != b.Cursor || a.Floor != b.Floor || a.Source.Last != b.Source.Last ||
 		a.Committed != b.Committed ||
 		a.Ended != b.Ended || readersAt(a.Readers) != readersAt(b.Readers)
 }
 
-// readersAt shows where the readers of each world are: 8 of 8 at steps 120 to 122, the last is rank 3. They come sorted
-// by world.
+// readersAt formats the positions of the readers of each world size, such as "8 of world 8 at step 120 (rank 3) to
+// 122". The readers must be sorted by world size.
 func readersAt(readers []state.ReaderStat) string {
 	text := ""
 	for len(readers) > 0 {

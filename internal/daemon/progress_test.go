@@ -14,7 +14,7 @@ import (
 	"loaderd/loader/state"
 )
 
-// A line a minute while something moves, and one more when nothing does.
+// progress logs one line per minute while something changes, and one more when nothing does.
 func TestProgressIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var said bytes.Buffer
@@ -24,7 +24,7 @@ func TestProgressIsLogged(t *testing.T) {
 			}
 			return a
 		}}))
-		var mu sync.Mutex // of s, and so of what is said, from one minute to the next
+		var mu sync.Mutex // guards s and said
 		var s loader.Stats
 		stats := func() loader.Stats {
 			mu.Lock()
@@ -74,6 +74,6 @@ func TestProgressIsLogged(t *testing.T) {
 		}
 		stop()
 		running.Wait()
-		progress(t.Context(), log, 0, nil) // is switched off
+		progress(t.Context(), log, 0, nil) // disabled
 	})
 }

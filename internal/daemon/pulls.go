@@ -15,16 +15,17 @@ import (
 	"loaderd/stream/permissions"
 )
 
-// pulledSubject ends the subject of documents that are pulled into the document stream.
+// pulledSubject is the last part of the subject of documents that are pulled into the document stream.
 const pulledSubject = "pulled"
 
-// pulls are the sources that daemons fill themselves. All daemons of all runs are candidates for each; one does it.
+// pulls are the sources that daemons fill from object stores. All daemons of all runs are candidates for each source;
+// one of them fills it.
 type pulls struct {
 	all []*pulling.Puller
 	of  map[string]*pulling.Puller // by source
 }
 
-// pulled are the sources that are filled so, in order.
+// pulled returns the names of pulled sources, sorted.
 func pulled(c config.Config) (names []string) {
 	for name, from := range c.Pulled() {
 		if len(from) > 0 {
@@ -35,7 +36,7 @@ func pulled(c config.Config) (names []string) {
 	return names
 }
 
-// pulledInto is where documents of a source go, and how their subject ends.
+// pulledInto returns the stream of a source, and the last part of the subject of its documents.
 func (d *Daemon) pulledInto(c config.Config, name string) (docs *stream.Store, subject string) {
 	docs = d.store.Source(name, len(c.Plan.Sources))
 	if docs == d.store {
@@ -44,7 +45,7 @@ func (d *Daemon) pulledInto(c config.Config, name string) (docs *stream.Store, s
 	return docs, name
 }
 
-// doing is what this daemon does that not every one does.
+// doing returns the tasks of this daemon that need additional permissions.
 func (d *Daemon) doing(c config.Config) permissions.Tasks {
 	does := permissions.Tasks{Purges: c.Serve.Release == "purge"}
 	for _, name := range pulled(c) {
@@ -55,7 +56,7 @@ func (d *Daemon) doing(c config.Config) permissions.Tasks {
 	return does
 }
 
-// newPulls opens them.
+// newPulls returns the pulled sources. It starts no pull.
 func (d *Daemon) newPulls(ctx context.Context, c config.Config, self lease.LeaderInfo,
 	log *slog.Logger) (*pulls, error) {
 	p := &pulls{of: map[string]*pulling.Puller{}}
@@ -83,7 +84,7 @@ func (d *Daemon) newPulls(ctx context.Context, c config.Config, self lease.Leade
 	return p, nil
 }
 
-// serve fills streams until ctx ends.
+// serve pulls documents until ctx ends.
 func (p *pulls) serve(ctx context.Context) {
 	var all sync.WaitGroup
 	for _, x := range p.all {
@@ -92,7 +93,7 @@ func (p *pulls) serve(ctx context.Context) {
 	all.Wait()
 }
 
-// status is how far they are.
+// status returns the progress of all pulled sources.
 func (p *pulls) status() (out []pulling.Status) {
 	if p == nil {
 		return nil
@@ -103,7 +104,7 @@ func (p *pulls) status() (out []pulling.Status) {
 	return out
 }
 
-// answers are the same for those who ask.
+// answers returns the same progress in the form of the API.
 func (p *pulls) answers() (out []api.PullStatus) {
 	for _, s := range p.status() {
 		out = append(out, api.PullStatus(s))
@@ -111,8 +112,8 @@ func (p *pulls) answers() (out []api.PullStatus) {
 	return out
 }
 
-// supply says, for a run that waits for documents of a source, why none come and what to do; ok is false for a source
-// that is not pulled.
+// supply returns why a pulled source delivers no documents and what the operator can do, for a run that waits for
+// them. ok is false for a source that is not pulled.
 func (p *pulls) supply(source string) (why, do string, ok bool) {
 	if p == nil || p.of[source] == nil {
 		return "", "", false

@@ -15,12 +15,12 @@ import (
 	"loaderd/stream/retention"
 )
 
-// sources open the streams of a run. It implements backend.Sources.
+// sources opens the streams of a run. It implements backend.Sources.
 type sources struct {
 	store  *stream.Store
 	plan   *planlog.Log
 	tokens doclog.Tokenizing
-	config runconfig.Config // its sources share what is buffered
+	config runconfig.Config // its sources share the buffer
 	dead   *deadletter.Tallies
 
 	mu   sync.Mutex
@@ -41,7 +41,7 @@ func (s *sources) Open(ctx context.Context, name string, c mixture.Source) (back
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if store != s.store { // it may have been added while the run goes on
+	if store != s.store { // it may have been added to a running run
 		if err := s.store.LetPublish(name); err != nil {
 			return backend.Stream{}, fmt.Errorf("let producers publish to source %s: %w", name, err)
 		}
@@ -51,7 +51,7 @@ func (s *sources) Open(ctx context.Context, name string, c mixture.Source) (back
 	return backend.Stream{Documents: docs, LowWatermarks: floors}, nil
 }
 
-// DeadLetters counts those of all sources.
+// DeadLetters returns the dead letters of all sources.
 func (s *sources) DeadLetters() (all deadletter.Counts) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

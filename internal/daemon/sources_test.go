@@ -16,7 +16,7 @@ import (
 	"loaderd/stream"
 )
 
-// A daemon with many sources reads all of them to their ends, in memory that grows little by their number.
+// A daemon with many sources reads all of them to their ends. Its memory grows little with their number.
 func TestManySources(t *testing.T) {
 	sources, documents := testscale.Of(40, 200), 30
 	c := settings(t)
@@ -68,7 +68,7 @@ func TestManySources(t *testing.T) {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	t.Logf("%d sources, %d MB of heap", sources, m.HeapAlloc>>20)
-	if most := uint64(250+3*sources) << 20; m.HeapAlloc > most { // an encoder has 13 MB
+	if most := uint64(250+3*sources) << 20; m.HeapAlloc > most { // one encoder uses 13 MB
 		t.Errorf("%d sources take %d MB of heap, more than %d", sources, m.HeapAlloc>>20, most>>20)
 	}
 }

@@ -15,8 +15,8 @@ import (
 	"loaderd/loader/fault"
 )
 
-// When the embedded server has no space for what publishers store, the document stream looks dry. The status, the
-// readers and /readyz name the folder and its free space.
+// When the embedded server has no disk space, the document stream appears dry. The status, the readers and /readyz
+// name the folder and its free space.
 func TestVerdict_FullDiskIsNotADryStream(t *testing.T) {
 	d, dir := withoutSpaceFor(t, "KV_loaderd_publish")
 	if _, err := d.Store().JetStream().Publish(t.Context(), "$KV.loaderd_publish.test", []byte("1")); err == nil {
@@ -39,8 +39,8 @@ func TestVerdict_FullDiskIsNotADryStream(t *testing.T) {
 	}
 }
 
-// When the first document of an empty stream is not stored for lack of space, the server reports 2 as the stream's
-// first sequence. The run does not end with DOCUMENT_LOST: nothing was stored that could be lost.
+// If the first document of an empty stream is not stored for lack of disk space, the server reports 2 as the stream's
+// first sequence. The run must not end with DOCUMENT_LOST, because no stored document was lost.
 func TestVerdict_FullDiskIsNotALostDocument(t *testing.T) {
 	d, _ := withoutSpaceFor(t, "DOCS")
 	_, result := following(t, d)
@@ -53,8 +53,8 @@ func TestVerdict_FullDiskIsNotALostDocument(t *testing.T) {
 	}
 }
 
-// withoutSpaceFor starts a daemon in whose embedded server no write to one stream finds space, and returns it with its
-// data folder.
+// withoutSpaceFor starts a daemon on whose embedded server every write to one stream fails for lack of disk space. It
+// returns the daemon and its data folder.
 func withoutSpaceFor(t *testing.T, name string) (d *Daemon, dir string) {
 	t.Helper()
 	c := settings(t)

@@ -13,14 +13,15 @@ import (
 	"loaderd/tokenizer"
 )
 
-// Tokens loads the configured tokenizer and settles the ids that are not text: what the document stream needs to make
-// tokens, and what the plan must know of it.
+// Tokens loads the configured tokenizer and determines the ids that are not text. It returns the settings with which
+// the document stream makes tokens, and those that the plan records.
 func Tokens(c config.Tokenizer) (doclog.Tokenizing, runconfig.Tokenizer, error) {
 	t, ids, _, err := load(c)
 	return t, ids, err
 }
 
-// Documents is Tokens for a run, with what its configuration makes of documents: it fills in what the plan must know.
+// Documents is Tokens for a run, with the configured transformations of documents. It sets the fields of c that the
+// plan records.
 func Documents(c *config.Config, log *slog.Logger) (doclog.Tokenizing, error) {
 	t, ids, m, err := load(c.Tokenizer)
 	if err != nil {
@@ -41,7 +42,7 @@ func Documents(c *config.Config, log *slog.Logger) (doclog.Tokenizing, error) {
 	return t, nil
 }
 
-// logRankFile logs how many special tokens a rank file has: those that are missing become text.
+// logRankFile logs the number of special tokens of a rank file, because missing special tokens are encoded as text.
 func logRankFile(m *tokenizer.Model, log *slog.Logger) {
 	specials, list, ok := m.RankFile()
 	switch {
@@ -53,7 +54,7 @@ func logRankFile(m *tokenizer.Model, log *slog.Logger) {
 	}
 }
 
-// load is Tokens with the model, nil without a tokenizer.
+// load is Tokens that also returns the model, nil without a tokenizer.
 func load(c config.Tokenizer) (doclog.Tokenizing, runconfig.Tokenizer, *tokenizer.Model, error) {
 	if c.Name == config.TokenizerNone {
 		t, ids, err := settle(c, doclog.Tokenizing{Fingerprint: c.Fingerprint, VocabSize: c.VocabSize}, 0, false)
@@ -72,7 +73,7 @@ func load(c config.Tokenizer) (doclog.Tokenizing, runconfig.Tokenizer, *tokenize
 		return m.NewEncoder()
 	}, Fingerprint: m.Fingerprint(), VocabSize: m.VocabSize()}
 	t.Text = func(dst []byte, id int32) []byte {
-		text, _ := m.DecodePart(dst, []int32{id}) // without a token it is as it was
+		text, _ := m.DecodePart(dst, []int32{id}) // an id without a token leaves dst unchanged
 		return text
 	}
 	t.Decode = func(dst []byte, ids []int32) []byte {
@@ -92,8 +93,8 @@ type builtinModel struct {
 	specialAsText, addSpecial bool
 }
 
-// Model loads a tokenizer, as tokenizer.Load does. All of a process share a built-in one for as long as any of them
-// uses it: making it anew takes a good part of a start, and its tables most of an idle daemon's memory.
+// Model loads a tokenizer like tokenizer.Load. All users in a process share one instance of a built-in model while it
+// is in use. Building it takes a large part of a start, and its tables are most of an idle daemon's memory.
 func Model(nameOrFile string, o tokenizer.Options) (*tokenizer.Model, error) {
 	if !slices.Contains(tokenizer.Builtin(), nameOrFile) || o.Pattern != "" || len(o.SpecialTokens) > 0 {
 		return tokenizer.Load(nameOrFile, o)
@@ -111,7 +112,7 @@ func Model(nameOrFile string, o tokenizer.Options) (*tokenizer.Model, error) {
 	return m, err
 }
 
-// settle finds the end-of-document and padding ids.
+// settle determines the end-of-document and padding ids.
 func settle(c config.Tokenizer, t doclog.Tokenizing, end int32,
 	known bool) (doclog.Tokenizing, runconfig.Tokenizer, error) {
 	fail := func(format string, args ...any) (doclog.Tokenizing, runconfig.Tokenizer, error) {
@@ -132,7 +133,7 @@ func settle(c config.Tokenizer, t doclog.Tokenizing, end int32,
 	case t.End >= 0:
 		pad = t.End
 	default:
-		pad = 0 // masked either way
+		pad = 0 // padding is masked in any case
 	}
 	for _, x := range []struct {
 		field string

@@ -13,8 +13,8 @@ import (
 	"loaderd/internal/config"
 )
 
-// The daemon logs how many special tokens a rank file has, because a token that is missing becomes text, and which
-// token ends a document.
+// The daemon logs which token ends a document. It also logs how many special tokens a rank file has, because missing
+// ones are encoded as text.
 func TestDocuments_LogsTokenizer(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "x.tiktoken")
 	var ranks bytes.Buffer

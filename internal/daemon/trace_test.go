@@ -17,8 +17,8 @@ import (
 	publishing "loaderd/stream/publish"
 )
 
-// A document's way is one trace, from its publisher to the rank that reads it; one that nobody published with a trace
-// has one of the daemon's own. What is not sampled is not traced. The metrics lead to the traces.
+// A document has one trace from its publisher to the rank that reads it. For a document published without a trace,
+// the daemon starts one. Unsampled documents are not traced. The metrics link to the traces.
 func TestTracesOfDocuments(t *testing.T) {
 	collector := tracetest.Start(t)
 	c := settings(t)
@@ -34,7 +34,7 @@ func TestTracesOfDocuments(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := p.Publish(t.Context(), slices.Repeat([]stream.Message{row}, 4)...); err != nil { // a step
+	if err := p.Publish(t.Context(), slices.Repeat([]stream.Message{row}, 4)...); err != nil { // one step
 		t.Fatal(err)
 	}
 	if _, err := p.Flush(t.Context()); err != nil {
@@ -97,7 +97,7 @@ func TestTracesOfDocuments(t *testing.T) {
 	}
 }
 
-// answer is what a server says.
+// answer returns the response to a request.
 func answer(t *testing.T, q *http.Request) string {
 	t.Helper()
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}

@@ -9,7 +9,8 @@ import (
 	"loaderd/tokenizer"
 )
 
-// settleDocuments finds the ids of the tokens that are put before and into documents. m is nil without a tokenizer.
+// settleDocuments determines the ids of the tokens that are put before and into documents. m is nil without a
+// tokenizer.
 func settleDocuments(c runconfig.Documents, m *tokenizer.Model) (runconfig.Documents, error) {
 	var before, behind []int32
 	if m != nil {
@@ -71,11 +72,10 @@ func settleDocuments(c runconfig.Documents, m *tokenizer.Model) (runconfig.Docum
 	return c, nil
 }
 
-// find puts the id in the place of a special token's text. That an id is in the vocabulary is for the document stream
-// to see.
+// find replaces a special token's text by its id. The document stream checks that the id is in the vocabulary.
 func find(field string, t *runconfig.Token, m *tokenizer.Model) error {
 	if id, ok := t.ID(); ok {
-		*t = token(id) // 007 is 7
+		*t = token(id) // 007 becomes 7
 		return nil
 	}
 	if m != nil {

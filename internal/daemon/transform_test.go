@@ -21,7 +21,7 @@ import (
 	"loaderd/stream"
 )
 
-// The tokens that a configuration asks for are found in the tokenizer, and stand in the plan by their ids.
+// Documents resolves the configured tokens with the tokenizer, and the plan records their ids.
 func TestDocumentsSettles(t *testing.T) {
 	auto := runconfig.FIMTokens{Prefix: "auto", Middle: "auto", Suffix: "auto"}
 	fim := func(tokens runconfig.FIMTokens) runconfig.Documents {
@@ -92,7 +92,8 @@ func TestDocumentsSettles(t *testing.T) {
 	}
 }
 
-// contents reads a run to its end: the bytes of all steps, and its documents put together again from their pieces.
+// contents reads a run to its end. It returns the contents of all steps, and the documents reassembled from their
+// pieces.
 func contents(t *testing.T, d *Daemon) (steps []int32, labels []int32, documents map[uint64][]int32) {
 	t.Helper()
 	client, err := reader.Open(d.FlightURI(), reader.Options{})
@@ -126,8 +127,8 @@ func contents(t *testing.T, d *Daemon) (steps []int32, labels []int32, documents
 	return steps, labels, documents
 }
 
-// A run with all transformations on gives the same bytes when it is read again, whatever daemon does, and counts what
-// it cut and left out.
+// A run with all transformations delivers identical content when it is read again, from any daemon, and counts the
+// documents that it cut or left out.
 func TestTransformationsInARun(t *testing.T) {
 	const pre, mid, suf, bos, end = 100258, 100259, 100260, 100276, 100257
 	c := settings(t)
@@ -204,7 +205,7 @@ func TestTransformationsInARun(t *testing.T) {
 	if err := stop(d, 20*time.Second); err != nil {
 		t.Fatal(err)
 	}
-	c.Serve.Checkpoint, c.Serve.CacheBytes = 0, 4096 // nearly everything is read again, one by one or in ranges
+	c.Serve.Checkpoint, c.Serve.CacheBytes = 0, 4096 // most documents are read again, singly or in ranges
 	d = start(t, c)
 	again, labelsAgain, _ := contents(t, d)
 	if !slices.Equal(steps, again) || !slices.Equal(labels, labelsAgain) {
@@ -223,7 +224,7 @@ func TestTransformationsInARun(t *testing.T) {
 	}
 }
 
-// Documents that are too long are left out and counted, of a run with one stream and of each source.
+// Documents above the maximum length are left out and counted, for a run with one stream and for each source.
 func TestLongDocumentsAreLeftOut(t *testing.T) {
 	c := settings(t)
 	c.Plan.Documents.MaxTokens = runconfig.MaxTokens{At: 1000, Do: runconfig.MaxDrop}
@@ -245,8 +246,8 @@ func TestLongDocumentsAreLeftOut(t *testing.T) {
 	}
 }
 
-// Every source has the transformations of the run, and counts for itself; its own max_tokens counts what they put into
-// a document, too.
+// Every source has the transformations of the run and its own counts. Its max_tokens includes the tokens that the
+// transformations add.
 func TestTransformationsOfSources(t *testing.T) {
 	c := settings(t)
 	c.Plan.Mix = config.Default().Plan.Mix
@@ -268,7 +269,7 @@ func TestTransformationsOfSources(t *testing.T) {
 	for _, s := range d.Run().Stats().Sources {
 		cut[s.Name], long[s.Name] = s.Cut, s.Skipped.Of(plan.SkipLong)
 	}
-	// of code 50 tokens and more are 51 with the one before them
+	// Documents of source code with 50 tokens or more have 51 with the added first token.
 	if cut["web"] != 9 || long["web"] != 0 || cut["code"] != 0 || long["code"] != 10 {
 		t.Errorf("%v cut, %v left out", cut, long)
 	}
@@ -284,10 +285,10 @@ func TestTransformationsOfSources(t *testing.T) {
 	}
 }
 
-// What is put around every text already is not put there twice, and does not come to lie within a document.
+// Tokens that the tokenizer already adds around every text are not added twice, and never end up inside a document.
 func TestDocumentsBesideAddedTokens(t *testing.T) {
 	vocab, others := map[string]int{}, 0
-	for b := range 256 { // bytes that cannot be printed are other characters in such files
+	for b := range 256 { // such files encode unprintable bytes as other characters
 		c := rune(b)
 		if b < '!' || b > '~' && b < 0xa1 || b == 0xad {
 			c, others = rune(0x100+others), others+1

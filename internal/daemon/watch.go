@@ -8,7 +8,7 @@ import (
 	"loaderd/stream/planlog"
 )
 
-// newWatch makes what knows how the run does.
+// newWatch returns the watch of the run's status.
 func (d *Daemon) newWatch(name string, events *status.Events, plan *planlog.Log) *status.Watch {
 	c := d.config
 	return status.New(status.Options{Run: d.run, Plan: plan, Ranks: d.ranks(name), Dead: d.deadStatus,
@@ -18,7 +18,7 @@ func (d *Daemon) newWatch(name string, events *status.Events, plan *planlog.Log)
 		Name: name, Version: build.This().Version, Flight: d.advertised, HTTP: d.http.url()})
 }
 
-// ranks are what the streams get that this daemon serves.
+// ranks returns a function that lists what the streams served by this daemon receive.
 func (d *Daemon) ranks(name string) func() []api.RankStatus {
 	return func() (out []api.RankStatus) {
 		for _, r := range d.flight.Traffic() {
