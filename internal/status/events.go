@@ -15,30 +15,30 @@ import (
 	"loaderd/internal/event"
 )
 
-// Events are the newest things that happened to a run, of all daemons. Those of this daemon are what its log says:
-// warnings and errors, and the lines that told names; those of others come as words.
+// Events are the newest events of a run, from all daemons. Those of this daemon are derived from its log: warnings,
+// errors, and the messages in lines and audited. Those of other daemons arrive in their heartbeats.
 type Events struct {
 	daemon string
 
 	mu   sync.Mutex
 	all  []entry // oldest first
-	next uint64  // number of the next own one
+	next uint64  // number of this daemon's next event
 }
 
 type entry struct {
 	api.Event
-	message string // of the log line, by which like ones are joined
-	more    int    // like ones since
-	own     uint64 // number among the daemon's own, from 1; 0 of another's
+	message string // of the log line; equal messages are merged
+	more    int    // number of merged later events
+	own     uint64 // number among this daemon's events, from 1; 0 if another daemon's
 }
 
-// NewEvents begins with none.
+// NewEvents returns empty Events of a daemon.
 func NewEvents(daemon string) *Events { return &Events{daemon: daemon} }
 
-// Handler passes records on to a log's own handler, and takes those that are events.
+// Handler returns a log handler that passes records on to next and collects those that are events.
 func (e *Events) Handler(next slog.Handler) slog.Handler { return handler{next, e, nil} }
 
-// handler is a slog.Handler that listens in.
+// handler is a slog.Handler that also collects events.
 type handler struct {
 	slog.Handler
 	events *Events
@@ -70,10 +70,10 @@ func (h handler) WithGroup(name string) slog.Handler {
 // nameless is the identity of callers without a name, in the log.
 var nameless = access.Identity{}.String()
 
-// together is within which time like events become one.
+// together is the time within which equal events are merged.
 const together = 5 * time.Second
 
-// hear takes in a line of the log.
+// hear adds the event of a log record, if it is one.
 func (e *Events) hear(r slog.Record, attrs []slog.Attr) {
 	if r.Level < slog.LevelInfo {
 		return
@@ -125,7 +125,7 @@ func (e *Events) hear(r slog.Record, attrs []slog.Attr) {
 	e.add(x, true)
 }
 
-// maxText bounds the text of an event, in bytes.
+// maxText is the maximum length of an event's text, in bytes.
 const maxText = 400
 
 func excerpt(s string) string {
@@ -138,7 +138,7 @@ func excerpt(s string) string {
 func (e *Events) add(x entry, own bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if n := len(e.all); own && n > 0 { // many ranks come at the same moment
+	if n := len(e.all); own && n > 0 { // many ranks arrive at the same moment
 		if last := &e.all[n-1]; last.own > 0 && last.message == x.message && x.Time.Sub(last.Time) < together {
 			e.next++
 			last.more++
@@ -163,7 +163,7 @@ func (e *Events) add(x entry, own bool) {
 
 const more = " (and "
 
-// newest returns all events, the newest first.
+// newest returns all events, newest first.
 func (e *Events) newest() []api.Event {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -174,7 +174,7 @@ func (e *Events) newest() []api.Event {
 	return out
 }
 
-// since returns this daemon's own events behind one, oldest first, and the number of the last.
+// since returns this daemon's events after number own, oldest first, and the number of the last event.
 func (e *Events) since(own uint64) (events []api.Event, last uint64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -186,8 +186,8 @@ func (e *Events) since(own uint64) (events []api.Event, last uint64) {
 	return events, e.next
 }
 
-// others takes in events of another daemon. One that was heard before is left out; one that has become many since takes
-// its place.
+// others adds events of another daemon. It replaces an event that it already has, because later events may have been
+// merged into it.
 func (e *Events) others(daemon string, events []api.Event) {
 	for _, x := range events {
 		x.Daemon = daemon

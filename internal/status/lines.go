@@ -8,16 +8,15 @@ import (
 	"loaderd/internal/event"
 )
 
-// line is how a line of the log is told as an event.
+// line describes how a log line is displayed as an event.
 type line struct {
 	event slog.Attr
-	kind  string // of one below a warning; such a line that has none is no event
-	text  string // with {values} of the line; empty: its message, and behind that all of its values
-	do    string // what to do about it, where the line does not say so itself
+	kind  string // of a line below a warning; empty: not an event
+	text  string // with {values} of the line; empty: message and all values
+	do    string // advice, if the line has no value do
 }
 
-// lines are the lines of the log that the page shows with another text than their message, by the names of their
-// events.
+// lines are the log lines that are events or have another text as events, by the names of their events.
 var lines = byEvent([]line{
 	{event.ReaderJoined, "reader", "Rank {rank} of {world} has come, from step {from_step} on", ""},
 	{event.ReaderLeft, "reader", "Rank {rank} of {world} has gone at step {at_step}: {why}",
@@ -40,7 +39,7 @@ var lines = byEvent([]line{
 	{event.StreamReadResumed, "source", `Stream "{stream}" can be read again, after {down}`, ""},
 	{event.CredentialsReloaded, "access", "Read again: {what}", ""},
 	{event.StreamHasRoom, "source", `Stream "{stream}" has room again`, ""},
-	// Warnings and errors are events anyhow.
+	// Warnings and errors are events in any case.
 	{event.StreamNearlyFull, "",
 		`Stream "{stream}" is nearly full: {bytes} of {max_bytes} bytes`, ""},
 	{event.StreamFull, "",
@@ -83,8 +82,7 @@ func byEvent(list []line) map[string]line {
 	return out
 }
 
-// audited are the actions of which the audit's line is an event, by name. {by} is the identity that asked, where it has
-// a name.
+// audited are the audit lines that are events, by action. {by} is the caller's identity, empty without a name.
 var audited = map[string]line{
 	"seal":       {event.Audit, "seal", "The run was sealed{by}", ""},
 	"drain":      {event.Audit, "drain", "The run was drained{by}", ""},
@@ -95,7 +93,7 @@ var audited = map[string]line{
 
 var places = regexp.MustCompile(`\{[a-z_]+\}`)
 
-// tell fills values into a text; false where one of them is missing.
+// tell fills values into the text. ok is false if a value is missing.
 func (l line) tell(values map[string]string) (text string, ok bool) {
 	ok = l.text != ""
 	text = places.ReplaceAllStringFunc(l.text, func(place string) string {

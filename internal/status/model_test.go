@@ -19,13 +19,13 @@ import (
 	"loaderd/loader/diagnosis"
 )
 
-// Whatever clients report, streams get, other daemons send and the plan has, no figure of the status contradicts
-// another one.
+// TestStatus_NoFigureContradictsAnother checks that the values of a status are consistent for any reports of clients,
+// streams, heartbeats of other daemons, and plan.
 func TestStatus_NoFigureContradictsAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { rapid.Check(bubble{t}, randomStatus) })
 }
 
-// bubble hides the deadline of a test, which a bubble refuses.
+// bubble hides the deadline of a test, which synctest does not permit.
 type bubble struct{ *testing.T }
 
 func randomStatus(rt *rapid.T) {

@@ -17,7 +17,7 @@ type place struct {
 
 func placeOf(r api.RankStatus) place { return place{r.Job, r.Rank, r.World, r.Peer} }
 
-// byPlace joins the streams of each process.
+// byPlace merges the streams of each process.
 func byPlace(streams []api.RankStatus) map[place]api.RankStatus {
 	out := map[place]api.RankStatus{}
 	for _, s := range streams {
@@ -29,9 +29,9 @@ func byPlace(streams []api.RankStatus) map[place]api.RankStatus {
 	return out
 }
 
-// ranksOf describes the processes that the census has: of the streams it takes what they get. A rank that is missing
-// has a row as long as its job misses it. No rank has more steps than are planned: another daemon may know of a step
-// that this one does not know yet.
+// ranksOf describes the processes of the census, with the throughput of their streams. A missing rank has an entry as
+// long as its job misses it. Steps are limited to planned, because another daemon's plan may be ahead of this
+// daemon's.
 func ranksOf(v census.View, streams []api.RankStatus, planned uint64, own string) (out []api.RankStatus) {
 	open := byPlace(streams)
 	for _, j := range v.Jobs {
@@ -53,7 +53,7 @@ func ranksOf(v census.View, streams []api.RankStatus, planned uint64, own string
 				x.Unit, x.Buffered = api.UnitRead, x.Sent-min(x.Sent, r.Taken)
 			}
 			if x.Lag = most - min(most, x.Consumed); x.Lag <= j.Slack {
-				x.Lag = 0 // reports are of different moments
+				x.Lag = 0 // within the uncertainty of reports from different times
 			}
 			out = append(out, x)
 		}
@@ -83,8 +83,9 @@ func jobsOf(v census.View, planned uint64) []api.JobStatus {
 	return out
 }
 
-// progress returns how many steps the ranks of the job that is furthest on were sent, and how many they have consumed:
-// all of them. Where no job is present the last ones count. Both are nil before any rank.
+// progress returns the number of steps that all ranks of a job were sent, and the number that all have consumed. Of
+// several jobs the furthest one counts; if no job is present, the last ones count. Both are nil before the first
+// rank.
 func progress(v census.View, planned uint64) (sent, consumed *uint64) {
 	include := func(s, c uint64) {
 		if s, c = min(s, planned), min(c, planned); consumed == nil || c > *consumed {
@@ -110,7 +111,8 @@ func progress(v census.View, planned uint64) (sent, consumed *uint64) {
 	return sent, consumed
 }
 
-// furthestBehind are the ranks that are shown, by job, world and rank: first those that do not read.
+// furthestBehind returns at most api.MaxRanks ranks, sorted by job, world and rank. It selects first the ranks that
+// do not read, then those furthest behind.
 func furthestBehind(ranks []api.RankStatus) []api.RankStatus {
 	ranks = append([]api.RankStatus{}, ranks...)
 	if len(ranks) > api.MaxRanks {

@@ -14,8 +14,8 @@ import (
 	"loaderd/loader/state"
 )
 
-// look composes the status of this moment, and returns what the history has of it. What is read later is never behind
-// what was read before: the verdict, the ranks, the figures of the planner, the plan.
+// look composes the present status and returns its sample for the history. It reads the verdict, the ranks, the
+// planner's values and the plan in this order, so that no value is behind one that was read before it.
 func (w *Watch) look(now time.Time) history.Sample {
 	verdict, rates, waits, view := w.Run.Verdict(), w.Run.Rates(), w.Run.Waits(), w.Run.Ranks()
 	streams := w.Ranks()
@@ -88,7 +88,7 @@ func (w *Watch) look(now time.Time) history.Sample {
 		RowsRelated: s.Packing["rows_ended_related"], RowsSpliced: spliced(s)}
 }
 
-// own is this daemon.
+// own returns the status of this daemon.
 func (w *Watch) own(streams []api.RankStatus) api.DaemonStatus {
 	d := api.DaemonStatus{Name: w.Name, Flight: w.Flight(), HTTP: w.HTTP, Version: w.Version, Ranks: len(byPlace(streams))}
 	for _, r := range streams {
@@ -97,8 +97,8 @@ func (w *Watch) own(streams []api.RankStatus) api.DaemonStatus {
 	return d
 }
 
-// endsIn is how long it takes until the last step is read by those who have read so many, in seconds; nil where that is
-// not known.
+// endsIn estimates the time until the last step is consumed, in seconds, if read steps have been consumed. It returns
+// nil if that is unknown.
 func endsIn(read uint64, l *state.Length, r state.Rates) *float64 {
 	if l == nil || l.Endless || l.Idle || len(l.Open) > 0 || r.Read <= 0 || l.Steps < read {
 		return nil
@@ -107,7 +107,7 @@ func endsIn(read uint64, l *state.Length, r state.Rates) *float64 {
 	return &seconds
 }
 
-// spliced are the rows of splice, however they ended.
+// spliced returns the number of splice rows.
 func spliced(s loader.Stats) (n int64) {
 	for _, end := range []string{"related", "mixed", "by_length", "padded", "trimmed"} {
 		n += s.Packing["rows_ended_"+end]
@@ -143,7 +143,8 @@ func sourcesOf(s loader.Stats, recent map[string]float64) (out []api.SourceStatu
 	return out
 }
 
-// flow are the stages from the producers to the trainers' checkpoints. All ranks have read so many steps.
+// flow returns the stages from the producers to the jobs' checkpoints. read is the number of steps that all ranks
+// have consumed.
 func (w *Watch) flow(s loader.Stats, out *api.Status, read uint64) []api.Stage {
 	r, planned := out.Rates, out.Planned
 	stage := func(name string, value, of float64, unit string, rate float64, leaves string) api.Stage {
@@ -155,7 +156,7 @@ func (w *Watch) flow(s loader.Stats, out *api.Status, read uint64) []api.Stage {
 		taken += float64(x.Stream.Delivered)
 		buffered += float64(x.Stream.Buffered)
 	}
-	ahead := planned - min(planned, s.Wanted) // one document can complete several steps, so this may pass the bound
+	ahead := planned - min(planned, s.Wanted) // one document can complete several steps, so this may exceed the limit
 	stages := []api.Stage{
 		stage(api.StagePublished, taken, float64(s.Published), "documents", r.Published, "documents"),
 		stage(api.StageTokenized, buffered, float64(w.Bounds.BufferBytes), "bytes", r.TokensIn, "tokens"),

@@ -26,7 +26,7 @@ import (
 	"loaderd/packonline"
 )
 
-// fakeRun is a run with figures that a test sets.
+// fakeRun is a run whose values a test sets.
 type fakeRun struct {
 	stats   loader.Stats
 	info    loader.Info
@@ -70,7 +70,7 @@ func (f *fakeRun) change(do func(*census.Census)) {
 	do(f.ranks)
 }
 
-// present has a rank of job j be at a step. Its client reports.
+// present sets the consumed steps of a rank of job j. Its client reports its consumption.
 func (f *fakeRun) present(rank, world int, step uint64) {
 	id := census.ID{Key: census.Key{Job: "j", World: world}, Rank: rank}
 	f.change(func(c *census.Census) {
@@ -106,7 +106,7 @@ func (p *fakePlan) Scan(_ context.Context, from uint64, f func(uint64, []byte) e
 	return nil
 }
 
-// bus carries words between the watches of a test, to those too that say them.
+// bus carries heartbeats between the watches of a test. The sender receives its own heartbeats too.
 type bus struct {
 	mu    sync.Mutex
 	hears map[int]func([]byte)
@@ -184,7 +184,7 @@ func start(name string, run *fakeRun, log *fakePlan, words status.Bus) *daemon {
 	return d
 }
 
-// checked returns the status of a daemon, and reports what contradicts itself in it.
+// checked returns the status of a daemon, and reports inconsistent values in it.
 func (d *daemon) checked(t *testing.T) api.Status {
 	t.Helper()
 	s := d.Status()
@@ -198,7 +198,7 @@ func rank(job string, rank, world int, step uint64, of string) api.RankStatus {
 	return api.RankStatus{Job: job, Rank: rank, World: world, Sent: step, Bytes: 1000, Daemon: of}
 }
 
-// Every daemon shows the ranks, events and daemons of all, and who leads by the plan.
+// Every daemon shows the ranks, events and daemons of all, and the leader that the plan names.
 func TestEveryDaemonShowsTheSame(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		words, log := &bus{}, &fakePlan{}
@@ -214,7 +214,7 @@ func TestEveryDaemonShowsTheSame(t *testing.T) {
 		a.log.Info("a reader has come", event.ReaderJoined, "rank", 0, "world", 3)
 		b.log.Warn("readers wait for a step", "step", 3, "do", "publish")
 		time.Sleep(3 * time.Second)
-		c := start("c", run, log, words) // it hears what has happened before
+		c := start("c", run, log, words) // it receives earlier events
 		time.Sleep(3 * time.Second)
 		for n, step := range []uint64{45, 44, 40} {
 			run.present(n, 3, step)
@@ -253,7 +253,7 @@ func TestEveryDaemonShowsTheSame(t *testing.T) {
 				t.Errorf("committed %+v", x)
 			}
 		}
-		b.stop() // it says so
+		b.stop() // it announces its stop
 		id := census.ID{Key: census.Key{Job: "j", World: 3}, Rank: 1}
 		run.change(func(c *census.Census) { c.Close(id, false, time.Now()) })
 		for range 12 {
@@ -275,7 +275,7 @@ func TestEveryDaemonShowsTheSame(t *testing.T) {
 	})
 }
 
-// A daemon that falls silent is shown as such, and left out in the end.
+// A daemon without heartbeats is shown as silent, and is removed after goneAfter.
 func TestASilentDaemon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		words, log, run := &bus{}, &fakePlan{}, &fakeRun{info: loader.Info{Run: "r"}}
@@ -297,7 +297,7 @@ func TestASilentDaemon(t *testing.T) {
 	})
 }
 
-// Of very many ranks those are shown that are furthest behind, and all are counted.
+// If a job has very many ranks, only those furthest behind are listed, but all are counted.
 func TestManyRanks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		run := &fakeRun{info: loader.Info{Run: "r"}, stats: loader.Stats{Planned: 3000},
@@ -319,7 +319,7 @@ func TestManyRanks(t *testing.T) {
 	})
 }
 
-// The history follows the plan, and says so when it cannot.
+// The history follows the plan, and logs a warning when it cannot.
 func TestHistoryFollowsThePlan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &fakePlan{}
@@ -364,8 +364,8 @@ func TestHistoryFollowsThePlan(t *testing.T) {
 	})
 }
 
-// Like events within seconds are one, warnings say what to do, what nobody needs to know is left out, and there are
-// never more than there may be.
+// Equal events within seconds are merged, warnings contain advice, other log lines are omitted, and the number of
+// events is bounded.
 func TestEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := start("a", &fakeRun{info: loader.Info{Run: "r"}}, &fakePlan{}, nil)

@@ -1,5 +1,6 @@
-// Package status knows how a run does: it puts together what the run, the Flight server, the dead letters and the other
-// daemons tell, once a second, as the answers to status and history. Nothing of a run depends on it.
+// Package status reports the state of a run. Once per second it combines the values of the run, the Flight server,
+// the dead letters and the other daemons into the results of the actions status and history. No part of a run depends
+// on it.
 package status
 
 import (
@@ -19,7 +20,7 @@ import (
 	"loaderd/loader/state"
 )
 
-// Run is what is watched.
+// Run is the watched run.
 type Run interface {
 	Stats() loader.Stats
 	Info() loader.Info
@@ -32,29 +33,29 @@ type Run interface {
 
 // Plan is the run's plan log.
 type Plan interface {
-	// Scan calls f with every record from position from to the last one of the moment, in order.
+	// Scan calls f with each record from position from up to the present last one, in order.
 	Scan(ctx context.Context, from uint64, f func(position uint64, record []byte) error) error
 }
 
-// Options are what is watched, and who watches.
+// Options are the sources of the status and the identity of the daemon.
 type Options struct {
 	Run     Run
 	Plan    Plan
-	Ranks   func() []api.RankStatus // what the streams get that this daemon serves; Run.Ranks has the ranks
+	Ranks   func() []api.RankStatus // throughput of this daemon's streams; Run.Ranks has the ranks
 	Dead    func() api.DeadStatus   // may be nil
-	Bus     Bus                     // may be nil: there is no other daemon
+	Bus     Bus                     // may be nil: no other daemons
 	Events  *Events
 	Log     *slog.Logger
 	Bounds  Bounds
 	Name    string // of this daemon
 	Version string
-	Flight  func() string // where ranks find it; it is called when somebody has asked, or behind Serve
-	HTTP    string        // where its page is
-	// Pulls are the sources that daemons fill themselves; nil: there are none.
+	Flight  func() string // the address for ranks; called for a request, or after Serve
+	HTTP    string        // the address of its page
+	// Pulls returns the state of pulled sources. It may be nil.
 	Pulls func() []api.PullStatus
 }
 
-// Bounds are when the stages of a flow are full.
+// Bounds are the limits of the stages of a flow.
 type Bounds struct {
 	Window, Ahead int
 	BufferBytes   int64
@@ -66,33 +67,33 @@ type Watch struct {
 	Options
 	others others
 
-	looking sync.Mutex // held by who looks; guards status.Time for those who do
+	looking sync.Mutex // held during look; guards status.Time for callers of look
 	mu      sync.Mutex
 	status  api.Status
 	steps   *history.Steps
 	times   *history.Times
-	at      uint64 // record of the plan that steps has come to
+	at      uint64 // the last plan record that steps contains
 	term    uint64
 	leader  string
-	failed  error // why the plan is read no further
+	failed  error // why reading of the plan has stopped
 	history api.History
-	made    time.Time // when history was
+	made    time.Time // time at which history was made
 }
 
-// New watches nothing before Serve is called, or somebody asks.
+// New returns a Watch. It reads nothing before Serve or a request.
 func New(o Options) *Watch {
 	return &Watch{Options: o, others: others{of: map[string]heard{}}, steps: history.NewSteps(), times: history.NewTimes()}
 }
 
 const (
-	// every is how often a run is looked at.
+	// every is the interval at which the run is sampled.
 	every = time.Second
-	// fresh is how old a Status may be.
+	// fresh is the maximum age of a Status.
 	fresh = every / 5
-	// remake is how old a History may be.
+	// remake is the maximum age of a History.
 	remake = 2 * time.Second
-	// pace bounds the part of the time in which the plan is read, until all of it has been: a daemon that has just started
-	// has other things to do.
+	// pace limits reading of the existing plan to a part of the time, because a daemon that has just started has other
+	// work: each batch is followed by a pause of pace times its duration.
 	pace = 4
 )
 
@@ -155,15 +156,15 @@ func (w *Watch) read(ctx context.Context) {
 	}
 }
 
-// batch is how many records are read at a time.
+// batch is the number of records that are read at a time.
 const batch = 256
 
-// enough ends a scan.
+// enough stops a scan.
 type enough struct{}
 
 func (enough) Error() string { return "enough" }
 
-// readOn takes in some more records, and reports whether there were as many as it takes at a time.
+// readOn reads up to batch more records, and reports whether it read as many.
 func (w *Watch) readOn(ctx context.Context) (more bool, err error) {
 	w.mu.Lock()
 	from := w.at + 1
@@ -194,7 +195,7 @@ func (w *Watch) readOn(ctx context.Context) (more bool, err error) {
 	return false, err
 }
 
-// hear takes in what a daemon says.
+// hear processes a heartbeat.
 func (w *Watch) hear(b []byte) {
 	said, err := decodeWord(b)
 	if err != nil || said.Name == w.Name {
@@ -202,11 +203,11 @@ func (w *Watch) hear(b []byte) {
 	}
 	w.Events.others(said.Name, said.Events)
 	if w.others.take(said, time.Now()) {
-		w.say(w.word(0)) // it does not know what has happened here
+		w.say(w.word(0)) // it lacks this daemon's earlier events
 	}
 }
 
-// tell says how this daemon does, with the events behind one, and returns the last of them.
+// tell sends a heartbeat with the events after number since, and returns the number of the last event.
 func (w *Watch) tell(since uint64) uint64 {
 	_, last := w.Events.since(since)
 	w.say(w.word(since))
@@ -223,7 +224,7 @@ func (w *Watch) word(since uint64) word {
 func (w *Watch) say(said word) {
 	b, err := json.Marshal(said)
 	if err == nil {
-		_ = w.Bus.Publish(b) // it is sent again
+		_ = w.Bus.Publish(b) // the next heartbeat follows in a second
 	}
 }
 
@@ -239,7 +240,7 @@ func (w *Watch) Status() api.Status {
 	return w.status
 }
 
-// Term is the number of the last term that the plan names, as far as it has been read.
+// Term returns the last term of the plan, as far as it has been read.
 func (w *Watch) Term() uint64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -19,24 +19,24 @@ type Bus interface {
 	Subscribe(f func(message []byte)) (stop func(), err error)
 }
 
-// word is what a daemon says of itself once a second, so that every daemon can show all of them.
+// word is a heartbeat, which a daemon sends once per second. From the heartbeats every daemon can show all daemons.
 type word struct {
 	api.DaemonStatus
 	Readers int              `json:"readers"` // all of its ranks
-	Reading []api.RankStatus `json:"reading"` // what the streams get of those that are furthest behind
-	Sent    float64          `json:"sent"`    // bytes a second
+	Reading []api.RankStatus `json:"reading"` // throughput of its ranks furthest behind
+	Sent    float64          `json:"sent"`    // bytes per second
 	Events  []api.Event      `json:"events,omitempty"`
 	Left    bool             `json:"left,omitempty"` // it stops
 }
 
-// Bounds of what others say. Whoever reaches the NATS servers may say anything, in any daemon's name, unless the run
-// has a plan key.
+// Limits of received heartbeats. Without a plan key, any client of the NATS servers can send anything in the name of
+// any daemon.
 const (
 	maxDaemons = 256
 	maxName    = 255
 )
 
-// decodeWord reads a word; it refuses one that no daemon says.
+// decodeWord decodes a heartbeat. It rejects one that no daemon sends.
 func decodeWord(b []byte) (w word, err error) {
 	if err := json.Unmarshal(b, &w); err != nil {
 		return w, err
@@ -69,10 +69,10 @@ func decodeWord(b []byte) (w word, err error) {
 	return w, nil
 }
 
-// goneAfter is when a daemon that says nothing is left out.
+// goneAfter is the time without heartbeats after which a daemon is removed.
 const goneAfter = 30 * time.Second
 
-// others are the other daemons of the run, as they said of themselves.
+// others are the other daemons of the run, by their last heartbeats.
 type others struct {
 	mu sync.Mutex
 	of map[string]heard // by name
@@ -83,7 +83,7 @@ type heard struct {
 	at time.Time
 }
 
-// take takes in a word, and reports whether it is the first of its daemon.
+// take stores a heartbeat, and reports whether it is the first of its daemon.
 func (o *others) take(w word, now time.Time) (first bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -95,12 +95,12 @@ func (o *others) take(w word, now time.Time) (first bool) {
 	if !known && len(o.of) >= maxDaemons {
 		return false
 	}
-	w.Events = nil // they are kept elsewhere
+	w.Events = nil // Events stores them
 	o.of[w.Name] = heard{w, now}
 	return !known
 }
 
-// all returns what is known, without those that have fallen silent long ago.
+// all returns the last heartbeats, and removes daemons that have sent none for goneAfter.
 func (o *others) all(now time.Time) (out []heard) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

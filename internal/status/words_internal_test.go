@@ -26,7 +26,7 @@ func (noRun) Waits() bool                { return false }
 func (noRun) Ranks() census.View         { return census.View{} }
 func (noRun) Rates() state.Rates         { return state.Rates{} }
 
-// Words that no daemon says are not heard.
+// TestWrongWords checks that heartbeats that no daemon sends are rejected.
 func TestWrongWords(t *testing.T) {
 	for _, bad := range []string{``, `[]`, `{}`, `{"name":""}`, `{"name":"a\n"}`, `{"name":"` + strings.Repeat("x", 300) +
 		`"}`, `{"name":"a","flight":"\u0000"}`,
@@ -44,7 +44,7 @@ func TestWrongWords(t *testing.T) {
 	}
 }
 
-// The texts of events name keys that the log has.
+// TestLines_NameKeysOfTheLog checks that the texts of events name keys of the log.
 func TestLines_NameKeysOfTheLog(t *testing.T) {
 	var code strings.Builder
 	for _, folder := range []string{"loader", "stream", "arrowout", "internal/daemon", "internal/access"} {
@@ -69,7 +69,7 @@ func TestLines_NameKeysOfTheLog(t *testing.T) {
 	}
 }
 
-// Whatever is said, a daemon goes on, and what it shows stays bounded.
+// FuzzWords checks that a daemon processes any heartbeat, and that its status stays bounded.
 func FuzzWords(f *testing.F) {
 	good, _ := json.Marshal(word{DaemonStatus: api.DaemonStatus{Name: "b", Flight: "grpc://b:1"}, Readers: 1,
 		Reading: []api.RankStatus{{Job: "j", World: 1}}, Events: []api.Event{{Kind: "reader", Text: "t"}}})
