@@ -7,17 +7,16 @@ import (
 	"loaderd/loader/runconfig"
 )
 
-// aims are the shares that sources were to have, for a picture: they follow the weights of the configuration, the
-// changes that the plan records and the schedule, whose tokens are counted as they leave in steps. That sources rest,
-// or are used up, is not in them.
+// aims are the target shares of sources, for charts. They follow the configured weights, the changes in the plan, and
+// the schedule, whose tokens are counted as steps contain them. They ignore paused and used-up sources.
 type aims struct {
 	names    []string
-	schedule []mixture.Point // that are still to come
+	schedule []mixture.Point // points that are not reached yet
 	tokens   int64
 	now      []float64
 	from, to []float64 // of a ramp
 	begins   int64
-	over     int64 // tokens of the ramp; 0 while there is none
+	over     int64 // tokens of the ramp; 0 outside a ramp
 }
 
 func newAims(names []string, c runconfig.Config) aims {
@@ -30,7 +29,7 @@ func newAims(names []string, c runconfig.Config) aims {
 	return a
 }
 
-// shares are the weights as parts of one, by number.
+// shares returns the weights as fractions of 1, by the number of the source.
 func (a *aims) shares(weights map[string]float64) []float64 {
 	out, sum := make([]float64, len(a.names)), 0.0
 	for _, w := range weights {
@@ -44,13 +43,13 @@ func (a *aims) shares(weights map[string]float64) []float64 {
 	return out
 }
 
-// change takes in a change of the mixture, with all sources that there ever were.
+// change applies a change of the mixture. names are all sources that the run has had so far.
 func (a *aims) change(names []string, weights map[string]float64) {
 	a.names, a.over = slices.Clone(names), 0
 	a.now = a.shares(weights)
 }
 
-// at passes over the tokens of a step and returns the shares behind it. Nobody changes them.
+// at adds the tokens of a step and returns the shares after it. The caller must not change them.
 func (a *aims) at(tokens int64) []float64 {
 	a.tokens += tokens
 	for len(a.schedule) > 0 && a.tokens >= int64(a.schedule[0].Tokens) {

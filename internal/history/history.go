@@ -1,20 +1,21 @@
-// Package history keeps how a run went in bounded memory, however long it is: by step, counted from the records of its
-// plan, and by time, from what a daemon sees. Both are pyramids: a fixed number of points, of which two neighbours
-// become one when there are too many.
+// Package history stores the course of a run in bounded memory, independent of the run's length: by step, from the
+// records of the plan, and by time, from a daemon's samples. Both are pyramids: series with a bounded number of
+// points, in which pairs of neighbours are merged when it is exceeded.
 package history
 
-// points is how many points a pyramid keeps at most, and recent how many of the newest it keeps one by one.
+// points is the maximum number of points of a pyramid, and recent the number of newest entries that it keeps
+// unmerged.
 const (
 	points = 1024
 	recent = 600
 )
 
-// pyramid is a series of summaries that cover everything, and its newest entries one by one.
+// pyramid is a series of points that summarize all entries, and its newest entries unmerged.
 type pyramid[T any] struct {
 	merge  func(into *T, next T)
-	width  int // entries of a point
+	width  int // entries per point
 	whole  []T
-	in     int // entries of the last point
+	in     int // entries in the last point
 	newest []T
 }
 
@@ -22,7 +23,7 @@ func newPyramid[T any](merge func(into *T, next T)) pyramid[T] {
 	return pyramid[T]{merge: merge, width: 1}
 }
 
-// add appends an entry; same is a clone of it.
+// add appends an entry. same must be a copy of it.
 func (p *pyramid[T]) add(entry, same T) {
 	if p.in == p.width || len(p.whole) == 0 {
 		if len(p.whole) == points {
@@ -40,7 +41,7 @@ func (p *pyramid[T]) add(entry, same T) {
 	p.newest = append(p.newest, same)
 }
 
-// halve makes one point of each two. All of them are full.
+// halve merges pairs of neighbouring points. All points must be full.
 func (p *pyramid[T]) halve() {
 	for i := range points / 2 {
 		p.whole[i] = p.whole[2*i]

@@ -25,14 +25,14 @@ func sum[T int | int64 | uint64 | float64](all []T) (n T) {
 	return n
 }
 
-// header is that of a run with two sources and two row lengths.
+// header returns the plan header of a run with two sources and two row lengths.
 func header() planrecord.Header {
 	c := runconfig.Config{Sources: map[string]mixture.Source{"code": {Weight: 1}, "web": {Weight: 3}}}
 	c.Packing.Buckets = []int{64, 128}
 	return planrecord.Header{Run: "r", Config: c, Sources: []plan.SourceBegin{{Name: "code"}, {Name: "web"}}}
 }
 
-// part is a step of one row with a piece of each source.
+// part returns a step of one row with a piece of each source.
 func part(step uint64, bucket int32, code, web int32) planrecord.StepPart {
 	row := []packonline.Piece{{Doc: plan.Ref(0, step+1), Start: int32(step % 2), Length: code},
 		{Doc: plan.Ref(1, step+1), Length: web}}
@@ -48,7 +48,8 @@ func take(t *testing.T, s *history.Steps, entries ...planrecord.Entry) {
 	}
 }
 
-// However long a run is, all of it is there, in no more points than there are at most, and the newest steps one by one.
+// A history covers a run of any length with at most the maximum number of points, and keeps the newest steps
+// unmerged.
 func TestStepsKeepTheWholeRun(t *testing.T) {
 	for _, steps := range []int{0, 1, 599, 600, 601, 1023, 1024, 1025, 2047, 2048, 2049, 5000, 100_000} {
 		s := history.NewSteps()
@@ -97,7 +98,7 @@ func TestStepsKeepTheWholeRun(t *testing.T) {
 	}
 }
 
-// Ages are in documents: of the oldest piece of a step, and of the oldest document that a later step needs.
+// Ages are in documents, for the oldest piece of a step and for the oldest document that a later step needs.
 func TestAges(t *testing.T) {
 	h := planrecord.Header{Run: "r", Sources: []plan.SourceBegin{{Name: "docs", Start: 1}}}
 	h.Config.Packing.Buckets = []int{64}
@@ -115,7 +116,7 @@ func TestAges(t *testing.T) {
 	}
 }
 
-// What a step consists of counts once, in however many records it stands.
+// A step that is split into several records is counted once.
 func TestStepsInParts(t *testing.T) {
 	whole, parts := history.NewSteps(), history.NewSteps()
 	take(t, whole, header())
@@ -149,7 +150,7 @@ func TestStepsInParts(t *testing.T) {
 	}
 }
 
-// Shares that were aimed at follow the configuration, the schedule and changes, which are marked.
+// Target shares follow the configuration, the schedule and changes. Changes are marked.
 func TestTargets(t *testing.T) {
 	h := header()
 	h.Config.Mix.Schedule = []mixture.Point{{Tokens: 100, Ramp: 100, Weights: map[string]float64{"code": 3, "web": 1}}}
@@ -158,7 +159,7 @@ func TestTargets(t *testing.T) {
 	if r := s.Recent(); len(r) > 0 {
 		t.Errorf("recent shares before the first step: %v", r)
 	}
-	for i := range uint64(30) { // 10 tokens each
+	for i := range uint64(30) { // 10 tokens per step
 		take(t, s, part(i, 64, 5, 5))
 	}
 	take(t, s, planrecord.Mix{By: "alice", Change: mixture.Change{Weights: map[string]float64{"code": 0, "web": 1,
@@ -186,7 +187,7 @@ func TestTargets(t *testing.T) {
 	}
 }
 
-// A change in the middle of a ramp ends it where it is.
+// A change during a ramp ends the ramp at its present value.
 func TestAChangeEndsARamp(t *testing.T) {
 	h := header()
 	h.Config.Mix.Schedule = []mixture.Point{{Tokens: 10, Ramp: 1000, Weights: map[string]float64{"code": 3, "web": 1}}}
@@ -201,7 +202,7 @@ func TestAChangeEndsARamp(t *testing.T) {
 	}
 }
 
-// Quantiles of lengths are right to the width of their bin.
+// Quantiles of lengths are accurate to the width of their bin.
 func TestLengthQuantiles(t *testing.T) {
 	s := history.NewSteps()
 	take(t, s, header())
@@ -214,7 +215,7 @@ func TestLengthQuantiles(t *testing.T) {
 	}
 }
 
-// A day, and a month, by the second: bounded memory, and nothing of it is lost.
+// Samples of a day and of a month, one per second, need bounded memory, and their totals are complete.
 func TestTimesOfADayAndAMonth(t *testing.T) {
 	for _, days := range []int{1, 30} {
 		x := history.NewTimes()
@@ -269,8 +270,8 @@ func TestTimesOfADayAndAMonth(t *testing.T) {
 	}
 }
 
-// Figures that go back, as when another daemon leads, are no negative rates; a clock that stands or goes back adds
-// nothing.
+// Counters that decrease, for example after a takeover, cause no negative rates. A sample that is not later than the
+// last one is ignored.
 func TestTimesThatGoBack(t *testing.T) {
 	x, at := history.NewTimes(), time.Unix(1000, 0)
 	for i, s := range []history.Sample{{Tokens: 100}, {Tokens: 40}, {Tokens: 60}} {

@@ -12,21 +12,20 @@ import (
 	"loaderd/loader/planrecord"
 )
 
-// bins are how many bins the lengths of pieces have: bin i has those of 2^(i-1)+1 to 2^i tokens.
+// bins is the number of bins of piece lengths: bin i holds lengths from 2^(i-1)+1 to 2^i tokens.
 const bins = 32
 
-// maxMarks is how many marks are kept, the newest.
+// maxMarks is the number of newest marks that are kept.
 const maxMarks = 500
 
-// Steps is how a run went by step. It is fed with the records of a plan from its first one on, and depends on nothing
-// else.
+// Steps is the course of a run by step. Its only input is the plan's records, from the first one on.
 type Steps struct {
 	header  planrecord.Header
 	buckets []int
 	names   []string // of sources, by number
 	aims    aims
-	known   uint64 // steps that are complete
-	part    point  // of the step whose parts come
+	known   uint64 // number of complete steps
+	part    point  // the step whose parts are being read
 	pyramid pyramid[point]
 	lengths [bins]int64
 	marks   []api.Mark
@@ -43,7 +42,7 @@ type point struct {
 	lengths                          [bins]int64
 }
 
-// NewSteps begins with nothing.
+// NewSteps returns an empty Steps.
 func NewSteps() *Steps { return &Steps{pyramid: newPyramid(joinPoints)} }
 
 func joinPoints(p *point, q point) {
@@ -67,13 +66,13 @@ func joinPoints(p *point, q point) {
 	}
 }
 
-// clone shares the targets, which nobody changes.
+// clone returns a copy. It shares the targets, which are never changed.
 func (p point) clone() point {
 	p.buckets, p.sources = slices.Clone(p.buckets), slices.Clone(p.sources)
 	return p
 }
 
-// Take takes in the next record of the plan.
+// Take adds the next record of the plan.
 func (s *Steps) Take(e planrecord.Entry) error {
 	switch e := e.(type) {
 	case planrecord.Header:
@@ -119,7 +118,7 @@ func (s *Steps) name(source int) string {
 	return fmt.Sprint(source)
 }
 
-// step takes in a part of a step, and the step with its last one.
+// step adds a part of a step. The last part completes the step.
 func (s *Steps) step(e *planrecord.StepPart) error {
 	if e.Index != s.known {
 		return fmt.Errorf("step %d follows step %d", e.Index, s.known)
@@ -187,10 +186,11 @@ func weightsOf(weights map[string]float64) string {
 	return strings.Join(parts, ", ")
 }
 
-// Known is how many steps have been taken in.
+// Known returns the number of complete steps.
 func (s *Steps) Known() uint64 { return s.known }
 
-// Recent returns of each source its share of the tokens of the newest steps; none before the first.
+// Recent returns each source's share of the tokens of the newest recentShare steps. It is empty before the first
+// step.
 func (s *Steps) Recent() map[string]float64 {
 	sums, all := make([]int64, len(s.names)), int64(0)
 	newest := s.pyramid.newest
@@ -210,10 +210,10 @@ func (s *Steps) Recent() map[string]float64 {
 	return out
 }
 
-// recentShare is of how many steps Recent tells.
+// recentShare is the number of steps that Recent averages.
 const recentShare = 100
 
-// Fill writes what is known into a History.
+// Fill sets the fields of h that are by step.
 func (s *Steps) Fill(h *api.History) {
 	h.Run, h.Sources, h.Buckets, h.Known = s.header.Run, slices.Clone(s.names), slices.Clone(s.buckets), s.known
 	h.Steps, h.Lately = s.series(s.pyramid.whole, uint64(s.pyramid.width)), s.series(s.pyramid.newest, 1)
@@ -254,7 +254,7 @@ func (s *Steps) series(all []point, width uint64) api.StepSeries {
 	return out
 }
 
-// quantile is that of lengths, taken as evenly spread over their bin.
+// quantile returns a quantile of lengths, on the assumption that they are evenly distributed within each bin.
 func quantile(lengths [bins]int64, q float64) int {
 	var all int64
 	for _, n := range lengths {

@@ -7,22 +7,22 @@ import (
 	"loaderd/loader/diagnosis"
 )
 
-// Sample is what a daemon sees at one moment. Counts are of the run so far; they may go back, when another daemon
-// leads.
+// Sample is a daemon's measurement at one moment. Its counters are totals of the run; they may decrease after a
+// takeover.
 type Sample struct {
 	At                       time.Time
 	Planned, Read, Committed uint64
 	Tokens, Documents        int64 // tokens in steps, documents packed
 	Published                uint64
-	Bytes                    float64 // sent a second
-	Reads                    bool    // a rank is present
-	Waits                    bool    // and waits for a step that is not planned
+	Bytes                    float64 // sent per second
+	Reads                    bool    // at least one rank is present
+	Waits                    bool    // a rank waits for a step that is not planned
 	Health                   diagnosis.Health
 	Split                    int64 // documents in more than one piece
-	RowsRelated, RowsSpliced int64 // rows of splice that did not run out of related documents, and all of them
+	RowsRelated, RowsSpliced int64 // splice rows that did not run out of related documents, and all
 }
 
-// Times is how a run went by time, one sample a second or so.
+// Times is the course of a run by time, with about one sample per second.
 type Times struct {
 	last    Sample
 	pyramid pyramid[moment]
@@ -34,12 +34,12 @@ type moment struct {
 	seconds                      float64
 	planned, read, committed     uint64
 	tokens, documents, published float64
-	bytes, reads, waits          float64 // times seconds
+	bytes, reads, waits          float64 // multiplied by seconds
 	health                       diagnosis.Health
 	split, related, spliced      float64
 }
 
-// NewTimes begins with nothing.
+// NewTimes returns an empty Times.
 func NewTimes() *Times { return &Times{pyramid: newPyramid(joinMoments)} }
 
 func joinMoments(m *moment, n moment) {
@@ -63,7 +63,7 @@ func rank(h diagnosis.Health) int {
 	return 0
 }
 
-// Add takes in the next sample. One that is not later than the last is left out.
+// Add adds the next sample. It ignores a sample that is not later than the previous one.
 func (t *Times) Add(s Sample) {
 	before := t.last
 	if !before.At.IsZero() && !s.At.After(before.At) {
@@ -89,7 +89,7 @@ func (t *Times) Add(s Sample) {
 	t.pyramid.add(m, m)
 }
 
-// Fill writes what is known into a History.
+// Fill sets the fields of h that are by time.
 func (t *Times) Fill(h *api.History) {
 	h.Times, h.Minutes = series(t.pyramid.whole), series(t.pyramid.newest)
 }
