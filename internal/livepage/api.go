@@ -17,13 +17,13 @@ import (
 	"loaderd/loader/fault"
 )
 
-// maxBody bounds what an action is asked with.
+// maxBody is the maximum size of an action's body, in bytes.
 const maxBody = 64 << 10
 
-// changes are the actions that the page asks for; all others have a place of their own, or are for programs.
+// changes are the actions that the page sends. All other actions have their own path, or are only for programs.
 var changes = map[string]bool{"drain": true, "seal": true, "mix": true, "checkpoint": true, "measure": true}
 
-// ask asks for an action as who sent a request, with a body of JSON.
+// ask requests an action with a JSON body, in the name of the request's caller.
 func (p *Page) ask(q *http.Request, action string, body any) ([]json.RawMessage, error) {
 	b, err := json.Marshal(body)
 	if err != nil {
@@ -32,7 +32,7 @@ func (p *Page) ask(q *http.Request, action string, body any) ([]json.RawMessage,
 	return p.config.Asker.Ask(q.Context(), p.caller(q), action, b)
 }
 
-// reply answers with a document, or with an error.
+// reply sends a document or an error.
 func (p *Page) reply(w http.ResponseWriter, q *http.Request, document any, err error) {
 	if err == nil {
 		var b []byte
@@ -45,7 +45,7 @@ func (p *Page) reply(w http.ResponseWriter, q *http.Request, document any, err e
 				w.Header().Set("Content-Encoding", "gzip")
 				b = compressed(b)
 			}
-			_, _ = w.Write(b) // whoever asked has gone: there is nobody to tell
+			_, _ = w.Write(b) // no error handling: the client is gone
 			return
 		}
 	}
@@ -56,7 +56,7 @@ func (p *Page) reply(w http.ResponseWriter, q *http.Request, document any, err e
 	refuse(w, err)
 }
 
-// step answers with a whole step: its rows, and with ?documents=true where its documents came from.
+// step serves the rows of a whole step, and with ?documents=true the origins of their documents.
 func (p *Page) step(w http.ResponseWriter, q *http.Request) {
 	values, err := asked(q, "documents")
 	documents, unclear := boolean(values, "documents")
@@ -80,7 +80,7 @@ func (p *Page) step(w http.ResponseWriter, q *http.Request) {
 	p.reply(w, q, whole, err)
 }
 
-// find answers with the rows that hold a document, by its producer's id or by its sequence.
+// find serves the rows that contain a document, which is given by its producer's id or by its sequence.
 func (p *Page) find(w http.ResponseWriter, q *http.Request) {
 	values, err := asked(q, "id", "source", "sequence")
 	body := map[string]any{}
@@ -100,7 +100,7 @@ func (p *Page) find(w http.ResponseWriter, q *http.Request) {
 	p.reply(w, q, append([]json.RawMessage{}, results...), err)
 }
 
-// text answers with a part of a document, cut at the borders of its tokens.
+// text serves a part of a document, split at token boundaries.
 func (p *Page) text(w http.ResponseWriter, q *http.Request) {
 	values, err := asked(q, "source", "sequence", "start", "tokens")
 	body := map[string]any{}
@@ -119,15 +119,15 @@ func (p *Page) text(w http.ResponseWriter, q *http.Request) {
 	p.one(w, q, "text", body)
 }
 
-// action carries an action out that changes the run. Its body is the action's.
+// action performs an action that changes the run. The request's body is that of the action.
 func (p *Page) action(w http.ResponseWriter, q *http.Request) {
 	name := q.PathValue("action")
 	if !changes[name] {
 		p.unknown(w, q)
 		return
 	}
-	if _, err := p.config.Asker.Identify(q.Context(), p.caller(q), name); err != nil { // before its body takes memory
-		w.Header().Set("Connection", "close") // else the server would read the body before it answers
+	if _, err := p.config.Asker.Identify(q.Context(), p.caller(q), name); err != nil { // before the body uses memory
+		w.Header().Set("Connection", "close") // else the server would read the body before it responds
 		refuse(w, err)
 		return
 	}
@@ -146,10 +146,10 @@ func (p *Page) action(w http.ResponseWriter, q *http.Request) {
 	p.one(w, q, name, json.RawMessage(b))
 }
 
-// maxLogin bounds the body of a login.
+// maxLogin is the maximum size of the body of a login, in bytes.
 const maxLogin = 1 << 10
 
-// logIn answers the code of the page's link with a token.
+// logIn exchanges the code of a page link for a token.
 func (p *Page) logIn(w http.ResponseWriter, q *http.Request) {
 	var body struct {
 		Code string `json:"code"`
@@ -164,7 +164,7 @@ func (p *Page) logIn(w http.ResponseWriter, q *http.Request) {
 	p.reply(w, q, map[string]string{"token": token}, err)
 }
 
-// one answers with the one result of an action.
+// one serves the single result of an action.
 func (p *Page) one(w http.ResponseWriter, q *http.Request, action string, body any) {
 	results, err := p.ask(q, action, body)
 	if err == nil && len(results) != 1 {
@@ -182,7 +182,7 @@ func (p *Page) unknown(w http.ResponseWriter, q *http.Request) {
 		Do: "docs/livepage.md names what there is"})
 }
 
-// asked are the values of a request's query, which has no other keys.
+// asked returns the values of the query, which must not contain keys other than keys.
 func asked(q *http.Request, keys ...string) (url.Values, error) {
 	values, err := url.ParseQuery(q.URL.RawQuery)
 	if err != nil {
@@ -196,7 +196,7 @@ func asked(q *http.Request, keys ...string) (url.Values, error) {
 	return values, nil
 }
 
-// number puts a number of a query into the body of an action.
+// number copies a number from the query into the body of an action.
 func number(values url.Values, key string, body map[string]any) error {
 	v := values.Get(key)
 	if v == "" {

@@ -29,8 +29,8 @@ type asset struct {
 	body
 }
 
-// assets serves the files of the page, those of webui included, by their names; / is index.html. A browser asks each
-// time whether one has changed: after an update of the daemon no page is made of two versions.
+// assets serves the files of the page by name, including those of webui; / is index.html. Browsers revalidate each
+// file, so that after an update of the daemon no page mixes two versions.
 func assets() http.Handler {
 	all := map[string]*asset{}
 	own, err := fs.Sub(files, "page")
@@ -45,7 +45,7 @@ func assets() http.Handler {
 		}))
 	}
 	if err != nil {
-		panic(err) // they are in the binary
+		panic(err) // the files are embedded in the binary
 	}
 	all["/"] = all["/index.html"]
 	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
@@ -73,15 +73,15 @@ func assets() http.Handler {
 func assetOf(name string, b []byte) *asset {
 	sum := sha256.Sum256(b)
 	kind := mime.TypeByExtension(path.Ext(name))
-	// a machine's own table of types must not say otherwise: browsers run no module of another type
+	// The system's MIME table must not override this type: browsers run modules only with a JavaScript type.
 	if strings.HasSuffix(name, ".js") {
 		kind = "text/javascript; charset=utf-8"
 	}
 	return &asset{kind: kind, tag: `"` + hex.EncodeToString(sum[:8]) + `"`, body: body{plain: b}}
 }
 
-// body is what is sent, as it is or in gzip, which is made when it is asked for first: a daemon that nobody looks at
-// does without it.
+// body is the content of a response, plain and in gzip. It is compressed on the first request only, so that a daemon
+// without page viewers does not spend time on it.
 type body struct {
 	plain   []byte
 	squeeze sync.Once
@@ -93,7 +93,7 @@ func (b *body) gzip() []byte {
 	return b.small
 }
 
-// compressed returns b in gzip.
+// compressed returns b compressed with gzip.
 func compressed(b []byte) []byte {
 	var out bytes.Buffer
 	z := gzip.NewWriter(&out)
@@ -102,12 +102,12 @@ func compressed(b []byte) []byte {
 		err = z.Close()
 	}
 	if err != nil {
-		panic(err) // a buffer takes everything
+		panic(err) // a buffer does not fail
 	}
 	return out.Bytes()
 }
 
-// takesGzip says whether whoever asks takes an answer in gzip.
+// takesGzip reports whether the client accepts gzip.
 func takesGzip(q *http.Request) bool {
 	for _, line := range q.Header.Values("Accept-Encoding") {
 		for part := range strings.SplitSeq(line, ",") {

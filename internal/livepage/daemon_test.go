@@ -25,8 +25,8 @@ import (
 	"loaderd/stream"
 )
 
-// The page of a real daemon: two sources, four ranks one of which stands still, a producer whose documents cannot be
-// decoded. It says who holds the run up, shows what was in a step, and seals the run, which then ends.
+// The page of a real daemon with two sources, four ranks of which one is blocked, and a producer of invalid
+// documents. It names the blocked rank, shows the content of a step, and seals the run, which then ends.
 func TestPageOfADaemon(t *testing.T) {
 	browser := browsertest.Chromium(t)
 	d := twoSources(t)
@@ -80,7 +80,7 @@ func TestPageOfADaemon(t *testing.T) {
 	p.Until(`document.querySelector("#events").textContent.includes("seal")`)
 }
 
-// A daemon with one document stream shows no sources but ages, and one that has seen no document yet breaks nothing.
+// A daemon with one document stream shows ages and no sources. A daemon without documents shows a valid page.
 func TestPageOfOneStream(t *testing.T) {
 	d := serving(t, func(*config.Config) {})
 	p := browsertest.Open(t, browsertest.Chromium(t), d.PageURL(), browsertest.Usual)
@@ -111,7 +111,7 @@ func TestPageOfOneStream(t *testing.T) {
 	p.Says(".about-piece", "before its step was planned, published")
 }
 
-// twoSources starts a daemon whose run has two.
+// twoSources starts a daemon whose run has two sources.
 func twoSources(t *testing.T) *daemon.Daemon {
 	t.Helper()
 	return serving(t, func(c *config.Config) {
@@ -125,7 +125,7 @@ func serving(t *testing.T, change func(*config.Config)) *daemon.Daemon {
 	c.Stream.Dir, c.Stream.Listen = t.TempDir(), "127.0.0.1:0"
 	c.Stream.MaxBytes, c.Stream.DeadLetterBytes, c.Stream.PlanBytes = 256<<20, 64<<20, 256<<20
 	c.Flight.Listen, c.HTTP.Listen = "127.0.0.1:0", "127.0.0.1:0"
-	c.Flight.Insecure = true // most of these tests are not about who calls
+	c.Flight.Insecure = true // most of these tests do not concern authentication
 	c.Plan.Packing.Buckets, c.Plan.Packing.Pool, c.Plan.Packing.MaxAge = []int{512}, 64, 256
 	c.Plan.Shuffle.Window, c.Plan.Steps.Rows, c.Serve.Ahead = 16, 8, 8
 	change(&c)
@@ -143,7 +143,7 @@ func serving(t *testing.T, change func(*config.Config)) *daemon.Daemon {
 	return d
 }
 
-// publishBoth publishes documents of both sources; a tenth of those of math are no JSON, as they say.
+// publishBoth publishes documents of both sources. A tenth of the documents of math are invalid JSON.
 func publishBoth(t *testing.T, store *stream.Store, n int) {
 	t.Helper()
 	var messages []stream.Message
@@ -161,8 +161,8 @@ func publishBoth(t *testing.T, store *stream.Store, n int) {
 	natstest.Publish(t, store, messages...)
 }
 
-// fourRanks read as one job; rank 3 stands still behind its second step until it is released. finished has what each
-// ended with.
+// fourRanks read as one job. Rank 3 stops after its second step until it is released. finished receives the result of
+// each rank.
 func fourRanks(t *testing.T, uri string) (release func(), finished <-chan error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -187,8 +187,8 @@ func fourRanks(t *testing.T, uri string) (release func(), finished <-chan error)
 	return sync.OnceFunc(func() { close(released) }), ended
 }
 
-// read reads all steps of a rank, over a connection that takes no more in advance than one batch: who stands still is
-// seen by the daemon.
+// read reads all steps of a rank over a connection with a flow-control window of about one batch, so that the daemon
+// detects a blocked reader.
 func read(ctx context.Context, uri string, rank, world int, each func(step int)) error {
 	const window = 64 << 10
 	client, err := flight.NewClientWithMiddleware(strings.TrimPrefix(uri, "grpc://"), nil, nil,

@@ -13,19 +13,19 @@ import (
 )
 
 const (
-	// every is how often a page hears how things stand.
+	// every is the interval of status events.
 	every = time.Second
-	// unread is how long a page may leave what it was sent unread. No page has a queue: it gets the newest event, and
-	// those before it are left out.
+	// unread is the write timeout of an event stream. Pages have no queues: a page receives the newest event, and older
+	// ones are skipped.
 	unread = 10 * time.Second
-	// maxStreams bounds the open streams of events of a daemon.
+	// maxStreams is the maximum number of open event streams of a daemon.
 	maxStreams = 1024
 )
 
-// event is what all pages of an identity are sent, as a server-sent event.
+// event is the server-sent event that all pages of an identity receive.
 type event struct {
 	plain []byte
-	last  bool // the stream ends with it
+	last  bool // the stream ends after it
 
 	squeeze sync.Once
 	block   []byte
@@ -41,11 +41,11 @@ func newEvent(a *answer) *event {
 	return &event{plain: []byte("event: " + name + "\ndata: " + string(data) + "\n"), last: last}
 }
 
-// gzipHead begins a stream in gzip. What follows are blocks of deflate, which end nowhere.
+// gzipHead is the gzip header of a stream. Deflate blocks follow; none of them is marked as the last.
 var gzipHead = []byte{0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255}
 
-// deflated are the blocks of the event. They refer to nothing before them and end on a byte: so one compression serves
-// all pages, whatever each was sent before.
+// deflated returns the event as deflate blocks. They do not refer to earlier data and end at a byte boundary, so that
+// one compression serves all pages, independent of the events that each received before.
 func (e *event) deflated() []byte {
 	e.squeeze.Do(func() {
 		var out bytes.Buffer
@@ -57,14 +57,14 @@ func (e *event) deflated() []byte {
 			err = z.Flush()
 		}
 		if err != nil {
-			panic(err) // a buffer takes everything
+			panic(err) // a buffer does not fail
 		}
 		e.block = out.Bytes()
 	})
 	return e.block
 }
 
-// events serves the stream of events: status once a second, with what GET /api/status answers; problem where that is an
+// events serves the event stream: status once per second, with the result of GET /api/status, or problem with its
 // error.
 func (p *Page) events(w http.ResponseWriter, q *http.Request) {
 	defer p.streams.Add(-1)
@@ -75,7 +75,7 @@ func (p *Page) events(w http.ResponseWriter, q *http.Request) {
 	}
 	v, leave := p.viewers.join(p.caller(q))
 	defer leave()
-	if _, err := v.ask(q.Context(), status); err != nil { // as a status of HTTP, where the stream has not begun
+	if _, err := v.ask(q.Context(), status); err != nil { // an HTTP status, before the stream starts
 		refuse(w, err)
 		return
 	}
@@ -85,7 +85,7 @@ func (p *Page) events(w http.ResponseWriter, q *http.Request) {
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-store")
 	h.Set("Vary", "Accept-Encoding")
-	h.Set("X-Accel-Buffering", "no") // nginx would collect events
+	h.Set("X-Accel-Buffering", "no") // else nginx would buffer events
 	out := http.NewResponseController(w)
 	send := func(b []byte) bool {
 		if err := out.SetWriteDeadline(time.Now().Add(unread)); err != nil && !errors.Is(err, http.ErrNotSupported) {
@@ -124,14 +124,14 @@ func (p *Page) events(w http.ResponseWriter, q *http.Request) {
 	}
 }
 
-// newest returns the newest event, nil while there is none, and what is closed when there is a newer one.
+// newest returns the newest event, nil if none exists, and a channel that is closed when a newer one exists.
 func (v *viewer) newest() (*event, <-chan struct{}) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.event, v.changed
 }
 
-// watch has events made until what it returns is called, and everybody else's is.
+// watch generates events until all callers have called the functions that it returned.
 func (v *viewer) watch(closing context.Context) (leave func()) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -150,12 +150,12 @@ func (v *viewer) watch(closing context.Context) (leave func()) {
 	}
 }
 
-// tell makes an event a second.
+// tell generates an event per second.
 func (v *viewer) tell(ctx context.Context) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for told := (*answer)(nil); ; {
-		a, _ := v.ask(ctx, question{status.action, every / 2}) // an answer of the last tick is too old
+		a, _ := v.ask(ctx, question{status.action, every / 2}) // the result of the previous tick is too old
 		v.mu.Lock()
 		if ctx.Err() == nil && a != nil && a != told {
 			told, v.event = a, newEvent(a)

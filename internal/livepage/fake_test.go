@@ -19,30 +19,30 @@ import (
 	"loaderd/loader/state"
 )
 
-// fake answers as a daemon does, with made-up figures of a run that goes on with every question.
+// fake responds like a daemon, with the synthetic status of a run that advances with every request.
 type fake struct {
 	mu     sync.Mutex
-	asked  map[string]int    // how often each action was
-	bodies map[string]string // what each was asked with last
-	fail   error             // all questions are answered with it
+	asked  map[string]int    // number of requests per action
+	bodies map[string]string // last body per action
+	fail   error             // the result of all requests, if not nil
 	change func(*api.Status)
 	past   api.History
-	codes  []string // of links, each good once, for the token "operate"
-	open   bool     // nobody is asked for a token; else "read" and "operate" are tokens
+	codes  []string // codes of links, each valid once, for the token "operate"
+	open   bool     // no token is required; else "read" and "operate" are tokens
 }
 
 func newFake() *fake {
 	return &fake{asked: map[string]int{}, bodies: map[string]string{}, past: madeUpHistory(), open: true}
 }
 
-// set changes what is answered from now on.
+// set changes later responses.
 func (f *fake) set(change func(*fake)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	change(f)
 }
 
-// took says how often an action was asked for, and with what last.
+// took returns how often an action was requested, and its last body.
 func (f *fake) took(action string) (int, string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -56,7 +56,7 @@ var allowed = map[access.Role][]string{
 		"measure"},
 }
 
-// role is that of a caller, none of one who is not known.
+// role returns the role of a caller, none for an unauthenticated one.
 func (f *fake) role(from access.Caller) access.Role {
 	if f.open {
 		return access.Operate
@@ -141,7 +141,7 @@ func results(documents ...any) (out []json.RawMessage) {
 	return out
 }
 
-// madeUp is the n-th status of a run with two sources and four ranks, one of which holds the others up.
+// madeUp returns the n-th status of a run with two sources and four ranks. One rank delays the other ranks.
 func madeUp(n uint64) api.Status {
 	now := time.Now().UTC().Truncate(time.Millisecond)
 	steps := 7231 + n
@@ -244,7 +244,7 @@ func madeUpEvents(now time.Time) []api.Event {
 	return out
 }
 
-// madeUpHistory is that of a run of 7,200 steps whose weights changed in the middle.
+// madeUpHistory returns the history of a run of 7,200 steps whose weights changed halfway.
 func madeUpHistory() api.History {
 	now := time.Now().UTC()
 	return api.History{Run: "demo", Sources: []string{"web", "math"}, Buckets: []int{1024, 2048, 4096}, Known: 7200,
@@ -307,7 +307,7 @@ func madeUpTimes(now time.Time, points int, seconds float64) api.TimeSeries {
 	return s
 }
 
-// ledgerPages are a step of 16 rows, in two parts.
+// ledgerPages returns a step of 16 rows, in two parts.
 func ledgerPages(body []byte) ([]json.RawMessage, error) {
 	var q struct {
 		Step      uint64
@@ -330,7 +330,7 @@ func ledgerPages(body []byte) ([]json.RawMessage, error) {
 			p := api.Piece{Source: []string{"web", "math"}[(r+i)%3%2], Sequence: sequence, Start: int32(i%2) * 512,
 				Length: length}
 			names[sequence] = p.Source == "web"
-			if r == 15 && q.Documents { // of messages that hold several documents
+			if r == 15 && q.Documents { // of messages with several documents
 				loss, weight := length-2, float32(0.5)
 				p.LossTokens, p.Inner = &loss, &api.Inner{Index: 7, Within: 3, ID: "inner", Weight: &weight,
 					Meta: map[string]any{"lang": "de"}}

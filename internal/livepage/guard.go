@@ -11,12 +11,12 @@ import (
 	"loaderd/loader/fault"
 )
 
-// policy lets the page load its own files and talk to its own daemon, and nothing else.
+// policy permits the page to load its own files and to connect to its own daemon only.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; " +
 	"frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
-// guarded puts what browsers are to keep to on all answers, and refuses what another site's page may have sent.
+// guarded sets security headers on all responses, and rejects requests that a page of another site may have sent.
 func guarded(c Config, next http.Handler) http.Handler {
 	names := append([]string{"localhost"}, c.Names...)
 	if own, err := os.Hostname(); err == nil {
@@ -43,8 +43,8 @@ func guarded(c Config, next http.Handler) http.Handler {
 	})
 }
 
-// namesOwn says whether a Host header names this machine. A page of another site whose name suddenly leads here names
-// itself there.
+// namesOwn reports whether a Host header names this machine. In a DNS rebinding attack the Host header contains the
+// name of the attacker's site.
 func namesOwn(names []string, host string) bool {
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		host = h

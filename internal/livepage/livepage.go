@@ -1,5 +1,5 @@
-// Package livepage serves what a run does to people and their tools: one page that shows it live, and the same figures
-// as JSON. All that it says comes from an Asker, as whoever calls; docs/livepage.md is the page about both.
+// Package livepage serves the state of a run to people and tools: a page with a live view, and the same values as
+// JSON. All values come from an Asker, with the permissions of the caller. docs/livepage.md describes both.
 package livepage
 
 import (
@@ -13,43 +13,42 @@ import (
 	"loaderd/internal/access"
 )
 
-// Asker is the daemon's answer to an action, as Flight clients get it: roles, limits and audit are checked there.
-// Errors that say more than that something failed are *fault.Error.
+// Asker performs actions as Flight clients do, including the checks of roles and limits and the audit log. Errors
+// with a reason are *fault.Error.
 type Asker interface {
 	Ask(ctx context.Context, from access.Caller, action string, body []byte) (results []json.RawMessage, err error)
-	// Identify returns who calls, or why Ask would refuse every call of the caller.
+	// Identify returns the caller's identity, or the error with which Ask would reject every call of the caller.
 	Identify(ctx context.Context, from access.Caller, what string) (access.Identity, error)
-	// LogIn returns a bearer token for a page, for the code of its link.
+	// LogIn returns a bearer token for a page in exchange for the code of its link.
 	LogIn(ctx context.Context, from access.Caller, code string) (token string, err error)
 }
 
-// Config says what a Page needs to know of its daemon.
+// Config describes the daemon of a Page.
 type Config struct {
 	Asker Asker
-	// Asks says whether callers have to say who they are. While nobody has to, only requests that name this machine are
-	// answered.
+	// Asks reports whether callers must authenticate. If not, only requests that name this machine in Host are served.
 	Asks func() bool
-	// MayRead says that callers without a token may read, where only the token of the data folder is asked for.
+	// MayRead permits callers without a token to read, if the daemon requires only the token of the data folder.
 	MayRead bool
-	// Names are host names that stand for this machine in requests, beside localhost, its own name and IP addresses.
+	// Names are host names of this machine in requests, in addition to localhost, its own name and IP addresses.
 	Names []string
 	Log   *slog.Logger
 }
 
-// Page is the handler of the page, its JSON and further routes of a daemon. Except Handle, its methods may be called
-// from several goroutines.
+// Page is the handler of the page, its JSON and further routes of a daemon. Its methods except Handle are safe for
+// concurrent use.
 type Page struct {
 	config  Config
 	mux     *http.ServeMux
 	routes  []string // patterns of mux
 	handler http.Handler
 	viewers viewers
-	streams atomic.Int64 // of events, open now
+	streams atomic.Int64 // number of open event streams
 	closing context.Context
 	close   context.CancelFunc
 }
 
-// New returns the handler for all paths of a daemon: its own, and those that Handle adds.
+// New returns the handler for all paths of a daemon, including those that Handle adds.
 func New(c Config) *Page {
 	p := &Page{config: c, mux: http.NewServeMux(), viewers: viewers{all: map[string]*viewer{}}}
 	p.closing, p.close = context.WithCancel(context.Background())
@@ -69,8 +68,8 @@ func New(c Config) *Page {
 	return p
 }
 
-// Handle adds a route, by a pattern of http.ServeMux, before the page serves requests. Requests that another site's
-// page may have sent are refused there too.
+// Handle adds a route with a pattern of http.ServeMux. It must be called before the page serves requests. The handler
+// does not receive requests that a page of another site may have sent.
 func (p *Page) Handle(pattern string, h http.Handler) {
 	p.routes = append(p.routes, pattern)
 	p.mux.Handle(pattern, h)
@@ -81,17 +80,17 @@ func (p *Page) Routes() []string { return slices.Clone(p.routes) }
 
 func (p *Page) ServeHTTP(w http.ResponseWriter, q *http.Request) { p.handler.ServeHTTP(w, q) }
 
-// Close ends all streams of events, which an http.Server that shuts down would wait for.
+// Close ends all event streams. Otherwise the shutdown of an http.Server would wait for them.
 func (p *Page) Close() { p.close() }
 
-// caller is who sends a request to the page.
+// caller returns the sender of a request to the page.
 func (p *Page) caller(q *http.Request) access.Caller {
 	c := CallerOf(q)
 	c.MayRead = p.config.MayRead
 	return c
 }
 
-// CallerOf is who sends a request.
+// CallerOf returns the sender of a request.
 func CallerOf(q *http.Request) access.Caller {
 	c := access.Caller{Authorization: q.Header.Values("Authorization"), Address: q.RemoteAddr,
 		Forwarded: access.Forwarded(q.Header.Values)}

@@ -41,7 +41,7 @@ func serve(t testing.TB, f *fake) *httptest.Server {
 	return s
 }
 
-// call sends a request and returns its answer, which has been read.
+// call sends a request and returns the response and its body.
 func call(t testing.TB, method, address, body string, header ...string) (*http.Response, string) {
 	t.Helper()
 	q, err := http.NewRequestWithContext(t.Context(), method, address, strings.NewReader(body))
@@ -170,7 +170,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// Browsers are told to keep to the daemon, by whatever it answers.
+// All responses contain the security headers.
 func TestHeaders(t *testing.T) {
 	s := serve(t, newFake())
 	for _, path := range []string{"/", "/main.js", "/style.css", "/api/status", "/api/none", "/none"} {
@@ -190,7 +190,7 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
-// A page of another site can neither send an action nor, by a name that suddenly leads here, read anything.
+// A page of another site can neither send an action nor, by DNS rebinding, read anything.
 func TestOtherSites(t *testing.T) {
 	f := newFake()
 	s := serve(t, f)
@@ -227,7 +227,7 @@ func TestRoles(t *testing.T) {
 	f := newFake()
 	f.open = false
 	s := serve(t, f)
-	_, next := listen(t, s.URL, "operate") // what is made for one identity is not for another
+	_, next := listen(t, s.URL, "operate") // responses for one identity are not sent to another
 	next()
 	for _, test := range []struct {
 		token, method, path string
@@ -287,7 +287,7 @@ func TestFilesAreKeptAndCompressed(t *testing.T) {
 	}
 }
 
-// heard reads events from an answer.
+// heard returns a function that reads the next event of a response.
 func heard(t testing.TB, r io.Reader) func() (string, []byte) {
 	t.Helper()
 	lines := bufio.NewReaderSize(r, 64<<10)
@@ -377,7 +377,7 @@ func TestEvents(t *testing.T) {
 	})
 }
 
-// The same events come without compression.
+// Without compression the page sends the same events.
 func TestEventsUncompressed(t *testing.T) {
 	s := serve(t, newFake())
 	r, next := listen(t, s.URL, "", "Accept-Encoding", "identity")
@@ -388,7 +388,7 @@ func TestEventsUncompressed(t *testing.T) {
 	}
 }
 
-// However many pages an identity has open, its status is made once a second.
+// The status is requested once per second for an identity, regardless of its number of open pages.
 func TestOneAnswerForAll(t *testing.T) {
 	f := newFake()
 	s := serve(t, f)
@@ -436,7 +436,7 @@ func TestActions(t *testing.T) {
 	}
 }
 
-// Close ends the streams of a server that is to shut down.
+// Close ends event streams, so that the server can shut down.
 func TestClose(t *testing.T) {
 	page := livepage.New(livepage.Config{Asker: newFake(), Asks: func() bool {
 		return false

@@ -13,8 +13,7 @@ import (
 	"loaderd/internal/browsertest"
 )
 
-// Two hundred pages are open at once, some of them in a browser: all of them get updates, none goes back, for little
-// memory.
+// 200 pages are open at the same time, some of them in a browser. All receive updates in order, with little memory.
 func TestManyPages(t *testing.T) {
 	const pages, tabs, rounds = 200, 3, 8
 	browser := browsertest.Chromium(t)
@@ -83,7 +82,7 @@ func TestManyPages(t *testing.T) {
 	}
 }
 
-// heap is what is in use.
+// heap returns the heap memory in use, in bytes.
 func heap() uint64 {
 	runtime.GC()
 	var m runtime.MemStats
@@ -91,7 +90,7 @@ func heap() uint64 {
 	return m.HeapAlloc + m.StackInuse
 }
 
-// used is the processor time of this process so far.
+// used returns the CPU time that this process has used.
 func used(t *testing.T) time.Duration {
 	t.Helper()
 	var r syscall.Rusage

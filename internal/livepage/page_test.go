@@ -23,18 +23,18 @@ import (
 	"loaderd/loader/fault"
 )
 
-// cutLabels are the labels that reach beyond their chart.
+// cutLabels returns the labels that extend beyond their chart.
 const cutLabels = `[...document.querySelectorAll(".plot svg text")].filter((t) => {
 	const [a, b] = [t.getBoundingClientRect(), t.closest("svg").getBoundingClientRect()];
 	return a.left < b.left || a.right > b.right;
 }).map((t) => t.textContent)`
 
-// Every section says what the document says.
+// Every section of the page shows the values of the JSON.
 func TestPageShowsEverySection(t *testing.T) {
 	f := newFake()
 	f.set(func(f *fake) { f.change = func(s *api.Status) { s.Planned = 7271 } })
 	s := serve(t, f)
-	// of a step that is not planned, which is asked for below
+	// The status 404 is expected for a step that is not planned, requested below.
 	p := browsertest.Open(t, browsertest.Chromium(t), s.URL, browsertest.Usual, "404")
 	ready(p)
 
@@ -136,7 +136,7 @@ func TestPageShowsEverySection(t *testing.T) {
 	})
 }
 
-// looksIntoAStep uses the step inspector as somebody does who wants to know what was in a step.
+// looksIntoAStep uses the step inspector to display the content of a step.
 func looksIntoAStep(t *testing.T, p *browsertest.Tab) {
 	defer p.In(t)()
 	p.Enter("#step", "12")
@@ -172,7 +172,7 @@ func looksIntoAStep(t *testing.T, p *browsertest.Tab) {
 
 var pictures = flag.Bool("pictures", false, "write the pictures of docs/img")
 
-// picture takes one of what the window shows, for docs/img; none without a name.
+// picture stores a screenshot of the window for docs/img; it does nothing without a name.
 func picture(t *testing.T, p *browsertest.Tab, name string) {
 	t.Helper()
 	if !*pictures || name == "" {
@@ -183,18 +183,18 @@ func picture(t *testing.T, p *browsertest.Tab, name string) {
 	}
 }
 
-// ready waits until all of the page is drawn.
+// ready waits until the page is drawn completely.
 func ready(p *browsertest.Tab) {
 	p.Until(
 		`document.documentElement.dataset.updates > 0 && document.querySelectorAll("#charts .plot :is(svg, .empty)").length >= 8`)
 }
 
-// shown are the views whose pictures docs/ has.
+// shown are the views whose screenshots docs/ contains.
 var shown = map[browsertest.View]string{browsertest.Light(1280, 900): "live", browsertest.Dark(1280, 900): "live-dark",
 	browsertest.Dark(420, 900):    "live-phone",
 	browsertest.Light(2560, 1440): "live-wide"}
 
-// The page fits, and keeps nobody out, at all widths, in dark and light.
+// The page fits the window and is accessible at all widths, in dark and light mode.
 func TestPageFits(t *testing.T) {
 	rules := browsertest.Axe(t)
 	browser := browsertest.Chromium(t)
@@ -260,7 +260,7 @@ func manyRanks(s *api.Status) {
 		State: api.StateReading}}
 }
 
-// A rank that is missing stays in the table, is marked, and the job says what is known.
+// A missing rank stays in the table and is marked, and the job's entry shows the cause.
 func TestPage_MissingRank(t *testing.T) {
 	f := newFake()
 	f.set(func(f *fake) {
@@ -279,7 +279,7 @@ func TestPage_MissingRank(t *testing.T) {
 		`document.querySelectorAll(".cell[data-missing]").length === 1 && document.querySelector(".held[data-failing]") && document.querySelector("#jobs tr.missing th, #jobs tr.missing td")`)
 }
 
-// A link logs the page in once. Its code leaves the address, and the token stays in the tab.
+// A link logs the page in once. The page removes the code from its address, and stores the token in the tab.
 func TestPage_OpensByLinkOnce(t *testing.T) {
 	f := newFake()
 	f.open, f.codes = false, []string{"17.once"}
@@ -302,7 +302,8 @@ func TestPage_OpensByLinkOnce(t *testing.T) {
 	ready(again)
 }
 
-// Who may not act sees no actions; who is not known is asked for a token, which stays in the tab.
+// A caller without permission sees no actions. An unauthenticated one is asked for a token, which is stored in the
+// tab.
 func TestPageByRole(t *testing.T) {
 	f := newFake()
 	f.open = false
@@ -379,7 +380,7 @@ func TestPageByRole(t *testing.T) {
 	})
 }
 
-// Everything can be reached and used by the keyboard alone, and one sees where one is.
+// All controls can be reached and used with the keyboard alone, and the focus is visible.
 func TestPageByKeyboard(t *testing.T) {
 	f := newFake()
 	s := serve(t, f)
@@ -432,7 +433,7 @@ func TestPageByKeyboard(t *testing.T) {
 	p.Until(`document.querySelector("#acted").textContent.includes("recorded")`)
 }
 
-// A page whose daemon is away says so, with the time of its figures, and goes on by itself.
+// A page that has lost its daemon shows that with the time of its values, and reconnects automatically.
 func TestPageGoesOn(t *testing.T) {
 	browser := browsertest.Chromium(t)
 	f := newFake()

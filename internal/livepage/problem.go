@@ -9,14 +9,14 @@ import (
 	"loaderd/loader/fault"
 )
 
-// Reasons that only a server can give, as Flight clients get them.
+// Error reasons of the server only, as Flight clients receive them.
 const (
-	unsupported fault.Reason = "UNSUPPORTED" // there is no such thing
-	limited     fault.Reason = "LIMITED"     // there are too many such calls at this moment
-	internal    fault.Reason = "INTERNAL"    // a failure that has no reason of its own
+	unsupported fault.Reason = "UNSUPPORTED" // unknown path or action
+	limited     fault.Reason = "LIMITED"     // too many such calls at present
+	internal    fault.Reason = "INTERNAL"    // a failure without a specific reason
 )
 
-// statusCode is the HTTP status of an error.
+// statusCode returns the HTTP status of an error.
 func statusCode(err error) int {
 	var typed *fault.Error
 	switch {
@@ -43,11 +43,11 @@ func statusCode(err error) int {
 	case internal, fault.RunFailed:
 		return http.StatusInternalServerError
 	}
-	return http.StatusServiceUnavailable // all others pass: somebody waits for something
+	return http.StatusServiceUnavailable // all other errors are temporary
 }
 
-// problem is an error as whoever asked sees it. An error without a type may hold paths or addresses: it says no more
-// than that there was one.
+// problem encodes an error for the caller. The text of an untyped error may contain paths or addresses, so it is
+// replaced by a general message.
 func problem(err error) []byte {
 	var typed *fault.Error
 	if !errors.As(err, &typed) {
@@ -58,12 +58,12 @@ func problem(err error) []byte {
 	}
 	b, err := json.Marshal(typed)
 	if err != nil {
-		panic(err) // strings alone
+		panic(err) // contains only strings
 	}
 	return b
 }
 
-// refuse answers a request with an error.
+// refuse sends an error response.
 func refuse(w http.ResponseWriter, err error) {
 	code := statusCode(err)
 	switch code {
@@ -75,7 +75,7 @@ func refuse(w http.ResponseWriter, err error) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(code)
-	_, _ = w.Write(append(problem(err), '\n')) // whoever asked has gone: there is nobody to tell
+	_, _ = w.Write(append(problem(err), '\n')) // no error handling: the client is gone
 }
 
 func bad(what, do string) error {

@@ -13,10 +13,11 @@ import (
 	"loaderd/internal/access"
 )
 
-// question is what all pages of an identity ask for, with the same answer: it is made once for all of them.
+// question is a request with the same result for all pages of an identity. The result is requested once for all of
+// them.
 type question struct {
 	action string
-	fresh  time.Duration // how long an answer serves
+	fresh  time.Duration // how long a result is used
 }
 
 var (
@@ -24,43 +25,43 @@ var (
 	history = question{"history", 2 * time.Second}
 )
 
-// askFor bounds how long an answer may take to make. It is asked for all who wait, so that none of them can give it up.
+// askFor is the time limit of a request. The request serves all waiting callers, so none of them can cancel it.
 const askFor = 15 * time.Second
 
-// answer is what a question was answered with. It does not change.
+// answer is the result of a question. It is immutable.
 type answer struct {
 	made time.Time
-	body // JSON, a line
+	body // JSON in one line
 	err  error
 }
 
-// viewers are the identities that look at this moment. The memory of one is given up when nobody looks any more: tokens
-// are made up by whoever calls.
+// viewers are the identities with active requests. An identity's state is released with its last request, because a
+// caller can make up any number of tokens.
 type viewers struct {
 	asker Asker
 	mu    sync.Mutex
 	all   map[string]*viewer
 }
 
-// viewer is all who call as one identity.
+// viewer is the shared state of all callers with one identity.
 type viewer struct {
 	asker Asker
-	from  access.Caller // whoever came first
-	users int           // under the mutex of viewers
+	from  access.Caller // the first caller
+	users int           // guarded by the mutex of viewers
 
 	mu      sync.Mutex
 	latest  map[string]*answer
-	asking  map[string]chan struct{} // closed when an answer that is being made is there
-	watched int                      // streams of events that are open
-	event   *event                   // the newest
-	changed chan struct{}            // closed when there is a newer one
-	stop    context.CancelFunc       // ends the making of events
+	asking  map[string]chan struct{} // closed when the pending result exists
+	watched int                      // number of open event streams
+	event   *event                   // the newest event
+	changed chan struct{}            // closed when a newer event exists
+	stop    context.CancelFunc       // stops the generation of events
 }
 
-// join returns who calls as the identity of from, and what to call when it is not needed any more.
+// join returns the viewer of from's identity, and a function that the caller must call when it no longer needs it.
 func (v *viewers) join(from access.Caller) (*viewer, func()) {
 	h := sha256.New()
-	fmt.Fprintln(h, from.Local()) // where no token is asked for, callers of this machine may do more than others
+	fmt.Fprintln(h, from.Local()) // without tokens, callers of this machine may have more permissions
 	for _, a := range from.Authorization {
 		fmt.Fprintf(h, "%q ", a)
 	}
@@ -86,7 +87,7 @@ func (v *viewers) join(from access.Caller) (*viewer, func()) {
 	}
 }
 
-// ask returns the answer to a question, one that is no older than it may be.
+// ask returns the result of a question, which is younger than q.fresh.
 func (v *viewer) ask(ctx context.Context, q question) (*answer, error) {
 	for {
 		v.mu.Lock()
@@ -109,7 +110,7 @@ func (v *viewer) ask(ctx context.Context, q question) (*answer, error) {
 	}
 }
 
-// make has an answer made.
+// make requests a result and stores it.
 func (v *viewer) make(ctx context.Context, q question, done chan struct{}) {
 	ctx, cancel := context.WithTimeout(ctx, askFor)
 	defer cancel()
@@ -130,7 +131,7 @@ func (v *viewer) make(ctx context.Context, q question, done chan struct{}) {
 	close(done)
 }
 
-// line is a document as one line: an event is cut at the ends of lines.
+// line returns a document in one line, because line breaks separate the fields of an event.
 func line(b []byte) []byte {
 	var out bytes.Buffer
 	if json.Compact(&out, b) != nil {
@@ -140,7 +141,7 @@ func line(b []byte) []byte {
 	return out.Bytes()
 }
 
-// shared serves the answer to a question.
+// shared serves the result of a question.
 func (p *Page) shared(asked question) http.HandlerFunc {
 	return func(w http.ResponseWriter, q *http.Request) {
 		v, leave := p.viewers.join(p.caller(q))
@@ -159,6 +160,6 @@ func (p *Page) shared(asked question) http.HandlerFunc {
 			h.Set("Content-Encoding", "gzip")
 			b = a.gzip()
 		}
-		_, _ = w.Write(b) // whoever asked has gone: there is nobody to tell
+		_, _ = w.Write(b) // no error handling: the client is gone
 	}
 }
