@@ -5,17 +5,17 @@ import (
 	"strconv"
 )
 
-// column is one figure of every result.
+// column is a value of every result, as a table column.
 type column struct {
 	Name, Unit, About string
-	short             string // name where there is little room, when it has one
+	short             string // short name for narrow tables, if it has one
 	value             func(Result) float64
 	text              func(float64) string
-	most              bool // the largest is the best, not the smallest
-	neutral           bool // none is the best
+	most              bool // the highest value is the best
+	neutral           bool // no value is the best
 }
 
-// Title is the name with the unit.
+// Title returns the name with the unit.
 func (c column) Title() string {
 	if c.Name == "" || c.Unit == "" {
 		return c.Name + c.Unit
@@ -65,7 +65,7 @@ func hundredths(v float64) string {
 	return strconv.FormatFloat(v, 'f', 2, 64)
 }
 
-// known writes a dash for a figure that is not known.
+// known formats unknown (NaN) values as a dash.
 func known(text func(float64) string) func(float64) string {
 	return func(v float64) string {
 		if math.IsNaN(v) {
@@ -75,7 +75,8 @@ func known(text func(float64) string) func(float64) string {
 	}
 }
 
-// marks says which results have the best value of a column. Where most share it nothing is marked.
+// marks selects the results with the best value of a column. If more than half of the results have it, none is
+// selected.
 func (c column) marks(results []Result) []bool {
 	best := math.Inf(1)
 	sign := 1.0

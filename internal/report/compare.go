@@ -13,13 +13,13 @@ import (
 	"loaderd/packonline"
 )
 
-// Comparison is a method to compare, or the problem for which it is left out.
+// Comparison is a method to compare, or the problem for which it is skipped.
 type Comparison struct {
 	Config  packonline.Config
 	Problem error
 }
 
-// ErrNoDocuments is the problem of methods that look at documents where there are only lengths.
+// ErrNoDocuments is the problem of methods that need documents' content, if only lengths are given.
 var ErrNoDocuments = errors.New("it packs documents that have to do with one another: give them with --documents")
 
 // Comparisons makes a comparison of each method, with the settings of c. Methods with one row length take the longest
@@ -42,7 +42,8 @@ func Comparisons(c packonline.Config, methods []string, documents bool) []Compar
 	return all
 }
 
-// CommonProblems are what every method with several row lengths finds wrong with c: what only some do is theirs to say.
+// CommonProblems returns the errors in c that every method with several row lengths reports. The other errors are
+// reported per method.
 func CommonProblems(c packonline.Config) []packonline.FieldError {
 	var least []packonline.FieldError
 	first := true
@@ -57,8 +58,8 @@ func CommonProblems(c packonline.Config) []packonline.FieldError {
 	return least
 }
 
-// LeaveOutSmallPools gives a problem to each comparison that is to have the whole input in its pool (0) and whose
-// method cannot hold so many documents.
+// LeaveOutSmallPools sets a problem for comparisons whose pool is the whole input (0) and whose method cannot hold
+// that many documents.
 func LeaveOutSmallPools(all []Comparison, documents int) {
 	for i, one := range all {
 		if one.Problem != nil || one.Config.Pool != 0 {
@@ -71,8 +72,8 @@ func LeaveOutSmallPools(all []Comparison, documents int) {
 	}
 }
 
-// Compare packs with every method that can and adds what came of it, in order; in the end it judges. pack may return no
-// figures of how related the documents of rows are. progress is told before each.
+// Compare packs with all methods that have no problem, adds the results in order, and chooses the best method. pack
+// may return nil for the relatedness of documents. progress is called before each method.
 func (r *Report) Compare(all []Comparison,
 	pack func(packonline.Config) (*simulation.Result, *relatedness.Figures, error),
 	progress func(i int, method string)) error {

@@ -20,8 +20,8 @@ var files embed.FS
 
 var page = template.Must(template.ParseFS(files, "page/index.html"))
 
-// filled is what the page is filled with: texts and tables, the data of its figures, the style sheet and the script,
-// which the policy names.
+// filled is the data of the page's template: texts and tables, the data of the figures, the style sheet and the
+// script, both of which the policy names by hash.
 type filled struct {
 	*Report
 	Setting string
@@ -33,14 +33,14 @@ type filled struct {
 	Policy  string
 }
 
-// WriteHTML writes the report as one page that loads nothing: texts and tables as HTML, the figures as the JSON of the
-// report with the modules that draw them.
+// WriteHTML writes the report as one self-contained page: texts and tables as HTML, and figures as the report's JSON
+// with the modules that draw them.
 func (r *Report) WriteHTML(w io.Writer) error {
 	style, script, err := parts()
 	if err != nil {
 		return fmt.Errorf("write report: %w", err)
 	}
-	data, err := json.Marshal(r) // which escapes what could end the script element
+	data, err := json.Marshal(r) // escapes text that could end the script element
 	if err != nil {
 		return fmt.Errorf("write report: %w", err)
 	}
@@ -54,7 +54,7 @@ func (r *Report) WriteHTML(w io.Writer) error {
 	return nil
 }
 
-// parts are the style sheet and the script of the page.
+// parts returns the style sheet and the script of the page.
 func parts() (style, script string, err error) {
 	own, err := fs.Sub(files, "page")
 	if err != nil {
@@ -75,13 +75,13 @@ func parts() (style, script string, err error) {
 	return sheets.String(), script, err
 }
 
-// hash names a text for a Content-Security-Policy.
+// hash returns the hash of a text for a Content-Security-Policy.
 func hash(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return "sha256-" + base64.StdEncoding.EncodeToString(sum[:])
 }
 
-// facts describe the documents: a number, and what it counts.
+// facts describes the documents by pairs of a number and its meaning.
 func (r *Report) facts() [][2]string {
 	d := r.Lengths
 	return [][2]string{
@@ -100,7 +100,7 @@ type pageTable struct {
 
 type pageRow struct {
 	Name  string
-	Best  bool // of the method to take
+	Best  bool // of the chosen method
 	Cells []pageCell
 }
 
@@ -109,7 +109,7 @@ type pageCell struct {
 	Marked bool // best of its column
 }
 
-// tables are all figures in numbers. Those without a row are left out.
+// tables returns all values as tables. Tables without rows are omitted.
 func (r *Report) tables() (all []pageTable) {
 	for _, t := range []struct {
 		title, first string

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Lengths describes the documents: lengths are in tokens, the end-of-document token included.
+// Lengths describes the documents. Lengths are in tokens, including the end-of-document token.
 type Lengths struct {
 	Documents int     `json:"documents"`
 	Tokens    int64   `json:"tokens"`
@@ -17,7 +17,7 @@ type Lengths struct {
 	Max       int32   `json:"max"`
 	// Longer is the share of documents that are longer than the longest row: every method must split them.
 	Longer float64 `json:"longer"`
-	// Pieces is how many pieces the documents make when none is cut more often than that row demands.
+	// Pieces is the number of pieces if no document is cut more often than the longest row requires.
 	Pieces    int64 `json:"pieces"`
 	Histogram []Bin `json:"histogram"`
 }
@@ -30,7 +30,7 @@ type Bin struct {
 	Tokens    int64   `json:"tokens"`
 }
 
-// fineness is how many bins a doubling of the length has: at most 4, and fewer where lengths spread widely.
+// fineness returns the number of bins per doubling of the length: 4, or fewer for a wide range of lengths.
 func fineness(least, most int32) float64 {
 	f := 4.0
 	for f > 1 && f*math.Log2(float64(most)/float64(least)) > 64 {
@@ -39,7 +39,7 @@ func fineness(least, most int32) float64 {
 	return f
 }
 
-// Describe sums up document lengths for rows of at most row tokens.
+// Describe summarizes document lengths for rows of at most row tokens.
 func Describe(lengths []int32, row int) Lengths {
 	d := Lengths{Documents: len(lengths)}
 	if len(lengths) == 0 {

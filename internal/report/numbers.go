@@ -9,7 +9,7 @@ import (
 	"loaderd/internal/quantity"
 )
 
-// percent is a share for people, with as many digits as tell it from others.
+// percent formats a share in percent: with two significant digits below 10 %, else with one decimal place.
 func percent(share float64) string {
 	p := 100 * share
 	switch {
@@ -29,7 +29,7 @@ func significant(v float64, digits int) string {
 	return strconv.FormatFloat(v, 'f', max(decimals, 0), 64)
 }
 
-// short is a large number in at most four characters and a unit.
+// short formats a large number in at most four characters and a unit.
 func short(v float64) string {
 	for _, u := range []struct {
 		size float64
@@ -46,7 +46,7 @@ func short(v float64) string {
 	return significant(v, 2)
 }
 
-// rows says row lengths in words.
+// rows lists row lengths.
 func rows(lengths []int) string {
 	if len(lengths) > 4 {
 		return fmt.Sprintf("%d lengths from %s to %s", len(lengths), quantity.Count(lengths[0]),

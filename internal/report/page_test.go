@@ -53,7 +53,7 @@ func openPage(t *testing.T, browser context.Context, r *report.Report, v browser
 	return p
 }
 
-// allMethods is a comparison with every kind of figure except those of sources and of documents.
+// allMethods returns a comparison with every kind of figure except those of sources and of documents.
 func allMethods(t *testing.T) *report.Report {
 	return compared(t, lengths.LogNormal(5_000, 1), []int{1024, 2048, 4096, 8192, 16384}, packonline.Methods()...)
 }
@@ -108,8 +108,8 @@ func TestPage_IsOneFile(t *testing.T) {
 	}
 }
 
-// misplaced names texts that overlap within a drawing or leave their figure, numbers that are none, and what is wider
-// than the window.
+// misplaced lists texts that overlap within a figure or extend beyond it, invalid numbers, and elements wider than
+// the window.
 const misplaced = `(() => {
 	const found = [];
 	for (const figure of document.querySelectorAll(".chart")) {
@@ -134,7 +134,7 @@ const misplaced = `(() => {
 	return found;
 })()`
 
-// Every figure is there, in its place at all widths, and has a table; nothing is loaded, and the console stays empty.
+// The page contains every figure with its table, correctly placed at all widths. It loads nothing and logs no errors.
 func TestPage_DrawsEveryFigure(t *testing.T) {
 	browser := browsertest.Chromium(t)
 	always := []string{"Your documents", "Padding", "Documents split", "Documents a row", "How long documents wait",
@@ -142,7 +142,7 @@ func TestPage_DrawsEveryFigure(t *testing.T) {
 	related := []string{"Burstiness of rows", "Tokens that come again"}
 	for name, x := range map[string]struct {
 		report *report.Report
-		more   []string // titles beside those that are always there
+		more   []string // titles in addition to those in always
 	}{
 		"all methods":    {allMethods(t), []string{"Tokens dropped or repeated", "Which rows", "Fair samples"}},
 		"one":            {compared(t, lengths.LogNormal(100, 1), []int{2048}, "bfd"), []string{"Fair samples"}},
@@ -198,7 +198,7 @@ func TestPage_WithoutResults(t *testing.T) {
 	}
 }
 
-// Names of sources, files and commands are texts, whatever they hold.
+// Names of sources, files and commands are displayed as text, whatever characters they contain.
 func TestPage_HostileNames(t *testing.T) {
 	r := mixed(t, 2, 2000, "concat", "bfd")
 	r.Input, r.Command = hostile, hostile
@@ -218,7 +218,7 @@ func TestPage_HostileNames(t *testing.T) {
 	}
 }
 
-// axe-core finds no barriers, in light and dark, at all widths.
+// axe-core reports no accessibility problems, in light and dark mode, at all widths.
 func TestPage_Accessible(t *testing.T) {
 	rules, browser := browsertest.Axe(t), browsertest.Chromium(t)
 	r := mixed(t, 3, 2000, "concat", "bfd")

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// relatedColumns are the figures that say how much the documents of a row have to do with one another. They are there
-// when documents were packed, not lengths.
+// relatedColumns are the values that measure the relatedness of documents in a row. They exist only if documents were
+// packed, not lengths.
 var relatedColumns = []column{
 	{Name: "neighbours", Unit: "cosine",
 		About: "how alike documents next to each other are: the mean cosine of their tf-idf vectors",
@@ -35,7 +35,7 @@ var relatedColumns = []column{
 
 func thousandths(v float64) string { return fmt.Sprintf("%.3f", v) }
 
-// related are the results of methods that packed documents, not lengths.
+// related returns the results of methods that packed documents, not lengths.
 func (r *Report) related() (some []Result) {
 	for _, x := range r.Results {
 		if x.Related != nil && x.Related.Rows > 0 {
@@ -45,13 +45,13 @@ func (r *Report) related() (some []Result) {
 	return some
 }
 
-// ZipfQuantile is an exponent that a share of the rows do not exceed.
+// ZipfQuantile is an exponent that the given share of rows does not exceed.
 type ZipfQuantile struct {
 	Share    float64 `json:"share"`
 	Exponent float64 `json:"exponent"`
 }
 
-// zipfShares are the quantiles of the exponents of single rows.
+// zipfShares are the quantiles of the Zipf exponents of single rows.
 var zipfShares = []float64{0.05, 0.25, 0.5, 0.75, 0.95}
 
 func zipfQuantiles(exponents []float64) (all []ZipfQuantile) {
@@ -64,17 +64,17 @@ func zipfQuantiles(exponents []float64) (all []ZipfQuantile) {
 	return all
 }
 
-// TokenCount is the share of a row's distinct tokens that occur Count times in it or more, in the mean over rows.
+// TokenCount is the share of a row's distinct tokens that occur at least Count times in it, averaged over rows.
 type TokenCount struct {
 	Count int     `json:"count"`
 	Share float64 `json:"share"`
 }
 
-// leastShare is the least share of a TokenCount.
+// leastShare is the smallest share for which a TokenCount is listed.
 const leastShare = 1e-4
 
-// tokenCounts sums a distribution of counts, [k] the share of those of k+1, from its end. Of counts that differ by less
-// than a fiftieth the first is kept.
+// tokenCounts returns the cumulative form of a distribution of counts, in which [k] is the share of count k+1. Of
+// counts within 2 % of each other it keeps the first.
 func tokenCounts(distribution []float64) (all []TokenCount) {
 	atLeast := slices.Clone(distribution)
 	for k := len(atLeast) - 2; k >= 0; k-- {

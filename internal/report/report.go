@@ -1,5 +1,5 @@
-// Package report compares how packing methods did on the same document lengths: as a table for a terminal, as JSON, and
-// as one HTML page that draws figures of the JSON without a network.
+// Package report compares the results of packing methods on the same document lengths: as a table for a terminal, as
+// JSON, and as one HTML page that draws figures of the JSON without network access.
 package report
 
 import (
@@ -11,51 +11,51 @@ import (
 	"loaderd/internal/simulation"
 )
 
-// Report is what was packed, and how every method did. Its JSON is read by other programs: fields may be added, and
-// none may change its name or meaning.
+// Report contains the input of a comparison and the result of every method. Other programs read its JSON: fields may
+// be added, but no field may change its name or meaning.
 type Report struct {
-	Input   string    `json:"input"`   // where the lengths come from
-	Command string    `json:"command"` // that makes the report again
+	Input   string    `json:"input"`   // name of the input
+	Command string    `json:"command"` // reproduces the report
 	Lengths Lengths   `json:"lengths"`
-	Rows    []int     `json:"rows"` // row lengths in tokens, ascending; methods with one take the largest
+	Rows    []int     `json:"rows"` // row lengths in tokens, ascending; methods with one use the largest
 	Pool    int       `json:"pool"` // pieces; 0 is the whole input
 	MaxAge  int       `json:"max_age"`
 	Short   int       `json:"short"`   // tokens below which documents are short, in the samples of the results
-	Best    string    `json:"best"`    // the method to take; empty without results
-	Why     []string  `json:"why"`     // it, in sentences
+	Best    string    `json:"best"`    // the recommended method; empty without results
+	Why     []string  `json:"why"`     // reasons for it, in sentences
 	Results []Result  `json:"results"` // in the order in which they were added
 	Skipped []Skipped `json:"skipped,omitempty"`
 }
 
-// Result is how one method did.
+// Result is the result of one method.
 type Result struct {
 	*simulation.Result
 	Ages []AgeQuantile `json:"ages"`
-	// Related says how related the documents of a row are, where documents were packed, not lengths.
+	// Related is the relatedness of documents in a row. It is nil if lengths were packed.
 	Related *relatedness.Figures `json:"related,omitempty"`
-	// Zipf and TokenCounts are there with Related: exponents of single rows, and how often tokens occur in them.
+	// Zipf and TokenCounts exist if Related does: exponents of single rows, and how often tokens occur in them.
 	Zipf        []ZipfQuantile `json:"zipf_quantiles,omitempty"`
 	TokenCounts []TokenCount   `json:"token_counts,omitempty"`
 
-	source *simulation.Source // in lines about one source of a mixture
+	source *simulation.Source // in rows of tables by source
 }
 
-// AgeQuantile is an age in documents that a share of the documents do not exceed.
+// AgeQuantile is an age in documents that the given share of documents does not exceed.
 type AgeQuantile struct {
 	Share float64 `json:"share"`
 	Age   uint32  `json:"age"`
 }
 
-// ageShares are the quantiles of ages; 0 is the youngest.
+// ageShares are the quantiles of ages; 0 is the lowest age.
 var ageShares = []float64{0, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1}
 
-// Skipped is a method that can not pack into these rows, with the reason.
+// Skipped is a method that cannot pack into these rows, with the reason.
 type Skipped struct {
 	Method string `json:"method"`
 	Reason string `json:"reason"`
 }
 
-// Add adds how a method did; related is nil where only lengths are known.
+// Add adds a method's result. related is nil if lengths were packed.
 func (r *Report) Add(s *simulation.Result, related *relatedness.Figures) {
 	x := Result{Result: s, Related: related}
 	for _, share := range ageShares {
@@ -67,7 +67,7 @@ func (r *Report) Add(s *simulation.Result, related *relatedness.Figures) {
 	r.Results = append(r.Results, x)
 }
 
-// Judge chooses the method to take, once all are added.
+// Judge chooses the recommended method. All results must have been added.
 func (r *Report) Judge() { r.Best, r.Why = judge(r) }
 
 // WriteJSON writes the report as one JSON object.
@@ -84,14 +84,14 @@ func (r *Report) WriteJSON(w io.Writer) error {
 // largest returns the longest row in tokens.
 func (r *Report) largest() int { return r.Rows[len(r.Rows)-1] }
 
-// Shares of a result, each from 0 on.
+// Shares of a result, from 0 to 1 or more.
 
 func (x Result) notWhole() float64 { return share(x.NotWhole, x.Documents) }
 func (x Result) dropped() float64  { return share(x.DroppedTokens, x.Tokens) }
 func (x Result) repeated() float64 { return share(x.RepeatedTokens, x.Tokens) }
 
-// attention and unmasked are the tokens that a token attends to, in the mean over all tokens: its own piece's with the
-// document mask, the row's without.
+// attention and unmasked return the number of tokens to which a token attends, averaged over all tokens: those of its
+// piece with the document mask, those of its row without it.
 func (x Result) attention() float64 { return perToken(x.AttentionCost, x) }
 func (x Result) unmasked() float64  { return perToken(x.AttentionCostUnmasked, x) }
 

@@ -22,7 +22,7 @@ import (
 	"loaderd/packonline"
 )
 
-// compared runs methods on some lengths.
+// compared runs methods on the given lengths.
 func compared(t *testing.T, in []int32, rows []int, methods ...string) *report.Report {
 	t.Helper()
 	r := &report.Report{Input: "<lengths>", Command: "loaderd compare", Rows: rows, Pool: 500, MaxAge: 2000,
@@ -78,7 +78,7 @@ func TestDescribe(t *testing.T) {
 	}
 }
 
-// TestVerdict checks the method that is chosen against what it is chosen for.
+// TestVerdict checks that the chosen method meets the criteria of the choice.
 func TestVerdict(t *testing.T) {
 	r := compared(t, lengths.LogNormal(20_000, 1), []int{2048}, "concat", "pad", "bfd", "bfd-m", "seamless")
 	if r.Best != "bfd" {
@@ -100,19 +100,19 @@ func TestVerdict(t *testing.T) {
 			"documents of these lengths do not fill these rows. "; !strings.HasPrefix(have, want) {
 		t.Errorf("it says %q, want %q", have, want)
 	}
-	// With several row lengths the method whose rows cost least is taken, when all else is alike.
+	// With several row lengths, methods that are equal otherwise are ranked by the cost of their rows.
 	r = compared(t, []int32{64, 64, 64, 256}, []int{64, 256}, "bfd", "naive")
 	if r.Best != "naive" {
 		t.Errorf("%s is chosen: %v", r.Best, r.Why)
 	}
-	// Where all documents are longer than a row the method is taken that cuts them least.
+	// If all documents are longer than a row, the method with the fewest cuts is chosen.
 	r = compared(t, []int32{100, 100, 100, 100}, []int{64}, "concat", "bfd", "decompose")
 	if have, want := strings.Join(r.Why, " "),
 		"bfd cuts no document more often than rows of 64 tokens demand, and drops and repeats nothing."; r.Best != "bfd" ||
 		!strings.HasPrefix(have, want) {
 		t.Errorf("%s is chosen: %s", r.Best, have)
 	}
-	// Where most documents wait for none, it says so.
+	// The report mentions that most documents do not wait.
 	r = compared(t, []int32{8, 8, 8, 3, 5, 8}, []int{8}, "bfd")
 	if have, want := strings.Join(r.Why, " "),
 		"Half of the documents wait for none, and none waits for more than 2 later ones."; !strings.HasSuffix(have, want) {
@@ -125,7 +125,7 @@ func TestVerdict(t *testing.T) {
 
 func TestTable(t *testing.T) {
 	r := compared(t, lengths.LogNormal(5_000, 1), []int{1024, 2048, 4096}, append(packonline.Methods(), "bfd")...)
-	// The widest figures there are.
+	// The widest possible values.
 	wide := *r.Results[0].Result
 	wide.Method, wide.DocumentsPerSecond, wide.RepeatedTokens, wide.DroppedTokens = "bucketllm-v0", 199.9e6,
 		wide.Tokens/300_000, wide.Tokens/300_000
@@ -149,7 +149,7 @@ func TestTable(t *testing.T) {
 			" Rows of 1,024, 2,048 and 4,096 tokens (methods with one row length: 4,096); a pool of 500 pieces") {
 		t.Errorf("the table begins\n%s", strings.Join(lines[:4], "\n"))
 	}
-	// The best padding has a star, and only it.
+	// Only the best padding has a star.
 	var stars []string
 	_, quality, _ := strings.Cut(out.String(), "\nmethod ")
 	quality, _, _ = strings.Cut(quality, "\n\n")
@@ -166,7 +166,8 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// TestStars: the best value of a column has a star, the least or, of speeds, the most; none when most methods share it.
+// TestStars checks that the best value of a column has a star: the lowest, or the highest for speeds. There is no
+// star if most methods share the value.
 func TestStars(t *testing.T) {
 	r := &report.Report{Rows: []int{8}}
 	for _, x := range []simulation.Result{
@@ -188,7 +189,7 @@ func TestStars(t *testing.T) {
 	if err := r.WriteTable(&out); err != nil {
 		t.Fatal(err)
 	}
-	stars := make([][]string, 4) // what the tables have of each method, one below the other
+	stars := make([][]string, 4) // cells of all tables per method
 	for _, l := range strings.Split(out.String(), "\n") {
 		if f := strings.Fields(l); len(f) > 0 && len(f[0]) == 1 && strings.HasPrefix(l, f[0]) && f[0] >= "a" {
 			k := f[0][0] - 'a'
@@ -213,8 +214,8 @@ func TestStars(t *testing.T) {
 	}
 }
 
-// TestSamples: the table tells how far the worst twentieth of every method's run is off, and how many documents are not
-// whole. Runs that are too short for that have a dash.
+// TestSamples checks that the table contains the deviation of the worst twentieth of every method's run, and the
+// share of documents that are not whole. For runs that are too short, the deviation is a dash.
 func TestSamples(t *testing.T) {
 	in := lengths.LogNormal(20_000, 1)
 	r := compared(t, in, []int{2048}, "concat", "bfd-m", "seamless")
@@ -231,7 +232,7 @@ func TestSamples(t *testing.T) {
 	if err := r.WriteTable(&table); err != nil {
 		t.Fatal(err)
 	}
-	have := map[string]map[string]string{} // column -> method -> figure
+	have := map[string]map[string]string{} // column -> method -> value
 	var names []string
 	for _, l := range strings.Split(table.String(), "\n") {
 		f := strings.Fields(strings.NewReplacer("not whole", "not-whole", " k", "k", " M", "M", "*", "").Replace(l))
@@ -275,7 +276,7 @@ func TestSamples(t *testing.T) {
 	}
 }
 
-// near says whether two figures are the same but for their rounding.
+// near reports whether two values are equal apart from rounding.
 func near(a, b string) bool {
 	x, err := strconv.ParseFloat(a, 64)
 	y, err2 := strconv.ParseFloat(b, 64)
@@ -286,7 +287,7 @@ type failing struct{}
 
 func (failing) Write([]byte) (int, error) { return 0, errors.New("disk full") }
 
-// TestJSON: other programs read these names.
+// TestJSON checks the names in the JSON, on which other programs depend.
 func TestJSON(t *testing.T) {
 	r := compared(t, []int32{5, 3, 8, 2}, []int{8}, "bfd")
 	var out bytes.Buffer
@@ -312,8 +313,8 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-// documents is a comparison of documents: rows of related ones, as many a method, that the earlier methods have
-// burstier.
+// documents returns a comparison of documents in which each method has the given number of rows of related documents,
+// and earlier methods have higher burstiness.
 func documents(t *testing.T, rows int, methods ...string) *report.Report {
 	t.Helper()
 	r := compared(t, lengths.LogNormal(200, 1), []int{1024, 2048}, methods...)
@@ -341,10 +342,10 @@ func documents(t *testing.T, rows int, methods ...string) *report.Report {
 	return r
 }
 
-// TestRelated: where documents were packed the table and the JSON say how related those of a row are.
+// TestRelated checks that table and JSON contain the relatedness of documents in a row, if documents were packed.
 func TestRelated(t *testing.T) {
 	r := documents(t, 20, packonline.Methods()...)
-	// The widest figures there are.
+	// The widest possible values.
 	r.Results[7].Method = "bucketllm-v0"
 	*r.Results[7].Related = relatedness.Figures{Rows: 1, Neighbours: 1, NeighbourCosine: 0.999, SameFolder: 0.9994,
 		SameFile: 0.9994, NearDuplicates: 0.00012345,
@@ -382,7 +383,7 @@ func TestRelated(t *testing.T) {
 			t.Errorf("%s: -want +got:\n%s", x.Method, diff)
 		}
 	}
-	// Without two documents in any row, and for lengths, there is nothing to say.
+	// Without two documents in any row, and for lengths, relatedness is omitted.
 	for _, r := range []*report.Report{documents(t, 0, "concat"), compared(t, []int32{5}, []int{8}, "concat")} {
 		var out bytes.Buffer
 		if err := errors.Join(r.WriteTable(&out), r.WriteHTML(&out)); err != nil {

@@ -7,7 +7,7 @@ import (
 	"loaderd/internal/quantity"
 )
 
-// deviation is how far the worst twentieth of the run is off, NaN where the run is too short to tell.
+// deviation returns the deviation of the run's worst twentieth, NaN if the run is too short.
 func (x Result) deviation() float64 {
 	if x.Sample == nil {
 		return math.NaN()
@@ -15,7 +15,7 @@ func (x Result) deviation() float64 {
 	return x.Sample.Deviation
 }
 
-// sampled are the results that tell how fair a sample every part of their run is.
+// sampled returns the results with a measure of how representative each part of the run is.
 func (r *Report) sampled() (some []Result) {
 	for _, x := range r.Results {
 		if x.Sample != nil {
@@ -25,7 +25,7 @@ func (r *Report) sampled() (some []Result) {
 	return some
 }
 
-// aboutSamples says what is compared.
+// aboutSamples describes the compared share.
 func (r *Report) aboutSamples() string {
 	return fmt.Sprintf("the share of tokens that are of documents shorter than %s",
 		quantity.Count(r.sampled()[0].Sample.Below))

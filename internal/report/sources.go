@@ -8,7 +8,7 @@ import (
 	"loaderd/internal/simulation"
 )
 
-// sourceNames are those of a mixture, none without one.
+// sourceNames returns the names of the sources of a mixture, nil without a mixture.
 func (r *Report) sourceNames() []string {
 	if len(r.Results) == 0 {
 		return nil
@@ -16,7 +16,7 @@ func (r *Report) sourceNames() []string {
 	return slices.Sorted(maps.Keys(r.Results[0].Sources))
 }
 
-// sources has a line for every source, with the figures that no method changes.
+// sources returns a row per source, with the values that do not depend on the method.
 func (r *Report) sources() (lines []Result) {
 	for _, name := range r.sourceNames() {
 		lines = append(lines, sourceLine(name, r.Results[0].Sources[name]))
@@ -24,7 +24,7 @@ func (r *Report) sources() (lines []Result) {
 	return lines
 }
 
-// bySource has a line for every source and method.
+// bySource returns a row per source and method.
 func (r *Report) bySource() (lines []Result) {
 	for _, name := range r.sourceNames() {
 		for _, x := range r.Results {
@@ -34,19 +34,20 @@ func (r *Report) bySource() (lines []Result) {
 	return lines
 }
 
-// sourceLine is a line of a table about sources: name stands where other tables have the method.
+// sourceLine returns a row of a table of sources. It stores name in the field that contains the method in other
+// tables.
 func sourceLine(name string, s *simulation.Source) Result {
 	return Result{Result: &simulation.Result{Method: name}, source: s}
 }
 
-// ofSource is a column about a source, of which none is the best.
+// ofSource returns a column of a source's values, of which none is marked as the best.
 func ofSource(name, unit, about string, value func(*simulation.Source) float64, text func(float64) string) column {
 	return column{Name: name, Unit: unit, About: about, value: func(x Result) float64 {
 		return value(x.source)
 	}, text: text, neutral: true}
 }
 
-// sourceColumns are about the sources alone, mixedColumns about what a method makes of them.
+// sourceColumns depend on the sources only, mixedColumns also on the method.
 var (
 	sourceColumns = []column{
 		ofSource("weight", "", "as configured, relative to those of the others", func(s *simulation.Source) float64 {
@@ -82,5 +83,5 @@ var (
 	}
 )
 
-// plain is a number as a person would write it.
+// plain formats a number without trailing zeros.
 func plain(v float64) string { return strconv.FormatFloat(v, 'g', 6, 64) }

@@ -15,7 +15,7 @@ import (
 	"loaderd/packonline"
 )
 
-// mixed is a comparison on a mixture of so many sources, of so many documents each.
+// mixed returns a comparison on a mixture with the given number of sources and of documents per source.
 func mixed(t *testing.T, sources, documents int, methods ...string) *report.Report {
 	t.Helper()
 	m := &simulation.Mixture{Config: mixture.Config{Mix: mixture.Mix{Dry: mixture.DryWait, End: mixture.EndAll},
@@ -44,7 +44,7 @@ func mixed(t *testing.T, sources, documents int, methods ...string) *report.Repo
 	return r
 }
 
-// A comparison on a mixture says how every source fares with every method.
+// A comparison on a mixture contains values for every source and method.
 func TestSources(t *testing.T) {
 	told := func(r *report.Report) (table, page string) {
 		var text, html bytes.Buffer

@@ -10,10 +10,10 @@ import (
 	"loaderd/internal/quantity"
 )
 
-// tableWidth is how many characters fit a line: those of a narrow terminal.
+// tableWidth is the maximum number of characters per line, for a narrow terminal.
 const tableWidth = 80
 
-// WriteTable writes the report as a table of at most tableWidth characters a line. A * marks the best value of a
+// WriteTable writes the report as a table with at most tableWidth characters per line. A * marks the best value of a
 // column.
 func (r *Report) WriteTable(w io.Writer) error {
 	d := r.Lengths
@@ -51,7 +51,7 @@ func (r *Report) WriteTable(w io.Writer) error {
 	return nil
 }
 
-// setting says under which bounds the methods ran.
+// setting describes the bounds under which the methods ran.
 func (r *Report) setting() string {
 	s := fmt.Sprintf("Rows of %s tokens", rows(r.Rows))
 	if len(r.Rows) > 1 {
@@ -68,7 +68,8 @@ func (r *Report) setting() string {
 	return s + fmt.Sprintf(", ages up to %s documents", quantity.Count(r.MaxAge))
 }
 
-// table has a line for every result, which first names. Columns that fit no more into it follow in another one below.
+// table formats a row for every result, with the title first for the column of names. Columns that exceed the width
+// follow in further tables below.
 func table(first string, columns []column, results []Result) string {
 	cells := [][]string{{first}, {""}}
 	for _, x := range results {
@@ -109,8 +110,8 @@ func table(first string, columns []column, results []Result) string {
 	return b.String()
 }
 
-// folded returns behind which columns tables end, of which the first column is part of each: as few tables as fit
-// tableWidth, and these of about the same width.
+// folded splits columns into tables and returns the end index of each. Every table repeats the first column. The
+// number of tables is the smallest for tableWidth, and their widths are about equal.
 func folded(widths []int) (ends []int) {
 	for most := tableWidth; ; most-- {
 		var tried []int
@@ -132,7 +133,7 @@ func folded(widths []int) (ends []int) {
 	}
 }
 
-// wrap breaks a text into lines of at most width characters.
+// wrap splits a text into lines of at most width characters.
 func wrap(text string, width int) string {
 	var b strings.Builder
 	at := 0

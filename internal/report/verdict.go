@@ -9,15 +9,15 @@ import (
 	"loaderd/internal/quantity"
 )
 
-// Differences below these are no reason to prefer a method.
+// Smaller differences do not count when methods are compared.
 const (
-	sameCuts    = 0.0005 // a document
+	sameCuts    = 0.0005 // per document
 	samePadding = 0.0001 // of the slots
 	sameCost    = 0.02   // of the attention without a mask
 )
 
-// judge chooses the method to take and says why: first nothing dropped or repeated, then the fewest needless cuts, then
-// the least padding, then the least attention without a mask, then the youngest documents.
+// judge chooses the recommended method and gives reasons. Its criteria in order: nothing dropped or repeated, the
+// fewest needless cuts, the least padding, the least attention without a mask, the lowest age of documents.
 func judge(r *Report) (best string, why []string) {
 	if len(r.Results) == 0 {
 		return "", nil
@@ -42,12 +42,12 @@ func judge(r *Report) (best string, why []string) {
 	return w.Method, r.reasons(w)
 }
 
-// needless is how many cuts a document suffers, in the mean, beyond those that the longest row demands.
+// needless returns the average number of cuts per document beyond those that the longest row requires.
 func (r *Report) needless(x Result) float64 {
 	return share(x.Pieces-r.Lengths.Pieces, x.Documents)
 }
 
-// reasons says what speaks for a method, and what others do better.
+// reasons describes the advantages of a method, and what other methods do better.
 func (r *Report) reasons(w Result) []string {
 	var why []string
 	say := func(format string, args ...any) { why = append(why, fmt.Sprintf(format, args...)) }
@@ -93,7 +93,7 @@ func (r *Report) reasons(w Result) []string {
 	return why
 }
 
-// rival returns the result that pads least, if that is less than w does.
+// rival returns the result with the least padding, if that is less than w's.
 func (r *Report) rival(w Result) *Result {
 	var best *Result
 	for i, x := range r.Results {
@@ -104,7 +104,7 @@ func (r *Report) rival(w Result) *Result {
 	return best
 }
 
-// price says what x, which pads less, does worse than w: the first of judge's reasons against it.
+// price describes how x, which pads less, is worse than w, by the first of judge's criteria that applies.
 func (r *Report) price(w, x Result) string {
 	switch {
 	case x.dropped() > 0:
