@@ -10,37 +10,37 @@ import (
 	"loaderd/loader/runconfig"
 )
 
-// Figures are what the live view shows of one moment.
+// Figures are the values of the live view at one moment.
 type Figures struct {
-	From     string // what the documents are
-	Page     string // link to the live page, which opens it once; empty before there is one
+	From     string // description of the documents
+	Page     string // link that opens the live page once; empty before it exists
 	Settings string
 	Phase    string
 	Elapsed  time.Duration
 	World    int
 
-	Published float64 // part of the documents that has been published, 0 to 1
+	Published float64 // published share of the documents, 0 to 1
 	Offered   int64   // documents handed to the publisher
 	Stats     loader.Stats
 	Read      uint64 // steps that all readers have finished
-	Tokens    int64  // that readers got
+	Tokens    int64  // received by readers
 
-	Now, Mean stats.Rates // of documents that are packed and tokens that are read: lately, and since the start
+	Now, Mean stats.Rates // of packed documents and read tokens: recent, and since the start
 
-	Window, Ahead int // bounds of the levels
+	Window, Ahead int // limits of the levels
 	CacheBytes    int64
-	Note          string // what needs attention
+	Note          string // message that needs attention
 }
 
-// Lag is how many planned steps the readers have not finished.
+// Lag returns the number of planned steps that the readers have not finished.
 func (f Figures) Lag() int64 { return int64(f.Stats.Planned) - int64(f.Read) }
 
-// counts are what the rates are of.
+// counts returns the counters for the rates.
 func (f Figures) counts() stats.Counts {
 	return stats.Counts{Documents: f.Stats.Documents, Tokens: f.Tokens}
 }
 
-// Figures looks at the job. It leaves Now to a Rates, which has the figures before.
+// Figures returns the present values of the job. It does not set Now, which a Rates computes from successive Figures.
 func (j *Job) Figures() Figures {
 	c := j.Config
 	f := Figures{Settings: settings(c.Plan, c.Tokenizer.Name, j.World), Phase: "starting", Elapsed: time.Since(j.Began),
@@ -82,7 +82,7 @@ func settings(p runconfig.Config, tokenizer string, world int) string {
 		quantity.Range(p.Steps.PerBucket(p.Packing.Buckets)), quantity.Things(world, "reader"))
 }
 
-// Rates fills in the rates of the last moments. It is given all figures, one after the other.
+// Rates computes recent rates. Fill must be called with all Figures in order.
 type Rates struct{ window stats.Window }
 
 // Fill sets f.Now.

@@ -1,5 +1,5 @@
-// Package demo runs the whole path in one process: documents, a daemon with its NATS server, and readers that go from
-// step to step together.
+// Package demo runs the whole pipeline in one process: documents, a daemon with its NATS server, and readers that
+// read in lockstep.
 package demo
 
 import (
@@ -21,44 +21,45 @@ import (
 
 // Options of a demo.
 type Options struct {
-	Began  time.Time     // of the command
+	Began  time.Time     // start of the command
 	Config config.Config // of the daemon
 	Find   func(context.Context) (Documents, error)
 	World  int   // readers
-	Limit  int64 // publish at most so many documents; 0 is all
+	Limit  int64 // maximum number of documents to publish; 0 is all
 	Log    *slog.Logger
 	Notes  *Notes // what Log writes to
 }
 
-// Documents are what is published.
+// Documents are the documents to publish.
 type Documents struct {
 	Inputs []*corpus.Input
-	From   string        // what they are, for people
-	Format corpus.Format // as which they were read; empty is Auto
+	From   string        // description for the user
+	Format corpus.Format // format in which they were read; empty is Auto
 }
 
-// Job is the whole path: documents, daemon, readers.
+// Job is the whole pipeline: documents, daemon, readers.
 type Job struct {
 	Options
 
-	mu         sync.Mutex // guards what comes up while the job is watched
-	documents  Documents  // nothing before they are found
+	mu         sync.Mutex // guards fields that are set while the job is watched
+	documents  Documents  // zero before they are found
 	daemon     *daemon.Daemon
-	publishing *publishing.Publishing // nil before it has connected
+	publishing *publishing.Publishing // nil before the connection exists
 	ranks      *ranks
 	page       string    // link to the live page
-	linked     time.Time // when it was made
+	linked     time.Time // time at which page was made
 	complete   bool
-	elapsed    time.Duration // of the whole job, once it has ended
+	elapsed    time.Duration // of the whole job, set at its end
 
-	published  atomic.Bool  // every document is in the stream
-	firstBatch atomic.Int64 // nanoseconds from the beginning, 0 before
+	published  atomic.Bool  // all documents are in the stream
+	firstBatch atomic.Int64 // nanoseconds since Began, 0 before
 }
 
-// New prepares a job.
+// New returns a job that has not started.
 func New(o Options) *Job { return &Job{Options: o} }
 
-// Run goes from nothing to the last step read by all ranks. The daemon stays up until Stop.
+// Run starts the daemon, publishes the documents, and returns when all ranks have read the last step. The daemon runs
+// until Stop.
 func (j *Job) Run(ctx context.Context) (err error) {
 	defer func() {
 		j.mu.Lock()
@@ -78,7 +79,7 @@ func (j *Job) Run(ctx context.Context) (err error) {
 		if err := j.publish(working, d.Store().ClientURL()); err != nil {
 			return err
 		}
-		_, err := d.Run().Seal(working) // no more documents: the pool drains, and every rank sees the same end
+		_, err := d.Run().Seal(working) // no more documents: the pool is flushed, and every rank has the same last step
 		return err
 	})
 	parts.Go(func() error { return readers.read(working, d.FlightURI()) })
@@ -92,7 +93,7 @@ func (j *Job) Run(ctx context.Context) (err error) {
 	return conserved(d.Run().Stats(), j.progress().Offered, readers)
 }
 
-// start finds the documents while the daemon starts.
+// start finds the documents and starts the daemon concurrently.
 func (j *Job) start(ctx context.Context) error {
 	both, ctx := errgroup.WithContext(ctx)
 	both.Go(func() error {
@@ -117,10 +118,11 @@ func (j *Job) start(ctx context.Context) error {
 	return both.Wait()
 }
 
-// linkFor is how long a link to the page is shown before another one is made, as it is good for some minutes only.
+// linkFor is the time for which a link to the page is shown before it is replaced, because a link is valid for some
+// minutes only.
 const linkFor = 5 * time.Minute
 
-// link is a link to the live page. The job has a daemon, and is locked.
+// link returns a link to the live page. The job must have a daemon and be locked.
 func (j *Job) link() string {
 	if time.Since(j.linked) > linkFor {
 		j.page, j.linked = j.daemon.PageLink(), time.Now()
@@ -128,8 +130,8 @@ func (j *Job) link() string {
 	return j.page
 }
 
-// conserved checks that the plan has every document that was published, and that the readers got all of its steps and
-// every token of every document once.
+// conserved checks that the plan contains every published document, and that the readers received all steps and every
+// token of every document once.
 func conserved(s loader.Stats, published int64, r *ranks) error {
 	if seen := s.Documents + s.Skipped.Total(); seen != published {
 		return fmt.Errorf("check what arrived: %d documents were published, the plan saw %d", published, seen)
@@ -141,7 +143,7 @@ func conserved(s loader.Stats, published int64, r *ranks) error {
 	return nil
 }
 
-// Stay serves until ctx ends or the daemon fails.
+// Stay keeps the daemon running until ctx ends or the daemon fails.
 func (j *Job) Stay(ctx context.Context) error {
 	ended := make(chan error, 1)
 	go func() { ended <- j.daemon.Wait() }()
@@ -153,7 +155,7 @@ func (j *Job) Stay(ctx context.Context) error {
 	}
 }
 
-// Stop ends the daemon within the configured time.
+// Stop stops the daemon within the configured time.
 func (j *Job) Stop() error {
 	j.mu.Lock()
 	d := j.daemon

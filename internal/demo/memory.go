@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// peakMemory is the most memory that was resident in this process, in bytes.
+// peakMemory returns the peak resident memory of this process, in bytes.
 func peakMemory() int64 {
 	if f, err := os.Open("/proc/self/status"); err == nil {
 		defer f.Close()

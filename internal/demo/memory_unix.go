@@ -7,14 +7,14 @@ import (
 	"syscall"
 )
 
-// accounted is the peak that the system's accounting has, in bytes.
+// accounted returns the peak of the system's process accounting, in bytes.
 func accounted() int64 {
 	var usage syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &usage) != nil {
 		return 0
 	}
 	if runtime.GOOS == "darwin" {
-		return int64(usage.Maxrss) // bytes there, KiB elsewhere
+		return int64(usage.Maxrss) // bytes on that system, KiB elsewhere
 	}
 	return int64(usage.Maxrss) << 10
 }

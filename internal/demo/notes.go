@@ -5,17 +5,17 @@ import (
 	"sync"
 )
 
-// Notes keeps what the daemon logs while a screen is in the way, the newest last.
+// Notes buffers the daemon's log while a full-screen view is active, oldest line first.
 type Notes struct {
 	mu   sync.Mutex
 	held bytes.Buffer
 	line string
 }
 
-// notesLimit bounds what is kept.
+// notesLimit is the maximum size of the buffer, in bytes.
 const notesLimit = 64 << 10
 
-// Write takes a line of the log.
+// Write adds a log line.
 func (l *Notes) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -26,7 +26,7 @@ func (l *Notes) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Take returns what has been logged since it was called last.
+// Take returns the lines logged since the previous call.
 func (l *Notes) Take() []byte {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -10,18 +10,18 @@ import (
 	"loaderd/stream"
 )
 
-// source is the source that the demo publishes to.
+// source is the source to which the demo publishes.
 const source = "demo"
 
-// batchBytes is how much is committed at once: little, so that the planner sees the first documents soon, and few wait
-// in this process.
+// batchBytes is the size of a commit. It is small so that the planner receives the first documents early, and few
+// documents are buffered in this process.
 const batchBytes = 2 << 20
 
-// fullPatience is how long the publisher waits for room. Nobody commits steps in a demo, so a full stream stays full.
+// fullPatience is the time for which the publisher waits for space. No job commits steps in a demo, so a full stream
+// stays full.
 const fullPatience = 10 * time.Second
 
-// publish publishes the inputs' documents as loaderd publish does, over a connection of its own, until all is
-// committed.
+// publish publishes the inputs' documents like loaderd publish, over a separate connection, until all are committed.
 func (j *Job) publish(ctx context.Context, url string) error {
 	c := stream.Default()
 	c.URL, c.Dir, c.Name, c.Subject = url, j.Config.Stream.Dir, j.Config.Stream.Name, j.Config.Stream.Subject
@@ -32,7 +32,7 @@ func (j *Job) publish(ctx context.Context, url string) error {
 	defer store.Close()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	var full *time.Timer // used by the publisher's goroutine alone
+	var full *time.Timer // used only by the publisher's goroutine
 	p, err := publishing.Open(ctx, store, j.documents.Inputs, publishing.Options{
 		Source: source, BatchBytes: batchBytes, Unrecorded: true, Limit: j.Limit, SkipTooLarge: true, SkipBad: true,
 		OnWait: func(reason string) {
@@ -71,7 +71,7 @@ func (j *Job) publish(ctx context.Context, url string) error {
 	return nil
 }
 
-// progress is how far the publishing is.
+// progress returns the progress of publishing.
 func (j *Job) progress() publishing.Progress {
 	j.mu.Lock()
 	p := j.publishing
@@ -82,7 +82,7 @@ func (j *Job) progress() publishing.Progress {
 	return p.Progress()
 }
 
-// publishedShare is how much of the documents has been handed over, 0 to 1.
+// publishedShare returns the share of the documents that were passed to the publisher, 0 to 1.
 func (j *Job) publishedShare(now publishing.Progress) float64 {
 	if j.published.Load() {
 		return 1

@@ -13,12 +13,12 @@ import (
 	"loaderd/loader/runconfig"
 )
 
-// ranks are the readers of a data-parallel job. Every rank has a stream of its own, and none begins a step before all
-// have finished the one before, as the collectives of a training step would have it.
+// ranks are the readers of a data-parallel job. Every rank has its own stream. No rank starts a step before all ranks
+// have finished the previous step, as with the collectives of a training step.
 type ranks struct {
 	world  int
 	dir    string      // data folder of the daemon
-	rows   map[int]int // of a step over all ranks, by the length of its rows
+	rows   map[int]int // per step over all ranks, by row length
 	steps  atomic.Uint64
 	tokens atomic.Int64
 	first  sync.Once
@@ -33,14 +33,14 @@ func newRanks(world int, dir string, c runconfig.Config, began func()) *ranks {
 	return r
 }
 
-// share is one rank's part of a step, or its end of the run.
+// share is one rank's part of a step, or the end of its stream.
 type share struct {
 	rank   int
 	end    bool
 	step   uint64
 	bucket int
 	rows   int
-	tokens int64 // counted, padding left out
+	tokens int64 // counted, without padding
 }
 
 // read reads the whole run on every rank and compares their shares of every step.
@@ -56,7 +56,7 @@ func (r *ranks) read(ctx context.Context, uri string) error {
 	return group.Wait()
 }
 
-// rank reads one rank's batches. It reports each step when its last part is there and goes on when it is released.
+// rank reads one rank's batches. It reports each step after its last part, and continues when it is released.
 func (r *ranks) rank(ctx context.Context, uri string, rank int, shares chan<- share, release <-chan struct{}) error {
 	client, err := reader.Open(uri, reader.Options{Reuse: true, Report: true, DataDir: r.dir})
 	if err != nil {
@@ -110,7 +110,7 @@ func (r *ranks) rank(ctx context.Context, uri string, rank int, shares chan<- sh
 	return report(share{rank: rank, end: true})
 }
 
-// compare takes a share from every rank, step after step, until all have ended.
+// compare receives a share from every rank per step, until all have ended.
 func (r *ranks) compare(ctx context.Context, shares <-chan share, release []chan struct{}) error {
 	for step := uint64(0); ; step++ {
 		got := make([]share, 0, r.world)
@@ -144,7 +144,8 @@ func (r *ranks) compare(ctx context.Context, shares <-chan share, release []chan
 	}
 }
 
-// agree checks that the shares are of the wanted step, alike, and together its rows; or that all ranks are at the end.
+// agree checks that all shares belong to the expected step, have equal shapes, and together contain all its rows, or
+// that all ranks have ended.
 func agree(got []share, step uint64, rows int) error {
 	first := got[0]
 	for _, s := range got {

@@ -16,19 +16,19 @@ import (
 	"loaderd/packonline"
 )
 
-// Summary is what a demo did. Other programs read its JSON: fields may be added, and none may change its name or
-// meaning.
+// Summary is the result of a demo. Other programs read its JSON: fields may be added, but no field may change its
+// name or meaning.
 type Summary struct {
-	Complete bool   `json:"complete"` // every step was read; false when it was stopped early
+	Complete bool   `json:"complete"` // every step was read; false after an early stop
 	From     string `json:"from"`
-	// as which the documents were read; empty: what each file holds was looked up
+	// format of the documents; empty: detected per file
 	Format     string `json:"format,omitempty"`
 	Tokenizer  string `json:"tokenizer"`
 	Method     string `json:"method"`
 	RowLengths []int  `json:"row_lengths"`
 	StepRows   []int  `json:"step_rows"`
 	Readers    int    `json:"readers"`
-	// the same steps of the same shape on all, and together every token once
+	// the ranks read the same steps with the same shapes, and together every token once
 	ReadersAgreed      bool    `json:"readers_agreed"`
 	Documents          int64   `json:"documents"` // published
 	LeftOut            int64   `json:"left_out"`  // files and documents without text, or too large
@@ -37,29 +37,29 @@ type Summary struct {
 	Duplicates         int64   `json:"duplicate_documents"`
 	Undecoded          int64   `json:"undecodable_documents"`
 	Tokens             int64   `json:"tokens"`          // of packed documents
-	TokensRead         int64   `json:"tokens_read"`     // by all readers, padding left out
-	Dropped            int64   `json:"dropped_tokens"`  // on purpose
-	Repeated           int64   `json:"repeated_tokens"` // on purpose
+	TokensRead         int64   `json:"tokens_read"`     // by all readers, without padding
+	Dropped            int64   `json:"dropped_tokens"`  // intentionally
+	Repeated           int64   `json:"repeated_tokens"` // intentionally
 	Steps              uint64  `json:"steps"`           // read by all
 	Rows               int64   `json:"rows"`
 	PaddingRatio       float64 `json:"padding_ratio"`
 	TruncationRatio    float64 `json:"truncation_ratio"`
 	AgeMax             int64   `json:"age_max"`
 	Seconds            float64 `json:"seconds"`
-	FirstBatchSeconds  float64 `json:"first_batch_seconds"` // from the start of the command; 0 when no batch came
+	FirstBatchSeconds  float64 `json:"first_batch_seconds"` // from the start of the command; 0 without a batch
 	TokensPerSecond    float64 `json:"tokens_per_second"`
 	TextBytesPerSecond float64 `json:"text_bytes_per_second"`
-	PeakMemory         int64   `json:"peak_memory_bytes"` // resident, of the whole process
+	PeakMemory         int64   `json:"peak_memory_bytes"` // resident, of the process
 	Page               string  `json:"page"`              // address of the live page
 	Flight             string  `json:"flight"`
 	NATS               string  `json:"nats"`
 	Folder             string  `json:"folder"`
 
-	link  string // opens the live page, once
-	whole bool   // documents that fit into a row stay whole
+	link  string // opens the live page once
+	whole bool   // documents that fit into a row are not split
 }
 
-// Summary is of a job that has ended.
+// Summary returns the summary of a job that has ended.
 func (j *Job) Summary() Summary {
 	f, progress := j.Figures(), j.progress()
 	s := f.Stats
@@ -90,7 +90,7 @@ func (j *Job) Summary() Summary {
 	return sum
 }
 
-// keepsWhole tells whether a packing splits no document but those longer than its longest row.
+// keepsWhole reports whether a packing splits only documents that are longer than its longest row.
 func keepsWhole(c packonline.Config) bool {
 	switch c.Method {
 	case "bucket", "bfd", "ffd":
@@ -111,8 +111,8 @@ func (s Summary) WriteJSON(w io.Writer) error {
 	return nil
 }
 
-// WriteText writes the summary for people, and how to go on: with the steps of this demo when it stays, else with a
-// daemon.
+// WriteText writes the summary for the user, and the next steps: reading this demo's steps if it stays, else starting
+// a daemon.
 func (s Summary) WriteText(w io.Writer, stays bool) error {
 	var b strings.Builder
 	line := func(label, value, more string) { fmt.Fprintf(&b, "  %-12s %-12s %s\n", label, value, more) }
@@ -176,7 +176,7 @@ same for the steps of the demo itself.
 	return nil
 }
 
-// snippet reads a rank's steps with stock pyarrow, with the token of a data folder.
+// snippet returns code that reads a rank's steps with pyarrow, with the token of a data folder.
 func snippet(uri, dir string, world int) string {
 	return fmt.Sprintf(`  import json
   import pyarrow.flight as flight

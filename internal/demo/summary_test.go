@@ -13,7 +13,7 @@ import (
 	"loaderd/packonline"
 )
 
-// Where the demo says that no document is split that fits into a row, it is so.
+// If the summary states that no document that fits into a row is split, that is true.
 func TestDemoSaysWhatIsSplit(t *testing.T) {
 	for _, method := range packonline.Methods() {
 		t.Run(method, func(t *testing.T) {
@@ -56,7 +56,7 @@ func TestDemoSaysWhatIsSplit(t *testing.T) {
 	}
 }
 
-// someSummary is what a demo on two readers did.
+// someSummary returns the summary of a demo with two readers.
 func someSummary() Summary {
 	return Summary{Complete: true, From: "/usr/local/go/src", Format: "text", Tokenizer: "gpt2", Method: "bucket",
 		RowLengths: []int{2048}, StepRows: []int{64}, Readers: 2,
@@ -69,7 +69,7 @@ func someSummary() Summary {
 		Folder: "/tmp/demo", whole: true}
 }
 
-// What a demo says in the end.
+// TestSummaryGolden compares summaries with golden files.
 func TestSummaryGolden(t *testing.T) {
 	stopped := someSummary()
 	stopped.Complete, stopped.ReadersAgreed, stopped.LeftOut, stopped.FirstBatchSeconds, stopped.whole = false, false,

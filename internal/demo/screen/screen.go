@@ -1,4 +1,4 @@
-// Package screen shows a demo while it runs: as a live view on a terminal, or as a line now and then.
+// Package screen displays a running demo: as a live view on a terminal, or as a line at intervals.
 package screen
 
 import (
@@ -23,7 +23,7 @@ const (
 	lineInterval  = 2 * time.Second
 )
 
-// Lines runs the job and writes a line now and then.
+// Lines runs the job and writes a line at intervals.
 func Lines(ctx context.Context, job *demo.Job, w io.Writer) error {
 	ended := make(chan error, 1)
 	go func() { ended <- job.Run(ctx) }()
@@ -57,7 +57,7 @@ func Lines(ctx context.Context, job *demo.Job, w io.Writer) error {
 	}
 }
 
-// line is the figures as one line of text.
+// line formats the values as one line.
 func line(f demo.Figures) string {
 	return fmt.Sprintf("%6.1f s  %s: %s documents, %s steps read, %s tokens/s, padding %.2f %%, truncated %.1f %%, "+
 		"pool %s, window %s, lag %s",
@@ -66,11 +66,11 @@ func line(f demo.Figures) string {
 		quantity.Count(f.Stats.PoolPieces), quantity.Count(f.Stats.WindowRows), quantity.Things(int(f.Lag()), "step"))
 }
 
-// errStopped says that the user stopped the demo at the live view.
+// errStopped reports that the user stopped the demo in the live view.
 var errStopped = errors.New("stopped")
 
-// Live runs the job under a live view. The terminal is as it was when it returns. stopped says that the user stopped
-// the job there.
+// Live runs the job in a live view. It restores the terminal before it returns. stopped reports whether the user
+// stopped the job.
 func Live(ctx context.Context, job *demo.Job, terminal *os.File) (stopped bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -78,7 +78,7 @@ func Live(ctx context.Context, job *demo.Job, terminal *os.File) (stopped bool, 
 		cancel(errStopped)
 	}, figures: job.Figures()}
 	s.rates.Fill(&s.figures)
-	// The program does not end with ctx: it shows how the job ends, which does.
+	// The program does not end with ctx, because it displays the end of the job, which does.
 	program := tea.NewProgram(s, tea.WithOutput(terminal), tea.WithAltScreen(), tea.WithoutSignalHandler())
 	ended := make(chan error, 1)
 	go func() {
@@ -90,7 +90,7 @@ func Live(ctx context.Context, job *demo.Job, terminal *os.File) (stopped bool, 
 		cancel(err)
 		return false, errors.Join(fmt.Errorf("show the live view: %w", err), <-ended)
 	}
-	cancel(errStopped) // the view can be left before the job has ended
+	cancel(errStopped) // the user can leave the view before the job has ended
 	err = <-ended
 	if s.stopping {
 		if errors.Is(err, errStopped) || errors.Is(err, context.Canceled) {
@@ -132,7 +132,7 @@ func (s *live) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case tea.KeyMsg:
 		switch m.String() {
 		case "q", "esc", "ctrl+c":
-			if s.stopping { // asked twice: leave the view, so that ctrl-C is a signal again
+			if s.stopping { // second request: leave the view, so that ctrl-C sends a signal again
 				return s, tea.Quit
 			}
 			s.stopping = true
@@ -151,7 +151,7 @@ func (s *live) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 // View implements tea.Model.
 func (s *live) View() string {
 	if s.width == 0 {
-		return "" // the size comes first
+		return "" // the window size is not known yet
 	}
 	f := s.figures
 	if s.stopping {

@@ -9,7 +9,7 @@ import (
 	"loaderd/internal/stats"
 )
 
-// picture is what the live view shows of the figures of one moment.
+// picture returns the content of the live view.
 func picture(f demo.Figures) screen.Picture {
 	p := screen.Picture{Title: "loaderd demo", State: fmt.Sprintf("%s  %.1f s", f.Phase, f.Elapsed.Seconds()),
 		Lines: []string{f.From, f.Settings}, Cells: cells(f), Levels: levels(f),
@@ -20,7 +20,7 @@ func picture(f demo.Figures) screen.Picture {
 	return p
 }
 
-// cells are the figures, three that belong together a line where there is room.
+// cells returns the values, grouped in lines of three if the width permits.
 func cells(f demo.Figures) []screen.Cell {
 	return []screen.Cell{
 		{Label: "tokens/s", Value: quantity.Short(f.Now.Tokens)},

@@ -18,7 +18,7 @@ import (
 	"loaderd/loader/planner"
 )
 
-// plainView draws without colours: the writer is no terminal.
+// plainView draws without colours, because the writer is not a terminal.
 func plainView() screen.View { return screen.New(lipgloss.NewRenderer(io.Discard)) }
 
 func someFigures() demo.Figures {
